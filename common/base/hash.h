@@ -1,0 +1,17 @@
+/* Checksums and digests. */
+#ifndef GPT_BASE_HASH_H
+#define GPT_BASE_HASH_H
+
+#include "base/status.h"
+
+/* CRC-32C (Castagnoli, RFC 3720 B.4), running: start with crc = 0. Uses the
+ * SSE 4.2 instruction where the processor has it. */
+uint32_t gpt_crc32c(uint32_t crc, const void *p, size_t n);
+
+/* 64-bit mixing hash for tables; not for files. */
+uint64_t gpt_hash64(const void *p, size_t n, uint64_t seed);
+
+/* FNV-1a, 64 bits, of a NUL-terminated name. */
+uint64_t gpt_fnv1a(const char *s);
+
+#endif

@@ -1,0 +1,103 @@
+/* Files. Input: random access with the size known first. Output: the only
+ * writer in the tree, so that a name holds the old complete file or the new
+ * complete one, never part of one. Start at gpt_out_open().
+ *
+ * Every failing call names the file, and the offset where that helps. Reads
+ * past the end are GPT_EDATA (truncated); everything else is GPT_EIO. */
+#ifndef GPT_BASE_IO_H
+#define GPT_BASE_IO_H
+
+#include "base/status.h"
+
+/* ---- input ---- */
+struct gpt_in;
+
+int gpt_in_open(struct gpt_in **in, const char *path, struct gpt_err *err)
+    GPT_MUST_USE;
+void gpt_in_close(struct gpt_in *in); /* NULL is fine */
+int64_t gpt_in_size(const struct gpt_in *in);
+const char *gpt_in_path(const struct gpt_in *in);
+
+/* Exactly n bytes at `offset`; thread-safe (pread). */
+int gpt_in_read(struct gpt_in *in, void *dst, int64_t offset, size_t n,
+                struct gpt_err *err) GPT_MUST_USE;
+
+/* The whole file, read-only, mapped until close. Empty files give a valid
+ * pointer. Only for inputs that nobody rewrites while they are used. */
+int gpt_in_map(struct gpt_in *in, const uint8_t **data, struct gpt_err *err)
+    GPT_MUST_USE;
+
+/* The whole file as a NUL-terminated block of gpt_alloc; refuses files larger
+ * than `limit` before reading. */
+int gpt_read_file(const char *path, int64_t limit, char **data, size_t *len,
+                  struct gpt_err *err) GPT_MUST_USE;
+
+/* ---- output ---- */
+enum {
+    GPT_OUT_FORCE = 1,  /* replace an existing file (still atomically) */
+    GPT_OUT_NOSYNC = 2, /* skip fsync: for scratch and tests of speed */
+    GPT_OUT_INSIDE = 4, /* inside a gpt_outdir: publish with the directory */
+};
+
+struct gpt_out;
+
+/* Opens a temporary file beside `path`; gpt_out_commit() publishes it. Fails
+ * at once with GPT_EEXIST when `path` exists without GPT_OUT_FORCE. "-" and
+ * non-regular files (a FIFO, /dev/full) are written directly. `expected` bytes
+ * are reserved when > 0, so that a full disk is reported before the work. */
+int gpt_out_open(struct gpt_out **out, const char *path, unsigned flags,
+                 int64_t expected, struct gpt_err *err) GPT_MUST_USE;
+
+/* Sequential, buffered. */
+int gpt_out_write(struct gpt_out *out, const void *p, size_t n,
+                  struct gpt_err *err) GPT_MUST_USE;
+int gpt_out_printf(struct gpt_out *out, struct gpt_err *err, const char *fmt,
+                   ...) GPT_PRINTF(3, 4) GPT_MUST_USE;
+/* At an offset, unbuffered, thread-safe. Do not mix with gpt_out_write(). */
+int gpt_out_pwrite(struct gpt_out *out, const void *p, size_t n,
+                   int64_t offset, struct gpt_err *err) GPT_MUST_USE;
+int64_t gpt_out_tell(const struct gpt_out *out);
+/* Reads back what this writer wrote (pread on the temporary file). */
+int gpt_out_reread(struct gpt_out *out, void *dst, size_t n, int64_t offset,
+                   struct gpt_err *err) GPT_MUST_USE;
+
+/* Flush, fsync, publish under the final name, fsync the directory; frees
+ * `out` whatever the result. On failure the old file stays as it was. */
+int gpt_out_commit(struct gpt_out *out, struct gpt_err *err) GPT_MUST_USE;
+/* Removes the temporary file and frees; NULL is fine. */
+void gpt_out_abort(struct gpt_out *out);
+
+/* A directory that appears at once: files are written (GPT_OUT_INSIDE) under
+ * gpt_outdir_path(), commit renames the directory. */
+struct gpt_outdir;
+
+int gpt_outdir_open(struct gpt_outdir **dir, const char *path, unsigned flags,
+                    struct gpt_err *err) GPT_MUST_USE;
+const char *gpt_outdir_path(const struct gpt_outdir *dir);
+int gpt_outdir_commit(struct gpt_outdir *dir, struct gpt_err *err)
+    GPT_MUST_USE;
+void gpt_outdir_abort(struct gpt_outdir *dir);
+
+/* Logs that only grow (metrics.jsonl). One line is one write(2). */
+struct gpt_append;
+
+int gpt_append_open(struct gpt_append **a, const char *path,
+                    struct gpt_err *err) GPT_MUST_USE;
+int gpt_append_line(struct gpt_append *a, const char *line,
+                    struct gpt_err *err) GPT_MUST_USE;
+int gpt_append_close(struct gpt_append *a, struct gpt_err *err);
+
+/* Unlinks every temporary file and directory that is still open; async-signal
+ * safe for files. For exits that cannot unwind. */
+void gpt_out_cleanup(void);
+
+/* ---- paths ---- */
+bool gpt_path_exists(const char *path);
+bool gpt_path_is_dir(const char *path);
+bool gpt_path_same(const char *a, const char *b); /* same device and inode */
+int gpt_path_mkdirs(const char *path, struct gpt_err *err) GPT_MUST_USE;
+/* "dir/name" into buf; GPT_EFAIL when it does not fit. */
+int gpt_path_join(char *buf, size_t cap, const char *dir, const char *name,
+                  struct gpt_err *err) GPT_MUST_USE;
+
+#endif

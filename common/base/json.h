@@ -1,0 +1,40 @@
+/* JSON through cJSON, with the checks that hostile files need: size, depth,
+ * duplicate keys, exact integers, and errors that name file and field. */
+#ifndef GPT_BASE_JSON_H
+#define GPT_BASE_JSON_H
+
+#include "base/status.h"
+
+#include <cjson/cJSON.h>
+
+/* Parses all of text[0..len) (trailing white space allowed); `what` names the
+ * file in errors, which carry the byte offset. Depth <= 64; duplicate keys in
+ * an object are GPT_EDATA. The caller frees with cJSON_Delete(). */
+int gpt_json_parse(cJSON **root, const char *text, size_t len,
+                   const char *what, struct gpt_err *err) GPT_MUST_USE;
+/* gpt_read_file() and gpt_json_parse(). */
+int gpt_json_read(cJSON **root, const char *path, int64_t limit,
+                  struct gpt_err *err) GPT_MUST_USE;
+
+/* Fields of an object. Missing or of another type: GPT_EDATA naming `what` and
+ * the key, or `def` when the _or form is used and the key is absent. */
+int gpt_json_int(const cJSON *obj, const char *key, int64_t min, int64_t max,
+                 int64_t *out, const char *what, struct gpt_err *err)
+    GPT_MUST_USE;
+int gpt_json_int_or(const cJSON *obj, const char *key, int64_t def,
+                    int64_t min, int64_t max, int64_t *out, const char *what,
+                    struct gpt_err *err) GPT_MUST_USE;
+int gpt_json_real_or(const cJSON *obj, const char *key, double def,
+                     double *out, const char *what, struct gpt_err *err)
+    GPT_MUST_USE;
+int gpt_json_bool_or(const cJSON *obj, const char *key, bool def, bool *out,
+                     const char *what, struct gpt_err *err) GPT_MUST_USE;
+/* Borrowed from obj. */
+int gpt_json_string(const cJSON *obj, const char *key, const char **out,
+                    const char *what, struct gpt_err *err) GPT_MUST_USE;
+
+/* Text of `root`, pretty or on one line; freed with cJSON_free(). Numbers that
+ * are integers print as integers up to 2^53. NULL when out of memory. */
+char *gpt_json_print(const cJSON *root, bool pretty);
+
+#endif

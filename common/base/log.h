@@ -1,0 +1,31 @@
+/* Messages for people, on stderr; one write(2) a message, control bytes
+ * escaped. stdout carries only a program's product. */
+#ifndef GPT_BASE_LOG_H
+#define GPT_BASE_LOG_H
+
+#include "base/status.h"
+
+enum gpt_log_level { GPT_LOG_ERROR, GPT_LOG_WARNING, GPT_LOG_INFO,
+                     GPT_LOG_DEBUG };
+
+struct gpt_log_options {
+    const char *program;
+    enum gpt_log_level level; /* messages above it are dropped */
+    bool json;                /* one object a line: t, level, program, msg */
+    bool color;
+};
+
+void gpt_log_setup(const struct gpt_log_options *options);
+void gpt_log(enum gpt_log_level level, const char *fmt, ...) GPT_PRINTF(2, 3);
+#define gpt_info(...) gpt_log(GPT_LOG_INFO, __VA_ARGS__)
+#define gpt_warn(...) gpt_log(GPT_LOG_WARNING, __VA_ARGS__)
+#define gpt_debug(...) gpt_log(GPT_LOG_DEBUG, __VA_ARGS__)
+
+/* A line that is printed as it is (Megatron's log lines, tables); under
+ * --log-format json it becomes the msg of an info object. */
+void gpt_log_line(const char *fmt, ...) GPT_PRINTF(1, 2);
+
+/* "gpt-train: error: text" and "hint: ..."; see status.h. */
+void gpt_log_error(const struct gpt_err *err);
+
+#endif

@@ -1,0 +1,47 @@
+/* Memory: checked allocation, arenas, and a growing byte buffer. Every size is
+ * a product that is checked for overflow; nothing here aborts. */
+#ifndef GPT_BASE_MEMORY_H
+#define GPT_BASE_MEMORY_H
+
+#include "base/status.h"
+
+enum { GPT_ALIGN = 64 }; /* of every block below: a cache line, a vector */
+
+/* n * size bytes, zeroed, 64-byte aligned; NULL when the product overflows or
+ * memory is out. Freed with gpt_free(). n * size == 0 gives a valid block. */
+void *gpt_alloc(size_t n, size_t size);
+void gpt_free(void *p);
+
+/* gpt_alloc that reports: "cannot allocate N bytes for WHAT". */
+int gpt_new(void *out_pointer, size_t n, size_t size, const char *what,
+            struct gpt_err *err) GPT_MUST_USE;
+
+/* Grows *array (elements of `size` bytes, capacity *cap) so that at least
+ * `need` fit; the new part is not initialised. For lists that grow. */
+int gpt_grow(void *array_pointer, size_t *cap, size_t need, size_t size,
+             const char *what, struct gpt_err *err) GPT_MUST_USE;
+
+/* A bump arena: many small blocks, one release. */
+struct gpt_arena {
+    struct gpt_arena_chunk *chunks; /* newest first */
+    size_t used;                    /* bytes handed out, for reports */
+};
+
+void *gpt_arena_alloc(struct gpt_arena *a, size_t n, size_t size); /* zeroed */
+char *gpt_arena_strdup(struct gpt_arena *a, const char *s);
+char *gpt_arena_printf(struct gpt_arena *a, const char *fmt, ...)
+    GPT_PRINTF(2, 3);
+void gpt_arena_free(struct gpt_arena *a); /* a is reusable afterwards */
+
+/* A growing byte buffer; .data stays NUL-terminated past .len once non-NULL. */
+struct gpt_buf {
+    char *data;
+    size_t len, cap;
+};
+
+int gpt_buf_add(struct gpt_buf *b, const void *p, size_t n) GPT_MUST_USE;
+int gpt_buf_reserve(struct gpt_buf *b, size_t more) GPT_MUST_USE;
+int gpt_buf_printf(struct gpt_buf *b, const char *fmt, ...) GPT_PRINTF(2, 3);
+void gpt_buf_free(struct gpt_buf *b);
+
+#endif

@@ -1,0 +1,64 @@
+/* Numbers: checked arithmetic, strict parsing, and text for people. */
+#ifndef GPT_BASE_NUM_H
+#define GPT_BASE_NUM_H
+
+#include "base/status.h"
+
+/* True when the result does not overflow; *out is written only then. */
+static inline bool gpt_mul(int64_t a, int64_t b, int64_t *out)
+{
+    return !__builtin_mul_overflow(a, b, out);
+}
+
+static inline bool gpt_add(int64_t a, int64_t b, int64_t *out)
+{
+    return !__builtin_add_overflow(a, b, out);
+}
+
+static inline int64_t gpt_ceil_div(int64_t a, int64_t b)
+{
+    return a / b + (a % b != 0);
+}
+
+static inline int64_t gpt_round_up(int64_t a, int64_t b)
+{
+    return gpt_ceil_div(a, b) * b;
+}
+
+static inline int64_t gpt_min_i64(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static inline int64_t gpt_max_i64(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* The whole of `s` is a decimal integer, optionally followed by K, M or G
+ * (10^3, 10^6, 10^9) or Ki, Mi, Gi (2^10...). False on anything else,
+ * overflow included. Locale-independent. */
+bool gpt_parse_int(const char *s, int64_t *out);
+
+/* The whole of `s` is a finite decimal number ("1e-4", "0.1", "3"). */
+bool gpt_parse_real(const char *s, double *out);
+
+/* Sizes as the checkpoint tools write them: digits, KB MB GB TB (decimal),
+ * KiB MiB GiB TiB; a final lower-case 'b' ("Mb") is refused as ambiguous. */
+bool gpt_parse_bytes(const char *s, int64_t *out);
+
+/* Fixed-width little-endian fields, byte-wise: no alignment needed. */
+uint16_t gpt_get_u16(const void *p);
+uint32_t gpt_get_u32(const void *p);
+uint64_t gpt_get_u64(const void *p);
+void gpt_put_u16(void *p, uint16_t v);
+void gpt_put_u32(void *p, uint32_t v);
+void gpt_put_u64(void *p, uint64_t v);
+
+/* Text for people, written to buf (>= 32 bytes), returned: "1.21 M",
+ * "3.4 GiB", "3 h 10 min". */
+char *gpt_text_si(char *buf, double v);
+char *gpt_text_bytes(char *buf, double v);
+char *gpt_text_duration(char *buf, double seconds);
+
+#endif

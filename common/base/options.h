@@ -1,0 +1,149 @@
+/* The option table: one const table a program. From it come parsing, ranges,
+ * --help, --print-config, --config files, completions and did-you-mean.
+ *
+ * Read gpt_main() first: a program is a table, a struct and a run function. */
+#ifndef GPT_BASE_OPTIONS_H
+#define GPT_BASE_OPTIONS_H
+
+#include "base/status.h"
+
+enum gpt_opt_kind {
+    GPT_OPT_GROUP,  /* a heading in --help: only .help is used */
+    GPT_OPT_FLAG,   /* bool; --name and --no-name (--x when name is no-x) */
+    GPT_OPT_INT,    /* int64_t, with K M G suffixes */
+    GPT_OPT_REAL,   /* double */
+    GPT_OPT_BYTES,  /* int64_t, gpt_parse_bytes */
+    GPT_OPT_STRING, /* const char * */
+    GPT_OPT_CHOICE, /* const char *, one of .choices */
+    GPT_OPT_LIST,   /* struct gpt_list: one or more words, repeats append */
+};
+
+enum {
+    GPT_OPT_HIDDEN = 1,   /* not in --help, man or completions */
+    GPT_OPT_REQUIRED = 2, /* GPT_EUSAGE when not given */
+    GPT_OPT_FILE = 4,     /* completions offer file names */
+    GPT_OPT_DIR = 8,
+};
+
+struct gpt_list {
+    const char **items;
+    int64_t n;
+};
+
+/* One row. Option names are written with '-'; '_' is accepted for it. */
+struct gpt_opt {
+    enum gpt_opt_kind kind;
+    char letter;      /* short option, 0 = none */
+    const char *name; /* long option without "--" */
+    const char *arg;  /* what --help calls the value: "N", "FILE" */
+    size_t offset;    /* offsetof() in the program's options struct */
+    const char *def;  /* default, as it would be typed; NULL = 0 / NULL / off */
+    double min, max;  /* of numbers, inclusive; both 0 = any */
+    const char *const *choices; /* NULL-terminated */
+    unsigned flags;
+    const char *help;  /* one line or two; no full stop */
+    const char *alias; /* further spellings, space-separated, or NULL */
+};
+
+/* Options that every program has; the first member of its options struct. */
+struct gpt_common_options {
+    bool force, quiet, verbose, print_config;
+    const char *config, *log_format, *progress, *color;
+    int64_t threads; /* 0 = all cores */
+};
+
+/* The rows of struct gpt_common_options, to be put last in a table. */
+#define GPT_COMMON_OPTIONS(type, member) /* in options.c's terms */            \
+    GPT_COMMON_OPTION_ROWS(offsetof(type, member))
+#define GPT_COMMON_AT(base, field)                                             \
+    ((base) + offsetof(struct gpt_common_options, field))
+#define GPT_COMMON_OPTION_ROWS(base)                                           \
+    {.kind = GPT_OPT_GROUP, .help = "Common"},                                 \
+    {.kind = GPT_OPT_STRING, .name = "config", .arg = "FILE",                  \
+     .offset = GPT_COMMON_AT(base, config), .flags = GPT_OPT_FILE,             \
+     .help = "read options from FILE: lines 'name = value'"},                  \
+    {.kind = GPT_OPT_FLAG, .name = "print-config",                             \
+     .offset = GPT_COMMON_AT(base, print_config),                              \
+     .help = "print all options as such a file, and stop"},                    \
+    {.kind = GPT_OPT_INT, .name = "threads", .arg = "N", .def = "0",           \
+     .offset = GPT_COMMON_AT(base, threads), .min = 0, .max = 4096,            \
+     .help = "CPU threads, 0 = all cores"},                                    \
+    {.kind = GPT_OPT_FLAG, .letter = 'f', .name = "force",                     \
+     .offset = GPT_COMMON_AT(base, force),                                     \
+     .help = "replace output that exists"},                                    \
+    {.kind = GPT_OPT_CHOICE, .name = "progress", .arg = "WHEN",                \
+     .def = "auto", .choices = gpt_when_choices,                               \
+     .offset = GPT_COMMON_AT(base, progress),                                  \
+     .help = "progress line: auto (on a terminal), always, never"},            \
+    {.kind = GPT_OPT_CHOICE, .name = "color", .arg = "WHEN", .def = "auto",    \
+     .choices = gpt_when_choices, .offset = GPT_COMMON_AT(base, color),        \
+     .help = "colour in messages; NO_COLOR is honoured"},                      \
+    {.kind = GPT_OPT_CHOICE, .name = "log-format", .arg = "FORMAT",            \
+     .def = "text", .choices = gpt_log_format_choices,                         \
+     .offset = GPT_COMMON_AT(base, log_format),                                \
+     .help = "messages as text or as JSON lines"},                             \
+    {.kind = GPT_OPT_FLAG, .letter = 'q', .name = "quiet",                     \
+     .offset = GPT_COMMON_AT(base, quiet),                                     \
+     .help = "errors and warnings only"},                                      \
+    {.kind = GPT_OPT_FLAG, .letter = 'v', .name = "verbose",                   \
+     .offset = GPT_COMMON_AT(base, verbose), .help = "say more"}
+
+extern const char *const gpt_when_choices[];       /* auto always never */
+extern const char *const gpt_log_format_choices[]; /* text json */
+
+/* What is left of the command line, and who set what. */
+struct gpt_args {
+    const char **positional;
+    int n_positional;
+    const struct gpt_program *program;
+    const uint8_t *origin; /* per row of the table: enum gpt_origin */
+};
+
+enum gpt_origin { GPT_FROM_DEFAULT, GPT_FROM_CONFIG, GPT_FROM_COMMAND };
+
+struct gpt_program {
+    const char *name;           /* "gpt-train" */
+    const char *purpose;        /* one sentence */
+    const char *const *usage;   /* lines after the name, NULL-terminated */
+    const char *const *examples; /* whole command lines, NULL-terminated */
+    const struct gpt_opt *options; /* the table */
+    size_t n_options;
+    size_t options_bytes;   /* sizeof of the options struct */
+    int max_positional;     /* -1 = any number; 0 = none */
+    const char *positional; /* how --help calls them, or NULL */
+    /* Runs the program. Messages go through base/log.h, the product to stdout
+     * or files. The status becomes the exit code. */
+    int (*run)(const void *options, const struct gpt_args *args,
+               struct gpt_err *err);
+};
+
+/* Everything of main(): parses argv over --config over defaults, answers
+ * --help (-h), --version (-V), --print-config and --complete=bash|zsh|fish
+ * itself, starts log and signal handling, calls run, prints the error with its
+ * hint, checks that stdout reached its end, and returns the exit status. A
+ * missing or wrong option ends with 2 and the nearest name. */
+int gpt_main(const struct gpt_program *program, int argc, char **argv);
+
+/* The parser alone, for tests. *options is options_bytes long; strings and
+ * lists live in `arena`. GPT_EUSAGE names option, value and range. */
+struct gpt_arena;
+int gpt_options_parse(const struct gpt_program *program, int argc,
+                      char *const *argv, void *options, struct gpt_args *args,
+                      struct gpt_arena *arena, struct gpt_err *err)
+    GPT_MUST_USE;
+
+/* Was the option named on the command line or in a config file? */
+bool gpt_option_given(const struct gpt_args *args, const char *name);
+
+/* The configuration as "name = value" lines into b (for --print-config, and to
+ * be kept in checkpoints). */
+struct gpt_buf;
+int gpt_options_print(const struct gpt_program *program, const void *options,
+                      const struct gpt_args *args, struct gpt_buf *b);
+
+/* The candidate nearest to `word` (Damerau-Levenshtein <= 2 or a unique
+ * prefix), or NULL. */
+const char *gpt_did_you_mean(const char *word, const char *const *candidates,
+                             size_t n);
+
+#endif

@@ -1,0 +1,19 @@
+/* Signals as flags that loops look at. SIGINT, SIGTERM, SIGHUP and SIGXCPU ask
+ * to stop, SIGUSR1 asks to save; inherited SIG_IGN is respected. A second
+ * SIGINT removes temporary files and dies at once. */
+#ifndef GPT_BASE_SIGNALS_H
+#define GPT_BASE_SIGNALS_H
+
+#include "base/status.h"
+
+void gpt_signals_setup(void);
+/* The signal that asked to stop, or 0. */
+int gpt_signals_stop(void);
+/* True once for every SIGUSR1 (several before the call count as one). */
+bool gpt_signals_take_save(void);
+const char *gpt_signal_name(int sig); /* "SIGTERM" */
+/* Dies of `sig` as if it had not been caught, so that the shell sees 128+n.
+ * gpt_main() calls it after a run that was stopped. */
+void gpt_signals_reraise(int sig);
+
+#endif

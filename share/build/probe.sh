@@ -1,0 +1,58 @@
+#!/bin/sh
+# Prints make variables for what this machine offers: FEATURES (-D flags),
+# FEATURE_LIBS, ISAS. Reads CC, DNNL and LZMA (auto, 0 or 1) from the
+# environment; a library asked for with 1 and missing is an error.
+set -eu
+
+has_header() {
+    printf '#include <%s>\nint main(void){return 0;}\n' "$1" |
+        $CC -x c -fsyntax-only - 2>/dev/null
+}
+
+accepts() {
+    printf 'int main(void){return 0;}\n' |
+        $CC -x c "$@" -c -o /dev/null - 2>/dev/null
+}
+
+command -v "$CC" >/dev/null 2>&1 || {
+    echo "probe: no C compiler '$CC'; try 'make deps'" >&2
+    exit 1
+}
+has_header cjson/cJSON.h || {
+    echo "probe: cJSON is missing (Debian: libcjson-dev); try 'make deps'" >&2
+    exit 1
+}
+
+features=
+libs=
+optional() { # setting macro header library Debian-package
+    case $1 in
+        0) return ;;
+    esac
+    if has_header "$3"; then
+        features="$features -D$2=1"
+        libs="$libs $4"
+    elif [ "$1" = 1 ]; then
+        echo "probe: <$3> is missing (Debian: $5)" >&2
+        exit 1
+    fi
+}
+optional "$DNNL" GPT_HAVE_DNNL dnnl.h -ldnnl libdnnl-dev
+optional "$LZMA" GPT_HAVE_LZMA lzma.h -llzma liblzma-dev
+
+isas=
+case $($CC -dumpmachine) in
+    x86_64*)
+        accepts -mavx2 -mfma -mf16c && isas="$isas avx2"
+        accepts -mavx512f -mavx512bw -mavx512vl -mavx512dq &&
+            isas="$isas avx512"
+        ;;
+esac
+for i in $isas; do
+    features="$features -DGPT_HAVE_ISA_$i=1"
+done
+
+echo "# made by share/build/probe.sh"
+echo "FEATURES =$features"
+echo "FEATURE_LIBS =$libs"
+echo "ISAS =$isas"

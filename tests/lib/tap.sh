@@ -1,0 +1,94 @@
+# TAP for command line tests; sourced by tests/cli/*.sh. A script runs in a
+# scratch directory of its own ($scratch, removed at the end), with the built
+# programs first on PATH, and ends with `tap_done`.
+#
+#   expect 0 'makes a data set' gpt-preprocess --input a.jsonl ...
+#   expect 3 'refuses half a file' gpt-train ...; err_has 'truncated'
+#   check 'same bytes' cmp a b
+#   skip 'why' && ...
+
+set -u
+LC_ALL=C
+export LC_ALL
+umask 022
+top=$(cd "$(dirname "$0")/../.." && pwd)
+BUILD=${BUILD:-build}
+case $BUILD in
+/*) ;;
+*) BUILD=$top/$BUILD ;;
+esac
+PATH=$BUILD:$PATH
+GPT_DATADIR=$top/share
+export PATH GPT_DATADIR
+unset GPT_FAULT NO_COLOR 2>/dev/null || :
+scratch=$(mktemp -d "${TMPDIR:-/tmp}/gpt-test.XXXXXX") || exit 1
+trap 'rm -rf "$scratch"' EXIT
+trap 'exit 1' HUP INT TERM
+cd "$scratch" || exit 1
+tap_n=0
+tap_failed=0
+
+tap_result() { # status description
+    tap_n=$((tap_n + 1))
+    if [ "$1" = 0 ]; then
+        echo "ok $tap_n - $2"
+    else
+        tap_failed=$((tap_failed + 1))
+        echo "not ok $tap_n - $2"
+        return 1
+    fi
+}
+
+# Runs a command; the exit status must be the expected one. Its output is left
+# in $scratch/out and $scratch/err.
+expect() { # status description command...
+    tap_want=$1
+    tap_what=$2
+    shift 2
+    tap_got=0
+    "$@" >"$scratch/out" 2>"$scratch/err" </dev/null || tap_got=$?
+    tap_result "$([ "$tap_got" = "$tap_want" ]; echo $?)" "$tap_what" || {
+        echo "# exit status $tap_got, want $tap_want: $*"
+        sed 's/^/# /' "$scratch/err" | tail -n 20
+        return 1
+    }
+}
+
+# Any command as a check.
+check() { # description command...
+    tap_what=$1
+    shift
+    "$@" >"$scratch/check.log" 2>&1
+    tap_result $? "$tap_what" || {
+        echo "# failed: $*"
+        sed 's/^/# /' "$scratch/check.log" | tail -n 20
+        return 1
+    }
+}
+
+# The last expect's stderr (stdout) holds a fixed string.
+err_has() { check "error says '$1'" grep -qF -e "$1" "$scratch/err" ||
+    { sed 's/^/# stderr: /' "$scratch/err" | tail -n 5; return 1; }; }
+out_has() { check "output has '$1'" grep -qF -e "$1" "$scratch/out" ||
+    { sed 's/^/# stdout: /' "$scratch/out" | tail -n 5; return 1; }; }
+
+skip() { # why
+    tap_n=$((tap_n + 1))
+    echo "ok $tap_n # SKIP $1"
+}
+
+# GPT-2's real vocabulary, when somebody has it: sets $gpt2 or fails.
+find_gpt2() {
+    for gpt2 in "${GPT2_VOCAB_DIR:-}" "$top/../shared/data/gpt2"; do
+        [ -n "$gpt2" ] && [ -f "$gpt2/vocab.json" ] &&
+            [ -f "$gpt2/merges.txt" ] && return 0
+    done
+    gpt2=
+    return 1
+}
+
+tap_done() {
+    echo "1..$tap_n"
+    [ "$tap_failed" = 0 ]
+    exit $?
+}
