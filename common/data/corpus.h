@@ -1,0 +1,63 @@
+/* What training reads: samples of seq_length + 1 tokens by number, for the
+ * train, valid and test splits of one prefix or of a blend, in Megatron's
+ * order bit for bit. Start at gpt_corpus_open(). */
+#ifndef GPT_DATA_CORPUS_H
+#define GPT_DATA_CORPUS_H
+
+#include "base/status.h"
+
+enum gpt_split { GPT_TRAIN, GPT_VALID, GPT_TEST, GPT_N_SPLITS };
+
+struct gpt_corpus_options {
+    const char *const *data_path; /* "p", or "w1 p1 w2 p2 ...", or prefixes */
+    int64_t n_data_path;
+    /* per split instead of data_path and split; unused ones have n = 0 */
+    const char *const *split_path[GPT_N_SPLITS];
+    int64_t n_split_path[GPT_N_SPLITS];
+    const char *split;     /* "949,50,1"; NULL = "969,30,1" */
+    const char *impl;      /* mmap, cached, lazy, infer */
+    int64_t seq_length;
+    uint64_t seed;
+    int64_t n_samples[GPT_N_SPLITS]; /* wanted; 0 = split not used */
+    int64_t vocab_size; /* true size: every token must be below it; 0 = any */
+};
+
+struct gpt_corpus;
+
+/* GPT_EDATA when a split that is wanted has too few tokens for one sample,
+ * with prefix, split, tokens and what is needed. */
+int gpt_corpus_open(struct gpt_corpus **c,
+                    const struct gpt_corpus_options *options,
+                    struct gpt_err *err) GPT_MUST_USE;
+void gpt_corpus_close(struct gpt_corpus *c);
+
+/* Samples that exist in a split (>= n_samples asked for, 0 if not used). */
+int64_t gpt_corpus_size(const struct gpt_corpus *c, enum gpt_split split);
+
+/* tokens (seq_length + 1) int32 of sample i; thread-safe. GPT_EDATA names
+ * prefix, sequence and position of a token id >= vocab_size. Short samples (a
+ * partial last one) are padded with -1. */
+int gpt_corpus_get(const struct gpt_corpus *c, enum gpt_split split,
+                   int64_t i, int32_t *tokens, struct gpt_err *err)
+    GPT_MUST_USE;
+
+/* A digest of prefixes, sizes and options that fix the sample order, kept in
+ * checkpoints so that a run resumed on other data is noticed. */
+uint64_t gpt_corpus_digest(const struct gpt_corpus *c);
+
+/* Inputs, targets and masks of a batch. tokens (B, T+1) from gpt_corpus_get;
+ * input, target, position (B, T) int32; weight (B, T) float 0 or 1;
+ * doc_start (B, T) int32, first position visible from t (all 0 without
+ * reset_attention_mask). Padding (-1) becomes token 0 with weight 0. eod < 0:
+ * no document ends are known. Megatron's --eod-mask-loss,
+ * --reset-position-ids, --reset-attention-mask. */
+struct gpt_mask_options {
+    int32_t eod;
+    bool eod_mask_loss, reset_position_ids, reset_attention_mask;
+};
+void gpt_batch_masks(const struct gpt_mask_options *options,
+                     const int32_t *tokens, int64_t b, int64_t t,
+                     int32_t *input, int32_t *target, int32_t *position,
+                     float *weight, int32_t *doc_start);
+
+#endif

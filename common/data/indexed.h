@@ -1,0 +1,69 @@
+/* Indexed data sets: a .bin of tokens and an .idx that says where sequences and
+ * documents are. MMIDIDX version 1, byte-identical to Megatron's; see
+ * gpt-dataset(5). Reading never trusts the .idx: every pointer and length is
+ * checked against the size of the .bin before it is used. */
+#ifndef GPT_DATA_INDEXED_H
+#define GPT_DATA_INDEXED_H
+
+#include "base/dtype.h"
+#include "base/status.h"
+
+/* ---- reading ---- */
+struct gpt_indexed;
+
+/* `prefix` without .bin/.idx. impl: "mmap" (map the .bin), "cached" (read it
+ * into memory at open), "lazy" (pread what is asked for), or "infer"/NULL =
+ * mmap. GPT_EDATA names file, offset, field, value and limit. */
+int gpt_indexed_open(struct gpt_indexed **set, const char *prefix,
+                     const char *impl, struct gpt_err *err) GPT_MUST_USE;
+void gpt_indexed_close(struct gpt_indexed *set);
+
+const char *gpt_indexed_prefix(const struct gpt_indexed *set);
+int64_t gpt_indexed_n_sequences(const struct gpt_indexed *set);
+int64_t gpt_indexed_n_documents(const struct gpt_indexed *set);
+int64_t gpt_indexed_n_tokens(const struct gpt_indexed *set);
+enum gpt_dtype gpt_indexed_dtype(const struct gpt_indexed *set);
+/* Tokens of sequence i. */
+int64_t gpt_indexed_length(const struct gpt_indexed *set, int64_t i);
+/* First sequence of document d, d = 0 .. n_documents (the last is S). */
+int64_t gpt_indexed_document(const struct gpt_indexed *set, int64_t d);
+
+/* Tokens [begin, begin + n) of sequence i as int32; thread-safe. The range
+ * must lie inside the sequence. */
+int gpt_indexed_read(const struct gpt_indexed *set, int64_t i, int64_t begin,
+                     int64_t n, int32_t *dst, struct gpt_err *err)
+    GPT_MUST_USE;
+
+/* ---- writing ---- */
+struct gpt_indexed_writer;
+
+/* GPT_U16 when vocab_size < 65500, else GPT_I32: Megatron's rule. */
+enum gpt_dtype gpt_indexed_best_dtype(int64_t vocab_size);
+
+/* Creates prefix.bin and prefix.idx when committed; `flags` are GPT_OUT_*. */
+int gpt_indexed_writer_open(struct gpt_indexed_writer **w, const char *prefix,
+                            enum gpt_dtype dtype, unsigned flags,
+                            struct gpt_err *err) GPT_MUST_USE;
+
+/* Appends a block: `tokens` (n_tokens, dtype), the lengths of its sequences
+ * and, for each document that ends in it, the number of sequences since the
+ * document began (0 for an empty document). Memory stays bounded whatever the
+ * number of sequences. */
+struct gpt_indexed_block {
+    const void *tokens;
+    int64_t n_tokens;
+    const int32_t *lengths;
+    int64_t n_sequences;
+    const int32_t *document_sequences;
+    int64_t n_documents;
+};
+int gpt_indexed_writer_add(struct gpt_indexed_writer *w,
+                           const struct gpt_indexed_block *block,
+                           struct gpt_err *err) GPT_MUST_USE;
+
+/* Publishes both files (.bin first, then .idx); frees w whatever happens. */
+int gpt_indexed_writer_commit(struct gpt_indexed_writer *w,
+                              struct gpt_err *err) GPT_MUST_USE;
+void gpt_indexed_writer_abort(struct gpt_indexed_writer *w);
+
+#endif

@@ -1,0 +1,47 @@
+/* Tokenizers: text to ids and back. Opaque; every family sits behind the same
+ * calls. Start at gpt_tokenizer_open(). */
+#ifndef GPT_TEXT_TOKENIZER_H
+#define GPT_TEXT_TOKENIZER_H
+
+#include "base/status.h"
+
+struct gpt_tokenizer;
+
+struct gpt_tokenizer_options {
+    const char *type;  /* "GPT2BPETokenizer", "ByteTokenizer" */
+    const char *vocab_file, *merge_file; /* GPT2BPETokenizer */
+};
+
+/* GPT_EDATA with file:line or file:offset for vocabularies that are malformed
+ * or do not match their merges. */
+int gpt_tokenizer_open(struct gpt_tokenizer **tok,
+                       const struct gpt_tokenizer_options *options,
+                       struct gpt_err *err) GPT_MUST_USE;
+void gpt_tokenizer_close(struct gpt_tokenizer *tok);
+
+int64_t gpt_tokenizer_vocab_size(const struct gpt_tokenizer *tok);
+int32_t gpt_tokenizer_eod(const struct gpt_tokenizer *tok); /* -1 = none */
+
+/* A thread's private state: caches and scratch. One thread at a time. */
+struct gpt_encoder;
+int gpt_encoder_open(struct gpt_encoder **enc,
+                     const struct gpt_tokenizer *tok, struct gpt_err *err)
+    GPT_MUST_USE;
+void gpt_encoder_close(struct gpt_encoder *enc);
+
+struct gpt_ids {
+    int32_t *data; /* freed with gpt_free() */
+    size_t len, cap;
+};
+
+/* Appends the ids of text[0..len) to *ids. Any bytes are accepted; invalid
+ * UTF-8 is encoded byte by byte. No special token is recognised in the text. */
+int gpt_encode(struct gpt_encoder *enc, const char *text, size_t len,
+               struct gpt_ids *ids, struct gpt_err *err) GPT_MUST_USE;
+
+/* The bytes of a token, borrowed; *len = 0 for ids outside the vocabulary.
+ * Special tokens give their name ("<|endoftext|>"). */
+const char *gpt_token_bytes(const struct gpt_tokenizer *tok, int32_t id,
+                            size_t *len);
+
+#endif

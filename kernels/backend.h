@@ -1,0 +1,261 @@
+/* The only door to compute: a table of operations over device memory.
+ *
+ * Memory is plain pointers that only the backend may dereference. Work is put
+ * on a queue and runs in its order; operations return nothing, the first
+ * failure sticks to the queue and sync() reports it with the operation's name.
+ * So model code reads as the maths that it is.
+ *
+ * Letters: B batch, T time, N = B*T rows, C channels, H heads, G query groups
+ * (key/value heads), D head size, F feed-forward, V vocabulary. Matrices are
+ * row-major. "act" is the activation type, GPT_F32 or GPT_BF16; statistics,
+ * losses, gradients of parameters and optimizer state are float (GPT_F32).
+ *
+ * kernels/cpu/ is the readable specification and also fast. Results do not
+ * depend on the number of threads: every sum has a fixed order. */
+#ifndef GPT_KERNELS_BACKEND_H
+#define GPT_KERNELS_BACKEND_H
+
+#include "base/dtype.h"
+#include "base/rng.h"
+#include "base/status.h"
+
+enum { GPT_BACKEND_API = 1 };
+
+struct gpt_queue;
+
+/* Dropout by counter: element (sample, t, c) of a (B, T, C) block is dropped
+ * when gpt_rng_uniform(rng, ((sample0 + b) * t_global + t0 + t) * C + c) < p,
+ * else scaled by 1/(1-p). The mask is computed again in backward, not stored,
+ * and does not depend on how samples and positions are spread over ranks. */
+struct gpt_dropout {
+    float p; /* 0 = off; the rest is then not read */
+    struct gpt_rng rng;
+    int64_t sample0;          /* global number of row 0's sample */
+    int64_t t_local;          /* T of this block */
+    int64_t t_global, t0;     /* sequence length; first position held here */
+};
+
+enum gpt_epilogue {
+    GPT_EPI_NONE,
+    GPT_EPI_BIAS,      /* + bias (N) */
+    GPT_EPI_BIAS_GELU, /* pre = . + bias, stored to aux; c = gelu(pre) */
+    GPT_EPI_DGELU,     /* c = . * gelu'(aux), aux (M, N) holds pre */
+};
+
+/* c (M, N) = op(a) (M, K) * op(b) (K, N) + beta * c, then the epilogue.
+ * ta: a is stored (K, M); tb: b is stored (N, K). a, b, bias, aux are `act`;
+ * c is `c_type`. GELU is the tanh form (Hendrycks and Gimpel 2016, eq. 2). */
+struct gpt_matmul {
+    int64_t m, n, k;
+    bool ta, tb;
+    const void *a, *b;
+    int64_t lda, ldb, ldc; /* elements between rows; 0 = tight */
+    void *c;
+    enum gpt_dtype act, c_type;
+    float beta; /* 0 (c is not read) or 1 */
+    enum gpt_epilogue epilogue;
+    const void *bias;
+    void *aux;
+};
+
+enum gpt_norm_kind { GPT_LAYERNORM, GPT_RMSNORM };
+
+/* Residual add, dropout and norm in one pass:
+ *   resid_out = resid_in + dropout(x)      (x NULL: resid_out = resid_in)
+ *   y = (resid_out - mean) * rstd * w + b
+ * resid_in, x, resid_out, y (N, C) act; w, b (C) act (b NULL: none); mean,
+ * rstd (N) float, written (mean unused for RMSNorm). resid_out may be
+ * resid_in. Source: Ba et al. 2016; Zhang and Sennrich 2019. */
+struct gpt_norm {
+    enum gpt_norm_kind kind;
+    int64_t n, c;
+    float eps;
+    enum gpt_dtype act;
+    const void *resid_in, *x;
+    void *resid_out, *y;
+    const void *w, *b;
+    float *mean, *rstd;
+    struct gpt_dropout dropout;
+};
+
+/* Its backward, with the forward's struct and
+ *   dresid (N, C) act, read and written: dresid += d(norm)(dy)
+ *   dx (N, C) act, written: dropout mask applied to the new dresid (NULL: not)
+ *   dw, db (C) float, added to. scratch: gpt_backend.norm_scratch() bytes. */
+struct gpt_norm_grad {
+    const void *dy;
+    void *dresid, *dx;
+    float *dw, *db;
+    void *scratch;
+};
+
+/* out (N, C) = dropout(wte[tokens] + wpe[positions]); rows of wte held here
+ * are v_begin .. v_begin + v_local, other tokens contribute zero. tokens,
+ * positions (N) int32. wpe NULL: words only. */
+struct gpt_embed {
+    int64_t n, c, v_begin, v_local;
+    enum gpt_dtype act;
+    const int32_t *tokens, *positions;
+    const void *wte, *wpe;
+    void *out;
+    struct gpt_dropout dropout;
+};
+
+/* Causal self-attention. qkv (B, T, G * (H/G + 2) * D): for each group its
+ * query heads, its key, its value (Megatron's order). out (B, T, H * D),
+ * lse (B, H, T) float: log-sum-exp of the scaled scores, for backward. H, G
+ * are those held here, head0 the first one's global number of h_global.
+ * doc_start (B, T) int32 or NULL: first position that t may see (documents do
+ * not see each other). Probability dropout: element index
+ * ((sample * h_global + head) * T + tq) * T + tk of dropout.rng; of the
+ * dropout struct only p, rng and sample0 are read. Never stores T x T for all
+ * heads. Source: Vaswani et al. 2017; Dao et al. 2022. */
+struct gpt_attn {
+    int64_t b, t, h, g, d, head0, h_global;
+    float scale; /* usually 1/sqrt(D) */
+    enum gpt_dtype act;
+    const void *qkv;
+    void *out;
+    float *lse;
+    const int32_t *doc_start;
+    struct gpt_dropout dropout;
+};
+
+/* dqkv (as qkv), written; dout, out, lse from forward; scratch:
+ * gpt_backend.attn_scratch() bytes. */
+struct gpt_attn_grad {
+    const void *dout;
+    void *dqkv;
+    void *scratch;
+};
+
+/* Attention of new tokens against a cache, for generation. Rows b = 0..B-1
+ * bring t_new tokens each, of which the first len[b] count; they go to
+ * positions pos[b]... of cache row slot[b], then attend to all before them.
+ * k_cache, v_cache (slots, G, t_max, D) act. qkv as above with T = t_new;
+ * out (B, t_new, H * D), rows past len[b] undefined. pos, len, slot (B)
+ * int32 in host memory. */
+struct gpt_attn_cached {
+    int64_t b, t_new, h, g, d, t_max;
+    float scale;
+    enum gpt_dtype act;
+    const void *qkv;
+    void *out, *k_cache, *v_cache;
+    const int32_t *pos, *len, *slot;
+};
+
+/* Softmax cross-entropy and its gradient in place:
+ *   loss[i] = log(sum_j exp(logits[i][j])) - logits[i][target[i]]
+ *   logits[i][j] = (softmax_j - [j == target[i]]) * weight[i]   (grad true)
+ * over the columns j < v_real; columns v_real..v (dummy vocabulary rows) take
+ * no probability and get gradient zero. logits (N, V) act with row stride ld,
+ * target (N) int32, weight (N) float (loss mask and averaging folded in; rows
+ * with weight 0 get zero gradient), loss (N) float, unweighted.
+ * Log-sum-exp shift as in Blanchard et al. 2021. */
+struct gpt_xent {
+    int64_t n, v, v_real, ld;
+    enum gpt_dtype act;
+    void *logits;
+    const int32_t *target;
+    const float *weight;
+    float *loss;
+    bool grad;
+};
+
+/* One pass of AdamW (Loshchilov and Hutter 2019) over flat buffers:
+ *   g' = g * grad_scale; m = b1 m + (1-b1) g'; v = b2 v + (1-b2) g'^2
+ *   p -= lr * (m/(1-b1^t) / (sqrt(v/(1-b2^t)) + eps) + wd * p)
+ * p, m, v, g (n) float; p_act: a copy of p in `act`, or NULL. Segments tell
+ * which elements are decayed: segment i is [begin_i, begin_{i+1}). */
+struct gpt_adamw_segment {
+    int64_t begin;
+    bool decay;
+};
+struct gpt_adamw {
+    int64_t n;
+    float *p, *m, *v;
+    const float *g;
+    void *p_act;
+    enum gpt_dtype act;
+    double lr, beta1, beta2, eps, weight_decay, grad_scale;
+    int64_t step; /* t, from 1 */
+    const struct gpt_adamw_segment *segments;
+    int64_t n_segments;
+};
+
+struct gpt_backend {
+    unsigned api; /* GPT_BACKEND_API */
+    const char *name;
+    void *state;
+
+    /* One line for people: device, instruction set, libraries. */
+    void (*describe)(const struct gpt_backend *be, char *text, size_t cap);
+
+    /* memory: 64-byte aligned, zeroed; GPT_EDEVICE names what was asked for */
+    int (*alloc)(struct gpt_backend *be, size_t bytes, const char *what,
+                 void **mem, struct gpt_err *err);
+    void (*free)(struct gpt_backend *be, void *mem);
+
+    /* queue */
+    int (*queue_open)(struct gpt_backend *be, struct gpt_queue **q,
+                      struct gpt_err *err);
+    void (*queue_close)(struct gpt_queue *q);
+    int (*sync)(struct gpt_queue *q, struct gpt_err *err);
+    void (*copy_in)(struct gpt_queue *q, void *dst, const void *host,
+                    size_t bytes);
+    void (*copy_out)(struct gpt_queue *q, void *host, const void *src,
+                     size_t bytes);
+    void (*copy)(struct gpt_queue *q, void *dst, const void *src,
+                 size_t bytes);
+    void (*zero)(struct gpt_queue *q, void *dst, size_t bytes);
+    void (*cast)(struct gpt_queue *q, void *dst, enum gpt_dtype dst_type,
+                 const void *src, enum gpt_dtype src_type, int64_t n);
+
+    /* maths */
+    void (*matmul)(struct gpt_queue *q, const struct gpt_matmul *op);
+    /* dbias (n) float += column sums of dy (m, n) act */
+    void (*bias_grad)(struct gpt_queue *q, float *dbias, const void *dy,
+                      int64_t m, int64_t n, enum gpt_dtype act);
+    /* x (m, n) act += bias (n) act: where the sum over ranks comes first */
+    void (*bias_add)(struct gpt_queue *q, void *x, const void *bias,
+                     int64_t m, int64_t n, enum gpt_dtype act);
+    void (*norm_fwd)(struct gpt_queue *q, const struct gpt_norm *op);
+    void (*norm_bwd)(struct gpt_queue *q, const struct gpt_norm *op,
+                     const struct gpt_norm_grad *grad);
+    size_t (*norm_scratch)(int64_t n, int64_t c);
+    /* y (n, c) = x (n, c) with dropout; y may be x. For places without norm. */
+    void (*dropout)(struct gpt_queue *q, void *y, const void *x, int64_t n,
+                    int64_t c, enum gpt_dtype act,
+                    const struct gpt_dropout *dropout);
+    void (*embed_fwd)(struct gpt_queue *q, const struct gpt_embed *op);
+    /* dwte (v_local, c), dwpe float, added to (either may be NULL); dout
+     * (N, C) act */
+    void (*embed_bwd)(struct gpt_queue *q, const struct gpt_embed *op,
+                      const void *dout, float *dwte, float *dwpe);
+    void (*attn_fwd)(struct gpt_queue *q, const struct gpt_attn *op);
+    void (*attn_bwd)(struct gpt_queue *q, const struct gpt_attn *op,
+                     const struct gpt_attn_grad *grad);
+    size_t (*attn_scratch)(const struct gpt_attn *op);
+    void (*attn_cached)(struct gpt_queue *q,
+                        const struct gpt_attn_cached *op);
+    void (*xent)(struct gpt_queue *q, const struct gpt_xent *op);
+    void (*adamw)(struct gpt_queue *q, const struct gpt_adamw *op);
+    /* out (1) double, device: sum of x[i]^2; of x[i]. In float input, double
+     * sums, fixed order. */
+    void (*sumsq)(struct gpt_queue *q, double *out, const float *x,
+                  int64_t n);
+    void (*sum)(struct gpt_queue *q, double *out, const float *x, int64_t n);
+};
+
+/* The CPU backend; valid until the process ends. `matmul` prefers oneDNN when
+ * built with it; GPT_CPU_MATMUL=portable in the environment forces the
+ * portable path, GPT_CPU_ISA=base|avx2|avx512 an instruction set (tests). */
+int gpt_backend_cpu(struct gpt_backend **be, struct gpt_err *err)
+    GPT_MUST_USE;
+
+/* By --device: "auto", "cpu", later "cuda", "cuda-emu". GPT_EDEVICE when it
+ * is not there. */
+int gpt_backend_open(struct gpt_backend **be, const char *device,
+                     struct gpt_err *err) GPT_MUST_USE;
+
+#endif
