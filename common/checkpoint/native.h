@@ -1,0 +1,92 @@
+/* Native checkpoints: directories iter_%07d of safetensors files with global
+ * names and slices, a manifest with checksums and the whole state, published
+ * atomically; latest_checkpointed_iteration.txt is replaced last. The format
+ * is described in gpt-checkpoint(5).
+ *
+ * A tensor is global; files hold slices of it. Readers ask for any slice,
+ * whatever the layout of the writer: that is how every layout loads any. */
+#ifndef GPT_CHECKPOINT_NATIVE_H
+#define GPT_CHECKPOINT_NATIVE_H
+
+#include "base/dtype.h"
+#include "base/json.h"
+#include "base/status.h"
+#include "model/config.h"
+
+enum { GPT_TENSOR_DIMS = 4 };
+
+/* A slice of a global tensor in memory. Tensors are named by the parameter
+ * table; optimizer state by "optimizer.exp_avg.NAME" and
+ * "optimizer.exp_avg_sq.NAME" (and "optimizer.param.NAME" for the float master
+ * when weights are kept in another type). */
+struct gpt_tensor_slice {
+    const char *name;
+    enum gpt_dtype dtype;
+    int ndim;
+    int64_t global[GPT_TENSOR_DIMS]; /* shape of the whole tensor */
+    int64_t begin[GPT_TENSOR_DIMS];  /* where this slice starts */
+    int64_t shape[GPT_TENSOR_DIMS];  /* of this slice */
+    const void *data;                /* row-major, tight; host memory */
+};
+
+/* ---- writing ---- */
+struct gpt_checkpoint_writer;
+
+/* Begins ROOT/iter_%07d (under a temporary name). */
+int gpt_checkpoint_create(struct gpt_checkpoint_writer **w, const char *root,
+                          int64_t iteration, unsigned flags,
+                          struct gpt_err *err) GPT_MUST_USE;
+/* Writes one file of slices ("model_tp00_pp00.safetensors"); called once per
+ * (tp, pp) part and once more for optimizer files. */
+int gpt_checkpoint_write(struct gpt_checkpoint_writer *w, const char *file,
+                         const struct gpt_tensor_slice *slices, int64_t n,
+                         struct gpt_err *err) GPT_MUST_USE;
+/* Adds small files beside (vocab.json, merges.txt), copied. */
+int gpt_checkpoint_attach(struct gpt_checkpoint_writer *w, const char *name,
+                          const char *source, struct gpt_err *err)
+    GPT_MUST_USE;
+/* Writes the manifest (format version, layout tp x pp, config, `state` as it
+ * is: iteration, consumed samples, schedule, ...; per file size and CRC-32C;
+ * per tensor its slices) and publishes directory and tracker. Frees w. */
+int gpt_checkpoint_commit(struct gpt_checkpoint_writer *w,
+                          const struct gpt_config *config, int64_t tp_size,
+                          int64_t pp_size, const cJSON *state,
+                          struct gpt_err *err) GPT_MUST_USE;
+void gpt_checkpoint_abort(struct gpt_checkpoint_writer *w);
+
+/* Removes all but the newest `keep` complete iterations; keep <= 0: nothing. */
+int gpt_checkpoint_prune(const char *root, int64_t keep, struct gpt_err *err)
+    GPT_MUST_USE;
+
+/* ---- reading ---- */
+struct gpt_checkpoint;
+
+/* `path` is a root (iteration < 0: what the tracker says, falling back with a
+ * warning to the newest complete one when that is damaged or missing) or an
+ * iter_* directory itself. verify: check every file's CRC-32C now. GPT_EDATA
+ * names file and what is wrong. */
+int gpt_checkpoint_open(struct gpt_checkpoint **c, const char *path,
+                        int64_t iteration, bool verify, struct gpt_err *err)
+    GPT_MUST_USE;
+void gpt_checkpoint_close(struct gpt_checkpoint *c);
+const char *gpt_checkpoint_dir(const struct gpt_checkpoint *c);
+const struct gpt_config *gpt_checkpoint_config(const struct gpt_checkpoint *c);
+const cJSON *gpt_checkpoint_state(const struct gpt_checkpoint *c);
+/* Layout of the writer. */
+void gpt_checkpoint_layout(const struct gpt_checkpoint *c, int64_t *tp_size,
+                           int64_t *pp_size);
+
+/* Is there such a tensor? Fills *info (data NULL, begin 0, shape = global)
+ * when not NULL. */
+bool gpt_checkpoint_has(const struct gpt_checkpoint *c, const char *name,
+                        struct gpt_tensor_slice *info);
+
+/* Reads the slice described by *want (name, ndim, begin, shape, dtype: cast
+ * among float types) into dst, gathered from whatever slices the files hold.
+ * GPT_EDATA when the tensor is missing, has other dimensions, or its slices
+ * do not cover what is asked for. want->global is not read. */
+int gpt_checkpoint_read(struct gpt_checkpoint *c,
+                        const struct gpt_tensor_slice *want, void *dst,
+                        struct gpt_err *err) GPT_MUST_USE;
+
+#endif

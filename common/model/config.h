@@ -1,0 +1,55 @@
+/* What a model is: sizes and variants, independent of how it is spread over
+ * ranks. Kept in every checkpoint as JSON, with these names. */
+#ifndef GPT_MODEL_CONFIG_H
+#define GPT_MODEL_CONFIG_H
+
+#include "base/json.h"
+#include "base/status.h"
+
+struct gpt_config {
+    int64_t num_layers;          /* L */
+    int64_t hidden_size;         /* C */
+    int64_t num_attention_heads; /* H */
+    int64_t num_query_groups;    /* G: key/value heads, divides H */
+    int64_t head_size;           /* D, usually C / H */
+    int64_t ffn_hidden_size;     /* F, usually 4 C */
+    int64_t max_positions;       /* rows of the position table */
+    int64_t vocab_size;          /* V: ids that exist */
+    int64_t padded_vocab_size;   /* rows of the word table, >= V */
+    double norm_epsilon;
+    double init_std;             /* of weights; output layers / sqrt(2 L) */
+    double hidden_dropout, attention_dropout;
+    bool tied_embeddings;        /* output layer shares the word table */
+};
+
+/* GPT-2 124M with a vocabulary of 50257; padded_vocab_size 0. */
+struct gpt_config gpt_config_default(void);
+
+/* Fills what is 0 and follows from the rest (D, F, G, padded vocabulary for
+ * tensor parallel size `tp` by `divisible_by` x tp) and checks every range and
+ * divisibility. GPT_EUSAGE names option, value and rule. */
+int gpt_config_complete(struct gpt_config *c, int64_t divisible_by, int64_t tp,
+                        struct gpt_err *err) GPT_MUST_USE;
+
+/* ceil(vocab / (divisible_by * tp)) * divisible_by * tp. */
+int64_t gpt_config_padded_vocab(int64_t vocab, int64_t divisible_by,
+                                int64_t tp);
+
+/* JSON with the field names above. Reading checks every range (hostile input):
+ * GPT_EDATA names `what`, field, value and limit. */
+cJSON *gpt_config_to_json(const struct gpt_config *c);
+int gpt_config_from_json(struct gpt_config *c, const cJSON *json,
+                         const char *what, struct gpt_err *err) GPT_MUST_USE;
+
+/* The first field in which two models differ (other than dropout and
+ * padding), or NULL: "hidden_size". */
+const char *gpt_config_difference(const struct gpt_config *a,
+                                  const struct gpt_config *b);
+
+/* Floating point operations a token, forward and backward, by Megatron's
+ * num_floating_point_operations (training/training.py): matrix products and
+ * causal attention. */
+double gpt_config_flops_per_token(const struct gpt_config *c,
+                                  int64_t seq_length);
+
+#endif

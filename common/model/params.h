@@ -1,0 +1,131 @@
+/* The parameter table: one row a parameter. Initialisation, parameter counts,
+ * memory prediction, checkpoints, reshaping, the optimizer and the gradient
+ * norm all read this table and nothing else; a new architecture is new rows.
+ *
+ * Names are Megatron-core's with global layer numbers. Matrices are (out, in),
+ * row-major. Every tensor-parallel split is an equal cut of one dimension:
+ * linear_qkv keeps Megatron's order (for each query group its query heads, its
+ * key, its value), so its rows cut by group. */
+#ifndef GPT_MODEL_PARAMS_H
+#define GPT_MODEL_PARAMS_H
+
+#include "model/config.h"
+
+enum { GPT_PARAM_NAME = 96, GPT_PARAM_DIMS = 2 };
+
+enum gpt_param_init {
+    GPT_INIT_ZERO,
+    GPT_INIT_ONE,
+    GPT_INIT_NORMAL,        /* N(0, init_std) */
+    GPT_INIT_NORMAL_OUTPUT, /* N(0, init_std / sqrt(2 L)) */
+};
+
+/* Where in the pipeline a parameter lives. */
+enum gpt_param_place {
+    GPT_PLACE_EMBEDDING, /* first stage */
+    GPT_PLACE_LAYER,     /* the stage that holds .layer */
+    GPT_PLACE_FINAL,     /* last stage */
+};
+
+/* Which parameter of a layer this is: how layer code finds its weights. */
+enum gpt_param_role {
+    GPT_WORD_EMBEDDING,
+    GPT_POSITION_EMBEDDING,
+    GPT_NORM1_WEIGHT,
+    GPT_NORM1_BIAS,
+    GPT_QKV_WEIGHT,
+    GPT_QKV_BIAS,
+    GPT_PROJ_WEIGHT,
+    GPT_PROJ_BIAS,
+    GPT_NORM2_WEIGHT,
+    GPT_NORM2_BIAS,
+    GPT_FC1_WEIGHT,
+    GPT_FC1_BIAS,
+    GPT_FC2_WEIGHT,
+    GPT_FC2_BIAS,
+    GPT_FINAL_NORM_WEIGHT,
+    GPT_FINAL_NORM_BIAS,
+    GPT_OUTPUT_WEIGHT,
+    GPT_N_ROLES
+};
+
+struct gpt_param {
+    char name[GPT_PARAM_NAME]; /* "decoder.layers.3.mlp.linear_fc1.weight" */
+    enum gpt_param_role role;
+    enum gpt_param_place place;
+    int64_t layer; /* global number, -1 outside layers */
+    int ndim;
+    int64_t shape[GPT_PARAM_DIMS]; /* global; shape[1] = 1 for vectors */
+    int split_dim;                 /* cut by tensor parallelism: 0, 1, or -1 */
+    bool vocab_rows; /* rows from vocab_size on are dummies */
+    bool decay;      /* weight decay applies: matrices, not vectors */
+    bool tied; /* also used as output layer: a second copy on the last stage */
+    bool sequence_sum; /* gradient is summed over TP ranks under SP */
+    enum gpt_param_init init;
+};
+
+struct gpt_param_table {
+    struct gpt_param *rows; /* in order of the forward pass */
+    int64_t n;
+};
+
+int gpt_params_build(struct gpt_param_table *t, const struct gpt_config *c,
+                     struct gpt_err *err) GPT_MUST_USE;
+void gpt_params_free(struct gpt_param_table *t);
+const struct gpt_param *gpt_params_find(const struct gpt_param_table *t,
+                                        const char *name);
+int64_t gpt_param_count(const struct gpt_param *p); /* global elements */
+
+/* A rank's part of the model. */
+struct gpt_layout {
+    int64_t tp_size, tp_rank;
+    int64_t pp_size, pp_rank;
+    int64_t first_layer, n_layers; /* of this stage */
+    bool has_embedding, has_output; /* first and last stage */
+};
+
+/* The layout of one rank when the layers are cut evenly over pp_size stages. */
+struct gpt_layout gpt_layout_even(const struct gpt_config *c, int64_t tp_size,
+                                  int64_t tp_rank, int64_t pp_size,
+                                  int64_t pp_rank);
+#define GPT_LAYOUT_SINGLE(c) gpt_layout_even((c), 1, 0, 1, 0)
+
+/* Checks that the model divides by the layout: GPT_EUSAGE names the rule. */
+int gpt_layout_check(const struct gpt_config *c, int64_t tp_size,
+                     int64_t pp_size, struct gpt_err *err) GPT_MUST_USE;
+
+/* A parameter's part on one rank: begin[] and shape[] within the global one,
+ * and where it sits in the rank's flat buffers. */
+struct gpt_slice {
+    const struct gpt_param *param;
+    int64_t begin[GPT_PARAM_DIMS], shape[GPT_PARAM_DIMS];
+    int64_t count;  /* elements */
+    int64_t offset; /* in the flat buffer, elements; multiple of 64 */
+    bool copy;      /* tied copy of the word table on the last stage: not
+                     * saved, not counted in the norm */
+};
+
+/* The flat buffer of a rank: parameters, gradients and optimizer state have
+ * this same layout. Gaps between slices are zero. */
+struct gpt_flat {
+    struct gpt_slice *slices; /* in table order */
+    int64_t n;
+    int64_t count;    /* parameters held here */
+    int64_t elements; /* with alignment gaps: size of the buffers */
+};
+
+/* Table and config must outlive the result. */
+int gpt_flat_build(struct gpt_flat *f, const struct gpt_param_table *t,
+                   const struct gpt_layout *layout, struct gpt_err *err)
+    GPT_MUST_USE;
+void gpt_flat_free(struct gpt_flat *f);
+/* The slice of a role (and layer), or NULL when it is not held here. */
+const struct gpt_slice *gpt_flat_find(const struct gpt_flat *f,
+                                      enum gpt_param_role role, int64_t layer);
+
+/* Initial values of one slice into dst (float, slice->count): a function of
+ * (seed, name, global element index) only, whatever the layout. */
+void gpt_param_init(const struct gpt_config *c, const struct gpt_slice *slice,
+                    uint64_t seed, float *dst);
+
+#endif
