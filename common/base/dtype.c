@@ -1,0 +1,211 @@
+/* Element types: names, sizes, and conversions that round to nearest even.
+ *
+ * Start at gpt_convert(). The half formats are handled in integer arithmetic,
+ * so every machine gives the same bits; the bulk conversions are loops that
+ * the compiler vectorises. A double goes to a half format by way of a float
+ * rounded to odd, which keeps the second rounding correct (Boldo and
+ * Melquiond 2008). */
+#include "base/dtype.h"
+
+#include <string.h>
+#include <strings.h>
+
+static const struct {
+    const char *name;
+    size_t bytes;
+} types[GPT_N_DTYPES] = {
+#define X(id, text, size) [id] = {text, size},
+    GPT_DTYPE_LIST(X)
+#undef X
+};
+
+/* Other spellings in use: numpy, PyTorch, configuration files. */
+static const struct {
+    const char *text;
+    enum gpt_dtype t;
+} aliases[] = {
+    {"bfloat16", GPT_BF16}, {"fp16", GPT_F16},   {"float16", GPT_F16},
+    {"half", GPT_F16},      {"fp32", GPT_F32},   {"float32", GPT_F32},
+    {"float", GPT_F32},     {"fp64", GPT_F64},   {"float64", GPT_F64},
+    {"double", GPT_F64},    {"int8", GPT_I8},    {"uint8", GPT_U8},
+    {"int16", GPT_I16},     {"uint16", GPT_U16}, {"int32", GPT_I32},
+    {"uint32", GPT_U32},    {"int64", GPT_I64},  {"uint64", GPT_U64},
+};
+
+static bool valid(enum gpt_dtype t)
+{
+    return (unsigned)t < GPT_N_DTYPES;
+}
+
+size_t gpt_dtype_bytes(enum gpt_dtype t)
+{
+    return valid(t) ? types[t].bytes : 0;
+}
+
+const char *gpt_dtype_name(enum gpt_dtype t)
+{
+    return valid(t) ? types[t].name : "?";
+}
+
+bool gpt_dtype_parse(const char *text, enum gpt_dtype *t)
+{
+    for (int i = 0; i < GPT_N_DTYPES; i++)
+        if (strcasecmp(text, types[i].name) == 0) {
+            *t = (enum gpt_dtype)i;
+            return true;
+        }
+    for (size_t i = 0; i < GPT_COUNT(aliases); i++)
+        if (strcasecmp(text, aliases[i].text) == 0) {
+            *t = aliases[i].t;
+            return true;
+        }
+    return false;
+}
+
+bool gpt_dtype_is_float(enum gpt_dtype t)
+{
+    return t == GPT_F16 || t == GPT_BF16 || t == GPT_F32 || t == GPT_F64;
+}
+
+static inline uint32_t bits_of(float x)
+{
+    uint32_t u;
+    memcpy(&u, &x, sizeof u);
+    return u;
+}
+
+static inline float float_of(uint32_t u)
+{
+    float x;
+    memcpy(&x, &u, sizeof x);
+    return x;
+}
+
+static inline float from_bf16(uint16_t x)
+{
+    return float_of((uint32_t)x << 16);
+}
+
+static inline uint16_t to_bf16(float x)
+{
+    uint32_t u = bits_of(x);
+    uint32_t even = (u + 0x7fff + ((u >> 16) & 1)) >> 16;
+    uint32_t quiet = (u >> 16) | 0x40; /* rounding could turn NaN into inf */
+    return (uint16_t)((u & 0x7fffffff) > 0x7f800000 ? quiet : even);
+}
+
+static inline float from_f16(uint16_t x)
+{
+    uint32_t sign = (uint32_t)(x & 0x8000) << 16;
+    uint32_t mag = (uint32_t)(x & 0x7fff) << 13;
+    uint32_t normal = mag + ((127 - 15) << 23);
+    uint32_t special = mag | 0x7f800000;
+    /* a subnormal is mantissa * 2^-24, exact in a float */
+    uint32_t small = bits_of((float)(x & 0x3ff) * 0x1p-24f);
+    uint32_t u = (x & 0x7fff) >= 0x7c00  ? special
+                 : (x & 0x7fff) < 0x0400 ? small
+                                         : normal;
+    return float_of(sign | u);
+}
+
+static inline uint16_t to_f16(float x)
+{
+    uint32_t u = bits_of(x), sign = (u >> 16) & 0x8000;
+    u &= 0x7fffffff;
+    uint32_t h;
+    if (u > 0x7f800000) { /* NaN, made quiet */
+        h = 0x7e00 | ((u >> 13) & 0x3ff);
+    } else if (u >= 0x477ff000) { /* from 65520 on: infinity */
+        h = 0x7c00;
+    } else if (u >= 0x38800000) { /* normal, from 2^-14 on */
+        uint32_t v = u - ((127 - 15) << 23);
+        h = (v + 0xfff + ((v >> 13) & 1)) >> 13;
+    } else { /* the sum's unit in the last place is 2^-24: it rounds */
+        h = bits_of(float_of(u) + 0.5f) - bits_of(0.5f);
+    }
+    return (uint16_t)(sign | h);
+}
+
+/* To float, rounding to odd: inexact results get their last bit set. */
+static inline float narrow_odd(double x)
+{
+    float f = (float)x;
+    if ((double)f == x || x != x)
+        return f;
+    uint32_t u = bits_of(f);
+    bool away = (f < 0 ? -(double)f : (double)f) > (x < 0 ? -x : x);
+    u -= away; /* now truncated; from infinity this gives the largest float */
+    return float_of(u | 1);
+}
+
+float gpt_bf16_to_f32(uint16_t x)
+{
+    return from_bf16(x);
+}
+
+uint16_t gpt_f32_to_bf16(float x)
+{
+    return to_bf16(x);
+}
+
+float gpt_f16_to_f32(uint16_t x)
+{
+    return from_f16(x);
+}
+
+uint16_t gpt_f32_to_f16(float x)
+{
+    return to_f16(x);
+}
+
+/* One loop a pair: the load to `mid` and the store from it are inlined. */
+#define CONVERT(name, to_t, from_t, expr)                  \
+    static void name(void *dst, const void *src, size_t n) \
+    {                                                      \
+        to_t *restrict d = dst;                            \
+        const from_t *restrict s = src;                    \
+        for (size_t i = 0; i < n; i++) {                   \
+            from_t x = s[i];                               \
+            d[i] = (expr);                                 \
+        }                                                  \
+    }
+
+CONVERT(f16_bf16, uint16_t, uint16_t, to_bf16(from_f16(x)))
+CONVERT(f16_f32, float, uint16_t, from_f16(x))
+CONVERT(f16_f64, double, uint16_t, (double)from_f16(x))
+CONVERT(bf16_f16, uint16_t, uint16_t, to_f16(from_bf16(x)))
+CONVERT(bf16_f32, float, uint16_t, from_bf16(x))
+CONVERT(bf16_f64, double, uint16_t, (double)from_bf16(x))
+CONVERT(f32_f16, uint16_t, float, to_f16(x))
+CONVERT(f32_bf16, uint16_t, float, to_bf16(x))
+CONVERT(f32_f64, double, float, (double)x)
+CONVERT(f64_f16, uint16_t, double, to_f16(narrow_odd(x)))
+CONVERT(f64_bf16, uint16_t, double, to_bf16(narrow_odd(x)))
+CONVERT(f64_f32, float, double, (float)x)
+
+bool gpt_convert(void *dst, enum gpt_dtype dst_type, const void *src,
+                 enum gpt_dtype src_type, size_t n)
+{
+    static const struct {
+        enum gpt_dtype from, to;
+        void (*run)(void *, const void *, size_t);
+    } pairs[] = {
+        {GPT_F16, GPT_BF16, f16_bf16}, {GPT_F16, GPT_F32, f16_f32},
+        {GPT_F16, GPT_F64, f16_f64},   {GPT_BF16, GPT_F16, bf16_f16},
+        {GPT_BF16, GPT_F32, bf16_f32}, {GPT_BF16, GPT_F64, bf16_f64},
+        {GPT_F32, GPT_F16, f32_f16},   {GPT_F32, GPT_BF16, f32_bf16},
+        {GPT_F32, GPT_F64, f32_f64},   {GPT_F64, GPT_F16, f64_f16},
+        {GPT_F64, GPT_BF16, f64_bf16}, {GPT_F64, GPT_F32, f64_f32},
+    };
+    if (src_type == dst_type && gpt_dtype_is_float(src_type)) {
+        if (n)
+            memcpy(dst, src, n * types[src_type].bytes);
+        return true;
+    }
+    for (size_t i = 0; i < GPT_COUNT(pairs); i++)
+        if (pairs[i].from == src_type && pairs[i].to == dst_type) {
+            pairs[i].run(dst, src, n);
+            return true;
+        }
+    return false;
+}
