@@ -1,0 +1,204 @@
+/* Model configuration: defaults, what follows from what, JSON. The table
+ * `fields` names every field once; reading, writing and comparing walk it. */
+#include "model/config.h"
+
+#include "base/num.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <string.h>
+
+enum kind { SIZE, RATE, FLAG };
+
+struct field {
+    const char *name;
+    enum kind kind;
+    size_t offset;
+    double min, max;
+    bool identity; /* part of what makes two models the same */
+};
+
+#define AT(name) offsetof(struct gpt_config, name)
+
+/* The limits are far above what exists, near enough that products of three of
+ * them stay inside int64. */
+static const struct field fields[] = {
+    {"num_layers", SIZE, AT(num_layers), 1, 65536, true},
+    {"hidden_size", SIZE, AT(hidden_size), 1, 1 << 20, true},
+    {"num_attention_heads", SIZE, AT(num_attention_heads), 1, 65536, true},
+    {"num_query_groups", SIZE, AT(num_query_groups), 1, 65536, true},
+    {"head_size", SIZE, AT(head_size), 1, 65536, true},
+    {"ffn_hidden_size", SIZE, AT(ffn_hidden_size), 1, 1 << 22, true},
+    {"max_positions", SIZE, AT(max_positions), 1, 1 << 24, true},
+    {"vocab_size", SIZE, AT(vocab_size), 1, 1 << 24, true},
+    {"padded_vocab_size", SIZE, AT(padded_vocab_size), 1, 1 << 25, false},
+    {"norm_epsilon", RATE, AT(norm_epsilon), 0, 1, true},
+    {"init_std", RATE, AT(init_std), 0, 1e3, false},
+    {"hidden_dropout", RATE, AT(hidden_dropout), 0, 0.999, false},
+    {"attention_dropout", RATE, AT(attention_dropout), 0, 0.999, false},
+    {"tied_embeddings", FLAG, AT(tied_embeddings), 0, 1, true},
+};
+
+static const void *at(const struct gpt_config *c, const struct field *f)
+{
+    return (const char *)c + f->offset;
+}
+
+static double value(const struct gpt_config *c, const struct field *f)
+{
+    switch (f->kind) {
+    case SIZE:
+        return (double)*(const int64_t *)at(c, f);
+    case RATE:
+        return *(const double *)at(c, f);
+    case FLAG:
+        return *(const bool *)at(c, f);
+    }
+    return 0;
+}
+
+struct gpt_config gpt_config_default(void)
+{
+    return (struct gpt_config){
+        .num_layers = 12,
+        .hidden_size = 768,
+        .num_attention_heads = 12,
+        .max_positions = 1024,
+        .vocab_size = 50257,
+        .norm_epsilon = 1e-5,
+        .init_std = 0.02,
+        .hidden_dropout = 0.1,
+        .attention_dropout = 0.1,
+        .tied_embeddings = true,
+    };
+}
+
+int64_t gpt_config_padded_vocab(int64_t vocab, int64_t divisible_by, int64_t tp)
+{
+    return gpt_round_up(vocab, divisible_by * tp);
+}
+
+static int check_ranges(const struct gpt_config *c, int status,
+                        const char *what, struct gpt_err *err)
+{
+    for (size_t i = 0; i < GPT_COUNT(fields); i++) {
+        const struct field *f = &fields[i];
+        double v = value(c, f);
+        if (!(v >= f->min && v <= f->max))
+            return gpt_fail(err, status, "%s: %s is %g, must be %g to %g",
+                            what, f->name, v, f->min, f->max);
+    }
+    return GPT_OK;
+}
+
+/* Rules between fields; ranges hold already. */
+static int check_rules(const struct gpt_config *c, int status,
+                       const char *what, struct gpt_err *err)
+{
+    if (c->num_attention_heads % c->num_query_groups != 0)
+        return gpt_fail(err, status,
+                        "%s: num_attention_heads (%lld) is not a multiple of "
+                        "num_query_groups (%lld)",
+                        what, (long long)c->num_attention_heads,
+                        (long long)c->num_query_groups);
+    if (c->padded_vocab_size < c->vocab_size)
+        return gpt_fail(err, status,
+                        "%s: padded_vocab_size (%lld) is below vocab_size "
+                        "(%lld)",
+                        what, (long long)c->padded_vocab_size,
+                        (long long)c->vocab_size);
+    return GPT_OK;
+}
+
+int gpt_config_complete(struct gpt_config *c, int64_t divisible_by, int64_t tp,
+                        struct gpt_err *err)
+{
+    if (divisible_by < 1 || tp < 1 || divisible_by > 1 << 20 || tp > 1 << 20)
+        return gpt_fail(err, GPT_EUSAGE,
+                        "vocabulary padding to %lld x %lld is out of range",
+                        (long long)divisible_by, (long long)tp);
+    if (c->head_size == 0 && c->num_attention_heads > 0) {
+        if (c->hidden_size % c->num_attention_heads != 0)
+            return gpt_fail(err, GPT_EUSAGE,
+                            "hidden_size (%lld) is not a multiple of "
+                            "num_attention_heads (%lld)",
+                            (long long)c->hidden_size,
+                            (long long)c->num_attention_heads);
+        c->head_size = c->hidden_size / c->num_attention_heads;
+    }
+    if (c->num_query_groups == 0)
+        c->num_query_groups = c->num_attention_heads;
+    if (c->ffn_hidden_size == 0)
+        c->ffn_hidden_size = 4 * c->hidden_size;
+    if (c->padded_vocab_size == 0)
+        c->padded_vocab_size =
+            gpt_config_padded_vocab(c->vocab_size, divisible_by, tp);
+    GPT_TRY(check_ranges(c, GPT_EUSAGE, "model", err));
+    return check_rules(c, GPT_EUSAGE, "model", err);
+}
+
+cJSON *gpt_config_to_json(const struct gpt_config *c)
+{
+    cJSON *json = cJSON_CreateObject();
+    for (size_t i = 0; json && i < GPT_COUNT(fields); i++) {
+        const struct field *f = &fields[i];
+        cJSON *item = f->kind == FLAG
+                          ? cJSON_AddBoolToObject(json, f->name,
+                                                  value(c, f) != 0.0)
+                          : cJSON_AddNumberToObject(json, f->name, value(c, f));
+        if (!item) {
+            cJSON_Delete(json);
+            json = NULL;
+        }
+    }
+    return json;
+}
+
+int gpt_config_from_json(struct gpt_config *c, const cJSON *json,
+                         const char *what, struct gpt_err *err)
+{
+    for (size_t i = 0; i < GPT_COUNT(fields); i++) {
+        const struct field *f = &fields[i];
+        char *to = (char *)c + f->offset;
+        const cJSON *item = cJSON_GetObjectItemCaseSensitive(json, f->name);
+        bool typed = f->kind == FLAG ? cJSON_IsBool(item) : cJSON_IsNumber(item);
+        if (!typed)
+            return gpt_fail(err, GPT_EDATA, "%s: %s '%s'", what,
+                            item ? "wrong type of field" : "no field", f->name);
+        double v = item->valuedouble;
+        if (f->kind == FLAG) {
+            *(bool *)to = cJSON_IsTrue(item);
+            continue;
+        }
+        bool whole = f->kind == RATE || v == floor(v);
+        if (!(v >= f->min && v <= f->max) || !whole)
+            return gpt_fail(err, GPT_EDATA, "%s: %s is %g, must be %g to %g",
+                            what, f->name, v, f->min, f->max);
+        if (f->kind == SIZE)
+            *(int64_t *)to = (int64_t)v;
+        else
+            *(double *)to = v;
+    }
+    return check_rules(c, GPT_EDATA, what, err);
+}
+
+const char *gpt_config_difference(const struct gpt_config *a,
+                                  const struct gpt_config *b)
+{
+    for (size_t i = 0; i < GPT_COUNT(fields); i++)
+        if (fields[i].identity && value(a, &fields[i]) != value(b, &fields[i]))
+            return fields[i].name;
+    return NULL;
+}
+
+double gpt_config_flops_per_token(const struct gpt_config *c,
+                                  int64_t seq_length)
+{
+    double h = (double)c->hidden_size, f = (double)c->ffn_hidden_size;
+    double q = (double)c->num_attention_heads * (double)c->head_size;
+    double kv = (double)c->num_query_groups * (double)c->head_size;
+    double layer = h * (q + 2 * kv) + q * h + 2 * h * f +
+                   q * (double)seq_length; /* scores and values, causal */
+    return 3 * 2 * ((double)c->num_layers * layer +
+                    h * (double)c->padded_vocab_size);
+}

@@ -1,0 +1,299 @@
+/* The rows of the parameter table, and what a rank holds of them. Start at
+ * `kinds`: it is the architecture. */
+#include "model/params.h"
+
+#include "base/memory.h"
+#include "base/num.h"
+#include "base/rng.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Which size of the model a dimension is. */
+enum size { ONE, CHANNELS, QKV, HEADS, FFN, VOCAB, POSITIONS };
+
+struct kind {
+    enum gpt_param_role role;
+    enum gpt_param_place place;
+    const char *name; /* after "decoder.layers.N." in a layer */
+    enum size rows, columns; /* columns ONE: a vector */
+    int split_dim;
+    enum gpt_param_init init;
+    bool sequence_sum;
+};
+
+#define EMBEDDING GPT_PLACE_EMBEDDING
+#define LAYER GPT_PLACE_LAYER
+#define FINAL GPT_PLACE_FINAL
+
+/* GPT-2, in order of the forward pass. */
+static const struct kind kinds[] = {
+    {GPT_WORD_EMBEDDING, EMBEDDING, "embedding.word_embeddings.weight", VOCAB,
+     CHANNELS, 0, GPT_INIT_NORMAL, false},
+    {GPT_POSITION_EMBEDDING, EMBEDDING, "embedding.position_embeddings.weight",
+     POSITIONS, CHANNELS, -1, GPT_INIT_NORMAL, false},
+    {GPT_NORM1_WEIGHT, LAYER, "input_layernorm.weight", CHANNELS, ONE, -1,
+     GPT_INIT_ONE, true},
+    {GPT_NORM1_BIAS, LAYER, "input_layernorm.bias", CHANNELS, ONE, -1,
+     GPT_INIT_ZERO, true},
+    {GPT_QKV_WEIGHT, LAYER, "self_attention.linear_qkv.weight", QKV, CHANNELS,
+     0, GPT_INIT_NORMAL, false},
+    {GPT_QKV_BIAS, LAYER, "self_attention.linear_qkv.bias", QKV, ONE, 0,
+     GPT_INIT_ZERO, false},
+    {GPT_PROJ_WEIGHT, LAYER, "self_attention.linear_proj.weight", CHANNELS,
+     HEADS, 1, GPT_INIT_NORMAL_OUTPUT, false},
+    {GPT_PROJ_BIAS, LAYER, "self_attention.linear_proj.bias", CHANNELS, ONE, -1,
+     GPT_INIT_ZERO, true},
+    {GPT_NORM2_WEIGHT, LAYER, "pre_mlp_layernorm.weight", CHANNELS, ONE, -1,
+     GPT_INIT_ONE, true},
+    {GPT_NORM2_BIAS, LAYER, "pre_mlp_layernorm.bias", CHANNELS, ONE, -1,
+     GPT_INIT_ZERO, true},
+    {GPT_FC1_WEIGHT, LAYER, "mlp.linear_fc1.weight", FFN, CHANNELS, 0,
+     GPT_INIT_NORMAL, false},
+    {GPT_FC1_BIAS, LAYER, "mlp.linear_fc1.bias", FFN, ONE, 0, GPT_INIT_ZERO,
+     false},
+    {GPT_FC2_WEIGHT, LAYER, "mlp.linear_fc2.weight", CHANNELS, FFN, 1,
+     GPT_INIT_NORMAL_OUTPUT, false},
+    {GPT_FC2_BIAS, LAYER, "mlp.linear_fc2.bias", CHANNELS, ONE, -1,
+     GPT_INIT_ZERO, true},
+    {GPT_FINAL_NORM_WEIGHT, FINAL, "decoder.final_layernorm.weight", CHANNELS,
+     ONE, -1, GPT_INIT_ONE, true},
+    {GPT_FINAL_NORM_BIAS, FINAL, "decoder.final_layernorm.bias", CHANNELS, ONE,
+     -1, GPT_INIT_ZERO, true},
+    {GPT_OUTPUT_WEIGHT, FINAL, "output_layer.weight", VOCAB, CHANNELS, 0,
+     GPT_INIT_NORMAL, false},
+};
+
+static int64_t size_of(const struct gpt_config *c, enum size s)
+{
+    switch (s) {
+    case ONE:
+        return 1;
+    case CHANNELS:
+        return c->hidden_size;
+    case QKV:
+        return (c->num_attention_heads + 2 * c->num_query_groups) *
+               c->head_size;
+    case HEADS:
+        return c->num_attention_heads * c->head_size;
+    case FFN:
+        return c->ffn_hidden_size;
+    case VOCAB:
+        return c->padded_vocab_size;
+    case POSITIONS:
+        return c->max_positions;
+    }
+    return 0;
+}
+
+static void fill_row(struct gpt_param *p, const struct kind *k, int64_t layer,
+                     const struct gpt_config *c)
+{
+    *p = (struct gpt_param){
+        .role = k->role,
+        .place = k->place,
+        .layer = layer,
+        .ndim = k->columns == ONE ? 1 : 2,
+        .shape = {size_of(c, k->rows), size_of(c, k->columns)},
+        .split_dim = k->split_dim,
+        .vocab_rows = k->rows == VOCAB,
+        .decay = k->columns != ONE,
+        .tied = k->role == GPT_WORD_EMBEDDING && c->tied_embeddings,
+        .sequence_sum = k->sequence_sum,
+        .init = k->init,
+    };
+    if (layer < 0)
+        snprintf(p->name, sizeof(p->name), "%s", k->name);
+    else
+        snprintf(p->name, sizeof(p->name), "decoder.layers.%lld.%s",
+                 (long long)layer, k->name);
+}
+
+/* Rows of one place (and layer) appended to the table. */
+static void add_rows(struct gpt_param_table *t, const struct gpt_config *c,
+                     enum gpt_param_place place, int64_t layer)
+{
+    for (size_t i = 0; i < GPT_COUNT(kinds); i++) {
+        const struct kind *k = &kinds[i];
+        bool absent = k->role == GPT_OUTPUT_WEIGHT && c->tied_embeddings;
+        if (k->place == place && !absent)
+            fill_row(&t->rows[t->n++], k, layer, c);
+    }
+}
+
+int gpt_params_build(struct gpt_param_table *t, const struct gpt_config *c,
+                     struct gpt_err *err)
+{
+    *t = (struct gpt_param_table){0};
+    size_t most = GPT_COUNT(kinds) * (size_t)(c->num_layers + 2);
+    GPT_TRY(gpt_new(&t->rows, most, sizeof(t->rows[0]), "parameter table",
+                    err));
+    add_rows(t, c, GPT_PLACE_EMBEDDING, -1);
+    for (int64_t l = 0; l < c->num_layers; l++)
+        add_rows(t, c, GPT_PLACE_LAYER, l);
+    add_rows(t, c, GPT_PLACE_FINAL, -1);
+    return GPT_OK;
+}
+
+void gpt_params_free(struct gpt_param_table *t)
+{
+    gpt_free(t->rows);
+    *t = (struct gpt_param_table){0};
+}
+
+const struct gpt_param *gpt_params_find(const struct gpt_param_table *t,
+                                        const char *name)
+{
+    for (int64_t i = 0; i < t->n; i++)
+        if (strcmp(t->rows[i].name, name) == 0)
+            return &t->rows[i];
+    return NULL;
+}
+
+int64_t gpt_param_count(const struct gpt_param *p)
+{
+    return p->shape[0] * p->shape[1];
+}
+
+struct gpt_layout gpt_layout_even(const struct gpt_config *c, int64_t tp_size,
+                                  int64_t tp_rank, int64_t pp_size,
+                                  int64_t pp_rank)
+{
+    int64_t layers = c->num_layers / pp_size;
+    return (struct gpt_layout){
+        .tp_size = tp_size,
+        .tp_rank = tp_rank,
+        .pp_size = pp_size,
+        .pp_rank = pp_rank,
+        .first_layer = pp_rank * layers,
+        .n_layers = layers,
+        .has_embedding = pp_rank == 0,
+        .has_output = pp_rank == pp_size - 1,
+    };
+}
+
+int gpt_layout_check(const struct gpt_config *c, int64_t tp_size,
+                     int64_t pp_size, struct gpt_err *err)
+{
+    const struct {
+        const char *name;
+        int64_t value, by;
+        const char *by_name;
+    } rules[] = {
+        {"num_layers", c->num_layers, pp_size, "pipeline"},
+        {"num_attention_heads", c->num_attention_heads, tp_size, "tensor"},
+        {"num_query_groups", c->num_query_groups, tp_size, "tensor"},
+        {"ffn_hidden_size", c->ffn_hidden_size, tp_size, "tensor"},
+        {"padded_vocab_size", c->padded_vocab_size, tp_size, "tensor"},
+    };
+    for (size_t i = 0; i < GPT_COUNT(rules); i++)
+        if (rules[i].by < 1 || rules[i].value % rules[i].by != 0)
+            return gpt_fail(err, GPT_EUSAGE,
+                            "%s (%lld) does not divide by the %s model "
+                            "parallel size (%lld)",
+                            rules[i].name, (long long)rules[i].value,
+                            rules[i].by_name, (long long)rules[i].by);
+    return GPT_OK;
+}
+
+static bool held(const struct gpt_param *p, const struct gpt_layout *layout,
+                 bool *copy)
+{
+    *copy = false;
+    switch (p->place) {
+    case GPT_PLACE_EMBEDDING:
+        *copy = !layout->has_embedding && layout->has_output && p->tied;
+        return layout->has_embedding || *copy;
+    case GPT_PLACE_LAYER:
+        return p->layer >= layout->first_layer &&
+               p->layer < layout->first_layer + layout->n_layers;
+    case GPT_PLACE_FINAL:
+        return layout->has_output;
+    }
+    return false;
+}
+
+static void cut(struct gpt_slice *s, const struct gpt_layout *layout)
+{
+    for (int d = 0; d < GPT_PARAM_DIMS; d++) {
+        s->shape[d] = s->param->shape[d];
+        if (d == s->param->split_dim) {
+            s->shape[d] /= layout->tp_size;
+            s->begin[d] = s->shape[d] * layout->tp_rank;
+        }
+    }
+    s->count = s->shape[0] * s->shape[1];
+}
+
+int gpt_flat_build(struct gpt_flat *f, const struct gpt_param_table *t,
+                   const struct gpt_layout *layout, struct gpt_err *err)
+{
+    *f = (struct gpt_flat){0};
+    GPT_TRY(gpt_new(&f->slices, (size_t)t->n, sizeof(f->slices[0]),
+                    "parameter slices", err));
+    for (int64_t i = 0; i < t->n; i++) {
+        struct gpt_slice s = {.param = &t->rows[i], .offset = f->elements};
+        if (!held(s.param, layout, &s.copy))
+            continue;
+        cut(&s, layout);
+        f->slices[f->n++] = s;
+        f->count += s.count;
+        f->elements += gpt_round_up(s.count, 64);
+    }
+    return GPT_OK;
+}
+
+void gpt_flat_free(struct gpt_flat *f)
+{
+    gpt_free(f->slices);
+    *f = (struct gpt_flat){0};
+}
+
+const struct gpt_slice *gpt_flat_find(const struct gpt_flat *f,
+                                      enum gpt_param_role role, int64_t layer)
+{
+    for (int64_t i = 0; i < f->n; i++) {
+        const struct gpt_param *p = f->slices[i].param;
+        if (p->role == role && p->layer == layer)
+            return &f->slices[i];
+    }
+    return NULL;
+}
+
+static void init_normal(const struct gpt_slice *s, uint64_t seed, double std,
+                        float *dst)
+{
+    char stream[GPT_PARAM_NAME + 8];
+    snprintf(stream, sizeof(stream), "init/%s", s->param->name);
+    struct gpt_rng rng = gpt_rng_open(seed, stream);
+    int64_t columns = s->param->shape[1];
+#pragma omp parallel for schedule(static)
+    for (int64_t r = 0; r < s->shape[0]; r++) {
+        int64_t row = s->begin[0] + r;
+        for (int64_t k = 0; k < s->shape[1]; k++) {
+            int64_t index = row * columns + s->begin[1] + k;
+            dst[r * s->shape[1] + k] =
+                (float)(std * (double)gpt_rng_normal(rng, (uint64_t)index));
+        }
+    }
+}
+
+void gpt_param_init(const struct gpt_config *c, const struct gpt_slice *slice,
+                    uint64_t seed, float *dst)
+{
+    switch (slice->param->init) {
+    case GPT_INIT_ZERO:
+    case GPT_INIT_ONE:
+        for (int64_t i = 0; i < slice->count; i++)
+            dst[i] = slice->param->init == GPT_INIT_ONE ? 1.0F : 0.0F;
+        return;
+    case GPT_INIT_NORMAL:
+        init_normal(slice, seed, c->init_std, dst);
+        return;
+    case GPT_INIT_NORMAL_OUTPUT:
+        init_normal(slice, seed,
+                    c->init_std / sqrt(2.0 * (double)c->num_layers), dst);
+        return;
+    }
+}
