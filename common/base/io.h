@@ -28,7 +28,7 @@ int gpt_in_map(struct gpt_in *in, const uint8_t **data, struct gpt_err *err)
     GPT_MUST_USE;
 
 /* The whole file as a NUL-terminated block of gpt_alloc; refuses files larger
- * than `limit` before reading. */
+ * than `limit` before reading (GPT_EDATA). "-" is standard input. */
 int gpt_read_file(const char *path, int64_t limit, char **data, size_t *len,
                   struct gpt_err *err) GPT_MUST_USE;
 
@@ -68,7 +68,8 @@ int gpt_out_commit(struct gpt_out *out, struct gpt_err *err) GPT_MUST_USE;
 void gpt_out_abort(struct gpt_out *out);
 
 /* A directory that appears at once: files are written (GPT_OUT_INSIDE) under
- * gpt_outdir_path(), commit renames the directory. */
+ * gpt_outdir_path(), commit renames the directory. One that exists needs
+ * GPT_OUT_FORCE, unless it is empty. */
 struct gpt_outdir;
 
 int gpt_outdir_open(struct gpt_outdir **dir, const char *path, unsigned flags,

@@ -21,7 +21,7 @@ int gpt_new(void *out_pointer, size_t n, size_t size, const char *what,
 int gpt_grow(void *array_pointer, size_t *cap, size_t need, size_t size,
              const char *what, struct gpt_err *err) GPT_MUST_USE;
 
-/* A bump arena: many small blocks, one release. */
+/* A bump arena: many small blocks, one release. Strings are packed. */
 struct gpt_arena {
     struct gpt_arena_chunk *chunks; /* newest first */
     size_t used;                    /* bytes handed out, for reports */

@@ -35,7 +35,8 @@ struct gpt_opt {
     enum gpt_opt_kind kind;
     char letter;      /* short option, 0 = none */
     const char *name; /* long option without "--" */
-    const char *arg;  /* what --help calls the value: "N", "FILE" */
+    const char *arg;  /* what --help calls the value: "N", "FILE"; NULL of a
+                       * choice: the choices themselves, "a|b|c" */
     size_t offset;    /* offsetof() in the program's options struct */
     const char *def;  /* default, as it would be typed; NULL = 0 / NULL / off */
     double min, max;  /* of numbers, inclusive; both 0 = any */
@@ -99,7 +100,12 @@ struct gpt_args {
     const uint8_t *origin; /* per row of the table: enum gpt_origin */
 };
 
-enum gpt_origin { GPT_FROM_DEFAULT, GPT_FROM_CONFIG, GPT_FROM_COMMAND };
+enum gpt_origin {
+    GPT_FROM_DEFAULT,
+    GPT_FROM_CONFIG,
+    GPT_FROM_ENVIRONMENT,
+    GPT_FROM_COMMAND
+};
 
 struct gpt_program {
     const char *name;           /* "gpt-train" */

@@ -1,0 +1,81 @@
+/* Fault injection: see fault.h. Empty unless built with -DGPT_FAULTS. */
+#include "base/fault.h"
+
+typedef int gpt_fault_not_empty; /* ISO C wants a declaration in every file */
+
+#ifdef GPT_FAULTS
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const kind_names[GPT_FAULT_KINDS] = {
+    "read", "write", "fsync", "rename", "alloc"};
+
+static const struct {
+    const char *name;
+    int value;
+} errors[] = {{"EIO", EIO},       {"ENOSPC", ENOSPC}, {"EINTR", EINTR},
+              {"EAGAIN", EAGAIN}, {"EDQUOT", EDQUOT}, {"ENOMEM", ENOMEM}};
+
+static struct {
+    int kind; /* -1: none */
+    long nth;
+    int error;
+} plan = {-1, 0, EIO};
+static atomic_long calls[GPT_FAULT_KINDS];
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void print_counts(void)
+{
+    fprintf(stderr, "faults:");
+    for (int k = 0; k < GPT_FAULT_KINDS; k++)
+        fprintf(stderr, " %s %ld", kind_names[k], atomic_load(&calls[k]));
+    fprintf(stderr, "\n");
+}
+
+/* A plan that cannot be read must not look like a test that passed. */
+static void bad_plan(const char *text)
+{
+    fprintf(stderr, "faults: cannot read GPT_FAULT='%s'\n", text);
+    abort();
+}
+
+static void read_plan(void)
+{
+    const char *text = getenv("GPT_FAULT");
+    char kind[16] = "", error[16] = "EIO";
+
+    if (!text || !*text)
+        return;
+    if (strcmp(text, "count") == 0) {
+        atexit(print_counts);
+        return;
+    }
+    if (sscanf(text, "%15[^:]:%ld:%15s", kind, &plan.nth, error) < 2)
+        bad_plan(text);
+    for (int k = 0; k < GPT_FAULT_KINDS; k++)
+        if (strcmp(kind, kind_names[k]) == 0)
+            plan.kind = k;
+    bool found = false;
+    for (size_t i = 0; i < sizeof(errors) / sizeof(errors[0]); i++)
+        if (strcmp(error, errors[i].name) == 0) {
+            plan.error = errors[i].value;
+            found = true;
+        }
+    if (plan.kind < 0 || !found)
+        bad_plan(text);
+}
+
+int gpt_fault(enum gpt_fault_kind kind)
+{
+    pthread_once(&once, read_plan);
+    long n = atomic_fetch_add(&calls[kind], 1) + 1;
+    if ((int)kind != plan.kind || n != plan.nth)
+        return 0;
+    errno = plan.error;
+    return 1;
+}
+#endif

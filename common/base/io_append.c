@@ -1,0 +1,81 @@
+/* Logs that only grow. O_APPEND and one write(2) a line: lines of several
+ * processes do not mix, and a killed one leaves whole lines. */
+#include "base/io.h"
+
+#include "base/io_internal.h"
+#include "base/memory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+struct gpt_append {
+    int fd;
+    char *path;
+    struct gpt_buf line;
+};
+
+static void append_free(struct gpt_append *a)
+{
+    if (a->fd >= 0)
+        close(a->fd);
+
+    gpt_buf_free(&a->line);
+    gpt_free(a->path);
+    gpt_free(a);
+}
+
+int gpt_append_open(struct gpt_append **a, const char *path,
+                    struct gpt_err *err)
+{
+    struct gpt_append *f;
+    int status;
+
+    *a = NULL;
+    GPT_TRY(gpt_new(&f, 1, sizeof(*f), "a log", err));
+    f->fd = -1;
+    GPT_TRY_GOTO(status,
+                 gpt_new(&f->path, strlen(path) + 1, 1, "a file name", err),
+                 fail);
+    memcpy(f->path, path, strlen(path));
+    f->fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
+    if (f->fd < 0) {
+        status = gpt_fail_errno(err, GPT_EIO, "cannot open '%s'", path);
+        goto fail;
+    }
+    *a = f;
+    return GPT_OK;
+fail:
+    append_free(f);
+    return status;
+}
+
+int gpt_append_line(struct gpt_append *a, const char *line,
+                    struct gpt_err *err)
+{
+    a->line.len = 0;
+    if (gpt_buf_printf(&a->line, "%s\n", line) != GPT_OK)
+        return gpt_fail(err, GPT_EFAIL, "out of memory for a line of '%s'",
+                        a->path);
+    if (gpt_raw_write(a->fd, a->line.data, a->line.len, -1) != 0)
+        return gpt_fail_errno(err, GPT_EIO, "cannot write %zu bytes to '%s'",
+                              a->line.len, a->path);
+    return GPT_OK;
+}
+
+int gpt_append_close(struct gpt_append *a, struct gpt_err *err)
+{
+    int status = GPT_OK;
+
+    if (!a)
+        return GPT_OK;
+    if (gpt_raw_fsync(a->fd) != 0)
+        status = gpt_fail_errno(err, GPT_EIO, "cannot sync '%s'", a->path);
+    int fd = a->fd;
+    a->fd = -1;
+    if (close(fd) != 0 && errno != EINTR && status == GPT_OK)
+        status = gpt_fail_errno(err, GPT_EIO, "cannot close '%s'", a->path);
+    append_free(a);
+    return status;
+}

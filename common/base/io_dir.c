@@ -1,0 +1,189 @@
+/* Directories that appear at once. A directory is filled under a temporary name
+ * beside its target; commit syncs it and renames it, exchanging it with the one
+ * that it replaces. */
+#include "base/io.h"
+
+#include "base/fault.h"
+#include "base/io_internal.h"
+#include "base/memory.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct gpt_outdir {
+    unsigned flags;
+    char *target, *tmp;
+    struct gpt_temp *temp;
+};
+
+static void outdir_free(struct gpt_outdir *dir)
+{
+    gpt_free(dir->target);
+    gpt_free(dir->tmp);
+    gpt_free(dir);
+}
+
+/* An empty directory may be replaced without force: nothing is lost, and
+ * rename(2) itself refuses should it be filled meanwhile. */
+static bool is_empty_dir(const char *path)
+{
+    DIR *d = opendir(path);
+    int entries = 0;
+
+    if (!d)
+        return false;
+    while (entries <= 2 && readdir(d))
+        entries++;
+    closedir(d);
+    return entries <= 2; /* "." and ".." */
+}
+
+int gpt_outdir_open(struct gpt_outdir **dir, const char *path, unsigned flags,
+                    struct gpt_err *err)
+{
+    struct gpt_outdir *d;
+    struct stat st;
+    int status;
+
+    *dir = NULL;
+    GPT_TRY(gpt_new(&d, 1, sizeof(*d), "an output directory", err));
+    d->flags = flags;
+    GPT_TRY_GOTO(status, gpt_real_target(path, &d->target, err), fail);
+    if (lstat(d->target, &st) == 0 && !(flags & GPT_OUT_FORCE) &&
+        !is_empty_dir(d->target)) {
+        status = gpt_out_exists(err, path);
+        goto fail;
+    }
+    gpt_temp_sweep(d->target);
+    d->tmp = gpt_temp_name(d->target);
+    d->temp = d->tmp ? gpt_temp_add(d->tmp, true) : NULL;
+    if (!d->temp) {
+        status = gpt_fail(err, GPT_EFAIL, "out of memory for a file name");
+        goto fail;
+    }
+    if (mkdir(d->tmp, 0777) != 0) {
+        gpt_temp_drop(d->temp);
+        status = gpt_fail_errno(err, GPT_EIO, "cannot make directory '%s'",
+                                path);
+        goto fail;
+    }
+    *dir = d;
+    return GPT_OK;
+fail:
+    outdir_free(d);
+    return status;
+}
+
+const char *gpt_outdir_path(const struct gpt_outdir *dir)
+{
+    return dir->tmp;
+}
+
+/* ---- commit ---- */
+
+/* Files were synced one by one as they were committed. */
+static int sync_dir(const char *path, const struct stat *st, int type,
+                    struct FTW *ftw)
+{
+    (void)st;
+    (void)ftw;
+    if (type != FTW_D)
+        return 0;
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return -1;
+    int result = gpt_raw_fsync(fd);
+    close(fd);
+    return result;
+}
+
+/* Where the file system cannot exchange names there is a moment at which the
+ * target is missing; its old content then stands beside it. */
+static int replace_in_two_steps(struct gpt_outdir *dir)
+{
+    char *old = gpt_temp_name(dir->target);
+
+    if (!old) {
+        errno = ENOMEM;
+        return -1;
+    }
+    int result = rename(dir->target, old);
+    if (result == 0 && rename(dir->tmp, dir->target) != 0) {
+        int error = errno;
+        rename(old, dir->target);
+        errno = error;
+        result = -1;
+    }
+    if (result == 0)
+        gpt_remove_tree(old);
+    gpt_free(old);
+    return result;
+}
+
+static int swap_names(struct gpt_outdir *dir)
+{
+    if (gpt_fault(GPT_FAULT_RENAME))
+        return -1;
+    /* rename(2) replaces nothing but an empty directory. */
+    if (rename(dir->tmp, dir->target) == 0)
+        return 0;
+    if (!(dir->flags & GPT_OUT_FORCE) ||
+        (errno != ENOTEMPTY && errno != EEXIST && errno != ENOTDIR))
+        return -1;
+    if (renameat2(AT_FDCWD, dir->tmp, AT_FDCWD, dir->target,
+                  RENAME_EXCHANGE) != 0)
+        return errno == EINVAL || errno == ENOSYS ? replace_in_two_steps(dir)
+                                                  : -1;
+    gpt_remove_tree(dir->tmp); /* the old one */
+    return 0;
+}
+
+static int publish(struct gpt_outdir *dir, struct gpt_err *err)
+{
+    bool sync = !(dir->flags & GPT_OUT_NOSYNC);
+
+    if (sync && nftw(dir->tmp, sync_dir, 16, FTW_PHYS) != 0)
+        return gpt_fail_errno(err, GPT_EIO, "cannot sync '%s'", dir->tmp);
+    if (swap_names(dir) != 0) {
+        if (errno == ENOTEMPTY || errno == EEXIST || errno == ENOTDIR)
+            return gpt_out_exists(err, dir->target);
+        return gpt_fail_errno(err, GPT_EIO, "cannot publish '%s'",
+                              dir->target);
+    }
+    gpt_temp_drop(dir->temp);
+    gpt_temp_drop_under(dir->tmp);
+    dir->temp = NULL;
+    if (sync && gpt_raw_fsync_parent(dir->target) != 0)
+        return gpt_fail_errno(err, GPT_EIO, "cannot sync the directory of '%s'",
+                              dir->target);
+    return GPT_OK;
+}
+
+int gpt_outdir_commit(struct gpt_outdir *dir, struct gpt_err *err)
+{
+    int status = publish(dir, err);
+
+    if (status != GPT_OK)
+        gpt_outdir_abort(dir);
+    else
+        outdir_free(dir);
+    return status;
+}
+
+void gpt_outdir_abort(struct gpt_outdir *dir)
+{
+    if (!dir)
+        return;
+    if (dir->temp) {
+        gpt_remove_tree(dir->tmp);
+        gpt_temp_drop_under(dir->tmp);
+        gpt_temp_drop(dir->temp);
+    }
+    outdir_free(dir);
+}

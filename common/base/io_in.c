@@ -1,0 +1,177 @@
+/* Input files: size first, then reads at offsets. */
+#include "base/io.h"
+
+#include "base/io_internal.h"
+#include "base/memory.h"
+#include "base/signals.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct gpt_in {
+    int fd;
+    int64_t size;
+    char *path;
+    void *map; /* NULL until gpt_in_map() */
+};
+
+static int cannot_read(struct gpt_err *err, const char *path)
+{
+    return gpt_fail_errno(err, GPT_EIO, "cannot read '%s'", path);
+}
+
+int gpt_in_open(struct gpt_in **in, const char *path, struct gpt_err *err)
+{
+    struct gpt_in *f;
+    struct stat st;
+    int status;
+
+    *in = NULL;
+    GPT_TRY(gpt_new(&f, 1, sizeof(*f), "a file", err));
+    f->fd = -1;
+    GPT_TRY_GOTO(status,
+                 gpt_new(&f->path, strlen(path) + 1, 1, "a file name", err),
+                 fail);
+    memcpy(f->path, path, strlen(path));
+    /* Not blocking: a FIFO is refused below instead of waited for. */
+    f->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (f->fd < 0 || fstat(f->fd, &st) != 0) {
+        status = gpt_fail_errno(err, GPT_EIO, "cannot open '%s'", path);
+        goto fail;
+    }
+    if (!S_ISREG(st.st_mode)) {
+        status = gpt_fail(err, GPT_EIO, "'%s' is %s, not a regular file", path,
+                          S_ISDIR(st.st_mode) ? "a directory" : "a device");
+        goto fail;
+    }
+    f->size = st.st_size;
+    *in = f;
+    return GPT_OK;
+fail:
+    gpt_in_close(f);
+    return status;
+}
+
+void gpt_in_close(struct gpt_in *in)
+{
+    if (!in)
+        return;
+    if (in->map && in->size > 0)
+        munmap(in->map, (size_t)in->size);
+    if (in->fd >= 0)
+        close(in->fd);
+    gpt_free(in->path);
+    gpt_free(in);
+}
+
+int64_t gpt_in_size(const struct gpt_in *in)
+{
+    return in->size;
+}
+
+const char *gpt_in_path(const struct gpt_in *in)
+{
+    return in->path;
+}
+
+int gpt_in_read(struct gpt_in *in, void *dst, int64_t offset, size_t n,
+                struct gpt_err *err)
+{
+    if (offset < 0 || offset > in->size ||
+        n > (uint64_t)(in->size - offset))
+        return gpt_fail(err, GPT_EDATA,
+                        "'%s' is cut short: %zu bytes wanted at offset %lld, "
+                        "the file has %lld",
+                        in->path, n, (long long)offset, (long long)in->size);
+    int64_t got = gpt_raw_read(in->fd, dst, n, offset);
+    if (got < 0)
+        return gpt_fail_errno(err, GPT_EIO,
+                              "cannot read %zu bytes at offset %lld of '%s'", n,
+                              (long long)offset, in->path);
+    if ((size_t)got < n)
+        return gpt_fail(err, GPT_EDATA,
+                        "'%s' shrank while it was read: end at offset %lld",
+                        in->path, (long long)(offset + got));
+    return GPT_OK;
+}
+
+int gpt_in_map(struct gpt_in *in, const uint8_t **data, struct gpt_err *err)
+{
+    static uint8_t nothing[1];
+
+    if (!in->map && in->size == 0)
+        in->map = nothing;
+    if (!in->map) {
+        void *p = mmap(NULL, (size_t)in->size, PROT_READ, MAP_SHARED, in->fd,
+                       0);
+        if (p == MAP_FAILED)
+            return gpt_fail_errno(err, GPT_EIO, "cannot map '%s'", in->path);
+        in->map = p;
+    }
+    *data = in->map;
+    return GPT_OK;
+}
+
+/* ---- whole files ---- */
+
+static int too_large(struct gpt_err *err, const char *path, int64_t limit)
+{
+    return gpt_fail(err, GPT_EDATA, "'%s' is larger than %lld bytes", path,
+                    (long long)limit);
+}
+
+/* A file's size is what to expect; pipes have none, and others may lie (/proc)
+ * or change, so the end is where read(2) says. */
+static int read_to_end(int fd, const char *path, int64_t limit, char **data,
+                       size_t *len, struct gpt_err *err)
+{
+    struct stat st;
+    size_t cap = 0, need = 64 * 1024;
+
+    if (fstat(fd, &st) != 0)
+        return cannot_read(err, path);
+    if (S_ISREG(st.st_mode) && st.st_size > limit)
+        return too_large(err, path, limit);
+    if (S_ISREG(st.st_mode) && st.st_size > 0)
+        need = (size_t)st.st_size + 2; /* one to see the end, one for NUL */
+    for (;; need = cap + 1) {
+        GPT_TRY(gpt_grow(data, &cap, need, 1, path, err));
+        size_t room = cap - 1 - *len;
+        int64_t got = gpt_raw_read(fd, *data + *len, room, -1);
+        if (got < 0)
+            return cannot_read(err, path);
+        *len += (size_t)got;
+        if ((uint64_t)*len > (uint64_t)limit)
+            return too_large(err, path, limit);
+        if ((size_t)got < room) {
+            (*data)[*len] = '\0';
+            return GPT_OK;
+        }
+    }
+}
+
+int gpt_read_file(const char *path, int64_t limit, char **data, size_t *len,
+                  struct gpt_err *err)
+{
+    bool standard = strcmp(path, "-") == 0;
+    int fd = standard ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
+
+    *data = NULL;
+    *len = 0;
+    if (fd < 0)
+        return gpt_fail_errno(err, GPT_EIO, "cannot open '%s'", path);
+    int status = read_to_end(fd, standard ? "standard input" : path, limit,
+                             data, len, err);
+    if (!standard)
+        close(fd);
+    if (status != GPT_OK) {
+        gpt_free(*data);
+        *data = NULL;
+        *len = 0;
+    }
+    return status;
+}

@@ -1,0 +1,347 @@
+/* The atomic writer. A file is written under a temporary name in the directory
+ * of its target; commit syncs it, renames it and syncs the directory, so a
+ * crash at any point leaves the old complete file or the new one. Pipes,
+ * devices and "-" cannot be renamed and are written directly ("streams"). */
+#include "base/io.h"
+
+#include "base/io_internal.h"
+#include "base/memory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+enum { BUFFER = 256 * 1024 };
+#define WRITEBACK_EVERY (INT64_C(64) << 20)
+
+struct gpt_out {
+    int fd;
+    unsigned flags;
+    bool stream, standard_output;
+    bool reserved;      /* space past the end may be allocated */
+    mode_t mode;        /* of the file that is replaced, 0 = none */
+    char *path;         /* as the caller wrote it, for messages */
+    char *target, *tmp; /* NULL for streams; tmp == NULL for INSIDE */
+    struct gpt_temp *temp;
+    char *buffer;
+    size_t fill;
+    int64_t flushed;      /* bytes that gpt_out_write() handed to the kernel */
+    int64_t written_back; /* ... and that were sent on towards the disk */
+    atomic_llong end;     /* past the last byte written at an offset */
+    atomic_bool failed;   /* a write failed: commit must, too */
+};
+
+static void out_free(struct gpt_out *out)
+{
+    if (out->fd >= 0 && !out->standard_output)
+        close(out->fd);
+    gpt_free(out->path);
+    gpt_free(out->target);
+    gpt_free(out->tmp);
+    gpt_free(out->buffer);
+    gpt_free(out);
+}
+
+/* ---- open ---- */
+
+static int open_stream(struct gpt_out *out, struct gpt_err *err)
+{
+    out->stream = true;
+    if (out->standard_output)
+        out->fd = STDOUT_FILENO;
+    else
+        out->fd = open(out->path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
+    if (out->fd < 0)
+        return gpt_fail_errno(err, GPT_EIO, "cannot open '%s'", out->path);
+    return GPT_OK;
+}
+
+static int create(struct gpt_out *out, const char *name, struct gpt_err *err)
+{
+    out->temp = gpt_temp_add(name, false);
+    if (!out->temp)
+        return gpt_fail(err, GPT_EFAIL, "cannot register '%s'", name);
+    out->fd = open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW,
+                   0666);
+    if (out->fd >= 0)
+        return GPT_OK;
+    gpt_temp_drop(out->temp); /* not ours, should it exist */
+    out->temp = NULL;
+    if (errno == EEXIST)
+        return gpt_out_exists(err, out->path);
+    return gpt_fail_errno(err, GPT_EIO, "cannot create '%s'", out->path);
+}
+
+static int open_regular(struct gpt_out *out, struct gpt_err *err)
+{
+    struct stat st;
+
+    GPT_TRY(gpt_real_target(out->path, &out->target, err));
+    if (out->flags & GPT_OUT_INSIDE)
+        return create(out, out->target, err);
+    if (lstat(out->target, &st) == 0) {
+        if (!(out->flags & GPT_OUT_FORCE))
+            return gpt_out_exists(err, out->path);
+        out->mode = st.st_mode & 0777;
+    }
+    gpt_temp_sweep(out->target);
+    out->tmp = gpt_temp_name(out->target);
+    if (!out->tmp)
+        return gpt_fail(err, GPT_EFAIL, "out of memory for a file name");
+    return create(out, out->tmp, err);
+}
+
+/* A full disk is better known now than after the work. File systems that
+ * cannot reserve are taken at their word. */
+static int reserve(struct gpt_out *out, int64_t expected, struct gpt_err *err)
+{
+    struct statvfs fs;
+    int result;
+
+    do
+        result = fallocate(out->fd, FALLOC_FL_KEEP_SIZE, 0, expected);
+    while (result != 0 && errno == EINTR);
+    out->reserved = result == 0;
+    if (result == 0 || (errno != ENOSPC && errno != EDQUOT && errno != EFBIG))
+        return GPT_OK;
+    gpt_fail_errno(err, GPT_EIO, "cannot reserve %lld bytes for '%s'",
+                   (long long)expected, out->path);
+    if (errno == ENOSPC && fstatvfs(out->fd, &fs) == 0)
+        gpt_hint(err, "%llu bytes are free there",
+                 (unsigned long long)fs.f_bavail * fs.f_frsize);
+    return GPT_EIO;
+}
+
+int gpt_out_open(struct gpt_out **out, const char *path, unsigned flags,
+                 int64_t expected, struct gpt_err *err)
+{
+    struct gpt_out *o;
+    struct stat st;
+    int status;
+
+    *out = NULL;
+    GPT_TRY(gpt_new(&o, 1, sizeof(*o), "an output file", err));
+    o->fd = -1;
+    o->flags = flags;
+    o->standard_output = strcmp(path, "-") == 0;
+    const char *name = o->standard_output ? "standard output" : path;
+    GPT_TRY_GOTO(status,
+                 gpt_new(&o->path, strlen(name) + 1, 1, "a file name", err),
+                 fail);
+    memcpy(o->path, name, strlen(name));
+    bool known = !o->standard_output && stat(path, &st) == 0;
+    if (known && S_ISDIR(st.st_mode)) {
+        status = gpt_fail(err, GPT_EIO, "cannot write '%s': it is a directory",
+                          path);
+        goto fail;
+    }
+    if (o->standard_output || (known && !S_ISREG(st.st_mode)))
+        status = open_stream(o, err);
+    else
+        status = open_regular(o, err);
+    if (status == GPT_OK && expected > 0 && !o->stream)
+        status = reserve(o, expected, err);
+    if (status != GPT_OK)
+        goto fail;
+    *out = o;
+    return GPT_OK;
+fail:
+    gpt_out_abort(o);
+    return status;
+}
+
+/* ---- write ---- */
+
+static int cannot_write(struct gpt_out *out, size_t n, int64_t offset,
+                        struct gpt_err *err)
+{
+    atomic_store(&out->failed, true);
+    return gpt_fail_errno(err, GPT_EIO,
+                          "cannot write %zu bytes at offset %lld of '%s'", n,
+                          (long long)offset, out->path);
+}
+
+static int put(struct gpt_out *out, const void *p, size_t n,
+               struct gpt_err *err)
+{
+    if (gpt_raw_write(out->fd, p, n, out->stream ? -1 : out->flushed) != 0)
+        return cannot_write(out, n, out->flushed, err);
+    out->flushed += (int64_t)n;
+    /* Starts the disk early, so that the fsync at the end is short. */
+    if (!out->stream && out->flushed - out->written_back >= WRITEBACK_EVERY) {
+        sync_file_range(out->fd, out->written_back,
+                        out->flushed - out->written_back,
+                        SYNC_FILE_RANGE_WRITE);
+        out->written_back = out->flushed;
+    }
+    return GPT_OK;
+}
+
+static int flush(struct gpt_out *out, struct gpt_err *err)
+{
+    size_t n = out->fill;
+
+    out->fill = 0;
+    return n > 0 ? put(out, out->buffer, n, err) : GPT_OK;
+}
+
+int gpt_out_write(struct gpt_out *out, const void *p, size_t n,
+                  struct gpt_err *err)
+{
+    if (!out->buffer)
+        GPT_TRY(gpt_new(&out->buffer, BUFFER, 1, "a write buffer", err));
+    if (n > BUFFER - out->fill)
+        GPT_TRY(flush(out, err));
+    if (n >= BUFFER)
+        return put(out, p, n, err);
+    if (n > 0)
+        memcpy(out->buffer + out->fill, p, n);
+    out->fill += n;
+    return GPT_OK;
+}
+
+int gpt_out_printf(struct gpt_out *out, struct gpt_err *err, const char *fmt,
+                   ...)
+{
+    char small[1024];
+    char *large = NULL;
+    va_list args, again;
+    int status = GPT_OK;
+
+    va_start(args, fmt);
+    va_copy(again, args);
+    int n = vsnprintf(small, sizeof(small), fmt, args);
+    va_end(args);
+    if (n >= (int)sizeof(small)) {
+        status = gpt_new(&large, (size_t)n + 1, 1, "a line of text", err);
+        if (status == GPT_OK)
+            vsnprintf(large, (size_t)n + 1, fmt, again);
+    }
+    va_end(again);
+    if (status == GPT_OK && n > 0)
+        status = gpt_out_write(out, large ? large : small, (size_t)n, err);
+    gpt_free(large);
+    return status;
+}
+
+int gpt_out_pwrite(struct gpt_out *out, const void *p, size_t n,
+                   int64_t offset, struct gpt_err *err)
+{
+    if (out->stream) {
+        atomic_store(&out->failed, true);
+        return gpt_fail(err, GPT_EIO,
+                        "cannot write at an offset: '%s' is not a regular file",
+                        out->path);
+    }
+    if (gpt_raw_write(out->fd, p, n, offset) != 0)
+        return cannot_write(out, n, offset, err);
+    long long end = offset + (long long)n, old = atomic_load(&out->end);
+    while (old < end && !atomic_compare_exchange_weak(&out->end, &old, end))
+        ;
+    return GPT_OK;
+}
+
+int64_t gpt_out_tell(const struct gpt_out *out)
+{
+    int64_t at = out->flushed + (int64_t)out->fill, end = atomic_load(&out->end);
+
+    return at > end ? at : end;
+}
+
+int gpt_out_reread(struct gpt_out *out, void *dst, size_t n, int64_t offset,
+                   struct gpt_err *err)
+{
+    if (out->stream)
+        return gpt_fail(err, GPT_EIO,
+                        "cannot read back '%s': it is not a regular file",
+                        out->path);
+    GPT_TRY(flush(out, err));
+    int64_t got = gpt_raw_read(out->fd, dst, n, offset);
+    if (got < 0)
+        return gpt_fail_errno(err, GPT_EIO,
+                              "cannot read back %zu bytes at offset %lld of "
+                              "'%s'",
+                              n, (long long)offset, out->path);
+    if ((size_t)got < n)
+        return gpt_fail(err, GPT_EIO,
+                        "cannot read back %zu bytes at offset %lld of '%s': "
+                        "only %lld were written",
+                        n, (long long)offset, out->path, (long long)got);
+    return GPT_OK;
+}
+
+/* ---- commit ---- */
+
+/* Everything up to the point where the name may change. */
+static int make_durable(struct gpt_out *out, struct gpt_err *err)
+{
+    GPT_TRY(flush(out, err));
+    if (atomic_load(&out->failed))
+        return gpt_fail(err, GPT_EIO, "an earlier write to '%s' failed",
+                        out->path);
+    if (out->reserved && ftruncate(out->fd, gpt_out_tell(out)) != 0)
+        return gpt_fail_errno(err, GPT_EIO, "cannot set the size of '%s'",
+                              out->path);
+    if (out->mode && fchmod(out->fd, out->mode) != 0)
+        return gpt_fail_errno(err, GPT_EIO, "cannot set the mode of '%s'",
+                              out->path);
+    if (!(out->flags & GPT_OUT_NOSYNC) && gpt_raw_fsync(out->fd) != 0)
+        return gpt_fail_errno(err, GPT_EIO, "cannot sync '%s'", out->path);
+    if (out->standard_output)
+        return GPT_OK;
+    int fd = out->fd;
+    out->fd = -1;
+    if (close(fd) != 0 && errno != EINTR)
+        return gpt_fail_errno(err, GPT_EIO, "cannot close '%s'", out->path);
+    return GPT_OK;
+}
+
+static int publish(struct gpt_out *out, struct gpt_err *err)
+{
+    bool force = out->flags & GPT_OUT_FORCE;
+
+    if (gpt_raw_rename(out->tmp, out->target, force) != 0) {
+        if (errno == EEXIST)
+            return gpt_out_exists(err, out->path);
+        return gpt_fail_errno(err, GPT_EIO, "cannot publish '%s'", out->path);
+    }
+    gpt_temp_drop(out->temp);
+    out->temp = NULL;
+    if (!(out->flags & GPT_OUT_NOSYNC) &&
+        gpt_raw_fsync_parent(out->target) != 0)
+        return gpt_fail_errno(err, GPT_EIO, "cannot sync the directory of '%s'",
+                              out->path);
+    return GPT_OK;
+}
+
+int gpt_out_commit(struct gpt_out *out, struct gpt_err *err)
+{
+    int status = make_durable(out, err);
+
+    if (status == GPT_OK && out->tmp)
+        status = publish(out, err);
+    if (status != GPT_OK) {
+        gpt_out_abort(out);
+        return status;
+    }
+    /* A file inside a directory stays registered until the directory is
+     * published: see gpt_temp_drop_under(). */
+    out_free(out);
+    return GPT_OK;
+}
+
+void gpt_out_abort(struct gpt_out *out)
+{
+    if (!out)
+        return;
+    if (out->temp) {
+        unlink(out->tmp ? out->tmp : out->target);
+        gpt_temp_drop(out->temp);
+    }
+    out_free(out);
+}

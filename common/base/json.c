@@ -1,0 +1,280 @@
+/* JSON. cJSON is lenient and recursive: a scan before it refuses what it would
+ * let through (deep nesting, NUL bytes, bad UTF-8), a walk after it refuses
+ * duplicate keys. */
+#include "base/json.h"
+
+#include "base/io.h"
+#include "base/memory.h"
+#include "base/utf8.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_DEPTH = 64 };
+#define MAX_EXACT INT64_C(9007199254740992) /* 2^53 */
+
+/* ---- before cJSON ---- */
+
+static int scan_fail(struct gpt_err *err, const char *what, size_t at,
+                     const char *why)
+{
+    return gpt_fail(err, GPT_EDATA, "%s: offset %zu: %s", what, at, why);
+}
+
+static int scan(const char *text, size_t len, const char *what,
+                struct gpt_err *err)
+{
+    const unsigned char *p = (const unsigned char *)text;
+    bool in_string = false;
+    int depth = 0;
+
+    for (size_t i = 0, step; i < len; i += step) {
+        step = gpt_utf8_length(p + i, len - i);
+        if (step == 0)
+            return scan_fail(err, what, i, "invalid UTF-8");
+        if (p[i] == 0)
+            return scan_fail(err, what, i, "NUL byte");
+        if (in_string && p[i] == '\\') {
+            if (len - i >= 6 && memcmp(p + i, "\\u0000", 6) == 0)
+                return scan_fail(err, what, i, "NUL character in a string");
+            if (len - i >= 2 && p[i + 1] < 0x80)
+                step = 2; /* whatever follows, it does not end the string */
+        } else if (p[i] == '"') {
+            in_string = !in_string;
+        } else if (!in_string && (p[i] == '{' || p[i] == '[')) {
+            if (++depth > MAX_DEPTH)
+                return scan_fail(err, what, i, "nested deeper than 64");
+        } else if (!in_string && (p[i] == '}' || p[i] == ']')) {
+            depth--;
+        }
+    }
+    return GPT_OK;
+}
+
+/* ---- after cJSON ---- */
+
+static int compare_keys(const void *a, const void *b)
+{
+    const char *const *x = a, *const *y = b;
+
+    return strcmp(*x, *y);
+}
+
+/* `keys` and `cap` are kept between calls to save allocations. */
+static int check_keys(const cJSON *obj, const char ***keys, size_t *cap,
+                      const char *what, struct gpt_err *err)
+{
+    size_t n = 0;
+
+    for (const cJSON *item = obj->child; item; item = item->next)
+        n++;
+    GPT_TRY(gpt_grow(keys, cap, n, sizeof(**keys), "JSON keys", err));
+    n = 0;
+    for (const cJSON *item = obj->child; item; item = item->next)
+        (*keys)[n++] = item->string;
+    qsort(*keys, n, sizeof(**keys), compare_keys);
+    for (size_t i = 1; i < n; i++)
+        if (strcmp((*keys)[i - 1], (*keys)[i]) == 0)
+            return gpt_fail(err, GPT_EDATA, "%s: duplicate key '%.200s'", what,
+                            (*keys)[i]);
+    return GPT_OK;
+}
+
+/* Depth is at most MAX_DEPTH by now. */
+static int check_tree(const cJSON *node, const char ***keys, size_t *cap,
+                      const char *what, struct gpt_err *err)
+{
+    if (cJSON_IsObject(node))
+        GPT_TRY(check_keys(node, keys, cap, what, err));
+    for (const cJSON *item = node->child; item; item = item->next)
+        if (item->child)
+            GPT_TRY(check_tree(item, keys, cap, what, err));
+    return GPT_OK;
+}
+
+static bool is_space(char c)
+{
+    return c == ' ' || c == '\t' || c == '\n' || c == '\r';
+}
+
+int gpt_json_parse(cJSON **root, const char *text, size_t len,
+                   const char *what, struct gpt_err *err)
+{
+    const char *end = text;
+
+    *root = NULL;
+    GPT_TRY(scan(text, len, what, err));
+    cJSON *tree = cJSON_ParseWithLengthOpts(text, len, &end, false);
+    size_t at = (size_t)(end - text);
+    if (!tree)
+        return scan_fail(err, what, at,
+                         at + 1 >= len ? "not valid JSON, or cut short"
+                                       : "not valid JSON");
+    while (at < len && is_space(text[at]))
+        at++;
+    if (at < len) {
+        cJSON_Delete(tree);
+        return scan_fail(err, what, at, "something follows the JSON value");
+    }
+    const char **keys = NULL;
+    size_t cap = 0;
+    int status = check_tree(tree, &keys, &cap, what, err);
+    gpt_free(keys);
+    if (status != GPT_OK) {
+        cJSON_Delete(tree);
+        return status;
+    }
+    *root = tree;
+    return GPT_OK;
+}
+
+int gpt_json_read(cJSON **root, const char *path, int64_t limit,
+                  struct gpt_err *err)
+{
+    char *text;
+    size_t len;
+
+    *root = NULL;
+    GPT_TRY(gpt_read_file(path, limit, &text, &len, err));
+    int status = gpt_json_parse(root, text, len, path, err);
+    gpt_free(text);
+    return status;
+}
+
+/* ---- fields ---- */
+
+static const cJSON *field(const cJSON *obj, const char *key)
+{
+    return cJSON_GetObjectItemCaseSensitive(obj, key);
+}
+
+static int wrong_type(struct gpt_err *err, const char *what, const char *key,
+                      const cJSON *item, const char *wanted)
+{
+    return item ? gpt_fail(err, GPT_EDATA, "%s: '%s' is not %s", what, key,
+                           wanted)
+                : gpt_fail(err, GPT_EDATA, "%s: no field '%s'", what, key);
+}
+
+int gpt_json_int(const cJSON *obj, const char *key, int64_t min, int64_t max,
+                 int64_t *out, const char *what, struct gpt_err *err)
+{
+    const cJSON *item = field(obj, key);
+
+    if (!cJSON_IsNumber(item))
+        return wrong_type(err, what, key, item, "an integer");
+    double v = item->valuedouble;
+    if (!(fabs(v) <= (double)MAX_EXACT) || v != floor(v))
+        return gpt_fail(err, GPT_EDATA,
+                        "%s: '%s' is %.17g, not an integer of at most 2^53",
+                        what, key, v);
+    int64_t i = (int64_t)v;
+    if (i < min || i > max)
+        return gpt_fail(err, GPT_EDATA,
+                        "%s: '%s' is %lld, out of range (%lld to %lld)", what,
+                        key, (long long)i, (long long)min, (long long)max);
+    *out = i;
+    return GPT_OK;
+}
+
+int gpt_json_int_or(const cJSON *obj, const char *key, int64_t def,
+                    int64_t min, int64_t max, int64_t *out, const char *what,
+                    struct gpt_err *err)
+{
+    *out = def;
+    return field(obj, key) ? gpt_json_int(obj, key, min, max, out, what, err)
+                           : GPT_OK;
+}
+
+int gpt_json_real_or(const cJSON *obj, const char *key, double def,
+                     double *out, const char *what, struct gpt_err *err)
+{
+    const cJSON *item = field(obj, key);
+
+    *out = def;
+    if (!item)
+        return GPT_OK;
+    if (!cJSON_IsNumber(item) || !isfinite(item->valuedouble))
+        return wrong_type(err, what, key, item, "a finite number");
+    *out = item->valuedouble;
+    return GPT_OK;
+}
+
+int gpt_json_bool_or(const cJSON *obj, const char *key, bool def, bool *out,
+                     const char *what, struct gpt_err *err)
+{
+    const cJSON *item = field(obj, key);
+
+    *out = def;
+    if (!item)
+        return GPT_OK;
+    if (!cJSON_IsBool(item))
+        return wrong_type(err, what, key, item, "true or false");
+    *out = cJSON_IsTrue(item);
+    return GPT_OK;
+}
+
+int gpt_json_string(const cJSON *obj, const char *key, const char **out,
+                    const char *what, struct gpt_err *err)
+{
+    const cJSON *item = field(obj, key);
+
+    if (!cJSON_IsString(item))
+        return wrong_type(err, what, key, item, "a string");
+    *out = item->valuestring;
+    return GPT_OK;
+}
+
+/* ---- printing ---- */
+
+/* The shortest decimal that reads back as the same double. */
+static void exact_text(double v, char text[32])
+{
+    if (v == floor(v) && fabs(v) <= (double)MAX_EXACT) {
+        snprintf(text, 32, "%lld", (long long)v);
+        return;
+    }
+    for (int digits = 15; digits <= 17; digits++) {
+        snprintf(text, 32, "%.*g", digits, v);
+        if (digits == 17 || strtod(text, NULL) == v)
+            return;
+    }
+}
+
+/* cJSON prints a number with 15 digits when that is "about" right, which
+ * changes large integers and the last bits of others: such numbers become raw
+ * text first. */
+static bool pin_numbers(cJSON *node)
+{
+    char text[32];
+
+    for (cJSON *item = node; item; item = item->next) {
+        double v = item->valuedouble;
+        if (item->child && !pin_numbers(item->child))
+            return false;
+        if (!cJSON_IsNumber(item) || !isfinite(v) ||
+            v == (double)item->valueint)
+            continue;
+        exact_text(v, text);
+        size_t bytes = strlen(text) + 1;
+        item->valuestring = cJSON_malloc(bytes);
+        if (!item->valuestring)
+            return false;
+        memcpy(item->valuestring, text, bytes);
+        item->type = (item->type & cJSON_StringIsConst) | cJSON_Raw;
+    }
+    return true;
+}
+
+char *gpt_json_print(const cJSON *root, bool pretty)
+{
+    cJSON *copy = cJSON_Duplicate(root, true);
+    char *text = NULL;
+
+    if (copy && pin_numbers(copy))
+        text = pretty ? cJSON_Print(copy) : cJSON_PrintUnformatted(copy);
+    cJSON_Delete(copy);
+    return text;
+}

@@ -1,0 +1,177 @@
+/* Messages. Everything goes through emit(), which escapes what could move a
+ * terminal's cursor and writes the message at once. */
+#include "base/log.h"
+
+#include "base/memory.h"
+#include "base/terminal.h"
+#include "base/utf8.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+static struct gpt_log_options setup = {.program = "gpt", .level = GPT_LOG_INFO};
+
+static const char *const level_names[] = {"error", "warning", "info", "debug"};
+static const char *const level_colors[] = {"\033[1;31m", "\033[1;35m", "", ""};
+
+void gpt_log_setup(const struct gpt_log_options *options)
+{
+    setup = *options;
+}
+
+bool gpt_log_wants(enum gpt_log_level level)
+{
+    return level <= setup.level;
+}
+
+bool gpt_log_is_json(void)
+{
+    return setup.json;
+}
+
+static size_t sequence_length(const unsigned char *s)
+{
+    return gpt_utf8_length(s, strnlen((const char *)s, 4));
+}
+
+/* C0 and C1 controls and DEL; anything else is shown as it is. */
+static bool is_control(const unsigned char *s)
+{
+    return s[0] < 0x20 || s[0] == 0x7f || (s[0] == 0xc2 && s[1] < 0xa0);
+}
+
+static int add_text(struct gpt_buf *b, const char *text, const char *keep)
+{
+    const unsigned char *s = (const unsigned char *)text;
+
+    while (*s) {
+        size_t n = sequence_length(s);
+        if (n > 0 && (!is_control(s) || (n == 1 && strchr(keep, *s)))) {
+            GPT_TRY(gpt_buf_add(b, s, n));
+            s += n;
+        } else {
+            GPT_TRY(gpt_buf_printf(b, "\\x%02x", *s++));
+            for (; n > 1; n--)
+                GPT_TRY(gpt_buf_printf(b, "\\x%02x", *s++));
+        }
+    }
+    return GPT_OK;
+}
+
+static int add_json_string(struct gpt_buf *b, const char *text)
+{
+    const unsigned char *s = (const unsigned char *)text;
+
+    GPT_TRY(gpt_buf_add(b, "\"", 1));
+    while (*s) {
+        size_t n = sequence_length(s);
+        if (n == 0) {
+            GPT_TRY(gpt_buf_printf(b, "\\ufffd"));
+            n = 1;
+        } else if (*s == '"' || *s == '\\') {
+            GPT_TRY(gpt_buf_printf(b, "\\%c", *s));
+        } else if (*s < 0x20 || *s == 0x7f) {
+            GPT_TRY(gpt_buf_printf(b, "\\u%04x", *s));
+        } else {
+            GPT_TRY(gpt_buf_add(b, s, n));
+        }
+        s += n;
+    }
+    return gpt_buf_add(b, "\"", 1);
+}
+
+static int add_json(struct gpt_buf *b, enum gpt_log_level level,
+                    const char *text)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_REALTIME, &now);
+    GPT_TRY(gpt_buf_printf(b, "{\"t\":%lld.%03ld,\"level\":\"%s\",\"program\":",
+                           (long long)now.tv_sec, now.tv_nsec / 1000000,
+                           level_names[level]));
+    GPT_TRY(add_json_string(b, setup.program));
+    GPT_TRY(gpt_buf_printf(b, ",\"msg\":"));
+    GPT_TRY(add_json_string(b, text));
+    return gpt_buf_add(b, "}\n", 2);
+}
+
+/* A bare message has no "program: level: " before it. */
+static int add_message(struct gpt_buf *b, enum gpt_log_level level, bool bare,
+                       const char *text)
+{
+    if (setup.json)
+        return add_json(b, level, text);
+    const char *color = setup.color ? level_colors[level] : "";
+    if (!bare)
+        GPT_TRY(gpt_buf_printf(b, "%s: %s%s:%s ", setup.program, color,
+                               level_names[level], *color ? "\033[0m" : ""));
+    GPT_TRY(add_text(b, text, bare ? "\t\n" : "\t"));
+    return gpt_buf_add(b, "\n", 1);
+}
+
+static void emit(enum gpt_log_level level, bool bare, const char *text)
+{
+    static const char lost[] = "gpt: out of memory for a message\n";
+    struct gpt_buf b = {0};
+
+    if (add_message(&b, level, bare, text) == GPT_OK)
+        gpt_terminal_message(b.data, b.len);
+    else
+        gpt_terminal_message(lost, sizeof(lost) - 1);
+    gpt_buf_free(&b);
+}
+
+/* Formats to the stack, or to the heap when that is too small; cut short when
+ * memory is out. */
+static void emit_formatted(enum gpt_log_level level, bool bare, const char *fmt,
+                           va_list args)
+{
+    char small[1024];
+    char *large = NULL;
+    va_list again;
+
+    va_copy(again, args);
+    int n = vsnprintf(small, sizeof(small), fmt, args);
+    if (n >= (int)sizeof(small))
+        large = gpt_alloc((size_t)n + 1, 1);
+    if (large)
+        vsnprintf(large, (size_t)n + 1, fmt, again);
+    va_end(again);
+    emit(level, bare, large ? large : small);
+    gpt_free(large);
+}
+
+void gpt_log(enum gpt_log_level level, const char *fmt, ...)
+{
+    va_list args;
+
+    if (!gpt_log_wants(level))
+        return;
+    va_start(args, fmt);
+    emit_formatted(level, false, fmt, args);
+    va_end(args);
+}
+
+void gpt_log_line(const char *fmt, ...)
+{
+    va_list args;
+
+    if (!gpt_log_wants(GPT_LOG_INFO))
+        return;
+    va_start(args, fmt);
+    emit_formatted(GPT_LOG_INFO, true, fmt, args);
+    va_end(args);
+}
+
+void gpt_log_error(const struct gpt_err *err)
+{
+    char hint[sizeof(err->hint) + sizeof("hint: ")];
+
+    emit(GPT_LOG_ERROR, false,
+         err->text[0] ? err->text : gpt_status_word(err->status));
+    if (err->hint[0]) {
+        snprintf(hint, sizeof(hint), "hint: %s", err->hint);
+        emit(GPT_LOG_ERROR, true, hint);
+    }
+}

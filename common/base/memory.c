@@ -1,0 +1,241 @@
+/* Memory: blocks, growing lists, arenas, buffers. Start at gpt_alloc(). */
+#include "base/memory.h"
+
+#include "base/fault.h"
+#include "base/num.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- blocks ----
+ *
+ * calloc() gives untouched zero pages for large blocks, aligned_alloc() plus
+ * memset() would touch them all; so the alignment is made here. The address to
+ * free stands in the word before the block. Under AddressSanitizer the block
+ * must end where the allocation ends, hence the other form. */
+
+void *gpt_alloc(size_t n, size_t size)
+{
+    size_t bytes;
+
+    if (__builtin_mul_overflow(n, size, &bytes) ||
+        bytes > PTRDIFF_MAX - 2 * GPT_ALIGN)
+        return NULL;
+    if (gpt_fault(GPT_FAULT_ALLOC))
+        return NULL;
+#ifdef __SANITIZE_ADDRESS__
+    void *p = NULL;
+    if (posix_memalign(&p, GPT_ALIGN, bytes ? bytes : 1) != 0)
+        return NULL;
+    return memset(p, 0, bytes);
+#else
+    char *raw = calloc(1, bytes + GPT_ALIGN + sizeof(void *));
+    if (!raw)
+        return NULL;
+    uintptr_t first = (uintptr_t)raw + sizeof(void *);
+    char *p = raw + sizeof(void *) + (-first & (GPT_ALIGN - 1));
+    memcpy(p - sizeof(void *), &raw, sizeof(raw));
+    return p;
+#endif
+}
+
+void gpt_free(void *p)
+{
+    if (!p)
+        return;
+#ifdef __SANITIZE_ADDRESS__
+    free(p);
+#else
+    char *raw;
+    memcpy(&raw, (char *)p - sizeof(void *), sizeof(raw));
+    free(raw);
+#endif
+}
+
+static int no_memory(struct gpt_err *err, size_t n, size_t size,
+                     const char *what)
+{
+    return gpt_fail(err, GPT_EFAIL,
+                    "cannot allocate %zu x %zu bytes for %s: out of memory", n,
+                    size, what);
+}
+
+int gpt_new(void *out_pointer, size_t n, size_t size, const char *what,
+            struct gpt_err *err)
+{
+    void *p = gpt_alloc(n, size);
+
+    memcpy(out_pointer, &p, sizeof(p));
+    return p ? GPT_OK : no_memory(err, n, size, what);
+}
+
+int gpt_grow(void *array_pointer, size_t *cap, size_t need, size_t size,
+             const char *what, struct gpt_err *err)
+{
+    void *old;
+
+    memcpy(&old, array_pointer, sizeof(old));
+    if (old && need <= *cap)
+        return GPT_OK;
+    size_t grown = *cap + *cap / 2 + 8;
+    if (grown < need)
+        grown = need;
+    void *p = gpt_alloc(grown, size);
+    if (!p)
+        return no_memory(err, grown, size, what);
+    if (old)
+        memcpy(p, old, *cap * size);
+    gpt_free(old);
+    memcpy(array_pointer, &p, sizeof(p));
+    *cap = grown;
+    return GPT_OK;
+}
+
+/* ---- arenas ---- */
+
+enum { CHUNK_BYTES = 64 * 1024 };
+
+struct gpt_arena_chunk {
+    struct gpt_arena_chunk *next;
+    size_t used, cap;
+    char *data;
+};
+
+static struct gpt_arena_chunk *chunk_add(struct gpt_arena *a, size_t bytes)
+{
+    size_t cap = bytes > CHUNK_BYTES ? bytes : CHUNK_BYTES;
+    struct gpt_arena_chunk *chunk = malloc(sizeof(*chunk));
+    char *data = chunk ? gpt_alloc(cap, 1) : NULL;
+
+    if (!data) {
+        free(chunk);
+        return NULL;
+    }
+    *chunk = (struct gpt_arena_chunk){.cap = cap, .data = data};
+    /* A chunk made for one large block goes behind the one being filled. */
+    if (a->chunks && bytes > CHUNK_BYTES / 2) {
+        chunk->next = a->chunks->next;
+        a->chunks->next = chunk;
+    } else {
+        chunk->next = a->chunks;
+        a->chunks = chunk;
+    }
+    return chunk;
+}
+
+static void *arena_take(struct gpt_arena *a, size_t bytes, size_t align)
+{
+    struct gpt_arena_chunk *chunk = a->chunks;
+    size_t at = chunk ? (chunk->used + align - 1) & ~(align - 1) : 0;
+
+    if (!chunk || at > chunk->cap || bytes > chunk->cap - at) {
+        chunk = chunk_add(a, bytes);
+        if (!chunk)
+            return NULL;
+        at = 0;
+    }
+    chunk->used = at + bytes;
+    a->used += bytes;
+    return chunk->data + at;
+}
+
+void *gpt_arena_alloc(struct gpt_arena *a, size_t n, size_t size)
+{
+    size_t bytes;
+
+    if (__builtin_mul_overflow(n, size, &bytes))
+        return NULL;
+    return arena_take(a, bytes, GPT_ALIGN);
+}
+
+char *gpt_arena_strdup(struct gpt_arena *a, const char *s)
+{
+    size_t bytes = strlen(s) + 1;
+    char *copy = arena_take(a, bytes, 1);
+
+    return copy ? memcpy(copy, s, bytes) : NULL;
+}
+
+char *gpt_arena_printf(struct gpt_arena *a, const char *fmt, ...)
+{
+    va_list args, again;
+
+    va_start(args, fmt);
+    va_copy(again, args);
+    int n = vsnprintf(NULL, 0, fmt, args);
+    va_end(args);
+    char *text = n < 0 ? NULL : arena_take(a, (size_t)n + 1, 1);
+    if (text)
+        vsnprintf(text, (size_t)n + 1, fmt, again);
+    va_end(again);
+    return text;
+}
+
+void gpt_arena_free(struct gpt_arena *a)
+{
+    struct gpt_arena_chunk *next;
+
+    for (struct gpt_arena_chunk *c = a->chunks; c; c = next) {
+        next = c->next;
+        gpt_free(c->data);
+        free(c);
+    }
+    *a = (struct gpt_arena){0};
+}
+
+/* ---- buffers ---- */
+
+int gpt_buf_reserve(struct gpt_buf *b, size_t more)
+{
+    size_t need;
+
+    if (__builtin_add_overflow(b->len, more, &need) ||
+        need > PTRDIFF_MAX - 1)
+        return GPT_EFAIL;
+    if (b->data && need < b->cap)
+        return GPT_OK;
+    size_t cap = b->cap + b->cap / 2 + 64;
+    if (cap < need + 1)
+        cap = need + 1;
+    char *data = gpt_fault(GPT_FAULT_ALLOC) ? NULL : realloc(b->data, cap);
+    if (!data)
+        return GPT_EFAIL;
+    data[b->len] = '\0';
+    b->data = data;
+    b->cap = cap;
+    return GPT_OK;
+}
+
+int gpt_buf_add(struct gpt_buf *b, const void *p, size_t n)
+{
+    GPT_TRY(gpt_buf_reserve(b, n));
+    if (n > 0)
+        memcpy(b->data + b->len, p, n);
+    b->len += n;
+    b->data[b->len] = '\0';
+    return GPT_OK;
+}
+
+int gpt_buf_printf(struct gpt_buf *b, const char *fmt, ...)
+{
+    va_list args, again;
+
+    va_start(args, fmt);
+    va_copy(again, args);
+    int n = vsnprintf(NULL, 0, fmt, args);
+    va_end(args);
+    int status = n < 0 ? GPT_EFAIL : gpt_buf_reserve(b, (size_t)n);
+    if (status == GPT_OK) {
+        vsnprintf(b->data + b->len, (size_t)n + 1, fmt, again);
+        b->len += (size_t)n;
+    }
+    va_end(again);
+    return status;
+}
+
+void gpt_buf_free(struct gpt_buf *b)
+{
+    free(b->data);
+    *b = (struct gpt_buf){0};
+}

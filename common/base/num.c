@@ -1,0 +1,223 @@
+/* Numbers: strict parsing, little-endian fields, text for people. */
+#include "base/num.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct unit {
+    const char *name;
+    int64_t factor;
+};
+
+static bool is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+/* Digits at *s (at least one), *s moved behind them. Accumulates downwards, as
+ * the most negative number has no positive twin. */
+static bool parse_negated_digits(const char **s, int64_t *out)
+{
+    const char *p = *s;
+    int64_t v = 0;
+
+    if (!is_digit(*p))
+        return false;
+    for (; is_digit(*p); p++)
+        if (__builtin_mul_overflow(v, (int64_t)10, &v) ||
+            __builtin_sub_overflow(v, (int64_t)(*p - '0'), &v))
+            return false;
+    *s = p;
+    *out = v;
+    return true;
+}
+
+static bool parse_with_unit(const char *s, const struct unit *units,
+                            size_t n_units, int64_t *out)
+{
+    bool negative = *s == '-';
+    int64_t v, factor = 1;
+
+    if (*s == '-' || *s == '+')
+        s++;
+    if (!parse_negated_digits(&s, &v))
+        return false;
+    if (*s) {
+        size_t i = 0;
+        while (i < n_units && strcmp(s, units[i].name) != 0)
+            i++;
+        if (i == n_units)
+            return false;
+        factor = units[i].factor;
+    }
+    if (!gpt_mul(v, negative ? factor : -factor, &v))
+        return false;
+    *out = v;
+    return true;
+}
+
+bool gpt_parse_int(const char *s, int64_t *out)
+{
+    static const struct unit units[] = {
+        {"K", 1000},     {"M", 1000000},  {"G", 1000000000},
+        {"Ki", 1 << 10}, {"Mi", 1 << 20}, {"Gi", 1 << 30},
+    };
+
+    return parse_with_unit(s, units, GPT_COUNT(units), out);
+}
+
+bool gpt_parse_bytes(const char *s, int64_t *out)
+{
+    static const struct unit units[] = {
+        {"KB", 1000},
+        {"MB", 1000000},
+        {"GB", 1000000000},
+        {"TB", 1000000000000},
+        {"KiB", (int64_t)1 << 10},
+        {"MiB", (int64_t)1 << 20},
+        {"GiB", (int64_t)1 << 30},
+        {"TiB", (int64_t)1 << 40},
+    };
+
+    return is_digit(*s) && parse_with_unit(s, units, GPT_COUNT(units), out);
+}
+
+/* [+-] digits [. digits] [e [+-] digits], with a digit before or after the
+ * point: what strtod() takes less names, hexadecimals and white space. */
+static bool is_decimal(const char *s)
+{
+    int digits = 0;
+
+    if (*s == '-' || *s == '+')
+        s++;
+    for (; is_digit(*s); s++)
+        digits++;
+    if (*s == '.')
+        for (s++; is_digit(*s); s++)
+            digits++;
+    if (digits == 0)
+        return false;
+    if (*s == 'e' || *s == 'E') {
+        s++;
+        if (*s == '-' || *s == '+')
+            s++;
+        if (!is_digit(*s))
+            return false;
+        while (is_digit(*s))
+            s++;
+    }
+    return *s == '\0';
+}
+
+bool gpt_parse_real(const char *s, double *out)
+{
+    if (!is_decimal(s))
+        return false;
+    double v = strtod(s, NULL); /* no program here calls setlocale() */
+    if (!isfinite(v))
+        return false;
+    *out = v;
+    return true;
+}
+
+/* ---- little-endian fields ---- */
+
+uint16_t gpt_get_u16(const void *p)
+{
+    const uint8_t *b = p;
+
+    return (uint16_t)(b[0] | b[1] << 8);
+}
+
+uint32_t gpt_get_u32(const void *p)
+{
+    const uint8_t *b = p;
+
+    return (uint32_t)gpt_get_u16(b) | (uint32_t)gpt_get_u16(b + 2) << 16;
+}
+
+uint64_t gpt_get_u64(const void *p)
+{
+    const uint8_t *b = p;
+
+    return (uint64_t)gpt_get_u32(b) | (uint64_t)gpt_get_u32(b + 4) << 32;
+}
+
+void gpt_put_u16(void *p, uint16_t v)
+{
+    uint8_t *b = p;
+
+    b[0] = (uint8_t)v;
+    b[1] = (uint8_t)(v >> 8);
+}
+
+void gpt_put_u32(void *p, uint32_t v)
+{
+    gpt_put_u16(p, (uint16_t)v);
+    gpt_put_u16((uint8_t *)p + 2, (uint16_t)(v >> 16));
+}
+
+void gpt_put_u64(void *p, uint64_t v)
+{
+    gpt_put_u32(p, (uint32_t)v);
+    gpt_put_u32((uint8_t *)p + 4, (uint32_t)(v >> 32));
+}
+
+/* ---- text for people ---- */
+
+enum { TEXT_BYTES = 32 };
+
+char *gpt_text_si(char *buf, double v)
+{
+    static const char *const units[] = {"", " k", " M", " G", " T", " P", " E"};
+    double a = fabs(v);
+    size_t u = 0;
+
+    /* 999.5 and more would print as 1000 (or 1e+03): take the next unit. */
+    while (a >= 999.5 && u + 1 < GPT_COUNT(units)) {
+        a /= 1000;
+        v /= 1000;
+        u++;
+    }
+    if (u == 0)
+        snprintf(buf, TEXT_BYTES, "%.3g", v);
+    else
+        snprintf(buf, TEXT_BYTES, "%.*f%s",
+                 a < 9.995 ? 2 : a < 99.95 ? 1 : 0, v, units[u]);
+    return buf;
+}
+
+char *gpt_text_bytes(char *buf, double v)
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
+    size_t u = 0;
+
+    while (fabs(v) >= (u == 0 ? 1023.5 : 1023.95) && u + 1 < GPT_COUNT(units)) {
+        v /= 1024;
+        u++;
+    }
+    snprintf(buf, TEXT_BYTES, "%.*f %s", u == 0 ? 0 : 1, v, units[u]);
+    return buf;
+}
+
+char *gpt_text_duration(char *buf, double seconds)
+{
+    if (!(seconds < 1e9)) {
+        snprintf(buf, TEXT_BYTES, "years");
+        return buf;
+    }
+    long s = lround(fmax(seconds, 0));
+    if (s < 60)
+        snprintf(buf, TEXT_BYTES, "%ld s", s);
+    else if (s < 600)
+        snprintf(buf, TEXT_BYTES, "%ld min %ld s", s / 60, s % 60);
+    else if (s < 3600)
+        snprintf(buf, TEXT_BYTES, "%ld min", s / 60);
+    else if (s < 86400)
+        snprintf(buf, TEXT_BYTES, "%ld h %ld min", s / 3600, s / 60 % 60);
+    else
+        snprintf(buf, TEXT_BYTES, "%ld d %ld h", s / 86400, s / 3600 % 24);
+    return buf;
+}

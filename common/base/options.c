@@ -1,0 +1,220 @@
+/* The life of a program, from argv to exit status. Start at gpt_main(); how an
+ * option is read is in options_command.c. */
+#include "base/options.h"
+
+#include "base/io.h"
+#include "base/log.h"
+#include "base/options_internal.h"
+#include "base/signals.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <omp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+const char *const gpt_when_choices[] = {"auto", "always", "never", NULL};
+const char *const gpt_log_format_choices[] = {"text", "json", NULL};
+
+/* ---- parsing ---- */
+
+static int parse_all(struct gpt_parse *p, int argc, char *const *argv,
+                     struct gpt_args *args)
+{
+    size_t rows = p->program->n_options + 1;
+
+    p->origin = gpt_arena_alloc(p->arena, rows, sizeof(*p->origin));
+    p->source = gpt_arena_alloc(p->arena, rows, sizeof(*p->source));
+    p->positional = gpt_arena_alloc(p->arena, (size_t)argc + 1,
+                                    sizeof(*p->positional));
+    if (!p->origin || !p->source || !p->positional)
+        return gpt_fail(p->err, GPT_EFAIL, "out of memory for options");
+    int status = gpt_opt_read_all(p, argc, argv);
+    gpt_free(p->configs);
+    p->configs = NULL;
+    *args = (struct gpt_args){.positional = p->positional,
+                              .n_positional = p->n_positional,
+                              .program = p->program,
+                              .origin = p->origin};
+    return status;
+}
+
+int gpt_options_parse(const struct gpt_program *program, int argc,
+                      char *const *argv, void *options, struct gpt_args *args,
+                      struct gpt_arena *arena, struct gpt_err *err)
+{
+    struct gpt_parse p = {.program = program, .options = options,
+                          .arena = arena, .err = err};
+
+    return parse_all(&p, argc, argv, args);
+}
+
+bool gpt_option_given(const struct gpt_args *args, const char *name)
+{
+    const struct gpt_opt *o = gpt_opt_find(args->program, name, strlen(name),
+                                           NULL);
+
+    if (!o)
+        return false;
+    enum gpt_origin from = args->origin[o - args->program->options];
+    return from == GPT_FROM_COMMAND || from == GPT_FROM_CONFIG;
+}
+
+/* ---- start ---- */
+
+/* A file opened while 0, 1 or 2 is closed would get that number, and messages
+ * would go into it. */
+static void occupy_standard_files(void)
+{
+    for (int fd = 0; fd <= 2; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF)
+            (void)!open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY);
+}
+
+static bool wants_color(const char *when)
+{
+    const char *no_color = getenv("NO_COLOR"), *term = getenv("TERM");
+
+    if (strcmp(when, "auto") != 0)
+        return strcmp(when, "always") == 0;
+    return isatty(STDERR_FILENO) && !(no_color && *no_color) &&
+           !(term && strcmp(term, "dumb") == 0);
+}
+
+static int choose_level(const struct gpt_common_options *common,
+                        enum gpt_log_level *level, struct gpt_err *err)
+{
+    static const char *const names[] = {"error", "warning", "info", "debug"};
+    const char *text = getenv("GPT_LOG");
+
+    *level = GPT_LOG_INFO;
+    if (text && *text) {
+        size_t i = 0;
+        while (i < GPT_COUNT(names) && strcmp(text, names[i]) != 0)
+            i++;
+        if (i == GPT_COUNT(names))
+            return gpt_fail(err, GPT_EUSAGE,
+                            "GPT_LOG: '%s' is not one of error, warning, "
+                            "info, debug",
+                            text);
+        *level = (enum gpt_log_level)i;
+    }
+    if (common->quiet)
+        *level = GPT_LOG_WARNING;
+    if (common->verbose)
+        *level = GPT_LOG_DEBUG;
+    return GPT_OK;
+}
+
+static int start(const struct gpt_program *program,
+                 const struct gpt_common_options *common, struct gpt_err *err)
+{
+    struct gpt_log_options log = {.program = program->name};
+
+    GPT_TRY(choose_level(common, &log.level, err));
+    log.json = strcmp(common->log_format, "json") == 0;
+    log.color = wants_color(common->color);
+    gpt_log_setup(&log);
+    if (common->threads > 0)
+        omp_set_num_threads((int)common->threads);
+    gpt_signals_setup();
+    return GPT_OK;
+}
+
+/* ---- answers that are no run ---- */
+
+static int print_text(struct gpt_buf *b, int status, struct gpt_err *err)
+{
+    if (status == GPT_OK)
+        fwrite(b->data, 1, b->len, stdout);
+    else if (!err->status)
+        gpt_fail(err, status, "out of memory for text");
+    gpt_buf_free(b);
+    return status;
+}
+
+static int answer(const struct gpt_parse *p)
+{
+    struct gpt_buf b = {0};
+    int status = GPT_EFAIL;
+
+    switch (p->answer) {
+    case GPT_ANSWER_NONE:
+        break;
+    case GPT_ANSWER_HELP:
+        status = gpt_opt_help(p->program, &b);
+        break;
+    case GPT_ANSWER_VERSION:
+        status = gpt_opt_version(p->program, &b);
+        break;
+    case GPT_ANSWER_COMPLETE:
+        status = gpt_opt_complete(p->program, p->shell, &b, p->err);
+        break;
+    }
+    return print_text(&b, status, p->err);
+}
+
+static int print_config(const struct gpt_parse *p, const struct gpt_args *args)
+{
+    struct gpt_buf b = {0};
+    int status = gpt_options_print(p->program, p->options, args, &b);
+
+    return print_text(&b, status, p->err);
+}
+
+/* ---- the whole ---- */
+
+static int run(struct gpt_parse *p, int argc, char **argv)
+{
+    struct gpt_args args;
+    const struct gpt_common_options *common = p->options;
+
+    GPT_TRY(parse_all(p, argc, argv, &args));
+    if (p->answer != GPT_ANSWER_NONE)
+        return answer(p);
+    GPT_TRY(start(p->program, common, p->err));
+    if (common->print_config)
+        return print_config(p, &args);
+    return p->program->run(p->options, &args, p->err);
+}
+
+/* A full disk may show only when the last bytes are written. */
+static int check_stdout(struct gpt_err *err)
+{
+    bool bad = ferror(stdout) != 0;
+
+    bad |= fflush(stdout) != 0;
+    bad |= close(STDOUT_FILENO) != 0 && errno != EBADF;
+    return bad ? gpt_fail_errno(err, GPT_EIO, "cannot write standard output")
+               : GPT_OK;
+}
+
+int gpt_main(const struct gpt_program *program, int argc, char **argv)
+{
+    struct gpt_err err = {0};
+    struct gpt_arena arena = {0};
+    struct gpt_log_options log = {.program = program->name,
+                                  .level = GPT_LOG_INFO,
+                                  .color = wants_color("auto")};
+
+    occupy_standard_files();
+    gpt_log_setup(&log);
+    struct gpt_parse p = {.program = program, .arena = &arena, .err = &err};
+    p.options = gpt_arena_alloc(&arena, 1, program->options_bytes);
+    int status = p.options ? run(&p, argc, argv)
+                           : gpt_fail(&err, GPT_EFAIL, "out of memory");
+    int flushed = check_stdout(status == GPT_OK ? &err : NULL);
+    if (status == GPT_OK)
+        status = flushed;
+    if (status != GPT_OK) {
+        err.status = status;
+        gpt_log_error(&err);
+    }
+    gpt_out_cleanup();
+    gpt_arena_free(&arena);
+    if (gpt_signals_stop())
+        gpt_signals_reraise(gpt_signals_stop());
+    return status;
+}

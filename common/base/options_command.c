@@ -1,0 +1,217 @@
+/* The command line, and the order of all sources: defaults, configuration
+ * files, environment, command line; the later wins. The command line is read
+ * twice, as the files that it names come before it. */
+#include "base/options_internal.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct words { /* what is left of argv */
+    char *const *argv;
+    int at, argc;
+};
+
+static int needs_value(struct gpt_parse *p, const char *label)
+{
+    return gpt_fail(p->err, GPT_EUSAGE, "%s needs a value", label);
+}
+
+/* "-" and negative numbers are values. */
+static bool looks_like_option(const char *word)
+{
+    return word[0] == '-' && word[1] != '\0' &&
+           !isdigit((unsigned char)word[1]) && word[1] != '.';
+}
+
+static int add_config(struct gpt_parse *p, const char *name)
+{
+    GPT_TRY(gpt_grow(&p->configs, &p->configs_cap, p->n_configs + 1,
+                     sizeof(*p->configs), "configuration files", p->err));
+    p->configs[p->n_configs++] = name;
+    return GPT_OK;
+}
+
+static int take_value(struct gpt_parse *p, const struct gpt_opt *o,
+                      const char *text, const char *label)
+{
+    if (!p->only_configs)
+        return gpt_opt_set(p, o, text, label);
+    return strcmp(o->name, "config") == 0 ? add_config(p, text) : GPT_OK;
+}
+
+static int take_flag(struct gpt_parse *p, const struct gpt_opt *o, bool value)
+{
+    return p->only_configs ? GPT_OK : gpt_opt_set_flag(p, o, value);
+}
+
+/* The value (for lists: the values) of an option, from the words after it. */
+static int take_next(struct gpt_parse *p, struct words *w,
+                     const struct gpt_opt *o, const char *label)
+{
+    if (w->at == w->argc ||
+        (looks_like_option(w->argv[w->at]) &&
+         (o->kind == GPT_OPT_LIST || w->argv[w->at][1] == '-'))) {
+        needs_value(p, label);
+        if (w->at < w->argc)
+            gpt_hint(p->err, "for a value that begins with '-', write "
+                             "%s=VALUE", label);
+        return GPT_EUSAGE;
+    }
+    GPT_TRY(take_value(p, o, w->argv[w->at++], label));
+    while (o->kind == GPT_OPT_LIST && w->at < w->argc &&
+           !looks_like_option(w->argv[w->at]))
+        GPT_TRY(take_value(p, o, w->argv[w->at++], label));
+    return GPT_OK;
+}
+
+/* --help and its like, which need no row. */
+static bool is_builtin(struct gpt_parse *p, const char *name, size_t len,
+                       const char *value)
+{
+    if (len == 4 && memcmp(name, "help", 4) == 0)
+        p->answer = GPT_ANSWER_HELP;
+    else if (len == 7 && memcmp(name, "version", 7) == 0)
+        p->answer = GPT_ANSWER_VERSION;
+    else if (len == 8 && memcmp(name, "complete", 8) == 0 && value) {
+        p->answer = GPT_ANSWER_COMPLETE;
+        p->shell = value;
+    }
+    return p->answer != GPT_ANSWER_NONE;
+}
+
+static int take_long(struct gpt_parse *p, struct words *w, const char *word)
+{
+    const char *name = word + 2, *equals = strchr(name, '=');
+    const char *value = equals ? equals + 1 : NULL;
+    size_t len = equals ? (size_t)(equals - name) : strlen(name);
+    bool negated;
+    char label[100];
+
+    const struct gpt_opt *o = gpt_opt_find(p->program, name, len, &negated);
+    snprintf(label, sizeof(label), "--%.*s", (int)(len < 96 ? len : 96), name);
+    if (!o && is_builtin(p, name, len, value))
+        return GPT_OK;
+    if (!o)
+        return gpt_opt_unknown(p->program, label, name, len, p->err);
+    if (gpt_opt_takes_value(o))
+        return value ? take_value(p, o, value, label)
+                     : take_next(p, w, o, label);
+    if (value && negated)
+        return gpt_fail(p->err, GPT_EUSAGE, "%s takes no value", label);
+    if (value)
+        return take_value(p, o, value, label);
+    return take_flag(p, o, !negated);
+}
+
+/* -x, -xVALUE, and flags written together. */
+static int take_letters(struct gpt_parse *p, struct words *w, const char *word)
+{
+    for (const char *c = word + 1; *c; c++) {
+        char label[3] = {'-', *c, '\0'};
+        const struct gpt_opt *o = gpt_opt_find_letter(p->program, *c);
+        if (!o && (*c == 'h' || *c == 'V')) {
+            p->answer = *c == 'h' ? GPT_ANSWER_HELP : GPT_ANSWER_VERSION;
+            return GPT_OK;
+        }
+        if (!o)
+            return gpt_opt_unknown(p->program, label, label, 2, p->err);
+        if (gpt_opt_takes_value(o))
+            return c[1] ? take_value(p, o, c + 1, label)
+                        : take_next(p, w, o, label);
+        GPT_TRY(take_flag(p, o, true));
+    }
+    return GPT_OK;
+}
+
+static int take_positional(struct gpt_parse *p, const char *word)
+{
+    int max = p->program->max_positional;
+
+    if (p->only_configs)
+        return GPT_OK;
+    if (max >= 0 && p->n_positional >= max) {
+        gpt_fail(p->err, GPT_EUSAGE, "unexpected argument '%.200s'", word);
+        gpt_hint(p->err, "try '%s --help'", p->program->name);
+        return GPT_EUSAGE;
+    }
+    p->positional[p->n_positional++] = word;
+    return GPT_OK;
+}
+
+int gpt_opt_read_command(struct gpt_parse *p, int argc, char *const *argv)
+{
+    struct words w = {argv, 1, argc};
+    bool only_words = false;
+
+    p->from = GPT_FROM_COMMAND;
+    p->current++;
+    while (w.at < w.argc && p->answer == GPT_ANSWER_NONE) {
+        const char *word = w.argv[w.at++];
+        if (!only_words && strcmp(word, "--") == 0)
+            only_words = true;
+        else if (!only_words && strncmp(word, "--", 2) == 0)
+            GPT_TRY(take_long(p, &w, word));
+        else if (!only_words && looks_like_option(word))
+            GPT_TRY(take_letters(p, &w, word));
+        else
+            GPT_TRY(take_positional(p, word));
+    }
+    return GPT_OK;
+}
+
+/* ---- all sources ---- */
+
+int gpt_opt_read_environment(struct gpt_parse *p)
+{
+    const char *threads = getenv("GPT_THREADS");
+    const struct gpt_opt *o = gpt_opt_find(p->program, "threads", 7, NULL);
+
+    if (!threads || !*threads || !o)
+        return GPT_OK;
+    p->from = GPT_FROM_ENVIRONMENT;
+    p->current++;
+    return gpt_opt_set(p, o, threads, "GPT_THREADS");
+}
+
+static int check_required(struct gpt_parse *p)
+{
+    for (size_t i = 0; i < p->program->n_options; i++) {
+        const struct gpt_opt *o = &p->program->options[i];
+        if (!(o->flags & GPT_OPT_REQUIRED) || p->origin[i] != GPT_FROM_DEFAULT)
+            continue;
+        gpt_fail(p->err, GPT_EUSAGE, "option --%s is required", o->name);
+        gpt_hint(p->err, "try '%s --help'", p->program->name);
+        return GPT_EUSAGE;
+    }
+    return GPT_OK;
+}
+
+/* --print-config shows an incomplete configuration, too. */
+static bool only_prints(struct gpt_parse *p)
+{
+    const struct gpt_opt *o = gpt_opt_find(p->program, "print-config", 12,
+                                           NULL);
+
+    return o && *(bool *)gpt_opt_field(p->options, o);
+}
+
+int gpt_opt_read_all(struct gpt_parse *p, int argc, char *const *argv)
+{
+    const char *config = getenv("GPT_CONFIG");
+
+    GPT_TRY(gpt_opt_set_defaults(p));
+    p->only_configs = true;
+    GPT_TRY(gpt_opt_read_command(p, argc, argv));
+    p->only_configs = false;
+    if (p->answer != GPT_ANSWER_NONE)
+        return GPT_OK;
+    if (config && *config)
+        GPT_TRY(gpt_opt_read_config(p, config));
+    for (size_t i = 0; i < p->n_configs; i++)
+        GPT_TRY(gpt_opt_read_config(p, p->configs[i]));
+    GPT_TRY(gpt_opt_read_environment(p));
+    GPT_TRY(gpt_opt_read_command(p, argc, argv));
+    return only_prints(p) ? GPT_OK : check_required(p);
+}

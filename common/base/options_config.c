@@ -1,0 +1,405 @@
+/* Configuration files and presets: lines "name = value", read and printed.
+ *
+ *     # a comment
+ *     num-layers = 12          # names are those of the long options
+ *     split = "949,50,1"       # quotes keep spaces and '#'; \" \\ \n \t
+ *     data-path = a_text_document b_text_document
+ *     fp16 = false
+ */
+#include "base/options_internal.h"
+
+#include "base/io.h"
+#include "base/num.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { CONFIG_LIMIT = 1 << 20, PATH_BYTES = 4096 };
+
+struct line {
+    struct gpt_parse *p;
+    const char *path;
+    int number;
+};
+
+/* ---- reading ---- */
+
+static int line_error(const struct line *l, const char *why)
+{
+    return gpt_fail(l->p->err, GPT_EUSAGE, "%s:%d: %s", l->path, l->number,
+                    why);
+}
+
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\t';
+}
+
+static char *skip_blanks(char *s)
+{
+    while (is_blank(*s))
+        s++;
+    return s;
+}
+
+/* Unescapes "..." at *s in place; *s moves behind it. NULL when it does not
+ * end. */
+static char *quoted(char **s)
+{
+    char *word = *s + 1, *to = word, *from = word;
+
+    for (; *from != '"'; from++) {
+        if (*from == '\\' && from[1]) {
+            from++;
+            *to++ = *from == 'n' ? '\n' : *from == 't' ? '\t' : *from;
+        } else if (*from) {
+            *to++ = *from;
+        } else {
+            return NULL;
+        }
+    }
+    *to = '\0';
+    *s = from + 1;
+    return word;
+}
+
+/* A comment begins with '#' at the start or after a blank. */
+static void cut_comment(char *s)
+{
+    for (char *c = s; *c; c++)
+        if (*c == '#' && (c == s || is_blank(c[-1]))) {
+            *c = '\0';
+            return;
+        }
+}
+
+static void trim_end(char *s)
+{
+    size_t n = strlen(s);
+
+    while (n > 0 && is_blank(s[n - 1]))
+        s[--n] = '\0';
+}
+
+/* The value of everything but lists: quoted, or up to a comment. */
+static int whole_value(const struct line *l, char *s, char **value)
+{
+    if (*s != '"') {
+        cut_comment(s);
+        trim_end(s);
+        *value = s;
+        return *s ? GPT_OK : line_error(l, "no value (write \"\" for empty)");
+    }
+    *value = quoted(&s);
+    if (!*value)
+        return line_error(l, "a quote does not end");
+    s = skip_blanks(s);
+    return *s && *s != '#' ? line_error(l, "something follows the value")
+                           : GPT_OK;
+}
+
+/* The next word of a list; *value is NULL at the end. */
+static int next_word(const struct line *l, char **s, char **value)
+{
+    *s = skip_blanks(*s);
+    *value = NULL;
+    if (**s == '\0' || **s == '#')
+        return GPT_OK;
+    if (**s == '"') {
+        *value = quoted(s);
+        if (!*value)
+            return line_error(l, "a quote does not end");
+        return **s == '\0' || is_blank(**s)
+                   ? GPT_OK
+                   : line_error(l, "something follows a quoted word");
+    }
+    *value = *s;
+    while (**s && !is_blank(**s))
+        (*s)++;
+    if (**s)
+        *(*s)++ = '\0';
+    return GPT_OK;
+}
+
+static int set_list(const struct line *l, const struct gpt_opt *o, char *s)
+{
+    char *word;
+    int words = 0;
+
+    for (;; words++) {
+        GPT_TRY(next_word(l, &s, &word));
+        if (!word)
+            return words > 0 ? GPT_OK : line_error(l, "no value");
+        GPT_TRY(gpt_opt_set(l->p, o, word, o->name));
+    }
+}
+
+static int set_line(const struct line *l, const struct gpt_opt *o, char *value)
+{
+    int status;
+
+    if (o->kind == GPT_OPT_LIST)
+        return set_list(l, o, value);
+    GPT_TRY(whole_value(l, value, &value));
+    status = gpt_opt_set(l->p, o, value, o->name);
+    return status == GPT_OK
+               ? GPT_OK
+               : gpt_context(l->p->err, "%s:%d", l->path, l->number);
+}
+
+static bool is_about_config(const struct gpt_opt *o)
+{
+    return strcmp(o->name, "config") == 0 ||
+           strcmp(o->name, "print-config") == 0;
+}
+
+static int read_line(const struct line *l, char *s)
+{
+    s = skip_blanks(s);
+    if (*s == '\0' || *s == '#')
+        return GPT_OK;
+    char *equals = strchr(s, '=');
+    if (!equals)
+        return line_error(l, "not 'name = value'");
+    *equals = '\0';
+    trim_end(s);
+    const struct gpt_opt *o = gpt_opt_find(l->p->program, s, strlen(s), NULL);
+    if (!o) {
+        gpt_opt_unknown(l->p->program, s, s, strlen(s), l->p->err);
+        return gpt_context(l->p->err, "%s:%d", l->path, l->number);
+    }
+    if (is_about_config(o))
+        return line_error(l, "not allowed in a configuration file");
+    return set_line(l, o, skip_blanks(equals + 1));
+}
+
+static int read_text(struct gpt_parse *p, const char *path, char *text,
+                     size_t len)
+{
+    struct line l = {p, path, 0};
+
+    if (strlen(text) != len)
+        return gpt_fail(p->err, GPT_EUSAGE, "%s: offset %zu: NUL byte", path,
+                        strlen(text));
+    for (char *next; text; text = next) {
+        next = strchr(text, '\n');
+        if (next)
+            *next++ = '\0';
+        size_t n = strlen(text);
+        if (n > 0 && text[n - 1] == '\r')
+            text[n - 1] = '\0';
+        l.number++;
+        GPT_TRY(read_line(&l, text));
+    }
+    return GPT_OK;
+}
+
+/* ---- finding ---- */
+
+/* Where presets are, in order: the environment, the place of installation,
+ * beside the program as installed, and as built. */
+static bool preset_dir(int i, char *buf)
+{
+    char exe[PATH_BYTES];
+    const char *data = getenv("GPT_DATADIR");
+
+    if (i == 0 && data && *data)
+        return snprintf(buf, PATH_BYTES, "%s/presets", data) < PATH_BYTES;
+    if (i == 1)
+        return snprintf(buf, PATH_BYTES, "%s", GPT_DATADIR "/presets") > 0;
+    ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe));
+    if (i < 2 || n <= 0 || n >= (ssize_t)sizeof(exe))
+        return false;
+    exe[n] = '\0';
+    char *slash = strrchr(exe, '/');
+    if (!slash)
+        return false;
+    *slash = '\0';
+    return snprintf(buf, PATH_BYTES, "%s/../share/%s", exe,
+                    i == 2 ? "gpt/presets" : "presets") < PATH_BYTES;
+}
+
+enum { PRESET_DIRS = 4 };
+
+/* A name without '/' that is no file may be that of a preset. */
+static void find_preset(const char *name, char *path)
+{
+    char dir[PATH_BYTES];
+
+    snprintf(path, PATH_BYTES, "%s", name);
+    if (strchr(name, '/') || gpt_path_exists(name))
+        return;
+    for (int i = 0; i < PRESET_DIRS; i++) {
+        char candidate[PATH_BYTES];
+        if (preset_dir(i, dir) &&
+            snprintf(candidate, sizeof(candidate), "%s/%s.conf", dir, name) <
+                PATH_BYTES &&
+            gpt_path_exists(candidate)) {
+            snprintf(path, PATH_BYTES, "%s", candidate);
+            return;
+        }
+    }
+}
+
+static int by_name(const struct dirent **a, const struct dirent **b)
+{
+    return strcmp((*a)->d_name, (*b)->d_name);
+}
+
+static int is_preset(const struct dirent *e)
+{
+    size_t n = strlen(e->d_name);
+
+    return n > 5 && strcmp(e->d_name + n - 5, ".conf") == 0;
+}
+
+/* "presets: gpt2-124m tiny" as the hint. */
+static void hint_presets(struct gpt_err *err)
+{
+    char dir[PATH_BYTES], text[sizeof(err->hint)] = "presets:";
+    struct dirent **entries;
+    int n = 0;
+
+    for (int i = 0; i < PRESET_DIRS && n <= 0; i++)
+        n = preset_dir(i, dir) ? scandir(dir, &entries, is_preset, by_name) : 0;
+    if (n <= 0)
+        return;
+    size_t at = strlen(text);
+    for (int i = 0; i < n; i++) {
+        int len = (int)strlen(entries[i]->d_name) - 5;
+        if (at + (size_t)len + 2 < sizeof(text))
+            at += (size_t)snprintf(text + at, sizeof(text) - at, " %.*s", len,
+                                   entries[i]->d_name);
+        free(entries[i]);
+    }
+    free(entries);
+    gpt_hint(err, "%s", text);
+}
+
+int gpt_opt_read_config(struct gpt_parse *p, const char *name)
+{
+    char path[PATH_BYTES];
+    char *text;
+    size_t len;
+
+    find_preset(name, path);
+    int status = gpt_read_file(path, CONFIG_LIMIT, &text, &len, p->err);
+    if (status != GPT_OK) {
+        if (status == GPT_EIO && !strchr(name, '/'))
+            hint_presets(p->err);
+        return status;
+    }
+    p->from = GPT_FROM_CONFIG;
+    p->current++;
+    status = read_text(p, path, text, len);
+    gpt_free(text);
+    return status;
+}
+
+/* ---- printing ---- */
+
+static bool needs_quotes(const char *s)
+{
+    size_t n = strlen(s);
+
+    return n == 0 || strpbrk(s, " \t\r\n\"\\#") != NULL;
+}
+
+static int print_word(struct gpt_buf *b, const char *s)
+{
+    if (!needs_quotes(s))
+        return gpt_buf_printf(b, "%s", s);
+    GPT_TRY(gpt_buf_add(b, "\"", 1));
+    for (; *s; s++) {
+        char c = *s == '\n' ? 'n' : *s == '\t' ? 't' : *s;
+        if (c != *s || c == '"' || c == '\\')
+            GPT_TRY(gpt_buf_add(b, "\\", 1));
+        GPT_TRY(gpt_buf_add(b, &c, 1));
+    }
+    return gpt_buf_add(b, "\"", 1);
+}
+
+/* The shortest decimal that reads back as the same double. */
+static int print_real(struct gpt_buf *b, double v)
+{
+    char text[32];
+
+    for (int digits = 6; digits <= 17; digits++) {
+        snprintf(text, sizeof(text), "%.*g", digits, v);
+        double back = strtod(text, NULL);
+        if (memcmp(&back, &v, sizeof(v)) == 0)
+            break;
+    }
+    return gpt_buf_printf(b, "%s", text);
+}
+
+/* Rows that hold nothing: strings and lists never given. */
+static bool is_unset(const struct gpt_opt *o, const void *field)
+{
+    if (o->kind == GPT_OPT_STRING || o->kind == GPT_OPT_CHOICE)
+        return *(const char *const *)field == NULL;
+    return o->kind == GPT_OPT_LIST && ((const struct gpt_list *)field)->n == 0;
+}
+
+static int print_value(struct gpt_buf *b, const struct gpt_opt *o,
+                       const void *field)
+{
+    const struct gpt_list *list = field;
+
+    switch (o->kind) {
+    case GPT_OPT_GROUP:
+        break;
+    case GPT_OPT_FLAG:
+        return gpt_buf_printf(b, "%s",
+                              *(const bool *)field ? "true" : "false");
+    case GPT_OPT_INT:
+    case GPT_OPT_BYTES:
+        return gpt_buf_printf(b, "%lld", (long long)*(const int64_t *)field);
+    case GPT_OPT_REAL:
+        return print_real(b, *(const double *)field);
+    case GPT_OPT_STRING:
+    case GPT_OPT_CHOICE:
+        return print_word(b, *(const char *const *)field);
+    case GPT_OPT_LIST:
+        for (int64_t i = 0; i < list->n; i++) {
+            if (i > 0)
+                GPT_TRY(gpt_buf_add(b, " ", 1));
+            GPT_TRY(print_word(b, list->items[i]));
+        }
+    }
+    return GPT_OK;
+}
+
+static int print_row(struct gpt_buf *b, const struct gpt_opt *o,
+                     const void *field, enum gpt_origin origin)
+{
+    static const char *const origins[] = {"default", "config", "environment",
+                                          "command line"};
+
+    if (is_unset(o, field))
+        return gpt_buf_printf(b, "# %s =\n", o->name);
+    GPT_TRY(gpt_buf_printf(b, "%s = ", o->name));
+    GPT_TRY(print_value(b, o, field));
+    return gpt_buf_printf(b, "  # %s\n", origins[origin]);
+}
+
+int gpt_options_print(const struct gpt_program *program, const void *options,
+                      const struct gpt_args *args, struct gpt_buf *b)
+{
+    for (size_t i = 0; i < program->n_options; i++) {
+        const struct gpt_opt *o = &program->options[i];
+        if (o->kind == GPT_OPT_GROUP) {
+            GPT_TRY(gpt_buf_printf(b, "%s# %s\n", b->len > 0 ? "\n" : "",
+                                   o->help));
+            continue;
+        }
+        if (is_about_config(o))
+            continue;
+        GPT_TRY(print_row(b, o, (const char *)options + o->offset,
+                          args->origin[i]));
+    }
+    return GPT_OK;
+}

@@ -1,0 +1,81 @@
+/* What the options_*.c files share. Inside base/ only. */
+#ifndef GPT_BASE_OPTIONS_INTERNAL_H
+#define GPT_BASE_OPTIONS_INTERNAL_H
+
+#include "base/memory.h"
+#include "base/options.h"
+
+/* What the command line asks for instead of a run. */
+enum gpt_answer {
+    GPT_ANSWER_NONE,
+    GPT_ANSWER_HELP,
+    GPT_ANSWER_VERSION,
+    GPT_ANSWER_COMPLETE,
+};
+
+/* The state of parsing: where values go, and who set them. */
+struct gpt_parse {
+    const struct gpt_program *program;
+    void *options;
+    struct gpt_arena *arena;
+    struct gpt_err *err;
+    uint8_t *origin;  /* per row: enum gpt_origin */
+    uint32_t *source; /* per row: the last source that set it; a list begins
+                       * anew when the source changes */
+    uint32_t current; /* source being read: 0 defaults, then counting up */
+    enum gpt_origin from;
+    const char **positional;
+    int n_positional;
+    const char **configs; /* every --config of the command line */
+    size_t n_configs, configs_cap;
+    bool only_configs; /* first pass over the command line */
+    enum gpt_answer answer;
+    const char *shell; /* of --complete */
+};
+
+/* ---- options_value.c: one value into one field ---- */
+
+bool gpt_opt_takes_value(const struct gpt_opt *o);
+/* Sets row `o` to `text`; errors name `label` ("--lr" or "lr"). */
+int gpt_opt_set(struct gpt_parse *p, const struct gpt_opt *o, const char *text,
+                const char *label);
+int gpt_opt_set_flag(struct gpt_parse *p, const struct gpt_opt *o, bool value);
+int gpt_opt_set_defaults(struct gpt_parse *p);
+void *gpt_opt_field(void *options, const struct gpt_opt *o);
+
+/* ---- options_find.c: rows by name, and near misses ---- */
+
+/* The row called `name` (len bytes; '_' is '-'; aliases count), or NULL. With
+ * `negated`, also rows whose negation is called so; *negated tells. */
+const struct gpt_opt *gpt_opt_find(const struct gpt_program *program,
+                                   const char *name, size_t len,
+                                   bool *negated);
+const struct gpt_opt *gpt_opt_find_letter(const struct gpt_program *program,
+                                          char letter);
+/* A usage error for an unknown name, with the nearest one as its hint. */
+int gpt_opt_unknown(const struct gpt_program *program, const char *label,
+                    const char *name, size_t len, struct gpt_err *err);
+
+/* ---- options_command.c, options_config.c, options_env.c: sources ---- */
+
+int gpt_opt_read_command(struct gpt_parse *p, int argc, char *const *argv);
+int gpt_opt_read_config(struct gpt_parse *p, const char *name);
+int gpt_opt_read_environment(struct gpt_parse *p);
+/* All sources in their order; then required options are looked for. */
+int gpt_opt_read_all(struct gpt_parse *p, int argc, char *const *argv);
+
+/* ---- options_help.c, options_complete.c: answers, into b ---- */
+
+int gpt_opt_help(const struct gpt_program *program, struct gpt_buf *b);
+int gpt_opt_version(const struct gpt_program *program, struct gpt_buf *b);
+/* GPT_EUSAGE for an unknown shell. */
+int gpt_opt_complete(const struct gpt_program *program, const char *shell,
+                     struct gpt_buf *b, struct gpt_err *err);
+
+/* What --help and completions call the value of a row; text into buf. */
+const char *gpt_opt_arg(const struct gpt_opt *o, char *buf, size_t cap);
+
+/* Rows of every program that need no field: --help and --version. */
+extern const struct gpt_opt gpt_builtin_options[2];
+
+#endif

@@ -1,0 +1,66 @@
+/* Paths: questions about them, and directories on the way. */
+#include "base/io.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+bool gpt_path_exists(const char *path)
+{
+    struct stat st;
+
+    return stat(path, &st) == 0;
+}
+
+bool gpt_path_is_dir(const char *path)
+{
+    struct stat st;
+
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+bool gpt_path_same(const char *a, const char *b)
+{
+    struct stat x, y;
+
+    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev &&
+           x.st_ino == y.st_ino;
+}
+
+int gpt_path_mkdirs(const char *path, struct gpt_err *err)
+{
+    char part[4096];
+    size_t len = strlen(path);
+
+    if (len >= sizeof(part))
+        return gpt_fail(err, GPT_EIO, "path of %zu bytes is too long", len);
+    for (size_t i = 1; i <= len; i++) {
+        if (path[i] != '/' && path[i] != '\0')
+            continue;
+        memcpy(part, path, i);
+        part[i] = '\0';
+        if (mkdir(part, 0777) == 0)
+            continue;
+        int error = errno;
+        if (gpt_path_is_dir(part))
+            continue;
+        errno = error == EEXIST ? ENOTDIR : error;
+        return gpt_fail_errno(err, GPT_EIO, "cannot make directory '%s'", part);
+    }
+    return GPT_OK;
+}
+
+int gpt_path_join(char *buf, size_t cap, const char *dir, const char *name,
+                  struct gpt_err *err)
+{
+    size_t len = strlen(dir);
+    const char *slash = len > 0 && dir[len - 1] == '/' ? "" : "/";
+    int n = snprintf(buf, cap, "%s%s%s", dir, slash, name);
+
+    if (n < 0 || (size_t)n >= cap)
+        return gpt_fail(err, GPT_EFAIL,
+                        "path of %d bytes is longer than %zu: '%.80s...'", n,
+                        cap, dir);
+    return GPT_OK;
+}

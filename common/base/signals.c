@@ -1,0 +1,100 @@
+/* Signals as flags. Handlers do nothing else, and are set without SA_RESTART,
+ * so that a read which waits for a person or a pipe comes back. */
+#include "base/signals.h"
+
+#include "base/io.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static volatile sig_atomic_t stop_signal, save_asked;
+
+/* Safe in a handler. */
+static void die_of(int sig)
+{
+    struct sigaction def = {.sa_handler = SIG_DFL};
+    sigset_t one;
+
+    sigaction(sig, &def, NULL);
+    sigemptyset(&one);
+    sigaddset(&one, sig);
+    sigprocmask(SIG_UNBLOCK, &one, NULL);
+    raise(sig);
+    _exit(128 + sig); /* not reached, unless sig is ignored by default */
+}
+
+static void on_stop(int sig)
+{
+    if (stop_signal && sig == SIGINT) {
+        gpt_out_cleanup();
+        die_of(sig);
+    }
+    stop_signal = sig;
+}
+
+static void on_save(int sig)
+{
+    (void)sig;
+    save_asked = 1;
+}
+
+/* nohup and shells' background jobs ignore some signals on purpose. */
+static void catch_signal(int sig, void (*handler)(int))
+{
+    struct sigaction action;
+
+    if (sigaction(sig, NULL, &action) == 0 && action.sa_handler == SIG_IGN)
+        return;
+    action = (struct sigaction){.sa_handler = handler};
+    sigfillset(&action.sa_mask);
+    sigaction(sig, &action, NULL);
+}
+
+void gpt_signals_setup(void)
+{
+    static const int stops[] = {SIGINT, SIGTERM, SIGHUP, SIGXCPU};
+
+    for (size_t i = 0; i < GPT_COUNT(stops); i++)
+        catch_signal(stops[i], on_stop);
+    catch_signal(SIGUSR1, on_save);
+    signal(SIGXFSZ, SIG_IGN); /* the write fails with EFBIG and says so */
+}
+
+int gpt_signals_stop(void)
+{
+    return stop_signal;
+}
+
+bool gpt_signals_take_save(void)
+{
+    bool asked = save_asked;
+
+    if (asked)
+        save_asked = 0;
+    return asked;
+}
+
+const char *gpt_signal_name(int sig)
+{
+    static const struct {
+        int sig;
+        const char *name;
+    } names[] = {
+        {SIGINT, "SIGINT"},   {SIGTERM, "SIGTERM"}, {SIGHUP, "SIGHUP"},
+        {SIGXCPU, "SIGXCPU"}, {SIGUSR1, "SIGUSR1"}, {SIGKILL, "SIGKILL"},
+        {SIGSEGV, "SIGSEGV"}, {SIGABRT, "SIGABRT"}, {SIGBUS, "SIGBUS"},
+        {SIGPIPE, "SIGPIPE"}, {SIGFPE, "SIGFPE"},   {SIGILL, "SIGILL"},
+    };
+
+    for (size_t i = 0; i < GPT_COUNT(names); i++)
+        if (names[i].sig == sig)
+            return names[i].name;
+    return "signal";
+}
+
+void gpt_signals_reraise(int sig)
+{
+    gpt_out_cleanup();
+    die_of(sig);
+}

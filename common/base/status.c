@@ -1,0 +1,98 @@
+/* Statuses and the error object. Text is formatted beside the object first, so
+ * that an argument may point into the object being filled. */
+#include "base/status.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+static void set_text(struct gpt_err *err, const char *fmt, va_list args)
+{
+    char text[sizeof(err->text)];
+
+    vsnprintf(text, sizeof(text), fmt, args);
+    memcpy(err->text, text, sizeof(text));
+}
+
+int gpt_fail(struct gpt_err *err, int status, const char *fmt, ...)
+{
+    va_list args;
+
+    if (!err)
+        return status;
+    va_start(args, fmt);
+    set_text(err, fmt, args);
+    va_end(args);
+    err->status = status;
+    err->hint[0] = '\0';
+    return status;
+}
+
+int gpt_fail_errno(struct gpt_err *err, int status, const char *fmt, ...)
+{
+    int error = errno;
+    char reason[128];
+    va_list args;
+
+    if (!err)
+        return status;
+    va_start(args, fmt);
+    set_text(err, fmt, args);
+    va_end(args);
+    err->status = status;
+    err->hint[0] = '\0';
+    size_t len = strlen(err->text);
+    snprintf(err->text + len, sizeof(err->text) - len, ": %s",
+             strerror_r(error, reason, sizeof(reason)));
+    errno = error;
+    return status;
+}
+
+int gpt_hint(struct gpt_err *err, const char *fmt, ...)
+{
+    char hint[sizeof(err->hint)];
+    va_list args;
+
+    if (!err)
+        return GPT_EFAIL;
+    va_start(args, fmt);
+    vsnprintf(hint, sizeof(hint), fmt, args);
+    va_end(args);
+    memcpy(err->hint, hint, sizeof(hint));
+    return err->status;
+}
+
+int gpt_context(struct gpt_err *err, const char *fmt, ...)
+{
+    char before[sizeof(err->text)];
+    char text[sizeof(err->text)];
+    va_list args;
+
+    if (!err)
+        return GPT_EFAIL;
+    va_start(args, fmt);
+    int n = vsnprintf(before, sizeof(before), fmt, args);
+    va_end(args);
+    /* The text at hand matters more than its place: keep half the room. */
+    size_t len = n > 0 ? strnlen(before, sizeof(text) / 2) : 0;
+    memcpy(text, before, len);
+    memcpy(text + len, ": ", 2);
+    len += 2;
+    size_t kept = strnlen(err->text, sizeof(text) - 1 - len);
+    memcpy(text + len, err->text, kept);
+    text[len + kept] = '\0';
+    memcpy(err->text, text, len + kept + 1);
+    return err->status;
+}
+
+const char *gpt_status_word(int status)
+{
+    switch (status) {
+#define X(name, code, word)                                                    \
+    case name:                                                                 \
+        return word;
+        GPT_STATUS_LIST(X)
+#undef X
+    }
+    return "unknown";
+}

@@ -1,0 +1,95 @@
+/* The owner of stderr: see terminal.h. */
+#include "base/terminal.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static bool line_shown;
+
+enum { LINE_BYTES = 1024 }; /* longest progress line */
+static const char erase[] = "\r\033[K";
+
+/* stderr failing is nothing that could be reported. */
+static void write_all(const char *p, size_t n)
+{
+    while (n > 0) {
+        ssize_t done = write(STDERR_FILENO, p, n);
+        if (done < 0 && errno == EAGAIN) {
+            struct pollfd wait = {.fd = STDERR_FILENO, .events = POLLOUT};
+            poll(&wait, 1, -1);
+        } else if (done < 0 && errno != EINTR) {
+            return;
+        }
+        if (done > 0) {
+            p += done;
+            n -= (size_t)done;
+        }
+    }
+}
+
+void gpt_terminal_message(const char *text, size_t n)
+{
+    pthread_mutex_lock(&lock);
+    if (line_shown)
+        write_all(erase, sizeof(erase) - 1);
+    line_shown = false;
+    write_all(text, n);
+    pthread_mutex_unlock(&lock);
+}
+
+static size_t columns(void)
+{
+    struct winsize size;
+
+    if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
+        return size.ws_col;
+    return 80;
+}
+
+/* Bytes of `text` that take at most `width` columns, one a code point. */
+static size_t cut(const char *text, size_t width)
+{
+    size_t n = 0;
+
+    while (text[n]) {
+        if (((unsigned char)text[n] & 0xc0) != 0x80 && width-- == 0)
+            break;
+        n++;
+    }
+    return n;
+}
+
+void gpt_terminal_draw(const char *text)
+{
+    char line[LINE_BYTES];
+    size_t width = columns() - 1; /* the last column would wrap */
+
+    if (width > LINE_BYTES / 8)
+        width = LINE_BYTES / 8;
+    int n = snprintf(line, sizeof(line), "%s%.*s", erase,
+                     (int)cut(text, width), text);
+    pthread_mutex_lock(&lock);
+    write_all(line, (size_t)n);
+    line_shown = true;
+    pthread_mutex_unlock(&lock);
+}
+
+void gpt_terminal_keep(void)
+{
+    pthread_mutex_lock(&lock);
+    if (line_shown)
+        write_all("\n", 1);
+    line_shown = false;
+    pthread_mutex_unlock(&lock);
+}
+
+bool gpt_terminal_foreground(void)
+{
+    return isatty(STDERR_FILENO) && tcgetpgrp(STDERR_FILENO) == getpgrp();
+}

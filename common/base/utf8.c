@@ -1,0 +1,32 @@
+/* UTF-8: see utf8.h. */
+#include "base/utf8.h"
+
+size_t gpt_utf8_length(const void *p, size_t n)
+{
+    static const struct {
+        unsigned char last; /* of the leading bytes that this row is for */
+        unsigned char low, high; /* of the second byte */
+        unsigned char length;
+    } rows[] = {
+        {0x7f, 0, 0, 1},       {0xc1, 0, 0, 0},       {0xdf, 0x80, 0xbf, 2},
+        {0xe0, 0xa0, 0xbf, 3}, {0xec, 0x80, 0xbf, 3}, {0xed, 0x80, 0x9f, 3},
+        {0xef, 0x80, 0xbf, 3}, {0xf0, 0x90, 0xbf, 4}, {0xf3, 0x80, 0xbf, 4},
+        {0xf4, 0x80, 0x8f, 4}, {0xff, 0, 0, 0},
+    };
+    const unsigned char *s = p;
+    size_t i = 0;
+
+    if (n == 0)
+        return 0;
+    while (s[0] > rows[i].last)
+        i++;
+    size_t length = rows[i].length;
+    if (length > n)
+        return 0;
+    if (length > 1 && (s[1] < rows[i].low || s[1] > rows[i].high))
+        return 0;
+    for (size_t k = 2; k < length; k++)
+        if ((s[k] & 0xc0) != 0x80)
+            return 0;
+    return length;
+}
