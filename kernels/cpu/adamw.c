@@ -1,0 +1,78 @@
+/* AdamW in one pass over flat buffers. The arithmetic of an element does not
+ * depend on how the pass is cut, so any number of threads gives the same. */
+#include "cpu/cpu.h"
+
+#include <math.h>
+#include <string.h>
+
+struct rates {
+    float b1, b2, one_b1, one_b2, step_size, inv_bias2, eps, grad_scale;
+};
+
+static void range(const struct gpt_adamw *op, const struct rates *r,
+                  int64_t begin, int64_t end, float keep)
+{
+    float *restrict p = op->p, *restrict m = op->m, *restrict v = op->v;
+    const float *restrict g = op->g;
+    for (int64_t i = begin; i < end; i++) {
+        float gi = g[i] * r->grad_scale;
+        float mi = r->b1 * m[i] + r->one_b1 * gi;
+        float vi = r->b2 * v[i] + r->one_b2 * (gi * gi);
+        m[i] = mi;
+        v[i] = vi;
+        float denom = sqrtf(vi * r->inv_bias2) + r->eps;
+        p[i] = p[i] * keep - r->step_size * (mi / denom);
+    }
+    if (op->p_act && op->p_act != p)
+        memcpy((float *)op->p_act + begin, p + begin,
+               (size_t)(end - begin) * sizeof *p);
+}
+
+/* The segment that holds element i: the last one beginning at or before it. */
+static int64_t segment_of(const struct gpt_adamw *op, int64_t i)
+{
+    int64_t lo = 0, hi = op->n_segments;
+    while (hi - lo > 1) {
+        int64_t mid = lo + (hi - lo) / 2;
+        if (op->segments[mid].begin <= i)
+            lo = mid;
+        else
+            hi = mid;
+    }
+    return lo;
+}
+
+static void chunk(const struct gpt_adamw *op, const struct rates *r,
+                  int64_t begin, int64_t end)
+{
+    float keep = (float)(1 - op->lr * op->weight_decay);
+    while (begin < end) {
+        int64_t s = segment_of(op, begin), stop = end;
+        bool decay = op->n_segments > 0 && op->segments[s].decay;
+        if (s + 1 < op->n_segments && op->segments[s + 1].begin < stop)
+            stop = op->segments[s + 1].begin;
+        range(op, r, begin, stop, decay ? keep : 1);
+        begin = stop;
+    }
+}
+
+void cpu_adamw(struct gpt_queue *q, const struct gpt_adamw *op)
+{
+    if (!cpu_ready(q, "adamw", op->p_act ? op->act : GPT_F32))
+        return;
+    enum { CHUNK = 1 << 14 };
+    double t = (double)op->step;
+    struct rates r = {
+        .b1 = (float)op->beta1,
+        .b2 = (float)op->beta2,
+        .one_b1 = (float)(1 - op->beta1),
+        .one_b2 = (float)(1 - op->beta2),
+        .step_size = (float)(op->lr / (1 - pow(op->beta1, t))),
+        .inv_bias2 = (float)(1 / (1 - pow(op->beta2, t))),
+        .eps = (float)op->eps,
+        .grad_scale = (float)op->grad_scale,
+    };
+#pragma omp parallel for schedule(static)
+    for (int64_t at = 0; at < op->n; at += CHUNK)
+        chunk(op, &r, at, op->n - at < CHUNK ? op->n : at + CHUNK);
+}

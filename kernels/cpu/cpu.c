@@ -1,0 +1,222 @@
+/* The CPU backend: its table, memory, and a queue that runs at once. Start at
+ * gpt_backend_cpu(); the operations are in the files beside this one. */
+#include "cpu/cpu.h"
+
+#include <omp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#ifdef GPT_HAVE_DNNL
+#include <dnnl.h>
+#endif
+
+/* Memory: a header of 64 bytes keeps what follows aligned. Big blocks are
+ * mapped, which zeroes them for nothing, and in huge pages where there are. */
+struct block {
+    size_t bytes; /* with the header */
+    bool mapped;
+};
+enum { HEADER = 64, MAP_FROM = 1 << 20 };
+
+static void *block_open(size_t bytes)
+{
+    if (bytes > SIZE_MAX / 2)
+        return NULL;
+    size_t total = (bytes + HEADER + 63) & ~(size_t)63;
+    struct block *b;
+    if (total >= MAP_FROM) {
+        void *mem = mmap(NULL, total, PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (mem == MAP_FAILED)
+            return NULL;
+        madvise(mem, total, MADV_HUGEPAGE); /* only a wish */
+        b = mem;
+    } else {
+        b = aligned_alloc(64, total);
+        if (!b)
+            return NULL;
+        memset(b, 0, total);
+    }
+    *b = (struct block){total, total >= MAP_FROM};
+    return (char *)b + HEADER;
+}
+
+static void block_close(void *mem)
+{
+    if (!mem)
+        return;
+    struct block *b = (struct block *)((char *)mem - HEADER);
+    if (b->mapped)
+        munmap(b, b->bytes);
+    else
+        free(b);
+}
+
+static int cpu_alloc(struct gpt_backend *be, size_t bytes, const char *what,
+                     void **mem, struct gpt_err *err)
+{
+    (void)be;
+    *mem = block_open(bytes);
+    if (!*mem)
+        return gpt_fail(err, GPT_EDEVICE,
+                        "cpu: out of memory: %zu bytes for %s", bytes, what);
+    return GPT_OK;
+}
+
+static void cpu_free(struct gpt_backend *be, void *mem)
+{
+    (void)be;
+    block_close(mem);
+}
+
+static int cpu_queue_open(struct gpt_backend *be, struct gpt_queue **q,
+                          struct gpt_err *err)
+{
+    (void)be;
+    *q = calloc(1, sizeof **q);
+    if (!*q)
+        return gpt_fail(err, GPT_EFAIL, "cpu: out of memory: a queue");
+    return GPT_OK;
+}
+
+static void cpu_queue_close(struct gpt_queue *q)
+{
+    if (!q)
+        return;
+    block_close(q->work);
+    free(q);
+}
+
+static int cpu_sync(struct gpt_queue *q, struct gpt_err *err)
+{
+    if (q->err.status != GPT_OK && err)
+        *err = q->err;
+    return q->err.status;
+}
+
+void cpu_fail(struct gpt_queue *q, const char *fmt, ...)
+{
+    if (q->err.status != GPT_OK)
+        return;
+    char text[sizeof q->err.text];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    gpt_fail(&q->err, GPT_EDEVICE, "cpu: %s", text);
+}
+
+bool cpu_ready(struct gpt_queue *q, const char *what, enum gpt_dtype act)
+{
+    if (q->err.status != GPT_OK)
+        return false;
+    if (act == GPT_F32)
+        return true;
+    cpu_fail(q, "%s: activations of type %s: only F32 is computed here", what,
+             gpt_dtype_name(act));
+    return false;
+}
+
+float *cpu_work(struct gpt_queue *q, size_t floats)
+{
+    if (q->work_bytes >= floats * sizeof(float) && q->work)
+        return q->work;
+    block_close(q->work);
+    q->work_bytes = floats * sizeof(float);
+    q->work = block_open(q->work_bytes);
+    if (!q->work) {
+        cpu_fail(q, "out of memory: %zu bytes of work space", q->work_bytes);
+        q->work_bytes = 0;
+    }
+    return q->work;
+}
+
+static void copy_bytes(struct gpt_queue *q, void *dst, const void *src,
+                       size_t bytes)
+{
+    if (q->err.status == GPT_OK && bytes)
+        memmove(dst, src, bytes);
+}
+
+enum { CHUNK = 1 << 16 }; /* of what is cut for the sake of threads only */
+
+static void cpu_zero(struct gpt_queue *q, void *dst, size_t bytes)
+{
+    if (q->err.status != GPT_OK)
+        return;
+#pragma omp parallel for schedule(static)
+    for (size_t at = 0; at < bytes; at += CHUNK)
+        memset((char *)dst + at, 0, bytes - at < CHUNK ? bytes - at : CHUNK);
+}
+
+static void cpu_cast(struct gpt_queue *q, void *dst, enum gpt_dtype dst_type,
+                     const void *src, enum gpt_dtype src_type, int64_t n)
+{
+    if (q->err.status != GPT_OK)
+        return;
+    if (!gpt_dtype_is_float(dst_type) || !gpt_dtype_is_float(src_type)) {
+        cpu_fail(q, "cast: from %s to %s", gpt_dtype_name(src_type),
+                 gpt_dtype_name(dst_type));
+        return;
+    }
+    size_t to = gpt_dtype_bytes(dst_type), from = gpt_dtype_bytes(src_type);
+#pragma omp parallel for schedule(static)
+    for (int64_t at = 0; at < n; at += CHUNK)
+        gpt_convert((char *)dst + (size_t)at * to, dst_type,
+                    (const char *)src + (size_t)at * from, src_type,
+                    (size_t)(n - at < CHUNK ? n - at : CHUNK));
+}
+
+static void cpu_describe(const struct gpt_backend *be, char *text, size_t cap)
+{
+    (void)be;
+#ifdef GPT_HAVE_DNNL
+    const dnnl_version_t *v = dnnl_version();
+    snprintf(text, cap, "cpu: %d threads, oneDNN %d.%d.%d",
+             omp_get_max_threads(), v->major, v->minor, v->patch);
+#else
+    snprintf(text, cap, "cpu: %d threads", omp_get_max_threads());
+#endif
+}
+
+static struct gpt_backend cpu = {
+    .api = GPT_BACKEND_API,
+    .name = "cpu",
+    .describe = cpu_describe,
+    .alloc = cpu_alloc,
+    .free = cpu_free,
+    .queue_open = cpu_queue_open,
+    .queue_close = cpu_queue_close,
+    .sync = cpu_sync,
+    .copy_in = copy_bytes,
+    .copy_out = copy_bytes,
+    .copy = copy_bytes,
+    .zero = cpu_zero,
+    .cast = cpu_cast,
+    .matmul = cpu_matmul,
+    .bias_grad = cpu_bias_grad,
+    .bias_add = cpu_bias_add,
+    .norm_fwd = cpu_norm_fwd,
+    .norm_bwd = cpu_norm_bwd,
+    .norm_scratch = cpu_norm_scratch,
+    .dropout = cpu_dropout,
+    .embed_fwd = cpu_embed_fwd,
+    .embed_bwd = cpu_embed_bwd,
+    .attn_fwd = cpu_attn_fwd,
+    .attn_bwd = cpu_attn_bwd,
+    .attn_scratch = cpu_attn_scratch,
+    .attn_cached = cpu_attn_cached,
+    .xent = cpu_xent,
+    .adamw = cpu_adamw,
+    .sumsq = cpu_sumsq,
+    .sum = cpu_sum,
+};
+
+int gpt_backend_cpu(struct gpt_backend **be, struct gpt_err *err)
+{
+    (void)err;
+    *be = &cpu;
+    return GPT_OK;
+}

@@ -1,0 +1,71 @@
+/* What the files of the CPU backend share: the queue, argument checks, work
+ * memory, and the operations themselves, which cpu.c puts into the table. */
+#ifndef GPT_KERNELS_CPU_H
+#define GPT_KERNELS_CPU_H
+
+#include "backend.h"
+
+/* Operations run at once, in the calling thread and its OpenMP team. After a
+ * failure nothing more is run. */
+struct gpt_queue {
+    struct gpt_err err; /* the first failure; status GPT_OK until then */
+    float *work;        /* grown by cpu_work(), kept between operations */
+    size_t work_bytes;
+};
+
+/* True when the operation is to run: no failure so far, and `act` is a type
+ * that the CPU computes in. */
+bool cpu_ready(struct gpt_queue *q, const char *what, enum gpt_dtype act);
+
+/* Records the first failure. */
+void cpu_fail(struct gpt_queue *q, const char *fmt, ...) GPT_PRINTF(2, 3);
+
+/* At least `floats` floats of work memory (64-byte aligned, contents
+ * undefined), valid until the next call; NULL after recording a failure. */
+float *cpu_work(struct gpt_queue *q, size_t floats);
+
+/* Sums over rows are cut into this many blocks, whatever the threads are. */
+static inline int64_t cpu_row_blocks(int64_t n)
+{
+    int64_t blocks = (n + 7) / 8;
+    return blocks < 64 ? blocks : 64;
+}
+
+/* Block i of n things cut into `blocks` almost equal parts. */
+static inline int64_t cpu_cut(int64_t n, int64_t blocks, int64_t i)
+{
+    return n / blocks * i + (i < n % blocks ? i : n % blocks);
+}
+
+/* Index of element (row, 0) in the counters of dropout. */
+uint64_t cpu_drop_index(const struct gpt_dropout *d, int64_t row, int64_t c);
+
+/* y (n) = x (n) with dropout; counters index.. of the stream. y may be x. */
+void cpu_drop_row(float *y, const float *x, int64_t n, struct gpt_rng rng,
+                  uint64_t index, float p);
+
+void cpu_matmul(struct gpt_queue *q, const struct gpt_matmul *op);
+void cpu_bias_grad(struct gpt_queue *q, float *dbias, const void *dy, int64_t m,
+                   int64_t n, enum gpt_dtype act);
+void cpu_bias_add(struct gpt_queue *q, void *x, const void *bias, int64_t m,
+                  int64_t n, enum gpt_dtype act);
+void cpu_norm_fwd(struct gpt_queue *q, const struct gpt_norm *op);
+void cpu_norm_bwd(struct gpt_queue *q, const struct gpt_norm *op,
+                  const struct gpt_norm_grad *grad);
+size_t cpu_norm_scratch(int64_t n, int64_t c);
+void cpu_dropout(struct gpt_queue *q, void *y, const void *x, int64_t n,
+                 int64_t c, enum gpt_dtype act, const struct gpt_dropout *d);
+void cpu_embed_fwd(struct gpt_queue *q, const struct gpt_embed *op);
+void cpu_embed_bwd(struct gpt_queue *q, const struct gpt_embed *op,
+                   const void *dout, float *dwte, float *dwpe);
+void cpu_attn_fwd(struct gpt_queue *q, const struct gpt_attn *op);
+void cpu_attn_bwd(struct gpt_queue *q, const struct gpt_attn *op,
+                  const struct gpt_attn_grad *grad);
+size_t cpu_attn_scratch(const struct gpt_attn *op);
+void cpu_attn_cached(struct gpt_queue *q, const struct gpt_attn_cached *op);
+void cpu_xent(struct gpt_queue *q, const struct gpt_xent *op);
+void cpu_adamw(struct gpt_queue *q, const struct gpt_adamw *op);
+void cpu_sumsq(struct gpt_queue *q, double *out, const float *x, int64_t n);
+void cpu_sum(struct gpt_queue *q, double *out, const float *x, int64_t n);
+
+#endif

@@ -1,0 +1,70 @@
+/* Token and position embeddings. The backward pass cuts the columns over the
+ * threads, so that rows are added in their order for any number of them. */
+#include "cpu/cpu.h"
+
+#include <string.h>
+
+/* Row of a table for token i, or NULL when it is held elsewhere. */
+static int64_t word_row(const struct gpt_embed *op, int64_t i)
+{
+    int64_t row = op->tokens[i] - op->v_begin;
+    return row >= 0 && row < op->v_local ? row : -1;
+}
+
+void cpu_embed_fwd(struct gpt_queue *q, const struct gpt_embed *op)
+{
+    if (!cpu_ready(q, "embed_fwd", op->act))
+        return;
+    int64_t c = op->c;
+    const float *wte = op->wte, *wpe = op->wpe;
+    float *out = op->out;
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < op->n; i++) {
+        float *y = out + i * c;
+        int64_t row = word_row(op, i);
+        if (row >= 0)
+            memcpy(y, wte + row * c, (size_t)c * sizeof *y);
+        else
+            memset(y, 0, (size_t)c * sizeof *y);
+        if (wpe) {
+            const float *pos = wpe + op->positions[i] * c;
+            for (int64_t j = 0; j < c; j++)
+                y[j] += pos[j];
+        }
+        if (op->dropout.p > 0)
+            cpu_drop_row(y, y, c, op->dropout.rng,
+                         cpu_drop_index(&op->dropout, i, c), op->dropout.p);
+    }
+}
+
+enum { COLUMNS = 64 };
+
+void cpu_embed_bwd(struct gpt_queue *q, const struct gpt_embed *op,
+                   const void *dout, float *dwte, float *dwpe)
+{
+    if (!cpu_ready(q, "embed_bwd", op->act))
+        return;
+    int64_t c = op->c;
+    const float *dy = dout;
+#pragma omp parallel for schedule(static)
+    for (int64_t c0 = 0; c0 < c; c0 += COLUMNS) {
+        int64_t w = c - c0 < COLUMNS ? c - c0 : COLUMNS;
+        for (int64_t i = 0; i < op->n; i++) {
+            float dropped[COLUMNS];
+            const float *d = dy + i * c + c0;
+            if (op->dropout.p > 0) {
+                uint64_t at = cpu_drop_index(&op->dropout, i, c);
+                cpu_drop_row(dropped, d, w, op->dropout.rng, at + (uint64_t)c0,
+                             op->dropout.p);
+                d = dropped;
+            }
+            int64_t row = word_row(op, i);
+            if (dwte && row >= 0)
+                for (int64_t j = 0; j < w; j++)
+                    dwte[row * c + c0 + j] += d[j];
+            if (dwpe)
+                for (int64_t j = 0; j < w; j++)
+                    dwpe[op->positions[i] * c + c0 + j] += d[j];
+        }
+    }
+}
