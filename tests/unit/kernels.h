@@ -1,0 +1,116 @@
+/* For the tests of kernels: random input, poisoned output, comparison with a
+ * double reference, and runs under several numbers of threads and every
+ * setting of the CPU backend. Start at each_setting(). */
+#ifndef GPT_TESTS_KERNELS_H
+#define GPT_TESTS_KERNELS_H
+
+#include "cpu/cpu.h"
+#include "tests/lib/tap.h"
+
+#include <omp.h>
+
+static struct gpt_backend *be;
+static struct gpt_queue *q;
+static const char *setting = "default"; /* for the names of checks */
+
+static uint32_t rnd_state = 12345;
+
+__attribute__((unused)) static double rnd(void) /* uniform in [-1, 1) */
+{
+    rnd_state = rnd_state * 1664525u + 1013904223u;
+    return (double)(rnd_state >> 8) / (1 << 23) - 1;
+}
+
+__attribute__((unused)) static int64_t rnd_int(int64_t lo, int64_t hi)
+{
+    return lo + (int64_t)((rnd() + 1) / 2 * (double)(hi - lo + 1));
+}
+
+/* n floats, random times scale; free() them */
+__attribute__((unused)) static float *rnd_floats(int64_t n, double scale)
+{
+    float *x = malloc((size_t)(n + 1) * sizeof *x);
+    for (int64_t i = 0; i < n; i++)
+        x[i] = (float)(rnd() * scale);
+    return x;
+}
+
+__attribute__((unused)) static void poison(float *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        x[i] = NAN;
+}
+
+__attribute__((unused)) static float *poisoned(int64_t n)
+{
+    float *x = malloc((size_t)(n + 1) * sizeof *x);
+    poison(x, n);
+    return x;
+}
+
+__attribute__((unused)) static float *copied(const float *src, int64_t n)
+{
+    float *x = malloc((size_t)(n + 1) * sizeof *x);
+    memcpy(x, src, (size_t)n * sizeof *x);
+    return x;
+}
+
+/* Largest |got - want|, relative to the largest |want|; infinite when
+ * anything is not finite. */
+__attribute__((unused)) static double error_of(const float *got,
+                                               const double *want, int64_t n)
+{
+    double err = 0, top = 1e-30;
+    for (int64_t i = 0; i < n; i++) {
+        double e = fabs((double)got[i] - want[i]);
+        err = e < 1e300 ? fmax(err, e) : (double)INFINITY;
+        top = fmax(top, fabs(want[i]));
+    }
+    return err / top;
+}
+
+#define close_to(got, want, n, tol, ...)                                 \
+    do {                                                                 \
+        double e_ = error_of(got, want, n);                              \
+        if (!ok(e_ <= (tol), __VA_ARGS__))                               \
+            printf("# error %.3g, limit %.3g (%s)\n", e_, (double)(tol), \
+                   setting);                                             \
+    } while (0)
+
+/* run() writes `out` wholly; true when 1, 2 and 3 threads give equal bytes.
+ * Leaves the result of the last. */
+__attribute__((unused)) static bool same_bytes(void (*run)(void *ctx),
+                                               void *ctx, float *out, int64_t n)
+{
+    int before = omp_get_max_threads();
+    float *first = NULL;
+    bool same = true;
+    for (int threads = 1; threads <= 3; threads++) {
+        omp_set_num_threads(threads);
+        run(ctx);
+        if (!first)
+            first = copied(out, n);
+        else if (memcmp(first, out, (size_t)n * sizeof *out) != 0)
+            same = false;
+    }
+    free(first);
+    omp_set_num_threads(before);
+    return same;
+}
+
+/* Runs the body once for every instruction set of this machine and both ways
+ * to multiply matrices. */
+__attribute__((unused)) static void each_setting(void (*body)(void))
+{
+    struct gpt_err err;
+    if (gpt_backend_cpu(&be, &err) != GPT_OK ||
+        be->queue_open(be, &q, &err) != GPT_OK) {
+        ok(false, "open the backend: %s", err.text);
+        return;
+    }
+    body();
+    is_int(be->sync(q, &err), GPT_OK, "no failure stuck to the queue");
+    be->queue_close(q);
+}
+
+#endif

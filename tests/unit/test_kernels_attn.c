@@ -1,0 +1,275 @@
+/* Attention against a double reference that keeps the whole T x T: forward,
+ * backward by the chain rule and by central differences, and the cached form
+ * against the same reference. */
+#include "tests/unit/kernels.h"
+
+struct attn_case {
+    struct gpt_attn op;
+    struct gpt_attn_grad grad;
+    float *out; /* out, lse */
+    float *dqkv;
+    int64_t n_out, n_qkv, row;
+};
+
+static double keep(const struct gpt_attn *op, int64_t b, int64_t h, int64_t tq,
+                   int64_t tk)
+{
+    const struct gpt_dropout *d = &op->dropout;
+    if (d->p == 0)
+        return 1;
+    int64_t head = (d->sample0 + b) * op->h_global + op->head0 + h;
+    int64_t at = (head * op->t + tq) * op->t + tk;
+    return gpt_rng_uniform(d->rng, (uint64_t)at) < d->p
+               ? 0
+               : 1 / (1 - (double)d->p);
+}
+
+/* Places of a head's query, key, value in a row of qkv. */
+static void places(const struct gpt_attn *op, int64_t h, int64_t at[3])
+{
+    int64_t per = op->h / op->g, group = h / per * (per + 2) * op->d;
+    at[0] = group + h % per * op->d;
+    at[1] = group + per * op->d;
+    at[2] = at[1] + op->d;
+}
+
+/* Forward, and when dqkv is not NULL backward, of one head in double. */
+static void ref_head(const struct attn_case *k, const double *qkv, int64_t b,
+                     int64_t h, double *out, double *lse, const float *dout,
+                     double *dqkv)
+{
+    const struct gpt_attn *op = &k->op;
+    int64_t t = op->t, d = op->d, at[3];
+    places(op, h, at);
+    double *p = malloc((size_t)t * sizeof *p),
+           *dp = malloc((size_t)t * sizeof *p);
+    for (int64_t i = 0; i < t; i++) {
+        const double *x = qkv + b * t * k->row;
+        int64_t from = op->doc_start ? op->doc_start[b * t + i] : 0;
+        double max = -1e300, sum = 0, delta = 0;
+        for (int64_t j = from; j <= i; j++) {
+            p[j] = 0;
+            for (int64_t e = 0; e < d; e++)
+                p[j] += x[i * k->row + at[0] + e] * x[j * k->row + at[1] + e] *
+                        (double)op->scale;
+            max = fmax(max, p[j]);
+        }
+        for (int64_t j = from; j <= i; j++)
+            sum += exp(p[j] - max);
+        lse[(b * op->h + h) * t + i] = max + log(sum);
+        double *o = out + ((b * t + i) * op->h + h) * d;
+        memset(o, 0, (size_t)d * sizeof *o);
+        for (int64_t j = from; j <= i; j++) {
+            p[j] = exp(p[j] - max) / sum;
+            for (int64_t e = 0; e < d; e++)
+                o[e] += p[j] * keep(op, b, h, i, j) * x[j * k->row + at[2] + e];
+        }
+        if (!dqkv)
+            continue;
+        const float *go = dout + ((b * t + i) * op->h + h) * d;
+        double *dx = dqkv + b * t * k->row;
+        for (int64_t j = from; j <= i; j++) {
+            double m = keep(op, b, h, i, j);
+            dp[j] = 0;
+            for (int64_t e = 0; e < d; e++) {
+                dp[j] += (double)go[e] * x[j * k->row + at[2] + e] * m;
+                dx[j * k->row + at[2] + e] += p[j] * m * (double)go[e];
+            }
+            delta += p[j] * dp[j];
+        }
+        for (int64_t j = from; j <= i; j++) {
+            double ds = p[j] * (dp[j] - delta) * (double)op->scale;
+            for (int64_t e = 0; e < d; e++) {
+                dx[i * k->row + at[0] + e] += ds * x[j * k->row + at[1] + e];
+                dx[j * k->row + at[1] + e] += ds * x[i * k->row + at[0] + e];
+            }
+        }
+    }
+    free(p), free(dp);
+}
+
+static double *doubles(const float *x, int64_t n)
+{
+    double *y = malloc((size_t)n * sizeof *y);
+    for (int64_t i = 0; i < n; i++)
+        y[i] = (double)x[i];
+    return y;
+}
+
+static void run_fwd(void *ctx)
+{
+    struct attn_case *k = ctx;
+    poison(k->out, k->n_out + k->op.b * k->op.h * k->op.t);
+    be->attn_fwd(q, &k->op);
+}
+
+static void run_bwd(void *ctx)
+{
+    struct attn_case *k = ctx;
+    poison(k->dqkv, k->n_qkv);
+    be->attn_bwd(q, &k->op, &k->grad);
+}
+
+/* L = sum(dout * out): its slope at a few elements of qkv */
+static void check_slopes(struct attn_case *k, double *qkv, const float *dout,
+                         const char *name)
+{
+    double err = 0, *out = malloc((size_t)k->n_out * sizeof *out);
+    double *lse = malloc((size_t)(k->op.b * k->op.h * k->op.t) * sizeof *lse);
+    for (int trial = 0; trial < 4; trial++) {
+        int64_t at = rnd_int(0, k->n_qkv - 1);
+        double loss[2] = {0}, x = qkv[at], h = 1e-5;
+        for (int side = 0; side < 2; side++) {
+            qkv[at] = x + (side ? h : -h);
+            for (int64_t i = 0; i < k->op.b * k->op.h; i++)
+                ref_head(k, qkv, i / k->op.h, i % k->op.h, out, lse, NULL,
+                         NULL);
+            for (int64_t i = 0; i < k->n_out; i++)
+                loss[side] += out[i] * (double)dout[i];
+        }
+        qkv[at] = x;
+        double want = (loss[1] - loss[0]) / (2 * h);
+        err = fmax(err, fabs((double)k->dqkv[at] - want) / (1 + fabs(want)));
+    }
+    ok(err < 1e-4, "%s: gradient is the slope (error %.2g)", name, err);
+    free(out), free(lse);
+}
+
+static void check(int64_t b, int64_t t, int64_t h, int64_t g, int64_t d,
+                  float p, bool docs, double spread)
+{
+    struct attn_case k = {.row = g * (h / g + 2) * d};
+    k.n_out = b * t * h * d;
+    k.n_qkv = b * t * k.row;
+    float *x = rnd_floats(k.n_qkv, spread), *dout = rnd_floats(k.n_out, 1);
+    int32_t *start = malloc((size_t)(b * t) * sizeof *start);
+    for (int64_t i = 0; i < b * t; i++)
+        start[i] = (int32_t)(i % t == 0    ? 0
+                             : rnd() > 0.9 ? i % t
+                                           : start[i - 1]);
+    k.out = poisoned(k.n_out + b * h * t);
+    k.dqkv = poisoned(k.n_qkv);
+    k.op =
+        (struct gpt_attn){.b = b,
+                          .t = t,
+                          .h = h,
+                          .g = g,
+                          .d = d,
+                          .head0 = 1,
+                          .h_global = h + 2,
+                          .scale = 1 / sqrtf((float)d),
+                          .act = GPT_F32,
+                          .qkv = x,
+                          .out = k.out,
+                          .lse = k.out + k.n_out,
+                          .doc_start = docs ? start : NULL,
+                          .dropout = {.p = p, .rng = {{7, 8}}, .sample0 = 5}};
+    k.grad =
+        (struct gpt_attn_grad){dout, k.dqkv, malloc(be->attn_scratch(&k.op))};
+    char name[120];
+    snprintf(name, sizeof name, "%s: attn b%lld t%lld h%lld g%lld d%lld p%g%s",
+             setting, (long long)b, (long long)t, (long long)h, (long long)g,
+             (long long)d, (double)p, docs ? " docs" : "");
+    ok(same_bytes(run_fwd, &k, k.out, k.n_out + b * h * t),
+       "%s: equal for 1, 2, 3 threads", name);
+    ok(same_bytes(run_bwd, &k, k.dqkv, k.n_qkv),
+       "%s: backward equal for 1, 2, 3 threads", name);
+    double *qkv = doubles(x, k.n_qkv), *want = doubles(k.out, k.n_out);
+    double *lse = doubles(k.out, b * h * t);
+    double *dwant = calloc((size_t)k.n_qkv, sizeof *dwant);
+    for (int64_t i = 0; i < b * h; i++)
+        ref_head(&k, qkv, i / h, i % h, want, lse, dout, dwant);
+    double tol = spread > 4 ? 3e-5 : 3e-6; /* of scores in the hundreds */
+    close_to(k.out, want, k.n_out, tol, "%s: out", name);
+    close_to(k.op.lse, lse, b * h * t, 1e-6, "%s: lse", name);
+    close_to(k.dqkv, dwant, k.n_qkv, 2 * tol, "%s: dqkv", name);
+    if (t < 40)
+        check_slopes(&k, qkv, dout, name);
+    free(x), free(dout), free(start), free(k.out), free(k.dqkv);
+    free(k.grad.scratch), free(qkv), free(want), free(lse), free(dwant);
+}
+
+/* Feeds T tokens in pieces of `step` (the last ones shorter) to two cache
+ * rows and compares with attention over the whole. */
+static void check_cached(int64_t t, int64_t h, int64_t g, int64_t d,
+                         int64_t step)
+{
+    enum { B = 2, SLOTS = 4 };
+    struct attn_case k = {.row = g * (h / g + 2) * d};
+    int64_t t_max = t + 3, cache = SLOTS * g * t_max * d;
+    k.n_out = B * t * h * d;
+    k.n_qkv = B * t * k.row;
+    float *x = rnd_floats(k.n_qkv, 2), *got = poisoned(k.n_out);
+    float *kc = poisoned(cache), *vc = poisoned(cache);
+    float *in = poisoned(B * step * k.row), *out = poisoned(B * step * h * d);
+    k.op = (struct gpt_attn){
+        .b = B, .t = t, .h = h, .g = g, .d = d, .h_global = h, .scale = 0.3f};
+    double *qkv = doubles(x, k.n_qkv), *want = doubles(got, k.n_out);
+    double *lse = malloc((size_t)(B * h * t) * sizeof *lse);
+    for (int64_t i = 0; i < B * h; i++)
+        ref_head(&k, qkv, i / h, i % h, want, lse, NULL, NULL);
+    int32_t pos[B] = {0, 0}, len[B], slot[B] = {3, 1};
+    while (pos[0] < t || pos[1] < t) {
+        for (int b = 0; b < B; b++) {
+            int64_t left = t - pos[b], n = b == 1 && step > 1 ? step - 1 : step;
+            len[b] = (int32_t)(left < n ? left : n);
+            memcpy(in + b * step * k.row, x + (b * t + pos[b]) * k.row,
+                   (size_t)(len[b] * k.row) * sizeof *in);
+        }
+        struct gpt_attn_cached op = {B,     step, h,       g,   d,
+                                     t_max, 0.3f, GPT_F32, in,  out,
+                                     kc,    vc,   pos,     len, slot};
+        be->attn_cached(q, &op);
+        for (int b = 0; b < B; b++) {
+            memcpy(got + (b * t + pos[b]) * h * d, out + b * step * h * d,
+                   (size_t)(len[b] * h * d) * sizeof *out);
+            pos[b] += len[b];
+        }
+    }
+    close_to(got, want, k.n_out, 3e-6,
+             "%s: cached t%lld h%lld g%lld d%lld by %lld", setting,
+             (long long)t, (long long)h, (long long)g, (long long)d,
+             (long long)step);
+    free(x), free(got), free(kc), free(vc), free(in), free(out);
+    free(qkv), free(want), free(lse);
+}
+
+static void check_cache_limit(void)
+{
+    float x[3 * 4] = {0}, out[4], kc[8] = {0}, vc[8] = {0};
+    int32_t pos = 2, len = 1, slot = 0;
+    struct gpt_attn_cached op = {1, 1,   1,  1,  4,    2,    1,    GPT_F32,
+                                 x, out, kc, vc, &pos, &len, &slot};
+    struct gpt_queue *other;
+    struct gpt_err err = {0};
+    if (be->queue_open(be, &other, &err) != GPT_OK)
+        return;
+    be->attn_cached(other, &op);
+    is_int(be->sync(other, &err), GPT_EDEVICE, "a full cache is refused: %s",
+           err.text);
+    be->queue_close(other);
+}
+
+static void body(void)
+{
+    check(1, 1, 1, 1, 1, 0, false, 1);
+    check(2, 5, 2, 2, 3, 0, false, 1);
+    check(2, 17, 4, 2, 8, 0.2f, false, 2);
+    check(1, 33, 3, 3, 16, 0.1f, true, 3);
+    check(2, 64, 2, 1, 32, 0, false, 1);
+    check(1, 65, 4, 1, 64, 0.3f, true, 1);
+    check(1, 150, 2, 2, 64, 0.1f, false, 8);
+    check(1, 131, 2, 2, 80, 0, true, 1);
+    check(1, 40, 1, 1, 256, 0, false, 2);
+    check_cached(9, 2, 2, 4, 1);
+    check_cached(70, 4, 2, 16, 7);
+    check_cached(37, 3, 1, 33, 37);
+    check_cached(300, 2, 2, 64, 130);
+    check_cache_limit();
+}
+
+int main(void)
+{
+    each_setting(body);
+    return tap_done();
+}

@@ -1,0 +1,276 @@
+/* Cross-entropy, AdamW, and sums, against double references. */
+#include "tests/unit/kernels.h"
+
+struct xent_case {
+    struct gpt_xent op;
+    const float *logits0;
+    float *out; /* logits, then loss */
+};
+
+static void run_xent(void *ctx)
+{
+    struct xent_case *k = ctx;
+    memcpy(k->out, k->logits0, (size_t)(k->op.n * k->op.ld) * sizeof(float));
+    poison(k->op.loss, k->op.n);
+    be->xent(q, &k->op);
+}
+
+static void check_xent(int64_t n, int64_t v, int64_t v_real, int64_t pad,
+                       double spread, bool grad)
+{
+    int64_t ld = v + pad;
+    float *logits = rnd_floats(n * ld, spread), *weight = rnd_floats(n, 1);
+    int32_t *target = malloc((size_t)n * sizeof *target);
+    for (int64_t i = 0; i < n; i++) {
+        target[i] = (int32_t)rnd_int(0, v_real - 1);
+        weight[i] = i % 4 == 3 ? 0 : weight[i];
+        for (int64_t j = v_real; j < v; j++)
+            logits[i * ld + j] = j & 1 ? 1e30f : NAN; /* must not matter */
+    }
+    float *out = poisoned(n * ld + n);
+    struct xent_case k = {
+        {n, v, v_real, ld, GPT_F32, out, target, weight, out + n * ld, grad},
+        logits,
+        out};
+    double *want = malloc((size_t)(n * ld + n) * sizeof *want);
+    for (int64_t i = 0; i < n; i++) {
+        const float *x = logits + i * ld;
+        double max = -1e300, sum = 0;
+        for (int64_t j = 0; j < v_real; j++)
+            max = fmax(max, (double)x[j]);
+        for (int64_t j = 0; j < v_real; j++)
+            sum += exp((double)x[j] - max);
+        want[n * ld + i] = max + log(sum) - (double)x[target[i]];
+        for (int64_t j = 0; j < ld; j++) {
+            double g = j < v_real ? exp((double)x[j] - max) / sum : 0;
+            g = (g - (j == target[i])) * (double)weight[i];
+            want[i * ld + j] = j >= v ? (double)x[j] : j >= v_real ? 0 : g;
+        }
+    }
+    char name[100];
+    snprintf(name, sizeof name, "%s: xent %lldx%lld of %lld spread %g", setting,
+             (long long)n, (long long)v_real, (long long)v, spread);
+    int64_t from = grad ? 0 : n * ld;
+    ok(same_bytes(run_xent, &k, out, n * ld + n),
+       "%s: equal for 1, 2, 3 threads", name);
+    close_to(k.op.loss, want + n * ld, n, 1e-6, "%s: loss", name);
+    if (grad) {
+        close_to(out, want, n * ld, 2e-6, "%s: gradient", name);
+        double worst = 0; /* relative to each probability, big ones */
+        for (int64_t i = 0; i < n * ld; i++)
+            if (fabs(want[i]) > 1e-20 && fabs(want[i]) < 1e6)
+                worst = fmax(worst, fabs((double)out[i] - want[i]) /
+                                        (fabs(want[i]) + 1e-7));
+        ok(worst < 1e-5, "%s: relative error %.2g", name, worst);
+    } else {
+        ok(memcmp(out, logits, (size_t)from * sizeof *out) == 0,
+           "%s: logits stay without grad", name);
+    }
+    free(logits), free(weight), free(target), free(out), free(want);
+}
+
+struct adamw_case {
+    struct gpt_adamw op;
+    const float *p0; /* p, m, v as they were */
+    float *out;      /* p, m, v, copy of p */
+};
+
+static void run_adamw(void *ctx)
+{
+    struct adamw_case *k = ctx;
+    memcpy(k->out, k->p0, (size_t)(3 * k->op.n) * sizeof(float));
+    poison(k->out + 3 * k->op.n, k->op.n);
+    be->adamw(q, &k->op);
+}
+
+static void check_adamw(int64_t n, int64_t step, bool with_copy)
+{
+    float *p0 = rnd_floats(3 * n, 1), *out = poisoned(4 * n);
+    float *g = rnd_floats(n, 3);
+    for (int64_t i = 2 * n; i < 3 * n; i++)
+        p0[i] = fabsf(p0[i]);
+    struct gpt_adamw_segment seg[] = {
+        {0, true}, {n / 3, false}, {n / 3 + n / 5, true}};
+    struct adamw_case k = {{.n = n,
+                            .p = out,
+                            .m = out + n,
+                            .v = out + 2 * n,
+                            .g = g,
+                            .p_act = with_copy ? out + 3 * n : NULL,
+                            .act = GPT_F32,
+                            .lr = 0.01,
+                            .beta1 = 0.9,
+                            .beta2 = 0.95,
+                            .eps = 1e-8,
+                            .weight_decay = 0.1,
+                            .grad_scale = 0.7,
+                            .step = step,
+                            .segments = seg,
+                            .n_segments = 3},
+                           p0,
+                           out};
+    double *want = malloc((size_t)(4 * n) * sizeof *want);
+    for (int64_t i = 0; i < n; i++) {
+        double gi = (double)g[i] * 0.7;
+        double m = 0.9 * (double)p0[n + i] + 0.1 * gi;
+        double v = 0.95 * (double)p0[2 * n + i] + 0.05 * gi * gi;
+        double mh = m / (1 - pow(0.9, (double)step));
+        double vh = v / (1 - pow(0.95, (double)step));
+        bool decay = i < n / 3 || i >= n / 3 + n / 5;
+        double p = (double)p0[i];
+        want[i] = p - 0.01 * (mh / (sqrt(vh) + 1e-8) + (decay ? 0.1 * p : 0));
+        want[n + i] = m;
+        want[2 * n + i] = v;
+        want[3 * n + i] = want[i];
+    }
+    char name[80];
+    snprintf(name, sizeof name, "%s: adamw %lld step %lld", setting,
+             (long long)n, (long long)step);
+    ok(same_bytes(run_adamw, &k, out, (with_copy ? 4 : 3) * n),
+       "%s: equal for 1, 2, 3 threads", name);
+    close_to(out, want, n, 5e-7, "%s: p", name);
+    close_to(out + n, want + n, 2 * n, 5e-7, "%s: m, v", name);
+    if (with_copy)
+        ok(memcmp(out, out + 3 * n, (size_t)n * sizeof *out) == 0,
+           "%s: the copy is p", name);
+    free(p0), free(out), free(g), free(want);
+}
+
+struct sum_case {
+    const float *x;
+    int64_t n;
+    double out[2];
+};
+
+static void run_sums(void *ctx)
+{
+    struct sum_case *k = ctx;
+    k->out[0] = k->out[1] = NAN;
+    be->sumsq(q, &k->out[0], k->x, k->n);
+    be->sum(q, &k->out[1], k->x, k->n);
+}
+
+static void check_sums(int64_t n)
+{
+    float *x = rnd_floats(n, 1);
+    struct sum_case k = {x, n, {0}};
+    double squares = 0, sum = 0, size = 0;
+    for (int64_t i = 0; i < n; i++) {
+        squares += (double)x[i] * (double)x[i];
+        sum += (double)x[i];
+        size += fabs((double)x[i]);
+    }
+    ok(same_bytes(run_sums, &k, (float *)(void *)k.out, 4),
+       "%s: sums of %lld equal for 1, 2, 3 threads", setting, (long long)n);
+    is_near(k.out[0], squares, 1e-12, 0, "%s: sum of squares", setting);
+    is_near(k.out[1], sum, 0, 1e-12 * size, "%s: sum", setting);
+    free(x);
+}
+
+struct bias_case {
+    int64_t m, n;
+    const float *dy, *bias;
+    float *out; /* dbias (n), x (m, n) */
+};
+
+static void run_bias(void *ctx)
+{
+    struct bias_case *k = ctx;
+    for (int64_t j = 0; j < k->n; j++)
+        k->out[j] = 2;
+    memcpy(k->out + k->n, k->dy, (size_t)(k->m * k->n) * sizeof(float));
+    be->bias_grad(q, k->out, k->dy, k->m, k->n, GPT_F32);
+    be->bias_add(q, k->out + k->n, k->bias, k->m, k->n, GPT_F32);
+}
+
+static void check_bias(int64_t m, int64_t n)
+{
+    float *dy = rnd_floats(m * n, 1), *bias = rnd_floats(n, 1);
+    struct bias_case k = {m, n, dy, bias, poisoned(n + m * n)};
+    double *want = malloc((size_t)(n + m * n) * sizeof *want);
+    for (int64_t j = 0; j < n; j++)
+        want[j] = 2;
+    for (int64_t i = 0; i < m * n; i++) {
+        want[i % n] += (double)dy[i];
+        want[n + i] = (double)dy[i] + (double)bias[i % n];
+    }
+    ok(same_bytes(run_bias, &k, k.out, n + m * n),
+       "%s: bias %lldx%lld equal for 1, 2, 3 threads", setting, (long long)m,
+       (long long)n);
+    close_to(k.out, want, n, 1e-5, "%s: bias_grad", setting);
+    close_to(k.out + n, want + n, m * n, 2e-7, "%s: bias_add", setting);
+    free(dy), free(bias), free(k.out), free(want);
+}
+
+static void check_refusals(void)
+{
+    struct gpt_queue *other;
+    struct gpt_err err = {0};
+    float x[4] = {1, 2, 3, 4}, keep[4] = {1, 2, 3, 4};
+    is_int(be->queue_open(be, &other, &err), GPT_OK, "open a second queue");
+    be->bias_add(other, x, x, 1, 4, GPT_BF16);
+    is_int(be->sync(other, &err), GPT_EDEVICE, "bf16 is refused");
+    ok(strstr(err.text, "bias_add") && strstr(err.text, "BF16"),
+       "the message names operation and type: %s", err.text);
+    be->bias_add(other, x, x, 1, 4, GPT_F32);
+    ok(memcmp(x, keep, sizeof x) == 0, "nothing runs after a failure");
+    be->sum(other, NULL, x, 4);
+    is_int(be->sync(other, &err), GPT_EDEVICE, "the failure sticks");
+    be->queue_close(other);
+    void *mem = NULL;
+    is_int(be->alloc(be, SIZE_MAX - 10, "everything", &mem, &err), GPT_EDEVICE,
+           "too much memory is refused");
+    ok(strstr(err.text, "everything") != NULL, "and named: %s", err.text);
+    is_int(gpt_backend_open(&be, "tpu", &err), GPT_EDEVICE, "unknown device");
+    is_int(gpt_backend_open(&be, "cpu", &err), GPT_OK, "device cpu");
+}
+
+static void check_memory(void)
+{
+    struct gpt_err err;
+    static const size_t sizes[] = {0, 1, 100, 4096, 3 << 20};
+    for (size_t i = 0; i < GPT_COUNT(sizes); i++) {
+        void *mem;
+        int status = be->alloc(be, sizes[i], "test", &mem, &err);
+        bool zero = true;
+        for (size_t j = 0; status == GPT_OK && j < sizes[i]; j++)
+            zero &= ((char *)mem)[j] == 0;
+        ok(status == GPT_OK && (uintptr_t)mem % 64 == 0 && zero,
+           "%zu bytes are aligned and zero", sizes[i]);
+        be->free(be, mem);
+    }
+    float x[3] = {1, 2.5f, -3}, y[3], back[3];
+    uint16_t half[3];
+    be->copy_in(q, y, x, sizeof x);
+    be->cast(q, half, GPT_BF16, y, GPT_F32, 3);
+    be->cast(q, back, GPT_F32, half, GPT_BF16, 3);
+    be->zero(q, y, sizeof y);
+    be->copy_out(q, x, back, sizeof x);
+    ok(x[0] == 1 && x[1] == 2.5f && x[2] == -3 && y[0] == 0 && y[2] == 0,
+       "copy, cast and zero");
+}
+
+static void body(void)
+{
+    check_xent(1, 1, 1, 0, 1, true);
+    check_xent(7, 33, 33, 3, 3, true);
+    check_xent(9, 64, 57, 0, 80, true);
+    check_xent(5, 1000, 993, 0, 10, true);
+    check_xent(6, 130, 101, 2, 1000, false);
+    check_adamw(7, 1, false);
+    check_adamw(100003, 4, true);
+    check_sums(1);
+    check_sums(1000);
+    check_sums(100007);
+    check_bias(1, 1);
+    check_bias(130, 67);
+    check_bias(300, 513);
+    check_memory();
+    check_refusals();
+}
+
+int main(void)
+{
+    each_setting(body);
+    return tap_done();
+}

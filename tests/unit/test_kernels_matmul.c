@@ -1,0 +1,131 @@
+/* Matrix products against a double reference: every transposition, odd sizes
+ * and row strides, beta, epilogues; any number of threads gives equal bytes. */
+#include "tests/unit/kernels.h"
+
+static double ref_gelu(double x)
+{
+    double u = sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x);
+    return 0.5 * x * (1 + tanh(u));
+}
+
+static double ref_slope(double x)
+{
+    double h = 1e-5;
+    return (ref_gelu(x + h) - ref_gelu(x - h)) / (2 * h);
+}
+
+struct setup {
+    struct gpt_matmul op;
+    float *c0; /* c before the product */
+    int64_t ldc;
+};
+
+static void run(void *ctx)
+{
+    struct setup *s = ctx;
+    memcpy(s->op.c, s->c0, (size_t)(s->op.m * s->ldc) * sizeof(float));
+    be->matmul(q, &s->op);
+}
+
+static double ref_element(const struct setup *s, int64_t i, int64_t j)
+{
+    const struct gpt_matmul *op = &s->op;
+    const float *a = op->a, *b = op->b;
+    double sum = op->beta == 1 ? (double)s->c0[i * s->ldc + j] : 0;
+    for (int64_t k = 0; k < op->k; k++)
+        sum += (double)a[op->ta ? k * op->lda + i : i * op->lda + k] *
+               (double)b[op->tb ? j * op->ldb + k : k * op->ldb + j];
+    return sum;
+}
+
+/* One shape; pads leave room between rows, which must stay as it was. */
+static void check(int64_t m, int64_t n, int64_t k, bool ta, bool tb, float beta,
+                  enum gpt_epilogue epi, int64_t pad)
+{
+    struct setup s = {.ldc = n + pad};
+    int64_t lda = (ta ? m : k) + pad, ldb = (tb ? k : n) + pad;
+    float *a = rnd_floats((ta ? k : m) * lda, 1);
+    float *b = rnd_floats((tb ? n : k) * ldb, 1);
+    float *bias = rnd_floats(n, 1), *aux = rnd_floats(m * n, 2);
+    float *aux_in = copied(aux, m * n), *c = poisoned(m * s.ldc);
+    s.c0 = beta == 1 ? rnd_floats(m * s.ldc, 1) : poisoned(m * s.ldc);
+    for (int64_t i = 0; i < m; i++)
+        for (int64_t j = n; j < s.ldc; j++)
+            s.c0[i * s.ldc + j] = 77;
+    s.op = (struct gpt_matmul){
+        .m = m,
+        .n = n,
+        .k = k,
+        .ta = ta,
+        .tb = tb,
+        .a = a,
+        .b = b,
+        .lda = lda,
+        .ldb = ldb,
+        .ldc = s.ldc,
+        .c = c,
+        .act = GPT_F32,
+        .c_type = GPT_F32,
+        .beta = beta,
+        .epilogue = epi,
+        .bias = bias,
+        .aux = epi == GPT_EPI_NONE || epi == GPT_EPI_BIAS ? NULL : aux};
+    bool same = same_bytes(run, &s, c, m * s.ldc);
+    double *want = malloc((size_t)(m * s.ldc) * sizeof *want);
+    bool aux_good = true;
+    for (int64_t i = 0; i < m; i++)
+        for (int64_t j = 0; j < s.ldc; j++) {
+            double x = j < n ? ref_element(&s, i, j) : 77;
+            if (j < n && (epi == GPT_EPI_BIAS || epi == GPT_EPI_BIAS_GELU))
+                x += (double)bias[j];
+            if (j < n && epi == GPT_EPI_BIAS_GELU) {
+                aux_good &=
+                    fabs((double)aux[i * n + j] - x) < 1e-5 * (1 + (double)k);
+                x = ref_gelu(x);
+            }
+            if (j < n && epi == GPT_EPI_DGELU)
+                x *= ref_slope((double)aux_in[i * n + j]);
+            want[i * s.ldc + j] = x;
+        }
+    char name[120];
+    snprintf(name, sizeof name, "%s: %lldx%lldx%lld %c%c beta %g epi %d pad %d",
+             setting, (long long)m, (long long)n, (long long)k, "NT"[ta],
+             "NT"[tb], (double)beta, (int)epi, (int)pad);
+    double tol = 4e-7 * (1 + sqrt((double)k)) + (pad ? 1e-6 : 0);
+    close_to(c, want, m * s.ldc, tol, "%s", name);
+    ok(same, "%s: equal for 1, 2, 3 threads", name);
+    if (epi == GPT_EPI_BIAS_GELU)
+        ok(aux_good, "%s: aux holds the sum before GELU", name);
+    free(a), free(b), free(bias), free(aux), free(aux_in), free(c);
+    free(s.c0), free(want);
+}
+
+static void body(void)
+{
+    static const int64_t shapes[][3] = {
+        {1, 1, 1},     {1, 7, 5},       {3, 5, 2},      {6, 16, 8},
+        {7, 17, 9},    {13, 31, 65},    {64, 64, 64},   {65, 129, 33},
+        {1, 300, 70},  {2, 129, 257},   {4, 96, 400},   {5, 96, 400},
+        {96, 48, 513}, {100, 203, 300}, {37, 1000, 11}, {4, 5, 0},
+    };
+    for (size_t i = 0; i < GPT_COUNT(shapes); i++)
+        for (int t = 0; t < 4; t++)
+            check(shapes[i][0], shapes[i][1], shapes[i][2], t & 2, t & 1,
+                  (float)((i + (size_t)t) & 1), GPT_EPI_NONE,
+                  i % 3 == 2 ? 3 : 0);
+    static const int64_t epi_shapes[][3] = {
+        {1, 40, 16}, {3, 33, 20}, {5, 64, 7}, {70, 130, 90}};
+    for (size_t i = 0; i < GPT_COUNT(epi_shapes); i++)
+        for (int e = GPT_EPI_BIAS; e <= GPT_EPI_DGELU; e++)
+            check(epi_shapes[i][0], epi_shapes[i][1], epi_shapes[i][2], false,
+                  true, 0, (enum gpt_epilogue)e, e == GPT_EPI_BIAS ? 5 : 0);
+    /* gradients of weights: a long sum, cut by some libraries over threads */
+    check(64, 48, 4096, true, false, 1, GPT_EPI_NONE, 0);
+    check(256, 192, 256, true, false, 1, GPT_EPI_NONE, 0);
+}
+
+int main(void)
+{
+    each_setting(body);
+    return tap_done();
+}
