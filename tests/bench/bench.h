@@ -1,0 +1,180 @@
+/* For the benchmarks: a clock, medians, and the two floors of the machine as
+ * measured in the same run: streaming bandwidth and the speed of oneDNN's
+ * sgemm on big shapes. Start at bench_row(), which prints one line:
+ *
+ *     name <tab> figure <tab> unit <tab> floor <tab> ratio <tab> error
+ *
+ * ratio is figure / floor: 1 is what the machine can do. */
+#ifndef GPT_TESTS_BENCH_H
+#define GPT_TESTS_BENCH_H
+
+#include "backend.h"
+
+#include <math.h>
+#include <omp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#ifdef GPT_HAVE_DNNL
+#include <dnnl.h>
+#endif
+
+__attribute__((unused)) static double bench_now(void) /* seconds */
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static int bench_order(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+__attribute__((unused)) static double bench_median(double *x, int n)
+{
+    qsort(x, (size_t)n, sizeof *x, bench_order);
+    return n % 2 ? x[n / 2] : (x[n / 2 - 1] + x[n / 2]) / 2;
+}
+
+/* Median seconds of one run(ctx): a warm-up, then at least 5 runs and until
+ * `budget` seconds are spent. Short runs are timed in groups of >= 1 ms. */
+__attribute__((unused)) static double bench_time(void (*run)(void *ctx),
+                                                 void *ctx, double budget)
+{
+    enum { MOST = 200 };
+    double times[MOST], begin = bench_now();
+    run(ctx);
+    double once = bench_now() - begin;
+    int group = once > 1e-3 ? 1 : (int)(1e-3 / (once + 1e-7)) + 1, n = 0;
+    begin = bench_now();
+    while (n < MOST && (n < 5 || bench_now() - begin < budget)) {
+        double t = bench_now();
+        for (int i = 0; i < group; i++)
+            run(ctx);
+        times[n++] = (bench_now() - t) / group;
+    }
+    return bench_median(times, n);
+}
+
+/* Streaming: 256 MiB, far past the caches, cut over all threads. */
+enum { BENCH_STREAM = 1 << 26 }; /* floats */
+
+struct bench_stream {
+    float *a, *b;
+    double sink;
+};
+
+__attribute__((unused)) static void bench_read_all(void *ctx)
+{
+    typedef float v8 __attribute__((vector_size(32)));
+    struct bench_stream *s = ctx;
+    double sum = 0;
+#pragma omp parallel for schedule(static) reduction(+ : sum)
+    for (int64_t i = 0; i < BENCH_STREAM; i += 1 << 14) {
+        v8 x[4] = {{0}};
+        for (int64_t j = i; j < i + (1 << 14); j += 32)
+            for (int k = 0; k < 4; k++)
+                x[k] += *(const v8 *)(const void *)(s->a + j + 8 * k);
+        sum += (double)(x[0][0] + x[1][1] + x[2][2] + x[3][3]);
+    }
+    s->sink += sum;
+}
+
+__attribute__((unused)) static void bench_copy_all(void *ctx)
+{
+    struct bench_stream *s = ctx;
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < BENCH_STREAM; i += 1 << 18)
+        memcpy(s->b + i, s->a + i, sizeof(float) << 18);
+}
+
+/* Bytes a second that all threads read, and that they copy (bytes read plus
+ * bytes written). */
+__attribute__((unused)) static void bench_bandwidth(double *read, double *copy)
+{
+    struct gpt_backend *be;
+    struct gpt_err err;
+    void *a = NULL, *b = NULL;
+    size_t bytes = BENCH_STREAM * sizeof(float);
+    if (gpt_backend_cpu(&be, &err) != GPT_OK ||
+        be->alloc(be, bytes, "bench", &a, &err) != GPT_OK ||
+        be->alloc(be, bytes, "bench", &b, &err) != GPT_OK) {
+        fprintf(stderr, "bench: %s\n", err.text);
+        exit(1);
+    }
+    struct bench_stream s = {a, b, 0};
+    memset(a, 1, bytes);
+    *read = (double)bytes / bench_time(bench_read_all, &s, 0.2);
+    *copy = 2 * (double)bytes / bench_time(bench_copy_all, &s, 0.2);
+    be->free(be, a);
+    be->free(be, b);
+}
+
+struct bench_gemm {
+    int64_t m, n, k;
+    const float *a, *b;
+    float *c;
+};
+
+__attribute__((unused)) static void bench_library(void *ctx)
+{
+    struct bench_gemm *g = ctx;
+#ifdef GPT_HAVE_DNNL
+    dnnl_sgemm('N', 'T', g->m, g->n, g->k, 1, g->a, g->k, g->b, g->k, 0, g->c,
+               g->n);
+#else
+    (void)g;
+#endif
+}
+
+/* FLOP/s of oneDNN's own sgemm with all threads, x (M, K) times W (N, K)
+ * transposed: the best of a few big shapes, each a median; 0 without oneDNN. */
+__attribute__((unused)) static double bench_sgemm_ceiling(void)
+{
+    static const int64_t shapes[][3] = {
+        {1024, 3072, 768}, {1024, 768, 3072}, {1024, 4096, 1024}};
+    enum { MOST = 4096 * 1024 };
+    double best = 0;
+#ifndef GPT_HAVE_DNNL
+    return 0;
+#endif
+    float *mem = calloc(3 * (size_t)MOST, sizeof *mem);
+    if (!mem)
+        return 0;
+    for (int64_t i = 0; i < 2 * (int64_t)MOST; i++)
+        mem[i] = (float)(i % 251) / 251 - 0.5f;
+    for (size_t i = 0; i < GPT_COUNT(shapes); i++) {
+        struct bench_gemm g = {shapes[i][0], shapes[i][1], shapes[i][2],
+                               mem,          mem + MOST,   mem + 2 * MOST};
+        double s = bench_time(bench_library, &g, 0.3);
+        double rate = 2 * (double)(g.m * g.n * g.k) / s;
+        best = rate > best ? rate : best;
+    }
+    free(mem);
+    return best;
+}
+
+__attribute__((unused)) static void bench_head(void)
+{
+    printf("%-34s\t%10s\t%-7s\t%10s\t%5s\t%s\n", "name", "figure", "unit",
+           "floor", "ratio", "error");
+}
+
+/* error: against a double reference; negative = not measured here */
+__attribute__((unused)) static void bench_row(const char *name, double figure,
+                                              const char *unit, double floor,
+                                              double error)
+{
+    char text[32] = "-";
+    if (error >= 0)
+        snprintf(text, sizeof text, "%.1e", error);
+    printf("%-34s\t%10.4g\t%-7s\t%10.4g\t%5.2f\t%s\n", name, figure, unit,
+           floor, floor > 0 ? figure / floor : 0, text);
+    fflush(stdout);
+}
+
+#endif
