@@ -1,0 +1,59 @@
+/* The .idx file of a data set (MMIDIDX version 1, gpt-dataset(5)): where its
+ * arrays are, and the check that nothing in it leads a reader outside of either
+ * file. Internal to data/; start at gpt_idx_parse(). */
+#ifndef GPT_DATA_IDX_H
+#define GPT_DATA_IDX_H
+
+#include "base/dtype.h"
+#include "base/status.h"
+
+#include <string.h>
+
+/* The arrays are little-endian and read in place, as the tokens are. */
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+               "data sets are little-endian");
+
+enum { GPT_IDX_HEADER = 34, GPT_IDX_MAGIC = 9 };
+
+/* Borrowed from the image; no array is aligned. */
+struct gpt_idx {
+    enum gpt_dtype dtype;
+    int64_t n_sequences; /* S */
+    int64_t n_documents; /* the document array has one entry more */
+    int64_t n_tokens;
+    const uint8_t *lengths;   /* int32 (S), tokens */
+    const uint8_t *pointers;  /* int64 (S), bytes into the .bin */
+    const uint8_t *documents; /* int64 (n_documents + 1), sequence numbers */
+};
+
+static inline int32_t gpt_idx_i32(const uint8_t *array, int64_t i)
+{
+    int32_t v;
+    memcpy(&v, array + 4 * i, sizeof v);
+    return v;
+}
+
+static inline int64_t gpt_idx_i64(const uint8_t *array, int64_t i)
+{
+    int64_t v;
+    memcpy(&v, array + 8 * i, sizeof v);
+    return v;
+}
+
+/* Checks an image of `size` bytes against a .bin of `bin_bytes` and fills *idx.
+ * One pass, no allocation. GPT_EDATA names `path`, offset, field, value and
+ * limit. Afterwards lengths are >= 0, pointers are their running sums, document
+ * indices rise from 0 to S, and the tokens fill the .bin exactly. */
+int gpt_idx_parse(struct gpt_idx *idx, const uint8_t *image, int64_t size,
+                  int64_t bin_bytes, const char *path, struct gpt_err *err)
+    GPT_MUST_USE;
+
+/* The first 34 bytes. False when tokens cannot be of this type. */
+bool gpt_idx_header(uint8_t header[GPT_IDX_HEADER], enum gpt_dtype dtype,
+                    int64_t n_sequences, int64_t n_documents);
+
+/* The lengths of an open set: int32, any alignment. */
+struct gpt_indexed;
+const uint8_t *gpt_indexed_lengths(const struct gpt_indexed *set);
+
+#endif

@@ -1,0 +1,226 @@
+/* Reads indexed data sets. The .idx is mapped and checked once (idx.c); the
+ * .bin is mapped, held in memory or read piece by piece. Start at
+ * gpt_indexed_open(). */
+#include "data/indexed.h"
+
+#include "base/io.h"
+#include "base/memory.h"
+#include "base/num.h"
+#include "data/idx.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+struct gpt_indexed {
+    char *prefix;
+    struct gpt_in *idx_file, *bin_file;
+    struct gpt_idx idx;
+    int64_t item;         /* bytes a token */
+    const uint8_t *bytes; /* the .bin, or NULL: read it piece by piece */
+    uint8_t *copy;        /* what `bytes` points to under "cached" */
+};
+
+enum impl { MMAP, CACHED, LAZY };
+
+static int parse_impl(const char *impl, enum impl *out, struct gpt_err *err)
+{
+    static const struct {
+        const char *name;
+        enum impl impl;
+    } impls[] = {
+        {"infer", MMAP}, {"mmap", MMAP}, {"cached", CACHED}, {"lazy", LAZY}};
+
+    *out = MMAP;
+    if (!impl)
+        return GPT_OK;
+    for (size_t i = 0; i < GPT_COUNT(impls); i++)
+        if (strcmp(impl, impls[i].name) == 0) {
+            *out = impls[i].impl;
+            return GPT_OK;
+        }
+    return gpt_fail(err, GPT_EUSAGE,
+                    "data set implementation is '%s', known are mmap, cached,"
+                    " lazy and infer", impl);
+}
+
+/* Opens prefix + suffix. People often give a file name as the prefix. */
+static int open_part(struct gpt_in **in, const char *prefix,
+                     const char *suffix, struct gpt_err *err)
+{
+    struct gpt_buf path = {0};
+    int status = gpt_buf_printf(&path, "%s%s", prefix, suffix);
+    if (status != GPT_OK) {
+        gpt_buf_free(&path);
+        return gpt_fail(err, GPT_EFAIL, "%s: out of memory", prefix);
+    }
+    status = gpt_in_open(in, path.data, err);
+    gpt_buf_free(&path);
+    size_t n = strlen(prefix);
+    if (status != GPT_OK && n > 4 && gpt_path_exists(prefix) &&
+        (strcmp(prefix + n - 4, ".bin") == 0 ||
+         strcmp(prefix + n - 4, ".idx") == 0))
+        gpt_hint(err, "a data set is named without .bin and .idx: %.*s",
+                 (int)(n - 4), prefix);
+    return status;
+}
+
+static int open_bin(struct gpt_indexed *set, enum impl impl,
+                    struct gpt_err *err)
+{
+    int64_t size = gpt_in_size(set->bin_file);
+    if (impl == MMAP)
+        return gpt_in_map(set->bin_file, &set->bytes, err);
+    if (impl == LAZY)
+        return GPT_OK;
+    GPT_TRY(gpt_new(&set->copy, (size_t)size, 1, "the tokens of a data set",
+                    err));
+    set->bytes = set->copy;
+    return gpt_in_read(set->bin_file, set->copy, 0, (size_t)size, err);
+}
+
+static int open_set(struct gpt_indexed *set, const char *prefix,
+                    enum impl impl, struct gpt_err *err)
+{
+    const uint8_t *image;
+
+    GPT_TRY(gpt_new(&set->prefix, strlen(prefix) + 1, 1, "a prefix", err));
+    memcpy(set->prefix, prefix, strlen(prefix));
+    GPT_TRY(open_part(&set->idx_file, prefix, ".idx", err));
+    GPT_TRY(open_part(&set->bin_file, prefix, ".bin", err));
+    GPT_TRY(gpt_in_map(set->idx_file, &image, err));
+    GPT_TRY(gpt_idx_parse(&set->idx, image, gpt_in_size(set->idx_file),
+                          gpt_in_size(set->bin_file),
+                          gpt_in_path(set->idx_file), err));
+    set->item = (int64_t)gpt_dtype_bytes(set->idx.dtype);
+    return open_bin(set, impl, err);
+}
+
+int gpt_indexed_open(struct gpt_indexed **out, const char *prefix,
+                     const char *impl, struct gpt_err *err)
+{
+    struct gpt_indexed *set;
+    enum impl how;
+
+    *out = NULL;
+    GPT_TRY(parse_impl(impl, &how, err));
+    GPT_TRY(gpt_new(&set, 1, sizeof *set, "a data set", err));
+    int status = open_set(set, prefix, how, err);
+    if (status != GPT_OK) {
+        gpt_indexed_close(set);
+        return status;
+    }
+    *out = set;
+    return GPT_OK;
+}
+
+void gpt_indexed_close(struct gpt_indexed *set)
+{
+    if (!set)
+        return;
+    gpt_in_close(set->idx_file);
+    gpt_in_close(set->bin_file);
+    gpt_free(set->copy);
+    gpt_free(set->prefix);
+    gpt_free(set);
+}
+
+const char *gpt_indexed_prefix(const struct gpt_indexed *set)
+{
+    return set->prefix;
+}
+
+int64_t gpt_indexed_n_sequences(const struct gpt_indexed *set)
+{
+    return set->idx.n_sequences;
+}
+
+int64_t gpt_indexed_n_documents(const struct gpt_indexed *set)
+{
+    return set->idx.n_documents;
+}
+
+int64_t gpt_indexed_n_tokens(const struct gpt_indexed *set)
+{
+    return set->idx.n_tokens;
+}
+
+enum gpt_dtype gpt_indexed_dtype(const struct gpt_indexed *set)
+{
+    return set->idx.dtype;
+}
+
+int64_t gpt_indexed_length(const struct gpt_indexed *set, int64_t i)
+{
+    return gpt_idx_i32(set->idx.lengths, i);
+}
+
+int64_t gpt_indexed_document(const struct gpt_indexed *set, int64_t d)
+{
+    return gpt_idx_i64(set->idx.documents, d);
+}
+
+const uint8_t *gpt_indexed_lengths(const struct gpt_indexed *set)
+{
+    return set->idx.lengths;
+}
+
+/* n tokens of the file as int32. Returns n, or where the first one is that
+ * does not fit (only 64-bit tokens can be too large). */
+static int64_t widen(int32_t *dst, const uint8_t *src, int64_t n,
+                     enum gpt_dtype dtype)
+{
+    switch (dtype) {
+#define WIDEN(name, type)                                                      \
+    case name:                                                                 \
+        for (int64_t i = 0; i < n; i++) {                                      \
+            type v;                                                            \
+            memcpy(&v, src + (size_t)i * sizeof v, sizeof v);                  \
+            if (sizeof v > sizeof *dst && (int64_t)v != (int32_t)v)            \
+                return i;                                                      \
+            dst[i] = (int32_t)v;                                               \
+        }                                                                      \
+        return n;
+        WIDEN(GPT_U8, uint8_t)
+        WIDEN(GPT_I8, int8_t)
+        WIDEN(GPT_I16, int16_t)
+        WIDEN(GPT_U16, uint16_t)
+        WIDEN(GPT_I32, int32_t)
+        WIDEN(GPT_I64, int64_t)
+#undef WIDEN
+    default:
+        return 0; /* gpt_idx_parse() lets no other type through */
+    }
+}
+
+int gpt_indexed_read(const struct gpt_indexed *set, int64_t i, int64_t begin,
+                     int64_t n, int32_t *dst, struct gpt_err *err)
+{
+    uint8_t piece[16384];
+    int64_t most = set->bytes ? n : (int64_t)sizeof piece / set->item;
+
+    if (i < 0 || i >= set->idx.n_sequences || begin < 0 || n < 0 ||
+        n > gpt_indexed_length(set, i) - begin)
+        return gpt_fail(err, GPT_EFAIL,
+                        "%s: tokens %" PRId64 "+%" PRId64 " of sequence %"
+                        PRId64 " are not in the data set", set->prefix, begin,
+                        n, i);
+    int64_t at = gpt_idx_i64(set->idx.pointers, i) + begin * set->item;
+    for (int64_t done = 0; done < n;) {
+        int64_t some = gpt_min_i64(n - done, most);
+        const uint8_t *src = set->bytes ? set->bytes + at : piece;
+        if (!set->bytes)
+            GPT_TRY(gpt_in_read(set->bin_file, piece, at,
+                                (size_t)(some * set->item), err));
+        int64_t good = widen(dst + done, src, some, set->idx.dtype);
+        if (good != some)
+            return gpt_fail(err, GPT_EDATA,
+                            "%s.bin:%" PRId64 ": token %" PRId64
+                            " of sequence %" PRId64 " is %" PRId64
+                            ", ids have 32 bits", set->prefix,
+                            at + 8 * good, begin + done + good, i,
+                            gpt_idx_i64(src, good));
+        done += some;
+        at += some * set->item;
+    }
+    return GPT_OK;
+}
