@@ -31,18 +31,20 @@ int gpt_corpus_open(struct gpt_corpus **c,
                     struct gpt_err *err) GPT_MUST_USE;
 void gpt_corpus_close(struct gpt_corpus *c);
 
-/* Samples that exist in a split (>= n_samples asked for, 0 if not used). */
+/* Samples that exist in a split: >= n_samples asked for, or 0 when the split is
+ * not used or has no share in `split` or no split_path. */
 int64_t gpt_corpus_size(const struct gpt_corpus *c, enum gpt_split split);
 
 /* tokens (seq_length + 1) int32 of sample i; thread-safe. GPT_EDATA names
- * prefix, sequence and position of a token id >= vocab_size. Short samples (a
- * partial last one) are padded with -1. */
+ * prefix, sequence and position of a token id >= vocab_size or < 0. */
 int gpt_corpus_get(const struct gpt_corpus *c, enum gpt_split split,
                    int64_t i, int32_t *tokens, struct gpt_err *err)
     GPT_MUST_USE;
 
-/* A digest of prefixes, sizes and options that fix the sample order, kept in
- * checkpoints so that a run resumed on other data is noticed. */
+/* A digest of what fixes the order of the training samples: names, lengths and
+ * weights of the data sets, epochs, sequence length, seed. Kept in checkpoints
+ * so that a run resumed on other data is noticed; moving the data or training
+ * longer without a further epoch does not change it. */
 uint64_t gpt_corpus_digest(const struct gpt_corpus *c);
 
 /* Inputs, targets and masks of a batch. tokens (B, T+1) from gpt_corpus_get;

@@ -1,0 +1,225 @@
+/* Weights, sizes and the order of a blend. Every expression is evaluated as
+ * numpy and Megatron's C++ do it, in double and without contraction: equal
+ * weights decide by their last bit. Start at gpt_blend_build(). */
+#include "data/blend.h"
+
+#include "base/memory.h"
+#include "base/num.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- arguments ---- */
+
+/* An even number of arguments is weights and prefixes if each odd one is a
+ * number; none may be, but not some. */
+static int count_weights(const char *const *args, int64_t n_args,
+                         int64_t *n_weights, struct gpt_err *err)
+{
+    double w;
+    *n_weights = 0;
+    if (n_args % 2 != 0)
+        return GPT_OK;
+    for (int64_t i = 0; i < n_args; i += 2)
+        *n_weights += gpt_parse_real(args[i], &w);
+    if (*n_weights == 0 || *n_weights == n_args / 2)
+        return GPT_OK;
+    for (int64_t i = 0; i < n_args; i += 2)
+        if (!gpt_parse_real(args[i], &w))
+            return gpt_fail(err, GPT_EUSAGE,
+                            "data path: argument %" PRId64
+                            " is '%s', must be a weight as others are", i + 1,
+                            args[i]);
+    return GPT_OK;
+}
+
+static int fill_parts(struct gpt_blend_parts *parts, const char *const *args,
+                      int64_t n_args, int64_t n_weights, struct gpt_err *err)
+{
+    int64_t step = n_weights ? 2 : 1;
+
+    parts->n = n_args / step;
+    if (parts->n > GPT_BLEND_MAX)
+        return gpt_fail(err, GPT_EUSAGE,
+                        "data path: %" PRId64 " data sets, at most %d are"
+                        " blended", parts->n, GPT_BLEND_MAX);
+    GPT_TRY(gpt_new(&parts->prefix, (size_t)parts->n, sizeof *parts->prefix,
+                    "a blend", err));
+    if (n_weights)
+        GPT_TRY(gpt_new(&parts->weight, (size_t)parts->n,
+                        sizeof *parts->weight, "a blend", err));
+    for (int64_t i = 0; i < parts->n; i++) {
+        parts->prefix[i] = args[i * step + step - 1];
+        if (n_weights && (!gpt_parse_real(args[2 * i], &parts->weight[i]) ||
+                          !(parts->weight[i] > 0)))
+            return gpt_fail(err, GPT_EUSAGE,
+                            "data path: weight of '%s' is %s, must be > 0",
+                            parts->prefix[i], args[2 * i]);
+    }
+    return GPT_OK;
+}
+
+int gpt_blend_parse(struct gpt_blend_parts *parts, const char *const *args,
+                    int64_t n_args, struct gpt_err *err)
+{
+    int64_t n_weights;
+
+    memset(parts, 0, sizeof *parts);
+    GPT_TRY(count_weights(args, n_args, &n_weights, err));
+    int status = fill_parts(parts, args, n_args, n_weights, err);
+    if (status != GPT_OK)
+        gpt_blend_parts_free(parts);
+    return status;
+}
+
+void gpt_blend_parts_free(struct gpt_blend_parts *parts)
+{
+    gpt_free(parts->prefix);
+    gpt_free(parts->weight);
+    memset(parts, 0, sizeof *parts);
+}
+
+/* Whatever stands between runs of digits and dots separates them. */
+int gpt_split_parse(double edge[4], const char *text, struct gpt_err *err)
+{
+    static const char digits[] = ".0123456789";
+    double share[3] = {0, 0, 0};
+    int n = 0;
+
+    for (const char *p = text + strcspn(text, digits); *p;) {
+        char word[64];
+        size_t len = strspn(p, digits);
+        if (n == 3)
+            return gpt_fail(err, GPT_EUSAGE,
+                            "--split is '%s', has at most three numbers",
+                            text);
+        if (len >= sizeof word)
+            return gpt_fail(err, GPT_EUSAGE,
+                            "--split is '%s', not three numbers", text);
+        memcpy(word, p, len);
+        word[len] = '\0';
+        if (!gpt_parse_real(word, &share[n++]))
+            return gpt_fail(err, GPT_EUSAGE,
+                            "--split is '%s', '%s' is no number", text, word);
+        p += len;
+        p += strcspn(p, digits);
+    }
+    if (!(share[0] + share[1] + share[2] > 0))
+        return gpt_fail(err, GPT_EUSAGE,
+                        "--split is '%s', needs a positive number", text);
+    gpt_normalize(share, 3);
+    edge[0] = 0;
+    for (int i = 0; i < 3; i++)
+        edge[i + 1] = edge[i] + share[i];
+    return GPT_OK;
+}
+
+/* ---- sums and sizes ---- */
+
+double gpt_pairwise_sum(const double *a, int64_t n)
+{
+    if (n < 8) {
+        double sum = 0;
+        for (int64_t i = 0; i < n; i++)
+            sum += a[i];
+        return sum;
+    }
+    if (n > 128) {
+        int64_t half = n / 2 - n / 2 % 8;
+        return gpt_pairwise_sum(a, half) + gpt_pairwise_sum(a + half,
+                                                            n - half);
+    }
+    double r[8];
+    int64_t i = 8;
+    memcpy(r, a, sizeof r);
+    for (; i < n - n % 8; i += 8)
+        for (int k = 0; k < 8; k++)
+            r[k] += a[i + k];
+    double sum = ((r[0] + r[1]) + (r[2] + r[3])) +
+                 ((r[4] + r[5]) + (r[6] + r[7]));
+    for (; i < n; i++)
+        sum += a[i];
+    return sum;
+}
+
+void gpt_normalize(double *w, int64_t n)
+{
+    double sum = gpt_pairwise_sum(w, n);
+    for (int64_t i = 0; i < n; i++)
+        w[i] /= sum;
+}
+
+int64_t gpt_blend_share(int64_t size, double w)
+{
+    return (int64_t)ceil((double)size * w);
+}
+
+int64_t gpt_blend_share_built(int64_t size, double w)
+{
+    return (int64_t)ceil((double)gpt_blend_share(size, w) * (1 + 0.005));
+}
+
+/* ---- the order ---- */
+
+/* The first of the largest weight * t - given. */
+static int64_t most_behind(const double *weight, const double *given,
+                           int64_t n, double t)
+{
+    int64_t best = 0;
+    double most = weight[0] * t - given[0];
+    for (int64_t i = 1; i < n; i++) {
+        double behind = weight[i] * t - given[i];
+        if (behind > most) {
+            most = behind;
+            best = i;
+        }
+    }
+    return best;
+}
+
+int gpt_blend_build(struct gpt_blend *blend, const double *weight, int64_t n,
+                    int64_t size, struct gpt_err *err)
+{
+    static const char what[] = "a blend";
+    double *given = NULL;
+    int status;
+
+    memset(blend, 0, sizeof *blend);
+    if (n < 1 || n > GPT_BLEND_MAX || size < 0 || size > UINT32_MAX)
+        return gpt_fail(err, GPT_EUSAGE,
+                        "a blend of %" PRId64 " data sets with %" PRId64
+                        " samples: at most %d and 4294967295", n, size,
+                        GPT_BLEND_MAX);
+    GPT_TRY_GOTO(status, gpt_new(&given, (size_t)n, sizeof *given, what, err),
+                 out);
+    GPT_TRY_GOTO(status, gpt_new(&blend->taken, (size_t)n,
+                                 sizeof *blend->taken, what, err), out);
+    GPT_TRY_GOTO(status, gpt_new(&blend->set, (size_t)size,
+                                 sizeof *blend->set, what, err), out);
+    GPT_TRY_GOTO(status, gpt_new(&blend->sample, (size_t)size,
+                                 sizeof *blend->sample, what, err), out);
+    blend->size = size;
+    for (int64_t t = 0; t < size; t++) {
+        int64_t i = most_behind(weight, given, n, t < 1 ? 1.0 : (double)t);
+        blend->set[t] = (uint16_t)i;
+        blend->sample[t] = (uint32_t)given[i];
+        given[i] += 1;
+    }
+    for (int64_t i = 0; i < n; i++)
+        blend->taken[i] = (int64_t)given[i];
+out:
+    gpt_free(given);
+    if (status != GPT_OK)
+        gpt_blend_free(blend);
+    return status;
+}
+
+void gpt_blend_free(struct gpt_blend *blend)
+{
+    gpt_free(blend->set);
+    gpt_free(blend->sample);
+    gpt_free(blend->taken);
+    memset(blend, 0, sizeof *blend);
+}

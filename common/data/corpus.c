@@ -1,0 +1,400 @@
+/* A corpus: for each split the data sets it draws from, their sample indices,
+ * and the blend that says which one gives sample i. Everything is built at open
+ * and only read afterwards. Start at gpt_corpus_open(). */
+#include "data/corpus.h"
+
+#include "base/hash.h"
+#include "base/memory.h"
+#include "base/num.h"
+#include "data/blend.h"
+#include "data/idx.h"
+#include "data/indexed.h"
+#include "data/samples.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+/* A data set's part in one split. */
+struct member {
+    const struct gpt_indexed *set;
+    double weight; /* normalized once; 0 when no weights were given */
+    int64_t begin, end;
+    struct gpt_samples samples;
+};
+
+struct split {
+    int64_t n_members;
+    struct member *member;
+    struct gpt_blend blend; /* only when blended */
+    bool blended, weighted;
+    int64_t size;
+};
+
+struct gpt_corpus {
+    int64_t seq_length, vocab_size;
+    uint32_t seed;
+    const char *impl;
+    int64_t n_sets, cap_sets;
+    struct gpt_indexed **set; /* each prefix once */
+    struct split split[GPT_N_SPLITS];
+    uint64_t digest;
+};
+
+static const char *const split_names[GPT_N_SPLITS] = {"train", "valid",
+                                                      "test"};
+
+static void free_split(struct split *s)
+{
+    for (int64_t i = 0; s->member && i < s->n_members; i++)
+        gpt_samples_free(&s->member[i].samples);
+    gpt_free(s->member);
+    gpt_blend_free(&s->blend);
+}
+
+void gpt_corpus_close(struct gpt_corpus *c)
+{
+    if (!c)
+        return;
+    for (int k = 0; k < GPT_N_SPLITS; k++)
+        free_split(&c->split[k]);
+    for (int64_t i = 0; i < c->n_sets; i++)
+        gpt_indexed_close(c->set[i]);
+    gpt_free(c->set);
+    gpt_free(c);
+}
+
+/* ---- opening ---- */
+
+static int open_set(struct gpt_corpus *c, const char *prefix,
+                    const struct gpt_indexed **set, struct gpt_err *err)
+{
+    for (int64_t i = 0; i < c->n_sets; i++)
+        if (strcmp(gpt_indexed_prefix(c->set[i]), prefix) == 0) {
+            *set = c->set[i];
+            return GPT_OK;
+        }
+    size_t cap = (size_t)c->cap_sets;
+    GPT_TRY(gpt_grow(&c->set, &cap, (size_t)c->n_sets + 1, sizeof *c->set,
+                     "data sets", err));
+    c->cap_sets = (int64_t)cap;
+    GPT_TRY(gpt_indexed_open(&c->set[c->n_sets], prefix, c->impl, err));
+    *set = c->set[c->n_sets++];
+    return GPT_OK;
+}
+
+static int build_member(const struct gpt_corpus *c, struct member *m,
+                        const char *split, int64_t wanted,
+                        struct gpt_err *err)
+{
+    const struct gpt_samples_source source = {
+        .lengths = gpt_indexed_lengths(m->set),
+        .begin = m->begin,
+        .end = m->end,
+        .seq_length = c->seq_length,
+        .wanted = wanted,
+        .seed = c->seed,
+    };
+    int status = gpt_samples_build(&m->samples, &source, err);
+    if (status == GPT_EDATA) {
+        gpt_context(err, "%s: %s split [%" PRId64 ", %" PRId64 ")",
+                    gpt_indexed_prefix(m->set), split, m->begin, m->end);
+        gpt_hint(err, "give the split a larger share (--split) or more data,"
+                      " or shorten the sequences");
+    }
+    return status;
+}
+
+/* The indices of all members, several at a time; the first failure counts. */
+static int build_members(const struct gpt_corpus *c, struct split *s,
+                         const char *name, int64_t wanted,
+                         struct gpt_err *err)
+{
+    int64_t failed = s->n_members;
+    int status = GPT_OK;
+
+#pragma omp parallel for schedule(dynamic) if (s->n_members > 1)
+    for (int64_t i = 0; i < s->n_members; i++) {
+        struct member *m = &s->member[i];
+        struct gpt_err e = {0};
+        int64_t n = !s->blended   ? wanted
+                    : s->weighted ? gpt_blend_share_built(wanted, m->weight)
+                                  : 0;
+        int got = build_member(c, m, name, n, &e);
+#pragma omp critical(gpt_corpus_build)
+        if (got != GPT_OK && i < failed) {
+            failed = i;
+            status = got;
+            if (err)
+                *err = e;
+        }
+    }
+    return status;
+}
+
+/* Given weights: each set gives its share of what is wanted. None: each set
+ * gives its one epoch, in proportion. */
+static int build_blend(struct split *s, const char *name, int64_t wanted,
+                       struct gpt_err *err)
+{
+    int64_t n = s->n_members, size = 0;
+    double *w;
+
+    GPT_TRY(gpt_new(&w, (size_t)n, sizeof *w, "a blend", err));
+    for (int64_t i = 0; i < n; i++) {
+        const struct member *m = &s->member[i];
+        w[i] = s->weighted ? m->weight : (double)m->samples.plan.n;
+        size += s->weighted ? gpt_blend_share(wanted, w[i])
+                            : m->samples.plan.n;
+    }
+    int status = GPT_OK;
+    if (size < wanted) {
+        gpt_fail(err, GPT_EDATA,
+                 "%s split: %" PRId64 " samples wanted, one epoch of its %"
+                 PRId64 " data sets has %" PRId64, name, wanted, n, size);
+        status = gpt_hint(err, "give weights: weighted data sets are repeated"
+                               " as often as needed");
+    } else {
+        if (!s->weighted)
+            size = wanted;
+        gpt_normalize(w, n);
+        status = gpt_blend_build(&s->blend, w, n, size, err);
+    }
+    gpt_free(w);
+    for (int64_t i = 0; status == GPT_OK && i < n; i++)
+        if (s->blend.taken[i] > s->member[i].samples.plan.n)
+            status = gpt_fail(err, GPT_EDATA,
+                              "%s: %s split: the blend takes %" PRId64
+                              " samples of %" PRId64,
+                              gpt_indexed_prefix(s->member[i].set), name,
+                              s->blend.taken[i],
+                              s->member[i].samples.plan.n);
+    s->size = s->blend.size;
+    return status;
+}
+
+/* Sequences [lo * S, hi * S) of each part, rounded half to even. */
+static int open_split(struct gpt_corpus *c, enum gpt_split which,
+                      const struct gpt_blend_parts *parts, double lo,
+                      double hi, bool blended, int64_t wanted,
+                      struct gpt_err *err)
+{
+    struct split *s = &c->split[which];
+
+    GPT_TRY(gpt_new(&s->member, (size_t)parts->n, sizeof *s->member,
+                    "a split", err));
+    s->n_members = parts->n;
+    s->blended = blended;
+    s->weighted = parts->weight != NULL;
+    double sum = parts->weight ? gpt_pairwise_sum(parts->weight, parts->n) : 1;
+    for (int64_t i = 0; i < parts->n; i++) {
+        struct member *m = &s->member[i];
+        GPT_TRY(open_set(c, parts->prefix[i], &m->set, err));
+        double n = (double)gpt_indexed_n_sequences(m->set);
+        m->begin = (int64_t)rint(lo * n);
+        m->end = gpt_min_i64((int64_t)rint(hi * n), (int64_t)n);
+        m->weight = parts->weight ? parts->weight[i] / sum : 0;
+    }
+    GPT_TRY(build_members(c, s, split_names[which], wanted, err));
+    if (blended)
+        return build_blend(s, split_names[which], wanted, err);
+    s->size = s->member[0].samples.plan.n;
+    return GPT_OK;
+}
+
+/* All splits are shares of the same data sets. */
+static int open_shared(struct gpt_corpus *c,
+                       const struct gpt_corpus_options *o,
+                       struct gpt_err *err)
+{
+    struct gpt_blend_parts parts;
+    double edge[4];
+    int status = GPT_OK;
+
+    GPT_TRY(gpt_split_parse(edge, o->split ? o->split : "969,30,1", err));
+    GPT_TRY(gpt_blend_parse(&parts, o->data_path, o->n_data_path, err));
+    bool blended = parts.n > 1 || parts.weight;
+    for (int k = 0; k < GPT_N_SPLITS && status == GPT_OK; k++)
+        if (o->n_samples[k] > 0 && edge[k + 1] > edge[k])
+            status = open_split(c, (enum gpt_split)k, &parts, edge[k],
+                                edge[k + 1], blended, o->n_samples[k], err);
+    gpt_blend_parts_free(&parts);
+    return status;
+}
+
+/* Each split has data sets of its own; a single one is never blended. */
+static int open_per_split(struct gpt_corpus *c,
+                          const struct gpt_corpus_options *o,
+                          struct gpt_err *err)
+{
+    for (int k = 0; k < GPT_N_SPLITS; k++) {
+        struct gpt_blend_parts parts;
+        if (o->n_samples[k] == 0 || o->n_split_path[k] == 0)
+            continue;
+        GPT_TRY(gpt_blend_parse(&parts, o->split_path[k], o->n_split_path[k],
+                                err));
+        int status = open_split(c, (enum gpt_split)k, &parts, 0, 1,
+                                parts.n > 1, o->n_samples[k], err);
+        gpt_blend_parts_free(&parts);
+        GPT_TRY(status);
+    }
+    return GPT_OK;
+}
+
+static int check_options(const struct gpt_corpus_options *o,
+                         bool per_split, struct gpt_err *err)
+{
+    if (per_split && (o->n_data_path > 0 || o->split))
+        return gpt_fail(err, GPT_EUSAGE,
+                        "data sets are given for each split, so neither"
+                        " --data-path nor --split may be");
+    if (!per_split && o->n_data_path <= 0)
+        return gpt_fail(err, GPT_EUSAGE, "no data set is given: --data-path");
+    if (o->seq_length < 1 || o->seq_length >= INT32_MAX)
+        return gpt_fail(err, GPT_EUSAGE,
+                        "sequence length is %" PRId64
+                        ", must be from 1 to 2147483646", o->seq_length);
+    for (int k = 0; k < GPT_N_SPLITS; k++)
+        if (o->n_samples[k] < 0 || o->n_samples[k] >= UINT32_MAX)
+            return gpt_fail(err, GPT_EUSAGE,
+                            "%s split: %" PRId64
+                            " samples wanted, must be from 0 to 4294967294",
+                            split_names[k], o->n_samples[k]);
+    if (o->seed > UINT32_MAX)
+        return gpt_fail(err, GPT_EUSAGE,
+                        "seed is %" PRIu64 ", the sample order takes at most"
+                        " 4294967295", o->seed);
+    return GPT_OK;
+}
+
+/* ---- digest ---- */
+
+static uint64_t mix(uint64_t h, uint64_t v)
+{
+    uint8_t bytes[8];
+    gpt_put_u64(bytes, v);
+    return gpt_hash64(bytes, sizeof bytes, h);
+}
+
+/* The name alone: a data set may be moved to another directory. */
+static const char *last_component(const char *prefix)
+{
+    const char *slash = strrchr(prefix, '/');
+    return slash ? slash + 1 : prefix;
+}
+
+static uint64_t digest_member(uint64_t h, const struct member *m)
+{
+    const struct gpt_samples_plan *plan = &m->samples.plan;
+    int64_t n = gpt_indexed_n_sequences(m->set);
+    uint64_t weight;
+
+    memcpy(&weight, &m->weight, sizeof weight);
+    h = mix(h, gpt_fnv1a(last_component(gpt_indexed_prefix(m->set))));
+    h = mix(h, (uint64_t)n);
+    h = mix(h, (uint64_t)gpt_indexed_n_tokens(m->set));
+    h = mix(h, gpt_crc32c(0, gpt_indexed_lengths(m->set), 4 * (size_t)n));
+    h = mix(h, (uint64_t)m->begin);
+    h = mix(h, (uint64_t)m->end);
+    h = mix(h, (uint64_t)plan->n);
+    h = mix(h, (uint64_t)plan->n_before);
+    return mix(h, weight);
+}
+
+/* Of the first split in use. Built from what the order depends on, not from
+ * what was asked for: a longer run that needs no further epoch keeps it. */
+static uint64_t digest(const struct gpt_corpus *c)
+{
+    uint64_t h = mix(mix(1, (uint64_t)c->seq_length), c->seed);
+    for (int k = 0; k < GPT_N_SPLITS; k++) {
+        const struct split *s = &c->split[k];
+        for (int64_t i = 0; i < s->n_members; i++)
+            h = digest_member(h, &s->member[i]);
+        if (s->n_members > 0)
+            break;
+    }
+    return h;
+}
+
+/* ---- the doors ---- */
+
+int gpt_corpus_open(struct gpt_corpus **out,
+                    const struct gpt_corpus_options *o, struct gpt_err *err)
+{
+    struct gpt_corpus *c;
+    bool per_split = false;
+
+    *out = NULL;
+    for (int k = 0; k < GPT_N_SPLITS; k++)
+        per_split = per_split || o->n_split_path[k] > 0;
+    GPT_TRY(check_options(o, per_split, err));
+    GPT_TRY(gpt_new(&c, 1, sizeof *c, "a corpus", err));
+    c->seq_length = o->seq_length;
+    c->vocab_size = o->vocab_size;
+    c->seed = (uint32_t)o->seed;
+    c->impl = o->impl;
+    int status = per_split ? open_per_split(c, o, err)
+                           : open_shared(c, o, err);
+    if (status != GPT_OK) {
+        gpt_corpus_close(c);
+        return status;
+    }
+    c->impl = NULL; /* the caller's */
+    c->digest = digest(c);
+    *out = c;
+    return GPT_OK;
+}
+
+int64_t gpt_corpus_size(const struct gpt_corpus *c, enum gpt_split split)
+{
+    return c->split[split].size;
+}
+
+uint64_t gpt_corpus_digest(const struct gpt_corpus *c)
+{
+    return c->digest;
+}
+
+/* Tokens that no model has a row for end the run here, with their place. */
+static int check_tokens(const struct gpt_corpus *c,
+                        const struct gpt_indexed *set, int64_t sequence,
+                        int64_t begin, const int32_t *tokens, int64_t n,
+                        struct gpt_err *err)
+{
+    uint32_t limit = c->vocab_size > 0 && c->vocab_size < INT32_MAX
+                         ? (uint32_t)c->vocab_size
+                         : UINT32_C(1) << 31;
+    for (int64_t i = 0; i < n; i++)
+        if ((uint32_t)tokens[i] >= limit)
+            return gpt_fail(err, GPT_EDATA,
+                            "%s: token %" PRId64 " of sequence %" PRId64
+                            " is %d, must be from 0 to %" PRIu32,
+                            gpt_indexed_prefix(set), begin + i, sequence,
+                            tokens[i], limit - 1);
+    return GPT_OK;
+}
+
+int gpt_corpus_get(const struct gpt_corpus *c, enum gpt_split split,
+                   int64_t i, int32_t *tokens, struct gpt_err *err)
+{
+    const struct split *s = &c->split[split];
+
+    if (i < 0 || i >= s->size)
+        return gpt_fail(err, GPT_EFAIL,
+                        "sample %" PRId64 " of the %s split: it has %" PRId64,
+                        i, split_names[split], s->size);
+    const struct member *m = &s->member[s->blended ? s->blend.set[i] : 0];
+    const struct gpt_samples *samples = &m->samples;
+    uint32_t k = samples->shuffle[s->blended ? s->blend.sample[i] : i];
+    uint32_t visit = samples->visit[k];
+    int64_t begin = samples->offset[k];
+    for (int64_t left = c->seq_length + 1; left > 0; visit++, begin = 0) {
+        int64_t sequence = samples->document[visit];
+        int64_t n = gpt_indexed_length(m->set, sequence) - begin;
+        n = gpt_min_i64(n, left);
+        GPT_TRY(gpt_indexed_read(m->set, sequence, begin, n, tokens, err));
+        GPT_TRY(check_tokens(c, m->set, sequence, begin, tokens, n, err));
+        tokens += n;
+        left -= n;
+    }
+    return GPT_OK;
+}

@@ -1,0 +1,24 @@
+/* numpy.random.RandomState as far as Megatron's sample order needs it: MT19937
+ * seeded by an integer, and shuffle. Not for anything else: base/rng.h has this
+ * project's own random numbers. Source: Matsumoto and Nishimura, 1998; numpy's
+ * legacy seeding and masked rejection. */
+#ifndef GPT_DATA_MT19937_H
+#define GPT_DATA_MT19937_H
+
+#include <stdint.h>
+
+struct gpt_mt19937 {
+    uint32_t key[624];
+    int next; /* 624: generate first */
+};
+
+void gpt_mt19937_seed(struct gpt_mt19937 *mt, uint32_t seed);
+uint32_t gpt_mt19937_u32(struct gpt_mt19937 *mt);
+
+/* Uniform in [0, max]; draws nothing when max is 0. */
+uint64_t gpt_mt19937_interval(struct gpt_mt19937 *mt, uint64_t max);
+
+/* RandomState.shuffle of n elements; the order is the same for any type. */
+void gpt_mt19937_shuffle(struct gpt_mt19937 *mt, uint32_t *a, int64_t n);
+
+#endif
