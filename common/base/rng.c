@@ -72,14 +72,36 @@ float gpt_rng_uniform(struct gpt_rng r, uint64_t index)
     return (float)(gpt_rng_u32(r, index) >> 8) * 0x1p-24f;
 }
 
-float gpt_rng_normal(struct gpt_rng r, uint64_t index)
+/* Both normals of one block, at indices 2 * pair and 2 * pair + 1. */
+static void normal_pair(struct gpt_rng r, uint64_t pair, float out[2])
 {
     uint32_t w[4];
 
-    block(r, index / 2, DRAW_NORMALS, w);
+    block(r, pair, DRAW_NORMALS, w);
     uint64_t a = ((uint64_t)w[0] << 32 | w[1]) >> 11;
     uint64_t b = ((uint64_t)w[2] << 32 | w[3]) >> 11;
     double radius = sqrt(-2 * log((double)(a + 1) * 0x1p-53)); /* (0, 1] */
     double angle = 2 * 3.14159265358979323846 * ((double)b * 0x1p-53);
-    return (float)(radius * (index % 2 ? sin(angle) : cos(angle)));
+    out[0] = (float)(radius * cos(angle));
+    out[1] = (float)(radius * sin(angle));
+}
+
+float gpt_rng_normal(struct gpt_rng r, uint64_t index)
+{
+    float pair[2];
+
+    normal_pair(r, index / 2, pair);
+    return pair[index % 2];
+}
+
+void gpt_rng_normals(struct gpt_rng r, uint64_t first, int64_t n, float *dst)
+{
+    float pair[2];
+
+    for (int64_t i = 0; i < n; i++) {
+        uint64_t index = first + (uint64_t)i;
+        if (i == 0 || index % 2 == 0)
+            normal_pair(r, index / 2, pair);
+        dst[i] = pair[index % 2];
+    }
 }

@@ -22,5 +22,7 @@ struct gpt_rng gpt_rng_open(uint64_t seed, const char *name);
 uint32_t gpt_rng_u32(struct gpt_rng r, uint64_t index);
 float gpt_rng_uniform(struct gpt_rng r, uint64_t index);
 float gpt_rng_normal(struct gpt_rng r, uint64_t index);
+/* Normals first .. first + n - 1, each pair computed once. */
+void gpt_rng_normals(struct gpt_rng r, uint64_t first, int64_t n, float *dst);
 
 #endif

@@ -270,12 +270,11 @@ static void init_normal(const struct gpt_slice *s, uint64_t seed, double std,
     int64_t columns = s->param->shape[1];
 #pragma omp parallel for schedule(static)
     for (int64_t r = 0; r < s->shape[0]; r++) {
-        int64_t row = s->begin[0] + r;
-        for (int64_t k = 0; k < s->shape[1]; k++) {
-            int64_t index = row * columns + s->begin[1] + k;
-            dst[r * s->shape[1] + k] =
-                (float)(std * (double)gpt_rng_normal(rng, (uint64_t)index));
-        }
+        float *row = dst + r * s->shape[1];
+        int64_t first = (s->begin[0] + r) * columns + s->begin[1];
+        gpt_rng_normals(rng, (uint64_t)first, s->shape[1], row);
+        for (int64_t k = 0; k < s->shape[1]; k++)
+            row[k] = (float)(std * (double)row[k]);
     }
 }
 
