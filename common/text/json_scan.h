@@ -1,0 +1,43 @@
+/* A cursor over one JSON text in memory, for jsonl.c: tokens, and values that
+ * nobody wants. No recursion, no allocation. */
+#ifndef GPT_TEXT_JSON_SCAN_H
+#define GPT_TEXT_JSON_SCAN_H
+
+#include "text/jsonl.h"
+
+struct gpt_scan {
+    const uint8_t *begin, *p, *end; /* begin <= p <= end */
+    struct gpt_err *err;
+    uint64_t stack[GPT_JSONL_MAX_DEPTH / 64]; /* a bit a level: 1 = object */
+    size_t depth;
+};
+
+static inline bool gpt_scan_at(const struct gpt_scan *s, char c)
+{
+    return s->p < s->end && *s->p == (uint8_t)c;
+}
+
+/* The byte under the cursor, counted from 1. */
+size_t gpt_scan_column(const struct gpt_scan *s);
+/* Reports the byte under the cursor, or the end, where `want` should be. */
+int gpt_scan_unexpected(struct gpt_scan *s, const char *want);
+
+void gpt_scan_space(struct gpt_scan *s);
+/* White space, then c. */
+int gpt_scan_expect(struct gpt_scan *s, char c, const char *want)
+    GPT_MUST_USE;
+/* True when a comma follows: past it and the white space after it. */
+bool gpt_scan_more(struct gpt_scan *s);
+/* A string whose opening quote is under the cursor: its raw inside, checked,
+ * and whether that holds escapes. */
+int gpt_scan_string(struct gpt_scan *s, struct gpt_slice *raw, bool *escaped)
+    GPT_MUST_USE;
+/* A key and its colon. */
+int gpt_scan_key(struct gpt_scan *s, struct gpt_slice *raw, bool *escaped)
+    GPT_MUST_USE;
+/* Any value, checked and passed over. */
+int gpt_scan_skip(struct gpt_scan *s) GPT_MUST_USE;
+/* Four hexadecimal digits, or -1. */
+int gpt_scan_hex4(const uint8_t *p);
+
+#endif

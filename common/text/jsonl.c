@@ -1,0 +1,247 @@
+/* The fields of a line, taken while json_scan.h's cursor passes over it; only
+ * strings that hold escapes are copied. Read from gpt_jsonl_scan() upwards. */
+#include "text/jsonl.h"
+
+#include "base/memory.h"
+#include "text/json_scan.h"
+#include "text/unicode.h"
+
+#include <string.h>
+
+struct field {
+    const char *key;
+    size_t key_len;
+    struct gpt_slice *strings;
+    size_t n, cap;
+    bool found;
+    const char *wrong; /* "null" and the like where a string belongs */
+};
+
+struct gpt_jsonl {
+    struct field *fields;
+    size_t n_fields;
+    struct gpt_buf text; /* unescaped strings of the line, reserved at once */
+    struct gpt_scan scan; /* over the line */
+};
+
+/* The escape at p, already checked; *used is its length. A high surrogate
+ * takes the low one after it along; half a pair is U+FFFD. */
+static uint32_t read_escape(const uint8_t *p, const uint8_t *end, size_t *used)
+{
+    static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
+    if (p[1] != 'u') {
+        *used = 2;
+        return (uint8_t)to[strchr(from, p[1]) - from];
+    }
+    *used = 6;
+    uint32_t high = (uint32_t)gpt_scan_hex4(p + 2);
+    if (high - 0xD800 >= 0x800)
+        return high;
+    if (high < 0xDC00 && end - p >= 12 && p[6] == '\\' && p[7] == 'u') {
+        uint32_t low = (uint32_t)gpt_scan_hex4(p + 8);
+        if (low - 0xDC00 < 0x400) {
+            *used = 12;
+            return 0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00);
+        }
+    }
+    return 0xFFFD;
+}
+
+/* Replaces a raw inside by its meaning, in j->text. That has room for the
+ * whole line, and no escape is shorter than what it stands for, so the block
+ * never moves while slices point into it. */
+static int unescape(struct gpt_jsonl *j, struct gpt_slice *string)
+{
+    size_t line = (size_t)(j->scan.end - j->scan.begin);
+    if (gpt_buf_reserve(&j->text, line - j->text.len + 4) != GPT_OK)
+        return gpt_fail(j->scan.err, GPT_EFAIL,
+                        "cannot allocate %zu bytes for a line", line);
+    const uint8_t *p = (const uint8_t *)string->data, *end = p + string->len;
+    char *start = j->text.data + j->text.len, *out = start;
+    while (p < end) {
+        const uint8_t *stop = memchr(p, '\\', (size_t)(end - p));
+        size_t plain = (size_t)((stop ? stop : end) - p), used = 0;
+        memcpy(out, p, plain);
+        out += plain;
+        p += plain;
+        if (p < end)
+            out += gpt_utf8_encode(read_escape(p, end, &used), out);
+        p += used;
+    }
+    string->data = start;
+    string->len = (size_t)(out - start);
+    j->text.len += string->len;
+    return GPT_OK;
+}
+
+static const char *type_name(char c)
+{
+    switch (c) {
+    case '{':
+        return "an object";
+    case '[':
+        return "a list";
+    case 'n':
+        return "null";
+    case 't':
+    case 'f':
+        return "a boolean";
+    default:
+        return "a number";
+    }
+}
+
+static int take_string(struct gpt_jsonl *j, struct field *f)
+{
+    struct gpt_slice string;
+    bool escaped;
+    GPT_TRY(gpt_scan_string(&j->scan, &string, &escaped));
+    if (escaped)
+        GPT_TRY(unescape(j, &string));
+    GPT_TRY(gpt_grow(&f->strings, &f->cap, f->n + 1, sizeof(*f->strings),
+                     "strings of a line", j->scan.err));
+    f->strings[f->n++] = string;
+    return GPT_OK;
+}
+
+/* Anything but a string is skipped and remembered: a later field of the same
+ * name may yet put it right. */
+static int take_element(struct gpt_jsonl *j, struct field *f)
+{
+    struct gpt_scan *s = &j->scan;
+    if (gpt_scan_at(s, '"'))
+        return take_string(j, f);
+    if (s->p < s->end)
+        f->wrong = type_name((char)*s->p);
+    return gpt_scan_skip(s);
+}
+
+static int take_list(struct gpt_jsonl *j, struct field *f)
+{
+    struct gpt_scan *s = &j->scan;
+    s->p++;
+    gpt_scan_space(s);
+    if (gpt_scan_at(s, ']')) {
+        s->p++;
+        return GPT_OK;
+    }
+    do
+        GPT_TRY(take_element(j, f));
+    while (gpt_scan_more(s));
+    return gpt_scan_expect(s, ']', "',' or ']'");
+}
+
+static int take_value(struct gpt_jsonl *j, struct field *f)
+{
+    f->found = true;
+    f->n = 0;
+    f->wrong = NULL;
+    gpt_scan_space(&j->scan);
+    return gpt_scan_at(&j->scan, '[') ? take_list(j, f) : take_element(j, f);
+}
+
+static struct field *find_field(struct gpt_jsonl *j, struct gpt_slice key)
+{
+    for (size_t i = 0; i < j->n_fields; i++) {
+        struct field *f = &j->fields[i];
+        if (f->key_len == key.len && memcmp(f->key, key.data, key.len) == 0)
+            return f;
+    }
+    return NULL;
+}
+
+static int take_member(struct gpt_jsonl *j)
+{
+    struct gpt_slice key;
+    bool escaped;
+    GPT_TRY(gpt_scan_key(&j->scan, &key, &escaped));
+    if (escaped)
+        GPT_TRY(unescape(j, &key));
+    struct field *f = find_field(j, key);
+    return f ? take_value(j, f) : gpt_scan_skip(&j->scan);
+}
+
+static int scan_object(struct gpt_jsonl *j)
+{
+    struct gpt_scan *s = &j->scan;
+    GPT_TRY(gpt_scan_expect(s, '{', "an object"));
+    gpt_scan_space(s);
+    if (gpt_scan_at(s, '}')) {
+        s->p++;
+    } else {
+        do
+            GPT_TRY(take_member(j));
+        while (gpt_scan_more(s));
+        GPT_TRY(gpt_scan_expect(s, '}', "',' or '}'"));
+    }
+    gpt_scan_space(s);
+    return s->p == s->end ? GPT_OK
+                          : gpt_scan_unexpected(s, "the end of the line");
+}
+
+int gpt_jsonl_open(struct gpt_jsonl **out, const char *const *keys,
+                   size_t n_keys, struct gpt_err *err)
+{
+    struct gpt_jsonl *j;
+    GPT_TRY(gpt_new(&j, 1, sizeof(*j), "a JSON scanner", err));
+    int status = gpt_new(&j->fields, n_keys, sizeof(*j->fields),
+                         "a JSON scanner", err);
+    if (status != GPT_OK) {
+        gpt_free(j);
+        return status;
+    }
+    j->n_fields = n_keys;
+    for (size_t i = 0; i < n_keys; i++) {
+        j->fields[i].key = keys[i];
+        j->fields[i].key_len = strlen(keys[i]);
+    }
+    *out = j;
+    return GPT_OK;
+}
+
+void gpt_jsonl_close(struct gpt_jsonl *j)
+{
+    if (!j)
+        return;
+    for (size_t i = 0; i < j->n_fields; i++)
+        gpt_free(j->fields[i].strings);
+    gpt_free(j->fields);
+    gpt_buf_free(&j->text);
+    gpt_free(j);
+}
+
+int gpt_jsonl_scan(struct gpt_jsonl *j, const char *line, size_t len,
+                   struct gpt_err *err)
+{
+    struct gpt_scan *s = &j->scan;
+    s->begin = s->p = (const uint8_t *)line;
+    s->end = s->begin + len;
+    s->err = err;
+    j->text.len = 0;
+    for (size_t i = 0; i < j->n_fields; i++)
+        j->fields[i].found = false;
+
+    gpt_scan_space(s);
+    if (s->p == s->end)
+        return gpt_fail(err, GPT_EDATA, "blank line");
+    if (s->end - s->p >= 3 && memcmp(s->p, "\xEF\xBB\xBF", 3) == 0)
+        return gpt_fail(err, GPT_EDATA, "not JSON: byte order mark at byte %zu",
+                        gpt_scan_column(s));
+    GPT_TRY(scan_object(j));
+    for (size_t i = 0; i < j->n_fields; i++) {
+        const struct field *f = &j->fields[i];
+        if (!f->found)
+            return gpt_fail(err, GPT_EDATA, "no field '%s'", f->key);
+        if (f->wrong)
+            return gpt_fail(err, GPT_EDATA, "field '%s' holds %s, not a string",
+                            f->key, f->wrong);
+    }
+    return GPT_OK;
+}
+
+size_t gpt_jsonl_strings(const struct gpt_jsonl *j, size_t key,
+                         const struct gpt_slice **strings)
+{
+    *strings = j->fields[key].strings;
+    return j->fields[key].n;
+}
