@@ -1,0 +1,45 @@
+/* From JSON lines to indexed data sets: one reader, any number of workers that
+ * tokenize, and a writer that keeps the order of the input. What comes out does
+ * not depend on the number of workers or the size of chunks; memory is bounded
+ * by the chunks in flight and the longest line. */
+#ifndef GPT_DATA_PREPROCESS_H
+#define GPT_DATA_PREPROCESS_H
+
+#include "text/tokenizer.h"
+
+struct gpt_preprocess_stats {
+    int64_t documents;
+    int64_t tokens;      /* of all keys, document ends included */
+    int64_t text_bytes;  /* of all keys, unescaped */
+    int64_t line_bytes;  /* decompressed */
+    int64_t input_bytes; /* read from the files, compressed as they may be */
+    int64_t input_total; /* of the files; -1: one is a pipe */
+};
+
+struct gpt_preprocess_options {
+    const char *const *inputs; /* "-" is standard input */
+    int64_t n_inputs;
+    const char *const *keys; /* top-level fields, one data set each */
+    int64_t n_keys;
+    const char *output_prefix; /* of PREFIX_KEY_document.bin and .idx */
+    const struct gpt_tokenizer *tokenizer;
+    bool append_eod;
+    unsigned out_flags;  /* GPT_OUT_* */
+    int64_t workers;     /* >= 1 */
+    int64_t chunk_bytes; /* of lines that a worker takes at once; 0 = 1 MiB */
+    /* called now and then by the calling thread; may be NULL */
+    void (*report)(void *user, const struct gpt_preprocess_stats *stats);
+    void *user;
+};
+
+/* Makes the data sets, all or (on failure) none. As Megatron's preprocessing:
+ * a string is a sequence and a document; a list of strings is a document of as
+ * many sequences as do not tokenize to nothing; the end-of-document token
+ * follows the last sequence; an empty document has no sequence and no end, but
+ * counts. GPT_EDATA names file and line of the first line that is wrong. A
+ * signal that asks to stop ends it with GPT_EFAIL. */
+int gpt_preprocess(const struct gpt_preprocess_options *options,
+                   struct gpt_preprocess_stats *stats, struct gpt_err *err)
+    GPT_MUST_USE;
+
+#endif

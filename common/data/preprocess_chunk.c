@@ -1,0 +1,183 @@
+/* Cutting and encoding of chunks. Start at gpt_chunk_encode(). */
+#include "data/preprocess_chunk.h"
+
+#include "base/memory.h"
+
+#include <string.h>
+
+int gpt_chunk_init(struct gpt_chunk *c, size_t n_keys, struct gpt_err *err)
+{
+    return gpt_new(&c->keys, n_keys, sizeof(*c->keys), "a chunk", err);
+}
+
+void gpt_chunk_free(struct gpt_chunk *c, size_t n_keys)
+{
+    for (size_t k = 0; c->keys && k < n_keys; k++) {
+        gpt_free(c->keys[k].ids.data);
+        gpt_free(c->keys[k].lengths);
+        gpt_free(c->keys[k].document_sequences);
+    }
+    gpt_free(c->keys);
+    gpt_free(c->data);
+}
+
+/* ---- cutting ---- */
+
+/* Can these bytes begin a good line? Input that is no JSON at all may have no
+ * newline for long; this tells before all of it is in memory. */
+static bool may_be_object(const char *p, size_t len)
+{
+    size_t i = 0;
+    while (i < len && (p[i] == ' ' || p[i] == '\t' || p[i] == '\r'))
+        i++;
+    return i == len || p[i] == '{';
+}
+
+/* Reads until c holds chunk_bytes and a newline; *lines is the length of the
+ * whole lines among them. */
+static int read_lines(struct gpt_cutter *cut, struct gpt_chunk *c,
+                      size_t *lines)
+{
+    size_t want = (size_t)cut->chunk_bytes;
+    *lines = 0;
+    do {
+        size_t room = c->len < want ? want : c->len * 2, got;
+        GPT_TRY(gpt_grow(&c->data, &c->cap, room, 1, "a line", &cut->err));
+        GPT_TRY(gpt_input_read(cut->in, c->data + c->len, room - c->len, &got,
+                               &cut->err));
+        const char *newline = memrchr(c->data + c->len, '\n', got);
+        if (newline)
+            *lines = (size_t)(newline - c->data) + 1;
+        c->len += got;
+        if (got == 0) {
+            cut->at_end = true;
+            *lines = c->len;
+        }
+    } while (!cut->at_end && (c->len < want || !*lines) &&
+             (*lines || c->len < want || may_be_object(c->data, c->len)));
+    return GPT_OK;
+}
+
+void gpt_cutter_next(struct gpt_cutter *cut, struct gpt_chunk *c)
+{
+    size_t lines = 0;
+    c->len = 0;
+    c->status = cut->status;
+    c->err = cut->err;
+    c->in_line = false;
+    if (cut->status != GPT_OK || cut->at_end)
+        return;
+    cut->status = gpt_grow(&c->data, &c->cap, cut->rest_len, 1, "a line",
+                           &cut->err);
+    if (cut->status == GPT_OK) {
+        if (cut->rest_len)
+            memcpy(c->data, cut->rest, cut->rest_len);
+        c->len = cut->rest_len;
+        cut->status = read_lines(cut, c, &lines);
+    }
+    if (lines == 0 && cut->status == GPT_OK)
+        lines = c->len; /* cannot be JSON: to be refused as it is */
+    size_t rest = c->len - lines;
+    if (cut->status == GPT_OK)
+        cut->status = gpt_grow(&cut->rest, &cut->rest_cap, rest, 1, "a line",
+                               &cut->err);
+    if (cut->status == GPT_OK && rest)
+        memcpy(cut->rest, c->data + lines, rest);
+    cut->rest_len = rest;
+    c->len = lines;
+    if (lines == 0) {
+        c->status = cut->status;
+        c->err = cut->err;
+    }
+}
+
+/* ---- encoding ---- */
+
+static int add_sequence(struct gpt_chunk_worker *w, struct gpt_chunk_key *key,
+                        struct gpt_slice text, struct gpt_err *err)
+{
+    size_t before = key->ids.len;
+    GPT_TRY(gpt_encode(w->encoder, text.data, text.len, &key->ids, err));
+    size_t n = key->ids.len - before;
+    if (n == 0)
+        return GPT_OK;
+    if (n >= INT32_MAX)
+        return gpt_fail(err, GPT_EDATA, "a sequence of %zu tokens, limit %d",
+                        n, INT32_MAX - 1);
+    GPT_TRY(gpt_grow(&key->lengths, &key->lengths_cap, key->n_lengths + 1,
+                     sizeof(*key->lengths), "sequence lengths", err));
+    key->lengths[key->n_lengths++] = (int32_t)n;
+    return GPT_OK;
+}
+
+static int add_eod(struct gpt_chunk_key *key, int32_t eod, struct gpt_err *err)
+{
+    GPT_TRY(gpt_grow(&key->ids.data, &key->ids.cap, key->ids.len + 1,
+                     sizeof(*key->ids.data), "token ids", err));
+    key->ids.data[key->ids.len++] = eod;
+    key->lengths[key->n_lengths - 1]++;
+    return GPT_OK;
+}
+
+static int add_document(struct gpt_chunk_worker *w, struct gpt_chunk *c,
+                        size_t k, struct gpt_err *err)
+{
+    struct gpt_chunk_key *key = &c->keys[k];
+    const struct gpt_slice *strings;
+    size_t n = gpt_jsonl_strings(w->scanner, k, &strings);
+    size_t before = key->n_lengths;
+    for (size_t i = 0; i < n; i++) {
+        GPT_TRY(add_sequence(w, key, strings[i], err));
+        c->text_bytes += (int64_t)strings[i].len;
+    }
+    size_t sequences = key->n_lengths - before;
+    if (sequences && w->eod >= 0)
+        GPT_TRY(add_eod(key, w->eod, err));
+    GPT_TRY(gpt_grow(&key->document_sequences, &key->documents_cap,
+                     key->n_documents + 1, sizeof(int32_t), "documents", err));
+    key->document_sequences[key->n_documents++] = (int32_t)sequences;
+    return GPT_OK;
+}
+
+static int encode_lines(struct gpt_chunk_worker *w, struct gpt_chunk *c,
+                        struct gpt_err *err)
+{
+    const char *p = c->data, *end = p + c->len;
+    while (p < end) {
+        const char *newline = memchr(p, '\n', (size_t)(end - p));
+        const char *stop = newline ? newline : end;
+        c->lines++;
+        GPT_TRY(gpt_jsonl_scan(w->scanner, p, (size_t)(stop - p), err));
+        for (size_t k = 0; k < w->n_keys; k++)
+            GPT_TRY(add_document(w, c, k, err));
+        p = newline ? newline + 1 : end;
+    }
+    return GPT_OK;
+}
+
+/* int32 to uint16 in place. */
+static void narrow(int32_t *ids, size_t n)
+{
+    char *out = (char *)ids;
+    for (size_t i = 0; i < n; i++) {
+        uint16_t v = (uint16_t)ids[i];
+        memcpy(out + i * sizeof(v), &v, sizeof(v));
+    }
+}
+
+void gpt_chunk_encode(struct gpt_chunk_worker *w, struct gpt_chunk *c)
+{
+    c->lines = 0;
+    c->text_bytes = 0;
+    for (size_t k = 0; k < w->n_keys; k++) {
+        c->keys[k].ids.len = 0;
+        c->keys[k].n_lengths = 0;
+        c->keys[k].n_documents = 0;
+    }
+    if (c->status != GPT_OK)
+        return;
+    c->status = encode_lines(w, c, &c->err);
+    c->in_line = c->status != GPT_OK;
+    for (size_t k = 0; k < w->n_keys && w->dtype == GPT_U16; k++)
+        narrow(c->keys[k].ids.data, c->keys[k].ids.len);
+}

@@ -1,0 +1,65 @@
+/* The piece of work of preprocess.c: a chunk of whole lines, how the reader
+ * cuts it, and what a worker makes of it. */
+#ifndef GPT_DATA_PREPROCESS_CHUNK_H
+#define GPT_DATA_PREPROCESS_CHUNK_H
+
+#include "base/dtype.h"
+#include "data/indexed.h"
+#include "data/preprocess.h"
+#include "text/input.h"
+#include "text/jsonl.h"
+
+/* What one key of a chunk's lines becomes: gpt_indexed_block's arrays. */
+struct gpt_chunk_key {
+    struct gpt_ids ids; /* narrowed in place to the data set's type at last */
+    int32_t *lengths;
+    size_t n_lengths, lengths_cap;
+    int32_t *document_sequences;
+    size_t n_documents, documents_cap;
+};
+
+struct gpt_chunk {
+    char *data; /* whole lines; the last of a file may lack its newline */
+    size_t len, cap;
+    const char *name; /* of the input */
+    int64_t input;    /* its number */
+    struct gpt_chunk_key *keys;
+    int64_t lines;      /* read, the bad one included */
+    int64_t text_bytes; /* of their strings */
+    int status;         /* of reader or worker */
+    bool in_line;       /* err is about the last of `lines` */
+    struct gpt_err err;
+};
+
+int gpt_chunk_init(struct gpt_chunk *c, size_t n_keys, struct gpt_err *err)
+    GPT_MUST_USE;
+void gpt_chunk_free(struct gpt_chunk *c, size_t n_keys);
+
+/* Cuts an input into chunks. */
+struct gpt_cutter {
+    struct gpt_input *in;
+    int64_t chunk_bytes;
+    char *rest; /* the beginning of a line, for the next chunk */
+    size_t rest_len, rest_cap;
+    int status; /* a failure to be told after the lines before it */
+    struct gpt_err err;
+    bool at_end;
+};
+
+/* Fills c with lines, at least one; len = 0 at the end or on failure, which
+ * then is c->status. */
+void gpt_cutter_next(struct gpt_cutter *cut, struct gpt_chunk *c);
+
+/* A worker's own state. */
+struct gpt_chunk_worker {
+    struct gpt_encoder *encoder;
+    struct gpt_jsonl *scanner;
+    size_t n_keys;
+    enum gpt_dtype dtype;
+    int32_t eod; /* appended to documents; -1: none */
+};
+
+/* Tokenizes the lines of c; a failure goes to c->status. */
+void gpt_chunk_encode(struct gpt_chunk_worker *w, struct gpt_chunk *c);
+
+#endif

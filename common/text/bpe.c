@@ -1,0 +1,260 @@
+/* Merging, in two forms with equal results: short pieces, nearly all of them,
+ * by looking for the lowest rank among all pairs again and again; long ones
+ * with a heap over a linked list. Start at gpt_bpe_merge(). */
+#include "text/bpe.h"
+
+#include "base/memory.h"
+
+#include <string.h>
+
+enum { SHORT_PIECE = 64 };
+#define NO_RANK UINT32_MAX
+
+/* A pair of neighbours; left < 0: a free slot. */
+struct pair {
+    int32_t left, right;
+    uint32_t rank;
+    int32_t result;
+};
+
+struct gpt_bpe {
+    struct pair *pairs; /* open addressing, at most half full */
+    size_t mask;
+    int32_t byte_id[256];
+    const struct gpt_merge *merges; /* by rank; of the vocabulary */
+};
+
+static size_t pair_slot(const struct gpt_bpe *bpe, int32_t left,
+                        int32_t right)
+{
+    uint64_t h = ((uint64_t)(uint32_t)left << 32 | (uint32_t)right) *
+                 0x9E3779B97F4A7C15u;
+    return (size_t)(h ^ h >> 32) & bpe->mask;
+}
+
+static struct pair *find_pair(const struct gpt_bpe *bpe, int32_t left,
+                              int32_t right)
+{
+    size_t i = pair_slot(bpe, left, right);
+    for (;; i = (i + 1) & bpe->mask) {
+        struct pair *p = &bpe->pairs[i];
+        if (p->left < 0 || (p->left == left && p->right == right))
+            return p;
+    }
+}
+
+/* NO_RANK for a pair that is not merged. */
+static uint32_t pair_rank(const struct gpt_bpe *bpe, int32_t left,
+                          int32_t right)
+{
+    return find_pair(bpe, left, right)->rank;
+}
+
+static int fill_pairs(struct gpt_bpe *bpe, const struct gpt_vocab *v,
+                      const char *merge_file, struct gpt_err *err)
+{
+    for (size_t i = 0; i <= bpe->mask; i++)
+        bpe->pairs[i] = (struct pair){-1, -1, NO_RANK, -1};
+    for (size_t r = 0; r < v->n_merges; r++) {
+        const struct gpt_merge *m = &v->merges[r];
+        struct pair *p = find_pair(bpe, m->left, m->right);
+        if (p->left >= 0)
+            return gpt_fail(err, GPT_EDATA,
+                            "%s: merges number %lu and %zu are the same",
+                            merge_file, (unsigned long)p->rank + 1, r + 1);
+        *p = (struct pair){m->left, m->right, (uint32_t)r, m->result};
+    }
+    return GPT_OK;
+}
+
+int gpt_bpe_open(struct gpt_bpe **out, const struct gpt_vocab *v,
+                 const char *merge_file, struct gpt_err *err)
+{
+    struct gpt_bpe *bpe;
+    size_t n_slots = 1024;
+    while (n_slots < v->n_merges * 2)
+        n_slots *= 2;
+    GPT_TRY(gpt_new(&bpe, 1, sizeof(*bpe), "merges", err));
+    bpe->mask = n_slots - 1;
+    bpe->merges = v->merges;
+    memcpy(bpe->byte_id, v->byte_id, sizeof(bpe->byte_id));
+    int status = gpt_new(&bpe->pairs, n_slots, sizeof(*bpe->pairs), "merges",
+                         err);
+    if (status == GPT_OK)
+        status = fill_pairs(bpe, v, merge_file, err);
+    if (status != GPT_OK) {
+        gpt_bpe_close(bpe);
+        return status;
+    }
+    *out = bpe;
+    return GPT_OK;
+}
+
+void gpt_bpe_close(struct gpt_bpe *bpe)
+{
+    if (!bpe)
+        return;
+    gpt_free(bpe->pairs);
+    gpt_free(bpe);
+}
+
+/* ---- short pieces ---- */
+
+/* Into out, which has room for n ids; returns their number. */
+static size_t merge_short(const struct gpt_bpe *bpe, const uint8_t *piece,
+                          size_t n, int32_t *out)
+{
+    int32_t id[SHORT_PIECE];
+    uint32_t rank[SHORT_PIECE]; /* of the pair (i, i + 1) */
+    for (size_t i = 0; i < n; i++)
+        id[i] = bpe->byte_id[piece[i]];
+    for (size_t i = 0; i + 1 < n; i++)
+        rank[i] = pair_rank(bpe, id[i], id[i + 1]);
+    while (n > 1) {
+        size_t best = 0;
+        for (size_t i = 1; i + 1 < n; i++)
+            if (rank[i] < rank[best])
+                best = i;
+        if (rank[best] == NO_RANK)
+            break;
+        id[best] = bpe->merges[rank[best]].result;
+        size_t after = n - best - 2;
+        memmove(id + best + 1, id + best + 2, after * sizeof(*id));
+        n--;
+        if (after) {
+            memmove(rank + best, rank + best + 1, after * sizeof(*rank));
+            rank[best] = pair_rank(bpe, id[best], id[best + 1]);
+        }
+        if (best)
+            rank[best - 1] = pair_rank(bpe, id[best - 1], id[best]);
+    }
+    memcpy(out, id, n * sizeof(*id));
+    return n;
+}
+
+/* ---- long pieces ---- */
+
+/* A token of the piece at the position of its first byte. */
+struct gpt_bpe_node {
+    int32_t id;
+    uint32_t rank; /* of the pair with `next`; NO_RANK also when merged away */
+    uint32_t prev, next; /* positions; NONE at the ends */
+};
+#define NONE UINT32_MAX
+
+/* The heap holds rank << 32 | position, smallest first. An entry whose rank is
+ * no longer that of its node is stale and is dropped when it comes up. */
+static void sift_down(uint64_t *heap, size_t n, size_t i)
+{
+    uint64_t v = heap[i];
+    for (;;) {
+        size_t child = 2 * i + 1;
+        if (child >= n)
+            break;
+        if (child + 1 < n && heap[child + 1] < heap[child])
+            child++;
+        if (heap[child] >= v)
+            break;
+        heap[i] = heap[child];
+        i = child;
+    }
+    heap[i] = v;
+}
+
+static void sift_up(uint64_t *heap, size_t i)
+{
+    uint64_t v = heap[i];
+    while (i && heap[(i - 1) / 2] > v) {
+        heap[i] = heap[(i - 1) / 2];
+        i = (i - 1) / 2;
+    }
+    heap[i] = v;
+}
+
+static int push_pair(const struct gpt_bpe *bpe, struct gpt_bpe_scratch *s,
+                     size_t *n_heap, uint32_t at, struct gpt_err *err)
+{
+    struct gpt_bpe_node *node = &s->nodes[at];
+    node->rank = node->next == NONE
+                     ? NO_RANK
+                     : pair_rank(bpe, node->id, s->nodes[node->next].id);
+    if (node->rank == NO_RANK)
+        return GPT_OK;
+    GPT_TRY(gpt_grow(&s->heap, &s->heap_cap, *n_heap + 1, sizeof(*s->heap),
+                     "pairs of a piece", err));
+    s->heap[*n_heap] = (uint64_t)node->rank << 32 | at;
+    sift_up(s->heap, (*n_heap)++);
+    return GPT_OK;
+}
+
+static int merge_long(const struct gpt_bpe *bpe, struct gpt_bpe_scratch *s,
+                      const uint8_t *piece, uint32_t n, struct gpt_err *err)
+{
+    struct gpt_bpe_node *nodes = s->nodes;
+    size_t n_heap = 0;
+    for (uint32_t i = 0; i < n; i++)
+        nodes[i] = (struct gpt_bpe_node){bpe->byte_id[piece[i]], NO_RANK,
+                                         i ? i - 1 : NONE,
+                                         i + 1 < n ? i + 1 : NONE};
+    for (uint32_t i = 0; i + 1 < n; i++)
+        GPT_TRY(push_pair(bpe, s, &n_heap, i, err));
+    while (n_heap) {
+        uint64_t top = s->heap[0];
+        s->heap[0] = s->heap[--n_heap];
+        if (n_heap)
+            sift_down(s->heap, n_heap, 0);
+        uint32_t at = (uint32_t)top, rank = (uint32_t)(top >> 32);
+        struct gpt_bpe_node *node = &nodes[at];
+        if (node->rank != rank)
+            continue;
+        struct gpt_bpe_node *gone = &nodes[node->next];
+        node->id = bpe->merges[rank].result;
+        node->next = gone->next;
+        gone->rank = NO_RANK;
+        if (node->next != NONE)
+            nodes[node->next].prev = at;
+        GPT_TRY(push_pair(bpe, s, &n_heap, at, err));
+        if (node->prev != NONE)
+            GPT_TRY(push_pair(bpe, s, &n_heap, node->prev, err));
+    }
+    return GPT_OK;
+}
+
+static int append_long(const struct gpt_bpe *bpe, struct gpt_bpe_scratch *s,
+                       const char *piece, size_t len, struct gpt_ids *ids,
+                       struct gpt_err *err)
+{
+    if (len >= NONE)
+        return gpt_fail(err, GPT_EDATA,
+                        "%zu bytes without a break between words, limit 4 GiB",
+                        len);
+    GPT_TRY(gpt_grow(&s->nodes, &s->nodes_cap, len, sizeof(*s->nodes),
+                     "a long piece of text", err));
+    GPT_TRY(merge_long(bpe, s, (const uint8_t *)piece, (uint32_t)len, err));
+    for (uint32_t at = 0; at != NONE; at = s->nodes[at].next) {
+        GPT_TRY(gpt_grow(&ids->data, &ids->cap, ids->len + 1,
+                         sizeof(*ids->data), "token ids", err));
+        ids->data[ids->len++] = s->nodes[at].id;
+    }
+    return GPT_OK;
+}
+
+void gpt_bpe_scratch_free(struct gpt_bpe_scratch *s)
+{
+    gpt_free(s->nodes);
+    gpt_free(s->heap);
+    memset(s, 0, sizeof(*s));
+}
+
+int gpt_bpe_merge(const struct gpt_bpe *bpe, struct gpt_bpe_scratch *s,
+                  const char *piece, size_t len, struct gpt_ids *ids,
+                  struct gpt_err *err)
+{
+    if (len > SHORT_PIECE)
+        return append_long(bpe, s, piece, len, ids, err);
+    GPT_TRY(gpt_grow(&ids->data, &ids->cap, ids->len + len,
+                     sizeof(*ids->data), "token ids", err));
+    ids->len += merge_short(bpe, (const uint8_t *)piece, len,
+                            ids->data + ids->len);
+    return GPT_OK;
+}

@@ -1,0 +1,192 @@
+/* Opening, recognising and plain reading of input.h; xz is in input_xz.c. */
+#include "text/input_decoder.h"
+
+#include "base/memory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { POLL_MS = 100 };
+
+static int plain_read(struct gpt_input *in, void *dst, size_t cap, size_t *got,
+                      struct gpt_err *err);
+
+static const struct gpt_decoder decoder_plain = {
+    .name = "plain",
+    .magic = "",
+    .read = plain_read,
+};
+static const struct gpt_decoder decoder_gzip = {
+    .name = "gzip", .magic = "\x1F\x8B", .magic_len = 2};
+static const struct gpt_decoder decoder_zstd = {
+    .name = "zstd", .magic = "\x28\xB5\x2F\xFD", .magic_len = 4};
+static const struct gpt_decoder decoder_bzip2 = {
+    .name = "bzip2", .magic = "BZh", .magic_len = 3};
+
+/* In the order in which they are tried; the last one takes anything. */
+static const struct gpt_decoder *const decoders[] = {
+    &gpt_decoder_xz, &decoder_gzip, &decoder_zstd, &decoder_bzip2,
+    &decoder_plain,
+};
+
+/* A pipe may be silent for long: wait for it in slices, so that somebody else
+ * can end the waiting. */
+static int wait_readable(struct gpt_input *in, struct gpt_err *err)
+{
+    struct pollfd p = {.fd = in->fd, .events = POLLIN};
+    int n = 0;
+    while (n <= 0 && !atomic_load(&in->cancelled)) {
+        n = poll(&p, 1, POLL_MS);
+        if (n < 0 && errno != EINTR)
+            return gpt_fail_errno(err, GPT_EIO, "%s: cannot wait", in->name);
+    }
+    return GPT_OK;
+}
+
+int gpt_input_raw(struct gpt_input *in, void *dst, size_t cap, size_t *got,
+                  struct gpt_err *err)
+{
+    ssize_t n;
+    *got = 0;
+    if (in->at_end)
+        return GPT_OK;
+    do {
+        if (!in->regular)
+            GPT_TRY(wait_readable(in, err));
+        if (atomic_load(&in->cancelled))
+            return gpt_fail(err, GPT_EFAIL, "%s: reading was stopped",
+                            in->name);
+        n = read(in->fd, dst, cap);
+    } while (n < 0 && (errno == EINTR || errno == EAGAIN));
+    if (n < 0)
+        return gpt_fail_errno(err, GPT_EIO, "%s: cannot read at offset %lld",
+                              in->name, (long long)gpt_input_consumed(in));
+    in->at_end = n == 0;
+    *got = (size_t)n;
+    atomic_fetch_add(&in->consumed, (long long)n);
+    return GPT_OK;
+}
+
+int gpt_input_fill(struct gpt_input *in, struct gpt_err *err)
+{
+    in->pos = 0;
+    return gpt_input_raw(in, in->raw, GPT_INPUT_RAW, &in->len, err);
+}
+
+static int plain_read(struct gpt_input *in, void *dst, size_t cap, size_t *got,
+                      struct gpt_err *err)
+{
+    size_t left = in->len - in->pos;
+    if (left == 0)
+        return gpt_input_raw(in, dst, cap, got, err);
+    *got = left < cap ? left : cap;
+    memcpy(dst, in->raw + in->pos, *got);
+    in->pos += *got;
+    return GPT_OK;
+}
+
+/* Looks at the first bytes, which stay in the raw buffer. */
+static int recognise(struct gpt_input *in, struct gpt_err *err)
+{
+    while (in->len < 6 && !in->at_end) {
+        size_t n;
+        GPT_TRY(gpt_input_raw(in, in->raw + in->len, GPT_INPUT_RAW - in->len,
+                              &n, err));
+        in->len += n;
+    }
+    size_t i = 0;
+    while (in->len < decoders[i]->magic_len ||
+           memcmp(in->raw, decoders[i]->magic, decoders[i]->magic_len) != 0)
+        i++;
+    in->decoder = decoders[i];
+    if (in->decoder->open)
+        return in->decoder->open(in, err);
+    if (in->decoder->read)
+        return GPT_OK;
+    gpt_fail(err, GPT_EDATA, "%s: compressed with %s, which this program "
+             "cannot read", in->name, in->decoder->name);
+    return gpt_hint(err, "decompress it into a pipe and read standard input "
+                    "with --input -");
+}
+
+static int open_file(struct gpt_input *in, const char *path,
+                     struct gpt_err *err)
+{
+    struct stat st;
+    bool is_stdin = strcmp(path, "-") == 0;
+    in->path = strdup(path);
+    in->raw = gpt_alloc(GPT_INPUT_RAW, 1);
+    if (!in->path || !in->raw)
+        return gpt_fail(err, GPT_EFAIL, "cannot allocate an input buffer");
+    in->name = is_stdin ? "(standard input)" : in->path;
+    in->fd = is_stdin ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
+    if (in->fd < 0 || fstat(in->fd, &st) != 0)
+        return gpt_fail_errno(err, GPT_EIO, "cannot open '%s'", path);
+    if (S_ISDIR(st.st_mode))
+        return gpt_fail(err, GPT_EIO, "cannot read '%s': it is a directory",
+                        path);
+    in->regular = S_ISREG(st.st_mode);
+    if (in->regular)
+        in->size = st.st_size;
+    return recognise(in, err);
+}
+
+int gpt_input_open(struct gpt_input **out, const char *path, int64_t threads,
+                   struct gpt_err *err)
+{
+    struct gpt_input *in;
+    GPT_TRY(gpt_new(&in, 1, sizeof(*in), "an input", err));
+    in->fd = in->size = -1;
+    in->threads = threads;
+    int status = open_file(in, path, err);
+    if (status != GPT_OK) {
+        gpt_input_close(in);
+        return status;
+    }
+    *out = in;
+    return GPT_OK;
+}
+
+void gpt_input_close(struct gpt_input *in)
+{
+    if (!in)
+        return;
+    if (in->decoder && in->decoder->close)
+        in->decoder->close(in);
+    if (in->fd > STDIN_FILENO)
+        close(in->fd);
+    gpt_free(in->raw);
+    free(in->path);
+    gpt_free(in);
+}
+
+int gpt_input_read(struct gpt_input *in, void *dst, size_t cap, size_t *got,
+                   struct gpt_err *err)
+{
+    return in->decoder->read(in, dst, cap, got, err);
+}
+
+void gpt_input_cancel(struct gpt_input *in)
+{
+    atomic_store(&in->cancelled, true);
+}
+
+const char *gpt_input_name(const struct gpt_input *in)
+{
+    return in->name;
+}
+
+int64_t gpt_input_size(const struct gpt_input *in)
+{
+    return in->size;
+}
+
+int64_t gpt_input_consumed(const struct gpt_input *in)
+{
+    return atomic_load(&in->consumed);
+}

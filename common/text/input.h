@@ -1,0 +1,33 @@
+/* Input as a stream of bytes, decompressed if need be. What a file is, its
+ * first bytes tell, not its name. Start at gpt_input_open(). */
+#ifndef GPT_TEXT_INPUT_H
+#define GPT_TEXT_INPUT_H
+
+#include "base/status.h"
+
+struct gpt_input;
+
+/* "-" is standard input. `threads` may be used for decompression (xz files of
+ * several blocks). GPT_EIO when it cannot be opened; GPT_EDATA for a
+ * compression that is not supported. */
+int gpt_input_open(struct gpt_input **in, const char *path, int64_t threads,
+                   struct gpt_err *err) GPT_MUST_USE;
+void gpt_input_close(struct gpt_input *in); /* NULL is fine */
+
+/* Up to cap bytes, at least one; *got = 0 at the end. GPT_EDATA with path and
+ * offset for compressed data that is damaged or ends early, after all bytes
+ * before that have been handed out. One thread at a time. */
+int gpt_input_read(struct gpt_input *in, void *dst, size_t cap, size_t *got,
+                   struct gpt_err *err) GPT_MUST_USE;
+
+/* Makes reads that wait for a pipe, now or later, fail soon. Any thread. */
+void gpt_input_cancel(struct gpt_input *in);
+
+/* For messages: "(standard input)" for "-". */
+const char *gpt_input_name(const struct gpt_input *in);
+/* Bytes of the file, compressed as it may be; -1 when not a regular file. */
+int64_t gpt_input_size(const struct gpt_input *in);
+/* Bytes of the file read so far; any thread may ask. */
+int64_t gpt_input_consumed(const struct gpt_input *in);
+
+#endif

@@ -1,0 +1,46 @@
+/* What a decompressor implements behind input.h. A new format is a new row in
+ * input.c's table and a file like input_xz.c. */
+#ifndef GPT_TEXT_INPUT_DECODER_H
+#define GPT_TEXT_INPUT_DECODER_H
+
+#include "text/input.h"
+
+#include <stdatomic.h>
+
+struct gpt_decoder {
+    const char *name;
+    const char *magic; /* what its files begin with */
+    size_t magic_len;
+    /* NULL: recognised, but not supported */
+    int (*open)(struct gpt_input *in, struct gpt_err *err);
+    int (*read)(struct gpt_input *in, void *dst, size_t cap, size_t *got,
+                struct gpt_err *err);
+    void (*close)(struct gpt_input *in);
+};
+
+enum { GPT_INPUT_RAW = 1 << 18 }; /* bytes of a read from the file */
+
+struct gpt_input {
+    char *path;
+    const char *name;
+    int fd;
+    int64_t size, threads;
+    const struct gpt_decoder *decoder;
+    void *state; /* of the decoder */
+    uint8_t *raw; /* raw[pos..len) is read from the file, not yet used */
+    size_t pos, len;
+    bool at_end; /* of the file */
+    bool regular;
+    atomic_bool cancelled;
+    atomic_llong consumed;
+};
+
+/* Reads from the file itself, at least one byte unless it ends. */
+int gpt_input_raw(struct gpt_input *in, void *dst, size_t cap, size_t *got,
+                  struct gpt_err *err) GPT_MUST_USE;
+/* Refills the empty raw buffer; nothing comes when at_end is set. */
+int gpt_input_fill(struct gpt_input *in, struct gpt_err *err) GPT_MUST_USE;
+
+extern const struct gpt_decoder gpt_decoder_xz;
+
+#endif

@@ -1,0 +1,129 @@
+/* xz through liblzma: concatenated streams, several threads where the file has
+ * several blocks and liblzma can do that (5.4 and later). */
+#include "text/input_decoder.h"
+
+#define XZ_NAME "xz"
+#define XZ_MAGIC "\xFD"                                                        \
+                 "7zXZ"
+
+#ifdef GPT_HAVE_LZMA
+
+#include "base/memory.h"
+#include "base/num.h"
+
+#include <lzma.h>
+
+enum { MIB = 1 << 20, THREADS_MIB = 512, STOP_MIB = 1024, MAX_THREADS = 64 };
+
+struct xz {
+    lzma_stream stream;
+    lzma_ret pending; /* what follows the bytes handed out last */
+};
+
+static lzma_ret start(lzma_stream *stream, int64_t threads)
+{
+#if LZMA_VERSION >= 50040002
+    lzma_mt mt = {
+        .flags = LZMA_CONCATENATED,
+        .threads = (uint32_t)gpt_max_i64(1, gpt_min_i64(threads, MAX_THREADS)),
+        .memlimit_threading = (uint64_t)THREADS_MIB * MIB,
+        .memlimit_stop = (uint64_t)STOP_MIB * MIB,
+    };
+    return lzma_stream_decoder_mt(stream, &mt);
+#else
+    (void)threads;
+    return lzma_stream_decoder(stream, (uint64_t)STOP_MIB * MIB,
+                               LZMA_CONCATENATED);
+#endif
+}
+
+static int xz_open(struct gpt_input *in, struct gpt_err *err)
+{
+    struct xz *xz;
+    GPT_TRY(gpt_new(&xz, 1, sizeof(*xz), "the xz decoder", err));
+    in->state = xz;
+    xz->stream = (lzma_stream)LZMA_STREAM_INIT;
+    if (start(&xz->stream, in->threads) != LZMA_OK)
+        return gpt_fail(err, GPT_EFAIL, "%s: cannot start the xz decoder",
+                        in->name);
+    return GPT_OK;
+}
+
+static void xz_close(struct gpt_input *in)
+{
+    struct xz *xz = in->state;
+    if (xz)
+        lzma_end(&xz->stream);
+    gpt_free(xz);
+}
+
+static int xz_error(struct gpt_input *in, struct gpt_err *err)
+{
+    struct xz *xz = in->state;
+    unsigned long long at = xz->stream.total_in;
+    switch (xz->pending) {
+    case LZMA_BUF_ERROR:
+        return gpt_fail(err, GPT_EDATA, "%s: xz data truncated: the file ends "
+                        "at offset %llu, inside a stream", in->name, at);
+    case LZMA_DATA_ERROR:
+        return gpt_fail(err, GPT_EDATA, "%s: xz data damaged near offset %llu",
+                        in->name, at);
+    case LZMA_FORMAT_ERROR:
+        return gpt_fail(err, GPT_EDATA,
+                        "%s: something else follows the xz data near offset "
+                        "%llu", in->name, at);
+    case LZMA_OPTIONS_ERROR:
+        return gpt_fail(err, GPT_EDATA, "%s: xz data near offset %llu uses "
+                        "options that liblzma does not know", in->name, at);
+    case LZMA_MEMLIMIT_ERROR:
+        return gpt_fail(err, GPT_EDATA, "%s: xz data needs %llu MiB to decode, "
+                        "limit %d", in->name, (unsigned long long)
+                        lzma_memusage(&xz->stream) / MIB, STOP_MIB);
+    case LZMA_MEM_ERROR:
+        return gpt_fail(err, GPT_EFAIL, "%s: out of memory in the xz decoder",
+                        in->name);
+    default:
+        return gpt_fail(err, GPT_EFAIL, "%s: xz decoder failed with code %d "
+                        "near offset %llu", in->name, (int)xz->pending, at);
+    }
+}
+
+static int xz_read(struct gpt_input *in, void *dst, size_t cap, size_t *got,
+                   struct gpt_err *err)
+{
+    struct xz *xz = in->state;
+    lzma_stream *s = &xz->stream;
+    s->next_out = dst;
+    s->avail_out = cap;
+    while (s->avail_out == cap && xz->pending == LZMA_OK) {
+        if (in->pos == in->len && !in->at_end)
+            GPT_TRY(gpt_input_fill(in, err));
+        s->next_in = in->raw + in->pos;
+        s->avail_in = in->len - in->pos;
+        xz->pending = lzma_code(s, in->at_end ? LZMA_FINISH : LZMA_RUN);
+        in->pos = in->len - s->avail_in;
+    }
+    *got = cap - s->avail_out;
+    if (*got || xz->pending == LZMA_STREAM_END)
+        return GPT_OK;
+    return xz_error(in, err);
+}
+
+const struct gpt_decoder gpt_decoder_xz = {
+    .name = XZ_NAME,
+    .magic = XZ_MAGIC,
+    .magic_len = 6,
+    .open = xz_open,
+    .read = xz_read,
+    .close = xz_close,
+};
+
+#else
+
+const struct gpt_decoder gpt_decoder_xz = {
+    .name = XZ_NAME,
+    .magic = XZ_MAGIC,
+    .magic_len = 6,
+};
+
+#endif

@@ -1,0 +1,37 @@
+/* What a family of tokenizers implements behind tokenizer.h. A family's own
+ * structs begin with struct gpt_tokenizer and struct gpt_encoder. */
+#ifndef GPT_TEXT_TOKENIZER_FAMILY_H
+#define GPT_TEXT_TOKENIZER_FAMILY_H
+
+#include "text/tokenizer.h"
+
+struct gpt_tokenizer_family {
+    const char *type; /* Megatron's name */
+    int (*open)(struct gpt_tokenizer **tok,
+                const struct gpt_tokenizer_options *options,
+                struct gpt_err *err);
+    void (*close)(struct gpt_tokenizer *tok);
+    int (*encoder_open)(struct gpt_encoder **enc,
+                        const struct gpt_tokenizer *tok, struct gpt_err *err);
+    void (*encoder_close)(struct gpt_encoder *enc);
+    int (*encode)(struct gpt_encoder *enc, const char *text, size_t len,
+                  struct gpt_ids *ids, struct gpt_err *err);
+    /* 0 <= id < vocab_size */
+    const char *(*token_bytes)(const struct gpt_tokenizer *tok, int32_t id,
+                               size_t *len);
+};
+
+struct gpt_tokenizer {
+    const struct gpt_tokenizer_family *family;
+    int64_t vocab_size;
+    int32_t eod;
+};
+
+struct gpt_encoder {
+    const struct gpt_tokenizer *tok;
+};
+
+extern const struct gpt_tokenizer_family gpt_family_gpt2;
+extern const struct gpt_tokenizer_family gpt_family_bytes;
+
+#endif
