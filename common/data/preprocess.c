@@ -361,8 +361,7 @@ static void join_threads(struct pipeline *p)
         pthread_join(p->threads[i], NULL);
 }
 
-/* Bytes of all inputs, -1 when one is no regular file. */
-static int64_t total_size(const struct gpt_preprocess_options *o)
+int64_t gpt_preprocess_total(const struct gpt_preprocess_options *o)
 {
     int64_t total = 0;
     for (int64_t i = 0; i < o->n_inputs; i++) {
@@ -397,7 +396,6 @@ int gpt_preprocess(const struct gpt_preprocess_options *options,
     if (options->append_eod && gpt_tokenizer_eod(options->tokenizer) < 0)
         return gpt_fail(err, GPT_EDATA, "the vocabulary has no "
                         "<|endoftext|> to append to documents");
-    stats->input_total = total_size(options);
     p.dtype = gpt_indexed_best_dtype(
         gpt_tokenizer_vocab_size(options->tokenizer));
     pthread_mutex_init(&p.lock, NULL);

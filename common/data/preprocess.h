@@ -13,7 +13,6 @@ struct gpt_preprocess_stats {
     int64_t text_bytes;  /* of all keys, unescaped */
     int64_t line_bytes;  /* decompressed */
     int64_t input_bytes; /* read from the files, compressed as they may be */
-    int64_t input_total; /* of the files; -1: one is a pipe */
 };
 
 struct gpt_preprocess_options {
@@ -31,6 +30,9 @@ struct gpt_preprocess_options {
     void (*report)(void *user, const struct gpt_preprocess_stats *stats);
     void *user;
 };
+
+/* Bytes of all inputs, -1 when one is a pipe or not there. */
+int64_t gpt_preprocess_total(const struct gpt_preprocess_options *options);
 
 /* Makes the data sets, all or (on failure) none. As Megatron's preprocessing:
  * a string is a sequence and a document; a list of strings is a document of as

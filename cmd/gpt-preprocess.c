@@ -1,0 +1,187 @@
+/* gpt-preprocess: JSON lines to the token files that training reads. The work
+ * is gpt_preprocess() of data/preprocess.h; here are the options, the progress
+ * line and the summary. */
+#include "base/io.h"
+#include "base/log.h"
+#include "base/num.h"
+#include "base/options.h"
+#include "base/progress.h"
+#include "data/preprocess.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+struct options {
+    struct gpt_common_options common;
+    struct gpt_list input, json_keys;
+    const char *output_prefix, *dataset_impl;
+    const char *tokenizer_type, *vocab_file, *merge_file;
+    bool append_eod;
+    int64_t workers, log_interval;
+};
+
+static const char *const tokenizer_types[] = {"GPT2BPETokenizer",
+                                              "ByteTokenizer", NULL};
+static const char *const dataset_impls[] = {"mmap", NULL};
+
+#define AT(field) .offset = offsetof(struct options, field)
+static const struct gpt_opt table[] = {
+    {.kind = GPT_OPT_GROUP, .help = "Input and output"},
+    {.kind = GPT_OPT_LIST, .name = "input", .arg = "FILE", AT(input),
+     .flags = GPT_OPT_REQUIRED | GPT_OPT_FILE,
+     .help = "JSON lines, plain or .xz; '-' is standard input"},
+    {.kind = GPT_OPT_LIST, .name = "json-keys", .arg = "KEY", AT(json_keys),
+     .def = "text", .help = "fields with the text, a data set for each"},
+    {.kind = GPT_OPT_STRING, .name = "output-prefix", .arg = "PREFIX",
+     AT(output_prefix), .flags = GPT_OPT_REQUIRED | GPT_OPT_FILE,
+     .help = "write PREFIX_KEY_document.bin and .idx"},
+    {.kind = GPT_OPT_CHOICE, .name = "dataset-impl", .arg = "IMPL",
+     AT(dataset_impl), .def = "mmap", .choices = dataset_impls,
+     .help = "format of the data set"},
+    {.kind = GPT_OPT_GROUP, .help = "Tokenizer"},
+    {.kind = GPT_OPT_CHOICE, .name = "tokenizer-type", .arg = "TYPE",
+     AT(tokenizer_type), .def = "GPT2BPETokenizer", .choices = tokenizer_types,
+     .help = "family of the tokenizer"},
+    {.kind = GPT_OPT_STRING, .name = "vocab-file", .arg = "FILE",
+     AT(vocab_file), .flags = GPT_OPT_FILE,
+     .help = "vocab.json of GPT2BPETokenizer"},
+    {.kind = GPT_OPT_STRING, .name = "merge-file", .arg = "FILE",
+     AT(merge_file), .flags = GPT_OPT_FILE,
+     .help = "merges.txt of GPT2BPETokenizer"},
+    {.kind = GPT_OPT_FLAG, .name = "append-eod", AT(append_eod),
+     .help = "end each document with the end-of-document token"},
+    {.kind = GPT_OPT_GROUP, .help = "Work"},
+    {.kind = GPT_OPT_INT, .name = "workers", .arg = "N", AT(workers),
+     .def = "0", .min = 0, .max = 1024,
+     .help = "threads that tokenize, 0 = as --threads"},
+    {.kind = GPT_OPT_INT, .name = "log-interval", .arg = "N",
+     AT(log_interval), .def = "0", .min = 0, .max = 1e15,
+     .help = "print a line every N documents, 0 = never"},
+    GPT_COMMON_OPTIONS(struct options, common),
+};
+
+/* ---- what is said while it runs, and at the end ---- */
+
+struct reporter {
+    struct gpt_progress *progress;
+    int64_t log_interval, next_log; /* in documents */
+    double start;
+};
+
+static double rate(double amount, const struct reporter *r)
+{
+    double seconds = gpt_now() - r->start;
+    return seconds > 0 ? amount / seconds : 0;
+}
+
+static void report(void *user, const struct gpt_preprocess_stats *s)
+{
+    struct reporter *r = user;
+    char note[96];
+    snprintf(note, sizeof(note), "%.1f MB/s, %lld documents",
+             rate((double)s->line_bytes, r) / 1e6, (long long)s->documents);
+    gpt_progress_set(r->progress, s->input_bytes, note);
+    if (r->log_interval == 0 || s->documents < r->next_log)
+        return;
+    gpt_log_line("Processed %lld documents (%.1f docs/s, %.2f MB/s).",
+                 (long long)s->documents, rate((double)s->documents, r),
+                 rate((double)s->line_bytes, r) / 1e6);
+    r->next_log = (s->documents / r->log_interval + 1) * r->log_interval;
+}
+
+static void summarise(const struct gpt_preprocess_stats *s,
+                      const struct reporter *r)
+{
+    char time[32];
+    if (s->documents == 0)
+        gpt_warn("the input holds no documents");
+    gpt_info("%lld documents, %lld tokens, %.2f bytes of text a token",
+             (long long)s->documents, (long long)s->tokens,
+             s->tokens ? (double)s->text_bytes / (double)s->tokens : 0.0);
+    gpt_info("%.1f MB of text in %s, %.1f MB/s of JSON lines",
+             (double)s->text_bytes / 1e6,
+             gpt_text_duration(time, gpt_now() - r->start),
+             rate((double)s->line_bytes, r) / 1e6);
+}
+
+static int64_t n_workers(const struct options *o)
+{
+    if (o->workers)
+        return o->workers;
+    return o->common.threads ? o->common.threads
+                             : (int64_t)sysconf(_SC_NPROCESSORS_ONLN);
+}
+
+static int preprocess(const struct options *o,
+                      const struct gpt_tokenizer *tokenizer,
+                      struct gpt_err *err)
+{
+    struct reporter r = {.log_interval = o->log_interval,
+                         .next_log = o->log_interval,
+                         .start = gpt_now()};
+    struct gpt_preprocess_stats stats;
+    struct gpt_preprocess_options po = {
+        .inputs = o->input.items,
+        .n_inputs = o->input.n,
+        .keys = o->json_keys.items,
+        .n_keys = o->json_keys.n,
+        .output_prefix = o->output_prefix,
+        .tokenizer = tokenizer,
+        .append_eod = o->append_eod,
+        .out_flags = o->common.force ? GPT_OUT_FORCE : 0,
+        .workers = n_workers(o),
+        .report = report,
+        .user = &r,
+    };
+    r.progress = gpt_progress_open(o->common.quiet ? "never"
+                                                   : o->common.progress,
+                                   "preprocess", "B",
+                                   gpt_preprocess_total(&po));
+    int status = gpt_preprocess(&po, &stats, err);
+    gpt_progress_close(r.progress);
+    if (status == GPT_OK)
+        summarise(&stats, &r);
+    return status;
+}
+
+static int run(const void *options, const struct gpt_args *args,
+               struct gpt_err *err)
+{
+    const struct options *o = options;
+    struct gpt_tokenizer *tokenizer;
+    struct gpt_tokenizer_options to = {.type = o->tokenizer_type,
+                                       .vocab_file = o->vocab_file,
+                                       .merge_file = o->merge_file};
+    (void)args;
+    GPT_TRY(gpt_tokenizer_open(&tokenizer, &to, err));
+    int status = preprocess(o, tokenizer, err);
+    gpt_tokenizer_close(tokenizer);
+    return status;
+}
+
+static const char *const usage[] = {
+    "--input FILE... --output-prefix PREFIX --vocab-file FILE "
+    "--merge-file FILE [--append-eod]",
+    "--input FILE... --output-prefix PREFIX --tokenizer-type ByteTokenizer",
+    NULL,
+};
+static const char *const examples[] = {
+    "gpt-preprocess --input oscar.jsonl.xz --output-prefix my-gpt2 "
+    "--vocab-file gpt2-vocab.json --merge-file gpt2-merges.txt --append-eod",
+    NULL,
+};
+
+int main(int argc, char **argv)
+{
+    static const struct gpt_program program = {
+        .name = "gpt-preprocess",
+        .purpose = "Turn JSON lines into token files for training.",
+        .usage = usage,
+        .examples = examples,
+        .options = table,
+        .n_options = GPT_COUNT(table),
+        .options_bytes = sizeof(struct options),
+        .run = run,
+    };
+    return gpt_main(&program, argc, argv);
+}
