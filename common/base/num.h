@@ -7,12 +7,22 @@
 /* True when the result does not overflow; *out is written only then. */
 static inline bool gpt_mul(int64_t a, int64_t b, int64_t *out)
 {
-    return !__builtin_mul_overflow(a, b, out);
+    int64_t v;
+
+    if (__builtin_mul_overflow(a, b, &v))
+        return false;
+    *out = v;
+    return true;
 }
 
 static inline bool gpt_add(int64_t a, int64_t b, int64_t *out)
 {
-    return !__builtin_add_overflow(a, b, out);
+    int64_t v;
+
+    if (__builtin_add_overflow(a, b, &v))
+        return false;
+    *out = v;
+    return true;
 }
 
 static inline int64_t gpt_ceil_div(int64_t a, int64_t b)

@@ -150,19 +150,21 @@ const char *gpt_did_you_mean(const char *word, const char *const *candidates,
                              size_t n)
 {
     const char *nearest = NULL, *prefixed = NULL;
-    int best = 3, prefixes = 0;
     size_t len = strlen(word);
+    int prefixes = 0;
+    int best = len < 5 ? 2 : 3; /* short words are near to too many others */
 
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n && len > 1; i++) {
         int d = edit_distance(word, candidates[i]);
-        if (d < best && d < (int)len) { /* a word changed wholly is no miss */
+        if (d < best) {
             best = d;
             nearest = candidates[i];
         }
-        if (len > 0 && strncmp(word, candidates[i], len) == 0) {
+        if (strncmp(word, candidates[i], len) == 0) {
             prefixes++;
             prefixed = candidates[i];
         }
     }
-    return nearest ? nearest : prefixes == 1 ? prefixed : NULL;
+    /* The beginning of one name is a better guess than two typing errors. */
+    return prefixes == 1 && !(nearest && best < 2) ? prefixed : nearest;
 }

@@ -1,0 +1,88 @@
+/* base/hash.h: CRC-32C by RFC 3720 B.4, both ways of computing it. */
+#include "base/hash.h"
+#include "base/memory.h"
+#include "tests/lib/tap.h"
+
+static void test_vectors(void)
+{
+    uint8_t zeroes[32], ones[32], up[32], down[32];
+
+    memset(zeroes, 0, 32);
+    memset(ones, 0xff, 32);
+    for (int i = 0; i < 32; i++) {
+        up[i] = (uint8_t)i;
+        down[i] = (uint8_t)(31 - i);
+    }
+    static const uint8_t iscsi_read[48] = {
+        0x01, 0xc0, 0, 0,    0, 0, 0, 0, 0,    0, 0, 0, 0,    0, 0, 0,
+        0x14, 0,    0, 0,    0, 0, 4, 0, 0,    0, 0, 0x14, 0, 0, 0, 0x18,
+        0x28, 0,    0, 0,    0, 0, 0, 0, 0x02, 0, 0, 0, 0,    0, 0, 0};
+    const struct {
+        const char *name;
+        const void *data;
+        size_t n;
+        uint32_t want;
+    } rows[] = {
+        {"32 zeroes", zeroes, 32, 0x8a9136aa},
+        {"32 ones", ones, 32, 0x62a8ab43},
+        {"32 counting up", up, 32, 0x46dd794e},
+        {"32 counting down", down, 32, 0x113fdb5c},
+        {"an iSCSI read command", iscsi_read, 48, 0xd9963a56},
+        {"\"123456789\"", "123456789", 9, 0xe3069283},
+        {"nothing", "", 0, 0},
+    };
+
+    for (size_t i = 0; i < GPT_COUNT(rows); i++) {
+        ok(gpt_crc32c(0, rows[i].data, rows[i].n) == rows[i].want,
+           "crc of %s", rows[i].name);
+        ok(gpt_crc32c_portable(0, rows[i].data, rows[i].n) == rows[i].want,
+           "portable crc of %s", rows[i].name);
+    }
+}
+
+static void test_agreement(void)
+{
+    enum { N = 20000 };
+    uint8_t *data = gpt_alloc(N, 1);
+    int wrong = 0;
+
+    for (int i = 0; i < N; i++)
+        data[i] = (uint8_t)(i * 2654435761u >> 11);
+    /* Around the block sizes, at every alignment. */
+    static const size_t sizes[] = {1,    7,    8,    9,    1023, 3071, 3072,
+                                   3073, 3080, 6143, 6144, 6145, 19000};
+    for (size_t i = 0; i < GPT_COUNT(sizes); i++)
+        for (size_t at = 0; at < 9; at++)
+            wrong += gpt_crc32c(i, data + at, sizes[i]) !=
+                     gpt_crc32c_portable(i, data + at, sizes[i]);
+    is_int(wrong, 0, "both ways agree");
+    uint32_t whole = gpt_crc32c(0, data, N);
+    uint32_t parts = gpt_crc32c(gpt_crc32c(0, data, 5001), data + 5001,
+                                N - 5001);
+    ok(whole == parts, "a crc can be carried on");
+    data[12345] ^= 4;
+    ok(whole != gpt_crc32c(0, data, N), "one bit changes it");
+    gpt_free(data);
+}
+
+int main(void)
+{
+    test_vectors();
+    test_agreement();
+    ok(gpt_fnv1a("") == 0xcbf29ce484222325, "FNV-1a of nothing");
+    ok(gpt_fnv1a("foobar") == 0x85944171f73967e8, "FNV-1a of foobar");
+
+    char key[40] = {0};
+    int equal = 0;
+    uint64_t seen[40];
+    for (size_t n = 0; n < 40; n++) {
+        seen[n] = gpt_hash64(key, n, 1);
+        for (size_t k = 0; k < n; k++)
+            equal += seen[k] == seen[n];
+    }
+    is_int(equal, 0, "hash64: runs of zeroes differ by length");
+    ok(gpt_hash64("abc", 3, 1) != gpt_hash64("abc", 3, 2), "hash64: seeds");
+    ok(gpt_hash64("abc", 3, 1) == gpt_hash64("abcd", 3, 1),
+       "hash64 reads no further than n");
+    return tap_done();
+}

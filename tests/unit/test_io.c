@@ -1,0 +1,406 @@
+/* base/io.h: the promises of the writer (old or new, nothing in between, no
+ * file left behind), reads past the end, paths. Runs in a directory of its
+ * own. */
+#include "base/io.h"
+#include "base/memory.h"
+#include "tests/lib/tap.h"
+
+#include <dirent.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static struct gpt_err err;
+
+/* Entries of a directory, "." and ".." aside. */
+static int entries(const char *path)
+{
+    DIR *d = opendir(path);
+    int n = -2;
+
+    if (!d)
+        return -1;
+    while (readdir(d))
+        n++;
+    closedir(d);
+    return n;
+}
+
+static void put_file(const char *path, const char *text)
+{
+    FILE *f = fopen(path, "w");
+
+    if (!f || fputs(text, f) < 0 || fclose(f) != 0)
+        ok(false, "cannot make %s", path);
+}
+
+static void has_text(const char *path, const char *want, const char *what)
+{
+    char *data;
+    size_t len;
+
+    if (gpt_read_file(path, 1 << 20, &data, &len, &err) != GPT_OK) {
+        ok(false, "%s: %s", what, err.text);
+        return;
+    }
+    is_str(data, want, "%s", what);
+    gpt_free(data);
+}
+
+/* Opens, writes and commits. */
+static int write_file(const char *path, unsigned flags, const char *text)
+{
+    struct gpt_out *out;
+
+    GPT_TRY(gpt_out_open(&out, path, flags, (int64_t)strlen(text), &err));
+    int status = gpt_out_write(out, text, strlen(text), &err);
+    if (status != GPT_OK) {
+        gpt_out_abort(out);
+        return status;
+    }
+    return gpt_out_commit(out, &err);
+}
+
+static void test_replace(void)
+{
+    struct gpt_out *out;
+
+    is_int(write_file("a", 0, "one"), GPT_OK, "a new file");
+    has_text("a", "one", "has its text");
+    is_int(entries("."), 1, "and no company");
+    is_int(write_file("a", 0, "two"), GPT_EEXIST, "it is not replaced");
+    is_str(err.text, "'a' exists already", "the error says why");
+    ok(strstr(err.hint, "--force") != NULL, "and what to do");
+    is_int(write_file("a", GPT_OUT_FORCE, "two"), GPT_OK, "unless by force");
+    has_text("a", "two", "then it has the new text");
+
+    is_int(gpt_out_open(&out, "a", GPT_OUT_FORCE, 0, &err), GPT_OK, "open");
+    is_int(gpt_out_write(out, "three", 5, &err), GPT_OK, "write");
+    has_text("a", "two", "the old file stays until commit");
+    gpt_out_abort(out);
+    has_text("a", "two", "and after abort");
+    is_int(entries("."), 1, "abort leaves nothing");
+
+    /* Somebody else is faster. */
+    is_int(gpt_out_open(&out, "b", 0, 0, &err), GPT_OK, "open b");
+    put_file("b", "theirs");
+    is_int(gpt_out_commit(out, &err), GPT_EEXIST, "a race is lost cleanly");
+    has_text("b", "theirs", "the other's file stays");
+    is_int(entries("."), 2, "nothing is left");
+    gpt_out_abort(NULL);
+    unlink("b");
+}
+
+static void test_modes(void)
+{
+    struct stat st;
+
+    chmod("a", 0640);
+    is_int(write_file("a", GPT_OUT_FORCE, "x"), GPT_OK, "replaced");
+    stat("a", &st);
+    is_int(st.st_mode & 0777, 0640, "the mode of the old file is kept");
+    umask(027);
+    is_int(write_file("m", 0, "x"), GPT_OK, "written");
+    umask(022);
+    stat("m", &st);
+    is_int(st.st_mode & 0777, 0640, "a new file's comes from the umask");
+    unlink("m");
+
+    put_file("target", "old");
+    if (symlink("target", "link") != 0)
+        ok(false, "symlink");
+    is_int(write_file("link", 0, "new"), GPT_EEXIST, "a link's target exists");
+    is_int(write_file("link", GPT_OUT_FORCE, "new"), GPT_OK, "by force");
+    has_text("target", "new", "it is the target that is replaced");
+    lstat("link", &st);
+    ok(S_ISLNK(st.st_mode), "the link stays");
+    unlink("link");
+    unlink("target");
+}
+
+static void test_buffering(void)
+{
+    enum { N = 700000 };
+    struct gpt_out *out;
+    char *data = gpt_alloc(N, 1), *back;
+    size_t len, at = 0;
+    char few[5];
+
+    for (int i = 0; i < N; i++)
+        data[i] = (char)('a' + i % 23);
+    is_int(gpt_out_open(&out, "big", 0, 2 * N, &err), GPT_OK, "open");
+    for (size_t step = 1; at < N; step = step * 3 + 1) {
+        size_t n = step < N - at ? step : N - at;
+        if (gpt_out_write(out, data + at, n, &err) != GPT_OK)
+            break;
+        at += n;
+        if (gpt_out_tell(out) != (int64_t)at)
+            ok(false, "tell after %zu", at);
+    }
+    is_int(gpt_out_reread(out, few, 5, N - 5, &err), GPT_OK, "reread");
+    ok(memcmp(few, data + N - 5, 5) == 0, "sees what is in the buffer");
+    is_int(gpt_out_reread(out, few, 5, N - 3, &err), GPT_EIO,
+           "not past the end");
+    is_int(gpt_out_printf(out, &err, "%0500000d", 7), GPT_OK, "long printf");
+    is_int(gpt_out_commit(out, &err), GPT_OK, "commit");
+    is_int(gpt_read_file("big", 1 << 30, &back, &len, &err), GPT_OK, "read");
+    is_int(len, N + 500000, "length is what was written, not the estimate");
+    ok(len > N && memcmp(back, data, N) == 0 && back[len - 1] == '7',
+       "content");
+    gpt_free(back);
+    gpt_free(data);
+    is_int(gpt_read_file("big", N, &back, &len, &err), GPT_EDATA,
+           "a limit refuses");
+    unlink("big");
+
+    is_int(gpt_out_open(&out, "p", 0, 0, &err), GPT_OK, "open for pwrite");
+    is_int(gpt_out_pwrite(out, "XY", 2, 3, &err), GPT_OK, "pwrite later");
+    is_int(gpt_out_pwrite(out, "abc", 3, 0, &err), GPT_OK, "pwrite first");
+    is_int(gpt_out_tell(out), 5, "tell is the end");
+    is_int(gpt_out_commit(out, &err), GPT_OK, "commit");
+    has_text("p", "abcXY", "both are there");
+    unlink("p");
+}
+
+static void test_streams(void)
+{
+    struct gpt_out *out;
+
+    is_int(gpt_out_open(&out, "/dev/full", 0, 100, &err), GPT_OK,
+           "devices are opened, existing or not");
+    is_int(gpt_out_write(out, "x", 1, &err), GPT_OK, "buffered");
+    is_int(gpt_out_commit(out, &err), GPT_EIO, "a full disk is seen");
+    ok(strstr(err.text, "1 bytes at offset 0 of '/dev/full': No space"),
+       "and named: %s", err.text);
+    is_int(gpt_out_open(&out, "/dev/null", 0, 0, &err), GPT_OK, "/dev/null");
+    is_int(gpt_out_pwrite(out, "x", 1, 0, &err), GPT_EIO, "no pwrite there");
+    is_int(gpt_out_commit(out, &err), GPT_EIO,
+           "a commit after a failed write fails");
+    is_int(gpt_out_open(&out, ".", 0, 0, &err), GPT_EIO, "no directory");
+    is_int(gpt_out_open(&out, "", 0, 0, &err), GPT_EIO, "no empty name");
+    is_int(gpt_out_open(&out, "no/such/x", 0, 0, &err), GPT_EIO, "no path");
+    is_str(err.text, "cannot create 'no/such/x': No such file or directory",
+           "the message names the target");
+}
+
+static void test_input(void)
+{
+    struct gpt_in *in;
+    const uint8_t *map, *again;
+    char buf[8] = "";
+
+    put_file("in", "0123456789");
+    is_int(gpt_in_open(&in, "in", &err), GPT_OK, "open");
+    is_int(gpt_in_size(in), 10, "size");
+    is_str(gpt_in_path(in), "in", "path");
+    is_int(gpt_in_read(in, buf, 6, 4, &err), GPT_OK, "read to the end");
+    ok(memcmp(buf, "6789", 4) == 0, "content");
+    is_int(gpt_in_read(in, buf, 10, 0, &err), GPT_OK, "nothing at the end");
+    static const struct {
+        int64_t offset;
+        size_t n;
+    } bad[] = {{7, 4}, {11, 0}, {-1, 1}, {INT64_MAX, 1}, {0, SIZE_MAX}};
+    for (size_t i = 0; i < GPT_COUNT(bad); i++)
+        is_int(gpt_in_read(in, buf, bad[i].offset, bad[i].n, &err), GPT_EDATA,
+               "read %zu at %lld is refused", bad[i].n,
+               (long long)bad[i].offset);
+    ok(strstr(err.text, "'in' is cut short") != NULL, "and says: cut short");
+    is_int(gpt_in_map(in, &map, &err), GPT_OK, "map");
+    ok(memcmp(map, "0123456789", 10) == 0, "content");
+    is_int(gpt_in_map(in, &again, &err), GPT_OK, "map again");
+    ok(map == again, "is the same");
+    if (truncate("in", 5) != 0)
+        ok(false, "truncate");
+    is_int(gpt_in_read(in, buf, 4, 4, &err), GPT_EDATA, "a file that shrinks");
+    gpt_in_close(in);
+
+    put_file("in", "");
+    is_int(gpt_in_open(&in, "in", &err), GPT_OK, "open empty");
+    is_int(gpt_in_map(in, &map, &err), GPT_OK, "map empty");
+    ok(map != NULL, "valid");
+    gpt_in_close(in);
+    gpt_in_close(NULL);
+    unlink("in");
+    is_int(gpt_in_open(&in, "in", &err), GPT_EIO, "missing");
+    ok(!in, "gives NULL");
+    is_int(gpt_in_open(&in, ".", &err), GPT_EIO, "a directory");
+    is_int(gpt_in_open(&in, "/dev/null", &err), GPT_EIO, "a device");
+}
+
+static void test_directory(void)
+{
+    struct gpt_outdir *dir;
+    struct gpt_out *out;
+    char path[300];
+
+    is_int(gpt_outdir_open(&dir, "ck", 0, &err), GPT_OK, "open");
+    ok(!gpt_path_exists("ck"), "not there yet");
+    is_int(gpt_path_join(path, sizeof(path), gpt_outdir_path(dir), "w", &err),
+           GPT_OK, "join");
+    is_int(write_file(path, GPT_OUT_INSIDE, "weights"), GPT_OK, "file inside");
+    is_int(gpt_outdir_commit(dir, &err), GPT_OK, "commit");
+    has_text("ck/w", "weights", "there");
+    is_int(entries("ck"), 1, "alone");
+
+    is_int(gpt_outdir_open(&dir, "ck", 0, &err), GPT_EEXIST, "no clobbering");
+    is_int(gpt_outdir_open(&dir, "ck", GPT_OUT_FORCE, &err), GPT_OK, "force");
+    gpt_path_join(path, sizeof(path), gpt_outdir_path(dir), "v", &err)
+        ? ok(false, "join")
+        : 0;
+    is_int(write_file(path, GPT_OUT_INSIDE, "new"), GPT_OK, "file inside");
+    has_text("ck/w", "weights", "the old one stays until commit");
+    is_int(gpt_outdir_commit(dir, &err), GPT_OK, "commit");
+    has_text("ck/v", "new", "the new one is there");
+    ok(!gpt_path_exists("ck/w"), "the old one is gone");
+
+    is_int(gpt_outdir_open(&dir, "gone/", 0, &err), GPT_OK, "open another");
+    gpt_path_join(path, sizeof(path), gpt_outdir_path(dir), "w", &err)
+        ? ok(false, "join")
+        : 0;
+    is_int(write_file(path, GPT_OUT_INSIDE, "x"), GPT_OK, "file inside");
+    gpt_outdir_abort(dir);
+    gpt_outdir_abort(NULL);
+    is_int(entries("."), 2, "abort leaves nothing (a and ck are there)");
+
+    is_int(gpt_path_mkdirs("empty/one", &err), GPT_OK, "mkdirs");
+    is_int(gpt_outdir_open(&dir, "empty/one", 0, &err), GPT_OK,
+           "an empty directory needs no force");
+    is_int(gpt_outdir_commit(dir, &err), GPT_OK, "commit");
+    is_int(gpt_outdir_open(&dir, "empty/one", 0, &err), GPT_OK, "again");
+    put_file("empty/one/x", "y");
+    is_int(gpt_outdir_commit(dir, &err), GPT_EEXIST, "unless it got filled");
+    has_text("empty/one/x", "y", "which stays");
+    is_int(entries("empty"), 1, "nothing is left");
+    is_int(gpt_out_open(&out, "empty/one/x", GPT_OUT_INSIDE, 0, &err),
+           GPT_EEXIST, "files inside never replace");
+}
+
+/* In a child: what a second SIGINT does. */
+static void test_cleanup(void)
+{
+    pid_t child = fork();
+
+    if (child == 0) {
+        struct gpt_out *out;
+        struct gpt_outdir *dir;
+        char path[300];
+        int failed = gpt_out_open(&out, "c1", 0, 0, &err);
+        failed |= gpt_outdir_open(&dir, "c2", 0, &err);
+        failed |= gpt_path_join(path, sizeof(path), gpt_outdir_path(dir), "w",
+                                &err);
+        failed |= write_file(path, GPT_OUT_INSIDE, "x");
+        failed |= gpt_path_join(path, sizeof(path), gpt_outdir_path(dir), "v",
+                                &err);
+        failed |= gpt_out_open(&out, path, GPT_OUT_INSIDE, 0, &err);
+        failed |= entries(".") != 5;
+        gpt_out_cleanup();
+        _exit(failed);
+    }
+    int result = -1;
+    waitpid(child, &result, 0);
+    is_int(result, 0, "several outputs are open in a child");
+    is_int(entries("."), 3, "cleanup removes files and directories");
+
+    struct gpt_out *out;
+    is_int(gpt_out_open(&out, "d", 0, 0, &err), GPT_OK, "open");
+    child = fork();
+    if (child == 0) {
+        gpt_out_cleanup();
+        _exit(0);
+    }
+    waitpid(child, &result, 0);
+    is_int(gpt_out_commit(out, &err), GPT_OK,
+           "a child's cleanup spares the parent's file");
+    unlink("d");
+}
+
+/* What a killed writer left goes when it is old, and only its own. */
+static void test_orphans(void)
+{
+    static const struct {
+        const char *name;
+        bool old, stays;
+    } rows[] = {
+        {".o.tmp.999999999.0123abcd", true, false},
+        {".o.tmp.999999998.0123abcd", false, true},
+        {".o.tmp.1.0123abcd", true, true},
+        {".oo.tmp.999999999.0123abcd", true, true},
+        {".o.tmp.999999999.0123abcd.txt", true, true},
+    };
+    struct timespec old[2] = {{.tv_sec = 1000}, {.tv_sec = 1000}};
+
+    for (size_t i = 0; i < GPT_COUNT(rows); i++) {
+        put_file(rows[i].name, "x");
+        if (rows[i].old && utimensat(-100, rows[i].name, old, 0) != 0)
+            ok(false, "utimensat");
+    }
+    is_int(write_file("o", 0, "x"), GPT_OK, "a file beside orphans");
+    for (size_t i = 0; i < GPT_COUNT(rows); i++) {
+        ok(gpt_path_exists(rows[i].name) == rows[i].stays, "%s %s",
+           rows[i].name, rows[i].stays ? "stays" : "goes");
+        unlink(rows[i].name);
+    }
+    unlink("o");
+}
+
+static void test_append(void)
+{
+    struct gpt_append *a;
+
+    for (int i = 0; i < 2; i++) {
+        is_int(gpt_append_open(&a, "log", &err), GPT_OK, "open a log");
+        is_int(gpt_append_line(a, i ? "two" : "one", &err), GPT_OK, "a line");
+        is_int(gpt_append_close(a, &err), GPT_OK, "close");
+    }
+    has_text("log", "one\ntwo\n", "logs grow");
+    unlink("log");
+    is_int(gpt_append_open(&a, "no/log", &err), GPT_EIO, "no directory");
+    is_int(gpt_append_close(NULL, &err), GPT_OK, "NULL is fine");
+}
+
+static void test_paths(void)
+{
+    char buf[16];
+
+    is_int(gpt_path_join(buf, sizeof(buf), "d", "n", &err), GPT_OK, "join");
+    is_str(buf, "d/n", "with a slash");
+    is_int(gpt_path_join(buf, sizeof(buf), "d/", "n", &err), GPT_OK, "join");
+    is_str(buf, "d/n", "but one");
+    is_int(gpt_path_join(buf, sizeof(buf), "directory", "filename", &err),
+           GPT_EFAIL, "too long");
+    is_int(gpt_path_mkdirs("x/y//z/", &err), GPT_OK, "mkdirs");
+    ok(gpt_path_is_dir("x/y/z"), "made them");
+    is_int(gpt_path_mkdirs("x/y", &err), GPT_OK, "again is fine");
+    put_file("x/f", "");
+    is_int(gpt_path_mkdirs("x/f/g", &err), GPT_EIO, "through a file");
+    is_str(err.text, "cannot make directory 'x/f': Not a directory",
+           "names the part");
+    ok(gpt_path_same("x/f", "x/../x/f"), "the same file");
+    ok(!gpt_path_same("x/f", "x"), "another file");
+    ok(!gpt_path_same("nope", "nope"), "no file");
+}
+
+int main(void)
+{
+    char dir[] = "/tmp/gpt-io-XXXXXX";
+
+    umask(022);
+    if (!mkdtemp(dir) || chdir(dir) != 0) {
+        printf("Bail out! no scratch directory\n");
+        return 1;
+    }
+    test_replace();
+    test_modes();
+    test_buffering();
+    test_streams();
+    test_input();
+    test_directory();
+    test_cleanup();
+    test_orphans();
+    test_append();
+    test_paths();
+    char command[64];
+    snprintf(command, sizeof(command), "rm -rf %s", dir);
+    is_int(system(command), 0, "scratch directory removed");
+    return tap_done();
+}
