@@ -45,6 +45,7 @@ lib_src := $(wildcard common/*/*.c kernels/*.c kernels/cpu/*.c)
 isa_src := $(wildcard kernels/cpu/isa/*.c)
 unit_src := $(wildcard tests/unit/*.c)
 bench_src := $(wildcard tests/bench/*.c)
+parity_src := $(wildcard tests/parity/*.c)
 
 lib_obj := $(lib_src:%.c=$(BUILD)/%.o)
 isas = base $(ISAS)
@@ -53,6 +54,7 @@ lib := $(BUILD)/libgpt.a
 bins := $(programs:%=$(BUILD)/%)
 unit_bins := $(unit_src:tests/unit/%.c=$(BUILD)/tests/unit/%.t)
 bench_bins := $(bench_src:tests/bench/%.c=$(BUILD)/tests/bench/%)
+parity_bins := $(parity_src:tests/parity/%.c=$(BUILD)/tests/parity/%)
 
 .PHONY: all lib units
 all: $(bins)
@@ -99,11 +101,14 @@ $(unit_bins): $(BUILD)/tests/unit/%.t: $(BUILD)/tests/unit/%.o $(lib)
 $(bench_bins): $(BUILD)/tests/bench/%: $(BUILD)/tests/bench/%.o $(lib)
 	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(ALL_LIBS)
 
+$(parity_bins): $(BUILD)/tests/parity/%: $(BUILD)/tests/parity/%.o $(lib)
+	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(ALL_LIBS)
+
 .SECONDARY:
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
 
 .PHONY: check clean
-check: $(bins) $(unit_bins)
+check: $(bins) $(unit_bins) $(parity_bins)
 	prove -j2 $(sort $(unit_bins)) $(sort $(wildcard tests/cli/*.sh))
 
 clean:

@@ -1,0 +1,277 @@
+/* A corpus of small data sets: every token in its place, splits, blends, and
+ * what is refused. The order itself is held by test_samples and test_blend. */
+#include "data/corpus.h"
+
+#include "base/io.h"
+#include "data/indexed.h"
+#include "tests/lib/tap.h"
+
+static char dir[] = "/tmp/gpt-test-corpus.XXXXXX";
+static char paths[4][64]; /* a, b, c: data sets; d: not there */
+
+/* n sequences; token t of sequence i is 100 * i + t, its length 1 + i % 7. */
+static void make_set(int k, int n, int32_t bad)
+{
+    int32_t tokens[8], length, one = 1;
+    struct gpt_indexed_writer *w;
+    struct gpt_err err = {0};
+    int status;
+
+    status = gpt_indexed_writer_open(&w, paths[k], GPT_I32, GPT_OUT_FORCE,
+                                     &err);
+    for (int i = 0; status == GPT_OK && i < n; i++) {
+        length = 1 + i % 7;
+        for (int t = 0; t < length; t++)
+            tokens[t] = 100 * i + t;
+        if (bad && i == n / 2)
+            tokens[length - 1] = bad;
+        const struct gpt_indexed_block b = {tokens, length, &length, 1, &one,
+                                            1};
+        status = gpt_indexed_writer_add(w, &b, &err);
+    }
+    if (status == GPT_OK)
+        status = gpt_indexed_writer_commit(w, &err);
+    if (status != GPT_OK) {
+        printf("# %s\n", err.text);
+        exit(1);
+    }
+}
+
+static struct gpt_corpus_options options(const char *const *args, int64_t n)
+{
+    return (struct gpt_corpus_options){.data_path = args,
+                                       .n_data_path = n,
+                                       .seq_length = 8,
+                                       .seed = 1234,
+                                       .split = "6,3,1",
+                                       .n_samples = {20, 3, 1}};
+}
+
+static struct gpt_corpus *open_or_die(const struct gpt_corpus_options *o)
+{
+    struct gpt_corpus *c;
+    struct gpt_err err = {0};
+    if (gpt_corpus_open(&c, o, &err) != GPT_OK) {
+        printf("# %s\n", err.text);
+        exit(1);
+    }
+    return c;
+}
+
+/* Each token is followed by the next one of its sequence or by the first of
+ * another one, and belongs to sequences [begin, end). */
+static bool well_formed(const int32_t *x, int n, int begin, int end)
+{
+    for (int t = 0; t < n; t++) {
+        int sequence = x[t] / 100, at = x[t] % 100;
+        if (sequence < begin || sequence >= end || at > sequence % 7)
+            return false;
+        if (t + 1 < n && x[t + 1] != x[t] + 1 &&
+            (at != sequence % 7 || x[t + 1] % 100 != 0))
+            return false;
+    }
+    return true;
+}
+
+static void test_tokens(void)
+{
+    static const char *const impls[] = {"mmap", "cached", "lazy"};
+    static const int edge[] = {0, 60, 90, 100}; /* 6,3,1 of 100 */
+    const char *const args[] = {paths[0]};
+    int32_t first[9] = {0};
+
+    for (size_t i = 0; i < GPT_COUNT(impls); i++) {
+        struct gpt_corpus_options o = options(args, 1);
+        struct gpt_err err = {0};
+        o.impl = impls[i];
+        struct gpt_corpus *c = open_or_die(&o);
+        for (int k = 0; k < GPT_N_SPLITS; k++) {
+            int64_t n = gpt_corpus_size(c, (enum gpt_split)k);
+            int bad = 0;
+            ok(n >= o.n_samples[k], "%s: split %d has enough", impls[i], k);
+            for (int64_t s = 0; s < n; s++) {
+                int32_t x[9];
+                if (gpt_corpus_get(c, (enum gpt_split)k, s, x, &err) !=
+                        GPT_OK || !well_formed(x, 9, edge[k], edge[k + 1]))
+                    bad++;
+                if (k == 0 && s == 0 && i == 0)
+                    memcpy(first, x, sizeof first);
+                else if (k == 0 && s == 0)
+                    ok(memcmp(first, x, sizeof x) == 0, "%s: same sample",
+                       impls[i]);
+            }
+            is_int(bad, 0, "%s: all samples of split %d", impls[i], k);
+            int32_t x[9];
+            is_int(gpt_corpus_get(c, (enum gpt_split)k, n, x, &err),
+                   GPT_EFAIL, "no sample past the last");
+        }
+        gpt_corpus_close(c);
+    }
+}
+
+static void test_blends(void)
+{
+    const char *const args[] = {"3", paths[0], "1", paths[1]};
+    const char *const bare[] = {paths[0], paths[1], paths[2]};
+    struct gpt_corpus_options o = options(args, 4);
+    struct gpt_err err = {0};
+    struct gpt_corpus *c = open_or_die(&o);
+    is_int(gpt_corpus_size(c, GPT_TRAIN), 20, "a weighted blend");
+    gpt_corpus_close(c);
+
+    o = options(bare, 3);
+    c = open_or_die(&o);
+    is_int(gpt_corpus_size(c, GPT_TRAIN), 20, "a blend by size");
+    gpt_corpus_close(c);
+    o.n_samples[GPT_TRAIN] = 100000;
+    is_int(gpt_corpus_open(&c, &o, &err), GPT_EDATA,
+           "without weights nothing is repeated");
+    ok(strstr(err.text, "100000 samples wanted") && err.hint[0],
+       "numbers: %s", err.text);
+
+    o = options(NULL, 0);
+    o.split = NULL;
+    o.split_path[GPT_TRAIN] = bare;
+    o.n_split_path[GPT_TRAIN] = 1;
+    o.split_path[GPT_TEST] = args;
+    o.n_split_path[GPT_TEST] = 4;
+    c = open_or_die(&o);
+    ok(gpt_corpus_size(c, GPT_TRAIN) >= 20 &&
+           gpt_corpus_size(c, GPT_VALID) == 0 &&
+           gpt_corpus_size(c, GPT_TEST) == 2, /* ceil(.75) + ceil(.25) */
+       "data sets for each split");
+    gpt_corpus_close(c);
+}
+
+static void test_refused(void)
+{
+    const char *const one[] = {paths[0]}, *const absent[] = {paths[3]};
+    struct gpt_corpus *c;
+    struct gpt_err err = {0};
+    struct gpt_corpus_options o;
+
+    o = options(one, 1);
+    o.split = "1,0,0";
+    c = open_or_die(&o);
+    is_int(gpt_corpus_size(c, GPT_VALID), 0, "a split without a share");
+    gpt_corpus_close(c);
+
+    o = options(one, 1);
+    o.seq_length = 64;
+    is_int(gpt_corpus_open(&c, &o, &err), GPT_EDATA, "too few tokens");
+    ok(strstr(err.text, "test split [90, 100)") &&
+           strstr(err.text, "takes 65"), "says: %s", err.text);
+
+    o = options(absent, 1);
+    is_int(gpt_corpus_open(&c, &o, &err), GPT_EIO, "no such data set");
+    o = options(one, 0);
+    is_int(gpt_corpus_open(&c, &o, &err), GPT_EUSAGE, "no data path");
+    o = options(one, 1);
+    o.split_path[0] = one;
+    o.n_split_path[0] = 1;
+    is_int(gpt_corpus_open(&c, &o, &err), GPT_EUSAGE, "both kinds of paths");
+    o = options(one, 1);
+    o.seed = UINT64_C(1) << 32;
+    is_int(gpt_corpus_open(&c, &o, &err), GPT_EUSAGE, "a seed of 33 bits");
+    o = options(one, 1);
+    o.seq_length = 0;
+    is_int(gpt_corpus_open(&c, &o, &err), GPT_EUSAGE, "no sequence length");
+    o = options(one, 1);
+    o.impl = "paper";
+    is_int(gpt_corpus_open(&c, &o, &err), GPT_EUSAGE, "implementation");
+    o = options(one, 1);
+    o.n_samples[1] = -1;
+    is_int(gpt_corpus_open(&c, &o, &err), GPT_EUSAGE, "-1 samples");
+}
+
+/* A token without a row in the embedding is found when it is read. */
+static void test_vocabulary(void)
+{
+    static const struct {
+        int32_t bad;
+        int64_t vocab_size;
+        const char *says;
+    } rows[] = {
+        {500000, 20000, "is 500000, must be from 0 to 19999"},
+        {-1, 0, "is -1"},
+        {20000, 20000, "is 20000"},
+        {19999, 20000, NULL},
+    };
+    const char *const args[] = {paths[2]};
+
+    for (size_t i = 0; i < GPT_COUNT(rows); i++) {
+        struct gpt_corpus_options o = options(args, 1);
+        struct gpt_err err = {0};
+        int status = GPT_OK;
+        make_set(2, 40, rows[i].bad);
+        o.split = "1";
+        o.vocab_size = rows[i].vocab_size;
+        struct gpt_corpus *c = open_or_die(&o);
+        int32_t x[9];
+        for (int64_t s = 0;
+             s < gpt_corpus_size(c, GPT_TRAIN) && status == GPT_OK; s++)
+            status = gpt_corpus_get(c, GPT_TRAIN, s, x, &err);
+        is_int(status, rows[i].says ? GPT_EDATA : GPT_OK, "token %d of %lld",
+               rows[i].bad, (long long)rows[i].vocab_size);
+        ok(!rows[i].says || (strstr(err.text, rows[i].says) &&
+                             strstr(err.text, "token 6 of sequence 20")),
+           "says: %s", err.text);
+        gpt_corpus_close(c);
+    }
+}
+
+static uint64_t digest_of(const struct gpt_corpus_options *o)
+{
+    struct gpt_corpus *c = open_or_die(o);
+    uint64_t d = gpt_corpus_digest(c);
+    gpt_corpus_close(c);
+    return d;
+}
+
+static void test_digest(void)
+{
+    const char *const one[] = {paths[0]}, *const other[] = {paths[1]};
+    struct gpt_corpus_options o = options(one, 1);
+    uint64_t d = digest_of(&o);
+
+    ok(d == digest_of(&o), "the same again");
+    o.n_samples[GPT_TRAIN] = 25;
+    ok(d == digest_of(&o), "more samples of the same epoch");
+    o.n_samples[GPT_TRAIN] = 200;
+    ok(d != digest_of(&o), "more epochs");
+    o = options(one, 1);
+    o.seed = 1;
+    ok(d != digest_of(&o), "another seed");
+    o = options(one, 1);
+    o.seq_length = 7;
+    ok(d != digest_of(&o), "another length");
+    o = options(one, 1);
+    o.split = "7,2,1";
+    ok(d != digest_of(&o), "another split");
+    o = options(other, 1);
+    ok(d != digest_of(&o), "another data set");
+}
+
+int main(void)
+{
+    char command[128];
+
+    if (!mkdtemp(dir)) {
+        perror(dir);
+        return 1;
+    }
+    for (int k = 0; k < 4; k++)
+        snprintf(paths[k], sizeof paths[0], "%s/%c", dir, 'a' + k);
+    make_set(0, 100, 0);
+    make_set(1, 80, 0);
+    make_set(2, 40, 0);
+    test_tokens();
+    test_blends();
+    test_refused();
+    test_vocabulary();
+    test_digest();
+    snprintf(command, sizeof command, "rm -rf '%s'", dir);
+    if (system(command) != 0)
+        return 1;
+    return tap_done();
+}
