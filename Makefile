@@ -56,15 +56,25 @@ unit_bins := $(unit_src:tests/unit/%.c=$(BUILD)/tests/unit/%.t)
 bench_bins := $(bench_src:tests/bench/%.c=$(BUILD)/tests/bench/%)
 parity_bins := $(parity_src:tests/parity/%.c=$(BUILD)/tests/parity/%)
 
+fuzz_src := $(wildcard tests/fuzz/*.c)
+fuzz_bins := $(fuzz_src:tests/fuzz/%.c=$(BUILD)/tests/fuzz/%.t)
+# Programs whose system calls and allocations can be made to fail (base/fault.h):
+# the files with hooks are compiled again and linked before the library.
+fault_src := $(shell grep -ls '"base/fault.h"' common/*/*.c)
+fault_obj := $(fault_src:%.c=$(BUILD)/faults/%.o)
+fault_bins := $(programs:%=$(BUILD)/faults/%)
+completions := $(foreach p,$(programs),$(BUILD)/completions/$(p).bash \
+    $(BUILD)/completions/$(p).zsh $(BUILD)/completions/$(p).fish)
+
 .PHONY: all lib units
-all: $(bins)
-lib: $(lib)
-units: $(unit_bins)
+all: $(bins)                 ## build the programs (the default)
+lib: $(lib)                  ## build libgpt.a
+units: $(unit_bins)          ## build the unit tests
 
 $(BUILD)/config.mk: share/build/probe.sh share/build/deps.sh
 	@mkdir -p $(@D)
-	@if [ -n "$(filter demo deps check check-all,$(MAKECMDGOALS))" ]; then \
-	    sh share/build/deps.sh; fi
+	@if [ -n "$(filter demo deps check check-all asan,$(MAKECMDGOALS))" ]; \
+	then sh share/build/deps.sh; fi
 	@CC='$(CC)' DNNL='$(DNNL)' LZMA='$(LZMA)' sh share/build/probe.sh > $@.tmp
 	@mv $@.tmp $@
 
@@ -104,12 +114,110 @@ $(bench_bins): $(BUILD)/tests/bench/%: $(BUILD)/tests/bench/%.o $(lib)
 $(parity_bins): $(BUILD)/tests/parity/%: $(BUILD)/tests/parity/%.o $(lib)
 	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(ALL_LIBS)
 
+$(fault_bins): $(BUILD)/faults/%: $(BUILD)/cmd/%.o $(fault_obj) $(lib)
+	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(ALL_LIBS)
+
+$(BUILD)/faults/%.o: %.c
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CPPFLAGS) -DGPT_FAULTS $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
+
+# Fuzz targets replay their corpus under make check; `make fuzz` builds them
+# with libFuzzer instead.
+$(fuzz_bins): $(BUILD)/tests/fuzz/%.t: $(BUILD)/tests/fuzz/%.o \
+    $(BUILD)/tests/lib/replay.o $(lib)
+	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(ALL_LIBS)
+
+$(BUILD)/completions/%.bash: $(BUILD)/%
+	@mkdir -p $(@D)
+	$< --complete=bash > $@
+$(BUILD)/completions/%.zsh: $(BUILD)/%
+	@mkdir -p $(@D)
+	$< --complete=zsh > $@
+$(BUILD)/completions/%.fish: $(BUILD)/%
+	@mkdir -p $(@D)
+	$< --complete=fish > $@
+
 .SECONDARY:
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
 
-.PHONY: check clean
-check: $(bins) $(unit_bins) $(parity_bins)
-	prove -j2 $(sort $(unit_bins)) $(sort $(wildcard tests/cli/*.sh))
+# ---- tests ----
 
-clean:
+.PHONY: check check-all asan lint format bench fuzz demo deps
+JOBS = $(shell getconf _NPROCESSORS_ONLN)
+ASAN = -fsanitize=address,undefined -fno-sanitize-recover=undefined
+tests = $(sort $(unit_bins) $(fuzz_bins) \
+        $(wildcard tests/cli/*.sh tests/parity/*.sh))
+
+check: $(bins) $(unit_bins) $(fuzz_bins) $(parity_bins) $(fault_bins) ## run all tests
+	BUILD='$(BUILD)' OMP_WAIT_POLICY=passive prove -j$(JOBS) $(tests)
+
+check-all: check asan lint   ## check, with sanitizers, and lint
+
+asan:                        ## check under ASan and UBSan, in build/asan
+	$(MAKE) BUILD=$(BUILD)/asan CFLAGS='-O1 -g' SANITIZE='$(ASAN)' check
+
+lint:                        ## cppcheck, mandoc, shellcheck, size budgets
+	sh tests/lib/lint.sh
+
+format:                      ## reformat changed C files (clang-format)
+	git diff --name-only --diff-filter=d HEAD -- '*.c' '*.h' | \
+	    xargs -r clang-format -i
+
+bench: $(bench_bins)         ## measure: figure, floor, ratio, error
+	@set -e; for b in $(sort $(bench_bins)); do \
+	    echo "== $${b##*/}"; BUILD='$(BUILD)' $$b; done
+
+# Each target: build/fuzz/NAME -max_total_time=60 tests/fuzz/corpus/NAME
+fuzz:                        ## build the fuzz targets with clang's libFuzzer
+	$(MAKE) BUILD=$(BUILD)/fuzz CC=clang CFLAGS='-O1 -g' \
+	    SANITIZE='$(ASAN) -fsanitize=fuzzer-no-link' lib
+	@set -e; for f in $(fuzz_src); do n=$$(basename $$f .c); \
+	    clang -g -D_GNU_SOURCE -Icommon -Ikernels -I. $(ASAN) \
+	    -fsanitize=fuzzer -o $(BUILD)/fuzz/$$n $$f $(BUILD)/fuzz/libgpt.a \
+	    $(ALL_LIBS) -fopenmp; echo "$(BUILD)/fuzz/$$n"; done
+
+demo: all                    ## corpus to text in a few minutes, on screen
+	BUILD='$(BUILD)' sh share/examples/demo.sh
+
+deps:                        ## install missing Debian packages
+	sh share/build/deps.sh
+
+# ---- installation ----
+
+.PHONY: install uninstall clean distclean help
+share = $(DESTDIR)$(PREFIX)/share
+data := $(wildcard share/presets/* share/examples/*)
+bash_dir = $(share)/bash-completion/completions
+zsh_dir = $(share)/zsh/site-functions
+fish_dir = $(share)/fish/vendor_completions.d
+
+install: $(bins) $(completions) ## programs, man pages, presets, completions
+	install -d $(DESTDIR)$(BINDIR) $(bash_dir) $(zsh_dir) $(fish_dir)
+	install -m 755 $(bins) $(DESTDIR)$(BINDIR)
+	@set -ex; for f in $(data); do \
+	    install -D -m 644 $$f $(DESTDIR)$(DATADIR)/$${f#share/}; done
+	@set -ex; for m in $(wildcard man/*.[157]); do \
+	    install -D -m 644 $$m $(DESTDIR)$(MANDIR)/man$${m##*.}/$${m##*/}; \
+	done
+	@set -ex; for p in $(programs); do c=$(BUILD)/completions/$$p; \
+	    install -m 644 $$c.bash $(bash_dir)/$$p; \
+	    install -m 644 $$c.zsh $(zsh_dir)/_$$p; \
+	    install -m 644 $$c.fish $(fish_dir)/$$p.fish; done
+
+uninstall:                   ## remove what install put there
+	@set -ex; for p in $(programs); do rm -f $(DESTDIR)$(BINDIR)/$$p \
+	    $(bash_dir)/$$p $(zsh_dir)/_$$p $(fish_dir)/$$p.fish; done
+	@set -ex; for m in $(wildcard man/*.[157]); do \
+	    rm -f $(DESTDIR)$(MANDIR)/man$${m##*.}/$${m##*/}; done
+	rm -rf $(DESTDIR)$(DATADIR)
+
+clean:                       ## remove build/
 	rm -rf $(BUILD)
+
+distclean: clean             ## ... and local settings
+	rm -f config.mk
+
+help:                        ## this list
+	@sed -n 's/^\([a-z-]*\):[^#]*## */\1\t/p' Makefile | \
+	    while IFS="$$(printf '\t')" read -r t h; do \
+	    printf '%-10s %s\n' "$$t" "$$h"; done

@@ -1,3 +1,4 @@
+# shellcheck shell=sh
 # TAP for command line tests; sourced by tests/cli/*.sh. A script runs in a
 # scratch directory of its own ($scratch, removed at the end), with the built
 # programs first on PATH, and ends with `tap_done`.

@@ -1,0 +1,33 @@
+#!/bin/sh
+# make lint: what can be said about the sources without running them. Tools
+# that are not installed are named and left out.
+set -u
+cd "$(dirname "$0")/../.." || exit 1
+bad=0
+have() {
+    command -v "$1" >/dev/null 2>&1 && return
+    echo "lint: $1 is not installed: not checked"
+    return 1
+}
+
+sh tests/lib/budget.sh || bad=1
+
+if have cppcheck; then
+    cppcheck --quiet --std=c11 --enable=warning,portability \
+        --inline-suppr --error-exitcode=1 -j "$(getconf _NPROCESSORS_ONLN)" \
+        --suppress=missingInclude --suppress=preprocessorErrorDirective \
+        -D_GNU_SOURCE -DGPT_ISA=base -Icommon -Ikernels -I. \
+        cmd common kernels/cpu || bad=1
+fi
+if have mandoc; then
+    for page in man/*.[157]; do
+        [ -f "$page" ] || continue
+        mandoc -Tlint -Wwarning "$page" || bad=1
+    done
+fi
+if have shellcheck; then
+    # shellcheck disable=SC2046 # file names without blanks
+    shellcheck -x -e SC1091 -S warning $(git ls-files '*.sh') .ci/run || bad=1
+fi
+[ $bad = 0 ] && echo "lint: clean"
+exit $bad

@@ -1,0 +1,191 @@
+/* base/log.h and base/progress.h: what arrives on stderr, on a pipe and on a
+ * terminal. */
+#include "base/log.h"
+#include "base/progress.h"
+#include "base/terminal.h"
+#include "tests/lib/tap.h"
+
+#include <fcntl.h>
+#include <sys/ioctl.h>
+#include <termios.h>
+#include <unistd.h>
+
+/* stderr goes to a pipe or a terminal whose other end is `from`. */
+static int saved = -1, from = -1;
+
+static bool capture(bool terminal)
+{
+    int ends[2] = {-1, -1};
+
+    if (terminal) {
+        ends[0] = posix_openpt(O_RDWR | O_NOCTTY);
+        if (ends[0] < 0 || grantpt(ends[0]) || unlockpt(ends[0]))
+            return false;
+        ends[1] = open(ptsname(ends[0]), O_RDWR | O_NOCTTY);
+        struct winsize size = {.ws_row = 24, .ws_col = 40};
+        if (ends[1] < 0 || ioctl(ends[1], TIOCSWINSZ, &size) != 0)
+            return false;
+    } else if (pipe(ends) != 0) {
+        return false;
+    }
+    saved = dup(2);
+    dup2(ends[1], 2);
+    close(ends[1]);
+    from = ends[0];
+    fcntl(from, F_SETFL, O_NONBLOCK);
+    return true;
+}
+
+/* What was written since; a terminal turns \n into \r\n. */
+static const char *captured(void)
+{
+    static char buf[65536];
+    ssize_t n = read(from, buf, sizeof(buf) - 1);
+
+    buf[n > 0 ? n : 0] = '\0';
+    return buf;
+}
+
+static void release(void)
+{
+    dup2(saved, 2);
+    close(saved);
+    close(from);
+}
+
+static void setup(enum gpt_log_level level, bool json, bool color)
+{
+    struct gpt_log_options o = {"gpt-x", level, json, color};
+
+    gpt_log_setup(&o);
+}
+
+static void test_text(void)
+{
+    struct gpt_err err = {0};
+    char longer[5000];
+
+    setup(GPT_LOG_INFO, false, false);
+    gpt_info("a %d", 1);
+    is_str(captured(), "gpt-x: info: a 1\n", "a message");
+    gpt_debug("b");
+    is_str(captured(), "", "of too high a level");
+    gpt_warn("bell \a, escape \033[2J, csi \xc2\x9b, del \x7f, bad \xff");
+    is_str(captured(),
+           "gpt-x: warning: bell \\x07, escape \\x1b[2J, csi \\xc2\\x9b, "
+           "del \\x7f, bad \\xff\n",
+           "control bytes are escaped");
+    gpt_info("two\nlines \xc3\xa9");
+    is_str(captured(), "gpt-x: info: two\\x0alines \xc3\xa9\n",
+           "so are line ends");
+    gpt_log_line("| a\tb |\n| c |");
+    is_str(captured(), "| a\tb |\n| c |\n", "but not in a table");
+    memset(longer, 'z', sizeof(longer) - 1);
+    longer[sizeof(longer) - 1] = '\0';
+    gpt_info("%s", longer);
+    is_int(strlen(captured()), strlen("gpt-x: info: \n") + 4999, "long ones");
+    gpt_fail(&err, GPT_EIO, "no");
+    gpt_log_error(&err);
+    is_str(captured(), "gpt-x: error: no\n", "an error");
+    gpt_hint(&err, "do");
+    gpt_log_error(&err);
+    is_str(captured(), "gpt-x: error: no\nhint: do\n", "with a hint");
+    err.text[0] = '\0';
+    err.hint[0] = '\0';
+    gpt_log_error(&err);
+    is_str(captured(), "gpt-x: error: io\n", "without a text");
+    setup(GPT_LOG_ERROR, false, true);
+    gpt_warn("w");
+    gpt_log_line("l");
+    gpt_log_error(&err);
+    is_str(captured(), "gpt-x: \033[1;31merror:\033[0m io\n", "in colour");
+}
+
+static void test_json(void)
+{
+    setup(GPT_LOG_DEBUG, true, true);
+    gpt_debug("q\" b\\ \x01 \xc3\xa9 \xff");
+    const char *text = captured();
+    ok(strncmp(text, "{\"t\":", 5) == 0 && strtod(text + 5, NULL) > 1.6e9,
+       "a time");
+    ok(strstr(text, ",\"level\":\"debug\",\"program\":\"gpt-x\",\"msg\":"
+                    "\"q\\\" b\\\\ \\u0001 \xc3\xa9 \\ufffd\"}\n") != NULL,
+       "the rest: %s", text);
+    gpt_log_line("x");
+    ok(strstr(captured(), "\"level\":\"info\"") != NULL, "lines are objects");
+}
+
+static void wait_for(double seconds)
+{
+    usleep((useconds_t)(1e6 * seconds));
+}
+
+static void test_plain_progress(void)
+{
+    setup(GPT_LOG_INFO, false, false);
+    ok(!gpt_progress_open("never", "x", "B", 1), "never is NULL");
+    gpt_progress_set(NULL, 1, NULL);
+    gpt_progress_close(NULL);
+    struct gpt_progress *p = gpt_progress_open("auto", "read", "B", 100);
+    gpt_progress_set(p, 50, NULL);
+    gpt_progress_close(p);
+    is_str(captured(), "", "short work shows nothing");
+
+    p = gpt_progress_open("always", "train", "step", 200);
+    gpt_progress_set(p, 100, NULL); /* resumed half-way */
+    is_str(captured(), "", "nothing in the first second");
+    wait_for(1.1);
+    gpt_progress_set(p, 150, "loss 3.41");
+    const char *text = captured();
+    ok(strncmp(text, "train  75.0% step 150/200  4", 28) == 0 &&
+           strstr(text, "step/s  loss 3.41\n"),
+       "then a line, with the rate since the start: %s", text);
+    gpt_progress_set(p, 151, NULL);
+    is_str(captured(), "", "and no other at once");
+    gpt_progress_set(p, 200, NULL);
+    gpt_progress_close(p);
+    ok(strstr(captured(), "train 100.0% step 200/200") != NULL,
+       "the last one is complete");
+    setup(GPT_LOG_WARNING, false, false);
+    ok(!gpt_progress_open("always", "x", "B", 1), "quiet is NULL");
+}
+
+static void test_terminal(void)
+{
+    if (!capture(true)) {
+        skip("no pseudo-terminal");
+        return;
+    }
+    setup(GPT_LOG_INFO, false, false);
+    /* This process is not in the foreground of the new terminal. */
+    ok(!gpt_terminal_foreground(), "in the background");
+    ok(!gpt_progress_open("auto", "x", "B", 1), "auto draws nothing then");
+    gpt_terminal_draw("first");
+    is_str(captured(), "\r\033[Kfirst", "a line is drawn");
+    gpt_info("note");
+    is_str(captured(), "\r\033[Kgpt-x: info: note\r\n",
+           "a message clears it first");
+    gpt_info("more");
+    is_str(captured(), "gpt-x: info: more\r\n", "once");
+    gpt_terminal_draw("0123456789012345678901234567890123456789xyz");
+    is_str(captured(), "\r\033[K012345678901234567890123456789012345678",
+           "lines are cut to the width");
+    gpt_terminal_keep();
+    gpt_terminal_keep();
+    is_str(captured(), "\r\n", "the last line is kept");
+    release();
+}
+
+int main(void)
+{
+    if (!capture(false)) {
+        printf("Bail out! no pipe\n");
+        return 1;
+    }
+    test_text();
+    test_json();
+    test_plain_progress();
+    release();
+    test_terminal();
+    return tap_done();
+}

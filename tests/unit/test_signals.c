@@ -1,0 +1,126 @@
+/* base/signals.h, in children: what they see, and how they die. */
+#include "base/io.h"
+#include "base/signals.h"
+#include "tests/lib/tap.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static int result_of(int (*body)(void))
+{
+    int result = -1;
+
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        alarm(10);
+        _exit(body());
+    }
+    waitpid(child, &result, 0);
+    return result;
+}
+
+static int asks_to_stop(void)
+{
+    gpt_signals_setup();
+    if (gpt_signals_stop() != 0)
+        return 1;
+    raise(SIGTERM);
+    return gpt_signals_stop() == SIGTERM ? 0 : 2;
+}
+
+static int asks_to_save(void)
+{
+    gpt_signals_setup();
+    if (gpt_signals_take_save())
+        return 1;
+    raise(SIGUSR1);
+    raise(SIGUSR1);
+    if (!gpt_signals_take_save())
+        return 2;
+    return gpt_signals_take_save() || gpt_signals_stop() ? 3 : 0;
+}
+
+static int respects_ignored(void)
+{
+    signal(SIGHUP, SIG_IGN);
+    gpt_signals_setup();
+    raise(SIGHUP);
+    return gpt_signals_stop();
+}
+
+static int survives_file_size_limit(void)
+{
+    gpt_signals_setup();
+    raise(SIGXFSZ);
+    return 0;
+}
+
+static int dies_of_sigterm(void)
+{
+    gpt_signals_setup();
+    raise(SIGTERM);
+    gpt_signals_reraise(gpt_signals_stop());
+    return 0;
+}
+
+static int second_sigint(void)
+{
+    struct gpt_out *out;
+    struct gpt_err err;
+
+    gpt_signals_setup();
+    if (gpt_out_open(&out, "half", 0, 0, &err) != GPT_OK ||
+        gpt_out_write(out, "x", 1, &err) != GPT_OK)
+        return 1;
+    raise(SIGINT);
+    raise(SIGINT);
+    return 2;
+}
+
+static int interrupted_read(void)
+{
+    int ends[2];
+    struct gpt_err err;
+    char *data;
+    size_t len;
+
+    gpt_signals_setup();
+    if (pipe(ends) != 0)
+        return 1;
+    dup2(ends[0], 0);
+    pid_t self = getpid();
+    if (fork() == 0) {
+        usleep(100000);
+        kill(self, SIGTERM);
+        _exit(0);
+    }
+    /* The write end stays open: only the signal ends the read. */
+    return gpt_read_file("-", 100, &data, &len, &err) == GPT_EIO ? 0 : 2;
+}
+
+int main(void)
+{
+    char dir[] = "/tmp/gpt-signals-XXXXXX";
+
+    if (!mkdtemp(dir) || chdir(dir) != 0) {
+        printf("Bail out! no scratch directory\n");
+        return 1;
+    }
+    is_int(result_of(asks_to_stop), 0, "SIGTERM asks to stop");
+    is_int(result_of(asks_to_save), 0, "SIGUSR1 asks to save, once");
+    is_int(result_of(respects_ignored), 0, "an ignored signal stays ignored");
+    is_int(result_of(survives_file_size_limit), 0, "SIGXFSZ is ignored");
+    int result = result_of(dies_of_sigterm);
+    ok(WIFSIGNALED(result) && WTERMSIG(result) == SIGTERM,
+       "a stopped program dies of its signal");
+    result = result_of(second_sigint);
+    ok(WIFSIGNALED(result) && WTERMSIG(result) == SIGINT,
+       "a second SIGINT kills at once");
+    is_int(rmdir(dir), 0, "and leaves no temporary file");
+    is_int(result_of(interrupted_read), 0, "a waiting read is interrupted");
+    is_str(gpt_signal_name(SIGTERM), "SIGTERM", "names");
+    is_str(gpt_signal_name(0), "signal", "of others");
+    return tap_done();
+}
