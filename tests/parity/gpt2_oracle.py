@@ -1,0 +1,41 @@
+"""GPT-2's tokenizer by tiktoken and by Hugging Face tokenizers, both made from
+a vocab.json and a merges.txt alone, without network."""
+import json
+import os
+
+import tiktoken
+import tokenizers
+
+PATTERN = (r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+"
+           r"|\s+(?!\S)|\s+")
+
+
+def letters():
+    """Byte -> the character that stands for it in a vocabulary."""
+    kept = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    table = {b: chr(b) for b in kept}
+    for b in range(256):
+        if b not in table:
+            table[b] = chr(0x100 + len(table) - len(kept))
+    return table
+
+
+def by_tiktoken(folder):
+    """Ranks are ids here: every merge's result has a higher id than those of
+    the merges before it."""
+    byte_of = {c: b for b, c in letters().items()}
+    with open(os.path.join(folder, "vocab.json"), encoding="utf-8") as f:
+        vocab = json.load(f)
+    special = {"<|endoftext|>": vocab.pop("<|endoftext|>")}
+    ranks = {bytes(byte_of[c] for c in t): i for t, i in vocab.items()}
+    return tiktoken.Encoding("gpt2-from-files", pat_str=PATTERN,
+                             mergeable_ranks=ranks, special_tokens=special)
+
+
+def by_hf(folder):
+    model = tokenizers.models.BPE.from_file(
+        os.path.join(folder, "vocab.json"), os.path.join(folder, "merges.txt"))
+    tok = tokenizers.Tokenizer(model)
+    tok.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(
+        add_prefix_space=False)
+    return tok
