@@ -1,0 +1,146 @@
+/* Learning rate, weight decay and batch size against Megatron's own values, and
+ * what is refused. */
+#include "train/schedule.h"
+
+#include "tests/unit/golden.h"
+
+static void test_schedules(void)
+{
+    FILE *f = golden_open("tests/golden/schedule.txt");
+    char line[512], style[32], wsd[32], wd[32];
+    int cases = 0;
+
+    while (golden_next(f, "schedule", line, sizeof line)) {
+        struct gpt_schedule s;
+        struct gpt_err err = {0};
+        double at[GOLDEN_MAX], lr[GOLDEN_MAX], decay[GOLDEN_MAX];
+        long long warmup, all, tail, incr;
+        double worst = 0;
+        if (sscanf(line, "%31s %lf %lf %lf %lld %lld %lld %31s %lf %lf %lld"
+                         " %31s",
+                   style, &s.max_lr, &s.min_lr, &s.init_lr, &warmup, &all,
+                   &tail, wsd, &s.start_wd, &s.end_wd, &incr, wd) != 12)
+            exit(1);
+        s.warmup_samples = warmup;
+        s.decay_samples = all;
+        s.wsd_decay_samples = tail;
+        s.wd_incr_samples = incr;
+        cases++;
+        ok(gpt_lr_style_parse(style, &s.style) &&
+               gpt_wsd_style_parse(wsd, &s.wsd_style) &&
+               gpt_wd_style_parse(wd, &s.wd_style) &&
+               gpt_schedule_check(&s, &err) == GPT_OK,
+           "schedule%.*s", (int)strcspn(line, "\n"), line);
+        int n = golden_array(f, "samples", at);
+        golden_array(f, "lr", lr);
+        golden_array(f, "wd", decay);
+        for (int i = 0; i < n; i++) {
+            int64_t k = (int64_t)at[i];
+            double a = fabs(gpt_schedule_lr(&s, k) - lr[i]) / s.max_lr;
+            double b = fabs(gpt_schedule_weight_decay(&s, k) - decay[i]);
+            worst = fmax(worst, fmax(a, b));
+        }
+        ok(worst <= 1e-16, "%d values, worst difference %g", n, worst);
+    }
+    fclose(f);
+    ok(cases >= 20, "%d schedules", cases);
+}
+
+static void test_rampups(void)
+{
+    FILE *f = golden_open("tests/golden/schedule.txt");
+    char line[256];
+    int cases = 0;
+
+    while (golden_next(f, "rampup", line, sizeof line)) {
+        double at[GOLDEN_MAX], want[GOLDEN_MAX];
+        long long start, increment, samples, full;
+        struct gpt_err err = {0};
+        int wrong = 0;
+        if (sscanf(line, "%lld %lld %lld %lld", &start, &increment, &samples,
+                   &full) != 4)
+            exit(1);
+        const struct gpt_rampup r = {start, increment, samples, full};
+        is_int(gpt_rampup_check(&r, 1, &err), GPT_OK, "ramp-up %lld to %lld",
+               start, full);
+        int n = golden_array(f, "consumed", at);
+        golden_array(f, "batch", want);
+        for (int i = 0; i < n; i++)
+            wrong += gpt_rampup_global_batch(&r, (int64_t)at[i]) !=
+                     (int64_t)want[i];
+        is_int(wrong, 0, "%d values", n);
+        cases++;
+    }
+    fclose(f);
+    is_int(cases, 4, "ramp-ups");
+
+    const struct gpt_rampup none = {.global_batch = 64};
+    const struct gpt_rampup at_once = {8, 8, 0, 64};
+    is_int(gpt_rampup_global_batch(&none, 0), 64, "no ramp-up");
+    is_int(gpt_rampup_global_batch(&at_once, 0), 64, "over no samples");
+}
+
+static void test_refused(void)
+{
+    static const struct gpt_schedule fine = {
+        .style = GPT_LR_COSINE, .max_lr = 1e-3, .min_lr = 1e-4,
+        .warmup_samples = 10, .decay_samples = 100, .start_wd = 0.1,
+        .end_wd = 0.1};
+    struct gpt_schedule s;
+    struct gpt_err err = {0};
+
+#define REFUSED(field, value)                                                  \
+    do {                                                                       \
+        s = fine;                                                              \
+        s.field = (value);                                                     \
+        is_int(gpt_schedule_check(&s, &err), GPT_EUSAGE, "refused: " #field    \
+               " " #value);                                                    \
+    } while (0)
+    s = fine;
+    is_int(gpt_schedule_check(&s, &err), GPT_OK, "a fine schedule");
+    REFUSED(min_lr, -1);
+    REFUSED(min_lr, 2e-3);
+    REFUSED(max_lr, NAN);
+    REFUSED(init_lr, 1);
+    REFUSED(init_lr, -1);
+    REFUSED(warmup_samples, 100);
+    REFUSED(warmup_samples, -1);
+    REFUSED(decay_samples, 0);
+    REFUSED(style, GPT_LR_WSD); /* without a tail */
+    REFUSED(start_wd, -1);
+    REFUSED(end_wd, 0.05);
+    REFUSED(end_wd, 0.2); /* constant, but not */
+    REFUSED(wd_style, GPT_WD_LINEAR); /* over no samples */
+#undef REFUSED
+
+    static const struct {
+        struct gpt_rampup r;
+        int64_t multiple;
+        int status;
+    } rows[] = {
+        {{16, 8, 100, 64}, 8, GPT_OK},     {{0, 0, 0, 64}, 8, GPT_OK},
+        {{0, 0, 0, 60}, 8, GPT_EUSAGE},    {{16, 9, 100, 64}, 1, GPT_EUSAGE},
+        {{65, 1, 100, 64}, 1, GPT_EUSAGE}, {{16, 4, 100, 64}, 8, GPT_EUSAGE},
+        {{12, 4, 100, 64}, 8, GPT_EUSAGE}, {{-8, 8, 100, 64}, 8, GPT_EUSAGE},
+        {{16, 0, 100, 64}, 8, GPT_EUSAGE}, {{16, 8, -1, 64}, 8, GPT_EUSAGE},
+        {{0, 0, 0, 0}, 8, GPT_EUSAGE},
+    };
+    for (size_t i = 0; i < GPT_COUNT(rows); i++)
+        is_int(gpt_rampup_check(&rows[i].r, rows[i].multiple, &err),
+               rows[i].status, "ramp-up row %zu", i);
+
+    enum gpt_lr_style a;
+    enum gpt_wsd_style b;
+    enum gpt_wd_style c;
+    ok(!gpt_lr_style_parse("wsd", &a) && !gpt_wsd_style_parse("sqrt", &b) &&
+           !gpt_wd_style_parse("", &c),
+       "unknown styles");
+}
+
+int main(void)
+{
+    test_schedules();
+    test_rampups();
+    test_refused();
+    return tap_done();
+}
