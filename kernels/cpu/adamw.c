@@ -5,27 +5,14 @@
 #include <math.h>
 #include <string.h>
 
-struct rates {
-    float b1, b2, one_b1, one_b2, step_size, inv_bias2, eps, grad_scale;
-};
-
-static void range(const struct gpt_adamw *op, const struct rates *r,
-                  int64_t begin, int64_t end, float keep)
+static void range(const struct gpt_adamw *op, const struct cpu_adamw_rates *r,
+                  int64_t begin, int64_t end)
 {
-    float *restrict p = op->p, *restrict m = op->m, *restrict v = op->v;
-    const float *restrict g = op->g;
-    for (int64_t i = begin; i < end; i++) {
-        float gi = g[i] * r->grad_scale;
-        float mi = r->b1 * m[i] + r->one_b1 * gi;
-        float vi = r->b2 * v[i] + r->one_b2 * (gi * gi);
-        m[i] = mi;
-        v[i] = vi;
-        float denom = sqrtf(vi * r->inv_bias2) + r->eps;
-        p[i] = p[i] * keep - r->step_size * (mi / denom);
-    }
-    if (op->p_act && op->p_act != p)
-        memcpy((float *)op->p_act + begin, p + begin,
-               (size_t)(end - begin) * sizeof *p);
+    cpu_isa->adamw(op->p + begin, op->m + begin, op->v + begin, op->g + begin,
+                   end - begin, r);
+    if (op->p_act && op->p_act != op->p)
+        memcpy((float *)op->p_act + begin, op->p + begin,
+               (size_t)(end - begin) * sizeof *op->p);
 }
 
 /* The segment that holds element i: the last one beginning at or before it. */
@@ -42,16 +29,17 @@ static int64_t segment_of(const struct gpt_adamw *op, int64_t i)
     return lo;
 }
 
-static void chunk(const struct gpt_adamw *op, const struct rates *r,
+static void chunk(const struct gpt_adamw *op, struct cpu_adamw_rates r,
                   int64_t begin, int64_t end)
 {
-    float keep = (float)(1 - op->lr * op->weight_decay);
+    float keep = r.keep;
     while (begin < end) {
         int64_t s = segment_of(op, begin), stop = end;
         bool decay = op->n_segments > 0 && op->segments[s].decay;
         if (s + 1 < op->n_segments && op->segments[s + 1].begin < stop)
             stop = op->segments[s + 1].begin;
-        range(op, r, begin, stop, decay ? keep : 1);
+        r.keep = decay ? keep : 1;
+        range(op, &r, begin, stop);
         begin = stop;
     }
 }
@@ -62,7 +50,7 @@ void cpu_adamw(struct gpt_queue *q, const struct gpt_adamw *op)
         return;
     enum { CHUNK = 1 << 14 };
     double t = (double)op->step;
-    struct rates r = {
+    struct cpu_adamw_rates r = {
         .b1 = (float)op->beta1,
         .b2 = (float)op->beta2,
         .one_b1 = (float)(1 - op->beta1),
@@ -71,8 +59,9 @@ void cpu_adamw(struct gpt_queue *q, const struct gpt_adamw *op)
         .inv_bias2 = (float)(1 / (1 - pow(op->beta2, t))),
         .eps = (float)op->eps,
         .grad_scale = (float)op->grad_scale,
+        .keep = (float)(1 - op->lr * op->weight_decay),
     };
 #pragma omp parallel for schedule(static)
     for (int64_t at = 0; at < op->n; at += CHUNK)
-        chunk(op, &r, at, op->n - at < CHUNK ? op->n : at + CHUNK);
+        chunk(op, r, at, op->n - at < CHUNK ? op->n : at + CHUNK);
 }

@@ -1,58 +1,189 @@
-/* Causal self-attention, backward. Probabilities are computed again from the
- * log-sum-exp that the forward pass kept. */
-#include "cpu/cpu.h"
+/* Causal self-attention, backward, one head a task: probabilities are computed
+ * again, tile by tile, from the log-sum-exp that the forward pass kept.
+ *
+ * With P = softmax(scale Q K^T) under its mask M of dropout, delta = rowsum(
+ * dO * O) and dS = scale P * (M * (dO V^T) - delta):
+ *   dV = (P * M)^T dO,   dQ = dS K,   dK = dS^T Q        (Dao et al. 2022)
+ *
+ * Several heads of a group share a key: their dK and dV go to scratch and are
+ * added in the order of heads at the end. */
+#include "cpu/attn.h"
 
-#include <math.h>
+#include <omp.h>
 #include <string.h>
 
-static void row(const struct gpt_attn *op, const struct gpt_attn_grad *grad,
-                int64_t b, int64_t h, int64_t tq, float *keep)
+/* A thread's memory. Panels: of keys and values transposed (for scores), of
+ * keys (for dQ); of a tile's queries and output gradients (for dK, dV). */
+struct work {
+    int64_t d_pad, t_pad;
+    float *keys_t, *values_t, *keys, *queries, *douts;
+    float *s, *dp, *dq, *dk, *dv, *keep;
+};
+
+static int64_t carve(struct work *w, float *mem, int64_t t, int64_t d)
 {
-    int64_t per = op->h / op->g, d = op->d, t = op->t;
-    int64_t ld = op->g * (per + 2) * d;
-    int64_t at = b * t * ld + h / per * (per + 2) * d;
-    const float *group = (const float *)op->qkv + at;
-    float *dgroup = (float *)grad->dqkv + at;
-    const float *query = group + tq * ld + h % per * d;
-    const float *keys = group + per * d, *values = keys + d;
-    float *dquery = dgroup + tq * ld + h % per * d;
-    float *dkeys = dgroup + per * d, *dvalues = dkeys + d;
-    int64_t o = ((b * t + tq) * op->h + h) * d;
-    const float *out = (const float *)op->out + o;
-    const float *dout = (const float *)grad->dout + o;
-    float lse = op->lse[(b * op->h + h) * t + tq];
-    int64_t from = op->doc_start ? op->doc_start[b * t + tq] : 0;
-    float delta = 0;
-    for (int64_t j = 0; j < d; j++)
-        delta += out[j] * dout[j];
-    for (int64_t tk = from; tk <= tq; tk++)
-        keep[tk] = 1;
-    const struct gpt_dropout *dr = &op->dropout;
-    if (dr->p > 0) {
-        int64_t head = (dr->sample0 + b) * op->h_global + op->head0 + h;
-        cpu_drop_row(keep + from, keep + from, tq + 1 - from, dr->rng,
-                     (uint64_t)((head * t + tq) * t + from), dr->p);
+    int64_t at = 0;
+    w->d_pad = attn_round(d, CPU_NR_MAX);
+    w->t_pad = attn_round(t, ATTN_BK);
+    struct {
+        float **to;
+        int64_t floats;
+    } parts[] = {
+        {&w->keys_t, w->t_pad * d},
+        {&w->values_t, w->t_pad * d},
+        {&w->keys, w->t_pad * w->d_pad},
+        {&w->queries, ATTN_BQ * w->d_pad},
+        {&w->douts, ATTN_BQ * w->d_pad},
+        {&w->s, ATTN_BQ * ATTN_BK},
+        {&w->dp, ATTN_BQ * ATTN_BK},
+        {&w->dq, ATTN_BQ * w->d_pad},
+        {&w->dk, w->t_pad * w->d_pad},
+        {&w->dv, w->t_pad * w->d_pad},
+        {&w->keep, ATTN_BK},
+    };
+    for (size_t i = 0; i < GPT_COUNT(parts); i++) {
+        *parts[i].to = mem ? mem + at : NULL;
+        at += attn_round(parts[i].floats, 16);
     }
-    for (int64_t tk = from; tk <= tq; tk++) {
-        const float *key = keys + tk * ld, *value = values + tk * ld;
-        float dot = 0, dp = 0;
-        for (int64_t j = 0; j < d; j++) {
-            dot += query[j] * key[j];
-            dp += dout[j] * value[j];
-        }
-        float p = expf(dot * op->scale - lse);
-        float ds = p * (dp * keep[tk] - delta) * op->scale;
-        for (int64_t j = 0; j < d; j++) {
-            dquery[j] += ds * key[j];
-            dkeys[tk * ld + j] += ds * query[j];
-            dvalues[tk * ld + j] += p * keep[tk] * dout[j];
-        }
+    return at;
+}
+
+/* What one task knows. */
+struct task {
+    struct attn_head h;
+    struct work w;
+    const float *dout;
+    float *dq;
+};
+
+/* Row i of the tiles: probabilities (times mask) and dS in place. */
+static void grad_row(const struct task *k, int64_t i, int64_t query, int64_t j,
+                     int64_t n, float delta)
+{
+    const struct attn_head *h = &k->h;
+    float *s = k->w.s + i * ATTN_BK, *dp = k->w.dp + i * ATTN_BK;
+    int64_t lo = h->start ? h->start[query] - j : 0, hi = query + 1 - j;
+    lo = lo < 0 ? 0 : lo;
+    hi = hi > n ? n : hi;
+    if (hi < lo)
+        lo = hi = hi < 0 ? 0 : hi;
+    if (h->drop && hi > lo) {
+        for (int64_t l = 0; l < hi - lo; l++)
+            k->w.keep[l] = 1;
+        cpu_isa->drop(k->w.keep, k->w.keep, hi - lo, h->drop,
+                      h->drop_at + (uint64_t)(query * h->drop_row + j + lo));
+    }
+    cpu_isa->softmax_grad(s + lo, dp + lo, h->drop ? k->w.keep : NULL, hi - lo,
+                          h->scale, h->lse[query], delta);
+    memset(s, 0, (size_t)lo * sizeof *s);
+    memset(dp, 0, (size_t)lo * sizeof *dp);
+    memset(s + hi, 0, (size_t)(n - hi) * sizeof *s);
+    memset(dp + hi, 0, (size_t)(n - hi) * sizeof *dp);
+}
+
+/* Queries q .. q + m - 1 against keys j .. of a tile `height` keys high. */
+static void tile(const struct task *k, int64_t q, int64_t m, int64_t j,
+                 int64_t height, const float *delta)
+{
+    const struct attn_head *h = &k->h;
+    const struct work *w = &k->w;
+    int64_t nr = cpu_isa->nr, d = h->d, d_use = attn_round(d, nr);
+    int64_t n = q + m - j < height ? q + m - j : height;
+    struct cpu_tile t = {
+        m,    n,       d,    h->q + q * h->ldq, h->ldq, 1, w->keys_t + j * d,
+        w->s, ATTN_BK, false};
+    cpu_attn_product(&t, d * nr); /* scores */
+    t.a = k->dout + q * h->ldo;
+    t.a_row = h->ldo;
+    t.b = w->values_t + j * d;
+    t.c = w->dp;
+    cpu_attn_product(&t, d * nr); /* dO V^T */
+    for (int64_t i = 0; i < m; i++)
+        grad_row(k, i, q + i, j, n, delta[i]);
+    t = (struct cpu_tile){
+        m,     d_use,    n,   w->dp, ATTN_BK, 1, w->keys + j * w->d_pad,
+        w->dq, w->d_pad, true};
+    cpu_attn_product(&t, height * nr); /* dQ */
+    t = (struct cpu_tile){n,        d_use,   m,          w->dp,
+                          1,        ATTN_BK, w->queries, w->dk + j * w->d_pad,
+                          w->d_pad, true};
+    cpu_attn_product(&t, m * nr); /* dK */
+    t.a = w->s;
+    t.b = w->douts;
+    t.c = w->dv + j * w->d_pad;
+    cpu_attn_product(&t, m * nr); /* dV */
+}
+
+static void query_tile(const struct task *k, int64_t q, int64_t m)
+{
+    const struct attn_head *h = &k->h;
+    const struct work *w = &k->w;
+    float delta[ATTN_BQ];
+    for (int64_t i = 0; i < m; i++)
+        delta[i] = cpu_isa->dot(h->out + (q + i) * h->ldo,
+                                k->dout + (q + i) * h->ldo, h->d);
+    cpu_isa->pack_b(w->queries, h->q + q * h->ldq, h->ldq, 1, m, h->d);
+    cpu_isa->pack_b(w->douts, k->dout + q * h->ldo, h->ldo, 1, m, h->d);
+    memset(w->dq, 0, (size_t)(ATTN_BQ * w->d_pad) * sizeof *w->dq);
+    int64_t j = h->start ? cpu_attn_first(h->start + q, m) : 0;
+    for (j = j / ATTN_BK * ATTN_BK; j < q + m; j += ATTN_BK)
+        tile(k, q, m, j, h->nq - j < ATTN_BK ? h->nq - j : ATTN_BK, delta);
+    for (int64_t i = 0; i < m; i++)
+        memcpy(k->dq + (q + i) * h->ldq, w->dq + i * w->d_pad,
+               (size_t)h->d * sizeof *k->dq);
+}
+
+/* dk and dv: where this head's gradients of keys and values go, rows ldk
+ * floats apart. */
+static void head_grad(struct task *k, float *dk, float *dv, int64_t ldk)
+{
+    const struct attn_head *h = &k->h;
+    const struct work *w = &k->w;
+    size_t sums = (size_t)(w->t_pad * w->d_pad) * sizeof(float);
+    memset(w->dk, 0, sums);
+    memset(w->dv, 0, sums);
+    for (int64_t j = 0; j < h->nq; j += ATTN_BK) {
+        int64_t n = h->nq - j < ATTN_BK ? h->nq - j : ATTN_BK;
+        const float *key = h->k + j * h->ldk, *value = h->v + j * h->ldv;
+        cpu_isa->pack_b(w->keys_t + j * h->d, key, 1, h->ldk, h->d, n);
+        cpu_isa->pack_b(w->values_t + j * h->d, value, 1, h->ldv, h->d, n);
+        cpu_isa->pack_b(w->keys + j * w->d_pad, key, h->ldk, 1, n, h->d);
+    }
+    for (int64_t q = 0; q < h->nq; q += ATTN_BQ)
+        query_tile(k, q, h->nq - q < ATTN_BQ ? h->nq - q : ATTN_BQ);
+    size_t row = (size_t)h->d * sizeof(float);
+    for (int64_t i = 0; i < h->nq; i++) {
+        memcpy(dk + i * ldk, w->dk + i * w->d_pad, row);
+        memcpy(dv + i * ldk, w->dv + i * w->d_pad, row);
     }
 }
 
+/* Scratch: dK and dV of every head, where heads share keys. */
 size_t cpu_attn_scratch(const struct gpt_attn *op)
 {
-    return (size_t)(op->b * op->g * op->t) * sizeof(float);
+    if (op->h == op->g)
+        return 64; /* not used; something to allocate */
+    return (size_t)(op->b * op->h * op->t * 2 * op->d) * sizeof(float);
+}
+
+static void add_heads(const struct gpt_attn *op, float *dqkv,
+                      const float *scratch)
+{
+    int64_t per = op->h / op->g, d = op->d, ld = op->g * (per + 2) * d;
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < op->b * op->t; i++)
+        for (int64_t g = 0; g < op->g; g++) {
+            int64_t b = i / op->t, t = i % op->t;
+            float *to = dqkv + i * ld + g * (per + 2) * d + per * d;
+            for (int64_t h = g * per; h < (g + 1) * per; h++) {
+                const float *from =
+                    scratch + ((b * op->h + h) * op->t + t) * 2 * d;
+                if (h == g * per)
+                    memcpy(to, from, (size_t)(2 * d) * sizeof *to);
+                else
+                    cpu_isa->add(to, to, from, 2 * d);
+            }
+        }
 }
 
 void cpu_attn_bwd(struct gpt_queue *q, const struct gpt_attn *op,
@@ -60,12 +191,30 @@ void cpu_attn_bwd(struct gpt_queue *q, const struct gpt_attn *op,
 {
     if (!cpu_ready(q, "attn_bwd", op->act))
         return;
-    int64_t per = op->h / op->g, row_size = op->g * (per + 2) * op->d;
-    float *work = grad->scratch;
-    memset(grad->dqkv, 0, (size_t)(op->b * op->t * row_size) * sizeof(float));
-#pragma omp parallel for schedule(static)
-    for (int64_t i = 0; i < op->b * op->g; i++)
-        for (int64_t h = i % op->g * per; h < (i % op->g + 1) * per; h++)
-            for (int64_t tq = 0; tq < op->t; tq++)
-                row(op, grad, i / op->g, h, tq, work + i * op->t);
+    struct work sizes;
+    int64_t each = carve(&sizes, NULL, op->t, op->d);
+    float *work = cpu_work(q, (size_t)(each * (int64_t)omp_get_max_threads()));
+    if (!work)
+        return;
+    struct cpu_drop drop = {0};
+    if (op->dropout.p > 0)
+        drop = cpu_drop_of(&op->dropout);
+    bool shared = op->h != op->g;
+#pragma omp parallel for schedule(dynamic)
+    for (int64_t i = 0; i < op->b * op->h; i++) {
+        struct task k;
+        cpu_attn_view(op, i / op->h, i % op->h, &k.h);
+        carve(&k.w, work + omp_get_thread_num() * each, op->t, op->d);
+        k.h.drop = op->dropout.p > 0 ? &drop : NULL;
+        k.dout = (const float *)grad->dout + (k.h.out - (float *)op->out);
+        float *dqkv = grad->dqkv;
+        const float *qkv = op->qkv;
+        k.dq = dqkv + (k.h.q - qkv);
+        float *dk = dqkv + (k.h.k - qkv);
+        if (shared)
+            dk = (float *)grad->scratch + i * op->t * 2 * op->d;
+        head_grad(&k, dk, dk + op->d, shared ? 2 * op->d : k.h.ldk);
+    }
+    if (shared)
+        add_heads(op, grad->dqkv, grad->scratch);
 }

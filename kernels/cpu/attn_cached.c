@@ -1,80 +1,122 @@
-/* Attention of new tokens against the key-value cache, for generation. */
-#include "cpu/cpu.h"
+/* Attention of new tokens against the key-value cache, for generation. One
+ * token a row reads the cache once, in order, for all query heads of a group;
+ * longer pieces (a prompt) go through the tiles of attn_head.c. */
+#include "cpu/attn.h"
 
 #include <math.h>
+#include <omp.h>
 #include <string.h>
 
-struct shape {
-    int64_t per, ld; /* query heads a group; floats between rows of qkv */
+enum { FEW = 4 }; /* query heads that meet a key at once */
+
+/* Group g of row b: where its queries, new keys and cache begin. */
+struct group {
+    int64_t per, ld, ldo; /* query heads; floats between rows of qkv, out */
+    int64_t pos, len;
+    const float *q;
+    float *k, *v, *out;
 };
 
-static void store(const struct gpt_attn_cached *op, struct shape s, int64_t b,
-                  int64_t g)
+static struct group view(const struct gpt_attn_cached *op, int64_t b, int64_t g)
 {
-    int64_t d = op->d;
-    const float *key = (const float *)op->qkv + b * op->t_new * s.ld +
-                       (g + 1) * (s.per + 2) * d;
-    key -= 2 * d;
-    int64_t at = ((op->slot[b] * op->g + g) * op->t_max + op->pos[b]) * d;
-    for (int64_t i = 0; i < op->len[b]; i++, key += s.ld, at += d) {
-        memcpy((float *)op->k_cache + at, key, (size_t)d * sizeof *key);
-        memcpy((float *)op->v_cache + at, key + d, (size_t)d * sizeof *key);
+    int64_t per = op->h / op->g, d = op->d;
+    int64_t at = ((int64_t)op->slot[b] * op->g + g) * op->t_max * d;
+    struct group v = {.per = per,
+                      .ld = op->g * (per + 2) * d,
+                      .ldo = op->h * d,
+                      .pos = op->pos[b],
+                      .len = op->len[b]};
+    v.q = (const float *)op->qkv + b * op->t_new * v.ld + g * (per + 2) * d;
+    v.k = (float *)op->k_cache + at;
+    v.v = (float *)op->v_cache + at;
+    v.out = (float *)op->out + b * op->t_new * v.ldo + g * per * d;
+    return v;
+}
+
+static void append(const struct group *g, int64_t d)
+{
+    for (int64_t i = 0; i < g->len; i++) {
+        const float *key = g->q + i * g->ld + g->per * d;
+        memcpy(g->k + (g->pos + i) * d, key, (size_t)d * sizeof *key);
+        memcpy(g->v + (g->pos + i) * d, key + d, (size_t)d * sizeof *key);
     }
 }
 
-static void row(const struct gpt_attn_cached *op, struct shape s, int64_t b,
-                int64_t h, int64_t i, float *score)
+/* Token i of the new ones, all heads of the group. */
+static void token(const struct gpt_attn_cached *op, const struct group *g,
+                  int64_t i, float *scores)
 {
-    int64_t d = op->d, g = h / s.per, n = op->pos[b] + i + 1;
-    const float *query = (const float *)op->qkv + (b * op->t_new + i) * s.ld +
-                         g * (s.per + 2) * d + h % s.per * d;
-    int64_t at = (op->slot[b] * op->g + g) * op->t_max * d;
-    const float *keys = (const float *)op->k_cache + at;
-    const float *values = (const float *)op->v_cache + at;
-    float max = -INFINITY, sum = 0;
-    for (int64_t tk = 0; tk < n; tk++) {
-        float dot = 0;
-        for (int64_t j = 0; j < d; j++)
-            dot += query[j] * keys[tk * d + j];
-        score[tk] = dot * op->scale;
-        max = score[tk] > max ? score[tk] : max;
+    int64_t d = op->d, n = g->pos + i + 1;
+    for (int64_t h = 0; h < g->per; h += FEW) {
+        int64_t m = g->per - h < FEW ? g->per - h : FEW;
+        float *out = g->out + i * g->ldo + h * d;
+        cpu_isa->dots(scores, n, g->q + i * g->ld + h * d, d, g->k, d, m, n, d,
+                      false);
+        memset(out, 0, (size_t)(m * d) * sizeof *out);
+        for (int64_t k = 0; k < m; k++, out += d) {
+            float *s = scores + k * n;
+            float top = cpu_isa->max(s, n) * op->scale;
+            float sum = cpu_isa->exp_sum(s, n, op->scale, top);
+            cpu_isa->combine(out, s, g->v, d, d, n);
+            cpu_isa->scale(out, d, 1 / sum);
+        }
     }
-    for (int64_t tk = 0; tk < n; tk++) {
-        score[tk] = expf(score[tk] - max);
-        sum += score[tk];
+}
+
+static void piece(const struct gpt_attn_cached *op, const struct group *g,
+                  float *work)
+{
+    for (int64_t h = 0; h < g->per; h++) {
+        struct attn_head head = {.d = op->d,
+                                 .q0 = g->pos,
+                                 .nq = g->len,
+                                 .ldq = g->ld,
+                                 .ldk = op->d,
+                                 .ldv = op->d,
+                                 .ldo = g->ldo,
+                                 .q = g->q + h * op->d,
+                                 .k = g->k,
+                                 .v = g->v,
+                                 .out = g->out + h * op->d,
+                                 .scale = op->scale};
+        cpu_attn_head(&head, work);
     }
-    float *out = (float *)op->out + ((b * op->t_new + i) * op->h + h) * d;
-    memset(out, 0, (size_t)d * sizeof *out);
-    for (int64_t tk = 0; tk < n; tk++)
-        for (int64_t j = 0; j < d; j++)
-            out[j] += score[tk] / sum * values[tk * d + j];
+}
+
+static bool fits(struct gpt_queue *q, const struct gpt_attn_cached *op)
+{
+    for (int64_t b = 0; b < op->b; b++)
+        if (op->pos[b] < 0 || op->len[b] < 0 || op->len[b] > op->t_new ||
+            op->pos[b] + (int64_t)op->len[b] > op->t_max) {
+            cpu_fail(q,
+                     "attn_cached: row %lld: position %d + %d tokens is past "
+                     "the cache's %lld",
+                     (long long)b, op->pos[b], op->len[b],
+                     (long long)op->t_max);
+            return false;
+        }
+    return true;
 }
 
 void cpu_attn_cached(struct gpt_queue *q, const struct gpt_attn_cached *op)
 {
-    if (!cpu_ready(q, "attn_cached", op->act))
+    if (!cpu_ready(q, "attn_cached", op->act) || !fits(q, op))
         return;
-    struct shape s = {.per = op->h / op->g};
-    s.ld = op->g * (s.per + 2) * op->d;
-    for (int64_t b = 0; b < op->b; b++)
-        if (op->pos[b] < 0 || op->len[b] < 0 || op->len[b] > op->t_new ||
-            op->pos[b] + op->len[b] > op->t_max) {
-            cpu_fail(q,
-                     "attn_cached: row %lld: position %d + %d tokens is "
-                     "past the cache's %lld",
-                     (long long)b, op->pos[b], op->len[b],
-                     (long long)op->t_max);
-            return;
-        }
-    float *work = cpu_work(q, (size_t)(op->b * op->g * op->t_max));
+    size_t each = cpu_attn_work(op->t_max, op->d);
+    if (each < (size_t)(FEW * op->t_max))
+        each = (size_t)attn_round(FEW * op->t_max, 16);
+    float *work = cpu_work(q, each * (size_t)omp_get_max_threads());
     if (!work)
         return;
 #pragma omp parallel for schedule(dynamic)
     for (int64_t k = 0; k < op->b * op->g; k++) {
-        int64_t b = k / op->g, g = k % op->g;
-        store(op, s, b, g);
-        for (int64_t h = g * s.per; h < (g + 1) * s.per; h++)
-            for (int64_t i = 0; i < op->len[b]; i++)
-                row(op, s, b, h, i, work + k * op->t_max);
+        struct group g = view(op, k / op->g, k % op->g);
+        float *mine = work + (size_t)omp_get_thread_num() * each;
+        append(&g, op->d);
+        if (g.len > 8)
+            piece(op, &g, mine);
+        else
+            for (int64_t i = 0; i < g.len; i++)
+                token(op, &g, i, mine);
     }
 }

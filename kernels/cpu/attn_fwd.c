@@ -1,62 +1,65 @@
-/* Causal self-attention, forward. One query row at a time: scores, softmax,
- * weighted values. */
-#include "cpu/cpu.h"
+/* Causal self-attention, forward: heads and runs of queries are cut over the
+ * threads; attn_head.c does the work. */
+#include "cpu/attn.h"
 
-#include <math.h>
-#include <string.h>
+#include <omp.h>
 
-/* Masks and scales n probabilities of query tq, keys from tk. */
-static void drop_probs(const struct gpt_attn *op, int64_t b, int64_t h,
-                       int64_t tq, int64_t tk, float *p, int64_t n)
+void cpu_attn_view(const struct gpt_attn *op, int64_t b, int64_t h,
+                   struct attn_head *head)
 {
-    const struct gpt_dropout *d = &op->dropout;
-    int64_t head = (d->sample0 + b) * op->h_global + op->head0 + h;
-    cpu_drop_row(p, p, n, d->rng, (uint64_t)((head * op->t + tq) * op->t + tk),
-                 d->p);
-}
-
-static void row(const struct gpt_attn *op, int64_t b, int64_t h, int64_t tq,
-                float *s)
-{
-    int64_t per = op->h / op->g, d = op->d;
+    int64_t per = op->h / op->g, d = op->d, t = op->t;
     int64_t ld = op->g * (per + 2) * d;
     const float *group =
-        (const float *)op->qkv + b * op->t * ld + h / per * (per + 2) * d;
-    const float *query = group + tq * ld + h % per * d;
-    const float *keys = group + per * d, *values = keys + d;
-    int64_t from = op->doc_start ? op->doc_start[b * op->t + tq] : 0;
-    float max = -INFINITY, sum = 0;
-    for (int64_t tk = from; tk <= tq; tk++) {
-        float dot = 0;
-        for (int64_t j = 0; j < d; j++)
-            dot += query[j] * keys[tk * ld + j];
-        s[tk] = dot * op->scale;
-        max = s[tk] > max ? s[tk] : max;
-    }
-    for (int64_t tk = from; tk <= tq; tk++) {
-        s[tk] = expf(s[tk] - max);
-        sum += s[tk];
-    }
-    op->lse[(b * op->h + h) * op->t + tq] = max + logf(sum);
-    if (op->dropout.p > 0)
-        drop_probs(op, b, h, tq, from, s + from, tq + 1 - from);
-    float *out = (float *)op->out + ((b * op->t + tq) * op->h + h) * d;
-    memset(out, 0, (size_t)d * sizeof *out);
-    for (int64_t tk = from; tk <= tq; tk++)
-        for (int64_t j = 0; j < d; j++)
-            out[j] += s[tk] / sum * values[tk * ld + j];
+        (const float *)op->qkv + b * t * ld + h / per * (per + 2) * d;
+    int64_t all_heads = (op->dropout.sample0 + b) * op->h_global + op->head0;
+    *head = (struct attn_head){
+        .d = d,
+        .nq = t,
+        .ldq = ld,
+        .ldk = ld,
+        .ldv = ld,
+        .ldo = op->h * d,
+        .q = group + h % per * d,
+        .k = group + per * d,
+        .v = group + (per + 1) * d,
+        .out = (float *)op->out + (b * t * op->h + h) * d,
+        .lse = op->lse + (b * op->h + h) * t,
+        .start = op->doc_start ? op->doc_start + b * t : NULL,
+        .scale = op->scale,
+        .drop_at = (uint64_t)((all_heads + h) * t * t),
+        .drop_row = t,
+    };
 }
+
+/* Queries of one task: enough to pay for packing the keys again. */
+enum { RUN = 4 * ATTN_BQ };
 
 void cpu_attn_fwd(struct gpt_queue *q, const struct gpt_attn *op)
 {
     if (!cpu_ready(q, "attn_fwd", op->act))
         return;
-    int64_t rows = op->b * op->h;
-    float *work = cpu_work(q, (size_t)(rows * op->t));
+    size_t each = cpu_attn_work(op->t, op->d);
+    float *work = cpu_work(q, each * (size_t)omp_get_max_threads());
     if (!work)
         return;
-#pragma omp parallel for schedule(static)
-    for (int64_t i = 0; i < rows; i++)
-        for (int64_t tq = 0; tq < op->t; tq++)
-            row(op, i / op->h, i % op->h, tq, work + i * op->t);
+    struct cpu_drop drop = {0};
+    if (op->dropout.p > 0)
+        drop = cpu_drop_of(&op->dropout);
+    int64_t runs = (op->t + RUN - 1) / RUN, heads = op->b * op->h;
+#pragma omp parallel for schedule(dynamic)
+    for (int64_t i = 0; i < heads * runs; i++) {
+        struct attn_head h;
+        /* long runs of keys first: the last tasks are short */
+        int64_t head = i % heads, from = (runs - 1 - i / heads) * RUN;
+        cpu_attn_view(op, head / op->h, head % op->h, &h);
+        h.q0 = from;
+        h.nq = op->t - from < RUN ? op->t - from : RUN;
+        h.q += from * h.ldq;
+        h.out += from * h.ldo;
+        h.lse += from;
+        h.start = h.start ? h.start + from : NULL;
+        h.drop = op->dropout.p > 0 ? &drop : NULL;
+        h.drop_at += (uint64_t)(from * h.drop_row);
+        cpu_attn_head(&h, work + (size_t)omp_get_thread_num() * each);
+    }
 }

@@ -174,11 +174,15 @@ static void cpu_describe(const struct gpt_backend *be, char *text, size_t cap)
     (void)be;
 #ifdef GPT_HAVE_DNNL
     const dnnl_version_t *v = dnnl_version();
-    snprintf(text, cap, "cpu: %d threads, oneDNN %d.%d.%d",
-             omp_get_max_threads(), v->major, v->minor, v->patch);
-#else
-    snprintf(text, cap, "cpu: %d threads", omp_get_max_threads());
+    if (cpu_use_dnnl) {
+        snprintf(text, cap, "cpu: %d threads, %s, oneDNN %d.%d.%d",
+                 omp_get_max_threads(), cpu_isa->name, v->major, v->minor,
+                 v->patch);
+        return;
+    }
 #endif
+    snprintf(text, cap, "cpu: %d threads, %s, portable matrix products",
+             omp_get_max_threads(), cpu_isa->name);
 }
 
 static struct gpt_backend cpu = {
@@ -216,7 +220,7 @@ static struct gpt_backend cpu = {
 
 int gpt_backend_cpu(struct gpt_backend **be, struct gpt_err *err)
 {
-    (void)err;
+    GPT_TRY(cpu_choose(getenv("GPT_CPU_ISA"), getenv("GPT_CPU_MATMUL"), err));
     *be = &cpu;
     return GPT_OK;
 }

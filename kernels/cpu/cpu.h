@@ -4,6 +4,7 @@
 #define GPT_KERNELS_CPU_H
 
 #include "backend.h"
+#include "cpu/isa/isa.h"
 
 /* Operations run at once, in the calling thread and its OpenMP team. After a
  * failure nothing more is run. */
@@ -24,6 +25,12 @@ void cpu_fail(struct gpt_queue *q, const char *fmt, ...) GPT_PRINTF(2, 3);
  * undefined), valid until the next call; NULL after recording a failure. */
 float *cpu_work(struct gpt_queue *q, size_t floats);
 
+/* Sets cpu_isa and cpu_use_dnnl; NULL: the best there is. "base", "avx2",
+ * "avx512"; "dnnl", "portable". Tests call it again between operations. */
+int cpu_choose(const char *isa, const char *matmul,
+               struct gpt_err *err) GPT_MUST_USE;
+extern bool cpu_use_dnnl;
+
 /* Sums over rows are cut into this many blocks, whatever the threads are. */
 static inline int64_t cpu_row_blocks(int64_t n)
 {
@@ -40,9 +47,8 @@ static inline int64_t cpu_cut(int64_t n, int64_t blocks, int64_t i)
 /* Index of element (row, 0) in the counters of dropout. */
 uint64_t cpu_drop_index(const struct gpt_dropout *d, int64_t row, int64_t c);
 
-/* y (n) = x (n) with dropout; counters index.. of the stream. y may be x. */
-void cpu_drop_row(float *y, const float *x, int64_t n, struct gpt_rng rng,
-                  uint64_t index, float p);
+/* What the inner loops need of a dropout. */
+struct cpu_drop cpu_drop_of(const struct gpt_dropout *d);
 
 void cpu_matmul(struct gpt_queue *q, const struct gpt_matmul *op);
 void cpu_bias_grad(struct gpt_queue *q, float *dbias, const void *dy, int64_t m,

@@ -1,6 +1,9 @@
 /* Dropout by counter: the mask is a pure function of the element's index. */
 #include "cpu/cpu.h"
 
+#include <math.h>
+#include <string.h>
+
 uint64_t cpu_drop_index(const struct gpt_dropout *d, int64_t row, int64_t c)
 {
     int64_t sample = d->sample0 + row / d->t_local;
@@ -8,14 +11,12 @@ uint64_t cpu_drop_index(const struct gpt_dropout *d, int64_t row, int64_t c)
     return (uint64_t)((sample * d->t_global + t) * c);
 }
 
-void cpu_drop_row(float *y, const float *x, int64_t n, struct gpt_rng rng,
-                  uint64_t index, float p)
+struct cpu_drop cpu_drop_of(const struct gpt_dropout *d)
 {
-    float scale = 1 / (1 - p);
-    for (int64_t i = 0; i < n; i++) {
-        bool drop = gpt_rng_uniform(rng, index + (uint64_t)i) < p;
-        y[i] = drop ? 0 : x[i] * scale;
-    }
+    /* u * 2^-24 < p, for an integer u */
+    return (struct cpu_drop){.key = {d->rng.key[0], d->rng.key[1]},
+                             .below = (uint32_t)ceil((double)d->p * 0x1p24),
+                             .scale = 1 / (1 - d->p)};
 }
 
 void cpu_dropout(struct gpt_queue *q, void *y, const void *x, int64_t n,
@@ -23,14 +24,16 @@ void cpu_dropout(struct gpt_queue *q, void *y, const void *x, int64_t n,
 {
     if (!cpu_ready(q, "dropout", act))
         return;
-    float *out = y;
-    const float *in = x;
+    struct cpu_drop drop = {0};
+    if (d->p > 0)
+        drop = cpu_drop_of(d);
 #pragma omp parallel for schedule(static)
-    for (int64_t i = 0; i < n; i++)
+    for (int64_t i = 0; i < n; i++) {
+        float *out = (float *)y + i * c;
+        const float *in = (const float *)x + i * c;
         if (d->p > 0)
-            cpu_drop_row(out + i * c, in + i * c, c, d->rng,
-                         cpu_drop_index(d, i, c), d->p);
+            cpu_isa->drop(out, in, c, &drop, cpu_drop_index(d, i, c));
         else
-            for (int64_t j = 0; j < c; j++)
-                out[i * c + j] = in[i * c + j];
+            memmove(out, in, (size_t)c * sizeof *out);
+    }
 }

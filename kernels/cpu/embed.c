@@ -18,6 +18,9 @@ void cpu_embed_fwd(struct gpt_queue *q, const struct gpt_embed *op)
     int64_t c = op->c;
     const float *wte = op->wte, *wpe = op->wpe;
     float *out = op->out;
+    struct cpu_drop drop = {0};
+    if (op->dropout.p > 0)
+        drop = cpu_drop_of(&op->dropout);
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < op->n; i++) {
         float *y = out + i * c;
@@ -26,14 +29,10 @@ void cpu_embed_fwd(struct gpt_queue *q, const struct gpt_embed *op)
             memcpy(y, wte + row * c, (size_t)c * sizeof *y);
         else
             memset(y, 0, (size_t)c * sizeof *y);
-        if (wpe) {
-            const float *pos = wpe + op->positions[i] * c;
-            for (int64_t j = 0; j < c; j++)
-                y[j] += pos[j];
-        }
+        if (wpe)
+            cpu_isa->add(y, y, wpe + op->positions[i] * c, c);
         if (op->dropout.p > 0)
-            cpu_drop_row(y, y, c, op->dropout.rng,
-                         cpu_drop_index(&op->dropout, i, c), op->dropout.p);
+            cpu_isa->drop(y, y, c, &drop, cpu_drop_index(&op->dropout, i, c));
     }
 }
 
@@ -46,6 +45,9 @@ void cpu_embed_bwd(struct gpt_queue *q, const struct gpt_embed *op,
         return;
     int64_t c = op->c;
     const float *dy = dout;
+    struct cpu_drop drop = {0};
+    if (op->dropout.p > 0)
+        drop = cpu_drop_of(&op->dropout);
 #pragma omp parallel for schedule(static)
     for (int64_t c0 = 0; c0 < c; c0 += COLUMNS) {
         int64_t w = c - c0 < COLUMNS ? c - c0 : COLUMNS;
@@ -54,17 +56,18 @@ void cpu_embed_bwd(struct gpt_queue *q, const struct gpt_embed *op,
             const float *d = dy + i * c + c0;
             if (op->dropout.p > 0) {
                 uint64_t at = cpu_drop_index(&op->dropout, i, c);
-                cpu_drop_row(dropped, d, w, op->dropout.rng, at + (uint64_t)c0,
-                             op->dropout.p);
+                cpu_isa->drop(dropped, d, w, &drop, at + (uint64_t)c0);
                 d = dropped;
             }
             int64_t row = word_row(op, i);
-            if (dwte && row >= 0)
-                for (int64_t j = 0; j < w; j++)
-                    dwte[row * c + c0 + j] += d[j];
-            if (dwpe)
-                for (int64_t j = 0; j < w; j++)
-                    dwpe[op->positions[i] * c + c0 + j] += d[j];
+            if (dwte && row >= 0) {
+                float *dw = dwte + row * c + c0;
+                cpu_isa->add(dw, dw, d, w);
+            }
+            if (dwpe) {
+                float *dp = dwpe + op->positions[i] * c + c0;
+                cpu_isa->add(dp, dp, d, w);
+            }
         }
     }
 }

@@ -1,98 +1,163 @@
-/* Matrix products with their epilogues. */
+/* Matrix products with their epilogues, in three ways. Start at cpu_matmul().
+ *
+ *   few rows   (m <= 4, b stored (N, K)): generation at small batches. Each row
+ *              of b is read once; the speed is that of memory.
+ *   oneDNN     blocks of c, each one call of dnnl_sgemm in one thread.
+ *   portable   the same blocks by tiles of isa/gemm.c.
+ *
+ * c is cut into blocks by its shape alone, and a block is one thread's: oneDNN
+ * left to itself cuts long sums over its threads, and the result would depend
+ * on their number. (Inside a parallel region it uses the calling thread.) */
 #include "cpu/cpu.h"
 
-#include <math.h>
+#include <omp.h>
 #include <string.h>
 
 #ifdef GPT_HAVE_DNNL
 #include <dnnl.h>
 #endif
 
+/* A product, or the part of it that is one block. */
 struct job {
-    int64_t m, n, k, lda, ldb, ldc;
+    int64_t m, n, k, lda, ldb, ldc, ld_aux;
     bool ta, tb;
-    const float *a, *b;
-    float *c, beta;
+    const float *a, *b, *bias;
+    float *c, *aux, beta;
+    enum gpt_epilogue epilogue;
 };
 
-/* One block of c, in the calling thread. */
-static bool block_product(const struct job *j)
+static void epilogue(const struct job *j)
 {
-    if (j->k == 0) { /* an empty sum; oneDNN has no such case */
-        for (int64_t i = 0; i < j->m && j->beta == 0; i++)
-            memset(j->c + i * j->ldc, 0, (size_t)j->n * sizeof *j->c);
-        return true;
+    for (int64_t i = 0; i < j->m; i++) {
+        float *c = j->c + i * j->ldc;
+        float *aux = j->aux ? j->aux + i * j->ld_aux : NULL;
+        if (j->epilogue == GPT_EPI_BIAS)
+            cpu_isa->add(c, c, j->bias, j->n);
+        else if (j->epilogue == GPT_EPI_BIAS_GELU)
+            cpu_isa->bias_gelu(c, aux, j->bias, j->n);
+        else if (j->epilogue == GPT_EPI_DGELU)
+            cpu_isa->gelu_grad(c, aux, j->n);
     }
-#ifdef GPT_HAVE_DNNL
-    return dnnl_sgemm(j->ta ? 'T' : 'N', j->tb ? 'T' : 'N', j->m, j->n, j->k,
-                      1, j->a, j->lda, j->b, j->ldb, j->beta, j->c,
-                      j->ldc) == dnnl_success;
-#else
-    for (int64_t i = 0; i < j->m; i++)
-        for (int64_t l = 0; l < j->n; l++) {
-            float sum = 0, *c = j->c + i * j->ldc + l;
-            for (int64_t k = 0; k < j->k; k++)
-                sum += j->a[j->ta ? k * j->lda + i : i * j->lda + k] *
-                       j->b[j->tb ? l * j->ldb + k : k * j->ldb + l];
-            *c = j->beta == 0 ? sum : sum + *c;
-        }
-    return true;
-#endif
 }
 
-/* oneDNN cuts long sums over its threads, so results would depend on their
- * number. c is cut here instead, by its shape alone; inside a parallel region
- * oneDNN uses the calling thread only. */
+/* The block of `whole` at row m0, column n0, at most bm x bn. */
+static struct job block_of(const struct job *whole, int64_t m0, int64_t n0,
+                           int64_t bm, int64_t bn)
+{
+    struct job j = *whole;
+    j.m = whole->m - m0 < bm ? whole->m - m0 : bm;
+    j.n = whole->n - n0 < bn ? whole->n - n0 : bn;
+    j.a += j.ta ? m0 : m0 * j.lda;
+    j.b += j.tb ? n0 * j.ldb : n0;
+    j.c += m0 * j.ldc + n0;
+    if (j.bias)
+        j.bias += n0;
+    if (j.aux)
+        j.aux += m0 * j.ld_aux + n0;
+    return j;
+}
+
+/* An empty sum; oneDNN has no such case. */
+static void empty_block(const struct job *j)
+{
+    for (int64_t i = 0; i < j->m && j->beta == 0; i++)
+        memset(j->c + i * j->ldc, 0, (size_t)j->n * sizeof *j->c);
+}
+
+#ifdef GPT_HAVE_DNNL
+static bool library_block(const struct job *j)
+{
+    return dnnl_sgemm(j->ta ? 'T' : 'N', j->tb ? 'T' : 'N', j->m, j->n, j->k, 1,
+                      j->a, j->lda, j->b, j->ldb, j->beta, j->c,
+                      j->ldc) == dnnl_success;
+}
+#endif
+
+/* Sums are cut every KC: a panel of b, KC rows of a tile's columns, stays in
+ * the first cache while the packed part of a, MC x KC, stays in the second. */
+enum { KC = 256, MC = 144, BM = 288, BN = 384 };
+enum { PACK_A = (MC + CPU_MR_MAX) * KC, PACK_B = (BN + CPU_NR_MAX) * KC };
+
+static void portable_part(const struct job *j, int64_t k0, int64_t kc,
+                          float *pack)
+{
+    int64_t mr = cpu_isa->mr, nr = cpu_isa->nr;
+    float *pa = pack, *pb = pack + PACK_A;
+    cpu_isa->pack_b(pb, j->tb ? j->b + k0 : j->b + k0 * j->ldb,
+                    j->tb ? 1 : j->ldb, j->tb ? j->ldb : 1, kc, j->n);
+    for (int64_t m0 = 0; m0 < j->m; m0 += MC) {
+        int64_t mc = j->m - m0 < MC ? j->m - m0 : MC;
+        const float *a =
+            j->ta ? j->a + k0 * j->lda + m0 : j->a + m0 * j->lda + k0;
+        cpu_isa->pack_a(pa, a, j->ta ? 1 : j->lda, j->ta ? j->lda : 1, mc, kc);
+        for (int64_t n0 = 0; n0 < j->n; n0 += nr)
+            for (int64_t i = 0; i < mc; i += mr) {
+                struct cpu_tile t = {.m = mc - i < mr ? mc - i : mr,
+                                     .n = j->n - n0 < nr ? j->n - n0 : nr,
+                                     .k = kc,
+                                     .a = pa + i * kc,
+                                     .a_row = 1,
+                                     .a_col = mr,
+                                     .b = pb + n0 * kc,
+                                     .c = j->c + (m0 + i) * j->ldc + n0,
+                                     .ldc = j->ldc,
+                                     .add = k0 > 0 || j->beta != 0};
+                cpu_isa->tile(&t);
+            }
+    }
+}
+
+static void portable_block(const struct job *j, float *pack)
+{
+    for (int64_t k0 = 0; k0 < j->k; k0 += KC)
+        portable_part(j, k0, j->k - k0 < KC ? j->k - k0 : KC, pack);
+}
+
+static bool run_block(const struct job *j, float *pack)
+{
+    bool good = true;
+    if (j->k == 0)
+        empty_block(j);
+    else if (!cpu_use_dnnl)
+        portable_block(j, pack);
+#ifdef GPT_HAVE_DNNL
+    else
+        good = library_block(j);
+#endif
+    epilogue(j);
+    return good;
+}
+
 static void product(struct gpt_queue *q, const struct job *j)
 {
-    int64_t bm = j->m < 256 ? j->m : 256, bn = j->n < 384 ? j->n : 384;
-    int64_t rows = (j->m + bm - 1) / bm, cols = (j->n + bn - 1) / bn;
+    int64_t each = cpu_use_dnnl ? 0 : PACK_A + PACK_B;
+    float *pack = NULL;
+    if (each &&
+        !(pack = cpu_work(q, (size_t)(each * (int64_t)omp_get_max_threads()))))
+        return;
+    int64_t rows = (j->m + BM - 1) / BM, cols = (j->n + BN - 1) / BN;
     bool good = true;
 #pragma omp parallel for schedule(dynamic) reduction(&& : good)
     for (int64_t i = 0; i < rows * cols; i++) {
-        struct job part = *j;
-        int64_t m0 = i % rows * bm, n0 = i / rows * bn;
-        part.m = j->m - m0 < bm ? j->m - m0 : bm;
-        part.n = j->n - n0 < bn ? j->n - n0 : bn;
-        part.a += j->ta ? m0 : m0 * j->lda;
-        part.b += j->tb ? n0 * j->ldb : n0;
-        part.c += m0 * j->ldc + n0;
-        good = block_product(&part) && good;
+        struct job part = block_of(j, i % rows * BM, i / rows * BN, BM, BN);
+        float *mine = each ? pack + omp_get_thread_num() * each : NULL;
+        good = run_block(&part, mine) && good;
     }
     if (!good)
         cpu_fail(q, "matmul: oneDNN refused %lld x %lld x %lld",
                  (long long)j->m, (long long)j->n, (long long)j->k);
 }
 
-static float gelu(float x)
-{
-    float u = 0.79788456f * (x + 0.044715f * x * x * x);
-    return 0.5f * x * (1 + tanhf(u));
-}
+enum { FEW = 4, STRIP = 64 };
 
-static float gelu_slope(float x)
+static void few_rows(const struct job *j)
 {
-    float t = tanhf(0.79788456f * (x + 0.044715f * x * x * x));
-    float du = 0.79788456f * (1 + 3 * 0.044715f * x * x);
-    return 0.5f * (1 + t) + 0.5f * x * (1 - t * t) * du;
-}
-
-static void epilogue(const struct gpt_matmul *op, int64_t ldc)
-{
-    const float *bias = op->bias;
 #pragma omp parallel for schedule(static)
-    for (int64_t i = 0; i < op->m; i++) {
-        float *c = (float *)op->c + i * ldc;
-        float *aux = op->aux ? (float *)op->aux + i * op->n : NULL;
-        for (int64_t j = 0; j < op->n; j++)
-            if (op->epilogue == GPT_EPI_BIAS) {
-                c[j] += bias[j];
-            } else if (op->epilogue == GPT_EPI_BIAS_GELU) {
-                aux[j] = c[j] + bias[j];
-                c[j] = gelu(aux[j]);
-            } else {
-                c[j] *= gelu_slope(aux[j]);
-            }
+    for (int64_t n0 = 0; n0 < j->n; n0 += STRIP) {
+        struct job part = block_of(j, 0, n0, FEW, STRIP);
+        cpu_isa->dots(part.c, part.ldc, part.a, part.lda, part.b, part.ldb,
+                      part.m, part.n, part.k, part.beta != 0);
+        epilogue(&part);
     }
 }
 
@@ -113,14 +178,17 @@ void cpu_matmul(struct gpt_queue *q, const struct gpt_matmul *op)
                : op->tb ? op->k
                         : op->n,
         .ldc = op->ldc ? op->ldc : op->n,
+        .ld_aux = op->n,
         .a = op->a,
         .b = op->b,
+        .bias = op->bias,
         .c = op->c,
+        .aux = op->aux,
         .beta = op->beta,
+        .epilogue = op->epilogue,
     };
-    if (j.m == 0 || j.n == 0)
-        return;
-    product(q, &j);
-    if (op->epilogue != GPT_EPI_NONE)
-        epilogue(op, j.ldc);
+    if (j.m <= FEW && !j.ta && j.tb)
+        few_rows(&j);
+    else
+        product(q, &j);
 }

@@ -4,22 +4,6 @@
 
 enum { BLOCK = 1 << 14 };
 
-static double block_sum(const float *x, int64_t n, bool squares)
-{
-    double lanes[8] = {0};
-    int64_t i = 0;
-    for (; i + 8 <= n; i += 8)
-        for (int k = 0; k < 8; k++) {
-            double v = (double)x[i + k];
-            lanes[k] += squares ? v * v : v;
-        }
-    double tail = 0;
-    for (; i < n; i++)
-        tail += squares ? (double)x[i] * (double)x[i] : (double)x[i];
-    return ((lanes[0] + lanes[4]) + (lanes[1] + lanes[5])) +
-           ((lanes[2] + lanes[6]) + (lanes[3] + lanes[7])) + tail;
-}
-
 static void flat_sum(struct gpt_queue *q, double *out, const float *x,
                      int64_t n, bool squares)
 {
@@ -30,7 +14,9 @@ static void flat_sum(struct gpt_queue *q, double *out, const float *x,
 #pragma omp parallel for schedule(static)
     for (int64_t b = 0; b < blocks; b++) {
         int64_t at = b * BLOCK, left = n - at;
-        part[b] = block_sum(x + at, left < BLOCK ? left : BLOCK, squares);
+        left = left < BLOCK ? left : BLOCK;
+        part[b] = squares ? cpu_isa->sum_squares(x + at, left)
+                          : cpu_isa->sum_plain(x + at, left);
     }
     *out = 0;
     for (int64_t b = 0; b < blocks; b++)
@@ -58,27 +44,24 @@ void cpu_bias_add(struct gpt_queue *q, void *x, const void *bias, int64_t m,
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < m; i++) {
         float *row = (float *)x + i * n;
-        for (int64_t j = 0; j < n; j++)
-            row[j] += b[j];
+        cpu_isa->add(row, row, b, n);
     }
 }
 
-/* Threads own columns; rows are added in four interleaved runs. */
+/* Threads own columns, rows are added in their order. */
 void cpu_bias_grad(struct gpt_queue *q, float *dbias, const void *dy, int64_t m,
                    int64_t n, enum gpt_dtype act)
 {
     if (!cpu_ready(q, "bias_grad", act))
         return;
-    enum { COLUMNS = 128 };
+    enum { COLUMNS = 256 };
     const float *x = dy;
 #pragma omp parallel for schedule(static)
     for (int64_t c0 = 0; c0 < n; c0 += COLUMNS) {
         int64_t w = n - c0 < COLUMNS ? n - c0 : COLUMNS;
         float sum[COLUMNS] = {0};
         for (int64_t i = 0; i < m; i++)
-            for (int64_t j = 0; j < w; j++)
-                sum[j] += x[i * n + c0 + j];
-        for (int64_t j = 0; j < w; j++)
-            dbias[c0 + j] += sum[j];
+            cpu_isa->add(sum, sum, x + i * n + c0, w);
+        cpu_isa->add(dbias + c0, dbias + c0, sum, w);
     }
 }

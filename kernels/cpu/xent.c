@@ -8,12 +8,10 @@ static void row(const struct gpt_xent *op, int64_t i)
 {
     int64_t ld = op->ld ? op->ld : op->v;
     float *x = (float *)op->logits + i * ld;
-    float max = -INFINITY, sum = 0;
-    for (int64_t j = 0; j < op->v_real; j++)
-        max = x[j] > max ? x[j] : max;
-    for (int64_t j = 0; j < op->v_real; j++)
-        sum += expf(x[j] - max);
-    op->loss[i] = logf(sum) + max - x[op->target[i]];
+    float max = cpu_isa->max(x, op->v_real), target = x[op->target[i]];
+    float sum = op->grad ? cpu_isa->exp_sum(x, op->v_real, 1, max)
+                         : cpu_isa->sum_exp(x, op->v_real, max);
+    op->loss[i] = logf(sum) + max - target;
     if (!op->grad)
         return;
     float weight = op->weight[i];
@@ -21,8 +19,7 @@ static void row(const struct gpt_xent *op, int64_t i)
         memset(x, 0, (size_t)op->v * sizeof *x);
         return;
     }
-    for (int64_t j = 0; j < op->v_real; j++)
-        x[j] = expf(x[j] - max) * (weight / sum);
+    cpu_isa->scale(x, op->v_real, weight / sum);
     x[op->target[i]] -= weight;
     memset(x + op->v_real, 0, (size_t)(op->v - op->v_real) * sizeof *x);
 }

@@ -1,0 +1,46 @@
+/* What the attention operations share: the tiles that scores are cut into,
+ * and the forward pass over a range of queries of one head. */
+#ifndef GPT_KERNELS_CPU_ATTN_H
+#define GPT_KERNELS_CPU_ATTN_H
+
+#include "cpu/cpu.h"
+
+/* Queries and keys of a tile of scores; both multiples of every instruction
+ * set's tile of a product. */
+enum { ATTN_BQ = 48, ATTN_BK = 96 };
+
+/* One head: rows of q, k, v and out are ld* floats apart. Query i stands at
+ * position q0 + i and sees the keys from start[i] (NULL: 0) to its own. */
+struct attn_head {
+    int64_t d, q0, nq, ldq, ldk, ldv, ldo;
+    const float *q, *k, *v;
+    float *out, *lse; /* lse may be NULL */
+    const int32_t *start;
+    float scale;
+    const struct cpu_drop *drop; /* or NULL */
+    uint64_t drop_at;            /* counter of (query 0, key 0) */
+    int64_t drop_row;            /* counters between queries */
+};
+
+static inline int64_t attn_round(int64_t n, int64_t to)
+{
+    return (n + to - 1) / to * to;
+}
+
+/* Floats of work memory that a thread needs for keys 0..nk-1. */
+size_t cpu_attn_work(int64_t nk, int64_t d);
+
+void cpu_attn_head(const struct attn_head *h, float *work);
+
+/* c (m, n) = or += a b, with b in panels (cpu_isa->pack_b) that are
+ * panel_floats apart; c has room for whole panels when n_pad is n's. */
+void cpu_attn_product(const struct cpu_tile *all, int64_t panel_floats);
+
+/* First key that any of n queries sees. */
+int64_t cpu_attn_first(const int32_t *start, int64_t n);
+
+/* Where head h of sample b lies in qkv and out, for training. */
+void cpu_attn_view(const struct gpt_attn *op, int64_t b, int64_t h,
+                   struct attn_head *head);
+
+#endif

@@ -1,0 +1,152 @@
+/* Attention of one head: tiles of BQ queries meet tiles of BK keys; a running
+ * maximum and sum (Milakov and Gimelshein 2018) make the softmax exact without
+ * ever holding more than one tile of scores. Start at cpu_attn_head(). */
+#include "cpu/attn.h"
+
+#include <math.h>
+#include <string.h>
+
+/* A thread's memory: keys transposed and values, in panels, tile after tile;
+ * then one tile of scores, sums of values, and the rows' statistics. */
+struct work {
+    float *keys, *values, *scores, *out, *max, *sum;
+    int64_t d_pad;
+};
+
+static struct work carve(float *mem, int64_t nk, int64_t d)
+{
+    struct work w = {.d_pad = attn_round(d, CPU_NR_MAX)};
+    int64_t nk_pad = attn_round(nk, ATTN_BK);
+    w.keys = mem;
+    w.values = w.keys + nk_pad * d;
+    w.scores = w.values + nk_pad * w.d_pad;
+    w.out = w.scores + ATTN_BQ * ATTN_BK;
+    w.max = w.out + ATTN_BQ * w.d_pad;
+    w.sum = w.max + ATTN_BQ;
+    return w;
+}
+
+size_t cpu_attn_work(int64_t nk, int64_t d)
+{
+    int64_t d_pad = attn_round(d, CPU_NR_MAX);
+    int64_t floats =
+        attn_round(nk, ATTN_BK) * (d + d_pad) + ATTN_BQ * (ATTN_BK + d_pad + 2);
+    return (size_t)attn_round(floats, 16);
+}
+
+int64_t cpu_attn_first(const int32_t *start, int64_t n)
+{
+    int64_t first = start ? start[0] : 0;
+    for (int64_t i = 1; start && i < n; i++)
+        first = start[i] < first ? start[i] : first;
+    return first;
+}
+
+void cpu_attn_product(const struct cpu_tile *all, int64_t panel_floats)
+{
+    int64_t mr = cpu_isa->mr, nr = cpu_isa->nr;
+    for (int64_t j = 0; j < all->n; j += nr)
+        for (int64_t i = 0; i < all->m; i += mr) {
+            struct cpu_tile t = *all;
+            t.m = all->m - i < mr ? all->m - i : mr;
+            t.n = all->n - j < nr ? all->n - j : nr;
+            t.a += i * all->a_row;
+            t.b += j / nr * panel_floats;
+            t.c += i * all->ldc + j;
+            cpu_isa->tile(&t);
+        }
+}
+
+static void pack(const struct attn_head *h, struct work w, int64_t from,
+                 int64_t to)
+{
+    for (int64_t j = from; j < to; j += ATTN_BK) {
+        int64_t n = to - j < ATTN_BK ? to - j : ATTN_BK;
+        cpu_isa->pack_b(w.keys + j * h->d, h->k + j * h->ldk, 1, h->ldk, h->d,
+                        n);
+        cpu_isa->pack_b(w.values + j * w.d_pad, h->v + j * h->ldv, h->ldv, 1, n,
+                        h->d);
+    }
+}
+
+/* Row i of a tile of scores becomes probabilities relative to the row's
+ * maximum so far, zero for keys not seen; what was summed under an older
+ * maximum is scaled down. */
+static void softmax_row(const struct attn_head *h, struct work w, int64_t i,
+                        int64_t query, int64_t j, int64_t n)
+{
+    float *s = w.scores + i * ATTN_BK;
+    int64_t lo = h->start ? h->start[query] - j : 0;
+    int64_t hi = h->q0 + query + 1 - j;
+    lo = lo < 0 ? 0 : lo;
+    hi = hi > n ? n : hi;
+    if (lo >= hi) {
+        memset(s, 0, (size_t)n * sizeof *s);
+        return;
+    }
+    float top = cpu_isa->max(s + lo, hi - lo) * h->scale;
+    if (!(top <= w.max[i])) { /* NaN gets here too, and stays */
+        float shrink = expf(w.max[i] - top);
+        w.max[i] = top;
+        w.sum[i] *= shrink;
+        cpu_isa->scale(w.out + i * w.d_pad, w.d_pad, shrink);
+    }
+    w.sum[i] += cpu_isa->exp_sum(s + lo, hi - lo, h->scale, w.max[i]);
+    memset(s, 0, (size_t)lo * sizeof *s);
+    memset(s + hi, 0, (size_t)(n - hi) * sizeof *s);
+    if (h->drop)
+        cpu_isa->drop(s + lo, s + lo, hi - lo, h->drop,
+                      h->drop_at + (uint64_t)(query * h->drop_row + j + lo));
+}
+
+/* Queries q .. q + m - 1 against the tile of keys from j on. */
+static void tile(const struct attn_head *h, struct work w, int64_t q, int64_t m,
+                 int64_t j, int64_t height)
+{
+    int64_t last = h->q0 + q + m - j; /* keys past the last query: not at all */
+    int64_t n = last < height ? last : height;
+    struct cpu_tile scores = {m,
+                              n,
+                              h->d,
+                              h->q + q * h->ldq,
+                              h->ldq,
+                              1,
+                              w.keys + j * h->d,
+                              w.scores,
+                              ATTN_BK,
+                              false};
+    cpu_attn_product(&scores, h->d * cpu_isa->nr);
+    for (int64_t i = 0; i < m; i++)
+        softmax_row(h, w, i, q + i, j, n);
+    struct cpu_tile sums = {
+        m,     w.d_pad, n,   w.scores, ATTN_BK, 1, w.values + j * w.d_pad,
+        w.out, w.d_pad, true};
+    sums.n = attn_round(h->d, cpu_isa->nr);
+    cpu_attn_product(&sums, height * cpu_isa->nr);
+}
+
+void cpu_attn_head(const struct attn_head *h, float *work)
+{
+    int64_t nk = h->q0 + h->nq;
+    struct work w = carve(work, nk, h->d);
+    int64_t first = cpu_attn_first(h->start, h->nq) / ATTN_BK * ATTN_BK;
+    pack(h, w, first, nk);
+    for (int64_t q = 0; q < h->nq; q += ATTN_BQ) {
+        int64_t m = h->nq - q < ATTN_BQ ? h->nq - q : ATTN_BQ;
+        memset(w.out, 0, (size_t)(ATTN_BQ * w.d_pad) * sizeof *w.out);
+        for (int64_t i = 0; i < m; i++) {
+            w.max[i] = -INFINITY;
+            w.sum[i] = 0;
+        }
+        int64_t j = h->start ? cpu_attn_first(h->start + q, m) : 0;
+        for (j = j / ATTN_BK * ATTN_BK; j < h->q0 + q + m; j += ATTN_BK)
+            tile(h, w, q, m, j, nk - j < ATTN_BK ? nk - j : ATTN_BK);
+        for (int64_t i = 0; i < m; i++) {
+            float *out = h->out + (q + i) * h->ldo;
+            memcpy(out, w.out + i * w.d_pad, (size_t)h->d * sizeof *out);
+            cpu_isa->scale(out, h->d, 1 / w.sum[i]);
+            if (h->lse)
+                h->lse[q + i] = w.max[i] + logf(w.sum[i]);
+        }
+    }
+}

@@ -1,0 +1,56 @@
+/* GELU in its tanh form, through the logistic function: with
+ * u = sqrt(2/pi) (x + 0.044715 x^3) and s = 1 / (1 + exp(-2u)),
+ * 0.5 x (1 + tanh u) = x s, and its slope is s + 2 x s (1 - s) u'. */
+#include "cpu/isa/simd.h"
+
+static const float root = 0.797884561f, cubic = 0.044715f;
+
+static inline vf logistic_of(vf x, vf square)
+{
+    vf u = all(root) * x * (all(cubic) * square + all(1));
+    return all(1) / (vexp(u * all(-2)) + all(1));
+}
+
+static inline vf gelu(vf x)
+{
+    return x * logistic_of(x, x * x);
+}
+
+static inline vf slope(vf x)
+{
+    vf square = x * x, s = logistic_of(x, square);
+    vf du = all(root) * (all(3 * cubic) * square + all(1));
+    return s + all(2) * x * s * (all(1) - s) * du;
+}
+
+void ISA(bias_gelu)(float *c, float *aux, const float *bias, int64_t n)
+{
+    for (int64_t j = 0; j < n; j += W) {
+        int64_t left = n - j;
+        if (left >= W) {
+            vf x = load(c + j) + load(bias + j);
+            if (aux)
+                store(aux + j, x);
+            store(c + j, gelu(x));
+        } else {
+            vf x = load_part(c + j, left, 0) + load_part(bias + j, left, 0);
+            if (aux)
+                store_part(aux + j, x, left);
+            store_part(c + j, gelu(x), left);
+        }
+    }
+}
+
+void ISA(gelu_grad)(float *c, const float *aux, int64_t n)
+{
+    for (int64_t j = 0; j < n; j += W) {
+        int64_t left = n - j;
+        if (left >= W)
+            store(c + j, load(c + j) * slope(load(aux + j)));
+        else
+            store_part(c + j,
+                       load_part(c + j, left, 0) *
+                           slope(load_part(aux + j, left, 0)),
+                       left);
+    }
+}

@@ -1,0 +1,127 @@
+/* Tiles of matrix products, and packing of what they read. Every element of c
+ * is one sum over k in ascending order, whatever tile it falls into. */
+#include "cpu/isa/tile.h"
+
+/* Sums of a tile whose row i of a begins at a + i * a_row, or for a tile with
+ * fewer rows, at a + row[i]. The loops over rows unroll. */
+static inline __attribute__((always_inline)) void
+sums(const struct cpu_tile *t, int64_t a_row, int64_t a_col, const int64_t *row,
+     vf acc[MR][NV])
+{
+    const float *a = t->a, *b = t->b;
+    for (int64_t l = 0; l < t->k; l++, a += a_col, b += NR) {
+        vf b0 = load(b), b1 = load(b + W);
+#pragma GCC unroll 16
+        for (int i = 0; i < MR; i++) {
+            vf ai = all(a[row ? row[i] : i * a_row]);
+            acc[i][0] += ai * b0;
+            acc[i][1] += ai * b1;
+        }
+    }
+}
+
+static inline __attribute__((always_inline)) void
+whole(const struct cpu_tile *t, int64_t a_row, int64_t a_col)
+{
+    vf acc[MR][NV] = {{{0}}};
+    sums(t, a_row, a_col, NULL, acc);
+#pragma GCC unroll 16
+    for (int i = 0; i < MR; i++)
+        for (int v = 0; v < NV; v++) {
+            float *c = t->c + i * t->ldc + v * W;
+            store(c, t->add ? load(c) + acc[i][v] : acc[i][v]);
+        }
+}
+
+/* A tile cut off at an edge: rows that are not there repeat the last one, and
+ * what is there of c is written by way of a buffer. */
+static void edge(const struct cpu_tile *t)
+{
+    float out[MR][NR];
+    int64_t row[MR];
+    vf acc[MR][NV] = {{{0}}};
+    for (int64_t i = 0; i < MR; i++)
+        row[i] = (i < t->m ? i : t->m - 1) * t->a_row;
+    sums(t, 0, t->a_col, row, acc);
+    memcpy(out, acc, sizeof out);
+    for (int64_t i = 0; i < t->m; i++) {
+        float *c = t->c + i * t->ldc;
+        for (int64_t j = 0; j < t->n; j++)
+            c[j] = t->add ? c[j] + out[i][j] : out[i][j];
+    }
+}
+
+void ISA(tile)(const struct cpu_tile *t)
+{
+    if (t->m < MR || t->n < NR)
+        edge(t);
+    else if (t->a_row == 1)
+        whole(t, 1, t->a_col);
+    else if (t->a_col == 1)
+        whole(t, t->a_row, 1);
+    else
+        whole(t, t->a_row, t->a_col);
+}
+
+/* 4 x 4 transposition inside a panel, for sources whose rows are the panel's
+ * columns: whole vectors are read and written. */
+static inline void transpose4(float *to, int64_t to_row, const float *from,
+                              int64_t from_row)
+{
+    typedef float v4 __attribute__((vector_size(16)));
+    typedef float v4_any
+        __attribute__((vector_size(16), aligned(4), may_alias));
+    typedef int32_t i4 __attribute__((vector_size(16)));
+    v4 r0 = *(const v4_any *)from;
+    v4 r1 = *(const v4_any *)(from + from_row);
+    v4 r2 = *(const v4_any *)(from + 2 * from_row);
+    v4 r3 = *(const v4_any *)(from + 3 * from_row);
+    v4 a = __builtin_shuffle(r0, r1, (i4){0, 4, 1, 5});
+    v4 b = __builtin_shuffle(r0, r1, (i4){2, 6, 3, 7});
+    v4 c = __builtin_shuffle(r2, r3, (i4){0, 4, 1, 5});
+    v4 d = __builtin_shuffle(r2, r3, (i4){2, 6, 3, 7});
+    *(v4_any *)to = __builtin_shuffle(a, c, (i4){0, 1, 4, 5});
+    *(v4_any *)(to + to_row) = __builtin_shuffle(a, c, (i4){2, 3, 6, 7});
+    *(v4_any *)(to + 2 * to_row) = __builtin_shuffle(b, d, (i4){0, 1, 4, 5});
+    *(v4_any *)(to + 3 * to_row) = __builtin_shuffle(b, d, (i4){2, 3, 6, 7});
+}
+
+/* One panel, `width` wide, of which `n` are there: to[l * width + j] =
+ * from[l * row + j * col]. */
+static inline __attribute__((always_inline)) void
+panel(float *to, const float *from, int64_t row, int64_t col, int64_t k,
+      int64_t n, int64_t width)
+{
+    int64_t l = 0;
+    if (col == 1 && n == width) {
+        for (; l < k; l++)
+            memcpy(to + l * width, from + l * row, (size_t)width * sizeof *to);
+        return;
+    }
+    if (row == 1 && n == width)
+        for (; l + 4 <= k; l += 4) {
+            int64_t j = 0;
+            for (; j + 4 <= width; j += 4)
+                transpose4(to + l * width + j, width, from + l + j * col, col);
+            for (; j < width; j++)
+                for (int64_t i = l; i < l + 4; i++)
+                    to[i * width + j] = from[i + j * col];
+        }
+    for (; l < k; l++)
+        for (int64_t j = 0; j < width; j++)
+            to[l * width + j] = j < n ? from[l * row + j * col] : 0;
+}
+
+void ISA(pack_b)(float *to, const float *b, int64_t row, int64_t col, int64_t k,
+                 int64_t n)
+{
+    for (int64_t j = 0; j < n; j += NR, to += k * NR)
+        panel(to, b + j * col, row, col, k, n - j < NR ? n - j : NR, NR);
+}
+
+void ISA(pack_a)(float *to, const float *a, int64_t row, int64_t col, int64_t m,
+                 int64_t k)
+{
+    for (int64_t i = 0; i < m; i += MR, to += k * MR)
+        panel(to, a + i * row, col, row, k, m - i < MR ? m - i : MR, MR);
+}

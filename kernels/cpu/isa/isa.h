@@ -1,0 +1,126 @@
+/* The inner loops of the CPU backend, compiled once for every instruction set
+ * (-DGPT_ISA=base, avx2, avx512) and reached through a table that
+ * cpu_isa_choose() picks at run time. Nothing in here knows of threads.
+ *
+ * A loop is one line of CPU_ISA_LIST; its code is in the file of this folder
+ * that the heading names. Sums run in a fixed order of lanes: a result may
+ * differ between instruction sets, never between runs or numbers of threads.
+ * These files are compiled with -ffp-contract=fast, so that a * b + c is one
+ * fused instruction where there is one. */
+#ifndef GPT_KERNELS_CPU_ISA_H
+#define GPT_KERNELS_CPU_ISA_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Dropout of one run of elements: dropped where the word is below `below`. */
+struct cpu_drop {
+    uint32_t key[2];
+    uint32_t below; /* ceil(p * 2^24) */
+    float scale;    /* 1 / (1 - p) */
+};
+
+/* A tile of a product, at most `mr` rows and `nr` columns of c: element (i, l)
+ * of a is a[i * a_row + l * a_col]; b is a packed panel, nr floats a row. */
+struct cpu_tile {
+    int64_t m, n, k;
+    const float *a;
+    int64_t a_row, a_col;
+    const float *b;
+    float *c;
+    int64_t ldc;
+    bool add; /* c += instead of c = */
+};
+
+/* Constants of one AdamW step. */
+struct cpu_adamw_rates {
+    float b1, b2, one_b1, one_b2; /* betas, 1 - betas */
+    float step_size;              /* lr / (1 - b1^t) */
+    float inv_bias2;              /* 1 / (1 - b2^t) */
+    float eps, grad_scale;
+    float keep; /* 1 - lr * weight decay */
+};
+
+#define CPU_ISA_LIST(X)                                                       \
+    /* gemm.c: one tile */                                                    \
+    X(void, tile, (const struct cpu_tile *t))                                 \
+    /* Panels of nr columns, each k rows of nr floats, zeros at the end:      \
+     * element (l, j) is b[l * row + j * col]. */                             \
+    X(void, pack_b,                                                           \
+      (float *to, const float *b, int64_t row, int64_t col, int64_t k,        \
+       int64_t n))                                                            \
+    /* Panels of mr rows, each k columns of mr floats: (i, l) is              \
+     * a[i * row + l * col]. */                                               \
+    X(void, pack_a,                                                           \
+      (float *to, const float *a, int64_t row, int64_t col, int64_t m,        \
+       int64_t k))                                                            \
+    /* gemv.c: y[i * ldy + j] = x_i . w_j, m <= 4 rows of x, n rows of w,     \
+     * added to y when `add` */                                               \
+    X(void, dots,                                                             \
+      (float *y, int64_t ldy, const float *x, int64_t ldx, const float *w,    \
+       int64_t ldw, int64_t m, int64_t n, int64_t k, bool add))               \
+    /* y (n) += sum over i of a[i] * x_i, k rows of x */                      \
+    X(void, combine,                                                          \
+      (float *y, const float *a, const float *x, int64_t ldx, int64_t n,      \
+       int64_t k))                                                            \
+    /* softmax.c: x[j] = exp(x[j] * scale - shift), their sum */              \
+    X(float, exp_sum, (float *x, int64_t n, float scale, float shift))        \
+    /* the sum of exp(x[j] - shift) alone */                                  \
+    X(float, sum_exp, (const float *x, int64_t n, float shift))               \
+    X(float, max, (const float *x, int64_t n))                                \
+    X(float, dot, (const float *x, const float *y, int64_t n))                \
+    X(void, scale, (float *x, int64_t n, float factor))                       \
+    /* p = exp(s * scale - lse); ds = p * (keep * dp - delta) * scale, and    \
+     * p *= keep, in the places of s and dp; keep NULL: 1 */                  \
+    X(void, softmax_grad,                                                     \
+      (float *s, float *dp, const float *keep, int64_t n, float scale,        \
+       float lse, float delta))                                               \
+    /* gelu.c */                                                              \
+    X(void, bias_gelu, (float *c, float *aux, const float *bias, int64_t n))  \
+    X(void, gelu_grad, (float *c, const float *aux, int64_t n))               \
+    /* norm.c: mean (when wanted) and reciprocal deviation of a row */        \
+    X(void, moments,                                                          \
+      (const float *x, int64_t n, float eps, float *mean, float *rstd))       \
+    X(void, norm_row,                                                         \
+      (float *y, const float *x, const float *w, const float *b, int64_t n,   \
+       float mean, float rstd))                                               \
+    /* dr += gradient; dw, db (NULL: none) += this row's */                   \
+    X(void, norm_grad_row,                                                    \
+      (float *dr, const float *dy, const float *x, const float *w, float *dw, \
+       float *db, int64_t n, float mean, float rstd, bool centred))           \
+    X(void, add, (float *y, const float *a, const float *b, int64_t n))       \
+    /* philox.c: y = x with dropout, counters from `index` on */              \
+    X(void, drop,                                                             \
+      (float *y, const float *x, int64_t n, const struct cpu_drop *d,         \
+       uint64_t index))                                                       \
+    /* flat.c */                                                              \
+    X(void, adamw,                                                            \
+      (float *p, float *m, float *v, const float *g, int64_t n,               \
+       const struct cpu_adamw_rates *r))                                      \
+    X(double, sum_squares, (const float *x, int64_t n))                       \
+    X(double, sum_plain, (const float *x, int64_t n))
+
+struct cpu_isa {
+    const char *name;
+    int64_t mr, nr; /* rows and columns of a tile */
+#define X(type, name, args) type(*name) args;
+    CPU_ISA_LIST(X)
+#undef X
+};
+
+enum { CPU_MR_MAX = 16, CPU_NR_MAX = 32 };
+
+/* The table in use; set before any operation runs. */
+extern const struct cpu_isa *cpu_isa;
+
+#ifdef GPT_ISA
+#define ISA_PASTE_(a, b) a##_##b
+#define ISA_PASTE(a, b) ISA_PASTE_(a, b)
+#define ISA(name) ISA_PASTE(cpu_##name, GPT_ISA)
+#define X(type, name, args) type ISA(name) args;
+CPU_ISA_LIST(X)
+#undef X
+#endif
+
+#endif

@@ -1,0 +1,81 @@
+/* Rows of LayerNorm and RMSNorm. */
+#include "cpu/isa/simd.h"
+
+static inline vf row_load(const float *x, int64_t j, int64_t n)
+{
+    return n - j >= W ? load(x + j) : load_part(x + j, n - j, 0);
+}
+
+static inline void row_store(float *x, vf v, int64_t j, int64_t n)
+{
+    if (n - j >= W)
+        store(x + j, v);
+    else
+        store_part(x + j, v, n - j);
+}
+
+/* Two passes over a row that is in the first cache: the deviation is taken
+ * from the mean itself, nothing cancels. mean NULL: root mean square. */
+void ISA(moments)(const float *x, int64_t n, float eps, float *mean,
+                  float *rstd)
+{
+    float m = 0;
+    if (mean) {
+        vf sum = {0};
+        for (int64_t j = 0; j < n; j += W)
+            sum += row_load(x, j, n);
+        m = *mean = lanes_sum(sum) / (float)n;
+    }
+    vf square = {0};
+    int64_t j = 0;
+    for (; j + W <= n; j += W) {
+        vf d = load(x + j) - all(m);
+        square += d * d;
+    }
+    if (j < n) {
+        vf d = load_part(x + j, n - j, m) - all(m);
+        square += d * d;
+    }
+    *rstd = 1 / sqrtf(lanes_sum(square) / (float)n + eps);
+}
+
+void ISA(norm_row)(float *y, const float *x, const float *w, const float *b,
+                   int64_t n, float mean, float rstd)
+{
+    for (int64_t j = 0; j < n; j += W) {
+        vf v = (row_load(x, j, n) - all(mean)) * all(rstd) * row_load(w, j, n);
+        row_store(y, b ? v + row_load(b, j, n) : v, j, n);
+    }
+}
+
+/* With g = dy w and xhat = (x - mean) rstd:
+ * dr += (g - mean(g) - xhat mean(g xhat)) rstd; no mean(g) for RMSNorm. */
+void ISA(norm_grad_row)(float *dr, const float *dy, const float *x,
+                        const float *w, float *dw, float *db, int64_t n,
+                        float mean, float rstd, bool centred)
+{
+    vf sum = {0}, dot = {0};
+    for (int64_t j = 0; j < n; j += W) {
+        vf xhat = (row_load(x, j, n) - all(mean)) * all(rstd);
+        vf d = row_load(dy, j, n), g = d * row_load(w, j, n);
+        sum += g;
+        dot += g * xhat;
+        row_store(dw, row_load(dw, j, n) + d * xhat, j, n);
+        if (db)
+            row_store(db, row_load(db, j, n) + d, j, n);
+    }
+    vf a = all(centred ? lanes_sum(sum) / (float)n : 0);
+    vf b = all(lanes_sum(dot) / (float)n);
+    for (int64_t j = 0; j < n; j += W) {
+        vf xhat = (row_load(x, j, n) - all(mean)) * all(rstd);
+        vf g = row_load(dy, j, n) * row_load(w, j, n);
+        vf d = (g - a - xhat * b) * all(rstd);
+        row_store(dr, row_load(dr, j, n) + d, j, n);
+    }
+}
+
+void ISA(add)(float *y, const float *a, const float *b, int64_t n)
+{
+    for (int64_t j = 0; j < n; j++)
+        y[j] = a[j] + b[j];
+}
