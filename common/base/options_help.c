@@ -77,11 +77,34 @@ static int add_names(const struct gpt_opt *o, struct gpt_buf *b)
     return GPT_OK;
 }
 
+/* ": a, b, c", unless the choices stand for the value or in the help text. */
+static int add_choices(const struct gpt_opt *o, struct gpt_buf *text)
+{
+    if (o->kind != GPT_OPT_CHOICE || !o->arg || strstr(o->help, o->choices[0]))
+        return GPT_OK;
+    for (size_t i = 0; o->choices[i]; i++)
+        GPT_TRY(gpt_buf_printf(text, "%s%s", i > 0 ? ", " : ": ",
+                               o->choices[i]));
+    return GPT_OK;
+}
+
+static int add_help(const struct gpt_opt *o, struct gpt_buf *text)
+{
+    GPT_TRY(gpt_buf_printf(text, "%s", o->help));
+    GPT_TRY(add_choices(o, text));
+    if (o->kind == GPT_OPT_FLAG && o->def && strcmp(o->def, "true") == 0)
+        return gpt_buf_printf(text, " [on]");
+    if (o->def && gpt_opt_takes_value(o) && o->def[0])
+        return gpt_buf_printf(text, " [%s]", o->def);
+    if (o->flags & GPT_OPT_REQUIRED)
+        return gpt_buf_printf(text, " (required)");
+    return GPT_OK;
+}
+
 static int add_row(const struct gpt_opt *o, struct gpt_buf *b)
 {
     struct gpt_buf text = {0};
     size_t start = b->len;
-    int status;
 
     GPT_TRY(add_names(o, b));
     int used = (int)(b->len - start);
@@ -89,17 +112,9 @@ static int add_row(const struct gpt_opt *o, struct gpt_buf *b)
         GPT_TRY(gpt_buf_printf(b, "\n%*s", TEXT_COLUMN, ""));
     else
         GPT_TRY(gpt_buf_printf(b, "%*s", TEXT_COLUMN - used, ""));
-    GPT_TRY_GOTO(status, gpt_buf_printf(&text, "%s", o->help ? o->help : ""),
-                 out);
-    if (o->kind == GPT_OPT_FLAG && o->def && strcmp(o->def, "true") == 0)
-        status = gpt_buf_printf(&text, " [on]");
-    else if (o->def && gpt_opt_takes_value(o) && o->def[0])
-        status = gpt_buf_printf(&text, " [%s]", o->def);
-    else if (o->flags & GPT_OPT_REQUIRED)
-        status = gpt_buf_printf(&text, " (required)");
+    int status = add_help(o, &text);
     if (status == GPT_OK)
         status = add_wrapped(b, text.data, TEXT_COLUMN, TEXT_COLUMN, "");
-out:
     gpt_buf_free(&text);
     return status;
 }

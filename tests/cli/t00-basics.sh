@@ -1,0 +1,61 @@
+#!/bin/sh
+# What every program does alike: help, version, wrong options, configuration,
+# a full disk behind standard output.
+. "$(dirname "$0")/../lib/tap.sh"
+
+same_config() { # program: its printed configuration, fed back, is the same
+    "$1" --print-config >c1 && "$1" --config ./c1 --print-config >c2 &&
+        sed 's/  # [a-z ]*$//' c1 >n1 && sed 's/  # [a-z ]*$//' c2 >n2 &&
+        [ -s n1 ] && cmp n1 n2
+}
+
+narrow() { # file: at most 80 columns
+    ! LC_ALL=C.UTF-8 grep -nE '.{81}' "$1"
+}
+
+version=$(sed -n 's/^VERSION = //p' "$top/Makefile")
+for source in "$top"/cmd/gpt-*.c; do
+    p=$(basename "$source" .c)
+
+    expect 0 "$p --help" "$p" --help
+    check "$p --help is at most 80 columns wide" narrow out
+    check "$p --help says nothing on stderr" test ! -s err
+    check "$p --help ends with the page" test "$(tail -n 1 out)" = "See $p(1)."
+    cp out long
+    expect 0 "$p -h" "$p" -h
+    check "$p -h is the same" cmp out long
+    expect 0 "$p --version" "$p" --version
+    check "$p --version opens with name and number" \
+        test "$(head -n 1 out)" = "$p $version"
+
+    expect 2 "$p refuses an unknown option" "$p" --thread 1
+    err_has "unknown option '--thread'"
+    err_has 'did you mean --threads?'
+    expect 2 "$p refuses a number out of range" "$p" --threads 5000
+    err_has '--threads: 5000 is out of range (0 to 4096)'
+    expect 2 "$p refuses a word that is no number" "$p" --threads=two
+    expect 2 "$p refuses a wrong choice" "$p" --color=sometimes
+    err_has 'auto, always, never'
+    expect 2 "$p refuses a missing value" "$p" --threads
+    expect 2 "$p refuses an unknown shell" "$p" --complete=csh
+
+    check "$p --print-config can be fed back" same_config "$p"
+    echo 'thread = 1' >bad.conf
+    expect 2 "$p refuses an unknown name in a file" "$p" --config ./bad.conf
+    err_has 'bad.conf:1: unknown option'
+    expect 4 "$p misses a configuration file" "$p" --config ./missing.conf
+    expect 2 "$p refuses a wrong GPT_LOG" env GPT_LOG=loud "$p" --print-config
+    err_has 'GPT_LOG'
+    expect 2 "$p refuses a wrong GPT_THREADS" \
+        env GPT_THREADS=-1 "$p" --print-config
+    err_has 'GPT_THREADS'
+    expect 0 "$p reads GPT_CONFIG" env GPT_CONFIG=./c1 "$p" --print-config
+
+    expect 4 "$p sees a full disk behind --help" \
+        sh -c "$p --help >/dev/full"
+    err_has 'No space left on device'
+    expect 4 "$p sees a closed standard output" sh -c "$p --help >&-"
+    expect 4 "$p sees a full disk behind --print-config" \
+        sh -c "$p --print-config >/dev/full"
+done
+tap_done

@@ -1,0 +1,107 @@
+#!/bin/sh
+# Every system call and allocation that a program makes is made to fail, one a
+# run. Whatever fails: the exit status is the documented one, each output is
+# the old complete file or the new complete one, and no temporary file stays.
+. "$(dirname "$0")/../lib/tap.sh"
+PATH=$BUILD/faults:$PATH
+shallow=${GPT_FAULT_SAMPLES:-12} # calls tried of each kind and program
+
+counted() { # kind: how many calls of it the last counted run made
+    sed -n "s/^faults:.* $1 \([0-9]*\).*/\1/p" count
+}
+
+# The outputs of program $name, each compared with its two allowed states.
+intact() { # status: of the run that had a fault
+    for f in $outputs; do
+        if cmp -s "work/$f" "new/$f"; then continue; fi
+        if [ "$1" != 0 ] && cmp -s "work/$f" "old/$f"; then continue; fi
+        echo "work/$f is neither the old nor the new file"
+        return 1
+    done
+    if ls -A work | grep '\.tmp\.'; then return 1; fi
+}
+
+one_fault() { # kind:number:error expected-status
+    rm -rf work && cp -r old work
+    status=0
+    (cd work && GPT_FAULT=$1 command_under_test) >out 2>err </dev/null ||
+        status=$?
+    if [ "$status" != "$2" ] && [ "$status" != 0 ]; then
+        echo "$1: exit status $status, want $2"
+        cat err
+        return 1
+    fi
+    if [ "$status" != 0 ] && ! grep -q ': error: ' err; then
+        echo "$1: exit status $status and no message"
+        return 1
+    fi
+    intact "$status" || { echo "after $1, exit status $status"; return 1; }
+}
+
+# Calls 1, 2, 3 ... of few, an even selection of many.
+torture() { # kind error expected-status
+    total=$(counted "$1")
+    step=$((total / shallow + 1))
+    n=1
+    while [ "$n" -le "$total" ]; do
+        one_fault "$1:$n:$2" "$3" || return 1
+        n=$((n + step))
+    done
+}
+
+a_fault_shows() { # kind: the first failure of it does not pass for success
+    one_fault "$1:1:EIO" 4 && [ "$status" = 4 ]
+}
+
+# old/ holds outputs of another input; new/ those of an undisturbed run.
+try_program() { # name outputs...
+    name=$1
+    shift
+    outputs=$*
+    rm -rf new && cp -r old new
+    expect 0 "$name runs undisturbed" \
+        sh -c 'cd new && GPT_FAULT=count; export GPT_FAULT; . ../run' || return
+    cp err count
+    check "$name counts its calls" grep -q '^faults: read [0-9]' count
+    for f in $outputs; do
+        check "$name changes $f" sh -c "! cmp -s 'old/$f' 'new/$f'"
+    done
+    for kind in write fsync rename; do
+        check "$name: a failing $kind is an error" a_fault_shows $kind
+    done
+    check "$name: reads fail" torture read EIO 4
+    check "$name: the disk is full" torture write ENOSPC 4
+    check "$name: interrupted writes" torture write EINTR 0
+    check "$name: syncing fails" torture fsync EIO 4
+    check "$name: publishing fails" torture rename EIO 4
+    check "$name: memory is out" torture alloc ENOMEM 1
+}
+
+# The command, run inside old/, new/ or work/.
+command_under_test() { . ../run; }
+
+i=0
+while [ $i -lt 300 ]; do
+    echo "{\"text\": \"line $i of a small corpus, for all it is worth\"}"
+    i=$((i + 1))
+done >corpus.jsonl
+head -n 100 corpus.jsonl >older.jsonl
+
+if [ -x "$BUILD/faults/gpt-preprocess" ]; then
+    rm -rf old && mkdir old
+    expect 0 'an older data set' gpt-preprocess --input older.jsonl \
+        --output-prefix old/x --tokenizer-type ByteTokenizer
+    echo 'gpt-preprocess --input ../corpus.jsonl --output-prefix x \
+        --tokenizer-type ByteTokenizer --force --threads 1' >run
+    try_program gpt-preprocess x_text_document.bin x_text_document.idx
+fi
+
+if [ -x "$BUILD/faults/gpt-vocab" ]; then
+    rm -rf old && mkdir old
+    expect 0 'an older vocabulary' gpt-vocab --input older.jsonl \
+        --output-prefix old/v --vocab-size 270
+    echo 'gpt-vocab --input ../corpus.jsonl --output-prefix v \
+        --vocab-size 280 --force --threads 1' >run
+    try_program gpt-vocab v-vocab.json v-merges.txt
+fi
+tap_done

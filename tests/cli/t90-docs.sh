@@ -1,0 +1,91 @@
+#!/bin/sh
+# Option table, manual page and completions name the same options; pages are
+# well-formed, complete, and point to pages that exist.
+. "$(dirname "$0")/../lib/tap.sh"
+
+same() { # file file: the difference is the diagnosis
+    diff -u "$1" "$2"
+}
+
+man_options() { # page: one --name a line, of every ".It Fl"
+    grep '^\.It Fl' "$1" | tr ' ' '\n' | grep '^-[a-z]' | sed 's/^/-/' |
+        sort -u
+}
+
+# Options without a letter stand as '--name[', with one as '{-n,--name}'.
+zsh_options() {
+    grep -oE "('|,)--[a-z0-9-]+(\[|\})" "$1" | tr -d "',[}" | sort -u
+}
+
+section() { # page title
+    awk -v want=".Sh $2" '/^\.Sh/ { on = ($0 == want) } on' "$1"
+}
+
+has_sections() {
+    for title in NAME SYNOPSIS DESCRIPTION OPTIONS ENVIRONMENT FILES \
+        'EXIT STATUS' EXAMPLES DIAGNOSTICS 'SEE ALSO'; do
+        grep -q "^\.Sh $title\$" "$1" || echo "no section $title"
+    done | { ! grep .; }
+}
+
+names_exit_codes() {
+    for code in 0 1 2 3 4 7; do
+        section "$1" 'EXIT STATUS' | grep -qE "^\.It (.* )?$code( |\$)" ||
+            echo "exit status $code is not named"
+    done | { ! grep .; }
+}
+
+# Pages outside the tree that may be referred to.
+system_pages='xz.1 gzip.1 zstd.1 sh.1 make.1 prove.1 jq.1 nohup.1 regex.7
+signal.7 utf-8.7 sbatch.1 srun.1 mpirun.1 torchrun.1'
+
+xrefs_exist() {
+    sed -n 's/^\.Xr \([^ ]*\) \([0-9]\).*/\1.\2/p' "$1" | while read -r page; do
+        [ -f "$top/man/$page" ] && continue
+        case " $(echo $system_pages) " in
+        *" $page "*) ;;
+        *) echo "no page $page" ;;
+        esac
+    done | { ! grep .; }
+}
+
+if command -v mandoc >/dev/null; then
+    for page in "$top"/man/*.[157]; do
+        check "mandoc -Tlint ${page##*/}" mandoc -Tlint -W warning "$page"
+    done
+else
+    skip 'mandoc is not installed'
+fi
+for page in "$top"/man/*.[157]; do
+    check "${page##*/} refers to pages that exist" xrefs_exist "$page"
+done
+
+for source in "$top"/cmd/gpt-*.c; do
+    p=$(basename "$source" .c)
+    page=$top/man/$p.1
+
+    "$p" --complete=options | sort >table
+    check "$p has options" test -s table
+    man_options "$page" >man
+    check "$p: manual page and table agree" same table man
+    check "$p: the page has its sections" has_sections "$page"
+    check "$p: the page names exit codes" names_exit_codes "$page"
+
+    "$p" --complete=bash >c.bash
+    grep -oE "compgen -W ' --.*'" c.bash | tr " '" '\n\n' | grep '^--[a-z]' |
+        sort -u >names
+    check "$p: bash completion and table agree" same table names
+    check "$p: bash takes its completion" bash -n c.bash
+    "$p" --complete=zsh >c.zsh
+    zsh_options c.zsh >names
+    check "$p: zsh completion and table agree" same table names
+    "$p" --complete=fish | sed -n 's/.* -l \([^ ]*\).*/--\1/p' | sort -u >names
+    check "$p: fish completion and table agree" same table names
+    for shell in zsh fish; do
+        if command -v $shell >/dev/null; then
+            "$p" --complete=$shell >c.$shell
+            check "$p: $shell takes its completion" $shell -n c.$shell
+        fi
+    done
+done
+tap_done
