@@ -183,7 +183,7 @@ static int merge_pair(struct trainer *t, struct gpt_bpe_pair pair,
 {
     struct gpt_bpe_model *m = &t->model;
     int32_t new_token = (int32_t)(GPT_BPE_BYTES + m->n_merges);
-    m->merges[m->n_merges++] = (struct gpt_merge){pair.left, pair.right};
+    m->merges[m->n_merges++] = (struct gpt_bpe_merge){pair.left, pair.right};
     t->bytes[new_token] = t->bytes[pair.left] + t->bytes[pair.right];
 
     for (size_t i = 0; i < pair.n_places; i++)

@@ -17,7 +17,7 @@ struct gpt_piece {
 };
 
 /* Tokens `left` and `right` become token GPT_BPE_BYTES + (number of merge). */
-struct gpt_merge {
+struct gpt_bpe_merge {
     int32_t left, right;
 };
 
@@ -30,7 +30,7 @@ struct gpt_bpe_train_options {
 };
 
 struct gpt_bpe_model {
-    struct gpt_merge *merges; /* (n_merges) */
+    struct gpt_bpe_merge *merges; /* (n_merges) */
     int64_t n_merges;         /* < max_merges when the pairs ran out */
     int64_t n_bytes;          /* of the text counted */
     int64_t n_tokens;         /* that the text makes with these merges */

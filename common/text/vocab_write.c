@@ -52,7 +52,7 @@ static int spell(struct spelling *s, const struct gpt_bpe_model *model,
         if (i < GPT_BPE_BYTES) {
             status = append_byte(s, (int)i);
         } else {
-            const struct gpt_merge *m = &model->merges[i - GPT_BPE_BYTES];
+            const struct gpt_bpe_merge *m = &model->merges[i - GPT_BPE_BYTES];
             status = append_token(s, m->left);
             if (status == GPT_OK)
                 status = append_token(s, m->right);

@@ -1,0 +1,248 @@
+/* A corpus as blocks: see text_blocks.h. Start at gpt_blocks_next(). */
+#include "text/text_blocks.h"
+
+#include "base/memory.h"
+#include "text/input.h"
+
+#include <string.h>
+#include <sys/stat.h>
+
+enum { BLOCK = 1 << 20 };
+
+struct gpt_blocks {
+    struct gpt_blocks_options options;
+    int64_t next_input, total, closed_bytes;
+    struct gpt_input *in; /* being read, or NULL */
+    bool jsonl;
+    bool fresh; /* nothing was read of the open file */
+    const char *name;
+    int64_t line;       /* of the first byte of `rest` */
+    struct gpt_buf rest; /* read after the last cut */
+};
+
+/* ---- where to cut ---- */
+
+static bool is_space(char c)
+{
+    return c == ' ' || (c >= '\t' && c <= '\r');
+}
+
+static bool is_visible(char c)
+{
+    return c > ' ' && c < 0x7F;
+}
+
+/* Bytes up to the last safe cut, 0 = none: after a newline of JSON Lines;
+ * between a visible character and white space of text, which no piece spans
+ * and across which no pattern looks. */
+static size_t last_cut(const char *p, size_t len, bool jsonl)
+{
+    for (size_t i = len; i-- > 1;)
+        if (jsonl ? p[i - 1] == '\n' : is_visible(p[i - 1]) && is_space(p[i]))
+            return i;
+    return 0;
+}
+
+static int64_t count_lines(const char *p, size_t len)
+{
+    int64_t n = 0;
+    const char *end = p + len;
+    while ((p = memchr(p, '\n', (size_t)(end - p))) != NULL) {
+        n++;
+        p++;
+    }
+    return n;
+}
+
+/* ---- which format ---- */
+
+static bool ends_with(const char *s, size_t len, const char *suffix)
+{
+    size_t n = strlen(suffix);
+    return len >= n && memcmp(s + len - n, suffix, n) == 0;
+}
+
+static bool named_jsonl(const char *path)
+{
+    static const char *const packed[] = {".xz", ".gz", ".zst"};
+    static const char *const plain[] = {".jsonl", ".json", ".ndjson"};
+    size_t len = strlen(path);
+    for (size_t i = 0; i < GPT_COUNT(packed); i++)
+        if (ends_with(path, len, packed[i])) {
+            len -= strlen(packed[i]);
+            break;
+        }
+    for (size_t i = 0; i < GPT_COUNT(plain); i++)
+        if (ends_with(path, len, plain[i]))
+            return true;
+    return false;
+}
+
+static bool looks_jsonl(const char *p, size_t len)
+{
+    size_t i = 0;
+    while (i < len && is_space(p[i]))
+        i++;
+    return i < len && p[i] == '{';
+}
+
+static void decide(struct gpt_blocks *s, const struct gpt_block *b)
+{
+    const char *path = s->options.inputs[s->next_input - 1];
+    if (strcmp(s->options.format, "auto") != 0)
+        s->jsonl = strcmp(s->options.format, "jsonl") == 0;
+    else
+        s->jsonl = named_jsonl(path) || looks_jsonl(b->data, b->len);
+}
+
+/* ---- files ---- */
+
+static int add_up(struct gpt_blocks *s, struct gpt_err *err)
+{
+    for (int64_t i = 0; i < s->options.n_inputs; i++) {
+        const char *path = s->options.inputs[i];
+        struct stat st;
+        if (strcmp(path, "-") == 0) {
+            s->total = -1;
+        } else if (stat(path, &st) != 0) {
+            return gpt_fail_errno(err, GPT_EIO, "cannot open '%s'", path);
+        } else if (!S_ISREG(st.st_mode)) {
+            s->total = -1;
+        } else if (s->total >= 0) {
+            s->total += st.st_size;
+        }
+    }
+    return GPT_OK;
+}
+
+int gpt_blocks_open(struct gpt_blocks **blocks,
+                    const struct gpt_blocks_options *options,
+                    struct gpt_err *err)
+{
+    struct gpt_blocks *s;
+    GPT_TRY(gpt_new(&s, 1, sizeof *s, "corpus reader", err));
+    s->options = *options;
+    int status = add_up(s, err);
+    if (status != GPT_OK)
+        gpt_free(s);
+    else
+        *blocks = s;
+    return status;
+}
+
+static void close_input(struct gpt_blocks *s)
+{
+    if (s->in)
+        s->closed_bytes += gpt_input_consumed(s->in);
+    gpt_input_close(s->in);
+    s->in = NULL;
+}
+
+void gpt_blocks_close(struct gpt_blocks *s)
+{
+    if (!s)
+        return;
+    close_input(s);
+    gpt_buf_free(&s->rest);
+    gpt_free(s);
+}
+
+static int next_input(struct gpt_blocks *s, struct gpt_err *err)
+{
+    s->name = s->options.inputs[s->next_input++];
+    s->line = 1;
+    s->fresh = true;
+    GPT_TRY(gpt_input_open(&s->in, s->name, s->options.threads, err));
+    if (strcmp(s->name, "-") == 0)
+        s->name = "(standard input)";
+    return GPT_OK;
+}
+
+int64_t gpt_blocks_total(const struct gpt_blocks *s)
+{
+    return s->total;
+}
+
+int64_t gpt_blocks_consumed(const struct gpt_blocks *s)
+{
+    return s->closed_bytes + (s->in ? gpt_input_consumed(s->in) : 0);
+}
+
+/* ---- blocks ---- */
+
+/* Reads until b is full or the file ends. */
+static int fill(struct gpt_blocks *s, struct gpt_block *b, struct gpt_err *err)
+{
+    while (b->len < b->cap) {
+        size_t got;
+        GPT_TRY(gpt_input_read(s->in, b->data + b->len, b->cap - b->len, &got,
+                               err));
+        if (got == 0) {
+            close_input(s);
+            break;
+        }
+        b->len += got;
+    }
+    return GPT_OK;
+}
+
+/* What comes after the cut waits for the next block. */
+static int keep_rest(struct gpt_blocks *s, struct gpt_block *b, size_t cut,
+                     struct gpt_err *err)
+{
+    s->rest.len = 0;
+    if (gpt_buf_add(&s->rest, b->data + cut, b->len - cut) != GPT_OK)
+        return gpt_fail(err, GPT_EFAIL, "cannot allocate %zu bytes for %s",
+                        b->len - cut, s->name);
+    b->len = cut;
+    return GPT_OK;
+}
+
+/* The next block of the open file. */
+static int next_block(struct gpt_blocks *s, struct gpt_block *b,
+                      struct gpt_err *err)
+{
+    size_t cut = 0;
+    b->len = 0;
+    b->begins_file = s->fresh;
+    for (size_t want = s->rest.len + BLOCK;; want = 2 * b->cap) {
+        GPT_TRY(gpt_grow(&b->data, &b->cap, want, 1, "a block of text", err));
+        if (s->rest.len)
+            memcpy(b->data, s->rest.data, s->rest.len);
+        b->len += s->rest.len;
+        s->rest.len = 0;
+        GPT_TRY(fill(s, b, err));
+        if (s->fresh)
+            decide(s, b);
+        s->fresh = false;
+        if (!s->in) /* the file ended */
+            break;
+        cut = last_cut(b->data, b->len, s->jsonl);
+        if (cut) {
+            GPT_TRY(keep_rest(s, b, cut, err));
+            break;
+        }
+    }
+    b->jsonl = s->jsonl;
+    b->name = s->name;
+    b->first_line = s->line;
+    s->line += count_lines(b->data, b->len);
+    return GPT_OK;
+}
+
+int gpt_blocks_next(struct gpt_blocks *s, struct gpt_block *b, bool *end,
+                    struct gpt_err *err)
+{
+    *end = false;
+    do {
+        if (!s->in) {
+            if (s->next_input == s->options.n_inputs) {
+                *end = true;
+                return GPT_OK;
+            }
+            GPT_TRY(next_input(s, err));
+        }
+        GPT_TRY(next_block(s, b, err));
+    } while (b->len == 0);
+    return GPT_OK;
+}
