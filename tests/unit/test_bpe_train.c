@@ -18,8 +18,9 @@ static const char *merges_text(const struct gpt_bpe_model *m)
     for (int64_t i = 0; i < m->n_merges && i < 32; i++) {
         const char *left = token[m->merges[i].left];
         const char *right = token[m->merges[i].right];
-        snprintf(token[GPT_BPE_BYTES + i], sizeof token[0], "%.15s%.15s", left,
-                 right);
+        char both[sizeof token[0]];
+        snprintf(both, sizeof both, "%.15s%.15s", left, right);
+        memcpy(token[GPT_BPE_BYTES + i], both, sizeof both);
         n += (size_t)snprintf(text + n, sizeof text - n, "%s%s+%s",
                               i ? " " : "", left, right);
     }
