@@ -187,6 +187,7 @@ struct gpt_backend {
     unsigned api; /* GPT_BACKEND_API */
     const char *name;
     void *state;
+    bool host_memory; /* after sync the host may use this memory directly */
 
     /* One line for people: device, instruction set, libraries. */
     void (*describe)(const struct gpt_backend *be, char *text, size_t cap);

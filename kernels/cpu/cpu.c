@@ -188,6 +188,7 @@ static void cpu_describe(const struct gpt_backend *be, char *text, size_t cap)
 static struct gpt_backend cpu = {
     .api = GPT_BACKEND_API,
     .name = "cpu",
+    .host_memory = true,
     .describe = cpu_describe,
     .alloc = cpu_alloc,
     .free = cpu_free,

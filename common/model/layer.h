@@ -1,0 +1,101 @@
+/* One transformer layer: attention and feed-forward with norms in front
+ * (pre-LN), as calls of the backend. Used by stage.c only.
+ *
+ * The residual stream r is carried between layers together with x, the last
+ * block's output that has not been added yet: every norm adds it, so that
+ * residual, dropout and norm are one pass over memory. */
+#ifndef GPT_MODEL_LAYER_H
+#define GPT_MODEL_LAYER_H
+
+#include "backend.h"
+#include "model/weights.h"
+
+/* What one microbatch keeps of a norm for backward. */
+struct gpt_norm_acts {
+    void *r;            /* (N, C) act: residual stream that went in */
+    void *y;            /* (N, C) act: normalised */
+    float *mean, *rstd; /* (N) */
+};
+
+/* And of a layer. */
+struct gpt_layer_acts {
+    struct gpt_norm_acts norm1, norm2;
+    void *qkv;        /* (N, (H + 2G) D) act */
+    void *att;        /* (N, H D) act: attention's output */
+    float *lse;       /* (B, H, T) */
+    void *pre, *gelu; /* (N, F) act: before and after GELU */
+};
+
+/* Buffers shared by all layers; x is also what a block hands to the next norm
+ * in forward, and its gradient in backward. */
+struct gpt_layer_work {
+    void *x;      /* (N, C) act */
+    void *dresid; /* (N, C) act: gradient of the residual stream */
+    void *dy;     /* (N, C) act, at least H D wide */
+    void *dwide;  /* (N, max(F, (H + 2G) D)) act */
+    void *scratch;
+};
+
+/* What stays the same for all layers during one pass of one microbatch. */
+struct gpt_pass {
+    struct gpt_backend *be;
+    struct gpt_queue *q;
+    const struct gpt_config *config;
+    const struct gpt_layout *layout;
+    enum gpt_dtype act;
+    int64_t b, t, n;          /* n = b * t */
+    int64_t sample0;
+    bool dropout;             /* masks are on: training */
+    float beta;               /* of weight gradients: 0 overwrites, 1 adds */
+    const int32_t *doc_start; /* (B, T) device, or NULL */
+    struct gpt_layer_work work;
+};
+
+struct gpt_layer {
+    struct gpt_roles w, dw; /* weights and gradients */
+    struct gpt_rng attention_rng, proj_rng, mlp_rng;
+};
+
+/* layer: global number. gradients may be NULL. */
+void gpt_layer_bind(struct gpt_layer *layer, const struct gpt_flat *flat,
+                    int64_t number, void *weights, enum gpt_dtype act,
+                    float *gradients, uint64_t seed);
+
+/* r (N, C): residual stream so far; x_rng: dropout stream of pass->work.x that
+ * is to be added to it, NULL when there is nothing to add. Leaves the stream
+ * in acts->norm2.r and what is to be added next in pass->work.x. */
+void gpt_layer_forward(const struct gpt_layer *layer,
+                       const struct gpt_pass *pass,
+                       const struct gpt_layer_acts *acts, const void *r,
+                       const struct gpt_rng *x_rng);
+
+/* In: work.dresid, and in work.x the gradient of what forward left there. Out:
+ * the same for the layer below (work.x untouched when x_rng is NULL). */
+void gpt_layer_backward(const struct gpt_layer *layer,
+                        const struct gpt_pass *pass,
+                        const struct gpt_layer_acts *acts,
+                        const struct gpt_rng *x_rng);
+
+/* One norm with its residual and dropout, also for the final one. Forward
+ * reads r and x (work.x when x_rng), backward reads work.dy. */
+struct gpt_norm_site {
+    const struct gpt_norm_acts *acts;
+    const void *w, *b;
+    float *dw, *db;
+    const struct gpt_rng *x_rng; /* NULL: nothing is added */
+};
+void gpt_norm_site_forward(const struct gpt_pass *pass,
+                           const struct gpt_norm_site *site, const void *r);
+void gpt_norm_site_backward(const struct gpt_pass *pass,
+                            const struct gpt_norm_site *site, const void *dy);
+
+/* Dropout of a (N, C) block in this pass. */
+struct gpt_dropout gpt_pass_dropout(const struct gpt_pass *pass,
+                                    struct gpt_rng rng, double p);
+
+/* Attention of a layer as the backend wants it (also to size its scratch). */
+struct gpt_attn gpt_layer_attn(const struct gpt_layer *layer,
+                               const struct gpt_pass *pass,
+                               const struct gpt_layer_acts *acts);
+
+#endif

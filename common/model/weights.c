@@ -1,0 +1,21 @@
+/* Pointers by role into flat buffers; see weights.h. */
+#include "model/weights.h"
+
+void gpt_roles_bind(struct gpt_roles *roles, const struct gpt_flat *flat,
+                    int64_t layer, void *base, enum gpt_dtype type)
+{
+    for (int role = 0; role < GPT_N_ROLES; role++) {
+        const struct gpt_slice *slice =
+            gpt_flat_find(flat, (enum gpt_param_role)role, layer);
+        roles->at[role] = NULL;
+        if (slice)
+            roles->at[role] = (char *)base +
+                (size_t)slice->offset * gpt_dtype_bytes(type);
+    }
+}
+
+void *gpt_roles_output(const struct gpt_roles *roles)
+{
+    void *own = roles->at[GPT_OUTPUT_WEIGHT];
+    return own ? own : roles->at[GPT_WORD_EMBEDDING];
+}

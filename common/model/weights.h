@@ -1,0 +1,23 @@
+/* Where each parameter of a layer sits in a rank's flat buffer: layer code
+ * reads weights and adds to gradients through these pointers. */
+#ifndef GPT_MODEL_WEIGHTS_H
+#define GPT_MODEL_WEIGHTS_H
+
+#include "base/dtype.h"
+#include "model/params.h"
+
+/* Pointers by role into one flat buffer (weights, or gradients); NULL for what
+ * this rank or architecture does not have. */
+struct gpt_roles {
+    void *at[GPT_N_ROLES];
+};
+
+/* The roles of a layer (global number), or of what is outside layers
+ * (layer -1). `base` is a buffer of flat->elements of `type`. */
+void gpt_roles_bind(struct gpt_roles *roles, const struct gpt_flat *flat,
+                    int64_t layer, void *base, enum gpt_dtype type);
+
+/* The output layer's matrix (V, C): its own, or the word table when tied. */
+void *gpt_roles_output(const struct gpt_roles *roles);
+
+#endif

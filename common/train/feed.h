@@ -1,0 +1,46 @@
+/* From a corpus to microbatches in host memory: samples of one global batch,
+ * with targets, positions, masks and the weights of their losses. */
+#ifndef GPT_TRAIN_FEED_H
+#define GPT_TRAIN_FEED_H
+
+#include "data/corpus.h"
+#include "model/stage.h"
+
+struct gpt_feed_options {
+    const struct gpt_corpus *corpus;
+    struct gpt_mask_options masks;
+    int64_t micro_batch, seq_length; /* B, T */
+    int64_t max_micro_batches;       /* of a global batch */
+};
+
+struct gpt_feed;
+
+int gpt_feed_open(struct gpt_feed **feed,
+                  const struct gpt_feed_options *options, struct gpt_err *err)
+    GPT_MUST_USE;
+void gpt_feed_close(struct gpt_feed *feed);
+
+/* Bytes that a feed holds: two batches, one of them being read ahead. */
+int64_t gpt_feed_memory(const struct gpt_feed_options *options);
+
+/* Reads samples [first, first + B * n) of a split as n microbatches; samples
+ * past the end of the split begin again at 0. A row's weight is its mask /
+ * (unmasked rows of the microbatch * n): the mean over microbatches of their
+ * means. sample0 of microbatch i is first + B * i. */
+int gpt_feed_read(struct gpt_feed *feed, enum gpt_split split, int64_t first,
+                  int64_t n, struct gpt_err *err) GPT_MUST_USE;
+
+/* Starts to read the samples that will be asked for next in the background. */
+void gpt_feed_ahead(struct gpt_feed *feed, enum gpt_split split,
+                    int64_t first, int64_t n);
+
+/* Microbatch i of the batch read last; valid until the next read. */
+const struct gpt_microbatch *gpt_feed_microbatch(const struct gpt_feed *feed,
+                                                 int64_t i);
+/* Where the stage puts its losses, (B, T). */
+float *gpt_feed_losses(struct gpt_feed *feed, int64_t i);
+
+/* Sum of the unmasked losses of the batch read last, and their number. */
+double gpt_feed_loss(const struct gpt_feed *feed, int64_t *rows);
+
+#endif

@@ -1,0 +1,42 @@
+/* Saving and loading a run: weights, optimizer, and where it stood. The
+ * state is a JSON object in the checkpoint's manifest; see
+ * gpt-checkpoint(5). */
+#ifndef GPT_TRAIN_STATE_H
+#define GPT_TRAIN_STATE_H
+
+#include "train/plan.h"
+#include "train/replica.h"
+
+/* Where a run stands. */
+struct gpt_train_state {
+    int64_t iteration;      /* steps made */
+    int64_t consumed_train; /* samples */
+    int64_t consumed_valid;
+};
+
+/* What else a checkpoint records, and is compared with on resume. */
+struct gpt_state_context {
+    const struct gpt_train_options *options;
+    const struct gpt_train_plan *plan;
+    const char *option_text; /* as --print-config shows it */
+    uint64_t corpus_digest;
+};
+
+/* Saves into options->save, prunes old checkpoints. */
+int gpt_state_save(struct gpt_replica *replica,
+                   const struct gpt_train_state *state,
+                   const struct gpt_state_context *context,
+                   struct gpt_err *err) GPT_MUST_USE;
+
+/* Loads from options->load: weights and, unless options say otherwise,
+ * optimizer, position and schedule (written to *schedule when the checkpoint's
+ * is to be used). GPT_EDATA or GPT_EUSAGE name the field that does not fit. */
+int gpt_state_load(struct gpt_replica *replica, struct gpt_train_state *state,
+                   const struct gpt_state_context *context,
+                   struct gpt_schedule *schedule, struct gpt_err *err)
+    GPT_MUST_USE;
+
+/* Is there a checkpoint in `dir`? */
+bool gpt_state_exists(const char *dir);
+
+#endif
