@@ -39,3 +39,21 @@ def by_hf(folder):
     tok.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(
         add_prefix_space=False)
     return tok
+
+
+def other_classes(tik, hf):
+    """Code points that the two engines do not class alike: each is tried after
+    a letter, a digit, a sign and a newline, by the tokens that come out."""
+    def probes(cp):
+        c = chr(cp)
+        return f"a{c}a1{c}1!{c}!\n{c}x"
+
+    points = [cp for cp in range(0x110000) if not 0xD800 <= cp < 0xE000]
+    other = set()
+    for i in range(0, len(points), 20000):
+        part = points[i:i + 20000]
+        texts = [probes(cp) for cp in part]
+        for cp, text, e in zip(part, texts, hf.encode_batch(texts)):
+            if tik.encode_ordinary(text) != e.ids:
+                other.add(cp)
+    return other

@@ -1,0 +1,245 @@
+#!/bin/sh
+# gpt-preprocess: what it writes, whatever the workers, and what it says about
+# input that is wrong.
+. "$(dirname "$0")/../lib/tap.sh"
+
+vocab="--vocab-file $top/tests/golden/gpt2/vocab.json"
+vocab="$vocab --merge-file $top/tests/golden/gpt2/merges.txt"
+# shellcheck disable=SC2086 # word lists
+pp() { # input prefix options...
+    pp_in=$1
+    pp_out=$2
+    shift 2
+    gpt-preprocess --input "$pp_in" --output-prefix "$pp_out" $vocab "$@"
+}
+nothing_left() { # prefix: no file of that name, no temporary file
+    check "nothing is left of $1" sh -c "! ls -A | grep '$1'"
+}
+
+# ---- what it writes ----
+
+cat >small.jsonl <<'EOF'
+{"text": "abc", "id": 1}
+{"text": ""}
+{"text": ["ab", "", "c"], "title": "x"}
+{"text": []}
+{"text": "caf\u00e9 \ud83d\ude00"}
+EOF
+expect 0 'bytes of five documents' gpt-preprocess --input small.jsonl \
+    --output-prefix b --tokenizer-type ByteTokenizer --append-eod
+check '.bin and .idx' ls b_text_document.bin b_text_document.idx
+hex() { od -An -v -tx1 "$1" | tr -d ' \n'; }
+bin=6100620063000001                    # abc, end
+bin=${bin}6100620063000001              # ab, c, end
+bin=${bin}63006100660
+bin=${bin}0c300a90020                   # caf, e with an acute accent, space
+bin=${bin}00f0009f00980080000001        # a smiling face, end
+check 'tokens and document ends' [ "$(hex b_text_document.bin)" = "$bin" ]
+idx=4d4d494449445800000100000000000000  # magic, version
+idx=${idx}0804000000000000000600000000000000 # uint16, 4 sequences, 5 + 1
+idx=${idx}0400000002000000020000000b000000   # lengths
+idx=${idx}000000000000000008000000000000000c000000000000001000000000000000
+idx=${idx}000000000000000001000000000000000100000000000000 # documents
+idx=${idx}030000000000000003000000000000000400000000000000
+check 'index: 4 sequences, 5 documents' \
+    [ "$(hex b_text_document.idx)" = "$idx" ]
+expect 0 'the line of the manual' gpt-preprocess --input small.jsonl \
+    --output-prefix my --vocab-file "$top/tests/golden/gpt2/vocab.json" \
+    --dataset-impl mmap --tokenizer-type GPT2BPETokenizer \
+    --merge-file "$top/tests/golden/gpt2/merges.txt" --append-eod
+err_has '5 documents'
+check 'says nothing on stdout' [ ! -s "$scratch/out" ]
+
+# ---- the same for any number of workers, chunks, files and compression ----
+
+awk 'BEGIN { srand(1); for (i = 0; i < 60000; i++) {
+    printf "{\"id\":%d,\"text\":\"", i
+    n = int(rand() * 12)
+    for (k = 0; k < n; k++) printf "word%d it'\''s %c\\n ", rand() * 999, 97 + k
+    print "\"}" } }' >big.jsonl
+expect 0 'one worker' pp big.jsonl w1 --workers 1 --append-eod
+for n in 2 7; do
+    expect 0 "$n workers" pp big.jsonl "w$n" --workers $n --append-eod
+    check 'same tokens' cmp w1_text_document.bin w${n}_text_document.bin
+    check 'same index' cmp w1_text_document.idx w${n}_text_document.idx
+done
+expect 0 'from standard input' sh -c "cat big.jsonl | gpt-preprocess --input - \
+    --output-prefix pipe $vocab --append-eod"
+check 'same tokens' cmp w1_text_document.bin pipe_text_document.bin
+split -l 25000 big.jsonl part.
+expect 0 'from three files' gpt-preprocess --input part.aa part.ab part.ac \
+    --output-prefix three --append-eod $vocab
+check 'same tokens' cmp w1_text_document.bin three_text_document.bin
+check 'same index' cmp w1_text_document.idx three_text_document.idx
+if command -v xz >/dev/null && gpt-preprocess --version | grep -q lzma; then
+    { xz -0 -c --block-size=400000 part.aa
+      xz -0 -c part.ab part.ac; } >big.xz
+    expect 0 'from xz, streams and blocks' pp big.xz xz --append-eod
+    check 'same tokens' cmp w1_text_document.bin xz_text_document.bin
+    check 'same index' cmp w1_text_document.idx xz_text_document.idx
+    head -c 60000 big.xz >cut.xz
+    expect 3 'refuses half an xz file' pp cut.xz cut
+    err_has 'cut.xz: xz data truncated: the file ends at offset 60000'
+    nothing_left cut_
+    { head -c 30000 big.xz
+      printf 'XXXXXXXX'
+      tail -c +30009 big.xz; } >bent.xz
+    expect 3 'refuses a damaged xz file' pp bent.xz bent
+    nothing_left bent_
+    { cat big.xz
+      echo 'hello, this is no xz data'; } >more.xz
+    expect 3 'refuses what follows an xz file' pp more.xz more
+    err_has 'more.xz: '
+else
+    skip 'no xz, or built without liblzma'
+fi
+
+# ---- long lines, odd ends ----
+
+head -c 5000000 /dev/zero | tr '\0' 'a' >letters
+{ printf '{"text":"'
+  cat letters
+  printf '"}\n{"text":"b"}\n'; } >long.jsonl
+expect 0 'a line of 5 MB' gpt-preprocess --input long.jsonl \
+    --output-prefix long --tokenizer-type ByteTokenizer
+check 'all of it' [ "$(wc -c <long_text_document.bin)" = 10000002 ]
+expect 0 'one piece of 5 MB' pp long.jsonl longbpe
+printf '{"text":"a"}\r\n{"text":"b"}' >ends.jsonl
+expect 0 'CRLF, no last newline' gpt-preprocess --input ends.jsonl \
+    --output-prefix ends --tokenizer-type ByteTokenizer
+check 'two letters' [ "$(hex ends_text_document.bin)" = 61006200 ]
+: >empty.jsonl
+expect 0 'an empty file' pp empty.jsonl empty
+err_has 'no documents'
+
+# ---- several keys ----
+
+printf '{"a":"1","b":"22"}\n{"b":"4","a":"3"}\n' >keys.jsonl
+expect 0 'two keys' gpt-preprocess --input keys.jsonl --output-prefix k \
+    --json-keys a b --tokenizer-type ByteTokenizer
+check 'first' [ "$(hex k_a_document.bin)" = 31003300 ]
+check 'second' [ "$(hex k_b_document.bin)" = 320032003400 ]
+expect 2 'a key twice' gpt-preprocess --input keys.jsonl --output-prefix kk \
+    --json-keys a a --tokenizer-type ByteTokenizer
+nothing_left kk_
+
+# ---- bad lines: status 3, file:line, nothing left ----
+
+bad_line() { # message line-as-printf-format
+    { head -n 40000 big.jsonl
+      # shellcheck disable=SC2059 # the format is the test
+      printf "$2"
+      tail -n 1000 big.jsonl; } >bad.jsonl
+    expect 3 "refuses: $1" pp bad.jsonl bad --workers 3
+    err_has "bad.jsonl:40001: $1"
+    nothing_left bad_
+}
+bad_line 'truncated' '{"text":"abc\n'
+bad_line 'not JSON' 'hello\n'
+bad_line 'not JSON' '{"text":"abc"}{"text":"d"}\n'
+bad_line 'blank line' '\n'
+bad_line "no field 'text'" '{"txt":"abc"}\n'
+bad_line "field 'text' holds null, not a string" '{"text":null}\n'
+bad_line "field 'text' holds a number, not a string" '{"text":[1]}\n'
+bad_line 'invalid UTF-8: 0xe9' '{"text":"caf\351"}\n'
+bad_line 'raw control character 0x09' '{"text":"a\tb"}\n'
+bad_line 'NUL byte' '{"text":"a\000b"}\n'
+printf '{"text":"a"}\n{"text":"b"' >cut.jsonl
+expect 3 'refuses a cut last line' pp cut.jsonl cut
+err_has 'cut.jsonl:2: truncated'
+expect 3 'names the second file' gpt-preprocess --input big.jsonl cut.jsonl \
+    --output-prefix cut $vocab
+err_has 'cut.jsonl:2: truncated'
+head -c 3000000 /dev/zero >zero.jsonl
+expect 3 'refuses zeros' pp zero.jsonl zero
+err_has 'zero.jsonl:1: NUL byte at byte 1'
+
+# ---- bad files and options ----
+
+expect 4 'a missing file' pp missing.jsonl m
+err_has "cannot open 'missing.jsonl'"
+nothing_left m_
+mkdir folder
+expect 4 'a folder as input' pp folder m
+err_has "it is a directory"
+printf '\037\213\010\000aaaaaaaa' >a.gz
+expect 3 'gzip' pp a.gz m
+err_has 'compressed with gzip'
+expect 2 'no vocabulary' gpt-preprocess --input small.jsonl --output-prefix m
+err_has 'vocab-file'
+expect 4 'a missing vocabulary' gpt-preprocess --input small.jsonl \
+    --output-prefix m --vocab-file none --merge-file none
+sed 's/"he":257/"he":700/' "$top/tests/golden/gpt2/vocab.json" >vocab.json
+expect 3 'a vocabulary with a hole' gpt-preprocess --input small.jsonl \
+    --output-prefix m --vocab-file vocab.json \
+    --merge-file "$top/tests/golden/gpt2/merges.txt"
+err_has "token 'he' has id 700; 601 tokens have the ids 0 to 600"
+sed 's/<|endoftext|>/<|end|>/' "$top/tests/golden/gpt2/vocab.json" >vocab.json
+expect 3 'no end of document to append' gpt-preprocess --append-eod \
+    --input small.jsonl --output-prefix m --vocab-file vocab.json \
+    --merge-file "$top/tests/golden/gpt2/merges.txt"
+err_has 'no <|endoftext|>'
+expect 2 'a format that is not written' pp small.jsonl m --dataset-impl lazy
+err_has lazy
+expect 2 'too many workers' pp small.jsonl m --workers 100000
+expect 2 'an unknown option' pp small.jsonl m --keep-newlines
+expect 2 'no input' gpt-preprocess --output-prefix m
+nothing_left m_
+
+# ---- outputs ----
+
+cp my_text_document.bin kept
+expect 7 'an output that exists' pp big.jsonl my
+err_has 'my_text_document'
+check 'stays as it was' cmp kept my_text_document.bin
+expect 0 'replaced with --force' pp big.jsonl my --force --append-eod
+check 'by the new one' cmp w1_text_document.bin my_text_document.bin
+expect 4 'a folder that is not there' pp small.jsonl none/my
+expect 4 'a file in place of the folder' pp small.jsonl small.jsonl/my
+if [ "$(id -u)" = 0 ]; then
+    skip 'root may write anywhere'
+else
+    chmod 500 folder
+    expect 4 'a folder that cannot be written' pp small.jsonl folder/my
+fi
+expect 4 'a limit on file size' sh -c "ulimit -f 100; trap '' XFSZ
+    exec gpt-preprocess --input big.jsonl --output-prefix lim $vocab"
+nothing_left lim_
+mkdir disk
+if [ "$(id -u)" = 0 ] && mount -t tmpfs -o size=200k tmpfs disk 2>/dev/null
+then
+    expect 4 'a full disk' pp big.jsonl disk/full
+    err_has 'No space left'
+    check 'nothing is left there' [ -z "$(ls -A disk)" ]
+    umount disk
+else
+    skip 'cannot mount a small disk'
+fi
+
+# ---- signals ----
+
+mkfifo fifo
+pp fifo sig >sig.log 2>&1 &
+pid=$!
+exec 9>fifo
+cat big.jsonl >&9
+sleep 0.3
+# the background function is a subshell: its only child is the program
+child=$(ps -o pid= --ppid $pid 2>/dev/null | tr -d ' ')
+kill -TERM "${child:-$pid}"
+wait $pid
+status=$?
+exec 9>&-
+check 'SIGTERM ends it, though the pipe is open' [ $status = 143 ]
+nothing_left sig_
+
+# ---- what is said ----
+
+expect 0 'log interval' pp big.jsonl log --log-interval 10000
+err_has 'Processed '
+err_has 'MB/s'
+expect 0 'quiet' pp big.jsonl quiet --quiet
+check 'says nothing' [ ! -s "$scratch/err" ]
+expect 0 'help' gpt-preprocess --help
+out_has '--json-keys'
+tap_done
