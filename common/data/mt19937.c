@@ -43,34 +43,24 @@ uint32_t gpt_mt19937_u32(struct gpt_mt19937 *mt)
     return y ^ y >> 18;
 }
 
-uint64_t gpt_mt19937_interval(struct gpt_mt19937 *mt, uint64_t max)
-{
-    uint64_t value;
-
-    if (max == 0)
-        return 0;
-    uint64_t mask = UINT64_MAX >> __builtin_clzll(max);
-    do {
-        value = gpt_mt19937_u32(mt);
-        if (max > UINT32_MAX) /* the high word is drawn first */
-            value = value << 32 | gpt_mt19937_u32(mt);
-        value &= mask;
-    } while (value > max);
-    return value;
-}
-
-/* Which elements are swapped does not depend on them: partners are drawn ahead
- * and prefetched, as a large array misses the cache at every swap. */
+/* numpy draws j from [0, i] by taking words under the smallest mask that covers
+ * i until one fits. Which elements are swapped does not depend on them, so that
+ * partners are drawn ahead, without a branch that nobody can predict, and
+ * prefetched: a large array misses the cache at every swap. */
 void gpt_mt19937_shuffle(struct gpt_mt19937 *mt, uint32_t *a, int64_t n)
 {
-    enum { AHEAD = 32 };
-    uint64_t partner[AHEAD];
+    enum { AHEAD = 64 };
+    uint32_t partner[AHEAD];
 
     for (int64_t i = n - 1; i > 0;) {
         int64_t some = i < AHEAD ? i : AHEAD;
-        for (int64_t k = 0; k < some; k++) {
-            partner[k] = gpt_mt19937_interval(mt, (uint64_t)(i - k));
-            __builtin_prefetch(&a[partner[k]], 1);
+        for (int64_t k = 0; k < some;) {
+            uint32_t max = (uint32_t)(i - k);
+            uint32_t j = gpt_mt19937_u32(mt) & UINT32_MAX >>
+                                                   __builtin_clz(max);
+            partner[k] = j;
+            __builtin_prefetch(&a[j], 1);
+            k += j <= max;
         }
         for (int64_t k = 0; k < some; k++, i--) {
             uint32_t swap = a[i];

@@ -15,10 +15,8 @@ struct gpt_mt19937 {
 void gpt_mt19937_seed(struct gpt_mt19937 *mt, uint32_t seed);
 uint32_t gpt_mt19937_u32(struct gpt_mt19937 *mt);
 
-/* Uniform in [0, max]; draws nothing when max is 0. */
-uint64_t gpt_mt19937_interval(struct gpt_mt19937 *mt, uint64_t max);
-
-/* RandomState.shuffle of n elements; the order is the same for any type. */
+/* RandomState.shuffle of n <= 2^32 elements; the order is the same for any
+ * type. */
 void gpt_mt19937_shuffle(struct gpt_mt19937 *mt, uint32_t *a, int64_t n);
 
 #endif

@@ -59,8 +59,10 @@ static void fill_documents(uint32_t *document,
 static void walk(struct gpt_samples *s,
                  const struct gpt_samples_source *source)
 {
+    enum { AHEAD = 32 }; /* visits are in random order */
     int64_t visit = 0, offset = 0;
     int64_t length = gpt_idx_i32(source->lengths, s->document[0]);
+    int64_t last = s->n_visits - 1;
 
     s->visit[0] = 0;
     s->offset[0] = 0;
@@ -70,6 +72,9 @@ static void walk(struct gpt_samples *s,
             left -= length - offset;
             offset = 0;
             length = gpt_idx_i32(source->lengths, s->document[++visit]);
+            int64_t ahead = gpt_min_i64(visit + AHEAD, last);
+            __builtin_prefetch(source->lengths +
+                               4 * (size_t)s->document[ahead]);
         }
         offset += left - 1;
         s->visit[k] = (uint32_t)visit;

@@ -64,39 +64,26 @@ static void test_shuffle(void)
     is_int(sum, 50011800984, "shuffle of 100000");
 }
 
-static void test_interval(void)
+/* Nothing is drawn for one element, one word at least for two. */
+static void test_short(void)
 {
     struct gpt_mt19937 mt, other;
-    gpt_mt19937_seed(&mt, 3);
-    gpt_mt19937_seed(&other, 3);
-    is_int(gpt_mt19937_interval(&mt, 0), 0, "[0, 0] is 0");
-    is_int(gpt_mt19937_u32(&mt), gpt_mt19937_u32(&other), "and draws nothing");
-
-    int outside = 0, seen[6] = {0};
-    for (int i = 0; i < 1000; i++) {
-        uint64_t v = gpt_mt19937_interval(&mt, 5);
-        if (v > 5)
-            outside++;
-        else
-            seen[v]++;
-    }
-    is_int(outside, 0, "[0, 5] stays inside");
-    ok(seen[0] > 0 && seen[5] > 0, "and reaches both ends");
+    uint32_t a[] = {5, 6};
 
     gpt_mt19937_seed(&mt, 3);
     gpt_mt19937_seed(&other, 3);
-    uint64_t high = gpt_mt19937_u32(&other), low = gpt_mt19937_u32(&other);
-    ok(gpt_mt19937_interval(&mt, UINT64_MAX) == (high << 32 | low),
-       "64 bits: the high word first");
-    gpt_mt19937_seed(&mt, 3);
-    ok(gpt_mt19937_interval(&mt, UINT32_MAX) == high,
-       "32 bits are one word");
+    gpt_mt19937_shuffle(&mt, a, 0);
+    gpt_mt19937_shuffle(&mt, a, 1);
+    is_int(gpt_mt19937_u32(&mt), gpt_mt19937_u32(&other), "nothing drawn");
+    gpt_mt19937_shuffle(&mt, a, 2);
+    ok(a[0] + a[1] == 11 && (a[0] == 5 || a[0] == 6), "two elements");
+    ok(gpt_mt19937_u32(&mt) != gpt_mt19937_u32(&other), "one word drawn");
 }
 
 int main(void)
 {
     test_words();
     test_shuffle();
-    test_interval();
+    test_short();
     return tap_done();
 }
