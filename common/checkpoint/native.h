@@ -11,9 +11,8 @@
 #include "base/dtype.h"
 #include "base/json.h"
 #include "base/status.h"
+#include "checkpoint/plan.h"
 #include "model/config.h"
-
-enum { GPT_TENSOR_DIMS = 4 };
 
 /* A slice of a global tensor in memory. Tensors are named by the parameter
  * table; optimizer state by "optimizer.exp_avg.NAME" and
@@ -41,6 +40,20 @@ int gpt_checkpoint_create(struct gpt_checkpoint_writer **w, const char *root,
 int gpt_checkpoint_write(struct gpt_checkpoint_writer *w, const char *file,
                          const struct gpt_tensor_slice *slices, int64_t n,
                          struct gpt_err *err) GPT_MUST_USE;
+/* The same from a plan: slices[i] (data not read) comes from sources[i], cast
+ * to slices[i].dtype. Memory: one tile. `done` (may be NULL) hears the bytes
+ * written so far in this file. */
+typedef void gpt_bytes_done(void *context, int64_t bytes);
+int gpt_checkpoint_write_plan(struct gpt_checkpoint_writer *w,
+                              const char *file,
+                              const struct gpt_tensor_slice *slices,
+                              const struct gpt_tensor *const *sources,
+                              int64_t n, gpt_bytes_done *done, void *context,
+                              struct gpt_err *err) GPT_MUST_USE;
+/* Bytes of the file that such a call makes. */
+int gpt_checkpoint_file_bytes(const struct gpt_tensor_slice *slices, int64_t n,
+                              int64_t *bytes, struct gpt_err *err)
+    GPT_MUST_USE;
 /* Adds small files beside (vocab.json, merges.txt), copied. */
 int gpt_checkpoint_attach(struct gpt_checkpoint_writer *w, const char *name,
                           const char *source, struct gpt_err *err)
@@ -75,6 +88,24 @@ const cJSON *gpt_checkpoint_state(const struct gpt_checkpoint *c);
 /* Layout of the writer. */
 void gpt_checkpoint_layout(const struct gpt_checkpoint *c, int64_t *tp_size,
                            int64_t *pp_size);
+
+int64_t gpt_checkpoint_iteration(const struct gpt_checkpoint *c);
+
+/* All tensors, by name ascending, as lists of pieces of the open files. */
+const struct gpt_tensor *gpt_checkpoint_tensors(const struct gpt_checkpoint *c,
+                                                int64_t *n);
+const struct gpt_tensor *gpt_checkpoint_find(const struct gpt_checkpoint *c,
+                                             const char *name);
+
+/* A file of the manifest; those without tensors were attached. */
+struct gpt_checkpoint_file {
+    const char *name;
+    int64_t size;
+    uint32_t crc;
+    int64_t tensors;
+};
+const struct gpt_checkpoint_file *
+gpt_checkpoint_files(const struct gpt_checkpoint *c, int64_t *n);
 
 /* Is there such a tensor? Fills *info (data NULL, begin 0, shape = global)
  * when not NULL. */

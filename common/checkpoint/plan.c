@@ -1,0 +1,146 @@
+/* Tensors as lists of pieces: building, checking, views. What moves bytes is
+ * in move.c. The one piece of geometry is the intersection of boxes. */
+#include "checkpoint/plan.h"
+
+#include "base/memory.h"
+#include "base/num.h"
+
+#include <string.h>
+
+enum { MAX_CHECKED = 4096 };
+
+struct gpt_tensor gpt_tensor_make(const char *name, enum gpt_dtype dtype,
+                                  int ndim, const int64_t *shape)
+{
+    struct gpt_tensor t = {.name = name, .dtype = dtype, .ndim = ndim};
+    for (int d = 0; d < ndim; d++)
+        t.shape[d] = shape[d];
+    return t;
+}
+
+void gpt_tensor_free(struct gpt_tensor *t)
+{
+    gpt_free(t->pieces);
+    *t = (struct gpt_tensor){0};
+}
+
+int gpt_tensor_add(struct gpt_tensor *t, const struct gpt_piece *p,
+                   struct gpt_err *err)
+{
+    if (t->n == GPT_TENSOR_PIECES)
+        return gpt_fail(err, GPT_EDATA,
+                        "tensor '%s' has more than %d pieces", t->name,
+                        GPT_TENSOR_PIECES);
+    GPT_TRY(gpt_grow(&t->pieces, &t->cap, t->n + 1, sizeof *t->pieces,
+                     "pieces of a tensor", err));
+    t->pieces[t->n++] = *p;
+    return GPT_OK;
+}
+
+int gpt_tensor_add_rows(struct gpt_tensor *t, struct gpt_in *in,
+                        int64_t offset, enum gpt_dtype dtype,
+                        const int64_t *begin, const int64_t *shape,
+                        struct gpt_err *err)
+{
+    struct gpt_piece p = {.in = in, .offset = offset, .dtype = dtype};
+    int64_t stride = (int64_t)gpt_dtype_bytes(dtype);
+    for (int d = t->ndim - 1; d >= 0; d--) {
+        p.begin[d] = begin[d];
+        p.shape[d] = shape[d];
+        p.stride[d] = stride;
+        if (!gpt_mul(stride, shape[d], &stride))
+            return gpt_fail(err, GPT_EDATA, "tensor '%s': size overflows",
+                            t->name);
+    }
+    return gpt_tensor_add(t, &p, err);
+}
+
+static bool disjoint(const struct gpt_piece *a, const struct gpt_piece *b,
+                     int ndim)
+{
+    for (int d = 0; d < ndim; d++)
+        if (a->begin[d] >= b->begin[d] + b->shape[d] ||
+            b->begin[d] >= a->begin[d] + a->shape[d])
+            return true;
+    return false;
+}
+
+/* Elements of a shape, or -1 when that overflows or is negative. */
+static int64_t volume(const int64_t *shape, int ndim)
+{
+    int64_t n = 1;
+    for (int d = 0; d < ndim; d++)
+        if (shape[d] < 0 || !gpt_mul(n, shape[d], &n))
+            return -1;
+    return n;
+}
+
+int gpt_tensor_check(const struct gpt_tensor *t, const char *what,
+                     struct gpt_err *err)
+{
+    int64_t total = volume(t->shape, t->ndim), covered = 0;
+    if (total < 0 || t->n > MAX_CHECKED)
+        return gpt_fail(err, GPT_EDATA, "%s: tensor '%s': %s", what, t->name,
+                        total < 0 ? "its shape overflows"
+                                  : "more than 4096 slices");
+    for (size_t i = 0; i < t->n; i++) {
+        const struct gpt_piece *p = &t->pieces[i];
+        int64_t n = volume(p->shape, t->ndim);
+        for (int d = 0; d < t->ndim; d++)
+            if (p->begin[d] < 0 || p->shape[d] < 0 ||
+                p->shape[d] > t->shape[d] ||
+                p->begin[d] > t->shape[d] - p->shape[d])
+                return gpt_fail(err, GPT_EDATA,
+                                "%s: tensor '%s': slice %zu: [%lld, +%lld) "
+                                "of dimension %d leaves its size %lld",
+                                what, t->name, i, (long long)p->begin[d],
+                                (long long)p->shape[d], d,
+                                (long long)t->shape[d]);
+        for (size_t j = 0; n > 0 && j < i; j++)
+            if (!disjoint(p, &t->pieces[j], t->ndim) &&
+                volume(t->pieces[j].shape, t->ndim) > 0)
+                return gpt_fail(err, GPT_EDATA,
+                                "%s: tensor '%s': slices %zu and %zu overlap",
+                                what, t->name, j, i);
+        covered += n; /* disjoint and inside: at most total */
+    }
+    if (covered != total)
+        return gpt_fail(err, GPT_EDATA,
+                        "%s: tensor '%s': its slices hold %lld of %lld "
+                        "elements",
+                        what, t->name, (long long)covered, (long long)total);
+    return GPT_OK;
+}
+
+/* The part of piece p that rule m shows, in the coordinates of the view. */
+static bool show(struct gpt_piece *out, const struct gpt_piece *p,
+                 const struct gpt_map *m, int ndim)
+{
+    *out = *p;
+    for (int d = 0; d < ndim; d++) {
+        int f = m->perm[d];
+        int64_t extent = m->hold[d] ? 1 : m->shape[d];
+        int64_t lo = gpt_max_i64(m->from[f], p->begin[f]);
+        int64_t hi = gpt_min_i64(m->from[f] + extent,
+                                 p->begin[f] + p->shape[f]);
+        if (lo >= hi)
+            return false;
+        out->offset += (lo - p->begin[f]) * p->stride[f];
+        out->stride[d] = m->hold[d] ? 0 : p->stride[f];
+        out->begin[d] = m->to[d] + (m->hold[d] ? 0 : lo - m->from[f]);
+        out->shape[d] = m->hold[d] ? m->shape[d] : hi - lo;
+    }
+    return true;
+}
+
+int gpt_tensor_view(struct gpt_tensor *out, const struct gpt_tensor *in,
+                    const struct gpt_map *maps, int64_t n,
+                    struct gpt_err *err)
+{
+    struct gpt_piece p;
+    for (int64_t i = 0; i < n; i++)
+        for (size_t j = 0; j < in->n; j++)
+            if (show(&p, &in->pieces[j], &maps[i], in->ndim))
+                GPT_TRY(gpt_tensor_add(out, &p, err));
+    return GPT_OK;
+}

@@ -1,0 +1,225 @@
+/* Writing safetensors as a stream: the header is known before the data, so
+ * bytes go out once, in order, with a running checksum. Start at
+ * gpt_safetensors_create(); lay_out() decides the order and the header. */
+#include "checkpoint/safetensors.h"
+
+#include "base/hash.h"
+#include "base/num.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { DATA_ALIGN = 4096 };
+
+struct gpt_safetensors_writer {
+    struct gpt_out *out;
+    char path[512]; /* for messages */
+    int64_t *order;
+    int64_t size, written;
+    uint32_t crc;
+};
+
+/* A tensor with its place in the caller's array, for sorting. */
+struct item {
+    const struct gpt_safetensor *t;
+    int64_t index;
+};
+
+static int official(const void *a, const void *b)
+{
+    const struct item *x = a, *y = b;
+    if (x->t->dtype != y->t->dtype)
+        return x->t->dtype < y->t->dtype ? 1 : -1;
+    return strcmp(x->t->name, y->t->name);
+}
+
+static int add_string(struct gpt_buf *b, const char *s)
+{
+    GPT_TRY(gpt_buf_add(b, "\"", 1));
+    for (; *s; s++) {
+        char text[8] = {*s};
+        if (*s == '"' || *s == '\\')
+            snprintf(text, sizeof text, "\\%c", *s);
+        else if ((unsigned char)*s < 0x20)
+            snprintf(text, sizeof text, "\\u%04x", (unsigned)*s);
+        GPT_TRY(gpt_buf_add(b, text, strlen(text)));
+    }
+    return gpt_buf_add(b, "\"", 1);
+}
+
+static int add_notes(struct gpt_buf *b,
+                     const struct gpt_safetensors_note *notes, int64_t n)
+{
+    GPT_TRY(gpt_buf_printf(b, "\"__metadata__\":{\"format\":\"pt\""));
+    for (int64_t i = 0; i < n; i++) {
+        GPT_TRY(gpt_buf_add(b, ",", 1));
+        GPT_TRY(add_string(b, notes[i].key));
+        GPT_TRY(gpt_buf_add(b, ":", 1));
+        GPT_TRY(add_string(b, notes[i].value));
+    }
+    return gpt_buf_add(b, "}", 1);
+}
+
+static int add_tensor(struct gpt_buf *b, const struct gpt_safetensor *t,
+                      int64_t *at)
+{
+    int64_t bytes, end;
+    if (!gpt_safetensor_bytes(t, &bytes) || !gpt_add(*at, bytes, &end))
+        return GPT_EFAIL;
+    GPT_TRY(gpt_buf_add(b, ",", 1));
+    GPT_TRY(add_string(b, t->name));
+    GPT_TRY(gpt_buf_printf(b, ":{\"dtype\":\"%s\",\"shape\":[",
+                           gpt_dtype_name(t->dtype)));
+    for (int d = 0; d < t->ndim; d++)
+        GPT_TRY(gpt_buf_printf(b, "%s%lld", d ? "," : "",
+                               (long long)t->shape[d]));
+    GPT_TRY(gpt_buf_printf(b, "],\"data_offsets\":[%lld,%lld]}",
+                           (long long)*at, (long long)end));
+    *at = end;
+    return GPT_OK;
+}
+
+/* Eight bytes of length, the header, spaces up to a page. */
+static int fill_header(struct gpt_buf *b, const struct item *items, int64_t n,
+                       const struct gpt_safetensors_note *notes,
+                       int64_t n_notes, int64_t *data_bytes)
+{
+    int64_t at = 0;
+    GPT_TRY(gpt_buf_add(b, "\0\0\0\0\0\0\0\0{", 9));
+    GPT_TRY(add_notes(b, notes, n_notes));
+    for (int64_t i = 0; i < n; i++)
+        GPT_TRY(add_tensor(b, items[i].t, &at));
+    GPT_TRY(gpt_buf_add(b, "}", 1));
+    while (b->len % DATA_ALIGN)
+        GPT_TRY(gpt_buf_add(b, " ", 1));
+    gpt_put_u64(b->data, b->len - 8);
+    *data_bytes = at;
+    return GPT_OK;
+}
+
+/* Order and header; the header is then parsed as a reader would, so that a
+ * doubled name or a size beyond the format's limits never reaches the disk. */
+static int lay_out(const struct gpt_safetensor *tensors, int64_t n,
+                   const struct gpt_safetensors_note *notes, int64_t n_notes,
+                   struct gpt_buf *header, int64_t **order, int64_t *size,
+                   struct gpt_err *err)
+{
+    struct gpt_safetensors check;
+    struct item *items;
+    int64_t bytes = 0;
+    *order = NULL;
+    GPT_TRY(gpt_new(&items, (size_t)n, sizeof *items, "tensor list", err));
+    for (int64_t i = 0; i < n; i++)
+        items[i] = (struct item){&tensors[i], i};
+    if (n)
+        qsort(items, (size_t)n, sizeof *items, official);
+    int status = fill_header(header, items, n, notes, n_notes, &bytes);
+    if (status != GPT_OK)
+        gpt_fail(err, status, "cannot lay out a safetensors header");
+    if (status == GPT_OK)
+        status = gpt_new(order, (size_t)n, sizeof **order, "order", err);
+    for (int64_t i = 0; status == GPT_OK && i < n; i++)
+        (*order)[i] = items[i].index;
+    gpt_free(items);
+    GPT_TRY(status);
+    *size = (int64_t)header->len + bytes;
+    GPT_TRY(gpt_safetensors_parse(&check, header->data, header->len, *size,
+                                  "header to be written", err));
+    gpt_safetensors_close(&check);
+    return GPT_OK;
+}
+
+static int emit(struct gpt_safetensors_writer *w, const void *p, size_t n,
+                struct gpt_err *err)
+{
+    w->crc = gpt_crc32c(w->crc, p, n);
+    w->written += (int64_t)n;
+    return gpt_out_write(w->out, p, n, err);
+}
+
+int gpt_safetensors_create(struct gpt_safetensors_writer **out,
+                           const char *path, unsigned flags,
+                           const struct gpt_safetensor *tensors, int64_t n,
+                           const struct gpt_safetensors_note *notes,
+                           int64_t n_notes, struct gpt_err *err)
+{
+    struct gpt_safetensors_writer *w;
+    struct gpt_buf header = {0};
+    int status;
+    *out = NULL;
+    GPT_TRY(gpt_new(&w, 1, sizeof *w, "safetensors writer", err));
+    snprintf(w->path, sizeof w->path, "%s", path);
+    GPT_TRY_GOTO(status,
+                 lay_out(tensors, n, notes, n_notes, &header, &w->order,
+                         &w->size, err),
+                 out);
+    GPT_TRY_GOTO(status, gpt_out_open(&w->out, path, flags, w->size, err),
+                 out);
+    status = emit(w, header.data, header.len, err);
+out:
+    gpt_buf_free(&header);
+    if (status == GPT_OK)
+        *out = w;
+    else
+        gpt_safetensors_abort(w);
+    return status;
+}
+
+int64_t gpt_safetensors_order(const struct gpt_safetensors_writer *w,
+                              int64_t k)
+{
+    return w->order[k];
+}
+
+int gpt_safetensors_put(struct gpt_safetensors_writer *w, const void *data,
+                        size_t bytes, struct gpt_err *err)
+{
+    if ((int64_t)bytes > w->size - w->written)
+        return gpt_fail(err, GPT_EFAIL, "%s: more data than its header says",
+                        w->path);
+    return emit(w, data, bytes, err);
+}
+
+int gpt_safetensors_commit(struct gpt_safetensors_writer *w, int64_t *size,
+                           uint32_t *crc, struct gpt_err *err)
+{
+    if (w->written != w->size) {
+        int status = gpt_fail(err, GPT_EFAIL,
+                              "%s: %lld bytes written, its header says %lld",
+                              w->path, (long long)w->written,
+                              (long long)w->size);
+        gpt_safetensors_abort(w);
+        return status;
+    }
+    if (size)
+        *size = w->size;
+    if (crc)
+        *crc = w->crc;
+    struct gpt_out *out = w->out;
+    w->out = NULL;
+    gpt_safetensors_abort(w);
+    return gpt_out_commit(out, err);
+}
+
+void gpt_safetensors_abort(struct gpt_safetensors_writer *w)
+{
+    if (!w)
+        return;
+    gpt_out_abort(w->out);
+    gpt_free(w->order);
+    gpt_free(w);
+}
+
+int gpt_safetensors_size(const struct gpt_safetensor *tensors, int64_t n,
+                         const struct gpt_safetensors_note *notes,
+                         int64_t n_notes, int64_t *size, struct gpt_err *err)
+{
+    struct gpt_buf header = {0};
+    int64_t *order;
+    int status = lay_out(tensors, n, notes, n_notes, &header, &order, size,
+                         err);
+    gpt_free(order);
+    gpt_buf_free(&header);
+    return status;
+}
