@@ -1,0 +1,166 @@
+/* The manifest's text and the names in a checkpoint root. The manifest ends
+ * in a line of fixed length with the CRC-32C of all bytes before it, so that a
+ * change of any byte of a checkpoint is noticed. */
+#include "checkpoint/manifest.h"
+
+#include "base/hash.h"
+#include "base/io.h"
+#include "base/num.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char tail_format[] = "\"crc32c\": \"%08x\"\n}\n";
+enum { TAIL = 23 }; /* bytes of it */
+
+int gpt_manifest_seal(struct gpt_buf *b)
+{
+    char tail[64];
+    snprintf(tail, sizeof tail, tail_format, gpt_crc32c(0, b->data, b->len));
+    return gpt_buf_add(b, tail, strlen(tail));
+}
+
+static int check_seal(const char *text, size_t len, const char *path,
+                      struct gpt_err *err)
+{
+    char tail[64];
+    size_t body = len < TAIL ? 0 : len - TAIL;
+    uint32_t crc = gpt_crc32c(0, text, body);
+    snprintf(tail, sizeof tail, tail_format, crc);
+    if (len < TAIL || strcmp(text + body, tail) != 0)
+        return gpt_fail(err, GPT_EDATA,
+                        "%s: cut short or altered: its %zu bytes do not end "
+                        "in their checksum %08x",
+                        path, len, crc);
+    return GPT_OK;
+}
+
+int gpt_manifest_read(cJSON **root, const char *dir, struct gpt_err *err)
+{
+    char path[4096], *text;
+    const char *format;
+    int64_t version;
+    size_t len;
+    int status;
+    *root = NULL;
+    GPT_TRY(gpt_path_join(path, sizeof path, dir, GPT_MANIFEST, err));
+    if (!gpt_path_exists(path))
+        return gpt_fail(err, GPT_EDATA, "%s: missing: no complete checkpoint",
+                        path);
+    GPT_TRY(gpt_read_file(path, GPT_MANIFEST_LIMIT, &text, &len, err));
+    GPT_TRY_GOTO(status, check_seal(text, len, path, err), out);
+    GPT_TRY_GOTO(status, gpt_json_parse(root, text, len, path, err), out);
+    GPT_TRY_GOTO(status, gpt_json_string(*root, "format", &format, path, err),
+                 out);
+    GPT_TRY_GOTO(status, gpt_json_int(*root, "version", 1, INT32_MAX, &version,
+                                      path, err),
+                 out);
+    if (strcmp(format, "gpt-checkpoint") != 0 ||
+        version > GPT_MANIFEST_VERSION)
+        status = gpt_fail(err, GPT_EDATA,
+                          "%s: format '%.40s' version %lld, this program "
+                          "reads 'gpt-checkpoint' up to version %d",
+                          path, format, (long long)version,
+                          GPT_MANIFEST_VERSION);
+out:
+    gpt_free(text);
+    if (status != GPT_OK) {
+        cJSON_Delete(*root);
+        *root = NULL;
+    }
+    return status;
+}
+
+bool gpt_manifest_name_ok(const char *name)
+{
+    size_t n = strlen(name);
+    if (n == 0 || n > 200 || name[0] == '.')
+        return false;
+    for (; *name; name++)
+        if (*name <= ' ' || *name > '~' || strchr("/\\\"", *name))
+            return false;
+    return true;
+}
+
+int gpt_checkpoint_path(char *buf, size_t cap, const char *root,
+                        int64_t iteration, struct gpt_err *err)
+{
+    char name[40];
+    snprintf(name, sizeof name, "iter_%07lld", (long long)iteration);
+    return gpt_path_join(buf, cap, root, name, err);
+}
+
+/* "iter_0000100", and nothing that prints differently. */
+static bool iteration_of(const char *name, int64_t *iteration)
+{
+    char again[40], *end;
+    if (strncmp(name, "iter_", 5) != 0)
+        return false;
+    errno = 0;
+    long long v = strtoll(name + 5, &end, 10);
+    if (errno || v < 0)
+        return false;
+    snprintf(again, sizeof again, "iter_%07lld", v);
+    *iteration = v;
+    return strcmp(name, again) == 0;
+}
+
+static int descending(const void *a, const void *b)
+{
+    const int64_t *x = a, *y = b;
+    return (*x < *y) - (*x > *y);
+}
+
+int gpt_checkpoint_list(const char *root, int64_t **list, size_t *n,
+                        struct gpt_err *err)
+{
+    size_t cap = 0;
+    int status = GPT_OK;
+    *list = NULL;
+    *n = 0;
+    DIR *dir = opendir(root);
+    if (!dir)
+        return gpt_fail_errno(err, GPT_EIO, "%s", root);
+    for (struct dirent *e; status == GPT_OK && (e = readdir(dir));) {
+        int64_t iteration;
+        if (!iteration_of(e->d_name, &iteration))
+            continue;
+        status = gpt_grow(list, &cap, *n + 1, sizeof **list, "iterations",
+                          err);
+        if (status == GPT_OK)
+            (*list)[(*n)++] = iteration;
+    }
+    closedir(dir);
+    if (status == GPT_OK && *n)
+        qsort(*list, *n, sizeof **list, descending);
+    if (status != GPT_OK) {
+        gpt_free(*list);
+        *list = NULL;
+    }
+    return status;
+}
+
+int gpt_checkpoint_tracker(const char *root, int64_t *iteration,
+                           struct gpt_err *err)
+{
+    char path[4096], *text, *end;
+    size_t len;
+    GPT_TRY(gpt_path_join(path, sizeof path, root, GPT_TRACKER, err));
+    if (!gpt_path_exists(path))
+        return gpt_fail(err, GPT_EDATA, "%s: missing", path);
+    GPT_TRY(gpt_read_file(path, 64, &text, &len, err));
+    errno = 0;
+    *iteration = strtoll(text, &end, 10);
+    bool good = end > text && errno == 0 && *iteration >= 0 &&
+                strlen(end) == strspn(end, " \r\n") &&
+                strlen(text) == len;
+    int status = good ? GPT_OK
+                      : gpt_fail(err, GPT_EDATA, "%s: '%.40s' is no iteration",
+                                 path, text);
+    gpt_free(text);
+    return status;
+}
