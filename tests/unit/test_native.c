@@ -1,0 +1,266 @@
+/* Native checkpoints: what is written is read back whole and in any slice, at
+ * any layout; every damage is GPT_EDATA; an older complete iteration stands in
+ * for a damaged one. */
+#include "checkpoint/native.h"
+
+#include "base/io.h"
+#include "base/memory.h"
+#include "tests/lib/tap.h"
+
+#include <dirent.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char root[256];
+static struct gpt_err err;
+
+static struct gpt_config tiny(void)
+{
+    struct gpt_config c = gpt_config_default();
+    c.num_layers = 2;
+    c.hidden_size = 8;
+    c.num_attention_heads = 2;
+    c.max_positions = 16;
+    c.vocab_size = 30;
+    if (gpt_config_complete(&c, 32, 1, &err) != GPT_OK)
+        abort();
+    return c;
+}
+
+static float value(int64_t row, int64_t col)
+{
+    return (float)(row * 100 + col);
+}
+
+/* The 6x8 tensor "w" in the files that `cuts` row blocks make, "b" whole. */
+static int save(int64_t iteration, int cuts, unsigned flags)
+{
+    struct gpt_checkpoint_writer *w;
+    struct gpt_config c = tiny();
+    float data[48], bias[5] = {1, 2, 3, 4, 5};
+    cJSON *state = cJSON_CreateObject();
+    cJSON_AddNumberToObject(state, "consumed_samples", 9007199254740991.0);
+    int s = gpt_checkpoint_create(&w, root, iteration, flags, &err);
+    for (int i = 0; s == GPT_OK && i < cuts; i++) {
+        int64_t rows = 6 / cuts;
+        char name[64];
+        struct gpt_tensor_slice slices[] = {
+            {"w", GPT_F32, 2, {6, 8}, {i * rows, 0}, {rows, 8}, data},
+            {"b", GPT_F32, 1, {5}, {0}, {5}, bias},
+        };
+        for (int64_t r = 0; r < rows; r++)
+            for (int64_t k = 0; k < 8; k++)
+                data[r * 8 + k] = value(i * rows + r, k);
+        snprintf(name, sizeof name, "model_tp%02d_pp00.safetensors", i);
+        s = gpt_checkpoint_write(w, name, slices, i == 0 ? 2 : 1, &err);
+    }
+    if (s == GPT_OK)
+        s = gpt_checkpoint_commit(w, &c, cuts, 1, state, &err);
+    cJSON_Delete(state);
+    return s;
+}
+
+/* Any part of w, as float or bfloat16. */
+static bool reads(struct gpt_checkpoint *c, int64_t r0, int64_t c0, int64_t nr,
+                  int64_t nc, enum gpt_dtype type)
+{
+    float got[48];
+    uint16_t half[48];
+    struct gpt_tensor_slice want = {
+        "w", type, 2, {0}, {r0, c0}, {nr, nc}, NULL};
+    if (gpt_checkpoint_read(c, &want, type == GPT_F32 ? (void *)got : half,
+                            &err) != GPT_OK)
+        return false;
+    for (int64_t r = 0; r < nr; r++)
+        for (int64_t k = 0; k < nc; k++) {
+            float v = value(r0 + r, c0 + k);
+            if (type == GPT_F32 ? got[r * nc + k] != v
+                                : half[r * nc + k] != gpt_f32_to_bf16(v))
+                return false;
+        }
+    return true;
+}
+
+static void test_round_trip(void)
+{
+    for (int cuts = 1; cuts <= 3; cuts++) {
+        struct gpt_checkpoint *c = NULL;
+        int64_t tp, pp;
+        int bad = 0;
+        is_int(save(cuts, cuts, 0), GPT_OK, "saves in %d files", cuts);
+        is_int(gpt_checkpoint_open(&c, root, -1, true, &err), GPT_OK,
+               "opens: %s", err.text);
+        if (!c)
+            return;
+        for (int r0 = 0; r0 < 6; r0++)
+            for (int nr = 0; nr <= 6 - r0; nr++)
+                for (int c0 = 0; c0 < 8; c0++)
+                    for (int nc = 0; nc <= 8 - c0; nc++)
+                        bad += !reads(c, r0, c0, nr, nc, GPT_F32) +
+                               !reads(c, r0, c0, nr, nc, GPT_BF16);
+        is_int(bad, 0, "every slice reads back, cast too");
+        gpt_checkpoint_layout(c, &tp, &pp);
+        is_int(tp * 10 + pp, cuts * 10 + 1, "layout");
+        is_int(gpt_checkpoint_iteration(c), cuts, "iteration");
+        is_int(gpt_checkpoint_config(c)->vocab_size, 30, "config");
+        is_near(cJSON_GetObjectItem(gpt_checkpoint_state(c),
+                                    "consumed_samples")
+                    ->valuedouble,
+                9007199254740991.0, 0, 0, "state keeps its integers");
+        ok(!reads(c, 0, 0, 7, 8, GPT_F32) && err.status == GPT_EDATA,
+           "rows beyond the tensor are refused: %s", err.text);
+        struct gpt_tensor_slice info, none = {.name = "no", .ndim = 1};
+        ok(gpt_checkpoint_has(c, "w", &info) && info.global[0] == 6 &&
+               info.shape[1] == 8 && info.ndim == 2,
+           "has w");
+        is_int(gpt_checkpoint_read(c, &none, &info, &err), GPT_EDATA,
+               "unknown tensor: %s", err.text);
+        gpt_checkpoint_close(c);
+    }
+    is_int(save(2, 1, 0), GPT_EEXIST, "an iteration is not overwritten");
+    is_int(save(2, 2, GPT_OUT_FORCE), GPT_OK, "except with force");
+}
+
+static void incomplete(void)
+{
+    struct gpt_config config = tiny();
+    struct gpt_checkpoint_writer *w = NULL;
+    struct gpt_checkpoint *c = NULL;
+    float x[8] = {0};
+    struct gpt_tensor_slice half = {"w", GPT_F32, 1, {16}, {0}, {8}, x};
+    is_int(gpt_checkpoint_create(&w, root, 50, 0, &err), GPT_OK, "create");
+    is_int(gpt_checkpoint_write(w, "a.safetensors", &half, 1, &err), GPT_OK,
+           "half a tensor");
+    is_int(gpt_checkpoint_commit(w, &config, 1, 1, NULL, &err), GPT_OK,
+           "committed");
+    is_int(gpt_checkpoint_open(&c, root, 50, false, &err), GPT_EDATA,
+           "a hole is refused: %s", err.text);
+    gpt_checkpoint_close(c);
+    is_int(gpt_checkpoint_create(&w, root, 51, 0, &err), GPT_OK, "create");
+    is_int(gpt_checkpoint_write(w, "../a", &half, 1, &err), GPT_EFAIL,
+           "no path as file name: %s", err.text);
+    gpt_checkpoint_abort(w);
+    c = NULL;
+    is_int(gpt_checkpoint_open(&c, root, -1, true, &err), GPT_OK,
+           "falls back from the hole");
+    is_int(c ? gpt_checkpoint_iteration(c) : -1, 3, "to iteration 3");
+    gpt_checkpoint_close(c);
+}
+
+/* Opens iteration 1 with byte `at` of a file changed, or cut there. */
+static int open_damaged(const char *path, int64_t at, int how)
+{
+    struct gpt_checkpoint *c = NULL;
+    struct gpt_out *out;
+    char *data;
+    size_t len;
+    if (gpt_read_file(path, 1 << 24, &data, &len, &err) != GPT_OK)
+        abort();
+    char old = data[at];
+    data[at] ^= (char)(how == 0);
+    if (gpt_out_open(&out, path, GPT_OUT_FORCE | GPT_OUT_NOSYNC, 0, &err) ||
+        gpt_out_write(out, data, how == 1 ? (size_t)at : len, &err) ||
+        (how == 2 && gpt_out_write(out, "x", 1, &err)) ||
+        gpt_out_commit(out, &err))
+        abort();
+    int status = gpt_checkpoint_open(&c, root, 1, true, &err);
+    gpt_checkpoint_close(c);
+    data[at] = old;
+    if (gpt_out_open(&out, path, GPT_OUT_FORCE | GPT_OUT_NOSYNC, 0, &err) ||
+        gpt_out_write(out, data, len, &err) || gpt_out_commit(out, &err))
+        abort();
+    gpt_free(data);
+    return status;
+}
+
+static void test_damage(void)
+{
+    static const char *const files[] = {"manifest.json",
+                                        "model_tp00_pp00.safetensors"};
+    static const char *const what[] = {"one bit changed", "cut short",
+                                       "one byte longer"};
+    for (size_t f = 0; f < 2; f++) {
+        char path[400];
+        struct stat st;
+        snprintf(path, sizeof path, "%s/iter_0000001/%s", root, files[f]);
+        stat(path, &st);
+        for (int how = 0; how < 3; how++) {
+            int wrong = 0;
+            int64_t step = st.st_size / 97 + 1;
+            for (int64_t at = 0; at < st.st_size; at += step)
+                wrong += open_damaged(path, at, how) != GPT_EDATA;
+            is_int(wrong, 0, "%s: %s: %s", files[f], what[how], err.text);
+        }
+    }
+    struct gpt_checkpoint *c = NULL;
+    is_int(gpt_checkpoint_open(&c, root, 1, true, &err), GPT_OK,
+           "repaired, it opens");
+    gpt_checkpoint_close(c);
+}
+
+static void test_fall_back(void)
+{
+    struct gpt_checkpoint *c = NULL;
+    char path[400];
+    snprintf(path, sizeof path, "%s/latest_checkpointed_iteration.txt", root);
+    unlink(path);
+    is_int(gpt_checkpoint_open(&c, root, -1, true, &err), GPT_OK,
+           "no tracker: the newest complete one");
+    is_int(c ? gpt_checkpoint_iteration(c) : -1, 3, "which is 3");
+    gpt_checkpoint_close(c);
+    snprintf(path, sizeof path,
+             "%s/iter_0000003/model_tp01_pp00.safetensors", root);
+    unlink(path);
+    is_int(gpt_checkpoint_open(&c, root, 3, false, &err), GPT_EDATA,
+           "missing file: %s", err.text);
+    c = NULL;
+    is_int(gpt_checkpoint_open(&c, root, -1, false, &err), GPT_OK,
+           "falls back again");
+    is_int(c ? gpt_checkpoint_iteration(c) : -1, 2, "to 2");
+    gpt_checkpoint_close(c);
+    is_int(gpt_checkpoint_open(&c, "/nonexistent", -1, false, &err), GPT_EIO,
+           "no directory: %s", err.text);
+}
+
+static void test_prune(void)
+{
+    struct gpt_checkpoint *c = NULL;
+    is_int(save(7, 1, 0), GPT_OK, "saves 7");
+    is_int(gpt_checkpoint_prune(root, 0, &err), GPT_OK, "keep 0: nothing");
+    is_int(gpt_checkpoint_prune(root, 2, &err), GPT_OK, "keeps two");
+    is_int(gpt_checkpoint_open(&c, root, 1, false, &err), GPT_EDATA,
+           "1 is gone: %s", err.text);
+    is_int(gpt_checkpoint_open(&c, root, 7, false, &err), GPT_OK, "7 is not");
+    gpt_checkpoint_close(c);
+}
+
+static void remove_tree(const char *path)
+{
+    DIR *dir = opendir(path);
+    char name[600];
+    for (struct dirent *e; dir && (e = readdir(dir));) {
+        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
+            continue;
+        snprintf(name, sizeof name, "%s/%s", path, e->d_name);
+        if (unlink(name) != 0)
+            remove_tree(name);
+    }
+    if (dir)
+        closedir(dir);
+    rmdir(path);
+}
+
+int main(void)
+{
+    snprintf(root, sizeof root, "%s/gpt-native.XXXXXX",
+             getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
+    if (!mkdtemp(root))
+        return 1;
+    test_round_trip();
+    test_damage();
+    incomplete();
+    test_fall_back();
+    test_prune();
+    remove_tree(root);
+    return tap_done();
+}
