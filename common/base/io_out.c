@@ -248,7 +248,8 @@ int gpt_out_pwrite(struct gpt_out *out, const void *p, size_t n,
 
 int64_t gpt_out_tell(const struct gpt_out *out)
 {
-    int64_t at = out->flushed + (int64_t)out->fill, end = atomic_load(&out->end);
+    int64_t at = out->flushed + (int64_t)out->fill;
+    int64_t end = atomic_load(&out->end);
 
     return at > end ? at : end;
 }

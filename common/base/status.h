@@ -52,7 +52,7 @@ int gpt_fail_errno(struct gpt_err *err, int status, const char *fmt, ...)
 int gpt_hint(struct gpt_err *err, const char *fmt, ...) GPT_PRINTF(2, 3);
 
 /* Puts "fmt...: " before the text of an error already reported; returns its
- * status. For callers that know the file when the callee knew only the field. */
+ * status. For callers that know the file where the callee knew the field. */
 int gpt_context(struct gpt_err *err, const char *fmt, ...) GPT_PRINTF(2, 3);
 
 /* The word of a status ("bad-data"), never NULL. */

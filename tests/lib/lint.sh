@@ -12,10 +12,14 @@ have() {
 
 sh tests/lib/budget.sh || bad=1
 
+# Left out: casts of a field found by its offset; the logarithm of a sum that
+# cppcheck takes for empty; a block whose address is kept in front of it.
 if have cppcheck; then
     cppcheck --quiet --std=c11 --enable=warning,portability \
         --inline-suppr --error-exitcode=1 -j "$(getconf _NPROCESSORS_ONLN)" \
         --suppress=missingInclude --suppress=preprocessorErrorDirective \
+        --suppress=invalidPointerCast --suppress=invalidFunctionArg \
+        --suppress=pointerSize:common/base/memory.c \
         -D_GNU_SOURCE -DGPT_ISA=base -Icommon -Ikernels -I. \
         cmd common kernels/cpu || bad=1
 fi

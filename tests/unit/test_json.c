@@ -125,7 +125,8 @@ static void test_fields(void)
     is_near(r, 0.5, 0, 0, "is 0.5");
     is_int(gpt_json_real_or(root, "s", 0, &r, "f", &err), GPT_EDATA,
            "a string is no real");
-    is_int(gpt_json_int_or(root, "m", 9, 0, 1, &n, "f", &err), GPT_OK, "absent");
+    is_int(gpt_json_int_or(root, "m", 9, 0, 1, &n, "f", &err), GPT_OK,
+           "absent");
     is_int(n, 9, "is its default");
     is_int(gpt_json_int_or(root, "n", 9, 0, 2, &n, "f", &err), GPT_EDATA,
            "3 is past 2");

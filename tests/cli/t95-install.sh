@@ -1,0 +1,42 @@
+#!/bin/sh
+# Installation into a DESTDIR: everything arrives, works from there, and goes.
+. "$(dirname "$0")/../lib/tap.sh"
+unset MAKEFLAGS MAKELEVEL MFLAGS
+build=${BUILD#"$top"/}
+root=$scratch/root
+
+run_make() {
+    make -C "$top" BUILD="$build" PREFIX=/usr DESTDIR="$root" "$@"
+}
+
+# Presets are found beside the installed program, without any setting.
+knows_presets() {
+    unset GPT_DATADIR
+    for f in "$top"/share/presets/*.conf; do
+        name=$(basename "$f" .conf)
+        "$root/usr/bin/gpt-train" --config "$name" --print-config >config ||
+            return 1
+        grep -q '# config$' config || return 1
+    done
+}
+
+check 'make install' run_make install
+for source in "$top"/cmd/gpt-*.c; do
+    p=$(basename "$source" .c)
+    expect 0 "$p runs from there" "$root/usr/bin/$p" --version
+    for f in "share/man/man1/$p.1" "share/bash-completion/completions/$p" \
+        "share/zsh/site-functions/_$p" \
+        "share/fish/vendor_completions.d/$p.fish"; do
+        check "$f is there" test -s "$root/usr/$f"
+    done
+done
+for page in "$top"/man/*.[57]; do
+    check "${page##*/} is there" \
+        test -s "$root/usr/share/man/man${page##*.}/${page##*/}"
+done
+if [ -f "$top/cmd/gpt-train.c" ]; then
+    check 'presets are found' knows_presets
+fi
+check 'make uninstall' run_make uninstall
+check 'nothing is left' sh -c "! find '$root' -type f | grep ."
+tap_done
