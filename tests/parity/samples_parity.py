@@ -165,9 +165,9 @@ def index_cases(rng):
 
 def blend_cases(rng):
     yield [0.5, 0.3, 0.2], 10
-    for n in [1, 2, 3, 4, 5, 7, 8, 9, 12, 17, 129, 300]:
+    for n in [1, 2, 3, 4, 5, 7, 8, 9, 12, 17, 129, 150, 300]:
         for kind in range(2):
-            weights = [rng.randint(1, 9) if kind else rng.random() + 1e-3
+            weights = [rng.randint(1, 9) if kind else 10 ** rng.uniform(-4, 4)
                        for _ in range(n)]
             yield weights, rng.choice([1, 50, 999])
 
@@ -194,7 +194,7 @@ def write_golden():
             for name, values in [("lengths", lengths), *want.items()]:
                 print(name, len(values), *values)
     for weights, size in blend_cases(rng):
-        if size > 50 or len(weights) > 130:
+        if size > 50 or len(weights) > 150:
             continue
         once = normalize(weights)
         used = normalize(once)

@@ -9,7 +9,8 @@
 static char dir[] = "/tmp/gpt-test-corpus.XXXXXX";
 static char paths[4][64]; /* a, b, c: data sets; d: not there */
 
-/* n sequences; token t of sequence i is 100 * i + t, its length 1 + i % 7. */
+/* n sequences; token t of sequence i is 100 * i + t, its length 1 + i % 7. Set 1
+ * counts its sequences from 500. */
 static void make_set(int k, int n, int32_t bad)
 {
     int32_t tokens[8], length, one = 1;
@@ -22,7 +23,7 @@ static void make_set(int k, int n, int32_t bad)
     for (int i = 0; status == GPT_OK && i < n; i++) {
         length = 1 + i % 7;
         for (int t = 0; t < length; t++)
-            tokens[t] = 100 * i + t;
+            tokens[t] = 100 * (k == 1 ? 500 + i : i) + t;
         if (bad && i == n / 2)
             tokens[length - 1] = bad;
         const struct gpt_indexed_block b = {tokens, length, &length, 1, &one,
@@ -109,6 +110,18 @@ static void test_tokens(void)
     }
 }
 
+/* Training samples that come from set 1. */
+static int count_second(const struct gpt_corpus *c)
+{
+    struct gpt_err err;
+    int32_t x[9];
+    int n = 0;
+    for (int64_t i = 0; i < gpt_corpus_size(c, GPT_TRAIN); i++)
+        n += gpt_corpus_get(c, GPT_TRAIN, i, x, &err) == GPT_OK &&
+             x[0] >= 50000;
+    return n;
+}
+
 static void test_blends(void)
 {
     const char *const args[] = {"3", paths[0], "1", paths[1]};
@@ -117,11 +130,13 @@ static void test_blends(void)
     struct gpt_err err = {0};
     struct gpt_corpus *c = open_or_die(&o);
     is_int(gpt_corpus_size(c, GPT_TRAIN), 20, "a weighted blend");
+    is_int(count_second(c), 5, "a quarter of it from the second");
     gpt_corpus_close(c);
 
     o = options(bare, 3);
     c = open_or_die(&o);
     is_int(gpt_corpus_size(c, GPT_TRAIN), 20, "a blend by size");
+    is_int(count_second(c), 7, "80 of 220 sequences give 7 of 20 samples");
     gpt_corpus_close(c);
     o.n_samples[GPT_TRAIN] = 100000;
     is_int(gpt_corpus_open(&c, &o, &err), GPT_EDATA,

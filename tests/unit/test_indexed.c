@@ -192,8 +192,10 @@ static void test_types(void)
         size_t item = gpt_dtype_bytes(types[k].dtype);
         int64_t v = types[k].token;
         struct gpt_indexed *set;
-        for (size_t i = 0; i < N; i++)
-            memcpy(bytes + i * item, &v, item);
+        for (size_t i = 0; i < N; i++) {
+            int64_t token = v - (int64_t)(i % 97);
+            memcpy(bytes + i * item, &token, item);
+        }
         const struct gpt_indexed_block block = {
             bytes, N, (const int32_t[]){N}, 1, (const int32_t[]){1}, 1};
         is_int(write_set(at(name), types[k].dtype, &block, 1, 0, &err),
@@ -204,8 +206,10 @@ static void test_types(void)
                                     &err), GPT_OK, "%s: opens", name);
             is_int(set ? gpt_indexed_read(set, 0, 1, N - 1, got, &err) : -1,
                    GPT_OK, "%s: reads", name);
-            ok(got[0] == v && got[N - 2] == v && got[N - 1] == 0,
-               "%s: tokens", name);
+            int wrong = got[N - 1] != 0;
+            for (int i = 0; i < N - 1; i++)
+                wrong += got[i] != v - (i + 1) % 97;
+            is_int(wrong, 0, "%s: tokens", name);
             gpt_indexed_close(set);
         }
     }
