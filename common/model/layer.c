@@ -227,6 +227,26 @@ static int64_t width_ffn(const struct gpt_pass *pass)
     return pass->config->ffn_hidden_size / pass->layout->tp_size;
 }
 
+/* att (N, H D) from qkv: over the block itself, or over the cache. */
+static void attend(const struct gpt_layer *layer, const struct gpt_pass *pass,
+                   const struct gpt_layer_acts *acts)
+{
+    struct gpt_attn attn = gpt_layer_attn(layer, pass, acts);
+    if (!pass->cache) {
+        pass->be->attn_fwd(pass->q, &attn);
+        return;
+    }
+    struct gpt_attn_cached cached = *pass->cache;
+    cached.h = attn.h;
+    cached.g = attn.g;
+    cached.d = attn.d;
+    cached.scale = attn.scale;
+    cached.act = attn.act;
+    cached.qkv = attn.qkv;
+    cached.out = attn.out;
+    pass->be->attn_cached(pass->q, &cached);
+}
+
 void gpt_layer_forward(const struct gpt_layer *layer,
                        const struct gpt_pass *pass,
                        const struct gpt_layer_acts *acts, const void *r,
@@ -239,8 +259,7 @@ void gpt_layer_forward(const struct gpt_layer *layer,
     gpt_norm_site_forward(pass, &norm1, r);
     linear(pass, &layer->w, GPT_QKV_WEIGHT, GPT_QKV_BIAS, c, width_qkv(pass),
            acts->norm1.y, acts->qkv, GPT_EPI_BIAS, NULL);
-    struct gpt_attn attn = gpt_layer_attn(layer, pass, acts);
-    pass->be->attn_fwd(pass->q, &attn);
+    attend(layer, pass, acts);
     linear(pass, &layer->w, GPT_PROJ_WEIGHT, GPT_PROJ_BIAS, width_heads(pass),
            c, acts->att, pass->work.x, GPT_EPI_BIAS, NULL);
     /* sum over TP: work.x, then the bias */

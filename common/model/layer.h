@@ -1,5 +1,5 @@
 /* One transformer layer: attention and feed-forward with norms in front
- * (pre-LN), as calls of the backend. Used by stage.c only.
+ * (pre-LN), as calls of the backend; for stage.c and decode.c.
  *
  * The residual stream r is carried between layers together with x, the last
  * block's output that has not been added yet: every norm adds it, so that
@@ -48,6 +48,9 @@ struct gpt_pass {
     bool dropout;             /* masks are on: training */
     float beta;               /* of weight gradients: 0 overwrites, 1 adds */
     const int32_t *doc_start; /* (B, T) device, or NULL */
+    /* Generation: attention goes to this cache of the layer instead, with its
+     * b, t_new, t_max, caches and row descriptions set; NULL in training. */
+    const struct gpt_attn_cached *cache;
     struct gpt_layer_work work;
 };
 

@@ -1,0 +1,192 @@
+/* From prompts to texts; see generate.h. Start at gpt_generate(): begin
+ * requests while slots are free, then one step for all texts under way. */
+#include "generate/generate.h"
+
+#include "base/memory.h"
+#include "base/progress.h"
+#include "base/signals.h"
+
+/* A text under way. */
+struct text {
+    int64_t request;
+    int64_t n_tokens; /* generated so far */
+    struct gpt_rng rng;
+    bool done;
+};
+
+struct run {
+    struct gpt_decoder *d;
+    const struct gpt_request *requests;
+    const struct gpt_generation *how;
+    struct gpt_speed *speed;
+    int64_t vocab, slots, positions;
+    struct gpt_sampler *sampler;
+    float *logits;       /* (slots, V) */
+    struct text *texts;  /* texts[i] is in slot[i] and continues with next[i] */
+    int32_t *slot, *next; /* slot[0..slots): a permutation; first those of the
+                           * texts under way, then the free ones */
+    int64_t n;           /* texts under way */
+};
+
+const char *gpt_finish_name(enum gpt_finish finish)
+{
+    static const char *const names[] = {"eod", "tokens", "positions",
+                                        "stopped"};
+    return names[finish];
+}
+
+static int end_text(struct run *r, struct text *text, enum gpt_finish finish,
+                    struct gpt_err *err)
+{
+    text->done = true;
+    return r->how->finish(r->how->user, text->request, finish, err);
+}
+
+/* Text i's next token, from its logits. */
+static int choose(struct run *r, int64_t i, const float *logits, int32_t *token,
+                  struct gpt_err *err)
+{
+    int64_t position = gpt_decoder_length(r->d, r->slot[i]);
+    double u = gpt_sample_uniform(r->texts[i].rng, position);
+    return gpt_sample(r->sampler, logits, r->vocab, &r->how->sampling, u, token,
+                      err);
+}
+
+/* Hands the token out and sees whether the text ends here. */
+static int take(struct run *r, int64_t i, int32_t token, struct gpt_err *err)
+{
+    struct text *text = &r->texts[i];
+    if (token == r->how->eod)
+        return end_text(r, text, GPT_FINISH_EOD, err);
+    GPT_TRY(r->how->token(r->how->user, text->request, token, err));
+    r->next[i] = token;
+    if (++text->n_tokens == r->requests[text->request].max_tokens)
+        return end_text(r, text, GPT_FINISH_TOKENS, err);
+    if (gpt_decoder_length(r->d, r->slot[i]) == r->positions)
+        return end_text(r, text, GPT_FINISH_POSITIONS, err);
+    return GPT_OK;
+}
+
+/* Removes text i when it is done, keeping the order of the others. */
+static void settle(struct run *r, int64_t i)
+{
+    if (!r->texts[i].done)
+        return;
+    int32_t freed = r->slot[i];
+    r->n--;
+    for (int64_t j = i; j < r->n; j++) {
+        r->texts[j] = r->texts[j + 1];
+        r->slot[j] = r->slot[j + 1];
+        r->next[j] = r->next[j + 1];
+    }
+    r->slot[r->n] = freed;
+}
+
+/* Puts a request into a free slot: its prompt and its first token. */
+static int begin(struct run *r, int64_t request, struct gpt_err *err)
+{
+    const struct gpt_request *q = &r->requests[request];
+    int64_t i = r->n++;
+    r->texts[i] = (struct text){
+        .request = request,
+        .rng = gpt_sample_rng(r->how->seed, q->number, q->sample),
+    };
+    double start = gpt_now();
+    int32_t token = 0;
+    gpt_decoder_truncate(r->d, r->slot[i], 0);
+    GPT_TRY(gpt_decoder_append(r->d, r->slot[i], q->prompt, q->n_prompt,
+                               GPT_LOGITS_LAST, r->logits, err));
+    GPT_TRY(choose(r, i, r->logits, &token, err));
+    r->speed->prompt_seconds += gpt_now() - start;
+    r->speed->prompt_tokens += q->n_prompt;
+    GPT_TRY(take(r, i, token, err));
+    settle(r, i);
+    return GPT_OK;
+}
+
+/* One token for each text under way. */
+static int step(struct run *r, struct gpt_err *err)
+{
+    int64_t n = r->n;
+    double start = gpt_now();
+    GPT_TRY(gpt_decoder_step(r->d, r->slot, r->next, n, r->logits, err));
+    for (int64_t i = 0; i < n; i++)
+        GPT_TRY(choose(r, i, r->logits + i * r->vocab, &r->next[i], err));
+    r->speed->step_seconds += gpt_now() - start;
+    r->speed->step_tokens += n;
+    r->speed->steps++;
+    for (int64_t i = 0; i < n; i++)
+        GPT_TRY(take(r, i, r->next[i], err));
+    for (int64_t i = n - 1; i >= 0; i--)
+        settle(r, i);
+    return GPT_OK;
+}
+
+static int run_all(struct run *r, int64_t n, struct gpt_err *err)
+{
+    int64_t begun = 0;
+    while (!gpt_signals_stop() && (begun < n || r->n > 0)) {
+        if (begun < n && r->n < r->slots)
+            GPT_TRY(begin(r, begun++, err));
+        else
+            GPT_TRY(step(r, err));
+    }
+    for (int64_t i = 0; i < r->n; i++)
+        GPT_TRY(end_text(r, &r->texts[i], GPT_FINISH_STOPPED, err));
+    return GPT_OK;
+}
+
+static int check_prompts(const struct run *r, int64_t n, struct gpt_err *err)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (r->requests[i].n_prompt > r->positions)
+            return gpt_fail(err, GPT_EDATA,
+                            "prompt %llu has %lld tokens, but there are only "
+                            "%lld positions",
+                            (unsigned long long)r->requests[i].number + 1,
+                            (long long)r->requests[i].n_prompt,
+                            (long long)r->positions);
+    return GPT_OK;
+}
+
+static int alloc(struct run *r, struct gpt_err *err)
+{
+    size_t slots = (size_t)r->slots;
+    GPT_TRY(gpt_sampler_open(&r->sampler, r->vocab, err));
+    GPT_TRY(gpt_new(&r->logits, slots * (size_t)r->vocab, sizeof *r->logits,
+                    "logits", err));
+    GPT_TRY(gpt_new(&r->texts, slots, sizeof *r->texts, "texts", err));
+    GPT_TRY(gpt_new(&r->next, slots, sizeof *r->next, "texts", err));
+    GPT_TRY(gpt_new(&r->slot, slots, sizeof *r->slot, "texts", err));
+    for (int64_t i = 0; i < r->slots; i++)
+        r->slot[i] = (int32_t)i;
+    return GPT_OK;
+}
+
+int gpt_generate(struct gpt_decoder *d, const struct gpt_request *requests,
+                 int64_t n, const struct gpt_generation *how,
+                 struct gpt_speed *speed, struct gpt_err *err)
+{
+    const struct gpt_decoder_options *shape = gpt_decoder_shape(d);
+    struct run r = {
+        .d = d,
+        .requests = requests,
+        .how = how,
+        .speed = speed,
+        .vocab = shape->config->vocab_size,
+        .slots = shape->slots,
+        .positions = shape->positions,
+    };
+    *speed = (struct gpt_speed){0};
+    int rc = check_prompts(&r, n, err);
+    if (rc == GPT_OK)
+        rc = alloc(&r, err);
+    if (rc == GPT_OK)
+        rc = run_all(&r, n, err);
+    gpt_sampler_close(r.sampler);
+    gpt_free(r.logits);
+    gpt_free(r.texts);
+    gpt_free(r.next);
+    gpt_free(r.slot);
+    return rc;
+}

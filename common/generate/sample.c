@@ -1,0 +1,295 @@
+/* Choosing the next token. Start at gpt_sample(): largest logit, candidates
+ * (top-k), weights, nucleus (top-p), draw.
+ *
+ * Nothing is sorted: a heap of k logits finds the threshold of top-k,
+ * quickselect the token that crosses p, and the candidates stay in order of
+ * ids all the time. */
+#include "generate/sample.h"
+
+#include "base/memory.h"
+
+#include <math.h>
+#include <stdio.h>
+
+/* A token and its weight, exp((logit - max) / T). */
+struct candidate {
+    double weight;
+    int32_t id;
+};
+
+struct gpt_sampler {
+    int64_t vocab;
+    struct candidate *list;    /* in order of ids */
+    struct candidate *scratch; /* in whatever order quickselect leaves */
+    float *heap;
+};
+
+bool gpt_sampling_is_greedy(const struct gpt_sampling *rule)
+{
+    return rule->temperature == 0 || rule->top_k == 1;
+}
+
+int gpt_sampler_open(struct gpt_sampler **out, int64_t vocab,
+                     struct gpt_err *err)
+{
+    struct gpt_sampler *s = NULL;
+    GPT_TRY(gpt_new(&s, 1, sizeof *s, "a sampler", err));
+    s->vocab = vocab;
+    int rc = gpt_new(&s->list, (size_t)vocab, sizeof *s->list,
+                     "a sampler's candidates", err);
+    if (rc == GPT_OK)
+        rc = gpt_new(&s->scratch, (size_t)vocab, sizeof *s->scratch,
+                     "a sampler's candidates", err);
+    if (rc == GPT_OK)
+        rc = gpt_new(&s->heap, (size_t)vocab, sizeof *s->heap,
+                     "a sampler's heap", err);
+    if (rc != GPT_OK) {
+        gpt_sampler_close(s);
+        return rc;
+    }
+    *out = s;
+    return GPT_OK;
+}
+
+void gpt_sampler_close(struct gpt_sampler *s)
+{
+    if (!s)
+        return;
+    gpt_free(s->list);
+    gpt_free(s->scratch);
+    gpt_free(s->heap);
+    gpt_free(s);
+}
+
+/* ---- the nucleus ---- */
+
+/* The order of tokens: larger weights first, equal ones by id. Total, so that
+ * quickselect's result does not depend on its pivots. */
+static bool before(const struct candidate *a, const struct candidate *b)
+{
+    return a->weight > b->weight || (a->weight == b->weight && a->id < b->id);
+}
+
+static void swap(struct candidate *a, struct candidate *b)
+{
+    struct candidate t = *a;
+    *a = *b;
+    *b = t;
+}
+
+/* Puts the median of first, middle and last of a[0..n) at a[0]. */
+static void choose_pivot(struct candidate *a, int64_t n)
+{
+    struct candidate *mid = a + n / 2, *last = a + n - 1;
+    if (before(mid, a))
+        swap(mid, a);
+    if (before(last, a))
+        swap(last, a);
+    if (before(last, mid))
+        swap(last, mid);
+    swap(a, mid);
+}
+
+/* Hoare's partition around a[0]: returns the pivot's place; all before it
+ * stand earlier in the order, all after it later. n >= 1. */
+static int64_t partition(struct candidate *a, int64_t n)
+{
+    choose_pivot(a, n);
+    struct candidate pivot = a[0];
+    int64_t i = 0, j = n;
+    for (;;) {
+        do
+            i++;
+        while (i < n && before(&a[i], &pivot));
+        do
+            j--;
+        while (before(&pivot, &a[j]));
+        if (i >= j)
+            break;
+        swap(&a[i], &a[j]);
+    }
+    swap(&a[0], &a[j]);
+    return j;
+}
+
+/* Of a[0..n), in the order above, the last candidate whose predecessors weigh
+ * at most `limit` together: the last that is kept. a is reordered. */
+static struct candidate nucleus_end(struct candidate *a, int64_t n,
+                                    double limit)
+{
+    double ahead = 0; /* what stands before a[0] weighs */
+    for (;;) {
+        int64_t p = partition(a, n);
+        double head = ahead;
+        for (int64_t i = 0; i < p; i++)
+            head += a[i].weight;
+        if (head > limit) { /* the pivot is dropped already */
+            n = p;
+            continue;
+        }
+        ahead = head + a[p].weight;
+        if (ahead > limit || p + 1 == n)
+            return a[p];
+        a += p + 1;
+        n -= p + 1;
+    }
+}
+
+/* Copies to scratch who can be in the nucleus at all. Behind whoever comes
+ * after the first there are at most n - 1, none heavier: it is out when all
+ * of them would not make up the share that is to be left over. */
+static int64_t contenders(struct gpt_sampler *s, int64_t n, double p,
+                          double total)
+{
+    double least = 0.999 * (1 - p) * total / (double)n;
+    int64_t m = 0;
+    for (int64_t i = 0; i < n; i++) {
+        s->scratch[m] = s->list[i];
+        m += s->list[i].weight >= least || s->list[i].weight >= 1;
+    }
+    return m;
+}
+
+/* Keeps the nucleus of list[0..n), which weighs `total`; the heaviest weigh
+ * 1. */
+static int64_t keep_top_p(struct gpt_sampler *s, int64_t n, double p,
+                          double total)
+{
+    int64_t m = contenders(s, n, p, total), kept = 0;
+    struct candidate last = nucleus_end(s->scratch, m, p * total);
+    for (int64_t i = 0; i < n; i++)
+        if (!before(&last, &s->list[i]))
+            s->list[kept++] = s->list[i];
+    return kept;
+}
+
+/* ---- logits ---- */
+
+/* The largest logit, of equal ones the lowest id; -1 when none takes part or
+ * one is not a number or plus infinity. */
+static int32_t largest(const float *logits, int64_t vocab)
+{
+    float max = -INFINITY;
+    int32_t best = -1;
+    bool sane = true;
+    for (int64_t i = 0; i < vocab; i++) {
+        sane &= logits[i] < INFINITY; /* false for NaN, too */
+        if (logits[i] > max) {
+            max = logits[i];
+            best = (int32_t)i;
+        }
+    }
+    return sane ? best : -1;
+}
+
+/* Puts x in place of the root of a heap whose root is the smallest. */
+static void replace_root(float *heap, int64_t n, float x)
+{
+    int64_t at = 0;
+    for (int64_t child = 1; child < n; child = 2 * at + 1) {
+        if (child + 1 < n && heap[child + 1] < heap[child])
+            child++;
+        if (!(heap[child] < x))
+            break;
+        heap[at] = heap[child];
+        at = child;
+    }
+    heap[at] = x;
+}
+
+/* The k-th largest of logits (V), 1 <= k <= V. */
+static float kth_largest(float *heap, const float *logits, int64_t vocab,
+                         int64_t k)
+{
+    for (int64_t i = 0; i < k; i++)
+        heap[i] = -INFINITY; /* a heap of k equals */
+    for (int64_t i = 0; i < vocab; i++)
+        if (logits[i] > heap[0])
+            replace_root(heap, k, logits[i]);
+    return heap[0];
+}
+
+/* Lists who has a logit >= `least` and takes part at all; weights are still
+ * the logits. */
+static int64_t list_from(struct candidate *list, const float *logits,
+                         int64_t vocab, float least)
+{
+    int64_t n = 0;
+    for (int64_t i = 0; i < vocab; i++) {
+        list[n] = (struct candidate){(double)logits[i], (int32_t)i};
+        n += logits[i] >= least && logits[i] > -INFINITY;
+    }
+    return n;
+}
+
+/* From logits to weights, in place. */
+static void weigh(struct candidate *list, int64_t n, double max,
+                  double temperature)
+{
+    for (int64_t i = 0; i < n; i++)
+        list[i].weight = exp((list[i].weight - max) / temperature);
+}
+
+static double sum_of_weights(const struct candidate *list, int64_t n)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++)
+        sum += list[i].weight;
+    return sum;
+}
+
+/* The first candidate at which the running sum passes u * total. Rounding may
+ * leave the sum short of it: then the last that has any weight. */
+static int32_t draw(const struct candidate *list, int64_t n, double u)
+{
+    double goal = u * sum_of_weights(list, n), sum = 0;
+    int32_t token = list[0].id;
+    for (int64_t i = 0; i < n; i++) {
+        if (list[i].weight > 0)
+            token = list[i].id;
+        sum += list[i].weight;
+        if (sum > goal)
+            break;
+    }
+    return token;
+}
+
+int gpt_sample(struct gpt_sampler *s, const float *logits, int64_t vocab,
+               const struct gpt_sampling *rule, double u, int32_t *token,
+               struct gpt_err *err)
+{
+    int32_t best = largest(logits, vocab);
+    if (best < 0)
+        return gpt_fail(err, GPT_EDIVERGED,
+                        "the model's logits are not finite numbers");
+    if (gpt_sampling_is_greedy(rule)) {
+        *token = best;
+        return GPT_OK;
+    }
+    struct candidate *list = s->list;
+    float least = -INFINITY;
+    if (rule->top_k > 0 && rule->top_k < vocab)
+        least = kth_largest(s->heap, logits, vocab, rule->top_k);
+    int64_t n = list_from(list, logits, vocab, least);
+    weigh(list, n, (double)logits[best], rule->temperature);
+    if (rule->top_p > 0 && rule->top_p < 1)
+        n = keep_top_p(s, n, rule->top_p, sum_of_weights(list, n));
+    *token = draw(list, n, u);
+    return GPT_OK;
+}
+
+struct gpt_rng gpt_sample_rng(uint64_t seed, uint64_t request, uint64_t sample)
+{
+    char name[64];
+    snprintf(name, sizeof name, "sample/%llu/%llu",
+             (unsigned long long)request, (unsigned long long)sample);
+    return gpt_rng_open(seed, name);
+}
+
+double gpt_sample_uniform(struct gpt_rng rng, int64_t position)
+{
+    uint64_t at = (uint64_t)position * 2;
+    uint64_t bits = (uint64_t)gpt_rng_u32(rng, at) << 32;
+    bits |= gpt_rng_u32(rng, at + 1);
+    return (double)(bits >> 11) * 0x1p-53;
+}

@@ -1,0 +1,184 @@
+#!/bin/sh
+# gpt-generate: texts that are known because the model has learned one document
+# by heart, the ways prompts come in and texts go out, independence of threads
+# and batches, and what goes wrong.
+. "$(dirname "$0")/../lib/tap.sh"
+
+command -v gpt-train >/dev/null || {
+    skip 'there is no gpt-train'
+    tap_done
+}
+i=0
+while [ $i -lt 200 ]; do
+    echo '{"text": "hello, world"}'
+    i=$((i + 1))
+done >corpus.jsonl
+expect 0 'a corpus' gpt-preprocess --input corpus.jsonl --output-prefix d \
+    --tokenizer-type ByteTokenizer --append-eod
+
+train() { # directory options...
+    dir=$1
+    shift
+    gpt-train --data-path d_text_document --tokenizer-type ByteTokenizer \
+        --num-layers 2 --hidden-size 32 --num-attention-heads 2 \
+        --seq-length 32 --micro-batch-size 4 --split 100,0,0 \
+        --hidden-dropout 0 --attention-dropout 0 --eval-interval 0 \
+        --save "$dir" --no-save-optim "$@"
+}
+expect 0 'a model that knows its corpus' train ckpt --train-iters 80 --lr 1e-2 \
+    --lr-decay-style constant
+expect 0 'one that knows nothing' train fresh --train-iters 1 --lr 0
+
+gen() {
+    gpt-generate --load ckpt --threads 1 "$@"
+}
+say() { # file text...: what printf says
+    file=$1
+    shift
+    printf "$@" >"$file"
+}
+
+# ---- texts ----
+expect 0 'a new document' gen --greedy --prompt ''
+say want 'hello, world\n'
+check 'is the one it knows, and ends there' cmp want out
+err_has 'tokens/s'
+err_has 'GB/s'
+expect 0 'a prompt' gen --greedy --prompt 'hello, '
+say want 'world\n'
+check 'is continued' cmp want out
+expect 0 'with --echo' gen --greedy --prompt 'hello, ' --echo
+say want 'hello, world\n'
+check 'it stands in front' cmp want out
+expect 0 'three tokens' gen --greedy --prompt he --tokens 3
+say want 'llo\n'
+check 'are three' cmp want out
+expect 0 'past the end of the document' gen --greedy -p '' --ignore-eod \
+    --tokens 20
+say want 'hello, world<|endoftext|>hello, \n'
+check 'the next one follows' cmp want out
+expect 0 'two prompts' gen --greedy --prompt 'hello' 'hello, w'
+say want ', world\n---\norld\n'
+check 'are divided by a line' cmp want out
+expect 0 'tokens up to the last position' gen --greedy -p '' --ignore-eod \
+    --tokens 1000 --jsonl </dev/null
+out_has '"tokens":32,"finish":"positions"'
+expect 0 'quiet' gen --greedy --prompt hello --quiet
+check 'says nothing else' test ! -s err
+
+# ---- where prompts come from ----
+gen --greedy --prompt hello >want 2>err
+say file 'hello\n'
+expect 0 'a prompt file' gen --greedy --prompt-file file
+check 'without its newline' cmp want out
+gen --greedy <file >out 2>err
+check 'standard input' cmp want out
+gen --greedy --prompt-file - <file >out 2>err
+check 'standard input by name' cmp want out
+cat file | gen --greedy >out 2>err
+check 'a pipe' cmp want out
+say prompts '{"prompt": "hello", "id": "a"}\n{"id": [1, 2], "text": "hel"}\n'
+expect 0 'JSON lines' gen --greedy --jsonl --prompt-file prompts
+say want '%s\n%s\n' \
+    '{"id":"a","sample":1,"text":", world","prompt_tokens":5,"tokens":7,"finish":"eod"}' \
+    '{"id":[1,2],"sample":1,"text":"lo, world","prompt_tokens":3,"tokens":9,"finish":"eod"}'
+check 'in and out' cmp want out
+if command -v script >/dev/null; then
+    script -qec "gpt-generate --load ckpt" typescript </dev/null >out 2>&1
+    check 'a terminal is not waited for' grep -q 'no prompt' out
+else
+    skip 'no script(1)'
+fi
+
+# ---- seeds, threads, batches ----
+fresh() {
+    gpt-generate --load fresh --seed 7 --num-samples 4 --tokens 20 \
+        --temperature 1.2 --top-k 100 --top-p 0.97 --prompt a bcd '' "$@"
+}
+expect 0 'an untrained model' fresh --threads 1
+cp out first
+expect 0 'again' fresh --threads 1
+check 'the same' cmp first out
+expect 0 'two threads' fresh --threads 2
+check 'say the same' cmp first out
+for n in 1 3 12; do
+    expect 0 "$n at once" fresh --batch-size $n
+    check 'say the same' cmp first out
+done
+expect 0 'another seed' fresh --seed 8
+check 'says something else' sh -c '! cmp -s first out'
+expect 0 'a prompt alone' gpt-generate --load fresh --seed 7 --num-samples 4 \
+    --tokens 20 --temperature 1.2 --top-k 100 --top-p 0.97 --prompt a
+head -c "$(wc -c <out)" first >start
+check 'begins as it does among others' cmp start out
+expect 0 'no seed' gpt-generate --load fresh --prompt a
+err_has 'seed '
+check 'all output is UTF-8' iconv -f UTF-8 -t UTF-16 first
+
+# ---- checkpoints ----
+expect 0 'an iteration by number' gen --iteration 80 --greedy -p hello
+expect 0 'an iteration by its directory' gpt-generate --greedy -p hello \
+    --load ckpt/iter_0000080
+expect 4 'no such directory' gpt-generate --load nowhere --prompt a
+err_has nowhere
+mkdir empty
+expect 3 'no checkpoint in it' gpt-generate --load empty --prompt a
+cp -r ckpt cut
+model=$(echo cut/iter_0000080/model*.safetensors)
+head -c 20000 "$model" >cut/half && mv cut/half "$model"
+expect 3 'a model cut short' gpt-generate --load cut --prompt a
+err_has safetensors
+rm -rf cut && cp -r ckpt cut
+printf '\377' | dd of="$model" bs=1 seek=30000 conv=notrunc 2>dd.log
+expect 3 'a changed byte' gpt-generate --load cut --prompt a
+err_has safetensors
+check 'nothing is written then' test ! -s out
+
+# ---- vocabularies ----
+expect 0 'a vocabulary' gpt-vocab --input corpus.jsonl --output-prefix v \
+    --vocab-size 262
+expect 3 'a vocabulary of another model' gen --prompt a \
+    --tokenizer-type GPT2BPETokenizer --vocab-file v-vocab.json \
+    --merge-file v-merges.txt
+err_has '262 tokens'
+expect 2 'no vocabulary at all' gen --prompt a --tokenizer-type GPT2BPETokenizer
+err_has 'holds no vocabulary'
+
+# ---- prompts that will not do ----
+expect 3 'a prompt past the last position' gen \
+    --prompt 'a prompt that is a good deal longer than 32 bytes'
+err_has '49 tokens'
+err_has '32 positions'
+expect 4 'no such prompt file' gen --prompt-file nowhere
+for line in '{"prompt": 5}' '{"other": "a"}' '[1]' '{"prompt": "a"' \
+    '{"prompt": "a\u0000"}' ''; do
+    printf '{"prompt": "fine"}\n%s\n' "$line" >bad
+    expect 3 "a bad line: $line" gen --jsonl --prompt-file bad
+    err_has 'bad:2'
+done
+
+# ---- options ----
+for bad in --tokens=0 --temperature=-1 --top-k=-1 --top-p=1.5 --top-p=nan \
+    --batch-size=0 --num-samples=0 --seed=-2 --iteration=x --tokenizer-type=no \
+    --no-such; do
+    expect 2 "$bad" gen --prompt a "$bad"
+done
+expect 2 'no --load' gpt-generate --prompt a
+expect 5 'no such device' gen --prompt a --device none
+
+# ---- output that fails, and interruption ----
+gen --prompt a --num-samples 3 >/dev/full 2>err
+got=$?
+check 'a full disk' test $got = 4
+check 'is said' grep -q 'No space left' err
+gen --num-samples 3000 --prompt a --ignore-eod 2>err | head -c 100 >part
+check 'a reader that leaves' test "$(wc -c <part)" = 100
+check 'is no news' sh -c '! grep -q error: err'
+timeout -s INT --preserve-status 1 gpt-generate --load ckpt --ignore-eod \
+    --num-samples 500000 --prompt a --jsonl --prompt-file - </dev/null >part \
+    2>err
+got=$?
+check 'Ctrl-C ends with 130' test $got = 130
+check 'what was there is written' grep -q '"finish":"tokens"\|"finish":"pos' part
+check 'up to a whole line' sh -c 'test "$(tail -c 2 part)" = "}"'
+tap_done

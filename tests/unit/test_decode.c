@@ -1,0 +1,302 @@
+/* Decoding with the cache against a forward pass written out naively in
+ * double: every position, several architectures, prompts longer than a block,
+ * texts of different lengths side by side, slots used again. */
+#include "model/weights.h"
+#include "tests/lib/model.h"
+#include "tests/lib/tap.h"
+
+/* ---- the naive forward pass ---- */
+
+static void naive_norm(const double *x, const float *w, const float *b,
+                       int64_t n, double eps, double *y)
+{
+    double mean = 0, var = 0;
+    for (int64_t i = 0; i < n; i++)
+        mean += x[i] / (double)n;
+    for (int64_t i = 0; i < n; i++)
+        var += (x[i] - mean) * (x[i] - mean) / (double)n;
+    for (int64_t i = 0; i < n; i++)
+        y[i] = (x[i] - mean) / sqrt(var + eps) * (double)w[i] + (double)b[i];
+}
+
+/* y (out) = W (out, in) x + b */
+static void naive_linear(const double *x, const float *w, const float *b,
+                         int64_t in, int64_t out, double *y)
+{
+    for (int64_t o = 0; o < out; o++) {
+        y[o] = b ? (double)b[o] : 0;
+        for (int64_t i = 0; i < in; i++)
+            y[o] += (double)w[o * in + i] * x[i];
+    }
+}
+
+/* One query head at position t over qkv rows 0..t. */
+static void naive_head(const struct gpt_config *c, const double *qkv,
+                       int64_t t, int64_t h, double *out)
+{
+    int64_t per = c->num_attention_heads / c->num_query_groups;
+    int64_t d = c->head_size, ld = c->num_query_groups * (per + 2) * d;
+    int64_t base = h / per * (per + 2) * d;
+    const double *query = qkv + t * ld + base + h % per * d;
+    double p[512], sum = 0;
+    for (int64_t s = 0; s <= t; s++) {
+        const double *key = qkv + s * ld + base + per * d;
+        double dot = 0;
+        for (int64_t i = 0; i < d; i++)
+            dot += query[i] * key[i];
+        sum += p[s] = exp(dot / sqrt((double)d));
+    }
+    for (int64_t i = 0; i < d; i++)
+        out[i] = 0;
+    for (int64_t s = 0; s <= t; s++)
+        for (int64_t i = 0; i < d; i++)
+            out[i] += p[s] / sum * qkv[s * ld + base + (per + 1) * d + i];
+}
+
+static double naive_gelu(double x)
+{
+    return 0.5 * x * (1 + tanh(sqrt(2 / 3.14159265358979323846) *
+                               (x + 0.044715 * x * x * x)));
+}
+
+/* x (t, C) through one layer, in place. */
+static void naive_layer(struct model *m, int64_t layer, int64_t t, double *x)
+{
+    const struct gpt_config *c = &m->c;
+    int64_t d = c->head_size, n = c->hidden_size, f = c->ffn_hidden_size;
+    int64_t heads = c->num_attention_heads * d;
+    int64_t ld = heads + 2 * c->num_query_groups * d;
+    struct gpt_roles w;
+    gpt_roles_bind(&w, &m->flat, layer, m->w, GPT_F32);
+    double *qkv = gpt_alloc((size_t)(t * ld), sizeof *qkv);
+    double *y = gpt_alloc((size_t)(n + heads + f), sizeof *y);
+    double *att = y + n, *wide = att + heads;
+    for (int64_t i = 0; i < t; i++) {
+        naive_norm(x + i * n, w.at[GPT_NORM1_WEIGHT], w.at[GPT_NORM1_BIAS], n,
+                   c->norm_epsilon, y);
+        naive_linear(y, w.at[GPT_QKV_WEIGHT], w.at[GPT_QKV_BIAS], n, ld,
+                     qkv + i * ld);
+    }
+    for (int64_t i = 0; i < t; i++) {
+        for (int64_t h = 0; h < c->num_attention_heads; h++)
+            naive_head(c, qkv, i, h, att + h * d);
+        naive_linear(att, w.at[GPT_PROJ_WEIGHT], w.at[GPT_PROJ_BIAS], heads, n,
+                     y);
+        for (int64_t k = 0; k < n; k++)
+            x[i * n + k] += y[k];
+        naive_norm(x + i * n, w.at[GPT_NORM2_WEIGHT], w.at[GPT_NORM2_BIAS], n,
+                   c->norm_epsilon, y);
+        naive_linear(y, w.at[GPT_FC1_WEIGHT], w.at[GPT_FC1_BIAS], n, f, wide);
+        for (int64_t k = 0; k < f; k++)
+            wide[k] = naive_gelu(wide[k]);
+        naive_linear(wide, w.at[GPT_FC2_WEIGHT], w.at[GPT_FC2_BIAS], f, n, y);
+        for (int64_t k = 0; k < n; k++)
+            x[i * n + k] += y[k];
+    }
+    gpt_free(qkv);
+    gpt_free(y);
+}
+
+/* logits (t, V) of a text. */
+static double *naive_logits(struct model *m, const int32_t *tokens, int64_t t)
+{
+    const struct gpt_config *c = &m->c;
+    int64_t n = c->hidden_size, v = c->vocab_size;
+    struct gpt_roles w;
+    gpt_roles_bind(&w, &m->flat, -1, m->w, GPT_F32);
+    const float *wte = w.at[GPT_WORD_EMBEDDING];
+    const float *wpe = w.at[GPT_POSITION_EMBEDDING];
+    double *x = gpt_alloc((size_t)(t * n + n), sizeof *x), *y = x + t * n;
+    double *logits = gpt_alloc((size_t)(t * v), sizeof *logits);
+    for (int64_t i = 0; i < t; i++)
+        for (int64_t k = 0; k < n; k++)
+            x[i * n + k] =
+                (double)wte[tokens[i] * n + k] + (double)wpe[i * n + k];
+    for (int64_t l = 0; l < c->num_layers; l++)
+        naive_layer(m, l, t, x);
+    for (int64_t i = 0; i < t; i++) {
+        naive_norm(x + i * n, w.at[GPT_FINAL_NORM_WEIGHT],
+                   w.at[GPT_FINAL_NORM_BIAS], n, c->norm_epsilon, y);
+        naive_linear(y, gpt_roles_output(&w), NULL, n, v, logits + i * v);
+    }
+    gpt_free(x);
+    return logits;
+}
+
+/* ---- comparisons ---- */
+
+/* The largest difference, relative to the largest logit. */
+static double distance(const float *a, const double *b, int64_t n)
+{
+    double most = 0, scale = 0;
+    for (int64_t i = 0; i < n; i++) {
+        double off = fabs((double)a[i] - b[i]);
+        most = off <= most ? most : off; /* NaN gets through */
+        scale = fmax(scale, fabs(b[i]));
+    }
+    return most / scale;
+}
+
+static void make_text(int32_t *tokens, int64_t n, int64_t vocab, int salt)
+{
+    struct gpt_rng rng = gpt_rng_open((uint64_t)salt, "text");
+    for (int64_t i = 0; i < n; i++)
+        tokens[i] =
+            (int32_t)(gpt_rng_u32(rng, (uint64_t)i) % (uint32_t)vocab);
+}
+
+/* Every way to bring t tokens into a slot gives the naive logits. */
+static void test_forms(struct model *m, const char *what, int64_t t)
+{
+    int64_t v = m->c.vocab_size;
+    int32_t *tokens = gpt_alloc((size_t)t, sizeof *tokens);
+    make_text(tokens, t, v, 1);
+    double *want = naive_logits(m, tokens, t);
+    float *got = gpt_alloc((size_t)(t * v), sizeof *got);
+    struct gpt_decoder *d = decoder_of(m, 3, t);
+    struct gpt_err err = {0};
+    int32_t slot = 2;
+
+    must(gpt_decoder_append(d, slot, tokens, t, GPT_LOGITS_ALL, got, &err),
+         &err);
+    double off = distance(got, want, t * v);
+    ok(off < 1e-4, "%s: whole text at once: %.1e", what, off);
+
+    gpt_decoder_truncate(d, slot, 0);
+    for (int64_t i = 0; i < t; i++)
+        must(gpt_decoder_step(d, &slot, tokens + i, 1, got + i * v, &err),
+             &err);
+    off = distance(got, want, t * v);
+    ok(off < 1e-4, "%s: one by one: %.1e", what, off);
+
+    int64_t cut = t / 3 + 1;
+    gpt_decoder_truncate(d, slot, cut);
+    must(gpt_decoder_append(d, slot, tokens + cut, t - cut, GPT_LOGITS_LAST,
+                            got, &err),
+         &err);
+    off = distance(got, want + (t - 1) * v, v);
+    ok(off < 1e-4, "%s: cut back and appended: %.1e", what, off);
+    is_int(gpt_decoder_length(d, slot), t, "%s: length", what);
+    gpt_decoder_close(d);
+    gpt_free(tokens);
+    gpt_free(want);
+    gpt_free(got);
+}
+
+/* Texts of lengths 1, 4, 7... advance together; each one's logits are those
+ * that it has alone. */
+static void test_side_by_side(struct model *m)
+{
+    enum { N = 5, STEPS = 6, T = 32 };
+    int64_t v = m->c.vocab_size;
+    int32_t text[N][T], slots[N], next[N];
+    float *together = gpt_alloc((size_t)(N * v), sizeof *together);
+    float *alone = gpt_alloc((size_t)v, sizeof *alone);
+    struct gpt_decoder *d = decoder_of(m, N, T), *one = decoder_of(m, 1, T);
+    struct gpt_err err = {0};
+    int differ = 0;
+    for (int i = 0; i < N; i++) {
+        make_text(text[i], T, v, 10 + i);
+        slots[i] = (i * 2 + 1) % N;
+        must(gpt_decoder_append(d, slots[i], text[i], 1 + 3 * i,
+                                GPT_LOGITS_LAST, together, &err),
+             &err);
+    }
+    for (int s = 0; s < STEPS; s++) {
+        for (int i = 0; i < N; i++)
+            next[i] = text[i][1 + 3 * i + s];
+        must(gpt_decoder_step(d, slots, next, N, together, &err), &err);
+        for (int i = 0; i < N; i++) {
+            gpt_decoder_truncate(one, 0, 0);
+            must(gpt_decoder_append(one, 0, text[i], 1 + 3 * i,
+                                    GPT_LOGITS_LAST, alone, &err),
+                 &err);
+            int32_t slot = 0;
+            for (int k = 0; k <= s; k++)
+                must(gpt_decoder_step(one, &slot, text[i] + 1 + 3 * i + k, 1,
+                                      alone, &err),
+                     &err);
+            for (int64_t k = 0; k < v; k++)
+                differ += !(fabsf(alone[k] - together[i * v + k]) < 1e-5F);
+        }
+    }
+    is_int(differ, 0, "texts side by side do not touch each other");
+    gpt_decoder_close(d);
+    gpt_decoder_close(one);
+    gpt_free(together);
+    gpt_free(alone);
+}
+
+static void test_refusals(struct model *m)
+{
+    struct gpt_decoder *d = decoder_of(m, 2, 8);
+    int32_t tokens[9] = {0}, bad[2] = {1, (int32_t)m->c.vocab_size};
+    int32_t slot = 1, negative = -1;
+    float *logits = gpt_alloc((size_t)m->c.vocab_size, sizeof *logits);
+    struct gpt_err err = {0};
+    is_int(gpt_decoder_append(d, 1, bad, 2, GPT_LOGITS_LAST, logits, &err),
+           GPT_EDATA, "a dummy row's id is refused");
+    ok(strstr(err.text, "vocabulary") != NULL, "saying so: %s", err.text);
+    is_int(gpt_decoder_step(d, &slot, &negative, 1, logits, &err), GPT_EDATA,
+           "a negative id is refused");
+    is_int(gpt_decoder_append(d, 1, tokens, 9, GPT_LOGITS_LAST, logits, &err),
+           GPT_EDATA, "a text longer than its slot is refused");
+    is_int(gpt_decoder_length(d, 1), 0, "the slot stays as it was");
+    is_int(gpt_decoder_append(d, 1, tokens, 8, GPT_LOGITS_LAST, logits, &err),
+           GPT_OK, "one as long as the slot is not");
+    is_int(gpt_decoder_step(d, &slot, tokens, 1, logits, &err), GPT_EDATA,
+           "and then it is full");
+    gpt_decoder_close(d);
+    gpt_free(logits);
+
+    const struct {
+        int64_t slots, positions;
+    } wrong[] = {{0, 8}, {1, 0}, {1, m->c.max_positions + 1}, {70000, 8}};
+    for (size_t i = 0; i < GPT_COUNT(wrong); i++) {
+        struct gpt_decoder_options o = {&m->c, &m->flat, GPT_F32,
+                                        wrong[i].slots, wrong[i].positions};
+        d = NULL;
+        is_int(gpt_decoder_open(&d, m->be, &o, m->device, &err), GPT_EUSAGE,
+               "%lld slots of %lld are refused", (long long)wrong[i].slots,
+               (long long)wrong[i].positions);
+    }
+}
+
+int main(void)
+{
+    static const struct {
+        const char *what;
+        int64_t l, c, h, g, d, f, v;
+        bool tied;
+        int64_t t;
+    } models[] = {
+        {"plain", 2, 32, 4, 4, 8, 128, 61, true, 40},
+        {"query groups", 2, 48, 6, 2, 8, 96, 64, true, 19},
+        {"one group, own output", 1, 24, 4, 1, 6, 40, 33, false, 11},
+        {"odd sizes", 3, 21, 3, 3, 5, 13, 7, false, 9},
+        {"longer than a block", 1, 16, 2, 2, 8, 32, 20, true, 300},
+    };
+    for (size_t i = 0; i < GPT_COUNT(models); i++) {
+        struct model m;
+        struct gpt_config c = {
+            .num_layers = models[i].l,
+            .hidden_size = models[i].c,
+            .num_attention_heads = models[i].h,
+            .num_query_groups = models[i].g,
+            .head_size = models[i].d,
+            .ffn_hidden_size = models[i].f,
+            .max_positions = 512,
+            .vocab_size = models[i].v,
+            .norm_epsilon = 1e-5,
+            .init_std = 0.02,
+            .tied_embeddings = models[i].tied,
+        };
+        open_model(&m, c);
+        test_forms(&m, models[i].what, models[i].t);
+        test_side_by_side(&m);
+        if (i == 0)
+            test_refusals(&m);
+        close_model(&m);
+    }
+    return tap_done();
+}

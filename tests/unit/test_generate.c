@@ -1,0 +1,286 @@
+/* Many requests through few slots: the same texts whatever runs beside them,
+ * every way to end, failures that pass through; and the writer's order and
+ * formats, which need no model. */
+#include "generate/generate.h"
+#include "generate/writer.h"
+#include "tests/lib/model.h"
+#include "tests/lib/tap.h"
+
+enum { MOST_REQUESTS = 9, MOST_TOKENS = 40 };
+
+/* What the callbacks saw. */
+struct seen {
+    int32_t tokens[MOST_REQUESTS][MOST_TOKENS];
+    int64_t n[MOST_REQUESTS];
+    int finish[MOST_REQUESTS]; /* -1: not ended */
+    int fail_after;            /* tokens until the callback fails */
+};
+
+static int see_token(void *user, int64_t request, int32_t token,
+                     struct gpt_err *err)
+{
+    struct seen *s = user;
+    if (--s->fail_after == 0)
+        return gpt_fail(err, GPT_EIO, "full");
+    s->tokens[request][s->n[request]++] = token;
+    return GPT_OK;
+}
+
+static int see_finish(void *user, int64_t request, enum gpt_finish finish,
+                      struct gpt_err *err)
+{
+    struct seen *s = user;
+    (void)err;
+    if (s->finish[request] != -1)
+        finish = 99; /* ended twice */
+    s->finish[request] = (int)finish;
+    return GPT_OK;
+}
+
+static struct gpt_config config(void)
+{
+    return (struct gpt_config){
+        .num_layers = 2,
+        .hidden_size = 32,
+        .num_attention_heads = 4,
+        .num_query_groups = 4,
+        .head_size = 8,
+        .ffn_hidden_size = 64,
+        .max_positions = 48,
+        .vocab_size = 257,
+        .norm_epsilon = 1e-5,
+        .init_std = 0.02,
+        .tied_embeddings = true,
+    };
+}
+
+static int32_t prompts[MOST_REQUESTS][16];
+
+/* Request i: a prompt of 1 + i tokens, and i + 2 or more tokens. */
+static void make_requests(struct gpt_request *requests)
+{
+    for (int i = 0; i < MOST_REQUESTS; i++) {
+        struct gpt_rng rng = gpt_rng_open((uint64_t)i, "prompt");
+        for (int k = 0; k < 16; k++)
+            prompts[i][k] = (int32_t)(gpt_rng_u32(rng, (uint64_t)k) % 257);
+        requests[i] = (struct gpt_request){
+            .prompt = prompts[i],
+            .n_prompt = 1 + i,
+            .max_tokens = 2 + i * 3 % 14,
+            .number = (uint64_t)i / 2,
+            .sample = (uint64_t)i % 2,
+        };
+    }
+}
+
+static int go(struct model *m, int64_t slots, const struct gpt_request *requests,
+              int64_t n, struct gpt_sampling sampling, int32_t eod,
+              struct seen *seen, struct gpt_err *err)
+{
+    struct gpt_decoder *d = decoder_of(m, slots, m->c.max_positions);
+    struct gpt_speed speed;
+    struct gpt_generation how = {
+        .sampling = sampling,
+        .seed = 42,
+        .eod = eod,
+        .token = see_token,
+        .finish = see_finish,
+        .user = seen,
+    };
+    int fail_after = seen->fail_after;
+    *seen = (struct seen){.fail_after = fail_after};
+    for (int i = 0; i < MOST_REQUESTS; i++)
+        seen->finish[i] = -1;
+    int rc = gpt_generate(d, requests, n, &how, &speed, err);
+    gpt_decoder_close(d);
+    return rc;
+}
+
+static const struct gpt_sampling greedy = {0, 0, 0}, chance = {1, 50, 0.95};
+
+static void test_batches(struct model *m)
+{
+    struct gpt_request requests[MOST_REQUESTS];
+    struct seen alone, seen = {0};
+    struct gpt_err err = {0};
+    make_requests(requests);
+    const struct gpt_sampling rules[] = {greedy, chance};
+    for (int r = 0; r < 2; r++) {
+        alone.fail_after = 0;
+        must(go(m, 1, requests, MOST_REQUESTS, rules[r], -1, &alone, &err),
+             &err);
+        bool lengths = true;
+        for (int i = 0; i < MOST_REQUESTS; i++)
+            lengths &= alone.n[i] == requests[i].max_tokens &&
+                alone.finish[i] == GPT_FINISH_TOKENS;
+        ok(lengths, "every request gets its tokens");
+        for (int64_t slots = 2; slots <= 9; slots += 7) {
+            must(go(m, slots, requests, MOST_REQUESTS, rules[r], -1, &seen,
+                    &err),
+                 &err);
+            ok(memcmp(&seen.tokens, &alone.tokens, sizeof seen.tokens) == 0,
+               "%lld slots give what one gives", (long long)slots);
+        }
+    }
+    ok(memcmp(alone.tokens[2], alone.tokens[3], 3 * sizeof(int32_t)) != 0,
+       "samples differ");
+    must(go(m, 3, requests + 5, 1, chance, -1, &seen, &err), &err);
+    ok(memcmp(seen.tokens[0], alone.tokens[5], sizeof seen.tokens[0]) == 0,
+       "a request alone is as among others");
+}
+
+static void test_ends(struct model *m)
+{
+    struct gpt_request requests[MOST_REQUESTS];
+    struct seen plain = {0}, seen = {0};
+    struct gpt_err err = {0};
+    make_requests(requests);
+    requests[4].max_tokens = 20;
+    must(go(m, 2, requests + 4, 1, chance, -1, &plain, &err), &err);
+    int32_t eod = plain.tokens[0][7];
+    int64_t first = 0;
+    while (plain.tokens[0][first] != eod)
+        first++;
+    must(go(m, 2, requests + 4, 1, chance, eod, &seen, &err), &err);
+    is_int(seen.finish[0], GPT_FINISH_EOD, "the end of the document ends it");
+    is_int(seen.n[0], first, "and is not part of it");
+    ok(memcmp(seen.tokens[0], plain.tokens[0],
+              (size_t)first * sizeof(int32_t)) == 0,
+       "what comes before stays");
+
+    requests[4].max_tokens = 1;
+    must(go(m, 2, requests + 4, 1, greedy, -1, &seen, &err), &err);
+    is_int(seen.n[0], 1, "one token");
+
+    requests[4].n_prompt = 16;
+    requests[4].max_tokens = 1000;
+    must(go(m, 2, requests + 4, 1, greedy, -1, &seen, &err), &err);
+    is_int(seen.finish[0], GPT_FINISH_POSITIONS, "positions end it");
+    is_int(seen.n[0], 48 - 16 + 1, "the last one has no position of its own");
+}
+
+static void test_failures(struct model *m)
+{
+    struct gpt_request requests[MOST_REQUESTS];
+    static int32_t longest[49];
+    struct seen seen = {0};
+    struct gpt_err err = {0};
+    make_requests(requests);
+    requests[1].prompt = longest;
+    requests[1].n_prompt = 48;
+    is_int(go(m, 2, requests, 2, greedy, -1, &seen, &err), GPT_OK,
+           "a prompt may fill all positions");
+    is_int(seen.n[1], 1, "and gets one token");
+    requests[1].n_prompt = 49;
+    is_int(go(m, 2, requests, 2, greedy, -1, &seen, &err), GPT_EDATA,
+           "but not more");
+    ok(strstr(err.text, "49 tokens") && strstr(err.text, "48 positions"),
+       "saying so: %s", err.text);
+    is_int(seen.n[0], 0, "before anything is generated");
+    make_requests(requests);
+    seen.fail_after = 5;
+    is_int(go(m, 2, requests, 4, greedy, -1, &seen, &err), GPT_EIO,
+           "a callback's failure ends it");
+}
+
+static void test_damage(void)
+{
+    struct model m;
+    struct gpt_request requests[MOST_REQUESTS];
+    struct seen seen = {0};
+    struct gpt_err err = {0};
+    open_model_with(&m, config(), NAN);
+    make_requests(requests);
+    is_int(go(&m, 2, requests, 2, chance, -1, &seen, &err), GPT_EDIVERGED,
+           "weights that are not numbers are reported");
+    close_model(&m);
+}
+
+/* ---- the writer ---- */
+
+enum { END = -1 };
+struct event {
+    int request, token; /* END: finish */
+};
+
+static void is_written(const char *what, bool jsonl, bool echo, int64_t n,
+                       const struct event *events, size_t n_events,
+                       const char *want)
+{
+    struct gpt_tokenizer *tok = NULL;
+    struct gpt_tokenizer_options to = {.type = "ByteTokenizer"};
+    struct gpt_prompts texts = {0};
+    struct gpt_request requests[4];
+    struct gpt_writer *w = NULL;
+    struct gpt_err err = {0};
+    char got[1024] = "";
+    must(gpt_tokenizer_open(&tok, &to, &err), &err);
+    must(gpt_prompts_add(&texts, "P\xC3\xA9", 3, &err), &err);
+    must(gpt_prompts_add(&texts, "Q", 1, &err), &err);
+    texts.items[1].id = "{\"k\":[1]}";
+    for (int i = 0; i < 4; i++)
+        requests[i] = (struct gpt_request){.n_prompt = 3,
+                                           .number = (uint64_t)i / 2,
+                                           .sample = (uint64_t)i % 2};
+    struct gpt_writer_options o = {tmpfile(), jsonl, echo,    tok,
+                                   &texts,    requests, n};
+    if (!o.file)
+        exit(1);
+    must(gpt_writer_open(&w, &o, &err), &err);
+    for (size_t i = 0; i < n_events; i++)
+        must(events[i].token == END
+                 ? gpt_writer_finish(w, events[i].request, GPT_FINISH_EOD, &err)
+                 : gpt_writer_token(w, events[i].request, events[i].token,
+                                    &err),
+             &err);
+    gpt_writer_close(w);
+    rewind(o.file);
+    got[fread(got, 1, sizeof got - 1, o.file)] = '\0';
+    is_str(got, want, "%s", what);
+    fclose(o.file);
+    gpt_prompts_free(&texts);
+    gpt_tokenizer_close(tok);
+}
+
+static void test_writer(void)
+{
+    static const struct event one[] = {{0, 'a'}, {0, 'b'}, {0, END}};
+    static const struct event cut[] = {{0, 'a'}, {0, 0xC3}, {0, END}};
+    static const struct event newline[] = {{0, 'a'}, {0, '\n'}, {0, END}};
+    static const struct event two[] = {{1, 'x'}, {0, 'a'},   {1, END},
+                                       {0, 'b'}, {0, END},   {2, 'c'}};
+    static const struct event quotes[] = {
+        {2, '"'}, {2, '\\'}, {2, '\n'}, {2, 1}, {2, 0}, {2, 0xFF},
+        {0, 'a'}, {0, END},  {1, END},  {2, END}};
+    is_written("a text ends with a newline", false, false, 1, one,
+               GPT_COUNT(one), "ab\n");
+    is_written("but not with two", false, false, 1, newline,
+               GPT_COUNT(newline), "a\n");
+    is_written("half a character at the end", false, false, 1, cut,
+               GPT_COUNT(cut), "a\xEF\xBF\xBD\n");
+    is_written("the prompt in front", false, true, 1, one, GPT_COUNT(one),
+               "P\xC3\xA9" "ab\n");
+    is_written("several, in order, the last under way", false, false, 3, two,
+               GPT_COUNT(two), "ab\n---\nx\n---\nc");
+    is_written("JSON lines", true, false, 3, quotes, GPT_COUNT(quotes),
+               "{\"id\":1,\"sample\":1,\"text\":\"a\",\"prompt_tokens\":3,"
+               "\"tokens\":1,\"finish\":\"eod\"}\n"
+               "{\"id\":1,\"sample\":2,\"text\":\"\",\"prompt_tokens\":3,"
+               "\"tokens\":0,\"finish\":\"eod\"}\n"
+               "{\"id\":{\"k\":[1]},\"sample\":1,\"text\":\"\\\"\\\\\\n\\u0001"
+               "\\u0000\xEF\xBF\xBD\",\"prompt_tokens\":3,\"tokens\":6,"
+               "\"finish\":\"eod\"}\n");
+}
+
+int main(void)
+{
+    struct model m;
+    open_model(&m, config());
+    test_batches(&m);
+    test_ends(&m);
+    test_failures(&m);
+    close_model(&m);
+    test_damage();
+    test_writer();
+    return tap_done();
+}

@@ -1,0 +1,241 @@
+/* The rule of choice: what survives top-k, top-p and both, ties, boundaries,
+ * and whether draws follow the distribution. Only equal logits have exact sums:
+ * where a boundary is to be hit, not nearly hit, they are equal. */
+#include "generate/sample.h"
+#include "tests/lib/tap.h"
+
+enum { MOST = 8 };
+
+static struct gpt_sampler *sampler;
+
+static void logits_of(const double *p, int n, float *logits)
+{
+    for (int i = 0; i < n; i++)
+        logits[i] = p[i] > 0 ? (float)log(p[i]) : -INFINITY;
+}
+
+/* The set of ids that any u can select, as bits. */
+static unsigned reachable(const float *logits, int n,
+                          const struct gpt_sampling *rule)
+{
+    unsigned set = 0;
+    for (int i = 0; i < 4096; i++) {
+        int32_t token = -1;
+        if (gpt_sample(sampler, logits, n, rule, (i + 0.5) / 4096, &token,
+                       NULL) != GPT_OK ||
+            token < 0 || token >= n)
+            return ~0U;
+        set |= 1U << token;
+    }
+    return set;
+}
+
+struct truth {
+    const char *what;
+    double p[MOST]; /* up to the first negative */
+    struct gpt_sampling rule;
+    unsigned want; /* bit i: token i can be chosen */
+};
+
+#define P_HALVES {.25, .5, .125, .0625, .0625, -1}
+#define P_FLAT {.25, .25, .25, .25, -1}
+
+static const struct truth truths[] = {
+    {"no filter", P_HALVES, {1, 0, 0}, 0x1F},
+    {"temperature 0", P_HALVES, {0, 0, 0}, 0x02},
+    {"temperature 0 does not read k or p", P_HALVES, {0, 3, .9}, 0x02},
+    {"greedy among equals: lowest id", P_FLAT, {0, 0, 0}, 0x1},
+    {"k = 1 is greedy", P_HALVES, {1, 1, 0}, 0x02},
+    {"k = 1 among equals: lowest id", P_FLAT, {1, 1, 0}, 0x1},
+    {"k = 2", P_HALVES, {1, 2, 0}, 0x03},
+    {"k = 3", P_HALVES, {1, 3, 0}, 0x07},
+    {"k = 4: the tie at the threshold survives", P_HALVES, {1, 4, 0}, 0x1F},
+    {"k = 2 of equals: all survive", P_FLAT, {1, 2, 0}, 0xF},
+    {"k = V", P_HALVES, {1, 5, 0}, 0x1F},
+    {"k > V", P_HALVES, {1, 100, 0}, 0x1F},
+    {"p = 1 is off", P_HALVES, {1, 0, 1}, 0x1F},
+    {"p tiny: the first stays", P_HALVES, {1, 0, 1e-9}, 0x02},
+    {"p = .4: only the one that crosses", P_HALVES, {1, 0, .4}, 0x02},
+    {"p just below .5", P_HALVES, {1, 0, .4999}, 0x02},
+    {"p just above .5", P_HALVES, {1, 0, .5001}, 0x03},
+    {"p just below .75", P_HALVES, {1, 0, .7499}, 0x03},
+    {"p just above .75", P_HALVES, {1, 0, .7501}, 0x07},
+    {"p just above .875: of equals the lower id", P_HALVES, {1, 0, .8751},
+     0x0F},
+    {"p just above .9375: and the last", P_HALVES, {1, 0, .9376}, 0x1F},
+    {"p = .25 of equals: the sum before the second equals p, kept", P_FLAT,
+     {1, 0, .25}, 0x3},
+    {"p = .2499 of equals: one", P_FLAT, {1, 0, .2499}, 0x1},
+    {"p = .75 of equals: all", P_FLAT, {1, 0, .75}, 0xF},
+    {"p = .3 of equals: two, by id", P_FLAT, {1, 0, .3}, 0x3},
+    {"p after k: renormalised", P_HALVES, {1, 2, .6}, 0x02},
+    {"p after k at the boundary", {.4, .4, .1, .1, -1}, {1, 2, .5}, 0x3},
+    {"p after k below it", {.4, .4, .1, .1, -1}, {1, 2, .4999}, 0x1},
+    {"k cuts what p would keep", P_HALVES, {1, 2, .99}, 0x03},
+    {"p after temperature 1/2: .25 of .344 crosses", P_HALVES, {.5, 0, .72},
+     0x02},
+    {"p after temperature 1: it would not", P_HALVES, {1, 0, .72}, 0x03},
+    {"minus infinity takes no part", {0, .5, 0, .5, -1}, {1, 0, 0}, 0xA},
+    {"nor in top-k", {0, .5, 0, .5, -1}, {1, 3, 0}, 0xA},
+    {"a tiny temperature is greedy", P_HALVES, {1e-30, 0, 0}, 0x02},
+    {"one token", {1, -1}, {1, 5, .5}, 0x1},
+};
+
+static int length(const double *p)
+{
+    int n = 0;
+    while (n < MOST && p[n] >= 0)
+        n++;
+    return n;
+}
+
+static void test_truths(void)
+{
+    for (size_t i = 0; i < GPT_COUNT(truths); i++) {
+        const struct truth *t = &truths[i];
+        float logits[MOST];
+        int n = length(t->p);
+        logits_of(t->p, n, logits);
+        unsigned got = reachable(logits, n, &t->rule);
+        if (!ok(got == t->want, "%s", t->what))
+            printf("# got %#x, want %#x\n", got, t->want);
+    }
+}
+
+static void test_bad_logits(void)
+{
+    const struct gpt_sampling rule = {1, 0, 0}, greedy = {0, 0, 0};
+    const float bad[][3] = {
+        {0, NAN, 1},
+        {NAN, 0, 1},
+        {0, INFINITY, 1},
+        {-INFINITY, -INFINITY, -INFINITY},
+    };
+    for (size_t i = 0; i < GPT_COUNT(bad); i++) {
+        struct gpt_err err = {0};
+        int32_t token = -1;
+        is_int(gpt_sample(sampler, bad[i], 3, &rule, .5, &token, &err),
+               GPT_EDIVERGED, "bad logits %zu are reported", i);
+        is_int(gpt_sample(sampler, bad[i], 3, &greedy, .5, &token, NULL),
+               GPT_EDIVERGED, "and when greedy");
+    }
+}
+
+/* What is kept, the slow way: sort by (logit desc, id), apply the rule as it
+ * is written. weight[i] = 0 for what is dropped. */
+static void kept_slowly(const float *logits, int n,
+                        const struct gpt_sampling *rule, double *weight)
+{
+    int order[512];
+    for (int i = 0; i < n; i++) {
+        int j = i;
+        for (; j > 0 && logits[order[j - 1]] < logits[i]; j--)
+            order[j] = order[j - 1];
+        order[j] = i;
+    }
+    int m = n;
+    if (rule->top_k > 0 && rule->top_k < n) {
+        m = (int)rule->top_k;
+        while (m < n && !(logits[order[m]] < logits[order[m - 1]]))
+            m++;
+    }
+    double total = 0, before = 0;
+    memset(weight, 0, sizeof *weight * (size_t)n);
+    for (int i = 0; i < m; i++) {
+        double x = (double)logits[order[i]] - (double)logits[order[0]];
+        weight[order[i]] = exp(x / rule->temperature);
+        total += weight[order[i]];
+    }
+    for (int i = 0; i < m; i++) {
+        double w = weight[order[i]];
+        if (rule->top_p > 0 && rule->top_p < 1 && before > rule->top_p * total)
+            weight[order[i]] = 0;
+        before += w;
+    }
+}
+
+/* Random logits, many ties: every draw must be in the slow set, and counts
+ * must follow the slow weights: chi-square within 5 standard deviations. */
+static void test_against_slow(const struct gpt_sampling *rule, int n)
+{
+    enum { DRAWS = 20000 };
+    float logits[512];
+    double weight[512];
+    int64_t count[512] = {0};
+    struct gpt_rng rng = gpt_rng_open(7, "test");
+    for (int i = 0; i < n; i++)
+        logits[i] = roundf(gpt_rng_normal(rng, (uint64_t)i) * 4) / 4;
+    kept_slowly(logits, n, rule, weight);
+    bool inside = true;
+    struct gpt_rng draws = gpt_sample_rng(1234, (uint64_t)n, 0);
+    for (int i = 0; i < DRAWS; i++) {
+        int32_t token = -1;
+        int rc = gpt_sample(sampler, logits, n, rule,
+                            gpt_sample_uniform(draws, i), &token, NULL);
+        inside &= rc == GPT_OK && weight[token] > 0;
+        count[token]++;
+    }
+    double total = 0, chi = 0;
+    int kinds = -1;
+    for (int i = 0; i < n; i++)
+        total += weight[i];
+    for (int i = 0; i < n; i++) {
+        double want = weight[i] / total * DRAWS;
+        if (want > 0) {
+            double off = (double)count[i] - want;
+            chi += off * off / want;
+            kinds++;
+        }
+    }
+    ok(inside, "n %d T %g k %d p %g: draws are in the kept set", n,
+       rule->temperature, (int)rule->top_k, rule->top_p);
+    ok(fabs(chi - kinds) <= 5 * sqrt(2.0 * kinds + 1),
+       "their counts follow it: chi-square %.1f of %d", chi, kinds);
+}
+
+static void test_distribution(void)
+{
+    const struct gpt_sampling rules[] = {
+        {1, 0, 0},    {.7, 0, 0},  {1.5, 0, .9}, {1, 40, 0},
+        {1, 7, .5},   {1, 0, .3},  {.8, 100, .95}, {1, 0, .999},
+    };
+    for (size_t i = 0; i < GPT_COUNT(rules); i++) {
+        test_against_slow(&rules[i], 400);
+        test_against_slow(&rules[i], 17);
+    }
+}
+
+static void test_streams(void)
+{
+    struct gpt_rng a = gpt_sample_rng(1, 0, 0), b = gpt_sample_rng(1, 0, 1);
+    struct gpt_rng c = gpt_sample_rng(1, 1, 0), d = gpt_sample_rng(2, 0, 0);
+    double u = gpt_sample_uniform(a, 5);
+    ok(u >= 0 && u < 1, "u is in [0, 1)");
+    ok(u == gpt_sample_uniform(gpt_sample_rng(1, 0, 0), 5), "and repeatable");
+    ok(u != gpt_sample_uniform(a, 6), "position counts");
+    ok(u != gpt_sample_uniform(b, 5), "sample counts");
+    ok(u != gpt_sample_uniform(c, 5), "request counts");
+    ok(u != gpt_sample_uniform(d, 5), "seed counts");
+    double lowest = 1, highest = 0, sum = 0;
+    for (int i = 0; i < 10000; i++) {
+        u = gpt_sample_uniform(a, i);
+        lowest = fmin(lowest, u);
+        highest = fmax(highest, u);
+        sum += u;
+    }
+    ok(lowest >= 0 && lowest < .001 && highest < 1 && highest > .999,
+       "spread over [0, 1)");
+    is_near(sum / 10000, .5, 0, .015, "with mean 1/2");
+}
+
+int main(void)
+{
+    if (gpt_sampler_open(&sampler, 512, NULL) != GPT_OK)
+        return 1;
+    test_truths();
+    test_bad_logits();
+    test_distribution();
+    test_streams();
+    gpt_sampler_close(sampler);
+    return tap_done();
+}
