@@ -26,6 +26,9 @@ int gpt_in_read(struct gpt_in *in, void *dst, int64_t offset, size_t n,
  * pointer. Only for inputs that nobody rewrites while they are used. */
 int gpt_in_map(struct gpt_in *in, const uint8_t **data, struct gpt_err *err)
     GPT_MUST_USE;
+/* Gives the descriptor of a mapped file back; only the mapping stays, and
+ * gpt_in_read() fails. For readers of thousands of files. */
+void gpt_in_map_only(struct gpt_in *in);
 
 /* The whole file as a NUL-terminated block of gpt_alloc; refuses files larger
  * than `limit` before reading (GPT_EDATA). "-" is standard input. */

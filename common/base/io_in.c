@@ -116,6 +116,14 @@ int gpt_in_map(struct gpt_in *in, const uint8_t **data, struct gpt_err *err)
     return GPT_OK;
 }
 
+void gpt_in_map_only(struct gpt_in *in)
+{
+    if (!in->map || in->fd < 0)
+        return;
+    close(in->fd);
+    in->fd = -1;
+}
+
 /* ---- whole files ---- */
 
 static int too_large(struct gpt_err *err, const char *path, int64_t limit)

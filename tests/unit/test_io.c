@@ -212,6 +212,9 @@ static void test_input(void)
     if (truncate("in", 5) != 0)
         ok(false, "truncate");
     is_int(gpt_in_read(in, buf, 4, 4, &err), GPT_EDATA, "a file that shrinks");
+    gpt_in_map_only(in);
+    ok(memcmp(map, "01234", 5) == 0, "the mapping stays");
+    is_int(gpt_in_read(in, buf, 0, 1, &err), GPT_EIO, "and is all");
     gpt_in_close(in);
 
     put_file("in", "");
