@@ -13,7 +13,7 @@
 
 struct gpt_indexed {
     char *prefix;
-    struct gpt_in *idx_file, *bin_file;
+    struct gpt_in *idx_file, *bin_file; /* no .bin once it was copied */
     struct gpt_idx idx;
     int64_t item;         /* bytes a token */
     const uint8_t *bytes; /* the .bin, or NULL: read it piece by piece */
@@ -68,14 +68,21 @@ static int open_bin(struct gpt_indexed *set, enum impl impl,
                     struct gpt_err *err)
 {
     int64_t size = gpt_in_size(set->bin_file);
-    if (impl == MMAP)
-        return gpt_in_map(set->bin_file, &set->bytes, err);
+    gpt_in_map_only(set->idx_file); /* blends have thousands of files */
+    if (impl == MMAP) {
+        GPT_TRY(gpt_in_map(set->bin_file, &set->bytes, err));
+        gpt_in_map_only(set->bin_file);
+        return GPT_OK;
+    }
     if (impl == LAZY)
         return GPT_OK;
     GPT_TRY(gpt_new(&set->copy, (size_t)size, 1, "the tokens of a data set",
                     err));
     set->bytes = set->copy;
-    return gpt_in_read(set->bin_file, set->copy, 0, (size_t)size, err);
+    GPT_TRY(gpt_in_read(set->bin_file, set->copy, 0, (size_t)size, err));
+    gpt_in_close(set->bin_file);
+    set->bin_file = NULL;
+    return GPT_OK;
 }
 
 static int open_set(struct gpt_indexed *set, const char *prefix,

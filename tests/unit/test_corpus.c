@@ -6,6 +6,8 @@
 #include "data/indexed.h"
 #include "tests/lib/tap.h"
 
+#include <sys/resource.h>
+
 static char dir[] = "/tmp/gpt-test-corpus.XXXXXX";
 static char paths[4][64]; /* a, b, c: data sets; d: not there */
 
@@ -267,6 +269,37 @@ static void test_digest(void)
     ok(d != digest_of(&o), "another data set");
 }
 
+/* Blends of thousands of sets must not run out of descriptors. */
+static void test_many(void)
+{
+    enum { MANY = 200 };
+    static char names[MANY][2 * MANY + 64];
+    static const char *args[MANY];
+    struct rlimit old, few;
+    struct gpt_err err = {0};
+
+    for (int i = 0; i < MANY; i++) { /* one set under many names */
+        char *p = names[i] + sprintf(names[i], "%s/", dir);
+        for (int k = 0; k < i; k++)
+            p += sprintf(p, "/");
+        sprintf(p, "a");
+        args[i] = names[i];
+    }
+    struct gpt_corpus_options o = options(args, MANY);
+    struct gpt_corpus *c = NULL;
+    getrlimit(RLIMIT_NOFILE, &old);
+    few = old;
+    few.rlim_cur = 32;
+    setrlimit(RLIMIT_NOFILE, &few);
+    for (int i = 0; i < 2; i++) {
+        o.impl = i ? "cached" : "mmap";
+        is_int(gpt_corpus_open(&c, &o, &err), GPT_OK,
+               "%d sets, 32 descriptors, %s %s", MANY, o.impl, err.text);
+        gpt_corpus_close(c);
+    }
+    setrlimit(RLIMIT_NOFILE, &old);
+}
+
 int main(void)
 {
     char command[128];
@@ -285,6 +318,7 @@ int main(void)
     test_refused();
     test_vocabulary();
     test_digest();
+    test_many();
     snprintf(command, sizeof command, "rm -rf '%s'", dir);
     if (system(command) != 0)
         return 1;
