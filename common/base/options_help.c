@@ -70,11 +70,11 @@ static int add_names(const struct gpt_opt *o, struct gpt_buf *b)
         GPT_TRY(gpt_buf_printf(b, "  -%c, --%s", o->letter, o->name));
     else
         GPT_TRY(gpt_buf_printf(b, "      --%s", o->name));
-    if (gpt_opt_takes_value(o))
-        GPT_TRY(gpt_buf_printf(b, " %s%s",
-                               gpt_opt_arg(o, choices, sizeof(choices)),
-                               o->kind == GPT_OPT_LIST ? "..." : ""));
-    return GPT_OK;
+    if (!gpt_opt_takes_value(o))
+        return GPT_OK;
+    const char *arg = gpt_opt_arg(o, choices, sizeof(choices));
+    bool more = o->kind == GPT_OPT_LIST && !strstr(arg, "...");
+    return gpt_buf_printf(b, " %s%s", arg, more ? "..." : "");
 }
 
 /* ": a, b, c", unless the choices stand for the value or in the help text. */

@@ -1,0 +1,37 @@
+#!/bin/sh
+# The commands of README's tutorial, as they stand there but for fewer steps,
+# on a small corpus; gpt.7 must have the same ones.
+. "$(dirname "$0")/../lib/tap.sh"
+
+# "$ command", with the lines that a backslash joins to it, one a line.
+commands() { # file
+    sed 's/^ *//; s/\\e$/\\/' "$1" | awk '
+        on || /^\$ / {
+            sub(/^\$ /, "")
+            on = sub(/\\$/, "")
+            printf "%s%s", $0, on ? "" : "\n"
+        }' | tr -s ' '
+}
+
+commands "$top/README" >readme
+commands "$top/man/gpt.7" >page
+check 'README has five commands' test "$(wc -l <readme)" = 5
+check 'gpt.7 has the same ones' diff readme page
+
+i=0
+while [ $i -lt 400 ]; do
+    echo "{\"text\": \"Once upon a time there were $i dwarfs, and $((i * 7)) \
+of them lived in house number $((i % 13)) behind the hills.\"}"
+    i=$((i + 1))
+done >corpus.jsonl
+
+sed 's/--train-iters 1000/--train-iters 20/; s/-interval 200/-interval 10/
+     s/--vocab-size 4096/--vocab-size 320/; s/--tokens 100/--tokens 8/' \
+    readme >short
+while IFS= read -r line; do
+    expect 0 "$ ${line%% *}" sh -c "$line"
+done <short
+check 'a checkpoint of step 20' test -d ckpt/iter_0000020
+check 'weights for Hugging Face' test -s hf/model.safetensors
+check 'and their configuration' test -s hf/config.json
+tap_done
