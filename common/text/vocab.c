@@ -50,16 +50,16 @@ static int32_t find_token(const struct loading *l, const char *text,
 static int read_id(struct loading *l, const cJSON *item, int32_t *id)
 {
     double v = item->valuedouble;
-    if (!cJSON_IsNumber(item) || v != (double)(int64_t)v)
-        return gpt_fail(l->err, GPT_EDATA,
-                        "%s: token '%s' has no integer id", l->vocab_file,
-                        item->string);
-    if (v < 0 || v >= (double)l->v->n)
+    if (cJSON_IsNumber(item) && !(v >= 0 && v < (double)l->v->n))
         return gpt_fail(l->err, GPT_EDATA,
                         "%s: token '%s' has id %.0f; %lld tokens have the "
                         "ids 0 to %lld",
                         l->vocab_file, item->string, v, (long long)l->v->n,
                         (long long)l->v->n - 1);
+    if (!cJSON_IsNumber(item) || v != (double)(int32_t)v)
+        return gpt_fail(l->err, GPT_EDATA,
+                        "%s: token '%s' has no integer id", l->vocab_file,
+                        item->string);
     *id = (int32_t)v;
     if (l->names.text[*id].data)
         return gpt_fail(l->err, GPT_EDATA, "%s: tokens '%s' and '%s' are "

@@ -1,0 +1,68 @@
+/* Fuzz target: any bytes to tokens and back, twice, the second time out of the
+ * cache. */
+#include "base/memory.h"
+#include "text/pretok.h"
+#include "text/tokenizer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static struct gpt_tokenizer *tok;
+
+static struct gpt_encoder *open_encoder(void)
+{
+    struct gpt_encoder *enc = NULL;
+    struct gpt_err err;
+    struct gpt_tokenizer_options o = {"GPT2BPETokenizer",
+                                      "tests/golden/gpt2/vocab.json",
+                                      "tests/golden/gpt2/merges.txt"};
+    if (gpt_tokenizer_open(&tok, &o, &err) != GPT_OK ||
+        gpt_encoder_open(&enc, tok, &err) != GPT_OK)
+        abort();
+    return enc;
+}
+
+static void check_back(const struct gpt_ids *ids, const char *text, size_t len)
+{
+    size_t at = 0, n;
+    for (size_t i = 0; i < ids->len; i++, at += n) {
+        const char *bytes = gpt_token_bytes(tok, ids->data[i], &n);
+        if (n == 0 || at + n > len || memcmp(bytes, text + at, n) != 0)
+            abort();
+    }
+    if (at != len)
+        abort();
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static struct gpt_encoder *enc;
+    struct gpt_err err;
+    struct gpt_ids ids = {0}, again = {0};
+    if (!enc)
+        enc = open_encoder();
+    char *text = malloc(size ? size : 1);
+    if (!text)
+        return 0;
+    if (size)
+        memcpy(text, data, size);
+    for (size_t i = 0, n; i < size; i += n) {
+        n = gpt_pretok_gpt2(text + i, size - i);
+        if (n == 0 || n > size - i)
+            abort();
+    }
+    if (gpt_encode(enc, text, size, &ids, &err) != GPT_OK ||
+        gpt_encode(enc, text, size, &again, &err) != GPT_OK)
+        abort();
+    check_back(&ids, text, size);
+    if (ids.len != again.len ||
+        (ids.len &&
+         memcmp(ids.data, again.data, ids.len * sizeof(*ids.data)) != 0))
+        abort();
+    gpt_free(ids.data);
+    gpt_free(again.data);
+    free(text);
+    return 0;
+}

@@ -1,0 +1,37 @@
+#!/bin/sh
+# gpt-preprocess against tiktoken and Hugging Face tokenizers, and megatron-core
+# if it is there: a short run of tokenizer_parity.py with GPT-2's vocabulary.
+# The Python is GPT_ORACLE_PYTHON, or python3.
+cd "$(dirname "$0")/../.." || exit 1
+python=${GPT_ORACLE_PYTHON:-python3}
+build=${BUILD:-build}
+for dir in "${GPT2_VOCAB_DIR:-}" ../shared/data/gpt2; do
+    [ -n "$dir" ] && [ -f "$dir/merges.txt" ] && break
+    dir=
+done
+[ -n "$dir" ] || {
+    echo '1..0 # SKIP no vocabulary of GPT-2 (GPT2_VOCAB_DIR)'
+    exit 0
+}
+"$python" -c 'import tiktoken, tokenizers, numpy' 2>/dev/null || {
+    echo "1..0 # SKIP no $python with tiktoken and tokenizers" \
+        '(GPT_ORACLE_PYTHON)'
+    exit 0
+}
+set -- --program "$build/gpt-preprocess" --vocab "$dir" --random 20000
+for text in /usr/share/debian-reference/ch09.*.html; do
+    [ -f "$text" ] && set -- "$@" "$text"
+done
+"$python" -c 'import megatron.core' 2>/dev/null && set -- "$@" --megatron
+echo 1..1
+status=0
+log=$(mktemp) || exit 1
+trap 'rm -f "$log"' EXIT
+if "$python" tests/parity/tokenizer_parity.py "$@" >"$log" 2>&1; then
+    echo 'ok 1 - the same ids and files'
+else
+    echo 'not ok 1 - the same ids and files'
+    status=1
+fi
+sed 's/^/# /' "$log"
+exit $status
