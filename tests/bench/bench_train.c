@@ -1,0 +1,188 @@
+/* A whole training step of GPT-2 124M in fp32 (forward, backward, gradient
+ * norm, AdamW; batch 4 x 64 tokens, the case that llm.c publishes) against
+ * this machine's sgemm, and where its time goes, operation by operation. */
+#include "bench.h"
+
+#include "base/memory.h"
+#include "train/replica.h"
+
+enum { B = 4, T = 64, N = B * T, STEPS = 5 };
+
+/* ---- time by operation: the backend's table with a clock around each ---- */
+
+enum op { MATMUL, BIAS_GRAD, NORM_FWD, NORM_BWD, EMBED, ATTN_FWD, ATTN_BWD,
+          XENT, ADAMW, SUMSQ, ZERO, N_OPS };
+static const char *const op_names[N_OPS] = {
+    "matmul", "bias_grad", "norm_fwd", "norm_bwd", "embed", "attn_fwd",
+    "attn_bwd", "xent", "adamw", "sumsq", "zero",
+};
+static double spent[N_OPS];
+static struct gpt_backend *real;
+
+#define TIMED(op, call)                                                        \
+    do {                                                                       \
+        double begin_ = bench_now();                                           \
+        call;                                                                  \
+        spent[op] += bench_now() - begin_;                                     \
+    } while (0)
+
+static void t_matmul(struct gpt_queue *q, const struct gpt_matmul *op)
+{
+    TIMED(MATMUL, real->matmul(q, op));
+}
+static void t_bias_grad(struct gpt_queue *q, float *d, const void *dy,
+                        int64_t m, int64_t n, enum gpt_dtype act)
+{
+    TIMED(BIAS_GRAD, real->bias_grad(q, d, dy, m, n, act));
+}
+static void t_norm_fwd(struct gpt_queue *q, const struct gpt_norm *op)
+{
+    TIMED(NORM_FWD, real->norm_fwd(q, op));
+}
+static void t_norm_bwd(struct gpt_queue *q, const struct gpt_norm *op,
+                       const struct gpt_norm_grad *grad)
+{
+    TIMED(NORM_BWD, real->norm_bwd(q, op, grad));
+}
+static void t_embed_fwd(struct gpt_queue *q, const struct gpt_embed *op)
+{
+    TIMED(EMBED, real->embed_fwd(q, op));
+}
+static void t_embed_bwd(struct gpt_queue *q, const struct gpt_embed *op,
+                        const void *dout, float *dwte, float *dwpe)
+{
+    TIMED(EMBED, real->embed_bwd(q, op, dout, dwte, dwpe));
+}
+static void t_attn_fwd(struct gpt_queue *q, const struct gpt_attn *op)
+{
+    TIMED(ATTN_FWD, real->attn_fwd(q, op));
+}
+static void t_attn_bwd(struct gpt_queue *q, const struct gpt_attn *op,
+                       const struct gpt_attn_grad *grad)
+{
+    TIMED(ATTN_BWD, real->attn_bwd(q, op, grad));
+}
+static void t_xent(struct gpt_queue *q, const struct gpt_xent *op)
+{
+    TIMED(XENT, real->xent(q, op));
+}
+static void t_adamw(struct gpt_queue *q, const struct gpt_adamw *op)
+{
+    TIMED(ADAMW, real->adamw(q, op));
+}
+static void t_sumsq(struct gpt_queue *q, double *out, const float *x,
+                    int64_t n)
+{
+    TIMED(SUMSQ, real->sumsq(q, out, x, n));
+}
+static void t_zero(struct gpt_queue *q, void *dst, size_t bytes)
+{
+    TIMED(ZERO, real->zero(q, dst, bytes));
+}
+
+static struct gpt_backend timed_backend(void)
+{
+    struct gpt_backend be = *real;
+    be.matmul = t_matmul;
+    be.bias_grad = t_bias_grad;
+    be.norm_fwd = t_norm_fwd;
+    be.norm_bwd = t_norm_bwd;
+    be.embed_fwd = t_embed_fwd;
+    be.embed_bwd = t_embed_bwd;
+    be.attn_fwd = t_attn_fwd;
+    be.attn_bwd = t_attn_bwd;
+    be.xent = t_xent;
+    be.adamw = t_adamw;
+    be.sumsq = t_sumsq;
+    be.zero = t_zero;
+    return be;
+}
+
+/* ---- a step ---- */
+
+static void die(const struct gpt_err *err)
+{
+    fprintf(stderr, "bench_train: %s\n", err->text);
+    exit(1);
+}
+
+static double step(struct gpt_replica *r)
+{
+    static int32_t input[N], target[N], position[N], start[N];
+    static float weight[N], losses[N];
+    struct gpt_microbatch mb = { input, target, position, start, weight, 0 };
+    struct gpt_stage_result result = { .loss = losses };
+    struct gpt_update update = {
+        .params = r->params, .gradients = r->gradients, .act = GPT_F32,
+        .lr = 1e-4, .weight_decay = 0.1,
+    };
+    struct gpt_err err;
+    double loss = 0;
+
+    for (int i = 0; i < N; i++) {
+        input[i] = (i * 7919 + 13) % 50257;
+        target[i] = ((i + 1) * 7919 + 13) % 50257;
+        position[i] = i % T;
+        weight[i] = 1.0F / N;
+    }
+    gpt_stage_begin(r->stage, r->q);
+    gpt_stage_forward(r->stage, r->q, 0, GPT_STAGE_TRAIN, &mb, NULL, &result);
+    gpt_stage_backward(r->stage, r->q, 0, NULL);
+    if (gpt_optimizer_norm(r->optimizer, r->q, r->gradients, &update.norm,
+                           &err) != GPT_OK)
+        die(&err);
+    gpt_optimizer_update(r->optimizer, r->q, &update);
+    if (r->be->sync(r->q, &err) != GPT_OK)
+        die(&err);
+    for (int i = 0; i < N; i++)
+        loss += (double)losses[i] / N;
+    return loss;
+}
+
+int main(void)
+{
+    struct gpt_backend be;
+    struct gpt_err err;
+    struct gpt_replica *r;
+    struct gpt_config c = gpt_config_default();
+    double times[STEPS], loss, total = 0;
+
+    if (gpt_backend_cpu(&real, &err) != GPT_OK ||
+        gpt_config_complete(&c, 128, 1, &err) != GPT_OK)
+        die(&err);
+    be = timed_backend();
+    struct gpt_replica_options o = {
+        .config = c, .layout = GPT_LAYOUT_SINGLE(&c), .micro_batch = B,
+        .seq_length = T, .slots = 1, .seed = 1234,
+        .optimizer = { .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8,
+                       .clip_grad = 1 },
+    };
+    if (gpt_replica_new(&r, &be, &o, &err) != GPT_OK ||
+        gpt_replica_open(r, &err) != GPT_OK ||
+        gpt_replica_init(r, &err) != GPT_OK)
+        die(&err);
+    double flops = gpt_config_flops_per_token(&c, T) * N;
+    double ceiling = bench_sgemm_ceiling();
+    double first = step(r);
+    memset(spent, 0, sizeof spent);
+    for (int i = 0; i < STEPS; i++) {
+        double begin = bench_now();
+        loss = step(r);
+        times[i] = bench_now() - begin;
+        total += times[i];
+    }
+    double again = bench_sgemm_ceiling(); /* the machine may be shared */
+    ceiling = again > ceiling ? again : ceiling;
+    double seconds = bench_median(times, STEPS);
+    bench_row("train 124M fp32 4x64", flops / seconds / 1e9, "GFLOP/s",
+              ceiling / 1e9, fabs(first - log(50257)) / log(50257));
+    bench_row("train 124M fp32 4x64", N / seconds, "tok/s",
+              N / (flops / ceiling), -1);
+    printf("# %.3f s a step, loss %.4f at the first, %.4f after %d more\n",
+           seconds, first, loss, STEPS);
+    for (int i = 0; i < N_OPS; i++)
+        printf("#   %-10s %8.1f ms a step  %5.1f %%\n", op_names[i],
+               1e3 * spent[i] / STEPS, 100 * spent[i] / total);
+    gpt_replica_close(r);
+    return 0;
+}
