@@ -302,9 +302,11 @@ static int after_step(struct run *r, bool *stop, struct gpt_err *err)
                      gpt_signal_name(signal));
         return GPT_OK;
     }
+    *stop = i < r->plan.train_iters; /* the end is in run_steps() */
+    if (!*stop)
+        return GPT_OK;
     if (gpt_signals_take_save() || due(i, o->save_interval))
         GPT_TRY(save(r, err));
-    *stop = i < r->plan.train_iters; /* the end has its own evaluation */
     if (o->exit_duration_mins > 0 && minutes > o->exit_duration_mins) {
         GPT_TRY(save(r, err));
         gpt_log_line("exiting program after %.1f minutes", minutes);
@@ -335,8 +337,8 @@ static int run_steps(struct run *r, struct gpt_err *err)
     }
     if (stop)
         return GPT_OK;
-    GPT_TRY(evaluate(r, true, err));
-    return save(r, err);
+    GPT_TRY(save(r, err)); /* evaluation takes time, and changes nothing */
+    return evaluate(r, true, err);
 }
 
 int gpt_train(const struct gpt_train_options *options,

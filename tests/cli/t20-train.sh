@@ -1,0 +1,313 @@
+#!/bin/sh
+# gpt-train: runs, logs, checkpoints; stopped in every way and continued to the
+# same bytes; wrong options, hostile files and full disks.
+. "$(dirname "$0")/../lib/tap.sh"
+
+# ---- data: 60 documents of words from a small language ----
+awk 'BEGIN {
+    split("the a cat dog sees likes old red house runs to and", w, " ")
+    x = 7
+    for (i = 0; i < 60; i++) {
+        text = ""
+        for (j = 0; j < 30; j++) {
+            x = (x * 1103 + 12345) % 65536
+            text = text w[x % 12 + 1] " "
+        }
+        printf "{\"text\": \"%s\"}\n", text
+    }
+}' >corpus.jsonl
+expect 0 'makes a data set' gpt-preprocess --input corpus.jsonl \
+    --output-prefix data --tokenizer-type ByteTokenizer --append-eod
+data=data_text_document
+
+common="--num-layers 2 --hidden-size 16 --num-attention-heads 2
+--seq-length 16 --micro-batch-size 2 --global-batch-size 4 --lr 0.01
+--split 80,20,0 --eval-interval 10 --eval-iters 2 --log-interval 5
+--make-vocab-size-divisible-by 1 --threads 1"
+data_options="--tokenizer-type ByteTokenizer --data-path $data"
+train() { # options...
+    # shellcheck disable=SC2086 # word lists
+    gpt-train $common $data_options --train-iters 30 "$@"
+}
+# The same to be put in the background: its pid is gpt-train's.
+train_exec() {
+    # shellcheck disable=SC2086 # word lists
+    exec gpt-train $common $data_options --train-iters 30 "$@"
+}
+same_weights() { # directory: its end is that of the undisturbed run
+    for f in model optimizer_exp_avg optimizer_exp_avg_sq; do
+        cmp "$1/iter_0000030/${f}_tp00_pp00.safetensors" \
+            "whole/iter_0000030/${f}_tp00_pp00.safetensors" || return 1
+    done
+}
+tracker() { cat "$1/latest_checkpointed_iteration.txt"; }
+lines() { grep -c '"lm_loss"' "$1/metrics.jsonl"; }
+metric() { # directory iteration: its loss
+    sed -n "s/^{\"iteration\":$2,.*\"lm_loss\":\([^,]*\),.*/\1/p" \
+        "$1/metrics.jsonl"
+}
+
+# ---- a run ----
+expect 0 'trains' train --save whole --save-interval 10
+err_has ' > padded vocab (size: 257) with 0 dummy tokens (new size: 257)'
+err_has ' > number of parameters on (tensor, pipeline) model parallel rank (0, 0): '
+err_has '> learning rate decay style: linear'
+n='[0-9.E+-]*'
+check 'log lines have the form that scripts parse' \
+    test "$(grep -cE "^ iteration +[0-9]+/ +30 \| consumed samples: +[0-9]+ \| elapsed time per iteration \(ms\): $n \| learning rate: $n \| global batch size: +4 \| lm loss: $n \| loss scale: 1\.0 \| grad norm: $n \| number of skipped iterations: +0 \| number of nan iterations: +0 \|\$" err)" = 6
+check 'validation lines, too' \
+    test "$(grep -cE "^ validation loss at (iteration [12]0|the end of training) \| lm loss value: $n \| lm loss PPL: $n \| \$" err)" = 3
+check 'one metrics line a log line' test "$(lines whole)" = 6
+check 'and one a validation' \
+    test "$(grep -c '"validation_ppl"' whole/metrics.jsonl)" = 3
+check 'loss falls' awk "BEGIN { exit !($(metric whole 30) < $(metric whole 5)) }"
+check 'the tracker has the last step' test "$(tracker whole)" = 30
+check 'every interval was saved' test -d whole/iter_0000010 -a \
+    -d whole/iter_0000020 -a -d whole/iter_0000030
+expect 0 'a finished run has nothing to do' train --save whole --load whole
+err_has 'nothing to do: iteration 30 of 30'
+
+expect 0 'another number of threads' train --save threads --threads 2
+check 'gives the same bytes' same_weights threads
+
+# ---- stopped and continued ----
+expect 0 'leaves at --exit-interval' train --save part --load part \
+    --exit-interval 13
+err_has 'starting from random weights'
+check 'having saved' test "$(tracker part)" = 13
+expect 0 'continues' train --save part --load part
+check 'to the same bytes as without a stop' same_weights part
+check 'metrics have every line once' test "$(lines part)" = 6
+check 'and the same last loss' test "$(metric part 30)" = "$(metric whole 30)"
+
+expect 0 'leaves at --exit-duration-in-mins' train --save minutes \
+    --exit-duration-in-mins 0.00001
+check 'having saved after the first step' test "$(tracker minutes)" = 1
+
+expect 0 'saves at step 20 of a longer past' train --save cut --exit-interval 20
+printf '{"iteration":25,"lm_loss":1}\n{"iteration":30,"lm' >>cut/metrics.jsonl
+expect 0 'continues it' train --save cut --load cut
+check 'lines past the checkpoint are cut off' test "$(lines cut)" = 6
+check 'the rest is as without a stop' same_weights cut
+
+killed() { # kill -9 at several moments, then run to the end
+    for delay in 0.03 0.06 0.1 0.15 0.2 0.3; do
+        train_exec --save killed --load killed --save-interval 1 >/dev/null 2>&1 &
+        pid=$!
+        sleep $delay
+        kill -9 $pid 2>/dev/null
+        wait $pid 2>/dev/null
+        echo "killed after $delay s at step $(tracker killed 2>/dev/null)"
+    done
+    train --save killed --load killed --save-interval 5 && same_weights killed
+}
+check 'kill -9 at any moment costs no byte' killed
+check 'and leaves no temporary file' \
+    sh -c '! find killed | grep -i tmp'
+
+until_step() { # directory: a metrics line is there
+    for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+        [ -s "$1/metrics.jsonl" ] && return 0
+        sleep 0.2
+    done
+    return 1
+}
+signalled() { # signal directory: status of a long run that gets it
+    train_exec --train-iters 100000 --save "$2" --eval-iters 0 \
+        --log-interval 1 2>err &
+    pid=$!
+    until_step "$2" || return 1
+    kill "-$1" $pid
+}
+stopped() { # signal number
+    signalled "$1" "stop-$1" || return 1
+    wait $pid
+    [ $? = $((128 + $2)) ] && grep -q "after receiving SIG$1\.$" err &&
+        [ "$(tracker "stop-$1")" -ge 1 ]
+}
+check 'SIGTERM: saves, says so, dies of it' stopped TERM 15
+check 'SIGHUP, too' stopped HUP 1
+saved_and_went_on() {
+    signalled USR1 usr1 || return 1
+    for i in 1 2 3 4 5 6 7 8 9 10; do
+        [ -e usr1/latest_checkpointed_iteration.txt ] && break
+        sleep 0.2
+    done
+    kill -0 $pid || return 1
+    kill -TERM $pid
+    wait $pid
+    [ "$(find usr1 -name 'iter_*' | wc -l)" = 2 ]
+}
+check 'SIGUSR1: saves and goes on' saved_and_went_on
+
+# ---- options of checkpoints ----
+expect 0 'keeps two checkpoints' train --save keep --save-interval 5 \
+    --keep-checkpoints 2
+check 'and no more' test "$(find keep -name 'iter_*' | wc -l)" = 2
+expect 0 'saves without optimizer' train --save light --exit-interval 10 \
+    --no-save-optim
+check 'which is smaller' test ! -e \
+    light/iter_0000010/optimizer_exp_avg_tp00_pp00.safetensors
+expect 3 'does not continue from that by itself' train --load light
+err_has 'holds no optimizer state'
+expect 0 'but with --no-load-optim' train --load light --no-load-optim
+expect 0 'finetunes' train --load whole --finetune --save tuned
+check 'from step 0' test "$(tracker tuned)" = 30
+expect 2 'another schedule is an error' train --load part --lr 0.02 \
+    --train-iters 40
+err_has '--lr: max_lr is 0.02 here and 0.01 in'
+expect 0 'unless it is to override' train --load part --lr 0.02 \
+    --train-iters 40 --override-opt_param-scheduler
+expect 0 'or the checkpoint is to' train --load part --lr 0.02 \
+    --train-iters 40 --use-checkpoint-opt_param-scheduler
+expect 2 'another model is an error' train --load part --hidden-size 32
+err_has 'its model has hidden_size 16, the options say 32'
+expect 7 'no run writes over another' train --save whole
+err_has 'holds checkpoints of another run'
+expect 0 'without --force' train --save tuned --force
+expect 0 'loads other data with a warning' train --load minutes --seed 99
+err_has 'its run had other data'
+
+two_runs() {
+    signalled TERM busy >/dev/null || return 1
+    wait $pid
+    train_exec --train-iters 100000 --save busy --load busy --eval-iters 0 \
+        2>/dev/null &
+    pid=$!
+    sleep 0.5
+    train --save busy --load busy 2>err
+    status=$?
+    kill -TERM $pid
+    wait $pid
+    cat err
+    [ $status = 7 ] && grep -q "another run saves there, process $pid" err
+}
+check 'two runs in one directory: the second names the first' two_runs
+
+# ---- memory, plan ----
+expect 0 '--dry-run needs no data' gpt-train --config gpt2-124m \
+    --vocab-size 50257 --dry-run
+err_has 'rank (0, 0): 124475904'
+err_has '(size: 50257) with 47 dummy tokens (new size: 50304)'
+check 'and prints memory by kind' test "$(grep -cE '^   [a-z ]+ +[0-9]+ bytes' \
+    err)" = 9
+check 'other presets' test "$(for p in 345m 774m 1.5b; do
+    gpt-train --config gpt2-$p --vocab-size 50257 --dry-run 2>&1 |
+        sed -n 's/.*rank (0, 0): //p'; done | tr '\n' ' ')" = \
+    '354871296 774090240 1557686400 '
+# shellcheck disable=SC2086 # word lists
+expect 0 'batches grow' gpt-train $common $data_options --train-samples 60 \
+    --rampup-batch-size 2 2 24 --log-interval 1
+check 'as told' test "$(sed -n 's/.*global batch size: *\([0-9]*\).*/\1/p' err |
+    sort | uniq -c | awk '{ print $2 }' | tr '\n' ' ')" = '4 2 4 ' -o \
+    "$(grep -cE 'global batch size: +2 ' err)" = 12
+
+# ---- wrong use ----
+wrong() { # text option...
+    wrong_text=$1
+    shift
+    expect 2 "refuses $*" train "$@"
+    err_has "$wrong_text"
+}
+wrong 'did you mean' --num-layer 2
+wrong 'num-layers' --num-layers 0
+wrong 'hidden-dropout' --hidden-dropout 1.5
+wrong 'hidden' --num-attention-heads 3
+wrong 'num_query_groups' --num-query-groups 4
+wrong 'seq-length' --max-position-embeddings 8
+wrong 'global' --global-batch-size 3
+wrong 'exclude each other' --train-samples 100
+wrong '--rampup-batch-size takes START INCREMENT SAMPLES' --rampup-batch-size 2
+wrong '--rampup-batch-size needs --train-samples' --rampup-batch-size 2 2 24
+wrong '--vocab-size 100 is below' --vocab-size 100
+wrong 'lr-decay-style' --lr-decay-style quadratic
+wrong 'warm' --lr-warmup-iters 31
+wrong '--start-weight-decay' --weight-decay-incr-style linear
+wrong '--finetune needs --load' --finetune
+wrong '--train-iters goes with --lr-warmup-iters' --lr-warmup-samples 8
+# shellcheck disable=SC2086 # word lists
+expect 2 'needs a length' gpt-train $common $data_options
+# shellcheck disable=SC2086 # word lists
+expect 2 'needs a vocabulary' gpt-train $common --data-path $data \
+    --train-iters 1
+err_has 'the vocabulary size is not known'
+expect 5 'refuses a device that is not there' train --device quantum
+expect 4 'refuses a checkpoint that is not there' train --load nowhere
+
+# ---- hostile data ----
+expect 3 'data too small for one sample' train --seq-length 100000
+err_has data_text_document
+# shellcheck disable=SC2086 # word lists
+expect 3 'a token past the vocabulary' gpt-train $common --vocab-size 100 \
+    --data-path $data --train-iters 30
+err_has data_text_document
+cp $data.bin lie.bin
+cp $data.idx lie.idx
+printf '\377\377\377\177' | dd of=lie.idx bs=1 seek=40 conv=notrunc 2>/dev/null
+expect 3 'an .idx that lies' train --data-path lie
+err_has lie
+head -c 100 $data.bin >short.bin
+cp $data.idx short.idx
+expect 3 'a .bin that is short' train --data-path short
+expect 4 'a data set that is not there' train --data-path missing
+
+# ---- hostile checkpoints ----
+copy_of() { rm -rf hurt && cp -r "$1" hurt && rm -f hurt/.lock; }
+copy_of minutes
+f=hurt/iter_0000001/model_tp00_pp00.safetensors
+head -c 2000 minutes/iter_0000001/model_tp00_pp00.safetensors >$f
+expect 3 'a checkpoint cut short' train --load hurt
+err_has model_tp00_pp00.safetensors
+copy_of minutes
+dd if=/dev/zero of=$f bs=1 seek=3000 count=1 conv=notrunc 2>/dev/null
+printf '\125' | dd of=$f bs=1 seek=3001 conv=notrunc 2>/dev/null
+expect 3 'a checkpoint with some bits changed' train --load hurt
+err_has model_tp00_pp00.safetensors
+copy_of whole
+rm hurt/iter_0000030/model_tp00_pp00.safetensors
+expect 0 'falls back to the one before' train --load hurt --save hurt
+err_has 'iteration 20'
+check 'and makes the same end again' same_weights hurt
+printf 'my notes\n' >notes
+expect 3 'does not take any file for metrics' train --metrics notes
+check 'nor touch it' test "$(cat notes)" = 'my notes'
+
+# ---- output that cannot be written ----
+printf x >file
+expect 4 'a directory that cannot be made' train --save file/dir
+err_has "cannot make directory 'file'"
+if [ "$(id -u)" != 0 ]; then
+    mkdir closed && chmod 555 closed
+    expect 4 'a directory that cannot be written' train --save closed
+fi
+full_disk() { # every write of a save fails in its turn
+    total=$(GPT_FAULT=count train --save count --exit-interval 12 2>&1 |
+        sed -n 's/^faults:.* write \([0-9]*\).*/\1/p')
+    [ "$total" -gt 3 ] || return 1
+    for n in 2 3 $((total / 2)) $((total - 1)) "$total"; do
+        rm -rf full && cp -r minutes full && rm -f full/.lock
+        GPT_FAULT=write:$n:ENOSPC train --save full --load full \
+            --exit-interval 12 2>err
+        status=$?
+        echo "write $n of $total: status $status"
+        cat err
+        [ $status = 4 ] || [ $status = 0 ] || return 1
+        find full | grep -i tmp && return 1
+        train --load full --exit-interval 2 || return 1
+    done
+}
+if [ -x "$BUILD/faults/gpt-train" ]; then
+    PATH=$BUILD/faults:$PATH
+    check 'a full disk: status 4, the last checkpoint intact' full_disk
+else
+    skip 'build/faults/gpt-train is not built'
+fi
+
+# ---- divergence ----
+expect 6 'a loss that is not finite ends the run' train --save lost --lr 900 \
+    --clip-grad 0 --save-interval 1 --init-method-std 10 --lr-decay-style \
+    constant --adam-eps 1e-30 --weight-decay 900 --train-iters 1000
+err_has 'not finite'
+check 'with its last checkpoint complete' test "$(tracker lost)" -ge 1
+
+tap_done
