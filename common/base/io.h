@@ -95,6 +95,10 @@ int gpt_append_close(struct gpt_append *a, struct gpt_err *err);
  * safe for files. For exits that cannot unwind. */
 void gpt_out_cleanup(void);
 
+/* Removes every temporary file and directory in `dir`, left by programs that
+ * were killed. Only for who knows that nobody else is writing there. */
+void gpt_out_sweep(const char *dir);
+
 /* ---- paths ---- */
 bool gpt_path_exists(const char *path);
 bool gpt_path_is_dir(const char *path);

@@ -141,6 +141,34 @@ static bool is_orphan(const char *name, const char *base)
     return pid > 0 && kill((pid_t)pid, 0) != 0 && errno == ESRCH;
 }
 
+/* Is `name` a temporary name for anything? */
+static bool is_temp(const char *name)
+{
+    const char *mark = strstr(name, ".tmp.");
+    long pid;
+    unsigned random;
+    int end = 0;
+
+    return name[0] == '.' && mark && mark > name + 1 &&
+           sscanf(mark, ".tmp.%ld.%8x%n", &pid, &random, &end) == 2 &&
+           mark[end] == '\0';
+}
+
+void gpt_out_sweep(const char *dir)
+{
+    char full[PATH_BYTES + 300];
+    DIR *d = opendir(dir);
+
+    if (!d)
+        return;
+    for (struct dirent *e; (e = readdir(d)) != NULL;) {
+        snprintf(full, sizeof(full), "%s/%s", dir, e->d_name);
+        if (is_temp(e->d_name))
+            gpt_remove_tree(full);
+    }
+    closedir(d);
+}
+
 void gpt_temp_sweep(const char *path)
 {
     const char *base = base_of(path);

@@ -35,6 +35,7 @@ int gpt_lock_open(int *fd, const char *dir, struct gpt_err *err)
     if (flock(*fd, LOCK_EX | LOCK_NB) == 0) {
         if (ftruncate(*fd, 0) == 0)
             (void)!dprintf(*fd, "%ld\n", (long)getpid());
+        gpt_out_sweep(dir); /* what a killed run left */
         return GPT_OK;
     }
     status = errno == EWOULDBLOCK
