@@ -1,0 +1,126 @@
+#!/bin/sh
+# The whole pipeline in less than five minutes on two cores: text, vocabulary,
+# tokens, training, resuming, generated text. `make demo` calls it with BUILD
+# set. Everything is written to BUILD/demo, which is made anew each time; every
+# command is shown as it could be typed there.
+#
+#   DEMO_TEXT=FILE     train on a text file of your own, of a megabyte or more
+#   DEMO_PROMPT=TEXT   how the generated texts begin
+#   DEMO_SECONDS=N     train for about N seconds (default 140)
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+build=$(cd "${BUILD:-build}" && pwd)
+demo=$build/demo
+prompt=${DEMO_PROMPT:-And the LORD said unto Moses,}
+seconds=${DEMO_SECONDS:-140}
+PATH=$build:$PATH
+GPT_DATADIR=$(cd "$here/.." && pwd)
+OMP_WAIT_POLICY=passive # leave the other core alone when it has other work
+export PATH GPT_DATADIR OMP_WAIT_POLICY
+
+if [ -t 1 ] && [ -z "${NO_COLOR:-}" ]; then
+    bold=$(printf '\033[1m') plain=$(printf '\033[0m')
+else
+    bold='' plain=''
+fi
+step() { printf '\n%s== %s%s\n' "$bold" "$*" "$plain"; }
+show() {
+    printf '$'
+    for word in "$@"; do
+        case $word in
+        *[!A-Za-z0-9_./,=+:-]*) printf " '%s'" "$word" ;;
+        *) printf ' %s' "$word" ;;
+        esac
+    done
+    printf '\n'
+}
+run() { # command...: shown, then run
+    show "$@"
+    "$@"
+}
+fail() {
+    echo "demo: $*" >&2
+    exit 1
+}
+
+# The values of a field of metrics.jsonl, one a line.
+metric() { # field file
+    sed -n "s/.*\"$1\":\([-+0-9.e]*\).*/\1/p" "$2"
+}
+
+rm -rf "$demo"
+mkdir -p "$demo"
+cd "$demo"
+started=$(date +%s)
+
+step '1. A corpus of the shape of OSCAR: one JSON object a line, with "text"'
+grep -q GPT_HAVE_LZMA ../config.mk 2>/dev/null || export DEMO_XZ=0
+show sh "$here/demo-corpus.sh" .
+corpus=$(sh "$here/demo-corpus.sh" .)
+corpus=${corpus##*/}
+ls -l "$corpus"
+
+step '2. A vocabulary of 2048 tokens for it'
+run gpt-vocab --input "$corpus" --vocab-size 2048 --output-prefix demo
+
+step '3. Tokens, as training reads them'
+run gpt-preprocess --input "$corpus" --output-prefix demo \
+    --vocab-file demo-vocab.json --merge-file demo-merges.txt --append-eod
+
+train() { # option...
+    run gpt-train --config gpt2-tiny --data-path demo_text_document \
+        --vocab-file demo-vocab.json --merge-file demo-merges.txt \
+        --split 95,5,0 --eval-iters 8 "$@"
+}
+generate() {
+    run gpt-generate --load ckpt --prompt "$prompt" --echo --tokens 100 \
+        --temperature 0.8 --top-k 40 --seed 1
+}
+
+step '4. A trial of 30 steps: how many fit into the time there is?'
+train --train-iters 30 --log-interval 15 --eval-iters 0 --metrics trial.jsonl
+ms=$(metric elapsed_ms trial.jsonl | tail -n 1)
+steps=$(awk -v ms="$ms" -v s="$seconds" 'BEGIN {
+    n = int(s * 1000 / ms / 100) * 100
+    print (n < 300 ? 300 : (n > 6000 ? 6000 : n))
+}')
+last=$((steps - 100))
+echo "$ms ms a step: $steps steps"
+
+step '5. One step, to have a model that knows nothing yet'
+train --train-iters "$steps" --save ckpt --exit-interval 1 --eval-interval 1 \
+    --log-interval 1
+generate
+
+step "6. Training up to step $last, about $seconds seconds"
+train --train-iters "$steps" --save ckpt --load ckpt --exit-interval "$last" \
+    --eval-interval 200 --log-interval 100
+
+step '7. The same command again goes on where it stopped, to the end'
+train --train-iters "$steps" --save ckpt --load ckpt \
+    --eval-interval 200 --log-interval 50
+
+step '8. The same prompt as before'
+generate
+step '... and the beginnings of three documents'
+run gpt-generate --load ckpt --prompt '' --num-samples 3 --tokens 60 \
+    --temperature 0.8 --top-k 40 --seed 2
+
+first=$(metric validation_loss ckpt/metrics.jsonl | head -n 1)
+final=$(metric validation_loss ckpt/metrics.jsonl | tail -n 1)
+step "Validation loss: $first after one step, $final after $steps"
+awk -v a="$first" -v b="$final" 'BEGIN { exit !(b > 0 && b < a - 1.5) }' ||
+    fail "the loss fell from '$first' to '$final' only"
+
+cat <<X
+
+Done in $(($(date +%s) - started)) seconds. Everything is in $demo:
+  $corpus, demo-vocab.json, demo-merges.txt, demo_text_document.{bin,idx},
+  ckpt/iter_*, ckpt/metrics.jsonl (a JSON object for every line of the log)
+Try next, there, with PATH=$build:\$PATH GPT_DATADIR=$GPT_DATADIR
+  gpt-generate --load ckpt --prompt 'In the beginning' --num-samples 4
+  DEMO_TEXT=your.txt DEMO_PROMPT='Once' make demo      (in the source tree)
+  the train command of step 7 with more --train-iters and
+      --override-opt-param-scheduler: goes on training
+  man ./man/gpt-train.1                                (in the source tree)
+X
