@@ -5,6 +5,7 @@
 
 #include "base/memory.h"
 #include "base/num.h"
+#include "data/blend_order.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -163,27 +164,11 @@ int64_t gpt_blend_share_built(int64_t size, double w)
 
 /* ---- the order ---- */
 
-/* The first of the largest weight * t - given. */
-static int64_t most_behind(const double *weight, const double *given,
-                           int64_t n, double t)
-{
-    int64_t best = 0;
-    double most = weight[0] * t - given[0];
-    for (int64_t i = 1; i < n; i++) {
-        double behind = weight[i] * t - given[i];
-        if (behind > most) {
-            most = behind;
-            best = i;
-        }
-    }
-    return best;
-}
-
 int gpt_blend_build(struct gpt_blend *blend, const double *weight, int64_t n,
                     int64_t size, struct gpt_err *err)
 {
     static const char what[] = "a blend";
-    double *given = NULL;
+    struct gpt_blend_order *order = NULL;
     int status;
 
     memset(blend, 0, sizeof *blend);
@@ -192,7 +177,7 @@ int gpt_blend_build(struct gpt_blend *blend, const double *weight, int64_t n,
                         "a blend of %" PRId64 " data sets with %" PRId64
                         " samples: at most %d and 4294967295", n, size,
                         GPT_BLEND_MAX);
-    GPT_TRY_GOTO(status, gpt_new(&given, (size_t)n, sizeof *given, what, err),
+    GPT_TRY_GOTO(status, gpt_blend_order_open(&order, weight, n, size, err),
                  out);
     GPT_TRY_GOTO(status, gpt_new(&blend->taken, (size_t)n,
                                  sizeof *blend->taken, what, err), out);
@@ -202,15 +187,13 @@ int gpt_blend_build(struct gpt_blend *blend, const double *weight, int64_t n,
                                  sizeof *blend->sample, what, err), out);
     blend->size = size;
     for (int64_t t = 0; t < size; t++) {
-        int64_t i = most_behind(weight, given, n, t < 1 ? 1.0 : (double)t);
+        int64_t given, i = gpt_blend_order_next(order, &given);
         blend->set[t] = (uint16_t)i;
-        blend->sample[t] = (uint32_t)given[i];
-        given[i] += 1;
+        blend->sample[t] = (uint32_t)given;
+        blend->taken[i]++;
     }
-    for (int64_t i = 0; i < n; i++)
-        blend->taken[i] = (int64_t)given[i];
 out:
-    gpt_free(given);
+    gpt_blend_order_close(order);
     if (status != GPT_OK)
         gpt_blend_free(blend);
     return status;

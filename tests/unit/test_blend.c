@@ -1,6 +1,7 @@
 /* Blends: weights bit for bit, sizes, order, and the arguments they come from. */
 #include "data/blend.h"
 
+#include "base/rng.h"
 #include "tests/unit/golden.h"
 
 static void test_golden(void)
@@ -35,6 +36,45 @@ static void test_golden(void)
     }
     fclose(f);
     ok(cases >= 10, "%d cases", cases);
+}
+
+/* Blends of many sets against a scan, sample by sample: the weights are random,
+ * equal, equal but for the last bit, or fall off steeply. */
+static void test_many(void)
+{
+    enum { MOST = 1500 };
+    static const int sizes[] = {3, 100, 700, 701, 1023, MOST};
+    static double w[MOST], given[MOST];
+
+    for (int k = 0; k < 6 * 4; k++) {
+        int n = sizes[k / 4], kind = k % 4, wrong = 0;
+        int64_t size = 20 * n;
+        struct gpt_rng rng = gpt_rng_open(9, "blend");
+        struct gpt_blend b;
+        struct gpt_err err = {0};
+        for (int i = 0; i < n; i++) {
+            uint32_t r = gpt_rng_u32(rng, (uint64_t)i);
+            w[i] = kind == 0   ? 1e-3 + (double)gpt_rng_uniform(rng, (uint64_t)i)
+                   : kind == 1 ? 1
+                   : kind == 2 ? 1 + 0x1p-52 * (r % 3)
+                               : 1.0 / (1 + (r % n));
+            given[i] = 0;
+        }
+        gpt_normalize(w, n);
+        if (gpt_blend_build(&b, w, n, size, &err) != GPT_OK)
+            exit(1);
+        for (int64_t t = 0; t < size; t++) {
+            int best = 0;
+            double at = t > 0 ? (double)t : 1;
+            for (int i = 1; i < n; i++)
+                if (w[i] * at - given[i] > w[best] * at - given[best])
+                    best = i;
+            wrong += b.set[t] != best || b.sample[t] != given[best];
+            given[best] += 1;
+        }
+        is_int(wrong, 0, "%d sets, weights of kind %d", n, kind);
+        gpt_blend_free(&b);
+    }
 }
 
 static void test_sizes(void)
@@ -130,6 +170,7 @@ static void test_split(void)
 int main(void)
 {
     test_golden();
+    test_many();
     test_sizes();
     test_arguments();
     test_split();
