@@ -24,13 +24,23 @@ static inline __attribute__((always_inline)) void
 whole(const struct cpu_tile *t, int64_t a_row, int64_t a_col)
 {
     vf acc[MR][NV] = {{{0}}};
+    float *c = t->c;
+    int64_t ldc = t->ldc;
+    bool add = t->add;
+    for (int i = 0; i < MR; i++) /* comes while the sums run */
+        __builtin_prefetch(c + i * ldc, 1);
     sums(t, a_row, a_col, NULL, acc);
+    if (add)
 #pragma GCC unroll 16
-    for (int i = 0; i < MR; i++)
-        for (int v = 0; v < NV; v++) {
-            float *c = t->c + i * t->ldc + v * W;
-            store(c, t->add ? load(c) + acc[i][v] : acc[i][v]);
+        for (int i = 0; i < MR; i++) {
+            acc[i][0] += load(c + i * ldc);
+            acc[i][1] += load(c + i * ldc + W);
         }
+#pragma GCC unroll 16
+    for (int i = 0; i < MR; i++) {
+        store(c + i * ldc, acc[i][0]);
+        store(c + i * ldc + W, acc[i][1]);
+    }
 }
 
 /* A tile cut off at an edge: rows that are not there repeat the last one, and
@@ -86,42 +96,83 @@ static inline void transpose4(float *to, int64_t to_row, const float *from,
     *(v4_any *)(to + 3 * to_row) = __builtin_shuffle(b, d, (i4){2, 3, 6, 7});
 }
 
-/* One panel, `width` wide, of which `n` are there: to[l * width + j] =
- * from[l * row + j * col]. */
-static inline __attribute__((always_inline)) void
-panel(float *to, const float *from, int64_t row, int64_t col, int64_t k,
-      int64_t n, int64_t width)
+/* Two columns of a panel, four rows. */
+static inline void transpose2(float *to, int64_t to_row, const float *from,
+                              int64_t from_row)
 {
-    int64_t l = 0;
-    if (col == 1 && n == width) {
-        for (; l < k; l++)
-            memcpy(to + l * width, from + l * row, (size_t)width * sizeof *to);
-        return;
+    for (int l = 0; l < 4; l++) {
+        float pair[2] = {from[l], from[from_row + l]};
+        memcpy(to + l * to_row, pair, sizeof pair);
     }
-    if (row == 1 && n == width)
-        for (; l + 4 <= k; l += 4) {
-            int64_t j = 0;
-            for (; j + 4 <= width; j += 4)
+}
+
+/* A source whose rows are the panel's columns, col floats apart. Rows that are
+ * a power of two apart fall into the same few lines of a cache, so a line is
+ * used up (16 floats) with only four rows in flight. */
+static inline __attribute__((always_inline)) void
+turned_panel(float *to, const float *from, int64_t col, int64_t k,
+             int64_t width)
+{
+    for (int64_t l0 = 0; l0 < k; l0 += 16) {
+        int64_t end = k < l0 + 16 ? k : l0 + 16, whole4 = end - (end - l0) % 4;
+        int64_t j = 0;
+        for (; j + 4 <= width; j += 4)
+            for (int64_t l = l0; l < whole4; l += 4)
                 transpose4(to + l * width + j, width, from + l + j * col, col);
-            for (; j < width; j++)
-                for (int64_t i = l; i < l + 4; i++)
-                    to[i * width + j] = from[i + j * col];
-        }
-    for (; l < k; l++)
+        for (; j < width; j += 2)
+            for (int64_t l = l0; l < whole4; l += 4)
+                transpose2(to + l * width + j, width, from + l + j * col, col);
+        for (int64_t l = whole4; l < end; l++)
+            for (j = 0; j < width; j++)
+                to[l * width + j] = from[l + j * col];
+    }
+}
+
+/* The last panel, or a source with strides both ways. */
+static void part_panel(float *to, const float *from, int64_t row, int64_t col,
+                       int64_t k, int64_t n, int64_t width)
+{
+    for (int64_t l = 0; l < k; l++)
         for (int64_t j = 0; j < width; j++)
             to[l * width + j] = j < n ? from[l * row + j * col] : 0;
+}
+
+/* Panels of `width` columns out of n: to[l * width + j] =
+ * from[l * row + j * col]. */
+static inline __attribute__((always_inline)) void
+panels(float *to, const float *from, int64_t row, int64_t col, int64_t k,
+       int64_t n, int64_t width)
+{
+    int64_t count = n / width, done = 0;
+    if (col == 1) { /* four rows at a time, all panels */
+        for (int64_t l0 = 0; l0 < k; l0 += 4) {
+            int64_t end = k < l0 + 4 ? k : l0 + 4;
+            for (int64_t p = 0; p < count; p++)
+                for (int64_t l = l0; l < end; l++)
+                    memcpy(to + (p * k + l) * width, from + l * row + p * width,
+                           (size_t)width * sizeof *to);
+        }
+        done = count;
+    } else if (row == 1) {
+        for (; done < count; done++)
+            turned_panel(to + done * k * width, from + done * width * col, col,
+                         k, width);
+    }
+    for (; done * width < n; done++) {
+        int64_t left = n - done * width;
+        part_panel(to + done * k * width, from + done * width * col, row, col,
+                   k, left < width ? left : width, width);
+    }
 }
 
 void ISA(pack_b)(float *to, const float *b, int64_t row, int64_t col, int64_t k,
                  int64_t n)
 {
-    for (int64_t j = 0; j < n; j += NR, to += k * NR)
-        panel(to, b + j * col, row, col, k, n - j < NR ? n - j : NR, NR);
+    panels(to, b, row, col, k, n, NR);
 }
 
 void ISA(pack_a)(float *to, const float *a, int64_t row, int64_t col, int64_t m,
                  int64_t k)
 {
-    for (int64_t i = 0; i < m; i += MR, to += k * MR)
-        panel(to, a + i * row, col, row, k, m - i < MR ? m - i : MR, MR);
+    panels(to, a, col, row, k, m, MR);
 }
