@@ -248,9 +248,11 @@ struct gpt_backend {
     void (*sum)(struct gpt_queue *q, double *out, const float *x, int64_t n);
 };
 
-/* The CPU backend; valid until the process ends. `matmul` prefers oneDNN when
- * built with it; GPT_CPU_MATMUL=portable in the environment forces the
- * portable path, GPT_CPU_ISA=base|avx2|avx512 an instruction set (tests). */
+/* The CPU backend; valid until the process ends. `matmul` uses oneDNN where it
+ * was built with it, except on AVX2, where its own tiles were measured to be
+ * as fast and without oneDNN's slow cases (strides of a multiple of 4 KiB).
+ * In the environment GPT_CPU_MATMUL=portable|dnnl forces the one or the other,
+ * GPT_CPU_ISA=base|avx2|avx512 an instruction set (tests). */
 int gpt_backend_cpu(struct gpt_backend **be, struct gpt_err *err)
     GPT_MUST_USE;
 

@@ -76,14 +76,17 @@ int cpu_choose(const char *isa, const char *matmul, struct gpt_err *err)
 #ifdef GPT_HAVE_DNNL
     dnnl = true;
 #endif
-    if (matmul && strcmp(matmul, "portable") == 0)
-        dnnl = false;
-    else if (matmul && strcmp(matmul, "dnnl") != 0)
+    if (matmul && strcmp(matmul, "portable") != 0 &&
+        strcmp(matmul, "dnnl") != 0)
         return gpt_fail(err, GPT_EUSAGE,
                         "GPT_CPU_MATMUL: '%s' is not dnnl or portable", matmul);
-    else if (matmul && !dnnl)
+    if (matmul && strcmp(matmul, "dnnl") == 0 && !dnnl)
         return gpt_fail(err, GPT_EDEVICE,
                         "GPT_CPU_MATMUL: this build has no oneDNN");
+    if (!matmul && strcmp(found->name, "avx2") == 0)
+        dnnl = false; /* our tiles are as fast there, and never slow */
+    else if (matmul && strcmp(matmul, "portable") == 0)
+        dnnl = false;
     cpu_isa = found;
     cpu_use_dnnl = dnnl;
     return GPT_OK;

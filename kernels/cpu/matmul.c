@@ -1,6 +1,6 @@
 /* Matrix products with their epilogues, in three ways. Start at cpu_matmul().
  *
- *   few rows   (m <= 4, b stored (N, K)): generation at small batches. Each row
+ *   few rows   (m <= 8, b stored (N, K)): generation at small batches. Each row
  *              of b is read once; the speed is that of memory.
  *   oneDNN     blocks of c, each one call of dnnl_sgemm in one thread.
  *   portable   the same blocks by tiles of isa/gemm.c.
@@ -148,7 +148,7 @@ static void product(struct gpt_queue *q, const struct job *j)
                  (long long)j->m, (long long)j->n, (long long)j->k);
 }
 
-enum { FEW = 4, STRIP = 64 };
+enum { FEW = 8, STRIP = 64 };
 
 static void few_rows(const struct job *j)
 {
@@ -161,9 +161,9 @@ static void few_rows(const struct job *j)
     }
 }
 
-/* On blocks of this size oneDNN (2.6, AVX2) multiplies a transposed `a` without
- * packing it and takes twice as long where its rows are a multiple of 4 KiB
- * apart (F = 3072: 38 against 83 GFLOP/s a core of the tiles here). */
+/* oneDNN (2.6) multiplies blocks of this size without packing them, which with
+ * a transposed `a` whose rows are a multiple of 4 KiB apart takes twice as long
+ * (F = 3072, AVX2: 38 against 83 GFLOP/s a core of the tiles here). */
 static bool by_library(const struct gpt_matmul *op)
 {
     return cpu_use_dnnl && !(op->ta && cpu_isa->mr > 4);

@@ -105,7 +105,7 @@ __attribute__((unused)) static void each_setting(void (*body)(void))
     static const char *const sets[][2] = {{"base", "portable"},
                                           {"avx2", "portable"},
                                           {"avx512", "portable"},
-                                          {"base", "dnnl"},
+                                          {NULL, "dnnl"},
                                           {NULL, NULL}};
     struct gpt_err err;
     int status = gpt_backend_cpu(&be, &err);
@@ -117,8 +117,9 @@ __attribute__((unused)) static void each_setting(void (*body)(void))
     }
     for (size_t i = 0; i < GPT_COUNT(sets); i++) {
         char name[40] = "default";
-        if (sets[i][0])
-            snprintf(name, sizeof name, "%s %s", sets[i][0], sets[i][1]);
+        if (sets[i][1])
+            snprintf(name, sizeof name, "%s %s",
+                     sets[i][0] ? sets[i][0] : "best", sets[i][1]);
         setting = name;
         if (cpu_choose(sets[i][0], sets[i][1], &err) != GPT_OK) {
             ok(i > 0, "%s # SKIP %s", name, err.text);

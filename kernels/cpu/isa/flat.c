@@ -17,46 +17,40 @@ void ISA(adamw)(float *restrict p, float *restrict m, float *restrict v,
     }
 }
 
-/* Eight double sums, whatever the instruction set. */
-typedef double vd8 __attribute__((vector_size(64)));
-typedef float vf8 __attribute__((vector_size(32)));
-typedef float vf8_any __attribute__((vector_size(32), aligned(4), may_alias));
+/* Sixteen double sums, whatever the instruction set; loops over them become
+ * vectors. */
+enum { LANES = 16 };
 
-/* By pointer: such vectors have no place in a call's registers everywhere. */
-static inline void eight(vd8 *to, const float *x, int64_t n)
+static double lanes_total(double x[LANES])
 {
-    float lanes[8] = {0};
-    if (n < 8) {
-        for (int64_t i = 0; i < n; i++)
-            lanes[i] = x[i];
-        x = lanes;
-    }
-    *to = __builtin_convertvector((vf8) * (const vf8_any *)x, vd8);
-}
-
-static inline double eight_sum(const vd8 *s)
-{
-    double x[8];
-    memcpy(x, s, sizeof x);
-    return ((x[0] + x[4]) + (x[1] + x[5])) + ((x[2] + x[6]) + (x[3] + x[7]));
+    for (int half = LANES / 2; half > 0; half /= 2)
+        for (int i = 0; i < half; i++)
+            x[i] += x[i + half];
+    return x[0];
 }
 
 double ISA(sum_squares)(const float *x, int64_t n)
 {
-    vd8 sum = {0}, v;
-    for (int64_t i = 0; i < n; i += 8) {
-        eight(&v, x + i, n - i);
-        sum += v * v;
-    }
-    return eight_sum(&sum);
+    double sum[LANES] = {0};
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        for (int k = 0; k < LANES; k++) {
+            double v = (double)x[i + k];
+            sum[k] += v * v;
+        }
+    for (; i < n; i++)
+        sum[i % LANES] += (double)x[i] * (double)x[i];
+    return lanes_total(sum);
 }
 
 double ISA(sum_plain)(const float *x, int64_t n)
 {
-    vd8 sum = {0}, v;
-    for (int64_t i = 0; i < n; i += 8) {
-        eight(&v, x + i, n - i);
-        sum += v;
-    }
-    return eight_sum(&sum);
+    double sum[LANES] = {0};
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        for (int k = 0; k < LANES; k++)
+            sum[k] += (double)x[i + k];
+    for (; i < n; i++)
+        sum[i % LANES] += (double)x[i];
+    return lanes_total(sum);
 }

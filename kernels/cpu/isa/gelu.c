@@ -5,10 +5,13 @@
 
 static const float root = 0.797884561f, cubic = 0.044715f;
 
+/* Held above e^-80: smaller values add nothing, and subnormal numbers would
+ * come out of their products, which processors are slow with. */
 static inline vf logistic_of(vf x, vf square)
 {
-    vf u = all(root) * x * (all(cubic) * square + all(1));
-    return all(1) / (vexp(u * all(-2)) + all(1));
+    vf v = all(-2 * root) * x * (all(cubic) * square + all(1));
+    v = pick(v > all(80), all(80), v);
+    return all(1) / (vexp(v) + all(1));
 }
 
 static inline vf gelu(vf x)

@@ -55,7 +55,7 @@ struct cpu_adamw_rates {
     X(void, pack_a,                                                           \
       (float *to, const float *a, int64_t row, int64_t col, int64_t m,        \
        int64_t k))                                                            \
-    /* gemv.c: y[i * ldy + j] = x_i . w_j, m <= 4 rows of x, n rows of w,     \
+    /* gemv.c: y[i * ldy + j] = x_i . w_j, m rows of x, n rows of w,          \
      * added to y when `add` */                                               \
     X(void, dots,                                                             \
       (float *y, int64_t ldy, const float *x, int64_t ldx, const float *w,    \

@@ -7,9 +7,13 @@
 #include <immintrin.h>
 #endif
 
-/* Products 32 x 32 -> 64 of the even lanes; the extension has no word for
- * the instruction and would multiply 64 x 64. */
-static inline vq even_products(vu a, uint32_t m)
+/* A block is held in 64-bit lanes, its four words in the lower halves of four
+ * vectors. What is left in the upper halves does no harm: products read lower
+ * halves only, and xor keeps the halves apart. */
+enum { Q = W / 2 }; /* blocks in a vector */
+
+/* The extension has no word for this instruction and would multiply 64 x 64. */
+static inline vq product(vq a, uint32_t m)
 {
 #if defined(__AVX512F__)
     return (vq)_mm512_mul_epu32((__m512i)a, _mm512_set1_epi32((int)m));
@@ -18,54 +22,46 @@ static inline vq even_products(vu a, uint32_t m)
 #elif defined(__SSE2__)
     return (vq)_mm_mul_epu32((__m128i)a, _mm_set1_epi32((int)m));
 #else
-    return ((vq)a & 0xffffffff) * m;
+    return (a & 0xffffffff) * m;
 #endif
 }
 
-static inline void wide(vu a, uint32_t m, vu *high, vu *low)
+/* a0 b0 a1 b1 ... of 64-bit lanes: the lower and the upper half */
+static inline void zip(vq a, vq b, vu *low, vu *high)
 {
-    vq even = even_products(a, m);
-    vq odd = even_products((vu)((vq)a >> 32), m);
-    const vq top = (vq){0} + 0xffffffff00000000;
-    *high = (vu)((even >> 32) | (odd & top));
-    *low = (vu)((even & ~top) | (odd << 32));
+    vq at;
+    for (int i = 0; i < Q; i++)
+        at[i] = (uint64_t)(i / 2 + i % 2 * Q);
+    *low = (vu)__builtin_shuffle(a, b, at);
+    *high = (vu)__builtin_shuffle(a, b, at + Q / 2);
 }
 
-/* a0 b0 a1 b1 ...: the lower and the upper half */
-static inline void zip(vu a, vu b, vu *low, vu *high)
-{
-    vu at;
-    for (int i = 0; i < W; i++)
-        at[i] = (uint32_t)(i / 2 + i % 2 * W);
-    *low = __builtin_shuffle(a, b, at);
-    *high = __builtin_shuffle(a, b, at + W / 2);
-}
-
-/* The words of blocks block .. block + W - 1, in the order of elements. */
+/* The words of 2 Q = W blocks from `block` on, in the order of elements. Two
+ * chains run side by side, as each step of one waits for the step before. */
 static inline void words(const uint32_t key[2], uint64_t block, vu out[4])
 {
-    vu c0, c1, c2 = {0}, c3 = {0};
-    for (int i = 0; i < W; i++) {
-        c0[i] = (uint32_t)(block + (uint64_t)i);
-        c1[i] = (uint32_t)((block + (uint64_t)i) >> 32);
+    const vq low = (vq){0} + 0xffffffff;
+    vq c0[2] = {{0}}, c1[2], c2[2] = {{0}}, c3[2] = {{0}};
+    for (int h = 0; h < 2; h++) {
+        for (int i = 0; i < Q; i++)
+            c0[h][i] = block + (uint64_t)(h * Q + i);
+        c1[h] = c0[h] >> 32;
     }
-    uint32_t k0 = key[0], k1 = key[1];
+    uint64_t k0 = key[0], k1 = key[1];
     for (int round = 0; round < 10; round++) {
-        vu h0, l0, h1, l1;
-        wide(c0, 0xd2511f53, &h0, &l0);
-        wide(c2, 0xcd9e8d57, &h1, &l1);
-        c0 = h1 ^ c1 ^ k0;
-        c1 = l1;
-        c2 = h0 ^ c3 ^ k1;
-        c3 = l0;
-        k0 += 0x9e3779b9;
-        k1 += 0xbb67ae85;
+        for (int h = 0; h < 2; h++) {
+            vq p0 = product(c0[h], 0xd2511f53), p1 = product(c2[h], 0xcd9e8d57);
+            c0[h] = (p1 >> 32) ^ c1[h] ^ k0;
+            c1[h] = p1;
+            c2[h] = (p0 >> 32) ^ c3[h] ^ k1;
+            c3[h] = p0;
+        }
+        k0 = (uint32_t)(k0 + 0x9e3779b9);
+        k1 = (uint32_t)(k1 + 0xbb67ae85);
     }
-    vu a, b, c, d;
-    zip(c0, c2, &a, &b);
-    zip(c1, c3, &c, &d);
-    zip(a, c, &out[0], &out[1]);
-    zip(b, d, &out[2], &out[3]);
+    for (int h = 0; h < 2; h++)
+        zip((c0[h] & low) | (c1[h] << 32), (c2[h] & low) | (c3[h] << 32),
+            &out[2 * h], &out[2 * h + 1]);
 }
 
 static inline vi dropped(vu word, uint32_t below)
