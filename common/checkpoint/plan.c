@@ -144,3 +144,26 @@ int gpt_tensor_view(struct gpt_tensor *out, const struct gpt_tensor *in,
                 GPT_TRY(gpt_tensor_add(out, &p, err));
     return GPT_OK;
 }
+
+int gpt_tensor_resize(struct gpt_tensor *out, const struct gpt_tensor *in,
+                      bool repeat_last, struct gpt_err *err)
+{
+    int64_t old = in->shape[0], rows = out->shape[0];
+    struct gpt_map both = {.perm = {0, 1, 2, 3}}, more = both;
+    memcpy(both.shape, out->shape, sizeof both.shape);
+    both.shape[0] = gpt_min_i64(old, rows);
+    GPT_TRY(gpt_tensor_view(out, in, &both, 1, err));
+    if (rows <= old)
+        return GPT_OK;
+    memcpy(more.shape, out->shape, sizeof more.shape);
+    more.shape[0] = rows - old;
+    more.to[0] = old;
+    more.from[0] = old - 1;
+    more.hold[0] = true;
+    if (repeat_last && old > 0)
+        return gpt_tensor_view(out, in, &more, 1, err);
+    struct gpt_piece zeros = {.dtype = in->dtype};
+    memcpy(zeros.shape, more.shape, sizeof zeros.shape);
+    zeros.begin[0] = old;
+    return gpt_tensor_add(out, &zeros, err);
+}

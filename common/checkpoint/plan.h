@@ -72,6 +72,12 @@ int gpt_tensor_view(struct gpt_tensor *out, const struct gpt_tensor *in,
                     const struct gpt_map *maps, int64_t n,
                     struct gpt_err *err) GPT_MUST_USE;
 
+/* Appends to `out` the rows of `in` that both have, and for rows that only
+ * `out` has the last row of `in` (as Megatron's converters do when they grow a
+ * vocabulary table) or zeros. */
+int gpt_tensor_resize(struct gpt_tensor *out, const struct gpt_tensor *in,
+                      bool repeat_last, struct gpt_err *err) GPT_MUST_USE;
+
 /* Elements [begin, begin + shape) as `dtype` into dst, row-major and tight;
  * several threads when it is large. GPT_EDATA when the box leaves the tensor,
  * the pieces do not cover it, or the types do not convert. */

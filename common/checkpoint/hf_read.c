@@ -1,0 +1,316 @@
+/* Reading a Hugging Face directory: shards are opened, their tensors matched
+ * with the parameter table, and each parameter becomes a view of its tensor.
+ * Start at gpt_hf_open(). */
+#include "checkpoint/huggingface.h"
+
+#include "base/io.h"
+#include "checkpoint/manifest.h"
+#include "checkpoint/safetensors.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PATH = 4096, CONFIG_LIMIT = 1 << 20, INDEX_LIMIT = 64 << 20 };
+
+struct gpt_hf {
+    char dir[PATH];
+    struct gpt_config config;
+    struct gpt_hf_extra extra;
+    struct gpt_param_table table;
+    const char **names; /* of the shards' files, in the arena */
+    struct gpt_safetensors *shards;
+    size_t n_shards, cap_names, cap_shards;
+    struct gpt_tensor *tensors; /* one a parameter */
+    int64_t n;
+    struct gpt_arena arena;
+};
+
+void gpt_hf_close(struct gpt_hf *hf)
+{
+    if (!hf)
+        return;
+    for (int64_t i = 0; i < hf->n; i++)
+        gpt_tensor_free(&hf->tensors[i]);
+    for (size_t i = 0; i < hf->n_shards; i++)
+        gpt_safetensors_close(&hf->shards[i]);
+    gpt_free(hf->tensors);
+    gpt_free(hf->shards);
+    gpt_free(hf->names);
+    gpt_params_free(&hf->table);
+    gpt_arena_free(&hf->arena);
+    gpt_free(hf);
+}
+
+/* ---- files ---- */
+
+static int open_shard(struct gpt_hf *hf, const char *name, struct gpt_err *err)
+{
+    char path[PATH];
+    if (!gpt_manifest_name_ok(name))
+        return gpt_fail(err, GPT_EDATA, "%s/%s: bad file name '%.200s'",
+                        hf->dir, GPT_HF_INDEX, name);
+    GPT_TRY(gpt_path_join(path, sizeof path, hf->dir, name, err));
+    if (!gpt_path_exists(path))
+        return gpt_fail(err, GPT_EDATA, "%s: missing, though %s names it",
+                        path, GPT_HF_INDEX);
+    GPT_TRY(gpt_grow(&hf->names, &hf->cap_names, hf->n_shards + 1,
+                     sizeof *hf->names, "shards", err));
+    GPT_TRY(gpt_grow(&hf->shards, &hf->cap_shards, hf->n_shards + 1,
+                     sizeof *hf->shards, "shards", err));
+    hf->names[hf->n_shards] = gpt_arena_strdup(&hf->arena, name);
+    if (!hf->names[hf->n_shards])
+        return gpt_fail(err, GPT_EFAIL, "out of memory");
+    GPT_TRY(gpt_safetensors_open(&hf->shards[hf->n_shards], path, err));
+    hf->n_shards++;
+    return GPT_OK;
+}
+
+/* Opens a shard at its first mention. Files are few, mentions in order. */
+static int shard_of(struct gpt_hf *hf, const char *name, size_t *shard,
+                    struct gpt_err *err)
+{
+    for (*shard = hf->n_shards; *shard-- > 0;)
+        if (strcmp(hf->names[*shard], name) == 0)
+            return GPT_OK;
+    *shard = hf->n_shards;
+    return open_shard(hf, name, err);
+}
+
+/* weight_map and the shards' headers must name the same tensors. total_size is
+ * not looked at: writers in use get it wrong. */
+static int open_indexed(struct gpt_hf *hf, const cJSON *index,
+                        struct gpt_err *err)
+{
+    const cJSON *map = cJSON_GetObjectItemCaseSensitive(index, "weight_map");
+    const cJSON *item;
+    int64_t mapped = 0, held = 0;
+    if (!cJSON_IsObject(map))
+        return gpt_fail(err, GPT_EDATA, "%s/%s: no object 'weight_map'",
+                        hf->dir, GPT_HF_INDEX);
+    cJSON_ArrayForEach(item, map)
+    {
+        size_t shard;
+        if (!cJSON_IsString(item))
+            return gpt_fail(err, GPT_EDATA,
+                            "%s/%s: no file name for '%.200s'", hf->dir,
+                            GPT_HF_INDEX, item->string);
+        GPT_TRY(shard_of(hf, item->valuestring, &shard, err));
+        if (!gpt_safetensors_find(&hf->shards[shard], item->string))
+            return gpt_fail(err, GPT_EDATA,
+                            "%s/%s: no tensor '%.200s', though %s says so",
+                            hf->dir, hf->names[shard], item->string,
+                            GPT_HF_INDEX);
+        mapped++;
+    }
+    for (size_t i = 0; i < hf->n_shards; i++)
+        held += hf->shards[i].n;
+    if (mapped != held)
+        return gpt_fail(err, GPT_EDATA,
+                        "%s/%s: maps %lld tensors, its files hold %lld",
+                        hf->dir, GPT_HF_INDEX, (long long)mapped,
+                        (long long)held);
+    return GPT_OK;
+}
+
+static int open_files(struct gpt_hf *hf, struct gpt_err *err)
+{
+    char path[PATH];
+    cJSON *index;
+    GPT_TRY(gpt_path_join(path, sizeof path, hf->dir, GPT_HF_WEIGHTS, err));
+    if (gpt_path_exists(path))
+        return open_shard(hf, GPT_HF_WEIGHTS, err);
+    GPT_TRY(gpt_path_join(path, sizeof path, hf->dir, GPT_HF_INDEX, err));
+    if (!gpt_path_exists(path)) {
+        GPT_TRY(gpt_path_join(path, sizeof path, hf->dir, "pytorch_model.bin",
+                              err));
+        if (gpt_path_exists(path))
+            return gpt_fail(err, GPT_EDATA,
+                            "%s: PyTorch pickles are not read, only "
+                            "safetensors", path);
+        return gpt_fail(err, GPT_EDATA, "%s: neither %s nor %s", hf->dir,
+                        GPT_HF_WEIGHTS, GPT_HF_INDEX);
+    }
+    GPT_TRY(gpt_json_read(&index, path, INDEX_LIMIT, err));
+    int status = open_indexed(hf, index, err);
+    cJSON_Delete(index);
+    return status;
+}
+
+/* ---- tensors ---- */
+
+static const struct gpt_safetensor *find(const struct gpt_hf *hf,
+                                         const char *name, size_t *shard)
+{
+    const struct gpt_safetensor *t = NULL;
+    for (*shard = 0; *shard < hf->n_shards; ++*shard)
+        if ((t = gpt_safetensors_find(&hf->shards[*shard], name)))
+            break;
+    return t;
+}
+
+static int open_param(struct gpt_hf *hf, const struct gpt_param *p,
+                      const char *prefix, struct gpt_tensor *out,
+                      struct gpt_err *err)
+{
+    char name[GPT_PARAM_NAME + 32];
+    int64_t shape[2], zero[2] = {0};
+    size_t shard;
+    GPT_TRY(gpt_hf_name(name, sizeof name, p, prefix, err));
+    gpt_hf_shape(&hf->config, p, shape);
+    const struct gpt_safetensor *st = find(hf, name, &shard);
+    if (!st)
+        return gpt_fail(err, GPT_EDATA, "%s: no tensor '%s'", hf->dir, name);
+    if (st->ndim != p->ndim || st->shape[0] != shape[0] ||
+        (st->ndim == 2 && st->shape[1] != shape[1]))
+        return gpt_fail(err, GPT_EDATA,
+                        "%s/%s: tensor '%s' has %d dimensions, %lld x %lld; "
+                        "config.json says %lld x %lld",
+                        hf->dir, hf->names[shard], name, st->ndim,
+                        (long long)st->shape[0], (long long)st->shape[1],
+                        (long long)shape[0], (long long)shape[1]);
+    if (!gpt_dtype_is_float(st->dtype))
+        return gpt_fail(err, GPT_EDATA, "%s/%s: tensor '%s' is of type %s",
+                        hf->dir, hf->names[shard], name,
+                        gpt_dtype_name(st->dtype));
+    struct gpt_tensor there = gpt_tensor_make(name, st->dtype, p->ndim, shape);
+    *out = gpt_tensor_make(p->name, st->dtype, p->ndim, p->shape);
+    int status = gpt_tensor_add_rows(&there, hf->shards[shard].in, st->begin,
+                                     st->dtype, zero, shape, err);
+    if (status == GPT_OK)
+        status = gpt_hf_import(out, &there, &hf->config, p, err);
+    gpt_tensor_free(&there);
+    return status;
+}
+
+static bool ends_in(const char *s, const char *suffix)
+{
+    size_t n = strlen(s), k = strlen(suffix);
+    return n >= k && strcmp(s + n - k, suffix) == 0;
+}
+
+/* Buffers of old files, and the head that is tied. */
+static bool ignored(const char *name, bool tied)
+{
+    return ends_in(name, ".attn.bias") || ends_in(name, ".attn.masked_bias") ||
+           (tied && strcmp(name, "lm_head.weight") == 0);
+}
+
+static int by_text(const void *a, const void *b)
+{
+    const char *const *x = a, *const *y = b;
+    return strcmp(*x, *y);
+}
+
+/* Everything in the files is a parameter or known to be none. */
+static int check_strangers(const struct gpt_hf *hf, const char *prefix,
+                           struct gpt_err *err)
+{
+    enum { NAME = GPT_PARAM_NAME + 32 };
+    char (*text)[NAME];
+    const char **known;
+    int status;
+    GPT_TRY(gpt_new(&text, (size_t)hf->table.n, NAME, "names", err));
+    GPT_TRY_GOTO(status, gpt_new(&known, (size_t)hf->table.n, sizeof *known,
+                                 "names", err),
+                 out);
+    for (int64_t i = 0; i < hf->table.n; i++) {
+        if (gpt_hf_name(text[i], NAME, &hf->table.rows[i], prefix, NULL))
+            text[i][0] = '\0';
+        known[i] = text[i];
+    }
+    qsort(known, (size_t)hf->table.n, sizeof *known, by_text);
+    for (size_t s = 0; s < hf->n_shards; s++)
+        for (int64_t i = 0; status == GPT_OK && i < hf->shards[s].n; i++) {
+            const char *name = hf->shards[s].tensors[i].name;
+            if (!ignored(name, hf->config.tied_embeddings) &&
+                !bsearch(&name, known, (size_t)hf->table.n, sizeof *known,
+                         by_text))
+                status = gpt_fail(err, GPT_EDATA,
+                                  "%s/%s: tensor '%.200s' is none of GPT-2's",
+                                  hf->dir, hf->names[s], name);
+        }
+    gpt_free(known);
+out:
+    gpt_free(text);
+    return status;
+}
+
+static int open_tensors(struct gpt_hf *hf, struct gpt_err *err)
+{
+    size_t shard;
+    int64_t held = 0;
+    const char *prefix =
+        find(hf, "transformer.wte.weight", &shard) ? "transformer." : "";
+    for (size_t i = 0; i < hf->n_shards; i++)
+        held += hf->shards[i].n;
+    if (hf->config.num_layers > held)
+        return gpt_fail(err, GPT_EDATA,
+                        "%s: config.json says %lld layers, the files hold "
+                        "%lld tensors",
+                        hf->dir, (long long)hf->config.num_layers,
+                        (long long)held);
+    GPT_TRY(gpt_params_build(&hf->table, &hf->config, err));
+    GPT_TRY(gpt_new(&hf->tensors, (size_t)hf->table.n, sizeof *hf->tensors,
+                    "tensors", err));
+    for (int64_t i = 0; i < hf->table.n; i++)
+        GPT_TRY(open_param(hf, &hf->table.rows[i], prefix,
+                           &hf->tensors[hf->n++], err));
+    return check_strangers(hf, prefix, err);
+}
+
+int gpt_hf_open(struct gpt_hf **out, const char *dir, int64_t divisible_by,
+                int64_t tp, struct gpt_err *err)
+{
+    char path[PATH];
+    struct gpt_hf *hf;
+    cJSON *json = NULL;
+    int status;
+    *out = NULL;
+    GPT_TRY(gpt_new(&hf, 1, sizeof *hf, "model", err));
+    snprintf(hf->dir, sizeof hf->dir, "%s", dir);
+    GPT_TRY_GOTO(status,
+                 gpt_path_join(path, sizeof path, dir, GPT_HF_CONFIG, err),
+                 fail);
+    GPT_TRY_GOTO(status, gpt_json_read(&json, path, CONFIG_LIMIT, err), fail);
+    GPT_TRY_GOTO(status, gpt_hf_config_parse(&hf->config, &hf->extra, json,
+                                             path, err),
+                 fail);
+    GPT_TRY_GOTO(status, gpt_config_complete(&hf->config, divisible_by, tp,
+                                             err),
+                 fail);
+    GPT_TRY_GOTO(status, open_files(hf, err), fail);
+    GPT_TRY_GOTO(status, open_tensors(hf, err), fail);
+    cJSON_Delete(json);
+    *out = hf;
+    return GPT_OK;
+fail:
+    cJSON_Delete(json);
+    gpt_hf_close(hf);
+    return status;
+}
+
+const struct gpt_config *gpt_hf_config(const struct gpt_hf *hf)
+{
+    return &hf->config;
+}
+
+struct gpt_hf_extra gpt_hf_extra(const struct gpt_hf *hf)
+{
+    return hf->extra;
+}
+
+const struct gpt_tensor *gpt_hf_tensors(const struct gpt_hf *hf, int64_t *n)
+{
+    *n = hf->n;
+    return hf->tensors;
+}
+
+const struct gpt_safetensors *gpt_hf_shard(const struct gpt_hf *hf, size_t i,
+                                           const char **name)
+{
+    if (i >= hf->n_shards)
+        return NULL;
+    *name = hf->names[i];
+    return &hf->shards[i];
+}

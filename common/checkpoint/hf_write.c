@@ -1,0 +1,286 @@
+/* Writing a Hugging Face directory. gpt_hf_plan() makes the tensors and deals
+ * them out to shards, gpt_hf_write() pours them. */
+#include "checkpoint/huggingface.h"
+
+#include "base/io.h"
+#include "base/num.h"
+#include "checkpoint/safetensors.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { PATH = 4096, NAME = GPT_PARAM_NAME + 32 };
+
+void gpt_hf_shard_name(char *buf, size_t cap, int64_t shard, int64_t n_shards)
+{
+    if (n_shards <= 1)
+        snprintf(buf, cap, "%s", GPT_HF_WEIGHTS);
+    else
+        snprintf(buf, cap, "model-%05lld-of-%05lld.safetensors",
+                 (long long)shard + 1, (long long)n_shards);
+}
+
+static struct gpt_safetensor header_of(const struct gpt_tensor *t)
+{
+    struct gpt_safetensor s = {
+        .name = t->name, .dtype = t->dtype, .ndim = t->ndim};
+    memcpy(s.shape, t->shape, sizeof t->shape);
+    return s;
+}
+
+/* Ends the shard that is open (its tensors have -1): the next number. */
+static void end_shard(struct gpt_hf_plan *p, int64_t first, int64_t end,
+                      int64_t size)
+{
+    bool any = false;
+    for (int64_t i = first; i < end; i++)
+        if (p->shard[i] < 0) {
+            p->shard[i] = p->n_shards;
+            any = true;
+        }
+    p->n_shards += any;
+    p->largest_shard = gpt_max_i64(p->largest_shard, size);
+}
+
+/* Greedy, by huggingface_hub's split_state_dict_into_shards_factory(): a shard
+ * gets its number when it ends, one of a large tensor at once. */
+static int deal(struct gpt_hf_plan *p, int64_t limit, struct gpt_err *err)
+{
+    int64_t first = 0, size = 0, bytes;
+    for (int64_t i = 0; i < p->n; i++) {
+        struct gpt_safetensor h = header_of(&p->tensors[i]);
+        if (!gpt_safetensor_bytes(&h, &bytes))
+            return gpt_fail(err, GPT_EDATA, "tensor '%s': size overflows",
+                            h.name);
+        p->total_size += bytes;
+        p->shard[i] = -1;
+        if (bytes > limit) {
+            p->shard[i] = p->n_shards++;
+            p->largest_shard = gpt_max_i64(p->largest_shard, bytes);
+            continue;
+        }
+        if (size + bytes > limit) {
+            end_shard(p, first, i, size);
+            first = i;
+            size = 0;
+        }
+        size += bytes;
+    }
+    end_shard(p, first, p->n, size);
+    return GPT_OK;
+}
+
+static int check_model(const struct gpt_config *c, struct gpt_err *err)
+{
+    if (c->num_query_groups != c->num_attention_heads ||
+        c->num_attention_heads * c->head_size != c->hidden_size)
+        return gpt_fail(err, GPT_EDATA,
+                        "Hugging Face's GPT-2 has one key per head and heads "
+                        "of hidden_size / num_attention_heads; this model has "
+                        "%lld groups, %lld heads of %lld, hidden_size %lld",
+                        (long long)c->num_query_groups,
+                        (long long)c->num_attention_heads,
+                        (long long)c->head_size, (long long)c->hidden_size);
+    return GPT_OK;
+}
+
+static int plan_tensors(struct gpt_hf_plan *p,
+                        const struct gpt_param_table *table,
+                        gpt_tensor_lookup *lookup, const void *context,
+                        enum gpt_dtype dtype, struct gpt_err *err)
+{
+    GPT_TRY(gpt_new(&p->tensors, (size_t)table->n, sizeof *p->tensors,
+                    "tensors", err));
+    GPT_TRY(gpt_new(&p->shard, (size_t)table->n, sizeof *p->shard, "tensors",
+                    err));
+    for (int64_t i = 0; i < table->n; i++) {
+        const struct gpt_param *row = &table->rows[i];
+        const struct gpt_tensor *here = lookup(context, row->name);
+        char name[NAME];
+        int64_t shape[2];
+        if (!here)
+            return gpt_fail(err, GPT_EDATA, "no tensor '%s'", row->name);
+        if (here->ndim != row->ndim || here->shape[0] != row->shape[0] ||
+            (row->ndim == 2 && here->shape[1] != row->shape[1]))
+            return gpt_fail(err, GPT_EDATA,
+                            "tensor '%s' is %lld x %lld, its model says "
+                            "%lld x %lld",
+                            row->name, (long long)here->shape[0],
+                            (long long)here->shape[1],
+                            (long long)row->shape[0],
+                            (long long)row->shape[1]);
+        GPT_TRY(gpt_hf_name(name, sizeof name, row, "transformer.", err));
+        gpt_hf_shape(&p->config, row, shape);
+        char *kept = gpt_arena_strdup(&p->arena, name);
+        if (!kept)
+            return gpt_fail(err, GPT_EFAIL, "out of memory");
+        struct gpt_tensor *t = &p->tensors[p->n++];
+        *t = gpt_tensor_make(kept,
+                             dtype == GPT_N_DTYPES ? here->dtype : dtype,
+                             row->ndim, shape);
+        GPT_TRY(gpt_hf_export(t, here, &p->config, row, err));
+    }
+    return GPT_OK;
+}
+
+int gpt_hf_plan(struct gpt_hf_plan *plan, const struct gpt_config *c,
+                const struct gpt_hf_extra *extra, gpt_tensor_lookup *lookup,
+                const void *context, enum gpt_dtype dtype,
+                int64_t max_shard_size, struct gpt_err *err)
+{
+    struct gpt_param_table table = {0};
+    *plan = (struct gpt_hf_plan){.config = *c, .extra = *extra};
+    int status = check_model(c, err);
+    if (status == GPT_OK)
+        status = gpt_params_build(&table, c, err);
+    if (status == GPT_OK)
+        status = plan_tensors(plan, &table, lookup, context, dtype, err);
+    if (status == GPT_OK)
+        status = deal(plan, max_shard_size, err);
+    gpt_params_free(&table);
+    if (status != GPT_OK)
+        gpt_hf_plan_free(plan);
+    return status;
+}
+
+void gpt_hf_plan_free(struct gpt_hf_plan *plan)
+{
+    for (int64_t i = 0; i < plan->n; i++)
+        gpt_tensor_free(&plan->tensors[i]);
+    gpt_free(plan->tensors);
+    gpt_free(plan->shard);
+    gpt_arena_free(&plan->arena);
+    *plan = (struct gpt_hf_plan){0};
+}
+
+/* ---- writing ---- */
+
+struct pour {
+    struct gpt_safetensors_writer *file;
+    void (*done)(void *, int64_t);
+    void *context;
+    int64_t bytes; /* of all shards so far */
+};
+
+static int put_tile(void *context, const void *data, size_t bytes,
+                    struct gpt_err *err)
+{
+    struct pour *p = context;
+    GPT_TRY(gpt_safetensors_put(p->file, data, bytes, err));
+    p->bytes += (int64_t)bytes;
+    if (p->done)
+        p->done(p->context, p->bytes);
+    return GPT_OK;
+}
+
+static int write_shard(const struct gpt_hf_plan *plan, int64_t shard,
+                       const char *dir, unsigned flags, struct pour *p,
+                       void *tile, struct gpt_err *err)
+{
+    static const int64_t zero[GPT_TENSOR_DIMS];
+    struct gpt_safetensor *headers = NULL;
+    const struct gpt_tensor **held = NULL;
+    char path[PATH], name[64];
+    int64_t n = 0;
+    int status;
+    gpt_hf_shard_name(name, sizeof name, shard, plan->n_shards);
+    GPT_TRY(gpt_path_join(path, sizeof path, dir, name, err));
+    GPT_TRY_GOTO(status, gpt_new(&headers, (size_t)plan->n, sizeof *headers,
+                                 "headers", err),
+                 out);
+    GPT_TRY_GOTO(status, gpt_new(&held, (size_t)plan->n, sizeof *held,
+                                 "headers", err),
+                 out);
+    for (int64_t i = 0; i < plan->n; i++)
+        if (plan->shard[i] == shard) {
+            held[n] = &plan->tensors[i];
+            headers[n++] = header_of(&plan->tensors[i]);
+        }
+    GPT_TRY_GOTO(status, gpt_safetensors_create(&p->file, path, flags, headers,
+                                                n, NULL, 0, err),
+                 out);
+    for (int64_t k = 0; status == GPT_OK && k < n; k++) {
+        const struct gpt_tensor *t = held[gpt_safetensors_order(p->file, k)];
+        status = gpt_tensor_pour(t, zero, t->shape, t->dtype, tile, put_tile,
+                                 p, err);
+    }
+    if (status == GPT_OK) {
+        status = gpt_safetensors_commit(p->file, NULL, NULL, err);
+        p->file = NULL;
+    }
+out:
+    gpt_safetensors_abort(p->file);
+    p->file = NULL;
+    gpt_free(headers);
+    gpt_free(held);
+    return status;
+}
+
+/* Takes and frees the tree. */
+static int put_json(cJSON *json, const char *dir, const char *name,
+                    unsigned flags, struct gpt_err *err)
+{
+    char path[PATH];
+    struct gpt_out *out = NULL;
+    char *text = json ? gpt_json_print(json, true) : NULL;
+    int status = text ? gpt_path_join(path, sizeof path, dir, name, err)
+                      : gpt_fail(err, GPT_EFAIL, "%s: out of memory", name);
+    if (status == GPT_OK)
+        status = gpt_out_open(&out, path, flags, 0, err);
+    if (status == GPT_OK)
+        status = gpt_out_printf(out, err, "%s\n", text);
+    if (status == GPT_OK)
+        status = gpt_out_commit(out, err);
+    else
+        gpt_out_abort(out);
+    cJSON_free(text);
+    cJSON_Delete(json);
+    return status;
+}
+
+static cJSON *make_index(const struct gpt_hf_plan *plan)
+{
+    cJSON *json = cJSON_CreateObject();
+    cJSON *meta = cJSON_AddObjectToObject(json, "metadata");
+    cJSON *map = cJSON_AddObjectToObject(json, "weight_map");
+    cJSON_AddNumberToObject(meta, "total_size", (double)plan->total_size);
+    for (int64_t i = 0; i < plan->n; i++) {
+        char name[64];
+        gpt_hf_shard_name(name, sizeof name, plan->shard[i], plan->n_shards);
+        cJSON_AddStringToObject(map, plan->tensors[i].name, name);
+    }
+    return json;
+}
+
+static cJSON *make_generation_config(const struct gpt_hf_plan *plan)
+{
+    cJSON *json = cJSON_CreateObject();
+    if (plan->extra.bos_token_id >= 0)
+        cJSON_AddNumberToObject(json, "bos_token_id",
+                                (double)plan->extra.bos_token_id);
+    if (plan->extra.eos_token_id >= 0)
+        cJSON_AddNumberToObject(json, "eos_token_id",
+                                (double)plan->extra.eos_token_id);
+    return json;
+}
+
+int gpt_hf_write(const struct gpt_hf_plan *plan, const char *dir,
+                 unsigned flags, void (*done)(void *, int64_t), void *context,
+                 struct gpt_err *err)
+{
+    struct pour p = {.done = done, .context = context};
+    void *tile;
+    int status = GPT_OK;
+    GPT_TRY(gpt_new(&tile, GPT_TILE_BYTES, 1, "tile", err));
+    for (int64_t i = 0; status == GPT_OK && i < plan->n_shards; i++)
+        status = write_shard(plan, i, dir, flags, &p, tile, err);
+    gpt_free(tile);
+    GPT_TRY(status);
+    if (plan->n_shards > 1)
+        GPT_TRY(put_json(make_index(plan), dir, GPT_HF_INDEX, flags, err));
+    GPT_TRY(put_json(gpt_hf_config_make(&plan->config, &plan->extra,
+                                        plan->tensors[0].dtype),
+                     dir, GPT_HF_CONFIG, flags, err));
+    return put_json(make_generation_config(plan), dir,
+                    "generation_config.json", flags, err);
+}

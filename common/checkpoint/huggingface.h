@@ -1,0 +1,110 @@
+/* Hugging Face directories of GPT-2: config.json, model.safetensors or shards
+ * with model.safetensors.index.json, vocabulary files. Which tensor is which,
+ * and how its elements are ordered, is one table in hf_map.c; reading gives
+ * tensors under this project's names as views of the files, writing the
+ * reverse. Source: transformers, configuration_gpt2.py and modeling_gpt2.py;
+ * huggingface_hub, serialization. */
+#ifndef GPT_CHECKPOINT_HUGGINGFACE_H
+#define GPT_CHECKPOINT_HUGGINGFACE_H
+
+#include "base/json.h"
+#include "base/memory.h"
+#include "checkpoint/plan.h"
+#include "model/params.h"
+
+#define GPT_HF_CONFIG "config.json"
+#define GPT_HF_WEIGHTS "model.safetensors"
+#define GPT_HF_INDEX "model.safetensors.index.json"
+
+/* What config.json says beyond struct gpt_config; -1: it does not say. */
+struct gpt_hf_extra {
+    int64_t bos_token_id, eos_token_id;
+};
+
+/* Vocabulary files that travel with a model, NULL-terminated. */
+extern const char *const gpt_hf_vocab_files[];
+
+/* ---- the table ---- */
+
+/* "transformer.h.3.attn.c_attn.weight"; prefix "transformer." or "". */
+int gpt_hf_name(char *buf, size_t cap, const struct gpt_param *p,
+                const char *prefix, struct gpt_err *err) GPT_MUST_USE;
+/* Shape of that tensor there: Conv1D matrices are (in, out), the vocabulary
+ * has no dummy rows. */
+void gpt_hf_shape(const struct gpt_config *c, const struct gpt_param *p,
+                  int64_t *shape);
+/* Appends to `out` the parameter as it is here (rows padded by the last one)
+ * from the tensor there, and the reverse. */
+int gpt_hf_import(struct gpt_tensor *out, const struct gpt_tensor *there,
+                  const struct gpt_config *c, const struct gpt_param *p,
+                  struct gpt_err *err) GPT_MUST_USE;
+int gpt_hf_export(struct gpt_tensor *there, const struct gpt_tensor *here,
+                  const struct gpt_config *c, const struct gpt_param *p,
+                  struct gpt_err *err) GPT_MUST_USE;
+
+/* ---- config.json ---- */
+
+/* GPT_EDATA names what is missing, out of range, or a feature that this
+ * project's GPT-2 does not have. padded_vocab_size is left 0. */
+int gpt_hf_config_parse(struct gpt_config *c, struct gpt_hf_extra *extra,
+                        const cJSON *json, const char *what,
+                        struct gpt_err *err) GPT_MUST_USE;
+/* NULL when out of memory. */
+cJSON *gpt_hf_config_make(const struct gpt_config *c,
+                          const struct gpt_hf_extra *extra,
+                          enum gpt_dtype dtype);
+
+/* ---- reading ---- */
+struct gpt_hf;
+
+/* Pads the vocabulary to a multiple of divisible_by x tp. Headers only. */
+int gpt_hf_open(struct gpt_hf **hf, const char *dir, int64_t divisible_by,
+                int64_t tp, struct gpt_err *err) GPT_MUST_USE;
+void gpt_hf_close(struct gpt_hf *hf);
+const struct gpt_config *gpt_hf_config(const struct gpt_hf *hf);
+struct gpt_hf_extra gpt_hf_extra(const struct gpt_hf *hf);
+/* One tensor a parameter, in the order of the parameter table. */
+const struct gpt_tensor *gpt_hf_tensors(const struct gpt_hf *hf, int64_t *n);
+
+/* Shard i and the name of its file; NULL behind the last. */
+struct gpt_safetensors;
+const struct gpt_safetensors *gpt_hf_shard(const struct gpt_hf *hf, size_t i,
+                                           const char **name);
+
+/* ---- writing ---- */
+
+/* What would be written; made by gpt_hf_plan(). */
+struct gpt_hf_plan {
+    struct gpt_config config;
+    struct gpt_hf_extra extra;
+    struct gpt_tensor *tensors; /* names and order of transformers */
+    int64_t *shard;             /* of each tensor */
+    int64_t n, n_shards;
+    int64_t total_size; /* bytes of tensors */
+    int64_t largest_shard;
+    struct gpt_arena arena;
+};
+
+/* `find` gives the tensor of a parameter by its name here. dtype: of all
+ * tensors, or GPT_N_DTYPES to keep each one's. Shards by the greedy rule of
+ * huggingface_hub: a tensor larger than the limit alone, else the next shard
+ * when this one would pass it. */
+typedef const struct gpt_tensor *gpt_tensor_lookup(const void *context,
+                                                   const char *name);
+int gpt_hf_plan(struct gpt_hf_plan *plan, const struct gpt_config *c,
+                const struct gpt_hf_extra *extra, gpt_tensor_lookup *find,
+                const void *context, enum gpt_dtype dtype,
+                int64_t max_shard_size, struct gpt_err *err) GPT_MUST_USE;
+void gpt_hf_plan_free(struct gpt_hf_plan *plan);
+/* "model.safetensors" or "model-00001-of-00003.safetensors". */
+void gpt_hf_shard_name(char *buf, size_t cap, int64_t shard, int64_t n_shards);
+
+/* Writes the weights, the index, config.json and generation_config.json into
+ * the directory that is open at `dir`. `done` hears the bytes of all tensors
+ * written so far. */
+int gpt_hf_write(const struct gpt_hf_plan *plan, const char *dir,
+                 unsigned flags,
+                 void (*done)(void *context, int64_t bytes), void *context,
+                 struct gpt_err *err) GPT_MUST_USE;
+
+#endif
