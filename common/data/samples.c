@@ -1,6 +1,7 @@
 /* Megatron's three indices of a split. The order of the random draws is part of
- * the format: documents of the early epochs, documents of the last one, samples
- * of the early epochs, samples of the last one. Start at gpt_samples_build(). */
+ * the format: documents of the early epochs, documents of the last one, then
+ * samples of the early epochs, samples of the last one. Start at
+ * gpt_samples_build(). */
 #include "data/samples.h"
 
 #include "base/memory.h"

@@ -11,8 +11,8 @@
 static char dir[] = "/tmp/gpt-test-corpus.XXXXXX";
 static char paths[4][64]; /* a, b, c: data sets; d: not there */
 
-/* n sequences; token t of sequence i is 100 * i + t, its length 1 + i % 7. Set 1
- * counts its sequences from 500. */
+/* n sequences; token t of sequence i is 100 * i + t, its length 1 + i % 7.
+ * Set 1 counts its sequences from 500. */
 static void make_set(int k, int n, int32_t bad)
 {
     int32_t tokens[8], length, one = 1;
