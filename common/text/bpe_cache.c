@@ -15,8 +15,15 @@ enum {
     COUNT_SHIFT = 28,
 };
 
-struct line {
-    struct gpt_cache_entry entry[2];
+/* Half a cache line. meta = count << 28 | last of the four ids. */
+struct entry {
+    struct gpt_cache_key key;
+    int32_t ids[GPT_CACHE_IDS - 1];
+    uint32_t meta;
+};
+
+struct gpt_cache_line {
+    struct entry entry[2];
 };
 
 /* A record: length, n, the ids, the bytes in whole words. */
@@ -26,7 +33,7 @@ struct slot {
 };
 
 struct gpt_cache {
-    struct line *lines;
+    struct gpt_cache_line *lines;
     struct slot *slots;
     uint32_t *block;
     size_t used, n_records;
@@ -60,15 +67,30 @@ void gpt_cache_close(struct gpt_cache *c)
 
 /* ---- short pieces ---- */
 
-static struct gpt_cache_key make_key(const char *piece, size_t len)
+/* Two plain loads and a mask where 16 bytes may be read: copying a few bytes
+ * and loading them as words again would make the loads wait. */
+static struct gpt_cache_key make_key(const char *piece, size_t len,
+                                     size_t readable)
 {
     struct gpt_cache_key key = {{0, 0}};
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    if (readable >= sizeof(key)) {
+        memcpy(&key, piece, sizeof(key));
+        if (len < 8)
+            key.word[0] &= ((uint64_t)1 << 8 * len) - 1;
+        key.word[1] &= len > 8 ? ((uint64_t)1 << 8 * (len - 8)) - 1 : 0;
+        key.word[1] |= (uint64_t)len << 56;
+        return key;
+    }
+#endif
+    (void)readable;
     memcpy(&key, piece, len);
     ((uint8_t *)&key)[GPT_CACHE_SHORT] = (uint8_t)len;
     return key;
 }
 
-static struct line *find_line(struct gpt_cache *c, struct gpt_cache_key key)
+static struct gpt_cache_line *find_line(struct gpt_cache *c,
+                                        struct gpt_cache_key key)
 {
     uint64_t h = (key.word[0] ^ (key.word[1] << 31 | key.word[1] >> 33)) *
                  0x9E3779B97F4A7C15u;
@@ -80,13 +102,10 @@ static bool same_key(struct gpt_cache_key a, struct gpt_cache_key b)
     return ((a.word[0] ^ b.word[0]) | (a.word[1] ^ b.word[1])) == 0;
 }
 
-static bool get_short(struct gpt_cache *c, const char *piece, size_t len,
-                      struct gpt_ids *ids)
+static bool get_short(const struct gpt_cache_probe *probe, struct gpt_ids *ids)
 {
-    struct gpt_cache_key key = make_key(piece, len);
-    struct line *line = find_line(c, key);
-    const struct gpt_cache_entry *e = &line->entry[0];
-    if (!same_key(e->key, key) && !same_key((++e)->key, key))
+    const struct entry *e = &probe->line->entry[0];
+    if (!same_key(e->key, probe->key) && !same_key((++e)->key, probe->key))
         return false;
     int32_t *out = ids->data + ids->len;
     memcpy(out, e->ids, sizeof(e->ids));
@@ -95,18 +114,17 @@ static bool get_short(struct gpt_cache *c, const char *piece, size_t len,
     return true;
 }
 
-static void put_short(struct gpt_cache *c, const char *piece, size_t len,
-                      const int32_t *ids, size_t n)
+static void put_short(const struct gpt_cache_probe *probe, const int32_t *ids,
+                      size_t n)
 {
-    struct gpt_cache_entry e = {.key = make_key(piece, len)};
-    struct line *line = find_line(c, e.key);
+    struct entry e = {.key = probe->key};
     for (size_t i = 0; i < n && i < GPT_CACHE_IDS - 1; i++)
         e.ids[i] = ids[i];
     e.meta = (uint32_t)n << COUNT_SHIFT;
     if (n == GPT_CACHE_IDS)
         e.meta |= (uint32_t)ids[n - 1];
-    line->entry[1] = line->entry[0];
-    line->entry[0] = e;
+    probe->line->entry[1] = probe->line->entry[0];
+    probe->line->entry[0] = e;
 }
 
 /* ---- other pieces ---- */
@@ -160,21 +178,35 @@ static void put_long(struct gpt_cache *c, const char *piece, size_t len,
     c->n_records++;
 }
 
-bool gpt_cache_get(struct gpt_cache *c, const char *piece, size_t len,
-                   struct gpt_ids *ids)
+/* ---- the interface ---- */
+
+void gpt_cache_aim(struct gpt_cache *c, const char *piece, size_t len,
+                   size_t readable, struct gpt_cache_probe *probe)
 {
-    if (len <= GPT_CACHE_SHORT && get_short(c, piece, len, ids))
-        return true;
-    /* a short piece of many ids lies with the long ones */
-    return len > GPT_CACHE_IDS && len <= GPT_CACHE_LONG &&
-           get_long(c, piece, len, ids);
+    probe->piece = piece;
+    probe->len = len;
+    if (len > GPT_CACHE_SHORT)
+        return;
+    probe->key = make_key(piece, len, readable);
+    probe->line = find_line(c, probe->key);
+    __builtin_prefetch(probe->line);
 }
 
-void gpt_cache_put(struct gpt_cache *c, const char *piece, size_t len,
+bool gpt_cache_get(struct gpt_cache *c, const struct gpt_cache_probe *probe,
+                   struct gpt_ids *ids)
+{
+    if (probe->len <= GPT_CACHE_SHORT && get_short(probe, ids))
+        return true;
+    /* a short piece of many ids lies with the long ones */
+    return probe->len > GPT_CACHE_IDS && probe->len <= GPT_CACHE_LONG &&
+           get_long(c, probe->piece, probe->len, ids);
+}
+
+void gpt_cache_put(struct gpt_cache *c, const struct gpt_cache_probe *probe,
                    const int32_t *ids, size_t n)
 {
-    if (len <= GPT_CACHE_SHORT && n <= GPT_CACHE_IDS)
-        put_short(c, piece, len, ids, n);
-    else if (len <= GPT_CACHE_LONG)
-        put_long(c, piece, len, ids, n);
+    if (probe->len <= GPT_CACHE_SHORT && n <= GPT_CACHE_IDS)
+        put_short(probe, ids, n);
+    else if (probe->len <= GPT_CACHE_LONG)
+        put_long(c, probe->piece, probe->len, ids, n);
 }

@@ -7,6 +7,8 @@
 #include "text/tokenizer_family.h"
 #include "text/vocab.h"
 
+enum { BATCH = 32 }; /* pieces */
+
 struct gpt2_tokenizer {
     struct gpt_tokenizer base;
     struct gpt_vocab vocab;
@@ -76,31 +78,49 @@ static void gpt2_encoder_close(struct gpt_encoder *enc)
     gpt_free(e);
 }
 
-static int encode_new(struct gpt2_encoder *e, const char *piece, size_t len,
+static int encode_new(struct gpt2_encoder *e,
+                      const struct gpt_cache_probe *piece,
                       struct gpt_ids *ids, struct gpt_err *err)
 {
     size_t before = ids->len;
-    GPT_TRY(gpt_bpe_merge(e->bpe, &e->scratch, piece, len, ids, err));
-    gpt_cache_put(e->cache, piece, len, ids->data + before, ids->len - before);
+    GPT_TRY(gpt_bpe_merge(e->bpe, &e->scratch, piece->piece, piece->len, ids,
+                          err));
+    gpt_cache_put(e->cache, piece, ids->data + before, ids->len - before);
     return GPT_OK;
 }
 
+static int encode_piece(struct gpt2_encoder *e,
+                        const struct gpt_cache_probe *piece,
+                        struct gpt_ids *ids, struct gpt_err *err)
+{
+    /* what a piece in the cache can need */
+    size_t room = (piece->len < GPT_CACHE_LONG ? piece->len : GPT_CACHE_LONG) +
+                  GPT_CACHE_IDS;
+    if (ids->cap - ids->len < room)
+        GPT_TRY(gpt_grow(&ids->data, &ids->cap, ids->len + room,
+                         sizeof(*ids->data), "token ids", err));
+    if (gpt_cache_get(e->cache, piece, ids))
+        return GPT_OK;
+    return encode_new(e, piece, ids, err);
+}
+
+/* In batches: the text is cut some pieces ahead, so that their entries in the
+ * cache are there when they are looked at. */
 static int gpt2_encode(struct gpt_encoder *enc, const char *text, size_t len,
                        struct gpt_ids *ids, struct gpt_err *err)
 {
     struct gpt2_encoder *e = (struct gpt2_encoder *)enc;
+    struct gpt_cache_probe batch[BATCH];
     while (len) {
-        size_t n = gpt_pretok_gpt2(text, len);
-        /* what a piece in the cache can need */
-        size_t room = (n < GPT_CACHE_LONG ? n : GPT_CACHE_LONG) +
-                      GPT_CACHE_IDS;
-        if (ids->cap - ids->len < room)
-            GPT_TRY(gpt_grow(&ids->data, &ids->cap, ids->len + room,
-                             sizeof(*ids->data), "token ids", err));
-        if (!gpt_cache_get(e->cache, text, n, ids))
-            GPT_TRY(encode_new(e, text, n, ids, err));
-        text += n;
-        len -= n;
+        size_t n = 0;
+        while (len && n < BATCH) {
+            size_t piece = gpt_pretok_gpt2(text, len);
+            gpt_cache_aim(e->cache, text, piece, len, &batch[n++]);
+            text += piece;
+            len -= piece;
+        }
+        for (size_t i = 0; i < n; i++)
+            GPT_TRY(encode_piece(e, &batch[i], ids, err));
     }
     return GPT_OK;
 }
