@@ -1,7 +1,8 @@
 /* Matrix products with their epilogues, in three ways. Start at cpu_matmul().
  *
- *   few rows   (m <= 8, b stored (N, K)): generation at small batches. Each row
- *              of b is read once; the speed is that of memory.
+ *   few rows   (m <= 32, b stored (N, K)): generation at small batches. Each row
+ *              of b is read once; the speed is that of memory. A row of c does
+ *              not depend on the others, not even in rounding.
  *   oneDNN     blocks of c, each one call of dnnl_sgemm in one thread.
  *   portable   the same blocks by tiles of isa/gemm.c.
  *
@@ -148,17 +149,20 @@ static void product(struct gpt_queue *q, const struct job *j)
                  (long long)j->m, (long long)j->n, (long long)j->k);
 }
 
-enum { FEW = 8, STRIP = 64 };
+/* Eight rows of a at a time, which stay in the first cache, meet STRIP rows of
+ * b, which stay in the second. */
+enum { FEW = 32, STRIP = 16 };
 
 static void few_rows(const struct job *j)
 {
 #pragma omp parallel for schedule(static)
-    for (int64_t n0 = 0; n0 < j->n; n0 += STRIP) {
-        struct job part = block_of(j, 0, n0, FEW, STRIP);
-        cpu_isa->dots(part.c, part.ldc, part.a, part.lda, part.b, part.ldb,
-                      part.m, part.n, part.k, part.beta != 0);
-        epilogue(&part);
-    }
+    for (int64_t n0 = 0; n0 < j->n; n0 += STRIP)
+        for (int64_t m0 = 0; m0 < j->m; m0 += 8) {
+            struct job part = block_of(j, m0, n0, 8, STRIP);
+            cpu_isa->dots(part.c, part.ldc, part.a, part.lda, part.b, part.ldb,
+                          part.m, part.n, part.k, part.beta != 0);
+            epilogue(&part);
+        }
 }
 
 /* oneDNN (2.6) multiplies blocks of this size without packing them, which with

@@ -2,70 +2,74 @@
  * of memory, and meets all rows of x, which stay in the first cache. */
 #include "cpu/isa/simd.h"
 
-/* M rows of x against R rows of w, U vectors of sums for each pair; w is read
- * from the cache once for all M, x once for all R. The rows AHEAD of w are
- * asked for: two streams side by side are more than the processor foresees. */
+/* M rows of x against R rows of w; w is read from the cache once for all M, x
+ * once for all R. Each result has one vector of sums, so that it does not
+ * depend on M and R: a text is generated the same, to the bit, whatever is
+ * generated beside it. The rows AHEAD of w are asked for: streams side by side
+ * are more than the processor foresees. */
 enum { AHEAD = 4 };
 
 static inline __attribute__((always_inline)) void
 dots_of(float *y, int64_t ldy, const float *x, int64_t ldx, const float *w,
-        int64_t ldw, int64_t k, bool add, const int M, const int R, const int U)
+        int64_t ldw, int64_t k, bool add, const int M, const int R)
 {
-    vf acc[4][4] = {{{0}}}; /* [row of x][row of w or, when R is 1, part] */
+    vf acc[4][4] = {{{0}}}; /* [row of x][row of w] */
     int64_t l = 0;
-    for (; l + U * W <= k; l += U * W)
-        for (int u = 0; u < U; u++)
+    for (; l + 2 * W <= k; l += 2 * W)
+#pragma GCC unroll 2
+        for (int u = 0; u < 2; u++)
+#pragma GCC unroll 4
             for (int r = 0; r < R; r++) {
                 vf wr = load(w + r * ldw + l + u * W);
-                if (u % 2 == 0)
-                    __builtin_prefetch(w + (r + AHEAD) * ldw + l + u * W);
+                if (u == 0)
+                    __builtin_prefetch(w + (r + AHEAD) * ldw + l);
+#pragma GCC unroll 4
                 for (int i = 0; i < M; i++)
-                    acc[i][R == 1 ? u : r] +=
-                        wr * load(x + i * ldx + l + u * W);
+                    acc[i][r] += wr * load(x + i * ldx + l + u * W);
             }
     for (; l < k; l += W) {
         int64_t n = k - l < W ? k - l : W;
+#pragma GCC unroll 4
         for (int r = 0; r < R; r++) {
             vf wr = load_part(w + r * ldw + l, n, 0);
+#pragma GCC unroll 4
             for (int i = 0; i < M; i++)
-                acc[i][R == 1 ? 0 : r] += wr * load_part(x + i * ldx + l, n, 0);
+                acc[i][r] += wr * load_part(x + i * ldx + l, n, 0);
         }
     }
+#pragma GCC unroll 4
     for (int i = 0; i < M; i++)
+#pragma GCC unroll 4
         for (int r = 0; r < R; r++) {
-            vf sum = acc[i][r];
-            for (int u = 1; R == 1 && u < U; u++)
-                sum += acc[i][u];
-            float dot = lanes_sum(sum);
-            y[i * ldy + r] = add ? y[i * ldy + r] + dot : dot;
+            float dot = lanes_sum(acc[i][r]), *out = y + i * ldy + r;
+            *out = add ? *out + dot : dot;
         }
 }
 
-/* An element's sum takes the same steps wherever its row of w falls, except
- * that the last n % 2 rows go alone: `n` is cut by the shape of w, so this does
- * not change with threads. */
 void ISA(dots)(float *y, int64_t ldy, const float *x, int64_t ldx,
                const float *w, int64_t ldw, int64_t m, int64_t n, int64_t k,
                bool add)
 {
     int64_t j = 0;
-    for (; m > 1 && j + 2 <= n; j += 2)
+    for (; m == 1 && j + 4 <= n; j += 4)
+        dots_of(y + j, ldy, x, ldx, w + j * ldw, ldw, k, add, 1, 4);
+    for (; j + 2 <= n; j += 2)
         for (int64_t i = 0; i < m; i += 4) {
             const float *xi = x + i * ldx, *wj = w + j * ldw;
             float *to = y + i * ldy + j;
             if (m - i >= 4)
-                dots_of(to, ldy, xi, ldx, wj, ldw, k, add, 4, 2, 1);
+                dots_of(to, ldy, xi, ldx, wj, ldw, k, add, 4, 2);
             else if (m - i == 3)
-                dots_of(to, ldy, xi, ldx, wj, ldw, k, add, 3, 2, 1);
+                dots_of(to, ldy, xi, ldx, wj, ldw, k, add, 3, 2);
             else if (m - i == 2)
-                dots_of(to, ldy, xi, ldx, wj, ldw, k, add, 2, 2, 2);
+                dots_of(to, ldy, xi, ldx, wj, ldw, k, add, 2, 2);
             else
-                dots_of(to, ldy, xi, ldx, wj, ldw, k, add, 1, 2, 2);
+                dots_of(to, ldy, xi, ldx, wj, ldw, k, add, 1, 2);
         }
     for (; j < n; j++)
         for (int64_t i = 0; i < m; i++)
             dots_of(y + i * ldy + j, ldy, x + i * ldx, ldx, w + j * ldw, ldw, k,
-                    add, 1, 1, 4);
+                    add, 1, 1);
 }
 
 /* Columns in strips that stay in registers over all rows. */

@@ -66,14 +66,27 @@ static inline vf larger(vf a, vf b) /* b where a is NaN */
     return pick(a > b, a, b);
 }
 
+/* Halves onto each other: lane i gets i and i + W/2, and so on. */
 static inline float lanes_sum(vf v)
 {
-    float x[W];
-    store(x, v);
-    for (int half = W / 2; half > 0; half /= 2)
-        for (int i = 0; i < half; i++)
-            x[i] += x[i + half];
-    return x[0];
+#if defined(__AVX512F__)
+    v += __builtin_shuffle(v, (vi){8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4,
+                                   5, 6, 7});
+    v += __builtin_shuffle(v, (vi){4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9,
+                                   10, 11});
+    v += __builtin_shuffle(v, (vi){2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15,
+                                   12, 13});
+    v += __builtin_shuffle(v, (vi){1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12,
+                                   15, 14});
+#elif defined(__AVX2__)
+    v += __builtin_shuffle(v, (vi){4, 5, 6, 7, 0, 1, 2, 3});
+    v += __builtin_shuffle(v, (vi){2, 3, 0, 1, 6, 7, 4, 5});
+    v += __builtin_shuffle(v, (vi){1, 0, 3, 2, 5, 4, 7, 6});
+#else
+    v += __builtin_shuffle(v, (vi){2, 3, 0, 1});
+    v += __builtin_shuffle(v, (vi){1, 0, 3, 2});
+#endif
+    return v[0];
 }
 
 static inline float lanes_max(vf v)
