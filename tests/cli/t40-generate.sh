@@ -10,7 +10,7 @@ command -v gpt-train >/dev/null || {
 }
 i=0
 while [ $i -lt 200 ]; do
-    echo '{"text": "hello, world"}'
+    echo '{"text": "quick brown"}'
     i=$((i + 1))
 done >corpus.jsonl
 expect 0 'a corpus' gpt-preprocess --input corpus.jsonl --output-prefix d \
@@ -22,12 +22,12 @@ train() { # directory options...
     gpt-train --data-path d_text_document --tokenizer-type ByteTokenizer \
         --num-layers 2 --hidden-size 32 --num-attention-heads 2 \
         --seq-length 32 --micro-batch-size 4 --split 100,0,0 \
-        --hidden-dropout 0 --attention-dropout 0 --eval-interval 0 \
+        --hidden-dropout 0 --attention-dropout 0 --eval-iters 0 \
         --save "$dir" --no-save-optim "$@"
 }
 expect 0 'a model that knows its corpus' train ckpt --train-iters 80 --lr 1e-2 \
     --lr-decay-style constant
-expect 0 'one that knows nothing' train fresh --train-iters 1 --lr 0
+expect 0 'one that knows nothing' train fresh --train-iters 1 --lr 1e-12
 
 gen() {
     gpt-generate --load ckpt --threads 1 "$@"
@@ -40,35 +40,35 @@ say() { # file text...: what printf says
 
 # ---- texts ----
 expect 0 'a new document' gen --greedy --prompt ''
-say want 'hello, world\n'
+say want 'quick brown\n'
 check 'is the one it knows, and ends there' cmp want out
 err_has 'tokens/s'
 err_has 'GB/s'
-expect 0 'a prompt' gen --greedy --prompt 'hello, '
-say want 'world\n'
+expect 0 'a prompt' gen --greedy --prompt 'quick '
+say want 'brown\n'
 check 'is continued' cmp want out
-expect 0 'with --echo' gen --greedy --prompt 'hello, ' --echo
-say want 'hello, world\n'
+expect 0 'with --echo' gen --greedy --prompt 'quick ' --echo
+say want 'quick brown\n'
 check 'it stands in front' cmp want out
-expect 0 'three tokens' gen --greedy --prompt he --tokens 3
-say want 'llo\n'
+expect 0 'three tokens' gen --greedy --prompt qu --tokens 3
+say want 'ick\n'
 check 'are three' cmp want out
 expect 0 'past the end of the document' gen --greedy -p '' --ignore-eod \
     --tokens 20
-say want 'hello, world<|endoftext|>hello, \n'
+say want 'quick brown<|endoftext|>quick br\n'
 check 'the next one follows' cmp want out
-expect 0 'two prompts' gen --greedy --prompt 'hello' 'hello, w'
-say want ', world\n---\norld\n'
+expect 0 'two prompts' gen --greedy --prompt 'quick' 'quick br'
+say want ' brown\n---\nown\n'
 check 'are divided by a line' cmp want out
 expect 0 'tokens up to the last position' gen --greedy -p '' --ignore-eod \
     --tokens 1000 --jsonl </dev/null
 out_has '"tokens":32,"finish":"positions"'
-expect 0 'quiet' gen --greedy --prompt hello --quiet
+expect 0 'quiet' gen --greedy --prompt quick --quiet
 check 'says nothing else' test ! -s err
 
 # ---- where prompts come from ----
-gen --greedy --prompt hello >want 2>err
-say file 'hello\n'
+gen --greedy --prompt quick >want 2>err
+say file 'quick\n'
 expect 0 'a prompt file' gen --greedy --prompt-file file
 check 'without its newline' cmp want out
 gen --greedy <file >out 2>err
@@ -77,11 +77,11 @@ gen --greedy --prompt-file - <file >out 2>err
 check 'standard input by name' cmp want out
 cat file | gen --greedy >out 2>err
 check 'a pipe' cmp want out
-say prompts '{"prompt": "hello", "id": "a"}\n{"id": [1, 2], "text": "hel"}\n'
+say prompts '{"prompt": "quick", "id": "a"}\n{"id": [1, 2], "text": "qui"}\n'
 expect 0 'JSON lines' gen --greedy --jsonl --prompt-file prompts
 say want '%s\n%s\n' \
-    '{"id":"a","sample":1,"text":", world","prompt_tokens":5,"tokens":7,"finish":"eod"}' \
-    '{"id":[1,2],"sample":1,"text":"lo, world","prompt_tokens":3,"tokens":9,"finish":"eod"}'
+    '{"id":"a","sample":1,"text":" brown","prompt_tokens":5,"tokens":6,"finish":"eod"}' \
+    '{"id":[1,2],"sample":1,"text":"ck brown","prompt_tokens":3,"tokens":8,"finish":"eod"}'
 check 'in and out' cmp want out
 if command -v script >/dev/null; then
     script -qec "gpt-generate --load ckpt" typescript </dev/null >out 2>&1
@@ -116,8 +116,8 @@ err_has 'seed '
 check 'all output is UTF-8' iconv -f UTF-8 -t UTF-16 first
 
 # ---- checkpoints ----
-expect 0 'an iteration by number' gen --iteration 80 --greedy -p hello
-expect 0 'an iteration by its directory' gpt-generate --greedy -p hello \
+expect 0 'an iteration by number' gen --iteration 80 --greedy -p quick
+expect 0 'an iteration by its directory' gpt-generate --greedy -p quick \
     --load ckpt/iter_0000080
 expect 4 'no such directory' gpt-generate --load nowhere --prompt a
 err_has nowhere
