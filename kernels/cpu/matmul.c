@@ -1,6 +1,6 @@
 /* Matrix products with their epilogues, in three ways. Start at cpu_matmul().
  *
- *   few rows   (m <= 32, b stored (N, K)): generation at small batches. Each row
+ *   few rows   (m <= 16, b stored (N, K)): generation at small batches. Each row
  *              of b is read once; the speed is that of memory. A row of c does
  *              not depend on the others, not even in rounding.
  *   oneDNN     blocks of c, each one call of dnnl_sgemm in one thread.
@@ -151,7 +151,7 @@ static void product(struct gpt_queue *q, const struct job *j)
 
 /* Eight rows of a at a time, which stay in the first cache, meet STRIP rows of
  * b, which stay in the second. */
-enum { FEW = 32, STRIP = 16 };
+enum { FEW = 16, STRIP = 16 };
 
 static void few_rows(const struct job *j)
 {
