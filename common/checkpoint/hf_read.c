@@ -70,9 +70,11 @@ static int open_shard(struct gpt_hf *hf, const char *name, struct gpt_err *err)
 static int shard_of(struct gpt_hf *hf, const char *name, size_t *shard,
                     struct gpt_err *err)
 {
-    for (*shard = hf->n_shards; *shard-- > 0;)
-        if (strcmp(hf->names[*shard], name) == 0)
+    for (size_t i = hf->n_shards; i-- > 0;)
+        if (strcmp(hf->names[i], name) == 0) {
+            *shard = i;
             return GPT_OK;
+        }
     *shard = hf->n_shards;
     return open_shard(hf, name, err);
 }

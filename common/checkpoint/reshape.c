@@ -119,7 +119,7 @@ static int group_sources(struct gpt_reshape *r, const char *group,
 static int plan_file(struct gpt_reshape *r, struct gpt_reshape_file *f,
                      const struct gpt_flat *flat, const char *group,
                      const char **names, const struct gpt_tensor **sources,
-                     struct gpt_err *err)
+                     int64_t tp, struct gpt_err *err)
 {
     enum gpt_dtype dtype = *group ? GPT_N_DTYPES : r->o->dtype;
     GPT_TRY(gpt_new(&f->slices, (size_t)flat->n, sizeof *f->slices, "slices",
@@ -129,8 +129,8 @@ static int plan_file(struct gpt_reshape *r, struct gpt_reshape_file *f,
     for (int64_t i = 0; i < flat->n; i++) {
         const struct gpt_slice *s = &flat->slices[i];
         int64_t row = s->param - r->table.rows;
-        if (s->copy)
-            continue;
+        if (s->copy || (tp > 0 && s->param->split_dim < 0))
+            continue; /* another rank writes it */
         struct gpt_tensor_slice *to = &f->slices[f->n];
         *to = (struct gpt_tensor_slice){
             .name = names[row],
@@ -180,7 +180,7 @@ static int plan_group(struct gpt_reshape *r, const char *group,
         status = gpt_flat_build(&flat, &r->table, &layout, err);
         if (status != GPT_OK)
             break;
-        status = plan_file(r, f, &flat, group, names, sources, err);
+        status = plan_file(r, f, &flat, group, names, sources, tp, err);
         r->write_bytes += f->bytes;
         gpt_flat_free(&flat);
     }
@@ -213,17 +213,19 @@ static struct gpt_hf_extra find_extra(const struct gpt_reshape *r)
     struct gpt_hf_extra extra = {-1, -1};
     char path[4096];
     cJSON *vocab = NULL;
-    int64_t id = -1;
+    int64_t id = -1, most = r->config.vocab_size - 1;
     if (r->source.hf)
         return gpt_hf_extra(r->source.hf);
+    if (gpt_json_int(gpt_checkpoint_state(r->source.native), "eos_token_id", 0,
+                     most, &id, "state", NULL) != GPT_OK)
+        id = -1;
     const char *file = r->o->vocab_file;
     if (!file && gpt_path_join(path, sizeof path, r->source.dir, "vocab.json",
                                NULL) == GPT_OK)
         file = path;
-    if (file && gpt_path_exists(file) &&
+    if (id < 0 && file && gpt_path_exists(file) &&
         gpt_json_read(&vocab, file, 256 << 20, NULL) == GPT_OK &&
-        gpt_json_int(vocab, "<|endoftext|>", 0, r->config.vocab_size - 1, &id,
-                     file, NULL) != GPT_OK)
+        gpt_json_int(vocab, "<|endoftext|>", 0, most, &id, file, NULL))
         id = -1;
     cJSON_Delete(vocab);
     if (id < 0 && r->config.vocab_size == 50257)

@@ -1,0 +1,365 @@
+/* The slice plan against a naive model: random tensors in a file, cut into
+ * random boxes with permuted strides, seen through random views, read in
+ * random boxes and types, element by element the same. */
+#include "checkpoint/plan.h"
+
+#include "base/memory.h"
+#include "base/rng.h"
+#include "tests/lib/tap.h"
+
+#include <unistd.h>
+
+enum { D = GPT_TENSOR_DIMS, ELEMENTS = 1 << 14 };
+
+static struct gpt_err err;
+static struct gpt_rng rng;
+static uint64_t drawn;
+
+static int64_t draw(int64_t n) /* 0 .. n - 1 */
+{
+    return (int64_t)(gpt_rng_u32(rng, drawn++) % (uint64_t)n);
+}
+
+/* Element i of the file, exact in every float type but rounded in half. */
+static double element(int64_t i)
+{
+    return (double)(i % 251) + (double)(i % 7) / 64;
+}
+
+static struct gpt_in *make_file(enum gpt_dtype type)
+{
+    char path[300];
+    struct gpt_out *out;
+    struct gpt_in *in;
+    double *x = malloc(ELEMENTS * sizeof *x);
+    char *bytes = malloc(ELEMENTS * 8);
+    snprintf(path, sizeof path, "%s/gpt-plan-%d",
+             getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp", (int)getpid());
+    for (int64_t i = 0; i < ELEMENTS; i++)
+        x[i] = element(i);
+    if (!gpt_convert(bytes, type, x, GPT_F64, ELEMENTS) ||
+        gpt_out_open(&out, path, GPT_OUT_FORCE | GPT_OUT_NOSYNC, 0, &err) ||
+        gpt_out_write(out, bytes, ELEMENTS * gpt_dtype_bytes(type), &err) ||
+        gpt_out_commit(out, &err) || gpt_in_open(&in, path, &err))
+        abort();
+    unlink(path);
+    free(x);
+    free(bytes);
+    return in;
+}
+
+/* Where each element of a tensor lies: an index of the file, -1 for zero. */
+struct model {
+    int64_t shape[D], at[ELEMENTS];
+};
+
+static int64_t flat(const struct model *m, const int64_t *i, int ndim)
+{
+    int64_t k = 0;
+    for (int d = 0; d < ndim; d++)
+        k = k * m->shape[d] + i[d];
+    return k;
+}
+
+static bool next(int64_t *i, const int64_t *shape, int ndim)
+{
+    for (int d = ndim - 1; d >= 0; d--) {
+        if (++i[d] < shape[d])
+            return true;
+        i[d] = 0;
+    }
+    return false;
+}
+
+/* Cuts [begin, begin + shape) in two at random, or makes it a piece that lies
+ * anywhere in the file with its dimensions in random order. */
+static void cut(struct gpt_tensor *t, struct model *m, struct gpt_in *in,
+                enum gpt_dtype type, const int64_t *begin,
+                const int64_t *shape, int depth)
+{
+    int d = (int)draw(t->ndim);
+    if (depth > 0 && shape[d] > 1) {
+        int64_t b[D], s[D], half = 1 + draw(shape[d] - 1);
+        memcpy(b, begin, sizeof b);
+        memcpy(s, shape, sizeof s);
+        s[d] = half;
+        cut(t, m, in, type, b, s, depth - 1);
+        b[d] += half;
+        s[d] = shape[d] - half;
+        cut(t, m, in, type, b, s, depth - 1);
+        return;
+    }
+    struct gpt_piece p = {.in = draw(8) ? in : NULL, .dtype = type};
+    int64_t stride = 1, start, i[D] = {0};
+    int order[D] = {0, 1, 2, 3};
+    for (int k = t->ndim - 1; k > 0; k--) {
+        int j = (int)draw(k + 1), swap = order[k];
+        order[k] = order[j];
+        order[j] = swap;
+    }
+    for (int k = t->ndim - 1; k >= 0; k--) {
+        p.stride[order[k]] = stride;
+        stride *= shape[order[k]] + draw(2); /* gaps now and then */
+    }
+    start = draw(ELEMENTS - stride);
+    memcpy(p.begin, begin, sizeof p.begin);
+    memcpy(p.shape, shape, sizeof p.shape);
+    do {
+        int64_t g[D], at = start;
+        for (int k = 0; k < t->ndim; k++) {
+            g[k] = begin[k] + i[k];
+            at += i[k] * p.stride[k];
+        }
+        m->at[flat(m, g, t->ndim)] = p.in ? at : -1;
+    } while (next(i, shape, t->ndim));
+    p.offset = start * (int64_t)gpt_dtype_bytes(type);
+    for (int k = 0; k < t->ndim; k++)
+        p.stride[k] *= (int64_t)gpt_dtype_bytes(type);
+    if (gpt_tensor_add(t, &p, &err) != GPT_OK)
+        abort();
+}
+
+/* What the plan reads of a random box, against the model. */
+static int check_box(const struct gpt_tensor *t, const struct model *m,
+                     enum gpt_dtype source)
+{
+    static const enum gpt_dtype types[] = {GPT_F16, GPT_BF16, GPT_F32,
+                                           GPT_F64};
+    enum gpt_dtype type = types[draw(4)];
+    int64_t begin[D], shape[D], i[D] = {0}, n = 1, k = 0;
+    int wrong = 0;
+    for (int d = 0; d < t->ndim; d++) {
+        begin[d] = draw(t->shape[d]);
+        shape[d] = 1 + draw(t->shape[d] - begin[d]);
+        n *= shape[d];
+    }
+    char *got = malloc((size_t)n * 8);
+    size_t size = gpt_dtype_bytes(type);
+    if (gpt_tensor_gather(t, begin, shape, type, got, &err) != GPT_OK) {
+        printf("# %s\n", err.text);
+        free(got);
+        return 1;
+    }
+    do {
+        int64_t g[D];
+        for (int d = 0; d < t->ndim; d++)
+            g[d] = begin[d] + i[d];
+        int64_t at = m->at[flat(m, g, t->ndim)];
+        double x = at < 0 ? 0 : element(at);
+        char stored[8], want[8];
+        gpt_convert(stored, source, &x, GPT_F64, 1);
+        gpt_convert(want, type, stored, source, 1);
+        wrong += memcmp(want, got + (size_t)k++ * size, size) != 0;
+    } while (next(i, shape, t->ndim));
+    free(got);
+    return wrong;
+}
+
+static void test_random(enum gpt_dtype source)
+{
+    struct gpt_in *in = make_file(source);
+    int wrong = 0, unchecked = 0;
+    static struct model m, v;
+    for (int round = 0; round < 400; round++) {
+        int ndim = 1 + (int)draw(D);
+        int64_t zero[D] = {0}, shape[D] = {1, 1, 1, 1};
+        static const int64_t most[D] = {900, 40, 12, 6};
+        for (int d = 0; d < ndim; d++)
+            shape[d] = 1 + draw(most[ndim - 1]);
+        struct gpt_tensor t = gpt_tensor_make("t", source, ndim, shape);
+        memcpy(m.shape, shape, sizeof shape);
+        cut(&t, &m, in, source, zero, shape, (int)draw(4));
+        unchecked += gpt_tensor_check(&t, "t", &err) != GPT_OK;
+        wrong += check_box(&t, &m, source);
+        /* a view that permutes the dimensions, shifted cyclically */
+        int shift = (int)draw(ndim);
+        struct gpt_map map = {.perm = {0}};
+        for (int d = 0; d < ndim; d++) {
+            map.perm[d] = (d + shift) % ndim;
+            map.shape[d] = v.shape[d] = shape[map.perm[d]];
+        }
+        struct gpt_tensor view = gpt_tensor_make("v", source, ndim, v.shape);
+        if (gpt_tensor_view(&view, &t, &map, 1, &err) != GPT_OK)
+            abort();
+        int64_t i[D] = {0}, j[D];
+        do {
+            for (int d = 0; d < ndim; d++)
+                j[map.perm[d]] = i[d];
+            v.at[flat(&v, i, ndim)] = m.at[flat(&m, j, ndim)];
+        } while (next(i, v.shape, ndim));
+        unchecked += gpt_tensor_check(&view, "v", &err) != GPT_OK;
+        wrong += check_box(&view, &v, source);
+        gpt_tensor_free(&view);
+        gpt_tensor_free(&t);
+    }
+    is_int(wrong, 0, "%s: 400 random tensors and views",
+           gpt_dtype_name(source));
+    is_int(unchecked, 0, "all of them covered");
+    gpt_in_close(in);
+}
+
+/* Larger than a tile, so that bands, tiles and blocks of a transposition have
+ * edges; the sink sees the bytes that one gather would give. */
+struct sum {
+    const uint8_t *want;
+    size_t at;
+    int tiles, wrong;
+};
+
+static int compare_tile(void *context, const void *data, size_t n,
+                        struct gpt_err *e)
+{
+    struct sum *s = context;
+    (void)e;
+    s->tiles++;
+    s->wrong += n > GPT_TILE_BYTES || memcmp(s->want + s->at, data, n) != 0;
+    s->at += n;
+    return GPT_OK;
+}
+
+static void test_large(void)
+{
+    enum { R = 4099, C = 1031 };
+    static const int64_t zero[D], shape[D] = {R, C};
+    char path[300];
+    struct gpt_out *out;
+    struct gpt_in *in;
+    float *x = malloc(sizeof *x * R * C), *got = malloc(sizeof *x * R * C);
+    void *tile = malloc(GPT_TILE_BYTES);
+    snprintf(path, sizeof path, "%s/gpt-plan-%d",
+             getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp", (int)getpid());
+    for (int64_t i = 0; i < R * C; i++)
+        x[i] = (float)i;
+    if (gpt_out_open(&out, path, GPT_OUT_NOSYNC, 0, &err) ||
+        gpt_out_write(out, x, sizeof *x * R * C, &err) ||
+        gpt_out_commit(out, &err) || gpt_in_open(&in, path, &err))
+        abort();
+    unlink(path);
+    for (int swap = 0; swap < 2; swap++) {
+        struct gpt_tensor t = gpt_tensor_make("t", GPT_F32, 2, shape);
+        struct gpt_piece p = {.in = in, .dtype = GPT_F32,
+                              .shape = {R, C}, .stride = {4 * C, 4}};
+        if (swap) {
+            p.stride[0] = 4;
+            p.stride[1] = 4 * R;
+        }
+        if (gpt_tensor_add(&t, &p, &err) != GPT_OK)
+            abort();
+        is_int(gpt_tensor_gather(&t, zero, shape, GPT_F32, got, &err), GPT_OK,
+               "%s matrix", swap ? "transposed" : "plain");
+        int64_t wrong = 0;
+        for (int64_t r = 0; r < R; r++)
+            for (int64_t c = 0; c < C; c++) {
+                int64_t at = swap ? c * R + r : r * C + c;
+                float want = x[at];
+                wrong += memcmp(&want, &got[r * C + c], sizeof want) != 0;
+            }
+        is_int(wrong, 0, "every element");
+        struct sum s = {.want = (const uint8_t *)got};
+        is_int(gpt_tensor_pour(&t, zero, shape, GPT_F32, tile, compare_tile,
+                               &s, &err),
+               GPT_OK, "poured");
+        ok(s.wrong == 0 && s.at == sizeof *x * R * C && s.tiles > 1,
+           "the same in %d tiles", s.tiles);
+        gpt_tensor_free(&t);
+    }
+    gpt_in_close(in);
+    free(x);
+    free(got);
+    free(tile);
+}
+
+/* Boxes that do not make a tensor. */
+static void test_refused(void)
+{
+    static const struct {
+        const char *what;
+        int64_t box[3][2]; /* begin and shape of up to three rows boxes */
+        const char *want;
+    } cases[] = {
+        {"a hole", {{0, 3}, {4, 6}}, "hold 9 of 10"},
+        {"nothing", {{0, 0}}, "hold 0 of 10"},
+        {"an overlap", {{0, 6}, {5, 5}}, "overlap"},
+        {"an overlap and a hole", {{0, 6}, {4, 4}}, "overlap"},
+        {"beyond the end", {{0, 6}, {6, 5}}, "leaves its size"},
+        {"beyond the end far", {{INT64_MAX, 1}}, "leaves its size"},
+        {"before the start", {{-1, 11}}, "leaves its size"},
+        {"more than all", {{0, INT64_MAX}}, "leaves its size"},
+    };
+    struct gpt_in *in = make_file(GPT_F32);
+    for (size_t i = 0; i < GPT_COUNT(cases); i++) {
+        int64_t shape[D] = {10};
+        struct gpt_tensor t = gpt_tensor_make("t", GPT_F32, 1, shape);
+        for (int k = 0; k < 3; k++) {
+            struct gpt_piece p = {.begin = {cases[i].box[k][0]},
+                                  .shape = {cases[i].box[k][1]},
+                                  .in = in, .stride = {4}, .dtype = GPT_F32};
+            if (p.shape[0] && gpt_tensor_add(&t, &p, &err) != GPT_OK)
+                abort();
+        }
+        ok(gpt_tensor_check(&t, "FILE", &err) == GPT_EDATA &&
+               strstr(err.text, cases[i].want),
+           "%s: %s", cases[i].what, err.text);
+        gpt_tensor_free(&t);
+    }
+    int64_t shape[D] = {10}, begin[D] = {0};
+    float got[10];
+    struct gpt_tensor t = gpt_tensor_make("t", GPT_F32, 1, shape);
+    is_int(gpt_tensor_gather(&t, begin, shape, GPT_F32, got, &err), GPT_EDATA,
+           "gather from nothing: %s", err.text);
+    struct gpt_piece p = {.shape = {10}, .in = in, .stride = {8},
+                          .dtype = GPT_I64};
+    if (gpt_tensor_add(&t, &p, &err) != GPT_OK)
+        abort();
+    is_int(gpt_tensor_gather(&t, begin, shape, GPT_F32, got, &err), GPT_EDATA,
+           "integers as floats: %s", err.text);
+    t.pieces[0].offset = ELEMENTS * 4 - 8;
+    is_int(gpt_tensor_gather(&t, begin, shape, GPT_I64, got, &err), GPT_EDATA,
+           "beyond the file: %s", err.text);
+    gpt_tensor_free(&t);
+    gpt_in_close(in);
+}
+
+/* Rows repeated or zero when a table grows, cut when it shrinks. */
+static void test_resize(void)
+{
+    static const int64_t zero[D], rows[] = {3, 5, 9};
+    struct gpt_in *in = make_file(GPT_F32);
+    int64_t shape[D] = {5, 4};
+    struct gpt_tensor t = gpt_tensor_make("t", GPT_F32, 2, shape);
+    if (gpt_tensor_add_rows(&t, in, 0, GPT_F32, zero, shape, &err) != GPT_OK)
+        abort();
+    for (int i = 0; i < 6; i++) {
+        int64_t to[D] = {rows[i / 2], 4};
+        bool repeat = i % 2;
+        float got[36];
+        int wrong = 0;
+        struct gpt_tensor r = gpt_tensor_make("r", GPT_F32, 2, to);
+        is_int(gpt_tensor_resize(&r, &t, repeat, &err), GPT_OK, "resize");
+        is_int(gpt_tensor_check(&r, "r", &err), GPT_OK, "covered");
+        is_int(gpt_tensor_gather(&r, zero, to, GPT_F32, got, &err), GPT_OK,
+               "gather");
+        for (int64_t k = 0; k < to[0] * 4; k++) {
+            int64_t row = k / 4 < 5 ? k / 4 : 4;
+            double want = k / 4 < 5 || repeat ? element(row * 4 + k % 4) : 0;
+            wrong += got[k] < (float)want || got[k] > (float)want;
+        }
+        is_int(wrong, 0, "5 rows to %d, %s", (int)to[0],
+               repeat ? "repeated" : "zero");
+        gpt_tensor_free(&r);
+    }
+    gpt_tensor_free(&t);
+    gpt_in_close(in);
+}
+
+int main(void)
+{
+    rng = gpt_rng_open(7, "plan");
+    test_random(GPT_F32);
+    test_random(GPT_BF16);
+    test_random(GPT_F64);
+    test_large();
+    test_refused();
+    test_resize();
+    return tap_done();
+}
