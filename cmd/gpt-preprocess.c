@@ -77,9 +77,8 @@ static double rate(double amount, const struct reporter *r)
 static void report(void *user, const struct gpt_preprocess_stats *s)
 {
     struct reporter *r = user;
-    char note[96];
-    snprintf(note, sizeof(note), "%.1f MB/s, %lld documents",
-             rate((double)s->line_bytes, r) / 1e6, (long long)s->documents);
+    char note[48];
+    snprintf(note, sizeof(note), "%lld documents", (long long)s->documents);
     gpt_progress_set(r->progress, s->input_bytes, note);
     if (r->log_interval == 0 || s->documents < r->next_log)
         return;

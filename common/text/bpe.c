@@ -100,11 +100,10 @@ void gpt_bpe_close(struct gpt_bpe *bpe)
 
 /* ---- short pieces ---- */
 
-/* Into out, which has room for n ids; returns their number. */
+/* Into id, which has room for n ids; returns how many are left of them. */
 static size_t merge_short(const struct gpt_bpe *bpe, const uint8_t *piece,
-                          size_t n, int32_t *out)
+                          size_t n, int32_t *id)
 {
-    int32_t id[SHORT_PIECE];
     uint32_t rank[SHORT_PIECE]; /* of the pair (i, i + 1) */
     for (size_t i = 0; i < n; i++)
         id[i] = bpe->byte_id[piece[i]];
@@ -128,7 +127,6 @@ static size_t merge_short(const struct gpt_bpe *bpe, const uint8_t *piece,
         if (best)
             rank[best - 1] = pair_rank(bpe, id[best - 1], id[best]);
     }
-    memcpy(out, id, n * sizeof(*id));
     return n;
 }
 

@@ -1,6 +1,7 @@
 #!/bin/sh
 # gpt-preprocess: what it writes, whatever the workers, and what it says about
 # input that is wrong.
+# shellcheck disable=SC2154 # $top and $scratch are tap.sh's
 . "$(dirname "$0")/../lib/tap.sh"
 
 vocab="--vocab-file $top/tests/golden/gpt2/vocab.json"

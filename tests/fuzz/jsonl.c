@@ -1,5 +1,5 @@
-/* Fuzz target: a line for the JSON scanner. The strings of what it takes must be
- * UTF-8; what it refuses must be bad data, and said so. */
+/* Fuzz target: a line for the JSON scanner. The strings of what it takes must
+ * be UTF-8; what it refuses must be bad data, and said so. */
 #include "text/jsonl.h"
 #include "text/unicode.h"
 
