@@ -78,6 +78,7 @@ static int open_set(struct gpt_corpus *c, const char *prefix,
                      "data sets", err));
     c->cap_sets = (int64_t)cap;
     GPT_TRY(gpt_indexed_open(&c->set[c->n_sets], prefix, c->impl, err));
+    gpt_indexed_read_randomly(c->set[c->n_sets]);
     *set = c->set[c->n_sets++];
     return GPT_OK;
 }

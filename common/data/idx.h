@@ -56,4 +56,8 @@ bool gpt_idx_header(uint8_t header[GPT_IDX_HEADER], enum gpt_dtype dtype,
 struct gpt_indexed;
 const uint8_t *gpt_indexed_lengths(const struct gpt_indexed *set);
 
+/* Sequences will be read in random order: a fault on a mapped .bin then reads
+ * the pages asked for, not the disk's whole read-ahead of up to megabytes. */
+void gpt_indexed_read_randomly(struct gpt_indexed *set);
+
 #endif

@@ -3,6 +3,7 @@
 
 #include "base/io.h"
 #include "base/num.h"
+#include "data/idx.h"
 #include "tests/lib/tap.h"
 
 #include <unistd.h>
@@ -200,10 +201,12 @@ static void test_types(void)
             bytes, N, (const int32_t[]){N}, 1, (const int32_t[]){1}, 1};
         is_int(write_set(at(name), types[k].dtype, &block, 1, 0, &err),
                GPT_OK, "%s: writes", name);
-        for (int lazy = 0; lazy < 2; lazy++) {
+        for (int how = 0; how < 3; how++) {
             memset(got, 0, sizeof got);
-            is_int(gpt_indexed_open(&set, at(name), lazy ? "lazy" : "mmap",
+            is_int(gpt_indexed_open(&set, at(name), how ? "mmap" : "lazy",
                                     &err), GPT_OK, "%s: opens", name);
+            if (set && how == 2)
+                gpt_indexed_read_randomly(set);
             is_int(set ? gpt_indexed_read(set, 0, 1, N - 1, got, &err) : -1,
                    GPT_OK, "%s: reads", name);
             int wrong = got[N - 1] != 0;
