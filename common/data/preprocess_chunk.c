@@ -2,6 +2,7 @@
 #include "data/preprocess_chunk.h"
 
 #include "base/memory.h"
+#include "base/num.h"
 
 #include <string.h>
 
@@ -23,6 +24,10 @@ void gpt_chunk_free(struct gpt_chunk *c, size_t n_keys)
 
 /* ---- cutting ---- */
 
+/* Of a line that does not lie in a file as long as itself: a few kilobytes of
+ * compressed data can become any number of bytes. */
+#define MAX_LINE ((int64_t)4 << 30)
+
 /* Can these bytes begin a good line? Input that is no JSON at all may have no
  * newline for long; this tells before all of it is in memory. */
 static bool may_be_object(const char *p, size_t len)
@@ -39,9 +44,14 @@ static int read_lines(struct gpt_cutter *cut, struct gpt_chunk *c,
                       size_t *lines)
 {
     size_t want = (size_t)cut->chunk_bytes;
+    int64_t limit = gpt_max_i64(MAX_LINE, gpt_input_size(cut->in));
     *lines = 0;
     do {
         size_t room = c->len < want ? want : c->len * 2, got;
+        if (!*lines && (int64_t)c->len > limit)
+            return gpt_fail(&cut->err, GPT_EDATA,
+                            "%s: a line is longer than %lld bytes",
+                            gpt_input_name(cut->in), (long long)limit);
         GPT_TRY(gpt_grow(&c->data, &c->cap, room, 1, "a line", &cut->err));
         GPT_TRY(gpt_input_read(cut->in, c->data + c->len, room - c->len, &got,
                                &cut->err));
