@@ -5,6 +5,7 @@
  *   samples_dump blend SIZE WEIGHT...        weights as they are used
  *   samples_dump corpus SEQ SEED TRAIN VALID TEST SPLIT ARG...
  *   samples_dump splits SEQ SEED TRAIN VALID TEST TRAIN_ARG... / ... / ...
+ *   samples_dump masks EOD LOSS POSITIONS ATTENTION TOKEN...  (flags 0 or 1)
  *   samples_dump write PREFIX DTYPE          a document a line: tokens, with
  *                                            | between sequences, - for none
  */
@@ -127,6 +128,27 @@ static int dump_corpus(int n, char **a, bool per_split, struct gpt_err *err)
     return status;
 }
 
+static int dump_masks(int n, char **a, struct gpt_err *err)
+{
+    enum { MOST = 1024 };
+    static int32_t tokens[MOST], input[MOST], target[MOST], position[MOST];
+    static int32_t start[MOST];
+    static float weight[MOST];
+    const struct gpt_mask_options o = {(int32_t)number(a[0]), number(a[1]),
+                                       number(a[2]), number(a[3])};
+    int t = n - 5;
+
+    if (t > MOST - 1)
+        return gpt_fail(err, GPT_EUSAGE, "number of tokens");
+    for (int i = 0; i <= t; i++)
+        tokens[i] = (int32_t)number(a[4 + i]);
+    gpt_batch_masks(&o, tokens, 1, t, input, target, position, weight, start);
+    PRINT("position", position, t);
+    PRINT("weight", weight, t);
+    PRINT("start", start, t);
+    return GPT_OK;
+}
+
 /* One document from a line of stdin. */
 static int write_document(struct gpt_indexed_writer *w, enum gpt_dtype dtype,
                           char *line, struct gpt_err *err)
@@ -190,6 +212,8 @@ int main(int argc, char **argv)
         status = dump_corpus(n, a, false, &err);
     else if (strcmp(mode, "splits") == 0 && n > 5)
         status = dump_corpus(n, a, true, &err);
+    else if (strcmp(mode, "masks") == 0 && n > 5)
+        status = dump_masks(n, a, &err);
     else if (strcmp(mode, "write") == 0 && n == 2)
         status = write_set(a, &err);
     if (status != GPT_OK)

@@ -24,7 +24,7 @@ try:
     from megatron.core.datasets.blended_megatron_dataset_builder import (
         BlendedMegatronDatasetBuilder)
     from megatron.core.datasets.gpt_dataset import (
-        GPTDataset, GPTDatasetConfig)
+        GPTDataset, GPTDatasetConfig, _get_ltor_masks_and_position_ids)
     from megatron.core.datasets.indexed_dataset import (
         IndexedDataset, IndexedDatasetBuilder)
     from megatron.core.datasets.utils import (
@@ -96,6 +96,19 @@ def reference_corpus(seq_length, seed, sizes, **paths):
             rows.append(item["tokens"].tolist() + item["labels"].tolist()[-1:])
         splits.append(rows)
     return splits
+
+
+def reference_masks(eod, loss, positions, attention, tokens):
+    mask, weight, position = _get_ltor_masks_and_position_ids(
+        torch.tensor(tokens[:-1]), eod, positions, attention, loss, True)
+    visible = ~mask[0]
+    # From t, all positions between the first visible one and t are visible.
+    start = visible.int().argmax(dim=1)
+    for t, first in enumerate(start.tolist()):
+        assert visible[t].tolist() == [first <= k <= t
+                                       for k in range(len(tokens) - 1)]
+    return {"position": position.tolist(), "weight": weight.int().tolist(),
+            "start": start.tolist()}
 
 
 # ---- ours ----
@@ -261,6 +274,17 @@ def check_blends(program, rng):
               f"blend: {len(weights)} weights, {size} samples")
 
 
+def check_masks(program, rng):
+    for k in range(16):
+        flags = [k & 1, k >> 1 & 1, k >> 2 & 1]
+        rows = [[rng.choice([7, 1, 2, 3][k // 8:]) for _ in range(n)]
+                for n in (2, 3, 33, 65)]
+        got = [arrays(dump(program, "masks", 7, *flags, *r)) for r in rows]
+        want = [reference_masks(7, *flags, r) for r in rows]
+        check(got == want, "masks: end of document in loss, positions, "
+              f"attention: {flags}")
+
+
 def check_corpora(program, where, rng):
     prefixes = []
     for k in range(12):
@@ -305,6 +329,7 @@ def main():
         check_bytes(program, where, rng)
         check_indices(program, where, rng)
         check_blends(program, rng)
+        check_masks(program, rng)
         check_corpora(program, where, rng)
     print(f"1..{tests}")
     sys.exit(failures != 0)
