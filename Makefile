@@ -172,7 +172,8 @@ bench: $(bench_bins)         ## measure: figure, floor, ratio, error
 
 # Each target: build/fuzz/NAME -max_total_time=60 tests/fuzz/corpus/NAME
 fuzz:                        ## build the fuzz targets with clang's libFuzzer
-	$(MAKE) BUILD=$(BUILD)/fuzz CC=clang CFLAGS='-O1 -g' \
+	$(MAKE) BUILD=$(BUILD)/fuzz CC=clang CFLAGS='-O1 -g' isa_src= \
+	    lib_src='$(filter common/%,$(lib_src))' \
 	    SANITIZE='$(ASAN) -fsanitize=fuzzer-no-link' lib
 	@set -e; for f in $(fuzz_src); do n=$$(basename $$f .c); \
 	    clang -g -D_GNU_SOURCE -Icommon -Ikernels -I. $(ASAN) \

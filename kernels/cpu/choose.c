@@ -2,6 +2,8 @@
  * processor has and the build knows, or what the environment forces. */
 #include "cpu/cpu.h"
 
+#include "base/cpu.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,50 +12,22 @@ extern const struct cpu_isa cpu_table_base, cpu_table_avx2, cpu_table_avx512;
 const struct cpu_isa *cpu_isa = &cpu_table_base;
 bool cpu_use_dnnl;
 
-static bool have_avx2(void)
-{
-#ifdef GPT_HAVE_ISA_avx2
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-           __builtin_cpu_supports("f16c");
-#else
-    return false;
-#endif
-}
-
-static bool have_avx512(void)
-{
-#ifdef GPT_HAVE_ISA_avx512
-    return have_avx2() && __builtin_cpu_supports("avx512f") &&
-           __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512vl") &&
-           __builtin_cpu_supports("avx512dq");
-#else
-    return false;
-#endif
-}
-
-static bool have_base(void)
-{
-    return true;
-}
-
 /* Best first. */
 static const struct {
     const char *name;
-    bool (*have)(void);
     const struct cpu_isa *table;
 } sets[] = {
 #ifdef GPT_HAVE_ISA_avx512
-    {"avx512", have_avx512, &cpu_table_avx512},
+    {"avx512", &cpu_table_avx512},
 #else
-    {"avx512", have_avx512, NULL},
+    {"avx512", NULL},
 #endif
 #ifdef GPT_HAVE_ISA_avx2
-    {"avx2", have_avx2, &cpu_table_avx2},
+    {"avx2", &cpu_table_avx2},
 #else
-    {"avx2", have_avx2, NULL},
+    {"avx2", NULL},
 #endif
-    {"base", have_base, &cpu_table_base},
+    {"base", &cpu_table_base},
 };
 
 int cpu_choose(const char *isa, const char *matmul, struct gpt_err *err)
@@ -63,7 +37,7 @@ int cpu_choose(const char *isa, const char *matmul, struct gpt_err *err)
     for (size_t i = 0; i < GPT_COUNT(sets) && !found; i++) {
         bool wanted = !isa || strcmp(isa, sets[i].name) == 0;
         known |= wanted;
-        if (wanted && sets[i].have())
+        if (wanted && gpt_cpu_has(sets[i].name))
             found = sets[i].table;
     }
     if (!known)
