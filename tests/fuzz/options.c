@@ -88,12 +88,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     char *argv[40] = {name, option, path};
     int argc = 3;
 
+    /* --config could name a pipe or terminal, and wait: "-" gets nothing, and
+     * without slashes other files are hard to find. */
+    if (!freopen("/dev/null", "r", stdin))
+        abort();
     const uint8_t *mark = size > 0 ? memchr(data, 1, size) : NULL;
     size_t n = mark ? (size_t)(mark - data) : size;
     int fd = make_file(data, n, path);
     char *words = gpt_arena_alloc(&arena, size - n + 1, 1);
     if (mark)
         memcpy(words, mark + 1, size - n - 1);
+    for (char *slash = words; (slash = strchr(slash, '/')) != NULL;)
+        *slash = '_';
     for (char *w = words; w && *w && argc < 39;) {
         argv[argc++] = w;
         w = strchr(w, '\n');
