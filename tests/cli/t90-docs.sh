@@ -35,6 +35,10 @@ names_exit_codes() {
     done | { ! grep .; }
 }
 
+refers_to_gpt() {
+    section "$1" ENVIRONMENT | grep -q '^\.Xr gpt 7'
+}
+
 # Pages outside the tree that may be referred to.
 system_pages='xz.1 gzip.1 zstd.1 sh.1 make.1 prove.1 jq.1 nohup.1 regex.7
 signal.7 utf-8.7 sbatch.1 srun.1 mpirun.1 torchrun.1'
@@ -70,6 +74,7 @@ for source in "$top"/cmd/gpt-*.c; do
     check "$p: manual page and table agree" same table man
     check "$p: the page has its sections" has_sections "$page"
     check "$p: the page names exit codes" names_exit_codes "$page"
+    check "$p: the page leads to the common environment" refers_to_gpt "$page"
 
     "$p" --complete=bash >c.bash
     grep -oE "compgen -W ' --.*'" c.bash | tr " '" '\n\n' | grep '^--[a-z]' |
