@@ -1,0 +1,212 @@
+#!/bin/sh
+# gpt-reshape: a GPT-2 that transformers saved (tests/golden/hf) through every
+# layout and back, what it computes, and what is said of bad input and output.
+. "$(dirname "$0")/../lib/tap.sh"
+
+hf=$top/tests/golden/hf
+tp=--target-tensor-model-parallel-size
+pp=--target-pipeline-model-parallel-size
+into() { # from to option...
+    from=$1 to=$2
+    shift 2
+    gpt-reshape --load-path "$from" --save-path "$to" "$@"
+}
+# The bytes of the tensors, whatever the header.
+tensors() {
+    gpt-reshape inspect "$1" --json |
+        grep -oE '"name":"[a-z][^"]*","dtype":"[^"]*","shape":\[[^]]*\]' |
+        sort
+}
+near() { # file file tolerance: numbers
+    paste -d' ' "$1" "$2" | awk -v tol="$3" '
+        { n = NF / 2
+          for (i = 1; i <= n; i++) {
+              d = $i - $(i + n); if (d < 0) d = -d
+              if (d > tol) { print NR, i, $i, $(i + n); bad = 1 }
+              count++
+          } }
+        END { exit bad || count < 100 }'
+}
+
+# ---- in, through the layouts, out ----
+expect 0 'reads what transformers wrote' into "$hf" a --verify
+err_has 'equals the input, bit by bit'
+expect 0 'to 2 x 2 ranks' into a b $tp 2 $pp 2 --verify
+check 'four files' [ "$(echo b/iter_0000000/model_*)" = \
+    "b/iter_0000000/model_tp00_pp00.safetensors b/iter_0000000/model_tp00_pp01.safetensors b/iter_0000000/model_tp01_pp00.safetensors b/iter_0000000/model_tp01_pp01.safetensors" ]
+expect 0 'and back to one' into b c --target_tensor_parallel_size 1 $pp 1
+check 'the same bytes' diff -r a c
+expect 0 'to 1 x 2' into b d $tp 1 $pp 2
+expect 0 'from there to 2 x 1' into d/iter_0000000 e $tp 2 $pp 1 --threads 1
+expect 0 'to one' into e f $tp 1
+check 'the same bytes' diff -r a f
+expect 0 'out to Hugging Face' into b g --to hf --verify
+tensors "$hf" >want
+tensors g >got
+check 'names, types and shapes as they came' cmp want got
+tail -c 31552 "$hf/model.safetensors" >want
+tail -c 31552 g/model.safetensors >got
+check 'the same bytes in the same order' cmp want got
+check 'config.json as it was' grep -q '"eos_token_id":.*66' g/config.json
+expect 0 'in shards, in the words of the script' gpt-reshape --load_path b \
+    --save_path h --convert_checkpoint_from_megatron_to_transformers \
+    --max_shard_size 10KB --verify
+check 'four of them' [ -f h/model-00004-of-00004.safetensors ]
+check 'with an index' grep -q '"transformer.h.1.mlp.c_fc.weight":' \
+    h/model.safetensors.index.json
+expect 0 'read again' into h i
+check 'the same bytes' diff -r a i
+
+# ---- it computes the same ----
+dump=$BUILD/tests/parity/logits_dump
+if [ -x "$dump" ]; then
+    tokens=$(head -n 1 "$hf/logits.txt")
+    tail -n +2 "$hf/logits.txt" >want
+    for dir in a b; do
+        expect 0 "logits of $dir" "$dump" $dir $tokens
+        check "those of transformers (1e-4)" near out want 1e-4
+    done
+else
+    skip 'tests/parity/logits_dump is not built'
+fi
+
+# ---- types ----
+expect 0 'cast to bf16' into a half --target-params-dtype bf16 --verify
+expect 0 'inspect it' gpt-reshape inspect half
+out_has 'BF16'
+expect 0 'cast while going out' into a halfhf --to hf --target_params_dtype \
+    bf16 --verify
+expect 0 'wide again' into half wide --target-params-dtype fp32 --verify
+expect 0 'the other way round' into halfhf half2
+check 'commutes' diff -r half half2
+
+# ---- vocabulary ----
+expect 0 'another padding' into a pad --make-vocab-size-divisible-by 100
+expect 0 'inspect' gpt-reshape inspect pad
+out_has 'padded_vocab_size        100'
+expect 0 'and out' into pad padhf --to hf
+check 'no dummy rows' cmp padhf/model.safetensors g/model.safetensors
+expect 0 'a smaller true vocabulary' into a small --true-vocab-size 60
+expect 2 'a larger one' into a large --true-vocab-size 129
+err_has 'has 128 rows'
+
+# ---- inspect ----
+expect 0 'a file' gpt-reshape inspect b/iter_0000000/model_tp01_pp00.safetensors
+out_has 'slice of decoder.layers.0.mlp.linear_fc1.weight'
+out_has '"64x16 at 32,0"'
+expect 0 'a Hugging Face directory' gpt-reshape inspect "$hf"
+out_has 'transformer.h.0.attn.c_attn.weight'
+out_has 'total: 28 tensors'
+expect 0 'JSON' gpt-reshape inspect b --json
+out_has '"layout":{"tensor_parallel":2,"pipeline_parallel":2}'
+expect 0 'a dry run' into a nothing $tp 2 --dry-run
+out_has 'model_tp01_pp00.safetensors'
+check 'writes nothing' [ ! -e nothing ]
+expect 0 'the structure' into a shown --print-checkpoint-structure
+out_has 'embedding.word_embeddings.weight'
+
+# ---- vocabulary files ----
+echo '{"a":0,"<|endoftext|>":9}' >v.json
+printf '#version: 0.2\n' >m.txt
+expect 0 'attached' into a withv --vocab-file v.json --merge-file m.txt
+check 'there' cmp v.json withv/iter_0000000/vocab.json
+expect 0 'travel on' into withv withv2 $tp 2
+check 'there' cmp m.txt withv2/iter_0000000/merges.txt
+expect 0 'and out' into withv2 withvhf --to hf
+check 'there' cmp v.json withvhf/vocab.json
+check 'with their class' grep -q GPT2Tokenizer withvhf/tokenizer_config.json
+expect 0 'and in' into withvhf withv3
+check 'there' grep -q GPT2BPETokenizer withv3/iter_0000000/manifest.json
+
+# ---- bad input ----
+damage() { rm -rf bad; cp -r "$1" bad; }
+f=bad/iter_0000000/model_tp01_pp00.safetensors
+damage b
+truncate -s 5000 $f
+expect 3 'a truncated file' into bad x
+err_has "$f: truncated: 5000 bytes"
+expect 3 'is seen without checksums too' into bad x --no-verify-input
+damage b
+printf X | dd of=$f bs=1 seek=4500 conv=notrunc 2>/dev/null
+expect 3 'a changed byte' into bad x
+err_has "$f: altered"
+rm $f
+expect 3 'a missing file' into bad x
+err_has "$f: missing"
+damage b
+sed -i 's/"hidden_size":.*16/"hidden_size": 24/' bad/iter_0000000/manifest.json
+expect 3 'a changed manifest' into bad x
+err_has 'manifest.json: cut short or altered'
+damage "$hf"
+truncate -s -1 bad/model.safetensors
+expect 3 'Hugging Face, truncated' into bad x
+err_has 'bad/model.safetensors: truncated'
+damage h
+rm bad/model-00003-of-00004.safetensors
+expect 3 'a missing shard' into bad x
+err_has 'model-00003-of-00004.safetensors: missing'
+damage h
+sed -i 's/transformer.wpe.weight/transformer.wpf.weight/' \
+    bad/model.safetensors.index.json
+expect 3 'an index that lies' into bad x
+err_has "no tensor 'transformer.wpf.weight'"
+config() { # sed script, error
+    damage "$hf"
+    sed -i "$1" bad/config.json
+    expect 3 "config.json: $2" into bad x
+    err_has "$2"
+}
+config 's/"n_embd": 16/"n_embd": 32/' 'config.json says 67 x 32'
+config 's/"n_layer": 2/"n_layer": 3/' "no tensor 'transformer.h.2.ln_1.weight'"
+config 's/"n_layer": 2/"n_layer": 1/' "'transformer.h.1.attn.c_attn.bias' is none of GPT-2's"
+config 's/"n_layer": 2/"n_layer": 60000/' 'the files hold 28 tensors'
+config 's/"n_head": 2/"n_head": 3/' 'not a multiple of num_attention_heads'
+config 's/"n_head": 2/"n_head": -2/' "'n_head' is -2, out of range"
+config 's/"model_type": "gpt2"/"model_type": "llama"/' 'model_type is llama'
+config 's/gelu_new/relu/' 'activation_function is relu'
+config 's/_layer_idx": false/_layer_idx": true/' 'scale_attn_by_inverse_layer_idx is true'
+config 's/"n_layer"/x/' 'not valid JSON'
+mkdir pickled
+cp "$hf/config.json" pickled
+: >pickled/pytorch_model.bin
+expect 3 'a pickle' into pickled x
+err_has 'PyTorch pickles are not read'
+mkdir empty
+expect 3 'an empty directory' into empty x
+expect 4 'no directory' into nowhere x
+check 'nothing was written' [ ! -e x/latest_checkpointed_iteration.txt ]
+
+# ---- output ----
+expect 7 'an iteration that exists' into a b
+expect 0 'except with --force' into a b --force $tp 2 $pp 2
+expect 7 'a directory that exists' into a g --to hf
+expect 2 'onto itself' into a a --force
+expect 2 'heads do not divide' into a x $tp 4
+err_has 'num_attention_heads (2) does not divide'
+expect 2 'layers do not divide' into a x $pp 4
+expect 2 'no input' gpt-reshape --save-path x
+err_has '--load-path is needed'
+expect 2 'no such command' gpt-reshape show a
+expect 2 'an ambiguous size' into a x --max-shard-size 5Gb
+rm -rf x
+mkdir ro
+chmod 500 ro
+if [ "$(id -u)" = 0 ]; then
+    skip 'root may write anywhere'
+else
+    expect 4 'a directory that is not writable' into a ro/x
+fi
+chmod 700 ro
+
+# ---- a full disk ----
+if mkdir disk && mount -t tmpfs -o size=32k none disk 2>/dev/null; then
+    expect 4 'a full disk' into a disk/x
+    check 'leaves nothing' [ -z "$(ls -A disk/x 2>/dev/null)" ]
+    umount disk
+elif (ulimit -f 40; trap '' XFSZ; into a ul) 2>ul.err; then
+    skip 'neither a small file system nor a file size limit'
+else
+    check 'a file size limit is an error of output' grep -q 'ul/' ul.err
+    check 'leaves no checkpoint' [ ! -e ul/iter_0000000 ]
+fi
+tap_done
