@@ -81,16 +81,20 @@ struct bench_stream {
 
 __attribute__((unused)) static void bench_read_all(void *ctx)
 {
-    typedef float v8 __attribute__((vector_size(32)));
+    typedef float v4 __attribute__((vector_size(16)));
     struct bench_stream *s = ctx;
     double sum = 0;
 #pragma omp parallel for schedule(static) reduction(+ : sum)
     for (int64_t i = 0; i < BENCH_STREAM; i += 1 << 14) {
-        v8 x[4] = {{0}};
-        for (int64_t j = i; j < i + (1 << 14); j += 32)
-            for (int k = 0; k < 4; k++)
-                x[k] += *(const v8 *)(const void *)(s->a + j + 8 * k);
-        sum += (double)(x[0][0] + x[1][1] + x[2][2] + x[3][3]);
+        v4 x0 = {0}, x1 = x0, x2 = x0, x3 = x0, x4 = x0, x5 = x0, x6 = x0,
+           x7 = x0;
+        for (int64_t j = i; j < i + (1 << 14); j += 32) {
+            const v4 *p = (const v4 *)(const void *)(s->a + j);
+            x0 += p[0], x1 += p[1], x2 += p[2], x3 += p[3];
+            x4 += p[4], x5 += p[5], x6 += p[6], x7 += p[7];
+        }
+        x0 += x1 + x2 + x3 + x4 + x5 + x6 + x7;
+        sum += (double)(x0[0] + x0[1] + x0[2] + x0[3]);
     }
     s->sink += sum;
 }

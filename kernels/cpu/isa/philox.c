@@ -29,7 +29,7 @@ static inline vq product(vq a, uint32_t m)
 /* a0 b0 a1 b1 ... of 64-bit lanes: the lower and the upper half */
 static inline void zip(vq a, vq b, vu *low, vu *high)
 {
-    vq at;
+    vq at = {0};
     for (int i = 0; i < Q; i++)
         at[i] = (uint64_t)(i / 2 + i % 2 * Q);
     *low = (vu)__builtin_shuffle(a, b, at);
@@ -41,10 +41,12 @@ static inline void zip(vq a, vq b, vu *low, vu *high)
 static inline void words(const uint32_t key[2], uint64_t block, vu out[4])
 {
     const vq low = (vq){0} + 0xffffffff;
-    vq c0[2] = {{0}}, c1[2], c2[2] = {{0}}, c3[2] = {{0}};
+    vq c0[2], c1[2], c2[2] = {{0}}, c3[2] = {{0}};
+    vq count = {0};
+    for (int i = 0; i < Q; i++)
+        count[i] = (uint64_t)i;
     for (int h = 0; h < 2; h++) {
-        for (int i = 0; i < Q; i++)
-            c0[h][i] = block + (uint64_t)(h * Q + i);
+        c0[h] = count + (block + (uint64_t)(h * Q));
         c1[h] = c0[h] >> 32;
     }
     uint64_t k0 = key[0], k1 = key[1];
