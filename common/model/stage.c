@@ -428,11 +428,16 @@ static bool overwritten(const struct gpt_stage *s,
 void gpt_stage_begin(struct gpt_stage *s, struct gpt_queue *q)
 {
     const struct gpt_flat *flat = s->o.flat;
-    for (int64_t i = 0; i < flat->n; i++) {
-        const struct gpt_slice *slice = &flat->slices[i];
-        if (!overwritten(s, slice))
-            s->be->zero(q, s->gradients + slice->offset,
-                        (size_t)slice->count * sizeof(float));
+    for (int64_t i = 0, end; i < flat->n; i = end + 1) {
+        const struct gpt_slice *slices = flat->slices, *last;
+        for (end = i; end < flat->n && !overwritten(s, &slices[end]);)
+            end++;
+        if (end == i)
+            continue;
+        last = &slices[end - 1]; /* neighbours are zeroed together */
+        s->be->zero(q, s->gradients + slices[i].offset,
+                    (size_t)(last->offset + last->count - slices[i].offset) *
+                        sizeof(float));
     }
     s->fresh_layers = s->fresh_output = true;
 }

@@ -146,7 +146,7 @@ static void cpu_zero(struct gpt_queue *q, void *dst, size_t bytes)
 {
     if (q->err.status != GPT_OK)
         return;
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) if (bytes > CHUNK)
     for (size_t at = 0; at < bytes; at += CHUNK)
         memset((char *)dst + at, 0, bytes - at < CHUNK ? bytes - at : CHUNK);
 }
