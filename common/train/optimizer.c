@@ -28,11 +28,13 @@ static void cut(struct gpt_optimizer *o)
         const struct gpt_slice *s = &o->flat->slices[i];
         struct gpt_adamw_segment *segment = o->segments + o->n_segments - 1;
         struct run *run = o->runs + o->n_runs - 1;
-        if (o->n_segments == 0 || segment->decay != s->param->decay)
-            o->segments[o->n_segments++] = (struct gpt_adamw_segment){
+        if (o->n_segments == 0 || segment->decay != s->param->decay) {
+            o->segments[o->n_segments] = (struct gpt_adamw_segment){
                 .begin = o->n_segments == 0 ? 0 : s->offset,
                 .decay = s->param->decay,
             };
+            o->n_segments++;
+        }
         if (s->copy)
             continue;
         if (o->n_runs > 0 && !o->flat->slices[i - 1].copy)

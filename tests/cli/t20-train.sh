@@ -106,7 +106,7 @@ check 'and leaves no temporary file' \
     sh -c '! find killed | grep -i tmp'
 
 until_step() { # directory: a metrics line is there
-    for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+    for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
         [ -s "$1/metrics.jsonl" ] && return 0
         sleep 0.2
     done
@@ -129,7 +129,7 @@ check 'SIGTERM: saves, says so, dies of it' stopped TERM 15
 check 'SIGHUP, too' stopped HUP 1
 saved_and_went_on() {
     signalled USR1 usr1 || return 1
-    for i in 1 2 3 4 5 6 7 8 9 10; do
+    for _ in 1 2 3 4 5 6 7 8 9 10; do
         [ -e usr1/latest_checkpointed_iteration.txt ] && break
         sleep 0.2
     done
