@@ -62,8 +62,8 @@ static struct gpt_norm norm_op(const struct gpt_pass *pass,
     };
     if (site->x_rng) {
         op.x = pass->work.x;
-        op.dropout = gpt_pass_dropout(pass, *site->x_rng,
-                                      pass->config->hidden_dropout);
+        op.dropout =
+            gpt_pass_dropout(pass, *site->x_rng, pass->config->hidden_dropout);
     }
     return op;
 }
@@ -203,8 +203,8 @@ struct gpt_attn gpt_layer_attn(const struct gpt_layer *layer,
         .out = acts->att,
         .lse = acts->lse,
         .doc_start = pass->doc_start,
-        .dropout = gpt_pass_dropout(pass, layer->attention_rng,
-                                    c->attention_dropout),
+        .dropout =
+            gpt_pass_dropout(pass, layer->attention_rng, c->attention_dropout),
     };
 }
 
@@ -213,13 +213,13 @@ static int64_t width_qkv(const struct gpt_pass *pass)
 {
     const struct gpt_config *c = pass->config;
     return (c->num_attention_heads + 2 * c->num_query_groups) * c->head_size /
-        pass->layout->tp_size;
+           pass->layout->tp_size;
 }
 
 static int64_t width_heads(const struct gpt_pass *pass)
 {
     return pass->config->num_attention_heads * pass->config->head_size /
-        pass->layout->tp_size;
+           pass->layout->tp_size;
 }
 
 static int64_t width_ffn(const struct gpt_pass *pass)
@@ -294,8 +294,8 @@ void gpt_layer_backward(const struct gpt_layer *layer,
 
     linear_dw(pass, &layer->dw, GPT_PROJ_WEIGHT, GPT_PROJ_BIAS,
               width_heads(pass), c, work->x, acts->att);
-    linear_dx(pass, layer->w.at[GPT_PROJ_WEIGHT], width_heads(pass), c,
-              work->x, work->dy, NULL);
+    linear_dx(pass, layer->w.at[GPT_PROJ_WEIGHT], width_heads(pass), c, work->x,
+              work->dy, NULL);
     struct gpt_attn attn = gpt_layer_attn(layer, pass, acts);
     struct gpt_attn_grad attn_grad = {
         .dout = work->dy,

@@ -43,7 +43,7 @@ struct gpt_pass {
     const struct gpt_config *config;
     const struct gpt_layout *layout;
     enum gpt_dtype act;
-    int64_t b, t, n;          /* n = b * t */
+    int64_t b, t, n; /* n = b * t */
     int64_t sample0;
     bool dropout;             /* masks are on: training */
     float beta;               /* of weight gradients: 0 overwrites, 1 adds */

@@ -233,8 +233,8 @@ static void backward_end(struct gpt_stage *s, const struct gpt_pass *pass,
         gpt_norm_site_backward(pass, &final, slot->final.y);
         return;
     }
-    struct gpt_dropout dropout = gpt_pass_dropout(
-        pass, *final.x_rng, s->o.config->hidden_dropout);
+    struct gpt_dropout dropout =
+        gpt_pass_dropout(pass, *final.x_rng, s->o.config->hidden_dropout);
     s->be->copy(pass->q, s->work.dresid, dout, bytes);
     s->be->dropout(pass->q, s->work.x, s->work.dresid, pass->n, c, s->o.act,
                    &dropout);
@@ -248,14 +248,12 @@ const void *gpt_stage_backward(struct gpt_stage *s, struct gpt_queue *q,
 
     backward_end(s, &pass, slot, dout);
     for (int64_t i = s->o.layout.n_layers - 1; i >= 0; i--)
-        gpt_layer_backward(&s->layers[i], &pass, &slot->layers[i],
-                           below(s, i));
+        gpt_layer_backward(&s->layers[i], &pass, &slot->layers[i], below(s, i));
     s->fresh_layers = false;
     if (!s->o.layout.has_embedding)
         return s->work.dresid;
     struct gpt_embed embed = embed_op(s, &pass, slot);
-    s->be->embed_bwd(q, &embed, s->work.dresid,
-                     s->dw.at[GPT_WORD_EMBEDDING],
+    s->be->embed_bwd(q, &embed, s->work.dresid, s->dw.at[GPT_WORD_EMBEDDING],
                      s->dw.at[GPT_POSITION_EMBEDDING]);
     return NULL;
 }

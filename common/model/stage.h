@@ -36,10 +36,10 @@ struct gpt_stage_options {
     const struct gpt_flat *flat;     /* outlives the stage */
     struct gpt_layout layout;
     int64_t micro_batch, seq_length; /* B, T */
-    int64_t slots;   /* microbatches in flight, 1 without a pipeline */
-    bool documents;  /* attention stays within documents (doc_start) */
-    bool training;   /* false: forward only, no gradient buffers */
-    uint64_t seed;   /* of dropout */
+    int64_t slots;      /* microbatches in flight, 1 without a pipeline */
+    bool documents;     /* attention stays within documents (doc_start) */
+    bool training;      /* false: forward only, no gradient buffers */
+    uint64_t seed;      /* of dropout */
     enum gpt_dtype act; /* GPT_F32 */
 };
 

@@ -7,10 +7,10 @@
 
 /* A microbatch in flight. */
 struct gpt_slot {
-    struct gpt_layer_acts *layers;    /* n_layers of them */
-    struct gpt_norm_acts final;       /* last stage: the final norm */
+    struct gpt_layer_acts *layers; /* n_layers of them */
+    struct gpt_norm_acts final;    /* last stage: the final norm */
     int32_t *input, *target, *position, *doc_start; /* (B, T) */
-    float *weight, *loss;             /* (B, T) */
+    float *weight, *loss;                           /* (B, T) */
     int64_t sample0;
     bool dropout;
 };

@@ -72,8 +72,7 @@ static void bind_slot(const struct gpt_stage *s, struct binder *b,
         a->lse = take(b, GPT_MEM_ACTIVATIONS, n, heads, sizeof(float));
         bind_norm(b, &a->norm2, n, c->hidden_size, act);
         a->pre = take(b, GPT_MEM_ACTIVATIONS, n, c->ffn_hidden_size / tp, act);
-        a->gelu = take(b, GPT_MEM_ACTIVATIONS, n, c->ffn_hidden_size / tp,
-                       act);
+        a->gelu = take(b, GPT_MEM_ACTIVATIONS, n, c->ffn_hidden_size / tp, act);
     }
     bind_norm(b, &slot->final, n, c->hidden_size, act);
     slot->input = take(b, GPT_MEM_INPUTS, n, 1, sizeof(int32_t));
@@ -118,18 +117,18 @@ static void bind_work(struct gpt_stage *s, struct binder *b)
 {
     const struct gpt_config *c = s->o.config;
     int64_t n = s->o.micro_batch * s->o.seq_length, tp = s->o.layout.tp_size;
-    int64_t wide = (c->num_attention_heads + 2 * c->num_query_groups) *
-        c->head_size / tp;
+    int64_t wide =
+        (c->num_attention_heads + 2 * c->num_query_groups) * c->head_size / tp;
     size_t act = gpt_dtype_bytes(s->o.act);
 
     s->work.x = take(b, GPT_MEM_WORKSPACE, n, c->hidden_size, act);
-    s->work.scratch = take(b, GPT_MEM_WORKSPACE, 1,
-                           (int64_t)scratch_bytes(s), 1);
+    s->work.scratch =
+        take(b, GPT_MEM_WORKSPACE, 1, (int64_t)scratch_bytes(s), 1);
     /* a stage that is not the last has no use for its final norm's y */
-    s->work.dy = take(b, GPT_MEM_WORKSPACE, n,
-                      gpt_max_i64(c->hidden_size,
-                                  c->num_attention_heads * c->head_size / tp),
-                      act);
+    s->work.dy = take(
+        b, GPT_MEM_WORKSPACE, n,
+        gpt_max_i64(c->hidden_size, c->num_attention_heads * c->head_size / tp),
+        act);
     if (s->o.training) {
         s->work.dresid = take(b, GPT_MEM_WORKSPACE, n, c->hidden_size, act);
         s->work.dwide = take(b, GPT_MEM_WORKSPACE, n,
@@ -161,7 +160,7 @@ static int stage_new(struct gpt_stage **stage, struct gpt_backend *be,
 {
     struct gpt_stage *s;
     int64_t row = o->config->padded_vocab_size / o->layout.tp_size *
-        (int64_t)gpt_dtype_bytes(o->act);
+                  (int64_t)gpt_dtype_bytes(o->act);
     size_t layers = (size_t)o->layout.n_layers, slots = (size_t)o->slots;
 
     GPT_TRY(gpt_new(stage, 1, sizeof *s, "a stage", err));
@@ -185,7 +184,7 @@ int gpt_stage_memory(struct gpt_memory *memory, struct gpt_backend *be,
                      const struct gpt_stage_options *options,
                      struct gpt_err *err)
 {
-    struct binder b = { .overflow = false };
+    struct binder b = {.overflow = false};
     struct gpt_stage *s = NULL;
     int status;
 
@@ -200,7 +199,7 @@ out:
 
 static int stage_allocate(struct gpt_stage *s, struct gpt_err *err)
 {
-    struct binder count = { .overflow = false }, b = { .overflow = false };
+    struct binder count = {.overflow = false}, b = {.overflow = false};
 
     GPT_TRY(stage_bind(s, &count, err));
     for (int kind = GPT_MEM_ACTIVATIONS; kind <= GPT_MEM_INPUTS; kind++) {

@@ -9,8 +9,8 @@ void gpt_roles_bind(struct gpt_roles *roles, const struct gpt_flat *flat,
             gpt_flat_find(flat, (enum gpt_param_role)role, layer);
         roles->at[role] = NULL;
         if (slice)
-            roles->at[role] = (char *)base +
-                (size_t)slice->offset * gpt_dtype_bytes(type);
+            roles->at[role] =
+                (char *)base + (size_t)slice->offset * gpt_dtype_bytes(type);
     }
 }
 

@@ -21,8 +21,8 @@ struct batch {
 struct gpt_feed {
     struct gpt_feed_options o;
     struct batch batches[2];
-    int now;     /* the one that is being used */
-    bool ahead;  /* thread fills the other */
+    int now;    /* the one that is being used */
+    bool ahead; /* thread fills the other */
     pthread_t thread;
 };
 
@@ -50,8 +50,7 @@ static int batch_new(const struct gpt_feed *f, struct batch *b,
     GPT_TRY(gpt_new(&b->input, n * micro, sizeof *b->input, what, err));
     GPT_TRY(gpt_new(&b->target, n * micro, sizeof *b->target, what, err));
     GPT_TRY(gpt_new(&b->position, n * micro, sizeof *b->position, what, err));
-    GPT_TRY(gpt_new(&b->doc_start, n * micro, sizeof *b->doc_start, what,
-                    err));
+    GPT_TRY(gpt_new(&b->doc_start, n * micro, sizeof *b->doc_start, what, err));
     GPT_TRY(gpt_new(&b->weight, n * micro, sizeof *b->weight, what, err));
     GPT_TRY(gpt_new(&b->loss, n * micro, sizeof *b->loss, what, err));
     return gpt_new(&b->micro, n, sizeof *b->micro, what, err);
@@ -60,11 +59,11 @@ static int batch_new(const struct gpt_feed *f, struct batch *b,
 int64_t gpt_feed_memory(const struct gpt_feed_options *o)
 {
     int64_t micro = o->micro_batch * o->seq_length;
-    return 2 * ((micro + o->micro_batch) * (int64_t)sizeof(int32_t) +
-                o->max_micro_batches *
-                    (micro * (int64_t)(4 * sizeof(int32_t) +
-                                       2 * sizeof(float)) +
-                     (int64_t)sizeof(struct gpt_microbatch)));
+    return 2 *
+           ((micro + o->micro_batch) * (int64_t)sizeof(int32_t) +
+            o->max_micro_batches *
+                (micro * (int64_t)(4 * sizeof(int32_t) + 2 * sizeof(float)) +
+                 (int64_t)sizeof(struct gpt_microbatch)));
 }
 
 int gpt_feed_open(struct gpt_feed **feed,
@@ -121,8 +120,7 @@ static int fill_micro(const struct gpt_feed *f, struct batch *b, int64_t i)
 
     for (int64_t j = 0; j < f->o.micro_batch; j++)
         GPT_TRY(gpt_corpus_get(f->o.corpus, b->split, (sample0 + j) % size,
-                               b->tokens + j * (f->o.seq_length + 1),
-                               &b->err));
+                               b->tokens + j * (f->o.seq_length + 1), &b->err));
     gpt_batch_masks(&f->o.masks, b->tokens, f->o.micro_batch, f->o.seq_length,
                     b->input + at, b->target + at, b->position + at,
                     b->weight + at, b->doc_start + at);

@@ -16,8 +16,8 @@ struct gpt_feed_options {
 struct gpt_feed;
 
 int gpt_feed_open(struct gpt_feed **feed,
-                  const struct gpt_feed_options *options, struct gpt_err *err)
-    GPT_MUST_USE;
+                  const struct gpt_feed_options *options,
+                  struct gpt_err *err) GPT_MUST_USE;
 void gpt_feed_close(struct gpt_feed *feed);
 
 /* Bytes that a feed holds: two batches, one of them being read ahead. */
@@ -31,8 +31,8 @@ int gpt_feed_read(struct gpt_feed *feed, enum gpt_split split, int64_t first,
                   int64_t n, struct gpt_err *err) GPT_MUST_USE;
 
 /* Starts to read the samples that will be asked for next in the background. */
-void gpt_feed_ahead(struct gpt_feed *feed, enum gpt_split split,
-                    int64_t first, int64_t n);
+void gpt_feed_ahead(struct gpt_feed *feed, enum gpt_split split, int64_t first,
+                    int64_t n);
 
 /* Microbatch i of the batch read last; valid until the next read. */
 const struct gpt_microbatch *gpt_feed_microbatch(const struct gpt_feed *feed,

@@ -32,8 +32,8 @@ struct run {
     char metrics[4096];
     int lock;
     double started;
-    int64_t bad_steps;  /* in a row whose loss was not finite */
-    int64_t saved;      /* iteration of the newest checkpoint of this run */
+    int64_t bad_steps; /* in a row whose loss was not finite */
+    int64_t saved;     /* iteration of the newest checkpoint of this run */
 };
 
 /* ---- setup ---- */
@@ -46,11 +46,12 @@ static void print_model(const struct run *r, const struct gpt_memory *memory)
     r->be->describe(r->be, text, sizeof text);
     gpt_log_line(" > device: %s", text);
     gpt_log_line(" > padded vocab (size: %lld) with %lld dummy tokens "
-                 "(new size: %lld)", (long long)c->vocab_size,
-                 (long long)r->plan.vocab_dummies,
+                 "(new size: %lld)",
+                 (long long)c->vocab_size, (long long)r->plan.vocab_dummies,
                  (long long)c->padded_vocab_size);
     gpt_log_line(" > number of parameters on (tensor, pipeline) model parallel "
-                 "rank (0, 0): %lld", (long long)r->replica->flat.count);
+                 "rank (0, 0): %lld",
+                 (long long)r->replica->flat.count);
     gpt_log_line("> learning rate decay style: %s", r->o->lr_decay_style);
     gpt_log_line(" > micro batch size: %lld, global batch size: %lld, "
                  "steps: %lld, samples: %lld",
@@ -85,8 +86,10 @@ static int open_save(struct run *r, struct gpt_err *err)
         !o->common.force) {
         gpt_fail(err, GPT_EEXIST, "%s: holds checkpoints of another run",
                  o->save);
-        return gpt_hint(err, "continue it with --load %s, or replace it with "
-                        "--force", o->save);
+        return gpt_hint(err,
+                        "continue it with --load %s, or replace it with "
+                        "--force",
+                        o->save);
     }
     return GPT_OK;
 }
@@ -104,8 +107,8 @@ static int fill_replica(struct run *r, struct gpt_err *err)
                      o->load);
         return gpt_replica_init(r->replica, err);
     }
-    return gpt_state_load(r->replica, &r->state, &r->context,
-                          &r->plan.schedule, err);
+    return gpt_state_load(r->replica, &r->state, &r->context, &r->plan.schedule,
+                          err);
 }
 
 static int open_report(struct run *r, struct gpt_err *err)
@@ -114,8 +117,8 @@ static int open_report(struct run *r, struct gpt_err *err)
     struct gpt_report_options options = {
         .train_iters = r->plan.train_iters,
         .log_interval = o->log_interval,
-        .flops_per_token = gpt_config_flops_per_token(
-            &r->plan.replica.config, o->seq_length),
+        .flops_per_token =
+            gpt_config_flops_per_token(&r->plan.replica.config, o->seq_length),
         .seq_length = o->seq_length,
         .log_throughput = o->log_throughput,
         .metrics = o->metrics,
@@ -244,8 +247,10 @@ static int judge(struct run *r, const struct gpt_step *step,
              (long long)r->state.iteration, step->loss, step->grad_norm,
              (long long)r->bad_steps);
     if (r->saved > 0)
-        return gpt_hint(err, "the checkpoint of iteration %lld is intact; "
-                        "try a lower --lr from there", (long long)r->saved);
+        return gpt_hint(err,
+                        "the checkpoint of iteration %lld is intact; "
+                        "try a lower --lr from there",
+                        (long long)r->saved);
     return gpt_hint(err, "try a lower --lr, or more warm-up");
 }
 
@@ -344,7 +349,7 @@ static int run_steps(struct run *r, struct gpt_err *err)
 int gpt_train(const struct gpt_train_options *options,
               const struct gpt_args *args, struct gpt_err *err)
 {
-    struct run r = { .o = options, .lock = -1, .started = gpt_now() };
+    struct run r = {.o = options, .lock = -1, .started = gpt_now()};
     int status = run_open(&r, args, err);
 
     if (status == GPT_OK && !options->dry_run)

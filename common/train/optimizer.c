@@ -41,12 +41,12 @@ static void cut(struct gpt_optimizer *o)
             run->end = s->offset + s->count;
         else
             o->runs[o->n_runs++] =
-                (struct run){ s->offset, s->offset + s->count };
+                (struct run){s->offset, s->offset + s->count};
     }
 }
 
-int gpt_optimizer_open(struct gpt_optimizer **optimizer,
-                       struct gpt_backend *be, const struct gpt_flat *flat,
+int gpt_optimizer_open(struct gpt_optimizer **optimizer, struct gpt_backend *be,
+                       const struct gpt_flat *flat,
                        const struct gpt_optimizer_options *options,
                        struct gpt_err *err)
 {
@@ -59,14 +59,21 @@ int gpt_optimizer_open(struct gpt_optimizer **optimizer,
     o->o = *options;
     o->flat = flat;
     o->be = be;
-    GPT_TRY_GOTO(status, gpt_new(&o->segments, n, sizeof *o->segments,
-                                 "the optimizer", err), fail);
-    GPT_TRY_GOTO(status, gpt_new(&o->runs, n, sizeof *o->runs,
-                                 "the optimizer", err), fail);
-    GPT_TRY_GOTO(status, gpt_new(&o->run_sums, n, sizeof *o->run_sums,
-                                 "the optimizer", err), fail);
-    GPT_TRY_GOTO(status, be->alloc(be, (size_t)gpt_optimizer_memory(flat),
-                                   "optimizer state", &o->memory, err), fail);
+    GPT_TRY_GOTO(
+        status,
+        gpt_new(&o->segments, n, sizeof *o->segments, "the optimizer", err),
+        fail);
+    GPT_TRY_GOTO(status,
+                 gpt_new(&o->runs, n, sizeof *o->runs, "the optimizer", err),
+                 fail);
+    GPT_TRY_GOTO(
+        status,
+        gpt_new(&o->run_sums, n, sizeof *o->run_sums, "the optimizer", err),
+        fail);
+    GPT_TRY_GOTO(status,
+                 be->alloc(be, (size_t)gpt_optimizer_memory(flat),
+                           "optimizer state", &o->memory, err),
+                 fail);
     o->exp_avg = o->memory;
     o->exp_avg_sq = o->exp_avg + flat->elements;
     o->sums = (char *)o->memory + 2 * moment_bytes(flat);
@@ -99,8 +106,7 @@ int gpt_optimizer_norm(struct gpt_optimizer *o, struct gpt_queue *q,
     for (int64_t i = 0; i < o->n_runs; i++)
         o->be->sumsq(q, sums + i, gradients + o->runs[i].begin,
                      o->runs[i].end - o->runs[i].begin);
-    o->be->copy_out(q, o->run_sums, sums,
-                    (size_t)o->n_runs * sizeof *sums);
+    o->be->copy_out(q, o->run_sums, sums, (size_t)o->n_runs * sizeof *sums);
     GPT_TRY(o->be->sync(q, err));
     for (int64_t i = 0; i < o->n_runs; i++)
         total += o->run_sums[i];

@@ -22,7 +22,7 @@ struct gpt_optimizer {
     int64_t n_segments;
     struct run *runs; /* stretches that count in the norm */
     int64_t n_runs;
-    double *run_sums; /* host */
+    double *run_sums;    /* host */
     void *memory, *sums; /* device */
 };
 
@@ -30,8 +30,8 @@ struct gpt_optimizer {
 int64_t gpt_optimizer_memory(const struct gpt_flat *flat);
 
 /* Moments are zero. `flat` outlives the optimizer. */
-int gpt_optimizer_open(struct gpt_optimizer **optimizer,
-                       struct gpt_backend *be, const struct gpt_flat *flat,
+int gpt_optimizer_open(struct gpt_optimizer **optimizer, struct gpt_backend *be,
+                       const struct gpt_flat *flat,
                        const struct gpt_optimizer_options *options,
                        struct gpt_err *err) GPT_MUST_USE;
 void gpt_optimizer_close(struct gpt_optimizer *optimizer);
@@ -51,8 +51,7 @@ struct gpt_update {
     const float *gradients;
     double norm, lr, weight_decay;
 };
-void gpt_optimizer_update(struct gpt_optimizer *optimizer,
-                          struct gpt_queue *q,
+void gpt_optimizer_update(struct gpt_optimizer *optimizer, struct gpt_queue *q,
                           const struct gpt_update *update);
 
 #endif

@@ -36,11 +36,13 @@ static int plan_vocabulary(struct gpt_train_plan *p,
                             (long long)c->vocab_size, (long long)size);
     }
     if (c->vocab_size == 0)
-        return gpt_fail(err, GPT_EUSAGE, "the vocabulary size is not known: "
+        return gpt_fail(err, GPT_EUSAGE,
+                        "the vocabulary size is not known: "
                         "give --vocab-file and --merge-file, or --vocab-size");
-    if (p->masks.eod < 0 && (o->eod_mask_loss || o->reset_position_ids ||
-                             o->reset_attention_mask))
-        return gpt_fail(err, GPT_EUSAGE, "--%s needs to know the end-of-"
+    if (p->masks.eod < 0 &&
+        (o->eod_mask_loss || o->reset_position_ids || o->reset_attention_mask))
+        return gpt_fail(err, GPT_EUSAGE,
+                        "--%s needs to know the end-of-"
                         "document token: give --vocab-file and --merge-file",
                         o->eod_mask_loss        ? "eod-mask-loss"
                         : o->reset_position_ids ? "reset-position-ids"
@@ -60,9 +62,8 @@ static int plan_model(struct gpt_train_plan *p,
         .num_query_groups =
             o->num_query_groups ? o->num_query_groups : o->num_attention_heads,
         .ffn_hidden_size = o->ffn_hidden_size,
-        .max_positions = o->max_position_embeddings
-                             ? o->max_position_embeddings
-                             : o->seq_length,
+        .max_positions = o->max_position_embeddings ? o->max_position_embeddings
+                                                    : o->seq_length,
         .norm_epsilon = o->norm_epsilon,
         .init_std = o->init_method_std,
         .hidden_dropout = o->hidden_dropout,
@@ -72,7 +73,8 @@ static int plan_model(struct gpt_train_plan *p,
     GPT_TRY(plan_vocabulary(p, o, err));
     GPT_TRY(gpt_config_complete(c, o->make_vocab_size_divisible_by, 1, err));
     if (o->seq_length > c->max_positions)
-        return gpt_fail(err, GPT_EUSAGE, "--seq-length %lld is above "
+        return gpt_fail(err, GPT_EUSAGE,
+                        "--seq-length %lld is above "
                         "--max-position-embeddings %lld",
                         (long long)o->seq_length, (long long)c->max_positions);
     p->vocab_dummies = c->padded_vocab_size - c->vocab_size;
@@ -86,23 +88,27 @@ static int plan_rampup(struct gpt_train_plan *p,
                        const struct gpt_train_options *o, struct gpt_err *err)
 {
     struct gpt_rampup *r = &p->rampup;
-    int64_t *fields[] = { &r->start, &r->increment, &r->samples };
+    int64_t *fields[] = {&r->start, &r->increment, &r->samples};
 
-    r->global_batch = o->global_batch_size ? o->global_batch_size
-                                           : o->micro_batch_size;
+    r->global_batch =
+        o->global_batch_size ? o->global_batch_size : o->micro_batch_size;
     if (o->rampup.n > 0) {
         if (o->rampup.n != 3)
-            return gpt_fail(err, GPT_EUSAGE, "--rampup-batch-size takes START "
+            return gpt_fail(err, GPT_EUSAGE,
+                            "--rampup-batch-size takes START "
                             "INCREMENT SAMPLES, got %lld values",
                             (long long)o->rampup.n);
         for (int i = 0; i < 3; i++) {
             if (!gpt_parse_int(o->rampup.items[i], fields[i]) ||
                 *fields[i] < 1 || *fields[i] > (int64_t)1 << 50)
-                return gpt_fail(err, GPT_EUSAGE, "--rampup-batch-size '%s' is "
-                                "not a count", o->rampup.items[i]);
+                return gpt_fail(err, GPT_EUSAGE,
+                                "--rampup-batch-size '%s' is "
+                                "not a count",
+                                o->rampup.items[i]);
         }
         if (o->train_iters > 0)
-            return gpt_fail(err, GPT_EUSAGE, "--rampup-batch-size needs "
+            return gpt_fail(err, GPT_EUSAGE,
+                            "--rampup-batch-size needs "
                             "--train-samples, not --train-iters");
     }
     return gpt_rampup_check(r, o->micro_batch_size, err);
@@ -133,21 +139,24 @@ static int plan_length(struct gpt_train_plan *p,
 {
     GPT_TRY(plan_rampup(p, o, err));
     if (o->train_iters > 0 && o->train_samples > 0)
-        return gpt_fail(err, GPT_EUSAGE, "--train-iters and --train-samples "
+        return gpt_fail(err, GPT_EUSAGE,
+                        "--train-iters and --train-samples "
                         "exclude each other");
     if (o->train_iters > 0) {
         p->train_iters = o->train_iters;
-        if (!gpt_mul(o->train_iters, p->rampup.global_batch,
-                     &p->train_samples))
-            return gpt_fail(err, GPT_EUSAGE, "--train-iters %lld x "
+        if (!gpt_mul(o->train_iters, p->rampup.global_batch, &p->train_samples))
+            return gpt_fail(err, GPT_EUSAGE,
+                            "--train-iters %lld x "
                             "--global-batch-size %lld is too large",
                             (long long)o->train_iters,
                             (long long)p->rampup.global_batch);
     } else {
         steps_of_samples(p, o->train_samples);
         if (o->train_samples > 0 && p->train_iters == 0)
-            return gpt_fail(err, GPT_EUSAGE, "--train-samples %lld is below "
-                            "one batch of %lld", (long long)o->train_samples,
+            return gpt_fail(err, GPT_EUSAGE,
+                            "--train-samples %lld is below "
+                            "one batch of %lld",
+                            (long long)o->train_samples,
                             (long long)p->rampup.global_batch);
     }
     if (p->train_iters == 0 && !o->dry_run)
@@ -163,16 +172,20 @@ static int plan_length(struct gpt_train_plan *p,
  * is given. */
 static int in_samples(const struct gpt_train_plan *p,
                       const struct gpt_train_options *o, const char *name,
-                      int64_t iters, int64_t samples, int64_t def,
-                      int64_t *out, struct gpt_err *err)
+                      int64_t iters, int64_t samples, int64_t def, int64_t *out,
+                      struct gpt_err *err)
 {
     *out = def;
     if (iters > 0 && o->train_samples > 0)
-        return gpt_fail(err, GPT_EUSAGE, "--train-samples goes with "
-                        "--%s-samples, not --%s-iters", name, name);
+        return gpt_fail(err, GPT_EUSAGE,
+                        "--train-samples goes with "
+                        "--%s-samples, not --%s-iters",
+                        name, name);
     if (samples > 0 && o->train_iters > 0)
-        return gpt_fail(err, GPT_EUSAGE, "--train-iters goes with "
-                        "--%s-iters, not --%s-samples", name, name);
+        return gpt_fail(err, GPT_EUSAGE,
+                        "--train-iters goes with "
+                        "--%s-iters, not --%s-samples",
+                        name, name);
     if (samples > 0)
         *out = samples;
     if (iters > 0 && !gpt_mul(iters, p->rampup.global_batch, out))
@@ -194,19 +207,18 @@ static int plan_learning_rate(struct gpt_train_plan *p,
     s->init_lr = o->lr_warmup_init;
     (void)gpt_lr_style_parse(o->lr_decay_style, &s->style);
     (void)gpt_wsd_style_parse(o->lr_wsd_decay_style, &s->wsd_style);
-    GPT_TRY(in_samples(p, o, "lr-decay", o->lr_decay_iters,
-                       o->lr_decay_samples,
-                       o->train_samples > 0 ? o->train_samples
-                                            : p->train_samples,
-                       &s->decay_samples, err));
+    GPT_TRY(
+        in_samples(p, o, "lr-decay", o->lr_decay_iters, o->lr_decay_samples,
+                   o->train_samples > 0 ? o->train_samples : p->train_samples,
+                   &s->decay_samples, err));
     GPT_TRY(in_samples(p, o, "lr-warmup", o->lr_warmup_iters,
                        o->lr_warmup_samples, 0, &s->warmup_samples, err));
     GPT_TRY(in_samples(p, o, "lr-wsd-decay", o->lr_wsd_decay_iters,
-                       o->lr_wsd_decay_samples, 0, &s->wsd_decay_samples,
-                       err));
+                       o->lr_wsd_decay_samples, 0, &s->wsd_decay_samples, err));
     if (o->lr_warmup_fraction > 0) {
         if (s->warmup_samples > 0)
-            return gpt_fail(err, GPT_EUSAGE, "--lr-warmup-fraction excludes "
+            return gpt_fail(err, GPT_EUSAGE,
+                            "--lr-warmup-fraction excludes "
                             "--lr-warmup-iters and --lr-warmup-samples");
         s->warmup_samples =
             (int64_t)(o->lr_warmup_fraction * (double)s->decay_samples);
@@ -226,14 +238,16 @@ static int plan_weight_decay(struct gpt_train_plan *p,
     s->wd_incr_samples = p->train_samples;
     if (s->wd_style == GPT_WD_CONSTANT) {
         if (start || end)
-            return gpt_fail(err, GPT_EUSAGE, "--start-weight-decay and "
+            return gpt_fail(err, GPT_EUSAGE,
+                            "--start-weight-decay and "
                             "--end-weight-decay need "
                             "--weight-decay-incr-style linear or cosine");
         s->start_wd = s->end_wd = o->weight_decay;
         return GPT_OK;
     }
     if (!start || !end)
-        return gpt_fail(err, GPT_EUSAGE, "--weight-decay-incr-style %s needs "
+        return gpt_fail(err, GPT_EUSAGE,
+                        "--weight-decay-incr-style %s needs "
                         "--start-weight-decay and --end-weight-decay",
                         o->weight_decay_incr_style);
     s->start_wd = o->start_weight_decay;
@@ -258,28 +272,30 @@ static int plan_data(struct gpt_train_plan *p,
                      const struct gpt_train_options *o,
                      const struct gpt_args *args, struct gpt_err *err)
 {
-    const struct gpt_list *lists[] = { &o->train_path, &o->valid_path,
-                                       &o->test_path };
+    const struct gpt_list *lists[] = {&o->train_path, &o->valid_path,
+                                      &o->test_path};
     struct gpt_corpus_options *c = &p->corpus;
     int64_t evals = (p->train_iters / o->eval_interval + 1) * o->eval_iters;
     bool whole = o->data_path.n > 0;
     /* the default split's last share is too small for most small sets */
-    bool test = gpt_option_given(args, "split") &&
-                split_share(o->split, GPT_TEST) > 0;
+    bool test =
+        gpt_option_given(args, "split") && split_share(o->split, GPT_TEST) > 0;
     bool valid = split_share(o->split, GPT_VALID) > 0;
 
     c->data_path = o->data_path.items;
     c->n_data_path = o->data_path.n;
     for (int i = 0; i < GPT_N_SPLITS; i++) {
         if (whole && lists[i]->n > 0)
-            return gpt_fail(err, GPT_EUSAGE, "--data-path excludes "
+            return gpt_fail(err, GPT_EUSAGE,
+                            "--data-path excludes "
                             "--train-data-path, --valid-data-path and "
                             "--test-data-path");
         c->split_path[i] = lists[i]->items;
         c->n_split_path[i] = lists[i]->n;
     }
     if (!whole && o->train_path.n == 0 && !o->dry_run)
-        return gpt_fail(err, GPT_EUSAGE, "no training data: give --data-path "
+        return gpt_fail(err, GPT_EUSAGE,
+                        "no training data: give --data-path "
                         "or --train-data-path");
     c->split = whole || gpt_option_given(args, "split") ? o->split : NULL;
     c->impl = o->data_impl;
@@ -298,24 +314,27 @@ int gpt_train_plan(struct gpt_train_plan *p, const struct gpt_train_options *o,
                    const struct gpt_args *args, struct gpt_err *err)
 {
     *p = (struct gpt_train_plan){
-        .replica = {
-            .micro_batch = o->micro_batch_size,
-            .seq_length = o->seq_length,
-            .slots = 1,
-            .documents = o->reset_attention_mask,
-            .seed = (uint64_t)o->seed,
-            .optimizer = {
-                .beta1 = o->adam_beta1,
-                .beta2 = o->adam_beta2,
-                .eps = o->adam_eps,
-                .clip_grad = o->clip_grad,
+        .replica =
+            {
+                .micro_batch = o->micro_batch_size,
+                .seq_length = o->seq_length,
+                .slots = 1,
+                .documents = o->reset_attention_mask,
+                .seed = (uint64_t)o->seed,
+                .optimizer =
+                    {
+                        .beta1 = o->adam_beta1,
+                        .beta2 = o->adam_beta2,
+                        .eps = o->adam_eps,
+                        .clip_grad = o->clip_grad,
+                    },
             },
-        },
-        .masks = {
-            .eod_mask_loss = o->eod_mask_loss,
-            .reset_position_ids = o->reset_position_ids,
-            .reset_attention_mask = o->reset_attention_mask,
-        },
+        .masks =
+            {
+                .eod_mask_loss = o->eod_mask_loss,
+                .reset_position_ids = o->reset_position_ids,
+                .reset_attention_mask = o->reset_attention_mask,
+            },
     };
     GPT_TRY(plan_model(p, o, err));
     GPT_TRY(plan_length(p, o, err));
@@ -326,7 +345,8 @@ int gpt_train_plan(struct gpt_train_plan *p, const struct gpt_train_options *o,
     if (o->finetune && !o->load)
         return gpt_fail(err, GPT_EUSAGE, "--finetune needs --load");
     if (o->override_scheduler && o->use_checkpoint_scheduler)
-        return gpt_fail(err, GPT_EUSAGE, "--override-opt-param-scheduler and "
+        return gpt_fail(err, GPT_EUSAGE,
+                        "--override-opt-param-scheduler and "
                         "--use-checkpoint-opt-param-scheduler exclude each "
                         "other");
     return plan_data(p, o, args, err);

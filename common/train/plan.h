@@ -25,7 +25,7 @@ struct gpt_train_plan {
  * *o must outlive the plan. */
 int gpt_train_plan(struct gpt_train_plan *plan,
                    const struct gpt_train_options *o,
-                   const struct gpt_args *args, struct gpt_err *err)
-    GPT_MUST_USE;
+                   const struct gpt_args *args,
+                   struct gpt_err *err) GPT_MUST_USE;
 
 #endif

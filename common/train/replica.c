@@ -17,8 +17,8 @@ int gpt_replica_new(struct gpt_replica **replica, struct gpt_backend *be,
     r->o = *options;
     r->be = be;
     GPT_TRY_GOTO(status, gpt_params_build(&r->table, &r->o.config, err), fail);
-    GPT_TRY_GOTO(status,
-                 gpt_flat_build(&r->flat, &r->table, &r->o.layout, err), fail);
+    GPT_TRY_GOTO(status, gpt_flat_build(&r->flat, &r->table, &r->o.layout, err),
+                 fail);
     *replica = r;
     return GPT_OK;
 fail:
@@ -48,7 +48,7 @@ int gpt_replica_memory(const struct gpt_replica *r, struct gpt_memory *memory,
     struct gpt_stage_options stage = stage_options(r);
     int64_t flat = r->flat.elements * (int64_t)sizeof(float);
 
-    *memory = (struct gpt_memory){ .bytes = { 0 } };
+    *memory = (struct gpt_memory){.bytes = {0}};
     memory->bytes[GPT_MEM_PARAMETERS] = flat;
     memory->bytes[GPT_MEM_GRADIENTS] = flat;
     memory->bytes[GPT_MEM_OPTIMIZER] = gpt_optimizer_memory(&r->flat);
@@ -72,8 +72,8 @@ int gpt_replica_open(struct gpt_replica *r, struct gpt_err *err)
     GPT_TRY(r->be->queue_open(r->be, &r->q, err));
     GPT_TRY(allocate(r, GPT_MEM_PARAMETERS, &r->params, err));
     GPT_TRY(allocate(r, GPT_MEM_GRADIENTS, &r->gradients, err));
-    GPT_TRY(gpt_optimizer_open(&r->optimizer, r->be, &r->flat,
-                               &r->o.optimizer, err));
+    GPT_TRY(gpt_optimizer_open(&r->optimizer, r->be, &r->flat, &r->o.optimizer,
+                               err));
     return gpt_stage_open(&r->stage, r->be, &stage, r->params, r->gradients,
                           err);
 }
@@ -103,8 +103,8 @@ int gpt_replica_init(struct gpt_replica *r, struct gpt_err *err)
 
     for (int64_t i = 0; i < r->flat.n; i++)
         largest = gpt_max_i64(largest, r->flat.slices[i].count);
-    GPT_TRY(gpt_new(&host, (size_t)largest, sizeof *host, "initial values",
-                    err));
+    GPT_TRY(
+        gpt_new(&host, (size_t)largest, sizeof *host, "initial values", err));
     for (int64_t i = 0; i < r->flat.n; i++) {
         const struct gpt_slice *s = &r->flat.slices[i];
         gpt_param_init(&r->o.config, s, r->o.seed, host);

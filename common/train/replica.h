@@ -33,16 +33,16 @@ int gpt_replica_new(struct gpt_replica **replica, struct gpt_backend *be,
                     struct gpt_err *err) GPT_MUST_USE;
 /* What gpt_replica_open() will allocate. */
 int gpt_replica_memory(const struct gpt_replica *replica,
-                       struct gpt_memory *memory, struct gpt_err *err)
-    GPT_MUST_USE;
+                       struct gpt_memory *memory,
+                       struct gpt_err *err) GPT_MUST_USE;
 /* Allocates. Parameters are zero; see gpt_replica_init(). */
-int gpt_replica_open(struct gpt_replica *replica, struct gpt_err *err)
-    GPT_MUST_USE;
+int gpt_replica_open(struct gpt_replica *replica,
+                     struct gpt_err *err) GPT_MUST_USE;
 void gpt_replica_close(struct gpt_replica *replica);
 
 /* Initial values: a function of the seed alone, whatever the layout. */
-int gpt_replica_init(struct gpt_replica *replica, struct gpt_err *err)
-    GPT_MUST_USE;
+int gpt_replica_init(struct gpt_replica *replica,
+                     struct gpt_err *err) GPT_MUST_USE;
 
 /* The prediction as a table of lines, through gpt_log_line(). */
 void gpt_memory_print(const struct gpt_memory *memory);

@@ -40,7 +40,8 @@ static int find_cut(const char *path, const char *text, size_t len,
         if (strncmp(text + at, line_start, sizeof line_start - 1) != 0)
             return gpt_fail(err, GPT_EDATA,
                             "%s:%lld: not a line of metrics; --metrics names "
-                            "another file", path, (long long)line);
+                            "another file",
+                            path, (long long)line);
         if (strtoll(text + at + sizeof line_start - 1, NULL, 10) > iteration)
             break;
         at = (size_t)(end - text) + 1;
@@ -49,8 +50,7 @@ static int find_cut(const char *path, const char *text, size_t len,
     return GPT_OK;
 }
 
-static int cut_metrics(const char *path, int64_t iteration,
-                       struct gpt_err *err)
+static int cut_metrics(const char *path, int64_t iteration, struct gpt_err *err)
 {
     struct gpt_out *out = NULL;
     char *text;
@@ -99,10 +99,11 @@ int gpt_report_open(struct gpt_report **report,
     GPT_TRY(gpt_new(&r, 1, sizeof *r, "the report", err));
     r->o = *options;
     if (options->metrics) {
-        GPT_TRY_GOTO(status, cut_metrics(options->metrics, options->iteration,
-                                         err), fail);
-        GPT_TRY_GOTO(status, gpt_append_open(&r->metrics, options->metrics,
-                                             err), fail);
+        GPT_TRY_GOTO(status,
+                     cut_metrics(options->metrics, options->iteration, err),
+                     fail);
+        GPT_TRY_GOTO(status,
+                     gpt_append_open(&r->metrics, options->metrics, err), fail);
     }
     if (progress)
         r->progress = gpt_progress_open(options->progress, "train", "step",
@@ -175,9 +176,8 @@ static void print_line(const struct gpt_report *r,
                  " number of nan iterations: %3lld |",
                  (long long)s->iteration, (long long)r->o.train_iters,
                  (long long)s->consumed_samples, sum->ms, throughput,
-                 s->next_lr, (long long)s->batch, loss, 1.0,
-                 s->step->grad_norm, (long long)r->skipped,
-                 (long long)r->skipped);
+                 s->next_lr, (long long)s->batch, loss, 1.0, s->step->grad_norm,
+                 (long long)r->skipped, (long long)r->skipped);
 }
 
 static int write_line(const struct gpt_report *r,
@@ -249,9 +249,8 @@ int gpt_report_eval(struct gpt_report *r, const char *what, int64_t iteration,
     gpt_log_line("%.*s", n, dashes);
     if (!r->metrics)
         return GPT_OK;
-    snprintf(text, sizeof text,
-             "%s%lld,\"%s_loss\":%s,\"%s_ppl\":%s}", line_start,
-             (long long)iteration, what, number(a, loss), what,
+    snprintf(text, sizeof text, "%s%lld,\"%s_loss\":%s,\"%s_ppl\":%s}",
+             line_start, (long long)iteration, what, number(a, loss), what,
              number(b, ppl));
     return gpt_append_line(r->metrics, text, err);
 }

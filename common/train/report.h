@@ -10,8 +10,8 @@ struct gpt_report_options {
     double flops_per_token;
     int64_t seq_length;
     bool log_throughput;
-    const char *metrics; /* file, or NULL */
-    int64_t iteration;   /* that the run continues from */
+    const char *metrics;  /* file, or NULL */
+    int64_t iteration;    /* that the run continues from */
     const char *progress; /* --progress */
 };
 
@@ -31,9 +31,8 @@ struct gpt_report_step {
     const struct gpt_step *step;
 };
 /* Every step; prints and writes at multiples of the log interval. */
-int gpt_report_step(struct gpt_report *report,
-                    const struct gpt_report_step *s, struct gpt_err *err)
-    GPT_MUST_USE;
+int gpt_report_step(struct gpt_report *report, const struct gpt_report_step *s,
+                    struct gpt_err *err) GPT_MUST_USE;
 
 /* `what`: "validation" or "test", `at`: "iteration 100" or "the end of
  * training". Time spent here does not count as training. */

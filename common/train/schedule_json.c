@@ -12,16 +12,15 @@ struct field {
 
 #define AT(member) offsetof(struct gpt_schedule, member)
 static const struct field fields[] = {
-    { "max_lr", "lr", true, AT(max_lr) },
-    { "min_lr", "min-lr", true, AT(min_lr) },
-    { "init_lr", "lr-warmup-init", true, AT(init_lr) },
-    { "warmup_samples", "lr-warmup-iters", false, AT(warmup_samples) },
-    { "decay_samples", "lr-decay-iters", false, AT(decay_samples) },
-    { "wsd_decay_samples", "lr-wsd-decay-iters", false,
-      AT(wsd_decay_samples) },
-    { "start_wd", "weight-decay", true, AT(start_wd) },
-    { "end_wd", "weight-decay", true, AT(end_wd) },
-    { "wd_incr_samples", "train-iters", false, AT(wd_incr_samples) },
+    {"max_lr", "lr", true, AT(max_lr)},
+    {"min_lr", "min-lr", true, AT(min_lr)},
+    {"init_lr", "lr-warmup-init", true, AT(init_lr)},
+    {"warmup_samples", "lr-warmup-iters", false, AT(warmup_samples)},
+    {"decay_samples", "lr-decay-iters", false, AT(decay_samples)},
+    {"wsd_decay_samples", "lr-wsd-decay-iters", false, AT(wsd_decay_samples)},
+    {"start_wd", "weight-decay", true, AT(start_wd)},
+    {"end_wd", "weight-decay", true, AT(end_wd)},
+    {"wd_incr_samples", "train-iters", false, AT(wd_incr_samples)},
 };
 
 static double field_value(const struct gpt_schedule *s, const struct field *f)
@@ -33,11 +32,11 @@ static double field_value(const struct gpt_schedule *s, const struct field *f)
 
 cJSON *gpt_schedule_to_json(const struct gpt_schedule *s)
 {
-    static const char *const lr[] = { "constant", "linear", "cosine",
-                                      "inverse-square-root", "WSD" };
-    static const char *const wsd[] = { "linear", "cosine", "exponential",
-                                       "minus_sqrt" };
-    static const char *const wd[] = { "constant", "linear", "cosine" };
+    static const char *const lr[] = {"constant", "linear", "cosine",
+                                     "inverse-square-root", "WSD"};
+    static const char *const wsd[] = {"linear", "cosine", "exponential",
+                                      "minus_sqrt"};
+    static const char *const wd[] = {"constant", "linear", "cosine"};
     cJSON *json = cJSON_CreateObject();
 
     cJSON_AddStringToObject(json, "lr_decay_style", lr[s->style]);
@@ -58,8 +57,8 @@ static int parse_styles(struct gpt_schedule *s, const cJSON *json,
     GPT_TRY(gpt_json_string(json, "lr_wsd_decay_style", &wsd, what, err));
     GPT_TRY(gpt_json_string(json, "weight_decay_incr_style", &wd, what, err));
     if (!gpt_lr_style_parse(style, &s->style))
-        return gpt_fail(err, GPT_EDATA, "%s: unknown lr_decay_style '%s'",
-                        what, style);
+        return gpt_fail(err, GPT_EDATA, "%s: unknown lr_decay_style '%s'", what,
+                        style);
     if (!gpt_wsd_style_parse(wsd, &s->wsd_style))
         return gpt_fail(err, GPT_EDATA, "%s: unknown lr_wsd_decay_style '%s'",
                         what, wsd);
@@ -74,7 +73,7 @@ int gpt_schedule_from_json(struct gpt_schedule *s, const cJSON *state,
 {
     const cJSON *json = cJSON_GetObjectItemCaseSensitive(state, "schedule");
 
-    *s = (struct gpt_schedule){ .max_lr = 0 };
+    *s = (struct gpt_schedule){.max_lr = 0};
     if (!cJSON_IsObject(json))
         return gpt_fail(err, GPT_EDATA, "%s: no field 'schedule'", what);
     GPT_TRY(parse_styles(s, json, what, err));

@@ -48,8 +48,8 @@ static int64_t describe(const struct gpt_replica *r, const float *data,
 }
 
 /* A flat buffer that the host can read: itself, or a copy in *staged. */
-static int host_view(struct gpt_replica *r, const float *device,
-                     float **staged, const float **view, struct gpt_err *err)
+static int host_view(struct gpt_replica *r, const float *device, float **staged,
+                     const float **view, struct gpt_err *err)
 {
     *staged = NULL;
     *view = device;
@@ -64,10 +64,10 @@ static int host_view(struct gpt_replica *r, const float *device,
 }
 
 static int write_file(struct gpt_replica *r, struct gpt_checkpoint_writer *w,
-                      const char *what, const char *prefix,
-                      const float *device, struct gpt_err *err)
+                      const char *what, const char *prefix, const float *device,
+                      struct gpt_err *err)
 {
-    struct gpt_arena arena = { .chunks = NULL };
+    struct gpt_arena arena = {.chunks = NULL};
     struct gpt_tensor_slice *slices = NULL;
     float *staged = NULL;
     const float *data;
@@ -76,8 +76,10 @@ static int write_file(struct gpt_replica *r, struct gpt_checkpoint_writer *w,
     int status;
 
     GPT_TRY_GOTO(status, host_view(r, device, &staged, &data, err), out);
-    GPT_TRY_GOTO(status, gpt_new(&slices, (size_t)r->flat.n, sizeof *slices,
-                                 "a checkpoint", err), out);
+    GPT_TRY_GOTO(status,
+                 gpt_new(&slices, (size_t)r->flat.n, sizeof *slices,
+                         "a checkpoint", err),
+                 out);
     n = describe(r, data, prefix, &arena, slices);
     if (n < 0) {
         status = gpt_fail(err, GPT_EFAIL, "out of memory for a checkpoint");
@@ -93,13 +95,12 @@ out:
     return status;
 }
 
-static const char *const moment_names[2] = { "exp_avg", "exp_avg_sq" };
+static const char *const moment_names[2] = {"exp_avg", "exp_avg_sq"};
 
 static int write_files(struct gpt_replica *r, struct gpt_checkpoint_writer *w,
                        const struct gpt_train_options *o, struct gpt_err *err)
 {
-    const float *moments[2] = { r->optimizer->exp_avg,
-                                r->optimizer->exp_avg_sq };
+    const float *moments[2] = {r->optimizer->exp_avg, r->optimizer->exp_avg_sq};
 
     GPT_TRY(write_file(r, w, "model", "", r->params, err));
     for (int i = 0; i < 2 && !o->no_save_optim; i++) {
@@ -129,8 +130,7 @@ static cJSON *state_to_json(const struct gpt_replica *r,
                             (double)state->consumed_train);
     cJSON_AddNumberToObject(json, "consumed_valid_samples",
                             (double)state->consumed_valid);
-    cJSON_AddNumberToObject(json, "optimizer_step",
-                            (double)r->optimizer->step);
+    cJSON_AddNumberToObject(json, "optimizer_step", (double)r->optimizer->step);
     cJSON_AddNumberToObject(json, "seed", (double)r->o.seed);
     cJSON_AddNumberToObject(json, "seq_length", (double)r->o.seq_length);
     cJSON_AddStringToObject(json, "corpus_digest", digest);
@@ -185,10 +185,10 @@ static int read_slice(struct gpt_replica *r, struct gpt_checkpoint *ck,
 {
     char name[GPT_PARAM_NAME + 32];
     struct gpt_tensor_slice info, want = {
-        .name = name,
-        .dtype = GPT_F32,
-        .ndim = s->param->ndim,
-    };
+                                      .name = name,
+                                      .dtype = GPT_F32,
+                                      .ndim = s->param->ndim,
+                                  };
     int64_t count = 1;
 
     snprintf(name, sizeof name, "%s%s", prefix, s->param->name);
@@ -221,8 +221,8 @@ static int read_flat(struct gpt_replica *r, struct gpt_checkpoint *ck,
         largest = gpt_max_i64(largest, r->flat.slices[i].count);
     GPT_TRY(gpt_new(&host, (size_t)largest, sizeof *host, "loading", err));
     for (int64_t i = 0; i < r->flat.n && status == GPT_OK; i++)
-        status = read_slice(r, ck, &r->flat.slices[i], prefix, device, host,
-                            err);
+        status =
+            read_slice(r, ck, &r->flat.slices[i], prefix, device, host, err);
     gpt_free(host);
     return status;
 }
@@ -237,10 +237,10 @@ static int check_model(const struct gpt_replica *r,
     if (!field)
         return GPT_OK;
     cJSON *a = gpt_config_to_json(&r->o.config), *b = gpt_config_to_json(there);
-    here_text = cJSON_PrintUnformatted(
-        cJSON_GetObjectItemCaseSensitive(a, field));
-    there_text = cJSON_PrintUnformatted(
-        cJSON_GetObjectItemCaseSensitive(b, field));
+    here_text =
+        cJSON_PrintUnformatted(cJSON_GetObjectItemCaseSensitive(a, field));
+    there_text =
+        cJSON_PrintUnformatted(cJSON_GetObjectItemCaseSensitive(b, field));
     gpt_fail(err, GPT_EUSAGE, "%s: its model has %s %s, the options say %s",
              gpt_checkpoint_dir(ck), field, there_text ? there_text : "?",
              here_text ? here_text : "?");
@@ -269,8 +269,8 @@ static int read_position(struct gpt_replica *r, struct gpt_train_state *state,
     GPT_TRY(gpt_json_string(json, "corpus_digest", &digest, what, err));
     if (seed != (int64_t)r->o.seed)
         gpt_warn("%s: its run had --seed %lld, this one %lld: dropout and "
-                 "data order change", what, (long long)seed,
-                 (long long)r->o.seed);
+                 "data order change",
+                 what, (long long)seed, (long long)r->o.seed);
     snprintf(here, sizeof here, "%016" PRIx64, c->corpus_digest);
     if (strcmp(here, digest) != 0)
         gpt_warn("%s: its run had other data, or other data options "
@@ -293,8 +293,7 @@ static int read_optimizer(struct gpt_replica *r, struct gpt_checkpoint *ck,
     }
     GPT_TRY(gpt_json_int(json, "optimizer_step", 0, MAX_COUNT,
                          &r->optimizer->step, what, err));
-    GPT_TRY(read_flat(r, ck, "optimizer.exp_avg.", r->optimizer->exp_avg,
-                      err));
+    GPT_TRY(read_flat(r, ck, "optimizer.exp_avg.", r->optimizer->exp_avg, err));
     return read_flat(r, ck, "optimizer.exp_avg_sq.", r->optimizer->exp_avg_sq,
                      err);
 }

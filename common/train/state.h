@@ -33,8 +33,8 @@ int gpt_state_save(struct gpt_replica *replica,
  * is to be used). GPT_EDATA or GPT_EUSAGE name the field that does not fit. */
 int gpt_state_load(struct gpt_replica *replica, struct gpt_train_state *state,
                    const struct gpt_state_context *context,
-                   struct gpt_schedule *schedule, struct gpt_err *err)
-    GPT_MUST_USE;
+                   struct gpt_schedule *schedule,
+                   struct gpt_err *err) GPT_MUST_USE;
 
 /* Is there a checkpoint in `dir`? */
 bool gpt_state_exists(const char *dir);

@@ -8,9 +8,9 @@ static void run_microbatches(struct gpt_replica *r, struct gpt_feed *feed,
                              int64_t n, enum gpt_stage_mode mode)
 {
     for (int64_t i = 0; i < n; i++) {
-        struct gpt_stage_result result = { .loss = gpt_feed_losses(feed, i) };
-        gpt_stage_forward(r->stage, r->q, 0, mode,
-                          gpt_feed_microbatch(feed, i), NULL, &result);
+        struct gpt_stage_result result = {.loss = gpt_feed_losses(feed, i)};
+        gpt_stage_forward(r->stage, r->q, 0, mode, gpt_feed_microbatch(feed, i),
+                          NULL, &result);
         if (mode != GPT_STAGE_EVAL)
             gpt_stage_backward(r->stage, r->q, 0, NULL);
     }

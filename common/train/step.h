@@ -9,9 +9,9 @@ struct gpt_step {
     int64_t first_sample, micro_batches;
     double lr, weight_decay;
     /* results */
-    double loss; /* sum of losses / sum of unmasked tokens of the batch */
+    double loss;      /* sum of losses / sum of unmasked tokens of the batch */
     double grad_norm; /* before clipping */
-    bool skipped; /* loss or norm was not finite: nothing was updated */
+    bool skipped;     /* loss or norm was not finite: nothing was updated */
 };
 
 /* Forward and backward over the microbatches, norm, update. The feed must hold

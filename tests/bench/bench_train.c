@@ -10,20 +10,32 @@ enum { B = 4, T = 64, N = B * T, STEPS = 5 };
 
 /* ---- time by operation: the backend's table with a clock around each ---- */
 
-enum op { MATMUL, BIAS_GRAD, NORM_FWD, NORM_BWD, EMBED, ATTN_FWD, ATTN_BWD,
-          XENT, ADAMW, SUMSQ, ZERO, N_OPS };
+enum op {
+    MATMUL,
+    BIAS_GRAD,
+    NORM_FWD,
+    NORM_BWD,
+    EMBED,
+    ATTN_FWD,
+    ATTN_BWD,
+    XENT,
+    ADAMW,
+    SUMSQ,
+    ZERO,
+    N_OPS
+};
 static const char *const op_names[N_OPS] = {
-    "matmul", "bias_grad", "norm_fwd", "norm_bwd", "embed", "attn_fwd",
-    "attn_bwd", "xent", "adamw", "sumsq", "zero",
+    "matmul",   "bias_grad", "norm_fwd", "norm_bwd", "embed", "attn_fwd",
+    "attn_bwd", "xent",      "adamw",    "sumsq",    "zero",
 };
 static double spent[N_OPS];
 static struct gpt_backend *real;
 
-#define TIMED(op, call)                                                        \
-    do {                                                                       \
-        double begin_ = bench_now();                                           \
-        call;                                                                  \
-        spent[op] += bench_now() - begin_;                                     \
+#define TIMED(op, call)                    \
+    do {                                   \
+        double begin_ = bench_now();       \
+        call;                              \
+        spent[op] += bench_now() - begin_; \
     } while (0)
 
 static void t_matmul(struct gpt_queue *q, const struct gpt_matmul *op)
@@ -70,8 +82,7 @@ static void t_adamw(struct gpt_queue *q, const struct gpt_adamw *op)
 {
     TIMED(ADAMW, real->adamw(q, op));
 }
-static void t_sumsq(struct gpt_queue *q, double *out, const float *x,
-                    int64_t n)
+static void t_sumsq(struct gpt_queue *q, double *out, const float *x, int64_t n)
 {
     TIMED(SUMSQ, real->sumsq(q, out, x, n));
 }
@@ -110,11 +121,14 @@ static double step(struct gpt_replica *r)
 {
     static int32_t input[N], target[N], position[N], start[N];
     static float weight[N], losses[N];
-    struct gpt_microbatch mb = { input, target, position, start, weight, 0 };
-    struct gpt_stage_result result = { .loss = losses };
+    struct gpt_microbatch mb = {input, target, position, start, weight, 0};
+    struct gpt_stage_result result = {.loss = losses};
     struct gpt_update update = {
-        .params = r->params, .gradients = r->gradients, .act = GPT_F32,
-        .lr = 1e-4, .weight_decay = 0.1,
+        .params = r->params,
+        .gradients = r->gradients,
+        .act = GPT_F32,
+        .lr = 1e-4,
+        .weight_decay = 0.1,
     };
     struct gpt_err err;
     double loss = 0;
@@ -152,10 +166,13 @@ int main(void)
         die(&err);
     be = timed_backend();
     struct gpt_replica_options o = {
-        .config = c, .layout = GPT_LAYOUT_SINGLE(&c), .micro_batch = B,
-        .seq_length = T, .slots = 1, .seed = 1234,
-        .optimizer = { .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8,
-                       .clip_grad = 1 },
+        .config = c,
+        .layout = GPT_LAYOUT_SINGLE(&c),
+        .micro_batch = B,
+        .seq_length = T,
+        .slots = 1,
+        .seed = 1234,
+        .optimizer = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .clip_grad = 1},
     };
     if (gpt_replica_new(&r, &be, &o, &err) != GPT_OK ||
         gpt_replica_open(r, &err) != GPT_OK ||

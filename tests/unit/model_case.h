@@ -98,10 +98,12 @@ static inline void case_config(struct model_case *k)
     k->clip_grad = case_number(o, "clip_grad");
     k->loss = case_number(o, "loss");
     for (int i = 0; i < 16 && i < k->steps; i++) {
-        k->losses[i] = cJSON_GetArrayItem(
-            cJSON_GetObjectItemCaseSensitive(o, "losses"), i)->valuedouble;
-        k->norms[i] = cJSON_GetArrayItem(
-            cJSON_GetObjectItemCaseSensitive(o, "norms"), i)->valuedouble;
+        k->losses[i] =
+            cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(o, "losses"), i)
+                ->valuedouble;
+        k->norms[i] =
+            cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(o, "norms"), i)
+                ->valuedouble;
     }
 }
 

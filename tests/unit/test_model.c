@@ -23,11 +23,11 @@ static struct gpt_replica *open_replica(const struct gpt_config *c, int64_t b,
         .slots = 1,
         .documents = true,
         .seed = 7,
-        .optimizer = { .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8 },
+        .optimizer = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8},
     };
     if (k)
-        o.optimizer = (struct gpt_optimizer_options){ k->beta1, k->beta2,
-                                                      k->eps, k->clip_grad };
+        o.optimizer = (struct gpt_optimizer_options){k->beta1, k->beta2, k->eps,
+                                                     k->clip_grad};
     if (gpt_replica_new(&r, be, &o, &err) != GPT_OK ||
         gpt_replica_open(r, &err) != GPT_OK) {
         printf("Bail out! %s\n", err.text);
@@ -63,8 +63,12 @@ static struct batch batch_of(const struct model_case *k)
 {
     int64_t rows = k->n * k->b * k->t;
     struct batch x = {
-        .b = k->b, .t = k->t, .n = k->n, .input = k->input,
-        .target = k->target, .position = k->position,
+        .b = k->b,
+        .t = k->t,
+        .n = k->n,
+        .input = k->input,
+        .target = k->target,
+        .position = k->position,
         .doc_start = k->doc_start,
         .weight = gpt_alloc((size_t)rows, sizeof(float)),
         .loss = gpt_alloc((size_t)rows, sizeof(float)),
@@ -86,9 +90,12 @@ static struct gpt_microbatch micro_of(const struct batch *x, int64_t i)
 {
     int64_t at = i * x->b * x->t;
     return (struct gpt_microbatch){
-        .input = x->input + at, .target = x->target + at,
-        .position = x->position + at, .doc_start = x->doc_start + at,
-        .weight = x->weight + at, .sample0 = 1000 + i * x->b,
+        .input = x->input + at,
+        .target = x->target + at,
+        .position = x->position + at,
+        .doc_start = x->doc_start + at,
+        .weight = x->weight + at,
+        .sample0 = 1000 + i * x->b,
     };
 }
 
@@ -107,9 +114,8 @@ static double gradients(struct gpt_replica *r, struct batch *x,
         int64_t at = i * x->b * x->t;
         struct gpt_stage_result result = {
             .loss = x->loss + at,
-            .logits = x->logits
-                          ? x->logits + at * r->o.config.padded_vocab_size
-                          : NULL,
+            .logits = x->logits ? x->logits + at * r->o.config.padded_vocab_size
+                                : NULL,
         };
         gpt_stage_forward(r->stage, r->q, 0, mode, &mb, NULL, &result);
         if (mode != GPT_STAGE_EVAL)
@@ -169,16 +175,19 @@ static void ten_steps(const struct model_case *k, struct gpt_replica *r,
     case_fill(r);
     for (int64_t i = 0; i < k->steps; i++) {
         struct gpt_update update = {
-            .params = r->params, .gradients = r->gradients, .act = GPT_F32,
-            .lr = k->lr, .weight_decay = k->weight_decay,
+            .params = r->params,
+            .gradients = r->gradients,
+            .act = GPT_F32,
+            .lr = k->lr,
+            .weight_decay = k->weight_decay,
         };
         double loss = gradients(r, x, GPT_STAGE_GRADIENT);
         worst = fmax(worst, fabs(loss - k->losses[i]) / k->losses[i]);
         if (gpt_optimizer_norm(r->optimizer, r->q, r->gradients, &update.norm,
                                &err) != GPT_OK)
             worst = NAN;
-        worst_norm = fmax(worst_norm,
-                          fabs(update.norm - k->norms[i]) / k->norms[i]);
+        worst_norm =
+            fmax(worst_norm, fabs(update.norm - k->norms[i]) / k->norms[i]);
         gpt_optimizer_update(r->optimizer, r->q, &update);
     }
     ok(worst <= 1e-4, "%s: losses of %lld AdamW steps, error %.2g", name,
@@ -190,7 +199,7 @@ static void ten_steps(const struct model_case *k, struct gpt_replica *r,
 
 static void against_pytorch(const char *name)
 {
-    struct model_case k = { .b = 0 };
+    struct model_case k = {.b = 0};
     if (!case_read(&k, name))
         return;
     struct gpt_replica *r = open_replica(&k.config, k.b, k.t, 1, 0, &k);
@@ -218,11 +227,20 @@ enum { SAMPLES = 8, TIME = 12, ROWS = SAMPLES * TIME };
 static struct gpt_config small(double dropout)
 {
     return (struct gpt_config){
-        .num_layers = 4, .hidden_size = 12, .num_attention_heads = 4,
-        .num_query_groups = 2, .head_size = 3, .ffn_hidden_size = 40,
-        .max_positions = TIME, .vocab_size = 29, .padded_vocab_size = 32,
-        .norm_epsilon = 1e-5, .init_std = 0.02, .hidden_dropout = dropout,
-        .attention_dropout = dropout, .tied_embeddings = true,
+        .num_layers = 4,
+        .hidden_size = 12,
+        .num_attention_heads = 4,
+        .num_query_groups = 2,
+        .head_size = 3,
+        .ffn_hidden_size = 40,
+        .max_positions = TIME,
+        .vocab_size = 29,
+        .padded_vocab_size = 32,
+        .norm_epsilon = 1e-5,
+        .init_std = 0.02,
+        .hidden_dropout = dropout,
+        .attention_dropout = dropout,
+        .tied_embeddings = true,
     };
 }
 
@@ -239,8 +257,13 @@ static struct batch samples(int64_t b)
         mask[i] = 1;
     }
     struct batch x = {
-        .b = b, .t = TIME, .n = SAMPLES / b, .input = input, .target = target,
-        .position = position, .doc_start = start,
+        .b = b,
+        .t = TIME,
+        .n = SAMPLES / b,
+        .input = input,
+        .target = target,
+        .position = position,
+        .doc_start = start,
         .weight = gpt_alloc(ROWS, sizeof(float)),
         .loss = gpt_alloc(ROWS, sizeof(float)),
     };
@@ -285,8 +308,7 @@ static void finite_differences(double dropout, enum gpt_stage_mode mode)
             loss[s] = gradients(r, &x, mode);
         }
         is_near((loss[1] - loss[0]) / (2 * h), want, 1e-3, 1e-3 * norm,
-                "finite differences, dropout %g, direction %d", dropout,
-                round);
+                "finite differences, dropout %g, direction %d", dropout, round);
     }
     gpt_free(w);
     gpt_free(d);
@@ -353,7 +375,9 @@ static void dropout_keys(void)
     for (int i = 0; i < 3; i++) {
         struct gpt_microbatch mb = micro_of(&x, 0);
         struct gpt_stage_result result = {
-            .loss = i == 0 ? first : i == 1 ? again : other,
+            .loss = i == 0   ? first
+                    : i == 1 ? again
+                             : other,
         };
         mb.sample0 += i == 2 ? SAMPLES : 0;
         gpt_stage_forward(r->stage, r->q, 0, GPT_STAGE_TRAIN, &mb, NULL,
@@ -378,7 +402,7 @@ static void pipeline(void)
     struct gpt_replica *stage[2];
     struct batch x = samples(SAMPLES);
     struct gpt_microbatch mb = micro_of(&x, 0);
-    struct gpt_stage_result result = { .loss = x.loss };
+    struct gpt_stage_result result = {.loss = x.loss};
     double want = gradients(whole, &x, GPT_STAGE_TRAIN), loss = 0;
 
     for (int i = 0; i < 2; i++) {
@@ -389,9 +413,10 @@ static void pipeline(void)
                                         GPT_STAGE_TRAIN, &mb, NULL, NULL);
     ok(mid != NULL, "the first stage has an output");
     ok(gpt_stage_forward(stage[1]->stage, stage[1]->q, 0, GPT_STAGE_TRAIN, &mb,
-                         mid, &result) == NULL, "the last stage has none");
-    const void *dmid = gpt_stage_backward(stage[1]->stage, stage[1]->q, 0,
-                                          NULL);
+                         mid, &result) == NULL,
+       "the last stage has none");
+    const void *dmid =
+        gpt_stage_backward(stage[1]->stage, stage[1]->q, 0, NULL);
     gpt_stage_backward(stage[0]->stage, stage[0]->q, 0, dmid);
     for (int i = 0; i < ROWS; i++)
         loss += (double)x.loss[i] * (double)x.weight[i];
@@ -401,19 +426,19 @@ static void pipeline(void)
     for (int i = 0; i < 2; i++) {
         for (int64_t j = 0; j < stage[i]->flat.n; j++) {
             const struct gpt_slice *s = &stage[i]->flat.slices[j];
-            const struct gpt_slice *w = gpt_flat_find(
-                &whole->flat, s->param->role, s->param->layer);
+            const struct gpt_slice *w =
+                gpt_flat_find(&whole->flat, s->param->role, s->param->layer);
             float *got = stage[i]->gradients + s->offset;
             if (s->copy)
                 continue; /* added to the first stage's below */
             if (s->param->role == GPT_WORD_EMBEDDING) {
-                const struct gpt_slice *copy = gpt_flat_find(
-                    &stage[1]->flat, GPT_WORD_EMBEDDING, -1);
+                const struct gpt_slice *copy =
+                    gpt_flat_find(&stage[1]->flat, GPT_WORD_EMBEDDING, -1);
                 for (int64_t e = 0; e < s->count; e++)
                     got[e] += stage[1]->gradients[copy->offset + e];
             }
-            worst = fmax(worst, error_of(got, whole->gradients + w->offset,
-                                         s->count));
+            worst = fmax(worst,
+                         error_of(got, whole->gradients + w->offset, s->count));
         }
     }
     ok(worst <= 1e-5, "two stages: gradients, error %.2g", worst);
@@ -427,8 +452,8 @@ static void pipeline(void)
 
 static int64_t allocated, allocations;
 
-static int counting_alloc(struct gpt_backend *b, size_t bytes,
-                          const char *what, void **mem, struct gpt_err *err)
+static int counting_alloc(struct gpt_backend *b, size_t bytes, const char *what,
+                          void **mem, struct gpt_err *err)
 {
     allocated += (int64_t)bytes;
     allocations++;
@@ -443,9 +468,13 @@ static void memory(void)
     struct gpt_memory predicted;
     struct gpt_replica *r;
     struct gpt_replica_options o = {
-        .config = c, .layout = GPT_LAYOUT_SINGLE(&c), .micro_batch = SAMPLES,
-        .seq_length = TIME, .slots = 2, .documents = true,
-        .optimizer = { .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8 },
+        .config = c,
+        .layout = GPT_LAYOUT_SINGLE(&c),
+        .micro_batch = SAMPLES,
+        .seq_length = TIME,
+        .slots = 2,
+        .documents = true,
+        .optimizer = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8},
     };
     int64_t sum = 0;
 
@@ -470,8 +499,8 @@ static void memory(void)
 int main(void)
 {
     static const char *const names[] = {
-        "plain", "one", "odd", "groups", "multiquery", "wide_heads", "masks",
-        "micro", "untied", "long",
+        "plain",      "one",   "odd",   "groups", "multiquery",
+        "wide_heads", "masks", "micro", "untied", "long",
     };
     struct gpt_err err;
 
