@@ -44,13 +44,13 @@ static int read_lines(struct gpt_cutter *cut, struct gpt_chunk *c,
                       size_t *lines)
 {
     size_t want = (size_t)cut->chunk_bytes;
-    int64_t limit = gpt_max_i64(MAX_LINE, gpt_input_size(cut->in));
+    int64_t limit = gpt_max_i64(MAX_LINE, gpt_input_size(cut->in) + 1);
     *lines = 0;
     do {
         size_t room = c->len < want ? want : c->len * 2, got;
-        if (!*lines && (int64_t)c->len > limit)
+        if (!*lines && (int64_t)c->len >= limit)
             return gpt_fail(&cut->err, GPT_EDATA,
-                            "%s: a line is longer than %lld bytes",
+                            "%s: a line of %lld bytes or more",
                             gpt_input_name(cut->in), (long long)limit);
         GPT_TRY(gpt_grow(&c->data, &c->cap, room, 1, "a line", &cut->err));
         GPT_TRY(gpt_input_read(cut->in, c->data + c->len, room - c->len, &got,
