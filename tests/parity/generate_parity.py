@@ -1,0 +1,122 @@
+"""gpt-generate against Hugging Face transformers: tiny GPT-2 models of its
+making go through gpt-reshape, then logits at every position and greedy texts
+are compared. Also for a checkpoint that is cut over tensor and pipeline ranks.
+
+    generate_parity.py BUILD_DIRECTORY
+"""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+import torch
+from transformers import GPT2Config, GPT2LMHeadModel
+
+BUILD = os.path.abspath(sys.argv[1])
+EOD = 256  # ByteTokenizer: a byte is its id, then the end of a document
+number = 0
+failed = 0
+
+
+def check(passed, what):
+    global number, failed
+    number += 1
+    failed += not passed
+    print(f"{'ok' if passed else 'not ok'} {number} - {what}", flush=True)
+
+
+def run(*command, **options):
+    done = subprocess.run(command, capture_output=True, **options)
+    if done.returncode != 0:
+        sys.stderr.write(done.stderr.decode(errors="replace"))
+        raise SystemExit(f"{command[0]}: exit status {done.returncode}")
+    return done.stdout
+
+
+def model_of(seed, **sizes):
+    torch.manual_seed(seed)
+    config = GPT2Config(vocab_size=257, n_positions=96, initializer_range=0.15,
+                        bos_token_id=EOD, eos_token_id=EOD, resid_pdrop=0,
+                        embd_pdrop=0, attn_pdrop=0, **sizes)
+    model = GPT2LMHeadModel(config).eval()
+    with torch.no_grad():  # biases and norms that matter
+        for p in model.parameters():
+            if p.dim() == 1:
+                p.add_(torch.randn_like(p) * 0.1)
+    return model
+
+
+def texts(rng):
+    return [rng.integers(0, 257, n).tolist() for n in (1, 2, 17, 96)]
+
+
+def compare_logits(model, native, what):
+    rows = texts(np.random.default_rng(5))
+    lines = "".join(" ".join(map(str, r)) + "\n" for r in rows)
+    raw = run(f"{BUILD}/tests/parity/logits", native, input=lines.encode())
+    got = np.frombuffer(raw, np.float32).reshape(-1, 257)
+    with torch.no_grad():
+        want = np.concatenate([model.double()(torch.tensor([r])).logits[0]
+                               .numpy() for r in rows])
+    model.float()
+    off = np.abs(got - want).max() / np.abs(want).max()
+    check(got.shape == want.shape and off < 1e-4,
+          f"{what}: logits of {len(want)} positions, off by {off:.1e}")
+
+
+def greedy(model, prompt, tokens):
+    ids = list(prompt) or [EOD]
+    with torch.no_grad():
+        out = model.generate(torch.tensor([ids]), max_new_tokens=tokens,
+                             do_sample=False, pad_token_id=EOD)[0].tolist()
+    new = out[len(ids):]
+    if EOD in new:
+        new = new[:new.index(EOD)]
+    return bytes(new).decode(errors="replace")
+
+
+def compare_texts(model, native, what):
+    prompts = ["", "The quick brown fox", "a", "\u00e9\u20ac"]
+    lines = "".join('{"prompt": "%s"}\n' % p for p in prompts)
+    for batch in ("1", "4"):
+        out = run(f"{BUILD}/gpt-generate", "--load", native, "--jsonl",
+                  "--tokenizer-type", "ByteTokenizer", "--greedy", "--tokens",
+                  "60", "--batch-size", batch, input=lines.encode())
+        got = [json.loads(line)["text"] for line in out.splitlines()]
+        want = [greedy(model, p.encode(), 60) for p in prompts]
+        check(got == want, f"{what}: greedy texts, {batch} at once")
+        if got != want:
+            print(f"# got  {got}\n# want {want}")
+
+
+def main():
+    shapes = {
+        "plain": dict(n_layer=2, n_embd=32, n_head=4),
+        "deep and narrow": dict(n_layer=6, n_embd=24, n_head=2),
+        "another feed-forward": dict(n_layer=2, n_embd=48, n_head=4,
+                                     n_inner=112),
+        "one head": dict(n_layer=4, n_embd=20, n_head=1),
+    }
+    with tempfile.TemporaryDirectory() as top:
+        for i, (what, sizes) in enumerate(shapes.items()):
+            model = model_of(i, **sizes)
+            hf, native = f"{top}/{i}-hf", f"{top}/{i}"
+            model.save_pretrained(hf, safe_serialization=True)
+            run(f"{BUILD}/gpt-reshape", "--load-path", hf, "--save-path",
+                native)
+            compare_logits(model, native, what)
+            compare_texts(model, native, what)
+            if sizes["n_head"] > 1:
+                cut = f"{native}-tp2pp2"
+                run(f"{BUILD}/gpt-reshape", "--load-path", native,
+                    "--save-path", cut,
+                    "--target-tensor-model-parallel-size", "2",
+                    "--target-pipeline-model-parallel-size", "2")
+                compare_logits(model, cut, what + ", TP 2 PP 2")
+    print(f"1..{number}")
+    return failed != 0
+
+
+sys.exit(main())

@@ -1,0 +1,95 @@
+/* Logits of a checkpoint's model, for generate_parity.py. Each line of standard
+ * input is a text as token ids; the first half goes through as a prompt, the
+ * rest in steps. Output: floats of the machine, (T, V) for each line.
+ *
+ *   logits CHECKPOINT < ids > floats */
+#include "base/memory.h"
+#include "checkpoint/load.h"
+#include "model/decode.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { MOST = 4096 };
+
+static int64_t read_ids(int32_t *ids)
+{
+    static char line[MOST * 8];
+    int64_t n = 0;
+    if (!fgets(line, sizeof line, stdin))
+        return 0;
+    char *at = line, *end;
+    for (;; at = end) {
+        long id = strtol(at, &end, 10);
+        if (end == at || n == MOST)
+            return n;
+        ids[n++] = (int32_t)id;
+    }
+}
+
+static int dump(struct gpt_decoder *d, const int32_t *ids, int64_t n,
+                float *logits, struct gpt_err *err)
+{
+    int64_t v = gpt_decoder_shape(d)->config->vocab_size, half = n / 2 + 1;
+    int32_t slot = 0;
+    gpt_decoder_truncate(d, slot, 0);
+    GPT_TRY(gpt_decoder_append(d, slot, ids, half, GPT_LOGITS_ALL, logits,
+                               err));
+    for (int64_t i = half; i < n; i++)
+        GPT_TRY(gpt_decoder_step(d, &slot, ids + i, 1, logits + i * v, err));
+    size_t floats = (size_t)(n * v);
+    return fwrite(logits, sizeof *logits, floats, stdout) == floats
+               ? GPT_OK
+               : gpt_fail_errno(err, GPT_EIO, "cannot write");
+}
+
+static int run(const char *path, struct gpt_err *err)
+{
+    struct gpt_checkpoint *c;
+    struct gpt_backend *be;
+    struct gpt_param_table table;
+    struct gpt_flat flat;
+    struct gpt_decoder *d;
+    static int32_t ids[MOST];
+    void *weights;
+    GPT_TRY(gpt_checkpoint_open(&c, path, -1, true, err));
+    const struct gpt_config *config = gpt_checkpoint_config(c);
+    struct gpt_layout layout = GPT_LAYOUT_SINGLE(config);
+    GPT_TRY(gpt_backend_open(&be, "cpu", err));
+    GPT_TRY(gpt_params_build(&table, config, err));
+    GPT_TRY(gpt_flat_build(&flat, &table, &layout, err));
+    GPT_TRY(gpt_load_weights(&weights, c, &flat, GPT_F32, be, err));
+    struct gpt_decoder_options o = {
+        .config = config,
+        .flat = &flat,
+        .act = GPT_F32,
+        .slots = 1,
+        .positions = config->max_positions,
+    };
+    GPT_TRY(gpt_decoder_open(&d, be, &o, weights, err));
+    float *logits = NULL;
+    GPT_TRY(gpt_new(&logits, (size_t)(o.positions * config->vocab_size),
+                    sizeof *logits, "logits", err));
+    for (int64_t n; (n = read_ids(ids)) > 0;)
+        GPT_TRY(dump(d, ids, n, logits, err));
+    gpt_free(logits);
+    gpt_decoder_close(d);
+    be->free(be, weights);
+    gpt_flat_free(&flat);
+    gpt_params_free(&table);
+    gpt_checkpoint_close(c);
+    return GPT_OK;
+}
+
+int main(int argc, char **argv)
+{
+    struct gpt_err err = {0};
+    if (argc != 2) {
+        fprintf(stderr, "usage: logits CHECKPOINT < ids > floats\n");
+        return GPT_EUSAGE;
+    }
+    int rc = run(argv[1], &err);
+    if (rc != GPT_OK)
+        fprintf(stderr, "logits: %s\n", err.text);
+    return rc;
+}
