@@ -141,6 +141,20 @@ expect 3 'a vocabulary of another model' gen --prompt a \
     --tokenizer-type GPT2BPETokenizer --vocab-file v-vocab.json \
     --merge-file v-merges.txt
 err_has '262 tokens'
+expect 0 'tokens of it' gpt-preprocess --input corpus.jsonl --output-prefix b \
+    --vocab-file v-vocab.json --merge-file v-merges.txt --append-eod
+expect 0 'a model of it' gpt-train --data-path b_text_document --num-layers 1 \
+    --vocab-file v-vocab.json --merge-file v-merges.txt --hidden-size 32 \
+    --num-attention-heads 2 --seq-length 16 --micro-batch-size 4 \
+    --split 100,0,0 --eval-iters 0 --save bpe --train-iters 60 --lr 1e-2 \
+    --hidden-dropout 0 --attention-dropout 0
+expect 0 'which keeps it' gpt-generate --load bpe --greedy --prompt 'quick'
+say want ' brown\n'
+check 'and continues' cmp want out
+rm -f bpe/iter_*/merges.txt
+expect 3 'a vocabulary that is not there any more' gpt-generate --load bpe \
+    --prompt quick
+err_has merges.txt
 expect 2 'no vocabulary at all' gen --prompt a --tokenizer-type GPT2BPETokenizer
 err_has 'holds no vocabulary'
 
