@@ -70,7 +70,8 @@ run gpt-preprocess --input "$corpus" --output-prefix demo \
 train() { # option...
     run gpt-train --config gpt2-tiny --data-path demo_text_document \
         --vocab-file demo-vocab.json --merge-file demo-merges.txt \
-        --split 95,5,0 --eval-iters 8 "$@"
+        --split 95,5,0 --eval-iters 16 --micro-batch-size 4 --lr 4e-3 \
+        --init-method-std 0.06 "$@"
 }
 generate() {
     run gpt-generate --load ckpt --prompt "$prompt" --echo --tokens 100 \
@@ -78,27 +79,28 @@ generate() {
 }
 
 step '4. A trial of 30 steps: how many fit into the time there is?'
-train --train-iters 30 --log-interval 15 --eval-iters 0 --metrics trial.jsonl
+train --train-iters 30 --log-interval 15 --eval-iters 0 \
+    --metrics trial.jsonl --quiet
 ms=$(metric elapsed_ms trial.jsonl | tail -n 1)
 steps=$(awk -v ms="$ms" -v s="$seconds" 'BEGIN {
     n = int(s * 1000 / ms / 100) * 100
-    print (n < 300 ? 300 : (n > 6000 ? 6000 : n))
+    print (n < 300 ? 300 : (n > 10000 ? 10000 : n))
 }')
 last=$((steps - 100))
 echo "$ms ms a step: $steps steps"
 
 step '5. One step, to have a model that knows nothing yet'
 train --train-iters "$steps" --save ckpt --exit-interval 1 --eval-interval 1 \
-    --log-interval 1
+    --log-interval 1 --quiet
 generate
 
 step "6. Training up to step $last, about $seconds seconds"
 train --train-iters "$steps" --save ckpt --load ckpt --exit-interval "$last" \
-    --eval-interval 200 --log-interval 100
+    --eval-interval 400 --log-interval 200
 
 step '7. The same command again goes on where it stopped, to the end'
 train --train-iters "$steps" --save ckpt --load ckpt \
-    --eval-interval 200 --log-interval 50
+    --eval-interval 400 --log-interval 50
 
 step '8. The same prompt as before'
 generate
@@ -117,10 +119,15 @@ cat <<X
 Done in $(($(date +%s) - started)) seconds. Everything is in $demo:
   $corpus, demo-vocab.json, demo-merges.txt, demo_text_document.{bin,idx},
   ckpt/iter_*, ckpt/metrics.jsonl (a JSON object for every line of the log)
-Try next, there, with PATH=$build:\$PATH GPT_DATADIR=$GPT_DATADIR
+
+What to try next, there:
+  PATH=$build:\$PATH GPT_DATADIR=$GPT_DATADIR; export PATH GPT_DATADIR
   gpt-generate --load ckpt --prompt 'In the beginning' --num-samples 4
-  DEMO_TEXT=your.txt DEMO_PROMPT='Once' make demo      (in the source tree)
-  the train command of step 7 with more --train-iters and
-      --override-opt-param-scheduler: goes on training
-  man ./man/gpt-train.1                                (in the source tree)
+  gpt-reshape inspect ckpt
+  gpt-reshape --load-path ckpt --save-path hf --to hf
+  the command of step 7 with more --train-iters and
+      --override-opt-param-scheduler, to go on training
+or in the source tree:
+  DEMO_TEXT=your.txt DEMO_PROMPT='Once' make demo
+  man ./man/gpt.7
 X
