@@ -17,12 +17,13 @@ mkdir -p "$dir"
 dir=$(cd "$dir" && pwd)
 
 say() { echo "corpus: $*" >&2; }
+apt_get() { apt-get -qq -o Acquire::Retries=1 -o Acquire::http::Timeout=20 "$@"; }
 
 # ---- the Bible: "Ge1:1 In the beginning ..." lines into chapters ----
 
 fetch() { # package...: unpacked into $dir/package
     mkdir -p "$dir/package"
-    (cd "$dir/package" && apt-get download -qq "$@" 2>apt.log) || return 1
+    (cd "$dir/package" && apt_get download "$@" 2>apt.log) || return 1
     for deb in "$dir"/package/*.deb; do
         dpkg-deb -x "$deb" "$dir/package" || return 1
         rm "$deb"
@@ -43,7 +44,7 @@ get_kjv() {
             return 1
         fetch bible-kjv bible-kjv-text || {
             say "asking for package lists first"
-            apt-get update -qq >&2 && fetch bible-kjv bible-kjv-text
+            apt_get update >&2 && fetch bible-kjv bible-kjv-text
         } || return 1
         bible=$dir/package/usr/bin/bible
         data=$dir/package/usr/lib

@@ -28,7 +28,7 @@ show() {
     printf '$'
     for word in "$@"; do
         case $word in
-        *[!A-Za-z0-9_./,=+:-]*) printf " '%s'" "$word" ;;
+        '' | *[!A-Za-z0-9_./,=+:-]*) printf " '%s'" "$word" ;;
         *) printf ' %s' "$word" ;;
         esac
     done
@@ -122,7 +122,7 @@ Done in $(($(date +%s) - started)) seconds. Everything is in $demo:
 
 What to try next, there:
   PATH=$build:\$PATH GPT_DATADIR=$GPT_DATADIR; export PATH GPT_DATADIR
-  gpt-generate --load ckpt --prompt 'In the beginning' --num-samples 4
+  gpt-generate --load ckpt --prompt 'In the beginning' --temperature 0.7
   gpt-reshape inspect ckpt
   gpt-reshape --load-path ckpt --save-path hf --to hf
   the command of step 7 with more --train-iters and
