@@ -161,7 +161,8 @@ int gpt_config_from_json(struct gpt_config *c, const cJSON *json,
         const struct field *f = &fields[i];
         char *to = (char *)c + f->offset;
         const cJSON *item = cJSON_GetObjectItemCaseSensitive(json, f->name);
-        bool typed = f->kind == FLAG ? cJSON_IsBool(item) : cJSON_IsNumber(item);
+        bool typed = f->kind == FLAG ? cJSON_IsBool(item)
+                                     : cJSON_IsNumber(item);
         if (!typed)
             return gpt_fail(err, GPT_EDATA, "%s: %s '%s'", what,
                             item ? "wrong type of field" : "no field", f->name);

@@ -1,8 +1,8 @@
 /* Matrix products with their epilogues, in three ways. Start at cpu_matmul().
  *
- *   few rows   (m <= 16, b stored (N, K)): generation at small batches. Each row
- *              of b is read once; the speed is that of memory. A row of c does
- *              not depend on the others, not even in rounding.
+ *   few rows   (m <= 16, b stored (N, K)): generation at small batches. Each
+ *              row of b is read once; the speed is that of memory. A row of c
+ *              does not depend on the others, not even in rounding.
  *   oneDNN     blocks of c, each one call of dnnl_sgemm in one thread.
  *   portable   the same blocks by tiles of isa/gemm.c.
  *

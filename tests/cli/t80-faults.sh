@@ -18,7 +18,7 @@ intact() { # status: of the run that had a fault
         echo "work/$f is neither the old nor the new file"
         return 1
     done
-    if ls -A work | grep '\.tmp\.'; then return 1; fi
+    ! find work -name '*.tmp.*' | grep .
 }
 
 one_fault() { # kind:number:error expected-status

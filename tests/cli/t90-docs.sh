@@ -70,8 +70,8 @@ for source in "$top"/cmd/gpt-*.c; do
 
     "$p" --complete=options | sort >table
     check "$p has options" test -s table
-    man_options "$page" >man
-    check "$p: manual page and table agree" same table man
+    man_options "$page" >in_page
+    check "$p: manual page and table agree" same table in_page
     check "$p: the page has its sections" has_sections "$page"
     check "$p: the page names exit codes" names_exit_codes "$page"
     check "$p: the page leads to the common environment" refers_to_gpt "$page"

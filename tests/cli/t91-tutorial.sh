@@ -25,13 +25,14 @@ of them lived in house number $((i % 13)) behind the hills.\"}"
     i=$((i + 1))
 done >corpus.jsonl
 
-sed 's/--train-iters 1000/--train-iters 20/; s/-interval 200/-interval 10/
-     s/--vocab-size 4096/--vocab-size 320/; s/--tokens 100/--tokens 8/' \
+sed 's/--train-iters 1000/--train-iters 4/; s/-interval 200/-interval 2/
+     s/--vocab-size 4096/--vocab-size 320/; s/--tokens 100/--tokens 8/
+     s/--save ckpt/--eval-iters 2 &/' \
     readme >short
 while IFS= read -r line; do
     expect 0 "$ ${line%% *}" sh -c "$line"
 done <short
-check 'a checkpoint of step 20' test -d ckpt/iter_0000020
+check 'a checkpoint of step 4' test -d ckpt/iter_0000004
 check 'weights for Hugging Face' test -s hf/model.safetensors
 check 'and their configuration' test -s hf/config.json
 tap_done

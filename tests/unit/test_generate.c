@@ -73,9 +73,10 @@ static void make_requests(struct gpt_request *requests)
     }
 }
 
-static int go(struct model *m, int64_t slots, const struct gpt_request *requests,
-              int64_t n, struct gpt_sampling sampling, int32_t eod,
-              struct seen *seen, struct gpt_err *err)
+static int go(struct model *m, int64_t slots,
+              const struct gpt_request *requests, int64_t n,
+              struct gpt_sampling sampling, int32_t eod, struct seen *seen,
+              struct gpt_err *err)
 {
     struct gpt_decoder *d = decoder_of(m, slots, m->c.max_positions);
     struct gpt_speed speed;
