@@ -1,5 +1,6 @@
 /* Batches of samples; see feed.h. Two buffers: one is being computed with
- * while a thread fills the other (gpt_feed_ahead). */
+ * while a thread fills the other (gpt_feed_ahead). The thread lives as long as
+ * the feed, so that a step starts and allocates nothing. */
 #include "train/feed.h"
 
 #include "base/memory.h"
@@ -21,9 +22,13 @@ struct batch {
 struct gpt_feed {
     struct gpt_feed_options o;
     struct batch batches[2];
-    int now;    /* the one that is being used */
-    bool ahead; /* thread fills the other */
+    int now; /* the one that is being used */
     pthread_t thread;
+    pthread_mutex_t mutex; /* of the two below */
+    pthread_cond_t changed;
+    bool ahead; /* the thread is to fill, or fills, the other one */
+    bool closing;
+    bool started;
 };
 
 static void batch_free(struct batch *b)
@@ -64,41 +69,6 @@ int64_t gpt_feed_memory(const struct gpt_feed_options *o)
             o->max_micro_batches *
                 (micro * (int64_t)(4 * sizeof(int32_t) + 2 * sizeof(float)) +
                  (int64_t)sizeof(struct gpt_microbatch)));
-}
-
-int gpt_feed_open(struct gpt_feed **feed,
-                  const struct gpt_feed_options *options, struct gpt_err *err)
-{
-    struct gpt_feed *f = NULL;
-    int status;
-
-    *feed = NULL;
-    GPT_TRY(gpt_new(&f, 1, sizeof *f, "the data feed", err));
-    f->o = *options;
-    GPT_TRY_GOTO(status, batch_new(f, &f->batches[0], err), fail);
-    GPT_TRY_GOTO(status, batch_new(f, &f->batches[1], err), fail);
-    *feed = f;
-    return GPT_OK;
-fail:
-    gpt_feed_close(f);
-    return status;
-}
-
-static void join(struct gpt_feed *f)
-{
-    if (f->ahead)
-        pthread_join(f->thread, NULL);
-    f->ahead = false;
-}
-
-void gpt_feed_close(struct gpt_feed *f)
-{
-    if (!f)
-        return;
-    join(f);
-    batch_free(&f->batches[0]);
-    batch_free(&f->batches[1]);
-    gpt_free(f);
 }
 
 /* Mask to weight: the mean of this microbatch, averaged over all. */
@@ -143,25 +113,96 @@ static void fill(const struct gpt_feed *f, struct batch *b)
         b->status = fill_micro(f, b, i);
 }
 
-static void *fill_thread(void *arg)
+static void *reader(void *arg)
 {
     struct gpt_feed *f = arg;
-    fill(f, &f->batches[1 - f->now]);
+
+    pthread_mutex_lock(&f->mutex);
+    for (;;) {
+        while (!f->ahead && !f->closing)
+            pthread_cond_wait(&f->changed, &f->mutex);
+        if (f->closing)
+            break;
+        struct batch *b = &f->batches[1 - f->now];
+        pthread_mutex_unlock(&f->mutex);
+        fill(f, b);
+        pthread_mutex_lock(&f->mutex);
+        f->ahead = false;
+        pthread_cond_broadcast(&f->changed);
+    }
+    pthread_mutex_unlock(&f->mutex);
     return NULL;
+}
+
+/* Waits until nothing is being read. */
+static void settle(struct gpt_feed *f)
+{
+    pthread_mutex_lock(&f->mutex);
+    while (f->ahead)
+        pthread_cond_wait(&f->changed, &f->mutex);
+    pthread_mutex_unlock(&f->mutex);
+}
+
+static void stop_reader(struct gpt_feed *f)
+{
+    if (!f->started)
+        return;
+    settle(f);
+    pthread_mutex_lock(&f->mutex);
+    f->closing = true;
+    pthread_cond_broadcast(&f->changed);
+    pthread_mutex_unlock(&f->mutex);
+    pthread_join(f->thread, NULL);
+}
+
+int gpt_feed_open(struct gpt_feed **feed,
+                  const struct gpt_feed_options *options, struct gpt_err *err)
+{
+    struct gpt_feed *f = NULL;
+    int status;
+
+    *feed = NULL;
+    GPT_TRY(gpt_new(&f, 1, sizeof *f, "the data feed", err));
+    f->o = *options;
+    pthread_mutex_init(&f->mutex, NULL);
+    pthread_cond_init(&f->changed, NULL);
+    GPT_TRY_GOTO(status, batch_new(f, &f->batches[0], err), fail);
+    GPT_TRY_GOTO(status, batch_new(f, &f->batches[1], err), fail);
+    f->started = pthread_create(&f->thread, NULL, reader, f) == 0;
+    *feed = f;
+    return GPT_OK;
+fail:
+    gpt_feed_close(f);
+    return status;
+}
+
+void gpt_feed_close(struct gpt_feed *f)
+{
+    if (!f)
+        return;
+    stop_reader(f);
+    pthread_cond_destroy(&f->changed);
+    pthread_mutex_destroy(&f->mutex);
+    batch_free(&f->batches[0]);
+    batch_free(&f->batches[1]);
+    gpt_free(f);
 }
 
 void gpt_feed_ahead(struct gpt_feed *f, enum gpt_split split, int64_t first,
                     int64_t n)
 {
     struct batch *b = &f->batches[1 - f->now];
-    join(f);
+
+    if (!f->started) /* the next read does it */
+        return;
+    settle(f);
     b->split = split;
     b->first = first;
     b->n = n;
-    /* without a thread the next read fills it */
-    f->ahead = pthread_create(&f->thread, NULL, fill_thread, f) == 0;
-    if (!f->ahead)
-        b->n = 0;
+    pthread_mutex_lock(&f->mutex);
+    f->ahead = true;
+    pthread_cond_broadcast(&f->changed);
+    pthread_mutex_unlock(&f->mutex);
 }
 
 int gpt_feed_read(struct gpt_feed *f, enum gpt_split split, int64_t first,
@@ -169,7 +210,7 @@ int gpt_feed_read(struct gpt_feed *f, enum gpt_split split, int64_t first,
 {
     struct batch *b;
 
-    join(f);
+    settle(f);
     f->now = 1 - f->now;
     b = &f->batches[f->now];
     if (b->split != split || b->first != first || b->n != n) {

@@ -6,6 +6,7 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/num.h"
 #include "base/progress.h"
 #include "base/signals.h"
 #include "train/feed.h"
@@ -17,6 +18,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 struct run {
     const struct gpt_train_options *o;
@@ -133,6 +135,28 @@ static int open_report(struct run *r, struct gpt_err *err)
     return gpt_report_open(&r->report, &options, err);
 }
 
+/* Memory of the host is promised freely and fails when it is touched, so it is
+ * compared with what there is. */
+static int check_memory(const struct run *r, const struct gpt_memory *memory,
+                        struct gpt_err *err)
+{
+    double has =
+        (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+    double needs = 0;
+    char a[32], b[32];
+
+    for (int kind = 0; kind < GPT_N_MEMORY_KINDS; kind++)
+        needs += (double)memory->bytes[kind];
+    if (!r->be->host_memory || has <= 0 || needs <= has)
+        return GPT_OK;
+    gpt_fail(err, GPT_EDEVICE,
+             "the run needs %s of memory, this machine has "
+             "%s",
+             gpt_text_bytes(a, needs), gpt_text_bytes(b, has));
+    return gpt_hint(err, "the table above says what for; activations shrink "
+                         "with --micro-batch-size and --seq-length");
+}
+
 static int run_open(struct run *r, const struct gpt_args *args,
                     struct gpt_err *err)
 {
@@ -153,6 +177,7 @@ static int run_open(struct run *r, const struct gpt_args *args,
     }
     if (r->o->dry_run)
         return GPT_OK;
+    GPT_TRY(check_memory(r, &memory, err));
     if (r->o->save)
         GPT_TRY(open_save(r, err));
     GPT_TRY(gpt_replica_open(r->replica, err));

@@ -202,6 +202,36 @@ check 'as told' test "$(sed -n 's/.*global batch size: *\([0-9]*\).*/\1/p' err |
     sort | uniq -c | awk '{ print $2 }' | tr '\n' ' ')" = '4 2 4 ' -o \
     "$(grep -cE 'global batch size: +2 ' err)" = 12
 
+expect 5 'more memory than there is' train --num-layers 4096 \
+    --hidden-size 16384 --micro-batch-size 4
+err_has 'this machine has'
+
+# ---- documents, vocabulary files ----
+expect 0 'masks and resets at the end of documents' train --eod-mask-loss \
+    --reset-position-ids --reset-attention-mask --metrics masks.jsonl
+check 'change the loss' test "$(head -n 1 masks.jsonl | cut -d, -f3)" != \
+    "$(head -n 1 whole/metrics.jsonl | cut -d, -f3)"
+expect 0 'makes a vocabulary' gpt-vocab --input corpus.jsonl \
+    --vocab-size 300 --output-prefix v
+expect 0 'and its data set' gpt-preprocess --input corpus.jsonl \
+    --output-prefix bpe --vocab-file v-vocab.json --merge-file v-merges.txt \
+    --append-eod
+# shellcheck disable=SC2086 # word lists
+expect 0 'trains with vocabulary files' gpt-train $common --train-iters 5 \
+    --vocab-file v-vocab.json --merge-file v-merges.txt --eod-mask-loss \
+    --data-path bpe_text_document --save files
+check 'which the checkpoint keeps' cmp v-vocab.json files/iter_0000005/vocab.json
+check 'both' cmp v-merges.txt files/iter_0000005/merges.txt
+# shellcheck disable=SC2086 # word lists
+expect 2 'masks need the end-of-document token' gpt-train $common \
+    --vocab-size 300 --data-path bpe_text_document --train-iters 5 \
+    --eod-mask-loss
+err_has '--eod-mask-loss needs'
+expect 0 'an output layer of its own, saved and loaded' train --save untied \
+    --untie-embeddings-and-output-weights --exit-interval 7
+expect 0 'to the end' train --save untied --load untied \
+    --untie-embeddings-and-output-weights
+
 # ---- wrong use ----
 wrong() { # text option...
     wrong_text=$1
