@@ -61,7 +61,7 @@ void cpu_adamw(struct gpt_queue *q, const struct gpt_adamw *op)
         .grad_scale = (float)op->grad_scale,
         .keep = (float)(1 - op->lr * op->weight_decay),
     };
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) if (cpu_worth_threads(2 * op->n))
     for (int64_t at = 0; at < op->n; at += CHUNK)
         chunk(op, r, at, op->n - at < CHUNK ? op->n : at + CHUNK);
 }

@@ -31,6 +31,14 @@ int cpu_choose(const char *isa, const char *matmul,
                struct gpt_err *err) GPT_MUST_USE;
 extern bool cpu_use_dnnl;
 
+/* Is work of about so many nanoseconds worth waking the other threads? That
+ * takes microseconds, and far longer on a busy machine. Results do not depend
+ * on the answer. */
+static inline bool cpu_worth_threads(int64_t nanoseconds)
+{
+    return nanoseconds > 10000;
+}
+
 /* Sums over rows are cut into this many blocks, whatever the threads are. */
 static inline int64_t cpu_row_blocks(int64_t n)
 {

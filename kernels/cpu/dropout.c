@@ -27,7 +27,7 @@ void cpu_dropout(struct gpt_queue *q, void *y, const void *x, int64_t n,
     struct cpu_drop drop = {0};
     if (d->p > 0)
         drop = cpu_drop_of(d);
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) if (cpu_worth_threads(n * c))
     for (int64_t i = 0; i < n; i++) {
         float *out = (float *)y + i * c;
         const float *in = (const float *)x + i * c;

@@ -21,7 +21,7 @@ void cpu_embed_fwd(struct gpt_queue *q, const struct gpt_embed *op)
     struct cpu_drop drop = {0};
     if (op->dropout.p > 0)
         drop = cpu_drop_of(&op->dropout);
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) if (cpu_worth_threads(op->n * c))
     for (int64_t i = 0; i < op->n; i++) {
         float *y = out + i * c;
         int64_t row = word_row(op, i);
@@ -48,7 +48,7 @@ void cpu_embed_bwd(struct gpt_queue *q, const struct gpt_embed *op,
     struct cpu_drop drop = {0};
     if (op->dropout.p > 0)
         drop = cpu_drop_of(&op->dropout);
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) if (cpu_worth_threads(op->n * c))
     for (int64_t c0 = 0; c0 < c; c0 += COLUMNS) {
         int64_t w = c - c0 < COLUMNS ? c - c0 : COLUMNS;
         for (int64_t i = 0; i < op->n; i++) {

@@ -129,6 +129,12 @@ static bool run_block(const struct job *j, float *pack)
     return good;
 }
 
+/* About how long it takes one thread. */
+static int64_t nanoseconds(const struct job *j)
+{
+    return j->m * j->n / 16 * j->k;
+}
+
 static void product(struct gpt_queue *q, const struct job *j)
 {
     int64_t each = j->library ? 0 : PACK_A + PACK_B;
@@ -138,7 +144,8 @@ static void product(struct gpt_queue *q, const struct job *j)
         return;
     int64_t rows = (j->m + BM - 1) / BM, cols = (j->n + BN - 1) / BN;
     bool good = true;
-#pragma omp parallel for schedule(dynamic) reduction(&& : good)
+#pragma omp parallel for schedule(dynamic) reduction(&& : good) if (           \
+        j->library || cpu_worth_threads(nanoseconds(j)))
     for (int64_t i = 0; i < rows * cols; i++) {
         struct job part = block_of(j, i % rows * BM, i / rows * BN, BM, BN);
         float *mine = each ? pack + omp_get_thread_num() * each : NULL;
@@ -155,7 +162,7 @@ enum { FEW = 16, STRIP = 16 };
 
 static void few_rows(const struct job *j)
 {
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) if (cpu_worth_threads(nanoseconds(j)))
     for (int64_t n0 = 0; n0 < j->n; n0 += STRIP)
         for (int64_t m0 = 0; m0 < j->m; m0 += 8) {
             struct job part = block_of(j, m0, n0, 8, STRIP);

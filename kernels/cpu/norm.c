@@ -49,7 +49,7 @@ void cpu_norm_fwd(struct gpt_queue *q, const struct gpt_norm *op)
     if (!cpu_ready(q, "norm_fwd", op->act))
         return;
     struct cpu_drop drop = drop_of(op);
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) if (cpu_worth_threads(op->n * op->c))
     for (int64_t i = 0; i < op->n; i++)
         forward_row(op, &drop, i);
 }
@@ -87,7 +87,7 @@ void cpu_norm_bwd(struct gpt_queue *q, const struct gpt_norm *op,
     int64_t c = op->c, blocks = cpu_row_blocks(op->n);
     float *part = grad->scratch;
     struct cpu_drop drop = drop_of(op);
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) if (cpu_worth_threads(op->n * c))
     for (int64_t k = 0; k < blocks; k++) {
         float *dw = part + k * 2 * c, *db = grad->db ? dw + c : NULL;
         memset(dw, 0, (size_t)(2 * c) * sizeof *dw);
@@ -96,7 +96,7 @@ void cpu_norm_bwd(struct gpt_queue *q, const struct gpt_norm *op,
             backward_row(op, grad, &drop, i, dw, db);
     }
     enum { COLUMNS = 64 };
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) if (cpu_worth_threads(blocks * c))
     for (int64_t j = 0; j < c; j += COLUMNS)
         for (int64_t k = 0; k < blocks; k++) {
             int64_t n = c - j < COLUMNS ? c - j : COLUMNS;

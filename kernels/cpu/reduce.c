@@ -11,7 +11,7 @@ static void flat_sum(struct gpt_queue *q, double *out, const float *x,
     double *part = (double *)(void *)cpu_work(q, (size_t)(2 * blocks + 2));
     if (!part)
         return;
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) if (cpu_worth_threads(n))
     for (int64_t b = 0; b < blocks; b++) {
         int64_t at = b * BLOCK, left = n - at;
         left = left < BLOCK ? left : BLOCK;
@@ -41,7 +41,7 @@ void cpu_bias_add(struct gpt_queue *q, void *x, const void *bias, int64_t m,
     if (!cpu_ready(q, "bias_add", act))
         return;
     const float *b = bias;
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) if (cpu_worth_threads(m * n))
     for (int64_t i = 0; i < m; i++) {
         float *row = (float *)x + i * n;
         cpu_isa->add(row, row, b, n);
@@ -56,7 +56,7 @@ void cpu_bias_grad(struct gpt_queue *q, float *dbias, const void *dy, int64_t m,
         return;
     enum { COLUMNS = 256 };
     const float *x = dy;
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) if (cpu_worth_threads(m * n))
     for (int64_t c0 = 0; c0 < n; c0 += COLUMNS) {
         int64_t w = n - c0 < COLUMNS ? n - c0 : COLUMNS;
         float sum[COLUMNS] = {0};

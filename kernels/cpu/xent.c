@@ -28,7 +28,7 @@ void cpu_xent(struct gpt_queue *q, const struct gpt_xent *op)
 {
     if (!cpu_ready(q, "xent", op->act))
         return;
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) if (cpu_worth_threads(op->n * op->v))
     for (int64_t i = 0; i < op->n; i++)
         row(op, i);
 }
