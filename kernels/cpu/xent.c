@@ -28,6 +28,12 @@ void cpu_xent(struct gpt_queue *q, const struct gpt_xent *op)
 {
     if (!cpu_ready(q, "xent", op->act))
         return;
+    for (int64_t i = 0; i < op->n; i++)
+        if (op->target[i] < 0 || op->target[i] >= op->v_real) {
+            cpu_fail(q, "xent: row %lld: target %d is not in 0..%lld",
+                     (long long)i, op->target[i], (long long)op->v_real - 1);
+            return;
+        }
 #pragma omp parallel for schedule(static) if (cpu_worth_threads(op->n * op->v))
     for (int64_t i = 0; i < op->n; i++)
         row(op, i);

@@ -202,6 +202,23 @@ static void check_bias(int64_t m, int64_t n)
     free(dy), free(bias), free(k.out), free(want);
 }
 
+/* A target that is a dummy row would read past the real logits. */
+static void check_target(void)
+{
+    struct gpt_queue *other;
+    struct gpt_err err = {0};
+    float logits[6] = {0}, weight = 1, loss;
+    if (be->queue_open(be, &other, &err) != GPT_OK)
+        return;
+    int32_t target = 4;
+    struct gpt_xent op = {1,      6,       4,       6,     GPT_F32,
+                          logits, &target, &weight, &loss, true};
+    be->xent(other, &op);
+    is_int(be->sync(other, &err), GPT_EDEVICE, "a dummy target is refused: %s",
+           err.text);
+    be->queue_close(other);
+}
+
 static void check_refusals(void)
 {
     struct gpt_queue *other;
@@ -217,6 +234,7 @@ static void check_refusals(void)
     be->sum(other, NULL, x, 4);
     is_int(be->sync(other, &err), GPT_EDEVICE, "the failure sticks");
     be->queue_close(other);
+    check_target();
     void *mem = NULL;
     is_int(be->alloc(be, SIZE_MAX - 10, "everything", &mem, &err), GPT_EDEVICE,
            "too much memory is refused");
