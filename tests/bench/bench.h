@@ -107,26 +107,57 @@ __attribute__((unused)) static void bench_copy_all(void *ctx)
         memcpy(s->b + i, s->a + i, sizeof(float) << 18);
 }
 
-/* Bytes a second that all threads read, and that they copy (bytes read plus
- * bytes written). */
-__attribute__((unused)) static void bench_bandwidth(double *read, double *copy)
+/* b += a: a pass that changes memory in place. It moves more bytes a second
+ * than a copy, which first reads the lines that it is about to overwrite. */
+__attribute__((unused)) static void bench_update_all(void *ctx)
+{
+    typedef float v4 __attribute__((vector_size(16)));
+    struct bench_stream *s = ctx;
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < BENCH_STREAM; i += 1 << 14) {
+        const v4 *a = (const v4 *)(const void *)(s->a + i);
+        v4 *b = (v4 *)(void *)(s->b + i);
+        for (int64_t j = 0; j < 1 << 12; j += 4) {
+            b[j] += a[j], b[j + 1] += a[j + 1];
+            b[j + 2] += a[j + 2], b[j + 3] += a[j + 3];
+        }
+    }
+}
+
+/* Bytes a second (read plus written) of a pass over two big arrays. */
+__attribute__((unused)) static double bench_stream_rate(void (*pass)(void *ctx),
+                                                        double passes)
 {
     struct gpt_backend *be;
     struct gpt_err err;
     void *a = NULL, *b = NULL;
     size_t bytes = BENCH_STREAM * sizeof(float);
+    enum { APART = 24576 + 448 }; /* else both fall into the same cache sets */
     if (gpt_backend_cpu(&be, &err) != GPT_OK ||
         be->alloc(be, bytes, "bench", &a, &err) != GPT_OK ||
-        be->alloc(be, bytes, "bench", &b, &err) != GPT_OK) {
+        be->alloc(be, bytes + APART, "bench", &b, &err) != GPT_OK) {
         fprintf(stderr, "bench: %s\n", err.text);
         exit(1);
     }
-    struct bench_stream s = {a, b, 0};
+    struct bench_stream s = {a, (float *)(void *)((char *)b + APART), 0};
     memset(a, 1, bytes);
-    *read = (double)bytes / bench_time(bench_read_all, &s, 0.2);
-    *copy = 2 * (double)bytes / bench_time(bench_copy_all, &s, 0.2);
+    memset(b, 1, bytes + APART);
+    double rate = passes * (double)bytes / bench_time(pass, &s, 0.2);
     be->free(be, a);
     be->free(be, b);
+    return rate;
+}
+
+/* What all threads read, and what they copy. */
+__attribute__((unused)) static void bench_bandwidth(double *read, double *copy)
+{
+    *read = bench_stream_rate(bench_read_all, 1);
+    *copy = bench_stream_rate(bench_copy_all, 2);
+}
+
+__attribute__((unused)) static double bench_update_rate(void)
+{
+    return bench_stream_rate(bench_update_all, 3);
 }
 
 struct bench_gemm {
