@@ -170,7 +170,8 @@ static void add_heads(const struct gpt_attn *op, float *dqkv,
                       const float *scratch)
 {
     int64_t per = op->h / op->g, d = op->d, ld = op->g * (per + 2) * d;
-#pragma omp parallel for schedule(static) if (cpu_worth_threads(op->b * op->t * op->h * d))
+#pragma omp parallel for schedule(static) if (                                 \
+        cpu_worth_threads(op->b * op->t * op->h * d))
     for (int64_t i = 0; i < op->b * op->t; i++)
         for (int64_t g = 0; g < op->g; g++) {
             int64_t b = i / op->t, t = i % op->t;
@@ -201,7 +202,8 @@ void cpu_attn_bwd(struct gpt_queue *q, const struct gpt_attn *op,
         drop = cpu_drop_of(&op->dropout);
     bool shared = op->h != op->g;
     int64_t pairs = op->b * op->h * op->t * op->t / 2;
-#pragma omp parallel for schedule(dynamic) if (cpu_worth_threads(pairs * (op->d / 4 + 1)))
+#pragma omp parallel for schedule(dynamic) if (                                \
+        cpu_worth_threads(pairs * (op->d / 4 + 1)))
     for (int64_t i = 0; i < op->b * op->h; i++) {
         struct task k;
         cpu_attn_view(op, i / op->h, i % op->h, &k.h);

@@ -111,7 +111,8 @@ void cpu_attn_cached(struct gpt_queue *q, const struct gpt_attn_cached *op)
     int64_t pairs = 0;
     for (int64_t b = 0; b < op->b; b++)
         pairs += (int64_t)op->len[b] * (op->pos[b] + op->len[b]) * op->h;
-#pragma omp parallel for schedule(dynamic) if (cpu_worth_threads(pairs * (op->d / 8 + 1)))
+#pragma omp parallel for schedule(dynamic) if (                                \
+        cpu_worth_threads(pairs * (op->d / 8 + 1)))
     for (int64_t k = 0; k < op->b * op->g; k++) {
         struct group g = view(op, k / op->g, k % op->g);
         float *mine = work + (size_t)omp_get_thread_num() * each;

@@ -47,7 +47,8 @@ void cpu_attn_fwd(struct gpt_queue *q, const struct gpt_attn *op)
         drop = cpu_drop_of(&op->dropout);
     int64_t runs = (op->t + RUN - 1) / RUN, heads = op->b * op->h;
     int64_t pairs = op->b * op->h * op->t * op->t / 2;
-#pragma omp parallel for schedule(dynamic) if (cpu_worth_threads(pairs * (op->d / 8 + 1)))
+#pragma omp parallel for schedule(dynamic) if (                                \
+        cpu_worth_threads(pairs * (op->d / 8 + 1)))
     for (int64_t i = 0; i < heads * runs; i++) {
         struct attn_head h;
         /* long runs of keys first: the last tasks are short */

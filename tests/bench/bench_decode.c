@@ -86,11 +86,14 @@ int main(void)
              &err);
     }
 
-    double read, copy, bytes = (double)gpt_decoder_step_bytes(j.d);
+    /* the floor before and after: a busy machine changes */
+    double read, again, copy, bytes = (double)gpt_decoder_step_bytes(j.d);
     bench_bandwidth(&read, &copy);
     bench_head();
     j.n = 1;
     double seconds = bench_time(step, &j, 2);
+    bench_bandwidth(&again, &copy);
+    read = read > again ? read : again;
     bench_row("decode 124M fp32, 1 text", 1 / seconds, "token/s", read / bytes,
               -1);
     bench_row("  bytes of weights a second", bytes / seconds / 1e9, "GB/s",
