@@ -25,6 +25,8 @@ struct job {
     const float *a, *b, *bias;
     float *c, *aux, beta;
     enum gpt_epilogue epilogue;
+    const float *packed; /* all of a, packed, or NULL */
+    int64_t m_pad, m0;   /* rows in it; this block's first */
 };
 
 static void epilogue(const struct job *j)
@@ -55,6 +57,7 @@ static struct job block_of(const struct job *whole, int64_t m0, int64_t n0,
         j.bias += n0;
     if (j.aux)
         j.aux += m0 * j.ld_aux + n0;
+    j.m0 = m0;
     return j;
 }
 
@@ -79,18 +82,28 @@ static bool library_block(const struct job *j)
 enum { KC = 256, MC = 144, BM = 288, BN = 384 };
 enum { PACK_A = (MC + CPU_MR_MAX) * KC, PACK_B = (BN + CPU_NR_MAX) * KC };
 
+/* Rows m0.. of a, columns k0..: mc x kc of them as panels. */
+static void pack_rows(const struct job *j, float *to, int64_t m0, int64_t mc,
+                      int64_t k0, int64_t kc)
+{
+    const float *a = j->ta ? j->a + k0 * j->lda + m0 : j->a + m0 * j->lda + k0;
+    cpu_isa->pack_a(to, a, j->ta ? 1 : j->lda, j->ta ? j->lda : 1, mc, kc);
+}
+
 static void portable_part(const struct job *j, int64_t k0, int64_t kc,
                           float *pack)
 {
     int64_t mr = cpu_isa->mr, nr = cpu_isa->nr;
-    float *pa = pack, *pb = pack + PACK_A;
+    float *pb = pack + PACK_A;
     cpu_isa->pack_b(pb, j->tb ? j->b + k0 : j->b + k0 * j->ldb,
                     j->tb ? 1 : j->ldb, j->tb ? j->ldb : 1, kc, j->n);
     for (int64_t m0 = 0; m0 < j->m; m0 += MC) {
         int64_t mc = j->m - m0 < MC ? j->m - m0 : MC;
-        const float *a =
-            j->ta ? j->a + k0 * j->lda + m0 : j->a + m0 * j->lda + k0;
-        cpu_isa->pack_a(pa, a, j->ta ? 1 : j->lda, j->ta ? j->lda : 1, mc, kc);
+        const float *pa = pack;
+        if (j->packed)
+            pa = j->packed + k0 * j->m_pad + (j->m0 + m0) * kc;
+        else
+            pack_rows(j, pack, m0, mc, k0, kc);
         for (int64_t n0 = 0; n0 < j->n; n0 += nr)
             for (int64_t i = 0; i < mc; i += mr) {
                 struct cpu_tile t = {.m = mc - i < mr ? mc - i : mr,
@@ -135,13 +148,39 @@ static int64_t nanoseconds(const struct job *j)
     return j->m * j->n / 16 * j->k;
 }
 
-static void product(struct gpt_queue *q, const struct job *j)
+/* When several blocks stand side by side and a is small, it is packed once for
+ * all of them instead of by each. */
+static bool pack_whole(const struct job *j)
 {
+    enum { MOST = 1 << 22 };
+    return !j->library && j->n > 2 * BN && j->m * j->k <= MOST;
+}
+
+static void pack_all(struct job *j, float *to)
+{
+    j->packed = to;
+    int64_t rows = (j->m + MC - 1) / MC, parts = (j->k + KC - 1) / KC;
+#pragma omp parallel for schedule(static) if (cpu_worth_threads(j->m * j->k))
+    for (int64_t i = 0; i < rows * parts; i++) {
+        int64_t m0 = i % rows * MC, k0 = i / rows * KC;
+        int64_t mc = j->m - m0 < MC ? j->m - m0 : MC;
+        int64_t kc = j->k - k0 < KC ? j->k - k0 : KC;
+        pack_rows(j, to + k0 * j->m_pad + m0 * kc, m0, mc, k0, kc);
+    }
+}
+
+static void product(struct gpt_queue *q, struct job *j)
+{
+    int64_t threads = omp_get_max_threads(), whole = 0;
     int64_t each = j->library ? 0 : PACK_A + PACK_B;
+    j->m_pad = (j->m + cpu_isa->mr - 1) / cpu_isa->mr * cpu_isa->mr;
+    if (pack_whole(j))
+        whole = j->m_pad * j->k;
     float *pack = NULL;
-    if (each &&
-        !(pack = cpu_work(q, (size_t)(each * (int64_t)omp_get_max_threads()))))
+    if (each && !(pack = cpu_work(q, (size_t)(each * threads + whole))))
         return;
+    if (whole)
+        pack_all(j, pack + each * threads);
     int64_t rows = (j->m + BM - 1) / BM, cols = (j->n + BN - 1) / BN;
     bool good = true;
 #pragma omp parallel for schedule(dynamic) reduction(&& : good) if (           \

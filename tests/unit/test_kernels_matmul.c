@@ -122,6 +122,9 @@ static void body(void)
     /* gradients of weights: a long sum, cut by some libraries over threads */
     check(64, 48, 4096, true, false, 1, GPT_EPI_NONE, 0);
     check(256, 192, 256, true, false, 1, GPT_EPI_NONE, 0);
+    /* several blocks side by side, sums in two parts */
+    check(150, 790, 260, false, true, 0, GPT_EPI_BIAS, 0);
+    check(150, 790, 260, true, false, 1, GPT_EPI_NONE, 0);
 }
 
 int main(void)
