@@ -220,14 +220,13 @@ fi
 # ---- signals ----
 
 mkfifo fifo
-pp fifo sig >sig.log 2>&1 &
+# shellcheck disable=SC2086 # word list; not pp, whose pid would be a subshell's
+gpt-preprocess --input fifo --output-prefix sig $vocab >sig.log 2>&1 &
 pid=$!
 exec 9>fifo
 cat big.jsonl >&9
 sleep 0.3
-# the background function is a subshell: its only child is the program
-child=$(ps -o pid= --ppid $pid 2>/dev/null | tr -d ' ')
-kill -TERM "${child:-$pid}"
+kill -TERM $pid
 wait $pid
 status=$?
 exec 9>&-

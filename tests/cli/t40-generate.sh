@@ -83,7 +83,7 @@ say want '%s\n%s\n' \
     '{"id":"a","sample":1,"text":" brown","prompt_tokens":5,"tokens":6,"finish":"eod"}' \
     '{"id":[1,2],"sample":1,"text":"ck brown","prompt_tokens":3,"tokens":8,"finish":"eod"}'
 check 'in and out' cmp want out
-if command -v script >/dev/null; then
+if script -qec true /dev/null >/dev/null 2>&1; then
     script -qec "gpt-generate --load ckpt" typescript </dev/null >out 2>&1
     check 'a terminal is not waited for' grep -q 'no prompt' out
 else
