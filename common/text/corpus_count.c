@@ -77,6 +77,9 @@ static int count_block(struct worker *w, const struct gpt_block *b,
         int status = count_line(w, line, (size_t)(stop - line), err);
         if (status != GPT_OK) {
             gpt_context(err, "%s:%lld", b->name, (long long)number);
+            if (b->guessed)
+                gpt_hint(err, "taken for JSON lines because it begins with "
+                         "'{'; if it is plain text: --input-format text");
             return status;
         }
         line = stop + 1;

@@ -13,7 +13,7 @@ struct gpt_blocks {
     struct gpt_blocks_options options;
     int64_t next_input, total, closed_bytes;
     struct gpt_input *in; /* being read, or NULL */
-    bool jsonl;
+    bool jsonl, guessed;
     bool fresh; /* nothing was read of the open file */
     const char *name;
     int64_t line;       /* of the first byte of `rest` */
@@ -89,10 +89,13 @@ static bool looks_jsonl(const char *p, size_t len)
 static void decide(struct gpt_blocks *s, const struct gpt_block *b)
 {
     const char *path = s->options.inputs[s->next_input - 1];
-    if (strcmp(s->options.format, "auto") != 0)
+    if (strcmp(s->options.format, "auto") == 0) {
+        bool named = named_jsonl(path);
+        s->guessed = !named && looks_jsonl(b->data, b->len);
+        s->jsonl = named || s->guessed;
+    } else {
         s->jsonl = strcmp(s->options.format, "jsonl") == 0;
-    else
-        s->jsonl = named_jsonl(path) || looks_jsonl(b->data, b->len);
+    }
 }
 
 /* ---- files ---- */
@@ -224,6 +227,7 @@ static int next_block(struct gpt_blocks *s, struct gpt_block *b,
         }
     }
     b->jsonl = s->jsonl;
+    b->guessed = s->guessed;
     b->name = s->name;
     b->first_line = s->line;
     s->line += count_lines(b->data, b->len);

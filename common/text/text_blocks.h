@@ -11,6 +11,7 @@ struct gpt_block {
     char *data;
     size_t len, cap;
     bool jsonl;         /* whole lines, the last perhaps without newline */
+    bool guessed;       /* jsonl only because of the first character */
     bool begins_file;   /* its first bytes are the file's */
     const char *name;   /* of the file, for messages; valid until close */
     int64_t first_line; /* the block's first line, counted from 1 */

@@ -106,6 +106,9 @@ err_has 'bad.jsonl:2'
 expect 3 'the first bad line of several' vocab e 300 --input late.jsonl \
     --threads 3
 err_has 'late.jsonl:60001'
+printf '{ a brace }' >brace
+expect 3 'text that looks like JSON' vocab e 300 --input brace
+err_has '--input-format text'
 expect 3 'no such key' vocab e 300 --input three.jsonl --json-keys title
 err_has 'three.jsonl:1'
 printf '\nx' >blank.jsonl
