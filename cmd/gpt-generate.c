@@ -250,6 +250,23 @@ static int make_requests(struct job *j, struct gpt_err *err)
 
 /* ---- model ---- */
 
+/* What the model and the texts under way take, and where. */
+static void describe(const struct job *j, const struct gpt_decoder_options *d)
+{
+    char device[128], weights[32], texts[32];
+    int64_t bytes = 0;
+    if (j->most_prompt + j->o->tokens > d->positions + 1)
+        gpt_info("prompt and text together have at most %lld positions",
+                 (long long)d->positions);
+    if (gpt_decoder_memory(&bytes, d, NULL) != GPT_OK)
+        return;
+    j->be->describe(j->be, device, sizeof device);
+    gpt_debug("%s: %s of weights, %s for %lld texts of %lld positions", device,
+              gpt_text_bytes(weights, 4.0 * (double)j->flat.elements),
+              gpt_text_bytes(texts, (double)bytes), (long long)d->slots,
+              (long long)d->positions);
+}
+
 static int open_model(struct job *j, struct gpt_err *err)
 {
     struct gpt_layout layout = GPT_LAYOUT_SINGLE(j->config);
@@ -266,6 +283,7 @@ static int open_model(struct job *j, struct gpt_err *err)
         .positions = gpt_min_i64(j->config->max_positions,
                                  j->most_prompt + j->o->tokens),
     };
+    describe(j, &options);
     return gpt_decoder_open(&j->decoder, j->be, &options, j->weights, err);
 }
 

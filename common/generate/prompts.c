@@ -130,18 +130,17 @@ static int add_line(struct gpt_prompts *p, const char *line, size_t len,
     return rc;
 }
 
-static int add_lines(struct gpt_prompts *p, const struct gpt_buf *b,
-                     const char *name, struct gpt_err *err)
+int gpt_prompts_parse_jsonl(struct gpt_prompts *p, const char *text, size_t len,
+                            const char *name, struct gpt_err *err)
 {
     long long number = 0;
-    for (size_t at = 0; at < b->len;) {
-        const char *line = b->data + at;
-        const char *end = memchr(line, '\n', b->len - at);
-        size_t len = end ? (size_t)(end - line) : b->len - at;
+    for (size_t at = 0; at < len;) {
+        const char *line = text + at, *end = memchr(line, '\n', len - at);
+        size_t n = end ? (size_t)(end - line) : len - at;
         char what[320];
         snprintf(what, sizeof what, "%.256s:%lld", name, ++number);
-        GPT_TRY(add_line(p, line, len, what, err));
-        at += len + 1;
+        GPT_TRY(add_line(p, line, n, what, err));
+        at += n + 1;
     }
     return GPT_OK;
 }
@@ -152,7 +151,7 @@ int gpt_prompts_read_jsonl(struct gpt_prompts *p, const char *path,
     struct gpt_buf b = {0};
     int rc = read_all(path, &b, err);
     if (rc == GPT_OK)
-        rc = add_lines(p, &b, name_of(path), err);
+        rc = gpt_prompts_parse_jsonl(p, b.data, b.len, name_of(path), err);
     gpt_buf_free(&b);
     return rc;
 }

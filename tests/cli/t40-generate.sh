@@ -63,6 +63,9 @@ check 'are divided by a line' cmp want out
 expect 0 'tokens up to the last position' gen --greedy -p '' --ignore-eod \
     --tokens 1000 --jsonl </dev/null
 out_has '"tokens":32,"finish":"positions"'
+err_has '32 positions'
+expect 0 'verbose' gen --greedy --prompt quick --verbose
+err_has 'of weights, '
 expect 0 'quiet' gen --greedy --prompt quick --quiet
 check 'says nothing else' test ! -s err
 
