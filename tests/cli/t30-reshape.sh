@@ -209,4 +209,42 @@ else
     check 'a file size limit is an error of output' grep -q 'ul/' ul.err
     check 'leaves no checkpoint' [ ! -e ul/iter_0000000 ]
 fi
+
+# ---- every system call may fail ----
+# Some of each kind, one a run: the status is documented, and there is a whole
+# checkpoint or none, and no temporary file.
+after_fault() { # kind error statuses
+    total=$(sed -n "s/^faults:.* $1 \([0-9]*\).*/\1/p" count)
+    [ "$total" -gt 0 ] || { echo "no call of $1"; return 1; }
+    step=$((total / 8 + 1))
+    n=1
+    while [ $n -le "$total" ]; do
+        rm -rf fault
+        status=0
+        GPT_FAULT=$1:$n:$2 "$faulty" --load-path b --save-path fault $tp 1 \
+            $pp 2 --verify --threads 1 2>err || status=$?
+        echo "$1 $n of $total: status $status" && cat err
+        case " $3 " in *" $status "*) ;; *) return 1 ;; esac
+        [ $status = 0 ] || grep -q ': error: ' err || return 1
+        if [ -e fault/iter_0000000 ]; then
+            gpt-reshape --load-path fault/iter_0000000 --save-path fault2 \
+                --force 2>err || { cat err; return 1; }
+        fi
+        if find fault -name '*tmp*' 2>/dev/null | grep .; then return 1; fi
+        n=$((n + step))
+    done
+}
+faulty=$BUILD/faults/gpt-reshape
+if [ -x "$faulty" ]; then
+    GPT_FAULT=count "$faulty" --load-path b --save-path fault $tp 1 $pp 2 \
+        --verify --threads 1 2>count
+    check 'reads fail' after_fault read EIO '4'
+    check 'the disk is full' after_fault write ENOSPC '4'
+    check 'writes are interrupted' after_fault write EINTR '0'
+    check 'syncing fails' after_fault fsync EIO '4'
+    check 'publishing fails' after_fault rename EIO '4'
+    check 'memory is out' after_fault alloc ENOMEM '1'
+else
+    skip 'gpt-reshape with faults is not built'
+fi
 tap_done

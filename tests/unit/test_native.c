@@ -1,6 +1,7 @@
 /* Native checkpoints: what is written is read back whole and in any slice, at
  * any layout; every damage is GPT_EDATA; an older complete iteration stands in
  * for a damaged one. */
+#include "checkpoint/manifest.h"
 #include "checkpoint/native.h"
 
 #include "base/io.h"
@@ -198,6 +199,99 @@ static void test_damage(void)
     gpt_checkpoint_close(c);
 }
 
+/* Manifests with a good checksum that lie. Each replaces the first `from`. */
+static const struct {
+    const char *from, *to, *want;
+} lies[] = {
+    {"\"version\": 1", "\"version\": 2", "version 2"},
+    {"gpt-checkpoint", "gpt-chequepoint", "'gpt-chequepoint'"},
+    {"\"tensor_parallel\": 2", "\"tensor_parallel\": 0", "out of range"},
+    {"\"layout\"", "\"layuot\"", "tensor_parallel"},
+    {"\"hidden_size\":\t8", "\"hidden_size\":\t-8", "hidden_size"},
+    {"\"hidden_size\":\t8", "\"hidden_siez\":\t8", "hidden_size"},
+    {"\"state\": {", "\"sttae\": {", "state"},
+    {"\"files\"", "\"flies\"", "files"},
+    {"\"tensors\"", "\"tensro\"", "tensors"},
+    {"\"size\": 4", "\"size\": 5", "truncated"},
+    {"\"size\": 4", "\"size\": 1", "too long"},
+    {"\"size\": 4", "\"size\": 1e30, \"x\": 4", "size"},
+    {"\"crc32c\": \"", "\"crc32c\": \"f", "bad crc32c"},
+    {"\"model_tp01_pp00.safetensors\": {\"size\"",
+     "\"../../../etc/passwd\": {\"size\"", "bad file name"},
+    {"\"model_tp01_pp00.safetensors\": {\"size\"",
+     "\"model_tp02_pp00.safetensors\": {\"size\"", "missing"},
+    {"\"file\": \"model_tp01_pp00.safetensors\"",
+     "\"file\": \"model_tp07_pp00.safetensors\"", "no such file"},
+    {"\"file\": \"model_tp01_pp00.safetensors\"", "\"file\": 7", "string"},
+    {"\"w\": {\"dtype\": \"F32\"", "\"w\": {\"dtype\": \"I32\"",
+     "another type"},
+    {"\"w\": {\"dtype\": \"F32\"", "\"w\": {\"dtype\": \"F31\"",
+     "bad type"},
+    {"\"shape\": [6,8]", "\"shape\": [6,9]", "48 of 54"},
+    {"\"shape\": [6,8]", "\"shape\": [5,8]", "leaves"},
+    {"\"shape\": [6,8]", "\"shape\": [9007199254740992,9007199254740992]",
+     "overflows"},
+    {"\"shape\": [6,8]", "\"shape\": [6,8,1]", "bad slice"},
+    {"\"shape\": [6,8]", "\"shape\": [1,1,1,6,8]", "dimensions"},
+    {"\"shape\": [6,8]", "\"shape\": [6,-8]", "dimensions"},
+    {"\"shape\": [6,8]", "\"shape\": [6,8.5]", "dimensions"},
+    {"\"shape\": [6,8]", "\"shape\": [6,1e300]", "dimensions"},
+    {"\"shape\": [6,8]", "\"shape\": \"6x8\"", "dimensions"},
+    {"\"begin\": [3,0]", "\"begin\": [2,0]", "overlap"},
+    {"\"begin\": [3,0]", "\"begin\": [4,0]", "leaves"},
+    {"\"begin\": [3,0]", "\"begin\": [3]", "bad slice"},
+    {"\"shape\": [3,8]", "\"shape\": [3,7]", "another type or shape"},
+    {"\"b\": {", "\"c\": {", "does not"},
+    {"\"b\": {\"dtype\": \"F32\", \"shape\": [5], \"slices\": [\n"
+     "    {\"file\": \"model_tp00_pp00.safetensors\", \"begin\": [0], "
+     "\"shape\": [5]}]},\n  ",
+     "", "knows 1"},
+    {"\"iteration\": 2", "\"iteration\": -2", "iteration"},
+    {"\"iteration\": 2", "\"iteration\": 2, \"iteration\": 2", "duplicate"},
+    {"\"iteration\"", "iteration", "JSON"},
+};
+
+static void test_lies(void)
+{
+    char path[400], *text, *at;
+    size_t len;
+    snprintf(path, sizeof path, "%s/iter_0000002/manifest.json", root);
+    if (gpt_read_file(path, 1 << 20, &text, &len, &err) != GPT_OK)
+        abort();
+    for (size_t i = 0; i < GPT_COUNT(lies); i++) {
+        struct gpt_checkpoint *c = NULL;
+        struct gpt_buf b = {0};
+        struct gpt_out *out;
+        if (!ok((at = strstr(text, lies[i].from)) != NULL, "has %.40s",
+                lies[i].from))
+            continue;
+        size_t skip = strlen(lies[i].from), tail = 23;
+        if (gpt_buf_add(&b, text, (size_t)(at - text)) ||
+            gpt_buf_printf(&b, "%s", lies[i].to) ||
+            gpt_buf_add(&b, at + skip,
+                        len - tail - (size_t)(at - text) - skip) ||
+            gpt_manifest_seal(&b) ||
+            gpt_out_open(&out, path, GPT_OUT_FORCE, 0, &err) ||
+            gpt_out_write(out, b.data, b.len, &err) ||
+            gpt_out_commit(out, &err))
+            abort();
+        int s = gpt_checkpoint_open(&c, root, 2, false, &err);
+        ok(s == GPT_EDATA && strstr(err.text, lies[i].want), "%.40s: %d %s",
+           lies[i].to, s, err.text);
+        gpt_checkpoint_close(c);
+        gpt_buf_free(&b);
+    }
+    struct gpt_out *out;
+    struct gpt_checkpoint *c = NULL;
+    if (gpt_out_open(&out, path, GPT_OUT_FORCE, 0, &err) ||
+        gpt_out_write(out, text, len, &err) || gpt_out_commit(out, &err))
+        abort();
+    is_int(gpt_checkpoint_open(&c, root, 2, true, &err), GPT_OK,
+           "the truth opens");
+    gpt_checkpoint_close(c);
+    gpt_free(text);
+}
+
 static void test_fall_back(void)
 {
     struct gpt_checkpoint *c = NULL;
@@ -258,6 +352,7 @@ int main(void)
         return 1;
     test_round_trip();
     test_damage();
+    test_lies();
     incomplete();
     test_fall_back();
     test_prune();
