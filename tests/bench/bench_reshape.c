@@ -86,11 +86,11 @@ static double copy(int64_t bytes)
     struct gpt_in *in;
     struct gpt_out *out;
     uint8_t *tile = malloc(GPT_TILE_BYTES);
+    double begin = bench_clock();
     if (gpt_in_open(&in, in_top("native/iter_0000001/"
                                 "model_tp00_pp00.safetensors"), &err) ||
         gpt_out_open(&out, in_top("copy"), 0, bytes, &err))
         die();
-    double begin = bench_clock();
     for (int64_t at = 0; at < bytes; at += GPT_TILE_BYTES) {
         size_t n = (size_t)gpt_min_i64(GPT_TILE_BYTES, bytes - at);
         int64_t from = gpt_min_i64(at, gpt_in_size(in) - (int64_t)n);
