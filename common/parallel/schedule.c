@@ -1,0 +1,289 @@
+/* Building the list of one stage. A stage computes a fixed order of forwards
+ * and backwards; what has to be received before and sent after each follows
+ * from it. Between two steps of computing there is one group of transfers: the
+ * results of the first go out while the inputs of the second come in, which
+ * keeps neighbours from waiting for each other. Start at build(). */
+#include "parallel/schedule.h"
+
+#include "base/memory.h"
+#include "base/num.h"
+
+struct builder {
+    struct gpt_plan *plan;
+    int64_t stages, chunks, microbatches, stage;
+    int64_t total, warmup; /* forwards of all chunks; those before the first
+                            * backward */
+    int32_t group;         /* the last one used */
+    int32_t *slot_of;      /* by chunk * microbatches + microbatch */
+    uint8_t *used;         /* by chunk * microbatches + slot */
+    int32_t in_use;
+};
+
+const char *gpt_action_name(enum gpt_action_kind kind)
+{
+    static const char *const names[GPT_N_ACTIONS] = {
+        [GPT_ACT_FORWARD] = "forward",
+        [GPT_ACT_BACKWARD] = "backward",
+        [GPT_ACT_SEND_FORWARD] = "send-forward",
+        [GPT_ACT_RECV_FORWARD] = "recv-forward",
+        [GPT_ACT_SEND_BACKWARD] = "send-backward",
+        [GPT_ACT_RECV_BACKWARD] = "recv-backward",
+        [GPT_ACT_REDUCE_GRADS] = "reduce-grads",
+    };
+
+    return names[kind];
+}
+
+/* ---- order ---- */
+
+struct unit { /* one forward or backward */
+    int32_t microbatch, chunk;
+};
+
+/* The k-th forward (backward) of a stage. Interleaved: `stages` microbatches
+ * through chunk 0, the same through chunk 1, and so on; backwards begin with
+ * the last chunk. */
+static struct unit unit_at(const struct builder *b, int64_t k, bool forward)
+{
+    int64_t group = b->chunks > 1 ? b->stages : b->microbatches;
+    int64_t round = k / (group * b->chunks), chunk = k / group % b->chunks;
+
+    return (struct unit){
+        .microbatch = (int32_t)(round * group + k % group),
+        .chunk = (int32_t)(forward ? chunk : b->chunks - 1 - chunk),
+    };
+}
+
+/* Forwards before the first backward: enough for the stages after this one to
+ * have work, and not more. */
+static int64_t warmup_of(const struct builder *b)
+{
+    int64_t later = b->stages - 1 - b->stage;
+
+    if (b->chunks > 1)
+        later = later * 2 + (b->chunks - 1) * b->stages;
+    return gpt_min_i64(later, b->total);
+}
+
+/* ---- slots ---- */
+
+static int32_t slot_take(struct builder *b, struct unit u)
+{
+    uint8_t *used = b->used + u.chunk * b->microbatches;
+    int32_t s = 0;
+
+    while (used[s])
+        s++;
+    used[s] = 1;
+    b->slot_of[u.chunk * b->microbatches + u.microbatch] = s;
+    if (b->plan->slots[u.chunk] < s + 1)
+        b->plan->slots[u.chunk] = s + 1;
+    b->in_use++;
+    if (b->plan->live < b->in_use)
+        b->plan->live = b->in_use;
+    return s;
+}
+
+static int32_t slot_of(const struct builder *b, struct unit u)
+{
+    return b->slot_of[u.chunk * b->microbatches + u.microbatch];
+}
+
+static void slot_release(struct builder *b, struct unit u)
+{
+    b->used[u.chunk * b->microbatches + slot_of(b, u)] = 0;
+    b->in_use--;
+}
+
+/* ---- actions ---- */
+
+static struct gpt_action *emit(struct builder *b, enum gpt_action_kind kind,
+                               struct unit u, int32_t slot)
+{
+    struct gpt_action *a = &b->plan->actions[b->plan->n++];
+
+    *a = (struct gpt_action){.kind = kind,
+                             .microbatch = u.microbatch,
+                             .chunk = u.chunk,
+                             .slot = slot,
+                             .peer = -1};
+    return a;
+}
+
+/* The stage before (step -1) or after (+1) in the way through all chunks, or
+ * -1 at its ends. */
+static int32_t neighbour(const struct builder *b, struct unit u, int step)
+{
+    int64_t at = u.chunk * b->stages + b->stage + step;
+
+    if (at < 0 || at >= b->stages * b->chunks)
+        return -1;
+    return (int32_t)(at % b->stages);
+}
+
+static void transfer(struct builder *b, enum gpt_action_kind kind,
+                     struct unit u, int step)
+{
+    int32_t peer = neighbour(b, u, step);
+
+    if (peer < 0)
+        return;
+    int32_t slot =
+        kind == GPT_ACT_RECV_FORWARD ? slot_take(b, u) : slot_of(b, u);
+    struct gpt_action *a = emit(b, kind, u, slot);
+    a->peer = peer;
+    a->group = b->group;
+}
+
+static void forward(struct builder *b, struct unit u)
+{
+    bool received = neighbour(b, u, -1) >= 0;
+
+    emit(b, GPT_ACT_FORWARD, u, received ? slot_of(b, u) : slot_take(b, u));
+}
+
+static void backward(struct builder *b, struct unit u)
+{
+    struct gpt_action *a = emit(b, GPT_ACT_BACKWARD, u, slot_of(b, u));
+
+    slot_release(b, u);
+    a->last = u.microbatch == b->microbatches - 1; /* they run in order */
+}
+
+/* ---- the schedule ---- */
+
+/* What is computed between two exchanges: a forward, a backward, or one of
+ * each; -1 is none. */
+struct step {
+    int64_t f, g;
+};
+
+/* 1F1B exchanges between a forward and a backward. Interleaved, the pair is
+ * one step, as nobody needs the forward's result earlier. */
+static struct step step_at(const struct builder *b, int64_t s)
+{
+    const int64_t pairs = b->total - b->warmup;
+
+    if (s < b->warmup)
+        return (struct step){s, -1};
+    s -= b->warmup;
+    if (b->chunks > 1) {
+        if (s < pairs)
+            return (struct step){b->warmup + s, s};
+        return (struct step){-1, s};
+    }
+    if (s < 2 * pairs)
+        return s % 2 == 0 ? (struct step){b->warmup + s / 2, -1}
+                          : (struct step){-1, s / 2};
+    return (struct step){-1, s - pairs};
+}
+
+static int64_t steps_of(const struct builder *b)
+{
+    return b->chunks > 1 ? b->total + b->warmup : 2 * b->total;
+}
+
+/* The results of one step go out, what the next one needs comes in. */
+static void exchange(struct builder *b, struct step done, struct step next)
+{
+    b->group++;
+    if (done.f >= 0)
+        transfer(b, GPT_ACT_SEND_FORWARD, unit_at(b, done.f, true), +1);
+    if (next.f >= 0)
+        transfer(b, GPT_ACT_RECV_FORWARD, unit_at(b, next.f, true), -1);
+    if (done.g >= 0)
+        transfer(b, GPT_ACT_SEND_BACKWARD, unit_at(b, done.g, false), -1);
+    if (next.g >= 0)
+        transfer(b, GPT_ACT_RECV_BACKWARD, unit_at(b, next.g, false), +1);
+    if (done.g < 0)
+        return;
+    struct unit u = unit_at(b, done.g, false);
+    if (u.microbatch == b->microbatches - 1)
+        emit(b, GPT_ACT_REDUCE_GRADS, (struct unit){-1, u.chunk}, -1);
+}
+
+static void build(struct builder *b)
+{
+    const struct step none = {-1, -1};
+    struct step done = none;
+
+    for (int64_t s = 0; s < steps_of(b); s++) {
+        struct step next = step_at(b, s);
+        exchange(b, done, next);
+        if (next.f >= 0)
+            forward(b, unit_at(b, next.f, true));
+        if (next.g >= 0)
+            backward(b, unit_at(b, next.g, false));
+        done = next;
+    }
+    exchange(b, done, none);
+}
+
+static int check(int64_t stages, int64_t chunks, int64_t microbatches,
+                 int64_t stage, struct gpt_err *err)
+{
+    if (stages < 1 || stages > GPT_MAX_STAGES || chunks < 1 ||
+        chunks > GPT_MAX_CHUNKS || stage < 0 || stage >= stages)
+        return gpt_fail(err, GPT_EUSAGE,
+                        "pipeline stage %lld of %lld with %lld chunks: limits "
+                        "are %d stages and %d chunks",
+                        (long long)stage, (long long)stages, (long long)chunks,
+                        GPT_MAX_STAGES, GPT_MAX_CHUNKS);
+    if (microbatches < 1 || microbatches > INT32_MAX / (8 * chunks))
+        return gpt_fail(
+            err, GPT_EUSAGE, "%lld microbatches a step, limits are 1 and %lld",
+            (long long)microbatches, (long long)(INT32_MAX / (8 * chunks)));
+    if (chunks > 1 && stages < 2)
+        return gpt_fail(err, GPT_EUSAGE,
+                        "an interleaved schedule needs at least 2 pipeline "
+                        "stages");
+    if (chunks > 1 && microbatches % stages != 0)
+        return gpt_fail(err, GPT_EUSAGE,
+                        "%lld microbatches are not a multiple of %lld pipeline "
+                        "stages, as the interleaved schedule needs",
+                        (long long)microbatches, (long long)stages);
+    return GPT_OK;
+}
+
+int gpt_plan_build(struct gpt_plan *p, int64_t stages, int64_t chunks,
+                   int64_t microbatches, int64_t stage, struct gpt_err *err)
+{
+    struct builder b = {.plan = p,
+                        .stages = stages,
+                        .chunks = chunks,
+                        .microbatches = microbatches,
+                        .stage = stage};
+    int status;
+
+    *p = (struct gpt_plan){0};
+    GPT_TRY(check(stages, chunks, microbatches, stage, err));
+    b.total = microbatches * chunks;
+    b.warmup = warmup_of(&b);
+    /* a forward and a backward with two transfers each, and the reductions */
+    size_t most = (size_t)(6 * b.total + chunks);
+    GPT_TRY_GOTO(status,
+                 gpt_new(&p->actions, most, sizeof(*p->actions),
+                         "a pipeline schedule", err),
+                 out);
+    GPT_TRY_GOTO(status,
+                 gpt_new(&b.slot_of, (size_t)b.total, sizeof(*b.slot_of),
+                         "slots of a pipeline schedule", err),
+                 out);
+    GPT_TRY_GOTO(status,
+                 gpt_new(&b.used, (size_t)b.total, 1,
+                         "slots of a pipeline schedule", err),
+                 out);
+    build(&b);
+out:
+    gpt_free(b.slot_of);
+    gpt_free(b.used);
+    if (status != GPT_OK)
+        gpt_plan_free(p);
+    return status;
+}
+
+void gpt_plan_free(struct gpt_plan *p)
+{
+    gpt_free(p->actions);
+    *p = (struct gpt_plan){0};
+}

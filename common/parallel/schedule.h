@@ -1,0 +1,81 @@
+/* Pipeline schedules as pure functions: (stages, chunks, microbatches, stage)
+ * gives a list of actions. 1F1B, interleaved 1F1B and plain accumulation are
+ * such lists; one executor runs them, a checker proves them free of deadlock
+ * and of use before receipt without running a model.
+ *
+ * What an executor provides, a stage: for every chunk `slots` places for an
+ * input and the activations kept for its backward; and one buffer each, for
+ * all chunks, for the output of the last forward, the gradient received, and
+ * the gradient that the last backward made for the stage before. A group of
+ * sends and receives may block until it is done; nothing more is assumed of
+ * the transport than that messages between two stages arrive in order.
+ *
+ * Source: Narayanan et al., SC'21, section 2.2; order and warm-up as Megatron
+ * core/pipeline_parallel/schedules.py. */
+#ifndef GPT_PARALLEL_SCHEDULE_H
+#define GPT_PARALLEL_SCHEDULE_H
+
+#include "base/status.h"
+
+enum gpt_action_kind {
+    GPT_ACT_FORWARD,       /* slot's input -> slot, output buffer */
+    GPT_ACT_BACKWARD,      /* slot, gradient received -> gradient made */
+    GPT_ACT_SEND_FORWARD,  /* output buffer to the next stage */
+    GPT_ACT_RECV_FORWARD,  /* into slot's input */
+    GPT_ACT_SEND_BACKWARD, /* gradient made, to the stage before */
+    GPT_ACT_RECV_BACKWARD, /* gradient received */
+    GPT_ACT_REDUCE_GRADS,  /* the chunk's gradients are complete */
+    GPT_N_ACTIONS
+};
+const char *gpt_action_name(enum gpt_action_kind kind); /* "send-forward" */
+
+/* Actions with the same group > 0 that stand next to each other are posted
+ * together (a send and a receive that may not wait for one another). */
+struct gpt_action {
+    enum gpt_action_kind kind;
+    int32_t microbatch, chunk; /* chunk: of this stage; -1 microbatch: all */
+    int32_t slot;              /* activation slot that holds the microbatch */
+    int32_t peer;              /* stage, for sends and receives; else -1 */
+    int32_t group;
+    bool last; /* a chunk's last backward: its gradients may be reduced as
+                * they appear */
+};
+
+enum { GPT_MAX_STAGES = 4096, GPT_MAX_CHUNKS = 64 };
+
+struct gpt_plan {
+    struct gpt_action *actions; /* freed by gpt_plan_free() */
+    int64_t n;
+    int32_t slots[GPT_MAX_CHUNKS]; /* activation slots that a chunk needs */
+    int32_t live; /* most slots in use at one time, all chunks together */
+};
+
+/* chunks 1: 1F1B (stages 1: plain accumulation); > 1: interleaved, where
+ * microbatches must be a multiple of stages. GPT_EUSAGE names the rule. */
+int gpt_plan_build(struct gpt_plan *p, int64_t stages, int64_t chunks,
+                   int64_t microbatches, int64_t stage,
+                   struct gpt_err *err) GPT_MUST_USE;
+void gpt_plan_free(struct gpt_plan *p);
+
+/* Plays the plans of all stages against each other, every send waiting for its
+ * receive: every receive meets its send in order, nothing is used before it is
+ * there or overwritten before it is used, every microbatch runs forward and
+ * backward once, nobody waits for ever. GPT_EFAIL says what went wrong where.
+ */
+int gpt_plan_check(const struct gpt_plan *plans, int64_t stages, int64_t chunks,
+                   int64_t microbatches, struct gpt_err *err) GPT_MUST_USE;
+
+/* Simulated start and end of every action of every stage, given seconds for
+ * one chunk's forward, backward and one transfer. times: an array a stage, as
+ * long as its plan; may be NULL. Returns the length of the step in *total and,
+ * in *bubble, the time that the busiest stage is idle, divided by the time that
+ * it computes. GPT_EFAIL when the plans wait for each other. */
+struct gpt_span {
+    double begin, end;
+};
+int gpt_plan_simulate(const struct gpt_plan *plans, int64_t stages,
+                      double forward, double backward, double transfer,
+                      struct gpt_span **times, double *total, double *bubble,
+                      struct gpt_err *err) GPT_MUST_USE;
+
+#endif
