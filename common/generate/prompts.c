@@ -3,6 +3,7 @@
 
 #include "base/json.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -109,6 +110,11 @@ static int add_object(struct gpt_prompts *p, const cJSON *object,
     GPT_TRY(gpt_json_string(object, text_key ? "text" : "prompt", &text, what,
                             err));
     const cJSON *id = cJSON_GetObjectItemCaseSensitive(object, "id");
+    if (cJSON_IsNumber(id) && fabs(id->valuedouble) > 0x1p53)
+        return gpt_fail(err, GPT_EDATA,
+                        "%s: field 'id': a number past 2^53 would be rounded; "
+                        "write it as a string",
+                        what);
     char *id_text = id ? gpt_json_print(id, false) : NULL;
     if (id && !id_text)
         return gpt_fail(err, GPT_EFAIL, "%s: out of memory", what);
