@@ -32,8 +32,8 @@ size_t cpu_attn_work(int64_t nk, int64_t d);
 
 void cpu_attn_head(const struct attn_head *h, float *work);
 
-/* c (m, n) = or += a b, with b in panels (cpu_isa->pack_b) that are
- * panel_floats apart; c has room for whole panels when n_pad is n's. */
+/* c (m, n) = or += a b for any m and n: b is panels as pack_b leaves them,
+ * panel_floats apart (k may be less than they are high). */
 void cpu_attn_product(const struct cpu_tile *all, int64_t panel_floats);
 
 /* First key that any of n queries sees. */

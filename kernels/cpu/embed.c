@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-/* Row of a table for token i, or NULL when it is held elsewhere. */
+/* Row of the words held here for token i, or -1 when it is held elsewhere. */
 static int64_t word_row(const struct gpt_embed *op, int64_t i)
 {
     int64_t row = op->tokens[i] - op->v_begin;
