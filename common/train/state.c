@@ -315,6 +315,12 @@ static int load_open(struct gpt_replica *r, struct gpt_checkpoint *ck,
     GPT_TRY(read_flat(r, ck, "", r->params, err));
     if (o->finetune)
         return GPT_OK;
+    if (cJSON_GetObjectItemCaseSensitive(json, "converted_from")) {
+        gpt_fail(err, GPT_EUSAGE,
+                 "%s: converted from another format: it holds weights, and no "
+                 "run to go on with", what);
+        return gpt_hint(err, "--finetune starts a run from these weights");
+    }
     GPT_TRY(read_position(r, state, c, json, what, err));
     if (!o->override_scheduler) {
         GPT_TRY(gpt_schedule_from_json(&there, json, what, err));

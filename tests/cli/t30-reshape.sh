@@ -70,6 +70,34 @@ else
     skip 'tests/parity/logits_dump is not built'
 fi
 
+if [ -x "$BUILD/gpt-train" ]; then
+    train() {
+        gpt-train --data-path x_text_document \
+            --vocab-size 67 --num-layers 2 --hidden-size 16 \
+            --num-attention-heads 2 --seq-length 16 --train-iters 2 \
+            --lr 1e-3 --split 100,0,0 --load a "$@"
+    }
+    # bytes below 67, so that they are ids of that model
+    echo '{"text": "1234567890, 1234567890, 1234567890 (1234567890)!"}' >x.jsonl
+    gpt-preprocess --input x.jsonl --output-prefix x -q \
+        --tokenizer-type ByteTokenizer
+    expect 2 'weights are no run' train
+    err_has 'converted from another format'
+    expect 0 'but the beginning of one' train --finetune --save run
+    expect 0 'which goes out again' into run runhf --to hf --verify
+    check 'changed' sh -c '! cmp -s runhf/model.safetensors g/model.safetensors'
+    expect 0 'to 2 x 2 with its optimizer' into run run22 $tp 2 $pp 2 --verify
+    expect 0 'and back' into run22 run11 $tp 1 $pp 1 --verify
+    check 'the same bytes' diff -r run/iter_0000002 run11/iter_0000002
+    expect 0 'it goes on from 2 x 2' train --load run22 --save on \
+        --train-iters 3 --override-opt-param-scheduler
+    expect 0 'and from 1 x 1' train --load run11 --save on1 \
+        --train-iters 3 --override-opt-param-scheduler
+    check 'to the same weights' cmp \
+        on/iter_0000003/model_tp00_pp00.safetensors \
+        on1/iter_0000003/model_tp00_pp00.safetensors
+fi
+
 # ---- types ----
 expect 0 'cast to bf16' into a half --target-params-dtype bf16 --verify
 expect 0 'inspect it' gpt-reshape inspect half
