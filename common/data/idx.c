@@ -21,189 +21,308 @@ static const struct {
     {4, GPT_I32}, {5, GPT_I64}, {8, GPT_U16},
 };
 
-static int parse_dtype(uint8_t code, enum gpt_dtype *dtype, const char *path,
-                       struct gpt_err *err)
+/* What the checks share. Without `all`, the first finding ends them. */
+struct check {
+    struct gpt_idx *idx;
+    const uint8_t *image;
+    int64_t size, bin_bytes;
+    const char *path;
+    struct gpt_damages *all;
+    struct gpt_err *err;
+};
+
+#define FOUND(c, kind, hint, ...)                                              \
+    gpt_damage_found((c)->all, (c)->err, kind, hint, __VA_ARGS__)
+
+static int64_t offset_of(const struct check *c, const uint8_t *p)
 {
-    for (size_t i = 0; i < GPT_COUNT(dtype_codes); i++)
-        if (dtype_codes[i].code == code) {
-            *dtype = dtype_codes[i].dtype;
-            return GPT_OK;
-        }
-    if (code == 6 || code == 7)
-        return gpt_fail(err, GPT_EDATA,
-                        "%s:%d: dtype code is %d, a floating type: tokens are"
-                        " integers (codes 1-5, 8)", path, DTYPE_AT, code);
-    return gpt_fail(err, GPT_EDATA,
-                    "%s:%d: dtype code is %d, known are 1-5 and 8", path,
-                    DTYPE_AT, code);
+    return (int64_t)(p - c->image);
 }
 
-static int parse_magic(const uint8_t *image, int64_t size, const char *path,
-                       struct gpt_err *err)
+static int check_magic(const struct check *c)
 {
-    if (size >= 8 && memcmp(image, legacy_magic, 8) == 0) {
-        gpt_fail(err, GPT_EDATA,
-                 "%s:0: magic is TNTIDX, the legacy format of lazy and cached"
-                 " data sets, which is not supported yet", path);
-        return gpt_hint(err, "make the data set again with gpt-preprocess");
-    }
-    if (size < GPT_IDX_HEADER)
-        return gpt_fail(err, GPT_EDATA,
-                        "%s: truncated: size is %" PRId64
-                        " bytes, the header alone has %d", path, size,
-                        GPT_IDX_HEADER);
-    if (memcmp(image, magic, GPT_IDX_MAGIC) != 0)
-        return gpt_fail(err, GPT_EDATA,
-                        "%s:0: magic is not MMIDIDX: no index of a data set",
-                        path);
-    uint64_t version = gpt_get_u64(image + VERSION_AT);
-    if (version != 1)
-        return gpt_fail(err, GPT_EDATA,
-                        "%s:%d: version is %" PRIu64 ", known is 1", path,
-                        VERSION_AT, version);
-    return GPT_OK;
+    const enum gpt_damage header = GPT_DAMAGE_HEADER;
+    int status = GPT_EDATA;
+    if (c->size >= 8 && memcmp(c->image, legacy_magic, 8) == 0)
+        FOUND(c, header, "make the data set again with gpt-preprocess",
+              "%s:0: magic is TNTIDX, the legacy format of lazy and cached"
+              " data sets, which is not supported yet", c->path);
+    else if (c->size < GPT_IDX_HEADER)
+        FOUND(c, header, NULL,
+              "%s: truncated: size is %" PRId64 " bytes, the header alone has"
+              " %d", c->path, c->size, GPT_IDX_HEADER);
+    else if (memcmp(c->image, magic, GPT_IDX_MAGIC) != 0)
+        FOUND(c, header, NULL,
+              "%s:0: magic is not MMIDIDX: no index of a data set", c->path);
+    else if (gpt_get_u64(c->image + VERSION_AT) != 1)
+        FOUND(c, header, NULL, "%s:%d: version is %" PRIu64 ", known is 1",
+              c->path, VERSION_AT, gpt_get_u64(c->image + VERSION_AT));
+    else
+        status = GPT_OK;
+    return status;
 }
 
 /* Both counts against the bytes that are there, before anything is added. */
-static int parse_counts(struct gpt_idx *idx, const uint8_t *image,
-                        int64_t size, const char *path, struct gpt_err *err)
+static int check_counts(const struct check *c)
 {
-    uint64_t left = (uint64_t)(size - GPT_IDX_HEADER);
-    uint64_t s = gpt_get_u64(image + SEQUENCES_AT);
-    uint64_t d = gpt_get_u64(image + DOCUMENTS_AT);
+    uint64_t left = (uint64_t)(c->size - GPT_IDX_HEADER);
+    uint64_t s = gpt_get_u64(c->image + SEQUENCES_AT);
+    uint64_t d = gpt_get_u64(c->image + DOCUMENTS_AT);
 
-    if (s > left / 12)
-        return gpt_fail(err, GPT_EDATA,
-                        "%s:%d: number of sequences is %" PRIu64
-                        ", a file of %" PRId64 " bytes has at most %" PRIu64,
-                        path, SEQUENCES_AT, s, size, left / 12);
-    left -= 12 * s;
-    if (d == 0)
-        return gpt_fail(err, GPT_EDATA,
-                        "%s:%d: number of document indices is 0, at least 1"
-                        " must be there", path, DOCUMENTS_AT);
-    if (d > left / 8)
-        return gpt_fail(err, GPT_EDATA,
-                        "%s:%d: number of document indices is %" PRIu64
-                        ", after %" PRIu64 " sequences a file of %" PRId64
-                        " bytes has at most %" PRIu64, path, DOCUMENTS_AT, d,
-                        s, size, left / 8);
-    left -= 8 * d;
+    if (s > left / 12 || d == 0 || d > (left - 12 * s) / 8) {
+        if (s > left / 12)
+            FOUND(c, GPT_DAMAGE_HEADER, NULL,
+                  "%s:%d: number of sequences is %" PRIu64 ", a file of %"
+                  PRId64 " bytes has at most %" PRIu64, c->path, SEQUENCES_AT,
+                  s, c->size, left / 12);
+        else if (d == 0)
+            FOUND(c, GPT_DAMAGE_HEADER, NULL,
+                  "%s:%d: number of document indices is 0, at least 1 must be"
+                  " there", c->path, DOCUMENTS_AT);
+        else
+            FOUND(c, GPT_DAMAGE_HEADER, NULL,
+                  "%s:%d: number of document indices is %" PRIu64 ", after %"
+                  PRIu64 " sequences a file of %" PRId64 " bytes has at most %"
+                  PRIu64, c->path, DOCUMENTS_AT, d, s, c->size,
+                  (left - 12 * s) / 8);
+        return GPT_EDATA;
+    }
+    left -= 12 * s + 8 * d;
     if (left != 0 && left == s)
-        return gpt_fail(err, GPT_EDATA,
-                        "%s:%" PRId64 ": %" PRIu64 " modes follow the document"
-                        " indices: multimodal data sets are not supported",
-                        path, size - (int64_t)left, left);
-    if (left != 0)
-        return gpt_fail(err, GPT_EDATA,
-                        "%s:%" PRId64 ": size is %" PRId64 " bytes, %" PRIu64
-                        " more than %" PRIu64 " sequences and %" PRIu64
-                        " document indices take", path, size - (int64_t)left,
-                        size, left, s, d);
-    idx->n_sequences = (int64_t)s;
-    idx->n_documents = (int64_t)d - 1;
+        GPT_TRY(FOUND(c, GPT_DAMAGE_IDX_SIZE, NULL,
+                      "%s:%" PRId64 ": %" PRIu64 " modes follow the document"
+                      " indices: multimodal data sets are not supported",
+                      c->path, c->size - (int64_t)left, left));
+    else if (left != 0)
+        GPT_TRY(FOUND(c, GPT_DAMAGE_IDX_SIZE, NULL,
+                      "%s:%" PRId64 ": size is %" PRId64 " bytes, %" PRIu64
+                      " more than %" PRIu64 " sequences and %" PRIu64
+                      " document indices take", c->path,
+                      c->size - (int64_t)left, c->size, left, s, d));
+    c->idx->n_sequences = (int64_t)s;
+    c->idx->n_documents = (int64_t)d - 1;
+    c->idx->lengths = c->image + GPT_IDX_HEADER;
+    c->idx->pointers = c->idx->lengths + 4 * s;
+    c->idx->documents = c->idx->pointers + 8 * s;
     return GPT_OK;
 }
 
-static int bad_pointer(const struct gpt_idx *idx, const uint8_t *image,
-                       int64_t i, int64_t expected, const char *path,
-                       struct gpt_err *err)
+/* The integer type of which the .bin holds n tokens exactly; GPT_N_DTYPES when
+ * there is none. */
+static enum gpt_dtype fitting_dtype(const struct check *c, int64_t n)
 {
-    int64_t pointer = gpt_idx_i64(idx->pointers, i);
-    gpt_fail(err, GPT_EDATA,
-             "%s:%" PRId64 ": pointer of sequence %" PRId64 " is %" PRId64
-             ", the lengths before it add up to %" PRId64 " bytes", path,
-             (int64_t)(idx->pointers - image) + 8 * i, i, pointer, expected);
-    if ((uint32_t)pointer == (uint32_t)expected)
-        gpt_hint(err, "the writer counted in 32 bits, as Megatron-LM with"
-                      " numpy 2 did before September 2025: write it again");
-    return GPT_EDATA;
+    static const enum gpt_dtype types[] = {GPT_U16, GPT_I32, GPT_U8, GPT_I64};
+    for (size_t i = 0; n > 0 && i < GPT_COUNT(types); i++) {
+        int64_t item = (int64_t)gpt_dtype_bytes(types[i]);
+        if (c->bin_bytes % item == 0 && c->bin_bytes / item == n)
+            return types[i];
+    }
+    return GPT_N_DTYPES;
+}
+
+/* Of the lengths that are not negative; -1 when it overflows. */
+static int64_t sum_lengths(const struct gpt_idx *idx)
+{
+    int64_t sum = 0;
+    for (int64_t i = 0; i < idx->n_sequences; i++)
+        if (!gpt_add(sum, gpt_max_i64(0, gpt_idx_i32(idx->lengths, i)), &sum))
+            return -1;
+    return sum;
+}
+
+static int check_dtype(const struct check *c)
+{
+    uint8_t code = c->image[DTYPE_AT];
+    for (size_t i = 0; i < GPT_COUNT(dtype_codes); i++)
+        if (dtype_codes[i].code == code) {
+            c->idx->dtype = dtype_codes[i].dtype;
+            return GPT_OK;
+        }
+    if (code == 6 || code == 7)
+        FOUND(c, GPT_DAMAGE_DTYPE, NULL,
+              "%s:%d: dtype code is %d, a floating type (%s in Megatron-LM, %s"
+              " in GPT-NeoX): tokens are integers (codes 1-5, 8)", c->path,
+              DTYPE_AT, code, code == 6 ? "float64" : "float32",
+              code == 6 ? "float32" : "float64");
+    else
+        FOUND(c, GPT_DAMAGE_DTYPE, NULL,
+              "%s:%d: dtype code is %d, known are 1-5 and 8", c->path, DTYPE_AT,
+              code);
+    if (!c->all)
+        return GPT_EDATA;
+    c->idx->dtype = fitting_dtype(c, sum_lengths(c->idx));
+    return c->idx->dtype == GPT_N_DTYPES ? GPT_EDATA : GPT_OK;
+}
+
+static int bad_pointer(const struct check *c, int64_t i, int64_t expected)
+{
+    int64_t pointer = gpt_idx_i64(c->idx->pointers, i);
+    bool wrapped = (uint32_t)pointer == (uint32_t)expected;
+    return FOUND(c, wrapped ? GPT_DAMAGE_POINTER_32 : GPT_DAMAGE_POINTER,
+                 wrapped ? "the writer counted in 32 bits, as Megatron-LM with"
+                           " numpy 2 did before September 2025: gpt-dataset"
+                           " repair"
+                         : NULL,
+                 "%s:%" PRId64 ": pointer of sequence %" PRId64 " is %" PRId64
+                 ", the lengths before it add up to %" PRId64 " bytes", c->path,
+                 offset_of(c, c->idx->pointers) + 8 * i, i, pointer, expected);
+}
+
+static int bad_length(const struct check *c, int64_t i, int64_t end)
+{
+    int64_t at = offset_of(c, c->idx->lengths) + 4 * i;
+    int64_t length = gpt_idx_i32(c->idx->lengths, i);
+    int64_t item = (int64_t)gpt_dtype_bytes(c->idx->dtype);
+    if (length < 0)
+        return FOUND(c, GPT_DAMAGE_LENGTH, NULL,
+                     "%s:%" PRId64 ": length of sequence %" PRId64 " is %"
+                     PRId64 ", must be >= 0", c->path, at, i, length);
+    return FOUND(c, GPT_DAMAGE_BIN_SHORT, NULL,
+                 "%s:%" PRId64 ": length of sequence %" PRId64 " is %" PRId64
+                 " tokens, at byte %" PRId64 " the .bin of %" PRId64
+                 " bytes has room for %" PRId64, c->path, at, i, length, end,
+                 c->bin_bytes, (c->bin_bytes - end) / item);
+}
+
+static int bad_bin(const struct check *c, int64_t end)
+{
+    int64_t item = (int64_t)gpt_dtype_bytes(c->idx->dtype);
+    int64_t filled = gpt_idx_filled_documents(c->idx);
+    bool eod = filled > 0 && c->bin_bytes - end == filled * item;
+    return FOUND(c, eod ? GPT_DAMAGE_EOD_LENGTH : GPT_DAMAGE_BIN_LONG,
+                 eod ? "one token a document is not counted, as Megatron-LM"
+                       " forgot the end of documents in summer 2023:"
+                       " gpt-dataset repair"
+                     : NULL,
+                 "%s: size of the .bin is %" PRId64 " bytes, the %" PRId64
+                 " tokens of type %s take %" PRId64, c->path, c->bin_bytes,
+                 c->idx->n_tokens, gpt_dtype_name(c->idx->dtype), end);
+}
+
+/* A type of another size that makes .idx and .bin agree is the likelier mistake
+ * than half of the tokens missing, unless the pointers speak for the type. Only
+ * who collects asks. */
+static void guess_dtype(const struct check *c)
+{
+    struct gpt_idx *idx = c->idx;
+    int64_t n = sum_lengths(idx), last = idx->n_sequences - 1, bytes;
+    int64_t item = (int64_t)gpt_dtype_bytes(idx->dtype);
+    enum gpt_dtype guess = fitting_dtype(c, n);
+    if (guess == GPT_N_DTYPES || !gpt_mul(n, item, &bytes) ||
+        bytes == c->bin_bytes)
+        return;
+    int64_t before = n - gpt_max_i64(0, gpt_idx_i32(idx->lengths, last));
+    if (before > 0 && gpt_idx_i64(idx->pointers, last) == before * item)
+        return;
+    FOUND(c, GPT_DAMAGE_DTYPE, NULL,
+          "%s:%d: dtype code is %d, %s, but the .bin has %zu bytes for each of"
+          " the %" PRId64 " tokens", c->path, DTYPE_AT, c->image[DTYPE_AT],
+          gpt_dtype_name(idx->dtype), gpt_dtype_bytes(guess), n);
+    idx->dtype = guess;
 }
 
 /* Lengths and pointers side by side; what a length may be is bounded by the
- * bytes that the .bin has left, so that no sum overflows. */
-static int check_sequences(struct gpt_idx *idx, const uint8_t *image,
-                           int64_t bin_bytes, const char *path,
-                           struct gpt_err *err)
+ * bytes that the .bin has left, so that no sum overflows, or else added with
+ * care. */
+static int check_sequences(const struct check *c)
 {
+    struct gpt_idx *idx = c->idx;
     int64_t item = (int64_t)gpt_dtype_bytes(idx->dtype);
-    int64_t end = 0; /* of the sequence before, in bytes */
+    int64_t end = 0;               /* of the sequence before, in bytes */
+    int64_t cut = -1, cut_end = 0; /* the first sequence that is not there */
 
     for (int64_t i = 0; i < idx->n_sequences; i++) {
-        int64_t length = gpt_idx_i32(idx->lengths, i);
-        int64_t next = end + length * item;
-        if (length >= 0 && next <= bin_bytes &&
-            gpt_idx_i64(idx->pointers, i) == end) {
-            end = next;
-            continue;
-        }
-        int64_t at = (int64_t)(idx->lengths - image) + 4 * i;
+        int64_t length = gpt_idx_i32(idx->lengths, i), next;
         if (length < 0)
-            return gpt_fail(err, GPT_EDATA,
-                            "%s:%" PRId64 ": length of sequence %" PRId64
-                            " is %" PRId64 ", must be >= 0", path, at, i,
-                            length);
+            GPT_TRY(bad_length(c, i, end));
         if (gpt_idx_i64(idx->pointers, i) != end)
-            return bad_pointer(idx, image, i, end, path, err);
-        return gpt_fail(err, GPT_EDATA,
-                        "%s:%" PRId64 ": length of sequence %" PRId64
-                        " is %" PRId64 " tokens, at byte %" PRId64
-                        " the .bin of %" PRId64 " bytes has room for %" PRId64,
-                        path, at, i, length, end, bin_bytes,
-                        (bin_bytes - end) / item);
+            GPT_TRY(bad_pointer(c, i, end));
+        if (!gpt_add(end, gpt_max_i64(0, length) * item, &next)) {
+            FOUND(c, GPT_DAMAGE_HEADER, NULL, "%s: lengths overflow", c->path);
+            return GPT_EDATA;
+        }
+        if (next > c->bin_bytes && cut < 0) {
+            cut = i;
+            cut_end = end;
+            if (!c->all)
+                return bad_length(c, i, end);
+        }
+        end = next;
     }
     idx->n_tokens = end / item;
-    if (end != bin_bytes)
-        return gpt_fail(err, GPT_EDATA,
-                        "%s: size of the .bin is %" PRId64 " bytes, the %"
-                        PRId64 " tokens of type %s take %" PRId64, path,
-                        bin_bytes, idx->n_tokens, gpt_dtype_name(idx->dtype),
-                        end);
-    return GPT_OK;
+    if (cut >= 0)
+        return bad_length(c, cut, cut_end);
+    return end == c->bin_bytes ? GPT_OK : bad_bin(c, end);
 }
 
-static int check_documents(const struct gpt_idx *idx, const uint8_t *image,
-                           const char *path, struct gpt_err *err)
+static int check_documents(const struct check *c)
 {
-    int64_t at = (int64_t)(idx->documents - image);
+    const struct gpt_idx *idx = c->idx;
+    int64_t at = offset_of(c, idx->documents);
     int64_t before = gpt_idx_i64(idx->documents, 0);
 
     if (before != 0)
-        return gpt_fail(err, GPT_EDATA,
-                        "%s:%" PRId64 ": document index 0 is %" PRId64
-                        ", must be 0", path, at, before);
+        GPT_TRY(FOUND(c, GPT_DAMAGE_DOCUMENT, NULL,
+                      "%s:%" PRId64 ": document index 0 is %" PRId64
+                      ", must be 0", c->path, at, before));
     for (int64_t d = 1; d <= idx->n_documents; d++) {
         int64_t v = gpt_idx_i64(idx->documents, d);
         if (v < before)
-            return gpt_fail(err, GPT_EDATA,
-                            "%s:%" PRId64 ": document index %" PRId64 " is %"
-                            PRId64 ", less than the one before it, %" PRId64,
-                            path, at + 8 * d, d, v, before);
+            GPT_TRY(FOUND(c, GPT_DAMAGE_DOCUMENT, NULL,
+                          "%s:%" PRId64 ": document index %" PRId64 " is %"
+                          PRId64 ", less than the one before it, %" PRId64,
+                          c->path, at + 8 * d, d, v, before));
         before = v;
     }
-    if (before != idx->n_sequences) {
-        gpt_fail(err, GPT_EDATA,
+    if (before == idx->n_sequences)
+        return GPT_OK;
+    bool missing = before >= 0 && before < idx->n_sequences;
+    return FOUND(c, missing ? GPT_DAMAGE_DOCUMENTS : GPT_DAMAGE_DOCUMENT,
+                 missing ? "old merge tools forgot the documents of all but the"
+                           " first part: merge the parts again, or gpt-dataset"
+                           " repair"
+                         : NULL,
                  "%s:%" PRId64 ": last document index is %" PRId64
-                 ", must be the number of sequences, %" PRId64, path,
+                 ", must be the number of sequences, %" PRId64, c->path,
                  at + 8 * idx->n_documents, before, idx->n_sequences);
-        return gpt_hint(err, "old merge tools forgot the documents of all but"
-                             " the first part: merge the parts again");
+}
+
+static int check_all(const struct check *c)
+{
+    memset(c->idx, 0, sizeof *c->idx);
+    GPT_TRY(check_magic(c));
+    if (!c->all) /* a wrong type is told before a wrong count */
+        GPT_TRY(check_dtype(c));
+    GPT_TRY(check_counts(c));
+    if (c->all) {
+        GPT_TRY(check_dtype(c));
+        guess_dtype(c);
     }
-    return GPT_OK;
+    GPT_TRY(check_sequences(c));
+    return check_documents(c);
 }
 
 int gpt_idx_parse(struct gpt_idx *idx, const uint8_t *image, int64_t size,
                   int64_t bin_bytes, const char *path, struct gpt_err *err)
 {
-    memset(idx, 0, sizeof *idx);
-    GPT_TRY(parse_magic(image, size, path, err));
-    GPT_TRY(parse_dtype(image[DTYPE_AT], &idx->dtype, path, err));
-    GPT_TRY(parse_counts(idx, image, size, path, err));
-    idx->lengths = image + GPT_IDX_HEADER;
-    idx->pointers = idx->lengths + 4 * idx->n_sequences;
-    idx->documents = idx->pointers + 8 * idx->n_sequences;
-    GPT_TRY(check_sequences(idx, image, bin_bytes, path, err));
-    return check_documents(idx, image, path, err);
+    struct check c = {idx, image, size, bin_bytes, path, NULL, err};
+    return check_all(&c);
+}
+
+int gpt_idx_check(struct gpt_idx *idx, const uint8_t *image, int64_t size,
+                  int64_t bin_bytes, const char *path, struct gpt_damages *all)
+{
+    struct check c = {idx, image, size, bin_bytes, path, all, NULL};
+    return check_all(&c);
+}
+
+int64_t gpt_idx_filled_documents(const struct gpt_idx *idx)
+{
+    int64_t n = 0;
+    for (int64_t d = 0; d < idx->n_documents; d++)
+        n += gpt_idx_i64(idx->documents, d) <
+             gpt_idx_i64(idx->documents, d + 1);
+    return n;
 }
 
 bool gpt_idx_header(uint8_t header[GPT_IDX_HEADER], enum gpt_dtype dtype,

@@ -174,6 +174,13 @@ const uint8_t *gpt_indexed_lengths(const struct gpt_indexed *set)
     return set->idx.lengths;
 }
 
+int64_t gpt_indexed_start(const struct gpt_indexed *set, int64_t i)
+{
+    if (i >= set->idx.n_sequences)
+        return set->idx.n_tokens;
+    return gpt_idx_i64(set->idx.pointers, i) / set->item;
+}
+
 /* madvise(2) on whole pages around a part of the mapped .bin. Advice: that it
  * fails changes nothing but the speed. */
 static void advise(const uint8_t *p, int64_t n, int advice)

@@ -1,5 +1,6 @@
 /* Fuzz target: an .idx image beside a .bin of 64 bytes. What passes the check
- * is then read completely; a wrong pointer leaves the .bin and is seen. */
+ * is then read completely; a wrong pointer leaves the .bin and is seen. The
+ * check that goes on after findings must have some exactly when that fails. */
 #include "data/idx.h"
 
 #include <stdlib.h>
@@ -15,11 +16,35 @@ static void broken(void)
     abort(); /* a fuzzer keeps the input */
 }
 
+static void found(void *user, enum gpt_damage kind, const struct gpt_err *err)
+{
+    (void)user;
+    if (kind >= GPT_N_DAMAGES || !strstr(err->text, "fuzz.idx"))
+        broken();
+}
+
+static int64_t findings(const uint8_t *data, size_t size)
+{
+    struct gpt_damages all = {.most = 3, .found = found};
+    struct gpt_idx idx;
+    int status = gpt_idx_check(&idx, data, (int64_t)size, BIN_BYTES,
+                               "fuzz.idx", &all);
+    if (status != GPT_OK && all.count[GPT_DAMAGE_HEADER] == 0 &&
+        all.count[GPT_DAMAGE_DTYPE] == 0)
+        broken();
+    for (int64_t d = 0; status == GPT_OK && d <= idx.n_documents; d++)
+        sink += (unsigned)gpt_idx_i64(idx.documents, d);
+    return gpt_damages_total(&all);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct gpt_err err;
     struct gpt_idx idx;
 
+    if ((gpt_idx_parse(&idx, data, (int64_t)size, BIN_BYTES, "fuzz.idx",
+                       &err) == GPT_OK) != (findings(data, size) == 0))
+        broken();
     if (gpt_idx_parse(&idx, data, (int64_t)size, BIN_BYTES, "fuzz.idx",
                       &err) != GPT_OK) {
         if (err.status != GPT_EDATA || !strstr(err.text, "fuzz.idx"))

@@ -1,0 +1,374 @@
+/* gpt-dataset: looks at data sets, checks them, and makes new ones of them. The
+ * work is in data/; here are the options, which mode takes which, and what is
+ * said. Read `modes` first. */
+#include "base/io.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/num.h"
+#include "base/options.h"
+#include "data/dump.h"
+#include "data/show.h"
+#include "data/verify.h"
+
+#include <stdio.h>
+#include <string.h>
+
+struct options {
+    struct gpt_common_options common;
+    const char *documents;
+    const char *tokenizer_type, *vocab_file, *merge_file;
+    bool json, jsonl, strip_eod;
+    int64_t tail, top, vocab_size, eod, max_findings;
+};
+
+static const char *const tokenizer_types[] = {"GPT2BPETokenizer",
+                                              "ByteTokenizer", NULL};
+
+#define AT(field) .offset = offsetof(struct options, field)
+static const struct gpt_opt table[] = {
+    {.kind = GPT_OPT_GROUP, .help = "Which documents"},
+    {.kind = GPT_OPT_STRING, .name = "documents", .arg = "A:B", AT(documents),
+     .help = "documents A to B - 1, counted from 0; either may be left out"},
+    {.kind = GPT_OPT_INT, .name = "tail", .arg = "N", AT(tail), .def = "0",
+     .min = 0, .max = 1e18, .help = "cat: the last N documents"},
+    {.kind = GPT_OPT_GROUP, .help = "Output"},
+    {.kind = GPT_OPT_FLAG, .name = "json", AT(json),
+     .help = "info, stat, verify: a JSON object a set"},
+    {.kind = GPT_OPT_FLAG, .name = "jsonl", AT(jsonl),
+     .help = "cat: a JSON object a document"},
+    {.kind = GPT_OPT_FLAG, .name = "strip-eod", AT(strip_eod),
+     .help = "cat: leave out the end-of-document token of the vocabulary"},
+    {.kind = GPT_OPT_GROUP, .help = "Vocabulary"},
+    {.kind = GPT_OPT_CHOICE, .name = "tokenizer-type", .arg = "TYPE",
+     AT(tokenizer_type), .choices = tokenizer_types,
+     .help = "family of the tokenizer; default: GPT2BPETokenizer when there is "
+             "a vocabulary file, else none"},
+    {.kind = GPT_OPT_STRING, .name = "vocab-file", .arg = "FILE",
+     AT(vocab_file), .flags = GPT_OPT_FILE,
+     .help = "vocab.json of GPT2BPETokenizer"},
+    {.kind = GPT_OPT_STRING, .name = "merge-file", .arg = "FILE",
+     AT(merge_file), .flags = GPT_OPT_FILE,
+     .help = "merges.txt of GPT2BPETokenizer"},
+    {.kind = GPT_OPT_GROUP, .help = "What to look for"},
+    {.kind = GPT_OPT_INT, .name = "top", .arg = "N", AT(top), .def = "0",
+     .min = 0, .max = 1 << 20,
+     .help = "stat: read the tokens and list the N most frequent"},
+    {.kind = GPT_OPT_INT, .name = "vocab-size", .arg = "N", AT(vocab_size),
+     .def = "0", .min = 0, .max = INT32_MAX,
+     .help = "verify: ids must be below N; 0: below what the vocabulary has"},
+    {.kind = GPT_OPT_INT, .name = "eod", .arg = "ID", AT(eod), .def = "-1",
+     .min = -1, .max = INT32_MAX,
+     .help = "verify: each document must end with this token; -1: any"},
+    {.kind = GPT_OPT_INT, .name = "max-findings", .arg = "N", AT(max_findings),
+     .def = "5", .min = 1, .max = 1e6,
+     .help = "verify: of a kind to be listed; more are counted"},
+    GPT_COMMON_OPTIONS(struct options, common),
+};
+
+/* ---- what the modes share ---- */
+
+/* NULL when the options name none. */
+static int open_tokenizer(struct gpt_tokenizer **tok, const struct options *o,
+                          struct gpt_err *err)
+{
+    struct gpt_tokenizer_options to = {.type = o->tokenizer_type,
+                                       .vocab_file = o->vocab_file,
+                                       .merge_file = o->merge_file};
+    *tok = NULL;
+    if (!o->tokenizer_type && !o->vocab_file && !o->merge_file)
+        return GPT_OK;
+    if (!to.type)
+        to.type = tokenizer_types[0];
+    return gpt_tokenizer_open(tok, &to, err);
+}
+
+/* "A:B", "A:", ":B" or "A" of n documents; NULL is all. */
+static int parse_range(const char *text, int64_t n, const char *prefix,
+                       int64_t *begin, int64_t *end, struct gpt_err *err)
+{
+    char first[32];
+    *begin = 0;
+    *end = n;
+    if (!text)
+        return GPT_OK;
+    const char *colon = strchr(text, ':');
+    size_t len = colon ? (size_t)(colon - text) : strlen(text);
+    bool good = len < sizeof first;
+    if (good) {
+        memcpy(first, text, len);
+        first[len] = '\0';
+    }
+    if (good && len > 0)
+        good = gpt_parse_int(first, begin);
+    else if (!colon)
+        good = false;
+    if (good && !colon)
+        *end = *begin < INT64_MAX ? *begin + 1 : *begin;
+    else if (good && colon[1])
+        good = gpt_parse_int(colon + 1, end);
+    if (!good || *begin < 0 || *end < *begin)
+        return gpt_fail(err, GPT_EUSAGE,
+                        "--documents is '%.100s', must be A:B with A <= B",
+                        text);
+    if (*end > n)
+        return gpt_fail(err, GPT_EUSAGE,
+                        "--documents is '%.100s', %.300s has %lld documents",
+                        text, prefix, (long long)n);
+    return GPT_OK;
+}
+
+static void print(const struct gpt_buf *b)
+{
+    if (b->len > 0)
+        fwrite(b->data, 1, b->len, stdout); /* gpt_main() checks stdout */
+}
+
+static int damaged(int status, struct gpt_err *err)
+{
+    if (status == GPT_EDATA && err && !err->hint[0])
+        gpt_hint(err, "gpt-dataset verify lists all that is wrong");
+    return status;
+}
+
+static int open_set(struct gpt_indexed **set, const char *prefix,
+                    struct gpt_err *err)
+{
+    return damaged(gpt_indexed_open(set, prefix, NULL, err), err);
+}
+
+/* ---- info, stat, verify ---- */
+
+static int run_info(const struct options *o, const char *const *sets, int n,
+                    struct gpt_err *err)
+{
+    struct gpt_buf b = {0};
+    struct gpt_show show = {.b = &b, .json = o->json};
+    int status = GPT_OK;
+    for (int i = 0; i < n && status == GPT_OK; i++) {
+        struct gpt_indexed *set;
+        status = open_set(&set, sets[i], err);
+        if (status == GPT_OK)
+            status = gpt_show_info(&show, set, err);
+        gpt_indexed_close(set);
+    }
+    if (status == GPT_OK)
+        status = gpt_show_info_end(&show, err);
+    print(&b);
+    gpt_buf_free(&b);
+    return status;
+}
+
+static int stat_set(const struct options *o, struct gpt_show *show,
+                    const char *prefix, const struct gpt_tokenizer *tok,
+                    struct gpt_err *err)
+{
+    struct gpt_stat_options so = {
+        .tokens = o->top > 0 || tok, .top = o->top, .tokenizer = tok};
+    struct gpt_indexed *set;
+    struct gpt_stat s;
+    GPT_TRY(open_set(&set, prefix, err));
+    int status = gpt_stat(&s, set, &so, err);
+    if (status == GPT_OK) {
+        status = gpt_show_stat(show, set, &s, tok, err);
+        gpt_stat_free(&s);
+    }
+    gpt_indexed_close(set);
+    return status;
+}
+
+static int run_stat(const struct options *o, const char *const *sets, int n,
+                    struct gpt_err *err)
+{
+    struct gpt_buf b = {0};
+    struct gpt_show show = {.b = &b, .json = o->json};
+    struct gpt_tokenizer *tok;
+    int status = open_tokenizer(&tok, o, err);
+    for (int i = 0; i < n && status == GPT_OK; i++)
+        status = stat_set(o, &show, sets[i], tok, err);
+    gpt_tokenizer_close(tok);
+    print(&b);
+    gpt_buf_free(&b);
+    return status;
+}
+
+static int verify_set(const struct options *o, struct gpt_show *show,
+                      const char *prefix, int64_t vocab_size, int64_t *n,
+                      struct gpt_err *err)
+{
+    struct gpt_verify_options vo = {.vocab_size = vocab_size, .eod = o->eod};
+    struct gpt_findings f;
+    gpt_findings_open(&f, o->max_findings);
+    int status = gpt_verify(prefix, &vo, &f.damages, err);
+    if (status == GPT_OK)
+        status = gpt_show_findings(show, prefix, &f, err);
+    *n += gpt_damages_total(&f.damages);
+    gpt_findings_close(&f);
+    return status;
+}
+
+static int run_verify(const struct options *o, const char *const *sets, int n,
+                      struct gpt_err *err)
+{
+    struct gpt_buf b = {0};
+    struct gpt_show show = {.b = &b, .json = o->json};
+    struct gpt_tokenizer *tok;
+    int64_t findings = 0, vocab_size = o->vocab_size;
+    int status = open_tokenizer(&tok, o, err);
+    if (status == GPT_OK && tok && vocab_size == 0)
+        vocab_size = gpt_tokenizer_vocab_size(tok);
+    gpt_tokenizer_close(tok);
+    for (int i = 0; i < n && status == GPT_OK; i++)
+        status = verify_set(o, &show, sets[i], vocab_size, &findings, err);
+    print(&b);
+    gpt_buf_free(&b);
+    if (status == GPT_OK && findings > 0)
+        return gpt_fail(err, GPT_EDATA, "%lld finding%s", (long long)findings,
+                        findings == 1 ? "" : "s");
+    return status;
+}
+
+/* ---- cat ---- */
+
+static int cat_set(const struct options *o, struct gpt_out *out,
+                   const char *prefix, const struct gpt_tokenizer *tok,
+                   struct gpt_err *err)
+{
+    struct gpt_dump_options d = {
+        .tokenizer = tok, .jsonl = o->jsonl, .strip_eod = o->strip_eod};
+    struct gpt_indexed *set;
+    GPT_TRY(open_set(&set, prefix, err));
+    int64_t n = gpt_indexed_n_documents(set);
+    int status = parse_range(o->documents, n, prefix, &d.begin, &d.end, err);
+    if (o->tail > 0)
+        d.begin = gpt_max_i64(d.begin, d.end - o->tail);
+    if (status == GPT_OK)
+        status = gpt_dump(out, set, &d, err);
+    gpt_indexed_close(set);
+    return status;
+}
+
+static int run_cat(const struct options *o, const char *const *sets, int n,
+                   struct gpt_err *err)
+{
+    struct gpt_tokenizer *tok;
+    struct gpt_out *out;
+    GPT_TRY(open_tokenizer(&tok, o, err));
+    int status = GPT_OK;
+    if (o->strip_eod && !tok)
+        status = gpt_fail(err, GPT_EUSAGE, "--strip-eod needs a vocabulary");
+    if (status == GPT_OK)
+        status = gpt_out_open(&out, "-", 0, 0, err);
+    if (status == GPT_OK) {
+        for (int i = 0; i < n && status == GPT_OK; i++)
+            status = cat_set(o, out, sets[i], tok, err);
+        struct gpt_err late;
+        int ended = gpt_out_commit(out, &late); /* what was printed, too */
+        if (status == GPT_OK && ended != GPT_OK) {
+            *err = late;
+            status = ended;
+        }
+    }
+    gpt_tokenizer_close(tok);
+    return status;
+}
+
+/* ---- the modes ---- */
+
+struct mode {
+    const char *name;
+    int (*run)(const struct options *o, const char *const *sets, int n,
+               struct gpt_err *err);
+    int max_sets;
+    const char *options; /* that it takes, besides the common ones */
+};
+
+#define VOCABULARY " tokenizer-type vocab-file merge-file "
+static const struct mode modes[] = {
+    {"info", run_info, INT32_MAX, " json "},
+    {"stat", run_stat, INT32_MAX, " json top" VOCABULARY},
+    {"cat", run_cat, INT32_MAX,
+     " documents tail jsonl strip-eod" VOCABULARY},
+    {"verify", run_verify, INT32_MAX,
+     " json vocab-size eod max-findings" VOCABULARY},
+};
+
+static int find_mode(const struct mode **mode, const char *name,
+                     struct gpt_err *err)
+{
+    const char *names[GPT_COUNT(modes)], *near;
+    for (size_t i = 0; i < GPT_COUNT(modes); i++) {
+        names[i] = modes[i].name;
+        *mode = &modes[i];
+        if (strcmp(name, names[i]) == 0)
+            return GPT_OK;
+    }
+    gpt_fail(err, GPT_EUSAGE, "unknown command '%.100s'", name);
+    near = gpt_did_you_mean(name, names, GPT_COUNT(names));
+    return near ? gpt_hint(err, "did you mean '%s'?", near)
+                : gpt_hint(err, "try 'gpt-dataset --help'");
+}
+
+/* No option is taken and then ignored. */
+static int check_options(const struct mode *mode, const struct gpt_args *args,
+                         struct gpt_err *err)
+{
+    for (size_t i = 0; strcmp(table[i].name ? table[i].name : "", "config");
+         i++) {
+        char word[64];
+        snprintf(word, sizeof word, " %s ", table[i].name ? table[i].name : "");
+        if (table[i].name && gpt_option_given(args, table[i].name) &&
+            !strstr(mode->options, word))
+            return gpt_fail(err, GPT_EUSAGE, "%s takes no --%s", mode->name,
+                            table[i].name);
+    }
+    return GPT_OK;
+}
+
+static int run(const void *options, const struct gpt_args *args,
+               struct gpt_err *err)
+{
+    const struct mode *mode;
+    int n = args->n_positional - 1;
+    if (n < 0) {
+        gpt_fail(err, GPT_EUSAGE, "what to do is missing");
+        return gpt_hint(err, "try 'gpt-dataset --help'");
+    }
+    GPT_TRY(find_mode(&mode, args->positional[0], err));
+    GPT_TRY(check_options(mode, args, err));
+    if (n < 1 || n > mode->max_sets)
+        return gpt_fail(err, GPT_EUSAGE, "%s needs %s PREFIX", mode->name,
+                        mode->max_sets == 1 ? "one" : "at least one");
+    return mode->run(options, args->positional + 1, n, err);
+}
+
+static const char *const usage[] = {
+    "info PREFIX... [--json]",
+    "stat PREFIX... [--top N] [--vocab-file FILE --merge-file FILE] [--json]",
+    "cat PREFIX... [--documents A:B] [--tail N] [--jsonl]",
+    "verify PREFIX... [--vocab-size N] [--eod ID] [--json]",
+    NULL,
+};
+static const char *const examples[] = {
+    "gpt-dataset info my_text_document",
+    "gpt-dataset cat my_text_document --tail 3 --vocab-file my-vocab.json "
+    "--merge-file my-merges.txt",
+    "gpt-dataset verify my_text_document --vocab-size 50257 --eod 50256",
+    NULL,
+};
+
+int main(int argc, char **argv)
+{
+    static const struct gpt_program program = {
+        .name = "gpt-dataset",
+        .purpose = "Look at, check and rearrange data sets of tokens.",
+        .usage = usage,
+        .examples = examples,
+        .options = table,
+        .n_options = GPT_COUNT(table),
+        .options_bytes = sizeof(struct options),
+        .max_positional = -1,
+        .positional = "COMMAND PREFIX...",
+        .run = run,
+    };
+    return gpt_main(&program, argc, argv);
+}
