@@ -72,6 +72,8 @@ static int move_run(const struct box *b, int64_t offset, int64_t n,
     return GPT_OK;
 }
 
+_Static_assert(2 * SCRATCH + WINDOW <= GPT_TILE_SCRATCH, "see plan.h");
+
 #define TRANSPOSE(type)                                                       \
     static void transpose_##type(uint8_t *dst, int64_t to, const uint8_t *src, \
                                  int64_t from, int64_t runs, int64_t length)  \

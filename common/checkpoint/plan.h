@@ -16,6 +16,7 @@ enum {
     GPT_TENSOR_DIMS = 4,
     GPT_TENSOR_PIECES = 65536, /* most pieces of one tensor */
     GPT_TILE_BYTES = 8 << 20,  /* of output handled at once */
+    GPT_TILE_SCRATCH = 3 << 20, /* and beside it, for each thread */
 };
 
 /* Elements box[begin, begin + shape) of a tensor: element (i, j, ...) of the

@@ -5,14 +5,15 @@
 #include "base/num.h"
 #include "checkpoint/manifest.h"
 
+#include <omp.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { PATH = 4096, BANDS = 16, SCRATCH = 2 << 20 };
+enum { PATH = 4096 };
 
 int64_t gpt_reshape_memory(void)
 {
-    return GPT_TILE_BYTES + BANDS * SCRATCH; /* see move.c */
+    return GPT_TILE_BYTES + (int64_t)omp_get_max_threads() * GPT_TILE_SCRATCH;
 }
 
 /* ---- files beside the weights ---- */
