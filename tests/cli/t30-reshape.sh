@@ -58,7 +58,7 @@ expect 0 'read again' into h i
 check 'the same bytes' diff -r a i
 
 # ---- it computes the same ----
-dump=$BUILD/tests/parity/logits_dump
+dump=$BUILD/tests/parity/logits
 if [ -x "$dump" ]; then
     tokens=$(head -n 1 "$hf/logits.txt")
     tail -n +2 "$hf/logits.txt" >want
@@ -67,7 +67,7 @@ if [ -x "$dump" ]; then
         check "those of transformers (1e-4)" near out want 1e-4
     done
 else
-    skip 'tests/parity/logits_dump is not built'
+    skip 'tests/parity/logits is not built'
 fi
 
 if [ -x "$BUILD/gpt-train" ]; then

@@ -56,7 +56,7 @@ def compare_logits(model, native, what):
     rows = texts(np.random.default_rng(5))
     lines = "".join(" ".join(map(str, r)) + "\n" for r in rows)
     raw = run(f"{BUILD}/tests/parity/logits", native, input=lines.encode())
-    got = np.frombuffer(raw, np.float32).reshape(-1, 257)
+    got = np.array(raw.split(), np.float64).reshape(-1, 257)
     with torch.no_grad():
         want = np.concatenate([model.double()(torch.tensor([r])).logits[0]
                                .numpy() for r in rows])

@@ -69,7 +69,7 @@ def logits_there(directory, tokens):
 
 
 def logits_here(checkpoint, tokens):
-    text = run("tests/parity/logits_dump", checkpoint, *tokens)
+    text = run("tests/parity/logits", checkpoint, *tokens)
     return torch.tensor([[float(x) for x in line.split()]
                          for line in text.splitlines()])
 

@@ -1,8 +1,9 @@
-/* Logits of a checkpoint's model, for generate_parity.py. Each line of standard
- * input is a text as token ids; the first half goes through as a prompt, the
- * rest in steps. Output: floats of the machine, (T, V) for each line.
+/* Logits of a checkpoint's model. A text is given as token ids: as arguments,
+ * or each line of standard input is one. Its first half goes through as a
+ * prompt, the rest in steps. Output: a line a position, V numbers.
  *
- *   logits CHECKPOINT < ids > floats */
+ *   logits CHECKPOINT ID... > numbers
+ *   logits CHECKPOINT < ids > numbers */
 #include "base/memory.h"
 #include "checkpoint/load.h"
 #include "model/decode.h"
@@ -37,13 +38,13 @@ static int dump(struct gpt_decoder *d, const int32_t *ids, int64_t n,
                                err));
     for (int64_t i = half; i < n; i++)
         GPT_TRY(gpt_decoder_step(d, &slot, ids + i, 1, logits + i * v, err));
-    size_t floats = (size_t)(n * v);
-    return fwrite(logits, sizeof *logits, floats, stdout) == floats
-               ? GPT_OK
-               : gpt_fail_errno(err, GPT_EIO, "cannot write");
+    for (int64_t i = 0; i < n * v; i++)
+        printf("%.9g%c", (double)logits[i], (i + 1) % v == 0 ? '\n' : ' ');
+    return GPT_OK;
 }
 
-static int run(const char *path, struct gpt_err *err)
+static int run(const char *path, char **words, int n_words,
+               struct gpt_err *err)
 {
     struct gpt_checkpoint *c;
     struct gpt_backend *be;
@@ -70,7 +71,11 @@ static int run(const char *path, struct gpt_err *err)
     float *logits = NULL;
     GPT_TRY(gpt_new(&logits, (size_t)(o.positions * config->vocab_size),
                     sizeof *logits, "logits", err));
-    for (int64_t n; (n = read_ids(ids)) > 0;)
+    for (int i = 0; i < n_words; i++)
+        ids[i] = (int32_t)strtol(words[i], NULL, 10);
+    if (n_words > 0)
+        GPT_TRY(dump(d, ids, n_words, logits, err));
+    for (int64_t n; n_words == 0 && (n = read_ids(ids)) > 0;)
         GPT_TRY(dump(d, ids, n, logits, err));
     gpt_free(logits);
     gpt_decoder_close(d);
@@ -84,11 +89,11 @@ static int run(const char *path, struct gpt_err *err)
 int main(int argc, char **argv)
 {
     struct gpt_err err = {0};
-    if (argc != 2) {
-        fprintf(stderr, "usage: logits CHECKPOINT < ids > floats\n");
+    if (argc < 2 || argc - 2 > MOST) {
+        fprintf(stderr, "usage: logits CHECKPOINT [ID...]\n");
         return GPT_EUSAGE;
     }
-    int rc = run(argv[1], &err);
+    int rc = run(argv[1], argv + 2, argc - 2, &err);
     if (rc != GPT_OK)
         fprintf(stderr, "logits: %s\n", err.text);
     return rc;
