@@ -6,7 +6,11 @@
 #include "base/memory.h"
 #include "base/num.h"
 #include "base/options.h"
+#include "base/progress.h"
 #include "data/dump.h"
+#include "data/prefixes.h"
+#include "data/repair.h"
+#include "data/select.h"
 #include "data/show.h"
 #include "data/verify.h"
 
@@ -15,10 +19,10 @@
 
 struct options {
     struct gpt_common_options common;
-    const char *documents;
+    const char *input, *output_prefix, *documents;
     const char *tokenizer_type, *vocab_file, *merge_file;
-    bool json, jsonl, strip_eod;
-    int64_t tail, top, vocab_size, eod, max_findings;
+    bool index_only, json, jsonl, strip_eod;
+    int64_t count, tail, top, vocab_size, eod, max_findings;
 };
 
 static const char *const tokenizer_types[] = {"GPT2BPETokenizer",
@@ -26,9 +30,21 @@ static const char *const tokenizer_types[] = {"GPT2BPETokenizer",
 
 #define AT(field) .offset = offsetof(struct options, field)
 static const struct gpt_opt table[] = {
+    {.kind = GPT_OPT_GROUP, .help = "New data sets"},
+    {.kind = GPT_OPT_STRING, .name = "output-prefix", .arg = "PREFIX",
+     AT(output_prefix), .flags = GPT_OPT_FILE,
+     .help = "merge, slice, head, repair: write PREFIX.bin and PREFIX.idx"},
+    {.kind = GPT_OPT_STRING, .name = "input", .arg = "DIR", AT(input),
+     .flags = GPT_OPT_DIR,
+     .help = "merge: take all sets of a directory, in the order of names"},
+    {.kind = GPT_OPT_FLAG, .name = "index-only", AT(index_only),
+     .help = "repair: write PREFIX.idx alone"},
     {.kind = GPT_OPT_GROUP, .help = "Which documents"},
     {.kind = GPT_OPT_STRING, .name = "documents", .arg = "A:B", AT(documents),
      .help = "documents A to B - 1, counted from 0; either may be left out"},
+    {.kind = GPT_OPT_INT, .letter = 'n', .name = "count", .arg = "N",
+     AT(count), .def = "10", .min = 0, .max = 1e18,
+     .help = "head: how many documents"},
     {.kind = GPT_OPT_INT, .name = "tail", .arg = "N", AT(tail), .def = "0",
      .min = 0, .max = 1e18, .help = "cat: the last N documents"},
     {.kind = GPT_OPT_GROUP, .help = "Output"},
@@ -272,24 +288,177 @@ static int run_cat(const struct options *o, const char *const *sets, int n,
     return status;
 }
 
+/* ---- merge, slice, head, repair ---- */
+
+static void report(void *progress, int64_t bytes)
+{
+    gpt_progress_set(progress, bytes, NULL);
+}
+
+static int need_output(const struct options *o, struct gpt_err *err)
+{
+    if (o->output_prefix)
+        return GPT_OK;
+    return gpt_fail(err, GPT_EUSAGE, "--output-prefix is needed");
+}
+
+static struct gpt_assemble_options assembling(const struct options *o,
+                                              struct gpt_progress *p)
+{
+    return (struct gpt_assemble_options){
+        .prefix = o->output_prefix,
+        .flags = o->common.force ? GPT_OUT_FORCE : 0,
+        .index_only = o->index_only,
+        .report = report,
+        .user = p,
+    };
+}
+
+static struct gpt_progress *progress(const struct options *o, const char *what,
+                                     int64_t bytes)
+{
+    return gpt_progress_open(o->common.quiet ? "never" : o->common.progress,
+                             what, "B", bytes);
+}
+
+/* Writes what is selected, and says so. */
+static int write_selection(const struct options *o, const char *what,
+                           const struct gpt_selection *items, int64_t n,
+                           struct gpt_err *err)
+{
+    int64_t documents = 0, bytes = 0;
+    char size[32];
+    for (int64_t i = 0; i < n; i++) {
+        const struct gpt_indexed *set = items[i].set;
+        documents += items[i].end - items[i].begin;
+        bytes += (int64_t)gpt_dtype_bytes(gpt_indexed_dtype(set)) *
+                 (gpt_indexed_start(set,
+                                    gpt_indexed_document(set, items[i].end)) -
+                  gpt_indexed_start(
+                      set, gpt_indexed_document(set, items[i].begin)));
+    }
+    struct gpt_progress *p = progress(o, what, bytes);
+    struct gpt_assemble_options ao = assembling(o, p);
+    int status = gpt_select(items, n, &ao, err);
+    gpt_progress_close(p);
+    if (status == GPT_OK)
+        gpt_info("%s: %lld documents, %s of tokens", o->output_prefix,
+                 (long long)documents, gpt_text_bytes(size, (double)bytes));
+    return status;
+}
+
+static int merge_sets(const struct options *o, const char *const *sets,
+                      int64_t n, struct gpt_err *err)
+{
+    struct gpt_indexed **open;
+    struct gpt_selection *items;
+    GPT_TRY(gpt_new(&open, (size_t)n, sizeof *open, "data sets", err));
+    int status = gpt_new(&items, (size_t)n, sizeof *items, "data sets", err);
+    for (int64_t i = 0; i < n && status == GPT_OK; i++) {
+        status = open_set(&open[i], sets[i], err);
+        if (status == GPT_OK)
+            items[i] = (struct gpt_selection){
+                open[i], 0, gpt_indexed_n_documents(open[i])};
+    }
+    if (status == GPT_OK)
+        status = write_selection(o, "merge", items, n, err);
+    for (int64_t i = 0; i < n; i++)
+        gpt_indexed_close(open[i]);
+    gpt_free(items);
+    gpt_free(open);
+    return status;
+}
+
+static int run_merge(const struct options *o, const char *const *sets, int n,
+                     struct gpt_err *err)
+{
+    struct gpt_arena arena = {0};
+    int64_t n_sets = n;
+    GPT_TRY(need_output(o, err));
+    if ((n > 0) == (o->input != NULL))
+        return gpt_fail(err, GPT_EUSAGE,
+                        "merge needs PREFIX... or --input, one of the two");
+    int status = GPT_OK;
+    if (o->input)
+        status = gpt_prefixes_in(o->input, &arena, &sets, &n_sets, err);
+    if (status == GPT_OK)
+        status = merge_sets(o, sets, n_sets, err);
+    gpt_arena_free(&arena);
+    return status;
+}
+
+static int run_slice(const struct options *o, const char *const *sets, int n,
+                     struct gpt_err *err)
+{
+    struct gpt_selection item;
+    struct gpt_indexed *set;
+    (void)n;
+    GPT_TRY(need_output(o, err));
+    if (!o->documents)
+        return gpt_fail(err, GPT_EUSAGE, "--documents is needed");
+    GPT_TRY(open_set(&set, sets[0], err));
+    item.set = set;
+    int status = parse_range(o->documents, gpt_indexed_n_documents(set),
+                             sets[0], &item.begin, &item.end, err);
+    if (status == GPT_OK)
+        status = write_selection(o, "slice", &item, 1, err);
+    gpt_indexed_close(set);
+    return status;
+}
+
+static int run_head(const struct options *o, const char *const *sets, int n,
+                    struct gpt_err *err)
+{
+    struct gpt_indexed *set;
+    (void)n;
+    GPT_TRY(need_output(o, err));
+    GPT_TRY(open_set(&set, sets[0], err));
+    struct gpt_selection item = {
+        set, 0, gpt_min_i64(o->count, gpt_indexed_n_documents(set))};
+    int status = write_selection(o, "head", &item, 1, err);
+    gpt_indexed_close(set);
+    return status;
+}
+
+static int run_repair(const struct options *o, const char *const *sets, int n,
+                      struct gpt_err *err)
+{
+    bool was_damaged;
+    (void)n;
+    GPT_TRY(need_output(o, err));
+    struct gpt_progress *p = progress(o, "repair", 0);
+    struct gpt_assemble_options ao = assembling(o, p);
+    int status = gpt_repair(sets[0], &ao, &was_damaged, err);
+    gpt_progress_close(p);
+    if (status == GPT_OK && was_damaged)
+        gpt_info("%s: written", o->output_prefix);
+    else if (status == GPT_OK)
+        gpt_warn("%s: nothing is wrong with it; nothing is written", sets[0]);
+    return status;
+}
+
 /* ---- the modes ---- */
 
 struct mode {
     const char *name;
     int (*run)(const struct options *o, const char *const *sets, int n,
                struct gpt_err *err);
-    int max_sets;
+    int min_sets, max_sets;
     const char *options; /* that it takes, besides the common ones */
 };
 
 #define VOCABULARY " tokenizer-type vocab-file merge-file "
 static const struct mode modes[] = {
-    {"info", run_info, INT32_MAX, " json "},
-    {"stat", run_stat, INT32_MAX, " json top" VOCABULARY},
-    {"cat", run_cat, INT32_MAX,
+    {"info", run_info, 1, INT32_MAX, " json "},
+    {"stat", run_stat, 1, INT32_MAX, " json top" VOCABULARY},
+    {"cat", run_cat, 1, INT32_MAX,
      " documents tail jsonl strip-eod" VOCABULARY},
-    {"verify", run_verify, INT32_MAX,
+    {"verify", run_verify, 1, INT32_MAX,
      " json vocab-size eod max-findings" VOCABULARY},
+    {"merge", run_merge, 0, INT32_MAX, " output-prefix input "},
+    {"slice", run_slice, 1, 1, " output-prefix documents "},
+    {"head", run_head, 1, 1, " output-prefix count "},
+    {"repair", run_repair, 1, 1, " output-prefix index-only "},
 };
 
 static int find_mode(const struct mode **mode, const char *name,
@@ -335,7 +504,7 @@ static int run(const void *options, const struct gpt_args *args,
     }
     GPT_TRY(find_mode(&mode, args->positional[0], err));
     GPT_TRY(check_options(mode, args, err));
-    if (n < 1 || n > mode->max_sets)
+    if (n < mode->min_sets || n > mode->max_sets)
         return gpt_fail(err, GPT_EUSAGE, "%s needs %s PREFIX", mode->name,
                         mode->max_sets == 1 ? "one" : "at least one");
     return mode->run(options, args->positional + 1, n, err);
@@ -346,6 +515,10 @@ static const char *const usage[] = {
     "stat PREFIX... [--top N] [--vocab-file FILE --merge-file FILE] [--json]",
     "cat PREFIX... [--documents A:B] [--tail N] [--jsonl]",
     "verify PREFIX... [--vocab-size N] [--eod ID] [--json]",
+    "merge PREFIX... | --input DIR --output-prefix PREFIX",
+    "slice PREFIX --documents A:B --output-prefix PREFIX",
+    "head PREFIX [-n N] --output-prefix PREFIX",
+    "repair PREFIX [--index-only] --output-prefix PREFIX",
     NULL,
 };
 static const char *const examples[] = {
@@ -353,6 +526,7 @@ static const char *const examples[] = {
     "gpt-dataset cat my_text_document --tail 3 --vocab-file my-vocab.json "
     "--merge-file my-merges.txt",
     "gpt-dataset verify my_text_document --vocab-size 50257 --eod 50256",
+    "gpt-dataset merge --input parts --output-prefix all",
     NULL,
 };
 

@@ -56,6 +56,10 @@ int gpt_out_write(struct gpt_out *out, const void *p, size_t n,
                   struct gpt_err *err) GPT_MUST_USE;
 int gpt_out_printf(struct gpt_out *out, struct gpt_err *err, const char *fmt,
                    ...) GPT_PRINTF(3, 4) GPT_MUST_USE;
+/* Appends n bytes of `in` from `offset`, without taking them through memory
+ * where the file system can do that (and shares the blocks where it can). */
+int gpt_out_copy(struct gpt_out *out, struct gpt_in *in, int64_t offset,
+                 int64_t n, struct gpt_err *err) GPT_MUST_USE;
 /* At an offset, unbuffered, thread-safe. Do not mix with gpt_out_write(). */
 int gpt_out_pwrite(struct gpt_out *out, const void *p, size_t n,
                    int64_t offset, struct gpt_err *err) GPT_MUST_USE;

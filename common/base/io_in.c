@@ -78,6 +78,11 @@ const char *gpt_in_path(const struct gpt_in *in)
     return in->path;
 }
 
+int gpt_in_descriptor(const struct gpt_in *in)
+{
+    return in->fd;
+}
+
 int gpt_in_read(struct gpt_in *in, void *dst, int64_t offset, size_t n,
                 struct gpt_err *err)
 {

@@ -10,11 +10,20 @@
  * bytes got, fewer than n at the end of the file. */
 int gpt_raw_write(int fd, const void *p, size_t n, int64_t offset);
 int64_t gpt_raw_read(int fd, void *p, size_t n, int64_t offset);
+/* Bytes copied from one file to another inside of the kernel, at most n; 0 when
+ * it cannot for these two (or `from` ends); -1 and errno. */
+int64_t gpt_raw_copy(int to, int64_t to_offset, int from, int64_t offset,
+                     int64_t n);
 int gpt_raw_fsync(int fd);
 /* Publishes `from` as `to`; EEXIST when `to` exists and `force` is false. */
 int gpt_raw_rename(const char *from, const char *to, bool force);
 /* fsync of the directory that holds `path`. */
 int gpt_raw_fsync_parent(const char *path);
+
+/* ---- io_in.c ---- */
+
+struct gpt_in;
+int gpt_in_descriptor(const struct gpt_in *in);
 
 /* ---- io_temp.c: names of temporary files, and their removal ---- */
 

@@ -205,6 +205,38 @@ int gpt_out_write(struct gpt_out *out, const void *p, size_t n,
     return GPT_OK;
 }
 
+/* Where the kernel does not go on, reading and writing does. */
+int gpt_out_copy(struct gpt_out *out, struct gpt_in *in, int64_t offset,
+                 int64_t n, struct gpt_err *err)
+{
+    char *piece = NULL;
+    int status = flush(out, err);
+
+    while (status == GPT_OK && n > 0 && !out->stream) {
+        int64_t done = gpt_raw_copy(out->fd, out->flushed,
+                                    gpt_in_descriptor(in), offset, n);
+        if (done < 0)
+            return cannot_write(out, (size_t)n, out->flushed, err);
+        if (done == 0)
+            break;
+        out->flushed += done;
+        offset += done;
+        n -= done;
+    }
+    if (status == GPT_OK && n > 0)
+        status = gpt_new(&piece, BUFFER, 1, "a copy buffer", err);
+    while (status == GPT_OK && n > 0) {
+        size_t some = n < BUFFER ? (size_t)n : BUFFER;
+        status = gpt_in_read(in, piece, offset, some, err);
+        if (status == GPT_OK)
+            status = put(out, piece, some, err);
+        offset += (int64_t)some;
+        n -= (int64_t)some;
+    }
+    gpt_free(piece);
+    return status;
+}
+
 int gpt_out_printf(struct gpt_out *out, struct gpt_err *err, const char *fmt,
                    ...)
 {

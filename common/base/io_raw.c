@@ -85,6 +85,26 @@ int64_t gpt_raw_read(int fd, void *p, size_t n, int64_t offset)
     return (int64_t)got;
 }
 
+int64_t gpt_raw_copy(int to, int64_t to_offset, int from, int64_t offset,
+                     int64_t n)
+{
+    off_t in = offset, out = to_offset;
+    ssize_t done;
+
+    do
+        done = gpt_fault(GPT_FAULT_WRITE)
+                   ? -1
+                   : copy_file_range(from, &in, to, &out,
+                                     (size_t)(n < CHUNK ? n : CHUNK), 0);
+    while (done < 0 && errno == EINTR);
+    /* Different file systems, old kernels, special files. */
+    if (done < 0 && (errno == EXDEV || errno == EINVAL || errno == ENOSYS ||
+                     errno == EOPNOTSUPP || errno == EBADF ||
+                     errno == ETXTBSY || errno == EPERM))
+        return 0;
+    return done;
+}
+
 int gpt_raw_fsync(int fd)
 {
     int result;

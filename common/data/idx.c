@@ -188,7 +188,7 @@ static int bad_bin(const struct check *c, int64_t end)
 {
     int64_t item = (int64_t)gpt_dtype_bytes(c->idx->dtype);
     int64_t filled = gpt_idx_filled_documents(c->idx);
-    bool eod = filled > 0 && c->bin_bytes - end == filled * item;
+    bool eod = filled > 1 && c->bin_bytes - end == filled * item;
     return FOUND(c, eod ? GPT_DAMAGE_EOD_LENGTH : GPT_DAMAGE_BIN_LONG,
                  eod ? "one token a document is not counted, as Megatron-LM"
                        " forgot the end of documents in summer 2023:"

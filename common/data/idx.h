@@ -110,6 +110,8 @@ bool gpt_idx_header(uint8_t header[GPT_IDX_HEADER], enum gpt_dtype dtype,
 /* The lengths of an open set: int32, any alignment. */
 struct gpt_indexed;
 const uint8_t *gpt_indexed_lengths(const struct gpt_indexed *set);
+/* Its document indices: int64 (n_documents + 1), any alignment. */
+const uint8_t *gpt_indexed_documents(const struct gpt_indexed *set);
 /* Tokens before sequence i, i = 0 .. S. */
 int64_t gpt_indexed_start(const struct gpt_indexed *set, int64_t i);
 

@@ -174,6 +174,11 @@ const uint8_t *gpt_indexed_lengths(const struct gpt_indexed *set)
     return set->idx.lengths;
 }
 
+const uint8_t *gpt_indexed_documents(const struct gpt_indexed *set)
+{
+    return set->idx.documents;
+}
+
 int64_t gpt_indexed_start(const struct gpt_indexed *set, int64_t i)
 {
     if (i >= set->idx.n_sequences)

@@ -268,7 +268,7 @@ struct gpt_finding {
     struct gpt_err err;
 };
 
-static void found(void *user, enum gpt_damage kind, const struct gpt_err *err)
+static void gather(void *user, enum gpt_damage kind, const struct gpt_err *err)
 {
     struct gpt_findings *f = user;
     struct gpt_err ignored;
@@ -283,7 +283,7 @@ static void found(void *user, enum gpt_damage kind, const struct gpt_err *err)
 void gpt_findings_open(struct gpt_findings *f, int64_t most)
 {
     *f = (struct gpt_findings){
-        .damages = {.most = most, .found = found, .user = f}};
+        .damages = {.most = most, .found = gather, .user = f}};
 }
 
 void gpt_findings_close(struct gpt_findings *f)
@@ -305,10 +305,11 @@ static cJSON *findings_object(const char *prefix, const struct gpt_findings *f)
     cJSON *list = cJSON_AddArrayToObject(o, "findings");
     for (size_t i = 0; i < f->n; i++) {
         cJSON *item = cJSON_CreateObject();
-        cJSON_AddStringToObject(item, "kind", gpt_damage_word(f->items[i].kind));
-        cJSON_AddStringToObject(item, "text", f->items[i].err.text);
-        if (f->items[i].err.hint[0])
-            cJSON_AddStringToObject(item, "hint", f->items[i].err.hint);
+        const struct gpt_finding *found = &f->items[i];
+        cJSON_AddStringToObject(item, "kind", gpt_damage_word(found->kind));
+        cJSON_AddStringToObject(item, "text", found->err.text);
+        if (found->err.hint[0])
+            cJSON_AddStringToObject(item, "hint", found->err.hint);
         cJSON_AddItemToArray(list, item);
     }
     return o;

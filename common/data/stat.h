@@ -32,7 +32,7 @@ struct gpt_stat {
     int64_t last_id, n_last;  /* last token of the first document that has one,
                                * and of how many it is */
     int64_t filled;           /* documents with a token */
-    int64_t text_bytes;       /* ends of documents not counted; -1 when not known */
+    int64_t text_bytes;       /* without ends of documents; -1: not known */
     struct gpt_token_count *top; /* (n_top), most frequent first */
     int64_t n_top;
 };

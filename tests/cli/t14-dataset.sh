@@ -116,7 +116,7 @@ damage d idx 17 '\4'
 found 'a type too wide' d '"dtype":1'
 damage d idx 17 '\6'
 found 'a floating type' d '"dtype":1'
-gpt-dataset verify d >out
+gpt-dataset verify d >out 2>err
 out_has 'float64 in Megatron-LM, float32 in GPT-NeoX'
 damage d idx 0 'X'
 found 'another magic' d '"header":1'
@@ -151,6 +151,133 @@ expect 3 'info of it' gpt-dataset info short
 err_has 'gpt-dataset verify'
 expect 4 'no such set' gpt-dataset verify absent
 
+# ---- merge, slice, head ----
+same_set() { cmp "$1.bin" "$2.bin" && cmp "$1.idx" "$2.idx"; }
+cat a.jsonl many.jsonl a.jsonl | pack whole
+expect 0 'merge' gpt-dataset merge a many b --output-prefix merged --quiet
+check 'as if packed at once' same_set merged whole
+mkdir parts parts/deeper
+for i in bin idx; do
+    cp a.$i parts/a.$i
+    cp many.$i parts/a.b.$i
+    cp a.$i parts/b.$i
+done
+expect 0 'merge of a directory' gpt-dataset merge --input parts \
+    --output-prefix merged2
+check 'in the order of names' same_set merged2 whole
+expect 7 'no set is replaced' gpt-dataset merge a --output-prefix b
+expect 0 'unless forced' gpt-dataset merge a --output-prefix b --force
+check 'a set alone stays as it is' same_set a b
+expect 2 'an input is no output' gpt-dataset merge many a --output-prefix a \
+    --force
+err_has 'inputs are never modified'
+check 'nor was it touched' same_set a b
+expect 2 'nothing to merge' gpt-dataset merge --output-prefix x
+expect 2 'sets and a directory' gpt-dataset merge a --input parts \
+    --output-prefix x
+expect 3 'a directory without sets' gpt-dataset merge --input parts/deeper \
+    --output-prefix x
+expect 4 'no directory' gpt-dataset merge --input absent --output-prefix x
+expect 2 'no output' gpt-dataset merge a many
+printf '\1\0\0\0\2\0\0\0' >wide.bin
+printf 'MMIDIDX\0\0\1\0\0\0\0\0\0\0\4\1\0\0\0\0\0\0\0\2\0\0\0\0\0\0\0\2\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0' >wide.idx
+expect 0 'a set of 32 bits' gpt-dataset verify wide
+expect 3 'types must agree' gpt-dataset merge a wide --output-prefix x
+err_has 'wide: tokens are of type I32, those of a of type U16'
+expect 0 'cut into three' gpt-dataset slice whole --documents :2 \
+    --output-prefix s1
+expect 0 'the middle' gpt-dataset slice whole --documents 2:3003 \
+    --output-prefix s2
+expect 0 'the end' gpt-dataset slice whole --documents 3003: --output-prefix s3
+expect 0 'merged again' gpt-dataset merge s1 s2 s3 --output-prefix whole2
+check 'is the same' same_set whole whole2
+expect 0 'head' gpt-dataset head whole -n 5 --output-prefix h
+check 'the first documents' same_set h a
+expect 0 'head of fewer' gpt-dataset head a --output-prefix h2
+check 'all of them' same_set h2 a
+expect 0 'of none' gpt-dataset head a -n 0 --output-prefix none
+expect 0 'an empty set' gpt-dataset verify none
+expect 0 'added to another' gpt-dataset merge none a none --output-prefix a2
+check 'changes nothing' same_set a2 a
+expect 2 'slice needs a range' gpt-dataset slice a --output-prefix x
+expect 2 'of one set' gpt-dataset slice a b --documents 1:2 --output-prefix x
+check 'nothing is left of failures' [ ! -e x.bin -a ! -e x.idx ]
+
+# ---- repair ----
+repairs() { # description prefix: exit 0, and the result is good
+    rm -f r.bin r.idx
+    expect 0 "repair: $1" gpt-dataset repair "$2" --output-prefix r
+    check 'is good' gpt-dataset verify r
+}
+damage d idx 58 '\11\1\1'
+repairs 'pointers' d
+err_has '1 pointers were wrong'
+check 'as it was' same_set r a
+damage d idx 17 '\4'
+repairs 'a type' d
+check 'as it was' same_set r a
+damage d idx 130 'more than that'
+repairs 'bytes behind the index' d
+check 'as it was' same_set r a
+printf '\0\0' | cat a.bin - >d.bin && cp a.idx d.idx
+repairs 'tokens behind the last sequence' d
+check 'as it was' same_set r a
+head -c 17 a.bin >d.bin
+repairs 'a .bin that was cut' d
+gpt-dataset slice a --documents :2 --output-prefix want --quiet
+check 'ends with the last whole document' same_set r want
+damage d idx 90 '\4'
+repairs 'documents in disorder' d
+err_has '4 sequences become a document each'
+# Documents of old merges: the array ends with those of the first part.
+cat a.bin a.bin >d.bin
+{
+    printf 'MMIDIDX\0\0\1\0\0\0\0\0\0\0\10\10\0\0\0\0\0\0\0\6\0\0\0\0\0\0\0'
+    head -c 50 a.idx | tail -c 16
+    head -c 50 a.idx | tail -c 16
+    gpt-dataset merge a b --output-prefix twice --quiet
+    head -c 130 twice.idx | tail -c 64
+    tail -c 48 a.idx
+} >d.idx
+found 'an old merge' d '"documents-missing":1'
+repairs 'an old merge' d
+gpt-dataset cat r | tail -n +6 >got.txt
+printf '97 98 99 256\n100 101\n102 103 256\n104 256\n' >want.txt
+check 'sequences become documents' cmp got.txt want.txt
+# Lengths without the end of documents: 3, 2 + 2, 1.
+cp a.bin d.bin
+{
+    head -c 34 a.idx
+    printf '\3\0\0\0\2\0\0\0\2\0\0\0\1\0\0\0'
+    printf '\0\0\0\0\0\0\0\0\6\0\0\0\0\0\0\0\12\0\0\0\0\0\0\0\16\0\0\0\0\0\0\0'
+    tail -c 48 a.idx
+} >d.idx
+found 'ends that were not counted' d '"eod-length":1'
+repairs 'ends that were not counted' d
+check 'as it was' same_set r a
+printf '\1' | dd of=d.bin bs=1 seek=20 conv=notrunc status=none
+expect 3 'when they differ' gpt-dataset repair d --output-prefix x
+damage d idx 58 '\11'
+expect 0 'the index alone' gpt-dataset repair d --index-only --output-prefix i
+check 'is written' [ -e i.idx -a ! -e i.bin ]
+ln -s d.bin i.bin
+check 'and fits the old tokens' gpt-dataset verify i
+head -c 17 a.bin >d.bin
+expect 2 'not when tokens must go' gpt-dataset repair d --index-only \
+    --output-prefix x
+expect 0 'nothing to do' gpt-dataset repair a --output-prefix x
+err_has 'nothing is wrong'
+damage d idx 34 '\377\377\377\377'
+expect 3 'a negative length' gpt-dataset repair d --output-prefix x
+damage d idx 17 '\6'
+expect 3 'a floating type' gpt-dataset repair d --output-prefix x
+damage d idx 0 'X'
+expect 3 'another file' gpt-dataset repair d --output-prefix x
+damage d idx 58 '\11'
+expect 2 'itself' gpt-dataset repair d --output-prefix d --force
+expect 2 'its index' gpt-dataset repair d --output-prefix d --force --index-only
+check 'nothing is left of failures' [ ! -e x.bin -a ! -e x.idx ]
+
 # ---- usage ----
 expect 2 'nothing to do' gpt-dataset
 expect 2 'an unknown command' gpt-dataset verfy a
@@ -158,5 +285,5 @@ err_has "did you mean 'verify'?"
 expect 2 'no set' gpt-dataset info
 expect 2 'an option of another command' gpt-dataset info a --top 3
 err_has 'info takes no --top'
-check 'inputs are as they were' cmp a.idx b.idx
+check 'inputs are as they were' same_set a b
 tap_done
