@@ -1,0 +1,572 @@
+/* The client, and what is built on single requests: barriers and reports of
+ * failure. One connection, one request at a time; waiting is polling, so that
+ * no thread keeps the connection from the others. */
+#include "parallel/store.h"
+
+#include "base/num.h"
+#include "base/progress.h"
+#include "parallel/store_wire.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { ANSWER_SECONDS = 60, LINGER_SECONDS = 10 };
+
+struct gpt_store {
+    pthread_mutex_t lock;
+    int fd;                        /* -1 in a world of one: */
+    struct gpt_store_table *table; /* requests are executed here */
+    struct gpt_store_server *server;
+    int64_t world_size, rank;
+    bool agent_store;
+    char where[300]; /* "host:port" */
+    char prefix[136];
+    struct gpt_buf request, reply;
+    size_t replied; /* bytes of reply that were read, world of one */
+    bool lost;      /* the connection; why: */
+    struct gpt_err why;
+};
+
+/* ---- time ---- */
+
+static void sleep_for(double seconds)
+{
+    struct timespec t = {(time_t)seconds,
+                         (long)((seconds - (double)(time_t)seconds) * 1e9)};
+
+    nanosleep(&t, NULL);
+}
+
+/* Polling: from 1 ms up to 50 ms between two looks. */
+static void pause_longer(double *pause)
+{
+    sleep_for(*pause);
+    *pause = *pause * 2 < 0.05 ? *pause * 2 : 0.05;
+}
+
+/* ---- connecting ---- */
+
+static void set_timeouts(int fd, double seconds)
+{
+    struct timeval t = {(time_t)seconds, 0};
+    int on = 1;
+
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &t, sizeof(t));
+    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &t, sizeof(t));
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+}
+
+/* SO_SNDTIMEO bounds connect(2), too. */
+static int connect_once(const char *host, const char *port, double timeout,
+                        char *why, size_t cap)
+{
+    const struct addrinfo hints = {.ai_family = AF_UNSPEC,
+                                   .ai_socktype = SOCK_STREAM};
+    struct addrinfo *list = NULL;
+    int fd = -1, code = getaddrinfo(host, port, &hints, &list);
+
+    if (code != 0) {
+        snprintf(why, cap, "%s", gai_strerror(code));
+        return -1;
+    }
+    for (struct addrinfo *a = list; a && fd < 0; a = a->ai_next) {
+        fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        if (fd < 0)
+            continue;
+        set_timeouts(fd, timeout > 1 ? timeout : 1);
+        if (connect(fd, a->ai_addr, a->ai_addrlen) == 0)
+            break;
+        snprintf(why, cap, "%s",
+                 errno == EINPROGRESS ? "no answer" : strerror(errno));
+        close(fd);
+        fd = -1;
+    }
+    freeaddrinfo(list);
+    return fd;
+}
+
+static int connect_store(struct gpt_store *s, const struct gpt_launch *l,
+                         double timeout, struct gpt_err *err)
+{
+    const double end = gpt_now() + timeout;
+    char port[16], why[128] = "no address";
+    double pause = 0.01;
+
+    snprintf(port, sizeof(port), "%lld", (long long)l->port);
+    for (;;) {
+        double left = end - gpt_now();
+        s->fd = connect_once(l->host, port, left < 10 ? left : 10, why,
+                             sizeof(why));
+        if (s->fd >= 0)
+            break;
+        if (left <= 0)
+            return gpt_fail(err, GPT_EIO,
+                            "cannot reach the store of %s at %s within %g s: "
+                            "%s",
+                            l->agent_store ? "the launcher" : "rank 0",
+                            s->where, timeout, why);
+        sleep_for(pause);
+        pause = pause * 2 < 0.5 ? pause * 2 : 0.5;
+    }
+    set_timeouts(s->fd, ANSWER_SECONDS);
+    return GPT_OK;
+}
+
+/* ---- one request; the lock is held ---- */
+
+static int lose(struct gpt_store *s, const char *what, struct gpt_err *err)
+{
+    const char *reason = strerror(errno);
+
+    if (errno == EAGAIN)
+        reason = "no answer for 60 s";
+    else if (errno == 0)
+        reason = "the connection was closed";
+    s->lost = true;
+    gpt_fail(&s->why, GPT_EIO, "cannot %s the store of %s at %s: %s", what,
+             s->agent_store ? "the launcher" : "rank 0", s->where, reason);
+    return gpt_fail(err, GPT_EIO, "%s", s->why.text);
+}
+
+static int no_memory(struct gpt_err *err)
+{
+    return gpt_fail(err, GPT_EFAIL, "out of memory for a request of the store");
+}
+
+/* In a world of one, the request goes through the same reading and executing
+ * as a server's. */
+static int execute_here(struct gpt_store *s, struct gpt_err *err)
+{
+    struct gpt_request r = {0};
+    const uint8_t *data = (const uint8_t *)s->request.data;
+    bool done;
+
+    s->reply.len = s->replied = 0;
+    done = gpt_wire_read(&r, data, s->request.len) == GPT_WIRE_DONE &&
+           gpt_store_table_apply(s->table, &r, data, &s->reply);
+    gpt_wire_free(&r);
+    return done ? GPT_OK
+                : gpt_fail(err, GPT_EFAIL, "the store refuses the request");
+}
+
+static int send_request(struct gpt_store *s, struct gpt_err *err)
+{
+    size_t sent = 0;
+
+    if (s->lost)
+        return gpt_fail(err, GPT_EIO, "%s", s->why.text);
+    if (s->table)
+        return execute_here(s, err);
+    while (sent < s->request.len) {
+        ssize_t n = send(s->fd, s->request.data + sent, s->request.len - sent,
+                         MSG_NOSIGNAL);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return lose(s, "write to", err);
+        sent += (size_t)n;
+    }
+    return GPT_OK;
+}
+
+static int read_reply(struct gpt_store *s, void *dst, size_t n,
+                      struct gpt_err *err)
+{
+    uint8_t *p = dst;
+
+    if (s->table) { /* as long as the request promises */
+        memcpy(p, s->reply.data + s->replied, n);
+        s->replied += n;
+        return GPT_OK;
+    }
+    while (n > 0) {
+        ssize_t got = recv(s->fd, p, n, 0);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got == 0)
+            errno = 0;
+        if (got <= 0)
+            return lose(s, "read from", err);
+        p += got;
+        n -= (size_t)got;
+    }
+    return GPT_OK;
+}
+
+static int read_u64(struct gpt_store *s, uint64_t *v, struct gpt_err *err)
+{
+    uint8_t raw[8];
+
+    GPT_TRY(read_reply(s, raw, sizeof(raw), err));
+    *v = gpt_get_u64(raw);
+    return GPT_OK;
+}
+
+static int read_value(struct gpt_store *s, void **value, size_t *len,
+                      struct gpt_err *err)
+{
+    uint64_t n;
+    char *p;
+
+    GPT_TRY(read_u64(s, &n, err));
+    if (n > GPT_STORE_VALUE) {
+        errno = EPROTO;
+        return lose(s, "read from", err);
+    }
+    int status = gpt_new(&p, (size_t)n + 1, 1, "a value of the store", err);
+    if (status != GPT_OK) {
+        s->lost = true; /* the value is still to be read */
+        gpt_fail(&s->why, GPT_EFAIL, "out of memory for a value of the store");
+        return status;
+    }
+    status = read_reply(s, p, (size_t)n, err);
+    if (status != GPT_OK) {
+        gpt_free(p);
+        return status;
+    }
+    *value = p;
+    *len = (size_t)n;
+    return GPT_OK;
+}
+
+static int begin(struct gpt_store *s, enum gpt_wire_code code)
+{
+    s->request.len = 0;
+    return gpt_wire_put_code(&s->request, code);
+}
+
+static int put_key(struct gpt_store *s, const char *key)
+{
+    const size_t prefix = strlen(s->prefix), n = strlen(key);
+
+    GPT_TRY(gpt_wire_put_u64(&s->request, prefix + n));
+    GPT_TRY(gpt_buf_add(&s->request, s->prefix, prefix));
+    return gpt_buf_add(&s->request, key, n);
+}
+
+static int check_sizes(const struct gpt_store *s, const char *key, size_t len,
+                       struct gpt_err *err)
+{
+    if (strlen(s->prefix) + strlen(key) > GPT_STORE_KEY)
+        return gpt_fail(err, GPT_EFAIL,
+                        "a key of the store has %zu bytes, "
+                        "limit %d",
+                        strlen(key), GPT_STORE_KEY - 136);
+    if (len > GPT_STORE_VALUE)
+        return gpt_fail(err, GPT_EFAIL,
+                        "the value of key '%.100s' of the store has %zu bytes, "
+                        "limit %d",
+                        key, len, GPT_STORE_VALUE);
+    return GPT_OK;
+}
+
+/* ---- open and close ---- */
+
+static int greet(struct gpt_store *s, struct gpt_err *err)
+{
+    const uint32_t nonce = (uint32_t)s->rank ^ UINT32_C(0x5EED0000);
+    uint8_t raw[4];
+
+    if (s->table)
+        return GPT_OK;
+    if (begin(s, GPT_WIRE_VALIDATE) != GPT_OK ||
+        gpt_wire_put_u32(&s->request, GPT_WIRE_MAGIC) != GPT_OK ||
+        gpt_wire_put_code(&s->request, GPT_WIRE_PING) != GPT_OK ||
+        gpt_wire_put_u32(&s->request, nonce) != GPT_OK)
+        return no_memory(err);
+    GPT_TRY(send_request(s, err));
+    if (read_reply(s, raw, sizeof(raw), err) != GPT_OK ||
+        gpt_get_u32(raw) != nonce)
+        return gpt_fail(err, GPT_EIO,
+                        "who listens at %s does not speak the protocol of "
+                        "PyTorch's TCPStore (2.4 or newer)",
+                        s->where);
+    return GPT_OK;
+}
+
+int gpt_store_open(struct gpt_store **out, const struct gpt_launch *l,
+                   double timeout, struct gpt_err *err)
+{
+    struct gpt_store *s;
+    int status = GPT_OK;
+
+    *out = NULL;
+    GPT_TRY(gpt_new(&s, 1, sizeof(*s), "the store", err));
+    pthread_mutex_init(&s->lock, NULL);
+    s->fd = -1;
+    s->world_size = l->world_size;
+    s->rank = l->rank;
+    s->agent_store = l->agent_store;
+    snprintf(s->where, sizeof(s->where), "%s:%lld", l->host,
+             (long long)l->port);
+    snprintf(s->prefix, sizeof(s->prefix), "gpt/%s/", l->run_id);
+    if (l->world_size == 1) {
+        s->table = gpt_store_table_open();
+        if (!s->table)
+            status = no_memory(err);
+    } else if (l->rank == 0 && !l->agent_store) {
+        status = gpt_store_server_open(&s->server, l->host, l->port, err);
+    }
+    if (status == GPT_OK && !s->table)
+        status = connect_store(s, l, timeout, err);
+    if (status == GPT_OK)
+        status = greet(s, err);
+    if (status == GPT_OK)
+        *out = s;
+    else
+        gpt_store_close(s);
+    return status;
+}
+
+void gpt_store_close(struct gpt_store *s)
+{
+    if (!s)
+        return;
+    if (s->fd >= 0)
+        close(s->fd);
+    gpt_store_server_close(s->server, LINGER_SECONDS);
+    gpt_store_table_close(s->table);
+    gpt_buf_free(&s->request);
+    gpt_buf_free(&s->reply);
+    pthread_mutex_destroy(&s->lock);
+    gpt_free(s);
+}
+
+/* ---- values ---- */
+
+static int set_locked(struct gpt_store *s, const char *key, const void *value,
+                      size_t len, struct gpt_err *err)
+{
+    if (begin(s, GPT_WIRE_SET) != GPT_OK || put_key(s, key) != GPT_OK ||
+        gpt_wire_put_bytes(&s->request, value, len) != GPT_OK)
+        return no_memory(err);
+    return send_request(s, err);
+}
+
+int gpt_store_set(struct gpt_store *s, const char *key, const void *value,
+                  size_t len, struct gpt_err *err)
+{
+    GPT_TRY(check_sizes(s, key, len, err));
+    pthread_mutex_lock(&s->lock);
+    int status = set_locked(s, key, value, len, err);
+    pthread_mutex_unlock(&s->lock);
+    return status;
+}
+
+static int add_locked(struct gpt_store *s, const char *key, int64_t delta,
+                      int64_t *result, struct gpt_err *err)
+{
+    uint64_t v;
+
+    if (begin(s, GPT_WIRE_ADD) != GPT_OK || put_key(s, key) != GPT_OK ||
+        gpt_wire_put_u64(&s->request, (uint64_t)delta) != GPT_OK)
+        return no_memory(err);
+    GPT_TRY(send_request(s, err));
+    GPT_TRY(read_u64(s, &v, err));
+    *result = (int64_t)v;
+    return GPT_OK;
+}
+
+int gpt_store_add(struct gpt_store *s, const char *key, int64_t delta,
+                  int64_t *result, struct gpt_err *err)
+{
+    GPT_TRY(check_sizes(s, key, 0, err));
+    pthread_mutex_lock(&s->lock);
+    int status = add_locked(s, key, delta, result, err);
+    pthread_mutex_unlock(&s->lock);
+    return status;
+}
+
+static int check_locked(struct gpt_store *s, const char *key, bool *exists,
+                        struct gpt_err *err)
+{
+    uint8_t answer;
+
+    if (begin(s, GPT_WIRE_CHECK) != GPT_OK ||
+        gpt_wire_put_u64(&s->request, 1) != GPT_OK || put_key(s, key) != GPT_OK)
+        return no_memory(err);
+    GPT_TRY(send_request(s, err));
+    GPT_TRY(read_reply(s, &answer, 1, err));
+    *exists = answer == GPT_WIRE_READY;
+    return GPT_OK;
+}
+
+int gpt_store_check(struct gpt_store *s, const char *key, bool *exists,
+                    struct gpt_err *err)
+{
+    GPT_TRY(check_sizes(s, key, 0, err));
+    pthread_mutex_lock(&s->lock);
+    int status = check_locked(s, key, exists, err);
+    pthread_mutex_unlock(&s->lock);
+    return status;
+}
+
+/* *exists tells whether there was a value. */
+static int look(struct gpt_store *s, const char *key, bool *exists,
+                void **value, size_t *len, struct gpt_err *err)
+{
+    pthread_mutex_lock(&s->lock);
+    int status = check_locked(s, key, exists, err);
+    if (status == GPT_OK && *exists) {
+        if (begin(s, GPT_WIRE_GET) != GPT_OK || put_key(s, key) != GPT_OK)
+            status = no_memory(err);
+        if (status == GPT_OK)
+            status = send_request(s, err);
+        if (status == GPT_OK)
+            status = read_value(s, value, len, err);
+    }
+    pthread_mutex_unlock(&s->lock);
+    return status;
+}
+
+int gpt_store_get(struct gpt_store *s, const char *key, double timeout,
+                  void **value, size_t *len, struct gpt_err *err)
+{
+    const double end = gpt_now() + timeout;
+    double pause = 0.001;
+    bool exists = false;
+
+    GPT_TRY(check_sizes(s, key, 0, err));
+    for (;;) {
+        GPT_TRY(look(s, key, &exists, value, len, err));
+        if (exists)
+            return GPT_OK;
+        if (gpt_now() >= end)
+            return gpt_fail(err, GPT_EFAIL,
+                            "nobody has set '%.100s' in the store at %s for "
+                            "%g s",
+                            key, s->where, timeout);
+        pause_longer(&pause);
+    }
+}
+
+/* ---- failures ---- */
+
+static const char failure_key[] = "failure";
+
+int gpt_store_post_failure(struct gpt_store *s, int64_t rank, const char *text,
+                           struct gpt_err *err)
+{
+    char report[1024];
+    void *winner = NULL;
+    size_t len;
+    int status = GPT_OK;
+
+    int n = snprintf(report, sizeof(report), "%lld\n%s", (long long)rank, text);
+    if (n >= (int)sizeof(report))
+        n = (int)sizeof(report) - 1;
+    pthread_mutex_lock(&s->lock);
+    if (begin(s, GPT_WIRE_COMPARE_SET) != GPT_OK ||
+        put_key(s, failure_key) != GPT_OK ||
+        gpt_wire_put_bytes(&s->request, "", 0) != GPT_OK ||
+        gpt_wire_put_bytes(&s->request, report, (size_t)n) != GPT_OK)
+        status = no_memory(err);
+    if (status == GPT_OK)
+        status = send_request(s, err);
+    if (status == GPT_OK)
+        status = read_value(s, &winner, &len, err);
+    pthread_mutex_unlock(&s->lock);
+    gpt_free(winner);
+    return status;
+}
+
+bool gpt_store_failed(struct gpt_store *s, int64_t *rank, char *text,
+                      size_t cap)
+{
+    struct gpt_err err = {0};
+    void *value = NULL;
+    size_t len;
+    bool exists = false;
+
+    if (look(s, failure_key, &exists, &value, &len, &err) != GPT_OK) {
+        *rank = s->agent_store ? -1 : 0;
+        snprintf(text, cap, "%s", err.text);
+        return true;
+    }
+    if (!exists)
+        return false;
+    const char *report = value, *line = strchr(report, '\n');
+    *rank = strtoll(report, NULL, 10);
+    snprintf(text, cap, "%s", line ? line + 1 : report);
+    gpt_free(value);
+    return *rank != s->rank;
+}
+
+/* ---- barriers ---- */
+
+/* Ranks whose count of arrivals is below `round`: "ranks 3, 5 are". */
+static int name_missing(struct gpt_store *s, const char *name, int64_t round,
+                        char *text, size_t cap, struct gpt_err *err)
+{
+    char key[256];
+    int64_t n = 0, count;
+    size_t at = 0;
+
+    text[0] = '\0';
+    for (int64_t r = 0; r < s->world_size; r++) {
+        snprintf(key, sizeof(key), "barrier/%s/%lld", name, (long long)r);
+        GPT_TRY(gpt_store_add(s, key, 0, &count, err));
+        if (count >= round)
+            continue;
+        n++;
+        if (at + 40 < cap)
+            at += (size_t)snprintf(text + at, cap - at, "%s%lld",
+                                   n > 1 ? ", " : "", (long long)r);
+        else if (text[at - 1] != '.')
+            at += (size_t)snprintf(text + at, cap - at, ", ...");
+    }
+    snprintf(text + at, cap - at, n == 1 ? " is" : " are");
+    return GPT_OK;
+}
+
+static int barrier_late(struct gpt_store *s, const char *name, int64_t round,
+                        double timeout, struct gpt_err *err)
+{
+    char missing[400];
+
+    GPT_TRY(name_missing(s, name, round, missing, sizeof(missing), err));
+    return gpt_fail(err, GPT_EFAIL,
+                    "barrier '%.100s': rank%s %s missing after %g s", name,
+                    strchr(missing, ',') ? "s" : "", missing, timeout);
+}
+
+int gpt_store_barrier(struct gpt_store *s, const char *name, double timeout,
+                      struct gpt_err *err)
+{
+    const double end = gpt_now() + timeout;
+    double pause = 0.001, look_at = gpt_now() + 0.5;
+    char key[256], text[512];
+    int64_t round, count, rank;
+
+    if (strlen(name) > 200)
+        return gpt_fail(err, GPT_EFAIL, "the name of a barrier is too long");
+    snprintf(key, sizeof(key), "barrier/%s/%lld", name, (long long)s->rank);
+    GPT_TRY(gpt_store_add(s, key, 1, &round, err));
+    snprintf(key, sizeof(key), "barrier/%s", name);
+    GPT_TRY(gpt_store_add(s, key, 1, &count, err));
+    while (count < round * s->world_size) {
+        if (gpt_now() >= end)
+            return barrier_late(s, name, round, timeout, err);
+        if (gpt_now() >= look_at) {
+            if (gpt_store_failed(s, &rank, text, sizeof(text)))
+                return gpt_fail(err, GPT_EFAIL,
+                                "barrier '%.100s': rank %lld failed: %s", name,
+                                (long long)rank, text);
+            look_at = gpt_now() + 0.5;
+        }
+        pause_longer(&pause);
+        GPT_TRY(gpt_store_add(s, key, 0, &count, err));
+    }
+    return GPT_OK;
+}

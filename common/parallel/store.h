@@ -1,0 +1,65 @@
+/* The rendezvous store: a few small values that all ranks can set, wait for
+ * and count. Speaks PyTorch's TCPStore protocol (the one with VALIDATE and
+ * PING, torch >= 2.4), as client of torchrun's or gpt-launch's server, and as
+ * server on rank 0 where nobody else listens. Unique ids, named barriers and
+ * reports of failure go through it. Start at gpt_store_open(). */
+#ifndef GPT_PARALLEL_STORE_H
+#define GPT_PARALLEL_STORE_H
+
+#include "parallel/launch.h"
+
+struct gpt_store;
+
+/* Connects (rank 0 starts the server first unless agent_store), retrying until
+ * `timeout` seconds: GPT_EIO names host, port and reason. A store of a world
+ * of one needs no network. */
+int gpt_store_open(struct gpt_store **s, const struct gpt_launch *l,
+                   double timeout, struct gpt_err *err) GPT_MUST_USE;
+/* The server of rank 0 first waits until the others have closed, at most 10
+ * seconds, so that they can read why the job ends. NULL is fine. */
+void gpt_store_close(struct gpt_store *s);
+
+/* Values are bytes, at most GPT_STORE_VALUE; keys are prefixed with run_id.
+ * All are thread-safe. After GPT_EIO the connection is lost for good. */
+enum { GPT_STORE_KEY = 8 << 10, GPT_STORE_VALUE = 8 << 20 };
+
+int gpt_store_set(struct gpt_store *s, const char *key, const void *value,
+                  size_t len, struct gpt_err *err) GPT_MUST_USE;
+/* Waits until the key exists; GPT_EFAIL after `timeout` seconds. *value is
+ * freed with gpt_free() and has a NUL after its last byte. */
+int gpt_store_get(struct gpt_store *s, const char *key, double timeout,
+                  void **value, size_t *len, struct gpt_err *err) GPT_MUST_USE;
+int gpt_store_add(struct gpt_store *s, const char *key, int64_t delta,
+                  int64_t *result, struct gpt_err *err) GPT_MUST_USE;
+int gpt_store_check(struct gpt_store *s, const char *key, bool *exists,
+                    struct gpt_err *err) GPT_MUST_USE;
+
+/* Returns when all ranks called it with this name as often as this rank; after
+ * `timeout` seconds GPT_EFAIL with the ranks that are missing: "barrier
+ * 'data': ranks 3, 5 are missing after 600 s"; at once, with its reason, when a
+ * rank has posted a failure. */
+int gpt_store_barrier(struct gpt_store *s, const char *name, double timeout,
+                      struct gpt_err *err) GPT_MUST_USE;
+
+/* Failure reports: a rank posts why it ends (a launcher: why `rank` ended);
+ * the others look. The first report posted wins the place that
+ * gpt_store_failed() shows. */
+int gpt_store_post_failure(struct gpt_store *s, int64_t rank, const char *text,
+                           struct gpt_err *err);
+/* True when another rank failed: fills *rank and text. A lost connection counts
+ * as a failure of who served it, rank 0 or (-1) the launcher. */
+bool gpt_store_failed(struct gpt_store *s, int64_t *rank, char *text,
+                      size_t cap);
+
+/* ---- the server alone, for launchers ---- */
+struct gpt_store_server;
+
+/* Listens on the loopback interface when `host` is a loopback address or name,
+ * else on all; port 0 takes a free one. One thread serves all clients. */
+int gpt_store_server_open(struct gpt_store_server **v, const char *host,
+                          int64_t port, struct gpt_err *err) GPT_MUST_USE;
+int64_t gpt_store_server_port(const struct gpt_store_server *v);
+/* Waits at most `linger` seconds for clients to leave. */
+void gpt_store_server_close(struct gpt_store_server *v, double linger);
+
+#endif

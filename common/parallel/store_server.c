@@ -1,0 +1,459 @@
+/* The server: one thread, poll(2), no locks. A client that sends what is no
+ * request is dropped; the others do not notice. Start at serve(). */
+#include "parallel/store.h"
+
+#include "base/num.h"
+#include "base/progress.h"
+#include "parallel/store_wire.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    READ_BYTES = 64 << 10,
+    OUT_HIGH = 16 << 20, /* replies that wait: no more requests until sent */
+};
+
+struct client {
+    int fd;
+    struct gpt_buf in; /* from `taken` on: not yet executed */
+    size_t taken;
+    struct gpt_buf out; /* from `sent` on: not yet sent */
+    size_t sent;
+    struct gpt_request request;
+    bool valid;   /* it has sent VALIDATE */
+    bool waiting; /* the request is a WAIT whose keys are not all there */
+    size_t found; /* keys of the WAIT that were seen */
+    bool dropped;
+};
+
+struct gpt_store_server {
+    int listener, wake[2]; /* a pipe: seconds to linger end the thread */
+    int64_t port;
+    struct gpt_store_table *table;
+    struct client **clients;
+    size_t n, cap;
+    struct pollfd *polls;
+    size_t polls_cap;
+    bool full; /* no descriptor for another client: try again later */
+    pthread_t thread;
+};
+
+/* ---- one client ---- */
+
+static void client_free(struct client *c)
+{
+    if (c->fd >= 0)
+        close(c->fd);
+    gpt_buf_free(&c->in);
+    gpt_buf_free(&c->out);
+    gpt_wire_free(&c->request);
+    gpt_free(c);
+}
+
+static const uint8_t *message(const struct client *c)
+{
+    return (const uint8_t *)c->in.data + c->taken;
+}
+
+static size_t message_bytes(const struct client *c)
+{
+    return c->in.len - c->taken;
+}
+
+static void reply_byte(struct client *c, uint8_t byte)
+{
+    if (gpt_buf_add(&c->out, &byte, 1) != GPT_OK)
+        c->dropped = true;
+}
+
+static void next_request(struct client *c, size_t bytes)
+{
+    c->taken += bytes;
+    c->waiting = false;
+    gpt_wire_restart(&c->request);
+}
+
+/* A WAIT stays in front until its keys are there or a CANCEL_WAIT follows. */
+static bool wait_ends(const struct gpt_store_server *v, struct client *c)
+{
+    const struct gpt_request *r = &c->request;
+
+    while (c->found < r->n &&
+           gpt_store_table_has(v->table, message(c) + r->fields[c->found].at,
+                               r->fields[c->found].len))
+        c->found++;
+    if (c->found == r->n) {
+        reply_byte(c, GPT_WIRE_STOP_WAITING);
+        next_request(c, r->end);
+        return true;
+    }
+    if (message_bytes(c) > r->end &&
+        message(c)[r->end] == GPT_WIRE_CANCEL_WAIT) {
+        reply_byte(c, GPT_WIRE_CANCELED);
+        next_request(c, r->end + 1);
+        return true;
+    }
+    return false;
+}
+
+/* Executes a complete request. */
+static void execute(struct gpt_store_server *v, struct client *c)
+{
+    const struct gpt_request *r = &c->request;
+
+    if (r->code == GPT_WIRE_VALIDATE)
+        c->valid = r->number == GPT_WIRE_MAGIC;
+    if (!c->valid) {
+        c->dropped = true;
+    } else if (r->code == GPT_WIRE_WAIT) {
+        c->waiting = true;
+        c->found = 0;
+        return;
+    } else if (r->code == GPT_WIRE_CANCEL_WAIT) {
+        reply_byte(c, GPT_WIRE_CANCELED);
+    } else if (r->code != GPT_WIRE_VALIDATE) {
+        c->dropped = !gpt_store_table_apply(v->table, r, message(c), &c->out);
+    }
+    next_request(c, r->end);
+}
+
+/* Executes what has arrived, as far as the client takes its replies. */
+static void process(struct gpt_store_server *v, struct client *c)
+{
+    while (!c->dropped && c->out.len - c->sent < OUT_HIGH) {
+        if (c->waiting) {
+            if (!wait_ends(v, c))
+                break;
+            continue;
+        }
+        enum gpt_wire_status s =
+            gpt_wire_read(&c->request, message(c), message_bytes(c));
+        if (s == GPT_WIRE_BAD)
+            c->dropped = true;
+        if (s != GPT_WIRE_DONE)
+            break;
+        execute(v, c);
+    }
+    if (c->taken > 0) {
+        memmove(c->in.data, c->in.data + c->taken, message_bytes(c));
+        c->in.len -= c->taken;
+        c->taken = 0;
+    }
+}
+
+static void receive(struct client *c)
+{
+    if (gpt_buf_reserve(&c->in, READ_BYTES) != GPT_OK) {
+        c->dropped = true;
+        return;
+    }
+    ssize_t n = recv(c->fd, c->in.data + c->in.len, READ_BYTES, MSG_DONTWAIT);
+    if (n > 0)
+        c->in.len += (size_t)n;
+    else if (n == 0 || (errno != EAGAIN && errno != EINTR))
+        c->dropped = true;
+}
+
+static void transmit(struct client *c)
+{
+    while (c->sent < c->out.len && !c->dropped) {
+        ssize_t n = send(c->fd, c->out.data + c->sent, c->out.len - c->sent,
+                         MSG_DONTWAIT | MSG_NOSIGNAL);
+        if (n < 0 && errno == EAGAIN)
+            return;
+        if (n < 0 && errno != EINTR)
+            c->dropped = true;
+        if (n > 0)
+            c->sent += (size_t)n;
+    }
+    gpt_buf_free(&c->out);
+    c->sent = 0;
+}
+
+/* ---- the thread ---- */
+
+static void accept_client(struct gpt_store_server *v)
+{
+    int on = 1,
+        fd = accept4(v->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+    v->full = fd < 0 && (errno == EMFILE || errno == ENFILE ||
+                         errno == ENOBUFS || errno == ENOMEM);
+    if (fd < 0)
+        return;
+    struct client *c = gpt_alloc(1, sizeof(*c));
+    if (!c || gpt_grow(&v->clients, &v->cap, v->n + 1, sizeof(*v->clients),
+                       "clients", NULL) != GPT_OK) {
+        gpt_free(c);
+        close(fd);
+        return;
+    }
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+    c->fd = fd;
+    v->clients[v->n++] = c;
+}
+
+static void drop_clients(struct gpt_store_server *v)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < v->n; i++)
+        if (v->clients[i]->dropped)
+            client_free(v->clients[i]);
+        else
+            v->clients[kept++] = v->clients[i];
+    v->n = kept;
+}
+
+/* Changes by one client end the waits of others, which may go on to make
+ * changes in their turn. */
+static void process_all(struct gpt_store_server *v)
+{
+    uint64_t seen;
+
+    do {
+        seen = gpt_store_table_changes(v->table);
+        for (size_t i = 0; i < v->n; i++)
+            process(v, v->clients[i]);
+    } while (seen != gpt_store_table_changes(v->table));
+    for (size_t i = 0; i < v->n; i++)
+        transmit(v->clients[i]);
+    drop_clients(v);
+}
+
+/* Clients whose input waits for their output, or for a key, are not read
+ * beyond one message. */
+static short interest(const struct client *c)
+{
+    short events = 0;
+
+    if (c->out.len - c->sent < OUT_HIGH &&
+        message_bytes(c) < GPT_WIRE_MESSAGE + READ_BYTES)
+        events |= POLLIN;
+    if (c->sent < c->out.len)
+        events |= POLLOUT;
+    return events;
+}
+
+/* Returns the number of descriptors in v->polls: the pipe, the listener, then
+ * the clients. */
+static nfds_t fill_polls(struct gpt_store_server *v, bool ending)
+{
+    if (gpt_grow(&v->polls, &v->polls_cap, v->n + 2, sizeof(*v->polls),
+                 "clients", NULL) != GPT_OK)
+        return 0;
+    v->polls[0] = (struct pollfd){ending ? -1 : v->wake[0], POLLIN, 0};
+    v->polls[1] = (struct pollfd){v->full ? -1 : v->listener, POLLIN, 0};
+    for (size_t i = 0; i < v->n; i++)
+        v->polls[i + 2] =
+            (struct pollfd){v->clients[i]->fd, interest(v->clients[i]), 0};
+    return v->n + 2;
+}
+
+static double read_linger(const struct gpt_store_server *v)
+{
+    double seconds;
+
+    return read(v->wake[0], &seconds, sizeof(seconds)) == sizeof(seconds)
+               ? seconds
+               : 0;
+}
+
+static void *serve(void *arg)
+{
+    struct gpt_store_server *v = arg;
+    double end = -1; /* of lingering, once it began */
+
+    for (;;) {
+        size_t n = v->n;
+        nfds_t polled = fill_polls(v, end >= 0);
+        int wait = end >= 0 || v->full || polled == 0 ? 50 : -1;
+        v->full = false;
+        if (end >= 0 && (n == 0 || gpt_now() >= end))
+            return NULL;
+        if (poll(v->polls, polled, wait) < 0 || polled == 0)
+            continue;
+        for (size_t i = 0; i < n; i++)
+            if (v->polls[i + 2].revents & ~POLLOUT)
+                receive(v->clients[i]);
+        if (v->polls[1].revents)
+            accept_client(v);
+        if (v->polls[0].revents)
+            end = gpt_now() + read_linger(v);
+        process_all(v);
+    }
+}
+
+/* ---- open and close ---- */
+
+static bool is_loopback(const struct sockaddr *a)
+{
+    if (a->sa_family == AF_INET) {
+        struct sockaddr_in in;
+        memcpy(&in, a, sizeof(in));
+        return ntohl(in.sin_addr.s_addr) >> 24 == 127;
+    }
+    struct sockaddr_in6 in6;
+    memcpy(&in6, a, sizeof(in6));
+    return a->sa_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&in6.sin6_addr);
+}
+
+static int listen_on(const struct addrinfo *a)
+{
+    int on = 1, off = 0;
+    int fd =
+        socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+    if (fd < 0)
+        return -1;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    if (a->ai_family == AF_INET6)
+        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
+    if (bind(fd, a->ai_addr, a->ai_addrlen) == 0 && listen(fd, 1024) == 0)
+        return fd;
+    int saved = errno;
+    close(fd);
+    errno = saved;
+    return -1;
+}
+
+/* The first of the addresses of `host` (NULL: all interfaces) that works. */
+static int listen_any(const char *host, const char *port, bool only_loopback)
+{
+    const struct addrinfo hints = {.ai_flags = host ? 0 : AI_PASSIVE,
+                                   .ai_family = AF_UNSPEC,
+                                   .ai_socktype = SOCK_STREAM};
+    struct addrinfo *list = NULL;
+    int fd = -1;
+
+    errno = EADDRNOTAVAIL;
+    if (getaddrinfo(host, port, &hints, &list) != 0)
+        return -1;
+    for (int family = 0; family < 2 && fd < 0; family++)
+        for (struct addrinfo *a = list; a && fd < 0; a = a->ai_next) {
+            /* all interfaces: IPv6 takes IPv4, too; loopback: clients that
+             * know only the name try IPv4 in any case */
+            bool six = a->ai_family == AF_INET6;
+            if (six != (only_loopback ? family == 1 : family == 0) ||
+                (only_loopback && !is_loopback(a->ai_addr)))
+                continue;
+            fd = listen_on(a);
+            if (fd < 0 && errno == EADDRINUSE)
+                family = 2;
+        }
+    int saved = errno;
+    freeaddrinfo(list);
+    errno = saved;
+    return fd;
+}
+
+static bool host_is_loopback(const char *host)
+{
+    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
+    struct addrinfo *list = NULL;
+    bool loopback = true;
+
+    if (getaddrinfo(host, NULL, &hints, &list) != 0)
+        return false;
+    for (struct addrinfo *a = list; a; a = a->ai_next)
+        loopback = loopback && is_loopback(a->ai_addr);
+    freeaddrinfo(list);
+    return loopback;
+}
+
+static int64_t port_of(int fd)
+{
+    struct sockaddr_storage a;
+    socklen_t len = sizeof(a);
+    struct sockaddr_in in;
+    struct sockaddr_in6 in6;
+
+    if (getsockname(fd, (struct sockaddr *)&a, &len) != 0)
+        return 0;
+    memcpy(&in, &a, sizeof(in));
+    memcpy(&in6, &a, sizeof(in6));
+    return ntohs(a.ss_family == AF_INET ? in.sin_port : in6.sin6_port);
+}
+
+/* Signals go to the threads of the program. */
+static bool start_thread(struct gpt_store_server *v)
+{
+    sigset_t all, old;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    bool started = pthread_create(&v->thread, NULL, serve, v) == 0;
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    return started;
+}
+
+int gpt_store_server_open(struct gpt_store_server **out, const char *host,
+                          int64_t port, struct gpt_err *err)
+{
+    struct gpt_store_server *v;
+    const bool loopback = host_is_loopback(host);
+    char service[16];
+    int status;
+
+    *out = NULL;
+    GPT_TRY(gpt_new(&v, 1, sizeof(*v), "the store's server", err));
+    v->wake[0] = v->wake[1] = -1;
+    snprintf(service, sizeof(service), "%u", (unsigned)port & 0xFFFF);
+    v->listener = listen_any(loopback ? host : NULL, service, loopback);
+    if (v->listener < 0) {
+        gpt_fail_errno(err, GPT_EIO, "cannot listen on port %s", service);
+        status = gpt_hint(err, "another job may use it: set MASTER_PORT");
+        goto fail;
+    }
+    v->port = port_of(v->listener);
+    v->table = gpt_store_table_open();
+    if (!v->table || pipe2(v->wake, O_CLOEXEC) != 0 || !start_thread(v)) {
+        status = gpt_fail(err, GPT_EFAIL, "cannot start the store's server");
+        goto fail;
+    }
+    *out = v;
+    return GPT_OK;
+fail:
+    if (v->listener >= 0)
+        close(v->listener);
+    for (int i = 0; i < 2; i++)
+        if (v->wake[i] >= 0)
+            close(v->wake[i]);
+    gpt_store_table_close(v->table);
+    gpt_free(v);
+    return status;
+}
+
+int64_t gpt_store_server_port(const struct gpt_store_server *v)
+{
+    return v->port;
+}
+
+void gpt_store_server_close(struct gpt_store_server *v, double linger)
+{
+    if (!v)
+        return;
+    while (write(v->wake[1], &linger, sizeof(linger)) < 0 && errno == EINTR)
+        ;
+    pthread_join(v->thread, NULL);
+    for (size_t i = 0; i < v->n; i++)
+        client_free(v->clients[i]);
+    close(v->listener);
+    close(v->wake[0]);
+    close(v->wake[1]);
+    gpt_store_table_close(v->table);
+    gpt_free(v->clients);
+    gpt_free(v->polls);
+    gpt_free(v);
+}
