@@ -123,6 +123,20 @@ static int start(const struct gpt_program *program,
     return GPT_OK;
 }
 
+/* Threads that spin while they wait for each other, as libgomp's do unless told
+ * otherwise, lose whole time slices as soon as anything else wants the
+ * processor: text came at 7 instead of 28 tokens a second with one other
+ * process on two cores, and no faster without it. libgomp reads its
+ * environment when it is loaded, before any code of ours, so that telling it
+ * takes a second start. Whoever has set a variable has decided. */
+static void start_with_sleeping_threads(char **argv)
+{
+    if (getenv("OMP_WAIT_POLICY") || getenv("GOMP_SPINCOUNT"))
+        return;
+    if (setenv("OMP_WAIT_POLICY", "passive", 1) == 0)
+        execv("/proc/self/exe", argv);
+}
+
 /* ---- answers that are no run ---- */
 
 static int print_text(struct gpt_buf *b, int status, struct gpt_err *err)
@@ -199,6 +213,7 @@ int gpt_main(const struct gpt_program *program, int argc, char **argv)
                                   .level = GPT_LOG_INFO,
                                   .color = wants_color("auto")};
 
+    start_with_sleeping_threads(argv);
     occupy_standard_files();
     gpt_log_setup(&log);
     struct gpt_parse p = {.program = program, .arena = &arena, .err = &err};

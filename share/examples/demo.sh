@@ -15,8 +15,7 @@ prompt=${DEMO_PROMPT:-And the LORD said unto Moses,}
 seconds=${DEMO_SECONDS:-140}
 PATH=$build:$PATH
 GPT_DATADIR=$(cd "$here/.." && pwd)
-OMP_WAIT_POLICY=passive # leave the other core alone when it has other work
-export PATH GPT_DATADIR OMP_WAIT_POLICY
+export PATH GPT_DATADIR
 
 if [ -t 1 ] && [ -z "${NO_COLOR:-}" ]; then
     bold=$(printf '\033[1m') plain=$(printf '\033[0m')
