@@ -26,7 +26,7 @@ int gpt_damage_found(struct gpt_damages *all, struct gpt_err *err,
                      enum gpt_damage kind, const char *hint, const char *fmt,
                      ...)
 {
-    struct gpt_err own;
+    struct gpt_err own = {0};
     char text[sizeof own.text];
     va_list args;
 
