@@ -13,9 +13,9 @@ struct gpt_part {
     const char *path;         /* of the file with the tokens */
     const char *idx_path;     /* its index, or NULL */
     int64_t offset, bytes;    /* where in `path` they are */
-    const uint8_t *lengths;   /* int32 (n_sequences); they add up to `bytes` */
+    const uint8_t *lengths;   /* int32 (n_sequences), that add up to `bytes` */
     int64_t n_sequences;
-    const uint8_t *documents; /* int64 (n_documents + 1), relative to the first */
+    const uint8_t *documents; /* int64 (n_documents + 1), from any first */
     int64_t n_documents;
 };
 

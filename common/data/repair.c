@@ -1,5 +1,5 @@
 /* Repairs data sets: finds out what is wrong (idx.c), makes new arrays where
- * the old ones are, and has the rest copied (assemble.c). Start at gpt_repair(),
+ * the old ones are, has the rest copied (assemble.c). Start at gpt_repair(),
  * at the end. */
 #include "data/repair.h"
 
