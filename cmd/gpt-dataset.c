@@ -7,6 +7,7 @@
 #include "base/num.h"
 #include "base/options.h"
 #include "base/progress.h"
+#include "data/convert.h"
 #include "data/dump.h"
 #include "data/prefixes.h"
 #include "data/repair.h"
@@ -19,7 +20,7 @@
 
 struct options {
     struct gpt_common_options common;
-    const char *input, *output_prefix, *documents;
+    const char *input, *output_prefix, *to, *documents;
     const char *tokenizer_type, *vocab_file, *merge_file;
     bool index_only, json, jsonl, strip_eod;
     int64_t count, tail, top, vocab_size, eod, max_findings;
@@ -28,15 +29,25 @@ struct options {
 static const char *const tokenizer_types[] = {"GPT2BPETokenizer",
                                               "ByteTokenizer", NULL};
 
+static const char *const formats[] = {
+    [GPT_SET_MMIDIDX] = "mmididx", [GPT_SET_TNTIDX] = "tntidx",
+    [GPT_SET_DS] = "ds",           [GPT_SET_LLMC] = "llmc",
+    [GPT_N_SET_FORMATS] = NULL,
+};
+
 #define AT(field) .offset = offsetof(struct options, field)
 static const struct gpt_opt table[] = {
     {.kind = GPT_OPT_GROUP, .help = "New data sets"},
     {.kind = GPT_OPT_STRING, .name = "output-prefix", .arg = "PREFIX",
      AT(output_prefix), .flags = GPT_OPT_FILE,
-     .help = "merge, slice, head, repair: write PREFIX.bin and PREFIX.idx"},
+     .help = "merge, slice, head, repair, convert: write PREFIX.bin, "
+             "PREFIX.idx"},
     {.kind = GPT_OPT_STRING, .name = "input", .arg = "DIR", AT(input),
      .flags = GPT_OPT_DIR,
      .help = "merge: take all sets of a directory, in the order of names"},
+    {.kind = GPT_OPT_CHOICE, .name = "to", .arg = "FORMAT", AT(to),
+     .def = "mmididx", .choices = formats,
+     .help = "convert: format to write, mmididx, tntidx, ds or llmc"},
     {.kind = GPT_OPT_FLAG, .name = "index-only", AT(index_only),
      .help = "repair: write PREFIX.idx alone"},
     {.kind = GPT_OPT_GROUP, .help = "Which documents"},
@@ -74,7 +85,8 @@ static const struct gpt_opt table[] = {
      .help = "verify: ids must be below N; 0: below what the vocabulary has"},
     {.kind = GPT_OPT_INT, .name = "eod", .arg = "ID", AT(eod), .def = "-1",
      .min = -1, .max = INT32_MAX,
-     .help = "verify: each document must end with this token; -1: any"},
+     .help = "verify: each document must end with this token; convert: one of "
+             "an llm.c file does; -1: none"},
     {.kind = GPT_OPT_INT, .name = "max-findings", .arg = "N", AT(max_findings),
      .def = "5", .min = 1, .max = 1e6,
      .help = "verify: of a kind to be listed; more are counted"},
@@ -437,6 +449,35 @@ static int run_repair(const struct options *o, const char *const *sets, int n,
     return status;
 }
 
+static int run_convert(const struct options *o, const char *const *sets, int n,
+                       struct gpt_err *err)
+{
+    struct gpt_foreign source;
+    enum gpt_set_format to = 0;
+    (void)n;
+    GPT_TRY(need_output(o, err));
+    while (strcmp(o->to, formats[to]) != 0)
+        to++;
+    int status = gpt_foreign_open(&source, sets[0], o->eod, err);
+    if (status == GPT_OK && o->eod >= 0 && source.format != GPT_SET_LLMC)
+        status = gpt_fail(err, GPT_EUSAGE, "%s is no file of llm.c: its"
+                          " documents are known, --eod is not taken", sets[0]);
+    if (status == GPT_OK) {
+        struct gpt_progress *p = progress(o, "convert", source.part.bytes);
+        struct gpt_assemble_options ao = assembling(o, p);
+        status = gpt_convert_set(&source, to, &ao, err);
+        gpt_progress_close(p);
+    }
+    if (status == GPT_OK)
+        gpt_info("%s: %s from %s, %lld documents, %lld tokens",
+                 o->output_prefix, o->to, formats[source.format],
+                 (long long)source.part.n_documents,
+                 (long long)(source.part.bytes /
+                             (int64_t)gpt_dtype_bytes(source.dtype)));
+    gpt_foreign_close(&source);
+    return status;
+}
+
 /* ---- the modes ---- */
 
 struct mode {
@@ -459,6 +500,7 @@ static const struct mode modes[] = {
     {"slice", run_slice, 1, 1, " output-prefix documents "},
     {"head", run_head, 1, 1, " output-prefix count "},
     {"repair", run_repair, 1, 1, " output-prefix index-only "},
+    {"convert", run_convert, 1, 1, " output-prefix to eod "},
 };
 
 static int find_mode(const struct mode **mode, const char *name,
@@ -519,6 +561,7 @@ static const char *const usage[] = {
     "slice PREFIX --documents A:B --output-prefix PREFIX",
     "head PREFIX [-n N] --output-prefix PREFIX",
     "repair PREFIX [--index-only] --output-prefix PREFIX",
+    "convert PREFIX [--to FORMAT] --output-prefix PREFIX",
     NULL,
 };
 static const char *const examples[] = {

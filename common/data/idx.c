@@ -21,6 +21,26 @@ static const struct {
     {4, GPT_I32}, {5, GPT_I64}, {8, GPT_U16},
 };
 
+bool gpt_idx_dtype(uint64_t code, enum gpt_dtype *dtype)
+{
+    for (size_t i = 0; i < GPT_COUNT(dtype_codes); i++)
+        if (dtype_codes[i].code == code) {
+            *dtype = dtype_codes[i].dtype;
+            return true;
+        }
+    return false;
+}
+
+bool gpt_idx_dtype_code(enum gpt_dtype dtype, uint8_t *code)
+{
+    for (size_t i = 0; i < GPT_COUNT(dtype_codes); i++)
+        if (dtype_codes[i].dtype == dtype) {
+            *code = dtype_codes[i].code;
+            return true;
+        }
+    return false;
+}
+
 /* What the checks share. Without `all`, the first finding ends them. */
 struct check {
     struct gpt_idx *idx;
@@ -44,9 +64,9 @@ static int check_magic(const struct check *c)
     const enum gpt_damage header = GPT_DAMAGE_HEADER;
     int status = GPT_EDATA;
     if (c->size >= 8 && memcmp(c->image, legacy_magic, 8) == 0)
-        FOUND(c, header, "make the data set again with gpt-preprocess",
+        FOUND(c, header, "gpt-dataset convert makes a new data set of it",
               "%s:0: magic is TNTIDX, the legacy format of lazy and cached"
-              " data sets, which is not supported yet", c->path);
+              " data sets, which is not read directly", c->path);
     else if (c->size < GPT_IDX_HEADER)
         FOUND(c, header, NULL,
               "%s: truncated: size is %" PRId64 " bytes, the header alone has"
@@ -133,11 +153,8 @@ static int64_t sum_lengths(const struct gpt_idx *idx)
 static int check_dtype(const struct check *c)
 {
     uint8_t code = c->image[DTYPE_AT];
-    for (size_t i = 0; i < GPT_COUNT(dtype_codes); i++)
-        if (dtype_codes[i].code == code) {
-            c->idx->dtype = dtype_codes[i].dtype;
-            return GPT_OK;
-        }
+    if (gpt_idx_dtype(code, &c->idx->dtype))
+        return GPT_OK;
     if (code == 6 || code == 7)
         FOUND(c, GPT_DAMAGE_DTYPE, NULL,
               "%s:%d: dtype code is %d, a floating type (%s in Megatron-LM, %s"
@@ -332,10 +349,5 @@ bool gpt_idx_header(uint8_t header[GPT_IDX_HEADER], enum gpt_dtype dtype,
     gpt_put_u64(header + VERSION_AT, 1);
     gpt_put_u64(header + SEQUENCES_AT, (uint64_t)n_sequences);
     gpt_put_u64(header + DOCUMENTS_AT, (uint64_t)n_documents + 1);
-    for (size_t i = 0; i < GPT_COUNT(dtype_codes); i++)
-        if (dtype_codes[i].dtype == dtype) {
-            header[DTYPE_AT] = dtype_codes[i].code;
-            return true;
-        }
-    return false;
+    return gpt_idx_dtype_code(dtype, &header[DTYPE_AT]);
 }

@@ -107,6 +107,10 @@ int64_t gpt_idx_filled_documents(const struct gpt_idx *idx);
 bool gpt_idx_header(uint8_t header[GPT_IDX_HEADER], enum gpt_dtype dtype,
                     int64_t n_sequences, int64_t n_documents);
 
+/* Megatron's codes of integer types. False when there is none. */
+bool gpt_idx_dtype(uint64_t code, enum gpt_dtype *dtype);
+bool gpt_idx_dtype_code(enum gpt_dtype dtype, uint8_t *code);
+
 /* The lengths of an open set: int32, any alignment. */
 struct gpt_indexed;
 const uint8_t *gpt_indexed_lengths(const struct gpt_indexed *set);

@@ -278,6 +278,114 @@ expect 2 'itself' gpt-dataset repair d --output-prefix d --force
 expect 2 'its index' gpt-dataset repair d --output-prefix d --force --index-only
 check 'nothing is left of failures' [ ! -e x.bin -a ! -e x.idx ]
 
+# ---- convert ----
+words() { # little-endian integers of 64 bits
+    for w; do
+        printf "\\$(printf %o $((w & 255)))\\$(printf %o $((w >> 8 & 255)))"
+        printf '\0\0\0\0\0\0'
+    done
+}
+to() { # format from to option...
+    gpt-dataset convert "$2" --to "$1" --output-prefix "$3" ${4:+"$4"} ${5:+"$5"}
+}
+{
+    printf 'TNTIDX\0\0'
+    words 1 8 2 4 4 6 # version, type, bytes, items, sizes, documents
+    words 0 1 2 3 4
+    words 0 4 6 9 11
+    words 4 2 3 2
+    words 0 1 1 3 4 4
+} >want.idx
+expect 0 'to TNTIDX' to tntidx a t
+check 'its index' cmp t.idx want.idx
+check 'its tokens' cmp t.bin a.bin
+expect 3 'it is not read directly' gpt-dataset info t
+err_has 'gpt-dataset convert'
+expect 0 'from TNTIDX' to mmididx t t2
+check 'as it was' same_set t2 a
+words 4 4 9 11 11 >want.idx
+expect 0 'to .ds' to ds a n
+check 'its index' cmp n.ds.index want.idx
+check 'its tokens' cmp n.ds a.bin
+expect 0 'from .ds' to mmididx n n2
+expect 0 'its documents' gpt-dataset cat n2
+gpt-dataset cat a | tr '\t' ' ' >want.txt
+check 'are the same' cmp out want.txt
+expect 0 'to .ds again' to ds n2 n3
+check 'as it was' cmp n.ds.index n3.ds.index
+expect 0 'to llm.c' to llmc a l
+{
+    printf '\210\330\064\001\1\0\0\0\13\0\0\0'
+    head -c 1012 /dev/zero
+    cat a.bin
+} >want.bin
+check 'header and tokens' cmp l.bin want.bin
+check 'and no index' [ ! -e l.idx ]
+expect 0 'from llm.c' to mmididx l l2
+check 'the tokens' cmp l2.bin a.bin
+expect 0 'in one document' gpt-dataset info l2 --json
+out_has '"documents":1,"sequences":1,"tokens":11'
+expect 0 'from llm.c with ends' to mmididx l l3 --eod 256
+expect 0 'its documents' gpt-dataset cat l3
+grep . want.txt >want
+check 'are those that are not empty' cmp out want
+expect 0 '32 bits to llm.c' to llmc wide w
+expect 0 'and back' to mmididx w w2
+check 'as it was' same_set w2 wide
+expect 0 '32 bits to .ds' to ds wide w
+expect 0 '32 bits to TNTIDX' to tntidx wide w3
+expect 0 'and back' to mmididx w3 w4
+check 'as it was' same_set w4 wide
+mkdir alone && cp w.ds w.ds.index alone
+expect 0 'from .ds' to mmididx alone/w w5
+check 'as it was' same_set w5 wide
+expect 0 'an empty one' to ds none e0
+expect 0 'and back' to mmididx e0 e1
+check 'is empty' same_set none e1
+for from in t n l; do
+    expect 7 "no file is replaced: $from" to mmididx $from b
+done
+for format in tntidx ds llmc; do
+    touch old.bin old.ds
+    expect 7 "$format: no file is replaced" to $format a old
+done
+expect 2 'an input is no output' to tntidx a a --force
+expect 2 'nor the other way' to mmididx t t --force
+expect 2 'a .ds neither' to ds n n --force
+expect 2 'documents are known' to mmididx a x --eod 256
+expect 2 'an unknown format' to parquet a x
+expect 4 'no such set' to ds absent x
+refused() { # file offset escapes what: a foreign file changed, then read
+    rm -rf bad && mkdir bad && cp t.* l.bin n.ds n.ds.index bad/
+    [ "${1%%.*}" = t ] || rm bad/t.*
+    printf "$3" | dd of="bad/$1" bs=1 seek="$2" conv=notrunc status=none
+    expect 3 "refused: $4" to mmididx "bad/${1%%.*}" x
+}
+refused t.idx 8 '\2' 'version of TNTIDX'
+refused t.idx 16 '\6' 'floating TNTIDX'
+refused t.idx 24 '\4' 'element size'
+refused t.idx 32 '\377\377\377\377\377\377\377\177' 'items'
+refused t.idx 40 '\5' 'sizes'
+refused t.idx 48 '\7' 'documents'
+refused t.idx 64 '\2' 'items of two dimensions'
+refused t.idx 104 '\5' 'an offset'
+refused t.idx 136 '\377\377\377\377\377\377\377\377' 'a negative size'
+refused t.idx 176 '\2' 'documents that fall'
+refused t.idx 208 '\3' 'a last document'
+refused t.idx 216 '\0' 'a TNTIDX that is too long'
+refused n.ds.index 8 '\3' 'ends that fall'
+refused n.ds.index 32 '\12' 'a .ds that is too long'
+refused n.ds.index 40 '\0' 'half an end'
+refused l.bin 0 '\0' 'another magic'
+refused l.bin 4 '\2' 'another version'
+refused l.bin 8 '\12' 'another count'
+refused l.bin 1046 '\0' 'half a token'
+rm -rf bad && mkdir bad && head -c 50 t.idx >bad/t.idx && cp t.bin bad
+expect 3 'refused: half a header' to mmididx bad/t x
+head -c 1000 l.bin >bad/l.bin
+expect 3 'refused: half a header of llm.c' to mmididx bad/l x
+check 'nothing is left of failures' [ ! -e x.bin -a ! -e x.idx ]
+
 # ---- usage ----
 expect 2 'nothing to do' gpt-dataset
 expect 2 'an unknown command' gpt-dataset verfy a
