@@ -116,6 +116,8 @@ struct gpt_program {
     size_t n_options;
     size_t options_bytes;   /* sizeof of the options struct */
     int max_positional;     /* -1 = any number; 0 = none */
+    bool stop_at_positional; /* what follows the first one are words, too:
+                              * for programs that start another */
     const char *positional; /* how --help calls them, or NULL */
     /* Runs the program. Messages go through base/log.h, the product to stdout
      * or files. The status becomes the exit code. */

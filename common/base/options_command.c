@@ -155,8 +155,10 @@ int gpt_opt_read_command(struct gpt_parse *p, int argc, char *const *argv)
             GPT_TRY(take_long(p, &w, word));
         else if (!only_words && looks_like_option(word))
             GPT_TRY(take_letters(p, &w, word));
-        else
+        else {
             GPT_TRY(take_positional(p, word));
+            only_words = only_words || p->program->stop_at_positional;
+        }
     }
     return GPT_OK;
 }

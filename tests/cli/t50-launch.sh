@@ -1,0 +1,163 @@
+#!/bin/sh
+# gpt-launch: environment, lines, failures, signals, logs, two nodes.
+# shellcheck disable=SC2016 # programs are for the shells that are started
+. "$(dirname "$0")/../lib/tap.sh"
+unset OMP_NUM_THREADS GPT_THREADS RANK WORLD_SIZE 2>/dev/null
+
+one() { gpt-launch --standalone "$@"; }
+
+expect 0 'one copy' one echo hello
+check 'behind its rank' test "$(cat out)" = '[rank 0] hello'
+check 'and says nothing else' test ! -s err
+
+expect 0 'three copies' one --nproc-per-node 3 sh -c '
+    echo "$RANK $LOCAL_RANK $WORLD_SIZE $LOCAL_WORLD_SIZE $GROUP_RANK" \
+        "$GROUP_WORLD_SIZE $MASTER_ADDR $TORCHELASTIC_USE_AGENT_STORE" \
+        "$TORCHELASTIC_RUN_ID $TORCHELASTIC_RESTART_COUNT"
+    echo "to stderr $MASTER_PORT" >&2'
+for r in 0 1 2; do
+    echo "[rank $r] $r $r 3 3 0 1 127.0.0.1 True gpt-launch 0"
+done >want
+sort out >got
+check 'have their variables' cmp got want
+check 'one port for all' test "$(sed 's/.*stderr//' err | sort -u | wc -l)" = 1
+err_has '[rank 2] to stderr'
+
+expect 0 'options of the program are its own' one --nproc_per_node=1 \
+    sh -c 'echo "$0 $*"' --grace -q -- --nproc-per-node 7
+out_has '[rank 0] --grace -q -- --nproc-per-node 7'
+expect 0 'after --, too' one -- sh -c 'echo "$1"' sh --help
+out_has '[rank 0] --help'
+expect 0 'standard input is empty' one --nproc-per-node 2 cat
+check 'and nothing is written' test ! -s out
+
+expect 0 'threads' one --nproc-per-node 2 --threads 3 \
+    sh -c 'echo $OMP_NUM_THREADS $GPT_THREADS'
+out_has '[rank 1] 3 3'
+expect 0 'threads of the environment' env OMP_NUM_THREADS=7 gpt-launch \
+    --standalone sh -c 'echo $OMP_NUM_THREADS; [ "$GPT_THREADS" -ge 1 ]'
+out_has '[rank 0] 7'
+expect 0 'threads by cores' one --nproc-per-node 4096 --print-config
+expect 0 'more ranks than cores' one --nproc-per-node 40 \
+    sh -c 'echo $OMP_NUM_THREADS'
+out_has '[rank 39] 1'
+
+# 4 x 500 lines and half a line at the end; no line is torn
+expect 0 'many lines' one --nproc-per-node 4 sh -c '
+    i=0
+    while [ $i -lt 500 ]; do
+        echo "line $i of $RANK ......................................."
+        i=$((i + 1))
+    done
+    printf "no end $RANK"'
+for r in 0 1 2 3; do
+    i=0
+    while [ $i -lt 500 ]; do
+        echo "[rank $r] line $i of $r ......................................."
+        i=$((i + 1))
+    done
+    echo "[rank $r] no end $r"
+done | sort >want
+sort out >got
+check 'all whole' cmp got want
+order() { sed -n 's/^\[rank 2\] line \([0-9]*\) .*/\1/p' out >seen &&
+    sort -n seen | cmp - seen; }
+check 'in order' order
+
+# failures
+expect 5 'the status of the first failure' one --nproc-per-node 3 --grace 20 \
+    sh -c '[ $RANK = 1 ] && exit 5; sleep 60; exit 6'
+err_has 'rank 1 ended with status 5'
+check 'the others are not named' sh -c '! grep "rank [02]" err'
+expect 42 'any status' one sh -c 'exit 42'
+expect 137 'a killed copy' one --nproc-per-node 2 \
+    sh -c '[ $RANK = 1 ] && kill -9 $$; sleep 60'
+err_has 'rank 1 was killed by SIGKILL (9)'
+err_has 'memory'
+expect 139 'a crash' one sh -c 'kill -SEGV $$'
+err_has 'SIGSEGV'
+expect 3 'one that ignores SIGTERM is killed' one --nproc-per-node 2 \
+    --grace 0.3 sh -c '[ $RANK = 0 ] && exit 3
+    trap "" TERM; touch ignoring; for i in 1 2 3; do sleep 20; done'
+expect 4 'a program that is not there' one --nproc-per-node 2 ./missing
+err_has "cannot run './missing': No such file or directory"
+expect 4 'a program that is none' one ./
+expect 0 'what a copy leaves behind' one sh -c 'sleep 61 & echo $! >left'
+gone() { for _ in 1 2 3 4 5 6 7 8 9 10; do
+    # a zombie, when nobody reaps orphans here, is gone, too
+    grep -q '^State:.*[RS] (' "/proc/$1/status" 2>/dev/null || return 0
+    sleep 0.1
+done; return 1; }
+check 'is killed' gone "$(cat left)"
+
+# signals
+start() { # program
+    rm -f ready-* done-*
+    gpt-launch --standalone --nproc-per-node 2 sh -c "$1" >out 2>err &
+    pid=$!
+    for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+        [ -f ready-0 ] && [ -f ready-1 ] && return
+        sleep 0.1
+    done
+}
+waits='touch ready-$RANK; while :; do sleep 0.05; done'
+for signal in TERM HUP; do
+    start "trap 'echo saved >done-\$RANK; exit 0' $signal; $waits"
+    kill -$signal $pid
+    wait $pid
+    status=$?
+    check "SIG$signal reaches all" test -f done-0 -a -f done-1
+    check "and gpt-launch dies of it" test $status -gt 128
+done
+start "trap 'echo saved >done-\$RANK' USR1; touch ready-\$RANK
+    while [ ! -f done-\$RANK ]; do sleep 0.05; done; exit 0"
+kill -USR1 $pid
+check 'SIGUSR1 reaches all, who go on' wait $pid
+check 'and all see it' test -f done-0 -a -f done-1
+start "echo \$\$ >pid-\$RANK; $waits"
+kill -KILL $pid
+wait $pid 2>/dev/null
+check 'copies do not outlive a killed gpt-launch' gone "$(cat pid-1)"
+
+# logs
+expect 0 'logs' one --nproc-per-node 2 --log-dir logs/a \
+    sh -c 'echo out $RANK; sleep 0.1; echo err $RANK >&2; printf "last\0x"'
+printf 'out 1\nerr 1\nlastx\n' >want
+sort logs/a/rank-1.log >got
+sort want -o want
+check 'hold both streams, without prefix' cmp got want
+expect 7 'are not overwritten' one --log-dir logs/a echo new
+err_has "'logs/a/rank-0.log' exists"
+expect 0 'without --force' one -f --log-dir logs/a echo new
+check 'with it, they are' test "$(cat logs/a/rank-0.log)" = new
+
+# two nodes
+port=$((20000 + $$ % 9000))
+two() { # node program
+    gpt-launch --nnodes 2 --node-rank "$1" --master-addr 127.0.0.1 \
+        --master-port $port --nproc-per-node 2 --grace 1 sh -c "$2"
+}
+two 1 'echo $RANK $LOCAL_RANK $GROUP_RANK $WORLD_SIZE' >out1 2>err1 &
+expect 0 'node 0 of two' two 0 'echo $RANK; sleep 1'
+check 'node 1 of two' wait $!
+sort out1 >got
+printf '[rank 2] 2 0 1 4\n[rank 3] 3 1 1 4\n' >want
+check 'ranks go on over nodes' cmp got want
+two 1 '[ $RANK = 3 ] && exit 9; sleep 60' >out1 2>err1 &
+expect 1 'node 0 ends' two 0 'sleep 60'
+err_has 'rank 3 ended with status 9'
+wait $!
+check 'when node 1 fails' test $? = 9
+
+# usage
+expect 2 'no program' gpt-launch
+err_has 'no program to start'
+expect 2 'a node that is not there' gpt-launch --nnodes 2 --node-rank 2 \
+    --master-addr a true
+err_has '--node-rank: 2 is not below --nnodes 2'
+expect 2 'nodes without an address' gpt-launch --nnodes 2 true
+err_has '--master-addr'
+expect 2 'standalone with a port' one --master-port 1 true
+err_has '--standalone'
+expect 2 'no processes' gpt-launch --nproc-per-node 0 true
+tap_done
