@@ -99,6 +99,18 @@ if [ -x "$BUILD/faults/gpt-preprocess" ]; then
     try_program gpt-preprocess x_text_document.bin x_text_document.idx
 fi
 
+if [ -x "$BUILD/faults/gpt-dataset" ]; then
+    rm -rf old && mkdir old
+    for i in older corpus; do
+        expect 0 "tokens of $i" gpt-preprocess --input $i.jsonl \
+            --output-prefix $i --tokenizer-type ByteTokenizer
+    done
+    gpt-dataset merge older_text_document --output-prefix old/x --quiet
+    echo 'gpt-dataset merge ../older_text_document ../corpus_text_document \
+        --output-prefix x --force' >run
+    try_program gpt-dataset x.bin x.idx
+fi
+
 if [ -x "$BUILD/faults/gpt-vocab" ]; then
     rm -rf old && mkdir old
     expect 0 'an older vocabulary' gpt-vocab --input older.jsonl \
