@@ -168,7 +168,7 @@ format:                      ## reformat changed C files (clang-format)
 
 bench: $(bench_bins)         ## measure: figure, floor, ratio, error
 	@set -e; for b in $(sort $(bench_bins)); do \
-	    echo "== $${b##*/}"; BUILD='$(BUILD)' OMP_WAIT_POLICY=passive $$b; done
+	    echo "== $${b##*/}"; BUILD='$(BUILD)' GOMP_SPINCOUNT=1000 $$b; done
 
 # Each target: build/fuzz/NAME -max_total_time=60 tests/fuzz/corpus/NAME
 fuzz:                        ## build the fuzz targets with clang's libFuzzer
