@@ -19,6 +19,7 @@ endif
 # Optional libraries: auto, 0 (off) or 1 (must be there).
 DNNL = auto
 LZMA = auto
+GLOO = auto
 
 help_only := $(filter-out help clean distclean format,$(or $(MAKECMDGOALS),all))
 ifneq ($(help_only),)
@@ -37,6 +38,9 @@ ALL_CPPFLAGS = -D_GNU_SOURCE -DGPT_VERSION='"$(VERSION)"' \
                -DGPT_DATADIR='"$(DATADIR)"' \
                -Icommon -Ikernels -I. $(FEATURES) $(CPPFLAGS)
 ALL_CFLAGS = -std=c11 -fopenmp $(WARN) $(HARDEN) $(MATHS) $(CFLAGS) $(SANITIZE)
+# Gloo is C++: one file behind common/parallel/transport.h.
+ALL_CXXFLAGS = -std=c++17 -Wall -Wextra -Wshadow -Wundef $(HARDEN) $(CFLAGS) \
+               $(SANITIZE)
 ALL_LDFLAGS = -fopenmp -pie -Wl,-z,relro,-z,now $(LDFLAGS) $(SANITIZE)
 ALL_LIBS = $(FEATURE_LIBS) -lcjson -lpthread -lm $(LIBS)
 
@@ -47,7 +51,7 @@ unit_src := $(wildcard tests/unit/*.c)
 bench_src := $(wildcard tests/bench/*.c)
 parity_src := $(wildcard tests/parity/*.c)
 
-lib_obj := $(lib_src:%.c=$(BUILD)/%.o)
+lib_obj := $(lib_src:%.c=$(BUILD)/%.o) $(CXX_SRC:%.cc=$(BUILD)/%.o)
 isas = base $(ISAS)
 isa_obj := $(foreach i,base $(ISAS),$(isa_src:%.c=$(BUILD)/%.$(i).o))
 lib := $(BUILD)/libgpt.a
@@ -75,7 +79,8 @@ $(BUILD)/config.mk: share/build/probe.sh share/build/deps.sh
 	@mkdir -p $(@D)
 	@if [ -n "$(filter demo deps check check-all asan,$(MAKECMDGOALS))" ]; \
 	then sh share/build/deps.sh; fi
-	@CC='$(CC)' DNNL='$(DNNL)' LZMA='$(LZMA)' sh share/build/probe.sh > $@.tmp
+	@CC='$(CC)' CXX='$(CXX)' DNNL='$(DNNL)' LZMA='$(LZMA)' GLOO='$(GLOO)' \
+	    sh share/build/probe.sh > $@.tmp
 	@mv $@.tmp $@
 
 # Kernels are compiled once per instruction set, chosen at run time. They alone
@@ -100,6 +105,10 @@ $(BUILD)/kernels/%.o: kernels/%.c
 $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
+
+$(BUILD)/%.o: %.cc
+	@mkdir -p $(@D)
+	$(CXX) $(ALL_CPPFLAGS) $(ALL_CXXFLAGS) -MMD -MP -c -o $@ $<
 
 $(lib): $(lib_obj) $(isa_obj)
 	@rm -f $@
@@ -172,7 +181,7 @@ bench: $(bench_bins)         ## measure: figure, floor, ratio, error
 
 # Each target: build/fuzz/NAME -max_total_time=60 tests/fuzz/corpus/NAME
 fuzz:                        ## build the fuzz targets with clang's libFuzzer
-	$(MAKE) BUILD=$(BUILD)/fuzz CC=clang CFLAGS='-O1 -g' isa_src= \
+	$(MAKE) BUILD=$(BUILD)/fuzz CC=clang CFLAGS='-O1 -g' isa_src= GLOO=0 \
 	    lib_src='$(filter common/%,$(lib_src))' \
 	    SANITIZE='$(ASAN) -fsanitize=fuzzer-no-link' lib
 	@set -e; for f in $(fuzz_src); do n=$$(basename $$f .c); \

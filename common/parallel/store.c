@@ -343,6 +343,17 @@ void gpt_store_close(struct gpt_store *s)
     gpt_free(s);
 }
 
+void gpt_store_local_address(const struct gpt_store *s, char *text, size_t cap)
+{
+    struct sockaddr_storage a;
+    socklen_t len = sizeof(a);
+
+    if (s->fd < 0 || getsockname(s->fd, (struct sockaddr *)&a, &len) != 0 ||
+        getnameinfo((struct sockaddr *)&a, len, text, (socklen_t)cap, NULL, 0,
+                    NI_NUMERICHOST) != 0)
+        snprintf(text, cap, "127.0.0.1");
+}
+
 /* ---- values ---- */
 
 static int set_locked(struct gpt_store *s, const char *key, const void *value,

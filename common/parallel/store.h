@@ -51,6 +51,11 @@ int gpt_store_post_failure(struct gpt_store *s, int64_t rank, const char *text,
 bool gpt_store_failed(struct gpt_store *s, int64_t *rank, char *text,
                       size_t cap);
 
+/* This machine's address on the way to the store, as digits, into text: where
+ * other ranks reach this one. "127.0.0.1" in a world of one. */
+void gpt_store_local_address(const struct gpt_store *s, char *text,
+                             size_t cap);
+
 /* ---- the server alone, for launchers ---- */
 struct gpt_store_server;
 

@@ -6,7 +6,7 @@
 set -eu
 
 needed="gcc libc6-dev make libcjson-dev perl"
-useful="liblzma-dev libdnnl-dev mandoc xz-utils"
+useful="liblzma-dev libdnnl-dev libgloo-dev g++ mandoc xz-utils"
 
 command -v dpkg-query >/dev/null 2>&1 || exit 0
 missing() {

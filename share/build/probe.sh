@@ -1,7 +1,7 @@
 #!/bin/sh
 # Prints make variables for what this machine offers: FEATURES (-D flags),
-# FEATURE_LIBS, ISAS. Reads CC, DNNL and LZMA (auto, 0 or 1) from the
-# environment; a library asked for with 1 and missing is an error.
+# FEATURE_LIBS, CXX_SRC, ISAS. Reads CC, CXX, DNNL, LZMA and GLOO (auto, 0 or 1)
+# from the environment; a library asked for with 1 and missing is an error.
 set -eu
 
 has_header() {
@@ -40,6 +40,22 @@ optional() { # setting macro header library Debian-package
 optional "$DNNL" GPT_HAVE_DNNL dnnl.h -ldnnl libdnnl-dev
 optional "$LZMA" GPT_HAVE_LZMA lzma.h -llzma liblzma-dev
 
+# Gloo is C++ and needs a compiler for it, too.
+cxx_src=
+has_gloo() {
+    command -v "$CXX" >/dev/null 2>&1 &&
+        printf '#include <gloo/rendezvous/context.h>\n' |
+        $CXX -std=c++17 -x c++ -fsyntax-only - 2>/dev/null
+}
+if [ "$GLOO" != 0 ] && has_gloo; then
+    features="$features -DGPT_HAVE_GLOO=1"
+    libs="$libs -lgloo -lstdc++"
+    cxx_src=common/parallel/transport_gloo.cc
+elif [ "$GLOO" = 1 ]; then
+    echo "probe: Gloo or g++ is missing (Debian: libgloo-dev g++)" >&2
+    exit 1
+fi
+
 isas=
 case $($CC -dumpmachine) in
     x86_64*)
@@ -55,4 +71,5 @@ done
 echo "# made by share/build/probe.sh"
 echo "FEATURES =$features"
 echo "FEATURE_LIBS =$libs"
+echo "CXX_SRC = $cxx_src"
 echo "ISAS =$isas"

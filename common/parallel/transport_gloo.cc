@@ -1,0 +1,183 @@
+/* Gloo as a carrier of bytes, and nothing else of it: collectives are in
+ * comm.c, where their order of sums is ours. Exceptions end here. */
+extern "C" {
+#include "base/memory.h"
+#include "base/progress.h"
+#include "parallel/transport.h"
+}
+
+#include <chrono>
+#include <cstring>
+#include <exception>
+#include <gloo/rendezvous/context.h>
+#include <gloo/rendezvous/store.h>
+#include <gloo/transport/tcp/device.h>
+#include <memory>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace {
+
+using Buffer = std::unique_ptr<gloo::transport::UnboundBuffer>;
+
+/* Gloo exchanges addresses through our store. */
+class Store : public gloo::rendezvous::Store {
+  public:
+    Store(struct gpt_store *store, const char *name, double timeout)
+        : store_(store), prefix_(std::string("gloo/") + name + "/"),
+          timeout_(timeout)
+    {
+    }
+
+    void set(const std::string &key, const std::vector<char> &data) override
+    {
+        struct gpt_err err = {};
+        if (gpt_store_set(store_, (prefix_ + key).c_str(), data.data(),
+                          data.size(), &err) != GPT_OK)
+            throw std::runtime_error(err.text);
+    }
+
+    /* Looks now and then whether it is in vain. */
+    std::vector<char> get(const std::string &key) override
+    {
+        const double end = gpt_now() + timeout_;
+        struct gpt_err err = {};
+        void *value;
+        size_t len;
+
+        while (gpt_store_get(store_, (prefix_ + key).c_str(), 0.5, &value,
+                             &len, &err) != GPT_OK) {
+            int64_t rank;
+            char text[512];
+            if (gpt_store_failed(store_, &rank, text, sizeof(text)))
+                throw std::runtime_error("rank " + std::to_string(rank) + " " +
+                                         text);
+            if (gpt_now() > end)
+                throw std::runtime_error("no address of member " + key);
+        }
+        const char *bytes = static_cast<const char *>(value);
+        std::vector<char> data(bytes, bytes + len);
+        gpt_free(value);
+        return data;
+    }
+
+    void wait(const std::vector<std::string> &keys) override
+    {
+        for (const std::string &key : keys)
+            get(key);
+    }
+    using gloo::rendezvous::Store::wait;
+
+  private:
+    struct gpt_store *store_;
+    std::string prefix_;
+    double timeout_;
+};
+
+} // namespace
+
+struct gpt_transport {
+    std::shared_ptr<gloo::rendezvous::Context> context;
+    /* messages so far, a peer: Gloo pairs them by these numbers */
+    std::vector<uint64_t> sent, received;
+    std::mutex lock; /* of the two below */
+    std::vector<Buffer> active;
+    bool aborted = false;
+};
+
+int gpt_transport_open(struct gpt_transport **out, struct gpt_store *store,
+                       const char *name, int64_t rank, int64_t size,
+                       double timeout, struct gpt_err *err)
+{
+    char address[64];
+
+    *out = nullptr;
+    gpt_store_local_address(store, address, sizeof(address));
+    try {
+        auto t = std::make_unique<gpt_transport>();
+        gloo::transport::tcp::attr attr(address);
+        auto device = gloo::transport::tcp::CreateDevice(attr);
+        Store through(store, name, timeout);
+        t->context = std::make_shared<gloo::rendezvous::Context>(
+            static_cast<int>(rank), static_cast<int>(size));
+        t->context->setTimeout(
+            std::chrono::milliseconds(static_cast<int64_t>(timeout * 1e3)));
+        t->context->connectFullMesh(through, device);
+        t->sent.resize(static_cast<size_t>(size));
+        t->received.resize(static_cast<size_t>(size));
+        *out = t.release();
+        return GPT_OK;
+    } catch (const std::exception &e) {
+        return gpt_fail(err, GPT_EIO, "cannot connect group '%s': %s", name,
+                        e.what());
+    }
+}
+
+void gpt_transport_close(struct gpt_transport *t)
+{
+    if (!t)
+        return;
+    try {
+        t->context->closeConnections();
+    } catch (const std::exception &) {
+        /* they are gone already */
+    }
+    delete t;
+}
+
+static void post(struct gpt_transport *t, const struct gpt_move *m,
+                 gloo::transport::UnboundBuffer *buffer)
+{
+    const size_t peer = static_cast<size_t>(m->peer);
+
+    if (m->send)
+        buffer->send(static_cast<int>(m->peer), t->sent[peer]++);
+    else
+        buffer->recv(static_cast<int>(m->peer), t->received[peer]++);
+}
+
+int gpt_transport_exchange(struct gpt_transport *t, struct gpt_move *list,
+                           int64_t n, struct gpt_err *err)
+{
+    const auto forever = std::chrono::milliseconds(86400 * 1000);
+    bool done = true;
+
+    try {
+        {
+            std::lock_guard<std::mutex> guard(t->lock);
+            if (t->aborted)
+                return gpt_fail(err, GPT_EFAIL, "given up");
+            for (int64_t i = 0; i < n; i++)
+                t->active.push_back(t->context->createUnboundBuffer(
+                    list[i].buf, list[i].bytes));
+        }
+        for (int64_t i = 0; i < n; i++)
+            post(t, &list[i], t->active[static_cast<size_t>(i)].get());
+        for (int64_t i = 0; i < n && done; i++) {
+            auto &buffer = t->active[static_cast<size_t>(i)];
+            done = list[i].send ? buffer->waitSend(nullptr, forever)
+                                : buffer->waitRecv(nullptr, forever);
+            list[i].done = done;
+        }
+        std::lock_guard<std::mutex> guard(t->lock);
+        t->active.clear();
+    } catch (const std::exception &e) {
+        std::lock_guard<std::mutex> guard(t->lock);
+        t->active.clear();
+        return gpt_fail(err, GPT_EIO, "%s", e.what());
+    }
+    return done ? GPT_OK : gpt_fail(err, GPT_EFAIL, "given up");
+}
+
+void gpt_transport_abort(struct gpt_transport *t)
+{
+    std::lock_guard<std::mutex> guard(t->lock);
+
+    t->aborted = true;
+    for (auto &buffer : t->active) {
+        buffer->abortWaitRecv();
+        buffer->abortWaitSend();
+    }
+}
