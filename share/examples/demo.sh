@@ -69,8 +69,7 @@ run gpt-preprocess --input "$corpus" --output-prefix demo \
 train() { # option...
     run gpt-train --config gpt2-tiny --data-path demo_text_document \
         --vocab-file demo-vocab.json --merge-file demo-merges.txt \
-        --split 95,5,0 --eval-iters 16 --micro-batch-size 4 --lr 4e-3 \
-        --init-method-std 0.06 "$@"
+        --split 95,5,0 --eval-iters 16 "$@"
 }
 generate() {
     run gpt-generate --load ckpt --prompt "$prompt" --echo --tokens 100 \
