@@ -2,11 +2,13 @@
  * work is in data/; here are the options, which mode takes which, and what is
  * said. Read `modes` first. */
 #include "base/io.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/num.h"
 #include "base/options.h"
 #include "base/progress.h"
+#include "data/cache.h"
 #include "data/convert.h"
 #include "data/dump.h"
 #include "data/prefixes.h"
@@ -22,7 +24,10 @@ struct options {
     struct gpt_common_options common;
     const char *input, *output_prefix, *to, *documents;
     const char *tokenizer_type, *vocab_file, *merge_file;
+    const char *cache_path, *split, *tokenizer_like;
+    struct gpt_list num_samples;
     bool index_only, json, jsonl, strip_eod;
+    int64_t seq_length, seed;
     int64_t count, tail, top, vocab_size, eod, max_findings;
 };
 
@@ -50,6 +55,21 @@ static const struct gpt_opt table[] = {
      .help = "convert: format to write, mmididx, tntidx, ds or llmc"},
     {.kind = GPT_OPT_FLAG, .name = "index-only", AT(index_only),
      .help = "repair: write PREFIX.idx alone"},
+    {.kind = GPT_OPT_GROUP, .help = "Caches of Megatron-LM (index)"},
+    {.kind = GPT_OPT_STRING, .name = "data-cache-path", .arg = "DIR",
+     AT(cache_path), .flags = GPT_OPT_DIR,
+     .help = "directory to write; default: PREFIX/cache/GPTDataset_indices"},
+    {.kind = GPT_OPT_STRING, .name = "tokenizer-like", .arg = "FILE",
+     AT(tokenizer_like), .flags = GPT_OPT_FILE,
+     .help = "a description.txt of Megatron-LM with the same tokenizer"},
+    {.kind = GPT_OPT_LIST, .name = "num-samples", .arg = "N", AT(num_samples),
+     .help = "of train, valid and test split; 0: one epoch of it"},
+    {.kind = GPT_OPT_INT, .name = "seq-length", .arg = "N", AT(seq_length),
+     .def = "1024", .min = 1, .max = INT32_MAX, .help = "tokens of a sample"},
+    {.kind = GPT_OPT_INT, .name = "seed", .arg = "N", AT(seed), .def = "1234",
+     .min = 0, .max = UINT32_MAX, .help = "of the order of samples"},
+    {.kind = GPT_OPT_STRING, .name = "split", .arg = "A,B,C", AT(split),
+     .def = "969,30,1", .help = "shares of train, valid and test"},
     {.kind = GPT_OPT_GROUP, .help = "Which documents"},
     {.kind = GPT_OPT_STRING, .name = "documents", .arg = "A:B", AT(documents),
      .help = "documents A to B - 1, counted from 0; either may be left out"},
@@ -478,6 +498,68 @@ static int run_convert(const struct options *o, const char *const *sets, int n,
     return status;
 }
 
+/* ---- index ---- */
+
+/* What Megatron calls the tokenizer is a field of each description. */
+static int read_identity(cJSON **root, const cJSON **tokenizer,
+                         const struct options *o, struct gpt_err *err)
+{
+    *root = NULL;
+    if (!o->tokenizer_like)
+        return gpt_fail(err, GPT_EUSAGE, "--tokenizer-like is needed");
+    GPT_TRY(gpt_json_read(root, o->tokenizer_like, 1 << 20, err));
+    *tokenizer = cJSON_GetObjectItemCaseSensitive(*root, "tokenizer");
+    if (cJSON_IsObject(*tokenizer))
+        return GPT_OK;
+    cJSON_Delete(*root);
+    *root = NULL;
+    return gpt_fail(err, GPT_EDATA, "%s: no object 'tokenizer'",
+                    o->tokenizer_like);
+}
+
+static int index_split(const struct options *o, const struct gpt_indexed *set,
+                       int split, const struct gpt_cache_options *co,
+                       struct gpt_err *err)
+{
+    const char *text = o->num_samples.items[split];
+    int64_t wanted;
+    char digest[33];
+    if (!gpt_parse_int(text, &wanted) || wanted < 0)
+        return gpt_fail(err, GPT_EUSAGE, "--num-samples is '%.100s', must be a"
+                        " number >= 0", text);
+    GPT_TRY(gpt_cache_write(set, split, wanted, co, digest, err));
+    if (digest[0])
+        gpt_info("%s: split %d is %s", gpt_indexed_prefix(set), split, digest);
+    else
+        gpt_info("%s: split %d has no share", gpt_indexed_prefix(set), split);
+    return GPT_OK;
+}
+
+static int run_index(const struct options *o, const char *const *sets, int n,
+                     struct gpt_err *err)
+{
+    struct gpt_cache_options co = {
+        .directory = o->cache_path,
+        .split = o->split,
+        .seq_length = o->seq_length,
+        .seed = (uint32_t)o->seed,
+        .flags = o->common.force ? GPT_OUT_FORCE : 0,
+    };
+    cJSON *root;
+    (void)n;
+    if (o->num_samples.n < 1 || o->num_samples.n > 3)
+        return gpt_fail(err, GPT_EUSAGE, "--num-samples needs one to three"
+                        " numbers, of the train, valid and test split");
+    GPT_TRY(read_identity(&root, &co.tokenizer, o, err));
+    struct gpt_indexed *set;
+    int status = open_set(&set, sets[0], err);
+    for (int i = 0; i < o->num_samples.n && status == GPT_OK; i++)
+        status = index_split(o, set, i, &co, err);
+    gpt_indexed_close(set);
+    cJSON_Delete(root);
+    return status;
+}
+
 /* ---- the modes ---- */
 
 struct mode {
@@ -501,6 +583,8 @@ static const struct mode modes[] = {
     {"head", run_head, 1, 1, " output-prefix count "},
     {"repair", run_repair, 1, 1, " output-prefix index-only "},
     {"convert", run_convert, 1, 1, " output-prefix to eod "},
+    {"index", run_index, 1, 1,
+     " data-cache-path tokenizer-like num-samples seq-length seed split "},
 };
 
 static int find_mode(const struct mode **mode, const char *name,
@@ -562,6 +646,7 @@ static const char *const usage[] = {
     "head PREFIX [-n N] --output-prefix PREFIX",
     "repair PREFIX [--index-only] --output-prefix PREFIX",
     "convert PREFIX [--to FORMAT] --output-prefix PREFIX",
+    "index PREFIX --tokenizer-like FILE --num-samples N... [--seq-length N]",
     NULL,
 };
 static const char *const examples[] = {

@@ -13,6 +13,10 @@ uint32_t gpt_crc32c_portable(uint32_t crc, const void *p, size_t n);
 /* 64-bit mixing hash for tables; not for files. */
 uint64_t gpt_hash64(const void *p, size_t n, uint64_t seed);
 
+/* MD5 of n bytes as 32 hexadecimal digits and NUL. For the names of files of
+ * others; not for security. */
+void gpt_md5(char hex[33], const void *p, size_t n);
+
 /* FNV-1a, 64 bits, of a NUL-terminated name. */
 uint64_t gpt_fnv1a(const char *s);
 

@@ -386,6 +386,40 @@ head -c 1000 l.bin >bad/l.bin
 expect 3 'refused: half a header of llm.c' to mmididx bad/l x
 check 'nothing is left of failures' [ ! -e x.bin -a ! -e x.idx ]
 
+# ---- index ----
+echo '{"tokenizer":{"class":"test","tokenizer_path":["v"]}}' >like
+index() { # samples... ; writes caches/
+    gpt-dataset index many --tokenizer-like like --seq-length 2048 \
+        --split 50,1,49 --data-cache-path caches --num-samples "$@"
+}
+expect 0 'index' index 40 20
+(cd caches && cksum ./* | sed 's|\./||') >out
+check "the files are Megatron's" \
+    diff out "$top/tests/golden/dataset/caches.cksum"
+expect 7 'they are not replaced' index 40
+expect 0 'unless forced' index 40 20 --force
+(cd caches && cksum ./* | sed 's|\./||') >out
+check 'and then the same' diff out "$top/tests/golden/dataset/caches.cksum"
+expect 0 'another number of samples' index 0
+check 'has another name' [ "$(ls caches | wc -l)" = 12 ]
+check 'and says null' grep -q '"num_samples": null' caches/*description.txt
+expect 0 'beside the data, as Megatron does' gpt-dataset index many \
+    --tokenizer-like caches/ac91*description.txt --seq-length 2048 \
+    --split 100,0,0 --num-samples 40 20
+check 'in its directory' [ "$(ls many/cache/GPTDataset_indices | wc -l)" = 4 ]
+err_has 'split 1 has no share'
+expect 2 'no tokenizer' gpt-dataset index many --num-samples 1
+expect 2 'no samples' gpt-dataset index many --tokenizer-like like
+expect 2 'too many' index 1 2 3 4
+expect 2 'not a number' index many
+expect 3 'too few tokens' gpt-dataset index a --tokenizer-like like \
+    --num-samples 1 --data-cache-path x
+expect 3 'no JSON' gpt-dataset index a --tokenizer-like a.idx --num-samples 1
+echo '{"tokenizer":1}' >unlike
+expect 3 'no tokenizer in it' gpt-dataset index a --tokenizer-like unlike \
+    --num-samples 1
+check 'nothing is left of failures' [ ! -e x ]
+
 # ---- usage ----
 expect 2 'nothing to do' gpt-dataset
 expect 2 'an unknown command' gpt-dataset verfy a

@@ -1,6 +1,6 @@
 """Compares what gpt-dataset makes with what Megatron-LM makes of the same sets:
 merging with IndexedDatasetBuilder.add_index, slices and repaired sets read by
-IndexedDataset.
+IndexedDataset, and the caches that GPTDataset writes.
 
     python3 tests/parity/dataset_parity.py build/gpt-dataset
 
@@ -18,6 +18,10 @@ import warnings
 try:
     import numpy
     import torch
+    from megatron.core.datasets.blended_megatron_dataset_builder import (
+        BlendedMegatronDatasetBuilder)
+    from megatron.core.datasets.gpt_dataset import (
+        GPTDataset, GPTDatasetConfig)
     from megatron.core.datasets.indexed_dataset import (
         IndexedDataset, IndexedDatasetBuilder)
 except ImportError as error:
@@ -112,6 +116,60 @@ for case in range(6):
            f'"pointer-32-bit":{sequences}}}' in found.stdout and
            got.returncode == 0 and read("repaired") == flat,
            f"case {case}: Megatron reads what was repaired")
+        os.chdir("/")
+
+
+class Tokenizer:
+    """What GPTDataset asks of one; its identity has all that JSON has."""
+
+    vocab_size = 1000
+    eod = 999
+    eos = 999
+    special_tokens_dict = {}
+
+    def __init__(self, extra):
+        self.unique_identifiers = {
+            "class": "test.Tokenizer", "tokenizer_path": ["a b/v.json", "m"],
+            "legacy": "False", **extra}
+
+
+def caches(directory):
+    return {n: open(os.path.join(directory, n), "rb").read()
+            for n in os.listdir(directory)}
+
+
+extras = [{}, {"u": "\u00e9 \U0001f600 \"\\\n\t\x01\x7f", "none": None,
+               "list": [], "dict": {}, "nested": {"a": [1, 2.5, True, False]},
+               "small": 1e-07, "large": 123456789012}]
+splits = ["900,60,40", "100,0,0", "1,1,1", "0.7,0.2,0.1", "0,9,1", "90/5/5"]
+for case, split in enumerate(splits):
+    sizes = [[700, 20, 5], [3, 3, 3], [None, None, None]][case % 3]
+    length, seed = rng.choice([7, 64, 100]), rng.randrange(10000)
+    with tempfile.TemporaryDirectory() as scratch:
+        os.chdir(scratch)
+        write("d", [[[rng.randrange(1000) for _ in range(rng.choice([1, 300]))]]
+                    for _ in range(400)], numpy.int32)
+        BlendedMegatronDatasetBuilder(
+            GPTDataset, sizes, lambda: True,
+            GPTDatasetConfig(
+                random_seed=seed, sequence_length=length, split=split,
+                blend=(["d"], None), tokenizer=Tokenizer(extras[case % 2]),
+                path_to_cache="theirs", reset_position_ids=False,
+                reset_attention_mask=False, eod_mask_loss=False)).build()
+        theirs = caches("theirs")
+        like = next(n for n in theirs if n.endswith("description.txt"))
+        got = run("index", "d", "--tokenizer-like", os.path.join("theirs", like),
+                  "--num-samples", *(str(n or 0) for n in sizes),
+                  "--seq-length", str(length), "--seed", str(seed),
+                  "--split", split, "--data-cache-path", "ours")
+        ours = caches("ours") if got.returncode == 0 else {}
+        ok(ours == theirs,
+           f"split {split}, {sizes} samples: {len(theirs)} files are Megatron's")
+        if ours != theirs:
+            print(f"# {got.stderr.strip()}")
+            for n in sorted(set(ours) ^ set(theirs)):
+                if n.endswith("description.txt"):
+                    print(f"# {n}: {ours.get(n) or theirs.get(n)}")
         os.chdir("/")
 print(f"1..{count}")
 sys.exit(failed > 0)

@@ -72,6 +72,23 @@ int main(void)
     ok(gpt_fnv1a("") == 0xcbf29ce484222325, "FNV-1a of nothing");
     ok(gpt_fnv1a("foobar") == 0x85944171f73967e8, "FNV-1a of foobar");
 
+    static const struct {
+        const char *text, *digest;
+    } md5[] = { /* RFC 1321, A.5 */
+        {"", "d41d8cd98f00b204e9800998ecf8427e"},
+        {"abc", "900150983cd24fb0d6963f7d28e17f72"},
+        {"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789",
+         "d174ab98d277d9f5a5611c2c9f419d9f"},
+        {"1234567890123456789012345678901234567890"
+         "1234567890123456789012345678901234567890",
+         "57edf4a22be3c955ac49da2e2107b67a"},
+    };
+    for (size_t i = 0; i < GPT_COUNT(md5); i++) {
+        char hex[33];
+        gpt_md5(hex, md5[i].text, strlen(md5[i].text));
+        is_str(hex, md5[i].digest, "MD5 of '%s'", md5[i].text);
+    }
+
     char key[40] = {0};
     int equal = 0;
     uint64_t seen[40];
