@@ -1,6 +1,6 @@
 /* Writes the files that Megatron looks for before it builds a sample order: a
- * description, whose digest is in all names, and three arrays of numpy. Start at
- * gpt_cache_write(), at the end. */
+ * description, whose digest is in all names, and three arrays of numpy. Start
+ * at gpt_cache_write(), at the end. */
 #include "data/cache.h"
 
 #include "base/hash.h"
@@ -182,7 +182,8 @@ static int build(struct gpt_samples *s, const struct gpt_indexed *set,
     return GPT_EDATA;
 }
 
-static int cache_directory(char *path, size_t cap, const struct gpt_indexed *set,
+static int cache_directory(char *path, size_t cap,
+                           const struct gpt_indexed *set,
                            const struct gpt_cache_options *o,
                            struct gpt_err *err)
 {
