@@ -1,7 +1,10 @@
 /* A line of a command each on standard input, executed by our client of the
  * store; what it returns on standard output. For store_parity.py.
  *
- *     store_client HOST PORT WORLD RANK; serve with PORT 0 instead */
+ *     store_client HOST PORT WORLD RANK
+ *     store_client serve     a server, until standard input ends
+ *     store_client meet      as whatever launcher says: ranks find each other
+ */
 #include "parallel/store.h"
 
 #include "base/memory.h"
@@ -29,6 +32,30 @@ static int serve(void)
     while (getchar() != EOF)
         ;
     gpt_store_server_close(v, 0);
+    return 0;
+}
+
+/* Every rank tells what it is, and sees that all others are there. */
+static int meet(void)
+{
+    struct gpt_launch l;
+    struct gpt_store *s;
+    struct gpt_err err = {0};
+    int64_t sum;
+
+    if (gpt_launch_detect(&l, &err) != GPT_OK ||
+        gpt_store_open(&s, &l, 20, &err) != GPT_OK)
+        return fail(&err);
+    if (gpt_store_add(s, "sum", l.rank + 1, &sum, &err) != GPT_OK ||
+        gpt_store_barrier(s, "met", 20, &err) != GPT_OK ||
+        gpt_store_add(s, "sum", 0, &sum, &err) != GPT_OK) {
+        gpt_store_close(s);
+        return fail(&err);
+    }
+    printf("%s rank %lld of %lld, sum %lld\n", l.launcher, (long long)l.rank,
+           (long long)l.world_size, (long long)sum);
+    fflush(stdout);
+    gpt_store_close(s);
     return 0;
 }
 
@@ -84,7 +111,7 @@ int main(int argc, char **argv)
     struct gpt_err err = {0};
 
     if (argc == 2)
-        return serve();
+        return strcmp(argv[1], "meet") == 0 ? meet() : serve();
     if (argc != 5)
         return 2;
     struct gpt_launch l = {.world_size = atoll(argv[3]),

@@ -5,6 +5,10 @@ client against our server, with every command that it has.
 """
 
 import datetime
+import os
+import re
+import shutil
+import socket
 import subprocess
 import sys
 import threading
@@ -120,6 +124,66 @@ def torch_clients(port):
     is_same(p.get("k"), b"nested", "PrefixStore")
 
 
+TORCH_PROGRAM = """
+import torch.distributed as d, torch
+d.init_process_group("gloo")
+x = torch.ones(1) * (d.get_rank() + 1)
+d.all_reduce(x)
+print("sum", int(x.item()))
+d.destroy_process_group()
+"""
+
+
+def ranks_meet(command, name, env=None):
+    done = subprocess.run(command + [program, "meet"], capture_output=True,
+                          text=True, timeout=60, env=env)
+    lines = sorted(re.findall(r"(\w+ rank \d of \d, sum \d+)", done.stdout))
+    is_same(lines, [f"{name} rank {r} of 2, sum 3" for r in range(2)],
+            "ranks of " + " ".join(map(os.path.basename, command[:2])))
+
+
+def slurm_like(port):
+    """Two processes with the variables that srun sets."""
+    children = []
+    for rank in range(2):
+        env = dict(os.environ, SLURM_PROCID=str(rank), SLURM_NTASKS="2",
+                   SLURM_LOCALID="0", SLURM_NODEID=str(rank),
+                   SLURM_JOB_ID="4711", SLURM_JOB_NODELIST="localhost,other",
+                   MASTER_PORT=str(port))
+        children.append(subprocess.Popen([program, "meet"], env=env, text=True,
+                                         stdout=subprocess.PIPE))
+    lines = [c.communicate(timeout=30)[0].strip() for c in children]
+    is_same(lines, [f"slurm rank {r} of 2, sum 3" for r in range(2)],
+            "ranks of a Slurm-like environment")
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def launchers():
+    torchrun = os.path.join(os.path.dirname(sys.executable), "torchrun")
+    if os.path.exists(torchrun):
+        for mode in (["--standalone"], ["--master-port", str(free_port())]):
+            ranks_meet([torchrun, *mode, "--no-python", "--nproc-per-node",
+                        "2"], "torchrun")
+    launch = [sys.argv[1] + "/gpt-launch", "--standalone", "--nproc-per-node",
+              "2"]
+    ranks_meet(launch, "torchrun")
+    slurm_like(free_port())
+    if shutil.which("mpirun"):
+        ranks_meet(["mpirun", "--oversubscribe", "--allow-run-as-root", "-n",
+                    "2"], "openmpi", dict(os.environ,
+                                          MASTER_PORT=str(free_port())))
+    done = subprocess.run(launch + [sys.executable, "-c", TORCH_PROGRAM],
+                          capture_output=True, text=True, timeout=60)
+    is_same(sorted(done.stdout.split("\n")),
+            ["", "[rank 0] sum 3", "[rank 1] sum 3"],
+            "a program of torch under gpt-launch")
+
+
 def main():
     for libuv in (True, False):
         server = TCPStore("127.0.0.1", 0, is_master=True,
@@ -141,6 +205,7 @@ def main():
     is_same(any(w.is_alive() for w in workers), False, "three workers meet")
     serve.stdin.close()
     is_same(serve.wait(10), 0, "our server ends")
+    launchers()
     print(f"1..{count}")
     return failures != 0
 
