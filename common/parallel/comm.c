@@ -154,7 +154,8 @@ static bool has_arrived(struct gpt_comm *c, int64_t member)
 static bool is_open(const struct gpt_comm *c, int64_t member)
 {
     for (size_t i = 0; i < c->n_moves; i++)
-        if (c->moves[i].peer == member && !c->moves[i].done)
+        if (c->moves[i].peer == member &&
+            !__atomic_load_n(&c->moves[i].done, __ATOMIC_RELAXED))
             return true;
     return false;
 }

@@ -13,7 +13,7 @@ struct gpt_move {
     int64_t peer;
     void *buf;
     size_t bytes;
-    bool done; /* written by the exchange */
+    bool done; /* written by the exchange, atomically: others may look */
 };
 
 /* Connects all ranks of a group, `timeout` seconds at most. */

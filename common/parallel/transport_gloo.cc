@@ -159,7 +159,7 @@ int gpt_transport_exchange(struct gpt_transport *t, struct gpt_move *list,
             auto &buffer = t->active[static_cast<size_t>(i)];
             done = list[i].send ? buffer->waitSend(nullptr, forever)
                                 : buffer->waitRecv(nullptr, forever);
-            list[i].done = done;
+            __atomic_store_n(&list[i].done, done, __ATOMIC_RELAXED);
         }
         std::lock_guard<std::mutex> guard(t->lock);
         t->active.clear();
