@@ -19,6 +19,8 @@ endif
 # Optional libraries: auto, 0 (off) or 1 (must be there).
 DNNL = auto
 LZMA = auto
+ZLIB = auto
+ZSTD = auto
 GLOO = auto
 
 help_only := $(filter-out help clean distclean format,$(or $(MAKECMDGOALS),all))
@@ -79,7 +81,8 @@ $(BUILD)/config.mk: share/build/probe.sh share/build/deps.sh
 	@mkdir -p $(@D)
 	@if [ -n "$(filter demo deps check check-all asan,$(MAKECMDGOALS))" ]; \
 	then sh share/build/deps.sh; fi
-	@CC='$(CC)' CXX='$(CXX)' DNNL='$(DNNL)' LZMA='$(LZMA)' GLOO='$(GLOO)' \
+	@CC='$(CC)' CXX='$(CXX)' DNNL='$(DNNL)' LZMA='$(LZMA)' \
+	    ZLIB='$(ZLIB)' ZSTD='$(ZSTD)' GLOO='$(GLOO)' \
 	    sh share/build/probe.sh > $@.tmp
 	@mv $@.tmp $@
 

@@ -29,7 +29,7 @@ static const struct gpt_opt table[] = {
     {.kind = GPT_OPT_GROUP, .help = "Input and output"},
     {.kind = GPT_OPT_LIST, .name = "input", .arg = "FILE", AT(input),
      .flags = GPT_OPT_REQUIRED | GPT_OPT_FILE,
-     .help = "JSON lines, plain or .xz; '-' is standard input"},
+     .help = "JSON lines, plain, .xz, .gz or .zst; '-' is standard input"},
     {.kind = GPT_OPT_LIST, .name = "json-keys", .arg = "KEY", AT(json_keys),
      .def = "text", .help = "fields with the text, a data set for each"},
     {.kind = GPT_OPT_STRING, .name = "output-prefix", .arg = "PREFIX",

@@ -28,7 +28,7 @@ static const struct gpt_opt table[] = {
     {.kind = GPT_OPT_GROUP, .help = "Input and output"},
     {.kind = GPT_OPT_LIST, .name = "input", .arg = "FILE", AT(input),
      .flags = GPT_OPT_REQUIRED | GPT_OPT_FILE,
-     .help = "JSON lines or text, plain or .xz; '-' is standard input"},
+     .help = "JSON lines or text, also .xz, .gz, .zst; '-' is standard input"},
     {.kind = GPT_OPT_CHOICE, .name = "input-format", .arg = "FORMAT",
      AT(input_format), .def = "auto", .choices = input_formats,
      .help = "of the input; auto looks at name and first character"},

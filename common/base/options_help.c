@@ -160,10 +160,20 @@ int gpt_opt_version(const struct gpt_program *program, struct gpt_buf *b)
 #else
     const char *lzma = "";
 #endif
+#ifdef GPT_HAVE_ZLIB
+    const char *zlib = " zlib";
+#else
+    const char *zlib = "";
+#endif
+#ifdef GPT_HAVE_ZSTD
+    const char *zstd = " libzstd";
+#else
+    const char *zstd = "";
+#endif
     return gpt_buf_printf(b,
                           "%s %s\n"
                           "compiler: %s\n"
-                          "features: cJSON%s%s\n"
+                          "features: cJSON%s%s%s%s\n"
                           "processor: %s\n",
                           program->name, GPT_VERSION,
 #ifdef __clang__
@@ -171,5 +181,5 @@ int gpt_opt_version(const struct gpt_program *program, struct gpt_buf *b)
 #else
                           "gcc " __VERSION__,
 #endif
-                          dnnl, lzma, gpt_cpu_isa());
+                          dnnl, lzma, zlib, zstd, gpt_cpu_isa());
 }

@@ -1,4 +1,5 @@
-/* Opening, recognising and plain reading of input.h; xz is in input_xz.c. */
+/* Opening, recognising and plain reading of input.h; a compression is a
+ * file of its own, input_*.c. */
 #include "text/input_decoder.h"
 
 #include "base/memory.h"
@@ -21,17 +22,13 @@ static const struct gpt_decoder decoder_plain = {
     .magic = "",
     .read = plain_read,
 };
-static const struct gpt_decoder decoder_gzip = {
-    .name = "gzip", .magic = "\x1F\x8B", .magic_len = 2};
-static const struct gpt_decoder decoder_zstd = {
-    .name = "zstd", .magic = "\x28\xB5\x2F\xFD", .magic_len = 4};
 static const struct gpt_decoder decoder_bzip2 = {
     .name = "bzip2", .magic = "BZh", .magic_len = 3};
 
 /* In the order in which they are tried; the last one takes anything. */
 static const struct gpt_decoder *const decoders[] = {
-    &gpt_decoder_xz, &decoder_gzip, &decoder_zstd, &decoder_bzip2,
-    &decoder_plain,
+    &gpt_decoder_xz,        &gpt_decoder_gzip, &gpt_decoder_zstd,
+    &gpt_decoder_zstd_skip, &decoder_bzip2,    &decoder_plain,
 };
 
 /* A pipe may be silent for long: wait for it in slices, so that somebody else
@@ -72,6 +69,11 @@ int gpt_input_raw(struct gpt_input *in, void *dst, size_t cap, size_t *got,
     return GPT_OK;
 }
 
+int64_t gpt_input_offset(const struct gpt_input *in)
+{
+    return gpt_input_consumed(in) - (int64_t)(in->len - in->pos);
+}
+
 int gpt_input_fill(struct gpt_input *in, struct gpt_err *err)
 {
     in->pos = 0;
@@ -108,8 +110,13 @@ static int recognise(struct gpt_input *in, struct gpt_err *err)
         return in->decoder->open(in, err);
     if (in->decoder->read)
         return GPT_OK;
-    gpt_fail(err, GPT_EDATA, "%s: compressed with %s, which this program "
-             "cannot read", in->name, in->decoder->name);
+    if (in->decoder->library)
+        gpt_fail(err, GPT_EDATA, "%s: compressed with %s, and this program was "
+                 "built without %s", in->name, in->decoder->name,
+                 in->decoder->library);
+    else
+        gpt_fail(err, GPT_EDATA, "%s: compressed with %s, which this program "
+                 "cannot read", in->name, in->decoder->name);
     return gpt_hint(err, "decompress it into a pipe and read standard input "
                     "with --input -");
 }

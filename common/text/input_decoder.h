@@ -11,7 +11,10 @@ struct gpt_decoder {
     const char *name;
     const char *magic; /* what its files begin with */
     size_t magic_len;
-    /* NULL: recognised, but not supported */
+    /* what this program was built without, so that `open` is not there; NULL
+     * with no `read` either: recognised, but never supported */
+    const char *library;
+    /* NULL: nothing to prepare */
     int (*open)(struct gpt_input *in, struct gpt_err *err);
     int (*read)(struct gpt_input *in, void *dst, size_t cap, size_t *got,
                 struct gpt_err *err);
@@ -41,6 +44,10 @@ int gpt_input_raw(struct gpt_input *in, void *dst, size_t cap, size_t *got,
 /* Refills the empty raw buffer; nothing comes when at_end is set. */
 int gpt_input_fill(struct gpt_input *in, struct gpt_err *err) GPT_MUST_USE;
 
-extern const struct gpt_decoder gpt_decoder_xz;
+/* Where in the file the first byte not yet used lies, for messages. */
+int64_t gpt_input_offset(const struct gpt_input *in);
+
+extern const struct gpt_decoder gpt_decoder_xz, gpt_decoder_gzip,
+    gpt_decoder_zstd, gpt_decoder_zstd_skip;
 
 #endif

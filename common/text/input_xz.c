@@ -124,6 +124,7 @@ const struct gpt_decoder gpt_decoder_xz = {
     .name = XZ_NAME,
     .magic = XZ_MAGIC,
     .magic_len = 6,
+    .library = "liblzma",
 };
 
 #endif

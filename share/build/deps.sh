@@ -6,7 +6,8 @@
 set -eu
 
 needed="gcc libc6-dev make libcjson-dev perl"
-useful="liblzma-dev libdnnl-dev libgloo-dev g++ mandoc xz-utils"
+useful="liblzma-dev zlib1g-dev libzstd-dev libdnnl-dev libgloo-dev g++ mandoc"
+useful="$useful xz-utils"
 
 command -v dpkg-query >/dev/null 2>&1 || exit 0
 missing() {

@@ -1,7 +1,8 @@
 #!/bin/sh
 # Prints make variables for what this machine offers: FEATURES (-D flags),
-# FEATURE_LIBS, CXX_SRC, ISAS. Reads CC, CXX, DNNL, LZMA and GLOO (auto, 0 or 1)
-# from the environment; a library asked for with 1 and missing is an error.
+# FEATURE_LIBS, CXX_SRC, ISAS. Reads CC, CXX, DNNL, LZMA, ZLIB, ZSTD and GLOO
+# (auto, 0 or 1) from the environment; a library asked for with 1 and missing is
+# an error.
 set -eu
 
 has_header() {
@@ -39,6 +40,8 @@ optional() { # setting macro header library Debian-package
 }
 optional "$DNNL" GPT_HAVE_DNNL dnnl.h -ldnnl libdnnl-dev
 optional "$LZMA" GPT_HAVE_LZMA lzma.h -llzma liblzma-dev
+optional "$ZLIB" GPT_HAVE_ZLIB zlib.h -lz zlib1g-dev
+optional "$ZSTD" GPT_HAVE_ZSTD zstd.h -lzstd libzstd-dev
 
 # Gloo is C++ and needs a compiler for it, too.
 cxx_src=

@@ -78,6 +78,23 @@ if command -v xz >/dev/null && gpt-vocab --version | grep -q lzma; then
 else
     skip "no xz, or built without it"
 fi
+if gpt-vocab --version | grep -q zlib; then
+    gzip -1 -c big.jsonl >packed
+    expect 0 'gzip' vocab z 2000 --input packed
+    same_merges '... the same merges' z
+    head -c 100000 packed >half.gz
+    expect 3 'half a gzip file' vocab h 2000 --input half.gz
+    err_has 'half.gz: gzip data truncated'
+else
+    skip 'built without zlib'
+fi
+if command -v zstd >/dev/null && gpt-vocab --version | grep -q zstd; then
+    zstd -q -1 -c big.jsonl >packed
+    expect 0 'zstd' vocab s 2000 --input packed
+    same_merges '... the same merges' s
+else
+    skip 'no zstd, or built without it'
+fi
 
 # Text: cut where no piece is cut. One line, 5 MB, against one document.
 sed 's/.*text":"//; s/"}$//' big.jsonl | tr '\n' ' ' >line.txt
