@@ -5,7 +5,7 @@
  * A thread beside it watches a call that takes long: it tells the store that
  * this rank has arrived, looks for failures of others, and gives up after the
  * timeout, naming who has not arrived. */
-#include "parallel/comm.h"
+#include "parallel/comm_sum.h"
 
 #include "base/memory.h"
 #include "base/num.h"
@@ -351,68 +351,7 @@ static void back(struct gpt_comm *c, struct gpt_queue *q, void *p,
         fail(c, true, "%s", err.text);
 }
 
-/* ---- sums, in the order of ranks ---- */
-
-#define REDUCE(name, type, acc_type, load, store)                            \
-    static void name(uint8_t *out, const uint8_t *const *from, int64_t size, \
-                     int64_t n, enum gpt_reduce op)                          \
-    {                                                                        \
-        for (int64_t i = 0; i < n; i++) {                                    \
-            type x;                                                          \
-            memcpy(&x, from[0] + i * (int64_t)sizeof(x), sizeof(x));         \
-            acc_type sum = load(x);                                          \
-            for (int64_t r = 1; r < size; r++) {                             \
-                memcpy(&x, from[r] + i * (int64_t)sizeof(x), sizeof(x));     \
-                if (op == GPT_SUM)                                           \
-                    sum += load(x);                                          \
-                else if (load(x) > sum || load(x) != load(x))                \
-                    sum = load(x); /* NaN stays */                           \
-            }                                                                \
-            x = store(sum);                                                  \
-            memcpy(out + i * (int64_t)sizeof(x), &x, sizeof(x));             \
-        }                                                                    \
-    }
-#define AS_IT_IS(x) (x)
-REDUCE(reduce_f32, float, float, AS_IT_IS, AS_IT_IS)
-REDUCE(reduce_f64, double, double, AS_IT_IS, AS_IT_IS)
-REDUCE(reduce_bf16, uint16_t, float, gpt_bf16_to_f32, gpt_f32_to_bf16)
-
-static void reduce_i64(uint8_t *out, const uint8_t *const *from, int64_t size,
-                       int64_t n, enum gpt_reduce op)
-{
-    for (int64_t i = 0; i < n; i++) {
-        uint64_t sum = gpt_get_u64(from[0] + i * 8); /* wraps */
-        for (int64_t r = 1; r < size; r++) {
-            uint64_t x = gpt_get_u64(from[r] + i * 8);
-            if (op == GPT_SUM)
-                sum += x;
-            else if ((int64_t)x > (int64_t)sum)
-                sum = x;
-        }
-        gpt_put_u64(out + i * 8, sum);
-    }
-}
-
-typedef void reduce_fn(uint8_t *, const uint8_t *const *, int64_t, int64_t,
-                       enum gpt_reduce);
-
-static reduce_fn *reduce_of(struct gpt_comm *c, enum gpt_dtype type)
-{
-    switch (type) {
-    case GPT_F32:
-        return reduce_f32;
-    case GPT_F64:
-        return reduce_f64;
-    case GPT_BF16:
-        return reduce_bf16;
-    case GPT_I64:
-        return reduce_i64;
-    default:
-        fail(c, true, "group '%s' cannot sum %s", c->name,
-             gpt_dtype_name(type));
-        return NULL;
-    }
-}
+/* ---- slices ---- */
 
 struct slice {
     int64_t begin, count; /* elements */
@@ -434,10 +373,13 @@ static bool reduce_slices(struct gpt_comm *c, const char *what, uint8_t *out,
     const int64_t bytes = (int64_t)gpt_dtype_bytes(type);
     const struct slice mine = slice_of(c->index, part, n);
     const size_t room_each = (size_t)(mine.count * bytes);
-    reduce_fn *reduce = reduce_of(c, type);
+    gpt_reduce_fn *reduce = gpt_reduce_of(type);
     uint8_t *parts =
         room(c, &c->parts, (sizeof(uint8_t *) + room_each) * (size_t)c->size);
 
+    if (!reduce)
+        fail(c, true, "group '%s' cannot sum %s", c->name,
+             gpt_dtype_name(type));
     if (!reduce || !parts)
         return false;
     /* pointers in front; blocks of memory.h are aligned */
@@ -610,37 +552,6 @@ void gpt_comm_exchange(struct gpt_comm *c, struct gpt_queue *q,
 }
 
 /* ---- open and close ---- */
-
-#ifndef GPT_HAVE_GLOO /* one rank only */
-int gpt_transport_open(struct gpt_transport **t, struct gpt_store *store,
-                       const char *name, int64_t rank, int64_t size,
-                       double timeout, struct gpt_err *err)
-{
-    (void)store, (void)rank, (void)timeout;
-    *t = NULL;
-    return gpt_fail(err, GPT_EUSAGE,
-                    "group '%s' of %lld ranks needs Gloo, which was not there "
-                    "when this program was built (Debian: libgloo-dev)",
-                    name, (long long)size);
-}
-
-void gpt_transport_close(struct gpt_transport *t)
-{
-    (void)t;
-}
-
-int gpt_transport_exchange(struct gpt_transport *t, struct gpt_move *list,
-                           int64_t n, struct gpt_err *err)
-{
-    (void)t, (void)list, (void)n;
-    return gpt_fail(err, GPT_EUSAGE, "built without Gloo");
-}
-
-void gpt_transport_abort(struct gpt_transport *t)
-{
-    (void)t;
-}
-#endif
 
 /* The thread leaves signals to the program. */
 static bool start_watcher(struct gpt_comm *c)

@@ -350,19 +350,50 @@ static void test_one(void)
     be->queue_close(q);
 }
 
+static void test_without(void)
+{
+    const int64_t ranks[2] = {0, 1};
+    struct gpt_comm *c;
+    struct gpt_err err = {0};
+
+    ok(gpt_comm_open(&c, NULL, NULL, "two", ranks, 2, 0, 1, &err) ==
+               GPT_EUSAGE &&
+           strstr(err.text, "needs Gloo"),
+       "%s", err.text);
+}
+
+#ifdef GPT_HAVE_GLOO
+static const bool has_gloo = true;
+#else
+static const bool has_gloo = false;
+#endif
+
 int main(void)
 {
-#ifdef GPT_HAVE_GLOO
-    run_job("collectives", 2, false, collectives, false);
-    run_job("collectives", 3, false, collectives, false);
-    run_job("collectives", 4, false, collectives, false);
-    run_job("collectives, staged", 3, true, collectives, false);
-    run_job("a rank reports a failure", 3, false, one_reports, false);
-    run_job("a rank is killed", 3, false, one_leaves, true);
-    run_job("a rank hangs", 4, false, one_hangs, false);
-#else
-    skip("built without Gloo");
-#endif
+    static const struct {
+        const char *what;
+        int64_t size;
+        bool staged;
+        void (*run)(struct member *);
+        bool killed;
+    } jobs[] = {
+        {"collectives", 2, false, collectives, false},
+        {"collectives", 3, false, collectives, false},
+        {"collectives", 4, false, collectives, false},
+        {"collectives, staged", 3, true, collectives, false},
+        {"a rank reports a failure", 3, false, one_reports, false},
+        {"a rank is killed", 3, false, one_leaves, true},
+        {"a rank hangs", 4, false, one_hangs, false},
+    };
+
+    for (size_t i = 0; i < GPT_COUNT(jobs); i++)
+        if (has_gloo)
+            run_job(jobs[i].what, jobs[i].size, jobs[i].staged, jobs[i].run,
+                    jobs[i].killed);
+        else
+            skip("%s: built without Gloo", jobs[i].what);
+    if (!has_gloo)
+        test_without();
     test_one();
     return tap_done();
 }
