@@ -9,6 +9,7 @@
 #include "base/num.h"
 #include "base/progress.h"
 #include "base/signals.h"
+#include "parallel/launch.h"
 #include "train/feed.h"
 #include "train/lock.h"
 #include "train/plan.h"
@@ -157,12 +158,27 @@ static int check_memory(const struct run *r, const struct gpt_memory *memory,
                          "with --micro-batch-size and --seq-length");
 }
 
+/* Training is one process so far: several would each train the same model. */
+static int check_alone(struct gpt_err *err)
+{
+    struct gpt_launch launch;
+
+    GPT_TRY(gpt_launch_detect(&launch, err));
+    if (launch.world_size == 1)
+        return GPT_OK;
+    return gpt_fail(err, GPT_EUSAGE,
+                    "started as one of %lld ranks (%s), but training runs in "
+                    "one process", (long long)launch.world_size,
+                    launch.launcher);
+}
+
 static int run_open(struct run *r, const struct gpt_args *args,
                     struct gpt_err *err)
 {
     struct gpt_feed_options feed;
     struct gpt_memory memory;
 
+    GPT_TRY(check_alone(err));
     GPT_TRY(gpt_train_plan(&r->plan, r->o, args, err));
     GPT_TRY(gpt_backend_open(&r->be, r->o->device, err));
     GPT_TRY(gpt_replica_new(&r->replica, r->be, &r->plan.replica, err));

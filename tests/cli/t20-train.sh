@@ -34,6 +34,10 @@ train_exec() {
     # shellcheck disable=SC2086 # word lists
     exec gpt-train $common $data_options --train-iters 30 "$@"
 }
+expect 2 'refuses to be one of several ranks' env RANK=1 WORLD_SIZE=2 \
+    MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 gpt-train --dry-run \
+    --vocab-size 300 --train-iters 1
+err_has 'one of 2 ranks'
 same_weights() { # directory: its end is that of the undisturbed run
     for f in model optimizer_exp_avg optimizer_exp_avg_sq; do
         cmp "$1/iter_0000030/${f}_tp00_pp00.safetensors" \
