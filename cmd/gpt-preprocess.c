@@ -3,12 +3,14 @@
  * line and the summary. */
 #include "base/io.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "base/num.h"
 #include "base/options.h"
 #include "base/progress.h"
 #include "data/preprocess.h"
 
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 struct options {
@@ -17,7 +19,8 @@ struct options {
     const char *output_prefix, *dataset_impl;
     const char *tokenizer_type, *vocab_file, *merge_file;
     bool append_eod;
-    int64_t workers, log_interval;
+    int64_t workers, log_interval, max_errors;
+    const char *on_error;
 };
 
 static const char *const tokenizer_types[] = {"GPT2BPETokenizer",
@@ -57,6 +60,14 @@ static const struct gpt_opt table[] = {
     {.kind = GPT_OPT_INT, .name = "log-interval", .arg = "N",
      AT(log_interval), .def = "0", .min = 0, .max = 1e15,
      .help = "print a line every N documents, 0 = never"},
+    {.kind = GPT_OPT_GROUP, .help = "Bad lines"},
+    {.kind = GPT_OPT_STRING, .name = "on-error", .arg = "ACTION", AT(on_error),
+     .def = "stop",
+     .help = "at a bad line: stop, skip it, or quarantine=FILE to skip it and "
+             "write it to FILE"},
+    {.kind = GPT_OPT_INT, .name = "max-errors", .arg = "N", AT(max_errors),
+     .def = "-1", .min = -1, .max = 1e15,
+     .help = "fail if more than N lines are skipped, -1 = any number"},
     GPT_COMMON_OPTIONS(struct options, common),
 };
 
@@ -103,12 +114,71 @@ static void summarise(const struct gpt_preprocess_stats *s,
              rate((double)s->line_bytes, r) / 1e6);
 }
 
+/* "blank line 3, not JSON 1" */
+static void add_kinds(struct gpt_buf *b, const struct gpt_bad_report *bad)
+{
+    const char *comma = "";
+    for (int k = 0; k < GPT_BAD_KINDS; k++) {
+        if (!bad->of_kind[k])
+            continue;
+        gpt_buf_printf(b, "%s%s %lld", comma, gpt_bad_word(k),
+                       (long long)bad->of_kind[k]);
+        comma = ", ";
+    }
+}
+
+static void report_bad(const struct gpt_bad_report *bad, bool done,
+                       const struct gpt_preprocess_options *po)
+{
+    struct gpt_buf b = {0};
+    if (bad->n == 0)
+        return;
+    for (int64_t i = 0; i < bad->n_named; i++)
+        gpt_warn("%s", bad->named[i].text);
+    if (bad->n > bad->n_named)
+        gpt_warn("... and %lld more", (long long)(bad->n - bad->n_named));
+    gpt_buf_printf(&b, "%lld bad lines ", (long long)bad->n);
+    if (!done)
+        gpt_buf_printf(&b, "until the failure");
+    else if (po->max_bad >= 0)
+        gpt_buf_printf(&b, "left out, limit %lld", (long long)po->max_bad);
+    else
+        gpt_buf_printf(&b, "left out, no limit");
+    if (done && po->quarantine)
+        gpt_buf_printf(&b, ", kept in '%s'", po->quarantine);
+    gpt_buf_printf(&b, ": ");
+    add_kinds(&b, bad);
+    if (b.data)
+        gpt_warn("%s", b.data);
+    gpt_buf_free(&b);
+}
+
 static int64_t n_workers(const struct options *o)
 {
     if (o->workers)
         return o->workers;
     return o->common.threads ? o->common.threads
                              : (int64_t)sysconf(_SC_NPROCESSORS_ONLN);
+}
+
+static int set_on_error(const struct options *o,
+                        struct gpt_preprocess_options *po, struct gpt_err *err)
+{
+    static const char prefix[] = "quarantine=";
+    const size_t n = sizeof(prefix) - 1;
+    po->max_bad = o->max_errors;
+    po->skip_bad = strcmp(o->on_error, "stop") != 0;
+    if (!po->skip_bad && o->max_errors >= 0)
+        return gpt_fail(err, GPT_EUSAGE, "--max-errors %lld goes with "
+                        "--on-error skip or quarantine=FILE, not with stop",
+                        (long long)o->max_errors);
+    if (!po->skip_bad || strcmp(o->on_error, "skip") == 0)
+        return GPT_OK;
+    if (strncmp(o->on_error, prefix, n) != 0 || !o->on_error[n])
+        return gpt_fail(err, GPT_EUSAGE, "--on-error '%s' is none of stop, "
+                        "skip and quarantine=FILE", o->on_error);
+    po->quarantine = o->on_error + n;
+    return GPT_OK;
 }
 
 static int preprocess(const struct options *o,
@@ -132,6 +202,7 @@ static int preprocess(const struct options *o,
         .report = report,
         .user = &r,
     };
+    GPT_TRY(set_on_error(o, &po, err));
     r.progress = gpt_progress_open(o->common.quiet ? "never"
                                                    : o->common.progress,
                                    "preprocess", "B",
@@ -140,6 +211,7 @@ static int preprocess(const struct options *o,
     gpt_progress_close(r.progress);
     if (status == GPT_OK)
         summarise(&stats, &r);
+    report_bad(&stats.bad, status == GPT_OK, &po);
     return status;
 }
 

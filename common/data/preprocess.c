@@ -37,6 +37,7 @@ struct pipeline {
     struct gpt_chunk_worker *workers;
     size_t n_started; /* workers that have taken their state */
     struct gpt_indexed_writer **writers; /* a key each */
+    struct gpt_out *quarantine; /* or NULL */
 
     pthread_mutex_t lock; /* of all below */
     pthread_cond_t can_fill, can_take, can_write;
@@ -103,7 +104,8 @@ static bool read_input(struct pipeline *p, struct gpt_cutter *cut,
 static bool open_and_read(struct pipeline *p, int64_t number)
 {
     struct gpt_input *in = NULL;
-    struct gpt_cutter cut = {.chunk_bytes = p->o->chunk_bytes};
+    struct gpt_cutter cut = {.chunk_bytes = p->o->chunk_bytes,
+                             .whole_lines = p->o->skip_bad};
     if (cut.chunk_bytes <= 0)
         cut.chunk_bytes = CHUNK_BYTES;
     cut.status = gpt_input_open(&in, p->o->inputs[number], p->o->workers,
@@ -209,9 +211,43 @@ static int write_chunk(struct pipeline *p, const struct gpt_chunk *c,
         GPT_TRY(gpt_indexed_writer_add(p->writers[k], &block, err));
         stats->tokens += block.n_tokens;
     }
-    stats->documents += c->lines;
+    stats->documents += c->lines - (int64_t)c->n_bad;
     stats->text_bytes += c->text_bytes;
     stats->line_bytes += (int64_t)c->len;
+    return GPT_OK;
+}
+
+/* As it is, with a newline, which only the last line of a file may lack. */
+static int quarantine(struct pipeline *p, const struct gpt_chunk *c, size_t at,
+                      struct gpt_err *err)
+{
+    const char *line = c->data + at;
+    const char *newline = memchr(line, '\n', c->len - at);
+    size_t len = newline ? (size_t)(newline - line) : c->len - at;
+    GPT_TRY(gpt_out_write(p->quarantine, line, len, err));
+    return gpt_out_write(p->quarantine, "\n", 1, err);
+}
+
+/* The bad lines of a chunk that follows `lines` lines of its input. */
+static int count_bad(struct pipeline *p, const struct gpt_chunk *c,
+                     int64_t lines, struct gpt_bad_report *bad,
+                     struct gpt_err *err)
+{
+    int64_t limit = p->o->max_bad;
+    for (size_t i = 0; i < c->n_bad; i++) {
+        long long line = (long long)(lines + c->bad[i].line);
+        bad->of_kind[c->bad[i].kind]++;
+        if (bad->n++ < GPT_BAD_NAMED) {
+            bad->named[bad->n_named] = c->named[i];
+            gpt_context(&bad->named[bad->n_named++], "%s:%lld", c->name, line);
+        }
+        if (limit >= 0 && bad->n > limit)
+            return gpt_fail(err, GPT_EDATA, "%s:%lld: bad line number %lld, "
+                            "limit %lld", c->name, line, (long long)bad->n,
+                            (long long)limit);
+        if (p->quarantine)
+            GPT_TRY(quarantine(p, c, c->bad[i].at, err));
+    }
     return GPT_OK;
 }
 
@@ -249,6 +285,7 @@ static int write_all(struct pipeline *p, struct gpt_preprocess_stats *stats,
                                                 (long long)(lines + c->lines))
                                   : c->status;
             }
+            GPT_TRY(count_bad(p, c, lines, &stats->bad, err));
             lines += c->lines;
             GPT_TRY(write_chunk(p, c, stats, err));
             release(p, s);
@@ -266,6 +303,7 @@ static int open_workers(struct pipeline *p, size_t n, struct gpt_err *err)
         struct gpt_chunk_worker *w = &p->workers[i];
         w->n_keys = (size_t)p->o->n_keys;
         w->dtype = p->dtype;
+        w->skip_bad = p->o->skip_bad;
         w->eod = p->o->append_eod ? gpt_tokenizer_eod(p->o->tokenizer) : -1;
         GPT_TRY(gpt_encoder_open(&w->encoder, p->o->tokenizer, err));
         GPT_TRY(gpt_jsonl_open(&w->scanner, p->o->keys, w->n_keys, err));
@@ -314,15 +352,33 @@ static int open_writers(struct pipeline *p, struct gpt_err *err)
     return GPT_OK;
 }
 
+static int open_quarantine(struct pipeline *p, struct gpt_err *err)
+{
+    const struct gpt_preprocess_options *o = p->o;
+    if (!o->quarantine)
+        return GPT_OK;
+    for (int64_t i = 0; i < o->n_inputs; i++)
+        if (gpt_path_same(o->quarantine, o->inputs[i]))
+            return gpt_fail(err, GPT_EUSAGE, "'%s' cannot be both an input and "
+                            "the file for bad lines", o->quarantine);
+    return gpt_out_open(&p->quarantine, o->quarantine, o->out_flags, 0, err);
+}
+
 static void abort_writers(struct pipeline *p)
 {
+    gpt_out_abort(p->quarantine);
     for (int64_t k = 0; p->writers && k < p->o->n_keys; k++)
         gpt_indexed_writer_abort(p->writers[k]);
     gpt_free(p->writers);
 }
 
+/* The quarantine first: no data set without the lines that it lacks. */
 static int commit_writers(struct pipeline *p, struct gpt_err *err)
 {
+    struct gpt_out *out = p->quarantine;
+    p->quarantine = NULL;
+    if (out)
+        GPT_TRY(gpt_out_commit(out, err));
     for (int64_t k = 0; k < p->o->n_keys; k++) {
         struct gpt_indexed_writer *w = p->writers[k];
         p->writers[k] = NULL;
@@ -361,6 +417,17 @@ static void join_threads(struct pipeline *p)
         pthread_join(p->threads[i], NULL);
 }
 
+const char *gpt_bad_word(int kind)
+{
+    static const char *const words[GPT_BAD_KINDS] = {
+#define X(name, word) [name] = word,
+        GPT_JSONL_BAD_LIST(X)
+#undef X
+        [GPT_BAD_LONG] = "too long",
+    };
+    return words[kind];
+}
+
 int64_t gpt_preprocess_total(const struct gpt_preprocess_options *o)
 {
     int64_t total = 0;
@@ -377,6 +444,7 @@ static int run(struct pipeline *p, size_t n_workers,
                struct gpt_preprocess_stats *stats, struct gpt_err *err)
 {
     GPT_TRY(open_writers(p, err));
+    GPT_TRY(open_quarantine(p, err));
     GPT_TRY(open_workers(p, n_workers, err));
     int status = start_threads(p, n_workers, err);
     if (status == GPT_OK)

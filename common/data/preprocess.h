@@ -5,14 +5,32 @@
 #ifndef GPT_DATA_PREPROCESS_H
 #define GPT_DATA_PREPROCESS_H
 
+#include "text/jsonl.h"
 #include "text/tokenizer.h"
 
+/* Kinds of bad lines: those of text/jsonl.h, and this one. */
+enum {
+    GPT_BAD_LONG = GPT_JSONL_BADS, /* tokens that no data set can hold */
+    GPT_BAD_KINDS,
+    GPT_BAD_NAMED = 5, /* that many bad lines, the first, are told one by one */
+};
+
+/* Bad lines that were left out. */
+struct gpt_bad_report {
+    int64_t n, of_kind[GPT_BAD_KINDS];
+    int64_t n_named;
+    struct gpt_err named[GPT_BAD_NAMED]; /* file:line: what is wrong */
+};
+
+const char *gpt_bad_word(int kind); /* "blank line" and so on */
+
 struct gpt_preprocess_stats {
-    int64_t documents;
+    int64_t documents;   /* bad lines are none */
     int64_t tokens;      /* of all keys, document ends included */
     int64_t text_bytes;  /* of all keys, unescaped */
     int64_t line_bytes;  /* decompressed */
     int64_t input_bytes; /* read from the files, compressed as they may be */
+    struct gpt_bad_report bad;
 };
 
 struct gpt_preprocess_options {
@@ -26,6 +44,9 @@ struct gpt_preprocess_options {
     unsigned out_flags;  /* GPT_OUT_* */
     int64_t workers;     /* >= 1 */
     int64_t chunk_bytes; /* of lines that a worker takes at once; 0 = 1 MiB */
+    bool skip_bad;       /* leave bad lines out instead of failing */
+    int64_t max_bad;     /* with skip_bad: fail at one more; < 0 = no limit */
+    const char *quarantine; /* with skip_bad: file for them; NULL = none */
     /* called now and then by the calling thread; may be NULL */
     void (*report)(void *user, const struct gpt_preprocess_stats *stats);
     void *user;
@@ -38,8 +59,14 @@ int64_t gpt_preprocess_total(const struct gpt_preprocess_options *options);
  * a string is a sequence and a document; a list of strings is a document of as
  * many sequences as do not tokenize to nothing; the end-of-document token
  * follows the last sequence; an empty document has no sequence and no end, but
- * counts. GPT_EDATA names file and line of the first line that is wrong. A
- * signal that asks to stop ends it with GPT_EFAIL. */
+ * counts. GPT_EDATA names file and line of the first line that is wrong.
+ *
+ * With skip_bad such lines are left out and counted, and written as they are
+ * to the quarantine file, which appears together with the data sets; each ends
+ * in a newline there. A file that cannot be read, or whose compression is
+ * damaged, is a failure all the same. stats->bad is valid after a failure, too.
+ *
+ * A signal that asks to stop ends it with GPT_EFAIL. */
 int gpt_preprocess(const struct gpt_preprocess_options *options,
                    struct gpt_preprocess_stats *stats, struct gpt_err *err)
     GPT_MUST_USE;

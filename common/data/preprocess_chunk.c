@@ -19,6 +19,7 @@ void gpt_chunk_free(struct gpt_chunk *c, size_t n_keys)
         gpt_free(c->keys[k].document_sequences);
     }
     gpt_free(c->keys);
+    gpt_free(c->bad);
     gpt_free(c->data);
 }
 
@@ -64,7 +65,8 @@ static int read_lines(struct gpt_cutter *cut, struct gpt_chunk *c,
             *lines = c->len;
         }
     } while (!cut->at_end && (c->len < want || !*lines) &&
-             (*lines || c->len < want || may_be_object(c->data, c->len)));
+             (*lines || c->len < want || cut->whole_lines ||
+              may_be_object(c->data, c->len)));
     return GPT_OK;
 }
 
@@ -149,6 +151,62 @@ static int add_document(struct gpt_chunk_worker *w, struct gpt_chunk *c,
     return GPT_OK;
 }
 
+/* *kind is that of a failure with GPT_EDATA. */
+static int encode_line(struct gpt_chunk_worker *w, struct gpt_chunk *c,
+                       struct gpt_slice line, int *kind, struct gpt_err *err)
+{
+    int status = gpt_jsonl_scan(w->scanner, line.data, line.len, err);
+    *kind = (int)gpt_jsonl_bad(w->scanner);
+    GPT_TRY(status);
+    *kind = GPT_BAD_LONG;
+    for (size_t k = 0; k < w->n_keys; k++)
+        GPT_TRY(add_document(w, c, k, err));
+    return GPT_OK;
+}
+
+static void mark_keys(struct gpt_chunk *c, size_t n_keys)
+{
+    for (size_t k = 0; k < n_keys; k++) {
+        struct gpt_chunk_key *key = &c->keys[k];
+        key->mark_ids = key->ids.len;
+        key->mark_lengths = key->n_lengths;
+        key->mark_documents = key->n_documents;
+    }
+}
+
+static void reset_keys(struct gpt_chunk *c, size_t n_keys)
+{
+    for (size_t k = 0; k < n_keys; k++) {
+        struct gpt_chunk_key *key = &c->keys[k];
+        key->ids.len = key->mark_ids;
+        key->n_lengths = key->mark_lengths;
+        key->n_documents = key->mark_documents;
+    }
+}
+
+/* Like encode_line(); a bad line leaves only an entry in the list. */
+static int encode_or_skip(struct gpt_chunk_worker *w, struct gpt_chunk *c,
+                          struct gpt_slice line, struct gpt_err *err)
+{
+    struct gpt_bad_line bad = {
+        .line = c->lines,
+        .at = (size_t)(line.data - c->data),
+    };
+    int64_t text_bytes = c->text_bytes;
+    mark_keys(c, w->n_keys);
+    int status = encode_line(w, c, line, &bad.kind, err);
+    if (status != GPT_EDATA || !w->skip_bad)
+        return status;
+    reset_keys(c, w->n_keys);
+    c->text_bytes = text_bytes;
+    if (c->n_bad < GPT_BAD_NAMED)
+        c->named[c->n_bad] = *err;
+    GPT_TRY(gpt_grow(&c->bad, &c->bad_cap, c->n_bad + 1, sizeof(*c->bad),
+                     "bad lines", err));
+    c->bad[c->n_bad++] = bad;
+    return GPT_OK;
+}
+
 static int encode_lines(struct gpt_chunk_worker *w, struct gpt_chunk *c,
                         struct gpt_err *err)
 {
@@ -157,9 +215,8 @@ static int encode_lines(struct gpt_chunk_worker *w, struct gpt_chunk *c,
         const char *newline = memchr(p, '\n', (size_t)(end - p));
         const char *stop = newline ? newline : end;
         c->lines++;
-        GPT_TRY(gpt_jsonl_scan(w->scanner, p, (size_t)(stop - p), err));
-        for (size_t k = 0; k < w->n_keys; k++)
-            GPT_TRY(add_document(w, c, k, err));
+        struct gpt_slice line = {p, (size_t)(stop - p)};
+        GPT_TRY(encode_or_skip(w, c, line, err));
         p = newline ? newline + 1 : end;
     }
     return GPT_OK;
@@ -179,6 +236,7 @@ void gpt_chunk_encode(struct gpt_chunk_worker *w, struct gpt_chunk *c)
 {
     c->lines = 0;
     c->text_bytes = 0;
+    c->n_bad = 0;
     for (size_t k = 0; k < w->n_keys; k++) {
         c->keys[k].ids.len = 0;
         c->keys[k].n_lengths = 0;

@@ -16,6 +16,13 @@ struct gpt_chunk_key {
     size_t n_lengths, lengths_cap;
     int32_t *document_sequences;
     size_t n_documents, documents_cap;
+    size_t mark_ids, mark_lengths, mark_documents; /* before the line */
+};
+
+struct gpt_bad_line {
+    int64_t line; /* of the chunk, counted from 1 */
+    size_t at;    /* where in the chunk's data it begins */
+    int kind;
 };
 
 struct gpt_chunk {
@@ -26,6 +33,9 @@ struct gpt_chunk {
     struct gpt_chunk_key *keys;
     int64_t lines;      /* read, the bad one included */
     int64_t text_bytes; /* of their strings */
+    struct gpt_bad_line *bad; /* lines left out */
+    size_t n_bad, bad_cap;
+    struct gpt_err named[GPT_BAD_NAMED]; /* what is wrong with the first */
     int status;         /* of reader or worker */
     bool in_line;       /* err is about the last of `lines` */
     struct gpt_err err;
@@ -44,6 +54,7 @@ struct gpt_cutter {
     int status; /* a failure to be told after the lines before it */
     struct gpt_err err;
     bool at_end;
+    bool whole_lines; /* even of what cannot be JSON: it will be left out */
 };
 
 /* Fills c with lines, at least one; len = 0 at the end or on failure, which
@@ -57,6 +68,7 @@ struct gpt_chunk_worker {
     size_t n_keys;
     enum gpt_dtype dtype;
     int32_t eod; /* appended to documents; -1: none */
+    bool skip_bad; /* bad lines go to the chunk's list */
 };
 
 /* Tokenizes the lines of c; a failure goes to c->status. */

@@ -13,18 +13,25 @@ size_t gpt_scan_column(const struct gpt_scan *s)
 
 int gpt_scan_unexpected(struct gpt_scan *s, const char *want)
 {
-    if (s->p == s->end)
+    if (s->p == s->end) {
+        s->bad = GPT_BAD_TRUNCATED;
         return gpt_fail(s->err, GPT_EDATA,
                         "truncated: the line ends at byte %zu, before %s",
                         gpt_scan_column(s) - 1, want);
+    }
     uint8_t c = *s->p;
-    if (c == 0)
+    if (c == 0) {
+        s->bad = GPT_BAD_NUL;
         return gpt_fail(s->err, GPT_EDATA, "NUL byte at byte %zu",
                         gpt_scan_column(s));
-    if (c < 0x20)
+    }
+    if (c < 0x20) {
+        s->bad = GPT_BAD_CONTROL;
         return gpt_fail(s->err, GPT_EDATA,
                         "raw control character 0x%02x at byte %zu", c,
                         gpt_scan_column(s));
+    }
+    s->bad = GPT_BAD_SYNTAX;
     if (c >= 0x7F)
         return gpt_fail(s->err, GPT_EDATA,
                         "not JSON: 0x%02x at byte %zu, where %s was expected",
@@ -111,6 +118,7 @@ static int skip_escape(struct gpt_scan *s)
         s->p += 2;
         return GPT_OK;
     }
+    s->bad = GPT_BAD_SYNTAX;
     return gpt_fail(s->err, GPT_EDATA, "not JSON: bad escape at byte %zu",
                     gpt_scan_column(s));
 }
@@ -137,10 +145,12 @@ int gpt_scan_string(struct gpt_scan *s, struct gpt_slice *raw,
         } else {
             uint32_t cp;
             int n = gpt_utf8_decode(s->p, (size_t)(s->end - s->p), &cp);
-            if (n == 0)
+            if (n == 0) {
+                s->bad = GPT_BAD_UTF8;
                 return gpt_fail(s->err, GPT_EDATA,
                                 "invalid UTF-8: 0x%02x at byte %zu", *s->p,
                                 gpt_scan_column(s));
+            }
             s->p += n;
         }
     }
@@ -197,10 +207,12 @@ int gpt_scan_key(struct gpt_scan *s, struct gpt_slice *raw, bool *escaped)
 
 static int push(struct gpt_scan *s, bool object)
 {
-    if (s->depth == GPT_JSONL_MAX_DEPTH)
+    if (s->depth == GPT_JSONL_MAX_DEPTH) {
+        s->bad = GPT_BAD_SYNTAX;
         return gpt_fail(s->err, GPT_EDATA,
                         "not JSON: deeper than %d levels at byte %zu",
                         GPT_JSONL_MAX_DEPTH, gpt_scan_column(s));
+    }
     uint64_t bit = (uint64_t)1 << s->depth % 64;
     uint64_t *word = &s->stack[s->depth++ / 64];
     *word = object ? *word | bit : *word & ~bit;

@@ -8,6 +8,7 @@
 struct gpt_scan {
     const uint8_t *begin, *p, *end; /* begin <= p <= end */
     struct gpt_err *err;
+    enum gpt_jsonl_bad bad; /* of a failure: its kind */
     uint64_t stack[GPT_JSONL_MAX_DEPTH / 64]; /* a bit a level: 1 = object */
     size_t depth;
 };

@@ -222,14 +222,17 @@ int gpt_jsonl_scan(struct gpt_jsonl *j, const char *line, size_t len,
         j->fields[i].found = false;
 
     gpt_scan_space(s);
+    s->bad = GPT_BAD_BLANK;
     if (s->p == s->end)
         return gpt_fail(err, GPT_EDATA, "blank line");
+    s->bad = GPT_BAD_SYNTAX;
     if (s->end - s->p >= 3 && memcmp(s->p, "\xEF\xBB\xBF", 3) == 0)
         return gpt_fail(err, GPT_EDATA, "not JSON: byte order mark at byte %zu",
                         gpt_scan_column(s));
     GPT_TRY(scan_object(j));
     for (size_t i = 0; i < j->n_fields; i++) {
         const struct field *f = &j->fields[i];
+        s->bad = f->found ? GPT_BAD_TYPE : GPT_BAD_NO_FIELD;
         if (!f->found)
             return gpt_fail(err, GPT_EDATA, "no field '%s'", f->key);
         if (f->wrong)
@@ -237,6 +240,11 @@ int gpt_jsonl_scan(struct gpt_jsonl *j, const char *line, size_t len,
                             f->key, f->wrong);
     }
     return GPT_OK;
+}
+
+enum gpt_jsonl_bad gpt_jsonl_bad(const struct gpt_jsonl *j)
+{
+    return j->scan.bad;
 }
 
 size_t gpt_jsonl_strings(const struct gpt_jsonl *j, size_t key,

@@ -20,6 +20,24 @@ struct gpt_slice {
     size_t len;
 };
 
+/* Kinds of bad lines; the word begins the message, or is in it. */
+#define GPT_JSONL_BAD_LIST(X)                                                  \
+    X(GPT_BAD_BLANK, "blank line")                                             \
+    X(GPT_BAD_SYNTAX, "not JSON")                                              \
+    X(GPT_BAD_TRUNCATED, "truncated")                                          \
+    X(GPT_BAD_UTF8, "invalid UTF-8")                                           \
+    X(GPT_BAD_CONTROL, "raw control character")                                \
+    X(GPT_BAD_NUL, "NUL byte")                                                 \
+    X(GPT_BAD_NO_FIELD, "no field")                                            \
+    X(GPT_BAD_TYPE, "not a string")
+
+enum gpt_jsonl_bad {
+#define X(name, word) name,
+    GPT_JSONL_BAD_LIST(X)
+#undef X
+    GPT_JSONL_BADS
+};
+
 struct gpt_jsonl;
 
 /* A scanner for n_keys fields; a thread's own. The keys (UTF-8) are borrowed
@@ -29,11 +47,12 @@ int gpt_jsonl_open(struct gpt_jsonl **s, const char *const *keys,
 void gpt_jsonl_close(struct gpt_jsonl *s); /* NULL is fine */
 
 /* Scans line[0..len), without its newline. GPT_EDATA says what is wrong and at
- * which byte, counted from 1; the caller puts file and line before it. The
- * kinds: "blank line", "not JSON", "truncated", "invalid UTF-8", "raw control
- * character", "NUL byte", "no field", "not a string". */
+ * which byte, counted from 1; the caller puts file and line before it. */
 int gpt_jsonl_scan(struct gpt_jsonl *s, const char *line, size_t len,
                    struct gpt_err *err) GPT_MUST_USE;
+
+/* The kind of bad line of the scan that has just failed with GPT_EDATA. */
+enum gpt_jsonl_bad gpt_jsonl_bad(const struct gpt_jsonl *s);
 
 /* The strings of field `key` in the line scanned last: one for a string, any
  * number for a list of strings. Unescaped valid UTF-8, which may hold NUL;

@@ -240,6 +240,109 @@ head -c 3000000 /dev/zero >zero.jsonl
 expect 3 'refuses zeros' pp zero.jsonl zero
 err_has 'zero.jsonl:1: NUL byte at byte 1'
 
+# ---- bad lines left out: the same output as of the good lines alone ----
+
+bad_kinds() { # every kind, the long one longer than a chunk
+    printf '{"text":"abc\n'
+    printf 'hello\n{"text":"abc"}{"text":"d"}\n'
+    tr 'a' 'x' <letters
+    printf '\n\n \r\n'
+    printf '{"txt":"abc"}\n'
+    printf '{"text":null}\n{"text":["x",1]}\n'
+    printf '{"text":"caf\351"}\n'
+    printf '{"text":"a\tb"}\n'
+    printf '{"text":"a\000b"}\n'
+}
+head -n 25000 big.jsonl >mixed.jsonl
+bad_kinds >kinds.bad
+cat kinds.bad >>mixed.jsonl
+tail -n +25001 big.jsonl >>mixed.jsonl
+printf '{"text":"cut' >>mixed.jsonl
+{ cat kinds.bad
+  printf '{"text":"cut\n'; } >want.bad
+for n in 1 2 7; do
+    expect 0 "quarantine, $n workers" pp mixed.jsonl "on$n" --workers $n \
+        --append-eod --on-error "quarantine=on$n.bad" --max-errors 13
+    mv "$scratch/err" "said.$n"
+    check 'tokens of the good lines' cmp w1_text_document.bin \
+        "on${n}_text_document.bin"
+    check 'index of the good lines' cmp w1_text_document.idx \
+        "on${n}_text_document.idx"
+    check 'the bad lines as they were' cmp want.bad "on$n.bad"
+done
+has_line() { check "says '$1'" grep -qF -e "$1" said.1; }
+has_line '60000 documents'
+has_line 'mixed.jsonl:25001: truncated: the line ends at byte 12'
+has_line "mixed.jsonl:25005: blank line"
+check 'names five' [ "$(grep -c 'mixed.jsonl:' said.1)" = 5 ]
+has_line '... and 8 more'
+has_line "13 bad lines left out, limit 13, kept in 'on1.bad': blank line 2, \
+not JSON 3, truncated 2, invalid UTF-8 1, raw control character 1, NUL byte 1, \
+no field 1, not a string 2"
+for n in 2 7; do
+    check "$n workers say the same" sh -c "
+        grep warning said.1 | sed 's/on1/on/' >want.log
+        grep warning said.$n | sed 's/on$n/on/' | cmp want.log -"
+done
+for n in 1 5; do
+    expect 3 "over the limit, $n workers" pp mixed.jsonl over --workers $n \
+        --on-error quarantine=over_bad --max-errors 12
+    err_has 'mixed.jsonl:60013: bad line number 13, limit 12'
+    err_has '13 bad lines until the failure: blank line 2'
+    nothing_left over_
+done
+expect 3 'no bad line allowed' pp mixed.jsonl over --on-error skip \
+    --max-errors 0
+err_has 'mixed.jsonl:25001: bad line number 1, limit 0'
+nothing_left over_
+expect 0 'skipped, any number' pp mixed.jsonl skip --append-eod --on-error skip
+err_has '13 bad lines left out, no limit: blank line 2'
+check 'same tokens' cmp w1_text_document.bin skip_text_document.bin
+expect 0 'lines are counted for each file' gpt-preprocess $vocab \
+    --input cut.jsonl cut.jsonl --output-prefix each --on-error skip
+err_has 'cut.jsonl:2: truncated'
+err_has '2 bad lines left out, no limit: truncated 2'
+check 'named for each' [ "$(grep -c 'cut.jsonl:2:' "$scratch/err")" = 2 ]
+printf '{"a":"1","b":"x"}\n{"a":"2"}\n{"b":"y","a":"3"}\n' >keys.jsonl
+expect 0 'a key is missing' gpt-preprocess --input keys.jsonl \
+    --output-prefix ks --json-keys a b --on-error skip \
+    --tokenizer-type ByteTokenizer
+check 'first key' [ "$(hex ks_a_document.bin)" = 31003300 ]
+check 'second key' [ "$(hex ks_b_document.bin)" = 78007900 ]
+expect 0 'nothing is good' pp zero.jsonl zero --on-error quarantine=zero.bad
+err_has '1 bad lines left out, no limit'
+err_has 'no documents'
+check 'all of it in quarantine' [ "$(wc -c <zero.bad)" = 3000001 ]
+expect 0 'nothing is bad' pp small.jsonl good --on-error quarantine=good.bad
+check 'an empty quarantine' sh -c '[ -f good.bad ] && [ ! -s good.bad ]'
+expect 7 'a quarantine that exists' pp small.jsonl good2 \
+    --on-error quarantine=good.bad
+nothing_left good2_
+cp keys.jsonl kept.jsonl
+expect 2 'an input as quarantine' gpt-preprocess --input keys.jsonl \
+    --output-prefix self --on-error quarantine=./keys.jsonl --force \
+    --tokenizer-type ByteTokenizer
+err_has 'cannot be both an input'
+check 'the input is as it was' cmp kept.jsonl keys.jsonl
+expect 4 'a folder that is not there' pp small.jsonl self \
+    --on-error quarantine=none/bad
+expect 4 'a missing file is no bad line' pp missing.jsonl self --on-error skip
+expect 2 'another action' pp small.jsonl self --on-error ignore
+err_has "'ignore' is none of stop, skip and quarantine=FILE"
+expect 2 'a quarantine without a name' pp small.jsonl self \
+    --on-error quarantine=
+expect 2 'a limit that does nothing' pp small.jsonl self --max-errors 3
+err_has '--on-error skip'
+if has zlib; then
+    { cat cut.jsonl
+      echo
+      cat big.jsonl; } | gzip -1 | head -c 50000 >cut.gz
+    expect 3 'damage of a file is no bad line' pp cut.gz self --on-error skip
+    err_has 'cut.gz: gzip data truncated'
+    err_has '1 bad lines until the failure: truncated 1'
+fi
+nothing_left self_
+
 # ---- bad files and options ----
 
 expect 4 'a missing file' pp missing.jsonl m

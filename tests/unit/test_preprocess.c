@@ -126,6 +126,90 @@ static void test_same_error(void)
     }
 }
 
+/* ---- bad lines left out ---- */
+
+static int run_skipping(int64_t chunk_bytes, int64_t max_bad,
+                        const char *quarantine,
+                        struct gpt_preprocess_stats *stats,
+                        struct gpt_err *err)
+{
+    const char *inputs[] = {path_a, path_b}, *keys[] = {"text"};
+    struct gpt_preprocess_options o = {
+        .inputs = inputs,
+        .n_inputs = 2,
+        .keys = keys,
+        .n_keys = 1,
+        .output_prefix = prefix,
+        .tokenizer = tok,
+        .out_flags = GPT_OUT_NOSYNC,
+        .workers = 1 + chunk_bytes % 4,
+        .chunk_bytes = chunk_bytes,
+        .skip_bad = true,
+        .max_bad = max_bad,
+        .quarantine = quarantine,
+    };
+    return gpt_preprocess(&o, stats, err);
+}
+
+static void check_report(const struct gpt_bad_report *bad)
+{
+    char want[256];
+    snprintf(want, sizeof(want), "%s:201: not JSON: 'n' at byte 1, where an "
+             "object was expected", path_b);
+    is_int(bad->n, 4, "four bad lines");
+    ok(bad->of_kind[GPT_BAD_SYNTAX] == 1 && bad->of_kind[GPT_BAD_BLANK] == 1 &&
+           bad->of_kind[GPT_BAD_TRUNCATED] == 2,
+       "their kinds");
+    is_int(bad->n_named, 4, "all are named");
+    is_str(bad->named[1].text, want, "with file and line");
+}
+
+static void test_skip(void)
+{
+    static const char bad_a[] = "{\"text\":\"no end";
+    static const char bad_b[] = "no JSON, and long enough to be seen before "
+                                "its end\n\n{\"text\":\"cut";
+    char quarantine[80];
+    struct gpt_preprocess_stats stats;
+    struct gpt_err err = {0};
+    struct gpt_buf want = {0}, got = {0};
+    snprintf(quarantine, sizeof(quarantine), "%s/bad", dir);
+    write_lines(path_a, 100, "");
+    write_lines(path_b, 200, "");
+    is_int(run_skipping(100000, 0, NULL, &stats, &err), GPT_OK, "good lines");
+    is_int(stats.bad.n, 0, "none is bad");
+    ok(take_result(&want), "data set of the good lines");
+    write_lines(path_a, 100, bad_a);
+    write_lines(path_b, 200, bad_b);
+    for (size_t i = 0; i < GPT_COUNT(chunks); i++) {
+        char *raw = NULL;
+        size_t n = 0;
+        is_int(run_skipping(chunks[i], 4, quarantine, &stats, &err), GPT_OK,
+               "skipped in chunks of %lld bytes", (long long)chunks[i]);
+        ok(take_result(&got) && got.len == want.len &&
+               memcmp(got.data, want.data, got.len) == 0,
+           "the data set of the good lines");
+        is_int(stats.documents, 300, "documents");
+        check_report(&stats.bad);
+        is_int(gpt_read_file(quarantine, 1 << 20, &raw, &n, &err), GPT_OK,
+               "quarantine");
+        ok(raw && n == sizeof(bad_a) + sizeof(bad_b) &&
+               memcmp(raw, bad_a, sizeof(bad_a) - 1) == 0 &&
+               raw[sizeof(bad_a) - 1] == '\n' &&
+               memcmp(raw + sizeof(bad_a), bad_b, sizeof(bad_b) - 1) == 0,
+           "holds the bad lines as they are");
+        gpt_free(raw);
+        gpt_buf_free(&got);
+        unlink(quarantine);
+        is_int(run_skipping(chunks[i], 3, quarantine, &stats, &err), GPT_EDATA,
+               "one more than the limit");
+        ok(strstr(err.text, ":203: bad line number 4, limit 3") != NULL,
+           "said so");
+        ok(!take_result(&got) && !gpt_path_exists(quarantine), "no files");
+    }
+    gpt_buf_free(&want);
+}
+
 /* ---- a pipe that stays silent ---- */
 
 static void *cancel_later(void *in)
@@ -175,6 +259,7 @@ int main(void)
     snprintf(prefix, sizeof(prefix), "%s/out", dir);
     test_same_files();
     test_same_error();
+    test_skip();
     test_cancel();
     gpt_tokenizer_close(tok);
     unlink(path_a);
