@@ -352,11 +352,31 @@ static int open_writers(struct pipeline *p, struct gpt_err *err)
     return GPT_OK;
 }
 
+/* Is `path` PREFIX_KEY_document.bin or .idx, as we would write it? */
+static bool is_output(const struct gpt_preprocess_options *o, const char *path)
+{
+    size_t n = strlen(o->output_prefix);
+    if (strncmp(path, o->output_prefix, n) != 0 || path[n] != '_')
+        return false;
+    for (int64_t k = 0; k < o->n_keys; k++) {
+        const char *rest = path + n + 1;
+        size_t len = strlen(o->keys[k]);
+        if (strncmp(rest, o->keys[k], len) == 0 &&
+            (strcmp(rest + len, "_document.bin") == 0 ||
+             strcmp(rest + len, "_document.idx") == 0))
+            return true;
+    }
+    return false;
+}
+
 static int open_quarantine(struct pipeline *p, struct gpt_err *err)
 {
     const struct gpt_preprocess_options *o = p->o;
     if (!o->quarantine)
         return GPT_OK;
+    if (is_output(o, o->quarantine))
+        return gpt_fail(err, GPT_EUSAGE, "'%s' cannot be both a data set and "
+                        "the file for bad lines", o->quarantine);
     for (int64_t i = 0; i < o->n_inputs; i++)
         if (gpt_path_same(o->quarantine, o->inputs[i]))
             return gpt_fail(err, GPT_EUSAGE, "'%s' cannot be both an input and "

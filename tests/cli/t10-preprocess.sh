@@ -326,6 +326,18 @@ err_has 'cannot be both an input'
 check 'the input is as it was' cmp kept.jsonl keys.jsonl
 expect 4 'a folder that is not there' pp small.jsonl self \
     --on-error quarantine=none/bad
+for ext in bin idx; do
+    expect 2 "the .$ext as quarantine" pp mixed.jsonl self \
+        --on-error quarantine=self_text_document.$ext
+    err_has 'cannot be both a data set'
+done
+if [ -w /dev/full ]; then
+    expect 4 'a full disk for the quarantine' pp mixed.jsonl self \
+        --on-error quarantine=/dev/full
+    err_has "'/dev/full': No space left"
+else
+    skip 'no /dev/full'
+fi
 expect 4 'a missing file is no bad line' pp missing.jsonl self --on-error skip
 expect 2 'another action' pp small.jsonl self --on-error ignore
 err_has "'ignore' is none of stop, skip and quarantine=FILE"
