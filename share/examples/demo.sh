@@ -6,13 +6,13 @@
 #
 #   DEMO_TEXT=FILE     train on a text file of your own, of a megabyte or more
 #   DEMO_PROMPT=TEXT   how the generated texts begin
-#   DEMO_SECONDS=N     train for about N seconds (default 140)
+#   DEMO_SECONDS=N     train for about N seconds (default 150)
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 build=$(cd "${BUILD:-build}" && pwd)
 demo=$build/demo
 prompt=${DEMO_PROMPT:-And the LORD said unto Moses,}
-seconds=${DEMO_SECONDS:-140}
+seconds=${DEMO_SECONDS:-150}
 PATH=$build:$PATH
 GPT_DATADIR=$(cd "$here/.." && pwd)
 export PATH GPT_DATADIR
@@ -76,8 +76,8 @@ generate() {
         --temperature 0.8 --top-k 40 --seed 1
 }
 
-step '4. A trial of 30 steps: how many fit into the time there is?'
-train --train-iters 30 --log-interval 15 --eval-iters 0 \
+step '4. A trial of 100 steps: how many fit into the time there is?'
+train --train-iters 100 --log-interval 50 --eval-iters 0 \
     --metrics trial.jsonl --quiet
 ms=$(metric elapsed_ms trial.jsonl | tail -n 1)
 steps=$(awk -v ms="$ms" -v s="$seconds" 'BEGIN {
