@@ -31,8 +31,6 @@ struct options {
     int64_t count, tail, top, vocab_size, eod, max_findings;
 };
 
-static const char *const tokenizer_types[] = {"GPT2BPETokenizer",
-                                              "ByteTokenizer", NULL};
 
 static const char *const formats[] = {
     [GPT_SET_MMIDIDX] = "mmididx", [GPT_SET_TNTIDX] = "tntidx",
@@ -87,7 +85,7 @@ static const struct gpt_opt table[] = {
      .help = "cat: leave out the end-of-document token of the vocabulary"},
     {.kind = GPT_OPT_GROUP, .help = "Vocabulary"},
     {.kind = GPT_OPT_CHOICE, .name = "tokenizer-type", .arg = "TYPE",
-     AT(tokenizer_type), .choices = tokenizer_types,
+     AT(tokenizer_type), .choices = gpt_tokenizer_types,
      .help = "family of the tokenizer; default: GPT2BPETokenizer when there is "
              "a vocabulary file, else none"},
     {.kind = GPT_OPT_STRING, .name = "vocab-file", .arg = "FILE",
@@ -126,7 +124,7 @@ static int open_tokenizer(struct gpt_tokenizer **tok, const struct options *o,
     if (!o->tokenizer_type && !o->vocab_file && !o->merge_file)
         return GPT_OK;
     if (!to.type)
-        to.type = tokenizer_types[0];
+        to.type = gpt_tokenizer_types[0];
     return gpt_tokenizer_open(tok, &to, err);
 }
 

@@ -33,8 +33,6 @@ struct options {
     int64_t batch_size;
 };
 
-static const char *const tokenizer_types[] = {"GPT2BPETokenizer",
-                                              "ByteTokenizer", NULL};
 
 #define AT(field) .offset = offsetof(struct options, field)
 static const struct gpt_opt table[] = {
@@ -48,7 +46,7 @@ static const struct gpt_opt table[] = {
     {.kind = GPT_OPT_FLAG, .name = "verify", AT(verify), .def = "true",
      .help = "check the checkpoint's checksums first"},
     {.kind = GPT_OPT_CHOICE, .name = "tokenizer-type", .arg = "TYPE",
-     AT(tokenizer_type), .choices = tokenizer_types,
+     AT(tokenizer_type), .choices = gpt_tokenizer_types,
      .help = "family of the tokenizer, if not the one in the checkpoint"},
     {.kind = GPT_OPT_STRING, .name = "vocab-file", .arg = "FILE",
      AT(vocab_file), .flags = GPT_OPT_FILE,

@@ -23,8 +23,6 @@ struct options {
     const char *on_error;
 };
 
-static const char *const tokenizer_types[] = {"GPT2BPETokenizer",
-                                              "ByteTokenizer", NULL};
 static const char *const dataset_impls[] = {"mmap", NULL};
 
 #define AT(field) .offset = offsetof(struct options, field)
@@ -43,7 +41,8 @@ static const struct gpt_opt table[] = {
      .help = "format of the data set"},
     {.kind = GPT_OPT_GROUP, .help = "Tokenizer"},
     {.kind = GPT_OPT_CHOICE, .name = "tokenizer-type", .arg = "TYPE",
-     AT(tokenizer_type), .def = "GPT2BPETokenizer", .choices = tokenizer_types,
+     AT(tokenizer_type), .def = "GPT2BPETokenizer",
+     .choices = gpt_tokenizer_types,
      .help = "family of the tokenizer"},
     {.kind = GPT_OPT_STRING, .name = "vocab-file", .arg = "FILE",
      AT(vocab_file), .flags = GPT_OPT_FILE,

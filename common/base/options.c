@@ -130,10 +130,12 @@ static int start(const struct gpt_program *program,
  * 0, 1000, 300000 (libgomp's) gave 0.70, 0.81, 0.83 alone, and 1.24, 0.76,
  * 0.43 beside one busy process (whose share the floor loses too). libgomp reads
  * its environment when it is loaded, before any code of ours, so that telling
- * it takes a second start. Whoever has set a variable has decided. */
-static void choose_spinning(char **argv)
+ * it takes a second start. Whoever has set a variable has decided; a program
+ * that starts others leaves theirs alone. */
+static void choose_spinning(const struct gpt_program *program, char **argv)
 {
-    if (getenv("OMP_WAIT_POLICY") || getenv("GOMP_SPINCOUNT"))
+    if (program->stop_at_positional || getenv("OMP_WAIT_POLICY") ||
+        getenv("GOMP_SPINCOUNT"))
         return;
     if (setenv("GOMP_SPINCOUNT", "1000", 1) == 0)
         execv("/proc/self/exe", argv);
@@ -215,7 +217,7 @@ int gpt_main(const struct gpt_program *program, int argc, char **argv)
                                   .level = GPT_LOG_INFO,
                                   .color = wants_color("auto")};
 
-    choose_spinning(argv);
+    choose_spinning(program, argv);
     occupy_standard_files();
     gpt_log_setup(&log);
     struct gpt_parse p = {.program = program, .arena = &arena, .err = &err};

@@ -10,6 +10,12 @@ static const struct gpt_tokenizer_family *const families[] = {
     &gpt_family_bytes,
 };
 
+const char *const gpt_tokenizer_types[] = {
+    "GPT2BPETokenizer",
+    "ByteTokenizer",
+    NULL,
+};
+
 int gpt_tokenizer_open(struct gpt_tokenizer **tok,
                        const struct gpt_tokenizer_options *options,
                        struct gpt_err *err)

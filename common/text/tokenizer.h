@@ -7,6 +7,9 @@
 
 struct gpt_tokenizer;
 
+/* The types there are, NULL-terminated: choices of --tokenizer-type. */
+extern const char *const gpt_tokenizer_types[];
+
 struct gpt_tokenizer_options {
     const char *type;  /* "GPT2BPETokenizer", "ByteTokenizer" */
     const char *vocab_file, *merge_file; /* GPT2BPETokenizer */

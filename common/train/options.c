@@ -1,14 +1,14 @@
 /* The option table of gpt-train: one row an option, in the order of --help. */
 #include "train/options.h"
 
+#include "text/tokenizer.h"
+
 #include <stddef.h>
 
 #define AT(field) .offset = offsetof(struct gpt_train_options, field)
 #define GROUP(text) { .kind = GPT_OPT_GROUP, .help = (text) }
 
 static const char *const impls[] = { "infer", "mmap", "cached", "lazy", NULL };
-static const char *const tokenizers[] = { "GPT2BPETokenizer", "ByteTokenizer",
-                                          NULL };
 static const char *const lr_styles[] = { "constant", "linear", "cosine",
                                          "inverse-square-root", "WSD", NULL };
 static const char *const wsd_styles[] = { "exponential", "linear", "cosine",
@@ -83,7 +83,8 @@ const struct gpt_opt gpt_train_option_table[] = {
      AT(seq_length), .min = 1, .max = MAX_SIZE,
      .help = "tokens of a sample", .alias = "encoder-seq-length"},
     {.kind = GPT_OPT_CHOICE, .name = "tokenizer-type", .arg = "TYPE",
-     .def = "GPT2BPETokenizer", AT(tokenizer_type), .choices = tokenizers,
+     .def = "GPT2BPETokenizer", AT(tokenizer_type),
+     .choices = gpt_tokenizer_types,
      .help = "tokenizer that made the data"},
     {.kind = GPT_OPT_STRING, .name = "vocab-file", .arg = "FILE",
      AT(vocab_file), .flags = GPT_OPT_FILE,

@@ -6,8 +6,8 @@
 #include "base/num.h"
 #include "checkpoint/reshape.h"
 #include "tests/bench/bench.h"
+#include "tests/lib/tree.h"
 
-#include <dirent.h>
 #include <unistd.h>
 
 static char top[256];
@@ -26,22 +26,6 @@ static const char *in_top(const char *name)
     k = !k;
     snprintf(path[k], sizeof path[k], "%s/%s", top, name);
     return path[k];
-}
-
-static void remove_tree(const char *path)
-{
-    DIR *dir = opendir(path);
-    char name[600];
-    for (struct dirent *e; dir && (e = readdir(dir));) {
-        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
-            continue;
-        snprintf(name, sizeof name, "%s/%s", path, e->d_name);
-        if (unlink(name) != 0)
-            remove_tree(name);
-    }
-    if (dir)
-        closedir(dir);
-    rmdir(path);
 }
 
 static void make_model(void)

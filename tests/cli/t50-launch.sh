@@ -160,4 +160,9 @@ err_has '--master-addr'
 expect 2 'standalone with a port' one --master-port 1 true
 err_has '--standalone'
 expect 2 'no processes' gpt-launch --nproc-per-node 0 true
+# a program's threads wait as they would without gpt-launch
+expect 0 'starts a program' env -u GOMP_SPINCOUNT -u OMP_WAIT_POLICY \
+    gpt-launch --standalone --nproc-per-node 1 \
+    sh -c 'echo "spins ${GOMP_SPINCOUNT-as ever}"'
+out_has 'spins as ever'
 tap_done

@@ -7,8 +7,8 @@
 #include "base/io.h"
 #include "base/memory.h"
 #include "tests/lib/tap.h"
+#include "tests/lib/tree.h"
 
-#include <dirent.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -326,22 +326,6 @@ static void test_prune(void)
            "1 is gone: %s", err.text);
     is_int(gpt_checkpoint_open(&c, root, 7, false, &err), GPT_OK, "7 is not");
     gpt_checkpoint_close(c);
-}
-
-static void remove_tree(const char *path)
-{
-    DIR *dir = opendir(path);
-    char name[600];
-    for (struct dirent *e; dir && (e = readdir(dir));) {
-        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
-            continue;
-        snprintf(name, sizeof name, "%s/%s", path, e->d_name);
-        if (unlink(name) != 0)
-            remove_tree(name);
-    }
-    if (dir)
-        closedir(dir);
-    rmdir(path);
 }
 
 int main(void)
