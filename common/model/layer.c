@@ -18,11 +18,11 @@ static struct gpt_rng layer_rng(uint64_t seed, int64_t number, const char *what)
 
 void gpt_layer_bind(struct gpt_layer *layer, const struct gpt_flat *flat,
                     int64_t number, void *weights, enum gpt_dtype act,
-                    float *gradients, uint64_t seed)
+                    float *const *gradients, uint64_t seed)
 {
     gpt_roles_bind(&layer->w, flat, number, weights, act);
     if (gradients)
-        gpt_roles_bind(&layer->dw, flat, number, gradients, GPT_F32);
+        gpt_roles_bind_gradients(&layer->dw, flat, number, gradients);
     layer->attention_rng = layer_rng(seed, number, "attention");
     layer->proj_rng = layer_rng(seed, number, "proj");
     layer->mlp_rng = layer_rng(seed, number, "mlp");

@@ -59,10 +59,10 @@ struct gpt_layer {
     struct gpt_rng attention_rng, proj_rng, mlp_rng;
 };
 
-/* layer: global number. gradients may be NULL. */
+/* layer: global number. gradients: memory of each bucket, may be NULL. */
 void gpt_layer_bind(struct gpt_layer *layer, const struct gpt_flat *flat,
                     int64_t number, void *weights, enum gpt_dtype act,
-                    float *gradients, uint64_t seed);
+                    float *const *gradients, uint64_t seed);
 
 /* r (N, C): residual stream so far; x_rng: dropout stream of pass->work.x that
  * is to be added to it, NULL when there is nothing to add. Leaves the stream

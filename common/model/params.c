@@ -166,11 +166,37 @@ struct gpt_layout gpt_layout_even(const struct gpt_config *c, int64_t tp_size,
         .tp_rank = tp_rank,
         .pp_size = pp_size,
         .pp_rank = pp_rank,
-        .first_layer = pp_rank * layers,
-        .n_layers = layers,
+        .chunks = 1,
+        .chunk = {{pp_rank * layers, layers}},
         .has_embedding = pp_rank == 0,
         .has_output = pp_rank == pp_size - 1,
+        .shards = 1,
     };
+}
+
+int gpt_layout_init(struct gpt_layout *layout, const struct gpt_config *c,
+                    const struct gpt_topology *t, int64_t first, int64_t last,
+                    struct gpt_err *err)
+{
+    *layout = (struct gpt_layout){
+        .tp_size = t->tp_size,
+        .tp_rank = t->tp_rank,
+        .pp_size = t->pp_size,
+        .pp_rank = t->pp_rank,
+        .chunks = t->chunks,
+        .has_embedding = t->pp_rank == 0,
+        .has_output = t->pp_rank == t->pp_size - 1,
+        .shards = 1,
+    };
+    if (t->chunks > GPT_MAX_CHUNKS)
+        return gpt_fail(err, GPT_EUSAGE, "%lld virtual chunks a stage: at most "
+                        "%d", (long long)t->chunks, GPT_MAX_CHUNKS);
+    GPT_TRY(gpt_layout_check(c, t->tp_size, 1, err));
+    for (int64_t i = 0; i < t->chunks; i++)
+        GPT_TRY(gpt_topology_layers(t, c->num_layers, first, last, t->pp_rank,
+                                    i, &layout->chunk[i].first_layer,
+                                    &layout->chunk[i].n_layers, err));
+    return GPT_OK;
 }
 
 int gpt_layout_check(const struct gpt_config *c, int64_t tp_size,
@@ -197,6 +223,17 @@ int gpt_layout_check(const struct gpt_config *c, int64_t tp_size,
     return GPT_OK;
 }
 
+static bool holds_layer(const struct gpt_layout *layout, int64_t layer)
+{
+    for (int64_t i = 0; i < layout->chunks; i++) {
+        const struct gpt_chunk *chunk = &layout->chunk[i];
+        if (layer >= chunk->first_layer &&
+            layer < chunk->first_layer + chunk->n_layers)
+            return true;
+    }
+    return false;
+}
+
 static bool held(const struct gpt_param *p, const struct gpt_layout *layout,
                  bool *copy)
 {
@@ -206,8 +243,7 @@ static bool held(const struct gpt_param *p, const struct gpt_layout *layout,
         *copy = !layout->has_embedding && layout->has_output && p->tied;
         return layout->has_embedding || *copy;
     case GPT_PLACE_LAYER:
-        return p->layer >= layout->first_layer &&
-               p->layer < layout->first_layer + layout->n_layers;
+        return holds_layer(layout, p->layer);
     case GPT_PLACE_FINAL:
         return layout->has_output;
     }
@@ -226,28 +262,69 @@ static void cut(struct gpt_slice *s, const struct gpt_layout *layout)
     s->count = s->shape[0] * s->shape[1];
 }
 
+/* Pads the last bucket to whole shards. */
+static void close_bucket(struct gpt_flat *f)
+{
+    struct gpt_bucket *b = f->buckets + f->n_buckets - 1;
+
+    b->end = b->begin + gpt_round_up(b->end - b->begin, 64 * f->shards);
+    f->elements = b->end;
+}
+
+/* Appends a slice to the last bucket, or to a new one. */
+static void append(struct gpt_flat *f, struct gpt_slice s)
+{
+    struct gpt_bucket *b = f->buckets + f->n_buckets - 1;
+
+    if (f->n_buckets == 0 || b->layer != s.param->layer) {
+        b = f->buckets + f->n_buckets++;
+        b->layer = s.param->layer;
+        b->begin = f->elements;
+    }
+    s.bucket = b - f->buckets;
+    s.offset = f->elements;
+    f->slices[f->n++] = s;
+    f->count += s.count;
+    f->elements += gpt_round_up(s.count, 64);
+    b->end = f->elements;
+}
+
 int gpt_flat_build(struct gpt_flat *f, const struct gpt_param_table *t,
                    const struct gpt_layout *layout, struct gpt_err *err)
 {
-    *f = (struct gpt_flat){0};
+    *f = (struct gpt_flat){.shards = layout->shards, .shard = layout->shard};
     GPT_TRY(gpt_new(&f->slices, (size_t)t->n, sizeof(f->slices[0]),
                     "parameter slices", err));
+    GPT_TRY(gpt_new(&f->buckets, (size_t)t->n, sizeof(f->buckets[0]),
+                    "parameter slices", err));
     for (int64_t i = 0; i < t->n; i++) {
-        struct gpt_slice s = {.param = &t->rows[i], .offset = f->elements};
+        struct gpt_slice s = {.param = &t->rows[i]};
         if (!held(s.param, layout, &s.copy))
             continue;
         cut(&s, layout);
-        f->slices[f->n++] = s;
-        f->count += s.count;
-        f->elements += gpt_round_up(s.count, 64);
+        if (f->n > 0 && f->slices[f->n - 1].param->layer != s.param->layer)
+            close_bucket(f);
+        append(f, s);
     }
+    close_bucket(f);
     return GPT_OK;
 }
 
 void gpt_flat_free(struct gpt_flat *f)
 {
+    gpt_free(f->buckets);
     gpt_free(f->slices);
     *f = (struct gpt_flat){0};
+}
+
+void gpt_bucket_shard(const struct gpt_flat *f, int64_t bucket, int64_t shard,
+                      int64_t *begin, int64_t *end)
+{
+    const struct gpt_bucket *b = &f->buckets[bucket];
+    int64_t n = (b->end - b->begin) / f->shards;
+
+    *begin = b->begin + n * shard;
+    *end = *begin + n;
 }
 
 const struct gpt_slice *gpt_flat_find(const struct gpt_flat *f,

@@ -10,6 +10,7 @@
 #define GPT_MODEL_PARAMS_H
 
 #include "model/config.h"
+#include "parallel/topology.h"
 
 enum { GPT_PARAM_NAME = 96, GPT_PARAM_DIMS = 2 };
 
@@ -76,12 +77,22 @@ const struct gpt_param *gpt_params_find(const struct gpt_param_table *t,
                                         const char *name);
 int64_t gpt_param_count(const struct gpt_param *p); /* global elements */
 
+/* Consecutive layers that a rank computes without asking another stage. */
+struct gpt_chunk {
+    int64_t first_layer, n_layers;
+};
+
 /* A rank's part of the model. */
 struct gpt_layout {
     int64_t tp_size, tp_rank;
     int64_t pp_size, pp_rank;
-    int64_t first_layer, n_layers; /* of this stage */
-    bool has_embedding, has_output; /* first and last stage */
+    int64_t chunks; /* of this stage; more than 1 when interleaved */
+    struct gpt_chunk chunk[GPT_MAX_CHUNKS];
+    bool has_embedding; /* in front of the first chunk: first stage */
+    bool has_output;    /* behind the last chunk: last stage */
+    /* Distributed optimizer: every bucket is cut into so many equal shards
+     * (the data parallel size), of which this rank keeps one. 1, 0: whole. */
+    int64_t shards, shard;
 };
 
 /* The layout of one rank when the layers are cut evenly over pp_size stages. */
@@ -89,6 +100,13 @@ struct gpt_layout gpt_layout_even(const struct gpt_config *c, int64_t tp_size,
                                   int64_t tp_rank, int64_t pp_size,
                                   int64_t pp_rank);
 #define GPT_LAYOUT_SINGLE(c) gpt_layout_even((c), 1, 0, 1, 0)
+
+/* The layout of rank t->rank. first, last: layers of an uneven first and last
+ * stage, 0 = even. shards is 1; set shards and shard for a distributed
+ * optimizer. GPT_EUSAGE names the rule that the model breaks. */
+int gpt_layout_init(struct gpt_layout *layout, const struct gpt_config *c,
+                    const struct gpt_topology *t, int64_t first, int64_t last,
+                    struct gpt_err *err) GPT_MUST_USE;
 
 /* Checks that the model divides by the layout: GPT_EUSAGE names the rule. */
 int gpt_layout_check(const struct gpt_config *c, int64_t tp_size,
@@ -101,17 +119,30 @@ struct gpt_slice {
     int64_t begin[GPT_PARAM_DIMS], shape[GPT_PARAM_DIMS];
     int64_t count;  /* elements */
     int64_t offset; /* in the flat buffer, elements; multiple of 64 */
+    int64_t bucket; /* that it is in */
     bool copy;      /* tied copy of the word table on the last stage: not
                      * saved, not counted in the norm */
 };
 
-/* The flat buffer of a rank: parameters, gradients and optimizer state have
- * this same layout. Gaps between slices are zero. */
+/* A stretch of the flat buffer whose gradients are complete, and reduced,
+ * together: one layer, or what is in front of or behind the layers. Its length
+ * is a multiple of 64 * shards; shard i is the i-th of equal parts, whatever
+ * parameters it cuts through. */
+struct gpt_bucket {
+    int64_t layer; /* global number, -1: not a layer */
+    int64_t begin, end;
+};
+
+/* The flat buffer of a rank: parameters and gradients have this same layout,
+ * optimizer state that of its shards. Gaps between slices are zero. */
 struct gpt_flat {
     struct gpt_slice *slices; /* in table order */
     int64_t n;
-    int64_t count;    /* parameters held here */
-    int64_t elements; /* with alignment gaps: size of the buffers */
+    struct gpt_bucket *buckets; /* in order, without gaps */
+    int64_t n_buckets;
+    int64_t shards, shard; /* as in the layout */
+    int64_t count;         /* parameters held here */
+    int64_t elements;      /* with alignment gaps: size of the buffers */
 };
 
 /* Table and config must outlive the result. */
@@ -119,6 +150,9 @@ int gpt_flat_build(struct gpt_flat *f, const struct gpt_param_table *t,
                    const struct gpt_layout *layout, struct gpt_err *err)
     GPT_MUST_USE;
 void gpt_flat_free(struct gpt_flat *f);
+/* A shard of a bucket, in elements of the flat buffer: *begin, *end. */
+void gpt_bucket_shard(const struct gpt_flat *f, int64_t bucket, int64_t shard,
+                      int64_t *begin, int64_t *end);
 /* The slice of a role (and layer), or NULL when it is not held here. */
 const struct gpt_slice *gpt_flat_find(const struct gpt_flat *f,
                                       enum gpt_param_role role, int64_t layer);

@@ -35,7 +35,7 @@ static struct gpt_embed embed_op(const struct gpt_stage *s,
 static struct gpt_norm_site final_site(const struct gpt_stage *s,
                                        const struct gpt_slot *slot)
 {
-    const struct gpt_layer *last = &s->layers[s->o.layout.n_layers - 1];
+    const struct gpt_layer *last = &s->layers[s->o.layout.chunk[0].n_layers - 1];
     return (struct gpt_norm_site){
         .acts = &slot->final,
         .w = s->w.at[GPT_FINAL_NORM_WEIGHT],
@@ -158,7 +158,7 @@ void gpt_stage_begin(struct gpt_stage *s, struct gpt_queue *q)
         if (end == i)
             continue;
         last = &slices[end - 1]; /* neighbours are zeroed together */
-        s->be->zero(q, s->gradients + slices[i].offset,
+        s->be->zero(q, s->gradients[0] + slices[i].offset,
                     (size_t)(last->offset + last->count - slices[i].offset) *
                         sizeof(float));
     }
@@ -188,13 +188,32 @@ static const struct gpt_rng *below(const struct gpt_stage *s, int64_t i)
     return i > 0 ? &s->layers[i - 1].mlp_rng : NULL;
 }
 
+int64_t gpt_stage_rows(const struct gpt_stage *s)
+{
+    return s->o.micro_batch * s->o.seq_length;
+}
+
+size_t gpt_stage_bytes(const struct gpt_stage *s)
+{
+    return (size_t)(gpt_stage_rows(s) * s->o.config->hidden_size) *
+           gpt_dtype_bytes(s->o.act);
+}
+
+void *gpt_stage_input(struct gpt_stage *s, int64_t chunk, int64_t slot)
+{
+    (void)chunk;
+    return s->o.layout.has_embedding ? NULL : s->slots[slot].layers[0].norm1.r;
+}
+
 const void *gpt_stage_forward(struct gpt_stage *s, struct gpt_queue *q,
-                              int64_t slot_number, enum gpt_stage_mode mode,
+                              int64_t chunk, int64_t slot_number,
+                              enum gpt_stage_mode mode,
                               const struct gpt_microbatch *mb, const void *in,
                               const struct gpt_stage_result *result)
 {
+    (void)chunk;
     struct gpt_slot *slot = &s->slots[slot_number];
-    int64_t n_layers = s->o.layout.n_layers;
+    int64_t n_layers = s->o.layout.chunk[0].n_layers;
 
     slot->sample0 = mb->sample0;
     slot->dropout = mode == GPT_STAGE_TRAIN;
@@ -241,13 +260,15 @@ static void backward_end(struct gpt_stage *s, const struct gpt_pass *pass,
 }
 
 const void *gpt_stage_backward(struct gpt_stage *s, struct gpt_queue *q,
-                               int64_t slot_number, const void *dout)
+                               int64_t chunk, int64_t slot_number,
+                               const void *dout)
 {
+    (void)chunk;
     const struct gpt_slot *slot = &s->slots[slot_number];
     struct gpt_pass pass = gpt_stage_pass(s, q, slot);
 
     backward_end(s, &pass, slot, dout);
-    for (int64_t i = s->o.layout.n_layers - 1; i >= 0; i--)
+    for (int64_t i = s->o.layout.chunk[0].n_layers - 1; i >= 0; i--)
         gpt_layer_backward(&s->layers[i], &pass, &slot->layers[i], below(s, i));
     s->fresh_layers = false;
     if (!s->o.layout.has_embedding)

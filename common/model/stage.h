@@ -1,7 +1,13 @@
-/* A pipeline stage: some consecutive layers, with the embedding in front when
- * it is the first and the output layer behind when it is the last (one rank:
- * both). Forward and backward of one microbatch at a time; the activations of
- * a microbatch in flight live in a slot until its backward.
+/* A pipeline stage: chunks of consecutive layers (one, or several when the
+ * schedule is interleaved), with the embedding in front of the first stage's
+ * first chunk and the output layer behind the last stage's last chunk (one
+ * rank: both). Forward and backward of one chunk for one microbatch at a time;
+ * what a microbatch in flight needs for its backward lives in a slot.
+ *
+ * Tensor parallel ranks run the same calls; sums over them happen within. With
+ * sequence parallelism the residual stream is cut by rows: N rows, flattened
+ * over (B, T), of which each rank keeps N / tp consecutive ones; "rows" below
+ * are these.
  *
  * Everything is sized by gpt_stage_memory() before anything is allocated, and
  * allocated once in gpt_stage_open(): prediction and allocation are the same
@@ -13,6 +19,7 @@
 
 #include "backend.h"
 #include "model/params.h"
+#include "parallel/comm.h"
 
 /* Kinds of memory of a rank. A stage allocates activations to inputs. */
 enum gpt_memory_kind {
@@ -31,12 +38,42 @@ struct gpt_memory {
 };
 const char *gpt_memory_kind_name(enum gpt_memory_kind kind);
 
+/* What a layer's forward does not keep, and backward computes again. */
+enum gpt_recompute {
+    GPT_RECOMPUTE_NONE,
+    GPT_RECOMPUTE_SELECTIVE, /* what is cheap: norms, attention core, GELU */
+    GPT_RECOMPUTE_UNIFORM,   /* everything but the input of each group of
+                              * recompute_layers layers */
+    GPT_RECOMPUTE_BLOCK,     /* everything but the input of each of the first
+                              * recompute_layers layers of a chunk */
+};
+
+/* Told while backward goes through the layers, from the last to the first:
+ * gradients of flat->buckets[bucket] are about to be written (before), and are
+ * complete for this microbatch (after). Buckets outside the layers are
+ * complete after the embedding's backward, or the output layer's when they hold
+ * nothing of the embedding. */
+struct gpt_gradient_hooks {
+    void *context;
+    void (*before)(void *context, int64_t bucket);
+    void (*after)(void *context, int64_t bucket);
+};
+
 struct gpt_stage_options {
     const struct gpt_config *config; /* outlives the stage */
     const struct gpt_flat *flat;     /* outlives the stage */
     struct gpt_layout layout;
     int64_t micro_batch, seq_length; /* B, T */
-    int64_t slots;      /* microbatches in flight, 1 without a pipeline */
+    int32_t slots[GPT_MAX_CHUNKS]; /* of each chunk: microbatches in flight,
+                                    * 1 without a pipeline */
+    struct gpt_comm *tp;           /* NULL: alone */
+    bool sequence_parallel;        /* B * T divides by the tensor parallel size */
+    enum gpt_recompute recompute;
+    int64_t recompute_layers;
+    /* Layers' gradients are overwritten by every backward, not added to: their
+     * memory is that of other layers, too (ZeRO-2). */
+    bool fresh_gradients;
+    struct gpt_gradient_hooks hooks; /* functions may be NULL */
     bool documents;     /* attention stays within documents (doc_start) */
     bool training;      /* false: forward only, no gradient buffers */
     uint64_t seed;      /* of dropout */
@@ -50,11 +87,12 @@ int gpt_stage_memory(struct gpt_memory *memory, struct gpt_backend *be,
 
 struct gpt_stage;
 
-/* weights: flat buffer in `act`; gradients: flat buffer in float, zeroed (may
- * be NULL when !training). Both stay the caller's. */
+/* weights: flat buffer in `act`; gradients: memory of each bucket of the flat
+ * buffer, float, zeroed (may be NULL when !training; the list is copied). All
+ * stay the caller's. */
 int gpt_stage_open(struct gpt_stage **stage, struct gpt_backend *be,
                    const struct gpt_stage_options *options, void *weights,
-                   float *gradients, struct gpt_err *err) GPT_MUST_USE;
+                   float *const *gradients, struct gpt_err *err) GPT_MUST_USE;
 void gpt_stage_close(struct gpt_stage *stage); /* NULL is fine */
 
 /* One microbatch, in host memory, read during the call's copy_in (keep until
@@ -86,18 +124,29 @@ struct gpt_stage_result {
  * so that no pass over the buffer is needed to zero it. */
 void gpt_stage_begin(struct gpt_stage *stage, struct gpt_queue *q);
 
-/* Forward of microbatch *mb in `slot`. in (B, T, C) act, device: the previous
- * stage's output, NULL on the first. Returns this stage's output (device,
- * valid until the slot's next forward), NULL on the last. */
+/* Rows and bytes of what stages hand to each other. */
+int64_t gpt_stage_rows(const struct gpt_stage *stage);
+size_t gpt_stage_bytes(const struct gpt_stage *stage);
+
+/* Where the output of the stage before may be received: giving it to
+ * gpt_stage_forward() saves a copy. NULL in front of the embedding. */
+void *gpt_stage_input(struct gpt_stage *stage, int64_t chunk, int64_t slot);
+
+/* Forward of microbatch *mb through a chunk, in `slot`. in (rows, C) act,
+ * device: output of the chunk before, NULL in front of the embedding. Returns
+ * this chunk's output (device, valid until the stage's next forward), NULL
+ * behind the output layer. */
 const void *gpt_stage_forward(struct gpt_stage *stage, struct gpt_queue *q,
-                              int64_t slot, enum gpt_stage_mode mode,
+                              int64_t chunk, int64_t slot,
+                              enum gpt_stage_mode mode,
                               const struct gpt_microbatch *mb, const void *in,
                               const struct gpt_stage_result *result);
 
-/* Backward of the microbatch in `slot`, adding to the gradients. dout (B, T, C)
- * act, device: gradient of the output, NULL on the last stage. Returns the
- * gradient of `in` (device, valid until the next call), NULL on the first. */
+/* Backward of the microbatch in `slot`, adding to the gradients. dout (rows, C)
+ * act, device: gradient of the output, NULL behind the output layer. Returns
+ * the gradient of `in` (device, valid until the stage's next backward), NULL in
+ * front of the embedding. */
 const void *gpt_stage_backward(struct gpt_stage *stage, struct gpt_queue *q,
-                               int64_t slot, const void *dout);
+                               int64_t chunk, int64_t slot, const void *dout);
 
 #endif

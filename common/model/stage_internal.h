@@ -21,7 +21,7 @@ struct gpt_stage {
     struct gpt_layer *layers;
     struct gpt_roles w, dw; /* outside layers */
     struct gpt_rng embedding_rng;
-    float *gradients;
+    float **gradients; /* of each bucket */
     struct gpt_slot *slots;
     struct gpt_layer_acts *slot_layers; /* slots x n_layers */
     struct gpt_layer_work work;

@@ -5,6 +5,8 @@
 #include "base/memory.h"
 #include "base/num.h"
 
+#include <string.h>
+
 /* Logits of one chunk of rows take about this much at most. */
 enum { LOGITS_LIMIT = 128 << 20, LOGITS_ROWS_MIN = 64 };
 
@@ -63,7 +65,7 @@ static void bind_slot(const struct gpt_stage *s, struct binder *b,
     int64_t groups = c->num_query_groups / tp;
     size_t act = gpt_dtype_bytes(s->o.act);
 
-    for (int64_t i = 0; i < s->o.layout.n_layers; i++) {
+    for (int64_t i = 0; i < s->o.layout.chunk[0].n_layers; i++) {
         struct gpt_layer_acts *a = &slot->layers[i];
         bind_norm(b, &a->norm1, n, c->hidden_size, act);
         a->qkv = take(b, GPT_MEM_ACTIVATIONS, n,
@@ -142,7 +144,7 @@ static void bind_work(struct gpt_stage *s, struct binder *b)
 static int stage_bind(struct gpt_stage *s, struct binder *b,
                       struct gpt_err *err)
 {
-    for (int64_t i = 0; i < s->o.slots; i++)
+    for (int64_t i = 0; i < s->o.slots[0]; i++)
         bind_slot(s, b, &s->slots[i]);
     bind_work(s, b);
     if (b->overflow)
@@ -161,7 +163,7 @@ static int stage_new(struct gpt_stage **stage, struct gpt_backend *be,
     struct gpt_stage *s;
     int64_t row = o->config->padded_vocab_size / o->layout.tp_size *
                   (int64_t)gpt_dtype_bytes(o->act);
-    size_t layers = (size_t)o->layout.n_layers, slots = (size_t)o->slots;
+    size_t layers = (size_t)o->layout.chunk[0].n_layers, slots = (size_t)o->slots[0];
 
     GPT_TRY(gpt_new(stage, 1, sizeof *s, "a stage", err));
     s = *stage;
@@ -172,6 +174,8 @@ static int stage_new(struct gpt_stage **stage, struct gpt_backend *be,
         o->micro_batch * o->seq_length,
         gpt_max_i64(LOGITS_LIMIT / row / LOGITS_ROWS_MIN, 1) * LOGITS_ROWS_MIN);
     GPT_TRY(gpt_new(&s->layers, layers, sizeof *s->layers, "layers", err));
+    GPT_TRY(gpt_new(&s->gradients, (size_t)o->flat->n_buckets,
+                    sizeof *s->gradients, "buckets", err));
     GPT_TRY(gpt_new(&s->slots, slots, sizeof *s->slots, "slots", err));
     GPT_TRY(gpt_new(&s->slot_layers, slots * layers, sizeof *s->slot_layers,
                     "slots", err));
@@ -215,7 +219,7 @@ static int stage_allocate(struct gpt_stage *s, struct gpt_err *err)
 
 int gpt_stage_open(struct gpt_stage **stage, struct gpt_backend *be,
                    const struct gpt_stage_options *options, void *weights,
-                   float *gradients, struct gpt_err *err)
+                   float *const *gradients, struct gpt_err *err)
 {
     const struct gpt_layout *layout = &options->layout;
     struct gpt_stage *s = NULL;
@@ -224,12 +228,14 @@ int gpt_stage_open(struct gpt_stage **stage, struct gpt_backend *be,
     *stage = NULL;
     GPT_TRY_GOTO(status, stage_new(&s, be, options, err), fail);
     GPT_TRY_GOTO(status, stage_allocate(s, err), fail);
-    s->gradients = gradients;
+    if (gradients)
+        memcpy(s->gradients, gradients,
+               (size_t)options->flat->n_buckets * sizeof *gradients);
     gpt_roles_bind(&s->w, options->flat, -1, weights, options->act);
     if (gradients)
-        gpt_roles_bind(&s->dw, options->flat, -1, gradients, GPT_F32);
-    for (int64_t i = 0; i < layout->n_layers; i++)
-        gpt_layer_bind(&s->layers[i], options->flat, layout->first_layer + i,
+        gpt_roles_bind_gradients(&s->dw, options->flat, -1, gradients);
+    for (int64_t i = 0; i < layout->chunk[0].n_layers; i++)
+        gpt_layer_bind(&s->layers[i], options->flat, layout->chunk[0].first_layer + i,
                        weights, options->act, gradients, options->seed);
     *stage = s;
     return GPT_OK;
@@ -248,6 +254,7 @@ void gpt_stage_close(struct gpt_stage *s)
     }
     gpt_free(s->slot_layers);
     gpt_free(s->slots);
+    gpt_free(s->gradients);
     gpt_free(s->layers);
     gpt_free(s);
 }

@@ -14,6 +14,21 @@ void gpt_roles_bind(struct gpt_roles *roles, const struct gpt_flat *flat,
     }
 }
 
+void gpt_roles_bind_gradients(struct gpt_roles *roles,
+                              const struct gpt_flat *flat, int64_t layer,
+                              float *const *buckets)
+{
+    for (int role = 0; role < GPT_N_ROLES; role++) {
+        const struct gpt_slice *slice =
+            gpt_flat_find(flat, (enum gpt_param_role)role, layer);
+        roles->at[role] = NULL;
+        if (slice)
+            roles->at[role] =
+                buckets[slice->bucket] +
+                (slice->offset - flat->buckets[slice->bucket].begin);
+    }
+}
+
 void *gpt_roles_output(const struct gpt_roles *roles)
 {
     void *own = roles->at[GPT_OUTPUT_WEIGHT];

@@ -17,6 +17,12 @@ struct gpt_roles {
 void gpt_roles_bind(struct gpt_roles *roles, const struct gpt_flat *flat,
                     int64_t layer, void *base, enum gpt_dtype type);
 
+/* The same for gradients: buckets[i] (float) is the memory of
+ * flat->buckets[i], several of which may share theirs. */
+void gpt_roles_bind_gradients(struct gpt_roles *roles,
+                              const struct gpt_flat *flat, int64_t layer,
+                              float *const *buckets);
+
 /* The output layer's matrix (V, C): its own, or the word table when tied. */
 void *gpt_roles_output(const struct gpt_roles *roles);
 

@@ -15,7 +15,7 @@
 #ifndef GPT_PARALLEL_SCHEDULE_H
 #define GPT_PARALLEL_SCHEDULE_H
 
-#include "base/status.h"
+#include "parallel/topology.h"
 
 enum gpt_action_kind {
     GPT_ACT_FORWARD,       /* slot's input -> slot, output buffer */
@@ -41,7 +41,7 @@ struct gpt_action {
                 * they appear */
 };
 
-enum { GPT_MAX_STAGES = 4096, GPT_MAX_CHUNKS = 64 };
+enum { GPT_MAX_STAGES = 4096 };
 
 struct gpt_plan {
     struct gpt_action *actions; /* freed by gpt_plan_free() */

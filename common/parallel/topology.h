@@ -7,6 +7,8 @@
 
 #include "base/status.h"
 
+enum { GPT_MAX_CHUNKS = 64 }; /* virtual pipeline chunks of a stage */
+
 struct gpt_topology {
     int64_t world_size, rank;
     int64_t tp_size, tp_rank, dp_size, dp_rank, pp_size, pp_rank;

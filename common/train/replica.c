@@ -5,6 +5,8 @@
 #include "base/memory.h"
 #include "base/num.h"
 
+#include <string.h>
+
 int gpt_replica_new(struct gpt_replica **replica, struct gpt_backend *be,
                     const struct gpt_replica_options *options,
                     struct gpt_err *err)
@@ -28,18 +30,19 @@ fail:
 
 static struct gpt_stage_options stage_options(const struct gpt_replica *r)
 {
-    return (struct gpt_stage_options){
+    struct gpt_stage_options o = {
         .config = &r->o.config,
         .flat = &r->flat,
         .layout = r->o.layout,
         .micro_batch = r->o.micro_batch,
         .seq_length = r->o.seq_length,
-        .slots = r->o.slots,
         .documents = r->o.documents,
         .training = true,
         .seed = r->o.seed,
         .act = GPT_F32,
     };
+    memcpy(o.slots, r->o.slots, sizeof o.slots);
+    return o;
 }
 
 int gpt_replica_memory(const struct gpt_replica *r, struct gpt_memory *memory,
@@ -68,14 +71,21 @@ static int allocate(struct gpt_replica *r, enum gpt_memory_kind kind,
 int gpt_replica_open(struct gpt_replica *r, struct gpt_err *err)
 {
     struct gpt_stage_options stage = stage_options(r);
+    float **buckets;
+    int status;
 
     GPT_TRY(r->be->queue_open(r->be, &r->q, err));
     GPT_TRY(allocate(r, GPT_MEM_PARAMETERS, &r->params, err));
     GPT_TRY(allocate(r, GPT_MEM_GRADIENTS, &r->gradients, err));
     GPT_TRY(gpt_optimizer_open(&r->optimizer, r->be, &r->flat, &r->o.optimizer,
                                err));
-    return gpt_stage_open(&r->stage, r->be, &stage, r->params, r->gradients,
-                          err);
+    GPT_TRY(gpt_new(&buckets, (size_t)r->flat.n_buckets, sizeof *buckets,
+                    "buckets", err));
+    for (int64_t i = 0; i < r->flat.n_buckets; i++)
+        buckets[i] = r->gradients + r->flat.buckets[i].begin;
+    status = gpt_stage_open(&r->stage, r->be, &stage, r->params, buckets, err);
+    gpt_free(buckets);
+    return status;
 }
 
 void gpt_replica_close(struct gpt_replica *r)

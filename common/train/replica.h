@@ -11,7 +11,8 @@ struct gpt_replica_options {
     struct gpt_config config; /* complete */
     struct gpt_layout layout;
     struct gpt_optimizer_options optimizer;
-    int64_t micro_batch, seq_length, slots;
+    int64_t micro_batch, seq_length;
+    int32_t slots[GPT_MAX_CHUNKS]; /* see stage.h */
     bool documents;
     uint64_t seed;
 };

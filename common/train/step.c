@@ -9,10 +9,10 @@ static void run_microbatches(struct gpt_replica *r, struct gpt_feed *feed,
 {
     for (int64_t i = 0; i < n; i++) {
         struct gpt_stage_result result = {.loss = gpt_feed_losses(feed, i)};
-        gpt_stage_forward(r->stage, r->q, 0, mode, gpt_feed_microbatch(feed, i),
-                          NULL, &result);
+        gpt_stage_forward(r->stage, r->q, 0, 0, mode,
+                          gpt_feed_microbatch(feed, i), NULL, &result);
         if (mode != GPT_STAGE_EVAL)
-            gpt_stage_backward(r->stage, r->q, 0, NULL);
+            gpt_stage_backward(r->stage, r->q, 0, 0, NULL);
     }
 }
 

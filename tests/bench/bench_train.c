@@ -140,8 +140,8 @@ static double step(struct gpt_replica *r)
         weight[i] = 1.0F / N;
     }
     gpt_stage_begin(r->stage, r->q);
-    gpt_stage_forward(r->stage, r->q, 0, GPT_STAGE_TRAIN, &mb, NULL, &result);
-    gpt_stage_backward(r->stage, r->q, 0, NULL);
+    gpt_stage_forward(r->stage, r->q, 0, 0, GPT_STAGE_TRAIN, &mb, NULL, &result);
+    gpt_stage_backward(r->stage, r->q, 0, 0, NULL);
     if (gpt_optimizer_norm(r->optimizer, r->q, r->gradients, &update.norm,
                            &err) != GPT_OK)
         die(&err);
@@ -170,7 +170,7 @@ int main(void)
         .layout = GPT_LAYOUT_SINGLE(&c),
         .micro_batch = B,
         .seq_length = T,
-        .slots = 1,
+        .slots = {1},
         .seed = 1234,
         .optimizer = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .clip_grad = 1},
     };

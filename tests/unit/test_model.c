@@ -20,7 +20,7 @@ static struct gpt_replica *open_replica(const struct gpt_config *c, int64_t b,
         .layout = gpt_layout_even(c, 1, 0, pp, rank),
         .micro_batch = b,
         .seq_length = t,
-        .slots = 1,
+        .slots = {1},
         .documents = true,
         .seed = 7,
         .optimizer = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8},
@@ -117,9 +117,9 @@ static double gradients(struct gpt_replica *r, struct batch *x,
             .logits = x->logits ? x->logits + at * r->o.config.padded_vocab_size
                                 : NULL,
         };
-        gpt_stage_forward(r->stage, r->q, 0, mode, &mb, NULL, &result);
+        gpt_stage_forward(r->stage, r->q, 0, 0, mode, &mb, NULL, &result);
         if (mode != GPT_STAGE_EVAL)
-            gpt_stage_backward(r->stage, r->q, 0, NULL);
+            gpt_stage_backward(r->stage, r->q, 0, 0, NULL);
     }
     if (be->sync(r->q, &err) != GPT_OK)
         return NAN;
@@ -380,7 +380,7 @@ static void dropout_keys(void)
                              : other,
         };
         mb.sample0 += i == 2 ? SAMPLES : 0;
-        gpt_stage_forward(r->stage, r->q, 0, GPT_STAGE_TRAIN, &mb, NULL,
+        gpt_stage_forward(r->stage, r->q, 0, 0, GPT_STAGE_TRAIN, &mb, NULL,
                           &result);
         ok(be->sync(r->q, &err) == GPT_OK, "forward with dropout");
     }
@@ -409,15 +409,15 @@ static void pipeline(void)
         stage[i] = open_replica(&c, SAMPLES, TIME, 2, i, NULL);
         gpt_stage_begin(stage[i]->stage, stage[i]->q);
     }
-    const void *mid = gpt_stage_forward(stage[0]->stage, stage[0]->q, 0,
+    const void *mid = gpt_stage_forward(stage[0]->stage, stage[0]->q, 0, 0,
                                         GPT_STAGE_TRAIN, &mb, NULL, NULL);
     ok(mid != NULL, "the first stage has an output");
-    ok(gpt_stage_forward(stage[1]->stage, stage[1]->q, 0, GPT_STAGE_TRAIN, &mb,
+    ok(gpt_stage_forward(stage[1]->stage, stage[1]->q, 0, 0, GPT_STAGE_TRAIN, &mb,
                          mid, &result) == NULL,
        "the last stage has none");
     const void *dmid =
-        gpt_stage_backward(stage[1]->stage, stage[1]->q, 0, NULL);
-    gpt_stage_backward(stage[0]->stage, stage[0]->q, 0, dmid);
+        gpt_stage_backward(stage[1]->stage, stage[1]->q, 0, 0, NULL);
+    gpt_stage_backward(stage[0]->stage, stage[0]->q, 0, 0, dmid);
     for (int i = 0; i < ROWS; i++)
         loss += (double)x.loss[i] * (double)x.weight[i];
     is_near(loss, want, 1e-6, 0, "two stages: loss");
@@ -472,7 +472,7 @@ static void memory(void)
         .layout = GPT_LAYOUT_SINGLE(&c),
         .micro_batch = SAMPLES,
         .seq_length = TIME,
-        .slots = 2,
+        .slots = {2},
         .documents = true,
         .optimizer = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8},
     };
