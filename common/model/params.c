@@ -327,6 +327,16 @@ void gpt_bucket_shard(const struct gpt_flat *f, int64_t bucket, int64_t shard,
     *end = *begin + n;
 }
 
+int64_t gpt_flat_compact(const struct gpt_flat *f)
+{
+    return f->elements / f->shards;
+}
+
+int64_t gpt_bucket_compact(const struct gpt_flat *f, int64_t bucket)
+{
+    return f->buckets[bucket].begin / f->shards;
+}
+
 const struct gpt_slice *gpt_flat_find(const struct gpt_flat *f,
                                       enum gpt_param_role role, int64_t layer)
 {

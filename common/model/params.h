@@ -153,6 +153,11 @@ void gpt_flat_free(struct gpt_flat *f);
 /* A shard of a bucket, in elements of the flat buffer: *begin, *end. */
 void gpt_bucket_shard(const struct gpt_flat *f, int64_t bucket, int64_t shard,
                       int64_t *begin, int64_t *end);
+/* What is kept for this rank's shards alone (optimizer state) is compact: the
+ * shards of all buckets in their order, so many elements, that of a bucket
+ * beginning at a multiple of 64. */
+int64_t gpt_flat_compact(const struct gpt_flat *f);
+int64_t gpt_bucket_compact(const struct gpt_flat *f, int64_t bucket);
 /* The slice of a role (and layer), or NULL when it is not held here. */
 const struct gpt_slice *gpt_flat_find(const struct gpt_flat *f,
                                       enum gpt_param_role role, int64_t layer);
