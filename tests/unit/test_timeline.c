@@ -1,0 +1,105 @@
+/* Schedules as pictures: text exactly, the SVG by its parts. */
+#include "parallel/timeline.h"
+
+#include "tests/lib/tap.h"
+
+struct drawn {
+    struct gpt_plan plans[8];
+    struct gpt_span *times[8];
+    struct gpt_timeline t;
+};
+
+static void simulate(struct drawn *d, int64_t stages, int64_t chunks, int64_t m,
+                     double forward, double backward, double transfer)
+{
+    struct gpt_err err;
+    double bubble;
+
+    for (int64_t s = 0; s < stages; s++) {
+        if (gpt_plan_build(&d->plans[s], stages, chunks, m, s, &err) ||
+            gpt_new(&d->times[s], (size_t)d->plans[s].n, sizeof **d->times,
+                    "spans", &err)) {
+            printf("Bail out! %s\n", err.text);
+            exit(1);
+        }
+    }
+    d->t = (struct gpt_timeline){
+        .plans = d->plans,
+        .times = (const struct gpt_span *const *)d->times,
+        .stages = stages,
+        .chunks = chunks,
+        .microbatches = m,
+        .column = 1,
+    };
+    if (gpt_plan_simulate(d->plans, stages, forward, backward, transfer,
+                          d->times, &d->t.total, &bubble, &err)) {
+        printf("Bail out! %s\n", err.text);
+        exit(1);
+    }
+}
+
+static void release(struct drawn *d)
+{
+    for (int64_t s = 0; s < d->t.stages; s++) {
+        gpt_free(d->times[s]);
+        gpt_plan_free(&d->plans[s]);
+    }
+}
+
+static void text_is(int64_t stages, int64_t chunks, int64_t m, double forward,
+                    double backward, double transfer, const char *want)
+{
+    struct gpt_buf out = {0};
+    struct drawn d;
+
+    simulate(&d, stages, chunks, m, forward, backward, transfer);
+    ok(gpt_timeline_text(&d.t, &out), "%lld stages, %lld chunks, %lld "
+       "microbatches", (long long)stages, (long long)chunks, (long long)m);
+    is_str(out.data, want, "... as text");
+    gpt_buf_free(&out);
+    release(&d);
+}
+
+static int count(const char *text, const char *part)
+{
+    int n = 0;
+    for (; (text = strstr(text, part)); text++)
+        n++;
+    return n;
+}
+
+static void svg(void)
+{
+    struct gpt_buf out = {0};
+    struct drawn d;
+
+    simulate(&d, 4, 2, 8, 1, 2, 0.1);
+    ok(gpt_timeline_svg(&d.t, &out), "a picture");
+    is_int(count(out.data, "<g>"), 4 * 2 * 8 * 2, "every forward and backward");
+    is_int(count(out.data, "hsl(215"), 4 * 2 * 8, "half of them forward");
+    is_int(count(out.data, ">stage "), 4 + 4 * 2 * 8 * 2, "stages named");
+    ok(count(out.data, "<svg") == 1 && count(out.data, "</svg>") == 1 &&
+           count(out.data, "<g>") == count(out.data, "</g>") &&
+           count(out.data, "<rect") == 4 * 2 * 8 * 2 + 1,
+       "well-formed");
+    ok(!strstr(out.data, "nan") && !strstr(out.data, "inf"), "finite");
+    gpt_buf_free(&out);
+    release(&d);
+}
+
+int main(void)
+{
+    text_is(1, 1, 2, 3, 6, 0,
+            "stage 0  |0>>0<<<<<1>>1<<<<<|\n");
+    text_is(2, 1, 2, 3, 6, 0,
+            "stage 0  |0>>1>>......0<<<<<...1<<<<<|\n"
+            "stage 1  |...0>>0<<<<<1>>1<<<<<......|\n");
+    text_is(2, 1, 2, 3, 6, 1,
+            "stage 0  |0>>.1>>.......0<<<<<....1<<<<<|\n"
+            "stage 1  |....0>>0<<<<<.1>>1<<<<<.......|\n");
+    text_is(2, 2, 2, 3, 3, 0,
+            "stage 0  |0a>1a>0b>1b>...0b<...1b<0a<1a<|\n"
+            "stage 1  |...0a>1a>0b>0b<1b>1b<0a<1a<...|\n");
+    svg();
+    return tap_done();
+}
