@@ -255,7 +255,8 @@ static bool add_move(struct gpt_comm *c, bool send, int64_t peer, void *buf,
         fail(c, true, "out of memory for transfers of group '%s'", c->name);
         return false;
     }
-    c->moves[c->n_moves++] = (struct gpt_move){send, peer, buf, bytes, false};
+    c->moves[c->n_moves++] = (struct gpt_move){
+        .send = send, .peer = peer, .buf = buf, .bytes = bytes};
     if (send)
         c->bytes += (int64_t)bytes;
     return true;
@@ -287,6 +288,18 @@ static bool begin(struct gpt_comm *c, struct gpt_queue *q)
     return true;
 }
 
+/* A peer is gone, and nobody says why. */
+static void lose(struct gpt_comm *c, const char *what, const char *why)
+{
+    size_t i = 0;
+
+    while (i < c->n_moves && !c->moves[i].lost)
+        i++;
+    fail(c, true, "%s %lld of group '%s': lost rank %lld: %s", what,
+         (long long)c->calls, c->name,
+         i < c->n_moves ? (long long)c->ranks[c->moves[i].peer] : -1LL, why);
+}
+
 /* The moves that were added. */
 static bool exchange(struct gpt_comm *c, const char *what)
 {
@@ -301,8 +314,7 @@ static bool exchange(struct gpt_comm *c, const char *what)
     set_waiting(c, NULL);
     c->waited += gpt_now() - begun;
     if (status != GPT_OK && !has_failed(c) && !other_failed(c, what, reason))
-        fail(c, true, "%s %lld of group '%s': %s", what, (long long)c->calls,
-             c->name, err.text);
+        lose(c, what, err.text);
     return status == GPT_OK;
 }
 

@@ -18,20 +18,22 @@ int gpt_topology_init(struct gpt_topology *t, int64_t world_size, int64_t rank,
     if (tp_size < 1 || pp_size < 1 || chunks < 1 ||
         !gpt_mul(tp_size, pp_size, &model))
         return gpt_fail(err, GPT_EUSAGE,
-                        "tensor parallel size %lld, pipeline parallel size "
-                        "%lld, chunks %lld: not all at least 1",
+                        "--tensor-model-parallel-size %lld, "
+                        "--pipeline-model-parallel-size %lld, chunks %lld: "
+                        "not all at least 1",
                         (long long)tp_size, (long long)pp_size,
                         (long long)chunks);
     if (world_size % model != 0)
         return gpt_fail(err, GPT_EUSAGE,
-                        "%lld ranks are not a multiple of tensor parallel "
-                        "size %lld x pipeline parallel size %lld",
+                        "%lld ranks are not a multiple of "
+                        "--tensor-model-parallel-size %lld x "
+                        "--pipeline-model-parallel-size %lld",
                         (long long)world_size, (long long)tp_size,
                         (long long)pp_size);
     if (chunks > 1 && pp_size == 1)
         return gpt_fail(err, GPT_EUSAGE,
-                        "%lld virtual chunks need a pipeline parallel size of "
-                        "at least 2",
+                        "%lld virtual stages need "
+                        "--pipeline-model-parallel-size of at least 2",
                         (long long)chunks);
     t->world_size = world_size;
     t->rank = rank;
@@ -113,8 +115,8 @@ static int middle_layers(const struct gpt_topology *t, int64_t num_layers,
                         (long long)last);
     if ((first > 0 || last > 0) && t->pp_size < 2)
         return gpt_fail(err, GPT_EUSAGE,
-                        "uneven stages need a pipeline parallel size of at "
-                        "least 2");
+                        "uneven stages need --pipeline-model-parallel-size of "
+                        "at least 2");
     if (stages == 0 ? rest != 0 : (rest < stages || rest % stages != 0))
         return gpt_fail(err, GPT_EUSAGE,
                         "%lld of %lld layers do not divide over %lld pipeline "
@@ -142,7 +144,7 @@ int gpt_topology_layers(const struct gpt_topology *t, int64_t num_layers,
         if (n % t->chunks != 0)
             return gpt_fail(err, GPT_EUSAGE,
                             "%lld layers of pipeline stage %lld do not divide "
-                            "into %lld virtual chunks",
+                            "into %lld virtual stages",
                             (long long)n, (long long)p, (long long)t->chunks);
         if (p < pp_rank)
             before += n / t->chunks;

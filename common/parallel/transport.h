@@ -14,6 +14,7 @@ struct gpt_move {
     void *buf;
     size_t bytes;
     bool done; /* written by the exchange, atomically: others may look */
+    bool lost; /* by the exchange: the connection to this peer */
 };
 
 /* Connects all ranks of a group, `timeout` seconds at most. */

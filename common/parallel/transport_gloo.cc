@@ -138,10 +138,19 @@ static void post(struct gpt_transport *t, const struct gpt_move *m,
         buffer->recv(static_cast<int>(m->peer), t->received[peer]++);
 }
 
+/* Gloo's messages begin with "[file:line] " of its own. */
+static const char *without_place(const char *text)
+{
+    const char *end = *text == '[' ? std::strstr(text, "] ") : nullptr;
+
+    return end ? end + 2 : text;
+}
+
 int gpt_transport_exchange(struct gpt_transport *t, struct gpt_move *list,
                            int64_t n, struct gpt_err *err)
 {
     const auto forever = std::chrono::milliseconds(86400 * 1000);
+    struct gpt_move *at = list; /* who is talked to */
     bool done = true;
 
     try {
@@ -153,20 +162,24 @@ int gpt_transport_exchange(struct gpt_transport *t, struct gpt_move *list,
                 t->active.push_back(t->context->createUnboundBuffer(
                     list[i].buf, list[i].bytes));
         }
-        for (int64_t i = 0; i < n; i++)
-            post(t, &list[i], t->active[static_cast<size_t>(i)].get());
+        for (int64_t i = 0; i < n; i++) {
+            at = &list[i];
+            post(t, at, t->active[static_cast<size_t>(i)].get());
+        }
         for (int64_t i = 0; i < n && done; i++) {
             auto &buffer = t->active[static_cast<size_t>(i)];
-            done = list[i].send ? buffer->waitSend(nullptr, forever)
-                                : buffer->waitRecv(nullptr, forever);
-            __atomic_store_n(&list[i].done, done, __ATOMIC_RELAXED);
+            at = &list[i];
+            done = at->send ? buffer->waitSend(nullptr, forever)
+                            : buffer->waitRecv(nullptr, forever);
+            __atomic_store_n(&at->done, done, __ATOMIC_RELAXED);
         }
         std::lock_guard<std::mutex> guard(t->lock);
         t->active.clear();
     } catch (const std::exception &e) {
         std::lock_guard<std::mutex> guard(t->lock);
         t->active.clear();
-        return gpt_fail(err, GPT_EIO, "%s", e.what());
+        at->lost = true;
+        return gpt_fail(err, GPT_EIO, "%s", without_place(e.what()));
     }
     return done ? GPT_OK : gpt_fail(err, GPT_EFAIL, "given up");
 }

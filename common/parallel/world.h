@@ -16,6 +16,7 @@ struct gpt_world {
     /* The data parallel group once more, for a thread of its own: gradients are
      * reduced there while backward goes on. */
     struct gpt_comm *reduce;
+    double timeout, timeout_later; /* seconds, see below */
 };
 
 struct gpt_world_options {
@@ -24,31 +25,34 @@ struct gpt_world_options {
     double timeout_later; /* see gpt_world_settled() */
 };
 
-/* Rendezvous: environment, store, topology. GPT_EUSAGE when the sizes do not
+/* Rendezvous: environment, topology, store. GPT_EUSAGE when the sizes do not
  * fit the number of ranks; GPT_EIO when the store cannot be reached. A world of
  * one needs no network. */
 int gpt_world_open(struct gpt_world **w, const struct gpt_world_options *o,
                    struct gpt_err *err) GPT_MUST_USE;
 
-/* Opens the communicators; all ranks call it. */
+/* Opens the communicators; all ranks call it. `be` outlives the world. */
 int gpt_world_connect(struct gpt_world *w, struct gpt_backend *be,
                       struct gpt_err *err) GPT_MUST_USE;
 
-/* Compares a text (a digest of data and options) over all ranks: on those that
- * differ from rank 0, and on all others, GPT_EUSAGE names the ranks that differ
- * and the first line in which they do. */
+/* Compares a text (a digest of data and options, line by line) over all ranks,
+ * which all call it: when some differ from rank 0, GPT_EUSAGE on every rank
+ * names them and the first line in which the first of them differs. `what` is
+ * what the text describes ("data set"). */
 int gpt_world_agree(struct gpt_world *w, const char *what, const char *text,
                     struct gpt_err *err) GPT_MUST_USE;
 
 /* The first step is over: nobody needs the long timeout any more. */
 void gpt_world_settled(struct gpt_world *w);
 
-/* The first failure of any communicator, or of another rank. */
+/* The first failure of any communicator. */
 int gpt_world_check(struct gpt_world *w, struct gpt_err *err) GPT_MUST_USE;
 
-/* Tells the others why this rank ends, if `status` is a failure of its own,
- * and leaves. NULL is fine. */
-void gpt_world_close(struct gpt_world *w, int status,
-                     const struct gpt_err *err);
+/* Leaves; all ranks do. `status` is how this rank ends. GPT_OK: waits until the
+ * others end well, too. Otherwise tells them why; when another rank failed
+ * before, *err is replaced by its reason ("rank 3: ..."). Returns the status to
+ * end with: that of the first failure of the job, the same on all ranks. NULL
+ * is fine, and returns `status`. */
+int gpt_world_close(struct gpt_world *w, int status, struct gpt_err *err);
 
 #endif

@@ -225,7 +225,7 @@ static void one_leaves(struct member *m)
     all_reduce_once(m);
     if (m->rank == 1)
         kill(getpid(), SIGKILL);
-    expect_failure(m, "all-reduce 2 of group 'test.all': ");
+    expect_failure(m, "all-reduce 2 of group 'test.all': lost rank 1");
 }
 
 static void one_hangs(struct member *m)

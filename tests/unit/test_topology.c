@@ -135,7 +135,8 @@ static void test_refused(void)
         int64_t world, rank, tp, pp, chunks;
         const char *says;
     } rows[] = {
-        {6, 0, 4, 1, 1, "6 ranks are not a multiple of tensor parallel size 4"},
+        {6, 0, 4, 1, 1,
+         "6 ranks are not a multiple of --tensor-model-parallel-size 4"},
         {2, 0, 2, 2, 1, "2 ranks are not a multiple"},
         {4, 4, 1, 1, 1, "rank 4 is not in a world of 4"},
         {4, -1, 1, 1, 1, "rank -1"},
@@ -144,7 +145,7 @@ static void test_refused(void)
         {4, 0, 1, -2, 1, "at least 1"},
         {4, 0, 1, 1, 0, "at least 1"},
         {4, 0, INT64_MAX, INT64_MAX, 1, "at least 1"},
-        {4, 0, 4, 1, 2, "2 virtual chunks need a pipeline"},
+        {4, 0, 4, 1, 2, "2 virtual stages need --pipeline"},
     };
     struct gpt_topology t;
     struct gpt_err err = {0};
