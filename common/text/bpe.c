@@ -55,6 +55,7 @@ static int fill_pairs(struct gpt_bpe *bpe, const struct gpt_vocab *v,
 {
     for (size_t i = 0; i <= bpe->mask; i++)
         bpe->pairs[i] = (struct pair){-1, -1, NO_RANK, -1};
+    uint32_t rank = 0;
     for (size_t r = 0; r < v->n_merges; r++) {
         const struct gpt_merge *m = &v->merges[r];
         struct pair *p = find_pair(bpe, m->left, m->right);
@@ -62,7 +63,9 @@ static int fill_pairs(struct gpt_bpe *bpe, const struct gpt_vocab *v,
             return gpt_fail(err, GPT_EDATA,
                             "%s: merges number %lu and %zu are the same",
                             merge_file, (unsigned long)p->rank + 1, r + 1);
-        *p = (struct pair){m->left, m->right, (uint32_t)r, m->result};
+        if (!v->shared_ranks || r == 0 || m[-1].result != m->result)
+            rank = (uint32_t)r;
+        *p = (struct pair){m->left, m->right, rank, m->result};
     }
     return GPT_OK;
 }

@@ -1,25 +1,19 @@
-/* GPT2BPETokenizer: GPT-2's pieces, each looked up among those seen before and
- * merged if it is new. Start at gpt2_encode(). */
+/* GPT2BPETokenizer: vocab.json and merges.txt, GPT-2's pieces. */
 #include "base/memory.h"
-#include "text/bpe.h"
-#include "text/bpe_cache.h"
-#include "text/pretok.h"
+#include "text/bpe_encoder.h"
 #include "text/tokenizer_family.h"
 #include "text/vocab.h"
-
-enum { BATCH = 32 }; /* pieces */
 
 struct gpt2_tokenizer {
     struct gpt_tokenizer base;
     struct gpt_vocab vocab;
     struct gpt_bpe *bpe;
+    struct gpt_bpe_model model;
 };
 
 struct gpt2_encoder {
     struct gpt_encoder base;
-    const struct gpt_bpe *bpe;
-    struct gpt_cache *cache;
-    struct gpt_bpe_scratch scratch;
+    struct gpt_bpe_encoder bpe;
 };
 
 static void gpt2_close(struct gpt_tokenizer *tok)
@@ -47,6 +41,8 @@ static int gpt2_open(struct gpt_tokenizer **tok,
         gpt2_close(&t->base);
         return status;
     }
+    t->model = (struct gpt_bpe_model){.pretok = gpt_pretok_gpt2,
+                                      .bpe = t->bpe};
     t->base = (struct gpt_tokenizer){&gpt_family_gpt2, t->vocab.n,
                                      t->vocab.eod};
     *tok = &t->base;
@@ -59,13 +55,13 @@ static int gpt2_encoder_open(struct gpt_encoder **enc,
 {
     struct gpt2_encoder *e;
     GPT_TRY(gpt_new(&e, 1, sizeof(*e), "an encoder", err));
-    int status = gpt_cache_open(&e->cache, err);
+    e->base.tok = tok;
+    const struct gpt2_tokenizer *t = (const struct gpt2_tokenizer *)tok;
+    int status = gpt_bpe_encoder_open(&e->bpe, &t->model, err);
     if (status != GPT_OK) {
         gpt_free(e);
         return status;
     }
-    e->base.tok = tok;
-    e->bpe = ((const struct gpt2_tokenizer *)tok)->bpe;
     *enc = &e->base;
     return GPT_OK;
 }
@@ -73,56 +69,15 @@ static int gpt2_encoder_open(struct gpt_encoder **enc,
 static void gpt2_encoder_close(struct gpt_encoder *enc)
 {
     struct gpt2_encoder *e = (struct gpt2_encoder *)enc;
-    gpt_cache_close(e->cache);
-    gpt_bpe_scratch_free(&e->scratch);
+    gpt_bpe_encoder_close(&e->bpe);
     gpt_free(e);
 }
 
-static int encode_new(struct gpt2_encoder *e,
-                      const struct gpt_cache_probe *piece,
-                      struct gpt_ids *ids, struct gpt_err *err)
-{
-    size_t before = ids->len;
-    GPT_TRY(gpt_bpe_merge(e->bpe, &e->scratch, piece->piece, piece->len, ids,
-                          err));
-    gpt_cache_put(e->cache, piece, ids->data + before, ids->len - before);
-    return GPT_OK;
-}
-
-static int encode_piece(struct gpt2_encoder *e,
-                        const struct gpt_cache_probe *piece,
-                        struct gpt_ids *ids, struct gpt_err *err)
-{
-    /* what a piece in the cache can need */
-    size_t room = (piece->len < GPT_CACHE_LONG ? piece->len : GPT_CACHE_LONG) +
-                  GPT_CACHE_IDS;
-    if (ids->cap - ids->len < room)
-        GPT_TRY(gpt_grow(&ids->data, &ids->cap, ids->len + room,
-                         sizeof(*ids->data), "token ids", err));
-    if (gpt_cache_get(e->cache, piece, ids))
-        return GPT_OK;
-    return encode_new(e, piece, ids, err);
-}
-
-/* In batches: the text is cut some pieces ahead, so that their entries in the
- * cache are there when they are looked at. */
 static int gpt2_encode(struct gpt_encoder *enc, const char *text, size_t len,
                        struct gpt_ids *ids, struct gpt_err *err)
 {
     struct gpt2_encoder *e = (struct gpt2_encoder *)enc;
-    struct gpt_cache_probe batch[BATCH];
-    while (len) {
-        size_t n = 0;
-        while (len && n < BATCH) {
-            size_t piece = gpt_pretok_gpt2(text, len);
-            gpt_cache_aim(e->cache, text, piece, len, &batch[n++]);
-            text += piece;
-            len -= piece;
-        }
-        for (size_t i = 0; i < n; i++)
-            GPT_TRY(encode_piece(e, &batch[i], ids, err));
-    }
-    return GPT_OK;
+    return gpt_bpe_encode(&e->bpe, text, len, ids, err);
 }
 
 static const char *gpt2_token(const struct gpt_tokenizer *tok, int32_t id,

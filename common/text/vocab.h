@@ -18,6 +18,7 @@ struct gpt_vocab {
     struct gpt_slice *tokens; /* (n) their bytes, by id */
     struct gpt_merge *merges; /* (n_merges) by rank, the lowest first */
     size_t n_merges;
+    bool shared_ranks; /* merges in a row with the same result have one rank */
     int32_t byte_id[256];
     int32_t eod; /* of "<|endoftext|>", -1 = none */
     struct gpt_arena arena; /* owns the bytes */
