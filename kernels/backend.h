@@ -65,7 +65,7 @@ enum gpt_norm_kind { GPT_LAYERNORM, GPT_RMSNORM };
  *   y = (resid_out - mean) * rstd * w + b
  * resid_in, x, resid_out, y (N, C) act; w, b (C) act (b NULL: none); mean,
  * rstd (N) float, written (mean unused for RMSNorm). resid_out may be
- * resid_in. Source: Ba et al. 2016; Zhang and Sennrich 2019. */
+ * resid_in. y NULL: only resid_out is wanted, and written. Source: Ba et al. 2016; Zhang and Sennrich 2019. */
 struct gpt_norm {
     enum gpt_norm_kind kind;
     int64_t n, c;

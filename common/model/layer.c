@@ -20,6 +20,7 @@ void gpt_layer_bind(struct gpt_layer *layer, const struct gpt_flat *flat,
                     int64_t number, void *weights, enum gpt_dtype act,
                     float *const *gradients, uint64_t seed)
 {
+    layer->bucket = gpt_flat_find(flat, GPT_NORM1_WEIGHT, number)->bucket;
     gpt_roles_bind(&layer->w, flat, number, weights, act);
     if (gradients)
         gpt_roles_bind_gradients(&layer->dw, flat, number, gradients);

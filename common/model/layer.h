@@ -13,7 +13,7 @@
 /* What one microbatch keeps of a norm for backward. */
 struct gpt_norm_acts {
     void *r;            /* (N, C) act: residual stream that went in */
-    void *y;            /* (N, C) act: normalised */
+    void *y;            /* (N, C) act: normalised; NULL: only r is wanted */
     float *mean, *rstd; /* (N) */
 };
 
@@ -56,6 +56,7 @@ struct gpt_pass {
 
 struct gpt_layer {
     struct gpt_roles w, dw; /* weights and gradients */
+    int64_t bucket;         /* of the gradients */
     struct gpt_rng attention_rng, proj_rng, mlp_rng;
 };
 

@@ -280,6 +280,7 @@ static void append(struct gpt_flat *f, struct gpt_slice s)
         b = f->buckets + f->n_buckets++;
         b->layer = s.param->layer;
         b->begin = f->elements;
+        b->first_slice = f->n;
     }
     s.bucket = b - f->buckets;
     s.offset = f->elements;
@@ -287,6 +288,7 @@ static void append(struct gpt_flat *f, struct gpt_slice s)
     f->count += s.count;
     f->elements += gpt_round_up(s.count, 64);
     b->end = f->elements;
+    b->end_slice = f->n;
 }
 
 int gpt_flat_build(struct gpt_flat *f, const struct gpt_param_table *t,

@@ -1,133 +1,10 @@
-/* A pipeline stage: forward and backward over its layers, with the embedding
- * in front and the output layer behind; see stage.h. Start at
- * gpt_stage_forward(). Memory is in stage_memory.c.
- *
- * Points where a pipeline or tensor parallel ranks will communicate are the
- * stage's in and out, and the "sum over TP" comments here and in layer.c. */
+/* A pipeline stage: forward and backward over a chunk of its layers, with the
+ * embedding in front and the output layer behind; see stage.h. Start at
+ * gpt_stage_forward(). The two ends are in stage_ends.c, memory is in
+ * stage_memory.c. */
 #include "model/stage_internal.h"
 
-#include "base/num.h"
-
-/* ---- the two ends: embedding and output layer ---- */
-
-static struct gpt_embed embed_op(const struct gpt_stage *s,
-                                 const struct gpt_pass *pass,
-                                 const struct gpt_slot *slot)
-{
-    int64_t rows = s->o.config->padded_vocab_size / s->o.layout.tp_size;
-    return (struct gpt_embed){
-        .n = pass->n,
-        .c = s->o.config->hidden_size,
-        .v_begin = rows * s->o.layout.tp_rank,
-        .v_local = rows,
-        .act = s->o.act,
-        .tokens = slot->input,
-        .positions = slot->position,
-        .wte = s->w.at[GPT_WORD_EMBEDDING],
-        .wpe = s->w.at[GPT_POSITION_EMBEDDING],
-        .out = slot->layers[0].norm1.r,
-        .dropout = gpt_pass_dropout(pass, s->embedding_rng,
-                                    s->o.config->hidden_dropout),
-    };
-    /* sum over TP: the words; positions and dropout come after it */
-}
-
-static struct gpt_norm_site final_site(const struct gpt_stage *s,
-                                       const struct gpt_slot *slot)
-{
-    const struct gpt_layer *last = &s->layers[s->o.layout.chunk[0].n_layers - 1];
-    return (struct gpt_norm_site){
-        .acts = &slot->final,
-        .w = s->w.at[GPT_FINAL_NORM_WEIGHT],
-        .b = s->w.at[GPT_FINAL_NORM_BIAS],
-        .dw = s->dw.at[GPT_FINAL_NORM_WEIGHT],
-        .db = s->dw.at[GPT_FINAL_NORM_BIAS],
-        .x_rng = &last->mlp_rng,
-    };
-}
-
-/* Backward of the output layer for `rows` rows at y: dW += dlogits^T y, then
- * y is overwritten by its own gradient, dlogits W. */
-static void output_backward(struct gpt_stage *s, struct gpt_queue *q, void *y,
-                            int64_t rows)
-{
-    int64_t v = s->o.config->padded_vocab_size / s->o.layout.tp_size;
-    struct gpt_matmul dw = {
-        .m = v,
-        .n = s->o.config->hidden_size,
-        .k = rows,
-        .ta = true,
-        .a = s->logits,
-        .b = y,
-        .c = gpt_roles_output(&s->dw),
-        .act = s->o.act,
-        .c_type = GPT_F32,
-        .beta = s->fresh_output ? 0.0F : 1.0F,
-    };
-    struct gpt_matmul dy = {
-        .m = rows,
-        .n = s->o.config->hidden_size,
-        .k = v,
-        .a = s->logits,
-        .b = gpt_roles_output(&s->w),
-        .c = y,
-        .act = s->o.act,
-        .c_type = s->o.act,
-    };
-    s->be->matmul(q, &dw);
-    s->be->matmul(q, &dy); /* sum over TP */
-    s->fresh_output = false;
-}
-
-/* Logits, losses and (grad) the whole backward of the output layer, a chunk of
- * rows at a time; afterwards final.y holds the gradient of the final norm. */
-static void output_layer(struct gpt_stage *s, struct gpt_queue *q,
-                         const struct gpt_slot *slot, bool grad,
-                         const struct gpt_stage_result *result)
-{
-    int64_t n = s->o.micro_batch * s->o.seq_length;
-    int64_t c = s->o.config->hidden_size;
-    int64_t v = s->o.config->padded_vocab_size / s->o.layout.tp_size;
-    size_t act = gpt_dtype_bytes(s->o.act);
-
-    for (int64_t i = 0; i < n; i += s->logits_rows) {
-        int64_t rows = gpt_min_i64(s->logits_rows, n - i);
-        void *y = (char *)slot->final.y + (size_t)(i * c) * act;
-        struct gpt_matmul logits = {
-            .m = rows,
-            .n = v,
-            .k = c,
-            .tb = true,
-            .a = y,
-            .b = gpt_roles_output(&s->w),
-            .c = s->logits,
-            .act = s->o.act,
-            .c_type = s->o.act,
-        };
-        struct gpt_xent xent = {
-            .n = rows,
-            .v = v,
-            .v_real = s->o.config->vocab_size,
-            .ld = v,
-            .act = s->o.act,
-            .logits = s->logits,
-            .target = slot->target + i,
-            .weight = slot->weight + i,
-            .loss = slot->loss + i,
-            .grad = grad,
-        };
-        s->be->matmul(q, &logits);
-        if (result->logits)
-            s->be->copy_out(q, result->logits + i * v, s->logits,
-                            (size_t)(rows * v) * sizeof(float));
-        s->be->xent(q, &xent);
-        if (grad)
-            output_backward(s, q, y, rows);
-    }
-    s->be->copy_out(q, result->loss, slot->loss, (size_t)n * sizeof(float));
-}
-
-/* ---- a step ---- */
+/* ---- gradients: zeroed before they are added to, told of ---- */
 
 /* Is this gradient first written by a matmul with beta 0? */
 static bool overwritten(const struct gpt_stage *s,
@@ -148,33 +25,66 @@ static bool overwritten(const struct gpt_stage *s,
     }
 }
 
-void gpt_stage_begin(struct gpt_stage *s, struct gpt_queue *q)
+/* Zeroes those of a bucket that are only added to; neighbours together. */
+static void zero_added(struct gpt_stage *s, struct gpt_queue *q, int64_t bucket)
 {
-    const struct gpt_flat *flat = s->o.flat;
-    for (int64_t i = 0, end; i < flat->n; i = end + 1) {
-        const struct gpt_slice *slices = flat->slices, *last;
-        for (end = i; end < flat->n && !overwritten(s, &slices[end]);)
+    const struct gpt_bucket *b = &s->o.flat->buckets[bucket];
+    const struct gpt_slice *slices = s->o.flat->slices, *last;
+
+    for (int64_t i = b->first_slice, end; i < b->end_slice; i = end + 1) {
+        for (end = i; end < b->end_slice && !overwritten(s, &slices[end]);)
             end++;
         if (end == i)
             continue;
-        last = &slices[end - 1]; /* neighbours are zeroed together */
-        s->be->zero(q, s->gradients[0] + slices[i].offset,
+        last = &slices[end - 1];
+        s->be->zero(q, s->gradients[bucket] + slices[i].offset - b->begin,
                     (size_t)(last->offset + last->count - slices[i].offset) *
                         sizeof(float));
     }
-    s->fresh_layers = s->fresh_output = true;
 }
 
+void gpt_stage_begin(struct gpt_stage *s, struct gpt_queue *q)
+{
+    for (int64_t i = 0; i < s->o.flat->n_buckets; i++)
+        if (s->o.flat->buckets[i].layer < 0)
+            zero_added(s, q, i);
+    for (int64_t i = 0; i < s->o.layout.chunks; i++)
+        s->chunks[i].fresh = true;
+    s->fresh_output = true;
+}
+
+static void tell(const struct gpt_stage *s, void (*hook)(void *, int64_t),
+                 int64_t bucket)
+{
+    if (hook)
+        hook(s->o.hooks.context, bucket);
+}
+
+/* The same of the buckets outside the layers: the embedding's, which is the
+ * first, or the others. */
+static void tell_outside(const struct gpt_stage *s,
+                         void (*hook)(void *, int64_t), bool embedding)
+{
+    for (int64_t i = 0; i < s->o.flat->n_buckets; i++) {
+        bool holds_embedding = i == 0 && s->o.layout.has_embedding;
+        if (s->o.flat->buckets[i].layer < 0 && holds_embedding == embedding)
+            tell(s, hook, i);
+    }
+}
+
+/* ---- forward ---- */
+
 static void copy_inputs(struct gpt_stage *s, struct gpt_queue *q,
+                        const struct gpt_stage_chunk *chunk,
                         struct gpt_slot *slot, const struct gpt_microbatch *mb)
 {
     size_t bytes =
         (size_t)(s->o.micro_batch * s->o.seq_length) * sizeof(int32_t);
-    if (s->o.layout.has_embedding) {
+    if (chunk->embedding) {
         s->be->copy_in(q, slot->input, mb->input, bytes);
         s->be->copy_in(q, slot->position, mb->position, bytes);
     }
-    if (s->o.layout.has_output) {
+    if (chunk->output) {
         s->be->copy_in(q, slot->target, mb->target, bytes);
         s->be->copy_in(q, slot->weight, mb->weight, bytes);
     }
@@ -182,10 +92,28 @@ static void copy_inputs(struct gpt_stage *s, struct gpt_queue *q,
         s->be->copy_in(q, slot->doc_start, mb->doc_start, bytes);
 }
 
-/* The dropout stream of what the layer below layer i leaves to be added. */
-static const struct gpt_rng *below(const struct gpt_stage *s, int64_t i)
+/* The dropout stream of what the layer below layer i of the chunk leaves to be
+ * added. */
+static const struct gpt_rng *below(const struct gpt_stage_chunk *chunk,
+                                   int64_t i)
 {
-    return i > 0 ? &s->layers[i - 1].mlp_rng : NULL;
+    return i > 0 ? &chunk->layers[i - 1].mlp_rng : NULL;
+}
+
+/* Behind the last layer: its output is added, and normed for the output
+ * layer. */
+static struct gpt_norm_site end_site(const struct gpt_stage *s,
+                                     const struct gpt_stage_chunk *chunk,
+                                     const struct gpt_slot *slot)
+{
+    return (struct gpt_norm_site){
+        .acts = &slot->end,
+        .w = s->w.at[GPT_FINAL_NORM_WEIGHT],
+        .b = s->w.at[GPT_FINAL_NORM_BIAS],
+        .dw = s->dw.at[GPT_FINAL_NORM_WEIGHT],
+        .db = s->dw.at[GPT_FINAL_NORM_BIAS],
+        .x_rng = below(chunk, chunk->n_layers),
+    };
 }
 
 int64_t gpt_stage_rows(const struct gpt_stage *s)
@@ -201,80 +129,93 @@ size_t gpt_stage_bytes(const struct gpt_stage *s)
 
 void *gpt_stage_input(struct gpt_stage *s, int64_t chunk, int64_t slot)
 {
-    (void)chunk;
-    return s->o.layout.has_embedding ? NULL : s->slots[slot].layers[0].norm1.r;
+    const struct gpt_stage_chunk *c = &s->chunks[chunk];
+    return c->embedding ? NULL : c->slots[slot].layers[0].norm1.r;
 }
 
 const void *gpt_stage_forward(struct gpt_stage *s, struct gpt_queue *q,
-                              int64_t chunk, int64_t slot_number,
+                              int64_t chunk_number, int64_t slot_number,
                               enum gpt_stage_mode mode,
                               const struct gpt_microbatch *mb, const void *in,
                               const struct gpt_stage_result *result)
 {
-    (void)chunk;
-    struct gpt_slot *slot = &s->slots[slot_number];
-    int64_t n_layers = s->o.layout.chunk[0].n_layers;
+    const struct gpt_stage_chunk *chunk = &s->chunks[chunk_number];
+    struct gpt_slot *slot = &chunk->slots[slot_number];
+    const void *r = chunk->embedding ? slot->layers[0].norm1.r : in;
 
     slot->sample0 = mb->sample0;
     slot->dropout = mode == GPT_STAGE_TRAIN;
-    copy_inputs(s, q, slot, mb);
-    struct gpt_pass pass = gpt_stage_pass(s, q, slot);
-    if (s->o.layout.has_embedding) {
-        struct gpt_embed embed = embed_op(s, &pass, slot);
-        s->be->embed_fwd(q, &embed);
-        in = embed.out;
+    copy_inputs(s, q, chunk, slot, mb);
+    struct gpt_pass pass = gpt_stage_pass(s, q, chunk, slot);
+    if (chunk->embedding)
+        gpt_stage_embed(s, &pass, slot);
+    for (int64_t i = 0; i < chunk->n_layers; i++) {
+        gpt_layer_forward(&chunk->layers[i], &pass, &slot->layers[i], r,
+                          below(chunk, i));
+        r = slot->layers[i].norm2.r;
     }
-    for (int64_t i = 0; i < n_layers; i++)
-        gpt_layer_forward(&s->layers[i], &pass, &slot->layers[i],
-                          i > 0 ? slot->layers[i - 1].norm2.r : in,
-                          below(s, i));
-
-    struct gpt_norm_site final = final_site(s, slot);
-    if (!s->o.layout.has_output) /* only the sum r + x is wanted */
-        final.w = s->layers[n_layers - 1].w.at[GPT_NORM2_WEIGHT];
-    gpt_norm_site_forward(&pass, &final, slot->layers[n_layers - 1].norm2.r);
-    if (!s->o.layout.has_output)
-        return slot->final.r;
-    output_layer(s, q, slot, mode != GPT_STAGE_EVAL, result);
+    struct gpt_norm_site end = end_site(s, chunk, slot);
+    gpt_norm_site_forward(&pass, &end, r);
+    if (!chunk->output)
+        return slot->end.r;
+    gpt_stage_output(s, &pass, slot, mode != GPT_STAGE_EVAL, result);
     return NULL;
 }
 
-/* Gradients of the stage's end into work.dresid and work.x. */
+/* ---- backward ---- */
+
+/* Gradients of a chunk's end into work.dresid and work.x. */
 static void backward_end(struct gpt_stage *s, const struct gpt_pass *pass,
+                         const struct gpt_stage_chunk *chunk,
                          const struct gpt_slot *slot, const void *dout)
 {
-    int64_t c = s->o.config->hidden_size;
-    size_t bytes = (size_t)(pass->n * c) * gpt_dtype_bytes(s->o.act);
-    struct gpt_norm_site final = final_site(s, slot);
+    struct gpt_norm_site end = end_site(s, chunk, slot);
+    size_t bytes = gpt_stage_bytes(s);
 
-    if (s->o.layout.has_output) {
+    if (chunk->output) {
+        tell_outside(s, s->o.hooks.before, false);
         s->be->zero(pass->q, s->work.dresid, bytes);
-        gpt_norm_site_backward(pass, &final, slot->final.y);
+        gpt_norm_site_backward(pass, &end, slot->end.y);
+        tell_outside(s, s->o.hooks.after, false);
         return;
     }
     struct gpt_dropout dropout =
-        gpt_pass_dropout(pass, *final.x_rng, s->o.config->hidden_dropout);
-    s->be->copy(pass->q, s->work.dresid, dout, bytes);
-    s->be->dropout(pass->q, s->work.x, s->work.dresid, pass->n, c, s->o.act,
-                   &dropout);
+        gpt_pass_dropout(pass, *end.x_rng, s->o.config->hidden_dropout);
+    if (dout != s->work.dresid) /* of the chunk behind, on the same rank */
+        s->be->copy(pass->q, s->work.dresid, dout, bytes);
+    s->be->dropout(pass->q, s->work.x, s->work.dresid, pass->n,
+                   s->o.config->hidden_size, s->o.act, &dropout);
+}
+
+static void backward_layer(struct gpt_stage *s, const struct gpt_pass *pass,
+                           const struct gpt_stage_chunk *chunk,
+                           const struct gpt_slot *slot, int64_t i)
+{
+    const struct gpt_layer *layer = &chunk->layers[i];
+
+    tell(s, s->o.hooks.before, layer->bucket);
+    if (pass->beta == 0)
+        zero_added(s, pass->q, layer->bucket);
+    gpt_layer_backward(layer, pass, &slot->layers[i], below(chunk, i));
+    tell(s, s->o.hooks.after, layer->bucket);
 }
 
 const void *gpt_stage_backward(struct gpt_stage *s, struct gpt_queue *q,
-                               int64_t chunk, int64_t slot_number,
+                               int64_t chunk_number, int64_t slot_number,
                                const void *dout)
 {
-    (void)chunk;
-    const struct gpt_slot *slot = &s->slots[slot_number];
-    struct gpt_pass pass = gpt_stage_pass(s, q, slot);
+    struct gpt_stage_chunk *chunk = &s->chunks[chunk_number];
+    const struct gpt_slot *slot = &chunk->slots[slot_number];
+    struct gpt_pass pass = gpt_stage_pass(s, q, chunk, slot);
 
-    backward_end(s, &pass, slot, dout);
-    for (int64_t i = s->o.layout.chunk[0].n_layers - 1; i >= 0; i--)
-        gpt_layer_backward(&s->layers[i], &pass, &slot->layers[i], below(s, i));
-    s->fresh_layers = false;
-    if (!s->o.layout.has_embedding)
+    backward_end(s, &pass, chunk, slot, dout);
+    for (int64_t i = chunk->n_layers - 1; i >= 0; i--)
+        backward_layer(s, &pass, chunk, slot, i);
+    chunk->fresh = s->o.fresh_gradients;
+    if (!chunk->embedding)
         return s->work.dresid;
-    struct gpt_embed embed = embed_op(s, &pass, slot);
-    s->be->embed_bwd(q, &embed, s->work.dresid, s->dw.at[GPT_WORD_EMBEDDING],
-                     s->dw.at[GPT_POSITION_EMBEDDING]);
+    tell_outside(s, s->o.hooks.before, true);
+    gpt_stage_embed_backward(s, &pass, slot);
+    tell_outside(s, s->o.hooks.after, true);
     return NULL;
 }

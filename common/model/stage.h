@@ -51,8 +51,9 @@ enum gpt_recompute {
 /* Told while backward goes through the layers, from the last to the first:
  * gradients of flat->buckets[bucket] are about to be written (before), and are
  * complete for this microbatch (after). Buckets outside the layers are
- * complete after the embedding's backward, or the output layer's when they hold
- * nothing of the embedding. */
+ * complete after the embedding's backward, or the final norm's when they hold
+ * nothing of the embedding; they are added to over the whole step (the output
+ * layer's matrix already in forward, see gpt_stage_mode). */
 struct gpt_gradient_hooks {
     void *context;
     void (*before)(void *context, int64_t bucket);

@@ -1,38 +1,67 @@
-/* What stage.c and stage_memory.c share. */
+/* What the files of a stage share: stage.c (the passes), stage_ends.c
+ * (embedding and output layer), stage_memory.c. */
 #ifndef GPT_MODEL_STAGE_INTERNAL_H
 #define GPT_MODEL_STAGE_INTERNAL_H
 
 #include "model/layer.h"
 #include "model/stage.h"
 
-/* A microbatch in flight. */
+/* A microbatch in flight in a chunk. */
 struct gpt_slot {
-    struct gpt_layer_acts *layers; /* n_layers of them */
-    struct gpt_norm_acts final;    /* last stage: the final norm */
+    struct gpt_layer_acts *layers; /* of the chunk */
+    struct gpt_norm_acts end; /* the final norm; without output layer only r,
+                               * the stage's one output buffer */
     int32_t *input, *target, *position, *doc_start; /* (B, T) */
     float *weight, *loss;                           /* (B, T) */
     int64_t sample0;
     bool dropout;
 };
 
+/* A chunk of layers, its microbatches in flight, and which ends it has. */
+struct gpt_stage_chunk {
+    struct gpt_layer *layers;
+    int64_t n_layers;
+    struct gpt_slot *slots;
+    int64_t n_slots;
+    bool embedding, output;
+    bool fresh; /* nothing added to its layers' gradients in this step yet */
+};
+
 struct gpt_stage {
     struct gpt_backend *be;
     struct gpt_stage_options o;
-    struct gpt_layer *layers;
+    struct gpt_stage_chunk *chunks;
     struct gpt_roles w, dw; /* outside layers */
     struct gpt_rng embedding_rng;
     float **gradients; /* of each bucket */
-    struct gpt_slot *slots;
-    struct gpt_layer_acts *slot_layers; /* slots x n_layers */
     struct gpt_layer_work work;
+    void *out; /* (rows, C) act: of chunks without output layer */
     void *logits;
     int64_t logits_rows;
-    bool fresh_layers, fresh_output; /* nothing added in this step yet */
+    bool fresh_output; /* the output layer's gradient, likewise */
     void *mem[GPT_N_MEMORY_KINDS];
+    /* what the pointers above lead to, all chunks in one block */
+    struct gpt_layer *all_layers;
+    struct gpt_slot *all_slots;
+    struct gpt_layer_acts *all_acts;
 };
 
 /* What the layers get to know of a pass of the microbatch in `slot`. */
 struct gpt_pass gpt_stage_pass(const struct gpt_stage *s, struct gpt_queue *q,
+                               const struct gpt_stage_chunk *chunk,
                                const struct gpt_slot *slot);
+
+/* The residual stream in front of the first layer, and the gradients of the
+ * tables from work.dresid. */
+void gpt_stage_embed(struct gpt_stage *s, const struct gpt_pass *pass,
+                     const struct gpt_slot *slot);
+void gpt_stage_embed_backward(struct gpt_stage *s, const struct gpt_pass *pass,
+                              const struct gpt_slot *slot);
+
+/* Logits and losses from slot->end.y; with `grad` also the output layer's
+ * whole backward: the gradient of end.y then replaces it. */
+void gpt_stage_output(struct gpt_stage *s, const struct gpt_pass *pass,
+                      const struct gpt_slot *slot, bool grad,
+                      const struct gpt_stage_result *result);
 
 #endif

@@ -1,5 +1,5 @@
 /* A stage's memory: what there is, in which sizes, and one allocation a kind.
- * Read bind_slot() and bind_work() for what exists. */
+ * Read bind_work() and bind_slot() for what exists. */
 #include "model/stage_internal.h"
 
 #include "base/memory.h"
@@ -56,8 +56,8 @@ static void bind_norm(struct binder *b, struct gpt_norm_acts *norm, int64_t n,
     norm->rstd = take(b, GPT_MEM_ACTIVATIONS, n, 1, sizeof(float));
 }
 
-static void bind_slot(const struct gpt_stage *s, struct binder *b,
-                      struct gpt_slot *slot)
+static void bind_layer(const struct gpt_stage *s, struct binder *b,
+                       struct gpt_layer_acts *a)
 {
     const struct gpt_config *c = s->o.config;
     int64_t n = s->o.micro_batch * s->o.seq_length, tp = s->o.layout.tp_size;
@@ -65,27 +65,51 @@ static void bind_slot(const struct gpt_stage *s, struct binder *b,
     int64_t groups = c->num_query_groups / tp;
     size_t act = gpt_dtype_bytes(s->o.act);
 
-    for (int64_t i = 0; i < s->o.layout.chunk[0].n_layers; i++) {
-        struct gpt_layer_acts *a = &slot->layers[i];
-        bind_norm(b, &a->norm1, n, c->hidden_size, act);
-        a->qkv = take(b, GPT_MEM_ACTIVATIONS, n,
-                      (heads + 2 * groups) * c->head_size, act);
-        a->att = take(b, GPT_MEM_ACTIVATIONS, n, heads * c->head_size, act);
-        a->lse = take(b, GPT_MEM_ACTIVATIONS, n, heads, sizeof(float));
-        bind_norm(b, &a->norm2, n, c->hidden_size, act);
-        a->pre = take(b, GPT_MEM_ACTIVATIONS, n, c->ffn_hidden_size / tp, act);
-        a->gelu = take(b, GPT_MEM_ACTIVATIONS, n, c->ffn_hidden_size / tp, act);
+    bind_norm(b, &a->norm1, n, c->hidden_size, act);
+    a->qkv = take(b, GPT_MEM_ACTIVATIONS, n,
+                  (heads + 2 * groups) * c->head_size, act);
+    a->att = take(b, GPT_MEM_ACTIVATIONS, n, heads * c->head_size, act);
+    a->lse = take(b, GPT_MEM_ACTIVATIONS, n, heads, sizeof(float));
+    bind_norm(b, &a->norm2, n, c->hidden_size, act);
+    a->pre = take(b, GPT_MEM_ACTIVATIONS, n, c->ffn_hidden_size / tp, act);
+    a->gelu = take(b, GPT_MEM_ACTIVATIONS, n, c->ffn_hidden_size / tp, act);
+}
+
+static void bind_inputs(const struct gpt_stage *s, struct binder *b,
+                        const struct gpt_stage_chunk *chunk,
+                        struct gpt_slot *slot)
+{
+    int64_t n = s->o.micro_batch * s->o.seq_length;
+
+    if (chunk->embedding) {
+        slot->input = take(b, GPT_MEM_INPUTS, n, 1, sizeof(int32_t));
+        slot->position = take(b, GPT_MEM_INPUTS, n, 1, sizeof(int32_t));
     }
-    bind_norm(b, &slot->final, n, c->hidden_size, act);
-    slot->input = take(b, GPT_MEM_INPUTS, n, 1, sizeof(int32_t));
-    slot->position = take(b, GPT_MEM_INPUTS, n, 1, sizeof(int32_t));
-    slot->target = take(b, GPT_MEM_INPUTS, n, 1, sizeof(int32_t));
-    slot->doc_start = take(b, GPT_MEM_INPUTS, n, 1, sizeof(int32_t));
-    slot->weight = take(b, GPT_MEM_INPUTS, n, 1, sizeof(float));
-    slot->loss = take(b, GPT_MEM_INPUTS, n, 1, sizeof(float));
+    if (chunk->output) {
+        slot->target = take(b, GPT_MEM_INPUTS, n, 1, sizeof(int32_t));
+        slot->weight = take(b, GPT_MEM_INPUTS, n, 1, sizeof(float));
+        slot->loss = take(b, GPT_MEM_INPUTS, n, 1, sizeof(float));
+    }
+    if (s->o.documents)
+        slot->doc_start = take(b, GPT_MEM_INPUTS, n, 1, sizeof(int32_t));
+}
+
+static void bind_slot(const struct gpt_stage *s, struct binder *b,
+                      const struct gpt_stage_chunk *chunk,
+                      struct gpt_slot *slot)
+{
+    for (int64_t i = 0; i < chunk->n_layers; i++)
+        bind_layer(s, b, &slot->layers[i]);
+    if (chunk->output)
+        bind_norm(b, &slot->end, gpt_stage_rows(s), s->o.config->hidden_size,
+                  gpt_dtype_bytes(s->o.act));
+    else
+        slot->end.r = s->out;
+    bind_inputs(s, b, chunk, slot);
 }
 
 struct gpt_pass gpt_stage_pass(const struct gpt_stage *s, struct gpt_queue *q,
+                               const struct gpt_stage_chunk *chunk,
                                const struct gpt_slot *slot)
 {
     return (struct gpt_pass){
@@ -99,17 +123,18 @@ struct gpt_pass gpt_stage_pass(const struct gpt_stage *s, struct gpt_queue *q,
         .n = s->o.micro_batch * s->o.seq_length,
         .sample0 = slot->sample0,
         .dropout = slot->dropout,
-        .beta = s->fresh_layers ? 0.0F : 1.0F,
+        .beta = chunk->fresh ? 0.0F : 1.0F,
         .doc_start = s->o.documents ? slot->doc_start : NULL,
         .work = s->work,
     };
 }
 
-static size_t scratch_bytes(struct gpt_stage *s)
+static size_t scratch_bytes(const struct gpt_stage *s)
 {
-    struct gpt_pass pass = gpt_stage_pass(s, NULL, &s->slots[0]);
+    const struct gpt_stage_chunk *chunk = &s->chunks[0];
+    struct gpt_pass pass = gpt_stage_pass(s, NULL, chunk, &chunk->slots[0]);
     struct gpt_attn attn =
-        gpt_layer_attn(&s->layers[0], &pass, &s->slots[0].layers[0]);
+        gpt_layer_attn(&chunk->layers[0], &pass, &chunk->slots[0].layers[0]);
     size_t norm = s->be->norm_scratch(pass.n, s->o.config->hidden_size);
     size_t attention = s->be->attn_scratch(&attn);
     return norm > attention ? norm : attention;
@@ -124,17 +149,19 @@ static void bind_work(struct gpt_stage *s, struct binder *b)
     size_t act = gpt_dtype_bytes(s->o.act);
 
     s->work.x = take(b, GPT_MEM_WORKSPACE, n, c->hidden_size, act);
-    s->work.scratch =
-        take(b, GPT_MEM_WORKSPACE, 1, (int64_t)scratch_bytes(s), 1);
-    /* a stage that is not the last has no use for its final norm's y */
-    s->work.dy = take(
-        b, GPT_MEM_WORKSPACE, n,
-        gpt_max_i64(c->hidden_size, c->num_attention_heads * c->head_size / tp),
-        act);
+    if (s->o.layout.chunks > 1 || !s->o.layout.has_output)
+        s->out = take(b, GPT_MEM_WORKSPACE, n, c->hidden_size, act);
     if (s->o.training) {
         s->work.dresid = take(b, GPT_MEM_WORKSPACE, n, c->hidden_size, act);
+        s->work.dy =
+            take(b, GPT_MEM_WORKSPACE, n,
+                 gpt_max_i64(c->hidden_size,
+                             c->num_attention_heads * c->head_size / tp),
+                 act);
         s->work.dwide = take(b, GPT_MEM_WORKSPACE, n,
                              gpt_max_i64(wide, c->ffn_hidden_size / tp), act);
+        s->work.scratch =
+            take(b, GPT_MEM_WORKSPACE, 1, (int64_t)scratch_bytes(s), 1);
     }
     if (s->o.layout.has_output)
         s->logits = take(b, GPT_MEM_LOGITS, s->logits_rows,
@@ -144,15 +171,56 @@ static void bind_work(struct gpt_stage *s, struct binder *b)
 static int stage_bind(struct gpt_stage *s, struct binder *b,
                       struct gpt_err *err)
 {
-    for (int64_t i = 0; i < s->o.slots[0]; i++)
-        bind_slot(s, b, &s->slots[i]);
     bind_work(s, b);
+    for (int64_t i = 0; i < s->o.layout.chunks; i++)
+        for (int64_t k = 0; k < s->chunks[i].n_slots; k++)
+            bind_slot(s, b, &s->chunks[i], &s->chunks[i].slots[k]);
     if (b->overflow)
         return gpt_fail(err, GPT_EUSAGE,
                         "--micro-batch-size %lld with --seq-length %lld needs "
                         "more memory than can be counted",
                         (long long)s->o.micro_batch,
                         (long long)s->o.seq_length);
+    return GPT_OK;
+}
+
+/* Chunks, their layers and slots, empty. */
+static int new_chunks(struct gpt_stage *s, struct gpt_err *err)
+{
+    const struct gpt_layout *layout = &s->o.layout;
+    int64_t layers = 0, slots = 0, acts = 0;
+
+    GPT_TRY(gpt_new(&s->chunks, (size_t)layout->chunks, sizeof *s->chunks,
+                    "chunks", err));
+    for (int64_t i = 0; i < layout->chunks; i++) {
+        layers += layout->chunk[i].n_layers;
+        slots += s->o.slots[i];
+        acts += layout->chunk[i].n_layers * s->o.slots[i];
+    }
+    GPT_TRY(gpt_new(&s->all_layers, (size_t)layers, sizeof *s->all_layers,
+                    "layers", err));
+    GPT_TRY(gpt_new(&s->all_slots, (size_t)slots, sizeof *s->all_slots,
+                    "slots", err));
+    GPT_TRY(gpt_new(&s->all_acts, (size_t)acts, sizeof *s->all_acts, "slots",
+                    err));
+    layers = slots = acts = 0;
+    for (int64_t i = 0; i < layout->chunks; i++) {
+        struct gpt_stage_chunk *chunk = &s->chunks[i];
+        *chunk = (struct gpt_stage_chunk){
+            .layers = s->all_layers + layers,
+            .n_layers = layout->chunk[i].n_layers,
+            .slots = s->all_slots + slots,
+            .n_slots = s->o.slots[i],
+            .embedding = i == 0 && layout->has_embedding,
+            .output = i == layout->chunks - 1 && layout->has_output,
+        };
+        for (int64_t k = 0; k < chunk->n_slots; k++)
+            chunk->slots[k].layers =
+                s->all_acts + acts + k * chunk->n_layers;
+        layers += chunk->n_layers;
+        slots += chunk->n_slots;
+        acts += chunk->n_layers * chunk->n_slots;
+    }
     return GPT_OK;
 }
 
@@ -163,7 +231,6 @@ static int stage_new(struct gpt_stage **stage, struct gpt_backend *be,
     struct gpt_stage *s;
     int64_t row = o->config->padded_vocab_size / o->layout.tp_size *
                   (int64_t)gpt_dtype_bytes(o->act);
-    size_t layers = (size_t)o->layout.chunk[0].n_layers, slots = (size_t)o->slots[0];
 
     GPT_TRY(gpt_new(stage, 1, sizeof *s, "a stage", err));
     s = *stage;
@@ -173,15 +240,9 @@ static int stage_new(struct gpt_stage **stage, struct gpt_backend *be,
     s->logits_rows = gpt_min_i64(
         o->micro_batch * o->seq_length,
         gpt_max_i64(LOGITS_LIMIT / row / LOGITS_ROWS_MIN, 1) * LOGITS_ROWS_MIN);
-    GPT_TRY(gpt_new(&s->layers, layers, sizeof *s->layers, "layers", err));
     GPT_TRY(gpt_new(&s->gradients, (size_t)o->flat->n_buckets,
                     sizeof *s->gradients, "buckets", err));
-    GPT_TRY(gpt_new(&s->slots, slots, sizeof *s->slots, "slots", err));
-    GPT_TRY(gpt_new(&s->slot_layers, slots * layers, sizeof *s->slot_layers,
-                    "slots", err));
-    for (size_t i = 0; i < slots; i++)
-        s->slots[i].layers = s->slot_layers + i * layers;
-    return GPT_OK;
+    return new_chunks(s, err);
 }
 
 int gpt_stage_memory(struct gpt_memory *memory, struct gpt_backend *be,
@@ -217,26 +278,35 @@ static int stage_allocate(struct gpt_stage *s, struct gpt_err *err)
     return stage_bind(s, &b, err);
 }
 
+static void bind_parameters(struct gpt_stage *s, void *weights,
+                            float *const *gradients)
+{
+    const struct gpt_flat *flat = s->o.flat;
+
+    gpt_roles_bind(&s->w, flat, -1, weights, s->o.act);
+    if (gradients) {
+        memcpy(s->gradients, gradients,
+               (size_t)flat->n_buckets * sizeof *gradients);
+        gpt_roles_bind_gradients(&s->dw, flat, -1, gradients);
+    }
+    for (int64_t i = 0; i < s->o.layout.chunks; i++)
+        for (int64_t k = 0; k < s->chunks[i].n_layers; k++)
+            gpt_layer_bind(&s->chunks[i].layers[k], flat,
+                           s->o.layout.chunk[i].first_layer + k, weights,
+                           s->o.act, gradients, s->o.seed);
+}
+
 int gpt_stage_open(struct gpt_stage **stage, struct gpt_backend *be,
                    const struct gpt_stage_options *options, void *weights,
                    float *const *gradients, struct gpt_err *err)
 {
-    const struct gpt_layout *layout = &options->layout;
     struct gpt_stage *s = NULL;
     int status;
 
     *stage = NULL;
     GPT_TRY_GOTO(status, stage_new(&s, be, options, err), fail);
     GPT_TRY_GOTO(status, stage_allocate(s, err), fail);
-    if (gradients)
-        memcpy(s->gradients, gradients,
-               (size_t)options->flat->n_buckets * sizeof *gradients);
-    gpt_roles_bind(&s->w, options->flat, -1, weights, options->act);
-    if (gradients)
-        gpt_roles_bind_gradients(&s->dw, options->flat, -1, gradients);
-    for (int64_t i = 0; i < layout->chunk[0].n_layers; i++)
-        gpt_layer_bind(&s->layers[i], options->flat, layout->chunk[0].first_layer + i,
-                       weights, options->act, gradients, options->seed);
+    bind_parameters(s, weights, gradients);
     *stage = s;
     return GPT_OK;
 fail:
@@ -252,9 +322,10 @@ void gpt_stage_close(struct gpt_stage *s)
         if (s->mem[kind])
             s->be->free(s->be, s->mem[kind]);
     }
-    gpt_free(s->slot_layers);
-    gpt_free(s->slots);
+    gpt_free(s->all_acts);
+    gpt_free(s->all_slots);
+    gpt_free(s->all_layers);
+    gpt_free(s->chunks);
     gpt_free(s->gradients);
-    gpt_free(s->layers);
     gpt_free(s);
 }

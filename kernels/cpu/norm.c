@@ -33,6 +33,8 @@ static void forward_row(const struct gpt_norm *op, const struct cpu_drop *drop,
 {
     bool centred = op->kind == GPT_LAYERNORM;
     const float *x = residual(op, drop, i);
+    if (!op->y)
+        return;
     cpu_isa->moments(x, op->c, op->eps, centred ? &op->mean[i] : NULL,
                      &op->rstd[i]);
     cpu_isa->norm_row((float *)op->y + i * op->c, x, op->w, op->b, op->c,
