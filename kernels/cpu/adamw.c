@@ -3,7 +3,6 @@
 #include "cpu/cpu.h"
 
 #include <math.h>
-#include <string.h>
 
 static void range(const struct gpt_adamw *op, const struct cpu_adamw_rates *r,
                   int64_t begin, int64_t end)
@@ -11,8 +10,9 @@ static void range(const struct gpt_adamw *op, const struct cpu_adamw_rates *r,
     cpu_isa->adamw(op->p + begin, op->m + begin, op->v + begin, op->g + begin,
                    end - begin, r);
     if (op->p_act && op->p_act != op->p)
-        memcpy((float *)op->p_act + begin, op->p + begin,
-               (size_t)(end - begin) * sizeof *op->p);
+        gpt_convert((char *)op->p_act +
+                        (size_t)begin * gpt_dtype_bytes(op->act),
+                    op->act, op->p + begin, GPT_F32, (size_t)(end - begin));
 }
 
 /* The segment that holds element i: the last one beginning at or before it. */
@@ -46,7 +46,8 @@ static void chunk(const struct gpt_adamw *op, struct cpu_adamw_rates r,
 
 void cpu_adamw(struct gpt_queue *q, const struct gpt_adamw *op)
 {
-    if (!cpu_ready(q, "adamw", op->p_act ? op->act : GPT_F32))
+    bool narrow = op->p_act && op->act == GPT_BF16;
+    if (!cpu_ready(q, "adamw", op->p_act && !narrow ? op->act : GPT_F32))
         return;
     enum { CHUNK = 1 << 14 };
     double t = (double)op->step;

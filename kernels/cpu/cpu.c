@@ -85,7 +85,8 @@ static void cpu_queue_close(struct gpt_queue *q)
 {
     if (!q)
         return;
-    block_close(q->work);
+    block_close(q->work.mem);
+    block_close(q->wide.mem);
     free(q);
 }
 
@@ -114,23 +115,34 @@ bool cpu_ready(struct gpt_queue *q, const char *what, enum gpt_dtype act)
         return false;
     if (act == GPT_F32)
         return true;
-    cpu_fail(q, "%s: activations of type %s: only F32 is computed here", what,
+    cpu_fail(q, "%s: type %s is not computed here", what,
              gpt_dtype_name(act));
     return false;
 }
 
+static float *grown(struct gpt_queue *q, struct cpu_space *space,
+                    size_t floats)
+{
+    if (space->bytes >= floats * sizeof(float) && space->mem)
+        return space->mem;
+    block_close(space->mem);
+    space->bytes = floats * sizeof(float);
+    space->mem = block_open(space->bytes);
+    if (!space->mem) {
+        cpu_fail(q, "out of memory: %zu bytes of work space", space->bytes);
+        space->bytes = 0;
+    }
+    return space->mem;
+}
+
 float *cpu_work(struct gpt_queue *q, size_t floats)
 {
-    if (q->work_bytes >= floats * sizeof(float) && q->work)
-        return q->work;
-    block_close(q->work);
-    q->work_bytes = floats * sizeof(float);
-    q->work = block_open(q->work_bytes);
-    if (!q->work) {
-        cpu_fail(q, "out of memory: %zu bytes of work space", q->work_bytes);
-        q->work_bytes = 0;
-    }
-    return q->work;
+    return grown(q, &q->work, floats);
+}
+
+float *cpu_wide(struct gpt_queue *q, size_t floats)
+{
+    return q->err.status == GPT_OK ? grown(q, &q->wide, floats) : NULL;
 }
 
 static void copy_bytes(struct gpt_queue *q, void *dst, const void *src,
@@ -151,8 +163,8 @@ static void cpu_zero(struct gpt_queue *q, void *dst, size_t bytes)
         memset((char *)dst + at, 0, bytes - at < CHUNK ? bytes - at : CHUNK);
 }
 
-static void cpu_cast(struct gpt_queue *q, void *dst, enum gpt_dtype dst_type,
-                     const void *src, enum gpt_dtype src_type, int64_t n)
+void cpu_cast(struct gpt_queue *q, void *dst, enum gpt_dtype dst_type,
+              const void *src, enum gpt_dtype src_type, int64_t n)
 {
     if (q->err.status != GPT_OK)
         return;
@@ -162,7 +174,7 @@ static void cpu_cast(struct gpt_queue *q, void *dst, enum gpt_dtype dst_type,
         return;
     }
     size_t to = gpt_dtype_bytes(dst_type), from = gpt_dtype_bytes(src_type);
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) if (n > CHUNK)
     for (int64_t at = 0; at < n; at += CHUNK)
         gpt_convert((char *)dst + (size_t)at * to, dst_type,
                     (const char *)src + (size_t)at * from, src_type,
@@ -200,20 +212,20 @@ static struct gpt_backend cpu = {
     .copy = copy_bytes,
     .zero = cpu_zero,
     .cast = cpu_cast,
-    .matmul = cpu_matmul,
-    .bias_grad = cpu_bias_grad,
-    .bias_add = cpu_bias_add,
-    .norm_fwd = cpu_norm_fwd,
-    .norm_bwd = cpu_norm_bwd,
+    .matmul = cpu_bf16_matmul,
+    .bias_grad = cpu_bf16_bias_grad,
+    .bias_add = cpu_bf16_bias_add,
+    .norm_fwd = cpu_bf16_norm_fwd,
+    .norm_bwd = cpu_bf16_norm_bwd,
     .norm_scratch = cpu_norm_scratch,
-    .dropout = cpu_dropout,
+    .dropout = cpu_bf16_dropout,
     .embed_fwd = cpu_embed_fwd,
-    .embed_bwd = cpu_embed_bwd,
-    .attn_fwd = cpu_attn_fwd,
-    .attn_bwd = cpu_attn_bwd,
+    .embed_bwd = cpu_bf16_embed_bwd,
+    .attn_fwd = cpu_bf16_attn_fwd,
+    .attn_bwd = cpu_bf16_attn_bwd,
     .attn_scratch = cpu_attn_scratch,
     .attn_cached = cpu_attn_cached,
-    .xent = cpu_xent,
+    .xent = cpu_bf16_xent,
     .adamw = cpu_adamw,
     .sumsq = cpu_sumsq,
     .sum = cpu_sum,

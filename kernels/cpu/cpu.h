@@ -10,8 +10,10 @@
  * failure nothing more is run. */
 struct gpt_queue {
     struct gpt_err err; /* the first failure; status GPT_OK until then */
-    float *work;        /* grown by cpu_work(), kept between operations */
-    size_t work_bytes;
+    struct cpu_space {
+        float *mem;
+        size_t bytes;
+    } work, wide; /* grown by cpu_work(), cpu_wide(), kept between operations */
 };
 
 /* True when the operation is to run: no failure so far, and `act` is a type
@@ -24,6 +26,8 @@ void cpu_fail(struct gpt_queue *q, const char *fmt, ...) GPT_PRINTF(2, 3);
 /* At least `floats` floats of work memory (64-byte aligned, contents
  * undefined), valid until the next call; NULL after recording a failure. */
 float *cpu_work(struct gpt_queue *q, size_t floats);
+/* The same for operands of a narrower type: float operations do not use it. */
+float *cpu_wide(struct gpt_queue *q, size_t floats);
 
 /* Sets cpu_isa and cpu_use_dnnl; NULL: the best there is. "base", "avx2",
  * "avx512"; "dnnl", "portable". Tests call it again between operations. */
@@ -58,6 +62,8 @@ uint64_t cpu_drop_index(const struct gpt_dropout *d, int64_t row, int64_t c);
 /* What the inner loops need of a dropout. */
 struct cpu_drop cpu_drop_of(const struct gpt_dropout *d);
 
+void cpu_cast(struct gpt_queue *q, void *dst, enum gpt_dtype dst_type,
+              const void *src, enum gpt_dtype src_type, int64_t n);
 void cpu_matmul(struct gpt_queue *q, const struct gpt_matmul *op);
 void cpu_bias_grad(struct gpt_queue *q, float *dbias, const void *dy, int64_t m,
                    int64_t n, enum gpt_dtype act);
@@ -81,5 +87,25 @@ void cpu_xent(struct gpt_queue *q, const struct gpt_xent *op);
 void cpu_adamw(struct gpt_queue *q, const struct gpt_adamw *op);
 void cpu_sumsq(struct gpt_queue *q, double *out, const float *x, int64_t n);
 void cpu_sum(struct gpt_queue *q, double *out, const float *x, int64_t n);
+
+/* bf16.c: for activations in float or bf16, where those above are for float
+ * alone (embed_fwd and adamw take both; attn_cached is for float only). */
+void cpu_bf16_matmul(struct gpt_queue *q, const struct gpt_matmul *op);
+void cpu_bf16_bias_grad(struct gpt_queue *q, float *dbias, const void *dy,
+                        int64_t m, int64_t n, enum gpt_dtype act);
+void cpu_bf16_bias_add(struct gpt_queue *q, void *x, const void *bias,
+                       int64_t m, int64_t n, enum gpt_dtype act);
+void cpu_bf16_norm_fwd(struct gpt_queue *q, const struct gpt_norm *op);
+void cpu_bf16_norm_bwd(struct gpt_queue *q, const struct gpt_norm *op,
+                       const struct gpt_norm_grad *grad);
+void cpu_bf16_dropout(struct gpt_queue *q, void *y, const void *x, int64_t n,
+                      int64_t c, enum gpt_dtype act,
+                      const struct gpt_dropout *d);
+void cpu_bf16_embed_bwd(struct gpt_queue *q, const struct gpt_embed *op,
+                        const void *dout, float *dwte, float *dwpe);
+void cpu_bf16_attn_fwd(struct gpt_queue *q, const struct gpt_attn *op);
+void cpu_bf16_attn_bwd(struct gpt_queue *q, const struct gpt_attn *op,
+                       const struct gpt_attn_grad *grad);
+void cpu_bf16_xent(struct gpt_queue *q, const struct gpt_xent *op);
 
 #endif

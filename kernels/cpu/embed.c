@@ -11,29 +11,47 @@ static int64_t word_row(const struct gpt_embed *op, int64_t i)
     return row >= 0 && row < op->v_local ? row : -1;
 }
 
+enum { PART = 256 };
+
+/* Columns j .. j + n - 1 of row i, in float and rounded at the end. */
+static void forward_part(const struct gpt_embed *op,
+                         const struct cpu_drop *drop, int64_t i, int64_t j,
+                         int64_t n)
+{
+    size_t type = gpt_dtype_bytes(op->act);
+    int64_t c = op->c, row = word_row(op, i);
+    float y[PART] = {0}, position[PART];
+
+    if (row >= 0)
+        gpt_convert(y, GPT_F32, (const char *)op->wte + (size_t)(row * c + j) *
+                    type, op->act, (size_t)n);
+    if (op->wpe) {
+        size_t at = (size_t)(op->positions[i] * c + j) * type;
+        gpt_convert(position, GPT_F32, (const char *)op->wpe + at, op->act,
+                    (size_t)n);
+        cpu_isa->add(y, y, position, n);
+    }
+    if (op->dropout.p > 0)
+        cpu_isa->drop(y, y, n, drop,
+                      cpu_drop_index(&op->dropout, i, c) + (uint64_t)j);
+    gpt_convert((char *)op->out + (size_t)(i * c + j) * type, op->act, y,
+                GPT_F32, (size_t)n);
+}
+
 void cpu_embed_fwd(struct gpt_queue *q, const struct gpt_embed *op)
 {
-    if (!cpu_ready(q, "embed_fwd", op->act))
+    if (op->act != GPT_BF16 && !cpu_ready(q, "embed_fwd", op->act))
+        return;
+    if (q->err.status != GPT_OK)
         return;
     int64_t c = op->c;
-    const float *wte = op->wte, *wpe = op->wpe;
-    float *out = op->out;
     struct cpu_drop drop = {0};
     if (op->dropout.p > 0)
         drop = cpu_drop_of(&op->dropout);
 #pragma omp parallel for schedule(static) if (cpu_worth_threads(op->n * c))
-    for (int64_t i = 0; i < op->n; i++) {
-        float *y = out + i * c;
-        int64_t row = word_row(op, i);
-        if (row >= 0)
-            memcpy(y, wte + row * c, (size_t)c * sizeof *y);
-        else
-            memset(y, 0, (size_t)c * sizeof *y);
-        if (wpe)
-            cpu_isa->add(y, y, wpe + op->positions[i] * c, c);
-        if (op->dropout.p > 0)
-            cpu_isa->drop(y, y, c, &drop, cpu_drop_index(&op->dropout, i, c));
-    }
+    for (int64_t i = 0; i < op->n; i++)
+        for (int64_t j = 0; j < c; j += PART)
+            forward_part(op, &drop, i, j, c - j < PART ? c - j : PART);
 }
 
 enum { COLUMNS = 64 };
