@@ -1,0 +1,58 @@
+/* Dynamic loss scale; see loss_scale.h. */
+#include "train/loss_scale.h"
+
+#include <math.h>
+
+static const float growth = 2, backoff = 0.5F;
+
+int gpt_loss_scale_check(const struct gpt_loss_scale_options *o,
+                         struct gpt_err *err)
+{
+    if (!isfinite(o->initial) || o->initial <= 0 || o->initial > 0x1p126)
+        return gpt_fail(err, GPT_EUSAGE,
+                        "%s %g is not above 0 and at most 2^126",
+                        o->constant ? "--loss-scale" : "--initial-loss-scale",
+                        o->initial);
+    if (o->constant)
+        return GPT_OK;
+    if (!(o->min > 0) || o->min > o->initial)
+        return gpt_fail(err, GPT_EUSAGE,
+                        "--min-loss-scale %g is not above 0 and at most "
+                        "--initial-loss-scale %g",
+                        o->min, o->initial);
+    if (o->window < 1)
+        return gpt_fail(err, GPT_EUSAGE, "--loss-scale-window %lld is below 1",
+                        (long long)o->window);
+    if (o->hysteresis < 1)
+        return gpt_fail(err, GPT_EUSAGE, "--hysteresis %lld is below 1",
+                        (long long)o->hysteresis);
+    return GPT_OK;
+}
+
+struct gpt_loss_scale gpt_loss_scale_new(const struct gpt_loss_scale_options *o)
+{
+    return (struct gpt_loss_scale){
+        .o = *o,
+        .scale = (float)o->initial,
+        .left = o->hysteresis,
+    };
+}
+
+void gpt_loss_scale_update(struct gpt_loss_scale *s, bool finite)
+{
+    if (s->o.constant)
+        return;
+    if (!finite) {
+        s->good = 0;
+        s->left--;
+        if (s->left <= 0)
+            s->scale = fmaxf(s->scale * backoff, (float)s->o.min);
+        return;
+    }
+    s->good++;
+    if (s->good < s->o.window)
+        return;
+    s->good = 0;
+    s->left = s->o.hysteresis;
+    s->scale *= growth;
+}
