@@ -1,6 +1,7 @@
 /* gpt-preprocess: JSON lines to the token files that training reads. The work
  * is gpt_preprocess() of data/preprocess.h; here are the options, the progress
  * line and the summary. */
+#include "base/hash.h"
 #include "base/io.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -21,6 +22,8 @@ struct options {
     bool append_eod;
     int64_t workers, log_interval, max_errors;
     const char *on_error;
+    bool resume;
+    double resume_interval;
 };
 
 static const char *const dataset_impls[] = {"mmap", NULL};
@@ -59,6 +62,11 @@ static const struct gpt_opt table[] = {
     {.kind = GPT_OPT_INT, .name = "log-interval", .arg = "N",
      AT(log_interval), .def = "0", .min = 0, .max = 1e15,
      .help = "print a line every N documents, 0 = never"},
+    {.kind = GPT_OPT_FLAG, .name = "resume", AT(resume), .def = "true",
+     .help = "go on where a run that was stopped stood, or give it up"},
+    {.kind = GPT_OPT_REAL, .name = "resume-interval", .arg = "SECONDS",
+     AT(resume_interval), .def = "10", .min = 0, .max = 1e6,
+     .help = "how often the place to go on from is moved on"},
     {.kind = GPT_OPT_GROUP, .help = "Bad lines"},
     {.kind = GPT_OPT_STRING, .name = "on-error", .arg = "ACTION", AT(on_error),
      .def = "stop",
@@ -182,7 +190,7 @@ static int set_on_error(const struct options *o,
 
 static int preprocess(const struct options *o,
                       const struct gpt_tokenizer *tokenizer,
-                      struct gpt_err *err)
+                      const char *tokenizer_id, struct gpt_err *err)
 {
     struct reporter r = {.log_interval = o->log_interval,
                          .next_log = o->log_interval,
@@ -195,9 +203,12 @@ static int preprocess(const struct options *o,
         .n_keys = o->json_keys.n,
         .output_prefix = o->output_prefix,
         .tokenizer = tokenizer,
+        .tokenizer_id = tokenizer_id,
         .append_eod = o->append_eod,
         .out_flags = o->common.force ? GPT_OUT_FORCE : 0,
         .workers = n_workers(o),
+        .resume = o->resume,
+        .resume_seconds = o->resume_interval,
         .report = report,
         .user = &r,
     };
@@ -205,13 +216,37 @@ static int preprocess(const struct options *o,
     r.progress = gpt_progress_open(o->common.quiet ? "never"
                                                    : o->common.progress,
                                    "preprocess", "B",
-                                   gpt_preprocess_total(&po));
+                                   gpt_preprocess_bytes(&po, po.n_inputs));
     int status = gpt_preprocess(&po, &stats, err);
     gpt_progress_close(r.progress);
     if (status == GPT_OK)
         summarise(&stats, &r);
     report_bad(&stats.bad, status == GPT_OK, &po);
+    if (status != GPT_OK && stats.kept)
+        gpt_warn("what was done is kept: the same command goes on behind "
+                 "document %lld, --no-resume starts over",
+                 (long long)stats.documents);
     return status;
+}
+
+/* "GPT2BPETokenizer SHA-256 SHA-256", of its files */
+static int identify(struct gpt_buf *id, const struct options *o,
+                    struct gpt_err *err)
+{
+    const char *const files[] = {o->vocab_file, o->merge_file};
+    int status = gpt_buf_printf(id, "%s", o->tokenizer_type);
+    for (size_t i = 0; i < GPT_COUNT(files) && status == GPT_OK; i++) {
+        char hex[65], *data;
+        size_t len;
+        if (!files[i])
+            continue;
+        GPT_TRY(gpt_read_file(files[i], INT64_C(1) << 32, &data, &len, err));
+        gpt_sha256(hex, data, len);
+        gpt_free(data);
+        status = gpt_buf_printf(id, " %s", hex);
+    }
+    return status == GPT_OK ? GPT_OK
+                            : gpt_fail(err, GPT_EFAIL, "out of memory");
 }
 
 static int run(const void *options, const struct gpt_args *args,
@@ -222,9 +257,13 @@ static int run(const void *options, const struct gpt_args *args,
     struct gpt_tokenizer_options to = {.type = o->tokenizer_type,
                                        .vocab_file = o->vocab_file,
                                        .merge_file = o->merge_file};
+    struct gpt_buf id = {0};
     (void)args;
     GPT_TRY(gpt_tokenizer_open(&tokenizer, &to, err));
-    int status = preprocess(o, tokenizer, err);
+    int status = identify(&id, o, err);
+    if (status == GPT_OK)
+        status = preprocess(o, tokenizer, id.data, err);
+    gpt_buf_free(&id);
     gpt_tokenizer_close(tokenizer);
     return status;
 }

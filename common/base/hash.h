@@ -17,6 +17,9 @@ uint64_t gpt_hash64(const void *p, size_t n, uint64_t seed);
  * others; not for security. */
 void gpt_md5(char hex[33], const void *p, size_t n);
 
+/* SHA-256 of n bytes as 64 hexadecimal digits and NUL. */
+void gpt_sha256(char hex[65], const void *p, size_t n);
+
 /* FNV-1a, 64 bits, of a NUL-terminated name. */
 uint64_t gpt_fnv1a(const char *s);
 

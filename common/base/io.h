@@ -74,6 +74,22 @@ int gpt_out_commit(struct gpt_out *out, struct gpt_err *err) GPT_MUST_USE;
 /* Removes the temporary file and frees; NULL is fine. */
 void gpt_out_abort(struct gpt_out *out);
 
+/* Flush and fsync; the file stays open. */
+int gpt_out_sync(struct gpt_out *out, struct gpt_err *err) GPT_MUST_USE;
+
+/* For work that can go on after it was interrupted: writes PATH.part, which
+ * outlives the process. at = 0 begins it, at > 0 keeps its first `at` bytes and
+ * goes on behind them; GPT_EDATA when it has fewer. Only for who knows that
+ * nobody else is writing there. Commit and abort as above, but a commit that
+ * fails leaves it, as suspend does, which drops what is in the buffer. */
+int gpt_out_open_part(struct gpt_out **out, const char *path, unsigned flags,
+                      int64_t at, struct gpt_err *err) GPT_MUST_USE;
+void gpt_out_suspend(struct gpt_out *out); /* NULL is fine */
+/* PATH.part, complete, gets its name, if that has not happened before. */
+int gpt_out_publish_part(const char *path, struct gpt_err *err) GPT_MUST_USE;
+/* PATH.part goes away, if it is there. */
+int gpt_out_remove_part(const char *path, struct gpt_err *err) GPT_MUST_USE;
+
 /* A directory that appears at once: files are written (GPT_OUT_INSIDE) under
  * gpt_outdir_path(), commit renames the directory. One that exists needs
  * GPT_OUT_FORCE, unless it is empty. */
@@ -93,6 +109,12 @@ int gpt_append_open(struct gpt_append **a, const char *path,
                     struct gpt_err *err) GPT_MUST_USE;
 int gpt_append_line(struct gpt_append *a, const char *line,
                     struct gpt_err *err) GPT_MUST_USE;
+int gpt_append_sync(struct gpt_append *a, struct gpt_err *err) GPT_MUST_USE;
+/* Nobody else has it, until it is closed or the process ends: GPT_EEXIST. */
+int gpt_append_lock(struct gpt_append *a, struct gpt_err *err) GPT_MUST_USE;
+/* Only the first `size` bytes stay. */
+int gpt_append_cut(struct gpt_append *a, int64_t size, struct gpt_err *err)
+    GPT_MUST_USE;
 int gpt_append_close(struct gpt_append *a, struct gpt_err *err);
 
 /* Unlinks every temporary file and directory that is still open; async-signal

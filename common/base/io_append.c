@@ -8,6 +8,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 struct gpt_append {
@@ -64,14 +66,43 @@ int gpt_append_line(struct gpt_append *a, const char *line,
     return GPT_OK;
 }
 
+int gpt_append_sync(struct gpt_append *a, struct gpt_err *err)
+{
+    if (gpt_raw_fsync(a->fd) != 0)
+        return gpt_fail_errno(err, GPT_EIO, "cannot sync '%s'", a->path);
+    return GPT_OK;
+}
+
+int gpt_append_lock(struct gpt_append *a, struct gpt_err *err)
+{
+    struct stat st;
+
+    if (flock(a->fd, LOCK_EX | LOCK_NB) != 0) {
+        if (errno == EWOULDBLOCK)
+            return gpt_fail(err, GPT_EEXIST, "'%s': another process has it",
+                            a->path);
+        return gpt_fail_errno(err, GPT_EIO, "cannot lock '%s'", a->path);
+    }
+    /* Whoever had it may have removed it between our open and our lock. */
+    if (fstat(a->fd, &st) != 0 || st.st_nlink == 0)
+        return gpt_fail(err, GPT_EEXIST, "'%s': another process has just "
+                        "removed it", a->path);
+    return GPT_OK;
+}
+
+int gpt_append_cut(struct gpt_append *a, int64_t size, struct gpt_err *err)
+{
+    if (ftruncate(a->fd, size) != 0)
+        return gpt_fail_errno(err, GPT_EIO, "cannot set the size of '%s'",
+                              a->path);
+    return GPT_OK;
+}
+
 int gpt_append_close(struct gpt_append *a, struct gpt_err *err)
 {
-    int status = GPT_OK;
-
     if (!a)
         return GPT_OK;
-    if (gpt_raw_fsync(a->fd) != 0)
-        status = gpt_fail_errno(err, GPT_EIO, "cannot sync '%s'", a->path);
+    int status = gpt_append_sync(a, err);
     int fd = a->fd;
     a->fd = -1;
     if (close(fd) != 0 && errno != EINTR && status == GPT_OK)

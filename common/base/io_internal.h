@@ -4,6 +4,9 @@
 
 #include "base/io.h"
 
+#include <stdatomic.h>
+#include <sys/types.h>
+
 /* ---- io_raw.c: system calls, retried and with fault injection ---- */
 
 /* offset < 0: at the file position. Errors are in errno; a read returns the
@@ -25,9 +28,31 @@ int gpt_raw_fsync_parent(const char *path);
 struct gpt_in;
 int gpt_in_descriptor(const struct gpt_in *in);
 
-/* ---- io_temp.c: names of temporary files, and their removal ---- */
+/* ---- io_out.c ---- */
 
 struct gpt_temp;
+
+struct gpt_out {
+    int fd;
+    unsigned flags;
+    bool stream, standard_output;
+    bool reserved;      /* space past the end may be allocated */
+    mode_t mode;        /* of the file that is replaced, 0 = none */
+    char *path;         /* as the caller wrote it, for messages */
+    char *target, *tmp; /* NULL for streams; tmp == NULL for INSIDE */
+    bool part;          /* tmp is PATH.part */
+    struct gpt_temp *temp; /* NULL for streams and PATH.part */
+    char *buffer;
+    size_t fill;
+    int64_t flushed;      /* bytes that gpt_out_write() handed to the kernel */
+    int64_t written_back; /* ... and that were sent on towards the disk */
+    atomic_llong end;     /* past the last byte written at an offset */
+    atomic_bool failed;   /* a write failed: commit must, too */
+};
+
+int gpt_out_flush(struct gpt_out *out, struct gpt_err *err);
+
+/* ---- io_temp.c: names of temporary files, and their removal ---- */
 
 /* Registers a temporary path; NULL when it is too long or memory is out. */
 struct gpt_temp *gpt_temp_add(const char *path, bool is_dir);
@@ -35,6 +60,8 @@ void gpt_temp_drop(struct gpt_temp *t);    /* published or removed */
 void gpt_temp_drop_under(const char *dir); /* everything below dir */
 /* "dir/.name.tmp.PID.RANDOM" for "dir/name"; freed with gpt_free(). */
 char *gpt_temp_name(const char *path);
+/* "path.part", the same. */
+char *gpt_part_name(const char *path);
 /* Removes what killed writers of `path` left, when older than an hour. */
 void gpt_temp_sweep(const char *path);
 /* rm -r */

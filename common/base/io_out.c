@@ -1,7 +1,8 @@
 /* The atomic writer. A file is written under a temporary name in the directory
  * of its target; commit syncs it, renames it and syncs the directory, so a
  * crash at any point leaves the old complete file or the new one. Pipes,
- * devices and "-" cannot be renamed and are written directly ("streams"). */
+ * devices and "-" cannot be renamed and are written directly ("streams").
+ * Opening and writing are here, the end of a file is in io_publish.c. */
 #include "base/io.h"
 
 #include "base/io_internal.h"
@@ -18,34 +19,6 @@
 
 enum { BUFFER = 256 * 1024 };
 #define WRITEBACK_EVERY (INT64_C(64) << 20)
-
-struct gpt_out {
-    int fd;
-    unsigned flags;
-    bool stream, standard_output;
-    bool reserved;      /* space past the end may be allocated */
-    mode_t mode;        /* of the file that is replaced, 0 = none */
-    char *path;         /* as the caller wrote it, for messages */
-    char *target, *tmp; /* NULL for streams; tmp == NULL for INSIDE */
-    struct gpt_temp *temp;
-    char *buffer;
-    size_t fill;
-    int64_t flushed;      /* bytes that gpt_out_write() handed to the kernel */
-    int64_t written_back; /* ... and that were sent on towards the disk */
-    atomic_llong end;     /* past the last byte written at an offset */
-    atomic_bool failed;   /* a write failed: commit must, too */
-};
-
-static void out_free(struct gpt_out *out)
-{
-    if (out->fd >= 0 && !out->standard_output)
-        close(out->fd);
-    gpt_free(out->path);
-    gpt_free(out->target);
-    gpt_free(out->tmp);
-    gpt_free(out->buffer);
-    gpt_free(out);
-}
 
 /* ---- open ---- */
 
@@ -77,7 +50,28 @@ static int create(struct gpt_out *out, const char *name, struct gpt_err *err)
     return gpt_fail_errno(err, GPT_EIO, "cannot create '%s'", out->path);
 }
 
-static int open_regular(struct gpt_out *out, struct gpt_err *err)
+/* Keeps the first `at` bytes of PATH.part. */
+static int open_part(struct gpt_out *out, int64_t at, struct gpt_err *err)
+{
+    struct stat st;
+    int fresh = at == 0 ? O_CREAT | O_TRUNC : 0;
+
+    out->fd = open(out->tmp, O_RDWR | O_CLOEXEC | O_NOFOLLOW | fresh, 0666);
+    if (out->fd < 0 || fstat(out->fd, &st) != 0)
+        return gpt_fail_errno(err, GPT_EIO, "cannot open '%s'", out->tmp);
+    if (st.st_size < at)
+        return gpt_fail(err, GPT_EDATA, "'%s' has %lld bytes, must have %lld",
+                        out->tmp, (long long)st.st_size, (long long)at);
+    if (ftruncate(out->fd, at) != 0)
+        return gpt_fail_errno(err, GPT_EIO, "cannot set the size of '%s'",
+                              out->tmp);
+    out->flushed = out->written_back = at;
+    out->part = true;
+    return GPT_OK;
+}
+
+/* at < 0: under a name of its own. */
+static int open_regular(struct gpt_out *out, int64_t at, struct gpt_err *err)
 {
     struct stat st;
 
@@ -89,11 +83,13 @@ static int open_regular(struct gpt_out *out, struct gpt_err *err)
             return gpt_out_exists(err, out->path);
         out->mode = st.st_mode & 0777;
     }
-    gpt_temp_sweep(out->target);
-    out->tmp = gpt_temp_name(out->target);
+    if (at < 0)
+        gpt_temp_sweep(out->target);
+    out->tmp = at < 0 ? gpt_temp_name(out->target)
+                      : gpt_part_name(out->target);
     if (!out->tmp)
         return gpt_fail(err, GPT_EFAIL, "out of memory for a file name");
-    return create(out, out->tmp, err);
+    return at < 0 ? create(out, out->tmp, err) : open_part(out, at, err);
 }
 
 /* A full disk is better known now than after the work. File systems that
@@ -117,8 +113,8 @@ static int reserve(struct gpt_out *out, int64_t expected, struct gpt_err *err)
     return GPT_EIO;
 }
 
-int gpt_out_open(struct gpt_out **out, const char *path, unsigned flags,
-                 int64_t expected, struct gpt_err *err)
+static int open_out(struct gpt_out **out, const char *path, unsigned flags,
+                    int64_t expected, int64_t at, struct gpt_err *err)
 {
     struct gpt_out *o;
     struct stat st;
@@ -143,7 +139,7 @@ int gpt_out_open(struct gpt_out **out, const char *path, unsigned flags,
     if (o->standard_output || (known && !S_ISREG(st.st_mode)))
         status = open_stream(o, err);
     else
-        status = open_regular(o, err);
+        status = open_regular(o, at, err);
     if (status == GPT_OK && expected > 0 && !o->stream)
         status = reserve(o, expected, err);
     if (status != GPT_OK)
@@ -153,6 +149,18 @@ int gpt_out_open(struct gpt_out **out, const char *path, unsigned flags,
 fail:
     gpt_out_abort(o);
     return status;
+}
+
+int gpt_out_open(struct gpt_out **out, const char *path, unsigned flags,
+                 int64_t expected, struct gpt_err *err)
+{
+    return open_out(out, path, flags, expected, -1, err);
+}
+
+int gpt_out_open_part(struct gpt_out **out, const char *path, unsigned flags,
+                      int64_t at, struct gpt_err *err)
+{
+    return open_out(out, path, flags, 0, at, err);
 }
 
 /* ---- write ---- */
@@ -182,7 +190,7 @@ static int put(struct gpt_out *out, const void *p, size_t n,
     return GPT_OK;
 }
 
-static int flush(struct gpt_out *out, struct gpt_err *err)
+int gpt_out_flush(struct gpt_out *out, struct gpt_err *err)
 {
     size_t n = out->fill;
 
@@ -196,7 +204,7 @@ int gpt_out_write(struct gpt_out *out, const void *p, size_t n,
     if (!out->buffer)
         GPT_TRY(gpt_new(&out->buffer, BUFFER, 1, "a write buffer", err));
     if (n > BUFFER - out->fill)
-        GPT_TRY(flush(out, err));
+        GPT_TRY(gpt_out_flush(out, err));
     if (n >= BUFFER)
         return put(out, p, n, err);
     if (n > 0)
@@ -210,7 +218,7 @@ int gpt_out_copy(struct gpt_out *out, struct gpt_in *in, int64_t offset,
                  int64_t n, struct gpt_err *err)
 {
     char *piece = NULL;
-    int status = flush(out, err);
+    int status = gpt_out_flush(out, err);
 
     while (status == GPT_OK && n > 0 && !out->stream) {
         int64_t done = gpt_raw_copy(out->fd, out->flushed,
@@ -293,7 +301,7 @@ int gpt_out_reread(struct gpt_out *out, void *dst, size_t n, int64_t offset,
         return gpt_fail(err, GPT_EIO,
                         "cannot read back '%s': it is not a regular file",
                         out->path);
-    GPT_TRY(flush(out, err));
+    GPT_TRY(gpt_out_flush(out, err));
     int64_t got = gpt_raw_read(out->fd, dst, n, offset);
     if (got < 0)
         return gpt_fail_errno(err, GPT_EIO,
@@ -306,75 +314,4 @@ int gpt_out_reread(struct gpt_out *out, void *dst, size_t n, int64_t offset,
                         "only %lld were written",
                         n, (long long)offset, out->path, (long long)got);
     return GPT_OK;
-}
-
-/* ---- commit ---- */
-
-/* Everything up to the point where the name may change. */
-static int make_durable(struct gpt_out *out, struct gpt_err *err)
-{
-    GPT_TRY(flush(out, err));
-    if (atomic_load(&out->failed))
-        return gpt_fail(err, GPT_EIO, "an earlier write to '%s' failed",
-                        out->path);
-    if (out->reserved && ftruncate(out->fd, gpt_out_tell(out)) != 0)
-        return gpt_fail_errno(err, GPT_EIO, "cannot set the size of '%s'",
-                              out->path);
-    if (out->mode && fchmod(out->fd, out->mode) != 0)
-        return gpt_fail_errno(err, GPT_EIO, "cannot set the mode of '%s'",
-                              out->path);
-    if (!(out->flags & GPT_OUT_NOSYNC) && gpt_raw_fsync(out->fd) != 0)
-        return gpt_fail_errno(err, GPT_EIO, "cannot sync '%s'", out->path);
-    if (out->standard_output)
-        return GPT_OK;
-    int fd = out->fd;
-    out->fd = -1;
-    if (close(fd) != 0 && errno != EINTR)
-        return gpt_fail_errno(err, GPT_EIO, "cannot close '%s'", out->path);
-    return GPT_OK;
-}
-
-static int publish(struct gpt_out *out, struct gpt_err *err)
-{
-    bool force = out->flags & GPT_OUT_FORCE;
-
-    if (gpt_raw_rename(out->tmp, out->target, force) != 0) {
-        if (errno == EEXIST)
-            return gpt_out_exists(err, out->path);
-        return gpt_fail_errno(err, GPT_EIO, "cannot publish '%s'", out->path);
-    }
-    gpt_temp_drop(out->temp);
-    out->temp = NULL;
-    if (!(out->flags & GPT_OUT_NOSYNC) &&
-        gpt_raw_fsync_parent(out->target) != 0)
-        return gpt_fail_errno(err, GPT_EIO, "cannot sync the directory of '%s'",
-                              out->path);
-    return GPT_OK;
-}
-
-int gpt_out_commit(struct gpt_out *out, struct gpt_err *err)
-{
-    int status = make_durable(out, err);
-
-    if (status == GPT_OK && out->tmp)
-        status = publish(out, err);
-    if (status != GPT_OK) {
-        gpt_out_abort(out);
-        return status;
-    }
-    /* A file inside a directory stays registered until the directory is
-     * published: see gpt_temp_drop_under(). */
-    out_free(out);
-    return GPT_OK;
-}
-
-void gpt_out_abort(struct gpt_out *out)
-{
-    if (!out)
-        return;
-    if (out->temp) {
-        unlink(out->tmp ? out->tmp : out->target);
-        gpt_temp_drop(out->temp);
-    }
-    out_free(out);
 }

@@ -125,6 +125,16 @@ char *gpt_temp_name(const char *path)
     return name;
 }
 
+char *gpt_part_name(const char *path)
+{
+    size_t bytes = strlen(path) + sizeof(".part");
+    char *name = gpt_alloc(bytes, 1);
+
+    if (name)
+        snprintf(name, bytes, "%s.part", path);
+    return name;
+}
+
 /* Is `name` a temporary name for `base`, of a process that is gone? */
 static bool is_orphan(const char *name, const char *base)
 {

@@ -61,9 +61,30 @@ int gpt_indexed_writer_add(struct gpt_indexed_writer *w,
                            const struct gpt_indexed_block *block,
                            struct gpt_err *err) GPT_MUST_USE;
 
+/* The same under PATH.part names of base/io.h, from where a writer stood at its
+ * last sync on; all zero: from the beginning. */
+struct gpt_indexed_position {
+    int64_t n_tokens, n_sequences, n_documents;
+};
+int gpt_indexed_writer_open_part(struct gpt_indexed_writer **w,
+                                 const char *prefix, enum gpt_dtype dtype,
+                                 unsigned flags,
+                                 const struct gpt_indexed_position *at,
+                                 struct gpt_err *err) GPT_MUST_USE;
+/* What was added is on disk, and *at says how to go on. Documents must be
+ * whole: no sequence was added without the end of its document. */
+int gpt_indexed_writer_sync(struct gpt_indexed_writer *w,
+                            struct gpt_indexed_position *at,
+                            struct gpt_err *err) GPT_MUST_USE;
+/* Leaves the PATH.part files; frees w. NULL is fine. */
+void gpt_indexed_writer_suspend(struct gpt_indexed_writer *w);
+/* Makes both files complete and durable; only their names are missing. */
+int gpt_indexed_writer_finish(struct gpt_indexed_writer *w,
+                              struct gpt_err *err) GPT_MUST_USE;
+
 /* Publishes both files (.bin first, then .idx); frees w whatever happens. */
 int gpt_indexed_writer_commit(struct gpt_indexed_writer *w,
                               struct gpt_err *err) GPT_MUST_USE;
-void gpt_indexed_writer_abort(struct gpt_indexed_writer *w);
+void gpt_indexed_writer_abort(struct gpt_indexed_writer *w); /* NULL too */
 
 #endif

@@ -17,6 +17,7 @@ struct gpt_indexed_writer {
     enum gpt_dtype dtype;
     int64_t n_tokens, n_sequences, n_documents;
     int64_t n_closed; /* sequences that belong to finished documents */
+    bool finished;    /* the .idx is written */
 };
 
 enum gpt_dtype gpt_indexed_best_dtype(int64_t vocab_size)
@@ -24,64 +25,112 @@ enum gpt_dtype gpt_indexed_best_dtype(int64_t vocab_size)
     return vocab_size < 65500 ? GPT_U16 : GPT_I32;
 }
 
-static int open_part(struct gpt_out **out, const char *prefix,
-                     const char *suffix, unsigned flags, struct gpt_err *err)
+/* One of the four files; at < 0: under a name of its own. */
+static int open_file(struct gpt_out **out, const char *prefix,
+                     const char *suffix, unsigned flags, int64_t at,
+                     struct gpt_err *err)
 {
     struct gpt_buf path = {0};
     int status = gpt_buf_printf(&path, "%s%s", prefix, suffix);
-    if (status == GPT_OK)
+    if (status != GPT_OK)
+        status = gpt_fail(err, GPT_EFAIL, "%s: out of memory", prefix);
+    else if (at < 0)
         status = gpt_out_open(out, path.data, flags, 0, err);
     else
-        status = gpt_fail(err, GPT_EFAIL, "%s: out of memory", prefix);
+        status = gpt_out_open_part(out, path.data, flags, at, err);
     gpt_buf_free(&path);
     return status;
 }
 
-static int open_writer(struct gpt_indexed_writer *w, const char *prefix,
-                       unsigned flags, struct gpt_err *err)
+/* `at` is NULL for names of their own. */
+static int open_files(struct gpt_indexed_writer *w, unsigned flags,
+                      const struct gpt_indexed_position *at,
+                      struct gpt_err *err)
 {
-    uint8_t header[GPT_IDX_HEADER];
+    int64_t item = (int64_t)gpt_dtype_bytes(w->dtype);
     unsigned scratch = GPT_OUT_FORCE | GPT_OUT_NOSYNC;
-
-    if (!gpt_idx_header(header, w->dtype, 0, 0))
-        return gpt_fail(err, GPT_EUSAGE, "%s: tokens cannot be of type %s",
-                        prefix, gpt_dtype_name(w->dtype));
-    GPT_TRY(gpt_new(&w->prefix, strlen(prefix) + 1, 1, "a prefix", err));
-    memcpy(w->prefix, prefix, strlen(prefix));
-    GPT_TRY(open_part(&w->bin, prefix, ".bin", flags, err));
-    GPT_TRY(open_part(&w->idx, prefix, ".idx", flags, err));
-    GPT_TRY(open_part(&w->lengths, prefix, ".lengths", scratch, err));
-    return open_part(&w->documents, prefix, ".documents", scratch, err);
+    if (at && !(flags & GPT_OUT_NOSYNC))
+        scratch = GPT_OUT_FORCE;
+    GPT_TRY(open_file(&w->bin, w->prefix, ".bin", flags,
+                      at ? at->n_tokens * item : -1, err));
+    GPT_TRY(open_file(&w->idx, w->prefix, ".idx", flags, at ? 0 : -1, err));
+    GPT_TRY(open_file(&w->lengths, w->prefix, ".lengths", scratch,
+                      at ? 4 * at->n_sequences : -1, err));
+    return open_file(&w->documents, w->prefix, ".documents", scratch,
+                     at ? 4 * at->n_documents : -1, err);
 }
 
-int gpt_indexed_writer_open(struct gpt_indexed_writer **out,
-                            const char *prefix, enum gpt_dtype dtype,
-                            unsigned flags, struct gpt_err *err)
+static int open_writer(struct gpt_indexed_writer **out, const char *prefix,
+                       enum gpt_dtype dtype, unsigned flags,
+                       const struct gpt_indexed_position *at,
+                       struct gpt_err *err)
 {
+    uint8_t header[GPT_IDX_HEADER];
     struct gpt_indexed_writer *w;
+    int status;
 
     *out = NULL;
+    if (!gpt_idx_header(header, dtype, 0, 0))
+        return gpt_fail(err, GPT_EUSAGE, "%s: tokens cannot be of type %s",
+                        prefix, gpt_dtype_name(dtype));
     GPT_TRY(gpt_new(&w, 1, sizeof *w, "a data set writer", err));
     w->dtype = dtype;
-    int status = open_writer(w, prefix, flags, err);
-    if (status != GPT_OK) {
-        gpt_indexed_writer_abort(w);
-        return status;
+    if (at) {
+        w->n_tokens = at->n_tokens;
+        w->n_sequences = w->n_closed = at->n_sequences;
+        w->n_documents = at->n_documents;
     }
+    GPT_TRY_GOTO(status, gpt_new(&w->prefix, strlen(prefix) + 1, 1, "a prefix",
+                                 err), fail);
+    memcpy(w->prefix, prefix, strlen(prefix));
+    GPT_TRY_GOTO(status, open_files(w, flags, at, err), fail);
     *out = w;
     return GPT_OK;
+fail:
+    if (at && at->n_documents > 0) /* there is something to lose */
+        gpt_indexed_writer_suspend(w);
+    else
+        gpt_indexed_writer_abort(w);
+    return status;
+}
+
+int gpt_indexed_writer_open(struct gpt_indexed_writer **w, const char *prefix,
+                            enum gpt_dtype dtype, unsigned flags,
+                            struct gpt_err *err)
+{
+    return open_writer(w, prefix, dtype, flags, NULL, err);
+}
+
+int gpt_indexed_writer_open_part(struct gpt_indexed_writer **w,
+                                 const char *prefix, enum gpt_dtype dtype,
+                                 unsigned flags,
+                                 const struct gpt_indexed_position *at,
+                                 struct gpt_err *err)
+{
+    return open_writer(w, prefix, dtype, flags, at, err);
+}
+
+static void close_writer(struct gpt_indexed_writer *w,
+                         void (*close_file)(struct gpt_out *))
+{
+    if (!w)
+        return;
+    close_file(w->bin);
+    close_file(w->idx);
+    close_file(w->lengths);
+    close_file(w->documents);
+    gpt_free(w->prefix);
+    gpt_free(w);
 }
 
 void gpt_indexed_writer_abort(struct gpt_indexed_writer *w)
 {
-    if (!w)
-        return;
-    gpt_out_abort(w->bin);
-    gpt_out_abort(w->idx);
-    gpt_out_abort(w->lengths);
-    gpt_out_abort(w->documents);
-    gpt_free(w->prefix);
-    gpt_free(w);
+    close_writer(w, gpt_out_abort);
+}
+
+void gpt_indexed_writer_suspend(struct gpt_indexed_writer *w)
+{
+    close_writer(w, gpt_out_suspend);
 }
 
 /* What does not add up is refused here, before a reader refuses the file. */
@@ -184,6 +233,29 @@ static int write_idx(struct gpt_indexed_writer *w, struct gpt_err *err)
     return stream(w, w->documents, w->n_documents, SUM_AFTER, 1, err);
 }
 
+int gpt_indexed_writer_sync(struct gpt_indexed_writer *w,
+                            struct gpt_indexed_position *at,
+                            struct gpt_err *err)
+{
+    GPT_TRY(gpt_out_sync(w->bin, err));
+    GPT_TRY(gpt_out_sync(w->lengths, err));
+    GPT_TRY(gpt_out_sync(w->documents, err));
+    *at = (struct gpt_indexed_position){w->n_tokens, w->n_sequences,
+                                        w->n_documents};
+    return GPT_OK;
+}
+
+int gpt_indexed_writer_finish(struct gpt_indexed_writer *w,
+                              struct gpt_err *err)
+{
+    if (w->finished)
+        return GPT_OK;
+    GPT_TRY(write_idx(w, err));
+    w->finished = true;
+    GPT_TRY(gpt_out_sync(w->bin, err));
+    return gpt_out_sync(w->idx, err);
+}
+
 /* The .idx is complete before the .bin gets its name: between the two names
  * lies nothing that can fail but the system itself. */
 int gpt_indexed_writer_commit(struct gpt_indexed_writer *w,
@@ -192,7 +264,8 @@ int gpt_indexed_writer_commit(struct gpt_indexed_writer *w,
     struct gpt_out *bin = w->bin, *idx = w->idx;
     int status;
 
-    GPT_TRY_GOTO(status, write_idx(w, err), out);
+    if (!w->finished)
+        GPT_TRY_GOTO(status, write_idx(w, err), out);
     w->bin = NULL;
     GPT_TRY_GOTO(status, gpt_out_commit(bin, err), out);
     w->idx = NULL;

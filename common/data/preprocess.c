@@ -4,8 +4,12 @@
  * gpt_preprocess(). */
 #include "data/preprocess.h"
 
+#include "base/log.h"
+#include "base/memory.h"
 #include "base/num.h"
+#include "base/progress.h"
 #include "base/signals.h"
+#include "data/preprocess_journal.h"
 #include "data/preprocess_output.h"
 #include "data/preprocess_ring.h"
 
@@ -15,10 +19,13 @@
 struct run {
     const struct gpt_preprocess_options *o;
     struct gpt_preprocess_stats *stats;
+    enum gpt_dtype dtype;
     struct gpt_outputs *out;
     struct gpt_ring *ring;
-    int64_t input; /* number of the input that the last chunk was of */
-    int64_t lines; /* of it, so far */
+    struct gpt_journal *journal; /* NULL: the run cannot be gone on with */
+    struct gpt_point at;         /* behind the chunk taken last */
+    double saved;                /* when `at` was put into the journal last */
+    bool cannot_write;
 };
 
 const char *gpt_bad_word(int kind)
@@ -32,10 +39,10 @@ const char *gpt_bad_word(int kind)
     return words[kind];
 }
 
-int64_t gpt_preprocess_total(const struct gpt_preprocess_options *o)
+int64_t gpt_preprocess_bytes(const struct gpt_preprocess_options *o, int64_t n)
 {
     int64_t total = 0;
-    for (int64_t i = 0; i < o->n_inputs; i++) {
+    for (int64_t i = 0; i < n; i++) {
         struct stat st;
         if (stat(o->inputs[i], &st) != 0 || !S_ISREG(st.st_mode) ||
             !gpt_add(total, st.st_size, &total))
@@ -44,14 +51,14 @@ int64_t gpt_preprocess_total(const struct gpt_preprocess_options *o)
     return total;
 }
 
-/* The bad lines of a chunk. */
+/* The bad lines of a chunk that follows `lines` lines of its input. */
 static int count_bad(struct run *run, const struct gpt_chunk *c,
-                     struct gpt_err *err)
+                     int64_t lines, struct gpt_err *err)
 {
     struct gpt_bad_report *bad = &run->stats->bad;
     int64_t limit = run->o->max_bad;
     for (size_t i = 0; i < c->n_bad; i++) {
-        long long line = (long long)(run->lines + c->bad[i].line);
+        long long line = (long long)(lines + c->bad[i].line);
         bad->of_kind[c->bad[i].kind]++;
         if (bad->n++ < GPT_BAD_NAMED) {
             bad->named[bad->n_named] = c->named[i];
@@ -69,20 +76,72 @@ static int count_bad(struct run *run, const struct gpt_chunk *c,
 static int take_chunk(struct run *run, const struct gpt_chunk *c,
                       struct gpt_err *err)
 {
-    if (c->input != run->input)
-        run->lines = 0;
-    run->input = c->input;
+    int64_t lines = c->input == run->at.input ? run->at.lines : 0;
     if (c->status != GPT_OK) {
         if (err)
             *err = c->err;
         return c->in_line ? gpt_context(err, "%s:%lld", c->name,
-                                        (long long)(run->lines + c->lines))
+                                        (long long)(lines + c->lines))
                           : c->status;
     }
-    GPT_TRY(count_bad(run, c, err));
-    run->lines += c->lines;
-    return gpt_outputs_add(run->out, c, run->stats, err);
+    GPT_TRY(count_bad(run, c, lines, err));
+    int status = gpt_outputs_add(run->out, c, run->stats, err);
+    run->cannot_write = status != GPT_OK;
+    run->at.input = c->input;
+    run->at.offset = c->end;
+    run->at.lines = lines + c->lines;
+    run->at.quarantine_bytes = gpt_outputs_quarantined(run->out);
+    run->at.stats = *run->stats;
+    return status;
 }
+
+/* ---- the place to go on from ---- */
+
+static int save(struct run *run, struct gpt_err *err)
+{
+    GPT_TRY(gpt_outputs_sync(run->out, &run->at, err));
+    GPT_TRY(gpt_journal_add(run->journal, &run->at, err));
+    run->saved = gpt_now();
+    return GPT_OK;
+}
+
+static int save_now_and_then(struct run *run, struct gpt_err *err)
+{
+    if (!run->journal || gpt_now() - run->saved < run->o->resume_seconds)
+        return GPT_OK;
+    int status = save(run, err);
+    run->cannot_write = status != GPT_OK;
+    return status;
+}
+
+static int open_journal(struct run *run, bool *found, struct gpt_err *err)
+{
+    const struct gpt_preprocess_options *o = run->o;
+    *found = false;
+    if (!o->resume)
+        return gpt_journal_discard(o, err);
+    if (!gpt_journal_possible(o))
+        return GPT_OK;
+    GPT_TRY(gpt_new(&run->at.keys, (size_t)o->n_keys, sizeof(*run->at.keys),
+                    "positions", err));
+    return gpt_journal_open(&run->journal, o, run->dtype, &run->at, found, err);
+}
+
+/* What a failed run leaves: its last point, moved on as far as can be, or
+ * nothing. */
+static void leave(struct run *run)
+{
+    if (run->journal && gpt_journal_has_point(run->journal)) {
+        if (!run->cannot_write)
+            (void)!save(run, NULL);
+        run->stats->kept = true;
+        gpt_outputs_suspend(run->out);
+    } else {
+        gpt_outputs_abort(run->out);
+    }
+}
+
+/* ---- the run ---- */
 
 static int take_all(struct run *run, struct gpt_err *err)
 {
@@ -94,6 +153,7 @@ static int take_all(struct run *run, struct gpt_err *err)
         if (c) {
             GPT_TRY(take_chunk(run, c, err));
             gpt_ring_release(run->ring);
+            GPT_TRY(save_now_and_then(run, err));
         }
         run->stats->input_bytes = gpt_ring_consumed(run->ring);
         if (run->o->report)
@@ -102,23 +162,83 @@ static int take_all(struct run *run, struct gpt_err *err)
     return GPT_OK;
 }
 
+static int publish(struct run *run, struct gpt_err *err)
+{
+    int status = gpt_outputs_publish(run->o, err);
+    if (status != GPT_OK) {
+        run->stats->kept = true;
+        return status;
+    }
+    gpt_journal_remove(run->journal);
+    run->journal = NULL;
+    return GPT_OK;
+}
+
+/* Once the journal says that all is complete, names are all that is missing. */
+static int finish(struct run *run, struct gpt_err *err)
+{
+    if (!run->journal) {
+        struct gpt_outputs *out = run->out;
+        run->out = NULL;
+        return gpt_outputs_commit(out, err);
+    }
+    GPT_TRY(gpt_outputs_sync(run->out, &run->at, err));
+    GPT_TRY(gpt_outputs_finish(run->out, err));
+    run->at.stats = *run->stats;
+    run->at.complete = true;
+    GPT_TRY(gpt_journal_add(run->journal, &run->at, err));
+    gpt_outputs_suspend(run->out);
+    run->out = NULL;
+    return publish(run, err);
+}
+
+static int work(struct run *run, struct gpt_err *err)
+{
+    GPT_TRY(gpt_outputs_open(&run->out, run->o, run->dtype,
+                             run->journal ? &run->at : NULL, err));
+    int status = gpt_ring_open(&run->ring, run->o, run->dtype, run->at.input,
+                               run->at.offset, err);
+    if (status == GPT_OK)
+        status = take_all(run, err);
+    gpt_ring_close(run->ring);
+    if (status == GPT_OK) {
+        run->cannot_write = true; /* whatever fails now */
+        status = finish(run, err);
+    }
+    if (run->out)
+        leave(run);
+    return status;
+}
+
+static int begin(struct run *run, struct gpt_err *err)
+{
+    bool found;
+    GPT_TRY(open_journal(run, &found, err));
+    if (found && run->at.complete && !gpt_outputs_are_there(run->o)) {
+        memset(run->at.keys, 0, (size_t)run->o->n_keys * sizeof(*run->at.keys));
+        run->at = (struct gpt_point){.keys = run->at.keys};
+        found = false;
+    }
+    if (!found)
+        return work(run, err);
+    *run->stats = run->at.stats;
+    gpt_info("going on behind document %lld, where an earlier run stood",
+             (long long)run->at.stats.documents);
+    return run->at.complete ? publish(run, err) : work(run, err);
+}
+
 int gpt_preprocess(const struct gpt_preprocess_options *options,
                    struct gpt_preprocess_stats *stats, struct gpt_err *err)
 {
-    struct run run = {.o = options, .stats = stats, .input = -1};
-    enum gpt_dtype dtype = gpt_indexed_best_dtype(
+    struct run run = {.o = options, .stats = stats, .saved = gpt_now()};
+    run.dtype = gpt_indexed_best_dtype(
         gpt_tokenizer_vocab_size(options->tokenizer));
     memset(stats, 0, sizeof(*stats));
     if (options->append_eod && gpt_tokenizer_eod(options->tokenizer) < 0)
         return gpt_fail(err, GPT_EDATA, "the vocabulary has no "
                         "<|endoftext|> to append to documents");
-    GPT_TRY(gpt_outputs_open(&run.out, options, dtype, err));
-    int status = gpt_ring_open(&run.ring, options, dtype, err);
-    if (status == GPT_OK)
-        status = take_all(&run, err);
-    gpt_ring_close(run.ring);
-    if (status == GPT_OK)
-        return gpt_outputs_commit(run.out, err);
-    gpt_outputs_abort(run.out);
+    int status = begin(&run, err);
+    gpt_journal_close(run.journal);
+    gpt_free(run.at.keys);
     return status;
 }

@@ -31,6 +31,7 @@ struct gpt_preprocess_stats {
     int64_t line_bytes;  /* decompressed */
     int64_t input_bytes; /* read from the files, compressed as they may be */
     struct gpt_bad_report bad;
+    bool kept; /* after a failure: the same call goes on where this one stood */
 };
 
 struct gpt_preprocess_options {
@@ -40,6 +41,7 @@ struct gpt_preprocess_options {
     int64_t n_keys;
     const char *output_prefix; /* of PREFIX_KEY_document.bin and .idx */
     const struct gpt_tokenizer *tokenizer;
+    const char *tokenizer_id; /* for others to tell it by; may be NULL */
     bool append_eod;
     unsigned out_flags;  /* GPT_OUT_* */
     int64_t workers;     /* >= 1 */
@@ -47,15 +49,27 @@ struct gpt_preprocess_options {
     bool skip_bad;       /* leave bad lines out instead of failing */
     int64_t max_bad;     /* with skip_bad: fail at one more; < 0 = no limit */
     const char *quarantine; /* with skip_bad: file for them; NULL = none */
+    bool resume; /* go on where an earlier call stood, and keep such a place */
+    double resume_seconds; /* how often that place is moved on */
     /* called now and then by the calling thread; may be NULL */
     void (*report)(void *user, const struct gpt_preprocess_stats *stats);
     void *user;
 };
 
-/* Bytes of all inputs, -1 when one is a pipe or not there. */
-int64_t gpt_preprocess_total(const struct gpt_preprocess_options *options);
+/* Bytes of the first n inputs, -1 when one is a pipe or not there. */
+int64_t gpt_preprocess_bytes(const struct gpt_preprocess_options *options,
+                             int64_t n);
 
-/* Makes the data sets, all or (on failure) none. As Megatron's preprocessing:
+/* Makes the data sets, all or (on failure) none.
+ *
+ * With `resume` a call that fails or is killed leaves PREFIX.resume, and beside
+ * each output PATH.part, once it has lasted resume_seconds; the next call with
+ * the same options goes on from there and gives the same files. Inputs are told
+ * by name, size and time of modification. A run that reads from a pipe, or
+ * writes bad lines to one, leaves nothing. Without `resume` what an earlier call
+ * left is removed. GPT_EEXIST when the earlier call was another one.
+ *
+ * As Megatron's preprocessing:
  * a string is a sequence and a document; a list of strings is a document of as
  * many sequences as do not tokenize to nothing; the end-of-document token
  * follows the last sequence; an empty document has no sequence and no end, but

@@ -97,6 +97,8 @@ void gpt_cutter_next(struct gpt_cutter *cut, struct gpt_chunk *c)
         memcpy(cut->rest, c->data + lines, rest);
     cut->rest_len = rest;
     c->len = lines;
+    cut->offset += (int64_t)lines;
+    c->end = cut->offset;
     if (lines == 0) {
         c->status = cut->status;
         c->err = cut->err;

@@ -30,6 +30,7 @@ struct gpt_chunk {
     size_t len, cap;
     const char *name; /* of the input */
     int64_t input;    /* its number */
+    int64_t end;      /* of `data` in the input, decompressed */
     struct gpt_chunk_key *keys;
     int64_t lines;      /* read, the bad one included */
     int64_t text_bytes; /* of their strings */
@@ -49,6 +50,7 @@ void gpt_chunk_free(struct gpt_chunk *c, size_t n_keys);
 struct gpt_cutter {
     struct gpt_input *in;
     int64_t chunk_bytes;
+    int64_t offset; /* of the next chunk in the input, decompressed */
     char *rest; /* the beginning of a line, for the next chunk */
     size_t rest_len, rest_cap;
     int status; /* a failure to be told after the lines before it */

@@ -26,30 +26,42 @@ static int check_keys(const struct gpt_preprocess_options *o,
     return GPT_OK;
 }
 
-static int open_writer(struct gpt_outputs *out, int64_t key,
-                       enum gpt_dtype dtype, struct gpt_err *err)
+/* "PREFIX_KEY_document.bin"; freed with gpt_buf_free(). */
+static int name_file(struct gpt_buf *name,
+                     const struct gpt_preprocess_options *o, int64_t key,
+                     const char *suffix, struct gpt_err *err)
 {
-    const struct gpt_preprocess_options *o = out->o;
-    struct gpt_buf prefix = {0};
-    int status = GPT_EFAIL;
-    if (gpt_buf_printf(&prefix, "%s_%s_document", o->output_prefix,
-                       o->keys[key]) == GPT_OK)
-        status = gpt_indexed_writer_open(&out->writers[key], prefix.data,
-                                         dtype, o->out_flags, err);
-    else
-        gpt_fail(err, GPT_EFAIL, "cannot allocate a file name");
+    *name = (struct gpt_buf){0};
+    if (gpt_buf_printf(name, "%s_%s_document%s", o->output_prefix,
+                       o->keys[key], suffix) == GPT_OK)
+        return GPT_OK;
+    return gpt_fail(err, GPT_EFAIL, "cannot allocate a file name");
+}
+
+static int open_writer(struct gpt_outputs *out, int64_t key,
+                       enum gpt_dtype dtype, const struct gpt_point *at,
+                       struct gpt_err *err)
+{
+    struct gpt_indexed_writer **w = &out->writers[key];
+    unsigned flags = out->o->out_flags;
+    struct gpt_buf prefix;
+    GPT_TRY(name_file(&prefix, out->o, key, "", err));
+    int status = at ? gpt_indexed_writer_open_part(w, prefix.data, dtype, flags,
+                                                   &at->keys[key], err)
+                    : gpt_indexed_writer_open(w, prefix.data, dtype, flags,
+                                              err);
     gpt_buf_free(&prefix);
     return status;
 }
 
 static int open_writers(struct gpt_outputs *out, enum gpt_dtype dtype,
-                        struct gpt_err *err)
+                        const struct gpt_point *at, struct gpt_err *err)
 {
     GPT_TRY(check_keys(out->o, err));
     GPT_TRY(gpt_new(&out->writers, (size_t)out->o->n_keys,
                     sizeof(*out->writers), "writers", err));
     for (int64_t k = 0; k < out->o->n_keys; k++)
-        GPT_TRY(open_writer(out, k, dtype, err));
+        GPT_TRY(open_writer(out, k, dtype, at, err));
     return GPT_OK;
 }
 
@@ -70,7 +82,8 @@ static bool is_output(const struct gpt_preprocess_options *o, const char *path)
     return false;
 }
 
-static int open_quarantine(struct gpt_outputs *out, struct gpt_err *err)
+static int open_quarantine(struct gpt_outputs *out,
+                           const struct gpt_point *at, struct gpt_err *err)
 {
     const struct gpt_preprocess_options *o = out->o;
     if (!o->quarantine)
@@ -82,26 +95,31 @@ static int open_quarantine(struct gpt_outputs *out, struct gpt_err *err)
         if (gpt_path_same(o->quarantine, o->inputs[i]))
             return gpt_fail(err, GPT_EUSAGE, "'%s' cannot be both an input and "
                             "the file for bad lines", o->quarantine);
+    if (at)
+        return gpt_out_open_part(&out->quarantine, o->quarantine, o->out_flags,
+                                 at->quarantine_bytes, err);
     return gpt_out_open(&out->quarantine, o->quarantine, o->out_flags, 0, err);
 }
 
 int gpt_outputs_open(struct gpt_outputs **outputs,
                      const struct gpt_preprocess_options *options,
-                     enum gpt_dtype dtype, struct gpt_err *err)
+                     enum gpt_dtype dtype, const struct gpt_point *at,
+                     struct gpt_err *err)
 {
     struct gpt_outputs *out;
     *outputs = NULL;
     GPT_TRY(gpt_new(&out, 1, sizeof(*out), "outputs", err));
     out->o = options;
-    int status = open_writers(out, dtype, err);
+    int status = open_writers(out, dtype, at, err);
     if (status == GPT_OK)
-        status = open_quarantine(out, err);
-    if (status != GPT_OK) {
+        status = open_quarantine(out, at, err);
+    if (status == GPT_OK)
+        *outputs = out;
+    else if (at && (at->stats.line_bytes > 0)) /* there is something to lose */
+        gpt_outputs_suspend(out);
+    else
         gpt_outputs_abort(out);
-        return status;
-    }
-    *outputs = out;
-    return GPT_OK;
+    return status;
 }
 
 /* ---- write ---- */
@@ -165,13 +183,101 @@ int gpt_outputs_commit(struct gpt_outputs *out, struct gpt_err *err)
     return status;
 }
 
-void gpt_outputs_abort(struct gpt_outputs *out)
+static void close_outputs(struct gpt_outputs *out,
+                          void (*close_file)(struct gpt_out *),
+                          void (*close_set)(struct gpt_indexed_writer *))
 {
     if (!out)
         return;
-    gpt_out_abort(out->quarantine);
+    close_file(out->quarantine);
     for (int64_t k = 0; out->writers && k < out->o->n_keys; k++)
-        gpt_indexed_writer_abort(out->writers[k]);
+        close_set(out->writers[k]);
     gpt_free(out->writers);
     gpt_free(out);
+}
+
+void gpt_outputs_abort(struct gpt_outputs *out)
+{
+    close_outputs(out, gpt_out_abort, gpt_indexed_writer_abort);
+}
+
+/* ---- PATH.part ---- */
+
+void gpt_outputs_suspend(struct gpt_outputs *out)
+{
+    close_outputs(out, gpt_out_suspend, gpt_indexed_writer_suspend);
+}
+
+int64_t gpt_outputs_quarantined(const struct gpt_outputs *out)
+{
+    return out->quarantine ? gpt_out_tell(out->quarantine) : 0;
+}
+
+int gpt_outputs_sync(struct gpt_outputs *out, struct gpt_point *at,
+                     struct gpt_err *err)
+{
+    for (int64_t k = 0; k < out->o->n_keys; k++)
+        GPT_TRY(gpt_indexed_writer_sync(out->writers[k], &at->keys[k], err));
+    return out->quarantine ? gpt_out_sync(out->quarantine, err) : GPT_OK;
+}
+
+int gpt_outputs_finish(struct gpt_outputs *out, struct gpt_err *err)
+{
+    for (int64_t k = 0; k < out->o->n_keys; k++)
+        GPT_TRY(gpt_indexed_writer_finish(out->writers[k], err));
+    return out->quarantine ? gpt_out_sync(out->quarantine, err) : GPT_OK;
+}
+
+static const char *const published[] = {".bin", ".idx"};
+static const char *const scratch[] = {".lengths", ".documents"};
+
+/* Calls `act` with the name of each of the files of all keys. */
+static int each_file(const struct gpt_preprocess_options *o,
+                     const char *const suffixes[2],
+                     int (*act)(const char *path, struct gpt_err *err),
+                     struct gpt_err *err)
+{
+    for (int64_t i = 0; i < 2 * o->n_keys; i++) {
+        struct gpt_buf name;
+        GPT_TRY(name_file(&name, o, i / 2, suffixes[i % 2], err));
+        int status = act(name.data, err);
+        gpt_buf_free(&name);
+        GPT_TRY(status);
+    }
+    return GPT_OK;
+}
+
+/* The quarantine first: no data set without the lines that it lacks. */
+int gpt_outputs_publish(const struct gpt_preprocess_options *o,
+                        struct gpt_err *err)
+{
+    GPT_TRY(each_file(o, scratch, gpt_out_remove_part, err));
+    if (o->quarantine)
+        GPT_TRY(gpt_out_publish_part(o->quarantine, err));
+    return each_file(o, published, gpt_out_publish_part, err);
+}
+
+static int is_there(const char *path, struct gpt_err *err)
+{
+    struct gpt_buf part = {0};
+    bool there = gpt_path_exists(path);
+    if (!there && gpt_buf_printf(&part, "%s.part", path) == GPT_OK)
+        there = gpt_path_exists(part.data);
+    gpt_buf_free(&part);
+    return there ? GPT_OK : gpt_fail(err, GPT_EIO, "'%s' is not there", path);
+}
+
+bool gpt_outputs_are_there(const struct gpt_preprocess_options *o)
+{
+    return each_file(o, published, is_there, NULL) == GPT_OK &&
+           (!o->quarantine || is_there(o->quarantine, NULL) == GPT_OK);
+}
+
+int gpt_outputs_discard(const struct gpt_preprocess_options *o,
+                        struct gpt_err *err)
+{
+    GPT_TRY(each_file(o, scratch, gpt_out_remove_part, err));
+    if (o->quarantine)
+        GPT_TRY(gpt_out_remove_part(o->quarantine, err));
+    return each_file(o, published, gpt_out_remove_part, err);
 }

@@ -4,14 +4,17 @@
 #define GPT_DATA_PREPROCESS_OUTPUT_H
 
 #include "data/preprocess_chunk.h"
+#include "data/preprocess_journal.h"
 
 struct gpt_outputs;
 
-/* Options are borrowed. GPT_EUSAGE when two outputs, or an output and an input,
- * are the same file. */
+/* Options are borrowed. `at` is where to go on, zeroed at the beginning; NULL
+ * when nothing is to be left to go on from. GPT_EUSAGE when two outputs, or an
+ * output and an input, are the same file. */
 int gpt_outputs_open(struct gpt_outputs **out,
                      const struct gpt_preprocess_options *options,
-                     enum gpt_dtype dtype, struct gpt_err *err) GPT_MUST_USE;
+                     enum gpt_dtype dtype, const struct gpt_point *at,
+                     struct gpt_err *err) GPT_MUST_USE;
 
 /* Appends the documents of a chunk; counts in *stats what they hold. */
 int gpt_outputs_add(struct gpt_outputs *out, const struct gpt_chunk *c,
@@ -25,5 +28,27 @@ int gpt_outputs_add_bad(struct gpt_outputs *out, const struct gpt_chunk *c,
 int gpt_outputs_commit(struct gpt_outputs *out, struct gpt_err *err)
     GPT_MUST_USE;
 void gpt_outputs_abort(struct gpt_outputs *out); /* NULL is fine */
+
+/* ---- of outputs that can be gone on with: PATH.part files ---- */
+
+/* Bytes of bad lines so far. */
+int64_t gpt_outputs_quarantined(const struct gpt_outputs *out);
+/* What was added is on disk; fills at->keys. */
+int gpt_outputs_sync(struct gpt_outputs *out, struct gpt_point *at,
+                     struct gpt_err *err) GPT_MUST_USE;
+/* All files are complete and on disk, only their names are missing. */
+int gpt_outputs_finish(struct gpt_outputs *out, struct gpt_err *err)
+    GPT_MUST_USE;
+/* Leaves them; frees. NULL is fine. */
+void gpt_outputs_suspend(struct gpt_outputs *out);
+
+/* Gives finished files their names, those that lack them. */
+int gpt_outputs_publish(const struct gpt_preprocess_options *options,
+                        struct gpt_err *err) GPT_MUST_USE;
+/* Are they all there, with a name or without? */
+bool gpt_outputs_are_there(const struct gpt_preprocess_options *options);
+/* Removes what an earlier run left. */
+int gpt_outputs_discard(const struct gpt_preprocess_options *options,
+                        struct gpt_err *err) GPT_MUST_USE;
 
 #endif

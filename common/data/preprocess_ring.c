@@ -30,6 +30,7 @@ struct gpt_ring {
     struct gpt_chunk_worker *workers;
     size_t n_workers;
     size_t n_started; /* workers that have taken their state */
+    int64_t first_input, first_offset;
 
     pthread_mutex_t lock; /* of all below */
     pthread_cond_t can_fill, can_take, can_write;
@@ -93,10 +94,11 @@ static bool read_input(struct gpt_ring *r, struct gpt_cutter *cut,
 }
 
 /* A failure to open travels like one to read: as a chunk without lines. */
-static bool open_and_read(struct gpt_ring *r, int64_t number)
+static bool open_and_read(struct gpt_ring *r, int64_t number, int64_t offset)
 {
     struct gpt_input *in = NULL;
     struct gpt_cutter cut = {.chunk_bytes = r->o->chunk_bytes,
+                             .offset = offset,
                              .whole_lines = r->o->skip_bad};
     if (cut.chunk_bytes <= 0)
         cut.chunk_bytes = CHUNK_BYTES;
@@ -104,6 +106,8 @@ static bool open_and_read(struct gpt_ring *r, int64_t number)
                                 &cut.err);
     cut.in = in;
     set_input(r, in);
+    if (cut.status == GPT_OK && offset > 0)
+        cut.status = gpt_input_skip(in, offset, &cut.err);
     bool more = read_input(r, &cut, number);
     set_input(r, NULL);
     gpt_input_close(in);
@@ -114,8 +118,8 @@ static bool open_and_read(struct gpt_ring *r, int64_t number)
 static void *reader_main(void *arg)
 {
     struct gpt_ring *r = arg;
-    for (int64_t i = 0; i < r->o->n_inputs; i++)
-        if (!open_and_read(r, i))
+    for (int64_t i = r->first_input; i < r->o->n_inputs; i++)
+        if (!open_and_read(r, i, i == r->first_input ? r->first_offset : 0))
             break;
     pthread_mutex_lock(&r->lock);
     r->reader_done = true;
@@ -237,13 +241,17 @@ static int start_threads(struct gpt_ring *r, struct gpt_err *err)
 
 int gpt_ring_open(struct gpt_ring **ring,
                   const struct gpt_preprocess_options *options,
-                  enum gpt_dtype dtype, struct gpt_err *err)
+                  enum gpt_dtype dtype, int64_t input, int64_t offset,
+                  struct gpt_err *err)
 {
     struct gpt_ring *r;
     *ring = NULL;
     GPT_TRY(gpt_new(&r, 1, sizeof(*r), "a ring of chunks", err));
     r->o = options;
     r->dtype = dtype;
+    r->first_input = input;
+    r->first_offset = offset;
+    r->input_bytes = gpt_max_i64(0, gpt_preprocess_bytes(options, input));
     r->n_workers = (size_t)gpt_max_i64(
         1, gpt_min_i64(options->workers, MAX_WORKERS));
     pthread_mutex_init(&r->lock, NULL);

@@ -9,10 +9,12 @@
 
 struct gpt_ring;
 
-/* Opens every worker's state and starts the threads. Options are borrowed. */
+/* Opens every worker's state and starts the threads, which begin at byte
+ * `offset` (decompressed) of an input. Options are borrowed. */
 int gpt_ring_open(struct gpt_ring **ring,
                   const struct gpt_preprocess_options *options,
-                  enum gpt_dtype dtype, struct gpt_err *err) GPT_MUST_USE;
+                  enum gpt_dtype dtype, int64_t input, int64_t offset,
+                  struct gpt_err *err) GPT_MUST_USE;
 /* Stops the threads, wherever they are; NULL is fine. */
 void gpt_ring_close(struct gpt_ring *ring);
 

@@ -178,6 +178,41 @@ int gpt_input_read(struct gpt_input *in, void *dst, size_t cap, size_t *got,
     return in->decoder->read(in, dst, cap, got, err);
 }
 
+static int skip_by_reading(struct gpt_input *in, int64_t n,
+                           struct gpt_err *err)
+{
+    void *piece;
+    GPT_TRY(gpt_new(&piece, GPT_INPUT_RAW, 1, "an input buffer", err));
+    int status = GPT_OK;
+    while (n > 0 && status == GPT_OK) {
+        size_t cap = n < GPT_INPUT_RAW ? (size_t)n : GPT_INPUT_RAW, got = 0;
+        status = gpt_input_read(in, piece, cap, &got, err);
+        if (status == GPT_OK && got == 0)
+            status = gpt_fail(err, GPT_EDATA, "%s: ends %lld bytes before the "
+                              "place to go on from", in->name, (long long)n);
+        n -= (int64_t)got;
+    }
+    gpt_free(piece);
+    return status;
+}
+
+int gpt_input_skip(struct gpt_input *in, int64_t n, struct gpt_err *err)
+{
+    if (in->decoder != &decoder_plain || !in->regular)
+        return skip_by_reading(in, n, err);
+    if (n > in->size)
+        return gpt_fail(err, GPT_EDATA, "%s: has %lld bytes, the place to go "
+                        "on from is %lld", in->name, (long long)in->size,
+                        (long long)n);
+    if (lseek(in->fd, n, SEEK_SET) < 0)
+        return gpt_fail_errno(err, GPT_EIO, "%s: cannot seek to %lld", in->name,
+                              (long long)n);
+    in->pos = in->len = 0;
+    in->at_end = false;
+    atomic_store(&in->consumed, n);
+    return GPT_OK;
+}
+
 void gpt_input_cancel(struct gpt_input *in)
 {
     atomic_store(&in->cancelled, true);

@@ -20,6 +20,11 @@ void gpt_input_close(struct gpt_input *in); /* NULL is fine */
 int gpt_input_read(struct gpt_input *in, void *dst, size_t cap, size_t *got,
                    struct gpt_err *err) GPT_MUST_USE;
 
+/* Passes over the first n bytes, decompressed, before anything is read; without
+ * reading them in a plain file. GPT_EDATA when there are fewer. */
+int gpt_input_skip(struct gpt_input *in, int64_t n, struct gpt_err *err)
+    GPT_MUST_USE;
+
 /* Makes reads that wait for a pipe, now or later, fail soon. Any thread. */
 void gpt_input_cancel(struct gpt_input *in);
 

@@ -89,6 +89,37 @@ int main(void)
         is_str(hex, md5[i].digest, "MD5 of '%s'", md5[i].text);
     }
 
+    static const struct {
+        const char *text, *digest;
+    } sha[] = { /* FIPS 180-2, appendix B, and nothing */
+        {"",
+         "e3b0c44298fc1c149afbf4c8996fb924"
+         "27ae41e4649b934ca495991b7852b855"},
+        {"abc",
+         "ba7816bf8f01cfea414140de5dae2223"
+         "b00361a396177a9cb410ff61f20015ad"},
+        {"abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq",
+         "248d6a61d20638b8e5c026930c3e6039"
+         "a33ce45964ff2167f6ecedd419db06c1"},
+        {"abcdefghbcdefghicdefghijdefghijkefghijklfghijklmghijklmn"
+         "hijklmnoijklmnopjklmnopqklmnopqrlmnopqrsmnopqrstnopqrstu",
+         "cf5b16a778af8380036ce59e7b049237"
+         "0b249b11e8f07a51afac45037afee9d1"},
+    };
+    for (size_t i = 0; i < GPT_COUNT(sha); i++) {
+        char hex[65];
+        gpt_sha256(hex, sha[i].text, strlen(sha[i].text));
+        is_str(hex, sha[i].digest, "SHA-256 of '%s'", sha[i].text);
+    }
+    char letters[65], hex[65], *many = gpt_alloc(1000000, 1);
+    memset(many, 'a', 1000000);
+    gpt_sha256(hex, many, 1000000);
+    gpt_free(many);
+    snprintf(letters, sizeof(letters), "%s%s",
+             "cdc76e5c9914fb9281a1c7e284d73e67",
+             "f1809a48a497200e046d39ccc7112cd0");
+    is_str(hex, letters, "SHA-256 of a million letters");
+
     char key[40] = {0};
     int equal = 0;
     uint64_t seen[40];
