@@ -60,6 +60,8 @@ static int64_t warmup_of(const struct builder *b)
 {
     int64_t later = b->stages - 1 - b->stage;
 
+    if (b->plan->forward_only)
+        return b->total;
     if (b->chunks > 1)
         later = later * 2 + (b->chunks - 1) * b->stages;
     return gpt_min_i64(later, b->total);
@@ -140,6 +142,8 @@ static void forward(struct builder *b, struct unit u)
     bool received = neighbour(b, u, -1) >= 0;
 
     emit(b, GPT_ACT_FORWARD, u, received ? slot_of(b, u) : slot_take(b, u));
+    if (b->plan->forward_only)
+        slot_release(b, u);
 }
 
 static void backward(struct builder *b, struct unit u)
@@ -180,6 +184,8 @@ static struct step step_at(const struct builder *b, int64_t s)
 
 static int64_t steps_of(const struct builder *b)
 {
+    if (b->plan->forward_only)
+        return b->total;
     return b->chunks > 1 ? b->total + b->warmup : 2 * b->total;
 }
 
@@ -245,8 +251,9 @@ static int check(int64_t stages, int64_t chunks, int64_t microbatches,
     return GPT_OK;
 }
 
-int gpt_plan_build(struct gpt_plan *p, int64_t stages, int64_t chunks,
-                   int64_t microbatches, int64_t stage, struct gpt_err *err)
+static int build_plan(struct gpt_plan *p, bool forward_only, int64_t stages,
+                      int64_t chunks, int64_t microbatches, int64_t stage,
+                      struct gpt_err *err)
 {
     struct builder b = {.plan = p,
                         .stages = stages,
@@ -255,7 +262,7 @@ int gpt_plan_build(struct gpt_plan *p, int64_t stages, int64_t chunks,
                         .stage = stage};
     int status;
 
-    *p = (struct gpt_plan){0};
+    *p = (struct gpt_plan){.forward_only = forward_only};
     GPT_TRY(check(stages, chunks, microbatches, stage, err));
     b.total = microbatches * chunks;
     b.warmup = warmup_of(&b);
@@ -280,6 +287,19 @@ out:
     if (status != GPT_OK)
         gpt_plan_free(p);
     return status;
+}
+
+int gpt_plan_build(struct gpt_plan *p, int64_t stages, int64_t chunks,
+                   int64_t microbatches, int64_t stage, struct gpt_err *err)
+{
+    return build_plan(p, false, stages, chunks, microbatches, stage, err);
+}
+
+int gpt_plan_build_forward(struct gpt_plan *p, int64_t stages, int64_t chunks,
+                           int64_t microbatches, int64_t stage,
+                           struct gpt_err *err)
+{
+    return build_plan(p, true, stages, chunks, microbatches, stage, err);
 }
 
 void gpt_plan_free(struct gpt_plan *p)

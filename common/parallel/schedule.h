@@ -30,7 +30,8 @@ enum gpt_action_kind {
 const char *gpt_action_name(enum gpt_action_kind kind); /* "send-forward" */
 
 /* Actions with the same group > 0 that stand next to each other are posted
- * together (a send and a receive that may not wait for one another). */
+ * together (a send and a receive that may not wait for one another): at most
+ * one of each kind. */
 struct gpt_action {
     enum gpt_action_kind kind;
     int32_t microbatch, chunk; /* chunk: of this stage; -1 microbatch: all */
@@ -41,13 +42,14 @@ struct gpt_action {
                 * they appear */
 };
 
-enum { GPT_MAX_STAGES = 4096 };
+enum { GPT_MAX_STAGES = 4096, GPT_GROUP_ACTIONS = 4 };
 
 struct gpt_plan {
     struct gpt_action *actions; /* freed by gpt_plan_free() */
     int64_t n;
     int32_t slots[GPT_MAX_CHUNKS]; /* activation slots that a chunk needs */
     int32_t live; /* most slots in use at one time, all chunks together */
+    bool forward_only;
 };
 
 /* chunks 1: 1F1B (stages 1: plain accumulation); > 1: interleaved, where
@@ -55,13 +57,17 @@ struct gpt_plan {
 int gpt_plan_build(struct gpt_plan *p, int64_t stages, int64_t chunks,
                    int64_t microbatches, int64_t stage,
                    struct gpt_err *err) GPT_MUST_USE;
+/* The forwards alone, for evaluation: one slot a chunk, nothing is kept. */
+int gpt_plan_build_forward(struct gpt_plan *p, int64_t stages, int64_t chunks,
+                           int64_t microbatches, int64_t stage,
+                           struct gpt_err *err) GPT_MUST_USE;
 void gpt_plan_free(struct gpt_plan *p);
 
 /* Plays the plans of all stages against each other, every send waiting for its
  * receive: every receive meets its send in order, nothing is used before it is
- * there or overwritten before it is used, every microbatch runs forward and
- * backward once, nobody waits for ever. GPT_EFAIL says what went wrong where.
- */
+ * there or overwritten before it is used, every microbatch runs forward (and,
+ * unless the plans are forward only, backward) once, nobody waits for ever.
+ * GPT_EFAIL says what went wrong where. */
 int gpt_plan_check(const struct gpt_plan *plans, int64_t stages, int64_t chunks,
                    int64_t microbatches, struct gpt_err *err) GPT_MUST_USE;
 

@@ -112,7 +112,8 @@ static int check_forward(struct checker *c, int64_t s, int64_t i)
         h->output = unit_of(c, a);
     }
     h->forward[unit_of(c, a)] = 1;
-    *slot = (struct slot){SLOT_KEPT, a->microbatch};
+    *slot = (struct slot){
+        c->plans[s].forward_only ? SLOT_FREE : SLOT_KEPT, a->microbatch};
     return GPT_OK;
 }
 
@@ -231,8 +232,15 @@ static int check_end(struct checker *c)
 {
     for (int64_t s = 0; s < c->stages; s++) {
         const struct holder *h = &c->holders[s];
+        for (int64_t u = 0; u < c->chunks * c->microbatches; u++)
+            if (!h->forward[u])
+                return gpt_fail(c->err, GPT_EFAIL,
+                                "stage %lld: microbatch %lld never went "
+                                "through chunk %lld", (long long)s,
+                                (long long)(u % c->microbatches),
+                                (long long)(u / c->microbatches));
         for (int64_t v = 0; v < c->chunks; v++)
-            if (!h->reduced[v])
+            if (!c->plans[s].forward_only && !h->reduced[v])
                 return gpt_fail(c->err, GPT_EFAIL,
                                 "stage %lld, chunk %lld: %d of %lld backwards, "
                                 "and no reduction after them",

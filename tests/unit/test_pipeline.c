@@ -116,6 +116,54 @@ static void test_all_plans(void)
     }
 }
 
+static void build_forward(int64_t P, int64_t V, int64_t m)
+{
+    struct gpt_err err = {0};
+
+    for (int64_t p = 0; p < P; p++)
+        if (gpt_plan_build_forward(&plans[p], P, V, m, p, &err) != GPT_OK) {
+            printf("# %s\n", err.text);
+            exit(1);
+        }
+}
+
+/* Evaluation: one slot a chunk is enough, and the pipeline fills once. */
+static void test_forward_only(void)
+{
+    static const int64_t stages[] = {1, 2, 3, 4, 7, 16};
+    struct gpt_err err = {0};
+    int64_t checked = 0, failed = 0, wrong = 0;
+    double total, bubble;
+
+    for (int64_t V = 1; V <= MAX_V; V++)
+        for (size_t i = V == 1 ? 0 : 1; i < GPT_COUNT(stages); i++) {
+            const int64_t P = stages[i], step = V == 1 ? 1 : P;
+            for (int64_t m = step; m <= MAX_M; m += step) {
+                build_forward(P, V, m);
+                checked++;
+                if (gpt_plan_check(plans, P, V, m, &err) != GPT_OK &&
+                    failed++ == 0)
+                    printf("# P %lld V %lld m %lld: %s\n", (long long)P,
+                           (long long)V, (long long)m, err.text);
+                for (int64_t p = 0; p < P; p++)
+                    wrong += plans[p].live != 1 || plans[p].slots[V - 1] != 1;
+                wrong += gpt_plan_simulate(plans, P, 1, 2, 0, NULL, &total,
+                                           &bubble, &err) != GPT_OK ||
+                         total != (double)(V * m + P - 1);
+                free_all(P);
+            }
+        }
+    is_int(failed, 0, "%lld forward only schedules pass the checker",
+           (long long)checked);
+    is_int(wrong, 0, "they keep one slot and take V m + P - 1 forwards");
+    build_forward(1, 1, 4);
+    plans[0].n--;
+    ok(gpt_plan_check(plans, 1, 1, 4, &err) == GPT_EFAIL &&
+           strstr(err.text, "microbatch 3 never went through chunk 0"),
+       "refused: %s", err.text);
+    free_all(1);
+}
+
 static void test_slots(void)
 {
     build_all(4, 1, 8);
@@ -314,6 +362,7 @@ int main(void)
 {
     test_order();
     test_all_plans();
+    test_forward_only();
     test_slots();
     test_simulated();
     test_mistakes();
