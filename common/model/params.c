@@ -294,7 +294,8 @@ static void append(struct gpt_flat *f, struct gpt_slice s)
 int gpt_flat_build(struct gpt_flat *f, const struct gpt_param_table *t,
                    const struct gpt_layout *layout, struct gpt_err *err)
 {
-    *f = (struct gpt_flat){.shards = layout->shards, .shard = layout->shard};
+    *f = (struct gpt_flat){.shards = gpt_max_i64(layout->shards, 1),
+                           .shard = layout->shard};
     GPT_TRY(gpt_new(&f->slices, (size_t)t->n, sizeof(f->slices[0]),
                     "parameter slices", err));
     GPT_TRY(gpt_new(&f->buckets, (size_t)t->n, sizeof(f->buckets[0]),

@@ -71,7 +71,8 @@ int64_t gpt_feed_memory(const struct gpt_feed_options *o)
                  (int64_t)sizeof(struct gpt_microbatch)));
 }
 
-/* Mask to weight: the mean of this microbatch, averaged over all. */
+/* Mask to weight: the mean of this microbatch, averaged over all of the global
+ * batch. */
 static void average(float *weight, int64_t rows, int64_t micro_batches)
 {
     double sum = 0;
@@ -86,7 +87,8 @@ static int fill_micro(const struct gpt_feed *f, struct batch *b, int64_t i)
 {
     int64_t bt = f->o.micro_batch * f->o.seq_length, at = i * bt;
     int64_t size = gpt_corpus_size(f->o.corpus, b->split);
-    int64_t sample0 = b->first + i * f->o.micro_batch;
+    int64_t number = i * f->o.dp_size + f->o.dp_rank;
+    int64_t sample0 = b->first + number * f->o.micro_batch;
 
     for (int64_t j = 0; j < f->o.micro_batch; j++)
         GPT_TRY(gpt_corpus_get(f->o.corpus, b->split, (sample0 + j) % size,
@@ -94,7 +96,7 @@ static int fill_micro(const struct gpt_feed *f, struct batch *b, int64_t i)
     gpt_batch_masks(&f->o.masks, b->tokens, f->o.micro_batch, f->o.seq_length,
                     b->input + at, b->target + at, b->position + at,
                     b->weight + at, b->doc_start + at);
-    average(b->weight + at, bt, b->n);
+    average(b->weight + at, bt, b->n * f->o.dp_size);
     b->micro[i] = (struct gpt_microbatch){
         .input = b->input + at,
         .target = b->target + at,
@@ -164,6 +166,7 @@ int gpt_feed_open(struct gpt_feed **feed,
     *feed = NULL;
     GPT_TRY(gpt_new(&f, 1, sizeof *f, "the data feed", err));
     f->o = *options;
+    f->o.dp_size = gpt_max_i64(f->o.dp_size, 1);
     pthread_mutex_init(&f->mutex, NULL);
     pthread_cond_init(&f->changed, NULL);
     GPT_TRY_GOTO(status, batch_new(f, &f->batches[0], err), fail);

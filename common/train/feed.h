@@ -1,5 +1,10 @@
-/* From a corpus to microbatches in host memory: samples of one global batch,
- * with targets, positions, masks and the weights of their losses. */
+/* From a corpus to microbatches in host memory: this rank's samples of one
+ * global batch, with targets, positions, masks and the weights of their losses.
+ *
+ * A global batch of D * n microbatches, D data parallel ranks, begins at sample
+ * `first`: microbatch i of rank d is global microbatch i * D + d, of samples
+ * first + B * (i * D + d) and following (Megatron's sampler). So which samples a
+ * step sees depends on how many were consumed before, and on nothing else. */
 #ifndef GPT_TRAIN_FEED_H
 #define GPT_TRAIN_FEED_H
 
@@ -10,7 +15,8 @@ struct gpt_feed_options {
     const struct gpt_corpus *corpus;
     struct gpt_mask_options masks;
     int64_t micro_batch, seq_length; /* B, T */
-    int64_t max_micro_batches;       /* of a global batch */
+    int64_t max_micro_batches;       /* of a global batch, on this rank */
+    int64_t dp_size, dp_rank;        /* D, d; 0, 0: alone */
 };
 
 struct gpt_feed;
@@ -23,14 +29,14 @@ void gpt_feed_close(struct gpt_feed *feed);
 /* Bytes that a feed holds: two batches, one of them being read ahead. */
 int64_t gpt_feed_memory(const struct gpt_feed_options *options);
 
-/* Reads samples [first, first + B * n) of a split as n microbatches; samples
- * past the end of the split begin again at 0. A row's weight is its mask /
- * (unmasked rows of the microbatch * n): the mean over microbatches of their
- * means. sample0 of microbatch i is first + B * i. */
+/* Reads this rank's n microbatches of the global batch that begins at sample
+ * `first` of a split; samples past the end of the split begin again at 0. A
+ * row's weight is its mask / (unmasked rows of the microbatch * n * D): the mean
+ * over all microbatches of their means, so that gradients are plain sums. */
 int gpt_feed_read(struct gpt_feed *feed, enum gpt_split split, int64_t first,
                   int64_t n, struct gpt_err *err) GPT_MUST_USE;
 
-/* Starts to read the samples that will be asked for next in the background. */
+/* Starts to read what will be asked for next in the background. */
 void gpt_feed_ahead(struct gpt_feed *feed, enum gpt_split split, int64_t first,
                     int64_t n);
 
@@ -40,7 +46,8 @@ const struct gpt_microbatch *gpt_feed_microbatch(const struct gpt_feed *feed,
 /* Where the stage puts its losses, (B, T). */
 float *gpt_feed_losses(struct gpt_feed *feed, int64_t i);
 
-/* Sum of the unmasked losses of the batch read last, and their number. */
+/* Sum of the unmasked losses of this rank's part of the batch, and their
+ * number. */
 double gpt_feed_loss(const struct gpt_feed *feed, int64_t *rows);
 
 #endif

@@ -1,19 +1,30 @@
-/* AdamW and the gradient norm over flat buffers; see optimizer.h. */
+/* AdamW and the gradient norm over the shards of flat buffers; see
+ * optimizer.h. Start at cut(): it finds what one call of the backend can do. */
 #include "train/optimizer.h"
 
 #include "base/memory.h"
+#include "base/num.h"
 
 #include <math.h>
 
-/* A stretch of the flat buffer; gaps inside are zero. */
+/* A part of the flat buffer that lies in one piece, also in gradients and
+ * moments: everything, or this rank's shard of a bucket. */
+struct stretch {
+    int64_t begin, end; /* in the flat buffer */
+    int64_t bucket;     /* whose gradients begin here */
+    int64_t moments;    /* where its moments begin */
+    int64_t segment, n_segments;
+};
+
+/* Gradients that count in the norm; gaps inside are zero. */
 struct run {
-    int64_t begin, end;
+    int64_t bucket, offset, n; /* elements, from the shard's begin on */
 };
 
 /* Sums of squares live behind the moments, in the same allocation. */
 static int64_t moment_bytes(const struct gpt_flat *flat)
 {
-    return flat->elements * (int64_t)sizeof(float);
+    return gpt_flat_compact(flat) * (int64_t)sizeof(float);
 }
 
 int64_t gpt_optimizer_memory(const struct gpt_flat *flat)
@@ -21,68 +32,115 @@ int64_t gpt_optimizer_memory(const struct gpt_flat *flat)
     return 2 * moment_bytes(flat) + flat->n * (int64_t)sizeof(double);
 }
 
-/* Neighbours that are treated alike become one segment, one run. */
-static void cut(struct gpt_optimizer *o)
+/* ---- what is updated and counted ---- */
+
+/* Adds elements [begin, end) of a stretch; neighbours that are treated alike
+ * become one segment. */
+static void add_segment(struct gpt_optimizer *o, struct stretch *t,
+                        int64_t begin, bool decay)
 {
+    struct gpt_adamw_segment *last = o->segments + o->n_segments - 1;
+
+    if (t->n_segments > 0 && last->decay == decay)
+        return;
+    if (t->n_segments++ == 0)
+        t->segment = o->n_segments;
+    o->segments[o->n_segments++] = (struct gpt_adamw_segment){
+        .begin = t->n_segments == 1 ? 0 : begin - t->begin,
+        .decay = decay,
+    };
+}
+
+static void add_run(struct gpt_optimizer *o, const struct stretch *t,
+                    int64_t begin, int64_t end, bool joined)
+{
+    struct run *last = o->runs + o->n_runs - 1;
+
+    if (joined) {
+        last->n = end - t->begin - last->offset;
+        return;
+    }
+    o->runs[o->n_runs++] = (struct run){
+        .bucket = t->bucket, .offset = begin - t->begin, .n = end - begin};
+}
+
+/* The slices of a stretch. */
+static void cut(struct gpt_optimizer *o, struct stretch *t, int64_t tp_rank)
+{
+    bool counted = false;
+
     for (int64_t i = 0; i < o->flat->n; i++) {
         const struct gpt_slice *s = &o->flat->slices[i];
-        struct gpt_adamw_segment *segment = o->segments + o->n_segments - 1;
-        struct run *run = o->runs + o->n_runs - 1;
-        if (o->n_segments == 0 || segment->decay != s->param->decay) {
-            o->segments[o->n_segments] = (struct gpt_adamw_segment){
-                .begin = o->n_segments == 0 ? 0 : s->offset,
-                .decay = s->param->decay,
-            };
-            o->n_segments++;
-        }
-        if (s->copy)
+        const int64_t begin = gpt_max_i64(s->offset, t->begin);
+        const int64_t end = gpt_min_i64(s->offset + s->count, t->end);
+        const bool before = counted;
+        if (begin >= end)
             continue;
-        if (o->n_runs > 0 && !o->flat->slices[i - 1].copy)
-            run->end = s->offset + s->count;
-        else
-            o->runs[o->n_runs++] =
-                (struct run){s->offset, s->offset + s->count};
+        add_segment(o, t, begin, s->param->decay);
+        counted = !s->copy && (s->param->split_dim >= 0 || tp_rank == 0);
+        if (counted)
+            add_run(o, t, begin, end, before);
     }
 }
 
+static void list_stretches(struct gpt_optimizer *o, int64_t tp_rank)
+{
+    const struct gpt_flat *flat = o->flat;
+
+    o->n_stretches = flat->shards == 1 ? 1 : flat->n_buckets;
+    for (int64_t b = 0; b < o->n_stretches; b++) {
+        struct stretch *t = &o->stretches[b];
+        *t = (struct stretch){
+            .end = flat->elements,
+            .bucket = b,
+            .moments = gpt_bucket_compact(flat, b),
+        };
+        if (flat->shards > 1)
+            gpt_bucket_shard(flat, b, flat->shard, &t->begin, &t->end);
+        cut(o, t, tp_rank);
+    }
+}
+
+/* ---- open and close ---- */
+
+static int allocate(struct gpt_optimizer *o, struct gpt_err *err)
+{
+    static const char what[] = "the optimizer";
+    const size_t n = (size_t)o->flat->n;
+
+    GPT_TRY(gpt_new(&o->stretches, (size_t)o->flat->n_buckets,
+                    sizeof *o->stretches, what, err));
+    GPT_TRY(gpt_new(&o->segments, n, sizeof *o->segments, what, err));
+    GPT_TRY(gpt_new(&o->runs, n, sizeof *o->runs, what, err));
+    GPT_TRY(gpt_new(&o->run_sums, n, sizeof *o->run_sums, what, err));
+    return o->be->alloc(o->be, (size_t)gpt_optimizer_memory(o->flat),
+                        "optimizer state", &o->memory,
+                        err);
+}
+
 int gpt_optimizer_open(struct gpt_optimizer **optimizer, struct gpt_backend *be,
-                       const struct gpt_flat *flat,
+                       const struct gpt_flat *flat, int64_t tp_rank,
                        const struct gpt_optimizer_options *options,
                        struct gpt_err *err)
 {
-    struct gpt_optimizer *o = NULL;
-    size_t n = (size_t)flat->n;
-    int status;
+    struct gpt_optimizer *o;
 
     *optimizer = NULL;
     GPT_TRY(gpt_new(&o, 1, sizeof *o, "the optimizer", err));
     o->o = *options;
     o->flat = flat;
     o->be = be;
-    GPT_TRY_GOTO(
-        status,
-        gpt_new(&o->segments, n, sizeof *o->segments, "the optimizer", err),
-        fail);
-    GPT_TRY_GOTO(status,
-                 gpt_new(&o->runs, n, sizeof *o->runs, "the optimizer", err),
-                 fail);
-    GPT_TRY_GOTO(
-        status,
-        gpt_new(&o->run_sums, n, sizeof *o->run_sums, "the optimizer", err),
-        fail);
-    GPT_TRY_GOTO(status,
-                 be->alloc(be, (size_t)gpt_optimizer_memory(flat),
-                           "optimizer state", &o->memory, err),
-                 fail);
+    int status = allocate(o, err);
+    if (status != GPT_OK) {
+        gpt_optimizer_close(o);
+        return status;
+    }
     o->exp_avg = o->memory;
-    o->exp_avg_sq = o->exp_avg + flat->elements;
+    o->exp_avg_sq = o->exp_avg + gpt_flat_compact(flat);
     o->sums = (char *)o->memory + 2 * moment_bytes(flat);
-    cut(o);
+    list_stretches(o, tp_rank);
     *optimizer = o;
     return GPT_OK;
-fail:
-    gpt_optimizer_close(o);
-    return status;
 }
 
 void gpt_optimizer_close(struct gpt_optimizer *o)
@@ -94,49 +152,64 @@ void gpt_optimizer_close(struct gpt_optimizer *o)
     gpt_free(o->run_sums);
     gpt_free(o->runs);
     gpt_free(o->segments);
+    gpt_free(o->stretches);
     gpt_free(o);
 }
 
-int gpt_optimizer_norm(struct gpt_optimizer *o, struct gpt_queue *q,
-                       const float *gradients, double *norm,
-                       struct gpt_err *err)
+/* ---- a step ---- */
+
+int gpt_optimizer_squares(struct gpt_optimizer *o, struct gpt_queue *q,
+                          float *const *gradients, double *sum,
+                          struct gpt_err *err)
 {
-    double *sums = o->sums, total = 0;
+    double *sums = o->sums;
 
     for (int64_t i = 0; i < o->n_runs; i++)
-        o->be->sumsq(q, sums + i, gradients + o->runs[i].begin,
-                     o->runs[i].end - o->runs[i].begin);
+        o->be->sumsq(q, sums + i,
+                     gradients[o->runs[i].bucket] + o->runs[i].offset,
+                     o->runs[i].n);
     o->be->copy_out(q, o->run_sums, sums, (size_t)o->n_runs * sizeof *sums);
     GPT_TRY(o->be->sync(q, err));
+    *sum = 0;
     for (int64_t i = 0; i < o->n_runs; i++)
-        total += o->run_sums[i];
-    *norm = sqrt(total);
+        *sum += o->run_sums[i];
     return GPT_OK;
+}
+
+/* The copy of element i in another type. */
+static void *act_at(const struct gpt_update *u, int64_t i)
+{
+    if (!u->params_act)
+        return NULL;
+    return (char *)u->params_act + (size_t)i * gpt_dtype_bytes(u->act);
 }
 
 void gpt_optimizer_update(struct gpt_optimizer *o, struct gpt_queue *q,
                           const struct gpt_update *u)
 {
-    double scale = 1;
-    if (o->o.clip_grad > 0 && u->norm > 0)
-        scale = fmin(1, o->o.clip_grad / (u->norm + 1e-6));
     struct gpt_adamw op = {
-        .n = o->flat->elements,
-        .p = u->params,
-        .m = o->exp_avg,
-        .v = o->exp_avg_sq,
-        .g = u->gradients,
-        .p_act = u->params_act,
         .act = u->act,
         .lr = u->lr,
         .beta1 = o->o.beta1,
         .beta2 = o->o.beta2,
         .eps = o->o.eps,
         .weight_decay = u->weight_decay,
-        .grad_scale = scale,
+        .grad_scale = 1,
         .step = ++o->step,
-        .segments = o->segments,
-        .n_segments = o->n_segments,
     };
-    o->be->adamw(q, &op);
+
+    if (o->o.clip_grad > 0 && u->norm > 0)
+        op.grad_scale = fmin(1, o->o.clip_grad / (u->norm + 1e-6));
+    for (int64_t i = 0; i < o->n_stretches; i++) {
+        const struct stretch *t = &o->stretches[i];
+        op.n = t->end - t->begin;
+        op.p = u->params + t->begin;
+        op.p_act = act_at(u, t->begin);
+        op.m = o->exp_avg + t->moments;
+        op.v = o->exp_avg_sq + t->moments;
+        op.g = u->gradients[t->bucket];
+        op.segments = o->segments + t->segment;
+        op.n_segments = t->n_segments;
+        o->be->adamw(q, &op);
+    }
 }

@@ -1,5 +1,6 @@
-/* AdamW over the flat buffers of a rank, with clipping by global norm:
- * Megatron's semantics. One moment buffer pair, one pass. */
+/* AdamW over the shards of a rank (all of its flat buffer, when there is no
+ * distributed optimizer), with clipping by global norm: Megatron's semantics.
+ * One moment buffer pair, one pass. */
 #ifndef GPT_TRAIN_OPTIMIZER_H
 #define GPT_TRAIN_OPTIMIZER_H
 
@@ -14,14 +15,16 @@ struct gpt_optimizer_options {
 struct gpt_optimizer {
     struct gpt_optimizer_options o;
     const struct gpt_flat *flat;
-    float *exp_avg, *exp_avg_sq; /* device, flat->elements each */
-    int64_t step;                /* updates made so far */
+    /* device, gpt_flat_compact() elements each, laid out as said there */
+    float *exp_avg, *exp_avg_sq;
+    int64_t step; /* updates made so far */
     /* private */
     struct gpt_backend *be;
-    struct gpt_adamw_segment *segments;
-    int64_t n_segments;
-    struct run *runs; /* stretches that count in the norm */
-    int64_t n_runs;
+    struct stretch *stretches; /* updated by one call each */
+    int64_t n_stretches;
+    struct gpt_adamw_segment *segments; /* of all stretches */
+    struct run *runs;                   /* what counts in the norm */
+    int64_t n_segments, n_runs;
     double *run_sums;    /* host */
     void *memory, *sums; /* device */
 };
@@ -29,26 +32,30 @@ struct gpt_optimizer {
 /* Bytes of the moments and what belongs to them, for `flat`. */
 int64_t gpt_optimizer_memory(const struct gpt_flat *flat);
 
-/* Moments are zero. `flat` outlives the optimizer. */
+/* Moments are zero. `flat` outlives the optimizer. tp_rank: what is not split
+ * counts in the norm on the first tensor parallel rank only. */
 int gpt_optimizer_open(struct gpt_optimizer **optimizer, struct gpt_backend *be,
-                       const struct gpt_flat *flat,
+                       const struct gpt_flat *flat, int64_t tp_rank,
                        const struct gpt_optimizer_options *options,
                        struct gpt_err *err) GPT_MUST_USE;
 void gpt_optimizer_close(struct gpt_optimizer *optimizer);
 
-/* L2 norm of the gradients (tied copies not counted twice). Waits for the
- * queue: errors of the step's operations surface here. */
-int gpt_optimizer_norm(struct gpt_optimizer *optimizer, struct gpt_queue *q,
-                       const float *gradients, double *norm,
-                       struct gpt_err *err) GPT_MUST_USE;
+/* This rank's part of the squared L2 norm of all gradients: of its shards,
+ * without tied copies. gradients: of the shard of every bucket; without shards
+ * one block in the order of the flat buffer. Waits for the queue: errors of the
+ * step's operations surface here. */
+int gpt_optimizer_squares(struct gpt_optimizer *optimizer, struct gpt_queue *q,
+                          float *const *gradients, double *sum,
+                          struct gpt_err *err) GPT_MUST_USE;
 
 /* One update with gradients scaled by clip/(norm + 1e-6) when that is below
- * one. params: float; params_act: its copy in `act`, or NULL. */
+ * one. params: float; params_act: its copy in `act`, or NULL; both flat, of
+ * which this rank's shards are updated. gradients as above. */
 struct gpt_update {
     float *params;
     void *params_act;
     enum gpt_dtype act;
-    const float *gradients;
+    float *const *gradients;
     double norm, lr, weight_decay;
 };
 void gpt_optimizer_update(struct gpt_optimizer *optimizer, struct gpt_queue *q,

@@ -318,7 +318,6 @@ int gpt_train_plan(struct gpt_train_plan *p, const struct gpt_train_options *o,
             {
                 .micro_batch = o->micro_batch_size,
                 .seq_length = o->seq_length,
-                .slots = {1},
                 .documents = o->reset_attention_mask,
                 .seed = (uint64_t)o->seed,
                 .optimizer =

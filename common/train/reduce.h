@@ -9,7 +9,8 @@
  *   after every microbatch a layer's bucket is reduce-scattered and added to
  *   the shard. Buckets outside the layers are whole during a step.
  *
- * Start at gpt_reduce_hooks(). */
+ * Without other data parallel ranks there is no thread and nothing is copied.
+ * Start at gpt_reducer_hooks(). */
 #ifndef GPT_TRAIN_REDUCE_H
 #define GPT_TRAIN_REDUCE_H
 
@@ -22,38 +23,47 @@ enum gpt_zero {
     GPT_ZERO_2,   /* gradients, too */
 };
 
-struct gpt_reduce;
+struct gpt_reducer;
 
-/* Bytes of gradients and buffers. */
-int64_t gpt_reduce_memory(const struct gpt_flat *flat, enum gpt_zero zero);
+struct gpt_reducer_options {
+    const struct gpt_flat *flat; /* outlives the reducer */
+    enum gpt_zero zero;          /* as GPT_ZERO_OFF when flat->shards is 1 */
+    bool sequence_parallel; /* tensor parallel ranks hold parts of some sums */
+    struct gpt_world *world; /* NULL: a single rank */
+    struct gpt_queue *q;     /* on which backward runs */
+};
 
-/* world may be NULL: a single rank. flat->shards is the data parallel size
- * unless zero is GPT_ZERO_OFF. */
-int gpt_reduce_open(struct gpt_reduce **r, struct gpt_backend *be,
-                    const struct gpt_flat *flat, enum gpt_zero zero,
-                    struct gpt_world *world, struct gpt_err *err) GPT_MUST_USE;
-void gpt_reduce_close(struct gpt_reduce *r); /* NULL is fine */
+/* Bytes of gradients and buffers. Reads flat, zero and sequence_parallel. */
+int64_t gpt_reducer_memory(const struct gpt_reducer_options *options);
+/* Are gradients of layers overwritten by every backward? For the stage. */
+bool gpt_reducer_fresh(const struct gpt_reducer_options *options);
 
-/* Memory of every bucket, for gpt_stage_open(). */
-float *const *gpt_reduce_buckets(const struct gpt_reduce *r);
-struct gpt_gradient_hooks gpt_reduce_hooks(struct gpt_reduce *r);
+int gpt_reducer_open(struct gpt_reducer **r, struct gpt_backend *be,
+                     const struct gpt_reducer_options *options,
+                     struct gpt_err *err) GPT_MUST_USE;
+void gpt_reducer_close(struct gpt_reducer *r); /* NULL is fine */
+
+/* Memory of every bucket, for gpt_stage_open(). Unless gradients are fresh,
+ * one block in the order of the flat buffer. */
+float *const *gpt_reducer_buckets(const struct gpt_reducer *r);
+struct gpt_gradient_hooks gpt_reducer_hooks(struct gpt_reducer *r);
 
 /* A new step. */
-void gpt_reduce_begin(struct gpt_reduce *r);
+void gpt_reducer_begin(struct gpt_reducer *r);
 /* Whether the backward that comes next is its chunk's last of the step
  * (gpt_action.last), which lets the chunk's buckets go. */
-void gpt_reduce_last(struct gpt_reduce *r, bool last);
-/* Waits for all sums, then adds up what tensor parallel ranks hold in parts
- * (sequence parallelism) and the two copies of a tied word table. */
-int gpt_reduce_finish(struct gpt_reduce *r, struct gpt_queue *q,
-                      struct gpt_err *err) GPT_MUST_USE;
+void gpt_reducer_last(struct gpt_reducer *r, bool last);
+/* Adds up the two copies of a tied word table, waits for all sums, then adds up
+ * what tensor parallel ranks hold in parts. */
+int gpt_reducer_finish(struct gpt_reducer *r, struct gpt_err *err) GPT_MUST_USE;
 
-/* After the step: the gradient of elements [begin, end) of the flat buffer,
- * which lie in this rank's shard of one bucket. */
-const float *gpt_reduce_at(const struct gpt_reduce *r, int64_t begin);
+/* After the step: gradients of this rank's shard of every bucket
+ * (gpt_bucket_shard). */
+float *const *gpt_reducer_shards(const struct gpt_reducer *r);
 
-/* Seconds of a step that waited for sums, and that sums took. */
-void gpt_reduce_times(const struct gpt_reduce *r, double *exposed,
-                      double *total);
+/* Seconds of the last step that backward and gpt_reducer_finish() waited for
+ * sums over data parallel ranks, and that these took. */
+void gpt_reducer_times(const struct gpt_reducer *r, double *exposed,
+                       double *total);
 
 #endif

@@ -7,6 +7,20 @@
 
 #include <string.h>
 
+/* Slots of the largest step; a smaller one needs no more. */
+static int plan_slots(struct gpt_replica *r, struct gpt_err *err)
+{
+    const struct gpt_layout *layout = &r->o.layout;
+    struct gpt_plan plan;
+
+    GPT_TRY(gpt_plan_build(&plan, layout->pp_size, layout->chunks,
+                           gpt_max_i64(r->o.micro_batches, 1), layout->pp_rank,
+                           err));
+    memcpy(r->slots, plan.slots, sizeof r->slots);
+    gpt_plan_free(&plan);
+    return GPT_OK;
+}
+
 int gpt_replica_new(struct gpt_replica **replica, struct gpt_backend *be,
                     const struct gpt_replica_options *options,
                     struct gpt_err *err)
@@ -21,6 +35,7 @@ int gpt_replica_new(struct gpt_replica **replica, struct gpt_backend *be,
     GPT_TRY_GOTO(status, gpt_params_build(&r->table, &r->o.config, err), fail);
     GPT_TRY_GOTO(status, gpt_flat_build(&r->flat, &r->table, &r->o.layout, err),
                  fail);
+    GPT_TRY_GOTO(status, plan_slots(r, err), fail);
     *replica = r;
     return GPT_OK;
 fail:
@@ -28,8 +43,20 @@ fail:
     return status;
 }
 
+static struct gpt_reducer_options reducer_options(const struct gpt_replica *r)
+{
+    return (struct gpt_reducer_options){
+        .flat = &r->flat,
+        .zero = r->o.zero,
+        .sequence_parallel = r->o.sequence_parallel,
+        .world = r->o.world,
+        .q = r->q,
+    };
+}
+
 static struct gpt_stage_options stage_options(const struct gpt_replica *r)
 {
+    const struct gpt_reducer_options reducer = reducer_options(r);
     struct gpt_stage_options o = {
         .config = &r->o.config,
         .flat = &r->flat,
@@ -38,64 +65,111 @@ static struct gpt_stage_options stage_options(const struct gpt_replica *r)
         .seq_length = r->o.seq_length,
         .documents = r->o.documents,
         .training = true,
+        .tp = r->o.world ? r->o.world->comm[GPT_GROUP_TP] : NULL,
+        .sequence_parallel = r->o.sequence_parallel,
+        .recompute = r->o.recompute,
+        .recompute_layers = r->o.recompute_layers,
+        .fresh_gradients = gpt_reducer_fresh(&reducer),
         .seed = r->o.seed,
         .act = GPT_F32,
     };
-    memcpy(o.slots, r->o.slots, sizeof o.slots);
+    memcpy(o.slots, r->slots, sizeof o.slots);
     return o;
+}
+
+/* What stages hand to each other, as gpt_stage_bytes() says of an open one. */
+static int64_t message_bytes(const struct gpt_replica *r)
+{
+    int64_t rows = r->o.micro_batch * r->o.seq_length;
+
+    if (r->o.sequence_parallel)
+        rows /= r->o.layout.tp_size;
+    return rows * r->o.config.hidden_size * (int64_t)sizeof(float);
 }
 
 int gpt_replica_memory(const struct gpt_replica *r, struct gpt_memory *memory,
                        struct gpt_err *err)
 {
-    struct gpt_stage_options stage = stage_options(r);
-    int64_t flat = r->flat.elements * (int64_t)sizeof(float);
+    const struct gpt_stage_options stage = stage_options(r);
+    const struct gpt_reducer_options reducer = reducer_options(r);
 
     *memory = (struct gpt_memory){.bytes = {0}};
-    memory->bytes[GPT_MEM_PARAMETERS] = flat;
-    memory->bytes[GPT_MEM_GRADIENTS] = flat;
+    memory->bytes[GPT_MEM_PARAMETERS] =
+        r->flat.elements * (int64_t)sizeof(float);
+    memory->bytes[GPT_MEM_GRADIENTS] = gpt_reducer_memory(&reducer);
     memory->bytes[GPT_MEM_OPTIMIZER] = gpt_optimizer_memory(&r->flat);
-    return gpt_stage_memory(memory, r->be, &stage, err);
+    GPT_TRY(gpt_stage_memory(memory, r->be, &stage, err));
+    memory->bytes[GPT_MEM_WORKSPACE] +=
+        gpt_pipeline_memory(r->o.layout.pp_size, message_bytes(r));
+    if (r->o.world)
+        memory->bytes[GPT_MEM_WORKSPACE] +=
+            GPT_REPLICA_SUMS * (int64_t)sizeof(double);
+    return GPT_OK;
 }
 
-static int allocate(struct gpt_replica *r, enum gpt_memory_kind kind,
-                    float **mem, struct gpt_err *err)
+static int open_gradients(struct gpt_replica *r, struct gpt_err *err)
 {
-    void *block;
-    GPT_TRY(r->be->alloc(r->be, (size_t)r->flat.elements * sizeof(float),
-                         gpt_memory_kind_name(kind), &block, err));
-    *mem = block;
+    const struct gpt_reducer_options options = reducer_options(r);
+
+    GPT_TRY(gpt_reducer_open(&r->reducer, r->be, &options, err));
+    r->gradients = gpt_reducer_buckets(r->reducer)[0];
     return GPT_OK;
+}
+
+static int open_stage(struct gpt_replica *r, struct gpt_err *err)
+{
+    struct gpt_stage_options options = stage_options(r);
+
+    options.hooks = gpt_reducer_hooks(r->reducer);
+    return gpt_stage_open(&r->stage, r->be, &options, r->params,
+                          gpt_reducer_buckets(r->reducer), err);
+}
+
+static int open_pipeline(struct gpt_replica *r, struct gpt_err *err)
+{
+    const struct gpt_pipeline_options options = {
+        .stage = r->stage,
+        .reducer = r->reducer,
+        .world = r->o.world,
+        .stages = r->o.layout.pp_size,
+        .stage_index = r->o.layout.pp_rank,
+        .chunks = r->o.layout.chunks,
+        .slots = r->slots,
+    };
+    return gpt_pipeline_open(&r->pipeline, r->be, &options, err);
 }
 
 int gpt_replica_open(struct gpt_replica *r, struct gpt_err *err)
 {
-    struct gpt_stage_options stage = stage_options(r);
-    float **buckets;
-    int status;
+    void *params, *sums;
 
     GPT_TRY(r->be->queue_open(r->be, &r->q, err));
-    GPT_TRY(allocate(r, GPT_MEM_PARAMETERS, &r->params, err));
-    GPT_TRY(allocate(r, GPT_MEM_GRADIENTS, &r->gradients, err));
-    GPT_TRY(gpt_optimizer_open(&r->optimizer, r->be, &r->flat, &r->o.optimizer,
-                               err));
-    GPT_TRY(gpt_new(&buckets, (size_t)r->flat.n_buckets, sizeof *buckets,
-                    "buckets", err));
-    for (int64_t i = 0; i < r->flat.n_buckets; i++)
-        buckets[i] = r->gradients + r->flat.buckets[i].begin;
-    status = gpt_stage_open(&r->stage, r->be, &stage, r->params, buckets, err);
-    gpt_free(buckets);
-    return status;
+    GPT_TRY(r->be->alloc(r->be, (size_t)r->flat.elements * sizeof(float),
+                         gpt_memory_kind_name(GPT_MEM_PARAMETERS), &params,
+                         err));
+    r->params = params;
+    if (r->o.world) {
+        GPT_TRY(r->be->alloc(r->be, GPT_REPLICA_SUMS * sizeof *r->sums,
+                             "sums over ranks", &sums, err));
+        r->sums = sums;
+    }
+    GPT_TRY(open_gradients(r, err));
+    GPT_TRY(gpt_optimizer_open(&r->optimizer, r->be, &r->flat,
+                               r->o.layout.tp_rank, &r->o.optimizer, err));
+    GPT_TRY(open_stage(r, err));
+    return open_pipeline(r, err);
 }
 
 void gpt_replica_close(struct gpt_replica *r)
 {
     if (!r)
         return;
+    gpt_pipeline_close(r->pipeline);
+    gpt_reducer_close(r->reducer);
     gpt_stage_close(r->stage);
     gpt_optimizer_close(r->optimizer);
-    if (r->gradients)
-        r->be->free(r->be, r->gradients);
+    if (r->sums)
+        r->be->free(r->be, r->sums);
     if (r->params)
         r->be->free(r->be, r->params);
     if (r->q)

@@ -1,21 +1,30 @@
-/* One rank's copy of the model for training: parameter table, flat buffers of
- * parameters and gradients, optimizer and stage. Everything is allocated in
- * gpt_replica_open(), in the sizes that gpt_replica_memory() gave. */
+/* One rank's part of the model for training: parameter table, flat buffer of
+ * parameters, gradients and their reduction, optimizer, stage and pipeline.
+ * Everything is allocated in gpt_replica_open(), in the sizes that
+ * gpt_replica_memory() gave. */
 #ifndef GPT_TRAIN_REPLICA_H
 #define GPT_TRAIN_REPLICA_H
 
-#include "model/stage.h"
 #include "train/optimizer.h"
+#include "train/pipeline.h"
 
 struct gpt_replica_options {
     struct gpt_config config; /* complete */
     struct gpt_layout layout;
     struct gpt_optimizer_options optimizer;
     int64_t micro_batch, seq_length;
-    int32_t slots[GPT_MAX_CHUNKS]; /* see stage.h */
+    int64_t micro_batches; /* of this rank, in the largest step; 0: one */
+    enum gpt_zero zero;    /* with layout.shards = data parallel size */
+    bool sequence_parallel;
+    enum gpt_recompute recompute;
+    int64_t recompute_layers;
     bool documents;
     uint64_t seed;
+    struct gpt_world *world; /* outlives the replica; NULL: a single rank, or
+                              * only gpt_replica_memory() is wanted */
 };
+
+enum { GPT_REPLICA_SUMS = 8 };
 
 struct gpt_replica {
     struct gpt_replica_options o;
@@ -23,9 +32,14 @@ struct gpt_replica {
     struct gpt_queue *q;
     struct gpt_param_table table;
     struct gpt_flat flat;
-    float *params, *gradients; /* device, flat.elements each */
+    int32_t slots[GPT_MAX_CHUNKS]; /* see stage.h */
+    float *params;    /* device, flat.elements */
+    float *gradients; /* of the first bucket; see gpt_reducer_buckets() */
+    double *sums;     /* device, GPT_REPLICA_SUMS: what ranks add up */
+    struct gpt_reducer *reducer;
     struct gpt_optimizer *optimizer;
     struct gpt_stage *stage;
+    struct gpt_pipeline *pipeline;
 };
 
 /* Tables only: enough for gpt_replica_memory(). */

@@ -1,57 +1,126 @@
 /* A step: see step.h. */
 #include "train/step.h"
 
+#include "base/progress.h"
+
 #include <math.h>
 
-/* Forward (and backward) of every microbatch, in slot 0: plain accumulation. */
-static void run_microbatches(struct gpt_replica *r, struct gpt_feed *feed,
-                             int64_t n, enum gpt_stage_mode mode)
+/* What the ranks add up once a step. Counts are exact in a double. */
+enum sum { SQUARES, LOSS, ROWS, STOP, N_SUMS };
+
+_Static_assert((int)N_SUMS <= (int)GPT_REPLICA_SUMS, "sums do not fit");
+
+/* Everybody's sums added up, in the order of ranks. */
+static int add_up(struct gpt_replica *r, double *sums, struct gpt_err *err)
 {
-    for (int64_t i = 0; i < n; i++) {
-        struct gpt_stage_result result = {.loss = gpt_feed_losses(feed, i)};
-        gpt_stage_forward(r->stage, r->q, 0, 0, mode,
-                          gpt_feed_microbatch(feed, i), NULL, &result);
-        if (mode != GPT_STAGE_EVAL)
-            gpt_stage_backward(r->stage, r->q, 0, 0, NULL);
-    }
+    const size_t bytes = N_SUMS * sizeof *sums;
+    struct gpt_world *world = r->o.world;
+
+    if (!world || !world->comm[GPT_GROUP_WORLD])
+        return GPT_OK;
+    r->be->copy_in(r->q, r->sums, sums, bytes);
+    gpt_comm_all_reduce(world->comm[GPT_GROUP_WORLD], r->q, r->sums, N_SUMS,
+                        GPT_F64, GPT_SUM);
+    r->be->copy_out(r->q, sums, r->sums, bytes);
+    GPT_TRY(r->be->sync(r->q, err));
+    return gpt_world_check(world, err);
 }
 
-int gpt_step_train(struct gpt_replica *r, struct gpt_feed *feed,
-                   struct gpt_step *step, struct gpt_err *err)
+/* Losses are on the last stage, the same on all its tensor parallel ranks. */
+static void own_loss(const struct gpt_replica *r, const struct gpt_feed *feed,
+                     double *sums)
 {
     int64_t rows;
 
-    gpt_stage_begin(r->stage, r->q);
-    run_microbatches(r, feed, step->micro_batches, GPT_STAGE_TRAIN);
-    GPT_TRY(gpt_optimizer_norm(r->optimizer, r->q, r->gradients,
-                               &step->grad_norm, err));
-    step->loss = gpt_feed_loss(feed, &rows);
-    if (rows > 0)
-        step->loss /= (double)rows;
-    step->skipped = !isfinite(step->loss) || !isfinite(step->grad_norm);
-    if (step->skipped)
-        return GPT_OK;
-    const struct gpt_update update = {
+    if (!r->o.layout.has_output || r->o.layout.tp_rank > 0)
+        return;
+    sums[LOSS] = gpt_feed_loss(feed, &rows);
+    sums[ROWS] = (double)rows;
+}
+
+/* Without shards all data parallel ranks have the same gradients. */
+static int own_squares(struct gpt_replica *r, double *sums, struct gpt_err *err)
+{
+    const struct gpt_world *world = r->o.world;
+
+    if (world && r->flat.shards == 1 && world->topology.dp_rank > 0)
+        return r->be->sync(r->q, err);
+    return gpt_optimizer_squares(r->optimizer, r->q,
+                                 gpt_reducer_shards(r->reducer),
+                                 &sums[SQUARES], err);
+}
+
+/* Shards of all data parallel ranks become whole parameters again. */
+static void gather(struct gpt_replica *r)
+{
+    const struct gpt_flat *flat = &r->flat;
+    int64_t begin, end;
+
+    for (int64_t b = 0; flat->shards > 1 && b < flat->n_buckets; b++) {
+        gpt_bucket_shard(flat, b, flat->shard, &begin, &end);
+        gpt_comm_all_gather(r->o.world->comm[GPT_GROUP_DP], r->q,
+                            r->params + flat->buckets[b].begin,
+                            r->params + begin, end - begin, GPT_F32);
+    }
+}
+
+static int update(struct gpt_replica *r, const struct gpt_step *step,
+                  struct gpt_err *err)
+{
+    const struct gpt_update u = {
         .params = r->params,
-        .gradients = r->gradients,
+        .gradients = gpt_reducer_shards(r->reducer),
         .act = GPT_F32,
         .norm = step->grad_norm,
         .lr = step->lr,
         .weight_decay = step->weight_decay,
     };
-    gpt_optimizer_update(r->optimizer, r->q, &update);
-    return r->be->sync(r->q, err);
+
+    gpt_optimizer_update(r->optimizer, r->q, &u);
+    gather(r);
+    GPT_TRY(r->be->sync(r->q, err));
+    return r->o.world ? gpt_world_check(r->o.world, err) : GPT_OK;
+}
+
+int gpt_step_train(struct gpt_replica *r, struct gpt_feed *feed,
+                   struct gpt_step *step, struct gpt_err *err)
+{
+    double sums[N_SUMS] = {[STOP] = step->stop};
+    struct gpt_step_times *t = &step->times;
+
+    gpt_stage_begin(r->stage, r->q);
+    gpt_reducer_begin(r->reducer);
+    GPT_TRY(gpt_pipeline_run(r->pipeline, r->q, feed, step->micro_batches,
+                             GPT_STAGE_TRAIN, err));
+    GPT_TRY(gpt_reducer_finish(r->reducer, err));
+    gpt_pipeline_times(r->pipeline, &t->computing, &t->waiting);
+    gpt_reducer_times(r->reducer, &t->exposed, &t->reducing);
+    const double begun = gpt_now();
+    GPT_TRY(own_squares(r, sums, err));
+    own_loss(r, feed, sums);
+    GPT_TRY(add_up(r, sums, err));
+    step->loss = sums[ROWS] > 0 ? sums[LOSS] / sums[ROWS] : sums[LOSS];
+    step->grad_norm = sqrt(sums[SQUARES]);
+    step->stop = sums[STOP] > 0;
+    step->skipped = !isfinite(step->loss) || !isfinite(step->grad_norm);
+    if (!step->skipped)
+        GPT_TRY(update(r, step, err));
+    t->updating = gpt_now() - begun;
+    return GPT_OK;
 }
 
 int gpt_step_eval(struct gpt_replica *r, struct gpt_feed *feed,
                   int64_t micro_batches, double *loss_sum, int64_t *rows,
                   struct gpt_err *err)
 {
-    int64_t n;
+    double sums[N_SUMS] = {0};
 
-    run_microbatches(r, feed, micro_batches, GPT_STAGE_EVAL);
+    GPT_TRY(gpt_pipeline_run(r->pipeline, r->q, feed, micro_batches,
+                             GPT_STAGE_EVAL, err));
     GPT_TRY(r->be->sync(r->q, err));
-    *loss_sum += gpt_feed_loss(feed, &n);
-    *rows += n;
+    own_loss(r, feed, sums);
+    GPT_TRY(add_up(r, sums, err));
+    *loss_sum += sums[LOSS];
+    *rows += (int64_t)sums[ROWS];
     return GPT_OK;
 }

@@ -1,17 +1,31 @@
-/* One training step and one validation over a replica. */
+/* One training step and one validation over a replica, or over all replicas
+ * together: every rank of the world calls these, and gets the same results. */
 #ifndef GPT_TRAIN_STEP_H
 #define GPT_TRAIN_STEP_H
 
 #include "train/feed.h"
 #include "train/replica.h"
 
+/* Seconds of a step on this rank. */
+struct gpt_step_times {
+    double computing; /* forward and backward */
+    double waiting;   /* for other pipeline stages, transfers included */
+    double reducing;  /* gradients being summed over data parallel ranks... */
+    double exposed;   /* ... of which nothing was computed meanwhile */
+    double updating;  /* norm, update, gathering of parameters */
+};
+
 struct gpt_step {
-    int64_t first_sample, micro_batches;
+    int64_t first_sample, micro_batches; /* micro_batches: of this rank */
     double lr, weight_decay;
+    /* In: this rank wants to end; out: some rank does. So all ranks stop after
+     * the same step. */
+    bool stop;
     /* results */
     double loss;      /* sum of losses / sum of unmasked tokens of the batch */
     double grad_norm; /* before clipping */
     bool skipped;     /* loss or norm was not finite: nothing was updated */
+    struct gpt_step_times times;
 };
 
 /* Forward and backward over the microbatches, norm, update. The feed must hold
@@ -19,7 +33,7 @@ struct gpt_step {
 int gpt_step_train(struct gpt_replica *replica, struct gpt_feed *feed,
                    struct gpt_step *step, struct gpt_err *err) GPT_MUST_USE;
 
-/* Adds losses and unmasked rows of the batch that the feed holds. */
+/* Adds losses and unmasked rows of the batch that the feeds hold. */
 int gpt_step_eval(struct gpt_replica *replica, struct gpt_feed *feed,
                   int64_t micro_batches, double *loss_sum, int64_t *rows,
                   struct gpt_err *err) GPT_MUST_USE;

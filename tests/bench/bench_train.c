@@ -125,7 +125,7 @@ static double step(struct gpt_replica *r)
     struct gpt_stage_result result = {.loss = losses};
     struct gpt_update update = {
         .params = r->params,
-        .gradients = r->gradients,
+        .gradients = gpt_reducer_shards(r->reducer),
         .act = GPT_F32,
         .lr = 1e-4,
         .weight_decay = 0.1,
@@ -142,9 +142,10 @@ static double step(struct gpt_replica *r)
     gpt_stage_begin(r->stage, r->q);
     gpt_stage_forward(r->stage, r->q, 0, 0, GPT_STAGE_TRAIN, &mb, NULL, &result);
     gpt_stage_backward(r->stage, r->q, 0, 0, NULL);
-    if (gpt_optimizer_norm(r->optimizer, r->q, r->gradients, &update.norm,
-                           &err) != GPT_OK)
+    if (gpt_optimizer_squares(r->optimizer, r->q, update.gradients,
+                              &update.norm, &err) != GPT_OK)
         die(&err);
+    update.norm = sqrt(update.norm);
     gpt_optimizer_update(r->optimizer, r->q, &update);
     if (r->be->sync(r->q, &err) != GPT_OK)
         die(&err);
@@ -170,7 +171,6 @@ int main(void)
         .layout = GPT_LAYOUT_SINGLE(&c),
         .micro_batch = B,
         .seq_length = T,
-        .slots = {1},
         .seed = 1234,
         .optimizer = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .clip_grad = 1},
     };

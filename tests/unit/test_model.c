@@ -20,7 +20,6 @@ static struct gpt_replica *open_replica(const struct gpt_config *c, int64_t b,
         .layout = gpt_layout_even(c, 1, 0, pp, rank),
         .micro_batch = b,
         .seq_length = t,
-        .slots = {1},
         .documents = true,
         .seed = 7,
         .optimizer = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8},
@@ -176,16 +175,17 @@ static void ten_steps(const struct model_case *k, struct gpt_replica *r,
     for (int64_t i = 0; i < k->steps; i++) {
         struct gpt_update update = {
             .params = r->params,
-            .gradients = r->gradients,
+            .gradients = gpt_reducer_shards(r->reducer),
             .act = GPT_F32,
             .lr = k->lr,
             .weight_decay = k->weight_decay,
         };
         double loss = gradients(r, x, GPT_STAGE_GRADIENT);
         worst = fmax(worst, fabs(loss - k->losses[i]) / k->losses[i]);
-        if (gpt_optimizer_norm(r->optimizer, r->q, r->gradients, &update.norm,
-                               &err) != GPT_OK)
+        if (gpt_optimizer_squares(r->optimizer, r->q, update.gradients,
+                                  &update.norm, &err) != GPT_OK)
             worst = NAN;
+        update.norm = sqrt(update.norm);
         worst_norm =
             fmax(worst_norm, fabs(update.norm - k->norms[i]) / k->norms[i]);
         gpt_optimizer_update(r->optimizer, r->q, &update);
@@ -472,7 +472,6 @@ static void memory(void)
         .layout = GPT_LAYOUT_SINGLE(&c),
         .micro_batch = SAMPLES,
         .seq_length = TIME,
-        .slots = {2},
         .documents = true,
         .optimizer = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8},
     };

@@ -108,7 +108,6 @@ static void open_all(const char *prefix)
                    .tied_embeddings = true},
         .micro_batch = B,
         .seq_length = T,
-        .slots = {1},
         .seed = 5,
         .optimizer = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .clip_grad = 1},
     };

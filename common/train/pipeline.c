@@ -1,0 +1,231 @@
+/* Running a schedule; see pipeline.h. Start at run_plan(). */
+#include "train/pipeline.h"
+
+#include "base/memory.h"
+#include "base/progress.h"
+
+#include <string.h>
+
+struct gpt_pipeline {
+    struct gpt_pipeline_options o;
+    struct gpt_backend *be;
+    struct gpt_plan train, eval; /* n = 0: not made yet */
+    int64_t train_n, eval_n;     /* microbatches that they are for */
+
+    void *received;    /* device: gradient of the output */
+    const void *output; /* of the last forward */
+    const void *made;   /* by the last backward, for the stage before */
+    double computing, waiting;
+};
+
+/* What a run works on. */
+struct run {
+    struct gpt_queue *q;
+    struct gpt_feed *feed;
+    enum gpt_stage_mode mode;
+};
+
+int64_t gpt_pipeline_memory(int64_t stages, int64_t message)
+{
+    return stages > 1 ? message : 0;
+}
+
+int gpt_pipeline_open(struct gpt_pipeline **out, struct gpt_backend *be,
+                      const struct gpt_pipeline_options *options,
+                      struct gpt_err *err)
+{
+    struct gpt_pipeline *p;
+    int64_t bytes;
+
+    *out = NULL;
+    GPT_TRY(gpt_new(&p, 1, sizeof *p, "the pipeline", err));
+    p->o = *options;
+    p->be = be;
+    bytes = gpt_pipeline_memory(p->o.stages,
+                                (int64_t)gpt_stage_bytes(p->o.stage));
+    int status = GPT_OK;
+    if (bytes > 0)
+        status = be->alloc(be, (size_t)bytes, "the pipeline", &p->received,
+                           err);
+    if (status != GPT_OK) {
+        gpt_pipeline_close(p);
+        return status;
+    }
+    *out = p;
+    return GPT_OK;
+}
+
+void gpt_pipeline_close(struct gpt_pipeline *p)
+{
+    if (!p)
+        return;
+    if (p->received)
+        p->be->free(p->be, p->received);
+    gpt_plan_free(&p->train);
+    gpt_plan_free(&p->eval);
+    gpt_free(p);
+}
+
+/* ---- actions ---- */
+
+static void forward(struct gpt_pipeline *p, const struct run *r,
+                    const struct gpt_action *a)
+{
+    const struct gpt_stage_result result = {
+        .loss = gpt_feed_losses(r->feed, a->microbatch)};
+
+    p->output = gpt_stage_forward(
+        p->o.stage, r->q, a->chunk, a->slot, r->mode,
+        gpt_feed_microbatch(r->feed, a->microbatch),
+        gpt_stage_input(p->o.stage, a->chunk, a->slot), &result);
+}
+
+static void backward(struct gpt_pipeline *p, const struct run *r,
+                     const struct gpt_action *a)
+{
+    const bool end = p->o.stage_index == p->o.stages - 1 &&
+                     a->chunk == p->o.chunks - 1;
+
+    gpt_reducer_last(p->o.reducer, a->last);
+    p->made = gpt_stage_backward(p->o.stage, r->q, a->chunk, a->slot,
+                                 end ? NULL : p->received);
+}
+
+/* The buffer of a transfer; what is sent is only read. */
+static void *buffer_of(const struct gpt_pipeline *p, const struct gpt_action *a)
+{
+    const void *from = NULL;
+    void *buf;
+
+    switch (a->kind) {
+    case GPT_ACT_SEND_FORWARD:
+        from = p->output;
+        break;
+    case GPT_ACT_RECV_FORWARD:
+        return gpt_stage_input(p->o.stage, a->chunk, a->slot);
+    case GPT_ACT_SEND_BACKWARD:
+        from = p->made;
+        break;
+    default:
+        return p->received;
+    }
+    memcpy(&buf, &from, sizeof buf);
+    return buf;
+}
+
+/* Transfers that are posted together, from actions[0] on; returns how many. */
+static int64_t list_group(const struct gpt_pipeline *p,
+                          const struct gpt_action *actions, int64_t n,
+                          struct gpt_transfer *list)
+{
+    int64_t k = 0;
+
+    while (k < n && k < GPT_GROUP_ACTIONS && actions[k].peer >= 0 &&
+           (k == 0 || actions[k].group == actions[0].group)) {
+        const struct gpt_action *a = &actions[k];
+        list[k++] = (struct gpt_transfer){
+            .send = a->kind == GPT_ACT_SEND_FORWARD ||
+                    a->kind == GPT_ACT_SEND_BACKWARD,
+            .peer = a->peer,
+            .buf = buffer_of(p, a),
+            .bytes = (int64_t)gpt_stage_bytes(p->o.stage),
+        };
+        if (a->group == 0)
+            break;
+    }
+    return k;
+}
+
+/* The exchange waits for the queue; that is still computing. */
+static int exchange(struct gpt_pipeline *p, const struct run *r,
+                    const struct gpt_transfer *list, int64_t n,
+                    struct gpt_err *err)
+{
+    struct gpt_comm *comm = p->o.world->comm[GPT_GROUP_PP];
+
+    GPT_TRY(p->be->sync(r->q, err));
+    const double begun = gpt_now();
+    gpt_comm_exchange(comm, r->q, list, n);
+    p->waiting += gpt_now() - begun;
+    return gpt_world_check(p->o.world, err);
+}
+
+static int run_plan(struct gpt_pipeline *p, const struct gpt_plan *plan,
+                    const struct run *r, struct gpt_err *err)
+{
+    struct gpt_transfer list[GPT_GROUP_ACTIONS];
+    int64_t step;
+
+    for (int64_t i = 0; i < plan->n; i += step) {
+        const struct gpt_action *a = &plan->actions[i];
+        step = 1;
+        switch (a->kind) {
+        case GPT_ACT_FORWARD:
+            forward(p, r, a);
+            break;
+        case GPT_ACT_BACKWARD:
+            backward(p, r, a);
+            break;
+        case GPT_ACT_REDUCE_GRADS: /* hooks let the buckets go one by one */
+            break;
+        default:
+            step = list_group(p, a, plan->n - i, list);
+            GPT_TRY(exchange(p, r, list, step, err));
+        }
+    }
+    return GPT_OK;
+}
+
+/* ---- the schedule ---- */
+
+/* The stage has slots for the largest step; smaller ones need no more. */
+static int check_slots(const struct gpt_pipeline *p,
+                       const struct gpt_plan *plan, struct gpt_err *err)
+{
+    for (int64_t i = 0; i < p->o.chunks; i++)
+        if (plan->slots[i] > p->o.slots[i])
+            return gpt_fail(err, GPT_EFAIL,
+                            "the schedule needs %d microbatches in flight, "
+                            "there is memory for %d",
+                            (int)plan->slots[i], (int)p->o.slots[i]);
+    return GPT_OK;
+}
+
+static int make_plan(struct gpt_pipeline *p, bool eval, int64_t n,
+                     struct gpt_err *err)
+{
+    struct gpt_plan *plan = eval ? &p->eval : &p->train;
+    int64_t *made_for = eval ? &p->eval_n : &p->train_n;
+
+    if (*made_for == n)
+        return GPT_OK;
+    gpt_plan_free(plan);
+    *made_for = 0;
+    GPT_TRY((eval ? gpt_plan_build_forward : gpt_plan_build)(
+        plan, p->o.stages, p->o.chunks, n, p->o.stage_index, err));
+    GPT_TRY(check_slots(p, plan, err));
+    *made_for = n;
+    return GPT_OK;
+}
+
+int gpt_pipeline_run(struct gpt_pipeline *p, struct gpt_queue *q,
+                     struct gpt_feed *feed, int64_t n,
+                     enum gpt_stage_mode mode, struct gpt_err *err)
+{
+    const struct run run = {.q = q, .feed = feed, .mode = mode};
+    const bool eval = mode == GPT_STAGE_EVAL;
+
+    GPT_TRY(make_plan(p, eval, n, err));
+    const double begun = gpt_now();
+    p->waiting = 0;
+    int status = run_plan(p, eval ? &p->eval : &p->train, &run, err);
+    p->computing = gpt_now() - begun - p->waiting;
+    return status;
+}
+
+void gpt_pipeline_times(const struct gpt_pipeline *p, double *computing,
+                        double *waiting)
+{
+    *computing = p->computing;
+    *waiting = p->waiting;
+}

@@ -1,0 +1,46 @@
+/* The executor of pipeline schedules: runs the list of actions of this rank's
+ * stage (parallel/schedule.h), computing with the stage and exchanging with its
+ * neighbours over the pipeline's communicator. Plain accumulation on a single
+ * rank is such a list, too. Start at gpt_pipeline_run(). */
+#ifndef GPT_TRAIN_PIPELINE_H
+#define GPT_TRAIN_PIPELINE_H
+
+#include "parallel/schedule.h"
+#include "train/feed.h"
+#include "train/reduce.h"
+
+struct gpt_pipeline_options {
+    struct gpt_stage *stage;     /* outlives the pipeline */
+    struct gpt_reducer *reducer; /* told of every backward; so does this */
+    struct gpt_world *world;     /* NULL: a single rank; and this */
+    int64_t stages, stage_index, chunks;
+    const int32_t *slots; /* of each chunk, as the stage has them */
+};
+
+struct gpt_pipeline;
+
+/* Bytes of device memory: a gradient being received, `message` long
+ * (gpt_stage_bytes). */
+int64_t gpt_pipeline_memory(int64_t stages, int64_t message);
+
+int gpt_pipeline_open(struct gpt_pipeline **pipeline, struct gpt_backend *be,
+                      const struct gpt_pipeline_options *options,
+                      struct gpt_err *err) GPT_MUST_USE;
+void gpt_pipeline_close(struct gpt_pipeline *pipeline); /* NULL is fine */
+
+/* Forward, and unless mode is GPT_STAGE_EVAL backward, of the n microbatches
+ * that the feed holds; the last stage leaves losses in the feed. Schedules are
+ * made anew when n differs from the time before. Fails when another rank has
+ * failed. */
+int gpt_pipeline_run(struct gpt_pipeline *pipeline, struct gpt_queue *q,
+                     struct gpt_feed *feed, int64_t n,
+                     enum gpt_stage_mode mode, struct gpt_err *err)
+    GPT_MUST_USE;
+
+/* Seconds of the last run: computing, and waiting for neighbours, transfers
+ * included. (P - 1) / (V m) is what waiting / computing cannot be below on the
+ * busiest stage. */
+void gpt_pipeline_times(const struct gpt_pipeline *pipeline, double *computing,
+                        double *waiting);
+
+#endif
