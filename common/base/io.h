@@ -100,6 +100,11 @@ int gpt_outdir_open(struct gpt_outdir **dir, const char *path, unsigned flags,
 const char *gpt_outdir_path(const struct gpt_outdir *dir);
 int gpt_outdir_commit(struct gpt_outdir *dir, struct gpt_err *err)
     GPT_MUST_USE;
+/* For a second process that writes files there, too: `path` is what
+ * gpt_outdir_path() says in the one that opened it, which alone publishes or
+ * removes the directory: here, commit and abort only let go of it. */
+int gpt_outdir_join(struct gpt_outdir **dir, const char *path,
+                    struct gpt_err *err) GPT_MUST_USE;
 void gpt_outdir_abort(struct gpt_outdir *dir);
 
 /* Logs that only grow (metrics.jsonl). One line is one write(2). */

@@ -18,8 +18,8 @@
 
 struct gpt_outdir {
     unsigned flags;
-    char *target, *tmp;
-    struct gpt_temp *temp;
+    char *target, *tmp;    /* target == NULL: joined */
+    struct gpt_temp *temp; /* NULL: not ours to remove */
 };
 
 static void outdir_free(struct gpt_outdir *dir)
@@ -78,6 +78,25 @@ int gpt_outdir_open(struct gpt_outdir **dir, const char *path, unsigned flags,
 fail:
     outdir_free(d);
     return status;
+}
+
+int gpt_outdir_join(struct gpt_outdir **dir, const char *path,
+                    struct gpt_err *err)
+{
+    struct gpt_outdir *d;
+
+    *dir = NULL;
+    if (!gpt_path_is_dir(path))
+        return gpt_fail_errno(err, GPT_EIO, "cannot see directory '%s'", path);
+    GPT_TRY(gpt_new(&d, 1, sizeof(*d), "an output directory", err));
+    d->tmp = gpt_alloc(strlen(path) + 1, 1);
+    if (!d->tmp) {
+        outdir_free(d);
+        return gpt_fail(err, GPT_EFAIL, "out of memory for a file name");
+    }
+    memcpy(d->tmp, path, strlen(path));
+    *dir = d;
+    return GPT_OK;
 }
 
 const char *gpt_outdir_path(const struct gpt_outdir *dir)
@@ -167,9 +186,9 @@ static int publish(struct gpt_outdir *dir, struct gpt_err *err)
 
 int gpt_outdir_commit(struct gpt_outdir *dir, struct gpt_err *err)
 {
-    int status = publish(dir, err);
+    int status = dir->target ? publish(dir, err) : GPT_OK;
 
-    if (status != GPT_OK)
+    if (status != GPT_OK || !dir->target)
         gpt_outdir_abort(dir);
     else
         outdir_free(dir);
@@ -180,10 +199,9 @@ void gpt_outdir_abort(struct gpt_outdir *dir)
 {
     if (!dir)
         return;
-    if (dir->temp) {
+    if (dir->temp)
         gpt_remove_tree(dir->tmp);
-        gpt_temp_drop_under(dir->tmp);
-        gpt_temp_drop(dir->temp);
-    }
+    gpt_temp_drop_under(dir->tmp);
+    gpt_temp_drop(dir->temp);
     outdir_free(dir);
 }

@@ -11,6 +11,7 @@
 #include "base/dtype.h"
 #include "base/json.h"
 #include "base/status.h"
+#include "checkpoint/peers.h"
 #include "checkpoint/plan.h"
 #include "model/config.h"
 
@@ -35,8 +36,16 @@ struct gpt_checkpoint_writer;
 int gpt_checkpoint_create(struct gpt_checkpoint_writer **w, const char *root,
                           int64_t iteration, unsigned flags,
                           struct gpt_err *err) GPT_MUST_USE;
-/* Writes one file of slices ("model_tp00_pp00.safetensors"); called once per
- * (tp, pp) part and once more for optimizer files. */
+/* The same for ranks that write their own files into one checkpoint, in a
+ * directory that all of them see: all call it, and, when it was GPT_OK (it is
+ * on all or on none), all end with gpt_checkpoint_commit_all(). Names of files
+ * differ between ranks. `peers` outlives w; NULL: one rank. */
+int gpt_checkpoint_create_all(struct gpt_checkpoint_writer **w,
+                              const char *root, int64_t iteration,
+                              unsigned flags, struct gpt_peers *peers,
+                              struct gpt_err *err) GPT_MUST_USE;
+/* Writes one file of slices ("model_tp00_pp00.safetensors"), of which several
+ * may be of the same tensor. */
 int gpt_checkpoint_write(struct gpt_checkpoint_writer *w, const char *file,
                          const struct gpt_tensor_slice *slices, int64_t n,
                          struct gpt_err *err) GPT_MUST_USE;
@@ -65,6 +74,13 @@ int gpt_checkpoint_commit(struct gpt_checkpoint_writer *w,
                           const struct gpt_config *config, int64_t tp_size,
                           int64_t pp_size, const cJSON *state,
                           struct gpt_err *err) GPT_MUST_USE;
+/* Waits for all ranks, then rank 0 commits what they wrote, unless one failed:
+ * `status` and *err say how this one's writing went. Returns on all ranks how
+ * it went: GPT_OK, or the failure with the number of the rank. */
+int gpt_checkpoint_commit_all(struct gpt_checkpoint_writer *w, int status,
+                              const struct gpt_config *config, int64_t tp_size,
+                              int64_t pp_size, const cJSON *state,
+                              struct gpt_err *err) GPT_MUST_USE;
 void gpt_checkpoint_abort(struct gpt_checkpoint_writer *w);
 
 /* Removes all but the newest `keep` complete iterations; keep <= 0: nothing. */
@@ -81,6 +97,12 @@ struct gpt_checkpoint;
 int gpt_checkpoint_open(struct gpt_checkpoint **c, const char *path,
                         int64_t iteration, bool verify, struct gpt_err *err)
     GPT_MUST_USE;
+/* The same for ranks that load one checkpoint: rank 0 chooses it, each rank
+ * checks the CRC-32C of its share of the files, and all open it or none. */
+int gpt_checkpoint_open_all(struct gpt_checkpoint **c, const char *path,
+                            int64_t iteration, bool verify,
+                            struct gpt_peers *peers,
+                            struct gpt_err *err) GPT_MUST_USE;
 void gpt_checkpoint_close(struct gpt_checkpoint *c);
 const char *gpt_checkpoint_dir(const struct gpt_checkpoint *c);
 const struct gpt_config *gpt_checkpoint_config(const struct gpt_checkpoint *c);

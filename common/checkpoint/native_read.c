@@ -1,7 +1,7 @@
-/* Reading native checkpoints. open_dir() takes the manifest, opens every file
+/* Reading native checkpoints. open_here() takes the manifest, opens every file
  * it names and holds each against the other: sizes, headers, shapes, coverage;
- * after that a read is gpt_tensor_gather(). gpt_checkpoint_open() chooses the
- * iteration. */
+ * after that a read is gpt_tensor_gather(). gpt_checkpoint_open_all() chooses
+ * the iteration. */
 #include "checkpoint/manifest.h"
 #include "checkpoint/native.h"
 #include "checkpoint/safetensors.h"
@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PATH = 4096, CRC_CHUNK = 4 << 20 };
+enum { PATH = 4096, CRC_CHUNK = 4 << 20, MAX_TRIED = 100 };
 
 struct gpt_checkpoint {
     char dir[PATH];
@@ -27,6 +27,13 @@ struct gpt_checkpoint {
     int64_t n_files;
     struct gpt_tensor *tensors; /* by name */
     int64_t n_tensors;
+    struct gpt_manifest_list list; /* as the manifest says; its names */
+};
+
+/* The files whose checksums this rank checks: every size-th. */
+struct share {
+    bool verify;
+    int64_t rank, size;
 };
 
 void gpt_checkpoint_close(struct gpt_checkpoint *c)
@@ -40,47 +47,15 @@ void gpt_checkpoint_close(struct gpt_checkpoint *c)
     gpt_free(c->tensors);
     gpt_free(c->contents);
     gpt_free(c->files);
+    gpt_manifest_free(&c->list);
     cJSON_Delete(c->manifest);
     gpt_free(c);
-}
-
-static int lie(const struct gpt_checkpoint *c, struct gpt_err *err,
-               const char *what, const char *name)
-{
-    return gpt_fail(err, GPT_EDATA, "%s/%s: %s '%.200s'", c->dir, GPT_MANIFEST,
-                    what, name);
-}
-
-static int compare_files(const void *a, const void *b)
-{
-    const struct gpt_checkpoint_file *x = a, *y = b;
-    return strcmp(x->name, y->name);
 }
 
 static int compare_tensors(const void *a, const void *b)
 {
     const struct gpt_tensor *x = a, *y = b;
     return strcmp(x->name, y->name);
-}
-
-/* A list of at most GPT_TENSOR_DIMS integers. */
-static int read_dims(const struct gpt_checkpoint *c, const cJSON *obj,
-                     const char *key, const char *tensor, int64_t *dims,
-                     int *n, struct gpt_err *err)
-{
-    const cJSON *list = cJSON_GetObjectItemCaseSensitive(obj, key), *item;
-    *n = 0;
-    if (!cJSON_IsArray(list))
-        return lie(c, err, "no dimensions for tensor", tensor);
-    cJSON_ArrayForEach(item, list)
-    {
-        double v = item->valuedouble;
-        if (*n == GPT_TENSOR_DIMS || !cJSON_IsNumber(item) || !(v >= 0) ||
-            v > 0x1p53 || v != (double)(int64_t)v)
-            return lie(c, err, "bad dimensions for tensor", tensor);
-        dims[(*n)++] = (int64_t)v;
-    }
-    return GPT_OK;
 }
 
 /* ---- files ---- */
@@ -135,122 +110,127 @@ static int open_file(const struct gpt_checkpoint *c,
     return status;
 }
 
-static int read_file_row(const struct gpt_checkpoint *c, const cJSON *item,
-                         struct gpt_checkpoint_file *f, struct gpt_err *err)
+static int open_files(struct gpt_checkpoint *c,
+                      const struct gpt_manifest_list *list,
+                      const struct share *share, struct gpt_err *err)
 {
-    const char *crc;
-    char *end;
-    f->name = item->string;
-    if (!gpt_manifest_name_ok(f->name))
-        return lie(c, err, "bad file name", f->name);
-    GPT_TRY(gpt_json_int(item, "size", 0, INT64_MAX, &f->size, f->name, err));
-    GPT_TRY(gpt_json_string(item, "crc32c", &crc, f->name, err));
-    f->crc = (uint32_t)strtoul(crc, &end, 16);
-    if (strlen(crc) != 8 || *end)
-        return lie(c, err, "bad crc32c of file", f->name);
-    return GPT_OK;
-}
-
-static int open_files(struct gpt_checkpoint *c, bool verify,
-                      struct gpt_err *err)
-{
-    const cJSON *map = cJSON_GetObjectItemCaseSensitive(c->manifest, "files");
-    const cJSON *item;
-    int64_t n = 0;
-    if (!cJSON_IsObject(map))
-        return lie(c, err, "no object", "files");
-    cJSON_ArrayForEach(item, map) n++;
-    GPT_TRY(gpt_new(&c->files, (size_t)n, sizeof *c->files, "files", err));
-    GPT_TRY(gpt_new(&c->contents, (size_t)n, sizeof *c->contents, "files",
+    GPT_TRY(gpt_new(&c->files, list->n_files, sizeof *c->files, "files", err));
+    GPT_TRY(gpt_new(&c->contents, list->n_files, sizeof *c->contents, "files",
                     err));
-    cJSON_ArrayForEach(item, map)
-        GPT_TRY(read_file_row(c, item, &c->files[c->n_files++], err));
-    if (n)
-        qsort(c->files, (size_t)n, sizeof *c->files, compare_files);
-    for (int64_t i = 0; i < n; i++)
-        GPT_TRY(open_file(c, &c->files[i], &c->contents[i], verify, err));
+    for (size_t i = 0; i < list->n_files; i++) {
+        const struct gpt_manifest_file *f = &list->files[i];
+        c->files[c->n_files++] = (struct gpt_checkpoint_file){
+            .name = f->name, .size = f->size, .crc = f->crc};
+    }
+    for (int64_t i = 0; i < c->n_files; i++)
+        GPT_TRY(open_file(c, &c->files[i], &c->contents[i],
+                          share->verify && i % share->size == share->rank,
+                          err));
     return GPT_OK;
 }
 
 /* ---- tensors ---- */
 
-static int add_slice(struct gpt_checkpoint *c, struct gpt_tensor *t,
-                     const cJSON *item, int64_t *used, struct gpt_err *err)
+/* The entry of a file that a slice is, with the type and shape that the
+ * manifest says. */
+static int find_entry(const struct gpt_checkpoint *c,
+                      const struct gpt_manifest_slice *slice,
+                      const struct gpt_safetensor **entry,
+                      struct gpt_err *err)
 {
-    struct gpt_checkpoint_file key, *f;
-    int64_t begin[GPT_TENSOR_DIMS], shape[GPT_TENSOR_DIMS];
-    int nb, ns;
-    GPT_TRY(gpt_json_string(item, "file", &key.name, t->name, err));
-    GPT_TRY(read_dims(c, item, "begin", t->name, begin, &nb, err));
-    GPT_TRY(read_dims(c, item, "shape", t->name, shape, &ns, err));
-    f = c->n_files ? bsearch(&key, c->files, (size_t)c->n_files,
-                             sizeof *c->files, compare_files)
-                   : NULL;
-    if (!f || nb != t->ndim || ns != t->ndim)
-        return lie(c, err, f ? "bad slice of tensor" : "no such file:",
-                   f ? t->name : key.name);
-    struct gpt_safetensors *st = &c->contents[f - c->files];
-    const struct gpt_safetensor *in = gpt_safetensors_find(st, t->name);
-    if (!in || in->dtype != t->dtype || in->ndim != ns ||
-        memcmp(in->shape, shape, (size_t)ns * sizeof *shape) != 0)
-        return gpt_fail(err, GPT_EDATA,
-                        "%s/%s: the manifest says that it holds a part of "
-                        "'%s', %s",
-                        c->dir, f->name, t->name,
-                        in ? "of another type or shape" : "it does not");
-    used[f - c->files]++;
-    return gpt_tensor_add_rows(t, st->in, in->begin, in->dtype, begin, shape,
-                               err);
+    const struct gpt_tensor_slice *s = &slice->s;
+    const struct gpt_safetensor *in =
+        gpt_safetensors_find(&c->contents[slice->file], slice->entry);
+    *entry = in;
+    if (in && in->dtype == s->dtype && in->ndim == s->ndim &&
+        memcmp(in->shape, s->shape, (size_t)s->ndim * sizeof *s->shape) == 0)
+        return GPT_OK;
+    return gpt_fail(err, GPT_EDATA,
+                    "%s/%s: the manifest says that it holds a part of '%s', "
+                    "%s", c->dir, c->files[slice->file].name, slice->entry,
+                    in ? "of another type or shape" : "it does not");
 }
 
-static int read_tensor(struct gpt_checkpoint *c, const cJSON *item,
-                       struct gpt_tensor *t, int64_t *used,
-                       struct gpt_err *err)
+/* The tensor that begins at slice `first` of the list; *next: the slice behind
+ * its last one. */
+static int read_tensor(struct gpt_checkpoint *c,
+                       const struct gpt_manifest_list *list, size_t first,
+                       size_t *next, struct gpt_err *err)
 {
-    const cJSON *slices = cJSON_GetObjectItemCaseSensitive(item, "slices");
-    const cJSON *slice;
-    const char *dtype;
-    t->name = item->string;
-    GPT_TRY(gpt_json_string(item, "dtype", &dtype, t->name, err));
-    GPT_TRY(read_dims(c, item, "shape", t->name, t->shape, &t->ndim, err));
-    if (!gpt_dtype_parse(dtype, &t->dtype) || !cJSON_IsArray(slices))
-        return lie(c, err, "bad type or slices of tensor", t->name);
-    cJSON_ArrayForEach(slice, slices)
-        GPT_TRY(add_slice(c, t, slice, used, err));
+    const struct gpt_tensor_slice *head = &list->slices[first].s;
+    struct gpt_tensor *t = &c->tensors[c->n_tensors++];
+    *t = gpt_tensor_make(head->name, head->dtype, head->ndim, head->global);
+    for (*next = first; *next < list->n_slices; ++*next) {
+        const struct gpt_manifest_slice *slice = &list->slices[*next];
+        const struct gpt_safetensor *entry;
+        if (slice->s.name != head->name) /* shared by a tensor's slices */
+            break;
+        GPT_TRY(find_entry(c, slice, &entry, err));
+        GPT_TRY(gpt_tensor_add_rows(t, c->contents[slice->file].in,
+                                    entry->begin, entry->dtype, slice->s.begin,
+                                    slice->s.shape, err));
+    }
     return gpt_tensor_check(t, c->dir, err);
 }
 
-static int read_tensors(struct gpt_checkpoint *c, struct gpt_err *err)
+static int by_entry(const void *a, const void *b)
 {
-    const cJSON *map = cJSON_GetObjectItemCaseSensitive(c->manifest,
-                                                        "tensors");
-    const cJSON *item;
-    int64_t *used, n = 0;
-    int status = GPT_OK;
-    if (!cJSON_IsObject(map))
-        return lie(c, err, "no object", "tensors");
-    cJSON_ArrayForEach(item, map) n++;
-    GPT_TRY(gpt_new(&c->tensors, (size_t)n, sizeof *c->tensors, "tensors",
-                    err));
-    GPT_TRY(gpt_new(&used, (size_t)c->n_files, sizeof *used, "files", err));
-    cJSON_ArrayForEach(item, map)
-    {
-        if (status == GPT_OK)
-            status = read_tensor(c, item, &c->tensors[c->n_tensors++], used,
-                                 err);
+    const struct gpt_manifest_slice *const *x = a, *const *y = b;
+    if ((*x)->file != (*y)->file)
+        return (*x)->file < (*y)->file ? -1 : 1;
+    return strcmp((*x)->entry, (*y)->entry);
+}
+
+/* Every entry of every file is one slice: none twice, none left over. */
+static int check_entries(const struct gpt_checkpoint *c,
+                         const struct gpt_manifest_list *list,
+                         const struct gpt_manifest_slice **sorted,
+                         int64_t *used, struct gpt_err *err)
+{
+    for (size_t i = 0; i < list->n_slices; i++)
+        sorted[i] = &list->slices[i];
+    if (list->n_slices)
+        qsort(sorted, list->n_slices, sizeof *sorted, by_entry);
+    for (size_t i = 0; i < list->n_slices; i++) {
+        if (i && by_entry(&sorted[i - 1], &sorted[i]) == 0)
+            return gpt_fail(err, GPT_EDATA,
+                            "%s/%s: '%s' of file %s is two slices", c->dir,
+                            GPT_MANIFEST, sorted[i]->entry,
+                            c->files[sorted[i]->file].name);
+        used[sorted[i]->file]++;
     }
-    for (int64_t i = 0; status == GPT_OK && i < c->n_files; i++)
+    for (int64_t i = 0; i < c->n_files; i++)
         if (used[i] != c->files[i].tensors)
-            status = gpt_fail(err, GPT_EDATA,
-                              "%s/%s: holds %lld tensors, the manifest knows "
-                              "%lld",
-                              c->dir, c->files[i].name,
-                              (long long)c->files[i].tensors,
-                              (long long)used[i]);
+            return gpt_fail(err, GPT_EDATA,
+                            "%s/%s: holds %lld tensors, the manifest knows "
+                            "%lld",
+                            c->dir, c->files[i].name,
+                            (long long)c->files[i].tensors,
+                            (long long)used[i]);
+    return GPT_OK;
+}
+
+static int read_tensors(struct gpt_checkpoint *c,
+                        const struct gpt_manifest_list *list,
+                        struct gpt_err *err)
+{
+    const struct gpt_manifest_slice **sorted = NULL;
+    int64_t *used = NULL;
+    size_t n = 0, next;
+    int status;
+    for (size_t i = 0; i < list->n_slices; i++)
+        n += i == 0 || list->slices[i].s.name != list->slices[i - 1].s.name;
+    GPT_TRY(gpt_new(&c->tensors, n, sizeof *c->tensors, "tensors", err));
+    for (size_t i = 0; i < list->n_slices; i = next)
+        GPT_TRY(read_tensor(c, list, i, &next, err));
+    if (n)
+        qsort(c->tensors, n, sizeof *c->tensors, compare_tensors);
+    GPT_TRY(gpt_new(&used, (size_t)c->n_files, sizeof *used, "files", err));
+    status = gpt_new(&sorted, list->n_slices, sizeof *sorted, "slices", err);
+    if (status == GPT_OK)
+        status = check_entries(c, list, sorted, used, err);
+    gpt_free(sorted);
     gpt_free(used);
-    if (c->n_tensors)
-        qsort(c->tensors, (size_t)c->n_tensors, sizeof *c->tensors,
-              compare_tensors);
     return status;
 }
 
@@ -261,6 +241,8 @@ static int read_head(struct gpt_checkpoint *c, struct gpt_err *err)
     const cJSON *m = c->manifest;
     const cJSON *layout = cJSON_GetObjectItemCaseSensitive(m, "layout");
     const cJSON *config = cJSON_GetObjectItemCaseSensitive(m, "config");
+    char what[PATH + 20];
+    snprintf(what, sizeof what, "%s/%s", c->dir, GPT_MANIFEST);
     GPT_TRY(gpt_json_int(m, "iteration", 0, INT64_MAX, &c->iteration, c->dir,
                          err));
     GPT_TRY(gpt_json_int(layout, "tensor_parallel", 1, 65536, &c->tp, c->dir,
@@ -268,12 +250,13 @@ static int read_head(struct gpt_checkpoint *c, struct gpt_err *err)
     GPT_TRY(gpt_json_int(layout, "pipeline_parallel", 1, 65536, &c->pp, c->dir,
                          err));
     if (!cJSON_IsObject(cJSON_GetObjectItemCaseSensitive(m, "state")))
-        return lie(c, err, "no object", "state");
-    return gpt_config_from_json(&c->config, config, c->dir, err);
+        return gpt_fail(err, GPT_EDATA, "%s: no object 'state'", what);
+    GPT_TRY(gpt_config_from_json(&c->config, config, c->dir, err));
+    return gpt_manifest_parse(&c->list, m, what, err);
 }
 
-static int open_dir(struct gpt_checkpoint **out, const char *dir, bool verify,
-                    struct gpt_err *err)
+static int open_here(struct gpt_checkpoint **out, const char *dir,
+                     const struct share *share, struct gpt_err *err)
 {
     struct gpt_checkpoint *c;
     int status;
@@ -281,8 +264,11 @@ static int open_dir(struct gpt_checkpoint **out, const char *dir, bool verify,
     snprintf(c->dir, sizeof c->dir, "%s", dir);
     GPT_TRY_GOTO(status, gpt_manifest_read(&c->manifest, dir, err), fail);
     GPT_TRY_GOTO(status, read_head(c, err), fail);
-    GPT_TRY_GOTO(status, open_files(c, verify, err), fail);
-    GPT_TRY_GOTO(status, read_tensors(c, err), fail);
+    /* the list has it all, in far less memory */
+    cJSON_DeleteItemFromObjectCaseSensitive(c->manifest, "files");
+    cJSON_DeleteItemFromObjectCaseSensitive(c->manifest, "tensors");
+    GPT_TRY_GOTO(status, open_files(c, &c->list, share, err), fail);
+    GPT_TRY_GOTO(status, read_tensors(c, &c->list, err), fail);
     *out = c;
     return GPT_OK;
 fail:
@@ -290,61 +276,143 @@ fail:
     return status;
 }
 
-static int open_iteration(struct gpt_checkpoint **c, const char *root,
-                          int64_t iteration, bool verify, struct gpt_err *err)
+/* On all ranks, or on none. */
+static int open_dir(struct gpt_checkpoint **c, const char *dir, bool verify,
+                    struct gpt_peers *peers, struct gpt_err *err)
 {
-    char dir[PATH];
-    GPT_TRY(gpt_checkpoint_path(dir, sizeof dir, root, iteration, err));
-    if (!gpt_path_is_dir(dir))
-        return gpt_fail(err, GPT_EDATA, "%s: no such checkpoint", dir);
-    return open_dir(c, dir, verify, err);
-}
-
-/* The newest iteration that opens; the reason why it is needed is in *err, and
- * stays there when nothing opens. */
-static int fall_back(struct gpt_checkpoint **c, const char *root,
-                     int64_t damaged, bool verify, struct gpt_err *err)
-{
-    struct gpt_err first = *err;
-    int64_t *list;
-    size_t n;
-    int status = GPT_EDATA;
-    if (gpt_checkpoint_list(root, &list, &n, NULL) != GPT_OK)
-        return first.status;
-    for (size_t i = 0; status != GPT_OK && i < n; i++)
-        if (list[i] != damaged)
-            status = open_iteration(c, root, list[i], verify, NULL);
-    gpt_free(list);
+    struct share share = {verify, peers ? peers->rank : 0,
+                          peers ? peers->size : 1};
+    int status = gpt_path_is_dir(dir)
+                     ? open_here(c, dir, &share, err)
+                     : gpt_fail(err, GPT_EDATA, "%s: no such checkpoint", dir);
+    status = gpt_peers_agree(peers, status, err);
     if (status != GPT_OK) {
-        *err = first;
-        return first.status;
+        gpt_checkpoint_close(*c);
+        *c = NULL;
     }
-    gpt_warn("%s", first.text);
-    gpt_warn("using %s instead", (*c)->dir);
-    return GPT_OK;
+    return status;
 }
 
-int gpt_checkpoint_open(struct gpt_checkpoint **c, const char *path,
-                        int64_t iteration, bool verify, struct gpt_err *err)
+/* Where to look, best first: iterations of a root, or HERE for a directory that
+ * is a checkpoint itself. As text, for other ranks. */
+#define HERE (-1)
+
+static int add_candidate(struct gpt_buf *list, int64_t iteration,
+                         struct gpt_err *err)
+{
+    return gpt_buf_printf(list, "%lld\n", (long long)iteration) == GPT_OK
+               ? GPT_OK
+               : gpt_fail(err, GPT_EFAIL, "out of memory");
+}
+
+/* What the tracker names, then the others, newest first. *why: what is wrong
+ * with the tracker. */
+static int list_root(struct gpt_buf *list, const char *root,
+                     struct gpt_err *why, struct gpt_err *err)
+{
+    int64_t *others, tracked = -1;
+    size_t n;
+    int status = gpt_checkpoint_tracker(root, &tracked, why);
+    if (status == GPT_OK) {
+        GPT_TRY(add_candidate(list, tracked, err));
+    } else if (status != GPT_EDATA) {
+        *err = *why;
+        return status;
+    }
+    GPT_TRY(gpt_checkpoint_list(root, &others, &n, err));
+    bool known = status == GPT_OK;
+    status = GPT_OK;
+    for (size_t i = 0; i < n && i < MAX_TRIED && status == GPT_OK; i++)
+        if (!known || others[i] != tracked)
+            status = add_candidate(list, others[i], err);
+    gpt_free(others);
+    return status;
+}
+
+static int list_candidates(struct gpt_buf *list, const char *path,
+                           int64_t iteration, struct gpt_err *why,
+                           struct gpt_err *err)
 {
     char manifest[PATH];
-    struct gpt_err own = {0};
-    *c = NULL;
-    err = err ? err : &own;
     if (!gpt_path_is_dir(path))
         return gpt_fail(err, GPT_EIO, "%s: no such directory", path);
     GPT_TRY(gpt_path_join(manifest, sizeof manifest, path, GPT_MANIFEST, err));
     const char *base = strrchr(path, '/');
     base = base ? base + 1 : path;
     if (gpt_path_exists(manifest) || strncmp(base, "iter_", 5) == 0)
-        return open_dir(c, path, verify, err);
+        return add_candidate(list, HERE, err);
     if (iteration >= 0)
-        return open_iteration(c, path, iteration, verify, err);
-    int status = gpt_checkpoint_tracker(path, &iteration, err);
+        return add_candidate(list, iteration, err);
+    GPT_TRY(list_root(list, path, why, err));
+    if (list->data)
+        return GPT_OK;
+    *err = *why;
+    return why->status;
+}
+
+static int open_candidate(struct gpt_checkpoint **c, const char *path,
+                          int64_t iteration, bool verify,
+                          struct gpt_peers *peers, struct gpt_err *err)
+{
+    char dir[PATH];
+    if (iteration == HERE)
+        snprintf(dir, sizeof dir, "%s", path);
+    else
+        GPT_TRY(gpt_checkpoint_path(dir, sizeof dir, path, iteration, err));
+    return open_dir(c, dir, verify, peers, err);
+}
+
+/* The first candidate that opens, or why the best one did not. */
+static int open_first(struct gpt_checkpoint **c, const char *path,
+                      const char *candidates, bool verify,
+                      struct gpt_peers *peers, struct gpt_err *why,
+                      struct gpt_err *err)
+{
+    for (const char *at = candidates; *at; at = strchr(at, '\n') + 1) {
+        struct gpt_err failure = {0};
+        int status = open_candidate(c, path, strtoll(at, NULL, 10), verify,
+                                    peers, &failure);
+        if (status == GPT_OK && why->status != GPT_OK &&
+            gpt_peers_first(peers)) {
+            gpt_warn("%s", why->text);
+            gpt_warn("using %s instead", (*c)->dir);
+        }
+        if (status == GPT_OK)
+            return status;
+        if (why->status == GPT_OK)
+            *why = failure;
+        if (status != GPT_EDATA)
+            break;
+    }
+    *err = *why;
+    return why->status;
+}
+
+int gpt_checkpoint_open_all(struct gpt_checkpoint **c, const char *path,
+                            int64_t iteration, bool verify,
+                            struct gpt_peers *peers, struct gpt_err *err)
+{
+    struct gpt_err own = {0}, why = {0};
+    struct gpt_buf list = {0};
+    char *told = NULL;
+    int status = GPT_OK;
+    *c = NULL;
+    err = err ? err : &own;
+    if (gpt_peers_first(peers))
+        status = list_candidates(&list, path, iteration, &why, err);
+    status = gpt_peers_tell(peers, status, list.data, &told, err);
     if (status == GPT_OK)
-        status = open_iteration(c, path, iteration, verify, err);
-    return status == GPT_EDATA ? fall_back(c, path, iteration, verify, err)
-                               : status;
+        status = open_first(c, path, told ? told : list.data, verify, peers,
+                            &why, err);
+    gpt_free(told);
+    gpt_buf_free(&list);
+    return status;
+}
+
+int gpt_checkpoint_open(struct gpt_checkpoint **c, const char *path,
+                        int64_t iteration, bool verify, struct gpt_err *err)
+{
+    return gpt_checkpoint_open_all(c, path, iteration, verify, NULL, err);
 }
 
 /* ---- asking ---- */

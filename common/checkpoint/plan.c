@@ -5,9 +5,10 @@
 #include "base/memory.h"
 #include "base/num.h"
 
+#include <stdlib.h>
 #include <string.h>
 
-enum { MAX_CHECKED = 4096 };
+enum { MAX_BESIDE = 1024 };
 
 struct gpt_tensor gpt_tensor_make(const char *name, enum gpt_dtype dtype,
                                   int ndim, const int64_t *shape)
@@ -75,41 +76,89 @@ static int64_t volume(const int64_t *shape, int ndim)
     return n;
 }
 
+static int check_inside(const struct gpt_tensor *t, size_t i,
+                        const char *what, struct gpt_err *err)
+{
+    const struct gpt_piece *p = &t->pieces[i];
+    for (int d = 0; d < t->ndim; d++)
+        if (p->begin[d] < 0 || p->shape[d] < 0 ||
+            p->shape[d] > t->shape[d] ||
+            p->begin[d] > t->shape[d] - p->shape[d])
+            return gpt_fail(err, GPT_EDATA,
+                            "%s: tensor '%s': slice %zu: [%lld, +%lld) of "
+                            "dimension %d leaves its size %lld",
+                            what, t->name, i, (long long)p->begin[d],
+                            (long long)p->shape[d], d,
+                            (long long)t->shape[d]);
+    return GPT_OK;
+}
+
+static int by_first_row(const void *a, const void *b)
+{
+    const struct gpt_piece *const *x = a, *const *y = b;
+    int64_t p = (*x)->begin[0], q = (*y)->begin[0];
+    return (p > q) - (p < q);
+}
+
+/* Goes down the rows with the pieces that reach the present one in `live`,
+ * which are few: a row is cut by tensor parallelism and at ends of shards. */
+static int check_disjoint(const struct gpt_tensor *t,
+                          const struct gpt_piece **sorted,
+                          const struct gpt_piece **live, size_t n,
+                          const char *what, struct gpt_err *err)
+{
+    size_t n_live = 0;
+    for (size_t i = 0; i < n; i++) {
+        const struct gpt_piece *p = sorted[i];
+        size_t kept = 0;
+        for (size_t j = 0; j < n_live; j++) {
+            const struct gpt_piece *q = live[j];
+            if (!disjoint(p, q, t->ndim))
+                return gpt_fail(err, GPT_EDATA,
+                                "%s: tensor '%s': slices %zu and %zu overlap",
+                                what, t->name, (size_t)(q - t->pieces),
+                                (size_t)(p - t->pieces));
+            if (t->ndim == 0 || q->begin[0] + q->shape[0] > p->begin[0])
+                live[kept++] = q;
+        }
+        if (kept == MAX_BESIDE)
+            return gpt_fail(err, GPT_EDATA,
+                            "%s: tensor '%s': more than %d slices in row %lld",
+                            what, t->name, MAX_BESIDE,
+                            (long long)p->begin[0]);
+        live[kept++] = p;
+        n_live = kept;
+    }
+    return GPT_OK;
+}
+
 int gpt_tensor_check(const struct gpt_tensor *t, const char *what,
                      struct gpt_err *err)
 {
     int64_t total = volume(t->shape, t->ndim), covered = 0;
-    if (total < 0 || t->n > MAX_CHECKED)
-        return gpt_fail(err, GPT_EDATA, "%s: tensor '%s': %s", what, t->name,
-                        total < 0 ? "its shape overflows"
-                                  : "more than 4096 slices");
-    for (size_t i = 0; i < t->n; i++) {
-        const struct gpt_piece *p = &t->pieces[i];
-        int64_t n = volume(p->shape, t->ndim);
-        for (int d = 0; d < t->ndim; d++)
-            if (p->begin[d] < 0 || p->shape[d] < 0 ||
-                p->shape[d] > t->shape[d] ||
-                p->begin[d] > t->shape[d] - p->shape[d])
-                return gpt_fail(err, GPT_EDATA,
-                                "%s: tensor '%s': slice %zu: [%lld, +%lld) "
-                                "of dimension %d leaves its size %lld",
-                                what, t->name, i, (long long)p->begin[d],
-                                (long long)p->shape[d], d,
-                                (long long)t->shape[d]);
-        for (size_t j = 0; n > 0 && j < i; j++)
-            if (!disjoint(p, &t->pieces[j], t->ndim) &&
-                volume(t->pieces[j].shape, t->ndim) > 0)
-                return gpt_fail(err, GPT_EDATA,
-                                "%s: tensor '%s': slices %zu and %zu overlap",
-                                what, t->name, j, i);
-        covered += n; /* disjoint and inside: at most total */
-    }
-    if (covered != total)
+    const struct gpt_piece **lists;
+    size_t n = 0;
+    if (total < 0)
+        return gpt_fail(err, GPT_EDATA,
+                        "%s: tensor '%s': its shape overflows", what, t->name);
+    for (size_t i = 0; i < t->n; i++)
+        GPT_TRY(check_inside(t, i, what, err));
+    GPT_TRY(gpt_new(&lists, 2 * t->n, sizeof *lists, "slices", err));
+    for (size_t i = 0; i < t->n; i++)
+        if (volume(t->pieces[i].shape, t->ndim) > 0)
+            lists[n++] = &t->pieces[i];
+    if (n && t->ndim)
+        qsort(lists, n, sizeof *lists, by_first_row);
+    int status = check_disjoint(t, lists, lists + t->n, n, what, err);
+    for (size_t i = 0; i < n; i++) /* disjoint and inside: at most total */
+        covered += volume(lists[i]->shape, t->ndim);
+    gpt_free(lists);
+    if (status == GPT_OK && covered != total)
         return gpt_fail(err, GPT_EDATA,
                         "%s: tensor '%s': its slices hold %lld of %lld "
                         "elements",
                         what, t->name, (long long)covered, (long long)total);
-    return GPT_OK;
+    return status;
 }
 
 /* The part of piece p that rule m shows, in the coordinates of the view. */

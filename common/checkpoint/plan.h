@@ -53,7 +53,7 @@ int gpt_tensor_add_rows(struct gpt_tensor *t, struct gpt_in *in,
                         struct gpt_err *err) GPT_MUST_USE;
 
 /* The pieces lie inside the tensor, do not overlap and cover it: else
- * GPT_EDATA. Quadratic in the pieces; refuses more than 4096. */
+ * GPT_EDATA; also when more than 1024 have a row in common. */
 int gpt_tensor_check(const struct gpt_tensor *t, const char *what,
                      struct gpt_err *err) GPT_MUST_USE;
 

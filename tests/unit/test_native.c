@@ -122,6 +122,52 @@ static void test_round_trip(void)
     is_int(save(2, 2, GPT_OUT_FORCE), GPT_OK, "except with force");
 }
 
+/* Slices of one tensor in one file: a part of a row, rows, a part of a row. */
+static void several_in_a_file(void)
+{
+    static const struct {
+        int64_t begin[2], shape[2];
+    } cuts[] = {{{0, 0}, {1, 5}}, {{2, 0}, {3, 8}}, {{0, 5}, {1, 3}},
+                {{5, 0}, {1, 2}}, {{1, 0}, {1, 8}}, {{5, 2}, {1, 6}}};
+    const int per_file[] = {4, 2};
+    struct gpt_tensor_slice slices[4];
+    struct gpt_config config = tiny();
+    struct gpt_checkpoint_writer *w = NULL;
+    struct gpt_checkpoint *c = NULL;
+    float data[4][24];
+    int at = 0, bad = 0;
+    is_int(gpt_checkpoint_create(&w, root, 9, 0, &err), GPT_OK, "create");
+    for (int f = 0; f < 2; f++) {
+        char name[40];
+        for (int i = 0; i < per_file[f]; i++, at++) {
+            int64_t cols = cuts[at].shape[1];
+            slices[i] = (struct gpt_tensor_slice){
+                "w", GPT_F32, 2, {6, 8},
+                {cuts[at].begin[0], cuts[at].begin[1]},
+                {cuts[at].shape[0], cols}, data[i]};
+            for (int64_t k = 0; k < cuts[at].shape[0] * cols; k++)
+                data[i][k] = value(cuts[at].begin[0] + k / cols,
+                                   cuts[at].begin[1] + k % cols);
+        }
+        snprintf(name, sizeof name, "model_dp%02d.safetensors", f);
+        is_int(gpt_checkpoint_write(w, name, slices, per_file[f], &err),
+               GPT_OK, "%d slices of a tensor in a file", per_file[f]);
+    }
+    is_int(gpt_checkpoint_commit(w, &config, 1, 1, NULL, &err), GPT_OK,
+           "committed");
+    is_int(gpt_checkpoint_open(&c, root, 9, true, &err), GPT_OK, "opens: %s",
+           err.text);
+    if (!c)
+        return;
+    for (int r0 = 0; r0 < 6; r0++)
+        for (int nr = 1; nr <= 6 - r0; nr++)
+            for (int c0 = 0; c0 < 8; c0++)
+                for (int nc = 1; nc <= 8 - c0; nc++)
+                    bad += !reads(c, r0, c0, nr, nc, GPT_F32);
+    is_int(bad, 0, "every slice reads back");
+    gpt_checkpoint_close(c);
+}
+
 static void incomplete(void)
 {
     struct gpt_config config = tiny();
@@ -203,7 +249,7 @@ static void test_damage(void)
 static const struct {
     const char *from, *to, *want;
 } lies[] = {
-    {"\"version\": 1", "\"version\": 2", "version 2"},
+    {"\"version\": 1", "\"version\": 3", "version 3"},
     {"gpt-checkpoint", "gpt-chequepoint", "'gpt-chequepoint'"},
     {"\"tensor_parallel\": 2", "\"tensor_parallel\": 0", "out of range"},
     {"\"layout\"", "\"layuot\"", "tensor_parallel"},
@@ -219,7 +265,19 @@ static const struct {
     {"\"model_tp01_pp00.safetensors\": {\"size\"",
      "\"../../../etc/passwd\": {\"size\"", "bad file name"},
     {"\"model_tp01_pp00.safetensors\": {\"size\"",
-     "\"model_tp02_pp00.safetensors\": {\"size\"", "missing"},
+     "\"model_tp02_pp00.safetensors\": {\"size\"", "no such file"},
+    {"\"files\": {", "\"files\": {\"x.safetensors\": {\"size\": 1, "
+     "\"crc32c\": \"00000000\"}, ", "missing"},
+    {"\"begin\": [3,0]", "\"entry\": \"w@3,0\", \"begin\": [3,0]",
+     "'w@3,0', it does not"},
+    {"\"begin\": [3,0]", "\"entry\": 3, \"begin\": [3,0]", "string"},
+    {"\"begin\": [0,0], \"shape\": [3,8]}",
+     "\"begin\": [0,0], \"shape\": [3,8]},"
+     "{\"file\": \"model_tp00_pp00.safetensors\", \"begin\": [3,0], "
+     "\"shape\": [3,8]}", "overlap"},
+    {"{\"file\": \"model_tp01_pp00.safetensors\", ",
+     "{\"file\": \"model_tp00_pp00.safetensors\", ", "two slices"},
+    {"\"slices\": [", "\"slices\": [], \"x\": [", "bad type or slices"},
     {"\"file\": \"model_tp01_pp00.safetensors\"",
      "\"file\": \"model_tp07_pp00.safetensors\"", "no such file"},
     {"\"file\": \"model_tp01_pp00.safetensors\"", "\"file\": 7", "string"},
@@ -340,6 +398,7 @@ int main(void)
     incomplete();
     test_fall_back();
     test_prune();
+    several_in_a_file();
     remove_tree(root);
     return tap_done();
 }
