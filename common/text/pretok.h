@@ -17,4 +17,34 @@ typedef size_t gpt_pretok_fn(const char *text, size_t len);
  * with the classes of Unicode 16.0. Source: Radford et al. 2019, encoder.py. */
 gpt_pretok_fn gpt_pretok_gpt2;
 
+/* The families after it; their patterns stand in pretok_table.c. */
+gpt_pretok_fn gpt_pretok_cl100k;     /* cl100k of Hugging Face, Llama 3 */
+gpt_pretok_fn gpt_pretok_cl100k_end; /* cl100k of tiktoken since 0.8 */
+gpt_pretok_fn gpt_pretok_qwen2;      /* Qwen 2, 2.5, 3 */
+gpt_pretok_fn gpt_pretok_qwen35;     /* Qwen 3.5 */
+gpt_pretok_fn gpt_pretok_o200k;      /* o200k, Llama 4 */
+gpt_pretok_fn gpt_pretok_tekken;     /* Tekken, Megatron's v2 */
+gpt_pretok_fn gpt_pretok_megatron_v1;
+gpt_pretok_fn gpt_pretok_starcoder; /* StarCoder, SmolLM */
+gpt_pretok_fn gpt_pretok_deepseek3;
+
+/* A pre-tokenizer as files name it: by regular expressions, applied one after
+ * the other, each to the pieces that the one before has made. */
+enum { GPT_PRETOK_STAGES = 3 };
+struct gpt_pretok {
+    const char *name;
+    const char *regex[GPT_PRETOK_STAGES]; /* NULL after the last */
+    gpt_pretok_fn *cut;
+};
+
+/* By expressions, which must be those of the table to the letter, n of them;
+ * NULL for any others. */
+const struct gpt_pretok *gpt_pretok_by_regex(const char *const *regex,
+                                             size_t n);
+/* By name; NULL for one that there is not. */
+const struct gpt_pretok *gpt_pretok_by_name(const char *name);
+/* Row i of the table, for listing it; NULL after the last. Several rows may
+ * have one name: spellings of the same pattern. */
+const struct gpt_pretok *gpt_pretok_row(size_t i);
+
 #endif
