@@ -1,12 +1,9 @@
 /* Feed and step: reading ahead changes nothing, splits begin again at their
  * end, weights are Megatron's averages, evaluation leaves the model alone, and
  * no step after the first allocates. */
+#include "../lib/dataset.h"
 #include "../lib/tap.h"
 
-#include "base/io.h"
-#include "base/log.h"
-#include "base/memory.h"
-#include "data/indexed.h"
 #include "train/step.h"
 
 #include <stdatomic.h>
@@ -62,26 +59,6 @@ static void need(int status, const struct gpt_err *err)
         return;
     printf("Bail out! %s\n", err->text);
     exit(1);
-}
-
-/* 20 documents of 20 to 39 tokens below 50; token 0 ends each. */
-static void make_data(const char *prefix)
-{
-    struct gpt_indexed_writer *w;
-    struct gpt_err err;
-
-    need(gpt_indexed_writer_open(&w, prefix, GPT_U16, GPT_OUT_FORCE, &err),
-         &err);
-    for (int d = 0; d < 20; d++) {
-        uint16_t tokens[40];
-        int32_t length = 20 + d, one = 1;
-        for (int i = 0; i < length; i++)
-            tokens[i] = (uint16_t)(1 + (d * 31 + i * 7) % 49);
-        tokens[length - 1] = 0;
-        struct gpt_indexed_block block = {tokens, length, &length, 1, &one, 1};
-        need(gpt_indexed_writer_add(w, &block, &err), &err);
-    }
-    need(gpt_indexed_writer_commit(w, &err), &err);
 }
 
 static void open_all(const char *prefix)
@@ -259,13 +236,14 @@ static void steps(void)
 int main(void)
 {
     char dir[] = "/tmp/gpt-test-step.XXXXXX", path[64];
+    struct gpt_err err;
 
     if (!mkdtemp(dir)) {
         printf("Bail out! no scratch directory\n");
         return 1;
     }
     snprintf(path, sizeof path, "%s/data", dir);
-    make_data(path);
+    need(make_dataset(path, &err), &err);
     open_all(path);
     reading_ahead();
     averages();

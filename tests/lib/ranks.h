@@ -1,0 +1,81 @@
+/* Processes as the ranks of a job on this machine, for tests and benchmarks.
+ * They are forked before the calling process has threads. */
+#ifndef GPT_TESTS_RANKS_H
+#define GPT_TESTS_RANKS_H
+
+#include "parallel/store.h"
+
+#include <omp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { RANKS_MAX = 16 };
+
+#ifdef GPT_HAVE_GLOO
+static const bool ranks_possible = true;
+#else
+static const bool ranks_possible = false; /* more than one, that is */
+#endif
+
+/* A port that was free a moment ago. */
+static int64_t ranks_free_port(void)
+{
+    struct gpt_store_server *v;
+    struct gpt_err err = {0};
+
+    if (gpt_store_server_open(&v, "127.0.0.1", 0, &err) != GPT_OK)
+        return 0;
+    int64_t port = gpt_store_server_port(v);
+    gpt_store_server_close(v, 0);
+    return port;
+}
+
+static void ranks_set(const char *name, int64_t value)
+{
+    char text[24];
+
+    snprintf(text, sizeof text, "%lld", (long long)value);
+    setenv(name, text, 1);
+}
+
+static void ranks_environment(int64_t rank, int64_t size, int64_t port)
+{
+    ranks_set("RANK", rank);
+    ranks_set("WORLD_SIZE", size);
+    ranks_set("MASTER_PORT", port);
+    setenv("MASTER_ADDR", "127.0.0.1", 1);
+    unsetenv("TORCHELASTIC_RUN_ID");
+    unsetenv("TORCHELASTIC_USE_AGENT_STORE");
+}
+
+/* Runs run(rank, arg) in `size` processes, each with `threads` threads and an
+ * environment that gpt_world_open() finds; returns how many did not return
+ * 0 within `seconds`. */
+static int ranks_run(int64_t size, int threads, unsigned seconds,
+                     int (*run)(int64_t rank, void *arg), void *arg)
+{
+    const int64_t port = ranks_free_port();
+    pid_t pids[RANKS_MAX];
+    int status, failed = 0;
+
+    fflush(stdout);
+    for (int64_t r = 0; r < size; r++) {
+        pids[r] = fork();
+        if (pids[r] == 0) {
+            alarm(seconds);
+            ranks_environment(r, size, port);
+            omp_set_num_threads(threads);
+            status = run(r, arg);
+            fflush(stdout);
+            _exit(status);
+        }
+    }
+    for (int64_t r = 0; r < size; r++)
+        failed += pids[r] < 0 || waitpid(pids[r], &status, 0) != pids[r] ||
+                  !WIFEXITED(status) || WEXITSTATUS(status) != 0;
+    return failed;
+}
+
+#endif
