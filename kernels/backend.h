@@ -11,7 +11,10 @@
  * losses, gradients of parameters and optimizer state are float (GPT_F32).
  *
  * kernels/cpu/ is the readable specification and also fast. Results do not
- * depend on the number of threads: every sum has a fixed order. */
+ * depend on the number of threads: every sum has a fixed order. What an
+ * operation stores in bf16 and goes on with (resid_out of a norm, aux of a
+ * matmul) it goes on with as stored, so that computing the rest again from
+ * memory gives the same bits. */
 #ifndef GPT_KERNELS_BACKEND_H
 #define GPT_KERNELS_BACKEND_H
 
@@ -151,7 +154,15 @@ struct gpt_attn_cached {
  * no probability and get gradient zero. logits (N, V) act with row stride ld,
  * target (N) int32, weight (N) float (loss mask and averaging folded in; rows
  * with weight 0 get zero gradient), loss (N) float, unweighted.
- * Log-sum-exp shift as in Blanchard et al. 2021. */
+ * Log-sum-exp shift as in Blanchard et al. 2021.
+ *
+ * A vocabulary that is cut over ranks takes two steps. Here are the V columns
+ * from v_begin on (target and v_real stay global numbers). xent_partial()
+ * writes stats (N, 3) float, of the columns here: largest logit, sum of
+ * exp(logit - largest), logit of the target (0: it is elsewhere), and with
+ * `grad` leaves those exponentials in logits. xent_finish(), given the stats
+ * of all ranks (ranks, N, 3), combines them in the order of ranks. */
+enum { GPT_XENT_STATS = 3 };
 struct gpt_xent {
     int64_t n, v, v_real, ld;
     enum gpt_dtype act;
@@ -160,6 +171,7 @@ struct gpt_xent {
     const float *weight;
     float *loss;
     bool grad;
+    int64_t v_begin; /* xent(): 0 */
 };
 
 /* One pass of AdamW (Loshchilov and Hutter 2019) over flat buffers:
@@ -220,6 +232,9 @@ struct gpt_backend {
     /* x (m, n) act += bias (n) act: where the sum over ranks comes first */
     void (*bias_add)(struct gpt_queue *q, void *x, const void *bias,
                      int64_t m, int64_t n, enum gpt_dtype act);
+    /* y (n) act = gelu(x (n)): what the epilogue made of its aux */
+    void (*gelu)(struct gpt_queue *q, void *y, const void *x, int64_t n,
+                 enum gpt_dtype act);
     void (*norm_fwd)(struct gpt_queue *q, const struct gpt_norm *op);
     void (*norm_bwd)(struct gpt_queue *q, const struct gpt_norm *op,
                      const struct gpt_norm_grad *grad);
@@ -240,6 +255,10 @@ struct gpt_backend {
     void (*attn_cached)(struct gpt_queue *q,
                         const struct gpt_attn_cached *op);
     void (*xent)(struct gpt_queue *q, const struct gpt_xent *op);
+    void (*xent_partial)(struct gpt_queue *q, const struct gpt_xent *op,
+                         float *stats);
+    void (*xent_finish)(struct gpt_queue *q, const struct gpt_xent *op,
+                        const float *stats, int64_t ranks, int64_t rank);
     void (*adamw)(struct gpt_queue *q, const struct gpt_adamw *op);
     /* out (1) double, device: sum of x[i]^2; of x[i]. In float input, double
      * sums, fixed order. */

@@ -287,6 +287,7 @@ static void forward(struct gpt_decoder *d, int64_t b, int64_t t)
         .b = b,
         .t = t,
         .n = b * t,
+        .rows = b * t,
         .cache = &cache,
         .work.x = d->buffers[BLOCK],
     };

@@ -1,8 +1,10 @@
 /* A transformer layer over the backend; see layer.h. Read
  * gpt_layer_forward(), then gpt_layer_backward() from its end.
  *
- * Tensor parallelism splits qkv and fc1 by rows and proj and fc2 by columns;
- * "sum over TP" marks where the results of the ranks will be added. */
+ * Tensor parallelism splits qkv and fc1 by rows and proj and fc2 by columns:
+ * the results of the latter, and the gradients of the former's inputs, are
+ * sums over the ranks (Shoeybi et al. 2019; with rows cut between them:
+ * Korthikanti et al. 2022). */
 #include "model/layer.h"
 
 #include <math.h>
@@ -29,19 +31,6 @@ void gpt_layer_bind(struct gpt_layer *layer, const struct gpt_flat *flat,
     layer->mlp_rng = layer_rng(seed, number, "mlp");
 }
 
-struct gpt_dropout gpt_pass_dropout(const struct gpt_pass *pass,
-                                    struct gpt_rng rng, double p)
-{
-    return (struct gpt_dropout){
-        .p = pass->dropout ? (float)p : 0.0F,
-        .rng = rng,
-        .sample0 = pass->sample0,
-        .t_local = pass->t,
-        .t_global = pass->t,
-        .t0 = 0,
-    };
-}
-
 /* ---- norms ---- */
 
 static struct gpt_norm norm_op(const struct gpt_pass *pass,
@@ -49,7 +38,7 @@ static struct gpt_norm norm_op(const struct gpt_pass *pass,
 {
     struct gpt_norm op = {
         .kind = GPT_LAYERNORM,
-        .n = pass->n,
+        .n = pass->rows,
         .c = pass->config->hidden_size,
         .eps = (float)pass->config->norm_epsilon,
         .act = pass->act,
@@ -143,6 +132,23 @@ static void linear(const struct gpt_pass *pass, const struct gpt_roles *w,
     pass->be->matmul(pass->q, &op);
 }
 
+/* work.x (rows, C) = x (N, in) W^T + bias, where W's columns are cut over the
+ * ranks: their results are added, then the bias, once */
+static void linear_sum(const struct gpt_pass *pass, const struct gpt_roles *w,
+                       enum gpt_param_role weight, enum gpt_param_role bias,
+                       int64_t in, const void *x)
+{
+    int64_t c = pass->config->hidden_size;
+    void *sum = pass->work.x;
+
+    linear(pass, w, weight, bias, in, c, x, gpt_pass_part(pass, sum),
+           pass->tp ? GPT_EPI_NONE : GPT_EPI_BIAS, NULL);
+    if (!pass->tp)
+        return;
+    gpt_pass_sum(pass, sum);
+    pass->be->bias_add(pass->q, sum, w->at[bias], pass->rows, c, pass->act);
+}
+
 /* dx (N, in) = dy (N, out) W; pre: dx is multiplied by gelu'(pre) */
 static void linear_dx(const struct gpt_pass *pass, const void *w, int64_t in,
                       int64_t out, const void *dy, void *dx, void *pre)
@@ -162,10 +168,10 @@ static void linear_dx(const struct gpt_pass *pass, const void *w, int64_t in,
     pass->be->matmul(pass->q, &op);
 }
 
-/* dW (out, in) += dy^T x; dbias (out) += column sums of dy */
+/* dW (out, in) += dy^T x, dy (N, out), x (N, in) */
 static void linear_dw(const struct gpt_pass *pass, const struct gpt_roles *dw,
-                      enum gpt_param_role weight, enum gpt_param_role bias,
-                      int64_t in, int64_t out, const void *dy, const void *x)
+                      enum gpt_param_role weight, int64_t in, int64_t out,
+                      const void *dy, const void *x)
 {
     struct gpt_matmul op = {
         .m = out,
@@ -180,8 +186,9 @@ static void linear_dw(const struct gpt_pass *pass, const struct gpt_roles *dw,
         .beta = pass->beta,
     };
     pass->be->matmul(pass->q, &op);
-    pass->be->bias_grad(pass->q, dw->at[bias], dy, pass->n, out, pass->act);
 }
+
+/* ---- attention and feed-forward ---- */
 
 struct gpt_attn gpt_layer_attn(const struct gpt_layer *layer,
                                const struct gpt_pass *pass,
@@ -259,17 +266,51 @@ void gpt_layer_forward(const struct gpt_layer *layer,
 
     gpt_norm_site_forward(pass, &norm1, r);
     linear(pass, &layer->w, GPT_QKV_WEIGHT, GPT_QKV_BIAS, c, width_qkv(pass),
-           acts->norm1.y, acts->qkv, GPT_EPI_BIAS, NULL);
+           gpt_pass_gather(pass, acts->norm1.y), acts->qkv, GPT_EPI_BIAS, NULL);
     attend(layer, pass, acts);
-    linear(pass, &layer->w, GPT_PROJ_WEIGHT, GPT_PROJ_BIAS, width_heads(pass),
-           c, acts->att, pass->work.x, GPT_EPI_BIAS, NULL);
-    /* sum over TP: work.x, then the bias */
+    linear_sum(pass, &layer->w, GPT_PROJ_WEIGHT, GPT_PROJ_BIAS,
+               width_heads(pass), acts->att);
     gpt_norm_site_forward(pass, &norm2, acts->norm1.r);
     linear(pass, &layer->w, GPT_FC1_WEIGHT, GPT_FC1_BIAS, c, width_ffn(pass),
-           acts->norm2.y, acts->gelu, GPT_EPI_BIAS_GELU, acts->pre);
-    linear(pass, &layer->w, GPT_FC2_WEIGHT, GPT_FC2_BIAS, width_ffn(pass), c,
-           acts->gelu, pass->work.x, GPT_EPI_BIAS, NULL);
-    /* sum over TP: work.x, then the bias */
+           gpt_pass_gather(pass, acts->norm2.y), acts->gelu, GPT_EPI_BIAS_GELU,
+           acts->pre);
+    linear_sum(pass, &layer->w, GPT_FC2_WEIGHT, GPT_FC2_BIAS, width_ffn(pass),
+               acts->gelu);
+}
+
+/* Backward of fc1 or qkv: work.dwide is the gradient of the output, y (rows,
+ * C) the input, whose gradient, the sum over the ranks, comes to work.dy. */
+static void backward_wide(const struct gpt_layer *layer,
+                          const struct gpt_pass *pass,
+                          enum gpt_param_role weight, enum gpt_param_role bias,
+                          int64_t out, void *y)
+{
+    const struct gpt_layer_work *work = &pass->work;
+    int64_t c = pass->config->hidden_size;
+
+    linear_dw(pass, &layer->dw, weight, c, out, work->dwide,
+              gpt_pass_gather(pass, y));
+    pass->be->bias_grad(pass->q, layer->dw.at[bias], work->dwide, pass->n, out,
+                        pass->act);
+    linear_dx(pass, layer->w.at[weight], c, out, work->dwide,
+              gpt_pass_part(pass, work->dy), NULL);
+    gpt_pass_sum(pass, work->dy);
+}
+
+/* Backward of fc2 or proj: work.x is the gradient of the output, h (N, in) the
+ * input, whose gradient goes to dh; pre: that in front of GELU. */
+static void backward_sum(const struct gpt_layer *layer,
+                         const struct gpt_pass *pass,
+                         enum gpt_param_role weight, enum gpt_param_role bias,
+                         int64_t in, const void *h, void *dh, void *pre)
+{
+    int64_t c = pass->config->hidden_size;
+    const void *dy = gpt_pass_gather(pass, pass->work.x);
+
+    linear_dw(pass, &layer->dw, weight, in, c, dy, h);
+    pass->be->bias_grad(pass->q, layer->dw.at[bias], pass->work.x, pass->rows,
+                        c, pass->act);
+    linear_dx(pass, layer->w.at[weight], in, c, dy, dh, pre);
 }
 
 void gpt_layer_backward(const struct gpt_layer *layer,
@@ -278,25 +319,17 @@ void gpt_layer_backward(const struct gpt_layer *layer,
                         const struct gpt_rng *x_rng)
 {
     const struct gpt_layer_work *work = &pass->work;
-    int64_t c = pass->config->hidden_size;
     struct gpt_norm_site norm1 = site1(layer, acts, x_rng);
     struct gpt_norm_site norm2 = site2(layer, acts);
 
-    linear_dw(pass, &layer->dw, GPT_FC2_WEIGHT, GPT_FC2_BIAS, width_ffn(pass),
-              c, work->x, acts->gelu);
-    linear_dx(pass, layer->w.at[GPT_FC2_WEIGHT], width_ffn(pass), c, work->x,
-              work->dwide, acts->pre);
-    linear_dw(pass, &layer->dw, GPT_FC1_WEIGHT, GPT_FC1_BIAS, c,
-              width_ffn(pass), work->dwide, acts->norm2.y);
-    linear_dx(pass, layer->w.at[GPT_FC1_WEIGHT], c, width_ffn(pass),
-              work->dwide, work->dy, NULL);
-    /* sum over TP: work.dy */
+    backward_sum(layer, pass, GPT_FC2_WEIGHT, GPT_FC2_BIAS, width_ffn(pass),
+                 acts->gelu, work->dwide, acts->pre);
+    backward_wide(layer, pass, GPT_FC1_WEIGHT, GPT_FC1_BIAS, width_ffn(pass),
+                  acts->norm2.y);
     gpt_norm_site_backward(pass, &norm2, work->dy);
 
-    linear_dw(pass, &layer->dw, GPT_PROJ_WEIGHT, GPT_PROJ_BIAS,
-              width_heads(pass), c, work->x, acts->att);
-    linear_dx(pass, layer->w.at[GPT_PROJ_WEIGHT], width_heads(pass), c, work->x,
-              work->dy, NULL);
+    backward_sum(layer, pass, GPT_PROJ_WEIGHT, GPT_PROJ_BIAS,
+                 width_heads(pass), acts->att, work->dy, NULL);
     struct gpt_attn attn = gpt_layer_attn(layer, pass, acts);
     struct gpt_attn_grad attn_grad = {
         .dout = work->dy,
@@ -304,10 +337,7 @@ void gpt_layer_backward(const struct gpt_layer *layer,
         .scratch = work->scratch,
     };
     pass->be->attn_bwd(pass->q, &attn, &attn_grad);
-    linear_dw(pass, &layer->dw, GPT_QKV_WEIGHT, GPT_QKV_BIAS, c,
-              width_qkv(pass), work->dwide, acts->norm1.y);
-    linear_dx(pass, layer->w.at[GPT_QKV_WEIGHT], c, width_qkv(pass),
-              work->dwide, work->dy, NULL);
-    /* sum over TP: work.dy */
+    backward_wide(layer, pass, GPT_QKV_WEIGHT, GPT_QKV_BIAS, width_qkv(pass),
+                  acts->norm1.y);
     gpt_norm_site_backward(pass, &norm1, work->dy);
 }

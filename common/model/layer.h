@@ -3,18 +3,24 @@
  *
  * The residual stream r is carried between layers together with x, the last
  * block's output that has not been added yet: every norm adds it, so that
- * residual, dropout and norm are one pass over memory. */
+ * residual, dropout and norm are one pass over memory.
+ *
+ * Tensor parallel ranks hold H / tp heads and F / tp of the feed-forward; H, G
+ * and F below are those held here. With sequence parallelism a rank keeps
+ * `rows` = N / tp rows of the residual stream, and everything between its
+ * linear layers' sums and their next inputs is of these rows; else rows = N. */
 #ifndef GPT_MODEL_LAYER_H
 #define GPT_MODEL_LAYER_H
 
 #include "backend.h"
 #include "model/weights.h"
+#include "parallel/comm.h"
 
 /* What one microbatch keeps of a norm for backward. */
 struct gpt_norm_acts {
-    void *r;            /* (N, C) act: residual stream that went in */
-    void *y;            /* (N, C) act: normalised; NULL: only r is wanted */
-    float *mean, *rstd; /* (N) */
+    void *r;            /* (rows, C) act: residual stream that went in */
+    void *y;            /* (rows, C) act: normalised; NULL: r alone is wanted */
+    float *mean, *rstd; /* (rows) */
 };
 
 /* And of a layer. */
@@ -29,10 +35,12 @@ struct gpt_layer_acts {
 /* Buffers shared by all layers; x is also what a block hands to the next norm
  * in forward, and its gradient in backward. */
 struct gpt_layer_work {
-    void *x;      /* (N, C) act */
-    void *dresid; /* (N, C) act: gradient of the residual stream */
-    void *dy;     /* (N, C) act, at least H D wide */
+    void *x;      /* (rows, C) act */
+    void *dresid; /* (rows, C) act: gradient of the residual stream */
+    void *dy;     /* (rows, C) and (N, H D) act */
     void *dwide;  /* (N, max(F, (H + 2G) D)) act */
+    void *all;    /* (N, C) act: with sequence parallelism, the rows of all
+                   * ranks of what is (rows, C) */
     void *scratch;
 };
 
@@ -43,7 +51,10 @@ struct gpt_pass {
     const struct gpt_config *config;
     const struct gpt_layout *layout;
     enum gpt_dtype act;
-    int64_t b, t, n; /* n = b * t */
+    int64_t b, t, n;     /* n = b * t */
+    int64_t rows;        /* of the residual stream here */
+    struct gpt_comm *tp; /* NULL: one rank */
+    bool sequence;       /* rows are cut over the ranks */
     int64_t sample0;
     bool dropout;             /* masks are on: training */
     float beta;               /* of weight gradients: 0 overwrites, 1 adds */
@@ -93,9 +104,16 @@ void gpt_norm_site_forward(const struct gpt_pass *pass,
 void gpt_norm_site_backward(const struct gpt_pass *pass,
                             const struct gpt_norm_site *site, const void *dy);
 
-/* Dropout of a (N, C) block in this pass. */
+/* Dropout of a (rows, C) block in this pass. */
 struct gpt_dropout gpt_pass_dropout(const struct gpt_pass *pass,
                                     struct gpt_rng rng, double p);
+
+/* All rows (N, C) of `mine` (rows, C): itself, or gathered into work.all. */
+void *gpt_pass_gather(const struct gpt_pass *pass, void *mine);
+/* Where to put a rank's part (N, C) of a sum that is to end in `mine` (rows,
+ * C), and the sum. */
+void *gpt_pass_part(const struct gpt_pass *pass, void *mine);
+void gpt_pass_sum(const struct gpt_pass *pass, void *mine);
 
 /* Attention of a layer as the backend wants it (also to size its scratch). */
 struct gpt_attn gpt_layer_attn(const struct gpt_layer *layer,

@@ -118,7 +118,8 @@ static struct gpt_norm_site end_site(const struct gpt_stage *s,
 
 int64_t gpt_stage_rows(const struct gpt_stage *s)
 {
-    return s->o.micro_batch * s->o.seq_length;
+    int64_t n = s->o.micro_batch * s->o.seq_length;
+    return s->o.sequence_parallel ? n / s->o.layout.tp_size : n;
 }
 
 size_t gpt_stage_bytes(const struct gpt_stage *s)
@@ -183,7 +184,7 @@ static void backward_end(struct gpt_stage *s, const struct gpt_pass *pass,
         gpt_pass_dropout(pass, *end.x_rng, s->o.config->hidden_dropout);
     if (dout != s->work.dresid) /* of the chunk behind, on the same rank */
         s->be->copy(pass->q, s->work.dresid, dout, bytes);
-    s->be->dropout(pass->q, s->work.x, s->work.dresid, pass->n,
+    s->be->dropout(pass->q, s->work.x, s->work.dresid, pass->rows,
                    s->o.config->hidden_size, s->o.act, &dropout);
 }
 

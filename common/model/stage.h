@@ -67,7 +67,7 @@ struct gpt_stage_options {
     int64_t micro_batch, seq_length; /* B, T */
     int32_t slots[GPT_MAX_CHUNKS]; /* of each chunk: microbatches in flight,
                                     * 1 without a pipeline */
-    struct gpt_comm *tp;           /* NULL: alone */
+    struct gpt_comm *tp;           /* NULL: alone, or only to ask for memory */
     bool sequence_parallel;        /* B * T divides by the tensor parallel size */
     enum gpt_recompute recompute;
     int64_t recompute_layers;
@@ -118,7 +118,8 @@ enum gpt_stage_mode {
 /* Where the last stage leaves its results, host memory valid after sync. */
 struct gpt_stage_result {
     float *loss;   /* (B, T), unweighted */
-    float *logits; /* (B, T, padded V), or NULL: tests and scoring */
+    float *logits; /* (B, T, padded V / tp): of the words held here, or NULL;
+                    * act GPT_F32 only: tests and scoring */
 };
 
 /* A new step: the next backward overwrites weight gradients, later ones add,

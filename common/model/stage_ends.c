@@ -1,5 +1,6 @@
 /* The two ends of a pipeline: the embedding in front of the first layer, the
- * output layer with its losses behind the last. */
+ * output layer with its losses behind the last. Tensor parallel ranks hold V /
+ * tp words each. */
 #include "model/stage_internal.h"
 
 #include "base/num.h"
@@ -11,6 +12,7 @@ static int64_t vocabulary(const struct gpt_stage *s)
 
 /* ---- embedding ---- */
 
+/* For all rows; out and dropout are the passes' own. */
 static struct gpt_embed embed_op(const struct gpt_stage *s,
                                  const struct gpt_pass *pass,
                                  const struct gpt_slot *slot)
@@ -25,25 +27,44 @@ static struct gpt_embed embed_op(const struct gpt_stage *s,
         .positions = slot->position,
         .wte = s->w.at[GPT_WORD_EMBEDDING],
         .wpe = s->w.at[GPT_POSITION_EMBEDDING],
-        .out = slot->layers[0].norm1.r,
-        .dropout = gpt_pass_dropout(pass, s->embedding_rng,
-                                    s->o.config->hidden_dropout),
     };
-    /* sum over TP: the words; positions and dropout come after it */
 }
 
 void gpt_stage_embed(struct gpt_stage *s, const struct gpt_pass *pass,
                      const struct gpt_slot *slot)
 {
+    int64_t c = s->o.config->hidden_size;
+    void *r = slot->layers[0].norm1.r;
     struct gpt_embed embed = embed_op(s, pass, slot);
+    struct gpt_dropout dropout = gpt_pass_dropout(
+        pass, s->embedding_rng, s->o.config->hidden_dropout);
+
+    embed.out = gpt_pass_part(pass, r);
+    if (!pass->tp) {
+        embed.dropout = dropout;
+        s->be->embed_fwd(pass->q, &embed);
+        return;
+    }
+    /* One rank knows the word, the first one adds the position: the sum over
+     * the ranks has the bits of one rank's. */
+    if (s->o.layout.tp_rank > 0)
+        embed.wpe = NULL;
     s->be->embed_fwd(pass->q, &embed);
+    gpt_pass_sum(pass, r);
+    s->be->dropout(pass->q, r, r, pass->rows, c, s->o.act, &dropout);
 }
 
 void gpt_stage_embed_backward(struct gpt_stage *s, const struct gpt_pass *pass,
                               const struct gpt_slot *slot)
 {
     struct gpt_embed embed = embed_op(s, pass, slot);
-    s->be->embed_bwd(pass->q, &embed, s->work.dresid,
+    struct gpt_pass whole = *pass; /* every rank sees all rows */
+
+    whole.rows = pass->n;
+    whole.sequence = false;
+    embed.dropout = gpt_pass_dropout(&whole, s->embedding_rng,
+                                     s->o.config->hidden_dropout);
+    s->be->embed_bwd(pass->q, &embed, gpt_pass_gather(pass, s->work.dresid),
                      s->dw.at[GPT_WORD_EMBEDDING],
                      s->dw.at[GPT_POSITION_EMBEDDING]);
 }
@@ -51,7 +72,8 @@ void gpt_stage_embed_backward(struct gpt_stage *s, const struct gpt_pass *pass,
 /* ---- output layer ---- */
 
 /* Backward of the output layer for `rows` rows at y: dW += dlogits^T y, then
- * y is overwritten by its own gradient, dlogits W. */
+ * y is overwritten by its own gradient, dlogits W, as far as the words here
+ * add to it. */
 static void output_backward(struct gpt_stage *s, struct gpt_queue *q, void *y,
                             int64_t rows)
 {
@@ -78,51 +100,79 @@ static void output_backward(struct gpt_stage *s, struct gpt_queue *q, void *y,
         .c_type = s->o.act,
     };
     s->be->matmul(q, &dw);
-    s->be->matmul(q, &dy); /* sum over TP */
+    s->be->matmul(q, &dy);
     s->fresh_output = false;
+}
+
+/* The ranks' parts of a softmax meet in three numbers a row. */
+static void cross_entropy(struct gpt_stage *s, const struct gpt_pass *pass,
+                          const struct gpt_xent *xent)
+{
+    int64_t rank = s->o.layout.tp_rank, n = GPT_XENT_STATS * xent->n;
+
+    if (!pass->tp) {
+        s->be->xent(pass->q, xent);
+        return;
+    }
+    s->be->xent_partial(pass->q, xent, s->stats + rank * n);
+    gpt_comm_all_gather(pass->tp, pass->q, s->stats, s->stats + rank * n, n,
+                        GPT_F32);
+    s->be->xent_finish(pass->q, xent, s->stats, s->o.layout.tp_size, rank);
+}
+
+/* Rows i.. of the batch, which are at y. */
+static void output_rows(struct gpt_stage *s, const struct gpt_pass *pass,
+                        const struct gpt_slot *slot, int64_t i, int64_t rows,
+                        void *y, bool grad,
+                        const struct gpt_stage_result *result)
+{
+    int64_t v = vocabulary(s);
+    struct gpt_matmul logits = {
+        .m = rows,
+        .n = v,
+        .k = s->o.config->hidden_size,
+        .tb = true,
+        .a = y,
+        .b = gpt_roles_output(&s->w),
+        .c = s->logits,
+        .act = s->o.act,
+        .c_type = s->o.act,
+    };
+    struct gpt_xent xent = {
+        .n = rows,
+        .v = v,
+        .v_real = s->o.config->vocab_size,
+        .v_begin = v * s->o.layout.tp_rank,
+        .ld = v,
+        .act = s->o.act,
+        .logits = s->logits,
+        .target = slot->target + i,
+        .weight = slot->weight + i,
+        .loss = slot->loss + i,
+        .grad = grad,
+    };
+    s->be->matmul(pass->q, &logits);
+    if (result->logits)
+        s->be->copy_out(pass->q, result->logits + i * v, s->logits,
+                        (size_t)(rows * v) * sizeof(float));
+    cross_entropy(s, pass, &xent);
+    if (grad)
+        output_backward(s, pass->q, y, rows);
 }
 
 void gpt_stage_output(struct gpt_stage *s, const struct gpt_pass *pass,
                       const struct gpt_slot *slot, bool grad,
                       const struct gpt_stage_result *result)
 {
-    struct gpt_queue *q = pass->q;
-    int64_t n = pass->n, c = s->o.config->hidden_size, v = vocabulary(s);
-    size_t act = gpt_dtype_bytes(s->o.act);
+    size_t row =
+        (size_t)s->o.config->hidden_size * gpt_dtype_bytes(s->o.act);
+    char *y = gpt_pass_gather(pass, slot->end.y);
 
-    for (int64_t i = 0; i < n; i += s->logits_rows) {
-        int64_t rows = gpt_min_i64(s->logits_rows, n - i);
-        void *y = (char *)slot->end.y + (size_t)(i * c) * act;
-        struct gpt_matmul logits = {
-            .m = rows,
-            .n = v,
-            .k = c,
-            .tb = true,
-            .a = y,
-            .b = gpt_roles_output(&s->w),
-            .c = s->logits,
-            .act = s->o.act,
-            .c_type = s->o.act,
-        };
-        struct gpt_xent xent = {
-            .n = rows,
-            .v = v,
-            .v_real = s->o.config->vocab_size,
-            .ld = v,
-            .act = s->o.act,
-            .logits = s->logits,
-            .target = slot->target + i,
-            .weight = slot->weight + i,
-            .loss = slot->loss + i,
-            .grad = grad,
-        };
-        s->be->matmul(q, &logits);
-        if (result->logits)
-            s->be->copy_out(q, result->logits + i * v, s->logits,
-                            (size_t)(rows * v) * sizeof(float));
-        s->be->xent(q, &xent);
-        if (grad)
-            output_backward(s, q, y, rows);
-    }
-    s->be->copy_out(q, result->loss, slot->loss, (size_t)n * sizeof(float));
+    for (int64_t i = 0; i < pass->n; i += s->logits_rows)
+        output_rows(s, pass, slot, i, gpt_min_i64(s->logits_rows, pass->n - i),
+                    y + (size_t)i * row, grad, result);
+    if (grad)
+        gpt_pass_sum(pass, slot->end.y);
+    s->be->copy_out(pass->q, result->loss, slot->loss,
+                    (size_t)pass->n * sizeof(float));
 }

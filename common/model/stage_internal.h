@@ -37,6 +37,7 @@ struct gpt_stage {
     struct gpt_layer_work work;
     void *out; /* (rows, C) act: of chunks without output layer */
     void *logits;
+    float *stats; /* (tp, logits_rows, 3): of the softmax of each rank */
     int64_t logits_rows;
     bool fresh_output; /* the output layer's gradient, likewise */
     void *mem[GPT_N_MEMORY_KINDS];

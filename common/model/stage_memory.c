@@ -61,16 +61,17 @@ static void bind_layer(const struct gpt_stage *s, struct binder *b,
 {
     const struct gpt_config *c = s->o.config;
     int64_t n = s->o.micro_batch * s->o.seq_length, tp = s->o.layout.tp_size;
+    int64_t rows = gpt_stage_rows(s);
     int64_t heads = c->num_attention_heads / tp;
     int64_t groups = c->num_query_groups / tp;
     size_t act = gpt_dtype_bytes(s->o.act);
 
-    bind_norm(b, &a->norm1, n, c->hidden_size, act);
+    bind_norm(b, &a->norm1, rows, c->hidden_size, act);
     a->qkv = take(b, GPT_MEM_ACTIVATIONS, n,
                   (heads + 2 * groups) * c->head_size, act);
     a->att = take(b, GPT_MEM_ACTIVATIONS, n, heads * c->head_size, act);
     a->lse = take(b, GPT_MEM_ACTIVATIONS, n, heads, sizeof(float));
-    bind_norm(b, &a->norm2, n, c->hidden_size, act);
+    bind_norm(b, &a->norm2, rows, c->hidden_size, act);
     a->pre = take(b, GPT_MEM_ACTIVATIONS, n, c->ffn_hidden_size / tp, act);
     a->gelu = take(b, GPT_MEM_ACTIVATIONS, n, c->ffn_hidden_size / tp, act);
 }
@@ -121,6 +122,9 @@ struct gpt_pass gpt_stage_pass(const struct gpt_stage *s, struct gpt_queue *q,
         .b = s->o.micro_batch,
         .t = s->o.seq_length,
         .n = s->o.micro_batch * s->o.seq_length,
+        .rows = gpt_stage_rows(s),
+        .tp = s->o.tp,
+        .sequence = s->o.sequence_parallel,
         .sample0 = slot->sample0,
         .dropout = slot->dropout,
         .beta = chunk->fresh ? 0.0F : 1.0F,
@@ -135,7 +139,7 @@ static size_t scratch_bytes(const struct gpt_stage *s)
     struct gpt_pass pass = gpt_stage_pass(s, NULL, chunk, &chunk->slots[0]);
     struct gpt_attn attn =
         gpt_layer_attn(&chunk->layers[0], &pass, &chunk->slots[0].layers[0]);
-    size_t norm = s->be->norm_scratch(pass.n, s->o.config->hidden_size);
+    size_t norm = s->be->norm_scratch(pass.rows, s->o.config->hidden_size);
     size_t attention = s->be->attn_scratch(&attn);
     return norm > attention ? norm : attention;
 }
@@ -144,28 +148,33 @@ static void bind_work(struct gpt_stage *s, struct binder *b)
 {
     const struct gpt_config *c = s->o.config;
     int64_t n = s->o.micro_batch * s->o.seq_length, tp = s->o.layout.tp_size;
-    int64_t wide =
-        (c->num_attention_heads + 2 * c->num_query_groups) * c->head_size / tp;
+    int64_t rows = gpt_stage_rows(s), channels = c->hidden_size;
+    int64_t heads = c->num_attention_heads * c->head_size / tp;
+    int64_t qkv = heads + 2 * c->num_query_groups * c->head_size / tp;
+    int64_t wide = gpt_max_i64(qkv, c->ffn_hidden_size / tp);
+    int64_t part = s->o.sequence_parallel ? (channels + tp - 1) / tp : channels;
     size_t act = gpt_dtype_bytes(s->o.act);
 
-    s->work.x = take(b, GPT_MEM_WORKSPACE, n, c->hidden_size, act);
+    s->work.x = take(b, GPT_MEM_WORKSPACE, rows, channels, act);
+    if (s->o.sequence_parallel)
+        s->work.all = take(b, GPT_MEM_WORKSPACE, n, channels, act);
     if (s->o.layout.chunks > 1 || !s->o.layout.has_output)
-        s->out = take(b, GPT_MEM_WORKSPACE, n, c->hidden_size, act);
+        s->out = take(b, GPT_MEM_WORKSPACE, rows, channels, act);
     if (s->o.training) {
-        s->work.dresid = take(b, GPT_MEM_WORKSPACE, n, c->hidden_size, act);
+        s->work.dresid = take(b, GPT_MEM_WORKSPACE, rows, channels, act);
         s->work.dy =
-            take(b, GPT_MEM_WORKSPACE, n,
-                 gpt_max_i64(c->hidden_size,
-                             c->num_attention_heads * c->head_size / tp),
-                 act);
-        s->work.dwide = take(b, GPT_MEM_WORKSPACE, n,
-                             gpt_max_i64(wide, c->ffn_hidden_size / tp), act);
+            take(b, GPT_MEM_WORKSPACE, n, gpt_max_i64(part, heads), act);
+        s->work.dwide = take(b, GPT_MEM_WORKSPACE, n, wide, act);
         s->work.scratch =
             take(b, GPT_MEM_WORKSPACE, 1, (int64_t)scratch_bytes(s), 1);
     }
-    if (s->o.layout.has_output)
+    if (s->o.layout.has_output) {
         s->logits = take(b, GPT_MEM_LOGITS, s->logits_rows,
                          c->padded_vocab_size / tp, act);
+        if (tp > 1)
+            s->stats = take(b, GPT_MEM_LOGITS, s->logits_rows * tp,
+                            GPT_XENT_STATS, sizeof(float));
+    }
 }
 
 static int stage_bind(struct gpt_stage *s, struct binder *b,
@@ -224,6 +233,20 @@ static int new_chunks(struct gpt_stage *s, struct gpt_err *err)
     return GPT_OK;
 }
 
+static int check_options(const struct gpt_stage_options *o,
+                         struct gpt_err *err)
+{
+    if (o->sequence_parallel &&
+        o->micro_batch * o->seq_length % o->layout.tp_size != 0)
+        return gpt_fail(err, GPT_EUSAGE,
+                        "--sequence-parallel: --micro-batch-size %lld times "
+                        "--seq-length %lld does not divide by the tensor model "
+                        "parallel size (%lld)",
+                        (long long)o->micro_batch, (long long)o->seq_length,
+                        (long long)o->layout.tp_size);
+    return GPT_OK;
+}
+
 /* Everything but device memory. */
 static int stage_new(struct gpt_stage **stage, struct gpt_backend *be,
                      const struct gpt_stage_options *o, struct gpt_err *err)
@@ -232,10 +255,15 @@ static int stage_new(struct gpt_stage **stage, struct gpt_backend *be,
     int64_t row = o->config->padded_vocab_size / o->layout.tp_size *
                   (int64_t)gpt_dtype_bytes(o->act);
 
+    GPT_TRY(check_options(o, err));
     GPT_TRY(gpt_new(stage, 1, sizeof *s, "a stage", err));
     s = *stage;
     s->be = be;
     s->o = *o;
+    if (o->layout.tp_size == 1) {
+        s->o.tp = NULL;
+        s->o.sequence_parallel = false;
+    }
     s->embedding_rng = gpt_rng_open(o->seed, "dropout/embedding");
     s->logits_rows = gpt_min_i64(
         o->micro_batch * o->seq_length,
@@ -304,6 +332,10 @@ int gpt_stage_open(struct gpt_stage **stage, struct gpt_backend *be,
     int status;
 
     *stage = NULL;
+    if (options->layout.tp_size > 1 && !options->tp)
+        return gpt_fail(err, GPT_EFAIL, "a stage of %lld tensor parallel ranks "
+                        "without their communicator",
+                        (long long)options->layout.tp_size);
     GPT_TRY_GOTO(status, stage_new(&s, be, options, err), fail);
     GPT_TRY_GOTO(status, stage_allocate(s, err), fail);
     bind_parameters(s, weights, gradients);

@@ -72,7 +72,14 @@ void cpu_bf16_matmul(struct gpt_queue *q, const struct gpt_matmul *op)
     bool gradient = op->c_type == GPT_F32; /* c is float already */
     bool whole = op->beta == 0 && (op->ldc == 0 || op->ldc == op->n);
     bool read_aux = op->epilogue == GPT_EPI_DGELU;
-    bool write_aux = op->epilogue == GPT_EPI_BIAS_GELU;
+    if (op->epilogue == GPT_EPI_BIAS_GELU) { /* of pre as it is stored */
+        struct gpt_matmul pre = *op;
+        pre.epilogue = GPT_EPI_BIAS;
+        pre.c = op->aux;
+        cpu_bf16_matmul(q, &pre);
+        cpu_bf16_gelu(q, op->c, op->aux, op->m * op->n, GPT_BF16);
+        return;
+    }
     struct operand list[] = {
         IN(op->a, op->ta ? span(op->k, op->m, op->lda)
                          : span(op->m, op->k, op->lda)),
@@ -81,8 +88,7 @@ void cpu_bf16_matmul(struct gpt_queue *q, const struct gpt_matmul *op)
         {gradient || whole ? NULL : op->c, gradient ? NULL : op->c,
          span(op->m, op->n, op->ldc), NULL},
         IN(op->bias, op->n),
-        {read_aux ? op->aux : NULL, write_aux ? op->aux : NULL, op->m * op->n,
-         NULL},
+        IN(read_aux ? op->aux : NULL, op->m * op->n),
     };
     if (!stage(q, list, GPT_COUNT(list)))
         return;
@@ -122,10 +128,33 @@ void cpu_bf16_bias_add(struct gpt_queue *q, void *x, const void *bias,
     }
 }
 
+void cpu_bf16_gelu(struct gpt_queue *q, void *y, const void *x, int64_t n,
+                   enum gpt_dtype act)
+{
+    struct operand list[] = {IN(x, n), OUT(y, n)};
+
+    if (act != GPT_BF16) {
+        cpu_gelu(q, y, x, n, act);
+    } else if (stage(q, list, GPT_COUNT(list))) {
+        cpu_gelu(q, list[1].wide, list[0].wide, n, GPT_F32);
+        unstage(q, list, GPT_COUNT(list));
+    }
+}
+
 void cpu_bf16_norm_fwd(struct gpt_queue *q, const struct gpt_norm *op)
 {
     if (op->act != GPT_BF16) {
         cpu_norm_fwd(q, op);
+        return;
+    }
+    if (op->x && op->y) { /* the norm is that of the sum as it is stored */
+        struct gpt_norm part = *op;
+        part.y = NULL;
+        cpu_bf16_norm_fwd(q, &part);
+        part = *op;
+        part.x = NULL;
+        part.resid_in = op->resid_out;
+        cpu_bf16_norm_fwd(q, &part);
         return;
     }
     int64_t n = op->n * op->c;
@@ -255,19 +284,58 @@ void cpu_bf16_attn_bwd(struct gpt_queue *q, const struct gpt_attn *op,
     unstage(q, list, GPT_COUNT(list));
 }
 
+/* Logits are read, and written when a gradient, or what leads to it, is left
+ * in them. */
+static bool stage_logits(struct gpt_queue *q, const struct gpt_xent *op,
+                         struct operand *logits, struct gpt_xent *wide)
+{
+    *logits = (struct operand){op->logits, op->grad ? op->logits : NULL,
+                               span(op->n, op->v, op->ld), NULL};
+    if (!stage(q, logits, 1))
+        return false;
+    *wide = *op;
+    wide->act = GPT_F32;
+    wide->logits = logits->wide;
+    return true;
+}
+
 void cpu_bf16_xent(struct gpt_queue *q, const struct gpt_xent *op)
 {
+    struct operand logits;
+    struct gpt_xent wide;
+
     if (op->act != GPT_BF16) {
         cpu_xent(q, op);
-        return;
+    } else if (stage_logits(q, op, &logits, &wide)) {
+        cpu_xent(q, &wide);
+        unstage(q, &logits, 1);
     }
-    struct operand list[] = {{op->logits, op->grad ? op->logits : NULL,
-                              span(op->n, op->v, op->ld), NULL}};
-    if (!stage(q, list, GPT_COUNT(list)))
-        return;
-    struct gpt_xent wide = *op;
-    wide.act = GPT_F32;
-    wide.logits = list[0].wide;
-    cpu_xent(q, &wide);
-    unstage(q, list, GPT_COUNT(list));
+}
+
+void cpu_bf16_xent_partial(struct gpt_queue *q, const struct gpt_xent *op,
+                           float *stats)
+{
+    struct operand logits;
+    struct gpt_xent wide;
+
+    if (op->act != GPT_BF16) {
+        cpu_xent_partial(q, op, stats);
+    } else if (stage_logits(q, op, &logits, &wide)) {
+        cpu_xent_partial(q, &wide, stats);
+        unstage(q, &logits, 1);
+    }
+}
+
+void cpu_bf16_xent_finish(struct gpt_queue *q, const struct gpt_xent *op,
+                          const float *stats, int64_t ranks, int64_t rank)
+{
+    struct operand logits;
+    struct gpt_xent wide;
+
+    if (op->act != GPT_BF16) {
+        cpu_xent_finish(q, op, stats, ranks, rank);
+    } else if (stage_logits(q, op, &logits, &wide)) {
+        cpu_xent_finish(q, &wide, stats, ranks, rank);
+        unstage(q, &logits, 1);
+    }
 }

@@ -69,6 +69,8 @@ void cpu_bias_grad(struct gpt_queue *q, float *dbias, const void *dy, int64_t m,
                    int64_t n, enum gpt_dtype act);
 void cpu_bias_add(struct gpt_queue *q, void *x, const void *bias, int64_t m,
                   int64_t n, enum gpt_dtype act);
+void cpu_gelu(struct gpt_queue *q, void *y, const void *x, int64_t n,
+              enum gpt_dtype act);
 void cpu_norm_fwd(struct gpt_queue *q, const struct gpt_norm *op);
 void cpu_norm_bwd(struct gpt_queue *q, const struct gpt_norm *op,
                   const struct gpt_norm_grad *grad);
@@ -84,6 +86,10 @@ void cpu_attn_bwd(struct gpt_queue *q, const struct gpt_attn *op,
 size_t cpu_attn_scratch(const struct gpt_attn *op);
 void cpu_attn_cached(struct gpt_queue *q, const struct gpt_attn_cached *op);
 void cpu_xent(struct gpt_queue *q, const struct gpt_xent *op);
+void cpu_xent_partial(struct gpt_queue *q, const struct gpt_xent *op,
+                      float *stats);
+void cpu_xent_finish(struct gpt_queue *q, const struct gpt_xent *op,
+                     const float *stats, int64_t ranks, int64_t rank);
 void cpu_adamw(struct gpt_queue *q, const struct gpt_adamw *op);
 void cpu_sumsq(struct gpt_queue *q, double *out, const float *x, int64_t n);
 void cpu_sum(struct gpt_queue *q, double *out, const float *x, int64_t n);
@@ -107,5 +113,11 @@ void cpu_bf16_attn_fwd(struct gpt_queue *q, const struct gpt_attn *op);
 void cpu_bf16_attn_bwd(struct gpt_queue *q, const struct gpt_attn *op,
                        const struct gpt_attn_grad *grad);
 void cpu_bf16_xent(struct gpt_queue *q, const struct gpt_xent *op);
+void cpu_bf16_xent_partial(struct gpt_queue *q, const struct gpt_xent *op,
+                           float *stats);
+void cpu_bf16_xent_finish(struct gpt_queue *q, const struct gpt_xent *op,
+                          const float *stats, int64_t ranks, int64_t rank);
+void cpu_bf16_gelu(struct gpt_queue *q, void *y, const void *x, int64_t n,
+                   enum gpt_dtype act);
 
 #endif

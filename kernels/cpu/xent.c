@@ -1,40 +1,126 @@
-/* Softmax cross-entropy and its gradient, in place, one row at a time. */
+/* Softmax cross-entropy and its gradient, in place, one row at a time: of a
+ * whole vocabulary, or of the part of one that a rank holds. */
 #include "cpu/cpu.h"
 
 #include <math.h>
 #include <string.h>
 
-static void row(const struct gpt_xent *op, int64_t i)
+static float *logits_of(const struct gpt_xent *op, int64_t i)
 {
-    int64_t ld = op->ld ? op->ld : op->v;
-    float *x = (float *)op->logits + i * ld;
-    float max = cpu_isa->max(x, op->v_real), target = x[op->target[i]];
-    float sum = op->grad ? cpu_isa->exp_sum(x, op->v_real, 1, max)
-                         : cpu_isa->sum_exp(x, op->v_real, max);
-    op->loss[i] = logf(sum) + max - target;
-    if (!op->grad)
-        return;
-    float weight = op->weight[i];
+    return (float *)op->logits + i * (op->ld ? op->ld : op->v);
+}
+
+/* Columns here that are words and no dummies. */
+static int64_t real_columns(const struct gpt_xent *op)
+{
+    int64_t real = op->v_real - op->v_begin;
+    return real < 0 ? 0 : real < op->v ? real : op->v;
+}
+
+/* Row i from exponentials to its gradient: factor makes weighted probabilities
+ * of them. */
+static void gradient(const struct gpt_xent *op, int64_t i, float factor)
+{
+    float *x = logits_of(op, i), weight = op->weight[i];
+    int64_t real = real_columns(op), at = op->target[i] - op->v_begin;
     if (weight == 0) {
         memset(x, 0, (size_t)op->v * sizeof *x);
         return;
     }
-    cpu_isa->scale(x, op->v_real, weight / sum);
-    x[op->target[i]] -= weight;
-    memset(x + op->v_real, 0, (size_t)(op->v - op->v_real) * sizeof *x);
+    cpu_isa->scale(x, real, factor);
+    if (at >= 0 && at < real)
+        x[at] -= weight;
+    memset(x + real, 0, (size_t)(op->v - real) * sizeof *x);
+}
+
+static float exponentials(const struct gpt_xent *op, float *x, float max)
+{
+    int64_t real = real_columns(op);
+    return op->grad ? cpu_isa->exp_sum(x, real, 1, max)
+                    : cpu_isa->sum_exp(x, real, max);
+}
+
+static void row(const struct gpt_xent *op, int64_t i)
+{
+    float *x = logits_of(op, i);
+    float max = cpu_isa->max(x, op->v_real), target = x[op->target[i]];
+    float sum = exponentials(op, x, max);
+    op->loss[i] = logf(sum) + max - target;
+    if (op->grad)
+        gradient(op, i, op->weight[i] / sum);
+}
+
+static bool ready(struct gpt_queue *q, const char *what,
+                  const struct gpt_xent *op)
+{
+    if (!cpu_ready(q, what, op->act))
+        return false;
+    for (int64_t i = 0; i < op->n; i++)
+        if (op->target[i] < 0 || op->target[i] >= op->v_real) {
+            cpu_fail(q, "%s: row %lld: target %d is not in 0..%lld", what,
+                     (long long)i, op->target[i], (long long)op->v_real - 1);
+            return false;
+        }
+    return true;
 }
 
 void cpu_xent(struct gpt_queue *q, const struct gpt_xent *op)
 {
-    if (!cpu_ready(q, "xent", op->act))
+    if (!ready(q, "xent", op))
         return;
-    for (int64_t i = 0; i < op->n; i++)
-        if (op->target[i] < 0 || op->target[i] >= op->v_real) {
-            cpu_fail(q, "xent: row %lld: target %d is not in 0..%lld",
-                     (long long)i, op->target[i], (long long)op->v_real - 1);
-            return;
-        }
 #pragma omp parallel for schedule(static) if (cpu_worth_threads(op->n * op->v))
     for (int64_t i = 0; i < op->n; i++)
         row(op, i);
+}
+
+/* What ranks tell each other of a row. */
+enum { LARGEST, SUM, TARGET };
+
+static void partial_row(const struct gpt_xent *op, int64_t i, float *stats)
+{
+    float *x = logits_of(op, i);
+    int64_t real = real_columns(op), at = op->target[i] - op->v_begin;
+    stats[LARGEST] = real > 0 ? cpu_isa->max(x, real) : -INFINITY;
+    stats[TARGET] = at >= 0 && at < real ? x[at] : 0;
+    stats[SUM] = real > 0 ? exponentials(op, x, stats[LARGEST]) : 0;
+}
+
+void cpu_xent_partial(struct gpt_queue *q, const struct gpt_xent *op,
+                      float *stats)
+{
+    if (!ready(q, "xent_partial", op))
+        return;
+#pragma omp parallel for schedule(static) if (cpu_worth_threads(op->n * op->v))
+    for (int64_t i = 0; i < op->n; i++)
+        partial_row(op, i, stats + i * GPT_XENT_STATS);
+}
+
+/* stats: of the row, `next` floats from rank to rank. */
+static void finish_row(const struct gpt_xent *op, int64_t i, const float *stats,
+                       int64_t next, int64_t ranks, int64_t rank)
+{
+    float max = -INFINITY, sum = 0, target = 0;
+    for (int64_t r = 0; r < ranks; r++)
+        max = fmaxf(max, stats[r * next + LARGEST]);
+    for (int64_t r = 0; r < ranks; r++) {
+        const float *of = stats + r * next;
+        sum += of[SUM] * expf(of[LARGEST] - max); /* NaN stays */
+        target += of[TARGET];
+    }
+    op->loss[i] = logf(sum) + max - target;
+    if (op->grad)
+        gradient(op, i,
+                 op->weight[i] * expf(stats[rank * next + LARGEST] - max) /
+                     sum);
+}
+
+void cpu_xent_finish(struct gpt_queue *q, const struct gpt_xent *op,
+                     const float *stats, int64_t ranks, int64_t rank)
+{
+    if (!cpu_ready(q, "xent_finish", op->act))
+        return;
+#pragma omp parallel for schedule(static) if (cpu_worth_threads(op->n * op->v))
+    for (int64_t i = 0; i < op->n; i++)
+        finish_row(op, i, stats + i * GPT_XENT_STATS, op->n * GPT_XENT_STATS,
+                   ranks, rank);
 }

@@ -68,6 +68,13 @@ static struct gpt_dropout dropout(int64_t t)
                                 .sample0 = 3, .t_local = t, .t_global = t};
 }
 
+/* What float made, as bf16 stores it. */
+static void store(struct pair *p)
+{
+    for (int64_t i = 0; i < p->n; i++)
+        p->wide[i] = gpt_bf16_to_f32(gpt_f32_to_bf16(p->wide[i]));
+}
+
 /* ---- the operations ---- */
 
 static void matmul(int64_t m, int64_t n, int64_t k, bool ta, bool tb,
@@ -81,7 +88,16 @@ static void matmul(int64_t m, int64_t n, int64_t k, bool ta, bool tb,
         .a = a->wide, .b = b->wide, .c = c->wide, .bias = bias->wide,
         .aux = aux->wide,
     };
-    be->matmul(q, &op);
+    if (epilogue == GPT_EPI_BIAS_GELU) {
+        op.epilogue = GPT_EPI_BIAS;
+        op.c = aux->wide;
+        be->matmul(q, &op);
+        op.epilogue = epilogue;
+        store(aux);
+        be->gelu(q, c->wide, aux->wide, m * n, GPT_F32);
+    } else {
+        be->matmul(q, &op);
+    }
     op.act = op.c_type = GPT_BF16;
     op.a = a->narrow;
     op.b = b->narrow;
@@ -154,12 +170,15 @@ static void norms(bool x_given)
     narrow.b = b->narrow;
     narrow.mean = mean2;
     narrow.rstd = rstd2;
-    be->norm_fwd(q, &op);
     be->norm_fwd(q, &narrow);
+    op.y = NULL; /* the sum, which is stored, then its norm */
+    be->norm_fwd(q, &op);
+    store(ro);
+    op.y = y->wide;
+    op.resid_in = ro->wide;
+    op.x = NULL;
+    be->norm_fwd(q, &op);
     ok(memcmp(rstd, rstd2, sizeof rstd) == 0, "statistics are those of float");
-    /* backward of both from what bf16 kept */
-    for (int64_t i = 0; i < n * c; i++)
-        ro->wide[i] = gpt_bf16_to_f32(ro->narrow[i]);
     struct pair *dr = in(n * c);
     struct gpt_norm_grad grad = {dy->wide, dr->wide, NULL, dw[0], db[0],
                                  scratch};

@@ -29,7 +29,8 @@ static void check_xent(int64_t n, int64_t v, int64_t v_real, int64_t pad,
     }
     float *out = poisoned(n * ld + n);
     struct xent_case k = {
-        {n, v, v_real, ld, GPT_F32, out, target, weight, out + n * ld, grad},
+        {n, v, v_real, ld, GPT_F32, out, target, weight, out + n * ld, grad,
+         0},
         logits,
         out};
     double *want = malloc((size_t)(n * ld + n) * sizeof *want);
@@ -67,6 +68,56 @@ static void check_xent(int64_t n, int64_t v, int64_t v_real, int64_t pad,
            "%s: logits stay without grad", name);
     }
     free(logits), free(weight), free(target), free(out), free(want);
+}
+
+/* A vocabulary cut over ranks: like one that is not. */
+static void check_xent_ranks(int64_t n, int64_t v, int64_t v_real,
+                             int64_t ranks, double spread, bool grad)
+{
+    int64_t local = v / ranks;
+    float *whole = rnd_floats(n * v, spread), *weight = rnd_floats(n, 1);
+    float *parts = malloc((size_t)(n * v) * sizeof *parts);
+    float *stats = poisoned(ranks * n * GPT_XENT_STATS);
+    float *loss = poisoned(n), *want = poisoned(n);
+    int32_t *target = malloc((size_t)n * sizeof *target);
+    double worst = 0;
+    for (int64_t i = 0; i < n; i++) {
+        target[i] = (int32_t)rnd_int(0, v_real - 1);
+        weight[i] = i % 4 == 3 ? 0 : weight[i];
+        for (int64_t j = 0; j < v; j++)
+            parts[(j / local * n + i) * local + j % local] = whole[i * v + j];
+    }
+    struct gpt_xent op = {n,     v,      v_real, v,    GPT_F32,
+                          whole, target, weight, want, grad, 0};
+    be->xent(q, &op);
+    op.v = op.ld = local;
+    op.loss = loss;
+    for (int64_t r = 0; r < ranks; r++) {
+        op.logits = parts + r * n * local;
+        op.v_begin = r * local;
+        be->xent_partial(q, &op, stats + r * n * GPT_XENT_STATS);
+    }
+    for (int64_t r = 0; r < ranks; r++) {
+        op.logits = parts + r * n * local;
+        op.v_begin = r * local;
+        be->xent_finish(q, &op, stats, ranks, r);
+        for (int64_t i = 0; i < n; i++)
+            worst = fmax(worst, fabs((double)loss[i] - (double)want[i]) /
+                                    (1 + fabs((double)want[i])));
+    }
+    ok(worst <= 2e-6, "%s: xent over %lld ranks, %lld of %lld: loss %.2g",
+       setting, (long long)ranks, (long long)v_real, (long long)v, worst);
+    worst = 0;
+    for (int64_t i = 0; i < n * v; i++) {
+        int64_t r = i % v / local, j = i % v % local;
+        double d = (double)parts[(r * n + i / v) * local + j] -
+                   (double)whole[i];
+        worst = fabs(d) <= worst ? worst : fabs(d);
+    }
+    ok(worst <= (grad ? 2e-6 : 0), "and %s %.2g",
+       grad ? "gradient" : "logits stay", worst);
+    free(whole), free(weight), free(parts), free(stats), free(loss);
+    free(want), free(target);
 }
 
 struct adamw_case {
@@ -212,7 +263,7 @@ static void check_target(void)
         return;
     int32_t target = 4;
     struct gpt_xent op = {1,      6,       4,       6,     GPT_F32,
-                          logits, &target, &weight, &loss, true};
+                          logits, &target, &weight, &loss, true, 0};
     be->xent(other, &op);
     is_int(be->sync(other, &err), GPT_EDEVICE, "a dummy target is refused: %s",
            err.text);
@@ -275,6 +326,10 @@ static void body(void)
     check_xent(9, 64, 57, 0, 80, true);
     check_xent(5, 1000, 993, 0, 10, true);
     check_xent(6, 130, 101, 2, 1000, false);
+    check_xent_ranks(7, 33, 33, 1, 3, true);
+    check_xent_ranks(9, 64, 57, 2, 80, true);
+    check_xent_ranks(9, 64, 15, 4, 8, true); /* ranks without words */
+    check_xent_ranks(6, 132, 101, 4, 1000, false);
     check_adamw(7, 1, false);
     check_adamw(100003, 4, true);
     check_sums(1);

@@ -322,8 +322,31 @@ static void check_embed(int64_t n, int64_t c, float p, bool with_pos)
     free(want);
 }
 
+/* Without y: the sum with dropout, and nothing else. */
+static void check_sum_only(int64_t n, int64_t c)
+{
+    float *r = rnd_floats(n * c, 1), *x = rnd_floats(n * c, 1);
+    float *sum = poisoned(n * c), *want = poisoned(n * c), *y = poisoned(n * c);
+    float *w = rnd_floats(c, 1), *mean = poisoned(n), *rstd = poisoned(n);
+    struct gpt_norm op = {
+        .n = n, .c = c, .eps = 1e-5f, .act = GPT_F32, .resid_in = r, .x = x,
+        .resid_out = want, .y = y, .w = w, .mean = mean, .rstd = rstd,
+        .dropout = some_dropout(0.4f, n)};
+    be->norm_fwd(q, &op);
+    op.resid_out = sum;
+    op.y = NULL;
+    op.w = NULL;
+    op.mean = op.rstd = NULL;
+    be->norm_fwd(q, &op);
+    ok(memcmp(sum, want, (size_t)(n * c) * sizeof *sum) == 0,
+       "%s: norm without y is the sum alone", setting);
+    free(r), free(x), free(sum), free(want), free(y), free(w), free(mean);
+    free(rstd);
+}
+
 static void body(void)
 {
+    check_sum_only(9, 37);
     static const int64_t shapes[][2] = {{1, 1},   {1, 9},    {5, 16},
                                         {37, 67}, {70, 129}, {600, 40}};
     for (size_t i = 0; i < GPT_COUNT(shapes); i++)

@@ -14,7 +14,7 @@ static inline vf logistic_of(vf x, vf square)
     return all(1) / (vexp(v) + all(1));
 }
 
-static inline vf gelu(vf x)
+static inline vf gelu_of(vf x)
 {
     return x * logistic_of(x, x * x);
 }
@@ -34,13 +34,24 @@ void ISA(bias_gelu)(float *c, float *aux, const float *bias, int64_t n)
             vf x = load(c + j) + load(bias + j);
             if (aux)
                 store(aux + j, x);
-            store(c + j, gelu(x));
+            store(c + j, gelu_of(x));
         } else {
             vf x = load_part(c + j, left, 0) + load_part(bias + j, left, 0);
             if (aux)
                 store_part(aux + j, x, left);
-            store_part(c + j, gelu(x), left);
+            store_part(c + j, gelu_of(x), left);
         }
+    }
+}
+
+void ISA(gelu)(float *y, const float *x, int64_t n)
+{
+    for (int64_t j = 0; j < n; j += W) {
+        int64_t left = n - j;
+        if (left >= W)
+            store(y + j, gelu_of(load(x + j)));
+        else
+            store_part(y + j, gelu_of(load_part(x + j, left, 0)), left);
     }
 }
 

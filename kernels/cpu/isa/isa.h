@@ -78,6 +78,7 @@ struct cpu_adamw_rates {
        float lse, float delta))                                               \
     /* gelu.c */                                                              \
     X(void, bias_gelu, (float *c, float *aux, const float *bias, int64_t n))  \
+    X(void, gelu, (float *y, const float *x, int64_t n))                      \
     X(void, gelu_grad, (float *c, const float *aux, int64_t n))               \
     /* norm.c: mean (when wanted) and reciprocal deviation of a row */        \
     X(void, moments,                                                          \

@@ -1,0 +1,490 @@
+/* A model spread over ranks, chunks and recomputation against the same model
+ * on one rank that keeps everything. Ranks are processes over Gloo, each of
+ * which also computes the single rank's answer. Start at main(). */
+#include "model/stage.h"
+
+#include "tests/lib/tap.h"
+
+#include "base/memory.h"
+#include "base/num.h"
+#include "parallel/store.h"
+
+#include <omp.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { MOST_RANKS = 4, VOCABULARY = 35, MICROBATCHES = 3, MOST_ROWS = 64 };
+
+static struct gpt_backend *be;
+
+static void must(int status, const struct gpt_err *err)
+{
+    if (status == GPT_OK)
+        return;
+    printf("Bail out! %s\n", err->text);
+    fflush(stdout);
+    _exit(96);
+}
+
+/* ---- a model on a rank ---- */
+
+static struct gpt_config config(bool tied, int64_t groups)
+{
+    struct gpt_config c = {
+        .num_layers = 4,
+        .hidden_size = 24,
+        .num_attention_heads = 4,
+        .num_query_groups = groups,
+        .head_size = 8,
+        .ffn_hidden_size = 40,
+        .max_positions = 16,
+        .vocab_size = VOCABULARY,
+        .norm_epsilon = 1e-5,
+        .init_std = 0.02,
+        .hidden_dropout = 0.1,
+        .attention_dropout = 0.1,
+        .tied_embeddings = tied,
+    };
+    struct gpt_err err;
+    must(gpt_config_complete(&c, 12, 4, &err), &err); /* 48: one rank of 4
+                                                      * holds dummies alone */
+    return c;
+}
+
+/* Memory of a bucket is a block of its own, or (shared) that of all layers. */
+struct rig {
+    struct gpt_config c;
+    struct gpt_param_table table;
+    struct gpt_flat flat;
+    void *w;
+    float **gradients;
+    struct gpt_queue *q;
+    struct gpt_stage *stage;
+};
+
+/* A function of name and global index. */
+static void fill_slice(const struct gpt_slice *s, float *to)
+{
+    struct gpt_rng rng = gpt_rng_open(3, s->param->name);
+    float base = s->param->init == GPT_INIT_ONE ? 1 : 0;
+
+    for (int64_t i = 0; i < s->shape[0]; i++)
+        for (int64_t j = 0; j < s->shape[1]; j++) {
+            int64_t at = (s->begin[0] + i) * s->param->shape[1] + s->begin[1];
+            to[i * s->shape[1] + j] =
+                base + 0.3F * gpt_rng_normal(rng, (uint64_t)(at + j));
+        }
+}
+
+static void fill(struct rig *r, enum gpt_dtype act)
+{
+    float *w = gpt_alloc((size_t)r->flat.elements, sizeof *w);
+
+    for (int64_t i = 0; i < r->flat.n; i++)
+        fill_slice(&r->flat.slices[i], w + r->flat.slices[i].offset);
+    be->cast(r->q, r->w, act, w, GPT_F32, r->flat.elements);
+    gpt_free(w);
+}
+
+static void *device(int64_t elements, size_t size)
+{
+    struct gpt_err err;
+    void *mem;
+    must(be->alloc(be, (size_t)elements * size, "a test", &mem, &err), &err);
+    return mem;
+}
+
+/* o: layout, batch, ranks, recomputation; the rest is filled in. */
+static void rig_open(struct rig *r, const struct gpt_config *c,
+                     struct gpt_stage_options o, bool shared)
+{
+    struct gpt_err err;
+
+    *r = (struct rig){.c = *c};
+    must(gpt_params_build(&r->table, &r->c, &err), &err);
+    must(gpt_flat_build(&r->flat, &r->table, &o.layout, &err), &err);
+    must(be->queue_open(be, &r->q, &err), &err);
+    r->w = device(r->flat.elements, sizeof(float));
+    r->gradients = gpt_alloc((size_t)r->flat.n_buckets, sizeof(float *));
+    for (int64_t i = 0; i < r->flat.n_buckets; i++) {
+        const struct gpt_bucket *b = &r->flat.buckets[i];
+        bool again = shared && b->layer >= 0 && i > 0 && b[-1].layer >= 0;
+        r->gradients[i] = again ? r->gradients[i - 1]
+                                : device(b->end - b->begin, sizeof(float));
+    }
+    fill(r, o.act);
+    o.config = &r->c;
+    o.flat = &r->flat;
+    o.training = o.documents = true;
+    o.seed = 11;
+    for (int64_t i = 0; i < o.layout.chunks; i++)
+        o.slots[i] = o.slots[i] ? o.slots[i] : 1;
+    o.fresh_gradients = shared;
+    must(gpt_stage_open(&r->stage, be, &o, r->w, r->gradients, &err), &err);
+}
+
+static void rig_close(struct rig *r)
+{
+    gpt_stage_close(r->stage);
+    for (int64_t i = r->flat.n_buckets - 1; i >= 0; i--)
+        if (i == 0 || r->gradients[i] != r->gradients[i - 1])
+            be->free(be, r->gradients[i]);
+    gpt_free(r->gradients);
+    be->free(be, r->w);
+    be->queue_close(r->q);
+    gpt_flat_free(&r->flat);
+    gpt_params_free(&r->table);
+}
+
+static float *gradient(const struct rig *r, const struct gpt_slice *s)
+{
+    return r->gradients[s->bucket] + s->offset -
+           r->flat.buckets[s->bucket].begin;
+}
+
+/* ---- a batch ---- */
+
+struct batch {
+    int64_t b, t;
+    int32_t input[MICROBATCHES][MOST_ROWS], target[MICROBATCHES][MOST_ROWS];
+    int32_t position[MICROBATCHES][MOST_ROWS], start[MICROBATCHES][MOST_ROWS];
+    float weight[MICROBATCHES][MOST_ROWS], loss[MICROBATCHES][MOST_ROWS];
+    float *logits; /* (MICROBATCHES, N, V / tp) */
+};
+
+static void batch_open(struct batch *x, int64_t b, int64_t t, int64_t columns)
+{
+    *x = (struct batch){.b = b, .t = t};
+    for (int64_t m = 0; m < MICROBATCHES; m++)
+        for (int64_t i = 0; i < b * t; i++) {
+            int32_t at = (int32_t)(i % t), cut = at >= 5 ? 5 : 0;
+            x->input[m][i] = (int32_t)((i * 7 + m * 5) % VOCABULARY);
+            x->target[m][i] = (int32_t)((i * 11 + m * 3 + 1) % VOCABULARY);
+            x->start[m][i] = cut;
+            x->position[m][i] = at - cut;
+            x->weight[m][i] = i % 6 == 4 ? 0 : 0.05F;
+        }
+    x->logits = gpt_alloc((size_t)(MICROBATCHES * b * t * columns),
+                          sizeof(float));
+}
+
+static struct gpt_microbatch micro(const struct batch *x, int64_t m)
+{
+    return (struct gpt_microbatch){
+        .input = x->input[m],
+        .target = x->target[m],
+        .position = x->position[m],
+        .doc_start = x->start[m],
+        .weight = x->weight[m],
+        .sample0 = 100 + m * x->b,
+    };
+}
+
+/* The whole batch through a stage that is the whole pipeline. */
+static void run(struct rig *r, struct batch *x, int64_t columns)
+{
+    struct gpt_err err;
+
+    gpt_stage_begin(r->stage, r->q);
+    for (int64_t m = 0; m < MICROBATCHES; m++) {
+        struct gpt_microbatch mb = micro(x, m);
+        struct gpt_stage_result result = {
+            .loss = x->loss[m],
+            .logits = x->logits + m * x->b * x->t * columns,
+        };
+        gpt_stage_forward(r->stage, r->q, 0, 0, GPT_STAGE_TRAIN, &mb, NULL,
+                          &result);
+        gpt_stage_backward(r->stage, r->q, 0, 0, NULL);
+    }
+    must(be->sync(r->q, &err), &err);
+}
+
+/* ---- comparison ---- */
+
+/* Largest difference over largest wanted value; NaN is infinitely wrong. */
+struct error {
+    double worst, largest;
+};
+
+static void compare(struct error *e, float got, float want)
+{
+    double d = fabs((double)got - (double)want);
+    e->worst = d <= e->worst ? e->worst : isnan(d) ? (double)INFINITY : d;
+    e->largest = fmax(e->largest, fabs((double)want));
+}
+
+static double relative(const struct error *e)
+{
+    return e->worst / (e->largest > 0 ? e->largest : 1);
+}
+
+/* A slice against the same part of the single rank's. */
+static double slice_error(const struct gpt_slice *s, const float *got,
+                          const struct rig *whole)
+{
+    const float *want = gradient(
+        whole, gpt_flat_find(&whole->flat, s->param->role, s->param->layer));
+    struct error e = {0, 0};
+
+    for (int64_t i = 0; i < s->shape[0]; i++)
+        for (int64_t j = 0; j < s->shape[1]; j++) {
+            int64_t at = (s->begin[0] + i) * s->param->shape[1] + s->begin[1];
+            compare(&e, got[i * s->shape[1] + j], want[at + j]);
+        }
+    return relative(&e);
+}
+
+static double loss_error(const struct batch *got, const struct batch *want)
+{
+    struct error e = {0, 0};
+
+    for (int64_t m = 0; m < MICROBATCHES; m++)
+        for (int64_t i = 0; i < got->b * got->t; i++)
+            compare(&e, got->loss[m][i], want->loss[m][i]);
+    return relative(&e);
+}
+
+static double logits_error(const struct batch *got, int64_t columns,
+                           int64_t begin, const struct batch *want)
+{
+    int64_t all = config(true, 4).padded_vocab_size;
+    struct error e = {0, 0};
+
+    for (int64_t i = 0; i < MICROBATCHES * got->b * got->t; i++)
+        for (int64_t j = 0; j < columns; j++)
+            compare(&e, got->logits[i * columns + j],
+                    want->logits[i * all + begin + j]);
+    return relative(&e);
+}
+
+static bool same_bits(const struct rig *a, const struct batch *x,
+                      const struct rig *b, const struct batch *y)
+{
+    bool same = memcmp(x->loss, y->loss, sizeof x->loss) == 0;
+
+    for (int64_t i = 0; i < a->flat.n_buckets; i++) {
+        const struct gpt_bucket *of = &a->flat.buckets[i];
+        same = same && memcmp(a->gradients[i], b->gradients[i],
+                              (size_t)(of->end - of->begin) * 4) == 0;
+    }
+    return same;
+}
+
+/* ---- tensor parallel ranks ---- */
+
+struct parallel_case {
+    bool sequence, tied;
+    int64_t groups, b, t;
+    enum gpt_recompute recompute;
+    int64_t recompute_layers;
+};
+
+/* What a rank found, for the parent. */
+struct finding {
+    double loss, logits, gradients;
+    bool same; /* as without recomputation */
+    char worst[GPT_PARAM_NAME];
+};
+
+static const struct parallel_case parallel_cases[] = {
+    {false, true, 4, 2, 12, GPT_RECOMPUTE_NONE, 0},
+    {true, true, 4, 2, 12, GPT_RECOMPUTE_NONE, 0},
+    {false, false, 4, 1, 13, GPT_RECOMPUTE_NONE, 0},
+    {true, false, 4, 1, 16, GPT_RECOMPUTE_NONE, 0},
+    {true, true, 4, 4, 7, GPT_RECOMPUTE_NONE, 0}, /* cut within a sample */
+};
+
+/* Gradients of rows that are cut are summed by who reduces them. */
+static double gradients_error(const struct rig *r, const struct rig *whole,
+                              struct gpt_comm *tp, bool sequence, char *name)
+{
+    double worst = 0;
+
+    for (int64_t i = 0; i < r->flat.n; i++) {
+        const struct gpt_slice *s = &r->flat.slices[i];
+        if (sequence && s->param->sequence_sum)
+            gpt_comm_all_reduce(tp, r->q, gradient(r, s), s->count, GPT_F32,
+                                GPT_SUM);
+        double e = slice_error(s, gradient(r, s), whole);
+        if (!(e <= worst)) {
+            worst = e;
+            snprintf(name, GPT_PARAM_NAME, "%s", s->param->name);
+        }
+    }
+    return worst;
+}
+
+static struct finding find(const struct parallel_case *k, struct gpt_comm *tp)
+{
+    struct gpt_config c = config(k->tied, k->groups);
+    int64_t size = gpt_comm_size(tp), rank = gpt_comm_rank(tp);
+    int64_t columns = c.padded_vocab_size / size;
+    struct rig r, plain, whole;
+    static struct batch x, y, want;
+    struct finding f = {.same = true};
+    struct gpt_stage_options o = {
+        .layout = gpt_layout_even(&c, size, rank, 1, 0),
+        .micro_batch = k->b,
+        .seq_length = k->t,
+        .tp = tp,
+        .sequence_parallel = k->sequence,
+        .recompute = k->recompute,
+        .recompute_layers = k->recompute_layers,
+        .act = GPT_F32,
+    };
+
+    batch_open(&x, k->b, k->t, columns);
+    batch_open(&y, k->b, k->t, columns);
+    batch_open(&want, k->b, k->t, c.padded_vocab_size);
+    rig_open(&r, &c, o, false);
+    run(&r, &x, columns);
+    o.recompute = GPT_RECOMPUTE_NONE;
+    if (k->recompute != GPT_RECOMPUTE_NONE) {
+        rig_open(&plain, &c, o, false);
+        run(&plain, &y, columns);
+        f.same = same_bits(&r, &x, &plain, &y);
+        rig_close(&plain);
+    }
+    o.layout = GPT_LAYOUT_SINGLE(&c);
+    o.tp = NULL;
+    o.sequence_parallel = false;
+    rig_open(&whole, &c, o, false);
+    run(&whole, &want, c.padded_vocab_size);
+    f.loss = loss_error(&x, &want);
+    f.logits = logits_error(&x, columns, columns * rank, &want);
+    f.gradients = gradients_error(&r, &whole, tp, k->sequence, f.worst);
+    rig_close(&whole);
+    rig_close(&r);
+    gpt_free(x.logits);
+    gpt_free(y.logits);
+    gpt_free(want.logits);
+    return f;
+}
+
+static int be_rank(int64_t rank, int64_t size, int64_t port,
+                   struct finding *findings)
+{
+    struct gpt_launch l = {.world_size = size,
+                           .rank = rank,
+                           .host = "127.0.0.1",
+                           .port = port,
+                           .agent_store = true,
+                           .run_id = "test"};
+    int64_t ranks[MOST_RANKS] = {0, 1, 2, 3};
+    struct gpt_store *store;
+    struct gpt_comm *tp;
+    struct gpt_err err = {0};
+
+    omp_set_num_threads(1);
+    must(gpt_store_open(&store, &l, 10, &err), &err);
+    must(gpt_comm_open(&tp, store, be, "tp", ranks, size, rank, 20, &err),
+         &err);
+    for (size_t i = 0; i < GPT_COUNT(parallel_cases); i++)
+        findings[i] = find(&parallel_cases[i], tp);
+    must(gpt_comm_check(tp, &err), &err);
+    gpt_comm_close(tp);
+    gpt_store_close(store);
+    return 0;
+}
+
+static void report(const struct finding *findings, int64_t size)
+{
+    static const char *const recompute[] = {"none", "selective", "uniform",
+                                            "block"};
+    const int64_t cases = GPT_COUNT(parallel_cases);
+
+    for (int64_t i = 0; i < cases; i++) {
+        const struct parallel_case *k = &parallel_cases[i];
+        struct finding worst = {.same = true};
+        for (int64_t r = 0; r < size; r++) {
+            const struct finding *f = &findings[r * cases + i];
+            worst.loss = fmax(worst.loss, f->loss);
+            worst.logits = fmax(worst.logits, f->logits);
+            worst.same = worst.same && f->same;
+            if (f->gradients > worst.gradients)
+                worst = (struct finding){worst.loss, worst.logits,
+                                         f->gradients, worst.same, ""};
+        }
+        bool good = worst.loss <= 1e-5 && worst.logits <= 1e-5 &&
+                    worst.gradients <= 1e-5 && worst.same;
+        if (!ok(good,
+                "TP %lld%s, %s, %lld groups, %lldx%lld, recompute %s %lld: "
+                "loss %.1e, logits %.1e, gradients %.1e",
+                (long long)size, k->sequence ? " SP" : "",
+                k->tied ? "tied" : "untied", (long long)k->groups,
+                (long long)k->b, (long long)k->t, recompute[k->recompute],
+                (long long)k->recompute_layers, worst.loss, worst.logits,
+                worst.gradients)) {
+            printf("# %s bits as without recomputation\n",
+                   worst.same ? "the same" : "other");
+            for (int64_t r = 0; r < size; r++)
+                printf("# rank %lld: worst in %s\n", (long long)r,
+                       findings[r * cases + i].worst);
+        }
+    }
+}
+
+/* Processes are made before this one has threads; they read the port of the
+ * store from a pipe. */
+static void ranks(int64_t size)
+{
+    const size_t bytes =
+        sizeof(struct finding) * GPT_COUNT(parallel_cases) * (size_t)size;
+    struct finding *findings = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                                    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct gpt_store_server *v = NULL;
+    struct gpt_err err = {0};
+    int64_t port = 0;
+    pid_t pids[MOST_RANKS];
+    int fds[2], status, wrong = 0;
+
+    if (findings == MAP_FAILED || pipe(fds) != 0)
+        exit(1);
+    fflush(stdout);
+    for (int64_t r = 0; r < size; r++) {
+        pids[r] = fork();
+        if (pids[r] < 0)
+            exit(1);
+        if (pids[r] == 0) {
+            alarm(60);
+            if (read(fds[0], &port, sizeof port) != sizeof port)
+                _exit(99);
+            _exit(be_rank(r, size, port,
+                          findings + (size_t)r * GPT_COUNT(parallel_cases)));
+        }
+    }
+    must(gpt_store_server_open(&v, "127.0.0.1", 0, &err), &err);
+    port = gpt_store_server_port(v);
+    for (int64_t r = 0; r < size; r++)
+        if (write(fds[1], &port, sizeof port) != sizeof port)
+            exit(1);
+    for (int64_t r = 0; r < size; r++)
+        wrong += waitpid(pids[r], &status, 0) != pids[r] || status != 0;
+    gpt_store_server_close(v, 1);
+    close(fds[0]);
+    close(fds[1]);
+    is_int(wrong, 0, "%lld ranks came to their end", (long long)size);
+    report(findings, size);
+    munmap(findings, bytes);
+}
+
+#ifdef GPT_HAVE_GLOO
+static const bool has_gloo = true;
+#else
+static const bool has_gloo = false;
+#endif
+
+int main(void)
+{
+    static const int64_t sizes[] = {2, 4};
+    struct gpt_err err;
+
+    must(gpt_backend_cpu(&be, &err), &err);
+    for (size_t i = 0; i < GPT_COUNT(sizes); i++)
+        if (has_gloo)
+            ranks(sizes[i]);
+        else
+            skip("%lld ranks: built without Gloo", (long long)sizes[i]);
+    return tap_done();
+}
