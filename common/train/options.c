@@ -205,6 +205,8 @@ const struct gpt_opt gpt_train_option_table[] = {
     {.kind = GPT_OPT_INT, .name = "keep-checkpoints", .arg = "N", .def = "0",
      AT(keep_checkpoints), .min = 0, .max = MAX_COUNT,
      .help = "keep the newest N in --save, 0 = all"},
+    {.kind = GPT_OPT_FLAG, .name = "async-save", AT(async_save),
+     .help = "train on while a checkpoint is written, from a copy in memory"},
     {.kind = GPT_OPT_FLAG, .name = "no-save-optim", AT(no_save_optim),
      .help = "leave the optimizer's state out of checkpoints"},
     {.kind = GPT_OPT_FLAG, .name = "no-load-optim", AT(no_load_optim),

@@ -44,7 +44,7 @@ struct gpt_train_options {
     /* checkpoints */
     const char *save, *load;
     int64_t save_interval, keep_checkpoints;
-    bool no_save_optim, no_load_optim, finetune;
+    bool async_save, no_save_optim, no_load_optim, finetune;
     bool override_scheduler, use_checkpoint_scheduler;
 
     /* reports */

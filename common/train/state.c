@@ -1,5 +1,5 @@
-/* Checkpoints of a run; see state.h. Read gpt_state_save() and
- * gpt_state_load() at the end. */
+/* Where a run stood, and loading it; see state.h. Read gpt_state_load() at the
+ * end; saving is in saver.c. */
 #include "train/state.h"
 
 #include "base/io.h"
@@ -7,6 +7,8 @@
 #include "base/memory.h"
 #include "base/num.h"
 #include "checkpoint/native.h"
+#include "train/parts.h"
+#include "train/saver.h"
 #include "train/schedule_json.h"
 
 #include <inttypes.h>
@@ -18,107 +20,9 @@
 
 /* ---- saving ---- */
 
-/* Slices of one flat buffer, named PREFIX + name; returns how many. */
-static int64_t describe(const struct gpt_replica *r, const float *data,
-                        const char *prefix, struct gpt_arena *arena,
-                        struct gpt_tensor_slice *out)
-{
-    int64_t n = 0;
-    for (int64_t i = 0; i < r->flat.n; i++) {
-        const struct gpt_slice *s = &r->flat.slices[i];
-        struct gpt_tensor_slice *t = &out[n];
-        if (s->copy)
-            continue;
-        *t = (struct gpt_tensor_slice){
-            .name = gpt_arena_printf(arena, "%s%s", prefix, s->param->name),
-            .dtype = GPT_F32,
-            .ndim = s->param->ndim,
-            .data = data + s->offset,
-        };
-        for (int d = 0; d < s->param->ndim; d++) {
-            t->global[d] = s->param->shape[d];
-            t->begin[d] = s->begin[d];
-            t->shape[d] = s->shape[d];
-        }
-        if (!t->name)
-            return -1;
-        n++;
-    }
-    return n;
-}
-
-/* A flat buffer that the host can read: itself, or a copy in *staged. */
-static int host_view(struct gpt_replica *r, const float *device, float **staged,
-                     const float **view, struct gpt_err *err)
-{
-    *staged = NULL;
-    *view = device;
-    if (r->be->host_memory)
-        return r->be->sync(r->q, err);
-    GPT_TRY(gpt_new(staged, (size_t)r->flat.elements, sizeof **staged,
-                    "a checkpoint's copy of the device's memory", err));
-    r->be->copy_out(r->q, *staged, device,
-                    (size_t)r->flat.elements * sizeof **staged);
-    *view = *staged;
-    return r->be->sync(r->q, err);
-}
-
-static int write_file(struct gpt_replica *r, struct gpt_checkpoint_writer *w,
-                      const char *what, const char *prefix, const float *device,
-                      struct gpt_err *err)
-{
-    struct gpt_arena arena = {.chunks = NULL};
-    struct gpt_tensor_slice *slices = NULL;
-    float *staged = NULL;
-    const float *data;
-    char name[64];
-    int64_t n;
-    int status;
-
-    GPT_TRY_GOTO(status, host_view(r, device, &staged, &data, err), out);
-    GPT_TRY_GOTO(status,
-                 gpt_new(&slices, (size_t)r->flat.n, sizeof *slices,
-                         "a checkpoint", err),
-                 out);
-    n = describe(r, data, prefix, &arena, slices);
-    if (n < 0) {
-        status = gpt_fail(err, GPT_EFAIL, "out of memory for a checkpoint");
-        goto out;
-    }
-    snprintf(name, sizeof name, "%s_tp%02d_pp%02d.safetensors", what,
-             (int)r->o.layout.tp_rank, (int)r->o.layout.pp_rank);
-    status = gpt_checkpoint_write(w, name, slices, n, err);
-out:
-    gpt_free(slices);
-    gpt_free(staged);
-    gpt_arena_free(&arena);
-    return status;
-}
-
-static const char *const moment_names[2] = {"exp_avg", "exp_avg_sq"};
-
-static int write_files(struct gpt_replica *r, struct gpt_checkpoint_writer *w,
-                       const struct gpt_train_options *o, struct gpt_err *err)
-{
-    const float *moments[2] = {r->optimizer->exp_avg, r->optimizer->exp_avg_sq};
-
-    GPT_TRY(write_file(r, w, "model", "", r->params, err));
-    for (int i = 0; i < 2 && !o->no_save_optim; i++) {
-        char what[32], prefix[32];
-        snprintf(what, sizeof what, "optimizer_%s", moment_names[i]);
-        snprintf(prefix, sizeof prefix, "optimizer.%s.", moment_names[i]);
-        GPT_TRY(write_file(r, w, what, prefix, moments[i], err));
-    }
-    if (o->vocab_file)
-        GPT_TRY(gpt_checkpoint_attach(w, "vocab.json", o->vocab_file, err));
-    if (o->merge_file)
-        GPT_TRY(gpt_checkpoint_attach(w, "merges.txt", o->merge_file, err));
-    return GPT_OK;
-}
-
-static cJSON *state_to_json(const struct gpt_replica *r,
-                            const struct gpt_train_state *state,
-                            const struct gpt_state_context *c)
+cJSON *gpt_state_to_json(const struct gpt_replica *r,
+                         const struct gpt_train_state *state,
+                         const struct gpt_state_context *c)
 {
     char digest[24];
     bool bytes = strcmp(c->options->tokenizer_type, "ByteTokenizer") == 0;
@@ -146,27 +50,29 @@ static cJSON *state_to_json(const struct gpt_replica *r,
 int gpt_state_save(struct gpt_replica *r, const struct gpt_train_state *state,
                    const struct gpt_state_context *c, struct gpt_err *err)
 {
-    const struct gpt_layout *layout = &r->o.layout;
-    struct gpt_checkpoint_writer *w;
-    cJSON *json;
-    int status;
+    struct gpt_saver *saver;
 
-    /* FORCE: a damaged newer checkpoint may be in the way; that a run does not
-     * write over another one's is checked when it starts. */
-    GPT_TRY(gpt_checkpoint_create(&w, c->options->save, state->iteration,
-                                  GPT_OUT_FORCE, err));
-    status = write_files(r, w, c->options, err);
-    if (status != GPT_OK) {
-        gpt_checkpoint_abort(w);
-        return status;
-    }
-    json = state_to_json(r, state, c);
-    status = gpt_checkpoint_commit(w, &r->o.config, layout->tp_size,
-                                   layout->pp_size, json, err);
-    cJSON_Delete(json);
-    GPT_TRY(status);
-    return gpt_checkpoint_prune(c->options->save, c->options->keep_checkpoints,
-                                err);
+    GPT_TRY(gpt_saver_open(&saver, r, c, err));
+    int status = gpt_saver_save(saver, state, err);
+    if (status == GPT_OK)
+        status = gpt_saver_wait(saver, err);
+    gpt_saver_close(saver);
+    return status;
+}
+
+bool gpt_state_peers(struct gpt_peers *peers, const struct gpt_world *w,
+                     const char *name)
+{
+    if (!w || w->topology.world_size == 1)
+        return false;
+    *peers = (struct gpt_peers){
+        .store = w->store,
+        .name = name,
+        .rank = w->topology.rank,
+        .size = w->topology.world_size,
+        .timeout = w->timeout,
+    };
+    return true;
 }
 
 bool gpt_state_exists(const char *dir)
@@ -179,51 +85,54 @@ bool gpt_state_exists(const char *dir)
 
 /* ---- loading ---- */
 
-static int read_slice(struct gpt_replica *r, struct gpt_checkpoint *ck,
-                      const struct gpt_slice *s, const char *prefix,
-                      float *device, float *host, struct gpt_err *err)
+static int read_part(struct gpt_replica *r, struct gpt_checkpoint *ck,
+                     const struct gpt_part *p, const char *prefix,
+                     float *device, float *host, struct gpt_err *err)
 {
+    const struct gpt_param *param = p->slice->param;
     char name[GPT_PARAM_NAME + 32];
     struct gpt_tensor_slice info, want = {
                                       .name = name,
                                       .dtype = GPT_F32,
-                                      .ndim = s->param->ndim,
+                                      .ndim = param->ndim,
                                   };
     int64_t count = 1;
 
-    snprintf(name, sizeof name, "%s%s", prefix, s->param->name);
-    for (int d = 0; d < s->param->ndim; d++) {
-        want.begin[d] = s->begin[d];
-        want.shape[d] = s->shape[d];
+    snprintf(name, sizeof name, "%s%s", prefix, param->name);
+    for (int d = 0; d < param->ndim; d++) {
+        want.begin[d] = p->begin[d];
+        want.shape[d] = p->shape[d];
     }
     /* dummy rows may be more or fewer: those missing keep their values */
-    if (s->param->vocab_rows && gpt_checkpoint_has(ck, name, &info))
+    if (param->vocab_rows && gpt_checkpoint_has(ck, name, &info))
         want.shape[0] = gpt_max_i64(
             0, gpt_min_i64(want.shape[0], info.global[0] - want.begin[0]));
-    for (int d = 0; d < s->param->ndim; d++)
+    for (int d = 0; d < param->ndim; d++)
         count *= want.shape[d];
     if (count == 0)
         return GPT_OK;
     GPT_TRY(gpt_checkpoint_read(ck, &want, host, err));
-    r->be->copy_in(r->q, device + s->offset, host,
-                   (size_t)count * sizeof *host);
+    r->be->copy_in(r->q, device + p->at, host, (size_t)count * sizeof *host);
     return r->be->sync(r->q, err);
 }
 
-static int read_flat(struct gpt_replica *r, struct gpt_checkpoint *ck,
-                     const char *prefix, float *device, struct gpt_err *err)
+static int read_kind(struct gpt_replica *r, struct gpt_checkpoint *ck,
+                     enum gpt_kind kind, float *device, struct gpt_err *err)
 {
+    struct gpt_parts parts;
     int64_t largest = 0;
     float *host = NULL;
-    int status = GPT_OK;
 
-    for (int64_t i = 0; i < r->flat.n; i++)
-        largest = gpt_max_i64(largest, r->flat.slices[i].count);
-    GPT_TRY(gpt_new(&host, (size_t)largest, sizeof *host, "loading", err));
-    for (int64_t i = 0; i < r->flat.n && status == GPT_OK; i++)
-        status =
-            read_slice(r, ck, &r->flat.slices[i], prefix, device, host, err);
+    GPT_TRY(gpt_parts_build(&parts, &r->flat, kind, NULL, err));
+    for (size_t i = 0; i < parts.n; i++)
+        largest = gpt_max_i64(largest, parts.items[i].count);
+    int status =
+        gpt_new(&host, (size_t)largest, sizeof *host, "loading", err);
+    for (size_t i = 0; i < parts.n && status == GPT_OK; i++)
+        status = read_part(r, ck, &parts.items[i], gpt_kind_prefix(kind),
+                           device, host, err);
     gpt_free(host);
+    gpt_parts_free(&parts);
     return status;
 }
 
@@ -293,8 +202,8 @@ static int read_optimizer(struct gpt_replica *r, struct gpt_checkpoint *ck,
     }
     GPT_TRY(gpt_json_int(json, "optimizer_step", 0, MAX_COUNT,
                          &r->optimizer->step, what, err));
-    GPT_TRY(read_flat(r, ck, "optimizer.exp_avg.", r->optimizer->exp_avg, err));
-    return read_flat(r, ck, "optimizer.exp_avg_sq.", r->optimizer->exp_avg_sq,
+    GPT_TRY(read_kind(r, ck, GPT_KIND_EXP_AVG, r->optimizer->exp_avg, err));
+    return read_kind(r, ck, GPT_KIND_EXP_AVG_SQ, r->optimizer->exp_avg_sq,
                      err);
 }
 
@@ -312,7 +221,7 @@ static int load_open(struct gpt_replica *r, struct gpt_checkpoint *ck,
     if (r->o.config.padded_vocab_size !=
         gpt_checkpoint_config(ck)->padded_vocab_size)
         GPT_TRY(gpt_replica_init(r, err));
-    GPT_TRY(read_flat(r, ck, "", r->params, err));
+    GPT_TRY(read_kind(r, ck, GPT_KIND_PARAMETERS, r->params, err));
     if (o->finetune)
         return GPT_OK;
     if (cJSON_GetObjectItemCaseSensitive(json, "converted_from")) {
@@ -338,11 +247,15 @@ int gpt_state_load(struct gpt_replica *r, struct gpt_train_state *state,
                    const struct gpt_state_context *c,
                    struct gpt_schedule *schedule, struct gpt_err *err)
 {
+    struct gpt_peers peers, *all = NULL;
     struct gpt_checkpoint *ck;
     int status;
 
-    GPT_TRY(gpt_checkpoint_open(&ck, c->options->load, -1, true, err));
+    if (gpt_state_peers(&peers, r->o.world, "load"))
+        all = &peers;
+    GPT_TRY(gpt_checkpoint_open_all(&ck, c->options->load, -1, true, all, err));
     status = load_open(r, ck, state, c, schedule, err);
+    status = gpt_peers_agree(all, status, err);
     if (status == GPT_OK)
         gpt_log_line(" loaded checkpoint %s at iteration %lld",
                      gpt_checkpoint_dir(ck), (long long)state->iteration);

@@ -4,6 +4,8 @@
 #ifndef GPT_TRAIN_STATE_H
 #define GPT_TRAIN_STATE_H
 
+#include "base/json.h"
+#include "checkpoint/peers.h"
 #include "train/plan.h"
 #include "train/replica.h"
 
@@ -22,13 +24,24 @@ struct gpt_state_context {
     uint64_t corpus_digest;
 };
 
+/* What a manifest says of the run, freed with cJSON_Delete(); NULL when out of
+ * memory. */
+cJSON *gpt_state_to_json(const struct gpt_replica *replica,
+                         const struct gpt_train_state *state,
+                         const struct gpt_state_context *context);
+
+/* The ranks of the job, to agree on a checkpoint; false when there is one
+ * (world may be NULL). `name`: see peers.h. */
+bool gpt_state_peers(struct gpt_peers *peers, const struct gpt_world *world,
+                     const char *name);
+
 /* Saves into options->save, prunes old checkpoints. */
 int gpt_state_save(struct gpt_replica *replica,
                    const struct gpt_train_state *state,
                    const struct gpt_state_context *context,
                    struct gpt_err *err) GPT_MUST_USE;
 
-/* Loads from options->load: weights and, unless options say otherwise,
+/* Loads from options->load, on all ranks or on none: weights and, unless options say otherwise,
  * optimizer, position and schedule (written to *schedule when the checkpoint's
  * is to be used). GPT_EDATA or GPT_EUSAGE name the field that does not fit. */
 int gpt_state_load(struct gpt_replica *replica, struct gpt_train_state *state,
