@@ -9,6 +9,8 @@
 #include "base/options.h"
 #include "base/progress.h"
 #include "data/preprocess.h"
+#include "data/shard_names.h"
+#include "text/inputs.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -17,7 +19,7 @@
 struct options {
     struct gpt_common_options common;
     struct gpt_list input, json_keys;
-    const char *output_prefix, *dataset_impl;
+    const char *output_prefix, *dataset_impl, *shard;
     const char *tokenizer_type, *vocab_file, *merge_file;
     bool append_eod;
     int64_t workers, log_interval, max_errors;
@@ -33,7 +35,10 @@ static const struct gpt_opt table[] = {
     {.kind = GPT_OPT_GROUP, .help = "Input and output"},
     {.kind = GPT_OPT_LIST, .name = "input", .arg = "FILE", AT(input),
      .flags = GPT_OPT_REQUIRED | GPT_OPT_FILE,
-     .help = "JSON lines, plain, .xz, .gz or .zst; '-' is standard input"},
+     .help = "JSON lines, plain, .xz, .gz or .zst: files, directories, "
+             "patterns; '-' is standard input"},
+    {.kind = GPT_OPT_STRING, .name = "shard", .arg = "I/N", AT(shard),
+     .help = "take part I of 1 to N of the input, write PREFIX-I-of-N"},
     {.kind = GPT_OPT_LIST, .name = "json-keys", .arg = "KEY", AT(json_keys),
      .def = "text", .help = "fields with the text, a data set for each"},
     {.kind = GPT_OPT_STRING, .name = "output-prefix", .arg = "PREFIX",
@@ -160,6 +165,63 @@ static void report_bad(const struct gpt_bad_report *bad, bool done,
     gpt_buf_free(&b);
 }
 
+/* ---- what is read, and where it goes ---- */
+
+struct work {
+    struct gpt_arena arena; /* of all below */
+    int64_t shard, n_shards;
+    const struct gpt_span *inputs;
+    int64_t n_inputs;
+    const char *output_prefix, *quarantine;
+};
+
+/* "I/N" */
+static int parse_shard(struct work *w, const char *text, struct gpt_err *err)
+{
+    char first[24];
+    w->shard = w->n_shards = 1;
+    if (!text)
+        return GPT_OK;
+    size_t len = strcspn(text, "/");
+    bool good = text[len] && len < sizeof(first);
+    if (good) {
+        memcpy(first, text, len);
+        first[len] = '\0';
+        good = gpt_parse_int(first, &w->shard) &&
+               gpt_parse_int(text + len + 1, &w->n_shards);
+    }
+    if (good && w->shard >= 1 && w->shard <= w->n_shards &&
+        w->n_shards <= GPT_MAX_SHARDS)
+        return GPT_OK;
+    return gpt_fail(err, GPT_EUSAGE, "--shard is '%.50s', must be I/N with "
+                    "1 <= I <= N <= %d", text, GPT_MAX_SHARDS);
+}
+
+/* A shard's own name of a file; NULL when out of memory. */
+static const char *of_shard(struct work *w, const struct options *o,
+                            const char *name)
+{
+    return o->shard ? gpt_shard_name(&w->arena, name, w->shard, w->n_shards)
+                    : name;
+}
+
+static int plan_work(struct work *w, const struct options *o,
+                     struct gpt_err *err)
+{
+    const char *const *paths;
+    int64_t n;
+    GPT_TRY(parse_shard(w, o->shard, err));
+    GPT_TRY(gpt_inputs_expand(&w->arena, o->input.items, o->input.n, &paths,
+                              &n, err));
+    GPT_TRY(gpt_inputs_shard(&w->arena, paths, n, w->shard, w->n_shards,
+                             &w->inputs, &w->n_inputs, err));
+    w->output_prefix = of_shard(w, o, o->output_prefix);
+    return w->output_prefix ? GPT_OK
+                            : gpt_fail(err, GPT_EFAIL, "out of memory");
+}
+
+/* ---- the run ---- */
+
 static int64_t n_workers(const struct options *o)
 {
     if (o->workers)
@@ -168,7 +230,7 @@ static int64_t n_workers(const struct options *o)
                              : (int64_t)sysconf(_SC_NPROCESSORS_ONLN);
 }
 
-static int set_on_error(const struct options *o,
+static int set_on_error(const struct options *o, struct work *w,
                         struct gpt_preprocess_options *po, struct gpt_err *err)
 {
     static const char prefix[] = "quarantine=";
@@ -184,11 +246,12 @@ static int set_on_error(const struct options *o,
     if (strncmp(o->on_error, prefix, n) != 0 || !o->on_error[n])
         return gpt_fail(err, GPT_EUSAGE, "--on-error '%s' is none of stop, "
                         "skip and quarantine=FILE", o->on_error);
-    po->quarantine = o->on_error + n;
-    return GPT_OK;
+    po->quarantine = of_shard(w, o, o->on_error + n);
+    return po->quarantine ? GPT_OK
+                          : gpt_fail(err, GPT_EFAIL, "out of memory");
 }
 
-static int preprocess(const struct options *o,
+static int preprocess(const struct options *o, struct work *w,
                       const struct gpt_tokenizer *tokenizer,
                       const char *tokenizer_id, struct gpt_err *err)
 {
@@ -197,11 +260,11 @@ static int preprocess(const struct options *o,
                          .start = gpt_now()};
     struct gpt_preprocess_stats stats;
     struct gpt_preprocess_options po = {
-        .inputs = o->input.items,
-        .n_inputs = o->input.n,
+        .inputs = w->inputs,
+        .n_inputs = w->n_inputs,
         .keys = o->json_keys.items,
         .n_keys = o->json_keys.n,
-        .output_prefix = o->output_prefix,
+        .output_prefix = w->output_prefix,
         .tokenizer = tokenizer,
         .tokenizer_id = tokenizer_id,
         .append_eod = o->append_eod,
@@ -212,7 +275,7 @@ static int preprocess(const struct options *o,
         .report = report,
         .user = &r,
     };
-    GPT_TRY(set_on_error(o, &po, err));
+    GPT_TRY(set_on_error(o, w, &po, err));
     r.progress = gpt_progress_open(o->common.quiet ? "never"
                                                    : o->common.progress,
                                    "preprocess", "B",
@@ -258,11 +321,15 @@ static int run(const void *options, const struct gpt_args *args,
                                        .vocab_file = o->vocab_file,
                                        .merge_file = o->merge_file};
     struct gpt_buf id = {0};
+    struct work w = {0};
     (void)args;
     GPT_TRY(gpt_tokenizer_open(&tokenizer, &to, err));
     int status = identify(&id, o, err);
     if (status == GPT_OK)
-        status = preprocess(o, tokenizer, id.data, err);
+        status = plan_work(&w, o, err);
+    if (status == GPT_OK)
+        status = preprocess(o, &w, tokenizer, id.data, err);
+    gpt_arena_free(&w.arena);
     gpt_buf_free(&id);
     gpt_tokenizer_close(tokenizer);
     return status;
@@ -272,6 +339,7 @@ static const char *const usage[] = {
     "--input FILE... --output-prefix PREFIX --vocab-file FILE "
     "--merge-file FILE [--append-eod]",
     "--input FILE... --output-prefix PREFIX --tokenizer-type ByteTokenizer",
+    "--input DIR --shard I/N --output-prefix PREFIX ...",
     NULL,
 };
 static const char *const examples[] = {

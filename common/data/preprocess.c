@@ -44,11 +44,25 @@ int64_t gpt_preprocess_bytes(const struct gpt_preprocess_options *o, int64_t n)
     int64_t total = 0;
     for (int64_t i = 0; i < n; i++) {
         struct stat st;
-        if (stat(o->inputs[i], &st) != 0 || !S_ISREG(st.st_mode) ||
-            !gpt_add(total, st.st_size, &total))
+        const struct gpt_span *in = &o->inputs[i];
+        if (stat(in->path, &st) != 0 || !S_ISREG(st.st_mode))
+            return -1;
+        int64_t end = in->end < 0 ? st.st_size : in->end;
+        if (!gpt_add(total, end - in->begin, &total))
             return -1;
     }
     return total;
+}
+
+/* "file:line", or, where the lines before are not known, "file: offset N", of
+ * the line at byte `at` of a chunk. Returns err's status. */
+static int tell_place(struct gpt_err *err, const struct gpt_chunk *c,
+                      int64_t line, size_t at)
+{
+    if (c->begin == 0)
+        return gpt_context(err, "%s:%lld", c->name, (long long)line);
+    int64_t offset = c->begin + c->end - (int64_t)(c->len - at);
+    return gpt_context(err, "%s: offset %lld", c->name, (long long)offset);
 }
 
 /* The bad lines of a chunk that follows `lines` lines of its input. */
@@ -58,16 +72,17 @@ static int count_bad(struct run *run, const struct gpt_chunk *c,
     struct gpt_bad_report *bad = &run->stats->bad;
     int64_t limit = run->o->max_bad;
     for (size_t i = 0; i < c->n_bad; i++) {
-        long long line = (long long)(lines + c->bad[i].line);
+        int64_t line = lines + c->bad[i].line;
         bad->of_kind[c->bad[i].kind]++;
         if (bad->n++ < GPT_BAD_NAMED) {
             bad->named[bad->n_named] = c->named[i];
-            gpt_context(&bad->named[bad->n_named++], "%s:%lld", c->name, line);
+            tell_place(&bad->named[bad->n_named++], c, line, c->bad[i].at);
         }
-        if (limit >= 0 && bad->n > limit)
-            return gpt_fail(err, GPT_EDATA, "%s:%lld: bad line number %lld, "
-                            "limit %lld", c->name, line, (long long)bad->n,
-                            (long long)limit);
+        if (limit >= 0 && bad->n > limit) {
+            gpt_fail(err, GPT_EDATA, "bad line number %lld, limit %lld",
+                     (long long)bad->n, (long long)limit);
+            return tell_place(err, c, line, c->bad[i].at);
+        }
         GPT_TRY(gpt_outputs_add_bad(run->out, c, c->bad[i].at, err));
     }
     return GPT_OK;
@@ -80,8 +95,7 @@ static int take_chunk(struct run *run, const struct gpt_chunk *c,
     if (c->status != GPT_OK) {
         if (err)
             *err = c->err;
-        return c->in_line ? gpt_context(err, "%s:%lld", c->name,
-                                        (long long)(lines + c->lines))
+        return c->in_line ? tell_place(err, c, lines + c->lines, c->line_at)
                           : c->status;
     }
     GPT_TRY(count_bad(run, c, lines, err));

@@ -5,6 +5,7 @@
 #ifndef GPT_DATA_PREPROCESS_H
 #define GPT_DATA_PREPROCESS_H
 
+#include "text/input.h"
 #include "text/jsonl.h"
 #include "text/tokenizer.h"
 
@@ -35,7 +36,7 @@ struct gpt_preprocess_stats {
 };
 
 struct gpt_preprocess_options {
-    const char *const *inputs; /* "-" is standard input */
+    const struct gpt_span *inputs; /* "-" is standard input */
     int64_t n_inputs;
     const char *const *keys; /* top-level fields, one data set each */
     int64_t n_keys;
@@ -56,7 +57,7 @@ struct gpt_preprocess_options {
     void *user;
 };
 
-/* Bytes of the first n inputs, -1 when one is a pipe or not there. */
+/* Bytes of the first n inputs on disk, -1 when one is a pipe or not there. */
 int64_t gpt_preprocess_bytes(const struct gpt_preprocess_options *options,
                              int64_t n);
 
@@ -66,14 +67,14 @@ int64_t gpt_preprocess_bytes(const struct gpt_preprocess_options *options,
  * each output PATH.part, once it has lasted resume_seconds; the next call with
  * the same options goes on from there and gives the same files. Inputs are told
  * by name, size and time of modification. A run that reads from a pipe, or
- * writes bad lines to one, leaves nothing. Without `resume` what an earlier call
- * left is removed. GPT_EEXIST when the earlier call was another one.
+ * writes bad lines to one, leaves nothing. Without `resume` what an earlier
+ * call left is removed. GPT_EEXIST when the earlier call was another one.
  *
- * As Megatron's preprocessing:
- * a string is a sequence and a document; a list of strings is a document of as
- * many sequences as do not tokenize to nothing; the end-of-document token
- * follows the last sequence; an empty document has no sequence and no end, but
- * counts. GPT_EDATA names file and line of the first line that is wrong.
+ * As Megatron's preprocessing: a string is a sequence and a document; a list of
+ * strings is a document of as many sequences as do not tokenize to nothing; the
+ * end-of-document token follows the last sequence; an empty document has no
+ * sequence and no end, but counts. GPT_EDATA names file and line of the first
+ * line that is wrong, or file and offset in a part of a file.
  *
  * With skip_bad such lines are left out and counted, and written as they are
  * to the quarantine file, which appears together with the data sets; each ends

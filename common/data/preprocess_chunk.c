@@ -192,7 +192,7 @@ static int encode_or_skip(struct gpt_chunk_worker *w, struct gpt_chunk *c,
 {
     struct gpt_bad_line bad = {
         .line = c->lines,
-        .at = (size_t)(line.data - c->data),
+        .at = c->line_at,
     };
     int64_t text_bytes = c->text_bytes;
     mark_keys(c, w->n_keys);
@@ -217,6 +217,7 @@ static int encode_lines(struct gpt_chunk_worker *w, struct gpt_chunk *c,
         const char *newline = memchr(p, '\n', (size_t)(end - p));
         const char *stop = newline ? newline : end;
         c->lines++;
+        c->line_at = (size_t)(p - c->data);
         struct gpt_slice line = {p, (size_t)(stop - p)};
         GPT_TRY(encode_or_skip(w, c, line, err));
         p = newline ? newline + 1 : end;

@@ -30,7 +30,8 @@ struct gpt_chunk {
     size_t len, cap;
     const char *name; /* of the input */
     int64_t input;    /* its number */
-    int64_t end;      /* of `data` in the input, decompressed */
+    int64_t begin;    /* of the part of the file that is read */
+    int64_t end;      /* of `data` in that part, decompressed */
     struct gpt_chunk_key *keys;
     int64_t lines;      /* read, the bad one included */
     int64_t text_bytes; /* of their strings */
@@ -39,6 +40,7 @@ struct gpt_chunk {
     struct gpt_err named[GPT_BAD_NAMED]; /* what is wrong with the first */
     int status;         /* of reader or worker */
     bool in_line;       /* err is about the last of `lines` */
+    size_t line_at;     /* where in `data` that one begins */
     struct gpt_err err;
 };
 

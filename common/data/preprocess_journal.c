@@ -27,7 +27,7 @@ bool gpt_journal_possible(const struct gpt_preprocess_options *o)
 {
     struct stat st;
     for (int64_t i = 0; i < o->n_inputs; i++)
-        if (stat(o->inputs[i], &st) != 0 || !S_ISREG(st.st_mode))
+        if (stat(o->inputs[i].path, &st) != 0 || !S_ISREG(st.st_mode))
             return false;
     return !o->quarantine || stat(o->quarantine, &st) != 0 ||
            S_ISREG(st.st_mode);
@@ -76,6 +76,11 @@ static cJSON *take_line(const char *data, size_t len, size_t *at)
 
 /* ---- what a run is ---- */
 
+static bool put_int(cJSON *object, const char *name, int64_t v)
+{
+    return cJSON_AddNumberToObject(object, name, (double)v) != NULL;
+}
+
 static bool add_inputs(cJSON *run, const struct gpt_preprocess_options *o)
 {
     cJSON *inputs = cJSON_AddArrayToObject(run, "inputs");
@@ -84,13 +89,13 @@ static bool add_inputs(cJSON *run, const struct gpt_preprocess_options *o)
         struct stat st;
         cJSON *input = cJSON_CreateObject();
         good = cJSON_AddItemToArray(inputs, input) &&
-               stat(o->inputs[i], &st) == 0 &&
-               cJSON_AddStringToObject(input, "path", o->inputs[i]) &&
-               cJSON_AddNumberToObject(input, "bytes", (double)st.st_size) &&
-               cJSON_AddNumberToObject(input, "mtime",
-                                       (double)st.st_mtim.tv_sec) &&
-               cJSON_AddNumberToObject(input, "mtime_ns",
-                                       (double)st.st_mtim.tv_nsec);
+               stat(o->inputs[i].path, &st) == 0 &&
+               cJSON_AddStringToObject(input, "path", o->inputs[i].path) &&
+               put_int(input, "begin", o->inputs[i].begin) &&
+               put_int(input, "end", o->inputs[i].end) &&
+               put_int(input, "bytes", st.st_size) &&
+               put_int(input, "mtime", st.st_mtim.tv_sec) &&
+               put_int(input, "mtime_ns", st.st_mtim.tv_nsec);
     }
     return good;
 }
@@ -184,11 +189,6 @@ static int check_run(const struct gpt_journal *j, const cJSON *now,
     X("text_bytes", stats.text_bytes)                                          \
     X("line_bytes", stats.line_bytes)                                          \
     X("bad", stats.bad.n)
-
-static bool put_int(cJSON *object, const char *name, int64_t v)
-{
-    return cJSON_AddNumberToObject(object, name, (double)v) != NULL;
-}
 
 static bool put_keys(cJSON *o, const struct gpt_point *p, int64_t n)
 {

@@ -92,7 +92,7 @@ static int open_quarantine(struct gpt_outputs *out,
         return gpt_fail(err, GPT_EUSAGE, "'%s' cannot be both a data set and "
                         "the file for bad lines", o->quarantine);
     for (int64_t i = 0; i < o->n_inputs; i++)
-        if (gpt_path_same(o->quarantine, o->inputs[i]))
+        if (gpt_path_same(o->quarantine, o->inputs[i].path))
             return gpt_fail(err, GPT_EUSAGE, "'%s' cannot be both an input and "
                             "the file for bad lines", o->quarantine);
     if (at)

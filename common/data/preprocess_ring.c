@@ -83,7 +83,8 @@ static bool read_input(struct gpt_ring *r, struct gpt_cutter *cut,
             return false;
         struct gpt_chunk *c = &s->chunk;
         c->input = number;
-        c->name = r->o->inputs[number];
+        c->name = r->o->inputs[number].path;
+        c->begin = cut->in ? gpt_input_begin(cut->in) : 0;
         gpt_cutter_next(cut, c);
         if (c->len == 0 && c->status == GPT_OK)
             return true;
@@ -102,8 +103,8 @@ static bool open_and_read(struct gpt_ring *r, int64_t number, int64_t offset)
                              .whole_lines = r->o->skip_bad};
     if (cut.chunk_bytes <= 0)
         cut.chunk_bytes = CHUNK_BYTES;
-    cut.status = gpt_input_open(&in, r->o->inputs[number], r->o->workers,
-                                &cut.err);
+    cut.status = gpt_input_open_span(&in, &r->o->inputs[number],
+                                     r->o->workers, &cut.err);
     cut.in = in;
     set_input(r, in);
     if (cut.status == GPT_OK && offset > 0)

@@ -1,7 +1,7 @@
 /* The ring of chunks between the reader, the workers and who writes: internal
- * to data/preprocess*.c. Chunks come out in the order of the input, whatever the
- * number of workers; the ring's size bounds the memory and makes a fast stage
- * wait for a slow one. Start at gpt_ring_open(). */
+ * to data/preprocess*.c. Chunks come out in the order of the input, whatever
+ * the number of workers; the ring's size bounds the memory and makes a fast
+ * stage wait for a slow one. Start at gpt_ring_open(). */
 #ifndef GPT_DATA_PREPROCESS_RING_H
 #define GPT_DATA_PREPROCESS_RING_H
 

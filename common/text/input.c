@@ -2,7 +2,9 @@
  * file of its own, input_*.c. */
 #include "text/input_decoder.h"
 
+#include "base/fault.h"
 #include "base/memory.h"
+#include "base/num.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -49,20 +51,25 @@ int gpt_input_raw(struct gpt_input *in, void *dst, size_t cap, size_t *got,
                   struct gpt_err *err)
 {
     ssize_t n;
+    int64_t left = in->limit - gpt_input_consumed(in);
     *got = 0;
+    in->at_end = in->at_end || left <= 0;
     if (in->at_end)
         return GPT_OK;
+    if ((uint64_t)left < cap)
+        cap = (size_t)left;
     do {
         if (!in->regular)
             GPT_TRY(wait_readable(in, err));
         if (atomic_load(&in->cancelled))
             return gpt_fail(err, GPT_EFAIL, "%s: reading was stopped",
                             in->name);
-        n = read(in->fd, dst, cap);
+        n = gpt_fault(GPT_FAULT_READ) ? -1 : read(in->fd, dst, cap);
     } while (n < 0 && (errno == EINTR || errno == EAGAIN));
     if (n < 0)
         return gpt_fail_errno(err, GPT_EIO, "%s: cannot read at offset %lld",
-                              in->name, (long long)gpt_input_consumed(in));
+                              in->name, (long long)(in->begin +
+                                                    gpt_input_consumed(in)));
     in->at_end = n == 0;
     *got = (size_t)n;
     atomic_fetch_add(&in->consumed, (long long)n);
@@ -121,6 +128,59 @@ static int recognise(struct gpt_input *in, struct gpt_err *err)
                     "with --input -");
 }
 
+/* ---- parts ---- */
+
+/* Moves *at to the first line that begins there or behind: lines begin at 0 and
+ * behind newlines. */
+static int align(struct gpt_input *in, int64_t *at, struct gpt_err *err)
+{
+    for (int64_t from = *at - 1; *at > 0 && *at < in->size;) {
+        ssize_t n = gpt_fault(GPT_FAULT_READ)
+                        ? -1
+                        : pread(in->fd, in->raw, GPT_INPUT_RAW, from);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return gpt_fail_errno(err, GPT_EIO, "%s: cannot read at offset "
+                                  "%lld", in->name, (long long)from);
+        const uint8_t *newline = memchr(in->raw, '\n', (size_t)n);
+        if (newline || n == 0) {
+            *at = newline ? from + (newline - in->raw) + 1 : in->size;
+            break;
+        }
+        from += n;
+    }
+    *at = gpt_min_i64(*at, in->size);
+    return GPT_OK;
+}
+
+static int go_to(struct gpt_input *in, int64_t offset, struct gpt_err *err)
+{
+    if (lseek(in->fd, offset, SEEK_SET) < 0)
+        return gpt_fail_errno(err, GPT_EIO, "%s: cannot seek to %lld", in->name,
+                              (long long)offset);
+    in->pos = in->len = 0;
+    in->at_end = false;
+    return GPT_OK;
+}
+
+static int take_part(struct gpt_input *in, const struct gpt_span *span,
+                     struct gpt_err *err)
+{
+    int64_t begin = span->begin, end = span->end < 0 ? in->size : span->end;
+    if (in->decoder != &decoder_plain) {
+        if (begin > 0)
+            in->size = in->limit = 0;
+        return GPT_OK;
+    }
+    GPT_TRY(align(in, &begin, err));
+    GPT_TRY(align(in, &end, err));
+    in->begin = begin;
+    in->size = in->limit = end - begin;
+    atomic_store(&in->consumed, 0);
+    return go_to(in, begin, err);
+}
+
 static int open_file(struct gpt_input *in, const char *path,
                      struct gpt_err *err)
 {
@@ -143,14 +203,25 @@ static int open_file(struct gpt_input *in, const char *path,
     return recognise(in, err);
 }
 
-int gpt_input_open(struct gpt_input **out, const char *path, int64_t threads,
+int gpt_input_open(struct gpt_input **in, const char *path, int64_t threads,
                    struct gpt_err *err)
+{
+    const struct gpt_span whole = {path, 0, -1};
+    return gpt_input_open_span(in, &whole, threads, err);
+}
+
+int gpt_input_open_span(struct gpt_input **out, const struct gpt_span *span,
+                        int64_t threads, struct gpt_err *err)
 {
     struct gpt_input *in;
     GPT_TRY(gpt_new(&in, 1, sizeof(*in), "an input", err));
-    in->fd = in->size = -1;
+    in->fd = -1;
+    in->size = -1;
+    in->limit = INT64_MAX;
     in->threads = threads;
-    int status = open_file(in, path, err);
+    int status = open_file(in, span->path, err);
+    if (status == GPT_OK && (span->begin > 0 || span->end >= 0))
+        status = take_part(in, span, err);
     if (status != GPT_OK) {
         gpt_input_close(in);
         return status;
@@ -204,11 +275,7 @@ int gpt_input_skip(struct gpt_input *in, int64_t n, struct gpt_err *err)
         return gpt_fail(err, GPT_EDATA, "%s: has %lld bytes, the place to go "
                         "on from is %lld", in->name, (long long)in->size,
                         (long long)n);
-    if (lseek(in->fd, n, SEEK_SET) < 0)
-        return gpt_fail_errno(err, GPT_EIO, "%s: cannot seek to %lld", in->name,
-                              (long long)n);
-    in->pos = in->len = 0;
-    in->at_end = false;
+    GPT_TRY(go_to(in, in->begin + n, err));
     atomic_store(&in->consumed, n);
     return GPT_OK;
 }
@@ -221,6 +288,11 @@ void gpt_input_cancel(struct gpt_input *in)
 const char *gpt_input_name(const struct gpt_input *in)
 {
     return in->name;
+}
+
+int64_t gpt_input_begin(const struct gpt_input *in)
+{
+    return in->begin;
 }
 
 int64_t gpt_input_size(const struct gpt_input *in)

@@ -7,11 +7,22 @@
 
 struct gpt_input;
 
+/* A part of a file: from the first line that begins at byte `begin` or behind
+ * it to the last one that begins before `end`; -1 is the end of the file. Of
+ * compressed files only all or nothing can be had: all if begin = 0. */
+struct gpt_span {
+    const char *path;
+    int64_t begin, end;
+};
+
 /* "-" is standard input. `threads` may be used for decompression (xz files of
  * several blocks). GPT_EIO when it cannot be opened; GPT_EDATA for a
  * compression that is not supported. */
 int gpt_input_open(struct gpt_input **in, const char *path, int64_t threads,
                    struct gpt_err *err) GPT_MUST_USE;
+/* The same for a part of a file. */
+int gpt_input_open_span(struct gpt_input **in, const struct gpt_span *span,
+                        int64_t threads, struct gpt_err *err) GPT_MUST_USE;
 void gpt_input_close(struct gpt_input *in); /* NULL is fine */
 
 /* Up to cap bytes, at least one; *got = 0 at the end. GPT_EDATA with path and
@@ -30,9 +41,12 @@ void gpt_input_cancel(struct gpt_input *in);
 
 /* For messages: "(standard input)" for "-". */
 const char *gpt_input_name(const struct gpt_input *in);
-/* Bytes of the file, compressed as it may be; -1 when not a regular file. */
+/* Bytes of the file or of its part, compressed as it may be; -1 when not a
+ * regular file. */
 int64_t gpt_input_size(const struct gpt_input *in);
-/* Bytes of the file read so far; any thread may ask. */
+/* Where in the file its part begins. */
+int64_t gpt_input_begin(const struct gpt_input *in);
+/* Bytes of the file or its part read so far; any thread may ask. */
 int64_t gpt_input_consumed(const struct gpt_input *in);
 
 #endif

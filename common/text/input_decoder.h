@@ -27,7 +27,9 @@ struct gpt_input {
     char *path;
     const char *name;
     int fd;
-    int64_t size, threads;
+    int64_t begin, size; /* of the part that is read */
+    int64_t limit;       /* bytes that may be read */
+    int64_t threads;
     const struct gpt_decoder *decoder;
     void *state; /* of the decoder */
     uint8_t *raw; /* raw[pos..len) is read from the file, not yet used */
@@ -35,7 +37,7 @@ struct gpt_input {
     bool at_end; /* of the file */
     bool regular;
     atomic_bool cancelled;
-    atomic_llong consumed;
+    atomic_llong consumed; /* bytes of the part */
 };
 
 /* Reads from the file itself, at least one byte unless it ends. */

@@ -3,6 +3,7 @@
 
 #include "base/memory.h"
 #include "text/input.h"
+#include "text/inputs.h"
 
 #include <string.h>
 #include <sys/stat.h>
@@ -56,28 +57,6 @@ static int64_t count_lines(const char *p, size_t len)
 
 /* ---- which format ---- */
 
-static bool ends_with(const char *s, size_t len, const char *suffix)
-{
-    size_t n = strlen(suffix);
-    return len >= n && memcmp(s + len - n, suffix, n) == 0;
-}
-
-static bool named_jsonl(const char *path)
-{
-    static const char *const packed[] = {".xz", ".gz", ".zst"};
-    static const char *const plain[] = {".jsonl", ".json", ".ndjson"};
-    size_t len = strlen(path);
-    for (size_t i = 0; i < GPT_COUNT(packed); i++)
-        if (ends_with(path, len, packed[i])) {
-            len -= strlen(packed[i]);
-            break;
-        }
-    for (size_t i = 0; i < GPT_COUNT(plain); i++)
-        if (ends_with(path, len, plain[i]))
-            return true;
-    return false;
-}
-
 static bool looks_jsonl(const char *p, size_t len)
 {
     size_t i = 0;
@@ -90,7 +69,7 @@ static void decide(struct gpt_blocks *s, const struct gpt_block *b)
 {
     const char *path = s->options.inputs[s->next_input - 1];
     if (strcmp(s->options.format, "auto") == 0) {
-        bool named = named_jsonl(path);
+        bool named = gpt_inputs_named_jsonl(path);
         s->guessed = !named && looks_jsonl(b->data, b->len);
         s->jsonl = named || s->guessed;
     } else {

@@ -361,8 +361,8 @@ expect 4 'a missing file' pp missing.jsonl m
 err_has "cannot open 'missing.jsonl'"
 nothing_left m_
 mkdir folder
-expect 4 'a folder as input' pp folder m
-err_has "it is a directory"
+expect 3 'an empty folder as input' pp folder m
+err_has "directory 'folder' holds no file"
 expect 2 'no vocabulary' gpt-preprocess --input small.jsonl --output-prefix m
 err_has 'vocab-file'
 expect 4 'a missing vocabulary' gpt-preprocess --input small.jsonl \

@@ -52,7 +52,8 @@ static bool take_result(struct gpt_buf *all)
 static int run(int64_t workers, int64_t chunk_bytes,
                struct gpt_preprocess_stats *stats, struct gpt_err *err)
 {
-    const char *inputs[] = {path_a, path_b}, *keys[] = {"text"};
+    const struct gpt_span inputs[] = {{path_a, 0, -1}, {path_b, 0, -1}};
+    const char *keys[] = {"text"};
     struct gpt_preprocess_options o = {
         .inputs = inputs,
         .n_inputs = 2,
@@ -133,7 +134,8 @@ static int run_skipping(int64_t chunk_bytes, int64_t max_bad,
                         struct gpt_preprocess_stats *stats,
                         struct gpt_err *err)
 {
-    const char *inputs[] = {path_a, path_b}, *keys[] = {"text"};
+    const struct gpt_span inputs[] = {{path_a, 0, -1}, {path_b, 0, -1}};
+    const char *keys[] = {"text"};
     struct gpt_preprocess_options o = {
         .inputs = inputs,
         .n_inputs = 2,

@@ -1,0 +1,51 @@
+/* The names of shard_names.h. */
+#include "data/shard_names.h"
+
+#include <stdio.h>
+#include <string.h>
+
+const char *gpt_shard_name(struct gpt_arena *arena, const char *name,
+                           int64_t shard, int64_t n_shards)
+{
+    return gpt_arena_printf(arena, "%s-%05lld-of-%05lld", name,
+                            (long long)shard, (long long)n_shards);
+}
+
+/* The last "-IIIII-of-NNNNN" in a name. */
+static bool parse(const char *name, int64_t *shard, int64_t *n_shards)
+{
+    enum { LENGTH = 15 };
+    int i, of, end;
+    for (size_t at = strlen(name); at-- > 0;) {
+        end = 0;
+        if (name[at] == '-' &&
+            sscanf(name + at, "-%5d-of-%5d%n", &i, &of, &end) == 2 &&
+            end == LENGTH && i > 0 && of > 0) {
+            *shard = i;
+            *n_shards = of;
+            return true;
+        }
+    }
+    return false;
+}
+
+int64_t gpt_shards_gap(const char *const *names, int64_t n, int64_t *n_shards,
+                       const char **what)
+{
+    int64_t last = 0, gap = 0, misplaced = 0;
+    for (int64_t i = 0; i < n; i++) {
+        int64_t shard, of;
+        if (!parse(names[i], &shard, &of) || (i > 0 && of != *n_shards))
+            return 0; /* not shards, or of several divisions */
+        *n_shards = of;
+        if (shard <= last && !misplaced)
+            misplaced = shard;
+        if (shard > last + 1 && !gap)
+            gap = last + 1;
+        last = shard;
+    }
+    if (n > 0 && last < *n_shards && !gap)
+        gap = last + 1;
+    *what = misplaced ? "out of order" : "missing";
+    return misplaced ? misplaced : gap;
+}

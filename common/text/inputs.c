@@ -1,0 +1,239 @@
+/* Expansion of names and division into shards: see inputs.h. */
+#include "text/inputs.h"
+
+#include "base/io.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <glob.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { MAX_DEPTH = 64 }; /* of directories: links may make circles */
+
+struct paths {
+    struct gpt_arena *arena;
+    const char **items;
+    size_t n, cap;
+};
+
+static int add_path(struct paths *p, const char *path, struct gpt_err *err)
+{
+    GPT_TRY(gpt_grow(&p->items, &p->cap, p->n + 1, sizeof *p->items,
+                     "input names", err));
+    const char *copy = gpt_arena_strdup(p->arena, path);
+    if (!copy)
+        return gpt_fail(err, GPT_EFAIL, "out of memory for input names");
+    p->items[p->n++] = copy;
+    return GPT_OK;
+}
+
+static int by_bytes(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static void sort_from(struct paths *p, size_t first)
+{
+    if (p->n > first)
+        qsort(p->items + first, p->n - first, sizeof *p->items, by_bytes);
+}
+
+/* ---- directories ---- */
+
+/* Takes a suffix off the length of a name, when it is there. */
+static bool take_off(const char *name, size_t *len, const char *const *suffixes,
+                     size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        size_t m = strlen(suffixes[i]);
+        if (*len > m && memcmp(name + *len - m, suffixes[i], m) == 0) {
+            *len -= m;
+            return true;
+        }
+    }
+    return false;
+}
+
+bool gpt_inputs_named_jsonl(const char *path)
+{
+    static const char *const packed[] = {".xz", ".gz", ".zst"};
+    static const char *const plain[] = {".jsonl", ".json", ".ndjson"};
+    size_t len = strlen(path);
+    take_off(path, &len, packed, GPT_COUNT(packed));
+    return take_off(path, &len, plain, GPT_COUNT(plain));
+}
+
+static int add_directory(struct paths *p, const char *dir, int depth,
+                         struct gpt_err *err);
+
+static int add_entry(struct paths *p, const char *dir, const char *name,
+                     int depth, struct gpt_err *err)
+{
+    char path[4096];
+    struct stat st;
+    if (name[0] == '.')
+        return GPT_OK;
+    GPT_TRY(gpt_path_join(path, sizeof path, dir, name, err));
+    if (stat(path, &st) != 0)
+        return gpt_fail_errno(err, GPT_EIO, "cannot open '%s'", path);
+    if (S_ISDIR(st.st_mode))
+        return add_directory(p, path, depth + 1, err);
+    return gpt_inputs_named_jsonl(name) ? add_path(p, path, err) : GPT_OK;
+}
+
+static int add_directory(struct paths *p, const char *dir, int depth,
+                         struct gpt_err *err)
+{
+    if (depth > MAX_DEPTH)
+        return gpt_fail(err, GPT_EDATA, "'%s': more than %d directories in "
+                        "each other", dir, MAX_DEPTH);
+    DIR *d = opendir(dir);
+    if (!d)
+        return gpt_fail_errno(err, GPT_EIO, "cannot read directory '%s'", dir);
+    int status = GPT_OK;
+    for (struct dirent *e; status == GPT_OK && (e = readdir(d)) != NULL;)
+        status = add_entry(p, dir, e->d_name, depth, err);
+    closedir(d);
+    return status;
+}
+
+/* All below it, sorted. */
+static int add_tree(struct paths *p, const char *dir, struct gpt_err *err)
+{
+    size_t first = p->n, len = strlen(dir);
+    char name[4096];
+    while (len > 1 && dir[len - 1] == '/')
+        len--;
+    if (len >= sizeof name)
+        return gpt_fail(err, GPT_EIO, "'%.100s...': the name is too long", dir);
+    memcpy(name, dir, len);
+    name[len] = '\0';
+    GPT_TRY(add_directory(p, name, 1, err));
+    sort_from(p, first);
+    if (p->n > first)
+        return GPT_OK;
+    gpt_fail(err, GPT_EDATA, "directory '%s' holds no file named *.jsonl, "
+             "*.json or *.ndjson, plain or with .gz, .xz or .zst", dir);
+    return gpt_hint(err, "name other files by a pattern, as '%s/*.txt'", dir);
+}
+
+/* ---- words ---- */
+
+static int add_one(struct paths *p, const char *path, struct gpt_err *err)
+{
+    return gpt_path_is_dir(path) ? add_tree(p, path, err)
+                                 : add_path(p, path, err);
+}
+
+static int add_pattern(struct paths *p, const char *pattern,
+                       struct gpt_err *err)
+{
+    glob_t found;
+    int result = glob(pattern, GLOB_ERR | GLOB_NOSORT, NULL, &found);
+    if (result == GLOB_NOMATCH)
+        return gpt_fail(err, GPT_EIO, "no file matches '%s'", pattern);
+    if (result != 0)
+        return gpt_fail_errno(err, GPT_EIO, "cannot look for '%s'", pattern);
+    qsort(found.gl_pathv, found.gl_pathc, sizeof *found.gl_pathv, by_bytes);
+    int status = GPT_OK;
+    for (size_t i = 0; i < found.gl_pathc && status == GPT_OK; i++)
+        status = add_one(p, found.gl_pathv[i], err);
+    globfree(&found);
+    return status;
+}
+
+static int add_word(struct paths *p, const char *word, struct gpt_err *err)
+{
+    struct stat st;
+    if (strcmp(word, "-") != 0 && stat(word, &st) != 0) {
+        if (strpbrk(word, "*?["))
+            return add_pattern(p, word, err);
+        return gpt_fail_errno(err, GPT_EIO, "cannot open '%s'", word);
+    }
+    return add_one(p, word, err);
+}
+
+int gpt_inputs_expand(struct gpt_arena *arena, const char *const *words,
+                      int64_t n_words, const char *const **paths, int64_t *n,
+                      struct gpt_err *err)
+{
+    struct paths p = {.arena = arena};
+    int status = GPT_OK;
+    for (int64_t i = 0; i < n_words && status == GPT_OK; i++)
+        status = add_word(&p, words[i], err);
+    const char **list = gpt_arena_alloc(arena, p.n, sizeof *list);
+    if (status == GPT_OK && !list)
+        status = gpt_fail(err, GPT_EFAIL, "out of memory for input names");
+    if (status == GPT_OK) {
+        if (p.n > 0)
+            memcpy(list, p.items, p.n * sizeof *list);
+        *paths = list;
+        *n = (int64_t)p.n;
+    }
+    gpt_free(p.items);
+    return status;
+}
+
+/* ---- shards ---- */
+
+static int size_of(const char *path, int64_t *bytes, struct gpt_err *err)
+{
+    struct stat st;
+    if (strcmp(path, "-") == 0)
+        return gpt_fail(err, GPT_EUSAGE, "standard input cannot be divided "
+                        "into shards");
+    if (stat(path, &st) != 0)
+        return gpt_fail_errno(err, GPT_EIO, "cannot open '%s'", path);
+    if (!S_ISREG(st.st_mode))
+        return gpt_fail(err, GPT_EUSAGE, "'%s' cannot be divided into shards: "
+                        "it is no regular file", path);
+    *bytes = st.st_size;
+    return GPT_OK;
+}
+
+/* total * part / of without overflow, for of < 2^20 and so */
+static int64_t share(int64_t total, int64_t part, int64_t of)
+{
+    return total / of * part + total % of * part / of;
+}
+
+static void add_span(struct gpt_span *spans, int64_t *n, const char *path,
+                     int64_t begin, int64_t end)
+{
+    spans[(*n)++] = (struct gpt_span){path, begin, end};
+}
+
+int gpt_inputs_shard(struct gpt_arena *arena, const char *const *paths,
+                     int64_t n_paths, int64_t shard, int64_t n_shards,
+                     const struct gpt_span **spans, int64_t *n,
+                     struct gpt_err *err)
+{
+    struct gpt_span *list = gpt_arena_alloc(arena, (size_t)n_paths,
+                                            sizeof *list);
+    int64_t total = 0, at = 0, bytes = 0;
+    if (!list)
+        return gpt_fail(err, GPT_EFAIL, "out of memory for input names");
+    *spans = list;
+    *n = 0;
+    if (n_shards == 1) {
+        for (int64_t i = 0; i < n_paths; i++)
+            add_span(list, n, paths[i], 0, -1);
+        return GPT_OK;
+    }
+    for (int64_t i = 0; i < n_paths; i++) {
+        GPT_TRY(size_of(paths[i], &bytes, err));
+        total += bytes;
+    }
+    int64_t first = share(total, shard - 1, n_shards);
+    int64_t last = share(total, shard, n_shards);
+    for (int64_t i = 0; i < n_paths; i++, at += bytes) {
+        GPT_TRY(size_of(paths[i], &bytes, err));
+        int64_t begin = first > at ? first - at : 0;
+        int64_t end = last - at < bytes ? last - at : bytes;
+        if (begin < end)
+            add_span(list, n, paths[i], begin, end == bytes ? -1 : end);
+    }
+    return GPT_OK;
+}
