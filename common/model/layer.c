@@ -80,6 +80,15 @@ void gpt_norm_site_backward(const struct gpt_pass *pass,
     pass->be->norm_bwd(pass->q, &op, &grad);
 }
 
+/* y once more, from the sum that was kept. */
+static void norm_again(const struct gpt_pass *pass,
+                       const struct gpt_norm_site *site)
+{
+    struct gpt_norm op = norm_op(pass, site, site->acts->r);
+    op.x = NULL;
+    pass->be->norm_fwd(pass->q, &op);
+}
+
 static struct gpt_norm_site site1(const struct gpt_layer *layer,
                                   const struct gpt_layer_acts *acts,
                                   const struct gpt_rng *x_rng)
@@ -255,10 +264,10 @@ static void attend(const struct gpt_layer *layer, const struct gpt_pass *pass,
     pass->be->attn_cached(pass->q, &cached);
 }
 
-void gpt_layer_forward(const struct gpt_layer *layer,
-                       const struct gpt_pass *pass,
-                       const struct gpt_layer_acts *acts, const void *r,
-                       const struct gpt_rng *x_rng)
+void gpt_layer_recompute(const struct gpt_layer *layer,
+                         const struct gpt_pass *pass,
+                         const struct gpt_layer_acts *acts, const void *r,
+                         const struct gpt_rng *x_rng)
 {
     int64_t c = pass->config->hidden_size;
     struct gpt_norm_site norm1 = site1(layer, acts, x_rng);
@@ -274,6 +283,14 @@ void gpt_layer_forward(const struct gpt_layer *layer,
     linear(pass, &layer->w, GPT_FC1_WEIGHT, GPT_FC1_BIAS, c, width_ffn(pass),
            gpt_pass_gather(pass, acts->norm2.y), acts->gelu, GPT_EPI_BIAS_GELU,
            acts->pre);
+}
+
+void gpt_layer_forward(const struct gpt_layer *layer,
+                       const struct gpt_pass *pass,
+                       const struct gpt_layer_acts *acts, const void *r,
+                       const struct gpt_rng *x_rng)
+{
+    gpt_layer_recompute(layer, pass, acts, r, x_rng);
     linear_sum(pass, &layer->w, GPT_FC2_WEIGHT, GPT_FC2_BIAS, width_ffn(pass),
                acts->gelu);
 }
@@ -322,12 +339,19 @@ void gpt_layer_backward(const struct gpt_layer *layer,
     struct gpt_norm_site norm1 = site1(layer, acts, x_rng);
     struct gpt_norm_site norm2 = site2(layer, acts);
 
+    if (pass->selective)
+        pass->be->gelu(pass->q, acts->gelu, acts->pre,
+                       pass->n * width_ffn(pass), pass->act);
     backward_sum(layer, pass, GPT_FC2_WEIGHT, GPT_FC2_BIAS, width_ffn(pass),
                  acts->gelu, work->dwide, acts->pre);
+    if (pass->selective)
+        norm_again(pass, &norm2);
     backward_wide(layer, pass, GPT_FC1_WEIGHT, GPT_FC1_BIAS, width_ffn(pass),
                   acts->norm2.y);
     gpt_norm_site_backward(pass, &norm2, work->dy);
 
+    if (pass->selective)
+        attend(layer, pass, acts);
     backward_sum(layer, pass, GPT_PROJ_WEIGHT, GPT_PROJ_BIAS,
                  width_heads(pass), acts->att, work->dy, NULL);
     struct gpt_attn attn = gpt_layer_attn(layer, pass, acts);
@@ -337,6 +361,8 @@ void gpt_layer_backward(const struct gpt_layer *layer,
         .scratch = work->scratch,
     };
     pass->be->attn_bwd(pass->q, &attn, &attn_grad);
+    if (pass->selective)
+        norm_again(pass, &norm1);
     backward_wide(layer, pass, GPT_QKV_WEIGHT, GPT_QKV_BIAS, width_qkv(pass),
                   acts->norm1.y);
     gpt_norm_site_backward(pass, &norm1, work->dy);

@@ -23,7 +23,7 @@ struct gpt_norm_acts {
     float *mean, *rstd; /* (rows) */
 };
 
-/* And of a layer. */
+/* And of a layer. Layers may share what is computed again in backward. */
 struct gpt_layer_acts {
     struct gpt_norm_acts norm1, norm2;
     void *qkv;        /* (N, (H + 2G) D) act */
@@ -57,6 +57,7 @@ struct gpt_pass {
     bool sequence;       /* rows are cut over the ranks */
     int64_t sample0;
     bool dropout;             /* masks are on: training */
+    bool selective;           /* what is cheap is computed again in backward */
     float beta;               /* of weight gradients: 0 overwrites, 1 adds */
     const int32_t *doc_start; /* (B, T) device, or NULL */
     /* Generation: attention goes to this cache of the layer instead, with its
@@ -83,6 +84,12 @@ void gpt_layer_forward(const struct gpt_layer *layer,
                        const struct gpt_pass *pass,
                        const struct gpt_layer_acts *acts, const void *r,
                        const struct gpt_rng *x_rng);
+
+/* The same without the last product: what backward needs of a forward. */
+void gpt_layer_recompute(const struct gpt_layer *layer,
+                         const struct gpt_pass *pass,
+                         const struct gpt_layer_acts *acts, const void *r,
+                         const struct gpt_rng *x_rng);
 
 /* In: work.dresid, and in work.x the gradient of what forward left there. Out:
  * the same for the layer below (work.x untouched when x_rng is NULL). */

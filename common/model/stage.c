@@ -201,6 +201,33 @@ static void backward_layer(struct gpt_stage *s, const struct gpt_pass *pass,
     tell(s, s->o.hooks.after, layer->bucket);
 }
 
+int64_t gpt_stage_group(const struct gpt_stage *s,
+                        const struct gpt_stage_chunk *chunk, int64_t i)
+{
+    return i < chunk->recomputed ? i / s->group * s->group : i;
+}
+
+/* Forward once more through layers [first, end), of which only the residual
+ * stream in front of the first was kept. */
+static void forward_again(const struct gpt_pass *pass,
+                          const struct gpt_stage_chunk *chunk,
+                          const struct gpt_slot *slot, int64_t first,
+                          int64_t end)
+{
+    const struct gpt_layer_acts *acts = slot->layers;
+    struct gpt_pass again = *pass;
+
+    again.work.x = pass->work.dy; /* x is a gradient; dy is between layers free */
+    for (int64_t i = first; i < end; i++) {
+        const void *r = i > first ? acts[i - 1].norm2.r : acts[i].norm1.r;
+        const struct gpt_rng *x_rng = i > first ? below(chunk, i) : NULL;
+        if (i + 1 < end)
+            gpt_layer_forward(&chunk->layers[i], &again, &acts[i], r, x_rng);
+        else
+            gpt_layer_recompute(&chunk->layers[i], &again, &acts[i], r, x_rng);
+    }
+}
+
 const void *gpt_stage_backward(struct gpt_stage *s, struct gpt_queue *q,
                                int64_t chunk_number, int64_t slot_number,
                                const void *dout)
@@ -210,8 +237,13 @@ const void *gpt_stage_backward(struct gpt_stage *s, struct gpt_queue *q,
     struct gpt_pass pass = gpt_stage_pass(s, q, chunk, slot);
 
     backward_end(s, &pass, chunk, slot, dout);
-    for (int64_t i = chunk->n_layers - 1; i >= 0; i--)
-        backward_layer(s, &pass, chunk, slot, i);
+    for (int64_t end = chunk->n_layers, first; end > 0; end = first) {
+        first = gpt_stage_group(s, chunk, end - 1);
+        if (end <= chunk->recomputed)
+            forward_again(&pass, chunk, slot, first, end);
+        for (int64_t i = end - 1; i >= first; i--)
+            backward_layer(s, &pass, chunk, slot, i);
+    }
     chunk->fresh = s->o.fresh_gradients;
     if (!chunk->embedding)
         return s->work.dresid;

@@ -24,6 +24,8 @@ struct gpt_stage_chunk {
     struct gpt_slot *slots;
     int64_t n_slots;
     bool embedding, output;
+    int64_t recomputed; /* so many of the first layers keep only the input of
+                         * each group of stage->group; the rest is shared */
     bool fresh; /* nothing added to its layers' gradients in this step yet */
 };
 
@@ -35,6 +37,8 @@ struct gpt_stage {
     struct gpt_rng embedding_rng;
     float **gradients; /* of each bucket */
     struct gpt_layer_work work;
+    int64_t group;
+    struct gpt_layer_acts *shared; /* group: of recomputed layers, all slots */
     void *out; /* (rows, C) act: of chunks without output layer */
     void *logits;
     float *stats; /* (tp, logits_rows, 3): of the softmax of each rank */
@@ -51,6 +55,10 @@ struct gpt_stage {
 struct gpt_pass gpt_stage_pass(const struct gpt_stage *s, struct gpt_queue *q,
                                const struct gpt_stage_chunk *chunk,
                                const struct gpt_slot *slot);
+
+/* The first layer of the group that layer i of a chunk is in. */
+int64_t gpt_stage_group(const struct gpt_stage *s,
+                        const struct gpt_stage_chunk *chunk, int64_t i);
 
 /* The residual stream in front of the first layer, and the gradients of the
  * tables from work.dresid. */

@@ -47,33 +47,91 @@ static void *take(struct binder *b, enum gpt_memory_kind kind, int64_t rows,
     return b->base[kind] ? b->base[kind] + at : NULL;
 }
 
-static void bind_norm(struct binder *b, struct gpt_norm_acts *norm, int64_t n,
-                      int64_t c, size_t act)
+/* A (rows, C) block of the residual stream or of what is added to it. */
+static void *take_rows(const struct gpt_stage *s, struct binder *b,
+                       enum gpt_memory_kind kind)
 {
-    norm->r = take(b, GPT_MEM_ACTIVATIONS, n, c, act);
-    norm->y = take(b, GPT_MEM_ACTIVATIONS, n, c, act);
-    norm->mean = take(b, GPT_MEM_ACTIVATIONS, n, 1, sizeof(float));
-    norm->rstd = take(b, GPT_MEM_ACTIVATIONS, n, 1, sizeof(float));
+    return take(b, kind, gpt_stage_rows(s), s->o.config->hidden_size,
+                gpt_dtype_bytes(s->o.act));
 }
 
-static void bind_layer(const struct gpt_stage *s, struct binder *b,
-                       struct gpt_layer_acts *a)
+static void bind_statistics(const struct gpt_stage *s, struct binder *b,
+                            enum gpt_memory_kind kind,
+                            struct gpt_norm_acts *norm)
+{
+    norm->mean = take(b, kind, gpt_stage_rows(s), 1, sizeof(float));
+    norm->rstd = take(b, kind, gpt_stage_rows(s), 1, sizeof(float));
+}
+
+static bool selective(const struct gpt_stage *s)
+{
+    return s->o.recompute == GPT_RECOMPUTE_SELECTIVE;
+}
+
+/* What a layer has besides the residual stream in front of it (norm1.r) and
+ * what is cheap to compute from this. */
+static void bind_dear(const struct gpt_stage *s, struct binder *b,
+                      enum gpt_memory_kind kind, struct gpt_layer_acts *a)
 {
     const struct gpt_config *c = s->o.config;
     int64_t n = s->o.micro_batch * s->o.seq_length, tp = s->o.layout.tp_size;
-    int64_t rows = gpt_stage_rows(s);
     int64_t heads = c->num_attention_heads / tp;
     int64_t groups = c->num_query_groups / tp;
     size_t act = gpt_dtype_bytes(s->o.act);
 
-    bind_norm(b, &a->norm1, rows, c->hidden_size, act);
-    a->qkv = take(b, GPT_MEM_ACTIVATIONS, n,
-                  (heads + 2 * groups) * c->head_size, act);
-    a->att = take(b, GPT_MEM_ACTIVATIONS, n, heads * c->head_size, act);
-    a->lse = take(b, GPT_MEM_ACTIVATIONS, n, heads, sizeof(float));
-    bind_norm(b, &a->norm2, rows, c->hidden_size, act);
-    a->pre = take(b, GPT_MEM_ACTIVATIONS, n, c->ffn_hidden_size / tp, act);
-    a->gelu = take(b, GPT_MEM_ACTIVATIONS, n, c->ffn_hidden_size / tp, act);
+    bind_statistics(s, b, kind, &a->norm1);
+    a->qkv = take(b, kind, n, (heads + 2 * groups) * c->head_size, act);
+    a->norm2.r = take_rows(s, b, kind);
+    bind_statistics(s, b, kind, &a->norm2);
+    a->pre = take(b, kind, n, c->ffn_hidden_size / tp, act);
+}
+
+static void bind_cheap(const struct gpt_stage *s, struct binder *b,
+                       enum gpt_memory_kind kind, struct gpt_layer_acts *a)
+{
+    const struct gpt_config *c = s->o.config;
+    int64_t n = s->o.micro_batch * s->o.seq_length, tp = s->o.layout.tp_size;
+    int64_t heads = c->num_attention_heads / tp;
+    size_t act = gpt_dtype_bytes(s->o.act);
+
+    a->norm1.y = take_rows(s, b, kind);
+    a->att = take(b, kind, n, heads * c->head_size, act);
+    a->lse = take(b, kind, n, heads, sizeof(float));
+    a->norm2.y = selective(s) ? a->norm1.y : take_rows(s, b, kind);
+    a->gelu = take(b, kind, n, c->ffn_hidden_size / tp, act);
+}
+
+/* What recomputed layers share; the first one's norm1.r is kept instead. */
+static void bind_shared(const struct gpt_stage *s, struct binder *b)
+{
+    for (int64_t i = 0; i < s->group; i++) {
+        struct gpt_layer_acts *a = &s->shared[i];
+        bind_cheap(s, b, GPT_MEM_WORKSPACE, a);
+        if (selective(s))
+            continue;
+        if (i > 0)
+            a->norm1.r = take_rows(s, b, GPT_MEM_WORKSPACE);
+        bind_dear(s, b, GPT_MEM_WORKSPACE, a);
+    }
+}
+
+static void bind_layer(const struct gpt_stage *s, struct binder *b,
+                       const struct gpt_stage_chunk *chunk,
+                       const struct gpt_slot *slot, int64_t i)
+{
+    struct gpt_layer_acts *a = &slot->layers[i];
+    int64_t first = gpt_stage_group(s, chunk, i);
+    bool again = i < chunk->recomputed;
+
+    if (again || selective(s))
+        *a = s->shared[i - first];
+    if (i == first)
+        a->norm1.r = take_rows(s, b, GPT_MEM_ACTIVATIONS);
+    if (again)
+        return;
+    bind_dear(s, b, GPT_MEM_ACTIVATIONS, a);
+    if (!selective(s))
+        bind_cheap(s, b, GPT_MEM_ACTIVATIONS, a);
 }
 
 static void bind_inputs(const struct gpt_stage *s, struct binder *b,
@@ -100,12 +158,13 @@ static void bind_slot(const struct gpt_stage *s, struct binder *b,
                       struct gpt_slot *slot)
 {
     for (int64_t i = 0; i < chunk->n_layers; i++)
-        bind_layer(s, b, &slot->layers[i]);
-    if (chunk->output)
-        bind_norm(b, &slot->end, gpt_stage_rows(s), s->o.config->hidden_size,
-                  gpt_dtype_bytes(s->o.act));
-    else
-        slot->end.r = s->out;
+        bind_layer(s, b, chunk, slot, i);
+    slot->end.r = s->out;
+    if (chunk->output) {
+        slot->end.r = take_rows(s, b, GPT_MEM_ACTIVATIONS);
+        slot->end.y = take_rows(s, b, GPT_MEM_ACTIVATIONS);
+        bind_statistics(s, b, GPT_MEM_ACTIVATIONS, &slot->end);
+    }
     bind_inputs(s, b, chunk, slot);
 }
 
@@ -127,6 +186,7 @@ struct gpt_pass gpt_stage_pass(const struct gpt_stage *s, struct gpt_queue *q,
         .sequence = s->o.sequence_parallel,
         .sample0 = slot->sample0,
         .dropout = slot->dropout,
+        .selective = selective(s),
         .beta = chunk->fresh ? 0.0F : 1.0F,
         .doc_start = s->o.documents ? slot->doc_start : NULL,
         .work = s->work,
@@ -148,20 +208,20 @@ static void bind_work(struct gpt_stage *s, struct binder *b)
 {
     const struct gpt_config *c = s->o.config;
     int64_t n = s->o.micro_batch * s->o.seq_length, tp = s->o.layout.tp_size;
-    int64_t rows = gpt_stage_rows(s), channels = c->hidden_size;
+    int64_t channels = c->hidden_size;
     int64_t heads = c->num_attention_heads * c->head_size / tp;
     int64_t qkv = heads + 2 * c->num_query_groups * c->head_size / tp;
     int64_t wide = gpt_max_i64(qkv, c->ffn_hidden_size / tp);
     int64_t part = s->o.sequence_parallel ? (channels + tp - 1) / tp : channels;
     size_t act = gpt_dtype_bytes(s->o.act);
 
-    s->work.x = take(b, GPT_MEM_WORKSPACE, rows, channels, act);
+    s->work.x = take_rows(s, b, GPT_MEM_WORKSPACE);
     if (s->o.sequence_parallel)
         s->work.all = take(b, GPT_MEM_WORKSPACE, n, channels, act);
     if (s->o.layout.chunks > 1 || !s->o.layout.has_output)
-        s->out = take(b, GPT_MEM_WORKSPACE, rows, channels, act);
+        s->out = take_rows(s, b, GPT_MEM_WORKSPACE);
     if (s->o.training) {
-        s->work.dresid = take(b, GPT_MEM_WORKSPACE, rows, channels, act);
+        s->work.dresid = take_rows(s, b, GPT_MEM_WORKSPACE);
         s->work.dy =
             take(b, GPT_MEM_WORKSPACE, n, gpt_max_i64(part, heads), act);
         s->work.dwide = take(b, GPT_MEM_WORKSPACE, n, wide, act);
@@ -181,6 +241,7 @@ static int stage_bind(struct gpt_stage *s, struct binder *b,
                       struct gpt_err *err)
 {
     bind_work(s, b);
+    bind_shared(s, b);
     for (int64_t i = 0; i < s->o.layout.chunks; i++)
         for (int64_t k = 0; k < s->chunks[i].n_slots; k++)
             bind_slot(s, b, &s->chunks[i], &s->chunks[i].slots[k]);
@@ -191,6 +252,31 @@ static int stage_bind(struct gpt_stage *s, struct binder *b,
                         (long long)s->o.micro_batch,
                         (long long)s->o.seq_length);
     return GPT_OK;
+}
+
+/* How many of a chunk's first layers are recomputed in full. Without backward
+ * nothing is kept of any. */
+static int64_t recomputed(const struct gpt_stage_options *o, int64_t n_layers)
+{
+    if (!o->training || o->recompute == GPT_RECOMPUTE_UNIFORM)
+        return n_layers;
+    if (o->recompute == GPT_RECOMPUTE_BLOCK)
+        return gpt_min_i64(o->recompute_layers, n_layers);
+    return 0;
+}
+
+/* How many layers share what is recomputed together. */
+static int64_t group_size(const struct gpt_stage_options *o)
+{
+    int64_t most = 0;
+
+    if (!o->training)
+        return 1;
+    if (o->recompute != GPT_RECOMPUTE_UNIFORM)
+        return o->recompute == GPT_RECOMPUTE_NONE ? 0 : 1;
+    for (int64_t i = 0; i < o->layout.chunks; i++)
+        most = gpt_max_i64(most, o->layout.chunk[i].n_layers);
+    return gpt_min_i64(o->recompute_layers, most);
 }
 
 /* Chunks, their layers and slots, empty. */
@@ -222,6 +308,7 @@ static int new_chunks(struct gpt_stage *s, struct gpt_err *err)
             .n_slots = s->o.slots[i],
             .embedding = i == 0 && layout->has_embedding,
             .output = i == layout->chunks - 1 && layout->has_output,
+            .recomputed = recomputed(&s->o, layout->chunk[i].n_layers),
         };
         for (int64_t k = 0; k < chunk->n_slots; k++)
             chunk->slots[k].layers =
@@ -236,6 +323,12 @@ static int new_chunks(struct gpt_stage *s, struct gpt_err *err)
 static int check_options(const struct gpt_stage_options *o,
                          struct gpt_err *err)
 {
+    bool full = o->recompute == GPT_RECOMPUTE_UNIFORM ||
+                o->recompute == GPT_RECOMPUTE_BLOCK;
+    if (full && o->recompute_layers < 1)
+        return gpt_fail(err, GPT_EUSAGE,
+                        "--recompute-num-layers %lld: at least 1",
+                        (long long)o->recompute_layers);
     if (o->sequence_parallel &&
         o->micro_batch * o->seq_length % o->layout.tp_size != 0)
         return gpt_fail(err, GPT_EUSAGE,
@@ -260,6 +353,8 @@ static int stage_new(struct gpt_stage **stage, struct gpt_backend *be,
     s = *stage;
     s->be = be;
     s->o = *o;
+    if (!o->training)
+        s->o.recompute = GPT_RECOMPUTE_NONE;
     if (o->layout.tp_size == 1) {
         s->o.tp = NULL;
         s->o.sequence_parallel = false;
@@ -270,6 +365,9 @@ static int stage_new(struct gpt_stage **stage, struct gpt_backend *be,
         gpt_max_i64(LOGITS_LIMIT / row / LOGITS_ROWS_MIN, 1) * LOGITS_ROWS_MIN);
     GPT_TRY(gpt_new(&s->gradients, (size_t)o->flat->n_buckets,
                     sizeof *s->gradients, "buckets", err));
+    s->group = group_size(&s->o);
+    GPT_TRY(gpt_new(&s->shared, (size_t)s->group, sizeof *s->shared,
+                    "activations", err));
     return new_chunks(s, err);
 }
 
@@ -358,6 +456,7 @@ void gpt_stage_close(struct gpt_stage *s)
     gpt_free(s->all_slots);
     gpt_free(s->all_layers);
     gpt_free(s->chunks);
+    gpt_free(s->shared);
     gpt_free(s->gradients);
     gpt_free(s);
 }

@@ -17,6 +17,8 @@
 enum { MOST_RANKS = 4, VOCABULARY = 35, MICROBATCHES = 3, MOST_ROWS = 64 };
 
 static struct gpt_backend *be;
+static const char *const recompute_names[] = {"none", "selective", "uniform",
+                                              "block"};
 
 static void must(int status, const struct gpt_err *err)
 {
@@ -34,9 +36,9 @@ static struct gpt_config config(bool tied, int64_t groups)
     struct gpt_config c = {
         .num_layers = 4,
         .hidden_size = 24,
-        .num_attention_heads = 4,
+        .num_attention_heads = 8,
         .num_query_groups = groups,
-        .head_size = 8,
+        .head_size = 4, /* H D > C */
         .ffn_hidden_size = 40,
         .max_positions = 16,
         .vocab_size = VOCABULARY,
@@ -288,11 +290,16 @@ struct finding {
 };
 
 static const struct parallel_case parallel_cases[] = {
-    {false, true, 4, 2, 12, GPT_RECOMPUTE_NONE, 0},
-    {true, true, 4, 2, 12, GPT_RECOMPUTE_NONE, 0},
+    {false, true, 8, 2, 12, GPT_RECOMPUTE_NONE, 0},
+    {true, true, 8, 2, 12, GPT_RECOMPUTE_NONE, 0},
     {false, false, 4, 1, 13, GPT_RECOMPUTE_NONE, 0},
     {true, false, 4, 1, 16, GPT_RECOMPUTE_NONE, 0},
     {true, true, 4, 4, 7, GPT_RECOMPUTE_NONE, 0}, /* cut within a sample */
+    {false, true, 4, 2, 12, GPT_RECOMPUTE_SELECTIVE, 0},
+    {true, true, 4, 2, 12, GPT_RECOMPUTE_SELECTIVE, 0},
+    {false, true, 4, 2, 12, GPT_RECOMPUTE_UNIFORM, 3},
+    {true, true, 4, 2, 12, GPT_RECOMPUTE_UNIFORM, 1},
+    {true, false, 4, 2, 12, GPT_RECOMPUTE_BLOCK, 2},
 };
 
 /* Gradients of rows that are cut are summed by who reduces them. */
@@ -390,8 +397,6 @@ static int be_rank(int64_t rank, int64_t size, int64_t port,
 
 static void report(const struct finding *findings, int64_t size)
 {
-    static const char *const recompute[] = {"none", "selective", "uniform",
-                                            "block"};
     const int64_t cases = GPT_COUNT(parallel_cases);
 
     for (int64_t i = 0; i < cases; i++) {
@@ -413,7 +418,7 @@ static void report(const struct finding *findings, int64_t size)
                 "loss %.1e, logits %.1e, gradients %.1e",
                 (long long)size, k->sequence ? " SP" : "",
                 k->tied ? "tied" : "untied", (long long)k->groups,
-                (long long)k->b, (long long)k->t, recompute[k->recompute],
+                (long long)k->b, (long long)k->t, recompute_names[k->recompute],
                 (long long)k->recompute_layers, worst.loss, worst.logits,
                 worst.gradients)) {
             printf("# %s bits as without recomputation\n",
@@ -469,6 +474,364 @@ static void ranks(int64_t size)
     munmap(findings, bytes);
 }
 
+/* ---- recomputation on one rank: the same bits ---- */
+
+static void recomputation(enum gpt_dtype act)
+{
+    static const struct {
+        enum gpt_recompute recompute;
+        int64_t layers;
+    } modes[] = {
+        {GPT_RECOMPUTE_SELECTIVE, 0}, {GPT_RECOMPUTE_UNIFORM, 1},
+        {GPT_RECOMPUTE_UNIFORM, 3},   {GPT_RECOMPUTE_UNIFORM, 9},
+        {GPT_RECOMPUTE_BLOCK, 1},     {GPT_RECOMPUTE_BLOCK, 9},
+    };
+    struct gpt_config c = config(true, 4);
+    static struct batch x, want;
+    struct rig r, whole;
+    struct gpt_stage_options o = {
+        .layout = GPT_LAYOUT_SINGLE(&c),
+        .micro_batch = 2,
+        .seq_length = 9,
+        .act = act,
+    };
+
+    batch_open(&x, 2, 9, c.padded_vocab_size);
+    batch_open(&want, 2, 9, c.padded_vocab_size);
+    rig_open(&whole, &c, o, false);
+    run(&whole, &want, c.padded_vocab_size);
+    for (size_t i = 0; i < GPT_COUNT(modes); i++) {
+        o.recompute = modes[i].recompute;
+        o.recompute_layers = modes[i].layers;
+        rig_open(&r, &c, o, false);
+        run(&r, &x, c.padded_vocab_size);
+        ok(same_bits(&r, &x, &whole, &want), "%s: recompute %s %lld: same bits",
+           gpt_dtype_name(act), recompute_names[modes[i].recompute],
+           (long long)modes[i].layers);
+        rig_close(&r);
+    }
+    rig_close(&whole);
+    gpt_free(x.logits);
+    gpt_free(want.logits);
+}
+
+/* ---- memory: as predicted, and less of it ---- */
+
+static int64_t allocated;
+static struct gpt_backend *real;
+
+static int counting_alloc(struct gpt_backend *b, size_t bytes, const char *what,
+                          void **mem, struct gpt_err *err)
+{
+    (void)b;
+    allocated += (int64_t)bytes;
+    return real->alloc(real, bytes, what, mem, err);
+}
+
+static int64_t activations(struct gpt_stage_options o, struct gpt_comm *tp,
+                           const struct gpt_config *c)
+{
+    struct gpt_backend counting = *be;
+    struct gpt_param_table table;
+    struct gpt_flat flat;
+    struct gpt_memory memory = {.bytes = {0}};
+    struct gpt_stage *s;
+    struct gpt_err err;
+    int64_t predicted = 0;
+
+    o.config = c;
+    o.flat = &flat;
+    o.training = true;
+    real = be;
+    counting.alloc = counting_alloc;
+    must(gpt_params_build(&table, c, &err), &err);
+    must(gpt_flat_build(&flat, &table, &o.layout, &err), &err);
+    must(gpt_stage_memory(&memory, &counting, &o, &err), &err);
+    for (int i = 0; i < GPT_N_MEMORY_KINDS; i++)
+        predicted += memory.bytes[i];
+    if (tp || o.layout.tp_size == 1) {
+        float w = 0;
+        allocated = 0;
+        o.tp = tp;
+        must(gpt_stage_open(&s, &counting, &o, &w, NULL, &err), &err);
+        gpt_stage_close(s);
+        is_int(allocated, predicted, "memory as predicted");
+    }
+    gpt_flat_free(&flat);
+    gpt_params_free(&table);
+    return memory.bytes[GPT_MEM_ACTIVATIONS];
+}
+
+/* Bytes a layer by Korthikanti et al. 2022, table 2, for what is kept here:
+ * bf16 sums without masks, which are computed again. */
+static void memory(void)
+{
+    enum { LAYERS = 8, T = 512, C = 256, H = 4 };
+    struct gpt_config c = gpt_config_default();
+    struct gpt_err err;
+    struct gpt_stage_options o = {
+        .micro_batch = 2, .seq_length = T, .slots = {3}, .act = GPT_BF16};
+    const int64_t n = 2 * T, slots = 3;
+    const int64_t stats = 4 * 4 * n; /* mean and rstd of two norms */
+
+    c.num_layers = LAYERS;
+    c.hidden_size = C;
+    c.num_attention_heads = c.num_query_groups = H;
+    c.head_size = C / H;
+    c.ffn_hidden_size = 4 * C;
+    must(gpt_config_complete(&c, 128, 1, &err), &err);
+    o.layout = gpt_layout_even(&c, 1, 0, 3, 1);
+    o.layout.chunk[0] = (struct gpt_chunk){0, LAYERS};
+    o.layout.has_output = false;
+    is_int(activations(o, NULL, &c),
+           slots * LAYERS * (16 * 2 * n * C + stats + 4 * n * H),
+           "no recomputation: 16 blocks a layer");
+    o.recompute = GPT_RECOMPUTE_SELECTIVE;
+    is_int(activations(o, NULL, &c),
+           slots * LAYERS * (9 * 2 * n * C + stats), "selective: 9");
+    o.recompute = GPT_RECOMPUTE_UNIFORM;
+    o.recompute_layers = 3;
+    is_int(activations(o, NULL, &c), slots * 3 * 2 * n * C,
+           "uniform: 1 a group");
+    o.recompute = GPT_RECOMPUTE_BLOCK;
+    is_int(activations(o, NULL, &c),
+           slots * (3 * 2 * n * C +
+                    5 * (16 * 2 * n * C + stats + 4 * n * H)),
+           "block: 1 for the first layers");
+    o.recompute = GPT_RECOMPUTE_NONE;
+    o.layout.tp_size = 4;
+    o.sequence_parallel = true;
+    is_int(activations(o, NULL, &c),
+           slots * LAYERS * (16 * 2 * n * C + stats + 4 * n * H) / 4,
+           "sequence parallelism: a fourth");
+    o.sequence_parallel = false;
+    is_int(activations(o, NULL, &c),
+           slots * LAYERS * ((4 + 12 / 4) * 2 * n * C + stats + n * H),
+           "tensor parallelism alone: what is between norms stays whole");
+}
+
+static void refusals(void)
+{
+    struct gpt_config c = config(true, 8);
+    struct gpt_memory memory_of;
+    struct gpt_err err;
+    struct gpt_stage_options o = {
+        .config = &c, .layout = gpt_layout_even(&c, 4, 0, 1, 0),
+        .micro_batch = 1, .seq_length = 10, .slots = {1}, .training = true};
+
+    o.sequence_parallel = true;
+    is_int(gpt_stage_memory(&memory_of, be, &o, &err), GPT_EUSAGE, "%s",
+           err.text);
+    o.sequence_parallel = false;
+    o.recompute = GPT_RECOMPUTE_BLOCK;
+    is_int(gpt_stage_memory(&memory_of, be, &o, &err), GPT_EUSAGE, "%s",
+           err.text);
+}
+
+/* ---- chunks and stages by hand against one stage ---- */
+
+enum { STAGES = 2, CHUNKS = 2 };
+
+static struct gpt_stage_options chunk_options(const struct gpt_config *c,
+                                              int64_t pp, int64_t rank,
+                                              int64_t chunks)
+{
+    struct gpt_stage_options o = {
+        .micro_batch = 2, .seq_length = 9, .slots = {2, 2}, .act = GPT_F32};
+    struct gpt_topology t;
+    struct gpt_err err;
+
+    if (pp == 1) { /* what no schedule asks for, but a stage can do */
+        o.layout = GPT_LAYOUT_SINGLE(c);
+        o.layout.chunks = chunks;
+        for (int64_t i = 0; i < chunks; i++)
+            o.layout.chunk[i] = (struct gpt_chunk){
+                i * c->num_layers / chunks, c->num_layers / chunks};
+        return o;
+    }
+    must(gpt_topology_init(&t, pp, rank, 1, pp, chunks, &err), &err);
+    must(gpt_layout_init(&o.layout, c, &t, 0, 0, &err), &err);
+    return o;
+}
+
+/* Virtual stage v is chunk v / stages of stage v % stages. Odd microbatches
+ * are received in place. True when nothing stuck out at the pipeline's ends. */
+static bool forward_by_hand(struct rig *r, int64_t stages, int64_t chunks,
+                            struct batch *x, int64_t m)
+{
+    struct gpt_microbatch mb = micro(x, m);
+    struct gpt_stage_result result = {.loss = x->loss[m]};
+    const void *in = NULL;
+    bool first_has_place = gpt_stage_input(r[0].stage, 0, 0) != NULL;
+
+    for (int64_t v = 0; v < stages * chunks; v++) {
+        struct rig *at = &r[v % stages];
+        void *place = gpt_stage_input(at->stage, v / stages, m % 2);
+        if (place && m % 2) {
+            be->copy(at->q, place, in, gpt_stage_bytes(at->stage));
+            in = place;
+        }
+        in = gpt_stage_forward(at->stage, at->q, v / stages, m % 2,
+                               GPT_STAGE_TRAIN, &mb, in, &result);
+    }
+    return in == NULL && !first_has_place;
+}
+
+static bool backward_by_hand(struct rig *r, int64_t stages, int64_t chunks,
+                             int64_t m)
+{
+    const void *dout = NULL;
+
+    for (int64_t v = stages * chunks - 1; v >= 0; v--)
+        dout = gpt_stage_backward(r[v % stages].stage, r[v % stages].q,
+                                  v / stages, m % 2, dout);
+    return dout == NULL;
+}
+
+/* The copy of a tied word table is added to the first stage's. */
+static void add_copies(struct rig *r, int64_t stages)
+{
+    const struct rig *last = &r[stages - 1];
+
+    for (int64_t i = 0; i < last->flat.n; i++) {
+        const struct gpt_slice *s = &last->flat.slices[i];
+        float *to = gradient(r, &r->flat.slices[0]);
+        for (int64_t k = 0; s->copy && k < s->count; k++)
+            to[k] += gradient(last, s)[k];
+    }
+}
+
+/* Two microbatches are in flight at once. */
+static void chunks_by_hand(int64_t stages, int64_t chunks, bool tied)
+{
+    struct gpt_config c = config(tied, 8);
+    static struct batch x, want;
+    struct rig r[STAGES], whole;
+    double worst = 0;
+    bool ends = true;
+
+    batch_open(&x, 2, 9, c.padded_vocab_size);
+    batch_open(&want, 2, 9, c.padded_vocab_size);
+    rig_open(&whole, &c, chunk_options(&c, 1, 0, 1), false);
+    run(&whole, &want, c.padded_vocab_size);
+    for (int64_t i = 0; i < stages; i++) {
+        rig_open(&r[i], &c, chunk_options(&c, stages, i, chunks), false);
+        gpt_stage_begin(r[i].stage, r[i].q);
+    }
+    for (int64_t m = 0; m < MICROBATCHES + 1; m++) {
+        if (m < MICROBATCHES)
+            ends = forward_by_hand(r, stages, chunks, &x, m) && ends;
+        if (m > 0)
+            ends = backward_by_hand(r, stages, chunks, m - 1) && ends;
+    }
+    add_copies(r, stages);
+    for (int64_t i = 0; i < stages; i++) {
+        for (int64_t k = 0; k < r[i].flat.n; k++) {
+            const struct gpt_slice *s = &r[i].flat.slices[k];
+            if (!s->copy)
+                worst = fmax(worst, slice_error(s, gradient(&r[i], s), &whole));
+        }
+        rig_close(&r[i]);
+    }
+    ok(memcmp(x.loss, want.loss, sizeof x.loss) == 0 && worst <= 1e-6 && ends,
+       "%lld stages of %lld chunks, %s: losses equal, gradients %.1e",
+       (long long)stages, (long long)chunks, tied ? "tied" : "untied", worst);
+    rig_close(&whole);
+    gpt_free(x.logits);
+    gpt_free(want.logits);
+}
+
+/* ---- hooks, and layers that share the memory of gradients ---- */
+
+struct watch {
+    const struct rig *r;
+    char seen[400]; /* "+5 -5 +4 ...": before and after */
+    float *sum;     /* flat: what was there after each microbatch */
+};
+
+static void note(struct watch *w, char what, int64_t bucket)
+{
+    size_t n = strlen(w->seen);
+    snprintf(w->seen + n, sizeof w->seen - n, "%c%d ", what, (int)bucket);
+}
+
+static void before(void *context, int64_t bucket)
+{
+    note(context, '+', bucket);
+}
+
+static void after(void *context, int64_t bucket)
+{
+    struct watch *w = context;
+    const struct gpt_bucket *b = &w->r->flat.buckets[bucket];
+
+    note(w, '-', bucket);
+    for (int64_t i = b->begin; i < b->end; i++)
+        w->sum[i] = w->r->gradients[bucket][i - b->begin] +
+                    (b->layer >= 0 ? w->sum[i] : 0);
+}
+
+static void hooks(bool tied)
+{
+    struct gpt_config c = config(tied, 8);
+    static struct batch x;
+    struct rig r, whole;
+    struct watch w = {.r = &r};
+    struct gpt_stage_options o = chunk_options(&c, 1, 0, 1);
+    double worst = 0;
+
+    batch_open(&x, 2, 9, c.padded_vocab_size);
+    rig_open(&whole, &c, o, false);
+    run(&whole, &x, c.padded_vocab_size);
+    o.hooks = (struct gpt_gradient_hooks){&w, before, after};
+    rig_open(&r, &c, o, true);
+    w.sum = gpt_alloc((size_t)r.flat.elements, sizeof(float));
+    run(&r, &x, c.padded_vocab_size);
+    char want[400] = "";
+    for (int m = 0; m < MICROBATCHES; m++)
+        strcat(want, "+5 -5 +4 -4 +3 -3 +2 -2 +1 -1 +0 -0 ");
+    is_str(w.seen, want, "hooks: from the last bucket to the first");
+    for (int64_t i = 0; i < r.flat.n; i++)
+        worst = fmax(worst,
+                     slice_error(&r.flat.slices[i],
+                                 w.sum + r.flat.slices[i].offset, &whole));
+    ok(worst <= 1e-6, "%s: fresh gradients, summed outside: error %.1e",
+       tied ? "tied" : "untied", worst);
+    gpt_free(w.sum);
+    rig_close(&r);
+    rig_close(&whole);
+    gpt_free(x.logits);
+}
+
+/* A last stage with a copy of the word table: both buckets outside the layers
+ * are complete with the final norm. */
+static void hooks_of_a_last_stage(void)
+{
+    struct gpt_config c = config(true, 8);
+    static struct batch x;
+    struct rig r[STAGES];
+    struct watch w[STAGES];
+
+    batch_open(&x, 2, 9, c.padded_vocab_size);
+    for (int i = 0; i < STAGES; i++) {
+        struct gpt_stage_options o = chunk_options(&c, STAGES, i, 1);
+        w[i] = (struct watch){.r = &r[i]};
+        o.hooks = (struct gpt_gradient_hooks){&w[i], before, after};
+        rig_open(&r[i], &c, o, false);
+        w[i].sum = gpt_alloc((size_t)r[i].flat.elements, sizeof(float));
+        gpt_stage_begin(r[i].stage, r[i].q);
+    }
+    ok(forward_by_hand(r, STAGES, 1, &x, 0) &&
+           backward_by_hand(r, STAGES, 1, 0), "two stages, one microbatch");
+    is_str(w[1].seen, "+0 +3 -0 -3 +2 -2 +1 -1 ", "hooks of the last stage");
+    is_str(w[0].seen, "+2 -2 +1 -1 +0 -0 ", "hooks of the first stage");
+    for (int i = 0; i < STAGES; i++) {
+        gpt_free(w[i].sum);
+        rig_close(&r[i]);
+    }
+    gpt_free(x.logits);
+}
+
 #ifdef GPT_HAVE_GLOO
 static const bool has_gloo = true;
 #else
@@ -486,5 +849,16 @@ int main(void)
             ranks(sizes[i]);
         else
             skip("%lld ranks: built without Gloo", (long long)sizes[i]);
+    recomputation(GPT_F32);
+    recomputation(GPT_BF16);
+    memory();
+    refusals();
+    for (int tied = 0; tied < 2; tied++) {
+        chunks_by_hand(1, CHUNKS, tied);
+        chunks_by_hand(STAGES, 1, tied);
+        chunks_by_hand(STAGES, CHUNKS, tied);
+        hooks(tied);
+    }
+    hooks_of_a_last_stage();
     return tap_done();
 }
