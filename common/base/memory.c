@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 /* ---- blocks ----
  *
@@ -51,6 +52,16 @@ void gpt_free(void *p)
     memcpy(&raw, (char *)p - sizeof(void *), sizeof(raw));
     free(raw);
 #endif
+}
+
+void gpt_want_large_pages(void *p, size_t bytes)
+{
+    enum { PAGE = 4096 }; /* the addresses that madvise() takes */
+    uintptr_t begin = ((uintptr_t)p + PAGE - 1) / PAGE * PAGE;
+    uintptr_t end = ((uintptr_t)p + bytes) / PAGE * PAGE;
+    if (begin < end)
+        madvise((char *)p + (begin - (uintptr_t)p), end - begin,
+                MADV_HUGEPAGE);
 }
 
 static int no_memory(struct gpt_err *err, size_t n, size_t size,

@@ -12,6 +12,10 @@ enum { GPT_ALIGN = 64 }; /* of every block below: a cache line, a vector */
 void *gpt_alloc(size_t n, size_t size);
 void gpt_free(void *p);
 
+/* Asks for large pages under a block of gpt_alloc() that was not touched yet:
+ * for tables of megabytes that are read here and there. Only a wish. */
+void gpt_want_large_pages(void *p, size_t bytes);
+
 /* gpt_alloc that reports: "cannot allocate N bytes for WHAT". */
 int gpt_new(void *out_pointer, size_t n, size_t size, const char *what,
             struct gpt_err *err) GPT_MUST_USE;

@@ -10,63 +10,122 @@
 enum { SHORT_PIECE = 64 };
 #define NO_RANK UINT32_MAX
 
-/* A pair of neighbours; left < 0: a free slot. */
-struct pair {
-    int32_t left, right;
-    uint32_t rank;
-    int32_t result;
+/* A place of the table of pairs, which has at most half of them in use. Eight
+ * bytes, so that more of it is in the processor's cache: half of the pair's
+ * hash, and which merge it is if the pair is the same. */
+struct slot {
+    uint32_t tag, merge; /* merge = NO_RANK: free */
 };
 
 struct gpt_bpe {
-    struct pair *pairs; /* open addressing, at most half full */
+    struct slot *slots;
     size_t mask;
+    /* A bit for each hash: nearly all pairs that are not merged end here. */
+    uint64_t *seen;
+    unsigned seen_shift;
+    uint32_t *rank; /* of a merge */
+    uint32_t *byte_rank; /* of two bytes, left << 8 | right */
+    uint64_t joined[65536 / 64]; /* a token holds these two bytes in a row */
     int32_t byte_id[256];
-    const struct gpt_merge *merges; /* by rank; of the vocabulary */
+    const struct gpt_vocab *vocab;
 };
 
-static size_t pair_slot(const struct gpt_bpe *bpe, int32_t left,
-                        int32_t right)
+static uint64_t pair_hash(int32_t left, int32_t right)
 {
     uint64_t h = ((uint64_t)(uint32_t)left << 32 | (uint32_t)right) *
                  0x9E3779B97F4A7C15u;
-    return (size_t)(h ^ h >> 32) & bpe->mask;
+    return h ^ h >> 32;
 }
 
-static struct pair *find_pair(const struct gpt_bpe *bpe, int32_t left,
-                              int32_t right)
+static struct slot *find_slot(const struct gpt_bpe *bpe, int32_t left,
+                              int32_t right, uint64_t hash)
 {
-    size_t i = pair_slot(bpe, left, right);
-    for (;; i = (i + 1) & bpe->mask) {
-        struct pair *p = &bpe->pairs[i];
-        if (p->left < 0 || (p->left == left && p->right == right))
-            return p;
+    const struct gpt_merge *merges = bpe->vocab->merges;
+    for (size_t i = (size_t)hash & bpe->mask;; i = (i + 1) & bpe->mask) {
+        struct slot *s = &bpe->slots[i];
+        if (s->merge == NO_RANK ||
+            (s->tag == (uint32_t)(hash >> 32) &&
+             merges[s->merge].left == left && merges[s->merge].right == right))
+            return s;
     }
+}
+
+static uint64_t seen_bit(const struct gpt_bpe *bpe, uint64_t hash,
+                         uint64_t **word)
+{
+    uint64_t bit = hash >> bpe->seen_shift;
+    *word = &bpe->seen[bit / 64];
+    return (uint64_t)1 << bit % 64;
 }
 
 /* NO_RANK for a pair that is not merged. */
 static uint32_t pair_rank(const struct gpt_bpe *bpe, int32_t left,
                           int32_t right)
 {
-    return find_pair(bpe, left, right)->rank;
+    uint64_t *word, hash = pair_hash(left, right);
+    uint64_t bit = seen_bit(bpe, hash, &word);
+    if (!(*word & bit))
+        return NO_RANK;
+    const struct slot *s = find_slot(bpe, left, right, hash);
+    return s->merge == NO_RANK ? NO_RANK : bpe->rank[s->merge];
 }
 
-static int fill_pairs(struct gpt_bpe *bpe, const struct gpt_vocab *v,
-                      const char *merge_file, struct gpt_err *err)
+static int fill_pairs(struct gpt_bpe *bpe, const char *merge_file,
+                      struct gpt_err *err)
 {
-    for (size_t i = 0; i <= bpe->mask; i++)
-        bpe->pairs[i] = (struct pair){-1, -1, NO_RANK, -1};
+    const struct gpt_vocab *v = bpe->vocab;
     uint32_t rank = 0;
+    for (size_t i = 0; i <= bpe->mask; i++)
+        bpe->slots[i].merge = NO_RANK;
     for (size_t r = 0; r < v->n_merges; r++) {
         const struct gpt_merge *m = &v->merges[r];
-        struct pair *p = find_pair(bpe, m->left, m->right);
-        if (p->left >= 0)
+        uint64_t *word, hash = pair_hash(m->left, m->right);
+        struct slot *s = find_slot(bpe, m->left, m->right, hash);
+        if (s->merge != NO_RANK)
             return gpt_fail(err, GPT_EDATA,
                             "%s: merges number %lu and %zu are the same",
-                            merge_file, (unsigned long)p->rank + 1, r + 1);
+                            merge_file, (unsigned long)s->merge + 1, r + 1);
         if (!v->shared_ranks || r == 0 || m[-1].result != m->result)
             rank = (uint32_t)r;
-        *p = (struct pair){m->left, m->right, rank, m->result};
+        bpe->rank[r] = rank;
+        *s = (struct slot){(uint32_t)(hash >> 32), (uint32_t)r};
+        uint64_t bit = seen_bit(bpe, hash, &word);
+        *word |= bit;
     }
+    return GPT_OK;
+}
+
+static void fill_bytes(struct gpt_bpe *bpe)
+{
+    const struct gpt_vocab *v = bpe->vocab;
+    for (unsigned i = 0; i < 65536; i++)
+        bpe->byte_rank[i] =
+            pair_rank(bpe, bpe->byte_id[i >> 8], bpe->byte_id[i & 255]);
+    for (int64_t id = 0; id < v->n; id++) {
+        const uint8_t *token = (const uint8_t *)v->tokens[id].data;
+        for (size_t i = 1; i < v->tokens[id].len; i++) {
+            unsigned pair = (unsigned)token[i - 1] << 8 | token[i];
+            bpe->joined[pair / 64] |= (uint64_t)1 << pair % 64;
+        }
+    }
+}
+
+static int open_tables(struct gpt_bpe *bpe, const char *merge_file,
+                       struct gpt_err *err)
+{
+    size_t n = bpe->vocab->n_merges, n_slots = 1024;
+    while (n_slots < n * 2)
+        n_slots *= 2;
+    bpe->mask = n_slots - 1;
+    bpe->seen_shift = 64 - 3 - (unsigned)__builtin_ctzll(n_slots);
+    GPT_TRY(gpt_new(&bpe->slots, n_slots, sizeof(*bpe->slots), "merges", err));
+    GPT_TRY(gpt_new(&bpe->seen, n_slots * 8 / 64, sizeof(*bpe->seen), "merges",
+                    err));
+    GPT_TRY(gpt_new(&bpe->rank, n, sizeof(*bpe->rank), "merges", err));
+    GPT_TRY(gpt_new(&bpe->byte_rank, 65536, sizeof(*bpe->byte_rank), "merges",
+                    err));
+    GPT_TRY(fill_pairs(bpe, merge_file, err));
+    fill_bytes(bpe);
     return GPT_OK;
 }
 
@@ -74,17 +133,10 @@ int gpt_bpe_open(struct gpt_bpe **out, const struct gpt_vocab *v,
                  const char *merge_file, struct gpt_err *err)
 {
     struct gpt_bpe *bpe;
-    size_t n_slots = 1024;
-    while (n_slots < v->n_merges * 2)
-        n_slots *= 2;
     GPT_TRY(gpt_new(&bpe, 1, sizeof(*bpe), "merges", err));
-    bpe->mask = n_slots - 1;
-    bpe->merges = v->merges;
+    bpe->vocab = v;
     memcpy(bpe->byte_id, v->byte_id, sizeof(bpe->byte_id));
-    int status = gpt_new(&bpe->pairs, n_slots, sizeof(*bpe->pairs), "merges",
-                         err);
-    if (status == GPT_OK)
-        status = fill_pairs(bpe, v, merge_file, err);
+    int status = open_tables(bpe, merge_file, err);
     if (status != GPT_OK) {
         gpt_bpe_close(bpe);
         return status;
@@ -97,8 +149,28 @@ void gpt_bpe_close(struct gpt_bpe *bpe)
 {
     if (!bpe)
         return;
-    gpt_free(bpe->pairs);
+    gpt_free(bpe->slots);
+    gpt_free(bpe->seen);
+    gpt_free(bpe->rank);
+    gpt_free(bpe->byte_rank);
     gpt_free(bpe);
+}
+
+size_t gpt_bpe_token_len(const struct gpt_bpe *bpe, int32_t id)
+{
+    return bpe->vocab->tokens[id].len;
+}
+
+uint64_t gpt_bpe_seams(const struct gpt_bpe *bpe, const char *piece, size_t len)
+{
+    const uint8_t *p = (const uint8_t *)piece;
+    uint64_t joined = 0;
+    size_t n = len - 1 < 64 ? len - 1 : 64;
+    for (size_t i = 0; i < n; i++) {
+        unsigned pair = (unsigned)p[i] << 8 | p[i + 1];
+        joined |= (bpe->joined[pair / 64] >> pair % 64 & 1) << i;
+    }
+    return ~joined & (n == 64 ? ~(uint64_t)0 : ((uint64_t)1 << n) - 1);
 }
 
 /* ---- short pieces ---- */
@@ -111,7 +183,7 @@ static size_t merge_short(const struct gpt_bpe *bpe, const uint8_t *piece,
     for (size_t i = 0; i < n; i++)
         id[i] = bpe->byte_id[piece[i]];
     for (size_t i = 0; i + 1 < n; i++)
-        rank[i] = pair_rank(bpe, id[i], id[i + 1]);
+        rank[i] = bpe->byte_rank[(unsigned)piece[i] << 8 | piece[i + 1]];
     while (n > 1) {
         size_t best = 0;
         for (size_t i = 1; i + 1 < n; i++)
@@ -119,7 +191,7 @@ static size_t merge_short(const struct gpt_bpe *bpe, const uint8_t *piece,
                 best = i;
         if (rank[best] == NO_RANK)
             break;
-        id[best] = bpe->merges[rank[best]].result;
+        id[best] = bpe->vocab->merges[rank[best]].result;
         size_t after = n - best - 2;
         memmove(id + best + 1, id + best + 2, after * sizeof(*id));
         n--;
@@ -209,7 +281,7 @@ static int merge_long(const struct gpt_bpe *bpe, struct gpt_bpe_scratch *s,
         if (node->rank != rank)
             continue;
         struct gpt_bpe_node *gone = &nodes[node->next];
-        node->id = bpe->merges[rank].result;
+        node->id = bpe->vocab->merges[rank].result;
         node->next = gone->next;
         gone->rank = NO_RANK;
         if (node->next != NONE)

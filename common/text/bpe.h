@@ -16,6 +16,15 @@ int gpt_bpe_open(struct gpt_bpe **bpe, const struct gpt_vocab *v,
                  const char *merge_file, struct gpt_err *err) GPT_MUST_USE;
 void gpt_bpe_close(struct gpt_bpe *bpe);
 
+/* Bytes of a token. */
+size_t gpt_bpe_token_len(const struct gpt_bpe *bpe, int32_t id);
+
+/* Where piece[0..len) may be cut and the parts merged apart, of its first 64
+ * bytes: bit i is set if it may be after byte i, i + 1 < len, because no token
+ * holds the two bytes there in a row. */
+uint64_t gpt_bpe_seams(const struct gpt_bpe *bpe, const char *piece,
+                       size_t len);
+
 /* A thread's memory for pieces that are too long for the stack. */
 struct gpt_bpe_scratch {
     struct gpt_bpe_node *nodes;

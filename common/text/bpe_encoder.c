@@ -1,79 +1,375 @@
-/* Encoding of bpe_encoder.h. Start at gpt_bpe_encode(). */
+/* Encoding of bpe_encoder.h, in batches: the text is cut some hundred pieces
+ * ahead, then their entries in the cache are asked for, then the ids are
+ * written: no step waits for memory that another has not asked for.
+ *
+ * A long piece is first split where no token holds the bytes on both sides, so
+ * that no merge can cross; that leaves little of a Chinese sentence. What is
+ * left of 16 bytes and more has a cache of its own, and what is left of more
+ * than that takes is encoded by windows. Start at gpt_bpe_encode(). */
 #include "text/bpe_encoder.h"
 
 #include "base/memory.h"
+#include "base/num.h"
 #include "text/token_map.h"
 
-enum { BATCH = 32 }; /* pieces */
+enum {
+    BATCH = 192,    /* pieces, and parts of pieces, at a time */
+    MARGIN = 256,   /* bytes of a window that the next one does again */
+    MOST_IDS = BATCH * GPT_CACHE_IDS,
+};
+
+/* A part on its way through the cache, which begins where the one before it
+ * ends. A long one looks at a line where it is not, and has a hash in place of
+ * the key's first word. */
+struct probe {
+    struct gpt_cache_key key;
+    const struct gpt_cache_line *line;
+    size_t end; /* in the text */
+};
+
+/* Some parts in a row, the first from `begin` on. */
+struct batch {
+    const char *text;
+    size_t len, begin, n;
+    struct probe probes[BATCH];
+};
 
 int gpt_bpe_encoder_open(struct gpt_bpe_encoder *e,
                          const struct gpt_bpe_model *model,
                          struct gpt_err *err)
 {
-    *e = (struct gpt_bpe_encoder){.model = model};
+    *e = (struct gpt_bpe_encoder){.model = model,
+                                  .cut = gpt_cut_like(model->pretok)};
     return gpt_cache_open(&e->cache, err);
 }
 
 void gpt_bpe_encoder_close(struct gpt_bpe_encoder *e)
 {
-    gpt_cache_close(e->cache);
+    gpt_cache_close(&e->cache);
     gpt_bpe_scratch_free(&e->scratch);
 }
 
-static int32_t whole_token(const struct gpt_bpe_model *model,
-                           const struct gpt_cache_probe *piece)
-{
-    return model->whole
-               ? gpt_token_map_find(model->whole, piece->piece, piece->len)
-               : -1;
-}
+/* ---- a part that is not known ---- */
 
-static int encode_new(struct gpt_bpe_encoder *e,
-                      const struct gpt_cache_probe *piece,
-                      struct gpt_ids *ids, struct gpt_err *err)
+static int append(struct gpt_ids *ids, const int32_t *more, size_t n,
+                  struct gpt_err *err)
 {
-    size_t before = ids->len;
-    int32_t whole = whole_token(e->model, piece);
-    if (whole >= 0)
-        ids->data[ids->len++] = whole;
-    else
-        GPT_TRY(gpt_bpe_merge(e->model->bpe, &e->scratch, piece->piece,
-                              piece->len, ids, err));
-    gpt_cache_put(e->cache, piece, ids->data + before, ids->len - before);
+    GPT_TRY(gpt_grow(&ids->data, &ids->cap, ids->len + n, sizeof(*ids->data),
+                     "token ids", err));
+    memcpy(ids->data + ids->len, more, n * sizeof(*more));
+    ids->len += n;
     return GPT_OK;
 }
 
-static int encode_piece(struct gpt_bpe_encoder *e,
-                        const struct gpt_cache_probe *piece,
-                        struct gpt_ids *ids, struct gpt_err *err)
+/* gpt_bpe_seams(), but a whole piece may be a token that merging would not
+ * make, and a part of it may not: such models do not split. */
+static uint64_t seams(const struct gpt_bpe_encoder *e, const char *part,
+                      size_t len)
 {
-    /* what a piece in the cache can need */
-    size_t room = (piece->len < GPT_CACHE_LONG ? piece->len : GPT_CACHE_LONG) +
-                  GPT_CACHE_IDS;
-    if (ids->cap - ids->len < room)
-        GPT_TRY(gpt_grow(&ids->data, &ids->cap, ids->len + room,
-                         sizeof(*ids->data), "token ids", err));
-    if (gpt_cache_get(e->cache, piece, ids))
-        return GPT_OK;
-    return encode_new(e, piece, ids, err);
+    return e->model->whole ? 0 : gpt_bpe_seams(e->model->bpe, part, len);
 }
 
-/* In batches: the text is cut some pieces ahead, so that their entries in the
- * cache are there when they are looked at. */
+static int merge(struct gpt_bpe_encoder *e, const char *part, size_t len,
+                 struct gpt_ids *ids, struct gpt_err *err)
+{
+    const struct gpt_token_map *whole = e->model->whole;
+    int32_t id = whole ? gpt_token_map_find(whole, part, len) : -1;
+    if (id >= 0)
+        return append(ids, &id, 1, err);
+    return gpt_bpe_merge(e->model->bpe, &e->scratch, part, len, ids, err);
+}
+
+/* Through the cache of long parts. */
+static int encode_kept(struct gpt_bpe_encoder *e, uint32_t hash,
+                       const char *part, size_t len, struct gpt_ids *ids,
+                       struct gpt_err *err)
+{
+    size_t n, before = ids->len;
+    const int32_t *known = gpt_cache_get_long(&e->cache, hash, part, len, &n);
+    if (n)
+        return append(ids, known, n, err);
+    GPT_TRY(merge(e, part, len, ids, err));
+    gpt_cache_put_long(&e->cache, hash, part, len, ids->data + before,
+                       ids->len - before);
+    return GPT_OK;
+}
+
+/* Of a short part that cannot be split. Those of many ids lie with the long
+ * ones. */
+static int encode_new(struct gpt_bpe_encoder *e, const char *part, size_t len,
+                      const struct probe *probe, struct gpt_ids *ids,
+                      struct gpt_err *err)
+{
+    size_t before = ids->len, n;
+    GPT_TRY(merge(e, part, len, ids, err));
+    n = ids->len - before;
+    if (n <= GPT_CACHE_IDS)
+        gpt_cache_put(&e->cache, probe->key, ids->data + before, n);
+    return GPT_OK;
+}
+
+static inline void aim_short(const struct gpt_cache *c, const char *part,
+                             size_t len, size_t readable, struct probe *probe)
+{
+    probe->key = readable >= sizeof(probe->key)
+                     ? gpt_cache_key(part, len)
+                     : gpt_cache_key_at_end(part, len);
+    probe->line = gpt_cache_find(c, probe->key);
+}
+
+static int encode_probed(struct gpt_bpe_encoder *e, const char *part,
+                         size_t len, size_t readable, struct gpt_ids *ids,
+                         struct gpt_err *err)
+{
+    struct probe p;
+    aim_short(&e->cache, part, len, readable, &p);
+    GPT_TRY(gpt_grow(&ids->data, &ids->cap, ids->len + GPT_CACHE_IDS,
+                     sizeof(*ids->data), "token ids", err));
+    size_t known = gpt_cache_get(p.line, p.key, ids->data + ids->len);
+    ids->len += known;
+    return known ? GPT_OK : encode_new(e, part, len, &p, ids, err);
+}
+
+/* Of a short part that is not in its line: its own parts may be in theirs. */
+static int encode_short(struct gpt_bpe_encoder *e, const char *part,
+                        size_t len, const struct probe *probe,
+                        struct gpt_ids *ids, struct gpt_err *err)
+{
+    size_t before = ids->len, begin = 0;
+    uint64_t cuts = seams(e, part, len);
+    if (!cuts)
+        return encode_new(e, part, len, probe, ids, err);
+    for (cuts |= (uint64_t)1 << (len - 1); cuts; cuts &= cuts - 1) {
+        size_t end = (size_t)__builtin_ctzll(cuts) + 1;
+        GPT_TRY(encode_probed(e, part + begin, end - begin, len - begin, ids,
+                              err));
+        begin = end;
+    }
+    if (ids->len - before <= GPT_CACHE_IDS)
+        gpt_cache_put(&e->cache, probe->key, ids->data + before,
+                      ids->len - before);
+    return GPT_OK;
+}
+
+/* ---- parts without end ---- */
+
+/* Whether the tokens `left` and `right`, side by side, stay as they are. Then
+ * no merge crosses between them in any text: of two encodings that are right by
+ * themselves, side by side, the whole is right if the pair that meets is. */
+static int stay_apart(struct gpt_bpe_encoder *e, const char *meet,
+                      const int32_t pair[2], bool *apart, struct gpt_ids *ids,
+                      struct gpt_err *err)
+{
+    size_t left = gpt_bpe_token_len(e->model->bpe, pair[0]);
+    size_t right = gpt_bpe_token_len(e->model->bpe, pair[1]);
+    size_t before = ids->len;
+    GPT_TRY(gpt_bpe_merge(e->model->bpe, &e->scratch, meet - left,
+                          left + right, ids, err));
+    const int32_t *got = ids->data + before;
+    *apart = ids->len - before == 2 && got[0] == pair[0] && got[1] == pair[1];
+    ids->len = before;
+    return GPT_OK;
+}
+
+/* Drops the last id; returns the bytes it stood for. */
+static size_t drop_id(struct gpt_bpe_encoder *e, struct gpt_ids *ids)
+{
+    return gpt_bpe_token_len(e->model->bpe, ids->data[--ids->len]);
+}
+
+static int encode_window(struct gpt_bpe_encoder *e, const char *part,
+                         size_t len, struct gpt_ids *ids, struct gpt_err *err)
+{
+    if (len > GPT_CACHE_LONG || e->model->whole) /* a window is no piece */
+        return gpt_bpe_merge(e->model->bpe, &e->scratch, part, len, ids, err);
+    return encode_kept(e, gpt_cache_aim_long(&e->cache, part, len), part, len,
+                       ids, err);
+}
+
+/* Windows, one after the other. The end of each is dropped again, for what
+ * comes next may change it; a window that does not fit what was kept is done
+ * again from the token before, and larger, so that this comes to an end. */
+static int encode_windows(struct gpt_bpe_encoder *e, const char *part,
+                          size_t len, struct gpt_ids *ids, struct gpt_err *err)
+{
+    const size_t first = ids->len;
+    size_t window = GPT_CACHE_LONG;
+    for (size_t at = 0; at < len;) {
+        size_t before = ids->len, end = at + window;
+        bool fits = true;
+        if (end > len || end < at)
+            end = len;
+        GPT_TRY(encode_window(e, part + at, end - at, ids, err));
+        if (before > first) {
+            const int32_t pair[2] = {ids->data[before - 1], ids->data[before]};
+            GPT_TRY(stay_apart(e, part + at, pair, &fits, ids, err));
+        }
+        if (!fits) {
+            ids->len = before;
+            at -= drop_id(e, ids);
+            window *= 2;
+            continue;
+        }
+        at = end;
+        while (end < len && end - at < MARGIN && ids->len > before + 1)
+            at -= drop_id(e, ids);
+    }
+    return GPT_OK;
+}
+
+/* Of a part that is not in the short cache. */
+static int encode_other(struct gpt_bpe_encoder *e, const char *part,
+                        size_t len, const struct probe *probe,
+                        struct gpt_ids *ids, struct gpt_err *err)
+{
+    if (len <= GPT_CACHE_SHORT)
+        return encode_short(e, part, len, probe, ids, err);
+    if (len <= GPT_CACHE_LONG)
+        return encode_kept(e, (uint32_t)probe->key.word[0], part, len, ids,
+                           err);
+    return encode_windows(e, part, len, ids, err);
+}
+
+/* ---- batches ---- */
+
+/* Writes the ids of all parts. */
+static int emit(struct gpt_bpe_encoder *e, struct batch *b,
+                struct gpt_ids *ids, struct gpt_err *err)
+{
+    GPT_TRY(gpt_grow(&ids->data, &ids->cap, ids->len + MOST_IDS,
+                     sizeof(*ids->data), "token ids", err));
+    size_t begin = b->begin;
+    int32_t *out = ids->data + ids->len;
+    for (size_t i = 0; i < b->n; begin = b->probes[i++].end) {
+        const struct probe *p = &b->probes[i];
+        size_t known = gpt_cache_get(p->line, p->key, out);
+        out += known;
+        if (__builtin_expect(known != 0, 1))
+            continue;
+        ids->len = (size_t)(out - ids->data);
+        GPT_TRY(encode_other(e, b->text + begin, p->end - begin, p, ids, err));
+        GPT_TRY(gpt_grow(&ids->data, &ids->cap, ids->len + MOST_IDS,
+                         sizeof(*ids->data), "token ids", err));
+        out = ids->data + ids->len;
+    }
+    ids->len = (size_t)(out - ids->data);
+    b->begin = begin;
+    b->n = 0;
+    return GPT_OK;
+}
+
+/* Asks for what the cache knows of text[begin..end). */
+static inline void aim(const struct gpt_cache *c, const char *text, size_t len,
+                       size_t begin, size_t end, struct probe *probe)
+{
+    static const struct gpt_cache_line nowhere;
+    size_t part = end - begin;
+    probe->end = end;
+    if (__builtin_expect(part <= GPT_CACHE_SHORT, 1)) {
+        aim_short(c, text + begin, part, len - begin, probe);
+        __builtin_prefetch(probe->line);
+        return;
+    }
+    probe->line = &nowhere;
+    probe->key.word[0] =
+        part <= GPT_CACHE_LONG
+            ? gpt_cache_aim_long(c, text + begin, part)
+            : 0;
+    probe->key.word[1] = ~(uint64_t)0;
+}
+
+static int add_part(struct gpt_bpe_encoder *e, struct batch *b, size_t begin,
+                    size_t end, struct gpt_ids *ids, struct gpt_err *err)
+{
+    if (b->n == BATCH)
+        GPT_TRY(emit(e, b, ids, err));
+    aim(&e->cache, b->text, b->len, begin, end, &b->probes[b->n++]);
+    return GPT_OK;
+}
+
+/* Adds the long piece text[begin..end) part by part. */
+static int add_long(struct gpt_bpe_encoder *e, struct batch *b, size_t begin,
+                    size_t end, struct gpt_ids *ids, struct gpt_err *err)
+{
+    for (size_t at = begin; at < end; at += 64) {
+        uint64_t cuts = seams(e, b->text + at, end - at);
+        for (; cuts; cuts &= cuts - 1) {
+            size_t seam = at + (size_t)__builtin_ctzll(cuts) + 1;
+            GPT_TRY(add_part(e, b, begin, seam, ids, err));
+            begin = seam;
+        }
+    }
+    return add_part(e, b, begin, end, ids, err);
+}
+
+/* Adds the short pieces that ends[] begins with, as far as there is room;
+ * returns how many. */
+static size_t add_short(const struct gpt_bpe_encoder *e, struct batch *b,
+                        size_t base, size_t begin, const size_t *ends,
+                        size_t n)
+{
+    const struct gpt_cache c = e->cache;
+    const char *text = b->text;
+    const size_t len = b->len;
+    struct probe *probe = b->probes + b->n;
+    size_t i = 0;
+    if (n > BATCH - b->n)
+        n = BATCH - b->n;
+    for (; i < n; i++) {
+        size_t end = base + ends[i], part = end - begin;
+        if (__builtin_expect(part > GPT_CACHE_SHORT, 0))
+            break;
+        probe[i].end = end;
+        aim_short(&c, text + begin, part, len - begin, &probe[i]);
+        __builtin_prefetch(probe[i].line);
+        begin = end;
+    }
+    b->n += i;
+    return i;
+}
+
+/* Pieces from text[begin] on, which end at begin + ends[i]. */
+static int add_pieces(struct gpt_bpe_encoder *e, struct batch *b,
+                      size_t begin, const size_t *ends, size_t n,
+                      struct gpt_ids *ids, struct gpt_err *err)
+{
+    const size_t base = begin;
+    for (size_t i = 0; i < n;) {
+        i += add_short(e, b, base, begin, ends + i, n - i);
+        begin = i ? base + ends[i - 1] : base;
+        if (i < n && b->n == BATCH)
+            GPT_TRY(emit(e, b, ids, err));
+        if (i < n && base + ends[i] - begin > GPT_CACHE_SHORT) {
+            GPT_TRY(add_long(e, b, begin, base + ends[i], ids, err));
+            begin = base + ends[i++];
+        }
+    }
+    return GPT_OK;
+}
+
+static size_t cut(const struct gpt_bpe_encoder *e, const char *text,
+                  size_t len, size_t *ends, size_t room)
+{
+    size_t n = 0;
+    if (e->cut)
+        return e->cut(text, len, ends, room);
+    for (size_t at = 0; at < len && n < room; n++)
+        ends[n] = at += e->model->pretok(text + at, len - at);
+    return n;
+}
+
 int gpt_bpe_encode(struct gpt_bpe_encoder *e, const char *text, size_t len,
                    struct gpt_ids *ids, struct gpt_err *err)
 {
-    struct gpt_cache_probe batch[BATCH];
-    while (len) {
-        size_t n = 0;
-        while (len && n < BATCH) {
-            size_t piece = e->model->pretok(text, len);
-            gpt_cache_aim(e->cache, text, piece, len, &batch[n++]);
-            text += piece;
-            len -= piece;
-        }
-        for (size_t i = 0; i < n; i++)
-            GPT_TRY(encode_piece(e, &batch[i], ids, err));
+    size_t ends[BATCH];
+    struct batch b;
+    b.text = text;
+    b.len = len;
+    b.begin = b.n = 0;
+    for (size_t at = 0; at < len;) {
+        size_t n = cut(e, text + at, len - at, ends, BATCH);
+        GPT_TRY(add_pieces(e, &b, at, ends, n, ids, err));
+        at += ends[n - 1];
     }
-    return GPT_OK;
+    return emit(e, &b, ids, err);
 }

@@ -20,7 +20,8 @@ struct gpt_bpe_model {
 /* A thread's state. */
 struct gpt_bpe_encoder {
     const struct gpt_bpe_model *model; /* borrowed */
-    struct gpt_cache *cache;
+    gpt_cut_fn *cut; /* model->pretok faster, or NULL */
+    struct gpt_cache cache;
     struct gpt_bpe_scratch scratch;
 };
 

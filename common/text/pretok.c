@@ -7,11 +7,9 @@
  *     something else the last character stays behind, to go with what follows
  *     if it is U+0020 and to stand alone otherwise.
  * Start at gpt_pretok_gpt2(). */
-#include "text/pretok.h"
+#include "text/pretok_internal.h"
 
 #include "text/unicode.h"
-
-enum kind { OTHER, LETTER, NUMBER, SPACE, WIDE };
 
 /* The kind of a byte as a character; WIDE: part of a longer character. */
 #define ROW(f, base)                                                           \
@@ -32,8 +30,7 @@ static const uint8_t byte_kind[256] = {
     ROW(KIND, 0xC0), ROW(KIND, 0xD0), ROW(KIND, 0xE0), ROW(KIND, 0xF0),
 };
 
-/* Kind and length of the character at p[0..len) that starts beyond ASCII. */
-static enum kind wide_kind(const uint8_t *p, size_t len, size_t *n)
+enum gpt_piece_kind gpt_piece_wide_kind(const uint8_t *p, size_t len, size_t *n)
 {
     uint32_t cp;
     int bytes = gpt_utf8_decode(p, len, &cp);
@@ -47,29 +44,28 @@ static enum kind wide_kind(const uint8_t *p, size_t len, size_t *n)
                                : OTHER;
 }
 
-static enum kind kind_at(const uint8_t *p, size_t len, size_t *n)
+static enum gpt_piece_kind kind_at(const uint8_t *p, size_t len, size_t *n)
 {
     *n = 1;
-    enum kind k = (enum kind)byte_kind[p[0]];
-    return k == WIDE ? wide_kind(p, len, n) : k;
+    enum gpt_piece_kind k = (enum gpt_piece_kind)byte_kind[p[0]];
+    return k == WIDE ? gpt_piece_wide_kind(p, len, n) : k;
 }
 
 /* First position at or after i that is not of the given kind. */
-static size_t run_end(const uint8_t *p, size_t i, size_t len, enum kind kind)
+static size_t run_end(const uint8_t *p, size_t i, size_t len, enum gpt_piece_kind kind)
 {
     for (;;) {
         while (i < len && byte_kind[p[i]] == kind)
             i++;
         size_t n;
         if (i == len || byte_kind[p[i]] != WIDE ||
-            wide_kind(p + i, len - i, &n) != kind)
+            gpt_piece_wide_kind(p + i, len - i, &n) != kind)
             return i;
         i += n;
     }
 }
 
-/* Bytes of a contraction that p[0..len) starts with ("'re": 3), or 0. */
-static size_t contraction(const uint8_t *p, size_t len)
+size_t gpt_piece_contraction(const uint8_t *p, size_t len)
 {
     if (len < 2 || p[0] != '\'')
         return 0;
@@ -103,16 +99,16 @@ static size_t space_run(const uint8_t *p, size_t first_n, size_t len)
 size_t gpt_pretok_gpt2(const char *text, size_t len)
 {
     const uint8_t *p = (const uint8_t *)text;
-    size_t n = contraction(p, len);
+    size_t n = gpt_piece_contraction(p, len);
     if (n)
         return n;
-    enum kind kind = kind_at(p, len, &n);
+    enum gpt_piece_kind kind = kind_at(p, len, &n);
     if (kind != SPACE)
         return run_end(p, n, len, kind);
     if (n == len)
         return n;
     size_t m;
-    enum kind next = kind_at(p + n, len - n, &m);
+    enum gpt_piece_kind next = kind_at(p + n, len - n, &m);
     if (next == SPACE)
         return space_run(p, n, len);
     return p[0] == ' ' ? run_end(p, n + m, len, next) : n;

@@ -47,4 +47,16 @@ const struct gpt_pretok *gpt_pretok_by_name(const char *name);
  * have one name: spellings of the same pattern. */
 const struct gpt_pretok *gpt_pretok_row(size_t i);
 
+/* The same pieces, many at once: ends[i] is where piece i of text[0..len) ends,
+ * the next one's beginning. Stops when fewer than GPT_CUT_ROOM places are left
+ * of `room`, which is at least that; returns the number of pieces, one at least
+ * when len > 0. What remains is cut by another call. */
+enum { GPT_CUT_ROOM = 64 };
+typedef size_t gpt_cut_fn(const char *text, size_t len, size_t *ends,
+                          size_t room);
+
+/* The fastest form of a pre-tokenizer on this processor that makes the same
+ * pieces; NULL when there is none but itself. */
+gpt_cut_fn *gpt_cut_like(gpt_pretok_fn *pretok);
+
 #endif

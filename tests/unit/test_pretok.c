@@ -1,7 +1,7 @@
 /* Pieces of texts, against lists written by hand, and against a matcher that
- * follows the pattern word for word. */
+ * follows the pattern word for word; then the forms for vectors against that. */
 #include "tests/lib/tap.h"
-#include "text/pretok.h"
+#include "text/pretok_internal.h"
 #include "text/unicode.h"
 
 /* Cuts text and joins the pieces with '|'. */
@@ -139,9 +139,87 @@ static void test_random(void)
     is_int(bad, 0, "200,000 random texts cut as the pattern says");
 }
 
+/* ---- the vector forms, against the portable one ---- */
+
+/* Whether `cut` finds the pieces of text[0..len), also with little room. */
+static bool cuts_alike(gpt_cut_fn *cut, const char *text, size_t len)
+{
+    static size_t ends[4 * GPT_CUT_ROOM];
+    size_t n = 0, i = 0, base = 0, room = GPT_CUT_ROOM;
+    for (size_t at = 0; at < len; i++) {
+        if (i == n) {
+            base = at;
+            n = cut(text + at, len - at, ends, room);
+            room = room % GPT_COUNT(ends) + GPT_CUT_ROOM;
+            i = 0;
+            if (n == 0)
+                return false;
+        }
+        at += gpt_pretok_gpt2(text + at, len - at);
+        if (base + ends[i] != at)
+            return false;
+    }
+    return i == n;
+}
+
+/* Texts of `parts` random bits, in a block of their own so that a sanitizer
+ * sees what is read beyond the end. */
+static long count_unlike(gpt_cut_fn *cut, const char *const *bits,
+                         size_t n_bits, int parts, int rounds)
+{
+    uint32_t seed = 7;
+    long unlike = 0;
+    for (int round = 0; round < rounds; round++) {
+        char text[8192];
+        size_t len = 0;
+        for (int k = 0; k < parts; k++) {
+            seed = seed * 1664525 + 1013904223;
+            const char *bit = bits[(seed >> 16) % n_bits];
+            memcpy(text + len, bit, strlen(bit));
+            len += strlen(bit);
+        }
+        char *exact = malloc(len);
+        memcpy(exact, text, len);
+        unlike += !cuts_alike(cut, exact, len);
+        free(exact);
+    }
+    return unlike;
+}
+
+static void test_vectors(void)
+{
+    static const char *const isas[] = {"avx2", "avx512"};
+    static const char *const prose[] = {
+        "a", "b", "the", " of", " and ", "'s", "'re", "'ll", "'", " '", "7",
+        "\n", "  ", ".", ", ", "\"", "It", "\xC3\xA9", "\xE2\x80\x99",
+        "\xC2\xA0",
+    };
+    static const char *const hard[] = {
+        "'", "s", "l", "re", " ", "\t", "\xC2\xA0", "\xE3\x80\x80", "x", "1",
+        "\xE2\x80\x83", "\xF0\x9F\x98\x80", "\xFF", "\xE4\xB8", "\xC2",
+        "\xCC\x81", "\xE4\xB8\x80", "\xD9\xA3",
+        "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+        "                                                                     ",
+    };
+    for (size_t i = 0; i < GPT_COUNT(isas); i++) {
+        gpt_cut_fn *cut = gpt_cut_gpt2_of(isas[i]);
+        if (!cut) {
+            skip("no %s here", isas[i]);
+            continue;
+        }
+        is_int(count_unlike(cut, prose, GPT_COUNT(prose), 60, 20000), 0,
+               "%s: prose", isas[i]);
+        is_int(count_unlike(cut, hard, GPT_COUNT(hard), 25, 20000), 0,
+               "%s: hard texts", isas[i]);
+        is_int(count_unlike(cut, hard, 8, 90, 5000), 0,
+               "%s: signs and spaces", isas[i]);
+    }
+}
+
 int main(void)
 {
     test_pieces();
     test_random();
+    test_vectors();
     return tap_done();
 }
