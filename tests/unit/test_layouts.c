@@ -9,17 +9,18 @@
 
 #include "base/hash.h"
 #include "base/num.h"
+#include "base/progress.h"
 #include "train/step.h"
 
 #include <sys/mman.h>
 
-enum { LAYERS = 8, T = 16, B = 2, BATCH = 8, STEPS = 10 };
+enum { LAYERS = 4, T = 16, B = 2, BATCH = 4, STEPS = 10 };
 
 struct layout {
     const char *name;
     int64_t tp, pp, dp, chunks;
     enum gpt_zero zero;
-    bool untied;
+    bool untied, sequence_parallel, twice;
 };
 
 /* What a rank found; in memory that all processes share. */
@@ -87,6 +88,7 @@ static int open_replica(struct gpt_replica **r, struct gpt_backend *be,
         .seq_length = T,
         .micro_batches = BATCH / l->dp,
         .zero = l->zero,
+        .sequence_parallel = l->sequence_parallel,
         .seed = 5,
         .world = w,
     };
@@ -259,6 +261,7 @@ static void test_layout(struct job *j, const struct found *want)
     const struct layout *l = j->layout;
     const int64_t size = l->tp * l->pp * l->dp;
     const size_t bytes = RANKS_MAX * sizeof(struct found);
+    const double begun = gpt_now();
     struct found *f = mmap(NULL, 2 * bytes, PROT_READ | PROT_WRITE,
                            MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
@@ -268,30 +271,36 @@ static void test_layout(struct job *j, const struct found *want)
     double loss = relative(f->loss, want->loss, STEPS);
     double norm = relative(f->norm, want->norm, STEPS);
     double valid = relative(&f->valid, &want->valid, 1);
-    printf("# %-24s loss %8.1e  norm %8.1e  validation %8.1e\n", l->name, loss,
-           norm, valid);
+    printf("# %-24s loss %8.1e  norm %8.1e  validation %8.1e  %4.1f s\n",
+           l->name, loss, norm, valid, gpt_now() - begun);
     ok(loss <= 1e-6 && valid <= 1e-6, "%s: losses of a single rank", l->name);
-    ok(norm <= 1e-6, "%s: gradient norms of a single rank", l->name);
+    ok(norm <= 1e-5, "%s: gradient norms of a single rank", l->name);
     ok(same_results(f, size), "%s: the same results on all ranks", l->name);
     ok(consistent(f, size, !l->untied), "%s: replicas stay the same", l->name);
-    ok(run_job(j, f + RANKS_MAX, size) &&
-           memcmp(f, f + RANKS_MAX, (size_t)size * sizeof *f) == 0,
-       "%s: the same bits again", l->name);
+    if (l->twice)
+        ok(run_job(j, f + RANKS_MAX, size) &&
+               memcmp(f, f + RANKS_MAX, (size_t)size * sizeof *f) == 0,
+           "%s: the same bits again", l->name);
     munmap(f, 2 * bytes);
 }
 
 static void test_all(const char *prefix)
 {
     static const struct layout layouts[] = {
-        {"DP 2", 1, 1, 2, 1, GPT_ZERO_OFF, false},
-        {"DP 4", 1, 1, 4, 1, GPT_ZERO_OFF, false},
-        {"DP 2 ZeRO-1", 1, 1, 2, 1, GPT_ZERO_1, false},
-        {"DP 4 ZeRO-1 untied", 1, 1, 4, 1, GPT_ZERO_1, true},
-        {"PP 2", 1, 2, 1, 1, GPT_ZERO_OFF, false},
-        {"PP 4", 1, 4, 1, 1, GPT_ZERO_OFF, false},
-        {"PP 4 untied", 1, 4, 1, 1, GPT_ZERO_OFF, true},
-        {"PP 2 DP 2", 1, 2, 2, 1, GPT_ZERO_OFF, false},
-        {"PP 2 DP 2 ZeRO-1", 1, 2, 2, 1, GPT_ZERO_1, false},
+        {"DP 2", 1, 1, 2, 1, GPT_ZERO_OFF, false, false, false},
+        {"DP 4 ZeRO-1 untied", 1, 1, 4, 1, GPT_ZERO_1, true, false, false},
+        {"DP 4 ZeRO-2", 1, 1, 4, 1, GPT_ZERO_2, false, false, true},
+        {"PP 2", 1, 2, 1, 1, GPT_ZERO_OFF, false, false, false},
+        {"PP 4 untied", 1, 4, 1, 1, GPT_ZERO_OFF, true, false, false},
+        {"PP 2 V 2", 1, 2, 1, 2, GPT_ZERO_OFF, false, false, false},
+        {"PP 2 DP 2 ZeRO-1", 1, 2, 2, 1, GPT_ZERO_1, false, false, false},
+        {"PP 2 V 2 DP 2 ZeRO-2", 1, 2, 2, 2, GPT_ZERO_2, false, false, true},
+        {"TP 2", 2, 1, 1, 1, GPT_ZERO_OFF, false, false, false},
+        {"TP 2 SP untied", 2, 1, 1, 1, GPT_ZERO_OFF, true, true, false},
+        {"TP 2 SP DP 2 ZeRO-2", 2, 1, 2, 1, GPT_ZERO_2, false, true, true},
+        {"TP 2 SP PP 2 V 2", 2, 2, 1, 2, GPT_ZERO_OFF, false, true, false},
+        {"TP 2 SP PP 2 DP 2 ZeRO-1", 2, 2, 2, 1, GPT_ZERO_1, false, true,
+         false},
     };
     struct found *single = mmap(NULL, 2 * sizeof *single,
                                 PROT_READ | PROT_WRITE,
@@ -299,7 +308,8 @@ static void test_all(const char *prefix)
 
     for (int untied = 0; untied < 2; untied++) {
         const struct layout one = {
-            "a single rank", 1, 1, 1, 1, GPT_ZERO_OFF, untied};
+            "a single rank", 1, 1, 1, 1, GPT_ZERO_OFF, untied,
+            false, false};
         struct job j = {.layout = &one, .prefix = prefix};
         if (!ok(run_job(&j, single + untied, 1), "one rank"))
             return;
