@@ -241,6 +241,16 @@ float *gpt_feed_losses(struct gpt_feed *f, int64_t i)
     return f->batches[f->now].loss + i * f->o.micro_batch * f->o.seq_length;
 }
 
+void gpt_feed_scale(struct gpt_feed *f, float scale)
+{
+    struct batch *b = &f->batches[f->now];
+    int64_t n = b->n * f->o.micro_batch * f->o.seq_length;
+
+    for (int64_t i = 0; i < n; i++)
+        b->weight[i] *= scale;
+    b->first = -1; /* not what it is taken for: to be read again */
+}
+
 double gpt_feed_loss(const struct gpt_feed *f, int64_t *rows)
 {
     const struct batch *b = &f->batches[f->now];

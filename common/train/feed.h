@@ -46,6 +46,9 @@ const struct gpt_microbatch *gpt_feed_microbatch(const struct gpt_feed *feed,
 /* Where the stage puts its losses, (B, T). */
 float *gpt_feed_losses(struct gpt_feed *feed, int64_t i);
 
+/* Multiplies the weights of the batch read last: the loss scale. */
+void gpt_feed_scale(struct gpt_feed *feed, float scale);
+
 /* Sum of the unmasked losses of this rank's part of the batch, and their
  * number. */
 double gpt_feed_loss(const struct gpt_feed *feed, int64_t *rows);

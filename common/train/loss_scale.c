@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-static const float growth = 2, backoff = 0.5F;
+static const float growth = 2, backoff = 0.5F, largest = 0x1p126F;
 
 int gpt_loss_scale_check(const struct gpt_loss_scale_options *o,
                          struct gpt_err *err)
@@ -54,5 +54,5 @@ void gpt_loss_scale_update(struct gpt_loss_scale *s, bool finite)
         return;
     s->good = 0;
     s->left = s->o.hysteresis;
-    s->scale *= growth;
+    s->scale = fminf(s->scale * growth, largest);
 }

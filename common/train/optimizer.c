@@ -177,11 +177,11 @@ int gpt_optimizer_squares(struct gpt_optimizer *o, struct gpt_queue *q,
 }
 
 /* The copy of element i in another type. */
-static void *act_at(const struct gpt_update *u, int64_t i)
+static void *weight_at(const struct gpt_update *u, int64_t i)
 {
-    if (!u->params_act)
+    if (!u->weights)
         return NULL;
-    return (char *)u->params_act + (size_t)i * gpt_dtype_bytes(u->act);
+    return (char *)u->weights + (size_t)i * gpt_dtype_bytes(u->act);
 }
 
 void gpt_optimizer_update(struct gpt_optimizer *o, struct gpt_queue *q,
@@ -194,17 +194,17 @@ void gpt_optimizer_update(struct gpt_optimizer *o, struct gpt_queue *q,
         .beta2 = o->o.beta2,
         .eps = o->o.eps,
         .weight_decay = u->weight_decay,
-        .grad_scale = 1,
+        .grad_scale = 1 / u->loss_scale,
         .step = ++o->step,
     };
 
     if (o->o.clip_grad > 0 && u->norm > 0)
-        op.grad_scale = fmin(1, o->o.clip_grad / (u->norm + 1e-6));
+        op.grad_scale *= fmin(1, o->o.clip_grad / (u->norm + 1e-6));
     for (int64_t i = 0; i < o->n_stretches; i++) {
         const struct stretch *t = &o->stretches[i];
         op.n = t->end - t->begin;
-        op.p = u->params + t->begin;
-        op.p_act = act_at(u, t->begin);
+        op.p = u->params + (u->compact ? t->moments : t->begin);
+        op.p_act = weight_at(u, t->begin);
         op.m = o->exp_avg + t->moments;
         op.v = o->exp_avg_sq + t->moments;
         op.g = u->gradients[t->bucket];

@@ -48,15 +48,18 @@ int gpt_optimizer_squares(struct gpt_optimizer *optimizer, struct gpt_queue *q,
                           float *const *gradients, double *sum,
                           struct gpt_err *err) GPT_MUST_USE;
 
-/* One update with gradients scaled by clip/(norm + 1e-6) when that is below
- * one. params: float; params_act: its copy in `act`, or NULL; both flat, of
- * which this rank's shards are updated. gradients as above. */
+/* One update with gradients divided by the loss scale, and scaled by
+ * clip/(norm + 1e-6) when that is below one. Gradients as above. */
 struct gpt_update {
     float *params;
-    void *params_act;
+    bool compact;  /* params holds this rank's shards alone, as moments do;
+                    * else it is flat, of which they are updated */
+    void *weights; /* flat copy of params in `act`, or NULL */
     enum gpt_dtype act;
     float *const *gradients;
-    double norm, lr, weight_decay;
+    double loss_scale; /* 1: none */
+    double norm;       /* of the gradients once divided */
+    double lr, weight_decay;
 };
 void gpt_optimizer_update(struct gpt_optimizer *optimizer, struct gpt_queue *q,
                           const struct gpt_update *update);

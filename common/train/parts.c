@@ -125,10 +125,10 @@ static int build(struct gpt_parts *p, const struct gpt_flat *flat, bool shards,
 }
 
 int gpt_parts_build(struct gpt_parts *p, const struct gpt_flat *flat,
-                    enum gpt_kind kind, const struct gpt_parts_writer *writer,
+                    bool compact, const struct gpt_parts_writer *writer,
                     struct gpt_err *err)
 {
-    bool shards = kind != GPT_KIND_PARAMETERS && flat->shards > 1;
+    bool shards = compact && flat->shards > 1;
     int64_t *owners = NULL;
     int status = GPT_OK;
 

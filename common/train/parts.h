@@ -14,7 +14,7 @@
 #include "model/params.h"
 
 enum gpt_kind {
-    GPT_KIND_PARAMETERS, /* flat buffer; the other two compact ones */
+    GPT_KIND_PARAMETERS,
     GPT_KIND_EXP_AVG,
     GPT_KIND_EXP_AVG_SQ,
     GPT_N_KINDS
@@ -41,9 +41,10 @@ struct gpt_parts_writer {
     int64_t tp_rank, dp_rank, dp_size;
 };
 
-/* writer NULL: all that the rank has, copies too. */
+/* Of a buffer that is flat, or compact: this rank's shards alone. writer NULL:
+ * all that the rank has, copies too. */
 int gpt_parts_build(struct gpt_parts *p, const struct gpt_flat *flat,
-                    enum gpt_kind kind, const struct gpt_parts_writer *writer,
+                    bool compact, const struct gpt_parts_writer *writer,
                     struct gpt_err *err) GPT_MUST_USE;
 void gpt_parts_free(struct gpt_parts *p);
 

@@ -316,6 +316,7 @@ int gpt_train_plan(struct gpt_train_plan *p, const struct gpt_train_options *o,
     *p = (struct gpt_train_plan){
         .replica =
             {
+                .act = GPT_F32,
                 .micro_batch = o->micro_batch_size,
                 .seq_length = o->seq_length,
                 .documents = o->reset_attention_mask,

@@ -32,6 +32,7 @@ int gpt_replica_new(struct gpt_replica **replica, struct gpt_backend *be,
     GPT_TRY(gpt_new(&r, 1, sizeof *r, "the model", err));
     r->o = *options;
     r->be = be;
+    r->scale = gpt_loss_scale_new(&options->loss_scale);
     GPT_TRY_GOTO(status, gpt_params_build(&r->table, &r->o.config, err), fail);
     GPT_TRY_GOTO(status, gpt_flat_build(&r->flat, &r->table, &r->o.layout, err),
                  fail);
@@ -71,7 +72,7 @@ static struct gpt_stage_options stage_options(const struct gpt_replica *r)
         .recompute_layers = r->o.recompute_layers,
         .fresh_gradients = gpt_reducer_fresh(&reducer),
         .seed = r->o.seed,
-        .act = GPT_F32,
+        .act = r->o.act,
     };
     memcpy(o.slots, r->slots, sizeof o.slots);
     return o;
@@ -84,7 +85,26 @@ static int64_t message_bytes(const struct gpt_replica *r)
 
     if (r->o.sequence_parallel)
         rows /= r->o.layout.tp_size;
-    return rows * r->o.config.hidden_size * (int64_t)sizeof(float);
+    return rows * r->o.config.hidden_size *
+           (int64_t)gpt_dtype_bytes(r->o.act);
+}
+
+bool gpt_replica_compact(const struct gpt_replica *r)
+{
+    return r->o.act != GPT_F32;
+}
+
+static int64_t weight_bytes(const struct gpt_replica *r)
+{
+    return r->flat.elements * (int64_t)gpt_dtype_bytes(r->o.act);
+}
+
+/* Of `params`, where they are not the weights. */
+static int64_t param_bytes(const struct gpt_replica *r)
+{
+    if (!gpt_replica_compact(r))
+        return 0;
+    return gpt_flat_compact(&r->flat) * (int64_t)sizeof(float);
 }
 
 int gpt_replica_memory(const struct gpt_replica *r, struct gpt_memory *memory,
@@ -94,10 +114,10 @@ int gpt_replica_memory(const struct gpt_replica *r, struct gpt_memory *memory,
     const struct gpt_reducer_options reducer = reducer_options(r);
 
     *memory = (struct gpt_memory){.bytes = {0}};
-    memory->bytes[GPT_MEM_PARAMETERS] =
-        r->flat.elements * (int64_t)sizeof(float);
+    memory->bytes[GPT_MEM_PARAMETERS] = weight_bytes(r);
     memory->bytes[GPT_MEM_GRADIENTS] = gpt_reducer_memory(&reducer);
-    memory->bytes[GPT_MEM_OPTIMIZER] = gpt_optimizer_memory(&r->flat);
+    memory->bytes[GPT_MEM_OPTIMIZER] =
+        gpt_optimizer_memory(&r->flat) + param_bytes(r);
     GPT_TRY(gpt_stage_memory(memory, r->be, &stage, err));
     memory->bytes[GPT_MEM_WORKSPACE] +=
         gpt_pipeline_memory(r->o.layout.pp_size, message_bytes(r));
@@ -121,7 +141,7 @@ static int open_stage(struct gpt_replica *r, struct gpt_err *err)
     struct gpt_stage_options options = stage_options(r);
 
     options.hooks = gpt_reducer_hooks(r->reducer);
-    return gpt_stage_open(&r->stage, r->be, &options, r->params,
+    return gpt_stage_open(&r->stage, r->be, &options, r->weights,
                           gpt_reducer_buckets(r->reducer), err);
 }
 
@@ -139,15 +159,28 @@ static int open_pipeline(struct gpt_replica *r, struct gpt_err *err)
     return gpt_pipeline_open(&r->pipeline, r->be, &options, err);
 }
 
+static int open_weights(struct gpt_replica *r, struct gpt_err *err)
+{
+    void *params;
+
+    GPT_TRY(r->be->alloc(r->be, (size_t)weight_bytes(r),
+                         gpt_memory_kind_name(GPT_MEM_PARAMETERS), &r->weights,
+                         err));
+    params = r->weights;
+    if (gpt_replica_compact(r))
+        GPT_TRY(r->be->alloc(r->be, (size_t)param_bytes(r),
+                             gpt_memory_kind_name(GPT_MEM_OPTIMIZER), &params,
+                             err));
+    r->params = params;
+    return GPT_OK;
+}
+
 int gpt_replica_open(struct gpt_replica *r, struct gpt_err *err)
 {
-    void *params, *sums;
+    void *sums;
 
     GPT_TRY(r->be->queue_open(r->be, &r->q, err));
-    GPT_TRY(r->be->alloc(r->be, (size_t)r->flat.elements * sizeof(float),
-                         gpt_memory_kind_name(GPT_MEM_PARAMETERS), &params,
-                         err));
-    r->params = params;
+    GPT_TRY(open_weights(r, err));
     if (r->o.world) {
         GPT_TRY(r->be->alloc(r->be, GPT_REPLICA_SUMS * sizeof *r->sums,
                              "sums over ranks", &sums, err));
@@ -170,8 +203,10 @@ void gpt_replica_close(struct gpt_replica *r)
     gpt_optimizer_close(r->optimizer);
     if (r->sums)
         r->be->free(r->be, r->sums);
-    if (r->params)
+    if (r->params && gpt_replica_compact(r))
         r->be->free(r->be, r->params);
+    if (r->weights)
+        r->be->free(r->be, r->weights);
     if (r->q)
         r->be->queue_close(r->q);
     gpt_flat_free(&r->flat);
@@ -179,27 +214,78 @@ void gpt_replica_close(struct gpt_replica *r)
     gpt_free(r);
 }
 
+/* ---- values ---- */
+
+void gpt_replica_gather(struct gpt_replica *r)
+{
+    const struct gpt_flat *flat = &r->flat;
+    const int64_t type = (int64_t)gpt_dtype_bytes(r->o.act);
+    char *weights = r->weights;
+    int64_t begin, end;
+
+    for (int64_t b = 0; flat->shards > 1 && b < flat->n_buckets; b++) {
+        gpt_bucket_shard(flat, b, flat->shard, &begin, &end);
+        gpt_comm_all_gather(r->o.world->comm[GPT_GROUP_DP], r->q,
+                            weights + flat->buckets[b].begin * type,
+                            weights + begin * type, end - begin, r->o.act);
+    }
+}
+
+int gpt_replica_refresh(struct gpt_replica *r, struct gpt_err *err)
+{
+    const struct gpt_flat *flat = &r->flat;
+    const int64_t type = (int64_t)gpt_dtype_bytes(r->o.act);
+    int64_t begin, end;
+
+    if (!gpt_replica_compact(r))
+        return GPT_OK;
+    for (int64_t b = 0; b < flat->n_buckets; b++) {
+        gpt_bucket_shard(flat, b, flat->shard, &begin, &end);
+        r->be->cast(r->q, (char *)r->weights + begin * type, r->o.act,
+                    r->params + gpt_bucket_compact(flat, b), GPT_F32,
+                    end - begin);
+    }
+    gpt_replica_gather(r);
+    GPT_TRY(r->be->sync(r->q, err));
+    return r->o.world ? gpt_world_check(r->o.world, err) : GPT_OK;
+}
+
+/* Copies what `params` has of a slice from its values. */
+static void put(struct gpt_replica *r, const struct gpt_slice *s,
+                const float *values)
+{
+    int64_t begin = s->offset, end = s->offset + s->count, at = begin;
+
+    if (gpt_replica_compact(r)) {
+        int64_t shard, shard_end;
+        gpt_bucket_shard(&r->flat, s->bucket, r->flat.shard, &shard,
+                         &shard_end);
+        begin = gpt_max_i64(begin, shard);
+        end = gpt_min_i64(end, shard_end);
+        at = gpt_bucket_compact(&r->flat, s->bucket) + begin - shard;
+    }
+    if (begin < end)
+        r->be->copy_in(r->q, r->params + at, values + (begin - s->offset),
+                       (size_t)(end - begin) * sizeof *values);
+}
+
 int gpt_replica_init(struct gpt_replica *r, struct gpt_err *err)
 {
     int64_t largest = 0;
     float *host = NULL;
-    int status;
+    int status = GPT_OK;
 
     for (int64_t i = 0; i < r->flat.n; i++)
         largest = gpt_max_i64(largest, r->flat.slices[i].count);
     GPT_TRY(
         gpt_new(&host, (size_t)largest, sizeof *host, "initial values", err));
-    for (int64_t i = 0; i < r->flat.n; i++) {
-        const struct gpt_slice *s = &r->flat.slices[i];
-        gpt_param_init(&r->o.config, s, r->o.seed, host);
-        r->be->copy_in(r->q, r->params + s->offset, host,
-                       (size_t)s->count * sizeof *host);
-        GPT_TRY_GOTO(status, r->be->sync(r->q, err), out);
+    for (int64_t i = 0; i < r->flat.n && status == GPT_OK; i++) {
+        gpt_param_init(&r->o.config, &r->flat.slices[i], r->o.seed, host);
+        put(r, &r->flat.slices[i], host);
+        status = r->be->sync(r->q, err);
     }
-    status = GPT_OK;
-out:
     gpt_free(host);
-    return status;
+    return status == GPT_OK ? gpt_replica_refresh(r, err) : status;
 }
 
 void gpt_memory_print(const struct gpt_memory *memory)

@@ -5,6 +5,7 @@
 #ifndef GPT_TRAIN_REPLICA_H
 #define GPT_TRAIN_REPLICA_H
 
+#include "train/loss_scale.h"
 #include "train/optimizer.h"
 #include "train/pipeline.h"
 
@@ -12,6 +13,9 @@ struct gpt_replica_options {
     struct gpt_config config; /* complete */
     struct gpt_layout layout;
     struct gpt_optimizer_options optimizer;
+    enum gpt_dtype act; /* of weights and activations: GPT_F32, GPT_BF16,
+                         * GPT_F16 */
+    struct gpt_loss_scale_options loss_scale; /* initial 0: none */
     int64_t micro_batch, seq_length;
     int64_t micro_batches; /* of this rank, in the largest step; 0: one */
     enum gpt_zero zero;    /* with layout.shards = data parallel size */
@@ -33,7 +37,12 @@ struct gpt_replica {
     struct gpt_param_table table;
     struct gpt_flat flat;
     int32_t slots[GPT_MAX_CHUNKS]; /* see stage.h */
-    float *params;    /* device, flat.elements */
+    void *weights;    /* device, act, flat.elements: computed with */
+    /* Device: what the optimizer updates. The weights themselves when act is
+     * GPT_F32; else more exact values of this rank's shards alone, compact as
+     * the optimizer's moments are. */
+    float *params;
+    struct gpt_loss_scale scale; /* when options.loss_scale.initial > 0 */
     float *gradients; /* of the first bucket; see gpt_reducer_buckets() */
     double *sums;     /* device, GPT_REPLICA_SUMS: what ranks add up */
     struct gpt_reducer *reducer;
@@ -54,6 +63,14 @@ int gpt_replica_memory(const struct gpt_replica *replica,
 int gpt_replica_open(struct gpt_replica *replica,
                      struct gpt_err *err) GPT_MUST_USE;
 void gpt_replica_close(struct gpt_replica *replica);
+
+/* Is `params` compact? */
+bool gpt_replica_compact(const struct gpt_replica *replica);
+/* After `params` was written: makes the weights anew, on all ranks. */
+int gpt_replica_refresh(struct gpt_replica *replica,
+                        struct gpt_err *err) GPT_MUST_USE;
+/* The weights of all data parallel ranks' shards, after each has its own. */
+void gpt_replica_gather(struct gpt_replica *replica);
 
 /* Initial values: a function of the seed alone, whatever the layout. */
 int gpt_replica_init(struct gpt_replica *replica,

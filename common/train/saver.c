@@ -55,7 +55,8 @@ int gpt_saver_memory(const struct gpt_replica *r,
 
     *bytes = 0;
     for (int k = 0; needs_copy(r, o) && k < count_kinds(o); k++) {
-        GPT_TRY(gpt_parts_build(&parts, &r->flat, (enum gpt_kind)k, &who,
+        GPT_TRY(gpt_parts_build(&parts, &r->flat,
+                                gpt_state_compact(r, (enum gpt_kind)k), &who,
                                 err));
         *bytes += parts.elements * (int64_t)sizeof(float);
         gpt_parts_free(&parts);
@@ -79,8 +80,9 @@ static int allocate(struct gpt_saver *s, struct gpt_err *err)
     int64_t elements = 0;
 
     for (int k = 0; k < s->n_kinds; k++) {
-        GPT_TRY(gpt_parts_build(&s->parts[k], &s->replica->flat,
-                                (enum gpt_kind)k, &s->who, err));
+        GPT_TRY(gpt_parts_build(
+            &s->parts[k], &s->replica->flat,
+            gpt_state_compact(s->replica, (enum gpt_kind)k), &s->who, err));
         elements += s->parts[k].elements;
     }
     if (!needs_copy(s->replica, s->context->options))

@@ -20,6 +20,16 @@
 
 /* ---- saving ---- */
 
+static cJSON *scale_to_json(const struct gpt_loss_scale *s)
+{
+    cJSON *json = cJSON_CreateObject();
+
+    cJSON_AddNumberToObject(json, "scale", (double)s->scale);
+    cJSON_AddNumberToObject(json, "good", (double)s->good);
+    cJSON_AddNumberToObject(json, "left", (double)s->left);
+    return json;
+}
+
 cJSON *gpt_state_to_json(const struct gpt_replica *r,
                          const struct gpt_train_state *state,
                          const struct gpt_state_context *c)
@@ -38,6 +48,8 @@ cJSON *gpt_state_to_json(const struct gpt_replica *r,
     cJSON_AddNumberToObject(json, "seed", (double)r->o.seed);
     cJSON_AddNumberToObject(json, "seq_length", (double)r->o.seq_length);
     cJSON_AddStringToObject(json, "corpus_digest", digest);
+    if (r->o.loss_scale.initial > 0)
+        cJSON_AddItemToObject(json, "loss_scale", scale_to_json(&r->scale));
     if (bytes || c->options->vocab_file)
         cJSON_AddStringToObject(json, "tokenizer_type",
                                 c->options->tokenizer_type);
@@ -73,6 +85,11 @@ bool gpt_state_peers(struct gpt_peers *peers, const struct gpt_world *w,
         .timeout = w->timeout,
     };
     return true;
+}
+
+bool gpt_state_compact(const struct gpt_replica *r, enum gpt_kind kind)
+{
+    return kind != GPT_KIND_PARAMETERS || gpt_replica_compact(r);
 }
 
 bool gpt_state_exists(const char *dir)
@@ -123,7 +140,8 @@ static int read_kind(struct gpt_replica *r, struct gpt_checkpoint *ck,
     int64_t largest = 0;
     float *host = NULL;
 
-    GPT_TRY(gpt_parts_build(&parts, &r->flat, kind, NULL, err));
+    GPT_TRY(gpt_parts_build(&parts, &r->flat, gpt_state_compact(r, kind), NULL,
+                            err));
     for (size_t i = 0; i < parts.n; i++)
         largest = gpt_max_i64(largest, parts.items[i].count);
     int status =
@@ -188,6 +206,27 @@ static int read_position(struct gpt_replica *r, struct gpt_train_state *state,
     return GPT_OK;
 }
 
+/* A run that had no loss scale, or a constant one, starts with a new one. */
+static int read_scale(struct gpt_loss_scale *s, const cJSON *json,
+                      const char *what, struct gpt_err *err)
+{
+    const cJSON *scale = cJSON_GetObjectItemCaseSensitive(json, "loss_scale");
+    double value;
+
+    if (!scale || s->o.initial <= 0 || s->o.constant)
+        return GPT_OK;
+    GPT_TRY(gpt_json_real_or(scale, "scale", s->o.initial, &value, what, err));
+    if (!(value >= s->o.min) || value > 0x1p126)
+        return gpt_fail(err, GPT_EDATA,
+                        "%s: loss scale %g is not in %g..2^126", what, value,
+                        s->o.min);
+    GPT_TRY(gpt_json_int(scale, "good", 0, MAX_COUNT, &s->good, what, err));
+    GPT_TRY(gpt_json_int(scale, "left", -MAX_COUNT, MAX_COUNT, &s->left, what,
+                         err));
+    s->scale = (float)value;
+    return GPT_OK;
+}
+
 static int read_optimizer(struct gpt_replica *r, struct gpt_checkpoint *ck,
                           const cJSON *json, const char *what,
                           struct gpt_err *err)
@@ -202,6 +241,7 @@ static int read_optimizer(struct gpt_replica *r, struct gpt_checkpoint *ck,
     }
     GPT_TRY(gpt_json_int(json, "optimizer_step", 0, MAX_COUNT,
                          &r->optimizer->step, what, err));
+    GPT_TRY(read_scale(&r->scale, json, what, err));
     GPT_TRY(read_kind(r, ck, GPT_KIND_EXP_AVG, r->optimizer->exp_avg, err));
     return read_kind(r, ck, GPT_KIND_EXP_AVG_SQ, r->optimizer->exp_avg_sq,
                      err);
@@ -222,6 +262,7 @@ static int load_open(struct gpt_replica *r, struct gpt_checkpoint *ck,
         gpt_checkpoint_config(ck)->padded_vocab_size)
         GPT_TRY(gpt_replica_init(r, err));
     GPT_TRY(read_kind(r, ck, GPT_KIND_PARAMETERS, r->params, err));
+    GPT_TRY(gpt_replica_refresh(r, err));
     if (o->finetune)
         return GPT_OK;
     if (cJSON_GetObjectItemCaseSensitive(json, "converted_from")) {

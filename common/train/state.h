@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "checkpoint/peers.h"
+#include "train/parts.h"
 #include "train/plan.h"
 #include "train/replica.h"
 
@@ -41,13 +42,17 @@ int gpt_state_save(struct gpt_replica *replica,
                    const struct gpt_state_context *context,
                    struct gpt_err *err) GPT_MUST_USE;
 
-/* Loads from options->load, on all ranks or on none: weights and, unless options say otherwise,
- * optimizer, position and schedule (written to *schedule when the checkpoint's
- * is to be used). GPT_EDATA or GPT_EUSAGE name the field that does not fit. */
+/* Loads from options->load, on all ranks or on none: weights and, unless
+ * options say otherwise, optimizer, loss scale, position and schedule (written
+ * to *schedule when the checkpoint's is to be used). GPT_EDATA or GPT_EUSAGE name the field that does not fit. */
 int gpt_state_load(struct gpt_replica *replica, struct gpt_train_state *state,
                    const struct gpt_state_context *context,
                    struct gpt_schedule *schedule,
                    struct gpt_err *err) GPT_MUST_USE;
+
+/* Does the replica's buffer of this kind hold its shards alone? Checkpoints
+ * hold exact parameters, whatever the type of the weights. */
+bool gpt_state_compact(const struct gpt_replica *replica, enum gpt_kind kind);
 
 /* Is there a checkpoint in `dir`? */
 bool gpt_state_exists(const char *dir);

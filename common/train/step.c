@@ -50,36 +50,46 @@ static int own_squares(struct gpt_replica *r, double *sums, struct gpt_err *err)
                                  &sums[SQUARES], err);
 }
 
-/* Shards of all data parallel ranks become whole parameters again. */
-static void gather(struct gpt_replica *r)
-{
-    const struct gpt_flat *flat = &r->flat;
-    int64_t begin, end;
-
-    for (int64_t b = 0; flat->shards > 1 && b < flat->n_buckets; b++) {
-        gpt_bucket_shard(flat, b, flat->shard, &begin, &end);
-        gpt_comm_all_gather(r->o.world->comm[GPT_GROUP_DP], r->q,
-                            r->params + flat->buckets[b].begin,
-                            r->params + begin, end - begin, GPT_F32);
-    }
-}
-
 static int update(struct gpt_replica *r, const struct gpt_step *step,
                   struct gpt_err *err)
 {
     const struct gpt_update u = {
         .params = r->params,
+        .compact = gpt_replica_compact(r),
+        .weights = gpt_replica_compact(r) ? r->weights : NULL,
+        .act = r->o.act,
         .gradients = gpt_reducer_shards(r->reducer),
-        .act = GPT_F32,
+        .loss_scale = step->loss_scale,
         .norm = step->grad_norm,
         .lr = step->lr,
         .weight_decay = step->weight_decay,
     };
 
     gpt_optimizer_update(r->optimizer, r->q, &u);
-    gather(r);
+    gpt_replica_gather(r);
     GPT_TRY(r->be->sync(r->q, err));
     return r->o.world ? gpt_world_check(r->o.world, err) : GPT_OK;
+}
+
+static bool scaled(const struct gpt_replica *r)
+{
+    return r->o.loss_scale.initial > 0;
+}
+
+/* Can this step be used? If its gradients alone are not finite, and a smaller
+ * loss scale may help, the next ones try that. */
+static void judge(struct gpt_replica *r, struct gpt_step *step)
+{
+    const bool finite = isfinite(step->grad_norm);
+    const float before = r->scale.scale;
+
+    step->skipped = !isfinite(step->loss) || !finite;
+    step->overflow = false;
+    if (!scaled(r))
+        return;
+    gpt_loss_scale_update(&r->scale, finite);
+    step->overflow = !finite && isfinite(step->loss) &&
+                     (r->scale.left > 0 || r->scale.scale < before);
 }
 
 int gpt_step_train(struct gpt_replica *r, struct gpt_feed *feed,
@@ -88,6 +98,9 @@ int gpt_step_train(struct gpt_replica *r, struct gpt_feed *feed,
     double sums[N_SUMS] = {[STOP] = step->stop};
     struct gpt_step_times *t = &step->times;
 
+    step->loss_scale = scaled(r) ? (double)r->scale.scale : 1;
+    if (scaled(r))
+        gpt_feed_scale(feed, r->scale.scale);
     gpt_stage_begin(r->stage, r->q);
     gpt_reducer_begin(r->reducer);
     GPT_TRY(gpt_pipeline_run(r->pipeline, r->q, feed, step->micro_batches,
@@ -100,9 +113,9 @@ int gpt_step_train(struct gpt_replica *r, struct gpt_feed *feed,
     own_loss(r, feed, sums);
     GPT_TRY(add_up(r, sums, err));
     step->loss = sums[ROWS] > 0 ? sums[LOSS] / sums[ROWS] : sums[LOSS];
-    step->grad_norm = sqrt(sums[SQUARES]);
+    step->grad_norm = sqrt(sums[SQUARES]) / step->loss_scale;
     step->stop = sums[STOP] > 0;
-    step->skipped = !isfinite(step->loss) || !isfinite(step->grad_norm);
+    judge(r, step);
     if (!step->skipped)
         GPT_TRY(update(r, step, err));
     t->updating = gpt_now() - begun;

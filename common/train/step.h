@@ -24,7 +24,9 @@ struct gpt_step {
     /* results */
     double loss;      /* sum of losses / sum of unmasked tokens of the batch */
     double grad_norm; /* before clipping */
+    double loss_scale; /* of this step, 1: none */
     bool skipped;     /* loss or norm was not finite: nothing was updated */
+    bool overflow;    /* ... as the loss scale is still too large */
     struct gpt_step_times times;
 };
 

@@ -127,6 +127,7 @@ static double step(struct gpt_replica *r)
         .params = r->params,
         .gradients = gpt_reducer_shards(r->reducer),
         .act = GPT_F32,
+        .loss_scale = 1,
         .lr = 1e-4,
         .weight_decay = 0.1,
     };
@@ -169,6 +170,7 @@ int main(void)
     struct gpt_replica_options o = {
         .config = c,
         .layout = GPT_LAYOUT_SINGLE(&c),
+        .act = GPT_F32,
         .micro_batch = B,
         .seq_length = T,
         .seed = 1234,

@@ -84,6 +84,7 @@ static int open_replica(struct gpt_replica **r, struct gpt_backend *be,
     struct gpt_replica_options o = {
         .config = config_of(l),
         .optimizer = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .clip_grad = 1},
+        .act = GPT_F32,
         .micro_batch = B,
         .seq_length = T,
         .micro_batches = BATCH / l->dp,

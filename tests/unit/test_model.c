@@ -18,6 +18,7 @@ static struct gpt_replica *open_replica(const struct gpt_config *c, int64_t b,
     struct gpt_replica_options o = {
         .config = *c,
         .layout = gpt_layout_even(c, 1, 0, pp, rank),
+        .act = GPT_F32,
         .micro_batch = b,
         .seq_length = t,
         .documents = true,
@@ -175,6 +176,7 @@ static void ten_steps(const struct model_case *k, struct gpt_replica *r,
     for (int64_t i = 0; i < k->steps; i++) {
         struct gpt_update update = {
             .params = r->params,
+            .loss_scale = 1,
             .gradients = gpt_reducer_shards(r->reducer),
             .act = GPT_F32,
             .lr = k->lr,
@@ -470,6 +472,7 @@ static void memory(void)
     struct gpt_replica_options o = {
         .config = c,
         .layout = GPT_LAYOUT_SINGLE(&c),
+        .act = GPT_F32,
         .micro_batch = SAMPLES,
         .seq_length = TIME,
         .documents = true,

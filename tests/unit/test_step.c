@@ -61,7 +61,7 @@ static void need(int status, const struct gpt_err *err)
     exit(1);
 }
 
-static void open_all(const char *prefix)
+static void open_data(const char *prefix)
 {
     const char *const paths[] = {prefix};
     struct gpt_corpus_options data = {
@@ -72,10 +72,20 @@ static void open_all(const char *prefix)
         .seed = 5,
         .vocab_size = 50,
     };
+    struct gpt_err err;
+
+    data.n_samples[GPT_TRAIN] = 40;
+    data.n_samples[GPT_VALID] = 6;
+    need(gpt_corpus_open(&corpus, &data, &err), &err);
+}
+
+static struct gpt_replica *open_replica(enum gpt_dtype act, double scale)
+{
     struct gpt_replica_options model = {
         .config = {.num_layers = 2,
                    .hidden_size = 16,
                    .num_attention_heads = 2,
+                   .num_query_groups = 2,
                    .max_positions = T,
                    .vocab_size = 50,
                    .init_std = 0.02,
@@ -83,23 +93,23 @@ static void open_all(const char *prefix)
                    .hidden_dropout = 0.1,
                    .attention_dropout = 0.1,
                    .tied_embeddings = true},
+        .act = act,
+        .loss_scale = {.initial = scale, .min = 1, .window = 3,
+                       .hysteresis = 2},
         .micro_batch = B,
         .seq_length = T,
         .seed = 5,
         .optimizer = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .clip_grad = 1},
     };
+    struct gpt_replica *r;
     struct gpt_err err;
 
-    data.n_samples[GPT_TRAIN] = 40;
-    data.n_samples[GPT_VALID] = 6;
-    need(gpt_corpus_open(&corpus, &data, &err), &err);
-    model.config.num_query_groups = 2;
     need(gpt_config_complete(&model.config, 8, 1, &err), &err);
     model.layout = GPT_LAYOUT_SINGLE(&model.config);
-    need(gpt_backend_cpu(&be, &err), &err);
-    need(gpt_replica_new(&replica, be, &model, &err), &err);
-    need(gpt_replica_open(replica, &err), &err);
-    need(gpt_replica_init(replica, &err), &err);
+    need(gpt_replica_new(&r, be, &model, &err), &err);
+    need(gpt_replica_open(r, &err), &err);
+    need(gpt_replica_init(r, &err), &err);
+    return r;
 }
 
 static struct gpt_feed *open_feed(bool mask)
@@ -184,7 +194,8 @@ static void averages(void)
     gpt_feed_close(f);
 }
 
-static double train(struct gpt_feed *f, int64_t i)
+static struct gpt_step one_step(struct gpt_replica *r, struct gpt_feed *f,
+                                int64_t i)
 {
     struct gpt_step step = {
         .first_sample = i * BATCH,
@@ -195,8 +206,13 @@ static double train(struct gpt_feed *f, int64_t i)
 
     need(gpt_feed_read(f, GPT_TRAIN, step.first_sample, MICRO, &err), &err);
     gpt_feed_ahead(f, GPT_TRAIN, step.first_sample + BATCH, MICRO);
-    need(gpt_step_train(replica, f, &step, &err), &err);
-    return step.loss;
+    need(gpt_step_train(r, f, &step, &err), &err);
+    return step;
+}
+
+static double train(struct gpt_feed *f, int64_t i)
+{
+    return one_step(replica, f, i).loss;
 }
 
 static void steps(void)
@@ -233,6 +249,93 @@ static void steps(void)
     gpt_feed_close(f);
 }
 
+/* Trains two replicas on the same batches. */
+static void compare(struct gpt_replica *a, struct gpt_replica *b, double rel,
+                    const char *what)
+{
+    struct gpt_feed *f = open_feed(false), *g = open_feed(false);
+    double worst = 0, norms = 0;
+
+    for (int i = 0; i < 10; i++) {
+        struct gpt_step x = one_step(a, f, i), y = one_step(b, g, i);
+        worst = fmax(worst, fabs(x.loss - y.loss) / x.loss);
+        norms = fmax(norms, fabs(x.grad_norm - y.grad_norm) / x.grad_norm);
+    }
+    ok(worst <= rel && norms <= 10 * rel, "%s: losses within %g, norms %g",
+       what, worst, norms);
+    gpt_feed_close(f);
+    gpt_feed_close(g);
+}
+
+/* A power of two changes exponents only. */
+static void loss_scale(void)
+{
+    struct gpt_replica *plain = open_replica(GPT_F32, 0);
+    struct gpt_replica *scaled = open_replica(GPT_F32, 1024);
+
+    compare(plain, scaled, 0, "a loss scale of 1024 to 8192");
+    ok(memcmp(plain->params, scaled->params,
+              (size_t)plain->flat.elements * sizeof *plain->params) == 0,
+       "and the same parameters, bit for bit");
+    ok(scaled->scale.scale == 1024 * 8, "it was doubled every three steps");
+    gpt_replica_close(plain);
+    gpt_replica_close(scaled);
+}
+
+/* A scale that is far too large: steps are left out until it fits. */
+static void overflow(void)
+{
+    struct gpt_replica *r = open_replica(GPT_F32, 0x1p126);
+    struct gpt_feed *f = open_feed(false);
+    struct gpt_step step = {.micro_batches = 0};
+    const struct gpt_slice *norm =
+        gpt_flat_find(&r->flat, GPT_FINAL_NORM_WEIGHT, -1);
+    int skipped = 0;
+
+    for (int64_t i = 0; i < norm->count; i++) /* for large gradients */
+        r->params[norm->offset + i] = 1000;
+    for (int i = 0; i < 40 && r->optimizer->step == 0; i++) {
+        step = one_step(r, f, i);
+        skipped += step.skipped && step.overflow;
+    }
+    ok(skipped >= 2 && !step.skipped && r->scale.scale < 0x1p126F,
+       "%d steps are left out, then the scale is %g", skipped,
+       (double)r->scale.scale);
+    r->params[3] = NAN;
+    step = one_step(r, f, 0);
+    ok(step.skipped && !step.overflow, "no scale helps a loss that is NaN");
+    gpt_feed_close(f);
+    gpt_replica_close(r);
+}
+
+/* Weights in bf16 are the parameters, rounded. */
+static void narrow(void)
+{
+    struct gpt_replica *wide = open_replica(GPT_F32, 0);
+    struct gpt_replica *narrow = open_replica(GPT_BF16, 0);
+    const uint16_t *weights = narrow->weights;
+    struct gpt_memory memory[2];
+    struct gpt_err err;
+    int wrong = 0;
+
+    ok(memcmp(wide->params, narrow->params,
+              (size_t)wide->flat.elements * sizeof *wide->params) == 0,
+       "bf16: the same initial values");
+    compare(wide, narrow, 1e-2, "bf16 against float");
+    for (int64_t i = 0; i < narrow->flat.elements; i++)
+        wrong += weights[i] != gpt_f32_to_bf16(narrow->params[i]);
+    is_int(wrong, 0, "its weights are its parameters, rounded");
+    need(gpt_replica_memory(wide, &memory[0], &err), &err);
+    need(gpt_replica_memory(narrow, &memory[1], &err), &err);
+    is_int(memory[1].bytes[GPT_MEM_PARAMETERS] * 2,
+           memory[0].bytes[GPT_MEM_PARAMETERS], "half the memory for weights");
+    ok(memory[1].bytes[GPT_MEM_ACTIVATIONS] <
+           0.6 * (double)memory[0].bytes[GPT_MEM_ACTIVATIONS],
+       "about half for activations");
+    gpt_replica_close(wide);
+    gpt_replica_close(narrow);
+}
+
 int main(void)
 {
     char dir[] = "/tmp/gpt-test-step.XXXXXX", path[64];
@@ -244,11 +347,16 @@ int main(void)
     }
     snprintf(path, sizeof path, "%s/data", dir);
     need(make_dataset(path, &err), &err);
-    open_all(path);
+    open_data(path);
+    need(gpt_backend_cpu(&be, &err), &err);
+    replica = open_replica(GPT_F32, 0);
     reading_ahead();
     averages();
     steps();
     gpt_replica_close(replica);
+    loss_scale();
+    overflow();
+    narrow();
     gpt_corpus_close(corpus);
     for (int i = 0; i < 2; i++) {
         snprintf(path, sizeof path, "%s/data.%s", dir, i ? "bin" : "idx");
