@@ -24,11 +24,20 @@ struct options {
     bool append_eod;
     int64_t workers, log_interval, max_errors;
     const char *on_error;
-    bool resume;
+    bool resume, keep_sequential;
     double resume_interval;
+    int64_t partitions;
+    const char *dtype, *empty;
 };
 
-static const char *const dataset_impls[] = {"mmap", NULL};
+static const char *const dataset_impls[] = {"mmap", "cached", "lazy", NULL};
+static const char *const dtypes[] = {"auto", "uint16", "int32", NULL};
+static const char *const empties[] = {
+    [GPT_EMPTY_KEEP] = "keep",
+    [GPT_EMPTY_DROP] = "drop",
+    [GPT_EMPTY_EOD] = "eod",
+    NULL,
+};
 
 #define AT(field) .offset = offsetof(struct options, field)
 static const struct gpt_opt table[] = {
@@ -46,7 +55,10 @@ static const struct gpt_opt table[] = {
      .help = "write PREFIX_KEY_document.bin and .idx"},
     {.kind = GPT_OPT_CHOICE, .name = "dataset-impl", .arg = "IMPL",
      AT(dataset_impl), .def = "mmap", .choices = dataset_impls,
-     .help = "format of the data set"},
+     .help = "format of the index: MMIDIDX for mmap, TNTIDX for the others"},
+    {.kind = GPT_OPT_CHOICE, .name = "dtype", .arg = "TYPE", AT(dtype),
+     .def = "auto", .choices = dtypes,
+     .help = "type of tokens: uint16, int32, or auto, by vocabulary and index"},
     {.kind = GPT_OPT_GROUP, .help = "Tokenizer"},
     {.kind = GPT_OPT_CHOICE, .name = "tokenizer-type", .arg = "TYPE",
      AT(tokenizer_type), .def = "GPT2BPETokenizer",
@@ -60,6 +72,10 @@ static const struct gpt_opt table[] = {
      .help = "merges.txt of GPT2BPETokenizer"},
     {.kind = GPT_OPT_FLAG, .name = "append-eod", AT(append_eod),
      .help = "end each document with the end-of-document token"},
+    {.kind = GPT_OPT_CHOICE, .name = "empty", .arg = "WHAT", AT(empty),
+     .def = "keep", .choices = empties,
+     .help = "documents without text: keep them in the index, drop them, or "
+             "let them be an end of document (eod)"},
     {.kind = GPT_OPT_GROUP, .help = "Work"},
     {.kind = GPT_OPT_INT, .name = "workers", .arg = "N", AT(workers),
      .def = "0", .min = 0, .max = 1024,
@@ -67,6 +83,11 @@ static const struct gpt_opt table[] = {
     {.kind = GPT_OPT_INT, .name = "log-interval", .arg = "N",
      AT(log_interval), .def = "0", .min = 0, .max = 1e15,
      .help = "print a line every N documents, 0 = never"},
+    {.kind = GPT_OPT_INT, .name = "partitions", .arg = "N", AT(partitions),
+     .def = "1", .min = 1, .max = 1e6,
+     .help = "of Megatron-LM; more than 1 only with --keep-sequential-samples"},
+    {.kind = GPT_OPT_FLAG, .name = "keep-sequential-samples",
+     AT(keep_sequential), .help = "documents stay in order, as they always do"},
     {.kind = GPT_OPT_FLAG, .name = "resume", AT(resume), .def = "true",
      .help = "go on where a run that was stopped stood, or give it up"},
     {.kind = GPT_OPT_REAL, .name = "resume-interval", .arg = "SECONDS",
@@ -251,6 +272,27 @@ static int set_on_error(const struct options *o, struct work *w,
                           : gpt_fail(err, GPT_EFAIL, "out of memory");
 }
 
+/* Megatron-LM deals lines out to partitions in turn, and puts these one behind
+ * the other: an order that nobody wants, and that would need as many copies of
+ * the corpus. */
+static int check_partitions(const struct options *o, struct gpt_err *err)
+{
+    if (o->partitions == 1 || o->keep_sequential)
+        return GPT_OK;
+    gpt_fail(err, GPT_EUSAGE, "--partitions %lld would change the order of the "
+             "documents, which this program keeps", (long long)o->partitions);
+    return gpt_hint(err, "give --keep-sequential-samples too, or leave "
+                    "--partitions out: --workers are enough");
+}
+
+static enum gpt_empty find_empty(const char *name)
+{
+    enum gpt_empty e = 0;
+    while (strcmp(empties[e], name) != 0)
+        e++;
+    return e;
+}
+
 static int preprocess(const struct options *o, struct work *w,
                       const struct gpt_tokenizer *tokenizer,
                       const char *tokenizer_id, struct gpt_err *err)
@@ -259,6 +301,10 @@ static int preprocess(const struct options *o, struct work *w,
                          .next_log = o->log_interval,
                          .start = gpt_now()};
     struct gpt_preprocess_stats stats;
+    bool tntidx = strcmp(o->dataset_impl, "mmap") != 0;
+    bool any_type = strcmp(o->dtype, "auto") == 0;
+    enum gpt_dtype dtype =
+        strcmp(o->dtype, "uint16") == 0 ? GPT_U16 : GPT_I32;
     struct gpt_preprocess_options po = {
         .inputs = w->inputs,
         .n_inputs = w->n_inputs,
@@ -268,6 +314,9 @@ static int preprocess(const struct options *o, struct work *w,
         .tokenizer = tokenizer,
         .tokenizer_id = tokenizer_id,
         .append_eod = o->append_eod,
+        .empty = find_empty(o->empty),
+        .dtype = any_type && !tntidx ? NULL : &dtype,
+        .tntidx = tntidx,
         .out_flags = o->common.force ? GPT_OUT_FORCE : 0,
         .workers = n_workers(o),
         .resume = o->resume,
@@ -275,6 +324,7 @@ static int preprocess(const struct options *o, struct work *w,
         .report = report,
         .user = &r,
     };
+    GPT_TRY(check_partitions(o, err));
     GPT_TRY(set_on_error(o, w, &po, err));
     r.progress = gpt_progress_open(o->common.quiet ? "never"
                                                    : o->common.progress,

@@ -61,16 +61,24 @@ int gpt_indexed_writer_add(struct gpt_indexed_writer *w,
                            const struct gpt_indexed_block *block,
                            struct gpt_err *err) GPT_MUST_USE;
 
-/* The same under PATH.part names of base/io.h, from where a writer stood at its
- * last sync on; all zero: from the beginning. */
+/* Where a writer stood at its last sync. */
 struct gpt_indexed_position {
     int64_t n_tokens, n_sequences, n_documents;
 };
-int gpt_indexed_writer_open_part(struct gpt_indexed_writer **w,
-                                 const char *prefix, enum gpt_dtype dtype,
-                                 unsigned flags,
-                                 const struct gpt_indexed_position *at,
-                                 struct gpt_err *err) GPT_MUST_USE;
+
+/* The same with more to choose. With `at`, all zero at the beginning, the files
+ * have the PATH.part names of base/io.h and are gone on with from there. */
+struct gpt_indexed_writer_options {
+    const char *prefix;
+    enum gpt_dtype dtype;
+    bool tntidx;    /* the index that Megatron-LM reads as lazy or cached */
+    unsigned flags; /* GPT_OUT_* */
+    const struct gpt_indexed_position *at;
+};
+int gpt_indexed_writer_open_with(
+    struct gpt_indexed_writer **w,
+    const struct gpt_indexed_writer_options *options, struct gpt_err *err)
+    GPT_MUST_USE;
 /* What was added is on disk, and *at says how to go on. Documents must be
  * whole: no sequence was added without the end of its document. */
 int gpt_indexed_writer_sync(struct gpt_indexed_writer *w,

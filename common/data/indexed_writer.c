@@ -15,6 +15,7 @@ struct gpt_indexed_writer {
     struct gpt_out *lengths, *documents; /* int32 each; never published */
     char *prefix;
     enum gpt_dtype dtype;
+    bool tntidx;
     int64_t n_tokens, n_sequences, n_documents;
     int64_t n_closed; /* sequences that belong to finished documents */
     bool finished;    /* the .idx is written */
@@ -42,52 +43,54 @@ static int open_file(struct gpt_out **out, const char *prefix,
     return status;
 }
 
-/* `at` is NULL for names of their own. */
-static int open_files(struct gpt_indexed_writer *w, unsigned flags,
-                      const struct gpt_indexed_position *at,
+static int open_files(struct gpt_indexed_writer *w,
+                      const struct gpt_indexed_writer_options *o,
                       struct gpt_err *err)
 {
+    const struct gpt_indexed_position *at = o->at;
     int64_t item = (int64_t)gpt_dtype_bytes(w->dtype);
-    unsigned scratch = GPT_OUT_FORCE | GPT_OUT_NOSYNC;
-    if (at && !(flags & GPT_OUT_NOSYNC))
-        scratch = GPT_OUT_FORCE;
-    GPT_TRY(open_file(&w->bin, w->prefix, ".bin", flags,
+    unsigned scratch = GPT_OUT_FORCE | (at ? o->flags : GPT_OUT_NOSYNC);
+    GPT_TRY(open_file(&w->bin, w->prefix, ".bin", o->flags,
                       at ? at->n_tokens * item : -1, err));
-    GPT_TRY(open_file(&w->idx, w->prefix, ".idx", flags, at ? 0 : -1, err));
+    GPT_TRY(open_file(&w->idx, w->prefix, ".idx", o->flags, at ? 0 : -1, err));
     GPT_TRY(open_file(&w->lengths, w->prefix, ".lengths", scratch,
                       at ? 4 * at->n_sequences : -1, err));
     return open_file(&w->documents, w->prefix, ".documents", scratch,
                      at ? 4 * at->n_documents : -1, err);
 }
 
-static int open_writer(struct gpt_indexed_writer **out, const char *prefix,
-                       enum gpt_dtype dtype, unsigned flags,
-                       const struct gpt_indexed_position *at,
+static int fill_writer(struct gpt_indexed_writer *w,
+                       const struct gpt_indexed_writer_options *o,
                        struct gpt_err *err)
+{
+    w->dtype = o->dtype;
+    w->tntidx = o->tntidx;
+    if (o->at) {
+        w->n_tokens = o->at->n_tokens;
+        w->n_sequences = w->n_closed = o->at->n_sequences;
+        w->n_documents = o->at->n_documents;
+    }
+    GPT_TRY(gpt_new(&w->prefix, strlen(o->prefix) + 1, 1, "a prefix", err));
+    memcpy(w->prefix, o->prefix, strlen(o->prefix));
+    return open_files(w, o, err);
+}
+
+int gpt_indexed_writer_open_with(
+    struct gpt_indexed_writer **out,
+    const struct gpt_indexed_writer_options *o, struct gpt_err *err)
 {
     uint8_t header[GPT_IDX_HEADER];
     struct gpt_indexed_writer *w;
-    int status;
 
     *out = NULL;
-    if (!gpt_idx_header(header, dtype, 0, 0))
+    if (!gpt_idx_header(header, o->dtype, 0, 0))
         return gpt_fail(err, GPT_EUSAGE, "%s: tokens cannot be of type %s",
-                        prefix, gpt_dtype_name(dtype));
+                        o->prefix, gpt_dtype_name(o->dtype));
     GPT_TRY(gpt_new(&w, 1, sizeof *w, "a data set writer", err));
-    w->dtype = dtype;
-    if (at) {
-        w->n_tokens = at->n_tokens;
-        w->n_sequences = w->n_closed = at->n_sequences;
-        w->n_documents = at->n_documents;
-    }
-    GPT_TRY_GOTO(status, gpt_new(&w->prefix, strlen(prefix) + 1, 1, "a prefix",
-                                 err), fail);
-    memcpy(w->prefix, prefix, strlen(prefix));
-    GPT_TRY_GOTO(status, open_files(w, flags, at, err), fail);
-    *out = w;
-    return GPT_OK;
-fail:
-    if (at && at->n_documents > 0) /* there is something to lose */
+    int status = fill_writer(w, o, err);
+    if (status == GPT_OK)
+        *out = w;
+    else if (o->at && o->at->n_documents > 0) /* there is something to lose */
         gpt_indexed_writer_suspend(w);
     else
         gpt_indexed_writer_abort(w);
@@ -98,16 +101,9 @@ int gpt_indexed_writer_open(struct gpt_indexed_writer **w, const char *prefix,
                             enum gpt_dtype dtype, unsigned flags,
                             struct gpt_err *err)
 {
-    return open_writer(w, prefix, dtype, flags, NULL, err);
-}
-
-int gpt_indexed_writer_open_part(struct gpt_indexed_writer **w,
-                                 const char *prefix, enum gpt_dtype dtype,
-                                 unsigned flags,
-                                 const struct gpt_indexed_position *at,
-                                 struct gpt_err *err)
-{
-    return open_writer(w, prefix, dtype, flags, at, err);
+    const struct gpt_indexed_writer_options o = {
+        .prefix = prefix, .dtype = dtype, .flags = flags};
+    return gpt_indexed_writer_open_with(w, &o, err);
 }
 
 static void close_writer(struct gpt_indexed_writer *w,
@@ -185,11 +181,27 @@ int gpt_indexed_writer_add(struct gpt_indexed_writer *w,
     return GPT_OK;
 }
 
-/* What to write for each int32 of a scratch file. */
-enum { AS_IT_IS, SUM_BEFORE, SUM_AFTER };
+/* ---- the index ---- */
 
-/* Streams n values of `from` into the .idx: themselves, or as int64 their
- * running sum times `scale`, before or after each is added. */
+/* What to write for each int32 of a scratch file: itself, as int32 or int64, or
+ * the running sum before or after it, or its number from 1. */
+enum { AS_IT_IS, WIDE, SUM_BEFORE, SUM_AFTER, NUMBER };
+
+static int64_t value(int what, int64_t v, int64_t before, int64_t number)
+{
+    switch (what) {
+    case WIDE:
+        return v;
+    case SUM_BEFORE:
+        return before;
+    case SUM_AFTER:
+        return before + v;
+    default:
+        return number;
+    }
+}
+
+/* Streams n values of `from`, times `scale`, into the .idx. */
 static int stream(struct gpt_indexed_writer *w, struct gpt_out *from,
                   int64_t n, int what, int64_t scale, struct gpt_err *err)
 {
@@ -206,32 +218,65 @@ static int stream(struct gpt_indexed_writer *w, struct gpt_out *from,
             continue;
         }
         for (size_t i = 0; i < some; i++) {
-            int64_t before = sum;
-            sum += in[i] * scale;
-            out[i] = what == SUM_BEFORE ? before : sum;
+            int64_t v = in[i] * scale;
+            out[i] = value(what, v, sum, done + (int64_t)i + 1);
+            sum += v;
         }
         GPT_TRY(gpt_out_write(w->idx, out, some * sizeof *out, err));
     }
     return GPT_OK;
 }
 
-static int write_idx(struct gpt_indexed_writer *w, struct gpt_err *err)
+static int put_word(struct gpt_indexed_writer *w, int64_t v,
+                    struct gpt_err *err)
+{
+    return gpt_out_write(w->idx, &v, sizeof v, err);
+}
+
+static int write_mmididx(struct gpt_indexed_writer *w, struct gpt_err *err)
 {
     uint8_t header[GPT_IDX_HEADER];
-    int64_t zero = 0, item = (int64_t)gpt_dtype_bytes(w->dtype);
+    int64_t item = (int64_t)gpt_dtype_bytes(w->dtype);
 
-    if (w->n_closed != w->n_sequences)
-        return gpt_fail(err, GPT_EFAIL,
-                        "%s: %" PRId64 " sequences, %" PRId64 " in documents",
-                        w->prefix, w->n_sequences, w->n_closed);
     if (!gpt_idx_header(header, w->dtype, w->n_sequences, w->n_documents))
         return gpt_fail(err, GPT_EFAIL, "%s: type of tokens", w->prefix);
     GPT_TRY(gpt_out_write(w->idx, header, sizeof header, err));
     GPT_TRY(stream(w, w->lengths, w->n_sequences, AS_IT_IS, 1, err));
     GPT_TRY(stream(w, w->lengths, w->n_sequences, SUM_BEFORE, item, err));
-    GPT_TRY(gpt_out_write(w->idx, &zero, sizeof zero, err));
+    GPT_TRY(put_word(w, 0, err));
     return stream(w, w->documents, w->n_documents, SUM_AFTER, 1, err);
 }
+
+/* gpt-dataset(5): sequences are items of one dimension, places count tokens. */
+static int write_tntidx(struct gpt_indexed_writer *w, struct gpt_err *err)
+{
+    uint8_t code = 0;
+    int64_t n = w->n_sequences;
+
+    (void)gpt_idx_dtype_code(w->dtype, &code); /* checked at open */
+    const int64_t header[] = {1, code, (int64_t)gpt_dtype_bytes(w->dtype),
+                              n, n,    w->n_documents + 1};
+    GPT_TRY(gpt_out_write(w->idx, "TNTIDX\0", 8, err));
+    GPT_TRY(gpt_out_write(w->idx, header, sizeof header, err));
+    GPT_TRY(put_word(w, 0, err));
+    GPT_TRY(stream(w, w->lengths, n, NUMBER, 1, err));
+    GPT_TRY(put_word(w, 0, err));
+    GPT_TRY(stream(w, w->lengths, n, SUM_AFTER, 1, err));
+    GPT_TRY(stream(w, w->lengths, n, WIDE, 1, err));
+    GPT_TRY(put_word(w, 0, err));
+    return stream(w, w->documents, w->n_documents, SUM_AFTER, 1, err);
+}
+
+static int write_idx(struct gpt_indexed_writer *w, struct gpt_err *err)
+{
+    if (w->n_closed != w->n_sequences)
+        return gpt_fail(err, GPT_EFAIL,
+                        "%s: %" PRId64 " sequences, %" PRId64 " in documents",
+                        w->prefix, w->n_sequences, w->n_closed);
+    return w->tntidx ? write_tntidx(w, err) : write_mmididx(w, err);
+}
+
+/* ---- the end ---- */
 
 int gpt_indexed_writer_sync(struct gpt_indexed_writer *w,
                             struct gpt_indexed_position *at,

@@ -241,16 +241,34 @@ static int begin(struct run *run, struct gpt_err *err)
     return run->at.complete ? publish(run, err) : work(run, err);
 }
 
+/* What the options ask of the tokenizer. */
+static int check_options(struct run *run, struct gpt_err *err)
+{
+    const struct gpt_preprocess_options *o = run->o;
+    int64_t vocabulary = gpt_tokenizer_vocab_size(o->tokenizer);
+    run->dtype = o->dtype ? *o->dtype : gpt_indexed_best_dtype(vocabulary);
+    if (run->dtype != GPT_U16 && run->dtype != GPT_I32)
+        return gpt_fail(err, GPT_EUSAGE, "tokens are written as uint16 or "
+                        "int32, not as %s", gpt_dtype_name(run->dtype));
+    if (run->dtype == GPT_U16 && vocabulary > UINT16_MAX + 1)
+        return gpt_fail(err, GPT_EUSAGE, "the vocabulary has %lld tokens, "
+                        "uint16 holds %d", (long long)vocabulary,
+                        UINT16_MAX + 1);
+    if (o->empty == GPT_EMPTY_EOD && !o->append_eod)
+        return gpt_fail(err, GPT_EUSAGE, "empty documents can be the end of a "
+                        "document only where that is appended");
+    if (o->append_eod && gpt_tokenizer_eod(o->tokenizer) < 0)
+        return gpt_fail(err, GPT_EDATA, "the vocabulary has no "
+                        "<|endoftext|> to append to documents");
+    return GPT_OK;
+}
+
 int gpt_preprocess(const struct gpt_preprocess_options *options,
                    struct gpt_preprocess_stats *stats, struct gpt_err *err)
 {
     struct run run = {.o = options, .stats = stats, .saved = gpt_now()};
-    run.dtype = gpt_indexed_best_dtype(
-        gpt_tokenizer_vocab_size(options->tokenizer));
     memset(stats, 0, sizeof(*stats));
-    if (options->append_eod && gpt_tokenizer_eod(options->tokenizer) < 0)
-        return gpt_fail(err, GPT_EDATA, "the vocabulary has no "
-                        "<|endoftext|> to append to documents");
+    GPT_TRY(check_options(&run, err));
     int status = begin(&run, err);
     gpt_journal_close(run.journal);
     gpt_free(run.at.keys);

@@ -5,6 +5,7 @@
 #ifndef GPT_DATA_PREPROCESS_H
 #define GPT_DATA_PREPROCESS_H
 
+#include "base/dtype.h"
 #include "text/input.h"
 #include "text/jsonl.h"
 #include "text/tokenizer.h"
@@ -25,6 +26,13 @@ struct gpt_bad_report {
 
 const char *gpt_bad_word(int kind); /* "blank line" and so on */
 
+/* Documents that tokenize to nothing; Megatron-LM has done all three. */
+enum gpt_empty {
+    GPT_EMPTY_KEEP, /* count, and have no sequence: preprocess_data.py */
+    GPT_EMPTY_DROP, /* do not count: the same until 2022 */
+    GPT_EMPTY_EOD,  /* are the end of a document: preprocess_data_fast.py */
+};
+
 struct gpt_preprocess_stats {
     int64_t documents;   /* bad lines are none */
     int64_t tokens;      /* of all keys, document ends included */
@@ -44,6 +52,9 @@ struct gpt_preprocess_options {
     const struct gpt_tokenizer *tokenizer;
     const char *tokenizer_id; /* for others to tell it by; may be NULL */
     bool append_eod;
+    enum gpt_empty empty; /* what becomes of documents without tokens */
+    const enum gpt_dtype *dtype; /* NULL: as gpt_indexed_best_dtype() says */
+    bool tntidx; /* the index that Megatron-LM reads as lazy or cached */
     unsigned out_flags;  /* GPT_OUT_* */
     int64_t workers;     /* >= 1 */
     int64_t chunk_bytes; /* of lines that a worker takes at once; 0 = 1 MiB */
@@ -73,7 +84,7 @@ int64_t gpt_preprocess_bytes(const struct gpt_preprocess_options *options,
  * As Megatron's preprocessing: a string is a sequence and a document; a list of
  * strings is a document of as many sequences as do not tokenize to nothing; the
  * end-of-document token follows the last sequence; an empty document has no
- * sequence and no end, but counts. GPT_EDATA names file and line of the first
+ * sequence and no end, but counts, unless `empty` says otherwise. GPT_EDATA names file and line of the first
  * line that is wrong, or file and offset in a part of a file.
  *
  * With skip_bad such lines are left out and counted, and written as they are

@@ -107,6 +107,15 @@ void gpt_cutter_next(struct gpt_cutter *cut, struct gpt_chunk *c)
 
 /* ---- encoding ---- */
 
+static int add_length(struct gpt_chunk_key *key, int32_t n,
+                      struct gpt_err *err)
+{
+    GPT_TRY(gpt_grow(&key->lengths, &key->lengths_cap, key->n_lengths + 1,
+                     sizeof(*key->lengths), "sequence lengths", err));
+    key->lengths[key->n_lengths++] = n;
+    return GPT_OK;
+}
+
 static int add_sequence(struct gpt_chunk_worker *w, struct gpt_chunk_key *key,
                         struct gpt_slice text, struct gpt_err *err)
 {
@@ -118,10 +127,7 @@ static int add_sequence(struct gpt_chunk_worker *w, struct gpt_chunk_key *key,
     if (n >= INT32_MAX)
         return gpt_fail(err, GPT_EDATA, "a sequence of %zu tokens, limit %d",
                         n, INT32_MAX - 1);
-    GPT_TRY(gpt_grow(&key->lengths, &key->lengths_cap, key->n_lengths + 1,
-                     sizeof(*key->lengths), "sequence lengths", err));
-    key->lengths[key->n_lengths++] = (int32_t)n;
-    return GPT_OK;
+    return add_length(key, (int32_t)n, err);
 }
 
 static int add_eod(struct gpt_chunk_key *key, int32_t eod, struct gpt_err *err)
@@ -144,9 +150,13 @@ static int add_document(struct gpt_chunk_worker *w, struct gpt_chunk *c,
         GPT_TRY(add_sequence(w, key, strings[i], err));
         c->text_bytes += (int64_t)strings[i].len;
     }
+    if (key->n_lengths == before && w->empty == GPT_EMPTY_EOD)
+        GPT_TRY(add_length(key, 0, err));
     size_t sequences = key->n_lengths - before;
     if (sequences && w->eod >= 0)
         GPT_TRY(add_eod(key, w->eod, err));
+    if (!sequences && w->empty == GPT_EMPTY_DROP)
+        return GPT_OK;
     GPT_TRY(gpt_grow(&key->document_sequences, &key->documents_cap,
                      key->n_documents + 1, sizeof(int32_t), "documents", err));
     key->document_sequences[key->n_documents++] = (int32_t)sequences;

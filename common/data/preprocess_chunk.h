@@ -72,6 +72,7 @@ struct gpt_chunk_worker {
     size_t n_keys;
     enum gpt_dtype dtype;
     int32_t eod; /* appended to documents; -1: none */
+    enum gpt_empty empty;
     bool skip_bad; /* bad lines go to the chunk's list */
 };
 

@@ -120,6 +120,8 @@ static cJSON *describe(const struct gpt_preprocess_options *o,
                                 o->tokenizer_id ? o->tokenizer_id : "") &&
         cJSON_AddStringToObject(run, "dtype", gpt_dtype_name(dtype)) &&
         cJSON_AddBoolToObject(run, "append_eod", o->append_eod) &&
+        put_int(run, "empty", o->empty) &&
+        cJSON_AddBoolToObject(run, "tntidx", o->tntidx) &&
         add_keys(run, o) && add_inputs(run, o))
         return run;
     cJSON_Delete(run);

@@ -42,14 +42,16 @@ static int open_writer(struct gpt_outputs *out, int64_t key,
                        enum gpt_dtype dtype, const struct gpt_point *at,
                        struct gpt_err *err)
 {
-    struct gpt_indexed_writer **w = &out->writers[key];
-    unsigned flags = out->o->out_flags;
     struct gpt_buf prefix;
     GPT_TRY(name_file(&prefix, out->o, key, "", err));
-    int status = at ? gpt_indexed_writer_open_part(w, prefix.data, dtype, flags,
-                                                   &at->keys[key], err)
-                    : gpt_indexed_writer_open(w, prefix.data, dtype, flags,
-                                              err);
+    const struct gpt_indexed_writer_options wo = {
+        .prefix = prefix.data,
+        .dtype = dtype,
+        .tntidx = out->o->tntidx,
+        .flags = out->o->out_flags,
+        .at = at ? &at->keys[key] : NULL,
+    };
+    int status = gpt_indexed_writer_open_with(&out->writers[key], &wo, err);
     gpt_buf_free(&prefix);
     return status;
 }

@@ -214,6 +214,7 @@ static int open_workers(struct gpt_ring *r, struct gpt_err *err)
         w->n_keys = n_keys;
         w->dtype = r->dtype;
         w->skip_bad = r->o->skip_bad;
+        w->empty = r->o->empty;
         w->eod = r->o->append_eod ? gpt_tokenizer_eod(r->o->tokenizer) : -1;
         GPT_TRY(gpt_encoder_open(&w->encoder, r->o->tokenizer, err));
         GPT_TRY(gpt_jsonl_open(&w->scanner, r->o->keys, n_keys, err));

@@ -377,11 +377,90 @@ expect 3 'no end of document to append' gpt-preprocess --append-eod \
     --input small.jsonl --output-prefix m --vocab-file vocab.json \
     --merge-file "$top/tests/golden/gpt2/merges.txt"
 err_has 'no <|endoftext|>'
-expect 2 'a format that is not written' pp small.jsonl m --dataset-impl lazy
-err_has lazy
+expect 2 'a format that is not written' pp small.jsonl m --dataset-impl tar
+err_has tar
 expect 2 'too many workers' pp small.jsonl m --workers 100000
 expect 2 'an unknown option' pp small.jsonl m --keep-newlines
 expect 2 'no input' gpt-preprocess --output-prefix m
+nothing_left m_
+
+# ---- options of Megatron-LM ----
+
+printf '{"text":"a"}\n{"text":""}\n{"text":["","b"]}\n{"text":[]}\n' >none.jsonl
+bytes() { # prefix options...
+    bytes_out=$1
+    shift
+    gpt-preprocess --input none.jsonl --output-prefix "$bytes_out" \
+        --tokenizer-type ByteTokenizer "$@"
+}
+index() { # prefix: lengths and document ends
+    hex "$1_text_document.idx" | cut -c 69-
+}
+expect 0 '--empty keep' bytes keep --append-eod --empty keep
+expect 0 'is the default' bytes kept --append-eod
+check 'same index' cmp keep_text_document.idx kept_text_document.idx
+want=0200000002000000                          # two sequences of two tokens
+want=${want}00000000000000000400000000000000   # their places
+want=${want}00000000000000000100000000000000   # 0 1 1 2 2
+want=${want}010000000000000002000000000000000200000000000000
+check 'four documents, two sequences' [ "$(index keep)" = $want ]
+expect 0 '--empty drop' bytes drop --append-eod --empty drop
+want=0200000002000000000000000000000004000000000000000000000000000000
+want=${want}01000000000000000200000000000000
+check 'two documents, two sequences' [ "$(index drop)" = $want ]
+check 'the same tokens' cmp keep_text_document.bin drop_text_document.bin
+expect 0 '--empty eod' bytes eod --append-eod --empty eod
+check 'ends of documents alone' [ "$(hex eod_text_document.bin)" = \
+    610000010001620000010001 ]
+check 'four sequences' gpt-dataset verify eod_text_document --eod 256
+expect 2 '--empty eod without --append-eod' bytes m --empty eod
+err_has 'only where that is appended'
+expect 0 '--dtype int32' bytes wide --append-eod --dtype int32
+check 'of four bytes' [ "$(hex wide_text_document.bin)" = \
+    61000000000100006200000000010000 ]
+expect 0 '--dtype uint16' bytes narrow --append-eod --dtype uint16
+check 'is what auto takes here' cmp narrow_text_document.bin \
+    keep_text_document.bin
+for impl in lazy cached; do
+    expect 0 "--dataset-impl $impl" bytes $impl --append-eod \
+        --dataset-impl $impl
+    gpt-dataset convert wide_text_document --to tntidx --output-prefix tnt \
+        --force -q
+    check 'int32 tokens' cmp tnt.bin ${impl}_text_document.bin
+    check 'the index of convert' cmp tnt.idx ${impl}_text_document.idx
+done
+expect 0 'TNTIDX of many documents' pp big.jsonl t1 --append-eod \
+    --dataset-impl lazy --dtype uint16 --workers 3
+gpt-dataset convert w1_text_document --to tntidx --output-prefix t2 -q
+check 'same index' cmp t2.idx t1_text_document.idx
+expect 2 'partitions that change the order' bytes m --partitions 2
+err_has 'would change the order of the documents'
+expect 0 'partitions that do not' bytes parts --append-eod --partitions 2 \
+    --keep-sequential-samples
+check 'same index' cmp keep_text_document.idx parts_text_document.idx
+
+# The rule of 65499 and 65500 tokens, at its edge and one beside it.
+vocabulary() { # tokens: a vocabulary of bytes and words without merges
+    sed 's/}[^}]*$//' "$top/tests/golden/gpt2/vocab.json" | tr -d '\n'
+    awk -v n="$1" 'BEGIN { for (i = 601; i < n; i++) printf ",\"#%d\":%d", i, i
+        print "}" }'
+}
+for n in 65499 65500 65536 65537; do
+    vocabulary $n >big-vocab.json
+    expect 0 "$n tokens" gpt-preprocess --input small.jsonl \
+        --output-prefix v$n --vocab-file big-vocab.json \
+        --merge-file "$top/tests/golden/gpt2/merges.txt"
+    size=4
+    [ $n = 65499 ] && size=2
+    check "are of $size bytes" [ "$(hex v${n}_text_document.idx |
+        cut -c 35-36)" = "$(echo "$size" | tr 24 84 | sed 's/^/0/')" ]
+    want=0
+    [ $n = 65537 ] && want=2
+    expect $want "$n tokens as uint16" gpt-preprocess --input small.jsonl \
+        --output-prefix v$n --vocab-file big-vocab.json --dtype uint16 \
+        --merge-file "$top/tests/golden/gpt2/merges.txt" --force
+done
+err_has 'the vocabulary has 65537 tokens, uint16 holds 65536'
 nothing_left m_
 
 # ---- outputs ----
