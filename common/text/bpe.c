@@ -10,64 +10,42 @@
 enum { SHORT_PIECE = 64 };
 #define NO_RANK UINT32_MAX
 
-/* A place of the table of pairs, which has at most half of them in use. Eight
- * bytes, so that more of it is in the processor's cache: half of the pair's
- * hash, and which merge it is if the pair is the same. */
-struct slot {
-    uint32_t tag, merge; /* merge = NO_RANK: free */
-};
+/* The table of pairs is open addressing, at most half full. A pair and its rank
+ * are one word, left << 43 | right << 22 | rank, so that what is looked at is one
+ * cache line, and eight pairs lie in it. */
+enum { ID_BITS = 21, RANK_BITS = 22 };
+#define FREE UINT64_MAX
+_Static_assert(GPT_VOCAB_MAX <= 1 << ID_BITS, "ids fit into a pair");
 
 struct gpt_bpe {
-    struct slot *slots;
+    uint64_t *pairs;
+    unsigned shift; /* a hash's high bits are a place */
     size_t mask;
-    /* A bit for each hash: nearly all pairs that are not merged end here. */
-    uint64_t *seen;
-    unsigned seen_shift;
-    uint32_t *rank; /* of a merge */
-    uint32_t *byte_rank; /* of two bytes, left << 8 | right */
+    int32_t *result;             /* of a merge, by rank */
+    uint32_t *byte_rank;         /* of two bytes, left << 8 | right */
     uint64_t joined[65536 / 64]; /* a token holds these two bytes in a row */
     int32_t byte_id[256];
     const struct gpt_vocab *vocab;
 };
 
-static uint64_t pair_hash(int32_t left, int32_t right)
+/* The place of a pair, or the free one where it belongs. */
+static uint64_t *find_pair(const struct gpt_bpe *bpe, int32_t left,
+                           int32_t right)
 {
-    uint64_t h = ((uint64_t)(uint32_t)left << 32 | (uint32_t)right) *
-                 0x9E3779B97F4A7C15u;
-    return h ^ h >> 32;
-}
-
-static struct slot *find_slot(const struct gpt_bpe *bpe, int32_t left,
-                              int32_t right, uint64_t hash)
-{
-    const struct gpt_merge *merges = bpe->vocab->merges;
-    for (size_t i = (size_t)hash & bpe->mask;; i = (i + 1) & bpe->mask) {
-        struct slot *s = &bpe->slots[i];
-        if (s->merge == NO_RANK ||
-            (s->tag == (uint32_t)(hash >> 32) &&
-             merges[s->merge].left == left && merges[s->merge].right == right))
-            return s;
-    }
-}
-
-static uint64_t seen_bit(const struct gpt_bpe *bpe, uint64_t hash,
-                         uint64_t **word)
-{
-    uint64_t bit = hash >> bpe->seen_shift;
-    *word = &bpe->seen[bit / 64];
-    return (uint64_t)1 << bit % 64;
+    uint64_t name = (uint64_t)(uint32_t)left << ID_BITS | (uint32_t)right;
+    size_t i = (size_t)(name * 0x9E3779B97F4A7C15u >> bpe->shift);
+    while (bpe->pairs[i] != FREE && bpe->pairs[i] >> RANK_BITS != name)
+        i = (i + 1) & bpe->mask;
+    return &bpe->pairs[i];
 }
 
 /* NO_RANK for a pair that is not merged. */
 static uint32_t pair_rank(const struct gpt_bpe *bpe, int32_t left,
                           int32_t right)
 {
-    uint64_t *word, hash = pair_hash(left, right);
-    uint64_t bit = seen_bit(bpe, hash, &word);
-    if (!(*word & bit))
-        return NO_RANK;
-    const struct slot *s = find_slot(bpe, left, right, hash);
-    return s->merge == NO_RANK ? NO_RANK : bpe->rank[s->merge];
+    uint64_t pair = *find_pair(bpe, left, right);
+    return pair == FREE ? NO_RANK
+                        : (uint32_t)(pair & (((uint64_t)1 << RANK_BITS) - 1));
 }
 
 static int fill_pairs(struct gpt_bpe *bpe, const char *merge_file,
@@ -76,21 +54,21 @@ static int fill_pairs(struct gpt_bpe *bpe, const char *merge_file,
     const struct gpt_vocab *v = bpe->vocab;
     uint32_t rank = 0;
     for (size_t i = 0; i <= bpe->mask; i++)
-        bpe->slots[i].merge = NO_RANK;
+        bpe->pairs[i] = FREE;
     for (size_t r = 0; r < v->n_merges; r++) {
         const struct gpt_merge *m = &v->merges[r];
-        uint64_t *word, hash = pair_hash(m->left, m->right);
-        struct slot *s = find_slot(bpe, m->left, m->right, hash);
-        if (s->merge != NO_RANK)
+        uint64_t *pair = find_pair(bpe, m->left, m->right);
+        if (*pair != FREE)
             return gpt_fail(err, GPT_EDATA,
                             "%s: merges number %lu and %zu are the same",
-                            merge_file, (unsigned long)s->merge + 1, r + 1);
+                            merge_file,
+                            (unsigned long)pair_rank(bpe, m->left, m->right) +
+                                1, r + 1);
+        bpe->result[r] = m->result;
         if (!v->shared_ranks || r == 0 || m[-1].result != m->result)
             rank = (uint32_t)r;
-        bpe->rank[r] = rank;
-        *s = (struct slot){(uint32_t)(hash >> 32), (uint32_t)r};
-        uint64_t bit = seen_bit(bpe, hash, &word);
-        *word |= bit;
+        *pair = ((uint64_t)(uint32_t)m->left << ID_BITS | (uint32_t)m->right)
+                    << RANK_BITS | rank;
     }
     return GPT_OK;
 }
@@ -113,16 +91,19 @@ static void fill_bytes(struct gpt_bpe *bpe)
 static int open_tables(struct gpt_bpe *bpe, const char *merge_file,
                        struct gpt_err *err)
 {
-    size_t n = bpe->vocab->n_merges, n_slots = 1024;
-    while (n_slots < n * 2)
+    const struct gpt_vocab *v = bpe->vocab;
+    size_t n_slots = 1024;
+    if (v->n_merges >= (size_t)1 << RANK_BITS)
+        return gpt_fail(err, GPT_EDATA, "%s: %zu merges, limit %d", merge_file,
+                        v->n_merges, (1 << RANK_BITS) - 1);
+    while (n_slots < v->n_merges * 2)
         n_slots *= 2;
     bpe->mask = n_slots - 1;
-    bpe->seen_shift = 64 - 3 - (unsigned)__builtin_ctzll(n_slots);
-    GPT_TRY(gpt_new(&bpe->slots, n_slots, sizeof(*bpe->slots), "merges", err));
-    GPT_TRY(gpt_new(&bpe->seen, n_slots * 8 / 64, sizeof(*bpe->seen), "merges",
-                    err));
-    GPT_TRY(gpt_new(&bpe->rank, n, sizeof(*bpe->rank), "merges", err));
+    bpe->shift = 64 - (unsigned)__builtin_ctzll(n_slots);
+    GPT_TRY(gpt_new(&bpe->pairs, n_slots, sizeof(*bpe->pairs), "merges", err));
     GPT_TRY(gpt_new(&bpe->byte_rank, 65536, sizeof(*bpe->byte_rank), "merges",
+                    err));
+    GPT_TRY(gpt_new(&bpe->result, v->n_merges, sizeof(*bpe->result), "merges",
                     err));
     GPT_TRY(fill_pairs(bpe, merge_file, err));
     fill_bytes(bpe);
@@ -149,9 +130,8 @@ void gpt_bpe_close(struct gpt_bpe *bpe)
 {
     if (!bpe)
         return;
-    gpt_free(bpe->slots);
-    gpt_free(bpe->seen);
-    gpt_free(bpe->rank);
+    gpt_free(bpe->pairs);
+    gpt_free(bpe->result);
     gpt_free(bpe->byte_rank);
     gpt_free(bpe);
 }
@@ -191,7 +171,7 @@ static size_t merge_short(const struct gpt_bpe *bpe, const uint8_t *piece,
                 best = i;
         if (rank[best] == NO_RANK)
             break;
-        id[best] = bpe->vocab->merges[rank[best]].result;
+        id[best] = bpe->result[rank[best]];
         size_t after = n - best - 2;
         memmove(id + best + 1, id + best + 2, after * sizeof(*id));
         n--;
@@ -281,7 +261,7 @@ static int merge_long(const struct gpt_bpe *bpe, struct gpt_bpe_scratch *s,
         if (node->rank != rank)
             continue;
         struct gpt_bpe_node *gone = &nodes[node->next];
-        node->id = bpe->vocab->merges[rank].result;
+        node->id = bpe->result[rank];
         node->next = gone->next;
         gone->rank = NO_RANK;
         if (node->next != NONE)

@@ -67,28 +67,61 @@ bool gpt_scan_more(struct gpt_scan *s)
     return true;
 }
 
-/* Nonzero when a byte of w is '"', '\\', below 0x20 or above 0x7F. */
-static uint64_t special_bytes(uint64_t w)
+/* ---- strings ---- */
+
+/* A plain byte stands for itself and needs no look: not '"', not '\\', not below
+ * 0x20 nor above 0x7F. */
+static inline bool is_plain(uint8_t c)
 {
-    const uint64_t ones = 0x0101010101010101u, high = ones << 7;
-    uint64_t quote = w ^ ones * '"', back = w ^ ones * '\\';
-    return ((w - ones * 0x20) | (quote - ones) | (back - ones) | w) & high;
+    return c >= 0x20 && c < 0x80 && c != '"' && c != '\\';
 }
 
-static void skip_plain(struct gpt_scan *s)
+#ifdef __SSE2__
+#include <emmintrin.h>
+
+enum { STEP = 16 };
+
+/* A bit for each byte of p[0..STEP) that is not plain; the bytes go to out. */
+static inline unsigned look(const uint8_t *p, char *out)
 {
-    uint64_t w;
-    for (; s->end - s->p >= 8; s->p += 8) {
-        memcpy(&w, s->p, 8);
-        if (special_bytes(w))
-            break;
+    __m128i v = _mm_loadu_si128((const __m128i *)(const void *)p);
+    __m128i control = _mm_cmpeq_epi8(_mm_min_epu8(v, _mm_set1_epi8(0x1F)), v);
+    __m128i quote = _mm_cmpeq_epi8(v, _mm_set1_epi8('"'));
+    __m128i back = _mm_cmpeq_epi8(v, _mm_set1_epi8('\\'));
+    if (out)
+        _mm_storeu_si128((__m128i *)(void *)out, v);
+    return (unsigned)_mm_movemask_epi8(
+        _mm_or_si128(_mm_or_si128(v, control), _mm_or_si128(quote, back)));
+}
+#else
+enum { STEP = 1 };
+
+static inline unsigned look(const uint8_t *p, char *out)
+{
+    if (out)
+        *out = (char)*p;
+    return !is_plain(*p);
+}
+#endif
+
+/* Number of plain bytes that p[0..n) begins with; they go to out, which is NULL
+ * or has room for STEP bytes more. */
+static inline size_t plain_run(const uint8_t *p, size_t n, char *out)
+{
+    size_t i = 0;
+    for (; n - i >= STEP; i += STEP) {
+        unsigned others = look(p + i, out ? out + i : NULL);
+        if (others)
+            return i + (unsigned)__builtin_ctz(others);
     }
-    while (s->p < s->end && *s->p >= 0x20 && *s->p < 0x80 && *s->p != '"' &&
-           *s->p != '\\')
-        s->p++;
+    for (; i < n && is_plain(p[i]); i++)
+        if (out)
+            out[i] = (char)p[i];
+    return i;
 }
 
-int gpt_scan_hex4(const uint8_t *p)
+/* Four hexadecimal digits, or -1. */
+static int hex4(const uint8_t *p)
 {
     int v = 0;
     for (int i = 0; i < 4; i++) {
@@ -103,19 +136,51 @@ int gpt_scan_hex4(const uint8_t *p)
     return v;
 }
 
-static int skip_escape(struct gpt_scan *s)
+/* The escape \uXXXX at p, already checked; *used is its length. A high surrogate
+ * takes the low one after it along; half a pair is U+FFFD. */
+static uint32_t code_point(const uint8_t *p, const uint8_t *end, size_t *used)
+{
+    uint32_t high = (uint32_t)hex4(p + 2);
+    *used = 6;
+    if (high - 0xD800 >= 0x800)
+        return high;
+    if (high < 0xDC00 && end - p >= 12 && p[6] == '\\' && p[7] == 'u') {
+        uint32_t low = (uint32_t)hex4(p + 8);
+        if (low - 0xDC00 < 0x400) {
+            *used = 12;
+            return 0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00);
+        }
+    }
+    return 0xFFFD;
+}
+
+/* What a letter after a backslash stands for; 0: nothing. */
+static const char escapes[256] = {
+    ['"'] = '"',  ['\\'] = '\\', ['/'] = '/',  ['b'] = '\b',
+    ['f'] = '\f', ['n'] = '\n',  ['r'] = '\r', ['t'] = '\t',
+};
+
+/* The escape under the cursor, which moves past it; *out, if there is one, past
+ * what it stands for, which is never longer. */
+static int take_escape(struct gpt_scan *s, char **out)
 {
     ptrdiff_t left = s->end - s->p;
     if (left < 2 || (s->p[1] == 'u' && left < 6)) {
         s->p = s->end;
         return gpt_scan_unexpected(s, "the end of an escape");
     }
-    if (s->p[1] == 'u' && gpt_scan_hex4(s->p + 2) >= 0) {
-        s->p += 6;
+    if (escapes[s->p[1]]) {
+        if (*out)
+            *(*out)++ = escapes[s->p[1]];
+        s->p += 2;
         return GPT_OK;
     }
-    if (s->p[1] != 'u' && s->p[1] && strchr("\"\\/bfnrt", s->p[1])) {
-        s->p += 2;
+    if (s->p[1] == 'u' && hex4(s->p + 2) >= 0) {
+        size_t used;
+        uint32_t cp = code_point(s->p, s->end, &used);
+        if (*out)
+            *out += gpt_utf8_encode(cp, *out);
+        s->p += used;
         return GPT_OK;
     }
     s->bad = GPT_BAD_SYNTAX;
@@ -123,38 +188,73 @@ static int skip_escape(struct gpt_scan *s)
                     gpt_scan_column(s));
 }
 
-int gpt_scan_string(struct gpt_scan *s, struct gpt_slice *raw,
-                       bool *escaped)
+/* Characters beyond ASCII under the cursor, as many as there are in a row. */
+static int take_wide(struct gpt_scan *s, char **out)
 {
-    const uint8_t *start = ++s->p;
+    while (s->p < s->end && *s->p >= 0x80) {
+        uint32_t cp;
+        int n = gpt_utf8_decode(s->p, (size_t)(s->end - s->p), &cp);
+        if (n == 0) {
+            s->bad = GPT_BAD_UTF8;
+            return gpt_fail(s->err, GPT_EDATA,
+                            "invalid UTF-8: 0x%02x at byte %zu", *s->p,
+                            gpt_scan_column(s));
+        }
+        if (*out) {
+            memcpy(*out, s->p, (size_t)n);
+            *out += n;
+        }
+        s->p += n;
+    }
+    return GPT_OK;
+}
+
+/* Past the string under the cursor, its meaning to out unless that is NULL;
+ * returns how much that is in *len. */
+static inline int take_string(struct gpt_scan *s, char *out, bool *escaped,
+                              size_t *len)
+{
+    char *begin = out;
+    s->p++;
     *escaped = false;
     for (;;) {
-        skip_plain(s);
+        size_t n = plain_run(s->p, (size_t)(s->end - s->p), out);
+        s->p += n;
+        out = out ? out + n : NULL;
         if (s->p == s->end)
             return gpt_scan_unexpected(s, "the end of a string");
-        if (*s->p == '"') {
-            raw->data = (const char *)start;
-            raw->len = (size_t)(s->p++ - start);
-            return GPT_OK;
-        }
+        if (*s->p == '"')
+            break;
         if (*s->p == '\\') {
             *escaped = true;
-            GPT_TRY(skip_escape(s));
+            GPT_TRY(take_escape(s, &out));
         } else if (*s->p < 0x80) {
             return gpt_scan_unexpected(s, "a character");
         } else {
-            uint32_t cp;
-            int n = gpt_utf8_decode(s->p, (size_t)(s->end - s->p), &cp);
-            if (n == 0) {
-                s->bad = GPT_BAD_UTF8;
-                return gpt_fail(s->err, GPT_EDATA,
-                                "invalid UTF-8: 0x%02x at byte %zu", *s->p,
-                                gpt_scan_column(s));
-            }
-            s->p += n;
+            GPT_TRY(take_wide(s, &out));
         }
     }
+    s->p++;
+    *len = (size_t)(out - begin);
+    return GPT_OK;
 }
+
+int gpt_scan_string(struct gpt_scan *s, struct gpt_slice *raw, bool *escaped)
+{
+    size_t none;
+    raw->data = (const char *)s->p + 1;
+    GPT_TRY(take_string(s, NULL, escaped, &none));
+    raw->len = (size_t)((const char *)s->p - 1 - raw->data);
+    return GPT_OK;
+}
+
+int gpt_scan_text(struct gpt_scan *s, char *out, size_t *len)
+{
+    bool escaped;
+    return take_string(s, out, &escaped, len);
+}
+
+/* ---- other values ---- */
 
 static int scan_word(struct gpt_scan *s, const char *word)
 {

@@ -33,12 +33,14 @@ bool gpt_scan_more(struct gpt_scan *s);
  * and whether that holds escapes. */
 int gpt_scan_string(struct gpt_scan *s, struct gpt_slice *raw, bool *escaped)
     GPT_MUST_USE;
+/* The same string's meaning to out, which has room for what is left of the text
+ * and GPT_SCAN_SLACK bytes; *len is its length. */
+enum { GPT_SCAN_SLACK = 16 };
+int gpt_scan_text(struct gpt_scan *s, char *out, size_t *len) GPT_MUST_USE;
 /* A key and its colon. */
 int gpt_scan_key(struct gpt_scan *s, struct gpt_slice *raw, bool *escaped)
     GPT_MUST_USE;
 /* Any value, checked and passed over. */
 int gpt_scan_skip(struct gpt_scan *s) GPT_MUST_USE;
-/* Four hexadecimal digits, or -1. */
-int gpt_scan_hex4(const uint8_t *p);
 
 #endif

@@ -1,5 +1,6 @@
-/* The fields of a line, taken while json_scan.h's cursor passes over it; only
- * strings that hold escapes are copied. Read from gpt_jsonl_scan() upwards. */
+/* The fields of a line, taken while json_scan.h's cursor passes over it: what is
+ * wanted is checked, unescaped and copied in one go. Read from gpt_jsonl_scan()
+ * upwards. */
 #include "text/jsonl.h"
 
 #include "base/memory.h"
@@ -24,52 +25,19 @@ struct gpt_jsonl {
     struct gpt_scan scan; /* over the line */
 };
 
-/* The escape at p, already checked; *used is its length. A high surrogate
- * takes the low one after it along; half a pair is U+FFFD. */
-static uint32_t read_escape(const uint8_t *p, const uint8_t *end, size_t *used)
-{
-    static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
-    if (p[1] != 'u') {
-        *used = 2;
-        return (uint8_t)to[strchr(from, p[1]) - from];
-    }
-    *used = 6;
-    uint32_t high = (uint32_t)gpt_scan_hex4(p + 2);
-    if (high - 0xD800 >= 0x800)
-        return high;
-    if (high < 0xDC00 && end - p >= 12 && p[6] == '\\' && p[7] == 'u') {
-        uint32_t low = (uint32_t)gpt_scan_hex4(p + 8);
-        if (low - 0xDC00 < 0x400) {
-            *used = 12;
-            return 0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00);
-        }
-    }
-    return 0xFFFD;
-}
-
-/* Replaces a raw inside by its meaning, in j->text. That has room for the
- * whole line, and no escape is shorter than what it stands for, so the block
- * never moves while slices point into it. */
-static int unescape(struct gpt_jsonl *j, struct gpt_slice *string)
+/* The string under s's cursor, into j->text. That has room for the whole line,
+ * and nothing is shorter than what it stands for, so the block never moves while
+ * slices point into it. */
+static int unescape(struct gpt_jsonl *j, struct gpt_scan *s,
+                    struct gpt_slice *string)
 {
     size_t line = (size_t)(j->scan.end - j->scan.begin);
-    if (gpt_buf_reserve(&j->text, line - j->text.len + 4) != GPT_OK)
+    if (gpt_buf_reserve(&j->text, line - j->text.len + GPT_SCAN_SLACK) !=
+        GPT_OK)
         return gpt_fail(j->scan.err, GPT_EFAIL,
                         "cannot allocate %zu bytes for a line", line);
-    const uint8_t *p = (const uint8_t *)string->data, *end = p + string->len;
-    char *start = j->text.data + j->text.len, *out = start;
-    while (p < end) {
-        const uint8_t *stop = memchr(p, '\\', (size_t)(end - p));
-        size_t plain = (size_t)((stop ? stop : end) - p), used = 0;
-        memcpy(out, p, plain);
-        out += plain;
-        p += plain;
-        if (p < end)
-            out += gpt_utf8_encode(read_escape(p, end, &used), out);
-        p += used;
-    }
-    string->data = start;
-    string->len = (size_t)(out - start);
+    string->data = j->text.data + j->text.len;
+    GPT_TRY(gpt_scan_text(s, j->text.data + j->text.len, &string->len));
     j->text.len += string->len;
     return GPT_OK;
 }
@@ -94,10 +62,7 @@ static const char *type_name(char c)
 static int take_string(struct gpt_jsonl *j, struct field *f)
 {
     struct gpt_slice string;
-    bool escaped;
-    GPT_TRY(gpt_scan_string(&j->scan, &string, &escaped));
-    if (escaped)
-        GPT_TRY(unescape(j, &string));
+    GPT_TRY(unescape(j, &j->scan, &string));
     GPT_TRY(gpt_grow(&f->strings, &f->cap, f->n + 1, sizeof(*f->strings),
                      "strings of a line", j->scan.err));
     f->strings[f->n++] = string;
@@ -155,8 +120,11 @@ static int take_member(struct gpt_jsonl *j)
     struct gpt_slice key;
     bool escaped;
     GPT_TRY(gpt_scan_key(&j->scan, &key, &escaped));
-    if (escaped)
-        GPT_TRY(unescape(j, &key));
+    if (escaped) {
+        struct gpt_scan again = j->scan;
+        again.p = (const uint8_t *)key.data - 1;
+        GPT_TRY(unescape(j, &again, &key));
+    }
     struct field *f = find_field(j, key);
     return f ? take_value(j, f) : gpt_scan_skip(&j->scan);
 }

@@ -7,7 +7,7 @@
 #include "base/memory.h"
 #include "text/jsonl.h"
 
-enum { GPT_VOCAB_MAX = 1 << 27 }; /* tokens */
+enum { GPT_VOCAB_MAX = 1 << 21 }; /* tokens */
 
 struct gpt_merge {
     int32_t left, right, result; /* ids */
