@@ -124,9 +124,9 @@ int main(int argc, char **argv)
         NULL,
     };
     static const char *const examples[] = {
-        "gpt-launch --standalone --nproc-per-node 4 python3 train.py",
+        "gpt-launch --standalone --nproc-per-node 4 gpt-train --config run.conf",
         "gpt-launch --nnodes 2 --node-rank 0 --master-addr node0 "
-        "--nproc-per-node 8 ./program --its-option 1",
+        "--nproc-per-node 8 gpt-train --config run.conf",
         NULL,
     };
     const struct gpt_program program = {

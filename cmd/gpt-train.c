@@ -22,6 +22,9 @@ int main(int argc, char **argv)
         "--vocab-file vocab.json --merge-file merges.txt "
         "--global-batch-size 64 --train-iters 10000 --lr 6e-4 "
         "--save ckpt --load ckpt --save-interval 500",
+        "gpt-launch --standalone --nproc-per-node 4 gpt-train --config "
+        "run.conf --tensor-model-parallel-size 2 "
+        "--pipeline-model-parallel-size 2",
         "gpt-train --config gpt2-1.5b --vocab-size 50257 --dry-run",
         NULL,
     };

@@ -20,6 +20,12 @@ void gpt_log_setup(const struct gpt_log_options *options)
     setup = *options;
 }
 
+void gpt_log_limit(enum gpt_log_level level)
+{
+    if (setup.level > level)
+        setup.level = level;
+}
+
 bool gpt_log_wants(enum gpt_log_level level)
 {
     return level <= setup.level;

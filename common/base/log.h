@@ -16,6 +16,8 @@ struct gpt_log_options {
 };
 
 void gpt_log_setup(const struct gpt_log_options *options);
+/* Says no more than this from now on: of several processes, one speaks. */
+void gpt_log_limit(enum gpt_log_level level);
 void gpt_log(enum gpt_log_level level, const char *fmt, ...) GPT_PRINTF(2, 3);
 #define gpt_info(...) gpt_log(GPT_LOG_INFO, __VA_ARGS__)
 #define gpt_warn(...) gpt_log(GPT_LOG_WARNING, __VA_ARGS__)

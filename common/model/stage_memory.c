@@ -21,6 +21,7 @@ const char *gpt_memory_kind_name(enum gpt_memory_kind kind)
         [GPT_MEM_WORKSPACE] = "workspace",
         [GPT_MEM_INPUTS] = "inputs",
         [GPT_MEM_BATCHES] = "batches",
+        [GPT_MEM_SAVING] = "saving",
     };
     return names[kind];
 }

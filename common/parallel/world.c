@@ -1,13 +1,18 @@
 /* A rank's way through a job: it finds the others (gpt_world_open), connects to
  * those of its groups (gpt_world_connect), and says at the end how it ends
- * (gpt_world_close), so that every rank can name the first failure. */
+ * (gpt_world_end), so that every rank can name the first failure. */
 #include "parallel/world.h"
 
+#include "base/hash.h"
 #include "base/memory.h"
+#include "base/num.h"
 
+#include <omp.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { GROUP_NAME = 48, LINE = 160 };
 
@@ -134,6 +139,12 @@ int gpt_world_check(struct gpt_world *w, struct gpt_err *err)
     return GPT_OK;
 }
 
+int gpt_world_wait(struct gpt_world *w, const char *what, struct gpt_err *err)
+{
+    return alone(w) ? GPT_OK
+                    : gpt_store_barrier(w->store, what, w->timeout, err);
+}
+
 /* ---- agreement ---- */
 
 /* The first line in which two texts differ, cut to LINE bytes each. */
@@ -225,12 +236,36 @@ int gpt_world_agree(struct gpt_world *w, const char *what, const char *text,
     agree_key(key, sizeof key, what, 0);
     if (w->launch.rank == 0)
         GPT_TRY(gpt_store_set(w->store, key, text, strlen(text), err));
-    GPT_TRY(gpt_store_barrier(w->store, what, w->timeout, err));
+    GPT_TRY(gpt_world_wait(w, what, err));
     GPT_TRY(post_difference(w, what, text, err));
-    GPT_TRY(gpt_store_barrier(w->store, what, w->timeout, err));
+    GPT_TRY(gpt_world_wait(w, what, err));
     agree_key(key, sizeof key, what, -1);
     GPT_TRY(gpt_store_add(w->store, key, 0, &differing, err));
     return differing == 0 ? GPT_OK : name_differing(w, what, err);
+}
+
+/* ---- processors ---- */
+
+int gpt_world_cores(struct gpt_world *w, int64_t *cores, struct gpt_err *err)
+{
+    char host[128] = "", key[192];
+    int64_t sharing = 1;
+    cpu_set_t mine;
+
+    CPU_ZERO(&mine);
+    if (sched_getaffinity(0, sizeof mine, &mine) != 0)
+        return gpt_fail_errno(err, GPT_EFAIL, "cannot see this rank's cores");
+    *cores = omp_get_num_procs();
+    if (alone(w))
+        return GPT_OK;
+    (void)gethostname(host, sizeof host - 1);
+    snprintf(key, sizeof key, "cores/%s/%016llx", host,
+             (unsigned long long)gpt_hash64(&mine, sizeof mine, 0));
+    GPT_TRY(gpt_store_add(w->store, key, 1, &sharing, err));
+    GPT_TRY(gpt_world_wait(w, "cores", err));
+    GPT_TRY(gpt_store_add(w->store, key, 0, &sharing, err));
+    *cores = gpt_max_i64(1, *cores / sharing);
+    return GPT_OK;
 }
 
 /* ---- the end ---- */
@@ -268,22 +303,30 @@ static int first_failure(struct gpt_world *w, int status, struct gpt_err *err)
     int first = status_of(&why);
     if (rank < 0) /* the launcher is gone: what this rank saw says more */
         return status;
+    if (strcmp(why, err->text) == 0) { /* the same here: keep the hint */
+        gpt_context(err, "rank %lld", (long long)rank);
+        return status;
+    }
     gpt_fail(err, first, "rank %lld: %s", (long long)rank, why);
     return first;
 }
 
-int gpt_world_close(struct gpt_world *w, int status, struct gpt_err *err)
+int gpt_world_end(struct gpt_world *w, int status, struct gpt_err *err)
+{
+    if (!w || alone(w))
+        return status;
+    if (status == GPT_OK)
+        status = gpt_world_wait(w, "end", err);
+    return status == GPT_OK ? GPT_OK : first_failure(w, status, err);
+}
+
+void gpt_world_close(struct gpt_world *w)
 {
     if (!w)
-        return status;
-    if (!alone(w) && status == GPT_OK)
-        status = gpt_store_barrier(w->store, "end", w->timeout, err);
-    if (!alone(w) && status != GPT_OK)
-        status = first_failure(w, status, err);
+        return;
     for (int i = 0; i < GPT_N_GROUPS; i++)
         gpt_comm_close(w->comm[i]);
     gpt_comm_close(w->reduce);
     gpt_store_close(w->store);
     gpt_free(w);
-    return status;
 }

@@ -42,17 +42,29 @@ int gpt_world_connect(struct gpt_world *w, struct gpt_backend *be,
 int gpt_world_agree(struct gpt_world *w, const char *what, const char *text,
                     struct gpt_err *err) GPT_MUST_USE;
 
+/* Waits for all ranks; GPT_EFAIL names those that do not come, or have failed.
+ */
+int gpt_world_wait(struct gpt_world *w, const char *what,
+                   struct gpt_err *err) GPT_MUST_USE;
+
 /* The first step is over: nobody needs the long timeout any more. */
 void gpt_world_settled(struct gpt_world *w);
 
 /* The first failure of any communicator. */
 int gpt_world_check(struct gpt_world *w, struct gpt_err *err) GPT_MUST_USE;
 
-/* Leaves; all ranks do. `status` is how this rank ends. GPT_OK: waits until the
- * others end well, too. Otherwise tells them why; when another rank failed
- * before, *err is replaced by its reason ("rank 3: ..."). Returns the status to
- * end with: that of the first failure of the job, the same on all ranks. NULL
- * is fine, and returns `status`. */
-int gpt_world_close(struct gpt_world *w, int status, struct gpt_err *err);
+/* CPU cores for this rank: those that it may run on, divided by the ranks of
+ * this machine that may run on the same ones. All ranks call it, once. */
+int gpt_world_cores(struct gpt_world *w, int64_t *cores,
+                    struct gpt_err *err) GPT_MUST_USE;
+
+/* All ranks say how they end. GPT_OK: waits until the others end well, too.
+ * Otherwise tells them why; when another rank failed before, *err is replaced
+ * by its reason ("rank 3: ..."). Returns the status to end with: that of the
+ * first failure of the job, the same on all ranks. Collectives that still wait
+ * end soon after. NULL is fine, and returns `status`. */
+int gpt_world_end(struct gpt_world *w, int status, struct gpt_err *err);
+/* After gpt_world_end(), when nobody uses the communicators any more. */
+void gpt_world_close(struct gpt_world *w); /* NULL is fine */
 
 #endif

@@ -1,9 +1,12 @@
 /* The option table of gpt-train: one row an option, in the order of --help. */
 #include "train/options.h"
 
+#include "base/memory.h"
+#include "parallel/topology.h"
 #include "text/tokenizer.h"
 
 #include <stddef.h>
+#include <string.h>
 
 #define AT(field) .offset = offsetof(struct gpt_train_options, field)
 #define GROUP(text) { .kind = GPT_OPT_GROUP, .help = (text) }
@@ -15,6 +18,12 @@ static const char *const wsd_styles[] = { "exponential", "linear", "cosine",
                                           "minus_sqrt", NULL };
 static const char *const wd_styles[] = { "constant", "linear", "cosine",
                                          NULL };
+
+static const char *const shardings[] = {"no_shard", "optim", "optim_grads",
+                                        NULL};
+static const char *const granularities[] = {"full", "selective", NULL};
+static const char *const recompute_methods[] = {"uniform", "block", NULL};
+static const char *const backends[] = {"gloo", "nccl", NULL};
 
 /* Limits that keep every product of sizes countable. */
 #define MAX_SIZE 16777216.0
@@ -44,7 +53,8 @@ const struct gpt_opt gpt_train_option_table[] = {
      .help = "vocabulary size before padding, 0 = the tokenizer's"},
     {.kind = GPT_OPT_INT, .name = "make-vocab-size-divisible-by", .arg = "N",
      .def = "128", AT(make_vocab_size_divisible_by), .min = 1,
-     .max = MAX_SIZE, .help = "pad the vocabulary to a multiple of N"},
+     .max = MAX_SIZE,
+     .help = "pad the vocabulary to a multiple of N x tensor parallel size"},
     {.kind = GPT_OPT_FLAG, .name = "untie-embeddings-and-output-weights",
      AT(untie_embeddings),
      .help = "give the output layer a matrix of its own"},
@@ -60,6 +70,62 @@ const struct gpt_opt gpt_train_option_table[] = {
     {.kind = GPT_OPT_REAL, .name = "attention-dropout", .arg = "P",
      .def = "0.1", AT(attention_dropout), .min = 0, .max = 0.99,
      .help = "dropout of attention probabilities"},
+
+    GROUP("Layout over ranks"),
+    {.kind = GPT_OPT_INT, .name = "tensor-model-parallel-size", .arg = "N",
+     .def = "1", AT(tp_size), .min = 1, .max = 65536,
+     .help = "ranks that share every layer", .alias = "model-parallel-size"},
+    {.kind = GPT_OPT_INT, .name = "pipeline-model-parallel-size", .arg = "N",
+     .def = "1", AT(pp_size), .min = 1, .max = 4096,
+     .help = "stages that the layers are cut into"},
+    {.kind = GPT_OPT_INT, .name = "num-layers-per-virtual-pipeline-stage",
+     .arg = "N", .def = "0", AT(layers_per_chunk), .min = 0, .max = 65536,
+     .help = "interleave: a rank gets several stages of N layers, 0 = one"},
+    {.kind = GPT_OPT_INT, .name = "num-virtual-stages-per-pipeline-rank",
+     .arg = "N", .def = "0", AT(chunks), .min = 0, .max = GPT_MAX_CHUNKS,
+     .help = "the same by their number, 0 = one"},
+    {.kind = GPT_OPT_INT, .name = "decoder-first-pipeline-num-layers",
+     .arg = "N", .def = "0", AT(first_layers), .min = 0, .max = 65536,
+     .help = "layers of the first stage, 0 = as the others"},
+    {.kind = GPT_OPT_INT, .name = "decoder-last-pipeline-num-layers",
+     .arg = "N", .def = "0", AT(last_layers), .min = 0, .max = 65536,
+     .help = "layers of the last stage, 0 = as the others"},
+    {.kind = GPT_OPT_FLAG, .name = "sequence-parallel", AT(sequence_parallel),
+     .help = "tensor parallel ranks share norms and dropout, too"},
+    {.kind = GPT_OPT_FLAG, .name = "use-distributed-optimizer",
+     AT(distributed_optimizer),
+     .help = "data parallel ranks share the optimizer's state (ZeRO-1)"},
+    {.kind = GPT_OPT_CHOICE, .name = "data-parallel-sharding-strategy",
+     .arg = "WHAT", .def = "no_shard", AT(sharding), .choices = shardings,
+     .help = "what data parallel ranks share: optim (ZeRO-1), optim_grads "
+             "(ZeRO-2)"},
+    {.kind = GPT_OPT_FLAG, .name = "overlap-grad-reduce", .def = "true",
+     AT(overlap_reduce),
+     .help = "sum gradients while backward goes on: always"},
+    {.kind = GPT_OPT_FLAG, .name = "recompute-activations",
+     AT(recompute_activations),
+     .help = "the same as --recompute-granularity selective"},
+    {.kind = GPT_OPT_CHOICE, .name = "recompute-granularity",
+     .choices = granularities, AT(recompute_granularity),
+     .help = "what backward computes again: whole layers, or what is cheap"},
+    {.kind = GPT_OPT_CHOICE, .name = "recompute-method", .def = "uniform",
+     .choices = recompute_methods, AT(recompute_method),
+     .help = "full: keep the input of every group of layers, or recompute a "
+             "stage's first layers one by one",
+     .alias = "activations-checkpoint-method"},
+    {.kind = GPT_OPT_INT, .name = "recompute-num-layers", .arg = "N",
+     .def = "1", AT(recompute_layers), .min = 1, .max = 65536,
+     .help = "uniform: layers of a group; block: layers a stage",
+     .alias = "activations-checkpoint-num-layers"},
+    {.kind = GPT_OPT_CHOICE, .name = "distributed-backend", .def = "gloo",
+     AT(backend), .choices = backends,
+     .help = "what carries bytes between ranks"},
+    {.kind = GPT_OPT_REAL, .name = "distributed-timeout-minutes", .arg = "M",
+     .def = "10", AT(timeout_mins), .min = 0.01, .max = 1e6,
+     .help = "longest wait for other ranks until the first step is over"},
+    {.kind = GPT_OPT_REAL, .name = "distributed-step-timeout-minutes",
+     .arg = "M", .def = "2", AT(step_timeout_mins), .min = 0.01, .max = 1e6,
+     .help = "longest wait for other ranks afterwards"},
 
     GROUP("Data"),
     {.kind = GPT_OPT_LIST, .name = "data-path", .arg = "PREFIX",
@@ -243,3 +309,45 @@ const struct gpt_opt gpt_train_option_table[] = {
 };
 
 const size_t gpt_train_n_options = GPT_COUNT(gpt_train_option_table);
+
+/* ---- what ranks must agree on ---- */
+
+static const char *const of_one_rank[] = {
+    "data-path",  "train-data-path", "valid-data-path", "test-data-path",
+    "vocab-file", "merge-file",      "metrics",         "threads",
+    "force",      "progress",        "color",           "log-format",
+    "quiet",      "verbose",
+};
+
+static bool is_of_one_rank(const char *line)
+{
+    for (size_t i = 0; i < GPT_COUNT(of_one_rank); i++) {
+        size_t n = strlen(of_one_rank[i]);
+        if (strncmp(line, of_one_rank[i], n) == 0 && line[n] == ' ')
+            return true;
+    }
+    return false;
+}
+
+/* From the text of --print-config, without comments. */
+int gpt_train_common_options(const struct gpt_train_options *o,
+                             const struct gpt_args *args, struct gpt_buf *b)
+{
+    struct gpt_buf all = {0};
+    int status = gpt_options_print(args->program, o, args, &all);
+
+    for (char *line = all.data, *end; line && status == GPT_OK; line = end) {
+        end = strchr(line, '\n');
+        if (!end)
+            break;
+        *end++ = '\0';
+        if (*line == '#' || *line == '\0' || is_of_one_rank(line))
+            continue;
+        char *comment = strstr(line, "  # ");
+        if (comment)
+            *comment = '\0';
+        status = gpt_buf_printf(b, "%s\n", line);
+    }
+    gpt_buf_free(&all);
+    return status;
+}

@@ -15,6 +15,18 @@ struct gpt_train_options {
     double norm_epsilon, init_method_std, hidden_dropout, attention_dropout;
     bool untie_embeddings;
 
+    /* layout over ranks */
+    int64_t tp_size, pp_size;
+    int64_t layers_per_chunk, chunks; /* one of them, 0 = not given */
+    int64_t first_layers, last_layers; /* of an uneven stage, 0 = even */
+    bool sequence_parallel, distributed_optimizer, overlap_reduce;
+    const char *sharding; /* data parallel */
+    bool recompute_activations;
+    const char *recompute_granularity, *recompute_method;
+    int64_t recompute_layers;
+    const char *backend; /* that carries bytes between ranks */
+    double timeout_mins, step_timeout_mins;
+
     /* data */
     struct gpt_list data_path, train_path, valid_path, test_path;
     const char *split, *data_impl;
@@ -55,5 +67,13 @@ struct gpt_train_options {
 
 extern const struct gpt_opt gpt_train_option_table[];
 extern const size_t gpt_train_n_options;
+
+/* The options that all ranks of a run must share, as "name = value" lines
+ * appended to b: not those about this process alone, nor names of input files,
+ * which may lie elsewhere on other machines. */
+struct gpt_buf;
+int gpt_train_common_options(const struct gpt_train_options *o,
+                             const struct gpt_args *args,
+                             struct gpt_buf *b) GPT_MUST_USE;
 
 #endif

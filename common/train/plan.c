@@ -71,14 +71,14 @@ static int plan_model(struct gpt_train_plan *p,
         .tied_embeddings = !o->untie_embeddings,
     };
     GPT_TRY(plan_vocabulary(p, o, err));
-    GPT_TRY(gpt_config_complete(c, o->make_vocab_size_divisible_by, 1, err));
+    GPT_TRY(gpt_config_complete(c, o->make_vocab_size_divisible_by,
+                                p->topology.tp_size, err));
     if (o->seq_length > c->max_positions)
         return gpt_fail(err, GPT_EUSAGE,
                         "--seq-length %lld is above "
                         "--max-position-embeddings %lld",
                         (long long)o->seq_length, (long long)c->max_positions);
     p->vocab_dummies = c->padded_vocab_size - c->vocab_size;
-    p->replica.layout = GPT_LAYOUT_SINGLE(c);
     return GPT_OK;
 }
 
@@ -87,11 +87,12 @@ static int plan_model(struct gpt_train_plan *p,
 static int plan_rampup(struct gpt_train_plan *p,
                        const struct gpt_train_options *o, struct gpt_err *err)
 {
+    const int64_t multiple = o->micro_batch_size * p->topology.dp_size;
     struct gpt_rampup *r = &p->rampup;
     int64_t *fields[] = {&r->start, &r->increment, &r->samples};
 
     r->global_batch =
-        o->global_batch_size ? o->global_batch_size : o->micro_batch_size;
+        o->global_batch_size ? o->global_batch_size : multiple;
     if (o->rampup.n > 0) {
         if (o->rampup.n != 3)
             return gpt_fail(err, GPT_EUSAGE,
@@ -111,7 +112,7 @@ static int plan_rampup(struct gpt_train_plan *p,
                             "--rampup-batch-size needs "
                             "--train-samples, not --train-iters");
     }
-    return gpt_rampup_check(r, o->micro_batch_size, err);
+    return gpt_rampup_check(r, multiple, err);
 }
 
 /* Steps until `samples` are consumed; a last partial step is not made. */
@@ -311,9 +312,11 @@ static int plan_data(struct gpt_train_plan *p,
 }
 
 int gpt_train_plan(struct gpt_train_plan *p, const struct gpt_train_options *o,
-                   const struct gpt_args *args, struct gpt_err *err)
+                   const struct gpt_args *args, const struct gpt_topology *t,
+                   struct gpt_err *err)
 {
     *p = (struct gpt_train_plan){
+        .topology = *t,
         .replica =
             {
                 .act = GPT_F32,
@@ -338,6 +341,7 @@ int gpt_train_plan(struct gpt_train_plan *p, const struct gpt_train_options *o,
     };
     GPT_TRY(plan_model(p, o, err));
     GPT_TRY(plan_length(p, o, err));
+    GPT_TRY(gpt_plan_ranks(p, o, args, err));
     GPT_TRY(plan_learning_rate(p, o, err));
     GPT_TRY(plan_weight_decay(p, o, args, err));
     if (p->train_iters > 0)

@@ -4,13 +4,17 @@
 #define GPT_TRAIN_PLAN_H
 
 #include "data/corpus.h"
+#include "parallel/world.h"
 #include "text/tokenizer.h"
 #include "train/options.h"
+#include "train/reduce.h"
 #include "train/replica.h"
 #include "train/schedule.h"
 
 struct gpt_train_plan {
+    struct gpt_topology topology;
     struct gpt_replica_options replica;
+    int64_t first_layers, last_layers; /* of uneven stages, 0 = even */
     struct gpt_corpus_options corpus;
     struct gpt_mask_options masks;
     struct gpt_schedule schedule;
@@ -20,10 +24,29 @@ struct gpt_train_plan {
     int64_t vocab_dummies;    /* rows added by padding */
 };
 
-/* Checks every option against the others: GPT_EUSAGE names option, value and
- * rule; GPT_EDATA for a vocabulary that does not load. Lists and strings of
- * *o must outlive the plan. */
+/* What the world needs to know before it is opened: sizes and timeouts.
+ * GPT_EUSAGE names option, value and rule. */
+int gpt_train_world(struct gpt_world_options *world,
+                    const struct gpt_train_options *o,
+                    struct gpt_err *err) GPT_MUST_USE;
+
+/* The plan of rank t->rank. Checks every option against the others: GPT_EUSAGE
+ * names option, value and rule; GPT_EDATA for a vocabulary that does not load.
+ * Lists and strings of *o must outlive the plan. */
 int gpt_train_plan(struct gpt_train_plan *plan,
+                   const struct gpt_train_options *o,
+                   const struct gpt_args *args, const struct gpt_topology *t,
+                   struct gpt_err *err) GPT_MUST_USE;
+
+/* The part of the model that another rank of the plan has: tensor parallel
+ * rank tp_rank of stage pp_rank. */
+int gpt_train_layout(const struct gpt_train_plan *plan, int64_t tp_rank,
+                     int64_t pp_rank, struct gpt_layout *layout,
+                     struct gpt_err *err) GPT_MUST_USE;
+
+/* Inside train/: the part of gpt_train_plan() about ranks; after the model and
+ * the batches. */
+int gpt_plan_ranks(struct gpt_train_plan *plan,
                    const struct gpt_train_options *o,
                    const struct gpt_args *args,
                    struct gpt_err *err) GPT_MUST_USE;

@@ -167,7 +167,7 @@ static void print_line(const struct gpt_report *r,
     if (r->o.log_throughput)
         snprintf(throughput, sizeof throughput,
                  " throughput per GPU (TFLOP/s/GPU): %.1f |",
-                 sum->gflops / 1e3);
+                 sum->gflops / 1e3 / (double)r->o.ranks);
     gpt_log_line(" iteration %8lld/%8lld | consumed samples: %12lld |"
                  " elapsed time per iteration (ms): %.1f |%s"
                  " learning rate: %.3E | global batch size: %5lld |%s"

@@ -9,6 +9,7 @@ struct gpt_report_options {
     int64_t train_iters, log_interval;
     double flops_per_token;
     int64_t seq_length;
+    int64_t ranks; /* throughput is logged a rank */
     bool log_throughput;
     const char *metrics;  /* file, or NULL */
     int64_t iteration;    /* that the run continues from */

@@ -6,7 +6,7 @@
 #include <math.h>
 
 /* What the ranks add up once a step. Counts are exact in a double. */
-enum sum { SQUARES, LOSS, ROWS, STOP, N_SUMS };
+enum sum { SQUARES, LOSS, ROWS, STOP, SAVE, N_SUMS };
 
 _Static_assert((int)N_SUMS <= (int)GPT_REPLICA_SUMS, "sums do not fit");
 
@@ -95,7 +95,7 @@ static void judge(struct gpt_replica *r, struct gpt_step *step)
 int gpt_step_train(struct gpt_replica *r, struct gpt_feed *feed,
                    struct gpt_step *step, struct gpt_err *err)
 {
-    double sums[N_SUMS] = {[STOP] = step->stop};
+    double sums[N_SUMS] = {0};
     struct gpt_step_times *t = &step->times;
 
     step->loss_scale = scaled(r) ? (double)r->scale.scale : 1;
@@ -111,10 +111,15 @@ int gpt_step_train(struct gpt_replica *r, struct gpt_feed *feed,
     const double begun = gpt_now();
     GPT_TRY(own_squares(r, sums, err));
     own_loss(r, feed, sums);
+    if (step->ask)
+        step->ask(step->context, &step->stop, &step->save);
+    sums[STOP] = step->stop;
+    sums[SAVE] = step->save;
     GPT_TRY(add_up(r, sums, err));
     step->loss = sums[ROWS] > 0 ? sums[LOSS] / sums[ROWS] : sums[LOSS];
     step->grad_norm = sqrt(sums[SQUARES]) / step->loss_scale;
     step->stop = sums[STOP] > 0;
+    step->save = sums[SAVE] > 0;
     judge(r, step);
     if (!step->skipped)
         GPT_TRY(update(r, step, err));

@@ -18,9 +18,11 @@ struct gpt_step_times {
 struct gpt_step {
     int64_t first_sample, micro_batches; /* micro_batches: of this rank */
     double lr, weight_decay;
-    /* In: this rank wants to end; out: some rank does. So all ranks stop after
-     * the same step. */
-    bool stop;
+    /* Does this rank want to end, or to save? Asked when backward is over; may
+     * be NULL. Afterwards: does some rank? So all do it after the same step. */
+    void (*ask)(void *context, bool *stop, bool *save);
+    void *context; /* of ask */
+    bool stop, save;
     /* results */
     double loss;      /* sum of losses / sum of unmasked tokens of the batch */
     double grad_norm; /* before clipping */

@@ -6,6 +6,7 @@
 
 #include "base/progress.h"
 
+#include <omp.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -70,7 +71,11 @@ static int groups(struct member *m, struct gpt_err *err)
 
 static int agree(struct member *m, struct gpt_err *err)
 {
+    int64_t cores = 0;
+
     GPT_TRY(gpt_world_agree(m->w, "options", "a = 1\nb = 2\n", err));
+    GPT_TRY(gpt_world_cores(m->w, &cores, err));
+    expect(m, cores >= 1 && (int)cores <= omp_get_num_procs(), "cores", "");
     return gpt_world_agree(m->w, "data set", "digest 12", err);
 }
 
@@ -183,7 +188,8 @@ static int be_rank(const struct job *j, int64_t rank, int64_t port)
         status = gpt_world_connect(m.w, m.be, &err);
     if (status == GPT_OK)
         status = j->run(&m, &err);
-    status = gpt_world_close(m.w, status, &err);
+    status = gpt_world_end(m.w, status, &err);
+    gpt_world_close(m.w);
     expect(&m, status == j->status, "ends with", gpt_status_word(status));
     expect_says(&m, &err, j->says);
     m.be->queue_close(m.q);
