@@ -206,7 +206,8 @@ static int be_rank(int64_t rank, void *arg)
     int status = gpt_world_open(&w, &o, &err);
     if (status == GPT_OK)
         status = train_rank(w, j, &err);
-    status = gpt_world_close(w, status, &err);
+    status = gpt_world_end(w, status, &err);
+    gpt_world_close(w);
     if (status != GPT_OK)
         printf("# rank %lld: %s\n", (long long)rank, err.text);
     return status;

@@ -214,7 +214,8 @@ static int be_rank(int64_t rank, void *arg)
     if (status == GPT_OK)
         status = with_reducer(&m, &err);
     gpt_reducer_close(m.reducer);
-    status = gpt_world_close(m.w, status, &err);
+    status = gpt_world_end(m.w, status, &err);
+    gpt_world_close(m.w);
     if (status != GPT_OK)
         printf("# rank %lld: %s\n", (long long)rank, err.text);
     gpt_flat_free(&m.flat);
