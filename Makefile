@@ -22,8 +22,11 @@ LZMA = auto
 ZLIB = auto
 ZSTD = auto
 GLOO = auto
+# GPUs: libgpt-cuda.so where nvcc is; see `make cuda`.
+CUDA = auto
+CUDA_ARCHS = 80 86 89 90 100 120
 
-help_only := $(filter-out help clean distclean format,$(or $(MAKECMDGOALS),all))
+help_only := $(filter-out help clean distclean format check-gpu,$(or $(MAKECMDGOALS),all))
 ifneq ($(help_only),)
 include $(BUILD)/config.mk
 endif
@@ -44,7 +47,7 @@ ALL_CFLAGS = -std=c11 -fopenmp $(WARN) $(HARDEN) $(MATHS) $(CFLAGS) $(SANITIZE)
 ALL_CXXFLAGS = -std=c++17 -Wall -Wextra -Wshadow -Wundef $(HARDEN) $(CFLAGS) \
                $(SANITIZE)
 ALL_LDFLAGS = -fopenmp -pie -Wl,-z,relro,-z,now $(LDFLAGS) $(SANITIZE)
-ALL_LIBS = $(FEATURE_LIBS) -lcjson -lpthread -lm $(LIBS)
+ALL_LIBS = $(FEATURE_LIBS) -lcjson -lpthread -ldl -lm $(LIBS)
 
 programs := $(patsubst cmd/%.c,%,$(wildcard cmd/gpt-*.c))
 lib_src := $(wildcard common/*/*.c kernels/*.c kernels/cpu/*.c)
@@ -72,8 +75,13 @@ fault_bins := $(programs:%=$(BUILD)/faults/%)
 completions := $(foreach p,$(programs),$(BUILD)/completions/$(p).bash \
     $(BUILD)/completions/$(p).zsh $(BUILD)/completions/$(p).fish)
 
+# The kernels of kernels/cuda, twice: for GPUs by nvcc, and emulated.
+gpu := $(if $(filter-out 0,$(CUDA)),$(if $(GPU_ARCHS),$(BUILD)/libgpt-cuda.so))
+emu := $(if $(HAVE_CXX),$(BUILD)/libgpt-cuda-emu.so)
+emu_test := $(if $(HAVE_CXX),$(BUILD)/tests/emu/selftest.t)
+
 .PHONY: all lib units
-all: $(bins)                 ## build the programs (the default)
+all: $(bins) $(gpu)          ## build the programs (the default)
 lib: $(lib)                  ## build libgpt.a
 units: $(unit_bins)          ## build the unit tests
 
@@ -82,8 +90,8 @@ $(BUILD)/config.mk: share/build/probe.sh share/build/deps.sh
 	@if [ -n "$(filter demo deps check check-all asan,$(MAKECMDGOALS))" ]; \
 	then sh share/build/deps.sh; fi
 	@CC='$(CC)' CXX='$(CXX)' DNNL='$(DNNL)' LZMA='$(LZMA)' \
-	    ZLIB='$(ZLIB)' ZSTD='$(ZSTD)' GLOO='$(GLOO)' \
-	    sh share/build/probe.sh > $@.tmp
+	    ZLIB='$(ZLIB)' ZSTD='$(ZSTD)' GLOO='$(GLOO)' CUDA='$(CUDA)' \
+	    CUDA_ARCHS='$(CUDA_ARCHS)' sh share/build/probe.sh > $@.tmp
 	@mv $@.tmp $@
 
 # Kernels are compiled once per instruction set, chosen at run time. They alone
@@ -136,6 +144,8 @@ $(BUILD)/faults/%.o: %.c
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CPPFLAGS) -DGPT_FAULTS $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
 
+include share/build/cuda.mk
+
 # Fuzz targets replay their corpus under make check; `make fuzz` builds them
 # with libFuzzer instead.
 $(fuzz_bins): $(BUILD)/tests/fuzz/%.t: $(BUILD)/tests/fuzz/%.o \
@@ -157,19 +167,22 @@ $(BUILD)/completions/%.fish: $(BUILD)/%
 
 # ---- tests ----
 
-.PHONY: check check-all asan lint format bench fuzz demo deps
+.PHONY: check check-all check-gpu asan lint format bench fuzz demo deps
 JOBS = $(shell getconf _NPROCESSORS_ONLN)
 ASAN = -fsanitize=address,undefined -fno-sanitize-recover=undefined
-tests = $(sort $(unit_bins) $(fuzz_bins) \
+tests = $(sort $(unit_bins) $(fuzz_bins) $(emu_test) \
         $(wildcard tests/cli/*.sh tests/parity/*.sh))
 
-check: $(bins) $(unit_bins) $(fuzz_bins) $(parity_bins) $(fault_bins) ## run all tests
+check: $(bins) $(unit_bins) $(fuzz_bins) $(parity_bins) $(fault_bins) $(emu) $(emu_test) ## run all tests
 	BUILD='$(BUILD)' OMP_WAIT_POLICY=passive prove -j$(JOBS) $(tests)
 
 check-all: check asan lint   ## check, with sanitizers, and lint
 
 asan:                        ## check under ASan and UBSan, in build/asan
 	$(MAKE) BUILD=$(BUILD)/asan CFLAGS='-O1 -g' SANITIZE='$(ASAN)' check
+
+check-gpu:                   ## the kernels on a GPU: needs make, gcc, nvcc, sh
+	BUILD='$(BUILD)/gpu' sh tests/gpu/check.sh
 
 lint:                        ## cppcheck, mandoc, shellcheck, size budgets
 	sh tests/lib/lint.sh
@@ -207,9 +220,11 @@ bash_dir = $(share)/bash-completion/completions
 zsh_dir = $(share)/zsh/site-functions
 fish_dir = $(share)/fish/vendor_completions.d
 
-install: $(bins) $(completions) ## programs, man pages, presets, completions
+install: $(bins) $(gpu) $(completions) ## programs, man pages, presets, completions
 	install -d $(DESTDIR)$(BINDIR) $(bash_dir) $(zsh_dir) $(fish_dir)
 	install -m 755 $(bins) $(DESTDIR)$(BINDIR)
+	@set -ex; for f in $(gpu); do \
+	    install -D -m 755 $$f $(DESTDIR)$(PREFIX)/lib/gpt/$${f##*/}; done
 	@set -ex; for f in $(data); do \
 	    install -D -m 644 $$f $(DESTDIR)$(DATADIR)/$${f#share/}; done
 	@set -ex; for m in $(wildcard man/*.[157]); do \
@@ -225,7 +240,7 @@ uninstall:                   ## remove what install put there
 	    $(bash_dir)/$$p $(zsh_dir)/_$$p $(fish_dir)/$$p.fish; done
 	@set -ex; for m in $(wildcard man/*.[157]); do \
 	    rm -f $(DESTDIR)$(MANDIR)/man$${m##*.}/$${m##*/}; done
-	rm -rf $(DESTDIR)$(DATADIR)
+	rm -rf $(DESTDIR)$(DATADIR) $(DESTDIR)$(PREFIX)/lib/gpt
 
 clean:                       ## remove build/
 	rm -rf $(BUILD)

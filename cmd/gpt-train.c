@@ -1,5 +1,6 @@
 /* gpt-train: pretrains a GPT on indexed data sets. The option table is in
  * common/train/options.c, the run starts in common/train/loop.c. */
+#include "backend.h"
 #include "train/loop.h"
 #include "train/options.h"
 
@@ -36,6 +37,7 @@ int main(int argc, char **argv)
         .options = gpt_train_option_table,
         .n_options = gpt_train_n_options,
         .options_bytes = sizeof(struct gpt_train_options),
+        .version = gpt_backend_version,
         .run = run,
     };
     return gpt_main(&program, argc, argv);

@@ -1,13 +1,135 @@
-/* Which backends there are, by the name given to --device. */
-#include "backend.h"
+/* Which backends there are, by the name given to --device. Those of GPUs are
+ * plugins, opened when they are asked for: a program needs no library of
+ * theirs to start. */
+#include "plugin.h"
 
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/num.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+struct plugin {
+    void *library;
+    gpt_plugin_open_fn *open;
+    gpt_plugin_built_fn *built;
+};
+
+/* The folder of the running program, with a slash; "" when not known. */
+static void program_folder(char *path, size_t cap)
+{
+    ssize_t n = readlink("/proc/self/exe", path, cap - 1);
+    path[n > 0 ? n : 0] = 0;
+    char *slash = strrchr(path, '/');
+    if (slash)
+        slash[1] = 0;
+    else
+        path[0] = 0;
+}
+
+/* In $GPT_PLUGIN_DIR; beside the program; or where `make install` puts it. */
+static void *find_library(const char *file)
+{
+    static const char *const places[] = {"", "../lib/gpt/"};
+    const char *dir = getenv("GPT_PLUGIN_DIR");
+    char folder[3072], path[4096];
+    if (dir) {
+        snprintf(path, sizeof path, "%s/%s", dir, file);
+        return dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    }
+    program_folder(folder, sizeof folder);
+    for (size_t i = 0; i < GPT_COUNT(places); i++) {
+        snprintf(path, sizeof path, "%s%s%s", folder, places[i], file);
+        if (access(path, R_OK) == 0)
+            return dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    }
+    return NULL;
+}
+
+/* A function of a library; ISO C has no cast from what dlsym() returns. */
+static bool look_up(void *library, const char *name, void *function)
+{
+    void *address = dlsym(library, name);
+    memcpy(function, &address, sizeof address);
+    return address != NULL;
+}
+
+/* name: "cuda" or "cuda-emu". The library stays until the process ends. */
+static int open_plugin(struct plugin *p, const char *name, struct gpt_err *err)
+{
+    char file[64];
+    snprintf(file, sizeof file, "libgpt-%s.so", name);
+    dlerror(); /* forgets older ones */
+    p->library = find_library(file);
+    if (!p->library) {
+        const char *why = dlerror();
+        gpt_fail(err, GPT_EDEVICE, "%s: %s", name,
+                 why ? why : "this build has no plugin for it");
+        return gpt_hint(err, "build it with 'make CUDA=1', or set "
+                        "GPT_PLUGIN_DIR to the folder of %s", file);
+    }
+    if (!look_up(p->library, "gpt_plugin_open", &p->open) ||
+        !look_up(p->library, "gpt_plugin_built", &p->built))
+        return gpt_fail(err, GPT_EDEVICE, "%s: %s is no plugin", name, file);
+    return GPT_OK;
+}
+
+/* "cuda" is device 0. */
+static int open_device(struct gpt_backend **be, const char *name, int device,
+                       struct gpt_err *err)
+{
+    struct plugin p;
+    GPT_TRY(open_plugin(&p, name, err));
+    GPT_TRY(p.open(be, device, err));
+    if ((*be)->api != GPT_BACKEND_API)
+        return gpt_fail(err, GPT_EDEVICE,
+                        "%s: the plugin has interface %u, the program %u: "
+                        "they are of different builds", name, (*be)->api,
+                        (unsigned)GPT_BACKEND_API);
+    return GPT_OK;
+}
+
+static int open_any(struct gpt_backend **be, struct gpt_err *err)
+{
+    struct gpt_err why;
+    if (open_device(be, "cuda", 0, &why) == GPT_OK)
+        return GPT_OK;
+    gpt_info("running on the CPU (%s)", why.text);
+    return gpt_backend_cpu(be, err);
+}
 
 int gpt_backend_open(struct gpt_backend **be, const char *device,
                      struct gpt_err *err)
 {
-    if (strcmp(device, "auto") == 0 || strcmp(device, "cpu") == 0)
+    int64_t number;
+    if (strcmp(device, "auto") == 0)
+        return open_any(be, err);
+    if (strcmp(device, "cpu") == 0)
         return gpt_backend_cpu(be, err);
-    gpt_fail(err, GPT_EDEVICE, "device '%s': not known to this build", device);
-    return gpt_hint(err, "use --device cpu (or auto)");
+    if (strcmp(device, "cuda") == 0 || strcmp(device, "cuda-emu") == 0)
+        return open_device(be, device, 0, err);
+    if (strncmp(device, "cuda:", 5) == 0 &&
+        gpt_parse_int(device + 5, &number) && number >= 0 && number < 1024)
+        return open_device(be, "cuda", (int)number, err);
+    gpt_fail(err, GPT_EDEVICE, "device '%s': not known", device);
+    return gpt_hint(err, "use --device auto, cpu, cuda or cuda:N");
+}
+
+int gpt_backend_version(struct gpt_buf *b)
+{
+    struct gpt_backend *be;
+    struct plugin p;
+    struct gpt_err err;
+    char text[sizeof err.text];
+    if (open_plugin(&p, "cuda", &err) != GPT_OK)
+        return gpt_buf_printf(b, "GPU: not built (%s)\n", err.text);
+    if (p.open(&be, 0, &err) == GPT_OK)
+        be->describe(be, text, sizeof text);
+    else
+        snprintf(text, sizeof text, "%s", err.text);
+    return gpt_buf_printf(b, "GPU: built for %s; %s\n", p.built(), text);
 }

@@ -68,7 +68,8 @@ enum gpt_norm_kind { GPT_LAYERNORM, GPT_RMSNORM };
  *   y = (resid_out - mean) * rstd * w + b
  * resid_in, x, resid_out, y (N, C) act; w, b (C) act (b NULL: none); mean,
  * rstd (N) float, written (mean unused for RMSNorm). resid_out may be
- * resid_in. y NULL: only resid_out is wanted, and written. Source: Ba et al. 2016; Zhang and Sennrich 2019. */
+ * resid_in. y NULL: only resid_out is wanted, and written. Source: Ba et al.
+ * 2016; Zhang and Sennrich 2019. */
 struct gpt_norm {
     enum gpt_norm_kind kind;
     int64_t n, c;
@@ -275,9 +276,16 @@ struct gpt_backend {
 int gpt_backend_cpu(struct gpt_backend **be, struct gpt_err *err)
     GPT_MUST_USE;
 
-/* By --device: "auto", "cpu", later "cuda", "cuda-emu". GPT_EDEVICE when it
- * is not there. */
+/* By --device: "cpu"; "cuda" or "cuda:N", a GPU (libgpt-cuda.so); "cuda-emu",
+ * its kernels emulated on the CPU (libgpt-cuda-emu.so, for tests); "auto", GPU
+ * 0 when there is one, else the CPU, and the log says why. Plugins are looked
+ * for in $GPT_PLUGIN_DIR, or beside the program and in ../lib/gpt from there.
+ * GPT_EDEVICE when it is not there. */
 int gpt_backend_open(struct gpt_backend **be, const char *device,
                      struct gpt_err *err) GPT_MUST_USE;
+
+/* For --version: which GPUs this build knows, and which is there. */
+struct gpt_buf;
+int gpt_backend_version(struct gpt_buf *b);
 
 #endif

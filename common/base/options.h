@@ -107,6 +107,7 @@ enum gpt_origin {
     GPT_FROM_COMMAND
 };
 
+struct gpt_buf;
 struct gpt_program {
     const char *name;           /* "gpt-train" */
     const char *purpose;        /* one sentence */
@@ -119,6 +120,8 @@ struct gpt_program {
     bool stop_at_positional; /* what follows the first one are words, too:
                               * for programs that start another */
     const char *positional; /* how --help calls them, or NULL */
+    /* Adds lines to --version (devices), or NULL. */
+    int (*version)(struct gpt_buf *b);
     /* Runs the program. Messages go through base/log.h, the product to stdout
      * or files. The status becomes the exit code. */
     int (*run)(const void *options, const struct gpt_args *args,
@@ -145,7 +148,6 @@ bool gpt_option_given(const struct gpt_args *args, const char *name);
 
 /* The configuration as "name = value" lines into b (for --print-config, and to
  * be kept in checkpoints). */
-struct gpt_buf;
 int gpt_options_print(const struct gpt_program *program, const void *options,
                       const struct gpt_args *args, struct gpt_buf *b);
 

@@ -170,7 +170,7 @@ int gpt_opt_version(const struct gpt_program *program, struct gpt_buf *b)
 #else
     const char *zstd = "";
 #endif
-    return gpt_buf_printf(b,
+    int status = gpt_buf_printf(b,
                           "%s %s\n"
                           "compiler: %s\n"
                           "features: cJSON%s%s%s%s\n"
@@ -182,4 +182,5 @@ int gpt_opt_version(const struct gpt_program *program, struct gpt_buf *b)
                           "gcc " __VERSION__,
 #endif
                           dnnl, lzma, zlib, zstd, gpt_cpu_isa());
+    return status == GPT_OK && program->version ? program->version(b) : status;
 }

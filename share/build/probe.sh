@@ -1,8 +1,8 @@
 #!/bin/sh
 # Prints make variables for what this machine offers: FEATURES (-D flags),
-# FEATURE_LIBS, CXX_SRC, ISAS. Reads CC, CXX, DNNL, LZMA, ZLIB, ZSTD and GLOO
-# (auto, 0 or 1) from the environment; a library asked for with 1 and missing is
-# an error.
+# FEATURE_LIBS, CXX_SRC, ISAS, NVCC, GPU_ARCHS, HAVE_CXX. Reads CC, CXX,
+# CUDA_ARCHS, and DNNL, LZMA, ZLIB, ZSTD, GLOO and CUDA (auto, 0 or 1) from the
+# environment; what is asked for with 1 and missing is an error.
 set -eu
 
 has_header() {
@@ -71,8 +71,34 @@ for i in $isas; do
     features="$features -DGPT_HAVE_ISA_$i=1"
 done
 
+# CUDA: the compiler, and which of CUDA_ARCHS it knows. CXX: emulated kernels.
+nvcc=
+if [ "$CUDA" != 0 ]; then
+    for n in nvcc /usr/local/cuda/bin/nvcc; do
+        [ -n "$nvcc" ] || nvcc=$(command -v "$n") || nvcc=
+    done
+    [ -n "$nvcc" ] || [ "$CUDA" != 1 ] || {
+        echo "probe: nvcc is missing, but CUDA=1" >&2
+        exit 1
+    }
+fi
+known=
+[ -z "$nvcc" ] || known=$($nvcc --list-gpu-code 2>/dev/null) || nvcc=
+archs=
+for a in $CUDA_ARCHS; do
+    case " $(echo $known) " in
+        *" sm_$a "*) archs="$archs $a" ;;
+    esac
+done
+has_cxx=
+printf 'int main(){return 0;}\n' | $CXX -std=c++17 -x c++ -fsyntax-only - \
+    2>/dev/null && has_cxx=1
+
 echo "# made by share/build/probe.sh"
 echo "FEATURES =$features"
 echo "FEATURE_LIBS =$libs"
 echo "CXX_SRC = $cxx_src"
 echo "ISAS =$isas"
+echo "NVCC = $nvcc"
+echo "GPU_ARCHS =$archs"
+echo "HAVE_CXX = $has_cxx"

@@ -1,0 +1,97 @@
+/* AdamW in one pass over flat buffers. */
+#include "cuda/device.cuh"
+
+#include <math.h>
+
+enum { THREADS = 256 };
+
+template <class T> struct update {
+    int64_t n;
+    float *p, *m, *v;
+    const float *g;
+    T *copy; /* or NULL */
+    float b1, b2, one_b1, one_b2, step_size, inv_bias2, eps, grad_scale, keep;
+    const struct gpt_adamw_segment *segments;
+    int64_t n_segments;
+};
+
+/* The segment that holds element i: the last one beginning at or before it. */
+template <class T> static __device__ int64_t segment_of(const update<T> &u, int64_t i)
+{
+    int64_t lo = 0, hi = u.n_segments;
+    while (hi - lo > 1) {
+        int64_t mid = lo + (hi - lo) / 2;
+        if (u.segments[mid].begin <= i)
+            lo = mid;
+        else
+            hi = mid;
+    }
+    return lo;
+}
+
+/* W elements from i on. */
+template <int W, class T> static __device__ void elements(const update<T> &u, int64_t i)
+{
+    float p[W], m[W], v[W], g[W];
+    load(p, u.p + i);
+    load(m, u.m + i);
+    load(v, u.v + i);
+    load(g, u.g + i);
+    int64_t s = segment_of(u, i);
+#pragma unroll
+    for (int e = 0; e < W; e++) {
+        while (s + 1 < u.n_segments && u.segments[s + 1].begin <= i + e)
+            s++;
+        float keep = u.n_segments && u.segments[s].decay ? u.keep : 1;
+        float ge = g[e] * u.grad_scale;
+        m[e] = u.b1 * m[e] + u.one_b1 * ge;
+        v[e] = u.b2 * v[e] + u.one_b2 * (ge * ge);
+        p[e] = p[e] * keep - u.step_size * (m[e] / (sqrtf(v[e] * u.inv_bias2) + u.eps));
+    }
+    store(u.m + i, m);
+    store(u.v + i, v);
+    store(u.p + i, p);
+    if (u.copy)
+        store(u.copy + i, p);
+}
+
+template <class T, int W> static __global__ void adamw(update<T> u)
+{
+    int64_t i = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * W;
+    if (i + W <= u.n)
+        elements<W>(u, i);
+    else
+        for (; i < u.n; i++)
+            elements<1>(u, i);
+}
+
+void cuda_adamw(struct gpt_queue *q, const struct gpt_adamw *op)
+{
+    enum gpt_dtype act = op->p_act ? op->act : GPT_F32;
+    if (!cuda_ready(q, "adamw", act) || !op->n)
+        return;
+    size_t bytes = (size_t)op->n_segments * sizeof *op->segments;
+    void *segments = cuda_work(q, bytes + 1);
+    if (!segments ||
+        (bytes && !cuda_check(q, cudaMemcpyAsync(segments, op->segments, bytes,
+                                                 cudaMemcpyHostToDevice, q->stream))))
+        return;
+    double t = (double)op->step;
+    void *copy = op->p_act == op->p ? NULL : op->p_act;
+    bool wide = cuda_wide(GPT_F32, 4, op->p, op->m, op->v, op->g, copy);
+    with_type(act, [&](auto type) {
+        using T = decltype(type);
+        update<T> u = {op->n, op->p, op->m, op->v, op->g, (T *)copy,
+                       (float)op->beta1, (float)op->beta2,
+                       (float)(1 - op->beta1), (float)(1 - op->beta2),
+                       (float)(op->lr / (1 - pow(op->beta1, t))),
+                       (float)(1 / (1 - pow(op->beta2, t))),
+                       (float)op->eps, (float)op->grad_scale,
+                       (float)(1 - op->lr * op->weight_decay),
+                       (const struct gpt_adamw_segment *)segments, op->n_segments};
+        if (wide)
+            launch(q, adamw<T, 4>, cuda_blocks(op->n, THREADS * 4), THREADS, 0, u);
+        else
+            launch(q, adamw<T, 1>, cuda_blocks(op->n, THREADS), THREADS, 0, u);
+    });
+}

@@ -1,0 +1,63 @@
+/* Where a head lies in qkv (B, T, G, H/G + 2, D), for the attention kernels. */
+#ifndef GPT_KERNELS_CUDA_ATTN_CUH
+#define GPT_KERNELS_CUDA_ATTN_CUH
+
+#include "cuda/device.cuh"
+
+enum { ATTN_MAX_D = 256 };
+
+struct attn_shape {
+    int64_t t, h, g, d, ld; /* ld: elements between positions of qkv */
+    int64_t head0, h_global;
+    float scale;
+    const int32_t *doc_start; /* or NULL */
+    float *lse;
+    struct cuda_drop drop;
+};
+
+static inline struct attn_shape attn_shape_of(const struct gpt_attn *op)
+{
+    struct attn_shape s = {op->t, op->h, op->g, op->d, op->g * (op->h / op->g + 2) * op->d,
+                           op->head0, op->h_global, op->scale, op->doc_start, op->lse,
+                           cuda_drop_of(&op->dropout)};
+    return s;
+}
+
+/* Offsets of position 0 of sample b: query head h; key of group g; its value
+ * follows D elements later. */
+__device__ inline int64_t attn_query_at(const struct attn_shape &s, int64_t b, int64_t h)
+{
+    int64_t per = s.h / s.g;
+    return b * s.t * s.ld + (h / per * (per + 2) + h % per) * s.d;
+}
+
+__device__ inline int64_t attn_key_at(const struct attn_shape &s, int64_t b, int64_t g)
+{
+    int64_t per = s.h / s.g;
+    return b * s.t * s.ld + (g * (per + 2) + per) * s.d;
+}
+
+/* First key that query t of sample b sees. */
+__device__ inline int64_t attn_first(const struct attn_shape &s, int64_t b, int64_t t)
+{
+    return s.doc_start ? s.doc_start[b * s.t + t] : 0;
+}
+
+/* The dropout counter of (query t, key 0) of a head held here. */
+__device__ inline uint64_t attn_drop_at(const struct attn_shape &s, int64_t b, int64_t h,
+                                        int64_t t)
+{
+    int64_t head = (s.drop.sample0 + b) * s.h_global + s.head0 + h;
+    return (uint64_t)((head * s.t + t) * s.t);
+}
+
+/* 0, or 1 / (1 - p): by what dropout multiplies a probability. */
+__device__ inline float attn_keep(const struct attn_shape &s, uint64_t index)
+{
+    float keep[1] = {1};
+    if (s.drop.below)
+        drop(keep, s.drop, index);
+    return keep[0];
+}
+
+#endif

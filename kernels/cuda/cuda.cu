@@ -1,0 +1,301 @@
+/* The CUDA backend: its table, memory and queues. Start at gpt_plugin_open();
+ * the operations are in the files beside this one. */
+#include "cuda/cuda.cuh"
+
+#include "cuda/gemm.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#ifdef GPT_CUDA_EMU
+#define NAME "cuda-emu"
+#else
+#define NAME "cuda"
+#endif
+#ifndef GPT_CUDA_ARCHS
+#define GPT_CUDA_ARCHS "emulation"
+#endif
+
+/* ---- failures ---- */
+
+static int fail_runtime(struct gpt_err *err, cudaError_t e, const char *what)
+{
+    return gpt_fail(err, GPT_EDEVICE, NAME ": %s: %s", what, cudaGetErrorString(e));
+}
+
+void cuda_fail(struct gpt_queue *q, const char *fmt, ...)
+{
+    if (q->err.status != GPT_OK)
+        return;
+    char text[sizeof q->err.text];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    gpt_fail(&q->err, GPT_EDEVICE, NAME ": %s: %s", q->op, text);
+}
+
+bool cuda_check(struct gpt_queue *q, cudaError_t e)
+{
+    if (e == cudaSuccess && q->step_by_step)
+        e = cudaStreamSynchronize(q->stream);
+    if (e != cudaSuccess)
+        cuda_fail(q, "%s", cudaGetErrorString(e));
+    return e == cudaSuccess;
+}
+
+bool cuda_ready(struct gpt_queue *q, const char *op, enum gpt_dtype act)
+{
+    if (q->err.status != GPT_OK)
+        return false;
+    q->op = op;
+    if (act == GPT_F32 || act == GPT_BF16 || act == GPT_F16)
+        return true;
+    cuda_fail(q, "activations of type %s", gpt_dtype_name(act));
+    return false;
+}
+
+/* ---- memory ---- */
+
+static int cuda_alloc(struct gpt_backend *be, size_t bytes, const char *what, void **mem,
+                      struct gpt_err *err)
+{
+    (void)be;
+    *mem = NULL;
+    cudaError_t e = cudaMalloc(mem, bytes ? bytes : 1);
+    if (e == cudaErrorMemoryAllocation) {
+        size_t left = 0, all = 0;
+        cudaGetLastError(); /* it is reported here */
+        cudaMemGetInfo(&left, &all);
+        return gpt_fail(err, GPT_EDEVICE,
+                        NAME ": out of memory: %zu bytes for %s, %zu of %zu are free", bytes,
+                        what, left, all);
+    }
+    if (e == cudaSuccess)
+        e = cudaMemset(*mem, 0, bytes ? bytes : 1);
+    if (e == cudaSuccess)
+        e = cudaDeviceSynchronize(); /* queues do not wait for the memset */
+    return e == cudaSuccess ? GPT_OK : fail_runtime(err, e, what);
+}
+
+static void cuda_free(struct gpt_backend *be, void *mem)
+{
+    (void)be;
+    cudaFree(mem);
+}
+
+void *cuda_work(struct gpt_queue *q, size_t bytes)
+{
+    if (q->work && q->work_bytes >= bytes)
+        return q->work;
+    if (!cuda_check(q, cudaStreamSynchronize(q->stream)))
+        return NULL;
+    cudaFree(q->work);
+    q->work = NULL;
+    cudaError_t e = cudaMalloc(&q->work, bytes);
+    if (e != cudaSuccess) {
+        cuda_fail(q, "%s: %zu bytes of work space", cudaGetErrorString(e), bytes);
+        return NULL;
+    }
+    q->work_bytes = bytes;
+    return q->work;
+}
+
+/* ---- queues ---- */
+
+static void queue_close(struct gpt_queue *q)
+{
+    if (!q)
+        return;
+    gemm_close(q->gemm);
+    cudaFree(q->work);
+    cudaFree(q->fault);
+    cudaFreeHost(q->fault_host);
+    if (q->stream)
+        cudaStreamDestroy(q->stream);
+    free(q);
+}
+
+static int queue_open(struct gpt_backend *be, struct gpt_queue **out, struct gpt_err *err)
+{
+    const char *sync = getenv("GPT_CUDA_SYNC");
+    struct gpt_queue *q = (struct gpt_queue *)calloc(1, sizeof *q);
+    (void)be;
+    *out = NULL;
+    if (!q)
+        return gpt_fail(err, GPT_EFAIL, NAME ": out of memory: a queue");
+    q->op = "queue";
+    q->step_by_step = sync && strcmp(sync, "1") == 0;
+    cudaError_t e = cudaStreamCreateWithFlags(&q->stream, cudaStreamNonBlocking);
+    if (e == cudaSuccess)
+        e = cudaMalloc((void **)&q->fault, sizeof *q->fault);
+    if (e == cudaSuccess)
+        e = cudaMemsetAsync(q->fault, 0, sizeof *q->fault, q->stream);
+    if (e == cudaSuccess)
+        e = cudaHostAlloc((void **)&q->fault_host, sizeof *q->fault_host, cudaHostAllocDefault);
+    int status = e == cudaSuccess ? gemm_open(&q->gemm, err) : fail_runtime(err, e, "a queue");
+    if (status != GPT_OK)
+        queue_close(q);
+    else
+        *out = q;
+    return status;
+}
+
+static void report_fault(struct gpt_queue *q)
+{
+    const struct cuda_fault *f = q->fault_host;
+    if (f->kind == CUDA_FAULT_TARGET) {
+        q->op = "xent";
+        cuda_fail(q, "row %lld: target %d is not in 0..%lld", f->row, f->value, f->limit - 1);
+    }
+}
+
+static int queue_sync(struct gpt_queue *q, struct gpt_err *err)
+{
+    if (q->err.status == GPT_OK &&
+        cuda_check(q, cudaMemcpyAsync(q->fault_host, q->fault, sizeof *q->fault,
+                                      cudaMemcpyDeviceToHost, q->stream)) &&
+        cuda_check(q, cudaStreamSynchronize(q->stream)))
+        report_fault(q);
+    if (q->err.status != GPT_OK && err)
+        *err = q->err;
+    return q->err.status;
+}
+
+static void copy(struct gpt_queue *q, const char *op, void *dst, const void *src, size_t bytes,
+                 cudaMemcpyKind kind)
+{
+    if (q->err.status != GPT_OK || !bytes)
+        return;
+    q->op = op;
+    cuda_check(q, cudaMemcpyAsync(dst, src, bytes, kind, q->stream));
+}
+
+static void cuda_copy_in(struct gpt_queue *q, void *dst, const void *host, size_t bytes)
+{
+    copy(q, "copy_in", dst, host, bytes, cudaMemcpyHostToDevice);
+}
+
+static void cuda_copy_out(struct gpt_queue *q, void *host, const void *src, size_t bytes)
+{
+    copy(q, "copy_out", host, src, bytes, cudaMemcpyDeviceToHost);
+}
+
+static void cuda_copy(struct gpt_queue *q, void *dst, const void *src, size_t bytes)
+{
+    copy(q, "copy", dst, src, bytes, cudaMemcpyDeviceToDevice);
+}
+
+static void cuda_zero(struct gpt_queue *q, void *dst, size_t bytes)
+{
+    if (q->err.status != GPT_OK || !bytes)
+        return;
+    q->op = "zero";
+    cuda_check(q, cudaMemsetAsync(dst, 0, bytes, q->stream));
+}
+
+struct cuda_drop cuda_drop_of(const struct gpt_dropout *d)
+{
+    struct cuda_drop drop = {};
+    if (d->p == 0)
+        return drop;
+    drop.key[0] = d->rng.key[0];
+    drop.key[1] = d->rng.key[1];
+    drop.below = (uint32_t)ceil((double)d->p * 0x1p24); /* u 2^-24 < p */
+    drop.scale = 1 / (1 - d->p);
+    drop.sample0 = d->sample0;
+    drop.t_local = d->t_local;
+    drop.t_global = d->t_global;
+    drop.t0 = d->t0;
+    return drop;
+}
+
+/* ---- the table ---- */
+
+static void cuda_describe(const struct gpt_backend *be, char *text, size_t cap)
+{
+    int device = *(const int *)be->state, driver = 0;
+    cudaDeviceProp p;
+    if (cudaGetDeviceProperties(&p, device) != cudaSuccess) {
+        snprintf(text, cap, NAME ":%d", device);
+        return;
+    }
+    cudaDriverGetVersion(&driver);
+    snprintf(text, cap, NAME ":%d: %s, sm_%d%d, %d multiprocessors, %.1f GiB, driver %d.%d, %s",
+             device, p.name, p.major, p.minor, p.multiProcessorCount,
+             (double)p.totalGlobalMem / (1 << 30), driver / 1000, driver % 1000 / 10,
+             gemm_library());
+}
+
+static int device_open = -1;
+
+static struct gpt_backend table()
+{
+    struct gpt_backend be = {};
+    be.api = GPT_BACKEND_API;
+    be.name = NAME;
+    be.state = &device_open;
+    be.describe = cuda_describe;
+    be.alloc = cuda_alloc;
+    be.free = cuda_free;
+    be.queue_open = queue_open;
+    be.queue_close = queue_close;
+    be.sync = queue_sync;
+    be.copy_in = cuda_copy_in;
+    be.copy_out = cuda_copy_out;
+    be.copy = cuda_copy;
+    be.zero = cuda_zero;
+    be.cast = cuda_cast;
+    be.matmul = cuda_matmul;
+    be.bias_grad = cuda_bias_grad;
+    be.bias_add = cuda_bias_add;
+    be.norm_fwd = cuda_norm_fwd;
+    be.norm_bwd = cuda_norm_bwd;
+    be.norm_scratch = cuda_norm_scratch;
+    be.dropout = cuda_dropout;
+    be.embed_fwd = cuda_embed_fwd;
+    be.embed_bwd = cuda_embed_bwd;
+    be.attn_fwd = cuda_attn_fwd;
+    be.attn_bwd = cuda_attn_bwd;
+    be.attn_scratch = cuda_attn_scratch;
+    be.attn_cached = cuda_attn_cached;
+    be.xent = cuda_xent;
+    be.adamw = cuda_adamw;
+    be.sumsq = cuda_sumsq;
+    be.sum = cuda_sum;
+    return be;
+}
+
+/* The one symbol that programs look up (kernels/plugin.h). */
+extern "C" __attribute__((visibility("default"))) int
+gpt_plugin_open(struct gpt_backend **out, int device, struct gpt_err *err)
+{
+    static struct gpt_backend be = table();
+    int n = 0, driver = 0;
+    cudaDriverGetVersion(&driver);
+    if (driver == 0)
+        return gpt_fail(err, GPT_EDEVICE, NAME ": no driver is installed");
+    cudaError_t e = cudaGetDeviceCount(&n);
+    if (e != cudaSuccess || n == 0)
+        return gpt_fail(err, GPT_EDEVICE, NAME ": no device: %s",
+                        e == cudaSuccess ? "none is there" : cudaGetErrorString(e));
+    if (device >= n)
+        return gpt_fail(err, GPT_EDEVICE, NAME ": no device %d: there are %d", device, n);
+    if (device_open >= 0 && device_open != device)
+        return gpt_fail(err, GPT_EDEVICE, NAME ": device %d is in use by this process, asked "
+                        "for %d", device_open, device);
+    if ((e = cudaSetDevice(device)) != cudaSuccess)
+        return fail_runtime(err, e, "set device");
+    device_open = device;
+    *out = &be;
+    return GPT_OK;
+}
+
+/* What was built, for --version. */
+extern "C" __attribute__((visibility("default"))) const char *gpt_plugin_built(void)
+{
+    return GPT_CUDA_ARCHS;
+}

@@ -1,0 +1,166 @@
+/* What the files of the CUDA backend share: the queue, launches, the choice of
+ * types, and the operations themselves, which cuda.cu puts into the table.
+ * Inside kernels: device.cuh.
+ *
+ * One operation a file. Sums have a fixed order: results do not depend on the
+ * GPU's scheduling, only on shapes. These sources are compiled by nvcc into
+ * libgpt-cuda.so, and by a C++ compiler against tests/emu/ into
+ * libgpt-cuda-emu.so, which runs the same kernels on a CPU. */
+#ifndef GPT_KERNELS_CUDA_CUH
+#define GPT_KERNELS_CUDA_CUH
+
+#ifdef GPT_CUDA_EMU
+#include "tests/emu/cuda.h"
+#else
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+#endif
+
+extern "C" {
+#include "backend.h"
+}
+
+#include <type_traits>
+#include <utility>
+
+struct gemm;
+
+/* What a kernel found wrong with its data; the first finder writes. */
+enum cuda_fault_kind { CUDA_FAULT_NONE, CUDA_FAULT_TARGET };
+struct cuda_fault {
+    int kind, value; /* enum cuda_fault_kind; the offending value */
+    long long row, limit;
+};
+
+/* A stream. After a failure nothing more is put on it. */
+struct gpt_queue {
+    struct gpt_err err; /* the first failure; status GPT_OK until then */
+    cudaStream_t stream;
+    const char *op;           /* the operation put on it last */
+    void *work;               /* grown by cuda_work(), kept */
+    size_t work_bytes;
+    struct cuda_fault *fault, *fault_host; /* device; pinned */
+    struct gemm *gemm;
+    bool step_by_step; /* wait after every operation (GPT_CUDA_SYNC=1) */
+};
+
+/* True when the operation is to run: no failure so far, and `act` is a type
+ * that the GPU computes in. */
+bool cuda_ready(struct gpt_queue *q, const char *op, enum gpt_dtype act);
+
+/* Records the first failure, under the operation's name. */
+void cuda_fail(struct gpt_queue *q, const char *fmt, ...) GPT_PRINTF(2, 3);
+
+/* Records a failure of the runtime; true when there was none. */
+bool cuda_check(struct gpt_queue *q, cudaError_t e);
+
+/* At least so many bytes of device memory (256-byte aligned, contents
+ * undefined), valid until the next call; NULL after recording a failure. */
+void *cuda_work(struct gpt_queue *q, size_t bytes);
+
+/* Dynamic shared memory that every architecture built for can give a block. */
+enum { CUDA_MAX_SHARED = 99 * 1024 };
+
+/* Puts a kernel on the queue. */
+template <class... P, class... A>
+void launch(struct gpt_queue *q, void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
+            A... args)
+{
+    if (q->err.status != GPT_OK)
+        return;
+    if (shared > 48 * 1024 &&
+        !cuda_check(q, cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                            (int)shared)))
+        return;
+#ifdef GPT_CUDA_EMU
+    if (!emu::launch(q->op, grid, block, shared, [&] { kernel(args...); }))
+        cuda_check(q, cudaErrorLaunchFailure);
+#else
+    kernel<<<grid, block, shared, q->stream>>>(args...);
+    cuda_check(q, cudaGetLastError());
+#endif
+}
+
+/* Calls f(T()) with the C++ type of an activation type. */
+template <class F> void with_type(enum gpt_dtype act, F f)
+{
+    if (act == GPT_F32)
+        f(float());
+    else if (act == GPT_BF16)
+        f(__nv_bfloat16());
+    else
+        f(__half());
+}
+
+/* Calls f(T(), W) where W, a constant, is how many elements a thread moves at
+ * once: 16 bytes of them, or one where rows do not allow it. */
+template <class F> void with_access(enum gpt_dtype act, bool wide, F f)
+{
+    with_type(act, [&](auto type) {
+        if (wide)
+            f(type, std::integral_constant<int, 16 / sizeof type>());
+        else
+            f(type, std::integral_constant<int, 1>());
+    });
+}
+
+/* May rows of c elements at these addresses be moved 16 bytes at a time? */
+template <class... P> bool cuda_wide(enum gpt_dtype act, int64_t c, P... at)
+{
+    return c * (int64_t)gpt_dtype_bytes(act) % 16 == 0 && (((uintptr_t)at % 16 == 0) && ...);
+}
+
+/* Threads for a row of `items` work items: whole warps, at most `most`. */
+static inline unsigned cuda_threads(int64_t items, unsigned most)
+{
+    int64_t whole = (items + 31) / 32 * 32;
+    return whole < 32 ? 32 : whole < most ? (unsigned)whole : most;
+}
+
+static inline int64_t cuda_blocks(int64_t n, int64_t each)
+{
+    return (n + each - 1) / each;
+}
+
+/* What kernels need of a dropout; below = 0: off. */
+struct cuda_drop {
+    uint32_t key[2];
+    uint32_t below; /* dropped where the counter's 24 bits are below this */
+    float scale;
+    int64_t sample0, t_local, t_global, t0;
+};
+struct cuda_drop cuda_drop_of(const struct gpt_dropout *d);
+
+/* out (cols) += sums of the columns of part (rows, cols) float, in a fixed
+ * order; bias.cu. */
+void cuda_add_columns(struct gpt_queue *q, float *out, const float *part, int64_t rows,
+                      int64_t cols, int64_t ld);
+
+void cuda_cast(struct gpt_queue *q, void *dst, enum gpt_dtype dst_type, const void *src,
+               enum gpt_dtype src_type, int64_t n);
+void cuda_matmul(struct gpt_queue *q, const struct gpt_matmul *op);
+void cuda_bias_grad(struct gpt_queue *q, float *dbias, const void *dy, int64_t m, int64_t n,
+                    enum gpt_dtype act);
+void cuda_bias_add(struct gpt_queue *q, void *x, const void *bias, int64_t m, int64_t n,
+                   enum gpt_dtype act);
+void cuda_norm_fwd(struct gpt_queue *q, const struct gpt_norm *op);
+void cuda_norm_bwd(struct gpt_queue *q, const struct gpt_norm *op,
+                   const struct gpt_norm_grad *grad);
+size_t cuda_norm_scratch(int64_t n, int64_t c);
+void cuda_dropout(struct gpt_queue *q, void *y, const void *x, int64_t n, int64_t c,
+                  enum gpt_dtype act, const struct gpt_dropout *d);
+void cuda_embed_fwd(struct gpt_queue *q, const struct gpt_embed *op);
+void cuda_embed_bwd(struct gpt_queue *q, const struct gpt_embed *op, const void *dout,
+                    float *dwte, float *dwpe);
+void cuda_attn_fwd(struct gpt_queue *q, const struct gpt_attn *op);
+void cuda_attn_bwd(struct gpt_queue *q, const struct gpt_attn *op,
+                   const struct gpt_attn_grad *grad);
+size_t cuda_attn_scratch(const struct gpt_attn *op);
+void cuda_attn_cached(struct gpt_queue *q, const struct gpt_attn_cached *op);
+void cuda_xent(struct gpt_queue *q, const struct gpt_xent *op);
+void cuda_adamw(struct gpt_queue *q, const struct gpt_adamw *op);
+void cuda_sumsq(struct gpt_queue *q, double *out, const float *x, int64_t n);
+void cuda_sum(struct gpt_queue *q, double *out, const float *x, int64_t n);
+
+#endif

@@ -1,0 +1,174 @@
+/* Inside kernels: conversions, wide accesses, sums over warps and blocks,
+ * dropout. W is a number of elements that a thread moves at once; they are
+ * float in registers, whatever their type in memory. */
+#ifndef GPT_KERNELS_CUDA_DEVICE_CUH
+#define GPT_KERNELS_CUDA_DEVICE_CUH
+
+#include "cuda/cuda.cuh"
+
+static const unsigned ALL_LANES = ~0u;
+
+/* ---- elements ---- */
+
+__device__ inline float to_float(float x) { return x; }
+__device__ inline float to_float(__nv_bfloat16 x) { return __bfloat162float(x); }
+__device__ inline float to_float(__half x) { return __half2float(x); }
+
+template <class T> __device__ T from_float(float x);
+template <> __device__ inline float from_float<float>(float x) { return x; }
+template <> __device__ inline __nv_bfloat16 from_float<__nv_bfloat16>(float x)
+{
+    return __float2bfloat16(x);
+}
+template <> __device__ inline __half from_float<__half>(float x) { return __float2half(x); }
+
+/* Moved at once where that is at most 16 bytes, else 16 bytes at a time. */
+template <class T, int W> struct alignas(sizeof(T) * W < 16 ? sizeof(T) * W : 16) pack {
+    T v[W];
+};
+
+template <int W, class T> __device__ inline void load(float (&x)[W], const T *from)
+{
+#ifdef GPT_CUDA_EMU
+    emu::check_aligned(from, alignof(pack<T, W>));
+#endif
+    pack<T, W> p = *reinterpret_cast<const pack<T, W> *>(from);
+#pragma unroll
+    for (int i = 0; i < W; i++)
+        x[i] = to_float(p.v[i]);
+}
+
+/* x becomes what memory then holds. */
+template <int W, class T> __device__ inline void store(T *to, float (&x)[W])
+{
+#ifdef GPT_CUDA_EMU
+    emu::check_aligned(to, alignof(pack<T, W>));
+#endif
+    pack<T, W> p;
+#pragma unroll
+    for (int i = 0; i < W; i++) {
+        p.v[i] = from_float<T>(x[i]);
+        x[i] = to_float(p.v[i]);
+    }
+    *reinterpret_cast<pack<T, W> *>(to) = p;
+}
+
+/* The block's dynamic shared memory. */
+__device__ inline float *dynamic_floats()
+{
+#ifdef GPT_CUDA_EMU
+    return reinterpret_cast<float *>(emu::dynamic_shared());
+#else
+    extern __shared__ __align__(128) float gpt_dynamic_shared[];
+    return gpt_dynamic_shared;
+#endif
+}
+
+/* ---- sums; every thread gets the result ---- */
+
+template <class T> __device__ inline T warp_sum(T x)
+{
+#pragma unroll
+    for (int lanes = 16; lanes; lanes /= 2)
+        x += __shfl_xor_sync(ALL_LANES, x, lanes);
+    return x;
+}
+
+__device__ inline float warp_max(float x)
+{
+#pragma unroll
+    for (int lanes = 16; lanes; lanes /= 2)
+        x = fmaxf(x, __shfl_xor_sync(ALL_LANES, x, lanes));
+    return x;
+}
+
+/* N sums at once. Blocks are whole warps in one dimension. */
+template <int N, class T> __device__ inline void block_sum(T (&x)[N])
+{
+    __shared__ T part[N][32];
+    unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        x[i] = warp_sum(x[i]);
+        if (lane == 0)
+            part[i][warp] = x[i];
+    }
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        x[i] = warp_sum(lane < warps ? part[i][lane] : T(0));
+    __syncthreads(); /* part is free again */
+}
+
+__device__ inline float block_max(float x)
+{
+    __shared__ float part[32];
+    unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
+    x = warp_max(x);
+    if (lane == 0)
+        part[warp] = x;
+    __syncthreads();
+    x = warp_max(lane < warps ? part[lane] : -INFINITY);
+    __syncthreads();
+    return x;
+}
+
+/* ---- dropout: element i takes word i % 4 of Philox block i / 4 (base/rng.h) ---- */
+
+__device__ inline uint4 philox(const uint32_t key[2], uint64_t block)
+{
+    uint32_t c0 = (uint32_t)block, c1 = (uint32_t)(block >> 32), c2 = 0, c3 = 0;
+    uint32_t k0 = key[0], k1 = key[1];
+#pragma unroll
+    for (int round = 0; round < 10; round++) {
+        uint32_t h0 = __umulhi(0xd2511f53u, c0), h1 = __umulhi(0xcd9e8d57u, c2);
+        uint32_t l0 = 0xd2511f53u * c0, l1 = 0xcd9e8d57u * c2;
+        c0 = h1 ^ c1 ^ k0;
+        c1 = l1;
+        c2 = h0 ^ c3 ^ k1;
+        c3 = l0;
+        k0 += 0x9e3779b9u;
+        k1 += 0xbb67ae85u;
+    }
+    return make_uint4(c0, c1, c2, c3);
+}
+
+__device__ inline uint32_t word_of(uint4 block, unsigned i)
+{
+    return i == 0 ? block.x : i == 1 ? block.y : i == 2 ? block.z : block.w;
+}
+
+/* Counter of element (row, 0) of rows of c. */
+__device__ inline uint64_t drop_index(const struct cuda_drop &d, int64_t row, int64_t c)
+{
+    int64_t sample = d.sample0 + row / d.t_local, t = d.t0 + row % d.t_local;
+    return (uint64_t)((sample * d.t_global + t) * c);
+}
+
+/* x with dropout, counters from `index` on. */
+template <int W> __device__ inline void drop(float (&x)[W], const struct cuda_drop &d,
+                                             uint64_t index)
+{
+    uint4 block = philox(d.key, index / 4);
+#pragma unroll
+    for (int i = 0; i < W; i++) {
+        unsigned word = (unsigned)(index + i) % 4;
+        if (i && word == 0)
+            block = philox(d.key, (index + i) / 4);
+        x[i] = word_of(block, word) >> 8 < d.below ? 0 : x[i] * d.scale;
+    }
+}
+
+/* ---- faults ---- */
+
+__device__ inline void raise_fault(struct cuda_fault *fault, int kind, long long row, int value,
+                                   long long limit)
+{
+    if (atomicCAS(&fault->kind, (int)CUDA_FAULT_NONE, kind) != CUDA_FAULT_NONE)
+        return;
+    fault->row = row;
+    fault->value = value;
+    fault->limit = limit;
+}
+
+#endif

@@ -1,0 +1,34 @@
+/* Matrix products as cuBLASLt sees them: matrices are column-major. gemm_lt.cu
+ * calls cuBLASLt; tests/emu/gemm.cc is its twin of plain loops. */
+#ifndef GPT_KERNELS_CUDA_GEMM_H
+#define GPT_KERNELS_CUDA_GEMM_H
+
+#include "cuda/cuda.cuh"
+
+/* c (m, n) = op(a) (m, k) op(b) (k, n) + beta c, then the epilogue; columns
+ * are ld* elements apart, ta, tb: transposed. bias (m) is added to every
+ * column. aux (m, n), columns ld_aux apart. */
+struct gemm_call {
+    int64_t m, n, k, lda, ldb, ldc, ld_aux;
+    bool ta, tb;
+    const void *a, *b, *bias;
+    void *c, *aux;
+    enum gpt_dtype act, c_type;
+    float beta;
+    enum gpt_epilogue epilogue;
+};
+
+enum gemm_result {
+    GEMM_DONE,
+    GEMM_UNSUPPORTED, /* nothing was done; try without epilogue */
+    GEMM_FAILED,      /* *why says how */
+};
+
+int gemm_open(struct gemm **g, struct gpt_err *err) GPT_MUST_USE;
+void gemm_close(struct gemm *g);
+/* The library's name and version, for describe(). */
+const char *gemm_library(void);
+enum gemm_result gemm_run(struct gemm *g, cudaStream_t stream, const struct gemm_call *call,
+                          const char **why);
+
+#endif

@@ -1,0 +1,253 @@
+/* Matrix products by cuBLASLt, which is opened at run time: machines without
+ * it can load the plugin and be told. The algorithm of a shape is asked for
+ * once and kept. Start at gemm_run(). */
+#include "cuda/gemm.h"
+
+#include <cublasLt.h>
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the library ---- */
+
+#define LT_LIST(X)                                                                               \
+    X(Create)                                                                                    \
+    X(Destroy)                                                                                   \
+    X(GetVersion)                                                                                \
+    X(Matmul)                                                                                    \
+    X(MatmulAlgoGetHeuristic)                                                                    \
+    X(MatmulDescCreate)                                                                          \
+    X(MatmulDescDestroy)                                                                         \
+    X(MatmulDescSetAttribute)                                                                    \
+    X(MatmulPreferenceCreate)                                                                    \
+    X(MatmulPreferenceDestroy)                                                                   \
+    X(MatmulPreferenceSetAttribute)                                                              \
+    X(MatrixLayoutCreate)                                                                        \
+    X(MatrixLayoutDestroy)
+
+static struct {
+#define X(name) decltype(&cublasLt##name) name;
+    LT_LIST(X)
+#undef X
+} lt;
+static bool lt_found;
+
+static int open_library(struct gpt_err *err)
+{
+    char soname[32]; /* of the version whose header this was compiled with */
+    if (lt_found)
+        return GPT_OK;
+    snprintf(soname, sizeof soname, "libcublasLt.so.%d", CUBLAS_VER_MAJOR);
+    void *library = dlopen(soname, RTLD_NOW | RTLD_LOCAL);
+    if (!library)
+        return gpt_fail(err, GPT_EDEVICE, "cuda: %s cannot be loaded: %s", soname, dlerror());
+#define X(name)                                                                                  \
+    if (!(lt.name = (decltype(lt.name))dlsym(library, "cublasLt" #name)))                                   \
+        return gpt_fail(err, GPT_EDEVICE, "cuda: %s has no cublasLt" #name, soname);
+    LT_LIST(X)
+#undef X
+    lt_found = true;
+    return GPT_OK;
+}
+
+const char *gemm_library(void)
+{
+    static char text[40] = "cuBLASLt not loaded";
+    if (lt_found) {
+        size_t v = lt.GetVersion();
+        snprintf(text, sizeof text, "cuBLASLt %zu.%zu.%zu", v / 10000, v / 100 % 100, v % 100);
+    }
+    return text;
+}
+
+/* ---- plans: everything about a product but its addresses ---- */
+
+struct plan {
+    struct gemm_call shape; /* addresses NULL */
+    unsigned aligned;       /* bit i: address i is a multiple of 16 */
+    bool supported;
+    cublasLtMatmulDesc_t desc;
+    cublasLtMatrixLayout_t a, b, c;
+    cublasLtMatmulAlgo_t algo;
+};
+
+enum { MOST_PLANS = 256, WORK = 32 << 20 };
+
+struct gemm {
+    cublasLtHandle_t handle;
+    void *work;
+    int n_plans;
+    struct plan plans[MOST_PLANS];
+};
+
+int gemm_open(struct gemm **out, struct gpt_err *err)
+{
+    *out = NULL;
+    GPT_TRY(open_library(err));
+    struct gemm *g = (struct gemm *)calloc(1, sizeof *g);
+    if (!g)
+        return gpt_fail(err, GPT_EFAIL, "cuda: out of memory: matrix products");
+    if (lt.Create(&g->handle) != CUBLAS_STATUS_SUCCESS ||
+        cudaMalloc(&g->work, WORK) != cudaSuccess) {
+        gemm_close(g);
+        return gpt_fail(err, GPT_EDEVICE, "cuda: cuBLASLt does not start");
+    }
+    *out = g;
+    return GPT_OK;
+}
+
+static void close_plan(struct plan *p)
+{
+    if (p->c)
+        lt.MatrixLayoutDestroy(p->c);
+    if (p->b)
+        lt.MatrixLayoutDestroy(p->b);
+    if (p->a)
+        lt.MatrixLayoutDestroy(p->a);
+    if (p->desc)
+        lt.MatmulDescDestroy(p->desc);
+}
+
+void gemm_close(struct gemm *g)
+{
+    if (!g)
+        return;
+    for (int i = 0; i < g->n_plans; i++)
+        close_plan(&g->plans[i]);
+    if (g->handle)
+        lt.Destroy(g->handle);
+    cudaFree(g->work);
+    free(g);
+}
+
+static cudaDataType_t type_of(enum gpt_dtype t)
+{
+    return t == GPT_F32 ? CUDA_R_32F : t == GPT_BF16 ? CUDA_R_16BF : CUDA_R_16F;
+}
+
+template <class T>
+static bool set(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t what, T value)
+{
+    return lt.MatmulDescSetAttribute(desc, what, &value, sizeof value) ==
+           CUBLAS_STATUS_SUCCESS;
+}
+
+static cublasLtEpilogue_t epilogue_of(enum gpt_epilogue e)
+{
+    return e == GPT_EPI_BIAS        ? CUBLASLT_EPILOGUE_BIAS
+           : e == GPT_EPI_BIAS_GELU ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS
+           : e == GPT_EPI_DGELU     ? CUBLASLT_EPILOGUE_DGELU
+                                    : CUBLASLT_EPILOGUE_DEFAULT;
+}
+
+static bool set_addresses(struct plan *p, const struct gemm_call *c)
+{
+    return (!c->bias || set(p->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, c->bias)) &&
+           (!c->aux || set(p->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, c->aux));
+}
+
+static bool describe(struct plan *p, const struct gemm_call *c)
+{
+    cudaDataType_t act = type_of(c->act), out = type_of(c->c_type);
+    if (lt.MatmulDescCreate(&p->desc, CUBLAS_COMPUTE_32F, CUDA_R_32F) ||
+        lt.MatrixLayoutCreate(&p->a, act, c->ta ? c->k : c->m, c->ta ? c->m : c->k,
+                                      c->lda) ||
+        lt.MatrixLayoutCreate(&p->b, act, c->tb ? c->n : c->k, c->tb ? c->k : c->n,
+                                      c->ldb) ||
+        lt.MatrixLayoutCreate(&p->c, out, c->m, c->n, c->ldc))
+        return false;
+    bool good = set(p->desc, CUBLASLT_MATMUL_DESC_TRANSA, c->ta ? CUBLAS_OP_T : CUBLAS_OP_N) &&
+                set(p->desc, CUBLASLT_MATMUL_DESC_TRANSB, c->tb ? CUBLAS_OP_T : CUBLAS_OP_N) &&
+                set(p->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(c->epilogue));
+    if (good && c->bias)
+        good = set(p->desc, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, act);
+    if (good && c->aux)
+        good = set(p->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, c->ld_aux) &&
+               set(p->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE, act);
+    return good && set_addresses(p, c);
+}
+
+/* Largest power of two up to 256 that divides the address. */
+static uint32_t alignment(const void *p)
+{
+    uint32_t a = (uint32_t)((uintptr_t)p & -(uintptr_t)p);
+    return a == 0 || a > 256 ? 256 : a;
+}
+
+static bool choose(struct gemm *g, struct plan *p, const struct gemm_call *c)
+{
+    cublasLtMatmulPreference_t like = NULL;
+    cublasLtMatmulHeuristicResult_t best = {};
+    size_t work = WORK;
+    uint32_t a = alignment(c->a), b = alignment(c->b), to = alignment(c->c);
+    int n = 0;
+    if (lt.MatmulPreferenceCreate(&like))
+        return false;
+#define LIKE(what, value)                                                                        \
+    lt.MatmulPreferenceSetAttribute(like, CUBLASLT_MATMUL_PREF_##what, &(value),         \
+                                            sizeof(value))
+    LIKE(MAX_WORKSPACE_BYTES, work);
+    LIKE(MIN_ALIGNMENT_A_BYTES, a);
+    LIKE(MIN_ALIGNMENT_B_BYTES, b);
+    LIKE(MIN_ALIGNMENT_C_BYTES, to);
+    LIKE(MIN_ALIGNMENT_D_BYTES, to);
+#undef LIKE
+    bool found = lt.MatmulAlgoGetHeuristic(g->handle, p->desc, p->a, p->b, p->c, p->c,
+                                                   like, 1, &best, &n) == CUBLAS_STATUS_SUCCESS &&
+                 n > 0 && best.state == CUBLAS_STATUS_SUCCESS;
+    lt.MatmulPreferenceDestroy(like);
+    p->algo = best.algo;
+    return found;
+}
+
+/* The call without its addresses, and how they are aligned. */
+static void key_of(const struct gemm_call *c, struct plan *p)
+{
+    const void *const at[] = {c->a, c->b, c->c, c->bias, c->aux};
+    *p = plan();
+    p->shape = *c;
+    p->shape.a = p->shape.b = p->shape.bias = p->shape.c = p->shape.aux = NULL;
+    for (size_t i = 0; i < GPT_COUNT(at); i++)
+        p->aligned |= (unsigned)((uintptr_t)at[i] % 16 == 0) << i;
+}
+
+static bool same_shape(const struct gemm_call *x, const struct gemm_call *y)
+{
+    return x->m == y->m && x->n == y->n && x->k == y->k && x->lda == y->lda && x->ldb == y->ldb &&
+           x->ldc == y->ldc && x->ld_aux == y->ld_aux && x->ta == y->ta && x->tb == y->tb &&
+           x->act == y->act && x->c_type == y->c_type && x->beta == y->beta &&
+           x->epilogue == y->epilogue;
+}
+
+static struct plan *plan_of(struct gemm *g, const struct gemm_call *c)
+{
+    struct plan key;
+    key_of(c, &key);
+    for (int i = 0; i < g->n_plans; i++)
+        if (g->plans[i].aligned == key.aligned && same_shape(&g->plans[i].shape, c))
+            return &g->plans[i];
+    if (g->n_plans == MOST_PLANS) /* more shapes than any model has: begin again */
+        while (g->n_plans > 0)
+            close_plan(&g->plans[--g->n_plans]);
+    struct plan *p = &g->plans[g->n_plans++];
+    *p = key;
+    p->supported = describe(p, c) && choose(g, p, c);
+    return p;
+}
+
+enum gemm_result gemm_run(struct gemm *g, cudaStream_t stream, const struct gemm_call *c,
+                          const char **why)
+{
+    float one = 1;
+    struct plan *p = plan_of(g, c);
+    if (!p->supported || !set_addresses(p, c))
+        return GEMM_UNSUPPORTED;
+    cublasStatus_t s = lt.Matmul(g->handle, p->desc, &one, c->a, p->a, c->b, p->b,
+                                         &c->beta, c->c, p->c, c->c, p->c, &p->algo, g->work,
+                                         WORK, stream);
+    *why = "cublasLtMatmul failed";
+    return s == CUBLAS_STATUS_SUCCESS ? GEMM_DONE
+           : s == CUBLAS_STATUS_NOT_SUPPORTED ? GEMM_UNSUPPORTED
+                                              : GEMM_FAILED;
+}

@@ -1,0 +1,101 @@
+/* Matrix products: the row-major call becomes the transposed column-major one
+ * that the library knows, c' (N, M) = op(b)' op(a)'. Epilogues that the library
+ * refuses are kernels of their own. */
+#include "cuda/device.cuh"
+#include "cuda/gemm.h"
+
+enum { THREADS = 256 };
+
+static struct gemm_call transposed(const struct gpt_matmul *op)
+{
+    struct gemm_call g = {};
+    g.m = op->n;
+    g.n = op->m;
+    g.k = op->k;
+    g.a = op->b;
+    g.b = op->a;
+    g.ta = op->tb;
+    g.tb = op->ta;
+    g.lda = op->ldb ? op->ldb : op->tb ? op->k : op->n;
+    g.ldb = op->lda ? op->lda : op->ta ? op->m : op->k;
+    g.ldc = op->ldc ? op->ldc : op->n;
+    g.ld_aux = op->n;
+    g.bias = op->bias;
+    g.c = op->c;
+    g.aux = op->aux;
+    g.act = op->act;
+    g.c_type = op->c_type;
+    g.beta = op->beta;
+    g.epilogue = op->epilogue;
+    return g;
+}
+
+/* GELU(x) = x s(2u), u = sqrt(2/pi) (x + 0.044715 x^3), s the logistic
+ * function: the same as x (1 + tanh u) / 2. */
+static __device__ float gelu(float x)
+{
+    float u = 0.7978845608f * (x + 0.044715f * x * x * x);
+    return x / (1 + expf(-2 * u));
+}
+
+static __device__ float gelu_slope(float x)
+{
+    float u = 0.7978845608f * (x + 0.044715f * x * x * x);
+    float s = 1 / (1 + expf(-2 * u));
+    float du = 0.7978845608f * (1 + 3 * 0.044715f * x * x);
+    return s + 2 * x * s * (1 - s) * du;
+}
+
+/* c (rows, n), rows ld apart; aux (rows, n) tight. */
+template <class T, class C>
+static __global__ void epilogue(C *c, T *aux, const T *bias, int64_t n, int64_t ld,
+                                enum gpt_epilogue kind)
+{
+    C *row = c + (int64_t)blockIdx.x * ld;
+    T *pre = aux + (int64_t)blockIdx.x * n;
+    for (int64_t j = threadIdx.x; j < n; j += THREADS) {
+        float x[1];
+        load(x, row + j);
+        if (kind == GPT_EPI_DGELU) {
+            x[0] *= gelu_slope(to_float(pre[j]));
+        } else {
+            x[0] += to_float(bias[j]);
+            if (kind == GPT_EPI_BIAS_GELU) {
+                store(pre + j, x);
+                x[0] = gelu(x[0]);
+            }
+        }
+        store(row + j, x);
+    }
+}
+
+static void run_epilogue(struct gpt_queue *q, const struct gpt_matmul *op)
+{
+    with_type(op->act, [&](auto act) {
+        with_type(op->c_type, [&](auto c_type) {
+            using T = decltype(act);
+            using C = decltype(c_type);
+            launch(q, epilogue<T, C>, op->m, THREADS, 0, (C *)op->c, (T *)op->aux,
+                   (const T *)op->bias, op->n, op->ldc ? op->ldc : op->n, op->epilogue);
+        });
+    });
+}
+
+void cuda_matmul(struct gpt_queue *q, const struct gpt_matmul *op)
+{
+    if (!cuda_ready(q, "matmul", op->act) || !cuda_ready(q, "matmul", op->c_type) || !op->m ||
+        !op->n)
+        return;
+    struct gemm_call call = transposed(op);
+    const char *why = "the library has no such product";
+    enum gemm_result r = gemm_run(q->gemm, q->stream, &call, &why);
+    if (r == GEMM_UNSUPPORTED && op->epilogue != GPT_EPI_NONE) {
+        call.epilogue = GPT_EPI_NONE;
+        r = gemm_run(q->gemm, q->stream, &call, &why);
+        if (r == GEMM_DONE)
+            run_epilogue(q, op);
+    }
+    if (r != GEMM_DONE)
+        cuda_fail(q, "%lld x %lld x %lld of %s: %s", (long long)op->m, (long long)op->n,
+                  (long long)op->k, gpt_dtype_name(op->act), why);
+}

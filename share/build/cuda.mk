@@ -1,0 +1,72 @@
+# The two builds of kernels/cuda: libgpt-cuda.so by nvcc, for the GPUs of
+# $(GPU_ARCHS), and libgpt-cuda-emu.so by the C++ compiler, against tests/emu.
+# Both are opened at run time; no program is linked to them or their libraries.
+#
+# What ptxas reports of registers and spills stays in $(BUILD)/cuda/NAME.ptxas.
+
+cuda_src := $(wildcard kernels/cuda/*.cu)
+cuda_obj := $(cuda_src:kernels/cuda/%.cu=$(BUILD)/cuda/%.o)
+emu_obj := $(patsubst kernels/cuda/%.cu,$(BUILD)/emu/%.o,\
+           $(filter-out %/gemm_lt.cu %_sm90a.cu,$(cuda_src))) \
+           $(patsubst tests/emu/%.cc,$(BUILD)/emu/%.o,$(wildcard tests/emu/*.cc))
+# What they need of the library: few files, compiled to be shared.
+pic_obj := $(patsubst %,$(BUILD)/pic/%.o,status dtype)
+
+# Machine code for each architecture and, for those to come, PTX of the newest.
+# Names ending in _sm90a use instructions that only Hopper has.
+sass = -gencode arch=compute_$(1),code=sm_$(1)
+newest = $(lastword $(GPU_ARCHS))
+gencode := $(foreach a,$(GPU_ARCHS),$(call sass,$(a))) \
+           -gencode arch=compute_$(newest),code=compute_$(newest)
+NVFLAGS = -std=c++17 -O3 -Xptxas -v -Xfatbin -compress-all -Xcompiler \
+          -Wall,-Wextra,-fPIC,-fvisibility=hidden,-fno-exceptions,-fno-rtti
+cuda_flags = -D_GNU_SOURCE -DGPT_CUDA_ARCHS='"$(strip $(GPU_ARCHS))"' -Icommon \
+             -Ikernels -I.
+
+.PHONY: cuda emu
+cuda: $(gpu)                 ## build libgpt-cuda.so
+emu: $(emu)                  ## build libgpt-cuda-emu.so
+
+$(BUILD)/libgpt-cuda.so: $(cuda_obj) $(pic_obj)
+	$(NVCC) -shared -cudart static -Xlinker --exclude-libs,ALL \
+	    -Xlinker --as-needed -o $@ $^ -ldl
+
+$(BUILD)/libgpt-cuda-emu.so: $(emu_obj) $(pic_obj)
+	$(CXX) -shared $(SANITIZE) $(LDFLAGS) -o $@ $^ -lpthread
+
+# The report goes into a file; warnings and errors come out of it again.
+$(BUILD)/cuda/%.o: kernels/cuda/%.cu
+	@mkdir -p $(@D)
+	@echo '$(NVCC) $<'
+	@$(NVCC) $(NVFLAGS) $(cuda_flags) \
+	    $(if $(filter %_sm90a,$*),$(call sass,90a),$(gencode)) \
+	    -MMD -MF $(@:.o=.d) -MT $@ -c -o $@ $< 2> $(@:.o=.ptxas) || \
+	    { cat $(@:.o=.ptxas) >&2; exit 1; }
+	@grep -B1 -A3 'warning' $(@:.o=.ptxas) >&2 || true
+
+emu_flags = $(ALL_CXXFLAGS) -fPIC -fvisibility=hidden -fno-math-errno \
+            -fno-trapping-math -Wno-unknown-pragmas -DGPT_CUDA_EMU \
+            -D_GNU_SOURCE -Icommon -Ikernels -I. -MMD -MP
+$(BUILD)/emu/%.o: kernels/cuda/%.cu
+	@mkdir -p $(@D)
+	$(CXX) $(emu_flags) -x c++ -c -o $@ $<
+
+$(BUILD)/emu/%.o: tests/emu/%.cc
+	@mkdir -p $(@D)
+	$(CXX) $(emu_flags) -c -o $@ $<
+
+# The emulation's own test; a file of kernels, but of no plugin.
+$(emu_test): $(BUILD)/emu/selftest.o $(filter-out $(BUILD)/emu/gemm.o,\
+             $(patsubst tests/emu/%.cc,$(BUILD)/emu/%.o,\
+             $(wildcard tests/emu/*.cc))) $(pic_obj)
+	@mkdir -p $(@D)
+	$(CXX) $(SANITIZE) $(LDFLAGS) -o $@ $^ -lpthread
+
+$(BUILD)/emu/selftest.o: tests/emu/selftest.cu
+	@mkdir -p $(@D)
+	$(CXX) $(emu_flags) -x c++ -c -o $@ $<
+
+$(BUILD)/pic/%.o: common/base/%.c
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) -fPIC -fvisibility=hidden -MMD -MP \
+	    -c -o $@ $<

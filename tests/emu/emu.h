@@ -1,0 +1,129 @@
+/* Launches, and where threads meet: barriers, shuffles, votes. Included by
+ * cuda.h. A meeting that not all its threads come to, or that they come to
+ * from different places of the source, ends the launch with a message that
+ * names kernel, block, threads and lines. */
+#ifndef GPT_EMU_EMU_H
+#define GPT_EMU_EMU_H
+
+/* The caller's place, as default arguments. */
+#define EMU_HERE                                                               \
+    const char *file = __builtin_FILE(), int line = __builtin_LINE()
+
+namespace emu {
+
+/* Runs body(context) as every thread of every block; false when it failed,
+ * and failure() says how. One launch at a time in a process; others wait. */
+bool run(const char *kernel, dim3 grid, dim3 block, size_t shared,
+         void (*body)(void *context), void *context);
+const char *failure();
+
+template <class F>
+bool launch(const char *kernel, dim3 grid, dim3 block, size_t shared, F body)
+{
+    return run(kernel, grid, block, shared,
+               [](void *context) { (*(F *)context)(); }, &body);
+}
+
+/* Dynamic shared memory of the running block: exactly what the launch asked
+ * for, filled with NaN. */
+char *dynamic_shared();
+
+/* Ends the launch with "kernel, block, thread: text". Does not return to its
+ * caller when that is a kernel. */
+void fail(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
+/* Fails when p is no multiple of `bytes`: what a wide access asks for. */
+void check_aligned(const void *p, size_t bytes, EMU_HERE);
+
+/* The lanes of `mask` meet. `slot` is this lane's data; when the last lane has
+ * come, exchange() sees the slots of all (NULL: not in the mask), then all go
+ * on. */
+typedef void (*exchange)(void *const slots[32], uint32_t mask);
+void meet(const char *what, uint32_t mask, void *slot, exchange f,
+          const char *file, int line);
+
+/* Lane of the running thread. */
+unsigned lane();
+
+/* What a lane brings to a shuffle and takes from it. */
+struct shuffle {
+    uint64_t in, out;
+    int from; /* lane */
+};
+uint64_t shuffled(const char *what, uint32_t mask, uint64_t value, int from,
+                  const char *file, int line);
+uint32_t ballot(const char *what, uint32_t mask, bool vote, const char *file,
+                int line);
+uint32_t same(uint32_t mask, uint64_t value, const char *file, int line);
+
+template <class T> T shuffle_to(const char *what, uint32_t mask, T value,
+                                int from, const char *file, int line)
+{
+    static_assert(sizeof(T) <= 8, "shuffles move at most 8 bytes");
+    uint64_t bits = 0;
+    memcpy(&bits, &value, sizeof value);
+    bits = shuffled(what, mask, bits, from, file, line);
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+/* Lane `to` where it is inside the caller's group of `width`, else its own. */
+static inline int inside(int to, int width)
+{
+    int own = (int)lane(), first = own & ~(width - 1);
+    return to >= first && to < first + width ? to : own;
+}
+
+} // namespace emu
+
+void __syncthreads(EMU_HERE);
+void __syncwarp(uint32_t mask = ~0u, EMU_HERE);
+
+template <class T> T __shfl_sync(uint32_t mask, T x, int from, int width = 32,
+                                 EMU_HERE)
+{
+    int first = (int)emu::lane() & ~(width - 1);
+    return emu::shuffle_to("__shfl_sync", mask, x,
+                           first + (from & (width - 1)), file, line);
+}
+template <class T> T __shfl_xor_sync(uint32_t mask, T x, int bits,
+                                     int width = 32, EMU_HERE)
+{
+    return emu::shuffle_to("__shfl_xor_sync", mask, x,
+                           emu::inside((int)emu::lane() ^ bits, width), file,
+                           line);
+}
+template <class T> T __shfl_up_sync(uint32_t mask, T x, int by, int width = 32,
+                                    EMU_HERE)
+{
+    return emu::shuffle_to("__shfl_up_sync", mask, x,
+                           emu::inside((int)emu::lane() - by, width), file,
+                           line);
+}
+template <class T> T __shfl_down_sync(uint32_t mask, T x, int by,
+                                      int width = 32, EMU_HERE)
+{
+    return emu::shuffle_to("__shfl_down_sync", mask, x,
+                           emu::inside((int)emu::lane() + by, width), file,
+                           line);
+}
+static inline uint32_t __ballot_sync(uint32_t mask, int vote, EMU_HERE)
+{
+    return emu::ballot("__ballot_sync", mask, vote != 0, file, line);
+}
+static inline int __any_sync(uint32_t mask, int vote, EMU_HERE)
+{
+    return emu::ballot("__any_sync", mask, vote != 0, file, line) != 0;
+}
+static inline int __all_sync(uint32_t mask, int vote, EMU_HERE)
+{
+    return emu::ballot("__all_sync", mask, vote != 0, file, line) == mask;
+}
+template <class T> uint32_t __match_any_sync(uint32_t mask, T x, EMU_HERE)
+{
+    uint64_t bits = 0;
+    memcpy(&bits, &x, sizeof x);
+    return emu::same(mask, bits, file, line);
+}
+
+#endif

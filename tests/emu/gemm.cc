@@ -1,0 +1,110 @@
+/* The twin of gemm_lt.cu: the same products by plain loops, column-major, with
+ * float sums and the library's own limits. GPT_CUDA_EMU_GEMM=plain refuses
+ * epilogues, as the library does for some shapes. */
+#include "cuda/gemm.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+struct gemm {
+    bool plain;
+};
+
+int gemm_open(struct gemm **g, struct gpt_err *)
+{
+    const char *mode = getenv("GPT_CUDA_EMU_GEMM");
+    *g = new gemm{mode && strcmp(mode, "plain") == 0};
+    return GPT_OK;
+}
+
+void gemm_close(struct gemm *g)
+{
+    delete g;
+}
+
+const char *gemm_library(void)
+{
+    return "emulated cuBLASLt";
+}
+
+static float get(const void *x, enum gpt_dtype t, int64_t i)
+{
+    return t == GPT_F32    ? ((const float *)x)[i]
+           : t == GPT_BF16 ? gpt_bf16_to_f32(((const uint16_t *)x)[i])
+                           : gpt_f16_to_f32(((const uint16_t *)x)[i]);
+}
+
+static void put(void *x, enum gpt_dtype t, int64_t i, float value)
+{
+    if (t == GPT_F32)
+        ((float *)x)[i] = value;
+    else
+        ((uint16_t *)x)[i] =
+            t == GPT_BF16 ? gpt_f32_to_bf16(value) : gpt_f32_to_f16(value);
+}
+
+static float gelu(float x)
+{
+    float u = 0.7978845608f * (x + 0.044715f * x * x * x);
+    return 0.5f * x * (1 + tanhf(u));
+}
+
+static float gelu_slope(float x)
+{
+    float u = 0.7978845608f * (x + 0.044715f * x * x * x), t = tanhf(u);
+    float du = 0.7978845608f * (1 + 3 * 0.044715f * x * x);
+    return 0.5f * (1 + t) + 0.5f * x * (1 - t * t) * du;
+}
+
+static float finish(const struct gemm_call *c, int64_t i, int64_t j, float x)
+{
+    int64_t at = i + j * c->ld_aux;
+    switch (c->epilogue) {
+    case GPT_EPI_NONE:
+        break;
+    case GPT_EPI_BIAS:
+        return x + get(c->bias, c->act, i);
+    case GPT_EPI_BIAS_GELU:
+        x += get(c->bias, c->act, i);
+        put(c->aux, c->act, at, x);
+        return gelu(x);
+    case GPT_EPI_DGELU:
+        return x * gelu_slope(get(c->aux, c->act, at));
+    }
+    return x;
+}
+
+/* Row i of op(a) or column i of op(b), k floats. */
+static void gather(float *to, const void *x, enum gpt_dtype t, int64_t first,
+                   int64_t step, int64_t k)
+{
+    for (int64_t l = 0; l < k; l++)
+        to[l] = get(x, t, first + l * step);
+}
+
+enum gemm_result gemm_run(struct gemm *g, cudaStream_t,
+                          const struct gemm_call *c, const char **)
+{
+    if (c->epilogue != GPT_EPI_NONE &&
+        (g->plain || (c->aux && c->ld_aux % 8 != 0)))
+        return GEMM_UNSUPPORTED;
+    float *a = new float[(size_t)(c->m * c->k + c->k)], *b = a + c->m * c->k;
+    for (int64_t i = 0; i < c->m; i++)
+        gather(a + i * c->k, c->a, c->act, c->ta ? i * c->lda : i,
+               c->ta ? 1 : c->lda, c->k);
+    for (int64_t j = 0; j < c->n; j++) {
+        gather(b, c->b, c->act, c->tb ? j : j * c->ldb, c->tb ? c->ldb : 1,
+               c->k);
+        for (int64_t i = 0; i < c->m; i++) {
+            int64_t at = i + j * c->ldc;
+            float sum = 0;
+            for (int64_t l = 0; l < c->k; l++)
+                sum += a[i * c->k + l] * b[l];
+            if (c->beta != 0)
+                sum += c->beta * get(c->c, c->c_type, at);
+            put(c->c, c->c_type, at, finish(c, i, j, sum));
+        }
+    }
+    delete[] a;
+    return GEMM_DONE;
+}

@@ -1,0 +1,184 @@
+/* Memory and streams of the emulated device. */
+#include "tests/emu/cuda.h"
+
+#include <map>
+#include <mutex>
+#include <stdlib.h>
+
+static std::mutex lock;
+static std::map<uintptr_t, size_t> blocks; /* address, bytes */
+static size_t used;
+static thread_local cudaError_t last;
+
+void emu::set_error(cudaError_t e)
+{
+    last = e;
+}
+
+static cudaError_t result(cudaError_t e)
+{
+    if (e != cudaSuccess)
+        last = e;
+    return e;
+}
+
+const char *cudaGetErrorString(cudaError_t e)
+{
+    switch (e) {
+    case cudaSuccess:
+        return "no error";
+    case cudaErrorInvalidValue:
+        return "invalid value";
+    case cudaErrorMemoryAllocation:
+        return "out of memory";
+    case cudaErrorNoDevice:
+        return "no device";
+    case cudaErrorLaunchFailure:
+        return emu::failure();
+    }
+    return "unknown";
+}
+
+cudaError_t cudaGetLastError()
+{
+    cudaError_t e = last;
+    last = cudaSuccess;
+    return e;
+}
+
+cudaError_t cudaGetDeviceCount(int *n)
+{
+    *n = 1;
+    return cudaSuccess;
+}
+
+cudaError_t cudaSetDevice(int device)
+{
+    return result(device == 0 ? cudaSuccess : cudaErrorNoDevice);
+}
+
+static size_t capacity()
+{
+    const char *bytes = getenv("GPT_CUDA_EMU_MEMORY");
+    return bytes ? strtoull(bytes, nullptr, 10) : (size_t)8 << 30;
+}
+
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int)
+{
+    *p = cudaDeviceProp{"emulated", capacity(), 99 * 1024, 8, 0, 4};
+    return cudaSuccess;
+}
+
+cudaError_t cudaDriverGetVersion(int *version)
+{
+    *version = 1000; /* 1.0 */
+    return cudaSuccess;
+}
+
+cudaError_t cudaRuntimeGetVersion(int *version)
+{
+    *version = 1000; /* 1.0 */
+    return cudaSuccess;
+}
+
+cudaError_t cudaMalloc(void **p, size_t bytes)
+{
+    std::lock_guard<std::mutex> hold(lock);
+    if (bytes > capacity() || used > capacity() - bytes ||
+        posix_memalign(p, 256, bytes) != 0)
+        return result(cudaErrorMemoryAllocation);
+    memset(*p, 0xff, bytes);
+    blocks[(uintptr_t)*p] = bytes;
+    used += bytes;
+    return cudaSuccess;
+}
+
+cudaError_t cudaFree(void *p)
+{
+    std::lock_guard<std::mutex> hold(lock);
+    if (!p)
+        return cudaSuccess;
+    auto b = blocks.find((uintptr_t)p);
+    if (b == blocks.end())
+        return result(cudaErrorInvalidValue);
+    used -= b->second;
+    blocks.erase(b);
+    free(p);
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemGetInfo(size_t *available, size_t *total)
+{
+    *total = capacity();
+    *available = used < *total ? *total - used : 0;
+    return cudaSuccess;
+}
+
+cudaError_t cudaHostAlloc(void **p, size_t bytes, unsigned)
+{
+    return result(posix_memalign(p, 256, bytes) ? cudaErrorMemoryAllocation
+                                                : cudaSuccess);
+}
+
+cudaError_t cudaFreeHost(void *p)
+{
+    free(p);
+    return cudaSuccess;
+}
+
+/* Does [p, p + bytes) lie in one allocation? */
+static bool on_device(const void *p, size_t bytes)
+{
+    std::lock_guard<std::mutex> hold(lock);
+    auto b = blocks.upper_bound((uintptr_t)p);
+    if (b == blocks.begin())
+        return false;
+    --b;
+    size_t at = (uintptr_t)p - b->first;
+    return at <= b->second && bytes <= b->second - at;
+}
+
+cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes,
+                            cudaMemcpyKind kind, cudaStream_t)
+{
+    bool to = kind != cudaMemcpyDeviceToHost;
+    bool from = kind != cudaMemcpyHostToDevice;
+    if (on_device(dst, bytes) != to || on_device(src, bytes) != from)
+        return result(cudaErrorInvalidValue);
+    memmove(dst, src, bytes);
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemsetAsync(void *dst, int byte, size_t bytes, cudaStream_t)
+{
+    if (!on_device(dst, bytes))
+        return result(cudaErrorInvalidValue);
+    memset(dst, byte, bytes);
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemset(void *dst, int byte, size_t bytes)
+{
+    return cudaMemsetAsync(dst, byte, bytes, nullptr);
+}
+
+cudaError_t cudaDeviceSynchronize()
+{
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned)
+{
+    *s = nullptr;
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t)
+{
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t)
+{
+    return cudaSuccess;
+}

@@ -1,0 +1,61 @@
+/* The part of the CUDA runtime that kernels/cuda/ calls. Included by cuda.h.
+ * Device memory is host memory that is poisoned with NaN when it is allocated;
+ * copies fail unless their device side lies in one allocation. */
+#ifndef GPT_EMU_RUNTIME_H
+#define GPT_EMU_RUNTIME_H
+
+enum cudaError_t {
+    cudaSuccess,
+    cudaErrorInvalidValue,
+    cudaErrorMemoryAllocation,
+    cudaErrorNoDevice,
+    cudaErrorLaunchFailure,
+};
+enum cudaMemcpyKind {
+    cudaMemcpyHostToDevice,
+    cudaMemcpyDeviceToHost,
+    cudaMemcpyDeviceToDevice,
+};
+enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize };
+enum { cudaStreamNonBlocking = 1, cudaHostAllocDefault = 0 };
+typedef struct emu_stream *cudaStream_t;
+
+struct cudaDeviceProp {
+    char name[64];
+    size_t totalGlobalMem, sharedMemPerBlockOptin;
+    int major, minor, multiProcessorCount;
+};
+
+const char *cudaGetErrorString(cudaError_t e);
+cudaError_t cudaGetLastError();
+cudaError_t cudaGetDeviceCount(int *n);
+cudaError_t cudaSetDevice(int device);
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int device);
+cudaError_t cudaDriverGetVersion(int *version);
+cudaError_t cudaRuntimeGetVersion(int *version);
+/* GPT_CUDA_EMU_MEMORY: bytes that the device has, 8 GiB unless told. */
+cudaError_t cudaMalloc(void **p, size_t bytes);
+cudaError_t cudaFree(void *p);
+cudaError_t cudaMemGetInfo(size_t *available, size_t *total);
+cudaError_t cudaHostAlloc(void **p, size_t bytes, unsigned flags);
+cudaError_t cudaFreeHost(void *p);
+cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes,
+                            cudaMemcpyKind kind, cudaStream_t stream);
+cudaError_t cudaMemsetAsync(void *dst, int byte, size_t bytes,
+                            cudaStream_t stream);
+cudaError_t cudaMemset(void *dst, int byte, size_t bytes);
+cudaError_t cudaDeviceSynchronize();
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned flags);
+cudaError_t cudaStreamDestroy(cudaStream_t s);
+cudaError_t cudaStreamSynchronize(cudaStream_t s);
+template <class F>
+cudaError_t cudaFuncSetAttribute(F *, cudaFuncAttribute, int)
+{
+    return cudaSuccess; /* the launch checks the limit */
+}
+
+namespace emu {
+void set_error(cudaError_t e); /* what cudaGetLastError() will say */
+}
+
+#endif

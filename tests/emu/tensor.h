@@ -1,0 +1,25 @@
+/* The matrix instructions, as functions of the names that kernels/cuda/mma.cuh
+ * gives them. Included by cuda.h. Fragments are laid out over the lanes as the
+ * PTX manual says (mma.m16n8k16, ldmatrix); sums run in the order of k. */
+#ifndef GPT_EMU_TENSOR_H
+#define GPT_EMU_TENSOR_H
+
+namespace emu {
+
+/* d (16, 8) = a (16, 16) b (16, 8) + d */
+void mma_bf16(float d[4], const uint32_t a[4], const uint32_t b[2], EMU_HERE);
+void mma_f16(float d[4], const uint32_t a[4], const uint32_t b[2], EMU_HERE);
+
+/* n = 1, 2 or 4 matrices of 8 x 8 16-bit elements; lane 8 i + j brings the
+ * address of row j of matrix i. */
+void ldmatrix(uint32_t *to, int n, bool transposed, const void *row, EMU_HERE);
+
+/* 16 bytes of which the first `bytes` are copied, the rest set to zero: not
+ * before the group is waited for. */
+void copy_async(void *to, const void *from, size_t bytes, EMU_HERE);
+void copy_commit();
+void copy_wait(unsigned groups_left); /* but the newest `groups_left` */
+
+} // namespace emu
+
+#endif

@@ -1,0 +1,533 @@
+/* Every kernel of kernels/cuda against kernels/cpu: sizes with and without
+ * tails, all types, poisoned outputs, several orders of threads. */
+#include "tests/unit/device.h"
+
+#include <limits.h>
+
+static struct gpt_dropout some_dropout(double p, int64_t t)
+{
+    return (struct gpt_dropout){.p = (float)p,
+                                .rng = gpt_rng_open(7, "dropout"),
+                                .sample0 = 5,
+                                .t_local = t,
+                                .t_global = 3 * t,
+                                .t0 = t};
+}
+
+/* n int32 in lo..hi; free() them */
+static int32_t *rnd_ints(int64_t n, int64_t lo, int64_t hi)
+{
+    int32_t *x = malloc((size_t)(n + 1) * sizeof *x);
+    for (int64_t i = 0; i < n; i++)
+        x[i] = (int32_t)rnd_int(lo, hi);
+    return x;
+}
+
+/* ---- products ---- */
+
+static void run_matmul(struct trial *t)
+{
+    struct gpt_matmul op = *(const struct gpt_matmul *)t->params;
+    bool gradient = op.c_type == GPT_F32;
+    op.act = t->act;
+    op.c_type = gradient ? GPT_F32 : t->act;
+    op.a = t->mem[0];
+    op.b = t->mem[1];
+    op.c = t->mem[gradient ? 3 : 2];
+    op.bias = op.epilogue == GPT_EPI_NONE ? NULL : t->mem[4];
+    op.aux = op.epilogue > GPT_EPI_BIAS ? t->mem[5] : NULL;
+    t->be->matmul(t->q, &op);
+}
+
+static void check_matmul(int64_t m, int64_t n, int64_t k, bool ta, bool tb,
+                         bool gradient, float beta, enum gpt_epilogue epilogue,
+                         int64_t pad)
+{
+    struct gpt_matmul op = {.m = m, .n = n, .k = k, .ta = ta, .tb = tb,
+                            .c_type = gradient ? GPT_F32 : GPT_BF16,
+                            .beta = beta, .epilogue = epilogue,
+                            .lda = (ta ? m : k) + pad,
+                            .ldb = (tb ? k : n) + pad,
+                            .ldc = n + pad};
+    int64_t na = (ta ? k : m) * op.lda, nb = (tb ? n : k) * op.ldb;
+    float *a = rnd_floats(na, 1), *b = rnd_floats(nb, 1);
+    float *c = rnd_floats(m * op.ldc, 1), *bias = rnd_floats(n, 1);
+    float *pre = rnd_floats(m * n, 2);
+    bool gelu = epilogue == GPT_EPI_BIAS_GELU;
+    struct operand ops[] = {
+        {"a", ACT, na, a, false, 0},
+        {"b", ACT, nb, b, false, 0},
+        {"c", ACT, m * op.ldc, beta != 0 || pad ? c : NULL, !gradient, 0},
+        {"c", F32, m * op.ldc, beta != 0 || pad ? c : NULL, gradient, 0},
+        {"bias", ACT, n, bias, false, 0},
+        {"aux", ACT, m * n, gelu ? NULL : pre, gelu, 0},
+    };
+    if (beta == 0 && pad) /* what lies between rows stays; rows are written */
+        for (int64_t i = 0; i < m * op.ldc; i++)
+            c[i] = i % op.ldc < n ? NAN : c[i];
+    compare(run_matmul, &op, ops, GPT_COUNT(ops),
+            "matmul %lldx%lldx%lld%s%s%s%s epilogue %d pad %lld",
+            (long long)m, (long long)n, (long long)k, ta ? " ta" : "",
+            tb ? " tb" : "", gradient ? " gradient" : "",
+            beta != 0 ? " beta" : "", (int)epilogue, (long long)pad);
+    free(a), free(b), free(c), free(bias), free(pre);
+}
+
+static void matmuls(void)
+{
+    for (int i = 0; i < 4; i++) {
+        check_matmul(17, 24, 40, i & 1, i & 2, false, 0, GPT_EPI_NONE, 0);
+        check_matmul(9, 7, 33, i & 1, i & 2, true, 1, GPT_EPI_NONE, 0);
+        check_matmul(8, 16, 24, i & 1, i & 2, false, (float)(i & 1),
+                     GPT_EPI_NONE, 8);
+    }
+    check_matmul(1, 1, 1, false, true, false, 0, GPT_EPI_BIAS, 0);
+    for (int64_t n = 7; n <= 48; n += 41)
+        for (int e = GPT_EPI_BIAS; e <= GPT_EPI_DGELU; e++)
+            check_matmul(19, n, 24, false, true, false, 0,
+                         (enum gpt_epilogue)e, 0);
+}
+
+/* ---- rows ---- */
+
+struct rows_case {
+    int64_t n, c;
+    enum gpt_norm_kind kind;
+    bool with_x, with_b, stats_only;
+    struct gpt_dropout drop;
+};
+
+static void run_bias(struct trial *t)
+{
+    const struct rows_case *k = t->params;
+    t->be->bias_grad(t->q, t->mem[0], t->mem[1], k->n, k->c, t->act);
+    t->be->bias_add(t->q, t->mem[1], t->mem[2], k->n, k->c, t->act);
+}
+
+static void check_bias(int64_t n, int64_t c)
+{
+    struct rows_case k = {.n = n, .c = c};
+    float *dbias = rnd_floats(c, 1), *x = rnd_floats(n * c, 1);
+    float *bias = rnd_floats(c, 1);
+    struct operand ops[] = {{"dbias", F32, c, dbias, true, 0.3},
+                            {"x", ACT, n * c, x, true, 0},
+                            {"bias", ACT, c, bias, false, 0}};
+    compare(run_bias, &k, ops, GPT_COUNT(ops), "bias %lldx%lld", (long long)n,
+            (long long)c);
+    free(dbias), free(x), free(bias);
+}
+
+static void run_norm(struct trial *t)
+{
+    const struct rows_case *k = t->params;
+    void **m = t->mem;
+    struct gpt_norm op = {.kind = k->kind, .n = k->n, .c = k->c, .eps = 1e-5F,
+                          .act = t->act, .resid_in = m[0],
+                          .x = k->with_x ? m[1] : NULL, .resid_out = m[2],
+                          .y = m[3], .w = m[4], .b = k->with_b ? m[5] : NULL,
+                          .mean = m[6], .rstd = m[7], .dropout = k->drop};
+    t->be->norm_fwd(t->q, &op);
+}
+
+static void run_norm_bwd(struct trial *t)
+{
+    const struct rows_case *k = t->params;
+    struct gpt_err err;
+    void **m = t->mem, *scratch;
+    struct gpt_norm op = {.kind = k->kind, .n = k->n, .c = k->c, .eps = 1e-5F,
+                          .act = t->act, .resid_in = m[0], .resid_out = m[0],
+                          .y = m[1], .w = m[2], .mean = m[3], .rstd = m[4],
+                          .dropout = k->drop};
+    struct gpt_norm_grad grad = {.dy = m[5], .dresid = m[6],
+                                 .dx = k->with_x ? m[7] : NULL, .dw = m[8],
+                                 .db = k->with_b ? m[9] : NULL};
+    struct gpt_norm first = op;
+    first.dropout.p = 0;
+    need(t->be->alloc(t->be, t->be->norm_scratch(k->n, k->c), "scratch",
+                      &scratch, &err), &err);
+    grad.scratch = scratch;
+    t->be->norm_fwd(t->q, &first); /* mean and rstd */
+    t->be->norm_bwd(t->q, &op, &grad);
+    need(t->be->sync(t->q, &err), &err);
+    t->be->free(t->be, scratch);
+}
+
+static void check_norm(enum gpt_norm_kind kind, int64_t n, int64_t c, double p,
+                       bool with_x, bool with_b)
+{
+    struct rows_case k = {n, c, kind, with_x, with_b, false,
+                          some_dropout(p, n > 3 ? 3 : n)};
+    float *in = rnd_floats(n * c, 1), *x = rnd_floats(n * c, 1);
+    float *w = rnd_floats(c, 1), *b = rnd_floats(c, 1);
+    float *dy = rnd_floats(n * c, 1), *dw = rnd_floats(2 * c, 1);
+    struct operand fwd[] = {
+        {"resid_in", ACT, n * c, in, false, 0},
+        {"x", ACT, n * c, x, false, 0},
+        {"resid_out", ACT, n * c, NULL, true, 0},
+        {"y", ACT, n * c, NULL, true, 2},
+        {"w", ACT, c, w, false, 0},
+        {"b", ACT, c, b, false, 0},
+        {"mean", F32, n, NULL, kind == GPT_LAYERNORM, 1},
+        {"rstd", F32, n, NULL, true, 1},
+    };
+    struct operand bwd[] = {
+        {"resid", ACT, n * c, in, false, 0},
+        {"y", ACT, n * c, NULL, false, 0},
+        {"w", ACT, c, w, false, 0},
+        {"mean", F32, n, NULL, false, 0},
+        {"rstd", F32, n, NULL, false, 0},
+        {"dy", ACT, n * c, dy, false, 0},
+        {"dresid", ACT, n * c, x, true, 2},
+        {"dx", ACT, n * c, NULL, with_x, 2},
+        {"dw", F32, c, dw, true, 2},
+        {"db", F32, c, dw + c, true, 1},
+    };
+    const char *name = kind == GPT_LAYERNORM ? "layernorm" : "rmsnorm";
+    compare(run_norm, &k, fwd, GPT_COUNT(fwd), "%s %lldx%lld p %g", name,
+            (long long)n, (long long)c, p);
+    compare(run_norm_bwd, &k, bwd, GPT_COUNT(bwd), "%s backward %lldx%lld p %g",
+            name, (long long)n, (long long)c, p);
+    free(in), free(x), free(w), free(b), free(dy), free(dw);
+}
+
+static void run_dropout(struct trial *t)
+{
+    const struct rows_case *k = t->params;
+    t->be->dropout(t->q, t->mem[1], t->mem[0], k->n, k->c, t->act, &k->drop);
+}
+
+static void check_dropout(int64_t n, int64_t c, double p)
+{
+    struct rows_case k = {.n = n, .c = c, .drop = some_dropout(p, 4)};
+    float *x = rnd_floats(n * c, 1);
+    struct operand ops[] = {{"x", ACT, n * c, x, false, 0},
+                            {"y", ACT, n * c, NULL, true, 0}};
+    compare(run_dropout, &k, ops, GPT_COUNT(ops), "dropout %lldx%lld p %g",
+            (long long)n, (long long)c, p);
+    free(x);
+}
+
+static void rows(void)
+{
+    static const int64_t shapes[][2] = {{1, 1},   {2, 9},    {5, 64},
+                                        {37, 72}, {70, 129}, {530, 8}};
+    for (size_t i = 0; i < GPT_COUNT(shapes); i++) {
+        int64_t n = shapes[i][0], c = shapes[i][1];
+        check_bias(n, c);
+        check_norm(GPT_LAYERNORM, n, c, i & 1 ? 0.3 : 0, i & 1, true);
+        check_norm(GPT_RMSNORM, n, c, i & 1 ? 0 : 0.3, true, false);
+        check_dropout(n, c, i & 1 ? 0.1 : 0);
+    }
+    check_bias(700, 264);
+    check_norm(GPT_LAYERNORM, 3, 2056, 0.1, true, true);
+}
+
+/* ---- embedding ---- */
+
+enum { V = 300, POS = 9, BEGIN = 4 };
+
+static void run_embed(struct trial *t)
+{
+    const struct rows_case *k = t->params;
+    void **m = t->mem;
+    struct gpt_embed op = {.n = k->n, .c = k->c, .v_begin = BEGIN,
+                           .v_local = V, .act = t->act, .tokens = m[0],
+                           .positions = m[1], .wte = m[2],
+                           .wpe = k->with_x ? m[3] : NULL, .out = m[4],
+                           .dropout = k->drop};
+    t->be->embed_fwd(t->q, &op);
+    t->be->embed_bwd(t->q, &op, m[5], m[6], k->with_x ? m[7] : NULL);
+}
+
+static void check_embed(int64_t n, int64_t c, double p, bool with_pos,
+                        int64_t most)
+{
+    struct rows_case k = {.n = n, .c = c, .with_x = with_pos,
+                          .drop = some_dropout(p, 5)};
+    int32_t *tokens = rnd_ints(n, 0, most), *pos = rnd_ints(n, 0, POS - 1);
+    float *wte = rnd_floats(V * c, 1), *wpe = rnd_floats(POS * c, 1);
+    float *dout = rnd_floats(n * c, 1), *dw = rnd_floats((V + POS) * c, 1);
+    struct operand ops[] = {
+        {"tokens", I32, n, tokens, false, 0},
+        {"positions", I32, n, pos, false, 0},
+        {"wte", ACT, V * c, wte, false, 0},
+        {"wpe", ACT, POS * c, wpe, false, 0},
+        {"out", ACT, n * c, NULL, true, 0},
+        {"dout", ACT, n * c, dout, false, 0},
+        {"dwte", F32, V * c, dw, true, 1},
+        {"dwpe", F32, POS * c, dw + V * c, true, 1},
+    };
+    compare(run_embed, &k, ops, GPT_COUNT(ops), "embed %lldx%lld p %g of %lld",
+            (long long)n, (long long)c, p, (long long)most);
+    free(tokens), free(pos), free(wte), free(wpe), free(dout), free(dw);
+}
+
+static void embeddings(void)
+{
+    check_embed(1, 1, 0, true, 20);
+    check_embed(50, 70, 0.2, true, V + 2 * BEGIN); /* some are elsewhere */
+    check_embed(90, 40, 0, false, 6);
+    check_embed(1100, 8, 0, true, V + 2 * BEGIN);
+}
+
+/* ---- attention ---- */
+
+static void run_attn(struct trial *t)
+{
+    struct gpt_attn op = *(const struct gpt_attn *)t->params;
+    struct gpt_err err;
+    void **m = t->mem, *scratch;
+    op.act = t->act;
+    op.qkv = m[0];
+    op.out = m[1];
+    op.lse = m[2];
+    op.doc_start = op.doc_start ? m[3] : NULL;
+    struct gpt_attn_grad grad = {.dout = m[4], .dqkv = m[5]};
+    need(t->be->alloc(t->be, t->be->attn_scratch(&op), "scratch", &scratch,
+                      &err), &err);
+    grad.scratch = scratch;
+    t->be->attn_fwd(t->q, &op);
+    t->be->attn_bwd(t->q, &op, &grad);
+    need(t->be->sync(t->q, &err), &err);
+    t->be->free(t->be, scratch);
+}
+
+static void check_attn(int64_t b, int64_t t, int64_t h, int64_t g, int64_t d,
+                       double p, bool docs)
+{
+    int64_t nq = b * t * (h + 2 * g) * d, no = b * t * h * d;
+    float *qkv = rnd_floats(nq, 1), *dout = rnd_floats(no, 1);
+    int32_t *start = rnd_ints(b * t, 0, 0);
+    for (int64_t i = 1; i < b * t; i++) /* documents begin here and there */
+        start[i] = i % t == 0 ? 0
+                   : rnd() > 0.7 ? (int32_t)(i % t) : start[i - 1];
+    struct gpt_attn op = {.b = b, .t = t, .h = h, .g = g, .d = d, .head0 = 2,
+                          .h_global = h + 5,
+                          .scale = 1 / sqrtf((float)d),
+                          .doc_start = docs ? start : NULL,
+                          .dropout = some_dropout(p, t)};
+    struct operand ops[] = {
+        {"qkv", ACT, nq, qkv, false, 0},
+        {"out", ACT, no, NULL, true, 1},
+        {"lse", F32, b * h * t, NULL, true, 1},
+        {"doc_start", I32, b * t, start, false, 0},
+        {"dout", ACT, no, dout, false, 0},
+        {"dqkv", ACT, nq, NULL, true, 4},
+    };
+    compare(run_attn, &op, ops, GPT_COUNT(ops),
+            "attention B%lld T%lld H%lld G%lld D%lld p %g%s", (long long)b,
+            (long long)t, (long long)h, (long long)g, (long long)d, p,
+            docs ? " documents" : "");
+    free(qkv), free(dout), free(start);
+}
+
+static void run_cached(struct trial *t)
+{
+    struct gpt_attn_cached op = *(const struct gpt_attn_cached *)t->params;
+    op.act = t->act;
+    op.qkv = t->mem[0];
+    op.out = t->mem[1];
+    op.k_cache = t->mem[2];
+    op.v_cache = t->mem[3];
+    t->be->attn_cached(t->q, &op);
+}
+
+static void check_cached(int64_t t_new, int64_t h, int64_t g, int64_t d)
+{
+    enum { B = 3, SLOTS = 4, T_MAX = 50 };
+    int32_t pos[B] = {0, 7, 40}, slot[B] = {2, 0, 3}, len[B];
+    int64_t n = B * t_new * (h + 2 * g) * d, nc = SLOTS * g * T_MAX * d;
+    for (int i = 0; i < B; i++)
+        len[i] = (int32_t)t_new;
+    struct gpt_attn_cached op = {.b = B, .t_new = t_new, .h = h, .g = g,
+                                 .d = d, .t_max = T_MAX,
+                                 .scale = 1 / sqrtf((float)d), .pos = pos,
+                                 .len = len, .slot = slot};
+    float *qkv = rnd_floats(n, 1), *cache = rnd_floats(2 * nc, 1);
+    struct operand ops[] = {
+        {"qkv", ACT, n, qkv, false, 0},
+        {"out", ACT, B * t_new * h * d, NULL, true, 1},
+        {"k_cache", ACT, nc, cache, true, 0},
+        {"v_cache", ACT, nc, cache + nc, true, 0},
+    };
+    compare(run_cached, &op, ops, GPT_COUNT(ops),
+            "cached attention T%lld H%lld G%lld D%lld", (long long)t_new,
+            (long long)h, (long long)g, (long long)d);
+    free(qkv), free(cache);
+}
+
+static void attention(void)
+{
+    check_attn(1, 1, 1, 1, 1, 0, false);
+    check_attn(2, 37, 2, 2, 16, 0, false);
+    check_attn(2, 33, 4, 2, 40, 0.2, true);
+    check_attn(1, 70, 3, 1, 64, 0, true);
+    check_cached(1, 2, 2, 16);
+    check_cached(9, 4, 2, 33);
+}
+
+/* ---- loss, optimizer, sums ---- */
+
+struct xent_case {
+    struct gpt_xent op;
+    bool grad;
+};
+
+static void run_xent(struct trial *t)
+{
+    struct gpt_xent op = *(const struct gpt_xent *)t->params;
+    op.act = t->act;
+    op.logits = t->mem[0];
+    op.target = t->mem[1];
+    op.weight = t->mem[2];
+    op.loss = t->mem[3];
+    t->be->xent(t->q, &op);
+}
+
+static void check_xent(int64_t n, int64_t v, int64_t v_real, int64_t pad,
+                       double spread, bool grad)
+{
+    struct gpt_xent op = {.n = n, .v = v, .v_real = v_real, .ld = v + pad,
+                          .grad = grad};
+    float *logits = rnd_floats(n * op.ld, spread), *weight = rnd_floats(n, 1);
+    int32_t *target = rnd_ints(n, 0, v_real - 1);
+    for (int64_t i = 0; i < n; i++) {
+        weight[i] = i % 4 == 3 ? 0 : weight[i];
+        for (int64_t j = v_real; j < v; j++)
+            logits[i * op.ld + j] = j & 1 ? 1e4F : NAN; /* must not matter */
+    }
+    struct operand ops[] = {
+        {"logits", ACT, n * op.ld, logits, true, 1},
+        {"target", I32, n, target, false, 0},
+        {"weight", F32, n, weight, false, 0},
+        {"loss", F32, n, NULL, true, 1},
+    };
+    compare(run_xent, &op, ops, GPT_COUNT(ops), "xent %lldx%lld of %lld%s",
+            (long long)n, (long long)v_real, (long long)v,
+            grad ? "" : " without gradient");
+    free(logits), free(weight), free(target);
+}
+
+static void run_adamw(struct trial *t)
+{
+    struct gpt_adamw op = *(const struct gpt_adamw *)t->params;
+    op.act = t->act;
+    op.p = t->mem[0];
+    op.m = t->mem[1];
+    op.v = t->mem[2];
+    op.g = t->mem[3];
+    op.p_act = t->mem[4];
+    t->be->adamw(t->q, &op);
+}
+
+static void check_adamw(int64_t n, int64_t step)
+{
+    struct gpt_adamw_segment seg[] = {
+        {0, true}, {n / 3, false}, {n / 3 + n / 5, true}};
+    struct gpt_adamw op = {.n = n, .lr = 0.01, .beta1 = 0.9, .beta2 = 0.95,
+                           .eps = 1e-8, .weight_decay = 0.1,
+                           .grad_scale = 0.7, .step = step, .segments = seg,
+                           .n_segments = 3};
+    float *p = rnd_floats(n, 1), *m = rnd_floats(n, 1);
+    float *v = rnd_floats(n, 1), *g = rnd_floats(n, 3);
+    for (int64_t i = 0; i < n; i++)
+        v[i] = fabsf(v[i]);
+    struct operand ops[] = {
+        {"p", F32, n, p, true, 0.3}, {"m", F32, n, m, true, 0.3},
+        {"v", F32, n, v, true, 0.3}, {"g", F32, n, g, false, 0},
+        {"copy", ACT, n, NULL, true, 0},
+    };
+    compare(run_adamw, &op, ops, GPT_COUNT(ops), "adamw %lld step %lld",
+            (long long)n, (long long)step);
+    free(p), free(m), free(v), free(g);
+}
+
+static void run_sums(struct trial *t)
+{
+    int64_t n = *(const int64_t *)t->params;
+    t->be->sumsq(t->q, t->mem[1], t->mem[0], n);
+    t->be->sum(t->q, t->mem[2], t->mem[0], n);
+}
+
+static void run_cast(struct trial *t)
+{
+    int64_t n = *(const int64_t *)t->params;
+    t->be->cast(t->q, t->mem[1], t->act, t->mem[0], GPT_F32, n);
+    t->be->cast(t->q, t->mem[2], GPT_F32, t->mem[1], t->act, n);
+    t->be->zero(t->q, t->mem[3], (size_t)(n / 2) * 4);
+    t->be->copy(t->q, (char *)t->mem[3] + n / 2 * 4, t->mem[0],
+                (size_t)(n - n / 2) * 4);
+}
+
+static void check_flat(int64_t n)
+{
+    float *x = rnd_floats(n, 1);
+    struct operand sums[] = {{"x", F32, n, x, false, 0},
+                             {"squares", F64, 1, NULL, true, 1e-6},
+                             {"sum", F64, 1, NULL, true, 1e-6}};
+    struct operand casts[] = {{"x", F32, n, x, false, 0},
+                              {"narrow", ACT, n, NULL, true, 0.6},
+                              {"wide", F32, n, NULL, true, 0.6},
+                              {"zeros and a copy", F32, n, NULL, true, 1e-9}};
+    compare(run_sums, &n, sums, GPT_COUNT(sums), "sums of %lld", (long long)n);
+    compare(run_cast, &n, casts, GPT_COUNT(casts), "cast of %lld",
+            (long long)n);
+    free(x);
+}
+
+static void flat(void)
+{
+    static const int64_t sizes[] = {1, 31, 64, 1023, 40000};
+    for (size_t i = 0; i < GPT_COUNT(sizes); i++) {
+        check_flat(sizes[i]);
+        check_adamw(sizes[i], (int64_t)i + 1);
+    }
+    check_xent(1, 1, 1, 0, 1, true);
+    check_xent(9, 33, 30, 3, 4, true);
+    check_xent(5, 2000, 1995, 8, 9, true);
+    check_xent(3, 600, 600, 0, 9, false);
+}
+
+/* ---- failures ---- */
+
+static void failures(void)
+{
+    struct gpt_err err;
+    struct gpt_queue *q;
+    void *mem = NULL;
+    int32_t target = 40;
+    is_int(dev_be->alloc(dev_be, (size_t)1 << 46, "too much", &mem, &err),
+           GPT_EDEVICE, "out of memory is an error");
+    ok(strstr(err.text, "too much") && strstr(err.text, "free"),
+       "which says for what and how much is left: %s", err.text);
+    need(dev_be->queue_open(dev_be, &q, &err), &err);
+    need(dev_be->alloc(dev_be, 4096, "logits", &mem, &err), &err);
+    dev_be->copy_in(q, (char *)mem + 1024, &target, sizeof target);
+    struct gpt_xent op = {.n = 1, .v = 40, .v_real = 40, .act = GPT_F32,
+                          .logits = mem,
+                          .target = (int32_t *)(void *)((char *)mem + 1024),
+                          .weight = (float *)mem + 512,
+                          .loss = (float *)mem + 513};
+    dev_be->xent(q, &op);
+    is_int(dev_be->sync(q, &err), GPT_EDEVICE, "a bad target is found");
+    ok(strstr(err.text, "target 40 is not in 0..39"), "and named: %s",
+       err.text);
+    dev_be->zero(q, mem, 64);
+    is_int(dev_be->sync(q, &err), GPT_EDEVICE, "the first failure sticks");
+    dev_be->queue_close(q);
+    dev_be->free(dev_be, mem);
+}
+
+int main(void)
+{
+    if (!open_devices())
+        return tap_done();
+    flat();
+    matmuls();
+    rows();
+    embeddings();
+    attention();
+    failures();
+    close_devices();
+    return tap_done();
+}
