@@ -2,26 +2,19 @@
  * ten steps, and an evaluation, are those of a single rank; the same layout
  * twice gives the same bits; what several ranks hold stays the same on all of
  * them. The table that is printed shows the largest relative differences. */
-#include "../lib/dataset.h"
-#include "../lib/ranks.h"
-#include "../lib/tap.h"
-#include "../lib/tree.h"
+#include "tests/lib/tap.h"
+#include "tests/lib/trainer.h"
+#include "tests/lib/tree.h"
 
 #include "base/hash.h"
 #include "base/num.h"
 #include "base/progress.h"
-#include "train/step.h"
 
 #include <sys/mman.h>
 
 enum { LAYERS = 4, T = 16, B = 2, BATCH = 4, STEPS = 10 };
 
-struct layout {
-    const char *name;
-    int64_t tp, pp, dp, chunks;
-    enum gpt_zero zero;
-    bool untied, sequence_parallel, twice;
-};
+#define NONE GPT_RECOMPUTE_NONE
 
 /* What a rank found; in memory that all processes share. */
 struct found {
@@ -35,6 +28,7 @@ struct found {
 struct job {
     const struct layout *layout;
     const char *prefix;
+    bool twice;
     struct found *found; /* by rank */
 };
 
@@ -60,91 +54,15 @@ static struct gpt_config config_of(const struct layout *l)
     return c;
 }
 
-static int open_corpus(struct gpt_corpus **corpus, const char *prefix,
-                       struct gpt_err *err)
-{
-    const char *const paths[] = {prefix};
-    const struct gpt_corpus_options o = {
-        .data_path = paths,
-        .n_data_path = 1,
-        .split = "80,20,0",
-        .seq_length = T,
-        .seed = 5,
-        .vocab_size = 50,
-        .n_samples = {[GPT_TRAIN] = STEPS * BATCH * B,
-                      [GPT_VALID] = BATCH * B},
-    };
-    return gpt_corpus_open(corpus, &o, err);
-}
-
-static int open_replica(struct gpt_replica **r, struct gpt_backend *be,
-                        const struct layout *l, struct gpt_world *w,
-                        struct gpt_err *err)
-{
-    struct gpt_replica_options o = {
-        .config = config_of(l),
-        .optimizer = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .clip_grad = 1},
-        .act = GPT_F32,
-        .micro_batch = B,
-        .seq_length = T,
-        .micro_batches = BATCH / l->dp,
-        .zero = l->zero,
-        .sequence_parallel = l->sequence_parallel,
-        .seed = 5,
-        .world = w,
-    };
-
-    GPT_TRY(gpt_layout_init(&o.layout, &o.config, &w->topology, 0, 0, err));
-    if (l->zero != GPT_ZERO_OFF) {
-        o.layout.shards = l->dp;
-        o.layout.shard = w->topology.dp_rank;
-    }
-    GPT_TRY(gpt_replica_new(r, be, &o, err));
-    GPT_TRY(gpt_replica_open(*r, err));
-    return gpt_replica_init(*r, err);
-}
-
-static int open_feed(struct gpt_feed **feed, const struct gpt_corpus *corpus,
-                     const struct layout *l, const struct gpt_world *w,
-                     struct gpt_err *err)
-{
-    const struct gpt_feed_options o = {
-        .corpus = corpus,
-        .masks = {.eod = 0, .eod_mask_loss = true},
-        .micro_batch = B,
-        .seq_length = T,
-        .max_micro_batches = BATCH / l->dp,
-        .dp_size = l->dp,
-        .dp_rank = w->topology.dp_rank,
-    };
-    return gpt_feed_open(feed, &o, err);
-}
-
 /* ---- ten steps ---- */
 
-static int train(struct gpt_replica *r, struct gpt_feed *feed,
-                 const struct layout *l, struct found *f, struct gpt_err *err)
+static int evaluate(struct trainer *t, struct found *f, struct gpt_err *err)
 {
-    const int64_t n = BATCH / l->dp;
+    const int64_t n = BATCH / t->layout->dp;
     int64_t rows = 0;
 
-    for (int64_t i = 0; i < STEPS; i++) {
-        struct gpt_step step = {
-            .first_sample = i * BATCH * B,
-            .micro_batches = n,
-            .lr = 2e-3,
-            .weight_decay = 0.1,
-            .stop = i == 6 && r->o.world->launch.rank == 0,
-        };
-        GPT_TRY(gpt_feed_read(feed, GPT_TRAIN, step.first_sample, n, err));
-        GPT_TRY(gpt_step_train(r, feed, &step, err));
-        if (step.stop != (i == 6))
-            return gpt_fail(err, GPT_EFAIL, "not all ranks would stop");
-        f->loss[i] = step.loss;
-        f->norm[i] = step.grad_norm;
-    }
-    GPT_TRY(gpt_feed_read(feed, GPT_VALID, 0, n, err));
-    GPT_TRY(gpt_step_eval(r, feed, n, &f->valid, &rows, err));
+    GPT_TRY(gpt_feed_read(t->feed, GPT_VALID, 0, n, err));
+    GPT_TRY(gpt_step_eval(t->replica, t->feed, n, &f->valid, &rows, err));
     f->valid /= (double)rows;
     return GPT_OK;
 }
@@ -165,52 +83,56 @@ static void hash_params(const struct gpt_replica *r, struct found *f)
     }
 }
 
-static int train_rank(struct gpt_world *w, const struct job *j,
-                      struct gpt_err *err)
+struct asked {
+    int64_t rank, step;
+};
+
+/* Rank 0 would stop after step 6. */
+static void ask(void *context, bool *stop, bool *save)
 {
-    struct found *f = &j->found[w->launch.rank];
-    struct gpt_corpus *corpus = NULL;
-    struct gpt_replica *r = NULL;
-    struct gpt_feed *feed = NULL;
-    struct gpt_backend *be;
-    int status;
+    const struct asked *a = context;
+
+    *stop = a->step == 6 && a->rank == 0;
+    *save = false;
+}
+
+static int train(struct trainer *t, void *arg, struct gpt_err *err)
+{
+    const struct job *j = arg;
+    struct found *f = &j->found[t->world->launch.rank];
 
     *f = (struct found){.tp_rank = -1};
-    GPT_TRY_GOTO(status, gpt_backend_cpu(&be, err), out);
-    GPT_TRY_GOTO(status, gpt_world_connect(w, be, err), out);
-    GPT_TRY_GOTO(status, open_corpus(&corpus, j->prefix, err), out);
-    GPT_TRY_GOTO(status, open_replica(&r, be, j->layout, w, err), out);
-    GPT_TRY_GOTO(status, open_feed(&feed, corpus, j->layout, w, err), out);
-    GPT_TRY_GOTO(status, train(r, feed, j->layout, f, err), out);
-    hash_params(r, f);
-out:
-    gpt_feed_close(feed);
-    gpt_replica_close(r);
-    gpt_corpus_close(corpus);
-    return status;
+    for (int64_t i = 0; i < STEPS; i++) {
+        struct gpt_step step = {
+            .ask = ask,
+            .context = &(struct asked){t->world->launch.rank, i},
+        };
+        GPT_TRY(trainer_step(t, i, &step, err));
+        if (step.stop != (i == 6))
+            return gpt_fail(err, GPT_EFAIL, "not all ranks would stop");
+        f->loss[i] = step.loss;
+        f->norm[i] = step.grad_norm;
+    }
+    GPT_TRY(evaluate(t, f, err));
+    hash_params(t->replica, f);
+    return GPT_OK;
 }
 
 static int be_rank(int64_t rank, void *arg)
 {
     const struct job *j = arg;
-    const struct gpt_world_options o = {
-        .tp_size = j->layout->tp,
-        .pp_size = j->layout->pp,
-        .chunks = j->layout->chunks,
-        .timeout = 20,
-        .timeout_later = 20,
+    struct trainer t = {
+        .layout = j->layout,
+        .config = config_of(j->layout),
+        .micro_batch = B,
+        .seq_length = T,
+        .batch = BATCH,
+        .steps = STEPS,
+        .prefix = j->prefix,
     };
-    struct gpt_world *w = NULL;
-    struct gpt_err err = {0};
 
-    int status = gpt_world_open(&w, &o, &err);
-    if (status == GPT_OK)
-        status = train_rank(w, j, &err);
-    status = gpt_world_end(w, status, &err);
-    gpt_world_close(w);
-    if (status != GPT_OK)
-        printf("# rank %lld: %s\n", (long long)rank, err.text);
-    return status;
+    (void)rank;
+    return trainer_run(&t, train, arg);
 }
 
 /* ---- comparisons ---- */
@@ -264,66 +186,98 @@ static void test_layout(struct job *j, const struct found *want)
     const int64_t size = l->tp * l->pp * l->dp;
     const size_t bytes = RANKS_MAX * sizeof(struct found);
     const double begun = gpt_now();
+    char name[LAYOUT_NAME];
     struct found *f = mmap(NULL, 2 * bytes, PROT_READ | PROT_WRITE,
                            MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
+    layout_name(l, name);
     if (f == MAP_FAILED ||
-        !ok(run_job(j, f, size), "%s: %lld ranks", l->name, (long long)size))
+        !ok(run_job(j, f, size), "%s: %lld ranks", name, (long long)size))
         return;
     double loss = relative(f->loss, want->loss, STEPS);
     double norm = relative(f->norm, want->norm, STEPS);
     double valid = relative(&f->valid, &want->valid, 1);
-    printf("# %-24s loss %8.1e  norm %8.1e  validation %8.1e  %4.1f s\n",
-           l->name, loss, norm, valid, gpt_now() - begun);
-    ok(loss <= 1e-6 && valid <= 1e-6, "%s: losses of a single rank", l->name);
-    ok(norm <= 1e-5, "%s: gradient norms of a single rank", l->name);
-    ok(same_results(f, size), "%s: the same results on all ranks", l->name);
-    ok(consistent(f, size, !l->untied), "%s: replicas stay the same", l->name);
-    if (l->twice)
+    printf("# %-28s loss %7.1e  norm %7.1e  validation %7.1e  %4.1f s\n", name,
+           loss, norm, valid, gpt_now() - begun);
+    ok(loss <= 1e-6 && valid <= 1e-6, "%s: losses of a single rank", name);
+    ok(norm <= 1e-5, "%s: gradient norms of a single rank", name);
+    ok(same_results(f, size), "%s: the same results on all ranks", name);
+    ok(consistent(f, size, !l->untied), "%s: replicas stay the same", name);
+    if (j->twice)
         ok(run_job(j, f + RANKS_MAX, size) &&
                memcmp(f, f + RANKS_MAX, (size_t)size * sizeof *f) == 0,
-           "%s: the same bits again", l->name);
+           "%s: the same bits again", name);
     munmap(f, 2 * bytes);
+}
+
+/* A few layouts that have everything in them. */
+static void test_some(const char *prefix, const struct found *single)
+{
+    static const struct {
+        struct layout layout;
+        bool twice;
+    } rows[] = {
+        {{1, 1, 2, 1, GPT_ZERO_OFF, false, NONE, false}, false},
+        {{1, 1, 4, 1, GPT_ZERO_1, false, NONE, true}, false},
+        {{1, 1, 4, 1, GPT_ZERO_2, false, NONE, false}, true},
+        {{1, 2, 1, 1, GPT_ZERO_OFF, false, NONE, false}, false},
+        {{1, 4, 1, 1, GPT_ZERO_OFF, false, NONE, true}, false},
+        {{1, 2, 1, 2, GPT_ZERO_OFF, false, NONE, false}, false},
+        {{1, 2, 2, 1, GPT_ZERO_1, false, NONE, false}, false},
+        {{1, 2, 2, 2, GPT_ZERO_2, false, NONE, false}, true},
+        {{2, 1, 1, 1, GPT_ZERO_OFF, false, NONE, true}, false},
+        {{2, 1, 2, 1, GPT_ZERO_2, true, NONE, false}, true},
+        {{2, 2, 1, 2, GPT_ZERO_OFF, true, NONE, false}, false},
+        {{2, 2, 2, 1, GPT_ZERO_1, true, NONE, false}, false},
+    };
+
+    for (size_t i = 0; i < GPT_COUNT(rows); i++) {
+        struct job j = {&rows[i].layout, prefix, rows[i].twice, NULL};
+        test_layout(&j, single + rows[i].layout.untied);
+    }
+}
+
+/* All layouts of up to RANKS_MAX / 2 ranks that the model divides by. */
+static void test_matrix(const char *prefix, const struct found *single)
+{
+    struct layout l = {.tp = 1};
+    struct job j = {&l, prefix, false, NULL};
+
+    for (l.tp = 1; l.tp <= 4; l.tp *= 2)
+    for (l.pp = 1; l.pp <= 4; l.pp *= 2)
+    for (l.chunks = 1; l.chunks <= (l.pp == 2 ? 2 : 1); l.chunks++)
+    for (l.dp = 1; l.dp <= 2 && l.tp * l.pp * l.dp <= 8; l.dp++)
+    for (int zero = 0; zero <= (l.dp > 1 ? 2 : 0); zero++)
+    for (int sp = 0; sp <= (l.tp > 1 ? 1 : 0); sp++)
+    for (int recompute = 0; recompute <= GPT_RECOMPUTE_NONE; recompute++) {
+        l.zero = (enum gpt_zero)zero;
+        l.sequence_parallel = sp;
+        l.recompute = (enum gpt_recompute)recompute;
+        test_layout(&j, single);
+    }
 }
 
 static void test_all(const char *prefix)
 {
-    static const struct layout layouts[] = {
-        {"DP 2", 1, 1, 2, 1, GPT_ZERO_OFF, false, false, false},
-        {"DP 4 ZeRO-1 untied", 1, 1, 4, 1, GPT_ZERO_1, true, false, false},
-        {"DP 4 ZeRO-2", 1, 1, 4, 1, GPT_ZERO_2, false, false, true},
-        {"PP 2", 1, 2, 1, 1, GPT_ZERO_OFF, false, false, false},
-        {"PP 4 untied", 1, 4, 1, 1, GPT_ZERO_OFF, true, false, false},
-        {"PP 2 V 2", 1, 2, 1, 2, GPT_ZERO_OFF, false, false, false},
-        {"PP 2 DP 2 ZeRO-1", 1, 2, 2, 1, GPT_ZERO_1, false, false, false},
-        {"PP 2 V 2 DP 2 ZeRO-2", 1, 2, 2, 2, GPT_ZERO_2, false, false, true},
-        {"TP 2 untied", 2, 1, 1, 1, GPT_ZERO_OFF, true, false, false},
-        {"TP 2 SP DP 2 ZeRO-2", 2, 1, 2, 1, GPT_ZERO_2, false, true, true},
-        {"TP 2 SP PP 2 V 2", 2, 2, 1, 2, GPT_ZERO_OFF, false, true, false},
-        {"TP 2 SP PP 2 DP 2 ZeRO-1", 2, 2, 2, 1, GPT_ZERO_1, false, true,
-         false},
-    };
     struct found *single = mmap(NULL, 2 * sizeof *single,
                                 PROT_READ | PROT_WRITE,
                                 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
     for (int untied = 0; untied < 2; untied++) {
         const struct layout one = {
-            "a single rank", 1, 1, 1, 1, GPT_ZERO_OFF, untied,
-            false, false};
-        struct job j = {.layout = &one, .prefix = prefix};
+            .tp = 1, .pp = 1, .dp = 1, .chunks = 1, .untied = untied};
+        struct job j = {&one, prefix, false, NULL};
         if (!ok(run_job(&j, single + untied, 1), "one rank"))
             return;
         ok(single[untied].loss[STEPS - 1] < single[untied].loss[0] - 0.05,
            "its loss falls");
     }
-    for (size_t i = 0; i < GPT_COUNT(layouts); i++) {
-        struct job j = {.layout = &layouts[i], .prefix = prefix};
-        if (ranks_possible)
-            test_layout(&j, single + layouts[i].untied);
-        else
-            skip("%s: built without Gloo", layouts[i].name);
-    }
+    if (!ranks_possible)
+        skip("several ranks: built without Gloo");
+    else if (getenv("GPT_TEST_MATRIX"))
+        test_matrix(prefix, single);
+    else
+        test_some(prefix, single);
     munmap(single, 2 * sizeof *single);
 }
 

@@ -1,0 +1,177 @@
+/* A rank that trains a small model in some layout, for tests and benchmarks:
+ * trainer_run() in a process of ranks.h. */
+#ifndef GPT_TESTS_TRAINER_H
+#define GPT_TESTS_TRAINER_H
+
+#include "tests/lib/dataset.h"
+#include "tests/lib/ranks.h"
+
+#include "train/step.h"
+
+struct layout {
+    int64_t tp, pp, dp, chunks;
+    enum gpt_zero zero;
+    bool sequence_parallel;
+    enum gpt_recompute recompute;
+    bool untied;
+};
+
+enum { LAYOUT_NAME = 80 };
+
+/* "TP 2 SP PP 2 V 2 DP 2 ZeRO-1"; "one rank". */
+static void layout_name(const struct layout *l, char *name)
+{
+    static const char *const recompute[] = {
+        "", " selective", " full uniform", " full block"};
+    const struct {
+        const char *word;
+        int64_t value; /* 1: left out */
+    } sizes[] = {{"TP", l->tp}, {"PP", l->pp}, {"V", l->chunks}, {"DP", l->dp}};
+    size_t at = 0;
+
+    name[0] = '\0';
+    for (size_t i = 0; i < GPT_COUNT(sizes); i++) {
+        if (sizes[i].value > 1)
+            at += (size_t)snprintf(name + at, LAYOUT_NAME - at, "%s%s %lld",
+                                   at ? " " : "", sizes[i].word,
+                                   (long long)sizes[i].value);
+        if (i == 0 && l->sequence_parallel)
+            at += (size_t)snprintf(name + at, LAYOUT_NAME - at, " SP");
+    }
+    if (at == 0)
+        at += (size_t)snprintf(name, LAYOUT_NAME, "one rank");
+    if (l->zero != GPT_ZERO_OFF)
+        at += (size_t)snprintf(name + at, LAYOUT_NAME - at, " ZeRO-%d",
+                               (int)l->zero);
+    snprintf(name + at, LAYOUT_NAME - at, "%s%s", recompute[l->recompute],
+             l->untied ? " untied" : "");
+}
+
+struct trainer {
+    /* given */
+    const struct layout *layout;
+    struct gpt_config config;
+    int64_t micro_batch, seq_length; /* B, T */
+    int64_t batch;                   /* microbatches of a global batch */
+    int64_t steps;
+    const char *prefix; /* of the data set */
+    /* made */
+    struct gpt_world *world;
+    struct gpt_backend *be;
+    struct gpt_corpus *corpus;
+    struct gpt_replica *replica;
+    struct gpt_feed *feed;
+};
+
+static int trainer_corpus(struct trainer *t, struct gpt_err *err)
+{
+    const char *const paths[] = {t->prefix};
+    const struct gpt_corpus_options o = {
+        .data_path = paths,
+        .n_data_path = 1,
+        .split = "80,20,0",
+        .seq_length = t->seq_length,
+        .seed = 5,
+        .vocab_size = t->config.vocab_size,
+        .n_samples = {[GPT_TRAIN] = t->steps * t->batch * t->micro_batch,
+                      [GPT_VALID] = t->batch * t->micro_batch},
+    };
+    return gpt_corpus_open(&t->corpus, &o, err);
+}
+
+static int trainer_replica(struct trainer *t, struct gpt_err *err)
+{
+    const struct layout *l = t->layout;
+    struct gpt_replica_options o = {
+        .config = t->config,
+        .optimizer = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .clip_grad = 1},
+        .act = GPT_F32,
+        .micro_batch = t->micro_batch,
+        .seq_length = t->seq_length,
+        .micro_batches = t->batch / l->dp,
+        .zero = l->zero,
+        .sequence_parallel = l->sequence_parallel,
+        .recompute = l->recompute,
+        .recompute_layers = 1,
+        .seed = 5,
+        .world = t->world,
+    };
+
+    GPT_TRY(gpt_layout_init(&o.layout, &o.config, &t->world->topology, 0, 0,
+                            err));
+    if (l->zero != GPT_ZERO_OFF) {
+        o.layout.shards = l->dp;
+        o.layout.shard = t->world->topology.dp_rank;
+    }
+    GPT_TRY(gpt_replica_new(&t->replica, t->be, &o, err));
+    GPT_TRY(gpt_replica_open(t->replica, err));
+    return gpt_replica_init(t->replica, err);
+}
+
+static int trainer_feed(struct trainer *t, struct gpt_err *err)
+{
+    const struct gpt_feed_options o = {
+        .corpus = t->corpus,
+        .masks = {.eod = 0, .eod_mask_loss = true},
+        .micro_batch = t->micro_batch,
+        .seq_length = t->seq_length,
+        .max_micro_batches = t->batch / t->layout->dp,
+        .dp_size = t->layout->dp,
+        .dp_rank = t->world->topology.dp_rank,
+    };
+    return gpt_feed_open(&t->feed, &o, err);
+}
+
+static int trainer_open(struct trainer *t, struct gpt_err *err)
+{
+    GPT_TRY(gpt_backend_cpu(&t->be, err));
+    GPT_TRY(gpt_world_connect(t->world, t->be, err));
+    GPT_TRY(trainer_corpus(t, err));
+    GPT_TRY(trainer_replica(t, err));
+    return trainer_feed(t, err);
+}
+
+/* Step i; *step gives what is not the default, and takes the results. */
+static int trainer_step(struct trainer *t, int64_t i, struct gpt_step *step,
+                        struct gpt_err *err)
+{
+    step->first_sample = i * t->batch * t->micro_batch;
+    step->micro_batches = t->batch / t->layout->dp;
+    step->lr = 2e-3;
+    step->weight_decay = 0.1;
+    GPT_TRY(gpt_feed_read(t->feed, GPT_TRAIN, step->first_sample,
+                          step->micro_batches, err));
+    return gpt_step_train(t->replica, t->feed, step, err);
+}
+
+/* Opens all, runs run(t, arg), closes all; says on stdout what went wrong. */
+static int trainer_run(struct trainer *t,
+                       int (*run)(struct trainer *t, void *arg,
+                                  struct gpt_err *err),
+                       void *arg)
+{
+    const struct gpt_world_options o = {
+        .tp_size = t->layout->tp,
+        .pp_size = t->layout->pp,
+        .chunks = t->layout->chunks,
+        .timeout = 30,
+        .timeout_later = 30,
+    };
+    struct gpt_err err = {0};
+
+    int status = gpt_world_open(&t->world, &o, &err);
+    if (status == GPT_OK)
+        status = trainer_open(t, &err);
+    if (status == GPT_OK)
+        status = run(t, arg, &err);
+    gpt_feed_close(t->feed);
+    gpt_replica_close(t->replica);
+    gpt_corpus_close(t->corpus);
+    status = gpt_world_end(t->world, status, &err);
+    gpt_world_close(t->world);
+    if (status != GPT_OK)
+        printf("# %s\n", err.text);
+    return status;
+}
+
+#endif
