@@ -167,7 +167,7 @@ $(BUILD)/completions/%.fish: $(BUILD)/%
 
 # ---- tests ----
 
-.PHONY: check check-all check-gpu asan lint format bench fuzz demo deps
+.PHONY: check check-all check-gpu matrix asan lint format bench fuzz demo deps
 JOBS = $(shell getconf _NPROCESSORS_ONLN)
 ASAN = -fsanitize=address,undefined -fno-sanitize-recover=undefined
 tests = $(sort $(unit_bins) $(fuzz_bins) $(emu_test) \
@@ -176,7 +176,10 @@ tests = $(sort $(unit_bins) $(fuzz_bins) $(emu_test) \
 check: $(bins) $(unit_bins) $(fuzz_bins) $(parity_bins) $(fault_bins) $(emu) $(emu_test) ## run all tests
 	BUILD='$(BUILD)' OMP_WAIT_POLICY=passive prove -j$(JOBS) $(tests)
 
-check-all: check asan lint   ## check, with sanitizers, and lint
+check-all: check matrix asan lint ## check, all layouts, sanitizers, lint
+
+matrix: $(BUILD)/tests/unit/test_layouts.t ## training in every layout of up to 8 ranks
+	GPT_TEST_MATRIX=50 $<
 
 asan:                        ## check under ASan and UBSan, in build/asan
 	$(MAKE) BUILD=$(BUILD)/asan CFLAGS='-O1 -g' SANITIZE='$(ASAN)' check
