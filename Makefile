@@ -178,8 +178,9 @@ check: $(bins) $(unit_bins) $(fuzz_bins) $(parity_bins) $(fault_bins) $(emu) $(e
 
 check-all: check matrix asan lint ## check, all layouts, sanitizers, lint
 
-matrix: $(BUILD)/tests/unit/test_layouts.t ## training in every layout of up to 8 ranks
+matrix: $(BUILD)/tests/unit/test_layouts.t $(bins) ## training in every layout of up to 8 ranks
 	GPT_TEST_MATRIX=50 $<
+	BUILD='$(BUILD)' GPT_LAYOUTS=all sh tests/cli/t54-layouts.sh
 
 asan:                        ## check under ASan and UBSan, in build/asan
 	$(MAKE) BUILD=$(BUILD)/asan CFLAGS='-O1 -g' SANITIZE='$(ASAN)' check

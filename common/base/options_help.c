@@ -148,39 +148,38 @@ int gpt_opt_help(const struct gpt_program *program, struct gpt_buf *b)
     return gpt_buf_printf(b, "\nSee %s(1).\n", program->name);
 }
 
-int gpt_opt_version(const struct gpt_program *program, struct gpt_buf *b)
-{
+static const char features[] = "cJSON"
 #ifdef GPT_HAVE_DNNL
-    const char *dnnl = " oneDNN";
-#else
-    const char *dnnl = "";
+                               " oneDNN"
 #endif
 #ifdef GPT_HAVE_LZMA
-    const char *lzma = " liblzma";
-#else
-    const char *lzma = "";
+                               " liblzma"
 #endif
 #ifdef GPT_HAVE_ZLIB
-    const char *zlib = " zlib";
-#else
-    const char *zlib = "";
+                               " zlib"
 #endif
 #ifdef GPT_HAVE_ZSTD
-    const char *zstd = " libzstd";
-#else
-    const char *zstd = "";
+                               " libzstd"
 #endif
-    int status = gpt_buf_printf(b,
-                          "%s %s\n"
-                          "compiler: %s\n"
-                          "features: cJSON%s%s%s%s\n"
-                          "processor: %s\n",
-                          program->name, GPT_VERSION,
+#ifdef GPT_HAVE_GLOO
+                               " Gloo"
+#endif
+    ;
+
 #ifdef __clang__
-                          "clang " __clang_version__,
+static const char compiler[] = "clang " __clang_version__;
 #else
-                          "gcc " __VERSION__,
+static const char compiler[] = "gcc " __VERSION__;
 #endif
-                          dnnl, lzma, zlib, zstd, gpt_cpu_isa());
+
+int gpt_opt_version(const struct gpt_program *program, struct gpt_buf *b)
+{
+    int status = gpt_buf_printf(b,
+                                "%s %s\n"
+                                "compiler: %s\n"
+                                "features: %s\n"
+                                "processor: %s\n",
+                                program->name, GPT_VERSION, compiler, features,
+                                gpt_cpu_isa());
     return status == GPT_OK && program->version ? program->version(b) : status;
 }
