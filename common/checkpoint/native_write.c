@@ -41,11 +41,11 @@ static int make_directory(struct gpt_checkpoint_writer *w, struct gpt_err *err)
 static int join_directory(struct gpt_checkpoint_writer *w, const char *path,
                           struct gpt_err *err)
 {
-    int status = gpt_outdir_join(&w->dir, path, err);
-    if (status == GPT_OK)
-        return status;
-    return gpt_hint(err, "rank 0 has made it: '%.100s' must be one directory "
-                         "on a file system that all ranks share", w->root);
+    if (gpt_path_is_dir(path))
+        return gpt_outdir_join(&w->dir, path, err);
+    return gpt_fail(err, GPT_EIO,
+                    "'%s', which rank 0 made, is not there: is '%s' on a file "
+                    "system that all ranks share?", path, w->root);
 }
 
 int gpt_checkpoint_create_all(struct gpt_checkpoint_writer **out,
@@ -60,14 +60,11 @@ int gpt_checkpoint_create_all(struct gpt_checkpoint_writer **out,
     if (gpt_peers_first(peers) && status == GPT_OK)
         status = make_directory(w, err);
     const char *made = w && w->dir ? gpt_outdir_path(w->dir) : "";
-    int told = gpt_peers_tell(peers, status, made, &path, err);
-    if (told == GPT_OK) {
-        if (status == GPT_OK && !gpt_peers_first(peers))
-            status = join_directory(w, path, err);
-        status = gpt_peers_agree(peers, status, err);
-    } else if (status == GPT_OK) {
-        status = told;
-    }
+    status = gpt_peers_meet(peers, status, made, &path, err);
+    if (path)
+        status = join_directory(w, path, err);
+    if (status == GPT_OK || path)
+        status = gpt_peers_meet(peers, status, "", NULL, err);
     gpt_free(path);
     if (status != GPT_OK) {
         gpt_checkpoint_abort(w);

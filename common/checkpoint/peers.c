@@ -5,12 +5,16 @@
 #include "checkpoint/peers.h"
 
 #include "base/memory.h"
+#include "base/num.h"
 #include "base/progress.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+
+enum { ROUNDS = 1 << 20 }; /* more than a session has */
 
 bool gpt_peers_first(const struct gpt_peers *p)
 {
@@ -81,12 +85,164 @@ static int look(struct gpt_peers *p, const char *key, char **value,
     return GPT_OK;
 }
 
+/* ---- signs of life ---- */
+
+struct gpt_pulse {
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool stop;
+};
+
+static void pulse_key(char *key, size_t cap, const struct gpt_peers *p,
+                      int64_t rank)
+{
+    snprintf(key, cap, "checkpoint/%s/pulse/%lld", p->name, (long long)rank);
+}
+
+/* A rank that has come may be silent for so long; it beats far more often. */
+static double patience(const struct gpt_peers *p)
+{
+    return p->timeout < GPT_PEERS_SILENCE ? p->timeout : GPT_PEERS_SILENCE;
+}
+
+static int beat(struct gpt_peers *p, int64_t n, struct gpt_err *err)
+{
+    char key[120], text[60];
+
+    pulse_key(key, sizeof key, p, p->rank);
+    snprintf(text, sizeof text, "%lld %lld", (long long)p->session,
+             (long long)n);
+    return gpt_store_set(p->store, key, text, strlen(text), err);
+}
+
+/* Ends by itself when the store is lost: who waits will notice that, too. */
+static void *keep_beating(void *peers)
+{
+    struct gpt_peers *p = peers;
+    struct gpt_pulse *pulse = p->pulse;
+    const int64_t interval = (int64_t)(patience(p) / 8 * 1e9);
+    struct gpt_err lost;
+    struct timespec next;
+
+    pthread_mutex_lock(&pulse->lock);
+    for (int64_t n = 1; !pulse->stop; n++) {
+        clock_gettime(CLOCK_REALTIME, &next);
+        next.tv_nsec += interval % 1000000000;
+        next.tv_sec += interval / 1000000000 + next.tv_nsec / 1000000000;
+        next.tv_nsec %= 1000000000;
+        while (!pulse->stop &&
+               pthread_cond_timedwait(&pulse->changed, &pulse->lock, &next) ==
+                   0)
+            ;
+        pthread_mutex_unlock(&pulse->lock);
+        bool beaten = beat(p, n, &lost) == GPT_OK;
+        pthread_mutex_lock(&pulse->lock);
+        pulse->stop = pulse->stop || !beaten;
+    }
+    pthread_mutex_unlock(&pulse->lock);
+    return NULL;
+}
+
+int gpt_peers_begin(struct gpt_peers *p, struct gpt_err *err)
+{
+    struct gpt_pulse *pulse;
+    char key[120];
+
+    if (!p)
+        return GPT_OK;
+    snprintf(key, sizeof key, "checkpoint/%s/session/%lld", p->name,
+             (long long)p->rank);
+    GPT_TRY(gpt_store_add(p->store, key, 1, &p->session, err));
+    p->round = p->session * ROUNDS;
+    GPT_TRY(beat(p, 0, err));
+    GPT_TRY(gpt_new(&pulse, 1, sizeof *pulse, "agreement", err));
+    pthread_mutex_init(&pulse->lock, NULL);
+    pthread_cond_init(&pulse->changed, NULL);
+    p->pulse = pulse;
+    int code = pthread_create(&pulse->thread, NULL, keep_beating, p);
+    if (code == 0)
+        return GPT_OK;
+    gpt_free(pulse);
+    p->pulse = NULL;
+    return gpt_fail(err, GPT_EFAIL, "cannot start a thread: %s",
+                    strerror(code));
+}
+
+void gpt_peers_end(struct gpt_peers *p)
+{
+    if (!p || !p->pulse)
+        return;
+    pthread_mutex_lock(&p->pulse->lock);
+    p->pulse->stop = true;
+    pthread_cond_signal(&p->pulse->changed);
+    pthread_mutex_unlock(&p->pulse->lock);
+    pthread_join(p->pulse->thread, NULL);
+    pthread_cond_destroy(&p->pulse->changed);
+    pthread_mutex_destroy(&p->pulse->lock);
+    gpt_free(p->pulse);
+    p->pulse = NULL;
+}
+
+/* How long a rank has been silent. Time in which this process did not run
+ * itself (a job that was stopped and continued) does not count. */
+struct silence {
+    bool came;    /* it is in this session */
+    int64_t beat; /* its last one */
+    double seconds, looked;
+};
+
+static int listen_to(struct gpt_peers *p, int64_t rank, struct silence *s,
+                     struct gpt_err *err)
+{
+    long long session = -1, n = -1;
+    double now = gpt_now();
+    char key[120];
+    void *text;
+    size_t len;
+    bool exists;
+
+    s->seconds += now - s->looked < 1 ? now - s->looked : 1;
+    s->looked = now;
+    pulse_key(key, sizeof key, p, rank);
+    GPT_TRY(gpt_store_check(p->store, key, &exists, err));
+    if (!exists)
+        return GPT_OK;
+    GPT_TRY(gpt_store_get(p->store, key, p->timeout, &text, &len, err));
+    (void)sscanf(text, "%lld %lld", &session, &n);
+    gpt_free(text);
+    if (session != p->session || (s->came && n == s->beat))
+        return GPT_OK;
+    s->came = true;
+    s->beat = n;
+    s->seconds = 0;
+    return GPT_OK;
+}
+
+/* Is there hope that the rank comes, or goes on? */
+static int check_hope(struct gpt_peers *p, int64_t rank, struct silence *s,
+                      struct gpt_err *err)
+{
+    const double limit = s->came ? patience(p) : p->timeout;
+
+    GPT_TRY(check_alive(p, err));
+    GPT_TRY(listen_to(p, rank, s, err));
+    if (s->seconds < limit)
+        return GPT_OK;
+    return gpt_fail(err, GPT_EFAIL,
+                    s->came ? "rank %lld died or hangs in '%s': no sign of "
+                              "life for %g s"
+                            : "rank %lld has not come to '%s' within %g s",
+                    (long long)rank, p->name, limit);
+}
+
+/* rank < 0: rank 0's answer. */
 static int await(struct gpt_peers *p, int64_t rank, char **value,
                  struct gpt_err *err)
 {
-    const double end = gpt_now() + p->timeout;
-    double look_at = gpt_now() + 0.5;
+    struct silence silence = {.looked = gpt_now()};
     struct timespec pause = {0, 1000000};
+    double look_at = silence.looked + 0.25;
     char key[100];
 
     key_of(key, sizeof key, p, rank);
@@ -95,19 +251,16 @@ static int await(struct gpt_peers *p, int64_t rank, char **value,
         if (*value)
             return GPT_OK;
         if (gpt_now() >= look_at) {
-            GPT_TRY(check_alive(p, err));
-            look_at = gpt_now() + 0.5;
+            GPT_TRY(check_hope(p, gpt_max_i64(rank, 0), &silence, err));
+            look_at = gpt_now() + 0.25;
         }
-        if (gpt_now() >= end)
-            return gpt_fail(err, GPT_EFAIL,
-                            "rank %lld has not come to '%s' within %g s",
-                            (long long)(rank < 0 ? 0 : rank), p->name,
-                            p->timeout);
         nanosleep(&pause, NULL);
         if (pause.tv_nsec < 50000000)
             pause.tv_nsec *= 2;
     }
 }
+
+/* ---- gather and tell ---- */
 
 /* Takes the head off a message, or fails as it says. */
 static int open_message(char *value, char **text, struct gpt_err *err)
@@ -122,8 +275,6 @@ static int open_message(char *value, char **text, struct gpt_err *err)
     }
     return gpt_fail(err, status, "%s", line + 1);
 }
-
-/* ---- gather and tell ---- */
 
 /* Waits for one rank's part; blanks it in the store, which may be long. */
 static int take_part(struct gpt_peers *p, int64_t rank, char **part,
@@ -228,10 +379,13 @@ int gpt_peers_tell(struct gpt_peers *p, int status, const char *text,
     return status;
 }
 
-int gpt_peers_agree(struct gpt_peers *p, int status, struct gpt_err *err)
+int gpt_peers_meet(struct gpt_peers *p, int status, const char *text,
+                   char **told, struct gpt_err *err)
 {
     char **parts;
 
+    if (told)
+        *told = NULL;
     if (!p)
         return status;
     int gathered = gpt_peers_gather(p, status, "", &parts, err);
@@ -239,5 +393,5 @@ int gpt_peers_agree(struct gpt_peers *p, int status, struct gpt_err *err)
         gpt_peers_free_parts(p, parts);
     else if (gathered != GPT_OK)
         return status == GPT_OK ? gathered : status;
-    return gpt_peers_tell(p, gathered, "", NULL, err);
+    return gpt_peers_tell(p, gathered, text, told, err);
 }

@@ -7,23 +7,36 @@
 
 #include "parallel/store.h"
 
+enum { GPT_PEERS_SILENCE = 10 }; /* seconds; the dead are silent, too */
+
 /* One a thread. Where a pointer to it is NULL there is one rank, which agrees
  * with itself. */
 struct gpt_peers {
     struct gpt_store *store;
     const char *name; /* of its keys in the store: "save" */
     int64_t rank, size;
-    double timeout; /* seconds that ranks wait for each other */
-    int64_t round;  /* begins as 0 on all; counts what was told */
+    double timeout; /* seconds that ranks wait for one to come */
+    /* private, 0 at first */
+    int64_t session; /* counts gpt_peers_begin() with this name */
+    int64_t round;   /* counts what was told; differs between sessions */
+    struct gpt_pulse *pulse;
 };
+
+/* A piece of work that ranks do together, of any length. From begin to end a
+ * thread says every second or so that this rank lives; so a rank at work is waited
+ * for however long it takes, and one that died or hangs is noticed. All ranks
+ * call both. */
+int gpt_peers_begin(struct gpt_peers *p, struct gpt_err *err) GPT_MUST_USE;
+void gpt_peers_end(struct gpt_peers *p);
 
 /* Is this the rank that others hand to? */
 bool gpt_peers_first(const struct gpt_peers *p);
 
-/* All ranks call the following two in the same order, first gather, then tell,
- * or tell alone. A failure (status and *err) may be handed in instead of a
+/* Within that, all ranks call gather and then tell, as often as they need. A
+ * failure (status and *err) may be handed in instead of a
  * text, and comes out on the other side as "rank 3: its text" with its status;
- * a rank that does not come, or ended, is GPT_EFAIL with its number. */
+ * a rank that does not come in time, falls silent, or posted a failure is
+ * GPT_EFAIL with its number. */
 
 /* On rank 0: parts[r] is what rank r handed in, for all `size` ranks (NULL for
  * its own); freed by gpt_peers_free_parts(). Returns the first failure, after
@@ -39,8 +52,9 @@ void gpt_peers_free_parts(const struct gpt_peers *p, char **parts);
 int gpt_peers_tell(struct gpt_peers *p, int status, const char *text,
                    char **told, struct gpt_err *err) GPT_MUST_USE;
 
-/* The first failure of any rank, on all ranks. */
-int gpt_peers_agree(struct gpt_peers *p, int status, struct gpt_err *err)
-    GPT_MUST_USE;
+/* Both, where only rank 0 has something to say: the first failure of any rank,
+ * on all ranks, or rank 0's text. */
+int gpt_peers_meet(struct gpt_peers *p, int status, const char *text,
+                   char **told, struct gpt_err *err) GPT_MUST_USE;
 
 #endif

@@ -247,7 +247,7 @@ static int write_files(struct gpt_saver *s, struct gpt_checkpoint_writer *w,
     return GPT_OK;
 }
 
-static int write_checkpoint(struct gpt_saver *s, struct gpt_err *err)
+static int write_all(struct gpt_saver *s, struct gpt_err *err)
 {
     const struct gpt_replica *r = s->replica;
     const struct gpt_train_options *o = s->context->options;
@@ -264,6 +264,14 @@ static int write_checkpoint(struct gpt_saver *s, struct gpt_err *err)
     if (!gpt_peers_first(s->all))
         return GPT_OK;
     return gpt_checkpoint_prune(o->save, o->keep_checkpoints, err);
+}
+
+static int write_checkpoint(struct gpt_saver *s, struct gpt_err *err)
+{
+    GPT_TRY(gpt_peers_begin(s->all, err));
+    int status = write_all(s, err);
+    gpt_peers_end(s->all);
+    return status;
 }
 
 /* ---- saving ---- */

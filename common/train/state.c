@@ -284,22 +284,33 @@ static int load_open(struct gpt_replica *r, struct gpt_checkpoint *ck,
     return read_optimizer(r, ck, json, what, err);
 }
 
+static int load_all(struct gpt_replica *r, struct gpt_train_state *state,
+                    const struct gpt_state_context *c,
+                    struct gpt_schedule *schedule, struct gpt_peers *all,
+                    struct gpt_err *err)
+{
+    struct gpt_checkpoint *ck;
+
+    GPT_TRY(gpt_checkpoint_open_all(&ck, c->options->load, -1, true, all, err));
+    int status = load_open(r, ck, state, c, schedule, err);
+    status = gpt_peers_meet(all, status, "", NULL, err);
+    if (status == GPT_OK)
+        gpt_log_line(" loaded checkpoint %s at iteration %lld",
+                     gpt_checkpoint_dir(ck), (long long)state->iteration);
+    gpt_checkpoint_close(ck);
+    return status;
+}
+
 int gpt_state_load(struct gpt_replica *r, struct gpt_train_state *state,
                    const struct gpt_state_context *c,
                    struct gpt_schedule *schedule, struct gpt_err *err)
 {
     struct gpt_peers peers, *all = NULL;
-    struct gpt_checkpoint *ck;
-    int status;
 
     if (gpt_state_peers(&peers, r->o.world, "load"))
         all = &peers;
-    GPT_TRY(gpt_checkpoint_open_all(&ck, c->options->load, -1, true, all, err));
-    status = load_open(r, ck, state, c, schedule, err);
-    status = gpt_peers_agree(all, status, err);
-    if (status == GPT_OK)
-        gpt_log_line(" loaded checkpoint %s at iteration %lld",
-                     gpt_checkpoint_dir(ck), (long long)state->iteration);
-    gpt_checkpoint_close(ck);
+    GPT_TRY(gpt_peers_begin(all, err));
+    int status = load_all(r, state, c, schedule, all, err);
+    gpt_peers_end(all);
     return status;
 }
