@@ -7,8 +7,6 @@
 #include "base/memory.h"
 #include "base/num.h"
 #include "checkpoint/native.h"
-#include "train/parts.h"
-#include "train/saver.h"
 #include "train/schedule_json.h"
 
 #include <inttypes.h>
@@ -57,19 +55,6 @@ cJSON *gpt_state_to_json(const struct gpt_replica *r,
                           gpt_schedule_to_json(&c->plan->schedule));
     cJSON_AddStringToObject(json, "options", c->option_text);
     return json;
-}
-
-int gpt_state_save(struct gpt_replica *r, const struct gpt_train_state *state,
-                   const struct gpt_state_context *c, struct gpt_err *err)
-{
-    struct gpt_saver *saver;
-
-    GPT_TRY(gpt_saver_open(&saver, r, c, err));
-    int status = gpt_saver_save(saver, state, err);
-    if (status == GPT_OK)
-        status = gpt_saver_wait(saver, err);
-    gpt_saver_close(saver);
-    return status;
 }
 
 bool gpt_state_peers(struct gpt_peers *peers, const struct gpt_world *w,
@@ -262,7 +247,6 @@ static int load_open(struct gpt_replica *r, struct gpt_checkpoint *ck,
         gpt_checkpoint_config(ck)->padded_vocab_size)
         GPT_TRY(gpt_replica_init(r, err));
     GPT_TRY(read_kind(r, ck, GPT_KIND_PARAMETERS, r->params, err));
-    GPT_TRY(gpt_replica_refresh(r, err));
     if (o->finetune)
         return GPT_OK;
     if (cJSON_GetObjectItemCaseSensitive(json, "converted_from")) {
@@ -294,6 +278,8 @@ static int load_all(struct gpt_replica *r, struct gpt_train_state *state,
     GPT_TRY(gpt_checkpoint_open_all(&ck, c->options->load, -1, true, all, err));
     int status = load_open(r, ck, state, c, schedule, err);
     status = gpt_peers_meet(all, status, "", NULL, err);
+    if (status == GPT_OK)
+        status = gpt_replica_refresh(r, err);
     if (status == GPT_OK)
         gpt_log_line(" loaded checkpoint %s at iteration %lld",
                      gpt_checkpoint_dir(ck), (long long)state->iteration);

@@ -1,6 +1,6 @@
-/* Saving and loading a run: weights, optimizer, and where it stood. The
- * state is a JSON object in the checkpoint's manifest; see
- * gpt-checkpoint(5). */
+/* Where a run stands, as a checkpoint says it, and loading a run: weights,
+ * optimizer, and where it stood. The state is a JSON object in the checkpoint's
+ * manifest; see gpt-checkpoint(5). Saving is in saver.h. */
 #ifndef GPT_TRAIN_STATE_H
 #define GPT_TRAIN_STATE_H
 
@@ -36,15 +36,10 @@ cJSON *gpt_state_to_json(const struct gpt_replica *replica,
 bool gpt_state_peers(struct gpt_peers *peers, const struct gpt_world *world,
                      const char *name);
 
-/* Saves into options->save, prunes old checkpoints. */
-int gpt_state_save(struct gpt_replica *replica,
-                   const struct gpt_train_state *state,
-                   const struct gpt_state_context *context,
-                   struct gpt_err *err) GPT_MUST_USE;
-
 /* Loads from options->load, on all ranks or on none: weights and, unless
  * options say otherwise, optimizer, loss scale, position and schedule (written
- * to *schedule when the checkpoint's is to be used). GPT_EDATA or GPT_EUSAGE name the field that does not fit. */
+ * to *schedule when the checkpoint's is to be used). GPT_EDATA or GPT_EUSAGE
+ * name the field that does not fit. */
 int gpt_state_load(struct gpt_replica *replica, struct gpt_train_state *state,
                    const struct gpt_state_context *context,
                    struct gpt_schedule *schedule,

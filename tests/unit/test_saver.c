@@ -22,16 +22,18 @@ struct layout {
     const char *name;
     int64_t tp, pp, dp, chunks;
     bool shards;
+    enum gpt_dtype act;
 };
 
 static const struct layout layouts[] = {
-    {"TP1", 1, 1, 1, 1, false},
-    {"TP2 PP2 DP2 sharded", 2, 2, 2, 1, true},
-    {"TP4", 4, 1, 1, 1, false},
-    {"PP4", 1, 4, 1, 1, false},
-    {"DP4", 1, 1, 4, 1, false},
-    {"DP3 sharded", 1, 1, 3, 1, true},
-    {"PP2 V2 DP2", 1, 2, 2, 2, false},
+    {"TP1", 1, 1, 1, 1, false, GPT_F32},
+    {"TP2 PP2 DP2 sharded", 2, 2, 2, 1, true, GPT_F32},
+    {"TP4", 4, 1, 1, 1, false, GPT_F32},
+    {"PP4", 1, 4, 1, 1, false, GPT_F32},
+    {"DP4", 1, 1, 4, 1, false, GPT_F32},
+    {"DP3 sharded", 1, 1, 3, 1, true, GPT_F32},
+    {"PP2 V2 DP2", 1, 2, 2, 2, false, GPT_F32},
+    {"TP2 bf16", 2, 1, 1, 1, false, GPT_BF16},
 };
 enum { N_LAYOUTS = GPT_COUNT(layouts) };
 
@@ -77,6 +79,7 @@ static int open_member(struct member *m, const struct layout *l,
                        const struct rank *rank, struct gpt_err *err)
 {
     struct gpt_replica_options o = {.config = tiny(),
+                                    .act = l->act,
                                     .micro_batch = 1,
                                     .micro_batches = 2,
                                     .seq_length = 12,
@@ -99,7 +102,12 @@ static int open_member(struct member *m, const struct layout *l,
     GPT_TRY(be->queue_open(be, &m->replica->q, err));
     GPT_TRY(be->alloc(be, (size_t)m->replica->flat.elements * 4, "parameters",
                       &memory, err));
-    m->replica->params = memory;
+    m->replica->weights = m->replica->params = memory;
+    if (l->act != GPT_F32) {
+        GPT_TRY(be->alloc(be, (size_t)m->replica->flat.elements * 4,
+                          "parameters", &memory, err));
+        m->replica->params = memory;
+    }
     m->plan.schedule = schedule;
     m->options.tokenizer_type = "GPT2BPETokenizer";
     m->context = (struct gpt_state_context){.options = &m->options,
