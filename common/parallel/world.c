@@ -16,9 +16,10 @@
 
 enum { GROUP_NAME = 48, LINE = 160 };
 
+/* Also in a world that is only imagined. */
 static bool alone(const struct gpt_world *w)
 {
-    return w->topology.world_size == 1;
+    return !w->store || w->topology.world_size == 1;
 }
 
 /* ---- open ---- */
@@ -32,14 +33,19 @@ int gpt_world_open(struct gpt_world **out, const struct gpt_world_options *o,
 
     *out = NULL;
     GPT_TRY(gpt_launch_detect(&launch, err));
-    GPT_TRY(gpt_topology_init(&topology, launch.world_size, launch.rank,
-                              o->tp_size, o->pp_size, o->chunks, err));
+    const bool imagined = o->imagined > 0;
+    GPT_TRY(gpt_topology_init(&topology,
+                              imagined ? o->imagined : launch.world_size,
+                              imagined ? 0 : launch.rank, o->tp_size,
+                              o->pp_size, o->chunks, err));
     GPT_TRY(gpt_new(&w, 1, sizeof *w, "the job's ranks", err));
     w->launch = launch;
     w->topology = topology;
     w->timeout = o->timeout;
     w->timeout_later = o->timeout_later;
-    int status = gpt_store_open(&w->store, &w->launch, w->timeout, err);
+    int status = imagined ? GPT_OK
+                          : gpt_store_open(&w->store, &w->launch, w->timeout,
+                                           err);
     if (status != GPT_OK) {
         gpt_free(w);
         return status;

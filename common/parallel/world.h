@@ -21,6 +21,8 @@ struct gpt_world {
 
 struct gpt_world_options {
     int64_t tp_size, pp_size, chunks;
+    int64_t imagined;     /* > 0: rank 0 of so many, of which none is started:
+                           * for plans; there is nobody to connect to */
     double timeout;       /* seconds: of the rendezvous and the first step */
     double timeout_later; /* see gpt_world_settled() */
 };

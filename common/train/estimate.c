@@ -5,6 +5,7 @@
 #include "base/num.h"
 #include "train/feed.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* ---- memory ---- */
@@ -328,7 +329,7 @@ static int print_traffic(const struct gpt_train_plan *plan,
     gpt_log_line(" > bytes that a rank of stage %lld sends in a step:",
                  (long long)busiest);
     for (int i = 0; i < GPT_N_LINKS; i++)
-        gpt_log_line("   %-16s %20.0f bytes  %s",
+        gpt_log_line("   %-16s %20.0f  %s",
                      gpt_link_name((enum gpt_link)i), most[i],
                      gpt_text_bytes(text, most[i]));
     return GPT_OK;

@@ -231,7 +231,7 @@ int gpt_train(const struct gpt_train_options *options,
     struct gpt_run r = {.o = options, .lock = -1, .started = gpt_now()};
     int status = gpt_run_open(&r, args, err);
 
-    if (status == GPT_OK && !options->dry_run)
+    if (status == GPT_OK && !options->dry_run && !options->simulate)
         status = run_steps(&r, err);
     return gpt_run_close(&r, status, err);
 }

@@ -34,6 +34,11 @@ struct gpt_train_options {
     int64_t seq_length;
     bool eod_mask_loss, reset_position_ids, reset_attention_mask;
 
+    /* precision */
+    bool bf16, fp16;
+    double loss_scale, initial_loss_scale, min_loss_scale;
+    int64_t loss_scale_window, hysteresis;
+
     /* batches and length of the run */
     int64_t micro_batch_size, global_batch_size;
     struct gpt_list rampup;
@@ -62,6 +67,8 @@ struct gpt_train_options {
     /* reports */
     int64_t log_interval, eval_interval, eval_iters;
     bool log_throughput, dry_run;
+    int64_t world_size, memory_limit;
+    const char *simulate, *simulate_svg;
     const char *metrics, *device;
 };
 

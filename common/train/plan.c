@@ -6,6 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Is nothing going to be trained? Then data, length and rate may be missing. */
+static bool planning(const struct gpt_train_options *o)
+{
+    return o->dry_run || o->simulate;
+}
+
 /* ---- model ---- */
 
 /* Vocabulary size and end-of-document token from the tokenizer, if any. */
@@ -80,6 +86,36 @@ static int plan_model(struct gpt_train_plan *p,
                         (long long)o->seq_length, (long long)c->max_positions);
     p->vocab_dummies = c->padded_vocab_size - c->vocab_size;
     return GPT_OK;
+}
+
+/* ---- precision ---- */
+
+static int plan_precision(struct gpt_train_plan *p,
+                          const struct gpt_train_options *o,
+                          const struct gpt_args *args, struct gpt_err *err)
+{
+    static const char *const of_fp16[] = {
+        "loss-scale",        "initial-loss-scale", "min-loss-scale",
+        "loss-scale-window", "hysteresis",
+    };
+    struct gpt_loss_scale_options *scale = &p->replica.loss_scale;
+
+    if (o->bf16 && o->fp16)
+        return gpt_fail(err, GPT_EUSAGE, "--bf16 and --fp16 exclude each other");
+    p->replica.act = o->bf16 ? GPT_BF16 : o->fp16 ? GPT_F16 : GPT_F32;
+    for (size_t i = 0; i < GPT_COUNT(of_fp16) && !o->fp16; i++)
+        if (gpt_option_given(args, of_fp16[i]))
+            return gpt_fail(err, GPT_EUSAGE, "--%s needs --fp16", of_fp16[i]);
+    if (!o->fp16)
+        return GPT_OK;
+    *scale = (struct gpt_loss_scale_options){
+        .initial = o->loss_scale > 0 ? o->loss_scale : o->initial_loss_scale,
+        .min = o->min_loss_scale,
+        .window = o->loss_scale_window,
+        .hysteresis = o->hysteresis,
+        .constant = o->loss_scale > 0,
+    };
+    return gpt_loss_scale_check(scale, err);
 }
 
 /* ---- batches and length ---- */
@@ -160,7 +196,7 @@ static int plan_length(struct gpt_train_plan *p,
                             (long long)o->train_samples,
                             (long long)p->rampup.global_batch);
     }
-    if (p->train_iters == 0 && !o->dry_run)
+    if (p->train_iters == 0 && !planning(o))
         return gpt_fail(err, GPT_EUSAGE,
                         "give the length of the run: --train-iters or "
                         "--train-samples");
@@ -201,7 +237,7 @@ static int plan_learning_rate(struct gpt_train_plan *p,
 {
     struct gpt_schedule *s = &p->schedule;
 
-    if (o->lr <= 0 && !o->dry_run)
+    if (o->lr <= 0 && !planning(o))
         return gpt_fail(err, GPT_EUSAGE, "give the learning rate: --lr");
     s->max_lr = o->lr;
     s->min_lr = o->min_lr;
@@ -294,7 +330,7 @@ static int plan_data(struct gpt_train_plan *p,
         c->split_path[i] = lists[i]->items;
         c->n_split_path[i] = lists[i]->n;
     }
-    if (!whole && o->train_path.n == 0 && !o->dry_run)
+    if (!whole && o->train_path.n == 0 && !planning(o))
         return gpt_fail(err, GPT_EUSAGE,
                         "no training data: give --data-path "
                         "or --train-data-path");
@@ -319,7 +355,6 @@ int gpt_train_plan(struct gpt_train_plan *p, const struct gpt_train_options *o,
         .topology = *t,
         .replica =
             {
-                .act = GPT_F32,
                 .micro_batch = o->micro_batch_size,
                 .seq_length = o->seq_length,
                 .documents = o->reset_attention_mask,
@@ -339,6 +374,7 @@ int gpt_train_plan(struct gpt_train_plan *p, const struct gpt_train_options *o,
                 .reset_attention_mask = o->reset_attention_mask,
             },
     };
+    GPT_TRY(plan_precision(p, o, args, err));
     GPT_TRY(plan_model(p, o, err));
     GPT_TRY(plan_length(p, o, err));
     GPT_TRY(gpt_plan_ranks(p, o, args, err));

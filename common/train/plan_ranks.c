@@ -44,9 +44,14 @@ int gpt_train_world(struct gpt_world_options *w,
     *w = (struct gpt_world_options){
         .tp_size = o->tp_size,
         .pp_size = o->pp_size,
+        .imagined = o->world_size,
         .timeout = 60 * o->timeout_mins,
         .timeout_later = 60 * o->step_timeout_mins,
     };
+    if (o->world_size > 0 && !o->dry_run && !o->simulate)
+        return gpt_fail(err, GPT_EUSAGE,
+                        "--world-size is for --dry-run and --simulate: what "
+                        "starts the ranks says how many there are");
     if (strcmp(o->backend, "nccl") == 0) {
         gpt_fail(err, GPT_EUSAGE,
                  "--distributed-backend nccl is not built in: ranks talk "

@@ -8,7 +8,9 @@
 #include "base/log.h"
 #include "base/num.h"
 #include "base/progress.h"
+#include "train/estimate.h"
 #include "train/lock.h"
+#include "train/simulate.h"
 
 #include <inttypes.h>
 #include <omp.h>
@@ -16,6 +18,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+enum { SHOWN = 64 }; /* ranks whose parameters are listed one by one */
 
 static bool is_first(const struct gpt_run *r)
 {
@@ -92,12 +96,16 @@ static void print_ranks(const struct gpt_run *r)
                  shardings[r->plan.replica.zero]);
 }
 
-/* Rank 0 knows what every rank holds: it follows from the layout. */
+/* Rank 0 knows what every rank holds: it follows from the layout. Of very many
+ * ranks the first of each tensor parallel group is shown; the others hold as
+ * much. */
 static int print_parameters(const struct gpt_run *r, struct gpt_err *err)
 {
     const struct gpt_topology *t = &r->plan.topology;
 
-    for (int64_t i = 0; i < t->pp_size * t->tp_size; i++) {
+    const int64_t each = t->pp_size * t->tp_size > SHOWN ? t->tp_size : 1;
+
+    for (int64_t i = 0; i < t->pp_size * t->tp_size; i += each) {
         const int64_t tp_rank = i % t->tp_size, pp_rank = i / t->tp_size;
         struct gpt_layout layout;
         struct gpt_flat flat;
@@ -163,6 +171,17 @@ static int check_memory(const struct gpt_run *r,
              gpt_text_bytes(a, needs), gpt_text_bytes(b, has));
     return gpt_hint(err, "the table above says what for; activations shrink "
                          "with --micro-batch-size and --seq-length");
+}
+
+/* Memory that a rank may use: as said, or its part of this machine. */
+static double memory_limit(const struct gpt_run *r)
+{
+    if (r->o->memory_limit > 0)
+        return (double)r->o->memory_limit;
+    if (!r->be->host_memory || r->o->world_size > 0)
+        return 0;
+    return (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE) /
+           (double)gpt_max_i64(1, r->world->launch.local_size);
 }
 
 /* ---- data ---- */
@@ -311,6 +330,38 @@ static int open_replica(struct gpt_run *r, const struct gpt_args *args,
                       : GPT_OK;
 }
 
+/* ---- --simulate ---- */
+
+static int print_out(const struct gpt_buf *text, struct gpt_err *err)
+{
+    struct gpt_out *out;
+
+    GPT_TRY(gpt_out_open(&out, "-", 0, 0, err));
+    int status = gpt_out_write(out, text->data, text->len, err);
+    if (status == GPT_OK)
+        return gpt_out_commit(out, err);
+    gpt_out_abort(out);
+    return status;
+}
+
+static int simulate(const struct gpt_run *r, struct gpt_err *err)
+{
+    struct gpt_simulate_options options = {
+        .svg = r->o->simulate_svg,
+        .force = r->o->common.force,
+    };
+    struct gpt_buf text = {0};
+
+    if (!is_first(r))
+        return GPT_OK;
+    GPT_TRY(gpt_simulate_parse(&options, r->o->simulate, err));
+    int status = gpt_simulate(&r->plan, &options, &text, err);
+    if (status == GPT_OK)
+        status = print_out(&text, err);
+    gpt_buf_free(&text);
+    return status;
+}
+
 /* ---- the whole ---- */
 
 int gpt_run_open(struct gpt_run *r, const struct gpt_args *args,
@@ -322,7 +373,9 @@ int gpt_run_open(struct gpt_run *r, const struct gpt_args *args,
     GPT_TRY(open_world(r, err));
     GPT_TRY(share_cores(r, err));
     GPT_TRY(gpt_train_plan(&r->plan, r->o, args, &r->world->topology, err));
-    r->plan.replica.world = r->world;
+    if (r->o->simulate)
+        return simulate(r, err);
+    r->plan.replica.world = r->o->world_size > 0 ? NULL : r->world;
     GPT_TRY(gpt_backend_open(&r->be, r->o->device, err));
     GPT_TRY(gpt_replica_new(&r->replica, r->be, &r->plan.replica, err));
     GPT_TRY(gpt_replica_memory(r->replica, &memory, err));
@@ -336,7 +389,9 @@ int gpt_run_open(struct gpt_run *r, const struct gpt_args *args,
     GPT_TRY(open_corpus(r, err));
     GPT_TRY(agree(r, args, err));
     if (r->o->dry_run)
-        return GPT_OK;
+        return is_first(r) ? gpt_estimate_print(&r->plan, r->be,
+                                                memory_limit(r), err)
+                           : GPT_OK;
     GPT_TRY(check_memory(r, &memory, err));
     GPT_TRY(open_save(r, err));
     GPT_TRY(gpt_world_connect(r->world, r->be, err));

@@ -1,0 +1,141 @@
+#!/bin/sh
+# Plans of runs that nobody starts: memory against published figures, traffic,
+# what fits, timelines of pipelines.
+. "$(dirname "$0")/../lib/tap.sh"
+
+# The example of Megatron-LM (examples/gpt3/train_gpt3_175b_distributed.sh).
+gpt3='--num-layers 96 --hidden-size 12288 --num-attention-heads 96
+    --seq-length 2048 --vocab-size 50257 --tensor-model-parallel-size 8
+    --pipeline-model-parallel-size 16 --world-size 1024 --global-batch-size 1536
+    --sequence-parallel --bf16 --dry-run'
+
+# MiB of rank 0, which is of the first stage and has most.
+mib() { # names of kinds, as a pattern
+    awk -v p="^   ($1) " '$0 ~ p && / bytes / { sum += $(NF - 3) }
+        END { printf "%.2f", sum / 1048576 }' err
+}
+within() { # got want share
+    awk -v a="$1" -v b="$2" -v s="$3" \
+        'BEGIN { exit !(a > b * (1 - s) && a < b * (1 + s)) }' ||
+        { echo "got $1, want $2"; return 1; }
+}
+
+# What megatron/training/theoretical_memory_usage.py (Megatron-LM, commit
+# d98e8a64) reports for it with sequence parallelism and selective
+# recomputation, which our attention needs not ask for: weights and optimizer
+# 24683.09 MB, activations 9840.03 MB; with the distributed optimizer 10284.62
+# MB. It leaves out the table of positions (432 MB of ours), and counts dropout
+# masks, which are never kept here.
+# shellcheck disable=SC2086 # word lists
+expect 0 'GPT-3 175B on 1024 ranks' gpt-train $gpt3
+weights='parameters|gradients|optimizer state'
+check 'weights and optimizer as published, within 5 %' \
+    within "$(mib "$weights")" 24683.09 0.05
+check 'total as published, within 5 %' \
+    within "$(mib "$weights|activations")" 34523.12 0.05
+check 'activations within 7 %' within "$(mib activations)" 9840.03 0.07
+# shellcheck disable=SC2086
+expect 0 'with the distributed optimizer' gpt-train $gpt3 \
+    --use-distributed-optimizer
+check 'weights and optimizer as published, within 5 %' \
+    within "$(mib "$weights")" 10284.62 0.05
+check 'total as published, within 5 %' \
+    within "$(mib "$weights|activations")" 20124.65 0.05
+err_has 'pipeline bubble: 0.0781'
+
+# Two all-reduces of (B, T, C) forward and two backward in each of six layers,
+# and one in the embedding, of which each rank sends 2 * 7 / 8; 192 times.
+# shellcheck disable=SC2086
+expect 0 'without sequence parallelism' gpt-train $gpt3 --no-sequence-parallel
+check 'bytes within layers' grep -qE "^   tensor parallel +$(
+    awk 'BEGIN { printf "%.0f", 192 * 25 * 2 * 2048 * 12288 * 2 * 7 / 8 }') " \
+    err
+check 'bytes between stages' grep -qE "^   pipeline +$(
+    awk 'BEGIN { printf "%.0f", 192 * 2048 * 12288 * 2 }') " err
+
+# What fits; the next larger divisor of a rank's 192 samples does not.
+# shellcheck disable=SC2086
+expect 0 'looks for the micro batch that fits' gpt-train $gpt3 \
+    --memory-limit 80GiB
+largest=$(sed -n 's/.* fits into .* a rank: //p' err)
+check 'finds one' test "${largest:-0}" -gt 1
+total() { # micro batch
+    # shellcheck disable=SC2086
+    gpt-train $gpt3 --micro-batch-size "$1" 2>&1 |
+        awk '/^   total .* bytes/ { print $2 }'
+}
+check 'which fits' test "$(total "$largest")" -le 85899345920
+next=$((largest + 1))
+while [ $((192 % next)) != 0 ]; do next=$((next + 1)); done
+check 'the next does not' test "$(total "$next")" -gt 85899345920
+# shellcheck disable=SC2086
+expect 0 'or says that none does' gpt-train $gpt3 --memory-limit 1GiB
+err_has 'no micro batch fits into 1.0 GiB'
+
+# ---- parameters of the published layouts ----
+counts() { # preset tp pp
+    gpt-train --config "gpt2-$1" --vocab-size 50257 --dry-run \
+        --tensor-model-parallel-size "$2" --pipeline-model-parallel-size "$3" \
+        --world-size $(($2 * $3)) 2>&1 |
+        sed -n 's/.*rank (0, [0-9]*): //p' | tr '\n' ' '
+}
+while read -r preset tp pp want; do
+    check "parameters of gpt2-$preset at TP$tp PP$pp" \
+        test "$(counts "$preset" "$tp" "$pp")" = "$want "
+done <<END
+124m 2 1 62708736
+124m 1 2 81947136 81162240
+124m 2 2 41429760 40644864
+124m 4 1 31825152
+124m 2 4 30791040 10638720 10638720 30006144
+345m 2 2 102483968 101437440
+345m 4 1 89714688
+774m 2 1 387921920
+774m 1 2 419893760 418585600
+774m 2 2 210753280 209445120
+774m 4 1 194837760
+774m 2 4 122170240 88583040 88583040 120862080
+1.5b 1 2 819904000 818268800
+END
+
+# ---- timelines ----
+pipeline='--num-layers 4 --vocab-size 100 --hidden-size 32
+    --num-attention-heads 4 --seq-length 16 --pipeline-model-parallel-size 2
+    --world-size 2 --global-batch-size 2'
+# shellcheck disable=SC2086
+expect 0 'draws a pipeline' gpt-train $pipeline --simulate 1:2 \
+    --simulate-svg p.svg
+out_has 'stage 0  |0>1>....0<<<..1<<<|'
+out_has 'stage 1  |..0>0<<<1>1<<<....|'
+out_has 'step: 9 s, bubble: 0.5000 of the time of computing, (P - 1) / (V m) = 0.5000'
+check 'and a picture' grep -q '</svg>' p.svg
+# shellcheck disable=SC2086
+expect 7 'which is not written over' gpt-train $pipeline --simulate 1:2 \
+    --simulate-svg p.svg
+# shellcheck disable=SC2086
+expect 0 'virtual stages' gpt-train $pipeline --simulate 1:2:0.5 \
+    --num-layers-per-virtual-pipeline-stage 1
+out_has '0a>'
+for bad in 1 1: :2 1:2:3:4 -1:2 0:1 1:2:-1 nan:1 1:inf x; do
+    # shellcheck disable=SC2086
+    expect 2 "refuses --simulate $bad" gpt-train $pipeline "--simulate=$bad"
+    err_has "'$bad' is not"
+done
+
+# ---- what does not go together ----
+# shellcheck disable=SC2086
+expect 2 'ranks are not imagined in a run' gpt-train --world-size 2 \
+    --num-layers 2 --vocab-size 10
+err_has '--world-size is for'
+expect 2 'nor as many as do not fit' gpt-train --vocab-size 10 --dry-run \
+    --world-size 3 --tensor-model-parallel-size 2
+err_has '3 ranks are not a multiple'
+expect 2 'two precisions' gpt-train --vocab-size 10 --dry-run --bf16 --fp16
+err_has 'exclude each other'
+expect 2 'a loss scale without half precision' gpt-train --vocab-size 10 \
+    --dry-run --bf16 --loss-scale 128
+err_has '--loss-scale needs --fp16'
+expect 2 'a loss scale below its minimum' gpt-train --vocab-size 10 \
+    --dry-run --fp16 --initial-loss-scale 4 --min-loss-scale 8
+err_has '--min-loss-scale 8'
+tap_done
