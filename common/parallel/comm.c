@@ -21,7 +21,7 @@
 
 enum { LOOK_MS = 250 };
 static const double late = 1;   /* a call that takes longer is reported */
-static const double reason = 3; /* how long a lost peer's reason may take */
+static const double reason = 1.5; /* how long a lost peer's reason may take */
 
 struct block {
     uint8_t *p;

@@ -20,7 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { ANSWER_SECONDS = 60, LINGER_SECONDS = 10 };
+enum { ANSWER_SECONDS = 60, LINGER_SECONDS = 5 };
 
 struct gpt_store {
     pthread_mutex_t lock;

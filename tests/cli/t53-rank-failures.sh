@@ -1,0 +1,181 @@
+#!/bin/sh
+# Ranks that are killed, stopped, out of memory or given something else: every
+# other rank names them and why, in time, and ends; the last checkpoint is
+# intact.
+. "$(dirname "$0")/../lib/tap.sh"
+. "$top/tests/lib/train.sh"
+unset OMP_NUM_THREADS GPT_THREADS RANK WORLD_SIZE 2>/dev/null
+
+if gpt-train --version | grep -q ' Gloo'; then :; else
+    skip 'built without Gloo'
+    tap_done
+fi
+make_data
+sed 's/the/THE/g' corpus.jsonl | head -n 50 >other.jsonl
+expect 0 'and another' gpt-preprocess --input other.jsonl \
+    --output-prefix other --tokenizer-type ByteTokenizer --append-eod
+
+port=$((20000 + $$ % 20000))
+n=0
+# Ranks started by hand, in the background: their messages in err.RANK, their
+# statuses in status.RANK. Words with @RANK: are for that rank alone.
+start() { # options...
+    port=$((port + 1))
+    rm -f err.* status.* pid.*
+    r=0
+    while [ $r -lt $n ]; do
+        words="--data-path $data"
+        [ -f data.$r ] && words="--data-path $(cat data.$r)"
+        for word; do
+            case $word in
+            @"$r":*) words="$words ${word#@*:}" ;;
+            @*) ;;
+            *) words="$words $word" ;;
+            esac
+        done
+        # shellcheck disable=SC2086 # word lists
+        (
+            env RANK=$r WORLD_SIZE=$n MASTER_ADDR=127.0.0.1 MASTER_PORT=$port \
+                sh -c 'echo $$ >pid.$RANK; [ -f limit.$RANK ] &&
+                    ulimit -v $(cat limit.$RANK); exec "$@"' sh \
+                gpt-train ${tiny%--data-path*} --num-layers 2 --global-batch-size 6 \
+                --train-iters 20000 $words >/dev/null 2>err.$r </dev/null
+            echo $? >status.$r
+        ) &
+        r=$((r + 1))
+    done
+}
+end_all() {
+    for pid in pid.*; do
+        [ -f "$pid" ] && kill -9 "$(cat "$pid")" 2>/dev/null
+    done
+    wait
+}
+trap 'end_all; rm -rf "$scratch"' EXIT
+
+# Waits at most so many tenths of a second for a file.
+until_file() { # file tenths
+    i=0
+    while [ ! -s "$1" ] && [ $i -lt "$2" ]; do
+        sleep 0.1
+        i=$((i + 1))
+    done
+    [ -s "$1" ]
+}
+begun() { until_file "$1/latest_checkpointed_iteration.txt" 300; }
+pid() { cat "pid.$1"; }
+# These ranks end within ten seconds, with a status, and all say something.
+all_end() { # status text ranks...
+    want=$1
+    text=$2
+    shift 2
+    for r; do
+        until_file "status.$r" 100 || {
+            echo "rank $r goes on"
+            return 1
+        }
+        [ "$(cat "status.$r")" = "$want" ] || {
+            echo "rank $r: status $(cat "status.$r")"
+            cat "err.$r"
+            return 1
+        }
+        grep -qF "$text" "err.$r" || {
+            cat "err.$r"
+            return 1
+        }
+    done
+}
+# A single rank continues what several began.
+continues() { # directory
+    last=$(cat "$1/latest_checkpointed_iteration.txt")
+    # shellcheck disable=SC2086 # a word list
+    timeout 60 gpt-train $tiny --num-layers 2 --global-batch-size 6 \
+        --train-iters $((last + 1)) --override-opt-param-scheduler \
+        --save "$1" --load "$1" 2>&1 &&
+        [ "$(cat "$1/latest_checkpointed_iteration.txt")" = $((last + 1)) ]
+}
+
+n=3
+start --save killed --save-interval 10 --log-interval 100
+check 'three ranks train' begun killed
+kill -9 "$(pid 1)"
+check 'a rank is killed: the others name it' all_end 1 'lost rank 1' 0 2
+end_all
+check 'and a rank alone continues from the checkpoint' continues killed
+
+start --save first --save-interval 10 --log-interval 100
+begun first
+kill -9 "$(pid 0)"
+check 'rank 0 is killed, and the store with it' all_end 1 'rank 0' 1 2
+end_all
+check 'and its checkpoint is intact' continues first
+
+start --save stopped --save-interval 10 --log-interval 100 \
+    --distributed-step-timeout-minutes 0.03
+begun stopped
+kill -STOP "$(pid 1)"
+check 'a rank hangs: the others name it after the timeout' \
+    all_end 1 'not arrived after 1.8 s: rank 1' 0 2
+end_all
+check 'and the checkpoint is intact' continues stopped
+
+start --save asked --save-interval 1000000 --log-interval 1
+until_file asked/metrics.jsonl 300
+kill -TERM "$(pid 2)"
+check 'a signal to one rank stops all' sh -c '
+    for r in 0 1 2; do
+        i=0
+        until [ -s status.$r ] || [ $i = 100 ]; do sleep 0.1; i=$((i + 1)); done
+    done
+    cat status.0 status.1 status.2 err.*
+    [ "$(cat status.0 status.1 status.2 | tr "\n" " ")" = "0 0 143 " ]'
+check 'after the same step, which is saved' test \
+    "$(cat asked/latest_checkpointed_iteration.txt)" = \
+    "$(sed -n 's/^{"iteration":\([0-9]*\),.*/\1/p' asked/metrics.jsonl |
+        tail -n 1)"
+end_all
+
+n=2
+echo other_text_document >data.1
+start
+check 'another data set is noticed' all_end 2 \
+    "not given the same data set: rank 1 differs from rank 0: 'digest = " 0 1
+end_all
+rm data.1
+start @1:--clip-grad @1:0.5
+check 'another option, too' all_end 2 \
+    "same options: rank 1 differs from rank 0: 'clip-grad = 0.5'" 0 1
+end_all
+echo missing >data.1
+start
+check 'a data set that one rank cannot read' all_end 4 \
+    "rank 1: cannot open 'missing.idx'" 0 1
+end_all
+rm data.1
+start --save "$scratch/full/ckpt" --metrics /dev/null @1:--save @1:elsewhere
+check 'another directory' all_end 2 \
+    "same options: rank 1 differs from rank 0: 'save = elsewhere'" 0 1
+end_all
+
+echo 600000 >limit.1
+start --hidden-size 512 --num-layers 12
+check 'a rank without memory' all_end 5 \
+    'rank 1: cpu: out of memory: 303723680 bytes for optimizer state' 0 1
+end_all
+rm limit.1
+
+mkdir launched
+# shellcheck disable=SC2016,SC2086 # for the shell of each rank; a word list
+gpt-launch --standalone --nproc-per-node 3 sh -c 'echo $$ >pid.$RANK
+    exec gpt-train "$@"' sh $tiny --num-layers 2 --global-batch-size 6 \
+    --train-iters 20000 --save launched/ckpt --save-interval 10 \
+    --log-interval 100 >/dev/null 2>log &
+begun launched/ckpt
+kill -9 "$(pid 2)"
+wait $!
+check 'gpt-launch tells who was killed' test $? = 137
+check 'and so do the other ranks' sh -c '
+    cat log
+    grep -F "[rank 0] gpt-train: error: rank 2: was killed by SIGKILL" log &&
+        grep -F "[rank 1] gpt-train: error: rank 2: was killed by SIGKILL" log'
+tap_done
