@@ -13,7 +13,7 @@ enum { SHORT_PIECE = 64 };
 /* The table of pairs is open addressing, at most half full. A pair and its rank
  * are one word, left << 43 | right << 22 | rank, so that what is looked at is one
  * cache line, and eight pairs lie in it. */
-enum { ID_BITS = 21, RANK_BITS = 22 };
+enum { ID_BITS = 21, RANK_BITS = 22, SEEN_LOG = 3 };
 #define FREE UINT64_MAX
 _Static_assert(GPT_VOCAB_MAX <= 1 << ID_BITS, "ids fit into a pair");
 
@@ -21,6 +21,7 @@ struct gpt_bpe {
     uint64_t *pairs;
     unsigned shift; /* a hash's high bits are a place */
     size_t mask;
+    uint64_t *seen; /* a bit for each hash of a pair: most others end here */
     int32_t *result;             /* of a merge, by rank */
     uint32_t *byte_rank;         /* of two bytes, left << 8 | right */
     uint64_t joined[65536 / 64]; /* a token holds these two bytes in a row */
@@ -28,24 +29,47 @@ struct gpt_bpe {
     const struct gpt_vocab *vocab;
 };
 
-/* The place of a pair, or the free one where it belongs. */
-static uint64_t *find_pair(const struct gpt_bpe *bpe, int32_t left,
-                           int32_t right)
+static uint64_t pair_name(int32_t left, int32_t right)
 {
-    uint64_t name = (uint64_t)(uint32_t)left << ID_BITS | (uint32_t)right;
-    size_t i = (size_t)(name * 0x9E3779B97F4A7C15u >> bpe->shift);
+    return (uint64_t)(uint32_t)left << ID_BITS | (uint32_t)right;
+}
+
+static uint64_t name_hash(uint64_t name)
+{
+    return name * 0x9E3779B97F4A7C15u;
+}
+
+/* The place of a pair, or the free one where it belongs. */
+static uint64_t *find_pair(const struct gpt_bpe *bpe, uint64_t name)
+{
+    size_t i = (size_t)(name_hash(name) >> bpe->shift);
     while (bpe->pairs[i] != FREE && bpe->pairs[i] >> RANK_BITS != name)
         i = (i + 1) & bpe->mask;
     return &bpe->pairs[i];
+}
+
+static uint64_t *seen_word(const struct gpt_bpe *bpe, uint64_t name,
+                           uint64_t *bit)
+{
+    uint64_t i = name_hash(name) >> (bpe->shift - SEEN_LOG);
+    *bit = (uint64_t)1 << i % 64;
+    return &bpe->seen[i / 64];
+}
+
+static uint32_t rank_of(uint64_t pair)
+{
+    return (uint32_t)(pair & (((uint64_t)1 << RANK_BITS) - 1));
 }
 
 /* NO_RANK for a pair that is not merged. */
 static uint32_t pair_rank(const struct gpt_bpe *bpe, int32_t left,
                           int32_t right)
 {
-    uint64_t pair = *find_pair(bpe, left, right);
-    return pair == FREE ? NO_RANK
-                        : (uint32_t)(pair & (((uint64_t)1 << RANK_BITS) - 1));
+    uint64_t bit, name = pair_name(left, right);
+    if (!(*seen_word(bpe, name, &bit) & bit))
+        return NO_RANK;
+    uint64_t pair = *find_pair(bpe, name);
+    return pair == FREE ? NO_RANK : rank_of(pair);
 }
 
 static int fill_pairs(struct gpt_bpe *bpe, const char *merge_file,
@@ -57,18 +81,18 @@ static int fill_pairs(struct gpt_bpe *bpe, const char *merge_file,
         bpe->pairs[i] = FREE;
     for (size_t r = 0; r < v->n_merges; r++) {
         const struct gpt_merge *m = &v->merges[r];
-        uint64_t *pair = find_pair(bpe, m->left, m->right);
+        uint64_t bit, name = pair_name(m->left, m->right);
+        uint64_t *pair = find_pair(bpe, name);
         if (*pair != FREE)
             return gpt_fail(err, GPT_EDATA,
                             "%s: merges number %lu and %zu are the same",
-                            merge_file,
-                            (unsigned long)pair_rank(bpe, m->left, m->right) +
-                                1, r + 1);
-        bpe->result[r] = m->result;
+                            merge_file, (unsigned long)rank_of(*pair) + 1,
+                            r + 1);
         if (!v->shared_ranks || r == 0 || m[-1].result != m->result)
             rank = (uint32_t)r;
-        *pair = ((uint64_t)(uint32_t)m->left << ID_BITS | (uint32_t)m->right)
-                    << RANK_BITS | rank;
+        bpe->result[r] = m->result;
+        *pair = name << RANK_BITS | rank;
+        *seen_word(bpe, name, &bit) |= bit;
     }
     return GPT_OK;
 }
@@ -101,6 +125,8 @@ static int open_tables(struct gpt_bpe *bpe, const char *merge_file,
     bpe->mask = n_slots - 1;
     bpe->shift = 64 - (unsigned)__builtin_ctzll(n_slots);
     GPT_TRY(gpt_new(&bpe->pairs, n_slots, sizeof(*bpe->pairs), "merges", err));
+    GPT_TRY(gpt_new(&bpe->seen, n_slots >> (6 - SEEN_LOG), sizeof(*bpe->seen),
+                    "merges", err));
     GPT_TRY(gpt_new(&bpe->byte_rank, 65536, sizeof(*bpe->byte_rank), "merges",
                     err));
     GPT_TRY(gpt_new(&bpe->result, v->n_merges, sizeof(*bpe->result), "merges",
@@ -131,6 +157,7 @@ void gpt_bpe_close(struct gpt_bpe *bpe)
     if (!bpe)
         return;
     gpt_free(bpe->pairs);
+    gpt_free(bpe->seen);
     gpt_free(bpe->result);
     gpt_free(bpe->byte_rank);
     gpt_free(bpe);

@@ -12,16 +12,16 @@ enum {
     BLOCK = 4 << 20, /* words */
 };
 
-#define MASK(n) (((uint64_t)1 << 8 * (n)) - 1)
-#define LOW(n) {{MASK(n), 0}}
-#define HIGH(n) {{~(uint64_t)0, MASK((n) - 8)}}
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "keys are masked as little-endian words"
 #endif
+#define KEEP(n) (~(uint64_t)0 >> (64 - 8 * (n)))
+#define LOW(n) {{KEEP(n), 0}}
+#define HIGH(n) {{~(uint64_t)0, KEEP((n) - 8)}}
 const struct gpt_cache_key gpt_cache_mask[GPT_CACHE_SHORT + 1] = {
-    LOW(0),  LOW(1),  LOW(2),   LOW(3),   LOW(4),   LOW(5),   LOW(6),   LOW(7),
-    HIGH(8), HIGH(9), HIGH(10), HIGH(11), HIGH(12), HIGH(13), HIGH(14),
-    HIGH(15)};
+    {{0, 0}}, LOW(1),  LOW(2),   LOW(3),   LOW(4),   LOW(5),   LOW(6),   LOW(7),
+    LOW(8),   HIGH(9), HIGH(10), HIGH(11), HIGH(12), HIGH(13), HIGH(14), HIGH(15),
+};
 
 static void *table(size_t n, size_t size)
 {
@@ -57,11 +57,9 @@ void gpt_cache_put(struct gpt_cache *c, struct gpt_cache_key key,
 {
     struct gpt_cache_line *line = gpt_cache_find(c, key);
     struct gpt_cache_entry e = {.key = key};
-    for (size_t i = 0; i < n && i < GPT_CACHE_IDS - 1; i++)
-        e.ids[i] = ids[i];
-    e.meta = (uint32_t)n << GPT_CACHE_COUNT_SHIFT;
-    if (n == GPT_CACHE_IDS)
-        e.meta |= (uint32_t)ids[n - 1];
+    for (size_t i = 0; i < n; i++)
+        e.ids[i] = (uint32_t)ids[i];
+    e.ids[GPT_CACHE_IDS - 1] |= (uint32_t)n << GPT_CACHE_COUNT_SHIFT;
     line->entry[1] = line->entry[0];
     line->entry[0] = e;
 }

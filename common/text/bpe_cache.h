@@ -26,11 +26,11 @@ struct gpt_cache_key {
     uint64_t word[2];
 };
 
-/* Half a cache line. meta = count << 28 | last of the four ids. */
+/* Half a cache line. The last id has the number of ids in its high bits. */
+typedef uint32_t gpt_cache_ids __attribute__((vector_size(16)));
 struct gpt_cache_entry {
     struct gpt_cache_key key;
-    int32_t ids[GPT_CACHE_IDS - 1];
-    uint32_t meta;
+    gpt_cache_ids ids;
 };
 
 struct gpt_cache_line {
@@ -55,7 +55,7 @@ void gpt_cache_close(struct gpt_cache *c);
 
 /* ---- short pieces ---- */
 
-/* What is left of two words of text when only len bytes count, with len. */
+/* What is left of 16 bytes of text when only len of them count. */
 extern const struct gpt_cache_key gpt_cache_mask[GPT_CACHE_SHORT + 1];
 
 /* The key of a piece of at most GPT_CACHE_SHORT bytes, of which 16 may be
@@ -101,10 +101,11 @@ static inline size_t gpt_cache_get(const struct gpt_cache_line *line,
         line->entry + !gpt_cache_same(line->entry[0].key, key);
     if (__builtin_expect(!gpt_cache_same(e->key, key), 0))
         return 0;
-    memcpy(ids, e->ids, sizeof(e->ids));
-    ids[GPT_CACHE_IDS - 1] =
-        (int32_t)(e->meta & (((uint32_t)1 << GPT_CACHE_COUNT_SHIFT) - 1));
-    return e->meta >> GPT_CACHE_COUNT_SHIFT;
+    const uint32_t all = UINT32_MAX;
+    const gpt_cache_ids mask = {all, all, all, all >> 4};
+    gpt_cache_ids some = e->ids & mask;
+    memcpy(ids, &some, sizeof(some));
+    return e->ids[GPT_CACHE_IDS - 1] >> GPT_CACHE_COUNT_SHIFT;
 }
 
 /* Keeps 1 to GPT_CACHE_IDS ids; the older entry of the line goes. */

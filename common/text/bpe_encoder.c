@@ -271,10 +271,9 @@ static inline void aim(const struct gpt_cache *c, const char *text, size_t len,
         return;
     }
     probe->line = &nowhere;
-    probe->key.word[0] =
-        part <= GPT_CACHE_LONG
-            ? gpt_cache_aim_long(c, text + begin, part)
-            : 0;
+    probe->key.word[0] = part <= GPT_CACHE_LONG
+                             ? gpt_cache_aim_long(c, text + begin, part)
+                             : 0;
     probe->key.word[1] = ~(uint64_t)0;
 }
 
@@ -287,11 +286,12 @@ static int add_part(struct gpt_bpe_encoder *e, struct batch *b, size_t begin,
     return GPT_OK;
 }
 
-/* Adds the long piece text[begin..end) part by part. */
-static int add_long(struct gpt_bpe_encoder *e, struct batch *b, size_t begin,
+/* Adds the piece text[begin..end), a long one part by part. */
+static int add_one(struct gpt_bpe_encoder *e, struct batch *b, size_t begin,
                     size_t end, struct gpt_ids *ids, struct gpt_err *err)
 {
-    for (size_t at = begin; at < end; at += 64) {
+    for (size_t at = begin; end - begin > GPT_CACHE_SHORT && at < end;
+         at += 64) {
         uint64_t cuts = seams(e, b->text + at, end - at);
         for (; cuts; cuts &= cuts - 1) {
             size_t seam = at + (size_t)__builtin_ctzll(cuts) + 1;
@@ -302,25 +302,26 @@ static int add_long(struct gpt_bpe_encoder *e, struct batch *b, size_t begin,
     return add_part(e, b, begin, end, ids, err);
 }
 
-/* Adds the short pieces that ends[] begins with, as far as there is room;
- * returns how many. */
+/* Adds the short pieces that ends[] begins with, as far as there is room and 16
+ * bytes may be read of each; returns how many. */
 static size_t add_short(const struct gpt_bpe_encoder *e, struct batch *b,
                         size_t base, size_t begin, const size_t *ends,
                         size_t n)
 {
     const struct gpt_cache c = e->cache;
     const char *text = b->text;
-    const size_t len = b->len;
     struct probe *probe = b->probes + b->n;
     size_t i = 0;
-    if (n > BATCH - b->n)
-        n = BATCH - b->n;
+    n = n < BATCH - b->n ? n : BATCH - b->n;
+    while (n && b->len - base < (n > 1 ? ends[n - 2] : begin - base) + 16)
+        n--;
     for (; i < n; i++) {
         size_t end = base + ends[i], part = end - begin;
         if (__builtin_expect(part > GPT_CACHE_SHORT, 0))
             break;
+        probe[i].key = gpt_cache_key(text + begin, part);
+        probe[i].line = gpt_cache_find(&c, probe[i].key);
         probe[i].end = end;
-        aim_short(&c, text + begin, part, len - begin, &probe[i]);
         __builtin_prefetch(probe[i].line);
         begin = end;
     }
@@ -337,10 +338,8 @@ static int add_pieces(struct gpt_bpe_encoder *e, struct batch *b,
     for (size_t i = 0; i < n;) {
         i += add_short(e, b, base, begin, ends + i, n - i);
         begin = i ? base + ends[i - 1] : base;
-        if (i < n && b->n == BATCH)
-            GPT_TRY(emit(e, b, ids, err));
-        if (i < n && base + ends[i] - begin > GPT_CACHE_SHORT) {
-            GPT_TRY(add_long(e, b, begin, base + ends[i], ids, err));
+        if (i < n) {
+            GPT_TRY(add_one(e, b, begin, base + ends[i], ids, err));
             begin = base + ends[i++];
         }
     }
