@@ -1,0 +1,84 @@
+#!/bin/sh
+# Ranks started by gpt-launch (on one machine and on two), mpirun, and in the
+# environment that Slurm makes: the same losses as one rank. torchrun has a test
+# of its own.
+. "$(dirname "$0")/../lib/tap.sh"
+. "$top/tests/lib/train.sh"
+. "$top/tests/lib/nodes.sh"
+for name in OMP_NUM_THREADS GPT_THREADS RANK WORLD_SIZE MASTER_ADDR \
+    MASTER_PORT SLURM_PROCID OMPI_COMM_WORLD_SIZE; do
+    unset $name
+done
+
+if gpt-train --version | grep -q ' Gloo'; then :; else
+    skip 'built without Gloo'
+    tap_done
+fi
+make_data
+
+steps=10
+options="$tiny --num-layers 4 --global-batch-size 4 --train-iters $steps -q"
+two="$options --tensor-model-parallel-size 2"
+same() { compare_metrics one.jsonl "$1" $steps; }
+# shellcheck disable=SC2086 # word lists
+expect 0 'one rank' gpt-train $options --metrics one.jsonl
+
+# shellcheck disable=SC2086
+expect 0 'gpt-launch' gpt-launch --standalone --nproc-per-node 2 \
+    gpt-train $two --metrics launch.jsonl
+check 'the same losses' same launch.jsonl
+
+mpi() {
+    timeout 60 mpirun --allow-run-as-root --oversubscribe -np 2 "$@"
+}
+if command -v mpirun >/dev/null 2>&1; then
+    # shellcheck disable=SC2086
+    expect 0 'mpirun' mpi gpt-train $two --metrics mpi.jsonl
+    check 'the same losses' same mpi.jsonl
+else
+    skip 'no mpirun'
+fi
+
+# Two jobs with different numbers at once, on the ports that these give.
+slurm() { # job options...
+    job=$1
+    shift
+    for r in 0 1; do
+        # shellcheck disable=SC2086
+        env SLURM_PROCID=$r SLURM_NTASKS=2 SLURM_LOCALID=$r SLURM_NODEID=0 \
+            SLURM_STEP_ID=0 SLURM_JOB_ID="$job" SLURM_NTASKS_PER_NODE=2 \
+            SLURM_JOB_NODELIST=localhost timeout 60 gpt-train $two "$@" &
+        pids="${pids:-} $!"
+    done
+}
+both_jobs() {
+    slurm $((15000 + $$)) --metrics job1.jsonl
+    slurm $((15001 + $$)) --metrics job2.jsonl
+    status=0
+    for pid in $pids; do
+        wait "$pid" || status=1
+    done
+    return $status
+}
+check 'two jobs under Slurm' both_jobs
+check 'the same losses' same job1.jsonl
+check 'in both' same job2.jsonl
+
+two_nodes() { # metrics
+    for node in 0 1; do
+        # shellcheck disable=SC2086
+        on $node env RANKS=2 CONFIG=plain.conf timeout 60 \
+            sh "$top/share/examples/two-nodes.sh" $node 192.0.2.1 \
+            $options --metrics "$1" >log.$node 2>&1 &
+        [ $node = 0 ] && first=$!
+    done
+    wait $! && wait "$first"
+}
+echo '# no preset' >plain.conf
+if make_nodes; then
+    check 'two machines' two_nodes nodes.jsonl
+    check 'the same losses' same nodes.jsonl
+else
+    skip 'two machines need root, ip and network namespaces'
+fi
+tap_done
