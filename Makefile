@@ -167,7 +167,7 @@ $(BUILD)/completions/%.fish: $(BUILD)/%
 
 # ---- tests ----
 
-.PHONY: check check-all check-gpu matrix asan lint format bench fuzz demo deps
+.PHONY: check check-all check-gpu matrix asan lint format bench bench-layouts fuzz demo deps
 JOBS = $(shell getconf _NPROCESSORS_ONLN)
 ASAN = -fsanitize=address,undefined -fno-sanitize-recover=undefined
 tests = $(sort $(unit_bins) $(fuzz_bins) $(emu_test) \
@@ -198,6 +198,9 @@ format:                      ## reformat changed C files (clang-format)
 bench: $(bench_bins)         ## measure: figure, floor, ratio, error
 	@set -e; for b in $(sort $(bench_bins)); do \
 	    echo "== $${b##*/}"; BUILD='$(BUILD)' GOMP_SPINCOUNT=1000 $$b; done
+
+bench-layouts: $(BUILD)/tests/bench/bench_layouts ## measure parallel layouts
+	GOMP_SPINCOUNT=1000 $<
 
 # Each target: build/fuzz/NAME -max_total_time=60 tests/fuzz/corpus/NAME
 fuzz:                        ## build the fuzz targets with clang's libFuzzer

@@ -1,0 +1,198 @@
+/* Training in several layouts at equal work: the same model, the same global
+ * batch, the cores of this machine shared by the ranks. Samples a second
+ * against a single rank with all cores; memory and bytes sent, a rank; the
+ * pipeline's bubble, idle time by computing time of the busiest stage, against
+ * (P - 1) / (V m); and of data parallel sums the share of a step in which a
+ * rank had nothing to do but wait for them. */
+#include "bench.h"
+#include "tests/lib/trainer.h"
+#include "tests/lib/tree.h"
+
+#include "base/num.h"
+
+#include <sys/mman.h>
+
+enum { T = 128, B = 2, BATCH = 8, WARMUP = 1, STEPS = 5 };
+
+/* What a rank found, in memory that all processes share; a step's medians and
+ * means. */
+struct figures {
+    double seconds, computing, waiting, reducing, exposed;
+    double bytes, memory;
+};
+
+struct job {
+    const struct layout *layout;
+    const char *prefix;
+    struct figures *figures; /* by rank */
+};
+
+static struct gpt_config model(void)
+{
+    struct gpt_config c = {
+        .num_layers = 8,
+        .hidden_size = 256,
+        .num_attention_heads = 8,
+        .num_query_groups = 8,
+        .max_positions = T,
+        .vocab_size = 50, /* so that all stages have the same work */
+        .init_std = 0.02,
+        .norm_epsilon = 1e-5,
+        .hidden_dropout = 0.1,
+        .attention_dropout = 0.1,
+        .tied_embeddings = true,
+    };
+    struct gpt_err err;
+
+    if (gpt_config_complete(&c, 16, 4, &err) != GPT_OK)
+        exit(1);
+    return c;
+}
+
+static double bytes_sent(const struct gpt_world *w)
+{
+    int64_t total = 0, bytes;
+    double waited;
+
+    for (int i = 0; i <= GPT_N_GROUPS; i++) {
+        const struct gpt_comm *c = i < GPT_N_GROUPS ? w->comm[i] : w->reduce;
+        if (!c)
+            continue;
+        gpt_comm_counters(c, &bytes, &waited);
+        total += bytes;
+    }
+    return (double)total;
+}
+
+static int predicted(const struct trainer *t, double *bytes,
+                     struct gpt_err *err)
+{
+    struct gpt_memory memory;
+
+    GPT_TRY(gpt_replica_memory(t->replica, &memory, err));
+    *bytes = 0;
+    for (int kind = 0; kind < GPT_N_MEMORY_KINDS; kind++)
+        *bytes += (double)memory.bytes[kind];
+    return GPT_OK;
+}
+
+static int train(struct trainer *t, void *arg, struct gpt_err *err)
+{
+    const struct job *j = arg;
+    struct figures *f = &j->figures[t->world->launch.rank];
+    double seconds[STEPS], before = 0;
+
+    for (int64_t i = 0; i < WARMUP + STEPS; i++) {
+        struct gpt_step step = {.stop = false};
+        const double begun = bench_now();
+        GPT_TRY(trainer_step(t, i, &step, err));
+        if (i < WARMUP) {
+            before = bytes_sent(t->world);
+            continue;
+        }
+        seconds[i - WARMUP] = bench_now() - begun;
+        f->computing += step.times.computing / STEPS;
+        f->waiting += step.times.waiting / STEPS;
+        f->reducing += step.times.reducing / STEPS;
+        f->exposed += step.times.exposed / STEPS;
+    }
+    f->seconds = bench_median(seconds, STEPS);
+    f->bytes = (bytes_sent(t->world) - before) / STEPS;
+    return predicted(t, &f->memory, err);
+}
+
+static int be_rank(int64_t rank, void *arg)
+{
+    const struct job *j = arg;
+    struct trainer t = {
+        .layout = j->layout,
+        .config = model(),
+        .micro_batch = B,
+        .seq_length = T,
+        .batch = BATCH,
+        .steps = WARMUP + STEPS,
+        .prefix = j->prefix,
+    };
+
+    (void)rank;
+    return trainer_run(&t, train, arg);
+}
+
+static void print_row(const struct layout *l, const struct figures *f,
+                      double one)
+{
+    const int64_t size = l->tp * l->pp * l->dp;
+    const int64_t m = BATCH / l->dp;
+    const struct figures *busiest = f;
+    double memory = 0, bytes = 0, exposed = 0;
+    char name[LAYOUT_NAME], bubble[48] = "-", reduced[48] = "-";
+
+    for (int64_t r = 0; r < size; r++) {
+        memory = fmax(memory, f[r].memory);
+        bytes = fmax(bytes, f[r].bytes);
+        exposed = fmax(exposed, f[r].exposed / f[r].seconds);
+        if (f[r].computing > busiest->computing)
+            busiest = &f[r];
+    }
+    layout_name(l, name);
+    if (l->pp > 1)
+        snprintf(bubble, sizeof bubble, "%.3f of %.3f",
+                 busiest->waiting / busiest->computing,
+                 (double)(l->pp - 1) / (double)(l->chunks * m));
+    if (l->dp > 1)
+        snprintf(reduced, sizeof reduced, "%.1f %% of %.1f %%", 100 * exposed,
+                 100 * busiest->reducing / busiest->seconds);
+    printf("%-22s %2lld %10.2f %6.2f %11.1f %11.2f  %-15s %s\n", name,
+           (long long)size, BATCH * B / f->seconds, one / f->seconds,
+           memory / 1e6, bytes / 1e6, bubble, reduced);
+    fflush(stdout);
+}
+
+int main(void)
+{
+    static const struct layout layouts[] = {
+        {.tp = 1, .pp = 1, .dp = 1, .chunks = 1},
+        {.tp = 2, .pp = 1, .dp = 1, .chunks = 1},
+        {.tp = 2, .pp = 1, .dp = 1, .chunks = 1, .sequence_parallel = true},
+        {.tp = 1, .pp = 2, .dp = 1, .chunks = 1},
+        {.tp = 1, .pp = 2, .dp = 1, .chunks = 2},
+        {.tp = 2, .pp = 2, .dp = 1, .chunks = 1},
+        {.tp = 1, .pp = 1, .dp = 2, .chunks = 1},
+        {.tp = 1, .pp = 1, .dp = 2, .chunks = 1, .zero = GPT_ZERO_1},
+        {.tp = 1, .pp = 1, .dp = 2, .chunks = 1, .zero = GPT_ZERO_2},
+    };
+    const int cores = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    const size_t bytes = RANKS_MAX * sizeof(struct figures);
+    char dir[] = "/tmp/gpt-bench-layouts.XXXXXX", prefix[64];
+    struct gpt_err err;
+    double one = 0;
+
+    if (!mkdtemp(dir))
+        return 1;
+    snprintf(prefix, sizeof prefix, "%s/data", dir);
+    if (make_dataset(prefix, &err) != GPT_OK)
+        return 1;
+    printf("# %d cores; %d samples of %d tokens a step, %d microbatches\n"
+           "%-22s %2s %10s %6s %11s %11s  %-15s %s\n",
+           cores, BATCH * B, T, BATCH, "layout", "n", "samples/s", "ratio",
+           "MB a rank", "MB sent", "bubble", "sums: exposed of all");
+    for (size_t i = 0; i < GPT_COUNT(layouts); i++) {
+        const struct layout *l = &layouts[i];
+        const int64_t size = l->tp * l->pp * l->dp;
+        struct figures *f = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                                 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        struct job j = {l, prefix, f};
+        if (size > 1 && !ranks_possible)
+            break;
+        if (f == MAP_FAILED ||
+            ranks_run(size, (int)gpt_max_i64(1, cores / size), 300, be_rank,
+                      &j) != 0)
+            break;
+        if (i == 0)
+            one = f->seconds;
+        print_row(l, f, one);
+        munmap(f, bytes);
+    }
+    remove_tree(dir);
+    return 0;
+}
