@@ -7,6 +7,7 @@ extern "C" {
 }
 
 #include <chrono>
+#include <csignal>
 #include <cstring>
 #include <exception>
 #include <gloo/rendezvous/context.h>
@@ -87,6 +88,16 @@ struct gpt_transport {
     bool aborted = false;
 };
 
+/* Gloo writes to peers that may be gone; that is to be an error, which is
+ * reported with their rank, and not this process's death. */
+static void ignore_broken_pipes()
+{
+    struct sigaction now = {};
+
+    if (sigaction(SIGPIPE, nullptr, &now) == 0 && now.sa_handler == SIG_DFL)
+        std::signal(SIGPIPE, SIG_IGN);
+}
+
 int gpt_transport_open(struct gpt_transport **out, struct gpt_store *store,
                        const char *name, int64_t rank, int64_t size,
                        double timeout, struct gpt_err *err)
@@ -94,6 +105,7 @@ int gpt_transport_open(struct gpt_transport **out, struct gpt_store *store,
     char address[64];
 
     *out = nullptr;
+    ignore_broken_pipes();
     gpt_store_local_address(store, address, sizeof(address));
     try {
         auto t = std::make_unique<gpt_transport>();
