@@ -369,9 +369,12 @@ struct slice {
     int64_t begin, count; /* elements */
 };
 
-/* Member m's part of n elements, `part` to each while they last. */
+/* Member m's part of n elements, `part` to each while they last; part 0:
+ * everybody has all. */
 static struct slice slice_of(int64_t m, int64_t part, int64_t n)
 {
+    if (part == 0)
+        return (struct slice){0, n};
     int64_t begin = gpt_min_i64(m * part, n);
 
     return (struct slice){begin, gpt_min_i64(part, n - begin)};
@@ -415,11 +418,21 @@ static bool reduce_slices(struct gpt_comm *c, const char *what, uint8_t *out,
 
 /* ---- collectives ---- */
 
+/* Does everybody add up everything? One exchange instead of two, and as many
+ * bytes when there are two ranks; when there are more, few bytes. */
+static bool at_once(const struct gpt_comm *c, int64_t bytes)
+{
+    enum { FEW = 1 << 14 };
+
+    return c->size == 2 || bytes * c->size <= FEW;
+}
+
 void gpt_comm_all_reduce(struct gpt_comm *c, struct gpt_queue *q, void *buf,
                          int64_t n, enum gpt_dtype type, enum gpt_reduce op)
 {
     const int64_t bytes = (int64_t)gpt_dtype_bytes(type);
-    const int64_t part = gpt_ceil_div(n, c->size);
+    const int64_t part =
+        at_once(c, n * bytes) ? 0 : gpt_ceil_div(n, c->size);
     const struct slice mine = slice_of(c->index, part, n);
     uint8_t *host;
 
@@ -429,7 +442,7 @@ void gpt_comm_all_reduce(struct gpt_comm *c, struct gpt_queue *q, void *buf,
                        n, type, op))
         return;
     c->n_moves = 0;
-    for (int64_t m = 0; m < c->size; m++) {
+    for (int64_t m = 0; part > 0 && m < c->size; m++) {
         const struct slice s = slice_of(m, part, n);
         if (m != c->index && (!add_send(c, m, host + mine.begin * bytes,
                                         (size_t)(mine.count * bytes)) ||
@@ -437,7 +450,7 @@ void gpt_comm_all_reduce(struct gpt_comm *c, struct gpt_queue *q, void *buf,
                                         (size_t)(s.count * bytes))))
             return;
     }
-    if (exchange(c, "all-reduce"))
+    if (part == 0 || exchange(c, "all-reduce"))
         back(c, q, buf, host, (size_t)(n * bytes));
 }
 

@@ -3,25 +3,34 @@
 
 #include "base/num.h"
 
-#include <string.h>
+/* Sums stay in the first-level cache; `out` is written when all that it may be
+ * one of has been read. Blocks of memory.h and callers' own are aligned to
+ * their type. */
+enum { BLOCK = 1024 };
 
 #define REDUCE(name, type, acc_type, load, store)                            \
     static void name(uint8_t *out, const uint8_t *const *from, int64_t size, \
                      int64_t n, enum gpt_reduce op)                          \
     {                                                                        \
-        for (int64_t i = 0; i < n; i++) {                                    \
-            type x;                                                          \
-            memcpy(&x, from[0] + i * (int64_t)sizeof(x), sizeof(x));         \
-            acc_type sum = load(x);                                          \
+        acc_type acc[BLOCK];                                                 \
+        type *to = (type *)(void *)out;                                      \
+        for (int64_t at = 0; at < n; at += BLOCK) {                          \
+            const int64_t k = n - at < BLOCK ? n - at : BLOCK;               \
+            const type *x = (const type *)(const void *)from[0] + at;        \
+            for (int64_t i = 0; i < k; i++)                                  \
+                acc[i] = load(x[i]);                                         \
             for (int64_t r = 1; r < size; r++) {                             \
-                memcpy(&x, from[r] + i * (int64_t)sizeof(x), sizeof(x));     \
+                x = (const type *)(const void *)from[r] + at;                \
                 if (op == GPT_SUM)                                           \
-                    sum += load(x);                                          \
-                else if (load(x) > sum || load(x) != load(x))                \
-                    sum = load(x); /* NaN stays */                           \
+                    _Pragma("omp simd") for (int64_t i = 0; i < k; i++)      \
+                        acc[i] += load(x[i]);                                \
+                else                                                         \
+                    for (int64_t i = 0; i < k; i++) /* NaN stays */          \
+                        if (load(x[i]) > acc[i] || load(x[i]) != load(x[i])) \
+                            acc[i] = load(x[i]);                             \
             }                                                                \
-            x = store(sum);                                                  \
-            memcpy(out + i * (int64_t)sizeof(x), &x, sizeof(x));             \
+            for (int64_t i = 0; i < k; i++)                                  \
+                to[at + i] = store(acc[i]);                                  \
         }                                                                    \
     }
 #define AS_IT_IS(x) (x)
