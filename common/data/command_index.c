@@ -8,7 +8,8 @@
 
 /* What Megatron calls the tokenizer is a field of each description. */
 static int read_identity(cJSON **root, const cJSON **tokenizer,
-                         const struct gpt_command_options *o, struct gpt_err *err)
+                         const struct gpt_command_options *o,
+                         struct gpt_err *err)
 {
     *root = NULL;
     if (!o->tokenizer_like)
@@ -23,9 +24,9 @@ static int read_identity(cJSON **root, const cJSON **tokenizer,
                     o->tokenizer_like);
 }
 
-static int index_split(const struct gpt_command_options *o, const struct gpt_indexed *set,
-                       int split, const struct gpt_cache_options *co,
-                       struct gpt_err *err)
+static int index_split(const struct gpt_command_options *o,
+                       const struct gpt_indexed *set, int split,
+                       const struct gpt_cache_options *co, struct gpt_err *err)
 {
     const char *text = o->num_samples.items[split];
     int64_t wanted;

@@ -133,9 +133,9 @@ int gpt_command_stat(const struct gpt_command_options *o,
     return print(o, &b, status, err);
 }
 
-static int verify_set(const struct gpt_command_options *o, struct gpt_show *show,
-                      const char *prefix, int64_t vocab_size, int64_t *n,
-                      struct gpt_err *err)
+static int verify_set(const struct gpt_command_options *o,
+                      struct gpt_show *show, const char *prefix,
+                      int64_t vocab_size, int64_t *n, struct gpt_err *err)
 {
     struct gpt_verify_options vo = {.vocab_size = vocab_size, .eod = o->eod};
     struct gpt_findings f;
@@ -178,7 +178,8 @@ static int cat_set(const struct gpt_command_options *o, const char *prefix,
     struct gpt_indexed *set;
     GPT_TRY(gpt_command_open(&set, prefix, err));
     int64_t n = gpt_indexed_n_documents(set);
-    int status = gpt_command_range(o->documents, n, prefix, &d.begin, &d.end, err);
+    int status = gpt_command_range(o->documents, n, prefix, &d.begin, &d.end,
+                                   err);
     if (o->tail > 0)
         d.begin = gpt_max_i64(d.begin, d.end - o->tail);
     if (status == GPT_OK)

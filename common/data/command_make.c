@@ -88,8 +88,8 @@ static void check_shards(const char *const *sets, int64_t n)
                  (long long)n_shards, what);
 }
 
-static int merge_sets(const struct gpt_command_options *o, const char *const *sets,
-                      int64_t n, struct gpt_err *err)
+static int merge_sets(const struct gpt_command_options *o,
+                      const char *const *sets, int64_t n, struct gpt_err *err)
 {
     struct gpt_indexed **open;
     struct gpt_selection *items;

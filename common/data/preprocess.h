@@ -84,8 +84,9 @@ int64_t gpt_preprocess_bytes(const struct gpt_preprocess_options *options,
  * As Megatron's preprocessing: a string is a sequence and a document; a list of
  * strings is a document of as many sequences as do not tokenize to nothing; the
  * end-of-document token follows the last sequence; an empty document has no
- * sequence and no end, but counts, unless `empty` says otherwise. GPT_EDATA names file and line of the first
- * line that is wrong, or file and offset in a part of a file.
+ * sequence and no end, but counts, unless `empty` says otherwise. GPT_EDATA
+ * names file and line of the first line that is wrong, or file and offset in a
+ * part of a file.
  *
  * With skip_bad such lines are left out and counted, and written as they are
  * to the quarantine file, which appears together with the data sets; each ends

@@ -120,6 +120,34 @@ int main(void)
              "f1809a48a497200e046d39ccc7112cd0");
     is_str(hex, letters, "SHA-256 of a million letters");
 
+    static const struct {
+        const char *text;
+        uint64_t digest;
+    } xxh[] = { /* of xxhash_spec.md and xxhsum */
+        {"", 0xef46db3751d8e999},
+        {"a", 0xd24ec4f1a98c6e5b},
+        {"abc", 0x44bc2cf5ad770999},
+        {"Nobody inspects the spammish repetition", 0xfbcea83c8a378bf1},
+    };
+    for (size_t i = 0; i < GPT_COUNT(xxh); i++) {
+        struct gpt_xxh64 h = {0};
+        gpt_xxh64_add(&h, xxh[i].text, strlen(xxh[i].text));
+        ok(gpt_xxh64_end(&h) == xxh[i].digest, "XXH64 of '%s'", xxh[i].text);
+    }
+    uint8_t bytes[200];
+    for (size_t i = 0; i < sizeof(bytes); i++)
+        bytes[i] = (uint8_t)(i * 37);
+    int same = 0;
+    for (size_t n = 0; n <= sizeof(bytes); n++) {
+        struct gpt_xxh64 once = {0}, parts = {0};
+        gpt_xxh64_add(&once, bytes, n);
+        for (size_t i = 0; i < n; i += 1 + i % 40)
+            gpt_xxh64_add(&parts, bytes + i,
+                          n - i < 1 + i % 40 ? n - i : 1 + i % 40);
+        same += gpt_xxh64_end(&once) == gpt_xxh64_end(&parts);
+    }
+    is_int(same, 201, "XXH64 in pieces");
+
     char key[40] = {0};
     int equal = 0;
     uint64_t seen[40];
