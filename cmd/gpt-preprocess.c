@@ -1,7 +1,6 @@
 /* gpt-preprocess: JSON lines to the token files that training reads. The work
  * is gpt_preprocess() of data/preprocess.h; here are the options, the progress
  * line and the summary. */
-#include "base/hash.h"
 #include "base/io.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -9,6 +8,7 @@
 #include "base/options.h"
 #include "base/progress.h"
 #include "data/preprocess.h"
+#include "data/provenance.h"
 #include "data/shard_names.h"
 #include "text/inputs.h"
 
@@ -24,7 +24,7 @@ struct options {
     bool append_eod;
     int64_t workers, log_interval, max_errors;
     const char *on_error;
-    bool resume, keep_sequential;
+    bool resume, keep_sequential, provenance, sources;
     double resume_interval;
     int64_t partitions;
     const char *dtype, *empty;
@@ -59,6 +59,10 @@ static const struct gpt_opt table[] = {
     {.kind = GPT_OPT_CHOICE, .name = "dtype", .arg = "TYPE", AT(dtype),
      .def = "auto", .choices = dtypes,
      .help = "type of tokens: uint16, int32, or auto, by vocabulary and index"},
+    {.kind = GPT_OPT_FLAG, .name = "provenance", AT(provenance), .def = "true",
+     .help = "write PREFIX_KEY_document.json, which says what went into it"},
+    {.kind = GPT_OPT_FLAG, .name = "sources", AT(sources),
+     .help = "write PREFIX_KEY_document.sources: for each document, its line"},
     {.kind = GPT_OPT_GROUP, .help = "Tokenizer"},
     {.kind = GPT_OPT_CHOICE, .name = "tokenizer-type", .arg = "TYPE",
      AT(tokenizer_type), .def = "GPT2BPETokenizer",
@@ -193,7 +197,9 @@ struct work {
     int64_t shard, n_shards;
     const struct gpt_span *inputs;
     int64_t n_inputs;
-    const char *output_prefix, *quarantine;
+    const char *output_prefix;
+    struct gpt_tokenizer_id tokenizer;
+    struct gpt_buf command; /* as lines of a configuration file */
 };
 
 /* "I/N" */
@@ -295,7 +301,7 @@ static enum gpt_empty find_empty(const char *name)
 
 static int preprocess(const struct options *o, struct work *w,
                       const struct gpt_tokenizer *tokenizer,
-                      const char *tokenizer_id, struct gpt_err *err)
+                      struct gpt_err *err)
 {
     struct reporter r = {.log_interval = o->log_interval,
                          .next_log = o->log_interval,
@@ -312,13 +318,18 @@ static int preprocess(const struct options *o, struct work *w,
         .n_keys = o->json_keys.n,
         .output_prefix = w->output_prefix,
         .tokenizer = tokenizer,
-        .tokenizer_id = tokenizer_id,
+        .tokenizer_id = &w->tokenizer,
         .append_eod = o->append_eod,
         .empty = find_empty(o->empty),
         .dtype = any_type && !tntidx ? NULL : &dtype,
         .tntidx = tntidx,
         .out_flags = o->common.force ? GPT_OUT_FORCE : 0,
         .workers = n_workers(o),
+        .provenance = o->provenance,
+        .sources = o->sources,
+        .command = w->command.data,
+        .shard = w->shard,
+        .n_shards = o->shard ? w->n_shards : 0,
         .resume = o->resume,
         .resume_seconds = o->resume_interval,
         .report = report,
@@ -342,24 +353,61 @@ static int preprocess(const struct options *o, struct work *w,
     return status;
 }
 
-/* "GPT2BPETokenizer SHA-256 SHA-256", of its files */
-static int identify(struct gpt_buf *id, const struct options *o,
-                    struct gpt_err *err)
+/* Options that have no influence on what is written, and those that could only
+ * be repeated in the same place and at the same time. */
+static bool is_told(const char *name)
 {
-    const char *const files[] = {o->vocab_file, o->merge_file};
-    int status = gpt_buf_printf(id, "%s", o->tokenizer_type);
-    for (size_t i = 0; i < GPT_COUNT(files) && status == GPT_OK; i++) {
-        char hex[65], *data;
-        size_t len;
-        if (!files[i])
-            continue;
-        GPT_TRY(gpt_read_file(files[i], INT64_C(1) << 32, &data, &len, err));
-        gpt_sha256(hex, data, len);
-        gpt_free(data);
-        status = gpt_buf_printf(id, " %s", hex);
+    static const char *const untold[] = {
+        "workers", "threads",      "log-interval",    "partitions",
+        "resume",  "max-errors",   "resume-interval", "keep-sequential-samples",
+        "force",   "progress",     "color",           "log-format",
+        "quiet",   "print-config", "verbose",         "config",
+    };
+    for (size_t i = 0; i < GPT_COUNT(untold); i++)
+        if (strcmp(name, untold[i]) == 0)
+            return false;
+    return true;
+}
+
+/* Bytes of "name = value" before "  # command line". */
+static int without_origin(const char *line)
+{
+    size_t n = strlen(line), at = n;
+    while (at > 0 && strncmp(line + at, "  # ", 4) != 0)
+        at--;
+    return (int)(at > 0 ? at : n);
+}
+
+/* The options that were given, as a configuration file has them. */
+static int tell_command(struct gpt_buf *b, const struct options *o,
+                        const struct gpt_args *args, struct gpt_err *err)
+{
+    struct gpt_buf all = {0};
+    int status = gpt_options_print(args->program, o, args, &all);
+    for (char *line = all.data, *end; status == GPT_OK && line && *line;
+         line = end) {
+        char name[64];
+        end = line + strcspn(line, "\n");
+        if (*end)
+            *end++ = '\0';
+        snprintf(name, sizeof(name), "%.*s", (int)strcspn(line, " ="), line);
+        if (gpt_option_given(args, name) && is_told(name))
+            status = gpt_buf_printf(b, "%.*s\n", without_origin(line), line);
     }
+    gpt_buf_free(&all);
     return status == GPT_OK ? GPT_OK
                             : gpt_fail(err, GPT_EFAIL, "out of memory");
+}
+
+static int describe(struct work *w, const struct options *o,
+                    const struct gpt_args *args, struct gpt_err *err)
+{
+    w->tokenizer.type = o->tokenizer_type;
+    GPT_TRY(gpt_tokenizer_id_add(&w->tokenizer, "vocab-file", o->vocab_file,
+                                 err));
+    GPT_TRY(gpt_tokenizer_id_add(&w->tokenizer, "merge-file", o->merge_file,
+                                 err));
+    return tell_command(&w->command, o, args, err);
 }
 
 static int run(const void *options, const struct gpt_args *args,
@@ -370,17 +418,15 @@ static int run(const void *options, const struct gpt_args *args,
     struct gpt_tokenizer_options to = {.type = o->tokenizer_type,
                                        .vocab_file = o->vocab_file,
                                        .merge_file = o->merge_file};
-    struct gpt_buf id = {0};
     struct work w = {0};
-    (void)args;
     GPT_TRY(gpt_tokenizer_open(&tokenizer, &to, err));
-    int status = identify(&id, o, err);
+    int status = describe(&w, o, args, err);
     if (status == GPT_OK)
         status = plan_work(&w, o, err);
     if (status == GPT_OK)
-        status = preprocess(o, &w, tokenizer, id.data, err);
+        status = preprocess(o, &w, tokenizer, err);
     gpt_arena_free(&w.arena);
-    gpt_buf_free(&id);
+    gpt_buf_free(&w.command);
     gpt_tokenizer_close(tokenizer);
     return status;
 }

@@ -182,8 +182,13 @@ static int cat_set(const struct gpt_command_options *o, const char *prefix,
                                    err);
     if (o->tail > 0)
         d.begin = gpt_max_i64(d.begin, d.end - o->tail);
+    struct gpt_sources *sources = NULL;
+    if (status == GPT_OK && o->sources)
+        status = gpt_sources_open(&sources, prefix, n, err);
+    d.sources = sources;
     if (status == GPT_OK)
         status = gpt_dump(o->out, set, &d, err);
+    gpt_sources_close(sources);
     gpt_indexed_close(set);
     return status;
 }

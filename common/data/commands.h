@@ -14,7 +14,7 @@ struct gpt_command_options {
     const char *tokenizer_type, *vocab_file, *merge_file;
     const char *cache_path, *split, *tokenizer_like;
     struct gpt_list num_samples;
-    bool index_only, json, jsonl, strip_eod;
+    bool index_only, json, jsonl, strip_eod, sources;
     int64_t seq_length, seed;
     int64_t count, tail, top, vocab_size, eod, max_findings;
 

@@ -130,6 +130,26 @@ static int put_sequence(struct dump *d, int64_t i, bool last,
     return put(d, tok ? "\"" : "]", err);
 }
 
+/* "file":"...","line":17,"offset":1234, or file:17 and a tab. */
+static int put_source(struct dump *d, int64_t document, struct gpt_err *err)
+{
+    struct gpt_source s;
+    const char *path;
+
+    GPT_TRY(gpt_sources_get(d->o->sources, document, &s, &path, err));
+    if (!d->o->jsonl)
+        return s.line ? gpt_out_printf(d->out, err, "%s:%u\t", path, s.line)
+                      : gpt_out_printf(d->out, err, "%s@%" PRIu64 "\t", path,
+                                       s.offset);
+    GPT_TRY(put(d, "\"file\":\"", err));
+    GPT_TRY(gpt_json_text_add(&d->json, d->out, path, strlen(path), err));
+    GPT_TRY(gpt_json_text_end(&d->json, d->out, err));
+    GPT_TRY(put(d, "\",", err));
+    if (s.line)
+        GPT_TRY(gpt_out_printf(d->out, err, "\"line\":%u,", s.line));
+    return gpt_out_printf(d->out, err, "\"offset\":%" PRIu64 ",", s.offset);
+}
+
 static int put_document(struct dump *d, int64_t document, struct gpt_err *err)
 {
     bool jsonl = d->o->jsonl, text = d->o->tokenizer != NULL;
@@ -138,8 +158,12 @@ static int put_document(struct dump *d, int64_t document, struct gpt_err *err)
     bool list = jsonl && end - first > 1;
 
     if (jsonl)
-        GPT_TRY(gpt_out_printf(d->out, err, "{\"document\":%" PRId64
-                               ",\"%s\":%s", document, text ? "text" : "ids",
+        GPT_TRY(gpt_out_printf(d->out, err, "{\"document\":%" PRId64 ",",
+                               document));
+    if (d->o->sources)
+        GPT_TRY(put_source(d, document, err));
+    if (jsonl)
+        GPT_TRY(gpt_out_printf(d->out, err, "\"%s\":%s", text ? "text" : "ids",
                                list ? "[" : ""));
     if (jsonl && first == end)
         GPT_TRY(put(d, text ? "\"\"" : "[]", err));

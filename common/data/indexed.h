@@ -79,11 +79,10 @@ int gpt_indexed_writer_open_with(
     struct gpt_indexed_writer **w,
     const struct gpt_indexed_writer_options *options, struct gpt_err *err)
     GPT_MUST_USE;
-/* What was added is on disk, and *at says how to go on. Documents must be
- * whole: no sequence was added without the end of its document. */
-int gpt_indexed_writer_sync(struct gpt_indexed_writer *w,
-                            struct gpt_indexed_position *at,
-                            struct gpt_err *err) GPT_MUST_USE;
+/* What was added is on disk. To go on from there, documents must be whole: no
+ * sequence was added without the end of its document. */
+int gpt_indexed_writer_sync(struct gpt_indexed_writer *w, struct gpt_err *err)
+    GPT_MUST_USE;
 /* Leaves the PATH.part files; frees w. NULL is fine. */
 void gpt_indexed_writer_suspend(struct gpt_indexed_writer *w);
 /* Makes both files complete and durable; only their names are missing. */

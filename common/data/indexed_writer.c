@@ -278,16 +278,11 @@ static int write_idx(struct gpt_indexed_writer *w, struct gpt_err *err)
 
 /* ---- the end ---- */
 
-int gpt_indexed_writer_sync(struct gpt_indexed_writer *w,
-                            struct gpt_indexed_position *at,
-                            struct gpt_err *err)
+int gpt_indexed_writer_sync(struct gpt_indexed_writer *w, struct gpt_err *err)
 {
     GPT_TRY(gpt_out_sync(w->bin, err));
     GPT_TRY(gpt_out_sync(w->lengths, err));
-    GPT_TRY(gpt_out_sync(w->documents, err));
-    *at = (struct gpt_indexed_position){w->n_tokens, w->n_sequences,
-                                        w->n_documents};
-    return GPT_OK;
+    return gpt_out_sync(w->documents, err);
 }
 
 int gpt_indexed_writer_finish(struct gpt_indexed_writer *w,

@@ -99,10 +99,11 @@ static int take_chunk(struct run *run, const struct gpt_chunk *c,
                           : c->status;
     }
     GPT_TRY(count_bad(run, c, lines, err));
-    int status = gpt_outputs_add(run->out, c, run->stats, err);
+    int status = gpt_outputs_add(run->out, c, lines, run->stats, err);
     run->cannot_write = status != GPT_OK;
     run->at.input = c->input;
     run->at.offset = c->end;
+    run->at.digest = c->digest;
     run->at.lines = lines + c->lines;
     run->at.quarantine_bytes = gpt_outputs_quarantined(run->out);
     run->at.stats = *run->stats;
@@ -136,8 +137,6 @@ static int open_journal(struct run *run, bool *found, struct gpt_err *err)
         return gpt_journal_discard(o, err);
     if (!gpt_journal_possible(o))
         return GPT_OK;
-    GPT_TRY(gpt_new(&run->at.keys, (size_t)o->n_keys, sizeof(*run->at.keys),
-                    "positions", err));
     return gpt_journal_open(&run->journal, o, run->dtype, &run->at, found, err);
 }
 
@@ -191,14 +190,14 @@ static int publish(struct run *run, struct gpt_err *err)
 /* Once the journal says that all is complete, names are all that is missing. */
 static int finish(struct run *run, struct gpt_err *err)
 {
+    run->at.stats = *run->stats;
     if (!run->journal) {
         struct gpt_outputs *out = run->out;
         run->out = NULL;
-        return gpt_outputs_commit(out, err);
+        return gpt_outputs_commit(out, &run->at, err);
     }
     GPT_TRY(gpt_outputs_sync(run->out, &run->at, err));
-    GPT_TRY(gpt_outputs_finish(run->out, err));
-    run->at.stats = *run->stats;
+    GPT_TRY(gpt_outputs_finish(run->out, &run->at, err));
     run->at.complete = true;
     GPT_TRY(gpt_journal_add(run->journal, &run->at, err));
     gpt_outputs_suspend(run->out);
@@ -210,8 +209,7 @@ static int work(struct run *run, struct gpt_err *err)
 {
     GPT_TRY(gpt_outputs_open(&run->out, run->o, run->dtype,
                              run->journal ? &run->at : NULL, err));
-    int status = gpt_ring_open(&run->ring, run->o, run->dtype, run->at.input,
-                               run->at.offset, err);
+    int status = gpt_ring_open(&run->ring, run->o, run->dtype, &run->at, err);
     if (status == GPT_OK)
         status = take_all(run, err);
     gpt_ring_close(run->ring);
@@ -224,13 +222,24 @@ static int work(struct run *run, struct gpt_err *err)
     return status;
 }
 
+/* Back to the beginning: somebody took the files of a complete run away. */
+static void forget(struct run *run)
+{
+    memset(run->at.keys, 0, (size_t)run->o->n_keys * sizeof(*run->at.keys));
+    run->at = (struct gpt_point){.keys = run->at.keys, .sums = run->at.sums};
+}
+
 static int begin(struct run *run, struct gpt_err *err)
 {
+    const struct gpt_preprocess_options *o = run->o;
     bool found;
+    GPT_TRY(gpt_new(&run->at.keys, (size_t)o->n_keys, sizeof(*run->at.keys),
+                    "counts", err));
+    GPT_TRY(gpt_new(&run->at.sums, (size_t)o->n_inputs, sizeof(*run->at.sums),
+                    "digests of inputs", err));
     GPT_TRY(open_journal(run, &found, err));
     if (found && run->at.complete && !gpt_outputs_are_there(run->o)) {
-        memset(run->at.keys, 0, (size_t)run->o->n_keys * sizeof(*run->at.keys));
-        run->at = (struct gpt_point){.keys = run->at.keys};
+        forget(run);
         found = false;
     }
     if (!found)
@@ -272,5 +281,6 @@ int gpt_preprocess(const struct gpt_preprocess_options *options,
     int status = begin(&run, err);
     gpt_journal_close(run.journal);
     gpt_free(run.at.keys);
+    gpt_free(run.at.sums);
     return status;
 }

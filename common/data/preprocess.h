@@ -50,7 +50,7 @@ struct gpt_preprocess_options {
     int64_t n_keys;
     const char *output_prefix; /* of PREFIX_KEY_document.bin and .idx */
     const struct gpt_tokenizer *tokenizer;
-    const char *tokenizer_id; /* for others to tell it by; may be NULL */
+    const struct gpt_tokenizer_id *tokenizer_id; /* its files; may be NULL */
     bool append_eod;
     enum gpt_empty empty; /* what becomes of documents without tokens */
     const enum gpt_dtype *dtype; /* NULL: as gpt_indexed_best_dtype() says */
@@ -61,6 +61,10 @@ struct gpt_preprocess_options {
     bool skip_bad;       /* leave bad lines out instead of failing */
     int64_t max_bad;     /* with skip_bad: fail at one more; < 0 = no limit */
     const char *quarantine; /* with skip_bad: file for them; NULL = none */
+    bool provenance; /* write PREFIX_KEY_document.json: data/provenance.h */
+    bool sources;    /* write PREFIX_KEY_document.sources, too */
+    const char *command; /* lines for the JSON to repeat; may be NULL */
+    int64_t shard, n_shards; /* for the JSON; n_shards = 0: none */
     bool resume; /* go on where an earlier call stood, and keep such a place */
     double resume_seconds; /* how often that place is moved on */
     /* called now and then by the calling thread; may be NULL */

@@ -17,6 +17,7 @@ void gpt_chunk_free(struct gpt_chunk *c, size_t n_keys)
         gpt_free(c->keys[k].ids.data);
         gpt_free(c->keys[k].lengths);
         gpt_free(c->keys[k].document_sequences);
+        gpt_free(c->keys[k].places);
     }
     gpt_free(c->keys);
     gpt_free(c->bad);
@@ -139,6 +140,16 @@ static int add_eod(struct gpt_chunk_key *key, int32_t eod, struct gpt_err *err)
     return GPT_OK;
 }
 
+static int add_place(struct gpt_chunk_key *key, const struct gpt_chunk *c,
+                     struct gpt_err *err)
+{
+    GPT_TRY(gpt_grow(&key->places, &key->places_cap, key->n_documents + 1,
+                     sizeof(*key->places), "places of documents", err));
+    key->places[key->n_documents] =
+        (struct gpt_chunk_place){c->lines, c->line_at};
+    return GPT_OK;
+}
+
 static int add_document(struct gpt_chunk_worker *w, struct gpt_chunk *c,
                         size_t k, struct gpt_err *err)
 {
@@ -148,7 +159,7 @@ static int add_document(struct gpt_chunk_worker *w, struct gpt_chunk *c,
     size_t before = key->n_lengths;
     for (size_t i = 0; i < n; i++) {
         GPT_TRY(add_sequence(w, key, strings[i], err));
-        c->text_bytes += (int64_t)strings[i].len;
+        key->text_bytes += (int64_t)strings[i].len;
     }
     if (key->n_lengths == before && w->empty == GPT_EMPTY_EOD)
         GPT_TRY(add_length(key, 0, err));
@@ -159,6 +170,8 @@ static int add_document(struct gpt_chunk_worker *w, struct gpt_chunk *c,
         return GPT_OK;
     GPT_TRY(gpt_grow(&key->document_sequences, &key->documents_cap,
                      key->n_documents + 1, sizeof(int32_t), "documents", err));
+    if (w->places)
+        GPT_TRY(add_place(key, c, err));
     key->document_sequences[key->n_documents++] = (int32_t)sequences;
     return GPT_OK;
 }
@@ -183,6 +196,7 @@ static void mark_keys(struct gpt_chunk *c, size_t n_keys)
         key->mark_ids = key->ids.len;
         key->mark_lengths = key->n_lengths;
         key->mark_documents = key->n_documents;
+        key->mark_text_bytes = key->text_bytes;
     }
 }
 
@@ -193,6 +207,7 @@ static void reset_keys(struct gpt_chunk *c, size_t n_keys)
         key->ids.len = key->mark_ids;
         key->n_lengths = key->mark_lengths;
         key->n_documents = key->mark_documents;
+        key->text_bytes = key->mark_text_bytes;
     }
 }
 
@@ -204,13 +219,11 @@ static int encode_or_skip(struct gpt_chunk_worker *w, struct gpt_chunk *c,
         .line = c->lines,
         .at = c->line_at,
     };
-    int64_t text_bytes = c->text_bytes;
     mark_keys(c, w->n_keys);
     int status = encode_line(w, c, line, &bad.kind, err);
     if (status != GPT_EDATA || !w->skip_bad)
         return status;
     reset_keys(c, w->n_keys);
-    c->text_bytes = text_bytes;
     if (c->n_bad < GPT_BAD_NAMED)
         c->named[c->n_bad] = *err;
     GPT_TRY(gpt_grow(&c->bad, &c->bad_cap, c->n_bad + 1, sizeof(*c->bad),
@@ -248,12 +261,12 @@ static void narrow(int32_t *ids, size_t n)
 void gpt_chunk_encode(struct gpt_chunk_worker *w, struct gpt_chunk *c)
 {
     c->lines = 0;
-    c->text_bytes = 0;
     c->n_bad = 0;
     for (size_t k = 0; k < w->n_keys; k++) {
         c->keys[k].ids.len = 0;
         c->keys[k].n_lengths = 0;
         c->keys[k].n_documents = 0;
+        c->keys[k].text_bytes = 0;
     }
     if (c->status != GPT_OK)
         return;

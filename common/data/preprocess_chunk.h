@@ -16,7 +16,17 @@ struct gpt_chunk_key {
     size_t n_lengths, lengths_cap;
     int32_t *document_sequences;
     size_t n_documents, documents_cap;
+    int64_t text_bytes; /* of the strings */
+    struct gpt_chunk_place *places; /* of documents, when they are wanted */
+    size_t places_cap;
     size_t mark_ids, mark_lengths, mark_documents; /* before the line */
+    int64_t mark_text_bytes;
+};
+
+/* Where in a chunk a document's line is. */
+struct gpt_chunk_place {
+    int64_t line; /* counted from 1 */
+    size_t at;
 };
 
 struct gpt_bad_line {
@@ -32,9 +42,9 @@ struct gpt_chunk {
     int64_t input;    /* its number */
     int64_t begin;    /* of the part of the file that is read */
     int64_t end;      /* of `data` in that part, decompressed */
+    struct gpt_xxh64 digest; /* of a plain part up to there */
     struct gpt_chunk_key *keys;
     int64_t lines;      /* read, the bad one included */
-    int64_t text_bytes; /* of their strings */
     struct gpt_bad_line *bad; /* lines left out */
     size_t n_bad, bad_cap;
     struct gpt_err named[GPT_BAD_NAMED]; /* what is wrong with the first */
@@ -74,6 +84,7 @@ struct gpt_chunk_worker {
     int32_t eod; /* appended to documents; -1: none */
     enum gpt_empty empty;
     bool skip_bad; /* bad lines go to the chunk's list */
+    bool places;   /* fill them */
 };
 
 /* Tokenizes the lines of c; a failure goes to c->status. */

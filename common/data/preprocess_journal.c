@@ -21,6 +21,7 @@ struct gpt_journal {
     char *path;
     struct gpt_append *file;
     bool has_point;
+    int64_t n_sums; /* of inputs, in the file */
 };
 
 bool gpt_journal_possible(const struct gpt_preprocess_options *o)
@@ -109,6 +110,17 @@ static bool add_keys(cJSON *run, const struct gpt_preprocess_options *o)
     return good;
 }
 
+static bool add_tokenizer(cJSON *run, const struct gpt_tokenizer_id *id)
+{
+    cJSON *list = cJSON_AddArrayToObject(run, "tokenizer");
+    bool good = list && (!id || cJSON_AddItemToArray(
+                                    list, cJSON_CreateString(id->type)));
+    for (int i = 0; good && id && i < id->n_files; i++)
+        good = cJSON_AddItemToArray(list,
+                                    cJSON_CreateString(id->files[i].sha256));
+    return good;
+}
+
 /* All that the bytes of the output depend on, but for what is done with bad
  * lines: that may change as long as there was none. */
 static cJSON *describe(const struct gpt_preprocess_options *o,
@@ -116,12 +128,13 @@ static cJSON *describe(const struct gpt_preprocess_options *o,
 {
     cJSON *run = cJSON_CreateObject();
     if (run && cJSON_AddStringToObject(run, "version", GPT_VERSION) &&
-        cJSON_AddStringToObject(run, "tokenizer",
-                                o->tokenizer_id ? o->tokenizer_id : "") &&
+        add_tokenizer(run, o->tokenizer_id) &&
         cJSON_AddStringToObject(run, "dtype", gpt_dtype_name(dtype)) &&
         cJSON_AddBoolToObject(run, "append_eod", o->append_eod) &&
         put_int(run, "empty", o->empty) &&
         cJSON_AddBoolToObject(run, "tntidx", o->tntidx) &&
+        cJSON_AddBoolToObject(run, "provenance", o->provenance) &&
+        cJSON_AddBoolToObject(run, "sources", o->sources) &&
         add_keys(run, o) && add_inputs(run, o))
         return run;
     cJSON_Delete(run);
@@ -192,16 +205,54 @@ static int check_run(const struct gpt_journal *j, const cJSON *now,
     X("line_bytes", stats.line_bytes)                                          \
     X("bad", stats.bad.n)
 
+/* The fields of gpt_key_counts, by name, and then those of its list. */
+#define KEY_FIELDS(X)                                                          \
+    X(documents)                                                               \
+    X(sequences)                                                               \
+    X(tokens)                                                                  \
+    X(text_bytes)
+
 static bool put_keys(cJSON *o, const struct gpt_point *p, int64_t n)
 {
     cJSON *keys = cJSON_AddArrayToObject(o, "keys");
     bool good = keys != NULL;
     for (int64_t k = 0; good && k < n; k++) {
         cJSON *key = cJSON_CreateObject();
-        good = cJSON_AddItemToArray(keys, key) &&
-               put_int(key, "tokens", p->keys[k].n_tokens) &&
-               put_int(key, "sequences", p->keys[k].n_sequences) &&
-               put_int(key, "documents", p->keys[k].n_documents);
+        good = cJSON_AddItemToArray(keys, key);
+#define X(field) good = good && put_int(key, #field, p->keys[k].field);
+        KEY_FIELDS(X)
+#undef X
+        cJSON *list = good ? cJSON_AddArrayToObject(key, "lengths") : NULL;
+        good = list != NULL;
+        for (int b = 0; good && b < GPT_LENGTH_BUCKETS; b++)
+            good = cJSON_AddItemToArray(
+                list, cJSON_CreateNumber((double)p->keys[k].of_length[b]));
+    }
+    return good;
+}
+
+/* Bytes in hexadecimal digits. */
+static bool put_digest(cJSON *o, const struct gpt_xxh64 *h)
+{
+    const uint8_t *bytes = (const uint8_t *)h;
+    char hex[2 * sizeof *h + 1];
+    for (size_t i = 0; i < sizeof *h; i++)
+        snprintf(hex + 2 * i, 3, "%02x", bytes[i]);
+    return cJSON_AddStringToObject(o, "digest", hex) != NULL;
+}
+
+/* Of the inputs that were finished after the last point. */
+static bool put_sums(cJSON *o, const struct gpt_point *p, int64_t begin,
+                     int64_t end)
+{
+    cJSON *sums = cJSON_AddArrayToObject(o, "sums");
+    bool good = sums != NULL && put_int(o, "first_sum", begin);
+    for (int64_t i = begin; good && i < end; i++) {
+        const struct gpt_input_sum *s = &p->sums[i];
+        char text[80];
+        snprintf(text, sizeof text, "%016" PRIx64 " %" PRId64 " %" PRId64,
+                 s->xxh64, s->begin, s->bytes);
+        good = cJSON_AddItemToArray(sums, cJSON_CreateString(text));
     }
     return good;
 }
@@ -230,18 +281,22 @@ int gpt_journal_add(struct gpt_journal *j, const struct gpt_point *p,
 {
     cJSON *o = cJSON_CreateObject();
     bool good = o != NULL;
+    int64_t sums = p->complete ? j->o->n_inputs : p->input;
 #define X(name, field) good = good && put_int(o, name, p->field);
     POINT_FIELDS(X)
 #undef X
     good = good && cJSON_AddBoolToObject(o, "complete", p->complete) &&
            cJSON_AddStringToObject(o, "on_error", on_error(j->o)) &&
-           put_keys(o, p, j->o->n_keys) && put_bad(o, &p->stats.bad);
+           put_keys(o, p, j->o->n_keys) && put_bad(o, &p->stats.bad) &&
+           put_digest(o, &p->digest) && put_sums(o, p, j->n_sums, sums);
     int status = good ? add_line(j, o, err)
                       : gpt_fail(err, GPT_EFAIL, "out of memory for '%s'",
                                  j->path);
     cJSON_Delete(o);
-    j->has_point = j->has_point || status == GPT_OK;
-    return status;
+    GPT_TRY(status);
+    j->has_point = true;
+    j->n_sums = sums;
+    return GPT_OK;
 }
 
 static int get_int(const cJSON *object, const char *name, int64_t *v,
@@ -258,13 +313,51 @@ static int get_keys(const cJSON *o, struct gpt_point *p,
         return gpt_fail(err, GPT_EDATA, "%s: keys: %d items, must be %lld",
                         j->path, cJSON_GetArraySize(keys),
                         (long long)j->o->n_keys);
-    struct gpt_indexed_position *at = p->keys;
+    struct gpt_key_counts *at = p->keys;
     cJSON_ArrayForEach(key, keys) {
-        GPT_TRY(get_int(key, "tokens", &at->n_tokens, j, err));
-        GPT_TRY(get_int(key, "sequences", &at->n_sequences, j, err));
-        GPT_TRY(get_int(key, "documents", &at->n_documents, j, err));
+        const cJSON *item;
+        int b = 0;
+#define X(field) GPT_TRY(get_int(key, #field, &at->field, j, err));
+        KEY_FIELDS(X)
+#undef X
+        cJSON_ArrayForEach(item,
+                           cJSON_GetObjectItemCaseSensitive(key, "lengths"))
+            if (cJSON_IsNumber(item) && b < GPT_LENGTH_BUCKETS)
+                at->of_length[b++] = (int64_t)item->valuedouble;
         at++;
     }
+    return GPT_OK;
+}
+
+static int get_digest(const cJSON *o, struct gpt_xxh64 *h,
+                      const struct gpt_journal *j, struct gpt_err *err)
+{
+    const char *hex;
+    uint8_t *bytes = (uint8_t *)h;
+    GPT_TRY(gpt_json_string(o, "digest", &hex, j->path, err));
+    for (size_t i = 0; i < sizeof *h; i++, hex += 2)
+        if (sscanf(hex, "%2hhx", &bytes[i]) != 1)
+            return gpt_fail(err, GPT_EDATA, "%s: digest: not %zu bytes",
+                            j->path, sizeof *h);
+    return GPT_OK;
+}
+
+/* Those of one line; lines follow each other without a gap. */
+static int get_sums(const cJSON *o, struct gpt_point *p, struct gpt_journal *j,
+                    struct gpt_err *err)
+{
+    const cJSON *item;
+    int64_t i;
+    GPT_TRY(gpt_json_int(o, "first_sum", 0, j->n_sums, &i, j->path, err));
+    cJSON_ArrayForEach(item, cJSON_GetObjectItemCaseSensitive(o, "sums")) {
+        struct gpt_input_sum *s = &p->sums[i];
+        if (i++ >= j->o->n_inputs || !cJSON_IsString(item) ||
+            sscanf(item->valuestring, "%" SCNx64 " %" SCNd64 " %" SCNd64,
+                   &s->xxh64, &s->begin, &s->bytes) != 3)
+            return gpt_fail(err, GPT_EDATA, "%s: sums: item %lld", j->path,
+                            (long long)i);
+    }
+    j->n_sums = i;
     return GPT_OK;
 }
 
@@ -298,6 +391,7 @@ static int get_point(const cJSON *o, struct gpt_point *p,
     GPT_TRY(gpt_json_string(o, "on_error", &was, j->path, err));
     GPT_TRY(get_keys(o, p, j, err));
     GPT_TRY(get_bad(o, &p->stats.bad, j, err));
+    GPT_TRY(get_digest(o, &p->digest, j, err));
     if (p->input >= j->o->n_inputs)
         return gpt_fail(err, GPT_EDATA, "%s: input is %lld, must be below %lld",
                         j->path, (long long)p->input,
@@ -318,11 +412,15 @@ static int read_points(struct gpt_journal *j, const char *data, size_t len,
                        size_t at, struct gpt_point *p, struct gpt_err *err)
 {
     cJSON *last = NULL, *next;
-    while (at < len && (next = take_line(data, len, &at)) != NULL) {
+    int status = GPT_OK;
+    while (status == GPT_OK && at < len &&
+           (next = take_line(data, len, &at)) != NULL) {
         cJSON_Delete(last);
         last = next;
+        status = get_sums(last, p, j, err);
     }
-    int status = gpt_append_cut(j->file, (int64_t)at, err);
+    if (status == GPT_OK)
+        status = gpt_append_cut(j->file, (int64_t)at, err);
     if (status == GPT_OK && last)
         status = get_point(last, p, j, err);
     j->has_point = last != NULL;

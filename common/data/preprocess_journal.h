@@ -9,8 +9,8 @@
 #ifndef GPT_DATA_PREPROCESS_JOURNAL_H
 #define GPT_DATA_PREPROCESS_JOURNAL_H
 
-#include "data/indexed.h"
 #include "data/preprocess.h"
+#include "data/provenance.h"
 
 /* How far a run has come. */
 struct gpt_point {
@@ -18,7 +18,9 @@ struct gpt_point {
     int64_t offset; /* bytes of it that are done, decompressed */
     int64_t lines;  /* of it that are done */
     int64_t quarantine_bytes;
-    struct gpt_indexed_position *keys; /* of each key; the caller's */
+    struct gpt_xxh64 digest; /* of a plain input up to `offset` */
+    struct gpt_key_counts *keys; /* of each key; the caller's */
+    struct gpt_input_sum *sums;  /* of each input that is done, the same */
     struct gpt_preprocess_stats stats;
     bool complete; /* every file is whole; only names are missing */
 };

@@ -6,11 +6,23 @@
 
 #include <string.h>
 
+struct key_output {
+    struct gpt_indexed_writer *set;
+    struct gpt_out *json, *sources; /* or NULL */
+    struct gpt_key_counts counts;
+};
+
 struct gpt_outputs {
     const struct gpt_preprocess_options *o;
-    struct gpt_indexed_writer **writers; /* a key each */
-    struct gpt_out *quarantine;          /* or NULL */
+    enum gpt_dtype dtype;
+    struct key_output *keys;
+    struct gpt_out *quarantine; /* or NULL */
 };
+
+/* What the file of a key is, by the end of its name. */
+static const char *const published[] = {".bin", ".idx", ".json", ".sources",
+                                        NULL};
+static const char *const scratch[] = {".lengths", ".documents", NULL};
 
 /* ---- open ---- */
 
@@ -38,48 +50,99 @@ static int name_file(struct gpt_buf *name,
     return gpt_fail(err, GPT_EFAIL, "cannot allocate a file name");
 }
 
-static int open_writer(struct gpt_outputs *out, int64_t key,
-                       enum gpt_dtype dtype, const struct gpt_point *at,
+/* at < 0: a run that cannot be gone on with. */
+static int open_file(struct gpt_out **file, const struct gpt_outputs *out,
+                     const char *path, int64_t at, struct gpt_err *err)
+{
+    unsigned flags = out->o->out_flags;
+    return at < 0 ? gpt_out_open(file, path, flags, 0, err)
+                  : gpt_out_open_part(file, path, flags, at, err);
+}
+
+/* One beside the data set of a key. */
+static int open_beside(struct gpt_out **file, const struct gpt_outputs *out,
+                       int64_t key, const char *suffix, int64_t at,
                        struct gpt_err *err)
 {
+    struct gpt_buf name;
+    GPT_TRY(name_file(&name, out->o, key, suffix, err));
+    int status = open_file(file, out, name.data, at, err);
+    gpt_buf_free(&name);
+    return status;
+}
+
+static int open_set(struct gpt_outputs *out, int64_t key,
+                    const struct gpt_point *at, struct gpt_err *err)
+{
+    struct key_output *k = &out->keys[key];
+    const struct gpt_indexed_position position = {
+        k->counts.tokens, k->counts.sequences, k->counts.documents};
     struct gpt_buf prefix;
     GPT_TRY(name_file(&prefix, out->o, key, "", err));
     const struct gpt_indexed_writer_options wo = {
         .prefix = prefix.data,
-        .dtype = dtype,
+        .dtype = out->dtype,
         .tntidx = out->o->tntidx,
         .flags = out->o->out_flags,
-        .at = at ? &at->keys[key] : NULL,
+        .at = at ? &position : NULL,
     };
-    int status = gpt_indexed_writer_open_with(&out->writers[key], &wo, err);
+    int status = gpt_indexed_writer_open_with(&k->set, &wo, err);
     gpt_buf_free(&prefix);
     return status;
 }
 
-static int open_writers(struct gpt_outputs *out, enum gpt_dtype dtype,
+static int open_sources(struct gpt_outputs *out, int64_t key,
                         const struct gpt_point *at, struct gpt_err *err)
 {
+    struct key_output *k = &out->keys[key];
+    int64_t n = k->counts.documents;
+    int64_t size = n ? GPT_SOURCES_HEADER + n * GPT_SOURCE_BYTES : 0;
+    GPT_TRY(open_beside(&k->sources, out, key, ".sources", at ? size : -1,
+                        err));
+    return n ? GPT_OK
+             : gpt_out_write(k->sources, GPT_SOURCES_MAGIC, GPT_SOURCES_HEADER,
+                             err);
+}
+
+static int open_key(struct gpt_outputs *out, int64_t key,
+                    const struct gpt_point *at, struct gpt_err *err)
+{
+    struct key_output *k = &out->keys[key];
+    if (at)
+        k->counts = at->keys[key];
+    GPT_TRY(open_set(out, key, at, err));
+    if (out->o->provenance)
+        GPT_TRY(open_beside(&k->json, out, key, ".json", at ? 0 : -1, err));
+    return out->o->sources ? open_sources(out, key, at, err) : GPT_OK;
+}
+
+static int open_keys(struct gpt_outputs *out, const struct gpt_point *at,
+                     struct gpt_err *err)
+{
     GPT_TRY(check_keys(out->o, err));
-    GPT_TRY(gpt_new(&out->writers, (size_t)out->o->n_keys,
-                    sizeof(*out->writers), "writers", err));
+    GPT_TRY(gpt_new(&out->keys, (size_t)out->o->n_keys, sizeof(*out->keys),
+                    "outputs", err));
     for (int64_t k = 0; k < out->o->n_keys; k++)
-        GPT_TRY(open_writer(out, k, dtype, at, err));
+        GPT_TRY(open_key(out, k, at, err));
     return GPT_OK;
 }
 
-/* Is `path` PREFIX_KEY_document.bin or .idx, as we would write it? */
+/* Is `path` PREFIX_KEY_document.bin or the like, as we would write it? */
 static bool is_output(const struct gpt_preprocess_options *o, const char *path)
 {
     size_t n = strlen(o->output_prefix);
     if (strncmp(path, o->output_prefix, n) != 0 || path[n] != '_')
         return false;
     for (int64_t k = 0; k < o->n_keys; k++) {
+        static const char level[] = "_document";
         const char *rest = path + n + 1;
         size_t len = strlen(o->keys[k]);
-        if (strncmp(rest, o->keys[k], len) == 0 &&
-            (strcmp(rest + len, "_document.bin") == 0 ||
-             strcmp(rest + len, "_document.idx") == 0))
-            return true;
+        if (strncmp(rest, o->keys[k], len) != 0 ||
+            strncmp(rest + len, level, strlen(level)) != 0)
+            continue;
+        for (int i = 0; published[i]; i++)
+            if (strcmp(rest + len + strlen(level), published[i]) == 0)
+                return true;
     }
     return false;
 }
@@ -97,10 +160,8 @@ static int open_quarantine(struct gpt_outputs *out,
         if (gpt_path_same(o->quarantine, o->inputs[i].path))
             return gpt_fail(err, GPT_EUSAGE, "'%s' cannot be both an input and "
                             "the file for bad lines", o->quarantine);
-    if (at)
-        return gpt_out_open_part(&out->quarantine, o->quarantine, o->out_flags,
-                                 at->quarantine_bytes, err);
-    return gpt_out_open(&out->quarantine, o->quarantine, o->out_flags, 0, err);
+    return open_file(&out->quarantine, out, o->quarantine,
+                     at ? at->quarantine_bytes : -1, err);
 }
 
 int gpt_outputs_open(struct gpt_outputs **outputs,
@@ -112,7 +173,8 @@ int gpt_outputs_open(struct gpt_outputs **outputs,
     *outputs = NULL;
     GPT_TRY(gpt_new(&out, 1, sizeof(*out), "outputs", err));
     out->o = options;
-    int status = open_writers(out, dtype, at, err);
+    out->dtype = dtype;
+    int status = open_keys(out, at, err);
     if (status == GPT_OK)
         status = open_quarantine(out, at, err);
     if (status == GPT_OK)
@@ -126,24 +188,69 @@ int gpt_outputs_open(struct gpt_outputs **outputs,
 
 /* ---- write ---- */
 
+static void count(struct gpt_key_counts *counts,
+                  const struct gpt_chunk_key *key)
+{
+    const int32_t *lengths = key->lengths;
+    for (size_t d = 0; d < key->n_documents; d++) {
+        int64_t tokens = 0;
+        for (int32_t i = 0; i < key->document_sequences[d]; i++)
+            tokens += *lengths++;
+        gpt_key_counts_add(counts, tokens);
+    }
+    counts->sequences += (int64_t)key->n_lengths;
+    counts->tokens += (int64_t)key->ids.len;
+    counts->text_bytes += key->text_bytes;
+}
+
+/* Lines are counted in the file where its beginning is known. */
+static int add_sources(struct gpt_out *out, const struct gpt_chunk *c,
+                       const struct gpt_chunk_key *key, int64_t lines,
+                       struct gpt_err *err)
+{
+    int64_t begin = c->begin + c->end - (int64_t)c->len;
+    for (size_t d = 0; d < key->n_documents; d++) {
+        const struct gpt_chunk_place *place = &key->places[d];
+        int64_t line = lines + place->line;
+        const struct gpt_source source = {
+            .input = (uint32_t)c->input,
+            .line = c->begin == 0 && line <= UINT32_MAX ? (uint32_t)line : 0,
+            .offset = (uint64_t)begin + place->at,
+        };
+        uint8_t record[GPT_SOURCE_BYTES];
+        gpt_source_put(record, &source);
+        GPT_TRY(gpt_out_write(out, record, sizeof(record), err));
+    }
+    return GPT_OK;
+}
+
+static int add_key(struct key_output *k, const struct gpt_chunk *c,
+                   const struct gpt_chunk_key *key, int64_t lines,
+                   struct gpt_err *err)
+{
+    const struct gpt_indexed_block block = {
+        .tokens = key->ids.data,
+        .n_tokens = (int64_t)key->ids.len,
+        .lengths = key->lengths,
+        .n_sequences = (int64_t)key->n_lengths,
+        .document_sequences = key->document_sequences,
+        .n_documents = (int64_t)key->n_documents,
+    };
+    GPT_TRY(gpt_indexed_writer_add(k->set, &block, err));
+    count(&k->counts, key);
+    return k->sources ? add_sources(k->sources, c, key, lines, err) : GPT_OK;
+}
+
 int gpt_outputs_add(struct gpt_outputs *out, const struct gpt_chunk *c,
-                    struct gpt_preprocess_stats *stats, struct gpt_err *err)
+                    int64_t lines, struct gpt_preprocess_stats *stats,
+                    struct gpt_err *err)
 {
     for (int64_t k = 0; k < out->o->n_keys; k++) {
-        const struct gpt_chunk_key *key = &c->keys[k];
-        struct gpt_indexed_block block = {
-            .tokens = key->ids.data,
-            .n_tokens = (int64_t)key->ids.len,
-            .lengths = key->lengths,
-            .n_sequences = (int64_t)key->n_lengths,
-            .document_sequences = key->document_sequences,
-            .n_documents = (int64_t)key->n_documents,
-        };
-        GPT_TRY(gpt_indexed_writer_add(out->writers[k], &block, err));
-        stats->tokens += block.n_tokens;
+        GPT_TRY(add_key(&out->keys[k], c, &c->keys[k], lines, err));
+        stats->tokens += (int64_t)c->keys[k].ids.len;
+        stats->text_bytes += c->keys[k].text_bytes;
     }
     stats->documents += c->lines - (int64_t)c->n_bad;
-    stats->text_bytes += c->text_bytes;
     stats->line_bytes += (int64_t)c->len;
     return GPT_OK;
 }
@@ -163,24 +270,53 @@ int gpt_outputs_add_bad(struct gpt_outputs *out, const struct gpt_chunk *c,
 
 /* ---- the end ---- */
 
-/* The quarantine first: no data set without the lines that it lacks. */
-static int commit_all(struct gpt_outputs *out, struct gpt_err *err)
+static int write_json(struct gpt_outputs *out, int64_t key,
+                      const struct gpt_point *at, struct gpt_err *err)
 {
-    struct gpt_out *quarantine = out->quarantine;
-    out->quarantine = NULL;
-    if (quarantine)
-        GPT_TRY(gpt_out_commit(quarantine, err));
-    for (int64_t k = 0; k < out->o->n_keys; k++) {
-        struct gpt_indexed_writer *w = out->writers[k];
-        out->writers[k] = NULL;
-        GPT_TRY(gpt_indexed_writer_commit(w, err));
-    }
+    struct key_output *k = &out->keys[key];
+    const struct gpt_provenance p = {
+        .options = out->o,
+        .key = out->o->keys[key],
+        .dtype = out->dtype,
+        .counts = &k->counts,
+        .sums = at->sums,
+        .bad = &at->stats.bad,
+    };
+    return k->json ? gpt_provenance_write(k->json, &p, err) : GPT_OK;
+}
+
+static int commit_file(struct gpt_out **file, struct gpt_err *err)
+{
+    struct gpt_out *out = *file;
+    *file = NULL;
+    return out ? gpt_out_commit(out, err) : GPT_OK;
+}
+
+static int commit_key(struct key_output *k, struct gpt_err *err)
+{
+    struct gpt_indexed_writer *set = k->set;
+    k->set = NULL;
+    GPT_TRY(gpt_indexed_writer_commit(set, err));
+    GPT_TRY(commit_file(&k->json, err));
+    return commit_file(&k->sources, err);
+}
+
+/* The quarantine first: no data set without the lines that it lacks. */
+static int commit_all(struct gpt_outputs *out, const struct gpt_point *at,
+                      struct gpt_err *err)
+{
+    for (int64_t k = 0; k < out->o->n_keys; k++)
+        GPT_TRY(write_json(out, k, at, err));
+    GPT_TRY(commit_file(&out->quarantine, err));
+    for (int64_t k = 0; k < out->o->n_keys; k++)
+        GPT_TRY(commit_key(&out->keys[k], err));
     return GPT_OK;
 }
 
-int gpt_outputs_commit(struct gpt_outputs *out, struct gpt_err *err)
+int gpt_outputs_commit(struct gpt_outputs *out, const struct gpt_point *at,
+                       struct gpt_err *err)
 {
-    int status = commit_all(out, err);
+    int status = commit_all(out, at, err);
     gpt_outputs_abort(out);
     return status;
 }
@@ -192,9 +328,12 @@ static void close_outputs(struct gpt_outputs *out,
     if (!out)
         return;
     close_file(out->quarantine);
-    for (int64_t k = 0; out->writers && k < out->o->n_keys; k++)
-        close_set(out->writers[k]);
-    gpt_free(out->writers);
+    for (int64_t k = 0; out->keys && k < out->o->n_keys; k++) {
+        close_set(out->keys[k].set);
+        close_file(out->keys[k].json);
+        close_file(out->keys[k].sources);
+    }
+    gpt_free(out->keys);
     gpt_free(out);
 }
 
@@ -215,41 +354,54 @@ int64_t gpt_outputs_quarantined(const struct gpt_outputs *out)
     return out->quarantine ? gpt_out_tell(out->quarantine) : 0;
 }
 
+static int sync_file(struct gpt_out *file, struct gpt_err *err)
+{
+    return file ? gpt_out_sync(file, err) : GPT_OK;
+}
+
 int gpt_outputs_sync(struct gpt_outputs *out, struct gpt_point *at,
                      struct gpt_err *err)
 {
-    for (int64_t k = 0; k < out->o->n_keys; k++)
-        GPT_TRY(gpt_indexed_writer_sync(out->writers[k], &at->keys[k], err));
-    return out->quarantine ? gpt_out_sync(out->quarantine, err) : GPT_OK;
+    for (int64_t i = 0; i < out->o->n_keys; i++) {
+        struct key_output *k = &out->keys[i];
+        GPT_TRY(gpt_indexed_writer_sync(k->set, err));
+        GPT_TRY(sync_file(k->sources, err));
+        at->keys[i] = k->counts;
+    }
+    return sync_file(out->quarantine, err);
 }
 
-int gpt_outputs_finish(struct gpt_outputs *out, struct gpt_err *err)
+int gpt_outputs_finish(struct gpt_outputs *out, const struct gpt_point *at,
+                       struct gpt_err *err)
 {
-    for (int64_t k = 0; k < out->o->n_keys; k++)
-        GPT_TRY(gpt_indexed_writer_finish(out->writers[k], err));
-    return out->quarantine ? gpt_out_sync(out->quarantine, err) : GPT_OK;
+    for (int64_t k = 0; k < out->o->n_keys; k++) {
+        GPT_TRY(gpt_indexed_writer_finish(out->keys[k].set, err));
+        GPT_TRY(write_json(out, k, at, err));
+        GPT_TRY(sync_file(out->keys[k].json, err));
+        GPT_TRY(sync_file(out->keys[k].sources, err));
+    }
+    return sync_file(out->quarantine, err);
 }
-
-static const char *const published[] = {".bin", ".idx"};
-static const char *const scratch[] = {".lengths", ".documents"};
 
 /* Calls `act` with the name of each of the files of all keys. */
 static int each_file(const struct gpt_preprocess_options *o,
-                     const char *const suffixes[2],
+                     const char *const *suffixes,
                      int (*act)(const char *path, struct gpt_err *err),
                      struct gpt_err *err)
 {
-    for (int64_t i = 0; i < 2 * o->n_keys; i++) {
-        struct gpt_buf name;
-        GPT_TRY(name_file(&name, o, i / 2, suffixes[i % 2], err));
-        int status = act(name.data, err);
-        gpt_buf_free(&name);
-        GPT_TRY(status);
+    for (int64_t k = 0; k < o->n_keys; k++) {
+        for (int i = 0; suffixes[i]; i++) {
+            struct gpt_buf name;
+            GPT_TRY(name_file(&name, o, k, suffixes[i], err));
+            int status = act(name.data, err);
+            gpt_buf_free(&name);
+            GPT_TRY(status);
+        }
     }
     return GPT_OK;
 }
 
-/* The quarantine first: no data set without the lines that it lacks. */
+/* The quarantine first, as above. */
 int gpt_outputs_publish(const struct gpt_preprocess_options *o,
                         struct gpt_err *err)
 {
@@ -271,7 +423,8 @@ static int is_there(const char *path, struct gpt_err *err)
 
 bool gpt_outputs_are_there(const struct gpt_preprocess_options *o)
 {
-    return each_file(o, published, is_there, NULL) == GPT_OK &&
+    static const char *const always[] = {".bin", ".idx", NULL};
+    return each_file(o, always, is_there, NULL) == GPT_OK &&
            (!o->quarantine || is_there(o->quarantine, NULL) == GPT_OK);
 }
 

@@ -16,17 +16,19 @@ int gpt_outputs_open(struct gpt_outputs **out,
                      enum gpt_dtype dtype, const struct gpt_point *at,
                      struct gpt_err *err) GPT_MUST_USE;
 
-/* Appends the documents of a chunk; counts in *stats what they hold. */
+/* Appends the documents of a chunk that follows `lines` lines of its input;
+ * counts in *stats what they hold. */
 int gpt_outputs_add(struct gpt_outputs *out, const struct gpt_chunk *c,
-                    struct gpt_preprocess_stats *stats, struct gpt_err *err)
-    GPT_MUST_USE;
+                    int64_t lines, struct gpt_preprocess_stats *stats,
+                    struct gpt_err *err) GPT_MUST_USE;
 /* Keeps the bad line at byte `at` of a chunk, when they are to be kept. */
 int gpt_outputs_add_bad(struct gpt_outputs *out, const struct gpt_chunk *c,
                         size_t at, struct gpt_err *err) GPT_MUST_USE;
 
-/* Publishes all files; frees `out` whatever happens. */
-int gpt_outputs_commit(struct gpt_outputs *out, struct gpt_err *err)
-    GPT_MUST_USE;
+/* Publishes all files, with what is said of the whole run in `at`; frees `out`
+ * whatever happens. */
+int gpt_outputs_commit(struct gpt_outputs *out, const struct gpt_point *at,
+                       struct gpt_err *err) GPT_MUST_USE;
 void gpt_outputs_abort(struct gpt_outputs *out); /* NULL is fine */
 
 /* ---- of outputs that can be gone on with: PATH.part files ---- */
@@ -37,8 +39,8 @@ int64_t gpt_outputs_quarantined(const struct gpt_outputs *out);
 int gpt_outputs_sync(struct gpt_outputs *out, struct gpt_point *at,
                      struct gpt_err *err) GPT_MUST_USE;
 /* All files are complete and on disk, only their names are missing. */
-int gpt_outputs_finish(struct gpt_outputs *out, struct gpt_err *err)
-    GPT_MUST_USE;
+int gpt_outputs_finish(struct gpt_outputs *out, const struct gpt_point *at,
+                       struct gpt_err *err) GPT_MUST_USE;
 /* Leaves them; frees. NULL is fine. */
 void gpt_outputs_suspend(struct gpt_outputs *out);
 

@@ -31,6 +31,8 @@ struct gpt_ring {
     size_t n_workers;
     size_t n_started; /* workers that have taken their state */
     int64_t first_input, first_offset;
+    struct gpt_xxh64 first_digest;
+    struct gpt_input_sum *sums; /* of each input, when it is read */
 
     pthread_mutex_t lock; /* of all below */
     pthread_cond_t can_fill, can_take, can_write;
@@ -73,10 +75,28 @@ static void set_input(struct gpt_ring *r, struct gpt_input *in)
     pthread_mutex_unlock(&r->lock);
 }
 
+/* An input is at its end. */
+static void sum_up(struct gpt_ring *r, const struct gpt_cutter *cut,
+                   int64_t number, const struct gpt_xxh64 *plain)
+{
+    struct gpt_xxh64 packed;
+    const struct gpt_xxh64 *digest = plain;
+    if (!gpt_input_is_plain(cut->in)) {
+        gpt_input_digest(cut->in, &packed);
+        digest = &packed;
+    }
+    r->sums[number] = (struct gpt_input_sum){
+        .begin = gpt_input_begin(cut->in),
+        .bytes = (int64_t)digest->n,
+        .xxh64 = gpt_xxh64_end(digest),
+    };
+}
+
 /* False when nothing more is to be read. */
 static bool read_input(struct gpt_ring *r, struct gpt_cutter *cut,
-                       int64_t number)
+                       int64_t number, struct gpt_xxh64 digest)
 {
+    bool plain = cut->in && gpt_input_is_plain(cut->in);
     for (;;) {
         struct slot *s = wait_free(r);
         if (!s)
@@ -86,8 +106,13 @@ static bool read_input(struct gpt_ring *r, struct gpt_cutter *cut,
         c->name = r->o->inputs[number].path;
         c->begin = cut->in ? gpt_input_begin(cut->in) : 0;
         gpt_cutter_next(cut, c);
-        if (c->len == 0 && c->status == GPT_OK)
+        if (c->len == 0 && c->status == GPT_OK) {
+            sum_up(r, cut, number, &digest);
             return true;
+        }
+        if (plain)
+            gpt_xxh64_add(&digest, c->data, c->len);
+        c->digest = digest;
         publish(r, s);
         if (c->len == 0)
             return false;
@@ -95,8 +120,11 @@ static bool read_input(struct gpt_ring *r, struct gpt_cutter *cut,
 }
 
 /* A failure to open travels like one to read: as a chunk without lines. */
-static bool open_and_read(struct gpt_ring *r, int64_t number, int64_t offset)
+static bool open_and_read(struct gpt_ring *r, int64_t number)
 {
+    bool first = number == r->first_input;
+    int64_t offset = first ? r->first_offset : 0;
+    struct gpt_xxh64 digest = {0};
     struct gpt_input *in = NULL;
     struct gpt_cutter cut = {.chunk_bytes = r->o->chunk_bytes,
                              .offset = offset,
@@ -109,7 +137,9 @@ static bool open_and_read(struct gpt_ring *r, int64_t number, int64_t offset)
     set_input(r, in);
     if (cut.status == GPT_OK && offset > 0)
         cut.status = gpt_input_skip(in, offset, &cut.err);
-    bool more = read_input(r, &cut, number);
+    if (first)
+        digest = r->first_digest;
+    bool more = read_input(r, &cut, number, digest);
     set_input(r, NULL);
     gpt_input_close(in);
     gpt_free(cut.rest);
@@ -120,7 +150,7 @@ static void *reader_main(void *arg)
 {
     struct gpt_ring *r = arg;
     for (int64_t i = r->first_input; i < r->o->n_inputs; i++)
-        if (!open_and_read(r, i, i == r->first_input ? r->first_offset : 0))
+        if (!open_and_read(r, i))
             break;
     pthread_mutex_lock(&r->lock);
     r->reader_done = true;
@@ -215,6 +245,7 @@ static int open_workers(struct gpt_ring *r, struct gpt_err *err)
         w->dtype = r->dtype;
         w->skip_bad = r->o->skip_bad;
         w->empty = r->o->empty;
+        w->places = r->o->sources;
         w->eod = r->o->append_eod ? gpt_tokenizer_eod(r->o->tokenizer) : -1;
         GPT_TRY(gpt_encoder_open(&w->encoder, r->o->tokenizer, err));
         GPT_TRY(gpt_jsonl_open(&w->scanner, r->o->keys, n_keys, err));
@@ -243,7 +274,7 @@ static int start_threads(struct gpt_ring *r, struct gpt_err *err)
 
 int gpt_ring_open(struct gpt_ring **ring,
                   const struct gpt_preprocess_options *options,
-                  enum gpt_dtype dtype, int64_t input, int64_t offset,
+                  enum gpt_dtype dtype, const struct gpt_point *from,
                   struct gpt_err *err)
 {
     struct gpt_ring *r;
@@ -251,9 +282,12 @@ int gpt_ring_open(struct gpt_ring **ring,
     GPT_TRY(gpt_new(&r, 1, sizeof(*r), "a ring of chunks", err));
     r->o = options;
     r->dtype = dtype;
-    r->first_input = input;
-    r->first_offset = offset;
-    r->input_bytes = gpt_max_i64(0, gpt_preprocess_bytes(options, input));
+    r->first_input = from->input;
+    r->first_offset = from->offset;
+    r->first_digest = from->digest;
+    r->sums = from->sums;
+    r->input_bytes =
+        gpt_max_i64(0, gpt_preprocess_bytes(options, from->input));
     r->n_workers = (size_t)gpt_max_i64(
         1, gpt_min_i64(options->workers, MAX_WORKERS));
     pthread_mutex_init(&r->lock, NULL);

@@ -6,14 +6,16 @@
 #define GPT_DATA_PREPROCESS_RING_H
 
 #include "data/preprocess_chunk.h"
+#include "data/preprocess_journal.h"
 
 struct gpt_ring;
 
-/* Opens every worker's state and starts the threads, which begin at byte
- * `offset` (decompressed) of an input. Options are borrowed. */
+/* Opens every worker's state and starts the threads, which begin at a point.
+ * Options are borrowed, and so is from->sums, which they fill: that of an input
+ * is there when a chunk of a later one is, or the end. */
 int gpt_ring_open(struct gpt_ring **ring,
                   const struct gpt_preprocess_options *options,
-                  enum gpt_dtype dtype, int64_t input, int64_t offset,
+                  enum gpt_dtype dtype, const struct gpt_point *from,
                   struct gpt_err *err) GPT_MUST_USE;
 /* Stops the threads, wherever they are; NULL is fine. */
 void gpt_ring_close(struct gpt_ring *ring);

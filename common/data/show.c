@@ -4,6 +4,7 @@
 
 #include "base/json.h"
 #include "base/num.h"
+#include "data/provenance.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -82,11 +83,19 @@ int gpt_show_info(struct gpt_show *show, const struct gpt_indexed *set,
                   struct gpt_err *err)
 {
     int64_t bytes = bin_bytes(set) + idx_bytes(set);
+    cJSON *made_by;
+    GPT_TRY(gpt_provenance_read(&made_by, gpt_indexed_prefix(set), err));
     if (show->json) {
         cJSON *o = cJSON_CreateObject();
         put_counts(o, set);
+        if (made_by)
+            cJSON_AddItemToObject(o, "provenance", made_by);
         return add_object(show, o, err);
     }
+    char brief[400] = "";
+    if (made_by)
+        gpt_provenance_brief(brief, sizeof brief, made_by);
+    cJSON_Delete(made_by);
     if (show->n++ == 0)
         GPT_TRY(done(gpt_buf_printf(show->b, "%-4s %12s %12s %15s %10s  %s\n",
                                     "type", "documents", "sequences", "tokens",
@@ -95,10 +104,12 @@ int gpt_show_info(struct gpt_show *show, const struct gpt_indexed *set,
     show->sequences += gpt_indexed_n_sequences(set);
     show->tokens += gpt_indexed_n_tokens(set);
     show->bytes += bytes;
-    return info_row(show, gpt_dtype_name(gpt_indexed_dtype(set)),
-                    gpt_indexed_n_documents(set), gpt_indexed_n_sequences(set),
-                    gpt_indexed_n_tokens(set), bytes, gpt_indexed_prefix(set),
-                    err);
+    GPT_TRY(info_row(show, gpt_dtype_name(gpt_indexed_dtype(set)),
+                     gpt_indexed_n_documents(set), gpt_indexed_n_sequences(set),
+                     gpt_indexed_n_tokens(set), bytes, gpt_indexed_prefix(set),
+                     err));
+    return brief[0] ? done(gpt_buf_printf(show->b, "     by %s\n", brief), err)
+                    : GPT_OK;
 }
 
 int gpt_show_info_end(struct gpt_show *show, struct gpt_err *err)

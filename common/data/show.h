@@ -13,7 +13,8 @@ struct gpt_show {
     int64_t n, documents, sequences, tokens, bytes; /* sums */
 };
 
-/* A line a set, and a last line with sums when there were several. */
+/* A line a set, another where its provenance is known, and a last line with
+ * sums when there were several. */
 int gpt_show_info(struct gpt_show *show, const struct gpt_indexed *set,
                   struct gpt_err *err) GPT_MUST_USE;
 int gpt_show_info_end(struct gpt_show *show, struct gpt_err *err) GPT_MUST_USE;

@@ -47,6 +47,16 @@ static int wait_readable(struct gpt_input *in, struct gpt_err *err)
     return GPT_OK;
 }
 
+bool gpt_input_is_plain(const struct gpt_input *in)
+{
+    return in->decoder == &decoder_plain;
+}
+
+void gpt_input_digest(const struct gpt_input *in, struct gpt_xxh64 *digest)
+{
+    *digest = in->digest;
+}
+
 int gpt_input_raw(struct gpt_input *in, void *dst, size_t cap, size_t *got,
                   struct gpt_err *err)
 {
@@ -72,6 +82,8 @@ int gpt_input_raw(struct gpt_input *in, void *dst, size_t cap, size_t *got,
                                                     gpt_input_consumed(in)));
     in->at_end = n == 0;
     *got = (size_t)n;
+    if (in->decoder && !gpt_input_is_plain(in))
+        gpt_xxh64_add(&in->digest, dst, *got);
     atomic_fetch_add(&in->consumed, (long long)n);
     return GPT_OK;
 }
@@ -113,6 +125,8 @@ static int recognise(struct gpt_input *in, struct gpt_err *err)
            memcmp(in->raw, decoders[i]->magic, decoders[i]->magic_len) != 0)
         i++;
     in->decoder = decoders[i];
+    if (!gpt_input_is_plain(in))
+        gpt_xxh64_add(&in->digest, in->raw, in->len);
     if (in->decoder->open)
         return in->decoder->open(in, err);
     if (in->decoder->read)
@@ -168,7 +182,7 @@ static int take_part(struct gpt_input *in, const struct gpt_span *span,
                      struct gpt_err *err)
 {
     int64_t begin = span->begin, end = span->end < 0 ? in->size : span->end;
-    if (in->decoder != &decoder_plain) {
+    if (!gpt_input_is_plain(in)) {
         if (begin > 0)
             in->size = in->limit = 0;
         return GPT_OK;
@@ -269,7 +283,7 @@ static int skip_by_reading(struct gpt_input *in, int64_t n,
 
 int gpt_input_skip(struct gpt_input *in, int64_t n, struct gpt_err *err)
 {
-    if (in->decoder != &decoder_plain || !in->regular)
+    if (!gpt_input_is_plain(in) || !in->regular)
         return skip_by_reading(in, n, err);
     if (n > in->size)
         return gpt_fail(err, GPT_EDATA, "%s: has %lld bytes, the place to go "

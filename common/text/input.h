@@ -3,6 +3,7 @@
 #ifndef GPT_TEXT_INPUT_H
 #define GPT_TEXT_INPUT_H
 
+#include "base/hash.h"
 #include "base/status.h"
 
 struct gpt_input;
@@ -35,6 +36,12 @@ int gpt_input_read(struct gpt_input *in, void *dst, size_t cap, size_t *got,
  * reading them in a plain file. GPT_EDATA when there are fewer. */
 int gpt_input_skip(struct gpt_input *in, int64_t n, struct gpt_err *err)
     GPT_MUST_USE;
+
+/* Is what is read the bytes of the file? Else it is decompressed. */
+bool gpt_input_is_plain(const struct gpt_input *in);
+/* The digest of the bytes read so far of a file that is not plain, compressed
+ * as they are. */
+void gpt_input_digest(const struct gpt_input *in, struct gpt_xxh64 *digest);
 
 /* Makes reads that wait for a pipe, now or later, fail soon. Any thread. */
 void gpt_input_cancel(struct gpt_input *in);

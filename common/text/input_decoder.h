@@ -38,6 +38,7 @@ struct gpt_input {
     bool regular;
     atomic_bool cancelled;
     atomic_llong consumed; /* bytes of the part */
+    struct gpt_xxh64 digest; /* of the raw bytes, unless plain */
 };
 
 /* Reads from the file itself, at least one byte unless it ends. */

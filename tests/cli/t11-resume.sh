@@ -8,7 +8,7 @@
 vocab="--vocab-file $top/tests/golden/gpt2/vocab.json"
 vocab="$vocab --merge-file $top/tests/golden/gpt2/merges.txt --append-eod"
 bytes='--tokenizer-type ByteTokenizer --append-eod'
-outputs() { echo "$1_text_document.bin $1_text_document.idx"; }
+outputs() { for e in bin idx json; do echo "$1_text_document.$e"; done; }
 same_as() { # wanted-prefix prefix
     cmp "$1_text_document.bin" "$2_text_document.bin" &&
         cmp "$1_text_document.idx" "$2_text_document.idx"
@@ -16,7 +16,7 @@ same_as() { # wanted-prefix prefix
 nothing_but_outputs() { # prefix
     check "$1: nothing else is left" \
         [ "$(echo $(ls -A | grep "^$1[_.]" | grep -v '\.bad$'))" = \
-            "$(outputs "$1")" ]
+            "$(echo $(outputs "$1"))" ]
 }
 
 # One file plain, one packed, one without a last newline, a few bad lines.
@@ -37,10 +37,9 @@ run() { # prefix options...
     run_prefix=$1
     shift
     gpt-preprocess --input $inputs --output-prefix "$run_prefix" $vocab \
-        --on-error "quarantine=$run_prefix.bad" --resume-interval 0 "$@"
+        --sources --on-error "quarantine=$run_prefix.bad" --resume-interval 0 "$@"
 }
 expect 0 'undisturbed' run want
-nothing_but_outputs want
 check 'three bad lines' [ "$(wc -l <want.bad)" = 3 ]
 
 # ---- killed ----
@@ -51,7 +50,7 @@ check 'three bad lines' [ "$(wc -l <want.bad)" = 3 ]
 killed_run() { # prefix
     while :; do
         gpt-preprocess --input $inputs --output-prefix "$1" $vocab \
-            --on-error "quarantine=$1.bad" --resume-interval 0 \
+            --on-error "quarantine=$1.bad" --resume-interval 0 --sources \
             2>>killed.log </dev/null &
         pid=$!
         seed=$((seed + 1))
@@ -75,6 +74,11 @@ while [ $kills -lt "${GPT_KILLS:-5}" ] && [ $round -lt 200 ]; do
     check 'killed until it is done' killed_run kill || break
     check 'same bytes' same_as want kill
     check 'same bad lines' cmp want.bad kill.bad
+    sed 's/want/kill/g' want_text_document.json >want.json
+    check 'same provenance' cmp want.json kill_text_document.json
+    check 'same sources' cmp want_text_document.sources \
+        kill_text_document.sources
+    rm kill_text_document.sources
     nothing_but_outputs kill
 done
 check 'some runs went on from the middle' grep -q 'going on behind' killed.log

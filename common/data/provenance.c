@@ -1,0 +1,209 @@
+/* The JSON of provenance.h. Start at gpt_provenance_write(). */
+#include "data/provenance.h"
+
+#include "base/hash.h"
+#include "base/memory.h"
+#include "base/num.h"
+#include "text/unicode.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_BYTES = 1 << 30 };
+
+void gpt_key_counts_add(struct gpt_key_counts *c, int64_t document_tokens)
+{
+    int bucket = 0;
+    while (document_tokens >> bucket && bucket < GPT_LENGTH_BUCKETS - 1)
+        bucket++;
+    c->of_length[bucket]++;
+    c->documents++;
+}
+
+int gpt_tokenizer_id_add(struct gpt_tokenizer_id *id, const char *option,
+                         const char *path, struct gpt_err *err)
+{
+    char *data;
+    size_t len;
+    if (!path)
+        return GPT_OK;
+    if (id->n_files == GPT_TOKENIZER_FILES)
+        return gpt_fail(err, GPT_EFAIL, "a tokenizer of more than %d files",
+                        GPT_TOKENIZER_FILES);
+    GPT_TRY(gpt_read_file(path, INT64_C(1) << 32, &data, &len, err));
+    id->files[id->n_files].option = option;
+    id->files[id->n_files].path = path;
+    id->files[id->n_files].bytes = (int64_t)len;
+    gpt_sha256(id->files[id->n_files++].sha256, data, len);
+    gpt_free(data);
+    return GPT_OK;
+}
+
+static bool put_int(cJSON *o, const char *name, int64_t v)
+{
+    return cJSON_AddNumberToObject(o, name, (double)v) != NULL;
+}
+
+static bool put_string(cJSON *o, const char *name, const char *v)
+{
+    return cJSON_AddStringToObject(o, name, v ? v : "") != NULL;
+}
+
+/* A list of lines. */
+static bool put_command(cJSON *root, const char *lines)
+{
+    cJSON *list = cJSON_AddArrayToObject(root, "command");
+    bool good = list != NULL;
+    while (good && lines && *lines) {
+        size_t n = strcspn(lines, "\n");
+        char *line = strndup(lines, n);
+        good = line && cJSON_AddItemToArray(list, cJSON_CreateString(line));
+        free(line);
+        lines += lines[n] ? n + 1 : n;
+    }
+    return good;
+}
+
+static bool put_tokenizer(cJSON *root, const struct gpt_preprocess_options *o)
+{
+    const struct gpt_tokenizer_id *id = o->tokenizer_id;
+    cJSON *t = cJSON_AddObjectToObject(root, "tokenizer"), *files = NULL;
+    bool good = t && put_string(t, "type", id ? id->type : NULL) &&
+                put_int(t, "vocabulary",
+                        gpt_tokenizer_vocab_size(o->tokenizer)) &&
+                put_int(t, "eod", gpt_tokenizer_eod(o->tokenizer)) &&
+                (files = cJSON_AddArrayToObject(t, "files"));
+    for (int i = 0; good && id && i < id->n_files; i++) {
+        cJSON *file = cJSON_CreateObject();
+        good = cJSON_AddItemToArray(files, file) &&
+               put_string(file, "option", id->files[i].option) &&
+               put_string(file, "path", id->files[i].path) &&
+               put_int(file, "bytes", id->files[i].bytes) &&
+               put_string(file, "sha256", id->files[i].sha256);
+    }
+    return good;
+}
+
+static bool put_inputs(cJSON *root, const struct gpt_provenance *p)
+{
+    cJSON *inputs = cJSON_AddArrayToObject(root, "inputs");
+    bool good = inputs != NULL;
+    for (int64_t i = 0; good && i < p->options->n_inputs; i++) {
+        const struct gpt_span *span = &p->options->inputs[i];
+        cJSON *input = cJSON_CreateObject();
+        char digest[17];
+        snprintf(digest, sizeof digest, "%016" PRIx64, p->sums[i].xxh64);
+        good = cJSON_AddItemToArray(inputs, input) &&
+               put_string(input, "path", span->path) &&
+               (span->begin == 0 && span->end < 0
+                    ? true
+                    : put_int(input, "offset", p->sums[i].begin)) &&
+               put_int(input, "bytes", p->sums[i].bytes) &&
+               put_string(input, "xxh64", digest);
+    }
+    return good;
+}
+
+static bool put_bad(cJSON *root, const struct gpt_bad_report *bad)
+{
+    cJSON *kinds = cJSON_AddObjectToObject(root, "bad_lines");
+    bool good = kinds != NULL;
+    for (int k = 0; good && k < GPT_BAD_KINDS; k++)
+        if (bad->of_kind[k])
+            good = put_int(kinds, gpt_bad_word(k), bad->of_kind[k]);
+    return good;
+}
+
+static bool put_counts(cJSON *root, const struct gpt_key_counts *c)
+{
+    double per_token =
+        c->tokens ? (double)c->text_bytes / (double)c->tokens : 0.0;
+    cJSON *lengths = NULL;
+    bool good = put_int(root, "documents", c->documents) &&
+                put_int(root, "sequences", c->sequences) &&
+                put_int(root, "tokens", c->tokens) &&
+                put_int(root, "text_bytes", c->text_bytes) &&
+                cJSON_AddNumberToObject(root, "bytes_per_token", per_token) &&
+                (lengths = cJSON_AddArrayToObject(root, "lengths"));
+    for (int b = 0; good && b < GPT_LENGTH_BUCKETS; b++) {
+        if (!c->of_length[b])
+            continue;
+        cJSON *row = cJSON_CreateObject();
+        good = cJSON_AddItemToArray(lengths, row) &&
+               put_int(row, "from", b ? INT64_C(1) << (b - 1) : 0) &&
+               put_int(row, "to", (INT64_C(1) << b) - 1) &&
+               put_int(row, "documents", c->of_length[b]);
+    }
+    return good;
+}
+
+static bool put_shard(cJSON *root, const struct gpt_preprocess_options *o)
+{
+    return o->n_shards == 0 || (put_int(root, "shard", o->shard) &&
+                                put_int(root, "shards", o->n_shards));
+}
+
+int gpt_provenance_write(struct gpt_out *out, const struct gpt_provenance *p,
+                         struct gpt_err *err)
+{
+    const struct gpt_preprocess_options *o = p->options;
+    cJSON *root = cJSON_CreateObject();
+    char *text = NULL;
+    int status = GPT_OK;
+    if (root && put_string(root, "tool", "gpt-preprocess " GPT_VERSION) &&
+        put_string(root, "unicode", GPT_UNICODE_VERSION) &&
+        put_command(root, o->command) && put_string(root, "key", p->key) &&
+        put_string(root, "index", o->tntidx ? "TNTIDX" : "MMIDIDX") &&
+        put_string(root, "dtype",
+                   p->dtype == GPT_U16 ? "uint16" : "int32") && put_shard(root, o) &&
+        put_tokenizer(root, o) && put_counts(root, p->counts) &&
+        put_bad(root, p->bad) && put_inputs(root, p))
+        text = gpt_json_print(root, true);
+    if (text)
+        status = gpt_out_printf(out, err, "%s\n", text);
+    else
+        status = gpt_fail(err, GPT_EFAIL, "out of memory for the provenance");
+    cJSON_free(text);
+    cJSON_Delete(root);
+    return status;
+}
+
+static const char *text_of(const cJSON *o, const char *name)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(o, name);
+    return cJSON_IsString(item) ? item->valuestring : "?";
+}
+
+void gpt_provenance_brief(char *buf, size_t cap, const cJSON *root)
+{
+    const cJSON *inputs = cJSON_GetObjectItemCaseSensitive(root, "inputs");
+    const cJSON *t = cJSON_GetObjectItemCaseSensitive(root, "tokenizer");
+    const cJSON *input, *n;
+    double bytes = 0;
+    char size[32];
+    cJSON_ArrayForEach(input, inputs) {
+        n = cJSON_GetObjectItemCaseSensitive(input, "bytes");
+        bytes += cJSON_IsNumber(n) ? n->valuedouble : 0;
+    }
+    n = cJSON_GetObjectItemCaseSensitive(t, "vocabulary");
+    snprintf(buf, cap, "%.100s, %d input%s, %s, %.100s of %.0f tokens",
+             text_of(root, "tool"), cJSON_GetArraySize(inputs),
+             cJSON_GetArraySize(inputs) == 1 ? "" : "s",
+             gpt_text_bytes(size, bytes), text_of(t, "type"),
+             cJSON_IsNumber(n) ? n->valuedouble : 0);
+}
+
+int gpt_provenance_read(cJSON **root, const char *prefix, struct gpt_err *err)
+{
+    struct gpt_buf path = {0};
+    int status = GPT_OK;
+    *root = NULL;
+    if (gpt_buf_printf(&path, "%s.json", prefix) != GPT_OK)
+        status = gpt_fail(err, GPT_EFAIL, "out of memory for a file name");
+    else if (gpt_path_exists(path.data))
+        status = gpt_json_read(root, path.data, MAX_BYTES, err);
+    gpt_buf_free(&path);
+    return status;
+}

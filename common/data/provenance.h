@@ -1,0 +1,91 @@
+/* Where a data set comes from: PREFIX_KEY_document.json, beside it, and
+ * PREFIX_KEY_document.sources, for each document the file and line. Both depend
+ * on the input and on options with an influence on the tokens, on nothing else:
+ * no time, no host, no number of workers. gpt-dataset(5) describes them. */
+#ifndef GPT_DATA_PROVENANCE_H
+#define GPT_DATA_PROVENANCE_H
+
+#include "base/io.h"
+#include "base/json.h"
+#include "data/preprocess.h"
+
+/* What a tokenizer is made of. */
+enum { GPT_TOKENIZER_FILES = 4 };
+struct gpt_tokenizer_id {
+    const char *type;
+    int n_files;
+    struct {
+        const char *option, *path; /* borrowed */
+        int64_t bytes;
+        char sha256[65];
+    } files[GPT_TOKENIZER_FILES];
+};
+/* Adds a file that an option names; NULL adds nothing. */
+int gpt_tokenizer_id_add(struct gpt_tokenizer_id *id, const char *option,
+                         const char *path, struct gpt_err *err) GPT_MUST_USE;
+
+/* Documents by their number of tokens: 0, 1, 2-3, 4-7 and so on. */
+enum { GPT_LENGTH_BUCKETS = 48 };
+
+/* What is counted of a key's documents. */
+struct gpt_key_counts {
+    int64_t documents, sequences, tokens;
+    int64_t text_bytes; /* unescaped */
+    int64_t of_length[GPT_LENGTH_BUCKETS];
+};
+void gpt_key_counts_add(struct gpt_key_counts *c, int64_t document_tokens);
+
+/* What was read of an input. */
+struct gpt_input_sum {
+    int64_t begin; /* where in the file */
+    int64_t bytes; /* as they are on disk */
+    uint64_t xxh64; /* of them */
+};
+
+struct gpt_provenance {
+    const struct gpt_preprocess_options *options;
+    const char *key;
+    enum gpt_dtype dtype;
+    const struct gpt_key_counts *counts;
+    const struct gpt_input_sum *sums; /* of each input */
+    const struct gpt_bad_report *bad;
+};
+int gpt_provenance_write(struct gpt_out *out, const struct gpt_provenance *p,
+                         struct gpt_err *err) GPT_MUST_USE;
+
+/* "gpt-preprocess 0.1.0, 3 inputs, 24.6 MiB, GPT2BPETokenizer of 601 tokens":
+ * a JSON in short, into buf. */
+void gpt_provenance_brief(char *buf, size_t cap, const cJSON *root);
+
+/* The JSON beside a data set; NULL in *root when there is none. Freed with
+ * cJSON_Delete(). */
+int gpt_provenance_read(cJSON **root, const char *prefix, struct gpt_err *err)
+    GPT_MUST_USE;
+
+/* ---- documents and their lines ---- */
+
+#define GPT_SOURCES_MAGIC "GPTSRC1" /* and NUL; then a record a document */
+enum { GPT_SOURCES_HEADER = 8, GPT_SOURCE_BYTES = 16 };
+
+/* A record: u32, u32, u64, little-endian. */
+struct gpt_source {
+    uint32_t input;  /* number in the JSON's "inputs" */
+    uint32_t line;   /* from 1; 0 when not known: in a part of a file */
+    uint64_t offset; /* of the line in the file, decompressed */
+};
+void gpt_source_put(uint8_t record[GPT_SOURCE_BYTES],
+                    const struct gpt_source *source);
+
+/* Sources of an open data set. */
+struct gpt_sources;
+/* GPT_EIO when the files are not there, GPT_EDATA when they do not fit a set
+ * of n_documents. */
+int gpt_sources_open(struct gpt_sources **s, const char *prefix,
+                     int64_t n_documents, struct gpt_err *err) GPT_MUST_USE;
+void gpt_sources_close(struct gpt_sources *s); /* NULL is fine */
+/* The source of a document and the name of its file, borrowed. */
+int gpt_sources_get(const struct gpt_sources *s, int64_t document,
+                    struct gpt_source *source, const char **path,
+                    struct gpt_err *err) GPT_MUST_USE;
+
+#endif

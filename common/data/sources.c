@@ -1,0 +1,109 @@
+/* The side file of provenance.h: documents and their lines. */
+#include "data/provenance.h"
+
+#include "base/memory.h"
+#include "base/num.h"
+
+#include <string.h>
+
+struct gpt_sources {
+    struct gpt_in *in;
+    const uint8_t *records;
+    int64_t n;
+    cJSON *root;
+    const char **paths; /* of inputs; in root */
+    int64_t n_paths;
+};
+
+void gpt_source_put(uint8_t record[GPT_SOURCE_BYTES],
+                    const struct gpt_source *s)
+{
+    gpt_put_u32(record, s->input);
+    gpt_put_u32(record + 4, s->line);
+    gpt_put_u64(record + 8, s->offset);
+}
+
+static int read_paths(struct gpt_sources *s, const char *prefix,
+                      struct gpt_err *err)
+{
+    const cJSON *input;
+    GPT_TRY(gpt_provenance_read(&s->root, prefix, err));
+    const cJSON *inputs = cJSON_GetObjectItemCaseSensitive(s->root, "inputs");
+    if (!cJSON_IsArray(inputs))
+        return gpt_fail(err, GPT_EDATA, "%s.json: no list 'inputs'", prefix);
+    GPT_TRY(gpt_new(&s->paths, (size_t)cJSON_GetArraySize(inputs),
+                    sizeof *s->paths, "names of inputs", err));
+    cJSON_ArrayForEach(input, inputs)
+        GPT_TRY(gpt_json_string(input, "path", &s->paths[s->n_paths++], prefix,
+                                err));
+    return GPT_OK;
+}
+
+static int map_records(struct gpt_sources *s, const char *prefix,
+                       struct gpt_err *err)
+{
+    struct gpt_buf path = {0};
+    if (gpt_buf_printf(&path, "%s.sources", prefix) != GPT_OK)
+        return gpt_fail(err, GPT_EFAIL, "out of memory for a file name");
+    int status = gpt_in_open(&s->in, path.data, err);
+    if (status == GPT_OK)
+        status = gpt_in_map(s->in, &s->records, err);
+    if (status == GPT_OK &&
+        (gpt_in_size(s->in) < GPT_SOURCES_HEADER ||
+         memcmp(s->records, GPT_SOURCES_MAGIC, GPT_SOURCES_HEADER) != 0))
+        status = gpt_fail(err, GPT_EDATA, "%s: does not begin with "
+                          GPT_SOURCES_MAGIC, path.data);
+    int64_t rest = status == GPT_OK ? gpt_in_size(s->in) - GPT_SOURCES_HEADER
+                                    : 0;
+    if (status == GPT_OK && rest != s->n * GPT_SOURCE_BYTES)
+        status = gpt_fail(err, GPT_EDATA, "%s: %lld bytes of records, %lld "
+                          "documents need %lld", path.data, (long long)rest,
+                          (long long)s->n,
+                          (long long)(s->n * GPT_SOURCE_BYTES));
+    gpt_buf_free(&path);
+    return status;
+}
+
+int gpt_sources_open(struct gpt_sources **sources, const char *prefix,
+                     int64_t n_documents, struct gpt_err *err)
+{
+    struct gpt_sources *s;
+    GPT_TRY(gpt_new(&s, 1, sizeof *s, "sources", err));
+    s->n = n_documents;
+    int status = map_records(s, prefix, err);
+    if (status == GPT_OK)
+        status = read_paths(s, prefix, err);
+    if (status != GPT_OK)
+        gpt_sources_close(s);
+    else
+        *sources = s;
+    return status;
+}
+
+void gpt_sources_close(struct gpt_sources *s)
+{
+    if (!s)
+        return;
+    gpt_in_close(s->in);
+    cJSON_Delete(s->root);
+    gpt_free(s->paths);
+    gpt_free(s);
+}
+
+int gpt_sources_get(const struct gpt_sources *s, int64_t document,
+                    struct gpt_source *source, const char **path,
+                    struct gpt_err *err)
+{
+    const uint8_t *record =
+        s->records + GPT_SOURCES_HEADER + GPT_SOURCE_BYTES * document;
+    source->input = gpt_get_u32(record);
+    source->line = gpt_get_u32(record + 4);
+    source->offset = gpt_get_u64(record + 8);
+    if (source->input >= s->n_paths)
+        return gpt_fail(err, GPT_EDATA, "%s: document %lld is of input %u, "
+                        "must be below %lld", gpt_in_path(s->in),
+                        (long long)document, source->input,
+                        (long long)s->n_paths);
+    *path = s->paths[source->input];
+    return GPT_OK;
+}

@@ -1,0 +1,106 @@
+#!/bin/sh
+# Where a data set comes from: the JSON and the sources beside it, and what
+# gpt-dataset makes of them.
+# shellcheck disable=SC2086,SC2154 # word lists; $top and $scratch are tap.sh's
+. "$(dirname "$0")/../lib/tap.sh"
+
+bytes='--tokenizer-type ByteTokenizer --append-eod'
+set=x_text_document
+printf '{"text":"a"}\n{"text":["bc","d"]}\n{"text":""}\n\n' >a.jsonl
+printf '{"text":"0123456789"}\nnot JSON\n{"text":"last"}' >b.jsonl
+expect 0 'two files' gpt-preprocess --input a.jsonl b.jsonl --output-prefix x \
+    $bytes --on-error skip --sources --workers 2
+cp $set.json first.json
+cp $set.sources first.sources
+has() { check "it holds $1" grep -qF -e "$1" first.json; }
+has '"tool":	"gpt-preprocess'
+has '"unicode":	"16.0"'
+has '"command":	["input = a.jsonl b.jsonl", "output-prefix = x", '
+has '"key":	"text"'
+has '"dtype":	"uint16"'
+has '"documents":	5'
+has '"sequences":	5'
+has '"tokens":	22'
+has '"text_bytes":	18'
+has '"bytes_per_token":	0.8181818181818182'
+has '"blank line":	1'
+has '"not JSON":	1'
+has "\"bytes\":	$(wc -c <a.jsonl),"
+has '"xxh64":	"3450f5ed505822db"' # of a.jsonl, by another program
+check 'the number of workers is not told' sh -c '! grep -i workers first.json'
+check 'five lengths: 0, 2, 5, 4, 11' [ "$(tr -d ' \t\n' <first.json |
+    grep -o '"from":[0-9]*,"to":[0-9]*,"documents":[0-9]*' | tr -dc '0-9,\n' |
+    tr '\n' ' ')" = '0,0,1 2,3,1 4,7,2 8,15,1 ' ]
+for n in 1 3; do
+    expect 0 "$n workers" gpt-preprocess --input a.jsonl b.jsonl \
+        --output-prefix x $bytes --on-error skip --sources --workers $n \
+        --threads $n --force
+    check 'same JSON' cmp first.json $set.json
+    check 'same sources' cmp first.sources $set.sources
+done
+
+expect 0 'info' gpt-dataset info $set
+out_has "by gpt-preprocess"
+out_has '2 inputs, 92 B, ByteTokenizer of 257 tokens'
+expect 0 'info --json' gpt-dataset info $set --json
+out_has '"provenance":{"tool":"gpt-preprocess'
+expect 0 'cat --sources' gpt-dataset cat $set --sources
+cut -f 1 out >places
+printf 'a.jsonl:1\na.jsonl:2\na.jsonl:3\nb.jsonl:1\nb.jsonl:3\n' >want
+check 'file and line of each document' cmp want places
+expect 0 'cat --sources --jsonl' gpt-dataset cat $set --sources --jsonl \
+    --documents 4 --tokenizer-type ByteTokenizer --strip-eod
+echo '{"document":4,"file":"b.jsonl","line":3,"offset":31,"text":"last"}' >want
+check 'as fields' cmp want out
+check 'the offset is where the line begins' \
+    [ "$(tail -c +32 b.jsonl)" = '{"text":"last"}' ]
+
+# In a part of a file lines are not known, offsets are; several keys.
+awk 'BEGIN { for (i = 0; i < 100; i++)
+    printf "{\"a\":\"%d\",\"b\":\"%s\"}\n", i, i % 2 ? i : "" }' >ab.jsonl
+expect 0 'a shard' gpt-preprocess --input ab.jsonl --json-keys a b $bytes \
+    --output-prefix s --shard 2/2 --sources --empty drop
+json=s-00002-of-00002_b_document.json
+check 'the shard is told' grep -q '"shards":	2' $json
+check 'key b has half of the documents' grep -q '"documents":	25,' $json
+begin=$(sed -n 's/.*"offset":	\([0-9]*\),.*/\1/p' $json)
+expect 0 'its first document' gpt-dataset cat s-00002-of-00002_b_document.idx \
+    --sources --documents 0
+at=$(sed 's/^ab.jsonl@\([0-9]*\)	.*/\1/' out)
+check 'is at an offset of the file' [ "$at" -ge "$begin" ]
+check 'where its line is' [ "$(tail -c +$((at + 1)) ab.jsonl | head -n 1)" = \
+    '{"a":"51","b":"51"}' ]
+if gpt-preprocess --version | grep -q zlib; then
+    gzip -k a.jsonl
+    expect 0 'a packed file' gpt-preprocess --input a.jsonl.gz $bytes \
+        --output-prefix z --on-error skip --sources
+    check 'its own bytes are counted' grep -q \
+        "\"bytes\":	$(wc -c <a.jsonl.gz)," z_text_document.json
+    expect 0 'lines' gpt-dataset cat z_text_document --sources --documents 2
+    check 'are those of the text' grep -q '^a.jsonl.gz:3	' out
+fi
+
+# ---- what is not there, or damaged ----
+
+expect 0 'neither' gpt-preprocess --input a.jsonl --output-prefix no $bytes \
+    --on-error skip --no-provenance
+check 'two files' [ "$(echo no_*)" = 'no_text_document.bin no_text_document.idx' ]
+expect 4 'no sources' gpt-dataset cat no_text_document --sources
+err_has "'no_text_document.sources'"
+expect 7 'a JSON that exists' sh -c "echo {} >no2_text_document.json
+    exec gpt-preprocess --input a.jsonl --output-prefix no2 $bytes \
+    --on-error skip"
+err_has "'no2_text_document.json' exists already"
+head -c 80 first.sources >$set.sources
+expect 3 'sources that are cut' gpt-dataset cat $set --sources
+err_has '72 bytes of records, 5 documents need 80'
+{ printf 'GPTSRC1\0\377\377\377\377'; tail -c +13 first.sources; } >$set.sources
+expect 3 'an input that is not there' gpt-dataset cat $set --sources
+err_has 'document 0 is of input 4294967295, must be below 2'
+cp first.sources $set.sources
+echo '{"inputs": [{"path": 3}]}' >$set.json
+expect 3 'a JSON without names' gpt-dataset cat $set --sources
+echo '{"inputs": ' >$set.json
+expect 3 'a JSON that is cut' gpt-dataset info $set
+err_has "$set.json"
+tap_done
