@@ -1,0 +1,91 @@
+#!/bin/sh
+# Checkpoints have no layout: what eight ranks save with a distributed
+# optimizer goes on at other layouts as if it had never stopped, and back; at
+# the same layout, to the bit. gpt-reshape and gpt-generate read it.
+. "$(dirname "$0")/../lib/tap.sh"
+. "$top/tests/lib/train.sh"
+OMP_NUM_THREADS=1
+export OMP_NUM_THREADS
+
+if gpt-train --version | grep -q ' Gloo'; then :; else
+    skip 'built without Gloo'
+    tap_done
+fi
+make_data
+
+run() { # ranks options...
+    ranks=$1
+    shift
+    # shellcheck disable=SC2086 # a word list
+    timeout 120 gpt-launch --standalone --nproc-per-node "$ranks" gpt-train \
+        $tiny --num-layers 4 --global-batch-size 4 --train-iters 9 -q "$@"
+}
+eight() {
+    run 8 --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 \
+        --use-distributed-optimizer "$@"
+}
+tensors_of() { (cd "$1" && cat ./*.safetensors | cksum); }
+
+expect 0 'one rank, 9 steps' run 1 --metrics one.jsonl
+expect 0 'TP2 PP2 DP2, distributed optimizer: 9 steps' \
+    eight --metrics eight.jsonl --save whole
+check 'the losses of one rank' compare_metrics one.jsonl eight.jsonl 9
+expect 0 'the same, stopped after 3' eight --save three --exit-interval 3
+check 'ranks wrote their own files' \
+    test -f three/iter_0000003/optimizer_exp_avg_tp01_pp01_dp01.safetensors
+
+# ---- the same layout ----
+expect 0 'goes on, saving in the background' \
+    eight --load three --save again --save-interval 2 --async-save \
+    --metrics again.jsonl
+check 'the same bits as without stopping' \
+    test "$(tensors_of whole/iter_0000009)" = "$(tensors_of again/iter_0000009)"
+check 'every checkpoint is there' test -f again/iter_0000004/manifest.json \
+    -a -f again/iter_0000006/manifest.json -a -f again/iter_0000008/manifest.json
+
+# ---- other layouts: steps 4 to 6 there, 7 to 9 at eight ranks again ----
+there_and_back() { # name ranks options...
+    name=$1
+    shift
+    ranks=$1
+    shift
+    expect 0 "$name goes on" run "$ranks" --load three --save "$name" \
+        --exit-interval 3 --metrics "$name.jsonl" "$@"
+    check "$name: the losses of one rank" \
+        compare_metrics one.jsonl "$name.jsonl" 3
+    expect 0 "$name: and back" eight --load "$name" --metrics "$name-8.jsonl"
+    check "$name: the losses of one rank again" \
+        compare_metrics one.jsonl "$name-8.jsonl" 3
+}
+there_and_back TP1 1
+there_and_back TP4 4 --tensor-model-parallel-size 4 --sequence-parallel
+there_and_back PP4 4 --pipeline-model-parallel-size 4
+there_and_back DP4 4 --data-parallel-sharding-strategy optim_grads
+
+# ---- the other programs ----
+expect 0 'gpt-reshape makes the files of one rank of it' gpt-reshape \
+    --load-path three --save-path reshaped --verify \
+    --target-tensor-model-parallel-size 1 \
+    --target-pipeline-model-parallel-size 1 --make-vocab-size-divisible-by 2
+tensors() { # directory: names, types and shapes, whatever files they are in
+    gpt-reshape inspect "$1" | sed -n '/^tensors:/,$s/\].*/]/p' >"$1.tensors"
+}
+tensors three
+tensors reshaped
+check 'with the same tensors' cmp three.tensors reshaped.tensors
+check 'that are many' test "$(wc -l <three.tensors)" = 156
+expect 0 'one rank goes on from that' run 1 --load reshaped \
+    --metrics reshaped.jsonl
+losses() { # metrics.jsonl: of steps 4 to 6
+    sed -n 's/.*\("iteration":[456],\).*\("lm_loss":[^,]*\).*/\1\2/p' "$1"
+}
+check 'to the bit as from the eight files' \
+    test -n "$(losses TP1.jsonl)" -a \
+    "$(losses reshaped.jsonl)" = "$(losses TP1.jsonl)"
+for dir in three reshaped; do
+    printf 'the cat' | gpt-generate --load $dir --greedy --tokens 12 \
+        >$dir.text 2>$dir.err || cat $dir.err
+done
+check 'gpt-generate says the same from both' \
+    test -s three.text -a "$(cat three.text)" = "$(cat reshaped.text)"
+tap_done
