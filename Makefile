@@ -83,7 +83,7 @@ emu_test := $(if $(HAVE_CXX),$(BUILD)/tests/emu/selftest.t)
 .PHONY: all lib units
 all: $(bins) $(gpu)          ## build the programs (the default)
 lib: $(lib)                  ## build libgpt.a
-units: $(unit_bins)          ## build the unit tests
+units: $(unit_bins) $(emu)   ## build the unit tests
 
 $(BUILD)/config.mk: share/build/probe.sh share/build/deps.sh
 	@mkdir -p $(@D)

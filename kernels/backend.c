@@ -84,13 +84,7 @@ static int open_device(struct gpt_backend **be, const char *name, int device,
 {
     struct plugin p;
     GPT_TRY(open_plugin(&p, name, err));
-    GPT_TRY(p.open(be, device, err));
-    if ((*be)->api != GPT_BACKEND_API)
-        return gpt_fail(err, GPT_EDEVICE,
-                        "%s: the plugin has interface %u, the program %u: "
-                        "they are of different builds", name, (*be)->api,
-                        (unsigned)GPT_BACKEND_API);
-    return GPT_OK;
+    return p.open(be, sizeof **be, device, err);
 }
 
 static int open_any(struct gpt_backend **be, struct gpt_err *err)
@@ -127,7 +121,7 @@ int gpt_backend_version(struct gpt_buf *b)
     char text[sizeof err.text];
     if (open_plugin(&p, "cuda", &err) != GPT_OK)
         return gpt_buf_printf(b, "GPU: not built (%s)\n", err.text);
-    if (p.open(&be, 0, &err) == GPT_OK)
+    if (p.open(&be, sizeof *be, 0, &err) == GPT_OK)
         be->describe(be, text, sizeof text);
     else
         snprintf(text, sizeof text, "%s", err.text);

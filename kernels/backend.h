@@ -161,8 +161,9 @@ struct gpt_attn_cached {
  * from v_begin on (target and v_real stay global numbers). xent_partial()
  * writes stats (N, 3) float, of the columns here: largest logit, sum of
  * exp(logit - largest), logit of the target (0: it is elsewhere), and with
- * `grad` leaves those exponentials in logits. xent_finish(), given the stats
- * of all ranks (ranks, N, 3), combines them in the order of ranks. */
+ * `grad` leaves those exponentials in logits (or the logits, where a device
+ * reads them again for less). xent_finish(), given the stats of all ranks
+ * (ranks, N, 3), combines them in the order of ranks. */
 enum { GPT_XENT_STATS = 3 };
 struct gpt_xent {
     int64_t n, v, v_real, ld;

@@ -252,6 +252,7 @@ static struct gpt_backend table()
     be.matmul = cuda_matmul;
     be.bias_grad = cuda_bias_grad;
     be.bias_add = cuda_bias_add;
+    be.gelu = cuda_gelu;
     be.norm_fwd = cuda_norm_fwd;
     be.norm_bwd = cuda_norm_bwd;
     be.norm_scratch = cuda_norm_scratch;
@@ -263,6 +264,8 @@ static struct gpt_backend table()
     be.attn_scratch = cuda_attn_scratch;
     be.attn_cached = cuda_attn_cached;
     be.xent = cuda_xent;
+    be.xent_partial = cuda_xent_partial;
+    be.xent_finish = cuda_xent_finish;
     be.adamw = cuda_adamw;
     be.sumsq = cuda_sumsq;
     be.sum = cuda_sum;
@@ -271,10 +274,12 @@ static struct gpt_backend table()
 
 /* The one symbol that programs look up (kernels/plugin.h). */
 extern "C" __attribute__((visibility("default"))) int
-gpt_plugin_open(struct gpt_backend **out, int device, struct gpt_err *err)
+gpt_plugin_open(struct gpt_backend **out, size_t table_bytes, int device, struct gpt_err *err)
 {
     static struct gpt_backend be = table();
     int n = 0, driver = 0;
+    if (table_bytes != sizeof be)
+        return gpt_fail(err, GPT_EDEVICE, NAME ": program and plugin are of different builds");
     cudaDriverGetVersion(&driver);
     if (driver == 0)
         return gpt_fail(err, GPT_EDEVICE, NAME ": no driver is installed");

@@ -144,6 +144,7 @@ void cuda_bias_grad(struct gpt_queue *q, float *dbias, const void *dy, int64_t m
                     enum gpt_dtype act);
 void cuda_bias_add(struct gpt_queue *q, void *x, const void *bias, int64_t m, int64_t n,
                    enum gpt_dtype act);
+void cuda_gelu(struct gpt_queue *q, void *y, const void *x, int64_t n, enum gpt_dtype act);
 void cuda_norm_fwd(struct gpt_queue *q, const struct gpt_norm *op);
 void cuda_norm_bwd(struct gpt_queue *q, const struct gpt_norm *op,
                    const struct gpt_norm_grad *grad);
@@ -159,6 +160,9 @@ void cuda_attn_bwd(struct gpt_queue *q, const struct gpt_attn *op,
 size_t cuda_attn_scratch(const struct gpt_attn *op);
 void cuda_attn_cached(struct gpt_queue *q, const struct gpt_attn_cached *op);
 void cuda_xent(struct gpt_queue *q, const struct gpt_xent *op);
+void cuda_xent_partial(struct gpt_queue *q, const struct gpt_xent *op, float *stats);
+void cuda_xent_finish(struct gpt_queue *q, const struct gpt_xent *op, const float *stats,
+                      int64_t ranks, int64_t rank);
 void cuda_adamw(struct gpt_queue *q, const struct gpt_adamw *op);
 void cuda_sumsq(struct gpt_queue *q, double *out, const float *x, int64_t n);
 void cuda_sum(struct gpt_queue *q, double *out, const float *x, int64_t n);

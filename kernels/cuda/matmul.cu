@@ -1,7 +1,7 @@
 /* Matrix products: the row-major call becomes the transposed column-major one
  * that the library knows, c' (N, M) = op(b)' op(a)'. Epilogues that the library
  * refuses are kernels of their own. */
-#include "cuda/device.cuh"
+#include "cuda/gelu.cuh"
 #include "cuda/gemm.h"
 
 enum { THREADS = 256 };
@@ -28,22 +28,6 @@ static struct gemm_call transposed(const struct gpt_matmul *op)
     g.beta = op->beta;
     g.epilogue = op->epilogue;
     return g;
-}
-
-/* GELU(x) = x s(2u), u = sqrt(2/pi) (x + 0.044715 x^3), s the logistic
- * function: the same as x (1 + tanh u) / 2. */
-static __device__ float gelu(float x)
-{
-    float u = 0.7978845608f * (x + 0.044715f * x * x * x);
-    return x / (1 + expf(-2 * u));
-}
-
-static __device__ float gelu_slope(float x)
-{
-    float u = 0.7978845608f * (x + 0.044715f * x * x * x);
-    float s = 1 / (1 + expf(-2 * u));
-    float du = 0.7978845608f * (1 + 3 * 0.044715f * x * x);
-    return s + 2 * x * s * (1 - s) * du;
 }
 
 /* c (rows, n), rows ld apart; aux (rows, n) tight. */

@@ -1,12 +1,15 @@
 /* Softmax cross-entropy and its gradient in place, one block a row: one pass
  * for maximum and sum together (Milakov and Gimelshein 2018), one for the
- * gradient. */
+ * gradient. Where ranks hold parts of the vocabulary they exchange what the
+ * first pass found before the second, which starts from the logits again. */
 #include "cuda/device.cuh"
 
 enum { THREADS = 512 };
 
 template <class T> struct loss {
-    int64_t v, v_real, ld;
+    int64_t n, v, v_real, v_begin;
+    int64_t real; /* columns here that are words and no dummies */
+    int64_t ld;
     T *logits;
     const int32_t *target;
     const float *weight;
@@ -37,9 +40,9 @@ static __device__ void max_and_sum(const T *row, int64_t n, float *max, float *s
     }
 }
 
-/* (softmax - [j = target]) weight; 0 past v_real. */
+/* (softmax - [j = target]) weight; 0 past the real columns. */
 template <class T, int W>
-static __device__ void gradient(const loss<T> &p, T *row, int target, float weight, float lse)
+static __device__ void gradient(const loss<T> &p, T *row, int64_t target, float weight, float lse)
 {
     for (int64_t j = threadIdx.x * W; j < p.v; j += THREADS * W) {
         float x[W];
@@ -47,45 +50,137 @@ static __device__ void gradient(const loss<T> &p, T *row, int target, float weig
 #pragma unroll
         for (int e = 0; e < W; e++) {
             float g = expf(x[e] - lse) - (j + e == target ? 1.0f : 0.0f);
-            x[e] = j + e < p.v_real && weight != 0 ? g * weight : 0;
+            x[e] = j + e < p.real && weight != 0 ? g * weight : 0;
         }
         store(row + j, x);
     }
 }
 
-template <class T, int W> static __global__ void __launch_bounds__(THREADS) xent_row(loss<T> p)
+/* Largest and sum over the row's real columns here; every thread gets them. */
+template <class T, int W>
+static __device__ void row_stats(const loss<T> &p, const T *row, float *top, float *total)
+{
+    float max, sum[1];
+    max_and_sum<T, W>(row, p.real, &max, &sum[0]);
+    *top = block_max(max);
+    sum[0] *= max == *top ? 1 : expf(max - *top);
+    block_sum(sum);
+    *total = sum[0];
+}
+
+/* False, for the whole block, when row i's target is no word. */
+template <class T> static __device__ bool good_target(const loss<T> &p, int64_t i)
+{
+    int target = p.target[i];
+    if (target >= 0 && target < p.v_real)
+        return true;
+    if (threadIdx.x == 0)
+        raise_fault(p.fault, CUDA_FAULT_TARGET, i, target, p.v_real);
+    return false;
+}
+
+template <class T, int W> static __global__ void __launch_bounds__(THREADS) whole_row(loss<T> p)
 {
     int64_t i = blockIdx.x;
     T *row = p.logits + i * p.ld;
-    int target = p.target[i];
-    if (target < 0 || target >= p.v_real) {
-        if (threadIdx.x == 0)
-            raise_fault(p.fault, CUDA_FAULT_TARGET, i, target, p.v_real);
-        return; /* the whole block */
-    }
-    float at_target = to_float(row[target]), max, sum[1];
-    max_and_sum<T, W>(row, p.v_real, &max, &sum[0]);
-    float top = block_max(max);
-    sum[0] *= max == -INFINITY ? 0 : expf(max - top);
-    block_sum(sum);
-    float lse = top + logf(sum[0]);
+    if (!good_target(p, i))
+        return;
+    float at_target = to_float(row[p.target[i]]), top, sum;
+    row_stats<T, W>(p, row, &top, &sum);
+    float lse = top + logf(sum);
     if (threadIdx.x == 0)
         p.loss[i] = lse - at_target;
     if (p.grad)
-        gradient<T, W>(p, row, target, p.weight[i], lse);
+        gradient<T, W>(p, row, p.target[i], p.weight[i], lse);
 }
+
+/* What ranks tell each other of a row. */
+enum { LARGEST, SUM, TARGET };
+
+template <class T, int W>
+static __global__ void __launch_bounds__(THREADS) partial_row(loss<T> p, float *stats)
+{
+    int64_t i = blockIdx.x;
+    const T *row = p.logits + i * p.ld;
+    if (!good_target(p, i))
+        return;
+    int64_t at = p.target[i] - p.v_begin;
+    float top, sum;
+    row_stats<T, W>(p, row, &top, &sum);
+    if (threadIdx.x == 0) {
+        stats += i * GPT_XENT_STATS;
+        stats[LARGEST] = top;
+        stats[SUM] = sum;
+        stats[TARGET] = at >= 0 && at < p.real ? to_float(row[at]) : 0;
+    }
+}
+
+/* stats: (ranks, N, GPT_XENT_STATS) */
+template <class T, int W>
+static __global__ void __launch_bounds__(THREADS)
+    finish_row(loss<T> p, const float *stats, int64_t ranks)
+{
+    int64_t i = blockIdx.x, next = p.n * GPT_XENT_STATS;
+    float max = -INFINITY, sum = 0, target = 0;
+    stats += i * GPT_XENT_STATS;
+    for (int64_t r = 0; r < ranks; r++)
+        max = fmaxf(max, stats[r * next + LARGEST]);
+    for (int64_t r = 0; r < ranks; r++) {
+        sum += stats[r * next + SUM] * expf(stats[r * next + LARGEST] - max); /* NaN stays */
+        target += stats[r * next + TARGET];
+    }
+    float lse = max + logf(sum);
+    if (threadIdx.x == 0)
+        p.loss[i] = lse - target;
+    if (p.grad)
+        gradient<T, W>(p, p.logits + i * p.ld, p.target[i] - p.v_begin, p.weight[i], lse);
+}
+
+/* Calls f(loss<T>, W) for the row's type and width. */
+template <class F> static void with_loss(struct gpt_queue *q, const struct gpt_xent *op, F f)
+{
+    int64_t ld = op->ld ? op->ld : op->v, real = op->v_real - op->v_begin;
+    real = real < 0 ? 0 : real < op->v ? real : op->v;
+    bool wide = cuda_wide(op->act, ld, op->logits) && cuda_wide(op->act, op->v);
+    with_access(op->act, wide, [&](auto type, auto width) {
+        using T = decltype(type);
+        loss<T> p = {op->n, op->v, op->v_real, op->v_begin, real, ld, (T *)op->logits,
+                     op->target, op->weight, op->loss, op->grad, q->fault};
+        f(p, width);
+    });
+}
+
+/* The type of the logits. */
+template <class T> static T logit_of(const loss<T> &) { return T(); }
 
 void cuda_xent(struct gpt_queue *q, const struct gpt_xent *op)
 {
     if (!cuda_ready(q, "xent", op->act) || !op->n)
         return;
-    int64_t ld = op->ld ? op->ld : op->v;
-    bool wide = cuda_wide(op->act, ld, op->logits) && cuda_wide(op->act, op->v);
-    with_access(op->act, wide, [&](auto type, auto width) {
-        using T = decltype(type);
-        const int W = decltype(width)::value;
-        loss<T> p = {op->v, op->v_real, ld, (T *)op->logits, op->target, op->weight, op->loss,
-                     op->grad, q->fault};
-        launch(q, xent_row<T, W>, op->n, THREADS, 0, p);
+    with_loss(q, op, [&](auto p, auto width) {
+        using T = decltype(logit_of(p));
+        launch(q, whole_row<T, decltype(width)::value>, op->n, THREADS, 0, p);
+    });
+}
+
+void cuda_xent_partial(struct gpt_queue *q, const struct gpt_xent *op, float *stats)
+{
+    if (!cuda_ready(q, "xent_partial", op->act) || !op->n)
+        return;
+    with_loss(q, op, [&](auto p, auto width) {
+        using T = decltype(logit_of(p));
+        launch(q, partial_row<T, decltype(width)::value>, op->n, THREADS, 0, p, stats);
+    });
+}
+
+void cuda_xent_finish(struct gpt_queue *q, const struct gpt_xent *op, const float *stats,
+                      int64_t ranks, int64_t rank)
+{
+    (void)rank; /* the logits are still here */
+    if (!cuda_ready(q, "xent_finish", op->act) || !op->n)
+        return;
+    with_loss(q, op, [&](auto p, auto width) {
+        using T = decltype(logit_of(p));
+        launch(q, finish_row<T, decltype(width)::value>, op->n, THREADS, 0, p, stats, ranks);
     });
 }

@@ -67,7 +67,7 @@ static float finish(const struct gemm_call *c, int64_t i, int64_t j, float x)
     case GPT_EPI_BIAS_GELU:
         x += get(c->bias, c->act, i);
         put(c->aux, c->act, at, x);
-        return gelu(x);
+        return gelu(get(c->aux, c->act, at)); /* as stored (backend.h) */
     case GPT_EPI_DGELU:
         return x * gelu_slope(get(c->aux, c->act, at));
     }
