@@ -4,7 +4,7 @@
  * first pass found before the second, which starts from the logits again. */
 #include "cuda/device.cuh"
 
-enum { THREADS = 512 };
+enum { MOST_THREADS = 512 };
 
 template <class T> struct loss {
     int64_t n, v, v_real, v_begin;
@@ -24,7 +24,7 @@ static __device__ void max_and_sum(const T *row, int64_t n, float *max, float *s
 {
     *max = -INFINITY;
     *sum = 0;
-    for (int64_t j = threadIdx.x * W; j < n; j += THREADS * W) {
+    for (int64_t j = threadIdx.x * W; j < n; j += blockDim.x * W) {
         float x[W], top = *max;
         load(x, row + j);
 #pragma unroll
@@ -44,7 +44,7 @@ static __device__ void max_and_sum(const T *row, int64_t n, float *max, float *s
 template <class T, int W>
 static __device__ void gradient(const loss<T> &p, T *row, int64_t target, float weight, float lse)
 {
-    for (int64_t j = threadIdx.x * W; j < p.v; j += THREADS * W) {
+    for (int64_t j = threadIdx.x * W; j < p.v; j += blockDim.x * W) {
         float x[W];
         load(x, row + j);
 #pragma unroll
@@ -79,7 +79,7 @@ template <class T> static __device__ bool good_target(const loss<T> &p, int64_t 
     return false;
 }
 
-template <class T, int W> static __global__ void __launch_bounds__(THREADS) whole_row(loss<T> p)
+template <class T, int W> static __global__ void __launch_bounds__(MOST_THREADS) whole_row(loss<T> p)
 {
     int64_t i = blockIdx.x;
     T *row = p.logits + i * p.ld;
@@ -98,7 +98,7 @@ template <class T, int W> static __global__ void __launch_bounds__(THREADS) whol
 enum { LARGEST, SUM, TARGET };
 
 template <class T, int W>
-static __global__ void __launch_bounds__(THREADS) partial_row(loss<T> p, float *stats)
+static __global__ void __launch_bounds__(MOST_THREADS) partial_row(loss<T> p, float *stats)
 {
     int64_t i = blockIdx.x;
     const T *row = p.logits + i * p.ld;
@@ -117,7 +117,7 @@ static __global__ void __launch_bounds__(THREADS) partial_row(loss<T> p, float *
 
 /* stats: (ranks, N, GPT_XENT_STATS) */
 template <class T, int W>
-static __global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(MOST_THREADS)
     finish_row(loss<T> p, const float *stats, int64_t ranks)
 {
     int64_t i = blockIdx.x, next = p.n * GPT_XENT_STATS;
@@ -136,7 +136,7 @@ static __global__ void __launch_bounds__(THREADS)
         gradient<T, W>(p, p.logits + i * p.ld, p.target[i] - p.v_begin, p.weight[i], lse);
 }
 
-/* Calls f(loss<T>, W) for the row's type and width. */
+/* Calls f(loss<T>, W, threads of a row) for the row's type and width. */
 template <class F> static void with_loss(struct gpt_queue *q, const struct gpt_xent *op, F f)
 {
     int64_t ld = op->ld ? op->ld : op->v, real = op->v_real - op->v_begin;
@@ -146,7 +146,7 @@ template <class F> static void with_loss(struct gpt_queue *q, const struct gpt_x
         using T = decltype(type);
         loss<T> p = {op->n, op->v, op->v_real, op->v_begin, real, ld, (T *)op->logits,
                      op->target, op->weight, op->loss, op->grad, q->fault};
-        f(p, width);
+        f(p, width, cuda_threads(op->v / width, MOST_THREADS));
     });
 }
 
@@ -157,9 +157,9 @@ void cuda_xent(struct gpt_queue *q, const struct gpt_xent *op)
 {
     if (!cuda_ready(q, "xent", op->act) || !op->n)
         return;
-    with_loss(q, op, [&](auto p, auto width) {
+    with_loss(q, op, [&](auto p, auto width, unsigned threads) {
         using T = decltype(logit_of(p));
-        launch(q, whole_row<T, decltype(width)::value>, op->n, THREADS, 0, p);
+        launch(q, whole_row<T, decltype(width)::value>, op->n, threads, 0, p);
     });
 }
 
@@ -167,9 +167,9 @@ void cuda_xent_partial(struct gpt_queue *q, const struct gpt_xent *op, float *st
 {
     if (!cuda_ready(q, "xent_partial", op->act) || !op->n)
         return;
-    with_loss(q, op, [&](auto p, auto width) {
+    with_loss(q, op, [&](auto p, auto width, unsigned threads) {
         using T = decltype(logit_of(p));
-        launch(q, partial_row<T, decltype(width)::value>, op->n, THREADS, 0, p, stats);
+        launch(q, partial_row<T, decltype(width)::value>, op->n, threads, 0, p, stats);
     });
 }
 
@@ -179,8 +179,8 @@ void cuda_xent_finish(struct gpt_queue *q, const struct gpt_xent *op, const floa
     (void)rank; /* the logits are still here */
     if (!cuda_ready(q, "xent_finish", op->act) || !op->n)
         return;
-    with_loss(q, op, [&](auto p, auto width) {
+    with_loss(q, op, [&](auto p, auto width, unsigned threads) {
         using T = decltype(logit_of(p));
-        launch(q, finish_row<T, decltype(width)::value>, op->n, THREADS, 0, p, stats, ranks);
+        launch(q, finish_row<T, decltype(width)::value>, op->n, threads, 0, p, stats, ranks);
     });
 }

@@ -1,8 +1,8 @@
 /* Runs the blocks of a launch one after another and the threads of a block as
  * fibers. Start at run(), then run_block().
  *
- * A thread runs until it waits for others or ends. A pass goes over all
- * threads, in the order asked for, and lets each go on that may; when a pass
+ * A thread runs until it waits for others or ends. A pass goes over all warps,
+ * in the order asked for, and lets each thread go on that may; when a pass
  * moved nobody and not all have ended, they wait for each other for ever, and
  * the launch fails with the reason. */
 #include "tests/emu/cuda.h"
@@ -228,23 +228,45 @@ static void begin_threads()
         memset(shared_memory, 0xff, shared_bytes); /* NaN in every format */
 }
 
+/* One warp: goes over its lanes until all wait for other warps or have ended;
+ * in random order it may be left before. False when nobody could go on. */
+static bool run_warp(unsigned first)
+{
+    unsigned turn[32], lanes = std::min(32u, n_threads - first);
+    unsigned sweeps = random_state ? 1 + next_random() % 8 : ~0u;
+    bool moved = true, any = false;
+    for (; moved && sweeps > 0; sweeps--) {
+        moved = false;
+        order(turn, lanes);
+        for (unsigned i = 0; i < lanes && !failed; i++) {
+            struct thread *t = &threads[first + turn[i]];
+            if (t->state != READY)
+                continue;
+            resume(t);
+            moved = any = true;
+        }
+    }
+    return any;
+}
+
+static unsigned count_ended()
+{
+    unsigned n = 0;
+    for (unsigned i = 0; i < n_threads; i++)
+        n += threads[i].state == ENDED;
+    return n;
+}
+
 static void run_block()
 {
-    static unsigned turn[MAX_THREADS];
+    unsigned turn[MAX_THREADS / 32], warps = (n_threads + 31) / 32;
     begin_threads();
-    for (unsigned ended = 0; ended < n_threads && !failed;) {
+    while (!failed && count_ended() < n_threads) {
         bool moved = false;
-        ended = 0;
-        order(turn, n_threads);
-        for (unsigned i = 0; i < n_threads && !failed; i++) {
-            struct thread *t = &threads[turn[i]];
-            if (t->state == READY) {
-                resume(t);
-                moved = true;
-            }
-            ended += t->state == ENDED;
-        }
-        if (!moved && !failed && ended < n_threads)
+        order(turn, warps);
+        for (unsigned i = 0; i < warps && !failed; i++)
+            moved = run_warp(turn[i] * 32) || moved;
+        if (!moved && !failed)
             report_stuck();
     }
 }

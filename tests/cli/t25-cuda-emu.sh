@@ -1,0 +1,84 @@
+#!/bin/sh
+# Devices: GPUs that are not there, and training, with dropout, and generation
+# on emulated ones, which follow the CPU.
+. "$(dirname "$0")/../lib/tap.sh"
+
+# ---- what --device says ----
+awk 'BEGIN {
+    split("the a cat dog sees likes old red house runs to and", w, " ")
+    x = 7
+    for (i = 0; i < 40; i++) {
+        text = ""
+        for (j = 0; j < 20; j++) {
+            x = (x * 1103 + 12345) % 65536
+            text = text w[x % 12 + 1] " "
+        }
+        printf "{\"text\": \"%s\"}\n", text
+    }
+}' >corpus.jsonl
+gpt-preprocess --input corpus.jsonl --output-prefix data \
+    --tokenizer-type ByteTokenizer --append-eod 2>/dev/null
+
+train() { # options...
+    gpt-train --num-layers 2 --hidden-size 16 --num-attention-heads 2 \
+        --seq-length 16 --micro-batch-size 2 --global-batch-size 4 --lr 0.01 \
+        --log-interval 1 --make-vocab-size-divisible-by 1 --threads 1 \
+        --tokenizer-type ByteTokenizer --data-path data_text_document \
+        --train-iters 20 --eval-iters 0 --split 100,0,0 "$@"
+}
+expect 5 'a device that nobody knows' train --device tpu
+err_has "device 'tpu': not known"
+expect 5 'a number that is none' train --device cuda:x
+expect 0 'programs say which GPU they know' gpt-train --version
+out_has 'GPU: '
+# GPT_PLUGIN_DIR makes this machine one without a GPU, whatever it has.
+GPT_PLUGIN_DIR=$scratch
+export GPT_PLUGIN_DIR
+expect 5 'cuda without a GPU' train --device cuda
+err_has 'libgpt-cuda.so'
+expect 0 'auto without a GPU' train --device auto --train-iters 1
+err_has 'running on the CPU (cuda: '
+unset GPT_PLUGIN_DIR
+
+# ---- emulated GPUs ----
+if [ ! -e "$BUILD/libgpt-cuda-emu.so" ]; then
+    skip 'there is no libgpt-cuda-emu.so: this build had no C++ compiler'
+    tap_done
+fi
+
+# Losses of a log, one a line.
+losses() { # file
+    sed -n 's/.* lm loss: \([^ ]*\) .*/\1/p' "$1"
+}
+# Every loss of $2 within $1 of that of $3, relatively; and there are $4.
+follows() {
+    losses "$2" >got
+    losses "$3" | paste got - | awk -v most="$1" -v want="$4" '
+        { d = $1 - $2; d = d < 0 ? -d : d; bad += !(d <= most * $2); n++ }
+        END { exit !(n == want && !bad) }'
+}
+
+expect 0 'trains on the CPU' train --device cpu --save cpu
+cp err cpu.log
+expect 0 'trains on an emulated GPU' train --device cuda-emu --save emu
+cp err emu.log
+check 'all 20 losses are those of the CPU' follows 2e-5 emu.log cpu.log 20
+check 'and fall' awk 'NR == 1 { first = $1 } END { exit !($1 < first / 1.5) }' got
+GPT_CUDA_EMU_ORDER=reverse
+export GPT_CUDA_EMU_ORDER
+expect 0 'backwards' train --device cuda-emu --exit-interval 6
+losses err >back.losses
+losses emu.log | head -6 >emu.losses
+check 'to the same digits' cmp back.losses emu.losses
+unset GPT_CUDA_EMU_ORDER
+
+prompt() { # device checkpoint
+    gpt-generate --load "$2" --device "$1" --prompt 'the cat ' --greedy \
+        --tokens 12
+}
+expect 0 'generates on the CPU' prompt cpu cpu
+cp out cpu.text
+expect 0 'generates on an emulated GPU' prompt cuda-emu cpu
+check 'the same text' cmp out cpu.text
+
+tap_done
