@@ -17,8 +17,8 @@ enum { T = 128, B = 2, BATCH = 8, WARMUP = 1, STEPS = 5 };
 /* What a rank found, in memory that all processes share; a step's medians and
  * means. */
 struct figures {
-    double seconds, computing, waiting, reducing, exposed;
-    double bytes, memory;
+    double seconds, computing, waiting, reducing, exposed, bytes;
+    int64_t memory;
 };
 
 struct job {
@@ -64,18 +64,6 @@ static double bytes_sent(const struct gpt_world *w)
     return (double)total;
 }
 
-static int predicted(const struct trainer *t, double *bytes,
-                     struct gpt_err *err)
-{
-    struct gpt_memory memory;
-
-    GPT_TRY(gpt_replica_memory(t->replica, &memory, err));
-    *bytes = 0;
-    for (int kind = 0; kind < GPT_N_MEMORY_KINDS; kind++)
-        *bytes += (double)memory.bytes[kind];
-    return GPT_OK;
-}
-
 static int train(struct trainer *t, void *arg, struct gpt_err *err)
 {
     const struct job *j = arg;
@@ -98,7 +86,7 @@ static int train(struct trainer *t, void *arg, struct gpt_err *err)
     }
     f->seconds = bench_median(seconds, STEPS);
     f->bytes = (bytes_sent(t->world) - before) / STEPS;
-    return predicted(t, &f->memory, err);
+    return trainer_predicted(t, &f->memory, err);
 }
 
 static int be_rank(int64_t rank, void *arg)
@@ -128,7 +116,7 @@ static void print_row(const struct layout *l, const struct figures *f,
     char name[LAYOUT_NAME], bubble[48] = "-", reduced[48] = "-";
 
     for (int64_t r = 0; r < size; r++) {
-        memory = fmax(memory, f[r].memory);
+        memory = fmax(memory, (double)f[r].memory);
         bytes = fmax(bytes, f[r].bytes);
         exposed = fmax(exposed, f[r].exposed / f[r].seconds);
         if (f[r].computing > busiest->computing)

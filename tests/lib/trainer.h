@@ -57,7 +57,7 @@ struct trainer {
     const char *prefix; /* of the data set */
     /* made */
     struct gpt_world *world;
-    struct gpt_backend *be;
+    struct gpt_backend backend, *be; /* the CPU's, with allocations counted */
     struct gpt_corpus *corpus;
     struct gpt_replica *replica;
     struct gpt_feed *feed;
@@ -122,13 +122,42 @@ static int trainer_feed(struct trainer *t, struct gpt_err *err)
     return gpt_feed_open(&t->feed, &o, err);
 }
 
+static int64_t trainer_allocated; /* bytes of device memory */
+
+static int trainer_alloc(struct gpt_backend *be, size_t bytes, const char *what,
+                         void **mem, struct gpt_err *err)
+{
+    struct gpt_backend *cpu;
+
+    GPT_TRY(gpt_backend_cpu(&cpu, err));
+    trainer_allocated += (int64_t)bytes;
+    (void)be;
+    return cpu->alloc(cpu, bytes, what, mem, err);
+}
+
 static int trainer_open(struct trainer *t, struct gpt_err *err)
 {
     GPT_TRY(gpt_backend_cpu(&t->be, err));
+    t->backend = *t->be;
+    t->backend.alloc = trainer_alloc;
+    t->be = &t->backend;
     GPT_TRY(gpt_world_connect(t->world, t->be, err));
     GPT_TRY(trainer_corpus(t, err));
     GPT_TRY(trainer_replica(t, err));
     return trainer_feed(t, err);
+}
+
+/* Of the replica, by gpt_replica_memory(). */
+static int trainer_predicted(const struct trainer *t, int64_t *bytes,
+                             struct gpt_err *err)
+{
+    struct gpt_memory memory;
+
+    GPT_TRY(gpt_replica_memory(t->replica, &memory, err));
+    *bytes = 0;
+    for (int kind = 0; kind < GPT_N_MEMORY_KINDS; kind++)
+        *bytes += memory.bytes[kind];
+    return GPT_OK;
 }
 
 /* Step i; *step gives what is not the default, and takes the results. */

@@ -107,6 +107,8 @@ static int train(struct trainer *t, void *arg, struct gpt_err *err)
     const struct job *j = arg;
     struct found *f = &j->found[t->world->launch.rank];
 
+    int64_t predicted;
+
     *f = (struct found){.tp_rank = -1};
     for (int64_t i = 0; i < sizes.steps; i++) {
         struct gpt_step step = {
@@ -120,6 +122,10 @@ static int train(struct trainer *t, void *arg, struct gpt_err *err)
         f->norm[i] = step.grad_norm;
     }
     GPT_TRY(evaluate(t, f, err));
+    GPT_TRY(trainer_predicted(t, &predicted, err));
+    if (trainer_allocated != predicted)
+        return gpt_fail(err, GPT_EFAIL, "%lld bytes allocated, %lld predicted",
+                        (long long)trainer_allocated, (long long)predicted);
     hash_params(t->replica, f);
     return GPT_OK;
 }
