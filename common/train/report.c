@@ -20,7 +20,7 @@ struct gpt_report {
     double mark, spent; /* running clock; seconds of training before it */
     /* since the last line */
     int64_t steps, advanced, skipped, samples;
-    double loss;
+    double loss, waiting, exposed;
 };
 
 /* ---- metrics.jsonl ---- */
@@ -142,6 +142,7 @@ void gpt_report_resume(struct gpt_report *r)
 /* What the last steps took and gave. */
 struct summary {
     double ms, loss, tokens_per_second, gflops;
+    double waiting_ms, exposed_ms;
 };
 
 static struct summary summarise(const struct gpt_report *r)
@@ -153,6 +154,8 @@ static struct summary summarise(const struct gpt_report *r)
         .loss = r->loss / (double)(r->advanced ? r->advanced : 1),
         .tokens_per_second = tokens / seconds,
         .gflops = tokens * r->o.flops_per_token / seconds / 1e9,
+        .waiting_ms = 1e3 * r->waiting / (double)r->steps,
+        .exposed_ms = 1e3 * r->exposed / (double)r->steps,
     };
 }
 
@@ -184,22 +187,26 @@ static int write_line(const struct gpt_report *r,
                       const struct gpt_report_step *s,
                       const struct summary *sum, struct gpt_err *err)
 {
-    char line[512], loss[32], norm[32], lr[32];
+    char line[512], loss[32], norm[32], lr[32], waits[96] = "";
 
     if (!r->metrics)
         return GPT_OK;
+    if (r->o.ranks > 1)
+        snprintf(waits, sizeof waits,
+                 ",\"pipeline_wait_ms\":%.3f,\"reduce_wait_ms\":%.3f",
+                 sum->waiting_ms, sum->exposed_ms);
     snprintf(line, sizeof line,
              "%s%lld,\"consumed_samples\":%lld,\"lm_loss\":%s,"
              "\"learning_rate\":%s,\"grad_norm\":%s,"
              "\"global_batch_size\":%lld,\"elapsed_ms\":%.3f,"
              "\"tokens_per_second\":%.1f,\"gflops\":%.2f,"
-             "\"skipped_iterations\":%lld}",
+             "\"skipped_iterations\":%lld%s}",
              line_start, (long long)s->iteration,
              (long long)s->consumed_samples,
              number(loss, r->advanced ? sum->loss : (double)NAN),
              number(lr, s->next_lr), number(norm, s->step->grad_norm),
              (long long)s->batch, sum->ms, sum->tokens_per_second, sum->gflops,
-             (long long)r->skipped);
+             (long long)r->skipped, waits);
     return gpt_append_line(r->metrics, line, err);
 }
 
@@ -210,6 +217,8 @@ int gpt_report_step(struct gpt_report *r, const struct gpt_report_step *s,
 
     r->steps++;
     r->samples += s->batch;
+    r->waiting += s->step->mean_waiting;
+    r->exposed += s->step->mean_exposed;
     if (s->step->skipped) {
         r->skipped++;
     } else {
@@ -225,7 +234,7 @@ int gpt_report_step(struct gpt_report *r, const struct gpt_report_step *s,
     print_line(r, s, &sum);
     int status = write_line(r, s, &sum, err);
     r->steps = r->advanced = r->skipped = r->samples = 0;
-    r->spent = r->loss = 0;
+    r->spent = r->loss = r->waiting = r->exposed = 0;
     gpt_report_resume(r);
     return status;
 }

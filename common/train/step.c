@@ -6,7 +6,7 @@
 #include <math.h>
 
 /* What the ranks add up once a step. Counts are exact in a double. */
-enum sum { SQUARES, LOSS, ROWS, STOP, SAVE, N_SUMS };
+enum sum { SQUARES, LOSS, ROWS, STOP, SAVE, WAITING, EXPOSED, N_SUMS };
 
 _Static_assert((int)N_SUMS <= (int)GPT_REPLICA_SUMS, "sums do not fit");
 
@@ -92,11 +92,43 @@ static void judge(struct gpt_replica *r, struct gpt_step *step)
                      (r->scale.left > 0 || r->scale.scale < before);
 }
 
+static double mean(const struct gpt_replica *r, double sum)
+{
+    return r->o.world ? sum / (double)r->o.world->topology.world_size : sum;
+}
+
+/* The two questions to all ranks, and how long they waited. */
+static void own_state(struct gpt_replica *r, struct gpt_step *step,
+                      double *sums)
+{
+    struct gpt_step_times *t = &step->times;
+
+    gpt_pipeline_times(r->pipeline, &t->computing, &t->waiting);
+    gpt_reducer_times(r->reducer, &t->exposed, &t->reducing);
+    if (step->ask)
+        step->ask(step->context, &step->stop, &step->save);
+    sums[STOP] = step->stop;
+    sums[SAVE] = step->save;
+    sums[WAITING] = t->waiting;
+    sums[EXPOSED] = t->exposed;
+}
+
+/* What they add up to. */
+static void take_results(const struct gpt_replica *r, struct gpt_step *step,
+                         const double *sums)
+{
+    step->loss = sums[ROWS] > 0 ? sums[LOSS] / sums[ROWS] : sums[LOSS];
+    step->grad_norm = sqrt(sums[SQUARES]) / step->loss_scale;
+    step->stop = sums[STOP] > 0;
+    step->save = sums[SAVE] > 0;
+    step->mean_waiting = mean(r, sums[WAITING]);
+    step->mean_exposed = mean(r, sums[EXPOSED]);
+}
+
 int gpt_step_train(struct gpt_replica *r, struct gpt_feed *feed,
                    struct gpt_step *step, struct gpt_err *err)
 {
     double sums[N_SUMS] = {0};
-    struct gpt_step_times *t = &step->times;
 
     step->loss_scale = scaled(r) ? (double)r->scale.scale : 1;
     if (scaled(r))
@@ -106,24 +138,16 @@ int gpt_step_train(struct gpt_replica *r, struct gpt_feed *feed,
     GPT_TRY(gpt_pipeline_run(r->pipeline, r->q, feed, step->micro_batches,
                              GPT_STAGE_TRAIN, err));
     GPT_TRY(gpt_reducer_finish(r->reducer, err));
-    gpt_pipeline_times(r->pipeline, &t->computing, &t->waiting);
-    gpt_reducer_times(r->reducer, &t->exposed, &t->reducing);
     const double begun = gpt_now();
     GPT_TRY(own_squares(r, sums, err));
     own_loss(r, feed, sums);
-    if (step->ask)
-        step->ask(step->context, &step->stop, &step->save);
-    sums[STOP] = step->stop;
-    sums[SAVE] = step->save;
+    own_state(r, step, sums);
     GPT_TRY(add_up(r, sums, err));
-    step->loss = sums[ROWS] > 0 ? sums[LOSS] / sums[ROWS] : sums[LOSS];
-    step->grad_norm = sqrt(sums[SQUARES]) / step->loss_scale;
-    step->stop = sums[STOP] > 0;
-    step->save = sums[SAVE] > 0;
+    take_results(r, step, sums);
     judge(r, step);
     if (!step->skipped)
         GPT_TRY(update(r, step, err));
-    t->updating = gpt_now() - begun;
+    step->times.updating = gpt_now() - begun;
     return GPT_OK;
 }
 

@@ -30,6 +30,8 @@ struct gpt_step {
     bool skipped;     /* loss or norm was not finite: nothing was updated */
     bool overflow;    /* ... as the loss scale is still too large */
     struct gpt_step_times times;
+    /* of all ranks: the mean of their times.waiting, times.exposed */
+    double mean_waiting, mean_exposed;
 };
 
 /* Forward and backward over the microbatches, norm, update. The feed must hold

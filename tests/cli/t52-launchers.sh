@@ -27,6 +27,8 @@ expect 0 'one rank' gpt-train $options --metrics one.jsonl
 expect 0 'gpt-launch' gpt-launch --standalone --nproc-per-node 2 \
     gpt-train $two --metrics launch.jsonl
 check 'the same losses' same launch.jsonl
+check 'and how long ranks waited' grep -q '"pipeline_wait_ms":[0-9.]*,"reduce_wait_ms":[0-9]' \
+    launch.jsonl
 
 mpi() {
     timeout 60 mpirun --allow-run-as-root --oversubscribe -np 2 "$@"
