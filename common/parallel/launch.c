@@ -2,12 +2,15 @@
  * same for all, where the store is. Start at gpt_launch_detect(). */
 #include "parallel/launch.h"
 
+#include "base/io.h"
 #include "base/num.h"
 
+#include <cjson/cJSON.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <time.h>
 
 enum { DEFAULT_PORT = 29500 }; /* PyTorch's */
 
@@ -240,4 +243,30 @@ int gpt_launch_detect(struct gpt_launch *l, struct gpt_err *err)
     l->launcher = w->name;
     GPT_TRY(read_ranks(l, w, err));
     return find_store(l, w, err);
+}
+
+/* ---- the end ---- */
+
+/* A file that the agent reads: torch/distributed/elastic/multiprocessing/
+ * errors, ProcessFailure. */
+void gpt_launch_report(const char *reason)
+{
+    const char *path = text_of("TORCHELASTIC_ERROR_FILE");
+    struct gpt_err ignored = {0};
+    struct gpt_out *out;
+
+    if (!path || gpt_out_open(&out, path, GPT_OUT_FORCE | GPT_OUT_NOSYNC, 0,
+                              &ignored) != GPT_OK)
+        return;
+    cJSON *json = cJSON_CreateObject();
+    cJSON_AddStringToObject(json, "message", reason);
+    cJSON_AddNumberToObject(json, "timestamp", (double)time(NULL));
+    char *text = cJSON_PrintUnformatted(json);
+    if (text &&
+        gpt_out_write(out, text, strlen(text), &ignored) == GPT_OK)
+        (void)!gpt_out_commit(out, &ignored);
+    else
+        gpt_out_abort(out);
+    cJSON_free(text);
+    cJSON_Delete(json);
 }

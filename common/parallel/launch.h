@@ -23,6 +23,10 @@ struct gpt_launch {
  * launcher says. GPT_EUSAGE names the variable that is missing or wrong. */
 int gpt_launch_detect(struct gpt_launch *l, struct gpt_err *err) GPT_MUST_USE;
 
+/* Tells torchrun why this process fails: it shows the reason of the process
+ * that failed first. Other launchers are told nothing. */
+void gpt_launch_report(const char *reason);
+
 /* The first host of a list as Slurm writes it, "gpu[007-009,12],login" is
  * gpu007, into host. False when it is malformed or does not fit. */
 bool gpt_first_host(const char *list, char *host, size_t cap);

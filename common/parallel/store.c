@@ -295,6 +295,36 @@ static int greet(struct gpt_store *s, struct gpt_err *err)
     return GPT_OK;
 }
 
+/* Our own server posts a rank's will when its connection ends without
+ * gpt_store_close(): see keep_will() there. A launcher that serves knows better
+ * why a rank ended. */
+static int leave_will(struct gpt_store *s, struct gpt_err *err)
+{
+    char key[32], report[128];
+
+    if (s->agent_store || s->table)
+        return GPT_OK;
+    snprintf(key, sizeof(key), "will/%lld", (long long)s->rank);
+    snprintf(report, sizeof(report),
+             "%lld\nended without a word: its connection to the store was "
+             "closed",
+             (long long)s->rank);
+    return gpt_store_set(s, key, report, strlen(report), err);
+}
+
+static void withdraw_will(struct gpt_store *s)
+{
+    struct gpt_err ignored = {0};
+    char key[32];
+    uint64_t deleted;
+
+    snprintf(key, sizeof(key), "will/%lld", (long long)s->rank);
+    if (s->fd >= 0 && !s->agent_store &&
+        begin(s, GPT_WIRE_DELETE) == GPT_OK && put_key(s, key) == GPT_OK &&
+        send_request(s, &ignored) == GPT_OK)
+        (void)!read_u64(s, &deleted, &ignored);
+}
+
 int gpt_store_open(struct gpt_store **out, const struct gpt_launch *l,
                    double timeout, struct gpt_err *err)
 {
@@ -323,6 +353,8 @@ int gpt_store_open(struct gpt_store **out, const struct gpt_launch *l,
     if (status == GPT_OK)
         status = greet(s, err);
     if (status == GPT_OK)
+        status = leave_will(s, err);
+    if (status == GPT_OK)
         *out = s;
     else
         gpt_store_close(s);
@@ -333,6 +365,7 @@ void gpt_store_close(struct gpt_store *s)
 {
     if (!s)
         return;
+    withdraw_will(s);
     if (s->fd >= 0)
         close(s->fd);
     gpt_store_server_close(s->server, LINGER_SECONDS);

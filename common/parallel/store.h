@@ -15,8 +15,10 @@ struct gpt_store;
  * of one needs no network. */
 int gpt_store_open(struct gpt_store **s, const struct gpt_launch *l,
                    double timeout, struct gpt_err *err) GPT_MUST_USE;
-/* The server of rank 0 first waits until the others have closed, at most 5
- * seconds, so that they can read why the job ends. NULL is fine. */
+/* A rank that ends without closing the store that rank 0 serves has failed, and
+ * is shown as such to the others. The server of rank 0 first waits until the
+ * others have closed, at most 5 seconds, so that they can read why the job
+ * ends. NULL is fine. */
 void gpt_store_close(struct gpt_store *s);
 
 /* Values are bytes, at most GPT_STORE_VALUE; keys are prefixed with run_id.

@@ -34,6 +34,7 @@ struct client {
     bool waiting; /* the request is a WAIT whose keys are not all there */
     size_t found; /* keys of the WAIT that were seen */
     bool dropped;
+    struct gpt_buf will; /* a request, see keep_will(); empty: none */
 };
 
 struct gpt_store_server {
@@ -56,6 +57,7 @@ static void client_free(struct client *c)
         close(c->fd);
     gpt_buf_free(&c->in);
     gpt_buf_free(&c->out);
+    gpt_buf_free(&c->will);
     gpt_wire_free(&c->request);
     gpt_free(c);
 }
@@ -106,6 +108,48 @@ static bool wait_ends(const struct gpt_store_server *v, struct client *c)
     return false;
 }
 
+/* ---- wills ---- */
+
+/* A client that sets PREFIX/will/RANK leaves a report of its failure: should it
+ * go without deleting the key, the report is posted as PREFIX/failure, unless
+ * there is one. */
+static void keep_will(struct client *c)
+{
+    static const char mark[] = "/will/", place[] = "/failure";
+    const struct gpt_request *r = &c->request;
+    const struct gpt_wire_field *key = &r->fields[0], *report = key + 1;
+    const uint8_t *name = message(c) + key->at;
+    const uint8_t *at = memmem(name, key->len, mark, sizeof mark - 1);
+    const size_t prefix = at ? (size_t)(at - name) : 0;
+
+    if (!at)
+        return;
+    c->will.len = 0;
+    if (r->code != GPT_WIRE_SET)
+        return;
+    if (gpt_wire_put_code(&c->will, GPT_WIRE_COMPARE_SET) != GPT_OK ||
+        gpt_wire_put_u64(&c->will, prefix + sizeof place - 1) != GPT_OK ||
+        gpt_buf_add(&c->will, name, prefix) != GPT_OK ||
+        gpt_buf_add(&c->will, place, sizeof place - 1) != GPT_OK ||
+        gpt_wire_put_bytes(&c->will, "", 0) != GPT_OK ||
+        gpt_wire_put_bytes(&c->will, message(c) + report->at, report->len) !=
+            GPT_OK)
+        c->will.len = 0;
+}
+
+static void execute_will(struct gpt_store_server *v, struct client *c)
+{
+    const uint8_t *will = (const uint8_t *)c->will.data;
+    struct gpt_request r = {0};
+    struct gpt_buf unread = {0};
+
+    if (c->will.len > 0 &&
+        gpt_wire_read(&r, will, c->will.len) == GPT_WIRE_DONE)
+        (void)gpt_store_table_apply(v->table, &r, will, &unread);
+    gpt_wire_free(&r);
+    gpt_buf_free(&unread);
+}
+
 /* Executes a complete request. */
 static void execute(struct gpt_store_server *v, struct client *c)
 {
@@ -122,6 +166,8 @@ static void execute(struct gpt_store_server *v, struct client *c)
     } else if (r->code == GPT_WIRE_CANCEL_WAIT) {
         reply_byte(c, GPT_WIRE_CANCELED);
     } else if (r->code != GPT_WIRE_VALIDATE) {
+        if (r->code == GPT_WIRE_SET || r->code == GPT_WIRE_DELETE)
+            keep_will(c);
         c->dropped = !gpt_store_table_apply(v->table, r, message(c), &c->out);
     }
     next_request(c, r->end);
@@ -209,10 +255,12 @@ static void drop_clients(struct gpt_store_server *v)
     size_t kept = 0;
 
     for (size_t i = 0; i < v->n; i++)
-        if (v->clients[i]->dropped)
+        if (v->clients[i]->dropped) {
+            execute_will(v, v->clients[i]);
             client_free(v->clients[i]);
-        else
+        } else {
             v->clients[kept++] = v->clients[i];
+        }
     v->n = kept;
 }
 

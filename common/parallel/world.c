@@ -292,29 +292,42 @@ static int status_of(const char **text)
     return GPT_EFAIL;
 }
 
-/* Posts this rank's failure, and takes over the first one posted. */
+/* Who failed: this rank, unless its error begins with "rank N: ", which is
+ * then cut off. */
+static int64_t who_failed(const struct gpt_world *w, struct gpt_err *err)
+{
+    long long rank;
+    int n = 0;
+
+    if (sscanf(err->text, "rank %lld: %n", &rank, &n) != 1 || n == 0)
+        return w->launch.rank;
+    memmove(err->text, err->text + n, strlen(err->text + n) + 1);
+    return rank;
+}
+
+/* Posts the failure, and takes over the first one posted. */
 static int first_failure(struct gpt_world *w, int status, struct gpt_err *err)
 {
     struct gpt_err ignored = {0};
     char text[sizeof err->text + 32];
-    int64_t rank;
+    const char *why = text;
+    int64_t rank = who_failed(w, err), first;
 
     snprintf(text, sizeof text, "%s: %s", gpt_status_word(status), err->text);
-    (void)gpt_store_post_failure(w->store, w->launch.rank, text, &ignored);
-    if (!gpt_store_failed(w->store, &rank, text, sizeof text)) {
-        gpt_context(err, "rank %lld", (long long)w->launch.rank);
-        return status;
+    (void)gpt_store_post_failure(w->store, rank, text, &ignored);
+    if (!gpt_store_failed(w->store, &first, text, sizeof text))
+        first = w->launch.rank;
+    /* the launcher is gone: what this rank saw says more */
+    if (first >= 0 && first != w->launch.rank) {
+        int other = status_of(&why);
+        if (strcmp(why, err->text) != 0) /* the same here: keep the hint */
+            status = gpt_fail(err, other, "%s", why);
+        rank = first;
     }
-    const char *why = text;
-    int first = status_of(&why);
-    if (rank < 0) /* the launcher is gone: what this rank saw says more */
-        return status;
-    if (strcmp(why, err->text) == 0) { /* the same here: keep the hint */
-        gpt_context(err, "rank %lld", (long long)rank);
-        return status;
-    }
-    gpt_fail(err, first, "rank %lld: %s", (long long)rank, why);
-    return first;
+    if (rank == w->launch.rank)
+        gpt_launch_report(err->text);
+    gpt_context(err, "rank %lld", (long long)rank);
+    return status;
 }
 
 int gpt_world_end(struct gpt_world *w, int status, struct gpt_err *err)

@@ -99,7 +99,8 @@ n=3
 start --save killed --save-interval 10 --log-interval 100
 check 'three ranks train' begun killed
 kill -9 "$(pid 1)"
-check 'a rank is killed: the others name it' all_end 1 'lost rank 1' 0 2
+check 'a rank is killed: the others name it' all_end 1 \
+    'rank 1: ended without a word' 0 2
 end_all
 check 'and a rank alone continues from the checkpoint' continues killed
 

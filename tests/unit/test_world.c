@@ -108,11 +108,21 @@ static int one_dies(struct member *m, struct gpt_err *err)
 {
     float x = 1;
 
+    gpt_comm_all_reduce(m->w->comm[GPT_GROUP_WORLD], m->q, &x, 1, GPT_F32,
+                        GPT_SUM);
     if (m->rank == 1)
         raise(SIGKILL);
     gpt_comm_all_reduce(m->w->comm[GPT_GROUP_WORLD], m->q, &x, 1, GPT_F32,
                         GPT_SUM);
     return gpt_world_check(m->w, err);
+}
+
+/* Before it has said anything in any group. */
+static int one_dies_early(struct member *m, struct gpt_err *err)
+{
+    if (m->rank == 1)
+        raise(SIGKILL);
+    return gpt_world_agree(m->w, "options", "a = 1\n", err);
 }
 
 /* The others are done; rank 1 is not, and fails. */
@@ -149,7 +159,10 @@ static const struct job jobs[] = {
     {"other options", 3, 1, 1, differ, GPT_EUSAGE, "rank", false},
     {"bad data on one", 3, 1, 1, one_fails, GPT_EDATA,
      "rank 1: x.idx: truncated", false},
-    {"one is killed", 3, 1, 1, one_dies, GPT_EFAIL, "rank 1", true},
+    {"one is killed", 3, 1, 1, one_dies, GPT_EFAIL,
+     "rank 1: ended without a word", true},
+    {"one is killed early", 3, 1, 1, one_dies_early, GPT_EFAIL,
+     "rank 1: ended without a word", true},
     {"the last one fails", 2, 1, 1, last_fails, GPT_EIO, "rank 1: no space",
      false},
     {"sizes do not fit", 3, 2, 1, well, GPT_EUSAGE,
