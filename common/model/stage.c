@@ -1,7 +1,7 @@
 /* A pipeline stage: forward and backward over a chunk of its layers, with the
  * embedding in front and the output layer behind; see stage.h. Start at
- * gpt_stage_forward(). The two ends are in stage_ends.c, memory is in
- * stage_memory.c. */
+ * gpt_stage_forward(). The two ends are in stage_ends.c; stage_open.c makes a
+ * stage, stage_memory.c knows its memory. */
 #include "model/stage_internal.h"
 
 /* ---- gradients: zeroed before they are added to, told of ---- */
@@ -73,6 +73,31 @@ static void tell_outside(const struct gpt_stage *s,
 }
 
 /* ---- forward ---- */
+
+struct gpt_pass gpt_stage_pass(const struct gpt_stage *s, struct gpt_queue *q,
+                               const struct gpt_stage_chunk *chunk,
+                               const struct gpt_slot *slot)
+{
+    return (struct gpt_pass){
+        .be = s->be,
+        .q = q,
+        .config = s->o.config,
+        .layout = &s->o.layout,
+        .act = s->o.act,
+        .b = s->o.micro_batch,
+        .t = s->o.seq_length,
+        .n = s->o.micro_batch * s->o.seq_length,
+        .rows = gpt_stage_rows(s),
+        .tp = s->o.tp,
+        .sequence = s->o.sequence_parallel,
+        .sample0 = slot->sample0,
+        .dropout = slot->dropout,
+        .selective = gpt_stage_selective(s),
+        .beta = chunk->fresh ? 0.0F : 1.0F,
+        .doc_start = s->o.documents ? slot->doc_start : NULL,
+        .work = s->work,
+    };
+}
 
 static void copy_inputs(struct gpt_stage *s, struct gpt_queue *q,
                         const struct gpt_stage_chunk *chunk,

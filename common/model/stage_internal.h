@@ -1,5 +1,5 @@
 /* What the files of a stage share: stage.c (the passes), stage_ends.c
- * (embedding and output layer), stage_memory.c. */
+ * (embedding and output layer), stage_open.c, stage_memory.c. */
 #ifndef GPT_MODEL_STAGE_INTERNAL_H
 #define GPT_MODEL_STAGE_INTERNAL_H
 
@@ -50,6 +50,22 @@ struct gpt_stage {
     struct gpt_slot *all_slots;
     struct gpt_layer_acts *all_acts;
 };
+
+/* Lays a stage's buffers out, one after the other within each kind. */
+struct gpt_binder {
+    char *base[GPT_N_MEMORY_KINDS]; /* NULL: only count */
+    int64_t used[GPT_N_MEMORY_KINDS];
+    bool overflow;
+};
+
+/* Points everything at its place; GPT_EUSAGE when it cannot be counted. */
+int gpt_stage_bind(struct gpt_stage *s, struct gpt_binder *b,
+                   struct gpt_err *err) GPT_MUST_USE;
+
+static inline bool gpt_stage_selective(const struct gpt_stage *s)
+{
+    return s->o.recompute == GPT_RECOMPUTE_SELECTIVE;
+}
 
 /* What the layers get to know of a pass of the microbatch in `slot`. */
 struct gpt_pass gpt_stage_pass(const struct gpt_stage *s, struct gpt_queue *q,

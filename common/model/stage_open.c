@@ -1,0 +1,218 @@
+/* How a stage comes and goes: its chunks and slots, predicted memory, one
+ * allocation a kind. Start at gpt_stage_open(). */
+#include "model/stage_internal.h"
+
+#include "base/memory.h"
+#include "base/num.h"
+
+#include <string.h>
+
+/* Logits of one chunk of rows take about this much at most. */
+enum { LOGITS_LIMIT = 128 << 20, LOGITS_ROWS_MIN = 64 };
+
+/* How many of a chunk's first layers are recomputed in full. Without backward
+ * nothing is kept of any. */
+static int64_t recomputed(const struct gpt_stage_options *o, int64_t n_layers)
+{
+    if (!o->training || o->recompute == GPT_RECOMPUTE_UNIFORM)
+        return n_layers;
+    if (o->recompute == GPT_RECOMPUTE_BLOCK)
+        return gpt_min_i64(o->recompute_layers, n_layers);
+    return 0;
+}
+
+/* How many layers share what is recomputed together. */
+static int64_t group_size(const struct gpt_stage_options *o)
+{
+    int64_t most = 0;
+
+    if (!o->training)
+        return 1;
+    if (o->recompute != GPT_RECOMPUTE_UNIFORM)
+        return o->recompute == GPT_RECOMPUTE_NONE ? 0 : 1;
+    for (int64_t i = 0; i < o->layout.chunks; i++)
+        most = gpt_max_i64(most, o->layout.chunk[i].n_layers);
+    return gpt_min_i64(o->recompute_layers, most);
+}
+
+/* Chunks, their layers and slots, empty. */
+static int new_chunks(struct gpt_stage *s, struct gpt_err *err)
+{
+    const struct gpt_layout *layout = &s->o.layout;
+    int64_t layers = 0, slots = 0, acts = 0;
+
+    GPT_TRY(gpt_new(&s->chunks, (size_t)layout->chunks, sizeof *s->chunks,
+                    "chunks", err));
+    for (int64_t i = 0; i < layout->chunks; i++) {
+        layers += layout->chunk[i].n_layers;
+        slots += s->o.slots[i];
+        acts += layout->chunk[i].n_layers * s->o.slots[i];
+    }
+    GPT_TRY(gpt_new(&s->all_layers, (size_t)layers, sizeof *s->all_layers,
+                    "layers", err));
+    GPT_TRY(gpt_new(&s->all_slots, (size_t)slots, sizeof *s->all_slots,
+                    "slots", err));
+    GPT_TRY(gpt_new(&s->all_acts, (size_t)acts, sizeof *s->all_acts, "slots",
+                    err));
+    layers = slots = acts = 0;
+    for (int64_t i = 0; i < layout->chunks; i++) {
+        struct gpt_stage_chunk *chunk = &s->chunks[i];
+        *chunk = (struct gpt_stage_chunk){
+            .layers = s->all_layers + layers,
+            .n_layers = layout->chunk[i].n_layers,
+            .slots = s->all_slots + slots,
+            .n_slots = s->o.slots[i],
+            .embedding = i == 0 && layout->has_embedding,
+            .output = i == layout->chunks - 1 && layout->has_output,
+            .recomputed = recomputed(&s->o, layout->chunk[i].n_layers),
+        };
+        for (int64_t k = 0; k < chunk->n_slots; k++)
+            chunk->slots[k].layers =
+                s->all_acts + acts + k * chunk->n_layers;
+        layers += chunk->n_layers;
+        slots += chunk->n_slots;
+        acts += chunk->n_layers * chunk->n_slots;
+    }
+    return GPT_OK;
+}
+
+static int check_options(const struct gpt_stage_options *o,
+                         struct gpt_err *err)
+{
+    bool full = o->recompute == GPT_RECOMPUTE_UNIFORM ||
+                o->recompute == GPT_RECOMPUTE_BLOCK;
+    if (full && o->recompute_layers < 1)
+        return gpt_fail(err, GPT_EUSAGE,
+                        "--recompute-num-layers %lld: at least 1",
+                        (long long)o->recompute_layers);
+    if (o->sequence_parallel &&
+        o->micro_batch * o->seq_length % o->layout.tp_size != 0)
+        return gpt_fail(err, GPT_EUSAGE,
+                        "--sequence-parallel: --micro-batch-size %lld times "
+                        "--seq-length %lld does not divide by the tensor model "
+                        "parallel size (%lld)",
+                        (long long)o->micro_batch, (long long)o->seq_length,
+                        (long long)o->layout.tp_size);
+    return GPT_OK;
+}
+
+/* Everything but device memory. */
+static int stage_new(struct gpt_stage **stage, struct gpt_backend *be,
+                     const struct gpt_stage_options *o, struct gpt_err *err)
+{
+    struct gpt_stage *s;
+    int64_t row = o->config->padded_vocab_size / o->layout.tp_size *
+                  (int64_t)gpt_dtype_bytes(o->act);
+
+    GPT_TRY(check_options(o, err));
+    GPT_TRY(gpt_new(stage, 1, sizeof *s, "a stage", err));
+    s = *stage;
+    s->be = be;
+    s->o = *o;
+    if (!o->training)
+        s->o.recompute = GPT_RECOMPUTE_NONE;
+    if (o->layout.tp_size == 1) {
+        s->o.tp = NULL;
+        s->o.sequence_parallel = false;
+    }
+    s->embedding_rng = gpt_rng_open(o->seed, "dropout/embedding");
+    s->logits_rows = gpt_min_i64(
+        o->micro_batch * o->seq_length,
+        gpt_max_i64(LOGITS_LIMIT / row / LOGITS_ROWS_MIN, 1) * LOGITS_ROWS_MIN);
+    GPT_TRY(gpt_new(&s->gradients, (size_t)o->flat->n_buckets,
+                    sizeof *s->gradients, "buckets", err));
+    s->group = group_size(&s->o);
+    GPT_TRY(gpt_new(&s->shared, (size_t)s->group, sizeof *s->shared,
+                    "activations", err));
+    return new_chunks(s, err);
+}
+
+int gpt_stage_memory(struct gpt_memory *memory, struct gpt_backend *be,
+                     const struct gpt_stage_options *options,
+                     struct gpt_err *err)
+{
+    struct gpt_binder b = {.overflow = false};
+    struct gpt_stage *s = NULL;
+    int status;
+
+    GPT_TRY_GOTO(status, stage_new(&s, be, options, err), out);
+    GPT_TRY_GOTO(status, gpt_stage_bind(s, &b, err), out);
+    for (int kind = GPT_MEM_ACTIVATIONS; kind <= GPT_MEM_INPUTS; kind++)
+        memory->bytes[kind] = b.used[kind];
+out:
+    gpt_stage_close(s);
+    return status;
+}
+
+static int stage_allocate(struct gpt_stage *s, struct gpt_err *err)
+{
+    struct gpt_binder count = {.overflow = false}, b = {.overflow = false};
+
+    GPT_TRY(gpt_stage_bind(s, &count, err));
+    for (int kind = GPT_MEM_ACTIVATIONS; kind <= GPT_MEM_INPUTS; kind++) {
+        if (count.used[kind] == 0)
+            continue;
+        GPT_TRY(s->be->alloc(s->be, (size_t)count.used[kind],
+                             gpt_memory_kind_name((enum gpt_memory_kind)kind),
+                             &s->mem[kind], err));
+        b.base[kind] = s->mem[kind];
+    }
+    return gpt_stage_bind(s, &b, err);
+}
+
+static void bind_parameters(struct gpt_stage *s, void *weights,
+                            float *const *gradients)
+{
+    const struct gpt_flat *flat = s->o.flat;
+
+    gpt_roles_bind(&s->w, flat, -1, weights, s->o.act);
+    if (gradients) {
+        memcpy(s->gradients, gradients,
+               (size_t)flat->n_buckets * sizeof *gradients);
+        gpt_roles_bind_gradients(&s->dw, flat, -1, gradients);
+    }
+    for (int64_t i = 0; i < s->o.layout.chunks; i++)
+        for (int64_t k = 0; k < s->chunks[i].n_layers; k++)
+            gpt_layer_bind(&s->chunks[i].layers[k], flat,
+                           s->o.layout.chunk[i].first_layer + k, weights,
+                           s->o.act, gradients, s->o.seed);
+}
+
+int gpt_stage_open(struct gpt_stage **stage, struct gpt_backend *be,
+                   const struct gpt_stage_options *options, void *weights,
+                   float *const *gradients, struct gpt_err *err)
+{
+    struct gpt_stage *s = NULL;
+    int status;
+
+    *stage = NULL;
+    if (options->layout.tp_size > 1 && !options->tp)
+        return gpt_fail(err, GPT_EFAIL, "a stage of %lld tensor parallel ranks "
+                        "without their communicator",
+                        (long long)options->layout.tp_size);
+    GPT_TRY_GOTO(status, stage_new(&s, be, options, err), fail);
+    GPT_TRY_GOTO(status, stage_allocate(s, err), fail);
+    bind_parameters(s, weights, gradients);
+    *stage = s;
+    return GPT_OK;
+fail:
+    gpt_stage_close(s);
+    return status;
+}
+
+void gpt_stage_close(struct gpt_stage *s)
+{
+    if (!s)
+        return;
+    for (int kind = 0; kind < GPT_N_MEMORY_KINDS; kind++) {
+        if (s->mem[kind])
+            s->be->free(s->be, s->mem[kind]);
+    }
+    gpt_free(s->all_acts);
+    gpt_free(s->all_slots);
+    gpt_free(s->all_layers);
+    gpt_free(s->chunks);
+    gpt_free(s->shared);
+    gpt_free(s->gradients);
+    gpt_free(s);
+}
