@@ -194,9 +194,11 @@ format:                      ## reformat changed C files (clang-format)
 	git diff --name-only --diff-filter=d HEAD -- '*.c' '*.h' | \
 	    xargs -r clang-format -i
 
-bench: $(bench_bins)         ## measure: figure, floor, ratio, error
+bench: $(bins) $(bench_bins) ## measure: figure, floor, ratio, error
 	@set -e; for b in $(sort $(bench_bins)); do \
 	    echo "== $${b##*/}"; BUILD='$(BUILD)' GOMP_SPINCOUNT=1000 $$b; done
+	@set -e; for b in $(wildcard tests/bench/*.sh); do \
+	    echo "== $${b##*/}"; BUILD='$(BUILD)' sh $$b; done
 
 bench-layouts: $(BUILD)/tests/bench/bench_layouts ## measure parallel layouts
 	GOMP_SPINCOUNT=1000 $<

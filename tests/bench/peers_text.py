@@ -1,0 +1,325 @@
+#!/usr/bin/env python3
+"""Times gpt-preprocess beside tiktoken, Hugging Face tokenizers, gigatoken and
+the pattern of Megatron's preprocess_data.py: the same documents, the same core,
+one run.
+
+    peers_text.py --build build --vocab DIR [--cpu N] [--rounds N]
+        [--limit BYTES] NAME=PATH[:PATH...] ...
+
+A path is a file or a folder as tests/parity/tokenizer_parity.py takes them;
+lines that came before are left out. Every round times each once; the figure is
+the median, behind it stand the slowest and the fastest. Peers that keep no
+cache get a part of the text, the size of which is told. "cold": what is kept
+between documents starts empty; "warm": the same text once more.
+
+With GPT_BENCH_CPU set, processor time is measured in place of the clock's.
+"""
+import argparse
+import importlib
+import json
+import multiprocessing
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+here = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(here, "..", "parity"))
+DOCUMENT = 4000  # characters
+PART = {"tiktoken": 16e6, "HF": 3e6}  # bytes for those without a cache
+CPU_TIME = "GPT_BENCH_CPU" in os.environ
+
+
+# ---- clocks ----
+
+def used():
+    """Seconds of this process and of the children that have ended."""
+    own, others = (resource.getrusage(w) for w in
+                   (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return own.ru_utime + own.ru_stime + others.ru_utime + others.ru_stime
+
+
+def seconds(run):
+    clock = used if CPU_TIME else time.perf_counter
+    begin = clock()
+    run()
+    return clock() - begin
+
+
+# ---- those that are timed: functions from texts to a list of (name, run) ----
+
+class Texts:
+    def __init__(self, docs, folder):
+        self.docs = docs
+        self.size = sum(len(d.encode()) for d in docs)
+        self.jsonl = os.path.join(folder, "corpus.jsonl")
+        self.plain = os.path.join(folder, "corpus.txt")
+        self.out = os.path.join(folder, "out")
+        with open(self.jsonl, "w", encoding="utf-8") as f:
+            for d in docs:
+                f.write(json.dumps({"text": d}, ensure_ascii=False) + "\n")
+        with open(self.plain, "w", encoding="utf-8") as f:
+            f.writelines(docs)
+
+    def part(self, limit):
+        """Documents from all over the text, about `limit` bytes."""
+        step = max(1, int(self.size / limit))
+        return self.docs[::step]
+
+
+def size_of(docs):
+    return sum(len(d.encode()) for d in docs)
+
+
+def command(args, source, out, workers):
+    return [os.path.join(args.build, "gpt-preprocess"), "--input", source,
+            "--output-prefix", out, "--vocab-file", args.vocab + "/vocab.json",
+            "--merge-file", args.vocab + "/merges.txt", "--append-eod",
+            "--force", "--quiet", "--workers", str(workers)]
+
+
+def preprocess(args, source, out, workers):
+    subprocess.run(command(args, source, out, workers), check=True)
+
+
+def ours(args, texts):
+    yield ("gpt-preprocess, JSON lines to .bin/.idx", texts.size,
+           lambda: preprocess(args, texts.jsonl, texts.out, 1))
+
+
+def by_gigatoken(args, texts):
+    giga = importlib.import_module("gigatoken")
+    gpt2_oracle = importlib.import_module("gpt2_oracle")
+    model = texts.out + "-tokenizer.json"
+    gpt2_oracle.by_hf(args.vocab).save(model)
+    separator = b"<|endoftext|>"
+    data = separator.join(d.encode() for d in texts.docs)
+    fresh = [giga.Tokenizer(model) for _ in range(2 * args.rounds)]
+    used_up = []
+
+    def cold():
+        used_up.append(fresh.pop())
+        warm()
+
+    def warm():
+        used_up[-1].encode_batch(giga.BytesSource(data, separator),
+                                 parallel=False)
+
+    def jsonl():
+        fresh.pop().encode_files(giga.JsonlFileSource([texts.jsonl]),
+                                 parallel=False)
+
+    yield "gigatoken, in memory, cold", texts.size, cold
+    yield "gigatoken, in memory, warm", texts.size, warm
+    yield "gigatoken, JSON lines to memory, cold", texts.size, jsonl
+
+
+def by_tiktoken(args, texts):
+    tok = importlib.import_module("gpt2_oracle").by_tiktoken(args.vocab)
+    docs = texts.part(PART["tiktoken"])
+    yield ("tiktoken, batch", size_of(docs),
+           lambda: tok.encode_ordinary_batch(docs, num_threads=1))
+
+
+def by_hf(args, texts):
+    tok = importlib.import_module("gpt2_oracle").by_hf(args.vocab)
+    docs = texts.part(PART["HF"])
+    yield "Hugging Face, batch", size_of(docs), lambda: tok.encode_batch(docs)
+    yield ("Hugging Face, one by one", size_of(docs),
+           lambda: [tok.encode(d) for d in docs])
+
+
+class Worker:
+    """What a process of preprocess_data.py does with a line."""
+
+    def __init__(self, vocab):
+        self.vocab = vocab
+
+    def start(self):
+        Worker.tok = importlib.import_module("gpt2_oracle").by_hf(self.vocab)
+
+    def encode(self, line):
+        return Worker.tok.encode(json.loads(line)["text"]).ids, len(line)
+
+
+def by_pool(args, texts):
+    numpy = importlib.import_module("numpy")
+    lines = [json.dumps({"text": d}) for d in texts.part(PART["HF"])]
+    worker = Worker(args.vocab)
+
+    def run():
+        with multiprocessing.Pool(1, initializer=worker.start) as pool, \
+                open(texts.out + ".pool", "wb") as out:
+            for ids, _ in pool.imap(worker.encode, lines, 32):
+                out.write(numpy.array(ids, numpy.uint16).tobytes())
+            pool.close()
+            pool.join()
+
+    yield ("preprocess_data.py's pattern, 1 worker",
+           size_of(texts.part(PART["HF"])), run)
+
+
+PEERS = [("gigatoken", by_gigatoken), ("tiktoken", by_tiktoken),
+         ("tokenizers", by_hf), ("tokenizers", by_pool)]
+
+
+# ---- tables ----
+
+def row(name, rates, base):
+    middle = statistics.median(rates)
+    note = f"{base / middle:8.2f}" if base else ""
+    print(f"{name:42}{middle:9.1f}  {min(rates):8.1f} {max(rates):8.1f}{note}",
+          flush=True)
+    return middle
+
+
+def in_memory(args, texts):
+    """The two rows of bench_text for the encoder alone."""
+    env = dict(os.environ, GPT_BENCH_TEXT=texts.plain, OMP_NUM_THREADS="1",
+               GPT2_VOCAB_DIR=args.vocab)
+    out = subprocess.run([os.path.join(args.build, "tests/bench/bench_text")],
+                         env=env, check=True, capture_output=True, text=True)
+    for line in out.stdout.splitlines():
+        cells = [c.strip() for c in line.split("\t")]
+        if cells[0].startswith("encoder"):
+            yield "gpt-preprocess's " + cells[0], float(cells[1])
+
+
+def compare(args, name, paths, folder):
+    parity = importlib.import_module("tokenizer_parity")
+    docs = [text[i:i + DOCUMENT]
+            for text in parity.documents(paths, args.limit)
+            for i in range(0, len(text), DOCUMENT)]
+    texts = Texts(docs, folder)
+    print(f"\n{name}: {texts.size / 1e6:.1f} MB, {len(docs)} documents; MB/s "
+          f"of text, {'processor time' if CPU_TIME else 'wall clock'}")
+    print(f"{'':42}{'median':>9}  {'slowest':>8} {'fastest':>8}   ours/it")
+    runs = list(ours(args, texts))
+    for module, peer in PEERS:
+        try:
+            importlib.import_module(module)
+        except ImportError:
+            print(f"# absent: {module}")
+            continue
+        runs += peer(args, texts)
+    rates = {title: [] for title, _, _ in runs}
+    for _ in range(args.rounds):
+        for title, size, run in runs:
+            rates[title].append(size / 1e6 / seconds(run))
+    base = 0
+    for title, _, _ in runs:
+        middle = row(title, rates[title], base)
+        base = base or middle
+    for title, rate in in_memory(args, texts):
+        row(title, [rate], 0)
+    print(f"# parts: tiktoken {size_of(texts.part(PART['tiktoken'])) / 1e6:.1f}"
+          f" MB, Hugging Face {size_of(texts.part(PART['HF'])) / 1e6:.1f} MB")
+    return texts
+
+
+# ---- gpt-preprocess alone: compressed input, two workers, memory, one letter ----
+
+def wall(run):
+    begin = time.perf_counter()
+    run()
+    return time.perf_counter() - begin
+
+
+def alternate(rounds, *runs):
+    """Median seconds by the clock of each, timed in turns."""
+    times = [[] for _ in runs]
+    for _ in range(rounds):
+        for t, run in zip(times, runs):
+            t.append(wall(run))
+    return [statistics.median(t) for t in times]
+
+
+def compressed(args, texts):
+    xz = texts.jsonl + ".xz"
+    subprocess.run(["xz", "-k", "-2", "-T1", texts.jsonl], check=True)
+    alone, whole = alternate(
+        args.rounds,
+        lambda: subprocess.run(["xz", "-dc", "-T1", xz], check=True,
+                               stdout=subprocess.DEVNULL),
+        lambda: preprocess(args, xz, texts.out, 1))
+    print(f"from .xz, 1 worker: {whole:.3f} s; xz -dc -T1 >/dev/null: "
+          f"{alone:.3f} s; ratio {whole / alone:.3f}")
+
+
+def workers(args, texts):
+    one, two = alternate(args.rounds,
+                         lambda: preprocess(args, texts.jsonl, texts.out, 1),
+                         lambda: preprocess(args, texts.jsonl, texts.out, 2))
+    print(f"1 worker: {one:.3f} s; 2 workers: {two:.3f} s; ratio "
+          f"{one / two:.2f}, on {len(os.sched_getaffinity(0))} cores")
+
+
+def peak(args, source, out, n):
+    """Mebibytes. GNU time, because a child of this process would begin with
+    the peak of this one."""
+    got = subprocess.run(["/usr/bin/time", "-f", "%M",
+                          *command(args, source, out, n)], check=True,
+                         stderr=subprocess.PIPE, text=True)
+    return int(got.stderr.split()[-1]) // 1024
+
+
+def memory(args, texts):
+    if not os.path.exists("/usr/bin/time"):
+        print("# absent: GNU time, for peak memory")
+        return
+    twice = texts.jsonl + ".twice"
+    with open(twice, "wb") as out:
+        for _ in range(2):
+            with open(texts.jsonl, "rb") as f:
+                out.write(f.read())
+    for n in (1, 2):
+        print(f"peak memory with {n} of them: "
+              f"{peak(args, texts.jsonl, texts.out, n)} MiB, of twice the "
+              f"text {peak(args, twice, texts.out, n)} MiB")
+
+
+def one_letter(args, texts):
+    path = texts.jsonl + ".a"
+    for exponent in (7, 8):
+        with open(path, "w", encoding="utf-8") as f:
+            f.write(json.dumps({"text": "a" * 10 ** exponent}) + "\n")
+        t = seconds(lambda: preprocess(args, path, texts.out, 1))
+        print(f'"a" * 10^{exponent} in one document: {t:.3f} s')
+
+
+def alone(args, texts, cores):
+    os.sched_setaffinity(0, cores)
+    print()
+    compressed(args, texts)
+    workers(args, texts)
+    memory(args, texts)
+    one_letter(args, texts)
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("--build", default="build")
+    p.add_argument("--vocab", required=True)
+    p.add_argument("--cpu", type=int, default=0)
+    p.add_argument("--rounds", type=int, default=5)
+    p.add_argument("--limit", type=float, default=200e6)
+    p.add_argument("texts", nargs="+", metavar="NAME=PATH[:PATH...]")
+    args = p.parse_args()
+    # before anything starts threads
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    os.environ["RAYON_NUM_THREADS"] = "1"
+    cores = os.sched_getaffinity(0)
+    for i, text in enumerate(args.texts):
+        name, _, paths = text.partition("=")
+        with tempfile.TemporaryDirectory(prefix="gpt-peers.") as folder:
+            os.sched_setaffinity(0, {args.cpu})
+            texts = compare(args, name, paths.split(":"), folder)
+            if i == 0:
+                alone(args, texts, cores)
+
+
+if __name__ == "__main__":
+    main()
