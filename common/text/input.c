@@ -178,13 +178,26 @@ static int go_to(struct gpt_input *in, int64_t offset, struct gpt_err *err)
     return GPT_OK;
 }
 
+/* What was read to recognise it is forgotten. */
+static void make_empty(struct gpt_input *in)
+{
+    if (in->decoder->close)
+        in->decoder->close(in);
+    in->state = NULL;
+    in->decoder = &decoder_plain;
+    in->pos = in->len = 0;
+    in->size = in->limit = 0;
+    in->at_end = true;
+    atomic_store(&in->consumed, 0);
+}
+
 static int take_part(struct gpt_input *in, const struct gpt_span *span,
                      struct gpt_err *err)
 {
     int64_t begin = span->begin, end = span->end < 0 ? in->size : span->end;
     if (!gpt_input_is_plain(in)) {
         if (begin > 0)
-            in->size = in->limit = 0;
+            make_empty(in);
         return GPT_OK;
     }
     GPT_TRY(align(in, &begin, err));

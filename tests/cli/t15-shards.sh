@@ -95,6 +95,17 @@ if gpt-preprocess --version | grep -q zlib; then
     check 'compressed files are not divided' shards 5
     mv 4.jsonl corpus/
     rm corpus/4.jsonl.gz
+    gzip lines
+    expect 0 'one packed file' pp packed lines.gz
+    for i in 1 2 3; do
+        expect 0 "part $i of it" pp pack lines.gz --shard $i/3
+    done
+    gunzip lines.gz
+    check 'all of it is in the first part' cmp packed_text_document.bin \
+        pack-00001-of-00003_text_document.bin
+    check 'and none in the others' [ "$(cat pack-0000[23]-of-*.bin | wc -c)" = 0 ]
+    check 'whose input is told as nothing' grep -q '"bytes":	0,' \
+        pack-00002-of-00003_text_document.json
 fi
 
 # A shard that is killed goes on, and quarantine files are a shard's own.
