@@ -5,6 +5,7 @@
 #include "base/memory.h"
 #include "base/options.h"
 #include "data/commands.h"
+#include "text/tokenizer_options.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -62,23 +63,15 @@ static const struct gpt_opt table[] = {
     {.kind = GPT_OPT_FLAG, .name = "sources", AT(sources),
      .help = "cat: file and line of each document, from PREFIX.sources"},
     {.kind = GPT_OPT_GROUP, .help = "Vocabulary"},
-    {.kind = GPT_OPT_CHOICE, .name = "tokenizer-type", .arg = "TYPE",
-     AT(tokenizer_type), .choices = gpt_tokenizer_types,
-     .help = "family of the tokenizer; default: GPT2BPETokenizer when there is "
-             "a vocabulary file, else none"},
-    {.kind = GPT_OPT_STRING, .name = "vocab-file", .arg = "FILE",
-     AT(vocab_file), .flags = GPT_OPT_FILE,
-     .help = "vocab.json of GPT2BPETokenizer"},
-    {.kind = GPT_OPT_STRING, .name = "merge-file", .arg = "FILE",
-     AT(merge_file), .flags = GPT_OPT_FILE,
-     .help = "merges.txt of GPT2BPETokenizer"},
+    GPT_TOKENIZER_FILE_OPTIONS(struct options, d.tokenizer, NULL),
     {.kind = GPT_OPT_GROUP, .help = "What to look for"},
     {.kind = GPT_OPT_INT, .name = "top", .arg = "N", AT(top), .def = "0",
      .min = 0, .max = 1 << 20,
      .help = "stat: read the tokens and list the N most frequent"},
     {.kind = GPT_OPT_INT, .name = "vocab-size", .arg = "N", AT(vocab_size),
      .def = "0", .min = 0, .max = INT32_MAX,
-     .help = "verify: ids must be below N; 0: below what the vocabulary has"},
+     .help = "verify: ids must be below N; 0: below what the vocabulary has; "
+             "and the size of NullTokenizer and of a TikTokenizer"},
     {.kind = GPT_OPT_INT, .name = "eod", .arg = "ID", AT(eod), .def = "-1",
      .min = -1, .max = INT32_MAX,
      .help = "verify: each document must end with this token; convert: one of "
@@ -99,14 +92,16 @@ struct mode {
     const char *options; /* that it takes, besides the common ones */
 };
 
-#define VOCABULARY " tokenizer-type vocab-file merge-file "
+#define VOCABULARY                                                             \
+    " tokenizer-type vocab-file merge-file tokenizer-model tiktoken-pattern "  \
+    "tiktoken-num-special-tokens tokenizer-special-tokens vocab-size "
 static const struct mode modes[] = {
     {"info", gpt_command_info, 1, INT32_MAX, " json "},
     {"stat", gpt_command_stat, 1, INT32_MAX, " json top" VOCABULARY},
     {"cat", gpt_command_cat, 1, INT32_MAX,
      " documents tail jsonl strip-eod sources" VOCABULARY},
     {"verify", gpt_command_verify, 1, INT32_MAX,
-     " json vocab-size eod max-findings" VOCABULARY},
+     " json eod max-findings" VOCABULARY},
     {"merge", gpt_command_merge, 0, INT32_MAX, " output-prefix input "},
     {"slice", gpt_command_slice, 1, 1, " output-prefix documents "},
     {"head", gpt_command_head, 1, 1, " output-prefix count "},

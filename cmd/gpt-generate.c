@@ -10,7 +10,7 @@
 #include "generate/generate.h"
 #include "generate/prompts.h"
 #include "generate/writer.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer_options.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -22,7 +22,7 @@ struct options {
     const char *load;
     int64_t iteration;
     bool verify;
-    const char *tokenizer_type, *vocab_file, *merge_file;
+    struct gpt_tokenizer_options tokenizer;
     struct gpt_list prompt, prompt_file;
     bool jsonl, echo;
     int64_t tokens, num_samples;
@@ -45,15 +45,11 @@ static const struct gpt_opt table[] = {
      .help = "which checkpoint, -1 = the newest", .alias = "ckpt-step"},
     {.kind = GPT_OPT_FLAG, .name = "verify", AT(verify), .def = "true",
      .help = "check the checkpoint's checksums first"},
-    {.kind = GPT_OPT_CHOICE, .name = "tokenizer-type", .arg = "TYPE",
-     AT(tokenizer_type), .choices = gpt_tokenizer_types,
-     .help = "family of the tokenizer, if not the one in the checkpoint"},
-    {.kind = GPT_OPT_STRING, .name = "vocab-file", .arg = "FILE",
-     AT(vocab_file), .flags = GPT_OPT_FILE,
-     .help = "vocab.json, if not the one in the checkpoint"},
-    {.kind = GPT_OPT_STRING, .name = "merge-file", .arg = "FILE",
-     AT(merge_file), .flags = GPT_OPT_FILE,
-     .help = "merges.txt, if not the one in the checkpoint"},
+    GPT_TOKENIZER_FILE_OPTIONS(struct options, tokenizer, NULL),
+    GPT_TOKENIZER_TEXT_OPTIONS(struct options, tokenizer),
+    {.kind = GPT_OPT_INT, .name = "vocab-size", .arg = "N",
+     AT(tokenizer.vocab_size), .def = "0", .min = 0, .max = INT32_MAX,
+     .help = "NullTokenizer: ids are below N; TikTokenizer: of the model"},
     {.kind = GPT_OPT_GROUP, .help = "Prompts and texts"},
     {.kind = GPT_OPT_LIST, .letter = 'p', .name = "prompt", .arg = "TEXT",
      AT(prompt), .help = "how the text begins; every word is one prompt, "
@@ -119,51 +115,51 @@ struct job {
 
 /* ---- tokenizer ---- */
 
-/* Path of a file kept in the checkpoint, "" when there is none. */
-static void beside(const struct job *j, const char *name, char *path,
-                   size_t cap)
+/* What the command line leaves open stands in the checkpoint, unless another
+ * family is asked for. Those of other programs name none: they are GPT-2's. */
+static int complete_tokenizer(struct gpt_tokenizer_options *to,
+                              const struct job *j, struct gpt_arena *arena,
+                              struct gpt_err *err)
 {
-    if (gpt_path_join(path, cap, gpt_checkpoint_dir(j->checkpoint), name,
-                      NULL) != GPT_OK ||
-        !gpt_path_exists(path))
-        path[0] = '\0';
+    const cJSON *kept = cJSON_GetObjectItemCaseSensitive(
+        gpt_checkpoint_state(j->checkpoint), "tokenizer");
+    const cJSON *type = cJSON_GetObjectItemCaseSensitive(kept, "type");
+    if (!cJSON_IsString(type) ||
+        (to->type && strcmp(to->type, type->valuestring) != 0))
+        kept = NULL;
+    if (!kept && !to->type)
+        to->type = gpt_tokenizer_types[0];
+    return gpt_tokenizer_from_json(to, kept, gpt_checkpoint_dir(j->checkpoint),
+                                   arena, err);
 }
 
-static const char *type_in_checkpoint(const struct job *j)
+static int check_tokenizer(const struct job *j, struct gpt_err *err)
 {
-    const cJSON *state = gpt_checkpoint_state(j->checkpoint);
-    const cJSON *type =
-        cJSON_GetObjectItemCaseSensitive(state, "tokenizer_type");
-    return cJSON_IsString(type) ? type->valuestring : "GPT2BPETokenizer";
+    int64_t have = gpt_tokenizer_vocab_size(j->tokenizer);
+    if (have <= j->config->vocab_size)
+        return GPT_OK;
+    return gpt_fail(err, GPT_EDATA,
+                    "the tokenizer has %lld tokens, the model of %s %lld",
+                    (long long)have, gpt_checkpoint_dir(j->checkpoint),
+                    (long long)j->config->vocab_size);
 }
 
 static int open_tokenizer(struct job *j, struct gpt_err *err)
 {
-    const struct options *o = j->o;
-    char vocab[4096], merges[4096];
-    beside(j, "vocab.json", vocab, sizeof vocab);
-    beside(j, "merges.txt", merges, sizeof merges);
-    struct gpt_tokenizer_options to = {
-        .type = o->tokenizer_type ? o->tokenizer_type : type_in_checkpoint(j),
-        .vocab_file = o->vocab_file ? o->vocab_file : vocab,
-        .merge_file = o->merge_file ? o->merge_file : merges,
-    };
-    bool needs_files = strcmp(to.type, "ByteTokenizer") != 0;
-    if (needs_files && (!*to.vocab_file || !*to.merge_file)) {
+    struct gpt_tokenizer_options to = j->o->tokenizer;
+    struct gpt_arena arena = {0};
+    int status = complete_tokenizer(&to, j, &arena, err);
+    if (status == GPT_OK && !gpt_tokenizer_named(&to)) {
         gpt_fail(err, GPT_EUSAGE, "%s holds no vocabulary",
                  gpt_checkpoint_dir(j->checkpoint));
-        return gpt_hint(err, "give --vocab-file and --merge-file, or "
-                             "--tokenizer-type ByteTokenizer");
+        status = gpt_hint(err, "give --vocab-file and --merge-file, "
+                               "--tokenizer-model, or --tokenizer-type "
+                               "ByteTokenizer");
     }
-    GPT_TRY(gpt_tokenizer_open(&j->tokenizer, &to, err));
-    int64_t have = gpt_tokenizer_vocab_size(j->tokenizer);
-    if (have == j->config->vocab_size)
-        return GPT_OK;
-    return gpt_fail(err, GPT_EDATA,
-                    "%s has %lld tokens, the model of %s %lld",
-                    needs_files ? to.vocab_file : to.type, (long long)have,
-                    gpt_checkpoint_dir(j->checkpoint),
-                    (long long)j->config->vocab_size);
+    if (status == GPT_OK)
+        status = gpt_tokenizer_open(&j->tokenizer, &to, err);
+    gpt_arena_free(&arena);
+    return status == GPT_OK ? check_tokenizer(j, err) : status;
 }
 
 /* ---- prompts ---- */

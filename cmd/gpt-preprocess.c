@@ -11,6 +11,7 @@
 #include "data/provenance.h"
 #include "data/shard_names.h"
 #include "text/inputs.h"
+#include "text/tokenizer_options.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -20,7 +21,7 @@ struct options {
     struct gpt_common_options common;
     struct gpt_list input, json_keys;
     const char *output_prefix, *dataset_impl, *shard;
-    const char *tokenizer_type, *vocab_file, *merge_file;
+    struct gpt_tokenizer_options tokenizer;
     bool append_eod;
     int64_t workers, log_interval, max_errors;
     const char *on_error;
@@ -64,16 +65,12 @@ static const struct gpt_opt table[] = {
     {.kind = GPT_OPT_FLAG, .name = "sources", AT(sources),
      .help = "write PREFIX_KEY_document.sources: for each document, its line"},
     {.kind = GPT_OPT_GROUP, .help = "Tokenizer"},
-    {.kind = GPT_OPT_CHOICE, .name = "tokenizer-type", .arg = "TYPE",
-     AT(tokenizer_type), .def = "GPT2BPETokenizer",
-     .choices = gpt_tokenizer_types,
-     .help = "family of the tokenizer"},
-    {.kind = GPT_OPT_STRING, .name = "vocab-file", .arg = "FILE",
-     AT(vocab_file), .flags = GPT_OPT_FILE,
-     .help = "vocab.json of GPT2BPETokenizer"},
-    {.kind = GPT_OPT_STRING, .name = "merge-file", .arg = "FILE",
-     AT(merge_file), .flags = GPT_OPT_FILE,
-     .help = "merges.txt of GPT2BPETokenizer"},
+    GPT_TOKENIZER_FILE_OPTIONS(struct options, tokenizer, "GPT2BPETokenizer"),
+    GPT_TOKENIZER_TEXT_OPTIONS(struct options, tokenizer),
+    {.kind = GPT_OPT_INT, .name = "vocab-size", .arg = "N",
+     AT(tokenizer.vocab_size), .def = "0", .min = 0, .max = INT32_MAX,
+     .help = "NullTokenizer: ids are below N; TikTokenizer: of the model, 0 = "
+             "all of a .tiktoken, 131072 of a .json"},
     {.kind = GPT_OPT_FLAG, .name = "append-eod", AT(append_eod),
      .help = "end each document with the end-of-document token"},
     {.kind = GPT_OPT_CHOICE, .name = "empty", .arg = "WHAT", AT(empty),
@@ -199,6 +196,7 @@ struct work {
     int64_t n_inputs;
     const char *output_prefix;
     struct gpt_tokenizer_id tokenizer;
+    struct gpt_tokenizer_file files[GPT_TOKENIZER_FILES]; /* their paths */
     struct gpt_buf command; /* as lines of a configuration file */
 };
 
@@ -402,11 +400,12 @@ static int tell_command(struct gpt_buf *b, const struct options *o,
 static int describe(struct work *w, const struct options *o,
                     const struct gpt_args *args, struct gpt_err *err)
 {
-    w->tokenizer.type = o->tokenizer_type;
-    GPT_TRY(gpt_tokenizer_id_add(&w->tokenizer, "vocab-file", o->vocab_file,
-                                 err));
-    GPT_TRY(gpt_tokenizer_id_add(&w->tokenizer, "merge-file", o->merge_file,
-                                 err));
+    size_t n;
+    w->tokenizer.options = &o->tokenizer;
+    GPT_TRY(gpt_tokenizer_files(&o->tokenizer, w->files, &n, err));
+    for (size_t i = 0; i < n; i++)
+        GPT_TRY(gpt_tokenizer_id_add(&w->tokenizer, w->files[i].option,
+                                     w->files[i].path, err));
     return tell_command(&w->command, o, args, err);
 }
 
@@ -415,11 +414,8 @@ static int run(const void *options, const struct gpt_args *args,
 {
     const struct options *o = options;
     struct gpt_tokenizer *tokenizer;
-    struct gpt_tokenizer_options to = {.type = o->tokenizer_type,
-                                       .vocab_file = o->vocab_file,
-                                       .merge_file = o->merge_file};
     struct work w = {0};
-    GPT_TRY(gpt_tokenizer_open(&tokenizer, &to, err));
+    GPT_TRY(gpt_tokenizer_open(&tokenizer, &o->tokenizer, err));
     int status = describe(&w, o, args, err);
     if (status == GPT_OK)
         status = plan_work(&w, o, err);

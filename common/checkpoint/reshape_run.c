@@ -88,8 +88,6 @@ static cJSON *make_state(const struct gpt_reshape *r)
     cJSON_AddNumberToObject(state, "consumed_train_samples", 0);
     cJSON_AddNumberToObject(state, "consumed_valid_samples", 0);
     cJSON_AddStringToObject(state, "converted_from", "huggingface");
-    if (attaches(r, "vocab.json") && attaches(r, "merges.txt"))
-        cJSON_AddStringToObject(state, "tokenizer_type", "GPT2BPETokenizer");
     if (extra.eos_token_id >= 0)
         cJSON_AddNumberToObject(state, "eos_token_id",
                                 (double)extra.eos_token_id);

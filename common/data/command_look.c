@@ -16,14 +16,16 @@ int gpt_command_tokenizer(struct gpt_tokenizer **tok,
                           const struct gpt_command_options *o,
                           struct gpt_err *err)
 {
-    struct gpt_tokenizer_options to = {.type = o->tokenizer_type,
-                                       .vocab_file = o->vocab_file,
-                                       .merge_file = o->merge_file};
+    struct gpt_tokenizer_options to = o->tokenizer;
     *tok = NULL;
-    if (!o->tokenizer_type && !o->vocab_file && !o->merge_file)
+    if (!to.type && !to.vocab_file && !to.merge_file && !to.model)
         return GPT_OK;
+    if (!to.type && to.model)
+        return gpt_fail(err, GPT_EUSAGE,
+                        "--tokenizer-model without --tokenizer-type");
     if (!to.type)
         to.type = gpt_tokenizer_types[0];
+    to.vocab_size = o->vocab_size;
     return gpt_tokenizer_open(tok, &to, err);
 }
 

@@ -11,7 +11,7 @@
 /* What a command line says: gpt-dataset(1). */
 struct gpt_command_options {
     const char *input, *output_prefix, *to, *documents;
-    const char *tokenizer_type, *vocab_file, *merge_file;
+    struct gpt_tokenizer_options tokenizer;
     const char *cache_path, *split, *tokenizer_like;
     struct gpt_list num_samples;
     bool index_only, json, jsonl, strip_eod, sources;

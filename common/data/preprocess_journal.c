@@ -114,7 +114,7 @@ static bool add_tokenizer(cJSON *run, const struct gpt_tokenizer_id *id)
 {
     cJSON *list = cJSON_AddArrayToObject(run, "tokenizer");
     bool good = list && (!id || cJSON_AddItemToArray(
-                                    list, cJSON_CreateString(id->type)));
+                                    list, gpt_tokenizer_to_json(id->options)));
     for (int i = 0; good && id && i < id->n_files; i++)
         good = cJSON_AddItemToArray(list,
                                     cJSON_CreateString(id->files[i].sha256));

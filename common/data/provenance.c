@@ -66,11 +66,19 @@ static bool put_command(cJSON *root, const char *lines)
     return good;
 }
 
+/* The options that change what the tokenizer does, under their names. */
+static bool put_settings(cJSON *t, const struct gpt_tokenizer_id *id)
+{
+    return !id || cJSON_AddItemToObject(t, "options",
+                                        gpt_tokenizer_to_json(id->options));
+}
+
 static bool put_tokenizer(cJSON *root, const struct gpt_preprocess_options *o)
 {
     const struct gpt_tokenizer_id *id = o->tokenizer_id;
     cJSON *t = cJSON_AddObjectToObject(root, "tokenizer"), *files = NULL;
-    bool good = t && put_string(t, "type", id ? id->type : NULL) &&
+    bool good = t && put_string(t, "type", id ? id->options->type : NULL) &&
+                put_settings(t, id) &&
                 put_int(t, "vocabulary",
                         gpt_tokenizer_vocab_size(o->tokenizer)) &&
                 put_int(t, "eod", gpt_tokenizer_eod(o->tokenizer)) &&

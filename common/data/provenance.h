@@ -8,11 +8,11 @@
 #include "base/io.h"
 #include "base/json.h"
 #include "data/preprocess.h"
+#include "text/tokenizer_options.h"
 
 /* What a tokenizer is made of. */
-enum { GPT_TOKENIZER_FILES = 4 };
 struct gpt_tokenizer_id {
-    const char *type;
+    const struct gpt_tokenizer_options *options; /* borrowed */
     int n_files;
     struct {
         const char *option, *path; /* borrowed */

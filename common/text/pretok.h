@@ -41,7 +41,9 @@ struct gpt_pretok {
  * NULL for any others. */
 const struct gpt_pretok *gpt_pretok_by_regex(const char *const *regex,
                                              size_t n);
-/* By name; NULL for one that there is not. */
+/* By one of the names, which are NULL-terminated: choices of
+ * --tiktoken-pattern. NULL for any other. */
+extern const char *const gpt_pretok_names[];
 const struct gpt_pretok *gpt_pretok_by_name(const char *name);
 /* Row i of the table, for listing it; NULL after the last. Several rows may
  * have one name: spellings of the same pattern. */

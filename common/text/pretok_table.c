@@ -56,6 +56,11 @@ static const struct gpt_pretok table[] = {
      gpt_pretok_deepseek3},
 };
 
+const char *const gpt_pretok_names[] = {
+    "v1",    "v2",      "gpt2",  "cl100k",    "llama3",
+    "qwen2", "qwen3.5", "o200k", "starcoder", "deepseek3", NULL,
+};
+
 /* The same but for line ends that a file writes as such and not as \r, \n. */
 static bool same_regex(const char *a, const char *b)
 {

@@ -1,20 +1,42 @@
 /* The doors of tokenizer.h, and the family that needs no vocabulary: bytes. */
 #include "text/tokenizer_family.h"
 
+#include "base/io.h"
 #include "base/memory.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static const struct gpt_tokenizer_family *const families[] = {
     &gpt_family_gpt2,
+    &gpt_family_hf,
     &gpt_family_bytes,
 };
 
 const char *const gpt_tokenizer_types[] = {
     "GPT2BPETokenizer",
+    "HuggingFaceTokenizer",
     "ByteTokenizer",
     NULL,
 };
+
+const char *const gpt_special_choices[] = {"plain", "parse", NULL};
+
+int gpt_tokenizer_file(const char *model, const char *name, char *path,
+                       size_t cap, struct gpt_err *err)
+{
+    if (gpt_path_is_dir(model))
+        return gpt_path_join(path, cap, model, name, err);
+    if ((size_t)snprintf(path, cap, "%s", model) >= cap)
+        return gpt_fail(err, GPT_EUSAGE, "the path '%.100s...' is too long",
+                        model);
+    return GPT_OK;
+}
+
+bool gpt_tokenizer_parses_special(const struct gpt_tokenizer_options *o)
+{
+    return o->special && strcmp(o->special, "parse") == 0;
+}
 
 int gpt_tokenizer_open(struct gpt_tokenizer **tok,
                        const struct gpt_tokenizer_options *options,

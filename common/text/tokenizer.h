@@ -3,16 +3,28 @@
 #ifndef GPT_TEXT_TOKENIZER_H
 #define GPT_TEXT_TOKENIZER_H
 
-#include "base/status.h"
+#include "base/options.h"
 
 struct gpt_tokenizer;
 
 /* The types there are, NULL-terminated: choices of --tokenizer-type. */
 extern const char *const gpt_tokenizer_types[];
 
+/* What --special can be: whether "<|endoftext|>" in a text is that text, or the
+ * token. */
+extern const char *const gpt_special_choices[]; /* plain parse */
+
+/* Zeros are the defaults, but for type. Names and meaning are Megatron's. */
 struct gpt_tokenizer_options {
-    const char *type;  /* "GPT2BPETokenizer", "ByteTokenizer" */
+    const char *type;
     const char *vocab_file, *merge_file; /* GPT2BPETokenizer */
+    const char *model; /* the others' file; a directory of tokenizer.json */
+    const char *special; /* NULL = plain */
+    bool hf_no_special;  /* HuggingFaceTokenizer: add no BOS and the like */
+    const char *tiktoken_pattern;
+    int64_t tiktoken_num_special; /* 0 = as the file's format has it */
+    struct gpt_list special_tokens; /* TikTokenizer */
+    int64_t vocab_size; /* NullTokenizer; TikTokenizer: of the model */
 };
 
 /* GPT_EDATA with file:line or file:offset for vocabularies that are malformed
@@ -38,7 +50,9 @@ struct gpt_ids {
 };
 
 /* Appends the ids of text[0..len) to *ids. Any bytes are accepted; invalid
- * UTF-8 is encoded byte by byte. No special token is recognised in the text. */
+ * UTF-8 is encoded byte by byte where the family can do that, else as U+FFFD.
+ * The text is one document: where the tokenizer puts ids around a text, it does
+ * so here. */
 int gpt_encode(struct gpt_encoder *enc, const char *text, size_t len,
                struct gpt_ids *ids, struct gpt_err *err) GPT_MUST_USE;
 

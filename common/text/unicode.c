@@ -1,7 +1,17 @@
 /* The part of unicode.h that is too long to be inline. */
 #include "text/unicode.h"
 
+#include "text/unicode_nfc.h"
+
 #include <string.h>
+
+static bool in_ranges(const uint32_t (*ranges)[2], size_t n, uint32_t cp)
+{
+    for (size_t i = 0; i < n && ranges[i][0] <= cp; i++)
+        if (cp <= ranges[i][1])
+            return true;
+    return false;
+}
 
 size_t gpt_utf8_valid(const char *text, size_t len)
 {
@@ -24,4 +34,20 @@ size_t gpt_utf8_valid(const char *text, size_t len)
         i += (size_t)n;
     }
     return len;
+}
+
+bool gpt_unicode_is_word(uint32_t cp)
+{
+    static const uint32_t others[][2] = {
+        {0x5F, 0x5F},       {0x200C, 0x200D},   {0x203F, 0x2040},
+        {0x2054, 0x2054},   {0x24B6, 0x24E9},   {0xFE33, 0xFE34},
+        {0xFE4D, 0xFE4F},   {0xFF3F, 0xFF3F},   {0x1F130, 0x1F149},
+        {0x1F150, 0x1F169}, {0x1F170, 0x1F189},
+    };
+    enum gpt_unicode_class c = gpt_unicode_class(cp);
+    if (c >= GPT_UC_LO || c == GPT_UC_M)
+        return true;
+    if (c == GPT_UC_N)
+        return !in_ranges(gpt_unicode_no, gpt_unicode_n_no, cp);
+    return in_ranges(others, GPT_COUNT(others), cp);
 }

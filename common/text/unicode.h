@@ -95,6 +95,10 @@ static inline int gpt_utf8_encode(uint32_t cp, char *out)
     return 4;
 }
 
+/* \w of regular expressions: a letter, a mark, a digit or a letter-like number,
+ * a connector such as '_'. Source: UTS #18, annex C. */
+bool gpt_unicode_is_word(uint32_t cp);
+
 /* Bytes of p[0..len) before the first that is not UTF-8; len when all is. */
 size_t gpt_utf8_valid(const char *p, size_t len);
 

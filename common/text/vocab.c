@@ -1,48 +1,38 @@
-/* Reading of vocab.json and merges.txt. While loading, tokens are looked up by
- * the text that the files write them in; what stays are bytes and ids. Start at
- * gpt_vocab_load(). */
+/* Reading of vocab.json and merges.txt, and of both in one file. While loading,
+ * tokens are looked up by the text that the files write them in; what stays are
+ * bytes and ids. Start at gpt_vocab_load(). */
 #include "text/vocab.h"
 
 #include "base/hash.h"
 #include "base/io.h"
 #include "base/json.h"
 #include "text/bytelevel.h"
+#include "text/token_map.h"
 
+#include <stdio.h>
 #include <string.h>
 
-enum { MAX_FILE = 1 << 28 };
-
-/* Token texts to ids: open addressing, at most half full. */
-struct names {
-    struct gpt_slice *text; /* (n) borrowed, by id */
-    int32_t *slots;         /* id + 1, 0 = free */
-    size_t mask;
+enum {
+    MAX_FILE = 1 << 28,
+    MAX_SPREAD = 4,    /* ids a token, where they may leave gaps, */
+    MIN_IDS = 1 << 16, /* and these */
 };
 
 struct loading {
     struct gpt_vocab *v;
     const char *vocab_file, *merge_file;
-    struct names names;
-    struct gpt_buf joined; /* of a merge's result */
+    int64_t n_listed;           /* tokens in the file */
+    bool gaps;                  /* between ids are allowed */
+    struct gpt_slice *texts;    /* (v->n) as the file writes them, by id */
+    struct gpt_token_map names; /* over texts */
+    struct gpt_buf joined;      /* of a merge's result */
     struct gpt_err *err;
 };
-
-static int32_t *names_slot(const struct names *names, const char *text,
-                           size_t len)
-{
-    size_t i = (size_t)gpt_hash64(text, len, 0) & names->mask;
-    for (;; i = (i + 1) & names->mask) {
-        int32_t id = names->slots[i] - 1;
-        if (id < 0 || (names->text[id].len == len &&
-                       memcmp(names->text[id].data, text, len) == 0))
-            return &names->slots[i];
-    }
-}
 
 static int32_t find_token(const struct loading *l, const char *text,
                           size_t len)
 {
-    return *names_slot(&l->names, text, len) - 1;
+    return gpt_token_map_find(&l->names, text, len);
 }
 
 /* ---- vocab.json ---- */
@@ -54,17 +44,17 @@ static int read_id(struct loading *l, const cJSON *item, int32_t *id)
         return gpt_fail(l->err, GPT_EDATA,
                         "%s: token '%s' has id %.0f; %lld tokens have the "
                         "ids 0 to %lld",
-                        l->vocab_file, item->string, v, (long long)l->v->n,
-                        (long long)l->v->n - 1);
+                        l->vocab_file, item->string, v,
+                        (long long)l->n_listed, (long long)l->v->n - 1);
     if (!cJSON_IsNumber(item) || v != (double)(int32_t)v)
         return gpt_fail(l->err, GPT_EDATA,
                         "%s: token '%s' has no integer id", l->vocab_file,
                         item->string);
     *id = (int32_t)v;
-    if (l->names.text[*id].data)
+    if (l->texts[*id].data)
         return gpt_fail(l->err, GPT_EDATA, "%s: tokens '%s' and '%s' are "
                         "both id %d", l->vocab_file,
-                        l->names.text[*id].data, item->string, (int)*id);
+                        l->texts[*id].data, item->string, (int)*id);
     return GPT_OK;
 }
 
@@ -77,8 +67,8 @@ static int add_token(struct loading *l, int32_t id, const char *text)
     char *bytes = gpt_arena_alloc(&v->arena, len + 1, 1);
     if (!bytes)
         return gpt_fail(l->err, GPT_EFAIL, "cannot allocate a vocabulary");
-    l->names.text[id] = (struct gpt_slice){text, len};
-    *names_slot(&l->names, text, len) = id + 1;
+    l->texts[id] = (struct gpt_slice){text, len};
+    gpt_token_map_add(&l->names, id);
 
     v->tokens[id].data = bytes;
     if (!gpt_bytelevel_decode(text, len, bytes, &v->tokens[id].len)) {
@@ -103,27 +93,37 @@ static int check_bytes(struct loading *l)
     return GPT_OK;
 }
 
-static int load_tokens(struct loading *l, const cJSON *root)
+/* How many ids there are. Where they may leave gaps, no more than the number
+ * of tokens can justify. */
+static int64_t count_ids(const cJSON *root, int64_t n_listed)
+{
+    int64_t n = n_listed, limit = MAX_SPREAD * n_listed + MIN_IDS;
+    for (const cJSON *i = root->child; i; i = i->next)
+        if (i->valuedouble >= (double)n && i->valuedouble < (double)limit)
+            n = (int64_t)i->valuedouble + 1;
+    return n;
+}
+
+static int load_tokens(struct loading *l, const cJSON *root, int64_t n_ids)
 {
     struct gpt_vocab *v = l->v;
     if (!cJSON_IsObject(root))
         return gpt_fail(l->err, GPT_EDATA,
                         "%s: not an object of tokens and ids", l->vocab_file);
     for (const cJSON *i = root->child; i; i = i->next)
-        v->n++;
+        l->n_listed++;
+    v->n = l->gaps ? count_ids(root, l->n_listed) : l->n_listed;
+    if (v->n < n_ids)
+        v->n = n_ids;
     if (v->n > GPT_VOCAB_MAX)
         return gpt_fail(l->err, GPT_EDATA, "%s: %lld tokens, limit %d",
                         l->vocab_file, (long long)v->n, GPT_VOCAB_MAX);
-    size_t n_slots = 512;
-    while (n_slots < (size_t)v->n * 2)
-        n_slots *= 2;
-    l->names.mask = n_slots - 1;
     GPT_TRY(gpt_new(&v->tokens, (size_t)v->n, sizeof(*v->tokens),
                     "a vocabulary", l->err));
-    GPT_TRY(gpt_new(&l->names.text, (size_t)v->n, sizeof(*l->names.text),
+    GPT_TRY(gpt_new(&l->texts, (size_t)v->n, sizeof(*l->texts),
                     "a vocabulary", l->err));
-    GPT_TRY(gpt_new(&l->names.slots, n_slots, sizeof(*l->names.slots),
-                    "a vocabulary", l->err));
+    GPT_TRY(gpt_token_map_open(&l->names, l->texts, (size_t)l->n_listed,
+                               l->err));
     for (const cJSON *i = root->child; i; i = i->next) {
         int32_t id = 0;
         GPT_TRY(read_id(l, i, &id));
@@ -135,6 +135,13 @@ static int load_tokens(struct loading *l, const cJSON *root)
 
 /* ---- merges.txt ---- */
 
+/* A merge in the making. `line` is its line, or its number in an array. */
+struct halves {
+    const char *left, *right;
+    size_t left_len, right_len;
+    long long line;
+};
+
 static int missing_token(struct loading *l, long long line, const char *text,
                          size_t len)
 {
@@ -143,8 +150,29 @@ static int missing_token(struct loading *l, long long line, const char *text,
                     l->vocab_file);
 }
 
-static int add_merge(struct loading *l, const char *text, size_t len,
-                     long long line, struct gpt_merge *merge)
+static int add_merge(struct loading *l, const struct halves *h,
+                     struct gpt_merge *merge)
+{
+    merge->left = find_token(l, h->left, h->left_len);
+    if (merge->left < 0)
+        return missing_token(l, h->line, h->left, h->left_len);
+    merge->right = find_token(l, h->right, h->right_len);
+    if (merge->right < 0)
+        return missing_token(l, h->line, h->right, h->right_len);
+
+    l->joined.len = 0;
+    if (gpt_buf_add(&l->joined, h->left, h->left_len) != GPT_OK ||
+        gpt_buf_add(&l->joined, h->right, h->right_len) != GPT_OK)
+        return gpt_fail(l->err, GPT_EFAIL, "cannot allocate a merge");
+    merge->result = find_token(l, l->joined.data, l->joined.len);
+    if (merge->result < 0)
+        return missing_token(l, h->line, l->joined.data, l->joined.len);
+    return GPT_OK;
+}
+
+/* "left right" */
+static int add_merge_line(struct loading *l, const char *text, size_t len,
+                          long long line, struct gpt_merge *merge)
 {
     const char *space = memchr(text, ' ', len);
     size_t left = space ? (size_t)(space - text) : 0;
@@ -155,21 +183,8 @@ static int add_merge(struct loading *l, const char *text, size_t len,
                         "'%.*s'",
                         l->merge_file, line, (int)(len < 200 ? len : 200),
                         text);
-    merge->left = find_token(l, text, left);
-    if (merge->left < 0)
-        return missing_token(l, line, text, left);
-    merge->right = find_token(l, space + 1, right);
-    if (merge->right < 0)
-        return missing_token(l, line, space + 1, right);
-
-    l->joined.len = 0;
-    if (gpt_buf_add(&l->joined, text, left) != GPT_OK ||
-        gpt_buf_add(&l->joined, space + 1, right) != GPT_OK)
-        return gpt_fail(l->err, GPT_EFAIL, "cannot allocate a merge");
-    merge->result = find_token(l, l->joined.data, l->joined.len);
-    if (merge->result < 0)
-        return missing_token(l, line, l->joined.data, l->joined.len);
-    return GPT_OK;
+    struct halves h = {text, space + 1, left, right, line};
+    return add_merge(l, &h, merge);
 }
 
 static int load_merges(struct loading *l, const char *text, size_t len)
@@ -190,7 +205,8 @@ static int load_merges(struct loading *l, const char *text, size_t len)
             n--;
         line++;
         if (n < 8 || memcmp(p, "#version", 8) != 0) {
-            GPT_TRY(add_merge(l, p, n, line, &v->merges[v->n_merges]));
+            GPT_TRY(add_merge_line(l, p, n, line,
+                                   &v->merges[v->n_merges]));
             v->n_merges++;
         }
         p = newline ? newline + 1 : end;
@@ -198,28 +214,89 @@ static int load_merges(struct loading *l, const char *text, size_t len)
     return GPT_OK;
 }
 
+/* ---- the two together ---- */
+
+static int load_files(struct loading *l)
+{
+    cJSON *root;
+    char *text = NULL;
+    size_t len;
+    GPT_TRY(gpt_json_read(&root, l->vocab_file, MAX_FILE, l->err));
+    int status = load_tokens(l, root, 0);
+    if (status == GPT_OK)
+        status = gpt_read_file(l->merge_file, MAX_FILE, &text, &len, l->err);
+    if (status == GPT_OK)
+        status = load_merges(l, text, len);
+    gpt_free(text);
+    cJSON_Delete(root);
+    return status;
+}
+
+static int add_merge_item(struct loading *l, const cJSON *item,
+                          long long number, struct gpt_merge *merge)
+{
+    const cJSON *left = item->child, *right = left ? left->next : NULL;
+    if (cJSON_IsString(item))
+        return add_merge_line(l, item->valuestring, strlen(item->valuestring),
+                              number, merge);
+    if (!cJSON_IsArray(item) || !cJSON_IsString(left) ||
+        !cJSON_IsString(right) || right->next)
+        return gpt_fail(l->err, GPT_EDATA,
+                        "%s: number %lld is no pair of tokens", l->merge_file,
+                        number);
+    struct halves h = {left->valuestring, right->valuestring,
+                       strlen(left->valuestring), strlen(right->valuestring),
+                       number};
+    return add_merge(l, &h, merge);
+}
+
+static int load_merge_array(struct loading *l, const cJSON *merges)
+{
+    struct gpt_vocab *v = l->v;
+    if (!cJSON_IsArray(merges))
+        return gpt_fail(l->err, GPT_EDATA, "%s: not an array", l->merge_file);
+    size_t n = (size_t)cJSON_GetArraySize(merges);
+    GPT_TRY(gpt_new(&v->merges, n, sizeof(*v->merges), "merges", l->err));
+    for (const cJSON *i = merges->child; i; i = i->next) {
+        GPT_TRY(add_merge_item(l, i, (long long)v->n_merges + 1,
+                               &v->merges[v->n_merges]));
+        v->n_merges++;
+    }
+    return GPT_OK;
+}
+
+static void free_loading(struct loading *l)
+{
+    gpt_free(l->texts);
+    gpt_token_map_close(&l->names);
+    gpt_buf_free(&l->joined);
+}
+
 int gpt_vocab_load(struct gpt_vocab *v, const char *vocab_file,
                    const char *merge_file, struct gpt_err *err)
 {
     struct loading l = {.v = v, .vocab_file = vocab_file,
                         .merge_file = merge_file, .err = err};
-    cJSON *root = NULL;
-    char *text = NULL;
-    size_t len;
-    memset(v, 0, sizeof(*v));
-    v->eod = -1;
-    int status = gpt_json_read(&root, vocab_file, MAX_FILE, err);
+    *v = (struct gpt_vocab){.eod = -1};
+    int status = load_files(&l);
+    free_loading(&l);
+    return status;
+}
+
+int gpt_vocab_load_json(struct gpt_vocab *v, const cJSON *vocab,
+                        const cJSON *merges, int64_t n_ids, const char *what,
+                        struct gpt_err *err)
+{
+    char vocab_name[4200], merges_name[4200];
+    struct loading l = {.v = v, .vocab_file = vocab_name,
+                        .merge_file = merges_name, .gaps = true, .err = err};
+    snprintf(vocab_name, sizeof vocab_name, "%s: model.vocab", what);
+    snprintf(merges_name, sizeof merges_name, "%s: model.merges", what);
+    *v = (struct gpt_vocab){.eod = -1};
+    int status = load_tokens(&l, vocab, n_ids);
     if (status == GPT_OK)
-        status = load_tokens(&l, root);
-    if (status == GPT_OK)
-        status = gpt_read_file(merge_file, MAX_FILE, &text, &len, err);
-    if (status == GPT_OK)
-        status = load_merges(&l, text, len);
-    gpt_free(text);
-    gpt_free(l.names.text);
-    gpt_free(l.names.slots);
-    gpt_buf_free(&l.joined);
-    cJSON_Delete(root);
+        status = load_merge_array(&l, merges);
+    free_loading(&l);
     return status;
 }
 

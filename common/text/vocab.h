@@ -1,9 +1,10 @@
-/* A byte-level BPE vocabulary as GPT-2 has it: vocab.json (token -> id) and
- * merges.txt (pairs in the order in which they are merged), read and checked
- * against each other. */
+/* A byte-level BPE vocabulary: tokens (their bytes, by id) and the pairs in the
+ * order in which they are merged, read and checked against each other. GPT-2
+ * has them in vocab.json and merges.txt. */
 #ifndef GPT_TEXT_VOCAB_H
 #define GPT_TEXT_VOCAB_H
 
+#include "base/json.h"
 #include "base/memory.h"
 #include "text/jsonl.h"
 
@@ -33,6 +34,18 @@ struct gpt_vocab {
  *   "#version" are skipped, as Hugging Face tokenizers do. */
 int gpt_vocab_load(struct gpt_vocab *v, const char *vocab_file,
                    const char *merge_file, struct gpt_err *err) GPT_MUST_USE;
+/* The same from `vocab` and `merges` of a tokenizer.json, which `what` names:
+ * merges are "a b" or ["a", "b"]. Ids may leave gaps, and there are n_ids of
+ * them at least; a token in a gap has data == NULL. */
+int gpt_vocab_load_json(struct gpt_vocab *v, const cJSON *vocab,
+                        const cJSON *merges, int64_t n_ids, const char *what,
+                        struct gpt_err *err) GPT_MUST_USE;
+/* Fills in the rest of a vocabulary of which only the tokens are known, those
+ * of `map`: the token of lowest id that two neighbours make is merged, as
+ * tiktoken does. */
+struct gpt_token_map;
+int gpt_vocab_rank_tokens(struct gpt_vocab *v, const struct gpt_token_map *map,
+                          const char *what, struct gpt_err *err) GPT_MUST_USE;
 void gpt_vocab_free(struct gpt_vocab *v);
 
 #endif

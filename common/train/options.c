@@ -3,7 +3,7 @@
 
 #include "base/memory.h"
 #include "parallel/topology.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer_options.h"
 
 #include <stddef.h>
 #include <string.h>
@@ -169,17 +169,9 @@ const struct gpt_opt gpt_train_option_table[] = {
     {.kind = GPT_OPT_INT, .name = "seq-length", .arg = "N", .def = "1024",
      AT(seq_length), .min = 1, .max = MAX_SIZE,
      .help = "tokens of a sample", .alias = "encoder-seq-length"},
-    {.kind = GPT_OPT_CHOICE, .name = "tokenizer-type", .arg = "TYPE",
-     .def = "GPT2BPETokenizer", AT(tokenizer_type),
-     .choices = gpt_tokenizer_types,
-     .help = "tokenizer that made the data"},
-    {.kind = GPT_OPT_STRING, .name = "vocab-file", .arg = "FILE",
-     AT(vocab_file), .flags = GPT_OPT_FILE,
-     .help = "vocab.json: gives vocabulary size and end-of-document token, "
-             "and is kept in checkpoints"},
-    {.kind = GPT_OPT_STRING, .name = "merge-file", .arg = "FILE",
-     AT(merge_file), .flags = GPT_OPT_FILE,
-     .help = "merges.txt, with --vocab-file"},
+    GPT_TOKENIZER_FILE_OPTIONS(struct gpt_train_options, tokenizer,
+                               "GPT2BPETokenizer"),
+    GPT_TOKENIZER_TEXT_OPTIONS(struct gpt_train_options, tokenizer),
     {.kind = GPT_OPT_FLAG, .name = "eod-mask-loss", AT(eod_mask_loss),
      .help = "no loss where the input is an end of document"},
     {.kind = GPT_OPT_FLAG, .name = "reset-position-ids",

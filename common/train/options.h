@@ -4,6 +4,7 @@
 #define GPT_TRAIN_OPTIONS_H
 
 #include "base/options.h"
+#include "text/tokenizer.h"
 
 struct gpt_train_options {
     struct gpt_common_options common;
@@ -30,7 +31,8 @@ struct gpt_train_options {
     /* data */
     struct gpt_list data_path, train_path, valid_path, test_path;
     const char *split, *data_impl;
-    const char *tokenizer_type, *vocab_file, *merge_file;
+    struct gpt_tokenizer_options tokenizer; /* vocabulary size and end of
+                                             * document; kept in checkpoints */
     int64_t seq_length;
     bool eod_mask_loss, reset_position_ids, reset_attention_mask;
 

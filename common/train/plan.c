@@ -2,6 +2,7 @@
 #include "train/plan.h"
 
 #include "base/num.h"
+#include "text/tokenizer_options.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -19,17 +20,16 @@ static int plan_vocabulary(struct gpt_train_plan *p,
                            const struct gpt_train_options *o,
                            struct gpt_err *err)
 {
-    const struct gpt_tokenizer_options options = {
-        .type = o->tokenizer_type,
-        .vocab_file = o->vocab_file,
-        .merge_file = o->merge_file,
-    };
+    struct gpt_tokenizer_options options = o->tokenizer;
     struct gpt_config *c = &p->replica.config;
     struct gpt_tokenizer *tok;
 
-    c->vocab_size = o->vocab_size;
+    /* NullTokenizer adds a token to the N of --vocab-size */
+    bool null = strcmp(options.type, "NullTokenizer") == 0;
+    c->vocab_size = null ? 0 : o->vocab_size;
+    options.vocab_size = o->vocab_size;
     p->masks.eod = -1;
-    if (o->vocab_file || strcmp(o->tokenizer_type, "ByteTokenizer") == 0) {
+    if (gpt_tokenizer_named(&options)) {
         GPT_TRY(gpt_tokenizer_open(&tok, &options, err));
         int64_t size = gpt_tokenizer_vocab_size(tok);
         p->masks.eod = gpt_tokenizer_eod(tok);
@@ -44,12 +44,14 @@ static int plan_vocabulary(struct gpt_train_plan *p,
     if (c->vocab_size == 0)
         return gpt_fail(err, GPT_EUSAGE,
                         "the vocabulary size is not known: "
-                        "give --vocab-file and --merge-file, or --vocab-size");
+                        "give --vocab-file and --merge-file, "
+                        "--tokenizer-model, or --vocab-size");
     if (p->masks.eod < 0 &&
         (o->eod_mask_loss || o->reset_position_ids || o->reset_attention_mask))
         return gpt_fail(err, GPT_EUSAGE,
                         "--%s needs to know the end-of-"
-                        "document token: give --vocab-file and --merge-file",
+                        "document token: give --vocab-file and --merge-file, "
+                        "or --tokenizer-model",
                         o->eod_mask_loss        ? "eod-mask-loss"
                         : o->reset_position_ids ? "reset-position-ids"
                                                 : "reset-attention-mask");

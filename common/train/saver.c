@@ -5,6 +5,7 @@
 
 #include "base/memory.h"
 #include "checkpoint/native.h"
+#include "text/tokenizer_options.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -233,6 +234,8 @@ static int write_files(struct gpt_saver *s, struct gpt_checkpoint_writer *w,
 {
     const struct gpt_train_options *o = s->context->options;
     const float *copy = s->copy;
+    struct gpt_tokenizer_file files[GPT_TOKENIZER_FILES];
+    size_t n;
 
     for (int k = 0; k < s->n_kinds; k++) {
         GPT_TRY(write_kind(s, w, k, copy, err));
@@ -240,10 +243,9 @@ static int write_files(struct gpt_saver *s, struct gpt_checkpoint_writer *w,
     }
     if (!gpt_peers_first(s->all))
         return GPT_OK;
-    if (o->vocab_file)
-        GPT_TRY(gpt_checkpoint_attach(w, "vocab.json", o->vocab_file, err));
-    if (o->merge_file)
-        GPT_TRY(gpt_checkpoint_attach(w, "merges.txt", o->merge_file, err));
+    GPT_TRY(gpt_tokenizer_files(&o->tokenizer, files, &n, err));
+    for (size_t i = 0; i < n; i++)
+        GPT_TRY(gpt_checkpoint_attach(w, files[i].name, files[i].path, err));
     return GPT_OK;
 }
 

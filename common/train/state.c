@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "base/num.h"
 #include "checkpoint/native.h"
+#include "text/tokenizer_options.h"
 #include "train/schedule_json.h"
 
 #include <inttypes.h>
@@ -33,7 +34,7 @@ cJSON *gpt_state_to_json(const struct gpt_replica *r,
                          const struct gpt_state_context *c)
 {
     char digest[24];
-    bool bytes = strcmp(c->options->tokenizer_type, "ByteTokenizer") == 0;
+    struct gpt_tokenizer_options tokenizer = c->options->tokenizer;
     cJSON *json = cJSON_CreateObject();
 
     snprintf(digest, sizeof digest, "%016" PRIx64, c->corpus_digest);
@@ -48,9 +49,10 @@ cJSON *gpt_state_to_json(const struct gpt_replica *r,
     cJSON_AddStringToObject(json, "corpus_digest", digest);
     if (r->o.loss_scale.initial > 0)
         cJSON_AddItemToObject(json, "loss_scale", scale_to_json(&r->scale));
-    if (bytes || c->options->vocab_file)
-        cJSON_AddStringToObject(json, "tokenizer_type",
-                                c->options->tokenizer_type);
+    tokenizer.vocab_size = c->options->vocab_size;
+    if (gpt_tokenizer_named(&tokenizer))
+        cJSON_AddItemToObject(json, "tokenizer",
+                              gpt_tokenizer_to_json(&tokenizer));
     cJSON_AddItemToObject(json, "schedule",
                           gpt_schedule_to_json(&c->plan->schedule));
     cJSON_AddStringToObject(json, "options", c->option_text);

@@ -112,7 +112,9 @@ static void open_all(struct bench *b)
     const char *dir = getenv("GPT2_VOCAB_DIR");
     char vocab[1024], merges[1024];
     struct gpt_err err;
-    struct gpt_tokenizer_options o = {"GPT2BPETokenizer", vocab, merges};
+    struct gpt_tokenizer_options o = {.type = "GPT2BPETokenizer",
+                                      .vocab_file = vocab,
+                                      .merge_file = merges};
     dir = dir ? dir : "tests/golden/gpt2";
     snprintf(vocab, sizeof(vocab), "%s/vocab.json", dir);
     snprintf(merges, sizeof(merges), "%s/merges.txt", dir);

@@ -52,7 +52,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     int fd = write_memory("vocab", data, n, vocab);
     int fd2 = write_memory("merges", data + n + (nul != NULL),
                            size - n - (nul != NULL), merges);
-    struct gpt_tokenizer_options o = {"GPT2BPETokenizer", vocab, merges};
+    struct gpt_tokenizer_options o = {.type = "GPT2BPETokenizer",
+                                      .vocab_file = vocab,
+                                      .merge_file = merges};
     struct gpt_tokenizer *tok;
     struct gpt_err err = {0};
     int status = gpt_tokenizer_open(&tok, &o, &err);

@@ -109,7 +109,7 @@ static int open_member(struct member *m, const struct layout *l,
         m->replica->params = memory;
     }
     m->plan.schedule = schedule;
-    m->options.tokenizer_type = "GPT2BPETokenizer";
+    m->options.tokenizer.type = "GPT2BPETokenizer";
     m->context = (struct gpt_state_context){.options = &m->options,
                                             .plan = &m->plan,
                                             .option_text = "",
@@ -195,7 +195,7 @@ static int save_rank(struct rank *rank, const void *context)
     dir_of(dir, sizeof dir, job->layout);
     snprintf(vocab, sizeof vocab, "%s/vocab", root);
     m.options.save = dir;
-    m.options.vocab_file = vocab;
+    m.options.tokenizer.vocab_file = vocab;
     m.options.async_save = job->background;
     m.replica->optimizer->step = 6;
     walk(&m, put);

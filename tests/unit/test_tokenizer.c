@@ -19,7 +19,9 @@ static struct gpt_tokenizer *open_gpt2(const char *dir)
     snprintf(merges, sizeof(merges), "%s/merges.txt", dir);
     if (access(vocab, R_OK) != 0)
         return NULL;
-    struct gpt_tokenizer_options o = {"GPT2BPETokenizer", vocab, merges};
+    struct gpt_tokenizer_options o = {.type = "GPT2BPETokenizer",
+                                      .vocab_file = vocab,
+                                      .merge_file = merges};
     struct gpt_tokenizer *tok = NULL;
     struct gpt_err err = {0};
     if (gpt_tokenizer_open(&tok, &o, &err) != GPT_OK)
@@ -272,7 +274,9 @@ static void test_bad_vocabularies(void)
     snprintf(vocab, sizeof(vocab), "%s/vocab.json", dir);
     snprintf(merges, sizeof(merges), "%s/merges.txt", dir);
     for (size_t i = 0; i < GPT_COUNT(cases); i++) {
-        struct gpt_tokenizer_options o = {"GPT2BPETokenizer", vocab, merges};
+        struct gpt_tokenizer_options o = {.type = "GPT2BPETokenizer",
+                                          .vocab_file = vocab,
+                                          .merge_file = merges};
         struct gpt_tokenizer *tok = NULL;
         struct gpt_err err = {0};
         spoil(vocab, cases[i].vocab_from, cases[i].vocab_to,
@@ -287,7 +291,9 @@ static void test_bad_vocabularies(void)
             printf("# %s\n", err.text);
     }
     unlink(vocab);
-    struct gpt_tokenizer_options o = {"GPT2BPETokenizer", vocab, merges};
+    struct gpt_tokenizer_options o = {.type = "GPT2BPETokenizer",
+                                      .vocab_file = vocab,
+                                      .merge_file = merges};
     struct gpt_tokenizer *tok;
     struct gpt_err err;
     is_int(gpt_tokenizer_open(&tok, &o, &err), GPT_EIO, "no vocab.json");
