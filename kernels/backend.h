@@ -201,6 +201,7 @@ struct gpt_backend {
     unsigned api; /* GPT_BACKEND_API */
     const char *name;
     void *state;
+    unsigned act_types; /* it computes in: bits 1 << enum gpt_dtype */
     bool host_memory; /* after sync the host may use this memory directly */
 
     /* One line for people: device, instruction set, libraries. */

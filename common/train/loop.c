@@ -86,14 +86,15 @@ static int look_at_save(struct gpt_run *r, bool wait, struct gpt_err *err)
 
 /* ---- steps ---- */
 
-/* A loss that is not a number: skip the step, or give up. */
+/* A loss that is not a number: skip the step, or give up. That a loss scale is
+ * still too large is no reason. */
 static int judge(struct gpt_run *r, const struct gpt_step *step,
                  struct gpt_err *err)
 {
-    if (!step->skipped) {
+    if (!step->skipped)
         r->bad_steps = 0;
+    if (!step->skipped || step->overflow)
         return GPT_OK;
-    }
     if (++r->bad_steps <= r->o->max_nan_iterations)
         return GPT_OK;
     gpt_fail(err, GPT_EDIVERGED,
@@ -127,12 +128,13 @@ static int one_step(struct gpt_run *r, struct gpt_step *step,
     int64_t first = r->state.consumed_train, micro = gpt_run_samples(r);
     int64_t batch = gpt_rampup_global_batch(&r->plan.rampup, first);
     int64_t next = gpt_rampup_global_batch(&r->plan.rampup, first + batch);
+    const struct gpt_schedule *schedule = &r->plan.schedule;
 
     *step = (struct gpt_step){
         .first_sample = first,
         .micro_batches = batch / micro,
-        .lr = gpt_schedule_lr(&r->plan.schedule, first),
-        .weight_decay = gpt_schedule_weight_decay(&r->plan.schedule, first),
+        .lr = gpt_schedule_lr(schedule, r->state.scheduled),
+        .weight_decay = gpt_schedule_weight_decay(schedule, r->state.scheduled),
         .ask = ask,
         .context = r,
     };
@@ -145,11 +147,12 @@ static int one_step(struct gpt_run *r, struct gpt_step *step,
         gpt_world_settled(r->world);
     r->state.iteration++;
     r->state.consumed_train += batch;
+    r->state.scheduled += step->skipped ? 0 : batch;
     const struct gpt_report_step report = {
         .iteration = r->state.iteration,
         .consumed_samples = r->state.consumed_train,
         .batch = batch,
-        .next_lr = gpt_schedule_lr(&r->plan.schedule, first + batch),
+        .next_lr = gpt_schedule_lr(schedule, r->state.scheduled),
         .step = step,
     };
     GPT_TRY(gpt_report_step(r->report, &report, err));

@@ -19,7 +19,7 @@ struct gpt_report {
     struct gpt_progress *progress;
     double mark, spent; /* running clock; seconds of training before it */
     /* since the last line */
-    int64_t steps, advanced, skipped, samples;
+    int64_t steps, advanced, skipped, overflows, samples;
     double loss, waiting, exposed;
 };
 
@@ -179,15 +179,16 @@ static void print_line(const struct gpt_report *r,
                  " number of nan iterations: %3lld |",
                  (long long)s->iteration, (long long)r->o.train_iters,
                  (long long)s->consumed_samples, sum->ms, throughput,
-                 s->next_lr, (long long)s->batch, loss, 1.0, s->step->grad_norm,
-                 (long long)r->skipped, (long long)r->skipped);
+                 s->next_lr, (long long)s->batch, loss, s->step->loss_scale,
+                 s->step->grad_norm, (long long)r->skipped,
+                 (long long)(r->skipped - r->overflows));
 }
 
 static int write_line(const struct gpt_report *r,
                       const struct gpt_report_step *s,
                       const struct summary *sum, struct gpt_err *err)
 {
-    char line[512], loss[32], norm[32], lr[32], waits[96] = "";
+    char line[512], loss[32], norm[32], lr[32], scale[32], waits[96] = "";
 
     if (!r->metrics)
         return GPT_OK;
@@ -197,7 +198,7 @@ static int write_line(const struct gpt_report *r,
                  sum->waiting_ms, sum->exposed_ms);
     snprintf(line, sizeof line,
              "%s%lld,\"consumed_samples\":%lld,\"lm_loss\":%s,"
-             "\"learning_rate\":%s,\"grad_norm\":%s,"
+             "\"learning_rate\":%s,\"grad_norm\":%s,\"loss_scale\":%s,"
              "\"global_batch_size\":%lld,\"elapsed_ms\":%.3f,"
              "\"tokens_per_second\":%.1f,\"gflops\":%.2f,"
              "\"skipped_iterations\":%lld%s}",
@@ -205,6 +206,7 @@ static int write_line(const struct gpt_report *r,
              (long long)s->consumed_samples,
              number(loss, r->advanced ? sum->loss : (double)NAN),
              number(lr, s->next_lr), number(norm, s->step->grad_norm),
+             number(scale, s->step->loss_scale),
              (long long)s->batch, sum->ms, sum->tokens_per_second, sum->gflops,
              (long long)r->skipped, waits);
     return gpt_append_line(r->metrics, line, err);
@@ -221,6 +223,7 @@ int gpt_report_step(struct gpt_report *r, const struct gpt_report_step *s,
     r->exposed += s->step->mean_exposed;
     if (s->step->skipped) {
         r->skipped++;
+        r->overflows += s->step->overflow;
     } else {
         r->advanced++;
         r->loss += s->step->loss;
@@ -233,7 +236,7 @@ int gpt_report_step(struct gpt_report *r, const struct gpt_report_step *s,
     struct summary sum = summarise(r);
     print_line(r, s, &sum);
     int status = write_line(r, s, &sum, err);
-    r->steps = r->advanced = r->skipped = r->samples = 0;
+    r->steps = r->advanced = r->skipped = r->overflows = r->samples = 0;
     r->spent = r->loss = r->waiting = r->exposed = 0;
     gpt_report_resume(r);
     return status;

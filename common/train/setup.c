@@ -184,6 +184,21 @@ static double memory_limit(const struct gpt_run *r)
            (double)gpt_max_i64(1, r->world->launch.local_size);
 }
 
+static int check_type(const struct gpt_run *r, struct gpt_err *err)
+{
+    const enum gpt_dtype act = r->plan.replica.act;
+
+    if (r->o->world_size > 0 || (r->be->act_types >> act & 1))
+        return GPT_OK;
+    gpt_fail(err, GPT_EUSAGE, "--%s: device %s does not compute in %s",
+             act == GPT_F16 ? "fp16" : "bf16", r->be->name,
+             gpt_dtype_name(act));
+    return gpt_hint(err, act == GPT_F16
+                             ? "--bf16 has the range of float and needs no "
+                               "loss scale"
+                             : "leave --bf16 out");
+}
+
 /* ---- data ---- */
 
 static struct gpt_feed_options feed_options(const struct gpt_run *r)
@@ -377,6 +392,7 @@ int gpt_run_open(struct gpt_run *r, const struct gpt_args *args,
         return simulate(r, err);
     r->plan.replica.world = r->o->world_size > 0 ? NULL : r->world;
     GPT_TRY(gpt_backend_open(&r->be, r->o->device, err));
+    GPT_TRY(check_type(r, err));
     GPT_TRY(gpt_replica_new(&r->replica, r->be, &r->plan.replica, err));
     GPT_TRY(gpt_replica_memory(r->replica, &memory, err));
     feed = feed_options(r);

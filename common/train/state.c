@@ -41,6 +41,8 @@ cJSON *gpt_state_to_json(const struct gpt_replica *r,
     cJSON_AddNumberToObject(json, "iteration", (double)state->iteration);
     cJSON_AddNumberToObject(json, "consumed_train_samples",
                             (double)state->consumed_train);
+    cJSON_AddNumberToObject(json, "scheduled_train_samples",
+                            (double)state->scheduled);
     cJSON_AddNumberToObject(json, "consumed_valid_samples",
                             (double)state->consumed_valid);
     cJSON_AddNumberToObject(json, "optimizer_step", (double)r->optimizer->step);
@@ -177,6 +179,9 @@ static int read_position(struct gpt_replica *r, struct gpt_train_state *state,
                          what, err));
     GPT_TRY(gpt_json_int(json, "consumed_train_samples", 0, MAX_COUNT,
                          &state->consumed_train, what, err));
+    GPT_TRY(gpt_json_int_or(json, "scheduled_train_samples",
+                            state->consumed_train, 0, state->consumed_train,
+                            &state->scheduled, what, err));
     GPT_TRY(gpt_json_int(json, "consumed_valid_samples", 0, MAX_COUNT,
                          &state->consumed_valid, what, err));
     GPT_TRY(gpt_json_int(json, "seed", 0, MAX_COUNT, &seed, what, err));

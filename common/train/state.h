@@ -14,6 +14,8 @@
 struct gpt_train_state {
     int64_t iteration;      /* steps made */
     int64_t consumed_train; /* samples */
+    int64_t scheduled;      /* ... of steps that were not skipped: these move
+                             * learning rate and weight decay on */
     int64_t consumed_valid;
 };
 

@@ -200,6 +200,7 @@ static void cpu_describe(const struct gpt_backend *be, char *text, size_t cap)
 static struct gpt_backend cpu = {
     .api = GPT_BACKEND_API,
     .name = "cpu",
+    .act_types = 1U << GPT_F32 | 1U << GPT_BF16,
     .host_memory = true,
     .describe = cpu_describe,
     .alloc = cpu_alloc,
