@@ -1,5 +1,6 @@
-/* The writer, as native_write.c (files) and native_commit.c (the manifest, and
- * what other ranks wrote) share it. */
+/* What the native_*.c files share: the writer, of native_write.c (files) and
+ * native_commit.c (the manifest, and what other ranks wrote); opening, of
+ * native_open.c (which) and native_read.c (how). */
 #ifndef GPT_CHECKPOINT_NATIVE_INTERNAL_H
 #define GPT_CHECKPOINT_NATIVE_INTERNAL_H
 
@@ -14,5 +15,15 @@ struct gpt_checkpoint_writer {
     struct gpt_manifest_list list; /* what was written */
     struct gpt_peers *peers;
 };
+
+/* The files whose checksums this rank checks: every size-th. */
+struct gpt_share {
+    bool verify;
+    int64_t rank, size;
+};
+/* Opens the directory of one checkpoint. */
+int gpt_checkpoint_open_here(struct gpt_checkpoint **c, const char *dir,
+                             const struct gpt_share *share,
+                             struct gpt_err *err) GPT_MUST_USE;
 
 #endif

@@ -1,9 +1,9 @@
-/* Reading native checkpoints. open_here() takes the manifest, opens every file
- * it names and holds each against the other: sizes, headers, shapes, coverage;
- * after that a read is gpt_tensor_gather(). gpt_checkpoint_open_all() chooses
- * the iteration. */
-#include "checkpoint/manifest.h"
+/* Reading native checkpoints. gpt_checkpoint_open_here() takes the manifest,
+ * opens every file it names and holds each against the other: sizes, headers,
+ * shapes, coverage; after that a read is gpt_tensor_gather(). native_open.c
+ * chooses the iteration. */
 #include "checkpoint/native.h"
+#include "checkpoint/native_internal.h"
 #include "checkpoint/safetensors.h"
 
 #include "base/hash.h"
@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PATH = 4096, CRC_CHUNK = 4 << 20, MAX_TRIED = 100 };
+enum { PATH = 4096, CRC_CHUNK = 4 << 20 };
 
 struct gpt_checkpoint {
     char dir[PATH];
@@ -28,12 +28,6 @@ struct gpt_checkpoint {
     struct gpt_tensor *tensors; /* by name */
     int64_t n_tensors;
     struct gpt_manifest_list list; /* as the manifest says; its names */
-};
-
-/* The files whose checksums this rank checks: every size-th. */
-struct share {
-    bool verify;
-    int64_t rank, size;
 };
 
 void gpt_checkpoint_close(struct gpt_checkpoint *c)
@@ -112,7 +106,7 @@ static int open_file(const struct gpt_checkpoint *c,
 
 static int open_files(struct gpt_checkpoint *c,
                       const struct gpt_manifest_list *list,
-                      const struct share *share, struct gpt_err *err)
+                      const struct gpt_share *share, struct gpt_err *err)
 {
     GPT_TRY(gpt_new(&c->files, list->n_files, sizeof *c->files, "files", err));
     GPT_TRY(gpt_new(&c->contents, list->n_files, sizeof *c->contents, "files",
@@ -255,8 +249,9 @@ static int read_head(struct gpt_checkpoint *c, struct gpt_err *err)
     return gpt_manifest_parse(&c->list, m, what, err);
 }
 
-static int open_here(struct gpt_checkpoint **out, const char *dir,
-                     const struct share *share, struct gpt_err *err)
+int gpt_checkpoint_open_here(struct gpt_checkpoint **out, const char *dir,
+                             const struct gpt_share *share,
+                             struct gpt_err *err)
 {
     struct gpt_checkpoint *c;
     int status;
@@ -274,145 +269,6 @@ static int open_here(struct gpt_checkpoint **out, const char *dir,
 fail:
     gpt_checkpoint_close(c);
     return status;
-}
-
-/* On all ranks, or on none. */
-static int open_dir(struct gpt_checkpoint **c, const char *dir, bool verify,
-                    struct gpt_peers *peers, struct gpt_err *err)
-{
-    struct share share = {verify, peers ? peers->rank : 0,
-                          peers ? peers->size : 1};
-    int status = gpt_path_is_dir(dir)
-                     ? open_here(c, dir, &share, err)
-                     : gpt_fail(err, GPT_EDATA, "%s: no such checkpoint", dir);
-    status = gpt_peers_meet(peers, status, "", NULL, err);
-    if (status != GPT_OK) {
-        gpt_checkpoint_close(*c);
-        *c = NULL;
-    }
-    return status;
-}
-
-/* Where to look, best first: iterations of a root, or HERE for a directory that
- * is a checkpoint itself. As text, for other ranks. */
-#define HERE (-1)
-
-static int add_candidate(struct gpt_buf *list, int64_t iteration,
-                         struct gpt_err *err)
-{
-    return gpt_buf_printf(list, "%lld\n", (long long)iteration) == GPT_OK
-               ? GPT_OK
-               : gpt_fail(err, GPT_EFAIL, "out of memory");
-}
-
-/* What the tracker names, then the others, newest first. *why: what is wrong
- * with the tracker. */
-static int list_root(struct gpt_buf *list, const char *root,
-                     struct gpt_err *why, struct gpt_err *err)
-{
-    int64_t *others, tracked = -1;
-    size_t n;
-    int status = gpt_checkpoint_tracker(root, &tracked, why);
-    if (status == GPT_OK) {
-        GPT_TRY(add_candidate(list, tracked, err));
-    } else if (status != GPT_EDATA) {
-        *err = *why;
-        return status;
-    }
-    GPT_TRY(gpt_checkpoint_list(root, &others, &n, err));
-    bool known = status == GPT_OK;
-    status = GPT_OK;
-    for (size_t i = 0; i < n && i < MAX_TRIED && status == GPT_OK; i++)
-        if (!known || others[i] != tracked)
-            status = add_candidate(list, others[i], err);
-    gpt_free(others);
-    return status;
-}
-
-static int list_candidates(struct gpt_buf *list, const char *path,
-                           int64_t iteration, struct gpt_err *why,
-                           struct gpt_err *err)
-{
-    char manifest[PATH];
-    if (!gpt_path_is_dir(path))
-        return gpt_fail(err, GPT_EIO, "%s: no such directory", path);
-    GPT_TRY(gpt_path_join(manifest, sizeof manifest, path, GPT_MANIFEST, err));
-    const char *base = strrchr(path, '/');
-    base = base ? base + 1 : path;
-    if (gpt_path_exists(manifest) || strncmp(base, "iter_", 5) == 0)
-        return add_candidate(list, HERE, err);
-    if (iteration >= 0)
-        return add_candidate(list, iteration, err);
-    GPT_TRY(list_root(list, path, why, err));
-    if (list->data)
-        return GPT_OK;
-    *err = *why;
-    return why->status;
-}
-
-static int open_candidate(struct gpt_checkpoint **c, const char *path,
-                          int64_t iteration, bool verify,
-                          struct gpt_peers *peers, struct gpt_err *err)
-{
-    char dir[PATH];
-    if (iteration == HERE)
-        snprintf(dir, sizeof dir, "%s", path);
-    else
-        GPT_TRY(gpt_checkpoint_path(dir, sizeof dir, path, iteration, err));
-    return open_dir(c, dir, verify, peers, err);
-}
-
-/* The first candidate that opens, or why the best one did not. */
-static int open_first(struct gpt_checkpoint **c, const char *path,
-                      const char *candidates, bool verify,
-                      struct gpt_peers *peers, struct gpt_err *why,
-                      struct gpt_err *err)
-{
-    for (const char *at = candidates; *at; at = strchr(at, '\n') + 1) {
-        struct gpt_err failure = {0};
-        int status = open_candidate(c, path, strtoll(at, NULL, 10), verify,
-                                    peers, &failure);
-        if (status == GPT_OK && why->status != GPT_OK &&
-            gpt_peers_first(peers)) {
-            gpt_warn("%s", why->text);
-            gpt_warn("using %s instead", (*c)->dir);
-        }
-        if (status == GPT_OK)
-            return status;
-        if (why->status == GPT_OK)
-            *why = failure;
-        if (status != GPT_EDATA)
-            break;
-    }
-    *err = *why;
-    return why->status;
-}
-
-int gpt_checkpoint_open_all(struct gpt_checkpoint **c, const char *path,
-                            int64_t iteration, bool verify,
-                            struct gpt_peers *peers, struct gpt_err *err)
-{
-    struct gpt_err own = {0}, why = {0};
-    struct gpt_buf list = {0};
-    char *told = NULL;
-    int status = GPT_OK;
-    *c = NULL;
-    err = err ? err : &own;
-    if (gpt_peers_first(peers))
-        status = list_candidates(&list, path, iteration, &why, err);
-    status = gpt_peers_meet(peers, status, list.data, &told, err);
-    if (status == GPT_OK)
-        status = open_first(c, path, told ? told : list.data, verify, peers,
-                            &why, err);
-    gpt_free(told);
-    gpt_buf_free(&list);
-    return status;
-}
-
-int gpt_checkpoint_open(struct gpt_checkpoint **c, const char *path,
-                        int64_t iteration, bool verify, struct gpt_err *err)
-{
-    return gpt_checkpoint_open_all(c, path, iteration, verify, NULL, err);
 }
 
 /* ---- asking ---- */

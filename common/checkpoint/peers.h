@@ -23,9 +23,9 @@ struct gpt_peers {
 };
 
 /* A piece of work that ranks do together, of any length. From begin to end a
- * thread says every second or so that this rank lives; so a rank at work is waited
- * for however long it takes, and one that died or hangs is noticed. All ranks
- * call both. */
+ * thread says every second or so that this rank lives; so a rank at work is
+ * waited for however long it takes, and one that died or hangs is noticed. All
+ * ranks call both. */
 int gpt_peers_begin(struct gpt_peers *p, struct gpt_err *err) GPT_MUST_USE;
 void gpt_peers_end(struct gpt_peers *p);
 

@@ -5,9 +5,9 @@
  *
  * - tensor parallel ranks what they hold, and the first one alone what is not
  *   split; nobody the copy of a tied word table;
- * - of data parallel ranks, which hold the same, one each bucket, spread so that
- *   all write much the same; with a distributed optimizer each its own shards of
- *   the optimizer's state. */
+ * - of data parallel ranks, which hold the same, one each bucket, spread so
+ *   that all write much the same; where each keeps shards alone (state of a
+ *   distributed optimizer), its own. */
 #ifndef GPT_TRAIN_PARTS_H
 #define GPT_TRAIN_PARTS_H
 

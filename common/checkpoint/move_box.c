@@ -1,0 +1,244 @@
+/* Moving one box. It is first simplified (dimensions that lie tight in source
+ * and destination become one), then it is one of three things: runs of
+ * contiguous elements, a transposition done in blocks that fit the cache, or
+ * single elements. Start at gpt_box_move(). */
+#include "checkpoint/move_internal.h"
+
+#include "base/memory.h"
+#include "base/num.h"
+
+#include <string.h>
+
+enum {
+    N = GPT_TENSOR_DIMS,
+    SCRATCH = 1 << 20, /* bytes of each of a box's two buffers */
+    BLOCK = 32,        /* side of a transposed block, elements */
+    LONGEST = 4096,    /* source run of a transposition, elements */
+};
+
+static int convert(const struct gpt_box *b, void *dst, const void *src,
+                   int64_t n, struct gpt_err *err)
+{
+    if (!gpt_convert(dst, b->dst_type, src, b->src_type, (size_t)n))
+        return gpt_fail(err, GPT_EDATA, "%s: cannot convert %s to %s",
+                        gpt_in_path(b->in), gpt_dtype_name(b->src_type),
+                        gpt_dtype_name(b->dst_type));
+    return GPT_OK;
+}
+
+/* n contiguous elements. */
+static int move_run(const struct gpt_box *b, int64_t offset, int64_t n,
+                    uint8_t *dst, struct gpt_err *err)
+{
+    if (b->src_type == b->dst_type)
+        return gpt_in_read(b->in, dst, offset, (size_t)(n * b->src_size),
+                           err);
+    while (n > 0) {
+        int64_t k = gpt_min_i64(n, SCRATCH / b->src_size);
+        GPT_TRY(gpt_in_read(b->in, b->raw, offset, (size_t)(k * b->src_size),
+                            err));
+        GPT_TRY(convert(b, dst, b->raw, k, err));
+        offset += k * b->src_size;
+        dst += k * b->dst_size;
+        n -= k;
+    }
+    return GPT_OK;
+}
+
+_Static_assert(2 * SCRATCH + GPT_BOX_WINDOW <= GPT_TILE_SCRATCH, "see plan.h");
+
+#define TRANSPOSE(type)                                                       \
+    static void transpose_##type(uint8_t *dst, int64_t to, const uint8_t *src, \
+                                 int64_t from, int64_t runs, int64_t length)  \
+    {                                                                         \
+        const int64_t size = (int64_t)sizeof(type);                           \
+        for (int64_t i0 = 0; i0 < length; i0 += BLOCK)                        \
+            for (int64_t j0 = 0; j0 < runs; j0 += BLOCK)                      \
+                for (int64_t i = i0; i < length && i < i0 + BLOCK; i++)       \
+                    for (int64_t j = j0; j < runs && j < j0 + BLOCK; j++)     \
+                        memcpy(dst + i * to + j * size,                       \
+                               src + j * from + i * size, sizeof(type));      \
+    }
+TRANSPOSE(uint8_t)
+TRANSPOSE(uint16_t)
+TRANSPOSE(uint32_t)
+TRANSPOSE(uint64_t)
+
+/* src holds `runs` runs of `length` elements, `from` bytes apart; element i of
+ * run j goes to row i, column j of dst, whose rows are `to` bytes apart. */
+static void transpose(uint8_t *dst, int64_t to, const uint8_t *src,
+                      int64_t from, int64_t runs, int64_t length, int64_t size)
+{
+    if (size == 4)
+        transpose_uint32_t(dst, to, src, from, runs, length);
+    else if (size == 2)
+        transpose_uint16_t(dst, to, src, from, runs, length);
+    else if (size == 8)
+        transpose_uint64_t(dst, to, src, from, runs, length);
+    else
+        transpose_uint8_t(dst, to, src, from, runs, length);
+}
+
+/* `runs` runs of `length` elements, `from` bytes apart in memory. */
+static int put_transposed(const struct gpt_box *b, uint8_t *dst,
+                          const uint8_t *src, int64_t from, int64_t runs,
+                          int64_t length, struct gpt_err *err)
+{
+    int64_t bytes = length * b->dst_size;
+    if (b->src_type == b->dst_type) {
+        transpose(dst, b->to[2], src, from, runs, length, b->dst_size);
+        return GPT_OK;
+    }
+    int64_t step = gpt_max_i64(1, b->room / bytes);
+    for (int64_t j = 0; j < runs; j += step) {
+        int64_t n = gpt_min_i64(step, runs - j);
+        for (int64_t k = 0; k < n; k++)
+            GPT_TRY(convert(b, b->cast + k * bytes, src + (j + k) * from,
+                            length, err));
+        transpose(dst + j * b->to[3], b->to[2], b->cast, bytes, n, length,
+                  b->dst_size);
+    }
+    return GPT_OK;
+}
+
+/* `bytes` bytes of the file from `offset` on, in the window. */
+static int look(struct gpt_box *b, int64_t offset, int64_t bytes,
+                const uint8_t **at, struct gpt_err *err)
+{
+    if (b->window_in != b->in || offset < b->window_at ||
+        offset + bytes > b->window_at + b->window_bytes) {
+        int64_t n = gpt_min_i64(GPT_BOX_WINDOW, gpt_in_size(b->in) - offset);
+        n = gpt_max_i64(n, bytes); /* beyond the file: reading says so */
+        b->window_in = NULL;
+        GPT_TRY(gpt_in_read(b->in, b->window, offset, (size_t)n, err));
+        b->window_in = b->in;
+        b->window_at = offset;
+        b->window_bytes = n;
+    }
+    *at = b->window + (offset - b->window_at);
+    return GPT_OK;
+}
+
+/* Rows (dimension 2) are tight in the source, columns (3) are not. */
+static int move_transposed(struct gpt_box *b, int64_t offset, uint8_t *dst,
+                           struct gpt_err *err)
+{
+    int64_t rows = b->shape[2], cols = b->shape[3];
+    int64_t size = gpt_max_i64(b->src_size, b->dst_size);
+    int64_t span = (cols - 1) * b->from[3] + rows * b->src_size;
+    const uint8_t *at;
+    if (b->window && b->from[3] > 0 && span <= GPT_BOX_WINDOW &&
+        rows * b->dst_size <= b->room) {
+        GPT_TRY(look(b, offset, span, &at, err));
+        return put_transposed(b, dst, at, b->from[3], cols, rows, err);
+    }
+    for (int64_t i = 0; i < rows; i += LONGEST) {
+        int64_t length = gpt_min_i64(rows - i, LONGEST);
+        int64_t step = gpt_max_i64(1, b->room / (length * size));
+        for (int64_t j = 0; j < cols; j += step) {
+            int64_t runs = gpt_min_i64(cols - j, step);
+            for (int64_t k = 0; k < runs; k++)
+                GPT_TRY(gpt_in_read(
+                    b->in, b->raw + k * length * b->src_size,
+                    offset + i * b->from[2] + (j + k) * b->from[3],
+                    (size_t)(length * b->src_size), err));
+            GPT_TRY(put_transposed(b, dst + i * b->to[2] + j * b->to[3],
+                                   b->raw, length * b->src_size, runs, length,
+                                   err));
+        }
+    }
+    return GPT_OK;
+}
+
+bool gpt_box_transposed(const struct gpt_box *b)
+{
+    return b->from[3] != b->src_size && b->shape[3] > 1 &&
+           b->from[2] == b->src_size && b->shape[2] > 1;
+}
+
+/* Dimensions 2 and 3 of the box. */
+static int move_matrix(struct gpt_box *b, int64_t offset, uint8_t *dst,
+                       struct gpt_err *err)
+{
+    bool runs = b->from[3] == b->src_size || b->shape[3] == 1;
+    if (gpt_box_transposed(b))
+        return move_transposed(b, offset, dst, err);
+    for (int64_t i = 0; i < b->shape[2]; i++) {
+        int64_t from = offset + i * b->from[2];
+        uint8_t *to = dst + i * b->to[2];
+        if (runs)
+            GPT_TRY(move_run(b, from, b->shape[3], to, err));
+        for (int64_t j = 0; !runs && j < b->shape[3]; j++)
+            GPT_TRY(move_run(b, from + j * b->from[3], 1, to + j * b->to[3],
+                             err));
+    }
+    return GPT_OK;
+}
+
+static void drop_dim(struct gpt_box *b, int d)
+{
+    for (; d > 0; d--) {
+        b->shape[d] = b->shape[d - 1];
+        b->from[d] = b->from[d - 1];
+        b->to[d] = b->to[d - 1];
+    }
+    b->shape[0] = 1;
+}
+
+/* Dimensions of size 1 go; neighbours that are tight on both sides merge. */
+static void simplify(struct gpt_box *b)
+{
+    for (int d = 1; d < N - 1; d++) /* the last one stays tight in dst */
+        if (b->shape[d] == 1)
+            drop_dim(b, d);
+    for (int d = 1; d < N; d++)
+        if (b->shape[d - 1] > 1 &&
+            b->from[d - 1] == b->shape[d] * b->from[d] &&
+            b->to[d - 1] == b->shape[d] * b->to[d]) {
+            b->shape[d] *= b->shape[d - 1];
+            b->shape[d - 1] = 1;
+            drop_dim(b, d - 1);
+        }
+}
+
+static void zero_box(const struct gpt_box *b)
+{
+    for (int64_t i = 0; i < b->shape[0]; i++)
+        for (int64_t j = 0; j < b->shape[1]; j++)
+            for (int64_t k = 0; k < b->shape[2]; k++)
+                memset(b->dst + i * b->to[0] + j * b->to[1] + k * b->to[2], 0,
+                       (size_t)(b->shape[3] * b->dst_size));
+}
+
+/* Scratch for this box; kept for the next. */
+static int make_room(struct gpt_box *b, struct gpt_err *err)
+{
+    int64_t n = b->shape[0] * b->shape[1] * b->shape[2] * b->shape[3];
+    int64_t size = gpt_max_i64(b->src_size, b->dst_size);
+    int64_t room = n < SCRATCH / size ? n * size : SCRATCH;
+    bool plain = b->src_type == b->dst_type && b->from[3] == b->src_size;
+    if (plain || room <= b->room)
+        return GPT_OK;
+    gpt_free(b->raw);
+    b->room = 0;
+    GPT_TRY(gpt_new(&b->raw, 2, (size_t)room, "conversion", err));
+    b->cast = b->raw + room;
+    b->room = room;
+    return GPT_OK;
+}
+
+int gpt_box_move(struct gpt_box *b, struct gpt_err *err)
+{
+    if (!b->in) {
+        zero_box(b);
+        return GPT_OK;
+    }
+    simplify(b);
+    GPT_TRY(make_room(b, err));
+    for (int64_t i = 0; i < b->shape[0]; i++)
+        for (int64_t j = 0; j < b->shape[1]; j++)
+            GPT_TRY(move_matrix(
+                b, b->offset + i * b->from[0] + j * b->from[1],
+                b->dst + i * b->to[0] + j * b->to[1], err));
+    return GPT_OK;
+}

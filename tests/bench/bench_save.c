@@ -1,0 +1,168 @@
+/* What a checkpoint costs training: steps of a small model with a save every
+ * INTERVAL steps, in the foreground and in the background, against the same
+ * steps without. How long the step that saves waits, against a copy of the same
+ * bytes. On CPUs the thread that writes takes its time from the steps, which
+ * here have few tokens: this is the worst case. */
+#include "bench.h"
+
+#include "tests/lib/tree.h"
+#include "train/saver.h"
+
+#include <sys/stat.h>
+
+enum { B = 4, T = 64, N = B * T, INTERVAL = 50, ROUNDS = 3 };
+
+enum mode { NONE, FOREGROUND, BACKGROUND, N_MODES };
+static const char *const mode_names[N_MODES] = {
+    "no save", "save", "save in the background"};
+
+static void need(int status, const struct gpt_err *err)
+{
+    if (status == GPT_OK)
+        return;
+    fprintf(stderr, "bench_save: %s\n", err->text);
+    exit(1);
+}
+
+static void step(struct gpt_replica *r)
+{
+    static int32_t input[N], target[N], position[N], start[N];
+    static float weight[N], losses[N];
+    struct gpt_microbatch mb = {input, target, position, start, weight, 0};
+    struct gpt_stage_result result = {.loss = losses};
+    struct gpt_update update = {
+        .params = r->params,
+        .gradients = gpt_reducer_shards(r->reducer),
+        .act = GPT_F32,
+        .loss_scale = 1,
+        .lr = 1e-4,
+        .weight_decay = 0.1,
+    };
+    struct gpt_err err;
+
+    for (int i = 0; i < N; i++) {
+        input[i] = (i * 7919 + 13) % 4096;
+        target[i] = ((i + 1) * 7919 + 13) % 4096;
+        position[i] = i % T;
+        weight[i] = 1.0F / N;
+    }
+    gpt_stage_begin(r->stage, r->q);
+    gpt_stage_forward(r->stage, r->q, 0, 0, GPT_STAGE_TRAIN, &mb, NULL,
+                      &result);
+    gpt_stage_backward(r->stage, r->q, 0, 0, NULL);
+    need(gpt_optimizer_squares(r->optimizer, r->q, update.gradients,
+                               &update.norm, &err), &err);
+    update.norm = sqrt(update.norm);
+    gpt_optimizer_update(r->optimizer, r->q, &update);
+    need(r->be->sync(r->q, &err), &err);
+}
+
+/* Seconds of INTERVAL steps of which the first saves; *waited of the save, as
+ * long as it held up the step. The end of a save in the background counts. */
+static double run_block(struct gpt_replica *r, struct gpt_saver *s,
+                        int64_t *iteration, double *waited)
+{
+    double begin = bench_clock();
+    struct gpt_err err;
+
+    *waited = 0;
+    for (int i = 0; i < INTERVAL; i++) {
+        step(r);
+        const struct gpt_train_state state = {.iteration = ++*iteration};
+        if (s && i == 0) {
+            double t = bench_now();
+            need(gpt_saver_save(s, &state, &err), &err);
+            *waited = bench_now() - t;
+        }
+        if (s)
+            need(gpt_saver_check(s, &err), &err);
+    }
+    if (s)
+        need(gpt_saver_wait(s, &err), &err);
+    return bench_clock() - begin;
+}
+
+static struct gpt_replica *open_replica(struct gpt_err *err)
+{
+    struct gpt_config c = gpt_config_default();
+    struct gpt_backend *be;
+    struct gpt_replica *r;
+
+    c.num_layers = 4;
+    c.hidden_size = 256;
+    c.num_attention_heads = c.num_query_groups = 4;
+    c.max_positions = T;
+    c.vocab_size = 4096;
+    need(gpt_config_complete(&c, 128, 1, err), err);
+    need(gpt_backend_cpu(&be, err), err);
+    const struct gpt_replica_options o = {
+        .config = c,
+        .layout = GPT_LAYOUT_SINGLE(&c),
+        .act = GPT_F32,
+        .micro_batch = B,
+        .seq_length = T,
+        .seed = 1234,
+        .optimizer = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .clip_grad = 1},
+    };
+    need(gpt_replica_new(&r, be, &o, err), err);
+    need(gpt_replica_open(r, err), err);
+    need(gpt_replica_init(r, err), err);
+    return r;
+}
+
+static void report(double blocks[N_MODES][ROUNDS],
+                   double waits[N_MODES][ROUNDS], int64_t bytes)
+{
+    double copy = bench_stream_rate(bench_copy_all, 2);
+    double alone = bench_median(blocks[NONE], ROUNDS);
+    char name[80];
+
+    printf("# %.1f MB a checkpoint, %.1f ms a step, a save every %d steps\n",
+           (double)bytes / 1e6, 1e3 * alone / INTERVAL, INTERVAL);
+    for (int m = FOREGROUND; m < N_MODES; m++) {
+        snprintf(name, sizeof name, "%s: the step waits", mode_names[m]);
+        bench_row(name, 1e3 * bench_median(waits[m], ROUNDS), "ms",
+                  1e3 * 2 * (double)bytes / copy, -1);
+        snprintf(name, sizeof name, "%s: cost", mode_names[m]);
+        bench_row(name,
+                  100 * (bench_median(blocks[m], ROUNDS) / alone - 1), "%", 0,
+                  -1);
+    }
+}
+
+int main(void)
+{
+    static double blocks[N_MODES][ROUNDS], waits[N_MODES][ROUNDS];
+    char dir[] = "/var/tmp/gpt-bench-save.XXXXXX";
+    struct gpt_train_options options[N_MODES] = {
+        [FOREGROUND] = {.save = dir},
+        [BACKGROUND] = {.save = dir, .async_save = true}};
+    struct gpt_train_plan plan = {.train_iters = 1};
+    struct gpt_state_context contexts[N_MODES];
+    struct gpt_saver *savers[N_MODES] = {NULL};
+    struct gpt_err err = {0};
+    int64_t iteration = 0, bytes = 0;
+
+    struct gpt_replica *r = open_replica(&err);
+    if (!mkdtemp(dir))
+        return 1;
+    for (int m = FOREGROUND; m < N_MODES; m++) {
+        options[m].tokenizer_type = "";
+        options[m].keep_checkpoints = 1;
+        contexts[m] = (struct gpt_state_context){
+            .options = &options[m], .plan = &plan, .option_text = ""};
+        need(gpt_saver_open(&savers[m], r, &contexts[m], &err), &err);
+    }
+    need(gpt_saver_memory(r, &options[BACKGROUND], 0, 1, &bytes, &err), &err);
+    for (int m = 0; m < N_MODES; m++) /* pages of memory and of the disk */
+        run_block(r, savers[m], &iteration, &waits[m][0]);
+    for (int i = 0; i < ROUNDS; i++)
+        for (int m = 0; m < N_MODES; m++)
+            blocks[m][i] = run_block(r, savers[m], &iteration, &waits[m][i]);
+    report(blocks, waits, bytes);
+    for (int m = 0; m < N_MODES; m++)
+        gpt_saver_close(savers[m]);
+    gpt_replica_close(r);
+    remove_tree(dir);
+    return 0;
+}
