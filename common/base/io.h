@@ -18,6 +18,10 @@ void gpt_in_close(struct gpt_in *in); /* NULL is fine */
 int64_t gpt_in_size(const struct gpt_in *in);
 const char *gpt_in_path(const struct gpt_in *in);
 
+/* Lets this process open so many files at once beside some others, raising its
+ * limit when needed; GPT_EIO names the limit when the system forbids that. */
+int gpt_in_allow(int64_t files, struct gpt_err *err) GPT_MUST_USE;
+
 /* Exactly n bytes at `offset`; thread-safe (pread). */
 int gpt_in_read(struct gpt_in *in, void *dst, int64_t offset, size_t n,
                 struct gpt_err *err) GPT_MUST_USE;

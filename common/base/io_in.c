@@ -9,8 +9,11 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+enum { OTHER_FILES = 128 }; /* that may be open as well */
 
 struct gpt_in {
     int fd;
@@ -54,6 +57,26 @@ int gpt_in_open(struct gpt_in **in, const char *path, struct gpt_err *err)
 fail:
     gpt_in_close(f);
     return status;
+}
+
+int gpt_in_allow(int64_t files, struct gpt_err *err)
+{
+    const rlim_t need = (rlim_t)files + OTHER_FILES;
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= need)
+        return GPT_OK;
+    if (limit.rlim_max < need) {
+        gpt_fail(err, GPT_EIO, "%lld files must be open at once, the limit is "
+                 "%lld", (long long)files, (long long)limit.rlim_max);
+        return gpt_hint(err, "raise it: ulimit -H -n %lld", (long long)need);
+    }
+    limit.rlim_cur = need;
+    if (setrlimit(RLIMIT_NOFILE, &limit) != 0)
+        return gpt_fail_errno(err, GPT_EIO,
+                              "cannot raise the limit of open files to %lld",
+                              (long long)need);
+    return GPT_OK;
 }
 
 void gpt_in_close(struct gpt_in *in)

@@ -108,6 +108,7 @@ static int open_files(struct gpt_checkpoint *c,
                       const struct gpt_manifest_list *list,
                       const struct gpt_share *share, struct gpt_err *err)
 {
+    GPT_TRY(gpt_in_allow((int64_t)list->n_files, err));
     GPT_TRY(gpt_new(&c->files, list->n_files, sizeof *c->files, "files", err));
     GPT_TRY(gpt_new(&c->contents, list->n_files, sizeof *c->contents, "files",
                     err));

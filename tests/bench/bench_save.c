@@ -10,7 +10,7 @@
 
 #include <sys/stat.h>
 
-enum { B = 4, T = 64, N = B * T, INTERVAL = 50, ROUNDS = 3 };
+enum { B = 4, T = 64, N = B * T, INTERVAL = 25, ROUNDS = 3 };
 
 enum mode { NONE, FOREGROUND, BACKGROUND, N_MODES };
 static const char *const mode_names[N_MODES] = {
@@ -89,8 +89,8 @@ static struct gpt_replica *open_replica(struct gpt_err *err)
     struct gpt_replica *r;
 
     c.num_layers = 4;
-    c.hidden_size = 256;
-    c.num_attention_heads = c.num_query_groups = 4;
+    c.hidden_size = 192;
+    c.num_attention_heads = c.num_query_groups = 3;
     c.max_positions = T;
     c.vocab_size = 4096;
     need(gpt_config_complete(&c, 128, 1, err), err);

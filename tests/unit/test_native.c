@@ -9,6 +9,7 @@
 #include "tests/lib/tap.h"
 #include "tests/lib/tree.h"
 
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -166,6 +167,38 @@ static void several_in_a_file(void)
                     bad += !reads(c, r0, c0, nr, nc, GPT_F32);
     is_int(bad, 0, "every slice reads back");
     gpt_checkpoint_close(c);
+}
+
+/* A checkpoint of many ranks has more files than a process may usually open. */
+static void many_files(void)
+{
+    enum { FILES = 40 };
+    struct gpt_config config = tiny();
+    struct gpt_checkpoint_writer *w = NULL;
+    struct gpt_checkpoint *c = NULL;
+    struct rlimit limit, low;
+    float row[4] = {1, 2, 3, 4};
+    int status = gpt_checkpoint_create(&w, root, 10, 0, &err);
+    for (int i = 0; i < FILES && status == GPT_OK; i++) {
+        struct gpt_tensor_slice slice = {
+            "w", GPT_F32, 2, {FILES, 4}, {i, 0}, {1, 4}, row};
+        char name[40];
+        snprintf(name, sizeof name, "model_dp%02d.safetensors", i);
+        status = gpt_checkpoint_write(w, name, &slice, 1, &err);
+    }
+    is_int(status, GPT_OK, "%d files", FILES);
+    is_int(gpt_checkpoint_commit(w, &config, 1, 1, NULL, &err), GPT_OK,
+           "committed");
+    getrlimit(RLIMIT_NOFILE, &limit);
+    low = (struct rlimit){20, limit.rlim_max};
+    setrlimit(RLIMIT_NOFILE, &low);
+    is_int(gpt_checkpoint_open(&c, root, 10, true, &err), GPT_OK,
+           "opens where 20 files may be open: %s", err.text);
+    gpt_checkpoint_close(c);
+    low = (struct rlimit){20, 20};
+    setrlimit(RLIMIT_NOFILE, &low);
+    is_int(gpt_checkpoint_open(&c, root, 10, true, &err), GPT_EIO,
+           "not where the system forbids more: %s", err.text);
 }
 
 static void incomplete(void)
@@ -399,6 +432,7 @@ int main(void)
     test_fall_back();
     test_prune();
     several_in_a_file();
+    many_files(); /* last: the limit stays */
     remove_tree(root);
     return tap_done();
 }
