@@ -459,6 +459,58 @@ static void test_failures(void)
     }
 }
 
+/* In the background: the save begins well; that it failed is told later, on all
+ * ranks, and the next one may succeed. */
+static int fail_later(struct rank *rank, const void *context)
+{
+    struct gpt_train_state state = {.iteration = 8};
+    struct gpt_err err = {0};
+    struct gpt_saver *saver;
+    struct rlimit limit;
+    struct member m;
+    char dir[300];
+
+    (void)context;
+    if (open_member(&m, &layouts[5], rank, &err) != GPT_OK)
+        return say(rank, "open", &err);
+    dir_of(dir, sizeof dir, 1);
+    m.options.save = dir;
+    m.options.async_save = true;
+    walk(&m, put);
+    getrlimit(RLIMIT_FSIZE, &limit);
+    signal(SIGXFSZ, SIG_IGN);
+    const struct rlimit low = {5000, limit.rlim_max};
+    if (rank->rank == 1)
+        setrlimit(RLIMIT_FSIZE, &low);
+    if (gpt_saver_open(&saver, m.replica, &m.context, &err) != GPT_OK ||
+        gpt_saver_save(saver, &state, &err) != GPT_OK)
+        return say(rank, "save", &err);
+    int status = GPT_OK;
+    for (int i = 0; i < 500 && status == GPT_OK; i++) {
+        usleep(20000);
+        status = gpt_saver_check(saver, &err);
+    }
+    if (status != GPT_EIO || strncmp(err.text, "rank 1: ", 8) != 0 ||
+        gpt_saver_saved(saver) != -1)
+        return say(rank, "check", &err);
+    setrlimit(RLIMIT_FSIZE, &limit);
+    snprintf(dir, sizeof dir, "%s/later", root);
+    if (gpt_saver_save(saver, &state, &err) != GPT_OK ||
+        gpt_saver_wait(saver, &err) != GPT_OK || gpt_saver_saved(saver) != 8)
+        return say(rank, "save again", &err);
+    gpt_saver_close(saver);
+    return 0;
+}
+
+static void test_background_failure(void)
+{
+    int statuses[MAX_RANKS];
+
+    job_run(3, fail_later, NULL, statuses);
+    ok(all_well(3, statuses) && intact(),
+       "a full disk in the background: told later, the old one intact");
+}
+
 /* The machine stops while checkpoints are written: there is the old one or the
  * new one. */
 static int save_many(struct rank *rank, const void *context)
@@ -561,6 +613,7 @@ int main(void)
     test_layouts();
     test_damage();
     test_failures();
+    test_background_failure();
     test_stops();
     test_not_shared();
     remove_tree(root);
