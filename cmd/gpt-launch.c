@@ -124,7 +124,8 @@ int main(int argc, char **argv)
         NULL,
     };
     static const char *const examples[] = {
-        "gpt-launch --standalone --nproc-per-node 4 gpt-train --config run.conf",
+        "gpt-launch --standalone --nproc-per-node 4 gpt-train --config "
+        "run.conf",
         "gpt-launch --nnodes 2 --node-rank 0 --master-addr node0 "
         "--nproc-per-node 8 gpt-train --config run.conf",
         NULL,

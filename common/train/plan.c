@@ -103,7 +103,8 @@ static int plan_precision(struct gpt_train_plan *p,
     struct gpt_loss_scale_options *scale = &p->replica.loss_scale;
 
     if (o->bf16 && o->fp16)
-        return gpt_fail(err, GPT_EUSAGE, "--bf16 and --fp16 exclude each other");
+        return gpt_fail(err, GPT_EUSAGE,
+                        "--bf16 and --fp16 exclude each other");
     p->replica.act = o->bf16 ? GPT_BF16 : o->fp16 ? GPT_F16 : GPT_F32;
     for (size_t i = 0; i < GPT_COUNT(of_fp16) && !o->fp16; i++)
         if (gpt_option_given(args, of_fp16[i]))

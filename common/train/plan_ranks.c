@@ -106,7 +106,8 @@ static int plan_tensor(struct gpt_train_plan *p,
                             divided[i].option, (long long)divided[i].value,
                             (long long)tp);
     p->replica.sequence_parallel = o->sequence_parallel && tp > 1;
-    if (p->replica.sequence_parallel && o->micro_batch_size * o->seq_length % tp != 0)
+    if (p->replica.sequence_parallel &&
+        o->micro_batch_size * o->seq_length % tp != 0)
         return gpt_fail(err, GPT_EUSAGE,
                         "--sequence-parallel: --micro-batch-size %lld x "
                         "--seq-length %lld is not a multiple of "
@@ -152,7 +153,8 @@ static int plan_sharding(struct gpt_train_plan *p,
         [GPT_ZERO_1] = "optim",
         [GPT_ZERO_2] = "optim_grads",
     };
-    const bool given = gpt_option_given(args, "data-parallel-sharding-strategy");
+    const bool given =
+        gpt_option_given(args, "data-parallel-sharding-strategy");
 
     for (size_t i = 0; i < GPT_COUNT(names); i++)
         if (strcmp(o->sharding, names[i]) == 0)
