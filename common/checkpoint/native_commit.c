@@ -149,6 +149,7 @@ int gpt_checkpoint_commit_all(struct gpt_checkpoint_writer *w, int status,
     if (status == GPT_OK && !gpt_peers_first(peers))
         status = list_text(&mine, &w->list, err);
     status = gpt_peers_gather(peers, status, mine.data, &parts, err);
+    gpt_buf_free(&mine);
     if (gpt_peers_first(peers)) {
         if (status == GPT_OK)
             status = finish(w, parts, config, tp_size, pp_size, state, err);

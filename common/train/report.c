@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 struct gpt_report {
@@ -53,11 +54,12 @@ static int find_cut(const char *path, const char *text, size_t len,
 static int cut_metrics(const char *path, int64_t iteration, struct gpt_err *err)
 {
     struct gpt_out *out = NULL;
+    struct stat file;
     char *text;
     size_t len, cut = 0;
     int status;
 
-    if (!gpt_path_exists(path))
+    if (stat(path, &file) != 0 || !S_ISREG(file.st_mode)) /* a pipe, say */
         return GPT_OK;
     GPT_TRY(gpt_read_file(path, (int64_t)1 << 32, &text, &len, err));
     status = find_cut(path, text, len, iteration, &cut, err);

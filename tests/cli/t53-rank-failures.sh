@@ -112,11 +112,11 @@ end_all
 check 'and its checkpoint is intact' continues first
 
 start --save stopped --save-interval 10 --log-interval 100 \
-    --distributed-step-timeout-minutes 0.03
+    --distributed-step-timeout-minutes 0.05
 begun stopped
 kill -STOP "$(pid 1)"
 check 'a rank hangs: the others name it after the timeout' \
-    all_end 1 'not arrived after 1.8 s: rank 1' 0 2
+    all_end 1 'not arrived after 3 s: rank 1' 0 2
 end_all
 check 'and the checkpoint is intact' continues stopped
 
@@ -158,12 +158,20 @@ check 'another directory' all_end 2 \
     "same options: rank 1 differs from rank 0: 'save = elsewhere'" 0 1
 end_all
 
-echo 600000 >limit.1
-start --hidden-size 512 --num-layers 12
-check 'a rank without memory' all_end 5 \
-    'rank 1: cpu: out of memory: 303723680 bytes for optimizer state' 0 1
+start --metrics /dev/full
+check 'rank 0 cannot write' all_end 4 'rank 0: cannot write' 0 1
 end_all
-rm limit.1
+
+if (ulimit -v 600000 && gpt-train --version) >/dev/null 2>&1; then
+    echo 600000 >limit.1
+    start --hidden-size 512 --num-layers 12
+    check 'a rank without memory' all_end 5 \
+        'rank 1: cpu: out of memory: 303723680 bytes for optimizer state' 0 1
+    end_all
+    rm limit.1
+else
+    skip 'this build does not start with so little address space'
+fi
 
 mkdir launched
 # shellcheck disable=SC2016,SC2086 # for the shell of each rank; a word list
