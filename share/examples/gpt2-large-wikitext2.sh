@@ -1,0 +1,61 @@
+#!/bin/sh
+# A published run to compare with: GPT-2 large from random weights on
+# WikiText-2 (raw), as Hugging Face's guide to Megatron-LM in accelerate logs it
+# (docs/source/usage_guides/megatron_lm.md): 48 x 1024 tokens a step, 245 steps
+# (5 epochs), linear decay from 5e-5, dropout 0.1, bf16, clipping at 1. Its
+# validation perplexities after the first four epochs are printed beside ours.
+#
+# usage: gpt2-large-wikitext2.sh TEXT VOCAB DIR [OPTION of gpt-train]...
+#
+#   TEXT   directory of wiki.train.raw and wiki.valid.raw
+#   VOCAB  directory of GPT-2's vocab.json and merges.txt
+#   DIR    where data sets, checkpoints and metrics.jsonl go; a run that was
+#          ended goes on
+#
+# With RANKS=N in the environment, N ranks of this machine; the published run
+# was RANKS=4 with
+#   --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2
+#   --sequence-parallel --recompute-activations --use-distributed-optimizer
+set -eu
+[ $# -ge 3 ] || {
+    sed -n 's/^# usage: /usage: /p' "$0" >&2
+    exit 2
+}
+text=$1 vocab=$2 dir=$3
+shift 3
+mkdir -p "$dir"
+
+# The whole text is one document: the guide cuts it into blocks of 1024 tokens
+# that go on where the last one ended.
+for split in train valid; do
+    prefix=$dir/wikitext2-$split
+    [ -f "${prefix}_text_document.idx" ] && continue
+    {
+        printf '{"text": "'
+        sed 's/\\/\\\\/g; s/"/\\"/g; s/	/\\t/g; s/$/\\n/' \
+            "$text/wiki.$split.raw" | tr -d '\n'
+        printf '"}\n'
+    } >"$prefix.jsonl"
+    gpt-preprocess --input "$prefix.jsonl" --output-prefix "$prefix" \
+        --tokenizer-type GPT2BPETokenizer --vocab-file "$vocab/vocab.json" \
+        --merge-file "$vocab/merges.txt"
+    rm "$prefix.jsonl"
+done
+
+launch=
+[ "${RANKS:-1}" = 1 ] || launch="gpt-launch --nproc-per-node $RANKS"
+# shellcheck disable=SC2086 # a word list
+$launch gpt-train --config gpt2-774m \
+    --train-data-path "$dir/wikitext2-train_text_document" \
+    --valid-data-path "$dir/wikitext2-valid_text_document" \
+    --tokenizer-type GPT2BPETokenizer --vocab-file "$vocab/vocab.json" \
+    --merge-file "$vocab/merges.txt" \
+    --seq-length 1024 --micro-batch-size 24 --global-batch-size 48 \
+    --train-iters 245 --lr 5e-5 --min-lr 0 --lr-decay-style linear \
+    --lr-warmup-fraction 0 --weight-decay 0 --adam-beta2 0.999 \
+    --clip-grad 1 --bf16 --log-interval 1 --eval-interval 49 --eval-iters 5 \
+    --save "$dir/checkpoints" --load "$dir/checkpoints" "$@"
+
+echo "validation perplexity after each epoch (published: 1222 895 703 600):"
+sed -n 's/.*"iteration":\([0-9]*\),.*"validation_ppl":\([0-9.]*\).*/  step \1: \2/p' \
+    "$dir/checkpoints/metrics.jsonl"
