@@ -23,6 +23,7 @@ struct gpt_bpe {
     size_t mask;
     uint64_t *seen; /* a bit for each hash of a pair: most others end here */
     int32_t *result;             /* of a merge, by rank */
+    bool in_order;               /* each result is the one before it + 1 */
     uint32_t *byte_rank;         /* of two bytes, left << 8 | right */
     uint64_t joined[65536 / 64]; /* a token holds these two bytes in a row */
     int32_t byte_id[256];
@@ -72,11 +73,19 @@ static uint32_t pair_rank(const struct gpt_bpe *bpe, int32_t left,
     return pair == FREE ? NO_RANK : rank_of(pair);
 }
 
+/* Most vocabularies number what merging makes in the order of the merges, which
+ * saves a look into a table. */
+static int32_t result_of(const struct gpt_bpe *bpe, uint32_t rank)
+{
+    return bpe->in_order ? bpe->result[0] + (int32_t)rank : bpe->result[rank];
+}
+
 static int fill_pairs(struct gpt_bpe *bpe, const char *merge_file,
                       struct gpt_err *err)
 {
     const struct gpt_vocab *v = bpe->vocab;
     uint32_t rank = 0;
+    bpe->in_order = true;
     for (size_t i = 0; i <= bpe->mask; i++)
         bpe->pairs[i] = FREE;
     for (size_t r = 0; r < v->n_merges; r++) {
@@ -91,6 +100,7 @@ static int fill_pairs(struct gpt_bpe *bpe, const char *merge_file,
         if (!v->shared_ranks || r == 0 || m[-1].result != m->result)
             rank = (uint32_t)r;
         bpe->result[r] = m->result;
+        bpe->in_order &= r == 0 || m->result == m[-1].result + 1;
         *pair = name << RANK_BITS | rank;
         *seen_word(bpe, name, &bit) |= bit;
     }
@@ -182,34 +192,54 @@ uint64_t gpt_bpe_seams(const struct gpt_bpe *bpe, const char *piece, size_t len)
 
 /* ---- short pieces ---- */
 
+/* Ranks with their places, so that the lowest, and of equal ones the leftmost,
+ * is a minimum and takes no branch that nobody could foresee. */
+enum { PLACE_BITS = 6 };
+_Static_assert(SHORT_PIECE <= 1 << PLACE_BITS, "a place fits beside a rank");
+_Static_assert(RANK_BITS + PLACE_BITS < 32, "and they fit into 32 bits");
+
+static uint32_t place_rank(uint32_t rank, size_t place)
+{
+    return rank == NO_RANK ? NO_RANK : rank << PLACE_BITS | (uint32_t)place;
+}
+
 /* Into id, which has room for n ids; returns how many are left of them. */
 static size_t merge_short(const struct gpt_bpe *bpe, const uint8_t *piece,
                           size_t n, int32_t *id)
 {
-    uint32_t rank[SHORT_PIECE]; /* of the pair (i, i + 1) */
+    uint32_t low[SHORT_PIECE]; /* of the pair that begins at a place */
+    uint64_t left = ~(uint64_t)0 >> (64 - n); /* places that are tokens */
     for (size_t i = 0; i < n; i++)
         id[i] = bpe->byte_id[piece[i]];
     for (size_t i = 0; i + 1 < n; i++)
-        rank[i] = bpe->byte_rank[(unsigned)piece[i] << 8 | piece[i + 1]];
-    while (n > 1) {
-        size_t best = 0;
-        for (size_t i = 1; i + 1 < n; i++)
-            if (rank[i] < rank[best])
-                best = i;
-        if (rank[best] == NO_RANK)
+        low[i] = place_rank(
+            bpe->byte_rank[(unsigned)piece[i] << 8 | piece[i + 1]], i);
+    for (;;) {
+        uint32_t least = NO_RANK;
+        for (size_t i = 0; i + 1 < n; i++)
+            least = low[i] < least ? low[i] : least;
+        if (least == NO_RANK)
             break;
-        id[best] = bpe->result[rank[best]];
-        size_t after = n - best - 2;
-        memmove(id + best + 1, id + best + 2, after * sizeof(*id));
-        n--;
-        if (after) {
-            memmove(rank + best, rank + best + 1, after * sizeof(*rank));
-            rank[best] = pair_rank(bpe, id[best], id[best + 1]);
+        size_t at = least & (SHORT_PIECE - 1);
+        uint64_t after = left & (~(uint64_t)1 << at);
+        size_t gone = (size_t)__builtin_ctzll(after);
+        uint64_t before = left & (((uint64_t)1 << at) - 1);
+        id[at] = result_of(bpe, least >> PLACE_BITS);
+        left &= ~((uint64_t)1 << gone);
+        low[gone] = low[at] = NO_RANK;
+        after &= after - 1;
+        if (after)
+            low[at] = place_rank(
+                pair_rank(bpe, id[at], id[__builtin_ctzll(after)]), at);
+        if (before) {
+            size_t to = 63 - (size_t)__builtin_clzll(before);
+            low[to] = place_rank(pair_rank(bpe, id[to], id[at]), to);
         }
-        if (best)
-            rank[best - 1] = pair_rank(bpe, id[best - 1], id[best]);
     }
-    return n;
+    size_t kept = 0;
+    for (; left; left &= left - 1)
+        id[kept++] = id[__builtin_ctzll(left)];
+    return kept;
 }
 
 /* ---- long pieces ---- */
@@ -288,7 +318,7 @@ static int merge_long(const struct gpt_bpe *bpe, struct gpt_bpe_scratch *s,
         if (node->rank != rank)
             continue;
         struct gpt_bpe_node *gone = &nodes[node->next];
-        node->id = bpe->result[rank];
+        node->id = result_of(bpe, rank);
         node->next = gone->next;
         gone->rank = NO_RANK;
         if (node->next != NONE)
