@@ -37,8 +37,9 @@ struct gpt_reducer {
 
     /* Data parallel only. */
     struct gpt_comm *comm;
-    struct gpt_queue *q; /* the thread's */
     pthread_t thread;
+    bool started;
+    struct gpt_queue *q; /* the thread's own */
     bool last;
     bool *gone; /* by bucket: pushed in this step */
     double exposed;
@@ -200,9 +201,12 @@ static void note(struct gpt_reducer *r, int status, const struct gpt_err *err)
 static void *reduce_buckets(void *arg)
 {
     struct gpt_reducer *r = arg;
+    struct gpt_err err = {0};
 
     omp_set_num_threads(1);
+    int status = r->be->queue_open(r->be, &r->q, &err);
     pthread_mutex_lock(&r->lock);
+    note(r, status, &err);
     for (;;) {
         while (r->done == r->pushed && !r->closing)
             pthread_cond_wait(&r->changed, &r->lock);
@@ -210,12 +214,11 @@ static void *reduce_buckets(void *arg)
             break;
         const struct job job = r->jobs[r->done % r->o.flat->n_buckets];
         pthread_mutex_unlock(&r->lock);
-
-        struct gpt_err err = {0};
         const double begun = gpt_now();
-        reduce_bucket(r, job);
-        int status = r->be->sync(r->q, &err);
-
+        if (r->q) {
+            reduce_bucket(r, job);
+            status = r->be->sync(r->q, &err);
+        }
         pthread_mutex_lock(&r->lock);
         r->total += gpt_now() - begun;
         note(r, status, &err);
@@ -223,6 +226,8 @@ static void *reduce_buckets(void *arg)
         pthread_cond_broadcast(&r->changed);
     }
     pthread_mutex_unlock(&r->lock);
+    if (r->q)
+        r->be->queue_close(r->q);
     return NULL;
 }
 
@@ -262,29 +267,26 @@ static int start_thread(struct gpt_reducer *r, struct gpt_err *err)
 {
     sigset_t all, old;
 
-    GPT_TRY(r->be->queue_open(r->be, &r->q, err));
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
     int status = pthread_create(&r->thread, NULL, reduce_buckets, r);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
-    if (status == 0)
+    r->started = status == 0;
+    if (r->started)
         return GPT_OK;
-    r->be->queue_close(r->q);
-    r->q = NULL;
     return gpt_fail(err, GPT_EFAIL, "cannot start a thread: %s",
                     strerror(status));
 }
 
 static void stop_thread(struct gpt_reducer *r)
 {
-    if (!r->q)
+    if (!r->started)
         return;
     pthread_mutex_lock(&r->lock);
     r->closing = true;
     pthread_cond_broadcast(&r->changed);
     pthread_mutex_unlock(&r->lock);
     pthread_join(r->thread, NULL);
-    r->be->queue_close(r->q);
 }
 
 /* ---- hooks ---- */
