@@ -207,6 +207,7 @@ static int save_rank(struct rank *rank, const void *context)
     if (gpt_saver_wait(saver, &err) != GPT_OK || gpt_saver_saved(saver) != 7)
         return say(rank, "wait", &err);
     gpt_saver_close(saver);
+    gpt_replica_close(m.replica);
     return 0;
 }
 
@@ -327,6 +328,7 @@ static int load_damaged(struct rank *rank, const void *context)
         gpt_state_load(m.replica, &state, &m.context, &mine, &err);
     if (status != GPT_EDATA || !strstr(err.text, context))
         return say(rank, "damaged", &err);
+    gpt_replica_close(m.replica);
     return 0;
 }
 
@@ -499,6 +501,7 @@ static int fail_later(struct rank *rank, const void *context)
         gpt_saver_wait(saver, &err) != GPT_OK || gpt_saver_saved(saver) != 8)
         return say(rank, "save again", &err);
     gpt_saver_close(saver);
+    gpt_replica_close(m.replica);
     return 0;
 }
 
