@@ -8,6 +8,7 @@
 #include "base/progress.h"
 #include "data/convert.h"
 #include "data/prefixes.h"
+#include "data/provenance.h"
 #include "data/repair.h"
 #include "data/select.h"
 #include "data/shard_names.h"
@@ -110,6 +111,21 @@ static int merge_sets(const struct gpt_command_options *o,
     return status;
 }
 
+static int merge_with_provenance(const struct gpt_command_options *o,
+                                 const char *const *sets, int64_t n,
+                                 struct gpt_err *err)
+{
+    struct gpt_provenance_merge *beside;
+    check_shards(sets, n);
+    GPT_TRY(gpt_provenance_merge_open(&beside, o->output_prefix, sets, n,
+                                      o->out_flags, err));
+    int status = merge_sets(o, sets, n, err);
+    if (status == GPT_OK)
+        status = gpt_provenance_merge_commit(beside, err);
+    gpt_provenance_merge_close(beside);
+    return status;
+}
+
 int gpt_command_merge(const struct gpt_command_options *o,
                      const char *const *sets, int n, struct gpt_err *err)
 {
@@ -122,10 +138,8 @@ int gpt_command_merge(const struct gpt_command_options *o,
     int status = GPT_OK;
     if (o->input)
         status = gpt_prefixes_in(o->input, &arena, &sets, &n_sets, err);
-    if (status == GPT_OK) {
-        check_shards(sets, n_sets);
-        status = merge_sets(o, sets, n_sets, err);
-    }
+    if (status == GPT_OK)
+        status = merge_with_provenance(o, sets, n_sets, err);
     gpt_arena_free(&arena);
     return status;
 }

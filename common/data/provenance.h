@@ -62,6 +62,18 @@ void gpt_provenance_brief(char *buf, size_t cap, const cJSON *root);
 int gpt_provenance_read(cJSON **root, const char *prefix, struct gpt_err *err)
     GPT_MUST_USE;
 
+/* Of a data set `prefix` that is made of n others, one behind the other: written
+ * beside it when all of them have a JSON, and sources when all have these. Open
+ * before the work, to know what exists; commit and close after it. */
+struct gpt_provenance_merge;
+int gpt_provenance_merge_open(struct gpt_provenance_merge **merge,
+                              const char *prefix, const char *const *sets,
+                              int64_t n, unsigned flags, struct gpt_err *err)
+    GPT_MUST_USE;
+int gpt_provenance_merge_commit(struct gpt_provenance_merge *merge,
+                                struct gpt_err *err) GPT_MUST_USE;
+void gpt_provenance_merge_close(struct gpt_provenance_merge *merge);
+
 /* ---- documents and their lines ---- */
 
 #define GPT_SOURCES_MAGIC "GPTSRC1" /* and NUL; then a record a document */

@@ -41,6 +41,7 @@ peak() { # megabytes: prints KiB and seconds
 }
 
 for size in "$small" "$large"; do
+    # shellcheck disable=SC2046 # two words
     set -- $(peak "$size")
     echo "$size MB: peak $(($1 / 1024)) MiB, $2 s"
     eval "peak_$size=$1"

@@ -70,6 +70,39 @@ at=$(sed 's/^ab.jsonl@\([0-9]*\)	.*/\1/' out)
 check 'is at an offset of the file' [ "$at" -ge "$begin" ]
 check 'where its line is' [ "$(tail -c +$((at + 1)) ab.jsonl | head -n 1)" = \
     '{"a":"51","b":"51"}' ]
+# Merged: all of it together.
+for i in 1 2; do
+    gpt-preprocess --input a.jsonl b.jsonl --output-prefix m $bytes -q \
+        --on-error skip --sources --shard $i/2 2>/dev/null
+done
+expect 0 'merge' gpt-dataset merge m-*.idx --output-prefix m
+gpt-preprocess --input a.jsonl b.jsonl --output-prefix w $bytes -q \
+    --on-error skip --sources 2>/dev/null
+flat() { tr -d ' \t\n' <"$1"; }
+counts() { flat "$1" | sed 's/.*\("documents":.*\),"inputs".*/\1/'; }
+check 'counts, lengths and bad lines add up' \
+    [ "$(counts m.json)" = "$(counts w_text_document.json)" ]
+check 'the parts are named' grep -q \
+    '"set":	"m-00002-of-00002_text_document"' m.json
+gpt-dataset cat m --sources | cut -f 1 | sed 's/[:@].*//' >got
+printf 'a.jsonl\na.jsonl\na.jsonl\nb.jsonl\nb.jsonl\n' >want
+check 'sources name the same files' cmp want got
+expect 0 'info' gpt-dataset info m
+out_has 'by gpt-dataset'
+sed -i 's/"vocabulary":	257/"vocabulary":	258/' \
+    m-00002-of-00002_text_document.json
+expect 0 'two tokenizers' gpt-dataset merge m-*.idx --output-prefix m --force
+err_has 'm-00002-of-00002_text_document: made with another tokenizer'
+rm m-00001-of-00002_text_document.sources
+expect 7 'a JSON that exists' gpt-dataset merge m-*.idx --output-prefix m
+rm m.*
+expect 0 'sources that lack a part' gpt-dataset merge m-*.idx --output-prefix m
+check 'are not written' [ ! -e m.sources ]
+rm m.* m-00001-of-00002_text_document.json
+expect 0 'a provenance that lacks one' gpt-dataset merge m-*.idx \
+    --output-prefix m
+check 'is not written' [ "$(echo m.*)" = 'm.bin m.idx' ]
+
 if gpt-preprocess --version | grep -q zlib; then
     gzip -k a.jsonl
     expect 0 'a packed file' gpt-preprocess --input a.jsonl.gz $bytes \
