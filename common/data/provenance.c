@@ -165,9 +165,10 @@ int gpt_provenance_write(struct gpt_out *out, const struct gpt_provenance *p,
         put_command(root, o->command) && put_string(root, "key", p->key) &&
         put_string(root, "index", o->tntidx ? "TNTIDX" : "MMIDIDX") &&
         put_string(root, "dtype",
-                   p->dtype == GPT_U16 ? "uint16" : "int32") && put_shard(root, o) &&
-        put_tokenizer(root, o) && put_counts(root, p->counts) &&
-        put_bad(root, p->bad) && put_inputs(root, p))
+                   p->dtype == GPT_U16 ? "uint16" : "int32") &&
+        put_shard(root, o) && put_tokenizer(root, o) &&
+        put_counts(root, p->counts) && put_bad(root, p->bad) &&
+        put_inputs(root, p))
         text = gpt_json_print(root, true);
     if (text)
         status = gpt_out_printf(out, err, "%s\n", text);

@@ -62,9 +62,10 @@ void gpt_provenance_brief(char *buf, size_t cap, const cJSON *root);
 int gpt_provenance_read(cJSON **root, const char *prefix, struct gpt_err *err)
     GPT_MUST_USE;
 
-/* Of a data set `prefix` that is made of n others, one behind the other: written
- * beside it when all of them have a JSON, and sources when all have these. Open
- * before the work, to know what exists; commit and close after it. */
+/* Of a data set `prefix` that is made of n others, one behind the other:
+ * written beside it when all of them have a JSON, and sources when all have
+ * these. Open before the work, to know what exists; commit and close after
+ * it. */
 struct gpt_provenance_merge;
 int gpt_provenance_merge_open(struct gpt_provenance_merge **merge,
                               const char *prefix, const char *const *sets,

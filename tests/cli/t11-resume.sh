@@ -48,13 +48,16 @@ check 'three bad lines' [ "$(wc -l <want.bad)" = 3 ]
 # step and its exit a run may be killed, too: then the output is there, and the
 # next run refuses to replace it.
 killed_run() { # prefix
+    tries=0
     while :; do
+        tries=$((tries + 1)) # each lives longer, so that slow ones end, too
         gpt-preprocess --input $inputs --output-prefix "$1" $vocab \
             --on-error "quarantine=$1.bad" --resume-interval 0 --sources \
             2>>killed.log </dev/null &
         pid=$!
         seed=$((seed + 1))
-        sleep "$(awk -v s=$seed 'BEGIN { srand(s); printf "%.3f", rand() / 4 }')"
+        sleep "$(awk -v s=$seed -v n=$tries 'BEGIN {
+            srand(s); printf "%.3f", rand() * n / 8 }')"
         kill -KILL $pid 2>/dev/null && kills=$((kills + 1))
         status=0
         wait $pid 2>/dev/null || status=$?
