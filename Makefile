@@ -167,7 +167,7 @@ $(BUILD)/completions/%.fish: $(BUILD)/%
 
 # ---- tests ----
 
-.PHONY: check check-all check-gpu matrix asan lint format bench bench-layouts fuzz demo deps
+.PHONY: check check-all check-gpu cuda-report sweep matrix asan lint format bench bench-layouts fuzz demo deps
 JOBS = $(shell getconf _NPROCESSORS_ONLN)
 ASAN = -fsanitize=address,undefined -fno-sanitize-recover=undefined
 tests = $(sort $(unit_bins) $(fuzz_bins) $(emu_test) \
@@ -176,13 +176,22 @@ tests = $(sort $(unit_bins) $(fuzz_bins) $(emu_test) \
 check: $(bins) $(unit_bins) $(fuzz_bins) $(parity_bins) $(fault_bins) $(emu) $(emu_test) ## run all tests
 	BUILD='$(BUILD)' OMP_WAIT_POLICY=passive prove -j$(JOBS) $(tests)
 
-check-all: check matrix asan lint ## check, all layouts, sanitizers, lint
+check-all: check matrix sweep asan lint $(if $(gpu),cuda-report) ## check, all layouts, sanitizers, lint
+
+sweep: $(BUILD)/tests/unit/test_cuda.t $(emu) ## emulated kernels, random shapes
+	GPT_TEST_SWEEP=40 BUILD='$(BUILD)' $<
+
+cuda-report: $(gpu)          ## registers and spills of the kernels
+	@sh tests/lib/ptxas.sh $(BUILD) > $(BUILD)/cuda/report.txt || \
+	    { cat $(BUILD)/cuda/report.txt; exit 1; }
+	@tail -n 1 $(BUILD)/cuda/report.txt
 
 matrix: $(bins)              ## train in every layout of up to 8 ranks
 	BUILD='$(BUILD)' GPT_LAYOUTS=all sh tests/cli/t54-layouts.sh
 
 asan:                        ## check under ASan and UBSan, in build/asan
-	$(MAKE) BUILD=$(BUILD)/asan CFLAGS='-O1 -g' SANITIZE='$(ASAN)' check
+	$(MAKE) BUILD=$(BUILD)/asan CFLAGS='-O1 -g' SANITIZE='$(ASAN)' CUDA=0 \
+	    check
 
 check-gpu:                   ## the kernels on a GPU: needs make, gcc, nvcc, sh
 	BUILD='$(BUILD)/gpu' sh tests/gpu/check.sh
@@ -213,7 +222,7 @@ fuzz:                        ## build the fuzz targets with clang's libFuzzer
 	    -fsanitize=fuzzer -o $(BUILD)/fuzz/$$n $$f $(BUILD)/fuzz/libgpt.a \
 	    $(ALL_LIBS) -fopenmp; echo "$(BUILD)/fuzz/$$n"; done
 
-demo: all                    ## corpus to text in a few minutes, on screen
+demo: $(bins)                ## corpus to text in a few minutes, on screen
 	BUILD='$(BUILD)' sh share/examples/demo.sh
 
 deps:                        ## install missing Debian packages
@@ -257,6 +266,6 @@ distclean: clean             ## ... and local settings
 	rm -f config.mk
 
 help:                        ## this list
-	@sed -n 's/^\([a-z-]*\):[^#]*## */\1\t/p' Makefile | \
+	@sed -n 's/^\([a-z-]*\):[^#]*## */\1\t/p' Makefile share/build/cuda.mk | \
 	    while IFS="$$(printf '\t')" read -r t h; do \
 	    printf '%-10s %s\n' "$$t" "$$h"; done

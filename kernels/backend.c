@@ -78,19 +78,18 @@ static int open_plugin(struct plugin *p, const char *name, struct gpt_err *err)
     return GPT_OK;
 }
 
-/* "cuda" is device 0. */
 static int open_device(struct gpt_backend **be, const char *name, int device,
-                       struct gpt_err *err)
+                       bool wrap, struct gpt_err *err)
 {
     struct plugin p;
     GPT_TRY(open_plugin(&p, name, err));
-    return p.open(be, sizeof **be, device, err);
+    return p.open(be, sizeof **be, device, wrap, err);
 }
 
-static int open_any(struct gpt_backend **be, struct gpt_err *err)
+static int open_any(struct gpt_backend **be, int rank, struct gpt_err *err)
 {
     struct gpt_err why;
-    if (open_device(be, "cuda", 0, &why) == GPT_OK)
+    if (open_device(be, "cuda", rank, true, &why) == GPT_OK)
         return GPT_OK;
     gpt_info("running on the CPU (%s)", why.text);
     return gpt_backend_cpu(be, err);
@@ -99,16 +98,22 @@ static int open_any(struct gpt_backend **be, struct gpt_err *err)
 int gpt_backend_open(struct gpt_backend **be, const char *device,
                      struct gpt_err *err)
 {
+    return gpt_backend_open_rank(be, device, 0, err);
+}
+
+int gpt_backend_open_rank(struct gpt_backend **be, const char *device,
+                          int64_t local_rank, struct gpt_err *err)
+{
     int64_t number;
     if (strcmp(device, "auto") == 0)
-        return open_any(be, err);
+        return open_any(be, (int)local_rank, err);
     if (strcmp(device, "cpu") == 0)
         return gpt_backend_cpu(be, err);
     if (strcmp(device, "cuda") == 0 || strcmp(device, "cuda-emu") == 0)
-        return open_device(be, device, 0, err);
+        return open_device(be, device, (int)local_rank, true, err);
     if (strncmp(device, "cuda:", 5) == 0 &&
         gpt_parse_int(device + 5, &number) && number >= 0 && number < 1024)
-        return open_device(be, "cuda", (int)number, err);
+        return open_device(be, "cuda", (int)number, false, err);
     gpt_fail(err, GPT_EDEVICE, "device '%s': not known", device);
     return gpt_hint(err, "use --device auto, cpu, cuda or cuda:N");
 }
@@ -121,7 +126,7 @@ int gpt_backend_version(struct gpt_buf *b)
     char text[sizeof err.text];
     if (open_plugin(&p, "cuda", &err) != GPT_OK)
         return gpt_buf_printf(b, "GPU: not built (%s)\n", err.text);
-    if (p.open(&be, sizeof *be, 0, &err) == GPT_OK)
+    if (p.open(&be, sizeof *be, 0, false, &err) == GPT_OK)
         be->describe(be, text, sizeof text);
     else
         snprintf(text, sizeof text, "%s", err.text);

@@ -286,6 +286,13 @@ int gpt_backend_cpu(struct gpt_backend **be, struct gpt_err *err)
 int gpt_backend_open(struct gpt_backend **be, const char *device,
                      struct gpt_err *err) GPT_MUST_USE;
 
+/* For the process of this number on its machine: "cuda" and "auto" are then
+ * the GPU of this number modulo how many there are, so that ranks share GPUs
+ * evenly. */
+int gpt_backend_open_rank(struct gpt_backend **be, const char *device,
+                          int64_t local_rank, struct gpt_err *err)
+    GPT_MUST_USE;
+
 /* For --version: which GPUs this build knows, and which is there. */
 struct gpt_buf;
 int gpt_backend_version(struct gpt_buf *b);

@@ -5,12 +5,12 @@
 
 #include "backend.h"
 
-/* "gpt_plugin_open": the backend of device number `device`. It is one for the
- * whole process and valid until its end; GPT_EDEVICE when it cannot be had, or
+/* "gpt_plugin_open": the backend of device number `device`, or (wrap) of that
+ * number modulo how many there are. It is one for the whole process and valid until its end; GPT_EDEVICE when it cannot be had, or
  * when the caller's table has not `table_bytes` here, too: program and plugin
  * are then of different builds. */
 typedef int gpt_plugin_open_fn(struct gpt_backend **be, size_t table_bytes,
-                               int device, struct gpt_err *err);
+                               int device, bool wrap, struct gpt_err *err);
 
 /* "gpt_plugin_built": what it was built for, in a few words. */
 typedef const char *gpt_plugin_built_fn(void);

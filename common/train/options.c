@@ -331,7 +331,7 @@ const struct gpt_opt gpt_train_option_table[] = {
      AT(simulate_svg), .flags = GPT_OPT_FILE,
      .help = "write the timeline of --simulate as a picture"},
     {.kind = GPT_OPT_STRING, .name = "device", .arg = "NAME", .def = "auto",
-     AT(device), .help = "what computes: auto or cpu"},
+     AT(device), .help = "what computes: auto, cpu, cuda or cuda:N"},
     GPT_COMMON_OPTIONS(struct gpt_train_options, common),
 };
 

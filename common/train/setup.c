@@ -391,7 +391,8 @@ int gpt_run_open(struct gpt_run *r, const struct gpt_args *args,
     if (r->o->simulate)
         return simulate(r, err);
     r->plan.replica.world = r->o->world_size > 0 ? NULL : r->world;
-    GPT_TRY(gpt_backend_open(&r->be, r->o->device, err));
+    GPT_TRY(gpt_backend_open_rank(&r->be, r->o->device,
+                                  r->world->launch.local_rank, err));
     GPT_TRY(check_type(r, err));
     GPT_TRY(gpt_replica_new(&r->replica, r->be, &r->plan.replica, err));
     GPT_TRY(gpt_replica_memory(r->replica, &memory, err));

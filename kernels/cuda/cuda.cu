@@ -47,11 +47,30 @@ bool cuda_check(struct gpt_queue *q, cudaError_t e)
     return e == cudaSuccess;
 }
 
-bool cuda_ready(struct gpt_queue *q, const char *op, enum gpt_dtype act)
+static int device_open = -1; /* of this process */
+
+/* Every host thread has a current device of its own. */
+static void use_device()
+{
+    static thread_local bool set;
+    if (!set)
+        set = cudaSetDevice(device_open) == cudaSuccess;
+}
+
+/* Begins an operation: false after a failure. */
+static bool begin(struct gpt_queue *q, const char *op)
 {
     if (q->err.status != GPT_OK)
         return false;
+    use_device();
     q->op = op;
+    return true;
+}
+
+bool cuda_ready(struct gpt_queue *q, const char *op, enum gpt_dtype act)
+{
+    if (!begin(q, op))
+        return false;
     if (act == GPT_F32 || act == GPT_BF16 || act == GPT_F16)
         return true;
     cuda_fail(q, "activations of type %s", gpt_dtype_name(act));
@@ -65,6 +84,7 @@ static int cuda_alloc(struct gpt_backend *be, size_t bytes, const char *what, vo
 {
     (void)be;
     *mem = NULL;
+    use_device();
     cudaError_t e = cudaMalloc(mem, bytes ? bytes : 1);
     if (e == cudaErrorMemoryAllocation) {
         size_t left = 0, all = 0;
@@ -124,6 +144,7 @@ static int queue_open(struct gpt_backend *be, struct gpt_queue **out, struct gpt
     const char *sync = getenv("GPT_CUDA_SYNC");
     struct gpt_queue *q = (struct gpt_queue *)calloc(1, sizeof *q);
     *out = NULL;
+    use_device();
     if (!q)
         return gpt_fail(err, GPT_EFAIL, NAME ": out of memory: a queue");
     q->op = "queue";
@@ -170,10 +191,8 @@ static int queue_sync(struct gpt_queue *q, struct gpt_err *err)
 static void copy(struct gpt_queue *q, const char *op, void *dst, const void *src, size_t bytes,
                  cudaMemcpyKind kind)
 {
-    if (q->err.status != GPT_OK || !bytes)
-        return;
-    q->op = op;
-    cuda_check(q, cudaMemcpyAsync(dst, src, bytes, kind, q->stream));
+    if (bytes && begin(q, op))
+        cuda_check(q, cudaMemcpyAsync(dst, src, bytes, kind, q->stream));
 }
 
 static void cuda_copy_in(struct gpt_queue *q, void *dst, const void *host, size_t bytes)
@@ -193,10 +212,8 @@ static void cuda_copy(struct gpt_queue *q, void *dst, const void *src, size_t by
 
 static void cuda_zero(struct gpt_queue *q, void *dst, size_t bytes)
 {
-    if (q->err.status != GPT_OK || !bytes)
-        return;
-    q->op = "zero";
-    cuda_check(q, cudaMemsetAsync(dst, 0, bytes, q->stream));
+    if (bytes && begin(q, "zero"))
+        cuda_check(q, cudaMemsetAsync(dst, 0, bytes, q->stream));
 }
 
 struct cuda_drop cuda_drop_of(const struct gpt_dropout *d)
@@ -231,8 +248,6 @@ static void cuda_describe(const struct gpt_backend *be, char *text, size_t cap)
              (double)p.totalGlobalMem / (1 << 30), driver / 1000, driver % 1000 / 10,
              gemm_library());
 }
-
-static int device_open = -1;
 
 static struct gpt_backend table()
 {
@@ -277,7 +292,8 @@ static struct gpt_backend table()
 
 /* The one symbol that programs look up (kernels/plugin.h). */
 extern "C" __attribute__((visibility("default"))) int
-gpt_plugin_open(struct gpt_backend **out, size_t table_bytes, int device, struct gpt_err *err)
+gpt_plugin_open(struct gpt_backend **out, size_t table_bytes, int device, bool wrap,
+                struct gpt_err *err)
 {
     static struct gpt_backend be = table();
     int n = 0, driver = 0;
@@ -290,6 +306,8 @@ gpt_plugin_open(struct gpt_backend **out, size_t table_bytes, int device, struct
     if (e != cudaSuccess || n == 0)
         return gpt_fail(err, GPT_EDEVICE, NAME ": no device: %s",
                         e == cudaSuccess ? "none is there" : cudaGetErrorString(e));
+    if (wrap)
+        device %= n;
     if (device >= n)
         return gpt_fail(err, GPT_EDEVICE, NAME ": no device %d: there are %d", device, n);
     if (device_open >= 0 && device_open != device)

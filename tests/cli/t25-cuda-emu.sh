@@ -19,12 +19,16 @@ awk 'BEGIN {
 gpt-preprocess --input corpus.jsonl --output-prefix data \
     --tokenizer-type ByteTokenizer --append-eod 2>/dev/null
 
-train() { # options...
-    gpt-train --num-layers 2 --hidden-size 16 --num-attention-heads 2 \
+train_command() {
+    echo gpt-train --num-layers 2 --hidden-size 16 --num-attention-heads 2 \
         --seq-length 16 --micro-batch-size 2 --global-batch-size 4 --lr 0.01 \
-        --log-interval 1 --make-vocab-size-divisible-by 1 --threads 1 \
+        --log-interval 1 --make-vocab-size-divisible-by 2 --threads 1 \
         --tokenizer-type ByteTokenizer --data-path data_text_document \
-        --train-iters 20 --eval-iters 0 --split 100,0,0 "$@"
+        --train-iters 20 --eval-iters 0 --split 100,0,0
+}
+train() { # options...
+    # shellcheck disable=SC2046 # options without blanks
+    $(train_command) "$@"
 }
 expect 5 'a device that nobody knows' train --device tpu
 err_has "device 'tpu': not known"
@@ -71,6 +75,30 @@ losses err >back.losses
 losses emu.log | head -6 >emu.losses
 check 'to the same digits' cmp back.losses emu.losses
 unset GPT_CUDA_EMU_ORDER
+
+# ---- precisions and ranks ----
+expect 0 'bf16' train --device cuda-emu --bf16
+cp err emu-bf16.log
+check 'follows float' follows 5e-3 emu-bf16.log cpu.log 20
+expect 0 'fp16, which the CPU does not have' \
+    train --device cuda-emu --fp16 --loss-scale 1024
+cp err emu-fp16.log
+check 'follows float' follows 2e-3 emu-fp16.log cpu.log 20
+ranks() { # options...
+    # shellcheck disable=SC2046 # options without blanks
+    gpt-launch --standalone --nproc-per-node 4 $(train_command) "$@" \
+        --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2
+}
+if gpt-train --version | grep -q " Gloo"; then
+    expect 0 'four ranks' ranks --device cuda-emu
+    cp err emu-ranks.log
+    check 'TP 2 PP 2 follows the CPU' follows 2e-5 emu-ranks.log cpu.log 20
+    expect 0 'four ranks in bf16' ranks --device cuda-emu --bf16
+    cp err emu-ranks.log
+    check 'and follows float' follows 5e-3 emu-ranks.log cpu.log 20
+else
+    skip 'this build has no Gloo'
+fi
 
 prompt() { # device checkpoint
     gpt-generate --load "$2" --device "$1" --prompt 'the cat ' --greedy \

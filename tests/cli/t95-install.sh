@@ -6,7 +6,7 @@ build=${BUILD#"$top"/}
 root=$scratch/root
 
 run_make() {
-    make -C "$top" BUILD="$build" PREFIX=/usr DESTDIR="$root" "$@"
+    make -C "$top" CUDA=0 BUILD="$build" PREFIX=/usr DESTDIR="$root" "$@"
 }
 
 # Presets are found beside the installed program, without any setting.

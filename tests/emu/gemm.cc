@@ -88,6 +88,7 @@ enum gemm_result gemm_run(struct gemm *g, cudaStream_t,
     if (c->epilogue != GPT_EPI_NONE &&
         (g->plain || (c->aux && c->ld_aux % 8 != 0)))
         return GEMM_UNSUPPORTED;
+    emu::device_access open;
     float *a = new float[(size_t)(c->m * c->k + c->k)], *b = a + c->m * c->k;
     for (int64_t i = 0; i < c->m; i++)
         gather(a + i * c->k, c->a, c->act, c->ta ? i * c->lda : i,

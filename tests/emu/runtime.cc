@@ -5,9 +5,34 @@
 #include <mutex>
 #include <stdlib.h>
 
-static std::mutex lock;
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#else
+#define __asan_poison_memory_region(p, n) ((void)(p), (void)(n))
+#define __asan_unpoison_memory_region(p, n) ((void)(p), (void)(n))
+#endif
+
+static std::recursive_mutex lock;
+typedef std::lock_guard<std::recursive_mutex> locked;
 static std::map<uintptr_t, size_t> blocks; /* address, bytes */
 static size_t used;
+static int accesses; /* device_access alive */
+
+emu::device_access::device_access()
+{
+    locked hold(lock);
+    if (accesses++ == 0)
+        for (auto b : blocks)
+            __asan_unpoison_memory_region((void *)b.first, b.second);
+}
+
+emu::device_access::~device_access()
+{
+    locked hold(lock);
+    if (--accesses == 0)
+        for (auto b : blocks)
+            __asan_poison_memory_region((void *)b.first, b.second);
+}
 static thread_local cudaError_t last;
 
 void emu::set_error(cudaError_t e)
@@ -83,25 +108,28 @@ cudaError_t cudaRuntimeGetVersion(int *version)
 
 cudaError_t cudaMalloc(void **p, size_t bytes)
 {
-    std::lock_guard<std::mutex> hold(lock);
+    locked hold(lock);
     if (bytes > capacity() || used > capacity() - bytes ||
         posix_memalign(p, 256, bytes) != 0)
         return result(cudaErrorMemoryAllocation);
     memset(*p, 0xff, bytes);
     blocks[(uintptr_t)*p] = bytes;
     used += bytes;
+    if (accesses == 0)
+        __asan_poison_memory_region(*p, bytes);
     return cudaSuccess;
 }
 
 cudaError_t cudaFree(void *p)
 {
-    std::lock_guard<std::mutex> hold(lock);
+    locked hold(lock);
     if (!p)
         return cudaSuccess;
     auto b = blocks.find((uintptr_t)p);
     if (b == blocks.end())
         return result(cudaErrorInvalidValue);
     used -= b->second;
+    __asan_unpoison_memory_region(p, b->second);
     blocks.erase(b);
     free(p);
     return cudaSuccess;
@@ -129,7 +157,7 @@ cudaError_t cudaFreeHost(void *p)
 /* Does [p, p + bytes) lie in one allocation? */
 static bool on_device(const void *p, size_t bytes)
 {
-    std::lock_guard<std::mutex> hold(lock);
+    locked hold(lock);
     auto b = blocks.upper_bound((uintptr_t)p);
     if (b == blocks.begin())
         return false;
@@ -145,6 +173,7 @@ cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes,
     bool from = kind != cudaMemcpyHostToDevice;
     if (on_device(dst, bytes) != to || on_device(src, bytes) != from)
         return result(cudaErrorInvalidValue);
+    emu::device_access open;
     memmove(dst, src, bytes);
     return cudaSuccess;
 }
@@ -153,6 +182,7 @@ cudaError_t cudaMemsetAsync(void *dst, int byte, size_t bytes, cudaStream_t)
 {
     if (!on_device(dst, bytes))
         return result(cudaErrorInvalidValue);
+    emu::device_access open;
     memset(dst, byte, bytes);
     return cudaSuccess;
 }

@@ -55,6 +55,14 @@ cudaError_t cudaFuncSetAttribute(F *, cudaFuncAttribute, int)
 }
 
 namespace emu {
+/* While one of these lives, device memory can be read and written: during
+ * launches, copies and library calls. Otherwise AddressSanitizer, where it is,
+ * ends the process, as the memory of a GPU is not the host's. */
+struct device_access {
+    device_access();
+    ~device_access();
+};
+
 void set_error(cudaError_t e); /* what cudaGetLastError() will say */
 }
 

@@ -314,6 +314,7 @@ bool run(const char *kernel, dim3 grid, dim3 block, size_t shared,
          void (*body)(void *), void *context)
 {
     std::lock_guard<std::mutex> alone(one_launch);
+    device_access open;
     kernel_name = kernel;
     kernel_body = body;
     kernel_context = context;

@@ -250,6 +250,27 @@ static void bounds(bool shared)
        shared ? "shared" : "device");
 }
 
+/* The host has no business in device memory. */
+static void host_access()
+{
+    if (!has_asan) {
+        skip("host access: this build has no AddressSanitizer");
+        return;
+    }
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        void *x;
+        close(2);
+        cudaMalloc(&x, 4);
+        *(volatile float *)x = 1;
+        _exit(0);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    ok(status != 0, "device memory read by the host is found");
+}
+
 int main()
 {
     barriers();
@@ -259,5 +280,6 @@ int main()
     mistakes();
     bounds(false);
     bounds(true);
+    host_access();
     return tap_done();
 }

@@ -93,7 +93,7 @@ static void matmuls(void)
 struct rows_case {
     int64_t n, c;
     enum gpt_norm_kind kind;
-    bool with_x, with_b, stats_only;
+    bool with_x, with_b;
     struct gpt_dropout drop;
 };
 
@@ -155,7 +155,7 @@ static void run_norm_bwd(struct trial *t)
 static void check_norm(enum gpt_norm_kind kind, int64_t n, int64_t c, double p,
                        bool with_x, bool with_b)
 {
-    struct rows_case k = {n, c, kind, with_x, with_b, false,
+    struct rows_case k = {n, c, kind, with_x, with_b,
                           some_dropout(p, n > 3 ? 3 : n)};
     float *in = rnd_floats(n * c, 1), *x = rnd_floats(n * c, 1);
     float *w = rnd_floats(c, 1), *b = rnd_floats(c, 1);
@@ -488,6 +488,109 @@ static void flat(void)
     check_xent(3, 600, 600, 0, 9, false);
 }
 
+/* ---- a vocabulary over ranks, GELU ---- */
+
+enum { RANKS = 3 };
+
+/* Ranks one after another; logits (RANKS, n, v). */
+static void run_ranks(struct trial *t)
+{
+    struct gpt_xent op = *(const struct gpt_xent *)t->params;
+    size_t size = t->act == GPT_F32 ? 4 : 2;
+    op.act = t->act;
+    op.target = t->mem[1];
+    op.weight = t->mem[2];
+    op.loss = t->mem[3];
+    for (int pass = 0; pass < 2; pass++)
+        for (int r = 0; r < RANKS; r++) {
+            float *stats = t->mem[4];
+            op.logits = (char *)t->mem[0] + (size_t)(r * op.n * op.v) * size;
+            op.v_begin = r * op.v;
+            if (pass == 0)
+                t->be->xent_partial(t->q, &op,
+                                    stats + r * op.n * GPT_XENT_STATS);
+            else
+                t->be->xent_finish(t->q, &op, stats, RANKS, r);
+        }
+}
+
+static void check_ranks(int64_t n, int64_t v, int64_t v_real)
+{
+    struct gpt_xent op = {.n = n, .v = v, .v_real = v_real, .grad = true};
+    int64_t all = RANKS * n * v;
+    float *logits = rnd_floats(all, 5), *weight = rnd_floats(n, 1);
+    int32_t *target = rnd_ints(n, 0, v_real - 1);
+    struct operand ops[] = {
+        /* the CPU rounds exponentials in between, the GPU does not */
+        {"logits", ACT, all, logits, true, 1.5},
+        {"target", I32, n, target, false, 0},
+        {"weight", F32, n, weight, false, 0},
+        {"loss", F32, n, NULL, true, 1},
+        {"stats", F32, RANKS * n * GPT_XENT_STATS, NULL, true, 1},
+    };
+    compare(run_ranks, &op, ops, GPT_COUNT(ops),
+            "xent over ranks %lldx%lld of %lld", (long long)n,
+            (long long)v_real, (long long)v);
+    free(logits), free(weight), free(target);
+}
+
+static void run_gelu(struct trial *t)
+{
+    t->be->gelu(t->q, t->mem[1], t->mem[0], *(const int64_t *)t->params,
+                t->act);
+}
+
+static void check_gelu(int64_t n)
+{
+    float *x = rnd_floats(n, 6);
+    struct operand ops[] = {{"x", ACT, n, x, false, 0},
+                            {"y", ACT, n, NULL, true, 0}};
+    compare(run_gelu, &n, ops, GPT_COUNT(ops), "gelu of %lld", (long long)n);
+    free(x);
+}
+
+static void more(void)
+{
+    check_ranks(5, 40, 110);
+    check_ranks(3, 33, 60); /* the last rank has no word */
+    check_gelu(1);
+    check_gelu(1000);
+    check_gelu(1001);
+}
+
+/* ---- random shapes ---- */
+
+static bool coin(void)
+{
+    return rnd() > 0;
+}
+
+static void sweep(int64_t rounds)
+{
+    static const int64_t heads[] = {1, 8, 20, 64, 80, 96, 128};
+    for (int64_t i = 0; i < rounds; i++) {
+        int64_t n = rnd_int(1, 90), c = rnd_int(1, 300);
+        int64_t g = rnd_int(1, 3), d = heads[rnd_int(0, 6)];
+        double p = coin() ? 0 : (rnd() + 1) / 3;
+        c = coin() ? c : c / 8 * 8 + 8;
+        check_matmul(n, c, rnd_int(1, 90), coin(), coin(), coin(),
+                     (float)coin(), GPT_EPI_NONE, rnd_int(0, 9));
+        check_matmul(n, c, rnd_int(1, 90), coin(), coin(), false, 0,
+                     (enum gpt_epilogue)rnd_int(1, 3), 0);
+        check_bias(n, c);
+        check_norm((enum gpt_norm_kind)coin(), n, c, p, coin(), coin());
+        check_dropout(n, c, p);
+        check_embed(n, c, p, coin(), rnd_int(1, V + 9));
+        check_attn(rnd_int(1, 2), rnd_int(1, 70), g * rnd_int(1, 3), g, d, p,
+                   coin());
+        check_cached(rnd_int(1, 10), g * rnd_int(1, 3), g, d);
+        check_xent(n, c, rnd_int(1, c), rnd_int(0, 9), 6, coin());
+        check_ranks(n, c, rnd_int(1, 3 * c));
+        check_adamw(rnd_int(1, 5000), rnd_int(1, 1000));
+        check_flat(rnd_int(1, 50000));
+    }
+}
+
 /* ---- failures ---- */
 
 static void failures(void)
@@ -527,6 +630,9 @@ int main(void)
     rows();
     embeddings();
     attention();
+    more();
+    if (getenv("GPT_TEST_SWEEP"))
+        sweep(atoll(getenv("GPT_TEST_SWEEP")));
     failures();
     close_devices();
     return tap_done();

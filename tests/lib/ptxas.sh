@@ -1,0 +1,41 @@
+#!/bin/sh
+# usage: ptxas.sh BUILD; what nvcc and ptxas said of every kernel, as a table:
+# for a file and an architecture, its kernels, the most registers and bytes of
+# static shared memory of any, and spills. Fails when a compiler warned or any
+# kernel spills: a spill is memory traffic that the source does not show.
+set -u
+dir=${1:-build}/cuda
+printf '%-14s %-9s %7s %9s %7s %6s\n' file arch kernels registers shared spills
+bad=0
+for f in "$dir"/*.ptxas; do
+    [ -f "$f" ] || { echo "ptxas: no report in $dir"; exit 1; }
+    if grep -i 'warning' "$f"; then
+        echo "ptxas: $f: a warning"
+        bad=1
+    fi
+    awk -v file="$(basename "$f" .ptxas)" '
+        /Compiling entry function/ { arch = $NF; gsub(/[^a-z0-9_]/, "", arch)
+                                     kernels[arch]++ }
+        /spill stores/ { spills[arch] += $(NF - 6) + $(NF - 2) }
+        /Used [0-9]+ registers/ {
+            for (i = 1; i < NF; i++) {
+                if ($i == "Used" && $(i + 1) > registers[arch])
+                    registers[arch] = $(i + 1)
+                if ($(i + 1) == "bytes" && $(i + 2) ~ /^smem/ &&
+                    $i > shared[arch])
+                    shared[arch] = $i
+            }
+        }
+        END {
+            for (a in kernels) {
+                printf "%-14s %-9s %7d %9d %7d %6d\n", file, a, kernels[a],
+                    registers[a], shared[a], spills[a]
+                bad += spills[a] > 0
+            }
+            exit bad > 0
+        }' "$f" | sort || bad=1
+    grep -h 'spill stores' "$f" | grep -qv ' 0 bytes spill stores, 0 bytes' &&
+        { echo "ptxas: $f: a kernel spills"; bad=1; }
+done
+[ $bad = 0 ] && echo "ptxas: no warning, no spill"
+exit $bad
