@@ -2,7 +2,7 @@
  * the operations are in the files beside this one. */
 #include "cuda/cuda.cuh"
 
-#include "cuda/gemm.h"
+#include "cuda/gemm.cuh"
 
 #include <math.h>
 #include <stdarg.h>

@@ -1,8 +1,8 @@
 /* Matrix products: the row-major call becomes the transposed column-major one
- * that the library knows, c' (N, M) = op(b)' op(a)'. Epilogues that the library
- * refuses are kernels of their own. */
+ * that the library knows, c' (N, M) = op(b)' op(a)'. What the library refuses,
+ * products or only their epilogues, is done by kernels of our own. */
 #include "cuda/gelu.cuh"
-#include "cuda/gemm.h"
+#include "cuda/gemm.cuh"
 
 enum { THREADS = 256 };
 
@@ -71,15 +71,18 @@ void cuda_matmul(struct gpt_queue *q, const struct gpt_matmul *op)
         !op->n)
         return;
     struct gemm_call call = transposed(op);
-    const char *why = "the library has no such product";
+    const char *why = NULL;
     enum gemm_result r = gemm_run(q->gemm, q->stream, &call, &why);
-    if (r == GEMM_UNSUPPORTED && op->epilogue != GPT_EPI_NONE) {
+    bool finish = r == GEMM_UNSUPPORTED && op->epilogue != GPT_EPI_NONE;
+    if (finish) {
         call.epilogue = GPT_EPI_NONE;
         r = gemm_run(q->gemm, q->stream, &call, &why);
-        if (r == GEMM_DONE)
-            run_epilogue(q, op);
     }
-    if (r != GEMM_DONE)
+    if (r == GEMM_UNSUPPORTED)
+        gemm_plain(q, &call);
+    if (r == GEMM_FAILED)
         cuda_fail(q, "%lld x %lld x %lld of %s: %s", (long long)op->m, (long long)op->n,
                   (long long)op->k, gpt_dtype_name(op->act), why);
+    else if (finish)
+        run_epilogue(q, op);
 }

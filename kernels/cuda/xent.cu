@@ -79,7 +79,8 @@ template <class T> static __device__ bool good_target(const loss<T> &p, int64_t 
     return false;
 }
 
-template <class T, int W> static __global__ void __launch_bounds__(MOST_THREADS) whole_row(loss<T> p)
+template <class T, int W>
+static __global__ void __launch_bounds__(MOST_THREADS) whole_row(loss<T> p)
 {
     int64_t i = blockIdx.x;
     T *row = p.logits + i * p.ld;

@@ -29,7 +29,8 @@ emu: $(emu)                  ## build libgpt-cuda-emu.so
 
 $(BUILD)/libgpt-cuda.so: $(cuda_obj) $(pic_obj)
 	$(NVCC) -shared -cudart static -Xlinker --exclude-libs,ALL \
-	    -Xlinker --as-needed -o $@ $^ -ldl
+	    -Xlinker --as-needed -Xlinker -rpath=$(NVCC:%/bin/nvcc=%/lib64) \
+	    -o $@ $^ -ldl
 
 $(BUILD)/libgpt-cuda-emu.so: $(emu_obj) $(pic_obj)
 	$(CXX) -shared $(SANITIZE) $(LDFLAGS) -o $@ $^ -lpthread

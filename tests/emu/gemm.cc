@@ -1,19 +1,20 @@
 /* The twin of gemm_lt.cu: the same products by plain loops, column-major, with
- * float sums and the library's own limits. GPT_CUDA_EMU_GEMM=plain refuses
- * epilogues, as the library does for some shapes. */
-#include "cuda/gemm.h"
+ * float sums. GPT_CUDA_EMU_GEMM=plain refuses epilogues, as the library does
+ * for some shapes, and GPT_CUDA_EMU_GEMM=none refuses everything. */
+#include "cuda/gemm.cuh"
 
 #include <math.h>
 #include <stdlib.h>
 
 struct gemm {
-    bool plain;
+    bool plain, none;
 };
 
 int gemm_open(struct gemm **g, struct gpt_err *)
 {
     const char *mode = getenv("GPT_CUDA_EMU_GEMM");
-    *g = new gemm{mode && strcmp(mode, "plain") == 0};
+    *g = new gemm{mode && strcmp(mode, "plain") == 0,
+                  mode && strcmp(mode, "none") == 0};
     return GPT_OK;
 }
 
@@ -85,6 +86,8 @@ static void gather(float *to, const void *x, enum gpt_dtype t, int64_t first,
 enum gemm_result gemm_run(struct gemm *g, cudaStream_t,
                           const struct gemm_call *c, const char **)
 {
+    if (g->none)
+        return GEMM_UNSUPPORTED;
     if (c->epilogue != GPT_EPI_NONE &&
         (g->plain || (c->aux && c->ld_aux % 8 != 0)))
         return GEMM_UNSUPPORTED;

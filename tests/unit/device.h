@@ -227,6 +227,16 @@ static bool open_devices(void)
     return true;
 }
 
+/* The device's queue anew, under another setting of the emulation. */
+__attribute__((unused)) static void reopen(const char *variable,
+                                           const char *value)
+{
+    struct gpt_err err;
+    setenv(variable, value, 1);
+    dev_be->queue_close(dev_q);
+    need(dev_be->queue_open(dev_be, &dev_q, &err), &err);
+}
+
 static void close_devices(void)
 {
     dev_be->queue_close(dev_q);

@@ -627,6 +627,12 @@ int main(void)
         return tap_done();
     flat();
     matmuls();
+    for (int i = 0; i < 2 && emulated; i++) { /* without the library's help */
+        reopen("GPT_CUDA_EMU_GEMM", i ? "none" : "plain");
+        matmuls();
+        check_matmul(70, 130, 50, i, !i, true, 1, GPT_EPI_NONE, 3);
+    }
+    reopen("GPT_CUDA_EMU_GEMM", "library");
     rows();
     embeddings();
     attention();

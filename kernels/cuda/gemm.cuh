@@ -1,7 +1,7 @@
 /* Matrix products as cuBLASLt sees them: matrices are column-major. gemm_lt.cu
  * calls cuBLASLt; tests/emu/gemm.cc is its twin of plain loops. */
-#ifndef GPT_KERNELS_CUDA_GEMM_H
-#define GPT_KERNELS_CUDA_GEMM_H
+#ifndef GPT_KERNELS_CUDA_GEMM_CUH
+#define GPT_KERNELS_CUDA_GEMM_CUH
 
 #include "cuda/cuda.cuh"
 
@@ -24,10 +24,14 @@ enum gemm_result {
     GEMM_FAILED,      /* *why says how */
 };
 
+/* *g is NULL, and nothing is supported, where the library is not. */
 int gemm_open(struct gemm **g, struct gpt_err *err) GPT_MUST_USE;
 void gemm_close(struct gemm *g);
 /* The library's name and version, for describe(). */
 const char *gemm_library(void);
+/* The same by a kernel of our own, without epilogue. */
+void gemm_plain(struct gpt_queue *q, const struct gemm_call *call);
+
 enum gemm_result gemm_run(struct gemm *g, cudaStream_t stream, const struct gemm_call *call,
                           const char **why);
 

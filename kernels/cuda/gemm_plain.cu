@@ -1,0 +1,67 @@
+/* A product without a library: for machines that have none, and for shapes that
+ * it refuses. Tiles of 64 x 64 in float; a block's threads each own 4 x 4. */
+#include "cuda/device.cuh"
+#include "cuda/gemm.cuh"
+
+enum { TILE = 64, DEPTH = 16, EDGE = 16, EACH = TILE / EDGE };
+
+/* op(x) (rows, cols) column-major from (row0, col0) on into tile[col][row], or
+ * [row][col] when `turned`; zeros outside. */
+template <class T, int R, int C>
+static __device__ void fill(float (*tile)[TILE + 1], const T *x, int64_t ld, bool t, int64_t row0,
+                            int64_t col0, int64_t rows, int64_t cols, bool turned)
+{
+    for (int i = threadIdx.x; i < R * C; i += EDGE * EDGE) {
+        /* neighbouring threads take neighbours in memory */
+        int r = t ? i / C : i % R, c = t ? i % C : i / R;
+        int64_t row = row0 + r, col = col0 + c;
+        float v = 0;
+        if (row < rows && col < cols)
+            v = to_float(x[t ? col + row * ld : row + col * ld]);
+        if (turned)
+            tile[r][c] = v;
+        else
+            tile[c][r] = v;
+    }
+}
+
+template <class T, class C> static __global__ void product(struct gemm_call g)
+{
+    __shared__ float a[DEPTH][TILE + 1], b[DEPTH][TILE + 1];
+    int64_t m0 = (int64_t)blockIdx.x * TILE, n0 = (int64_t)blockIdx.y * TILE;
+    int i0 = threadIdx.x % EDGE, j0 = threadIdx.x / EDGE;
+    float sum[EACH][EACH] = {};
+    for (int64_t k0 = 0; k0 < g.k; k0 += DEPTH) {
+        fill<T, TILE, DEPTH>(a, (const T *)g.a, g.lda, g.ta, m0, k0, g.m, g.k, false);
+        fill<T, DEPTH, TILE>(b, (const T *)g.b, g.ldb, g.tb, k0, n0, g.k, g.n, true);
+        __syncthreads();
+#pragma unroll
+        for (int k = 0; k < DEPTH; k++)
+#pragma unroll
+            for (int j = 0; j < EACH; j++)
+#pragma unroll
+                for (int i = 0; i < EACH; i++)
+                    sum[j][i] += a[k][i0 + i * EDGE] * b[k][j0 + j * EDGE];
+        __syncthreads();
+    }
+#pragma unroll
+    for (int j = 0; j < EACH; j++)
+#pragma unroll
+        for (int i = 0; i < EACH; i++) {
+            int64_t row = m0 + i0 + i * EDGE, col = n0 + j0 + j * EDGE;
+            if (row >= g.m || col >= g.n)
+                continue;
+            C *to = (C *)g.c + row + col * g.ldc;
+            *to = from_float<C>(sum[j][i] + (g.beta != 0 ? g.beta * to_float(*to) : 0));
+        }
+}
+
+void gemm_plain(struct gpt_queue *q, const struct gemm_call *call)
+{
+    dim3 grid(cuda_blocks(call->m, TILE), cuda_blocks(call->n, TILE));
+    with_type(call->act, [&](auto act) {
+        with_type(call->c_type, [&](auto c_type) {
+            launch(q, product<decltype(act), decltype(c_type)>, grid, EDGE * EDGE, 0, *call);
+        });
+    });
+}
