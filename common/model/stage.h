@@ -119,8 +119,8 @@ enum gpt_stage_mode {
 /* Where the last stage leaves its results, host memory valid after sync. */
 struct gpt_stage_result {
     float *loss;   /* (B, T), unweighted */
-    float *logits; /* (B, T, padded V / tp): of the words held here, or NULL;
-                    * act GPT_F32 only: tests and scoring */
+    void *logits;  /* (B, T, padded V / tp) act: of the words held here, or
+                    * NULL: tests and scoring */
 };
 
 /* A new step: the next backward overwrites weight gradients, later ones add,

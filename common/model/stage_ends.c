@@ -127,6 +127,7 @@ static void output_rows(struct gpt_stage *s, const struct gpt_pass *pass,
                         const struct gpt_stage_result *result)
 {
     int64_t v = vocabulary(s);
+    size_t row = (size_t)v * gpt_dtype_bytes(s->o.act);
     struct gpt_matmul logits = {
         .m = rows,
         .n = v,
@@ -153,8 +154,8 @@ static void output_rows(struct gpt_stage *s, const struct gpt_pass *pass,
     };
     s->be->matmul(pass->q, &logits);
     if (result->logits)
-        s->be->copy_out(pass->q, result->logits + i * v, s->logits,
-                        (size_t)(rows * v) * sizeof(float));
+        s->be->copy_out(pass->q, (char *)result->logits + (size_t)i * row,
+                        s->logits, (size_t)rows * row);
     cross_entropy(s, pass, &xent);
     if (grad)
         output_backward(s, pass->q, y, rows);
