@@ -10,13 +10,17 @@
 static const struct gpt_tokenizer_family *const families[] = {
     &gpt_family_gpt2,
     &gpt_family_hf,
+    &gpt_family_tiktoken,
     &gpt_family_bytes,
+    &gpt_family_null,
 };
 
 const char *const gpt_tokenizer_types[] = {
     "GPT2BPETokenizer",
     "HuggingFaceTokenizer",
+    "TikTokenizer",
     "ByteTokenizer",
+    "NullTokenizer",
     NULL,
 };
 
@@ -83,6 +87,11 @@ int gpt_encode(struct gpt_encoder *enc, const char *text, size_t len,
     return enc->tok->family->encode(enc, text, len, ids, err);
 }
 
+bool gpt_tokenizer_drops_first_space(const struct gpt_tokenizer *tok)
+{
+    return tok->first_space;
+}
+
 const char *gpt_token_bytes(const struct gpt_tokenizer *tok, int32_t id,
                             size_t *len)
 {
@@ -108,8 +117,9 @@ static int bytes_open(struct gpt_tokenizer **tok,
     struct byte_tokenizer *t;
     (void)options;
     GPT_TRY(gpt_new(&t, 1, sizeof(*t), "a tokenizer", err));
-    t->base = (struct gpt_tokenizer){&gpt_family_bytes, BYTES_VOCAB,
-                                     BYTES_EOD};
+    t->base = (struct gpt_tokenizer){.family = &gpt_family_bytes,
+                                     .vocab_size = BYTES_VOCAB,
+                                     .eod = BYTES_EOD};
     for (int i = 0; i < 256; i++)
         t->bytes[i] = (char)i;
     *tok = &t->base;

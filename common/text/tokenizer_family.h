@@ -25,6 +25,7 @@ struct gpt_tokenizer {
     const struct gpt_tokenizer_family *family;
     int64_t vocab_size;
     int32_t eod;
+    bool first_space; /* the first token of a text drops the space before it */
 };
 
 struct gpt_encoder {
@@ -38,6 +39,8 @@ bool gpt_tokenizer_parses_special(const struct gpt_tokenizer_options *o);
 
 extern const struct gpt_tokenizer_family gpt_family_gpt2;
 extern const struct gpt_tokenizer_family gpt_family_hf;
+extern const struct gpt_tokenizer_family gpt_family_tiktoken;
+extern const struct gpt_tokenizer_family gpt_family_null;
 extern const struct gpt_tokenizer_family gpt_family_bytes;
 
 #endif
