@@ -84,6 +84,9 @@ static int put_text(struct dump *d, int64_t sequence, int64_t at, int32_t id,
                         " is %d, which is not in the vocabulary of %" PRId64,
                         gpt_indexed_prefix(d->set), at, sequence, id,
                         gpt_tokenizer_vocab_size(d->o->tokenizer));
+    size_t skip = at == 0 ? gpt_first_space(d->o->tokenizer, id) : 0;
+    bytes += skip;
+    n -= skip;
     return d->o->jsonl ? gpt_json_text_add(&d->json, d->out, bytes, n, err)
                        : gpt_out_write(d->out, bytes, n, err);
 }

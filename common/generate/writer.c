@@ -166,9 +166,12 @@ int gpt_writer_token(void *user, int64_t i, int32_t token, struct gpt_err *err)
     GPT_TRY(begin(w, i, err));
     size_t len = 0;
     const char *bytes = gpt_token_bytes(w->o->tokenizer, token, &len);
-    if (gpt_stream_add(&e->stream, bytes, len, &e->text))
+    size_t skip = 0;
+    if (e->n_tokens++ == 0 &&
+        w->o->prompts->items[w->o->requests[i].number].len == 0)
+        skip = gpt_first_space(w->o->tokenizer, token);
+    if (gpt_stream_add(&e->stream, bytes + skip, len - skip, &e->text))
         return out_of_memory(err);
-    e->n_tokens++;
     return advance(w, err);
 }
 

@@ -11,6 +11,9 @@ static const struct gpt_tokenizer_family *const families[] = {
     &gpt_family_gpt2,
     &gpt_family_hf,
     &gpt_family_tiktoken,
+    &gpt_family_sp,
+    &gpt_family_sp_gpt,
+    &gpt_family_sp_llama2,
     &gpt_family_bytes,
     &gpt_family_null,
 };
@@ -19,6 +22,9 @@ const char *const gpt_tokenizer_types[] = {
     "GPT2BPETokenizer",
     "HuggingFaceTokenizer",
     "TikTokenizer",
+    "SentencePieceTokenizer",
+    "GPTSentencePieceTokenizer",
+    "Llama2Tokenizer",
     "ByteTokenizer",
     "NullTokenizer",
     NULL,
@@ -87,9 +93,11 @@ int gpt_encode(struct gpt_encoder *enc, const char *text, size_t len,
     return enc->tok->family->encode(enc, text, len, ids, err);
 }
 
-bool gpt_tokenizer_drops_first_space(const struct gpt_tokenizer *tok)
+size_t gpt_first_space(const struct gpt_tokenizer *tok, int32_t id)
 {
-    return tok->first_space;
+    size_t len;
+    const char *bytes = gpt_token_bytes(tok, id, &len);
+    return tok->first_space && id != tok->unk && len && bytes[0] == ' ';
 }
 
 const char *gpt_token_bytes(const struct gpt_tokenizer *tok, int32_t id,

@@ -60,8 +60,8 @@ int gpt_encode(struct gpt_encoder *enc, const char *text, size_t len,
  * Special tokens give their name ("<|endoftext|>"). */
 const char *gpt_token_bytes(const struct gpt_tokenizer *tok, int32_t id,
                             size_t *len);
-/* Whether the space that the first token of a text begins with is no part of
- * the text: the bytes of the others are as they are. */
-bool gpt_tokenizer_drops_first_space(const struct gpt_tokenizer *tok);
+/* Bytes, 0 or 1, that the first token of a text has and the text has not: the
+ * space that some families put before each text. */
+size_t gpt_first_space(const struct gpt_tokenizer *tok, int32_t id);
 
 #endif

@@ -26,6 +26,7 @@ struct gpt_tokenizer {
     int64_t vocab_size;
     int32_t eod;
     bool first_space; /* the first token of a text drops the space before it */
+    int32_t unk;      /* except this one; -1 = none */
 };
 
 struct gpt_encoder {
@@ -40,6 +41,9 @@ bool gpt_tokenizer_parses_special(const struct gpt_tokenizer_options *o);
 extern const struct gpt_tokenizer_family gpt_family_gpt2;
 extern const struct gpt_tokenizer_family gpt_family_hf;
 extern const struct gpt_tokenizer_family gpt_family_tiktoken;
+extern const struct gpt_tokenizer_family gpt_family_sp;
+extern const struct gpt_tokenizer_family gpt_family_sp_gpt;
+extern const struct gpt_tokenizer_family gpt_family_sp_llama2;
 extern const struct gpt_tokenizer_family gpt_family_null;
 extern const struct gpt_tokenizer_family gpt_family_bytes;
 

@@ -85,21 +85,31 @@ static int count_ids(const struct hf *f, const cJSON *added, int64_t *n_ids)
     return GPT_OK;
 }
 
+/* The id that an added token has in the vocabulary, -1 if it is not there. One
+ * that cannot be written in the letters of bytes can only be at its place. */
+static int32_t find_in_vocab(const struct gpt_bytelevel *t,
+                             const struct gpt_added_token *token, char *scratch)
+{
+    const struct gpt_slice *place = &t->vocab.tokens[token->id];
+    size_t len;
+    if (gpt_bytelevel_decode(token->text, token->len, scratch, &len))
+        return gpt_token_map_find(&t->map, scratch, len);
+    return place->data && place->len == token->len &&
+                   memcmp(place->data, token->text, token->len) == 0
+               ? token->id
+               : -1;
+}
+
 /* Puts an added token into the vocabulary, where it may be already: then the
  * token of the file must be the same. */
 static int place_token(const struct hf *f, const struct gpt_added_token *token)
 {
     struct gpt_bytelevel *t = f->t;
     struct gpt_slice *place = &t->vocab.tokens[token->id];
-    size_t len = 0;
     char *bytes = gpt_arena_alloc(&t->vocab.arena, token->len + 1, 1);
     if (!bytes)
         return gpt_fail(f->err, GPT_EFAIL, "cannot allocate a vocabulary");
-    int32_t same = -1;
-    if (gpt_bytelevel_decode(token->text, token->len, bytes, &len))
-        same = gpt_token_map_find(&t->map, bytes, len);
-    if (same < 0)
-        same = gpt_token_map_find(&t->map, token->text, token->len);
+    int32_t same = find_in_vocab(t, token, bytes);
     if ((same >= 0 && same != token->id) || (same < 0 && place->data))
         return gpt_fail(f->err, GPT_EDATA, "%s: added token '%.200s' has id "
                         "%d, in model.vocab %s %d", f->path, token->text,

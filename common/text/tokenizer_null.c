@@ -33,7 +33,8 @@ static int null_open(struct gpt_tokenizer **tok,
     t->base = (struct gpt_tokenizer){.family = &gpt_family_null,
                                      .vocab_size = (int64_t)n,
                                      .eod = (int32_t)o->vocab_size,
-                                     .first_space = true};
+                                     .first_space = true,
+                                     .unk = -1};
     int status = gpt_new(&t->texts, n, CELL, "a vocabulary", err);
     if (status != GPT_OK) {
         null_close(&t->base);
