@@ -1,6 +1,8 @@
 /* Training in several layouts at equal work: the same model, the same global
  * batch, the cores of this machine shared by the ranks. Samples a second
- * against a single rank with all cores; memory and bytes sent, a rank; the
+ * against a single rank with all cores, and processor time of all ranks against
+ * that of one (what communication costs where ranks share cores, also on a busy
+ * machine); memory and bytes sent, a rank; the
  * pipeline's bubble, idle time by computing time of the busiest stage, against
  * (P - 1) / (V m); and of data parallel sums the share of a step in which a
  * rank had nothing to do but wait for them. */
@@ -17,7 +19,7 @@ enum { T = 128, B = 2, BATCH = 8, WARMUP = 1, STEPS = 5 };
 /* What a rank found, in memory that all processes share; a step's medians and
  * means. */
 struct figures {
-    double seconds, computing, waiting, reducing, exposed, bytes;
+    double seconds, computing, waiting, reducing, exposed, bytes, processor;
     int64_t memory;
 };
 
@@ -64,11 +66,19 @@ static double bytes_sent(const struct gpt_world *w)
     return (double)total;
 }
 
+static double processor_seconds(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
 static int train(struct trainer *t, void *arg, struct gpt_err *err)
 {
     const struct job *j = arg;
     struct figures *f = &j->figures[t->world->launch.rank];
-    double seconds[STEPS], before = 0;
+    double seconds[STEPS], before = 0, spent = 0;
 
     for (int64_t i = 0; i < WARMUP + STEPS; i++) {
         struct gpt_step step = {.stop = false};
@@ -76,6 +86,7 @@ static int train(struct trainer *t, void *arg, struct gpt_err *err)
         GPT_TRY(trainer_step(t, i, &step, err));
         if (i < WARMUP) {
             before = bytes_sent(t->world);
+            spent = processor_seconds();
             continue;
         }
         seconds[i - WARMUP] = bench_now() - begun;
@@ -85,6 +96,7 @@ static int train(struct trainer *t, void *arg, struct gpt_err *err)
         f->exposed += step.times.exposed / STEPS;
     }
     f->seconds = bench_median(seconds, STEPS);
+    f->processor = (processor_seconds() - spent) / STEPS;
     f->bytes = (bytes_sent(t->world) - before) / STEPS;
     return trainer_predicted(t, &f->memory, err);
 }
@@ -107,16 +119,17 @@ static int be_rank(int64_t rank, void *arg)
 }
 
 static void print_row(const struct layout *l, const struct figures *f,
-                      double one)
+                      const struct figures *one)
 {
     const int64_t size = l->tp * l->pp * l->dp;
     const int64_t m = BATCH / l->dp;
     const struct figures *busiest = f;
-    double memory = 0, bytes = 0, exposed = 0;
+    double memory = 0, bytes = 0, exposed = 0, processor = 0;
     char name[LAYOUT_NAME], bubble[48] = "-", reduced[48] = "-";
 
     for (int64_t r = 0; r < size; r++) {
         memory = fmax(memory, (double)f[r].memory);
+        processor += f[r].processor;
         bytes = fmax(bytes, f[r].bytes);
         exposed = fmax(exposed, f[r].exposed / f[r].seconds);
         if (f[r].computing > busiest->computing)
@@ -130,9 +143,9 @@ static void print_row(const struct layout *l, const struct figures *f,
     if (l->dp > 1)
         snprintf(reduced, sizeof reduced, "%.1f %% of %.1f %%", 100 * exposed,
                  100 * busiest->reducing / busiest->seconds);
-    printf("%-22s %2lld %10.2f %6.2f %11.1f %11.2f  %-15s %s\n", name,
-           (long long)size, BATCH * B / f->seconds, one / f->seconds,
-           memory / 1e6, bytes / 1e6, bubble, reduced);
+    printf("%-12s %2lld %9.2f %6.2f %6.2f %9.1f %9.2f  %-15s %s\n", name,
+           (long long)size, BATCH * B / f->seconds, one->seconds / f->seconds,
+           processor / one->processor, memory / 1e6, bytes / 1e6, bubble, reduced);
     fflush(stdout);
 }
 
@@ -153,7 +166,7 @@ int main(void)
     const size_t bytes = RANKS_MAX * sizeof(struct figures);
     char dir[] = "/tmp/gpt-bench-layouts.XXXXXX", prefix[64];
     struct gpt_err err;
-    double one = 0;
+    struct figures one = {.seconds = 0};
 
     if (!mkdtemp(dir))
         return 1;
@@ -161,8 +174,8 @@ int main(void)
     if (make_dataset(prefix, &err) != GPT_OK)
         return 1;
     printf("# %d cores; %d samples of %d tokens a step, %d microbatches\n"
-           "%-22s %2s %10s %6s %11s %11s  %-15s %s\n",
-           cores, BATCH * B, T, BATCH, "layout", "n", "samples/s", "ratio",
+           "%-12s %2s %9s %6s %6s %9s %9s  %-15s %s\n",
+           cores, BATCH * B, T, BATCH, "layout", "n", "samples/s", "ratio", "cpu",
            "MB a rank", "MB sent", "bubble", "sums: exposed of all");
     for (size_t i = 0; i < GPT_COUNT(layouts); i++) {
         const struct layout *l = &layouts[i];
@@ -177,8 +190,8 @@ int main(void)
                       &j) != 0)
             break;
         if (i == 0)
-            one = f->seconds;
-        print_row(l, f, one);
+            one = *f;
+        print_row(l, f, &one);
         munmap(f, bytes);
     }
     remove_tree(dir);
