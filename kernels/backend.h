@@ -212,7 +212,7 @@ struct gpt_backend {
                  void **mem, struct gpt_err *err);
     void (*free)(struct gpt_backend *be, void *mem);
 
-    /* queue: opened by the thread that uses it */
+    /* queue */
     int (*queue_open)(struct gpt_backend *be, struct gpt_queue **q,
                       struct gpt_err *err);
     void (*queue_close)(struct gpt_queue *q);

@@ -143,16 +143,14 @@ static int queue_open(struct gpt_backend *be, struct gpt_queue **out, struct gpt
 {
     const char *sync = getenv("GPT_CUDA_SYNC");
     struct gpt_queue *q = (struct gpt_queue *)calloc(1, sizeof *q);
+    (void)be;
     *out = NULL;
     use_device();
     if (!q)
         return gpt_fail(err, GPT_EFAIL, NAME ": out of memory: a queue");
     q->op = "queue";
     q->step_by_step = sync && strcmp(sync, "1") == 0;
-    /* a thread of its own begins with the first device */
-    cudaError_t e = cudaSetDevice(*(const int *)be->state);
-    if (e == cudaSuccess)
-        e = cudaStreamCreateWithFlags(&q->stream, cudaStreamNonBlocking);
+    cudaError_t e = cudaStreamCreateWithFlags(&q->stream, cudaStreamNonBlocking);
     if (e == cudaSuccess)
         e = cudaMalloc((void **)&q->fault, sizeof *q->fault);
     if (e == cudaSuccess)
