@@ -43,6 +43,15 @@ check 'the same bits as without stopping' \
 check 'every checkpoint is there' test -f again/iter_0000004/manifest.json \
     -a -f again/iter_0000006/manifest.json -a -f again/iter_0000008/manifest.json
 
+# Weights in bf16: each rank keeps and saves the exact values of its shards.
+expect 0 'bf16, 5 steps' eight --bf16 --save bf16 --exit-interval 5
+expect 0 'bf16, stopped after 3' eight --bf16 --save bf16-3 --exit-interval 3
+expect 0 'and continued' eight --bf16 --load bf16-3 --save bf16-5 \
+    --exit-interval 5
+check 'the same bits as without stopping' test \
+    "$(tensors_of bf16/iter_0000005)" = "$(tensors_of bf16-5/iter_0000005)"
+expect 0 'one rank goes on from it in float' run 1 --load bf16-3
+
 # ---- other layouts: steps 4 to 6 there, 7 to 9 at eight ranks again ----
 there_and_back() { # name ranks options...
     name=$1
