@@ -131,7 +131,7 @@ struct gpt_slice {
 struct gpt_bucket {
     int64_t layer; /* global number, -1: not a layer */
     int64_t begin, end;
-    int64_t first_slice, end_slice; /* its slices are [first_slice, end_slice) */
+    int64_t first_slice, end_slice; /* its slices, the end not included */
 };
 
 /* The flat buffer of a rank: parameters and gradients have this same layout,

@@ -242,7 +242,7 @@ static void forward_again(const struct gpt_pass *pass,
     const struct gpt_layer_acts *acts = slot->layers;
     struct gpt_pass again = *pass;
 
-    again.work.x = pass->work.dy; /* x is a gradient; dy is between layers free */
+    again.work.x = pass->work.dy; /* x is a gradient, dy is free by now */
     for (int64_t i = first; i < end; i++) {
         const void *r = i > first ? acts[i - 1].norm2.r : acts[i].norm1.r;
         const struct gpt_rng *x_rng = i > first ? below(chunk, i) : NULL;

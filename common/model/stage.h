@@ -68,8 +68,8 @@ struct gpt_stage_options {
     int64_t micro_batch, seq_length; /* B, T */
     int32_t slots[GPT_MAX_CHUNKS]; /* of each chunk: microbatches in flight,
                                     * 1 without a pipeline */
-    struct gpt_comm *tp;           /* NULL: alone, or only to ask for memory */
-    bool sequence_parallel;        /* B * T divides by the tensor parallel size */
+    struct gpt_comm *tp; /* NULL: alone, or only asking for memory */
+    bool sequence_parallel; /* B * T divides by the tensor parallel size */
     enum gpt_recompute recompute;
     int64_t recompute_layers;
     /* Layers' gradients are overwritten by every backward, not added to: their
