@@ -21,7 +21,7 @@ struct gpt_bpe {
     uint64_t *pairs;
     unsigned shift; /* a hash's high bits are a place */
     size_t mask;
-    uint64_t *seen; /* a bit for each hash of a pair: most others end here */
+    uint64_t *seen; /* a bit for each hash of a pair; most others end here */
     int32_t *result;             /* of a merge, by rank */
     bool in_order;               /* each result is the one before it + 1 */
     uint32_t *byte_rank;         /* of two bytes, left << 8 | right */

@@ -16,7 +16,7 @@ enum {
     GPT_CACHE_SHORT = 15,  /* bytes of a piece that is its own key */
     GPT_CACHE_IDS = 4,     /* ids of a short entry */
     GPT_CACHE_LONG = 1024, /* longer pieces are not kept */
-    GPT_CACHE_LINES_LOG = 18,
+    GPT_CACHE_LINES_LOG = 17,
     GPT_CACHE_COUNT_SHIFT = 28,
 };
 

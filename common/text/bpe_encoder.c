@@ -9,12 +9,12 @@
 #include "text/bpe_encoder.h"
 
 #include "base/memory.h"
-#include "base/num.h"
 #include "text/token_map.h"
 
 enum {
-    BATCH = 192,    /* pieces, and parts of pieces, at a time */
-    MARGIN = 256,   /* bytes of a window that the next one does again */
+    BATCH = 192,  /* pieces, and parts of pieces, at a time */
+    SEAMS = 64,   /* bytes that gpt_bpe_seams() looks at */
+    MARGIN = 256, /* bytes of a window that the next one does again */
     MOST_IDS = BATCH * GPT_CACHE_IDS,
 };
 
@@ -94,8 +94,8 @@ static int encode_kept(struct gpt_bpe_encoder *e, uint32_t hash,
     return GPT_OK;
 }
 
-/* Of a short part that cannot be split. Those of many ids lie with the long
- * ones. */
+/* Of a short part that cannot be split. One of more ids than an entry holds is
+ * merged each time: it is a number or a name that comes once. */
 static int encode_new(struct gpt_bpe_encoder *e, const char *part, size_t len,
                       const struct probe *probe, struct gpt_ids *ids,
                       struct gpt_err *err)
@@ -288,10 +288,10 @@ static int add_part(struct gpt_bpe_encoder *e, struct batch *b, size_t begin,
 
 /* Adds the piece text[begin..end), a long one part by part. */
 static int add_one(struct gpt_bpe_encoder *e, struct batch *b, size_t begin,
-                    size_t end, struct gpt_ids *ids, struct gpt_err *err)
+                   size_t end, struct gpt_ids *ids, struct gpt_err *err)
 {
     for (size_t at = begin; end - begin > GPT_CACHE_SHORT && at < end;
-         at += 64) {
+         at += SEAMS) {
         uint64_t cuts = seams(e, b->text + at, end - at);
         for (; cuts; cuts &= cuts - 1) {
             size_t seam = at + (size_t)__builtin_ctzll(cuts) + 1;

@@ -249,12 +249,20 @@ def compressed(args, texts):
           f"{alone:.3f} s; ratio {whole / alone:.3f}")
 
 
-def workers(args, texts):
-    one, two = alternate(args.rounds,
-                         lambda: preprocess(args, texts.jsonl, texts.out, 1),
-                         lambda: preprocess(args, texts.jsonl, texts.out, 2))
-    print(f"1 worker: {one:.3f} s; 2 workers: {two:.3f} s; ratio "
-          f"{one / two:.2f}, on {len(os.sched_getaffinity(0))} cores")
+def cores(args, texts, both):
+    def one():
+        os.sched_setaffinity(0, {args.cpu})
+        preprocess(args, texts.jsonl, texts.out, 1)
+        os.sched_setaffinity(0, both)
+
+    if len(both) < 2:
+        print("# absent: a second core")
+        return
+    alone, two = alternate(
+        args.rounds, one,
+        lambda: preprocess(args, texts.jsonl, texts.out, 2))
+    print(f"one core: {alone:.3f} s; 2 workers on {len(both)} cores: "
+          f"{two:.3f} s; ratio {alone / two:.2f}")
 
 
 def peak(args, source, out, n):
@@ -290,11 +298,11 @@ def one_letter(args, texts):
         print(f'"a" * 10^{exponent} in one document: {t:.3f} s')
 
 
-def alone(args, texts, cores):
-    os.sched_setaffinity(0, cores)
+def by_itself(args, texts, both):
+    os.sched_setaffinity(0, both)
     print()
     compressed(args, texts)
-    workers(args, texts)
+    cores(args, texts, both)
     memory(args, texts)
     one_letter(args, texts)
 
@@ -311,14 +319,14 @@ def main():
     # before anything starts threads
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     os.environ["RAYON_NUM_THREADS"] = "1"
-    cores = os.sched_getaffinity(0)
+    both = os.sched_getaffinity(0)
     for i, text in enumerate(args.texts):
         name, _, paths = text.partition("=")
         with tempfile.TemporaryDirectory(prefix="gpt-peers.") as folder:
             os.sched_setaffinity(0, {args.cpu})
             texts = compare(args, name, paths.split(":"), folder)
             if i == 0:
-                alone(args, texts, cores)
+                by_itself(args, texts, both)
 
 
 if __name__ == "__main__":
