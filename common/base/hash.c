@@ -138,8 +138,10 @@ uint64_t gpt_hash64(const void *p, size_t n, uint64_t seed)
     for (; n >= 8; n -= 8, b += 8)
         h = fold(h ^ gpt_get_u64(b), 0x94d049bb133111eb);
     uint64_t tail = 0;
-    for (size_t i = 0; i < n; i++)
-        tail |= (uint64_t)b[i] << (8 * i);
+    if (n >= 4) /* the two words may overlap: n is in the seed */
+        tail = gpt_get_u32(b) | (uint64_t)gpt_get_u32(b + n - 4) << 32;
+    else if (n)
+        tail = b[0] | (uint64_t)b[n / 2] << 8 | (uint64_t)b[n - 1] << 16;
     return fold(h ^ tail ^ 0xd6e8feb86659fd93, 0xa0761d6478bd642f);
 }
 

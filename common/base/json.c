@@ -3,6 +3,7 @@
  * duplicate keys. */
 #include "base/json.h"
 
+#include "base/hash.h"
 #include "base/io.h"
 #include "base/memory.h"
 #include "base/utf8.h"
@@ -55,42 +56,39 @@ static int scan(const char *text, size_t len, const char *what,
 
 /* ---- after cJSON ---- */
 
-static int compare_keys(const void *a, const void *b)
-{
-    const char *const *x = a, *const *y = b;
-
-    return strcmp(*x, *y);
-}
-
-/* `keys` and `cap` are kept between calls to save allocations. */
-static int check_keys(const cJSON *obj, const char ***keys, size_t *cap,
+/* `slots` and `cap` are kept between calls to save allocations. */
+static int check_keys(const cJSON *obj, const char ***slots, size_t *cap,
                       const char *what, struct gpt_err *err)
 {
-    size_t n = 0;
+    size_t n = 0, n_slots = 8;
 
     for (const cJSON *item = obj->child; item; item = item->next)
         n++;
-    GPT_TRY(gpt_grow(keys, cap, n, sizeof(**keys), "JSON keys", err));
-    n = 0;
-    for (const cJSON *item = obj->child; item; item = item->next)
-        (*keys)[n++] = item->string;
-    qsort(*keys, n, sizeof(**keys), compare_keys);
-    for (size_t i = 1; i < n; i++)
-        if (strcmp((*keys)[i - 1], (*keys)[i]) == 0)
-            return gpt_fail(err, GPT_EDATA, "%s: duplicate key '%.200s'", what,
-                            (*keys)[i]);
+    while (n_slots < 2 * n)
+        n_slots *= 2;
+    GPT_TRY(gpt_grow(slots, cap, n_slots, sizeof(**slots), "JSON keys", err));
+    memset((void *)*slots, 0, n_slots * sizeof(**slots));
+    for (const cJSON *item = obj->child; item; item = item->next) {
+        const char *key = item->string;
+        size_t i = (size_t)gpt_hash64(key, strlen(key), 0);
+        for (; (*slots)[i & (n_slots - 1)]; i++)
+            if (strcmp((*slots)[i & (n_slots - 1)], key) == 0)
+                return gpt_fail(err, GPT_EDATA, "%s: duplicate key '%.200s'",
+                                what, key);
+        (*slots)[i & (n_slots - 1)] = key;
+    }
     return GPT_OK;
 }
 
 /* Depth is at most MAX_DEPTH by now. */
-static int check_tree(const cJSON *node, const char ***keys, size_t *cap,
+static int check_tree(const cJSON *node, const char ***slots, size_t *cap,
                       const char *what, struct gpt_err *err)
 {
     if (cJSON_IsObject(node))
-        GPT_TRY(check_keys(node, keys, cap, what, err));
+        GPT_TRY(check_keys(node, slots, cap, what, err));
     for (const cJSON *item = node->child; item; item = item->next)
         if (item->child)
-            GPT_TRY(check_tree(item, keys, cap, what, err));
+            GPT_TRY(check_tree(item, slots, cap, what, err));
     return GPT_OK;
 }
 
@@ -118,10 +116,10 @@ int gpt_json_parse(cJSON **root, const char *text, size_t len,
         cJSON_Delete(tree);
         return scan_fail(err, what, at, "something follows the JSON value");
     }
-    const char **keys = NULL;
+    const char **slots = NULL;
     size_t cap = 0;
-    int status = check_tree(tree, &keys, &cap, what, err);
-    gpt_free(keys);
+    int status = check_tree(tree, &slots, &cap, what, err);
+    gpt_free(slots);
     if (status != GPT_OK) {
         cJSON_Delete(tree);
         return status;
