@@ -19,11 +19,6 @@ struct gpt_outputs {
     struct gpt_out *quarantine; /* or NULL */
 };
 
-/* What the file of a key is, by the end of its name. */
-static const char *const published[] = {".bin", ".idx", ".json", ".sources",
-                                        NULL};
-static const char *const scratch[] = {".lengths", ".documents", NULL};
-
 /* ---- open ---- */
 
 /* "key 'text' is named twice" */
@@ -36,18 +31,6 @@ static int check_keys(const struct gpt_preprocess_options *o,
                 return gpt_fail(err, GPT_EUSAGE, "key '%s' is named twice",
                                 o->keys[k]);
     return GPT_OK;
-}
-
-/* "PREFIX_KEY_document.bin"; freed with gpt_buf_free(). */
-static int name_file(struct gpt_buf *name,
-                     const struct gpt_preprocess_options *o, int64_t key,
-                     const char *suffix, struct gpt_err *err)
-{
-    *name = (struct gpt_buf){0};
-    if (gpt_buf_printf(name, "%s_%s_document%s", o->output_prefix,
-                       o->keys[key], suffix) == GPT_OK)
-        return GPT_OK;
-    return gpt_fail(err, GPT_EFAIL, "cannot allocate a file name");
 }
 
 /* at < 0: a run that cannot be gone on with. */
@@ -65,7 +48,7 @@ static int open_beside(struct gpt_out **file, const struct gpt_outputs *out,
                        struct gpt_err *err)
 {
     struct gpt_buf name;
-    GPT_TRY(name_file(&name, out->o, key, suffix, err));
+    GPT_TRY(gpt_output_name(&name, out->o, key, suffix, err));
     int status = open_file(file, out, name.data, at, err);
     gpt_buf_free(&name);
     return status;
@@ -78,7 +61,7 @@ static int open_set(struct gpt_outputs *out, int64_t key,
     const struct gpt_indexed_position position = {
         k->counts.tokens, k->counts.sequences, k->counts.documents};
     struct gpt_buf prefix;
-    GPT_TRY(name_file(&prefix, out->o, key, "", err));
+    GPT_TRY(gpt_output_name(&prefix, out->o, key, "", err));
     const struct gpt_indexed_writer_options wo = {
         .prefix = prefix.data,
         .dtype = out->dtype,
@@ -127,33 +110,13 @@ static int open_keys(struct gpt_outputs *out, const struct gpt_point *at,
     return GPT_OK;
 }
 
-/* Is `path` PREFIX_KEY_document.bin or the like, as we would write it? */
-static bool is_output(const struct gpt_preprocess_options *o, const char *path)
-{
-    size_t n = strlen(o->output_prefix);
-    if (strncmp(path, o->output_prefix, n) != 0 || path[n] != '_')
-        return false;
-    for (int64_t k = 0; k < o->n_keys; k++) {
-        static const char level[] = "_document";
-        const char *rest = path + n + 1;
-        size_t len = strlen(o->keys[k]);
-        if (strncmp(rest, o->keys[k], len) != 0 ||
-            strncmp(rest + len, level, strlen(level)) != 0)
-            continue;
-        for (int i = 0; published[i]; i++)
-            if (strcmp(rest + len + strlen(level), published[i]) == 0)
-                return true;
-    }
-    return false;
-}
-
 static int open_quarantine(struct gpt_outputs *out,
                            const struct gpt_point *at, struct gpt_err *err)
 {
     const struct gpt_preprocess_options *o = out->o;
     if (!o->quarantine)
         return GPT_OK;
-    if (is_output(o, o->quarantine))
+    if (gpt_is_output(o, o->quarantine))
         return gpt_fail(err, GPT_EUSAGE, "'%s' cannot be both a data set and "
                         "the file for bad lines", o->quarantine);
     for (int64_t i = 0; i < o->n_inputs; i++)
@@ -381,58 +344,4 @@ int gpt_outputs_finish(struct gpt_outputs *out, const struct gpt_point *at,
         GPT_TRY(sync_file(out->keys[k].sources, err));
     }
     return sync_file(out->quarantine, err);
-}
-
-/* Calls `act` with the name of each of the files of all keys. */
-static int each_file(const struct gpt_preprocess_options *o,
-                     const char *const *suffixes,
-                     int (*act)(const char *path, struct gpt_err *err),
-                     struct gpt_err *err)
-{
-    for (int64_t k = 0; k < o->n_keys; k++) {
-        for (int i = 0; suffixes[i]; i++) {
-            struct gpt_buf name;
-            GPT_TRY(name_file(&name, o, k, suffixes[i], err));
-            int status = act(name.data, err);
-            gpt_buf_free(&name);
-            GPT_TRY(status);
-        }
-    }
-    return GPT_OK;
-}
-
-/* The quarantine first, as above. */
-int gpt_outputs_publish(const struct gpt_preprocess_options *o,
-                        struct gpt_err *err)
-{
-    GPT_TRY(each_file(o, scratch, gpt_out_remove_part, err));
-    if (o->quarantine)
-        GPT_TRY(gpt_out_publish_part(o->quarantine, err));
-    return each_file(o, published, gpt_out_publish_part, err);
-}
-
-static int is_there(const char *path, struct gpt_err *err)
-{
-    struct gpt_buf part = {0};
-    bool there = gpt_path_exists(path);
-    if (!there && gpt_buf_printf(&part, "%s.part", path) == GPT_OK)
-        there = gpt_path_exists(part.data);
-    gpt_buf_free(&part);
-    return there ? GPT_OK : gpt_fail(err, GPT_EIO, "'%s' is not there", path);
-}
-
-bool gpt_outputs_are_there(const struct gpt_preprocess_options *o)
-{
-    static const char *const always[] = {".bin", ".idx", NULL};
-    return each_file(o, always, is_there, NULL) == GPT_OK &&
-           (!o->quarantine || is_there(o->quarantine, NULL) == GPT_OK);
-}
-
-int gpt_outputs_discard(const struct gpt_preprocess_options *o,
-                        struct gpt_err *err)
-{
-    GPT_TRY(each_file(o, scratch, gpt_out_remove_part, err));
-    if (o->quarantine)
-        GPT_TRY(gpt_out_remove_part(o->quarantine, err));
-    return each_file(o, published, gpt_out_remove_part, err);
 }

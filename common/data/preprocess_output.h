@@ -44,6 +44,17 @@ int gpt_outputs_finish(struct gpt_outputs *out, const struct gpt_point *at,
 /* Leaves them; frees. NULL is fine. */
 void gpt_outputs_suspend(struct gpt_outputs *out);
 
+/* ---- names ---- */
+
+/* "PREFIX_KEY_document.bin"; freed with gpt_buf_free(). */
+struct gpt_buf;
+int gpt_output_name(struct gpt_buf *name,
+                    const struct gpt_preprocess_options *options, int64_t key,
+                    const char *suffix, struct gpt_err *err) GPT_MUST_USE;
+/* Is `path` one of these, as we would write it? */
+bool gpt_is_output(const struct gpt_preprocess_options *options,
+                   const char *path);
+
 /* Gives finished files their names, those that lack them. */
 int gpt_outputs_publish(const struct gpt_preprocess_options *options,
                         struct gpt_err *err) GPT_MUST_USE;

@@ -223,6 +223,7 @@ bad_line() { # message line-as-printf-format
 bad_line 'truncated' '{"text":"abc\n'
 bad_line 'not JSON' 'hello\n'
 bad_line 'not JSON' '{"text":"abc"}{"text":"d"}\n'
+bad_line 'not JSON: byte order mark' '\357\273\277{"text":"abc"}\n'
 bad_line 'blank line' '\n'
 bad_line "no field 'text'" '{"txt":"abc"}\n'
 bad_line "field 'text' holds null, not a string" '{"text":null}\n'

@@ -175,6 +175,21 @@ expect 0 'raised' gpt-preprocess --input part.aa tail.jsonl \
     --output-prefix lim $bytes --on-error skip
 nothing_but_outputs lim
 
+# ---- a journal that is none ----
+
+echo 'notes on what to resume' >notes.resume
+cp notes.resume kept
+expect 7 'a file of somebody else' gpt-preprocess --input part.aa.good $bytes \
+    --output-prefix notes
+err_has "'notes.resume' exists already, and is no journal"
+expect 7 'is not removed either' gpt-preprocess --input part.aa.good $bytes \
+    --output-prefix notes --no-resume
+check 'it is as it was' cmp kept notes.resume
+printf '12345678 {"ve' >torn.resume
+expect 0 'a line that a crash cut' gpt-preprocess --input part.aa.good $bytes \
+    --output-prefix torn
+nothing_but_outputs torn
+
 # ---- what cannot be gone on with; who may go on ----
 
 mkfifo fifo
