@@ -144,7 +144,7 @@ expect 0 'and out' into withv2 withvhf --to hf
 check 'there' cmp v.json withvhf/vocab.json
 check 'with their class' grep -q GPT2Tokenizer withvhf/tokenizer_config.json
 expect 0 'and in' into withvhf withv3
-check 'there' grep -q GPT2BPETokenizer withv3/iter_0000000/manifest.json
+check 'there' cmp m.txt withv3/iter_0000000/merges.txt
 
 # ---- bad input ----
 damage() { rm -rf bad; cp -r "$1" bad; }
@@ -271,7 +271,8 @@ if [ -x "$faulty" ]; then
     check 'writes are interrupted' after_fault write EINTR '0'
     check 'syncing fails' after_fault fsync EIO '4'
     check 'publishing fails' after_fault rename EIO '4'
-    check 'memory is out' after_fault alloc ENOMEM '1'
+    # a progress line or a message can be done without
+    check 'memory is out' after_fault alloc ENOMEM '0 1'
 else
     skip 'gpt-reshape with faults is not built'
 fi
