@@ -1,0 +1,341 @@
+/* Every family of tokenizers against the library that its files come from
+ * (tests/golden/make_families.py), texts made of ids again, normalization and
+ * added tokens, and files that are wrong. Runs at the top of the source
+ * tree. */
+#include "base/io.h"
+#include "base/json.h"
+#include "base/memory.h"
+#include "tests/lib/tap.h"
+#include "text/pretok.h"
+#include "text/tokenizer.h"
+#include "text/unicode_nfc.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#define GOLDEN "tests/golden/families/"
+
+static const cJSON *get(const cJSON *o, const char *key)
+{
+    return cJSON_GetObjectItemCaseSensitive(o, key);
+}
+
+static const char *text_of(const cJSON *o, const char *key)
+{
+    const cJSON *item = get(o, key);
+    return cJSON_IsString(item) ? item->valuestring : NULL;
+}
+
+static int open_file(struct gpt_tokenizer **tok, const char *type,
+                     const char *path, struct gpt_err *err)
+{
+    struct gpt_tokenizer_options o = {.type = type, .model = path,
+                                      .tiktoken_pattern = "cl100k"};
+    *tok = NULL;
+    return gpt_tokenizer_open(tok, &o, err);
+}
+
+/* ---- goldens ---- */
+
+static bool same_ids(const struct gpt_ids *ids, const cJSON *want)
+{
+    size_t n = 0;
+    for (const cJSON *i = want->child; i; i = i->next, n++)
+        if (n >= ids->len || ids->data[n] != i->valueint)
+            return false;
+    return n == ids->len;
+}
+
+static bool decodes_to(const struct gpt_tokenizer *tok,
+                       const struct gpt_ids *ids, const char *want)
+{
+    struct gpt_buf b = {0};
+    for (size_t i = 0; i < ids->len; i++) {
+        size_t n, skip;
+        const char *bytes = gpt_token_bytes(tok, ids->data[i], &n);
+        skip = i == 0 ? gpt_first_space(tok, ids->data[i]) : 0;
+        if (gpt_buf_add(&b, bytes + skip, n - skip) != GPT_OK)
+            abort();
+    }
+    bool same = strcmp(b.data ? b.data : "", want) == 0;
+    gpt_buf_free(&b);
+    return same;
+}
+
+static void check_texts(const struct gpt_tokenizer *tok, const cJSON *texts,
+                        const cJSON *c, const char *name)
+{
+    struct gpt_encoder *enc;
+    struct gpt_err err = {0};
+    const cJSON *want = get(c, "ids")->child;
+    const cJSON *decoded = get(c, "decoded") ? get(c, "decoded")->child : NULL;
+    ok(gpt_encoder_open(&enc, tok, &err) == GPT_OK, "%s: an encoder", name);
+    int number = 0;
+    for (const cJSON *t = texts->child; t;
+         t = t->next, want = want->next, number++) {
+        const char *text = t->valuestring;
+        struct gpt_ids ids = {0};
+        for (int again = 0; again < 2; again++) { /* from the caches */
+            ids.len = 0;
+            ok(gpt_encode(enc, text, strlen(text), &ids, &err) == GPT_OK &&
+                   same_ids(&ids, want),
+               "%s: ids of text %d", name, number);
+        }
+        if (decoded) {
+            ok(decodes_to(tok, &ids, decoded->valuestring), "and back");
+            decoded = decoded->next;
+        }
+        gpt_free(ids.data);
+    }
+    gpt_encoder_close(enc);
+}
+
+static void check_case(const cJSON *texts, const cJSON *c)
+{
+    char path[256], name[256];
+    const char *tokens[8];
+    const cJSON *list = get(c, "tokens");
+    struct gpt_tokenizer_options o = {.type = text_of(c, "type"),
+                                      .model = path,
+                                      .special = text_of(c, "special"),
+                                      .tiktoken_pattern =
+                                          text_of(c, "pattern"),
+                                      .special_tokens = {tokens, 0}};
+    struct gpt_tokenizer *tok = NULL;
+    struct gpt_err err = {0};
+    snprintf(path, sizeof(path), GOLDEN "%s", text_of(c, "file"));
+    snprintf(name, sizeof(name), "%s, %s", text_of(c, "file"), o.special);
+    for (const cJSON *i = list ? list->child : NULL; i; i = i->next)
+        tokens[o.special_tokens.n++] = i->valuestring;
+    if (!ok(gpt_tokenizer_open(&tok, &o, &err) == GPT_OK, "%s", name)) {
+        printf("# %s\n", err.text);
+        return;
+    }
+    check_texts(tok, texts, c, name);
+    gpt_tokenizer_close(tok);
+}
+
+static void test_goldens(void)
+{
+    cJSON *root;
+    struct gpt_err err = {0};
+    if (!ok(gpt_json_read(&root, GOLDEN "cases.json", 1 << 24, &err) == GPT_OK,
+            "cases.json")) {
+        printf("# %s\n", err.text);
+        return;
+    }
+    for (const cJSON *c = get(root, "cases")->child; c; c = c->next)
+        check_case(get(root, "texts"), c);
+    cJSON_Delete(root);
+}
+
+/* ---- the null tokenizer ---- */
+
+static void test_null(void)
+{
+    static const struct {
+        const char *text;
+        int status;
+        size_t n;
+    } cases[] = {
+        {"", GPT_OK, 0},          {"7", GPT_OK, 1},
+        {"0 99 100", GPT_OK, 3},  {"101", GPT_EDATA, 0},
+        {"1  2", GPT_EDATA, 1},   {"1 ", GPT_EDATA, 0},
+        {" 1", GPT_EDATA, 0},     {"-1", GPT_EDATA, 0},
+        {"1x", GPT_EDATA, 0},     {"99999999999999999999", GPT_EDATA, 0},
+    };
+    struct gpt_tokenizer_options o = {.type = "NullTokenizer",
+                                      .vocab_size = 100};
+    struct gpt_tokenizer *tok = NULL;
+    struct gpt_encoder *enc;
+    struct gpt_err err = {0};
+    struct gpt_ids ids = {0};
+    ok(gpt_tokenizer_open(&tok, &o, &err) == GPT_OK &&
+           gpt_encoder_open(&enc, tok, &err) == GPT_OK, "NullTokenizer");
+    is_int(gpt_tokenizer_vocab_size(tok), 101, "its size");
+    is_int(gpt_tokenizer_eod(tok), 100, "its end of document");
+    for (size_t i = 0; i < GPT_COUNT(cases); i++) {
+        ids.len = 0;
+        int status = gpt_encode(enc, cases[i].text, strlen(cases[i].text),
+                                &ids, &err);
+        is_int(status, cases[i].status, "'%s'", cases[i].text);
+        is_int((int64_t)ids.len, (int64_t)cases[i].n, "its ids");
+        if (status == GPT_OK)
+            ok(decodes_to(tok, &ids, cases[i].text), "and back");
+    }
+    gpt_free(ids.data);
+    gpt_encoder_close(enc);
+    gpt_tokenizer_close(tok);
+    o.vocab_size = 0;
+    is_int(gpt_tokenizer_open(&tok, &o, &err), GPT_EUSAGE, "without a size");
+}
+
+/* ---- files that are wrong ---- */
+
+/* Writes `path` as `from_path` is, with the first `from` made `to`. */
+static void spoil(const char *path, const char *from, const char *to,
+                  const char *from_path)
+{
+    char *text;
+    size_t len;
+    struct gpt_err err = {0};
+    FILE *f = fopen(path, "wb");
+    if (!f || gpt_read_file(from_path, 1 << 24, &text, &len, &err) != GPT_OK)
+        abort();
+    char *at = from ? memmem(text, len, from, strlen(from)) : text + len;
+    if (!at) {
+        printf("# '%s' is not in %s\n", from, from_path);
+        abort();
+    }
+    fwrite(text, 1, (size_t)(at - text), f);
+    fwrite(to, 1, strlen(to), f);
+    at += from ? strlen(from) : 0;
+    fwrite(at, 1, len - (size_t)(at - text), f);
+    fclose(f);
+    gpt_free(text);
+}
+
+static void test_bad_files(void)
+{
+#define HF "HuggingFaceTokenizer"
+#define SP "SentencePieceTokenizer"
+    static const struct {
+        const char *what, *type, *file, *from, *to, *message;
+    } cases[] = {
+        {"not JSON", HF, "qwen2.json", "{", "[", "not valid JSON"},
+        {"another model", HF, "qwen2.json", "\"type\":\"BPE\"",
+         "\"type\":\"Unigram\"", "model.type: 'Unigram' is not supported"},
+        {"dropout", HF, "qwen2.json", "\"dropout\":null", "\"dropout\":0.1",
+         "model.dropout"},
+        {"a suffix", HF, "qwen2.json", "\"end_of_word_suffix\":null",
+         "\"end_of_word_suffix\":\"</w>\"", "'</w>' is not supported"},
+        {"another normalizer", HF, "qwen2.json", "\"type\":\"NFC\"",
+         "\"type\":\"NFKC\"", "normalizer.type: 'NFKC' is not supported"},
+        {"an unknown pattern", HF, "qwen2.json", "\\\\p{N}|", "\\\\p{N}{2}|",
+         "pre_tokenizer.pattern"},
+        {"another behaviour", HF, "qwen2.json", "\"Isolated\"",
+         "\"MergedWithNext\"", "MergedWithNext"},
+        {"another pre-tokenizer", HF, "space.json", "\"ByteLevel\"",
+         "\"Metaspace\"", "'Metaspace' is not supported"},
+        {"another decoder", HF, "space.json", "\"decoder\":{\"type\":\"Byte",
+         "\"decoder\":{\"type\":\"Bite", "decoder.type: 'BiteLevel'"},
+        {"another post-processor", HF, "llama3.json", "\"TemplateProcessing\"",
+         "\"BertProcessing\"", "post_processor.type: 'BertProcessing'"},
+        {"an unknown template", HF, "llama3.json", "\"ids\":[300]",
+         "\"ids\":[9999]", "post_processor: token 9999"},
+        {"an added token at another's id", HF, "qwen2.json", "{\"id\":300",
+         "{\"id\":5", "another has 5"},
+        {"an added token far away", HF, "qwen2.json", "{\"id\":300",
+         "{\"id\":30000000", "out of range"},
+        {"an added token twice", HF, "qwen2.json", "<|im_start|>",
+         "<|endoftext|>", "are both '<|endoftext|>'"},
+        {"no base64", "TikTokenizer", "small.tiktoken", "AA== 0", "A*== 0",
+         ":1: the token is not base64"},
+        {"no rank", "TikTokenizer", "small.tiktoken", "AQ== 1", "AQ==",
+         ":2: not a token"},
+        {"a rank twice", "TikTokenizer", "small.tiktoken", "AQ== 1", "AQ== 0",
+         ":2: the rank is there twice"},
+        {"a rank too high", "TikTokenizer", "small.tiktoken", "AQ== 1",
+         "AQ== 99999999", ":2: the rank is out of range"},
+        {"a token twice", "TikTokenizer", "small.tiktoken", "AQ== 1", "AA== 1",
+         "ranks 0 and 1 are the same token"},
+        {"a byte missing", "TikTokenizer", "small.tiktoken", "AQ== 1\n", "",
+         "no token for byte 0x01"},
+        {"no model", SP, "small.tiktoken", "AA== 0", "\xff\xff\xff",
+         "not a SentencePiece model"},
+        {"a piece cut short", SP, "bpe.model", "\n", "\n\x7f\x7f",
+         "not a SentencePiece model"},
+        {"no bytes", SP, "bpe.model", "<0x41>", "<0x42>", "there twice"},
+        {"no unknown piece", SP, "bpe.model", "<unk>\x15", "<unk>\x0f",
+         "not a SentencePiece model"},
+    };
+    char dir[] = "/tmp/gpt-families.XXXXXX", path[64], from[256];
+    ok(mkdtemp(dir) != NULL, "scratch directory");
+    snprintf(path, sizeof(path), "%s/file", dir);
+    for (size_t i = 0; i < GPT_COUNT(cases); i++) {
+        struct gpt_tokenizer *tok;
+        struct gpt_err err = {0};
+        snprintf(from, sizeof(from), GOLDEN "%s", cases[i].file);
+        spoil(path, cases[i].from, cases[i].to, from);
+        int status = open_file(&tok, cases[i].type, path, &err);
+        is_int(status, GPT_EDATA, "%s", cases[i].what);
+        if (status == GPT_OK)
+            gpt_tokenizer_close(tok);
+        if (!ok(strstr(err.text, cases[i].message), "says so"))
+            printf("# %s\n", err.text);
+    }
+    unlink(path);
+    struct gpt_tokenizer *tok;
+    struct gpt_err err;
+    is_int(open_file(&tok, HF, path, &err), GPT_EIO, "no file");
+    is_int(open_file(&tok, HF, NULL, &err), GPT_EUSAGE, "none named");
+    rmdir(dir);
+}
+
+/* ---- normalization ---- */
+
+static void test_nfc(void)
+{
+    static const struct {
+        const char *text, *want;
+    } cases[] = {
+        {"", ""},
+        {"plain", "plain"},
+        {"e\u0301", "\u00e9"},
+        {"\u212b", "\u00c5"},                        /* one to one */
+        {"\u1100\u1161\u11a8", "\uac01"},            /* Hangul */
+        {"\uac00\u11a8", "\uac01"},
+        {"q\u0307\u0323", "q\u0323\u0307"},          /* order of marks */
+        {"\u0958", "\u0915\u093c"},                  /* never composed */
+        {"a\u0315\u0300", "\u00e0\u0315"},           /* over another mark */
+        {"\xff" "e\u0301\xff", "\xff\u00e9\xff"},    /* stray bytes */
+        {"\u0301x", "\u0301x"},
+    };
+    for (size_t i = 0; i < GPT_COUNT(cases); i++) {
+        struct gpt_buf b = {0};
+        struct gpt_err err;
+        const char *text = cases[i].text;
+        ok(gpt_nfc(&b, text, strlen(text), &err) == GPT_OK &&
+               strcmp(b.data ? b.data : "", cases[i].want) == 0,
+           "form C of text %zu", i);
+        bool same = strcmp(text, cases[i].want) == 0;
+        ok(same || gpt_nfc_stable(text, strlen(text)) < strlen(text),
+           "and whether it had to change");
+        gpt_buf_free(&b);
+    }
+}
+
+/* Every row of the table is found by its expressions and cuts to the end. */
+static void test_table(void)
+{
+    static const char text[] = " It's 12345\n\n \u4e2d\u6587ABCdef!? \xff\n ";
+    for (size_t i = 0; gpt_pretok_row(i); i++) {
+        const struct gpt_pretok *row = gpt_pretok_row(i);
+        size_t n = 0, at = 0, len = sizeof(text) - 1;
+        while (n < GPT_PRETOK_STAGES && row->regex[n])
+            n++;
+        ok(gpt_pretok_by_regex(row->regex, n) == row, "%s is found",
+           row->name);
+        ok(!gpt_pretok_by_regex(row->regex, n - 1), "not by less");
+        while (at < len) {
+            size_t piece = row->cut(text + at, len - at);
+            if (piece == 0 || piece > len - at)
+                break;
+            at += piece;
+        }
+        is_int((int64_t)at, (int64_t)len, "it cuts all of a text");
+    }
+    for (size_t i = 0; gpt_pretok_names[i]; i++)
+        ok(gpt_pretok_by_name(gpt_pretok_names[i]), "%s has a row",
+           gpt_pretok_names[i]);
+}
+
+int main(void)
+{
+    test_goldens();
+    test_null();
+    test_bad_files();
+    test_nfc();
+    test_table();
+    return tap_done();
+}
