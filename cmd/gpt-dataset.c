@@ -230,6 +230,7 @@ int main(int argc, char **argv)
         .options_bytes = sizeof(struct options),
         .max_positional = -1,
         .positional = "COMMAND PREFIX...",
+        .version = gpt_tokenizer_version,
         .run = run,
     };
     return gpt_main(&program, argc, argv);

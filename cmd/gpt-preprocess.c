@@ -450,6 +450,7 @@ int main(int argc, char **argv)
         .options = table,
         .n_options = GPT_COUNT(table),
         .options_bytes = sizeof(struct options),
+        .version = gpt_tokenizer_version,
         .run = run,
     };
     return gpt_main(&program, argc, argv);

@@ -6,7 +6,6 @@
 #include "base/memory.h"
 #include "text/vocab.h"
 
-#include <stdio.h>
 #include <string.h>
 
 enum { MAX_FILE = 1 << 28 };
@@ -240,13 +239,23 @@ static bool is_normal(uint8_t type)
            type == GPT_SP_UNUSED;
 }
 
+/* The byte that a piece such as <0x0A> is for; -1 for any other text. */
+static int byte_of(struct gpt_slice text)
+{
+    static const char digits[] = "0123456789ABCDEF";
+    if (text.len != 6 || memcmp(text.data, "<0x", 3) != 0 ||
+        text.data[5] != '>' || !text.data[3] || !text.data[4])
+        return -1;
+    const char *high = strchr(digits, text.data[3]);
+    const char *low = strchr(digits, text.data[4]);
+    return high && low ? (int)((high - digits) << 4 | (low - digits)) : -1;
+}
+
 static int index_piece(const struct reading *r, int32_t id)
 {
     struct gpt_sp_model *m = r->m;
     struct gpt_slice text = m->texts[id];
     uint8_t type = m->pieces[id].type;
-    unsigned byte;
-    char name[16];
     if (gpt_token_map_add(is_normal(type) ? &m->normal : &m->reserved, id) >= 0)
         return gpt_fail(r->err, GPT_EDATA, "%s: piece '%.*s' is there twice",
                         r->path, (int)(text.len < 200 ? text.len : 200),
@@ -261,11 +270,11 @@ static int index_piece(const struct reading *r, int32_t id)
     }
     if (type != GPT_SP_BYTE)
         return GPT_OK;
-    snprintf(name, sizeof(name), "%.*s", (int)(text.len < 15 ? text.len : 15),
-             text.data);
-    if (text.len != 6 || sscanf(name, "<0x%2X>", &byte) != 1)
-        return gpt_fail(r->err, GPT_EDATA, "%s: piece %d, '%s', is no byte",
-                        r->path, (int)id, name);
+    int byte = byte_of(text);
+    if (byte < 0)
+        return gpt_fail(r->err, GPT_EDATA, "%s: piece %d, '%.*s', is no byte",
+                        r->path, (int)id,
+                        (int)(text.len < 200 ? text.len : 200), text.data);
     m->byte_id[byte] = id;
     return GPT_OK;
 }

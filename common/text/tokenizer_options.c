@@ -3,6 +3,7 @@
 
 #include "base/io.h"
 #include "text/tokenizer_family.h"
+#include "text/unicode.h"
 
 #include <string.h>
 
@@ -86,6 +87,11 @@ bool gpt_tokenizer_named(const struct gpt_tokenizer_options *o)
     if (!o->type || names->vocab)
         return o->vocab_file != NULL;
     return !names->model || o->model;
+}
+
+int gpt_tokenizer_version(struct gpt_buf *b)
+{
+    return gpt_buf_printf(b, "Unicode %s\n", GPT_UNICODE_VERSION);
 }
 
 /* ---- checkpoints ---- */

@@ -76,6 +76,9 @@ int gpt_tokenizer_files(const struct gpt_tokenizer_options *o,
  * there is one. */
 bool gpt_tokenizer_named(const struct gpt_tokenizer_options *o);
 
+/* Adds the Unicode version to --version. */
+int gpt_tokenizer_version(struct gpt_buf *b);
+
 /* ---- checkpoints ---- */
 
 /* The options but for the files, as an object; NULL when memory is out. */

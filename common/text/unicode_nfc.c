@@ -183,10 +183,10 @@ static void compose(struct letters *l)
     for (size_t i = 0; i < l->n; i++) {
         uint64_t letter = l->at[i];
         unsigned class = class_of(letter);
-        bool free = n == starter + 1 || class_of(l->at[n - 1]) < class;
-        uint32_t joined = have_starter && free
-                              ? join(cp_of(l->at[starter]), cp_of(letter))
-                              : 0;
+        bool free = have_starter &&
+                    (n == starter + 1 || class_of(l->at[n - 1]) < class);
+        uint32_t joined =
+            free ? join(cp_of(l->at[starter]), cp_of(letter)) : 0;
         if (joined) {
             l->at[starter] = joined;
             continue;
