@@ -11,8 +11,8 @@ enum { SHORT_PIECE = 64 };
 #define NO_RANK UINT32_MAX
 
 /* The table of pairs is open addressing, at most half full. A pair and its rank
- * are one word, left << 43 | right << 22 | rank, so that what is looked at is one
- * cache line, and eight pairs lie in it. */
+ * are one word, left << 43 | right << 22 | rank: what is looked at is one cache
+ * line, and eight pairs lie in it. */
 enum { ID_BITS = 21, RANK_BITS = 22, SEEN_LOG = 3 };
 #define FREE UINT64_MAX
 _Static_assert(GPT_VOCAB_MAX <= 1 << ID_BITS, "ids fit into a pair");

@@ -19,8 +19,9 @@ enum {
 #define LOW(n) {{KEEP(n), 0}}
 #define HIGH(n) {{~(uint64_t)0, KEEP((n) - 8)}}
 const struct gpt_cache_key gpt_cache_mask[GPT_CACHE_SHORT + 1] = {
-    {{0, 0}}, LOW(1),  LOW(2),   LOW(3),   LOW(4),   LOW(5),   LOW(6),   LOW(7),
-    LOW(8),   HIGH(9), HIGH(10), HIGH(11), HIGH(12), HIGH(13), HIGH(14), HIGH(15),
+    {{0, 0}}, LOW(1),   LOW(2),   LOW(3),   LOW(4),   LOW(5),
+    LOW(6),   LOW(7),   LOW(8),   HIGH(9),  HIGH(10), HIGH(11),
+    HIGH(12), HIGH(13), HIGH(14), HIGH(15),
 };
 
 static void *table(size_t n, size_t size)

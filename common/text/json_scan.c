@@ -69,8 +69,8 @@ bool gpt_scan_more(struct gpt_scan *s)
 
 /* ---- strings ---- */
 
-/* A plain byte stands for itself and needs no look: not '"', not '\\', not below
- * 0x20 nor above 0x7F. */
+/* A plain byte stands for itself and needs no look: it is not '"', not '\\',
+ * not below 0x20 and not above 0x7F. */
 static inline bool is_plain(uint8_t c)
 {
     return c >= 0x20 && c < 0x80 && c != '"' && c != '\\';
@@ -136,8 +136,8 @@ static int hex4(const uint8_t *p)
     return v;
 }
 
-/* The escape \uXXXX at p, already checked; *used is its length. A high surrogate
- * takes the low one after it along; half a pair is U+FFFD. */
+/* The escape \uXXXX at p, already checked; *used is its length. A high
+ * surrogate takes the low one after it along; half a pair is U+FFFD. */
 static uint32_t code_point(const uint8_t *p, const uint8_t *end, size_t *used)
 {
     uint32_t high = (uint32_t)hex4(p + 2);

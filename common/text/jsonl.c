@@ -1,6 +1,6 @@
-/* The fields of a line, taken while json_scan.h's cursor passes over it: what is
- * wanted is checked, unescaped and copied in one go. Read from gpt_jsonl_scan()
- * upwards. */
+/* The fields of a line, taken while json_scan.h's cursor passes over it: what
+ * is wanted is checked, unescaped and copied in one go. Read from
+ * gpt_jsonl_scan() upwards. */
 #include "text/jsonl.h"
 
 #include "base/memory.h"
@@ -26,8 +26,8 @@ struct gpt_jsonl {
 };
 
 /* The string under s's cursor, into j->text. That has room for the whole line,
- * and nothing is shorter than what it stands for, so the block never moves while
- * slices point into it. */
+ * and nothing is shorter than what it stands for, so the block never moves
+ * while slices point into it. */
 static int unescape(struct gpt_jsonl *j, struct gpt_scan *s,
                     struct gpt_slice *string)
 {

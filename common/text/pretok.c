@@ -52,7 +52,8 @@ static enum gpt_piece_kind kind_at(const uint8_t *p, size_t len, size_t *n)
 }
 
 /* First position at or after i that is not of the given kind. */
-static size_t run_end(const uint8_t *p, size_t i, size_t len, enum gpt_piece_kind kind)
+static size_t run_end(const uint8_t *p, size_t i, size_t len,
+                      enum gpt_piece_kind kind)
 {
     for (;;) {
         while (i < len && byte_kind[p[i]] == kind)

@@ -1,8 +1,8 @@
 #!/bin/sh
 # gpt-preprocess beside other tokenizers: peers_text.py on English, and on
 # Chinese and Japanese. The Python is GPT_ORACLE_PYTHON, or python3; the texts
-# are GPT_BENCH_ENGLISH and GPT_BENCH_CJK (files and folders, between colons), or
-# what Debian's manuals offer; the vocabulary of GPT-2 is in GPT2_VOCAB_DIR.
+# are GPT_BENCH_ENGLISH and GPT_BENCH_CJK (files and folders, between colons),
+# or what Debian's manuals offer; GPT-2's vocabulary is in GPT2_VOCAB_DIR.
 cd "$(dirname "$0")/../.." || exit 1
 python=${GPT_ORACLE_PYTHON:-python3}
 build=${BUILD:-build}

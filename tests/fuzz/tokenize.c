@@ -15,9 +15,10 @@ static struct gpt_encoder *open_encoder(void)
 {
     struct gpt_encoder *enc = NULL;
     struct gpt_err err;
-    struct gpt_tokenizer_options o = {.type = "GPT2BPETokenizer",
-                                      .vocab_file = "tests/golden/gpt2/vocab.json",
-                                      .merge_file = "tests/golden/gpt2/merges.txt"};
+    struct gpt_tokenizer_options o = {
+        .type = "GPT2BPETokenizer",
+        .vocab_file = "tests/golden/gpt2/vocab.json",
+        .merge_file = "tests/golden/gpt2/merges.txt"};
     if (gpt_tokenizer_open(&tok, &o, &err) != GPT_OK ||
         gpt_encoder_open(&enc, tok, &err) != GPT_OK)
         abort();

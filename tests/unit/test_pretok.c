@@ -1,5 +1,5 @@
 /* Pieces of texts, against lists written by hand, and against a matcher that
- * follows the pattern word for word; then the forms for vectors against that. */
+ * follows the pattern word for word; then the vector forms against that. */
 #include "tests/lib/tap.h"
 #include "text/pretok_internal.h"
 #include "text/unicode.h"
