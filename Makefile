@@ -209,8 +209,9 @@ bench: $(bins) $(bench_bins) ## measure: figure, floor, ratio, error
 	@set -e; for b in $(wildcard tests/bench/*.sh); do \
 	    echo "== $${b##*/}"; BUILD='$(BUILD)' sh $$b; done
 
-bench-layouts: $(BUILD)/tests/bench/bench_layouts ## measure parallel layouts
-	GOMP_SPINCOUNT=1000 $<
+bench-layouts: $(BUILD)/tests/bench/bench_layouts $(BUILD)/tests/bench/bench_overlap ## measure parallel layouts
+	GOMP_SPINCOUNT=1000 $(BUILD)/tests/bench/bench_layouts
+	$(BUILD)/tests/bench/bench_overlap
 
 # Each target: build/fuzz/NAME -max_total_time=60 tests/fuzz/corpus/NAME
 fuzz:                        ## build the fuzz targets with clang's libFuzzer
