@@ -418,13 +418,14 @@ static bool reduce_slices(struct gpt_comm *c, const char *what, uint8_t *out,
 
 /* ---- collectives ---- */
 
-/* Does everybody add up everything? One exchange instead of two, and as many
- * bytes when there are two ranks; when there are more, few bytes. */
+/* Does everybody add up everything? One exchange instead of two, for more sums
+ * and (unless there are two ranks) more bytes. */
 static bool at_once(const struct gpt_comm *c, int64_t bytes)
 {
-    enum { FEW = 1 << 14 };
+    enum { FEW = 1 << 20 };
+    const int64_t others = gpt_max_i64(c->size - 1, 1);
 
-    return c->size == 2 || bytes * c->size <= FEW;
+    return bytes <= FEW / (others * others);
 }
 
 void gpt_comm_all_reduce(struct gpt_comm *c, struct gpt_queue *q, void *buf,
