@@ -353,49 +353,13 @@ static int preprocess(const struct options *o, struct work *w,
 
 /* Options that have no influence on what is written, and those that could only
  * be repeated in the same place and at the same time. */
-static bool is_told(const char *name)
-{
-    static const char *const untold[] = {
-        "workers", "threads",      "log-interval",    "partitions",
-        "resume",  "max-errors",   "resume-interval", "keep-sequential-samples",
-        "force",   "progress",     "color",           "log-format",
-        "quiet",   "print-config", "verbose",         "config",
-    };
-    for (size_t i = 0; i < GPT_COUNT(untold); i++)
-        if (strcmp(name, untold[i]) == 0)
-            return false;
-    return true;
-}
-
-/* Bytes of "name = value" before "  # command line". */
-static int without_origin(const char *line)
-{
-    size_t n = strlen(line), at = n;
-    while (at > 0 && strncmp(line + at, "  # ", 4) != 0)
-        at--;
-    return (int)(at > 0 ? at : n);
-}
-
-/* The options that were given, as a configuration file has them. */
-static int tell_command(struct gpt_buf *b, const struct options *o,
-                        const struct gpt_args *args, struct gpt_err *err)
-{
-    struct gpt_buf all = {0};
-    int status = gpt_options_print(args->program, o, args, &all);
-    for (char *line = all.data, *end; status == GPT_OK && line && *line;
-         line = end) {
-        char name[64];
-        end = line + strcspn(line, "\n");
-        if (*end)
-            *end++ = '\0';
-        snprintf(name, sizeof(name), "%.*s", (int)strcspn(line, " ="), line);
-        if (gpt_option_given(args, name) && is_told(name))
-            status = gpt_buf_printf(b, "%.*s\n", without_origin(line), line);
-    }
-    gpt_buf_free(&all);
-    return status == GPT_OK ? GPT_OK
-                            : gpt_fail(err, GPT_EFAIL, "out of memory");
-}
+static const char *const untold[] = {
+    "workers", "threads",      "log-interval",    "partitions",
+    "resume",  "max-errors",   "resume-interval", "keep-sequential-samples",
+    "force",   "progress",     "color",           "log-format",
+    "quiet",   "print-config", "verbose",         "config",
+    NULL,
+};
 
 static int describe(struct work *w, const struct options *o,
                     const struct gpt_args *args, struct gpt_err *err)
@@ -406,7 +370,9 @@ static int describe(struct work *w, const struct options *o,
     for (size_t i = 0; i < n; i++)
         GPT_TRY(gpt_tokenizer_id_add(&w->tokenizer, w->files[i].option,
                                      w->files[i].path, err));
-    return tell_command(&w->command, o, args, err);
+    if (gpt_options_given(args, o, untold, &w->command) == GPT_OK)
+        return GPT_OK;
+    return gpt_fail(err, GPT_EFAIL, "out of memory for the command");
 }
 
 static int run(const void *options, const struct gpt_args *args,

@@ -151,6 +151,13 @@ bool gpt_option_given(const struct gpt_args *args, const char *name);
 int gpt_options_print(const struct gpt_program *program, const void *options,
                       const struct gpt_args *args, struct gpt_buf *b);
 
+/* The lines of options that were given, on the command line or in a file, but
+ * for those named in `without` (NULL-terminated): what --config takes, to be
+ * kept beside what came of it. */
+int gpt_options_given(const struct gpt_args *args, const void *options,
+                      const char *const *without, struct gpt_buf *b)
+    GPT_MUST_USE;
+
 /* The candidate nearest to `word` (Damerau-Levenshtein <= 2 or a unique
  * prefix), or NULL. */
 const char *gpt_did_you_mean(const char *word, const char *const *candidates,

@@ -135,8 +135,11 @@ static int open_journal(struct run *run, bool *found, struct gpt_err *err)
     *found = false;
     if (!o->resume)
         return gpt_journal_discard(o, err);
-    if (!gpt_journal_possible(o))
+    if (!gpt_journal_possible(o)) {
+        gpt_debug("a pipe is read or written: a run that is stopped cannot be "
+                  "gone on with");
         return GPT_OK;
+    }
     return gpt_journal_open(&run->journal, o, run->dtype, &run->at, found, err);
 }
 

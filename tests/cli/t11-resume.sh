@@ -71,7 +71,9 @@ killed_run() { # prefix
 seed=$$
 kills=0
 round=0
-while [ $kills -lt "${GPT_KILLS:-5}" ] && [ $round -lt 200 ]; do
+while [ $kills -lt "${GPT_KILLS:-5}" ] ||
+    ! grep -q 'going on behind' killed.log; do
+    [ $round -lt 100 ] || break
     round=$((round + 1))
     rm -f kill_* kill.bad
     check 'killed until it is done' killed_run kill || break
