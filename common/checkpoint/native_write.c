@@ -41,8 +41,9 @@ static int make_directory(struct gpt_checkpoint_writer *w, struct gpt_err *err)
 static int join_directory(struct gpt_checkpoint_writer *w, const char *path,
                           struct gpt_err *err)
 {
-    if (gpt_path_is_dir(path))
-        return gpt_outdir_join(&w->dir, path, err);
+    int status = gpt_outdir_join(&w->dir, path, err);
+    if (status != GPT_EIO)
+        return status;
     return gpt_fail(err, GPT_EIO,
                     "'%s', which rank 0 made, is not there: is '%s' on a file "
                     "system that all ranks share?", path, w->root);

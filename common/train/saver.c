@@ -323,6 +323,8 @@ int gpt_saver_save(struct gpt_saver *s, const struct gpt_train_state *state,
     GPT_TRY(take_copy(s, err));
     s->iteration = state->iteration;
     s->state = gpt_state_to_json(s->replica, state, s->context);
+    if (!s->state)
+        return gpt_fail(err, GPT_EFAIL, "out of memory for a checkpoint");
     s->err = (struct gpt_err){0};
     atomic_store(&s->done, false);
     s->running = s->threads &&
