@@ -124,11 +124,12 @@ static int complete_tokenizer(struct gpt_tokenizer_options *to,
     const cJSON *kept = cJSON_GetObjectItemCaseSensitive(
         gpt_checkpoint_state(j->checkpoint), "tokenizer");
     const cJSON *type = cJSON_GetObjectItemCaseSensitive(kept, "type");
-    if (!cJSON_IsString(type) ||
-        (to->type && strcmp(to->type, type->valuestring) != 0))
-        kept = NULL;
-    if (!kept && !to->type)
-        to->type = gpt_tokenizer_types[0];
+    const char *family =
+        cJSON_IsString(type) ? type->valuestring : gpt_tokenizer_types[0];
+    if (!to->type)
+        to->type = family;
+    if (strcmp(to->type, family) != 0)
+        return GPT_OK;
     return gpt_tokenizer_from_json(to, kept, gpt_checkpoint_dir(j->checkpoint),
                                    arena, err);
 }
