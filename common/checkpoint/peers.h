@@ -1,7 +1,7 @@
 /* The ranks that write or read one checkpoint together, and how they agree on
  * it: all hand something to rank 0, rank 0 tells all something. Through the
  * store and not through a communicator, so that a thread beside training can do
- * it. Small texts only. */
+ * it. Texts of at most GPT_STORE_VALUE bytes. */
 #ifndef GPT_CHECKPOINT_PEERS_H
 #define GPT_CHECKPOINT_PEERS_H
 
@@ -33,10 +33,10 @@ void gpt_peers_end(struct gpt_peers *p);
 bool gpt_peers_first(const struct gpt_peers *p);
 
 /* Within that, all ranks call gather and then tell, as often as they need. A
- * failure (status and *err) may be handed in instead of a
- * text, and comes out on the other side as "rank 3: its text" with its status;
- * a rank that does not come in time, falls silent, or posted a failure is
- * GPT_EFAIL with its number. */
+ * failure (status and *err) may be handed in instead of a text, and comes out on
+ * the other side as "rank 3: its text" with its status; a rank that does not
+ * come in time, falls silent, or posted a failure is GPT_EFAIL with its
+ * number. */
 
 /* On rank 0: parts[r] is what rank r handed in, for all `size` ranks (NULL for
  * its own); freed by gpt_peers_free_parts(). Returns the first failure, after
