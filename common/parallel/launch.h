@@ -23,8 +23,8 @@ struct gpt_launch {
  * launcher says. GPT_EUSAGE names the variable that is missing or wrong. */
 int gpt_launch_detect(struct gpt_launch *l, struct gpt_err *err) GPT_MUST_USE;
 
-/* Tells torchrun why this process fails: it shows the reason of the process
- * that failed first. Other launchers are told nothing. */
+/* Tells torchrun why this process fails; it shows the reason of the one that
+ * ended first. Other launchers are told nothing. */
 void gpt_launch_report(const char *reason);
 
 /* The first host of a list as Slurm writes it, "gpu[007-009,12],login" is

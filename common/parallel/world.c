@@ -324,9 +324,8 @@ static int first_failure(struct gpt_world *w, int status, struct gpt_err *err)
             status = gpt_fail(err, other, "%s", why);
         rank = first;
     }
-    if (rank == w->launch.rank)
-        gpt_launch_report(err->text);
     gpt_context(err, "rank %lld", (long long)rank);
+    gpt_launch_report(err->text);
     return status;
 }
 

@@ -39,6 +39,28 @@ err_has 'gpt-train: error: rank'
 sed -n '/Root Cause/,$p' err >cause
 check 'and torchrun tells its reason' grep -F "cannot open 'missing.idx'" cause
 
+# Rank 1 is killed once there is a checkpoint; torchrun starts all anew.
+cat >once.sh <<'END'
+if [ "$RANK$TORCHELASTIC_RESTART_COUNT" = 10 ]; then
+    pid=$$
+    (
+        until [ -s again/latest_checkpointed_iteration.txt ]; do
+            sleep 0.1
+        done
+        kill -9 $pid
+    ) &
+fi
+exec gpt-train "$@"
+END
+long=$(echo "$two" | sed "s/--train-iters $steps/--train-iters 1000/")
+# shellcheck disable=SC2086
+expect 0 'a killed rank is started again' timeout 100 "$torchrun" \
+    --standalone --max-restarts 1 --no-python --nproc-per-node 2 \
+    sh once.sh $long --log-interval 100 --save-interval 20 \
+    --keep-checkpoints 2 --save again --load again
+err_has 'loaded checkpoint again/iter_'
+check 'to the end' grep -q 1000 again/latest_checkpointed_iteration.txt
+
 two_nodes() { # metrics
     for node in 0 1; do
         # shellcheck disable=SC2086
