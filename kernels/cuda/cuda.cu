@@ -253,7 +253,7 @@ static struct gpt_backend table()
     be.api = GPT_BACKEND_API;
     be.name = NAME;
     be.state = &device_open;
-    be.act_types = 1u << GPT_F32 | 1u << GPT_BF16;
+    be.act_types = 1u << GPT_F32 | 1u << GPT_BF16 | 1u << GPT_F16;
     be.describe = cuda_describe;
     be.alloc = cuda_alloc;
     be.free = cuda_free;

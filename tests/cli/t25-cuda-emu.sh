@@ -84,6 +84,20 @@ expect 0 'fp16, which the CPU does not have' \
     train --device cuda-emu --fp16 --loss-scale 1024
 cp err emu-fp16.log
 check 'follows float' follows 2e-3 emu-fp16.log cpu.log 20
+expect 0 'fp16 with a loss scale that overflows' \
+    train --device cuda-emu --fp16 --initial-loss-scale 16777216 \
+    --loss-scale-window 5
+check 'overflows are skipped, halve the scale, and good steps double it' \
+    awk '{ scale = skipped = ""
+           for (i = 1; i < NF; i++) {
+               if ($i == "scale:") scale = $(i + 1)
+               if ($i == "skipped") skipped = $(i + 2)
+           }
+           if (scale == "") next
+           n++; gone += skipped
+           low = low == "" || scale < low ? scale : low
+           last = scale }
+         END { exit !(n == 20 && gone > 2 && gone < 10 && last > low) }' err
 ranks() { # options...
     # shellcheck disable=SC2046 # options without blanks
     gpt-launch --standalone --nproc-per-node 4 $(train_command) "$@" \
