@@ -60,4 +60,7 @@ __device__ inline float attn_keep(const struct attn_shape &s, uint64_t index)
     return keep[0];
 }
 
+/* On tensor cores; false when they do not do this type or head size. */
+bool cuda_flash_fwd(struct gpt_queue *q, const struct gpt_attn *op);
+
 #endif

@@ -362,6 +362,10 @@ static void attention(void)
     check_attn(2, 37, 2, 2, 16, 0, false);
     check_attn(2, 33, 4, 2, 40, 0.2, true);
     check_attn(1, 70, 3, 1, 64, 0, true);
+    check_attn(1, 130, 2, 1, 64, 0, false);
+    check_attn(2, 64, 1, 1, 80, 0.1, false);
+    check_attn(1, 65, 2, 2, 96, 0, true);
+    check_attn(1, 150, 2, 2, 128, 0.3, true);
     check_cached(1, 2, 2, 16);
     check_cached(9, 4, 2, 33);
 }

@@ -1,0 +1,211 @@
+/* Causal self-attention on tensor cores, forward (Dao 2023). A block takes 64
+ * queries of one head and goes over the keys that they see, 64 at a time; keys
+ * and values of the next tile are on their way while one is worked on. A warp
+ * owns 16 queries; scores never leave its registers. */
+#include "cuda/flash.cuh"
+
+/* What a thread keeps of its two queries, rows g and g + 8 of the warp's. */
+template <int D> struct running {
+    float out[D / 8][4], max[2], sum[2];
+};
+
+/* Scores that query t does not see become -inf; first: its first key. */
+static __device__ void hide(float (&s)[8][4], int64_t t, int64_t key, const int64_t (&first)[2])
+{
+#pragma unroll
+    for (int n = 0; n < 8; n++)
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+            int64_t j = key + n * 8 + e % 2, i = t + e / 2 * 8;
+            if (j > i || j < first[e / 2])
+                s[n][e] = -INFINITY;
+        }
+}
+
+/* Scores become probabilities relative to the maximum so far; scale includes
+ * log2(e). What was summed under an older maximum shrinks. */
+template <int D>
+static __device__ void softmax(float (&s)[8][4], running<D> &r, float scale)
+{
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        float top = r.max[h];
+#pragma unroll
+        for (int n = 0; n < 8; n++)
+            top = fmaxf(top, fmaxf(s[n][2 * h], s[n][2 * h + 1]));
+        top = fmaxf(top, __shfl_xor_sync(ALL_LANES, top, 1));
+        top = fmaxf(top, __shfl_xor_sync(ALL_LANES, top, 2));
+        float shift = top == -INFINITY ? 0 : top * scale;
+        float shrink = exp2f(r.max[h] * scale - shift);
+        r.max[h] = top;
+        r.sum[h] *= shrink;
+#pragma unroll
+        for (int n = 0; n < 8; n++)
+#pragma unroll
+            for (int e = 2 * h; e < 2 * h + 2; e++) {
+                s[n][e] = exp2f(s[n][e] * scale - shift);
+                r.sum[h] += s[n][e];
+            }
+#pragma unroll
+        for (int n = 0; n < D / 8; n++) {
+            r.out[n][2 * h] *= shrink;
+            r.out[n][2 * h + 1] *= shrink;
+        }
+    }
+}
+
+/* Dropout of probabilities; at: the counter of (query t, key `key`). */
+static __device__ void drop_scores(float (&s)[8][4], const struct attn_shape &shape, uint64_t at)
+{
+#pragma unroll
+    for (int n = 0; n < 8; n++)
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            float pair[2] = {s[n][2 * h], s[n][2 * h + 1]};
+            drop(pair, shape.drop, at + (uint64_t)(h * 8 * shape.t + n * 8));
+            s[n][2 * h] = pair[0];
+            s[n][2 * h + 1] = pair[1];
+        }
+}
+
+/* One tile of keys. t, key: of this thread's first score. */
+template <int D, class T>
+static __device__ void tile(const struct attn_shape &shape, running<D> &r,
+                            const uint32_t (&q)[D / 16][4], const T *keys, const T *values,
+                            int64_t t, int64_t key, const int64_t (&first)[2], bool all_seen,
+                            uint64_t drop_at)
+{
+    float s[8][4] = {};
+#pragma unroll
+    for (int d = 0; d < D / 16; d++)
+#pragma unroll
+        for (int n = 0; n < 8; n += 2) {
+            uint32_t b[2][2];
+            flash_b<D>(b, keys, n * 8, d * 16);
+            mma16816<T>(s[n], q[d], b[0]);
+            mma16816<T>(s[n + 1], q[d], b[1]);
+        }
+    if (!all_seen)
+        hide(s, t, key, first);
+    softmax<D>(s, r, shape.scale * 1.44269504f);
+    if (shape.drop.below)
+        drop_scores(s, shape, drop_at + key);
+#pragma unroll
+    for (int k = 0; k < FLASH_ROWS / 16; k++) {
+        uint32_t p[4];
+        flash_d_to_a<T>(p, s[2 * k], s[2 * k + 1]);
+#pragma unroll
+        for (int n = 0; n < D / 8; n += 2) {
+            uint32_t b[2][2];
+            flash_b_rows<D>(b, values, k * 16, n * 8);
+            mma16816<T>(r.out[n], p, b[0]);
+            mma16816<T>(r.out[n + 1], p, b[1]);
+        }
+    }
+}
+
+/* Divides by the sums; writes what lies inside the sequence. */
+template <int D, class T>
+static __device__ void finish(const struct attn_shape &s, running<D> &r, T *out, float *lse,
+                              int64_t t)
+{
+    int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        float sum = r.sum[h];
+        sum += __shfl_xor_sync(ALL_LANES, sum, 1);
+        sum += __shfl_xor_sync(ALL_LANES, sum, 2);
+        int64_t row = t + 8 * h;
+        if (row >= s.t)
+            continue;
+#pragma unroll
+        for (int n = 0; n < D / 8; n++) {
+            uint32_t pair = pack2<T>(r.out[n][2 * h] / sum, r.out[n][2 * h + 1] / sum);
+            memcpy(out + row * s.h * s.d + n * 8 + lane % 4 * 2, &pair, sizeof pair);
+        }
+        if (lane % 4 == 0)
+            lse[row] = r.max[h] * s.scale + logf(sum);
+    }
+}
+
+/* The first key that any query of the block sees. */
+static __device__ int64_t block_first(const struct attn_shape &s, int64_t b, int64_t t0)
+{
+    int64_t first = attn_first(s, b, t0);
+    for (int64_t t = t0 + 1; s.doc_start && t < s.t && t < t0 + FLASH_ROWS; t++)
+        first = min(first, attn_first(s, b, t));
+    return first;
+}
+
+template <int D, class T>
+static __global__ void __launch_bounds__(FLASH_THREADS)
+    flash_forward(struct attn_shape s, const T *qkv, T *out)
+{
+    T *mem = reinterpret_cast<T *>(dynamic_floats());
+    T *queries = mem, *keys = mem + flash_tile<D>, *values = keys + 2 * flash_tile<D>;
+    /* long rows of keys first */
+    int64_t t0 = (int64_t)(gridDim.x - 1 - blockIdx.x) * FLASH_ROWS, h = blockIdx.y, b = blockIdx.z;
+    const T *k = qkv + attn_key_at(s, b, h / (s.h / s.g)), *v = k + s.d;
+    int64_t begin = block_first(s, b, t0) / FLASH_ROWS * FLASH_ROWS;
+    flash_fetch<D>(queries, qkv + attn_query_at(s, b, h), t0, s.t, s.ld);
+    flash_fetch<D>(keys, k, begin, s.t, s.ld);
+    flash_fetch<D>(values, v, begin, s.t, s.ld);
+    copy_commit();
+    int lane = threadIdx.x % 32, row = threadIdx.x / 32 * 16;
+    int64_t t = t0 + row + lane / 4;
+    int64_t first[2] = {attn_first(s, b, min(t, s.t - 1)), attn_first(s, b, min(t + 8, s.t - 1))};
+    uint32_t q[D / 16][4];
+    running<D> r = {{}, {-INFINITY, -INFINITY}, {0, 0}};
+    for (int64_t j = begin; j <= t0; j += FLASH_ROWS) {
+        int now = (j - begin) / FLASH_ROWS % 2, next = 1 - now;
+        if (j + FLASH_ROWS <= t0) {
+            flash_fetch<D>(keys + next * flash_tile<D>, k, j + FLASH_ROWS, s.t, s.ld);
+            flash_fetch<D>(values + next * flash_tile<D>, v, j + FLASH_ROWS, s.t, s.ld);
+        }
+        copy_commit();
+        copy_wait<1>();
+        __syncthreads();
+        if (j == begin)
+#pragma unroll
+            for (int d = 0; d < D / 16; d++)
+                flash_a<D>(q[d], queries, row, d * 16);
+        tile<D>(s, r, q, keys + now * flash_tile<D>, values + now * flash_tile<D>, t,
+                j + lane % 4 * 2, first, j < t0 && !s.doc_start, attn_drop_at(s, b, h, t));
+        __syncthreads(); /* the tile may be overwritten */
+    }
+    copy_wait<0>();
+    finish<D>(s, r, out + (b * s.t * s.h + h) * s.d, s.lse + (b * s.h + h) * s.t, t);
+}
+
+template <int D, class T> static void run(struct gpt_queue *q, const struct gpt_attn *op)
+{
+    dim3 grid(cuda_blocks(op->t, FLASH_ROWS), op->h, op->b);
+    launch(q, flash_forward<D, T>, grid, FLASH_THREADS, 5 * flash_tile<D> * sizeof(T),
+           attn_shape_of(op), (const T *)op->qkv, (T *)op->out);
+}
+
+template <class T> static bool run_size(struct gpt_queue *q, const struct gpt_attn *op)
+{
+    switch (op->d) {
+    case 64:
+        run<64, T>(q, op);
+        return true;
+    case 80:
+        run<80, T>(q, op);
+        return true;
+    case 96:
+        run<96, T>(q, op);
+        return true;
+    case 128:
+        run<128, T>(q, op);
+        return true;
+    }
+    return false;
+}
+
+bool cuda_flash_fwd(struct gpt_queue *q, const struct gpt_attn *op)
+{
+    if (op->act == GPT_F32 || !cuda_wide(op->act, op->d, op->qkv, op->out))
+        return false;
+    return op->act == GPT_BF16 ? run_size<__nv_bfloat16>(q, op) : run_size<__half>(q, op);
+}
