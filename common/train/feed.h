@@ -3,8 +3,8 @@
  *
  * A global batch of D * n microbatches, D data parallel ranks, begins at sample
  * `first`: microbatch i of rank d is global microbatch i * D + d, of samples
- * first + B * (i * D + d) and following (Megatron's sampler). So which samples a
- * step sees depends on how many were consumed before, and on nothing else. */
+ * first + B * (i * D + d) and following (Megatron's sampler). So which samples
+ * a step sees depends on how many were consumed before, and on nothing else. */
 #ifndef GPT_TRAIN_FEED_H
 #define GPT_TRAIN_FEED_H
 
@@ -31,8 +31,9 @@ int64_t gpt_feed_memory(const struct gpt_feed_options *options);
 
 /* Reads this rank's n microbatches of the global batch that begins at sample
  * `first` of a split; samples past the end of the split begin again at 0. A
- * row's weight is its mask / (unmasked rows of the microbatch * n * D): the mean
- * over all microbatches of their means, so that gradients are plain sums. */
+ * row's weight is its mask / (unmasked rows of the microbatch * n * D): the
+ * mean over all microbatches of their means, so that gradients are plain sums.
+ */
 int gpt_feed_read(struct gpt_feed *feed, enum gpt_split split, int64_t first,
                   int64_t n, struct gpt_err *err) GPT_MUST_USE;
 

@@ -16,8 +16,8 @@
 
 enum { T = 128, B = 2, BATCH = 8, WARMUP = 1, STEPS = 5 };
 
-/* What a rank found, in memory that all processes share; a step's medians and
- * means. */
+/* What a rank found, in memory that all processes share; medians of the
+ * steps. */
 struct figures {
     double seconds, computing, waiting, reducing, exposed, bytes, processor;
     int64_t memory;
@@ -78,7 +78,8 @@ static int train(struct trainer *t, void *arg, struct gpt_err *err)
 {
     const struct job *j = arg;
     struct figures *f = &j->figures[t->world->launch.rank];
-    double seconds[STEPS], before = 0, spent = 0;
+    double seconds[STEPS], computing[STEPS], waiting[STEPS], reducing[STEPS];
+    double exposed[STEPS], before = 0, spent = 0;
 
     for (int64_t i = 0; i < WARMUP + STEPS; i++) {
         struct gpt_step step = {.stop = false};
@@ -90,12 +91,16 @@ static int train(struct trainer *t, void *arg, struct gpt_err *err)
             continue;
         }
         seconds[i - WARMUP] = bench_now() - begun;
-        f->computing += step.times.computing / STEPS;
-        f->waiting += step.times.waiting / STEPS;
-        f->reducing += step.times.reducing / STEPS;
-        f->exposed += step.times.exposed / STEPS;
+        computing[i - WARMUP] = step.times.computing;
+        waiting[i - WARMUP] = step.times.waiting;
+        reducing[i - WARMUP] = step.times.reducing;
+        exposed[i - WARMUP] = step.times.exposed;
     }
     f->seconds = bench_median(seconds, STEPS);
+    f->computing = bench_median(computing, STEPS);
+    f->waiting = bench_median(waiting, STEPS);
+    f->reducing = bench_median(reducing, STEPS);
+    f->exposed = bench_median(exposed, STEPS);
     f->processor = (processor_seconds() - spent) / STEPS;
     f->bytes = (bytes_sent(t->world) - before) / STEPS;
     return trainer_predicted(t, &f->memory, err);
@@ -145,7 +150,8 @@ static void print_row(const struct layout *l, const struct figures *f,
                  100 * busiest->reducing / busiest->seconds);
     printf("%-12s %2lld %9.2f %6.2f %6.2f %9.1f %9.2f  %-15s %s\n", name,
            (long long)size, BATCH * B / f->seconds, one->seconds / f->seconds,
-           processor / one->processor, memory / 1e6, bytes / 1e6, bubble, reduced);
+           processor / one->processor, memory / 1e6, bytes / 1e6, bubble,
+           reduced);
     fflush(stdout);
 }
 
@@ -175,8 +181,8 @@ int main(void)
         return 1;
     printf("# %d cores; %d samples of %d tokens a step, %d microbatches\n"
            "%-12s %2s %9s %6s %6s %9s %9s  %-15s %s\n",
-           cores, BATCH * B, T, BATCH, "layout", "n", "samples/s", "ratio", "cpu",
-           "MB a rank", "MB sent", "bubble", "sums: exposed of all");
+           cores, BATCH * B, T, BATCH, "layout", "n", "samples/s", "ratio",
+           "cpu", "MB a rank", "MB sent", "bubble", "sums: exposed of all");
     for (size_t i = 0; i < GPT_COUNT(layouts); i++) {
         const struct layout *l = &layouts[i];
         const int64_t size = l->tp * l->pp * l->dp;
