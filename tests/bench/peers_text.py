@@ -15,7 +15,9 @@ between documents starts empty; "warm": the same text once more.
 With GPT_BENCH_CPU set, processor time is measured in place of the clock's.
 """
 import argparse
+import contextlib
 import importlib
+import io
 import json
 import multiprocessing
 import os
@@ -190,9 +192,10 @@ def in_memory(args, texts):
 
 def compare(args, name, paths, folder):
     parity = importlib.import_module("tokenizer_parity")
-    docs = [text[i:i + DOCUMENT]
-            for text in parity.documents(paths, args.limit)
-            for i in range(0, len(text), DOCUMENT)]
+    with contextlib.redirect_stdout(io.StringIO()):  # what each file holds
+        docs = [text[i:i + DOCUMENT]
+                for text in parity.documents(paths, args.limit)
+                for i in range(0, len(text), DOCUMENT)]
     texts = Texts(docs, folder)
     print(f"\n{name}: {texts.size / 1e6:.1f} MB, {len(docs)} documents; MB/s "
           f"of text, {'processor time' if CPU_TIME else 'wall clock'}")
