@@ -1,8 +1,8 @@
 /* What a plan costs, for a world of any size, of which nothing is started:
- * memory of every pipeline stage, bytes that a rank sends in a step, the bubble,
- * the largest microbatch that fits. All of it follows from the parameter table,
- * the layout and the schedule; the code that sizes memory is the code that
- * allocates it. For --dry-run. */
+ * memory of every pipeline stage, bytes that a rank sends in a step, the
+ * bubble, the largest microbatch that fits. All of it follows from the parameter
+ * table, the layout and the schedule; the code that sizes memory is the code
+ * that allocates it. For --dry-run. */
 #ifndef GPT_TRAIN_ESTIMATE_H
 #define GPT_TRAIN_ESTIMATE_H
 
@@ -30,7 +30,7 @@ int gpt_estimate_traffic(const struct gpt_train_plan *plan, int64_t pp_rank,
                          double bytes[GPT_N_LINKS],
                          struct gpt_err *err) GPT_MUST_USE;
 
-/* Idle time of a stage divided by the time that it computes: (P - 1) / (V m). */
+/* Idle time of a stage divided by its time of computing: (P - 1) / (V m). */
 double gpt_estimate_bubble(const struct gpt_train_plan *plan);
 
 /* The largest --micro-batch-size, a divisor of a rank's samples a step, with
