@@ -1,8 +1,8 @@
 /* What a plan costs, for a world of any size, of which nothing is started:
  * memory of every pipeline stage, bytes that a rank sends in a step, the
- * bubble, the largest microbatch that fits. All of it follows from the parameter
- * table, the layout and the schedule; the code that sizes memory is the code
- * that allocates it. For --dry-run. */
+ * bubble, the largest microbatch that fits. All of it follows from the
+ * parameter table, the layout and the schedule; the code that sizes memory is
+ * the code that allocates it. For --dry-run. */
 #ifndef GPT_TRAIN_ESTIMATE_H
 #define GPT_TRAIN_ESTIMATE_H
 
