@@ -1,177 +1,20 @@
-/* Reducing gradients; see reduce.h. Memory comes first, then the thread and
- * what it does to a bucket (reduce_bucket), then the hooks that feed it. */
-#include "train/reduce.h"
+/* Reducing gradients; see reduce.h. First the thread and what it does to a
+ * bucket (reduce_bucket), then the hooks that feed it; memory is in
+ * reduce_memory.c. */
+#include "train/reduce_internal.h"
 
 #include "base/memory.h"
-#include "base/num.h"
 #include "base/progress.h"
 
 #include <omp.h>
-#include <pthread.h>
 #include <signal.h>
 #include <string.h>
 
-enum { TURNS = 2 };
-
-/* Of a gradient that tensor parallel ranks hold in parts. */
-struct piece {
-    float *at;
-    int64_t n;
-};
-
-/* A bucket to be summed; first: of the step. */
-struct job {
-    int64_t bucket;
-    bool first;
-};
-
-struct gpt_reducer {
-    struct gpt_reducer_options o;
-    struct gpt_backend *be;
-    void *memory;
-    float **buckets, **shards; /* by bucket */
-    struct piece *pieces;
-    int64_t n_pieces, n_packed;
-    float *packed;                /* all pieces, for one sum */
-    const struct gpt_slice *tied; /* the word table, if another stage has it */
-
-    /* Data parallel only. */
-    struct gpt_comm *comm;
-    pthread_t thread;
-    bool started;
-    struct gpt_queue *q; /* the thread's own */
-    bool last;
-    bool *gone; /* by bucket: pushed in this step */
-    double exposed;
-
-    pthread_mutex_t lock; /* of what follows */
-    pthread_cond_t changed;
-    bool closing;
-    struct job *jobs; /* a ring, with room for every bucket */
-    int64_t pushed, done;
-    int64_t user[TURNS]; /* number of the job that last used each buffer */
-    double total;
-    int status;
-    struct gpt_err why;
-};
-
-/* ---- memory ---- */
-
-static bool in_turns(const struct gpt_reducer_options *o, int64_t bucket)
-{
-    return gpt_reducer_fresh(o) && o->flat->buckets[bucket].layer >= 0;
-}
-
-static int64_t bucket_elements(const struct gpt_flat *flat, int64_t bucket)
-{
-    return flat->buckets[bucket].end - flat->buckets[bucket].begin;
-}
-
-bool gpt_reducer_fresh(const struct gpt_reducer_options *o)
-{
-    return o->zero == GPT_ZERO_2 && o->flat->shards > 1;
-}
-
-/* Where everything is, in elements from `base`; with NULL, how much it is.
- * Pointers go to r, which may be NULL, too. */
-static int64_t lay_out(const struct gpt_reducer_options *o,
-                       struct gpt_reducer *r, float *base)
-{
-    const struct gpt_flat *flat = o->flat;
-    int64_t at = 0, largest = 0, turns;
-
-    for (int64_t b = 0; b < flat->n_buckets; b++) {
-        if (in_turns(o, b)) {
-            largest = gpt_max_i64(largest, bucket_elements(flat, b));
-            continue;
-        }
-        if (r)
-            r->buckets[b] = base + at;
-        at += bucket_elements(flat, b);
-    }
-    turns = at;
-    at += TURNS * largest;
-    for (int64_t b = 0; b < flat->n_buckets; b++) {
-        const int64_t shard = bucket_elements(flat, b) / flat->shards;
-        if (in_turns(o, b)) {
-            if (r) {
-                r->buckets[b] = base + turns + b % TURNS * largest;
-                r->shards[b] = base + at;
-            }
-            at += shard;
-        } else if (r) {
-            r->shards[b] = r->buckets[b] + flat->shard * shard;
-        }
-    }
-    return at;
-}
-
-/* The part of a slice that is in this rank's shard. */
-static struct piece piece_of(const struct gpt_flat *flat,
-                             const struct gpt_slice *s, float *const *shards)
-{
-    int64_t begin, end;
-
-    gpt_bucket_shard(flat, s->bucket, flat->shard, &begin, &end);
-    const int64_t from = gpt_max_i64(begin, s->offset);
-    const int64_t to = gpt_min_i64(end, s->offset + s->count);
-    return (struct piece){
-        .at = shards && from < to ? shards[s->bucket] + from - begin : NULL,
-        .n = gpt_max_i64(to - from, 0),
-    };
-}
-
-/* Elements of all pieces, which are listed in r unless it is NULL. */
-static int64_t list_pieces(const struct gpt_reducer_options *o,
-                           struct gpt_reducer *r)
-{
-    int64_t total = 0;
-
-    for (int64_t i = 0; o->sequence_parallel && i < o->flat->n; i++) {
-        const struct gpt_slice *s = &o->flat->slices[i];
-        struct piece p = piece_of(o->flat, s, r ? r->shards : NULL);
-        if (!s->param->sequence_sum || p.n == 0)
-            continue;
-        if (r)
-            r->pieces[r->n_pieces++] = p;
-        total += p.n;
-    }
-    return total;
-}
-
-int64_t gpt_reducer_memory(const struct gpt_reducer_options *o)
-{
-    return (lay_out(o, NULL, NULL) + list_pieces(o, NULL)) *
-           (int64_t)sizeof(float);
-}
-
-static int allocate(struct gpt_reducer *r, struct gpt_err *err)
-{
-    static const char what[] = "the reduction of gradients";
-    const size_t n = (size_t)r->o.flat->n_buckets;
-    const size_t slices = (size_t)r->o.flat->n;
-    void *memory;
-
-    GPT_TRY(gpt_new(&r->buckets, n, sizeof *r->buckets, what, err));
-    GPT_TRY(gpt_new(&r->shards, n, sizeof *r->shards, what, err));
-    GPT_TRY(gpt_new(&r->jobs, n, sizeof *r->jobs, what, err));
-    GPT_TRY(gpt_new(&r->gone, n, sizeof *r->gone, what, err));
-    GPT_TRY(gpt_new(&r->pieces, slices, sizeof *r->pieces, what, err));
-    GPT_TRY(r->be->alloc(r->be, (size_t)gpt_reducer_memory(&r->o),
-                         gpt_memory_kind_name(GPT_MEM_GRADIENTS), &memory,
-                         err));
-    r->memory = memory;
-    r->packed = r->memory;
-    r->packed += lay_out(&r->o, r, r->memory);
-    r->n_packed = list_pieces(&r->o, r);
-    return GPT_OK;
-}
-
 /* ---- the thread ---- */
 
-static void reduce_bucket(struct gpt_reducer *r, struct job job)
+static void reduce_bucket(struct gpt_reducer *r, struct gpt_reducer_job job)
 {
-    const int64_t b = job.bucket, n = bucket_elements(r->o.flat, b);
+    const int64_t b = job.bucket, n = gpt_bucket_elements(r->o.flat, b);
     const int64_t part = n / r->o.flat->shards;
     float *bucket = r->buckets[b], *shard = r->shards[b];
 
@@ -212,7 +55,8 @@ static void *reduce_buckets(void *arg)
             pthread_cond_wait(&r->changed, &r->lock);
         if (r->done == r->pushed)
             break;
-        const struct job job = r->jobs[r->done % r->o.flat->n_buckets];
+        const struct gpt_reducer_job job =
+            r->jobs[r->done % r->o.flat->n_buckets];
         pthread_mutex_unlock(&r->lock);
         const double begun = gpt_now();
         if (r->q) {
@@ -242,10 +86,10 @@ static void push(struct gpt_reducer *r, int64_t bucket)
     pthread_mutex_lock(&r->lock);
     note(r, status, &err);
     r->jobs[r->pushed++ % r->o.flat->n_buckets] =
-        (struct job){bucket, !r->gone[bucket]};
+        (struct gpt_reducer_job){bucket, !r->gone[bucket]};
     r->gone[bucket] = true;
-    if (in_turns(&r->o, bucket))
-        r->user[bucket % TURNS] = r->pushed;
+    if (gpt_reducer_in_turns(&r->o, bucket))
+        r->user[bucket % GPT_REDUCER_TURNS] = r->pushed;
     pthread_cond_broadcast(&r->changed);
     pthread_mutex_unlock(&r->lock);
 }
@@ -296,17 +140,16 @@ static void before(void *context, int64_t bucket)
 {
     struct gpt_reducer *r = context;
 
-    if (in_turns(&r->o, bucket))
-        wait_for(r, r->user[bucket % TURNS]);
+    if (gpt_reducer_in_turns(&r->o, bucket))
+        wait_for(r, r->user[bucket % GPT_REDUCER_TURNS]);
 }
 
 static void after(void *context, int64_t bucket)
 {
     struct gpt_reducer *r = context;
-
     const bool tied = r->tied && r->tied->bucket == bucket;
 
-    if (in_turns(&r->o, bucket) || (r->last && !tied))
+    if (gpt_reducer_in_turns(&r->o, bucket) || (r->last && !tied))
         push(r, bucket);
 }
 
@@ -347,7 +190,7 @@ static void sum_pieces(struct gpt_reducer *r)
     float *at = r->packed;
 
     for (int64_t i = 0; i < r->n_pieces; i++) {
-        const struct piece *p = &r->pieces[i];
+        const struct gpt_reducer_piece *p = &r->pieces[i];
         r->be->copy(r->o.q, at, p->at, (size_t)p->n * sizeof *at);
         at += p->n;
     }
@@ -355,7 +198,7 @@ static void sum_pieces(struct gpt_reducer *r)
                         r->n_packed, GPT_F32, GPT_SUM);
     at = r->packed;
     for (int64_t i = 0; i < r->n_pieces; i++) {
-        const struct piece *p = &r->pieces[i];
+        const struct gpt_reducer_piece *p = &r->pieces[i];
         r->be->copy(r->o.q, p->at, at, (size_t)p->n * sizeof *at);
         at += p->n;
     }
@@ -421,7 +264,7 @@ int gpt_reducer_open(struct gpt_reducer **out, struct gpt_backend *be,
     r->o = *options;
     pthread_mutex_init(&r->lock, NULL);
     pthread_cond_init(&r->changed, NULL);
-    GPT_TRY_GOTO(status, allocate(r, err), fail);
+    GPT_TRY_GOTO(status, gpt_reducer_allocate(r, err), fail);
     if (world && world->comm[GPT_GROUP_EMBEDDING])
         r->tied = find_tied(options->flat);
     if (world && world->reduce) {
