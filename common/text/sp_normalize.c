@@ -73,6 +73,20 @@ static size_t find_rule(const struct gpt_sp_map *map, const char *text,
     return longest;
 }
 
+/* Bytes of ASCII that text begins with and that are neither spaces nor, as there
+ * are no rules, anything else than themselves. */
+static size_t plain_run(const struct gpt_sp_model *m,
+                        const struct gpt_sp_map *map, const char *text,
+                        size_t len)
+{
+    size_t n = 0;
+    if (map->units || m->longest_user)
+        return 0;
+    while (n < len && text[n] != ' ' && !((uint8_t)text[n] & 0x80))
+        n++;
+    return n;
+}
+
 /* What the beginning of a text becomes; returns the bytes that it takes. A byte
  * that is not UTF-8 becomes U+FFFD. */
 static size_t next_part(const struct gpt_sp_model *m,
@@ -80,7 +94,8 @@ static size_t next_part(const struct gpt_sp_model *m,
                         size_t len, struct gpt_slice *part)
 {
     uint32_t cp;
-    size_t n = m->longest_user ? gpt_sp_user_prefix(m, text, len) : 0;
+    size_t n = m->longest_user ? gpt_sp_user_prefix(m, text, len)
+                               : plain_run(m, map, text, len);
     if (n == 0) {
         n = find_rule(map, text, len, part);
         if (n)

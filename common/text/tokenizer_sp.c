@@ -45,15 +45,10 @@ static void sp_close(struct gpt_tokenizer *tok)
 static const char *inner_space(const char *text, size_t len)
 {
     const size_t n = strlen(GPT_SP_SPACE);
-    bool inside = false;
-    for (size_t i = 0; i < len;) {
-        bool space = len - i >= n && memcmp(text + i, GPT_SP_SPACE, n) == 0;
-        if (space && inside)
-            return text + i;
-        inside = inside || !space;
-        i += space ? n : 1;
-    }
-    return NULL;
+    size_t i = 0;
+    while (len - i >= n && memcmp(text + i, GPT_SP_SPACE, n) == 0)
+        i += n;
+    return memmem(text + i, len - i, GPT_SP_SPACE, n);
 }
 
 static int check_pieces(struct sp_tokenizer *t, const char *path,
