@@ -26,7 +26,8 @@ static const struct gpt_pretok table[] = {
       " ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*+|\\s++$|\\s*[\\r\\n]|\\s+(?!\\S)|\\s"},
      gpt_pretok_cl100k_end},
     {"llama3",
-     {CONTRACTION "|" PREFIX "\\p{L}+|\\p{N}{1,3}|" SYMBOLS "[\\r\\n]*|" SPACES},
+     {CONTRACTION "|" PREFIX "\\p{L}+|\\p{N}{1,3}|" SYMBOLS
+                  "[\\r\\n]*|" SPACES},
      gpt_pretok_cl100k},
     {"qwen2",
      {CONTRACTION "|" PREFIX "\\p{L}+|\\p{N}|" SYMBOLS "[\\r\\n]*|" SPACES},

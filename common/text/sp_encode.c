@@ -110,7 +110,7 @@ static int push_pair(const struct gpt_sp_model *m, struct gpt_sp_scratch *s,
     return push(s, n_heap, (uint64_t)left->rank << 32 | at, err);
 }
 
-/* One symbol a character or user-defined piece, at the place where it begins. */
+/* One symbol a character or user-defined piece, where it begins. */
 static void cut_symbols(const struct gpt_sp_model *m,
                         struct gpt_sp_symbol *symbols, const char *text,
                         size_t len)

@@ -73,8 +73,8 @@ static size_t find_rule(const struct gpt_sp_map *map, const char *text,
     return longest;
 }
 
-/* Bytes of ASCII that text begins with and that are neither spaces nor, as there
- * are no rules, anything else than themselves. */
+/* Bytes of ASCII other than spaces that text begins with, where there are no
+ * rules and they are nothing but themselves. */
 static size_t plain_run(const struct gpt_sp_model *m,
                         const struct gpt_sp_map *map, const char *text,
                         size_t len)

@@ -13,7 +13,7 @@
 struct gpt_bytelevel {
     struct gpt_tokenizer base;
     struct gpt_vocab vocab;
-    struct gpt_token_map map; /* over the tokens that merging makes; may be empty */
+    struct gpt_token_map map; /* of what merging makes; may be empty */
     struct gpt_bpe *bpe;
     struct gpt_bpe_model model;
     struct gpt_added *added;            /* looked for in the text as it is */

@@ -33,7 +33,7 @@ struct gpt_encoder {
     const struct gpt_tokenizer *tok;
 };
 
-/* The path of --tokenizer-model: itself, or `name` in it if it is a directory. */
+/* The path of --tokenizer-model: itself, or `name` in it, a directory. */
 int gpt_tokenizer_file(const char *model, const char *name, char *path,
                        size_t cap, struct gpt_err *err) GPT_MUST_USE;
 bool gpt_tokenizer_parses_special(const struct gpt_tokenizer_options *o);

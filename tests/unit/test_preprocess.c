@@ -250,9 +250,11 @@ static void test_cancel(void)
 
 int main(void)
 {
-    struct gpt_tokenizer_options o = {.type = "GPT2BPETokenizer",
-                                      .vocab_file = "tests/golden/gpt2/vocab.json",
-                                      .merge_file = "tests/golden/gpt2/merges.txt"};
+    struct gpt_tokenizer_options o = {
+        .type = "GPT2BPETokenizer",
+        .vocab_file = "tests/golden/gpt2/vocab.json",
+        .merge_file = "tests/golden/gpt2/merges.txt",
+    };
     struct gpt_err err = {0};
     ok(mkdtemp(dir) && gpt_tokenizer_open(&tok, &o, &err) == GPT_OK,
        "scratch directory and vocabulary");
