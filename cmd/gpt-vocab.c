@@ -8,6 +8,7 @@
 #include "base/options.h"
 #include "base/progress.h"
 #include "text/corpus_count.h"
+#include "text/inputs.h"
 #include "text/vocab_write.h"
 
 #include <unistd.h>
@@ -28,7 +29,8 @@ static const struct gpt_opt table[] = {
     {.kind = GPT_OPT_GROUP, .help = "Input and output"},
     {.kind = GPT_OPT_LIST, .name = "input", .arg = "FILE", AT(input),
      .flags = GPT_OPT_REQUIRED | GPT_OPT_FILE,
-     .help = "JSON lines or text, also .xz, .gz, .zst; '-' is standard input"},
+     .help = "JSON lines or text, also .xz, .gz, .zst: files, directories, "
+             "patterns; '-' is standard input"},
     {.kind = GPT_OPT_CHOICE, .name = "input-format", .arg = "FORMAT",
      AT(input_format), .def = "auto", .choices = input_formats,
      .help = "of the input; auto looks at name and first character"},
@@ -101,12 +103,13 @@ static const char *progress_mode(const struct options *o)
 }
 
 static int count(struct gpt_piece_counter **counter, const struct options *o,
+                 const char *const *inputs, int64_t n_inputs,
                  struct gpt_err *err)
 {
     struct gpt_count_totals totals;
     struct gpt_count_options co = {
-        .blocks = {.inputs = o->input.items,
-                   .n_inputs = o->input.n,
+        .blocks = {.inputs = inputs,
+                   .n_inputs = n_inputs,
                    .format = o->input_format},
         .keys = o->json_keys.items,
         .n_keys = o->json_keys.n,
@@ -127,6 +130,20 @@ static int count(struct gpt_piece_counter **counter, const struct options *o,
              (double)totals.bytes / 1e6, gpt_piece_counter_size(*counter),
              seconds);
     return GPT_OK;
+}
+
+static int count_inputs(struct gpt_piece_counter **counter,
+                        const struct options *o, struct gpt_err *err)
+{
+    struct gpt_arena arena = {0};
+    const char *const *paths;
+    int64_t n;
+    int status = gpt_inputs_expand(&arena, o->input.items, o->input.n, &paths,
+                                   &n, err);
+    if (status == GPT_OK)
+        status = count(counter, o, paths, n, err);
+    gpt_arena_free(&arena);
+    return status;
 }
 
 static int merge(struct gpt_bpe_model *model,
@@ -170,7 +187,7 @@ static int train(struct outputs *files, const struct options *o,
     struct gpt_bpe_model model;
     double start = gpt_now();
 
-    GPT_TRY(count(&counter, o, err));
+    GPT_TRY(count_inputs(&counter, o, err));
     int status = merge(&model, counter, o, err);
     gpt_piece_counter_close(counter);
     GPT_TRY(status);

@@ -115,7 +115,11 @@ check '... doubles' grep -q '^aaaaaaaa aaaaaaaa$' n-merges.txt
 # ---- what is wrong is said ----
 expect 4 'no such file' vocab e 300 --input nowhere.jsonl
 err_has 'nowhere.jsonl'
-expect 4 'a directory' vocab e 300 --input .
+mkdir folder few
+expect 3 'a directory without input' vocab e 300 --input folder
+cp three.jsonl few/
+expect 0 'a directory' vocab few 262 --input few
+check 'is its files' cmp few-merges.txt a-merges.txt
 printf '{"text":"a"}\nthis is no JSON\n{"text":"b"}\n' >bad.jsonl
 expect 3 'a line that is no JSON' vocab e 300 --input bad.jsonl
 err_has 'bad.jsonl:2'
