@@ -1,4 +1,5 @@
-/* Causal self-attention, backward, plainly. Probabilities are computed again
+/* Causal self-attention, backward: on tensor cores where flash_bwd.cu has the
+ * type and head size, else plainly. Probabilities are computed again
  * from the log-sum-exp. With P = softmax(scale Q K^T) under its dropout mask M,
  * delta = rowsum(dO * O) and dS = scale P * (M * (dO V^T) - delta):
  *   dV = (P * M)^T dO,   dQ = dS K,   dK = dS^T Q        (Dao et al. 2022)
@@ -156,6 +157,8 @@ void cuda_attn_bwd(struct gpt_queue *q, const struct gpt_attn *op,
         dim3 by_head(cuda_blocks(op->t, WARPS), op->h, op->b);
         dim3 by_group(by_head.x, op->g, op->b);
         launch(q, row_deltas<T>, by_head, WARPS * 32, 0, s, p);
+        if (cuda_flash_bwd(q, op, grad))
+            return;
         launch(q, query_grads<T>, by_head, WARPS * 32, 0, s, p);
         launch(q, key_grads<T>, by_group, WARPS * 32, 0, s, p);
     });

@@ -13,6 +13,41 @@ enum { FLASH_ROWS = 64, FLASH_THREADS = 128 };
 template <int D> constexpr int flash_ld = D + 8;
 template <int D> constexpr int flash_tile = FLASH_ROWS * flash_ld<D>;
 
+/* Calls f(T(), D), both as types, when tensor cores do op's type and head size;
+ * else false. */
+template <class F> bool flash_size(const struct gpt_attn *op, F f)
+{
+    auto sized = [&](auto type) {
+        switch (op->d) {
+        case 64:
+            f(type, std::integral_constant<int, 64>());
+            return true;
+        case 80:
+            f(type, std::integral_constant<int, 80>());
+            return true;
+        case 96:
+            f(type, std::integral_constant<int, 96>());
+            return true;
+        case 128:
+            f(type, std::integral_constant<int, 128>());
+            return true;
+        }
+        return false;
+    };
+    if (op->act == GPT_F32 || !cuda_wide(op->act, op->d, op->qkv, op->out))
+        return false;
+    return op->act == GPT_BF16 ? sized(__nv_bfloat16()) : sized(__half());
+}
+
+/* Where the first tile of keys begins that queries t0.. of a block see. */
+__device__ inline int64_t flash_first(const struct attn_shape &s, int64_t b, int64_t t0)
+{
+    int64_t first = attn_first(s, b, t0);
+    for (int64_t t = t0 + 1; s.doc_start && t < s.t && t < t0 + FLASH_ROWS; t++)
+        first = min(first, attn_first(s, b, t));
+    return first / FLASH_ROWS * FLASH_ROWS;
+}
+
 /* Begins to copy rows first.. of x, ld apart, into a tile; zeros past n. */
 template <int D, class T>
 __device__ inline void flash_fetch(T *tile, const T *x, int64_t first, int64_t n, int64_t ld)

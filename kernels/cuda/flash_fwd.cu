@@ -128,15 +128,6 @@ static __device__ void finish(const struct attn_shape &s, running<D> &r, T *out,
     }
 }
 
-/* The first key that any query of the block sees. */
-static __device__ int64_t block_first(const struct attn_shape &s, int64_t b, int64_t t0)
-{
-    int64_t first = attn_first(s, b, t0);
-    for (int64_t t = t0 + 1; s.doc_start && t < s.t && t < t0 + FLASH_ROWS; t++)
-        first = min(first, attn_first(s, b, t));
-    return first;
-}
-
 template <int D, class T>
 static __global__ void __launch_bounds__(FLASH_THREADS)
     flash_forward(struct attn_shape s, const T *qkv, T *out)
@@ -146,7 +137,7 @@ static __global__ void __launch_bounds__(FLASH_THREADS)
     /* long rows of keys first */
     int64_t t0 = (int64_t)(gridDim.x - 1 - blockIdx.x) * FLASH_ROWS, h = blockIdx.y, b = blockIdx.z;
     const T *k = qkv + attn_key_at(s, b, h / (s.h / s.g)), *v = k + s.d;
-    int64_t begin = block_first(s, b, t0) / FLASH_ROWS * FLASH_ROWS;
+    int64_t begin = flash_first(s, b, t0);
     flash_fetch<D>(queries, qkv + attn_query_at(s, b, h), t0, s.t, s.ld);
     flash_fetch<D>(keys, k, begin, s.t, s.ld);
     flash_fetch<D>(values, v, begin, s.t, s.ld);
@@ -177,35 +168,13 @@ static __global__ void __launch_bounds__(FLASH_THREADS)
     finish<D>(s, r, out + (b * s.t * s.h + h) * s.d, s.lse + (b * s.h + h) * s.t, t);
 }
 
-template <int D, class T> static void run(struct gpt_queue *q, const struct gpt_attn *op)
-{
-    dim3 grid(cuda_blocks(op->t, FLASH_ROWS), op->h, op->b);
-    launch(q, flash_forward<D, T>, grid, FLASH_THREADS, 5 * flash_tile<D> * sizeof(T),
-           attn_shape_of(op), (const T *)op->qkv, (T *)op->out);
-}
-
-template <class T> static bool run_size(struct gpt_queue *q, const struct gpt_attn *op)
-{
-    switch (op->d) {
-    case 64:
-        run<64, T>(q, op);
-        return true;
-    case 80:
-        run<80, T>(q, op);
-        return true;
-    case 96:
-        run<96, T>(q, op);
-        return true;
-    case 128:
-        run<128, T>(q, op);
-        return true;
-    }
-    return false;
-}
-
 bool cuda_flash_fwd(struct gpt_queue *q, const struct gpt_attn *op)
 {
-    if (op->act == GPT_F32 || !cuda_wide(op->act, op->d, op->qkv, op->out))
-        return false;
-    return op->act == GPT_BF16 ? run_size<__nv_bfloat16>(q, op) : run_size<__half>(q, op);
+    return flash_size(op, [&](auto type, auto size) {
+        using T = decltype(type);
+        const int D = decltype(size)::value;
+        dim3 grid(cuda_blocks(op->t, FLASH_ROWS), op->h, op->b);
+        launch(q, flash_forward<D, T>, grid, FLASH_THREADS, 5 * flash_tile<D> * sizeof(T),
+               attn_shape_of(op), (const T *)op->qkv, (T *)op->out);
+    });
 }
