@@ -208,7 +208,7 @@ static int parse_shard(struct work *w, const char *text, struct gpt_err *err)
     if (!text)
         return GPT_OK;
     size_t len = strcspn(text, "/");
-    bool good = text[len] && len < sizeof(first);
+    bool good = len < sizeof(first) && text[len];
     if (good) {
         memcpy(first, text, len);
         first[len] = '\0';

@@ -33,8 +33,8 @@ void gpt_peers_end(struct gpt_peers *p);
 bool gpt_peers_first(const struct gpt_peers *p);
 
 /* Within that, all ranks call gather and then tell, as often as they need. A
- * failure (status and *err) may be handed in instead of a text, and comes out on
- * the other side as "rank 3: its text" with its status; a rank that does not
+ * failure (status and *err) may be handed in instead of a text, and comes out
+ * on the other side as "rank 3: its text" with its status; a rank that does not
  * come in time, falls silent, or posted a failure is GPT_EFAIL with its
  * number. */
 

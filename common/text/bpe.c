@@ -90,8 +90,8 @@ static int fill_pairs(struct gpt_bpe *bpe, const char *merge_file,
         bpe->pairs[i] = FREE;
     for (size_t r = 0; r < v->n_merges; r++) {
         const struct gpt_merge *m = &v->merges[r];
-        uint64_t bit, name = pair_name(m->left, m->right);
-        uint64_t *pair = find_pair(bpe, name);
+        const uint64_t name = pair_name(m->left, m->right);
+        uint64_t *pair = find_pair(bpe, name), *word, bit;
         if (*pair != FREE)
             return gpt_fail(err, GPT_EDATA,
                             "%s: merges number %lu and %zu are the same",
@@ -102,7 +102,8 @@ static int fill_pairs(struct gpt_bpe *bpe, const char *merge_file,
         bpe->result[r] = m->result;
         bpe->in_order &= r == 0 || m->result == m[-1].result + 1;
         *pair = name << RANK_BITS | rank;
-        *seen_word(bpe, name, &bit) |= bit;
+        word = seen_word(bpe, name, &bit);
+        *word |= bit;
     }
     return GPT_OK;
 }

@@ -141,7 +141,8 @@ static double step(struct gpt_replica *r)
         weight[i] = 1.0F / N;
     }
     gpt_stage_begin(r->stage, r->q);
-    gpt_stage_forward(r->stage, r->q, 0, 0, GPT_STAGE_TRAIN, &mb, NULL, &result);
+    gpt_stage_forward(r->stage, r->q, 0, 0, GPT_STAGE_TRAIN, &mb, NULL,
+                      &result);
     gpt_stage_backward(r->stage, r->q, 0, 0, NULL);
     if (gpt_optimizer_squares(r->optimizer, r->q, update.gradients,
                               &update.norm, &err) != GPT_OK)

@@ -414,8 +414,8 @@ static void pipeline(void)
     const void *mid = gpt_stage_forward(stage[0]->stage, stage[0]->q, 0, 0,
                                         GPT_STAGE_TRAIN, &mb, NULL, NULL);
     ok(mid != NULL, "the first stage has an output");
-    ok(gpt_stage_forward(stage[1]->stage, stage[1]->q, 0, 0, GPT_STAGE_TRAIN, &mb,
-                         mid, &result) == NULL,
+    ok(gpt_stage_forward(stage[1]->stage, stage[1]->q, 0, 0, GPT_STAGE_TRAIN,
+                         &mb, mid, &result) == NULL,
        "the last stage has none");
     const void *dmid =
         gpt_stage_backward(stage[1]->stage, stage[1]->q, 0, 0, NULL);
