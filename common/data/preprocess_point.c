@@ -116,6 +116,24 @@ static int get_int(const cJSON *object, const char *name, int64_t *v,
     return gpt_json_int(object, name, 0, INT64_C(1) << 53, v, j->path, err);
 }
 
+/* A list of n counts. */
+static int get_counts(const cJSON *object, const char *name, int64_t *to, int n,
+                      const struct gpt_journal_about *j, struct gpt_err *err)
+{
+    const cJSON *list = cJSON_GetObjectItemCaseSensitive(object, name), *item;
+    if (cJSON_GetArraySize(list) != n)
+        return gpt_fail(err, GPT_EDATA, "%s: %s: %d items, must be %d", j->path,
+                        name, cJSON_GetArraySize(list), n);
+    cJSON_ArrayForEach(item, list) {
+        if (!cJSON_IsNumber(item) || !(item->valuedouble >= 0) ||
+            item->valuedouble > 0x1p53)
+            return gpt_fail(err, GPT_EDATA, "%s: %s: not a list of counts",
+                            j->path, name);
+        *to++ = (int64_t)item->valuedouble;
+    }
+    return GPT_OK;
+}
+
 static int get_keys(const cJSON *o, struct gpt_point *p,
                     const struct gpt_journal_about *j, struct gpt_err *err)
 {
@@ -126,15 +144,11 @@ static int get_keys(const cJSON *o, struct gpt_point *p,
                         (long long)j->o->n_keys);
     struct gpt_key_counts *at = p->keys;
     cJSON_ArrayForEach(key, keys) {
-        const cJSON *item;
-        int b = 0;
 #define X(field) GPT_TRY(get_int(key, #field, &at->field, j, err));
         KEY_FIELDS(X)
 #undef X
-        cJSON_ArrayForEach(item,
-                           cJSON_GetObjectItemCaseSensitive(key, "lengths"))
-            if (cJSON_IsNumber(item) && b < GPT_LENGTH_BUCKETS)
-                at->of_length[b++] = (int64_t)item->valuedouble;
+        GPT_TRY(get_counts(key, "lengths", at->of_length, GPT_LENGTH_BUCKETS, j,
+                           err));
         at++;
     }
     return GPT_OK;
@@ -176,18 +190,15 @@ static int get_bad(const cJSON *o, struct gpt_bad_report *bad,
                    const struct gpt_journal_about *j, struct gpt_err *err)
 {
     const cJSON *item;
-    int k = 0;
-    cJSON_ArrayForEach(item, cJSON_GetObjectItemCaseSensitive(o, "bad_of_kind"))
-        if (cJSON_IsNumber(item) && k < GPT_BAD_KINDS)
-            bad->of_kind[k++] = (int64_t)item->valuedouble;
+    GPT_TRY(get_counts(o, "bad_of_kind", bad->of_kind, GPT_BAD_KINDS, j, err));
     cJSON_ArrayForEach(item, cJSON_GetObjectItemCaseSensitive(o, "bad_named"))
         if (cJSON_IsString(item) && bad->n_named < GPT_BAD_NAMED)
             gpt_fail(&bad->named[bad->n_named++], GPT_EDATA, "%s",
                      item->valuestring);
-    if (k == GPT_BAD_KINDS && bad->n_named <= bad->n)
+    if (bad->n_named <= bad->n)
         return GPT_OK;
-    return gpt_fail(err, GPT_EDATA, "%s: bad_of_kind: %d items, must be %d",
-                    j->path, k, GPT_BAD_KINDS);
+    return gpt_fail(err, GPT_EDATA, "%s: bad_named: more than the %lld bad "
+                    "lines", j->path, (long long)bad->n);
 }
 
 int gpt_point_from_json(const struct gpt_journal_about *j, const cJSON *o,
