@@ -10,6 +10,7 @@
 
 #define NONE UINT32_MAX
 #define UNKNOWN_PENALTY 10.0f
+#define SCORE_LIMIT -100000.0f /* of a path, before counting starts anew */
 
 void gpt_sp_scratch_free(struct gpt_sp_scratch *s)
 {
@@ -208,6 +209,8 @@ static void add_to_trie(struct gpt_sp_trie *t, struct gpt_slice text,
         at = t->children[slot];
     }
     t->ids[at] = id;
+    if (text.len > t->longest)
+        t->longest = text.len;
 }
 
 static int compare_slices(const void *a, const void *b)
@@ -259,7 +262,8 @@ int gpt_sp_trie_open(struct gpt_sp_trie *t, const struct gpt_sp_model *m,
                      struct gpt_err *err)
 {
     struct gpt_slice *sorted;
-    *t = (struct gpt_sp_trie){.lowest = FLT_MAX, .highest = FLT_MIN};
+    *t = (struct gpt_sp_trie){
+        .lowest = FLT_MAX, .highest = FLT_MIN, .longest = 4};
     GPT_TRY(gpt_new(&sorted, (size_t)m->n, sizeof(*sorted), "pieces", err));
     size_t n_nodes = count_nodes(m, sorted);
     gpt_free(sorted);
@@ -329,6 +333,17 @@ static void extend(const struct gpt_sp_model *m, const struct gpt_sp_trie *t,
     }
 }
 
+/* Lets scores count from position `at` on, where they have become so low that
+ * single precision would not tell paths apart. */
+static void rebase(struct gpt_sp_path *paths, size_t at, size_t longest,
+                   size_t len)
+{
+    const float base = paths[at].score;
+    for (size_t i = at; i <= len && i - at <= longest; i++)
+        if (paths[i].begin != NONE)
+            paths[i].score -= base;
+}
+
 /* Turns the chain of last pieces round: begin becomes where the next one ends.
  */
 static void reverse_path(struct gpt_sp_path *paths, size_t len)
@@ -358,6 +373,8 @@ int gpt_sp_encode_unigram(const struct gpt_sp_model *m,
         paths[i] = (struct gpt_sp_path){0, -1, NONE};
     for (size_t at = 0; at < len;) {
         size_t n = gpt_sp_char_len(text + at, len - at);
+        if (paths[at].score < SCORE_LIMIT)
+            rebase(paths, at, t->longest, len);
         extend(m, t, paths, text, at, n, len);
         at += n;
     }

@@ -16,6 +16,7 @@ struct gpt_sp_trie {
     size_t mask;
     uint32_t n_nodes;
     float lowest, highest; /* scores of normal pieces */
+    size_t longest;        /* bytes of a piece, or of a character */
 };
 
 int gpt_sp_trie_open(struct gpt_sp_trie *t, const struct gpt_sp_model *m,
