@@ -62,8 +62,8 @@ __device__ inline float attn_keep(const struct attn_shape &s, uint64_t index)
 
 /* On tensor cores; false when they do not do this type or head size. */
 bool cuda_flash_fwd(struct gpt_queue *q, const struct gpt_attn *op);
-/* grad->scratch holds delta (B, H, T) float. */
 bool cuda_flash_bwd(struct gpt_queue *q, const struct gpt_attn *op,
                     const struct gpt_attn_grad *grad);
+size_t cuda_flash_scratch(const struct gpt_attn *op);
 
 #endif

@@ -1,5 +1,5 @@
-/* Causal self-attention, backward: on tensor cores where flash_bwd.cu has the
- * type and head size, else plainly. Probabilities are computed again
+/* Causal self-attention, backward, plainly, where flash_bwd.cu does not
+ * have the type and head size. Probabilities are computed again
  * from the log-sum-exp. With P = softmax(scale Q K^T) under its dropout mask M,
  * delta = rowsum(dO * O) and dS = scale P * (M * (dO V^T) - delta):
  *   dV = (P * M)^T dO,   dQ = dS K,   dK = dS^T Q        (Dao et al. 2022)
@@ -8,6 +8,8 @@
  * over the queries of its group's heads in order. Nothing is added twice to
  * one place, so no sum depends on who comes first. */
 #include "cuda/attn.cuh"
+
+#include <algorithm>
 
 enum { WARPS = 4, MOST = ATTN_MAX_D / 32 };
 
@@ -141,13 +143,16 @@ template <class T> static __global__ void key_grads(struct attn_shape s, gradien
 
 size_t cuda_attn_scratch(const struct gpt_attn *op)
 {
-    return (size_t)(op->b * op->h * op->t + 1) * sizeof(float);
+    size_t plain = (size_t)(op->b * op->h * op->t + 1) * sizeof(float);
+    return std::max(plain, cuda_flash_scratch(op));
 }
 
 void cuda_attn_bwd(struct gpt_queue *q, const struct gpt_attn *op,
                    const struct gpt_attn_grad *grad)
 {
     if (!cuda_ready(q, "attn_bwd", op->act) || !op->b || !op->t)
+        return;
+    if (cuda_flash_bwd(q, op, grad))
         return;
     with_type(op->act, [&](auto type) {
         using T = decltype(type);
@@ -157,8 +162,6 @@ void cuda_attn_bwd(struct gpt_queue *q, const struct gpt_attn *op,
         dim3 by_head(cuda_blocks(op->t, WARPS), op->h, op->b);
         dim3 by_group(by_head.x, op->g, op->b);
         launch(q, row_deltas<T>, by_head, WARPS * 32, 0, s, p);
-        if (cuda_flash_bwd(q, op, grad))
-            return;
         launch(q, query_grads<T>, by_head, WARPS * 32, 0, s, p);
         launch(q, key_grads<T>, by_group, WARPS * 32, 0, s, p);
     });

@@ -8,10 +8,12 @@
 #include "cuda/mma.cuh"
 
 /* A tile: ROWS positions of D elements. A block is four warps, each of which
- * owns 16 of its own tile's rows. */
+ * owns 16 of the 64 rows of the block's own tile. */
 enum { FLASH_ROWS = 64, FLASH_THREADS = 128 };
 template <int D> constexpr int flash_ld = D + 8;
-template <int D> constexpr int flash_tile = FLASH_ROWS * flash_ld<D>;
+template <int D, int ROWS = FLASH_ROWS> constexpr int flash_tile = ROWS * flash_ld<D>;
+
+static const float FLASH_LOG2E = 1.44269504f;
 
 /* Calls f(T(), D), both as types, when tensor cores do op's type and head size;
  * else false. */
@@ -39,25 +41,32 @@ template <class F> bool flash_size(const struct gpt_attn *op, F f)
     return op->act == GPT_BF16 ? sized(__nv_bfloat16()) : sized(__half());
 }
 
-/* Where the first tile of keys begins that queries t0.. of a block see. */
-__device__ inline int64_t flash_first(const struct attn_shape &s, int64_t b, int64_t t0)
-{
-    int64_t first = attn_first(s, b, t0);
-    for (int64_t t = t0 + 1; s.doc_start && t < s.t && t < t0 + FLASH_ROWS; t++)
-        first = min(first, attn_first(s, b, t));
-    return first / FLASH_ROWS * FLASH_ROWS;
-}
-
 /* Begins to copy rows first.. of x, ld apart, into a tile; zeros past n. */
-template <int D, class T>
+template <int D, int ROWS = FLASH_ROWS, class T>
 __device__ inline void flash_fetch(T *tile, const T *x, int64_t first, int64_t n, int64_t ld)
 {
-    for (int i = threadIdx.x; i < FLASH_ROWS * D / 8; i += FLASH_THREADS) {
+    for (int i = threadIdx.x; i < ROWS * D / 8; i += FLASH_THREADS) {
         int row = i / (D / 8), column = i % (D / 8) * 8;
         bool here = first + row < n;
         copy_async(tile + row * flash_ld<D> + column,
                    x + (here ? first + row : 0) * ld + column, here ? 16 : 0);
     }
+}
+
+/* The first key that any of the queries t.. t + ROWS - 1 sees. */
+template <int ROWS = FLASH_ROWS>
+__device__ inline int64_t flash_first(const struct attn_shape &s, int64_t b, int64_t t)
+{
+    if (!s.doc_start)
+        return 0;
+    int64_t first = t;
+#pragma unroll
+    for (int i = threadIdx.x % 32; i < ROWS; i += 32)
+        first = min(first, attn_first(s, b, min(t + i, s.t - 1)));
+#pragma unroll
+    for (int lanes = 16; lanes; lanes /= 2)
+        first = min(first, __shfl_xor_sync(ALL_LANES, first, lanes));
+    return first;
 }
 
 /* The 16 x 16 block at (row, column) as `a` of a product. */
@@ -100,6 +109,142 @@ __device__ inline void flash_d_to_a(uint32_t (&a)[4], const float (&low)[4],
     a[1] = pack2<T>(low[2], low[3]);
     a[2] = pack2<T>(high[0], high[1]);
     a[3] = pack2<T>(high[2], high[3]);
+}
+
+/* The warp's 16 rows, as `a`, of a tile. */
+template <int D, class T>
+__device__ inline void flash_rows(uint32_t (&a)[D / 16][4], const T *tile)
+{
+#pragma unroll
+    for (int d = 0; d < D / 16; d++)
+        flash_a<D>(a[d], tile, threadIdx.x / 32 * 16, d * 16);
+}
+
+/* s (16, 8 N) += a (16, D) times the transpose of tile (8 N, D). */
+template <int D, int N, class T>
+__device__ inline void flash_scores(float (&s)[N][4], const uint32_t (&a)[D / 16][4],
+                                    const T *tile)
+{
+#pragma unroll
+    for (int d = 0; d < D / 16; d++)
+#pragma unroll
+        for (int n = 0; n < N; n += 2) {
+            uint32_t b[2][2];
+            flash_b<D>(b, tile, n * 8, d * 16);
+            mma16816<T>(s[n], a[d], b[0]);
+            mma16816<T>(s[n + 1], a[d], b[1]);
+        }
+}
+
+/* The same, `a` being the warp's rows of a tile: fewer registers. */
+template <int D, int N, class T>
+__device__ inline void flash_scores_of(float (&s)[N][4], const T *rows, const T *tile)
+{
+#pragma unroll
+    for (int d = 0; d < D / 16; d++) {
+        uint32_t a[4];
+        flash_a<D>(a, rows, threadIdx.x / 32 * 16, d * 16);
+#pragma unroll
+        for (int n = 0; n < N; n += 2) {
+            uint32_t b[2][2];
+            flash_b<D>(b, tile, n * 8, d * 16);
+            mma16816<T>(s[n], a, b[0]);
+            mma16816<T>(s[n + 1], a, b[1]);
+        }
+    }
+}
+
+/* sum (16, D) += p (16, 8 N), rounded, times tile (8 N, D). */
+template <int D, int N, class T>
+__device__ inline void flash_add(float (&sum)[D / 8][4], const float (&p)[N][4], const T *tile)
+{
+#pragma unroll
+    for (int k = 0; k < N / 2; k++) {
+        uint32_t a[4];
+        flash_d_to_a<T>(a, p[2 * k], p[2 * k + 1]);
+#pragma unroll
+        for (int n = 0; n < D / 8; n += 2) {
+            uint32_t b[2][2];
+            flash_b_rows<D>(b, tile, k * 16, n * 8);
+            mma16816<T>(sum[n], a, b[0]);
+            mma16816<T>(sum[n + 1], a, b[1]);
+        }
+    }
+}
+
+/* Writes a warp's (16, D) sums times by[row / 8] to rows t.. of x, ld apart,
+ * as far as they are below n. t: this lane's first row. */
+template <int D, class T>
+__device__ inline void flash_store(T *x, const float (&sum)[D / 8][4], const float (&by)[2],
+                                   int64_t t, int64_t n, int64_t ld)
+{
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        if (t + 8 * h >= n)
+            continue;
+        T *row = x + (t + 8 * h) * ld + threadIdx.x % 4 * 2;
+#pragma unroll
+        for (int i = 0; i < D / 8; i++) {
+            uint32_t pair = pack2<T>(sum[i][2 * h] * by[h], sum[i][2 * h + 1] * by[h]);
+            memcpy(row + i * 8, &pair, sizeof pair);
+        }
+    }
+}
+
+/* ---- dropout: a Philox block serves four neighbouring keys; lanes that hold
+ * parts of a block share the work and exchange bits ---- */
+
+/* Bit i: the probability with counter at + i stays. */
+__device__ inline uint32_t flash_keep4(const struct cuda_drop &d, uint64_t at)
+{
+    unsigned skip = (unsigned)at % 4;
+    uint4 low = philox(d.key, at / 4), high = low;
+    if (skip)
+        high = philox(d.key, at / 4 + 1);
+    uint32_t kept = 0;
+#pragma unroll
+    for (unsigned i = 0; i < 4; i++) {
+        uint32_t word = skip + i < 4 ? word_of(low, skip + i) : word_of(high, skip + i - 4);
+        kept |= (uint32_t)(word >> 8 >= d.below) << i;
+    }
+    return kept;
+}
+
+/* For `d` fragments of (16 queries, 8 N keys), N <= 8: bit 4 n + e of kept[h]
+ * is that of element 2 h + e of fragment n. at: the counter of (0, 0); t:
+ * counters from one query to the next. Lanes t and t ^ 1 hold a Philox block
+ * of row g and one of row g + 8: each computes one of the two. */
+template <int N>
+__device__ inline void flash_keep_rows(uint32_t (&kept)[2], const struct cuda_drop &d,
+                                       uint64_t at, int64_t t)
+{
+    int lane = threadIdx.x % 32, odd = lane % 2;
+    at += (uint64_t)((lane / 4 + 8 * odd) * t + lane % 4 / 2 * 4);
+    uint32_t mine = 0;
+#pragma unroll 1 /* registers */
+    for (int n = 0; n < N; n++)
+        mine |= flash_keep4(d, at + n * 8) << 4 * n;
+    uint32_t other = __shfl_xor_sync(ALL_LANES, mine, 1);
+    kept[0] = (odd ? other : mine) >> 2 * odd;
+    kept[1] = (odd ? mine : other) >> 2 * odd;
+}
+
+/* For `d` fragments of (16 keys, 8 N queries): bit 4 n of kept[e] is that of
+ * element e of fragment n. The four lanes that hold a Philox block hold four
+ * of them, by element: each computes one. */
+template <int N>
+__device__ inline void flash_keep_columns(uint32_t (&kept)[4], const struct cuda_drop &d,
+                                          uint64_t at, int64_t t)
+{
+    int lane = threadIdx.x % 32, part = lane / 4 % 4;
+    at += (uint64_t)((lane % 4 * 2 + part % 2) * t + lane / 16 * 4 + part / 2 * 8);
+    uint32_t mine = 0;
+#pragma unroll 1 /* registers */
+    for (int n = 0; n < N; n++)
+        mine |= flash_keep4(d, at + (uint64_t)(n * 8 * t)) << 4 * n;
+#pragma unroll
+    for (int e = 0; e < 4; e++)
+        kept[e] = __shfl_sync(ALL_LANES, mine, (lane & ~12) | e * 4) >> part;
 }
 
 #endif

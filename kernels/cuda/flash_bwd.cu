@@ -1,209 +1,277 @@
-/* Causal self-attention on tensor cores, backward (Dao 2023; the formulas are
- * in attn_bwd.cu). Two kernels, so that no sum is shared between blocks and
- * each has a fixed order: dQ, a block for 64 queries, going over keys; dK and
- * dV, a block for 64 keys, going over the queries of all heads of its group.
- * Both compute scores again. */
+/* Causal self-attention on tensor cores, backward (Dao 2023). The formulas are
+ * at the top of attn_bwd.c of kernels/cpu; the factor `scale` of dS is left to
+ * the end. Three kernels, without atomics, so that sums have one order:
+ *   prepare     what the others need of each query, in 16 bytes
+ *   key_grads   a block per 64 keys of a group goes over the queries that see
+ *               them, head by head: S^T = K Q^T, dP^T = V dO^T, then
+ *               dV += (P M)^T dO and dK += dS^T Q
+ *   query_grads a block per 64 queries goes over the keys that they see:
+ *               S = Q K^T, dP = dO V^T, then dQ += dS K
+ * Computing S and dP twice costs 2 products of 7; it saves dQ's atomics.
+ *
+ * Shared memory of both: the block's own two tiles (64 rows), then two stages,
+ * one at work, one on its way, each of two tiles of flash_step rows (and
+ * the flash_query of these, for key_grads). A thread's registers at D = 128:
+ * key_grads 64 + 64 sums, 16 + 16 scores; query_grads 64 fragments, 64 sums,
+ * 16 + 16 scores. */
 #include "cuda/flash.cuh"
 
-#include <limits.h>
+/* What backward needs of a query. Past the sequence's end lse is infinite, so
+ * that its probabilities are 0. */
+struct alignas(16) flash_query {
+    float lse, delta; /* lse in units of log(2) */
+    int first, unused; /* the first key that it sees */
+};
 
-template <class T> struct flash_grads {
-    const T *qkv, *dout;
+template <class T> struct flash_grad {
+    const T *qkv, *out, *dout;
     T *dqkv;
-    const float *delta; /* (B, H, T), row_deltas() of attn_bwd.cu */
+    struct flash_query *queries; /* (B, H, padded T) */
 };
 
-/* What queries t0.. know of themselves; outside the sequence: they see nothing. */
-struct flash_rows {
-    float lse[FLASH_ROWS], delta[FLASH_ROWS];
-    int first[FLASH_ROWS];
+/* Rows of the tiles that a block goes over: fewer where sums take many
+ * registers. */
+template <int D> constexpr int flash_step = D > 80 ? 32 : 64;
+
+/* Elements of 2 bytes of a stage, of all shared memory. */
+template <int D>
+constexpr int flash_stage = 2 * flash_tile<D, flash_step<D>> + 8 * flash_step<D>;
+template <int D> constexpr int flash_shared = 2 * flash_tile<D> + 2 * flash_stage<D>;
+
+/* Where the sequence's end is padded to. */
+static __host__ __device__ int64_t padded(int64_t t)
+{
+    return (t + FLASH_ROWS - 1) / FLASH_ROWS * FLASH_ROWS;
+}
+
+/* A warp a query. */
+enum { WARPS = FLASH_THREADS / 32 };
+template <class T> static __global__ void prepare(struct attn_shape s, flash_grad<T> p)
+{
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    int64_t t = (int64_t)blockIdx.x * WARPS + warp, h = blockIdx.y, b = blockIdx.z;
+    struct flash_query q = {INFINITY, 0, 0, 0};
+    if (t < s.t) {
+        int64_t at = ((b * s.t + t) * s.h + h) * s.d;
+        float sum = 0;
+        for (int i = 2 * lane; i < s.d; i += 64) {
+            float o[2], d[2];
+            load<2>(o, p.out + at + i);
+            load<2>(d, p.dout + at + i);
+            sum += o[0] * d[0] + o[1] * d[1];
+        }
+        q.lse = s.lse[(b * s.h + h) * s.t + t] * FLASH_LOG2E;
+        q.delta = warp_sum(sum);
+        q.first = (int)attn_first(s, b, t);
+    }
+    if (lane == 0)
+        p.queries[(b * s.h + h) * padded(s.t) + t] = q;
+}
+
+/* ---- dK, dV ---- */
+
+/* A tile of queries: of head h, from t on. */
+struct query_tile {
+    int64_t h, t;
 };
-static __device__ void fetch_rows(struct flash_rows *r, const struct attn_shape &s,
-                                  const float *delta, int64_t b, int64_t h, int64_t t0)
-{
-    int i = threadIdx.x;
-    int64_t at = (b * s.h + h) * s.t + t0 + i;
-    if (i >= FLASH_ROWS)
-        return;
-    bool here = t0 + i < s.t;
-    r->lse[i] = here ? s.lse[at] : 0;
-    r->delta[i] = here ? delta[at] : 0;
-    r->first[i] = here ? (int)attn_first(s, b, t0 + i) : INT_MAX;
-}
 
-/* s, dp: q . k and dout . v of key j and query t0 + i become P M and dS.
- * drop_at: the counter of (query t0, key 0). */
-static __device__ void pair_grad(const struct attn_shape &shape, const struct flash_rows &r,
-                                 int64_t t0, int i, int64_t j, uint64_t drop_at, float *s,
-                                 float *dp)
+/* The next tile that sees a key of j.. j + 63, of the heads below h_end; false
+ * when there is none. A head's first tile begins at j: it sees itself. */
+template <int N>
+static __device__ bool advance(const struct attn_shape &s, int64_t b, int64_t j, int64_t h_end,
+                               struct query_tile &at)
 {
-    bool seen = j <= t0 + i && j >= r.first[i];
-    float p = seen ? exp2f((*s * shape.scale - r.lse[i]) * 1.44269504f) : 0;
-    float keep = shape.drop.below ? attn_keep(shape, drop_at + (uint64_t)(i * shape.t + j)) : 1;
-    *s = p * keep;
-    *dp = shape.scale * p * (keep * *dp - r.delta[i]);
-}
-
-/* c (16, 8 N) += x y': 16 rows of x from `row` on, the first 8 N rows of y. */
-template <int D, int N, class T>
-static __device__ void scores(float (&c)[N][4], const T *x, int row, const T *y)
-{
-#pragma unroll
-    for (int d = 0; d < D / 16; d++) {
-        uint32_t a[4];
-        flash_a<D>(a, x, row, d * 16);
-#pragma unroll
-        for (int n = 0; n < N; n += 2) {
-            uint32_t b[2][2];
-            flash_b<D>(b, y, n * 8, d * 16);
-            mma16816<T>(c[n], a, b[0]);
-            mma16816<T>(c[n + 1], a, b[1]);
-        }
-    }
-}
-
-/* c (16, D) += p y: p (16, 8 N) in registers, the first 8 N rows of y. */
-template <int D, int N, class T>
-static __device__ void combine(float (&c)[D / 8][4], const float (&p)[N][4], const T *y)
-{
-#pragma unroll
-    for (int k = 0; k < N / 2; k++) {
-        uint32_t a[4];
-        flash_d_to_a<T>(a, p[2 * k], p[2 * k + 1]);
-#pragma unroll
-        for (int n = 0; n < D / 8; n += 2) {
-            uint32_t b[2][2];
-            flash_b_rows<D>(b, y, k * 16, n * 8);
-            mma16816<T>(c[n], a, b[0]);
-            mma16816<T>(c[n + 1], a, b[1]);
-        }
-    }
-}
-
-/* This warp's 16 rows of D, those inside the sequence; rows ld apart. */
-template <int D, class T>
-static __device__ void write(T *to, const float (&c)[D / 8][4], int64_t row, int64_t n_rows,
-                             int64_t ld)
-{
-    int lane = threadIdx.x % 32;
-#pragma unroll
-    for (int h = 0; h < 2; h++)
-#pragma unroll
-        for (int n = 0; n < D / 8; n++)
-            if (row + 8 * h < n_rows) {
-                uint32_t pair = pack2<T>(c[n][2 * h], c[n][2 * h + 1]);
-                memcpy(to + (row + 8 * h) * ld + n * 8 + lane % 4 * 2, &pair, sizeof pair);
-            }
+    for (at.t += N; at.t < s.t; at.t += N)
+        if (flash_first<N>(s, b, at.t) < j + FLASH_ROWS)
+            return true;
+    at.t = j;
+    return ++at.h < h_end;
 }
 
 template <int D, class T>
-static __global__ void __launch_bounds__(FLASH_THREADS)
-    flash_query_grads(struct attn_shape s, flash_grads<T> p)
+static __device__ void fetch_queries(T *stage, const struct attn_shape &s,
+                                     const flash_grad<T> &p, int64_t b,
+                                     const struct query_tile &at)
 {
-    const int N = FLASH_ROWS / 8;
-    __shared__ struct flash_rows rows;
-    T *queries = reinterpret_cast<T *>(dynamic_floats()), *douts = queries + flash_tile<D>;
-    T *keys = douts + flash_tile<D>, *values = keys + flash_tile<D>;
-    int64_t t0 = (int64_t)(gridDim.x - 1 - blockIdx.x) * FLASH_ROWS, h = blockIdx.y, b = blockIdx.z;
-    int64_t q_at = attn_query_at(s, b, h);
-    const T *k = p.qkv + attn_key_at(s, b, h / (s.h / s.g));
-    int lane = threadIdx.x % 32, row = threadIdx.x / 32 * 16;
-    float dq[D / 8][4] = {};
-    uint64_t drop_at = attn_drop_at(s, b, h, t0);
-    fetch_rows(&rows, s, p.delta, b, h, t0);
-    flash_fetch<D>(queries, p.qkv + q_at, t0, s.t, s.ld);
-    flash_fetch<D>(douts, p.dout + (b * s.t * s.h + h) * s.d, t0, s.t, s.h * s.d);
-    for (int64_t j0 = flash_first(s, b, t0); j0 <= t0; j0 += FLASH_ROWS) {
-        flash_fetch<D>(keys, k, j0, s.t, s.ld);
-        flash_fetch<D>(values, k + s.d, j0, s.t, s.ld);
-        copy_commit();
-        copy_wait<0>();
-        __syncthreads();
-        float c[N][4] = {}, dp[N][4] = {};
-        scores<D, N>(c, queries, row, keys);
-        scores<D, N>(dp, douts, row, values);
-#pragma unroll
-        for (int n = 0; n < 8; n++)
-#pragma unroll
-            for (int e = 0; e < 4; e++)
-                pair_grad(s, rows, t0, row + lane / 4 + e / 2 * 8,
-                          j0 + n * 8 + lane % 4 * 2 + e % 2, drop_at, &c[n][e], &dp[n][e]);
-        combine<D, N>(dq, dp, keys);
-        __syncthreads(); /* the tiles may be overwritten */
-    }
-    write<D>(p.dqkv + q_at, dq, t0 + row + lane / 4, s.t, s.ld);
+    constexpr int N = flash_step<D>, tile = flash_tile<D, N>;
+    int64_t ldo = s.h * s.d;
+    flash_fetch<D, N>(stage, p.qkv + attn_query_at(s, b, at.h), at.t, s.t, s.ld);
+    flash_fetch<D, N>(stage + tile, p.dout + b * s.t * ldo + at.h * s.d, at.t, s.t, ldo);
+    if (threadIdx.x < N)
+        copy_async(stage + 2 * tile + 8 * threadIdx.x,
+                   p.queries + (b * s.h + at.h) * padded(s.t) + at.t + threadIdx.x, 16);
 }
 
-/* What 8 N queries, from i0 of their tile on, add to this warp's keys. */
-template <int D, int N, class T>
-static __device__ void key_block(const struct attn_shape &s, const struct flash_rows &rows,
-                                 const T *keys, const T *values, const T *queries, const T *douts,
-                                 int64_t t0, int i0, int64_t j0, uint64_t drop_at,
-                                 float (&dk)[D / 8][4], float (&dv)[D / 8][4])
+/* From scores and dP, transposed: P M and dS. q: of the tile's queries; key:
+ * this lane's first key, counted from the tile's first query; first: that
+ * query's number; kept: see flash_keep_columns. */
+template <int N>
+static __device__ void pairs_of_keys(float (&p)[N][4], float (&ds)[N][4],
+                                     const struct attn_shape &s, const struct flash_query *q,
+                                     int64_t first, int key, bool all_seen,
+                                     const uint32_t (&kept)[4])
 {
-    int lane = threadIdx.x % 32, row = threadIdx.x / 32 * 16;
-    float c[N][4] = {}, dp[N][4] = {}; /* rows are keys, columns queries */
-    scores<D, N>(c, keys, row, queries);
-    scores<D, N>(dp, values, row, douts);
 #pragma unroll
     for (int n = 0; n < N; n++)
 #pragma unroll
-        for (int e = 0; e < 4; e++)
-            pair_grad(s, rows, t0, i0 + n * 8 + lane % 4 * 2 + e % 2,
-                      j0 + row + lane / 4 + e / 2 * 8, drop_at, &c[n][e], &dp[n][e]);
-    combine<D, N>(dv, c, douts);
-    combine<D, N>(dk, dp, queries);
+        for (int e = 0; e < 4; e++) {
+            int i = n * 8 + threadIdx.x % 4 * 2 + e % 2, j = key + e / 2 * 8;
+            bool seen = all_seen || (j <= i && first + j >= q[i].first);
+            float keep = kept[e] >> 4 * n & 1 ? s.drop.scale : 0;
+            float prob = seen ? exp2f(p[n][e] * (s.scale * FLASH_LOG2E) - q[i].lse) : 0;
+            ds[n][e] = prob * (keep * ds[n][e] - q[i].delta);
+            p[n][e] = prob * keep;
+        }
 }
 
 template <int D, class T>
 static __global__ void __launch_bounds__(FLASH_THREADS)
-    flash_key_grads(struct attn_shape s, flash_grads<T> p)
+    key_grads(struct attn_shape s, flash_grad<T> p)
 {
-    const int N = D > 96 ? 4 : 8; /* queries at once, by 8: what registers hold */
-    __shared__ struct flash_rows rows;
+    constexpr int N = flash_step<D>, tile = flash_tile<D, N>;
     T *keys = reinterpret_cast<T *>(dynamic_floats()), *values = keys + flash_tile<D>;
-    T *queries = values + flash_tile<D>, *douts = queries + flash_tile<D>;
+    T *stages = values + flash_tile<D>;
     int64_t j0 = (int64_t)blockIdx.x * FLASH_ROWS, g = blockIdx.y, b = blockIdx.z;
-    int64_t k_at = attn_key_at(s, b, g), per = s.h / s.g;
-    int lane = threadIdx.x % 32, row = threadIdx.x / 32 * 16;
-    int64_t j = j0 + row + lane / 4;
-    float dk[D / 8][4] = {}, dv[D / 8][4] = {};
+    int64_t per = s.h / s.g, k_at = attn_key_at(s, b, g);
+    int row = threadIdx.x / 32 * 16, lane = threadIdx.x % 32;
     flash_fetch<D>(keys, p.qkv + k_at, j0, s.t, s.ld);
     flash_fetch<D>(values, p.qkv + k_at + s.d, j0, s.t, s.ld);
-    for (int64_t h = g * per; h < (g + 1) * per; h++)
-        for (int64_t t0 = j0; t0 < s.t; t0 += FLASH_ROWS) {
-            flash_fetch<D>(queries, p.qkv + attn_query_at(s, b, h), t0, s.t, s.ld);
-            flash_fetch<D>(douts, p.dout + (b * s.t * s.h + h) * s.d, t0, s.t, s.h * s.d);
-            fetch_rows(&rows, s, p.delta, b, h, t0);
-            uint64_t drop_at = attn_drop_at(s, b, h, t0);
-            copy_commit();
-            copy_wait<0>();
-            __syncthreads();
-#pragma unroll 1
-            for (int i0 = 0; i0 < FLASH_ROWS; i0 += 8 * N)
-                key_block<D, N>(s, rows, keys, values, queries + i0 * flash_ld<D>,
-                                douts + i0 * flash_ld<D>, t0, i0, j0, drop_at, dk, dv);
-            __syncthreads();
+    struct query_tile next = {g * per, j0};
+    fetch_queries<D>(stages, s, p, b, next);
+    copy_commit();
+    float dk[D / 8][4] = {}, dv[D / 8][4] = {};
+    bool more = true;
+    for (int now = 0; more; now = 1 - now) {
+        struct query_tile at = next;
+        more = advance<N>(s, b, j0, (g + 1) * per, next);
+        if (more)
+            fetch_queries<D>(stages + (1 - now) * flash_stage<D>, s, p, b, next);
+        copy_commit();
+        copy_wait<1>();
+        __syncthreads();
+        const T *q = stages + now * flash_stage<D>, *dout = q + tile;
+        uint32_t kept[4] = {~0u, ~0u, ~0u, ~0u};
+        if (s.drop.below)
+            flash_keep_columns<N / 8>(kept, s.drop,
+                                      attn_drop_at(s, b, at.h, at.t) + j0 + row, s.t);
+        float prob[N / 8][4] = {}, ds[N / 8][4] = {};
+        flash_scores_of<D>(prob, keys, q);
+        flash_scores_of<D>(ds, values, dout);
+        pairs_of_keys(prob, ds, s, reinterpret_cast<const struct flash_query *>(dout + tile),
+                      at.t, (int)(j0 - at.t) + row + lane / 4,
+                      at.t >= j0 + FLASH_ROWS && !s.doc_start, kept);
+        flash_add<D>(dv, prob, dout);
+        flash_add<D>(dk, ds, q);
+        __syncthreads(); /* the stage may be overwritten */
+    }
+    copy_wait<0>();
+    T *to = p.dqkv + k_at;
+    flash_store<D>(to, dk, {s.scale, s.scale}, j0 + row + lane / 4, s.t, s.ld);
+    flash_store<D>(to + s.d, dv, {1, 1}, j0 + row + lane / 4, s.t, s.ld);
+}
+
+/* ---- dQ ---- */
+
+/* From scores and dP: dS, in place of dP. q: of this lane's two queries, whose
+ * first is number t; key: the number of its first key; kept: see
+ * flash_keep_rows. */
+template <int N>
+static __device__ void pairs_of_queries(const float (&p)[N][4], float (&ds)[N][4],
+                                        const struct attn_shape &s,
+                                        const struct flash_query (&q)[2], int64_t t, int64_t key,
+                                        bool all_seen, const uint32_t (&kept)[2])
+{
+#pragma unroll
+    for (int n = 0; n < N; n++)
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+            int h = e / 2;
+            int64_t i = t + 8 * h, j = key + n * 8 + e % 2;
+            bool seen = all_seen || (j <= i && j >= q[h].first);
+            float keep = kept[h] >> (4 * n + e % 2) & 1 ? s.drop.scale : 0;
+            float prob = seen ? exp2f(p[n][e] * (s.scale * FLASH_LOG2E) - q[h].lse) : 0;
+            ds[n][e] = prob * (keep * ds[n][e] - q[h].delta);
         }
-    write<D>(p.dqkv + k_at, dk, j, s.t, s.ld);
-    write<D>(p.dqkv + k_at + s.d, dv, j, s.t, s.ld);
+}
+
+template <int D, class T>
+static __global__ void __launch_bounds__(FLASH_THREADS)
+    query_grads(struct attn_shape s, flash_grad<T> p)
+{
+    constexpr int N = flash_step<D>, tile = flash_tile<D, N>;
+    T *queries = reinterpret_cast<T *>(dynamic_floats()), *douts = queries + flash_tile<D>;
+    T *stages = douts + flash_tile<D>;
+    /* long rows of keys first */
+    int64_t t0 = (int64_t)(gridDim.x - 1 - blockIdx.x) * FLASH_ROWS, h = blockIdx.y, b = blockIdx.z;
+    int64_t end = min(t0 + FLASH_ROWS, s.t), q_at = attn_query_at(s, b, h), ldo = s.h * s.d;
+    int64_t k_at = attn_key_at(s, b, h / (s.h / s.g)), begin = flash_first(s, b, t0) / N * N;
+    const T *k = p.qkv + k_at, *v = k + s.d;
+    int row = threadIdx.x / 32 * 16, lane = threadIdx.x % 32;
+    int64_t t = t0 + row + lane / 4;
+    flash_fetch<D>(queries, p.qkv + q_at, t0, s.t, s.ld);
+    flash_fetch<D>(douts, p.dout + b * s.t * ldo + h * s.d, t0, s.t, ldo);
+    flash_fetch<D, N>(stages, k, begin, s.t, s.ld);
+    flash_fetch<D, N>(stages + tile, v, begin, s.t, s.ld);
+    copy_commit();
+    const struct flash_query *of = p.queries + (b * s.h + h) * padded(s.t) + t;
+    const struct flash_query mine[2] = {of[0], of[8]};
+    uint32_t q[D / 16][4], dout[D / 16][4];
+    float dq[D / 8][4] = {};
+    for (int64_t j = begin, now = 0; j < end; j += N, now = 1 - now) {
+        T *stage = stages + now * flash_stage<D>, *next = stages + (1 - now) * flash_stage<D>;
+        if (j + N < end) {
+            flash_fetch<D, N>(next, k, j + N, s.t, s.ld);
+            flash_fetch<D, N>(next + tile, v, j + N, s.t, s.ld);
+        }
+        copy_commit();
+        copy_wait<1>();
+        __syncthreads();
+        if (j == begin) {
+            flash_rows<D>(q, queries);
+            flash_rows<D>(dout, douts);
+        }
+        uint32_t kept[2] = {~0u, ~0u};
+        if (s.drop.below)
+            flash_keep_rows<N / 8>(kept, s.drop, attn_drop_at(s, b, h, t0 + row) + j, s.t);
+        float prob[N / 8][4] = {}, ds[N / 8][4] = {};
+        flash_scores<D>(prob, q, stage);
+        flash_scores<D>(ds, dout, stage + tile);
+        pairs_of_queries(prob, ds, s, mine, t, j + lane % 4 * 2, j + N <= t0 && !s.doc_start,
+                         kept);
+        flash_add<D>(dq, ds, stage);
+        __syncthreads(); /* the stage may be overwritten */
+    }
+    copy_wait<0>();
+    flash_store<D>(p.dqkv + q_at, dq, {s.scale, s.scale}, t, s.t, s.ld);
+}
+
+/* ---- launches ---- */
+
+template <int D, class T>
+static void run(struct gpt_queue *q, const struct gpt_attn *op, const struct gpt_attn_grad *grad)
+{
+    struct attn_shape s = attn_shape_of(op);
+    if (!s.drop.below)
+        s.drop.scale = 1; /* of what stays: all */
+    flash_grad<T> p = {(const T *)op->qkv, (const T *)op->out, (const T *)grad->dout,
+                       (T *)grad->dqkv, (struct flash_query *)grad->scratch};
+    unsigned tiles = (unsigned)cuda_blocks(op->t, FLASH_ROWS);
+    size_t shared = flash_shared<D> * sizeof(T);
+    launch(q, prepare<T>, dim3(tiles * (FLASH_ROWS / WARPS), op->h, op->b), FLASH_THREADS, 0, s,
+           p);
+    launch(q, key_grads<D, T>, dim3(tiles, op->g, op->b), FLASH_THREADS, shared, s, p);
+    launch(q, query_grads<D, T>, dim3(tiles, op->h, op->b), FLASH_THREADS, shared, s, p);
+}
+
+size_t cuda_flash_scratch(const struct gpt_attn *op)
+{
+    return (size_t)(op->b * op->h * padded(op->t)) * sizeof(struct flash_query);
 }
 
 bool cuda_flash_bwd(struct gpt_queue *q, const struct gpt_attn *op,
                     const struct gpt_attn_grad *grad)
 {
-    if (!cuda_wide(op->act, op->d, grad->dout, grad->dqkv))
+    if (!cuda_wide(op->act, op->d, grad->dout, grad->dqkv, grad->scratch))
         return false;
-    return flash_size(op, [&](auto type, auto size) {
-        using T = decltype(type);
-        const int D = decltype(size)::value;
-        struct attn_shape s = attn_shape_of(op);
-        flash_grads<T> p = {(const T *)op->qkv, (const T *)grad->dout, (T *)grad->dqkv,
-                            (const float *)grad->scratch};
-        size_t shared = 4 * flash_tile<D> * sizeof(T);
-        dim3 by_head(cuda_blocks(op->t, FLASH_ROWS), op->h, op->b);
-        dim3 by_group(by_head.x, op->g, op->b);
-        launch(q, flash_query_grads<D, T>, by_head, FLASH_THREADS, shared, s, p);
-        launch(q, flash_key_grads<D, T>, by_group, FLASH_THREADS, shared, s, p);
-    });
+    return flash_size(op, [&](auto type, auto d) { run<d.value, decltype(type)>(q, op, grad); });
 }

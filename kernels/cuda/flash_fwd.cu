@@ -54,18 +54,17 @@ static __device__ void softmax(float (&s)[8][4], running<D> &r, float scale)
     }
 }
 
-/* Dropout of probabilities; at: the counter of (query t, key `key`). */
+/* Dropout of probabilities; at: the counter of (the warp's first query, the
+ * tile's first key). */
 static __device__ void drop_scores(float (&s)[8][4], const struct attn_shape &shape, uint64_t at)
 {
+    uint32_t kept[2];
+    flash_keep_rows<8>(kept, shape.drop, at, shape.t);
 #pragma unroll
     for (int n = 0; n < 8; n++)
 #pragma unroll
-        for (int h = 0; h < 2; h++) {
-            float pair[2] = {s[n][2 * h], s[n][2 * h + 1]};
-            drop(pair, shape.drop, at + (uint64_t)(h * 8 * shape.t + n * 8));
-            s[n][2 * h] = pair[0];
-            s[n][2 * h + 1] = pair[1];
-        }
+        for (int e = 0; e < 4; e++)
+            s[n][e] *= kept[e / 2] >> (4 * n + e % 2) & 1 ? shape.drop.scale : 0;
 }
 
 /* One tile of keys. t, key: of this thread's first score. */
@@ -76,32 +75,13 @@ static __device__ void tile(const struct attn_shape &shape, running<D> &r,
                             uint64_t drop_at)
 {
     float s[8][4] = {};
-#pragma unroll
-    for (int d = 0; d < D / 16; d++)
-#pragma unroll
-        for (int n = 0; n < 8; n += 2) {
-            uint32_t b[2][2];
-            flash_b<D>(b, keys, n * 8, d * 16);
-            mma16816<T>(s[n], q[d], b[0]);
-            mma16816<T>(s[n + 1], q[d], b[1]);
-        }
+    flash_scores<D>(s, q, keys);
     if (!all_seen)
         hide(s, t, key, first);
-    softmax<D>(s, r, shape.scale * 1.44269504f);
+    softmax<D>(s, r, shape.scale * FLASH_LOG2E);
     if (shape.drop.below)
-        drop_scores(s, shape, drop_at + key);
-#pragma unroll
-    for (int k = 0; k < FLASH_ROWS / 16; k++) {
-        uint32_t p[4];
-        flash_d_to_a<T>(p, s[2 * k], s[2 * k + 1]);
-#pragma unroll
-        for (int n = 0; n < D / 8; n += 2) {
-            uint32_t b[2][2];
-            flash_b_rows<D>(b, values, k * 16, n * 8);
-            mma16816<T>(r.out[n], p, b[0]);
-            mma16816<T>(r.out[n + 1], p, b[1]);
-        }
-    }
+        drop_scores(s, shape, drop_at);
+    flash_add<D>(r.out, s, values);
 }
 
 /* Divides by the sums; writes what lies inside the sequence. */
@@ -109,23 +89,17 @@ template <int D, class T>
 static __device__ void finish(const struct attn_shape &s, running<D> &r, T *out, float *lse,
                               int64_t t)
 {
-    int lane = threadIdx.x % 32;
+    float by[2];
 #pragma unroll
     for (int h = 0; h < 2; h++) {
         float sum = r.sum[h];
         sum += __shfl_xor_sync(ALL_LANES, sum, 1);
         sum += __shfl_xor_sync(ALL_LANES, sum, 2);
-        int64_t row = t + 8 * h;
-        if (row >= s.t)
-            continue;
-#pragma unroll
-        for (int n = 0; n < D / 8; n++) {
-            uint32_t pair = pack2<T>(r.out[n][2 * h] / sum, r.out[n][2 * h + 1] / sum);
-            memcpy(out + row * s.h * s.d + n * 8 + lane % 4 * 2, &pair, sizeof pair);
-        }
-        if (lane % 4 == 0)
-            lse[row] = r.max[h] * s.scale + logf(sum);
+        by[h] = 1 / sum;
+        if (threadIdx.x % 4 == 0 && t + 8 * h < s.t)
+            lse[t + 8 * h] = r.max[h] * s.scale + logf(sum);
     }
+    flash_store<D>(out, r.out, by, t, s.t, s.h * s.d);
 }
 
 template <int D, class T>
@@ -137,7 +111,7 @@ static __global__ void __launch_bounds__(FLASH_THREADS)
     /* long rows of keys first */
     int64_t t0 = (int64_t)(gridDim.x - 1 - blockIdx.x) * FLASH_ROWS, h = blockIdx.y, b = blockIdx.z;
     const T *k = qkv + attn_key_at(s, b, h / (s.h / s.g)), *v = k + s.d;
-    int64_t begin = flash_first(s, b, t0);
+    int64_t begin = flash_first(s, b, t0) / FLASH_ROWS * FLASH_ROWS;
     flash_fetch<D>(queries, qkv + attn_query_at(s, b, h), t0, s.t, s.ld);
     flash_fetch<D>(keys, k, begin, s.t, s.ld);
     flash_fetch<D>(values, v, begin, s.t, s.ld);
@@ -157,24 +131,23 @@ static __global__ void __launch_bounds__(FLASH_THREADS)
         copy_wait<1>();
         __syncthreads();
         if (j == begin)
-#pragma unroll
-            for (int d = 0; d < D / 16; d++)
-                flash_a<D>(q[d], queries, row, d * 16);
+            flash_rows<D>(q, queries);
         tile<D>(s, r, q, keys + now * flash_tile<D>, values + now * flash_tile<D>, t,
-                j + lane % 4 * 2, first, j < t0 && !s.doc_start, attn_drop_at(s, b, h, t));
+                j + lane % 4 * 2, first, j < t0 && !s.doc_start, attn_drop_at(s, b, h, t0 + row) + j);
         __syncthreads(); /* the tile may be overwritten */
     }
     copy_wait<0>();
     finish<D>(s, r, out + (b * s.t * s.h + h) * s.d, s.lse + (b * s.h + h) * s.t, t);
 }
 
+template <int D, class T> static void run(struct gpt_queue *q, const struct gpt_attn *op)
+{
+    dim3 grid(cuda_blocks(op->t, FLASH_ROWS), op->h, op->b);
+    launch(q, flash_forward<D, T>, grid, FLASH_THREADS, 5 * flash_tile<D> * sizeof(T),
+           attn_shape_of(op), (const T *)op->qkv, (T *)op->out);
+}
+
 bool cuda_flash_fwd(struct gpt_queue *q, const struct gpt_attn *op)
 {
-    return flash_size(op, [&](auto type, auto size) {
-        using T = decltype(type);
-        const int D = decltype(size)::value;
-        dim3 grid(cuda_blocks(op->t, FLASH_ROWS), op->h, op->b);
-        launch(q, flash_forward<D, T>, grid, FLASH_THREADS, 5 * flash_tile<D> * sizeof(T),
-               attn_shape_of(op), (const T *)op->qkv, (T *)op->out);
-    });
+    return flash_size(op, [&](auto type, auto d) { run<d.value, decltype(type)>(q, op); });
 }
