@@ -108,7 +108,7 @@ static __device__ void fetch_queries(T *stage, const struct attn_shape &s,
 template <int N>
 static __device__ void pairs_of_keys(float (&p)[N][4], float (&ds)[N][4],
                                      const struct attn_shape &s, const struct flash_query *q,
-                                     int64_t first, int key, bool all_seen,
+                                     int first, int key, bool all_seen,
                                      const uint32_t (&kept)[4])
 {
 #pragma unroll
@@ -158,7 +158,7 @@ static __global__ void __launch_bounds__(FLASH_THREADS)
         flash_scores_of<D>(prob, keys, q);
         flash_scores_of<D>(ds, values, dout);
         pairs_of_keys(prob, ds, s, reinterpret_cast<const struct flash_query *>(dout + tile),
-                      at.t, (int)(j0 - at.t) + row + lane / 4,
+                      (int)at.t, (int)(j0 - at.t) + row + lane / 4,
                       at.t >= j0 + FLASH_ROWS && !s.doc_start, kept);
         flash_add<D>(dv, prob, dout);
         flash_add<D>(dk, ds, q);
@@ -178,15 +178,14 @@ static __global__ void __launch_bounds__(FLASH_THREADS)
 template <int N>
 static __device__ void pairs_of_queries(const float (&p)[N][4], float (&ds)[N][4],
                                         const struct attn_shape &s,
-                                        const struct flash_query (&q)[2], int64_t t, int64_t key,
+                                        const struct flash_query (&q)[2], int t, int key,
                                         bool all_seen, const uint32_t (&kept)[2])
 {
 #pragma unroll
     for (int n = 0; n < N; n++)
 #pragma unroll
         for (int e = 0; e < 4; e++) {
-            int h = e / 2;
-            int64_t i = t + 8 * h, j = key + n * 8 + e % 2;
+            int h = e / 2, i = t + 8 * h, j = key + n * 8 + e % 2;
             bool seen = all_seen || (j <= i && j >= q[h].first);
             float keep = kept[h] >> (4 * n + e % 2) & 1 ? s.drop.scale : 0;
             float prob = seen ? exp2f(p[n][e] * (s.scale * FLASH_LOG2E) - q[h].lse) : 0;
@@ -236,8 +235,8 @@ static __global__ void __launch_bounds__(FLASH_THREADS)
         float prob[N / 8][4] = {}, ds[N / 8][4] = {};
         flash_scores<D>(prob, q, stage);
         flash_scores<D>(ds, dout, stage + tile);
-        pairs_of_queries(prob, ds, s, mine, t, j + lane % 4 * 2, j + N <= t0 && !s.doc_start,
-                         kept);
+        pairs_of_queries(prob, ds, s, mine, (int)t, (int)j + lane % 4 * 2,
+                         j + N <= t0 && !s.doc_start, kept);
         flash_add<D>(dq, ds, stage);
         __syncthreads(); /* the stage may be overwritten */
     }

@@ -10,13 +10,13 @@ template <int D> struct running {
 };
 
 /* Scores that query t does not see become -inf; first: its first key. */
-static __device__ void hide(float (&s)[8][4], int64_t t, int64_t key, const int64_t (&first)[2])
+static __device__ void hide(float (&s)[8][4], int t, int key, const int (&first)[2])
 {
 #pragma unroll
     for (int n = 0; n < 8; n++)
 #pragma unroll
         for (int e = 0; e < 4; e++) {
-            int64_t j = key + n * 8 + e % 2, i = t + e / 2 * 8;
+            int j = key + n * 8 + e % 2, i = t + e / 2 * 8;
             if (j > i || j < first[e / 2])
                 s[n][e] = -INFINITY;
         }
@@ -54,33 +54,34 @@ static __device__ void softmax(float (&s)[8][4], running<D> &r, float scale)
     }
 }
 
-/* Dropout of probabilities; at: the counter of (the warp's first query, the
- * tile's first key). */
-static __device__ void drop_scores(float (&s)[8][4], const struct attn_shape &shape, uint64_t at)
+/* Dropout of probabilities; kept: see flash_keep_rows. */
+static __device__ void drop_scores(float (&s)[8][4], float scale, const uint32_t (&kept)[2])
 {
-    uint32_t kept[2];
-    flash_keep_rows<8>(kept, shape.drop, at, shape.t);
 #pragma unroll
     for (int n = 0; n < 8; n++)
 #pragma unroll
         for (int e = 0; e < 4; e++)
-            s[n][e] *= kept[e / 2] >> (4 * n + e % 2) & 1 ? shape.drop.scale : 0;
+            s[n][e] *= kept[e / 2] >> (4 * n + e % 2) & 1 ? scale : 0;
 }
 
-/* One tile of keys. t, key: of this thread's first score. */
+/* One tile of keys. t, key: of this thread's first score; drop_at: the counter
+ * of the warp's first. */
 template <int D, class T>
 static __device__ void tile(const struct attn_shape &shape, running<D> &r,
                             const uint32_t (&q)[D / 16][4], const T *keys, const T *values,
-                            int64_t t, int64_t key, const int64_t (&first)[2], bool all_seen,
+                            int t, int key, const int (&first)[2], bool all_seen,
                             uint64_t drop_at)
 {
+    uint32_t kept[2] = {};
+    if (shape.drop.below) /* before scores take their registers */
+        flash_keep_rows<8>(kept, shape.drop, drop_at, shape.t);
     float s[8][4] = {};
     flash_scores<D>(s, q, keys);
     if (!all_seen)
         hide(s, t, key, first);
     softmax<D>(s, r, shape.scale * FLASH_LOG2E);
     if (shape.drop.below)
-        drop_scores(s, shape, drop_at);
+        drop_scores(s, shape.drop.scale, kept);
     flash_add<D>(r.out, s, values);
 }
 
@@ -118,7 +119,8 @@ static __global__ void __launch_bounds__(FLASH_THREADS)
     copy_commit();
     int lane = threadIdx.x % 32, row = threadIdx.x / 32 * 16;
     int64_t t = t0 + row + lane / 4;
-    int64_t first[2] = {attn_first(s, b, min(t, s.t - 1)), attn_first(s, b, min(t + 8, s.t - 1))};
+    int first[2] = {(int)attn_first(s, b, min(t, s.t - 1)),
+                    (int)attn_first(s, b, min(t + 8, s.t - 1))};
     uint32_t q[D / 16][4];
     running<D> r = {{}, {-INFINITY, -INFINITY}, {0, 0}};
     for (int64_t j = begin; j <= t0; j += FLASH_ROWS) {
@@ -132,8 +134,8 @@ static __global__ void __launch_bounds__(FLASH_THREADS)
         __syncthreads();
         if (j == begin)
             flash_rows<D>(q, queries);
-        tile<D>(s, r, q, keys + now * flash_tile<D>, values + now * flash_tile<D>, t,
-                j + lane % 4 * 2, first, j < t0 && !s.doc_start, attn_drop_at(s, b, h, t0 + row) + j);
+        tile<D>(s, r, q, keys + now * flash_tile<D>, values + now * flash_tile<D>,
+                (int)t, (int)j + lane % 4 * 2, first, j < t0 && !s.doc_start, attn_drop_at(s, b, h, t0 + row) + j);
         __syncthreads(); /* the tile may be overwritten */
     }
     copy_wait<0>();
