@@ -1,14 +1,15 @@
 /* What a plugin of a device exports: libgpt-cuda.so and libgpt-cuda-emu.so.
- * backend.c opens them at run time, so that no program needs their libraries. */
+ * backend.c opens them at run time, so that no program needs their libraries.
+ */
 #ifndef GPT_KERNELS_PLUGIN_H
 #define GPT_KERNELS_PLUGIN_H
 
 #include "backend.h"
 
 /* "gpt_plugin_open": the backend of device number `device`, or (wrap) of that
- * number modulo how many there are. It is one for the whole process and valid until its end; GPT_EDEVICE when it cannot be had, or
- * when the caller's table has not `table_bytes` here, too: program and plugin
- * are then of different builds. */
+ * number modulo how many there are. It is one for the whole process and valid
+ * until its end. GPT_EDEVICE when it cannot be had, or when its table is not of
+ * `table_bytes`, the caller's: program and plugin are of different builds. */
 typedef int gpt_plugin_open_fn(struct gpt_backend **be, size_t table_bytes,
                                int device, bool wrap, struct gpt_err *err);
 

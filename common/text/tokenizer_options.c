@@ -59,7 +59,7 @@ static void add_beside(struct gpt_tokenizer_file *files, size_t *n,
     if (dir + strlen(name) >= sizeof(file->path))
         return;
     memcpy(file->path, model, dir);
-    strcpy(file->path + dir, name);
+    memcpy(file->path + dir, name, strlen(name) + 1);
     file->name = name;
     file->option = files[*n - 1].option;
     *n += gpt_path_exists(file->path);
