@@ -180,11 +180,13 @@ namespace emu {
 
 static uint64_t random_state; /* 0: not random */
 static bool backwards;
+bool copies_at_once;
 
 static void read_order()
 {
     const char *order = getenv("GPT_CUDA_EMU_ORDER");
     backwards = order && strcmp(order, "reverse") == 0;
+    copies_at_once = backwards;
     random_state = 0;
     if (order && strncmp(order, "random", 6) == 0)
         random_state =

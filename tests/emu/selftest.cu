@@ -147,6 +147,10 @@ static void copies()
     ok(to[50] == 50 && to[125] == 125 && to[126] == 0, "cp.async copies");
     emu::launch("fetch", 1, 32, 0, [&] { fetch(to, from, 0); });
     ok(to[50] == -1, "but not before it is waited for");
+    setenv("GPT_CUDA_EMU_ORDER", "reverse", 1);
+    emu::launch("fetch", 1, 32, 0, [&] { fetch(to, from, 0); });
+    ok(to[50] == 50 && to[126] == 0, "in reverse order, at once");
+    unsetenv("GPT_CUDA_EMU_ORDER");
 }
 
 /* ---- mistakes ---- */

@@ -1,5 +1,6 @@
 /* Matrix instructions: each is a meeting of 32 lanes, computed when the last
- * lane has come. cp.async copies late, so that a missing wait reads NaN. */
+ * lane has come. cp.async copies late, so that a missing wait reads NaN, or at
+ * once, so that a tile still in use is overwritten. */
 #include "tests/emu/threads.h"
 
 #include <utility>
@@ -111,12 +112,20 @@ void ldmatrix(uint32_t *to, int n, bool transposed, const void *row,
 
 /* ---- cp.async ---- */
 
+static void copy(const async_copy &c)
+{
+    memcpy(c.to, c.from, c.bytes);
+    memset((char *)c.to + c.bytes, 0, c.zeros);
+}
+
 void copy_async(void *to, const void *from, size_t bytes, const char *file,
                 int line)
 {
     check_aligned(to, 16, file, line);
     check_aligned(from, 16, file, line);
     now->copies.push_back({to, from, bytes, 16 - bytes, now->group});
+    if (copies_at_once)
+        copy(now->copies.back());
 }
 
 void copy_commit()
@@ -128,12 +137,10 @@ void copy_wait(unsigned groups_left)
 {
     std::vector<async_copy> later;
     for (const async_copy &c : now->copies) {
-        if (c.group + groups_left >= now->group) {
+        if (c.group + groups_left >= now->group)
             later.push_back(c);
-            continue;
-        }
-        memcpy(c.to, c.from, c.bytes);
-        memset((char *)c.to + c.bytes, 0, c.zeros);
+        else if (!copies_at_once)
+            copy(c);
     }
     now->copies.swap(later);
 }

@@ -14,8 +14,8 @@ void mma_f16(float d[4], const uint32_t a[4], const uint32_t b[2], EMU_HERE);
  * address of row j of matrix i. */
 void ldmatrix(uint32_t *to, int n, bool transposed, const void *row, EMU_HERE);
 
-/* 16 bytes of which the first `bytes` are copied, the rest set to zero: not
- * before the group is waited for. */
+/* 16 bytes of which the first `bytes` are copied, the rest set to zero: when
+ * the group is waited for or, where threads run in reverse order, at once. */
 void copy_async(void *to, const void *from, size_t bytes, EMU_HERE);
 void copy_commit();
 void copy_wait(unsigned groups_left); /* but the newest `groups_left` */

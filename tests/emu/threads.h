@@ -13,7 +13,8 @@ namespace emu {
 enum { MAX_THREADS = 1024, MAX_SHARED = 99 * 1024 };
 enum state { READY, AT_BARRIER, IN_WARP, ENDED };
 
-/* A copy begun by cp.async, done when its group is waited for. */
+/* A copy begun by cp.async. A GPU does it at any time until its group is waited
+ * for: here it is done then, or at once where `copies_at_once`. */
 struct async_copy {
     void *to;
     const void *from;
@@ -36,6 +37,7 @@ struct thread {
 extern struct thread threads[MAX_THREADS];
 extern struct thread *now; /* NULL: the scheduler runs */
 extern unsigned n_threads;
+extern bool copies_at_once;
 
 /* Marks the running thread as waiting; yield() then lets others run unless
  * somebody has set it READY already. */
