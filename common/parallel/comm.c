@@ -126,6 +126,33 @@ static void arrival_key(const struct gpt_comm *c, int64_t member, char *key,
     snprintf(key, cap, "comm/%s/%lld", c->name, (long long)c->ranks[member]);
 }
 
+/* In how many calls, of any group, a rank has waited for long, and still does:
+ * who waits is not who is waited for. */
+static void count_wait(struct gpt_comm *c, int64_t change)
+{
+    struct gpt_err ignored = {0};
+    int64_t now;
+    char key[64];
+
+    snprintf(key, sizeof(key), "waits/%lld", (long long)c->ranks[c->index]);
+    (void)!gpt_store_add(c->store, key, change, &now, &ignored);
+}
+
+static bool waits(struct gpt_comm *c, int64_t member)
+{
+    struct gpt_err ignored = {0};
+    char key[64];
+    void *value;
+    size_t len;
+
+    snprintf(key, sizeof(key), "waits/%lld", (long long)c->ranks[member]);
+    if (gpt_store_get(c->store, key, 0, &value, &len, &ignored) != GPT_OK)
+        return false;
+    bool waiting = strtoll(value, NULL, 10) > 0;
+    gpt_free(value);
+    return waiting;
+}
+
 static void post_arrival(struct gpt_comm *c)
 {
     struct gpt_err ignored = {0};
@@ -134,6 +161,7 @@ static void post_arrival(struct gpt_comm *c)
     arrival_key(c, c->index, key, sizeof(key));
     snprintf(text, sizeof(text), "%lld", (long long)c->calls);
     (void)!gpt_store_set(c->store, key, text, strlen(text), &ignored);
+    count_wait(c, 1);
 }
 
 static bool has_arrived(struct gpt_comm *c, int64_t member)
@@ -161,42 +189,50 @@ static bool is_open(const struct gpt_comm *c, int64_t member)
 }
 
 /* World ranks that do not wait in this call; with `open`, only those that it
- * waits for. */
-static size_t name_absent(struct gpt_comm *c, bool open, char *names,
+ * waits for; with `idle`, only those that wait in no other call either. */
+static size_t name_absent(struct gpt_comm *c, bool open, bool idle, char *names,
                           size_t cap)
 {
     size_t at = 0;
 
     names[0] = '\0';
     for (int64_t m = 0; m < c->size && at + 32 < cap; m++)
-        if (m != c->index && (!open || is_open(c, m)) && !has_arrived(c, m))
+        if (m != c->index && (!open || is_open(c, m)) && !has_arrived(c, m) &&
+            !(idle && waits(c, m)))
             at += (size_t)snprintf(names + at, cap - at, "%s%lld",
                                    at ? ", " : "", (long long)c->ranks[m]);
     return at;
 }
 
-/* When all that this call waits for have arrived, they wait for others. */
-static void give_up(struct gpt_comm *c, const char *what, double timeout)
+/* When all that this call waits for wait themselves, they will say for whom:
+ * false, for a while (`over`: of the timeout). */
+static bool give_up(struct gpt_comm *c, const char *what, double timeout,
+                    double over)
 {
     char names[400];
 
-    if (name_absent(c, true, names, sizeof(names)) == 0 &&
-        name_absent(c, false, names, sizeof(names)) == 0)
-        snprintf(names, sizeof(names), "unknown");
+    if (name_absent(c, true, true, names, sizeof(names)) == 0 &&
+        name_absent(c, false, true, names, sizeof(names)) == 0) {
+        if (over < reason)
+            return false;
+        if (name_absent(c, false, false, names, sizeof(names)) == 0)
+            snprintf(names, sizeof(names), "unknown");
+    }
     fail(c, true, "%s %lld of group '%s': not arrived after %g s: rank%s %s",
          what, (long long)c->calls, c->name, timeout,
          strchr(names, ',') ? "s" : "", names);
+    return true;
 }
 
 /* One look at a call that has begun at `since`. */
 static void look(struct gpt_comm *c, const char *what, double since,
                  double timeout)
 {
-    if (gpt_now() - since >= timeout)
-        give_up(c, what, timeout);
-    else if (!other_failed(c, what, 0))
-        return;
-    gpt_transport_abort(c->transport);
+    const double over = gpt_now() - since - timeout;
+
+    if (other_failed(c, what, 0) ||
+        (over >= 0 && give_up(c, what, timeout, over)))
+        gpt_transport_abort(c->transport);
 }
 
 static void *watch(void *arg)
@@ -236,11 +272,14 @@ static void set_waiting(struct gpt_comm *c, const char *what)
     pthread_mutex_lock(&c->lock);
     while (!what && c->watching)
         pthread_cond_wait(&c->wake, &c->lock);
+    const bool over = c->posted && !c->failed;
     c->waiting = what != NULL;
     c->what = what;
     c->since = gpt_now();
     c->posted = false;
     pthread_mutex_unlock(&c->lock);
+    if (over)
+        count_wait(c, -1);
 }
 
 /* ---- exchanging ---- */
