@@ -110,7 +110,8 @@ static __global__ void __launch_bounds__(FLASH_THREADS)
     T *mem = reinterpret_cast<T *>(dynamic_floats());
     T *queries = mem, *keys = mem + flash_tile<D>, *values = keys + 2 * flash_tile<D>;
     /* long rows of keys first */
-    int64_t t0 = (int64_t)(gridDim.x - 1 - blockIdx.x) * FLASH_ROWS, h = blockIdx.y, b = blockIdx.z;
+    int64_t t0 = (int64_t)(gridDim.x - 1 - blockIdx.x) * FLASH_ROWS;
+    int64_t h = blockIdx.y, b = blockIdx.z;
     const T *k = qkv + attn_key_at(s, b, h / (s.h / s.g)), *v = k + s.d;
     int64_t begin = flash_first(s, b, t0) / FLASH_ROWS * FLASH_ROWS;
     flash_fetch<D>(queries, qkv + attn_query_at(s, b, h), t0, s.t, s.ld);
@@ -135,7 +136,8 @@ static __global__ void __launch_bounds__(FLASH_THREADS)
         if (j == begin)
             flash_rows<D>(q, queries);
         tile<D>(s, r, q, keys + now * flash_tile<D>, values + now * flash_tile<D>,
-                (int)t, (int)j + lane % 4 * 2, first, j < t0 && !s.doc_start, attn_drop_at(s, b, h, t0 + row) + j);
+                (int)t, (int)j + lane % 4 * 2, first, j < t0 && !s.doc_start,
+                attn_drop_at(s, b, h, t0 + row) + j);
         __syncthreads(); /* the tile may be overwritten */
     }
     copy_wait<0>();
