@@ -10,7 +10,7 @@
  * Computing S and dP twice costs 2 products of 7; it saves dQ's atomics.
  *
  * Shared memory of both: the block's own two tiles (64 rows), then two stages,
- * one at work, one on its way, each of two tiles of flash_step rows (and
+ * one at work, one on its way, each of two tiles of FLASH_STEP rows (and
  * the flash_query of these, for key_grads). A thread's registers at D = 128:
  * key_grads 64 + 64 sums, 16 + 16 scores; query_grads 64 fragments, 64 sums,
  * 16 + 16 scores. */
@@ -29,13 +29,14 @@ template <class T> struct flash_grad {
     struct flash_query *queries; /* (B, H, padded T) */
 };
 
-/* Rows of the tiles that a block goes over: fewer where sums take many
- * registers. */
-template <int D> constexpr int flash_step = D > 80 ? 32 : 64;
+/* Rows of the tiles that a block goes over. With 64, scores take 64 registers:
+ * heads of 64 and 80 would run two blocks at once instead of three, and spill
+ * on some architectures. */
+enum { FLASH_STEP = 32 };
 
 /* Elements of 2 bytes of a stage, of all shared memory. */
 template <int D>
-constexpr int flash_stage = 2 * flash_tile<D, flash_step<D>> + 8 * flash_step<D>;
+constexpr int flash_stage = 2 * flash_tile<D, FLASH_STEP> + 8 * FLASH_STEP;
 template <int D> constexpr int flash_shared = 2 * flash_tile<D> + 2 * flash_stage<D>;
 
 /* Where the sequence's end is padded to. */
@@ -93,7 +94,7 @@ static __device__ void fetch_queries(T *stage, const struct attn_shape &s,
                                      const flash_grad<T> &p, int64_t b,
                                      const struct query_tile &at)
 {
-    constexpr int N = flash_step<D>, tile = flash_tile<D, N>;
+    constexpr int N = FLASH_STEP, tile = flash_tile<D, N>;
     int64_t ldo = s.h * s.d;
     flash_fetch<D, N>(stage, p.qkv + attn_query_at(s, b, at.h), at.t, s.t, s.ld);
     flash_fetch<D, N>(stage + tile, p.dout + b * s.t * ldo + at.h * s.d, at.t, s.t, ldo);
@@ -128,7 +129,7 @@ template <int D, class T>
 static __global__ void __launch_bounds__(FLASH_THREADS)
     key_grads(struct attn_shape s, flash_grad<T> p)
 {
-    constexpr int N = flash_step<D>, tile = flash_tile<D, N>;
+    constexpr int N = FLASH_STEP, tile = flash_tile<D, N>;
     T *keys = reinterpret_cast<T *>(dynamic_floats()), *values = keys + flash_tile<D>;
     T *stages = values + flash_tile<D>;
     int64_t j0 = (int64_t)blockIdx.x * FLASH_ROWS, g = blockIdx.y, b = blockIdx.z;
@@ -197,7 +198,7 @@ template <int D, class T>
 static __global__ void __launch_bounds__(FLASH_THREADS)
     query_grads(struct attn_shape s, flash_grad<T> p)
 {
-    constexpr int N = flash_step<D>, tile = flash_tile<D, N>;
+    constexpr int N = FLASH_STEP, tile = flash_tile<D, N>;
     T *queries = reinterpret_cast<T *>(dynamic_floats()), *douts = queries + flash_tile<D>;
     T *stages = douts + flash_tile<D>;
     /* long rows of keys first */
