@@ -41,7 +41,7 @@ $(BUILD)/cuda/%.o: kernels/cuda/%.cu
 	@echo '$(NVCC) $<'
 	@$(NVCC) $(NVFLAGS) $(cuda_flags) \
 	    $(if $(filter %_sm90a,$*),$(call sass,90a),$(gencode)) \
-	    -MMD -MF $(@:.o=.d) -MT $@ -c -o $@ $< 2> $(@:.o=.ptxas) || \
+	    -MMD -MP -MF $(@:.o=.d) -MT $@ -c -o $@ $< 2> $(@:.o=.ptxas) || \
 	    { cat $(@:.o=.ptxas) >&2; exit 1; }
 	@grep -B1 -A3 'warning' $(@:.o=.ptxas) >&2 || true
 
