@@ -30,8 +30,8 @@ template <class T> struct flash_grad {
 };
 
 /* Rows of the tiles that a block goes over. With 64, scores take 64 registers:
- * heads of 64 and 80 would run two blocks at once instead of three, and spill
- * on some architectures. */
+ * heads of 64 would run two blocks at once instead of three, and spill on some
+ * architectures. */
 enum { FLASH_STEP = 32 };
 
 /* Elements of 2 bytes of a stage, of all shared memory. */
