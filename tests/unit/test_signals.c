@@ -102,6 +102,7 @@ static int interrupted_read(void)
 
 int main(void)
 {
+    signal(SIGINT, SIG_DFL); /* a shell's background jobs ignore it */
     char dir[] = "/tmp/gpt-signals-XXXXXX";
 
     if (!mkdtemp(dir) || chdir(dir) != 0) {
