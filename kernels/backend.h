@@ -25,6 +25,7 @@
 enum { GPT_BACKEND_API = 1 };
 
 struct gpt_queue;
+struct gpt_event; /* a place in a queue's order, for other queues to wait for */
 
 /* Dropout by counter: element (sample, t, c) of a (B, T, C) block is dropped
  * when gpt_rng_uniform(rng, ((sample0 + b) * t_global + t0 + t) * C + c) < p,
@@ -217,6 +218,15 @@ struct gpt_backend {
                       struct gpt_err *err);
     void (*queue_close)(struct gpt_queue *q);
     int (*sync)(struct gpt_queue *q, struct gpt_err *err);
+    /* What is put on q after event_wait() begins when all is done that was on
+     * the event's queue at its last event_record(); the host does not wait. An
+     * event that was never recorded is waited for by nobody. Recorded and
+     * waited for in one thread, or in threads that take turns. */
+    int (*event_open)(struct gpt_backend *be, struct gpt_event **e,
+                      struct gpt_err *err);
+    void (*event_close)(struct gpt_event *e); /* NULL is fine */
+    void (*event_record)(struct gpt_queue *q, struct gpt_event *e);
+    void (*event_wait)(struct gpt_queue *q, struct gpt_event *e);
     void (*copy_in)(struct gpt_queue *q, void *dst, const void *host,
                     size_t bytes);
     void (*copy_out)(struct gpt_queue *q, void *host, const void *src,

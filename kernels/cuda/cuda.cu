@@ -186,6 +186,48 @@ static int queue_sync(struct gpt_queue *q, struct gpt_err *err)
     return q->err.status;
 }
 
+struct gpt_event {
+    cudaEvent_t event;
+};
+
+static void event_close(struct gpt_event *e)
+{
+    if (!e)
+        return;
+    if (e->event)
+        cudaEventDestroy(e->event);
+    free(e);
+}
+
+static int event_open(struct gpt_backend *be, struct gpt_event **out, struct gpt_err *err)
+{
+    struct gpt_event *e = (struct gpt_event *)calloc(1, sizeof *e);
+    (void)be;
+    *out = NULL;
+    use_device();
+    if (!e)
+        return gpt_fail(err, GPT_EFAIL, NAME ": out of memory: an event");
+    cudaError_t status = cudaEventCreateWithFlags(&e->event, cudaEventDisableTiming);
+    if (status != cudaSuccess) {
+        event_close(e);
+        return fail_runtime(err, status, "an event");
+    }
+    *out = e;
+    return GPT_OK;
+}
+
+static void event_record(struct gpt_queue *q, struct gpt_event *e)
+{
+    if (begin(q, "event_record"))
+        cuda_check(q, cudaEventRecord(e->event, q->stream));
+}
+
+static void event_wait(struct gpt_queue *q, struct gpt_event *e)
+{
+    if (begin(q, "event_wait"))
+        cuda_check(q, cudaStreamWaitEvent(q->stream, e->event, 0));
+}
+
 static void copy(struct gpt_queue *q, const char *op, void *dst, const void *src, size_t bytes,
                  cudaMemcpyKind kind)
 {
@@ -260,6 +302,10 @@ static struct gpt_backend table()
     be.queue_open = queue_open;
     be.queue_close = queue_close;
     be.sync = queue_sync;
+    be.event_open = event_open;
+    be.event_close = event_close;
+    be.event_record = event_record;
+    be.event_wait = event_wait;
     be.copy_in = cuda_copy_in;
     be.copy_out = cuda_copy_out;
     be.copy = cuda_copy;

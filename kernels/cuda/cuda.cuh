@@ -74,8 +74,11 @@ void launch(struct gpt_queue *q, void (*kernel)(P...), dim3 grid, dim3 block, si
                                             (int)shared)))
         return;
 #ifdef GPT_CUDA_EMU
-    if (!emu::launch(q->op, grid, block, shared, [&] { kernel(args...); }))
-        cuda_check(q, cudaErrorLaunchFailure);
+    const char *op = q->op;
+    cuda_check(q, emu::submit(q->stream, [=] {
+        bool good = emu::launch(op, grid, block, shared, [=] { kernel(args...); });
+        return good ? cudaSuccess : cudaErrorLaunchFailure;
+    }));
 #else
     kernel<<<grid, block, shared, q->stream>>>(args...);
     cuda_check(q, cudaGetLastError());

@@ -1,14 +1,15 @@
 /* CUDA for a C++ compiler: what kernels/cuda/ uses of the language and of its
  * runtime, so that the same .cu files run on a CPU. Blocks are a loop, threads
  * are fibers that stop only where they meet others (emu.h), shared memory is
- * static. Everything runs at once, in the calling thread; streams have nothing
- * to do. What a GPU leaves undefined is an error here and names its place.
+ * static. Work on a stream runs at once, in the calling thread, or as late as it
+ * may. What a GPU leaves undefined is an error here and names its place.
  *
  *   cuda.h     types, qualifiers, intrinsics of one thread
  *   emu.h      launches, barriers, shuffles, votes      schedule.cc, warp.cc
  *   half.h     bfloat16 and half
  *   tensor.h   mma, ldmatrix, cp.async                  tensor.cc
- *   runtime.h  memory, streams, properties              runtime.cc
+ *   runtime.h  memory, properties                       runtime.cc
+ *   stream.h   streams, events                          stream.cc
  *
  * GPT_CUDA_EMU_ORDER=forward (the default), reverse or random[:SEED] says in
  * which order blocks and threads run: where results differ, a barrier is

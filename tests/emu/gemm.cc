@@ -83,14 +83,8 @@ static void gather(float *to, const void *x, enum gpt_dtype t, int64_t first,
         to[l] = get(x, t, first + l * step);
 }
 
-enum gemm_result gemm_run(struct gemm *g, cudaStream_t,
-                          const struct gemm_call *c, const char **)
+static void multiply(const struct gemm_call *c)
 {
-    if (g->none)
-        return GEMM_UNSUPPORTED;
-    if (c->epilogue != GPT_EPI_NONE &&
-        (g->plain || (c->aux && c->ld_aux % 8 != 0)))
-        return GEMM_UNSUPPORTED;
     emu::device_access open;
     float *a = new float[(size_t)(c->m * c->k + c->k)], *b = a + c->m * c->k;
     for (int64_t i = 0; i < c->m; i++)
@@ -110,5 +104,21 @@ enum gemm_result gemm_run(struct gemm *g, cudaStream_t,
         }
     }
     delete[] a;
-    return GEMM_DONE;
+}
+
+enum gemm_result gemm_run(struct gemm *g, cudaStream_t stream,
+                          const struct gemm_call *c, const char **why)
+{
+    if (g->none)
+        return GEMM_UNSUPPORTED;
+    if (c->epilogue != GPT_EPI_NONE &&
+        (g->plain || (c->aux && c->ld_aux % 8 != 0)))
+        return GEMM_UNSUPPORTED;
+    const struct gemm_call call = *c;
+    cudaError_t e = emu::submit(stream, [call] {
+        multiply(&call);
+        return cudaSuccess;
+    });
+    *why = cudaGetErrorString(e);
+    return e == cudaSuccess ? GEMM_DONE : GEMM_FAILED;
 }

@@ -1,9 +1,10 @@
-/* Memory and streams of the emulated device. */
+/* Memory of the emulated device. */
 #include "tests/emu/cuda.h"
 
 #include <map>
 #include <mutex>
 #include <stdlib.h>
+#include <vector>
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
@@ -15,6 +16,7 @@
 static std::recursive_mutex lock;
 typedef std::lock_guard<std::recursive_mutex> locked;
 static std::map<uintptr_t, size_t> blocks; /* address, bytes */
+static std::map<uintptr_t, size_t> pinned; /* the same of the host */
 static size_t used;
 static int accesses; /* device_access alive */
 
@@ -122,9 +124,10 @@ cudaError_t cudaMalloc(void **p, size_t bytes)
 
 cudaError_t cudaFree(void *p)
 {
-    locked hold(lock);
     if (!p)
         return cudaSuccess;
+    emu::finish_all(); /* as freeing waits for the device */
+    locked hold(lock);
     auto b = blocks.find((uintptr_t)p);
     if (b == blocks.end())
         return result(cudaErrorInvalidValue);
@@ -144,71 +147,85 @@ cudaError_t cudaMemGetInfo(size_t *available, size_t *total)
 
 cudaError_t cudaHostAlloc(void **p, size_t bytes, unsigned)
 {
-    return result(posix_memalign(p, 256, bytes) ? cudaErrorMemoryAllocation
-                                                : cudaSuccess);
+    locked hold(lock);
+    if (posix_memalign(p, 256, bytes) != 0)
+        return result(cudaErrorMemoryAllocation);
+    pinned[(uintptr_t)*p] = bytes;
+    return cudaSuccess;
 }
 
 cudaError_t cudaFreeHost(void *p)
 {
+    emu::finish_all();
+    locked hold(lock);
+    pinned.erase((uintptr_t)p);
     free(p);
     return cudaSuccess;
 }
 
-/* Does [p, p + bytes) lie in one allocation? */
-static bool on_device(const void *p, size_t bytes)
+/* Does [p, p + bytes) lie in one of them? */
+static bool lies_in(const std::map<uintptr_t, size_t> &all, const void *p,
+                    size_t bytes)
 {
     locked hold(lock);
-    auto b = blocks.upper_bound((uintptr_t)p);
-    if (b == blocks.begin())
+    auto b = all.upper_bound((uintptr_t)p);
+    if (b == all.begin())
         return false;
     --b;
     size_t at = (uintptr_t)p - b->first;
     return at <= b->second && bytes <= b->second - at;
 }
 
+static cudaError_t put_copy(void *dst, const void *src, size_t bytes,
+                            cudaStream_t stream)
+{
+    return emu::submit(stream, [=] {
+        emu::device_access open;
+        memmove(dst, src, bytes);
+        return cudaSuccess;
+    });
+}
+
+/* The host may change what it gave once this has returned. */
+static cudaError_t put_copy_of(void *dst, const void *src, size_t bytes,
+                               cudaStream_t stream)
+{
+    std::vector<char> kept((const char *)src, (const char *)src + bytes);
+    return emu::submit(stream, [dst, kept] {
+        emu::device_access open;
+        memcpy(dst, kept.data(), kept.size());
+        return cudaSuccess;
+    });
+}
+
 cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes,
-                            cudaMemcpyKind kind, cudaStream_t)
+                            cudaMemcpyKind kind, cudaStream_t stream)
 {
     bool to = kind != cudaMemcpyDeviceToHost;
     bool from = kind != cudaMemcpyHostToDevice;
-    if (on_device(dst, bytes) != to || on_device(src, bytes) != from)
+    if (lies_in(blocks, dst, bytes) != to || lies_in(blocks, src, bytes) != from)
         return result(cudaErrorInvalidValue);
-    emu::device_access open;
-    memmove(dst, src, bytes);
-    return cudaSuccess;
+    if (!from && !lies_in(pinned, src, bytes))
+        return put_copy_of(dst, src, bytes, stream);
+    cudaError_t e = put_copy(dst, src, bytes, stream);
+    if (e == cudaSuccess && !to && !lies_in(pinned, dst, bytes))
+        e = cudaStreamSynchronize(stream);
+    return e;
 }
 
-cudaError_t cudaMemsetAsync(void *dst, int byte, size_t bytes, cudaStream_t)
+cudaError_t cudaMemsetAsync(void *dst, int byte, size_t bytes,
+                            cudaStream_t stream)
 {
-    if (!on_device(dst, bytes))
+    if (!lies_in(blocks, dst, bytes))
         return result(cudaErrorInvalidValue);
-    emu::device_access open;
-    memset(dst, byte, bytes);
-    return cudaSuccess;
+    return emu::submit(stream, [=] {
+        emu::device_access open;
+        memset(dst, byte, bytes);
+        return cudaSuccess;
+    });
 }
 
 cudaError_t cudaMemset(void *dst, int byte, size_t bytes)
 {
     return cudaMemsetAsync(dst, byte, bytes, nullptr);
-}
-
-cudaError_t cudaDeviceSynchronize()
-{
-    return cudaSuccess;
-}
-
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned)
-{
-    *s = nullptr;
-    return cudaSuccess;
-}
-
-cudaError_t cudaStreamDestroy(cudaStream_t)
-{
-    return cudaSuccess;
-}
-
-cudaError_t cudaStreamSynchronize(cudaStream_t)
-{
-    return cudaSuccess;
 }

@@ -1,5 +1,5 @@
-/* The part of the CUDA runtime that kernels/cuda/ calls. Included by cuda.h.
- * Device memory is host memory that is poisoned with NaN when it is allocated;
+/* The part of the CUDA runtime that kernels/cuda/ calls, streams apart. Included
+ * by cuda.h. Device memory is host memory that is poisoned with NaN when it is allocated;
  * copies fail unless their device side lies in one allocation. */
 #ifndef GPT_EMU_RUNTIME_H
 #define GPT_EMU_RUNTIME_H
@@ -17,8 +17,9 @@ enum cudaMemcpyKind {
     cudaMemcpyDeviceToDevice,
 };
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize };
-enum { cudaStreamNonBlocking = 1, cudaHostAllocDefault = 0 };
-typedef struct emu_stream *cudaStream_t;
+enum { cudaHostAllocDefault = 0 };
+
+#include "tests/emu/stream.h"
 
 struct cudaDeviceProp {
     char name[64];
@@ -44,10 +45,6 @@ cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes,
 cudaError_t cudaMemsetAsync(void *dst, int byte, size_t bytes,
                             cudaStream_t stream);
 cudaError_t cudaMemset(void *dst, int byte, size_t bytes);
-cudaError_t cudaDeviceSynchronize();
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned flags);
-cudaError_t cudaStreamDestroy(cudaStream_t s);
-cudaError_t cudaStreamSynchronize(cudaStream_t s);
 template <class F>
 cudaError_t cudaFuncSetAttribute(F *, cudaFuncAttribute, int)
 {

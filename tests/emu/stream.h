@@ -1,0 +1,39 @@
+/* Streams and events. Included by runtime.h.
+ *
+ * GPT_CUDA_EMU_STREAMS=now (the default) runs work as it comes. late, said when
+ * a stream is created, holds its work back until somebody needs it: the host
+ * that waits for the stream, or another stream that waits for an event in it.
+ * Where the two give different results, a wait is missing. Copies between the
+ * device and memory that is not of cudaHostAlloc() take or leave the host's
+ * bytes before they return, as CUDA's do. */
+#ifndef GPT_EMU_STREAM_H
+#define GPT_EMU_STREAM_H
+
+#include <functional>
+
+typedef struct emu_stream *cudaStream_t;
+typedef struct emu_event *cudaEvent_t;
+enum { cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2 };
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned flags);
+cudaError_t cudaStreamDestroy(cudaStream_t s); /* runs what is on it */
+cudaError_t cudaStreamSynchronize(cudaStream_t s);
+cudaError_t cudaDeviceSynchronize();
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned flags);
+cudaError_t cudaEventDestroy(cudaEvent_t e);
+cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s);
+cudaError_t cudaEventSynchronize(cudaEvent_t e);
+cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e,
+                                unsigned flags = 0);
+
+namespace emu {
+/* Puts work on a stream; NULL, the default stream, runs it at once. What the
+ * work refers to must live until then. A failure of work that is held back is
+ * returned by who needs it. */
+cudaError_t submit(cudaStream_t s, std::function<cudaError_t()> work);
+/* Runs all work of all streams, as what frees memory must. */
+void finish_all();
+} // namespace emu
+
+#endif
