@@ -27,6 +27,8 @@ int gpt_comm_open(struct gpt_comm **c, struct gpt_store *store,
 void gpt_comm_close(struct gpt_comm *c); /* NULL is fine */
 int64_t gpt_comm_size(const struct gpt_comm *c);
 int64_t gpt_comm_rank(const struct gpt_comm *c); /* index in the group */
+/* Does a call return when it is over, instead of when it is on the queue? */
+bool gpt_comm_waits(const struct gpt_comm *c);
 /* Shorter, once the first step has shown that all are well. */
 void gpt_comm_set_timeout(struct gpt_comm *c, double timeout);
 

@@ -1,5 +1,5 @@
 /* Sums of gradients over the data parallel ranks, bucket by bucket while
- * backward still goes on: a thread with a communicator of its own works through
+ * backward still goes on: a lane with a communicator of its own works through
  * the buckets in the order in which they were completed, which is the same on
  * all ranks. Also where gradients live, which follows from how they are summed.
  *
@@ -9,7 +9,7 @@
  *   after every microbatch a layer's bucket is reduce-scattered and added to
  *   the shard. Buckets outside the layers are whole during a step.
  *
- * Without other data parallel ranks there is no thread and nothing is copied.
+ * Without other data parallel ranks there is no lane and nothing is copied.
  * Start at gpt_reducer_hooks(). */
 #ifndef GPT_TRAIN_REDUCE_H
 #define GPT_TRAIN_REDUCE_H

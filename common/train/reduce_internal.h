@@ -2,9 +2,8 @@
 #ifndef GPT_TRAIN_REDUCE_INTERNAL_H
 #define GPT_TRAIN_REDUCE_INTERNAL_H
 
+#include "parallel/lane.h"
 #include "train/reduce.h"
-
-#include <pthread.h>
 
 enum { GPT_REDUCER_TURNS = 2 };
 
@@ -12,12 +11,6 @@ enum { GPT_REDUCER_TURNS = 2 };
 struct gpt_reducer_piece {
     float *at;
     int64_t n;
-};
-
-/* A bucket to be summed; first: of the step. */
-struct gpt_reducer_job {
-    int64_t bucket;
-    bool first;
 };
 
 struct gpt_reducer {
@@ -30,24 +23,12 @@ struct gpt_reducer {
     float *packed;                /* all pieces, for one sum */
     const struct gpt_slice *tied; /* the word table, if another stage has it */
 
-    /* Data parallel only. */
-    struct gpt_comm *comm;
-    pthread_t thread;
-    bool started;
-    struct gpt_queue *q; /* the thread's own */
+    struct gpt_lane *lane; /* data parallel only */
     bool last;
-    bool *gone; /* by bucket: pushed in this step */
-    double exposed;
-
-    pthread_mutex_t lock; /* of what follows */
-    pthread_cond_t changed;
-    bool closing;
-    struct gpt_reducer_job *jobs; /* a ring, with room for every bucket */
-    int64_t pushed, done;
+    bool *gone;     /* by bucket: begun in this step */
+    int64_t pushed; /* the last job */
     int64_t user[GPT_REDUCER_TURNS]; /* the job that last used each buffer */
-    double total;
-    int status;
-    struct gpt_err why;
+    struct gpt_lane_times before;    /* the lane's, at the step's begin */
 };
 
 /* Do the layers take turns in this bucket's memory? */

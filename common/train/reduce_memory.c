@@ -103,7 +103,6 @@ int gpt_reducer_allocate(struct gpt_reducer *r, struct gpt_err *err)
 
     GPT_TRY(gpt_new(&r->buckets, n, sizeof *r->buckets, what, err));
     GPT_TRY(gpt_new(&r->shards, n, sizeof *r->shards, what, err));
-    GPT_TRY(gpt_new(&r->jobs, n, sizeof *r->jobs, what, err));
     GPT_TRY(gpt_new(&r->gone, n, sizeof *r->gone, what, err));
     GPT_TRY(gpt_new(&r->pieces, slices, sizeof *r->pieces, what, err));
     GPT_TRY(r->be->alloc(r->be, (size_t)gpt_reducer_memory(&r->o),
