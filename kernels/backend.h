@@ -34,7 +34,8 @@ struct gpt_event; /* a place in a queue's order, for other queues to wait for */
 struct gpt_dropout {
     float p; /* 0 = off; the rest is then not read */
     struct gpt_rng rng;
-    int64_t sample0;          /* global number of row 0's sample */
+    int64_t sample0;          /* global number of row 0's sample, to which */
+    const int64_t *samples;   /* ... this (1) in device memory adds, or NULL */
     int64_t t_local;          /* T of this block */
     int64_t t_global, t0;     /* sequence length; first position held here */
 };
@@ -113,7 +114,7 @@ struct gpt_embed {
  * doc_start (B, T) int32 or NULL: first position that t may see (documents do
  * not see each other). Probability dropout: element index
  * ((sample * h_global + head) * T + tq) * T + tk of dropout.rng; of the
- * dropout struct only p, rng and sample0 are read. Never stores T x T for all
+ * dropout struct only p, rng, sample0 and samples are read. Never stores T x T for all
  * heads. Source: Vaswani et al. 2017; Dao et al. 2022. */
 struct gpt_attn {
     int64_t b, t, h, g, d, head0, h_global;
@@ -155,7 +156,8 @@ struct gpt_attn_cached {
  * over the columns j < v_real; columns v_real..v (dummy vocabulary rows) take
  * no probability and get gradient zero. logits (N, V) act with row stride ld,
  * target (N) int32, weight (N) float (loss mask and averaging folded in; rows
- * with weight 0 get zero gradient), loss (N) float, unweighted.
+ * with weight 0 get zero gradient), loss (N) float, unweighted. scale (1)
+ * float, device, or NULL: weights are multiplied by it (the loss scale).
  * Log-sum-exp shift as in Blanchard et al. 2021.
  *
  * A vocabulary that is cut over ranks takes two steps. Here are the V columns
@@ -175,13 +177,15 @@ struct gpt_xent {
     float *loss;
     bool grad;
     int64_t v_begin; /* xent(): 0 */
+    const float *scale;
 };
 
 /* One pass of AdamW (Loshchilov and Hutter 2019) over flat buffers:
  *   g' = g * grad_scale; m = b1 m + (1-b1) g'; v = b2 v + (1-b2) g'^2
  *   p -= lr * (m/(1-b1^t) / (sqrt(v/(1-b2^t)) + eps) + wd * p)
- * p, m, v, g (n) float; p_act: a copy of p in `act`, or NULL. Segments tell
- * which elements are decayed: segment i is [begin_i, begin_{i+1}). */
+ * p, m, v, g (n) float; p_act: a copy of p in `act`, or NULL. Segments, in
+ * device memory, tell which elements are decayed: segment i is [begin_i,
+ * begin_{i+1}). */
 struct gpt_adamw_segment {
     int64_t begin;
     bool decay;
@@ -212,6 +216,14 @@ struct gpt_backend {
     int (*alloc)(struct gpt_backend *be, size_t bytes, const char *what,
                  void **mem, struct gpt_err *err);
     void (*free)(struct gpt_backend *be, void *mem);
+    /* Host memory (64-byte aligned, zeroed) whose copies run beside the host:
+     * copy_in() and copy_out() of it return at once, and it must stay as it is
+     * until they are over. Those of other host memory may wait. */
+    int (*host_alloc)(struct gpt_backend *be, size_t bytes, const char *what,
+                      void **mem, struct gpt_err *err);
+    void (*host_free)(struct gpt_backend *be, void *mem);
+    /* Bytes of device memory: that are free, and in all; 0, 0: not known. */
+    void (*memory)(struct gpt_backend *be, int64_t *available, int64_t *total);
 
     /* queue */
     int (*queue_open)(struct gpt_backend *be, struct gpt_queue **q,

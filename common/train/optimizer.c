@@ -21,7 +21,8 @@ struct run {
     int64_t bucket, offset, n; /* elements, from the shard's begin on */
 };
 
-/* Sums of squares live behind the moments, in the same allocation. */
+/* Sums of squares and segments live behind the moments, in the same
+ * allocation. */
 static int64_t moment_bytes(const struct gpt_flat *flat)
 {
     return gpt_flat_compact(flat) * (int64_t)sizeof(float);
@@ -29,7 +30,9 @@ static int64_t moment_bytes(const struct gpt_flat *flat)
 
 int64_t gpt_optimizer_memory(const struct gpt_flat *flat)
 {
-    return 2 * moment_bytes(flat) + flat->n * (int64_t)sizeof(double);
+    const size_t each = sizeof(double) + sizeof(struct gpt_adamw_segment);
+
+    return 2 * moment_bytes(flat) + flat->n * (int64_t)each;
 }
 
 /* ---- what is updated and counted ---- */
@@ -103,44 +106,58 @@ static void list_stretches(struct gpt_optimizer *o, int64_t tp_rank)
 
 /* ---- open and close ---- */
 
+static int upload_segments(struct gpt_optimizer *o, struct gpt_queue *q,
+                           struct gpt_err *err)
+{
+    o->be->copy_in(q, o->device_segments, o->segments,
+                   (size_t)o->n_segments * sizeof *o->segments);
+    return o->be->sync(q, err);
+}
+
 static int allocate(struct gpt_optimizer *o, struct gpt_err *err)
 {
     static const char what[] = "the optimizer";
     const size_t n = (size_t)o->flat->n;
+    void *run_sums;
 
     GPT_TRY(gpt_new(&o->stretches, (size_t)o->flat->n_buckets,
                     sizeof *o->stretches, what, err));
     GPT_TRY(gpt_new(&o->segments, n, sizeof *o->segments, what, err));
     GPT_TRY(gpt_new(&o->runs, n, sizeof *o->runs, what, err));
-    GPT_TRY(gpt_new(&o->run_sums, n, sizeof *o->run_sums, what, err));
+    GPT_TRY(o->be->host_alloc(o->be, n * sizeof *o->run_sums, what, &run_sums,
+                              err));
+    o->run_sums = run_sums;
     return o->be->alloc(o->be, (size_t)gpt_optimizer_memory(o->flat),
                         "optimizer state", &o->memory,
                         err);
 }
 
 int gpt_optimizer_open(struct gpt_optimizer **optimizer, struct gpt_backend *be,
-                       const struct gpt_flat *flat, int64_t tp_rank,
+                       struct gpt_queue *q, const struct gpt_flat *flat,
+                       int64_t tp_rank,
                        const struct gpt_optimizer_options *options,
                        struct gpt_err *err)
 {
     struct gpt_optimizer *o;
+    int status;
 
     *optimizer = NULL;
     GPT_TRY(gpt_new(&o, 1, sizeof *o, "the optimizer", err));
     o->o = *options;
     o->flat = flat;
     o->be = be;
-    int status = allocate(o, err);
-    if (status != GPT_OK) {
-        gpt_optimizer_close(o);
-        return status;
-    }
+    GPT_TRY_GOTO(status, allocate(o, err), fail);
     o->exp_avg = o->memory;
     o->exp_avg_sq = o->exp_avg + gpt_flat_compact(flat);
     o->sums = (char *)o->memory + 2 * moment_bytes(flat);
+    o->device_segments = (char *)o->sums + flat->n * (int64_t)sizeof(double);
     list_stretches(o, tp_rank);
+    GPT_TRY_GOTO(status, upload_segments(o, q, err), fail);
     *optimizer = o;
     return GPT_OK;
+fail:
+    gpt_optimizer_close(o);
+    return status;
 }
 
 void gpt_optimizer_close(struct gpt_optimizer *o)
@@ -149,7 +166,8 @@ void gpt_optimizer_close(struct gpt_optimizer *o)
         return;
     if (o->memory)
         o->be->free(o->be, o->memory);
-    gpt_free(o->run_sums);
+    if (o->run_sums)
+        o->be->host_free(o->be, o->run_sums);
     gpt_free(o->runs);
     gpt_free(o->segments);
     gpt_free(o->stretches);
@@ -208,7 +226,8 @@ void gpt_optimizer_update(struct gpt_optimizer *o, struct gpt_queue *q,
         op.m = o->exp_avg + t->moments;
         op.v = o->exp_avg_sq + t->moments;
         op.g = u->gradients[t->bucket];
-        op.segments = o->segments + t->segment;
+        op.segments =
+            (const struct gpt_adamw_segment *)o->device_segments + t->segment;
         op.n_segments = t->n_segments;
         o->be->adamw(q, &op);
     }

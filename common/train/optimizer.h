@@ -25,17 +25,18 @@ struct gpt_optimizer {
     struct gpt_adamw_segment *segments; /* of all stretches */
     struct run *runs;                   /* what counts in the norm */
     int64_t n_segments, n_runs;
-    double *run_sums;    /* host */
-    void *memory, *sums; /* device */
+    double *run_sums; /* host */
+    void *memory, *sums, *device_segments; /* device */
 };
 
 /* Bytes of the moments and what belongs to them, for `flat`. */
 int64_t gpt_optimizer_memory(const struct gpt_flat *flat);
 
 /* Moments are zero. `flat` outlives the optimizer. tp_rank: what is not split
- * counts in the norm on the first tensor parallel rank only. */
+ * counts in the norm on the first tensor parallel rank only. Waits for q. */
 int gpt_optimizer_open(struct gpt_optimizer **optimizer, struct gpt_backend *be,
-                       const struct gpt_flat *flat, int64_t tp_rank,
+                       struct gpt_queue *q, const struct gpt_flat *flat,
+                       int64_t tp_rank,
                        const struct gpt_optimizer_options *options,
                        struct gpt_err *err) GPT_MUST_USE;
 void gpt_optimizer_close(struct gpt_optimizer *optimizer);

@@ -187,7 +187,7 @@ int gpt_replica_open(struct gpt_replica *r, struct gpt_err *err)
         r->sums = sums;
     }
     GPT_TRY(open_gradients(r, err));
-    GPT_TRY(gpt_optimizer_open(&r->optimizer, r->be, &r->flat,
+    GPT_TRY(gpt_optimizer_open(&r->optimizer, r->be, r->q, &r->flat,
                                r->o.layout.tp_rank, &r->o.optimizer, err));
     GPT_TRY(open_stage(r, err));
     return open_pipeline(r, err);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #ifdef GPT_HAVE_DNNL
 #include <dnnl.h>
@@ -69,6 +70,16 @@ static void cpu_free(struct gpt_backend *be, void *mem)
 {
     (void)be;
     block_close(mem);
+}
+
+/* All that the machine has: it is promised freely, and taken when touched. */
+static void cpu_memory(struct gpt_backend *be, int64_t *available,
+                       int64_t *total)
+{
+    int64_t pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+
+    (void)be;
+    *available = *total = pages > 0 && page > 0 ? pages * page : 0;
 }
 
 static int cpu_queue_open(struct gpt_backend *be, struct gpt_queue **q,
@@ -233,6 +244,9 @@ static struct gpt_backend cpu = {
     .describe = cpu_describe,
     .alloc = cpu_alloc,
     .free = cpu_free,
+    .host_alloc = cpu_alloc,
+    .host_free = cpu_free,
+    .memory = cpu_memory,
     .queue_open = cpu_queue_open,
     .queue_close = cpu_queue_close,
     .sync = cpu_sync,

@@ -56,6 +56,12 @@ static inline int64_t cpu_cut(int64_t n, int64_t blocks, int64_t i)
     return n / blocks * i + (i < n % blocks ? i : n % blocks);
 }
 
+/* Global number of row 0's sample. */
+static inline int64_t cpu_sample0(const struct gpt_dropout *d)
+{
+    return d->sample0 + (d->samples ? *d->samples : 0);
+}
+
 /* Index of element (row, 0) in the counters of dropout. */
 uint64_t cpu_drop_index(const struct gpt_dropout *d, int64_t row, int64_t c);
 

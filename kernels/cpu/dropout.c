@@ -6,7 +6,7 @@
 
 uint64_t cpu_drop_index(const struct gpt_dropout *d, int64_t row, int64_t c)
 {
-    int64_t sample = d->sample0 + row / d->t_local;
+    int64_t sample = cpu_sample0(d) + row / d->t_local;
     int64_t t = d->t0 + row % d->t_local;
     return (uint64_t)((sample * d->t_global + t) * c);
 }

@@ -17,11 +17,16 @@ static int64_t real_columns(const struct gpt_xent *op)
     return real < 0 ? 0 : real < op->v ? real : op->v;
 }
 
+static float weight_of(const struct gpt_xent *op, int64_t i)
+{
+    return op->scale ? op->weight[i] * *op->scale : op->weight[i];
+}
+
 /* Row i from exponentials to its gradient: factor makes weighted probabilities
  * of them. */
 static void gradient(const struct gpt_xent *op, int64_t i, float factor)
 {
-    float *x = logits_of(op, i), weight = op->weight[i];
+    float *x = logits_of(op, i), weight = weight_of(op, i);
     int64_t real = real_columns(op), at = op->target[i] - op->v_begin;
     if (weight == 0) {
         memset(x, 0, (size_t)op->v * sizeof *x);
@@ -47,7 +52,7 @@ static void row(const struct gpt_xent *op, int64_t i)
     float sum = exponentials(op, x, max);
     op->loss[i] = logf(sum) + max - target;
     if (op->grad)
-        gradient(op, i, op->weight[i] / sum);
+        gradient(op, i, weight_of(op, i) / sum);
 }
 
 static bool ready(struct gpt_queue *q, const char *what,
@@ -110,7 +115,7 @@ static void finish_row(const struct gpt_xent *op, int64_t i, const float *stats,
     op->loss[i] = logf(sum) + max - target;
     if (op->grad)
         gradient(op, i,
-                 op->weight[i] * expf(stats[rank * next + LARGEST] - max) /
+                 weight_of(op, i) * expf(stats[rank * next + LARGEST] - max) /
                      sum);
 }
 

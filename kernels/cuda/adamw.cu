@@ -70,12 +70,6 @@ void cuda_adamw(struct gpt_queue *q, const struct gpt_adamw *op)
     enum gpt_dtype act = op->p_act ? op->act : GPT_F32;
     if (!cuda_ready(q, "adamw", act) || !op->n)
         return;
-    size_t bytes = (size_t)op->n_segments * sizeof *op->segments;
-    void *segments = cuda_work(q, bytes + 1);
-    if (!segments ||
-        (bytes && !cuda_check(q, cudaMemcpyAsync(segments, op->segments, bytes,
-                                                 cudaMemcpyHostToDevice, q->stream))))
-        return;
     double t = (double)op->step;
     void *copy = op->p_act == op->p ? NULL : op->p_act;
     bool wide = cuda_wide(GPT_F32, 4, op->p, op->m, op->v, op->g, copy);
@@ -88,7 +82,7 @@ void cuda_adamw(struct gpt_queue *q, const struct gpt_adamw *op)
                        (float)(1 / (1 - pow(op->beta2, t))),
                        (float)op->eps, (float)op->grad_scale,
                        (float)(1 - op->lr * op->weight_decay),
-                       (const struct gpt_adamw_segment *)segments, op->n_segments};
+                       op->segments, op->n_segments};
         if (wide)
             launch(q, adamw<T, 4>, cuda_blocks(op->n, THREADS * 4), THREADS, 0, u);
         else

@@ -47,7 +47,7 @@ __device__ inline int64_t attn_first(const struct attn_shape &s, int64_t b, int6
 __device__ inline uint64_t attn_drop_at(const struct attn_shape &s, int64_t b, int64_t h,
                                         int64_t t)
 {
-    int64_t head = (s.drop.sample0 + b) * s.h_global + s.head0 + h;
+    int64_t head = (drop_sample0(s.drop) + b) * s.h_global + s.head0 + h;
     return (uint64_t)((head * s.t + t) * s.t);
 }
 

@@ -107,6 +107,38 @@ static void cuda_free(struct gpt_backend *be, void *mem)
     cudaFree(mem);
 }
 
+static int cuda_host_alloc(struct gpt_backend *be, size_t bytes, const char *what, void **mem,
+                           struct gpt_err *err)
+{
+    (void)be;
+    *mem = NULL;
+    use_device();
+    cudaError_t e = cudaHostAlloc(mem, bytes ? bytes : 1, cudaHostAllocDefault);
+    if (e == cudaSuccess) {
+        memset(*mem, 0, bytes);
+        return GPT_OK;
+    }
+    cudaGetLastError(); /* it is reported here */
+    return gpt_fail(err, GPT_EDEVICE, NAME ": %zu bytes of pinned host memory for %s: %s", bytes,
+                    what, cudaGetErrorString(e));
+}
+
+static void cuda_host_free(struct gpt_backend *be, void *mem)
+{
+    (void)be;
+    cudaFreeHost(mem);
+}
+
+static void cuda_memory(struct gpt_backend *be, int64_t *available, int64_t *total)
+{
+    size_t left = 0, all = 0;
+    (void)be;
+    use_device();
+    cudaMemGetInfo(&left, &all);
+    *available = (int64_t)left;
+    *total = (int64_t)all;
+}
+
 void *cuda_work(struct gpt_queue *q, size_t bytes)
 {
     if (q->work && q->work_bytes >= bytes)
@@ -266,6 +298,7 @@ struct cuda_drop cuda_drop_of(const struct gpt_dropout *d)
     drop.below = (uint32_t)ceil((double)d->p * 0x1p24); /* u 2^-24 < p */
     drop.scale = 1 / (1 - d->p);
     drop.sample0 = d->sample0;
+    drop.samples = d->samples;
     drop.t_local = d->t_local;
     drop.t_global = d->t_global;
     drop.t0 = d->t0;
@@ -299,6 +332,9 @@ static struct gpt_backend table()
     be.describe = cuda_describe;
     be.alloc = cuda_alloc;
     be.free = cuda_free;
+    be.host_alloc = cuda_host_alloc;
+    be.host_free = cuda_host_free;
+    be.memory = cuda_memory;
     be.queue_open = queue_open;
     be.queue_close = queue_close;
     be.sync = queue_sync;

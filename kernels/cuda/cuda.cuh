@@ -131,7 +131,9 @@ struct cuda_drop {
     uint32_t key[2];
     uint32_t below; /* dropped where the counter's 24 bits are below this */
     float scale;
-    int64_t sample0, t_local, t_global, t0;
+    int64_t sample0;
+    const int64_t *samples; /* device, or NULL: added to sample0 */
+    int64_t t_local, t_global, t0;
 };
 struct cuda_drop cuda_drop_of(const struct gpt_dropout *d);
 

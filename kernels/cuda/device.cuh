@@ -138,10 +138,16 @@ __device__ inline uint32_t word_of(uint4 block, unsigned i)
     return i == 0 ? block.x : i == 1 ? block.y : i == 2 ? block.z : block.w;
 }
 
+/* Global number of row 0's sample. */
+__device__ inline int64_t drop_sample0(const struct cuda_drop &d)
+{
+    return d.sample0 + (d.samples ? __ldg(d.samples) : 0);
+}
+
 /* Counter of element (row, 0) of rows of c. */
 __device__ inline uint64_t drop_index(const struct cuda_drop &d, int64_t row, int64_t c)
 {
-    int64_t sample = d.sample0 + row / d.t_local, t = d.t0 + row % d.t_local;
+    int64_t sample = drop_sample0(d) + row / d.t_local, t = d.t0 + row % d.t_local;
     return (uint64_t)((sample * d.t_global + t) * c);
 }
 

@@ -12,7 +12,7 @@ template <class T> struct loss {
     int64_t ld;
     T *logits;
     const int32_t *target;
-    const float *weight;
+    const float *weight, *scale; /* scale: NULL: 1 */
     float *loss;
     bool grad;
     struct cuda_fault *fault;
@@ -68,6 +68,11 @@ static __device__ void row_stats(const loss<T> &p, const T *row, float *top, flo
     *total = sum[0];
 }
 
+template <class T> static __device__ float weight_of(const loss<T> &p, int64_t i)
+{
+    return p.scale ? p.weight[i] * *p.scale : p.weight[i];
+}
+
 /* False, for the whole block, when row i's target is no word. */
 template <class T> static __device__ bool good_target(const loss<T> &p, int64_t i)
 {
@@ -92,7 +97,7 @@ static __global__ void __launch_bounds__(MOST_THREADS) whole_row(loss<T> p)
     if (threadIdx.x == 0)
         p.loss[i] = lse - at_target;
     if (p.grad)
-        gradient<T, W>(p, row, p.target[i], p.weight[i], lse);
+        gradient<T, W>(p, row, p.target[i], weight_of(p, i), lse);
 }
 
 /* What ranks tell each other of a row. */
@@ -134,7 +139,8 @@ static __global__ void __launch_bounds__(MOST_THREADS)
     if (threadIdx.x == 0)
         p.loss[i] = lse - target;
     if (p.grad)
-        gradient<T, W>(p, p.logits + i * p.ld, p.target[i] - p.v_begin, p.weight[i], lse);
+        gradient<T, W>(p, p.logits + i * p.ld, p.target[i] - p.v_begin, weight_of(p, i),
+                       lse);
 }
 
 /* Calls f(loss<T>, W, threads of a row) for the row's type and width. */
@@ -146,7 +152,7 @@ template <class F> static void with_loss(struct gpt_queue *q, const struct gpt_x
     with_access(op->act, wide, [&](auto type, auto width) {
         using T = decltype(type);
         loss<T> p = {op->n, op->v, op->v_real, op->v_begin, real, ld, (T *)op->logits,
-                     op->target, op->weight, op->loss, op->grad, q->fault};
+                     op->target, op->weight, op->scale, op->loss, op->grad, q->fault};
         f(p, width, cuda_threads(op->v / width, MOST_THREADS));
     });
 }

@@ -14,6 +14,10 @@ static struct gpt_dropout some_dropout(double p, int64_t t)
                                 .t0 = t};
 }
 
+/* In device memory: more samples (gpt_dropout.samples), a loss scale. */
+static const int64_t more_samples = 11;
+static const float loss_scale = 0.37F;
+
 /* n int32 in lo..hi; free() them */
 static int32_t *rnd_ints(int64_t n, int64_t lo, int64_t hi)
 {
@@ -193,7 +197,9 @@ static void check_norm(enum gpt_norm_kind kind, int64_t n, int64_t c, double p,
 static void run_dropout(struct trial *t)
 {
     const struct rows_case *k = t->params;
-    t->be->dropout(t->q, t->mem[1], t->mem[0], k->n, k->c, t->act, &k->drop);
+    struct gpt_dropout drop = k->drop;
+    drop.samples = k->n % 2 ? t->mem[2] : NULL;
+    t->be->dropout(t->q, t->mem[1], t->mem[0], k->n, k->c, t->act, &drop);
 }
 
 static void check_dropout(int64_t n, int64_t c, double p)
@@ -201,7 +207,8 @@ static void check_dropout(int64_t n, int64_t c, double p)
     struct rows_case k = {.n = n, .c = c, .drop = some_dropout(p, 4)};
     float *x = rnd_floats(n * c, 1);
     struct operand ops[] = {{"x", ACT, n * c, x, false, 0},
-                            {"y", ACT, n * c, NULL, true, 0}};
+                            {"y", ACT, n * c, NULL, true, 0},
+                            {"samples", I32, 2, &more_samples, false, 0}};
     compare(run_dropout, &k, ops, GPT_COUNT(ops), "dropout %lldx%lld p %g",
             (long long)n, (long long)c, p);
     free(x);
@@ -282,6 +289,7 @@ static void run_attn(struct trial *t)
     op.out = m[1];
     op.lse = m[2];
     op.doc_start = op.doc_start ? m[3] : NULL;
+    op.dropout.samples = op.t % 2 ? m[6] : NULL;
     struct gpt_attn_grad grad = {.dout = m[4], .dqkv = m[5]};
     need(t->be->alloc(t->be, t->be->attn_scratch(&op), "scratch", &scratch,
                       &err), &err);
@@ -314,6 +322,7 @@ static void check_attn(int64_t b, int64_t t, int64_t h, int64_t g, int64_t d,
         {"doc_start", I32, b * t, start, false, 0},
         {"dout", ACT, no, dout, false, 0},
         {"dqkv", ACT, nq, NULL, true, 1},
+        {"samples", I32, 2, &more_samples, false, 0},
     };
     compare(run_attn, &op, ops, GPT_COUNT(ops),
             "attention B%lld T%lld H%lld G%lld D%lld p %g%s", (long long)b,
@@ -394,6 +403,7 @@ static void run_xent(struct trial *t)
     op.target = t->mem[1];
     op.weight = t->mem[2];
     op.loss = t->mem[3];
+    op.scale = op.n % 2 ? t->mem[4] : NULL;
     t->be->xent(t->q, &op);
 }
 
@@ -414,6 +424,7 @@ static void check_xent(int64_t n, int64_t v, int64_t v_real, int64_t pad,
         {"target", I32, n, target, false, 0},
         {"weight", F32, n, weight, false, 0},
         {"loss", F32, n, NULL, true, 1},
+        {"scale", F32, 1, &loss_scale, false, 0},
     };
     compare(run_xent, &op, ops, GPT_COUNT(ops), "xent %lldx%lld of %lld%s",
             (long long)n, (long long)v_real, (long long)v,
@@ -430,6 +441,7 @@ static void run_adamw(struct trial *t)
     op.v = t->mem[2];
     op.g = t->mem[3];
     op.p_act = t->mem[4];
+    op.segments = t->mem[5];
     t->be->adamw(t->q, &op);
 }
 
@@ -439,8 +451,7 @@ static void check_adamw(int64_t n, int64_t step)
         {0, true}, {n / 3, false}, {n / 3 + n / 5, true}};
     struct gpt_adamw op = {.n = n, .lr = 0.01, .beta1 = 0.9, .beta2 = 0.95,
                            .eps = 1e-8, .weight_decay = 0.1,
-                           .grad_scale = 0.7, .step = step, .segments = seg,
-                           .n_segments = 3};
+                           .grad_scale = 0.7, .step = step, .n_segments = 3};
     float *p = rnd_floats(n, 1), *m = rnd_floats(n, 1);
     float *v = rnd_floats(n, 1), *g = rnd_floats(n, 3);
     for (int64_t i = 0; i < n; i++)
@@ -449,6 +460,7 @@ static void check_adamw(int64_t n, int64_t step)
         {"p", F32, n, p, true, 0.3}, {"m", F32, n, m, true, 0.3},
         {"v", F32, n, v, true, 0.3}, {"g", F32, n, g, false, 0},
         {"copy", ACT, n, NULL, true, 0},
+        {"segments", I32, (int64_t)sizeof seg / 4, seg, false, 0},
     };
     compare(run_adamw, &op, ops, GPT_COUNT(ops), "adamw %lld step %lld",
             (long long)n, (long long)step);

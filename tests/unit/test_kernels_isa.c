@@ -76,7 +76,7 @@ static void check_not_finite(void)
         x[i] = (float)i / 40;
     x[21] = NAN;
     struct gpt_xent op = {1, 40,     40,     40,   GPT_F32,
-                          x, target, weight, loss, true, 0};
+                          x, target, weight, loss, true, 0, NULL};
     be->xent(q, &op);
     ok(isnan(loss[0]), "%s: a NaN among the logits is a NaN loss", setting);
     for (int i = 0; i < 40; i++)

@@ -30,7 +30,7 @@ static void check_xent(int64_t n, int64_t v, int64_t v_real, int64_t pad,
     float *out = poisoned(n * ld + n);
     struct xent_case k = {
         {n, v, v_real, ld, GPT_F32, out, target, weight, out + n * ld, grad,
-         0},
+         0, NULL},
         logits,
         out};
     double *want = malloc((size_t)(n * ld + n) * sizeof *want);
@@ -88,7 +88,7 @@ static void check_xent_ranks(int64_t n, int64_t v, int64_t v_real,
             parts[(j / local * n + i) * local + j % local] = whole[i * v + j];
     }
     struct gpt_xent op = {n,     v,      v_real, v,    GPT_F32,
-                          whole, target, weight, want, grad, 0};
+                          whole, target, weight, want, grad, 0, NULL};
     be->xent(q, &op);
     op.v = op.ld = local;
     op.loss = loss;
@@ -263,7 +263,7 @@ static void check_target(void)
         return;
     int32_t target = 4;
     struct gpt_xent op = {1,      6,       4,       6,     GPT_F32,
-                          logits, &target, &weight, &loss, true, 0};
+                          logits, &target, &weight, &loss, true, 0, NULL};
     be->xent(other, &op);
     is_int(be->sync(other, &err), GPT_EDEVICE, "a dummy target is refused: %s",
            err.text);

@@ -114,7 +114,8 @@ static int open_member(struct member *m, const struct layout *l,
                                             .plan = &m->plan,
                                             .option_text = "",
                                             .corpus_digest = 99};
-    return gpt_optimizer_open(&m->replica->optimizer, be, &m->replica->flat,
+    return gpt_optimizer_open(&m->replica->optimizer, be, m->replica->q,
+                              &m->replica->flat,
                               m->world.topology.tp_rank, &o.optimizer, err);
 }
 
