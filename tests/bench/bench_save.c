@@ -3,59 +3,17 @@
  * steps without. How long the step that saves waits, against a copy of the same
  * bytes. On CPUs the thread that writes takes its time from the steps, which
  * here have few tokens: this is the worst case. */
-#include "bench.h"
-
 #include "tests/lib/tree.h"
 #include "train/saver.h"
+#include "train_step.h"
 
 #include <sys/stat.h>
 
-enum { B = 4, T = 64, N = B * T, INTERVAL = 25, ROUNDS = 3 };
+enum { VOCABULARY = 4096, INTERVAL = 25, ROUNDS = 3 };
 
 enum mode { NONE, FOREGROUND, BACKGROUND, N_MODES };
 static const char *const mode_names[N_MODES] = {
     "no save", "save", "save in the background"};
-
-static void need(int status, const struct gpt_err *err)
-{
-    if (status == GPT_OK)
-        return;
-    fprintf(stderr, "bench_save: %s\n", err->text);
-    exit(1);
-}
-
-static void step(struct gpt_replica *r)
-{
-    static int32_t input[N], target[N], position[N], start[N];
-    static float weight[N], losses[N];
-    struct gpt_microbatch mb = {input, target, position, start, weight, 0};
-    struct gpt_stage_result result = {.loss = losses};
-    struct gpt_update update = {
-        .params = r->params,
-        .gradients = gpt_reducer_shards(r->reducer),
-        .act = GPT_F32,
-        .loss_scale = 1,
-        .lr = 1e-4,
-        .weight_decay = 0.1,
-    };
-    struct gpt_err err;
-
-    for (int i = 0; i < N; i++) {
-        input[i] = (i * 7919 + 13) % 4096;
-        target[i] = ((i + 1) * 7919 + 13) % 4096;
-        position[i] = i % T;
-        weight[i] = 1.0F / N;
-    }
-    gpt_stage_begin(r->stage, r->q);
-    gpt_stage_forward(r->stage, r->q, 0, 0, GPT_STAGE_TRAIN, &mb, NULL,
-                      &result);
-    gpt_stage_backward(r->stage, r->q, 0, 0, NULL);
-    need(gpt_optimizer_squares(r->optimizer, r->q, update.gradients,
-                               &update.norm, &err), &err);
-    update.norm = sqrt(update.norm);
-    gpt_optimizer_update(r->optimizer, r->q, &update);
-    need(r->be->sync(r->q, &err), &err);
-}
 
 /* Seconds of INTERVAL steps of which the first saves; *waited of the save, as
  * long as it held up the step. The end of a save in the background counts. */
@@ -67,7 +25,7 @@ static double run_block(struct gpt_replica *r, struct gpt_saver *s,
 
     *waited = 0;
     for (int i = 0; i < INTERVAL; i++) {
-        step(r);
+        step(r, VOCABULARY);
         const struct gpt_train_state state = {.iteration = ++*iteration};
         if (s && i == 0) {
             double t = bench_now();
@@ -82,32 +40,19 @@ static double run_block(struct gpt_replica *r, struct gpt_saver *s,
     return bench_clock() - begin;
 }
 
-static struct gpt_replica *open_replica(struct gpt_err *err)
+static struct gpt_replica *open_small(struct gpt_err *err)
 {
     struct gpt_config c = gpt_config_default();
     struct gpt_backend *be;
-    struct gpt_replica *r;
 
     c.num_layers = 4;
     c.hidden_size = 192;
     c.num_attention_heads = c.num_query_groups = 3;
     c.max_positions = T;
-    c.vocab_size = 4096;
+    c.vocab_size = VOCABULARY;
     need(gpt_config_complete(&c, 128, 1, err), err);
     need(gpt_backend_cpu(&be, err), err);
-    const struct gpt_replica_options o = {
-        .config = c,
-        .layout = GPT_LAYOUT_SINGLE(&c),
-        .act = GPT_F32,
-        .micro_batch = B,
-        .seq_length = T,
-        .seed = 1234,
-        .optimizer = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .clip_grad = 1},
-    };
-    need(gpt_replica_new(&r, be, &o, err), err);
-    need(gpt_replica_open(r, err), err);
-    need(gpt_replica_init(r, err), err);
-    return r;
+    return open_replica(be, &c);
 }
 
 static void report(double blocks[N_MODES][ROUNDS],
@@ -143,11 +88,11 @@ int main(void)
     struct gpt_err err = {0};
     int64_t iteration = 0, bytes = 0;
 
-    struct gpt_replica *r = open_replica(&err);
+    struct gpt_replica *r = open_small(&err);
     if (!mkdtemp(dir))
         return 1;
     for (int m = FOREGROUND; m < N_MODES; m++) {
-        options[m].tokenizer_type = "";
+        options[m].tokenizer.type = "";
         options[m].keep_checkpoints = 1;
         contexts[m] = (struct gpt_state_context){
             .options = &options[m], .plan = &plan, .option_text = ""};

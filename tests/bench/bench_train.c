@@ -1,12 +1,11 @@
 /* A whole training step of GPT-2 124M in fp32 (forward, backward, gradient
  * norm, AdamW; batch 4 x 64 tokens, the case that llm.c publishes) against
  * this machine's sgemm, and where its time goes, operation by operation. */
-#include "bench.h"
 
 #include "base/memory.h"
-#include "train/replica.h"
+#include "train_step.h"
 
-enum { B = 4, T = 64, N = B * T, STEPS = 5 };
+enum { VOCABULARY = 50257, STEPS = 5 };
 
 /* ---- time by operation: the backend's table with a clock around each ---- */
 
@@ -109,53 +108,6 @@ static struct gpt_backend timed_backend(void)
     return be;
 }
 
-/* ---- a step ---- */
-
-static void die(const struct gpt_err *err)
-{
-    fprintf(stderr, "bench_train: %s\n", err->text);
-    exit(1);
-}
-
-static double step(struct gpt_replica *r)
-{
-    static int32_t input[N], target[N], position[N], start[N];
-    static float weight[N], losses[N];
-    struct gpt_microbatch mb = {input, target, position, start, weight, 0};
-    struct gpt_stage_result result = {.loss = losses};
-    struct gpt_update update = {
-        .params = r->params,
-        .gradients = gpt_reducer_shards(r->reducer),
-        .act = GPT_F32,
-        .loss_scale = 1,
-        .lr = 1e-4,
-        .weight_decay = 0.1,
-    };
-    struct gpt_err err;
-    double loss = 0;
-
-    for (int i = 0; i < N; i++) {
-        input[i] = (i * 7919 + 13) % 50257;
-        target[i] = ((i + 1) * 7919 + 13) % 50257;
-        position[i] = i % T;
-        weight[i] = 1.0F / N;
-    }
-    gpt_stage_begin(r->stage, r->q);
-    gpt_stage_forward(r->stage, r->q, 0, 0, GPT_STAGE_TRAIN, &mb, NULL,
-                      &result);
-    gpt_stage_backward(r->stage, r->q, 0, 0, NULL);
-    if (gpt_optimizer_squares(r->optimizer, r->q, update.gradients,
-                              &update.norm, &err) != GPT_OK)
-        die(&err);
-    update.norm = sqrt(update.norm);
-    gpt_optimizer_update(r->optimizer, r->q, &update);
-    if (r->be->sync(r->q, &err) != GPT_OK)
-        die(&err);
-    for (int i = 0; i < N; i++)
-        loss += (double)losses[i] / N;
-    return loss;
-}
-
 int main(void)
 {
     struct gpt_backend be;
@@ -164,30 +116,17 @@ int main(void)
     struct gpt_config c = gpt_config_default();
     double times[STEPS], loss, total = 0;
 
-    if (gpt_backend_cpu(&real, &err) != GPT_OK ||
-        gpt_config_complete(&c, 128, 1, &err) != GPT_OK)
-        die(&err);
+    need(gpt_backend_cpu(&real, &err), &err);
+    need(gpt_config_complete(&c, 128, 1, &err), &err);
     be = timed_backend();
-    struct gpt_replica_options o = {
-        .config = c,
-        .layout = GPT_LAYOUT_SINGLE(&c),
-        .act = GPT_F32,
-        .micro_batch = B,
-        .seq_length = T,
-        .seed = 1234,
-        .optimizer = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .clip_grad = 1},
-    };
-    if (gpt_replica_new(&r, &be, &o, &err) != GPT_OK ||
-        gpt_replica_open(r, &err) != GPT_OK ||
-        gpt_replica_init(r, &err) != GPT_OK)
-        die(&err);
+    r = open_replica(&be, &c);
     double flops = gpt_config_flops_per_token(&c, T) * N;
     double ceiling = bench_sgemm_ceiling();
-    double first = step(r);
+    double first = step(r, VOCABULARY);
     memset(spent, 0, sizeof spent);
     for (int i = 0; i < STEPS; i++) {
         double begin = bench_clock();
-        loss = step(r);
+        loss = step(r, VOCABULARY);
         times[i] = bench_clock() - begin;
         total += times[i];
     }
@@ -195,7 +134,7 @@ int main(void)
     ceiling = again > ceiling ? again : ceiling;
     double seconds = bench_median(times, STEPS);
     bench_row("train 124M fp32 4x64", flops / seconds / 1e9, "GFLOP/s",
-              ceiling / 1e9, fabs(first - log(50257)) / log(50257));
+              ceiling / 1e9, fabs(first - log(VOCABULARY)) / log(VOCABULARY));
     bench_row("train 124M fp32 4x64", N / seconds, "tok/s",
               N / (flops / ceiling), -1);
     printf("# %.3f s a step, loss %.4f at the first, %.4f after %d more\n",

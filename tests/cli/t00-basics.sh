@@ -13,6 +13,26 @@ narrow() { # file: at most 80 columns
     ! LC_ALL=C.UTF-8 grep -nE '.{81}' "$1"
 }
 
+# Options of a page of help that take anything but a name: "--option".
+strict_options() { # page
+    sed -nE 's/^ *(-[a-zA-Z], )?(--[a-z0-9-]*) ([A-Z]+)( .*)?$/\3 \2/p' "$1" |
+        sed -E '/^(FILE|DIR|PATH|PREFIX|NAME|HOST|ACTION|TEXT) /d
+            s/.* //'
+}
+# Every one of them refuses what is no number and no choice, and shows it.
+refuses_nonsense() { # program page
+    strict_options "$2" >strict
+    while read -r option; do
+        "$1" "$option=@bad@" >/dev/null 2>said </dev/null
+        if [ $? != 2 ] || ! grep -q "'@bad@'" said; then
+            echo "$option takes it"
+            cat said
+            return 1
+        fi
+    done <strict
+    [ "$(wc -l <strict)" -gt 1 ]
+}
+
 version=$(sed -n 's/^VERSION = //p' "$top/Makefile")
 for source in "$top"/cmd/gpt-*.c; do
     p=$(basename "$source" .c)
@@ -36,6 +56,7 @@ for source in "$top"/cmd/gpt-*.c; do
     expect 2 "$p refuses a word that is no number" "$p" --threads=two
     expect 2 "$p refuses a wrong choice" "$p" --color=sometimes
     err_has 'auto, always, never'
+    check "$p refuses nonsense in every option" refuses_nonsense "$p" long
     expect 2 "$p refuses a missing value" "$p" --threads
     expect 2 "$p refuses an unknown shell" "$p" --complete=csh
 

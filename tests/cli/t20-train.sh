@@ -2,23 +2,9 @@
 # gpt-train: runs, logs, checkpoints; stopped in every way and continued to the
 # same bytes; wrong options, hostile files and full disks.
 . "$(dirname "$0")/../lib/tap.sh"
+. "$top/tests/lib/train.sh"
 
-# ---- data: 60 documents of words from a small language ----
-awk 'BEGIN {
-    split("the a cat dog sees likes old red house runs to and", w, " ")
-    x = 7
-    for (i = 0; i < 60; i++) {
-        text = ""
-        for (j = 0; j < 30; j++) {
-            x = (x * 1103 + 12345) % 65536
-            text = text w[x % 12 + 1] " "
-        }
-        printf "{\"text\": \"%s\"}\n", text
-    }
-}' >corpus.jsonl
-expect 0 'makes a data set' gpt-preprocess --input corpus.jsonl \
-    --output-prefix data --tokenizer-type ByteTokenizer --append-eod
-data=data_text_document
+make_data
 
 common="--num-layers 2 --hidden-size 16 --num-attention-heads 2
 --seq-length 16 --micro-batch-size 2 --global-batch-size 4 --lr 0.01

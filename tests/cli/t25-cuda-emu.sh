@@ -2,22 +2,10 @@
 # Devices: GPUs that are not there, and training, with dropout, and generation
 # on emulated ones, which follow the CPU.
 . "$(dirname "$0")/../lib/tap.sh"
+. "$top/tests/lib/train.sh"
 
 # ---- what --device says ----
-awk 'BEGIN {
-    split("the a cat dog sees likes old red house runs to and", w, " ")
-    x = 7
-    for (i = 0; i < 40; i++) {
-        text = ""
-        for (j = 0; j < 20; j++) {
-            x = (x * 1103 + 12345) % 65536
-            text = text w[x % 12 + 1] " "
-        }
-        printf "{\"text\": \"%s\"}\n", text
-    }
-}' >corpus.jsonl
-gpt-preprocess --input corpus.jsonl --output-prefix data \
-    --tokenizer-type ByteTokenizer --append-eod 2>/dev/null
+make_data
 
 train_command() {
     echo gpt-train --num-layers 2 --hidden-size 16 --num-attention-heads 2 \

@@ -2,17 +2,9 @@
 # gpt-train --bf16: follows a run in float, is continued bit for bit, and from
 # and to float; what cannot be computed is refused.
 . "$(dirname "$0")/../lib/tap.sh"
+. "$top/tests/lib/train.sh"
 
-awk 'BEGIN {
-    for (i = 0; i < 60; i++) {
-        text = ""
-        for (j = 0; j < 12; j++)
-            text = text (i * j % 7) " times " j " is " (i * j % 5) ", "
-        printf "{\"text\": \"%s\"}\n", text
-    }
-}' >corpus.jsonl
-expect 0 'makes a data set' gpt-preprocess --input corpus.jsonl \
-    --output-prefix data --tokenizer-type ByteTokenizer --append-eod
+make_data
 train() { # options...
     gpt-train --num-layers 2 --hidden-size 32 --num-attention-heads 4 \
         --seq-length 16 --micro-batch-size 2 --global-batch-size 4 --lr 0.005 \

@@ -8,6 +8,13 @@
 #   check 'same bytes' cmp a b
 #   skip 'why' && ...
 
+# A shell's background jobs and nohup ignore signals, and no sh can take that
+# back; tests of signals would wait for ever.
+if [ -z "${TAP_SIGNALS:-}" ] && env --default-signal true 2>/dev/null; then
+    TAP_SIGNALS=default exec env --default-signal sh "$0" "$@"
+fi
+unset TAP_SIGNALS
+
 set -u
 LC_ALL=C
 export LC_ALL

@@ -1,0 +1,80 @@
+/* One training step without a data set, for benches: a replica of a model on one
+ * rank, and microbatches of B x T tokens that count through the vocabulary. */
+#ifndef GPT_BENCH_TRAIN_STEP_H
+#define GPT_BENCH_TRAIN_STEP_H
+
+#include "bench.h"
+#include "train/replica.h"
+
+#include <math.h>
+
+enum { B = 4, T = 64, N = B * T };
+
+static inline void need(int status, const struct gpt_err *err)
+{
+    if (status == GPT_OK)
+        return;
+    fprintf(stderr, "error: %s\n", err->text);
+    exit(1);
+}
+
+static inline struct gpt_replica *open_replica(struct gpt_backend *be,
+                                               const struct gpt_config *c)
+{
+    struct gpt_replica *r;
+    struct gpt_err err;
+    const struct gpt_replica_options o = {
+        .config = *c,
+        .layout = GPT_LAYOUT_SINGLE(c),
+        .act = GPT_F32,
+        .micro_batch = B,
+        .seq_length = T,
+        .seed = 1234,
+        .optimizer = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .clip_grad = 1},
+    };
+
+    need(gpt_replica_new(&r, be, &o, &err), &err);
+    need(gpt_replica_open(r, &err), &err);
+    need(gpt_replica_init(r, &err), &err);
+    return r;
+}
+
+/* Forward, backward, gradient norm, AdamW; the mean loss before it. */
+static inline double step(struct gpt_replica *r, int vocabulary)
+{
+    static int32_t input[N], target[N], position[N], start[N];
+    static float weight[N], losses[N];
+    struct gpt_microbatch mb = {input, target, position, start, weight, 0};
+    struct gpt_stage_result result = {.loss = losses};
+    struct gpt_update update = {
+        .params = r->params,
+        .gradients = gpt_reducer_shards(r->reducer),
+        .act = GPT_F32,
+        .loss_scale = 1,
+        .lr = 1e-4,
+        .weight_decay = 0.1,
+    };
+    struct gpt_err err;
+    double loss = 0;
+
+    for (int i = 0; i < N; i++) {
+        input[i] = (i * 7919 + 13) % vocabulary;
+        target[i] = ((i + 1) * 7919 + 13) % vocabulary;
+        position[i] = i % T;
+        weight[i] = 1.0F / N;
+    }
+    gpt_stage_begin(r->stage, r->q);
+    gpt_stage_forward(r->stage, r->q, 0, 0, GPT_STAGE_TRAIN, &mb, NULL,
+                      &result);
+    gpt_stage_backward(r->stage, r->q, 0, 0, NULL);
+    need(gpt_optimizer_squares(r->optimizer, r->q, update.gradients,
+                               &update.norm, &err), &err);
+    update.norm = sqrt(update.norm);
+    gpt_optimizer_update(r->optimizer, r->q, &update);
+    need(r->be->sync(r->q, &err), &err);
+    for (int i = 0; i < N; i++)
+        loss += (double)losses[i] / N;
+    return loss;
+}
+
+#endif
