@@ -37,10 +37,10 @@ EOD = 50256
 # ---- texts ----
 
 def readable(path):
-    if re.search(r"\.(txt|html?)$|/(README|changelog|copyright)[^/]*$", path):
-        return open
-    if re.search(r"/man/.*\.\d[a-z]*\.gz$|\.txt\.gz$", path):
-        return gzip.open
+    name = path.removesuffix(".gz")
+    if re.search(r"\.(txt|html?)$|/(README|changelog|copyright)[^/]*$|"
+                 r"/man/.*\.\d[a-z]*$", name):
+        return open if name == path else gzip.open
     return None
 
 
