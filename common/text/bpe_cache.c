@@ -10,6 +10,7 @@ enum {
     SLOTS = 1 << 18,
     SLOTS_FULL = SLOTS / 4 * 3,
     BLOCK = 4 << 20, /* words */
+    LARGE_PAGE = 2 << 20,
 };
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
@@ -24,32 +25,27 @@ const struct gpt_cache_key gpt_cache_mask[GPT_CACHE_SHORT + 1] = {
     HIGH(12), HIGH(13), HIGH(14), HIGH(15),
 };
 
-static void *table(size_t n, size_t size)
-{
-    void *p = gpt_alloc(n, size);
-    if (p)
-        gpt_want_large_pages(p, n * size);
-    return p;
-}
-
+/* The three tables in one block, at an address where large pages begin. */
 int gpt_cache_open(struct gpt_cache *c, struct gpt_err *err)
 {
-    c->lines = table((size_t)1 << GPT_CACHE_LINES_LOG, sizeof(*c->lines));
-    c->slots = table(SLOTS, sizeof(*c->slots));
-    c->block = table(BLOCK, sizeof(*c->block));
+    const size_t lines = ((size_t)1 << GPT_CACHE_LINES_LOG) * sizeof(*c->lines);
+    const size_t slots = SLOTS * sizeof(*c->slots);
+    const size_t bytes = lines + slots + BLOCK * sizeof(*c->block);
+    GPT_TRY(gpt_new(&c->memory, bytes + LARGE_PAGE, 1, "a cache of words",
+                    err));
+    char *p = c->memory + (-(uintptr_t)c->memory & (LARGE_PAGE - 1));
+    gpt_want_large_pages(p, bytes);
+    c->lines = (struct gpt_cache_line *)(void *)p;
+    c->slots = (struct gpt_cache_slot *)(void *)(p + lines);
+    c->block = (uint32_t *)(void *)(p + lines + slots);
     c->used = 1;
     c->n_records = 0;
-    if (c->lines && c->slots && c->block)
-        return GPT_OK;
-    gpt_cache_close(c);
-    return gpt_fail(err, GPT_EFAIL, "cannot allocate a cache of words");
+    return GPT_OK;
 }
 
 void gpt_cache_close(struct gpt_cache *c)
 {
-    gpt_free(c->lines);
-    gpt_free(c->slots);
-    gpt_free(c->block);
+    gpt_free(c->memory);
     memset(c, 0, sizeof(*c));
 }
 

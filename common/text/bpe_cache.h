@@ -44,6 +44,7 @@ struct gpt_cache_slot {
 };
 
 struct gpt_cache {
+    char *memory; /* of all of them */
     struct gpt_cache_line *lines;
     struct gpt_cache_slot *slots;
     uint32_t *block; /* of records: length, n, the ids, the bytes */
