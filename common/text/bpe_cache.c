@@ -38,8 +38,9 @@ int gpt_cache_open(struct gpt_cache *c, struct gpt_err *err)
     c->lines = (struct gpt_cache_line *)(void *)p;
     c->slots = (struct gpt_cache_slot *)(void *)(p + lines);
     c->block = (uint32_t *)(void *)(p + lines + slots);
-    c->used = 1;
+    c->used = 1; /* place 0 is none */
     c->n_records = 0;
+    c->generation = 0;
     return GPT_OK;
 }
 
@@ -49,17 +50,71 @@ void gpt_cache_close(struct gpt_cache *c)
     memset(c, 0, sizeof(*c));
 }
 
+/* Room for some words in the block. Forgets what is longer or has more ids when
+ * there is none. */
+static uint32_t *take_block(struct gpt_cache *c, size_t words)
+{
+    if (c->used + words > BLOCK || c->n_records == SLOTS_FULL) {
+        memset(c->slots, 0, SLOTS * sizeof(*c->slots));
+        c->used = 1;
+        c->n_records = 0;
+        c->generation++;
+    }
+    c->used += words;
+    return c->block + c->used - words;
+}
+
+/* ---- short pieces ---- */
+
+/* What an entry has in place of ids when they are too many for it: their
+ * place in the block, which is not kept for ever. */
+enum { PLACE, COUNT, GENERATION };
+
+static gpt_cache_ids keep_many(struct gpt_cache *c, const int32_t *ids,
+                               size_t n)
+{
+    gpt_cache_ids where = {0};
+    uint32_t *words = take_block(c, n);
+    memcpy(words, ids, n * sizeof(*ids));
+    where[PLACE] = (uint32_t)(words - c->block);
+    where[COUNT] = (uint32_t)n;
+    where[GENERATION] = c->generation;
+    return where;
+}
+
 void gpt_cache_put(struct gpt_cache *c, struct gpt_cache_key key,
                    const int32_t *ids, size_t n)
 {
     struct gpt_cache_line *line = gpt_cache_find(c, key);
     struct gpt_cache_entry e = {.key = key};
-    for (size_t i = 0; i < n; i++)
-        e.ids[i] = (uint32_t)ids[i];
-    e.ids[GPT_CACHE_IDS - 1] |= (uint32_t)n << GPT_CACHE_COUNT_SHIFT;
+    if (n > GPT_CACHE_IDS) {
+        e.ids = keep_many(c, ids, n);
+    } else {
+        for (size_t i = 0; i < n; i++)
+            e.ids[i] = (uint32_t)ids[i];
+        e.ids[GPT_CACHE_IDS - 1] |= (uint32_t)n << GPT_CACHE_COUNT_SHIFT;
+    }
     line->entry[1] = line->entry[0];
     line->entry[0] = e;
 }
+
+const int32_t *gpt_cache_get_many(const struct gpt_cache *c,
+                                  const struct gpt_cache_line *line,
+                                  struct gpt_cache_key key, size_t *n)
+{
+    for (int i = 0; i < 2; i++) {
+        const struct gpt_cache_entry *e = &line->entry[i];
+        if (gpt_cache_same(e->key, key) &&
+            e->ids[GENERATION] == c->generation) {
+            *n = e->ids[COUNT];
+            return (const int32_t *)c->block + e->ids[PLACE];
+        }
+    }
+    *n = 0;
+    return NULL;
+}
+
+/* ---- other pieces ---- */
 
 uint32_t gpt_cache_aim_long(const struct gpt_cache *c, const char *piece,
                             size_t len)
@@ -96,19 +151,12 @@ const int32_t *gpt_cache_get_long(const struct gpt_cache *c, uint32_t hash,
 void gpt_cache_put_long(struct gpt_cache *c, uint32_t hash, const char *piece,
                         size_t len, const int32_t *ids, size_t n)
 {
-    size_t words = 2 + n + (len + 3) / 4;
-    if (c->used + words > BLOCK || c->n_records == SLOTS_FULL) {
-        memset(c->slots, 0, SLOTS * sizeof(*c->slots));
-        c->used = 1;
-        c->n_records = 0;
-    }
+    uint32_t *record = take_block(c, 2 + n + (len + 3) / 4);
     struct gpt_cache_slot *s = find_slot(c, hash, piece, len);
-    uint32_t *record = c->block + c->used;
-    *s = (struct gpt_cache_slot){hash, (uint32_t)c->used};
+    *s = (struct gpt_cache_slot){hash, (uint32_t)(record - c->block)};
     record[0] = (uint32_t)len;
     record[1] = (uint32_t)n;
     memcpy(record + 2, ids, n * sizeof(*ids));
     memcpy(record + 2 + n, piece, len);
-    c->used += words;
     c->n_records++;
 }

@@ -94,20 +94,6 @@ static int encode_kept(struct gpt_bpe_encoder *e, uint32_t hash,
     return GPT_OK;
 }
 
-/* Of a short part that cannot be split. One of more ids than an entry holds is
- * merged each time: it is a number or a name that comes once. */
-static int encode_new(struct gpt_bpe_encoder *e, const char *part, size_t len,
-                      const struct probe *probe, struct gpt_ids *ids,
-                      struct gpt_err *err)
-{
-    size_t before = ids->len, n;
-    GPT_TRY(merge(e, part, len, ids, err));
-    n = ids->len - before;
-    if (n <= GPT_CACHE_IDS)
-        gpt_cache_put(&e->cache, probe->key, ids->data + before, n);
-    return GPT_OK;
-}
-
 static inline void aim_short(const struct gpt_cache *c, const char *part,
                              size_t len, size_t readable, struct probe *probe)
 {
@@ -116,6 +102,10 @@ static inline void aim_short(const struct gpt_cache *c, const char *part,
                      : gpt_cache_key_at_end(part, len);
     probe->line = gpt_cache_find(c, probe->key);
 }
+
+static int encode_short(struct gpt_bpe_encoder *e, const char *part,
+                        size_t len, const struct probe *probe,
+                        struct gpt_ids *ids, struct gpt_err *err);
 
 static int encode_probed(struct gpt_bpe_encoder *e, const char *part,
                          size_t len, size_t readable, struct gpt_ids *ids,
@@ -127,27 +117,39 @@ static int encode_probed(struct gpt_bpe_encoder *e, const char *part,
                      sizeof(*ids->data), "token ids", err));
     size_t known = gpt_cache_get(p.line, p.key, ids->data + ids->len);
     ids->len += known;
-    return known ? GPT_OK : encode_new(e, part, len, &p, ids, err);
+    return known ? GPT_OK : encode_short(e, part, len, &p, ids, err);
 }
 
-/* Of a short part that is not in its line: its own parts may be in theirs. */
-static int encode_short(struct gpt_bpe_encoder *e, const char *part,
-                        size_t len, const struct probe *probe,
-                        struct gpt_ids *ids, struct gpt_err *err)
+/* Of a short part, from its own parts, which may be in their lines. */
+static int encode_apart(struct gpt_bpe_encoder *e, const char *part,
+                        size_t len, struct gpt_ids *ids, struct gpt_err *err)
 {
-    size_t before = ids->len, begin = 0;
+    size_t begin = 0;
     uint64_t cuts = seams(e, part, len);
     if (!cuts)
-        return encode_new(e, part, len, probe, ids, err);
+        return merge(e, part, len, ids, err);
     for (cuts |= (uint64_t)1 << (len - 1); cuts; cuts &= cuts - 1) {
         size_t end = (size_t)__builtin_ctzll(cuts) + 1;
         GPT_TRY(encode_probed(e, part + begin, end - begin, len - begin, ids,
                               err));
         begin = end;
     }
-    if (ids->len - before <= GPT_CACHE_IDS)
-        gpt_cache_put(&e->cache, probe->key, ids->data + before,
-                      ids->len - before);
+    return GPT_OK;
+}
+
+/* Of a short part that is not in its line, or has many ids. */
+static int encode_short(struct gpt_bpe_encoder *e, const char *part,
+                        size_t len, const struct probe *probe,
+                        struct gpt_ids *ids, struct gpt_err *err)
+{
+    size_t n, before = ids->len;
+    const int32_t *known =
+        gpt_cache_get_many(&e->cache, probe->line, probe->key, &n);
+    if (n)
+        return append(ids, known, n, err);
+    GPT_TRY(encode_apart(e, part, len, ids, err));
+    gpt_cache_put(&e->cache, probe->key, ids->data + before,
+                  ids->len - before);
     return GPT_OK;
 }
 
