@@ -55,7 +55,7 @@ struct gpt_pass {
     int64_t rows;        /* of the residual stream here */
     struct gpt_comm *tp; /* NULL: one rank */
     bool sequence;       /* rows are cut over the ranks */
-    int64_t sample0;
+    const int64_t *samples;   /* device: number of the first sample */
     bool dropout;             /* masks are on: training */
     bool selective;           /* what is cheap is computed again in backward */
     float beta;               /* of weight gradients: 0 overwrites, 1 adds */

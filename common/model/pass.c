@@ -11,7 +11,7 @@ struct gpt_dropout gpt_pass_dropout(const struct gpt_pass *pass,
     return (struct gpt_dropout){
         .p = pass->dropout ? (float)p : 0.0F,
         .rng = rng,
-        .sample0 = pass->sample0,
+        .samples = pass->samples,
         .t_local = pass->rows,
         .t_global = pass->t,
         .t0 = pass->sequence ? pass->rows * pass->layout->tp_rank : 0,

@@ -53,6 +53,14 @@ void gpt_stage_begin(struct gpt_stage *s, struct gpt_queue *q)
     s->fresh_output = true;
 }
 
+void gpt_stage_scale(struct gpt_stage *s, struct gpt_queue *q, float scale)
+{
+    if (*s->host_scale == scale)
+        return;
+    *s->host_scale = scale;
+    s->be->copy_in(q, s->scale, s->host_scale, sizeof scale);
+}
+
 static void tell(const struct gpt_stage *s, void (*hook)(void *, int64_t),
                  int64_t bucket)
 {
@@ -90,11 +98,11 @@ struct gpt_pass gpt_stage_pass(const struct gpt_stage *s, struct gpt_queue *q,
         .rows = gpt_stage_rows(s),
         .tp = s->o.tp,
         .sequence = s->o.sequence_parallel,
-        .sample0 = slot->sample0,
+        .samples = slot->in.sample0,
         .dropout = slot->dropout,
         .selective = gpt_stage_selective(s),
         .beta = chunk->fresh ? 0.0F : 1.0F,
-        .doc_start = s->o.documents ? slot->doc_start : NULL,
+        .doc_start = s->o.documents ? slot->in.doc_start : NULL,
         .work = s->work,
     };
 }
@@ -103,18 +111,27 @@ static void copy_inputs(struct gpt_stage *s, struct gpt_queue *q,
                         const struct gpt_stage_chunk *chunk,
                         struct gpt_slot *slot, const struct gpt_microbatch *mb)
 {
-    size_t bytes =
-        (size_t)(s->o.micro_batch * s->o.seq_length) * sizeof(int32_t);
+    const struct gpt_microbatch_block *in = &slot->in;
+    int64_t rows = s->o.micro_batch * s->o.seq_length;
+    size_t bytes = (size_t)rows * sizeof(int32_t);
+
+    if (mb->device) {
+        s->be->copy(q, slot->block, mb->device,
+                    (size_t)gpt_microbatch_bytes(rows));
+        return;
+    }
+    slot->sample0 = mb->sample0;
+    s->be->copy_in(q, in->sample0, &slot->sample0, sizeof slot->sample0);
     if (chunk->embedding) {
-        s->be->copy_in(q, slot->input, mb->input, bytes);
-        s->be->copy_in(q, slot->position, mb->position, bytes);
+        s->be->copy_in(q, in->input, mb->input, bytes);
+        s->be->copy_in(q, in->position, mb->position, bytes);
     }
     if (chunk->output) {
-        s->be->copy_in(q, slot->target, mb->target, bytes);
-        s->be->copy_in(q, slot->weight, mb->weight, bytes);
+        s->be->copy_in(q, in->target, mb->target, bytes);
+        s->be->copy_in(q, in->weight, mb->weight, bytes);
     }
     if (s->o.documents)
-        s->be->copy_in(q, slot->doc_start, mb->doc_start, bytes);
+        s->be->copy_in(q, in->doc_start, mb->doc_start, bytes);
 }
 
 /* The dropout stream of what the layer below layer i of the chunk leaves to be
@@ -169,7 +186,6 @@ const void *gpt_stage_forward(struct gpt_stage *s, struct gpt_queue *q,
     struct gpt_slot *slot = &chunk->slots[slot_number];
     const void *r = chunk->embedding ? slot->layers[0].norm1.r : in;
 
-    slot->sample0 = mb->sample0;
     slot->dropout = mode == GPT_STAGE_TRAIN;
     copy_inputs(s, q, chunk, slot, mb);
     struct gpt_pass pass = gpt_stage_pass(s, q, chunk, slot);

@@ -18,6 +18,7 @@
 #define GPT_MODEL_STAGE_H
 
 #include "backend.h"
+#include "model/microbatch.h"
 #include "model/params.h"
 #include "parallel/comm.h"
 
@@ -97,17 +98,6 @@ int gpt_stage_open(struct gpt_stage **stage, struct gpt_backend *be,
                    float *const *gradients, struct gpt_err *err) GPT_MUST_USE;
 void gpt_stage_close(struct gpt_stage *stage); /* NULL is fine */
 
-/* One microbatch, in host memory, read during the call's copy_in (keep until
- * sync): input, target, position, doc_start (B, T) int32; weight (B, T) float,
- * what a row's loss contributes to the gradient. Stages read what they need:
- * input and position the first, target and weight the last. */
-struct gpt_microbatch {
-    const int32_t *input, *target, *position, *doc_start;
-    const float *weight;
-    int64_t sample0; /* global number of the first sample: keys dropout, so
-                      * that masks differ a step and not a layout */
-};
-
 enum gpt_stage_mode {
     GPT_STAGE_TRAIN,    /* dropout; the last stage also does the output
                          * layer's backward at once, so that logits of only
@@ -126,6 +116,10 @@ struct gpt_stage_result {
 /* A new step: the next backward overwrites weight gradients, later ones add,
  * so that no pass over the buffer is needed to zero it. */
 void gpt_stage_begin(struct gpt_stage *stage, struct gpt_queue *q);
+
+/* The weights of losses are multiplied by this from here on; 1 at first. Keep
+ * the queue's order: not while an earlier call may not have been run. */
+void gpt_stage_scale(struct gpt_stage *stage, struct gpt_queue *q, float scale);
 
 /* Rows and bytes of what stages hand to each other. */
 int64_t gpt_stage_rows(const struct gpt_stage *stage);

@@ -11,8 +11,9 @@ struct gpt_slot {
     struct gpt_layer_acts *layers; /* of the chunk */
     struct gpt_norm_acts end; /* the final norm; without output layer only r,
                                * the stage's one output buffer */
-    int32_t *input, *target, *position, *doc_start; /* (B, T) */
-    float *weight, *loss;                           /* (B, T) */
+    void *block; /* a microbatch, with ... */
+    struct gpt_microbatch_block in; /* ... these parts */
+    float *loss; /* (B, T) */
     int64_t sample0;
     bool dropout;
 };
@@ -43,6 +44,8 @@ struct gpt_stage {
     void *logits;
     float *stats; /* (tp, logits_rows, 3): of the softmax of each rank */
     int64_t logits_rows;
+    float *scale, *host_scale; /* (1) of losses; the latter pinned, 0: none
+                                * was given */
     bool fresh_output; /* the output layer's gradient, likewise */
     void *mem[GPT_N_MEMORY_KINDS];
     /* what the pointers above lead to, all chunks in one block */

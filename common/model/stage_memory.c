@@ -123,17 +123,10 @@ static void bind_inputs(const struct gpt_stage *s, struct gpt_binder *b,
 {
     int64_t n = s->o.micro_batch * s->o.seq_length;
 
-    if (chunk->embedding) {
-        slot->input = take(b, GPT_MEM_INPUTS, n, 1, sizeof(int32_t));
-        slot->position = take(b, GPT_MEM_INPUTS, n, 1, sizeof(int32_t));
-    }
-    if (chunk->output) {
-        slot->target = take(b, GPT_MEM_INPUTS, n, 1, sizeof(int32_t));
-        slot->weight = take(b, GPT_MEM_INPUTS, n, 1, sizeof(float));
+    slot->block = take(b, GPT_MEM_INPUTS, 1, gpt_microbatch_bytes(n), 1);
+    gpt_microbatch_lay_out(&slot->in, slot->block, n);
+    if (chunk->output)
         slot->loss = take(b, GPT_MEM_INPUTS, n, 1, sizeof(float));
-    }
-    if (s->o.documents)
-        slot->doc_start = take(b, GPT_MEM_INPUTS, n, 1, sizeof(int32_t));
 }
 
 static void bind_slot(const struct gpt_stage *s, struct gpt_binder *b,
@@ -198,6 +191,7 @@ static void bind_work(struct gpt_stage *s, struct gpt_binder *b)
 int gpt_stage_bind(struct gpt_stage *s, struct gpt_binder *b,
                    struct gpt_err *err)
 {
+    s->scale = take(b, GPT_MEM_INPUTS, 1, 1, sizeof(float));
     bind_work(s, b);
     bind_shared(s, b);
     for (int64_t i = 0; i < s->o.layout.chunks; i++)

@@ -160,6 +160,16 @@ static int stage_allocate(struct gpt_stage *s, struct gpt_err *err)
     return gpt_stage_bind(s, &b, err);
 }
 
+static int allocate_host(struct gpt_stage *s, struct gpt_err *err)
+{
+    void *scale;
+
+    GPT_TRY(s->be->host_alloc(s->be, sizeof *s->host_scale, "a loss scale",
+                              &scale, err));
+    s->host_scale = scale;
+    return GPT_OK;
+}
+
 static void bind_parameters(struct gpt_stage *s, void *weights,
                             float *const *gradients)
 {
@@ -192,6 +202,7 @@ int gpt_stage_open(struct gpt_stage **stage, struct gpt_backend *be,
                         (long long)options->layout.tp_size);
     GPT_TRY_GOTO(status, stage_new(&s, be, options, err), fail);
     GPT_TRY_GOTO(status, stage_allocate(s, err), fail);
+    GPT_TRY_GOTO(status, allocate_host(s, err), fail);
     bind_parameters(s, weights, gradients);
     *stage = s;
     return GPT_OK;
@@ -208,6 +219,8 @@ void gpt_stage_close(struct gpt_stage *s)
         if (s->mem[kind])
             s->be->free(s->be, s->mem[kind]);
     }
+    if (s->host_scale)
+        s->be->host_free(s->be, s->host_scale);
     gpt_free(s->all_acts);
     gpt_free(s->all_slots);
     gpt_free(s->all_layers);

@@ -20,6 +20,7 @@ int gpt_estimate_memory(const struct gpt_train_plan *plan,
         .micro_batch = options.micro_batch,
         .seq_length = options.seq_length,
         .max_micro_batches = options.micro_batches,
+        .be = be,
     };
     struct gpt_replica *r;
 
@@ -28,6 +29,7 @@ int gpt_estimate_memory(const struct gpt_train_plan *plan,
     GPT_TRY(gpt_replica_new(&r, be, &options, err));
     int status = gpt_replica_memory(r, memory, err);
     memory->bytes[GPT_MEM_BATCHES] = gpt_feed_memory(&feed);
+    memory->bytes[GPT_MEM_INPUTS] += gpt_feed_device_memory(&feed);
     *parameters = r->flat.count;
     gpt_replica_close(r);
     return status;

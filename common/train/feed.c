@@ -1,6 +1,8 @@
 /* Batches of samples; see feed.h. Two buffers: one is being computed with
- * while a thread fills the other (gpt_feed_ahead). The thread lives as long as
- * the feed, so that a step starts and allocates nothing. */
+ * while a thread fills the other (gpt_feed_ahead) and sends it to the device.
+ * The thread lives as long as the feed, so that a step starts and allocates
+ * nothing. It alone waits for the device; what computed with a batch before is
+ * kept from being overrun by an event. */
 #include "train/feed.h"
 
 #include "base/memory.h"
@@ -12,9 +14,11 @@ struct batch {
     enum gpt_split split;
     int64_t first, n; /* n microbatches; 0 = holds nothing */
     int32_t *tokens;  /* (B, T + 1), one microbatch at a time */
-    int32_t *input, *target, *position, *doc_start; /* (n, B, T) */
-    float *weight, *loss;
+    void *blocks;     /* of all microbatches, one behind the other */
+    void *device;     /* the same there, or NULL */
+    float *loss;      /* (n, B, T) */
     struct gpt_microbatch *micro;
+    struct gpt_event *used; /* what computed with it before */
     int status;
     struct gpt_err err;
 };
@@ -29,63 +33,97 @@ struct gpt_feed {
     bool ahead; /* the thread is to fill, or fills, the other one */
     bool closing;
     bool started;
+    struct gpt_queue *sending;
 };
 
-static void batch_free(struct batch *b)
+static int64_t rows(const struct gpt_feed_options *o)
 {
+    return o->micro_batch * o->seq_length;
+}
+
+static int64_t blocks_bytes(const struct gpt_feed_options *o)
+{
+    return o->max_micro_batches * gpt_microbatch_bytes(rows(o));
+}
+
+static int64_t loss_bytes(const struct gpt_feed_options *o)
+{
+    return o->max_micro_batches * rows(o) * (int64_t)sizeof(float);
+}
+
+static void batch_free(struct gpt_backend *be, struct batch *b)
+{
+    if (b->used)
+        be->event_close(b->used);
+    if (b->device)
+        be->free(be, b->device);
+    if (b->blocks)
+        be->host_free(be, b->blocks);
+    if (b->loss)
+        be->host_free(be, b->loss);
     gpt_free(b->micro);
-    gpt_free(b->loss);
-    gpt_free(b->weight);
-    gpt_free(b->doc_start);
-    gpt_free(b->position);
-    gpt_free(b->target);
-    gpt_free(b->input);
     gpt_free(b->tokens);
+}
+
+static int batch_on_device(const struct gpt_feed *f, struct batch *b,
+                           struct gpt_err *err)
+{
+    struct gpt_backend *be = f->o.be;
+
+    if (be->host_memory)
+        return GPT_OK;
+    GPT_TRY(be->event_open(be, &b->used, err));
+    return be->alloc(be, (size_t)blocks_bytes(&f->o),
+                     gpt_memory_kind_name(GPT_MEM_INPUTS), &b->device, err);
 }
 
 static int batch_new(const struct gpt_feed *f, struct batch *b,
                      struct gpt_err *err)
 {
-    size_t n = (size_t)f->o.max_micro_batches;
-    size_t micro = (size_t)(f->o.micro_batch * f->o.seq_length);
+    struct gpt_backend *be = f->o.be;
     static const char what[] = "a batch";
+    void *loss;
 
-    GPT_TRY(gpt_new(&b->tokens, micro + (size_t)f->o.micro_batch,
+    GPT_TRY(gpt_new(&b->tokens, (size_t)(rows(&f->o) + f->o.micro_batch),
                     sizeof *b->tokens, what, err));
-    GPT_TRY(gpt_new(&b->input, n * micro, sizeof *b->input, what, err));
-    GPT_TRY(gpt_new(&b->target, n * micro, sizeof *b->target, what, err));
-    GPT_TRY(gpt_new(&b->position, n * micro, sizeof *b->position, what, err));
-    GPT_TRY(gpt_new(&b->doc_start, n * micro, sizeof *b->doc_start, what, err));
-    GPT_TRY(gpt_new(&b->weight, n * micro, sizeof *b->weight, what, err));
-    GPT_TRY(gpt_new(&b->loss, n * micro, sizeof *b->loss, what, err));
-    return gpt_new(&b->micro, n, sizeof *b->micro, what, err);
+    GPT_TRY(be->host_alloc(be, (size_t)blocks_bytes(&f->o), what, &b->blocks,
+                           err));
+    GPT_TRY(be->host_alloc(be, (size_t)loss_bytes(&f->o), what, &loss, err));
+    b->loss = loss;
+    GPT_TRY(batch_on_device(f, b, err));
+    return gpt_new(&b->micro, (size_t)f->o.max_micro_batches, sizeof *b->micro,
+                   what, err);
 }
 
 int64_t gpt_feed_memory(const struct gpt_feed_options *o)
 {
-    int64_t micro = o->micro_batch * o->seq_length;
     return 2 *
-           ((micro + o->micro_batch) * (int64_t)sizeof(int32_t) +
-            o->max_micro_batches *
-                (micro * (int64_t)(4 * sizeof(int32_t) + 2 * sizeof(float)) +
-                 (int64_t)sizeof(struct gpt_microbatch)));
+           ((rows(o) + o->micro_batch) * (int64_t)sizeof(int32_t) +
+            blocks_bytes(o) + loss_bytes(o) +
+            o->max_micro_batches * (int64_t)sizeof(struct gpt_microbatch));
+}
+
+int64_t gpt_feed_device_memory(const struct gpt_feed_options *o)
+{
+    return o->be->host_memory ? 0 : 2 * blocks_bytes(o);
 }
 
 /* Mask to weight: the mean of this microbatch, averaged over all of the global
  * batch. */
-static void average(float *weight, int64_t rows, int64_t micro_batches)
+static void average(float *weight, int64_t n, int64_t micro_batches)
 {
     double sum = 0;
-    for (int64_t i = 0; i < rows; i++)
+    for (int64_t i = 0; i < n; i++)
         sum += (double)weight[i];
     double scale = sum > 0 ? 1 / (sum * (double)micro_batches) : 0;
-    for (int64_t i = 0; i < rows; i++)
+    for (int64_t i = 0; i < n; i++)
         weight[i] = (float)((double)weight[i] * scale);
 }
 
 static int fill_micro(const struct gpt_feed *f, struct batch *b, int64_t i)
 {
-    int64_t bt = f->o.micro_batch * f->o.seq_length, at = i * bt;
+    const int64_t bytes = gpt_microbatch_bytes(rows(&f->o));
+    struct gpt_microbatch_block at;
     int64_t size = gpt_corpus_size(f->o.corpus, b->split);
     int64_t number = i * f->o.dp_size + f->o.dp_rank;
     int64_t sample0 = b->first + number * f->o.micro_batch;
@@ -93,19 +131,30 @@ static int fill_micro(const struct gpt_feed *f, struct batch *b, int64_t i)
     for (int64_t j = 0; j < f->o.micro_batch; j++)
         GPT_TRY(gpt_corpus_get(f->o.corpus, b->split, (sample0 + j) % size,
                                b->tokens + j * (f->o.seq_length + 1), &b->err));
+    gpt_microbatch_lay_out(&at, (char *)b->blocks + i * bytes, rows(&f->o));
     gpt_batch_masks(&f->o.masks, b->tokens, f->o.micro_batch, f->o.seq_length,
-                    b->input + at, b->target + at, b->position + at,
-                    b->weight + at, b->doc_start + at);
-    average(b->weight + at, bt, b->n * f->o.dp_size);
+                    at.input, at.target, at.position, at.weight, at.doc_start);
+    average(at.weight, rows(&f->o), b->n * f->o.dp_size);
+    *at.sample0 = sample0;
     b->micro[i] = (struct gpt_microbatch){
-        .input = b->input + at,
-        .target = b->target + at,
-        .position = b->position + at,
-        .doc_start = b->doc_start + at,
-        .weight = b->weight + at,
+        .input = at.input,
+        .target = at.target,
+        .position = at.position,
+        .doc_start = at.doc_start,
+        .weight = at.weight,
         .sample0 = sample0,
+        .device = b->device ? (char *)b->device + i * bytes : NULL,
     };
     return GPT_OK;
+}
+
+static int send(const struct gpt_feed *f, struct batch *b)
+{
+    const int64_t bytes = b->n * gpt_microbatch_bytes(rows(&f->o));
+
+    f->o.be->event_wait(f->sending, b->used);
+    f->o.be->copy_in(f->sending, b->device, b->blocks, (size_t)bytes);
+    return f->o.be->sync(f->sending, &b->err);
 }
 
 static void fill(const struct gpt_feed *f, struct batch *b)
@@ -113,6 +162,8 @@ static void fill(const struct gpt_feed *f, struct batch *b)
     b->status = GPT_OK;
     for (int64_t i = 0; i < b->n && b->status == GPT_OK; i++)
         b->status = fill_micro(f, b, i);
+    if (b->device && b->status == GPT_OK)
+        b->status = send(f, b);
 }
 
 static void *reader(void *arg)
@@ -169,6 +220,9 @@ int gpt_feed_open(struct gpt_feed **feed,
     f->o.dp_size = gpt_max_i64(f->o.dp_size, 1);
     pthread_mutex_init(&f->mutex, NULL);
     pthread_cond_init(&f->changed, NULL);
+    if (!f->o.be->host_memory)
+        GPT_TRY_GOTO(status, f->o.be->queue_open(f->o.be, &f->sending, err),
+                     fail);
     GPT_TRY_GOTO(status, batch_new(f, &f->batches[0], err), fail);
     GPT_TRY_GOTO(status, batch_new(f, &f->batches[1], err), fail);
     f->started = pthread_create(&f->thread, NULL, reader, f) == 0;
@@ -186,8 +240,10 @@ void gpt_feed_close(struct gpt_feed *f)
     stop_reader(f);
     pthread_cond_destroy(&f->changed);
     pthread_mutex_destroy(&f->mutex);
-    batch_free(&f->batches[0]);
-    batch_free(&f->batches[1]);
+    if (f->sending)
+        f->o.be->queue_close(f->sending);
+    batch_free(f->o.be, &f->batches[0]);
+    batch_free(f->o.be, &f->batches[1]);
     gpt_free(f);
 }
 
@@ -214,6 +270,9 @@ int gpt_feed_read(struct gpt_feed *f, enum gpt_split split, int64_t first,
     struct batch *b;
 
     settle(f);
+    b = &f->batches[f->now];
+    if (b->device)
+        f->o.be->event_record(f->o.q, b->used);
     f->now = 1 - f->now;
     b = &f->batches[f->now];
     if (b->split != split || b->first != first || b->n != n) {
@@ -238,30 +297,20 @@ const struct gpt_microbatch *gpt_feed_microbatch(const struct gpt_feed *f,
 
 float *gpt_feed_losses(struct gpt_feed *f, int64_t i)
 {
-    return f->batches[f->now].loss + i * f->o.micro_batch * f->o.seq_length;
+    return f->batches[f->now].loss + i * rows(&f->o);
 }
 
-void gpt_feed_scale(struct gpt_feed *f, float scale)
-{
-    struct batch *b = &f->batches[f->now];
-    int64_t n = b->n * f->o.micro_batch * f->o.seq_length;
-
-    for (int64_t i = 0; i < n; i++)
-        b->weight[i] *= scale;
-    b->first = -1; /* not what it is taken for: to be read again */
-}
-
-double gpt_feed_loss(const struct gpt_feed *f, int64_t *rows)
+double gpt_feed_loss(const struct gpt_feed *f, int64_t *counted)
 {
     const struct batch *b = &f->batches[f->now];
-    int64_t n = b->n * f->o.micro_batch * f->o.seq_length;
+    const int64_t n = rows(&f->o);
     double sum = 0;
 
-    *rows = 0;
-    for (int64_t i = 0; i < n; i++) {
-        if (b->weight[i] > 0) {
+    *counted = 0;
+    for (int64_t i = 0; i < b->n * n; i++) {
+        if (b->micro[i / n].weight[i % n] > 0) {
             sum += (double)b->loss[i];
-            (*rows)++;
+            (*counted)++;
         }
     }
     return sum;

@@ -1,5 +1,7 @@
-/* From a corpus to microbatches in host memory: this rank's samples of one
- * global batch, with targets, positions, masks and the weights of their losses.
+/* From a corpus to microbatches: this rank's samples of one global batch, with
+ * targets, positions, masks and the weights of their losses. A thread reads the
+ * next batch while one is computed with and, where the device has memory of its
+ * own, puts it there, on a queue of the feed's own.
  *
  * A global batch of D * n microbatches, D data parallel ranks, begins at sample
  * `first`: microbatch i of rank d is global microbatch i * D + d, of samples
@@ -17,6 +19,8 @@ struct gpt_feed_options {
     int64_t micro_batch, seq_length; /* B, T */
     int64_t max_micro_batches;       /* of a global batch, on this rank */
     int64_t dp_size, dp_rank;        /* D, d; 0, 0: alone */
+    struct gpt_backend *be;
+    struct gpt_queue *q; /* that computes with the batches */
 };
 
 struct gpt_feed;
@@ -26,8 +30,10 @@ int gpt_feed_open(struct gpt_feed **feed,
                   struct gpt_err *err) GPT_MUST_USE;
 void gpt_feed_close(struct gpt_feed *feed);
 
-/* Bytes that a feed holds: two batches, one of them being read ahead. */
+/* Bytes of two batches, one of them being read ahead: in host memory, and in
+ * memory of the device. */
 int64_t gpt_feed_memory(const struct gpt_feed_options *options);
+int64_t gpt_feed_device_memory(const struct gpt_feed_options *options);
 
 /* Reads this rank's n microbatches of the global batch that begins at sample
  * `first` of a split; samples past the end of the split begin again at 0. A
@@ -46,9 +52,6 @@ const struct gpt_microbatch *gpt_feed_microbatch(const struct gpt_feed *feed,
                                                  int64_t i);
 /* Where the stage puts its losses, (B, T). */
 float *gpt_feed_losses(struct gpt_feed *feed, int64_t i);
-
-/* Multiplies the weights of the batch read last: the loss scale. */
-void gpt_feed_scale(struct gpt_feed *feed, float scale);
 
 /* Sum of the unmasked losses of this rank's part of the batch, and their
  * number. */

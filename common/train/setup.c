@@ -211,6 +211,8 @@ static struct gpt_feed_options feed_options(const struct gpt_run *r)
         .max_micro_batches = r->plan.replica.micro_batches,
         .dp_size = r->plan.topology.dp_size,
         .dp_rank = r->plan.topology.dp_rank,
+        .be = r->be,
+        .q = r->replica->q,
     };
 }
 
@@ -398,6 +400,7 @@ int gpt_run_open(struct gpt_run *r, const struct gpt_args *args,
     GPT_TRY(gpt_replica_memory(r->replica, &memory, err));
     feed = feed_options(r);
     memory.bytes[GPT_MEM_BATCHES] = gpt_feed_memory(&feed);
+    memory.bytes[GPT_MEM_INPUTS] += gpt_feed_device_memory(&feed);
     if (r->o->save)
         GPT_TRY(gpt_saver_memory(r->replica, r->o, r->plan.topology.dp_rank,
                                  r->plan.topology.dp_size,

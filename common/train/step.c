@@ -132,7 +132,7 @@ int gpt_step_train(struct gpt_replica *r, struct gpt_feed *feed,
 
     step->loss_scale = scaled(r) ? (double)r->scale.scale : 1;
     if (scaled(r))
-        gpt_feed_scale(feed, r->scale.scale);
+        gpt_stage_scale(r->stage, r->q, r->scale.scale);
     gpt_stage_begin(r->stage, r->q);
     gpt_reducer_begin(r->reducer);
     GPT_TRY(gpt_pipeline_run(r->pipeline, r->q, feed, step->micro_batches,

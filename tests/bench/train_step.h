@@ -44,7 +44,8 @@ static inline double step(struct gpt_replica *r, int vocabulary)
 {
     static int32_t input[N], target[N], position[N], start[N];
     static float weight[N], losses[N];
-    struct gpt_microbatch mb = {input, target, position, start, weight, 0};
+    struct gpt_microbatch mb = {input, target, position, start, weight, 0,
+                                NULL};
     struct gpt_stage_result result = {.loss = losses};
     struct gpt_update update = {
         .params = r->params,

@@ -118,6 +118,8 @@ static int trainer_feed(struct trainer *t, struct gpt_err *err)
         .max_micro_batches = t->batch / t->layout->dp,
         .dp_size = t->layout->dp,
         .dp_rank = t->world->topology.dp_rank,
+        .be = t->be,
+        .q = t->replica->q,
     };
     return gpt_feed_open(&t->feed, &o, err);
 }

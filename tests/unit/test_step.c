@@ -120,6 +120,8 @@ static struct gpt_feed *open_feed(bool mask)
         .micro_batch = B,
         .seq_length = T,
         .max_micro_batches = MICRO,
+        .be = be,
+        .q = replica->q,
     };
     struct gpt_feed *f;
     struct gpt_err err;

@@ -1,0 +1,32 @@
+/* The layout of a microbatch in memory; see microbatch.h. */
+#include "model/microbatch.h"
+
+#include "base/memory.h"
+#include "base/num.h"
+
+static int64_t part_bytes(int64_t rows)
+{
+    return gpt_round_up(rows * (int64_t)sizeof(int32_t), GPT_ALIGN);
+}
+
+int64_t gpt_microbatch_bytes(int64_t rows)
+{
+    return GPT_ALIGN + 5 * part_bytes(rows);
+}
+
+/* Part i of a block. */
+static void *part(char *base, int64_t rows, int64_t i)
+{
+    return base ? base + GPT_ALIGN + i * part_bytes(rows) : NULL;
+}
+
+void gpt_microbatch_lay_out(struct gpt_microbatch_block *b, void *base,
+                            int64_t rows)
+{
+    b->sample0 = base;
+    b->input = part(base, rows, 0);
+    b->target = part(base, rows, 1);
+    b->position = part(base, rows, 2);
+    b->doc_start = part(base, rows, 3);
+    b->weight = part(base, rows, 4);
+}
