@@ -26,7 +26,7 @@ GLOO = auto
 CUDA = auto
 CUDA_ARCHS = 80 86 89 90 100 120
 
-help_only := $(filter-out help clean distclean format check-gpu,$(or $(MAKECMDGOALS),all))
+help_only := $(filter-out help clean distclean format check-gpu bench-gpu,$(or $(MAKECMDGOALS),all))
 ifneq ($(help_only),)
 include $(BUILD)/config.mk
 endif
@@ -193,7 +193,7 @@ asan:                        ## check under ASan and UBSan, in build/asan
 	$(MAKE) BUILD=$(BUILD)/asan CFLAGS='-O1 -g' SANITIZE='$(ASAN)' CUDA=0 \
 	    check
 
-check-gpu:                   ## the kernels on a GPU: needs make, gcc, nvcc, sh
+check-gpu:                   ## kernels, trainings, texts on a GPU: needs make, gcc, nvcc, sh
 	BUILD='$(BUILD)/gpu' sh tests/gpu/check.sh
 
 lint:                        ## cppcheck, mandoc, shellcheck, size budgets

@@ -39,6 +39,9 @@ template <int D>
 constexpr int flash_stage = 2 * flash_tile<D, FLASH_STEP> + 8 * FLASH_STEP;
 template <int D> constexpr int flash_shared = 2 * flash_tile<D> + 2 * flash_stage<D>;
 
+/* Blocks of query_grads at once: with three, heads of 96 would spill. */
+template <int D> constexpr int flash_blocks = D > 80 ? 2 : 3;
+
 /* Where the sequence's end is padded to. */
 static __host__ __device__ int64_t padded(int64_t t)
 {
@@ -195,7 +198,7 @@ static __device__ void pairs_of_queries(const float (&p)[N][4], float (&ds)[N][4
 }
 
 template <int D, class T>
-static __global__ void __launch_bounds__(FLASH_THREADS)
+static __global__ void __launch_bounds__(FLASH_THREADS, flash_blocks<D>)
     query_grads(struct attn_shape s, flash_grad<T> p)
 {
     constexpr int N = FLASH_STEP, tile = flash_tile<D, N>;

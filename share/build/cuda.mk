@@ -29,7 +29,7 @@ emu: $(emu)                  ## build libgpt-cuda-emu.so
 
 $(BUILD)/libgpt-cuda.so: $(cuda_obj) $(pic_obj)
 	$(NVCC) -shared -cudart static -Xlinker --exclude-libs,ALL \
-	    -Xlinker --as-needed -Xlinker -rpath=$(NVCC:%/bin/nvcc=%/lib64) \
+	    -Xlinker --as-needed -Xlinker -rpath=$(CUDA_LIB) \
 	    -o $@ $^ -ldl
 
 $(BUILD)/libgpt-cuda-emu.so: $(emu_obj) $(pic_obj)

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Prints make variables for what this machine offers: FEATURES (-D flags),
-# FEATURE_LIBS, CXX_SRC, ISAS, NVCC, GPU_ARCHS, HAVE_CXX. Reads CC, CXX,
+# FEATURE_LIBS, CXX_SRC, ISAS, NVCC, CUDA_LIB, GPU_ARCHS, HAVE_CXX. Reads CC, CXX,
 # CUDA_ARCHS, and DNNL, LZMA, ZLIB, ZSTD, GLOO and CUDA (auto, 0 or 1) from the
 # environment; what is asked for with 1 and missing is an error.
 set -eu
@@ -15,7 +15,7 @@ accepts() {
         $CC -x c "$@" -c -o /dev/null - 2>/dev/null
 }
 
-command -v "$CC" >/dev/null 2>&1 || {
+command -v "${CC%% *}" >/dev/null 2>&1 || {
     echo "probe: no C compiler '$CC'; try 'make deps'" >&2
     exit 1
 }
@@ -46,7 +46,7 @@ optional "$ZSTD" GPT_HAVE_ZSTD zstd.h -lzstd libzstd-dev
 # Gloo is C++ and needs a compiler for it, too.
 cxx_src=
 has_gloo() {
-    command -v "$CXX" >/dev/null 2>&1 &&
+    command -v "${CXX%% *}" >/dev/null 2>&1 &&
         printf '#include <gloo/rendezvous/context.h>\n' |
         $CXX -std=c++17 -x c++ -fsyntax-only - 2>/dev/null
 }
@@ -84,6 +84,10 @@ if [ "$CUDA" != 0 ]; then
 fi
 known=
 [ -z "$nvcc" ] || known=$($nvcc --list-gpu-code 2>/dev/null) || nvcc=
+# Its folder: nvcc on PATH may be a link or a script.
+cuda_lib=
+[ -z "$nvcc" ] || cuda_lib=$(echo | $nvcc --dryrun -x cu -c -o /dev/null - 2>&1 |
+    sed -n 's/^#$ TOP=//p')/lib64
 archs=
 for a in $CUDA_ARCHS; do
     case " $(echo $known) " in
@@ -100,5 +104,6 @@ echo "FEATURE_LIBS =$libs"
 echo "CXX_SRC = $cxx_src"
 echo "ISAS =$isas"
 echo "NVCC = $nvcc"
+echo "CUDA_LIB = $cuda_lib"
 echo "GPU_ARCHS =$archs"
 echo "HAVE_CXX = $has_cxx"

@@ -1,62 +1,103 @@
 #!/bin/sh
-# make check-gpu: every kernel of kernels/cuda on the GPU of this machine,
-# against kernels/cpu; then again under compute-sanitizer where it is. Needs
-# make, gcc, nvcc and sh alone, so it compiles only what the test needs, for the
-# GPU that is there, into $BUILD.
+# make check-gpu: on the GPU of this machine, every kernel against kernels/cpu,
+# trainings and generation against those of the CPU, and the kernels again under
+# compute-sanitizer where it is installed. Needs make, gcc, nvcc and sh; takes
+# less than 8 minutes. What it leaves is in $BUILD.
+#
+#   GPT_CHECK_SECONDS   the most that a run under compute-sanitizer may take
+#   GPT_TEST_DEVICE     cuda-emu: rehearse this script without a GPU
 set -eu
 BUILD=${BUILD:-build/gpu}
-mkdir -p "$BUILD"
+GPT_TEST_DEVICE=${GPT_TEST_DEVICE:-cuda}
 PATH=$PATH:/usr/local/cuda/bin
+case $BUILD in
+/*) ;;
+*) BUILD=$PWD/$BUILD ;;
+esac
+export BUILD GPT_TEST_DEVICE
+unset GPT_PLUGIN_DIR
+begin=$(date +%s)
 
-flags='-D_GNU_SOURCE -Icommon -Ikernels -I.'
-base='status dtype rng hash log memory num cpu terminal utf8'
-jobs=$(getconf _NPROCESSORS_ONLN)
+say() {
+    echo "check-gpu: $(($(date +%s) - begin)) s: $*"
+}
 
-cat >"$BUILD/Makefile" <<END
-cu := \$(wildcard kernels/cuda/*.cu)
-cu_obj := \$(cu:kernels/cuda/%.cu=$BUILD/%.cu.o)
-c := \$(wildcard kernels/*.c kernels/cpu/*.c) $(for f in $base; do
-    printf 'common/base/%s.c ' "$f"; done) tests/unit/test_cuda.c
-c_obj := \$(c:%.c=$BUILD/%.o)
-isa_obj := \$(patsubst %.c,$BUILD/%.o,\$(wildcard kernels/cpu/isa/*.c))
-all: $BUILD/libgpt-cuda.so $BUILD/test_cuda
-$BUILD/libgpt-cuda.so: \$(cu_obj) $BUILD/common/base/status.o \\
-    $BUILD/common/base/dtype.o
-	nvcc -shared -cudart static -o \$@ \$^ -ldl
-$BUILD/test_cuda: \$(c_obj) \$(isa_obj)
-	gcc -fopenmp -o \$@ \$^ -ldl -lm
-$BUILD/%.cu.o: kernels/cuda/%.cu
-	nvcc -std=c++17 -O3 -lineinfo -arch=native -Xcompiler -fPIC,-Wall \\
-	    -DGPT_CUDA_ARCHS='"native"' $flags -c -o \$@ \$<
-$BUILD/kernels/cpu/isa/%.o: kernels/cpu/isa/%.c
-	@mkdir -p \$(@D)
-	gcc -std=c11 -O3 -fopenmp -DGPT_ISA=base $flags -c -o \$@ \$<
-$BUILD/%.o: %.c
-	@mkdir -p \$(@D)
-	gcc -std=c11 -O2 -fPIC -fopenmp $flags -c -o \$@ \$<
-END
-make -s -j"$jobs" -f "$BUILD/Makefile" all
+programs=
+for p in preprocess train generate launch; do
+    programs="$programs $BUILD/gpt-$p"
+done
+plugin=$BUILD/libgpt-$GPT_TEST_DEVICE.so
+kernels=$BUILD/tests/unit/test_cuda.t
+# shellcheck disable=SC2086 # a word list
+sh tests/gpu/build.sh $programs "$plugin" "$kernels"
+"$BUILD/gpt-train" --version
+say "built"
 
-export GPT_PLUGIN_DIR="$BUILD" GPT_TEST_DEVICE=cuda
-"$BUILD/test_cuda" >"$BUILD/test_cuda.tap" || {
-    grep -v '^ok' "$BUILD/test_cuda.tap"
+# A test's TAP goes to a file; what is not 'ok' is shown.
+run() { # name command...
+    tap=$BUILD/$1.tap
+    shift
+    status=0
+    "$@" >"$tap" 2>&1 || status=$?
+    grep -v '^ok [0-9]* - ' "$tap" || :
+    [ $status = 0 ] || {
+        say "FAILED: see $tap"
+        exit 1
+    }
+}
+
+[ "$GPT_TEST_DEVICE" != cuda ] || export GPT_TEST_SWEEP="${GPT_TEST_SWEEP:-10}"
+run kernels "$kernels"
+grep -q '^ok 2 ' "$BUILD/kernels.tap" || {
+    say "no GPU answers here; nothing was checked"
     exit 1
 }
-grep -v '^ok' "$BUILD/test_cuda.tap"
-grep -q '^ok 2 ' "$BUILD/test_cuda.tap" || {
-    echo "check-gpu: no GPU answers here; nothing was checked"
-    exit 1
-}
-echo "check-gpu: every kernel agrees with kernels/cpu"
-if command -v compute-sanitizer >/dev/null; then
-    for tool in memcheck racecheck synccheck; do
-        compute-sanitizer --tool "$tool" --error-exitcode 1 --quiet \
-            "$BUILD/test_cuda" >"$BUILD/$tool.log" 2>&1 || {
-            tail -30 "$BUILD/$tool.log"
-            exit 1
-        }
-        echo "check-gpu: $tool is clean"
-    done
-else
-    echo "check-gpu: compute-sanitizer is not installed: not run"
+say "every kernel agrees with kernels/cpu"
+run programs sh tests/cli/t25-cuda-emu.sh
+say "trainings and generation agree with the CPU"
+
+# ---- compute-sanitizer ----
+
+if [ "$GPT_TEST_DEVICE" != cuda ] ||
+    ! command -v compute-sanitizer >/dev/null; then
+    say "compute-sanitizer: not run, it is not installed"
+    exit 0
 fi
+
+sections=$("$kernels" --list | grep -v sweep)
+limit=${GPT_CHECK_SECONDS:-100}
+
+# One section of the kernels' test; the result is a file of one line.
+sanitize() { # tool section
+    log=$BUILD/$1-$2.log
+    status=0
+    timeout "$limit" compute-sanitizer --tool "$1" --error-exitcode 9 \
+        --report-api-errors no "$kernels" "$2" >"$log" 2>&1 || status=$?
+    case $status in
+    0) echo clean ;;
+    124) echo "not finished in $limit s" ;;
+    *)
+        if grep -qi 'device not supported' "$log"; then
+            echo "not run: it does not support this device"
+        else
+            echo "FAILED: see $log"
+        fi
+        ;;
+    esac >"$log.result"
+}
+
+failed=0
+for tool in memcheck racecheck synccheck; do
+    for s in $sections; do
+        sanitize $tool "$s" &
+    done
+    wait
+    for s in $sections; do
+        log=$BUILD/$tool-$s.log
+        say "$tool, $s: $(cat "$log.result")"
+        grep -q FAILED "$log.result" || continue
+        failed=1
+        grep '^=====' "$log" | head -n 20
+    done
+done
+exit $failed

@@ -16,7 +16,7 @@ for f in "$dir"/*.ptxas; do
     awk -v file="$(basename "$f" .ptxas)" '
         /Compiling entry function/ { arch = $NF; gsub(/[^a-z0-9_]/, "", arch)
                                      kernels[arch]++ }
-        /spill stores/ { spills[arch] += $(NF - 6) + $(NF - 2) }
+        /spill stores/ { spills[arch] += $(NF - 7) + $(NF - 3) }
         /Used [0-9]+ registers/ {
             for (i = 1; i < NF; i++) {
                 if ($i == "Used" && $(i + 1) > registers[arch])

@@ -1,5 +1,6 @@
 /* Every kernel of kernels/cuda against kernels/cpu: sizes with and without
- * tails, all types, poisoned outputs, several orders of threads. */
+ * tails, all types, poisoned outputs, several orders of threads. Start at the
+ * table of sections near the end. */
 #include "tests/unit/device.h"
 
 #include <limits.h>
@@ -646,11 +647,10 @@ static void failures(void)
     dev_be->free(dev_be, mem);
 }
 
-int main(void)
+/* ---- sections: all, or those named on the command line ---- */
+
+static void products(void)
 {
-    if (!open_devices())
-        return tap_done();
-    flat();
     matmuls();
     reopen("GPT_CUDA_EMU_STREAMS", "late"); /* nobody waits for too little */
     for (int i = 0; i < 2 && emulated; i++) { /* without the library's help */
@@ -658,14 +658,46 @@ int main(void)
         matmuls();
         check_matmul(70, 130, 50, i, !i, true, 1, GPT_EPI_NONE, 3);
     }
-    reopen("GPT_CUDA_EMU_GEMM", "library");
-    rows();
-    embeddings();
-    attention();
-    more();
+    if (emulated)
+        reopen("GPT_CUDA_EMU_GEMM", "library");
+}
+
+static void random_shapes(void)
+{
     if (getenv("GPT_TEST_SWEEP"))
         sweep(atoll(getenv("GPT_TEST_SWEEP")));
-    failures();
+}
+
+static const struct {
+    const char *name;
+    void (*run)(void);
+} sections[] = {
+    {"flat", flat},           {"products", products},
+    {"rows", rows},           {"embeddings", embeddings},
+    {"attention", attention}, {"more", more},
+    {"sweep", random_shapes}, {"failures", failures},
+};
+
+static bool wanted(const char *section, int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++)
+        if (strcmp(argv[i], section) == 0)
+            return true;
+    return argc == 1;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc == 2 && strcmp(argv[1], "--list") == 0) {
+        for (size_t i = 0; i < GPT_COUNT(sections); i++)
+            puts(sections[i].name);
+        return 0;
+    }
+    if (!open_devices())
+        return tap_done();
+    for (size_t i = 0; i < GPT_COUNT(sections); i++)
+        if (wanted(sections[i].name, argc, argv))
+            sections[i].run();
     close_devices();
     return tap_done();
 }

@@ -1,0 +1,36 @@
+#!/bin/sh
+# usage: build.sh TARGET...; makes targets of the Makefile in $BUILD on a machine
+# that may have only make, gcc, nvcc and sh: for the GPU that is there alone, and
+# with a stand-in where cJSON is missing. Optional libraries are used where they
+# are; of what lies elsewhere tell as CC='gcc -IDIR' CXX='g++ -IDIR'
+# LDFLAGS=-LDIR. GPT_GPU_ARCHS (say 90) are built for instead of this machine's;
+# with GPT_TEST_DEVICE=cuda-emu nothing is, and nvcc not needed.
+set -eu
+BUILD=${BUILD:-build/gpu}
+PATH=$PATH:/usr/local/cuda/bin
+compiler=${CC:-gcc}
+libraries=${LDFLAGS:-}
+mkdir -p "$BUILD"
+
+if ! printf '#include <cjson/cJSON.h>\n' |
+    $compiler -fsyntax-only -x c - 2>/dev/null; then
+    echo "cJSON is not installed: built with the stand-in of tests/gpu/cjson"
+    for f in cJSON text; do
+        $compiler -std=c11 -O2 -D_GNU_SOURCE -Wall -Wextra -c \
+            -o "$BUILD/stand-in-$f.o" tests/gpu/cjson/$f.c
+    done
+    ar rcs "$BUILD/libcjson.a" "$BUILD"/stand-in-*.o
+    compiler="$compiler -Itests/gpu"
+    libraries="$libraries -L$BUILD"
+fi
+
+archs=${GPT_GPU_ARCHS:-}
+[ -n "$archs" ] || archs=$(nvidia-smi --query-gpu=compute_cap \
+    --format=csv,noheader 2>/dev/null | tr -d . | sort -u | tr '\n' ' ') || :
+cuda=1
+[ "${GPT_TEST_DEVICE:-cuda}" != cuda-emu ] || cuda=0
+
+rm -f "$BUILD/config.mk" # it may be of another device
+make -s -j"$(getconf _NPROCESSORS_ONLN)" BUILD="$BUILD" CC="$compiler" \
+    CXX="${CXX:-g++}" LDFLAGS="$libraries" CUDA=$cuda \
+    CUDA_ARCHS="${archs:-80 90 100 120}" "$@"
