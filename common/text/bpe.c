@@ -25,7 +25,7 @@ struct gpt_bpe {
     int32_t *result;             /* of a merge, by rank */
     bool in_order;               /* each result is the one before it + 1 */
     uint32_t *byte_rank;         /* of two bytes, left << 8 | right */
-    uint64_t joined[65536 / 64]; /* a token holds these two bytes in a row */
+    struct gpt_seams seams;
     int32_t byte_id[256];
     const struct gpt_vocab *vocab;
 };
@@ -110,17 +110,9 @@ static int fill_pairs(struct gpt_bpe *bpe, const char *merge_file,
 
 static void fill_bytes(struct gpt_bpe *bpe)
 {
-    const struct gpt_vocab *v = bpe->vocab;
     for (unsigned i = 0; i < 65536; i++)
         bpe->byte_rank[i] =
             pair_rank(bpe, bpe->byte_id[i >> 8], bpe->byte_id[i & 255]);
-    for (int64_t id = 0; id < v->n; id++) {
-        const uint8_t *token = (const uint8_t *)v->tokens[id].data;
-        for (size_t i = 1; i < v->tokens[id].len; i++) {
-            unsigned pair = (unsigned)token[i - 1] << 8 | token[i];
-            bpe->joined[pair / 64] |= (uint64_t)1 << pair % 64;
-        }
-    }
 }
 
 static int open_tables(struct gpt_bpe *bpe, const char *merge_file,
@@ -144,7 +136,7 @@ static int open_tables(struct gpt_bpe *bpe, const char *merge_file,
                     err));
     GPT_TRY(fill_pairs(bpe, merge_file, err));
     fill_bytes(bpe);
-    return GPT_OK;
+    return gpt_seams_open(&bpe->seams, v, err);
 }
 
 int gpt_bpe_open(struct gpt_bpe **out, const struct gpt_vocab *v,
@@ -171,6 +163,7 @@ void gpt_bpe_close(struct gpt_bpe *bpe)
     gpt_free(bpe->seen);
     gpt_free(bpe->result);
     gpt_free(bpe->byte_rank);
+    gpt_seams_close(&bpe->seams);
     gpt_free(bpe);
 }
 
@@ -179,16 +172,9 @@ size_t gpt_bpe_token_len(const struct gpt_bpe *bpe, int32_t id)
     return bpe->vocab->tokens[id].len;
 }
 
-uint64_t gpt_bpe_seams(const struct gpt_bpe *bpe, const char *piece, size_t len)
+const struct gpt_seams *gpt_bpe_seams(const struct gpt_bpe *bpe)
 {
-    const uint8_t *p = (const uint8_t *)piece;
-    uint64_t joined = 0;
-    size_t n = len - 1 < 64 ? len - 1 : 64;
-    for (size_t i = 0; i < n; i++) {
-        unsigned pair = (unsigned)p[i] << 8 | p[i + 1];
-        joined |= (bpe->joined[pair / 64] >> pair % 64 & 1) << i;
-    }
-    return ~joined & (n == 64 ? ~(uint64_t)0 : ((uint64_t)1 << n) - 1);
+    return &bpe->seams;
 }
 
 /* ---- short pieces ---- */

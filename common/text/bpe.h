@@ -5,6 +5,7 @@
 #ifndef GPT_TEXT_BPE_H
 #define GPT_TEXT_BPE_H
 
+#include "text/bpe_seams.h"
 #include "text/tokenizer.h"
 #include "text/vocab.h"
 
@@ -19,11 +20,8 @@ void gpt_bpe_close(struct gpt_bpe *bpe);
 /* Bytes of a token. */
 size_t gpt_bpe_token_len(const struct gpt_bpe *bpe, int32_t id);
 
-/* Where piece[0..len) may be cut and the parts merged apart, of its first 64
- * bytes: bit i is set if it may be after byte i, i + 1 < len, because no token
- * holds the two bytes there in a row. */
-uint64_t gpt_bpe_seams(const struct gpt_bpe *bpe, const char *piece,
-                       size_t len);
+/* Where a piece may be cut and the parts merged apart. */
+const struct gpt_seams *gpt_bpe_seams(const struct gpt_bpe *bpe);
 
 /* A thread's memory for pieces that are too long for the stack. */
 struct gpt_bpe_scratch {

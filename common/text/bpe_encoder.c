@@ -13,7 +13,7 @@
 
 enum {
     BATCH = 192,  /* pieces, and parts of pieces, at a time */
-    SEAMS = 64,   /* bytes that gpt_bpe_seams() looks at */
+    SEAMS = 64,   /* bytes that gpt_seams_of() looks at */
     MARGIN = 256, /* bytes of a window that the next one does again */
     MOST_IDS = BATCH * GPT_CACHE_IDS,
 };
@@ -34,18 +34,31 @@ struct batch {
     struct probe probes[BATCH];
 };
 
+/* A whole piece may be a token that merging its parts would not make. */
+static int open_wide(struct gpt_bpe_encoder *e, struct gpt_err *err)
+{
+    gpt_cut_narrow_fn *narrow = gpt_cut_narrow_like(e->model->pretok);
+    if (!narrow || e->model->whole)
+        return GPT_OK;
+    GPT_TRY(gpt_wide_open(&e->wide, e->model->bpe, err));
+    e->narrow = e->wide.chars ? narrow : NULL;
+    return GPT_OK;
+}
+
 int gpt_bpe_encoder_open(struct gpt_bpe_encoder *e,
                          const struct gpt_bpe_model *model,
                          struct gpt_err *err)
 {
     *e = (struct gpt_bpe_encoder){.model = model,
                                   .cut = gpt_cut_like(model->pretok)};
-    return gpt_cache_open(&e->cache, err);
+    GPT_TRY(gpt_cache_open(&e->cache, err));
+    return open_wide(e, err);
 }
 
 void gpt_bpe_encoder_close(struct gpt_bpe_encoder *e)
 {
     gpt_cache_close(&e->cache);
+    gpt_wide_close(&e->wide);
     gpt_bpe_scratch_free(&e->scratch);
 }
 
@@ -61,12 +74,14 @@ static int append(struct gpt_ids *ids, const int32_t *more, size_t n,
     return GPT_OK;
 }
 
-/* gpt_bpe_seams(), but a whole piece may be a token that merging would not
+/* gpt_seams_of(), but a whole piece may be a token that merging would not
  * make, and a part of it may not: such models do not split. */
 static uint64_t seams(const struct gpt_bpe_encoder *e, const char *part,
                       size_t len)
 {
-    return e->model->whole ? 0 : gpt_bpe_seams(e->model->bpe, part, len);
+    return e->model->whole
+               ? 0
+               : gpt_seams_of(gpt_bpe_seams(e->model->bpe), part, len);
 }
 
 static int merge(struct gpt_bpe_encoder *e, const char *part, size_t len,
@@ -232,6 +247,18 @@ static int encode_other(struct gpt_bpe_encoder *e, const char *part,
     return encode_windows(e, part, len, ids, err);
 }
 
+static int encode_part(struct gpt_bpe_encoder *e, const char *part, size_t len,
+                       size_t readable, struct gpt_ids *ids,
+                       struct gpt_err *err)
+{
+    if (len <= GPT_CACHE_SHORT)
+        return encode_probed(e, part, len, readable, ids, err);
+    if (len <= GPT_CACHE_LONG)
+        return encode_kept(e, gpt_cache_aim_long(&e->cache, part, len), part,
+                           len, ids, err);
+    return encode_windows(e, part, len, ids, err);
+}
+
 /* ---- batches ---- */
 
 /* Writes the ids of all parts. */
@@ -348,15 +375,57 @@ static int add_pieces(struct gpt_bpe_encoder *e, struct batch *b,
     return GPT_OK;
 }
 
+/* Pieces up to the next wide character. In the middle of a piece the text is
+ * cut before it all the same if no token can lie there: then what is left of
+ * the piece is one, too. */
+static size_t cut_narrow(const struct gpt_bpe_encoder *e, const char *text,
+                         size_t len, size_t *ends, size_t room)
+{
+    const struct gpt_seams *seams = gpt_bpe_seams(e->model->bpe);
+    size_t wide, n = e->narrow(text, len, ends, room - 1, &wide);
+    size_t last = n ? ends[n - 1] : 0;
+    if (wide <= last)
+        return n;
+    ends[n] = gpt_seams_joined(seams, (uint8_t)text[wide - 1],
+                               (uint8_t)text[wide])
+                  ? last + e->model->pretok(text + last, len - last)
+                  : wide;
+    return n + 1;
+}
+
 static size_t cut(const struct gpt_bpe_encoder *e, const char *text,
                   size_t len, size_t *ends, size_t room)
 {
     size_t n = 0;
+    if (e->narrow)
+        return cut_narrow(e, text, len, ends, room);
     if (e->cut)
         return e->cut(text, len, ends, room);
     for (size_t at = 0; at < len && n < room; n++)
         ends[n] = at += e->model->pretok(text + at, len - at);
     return n;
+}
+
+/* A run of wide characters from *at on, and the batch before it. */
+static int encode_wide(struct gpt_bpe_encoder *e, struct batch *b, size_t *at,
+                       struct gpt_ids *ids, struct gpt_err *err)
+{
+    struct gpt_wide_run run = {0, *at};
+    GPT_TRY(emit(e, b, ids, err));
+    do {
+        GPT_TRY(gpt_wide_encode(&e->wide, b->text, b->len, run.group, &run,
+                                ids, err));
+        if (run.group > run.end)
+            GPT_TRY(encode_part(e, b->text + run.end, run.group - run.end,
+                                b->len - run.end, ids, err));
+    } while (run.group > run.end);
+    *at = b->begin = run.group;
+    return GPT_OK;
+}
+
+static bool is_wide(char c)
+{
+    return ((uint8_t)c & 0xF0) == 0xE0;
 }
 
 int gpt_bpe_encode(struct gpt_bpe_encoder *e, const char *text, size_t len,
@@ -368,6 +437,10 @@ int gpt_bpe_encode(struct gpt_bpe_encoder *e, const char *text, size_t len,
     b.len = len;
     b.begin = b.n = 0;
     for (size_t at = 0; at < len;) {
+        if (e->narrow && is_wide(text[at]))
+            GPT_TRY(encode_wide(e, &b, &at, ids, err));
+        if (at == len)
+            break;
         size_t n = cut(e, text + at, len - at, ends, BATCH);
         GPT_TRY(add_pieces(e, &b, at, ends, n, ids, err));
         at += ends[n - 1];

@@ -6,6 +6,7 @@
 
 #include "text/bpe.h"
 #include "text/bpe_cache.h"
+#include "text/bpe_wide.h"
 #include "text/pretok.h"
 
 /* Shared by threads, never written. */
@@ -21,6 +22,8 @@ struct gpt_bpe_model {
 struct gpt_bpe_encoder {
     const struct gpt_bpe_model *model; /* borrowed */
     gpt_cut_fn *cut; /* model->pretok faster, or NULL */
+    gpt_cut_narrow_fn *narrow; /* the same beside `wide`, or NULL */
+    struct gpt_wide wide;
     struct gpt_cache cache;
     struct gpt_bpe_scratch scratch;
 };

@@ -44,7 +44,7 @@ enum gpt_piece_kind gpt_piece_wide_kind(const uint8_t *p, size_t len, size_t *n)
                                : OTHER;
 }
 
-static enum gpt_piece_kind kind_at(const uint8_t *p, size_t len, size_t *n)
+enum gpt_piece_kind gpt_piece_kind(const uint8_t *p, size_t len, size_t *n)
 {
     *n = 1;
     enum gpt_piece_kind k = (enum gpt_piece_kind)byte_kind[p[0]];
@@ -90,7 +90,7 @@ size_t gpt_piece_contraction(const uint8_t *p, size_t len)
 static size_t space_run(const uint8_t *p, size_t first_n, size_t len)
 {
     size_t i = first_n, last = 0, n;
-    while (i < len && kind_at(p + i, len - i, &n) == SPACE) {
+    while (i < len && gpt_piece_kind(p + i, len - i, &n) == SPACE) {
         last = i;
         i += n;
     }
@@ -103,13 +103,13 @@ size_t gpt_pretok_gpt2(const char *text, size_t len)
     size_t n = gpt_piece_contraction(p, len);
     if (n)
         return n;
-    enum gpt_piece_kind kind = kind_at(p, len, &n);
+    enum gpt_piece_kind kind = gpt_piece_kind(p, len, &n);
     if (kind != SPACE)
         return run_end(p, n, len, kind);
     if (n == len)
         return n;
     size_t m;
-    enum gpt_piece_kind next = kind_at(p + n, len - n, &m);
+    enum gpt_piece_kind next = gpt_piece_kind(p + n, len - n, &m);
     if (next == SPACE)
         return space_run(p, n, len);
     return p[0] == ' ' ? run_end(p, n + m, len, next) : n;

@@ -61,4 +61,12 @@ typedef size_t gpt_cut_fn(const char *text, size_t len, size_t *ends,
  * pieces; NULL when there is none but itself. */
 gpt_cut_fn *gpt_cut_like(gpt_pretok_fn *pretok);
 
+/* The same up to the first character of three bytes that is not a space and not
+ * at text[0]: its place is in *wide, 0 where there is none, and the pieces are
+ * those that end there or before; there may be none. For those who do something
+ * better with such characters. */
+typedef size_t gpt_cut_narrow_fn(const char *text, size_t len, size_t *ends,
+                                 size_t room, size_t *wide);
+gpt_cut_narrow_fn *gpt_cut_narrow_like(gpt_pretok_fn *pretok);
+
 #endif

@@ -21,6 +21,7 @@ struct window {
     uint64_t letter, number, space, blank, quote, wide;
     uint64_t space2, space3;
     unsigned known; /* bytes whose kind is known */
+    unsigned stop;  /* place of a character to stop at; WINDOW: none */
 };
 
 typedef void classify_fn(const uint8_t *p, struct window *w);
@@ -36,8 +37,10 @@ static inline unsigned first_bit(uint64_t bits)
 }
 
 /* Looks up what is beyond ASCII. A character that the window cuts ends what is
- * known. */
-static void add_wide(struct window *w, const uint8_t *p, size_t len)
+ * known, and so does, if only `narrow` ones are asked for, one of three bytes.
+ */
+static void add_wide(struct window *w, const uint8_t *p, size_t len,
+                     bool narrow)
 {
     for (uint64_t left = w->wide & low_bits(w->known); left;) {
         unsigned at = first_bit(left);
@@ -49,6 +52,11 @@ static void add_wide(struct window *w, const uint8_t *p, size_t len)
         }
         uint64_t bits = low_bits((unsigned)n) << at;
         left &= ~bits;
+        if (narrow && n == 3 && kind != SPACE) {
+            w->known = at + 3;
+            w->stop = at;
+            left = 0;
+        }
         w->letter |= kind == LETTER ? bits : 0;
         w->number |= kind == NUMBER ? bits : 0;
         if (kind == SPACE) {
@@ -98,16 +106,17 @@ INLINE uint64_t piece_begins(const struct window *w, const uint8_t *p,
         begins = cut_contractions(begins, quotes, w, p, len);
     if (w->known == len)
         return begins;
-    unsigned ahead = w->wide ? 3 : 1; /* bytes that a space looks at */
+    /* bytes that a space looks at; the character to stop at is none */
+    unsigned ahead = w->stop < WINDOW ? 2 : w->wide ? 3 : 1;
     return w->known > ahead ? begins & low_bits(w->known - ahead) : 0;
 }
 
 INLINE void load_window(struct window *w, const uint8_t *p, size_t len,
-                               classify_fn *classify)
+                        classify_fn *classify, bool narrow)
 {
     uint8_t tail[WINDOW];
     w->space2 = w->space3 = 0;
-    w->known = WINDOW;
+    w->known = w->stop = WINDOW;
     if (len < WINDOW) {
         memset(tail, 0, sizeof(tail));
         memcpy(tail, p, len);
@@ -117,7 +126,7 @@ INLINE void load_window(struct window *w, const uint8_t *p, size_t len,
         classify(p, w);
     }
     if (w->wide)
-        add_wide(w, p, len);
+        add_wide(w, p, len, narrow);
 }
 
 /* The places of all bits but the first, which is that of p[0], as ends. */
@@ -129,17 +138,28 @@ INLINE size_t store_ends(uint64_t begins, size_t base, size_t *ends)
     return n;
 }
 
+/* `wide`: see gpt_cut_narrow_fn; NULL: do not stop. */
 INLINE size_t cut_windows(const char *text, size_t len, size_t *ends,
-                          size_t room, classify_fn *classify)
+                          size_t room, size_t *wide, classify_fn *classify)
 {
     size_t n = 0, at = 0;
     while (at < len && room - n >= GPT_CUT_ROOM) {
         const uint8_t *p = (const uint8_t *)text + at;
         struct window w;
-        load_window(&w, p, len - at, classify);
+        load_window(&w, p, len - at, classify, wide != NULL);
+        if (w.stop == 0) {
+            if (at > 0)
+                break;
+            ends[n++] = at = gpt_pretok_gpt2(text, len);
+            continue;
+        }
         size_t found = store_ends(piece_begins(&w, p, len - at) | 1, at,
                                   ends + n);
         n += found;
+        if (w.stop < WINDOW) {
+            *wide = at + w.stop;
+            break;
+        }
         if (w.known == len - at)
             ends[n++] = len;
         else if (found == 0)
@@ -202,7 +222,14 @@ static inline AVX2 void classify_avx2(const uint8_t *p, struct window *w)
 static AVX2 size_t cut_avx2(const char *text, size_t len, size_t *ends,
                             size_t room)
 {
-    return cut_windows(text, len, ends, room, classify_avx2);
+    return cut_windows(text, len, ends, room, NULL, classify_avx2);
+}
+
+static AVX2 size_t cut_narrow_avx2(const char *text, size_t len, size_t *ends,
+                                   size_t room, size_t *wide)
+{
+    *wide = 0;
+    return cut_windows(text, len, ends, room, wide, classify_avx2);
 }
 
 static inline AVX512 uint64_t range_mask(__m512i v, char first, char last)
@@ -226,24 +253,57 @@ static inline AVX512 void classify_avx512(const uint8_t *p, struct window *w)
 static AVX512 size_t cut_avx512(const char *text, size_t len, size_t *ends,
                                 size_t room)
 {
-    return cut_windows(text, len, ends, room, classify_avx512);
+    return cut_windows(text, len, ends, room, NULL, classify_avx512);
+}
+
+static AVX512 size_t cut_narrow_avx512(const char *text, size_t len,
+                                       size_t *ends, size_t room, size_t *wide)
+{
+    *wide = 0;
+    return cut_windows(text, len, ends, room, wide, classify_avx512);
 }
 
 #else
 #define cut_avx2 NULL
 #define cut_avx512 NULL
+#define cut_narrow_avx2 NULL
+#define cut_narrow_avx512 NULL
 #endif
+
+static const struct form {
+    const char *isa;
+    gpt_cut_fn *cut;
+    gpt_cut_narrow_fn *narrow;
+} forms[] = {
+    {"avx2", cut_avx2, cut_narrow_avx2},
+    {"avx512", cut_avx512, cut_narrow_avx512},
+};
+
+static const struct form *form_of(const char *isa)
+{
+    static const struct form none;
+    for (size_t i = 0; i < GPT_COUNT(forms) && gpt_cpu_has(isa); i++)
+        if (strcmp(forms[i].isa, isa) == 0)
+            return &forms[i];
+    return &none;
+}
 
 gpt_cut_fn *gpt_cut_gpt2_of(const char *isa)
 {
-    if (!gpt_cpu_has(isa))
-        return NULL;
-    if (strcmp(isa, "avx512") == 0)
-        return cut_avx512;
-    return strcmp(isa, "avx2") == 0 ? cut_avx2 : NULL;
+    return form_of(isa)->cut;
+}
+
+gpt_cut_narrow_fn *gpt_cut_narrow_of(const char *isa)
+{
+    return form_of(isa)->narrow;
 }
 
 gpt_cut_fn *gpt_cut_like(gpt_pretok_fn *pretok)
 {
     return pretok == gpt_pretok_gpt2 ? gpt_cut_gpt2_of(gpt_cpu_isa()) : NULL;
+}
+
+gpt_cut_narrow_fn *gpt_cut_narrow_like(gpt_pretok_fn *pretok)
+{
+    return pretok == gpt_pretok_gpt2 ? gpt_cut_narrow_of(gpt_cpu_isa()) : NULL;
 }

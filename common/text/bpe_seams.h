@@ -1,0 +1,73 @@
+/* Where a piece of text may be cut and the parts merged apart: between bytes
+ * that no token of the vocabulary holds in a row, for then no merge can cross.
+ * Between characters of three bytes, of which most of Chinese and Japanese are
+ * made, that is asked of the characters and not of the two bytes that meet. */
+#ifndef GPT_TEXT_BPE_SEAMS_H
+#define GPT_TEXT_BPE_SEAMS_H
+
+#include "text/vocab.h"
+
+struct gpt_seams {
+    uint64_t joined[65536 / 64]; /* a token holds these two bytes in a row */
+    uint64_t *spans; /* a bit for each hash of what a token holds of two
+                      * characters of three bytes in a row */
+    unsigned shift;  /* a hash's high bits are its place */
+    int64_t n_words; /* tokens that hold some of two such characters */
+};
+
+int gpt_seams_open(struct gpt_seams *s, const struct gpt_vocab *v,
+                   struct gpt_err *err) GPT_MUST_USE;
+void gpt_seams_close(struct gpt_seams *s);
+
+/* Where piece[0..len) may be cut, of its first 64 bytes: bit i is set if it may
+ * be after byte i, i + 1 < len. */
+uint64_t gpt_seams_of(const struct gpt_seams *s, const char *piece,
+                      size_t len);
+
+static inline bool gpt_seams_joined(const struct gpt_seams *s, uint8_t left,
+                                    uint8_t right)
+{
+    unsigned pair = (unsigned)left << 8 | right;
+    return s->joined[pair / 64] >> pair % 64 & 1;
+}
+
+/* The first three bytes are a lead byte and two of those that follow one. */
+static inline bool gpt_seams_wide(const uint8_t *p)
+{
+    return (p[0] & 0xF0) == 0xE0 && (p[1] & 0xC0) == 0x80 &&
+           (p[2] & 0xC0) == 0x80;
+}
+
+/* A character of three bytes as one number. */
+static inline uint32_t gpt_seams_char(const uint8_t *p)
+{
+    return (uint32_t)p[0] << 16 | (uint32_t)p[1] << 8 | p[2];
+}
+
+static inline uint64_t gpt_seams_hash(uint32_t left, uint32_t right)
+{
+    return ((uint64_t)left << 24 | right) * 0x9E3779B97F4A7C15u;
+}
+
+static inline bool gpt_seams_span(const struct gpt_seams *s, uint32_t left,
+                                  uint32_t right)
+{
+    uint64_t bit = gpt_seams_hash(left, right) >> s->shift;
+    return s->spans[bit / 64] >> bit % 64 & 1;
+}
+
+/* Whether a text may be cut between the characters of three bytes that end and
+ * begin at p: no token holds the end of one and the beginning of the other. A
+ * token may hold two bytes of either; one is remembered as two. */
+static inline bool gpt_seams_between(const struct gpt_seams *s,
+                                     const uint8_t *p)
+{
+    if (!gpt_seams_joined(s, p[-1], p[0]))
+        return true;
+    uint32_t left = gpt_seams_char(p - 3), right = gpt_seams_char(p);
+    uint32_t end = left & 0xFFFF, begin = right & 0xFFFF00;
+    return !(gpt_seams_span(s, left, right) | gpt_seams_span(s, left, begin) |
+             gpt_seams_span(s, end, right) | gpt_seams_span(s, end, begin));
+}
+
+#endif
