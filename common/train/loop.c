@@ -222,6 +222,7 @@ static int run_steps(struct gpt_run *r, struct gpt_err *err)
         GPT_TRY(one_step(r, &step, err));
         GPT_TRY(after_step(r, &step, &stop, err));
     }
+    GPT_TRY(r->be->sync(r->replica->q, err)); /* of the last update */
     GPT_TRY(save(r, err)); /* evaluation takes time, and changes nothing */
     if (!stop)
         GPT_TRY(evaluate(r, true, err));

@@ -175,17 +175,26 @@ static int open_weights(struct gpt_replica *r, struct gpt_err *err)
     return GPT_OK;
 }
 
-int gpt_replica_open(struct gpt_replica *r, struct gpt_err *err)
+static int open_sums(struct gpt_replica *r, struct gpt_err *err)
 {
+    static const size_t bytes = GPT_REPLICA_SUMS * sizeof *r->sums;
+    static const char what[] = "sums over ranks";
     void *sums;
 
+    GPT_TRY(r->be->host_alloc(r->be, bytes, what, &sums, err));
+    r->host_sums = sums;
+    if (!r->o.world)
+        return GPT_OK;
+    GPT_TRY(r->be->alloc(r->be, bytes, what, &sums, err));
+    r->sums = sums;
+    return GPT_OK;
+}
+
+int gpt_replica_open(struct gpt_replica *r, struct gpt_err *err)
+{
     GPT_TRY(r->be->queue_open(r->be, &r->q, err));
     GPT_TRY(open_weights(r, err));
-    if (r->o.world) {
-        GPT_TRY(r->be->alloc(r->be, GPT_REPLICA_SUMS * sizeof *r->sums,
-                             "sums over ranks", &sums, err));
-        r->sums = sums;
-    }
+    GPT_TRY(open_sums(r, err));
     GPT_TRY(open_gradients(r, err));
     GPT_TRY(gpt_optimizer_open(&r->optimizer, r->be, r->q, &r->flat,
                                r->o.layout.tp_rank, &r->o.optimizer, err));
@@ -203,6 +212,8 @@ void gpt_replica_close(struct gpt_replica *r)
     gpt_optimizer_close(r->optimizer);
     if (r->sums)
         r->be->free(r->be, r->sums);
+    if (r->host_sums)
+        r->be->host_free(r->be, r->host_sums);
     if (r->params && gpt_replica_compact(r))
         r->be->free(r->be, r->params);
     if (r->weights)

@@ -44,7 +44,8 @@ struct gpt_replica {
     float *params;
     struct gpt_loss_scale scale; /* when options.loss_scale.initial > 0 */
     float *gradients; /* of the first bucket; see gpt_reducer_buckets() */
-    double *sums;     /* device, GPT_REPLICA_SUMS: what ranks add up */
+    /* GPT_REPLICA_SUMS each: what ranks add up; device, and pinned memory */
+    double *sums, *host_sums;
     struct gpt_reducer *reducer;
     struct gpt_optimizer *optimizer;
     struct gpt_stage *stage;

@@ -4,11 +4,17 @@
 #include "base/progress.h"
 
 #include <math.h>
+#include <string.h>
 
 /* What the ranks add up once a step. Counts are exact in a double. */
 enum sum { SQUARES, LOSS, ROWS, STOP, SAVE, WAITING, EXPOSED, N_SUMS };
 
 _Static_assert((int)N_SUMS <= (int)GPT_REPLICA_SUMS, "sums do not fit");
+
+static double *own_sums(const struct gpt_replica *r)
+{
+    return memset(r->host_sums, 0, N_SUMS * sizeof(double));
+}
 
 /* Everybody's sums added up, in the order of ranks. */
 static int add_up(struct gpt_replica *r, double *sums, struct gpt_err *err)
@@ -50,6 +56,7 @@ static int own_squares(struct gpt_replica *r, double *sums, struct gpt_err *err)
                                  &sums[SQUARES], err);
 }
 
+/* Nobody waits for it: what fails is told when the next step ends. */
 static int update(struct gpt_replica *r, const struct gpt_step *step,
                   struct gpt_err *err)
 {
@@ -67,7 +74,6 @@ static int update(struct gpt_replica *r, const struct gpt_step *step,
 
     gpt_optimizer_update(r->optimizer, r->q, &u);
     gpt_replica_gather(r);
-    GPT_TRY(r->be->sync(r->q, err));
     return r->o.world ? gpt_world_check(r->o.world, err) : GPT_OK;
 }
 
@@ -128,7 +134,7 @@ static void take_results(const struct gpt_replica *r, struct gpt_step *step,
 int gpt_step_train(struct gpt_replica *r, struct gpt_feed *feed,
                    struct gpt_step *step, struct gpt_err *err)
 {
-    double sums[N_SUMS] = {0};
+    double *sums = own_sums(r);
 
     step->loss_scale = scaled(r) ? (double)r->scale.scale : 1;
     if (scaled(r))
@@ -155,7 +161,7 @@ int gpt_step_eval(struct gpt_replica *r, struct gpt_feed *feed,
                   int64_t micro_batches, double *loss_sum, int64_t *rows,
                   struct gpt_err *err)
 {
-    double sums[N_SUMS] = {0};
+    double *sums = own_sums(r);
 
     GPT_TRY(gpt_pipeline_run(r->pipeline, r->q, feed, micro_batches,
                              GPT_STAGE_EVAL, err));

@@ -36,6 +36,13 @@ emu::device_access::~device_access()
             __asan_poison_memory_region((void *)b.first, b.second);
 }
 static thread_local cudaError_t last;
+thread_local struct emu::counts emu::counted;
+
+void gpt_emu_counts(long *allocations, long *waits)
+{
+    *allocations = emu::counted.allocations;
+    *waits = emu::counted.waits;
+}
 
 void emu::set_error(cudaError_t e)
 {
@@ -60,6 +67,8 @@ const char *cudaGetErrorString(cudaError_t e)
         return "out of memory";
     case cudaErrorNoDevice:
         return "no device";
+    case cudaErrorEmuSourceChanged:
+        return "the source of a copy changed before the copy was made";
     case cudaErrorLaunchFailure:
         return emu::failure();
     }
@@ -110,6 +119,7 @@ cudaError_t cudaRuntimeGetVersion(int *version)
 
 cudaError_t cudaMalloc(void **p, size_t bytes)
 {
+    emu::counted.allocations++;
     locked hold(lock);
     if (bytes > capacity() || used > capacity() - bytes ||
         posix_memalign(p, 256, bytes) != 0)
@@ -126,6 +136,7 @@ cudaError_t cudaFree(void *p)
 {
     if (!p)
         return cudaSuccess;
+    emu::counted.allocations++;
     emu::finish_all(); /* as freeing waits for the device */
     locked hold(lock);
     auto b = blocks.find((uintptr_t)p);
@@ -147,6 +158,7 @@ cudaError_t cudaMemGetInfo(size_t *available, size_t *total)
 
 cudaError_t cudaHostAlloc(void **p, size_t bytes, unsigned)
 {
+    emu::counted.allocations++;
     locked hold(lock);
     if (posix_memalign(p, 256, bytes) != 0)
         return result(cudaErrorMemoryAllocation);
@@ -156,6 +168,7 @@ cudaError_t cudaHostAlloc(void **p, size_t bytes, unsigned)
 
 cudaError_t cudaFreeHost(void *p)
 {
+    emu::counted.allocations++;
     emu::finish_all();
     locked hold(lock);
     pinned.erase((uintptr_t)p);
@@ -186,10 +199,34 @@ static cudaError_t put_copy(void *dst, const void *src, size_t bytes,
     });
 }
 
-/* The host may change what it gave once this has returned. */
+/* FNV-1a */
+static uint64_t digest(const void *p, size_t bytes)
+{
+    uint64_t h = 0xcbf29ce484222325;
+    for (size_t i = 0; i < bytes; i++)
+        h = (h ^ ((const unsigned char *)p)[i]) * 0x100000001b3;
+    return h;
+}
+
+/* From pinned memory: it must still be then what it is now. */
+static cudaError_t put_copy_in(void *dst, const void *src, size_t bytes,
+                               cudaStream_t stream)
+{
+    return emu::submit(stream, [=, now = digest(src, bytes)] {
+        if (digest(src, bytes) != now)
+            return cudaErrorEmuSourceChanged;
+        emu::device_access open;
+        memcpy(dst, src, bytes);
+        return cudaSuccess;
+    });
+}
+
+/* From other memory: the host may change what it gave once this has returned.
+ * It may have to wait for that. */
 static cudaError_t put_copy_of(void *dst, const void *src, size_t bytes,
                                cudaStream_t stream)
 {
+    emu::counted.waits++;
     std::vector<char> kept((const char *)src, (const char *)src + bytes);
     return emu::submit(stream, [dst, kept] {
         emu::device_access open;
@@ -205,8 +242,10 @@ cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes,
     bool from = kind != cudaMemcpyHostToDevice;
     if (lies_in(blocks, dst, bytes) != to || lies_in(blocks, src, bytes) != from)
         return result(cudaErrorInvalidValue);
-    if (!from && !lies_in(pinned, src, bytes))
-        return put_copy_of(dst, src, bytes, stream);
+    if (!from)
+        return lies_in(pinned, src, bytes)
+                   ? put_copy_in(dst, src, bytes, stream)
+                   : put_copy_of(dst, src, bytes, stream);
     cudaError_t e = put_copy(dst, src, bytes, stream);
     if (e == cudaSuccess && !to && !lies_in(pinned, dst, bytes))
         e = cudaStreamSynchronize(stream);

@@ -10,6 +10,7 @@ enum cudaError_t {
     cudaErrorMemoryAllocation,
     cudaErrorNoDevice,
     cudaErrorLaunchFailure,
+    cudaErrorEmuSourceChanged, /* CUDA has no such one, and says nothing */
 };
 enum cudaMemcpyKind {
     cudaMemcpyHostToDevice,
@@ -61,6 +62,17 @@ struct device_access {
 };
 
 void set_error(cudaError_t e); /* what cudaGetLastError() will say */
+
+/* What the calling thread has done so far that a training step should not. */
+struct counts {
+    long allocations; /* of device and pinned memory, and their ends */
+    long waits;       /* for streams, events, the device; copies that wait */
+};
+extern thread_local struct counts counted;
 }
+
+/* For tests that have opened the plugin. */
+extern "C" __attribute__((visibility("default"))) void
+gpt_emu_counts(long *allocations, long *waits);
 
 #endif

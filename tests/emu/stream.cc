@@ -95,12 +95,14 @@ cudaError_t cudaStreamDestroy(cudaStream_t s)
 
 cudaError_t cudaStreamSynchronize(cudaStream_t s)
 {
+    emu::counted.waits++;
     locked hold(lock);
     return s ? finish(*s->state) : cudaSuccess;
 }
 
 cudaError_t cudaDeviceSynchronize()
 {
+    emu::counted.waits++;
     emu::finish_all();
     return cudaSuccess;
 }
@@ -130,6 +132,7 @@ cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s)
 
 cudaError_t cudaEventSynchronize(cudaEvent_t e)
 {
+    emu::counted.waits++;
     locked hold(lock);
     if (e->state)
         run_until(*e->state, e->number);
