@@ -19,6 +19,8 @@ void gpt_md5(char hex[33], const void *p, size_t n);
 
 /* SHA-256 of n bytes as 64 hexadecimal digits and NUL. */
 void gpt_sha256(char hex[65], const void *p, size_t n);
+/* The same without the instructions for it: the fallback, as above. */
+void gpt_sha256_portable(char hex[65], const void *p, size_t n);
 
 /* XXH64 with seed 0, running: what xxhsum(1) prints. Zeroed at the start; a
  * copy of the struct, taken at any moment, can be gone on with later. */
