@@ -4,6 +4,7 @@
 #ifndef GPT_TEXT_HF_PIPELINE_H
 #define GPT_TEXT_HF_PIPELINE_H
 
+#include "base/json.h"
 #include "text/pretok.h"
 #include "text/vocab.h"
 

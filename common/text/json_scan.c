@@ -16,7 +16,7 @@ int gpt_scan_unexpected(struct gpt_scan *s, const char *want)
     if (s->p == s->end) {
         s->bad = GPT_BAD_TRUNCATED;
         return gpt_fail(s->err, GPT_EDATA,
-                        "truncated: the line ends at byte %zu, before %s",
+                        "truncated: ends at byte %zu, before %s",
                         gpt_scan_column(s) - 1, want);
     }
     uint8_t c = *s->p;

@@ -1,5 +1,5 @@
-/* Tokens found by their bytes: a hash table over a vocabulary. Shared by
- * threads, never written after it was filled. */
+/* Tokens found by their bytes: a hash table over a vocabulary of at most
+ * GPT_VOCAB_MAX. Shared by threads, never written after it was filled. */
 #ifndef GPT_TEXT_TOKEN_MAP_H
 #define GPT_TEXT_TOKEN_MAP_H
 
@@ -7,7 +7,7 @@
 
 struct gpt_token_map {
     const struct gpt_slice *tokens; /* borrowed, by id */
-    int32_t *slots;                 /* id + 1, 0 = free; at most half full */
+    uint32_t *slots; /* bits of a hash, id + 1; 0 = free; at most half full */
     size_t mask;
 };
 

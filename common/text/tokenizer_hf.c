@@ -5,6 +5,7 @@
 #include "base/json.h"
 #include "base/memory.h"
 #include "text/bytelevel.h"
+#include "text/hf_file.h"
 #include "text/hf_pipeline.h"
 #include "text/tokenizer_bytelevel.h"
 #include "text/unicode_nfc.h"
@@ -12,13 +13,17 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MAX_FILE = 1 << 28, MAX_CONFIG = 1 << 26 };
+enum {
+    MAX_CONFIG = 1 << 26,
+    ENTRY_BYTES = 6, /* of a token in the vocabulary at least: "a":0, */
+};
 
 struct hf {
     struct gpt_bytelevel *t;
     const struct gpt_tokenizer_options *o;
     char path[4096];
-    cJSON *root;
+    struct gpt_hf_file file;
+    const cJSON *root; /* of it, without vocabulary and merges */
     struct gpt_hf_pipeline pipeline;
     struct gpt_err *err;
 };
@@ -68,10 +73,10 @@ static int check_model(const struct hf *f, const cJSON *model)
 /* ---- added tokens ---- */
 
 /* One more than the highest id of an added token: they are counted by hand, as
- * there is no more reason for gaps than the number of tokens gives. */
+ * there is no more reason for gaps than the file's size gives. */
 static int count_ids(const struct hf *f, const cJSON *added, int64_t *n_ids)
 {
-    int64_t n = cJSON_GetArraySize(get(get(f->root, "model"), "vocab"));
+    int64_t n = (int64_t)(f->file.vocab.len / ENTRY_BYTES);
     int64_t limit = 2 * (n + cJSON_GetArraySize(added)) + 65536;
     *n_ids = 0;
     if (!is_absent(added) && !cJSON_IsArray(added))
@@ -294,8 +299,8 @@ static int load_root(struct hf *f)
     GPT_TRY(gpt_hf_pipeline_read(&f->pipeline, f->root, !f->o->hf_no_special,
                                  f->path, f->err));
     GPT_TRY(count_ids(f, added, &n_ids));
-    GPT_TRY(gpt_vocab_load_json(&t->vocab, get(model, "vocab"),
-                                get(model, "merges"), n_ids, f->path, f->err));
+    GPT_TRY(gpt_vocab_load_json(&t->vocab, f->file.vocab, f->file.merges,
+                                n_ids, f->path, f->err));
     GPT_TRY(fill_map(f));
     t->nfc = f->pipeline.nfc;
     t->prefix_space = f->pipeline.prefix_space;
@@ -310,9 +315,11 @@ static int load_root(struct hf *f)
 
 static int load(struct hf *f)
 {
-    GPT_TRY(gpt_json_read(&f->root, f->path, MAX_FILE, f->err));
-    int status = load_root(f);
-    cJSON_Delete(f->root);
+    int status = gpt_hf_file_read(&f->file, f->path, f->err);
+    f->root = f->file.root;
+    if (status == GPT_OK)
+        status = load_root(f);
+    gpt_hf_file_close(&f->file);
     return status;
 }
 

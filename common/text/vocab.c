@@ -3,77 +3,50 @@
  * bytes and ids. Start at gpt_vocab_load(). */
 #include "text/vocab.h"
 
-#include "base/hash.h"
 #include "base/io.h"
-#include "base/json.h"
 #include "text/bytelevel.h"
-#include "text/token_map.h"
+#include "text/json_scan.h"
+#include "text/vocab_names.h"
 
 #include <stdio.h>
 #include <string.h>
 
-enum {
-    MAX_FILE = 1 << 28,
-    MAX_SPREAD = 4,    /* ids a token, where they may leave gaps, */
-    MIN_IDS = 1 << 16, /* and these */
-};
+enum { MAX_FILE = 1 << 28 };
 
 struct loading {
     struct gpt_vocab *v;
     const char *vocab_file, *merge_file;
-    int64_t n_listed;           /* tokens in the file */
-    bool gaps;                  /* between ids are allowed */
-    struct gpt_slice *texts;    /* (v->n) as the file writes them, by id */
-    struct gpt_token_map names; /* over texts */
-    struct gpt_buf joined;      /* of a merge's result */
+    struct gpt_vocab_names names;
+    size_t cap;            /* of v->merges */
+    int32_t last;          /* what the merge before makes; -1 at first */
+    struct gpt_buf joined; /* of a merge's result */
     struct gpt_err *err;
 };
 
-static int32_t find_token(const struct loading *l, const char *text,
-                          size_t len)
-{
-    return gpt_token_map_find(&l->names, text, len);
-}
+/* ---- tokens ---- */
 
-/* ---- vocab.json ---- */
-
-static int read_id(struct loading *l, const cJSON *item, int32_t *id)
-{
-    double v = item->valuedouble;
-    if (cJSON_IsNumber(item) && !(v >= 0 && v < (double)l->v->n))
-        return gpt_fail(l->err, GPT_EDATA,
-                        "%s: token '%s' has id %.0f; %lld tokens have the "
-                        "ids 0 to %lld",
-                        l->vocab_file, item->string, v,
-                        (long long)l->n_listed, (long long)l->v->n - 1);
-    if (!cJSON_IsNumber(item) || v != (double)(int32_t)v)
-        return gpt_fail(l->err, GPT_EDATA,
-                        "%s: token '%s' has no integer id", l->vocab_file,
-                        item->string);
-    *id = (int32_t)v;
-    if (l->texts[*id].data)
-        return gpt_fail(l->err, GPT_EDATA, "%s: tokens '%s' and '%s' are "
-                        "both id %d", l->vocab_file,
-                        l->texts[*id].data, item->string, (int)*id);
-    return GPT_OK;
-}
-
-/* The bytes that a token stands for. A text that is not all byte letters is a
+/* The bytes that tokens stand for. A text that is not all byte letters is a
  * special token: it stands for itself, and no merge can make it. */
-static int add_token(struct loading *l, int32_t id, const char *text)
+static int add_tokens(struct loading *l)
 {
     struct gpt_vocab *v = l->v;
-    size_t len = strlen(text);
-    char *bytes = gpt_arena_alloc(&v->arena, len + 1, 1);
+    char *bytes = gpt_arena_alloc(&v->arena,
+                                  l->names.n_letters + (size_t)v->n, 1);
+    GPT_TRY(gpt_new(&v->tokens, (size_t)v->n, sizeof(*v->tokens),
+                    "a vocabulary", l->err));
     if (!bytes)
         return gpt_fail(l->err, GPT_EFAIL, "cannot allocate a vocabulary");
-    l->texts[id] = (struct gpt_slice){text, len};
-    gpt_token_map_add(&l->names, id);
-
-    v->tokens[id].data = bytes;
-    if (!gpt_bytelevel_decode(text, len, bytes, &v->tokens[id].len)) {
-        memcpy(bytes, text, len);
-        v->tokens[id].len = len;
+    for (int64_t id = 0; id < v->n; id++) {
+        const struct gpt_slice *text = &l->names.texts[id];
+        struct gpt_slice *token = &v->tokens[id];
+        if (!text->data)
+            continue;
+        token->data = bytes;
+        if (!gpt_bytelevel_decode(text->data, text->len, bytes, &token->len)) {
+            memcpy(bytes, text->data, text->len);
+            token->len = text->len;
+        }
+        bytes += token->len + 1; /* NUL, for people who print it */
     }
     return GPT_OK;
 }
@@ -83,7 +56,7 @@ static int check_bytes(struct loading *l)
     for (int byte = 0; byte < 256; byte++) {
         char text[GPT_BYTELEVEL_MAX], c = (char)byte;
         size_t len = gpt_bytelevel_encode(&c, 1, text);
-        int32_t id = find_token(l, text, len);
+        int32_t id = gpt_vocab_name_find(&l->names, text, len);
         if (id < 0)
             return gpt_fail(l->err, GPT_EDATA,
                             "%s: no token for byte 0x%02x ('%.*s')",
@@ -93,43 +66,13 @@ static int check_bytes(struct loading *l)
     return GPT_OK;
 }
 
-/* How many ids there are. Where they may leave gaps, no more than the number
- * of tokens can justify. */
-static int64_t count_ids(const cJSON *root, int64_t n_listed)
+static int load_tokens(struct loading *l, struct gpt_slice json,
+                       const struct gpt_vocab_ids *ids)
 {
-    int64_t n = n_listed, limit = MAX_SPREAD * n_listed + MIN_IDS;
-    for (const cJSON *i = root->child; i; i = i->next)
-        if (i->valuedouble >= (double)n && i->valuedouble < (double)limit)
-            n = (int64_t)i->valuedouble + 1;
-    return n;
-}
-
-static int load_tokens(struct loading *l, const cJSON *root, int64_t n_ids)
-{
-    struct gpt_vocab *v = l->v;
-    if (!cJSON_IsObject(root))
-        return gpt_fail(l->err, GPT_EDATA,
-                        "%s: not an object of tokens and ids", l->vocab_file);
-    for (const cJSON *i = root->child; i; i = i->next)
-        l->n_listed++;
-    v->n = l->gaps ? count_ids(root, l->n_listed) : l->n_listed;
-    if (v->n < n_ids)
-        v->n = n_ids;
-    if (v->n > GPT_VOCAB_MAX)
-        return gpt_fail(l->err, GPT_EDATA, "%s: %lld tokens, limit %d",
-                        l->vocab_file, (long long)v->n, GPT_VOCAB_MAX);
-    GPT_TRY(gpt_new(&v->tokens, (size_t)v->n, sizeof(*v->tokens),
-                    "a vocabulary", l->err));
-    GPT_TRY(gpt_new(&l->texts, (size_t)v->n, sizeof(*l->texts),
-                    "a vocabulary", l->err));
-    GPT_TRY(gpt_token_map_open(&l->names, l->texts, (size_t)l->n_listed,
-                               l->err));
-    for (const cJSON *i = root->child; i; i = i->next) {
-        int32_t id = 0;
-        GPT_TRY(read_id(l, i, &id));
-        GPT_TRY(add_token(l, id, i->string));
-    }
-    v->eod = find_token(l, "<|endoftext|>", 13);
+    GPT_TRY(gpt_vocab_names_read(&l->names, json, ids, l->vocab_file, l->err));
+    l->v->n = l->names.n;
+    GPT_TRY(add_tokens(l));
+    l->v->eod = gpt_vocab_name_find(&l->names, "<|endoftext|>", 13);
     return check_bytes(l);
 }
 
@@ -150,29 +93,49 @@ static int missing_token(struct loading *l, long long line, const char *text,
                     l->vocab_file);
 }
 
-static int add_merge(struct loading *l, const struct halves *h,
-                     struct gpt_merge *merge)
+/* The token that two texts make. Most files list merges in the order of what
+ * they make, some all of a token's one after the other. */
+static int find_result(struct loading *l, const struct halves *h, int32_t *id)
 {
-    merge->left = find_token(l, h->left, h->left_len);
-    if (merge->left < 0)
-        return missing_token(l, h->line, h->left, h->left_len);
-    merge->right = find_token(l, h->right, h->right_len);
-    if (merge->right < 0)
-        return missing_token(l, h->line, h->right, h->right_len);
-
+    const struct gpt_vocab_names *names = &l->names;
+    size_t len = h->left_len + h->right_len;
+    for (int32_t i = l->last; i >= 0 && i <= l->last + 1 && i < names->n; i++) {
+        const struct gpt_slice *text = &names->texts[i];
+        *id = i;
+        if (text->data && text->len == len &&
+            memcmp(text->data, h->left, h->left_len) == 0 &&
+            memcmp(text->data + h->left_len, h->right, h->right_len) == 0)
+            return GPT_OK;
+    }
     l->joined.len = 0;
     if (gpt_buf_add(&l->joined, h->left, h->left_len) != GPT_OK ||
         gpt_buf_add(&l->joined, h->right, h->right_len) != GPT_OK)
         return gpt_fail(l->err, GPT_EFAIL, "cannot allocate a merge");
-    merge->result = find_token(l, l->joined.data, l->joined.len);
-    if (merge->result < 0)
-        return missing_token(l, h->line, l->joined.data, l->joined.len);
+    *id = gpt_vocab_name_find(names, l->joined.data, len);
+    return *id >= 0 ? GPT_OK : missing_token(l, h->line, l->joined.data, len);
+}
+
+static int add_merge(struct loading *l, const struct halves *h)
+{
+    struct gpt_vocab *v = l->v;
+    struct gpt_merge merge;
+    merge.left = gpt_vocab_name_find(&l->names, h->left, h->left_len);
+    if (merge.left < 0)
+        return missing_token(l, h->line, h->left, h->left_len);
+    merge.right = gpt_vocab_name_find(&l->names, h->right, h->right_len);
+    if (merge.right < 0)
+        return missing_token(l, h->line, h->right, h->right_len);
+    GPT_TRY(find_result(l, h, &merge.result));
+    l->last = merge.result;
+    GPT_TRY(gpt_grow(&v->merges, &l->cap, v->n_merges + 1, sizeof(*v->merges),
+                     "merges", l->err));
+    v->merges[v->n_merges++] = merge;
     return GPT_OK;
 }
 
 /* "left right" */
 static int add_merge_line(struct loading *l, const char *text, size_t len,
-                          long long line, struct gpt_merge *merge)
+                          long long line)
 {
     const char *space = memchr(text, ' ', len);
     size_t left = space ? (size_t)(space - text) : 0;
@@ -184,19 +147,13 @@ static int add_merge_line(struct loading *l, const char *text, size_t len,
                         l->merge_file, line, (int)(len < 200 ? len : 200),
                         text);
     struct halves h = {text, space + 1, left, right, line};
-    return add_merge(l, &h, merge);
+    return add_merge(l, &h);
 }
 
 static int load_merges(struct loading *l, const char *text, size_t len)
 {
-    struct gpt_vocab *v = l->v;
     const char *p = text, *end = text + len;
-    size_t n_lines = 0, cap = 0;
     long long line = 0;
-    for (const char *q = p; q < end; q++)
-        n_lines += *q == '\n';
-    GPT_TRY(gpt_grow(&v->merges, &cap, n_lines + 1, sizeof(*v->merges),
-                     "merges", l->err));
     while (p < end) {
         const char *newline = memchr(p, '\n', (size_t)(end - p));
         const char *stop = newline ? newline : end;
@@ -204,78 +161,104 @@ static int load_merges(struct loading *l, const char *text, size_t len)
         if (n && p[n - 1] == '\r')
             n--;
         line++;
-        if (n < 8 || memcmp(p, "#version", 8) != 0) {
-            GPT_TRY(add_merge_line(l, p, n, line,
-                                   &v->merges[v->n_merges]));
-            v->n_merges++;
-        }
+        if (n < 8 || memcmp(p, "#version", 8) != 0)
+            GPT_TRY(add_merge_line(l, p, n, line));
         p = newline ? newline + 1 : end;
     }
     return GPT_OK;
+}
+
+/* ---- merges of a tokenizer.json ---- */
+
+static int no_pair(struct loading *l, long long number)
+{
+    return gpt_fail(l->err, GPT_EDATA, "%s: number %lld is no pair of tokens",
+                    l->merge_file, number);
+}
+
+/* "left right" or ["left", "right"]; their letters go to `room`. */
+static int take_merge(struct loading *l, struct gpt_scan *s, char *room)
+{
+    long long number = (long long)l->v->n_merges + 1;
+    struct gpt_slice half[2];
+    size_t n = 0, len;
+    if (gpt_scan_at(s, '"')) {
+        GPT_TRY(gpt_scan_text(s, room, &len));
+        return add_merge_line(l, room, len, number);
+    }
+    if (!gpt_scan_at(s, '['))
+        return no_pair(l, number);
+    s->p++;
+    gpt_scan_space(s);
+    do {
+        if (n == GPT_COUNT(half) || !gpt_scan_at(s, '"'))
+            return no_pair(l, number);
+        half[n].data = room;
+        GPT_TRY(gpt_scan_text(s, room, &half[n].len));
+        room += half[n++].len;
+    } while (gpt_scan_more(s));
+    GPT_TRY(gpt_scan_expect(s, ']', "',' or ']'"));
+    if (n < GPT_COUNT(half))
+        return no_pair(l, number);
+    const struct halves h = {half[0].data, half[1].data, half[0].len,
+                             half[1].len, number};
+    return add_merge(l, &h);
+}
+
+static int take_merges(struct loading *l, struct gpt_scan *s, char *room)
+{
+    GPT_TRY(gpt_scan_expect(s, '[', "a list of merges"));
+    gpt_scan_space(s);
+    if (gpt_scan_at(s, ']'))
+        return GPT_OK;
+    do
+        GPT_TRY(take_merge(l, s, room));
+    while (gpt_scan_more(s));
+    return gpt_scan_expect(s, ']', "',' or ']'");
+}
+
+static int load_merge_list(struct loading *l, struct gpt_slice json)
+{
+    struct gpt_scan s = {.err = l->err};
+    char *room;
+    s.begin = s.p = (const uint8_t *)json.data;
+    s.end = s.begin + json.len;
+    gpt_scan_space(&s);
+    if (!gpt_scan_at(&s, '['))
+        return gpt_fail(l->err, GPT_EDATA, "%s: not an array", l->merge_file);
+    GPT_TRY(gpt_new(&room, json.len + GPT_SCAN_SLACK, 1, "merges", l->err));
+    int status = take_merges(l, &s, room);
+    gpt_free(room);
+    return status;
 }
 
 /* ---- the two together ---- */
 
 static int load_files(struct loading *l)
 {
-    cJSON *root;
-    char *text = NULL;
+    const struct gpt_vocab_ids ids = {0};
+    char *text;
     size_t len;
-    GPT_TRY(gpt_json_read(&root, l->vocab_file, MAX_FILE, l->err));
-    int status = load_tokens(l, root, 0);
-    if (status == GPT_OK)
-        status = gpt_read_file(l->merge_file, MAX_FILE, &text, &len, l->err);
-    if (status == GPT_OK)
-        status = load_merges(l, text, len);
+    GPT_TRY(gpt_read_file(l->vocab_file, MAX_FILE, &text, &len, l->err));
+    int status = load_tokens(l, (struct gpt_slice){text, len}, &ids);
     gpt_free(text);
-    cJSON_Delete(root);
+    GPT_TRY(status);
+    GPT_TRY(gpt_read_file(l->merge_file, MAX_FILE, &text, &len, l->err));
+    status = load_merges(l, text, len);
+    gpt_free(text);
     return status;
-}
-
-static int add_merge_item(struct loading *l, const cJSON *item,
-                          long long number, struct gpt_merge *merge)
-{
-    const cJSON *left = item->child, *right = left ? left->next : NULL;
-    if (cJSON_IsString(item))
-        return add_merge_line(l, item->valuestring, strlen(item->valuestring),
-                              number, merge);
-    if (!cJSON_IsArray(item) || !cJSON_IsString(left) ||
-        !cJSON_IsString(right) || right->next)
-        return gpt_fail(l->err, GPT_EDATA,
-                        "%s: number %lld is no pair of tokens", l->merge_file,
-                        number);
-    struct halves h = {left->valuestring, right->valuestring,
-                       strlen(left->valuestring), strlen(right->valuestring),
-                       number};
-    return add_merge(l, &h, merge);
-}
-
-static int load_merge_array(struct loading *l, const cJSON *merges)
-{
-    struct gpt_vocab *v = l->v;
-    if (!cJSON_IsArray(merges))
-        return gpt_fail(l->err, GPT_EDATA, "%s: not an array", l->merge_file);
-    size_t n = (size_t)cJSON_GetArraySize(merges);
-    GPT_TRY(gpt_new(&v->merges, n, sizeof(*v->merges), "merges", l->err));
-    for (const cJSON *i = merges->child; i; i = i->next) {
-        GPT_TRY(add_merge_item(l, i, (long long)v->n_merges + 1,
-                               &v->merges[v->n_merges]));
-        v->n_merges++;
-    }
-    return GPT_OK;
 }
 
 static void free_loading(struct loading *l)
 {
-    gpt_free(l->texts);
-    gpt_token_map_close(&l->names);
+    gpt_vocab_names_close(&l->names);
     gpt_buf_free(&l->joined);
 }
 
 int gpt_vocab_load(struct gpt_vocab *v, const char *vocab_file,
                    const char *merge_file, struct gpt_err *err)
 {
-    struct loading l = {.v = v, .vocab_file = vocab_file,
+    struct loading l = {.v = v, .vocab_file = vocab_file, .last = -1,
                         .merge_file = merge_file, .err = err};
     *v = (struct gpt_vocab){.eod = -1};
     int status = load_files(&l);
@@ -283,19 +266,20 @@ int gpt_vocab_load(struct gpt_vocab *v, const char *vocab_file,
     return status;
 }
 
-int gpt_vocab_load_json(struct gpt_vocab *v, const cJSON *vocab,
-                        const cJSON *merges, int64_t n_ids, const char *what,
-                        struct gpt_err *err)
+int gpt_vocab_load_json(struct gpt_vocab *v, struct gpt_slice vocab,
+                        struct gpt_slice merges, int64_t n_ids,
+                        const char *what, struct gpt_err *err)
 {
     char vocab_name[4200], merges_name[4200];
-    struct loading l = {.v = v, .vocab_file = vocab_name,
-                        .merge_file = merges_name, .gaps = true, .err = err};
+    const struct gpt_vocab_ids ids = {.gaps = true, .least = n_ids};
+    struct loading l = {.v = v, .vocab_file = vocab_name, .last = -1,
+                        .merge_file = merges_name, .err = err};
     snprintf(vocab_name, sizeof vocab_name, "%s: model.vocab", what);
     snprintf(merges_name, sizeof merges_name, "%s: model.merges", what);
     *v = (struct gpt_vocab){.eod = -1};
-    int status = load_tokens(&l, vocab, n_ids);
+    int status = load_tokens(&l, vocab, &ids);
     if (status == GPT_OK)
-        status = load_merge_array(&l, merges);
+        status = load_merge_list(&l, merges);
     free_loading(&l);
     return status;
 }

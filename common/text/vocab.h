@@ -4,7 +4,6 @@
 #ifndef GPT_TEXT_VOCAB_H
 #define GPT_TEXT_VOCAB_H
 
-#include "base/json.h"
 #include "base/memory.h"
 #include "text/jsonl.h"
 
@@ -34,12 +33,12 @@ struct gpt_vocab {
  *   "#version" are skipped, as Hugging Face tokenizers do. */
 int gpt_vocab_load(struct gpt_vocab *v, const char *vocab_file,
                    const char *merge_file, struct gpt_err *err) GPT_MUST_USE;
-/* The same from `vocab` and `merges` of a tokenizer.json, which `what` names:
- * merges are "a b" or ["a", "b"]. Ids may leave gaps, and there are n_ids of
- * them at least; a token in a gap has data == NULL. */
-int gpt_vocab_load_json(struct gpt_vocab *v, const cJSON *vocab,
-                        const cJSON *merges, int64_t n_ids, const char *what,
-                        struct gpt_err *err) GPT_MUST_USE;
+/* The same from the JSON of `vocab` and `merges` of a tokenizer.json, which
+ * `what` names: merges are "a b" or ["a", "b"]. Ids may leave gaps, and there
+ * are n_ids of them at least; a token in a gap has data == NULL. */
+int gpt_vocab_load_json(struct gpt_vocab *v, struct gpt_slice vocab,
+                        struct gpt_slice merges, int64_t n_ids,
+                        const char *what, struct gpt_err *err) GPT_MUST_USE;
 /* Fills in the rest of a vocabulary of which only the tokens are known, those
  * of `map`: the token of lowest id that two neighbours make is merged, as
  * tiktoken does. */

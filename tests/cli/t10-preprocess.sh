@@ -273,7 +273,7 @@ for n in 1 2 7; do
 done
 has_line() { check "says '$1'" grep -qF -e "$1" said.1; }
 has_line '60000 documents'
-has_line 'mixed.jsonl:25001: truncated: the line ends at byte 12'
+has_line 'mixed.jsonl:25001: truncated: ends at byte 12'
 has_line "mixed.jsonl:25005: blank line"
 check 'names five' [ "$(grep -c 'mixed.jsonl:' said.1)" = 5 ]
 has_line '... and 8 more'

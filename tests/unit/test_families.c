@@ -202,7 +202,7 @@ static void test_bad_files(void)
     static const struct {
         const char *what, *type, *file, *from, *to, *message;
     } cases[] = {
-        {"not JSON", HF, "qwen2.json", "{", "[", "not valid JSON"},
+        {"not JSON", HF, "qwen2.json", "{", "[", "not JSON"},
         {"another model", HF, "qwen2.json", "\"type\":\"BPE\"",
          "\"type\":\"Unigram\"", "model.type: 'Unigram' is not supported"},
         {"dropout", HF, "qwen2.json", "\"dropout\":null", "\"dropout\":0.1",

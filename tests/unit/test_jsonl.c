@@ -72,14 +72,14 @@ static void test_bad(struct gpt_jsonl *s)
         {"[\"text\"]", "not JSON: '[' at byte 1"},
         {"\"text\"", "not JSON: '\"' at byte 1"},
         {"\xEF\xBB\xBF{\"text\":\"x\"}", "byte order mark at byte 1"},
-        {"{", "truncated: the line ends at byte 1, before a key"},
-        {"{\"text\"", "truncated: the line ends at byte 7, before ':'"},
+        {"{", "truncated: ends at byte 1, before a key"},
+        {"{\"text\"", "truncated: ends at byte 7, before ':'"},
         {"{\"text\":", "truncated"},
-        {"{\"text\":\"abc", "truncated: the line ends at byte 12, before the "
+        {"{\"text\":\"abc", "truncated: ends at byte 12, before the "
          "end of a string"},
         {"{\"text\":\"abc\\", "truncated"},
         {"{\"text\":\"abc\\u12", "truncated"},
-        {"{\"text\":\"abc\"", "truncated: the line ends at byte 13, before "
+        {"{\"text\":\"abc\"", "truncated: ends at byte 13, before "
          "',' or '}'"},
         {"{\"text\":[\"abc\"", "truncated"},
         {"{\"text\":\"x\",\"a\":[1,{\"b\":2}", "truncated"},
