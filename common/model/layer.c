@@ -148,13 +148,13 @@ static void linear_sum(const struct gpt_pass *pass, const struct gpt_roles *w,
                        int64_t in, const void *x)
 {
     int64_t c = pass->config->hidden_size;
-    void *sum = pass->work.x;
+    void *sum = pass->work.x, *part = gpt_pass_part(pass, sum);
 
-    linear(pass, w, weight, bias, in, c, x, gpt_pass_part(pass, sum),
+    linear(pass, w, weight, bias, in, c, x, part,
            pass->tp ? GPT_EPI_NONE : GPT_EPI_BIAS, NULL);
     if (!pass->tp)
         return;
-    gpt_pass_sum(pass, sum);
+    gpt_pass_sum(pass, part, sum);
     pass->be->bias_add(pass->q, sum, w->at[bias], pass->rows, c, pass->act);
 }
 
@@ -296,22 +296,27 @@ void gpt_layer_forward(const struct gpt_layer *layer,
 }
 
 /* Backward of fc1 or qkv: work.dwide is the gradient of the output, y (rows,
- * C) the input, whose gradient, the sum over the ranks, comes to work.dy. */
+ * C) the input, whose gradient, the sum over the ranks, comes to work.dy. The
+ * rows of y that others have come while that is computed, and it is summed
+ * while the weights' gradient is. */
 static void backward_wide(const struct gpt_layer *layer,
                           const struct gpt_pass *pass,
                           enum gpt_param_role weight, enum gpt_param_role bias,
                           int64_t out, void *y)
 {
     const struct gpt_layer_work *work = &pass->work;
-    int64_t c = pass->config->hidden_size;
+    void *part = gpt_pass_part(pass, work->dy);
+    int64_t c = pass->config->hidden_size, job;
 
+    job = gpt_pass_begin_gather(pass, y);
+    linear_dx(pass, layer->w.at[weight], c, out, work->dwide, part, NULL);
+    gpt_pass_join(pass, job);
+    job = gpt_pass_begin_sum(pass, part, work->dy);
     linear_dw(pass, &layer->dw, weight, c, out, work->dwide,
-              gpt_pass_gather(pass, y));
+              gpt_pass_all(pass, y));
     pass->be->bias_grad(pass->q, layer->dw.at[bias], work->dwide, pass->n, out,
                         pass->act);
-    linear_dx(pass, layer->w.at[weight], c, out, work->dwide,
-              gpt_pass_part(pass, work->dy), NULL);
-    gpt_pass_sum(pass, work->dy);
+    gpt_pass_join(pass, job);
 }
 
 /* Backward of fc2 or proj: work.x is the gradient of the output, h (N, in) the
@@ -322,11 +327,13 @@ static void backward_sum(const struct gpt_layer *layer,
                          int64_t in, const void *h, void *dh, void *pre)
 {
     int64_t c = pass->config->hidden_size;
-    const void *dy = gpt_pass_gather(pass, pass->work.x);
+    const void *dy = gpt_pass_all(pass, pass->work.x);
 
-    linear_dw(pass, &layer->dw, weight, in, c, dy, h);
+    const int64_t job = gpt_pass_begin_gather(pass, pass->work.x);
     pass->be->bias_grad(pass->q, layer->dw.at[bias], pass->work.x, pass->rows,
                         c, pass->act);
+    gpt_pass_join(pass, job);
+    linear_dw(pass, &layer->dw, weight, in, c, dy, h);
     linear_dx(pass, layer->w.at[weight], in, c, dy, dh, pre);
 }
 

@@ -14,7 +14,7 @@
 
 #include "backend.h"
 #include "model/weights.h"
-#include "parallel/comm.h"
+#include "parallel/lane.h"
 
 /* What one microbatch keeps of a norm for backward. */
 struct gpt_norm_acts {
@@ -41,6 +41,8 @@ struct gpt_layer_work {
     void *dwide;  /* (N, max(F, (H + 2G) D)) act */
     void *all;    /* (N, C) act: with sequence parallelism, the rows of all
                    * ranks of what is (rows, C) */
+    void *part;   /* (N, C) act: likewise, this rank's part of a sum; `all`
+                   * where there is no backward */
     void *scratch;
 };
 
@@ -54,6 +56,8 @@ struct gpt_pass {
     int64_t b, t, n;     /* n = b * t */
     int64_t rows;        /* of the residual stream here */
     struct gpt_comm *tp; /* NULL: one rank */
+    struct gpt_lane *lane; /* of tp: for what backward can do meanwhile; NULL:
+                            * it waits */
     bool sequence;       /* rows are cut over the ranks */
     const int64_t *samples;   /* device: number of the first sample */
     bool dropout;             /* masks are on: training */
@@ -118,9 +122,19 @@ struct gpt_dropout gpt_pass_dropout(const struct gpt_pass *pass,
 /* All rows (N, C) of `mine` (rows, C): itself, or gathered into work.all. */
 void *gpt_pass_gather(const struct gpt_pass *pass, void *mine);
 /* Where to put a rank's part (N, C) of a sum that is to end in `mine` (rows,
- * C), and the sum. */
+ * C): there, or work.part; and the sum. */
 void *gpt_pass_part(const struct gpt_pass *pass, void *mine);
-void gpt_pass_sum(const struct gpt_pass *pass, void *mine);
+void gpt_pass_sum(const struct gpt_pass *pass, const void *part, void *mine);
+
+/* Both may only be begun: on the pass's lane, where it has one. Until the job
+ * is joined nothing touches what it reads and writes, and nothing else is
+ * begun. */
+int64_t gpt_pass_begin_gather(const struct gpt_pass *pass, void *mine);
+int64_t gpt_pass_begin_sum(const struct gpt_pass *pass, const void *part,
+                           void *mine);
+void gpt_pass_join(const struct gpt_pass *pass, int64_t job);
+/* What the gather of `mine` leads to. */
+void *gpt_pass_all(const struct gpt_pass *pass, void *mine);
 
 /* Attention of a layer as the backend wants it (also to size its scratch). */
 struct gpt_attn gpt_layer_attn(const struct gpt_layer *layer,

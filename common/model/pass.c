@@ -18,31 +18,86 @@ struct gpt_dropout gpt_pass_dropout(const struct gpt_pass *pass,
     };
 }
 
+/* ---- over the tensor parallel ranks ---- */
+
 static int64_t elements(const struct gpt_pass *pass)
 {
     return pass->rows * pass->config->hidden_size;
 }
 
-void *gpt_pass_gather(const struct gpt_pass *pass, void *mine)
+static struct gpt_lane_job gather_of(const struct gpt_pass *pass, void *mine)
 {
-    if (!pass->sequence)
-        return mine;
-    gpt_comm_all_gather(pass->tp, pass->q, pass->work.all, mine, elements(pass),
-                        pass->act);
-    return pass->work.all;
+    return (struct gpt_lane_job){
+        .kind = GPT_LANE_ALL_GATHER,
+        .out = pass->work.all,
+        .in = mine,
+        .n = elements(pass),
+        .type = pass->act,
+    };
 }
 
-void *gpt_pass_part(const struct gpt_pass *pass, void *mine)
+static struct gpt_lane_job sum_of(const struct gpt_pass *pass, const void *part,
+                                  void *mine)
+{
+    return (struct gpt_lane_job){
+        .kind = pass->sequence ? GPT_LANE_REDUCE_SCATTER : GPT_LANE_ALL_REDUCE,
+        .out = mine,
+        .in = part,
+        .n = elements(pass),
+        .type = pass->act,
+    };
+}
+
+void *gpt_pass_all(const struct gpt_pass *pass, void *mine)
 {
     return pass->sequence ? pass->work.all : mine;
 }
 
-void gpt_pass_sum(const struct gpt_pass *pass, void *mine)
+void *gpt_pass_part(const struct gpt_pass *pass, void *mine)
 {
+    return pass->sequence ? pass->work.part : mine;
+}
+
+void *gpt_pass_gather(const struct gpt_pass *pass, void *mine)
+{
+    const struct gpt_lane_job job = gather_of(pass, mine);
+
     if (pass->sequence)
-        gpt_comm_reduce_scatter(pass->tp, pass->q, mine, pass->work.all,
-                                elements(pass), pass->act);
-    else if (pass->tp)
-        gpt_comm_all_reduce(pass->tp, pass->q, mine, elements(pass), pass->act,
-                            GPT_SUM);
+        gpt_lane_call(pass->tp, pass->q, &job);
+    return gpt_pass_all(pass, mine);
+}
+
+void gpt_pass_sum(const struct gpt_pass *pass, const void *part, void *mine)
+{
+    const struct gpt_lane_job job = sum_of(pass, part, mine);
+
+    if (pass->tp)
+        gpt_lane_call(pass->tp, pass->q, &job);
+}
+
+int64_t gpt_pass_begin_gather(const struct gpt_pass *pass, void *mine)
+{
+    const struct gpt_lane_job job = gather_of(pass, mine);
+
+    if (pass->sequence && pass->lane)
+        return gpt_lane_begin(pass->lane, pass->q, &job);
+    gpt_pass_gather(pass, mine);
+    return 0;
+}
+
+int64_t gpt_pass_begin_sum(const struct gpt_pass *pass, const void *part,
+                           void *mine)
+{
+    const struct gpt_lane_job job = sum_of(pass, part, mine);
+
+    if (pass->lane)
+        return gpt_lane_begin(pass->lane, pass->q, &job);
+    gpt_pass_sum(pass, part, mine);
+    return 0;
+}
+
+void gpt_pass_join(const struct gpt_pass *pass, int64_t job)
+{
+    if (pass->lane)
+        gpt_lane_join(pass->lane, pass->q, job);
 }

@@ -97,6 +97,7 @@ struct gpt_pass gpt_stage_pass(const struct gpt_stage *s, struct gpt_queue *q,
         .n = s->o.micro_batch * s->o.seq_length,
         .rows = gpt_stage_rows(s),
         .tp = s->o.tp,
+        .lane = s->lane,
         .sequence = s->o.sequence_parallel,
         .samples = slot->in.sample0,
         .dropout = slot->dropout,
@@ -168,6 +169,13 @@ size_t gpt_stage_bytes(const struct gpt_stage *s)
 {
     return (size_t)(gpt_stage_rows(s) * s->o.config->hidden_size) *
            gpt_dtype_bytes(s->o.act);
+}
+
+struct gpt_lane_times gpt_stage_times(const struct gpt_stage *s)
+{
+    if (!s->lane)
+        return (struct gpt_lane_times){0};
+    return gpt_lane_times(s->lane);
 }
 
 void *gpt_stage_input(struct gpt_stage *s, int64_t chunk, int64_t slot)

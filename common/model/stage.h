@@ -20,7 +20,7 @@
 #include "backend.h"
 #include "model/microbatch.h"
 #include "model/params.h"
-#include "parallel/comm.h"
+#include "parallel/lane.h"
 
 /* Kinds of memory of a rank. A stage allocates activations to inputs. */
 enum gpt_memory_kind {
@@ -70,6 +70,8 @@ struct gpt_stage_options {
     int32_t slots[GPT_MAX_CHUNKS]; /* of each chunk: microbatches in flight,
                                     * 1 without a pipeline */
     struct gpt_comm *tp; /* NULL: alone, or only asking for memory */
+    bool overlap_tensor; /* backward computes while its sums and gathers over tp
+                          * are under way */
     bool sequence_parallel; /* B * T divides by the tensor parallel size */
     enum gpt_recompute recompute;
     int64_t recompute_layers;
@@ -97,6 +99,8 @@ int gpt_stage_open(struct gpt_stage **stage, struct gpt_backend *be,
                    const struct gpt_stage_options *options, void *weights,
                    float *const *gradients, struct gpt_err *err) GPT_MUST_USE;
 void gpt_stage_close(struct gpt_stage *stage); /* NULL is fine */
+/* Of what overlap_tensor lets go on beside backward; 0 without. */
+struct gpt_lane_times gpt_stage_times(const struct gpt_stage *stage);
 
 enum gpt_stage_mode {
     GPT_STAGE_TRAIN,    /* dropout; the last stage also does the output

@@ -50,7 +50,7 @@ void gpt_stage_embed(struct gpt_stage *s, const struct gpt_pass *pass,
     if (s->o.layout.tp_rank > 0)
         embed.wpe = NULL;
     s->be->embed_fwd(pass->q, &embed);
-    gpt_pass_sum(pass, r);
+    gpt_pass_sum(pass, embed.out, r);
     s->be->dropout(pass->q, r, r, pass->rows, c, s->o.act, &dropout);
 }
 
@@ -174,7 +174,7 @@ void gpt_stage_output(struct gpt_stage *s, const struct gpt_pass *pass,
         output_rows(s, pass, slot, i, gpt_min_i64(s->logits_rows, pass->n - i),
                     y + (size_t)i * row, grad, result);
     if (grad)
-        gpt_pass_sum(pass, slot->end.y);
+        gpt_pass_sum(pass, y, slot->end.y);
     s->be->copy_out(pass->q, result->loss, slot->loss,
                     (size_t)pass->n * sizeof(float));
 }

@@ -38,6 +38,7 @@ struct gpt_stage {
     struct gpt_rng embedding_rng;
     float **gradients; /* of each bucket */
     struct gpt_layer_work work;
+    struct gpt_lane *lane; /* of o.tp, or NULL */
     int64_t group;
     struct gpt_layer_acts *shared; /* group: of recomputed layers, all slots */
     void *out; /* (rows, C) act: of chunks without output layer */

@@ -168,7 +168,10 @@ static void bind_work(struct gpt_stage *s, struct gpt_binder *b)
 
     s->work.x = take_rows(s, b, GPT_MEM_WORKSPACE);
     if (s->o.sequence_parallel)
-        s->work.all = take(b, GPT_MEM_WORKSPACE, n, channels, act);
+        s->work.part = s->work.all =
+            take(b, GPT_MEM_WORKSPACE, n, channels, act);
+    if (s->o.sequence_parallel && s->o.training)
+        s->work.part = take(b, GPT_MEM_WORKSPACE, n, channels, act);
     if (s->o.layout.chunks > 1 || !s->o.layout.has_output)
         s->out = take_rows(s, b, GPT_MEM_WORKSPACE);
     if (s->o.training) {

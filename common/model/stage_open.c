@@ -204,6 +204,9 @@ int gpt_stage_open(struct gpt_stage **stage, struct gpt_backend *be,
     GPT_TRY_GOTO(status, stage_allocate(s, err), fail);
     GPT_TRY_GOTO(status, allocate_host(s, err), fail);
     bind_parameters(s, weights, gradients);
+    if (s->o.tp && s->o.training && s->o.overlap_tensor)
+        GPT_TRY_GOTO(status, gpt_lane_open(&s->lane, be, s->o.tp, 1, err),
+                     fail);
     *stage = s;
     return GPT_OK;
 fail:
@@ -215,6 +218,7 @@ void gpt_stage_close(struct gpt_stage *s)
 {
     if (!s)
         return;
+    gpt_lane_close(s->lane);
     for (int kind = 0; kind < GPT_N_MEMORY_KINDS; kind++) {
         if (s->mem[kind])
             s->be->free(s->be, s->mem[kind]);

@@ -41,29 +41,31 @@ static struct place *place_of(struct gpt_lane *l, int64_t job)
     return &l->ring[(job - 1) % l->n_ring];
 }
 
-static void call(struct gpt_lane *l, const struct gpt_lane_job *j)
+void gpt_lane_call(struct gpt_comm *comm, struct gpt_queue *q,
+                   const struct gpt_lane_job *j)
 {
     switch (j->kind) {
     case GPT_LANE_ALL_REDUCE:
-        gpt_comm_all_reduce(l->comm, l->q, j->out, j->n, j->type, GPT_SUM);
+        gpt_comm_all_reduce(comm, q, j->out, j->n, j->type, GPT_SUM);
         break;
     case GPT_LANE_REDUCE_SCATTER:
-        gpt_comm_reduce_scatter(l->comm, l->q, j->out, j->in, j->n, j->type);
+        gpt_comm_reduce_scatter(comm, q, j->out, j->in, j->n, j->type);
         break;
     case GPT_LANE_ALL_GATHER:
-        gpt_comm_all_gather(l->comm, l->q, j->out, j->in, j->n, j->type);
+        gpt_comm_all_gather(comm, q, j->out, j->in, j->n, j->type);
         break;
     }
-    if (j->add_to)
-        l->be->bias_grad(l->q, j->add_to, j->out, 1, j->n, GPT_F32);
 }
 
 static void run(struct gpt_lane *l, int64_t job)
 {
     struct place *p = place_of(l, job);
+    const struct gpt_lane_job *j = &p->job;
 
     l->be->event_wait(l->q, p->ready);
-    call(l, &p->job);
+    gpt_lane_call(l->comm, l->q, j);
+    if (j->add_to)
+        l->be->bias_grad(l->q, j->add_to, j->out, 1, j->n, GPT_F32);
     l->be->event_record(l->q, p->over);
 }
 

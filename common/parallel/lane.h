@@ -32,6 +32,10 @@ struct gpt_lane_job {
                     * it */
 };
 
+/* The job without a lane, on q: add_to is not for it. */
+void gpt_lane_call(struct gpt_comm *comm, struct gpt_queue *q,
+                   const struct gpt_lane_job *job);
+
 struct gpt_lane;
 
 /* At most `jobs` are under way at a time; one more waits for the first of them.
