@@ -68,16 +68,37 @@ static void tell(const struct gpt_stage *s, void (*hook)(void *, int64_t),
         hook(s->o.hooks.context, bucket);
 }
 
-/* The same of the buckets outside the layers: the embedding's, which is the
- * first, or the others. */
+/* Is this bucket outside the layers, and the embedding's (the first one), or
+ * not? */
+static bool is_outside(const struct gpt_stage *s, int64_t bucket,
+                       bool embedding)
+{
+    const bool holds_embedding = bucket == 0 && s->o.layout.has_embedding;
+
+    return s->o.flat->buckets[bucket].layer < 0 && holds_embedding == embedding;
+}
+
 static void tell_outside(const struct gpt_stage *s,
                          void (*hook)(void *, int64_t), bool embedding)
 {
-    for (int64_t i = 0; i < s->o.flat->n_buckets; i++) {
-        bool holds_embedding = i == 0 && s->o.layout.has_embedding;
-        if (s->o.flat->buckets[i].layer < 0 && holds_embedding == embedding)
+    for (int64_t i = 0; i < s->o.flat->n_buckets; i++)
+        if (is_outside(s, i, embedding))
             tell(s, hook, i);
-    }
+}
+
+/* ---- weights: told of before they are read ---- */
+
+static void need(const struct gpt_stage *s, int64_t bucket)
+{
+    if (s->o.weights.before)
+        s->o.weights.before(s->o.weights.context, bucket);
+}
+
+static void need_outside(const struct gpt_stage *s, bool embedding)
+{
+    for (int64_t i = 0; i < s->o.flat->n_buckets; i++)
+        if (is_outside(s, i, embedding))
+            need(s, i);
 }
 
 /* ---- forward ---- */
@@ -197,13 +218,18 @@ const void *gpt_stage_forward(struct gpt_stage *s, struct gpt_queue *q,
     slot->dropout = mode == GPT_STAGE_TRAIN;
     copy_inputs(s, q, chunk, slot, mb);
     struct gpt_pass pass = gpt_stage_pass(s, q, chunk, slot);
-    if (chunk->embedding)
+    if (chunk->embedding) {
+        need_outside(s, true);
         gpt_stage_embed(s, &pass, slot);
+    }
     for (int64_t i = 0; i < chunk->n_layers; i++) {
+        need(s, chunk->layers[i].bucket);
         gpt_layer_forward(&chunk->layers[i], &pass, &slot->layers[i], r,
                           below(chunk, i));
         r = slot->layers[i].norm2.r;
     }
+    if (chunk->output)
+        need_outside(s, false);
     struct gpt_norm_site end = end_site(s, chunk, slot);
     gpt_norm_site_forward(&pass, &end, r);
     if (!chunk->output)

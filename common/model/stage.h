@@ -62,6 +62,13 @@ struct gpt_gradient_hooks {
     void (*after)(void *context, int64_t bucket);
 };
 
+/* Told in forward: the weights of flat->buckets[bucket] are about to be read.
+ * Backward reads none that a forward before it did not. */
+struct gpt_weight_hook {
+    void *context;
+    void (*before)(void *context, int64_t bucket); /* may be NULL */
+};
+
 struct gpt_stage_options {
     const struct gpt_config *config; /* outlives the stage */
     const struct gpt_flat *flat;     /* outlives the stage */
@@ -79,6 +86,7 @@ struct gpt_stage_options {
      * memory is that of other layers, too (ZeRO-2). */
     bool fresh_gradients;
     struct gpt_gradient_hooks hooks; /* functions may be NULL */
+    struct gpt_weight_hook weights;
     bool documents;     /* attention stays within documents (doc_start) */
     bool training;      /* false: forward only, no gradient buffers */
     uint64_t seed;      /* of dropout */

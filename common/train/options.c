@@ -102,6 +102,13 @@ const struct gpt_opt gpt_train_option_table[] = {
     {.kind = GPT_OPT_FLAG, .name = "overlap-grad-reduce", .def = "true",
      AT(overlap_reduce),
      .help = "sum gradients while backward goes on: always"},
+    {.kind = GPT_OPT_FLAG, .name = "overlap-param-gather", AT(overlap_gather),
+     .help = "gather weights of a distributed optimizer while the next step's "
+             "forward goes on"},
+    {.kind = GPT_OPT_FLAG, .name = "async-tensor-model-parallel-allreduce",
+     .def = "true", AT(overlap_tensor),
+     .help = "compute weight gradients while tensor parallel ranks sum those "
+             "of inputs"},
     {.kind = GPT_OPT_FLAG, .name = "recompute-activations",
      AT(recompute_activations),
      .help = "the same as --recompute-granularity selective"},

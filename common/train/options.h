@@ -21,6 +21,7 @@ struct gpt_train_options {
     int64_t layers_per_chunk, chunks; /* one of them, 0 = not given */
     int64_t first_layers, last_layers; /* of an uneven stage, 0 = even */
     bool sequence_parallel, distributed_optimizer, overlap_reduce;
+    bool overlap_gather, overlap_tensor;
     const char *sharding; /* data parallel */
     bool recompute_activations;
     const char *recompute_granularity, *recompute_method;

@@ -105,6 +105,7 @@ static int plan_tensor(struct gpt_train_plan *p,
                             "--tensor-model-parallel-size %lld",
                             divided[i].option, (long long)divided[i].value,
                             (long long)tp);
+    p->replica.overlap_tensor = o->overlap_tensor;
     p->replica.sequence_parallel = o->sequence_parallel && tp > 1;
     if (p->replica.sequence_parallel &&
         o->micro_batch_size * o->seq_length % tp != 0)
@@ -165,6 +166,11 @@ static int plan_sharding(struct gpt_train_plan *p,
                         "--data-parallel-sharding-strategy no_shard");
     if (o->distributed_optimizer && p->replica.zero == GPT_ZERO_OFF)
         p->replica.zero = GPT_ZERO_1;
+    if (o->overlap_gather && p->replica.zero == GPT_ZERO_OFF)
+        return gpt_fail(err, GPT_EUSAGE,
+                        "--overlap-param-gather needs "
+                        "--use-distributed-optimizer");
+    p->replica.overlap_gather = o->overlap_gather;
     if (p->topology.dp_size == 1) /* nobody to share with */
         p->replica.zero = GPT_ZERO_OFF;
     if (!o->overlap_reduce)

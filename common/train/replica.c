@@ -67,6 +67,7 @@ static struct gpt_stage_options stage_options(const struct gpt_replica *r)
         .documents = r->o.documents,
         .training = true,
         .tp = r->o.world ? r->o.world->comm[GPT_GROUP_TP] : NULL,
+        .overlap_tensor = r->o.overlap_tensor,
         .sequence_parallel = r->o.sequence_parallel,
         .recompute = r->o.recompute,
         .recompute_layers = r->o.recompute_layers,
@@ -136,11 +137,26 @@ static int open_gradients(struct gpt_replica *r, struct gpt_err *err)
     return GPT_OK;
 }
 
+static int open_gatherer(struct gpt_replica *r, struct gpt_err *err)
+{
+    const struct gpt_gatherer_options options = {
+        .flat = &r->flat,
+        .weights = r->weights,
+        .act = r->o.act,
+        .comm = r->o.world ? r->o.world->comm[GPT_GROUP_DP] : NULL,
+        .q = r->q,
+        .overlap = r->o.overlap_gather,
+    };
+
+    return gpt_gatherer_open(&r->gatherer, r->be, &options, err);
+}
+
 static int open_stage(struct gpt_replica *r, struct gpt_err *err)
 {
     struct gpt_stage_options options = stage_options(r);
 
     options.hooks = gpt_reducer_hooks(r->reducer);
+    options.weights = gpt_gatherer_hook(r->gatherer);
     return gpt_stage_open(&r->stage, r->be, &options, r->weights,
                           gpt_reducer_buckets(r->reducer), err);
 }
@@ -196,6 +212,7 @@ int gpt_replica_open(struct gpt_replica *r, struct gpt_err *err)
     GPT_TRY(open_weights(r, err));
     GPT_TRY(open_sums(r, err));
     GPT_TRY(open_gradients(r, err));
+    GPT_TRY(open_gatherer(r, err));
     GPT_TRY(gpt_optimizer_open(&r->optimizer, r->be, r->q, &r->flat,
                                r->o.layout.tp_rank, &r->o.optimizer, err));
     GPT_TRY(open_stage(r, err));
@@ -208,6 +225,7 @@ void gpt_replica_close(struct gpt_replica *r)
         return;
     gpt_pipeline_close(r->pipeline);
     gpt_reducer_close(r->reducer);
+    gpt_gatherer_close(r->gatherer);
     gpt_stage_close(r->stage);
     gpt_optimizer_close(r->optimizer);
     if (r->sums)
@@ -227,21 +245,6 @@ void gpt_replica_close(struct gpt_replica *r)
 
 /* ---- values ---- */
 
-void gpt_replica_gather(struct gpt_replica *r)
-{
-    const struct gpt_flat *flat = &r->flat;
-    const int64_t type = (int64_t)gpt_dtype_bytes(r->o.act);
-    char *weights = r->weights;
-    int64_t begin, end;
-
-    for (int64_t b = 0; flat->shards > 1 && b < flat->n_buckets; b++) {
-        gpt_bucket_shard(flat, b, flat->shard, &begin, &end);
-        gpt_comm_all_gather(r->o.world->comm[GPT_GROUP_DP], r->q,
-                            weights + flat->buckets[b].begin * type,
-                            weights + begin * type, end - begin, r->o.act);
-    }
-}
-
 int gpt_replica_refresh(struct gpt_replica *r, struct gpt_err *err)
 {
     const struct gpt_flat *flat = &r->flat;
@@ -256,7 +259,8 @@ int gpt_replica_refresh(struct gpt_replica *r, struct gpt_err *err)
                     r->params + gpt_bucket_compact(flat, b), GPT_F32,
                     end - begin);
     }
-    gpt_replica_gather(r);
+    gpt_gatherer_begin(r->gatherer);
+    gpt_gatherer_wait(r->gatherer);
     GPT_TRY(r->be->sync(r->q, err));
     return r->o.world ? gpt_world_check(r->o.world, err) : GPT_OK;
 }

@@ -5,6 +5,7 @@
 #ifndef GPT_TRAIN_REPLICA_H
 #define GPT_TRAIN_REPLICA_H
 
+#include "train/gather.h"
 #include "train/loss_scale.h"
 #include "train/optimizer.h"
 #include "train/pipeline.h"
@@ -19,6 +20,8 @@ struct gpt_replica_options {
     int64_t micro_batch, seq_length;
     int64_t micro_batches; /* of this rank, in the largest step; 0: one */
     enum gpt_zero zero;    /* with layout.shards = data parallel size */
+    bool overlap_gather;   /* of weights with the next step's forward */
+    bool overlap_tensor;   /* see stage.h */
     bool sequence_parallel;
     enum gpt_recompute recompute;
     int64_t recompute_layers;
@@ -28,7 +31,7 @@ struct gpt_replica_options {
                               * only gpt_replica_memory() is wanted */
 };
 
-enum { GPT_REPLICA_SUMS = 8 };
+enum { GPT_REPLICA_SUMS = 16 };
 
 struct gpt_replica {
     struct gpt_replica_options o;
@@ -47,6 +50,7 @@ struct gpt_replica {
     /* GPT_REPLICA_SUMS each: what ranks add up; device, and pinned memory */
     double *sums, *host_sums;
     struct gpt_reducer *reducer;
+    struct gpt_gatherer *gatherer;
     struct gpt_optimizer *optimizer;
     struct gpt_stage *stage;
     struct gpt_pipeline *pipeline;
@@ -70,8 +74,6 @@ bool gpt_replica_compact(const struct gpt_replica *replica);
 /* After `params` was written: makes the weights anew, on all ranks. */
 int gpt_replica_refresh(struct gpt_replica *replica,
                         struct gpt_err *err) GPT_MUST_USE;
-/* The weights of all data parallel ranks' shards, after each has its own. */
-void gpt_replica_gather(struct gpt_replica *replica);
 
 /* Initial values: a function of the seed alone, whatever the layout. */
 int gpt_replica_init(struct gpt_replica *replica,

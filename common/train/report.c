@@ -21,7 +21,8 @@ struct gpt_report {
     double mark, spent; /* running clock; seconds of training before it */
     /* since the last line */
     int64_t steps, advanced, skipped, overflows, samples;
-    double loss, waiting, exposed;
+    double loss;
+    struct gpt_step_waits waits;
 };
 
 /* ---- metrics.jsonl ---- */
@@ -144,7 +145,6 @@ void gpt_report_resume(struct gpt_report *r)
 /* What the last steps took and gave. */
 struct summary {
     double ms, loss, tokens_per_second, gflops;
-    double waiting_ms, exposed_ms;
 };
 
 static struct summary summarise(const struct gpt_report *r)
@@ -156,8 +156,6 @@ static struct summary summarise(const struct gpt_report *r)
         .loss = r->loss / (double)(r->advanced ? r->advanced : 1),
         .tokens_per_second = tokens / seconds,
         .gflops = tokens * r->o.flops_per_token / seconds / 1e9,
-        .waiting_ms = 1e3 * r->waiting / (double)r->steps,
-        .exposed_ms = 1e3 * r->exposed / (double)r->steps,
     };
 }
 
@@ -186,18 +184,29 @@ static void print_line(const struct gpt_report *r,
                  (long long)(r->skipped - r->overflows));
 }
 
+/* Of a mean step, when there is somebody to wait for. */
+static void describe_waits(const struct gpt_report *r, char *text, size_t cap)
+{
+    const double ms = 1e3 / (double)r->steps;
+
+    text[0] = '\0';
+    if (r->o.ranks > 1)
+        snprintf(text, cap,
+                 ",\"pipeline_wait_ms\":%.3f,\"reduce_wait_ms\":%.3f,"
+                 "\"tensor_wait_ms\":%.3f,\"gather_wait_ms\":%.3f",
+                 ms * r->waits.pipeline, ms * r->waits.gradients,
+                 ms * r->waits.tensor, ms * r->waits.weights);
+}
+
 static int write_line(const struct gpt_report *r,
                       const struct gpt_report_step *s,
                       const struct summary *sum, struct gpt_err *err)
 {
-    char line[512], loss[32], norm[32], lr[32], scale[32], waits[96] = "";
+    char line[640], loss[32], norm[32], lr[32], scale[32], waits[192];
 
     if (!r->metrics)
         return GPT_OK;
-    if (r->o.ranks > 1)
-        snprintf(waits, sizeof waits,
-                 ",\"pipeline_wait_ms\":%.3f,\"reduce_wait_ms\":%.3f",
-                 sum->waiting_ms, sum->exposed_ms);
+    describe_waits(r, waits, sizeof waits);
     snprintf(line, sizeof line,
              "%s%lld,\"consumed_samples\":%lld,\"lm_loss\":%s,"
              "\"learning_rate\":%s,\"grad_norm\":%s,\"loss_scale\":%s,"
@@ -221,8 +230,10 @@ int gpt_report_step(struct gpt_report *r, const struct gpt_report_step *s,
 
     r->steps++;
     r->samples += s->batch;
-    r->waiting += s->step->mean_waiting;
-    r->exposed += s->step->mean_exposed;
+    r->waits.pipeline += s->step->waits.pipeline;
+    r->waits.gradients += s->step->waits.gradients;
+    r->waits.tensor += s->step->waits.tensor;
+    r->waits.weights += s->step->waits.weights;
     if (s->step->skipped) {
         r->skipped++;
         r->overflows += s->step->overflow;
@@ -239,7 +250,8 @@ int gpt_report_step(struct gpt_report *r, const struct gpt_report_step *s,
     print_line(r, s, &sum);
     int status = write_line(r, s, &sum, err);
     r->steps = r->advanced = r->skipped = r->overflows = r->samples = 0;
-    r->spent = r->loss = r->waiting = r->exposed = 0;
+    r->spent = r->loss = 0;
+    r->waits = (struct gpt_step_waits){0};
     gpt_report_resume(r);
     return status;
 }

@@ -150,6 +150,7 @@ static int take_copy(struct gpt_saver *s, struct gpt_err *err)
     struct gpt_replica *r = s->replica;
     float *to = s->copy;
 
+    gpt_gatherer_wait(r->gatherer);
     for (int k = 0; s->copy && k < s->n_kinds; k++) {
         const float *from = memory_of(r, k);
         for (size_t i = 0; i < s->parts[k].n; i++) {

@@ -7,7 +7,18 @@
 #include <string.h>
 
 /* What the ranks add up once a step. Counts are exact in a double. */
-enum sum { SQUARES, LOSS, ROWS, STOP, SAVE, WAITING, EXPOSED, N_SUMS };
+enum sum {
+    SQUARES,
+    LOSS,
+    ROWS,
+    STOP,
+    SAVE,
+    WAIT_PIPELINE,
+    WAIT_GRADIENTS,
+    WAIT_TENSOR,
+    WAIT_WEIGHTS,
+    N_SUMS
+};
 
 _Static_assert((int)N_SUMS <= (int)GPT_REPLICA_SUMS, "sums do not fit");
 
@@ -73,7 +84,7 @@ static int update(struct gpt_replica *r, const struct gpt_step *step,
     };
 
     gpt_optimizer_update(r->optimizer, r->q, &u);
-    gpt_replica_gather(r);
+    gpt_gatherer_begin(r->gatherer);
     return r->o.world ? gpt_world_check(r->o.world, err) : GPT_OK;
 }
 
@@ -103,6 +114,21 @@ static double mean(const struct gpt_replica *r, double sum)
     return r->o.world ? sum / (double)r->o.world->topology.world_size : sum;
 }
 
+/* Over tensor parallel ranks since gpt_replica_open(); all of it waited for but
+ * what a lane hides. */
+static struct gpt_lane_times tensor_times(const struct gpt_replica *r)
+{
+    const struct gpt_world *world = r->o.world;
+    const struct gpt_lane_times lane = gpt_stage_times(r->stage);
+    struct gpt_lane_times t = {0};
+    int64_t bytes;
+
+    if (world && world->comm[GPT_GROUP_TP])
+        gpt_comm_counters(world->comm[GPT_GROUP_TP], &bytes, &t.total);
+    t.waited = t.total - (lane.total - lane.waited);
+    return t;
+}
+
 /* The two questions to all ranks, and how long they waited. */
 static void own_state(struct gpt_replica *r, struct gpt_step *step,
                       double *sums)
@@ -111,12 +137,18 @@ static void own_state(struct gpt_replica *r, struct gpt_step *step,
 
     gpt_pipeline_times(r->pipeline, &t->computing, &t->waiting);
     gpt_reducer_times(r->reducer, &t->exposed, &t->reducing);
+    const struct gpt_lane_times tensor = tensor_times(r);
+    t->tensor.total = tensor.total - t->tensor.total;
+    t->tensor.waited = tensor.waited - t->tensor.waited;
+    t->gathering = gpt_gatherer_times(r->gatherer);
     if (step->ask)
         step->ask(step->context, &step->stop, &step->save);
     sums[STOP] = step->stop;
     sums[SAVE] = step->save;
-    sums[WAITING] = t->waiting;
-    sums[EXPOSED] = t->exposed;
+    sums[WAIT_PIPELINE] = t->waiting;
+    sums[WAIT_GRADIENTS] = t->exposed;
+    sums[WAIT_TENSOR] = t->tensor.waited;
+    sums[WAIT_WEIGHTS] = t->gathering.waited;
 }
 
 /* What they add up to. */
@@ -127,8 +159,12 @@ static void take_results(const struct gpt_replica *r, struct gpt_step *step,
     step->grad_norm = sqrt(sums[SQUARES]) / step->loss_scale;
     step->stop = sums[STOP] > 0;
     step->save = sums[SAVE] > 0;
-    step->mean_waiting = mean(r, sums[WAITING]);
-    step->mean_exposed = mean(r, sums[EXPOSED]);
+    step->waits = (struct gpt_step_waits){
+        .pipeline = mean(r, sums[WAIT_PIPELINE]),
+        .gradients = mean(r, sums[WAIT_GRADIENTS]),
+        .tensor = mean(r, sums[WAIT_TENSOR]),
+        .weights = mean(r, sums[WAIT_WEIGHTS]),
+    };
 }
 
 int gpt_step_train(struct gpt_replica *r, struct gpt_feed *feed,
@@ -139,6 +175,7 @@ int gpt_step_train(struct gpt_replica *r, struct gpt_feed *feed,
     step->loss_scale = scaled(r) ? (double)r->scale.scale : 1;
     if (scaled(r))
         gpt_stage_scale(r->stage, r->q, r->scale.scale);
+    step->times.tensor = tensor_times(r); /* from where it is counted */
     gpt_stage_begin(r->stage, r->q);
     gpt_reducer_begin(r->reducer);
     GPT_TRY(gpt_pipeline_run(r->pipeline, r->q, feed, step->micro_batches,

@@ -12,7 +12,17 @@ struct gpt_step_times {
     double waiting;   /* for other pipeline stages, transfers included */
     double reducing;  /* gradients being summed over data parallel ranks... */
     double exposed;   /* ... of which nothing was computed meanwhile */
-    double updating;  /* norm, update, gathering of parameters */
+    double updating;  /* norm, update, and gathering of weights unless the next
+                       * step's forward overlaps it */
+    /* Sums and gathers over tensor parallel ranks, and the gathering of the
+     * weights that this step has computed with; of both the part that was
+     * waited for: the rest is hidden behind computing. */
+    struct gpt_lane_times tensor, gathering;
+};
+
+/* Means over all ranks of what they waited for, seconds. */
+struct gpt_step_waits {
+    double pipeline, gradients, tensor, weights;
 };
 
 struct gpt_step {
@@ -30,8 +40,7 @@ struct gpt_step {
     bool skipped;     /* loss or norm was not finite: nothing was updated */
     bool overflow;    /* ... as the loss scale is still too large */
     struct gpt_step_times times;
-    /* of all ranks: the mean of their times.waiting, times.exposed */
-    double mean_waiting, mean_exposed;
+    struct gpt_step_waits waits;
 };
 
 /* Forward and backward over the microbatches, norm, update. The feed must hold

@@ -97,15 +97,25 @@ check 'overflows are skipped, halve the scale, and good steps double it' \
 ranks() { # options...
     # shellcheck disable=SC2046 # options without blanks
     gpt-launch --standalone --nproc-per-node 4 $(train_command) "$@" \
-        --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2
+        --tensor-model-parallel-size 2
+}
+late() { # command...
+    GPT_CUDA_EMU_STREAMS=late "$@"
 }
 if gpt-train --version | grep -q " Gloo"; then
-    expect 0 'four ranks' ranks --device "$device"
+    expect 0 'four ranks' ranks --pipeline-model-parallel-size 2 \
+        --device "$device"
     cp err ranks.log
     follows 'TP 2 PP 2 follows the CPU' 2e-5 ranks.log cpu.log
-    expect 0 'four ranks in bf16' ranks --device "$device" --bf16
+    expect 0 'four ranks in bf16' ranks --pipeline-model-parallel-size 2 \
+        --device "$device" --bf16
     cp err ranks.log
     follows 'and follows float' 5e-3 ranks.log cpu.log
+    expect 0 'four ranks whose queues work as late as they may' \
+        late ranks --device "$device" --sequence-parallel \
+        --use-distributed-optimizer --overlap-param-gather
+    cp err ranks.log
+    follows 'TP 2 SP DP 2 ZeRO-1 follows the CPU' 2e-5 ranks.log cpu.log
 else
     skip 'this build has no Gloo'
 fi

@@ -85,6 +85,7 @@ refused 2 '--global-batch-size 3 --micro-batch-size 1' \
 refused 1 '--use-distributed-optimizer --data-parallel-sharding-strategy
 no_shard' 'excludes --data-parallel-sharding-strategy no_shard'
 refused 1 --no-overlap-grad-reduce 'always summed while backward goes on'
+refused 2 --overlap-param-gather 'needs --use-distributed-optimizer'
 refused 1 '--recompute-activations --recompute-granularity full' \
     'means --recompute-granularity selective'
 refused 1 '--recompute-method block' 'needs --recompute-granularity full'

@@ -95,4 +95,26 @@ while read -r line; do
     # shellcheck disable=SC2086 # a word list
     row $line
 done <layouts
+
+# Communication beside the computing changes no bit.
+bits() { # metrics.jsonl
+    sed 's/.*"lm_loss":\([^,]*\),.*"grad_norm":\([^,]*\),.*/\1 \2/' "$1"
+}
+same_bits() { # options...
+    rm -f waits.jsonl beside.jsonl
+    train 4 4 4 waits.jsonl --tensor-model-parallel-size 2 "$@" \
+        --no-async-tensor-model-parallel-allreduce >log 2>&1 &&
+        train 4 4 4 beside.jsonl --tensor-model-parallel-size 2 "$@" \
+            --overlap-param-gather >>log 2>&1 || {
+        tail -n 3 log
+        return 1
+    }
+    bits waits.jsonl >waits
+    bits beside.jsonl >beside
+    [ "$(wc -l <waits)" = $steps ] && cmp waits beside
+}
+check 'the same bits with overlap: TP 2 DP 2 ZeRO-1' \
+    same_bits --use-distributed-optimizer
+check 'the same bits with overlap: TP 2 SP DP 2 ZeRO-2' \
+    same_bits --sequence-parallel --data-parallel-sharding-strategy optim_grads
 tap_done

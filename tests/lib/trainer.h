@@ -14,6 +14,7 @@ struct layout {
     bool sequence_parallel;
     enum gpt_recompute recompute;
     bool untied;
+    bool overlap; /* tensor parallel sums, and the gathering of weights */
 };
 
 enum { LAYOUT_NAME = 80 };
@@ -43,8 +44,8 @@ static void layout_name(const struct layout *l, char *name)
     if (l->zero != GPT_ZERO_OFF)
         at += (size_t)snprintf(name + at, LAYOUT_NAME - at, " ZeRO-%d",
                                (int)l->zero);
-    snprintf(name + at, LAYOUT_NAME - at, "%s%s", recompute[l->recompute],
-             l->untied ? " untied" : "");
+    snprintf(name + at, LAYOUT_NAME - at, "%s%s%s", recompute[l->recompute],
+             l->untied ? " untied" : "", l->overlap ? " overlap" : "");
 }
 
 struct trainer {
@@ -90,6 +91,8 @@ static int trainer_replica(struct trainer *t, struct gpt_err *err)
         .seq_length = t->seq_length,
         .micro_batches = t->batch / l->dp,
         .zero = l->zero,
+        .overlap_gather = l->overlap,
+        .overlap_tensor = l->overlap,
         .sequence_parallel = l->sequence_parallel,
         .recompute = l->recompute,
         .recompute_layers = 1,

@@ -1,8 +1,9 @@
 /* Training over several ranks: in every layout the losses and gradient norms of
  * ten steps, and an evaluation, are those of a single rank; the same layout
- * twice gives the same bits; what several ranks hold stays the same on all of
- * them; memory is allocated as predicted. The table that is printed shows the
- * largest relative differences. (All layouts, by gpt-train: t54-layouts.sh.) */
+ * twice gives the same bits, once with communication beside the computing and
+ * once waited for; what several ranks hold stays the same on all of them; memory
+ * is allocated as predicted. The table that is printed shows the largest relative
+ * differences. (All layouts, by gpt-train: t54-layouts.sh.) */
 #include "tests/lib/tap.h"
 #include "tests/lib/trainer.h"
 #include "tests/lib/tree.h"
@@ -27,7 +28,7 @@ struct found {
 struct job {
     const struct layout *layout;
     const char *prefix;
-    bool twice; /* is it to be run again? */
+    bool twice; /* is it to be run again, the other way round in overlap? */
     struct found *found; /* by rank */
 };
 
@@ -201,16 +202,21 @@ static void test_layout(struct job *j, const struct found *want)
     double loss = relative(f->loss, want->loss, STEPS);
     double norm = relative(f->norm, want->norm, STEPS);
     double valid = relative(&f->valid, &want->valid, 1);
-    printf("# %-33s loss %7.1e  norm %7.1e  validation %7.1e  %4.1f s\n", name,
+    printf("# %-41s loss %7.1e  norm %7.1e  validation %7.1e  %4.1f s\n", name,
            loss, norm, valid, gpt_now() - begun);
     ok(loss <= 1e-6 && valid <= 1e-6, "%s: losses of a single rank", name);
     ok(norm <= 1e-5, "%s: gradient norms of a single rank", name);
     ok(same_results(f, size), "%s: the same results on all ranks", name);
     ok(consistent(f, size, !l->untied), "%s: replicas stay the same", name);
-    if (j->twice)
+    if (j->twice) {
+        struct layout other = *l;
+        other.overlap = !l->overlap;
+        j->layout = &other;
         ok(run_job(j, f + MOST_RANKS, size) &&
                memcmp(f, f + MOST_RANKS, (size_t)size * sizeof *f) == 0,
-           "%s: the same bits again", name);
+           "%s: the same bits %s overlap", name,
+           l->overlap ? "without" : "with");
+    }
     munmap(f, 2 * bytes);
 }
 
@@ -226,18 +232,18 @@ static void test_some(const char *prefix, const struct found *single)
         struct layout layout;
         bool twice;
     } rows[] = {
-        {{1, 1, 2, 1, GPT_ZERO_OFF, false, NONE, false}, false},
-        {{1, 1, 4, 1, GPT_ZERO_1, false, NONE, true}, false},
-        {{1, 1, 4, 1, GPT_ZERO_2, false, NONE, false}, true},
-        {{1, 2, 1, 1, GPT_ZERO_OFF, false, UNIFORM, false}, false},
-        {{1, 4, 1, 1, GPT_ZERO_OFF, false, NONE, true}, false},
-        {{1, 2, 1, 2, GPT_ZERO_OFF, false, NONE, false}, false},
-        {{1, 2, 2, 1, GPT_ZERO_1, false, NONE, false}, false},
-        {{1, 2, 2, 2, GPT_ZERO_2, false, BLOCK, false}, true},
-        {{2, 1, 1, 1, GPT_ZERO_OFF, false, NONE, true}, false},
-        {{2, 1, 2, 1, GPT_ZERO_2, true, NONE, false}, true},
-        {{2, 2, 1, 2, GPT_ZERO_OFF, true, SELECTIVE, false}, false},
-        {{2, 2, 2, 1, GPT_ZERO_1, true, NONE, false}, false},
+        {{1, 1, 2, 1, GPT_ZERO_OFF, false, NONE, false, false}, false},
+        {{1, 1, 4, 1, GPT_ZERO_1, false, NONE, true, true}, false},
+        {{1, 1, 4, 1, GPT_ZERO_2, false, NONE, false, false}, true},
+        {{1, 2, 1, 1, GPT_ZERO_OFF, false, UNIFORM, false, false}, false},
+        {{1, 4, 1, 1, GPT_ZERO_OFF, false, NONE, true, false}, false},
+        {{1, 2, 1, 2, GPT_ZERO_OFF, false, NONE, false, false}, false},
+        {{1, 2, 2, 1, GPT_ZERO_1, false, NONE, false, false}, false},
+        {{1, 2, 2, 2, GPT_ZERO_2, false, BLOCK, false, true}, true},
+        {{2, 1, 1, 1, GPT_ZERO_OFF, false, NONE, true, true}, true},
+        {{2, 1, 2, 1, GPT_ZERO_2, true, NONE, false, true}, true},
+        {{2, 2, 1, 2, GPT_ZERO_OFF, true, SELECTIVE, false, true}, false},
+        {{2, 2, 2, 1, GPT_ZERO_1, true, NONE, false, true}, true},
     };
 
     for (size_t i = 0; i < GPT_COUNT(rows); i++) {
