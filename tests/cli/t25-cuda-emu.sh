@@ -99,9 +99,11 @@ ranks() { # options...
     gpt-launch --standalone --nproc-per-node 4 $(train_command) "$@" \
         --tensor-model-parallel-size 2
 }
-late() { # command...
-    GPT_CUDA_EMU_STREAMS=late "$@"
-}
+late() ( # command...
+    GPT_CUDA_EMU_STREAMS=late
+    export GPT_CUDA_EMU_STREAMS
+    "$@"
+)
 if gpt-train --version | grep -q " Gloo"; then
     expect 0 'four ranks' ranks --pipeline-model-parallel-size 2 \
         --device "$device"
