@@ -192,11 +192,9 @@ size_t gpt_stage_bytes(const struct gpt_stage *s)
            gpt_dtype_bytes(s->o.act);
 }
 
-struct gpt_lane_times gpt_stage_times(const struct gpt_stage *s)
+struct gpt_lane *gpt_stage_lane(const struct gpt_stage *s)
 {
-    if (!s->lane)
-        return (struct gpt_lane_times){0};
-    return gpt_lane_times(s->lane);
+    return s->lane;
 }
 
 void *gpt_stage_input(struct gpt_stage *s, int64_t chunk, int64_t slot)

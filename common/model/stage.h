@@ -107,8 +107,8 @@ int gpt_stage_open(struct gpt_stage **stage, struct gpt_backend *be,
                    const struct gpt_stage_options *options, void *weights,
                    float *const *gradients, struct gpt_err *err) GPT_MUST_USE;
 void gpt_stage_close(struct gpt_stage *stage); /* NULL is fine */
-/* Of what overlap_tensor lets go on beside backward; 0 without. */
-struct gpt_lane_times gpt_stage_times(const struct gpt_stage *stage);
+/* Of what overlap_tensor lets go on beside backward; NULL without. */
+struct gpt_lane *gpt_stage_lane(const struct gpt_stage *stage);
 
 enum gpt_stage_mode {
     GPT_STAGE_TRAIN,    /* dropout; the last stage also does the output

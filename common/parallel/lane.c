@@ -143,12 +143,12 @@ void gpt_lane_join(struct gpt_lane *l, struct gpt_queue *q, int64_t job)
 
 int gpt_lane_check(struct gpt_lane *l, struct gpt_err *err)
 {
-    return l->be->sync(l->q, err);
+    return l ? l->be->sync(l->q, err) : GPT_OK;
 }
 
 struct gpt_lane_times gpt_lane_times(const struct gpt_lane *l)
 {
-    return l->times;
+    return l ? l->times : (struct gpt_lane_times){0};
 }
 
 /* ---- open and close ---- */

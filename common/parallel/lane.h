@@ -53,13 +53,14 @@ int64_t gpt_lane_begin(struct gpt_lane *lane, struct gpt_queue *q,
  * jobs that were joined before: nothing is done. One queue joins a lane. */
 void gpt_lane_join(struct gpt_lane *lane, struct gpt_queue *q, int64_t job);
 
-/* The first failure of the lane's own queue, when all is joined; failures of
- * the communicator are its own to tell. */
+/* The first failure of the lane's own queue; failures of the communicator are
+ * its own to tell. Waits for nothing when all is joined and the queue that did
+ * so was waited for. NULL is fine. */
 int gpt_lane_check(struct gpt_lane *lane, struct gpt_err *err) GPT_MUST_USE;
 
 /* Seconds since gpt_lane_open() that jobs took, and that the host waited in
  * gpt_lane_join() and gpt_lane_begin(): the rest was hidden behind computing.
- * When all is joined. Without a thread nobody knows: 0. */
+ * When all is joined. Without a thread nobody knows: 0. NULL: 0. */
 struct gpt_lane_times {
     double total, waited;
 };

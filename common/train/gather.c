@@ -89,6 +89,11 @@ void gpt_gatherer_wait(struct gpt_gatherer *g)
         before(g, g->o.flat->n_buckets - 1);
 }
 
+struct gpt_lane *gpt_gatherer_lane(const struct gpt_gatherer *g)
+{
+    return g ? g->lane : NULL;
+}
+
 struct gpt_lane_times gpt_gatherer_times(const struct gpt_gatherer *g)
 {
     struct gpt_lane_times t = {0};

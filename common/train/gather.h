@@ -37,6 +37,7 @@ void gpt_gatherer_begin(struct gpt_gatherer *g);
 /* For who reads weights without the hook: all are there. */
 void gpt_gatherer_wait(struct gpt_gatherer *g);
 
+struct gpt_lane *gpt_gatherer_lane(const struct gpt_gatherer *g);
 /* Of what was begun last, when it is over. */
 struct gpt_lane_times gpt_gatherer_times(const struct gpt_gatherer *g);
 

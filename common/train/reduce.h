@@ -15,6 +15,7 @@
 #define GPT_TRAIN_REDUCE_H
 
 #include "model/stage.h"
+#include "parallel/lane.h"
 #include "parallel/world.h"
 
 enum gpt_zero {
@@ -60,6 +61,9 @@ int gpt_reducer_finish(struct gpt_reducer *r, struct gpt_err *err) GPT_MUST_USE;
 /* After the step: gradients of this rank's shard of every bucket
  * (gpt_bucket_shard). */
 float *const *gpt_reducer_shards(const struct gpt_reducer *r);
+
+/* Of the sums; NULL without other data parallel ranks. */
+struct gpt_lane *gpt_reducer_lane(const struct gpt_reducer *r);
 
 /* Seconds of the last step that backward and gpt_reducer_finish() waited for
  * sums over data parallel ranks, and that these took. */

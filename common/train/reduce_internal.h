@@ -2,7 +2,6 @@
 #ifndef GPT_TRAIN_REDUCE_INTERNAL_H
 #define GPT_TRAIN_REDUCE_INTERNAL_H
 
-#include "parallel/lane.h"
 #include "train/reduce.h"
 
 enum { GPT_REDUCER_TURNS = 2 };

@@ -67,6 +67,20 @@ static int own_squares(struct gpt_replica *r, double *sums, struct gpt_err *err)
                                  &sums[SQUARES], err);
 }
 
+/* After the queue that has joined them was waited for. */
+static int check_lanes(const struct gpt_replica *r, struct gpt_err *err)
+{
+    struct gpt_lane *const lanes[] = {
+        gpt_stage_lane(r->stage),
+        gpt_reducer_lane(r->reducer),
+        gpt_gatherer_lane(r->gatherer),
+    };
+
+    for (size_t i = 0; i < GPT_COUNT(lanes); i++)
+        GPT_TRY(gpt_lane_check(lanes[i], err));
+    return GPT_OK;
+}
+
 /* Nobody waits for it: what fails is told when the next step ends. */
 static int update(struct gpt_replica *r, const struct gpt_step *step,
                   struct gpt_err *err)
@@ -119,7 +133,8 @@ static double mean(const struct gpt_replica *r, double sum)
 static struct gpt_lane_times tensor_times(const struct gpt_replica *r)
 {
     const struct gpt_world *world = r->o.world;
-    const struct gpt_lane_times lane = gpt_stage_times(r->stage);
+    const struct gpt_lane_times lane =
+        gpt_lane_times(gpt_stage_lane(r->stage));
     struct gpt_lane_times t = {0};
     int64_t bytes;
 
@@ -183,6 +198,7 @@ int gpt_step_train(struct gpt_replica *r, struct gpt_feed *feed,
     GPT_TRY(gpt_reducer_finish(r->reducer, err));
     const double begun = gpt_now();
     GPT_TRY(own_squares(r, sums, err));
+    GPT_TRY(check_lanes(r, err));
     own_loss(r, feed, sums);
     own_state(r, step, sums);
     GPT_TRY(add_up(r, sums, err));
