@@ -386,10 +386,9 @@ static size_t cut_narrow(const struct gpt_bpe_encoder *e, const char *text,
     size_t last = n ? ends[n - 1] : 0;
     if (wide <= last)
         return n;
-    ends[n] = gpt_seams_joined(seams, (uint8_t)text[wide - 1],
-                               (uint8_t)text[wide])
-                  ? last + e->model->pretok(text + last, len - last)
-                  : wide;
+    ends[n] = gpt_seams_cut(seams, text, len, wide)
+                  ? wide
+                  : last + e->model->pretok(text + last, len - last);
     return n + 1;
 }
 

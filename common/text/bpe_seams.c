@@ -5,47 +5,45 @@
 
 #include "base/memory.h"
 
+#include <string.h>
+
 enum { LEAST_BITS = 15, MOST_BITS = 21, BITS_A_TOKEN = 8 };
 
-/* What a token holds around a place in it: up to three bytes on either side, as
- * the end of one number and the beginning of the other. */
+/* What a token holds around a place in it, before a character of three bytes:
+ * the end of the one number and the beginning of the other, up to three bytes
+ * each. Where it is one byte of a longer character it is taken for any two. */
 struct span {
     uint32_t left, right;
-    unsigned n_left, n_right;
+    bool any_left, any_right;
 };
 
-/* False when these are not parts of two characters of three bytes. */
+/* False when it is no part of such characters. */
 static bool span_at(const uint8_t *token, size_t len, size_t at,
                     struct span *span)
 {
     uint8_t p[6] = {0xE0, 0x80, 0x80, 0xE0, 0x80, 0x80};
-    span->n_left = at < 3 ? (unsigned)at : 3;
-    span->n_right = len - at < 3 ? (unsigned)(len - at) : 3;
-    for (unsigned i = 0; i < span->n_left + span->n_right; i++)
-        p[3 - span->n_left + i] = token[at - span->n_left + i];
-    span->left = gpt_seams_char(p) & 0xFFFFFFu >> (24 - 8 * span->n_left);
-    span->right = gpt_seams_char(p + 3) & ~(0xFFFFFFu >> 8 * span->n_right);
+    const bool ascii = token[at - 1] < 0x80;
+    const size_t left = ascii ? 0 : at < 3 ? at : 3;
+    const size_t right = len - at < 3 ? len - at : 3;
+    memcpy(p + 3 - left, token + at - left, left + right);
+    span->left = ascii ? token[at - 1]
+                       : gpt_seams_char(p) & 0xFFFFFF >> (24 - 8 * left);
+    span->right = gpt_seams_char(p + 3) & ~(0xFFFFFFu >> 8 * right);
+    span->any_left = left == 1;
+    span->any_right = right == 1;
     return gpt_seams_wide(p) && gpt_seams_wide(p + 3);
 }
 
-static uint64_t *span_word(const struct gpt_seams *s, uint32_t left,
-                           uint32_t right, uint64_t *bit)
-{
-    uint64_t at = gpt_seams_hash(left, right) >> s->shift;
-    *bit = (uint64_t)1 << at % 64;
-    return &s->spans[at / 64];
-}
-
-/* One byte of a character is remembered as any two. */
 static void add_span(struct gpt_seams *s, const struct span *span)
 {
-    const uint32_t n_left = span->n_left == 1 ? 0x40 : 1;
-    const uint32_t n_right = span->n_right == 1 ? 0x40 : 1;
+    const uint32_t n_left = span->any_left ? 0x40 : 1;
+    const uint32_t n_right = span->any_right ? 0x40 : 1;
     for (uint32_t i = 0; i < n_left * n_right; i++) {
-        uint64_t bit, *word = span_word(
-            s, span->left | (n_left > 1 ? (0x80 | i % 0x40) << 8 : 0),
-            span->right | (n_right > 1 ? (0x80 | i / n_left) << 8 : 0), &bit);
-        *word |= bit;
+        uint32_t left = span->any_left ? (0x80 | i % 0x40) << 8 : 0;
+        uint32_t right = span->any_right ? (0x80 | i / n_left) << 8 : 0;
+        uint64_t at = gpt_seams_hash(span->left | left, span->right | right) >>
+                      s->shift;
+        s->spans[at / 64] |= (uint64_t)1 << at % 64;
     }
 }
 
@@ -84,22 +82,21 @@ void gpt_seams_close(struct gpt_seams *s)
     s->spans = NULL;
 }
 
-/* Whether a piece may be cut before its byte i. */
-static bool seam_at(const struct gpt_seams *s, const uint8_t *p, size_t len,
-                    size_t i)
+bool gpt_seams_cut(const struct gpt_seams *s, const char *text, size_t len,
+                   size_t at)
 {
-    if (i >= 3 && len - i >= 3 && gpt_seams_wide(p + i) &&
-        gpt_seams_wide(p + i - 3))
-        return gpt_seams_between(s, p + i);
-    return !gpt_seams_joined(s, p[i - 1], p[i]);
+    const uint8_t *p = (const uint8_t *)text + at;
+    bool known = p[-1] < 0x80 || (at >= 3 && gpt_seams_wide(p - 3));
+    if (known && len - at >= 3 && gpt_seams_wide(p))
+        return gpt_seams_before(s, p);
+    return !gpt_seams_joined(s, p[-1], p[0]);
 }
 
 uint64_t gpt_seams_of(const struct gpt_seams *s, const char *piece, size_t len)
 {
-    const uint8_t *p = (const uint8_t *)piece;
     uint64_t cuts = 0;
     size_t n = len - 1 < 64 ? len - 1 : 64;
     for (size_t i = 0; i < n; i++)
-        cuts |= (uint64_t)seam_at(s, p, len, i + 1) << i;
+        cuts |= (uint64_t)gpt_seams_cut(s, piece, len, i + 1) << i;
     return cuts;
 }

@@ -24,6 +24,10 @@ void gpt_seams_close(struct gpt_seams *s);
 uint64_t gpt_seams_of(const struct gpt_seams *s, const char *piece,
                       size_t len);
 
+/* The same between text[at - 1] and text[at], 0 < at < len. */
+bool gpt_seams_cut(const struct gpt_seams *s, const char *text, size_t len,
+                   size_t at);
+
 static inline bool gpt_seams_joined(const struct gpt_seams *s, uint8_t left,
                                     uint8_t right)
 {
@@ -56,16 +60,20 @@ static inline bool gpt_seams_span(const struct gpt_seams *s, uint32_t left,
     return s->spans[bit / 64] >> bit % 64 & 1;
 }
 
-/* Whether a text may be cut between the characters of three bytes that end and
- * begin at p: no token holds the end of one and the beginning of the other. A
- * token may hold two bytes of either; one is remembered as two. */
-static inline bool gpt_seams_between(const struct gpt_seams *s,
-                                     const uint8_t *p)
+/* Whether a text may be cut before the character of three bytes at p: no token
+ * holds the end of the character before it, which has three bytes or is ASCII,
+ * and its beginning. A token may hold two bytes of either; one is remembered as
+ * two. */
+static inline bool gpt_seams_before(const struct gpt_seams *s,
+                                    const uint8_t *p)
 {
     if (!gpt_seams_joined(s, p[-1], p[0]))
         return true;
-    uint32_t left = gpt_seams_char(p - 3), right = gpt_seams_char(p);
-    uint32_t end = left & 0xFFFF, begin = right & 0xFFFF00;
+    uint32_t right = gpt_seams_char(p), begin = right & 0xFFFF00;
+    if (p[-1] < 0x80)
+        return !(gpt_seams_span(s, p[-1], right) |
+                 gpt_seams_span(s, p[-1], begin));
+    uint32_t left = gpt_seams_char(p - 3), end = left & 0xFFFF;
     return !(gpt_seams_span(s, left, right) | gpt_seams_span(s, left, begin) |
              gpt_seams_span(s, end, right) | gpt_seams_span(s, end, begin));
 }

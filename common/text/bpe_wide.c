@@ -107,7 +107,7 @@ static inline bool may_cut(const struct walk *k,
 {
     if (!next)
         return may_end(k, at, c->kind);
-    return c->kind != next->kind || gpt_seams_between(k->seams, k->text + at);
+    return c->kind != next->kind || gpt_seams_before(k->seams, k->text + at);
 }
 
 /* Where the characters end that begin with c, at text[at], and have to be

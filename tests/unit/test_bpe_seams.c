@@ -51,7 +51,7 @@ static void test_tokens(const char *name, struct gpt_slice *tokens, int64_t n,
 
 int main(void)
 {
-    static const char text[] = SOME "a b" SOME "\xC3\xA9\xE6\x97\xA5\xF0\x9F"
+    static const char text[] = SOME "a b" SOME " \xE6\x97\xA5" "b\xE6\x9C\xAC" "\xC3\xA9\xE6\x97\xA5\xF0\x9F"
                                "\x98\x80\xE6\x97\xA5\xE6\x9C";
     struct gpt_slice tokens[80];
     int64_t n = 0;
@@ -67,7 +67,9 @@ int main(void)
     for (size_t i = 0; i < 20; i += 5)
         for (size_t len = 2; len < 12; len++)
             tokens[n++] = (struct gpt_slice){SOME + i, len};
-    tokens[n++] = (struct gpt_slice){"a b", 3};
+    tokens[n++] = (struct gpt_slice){"b\xE6\x97", 3};
+    tokens[n++] = (struct gpt_slice){"\x81" "a", 2};
+    tokens[n++] = (struct gpt_slice){" \xE6", 2};
     test_tokens("all", tokens, n, text, 30);
     test_tokens("no tokens", tokens, 0, text, 0);
     return tap_done();
