@@ -375,18 +375,17 @@ static int add_pieces(struct gpt_bpe_encoder *e, struct batch *b,
     return GPT_OK;
 }
 
-/* Pieces up to the next wide character. In the middle of a piece the text is
- * cut before it all the same if no token can lie there: then what is left of
- * the piece is one, too. */
+/* Pieces up to the next wide character, or the blank before it. In the middle
+ * of a piece the text is cut before it all the same if no token can lie there:
+ * then what is left of the piece is one, too. */
 static size_t cut_narrow(const struct gpt_bpe_encoder *e, const char *text,
                          size_t len, size_t *ends, size_t room)
 {
-    const struct gpt_seams *seams = gpt_bpe_seams(e->model->bpe);
     size_t wide, n = e->narrow(text, len, ends, room - 1, &wide);
     size_t last = n ? ends[n - 1] : 0;
-    if (wide <= last)
+    if (wide <= last || (n && wide == last + 1 && text[last] == ' '))
         return n;
-    ends[n] = gpt_seams_cut(seams, text, len, wide)
+    ends[n] = gpt_seams_cut(gpt_bpe_seams(e->model->bpe), text, len, wide)
                   ? wide
                   : last + e->model->pretok(text + last, len - last);
     return n + 1;
@@ -422,9 +421,11 @@ static int encode_wide(struct gpt_bpe_encoder *e, struct batch *b, size_t *at,
     return GPT_OK;
 }
 
-static bool is_wide(char c)
+/* Whether such a run may begin here. */
+static bool is_wide(const char *text, size_t len)
 {
-    return ((uint8_t)c & 0xF0) == 0xE0;
+    size_t blank = text[0] == ' ' && len > 1;
+    return ((uint8_t)text[blank] & 0xF0) == 0xE0;
 }
 
 int gpt_bpe_encode(struct gpt_bpe_encoder *e, const char *text, size_t len,
@@ -436,7 +437,7 @@ int gpt_bpe_encode(struct gpt_bpe_encoder *e, const char *text, size_t len,
     b.len = len;
     b.begin = b.n = 0;
     for (size_t at = 0; at < len;) {
-        if (e->narrow && is_wide(text[at]))
+        if (e->narrow && is_wide(text + at, len - at))
             GPT_TRY(encode_wide(e, &b, &at, ids, err));
         if (at == len)
             break;

@@ -123,6 +123,18 @@ static size_t group_end(struct walk *k, const struct gpt_wide_char *c,
     return end;
 }
 
+/* The same of the blank at text[at] and what is to be merged with it. */
+static size_t blank_end(struct walk *k, size_t at)
+{
+    const struct gpt_wide_char *c = char_at(k, at + 1);
+    if (!c)
+        return at;
+    if (gpt_seams_before(k->seams, k->text + at + 1))
+        return at + 1;
+    size_t end = group_end(k, c, at + 1);
+    return end > at + 1 ? end : at;
+}
+
 /* Writes the ids of characters from text[*at] on, the first of which is *c, up
  * to BATCH of them or to one that has to be merged with the next. */
 static size_t copy_ids(struct walk *k, const struct gpt_wide_char **c,
@@ -150,7 +162,12 @@ int gpt_wide_encode(struct gpt_wide *w, const char *text, size_t len,
 {
     struct walk k = {.w = w, .seams = gpt_bpe_seams(w->bpe), .len = len,
                      .text = (const uint8_t *)text, .err = err};
-    const struct gpt_wide_char *c = char_at(&k, at);
+    const struct gpt_wide_char *c;
+    if (text[at] == ' ') {
+        *run = (struct gpt_wide_run){at, blank_end(&k, at)};
+        return k.status;
+    }
+    c = char_at(&k, at);
     while (c && !k.joined) {
         GPT_TRY(gpt_grow(&ids->data, &ids->cap, ids->len + 4 * BATCH,
                          sizeof(*ids->data), "token ids", err));

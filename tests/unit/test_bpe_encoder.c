@@ -129,6 +129,12 @@ int main(void)
     static const char *const same[] = {"a", "aa"};
     static const char *const han[] = {"\xE4\xB8\x80", "\xE3\x81\xAE",
                                       "\xE4\xBA\xBA", "\xE3\x83\xBC"};
+    static const char *const mixed[] = {
+        "\xE3\x81\xAE", "\xE3\x82\xB3", "\xE3\x83\xBC", "\xE4\xB8\x80",
+        "\xE3\x80\x81", "\xE3\x80\x80", "\xEF\xBC\x91", "\xE0\xA4\x80",
+        "\xED\xA0\x80", "\xE0\x80\x80", "\xE3\x81", "\xE2\x80\x99",
+        "'s", "'", "re", " ", "\n", "a", "9", ".", "\xC3\xA9", "\xC2\xA0",
+        "\xF0\x9F\x98\x80", "\x83", "\xFF"};
     if (!ok(open_all(), "vocabulary"))
         return tap_done();
 #define TEXTS(bits, most, rounds)                                              \
@@ -140,6 +146,8 @@ int main(void)
     TEXTS(signs, 2500, 20);
     TEXTS(same, 5900, 6);
     TEXTS(han, 2000, 20);
+    TEXTS(mixed, 40, 4000);
+    TEXTS(mixed, 600, 200);
     gpt_bpe_close(bpe);
     gpt_vocab_free(&vocab);
     return tap_done();
