@@ -13,20 +13,73 @@ static struct gpt_vocab vocab;
 static struct gpt_bpe *bpe;
 static int32_t rank_of[TOKENS][TOKENS]; /* -1: not merged */
 
-static bool open_all(void)
+static uint32_t seed = 1;
+
+static uint32_t draw(uint32_t below)
 {
-    struct gpt_err err;
-    if (gpt_vocab_load(&vocab, GOLDEN "vocab.json", GOLDEN "merges.txt",
-                       &err) != GPT_OK ||
-        gpt_bpe_open(&bpe, &vocab, GOLDEN "merges.txt", &err) != GPT_OK ||
-        vocab.n > TOKENS) {
-        printf("# %s\n", err.text);
+    seed = seed * 1664525 + 1013904223;
+    return (seed >> 8) % below;
+}
+
+static bool open_merges(struct gpt_err *err)
+{
+    if (vocab.n > TOKENS ||
+        gpt_bpe_open(&bpe, &vocab, GOLDEN "merges.txt", err) != GPT_OK)
         return false;
-    }
     memset(rank_of, -1, sizeof(rank_of));
     for (size_t r = 0; r < vocab.n_merges; r++)
         rank_of[vocab.merges[r].left][vocab.merges[r].right] = (int32_t)r;
     return true;
+}
+
+static bool open_golden(void)
+{
+    struct gpt_err err;
+    return gpt_vocab_load(&vocab, GOLDEN "vocab.json", GOLDEN "merges.txt",
+                          &err) == GPT_OK && open_merges(&err);
+}
+
+static void close_all(void)
+{
+    gpt_bpe_close(bpe);
+    gpt_vocab_free(&vocab);
+}
+
+/* Merges of anything with anything, across characters and within them. */
+static bool open_drawn(const char *bytes, size_t n_merges)
+{
+    struct gpt_err err;
+    if (gpt_new(&vocab.tokens, TOKENS, sizeof(*vocab.tokens), "", &err) ||
+        gpt_new(&vocab.merges, n_merges, sizeof(*vocab.merges), "", &err))
+        return false;
+    for (vocab.n = 0; vocab.n < 256; vocab.n++) {
+        char *byte = gpt_arena_alloc(&vocab.arena, 1, 1);
+        *byte = (char)vocab.n;
+        vocab.tokens[vocab.n] = (struct gpt_slice){byte, 1};
+        vocab.byte_id[vocab.n] = (int32_t)vocab.n;
+    }
+    vocab.eod = -1;
+    memset(rank_of, -1, sizeof(rank_of));
+    while (vocab.n_merges < n_merges) {
+        int32_t side[2];
+        for (int i = 0; i < 2; i++) {
+            uint32_t made = (uint32_t)vocab.n - 256;
+            side[i] = made && draw(2)
+                          ? 256 + (int32_t)draw(made)
+                          : (uint8_t)bytes[draw((uint32_t)strlen(bytes))];
+        }
+        struct gpt_slice a = vocab.tokens[side[0]], b = vocab.tokens[side[1]];
+        if (a.len + b.len > 7 || rank_of[side[0]][side[1]] >= 0)
+            continue;
+        char *both = gpt_arena_alloc(&vocab.arena, a.len + b.len, 1);
+        memcpy(both, a.data, a.len);
+        memcpy(both + a.len, b.data, b.len);
+        rank_of[side[0]][side[1]] = 0;
+        vocab.merges[vocab.n_merges++] = (struct gpt_merge){
+            side[0], side[1], (int32_t)vocab.n};
+        vocab.tokens[vocab.n++] = (struct gpt_slice){both, a.len + b.len};
+    }
+    return open_merges(&err);
 }
 
 /* ---- the definition ---- */
@@ -81,14 +134,6 @@ static bool encodes_alike(struct gpt_bpe_encoder *e, const char *text,
     return same;
 }
 
-static uint32_t seed = 1;
-
-static uint32_t draw(uint32_t below)
-{
-    seed = seed * 1664525 + 1013904223;
-    return (seed >> 8) % below;
-}
-
 /* Texts of up to `most` bytes out of `bits`, each encoded twice: the second
  * time it is known. In a block of its own for a sanitizer to watch. */
 static void test_texts(const char *name, const char *const *bits, uint32_t n,
@@ -135,7 +180,7 @@ int main(void)
         "\xED\xA0\x80", "\xE0\x80\x80", "\xE3\x81", "\xE2\x80\x99",
         "'s", "'", "re", " ", "\n", "a", "9", ".", "\xC3\xA9", "\xC2\xA0",
         "\xF0\x9F\x98\x80", "\x83", "\xFF"};
-    if (!ok(open_all(), "vocabulary"))
+    if (!ok(open_golden(), "vocabulary"))
         return tap_done();
 #define TEXTS(bits, most, rounds)                                              \
     test_texts(#bits, bits, GPT_COUNT(bits), most, rounds)
@@ -148,7 +193,13 @@ int main(void)
     TEXTS(han, 2000, 20);
     TEXTS(mixed, 40, 4000);
     TEXTS(mixed, 600, 200);
-    gpt_bpe_close(bpe);
-    gpt_vocab_free(&vocab);
+    close_all();
+    for (int i = 0; i < 20; i++) {
+        bool open = open_drawn("\xE3\xE3\x81\x82\x83\xAE\xB3\xBC\xE4\xB8\x80"
+                               "\xE2 's.a", 30 + 30 * (size_t)i);
+        if (ok(open, "vocabulary %d", i))
+            TEXTS(mixed, 60, 1000);
+        close_all();
+    }
     return tap_done();
 }
