@@ -1,8 +1,8 @@
-/* Activations in bf16: operands are widened into work memory, the operation
- * runs in float, results are rounded once, to nearest even. So sums are float
- * sums, and memory that lasts (weights, kept activations) takes half; the time
- * is that of float and of the conversions. Each function stands in front of
- * the one in float. Start at stage(). */
+/* Activations in bf16, but for matrix products (matmul.c): operands are widened
+ * into work memory, the operation runs in float, results are rounded once, to
+ * nearest even. So sums are float sums, and memory that lasts (kept
+ * activations) takes half; the time is that of float and of the conversions.
+ * Each function stands in front of the one in float. Start at stage(). */
 #include "cpu/cpu.h"
 
 #include <string.h>
@@ -61,46 +61,6 @@ static void unstage(struct gpt_queue *q, const struct operand *list, size_t n)
 static int64_t span(int64_t rows, int64_t columns, int64_t ld)
 {
     return rows > 0 ? (rows - 1) * (ld ? ld : columns) + columns : 0;
-}
-
-void cpu_bf16_matmul(struct gpt_queue *q, const struct gpt_matmul *op)
-{
-    if (op->act != GPT_BF16) {
-        cpu_matmul(q, op);
-        return;
-    }
-    bool gradient = op->c_type == GPT_F32; /* c is float already */
-    bool whole = op->beta == 0 && (op->ldc == 0 || op->ldc == op->n);
-    bool read_aux = op->epilogue == GPT_EPI_DGELU;
-    if (op->epilogue == GPT_EPI_BIAS_GELU) { /* of pre as it is stored */
-        struct gpt_matmul pre = *op;
-        pre.epilogue = GPT_EPI_BIAS;
-        pre.c = op->aux;
-        cpu_bf16_matmul(q, &pre);
-        cpu_bf16_gelu(q, op->c, op->aux, op->m * op->n, GPT_BF16);
-        return;
-    }
-    struct operand list[] = {
-        IN(op->a, op->ta ? span(op->k, op->m, op->lda)
-                         : span(op->m, op->k, op->lda)),
-        IN(op->b, op->tb ? span(op->n, op->k, op->ldb)
-                         : span(op->k, op->n, op->ldb)),
-        {gradient || whole ? NULL : op->c, gradient ? NULL : op->c,
-         span(op->m, op->n, op->ldc), NULL},
-        IN(op->bias, op->n),
-        IN(read_aux ? op->aux : NULL, op->m * op->n),
-    };
-    if (!stage(q, list, GPT_COUNT(list)))
-        return;
-    struct gpt_matmul wide = *op;
-    wide.act = wide.c_type = GPT_F32;
-    wide.a = list[0].wide;
-    wide.b = list[1].wide;
-    wide.c = gradient ? op->c : list[2].wide;
-    wide.bias = list[3].wide;
-    wide.aux = list[4].wide;
-    cpu_matmul(q, &wide);
-    unstage(q, list, GPT_COUNT(list));
 }
 
 void cpu_bf16_bias_grad(struct gpt_queue *q, float *dbias, const void *dy,

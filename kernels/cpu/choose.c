@@ -1,6 +1,6 @@
 /* Which instruction set and which matrix product are used: the best that the
  * processor has and the build knows, or what the environment forces. */
-#include "cpu/cpu.h"
+#include "cpu/product.h"
 
 #include "base/cpu.h"
 
@@ -10,7 +10,7 @@
 extern const struct cpu_isa cpu_table_base, cpu_table_avx2, cpu_table_avx512;
 
 const struct cpu_isa *cpu_isa = &cpu_table_base;
-bool cpu_use_dnnl;
+bool cpu_use_dnnl, cpu_use_dnnl_bf16;
 
 /* Best first. */
 static const struct {
@@ -63,5 +63,7 @@ int cpu_choose(const char *isa, const char *matmul, struct gpt_err *err)
         dnnl = false;
     cpu_isa = found;
     cpu_use_dnnl = dnnl;
+    cpu_use_dnnl_bf16 = !isa && !(matmul && strcmp(matmul, "portable") == 0) &&
+                        cpu_library_bf16();
     return GPT_OK;
 }

@@ -225,10 +225,10 @@ static void cpu_describe(const struct gpt_backend *be, char *text, size_t cap)
     (void)be;
 #ifdef GPT_HAVE_DNNL
     const dnnl_version_t *v = dnnl_version();
-    if (cpu_use_dnnl) {
-        snprintf(text, cap, "cpu: %d threads, %s, oneDNN %d.%d.%d",
+    if (cpu_use_dnnl || cpu_use_dnnl_bf16) {
+        snprintf(text, cap, "cpu: %d threads, %s, oneDNN %d.%d.%d%s",
                  omp_get_max_threads(), cpu_isa->name, v->major, v->minor,
-                 v->patch);
+                 v->patch, cpu_use_dnnl_bf16 ? " (bf16 too)" : "");
         return;
     }
 #endif
@@ -259,7 +259,7 @@ static struct gpt_backend cpu = {
     .copy = copy_bytes,
     .zero = cpu_zero,
     .cast = cpu_cast,
-    .matmul = cpu_bf16_matmul,
+    .matmul = cpu_matmul,
     .bias_grad = cpu_bf16_bias_grad,
     .bias_add = cpu_bf16_bias_add,
     .gelu = cpu_bf16_gelu,

@@ -29,11 +29,12 @@ float *cpu_work(struct gpt_queue *q, size_t floats);
 /* The same for operands of a narrower type: float operations do not use it. */
 float *cpu_wide(struct gpt_queue *q, size_t floats);
 
-/* Sets cpu_isa and cpu_use_dnnl; NULL: the best there is. "base", "avx2",
- * "avx512"; "dnnl", "portable". Tests call it again between operations. */
+/* Sets cpu_isa and whether oneDNN multiplies floats and bf16; NULL: the best
+ * there is. "base", "avx2", "avx512"; "dnnl", "portable". Tests call it again
+ * between operations. */
 int cpu_choose(const char *isa, const char *matmul,
                struct gpt_err *err) GPT_MUST_USE;
-extern bool cpu_use_dnnl;
+extern bool cpu_use_dnnl, cpu_use_dnnl_bf16;
 
 /* Is work of about so many nanoseconds worth waking the other threads? That
  * takes microseconds, and far longer on a busy machine. Results do not depend
@@ -101,8 +102,7 @@ void cpu_sumsq(struct gpt_queue *q, double *out, const float *x, int64_t n);
 void cpu_sum(struct gpt_queue *q, double *out, const float *x, int64_t n);
 
 /* bf16.c: for activations in float or bf16, where those above are for float
- * alone (embed_fwd and adamw take both; attn_cached is for float only). */
-void cpu_bf16_matmul(struct gpt_queue *q, const struct gpt_matmul *op);
+ * alone (matmul, embed_fwd and adamw take both; attn_cached takes floats). */
 void cpu_bf16_bias_grad(struct gpt_queue *q, float *dbias, const void *dy,
                         int64_t m, int64_t n, enum gpt_dtype act);
 void cpu_bf16_bias_add(struct gpt_queue *q, void *x, const void *bias,

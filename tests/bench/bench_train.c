@@ -1,6 +1,6 @@
-/* A whole training step of GPT-2 124M in fp32 (forward, backward, gradient
- * norm, AdamW; batch 4 x 64 tokens, the case that llm.c publishes) against
- * this machine's sgemm, and where its time goes, operation by operation. */
+/* A whole training step of GPT-2 124M in fp32 and in bf16 (forward, backward,
+ * gradient norm, AdamW; batch 4 x 64 tokens, the case that llm.c publishes)
+ * against this machine's sgemm, and where its time goes, by operation. */
 
 #include "base/memory.h"
 #include "train_step.h"
@@ -108,21 +108,16 @@ static struct gpt_backend timed_backend(void)
     return be;
 }
 
-int main(void)
+static void train(struct gpt_backend *be, const struct gpt_config *c,
+                  enum gpt_dtype act)
 {
-    struct gpt_backend be;
-    struct gpt_err err;
-    struct gpt_replica *r;
-    struct gpt_config c = gpt_config_default();
-    double times[STEPS], loss, total = 0;
-
-    need(gpt_backend_cpu(&real, &err), &err);
-    need(gpt_config_complete(&c, 128, 1, &err), &err);
-    be = timed_backend();
-    r = open_replica(&be, &c);
-    double flops = gpt_config_flops_per_token(&c, T) * N;
+    struct gpt_replica *r = open_replica(be, c, act);
+    double times[STEPS], loss = 0, total = 0;
+    double flops = gpt_config_flops_per_token(c, T) * N;
     double ceiling = bench_sgemm_ceiling();
     double first = step(r, VOCABULARY);
+    char name[40];
+
     memset(spent, 0, sizeof spent);
     for (int i = 0; i < STEPS; i++) {
         double begin = bench_clock();
@@ -133,15 +128,28 @@ int main(void)
     double again = bench_sgemm_ceiling(); /* the machine may be shared */
     ceiling = again > ceiling ? again : ceiling;
     double seconds = bench_median(times, STEPS);
-    bench_row("train 124M fp32 4x64", flops / seconds / 1e9, "GFLOP/s",
-              ceiling / 1e9, fabs(first - log(VOCABULARY)) / log(VOCABULARY));
-    bench_row("train 124M fp32 4x64", N / seconds, "tok/s",
-              N / (flops / ceiling), -1);
+    snprintf(name, sizeof name, "train 124M %s 4x64", gpt_dtype_name(act));
+    bench_row(name, flops / seconds / 1e9, "GFLOP/s", ceiling / 1e9,
+              fabs(first - log(VOCABULARY)) / log(VOCABULARY));
+    bench_row(name, N / seconds, "tok/s", N / (flops / ceiling), -1);
     printf("# %.3f s a step, loss %.4f at the first, %.4f after %d more\n",
            seconds, first, loss, STEPS);
     for (int i = 0; i < N_OPS; i++)
         printf("#   %-10s %8.1f ms a step  %5.1f %%\n", op_names[i],
                1e3 * spent[i] / STEPS, 100 * spent[i] / total);
     gpt_replica_close(r);
+}
+
+int main(void)
+{
+    struct gpt_config c = gpt_config_default();
+    struct gpt_backend be;
+    struct gpt_err err;
+
+    need(gpt_backend_cpu(&real, &err), &err);
+    need(gpt_config_complete(&c, 128, 1, &err), &err);
+    be = timed_backend();
+    train(&be, &c, GPT_F32);
+    train(&be, &c, GPT_BF16);
     return 0;
 }

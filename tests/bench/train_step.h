@@ -1,5 +1,5 @@
-/* One training step without a data set, for benches: a replica of a model on one
- * rank, and microbatches of B x T tokens that count through the vocabulary. */
+/* One training step without a data set, for benches: a replica of a model on
+ * one rank, and a microbatch of B x T tokens from all over the vocabulary. */
 #ifndef GPT_BENCH_TRAIN_STEP_H
 #define GPT_BENCH_TRAIN_STEP_H
 
@@ -19,14 +19,15 @@ static inline void need(int status, const struct gpt_err *err)
 }
 
 static inline struct gpt_replica *open_replica(struct gpt_backend *be,
-                                               const struct gpt_config *c)
+                                               const struct gpt_config *c,
+                                               enum gpt_dtype act)
 {
     struct gpt_replica *r;
     struct gpt_err err;
     const struct gpt_replica_options o = {
         .config = *c,
         .layout = GPT_LAYOUT_SINGLE(c),
-        .act = GPT_F32,
+        .act = act,
         .micro_batch = B,
         .seq_length = T,
         .seed = 1234,
@@ -49,8 +50,10 @@ static inline double step(struct gpt_replica *r, int vocabulary)
     struct gpt_stage_result result = {.loss = losses};
     struct gpt_update update = {
         .params = r->params,
+        .compact = gpt_replica_compact(r),
+        .weights = gpt_replica_compact(r) ? r->weights : NULL,
         .gradients = gpt_reducer_shards(r->reducer),
-        .act = GPT_F32,
+        .act = r->o.act,
         .loss_scale = 1,
         .lr = 1e-4,
         .weight_decay = 0.1,

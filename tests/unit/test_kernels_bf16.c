@@ -333,6 +333,11 @@ int main(void)
     matmul(5, 50, 65, false, true, GPT_EPI_BIAS_GELU, 0); /* few rows */
     matmul(33, 50, 65, false, false, GPT_EPI_DGELU, 0);
     matmul(33, 50, 65, true, false, GPT_EPI_NONE, 1);
+    /* several blocks, sums in parts */
+    matmul(300, 400, 270, false, true, GPT_EPI_BIAS_GELU, 0);
+    matmul(150, 790, 260, true, false, GPT_EPI_NONE, 1);
+    matmul(290, 385, 30, true, true, GPT_EPI_DGELU, 0);
+    matmul(3, 40, 0, false, true, GPT_EPI_BIAS, 0);
     matmul_gradient();
     matmul_gap();
     norms(true);

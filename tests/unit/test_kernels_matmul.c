@@ -1,5 +1,6 @@
 /* Matrix products against a double reference: every transposition, odd sizes
  * and row strides, beta, epilogues; any number of threads gives equal bytes. */
+#include "cpu/product.h"
 #include "tests/unit/kernels.h"
 
 static double ref_gelu(double x)
@@ -133,8 +134,44 @@ static void body(void)
     check(150, 790, 260, true, false, 1, GPT_EPI_NONE, 0);
 }
 
+/* oneDNN's matmul primitive, by which bf16 is multiplied where the processor
+ * can, here made for floats: more shapes than a thread keeps, twice. */
+static void primitives(void)
+{
+    int64_t wrong = 0, cases = 0;
+    for (int i = 0; i < 2 * 48; i++) {
+        int64_t m = 1 + i % 48, n = 70 - i % 48, k = 9 + i % 5;
+        bool ta = i & 1, tb = i & 2;
+        int64_t lda = (ta ? m : k) + i % 3, ldb = (tb ? k : n) + i % 4;
+        float *a = rnd_floats((ta ? k : m) * lda, 1);
+        float *b = rnd_floats((tb ? n : k) * ldb, 1);
+        float *c = rnd_floats(m * (n + 1), 1), *c0 = copied(c, m * (n + 1));
+        struct cpu_product p = {.m = m, .n = n, .k = k, .lda = lda, .ldb = ldb,
+                                .ldc = n + 1, .ta = ta, .tb = tb, .a = a,
+                                .b = b, .c = c, .beta = (float)(i & 1)};
+        struct setup s = {.op = {.k = k, .ta = ta, .tb = tb, .lda = lda,
+                                 .ldb = ldb, .a = a, .b = b, .beta = p.beta},
+                          .c0 = c0, .ldc = n + 1};
+        if (!cpu_library_primitive(&p)) {
+            skip("this build has no oneDNN");
+            free(a), free(b), free(c), free(c0);
+            return;
+        }
+        for (int64_t y = 0; y < m; y++) {
+            for (int64_t x = 0; x < n; x++, cases++)
+                wrong += !(fabs((double)c[y * s.ldc + x] -
+                                ref_element(&s, y, x)) < 1e-5);
+            wrong += c[y * s.ldc + n] != c0[y * s.ldc + n];
+        }
+        free(a), free(b), free(c), free(c0);
+    }
+    ok(wrong == 0, "oneDNN's primitives: %lld of %lld elements wrong",
+       (long long)wrong, (long long)cases);
+}
+
 int main(void)
 {
     each_setting(body);
+    primitives();
     return tap_done();
 }

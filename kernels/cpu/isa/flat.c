@@ -17,6 +17,26 @@ void ISA(adamw)(float *restrict p, float *restrict m, float *restrict v,
     }
 }
 
+void ISA(widen)(float *y, const uint16_t *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t bits = (uint32_t)x[i] << 16;
+        memcpy(&y[i], &bits, sizeof bits);
+    }
+}
+
+/* To nearest even; a NaN stays one. */
+void ISA(narrow)(uint16_t *y, const float *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t u;
+        memcpy(&u, &x[i], sizeof u);
+        uint32_t even = (u + 0x7fff + (u >> 16 & 1)) >> 16;
+        uint32_t quiet = u >> 16 | 0x40;
+        y[i] = (uint16_t)((u & 0x7fffffff) > 0x7f800000 ? quiet : even);
+    }
+}
+
 /* Sixteen double sums, whatever the instruction set; loops over them become
  * vectors. */
 enum { LANES = 16 };

@@ -99,6 +99,8 @@ struct cpu_adamw_rates {
     X(void, adamw,                                                            \
       (float *p, float *m, float *v, const float *g, int64_t n,               \
        const struct cpu_adamw_rates *r))                                      \
+    X(void, widen, (float *y, const uint16_t *x, int64_t n))  /* of bf16 */   \
+    X(void, narrow, (uint16_t *y, const float *x, int64_t n)) /* to nearest */\
     X(double, sum_squares, (const float *x, int64_t n))                       \
     X(double, sum_plain, (const float *x, int64_t n))
 

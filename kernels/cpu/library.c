@@ -1,0 +1,280 @@
+/* Blocks of matrix products by oneDNN, 2.x or 3.x, each in the calling thread.
+ * Floats by dnnl_sgemm; bf16, where the processor multiplies it, by a matmul
+ * primitive, of which each thread keeps those that it made. */
+#include "cpu/product.h"
+
+#include <string.h>
+
+#ifdef GPT_HAVE_DNNL
+#include <dnnl.h>
+
+/* What a primitive is made for. Only compared whole: no padding. */
+struct shape {
+    int64_t m, n, k, lda, ldb, ldc;
+    int64_t ta, tb, add, narrow;
+};
+
+enum { SRC, WEIGHTS, DST, OPERANDS };
+static const int operand_names[OPERANDS] = {
+    DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST};
+
+struct primitive {
+    struct shape shape;
+    dnnl_primitive_t run; /* NULL: none */
+    dnnl_memory_t mem[OPERANDS];
+};
+
+enum { KEPT = 32 };
+struct kept {
+    dnnl_stream_t stream;
+    struct primitive list[KEPT];
+    unsigned next; /* to be replaced */
+};
+static _Thread_local struct kept kept;
+
+/* ---- what 2.x and 3.x call by different names ---- */
+
+struct layout {
+    dnnl_dims_t dims, strides;
+    dnnl_data_type_t type;
+};
+
+#if DNNL_VERSION_MAJOR >= 3
+typedef dnnl_memory_desc_t desc;
+
+static bool describe(desc *d, const struct layout *l)
+{
+    return dnnl_memory_desc_create_with_strides(d, 2, l->dims, l->type,
+                                                l->strides) == dnnl_success;
+}
+
+static void forget(desc *d)
+{
+    dnnl_memory_desc_destroy(*d);
+}
+
+static bool hold(dnnl_memory_t *mem, const desc *d, dnnl_engine_t engine)
+{
+    return dnnl_memory_create(mem, *d, engine, DNNL_MEMORY_NONE) ==
+           dnnl_success;
+}
+
+static bool append_sum(dnnl_post_ops_t ops)
+{
+    return dnnl_post_ops_append_sum(ops, 1, 0, dnnl_data_type_undef) ==
+           dnnl_success;
+}
+
+static bool plan(dnnl_primitive_desc_t *pd, dnnl_engine_t engine,
+                 const desc d[OPERANDS], const_dnnl_primitive_attr_t attr)
+{
+    return dnnl_matmul_primitive_desc_create(pd, engine, d[SRC], d[WEIGHTS],
+                                             NULL, d[DST],
+                                             attr) == dnnl_success;
+}
+#else
+typedef dnnl_memory_desc_t desc;
+
+static bool describe(desc *d, const struct layout *l)
+{
+    return dnnl_memory_desc_init_by_strides(d, 2, l->dims, l->type,
+                                            l->strides) == dnnl_success;
+}
+
+static void forget(desc *d)
+{
+    (void)d;
+}
+
+static bool hold(dnnl_memory_t *mem, const desc *d, dnnl_engine_t engine)
+{
+    return dnnl_memory_create(mem, d, engine, DNNL_MEMORY_NONE) ==
+           dnnl_success;
+}
+
+static bool append_sum(dnnl_post_ops_t ops)
+{
+    return dnnl_post_ops_append_sum(ops, 1) == dnnl_success;
+}
+
+static bool plan(dnnl_primitive_desc_t *pd, dnnl_engine_t engine,
+                 const desc d[OPERANDS], const_dnnl_primitive_attr_t attr)
+{
+    dnnl_matmul_desc_t op;
+    return dnnl_matmul_desc_init(&op, &d[SRC], &d[WEIGHTS], NULL, &d[DST]) ==
+               dnnl_success &&
+           dnnl_primitive_desc_create(pd, &op, attr, engine, NULL) ==
+               dnnl_success;
+}
+#endif
+
+/* ---- primitives ---- */
+
+static dnnl_engine_t the_engine(void)
+{
+    static dnnl_engine_t engine; /* for the life of the program */
+    dnnl_engine_t e = NULL;
+#pragma omp critical(cpu_library_engine)
+    {
+        if (!engine && dnnl_engine_create(&engine, dnnl_cpu, 0) !=
+                           dnnl_success)
+            engine = NULL;
+        e = engine;
+    }
+    return e;
+}
+
+static void release(struct primitive *p)
+{
+    if (p->run)
+        dnnl_primitive_destroy(p->run);
+    for (int i = 0; i < OPERANDS; i++)
+        if (p->mem[i])
+            dnnl_memory_destroy(p->mem[i]);
+    *p = (struct primitive){.run = NULL};
+}
+
+/* p->run of the operands described, added to what is there or not. */
+static bool compile(struct primitive *p, const desc d[OPERANDS],
+                    dnnl_engine_t engine)
+{
+    dnnl_primitive_attr_t attr = NULL;
+    dnnl_post_ops_t ops = NULL;
+    dnnl_primitive_desc_t pd = NULL;
+
+    bool good = dnnl_primitive_attr_create(&attr) == dnnl_success &&
+                dnnl_post_ops_create(&ops) == dnnl_success &&
+                (!p->shape.add || append_sum(ops)) &&
+                dnnl_primitive_attr_set_post_ops(attr, ops) == dnnl_success &&
+                plan(&pd, engine, d, attr) &&
+                dnnl_primitive_create(&p->run, pd) == dnnl_success;
+    if (pd)
+        dnnl_primitive_desc_destroy(pd);
+    if (ops)
+        dnnl_post_ops_destroy(ops);
+    if (attr)
+        dnnl_primitive_attr_destroy(attr);
+    return good;
+}
+
+static bool make(struct primitive *p, const struct shape *s)
+{
+    dnnl_engine_t engine = the_engine();
+    dnnl_data_type_t in = s->narrow ? dnnl_bf16 : dnnl_f32;
+    const struct layout layouts[OPERANDS] = {
+        [SRC] = {{s->m, s->k}, {s->ta ? 1 : s->lda, s->ta ? s->lda : 1}, in},
+        [WEIGHTS] = {{s->k, s->n},
+                     {s->tb ? 1 : s->ldb, s->tb ? s->ldb : 1},
+                     in},
+        [DST] = {{s->m, s->n}, {s->ldc, 1}, dnnl_f32}};
+    desc d[OPERANDS];
+    int made = 0;
+
+    p->shape = *s;
+    while (engine && made < OPERANDS && describe(&d[made], &layouts[made]) &&
+           hold(&p->mem[made], &d[made], engine))
+        made++;
+    bool good = made == OPERANDS && compile(p, d, engine);
+    for (int i = 0; i < made; i++)
+        forget(&d[i]);
+    if (!good)
+        release(p);
+    return good;
+}
+
+static struct primitive *find(const struct shape *s)
+{
+    for (int i = 0; i < KEPT; i++)
+        if (kept.list[i].run &&
+            memcmp(&kept.list[i].shape, s, sizeof *s) == 0)
+            return &kept.list[i];
+    struct primitive *p = &kept.list[kept.next++ % KEPT];
+    release(p);
+    return make(p, s) ? p : NULL;
+}
+
+bool cpu_library_primitive(const struct cpu_product *b)
+{
+    struct shape s = {b->m,  b->n,  b->k,         b->lda,   b->ldb, b->ldc,
+                      b->ta, b->tb, b->beta != 0, b->narrow};
+    struct primitive *p = find(&s);
+    if (!p || (!kept.stream &&
+               dnnl_stream_create(&kept.stream, the_engine(),
+                                  dnnl_stream_default_flags) != dnnl_success))
+        return false;
+    /* memory that is read is not written to */
+    void *operands[OPERANDS] = {(void *)(uintptr_t)b->a,
+                                (void *)(uintptr_t)b->b, b->c};
+    dnnl_exec_arg_t args[OPERANDS];
+    for (int i = 0; i < OPERANDS; i++) {
+        if (dnnl_memory_set_data_handle(p->mem[i], operands[i]) !=
+            dnnl_success)
+            return false;
+        args[i] = (dnnl_exec_arg_t){operand_names[i], p->mem[i]};
+    }
+    return dnnl_primitive_execute(p->run, kept.stream, OPERANDS, args) ==
+               dnnl_success &&
+           dnnl_stream_wait(kept.stream) == dnnl_success;
+}
+
+bool cpu_library(const struct cpu_product *b)
+{
+    if (b->narrow)
+        return cpu_library_primitive(b);
+    return dnnl_sgemm(b->ta ? 'T' : 'N', b->tb ? 'T' : 'N', b->m, b->n, b->k, 1,
+                      b->a, b->lda, b->b, b->ldb, b->beta, b->c,
+                      b->ldc) == dnnl_success;
+}
+
+/* Sums of small whole numbers are exact, whatever their order. */
+static bool multiplies(void)
+{
+    enum { N = 40 };
+    uint16_t a[N * N], b[N * N];
+    float c[N * N];
+    const struct cpu_product p = {.m = N, .n = N, .k = N, .lda = N, .ldb = N,
+                                  .ldc = N, .tb = true, .narrow = true,
+                                  .a = a, .b = b, .c = c, .beta = 1};
+
+    for (int i = 0; i < N * N; i++) {
+        a[i] = gpt_f32_to_bf16((float)(i % 13 - 6));
+        b[i] = gpt_f32_to_bf16((float)(i % 11 - 5));
+        c[i] = 1;
+    }
+    if (!cpu_library_primitive(&p))
+        return false;
+    for (int i = 0; i < N * N; i++) {
+        int sum = 1;
+        for (int l = 0; l < N; l++)
+            sum += ((i / N * N + l) % 13 - 6) * ((i % N * N + l) % 11 - 5);
+        if (c[i] != (float)sum)
+            return false;
+    }
+    return true;
+}
+
+bool cpu_library_bf16(void)
+{
+    unsigned isa = (unsigned)dnnl_get_effective_cpu_isa();
+    unsigned bf16 = dnnl_cpu_isa_avx512_core_bf16;
+
+    return (isa & bf16) == bf16 && multiplies();
+}
+#else
+bool cpu_library_primitive(const struct cpu_product *b)
+{
+    (void)b;
+    return false;
+}
+
+bool cpu_library(const struct cpu_product *b)
+{
+    (void)b;
+    return false;
+}
+
+bool cpu_library_bf16(void)
+{
+    return false;
+}
+#endif

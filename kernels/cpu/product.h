@@ -1,0 +1,60 @@
+/* A matrix product on its way through matmul.c (blocks, epilogues), tiles.c
+ * (portable blocks) and library.c (blocks by oneDNN). */
+#ifndef GPT_KERNELS_CPU_PRODUCT_H
+#define GPT_KERNELS_CPU_PRODUCT_H
+
+#include "cpu/cpu.h"
+
+/* c is cut into blocks of this size, and a block is one thread's. */
+enum { CPU_BM = 288, CPU_BN = 384 };
+
+/* A product, or the part of it that is one block. a, b, bias and aux are float,
+ * or bf16 when `narrow`; c, where the sums are made, is float. */
+struct cpu_product {
+    int64_t m, n, k, lda, ldb, ldc, ld_aux;
+    bool ta, tb, narrow;
+    const void *a, *b, *bias;
+    float *c;
+    void *aux;
+    float beta;
+    enum gpt_epilogue epilogue;
+    uint16_t *c16;       /* where c goes in the end, rows ld16 apart, or NULL */
+    int64_t ld16;
+    const float *packed; /* all of a, packed, or NULL */
+    int64_t m_pad, m0;   /* rows in it; this block's first */
+};
+
+/* Element i of memory of a, b, bias or aux. */
+static inline const void *cpu_at(const struct cpu_product *p, const void *mem,
+                                 int64_t i)
+{
+    return p->narrow ? (const void *)((const uint16_t *)mem + i)
+                     : (const void *)((const float *)mem + i);
+}
+
+/* rows x cols of such memory from element `at` on, rows ld apart, as floats:
+ * where it is, or widened into `room`, *ld then cols. */
+const float *cpu_floats(const struct cpu_product *p, const void *mem,
+                        int64_t at, int64_t rows, int64_t cols, int64_t *ld,
+                        float *room);
+
+/* One block without its epilogue; `work` is cpu_tiles_work() floats. */
+void cpu_tiles(const struct cpu_product *block, float *work);
+int64_t cpu_tiles_work(const struct cpu_product *whole);
+
+/* All of a for all blocks, m_pad * k floats; work as above for each thread, `each`
+ * floats apart. */
+void cpu_tiles_pack_a(struct cpu_product *whole, float *to, float *work,
+                      int64_t each);
+
+/* One block by oneDNN; false where it has no such product. Deterministic: in
+ * the calling thread alone. */
+bool cpu_library(const struct cpu_product *block);
+
+/* How it does so for bf16: by a primitive, which can be made for floats, too. */
+bool cpu_library_primitive(const struct cpu_product *block);
+
+/* Does this processor multiply bf16, and oneDNN with it, correctly? */
+bool cpu_library_bf16(void);
+
+#endif
