@@ -1,5 +1,5 @@
-/* Causal self-attention, forward: on tensor cores where flash_fwd.cu has the
- * type and head size, else plainly, a warp a query. Keys come 32 at a
+/* Causal self-attention, forward: on tensor cores where flash_fwd_sm90a.cu or
+ * flash_fwd.cu has the GPU, type and head size, else plainly, a warp a query. Keys come 32 at a
  * time, one a lane; a running maximum and sum make the softmax exact. */
 #include "cuda/attn.cuh"
 
@@ -59,7 +59,7 @@ void cuda_attn_fwd(struct gpt_queue *q, const struct gpt_attn *op)
         cuda_fail(q, "heads of %lld elements, limit %d", (long long)op->d, ATTN_MAX_D);
         return;
     }
-    if (cuda_flash_fwd(q, op))
+    if (cuda_hopper_fwd(q, op) || cuda_flash_fwd(q, op))
         return;
     with_type(op->act, [&](auto type) {
         using T = decltype(type);

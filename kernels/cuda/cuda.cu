@@ -171,6 +171,20 @@ static void queue_close(struct gpt_queue *q)
     free(q);
 }
 
+/* What launches depend on. */
+static cudaError_t read_device(struct gpt_queue *q)
+{
+    const char *flash = getenv("GPT_CUDA_FLASH");
+    cudaDeviceProp p;
+    cudaError_t e = cudaGetDeviceProperties(&p, device_open);
+    if (e != cudaSuccess)
+        return e;
+    q->hopper = p.major == 9 && p.minor == 0 && !(flash && strcmp(flash, "mma") == 0);
+    q->processors = p.multiProcessorCount;
+    q->l2_bytes = p.l2CacheSize;
+    return cudaSuccess;
+}
+
 static int queue_open(struct gpt_backend *be, struct gpt_queue **out, struct gpt_err *err)
 {
     const char *sync = getenv("GPT_CUDA_SYNC");
@@ -182,7 +196,9 @@ static int queue_open(struct gpt_backend *be, struct gpt_queue **out, struct gpt
         return gpt_fail(err, GPT_EFAIL, NAME ": out of memory: a queue");
     q->op = "queue";
     q->step_by_step = sync && strcmp(sync, "1") == 0;
-    cudaError_t e = cudaStreamCreateWithFlags(&q->stream, cudaStreamNonBlocking);
+    cudaError_t e = read_device(q);
+    if (e == cudaSuccess)
+        e = cudaStreamCreateWithFlags(&q->stream, cudaStreamNonBlocking);
     if (e == cudaSuccess)
         e = cudaMalloc((void **)&q->fault, sizeof *q->fault);
     if (e == cudaSuccess)

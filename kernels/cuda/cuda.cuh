@@ -43,6 +43,8 @@ struct gpt_queue {
     struct cuda_fault *fault, *fault_host; /* device; pinned */
     struct gemm *gemm;
     bool step_by_step; /* wait after every operation (GPT_CUDA_SYNC=1) */
+    bool hopper;       /* use kernels that only Hopper runs (not: GPT_CUDA_FLASH=mma) */
+    int processors, l2_bytes; /* of the device */
 };
 
 /* True when the operation is to run: no failure so far, and `act` is a type

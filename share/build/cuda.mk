@@ -4,16 +4,19 @@
 #
 # What ptxas reports of registers and spills stays in $(BUILD)/cuda/NAME.ptxas.
 
+# Names ending in _sm90a use instructions that only Hopper has: they are built
+# for it alone, when 90 is among the architectures.
 cuda_src := $(wildcard kernels/cuda/*.cu)
-cuda_obj := $(cuda_src:kernels/cuda/%.cu=$(BUILD)/cuda/%.o)
+has_hopper := $(filter 90,$(GPU_ARCHS))
+cuda_obj := $(patsubst kernels/cuda/%.cu,$(BUILD)/cuda/%.o,\
+            $(if $(has_hopper),$(cuda_src),$(filter-out %_sm90a.cu,$(cuda_src))))
 emu_obj := $(patsubst kernels/cuda/%.cu,$(BUILD)/emu/%.o,\
-           $(filter-out %/gemm_lt.cu %_sm90a.cu,$(cuda_src))) \
+           $(filter-out %/gemm_lt.cu,$(cuda_src))) \
            $(patsubst tests/emu/%.cc,$(BUILD)/emu/%.o,$(wildcard tests/emu/*.cc))
 # What they need of the library: few files, compiled to be shared.
 pic_obj := $(patsubst %,$(BUILD)/pic/%.o,status dtype)
 
 # Machine code for each architecture and, for those to come, PTX of the newest.
-# Names ending in _sm90a use instructions that only Hopper has.
 sass = -gencode arch=compute_$(1),code=sm_$(1)
 newest = $(lastword $(GPU_ARCHS))
 gencode := $(foreach a,$(GPU_ARCHS),$(call sass,$(a))) \
@@ -21,7 +24,7 @@ gencode := $(foreach a,$(GPU_ARCHS),$(call sass,$(a))) \
 NVFLAGS = -std=c++17 -O3 -Xptxas -v -Xfatbin -compress-all -Xcompiler \
           -Wall,-Wextra,-fPIC,-fvisibility=hidden,-fno-exceptions,-fno-rtti
 cuda_flags = -D_GNU_SOURCE -DGPT_CUDA_ARCHS='"$(strip $(GPU_ARCHS))"' -Icommon \
-             -Ikernels -I.
+             -Ikernels -I. $(if $(has_hopper),-DGPT_CUDA_HOPPER)
 
 .PHONY: cuda emu
 cuda: $(gpu)                 ## build libgpt-cuda.so
@@ -46,7 +49,8 @@ $(BUILD)/cuda/%.o: kernels/cuda/%.cu
 	@grep -B1 -A3 'warning' $(@:.o=.ptxas) >&2 || true
 
 emu_flags = $(ALL_CXXFLAGS) -fPIC -fvisibility=hidden -fno-math-errno \
-            -fno-trapping-math -Wno-unknown-pragmas -DGPT_CUDA_EMU \
+            -fno-trapping-math -Wno-unknown-pragmas -Wno-psabi \
+            -DGPT_CUDA_EMU -DGPT_CUDA_HOPPER \
             -D_GNU_SOURCE -Icommon -Ikernels -I. -MMD -MP
 $(BUILD)/emu/%.o: kernels/cuda/%.cu
 	@mkdir -p $(@D)

@@ -8,6 +8,7 @@
  *   emu.h      launches, barriers, shuffles, votes      schedule.cc, warp.cc
  *   half.h     bfloat16 and half
  *   tensor.h   mma, ldmatrix, cp.async                  tensor.cc
+ *   async.h    mbarriers, TMA, wgmma: Hopper            async.cc, wgmma.cc
  *   runtime.h  memory, properties                       runtime.cc
  *   stream.h   streams, events                          stream.cc
  *
@@ -122,5 +123,6 @@ template <class T> static inline T atomicCAS(T *p, T expected, T x)
 #include "tests/emu/half.h"
 #include "tests/emu/runtime.h"
 #include "tests/emu/tensor.h"
+#include "tests/emu/async.h"
 
 #endif

@@ -1,5 +1,5 @@
 /* Memory of the emulated device. */
-#include "tests/emu/cuda.h"
+#include "tests/emu/threads.h"
 
 #include <map>
 #include <mutex>
@@ -99,9 +99,24 @@ static size_t capacity()
     return bytes ? strtoull(bytes, nullptr, 10) : (size_t)8 << 30;
 }
 
+unsigned emu::arch()
+{
+    const char *arch = getenv("GPT_CUDA_EMU_ARCH");
+    return arch && strcmp(arch, "90") == 0 ? 90 : 80;
+}
+
+/* What every architecture that runs the same kernels has: Hopper, or all that
+ * are built for (least: 8.6, 8.9, 12.0). */
+size_t emu::max_shared()
+{
+    return arch() == 90 ? 227 * 1024 : 99 * 1024;
+}
+
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int)
 {
-    *p = cudaDeviceProp{"emulated", capacity(), 99 * 1024, 8, 0, 4};
+    int major = (int)emu::arch() / 10, minor = (int)emu::arch() % 10;
+    *p = cudaDeviceProp{"emulated", capacity(), emu::max_shared(), major,
+                        minor, 2, 1 << 20};
     return cudaSuccess;
 }
 

@@ -1,6 +1,7 @@
-/* The part of the CUDA runtime that kernels/cuda/ calls, streams apart. Included
- * by cuda.h. Device memory is host memory that is poisoned with NaN when it is allocated;
- * copies fail unless their device side lies in one allocation. */
+/* The part of the CUDA runtime that kernels/cuda/ calls, streams apart; for
+ * cuda.h. The device is of GPT_CUDA_EMU_ARCH: 80 (unless told) or 90. Its memory
+ * is host memory that is poisoned with NaN when it is allocated; copies fail
+ * unless their device side lies in one allocation. */
 #ifndef GPT_EMU_RUNTIME_H
 #define GPT_EMU_RUNTIME_H
 
@@ -25,7 +26,7 @@ enum { cudaHostAllocDefault = 0 };
 struct cudaDeviceProp {
     char name[64];
     size_t totalGlobalMem, sharedMemPerBlockOptin;
-    int major, minor, multiProcessorCount;
+    int major, minor, multiProcessorCount, l2CacheSize;
 };
 
 const char *cudaGetErrorString(cudaError_t e);

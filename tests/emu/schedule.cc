@@ -147,6 +147,16 @@ void yield()
         fiber_switch(&now->fiber, &scheduler);
 }
 
+void poll(bool (*over)(const struct thread *t), const char *what,
+          const char *file, int line)
+{
+    wait(POLLING, what, file, line);
+    now->over = over;
+    if (over(now))
+        now->state = READY;
+    yield();
+}
+
 static void resume(struct thread *t)
 {
     now = t;
@@ -202,6 +212,11 @@ static uint64_t next_random()
     return x ^ x >> 31;
 }
 
+bool coin()
+{
+    return random_state && next_random() % 2;
+}
+
 /* The i-th of n things in the order asked for; `shuffled` is a permutation. */
 static void order(unsigned *permutation, unsigned n)
 {
@@ -225,6 +240,8 @@ static void begin_threads()
         threads[i].state = READY;
     }
     begin_warps();
+    begin_wgmma();
+    begin_async(shared_memory, shared_bytes);
     at_barrier = 0;
     if (shared_bytes)
         memset(shared_memory, 0xff, shared_bytes); /* NaN in every format */
@@ -242,6 +259,8 @@ static bool run_warp(unsigned first)
         order(turn, lanes);
         for (unsigned i = 0; i < lanes && !failed; i++) {
             struct thread *t = &threads[first + turn[i]];
+            if (t->state == POLLING && t->over(t))
+                t->state = READY;
             if (t->state != READY)
                 continue;
             resume(t);
@@ -268,9 +287,15 @@ static void run_block()
         order(turn, warps);
         for (unsigned i = 0; i < warps && !failed; i++)
             moved = run_warp(turn[i] * 32) || moved;
+        if ((!moved || coin()) && !failed)
+            moved = finish_copy(random_state ? next_random() : 0) || moved;
         if (!moved && !failed)
             report_stuck();
     }
+    if (!failed)
+        end_async();
+    if (!failed)
+        end_wgmma();
 }
 
 /* Threads that were left in the middle begin anew. */
@@ -290,9 +315,8 @@ static void check_limits(dim3 grid, dim3 block, size_t shared)
     if (!grid.x || !grid.y || !grid.z || grid.x > 0x7fffffff ||
         grid.y > 65535 || grid.z > 65535)
         fail("a grid of %u x %u x %u blocks", grid.x, grid.y, grid.z);
-    if (shared > MAX_SHARED)
-        fail("%zu bytes of shared memory, limit %zu", shared,
-             (size_t)MAX_SHARED);
+    if (shared > max_shared())
+        fail("%zu bytes of shared memory, limit %zu", shared, max_shared());
 }
 
 /* All blocks; the number of a block counts x fastest. */
@@ -332,7 +356,7 @@ bool run(const char *kernel, dim3 grid, dim3 block, size_t shared,
     n_threads = block.x * block.y * block.z;
     shared_bytes = shared;
     shared_memory = nullptr;
-    if (shared && posix_memalign((void **)&shared_memory, 128, shared) != 0)
+    if (shared && posix_memalign((void **)&shared_memory, 1024, shared) != 0)
         fail("no memory for %zu bytes of shared memory", shared);
     read_order();
     if (!failed)

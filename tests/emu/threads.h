@@ -9,9 +9,8 @@
 
 namespace emu {
 
-/* MAX_SHARED is the least of the architectures built for (8.6, 8.9, 12.0). */
-enum { MAX_THREADS = 1024, MAX_SHARED = 99 * 1024 };
-enum state { READY, AT_BARRIER, IN_WARP, ENDED };
+enum { MAX_THREADS = 1024 };
+enum state { READY, AT_BARRIER, IN_WARP, POLLING, ENDED };
 
 /* A copy begun by cp.async. A GPU does it at any time until its group is waited
  * for: here it is done then, or at once where `copies_at_once`. */
@@ -32,6 +31,9 @@ struct thread {
     void *slot;
     std::vector<async_copy> copies;
     unsigned group; /* of the next cp.async */
+    bool (*over)(const struct thread *t); /* POLLING: may it go on? */
+    const void *on;  /* what it waits for */
+    unsigned number; /* of that: parity, round, registers */
 };
 
 extern struct thread threads[MAX_THREADS];
@@ -44,8 +46,32 @@ extern bool copies_at_once;
 void wait(enum state state, const char *what, const char *file, int line);
 void yield();
 
-/* A new block begins. */
+/* Waits until over(this thread) is true. */
+void poll(bool (*over)(const struct thread *t), const char *what,
+          const char *file, int line);
+
+bool coin(); /* in random order: heads or tails; else false */
+
+/* Of an emulated device: its architecture, 80 or 90, and what follows. */
+unsigned arch();
+size_t max_shared();
+
+/* A new block begins; it ends. */
 void begin_warps();
+void begin_async(char *shared, size_t bytes);
+void end_async();
+void begin_wgmma();
+void end_wgmma();
+
+/* Does one of the bulk copies under way; false when there is none. */
+bool finish_copy(uint64_t which);
+
+/* `bytes` at an address of shared memory, for TMA and wgmma. */
+char *shared_at(unsigned address, unsigned bytes);
+
+/* Where swizzling puts what lies at an address: bits 4.. change by bits 7..,
+ * 3 of them for 128 bytes, 2 for 64, 1 for 32, 0 for none. */
+unsigned swizzled(unsigned address, unsigned bits);
 
 } // namespace emu
 

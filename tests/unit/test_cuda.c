@@ -301,9 +301,17 @@ static void run_attn(struct trial *t)
     t->be->free(t->be, scratch);
 }
 
-static void check_attn(int64_t b, int64_t t, int64_t h, int64_t g, int64_t d,
-                       double p, bool docs)
+struct attn_case {
+    int64_t b, t, h, g, d;
+    double p;
+    bool docs;
+};
+
+/* In types[first] and those after it. */
+static void check_attn(const char *title, size_t first, struct attn_case k)
 {
+    int64_t b = k.b, t = k.t, h = k.h, g = k.g, d = k.d;
+    char name[120];
     int64_t nq = b * t * (h + 2 * g) * d, no = b * t * h * d;
     float *qkv = rnd_floats(nq, 1), *dout = rnd_floats(no, 1);
     int32_t *start = rnd_ints(b * t, 0, 0);
@@ -314,8 +322,8 @@ static void check_attn(int64_t b, int64_t t, int64_t h, int64_t g, int64_t d,
     struct gpt_attn op = {.b = b, .t = t, .h = h, .g = g, .d = d, .head0 = 2,
                           .h_global = h + 5,
                           .scale = 1 / sqrtf((float)d),
-                          .doc_start = docs ? start : NULL,
-                          .dropout = some_dropout(p, t)};
+                          .doc_start = k.docs ? start : NULL,
+                          .dropout = some_dropout(k.p, t)};
     struct operand ops[] = {
         {"qkv", ACT, nq, qkv, false, 0},
         {"out", ACT, no, NULL, true, 1},
@@ -325,10 +333,11 @@ static void check_attn(int64_t b, int64_t t, int64_t h, int64_t g, int64_t d,
         {"dqkv", ACT, nq, NULL, true, 1},
         {"samples", I32, 2, &more_samples, false, 0},
     };
-    compare(run_attn, &op, ops, GPT_COUNT(ops),
-            "attention B%lld T%lld H%lld G%lld D%lld p %g%s", (long long)b,
-            (long long)t, (long long)h, (long long)g, (long long)d, p,
-            docs ? " documents" : "");
+    snprintf(name, sizeof name, "%s B%lld T%lld H%lld G%lld D%lld p %g%s",
+             title, (long long)b, (long long)t, (long long)h, (long long)g,
+             (long long)d, k.p, k.docs ? " documents" : "");
+    for (size_t i = first; i < GPT_COUNT(types); i++)
+        compare_type(run_attn, &op, ops, GPT_COUNT(ops), i, name);
     free(qkv), free(dout), free(start);
 }
 
@@ -369,11 +378,7 @@ static void check_cached(int64_t t_new, int64_t h, int64_t g, int64_t d)
 
 static void attention(void)
 {
-    static const struct {
-        int64_t b, t, h, g, d;
-        double p;
-        bool docs;
-    } cases[] = {
+    static const struct attn_case cases[] = {
         {1, 1, 1, 1, 1, 0, false},       {2, 37, 2, 2, 16, 0, false},
         {2, 33, 4, 2, 40, 0.2, true},    {1, 1, 1, 1, 128, 0.5, true},
         {1, 70, 3, 1, 64, 0, true},      {1, 190, 2, 1, 64, 0, false},
@@ -382,11 +387,39 @@ static void attention(void)
         {1, 150, 2, 2, 128, 0.3, true},  {1, 129, 2, 1, 128, 0.1, false},
         {1, 257, 2, 1, 64, 0.1, true},   {1, 212, 2, 1, 128, 0, true},
     };
+    reopen("GPT_CUDA_FLASH", "mma");
     for (size_t i = 0; i < GPT_COUNT(cases); i++)
-        check_attn(cases[i].b, cases[i].t, cases[i].h, cases[i].g, cases[i].d,
-                   cases[i].p, cases[i].docs);
+        check_attn("attention", 0, cases[i]);
+    reopen("GPT_CUDA_FLASH", "auto");
     check_cached(1, 2, 2, 16);
     check_cached(9, 4, 2, 33);
+}
+
+/* Hopper's kernels, on such a GPU: blocks with several pieces of work, more
+ * tiles of keys than there are places for them, warpgroups that see nothing of
+ * a tile. */
+static void hopper(void)
+{
+    static const struct attn_case cases[] = {
+        {1, 1, 1, 1, 128, 0.5, true},  {1, 64, 2, 1, 64, 0, false},
+        {2, 67, 3, 1, 64, 0.2, true},  {1, 390, 2, 1, 64, 0, false},
+        {1, 260, 2, 2, 64, 0, true},   {1, 300, 2, 1, 64, 0.1, false},
+        {2, 130, 1, 1, 128, 0, true},  {1, 390, 1, 1, 128, 0, false},
+        {1, 258, 2, 1, 128, 0.3, true},
+    };
+    int64_t rounds =
+        getenv("GPT_TEST_SWEEP") ? atoll(getenv("GPT_TEST_SWEEP")) : 0;
+    reopen("GPT_CUDA_EMU_ARCH", "90");
+    for (size_t i = 0; i < GPT_COUNT(cases); i++)
+        check_attn("hopper attention", 1, cases[i]);
+    for (int64_t i = 0; i < rounds; i++) {
+        int64_t g = rnd_int(1, 3), h = g * rnd_int(1, 3);
+        struct attn_case k = {rnd_int(1, 2), rnd_int(1, 300), h, g,
+                              rnd_int(1, 2) * 64, (double)(i % 2) / 5,
+                              i / 2 % 2};
+        check_attn("hopper attention", 1, k);
+    }
+    reopen("GPT_CUDA_EMU_ARCH", "80");
 }
 
 /* ---- loss, optimizer, sums ---- */
@@ -607,8 +640,9 @@ static void sweep(int64_t rounds)
         check_norm((enum gpt_norm_kind)coin(), n, c, p, coin(), coin());
         check_dropout(n, c, p);
         check_embed(n, c, p, coin(), rnd_int(1, V + 9));
-        check_attn(rnd_int(1, 2), rnd_int(1, 140), g * rnd_int(1, 3), g, d, p,
-                   coin());
+        check_attn("attention", 0,
+                   (struct attn_case){rnd_int(1, 2), rnd_int(1, 140),
+                                      g * rnd_int(1, 3), g, d, p, coin()});
         check_cached(rnd_int(1, 10), g * rnd_int(1, 3), g, d);
         check_xent(n, c, rnd_int(1, c), rnd_int(0, 9), 6, coin());
         check_ranks(n, c, rnd_int(1, 3 * c));
@@ -674,8 +708,9 @@ static const struct {
 } sections[] = {
     {"flat", flat},           {"products", products},
     {"rows", rows},           {"embeddings", embeddings},
-    {"attention", attention}, {"more", more},
-    {"sweep", random_shapes}, {"failures", failures},
+    {"attention", attention}, {"hopper", hopper},
+    {"more", more},           {"sweep", random_shapes},
+    {"failures", failures},
 };
 
 static bool wanted(const char *section, int argc, char **argv)

@@ -1,0 +1,334 @@
+/* Causal self-attention on Hopper, forward (Shah et al. 2024, FlashAttention-3).
+ * One block a multiprocessor goes through pieces of work: a tile of queries of
+ * one head. Warpgroup 0 copies (produce()); each of the others has 64 of the
+ * queries (consume()) and goes from the last 128 keys that they see to the
+ * first. Two things are under way at any time: the scores of one tile of keys,
+ * while the softmax of the one before is computed, and that tile's product with
+ * the values. Warpgroups take turns at the tensor cores, so that one computes
+ * products while another computes exponentials.
+ *
+ * Registers of a thread, D = 128: 64 of the sums, 64 scores, 32 probabilities. */
+#include "cuda/flash_hopper.cuh"
+
+enum { KEYS = 128, STAGES = 2, N = KEYS / 8 };
+
+/* Heads of 64 have registers for three warpgroups, but not under dropout. */
+template <int D, bool DROP> struct shape {
+    enum {
+        GROUPS = D == 64 && !DROP ? 3 : 2,
+        ROWS = 64 * GROUPS,
+        THREADS = WARPGROUP * (GROUPS + 1),
+        COPY_REGISTERS = GROUPS == 3 ? 32 : 24,
+        REGISTERS = GROUPS == 3 ? 160 : 240,
+    };
+};
+
+template <int D, int GROUPS, class T> struct memory {
+    tile<T, 64 * GROUPS, D> q;
+    ring<tile<T, KEYS, D>, STAGES> k, v;
+    struct mbarrier q_full, q_empty;
+};
+
+/* A piece of work, as all threads see it; keys are counted in tiles. */
+struct piece {
+    int t0, h, b, begin, end; /* first query; tiles of keys */
+};
+
+template <int ROWS>
+static __device__ struct piece piece_of(const struct attn_shape &s, const struct hopper_plan &plan,
+                                        const struct hopper_work &w)
+{
+    struct piece p;
+    p.t0 = (plan.blocks - 1 - w.rank) * ROWS;
+    p.h = w.head % (int)s.h;
+    p.b = w.head / (int)s.h;
+    p.begin = (int)(flash_first<ROWS>(s, p.b, p.t0) / KEYS);
+    p.end = ((int)min(p.t0 + (int64_t)ROWS, s.t) - 1) / KEYS + 1;
+    return p;
+}
+
+/* ---- copies: one warp, of which one thread gives the orders ---- */
+
+template <int D, int GROUPS, class T>
+static __device__ void produce(memory<D, GROUPS, T> &m, const struct attn_shape &s,
+                               const struct hopper_plan &plan, const CUtensorMap &qkv)
+{
+    int per = (int)(s.h / s.g);
+    unsigned step = 0, pieces = 0;
+    for (int round = 0; round < hopper_rounds(plan); round++) {
+        struct hopper_work w;
+        if (!hopper_turn(w, plan, round))
+            continue;
+        struct piece p = piece_of<64 * GROUPS>(s, plan, w);
+        int group = p.h / per * (per + 2), key = group + per;
+        if (threadIdx.x == 0) {
+            mbarrier_wait(m.q_empty, pieces % 2 ^ 1);
+            mbarrier_expect(m.q_full, sizeof m.q);
+            tma_load(m.q, qkv, m.q_full, group + p.h % per, p.t0, p.b);
+            for (int j = p.end - 1; j >= p.begin; j--, step++) {
+                int k = ring_fill(m.k, step, sizeof m.k.at[0]);
+                tma_load(m.k.at[k], qkv, m.k.full[k], key, j * KEYS, p.b);
+                int v = ring_fill(m.v, step, sizeof m.v.at[0]);
+                tma_load(m.v.at[v], qkv, m.v.full[v], key + 1, j * KEYS, p.b);
+            }
+        }
+        __syncwarp();
+        pieces++;
+    }
+}
+
+/* ---- what a warpgroup computes ---- */
+
+/* Turns at the tensor cores, one for each tile of keys. */
+template <int GROUPS> static __device__ void turn_begin(int group)
+{
+    named_sync(1 + group, 2 * WARPGROUP);
+}
+
+template <int GROUPS> static __device__ void turn_end(int group)
+{
+    named_arrive(1 + (group + 1) % GROUPS, 2 * WARPGROUP);
+}
+
+/* A tile of which nobody here sees a key. */
+template <int GROUPS, class M> static __device__ void pass(M &m, unsigned step, int group)
+{
+    turn_begin<GROUPS>(group);
+    turn_end<GROUPS>(group);
+    ring_get(m.k, step);
+    ring_get(m.v, step);
+    ring_free(m.k, step);
+    ring_free(m.v, step);
+}
+
+/* What a thread keeps of its two queries, rows g and g + 8 of the warp's. */
+template <int D> struct running {
+    float out[D / 8][4], max[2], sum[2];
+    int t, first[2]; /* the first query; the first keys that they see */
+};
+
+/* Scores that a query does not see become -inf. key: of the tile's first. */
+template <int D>
+static __device__ void hide(float (&s)[N][4], const running<D> &r, int key)
+{
+    bool all_seen = key + KEYS - 1 <= r.t && r.first[0] <= key && r.first[1] <= key;
+    if (__all_sync(ALL_LANES, all_seen))
+        return;
+    key += threadIdx.x % 4 * 2;
+#pragma unroll
+    for (int n = 0; n < N; n++)
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+            int j = key + n * 8 + e % 2, i = r.t + e / 2 * 8;
+            if (j > i || j < r.first[e / 2])
+                s[n][e] = -INFINITY;
+        }
+}
+
+/* Scores become probabilities relative to the maximum so far; scale includes
+ * log2(e). What was summed under an older maximum is to shrink. Every query
+ * sees a key of the first tile, so that maxima are finite. */
+template <int D>
+static __device__ void softmax(float (&s)[N][4], running<D> &r, float (&shrink)[2], float scale)
+{
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        float top = r.max[h];
+#pragma unroll
+        for (int n = 0; n < N; n++)
+            top = fmaxf(top, fmaxf(s[n][2 * h], s[n][2 * h + 1]));
+        top = fmaxf(top, __shfl_xor_sync(ALL_LANES, top, 1));
+        top = fmaxf(top, __shfl_xor_sync(ALL_LANES, top, 2));
+        float shift = top * scale, sum = 0;
+        shrink[h] = exp2_fast(r.max[h] * scale - shift);
+        r.max[h] = top;
+#pragma unroll
+        for (int n = 0; n < N; n++)
+#pragma unroll
+            for (int e = 2 * h; e < 2 * h + 2; e++) {
+                s[n][e] = exp2_fast(s[n][e] * scale - shift);
+                sum += s[n][e];
+            }
+        r.sum[h] = r.sum[h] * shrink[h] + sum;
+    }
+}
+
+/* Which probabilities of a tile stay; see flash_keep_rows(). */
+struct kept {
+    uint32_t of[2][2];
+};
+
+static __device__ struct kept keep(const struct attn_shape &s, uint64_t at)
+{
+    struct kept k;
+    flash_keep_rows<N / 2>(k.of[0], s.drop, at, s.t);
+    flash_keep_rows<N / 2>(k.of[1], s.drop, at + KEYS / 2, s.t);
+    return k;
+}
+
+static __device__ void drop_scores(float (&s)[N][4], const struct kept &k)
+{
+#pragma unroll
+    for (int n = 0; n < N; n++)
+#pragma unroll
+        for (int e = 0; e < 4; e++)
+            if (!(k.of[n / 8][e / 2] >> (n % 8 * 4 + e % 2) & 1))
+                s[n][e] = 0;
+}
+
+template <int D> static __device__ void shrink_sums(running<D> &r, const float (&shrink)[2])
+{
+#pragma unroll
+    for (int n = 0; n < D / 8; n++)
+#pragma unroll
+        for (int e = 0; e < 4; e++)
+            r.out[n][e] *= shrink[e / 2];
+}
+
+/* From scores of the tile that begins at `key` to probabilities. */
+template <bool DROP, int D>
+static __device__ void probabilities(float (&s)[N][4], running<D> &r, float (&shrink)[2],
+                                     const struct attn_shape &shape, int key,
+                                     const struct kept &stay)
+{
+    hide(s, r, key);
+    softmax(s, r, shrink, shape.scale * FLASH_LOG2E);
+    if (DROP)
+        drop_scores(s, stay);
+}
+
+/* All tiles of keys of a piece of work. step: of the first tile in the rings;
+ * drop_at: the counter of (the warp's first query, key 0). */
+template <bool DROP, int D, int GROUPS, class T>
+static __device__ void attend(running<D> &r, memory<D, GROUPS, T> &m, const struct attn_shape &s,
+                              const struct piece &p, unsigned step, int group, uint64_t drop_at)
+{
+    float score[N][4], shrink[2];
+    uint32_t prob[N / 2][4];
+    struct kept stay = {};
+    int j = p.end - 1;
+    for (int last = (p.t0 + 64 * group + 63) / KEYS; j > last; j--, step++)
+        pass<GROUPS>(m, step, group);
+    if (DROP)
+        stay = keep(s, drop_at + (uint64_t)j * KEYS);
+    turn_begin<GROUPS>(group);
+    hopper_scores(score, m.q, 64 * group, ring_get(m.k, step));
+    turn_end<GROUPS>(group);
+    wgmma_wait<0>(score);
+    ring_free(m.k, step);
+    probabilities<DROP>(score, r, shrink, s, j * KEYS, stay);
+    hopper_round<T>(prob, score);
+    for (j--; j >= p.begin; j--, step++) {
+        turn_begin<GROUPS>(group);
+        hopper_scores(score, m.q, 64 * group, ring_get(m.k, step + 1));
+        hopper_add<T>(r.out, prob, ring_get(m.v, step));
+        turn_end<GROUPS>(group);
+        if (DROP)
+            stay = keep(s, drop_at + (uint64_t)j * KEYS);
+        wgmma_wait<1>(score);
+        ring_free(m.k, step + 1);
+        probabilities<DROP>(score, r, shrink, s, j * KEYS, stay);
+        wgmma_wait<0>(r.out, prob);
+        ring_free(m.v, step);
+        shrink_sums(r, shrink);
+        hopper_round<T>(prob, score);
+    }
+    if (threadIdx.x % 32 == 0)
+        mbarrier_arrive(m.q_empty);
+    hopper_add<T>(r.out, prob, ring_get(m.v, step));
+    wgmma_wait<0>(r.out, prob);
+    ring_free(m.v, step);
+}
+
+/* Divides by the sums; writes what lies inside the sequence. */
+template <int D, class T>
+static __device__ void finish(const struct attn_shape &s, const running<D> &r,
+                              const struct piece &p, T *out)
+{
+    float by[2], *lse = s.lse + (p.b * s.h + p.h) * s.t;
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        float sum = r.sum[h];
+        sum += __shfl_xor_sync(ALL_LANES, sum, 1);
+        sum += __shfl_xor_sync(ALL_LANES, sum, 2);
+        by[h] = (s.drop.below ? s.drop.scale : 1) / sum;
+        if (threadIdx.x % 4 == 0 && r.t + 8 * h < s.t)
+            lse[r.t + 8 * h] = r.max[h] * s.scale + logf(sum);
+    }
+    flash_store<D>(out + (p.b * s.t * s.h + p.h) * D, r.out, by, r.t, s.t, s.h * D);
+}
+
+template <bool DROP, int D, int GROUPS, class T>
+static __device__ void consume(memory<D, GROUPS, T> &m, const struct attn_shape &s,
+                               const struct hopper_plan &plan, T *out)
+{
+    int group = threadIdx.x / WARPGROUP - 1;
+    int row = threadIdx.x / 32 * 16 - 64; /* the warp's first */
+    unsigned step = 0, pieces = 0;
+    if (group == GROUPS - 1)
+        turn_end<GROUPS>(group); /* it is the first one's turn */
+    for (int round = 0; round < hopper_rounds(plan); round++) {
+        struct hopper_work w;
+        if (!hopper_turn(w, plan, round))
+            continue;
+        struct piece p = piece_of<64 * GROUPS>(s, plan, w);
+        int t = p.t0 + row + threadIdx.x % 32 / 4;
+        running<D> r = {{}, {-INFINITY, -INFINITY}, {0, 0}, t,
+                        {(int)attn_first(s, p.b, min((int64_t)t, s.t - 1)),
+                         (int)attn_first(s, p.b, min((int64_t)t + 8, s.t - 1))}};
+        mbarrier_wait(m.q_full, pieces++ % 2);
+        attend<DROP>(r, m, s, p, step, group, attn_drop_at(s, p.b, p.h, p.t0 + row));
+        step += p.end - p.begin;
+        finish(s, r, p, out);
+    }
+}
+
+template <bool DROP, int D, class T>
+static __global__ void __launch_bounds__((shape<D, DROP>::THREADS), 1)
+    flash_forward(struct attn_shape s, struct hopper_plan plan,
+                  const __grid_constant__ CUtensorMap qkv, T *out)
+{
+    using S = shape<D, DROP>;
+    auto &m = hopper_shared<memory<D, S::GROUPS, T>>();
+    if (threadIdx.x == 0) {
+        mbarrier_init(m.q_full, 1);
+        mbarrier_init(m.q_empty, 4 * S::GROUPS);
+        ring_init(m.k, 4 * S::GROUPS);
+        ring_init(m.v, 4 * S::GROUPS);
+        fence_async();
+    }
+    __syncthreads();
+    if (threadIdx.x < WARPGROUP) {
+        fewer_registers<S::COPY_REGISTERS>();
+        if (threadIdx.x < 32)
+            produce(m, s, plan, qkv);
+    } else {
+        more_registers<S::REGISTERS>();
+        consume<DROP>(m, s, plan, out);
+    }
+}
+
+template <bool DROP, int D, class T> static void run(struct gpt_queue *q, const struct gpt_attn *op)
+{
+    using S = shape<D, DROP>;
+    CUtensorMap qkv;
+    if (!hopper_map(q, &qkv, op, op->qkv, op->g * (op->h / op->g + 2)))
+        return;
+    struct hopper_plan plan = hopper_plan_of(q, cuda_blocks(op->t, S::ROWS), op->b * op->h,
+                                             op->t * D * 4 * op->g / op->h);
+    launch(q, flash_forward<DROP, D, T>, hopper_blocks(q, plan), S::THREADS,
+           sizeof(memory<D, S::GROUPS, T>), attn_shape_of(op), plan, qkv, (T *)op->out);
+}
+
+bool cuda_hopper_fwd(struct gpt_queue *q, const struct gpt_attn *op)
+{
+    if (!hopper_size(q, op))
+        return false;
+    hopper_with_size(op, [&](auto type, auto d) {
+        if (op->dropout.p != 0)
+            run<true, d.value, decltype(type)>(q, op);
+        else
+            run<false, d.value, decltype(type)>(q, op);
+    });
+    return true;
+}
