@@ -63,6 +63,8 @@ lib := $(BUILD)/libgpt.a
 bins := $(programs:%=$(BUILD)/%)
 unit_bins := $(unit_src:tests/unit/%.c=$(BUILD)/tests/unit/%.t)
 bench_bins := $(bench_src:tests/bench/%.c=$(BUILD)/tests/bench/%)
+gpu_bench_src := $(wildcard tests/gpu/*.c)
+gpu_bench_bins := $(gpu_bench_src:tests/gpu/%.c=$(BUILD)/tests/gpu/%)
 parity_bins := $(parity_src:tests/parity/%.c=$(BUILD)/tests/parity/%)
 
 fuzz_src := $(wildcard tests/fuzz/*.c)
@@ -134,6 +136,9 @@ $(unit_bins): $(BUILD)/tests/unit/%.t: $(BUILD)/tests/unit/%.o $(lib)
 $(bench_bins): $(BUILD)/tests/bench/%: $(BUILD)/tests/bench/%.o $(lib)
 	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(ALL_LIBS)
 
+$(gpu_bench_bins): $(BUILD)/tests/gpu/%: $(BUILD)/tests/gpu/%.o $(lib)
+	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(ALL_LIBS)
+
 $(parity_bins): $(BUILD)/tests/parity/%: $(BUILD)/tests/parity/%.o $(lib)
 	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(ALL_LIBS)
 
@@ -167,7 +172,7 @@ $(BUILD)/completions/%.fish: $(BUILD)/%
 
 # ---- tests ----
 
-.PHONY: check check-all check-gpu cuda-report sweep matrix asan lint format bench bench-layouts fuzz demo deps
+.PHONY: check check-all check-gpu bench-gpu cuda-report sweep matrix asan lint format bench bench-layouts fuzz demo deps
 JOBS = $(shell getconf _NPROCESSORS_ONLN)
 ASAN = -fsanitize=address,undefined -fno-sanitize-recover=undefined
 tests = $(sort $(unit_bins) $(fuzz_bins) $(emu_test) \
@@ -195,6 +200,9 @@ asan:                        ## check under ASan and UBSan, in build/asan
 
 check-gpu:                   ## kernels, trainings, texts on a GPU: needs make, gcc, nvcc, sh
 	BUILD='$(BUILD)/gpu' sh tests/gpu/check.sh
+
+bench-gpu:                   ## kernels and training steps on a GPU against peers
+	BUILD='$(BUILD)/gpu' sh tests/gpu/bench.sh
 
 lint:                        ## cppcheck, mandoc, shellcheck, size budgets
 	sh tests/lib/lint.sh
