@@ -202,6 +202,8 @@ struct gpt_adamw {
     int64_t n_segments;
 };
 
+struct gpt_collectives; /* collectives.h */
+
 struct gpt_backend {
     unsigned api; /* GPT_BACKEND_API */
     const char *name;
@@ -290,6 +292,9 @@ struct gpt_backend {
     void (*sumsq)(struct gpt_queue *q, double *out, const float *x,
                   int64_t n);
     void (*sum)(struct gpt_queue *q, double *out, const float *x, int64_t n);
+
+    /* Collectives of the device's own library; NULL: it has none. */
+    const struct gpt_collectives *collectives;
 };
 
 /* The CPU backend; valid until the process ends. `matmul` uses oneDNN where it

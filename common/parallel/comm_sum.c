@@ -37,6 +37,7 @@ enum { BLOCK = 1024 };
 REDUCE(reduce_f32, float, float, AS_IT_IS, AS_IT_IS)
 REDUCE(reduce_f64, double, double, AS_IT_IS, AS_IT_IS)
 REDUCE(reduce_bf16, uint16_t, float, gpt_bf16_to_f32, gpt_f32_to_bf16)
+REDUCE(reduce_f16, uint16_t, float, gpt_f16_to_f32, gpt_f32_to_f16)
 
 static void reduce_i64(uint8_t *out, const uint8_t *const *from, int64_t size,
                        int64_t n, enum gpt_reduce op)
@@ -63,6 +64,8 @@ gpt_reduce_fn *gpt_reduce_of(enum gpt_dtype type)
         return reduce_f64;
     case GPT_BF16:
         return reduce_bf16;
+    case GPT_F16:
+        return reduce_f16;
     case GPT_I64:
         return reduce_i64;
     default:

@@ -49,7 +49,8 @@ int gpt_store_barrier(struct gpt_store *s, const char *name, double timeout,
 int gpt_store_post_failure(struct gpt_store *s, int64_t rank, const char *text,
                            struct gpt_err *err);
 /* True when another rank failed: fills *rank and text. A lost connection counts
- * as a failure of who served it, rank 0 or (-1) the launcher. */
+ * as a failure of who served it, rank 0 or (-1) the launcher. When this rank
+ * itself did: false, and fills them too. */
 bool gpt_store_failed(struct gpt_store *s, int64_t *rank, char *text,
                       size_t cap);
 

@@ -1,0 +1,271 @@
+/* Collectives by the device's own library (NCCL). A call is put on the queue,
+ * and the host goes on; the watching thread asks now and then which call the
+ * queue has come to and whether the library has found something wrong. Start at
+ * run(), then look().
+ *
+ * Every group makes a communicator of its own, from an id of its first member,
+ * instead of being split from that of all ranks: a split is a collective of the
+ * whole world, a group's beginning one of its members, of which most groups
+ * have few however many ranks there are; and groups that share nothing can be
+ * aborted one by one. */
+#include "parallel/comm_internal.h"
+
+#include "base/memory.h"
+#include "base/num.h"
+#include "base/progress.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+enum { MOST_PEERS = 8 }; /* that are remembered of an exchange */
+
+/* A call on the queue, for messages. */
+struct flight {
+    enum gpt_collective_kind kind;
+    int64_t peer[MOST_PEERS];
+    int n_peers; /* of an exchange */
+};
+
+struct gpt_comm_device {
+    const struct gpt_collectives *lib;
+    struct gpt_link *link;
+    pthread_mutex_t lock; /* of what follows; the watcher reads it */
+    int64_t last;         /* number of the call made last */
+    struct flight flights[GPT_LINK_CALLS]; /* by number */
+};
+
+static struct flight *flight_of(struct gpt_comm_device *d, int64_t number)
+{
+    return &d->flights[number % GPT_LINK_CALLS];
+}
+
+/* ---- calls ---- */
+
+static void remember(struct gpt_comm *c, const struct gpt_collective *call)
+{
+    struct gpt_comm_device *d = c->device;
+
+    pthread_mutex_lock(&d->lock);
+    struct flight *f = flight_of(d, c->calls);
+    d->last = c->calls;
+    *f = (struct flight){.kind = call->kind};
+    for (int64_t i = 0; i < call->n_list && f->n_peers < MOST_PEERS; i++)
+        f->peer[f->n_peers++] = call->list[i].peer;
+    pthread_mutex_unlock(&d->lock);
+}
+
+/* What a ring sends, which is the least that any algorithm does. */
+static int64_t sent(const struct gpt_comm *c, const struct gpt_collective *call)
+{
+    const int64_t others = c->size - 1;
+    const int64_t bytes = call->n * (int64_t)gpt_dtype_bytes(call->type);
+    int64_t sum = 0;
+
+    switch (call->kind) {
+    case GPT_ALL_REDUCE:
+        return 2 * bytes * others / c->size;
+    case GPT_REDUCE_SCATTER:
+    case GPT_ALL_GATHER:
+        return bytes * others;
+    case GPT_BROADCAST:
+        return c->index == call->root ? bytes : 0;
+    case GPT_EXCHANGE:
+        for (int64_t i = 0; i < call->n_list; i++)
+            sum += call->list[i].send ? call->list[i].bytes : 0;
+        return sum;
+    case GPT_BARRIER:
+        break;
+    }
+    return 0;
+}
+
+static bool is_nothing(const struct gpt_collective *call)
+{
+    return call->kind == GPT_EXCHANGE ? call->n_list == 0
+                                      : call->kind != GPT_BARRIER &&
+                                            call->n == 0;
+}
+
+static void run(struct gpt_comm *c, struct gpt_queue *q,
+                const struct gpt_collective *call)
+{
+    const char *what = gpt_collective_name(call->kind);
+    struct gpt_err err = {0};
+    const double begun = gpt_now();
+
+    if (is_nothing(call))
+        return;
+    remember(c, call);
+    c->bytes += sent(c, call);
+    if (c->device->lib->put(c->device->link, q, call, c->calls, &err) !=
+            GPT_OK &&
+        !gpt_comm_failed(c) &&
+        !gpt_comm_other_failed(c, what, c->calls, gpt_comm_reason))
+        gpt_comm_fail(c, true, "%s %lld of group '%s': %s", what,
+                      (long long)c->calls, c->name, err.text);
+    c->waited += gpt_now() - begun;
+}
+
+/* ---- watching ---- */
+
+/* Of call *number, or of the last one when that is 0. */
+static const char *name_of(struct gpt_comm *c, int64_t *number)
+{
+    struct gpt_comm_device *d = c->device;
+
+    pthread_mutex_lock(&d->lock);
+    if (*number == 0)
+        *number = d->last;
+    enum gpt_collective_kind kind = flight_of(d, *number)->kind;
+    pthread_mutex_unlock(&d->lock);
+    return gpt_collective_name(kind);
+}
+
+/* The library has found something wrong; who ended may yet say why. */
+static void report(struct gpt_comm *c, int64_t number, const char *why)
+{
+    const char *what = name_of(c, &number);
+
+    if (!gpt_comm_other_failed(c, what, number, gpt_comm_reason))
+        gpt_comm_fail(c, true, "%s %lld of group '%s': %s", what,
+                      (long long)number, c->name, why);
+    c->device->lib->abort(c->device->link);
+}
+
+static void look(struct gpt_comm *c)
+{
+    const struct gpt_comm_device *d = c->device;
+    char why[400];
+
+    if (gpt_comm_failed(c))
+        return;
+    int64_t number = d->lib->running(d->link);
+    if (d->lib->state(d->link, why, sizeof why) == GPT_LINK_FAILED)
+        report(c, number, why);
+    else if (number != c->number) /* this thread alone sets it */
+        gpt_comm_watch(c, number ? name_of(c, &number) : NULL, number);
+}
+
+static bool waits_for(struct gpt_comm *c, int64_t member)
+{
+    struct gpt_comm_device *d = c->device;
+
+    pthread_mutex_lock(&d->lock);
+    const struct flight *f = flight_of(d, c->number);
+    bool waits = f->kind != GPT_EXCHANGE;
+    for (int i = 0; i < f->n_peers && !waits; i++)
+        waits = f->peer[i] == member;
+    pthread_mutex_unlock(&d->lock);
+    return waits;
+}
+
+static void end_calls(struct gpt_comm *c)
+{
+    c->device->lib->abort(c->device->link);
+}
+
+/* ---- open and close ---- */
+
+/* Why there is no point in waiting any more, if so. */
+static int check_wait(struct gpt_comm *c, double end, const char *what,
+                      struct gpt_err *err)
+{
+    char text[512];
+    int64_t rank;
+
+    if (gpt_store_failed(c->store, &rank, text, sizeof text))
+        return gpt_fail(err, GPT_EIO, "rank %lld: %s", (long long)rank, text);
+    if (gpt_now() > end)
+        return gpt_fail(err, GPT_EIO, "%s", what);
+    return GPT_OK;
+}
+
+/* The id of the group, made by its first member. */
+static int share_id(struct gpt_comm *c, char *id, double end,
+                    struct gpt_err *err)
+{
+    char key[96];
+    void *value;
+    size_t len;
+
+    snprintf(key, sizeof key, "nccl/%s", c->name);
+    if (c->index == 0) {
+        GPT_TRY(c->device->lib->make_id(id, err));
+        return gpt_store_set(c->store, key, id, GPT_LINK_ID, err);
+    }
+    while (gpt_store_get(c->store, key, 0.5, &value, &len, err) != GPT_OK)
+        GPT_TRY(check_wait(c, end, "its first member has not come", err));
+    bool whole = len == GPT_LINK_ID;
+    if (whole)
+        memcpy(id, value, GPT_LINK_ID);
+    gpt_free(value);
+    return whole ? GPT_OK
+                 : gpt_fail(err, GPT_EIO, "its id has %zu bytes, not %d", len,
+                            (int)GPT_LINK_ID);
+}
+
+/* Until all members are connected. */
+static int await(struct gpt_comm *c, double end, struct gpt_err *err)
+{
+    const struct gpt_comm_device *d = c->device;
+    const struct timespec tick = {0, 2 * 1000 * 1000};
+    double look_at = gpt_now() + 0.25;
+    enum gpt_link_state state;
+    char why[400];
+
+    while ((state = d->lib->state(d->link, why, sizeof why)) ==
+           GPT_LINK_BUSY) {
+        nanosleep(&tick, NULL);
+        if (gpt_now() < look_at)
+            continue;
+        look_at = gpt_now() + 0.25;
+        GPT_TRY(check_wait(c, end, "not all members have come", err));
+    }
+    return state == GPT_LINK_READY ? GPT_OK
+                                   : gpt_fail(err, GPT_EIO, "%s", why);
+}
+
+static int connect_link(struct gpt_comm *c, double timeout, struct gpt_err *err)
+{
+    const double end = gpt_now() + timeout;
+    struct gpt_comm_device *d = c->device;
+    char id[GPT_LINK_ID] = {0};
+
+    GPT_TRY(share_id(c, id, end, err));
+    GPT_TRY(d->lib->open(&d->link, id, c->name, c->size, c->index, err));
+    int status = await(c, end, err);
+    if (status != GPT_OK)
+        d->lib->abort(d->link);
+    return status;
+}
+
+static int open_device(struct gpt_comm *c, double timeout, struct gpt_err *err)
+{
+    GPT_TRY(gpt_new(&c->device, 1, sizeof *c->device, "a group of ranks", err));
+    c->device->lib = c->be->collectives;
+    pthread_mutex_init(&c->device->lock, NULL);
+    if (connect_link(c, timeout, err) != GPT_OK)
+        return gpt_context(err, "cannot connect group '%s'", c->name);
+    return GPT_OK;
+}
+
+static void close_device(struct gpt_comm *c)
+{
+    struct gpt_comm_device *d = c->device;
+
+    if (!d)
+        return;
+    d->lib->close(d->link);
+    pthread_mutex_destroy(&d->lock);
+    gpt_free(d);
+}
+
+const struct gpt_comm_carrier gpt_comm_through_device = {
+    .open = open_device,
+    .close = close_device,
+    .run = run,
+    .abort = end_calls,
+    .waits_for = waits_for,
+    .poll = look,
+};

@@ -1,0 +1,399 @@
+/* Collectives through Gloo, made of one exchange of messages: everybody sends
+ * everybody what it needs, and sums what it receives in the order of ranks.
+ * That moves as few bytes as a ring does, in one step instead of many. Start at
+ * exchange(). */
+#include "parallel/comm_internal.h"
+
+#include "base/memory.h"
+#include "base/num.h"
+#include "base/progress.h"
+#include "parallel/comm_sum.h"
+#include "parallel/transport.h"
+
+#include <string.h>
+
+struct block {
+    uint8_t *p;
+    size_t cap;
+};
+
+struct gpt_comm_host {
+    struct gpt_transport *transport;
+    struct gpt_move *moves;
+    size_t n_moves, moves_cap;
+    struct block in, out, parts; /* of device memory; of sums */
+};
+
+/* ---- exchanging ---- */
+
+static bool add_move(struct gpt_comm *c, bool send, int64_t peer, void *buf,
+                     size_t bytes)
+{
+    struct gpt_comm_host *h = c->host;
+
+    if (bytes == 0)
+        return true;
+    if (gpt_grow(&h->moves, &h->moves_cap, h->n_moves + 1, sizeof(*h->moves),
+                 "transfers", NULL) != GPT_OK) {
+        gpt_comm_fail(c, true, "out of memory for transfers of group '%s'",
+                      c->name);
+        return false;
+    }
+    h->moves[h->n_moves++] = (struct gpt_move){
+        .send = send, .peer = peer, .buf = buf, .bytes = bytes};
+    if (send)
+        c->bytes += (int64_t)bytes;
+    return true;
+}
+
+/* Sources are only read; Gloo has one kind of buffer for both ways. */
+static bool add_send(struct gpt_comm *c, int64_t peer, const void *buf,
+                     size_t bytes)
+{
+    void *p;
+
+    memcpy(&p, &buf, sizeof(p));
+    return add_move(c, true, peer, p, bytes);
+}
+
+/* A peer is gone, and nobody says why. */
+static void lose(struct gpt_comm *c, const char *what, const char *why)
+{
+    const struct gpt_comm_host *h = c->host;
+    size_t i = 0;
+
+    while (i < h->n_moves && !h->moves[i].lost)
+        i++;
+    gpt_comm_fail(c, true, "%s %lld of group '%s': lost rank %lld: %s", what,
+                  (long long)c->calls, c->name,
+                  i < h->n_moves ? (long long)c->ranks[h->moves[i].peer] : -1LL,
+                  why);
+}
+
+/* The moves that were added. */
+static bool exchange(struct gpt_comm *c, enum gpt_collective_kind kind)
+{
+    const char *what = gpt_collective_name(kind);
+    struct gpt_comm_host *h = c->host;
+    struct gpt_err err = {0};
+    const double begun = gpt_now();
+
+    if (gpt_comm_failed(c) || h->n_moves == 0)
+        return !gpt_comm_failed(c);
+    gpt_comm_watch(c, what, c->calls);
+    int status = gpt_transport_exchange(h->transport, h->moves,
+                                        (int64_t)h->n_moves, &err);
+    gpt_comm_watch(c, NULL, 0);
+    c->waited += gpt_now() - begun;
+    if (status != GPT_OK && !gpt_comm_failed(c) &&
+        !gpt_comm_other_failed(c, what, c->calls, gpt_comm_reason))
+        lose(c, what, err.text);
+    return status == GPT_OK;
+}
+
+/* ---- memory ---- */
+
+static uint8_t *room(struct gpt_comm *c, struct block *b, size_t bytes)
+{
+    if (gpt_grow(&b->p, &b->cap, bytes + 1, 1, "a collective", NULL) == GPT_OK)
+        return b->p;
+    gpt_comm_fail(c, true,
+                  "out of memory: %zu bytes for a collective of group '%s'",
+                  bytes, c->name);
+    return NULL;
+}
+
+/* Waits for the queue: false when it has failed. */
+static bool settle(struct gpt_comm *c, struct gpt_queue *q)
+{
+    struct gpt_err err = {0};
+
+    if (!q || c->be->sync(q, &err) == GPT_OK)
+        return true;
+    gpt_comm_fail(c, true, "%s", err.text);
+    return false;
+}
+
+/* What the host may read of `bytes` at p: p itself, or a copy. */
+static uint8_t *host_of(struct gpt_comm *c, struct gpt_queue *q,
+                        struct block *b, const void *p, size_t bytes, bool read)
+{
+    uint8_t *host;
+
+    if (c->be->host_memory) {
+        memcpy(&host, &p, sizeof(host));
+        return host;
+    }
+    host = room(c, b, bytes);
+    if (!host || !read)
+        return host;
+    c->be->copy_out(q, host, p, bytes);
+    return settle(c, q) ? host : NULL;
+}
+
+/* The host's copy is used again by the next call, so this one waits. */
+static void back(struct gpt_comm *c, struct gpt_queue *q, void *p,
+                 const uint8_t *host, size_t bytes)
+{
+    if (c->be->host_memory)
+        return;
+    c->be->copy_in(q, p, host, bytes);
+    (void)settle(c, q);
+}
+
+/* ---- slices ---- */
+
+struct slice {
+    int64_t begin, count; /* elements */
+};
+
+/* Member m's part of n elements, `part` to each while they last; part 0:
+ * everybody has all. */
+static struct slice slice_of(int64_t m, int64_t part, int64_t n)
+{
+    if (part == 0)
+        return (struct slice){0, n};
+    int64_t begin = gpt_min_i64(m * part, n);
+
+    return (struct slice){begin, gpt_min_i64(part, n - begin)};
+}
+
+/* out: the sum of this rank's slice of everybody's `in` (n elements). */
+static bool reduce_slices(struct gpt_comm *c, const struct gpt_collective *call,
+                          uint8_t *out, const uint8_t *in, int64_t part,
+                          int64_t n)
+{
+    const int64_t bytes = (int64_t)gpt_dtype_bytes(call->type);
+    const struct slice mine = slice_of(c->index, part, n);
+    const size_t room_each = (size_t)(mine.count * bytes);
+    gpt_reduce_fn *reduce = gpt_reduce_of(call->type);
+    uint8_t *parts = room(c, &c->host->parts,
+                          (sizeof(uint8_t *) + room_each) * (size_t)c->size);
+
+    if (!reduce)
+        gpt_comm_fail(c, true, "group '%s' cannot sum %s", c->name,
+                      gpt_dtype_name(call->type));
+    if (!reduce || !parts)
+        return false;
+    /* pointers in front; blocks of memory.h are aligned */
+    const uint8_t **from = (const uint8_t **)(void *)parts;
+    uint8_t *base = parts + sizeof(uint8_t *) * (size_t)c->size;
+    for (int64_t m = 0; m < c->size; m++) {
+        const struct slice s = slice_of(m, part, n);
+        uint8_t *to = base + (size_t)m * room_each;
+        from[m] = m == c->index ? in + mine.begin * bytes : to;
+        if (m == c->index)
+            continue;
+        if (!add_send(c, m, in + s.begin * bytes, (size_t)(s.count * bytes)) ||
+            !add_move(c, false, m, to, room_each))
+            return false;
+    }
+    if (!exchange(c, call->kind))
+        return false;
+    reduce(out, from, c->size, mine.count, call->op);
+    return true;
+}
+
+/* ---- collectives ---- */
+
+/* Does everybody add up everything? One exchange instead of two, for more sums
+ * and (unless there are two ranks) more bytes. */
+static bool at_once(const struct gpt_comm *c, int64_t bytes)
+{
+    enum { FEW = 1 << 20 };
+    const int64_t others = gpt_max_i64(c->size - 1, 1);
+
+    return bytes <= FEW / (others * others);
+}
+
+static void all_reduce(struct gpt_comm *c, struct gpt_queue *q,
+                       const struct gpt_collective *call)
+{
+    const int64_t n = call->n, bytes = (int64_t)gpt_dtype_bytes(call->type);
+    const int64_t part =
+        at_once(c, n * bytes) ? 0 : gpt_ceil_div(n, c->size);
+    const struct slice mine = slice_of(c->index, part, n);
+    uint8_t *host = host_of(c, q, &c->host->in, call->in, (size_t)(n * bytes),
+                            true);
+
+    if (!host || !reduce_slices(c, call, host + mine.begin * bytes, host, part,
+                                n))
+        return;
+    c->host->n_moves = 0;
+    for (int64_t m = 0; part > 0 && m < c->size; m++) {
+        const struct slice s = slice_of(m, part, n);
+        if (m != c->index && (!add_send(c, m, host + mine.begin * bytes,
+                                        (size_t)(mine.count * bytes)) ||
+                              !add_move(c, false, m, host + s.begin * bytes,
+                                        (size_t)(s.count * bytes))))
+            return;
+    }
+    if (part == 0 || exchange(c, call->kind))
+        back(c, q, call->out, host, (size_t)(n * bytes));
+}
+
+static void reduce_scatter(struct gpt_comm *c, struct gpt_queue *q,
+                           const struct gpt_collective *call)
+{
+    const size_t bytes = (size_t)call->n * gpt_dtype_bytes(call->type);
+    uint8_t *from = host_of(c, q, &c->host->in, call->in,
+                            bytes * (size_t)c->size, true);
+    uint8_t *to = host_of(c, q, &c->host->out, call->out, bytes, false);
+
+    if (from && to &&
+        reduce_slices(c, call, to, from, call->n, call->n * c->size))
+        back(c, q, call->out, to, bytes);
+}
+
+static void all_gather(struct gpt_comm *c, struct gpt_queue *q,
+                       const struct gpt_collective *call)
+{
+    const size_t bytes = (size_t)call->n * gpt_dtype_bytes(call->type);
+    const size_t all = bytes * (size_t)c->size;
+    uint8_t *from = host_of(c, q, &c->host->in, call->in, bytes, true);
+    uint8_t *to = host_of(c, q, &c->host->out, call->out, all, false);
+
+    if (!from || !to)
+        return;
+    for (int64_t m = 0; m < c->size; m++)
+        if (m != c->index &&
+            (!add_send(c, m, from, bytes) ||
+             !add_move(c, false, m, to + (size_t)m * bytes, bytes)))
+            return;
+    uint8_t *own = to + (size_t)c->index * bytes;
+    if (own != from)
+        memmove(own, from, bytes);
+    if (exchange(c, call->kind))
+        back(c, q, call->out, to, all);
+}
+
+static void broadcast(struct gpt_comm *c, struct gpt_queue *q,
+                      const struct gpt_collective *call)
+{
+    const size_t bytes = (size_t)call->n * gpt_dtype_bytes(call->type);
+    const bool is_root = c->index == call->root;
+    uint8_t *host = host_of(c, q, &c->host->in, call->in, bytes, is_root);
+
+    if (!host)
+        return;
+    for (int64_t m = 0; m < c->size; m++)
+        if (is_root ? m != call->root && !add_send(c, m, host, bytes)
+                    : m == call->root && !add_move(c, false, m, host, bytes))
+            return;
+    if (exchange(c, call->kind) && !is_root)
+        back(c, q, call->out, host, bytes);
+}
+
+static void barrier(struct gpt_comm *c, struct gpt_queue *q,
+                    const struct gpt_collective *call)
+{
+    uint8_t *bytes = room(c, &c->host->parts, (size_t)c->size);
+
+    (void)q;
+    if (!bytes)
+        return;
+    for (int64_t m = 0; m < c->size; m++)
+        if (m != c->index && (!add_send(c, m, &bytes[c->index], 1) ||
+                              !add_move(c, false, m, &bytes[m], 1)))
+            return;
+    (void)exchange(c, call->kind);
+}
+
+/* Device memory: all that is sent stands in one copy, all received in another,
+ * in the order of the list. */
+static void exchange_list(struct gpt_comm *c, struct gpt_queue *q,
+                          const struct gpt_collective *call)
+{
+    size_t total[2] = {0, 0}, at[2] = {0, 0};
+    uint8_t *host[2] = {NULL, NULL};
+
+    for (int64_t i = 0; i < call->n_list; i++)
+        total[call->list[i].send] += (size_t)call->list[i].bytes;
+    for (int k = 0; k < 2 && !c->be->host_memory; k++)
+        if (!(host[k] = room(c, k ? &c->host->in : &c->host->out, total[k])))
+            return;
+    for (int64_t i = 0; i < call->n_list; i++) {
+        const struct gpt_transfer *t = &call->list[i];
+        uint8_t *p = t->buf;
+        if (!c->be->host_memory) {
+            p = host[t->send] + at[t->send];
+            at[t->send] += (size_t)t->bytes;
+            if (t->send)
+                c->be->copy_out(q, p, t->buf, (size_t)t->bytes);
+        }
+        if (!add_move(c, t->send, t->peer, p, (size_t)t->bytes))
+            return;
+    }
+    (void)settle(c, q);
+    if (!exchange(c, call->kind) || c->be->host_memory)
+        return;
+    at[0] = 0;
+    for (int64_t i = 0; i < call->n_list; i++)
+        if (!call->list[i].send) {
+            const size_t bytes = (size_t)call->list[i].bytes;
+            back(c, q, call->list[i].buf, host[0] + at[0], bytes);
+            at[0] += bytes;
+        }
+}
+
+/* ---- the carrier ---- */
+
+static void run(struct gpt_comm *c, struct gpt_queue *q,
+                const struct gpt_collective *call)
+{
+    static void (*const kinds[])(struct gpt_comm *, struct gpt_queue *,
+                                 const struct gpt_collective *) = {
+        [GPT_ALL_REDUCE] = all_reduce, [GPT_REDUCE_SCATTER] = reduce_scatter,
+        [GPT_ALL_GATHER] = all_gather, [GPT_BROADCAST] = broadcast,
+        [GPT_EXCHANGE] = exchange_list, [GPT_BARRIER] = barrier,
+    };
+
+    c->host->n_moves = 0;
+    if (settle(c, q))
+        kinds[call->kind](c, q, call);
+}
+
+static bool waits_for(struct gpt_comm *c, int64_t member)
+{
+    const struct gpt_comm_host *h = c->host;
+
+    for (size_t i = 0; i < h->n_moves; i++)
+        if (h->moves[i].peer == member &&
+            !__atomic_load_n(&h->moves[i].done, __ATOMIC_RELAXED))
+            return true;
+    return false;
+}
+
+static void end_exchange(struct gpt_comm *c)
+{
+    gpt_transport_abort(c->host->transport);
+}
+
+static int open_host(struct gpt_comm *c, double timeout, struct gpt_err *err)
+{
+    GPT_TRY(gpt_new(&c->host, 1, sizeof(*c->host), "a group of ranks", err));
+    return gpt_transport_open(&c->host->transport, c->store, c->name, c->index,
+                              c->size, timeout, err);
+}
+
+static void close_host(struct gpt_comm *c)
+{
+    struct gpt_comm_host *h = c->host;
+
+    if (!h)
+        return;
+    gpt_transport_close(h->transport);
+    gpt_free(h->moves);
+    gpt_free(h->in.p);
+    gpt_free(h->out.p);
+    gpt_free(h->parts.p);
+    gpt_free(h);
+}
+
+const struct gpt_comm_carrier gpt_comm_through_host = {
+    .open = open_host,
+    .close = close_host,
+    .run = run,
+    .abort = end_exchange,
+    .waits_for = waits_for,
+};
