@@ -41,11 +41,11 @@ struct gpt_collective {
 
 /* A rank's end of a group. Threads may share it: one puts calls, another looks
  * and aborts. */
-struct gpt_link;
-enum gpt_link_state { GPT_LINK_READY, GPT_LINK_BUSY, GPT_LINK_FAILED };
+struct gpt_clique;
+enum gpt_clique_state { GPT_CLIQUE_READY, GPT_CLIQUE_BUSY, GPT_CLIQUE_FAILED };
 enum {
-    GPT_LINK_ID = 128,   /* bytes that bring a group together */
-    GPT_LINK_CALLS = 512 /* that may be on the queue and not yet over */
+    GPT_CLIQUE_ID = 128,   /* bytes that bring a group together */
+    GPT_CLIQUE_CALLS = 512 /* that may be on the queue and not yet over */
 };
 
 struct gpt_collectives {
@@ -55,25 +55,25 @@ struct gpt_collectives {
     int (*device)(char *text, size_t cap, struct gpt_err *err);
 
     /* One rank makes an id, and all ranks open with it. open() returns at once;
-     * the link is BUSY until all are connected. */
+     * the clique is BUSY until all are connected. */
     int (*make_id)(void *id, struct gpt_err *err);
-    int (*open)(struct gpt_link **l, const void *id, const char *name,
+    int (*open)(struct gpt_clique **c, const void *id, const char *name,
                 int64_t size, int64_t rank, struct gpt_err *err);
     /* FAILED: `why` says how. Waits for nobody. */
-    enum gpt_link_state (*state)(struct gpt_link *l, char *why, size_t cap);
+    enum gpt_clique_state (*state)(struct gpt_clique *c, char *why, size_t cap);
 
     /* Puts a call on the queue, numbers from 1 on. Returns when it is there,
      * which may take the other ranks (connections are made when they are used
-     * first) or one of GPT_LINK_CALLS earlier ones to end; or after abort(). */
-    int (*put)(struct gpt_link *l, struct gpt_queue *q,
+     * first) or one of GPT_CLIQUE_CALLS earlier ones to end; or after abort(). */
+    int (*put)(struct gpt_clique *c, struct gpt_queue *q,
                const struct gpt_collective *call, int64_t number,
                struct gpt_err *err);
     /* The call that the queue has come to and that is not over; 0: none. */
-    int64_t (*running)(struct gpt_link *l);
+    int64_t (*running)(struct gpt_clique *c);
     /* Ends what is on the queue, and all further use. Returns within seconds,
      * whatever the library does; queues that it leaves stuck are given up. */
-    void (*abort)(struct gpt_link *l);
-    void (*close)(struct gpt_link *l); /* NULL is fine */
+    void (*abort)(struct gpt_clique *c);
+    void (*close)(struct gpt_clique *c); /* NULL is fine */
 };
 
 #endif

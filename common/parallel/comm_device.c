@@ -29,15 +29,15 @@ struct flight {
 
 struct gpt_comm_device {
     const struct gpt_collectives *lib;
-    struct gpt_link *link;
+    struct gpt_clique *clique;
     pthread_mutex_t lock; /* of what follows; the watcher reads it */
     int64_t last;         /* number of the call made last */
-    struct flight flights[GPT_LINK_CALLS]; /* by number */
+    struct flight flights[GPT_CLIQUE_CALLS]; /* by number */
 };
 
 static struct flight *flight_of(struct gpt_comm_device *d, int64_t number)
 {
-    return &d->flights[number % GPT_LINK_CALLS];
+    return &d->flights[number % GPT_CLIQUE_CALLS];
 }
 
 /* ---- calls ---- */
@@ -98,7 +98,7 @@ static void run(struct gpt_comm *c, struct gpt_queue *q,
         return;
     remember(c, call);
     c->bytes += sent(c, call);
-    if (c->device->lib->put(c->device->link, q, call, c->calls, &err) !=
+    if (c->device->lib->put(c->device->clique, q, call, c->calls, &err) !=
             GPT_OK &&
         !gpt_comm_failed(c) &&
         !gpt_comm_other_failed(c, what, c->calls, gpt_comm_reason))
@@ -130,7 +130,7 @@ static void report(struct gpt_comm *c, int64_t number, const char *why)
     if (!gpt_comm_other_failed(c, what, number, gpt_comm_reason))
         gpt_comm_fail(c, true, "%s %lld of group '%s': %s", what,
                       (long long)number, c->name, why);
-    c->device->lib->abort(c->device->link);
+    c->device->lib->abort(c->device->clique);
 }
 
 static void look(struct gpt_comm *c)
@@ -140,8 +140,8 @@ static void look(struct gpt_comm *c)
 
     if (gpt_comm_failed(c))
         return;
-    int64_t number = d->lib->running(d->link);
-    if (d->lib->state(d->link, why, sizeof why) == GPT_LINK_FAILED)
+    int64_t number = d->lib->running(d->clique);
+    if (d->lib->state(d->clique, why, sizeof why) == GPT_CLIQUE_FAILED)
         report(c, number, why);
     else if (number != c->number) /* this thread alone sets it */
         gpt_comm_watch(c, number ? name_of(c, &number) : NULL, number);
@@ -162,7 +162,7 @@ static bool waits_for(struct gpt_comm *c, int64_t member)
 
 static void end_calls(struct gpt_comm *c)
 {
-    c->device->lib->abort(c->device->link);
+    c->device->lib->abort(c->device->clique);
 }
 
 /* ---- open and close ---- */
@@ -192,17 +192,17 @@ static int share_id(struct gpt_comm *c, char *id, double end,
     snprintf(key, sizeof key, "nccl/%s", c->name);
     if (c->index == 0) {
         GPT_TRY(c->device->lib->make_id(id, err));
-        return gpt_store_set(c->store, key, id, GPT_LINK_ID, err);
+        return gpt_store_set(c->store, key, id, GPT_CLIQUE_ID, err);
     }
     while (gpt_store_get(c->store, key, 0.5, &value, &len, err) != GPT_OK)
         GPT_TRY(check_wait(c, end, "its first member has not come", err));
-    bool whole = len == GPT_LINK_ID;
+    bool whole = len == GPT_CLIQUE_ID;
     if (whole)
-        memcpy(id, value, GPT_LINK_ID);
+        memcpy(id, value, GPT_CLIQUE_ID);
     gpt_free(value);
     return whole ? GPT_OK
                  : gpt_fail(err, GPT_EIO, "its id has %zu bytes, not %d", len,
-                            (int)GPT_LINK_ID);
+                            (int)GPT_CLIQUE_ID);
 }
 
 /* Until all members are connected. */
@@ -211,32 +211,32 @@ static int await(struct gpt_comm *c, double end, struct gpt_err *err)
     const struct gpt_comm_device *d = c->device;
     const struct timespec tick = {0, 2 * 1000 * 1000};
     double look_at = gpt_now() + 0.25;
-    enum gpt_link_state state;
+    enum gpt_clique_state state;
     char why[400];
 
-    while ((state = d->lib->state(d->link, why, sizeof why)) ==
-           GPT_LINK_BUSY) {
+    while ((state = d->lib->state(d->clique, why, sizeof why)) ==
+           GPT_CLIQUE_BUSY) {
         nanosleep(&tick, NULL);
         if (gpt_now() < look_at)
             continue;
         look_at = gpt_now() + 0.25;
         GPT_TRY(check_wait(c, end, "not all members have come", err));
     }
-    return state == GPT_LINK_READY ? GPT_OK
+    return state == GPT_CLIQUE_READY ? GPT_OK
                                    : gpt_fail(err, GPT_EIO, "%s", why);
 }
 
-static int connect_link(struct gpt_comm *c, double timeout, struct gpt_err *err)
+static int connect_clique(struct gpt_comm *c, double timeout, struct gpt_err *err)
 {
     const double end = gpt_now() + timeout;
     struct gpt_comm_device *d = c->device;
-    char id[GPT_LINK_ID] = {0};
+    char id[GPT_CLIQUE_ID] = {0};
 
     GPT_TRY(share_id(c, id, end, err));
-    GPT_TRY(d->lib->open(&d->link, id, c->name, c->size, c->index, err));
+    GPT_TRY(d->lib->open(&d->clique, id, c->name, c->size, c->index, err));
     int status = await(c, end, err);
     if (status != GPT_OK)
-        d->lib->abort(d->link);
+        d->lib->abort(d->clique);
     return status;
 }
 
@@ -245,7 +245,7 @@ static int open_device(struct gpt_comm *c, double timeout, struct gpt_err *err)
     GPT_TRY(gpt_new(&c->device, 1, sizeof *c->device, "a group of ranks", err));
     c->device->lib = c->be->collectives;
     pthread_mutex_init(&c->device->lock, NULL);
-    if (connect_link(c, timeout, err) != GPT_OK)
+    if (connect_clique(c, timeout, err) != GPT_OK)
         return gpt_context(err, "cannot connect group '%s'", c->name);
     return GPT_OK;
 }
@@ -256,7 +256,7 @@ static void close_device(struct gpt_comm *c)
 
     if (!d)
         return;
-    d->lib->close(d->link);
+    d->lib->close(d->clique);
     pthread_mutex_destroy(&d->lock);
     gpt_free(d);
 }

@@ -86,8 +86,8 @@ static int connect_group(struct gpt_world *w, struct gpt_backend *be,
     if (n < 2 || index < 0)
         return GPT_OK;
     name_group(unique, name, ranks, n);
-    return gpt_comm_open(comm, w->store, be, unique, ranks, n, index,
-                         w->timeout, err);
+    return gpt_comm_open(comm, w->store, be, w->carrier, unique, ranks, n,
+                         index, w->timeout, err);
 }
 
 /* Kind by kind on all ranks: nobody waits for one that waits for him. */

@@ -13,6 +13,7 @@ struct gpt_world {
     struct gpt_topology topology;
     /* By kind; NULL where this rank is no member or alone in the group. */
     struct gpt_comm *comm[GPT_N_GROUPS];
+    enum gpt_carrier carrier; /* of all of them */
     /* The data parallel group once more, for a thread of its own: gradients are
      * reduced there while backward goes on. */
     struct gpt_comm *reduce;
@@ -32,6 +33,15 @@ struct gpt_world_options {
  * one needs no network. */
 int gpt_world_open(struct gpt_world **w, const struct gpt_world_options *o,
                    struct gpt_err *err) GPT_MUST_USE;
+
+/* Chooses what carries bytes between the ranks: "gloo"; "nccl", refused by
+ * GPT_EUSAGE on every rank where it cannot be; or NULL, NCCL where every rank
+ * has a GPU of its own and the library, else Gloo. `text` says which it is (and,
+ * with a GPU, why it is not NCCL): "NCCL 2.28.9". All ranks call it, before
+ * they connect. */
+int gpt_world_choose(struct gpt_world *w, struct gpt_backend *be,
+                     const char *asked, char *text, size_t cap,
+                     struct gpt_err *err) GPT_MUST_USE;
 
 /* Opens the communicators; all ranks call it. `be` outlives the world. */
 int gpt_world_connect(struct gpt_world *w, struct gpt_backend *be,

@@ -124,9 +124,10 @@ const struct gpt_opt gpt_train_option_table[] = {
      .def = "1", AT(recompute_layers), .min = 1, .max = 65536,
      .help = "uniform: layers of a group; block: layers a stage",
      .alias = "activations-checkpoint-num-layers"},
-    {.kind = GPT_OPT_CHOICE, .name = "distributed-backend", .def = "gloo",
+    {.kind = GPT_OPT_CHOICE, .name = "distributed-backend",
      AT(backend), .choices = backends,
-     .help = "what carries bytes between ranks"},
+     .help = "what carries bytes between ranks; nccl where each has a GPU of "
+             "its own, else gloo"},
     {.kind = GPT_OPT_REAL, .name = "distributed-timeout-minutes", .arg = "M",
      .def = "10", AT(timeout_mins), .min = 0.01, .max = 1e6,
      .help = "longest wait for other ranks until the first step is over"},

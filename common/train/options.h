@@ -26,7 +26,7 @@ struct gpt_train_options {
     bool recompute_activations;
     const char *recompute_granularity, *recompute_method;
     int64_t recompute_layers;
-    const char *backend; /* that carries bytes between ranks */
+    const char *backend; /* that carries bytes between ranks, or NULL */
     double timeout_mins, step_timeout_mins;
 
     /* data */

@@ -136,14 +136,15 @@ static int64_t list_group(const struct gpt_pipeline *p,
     return k;
 }
 
-/* The exchange waits for the queue; that is still computing. */
+/* Where the exchange waits for the queue, that is still computing. */
 static int exchange(struct gpt_pipeline *p, const struct run *r,
                     const struct gpt_transfer *list, int64_t n,
                     struct gpt_err *err)
 {
     struct gpt_comm *comm = p->o.world->comm[GPT_GROUP_PP];
 
-    GPT_TRY(p->be->sync(r->q, err));
+    if (gpt_comm_waits(comm))
+        GPT_TRY(p->be->sync(r->q, err));
     const double begun = gpt_now();
     gpt_comm_exchange(comm, r->q, list, n);
     p->waiting += gpt_now() - begun;

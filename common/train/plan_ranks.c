@@ -52,12 +52,6 @@ int gpt_train_world(struct gpt_world_options *w,
         return gpt_fail(err, GPT_EUSAGE,
                         "--world-size is for --dry-run and --simulate: what "
                         "starts the ranks says how many there are");
-    if (strcmp(o->backend, "nccl") == 0) {
-        gpt_fail(err, GPT_EUSAGE,
-                 "--distributed-backend nccl is not built in: ranks talk "
-                 "through Gloo");
-        return gpt_hint(err, "--distributed-backend gloo");
-    }
     return count_chunks(o, &w->chunks, err);
 }
 

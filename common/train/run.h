@@ -23,6 +23,7 @@ struct gpt_run {
     struct gpt_state_context context;
     struct gpt_buf option_text;
     char metrics[4096];
+    char carrier[320]; /* what carries bytes between ranks, in words */
     int lock;
     double started;
     int64_t bad_steps; /* in a row whose loss was not finite */

@@ -88,12 +88,12 @@ static void print_ranks(const struct gpt_run *r)
     if (is_alone(r))
         return;
     gpt_log_line(" > %lld ranks (%s): tensor %lld, pipeline %lld x %lld, "
-                 "data %lld%s%s",
+                 "data %lld%s%s; through %s",
                  (long long)t->world_size, r->world->launch.launcher,
                  (long long)t->tp_size, (long long)t->pp_size,
                  (long long)t->chunks, (long long)t->dp_size,
                  r->plan.replica.sequence_parallel ? ", sequence parallel" : "",
-                 shardings[r->plan.replica.zero]);
+                 shardings[r->plan.replica.zero], r->carrier);
 }
 
 /* Rank 0 knows what every rank holds: it follows from the layout. Of very many
@@ -396,6 +396,8 @@ int gpt_run_open(struct gpt_run *r, const struct gpt_args *args,
     GPT_TRY(gpt_backend_open_rank(&r->be, r->o->device,
                                   r->world->launch.local_rank, err));
     GPT_TRY(check_type(r, err));
+    GPT_TRY(gpt_world_choose(r->world, r->be, r->o->backend, r->carrier,
+                             sizeof r->carrier, err));
     GPT_TRY(gpt_replica_new(&r->replica, r->be, &r->plan.replica, err));
     GPT_TRY(gpt_replica_memory(r->replica, &memory, err));
     feed = feed_options(r);

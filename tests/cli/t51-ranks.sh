@@ -93,7 +93,6 @@ refused 1 '--recompute-num-layers 2 --recompute-granularity selective' \
     'needs --recompute-granularity full'
 refused 1 '--recompute-num-layers 9 --recompute-granularity full' \
     'is above the 8 layers of a stage'
-refused 1 '--distributed-backend nccl' 'ranks talk through Gloo'
 
 expect 0 'sequence parallelism alone is switched off, as in Megatron' \
     dry 1 --config gpt2-124m --vocab-size 50257 --sequence-parallel

@@ -266,7 +266,7 @@ static int be_member(int64_t rank, int64_t size, int64_t port, bool staged,
     be.host_memory = !staged;
     m.be = &be;
     if (be.queue_open(&be, &m.q, &err) != GPT_OK ||
-        gpt_comm_open(&m.comm, m.store, &be, "test.all", ranks, size, rank, 10,
+        gpt_comm_open(&m.comm, m.store, &be, GPT_GLOO, "test.all", ranks, size, rank, 10,
                       &err) != GPT_OK) {
         printf("# %s\n", err.text);
         fflush(stdout);
@@ -340,7 +340,7 @@ static void test_one(void)
     if (gpt_backend_cpu(&be, &err) != GPT_OK ||
         be->queue_open(be, &q, &err) != GPT_OK)
         exit(1);
-    is_int(gpt_comm_open(&c, NULL, be, "alone", ranks, 1, 0, 1, &err), GPT_OK,
+    is_int(gpt_comm_open(&c, NULL, be, GPT_GLOO, "alone", ranks, 1, 0, 1, &err), GPT_OK,
            "a group of one");
     gpt_comm_all_reduce(c, q, &x, 1, GPT_F32, GPT_SUM);
     gpt_comm_reduce_scatter(c, q, &y, &x, 1, GPT_F32);
@@ -360,7 +360,7 @@ static void test_without(void)
     struct gpt_comm *c;
     struct gpt_err err = {0};
 
-    ok(gpt_comm_open(&c, NULL, NULL, "two", ranks, 2, 0, 1, &err) ==
+    ok(gpt_comm_open(&c, NULL, NULL, GPT_GLOO, "two", ranks, 2, 0, 1, &err) ==
                GPT_EUSAGE &&
            strstr(err.text, "needs Gloo"),
        "%s", err.text);
