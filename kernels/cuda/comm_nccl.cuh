@@ -1,0 +1,20 @@
+/* What cuda.cu needs of comm_nccl.cu. */
+#ifndef GPT_KERNELS_CUDA_COMM_NCCL_CUH
+#define GPT_KERNELS_CUDA_COMM_NCCL_CUH
+
+#include "cuda/cuda.cuh"
+
+extern "C" {
+#include "collectives.h"
+}
+
+/* NULL where this was built without nccl.h. */
+const struct gpt_collectives *cuda_collectives(void);
+
+/* Waits for the queue's stream: false after recording a failure. A stream whose
+ * collective was aborted, and does not end, is waited for by nobody: calls that
+ * would do so must not be made once it is abandoned. */
+bool cuda_wait(struct gpt_queue *q);
+bool cuda_abandoned(void);
+
+#endif
