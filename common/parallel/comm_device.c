@@ -87,10 +87,22 @@ static bool is_nothing(const struct gpt_collective *call)
                                             call->n == 0;
 }
 
+/* Something is wrong with call `number`; who ended may yet say why. Calls that
+ * are on the queue would wait for ever. */
+static void lose(struct gpt_comm *c, const char *what, int64_t number,
+                 const char *why)
+{
+    if (!gpt_comm_failed(c) &&
+        !gpt_comm_other_failed(c, what, number, gpt_comm_reason))
+        gpt_comm_fail(c, true, "%s %lld of group '%s': %s", what,
+                      (long long)number, c->name, why);
+    c->device->lib->abort(c->device->clique);
+}
+
 static void run(struct gpt_comm *c, struct gpt_queue *q,
                 const struct gpt_collective *call)
 {
-    const char *what = gpt_collective_name(call->kind);
+    const struct gpt_comm_device *d = c->device;
     struct gpt_err err = {0};
     const double begun = gpt_now();
 
@@ -98,12 +110,8 @@ static void run(struct gpt_comm *c, struct gpt_queue *q,
         return;
     remember(c, call);
     c->bytes += sent(c, call);
-    if (c->device->lib->put(c->device->clique, q, call, c->calls, &err) !=
-            GPT_OK &&
-        !gpt_comm_failed(c) &&
-        !gpt_comm_other_failed(c, what, c->calls, gpt_comm_reason))
-        gpt_comm_fail(c, true, "%s %lld of group '%s': %s", what,
-                      (long long)c->calls, c->name, err.text);
+    if (d->lib->put(d->clique, q, call, c->calls, &err) != GPT_OK)
+        lose(c, gpt_collective_name(call->kind), c->calls, err.text);
     c->waited += gpt_now() - begun;
 }
 
@@ -122,17 +130,6 @@ static const char *name_of(struct gpt_comm *c, int64_t *number)
     return gpt_collective_name(kind);
 }
 
-/* The library has found something wrong; who ended may yet say why. */
-static void report(struct gpt_comm *c, int64_t number, const char *why)
-{
-    const char *what = name_of(c, &number);
-
-    if (!gpt_comm_other_failed(c, what, number, gpt_comm_reason))
-        gpt_comm_fail(c, true, "%s %lld of group '%s': %s", what,
-                      (long long)number, c->name, why);
-    c->device->lib->abort(c->device->clique);
-}
-
 static void look(struct gpt_comm *c)
 {
     const struct gpt_comm_device *d = c->device;
@@ -141,10 +138,11 @@ static void look(struct gpt_comm *c)
     if (gpt_comm_failed(c))
         return;
     int64_t number = d->lib->running(d->clique);
+    const char *what = number ? name_of(c, &number) : NULL;
     if (d->lib->state(d->clique, why, sizeof why) == GPT_CLIQUE_FAILED)
-        report(c, number, why);
+        lose(c, name_of(c, &number), number, why);
     else if (number != c->number) /* this thread alone sets it */
-        gpt_comm_watch(c, number ? name_of(c, &number) : NULL, number);
+        gpt_comm_watch(c, what, number);
 }
 
 static bool waits_for(struct gpt_comm *c, int64_t member)

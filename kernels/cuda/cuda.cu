@@ -2,6 +2,7 @@
  * the operations are in the files beside this one. */
 #include "cuda/cuda.cuh"
 
+#include "cuda/comm_nccl.cuh"
 #include "cuda/gemm.cuh"
 
 #include <math.h>
@@ -50,7 +51,7 @@ bool cuda_check(struct gpt_queue *q, cudaError_t e)
 static int device_open = -1; /* of this process */
 
 /* Every host thread has a current device of its own. */
-static void use_device()
+void cuda_use_device()
 {
     static thread_local bool set;
     if (!set)
@@ -62,7 +63,7 @@ static bool begin(struct gpt_queue *q, const char *op)
 {
     if (q->err.status != GPT_OK)
         return false;
-    use_device();
+    cuda_use_device();
     q->op = op;
     return true;
 }
@@ -84,7 +85,7 @@ static int cuda_alloc(struct gpt_backend *be, size_t bytes, const char *what, vo
 {
     (void)be;
     *mem = NULL;
-    use_device();
+    cuda_use_device();
     cudaError_t e = cudaMalloc(mem, bytes ? bytes : 1);
     if (e == cudaErrorMemoryAllocation) {
         size_t left = 0, all = 0;
@@ -104,7 +105,8 @@ static int cuda_alloc(struct gpt_backend *be, size_t bytes, const char *what, vo
 static void cuda_free(struct gpt_backend *be, void *mem)
 {
     (void)be;
-    cudaFree(mem);
+    if (!cuda_abandoned()) /* it waits for the device */
+        cudaFree(mem);
 }
 
 static int cuda_host_alloc(struct gpt_backend *be, size_t bytes, const char *what, void **mem,
@@ -112,7 +114,7 @@ static int cuda_host_alloc(struct gpt_backend *be, size_t bytes, const char *wha
 {
     (void)be;
     *mem = NULL;
-    use_device();
+    cuda_use_device();
     cudaError_t e = cudaHostAlloc(mem, bytes ? bytes : 1, cudaHostAllocDefault);
     if (e == cudaSuccess) {
         memset(*mem, 0, bytes);
@@ -133,7 +135,7 @@ static void cuda_memory(struct gpt_backend *be, int64_t *available, int64_t *tot
 {
     size_t left = 0, all = 0;
     (void)be;
-    use_device();
+    cuda_use_device();
     cudaMemGetInfo(&left, &all);
     *available = (int64_t)left;
     *total = (int64_t)all;
@@ -160,7 +162,7 @@ void *cuda_work(struct gpt_queue *q, size_t bytes)
 
 static void queue_close(struct gpt_queue *q)
 {
-    if (!q)
+    if (!q || cuda_abandoned())
         return;
     gemm_close(q->gemm);
     cudaFree(q->work);
@@ -191,7 +193,7 @@ static int queue_open(struct gpt_backend *be, struct gpt_queue **out, struct gpt
     struct gpt_queue *q = (struct gpt_queue *)calloc(1, sizeof *q);
     (void)be;
     *out = NULL;
-    use_device();
+    cuda_use_device();
     if (!q)
         return gpt_fail(err, GPT_EFAIL, NAME ": out of memory: a queue");
     q->op = "queue";
@@ -227,7 +229,7 @@ static int queue_sync(struct gpt_queue *q, struct gpt_err *err)
     if (q->err.status == GPT_OK &&
         cuda_check(q, cudaMemcpyAsync(q->fault_host, q->fault, sizeof *q->fault,
                                       cudaMemcpyDeviceToHost, q->stream)) &&
-        cuda_check(q, cudaStreamSynchronize(q->stream)))
+        cuda_wait(q))
         report_fault(q);
     if (q->err.status != GPT_OK && err)
         *err = q->err;
@@ -252,7 +254,7 @@ static int event_open(struct gpt_backend *be, struct gpt_event **out, struct gpt
     struct gpt_event *e = (struct gpt_event *)calloc(1, sizeof *e);
     (void)be;
     *out = NULL;
-    use_device();
+    cuda_use_device();
     if (!e)
         return gpt_fail(err, GPT_EFAIL, NAME ": out of memory: an event");
     cudaError_t status = cudaEventCreateWithFlags(&e->event, cudaEventDisableTiming);
@@ -383,6 +385,7 @@ static struct gpt_backend table()
     be.adamw = cuda_adamw;
     be.sumsq = cuda_sumsq;
     be.sum = cuda_sum;
+    be.collectives = cuda_collectives();
     return be;
 }
 

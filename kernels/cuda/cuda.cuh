@@ -54,6 +54,9 @@ bool cuda_ready(struct gpt_queue *q, const char *op, enum gpt_dtype act);
 /* Records the first failure, under the operation's name. */
 void cuda_fail(struct gpt_queue *q, const char *fmt, ...) GPT_PRINTF(2, 3);
 
+/* Makes the process's device the calling thread's. */
+void cuda_use_device();
+
 /* Records a failure of the runtime; true when there was none. */
 bool cuda_check(struct gpt_queue *q, cudaError_t e);
 

@@ -11,7 +11,7 @@ has_hopper := $(filter 90,$(GPU_ARCHS))
 cuda_obj := $(patsubst kernels/cuda/%.cu,$(BUILD)/cuda/%.o,\
             $(if $(has_hopper),$(cuda_src),$(filter-out %_sm90a.cu,$(cuda_src))))
 emu_obj := $(patsubst kernels/cuda/%.cu,$(BUILD)/emu/%.o,\
-           $(filter-out %/gemm_lt.cu,$(cuda_src))) \
+           $(filter-out %/gemm_lt.cu %/nccl_lib.cu,$(cuda_src))) \
            $(patsubst tests/emu/%.cc,$(BUILD)/emu/%.o,$(wildcard tests/emu/*.cc))
 # What they need of the library: few files, compiled to be shared.
 pic_obj := $(patsubst %,$(BUILD)/pic/%.o,status dtype)
@@ -61,7 +61,7 @@ $(BUILD)/emu/%.o: tests/emu/%.cc
 	$(CXX) $(emu_flags) -c -o $@ $<
 
 # The emulation's own test; a file of kernels, but of no plugin.
-$(emu_test): $(BUILD)/emu/selftest.o $(filter-out $(BUILD)/emu/gemm.o,\
+$(emu_test): $(BUILD)/emu/selftest.o $(filter-out $(BUILD)/emu/gemm.o $(BUILD)/emu/nccl.o,\
              $(patsubst tests/emu/%.cc,$(BUILD)/emu/%.o,\
              $(wildcard tests/emu/*.cc))) $(pic_obj)
 	@mkdir -p $(@D)

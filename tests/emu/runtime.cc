@@ -3,6 +3,7 @@
 
 #include <map>
 #include <mutex>
+#include <stdio.h>
 #include <stdlib.h>
 #include <vector>
 
@@ -71,6 +72,8 @@ const char *cudaGetErrorString(cudaError_t e)
         return "the source of a copy changed before the copy was made";
     case cudaErrorLaunchFailure:
         return emu::failure();
+    case cudaErrorNotReady:
+        return "not ready";
     }
     return "unknown";
 }
@@ -82,15 +85,29 @@ cudaError_t cudaGetLastError()
     return e;
 }
 
+static int device; /* of this process */
+
 cudaError_t cudaGetDeviceCount(int *n)
 {
-    *n = 1;
+    const char *devices = getenv("GPT_CUDA_EMU_DEVICES");
+    *n = devices ? atoi(devices) : 8;
     return cudaSuccess;
 }
 
-cudaError_t cudaSetDevice(int device)
+cudaError_t cudaGetDevice(int *d)
 {
-    return result(device == 0 ? cudaSuccess : cudaErrorNoDevice);
+    *d = device;
+    return cudaSuccess;
+}
+
+cudaError_t cudaSetDevice(int d)
+{
+    int n;
+    cudaGetDeviceCount(&n);
+    if (d < 0 || d >= n)
+        return result(cudaErrorNoDevice);
+    device = d;
+    return cudaSuccess;
 }
 
 static size_t capacity()
@@ -112,11 +129,12 @@ size_t emu::max_shared()
     return arch() == 90 ? 227 * 1024 : 99 * 1024;
 }
 
-cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int)
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int d)
 {
     int major = (int)emu::arch() / 10, minor = (int)emu::arch() % 10;
     *p = cudaDeviceProp{"emulated", capacity(), emu::max_shared(), major,
-                        minor, 2, 1 << 20};
+                        minor, 2, 1 << 20, {}};
+    snprintf(p->uuid.bytes, sizeof p->uuid.bytes, "emulated %d", d);
     return cudaSuccess;
 }
 
@@ -202,6 +220,11 @@ static bool lies_in(const std::map<uintptr_t, size_t> &all, const void *p,
     --b;
     size_t at = (uintptr_t)p - b->first;
     return at <= b->second && bytes <= b->second - at;
+}
+
+bool emu::on_device(const void *p, size_t bytes)
+{
+    return lies_in(blocks, p, bytes);
 }
 
 static cudaError_t put_copy(void *dst, const void *src, size_t bytes,

@@ -12,6 +12,7 @@ enum cudaError_t {
     cudaErrorNoDevice,
     cudaErrorLaunchFailure,
     cudaErrorEmuSourceChanged, /* CUDA has no such one, and says nothing */
+    cudaErrorNotReady,
 };
 enum cudaMemcpyKind {
     cudaMemcpyHostToDevice,
@@ -27,11 +28,16 @@ struct cudaDeviceProp {
     char name[64];
     size_t totalGlobalMem, sharedMemPerBlockOptin;
     int major, minor, multiProcessorCount, l2CacheSize;
+    struct {
+        char bytes[16];
+    } uuid;
 };
 
 const char *cudaGetErrorString(cudaError_t e);
 cudaError_t cudaGetLastError();
+/* GPT_CUDA_EMU_DEVICES: how many devices there are, 8 unless told. */
 cudaError_t cudaGetDeviceCount(int *n);
+cudaError_t cudaGetDevice(int *device);
 cudaError_t cudaSetDevice(int device);
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int device);
 cudaError_t cudaDriverGetVersion(int *version);
@@ -62,6 +68,8 @@ struct device_access {
     ~device_access();
 };
 
+/* Does [p, p + bytes) lie in one allocation of the device? */
+bool on_device(const void *p, size_t bytes);
 void set_error(cudaError_t e); /* what cudaGetLastError() will say */
 
 /* What the calling thread has done so far that a training step should not. */

@@ -1,7 +1,8 @@
 /* Streams that run work as it comes, or as late as they may; see stream.h.
- * Start at emu::submit(), then run_until(). */
+ * Start at emu::submit(), then advance(). */
 #include "tests/emu/cuda.h"
 
+#include <condition_variable>
 #include <deque>
 #include <memory>
 #include <mutex>
@@ -10,18 +11,31 @@
 
 namespace {
 
-/* Work is numbered from 1 as it comes; `done` of it has been run. */
+struct state;
+typedef std::shared_ptr<state> state_p;
+
+/* One of: work, work of another thread, the work of another stream up to a
+ * number. */
+struct item {
+    std::function<cudaError_t()> work;
+    std::shared_ptr<emu::elsewhere> elsewhere;
+    state_p other;
+    uint64_t number = 0;
+    bool begun = false;
+};
+
+/* Items are numbered from 1 as they come; `done` of them are over. */
 struct state {
-    std::deque<std::function<cudaError_t()>> held;
+    std::deque<item> held;
     uint64_t put = 0, done = 0;
     bool late = false;
     cudaError_t failure = cudaSuccess; /* the first that nobody knows of */
 };
-typedef std::shared_ptr<state> state_p;
 
 /* One thread at a time runs work: what it needs of other streams, too. */
-std::recursive_mutex lock;
-typedef std::lock_guard<std::recursive_mutex> locked;
+std::mutex lock;
+std::condition_variable ended; /* work elsewhere */
+typedef std::unique_lock<std::mutex> locked;
 std::set<state_p> streams;
 
 } // namespace
@@ -34,41 +48,90 @@ struct emu_event {
     uint64_t number;
 };
 
-static void run_until(state &s, uint64_t number)
+static bool advance(state &s, uint64_t number);
+
+/* False when the item has to wait. */
+static bool pass(state &s, item &i)
 {
-    while (s.done < number && !s.held.empty()) {
-        std::function<cudaError_t()> work = std::move(s.held.front());
-        s.held.pop_front();
-        cudaError_t e = work();
-        s.done++;
-        if (s.failure == cudaSuccess)
-            s.failure = e;
+    if (i.other)
+        return advance(*i.other, i.number);
+    if (i.elsewhere) {
+        if (!i.begun)
+            i.elsewhere->begin();
+        i.begun = true;
+        return i.elsewhere->over;
     }
+    cudaError_t e = i.work();
+    if (s.failure == cudaSuccess)
+        s.failure = e;
+    return true;
 }
 
-static cudaError_t finish(state &s)
+/* Runs what needs not wait, up to a number: false when there is more. */
+static bool advance(state &s, uint64_t number)
 {
-    run_until(s, s.put);
+    while (s.done < number && pass(s, s.held.front())) {
+        s.held.pop_front();
+        s.done++;
+    }
+    return s.done >= number;
+}
+
+static void run_until(locked &hold, state &s, uint64_t number)
+{
+    while (!advance(s, number))
+        ended.wait(hold);
+}
+
+static cudaError_t take_failure(state &s)
+{
     cudaError_t e = s.failure;
     s.failure = cudaSuccess;
     return e;
 }
 
+static cudaError_t add(state &s, item i)
+{
+    s.held.push_back(std::move(i));
+    s.put++;
+    if (!s.late)
+        advance(s, s.put);
+    return s.late ? cudaSuccess : take_failure(s);
+}
+
 cudaError_t emu::submit(cudaStream_t s, std::function<cudaError_t()> work)
 {
     locked hold(lock);
-    if (!s)
-        return work();
-    s->state->held.push_back(std::move(work));
-    s->state->put++;
-    return s->state->late ? cudaSuccess : finish(*s->state);
+    item i;
+    i.work = std::move(work);
+    return s ? add(*s->state, std::move(i)) : i.work();
+}
+
+void emu::submit(cudaStream_t s, std::shared_ptr<elsewhere> work)
+{
+    locked hold(lock);
+    item i;
+    i.elsewhere = std::move(work);
+    add(*s->state, std::move(i));
+}
+
+/* What is behind it goes on by itself, as on a device. */
+void emu::end(elsewhere &work)
+{
+    locked hold(lock);
+    work.over = true;
+    for (const state_p &s : streams)
+        if (!s->late)
+            advance(*s, s->put);
+    ended.notify_all();
 }
 
 void emu::finish_all()
 {
     locked hold(lock);
-    for (const state_p &s : streams)
-        run_until(*s, s->put);
+    const std::set<state_p> all = streams;
+    for (const state_p &s : all)
+        run_until(hold, *s, s->put);
 }
 
 /* ---- streams ---- */
@@ -87,7 +150,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned)
 cudaError_t cudaStreamDestroy(cudaStream_t s)
 {
     locked hold(lock);
-    finish(*s->state);
+    run_until(hold, *s->state, s->state->put);
     streams.erase(s->state);
     delete s;
     return cudaSuccess;
@@ -97,7 +160,18 @@ cudaError_t cudaStreamSynchronize(cudaStream_t s)
 {
     emu::counted.waits++;
     locked hold(lock);
-    return s ? finish(*s->state) : cudaSuccess;
+    if (!s)
+        return cudaSuccess;
+    run_until(hold, *s->state, s->state->put);
+    return take_failure(*s->state);
+}
+
+cudaError_t cudaStreamQuery(cudaStream_t s)
+{
+    locked hold(lock);
+    if (!advance(*s->state, s->state->put))
+        return cudaErrorNotReady;
+    return take_failure(*s->state);
 }
 
 cudaError_t cudaDeviceSynchronize()
@@ -135,20 +209,29 @@ cudaError_t cudaEventSynchronize(cudaEvent_t e)
     emu::counted.waits++;
     locked hold(lock);
     if (e->state)
-        run_until(*e->state, e->number);
+        run_until(hold, *e->state, e->number);
     return cudaSuccess;
+}
+
+cudaError_t cudaEventQuery(cudaEvent_t e)
+{
+    locked hold(lock);
+    return !e->state || advance(*e->state, e->number) ? cudaSuccess
+                                                      : cudaErrorNotReady;
 }
 
 /* For what was recorded last by now, whatever is recorded later. */
 cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned)
 {
     locked hold(lock);
-    const state_p other = e->state;
-    const uint64_t number = e->number;
-    if (!other || (s && s->state == other))
+    if (!e->state || (s && s->state == e->state))
         return cudaSuccess;
-    return emu::submit(s, [other, number] {
-        run_until(*other, number);
+    if (!s) {
+        run_until(hold, *e->state, e->number);
         return cudaSuccess;
-    });
+    }
+    item i;
+    i.other = e->state;
+    i.number = e->number;
+    return add(*s->state, std::move(i));
 }

@@ -10,6 +10,7 @@
 #define GPT_EMU_STREAM_H
 
 #include <functional>
+#include <memory>
 
 typedef struct emu_stream *cudaStream_t;
 typedef struct emu_event *cudaEvent_t;
@@ -18,12 +19,14 @@ enum { cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2 };
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned flags);
 cudaError_t cudaStreamDestroy(cudaStream_t s); /* runs what is on it */
 cudaError_t cudaStreamSynchronize(cudaStream_t s);
+cudaError_t cudaStreamQuery(cudaStream_t s);
 cudaError_t cudaDeviceSynchronize();
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned flags);
 cudaError_t cudaEventDestroy(cudaEvent_t e);
 cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s);
 cudaError_t cudaEventSynchronize(cudaEvent_t e);
+cudaError_t cudaEventQuery(cudaEvent_t e);
 cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e,
                                 unsigned flags = 0);
 
@@ -34,6 +37,17 @@ namespace emu {
 cudaError_t submit(cudaStream_t s, std::function<cudaError_t()> work);
 /* Runs all work of all streams, as what frees memory must. */
 void finish_all();
+
+/* Work of another thread, as a collective is: a stream that comes to it begins
+ * it, and stays there until that thread calls end(). Nobody waits but who waits
+ * for the stream. begin() calls nothing of this file. */
+struct elsewhere {
+    virtual ~elsewhere() {}
+    virtual void begin() = 0;
+    bool over = false;
+};
+void submit(cudaStream_t s, std::shared_ptr<elsewhere> work);
+void end(elsewhere &work);
 } // namespace emu
 
 #endif

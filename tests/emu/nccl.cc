@@ -1,0 +1,494 @@
+/* The twin of NCCL; see nccl.h. A communicator has a thread that connects to
+ * the other members, puts calls on their streams, and makes them when the
+ * streams have come to them. Start at ncclComm::work().
+ *
+ * Every member sends every other one what it needs of a call, with a header
+ * that says what it takes the call to be (nccl_wire.h). */
+#include "cuda/nccl.cuh"
+
+#include "tests/emu/nccl_wire.h"
+
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string>
+#include <sys/random.h>
+#include <thread>
+#include <unistd.h>
+#include <vector>
+
+/* The number behind a word of GPT_CUDA_EMU_NCCL, or 1; 0: it is not there. */
+static int asked_for(const char *word)
+{
+    const char *words = getenv("GPT_CUDA_EMU_NCCL");
+    const char *at = words ? strstr(words, word) : nullptr;
+    if (!at)
+        return 0;
+    at += strlen(word);
+    return *at == '=' ? atoi(at + 1) : 1;
+}
+
+/* ---- calls ---- */
+
+enum kind { ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, BROADCAST, SEND, RECEIVE };
+
+struct call {
+    enum kind kind;
+    const char *in;
+    char *out;
+    size_t n; /* elements of a part */
+    ncclDataType_t type;
+    ncclRedOp_t op;
+    int peer; /* or root */
+};
+
+static size_t bytes_of(ncclDataType_t t)
+{
+    return t == ncclInt8                           ? 1
+           : t == ncclFloat16 || t == ncclBfloat16 ? 2
+           : t == ncclFloat32                      ? 4
+                                                   : 8;
+}
+
+/* One call, or those of a group: what a stream comes to. */
+struct job : emu::elsewhere {
+    ncclComm *comm;
+    cudaStream_t stream;
+    std::vector<call> calls;
+    bool begun = false;
+
+    void begin() override;
+};
+
+struct ncclComm {
+    int size, rank;
+    std::string id;
+    struct wires wires;
+    std::mutex lock; /* of what follows */
+    std::condition_variable changed;
+    std::deque<std::shared_ptr<job>> given, put; /* not yet, on streams */
+    ncclResult_t state = ncclInProgress;
+    bool finalizing = false, aborted = false, destroyed = false;
+    std::string why;
+    int made = 0; /* calls */
+    std::thread thread;
+
+    void work();
+    bool make(const job &j);
+    bool one(const call &c);
+    void fail(ncclResult_t r, const std::string &text);
+};
+
+void job::begin()
+{
+    std::lock_guard<std::mutex> hold(comm->lock);
+    begun = true;
+    comm->changed.notify_all();
+}
+
+/* ---- sums ---- */
+
+template <class T, class F, class G>
+static void add(char *to, const std::vector<const char *> &in, size_t n,
+                int first, ncclRedOp_t op, F load, G store)
+{
+    const int size = (int)in.size();
+    for (size_t i = 0; i < n; i++) {
+        auto at = [&](int r) { return ((const T *)in[(size_t)r])[i]; };
+        T sum = at(first % size);
+        for (int r = 1; r < size; r++) {
+            auto a = load(sum), b = load(at((first + r) % size));
+            sum = op == ncclSum ? store(a + b) : store(a > b ? a : b);
+        }
+        ((T *)to)[i] = sum;
+    }
+}
+
+/* to (n) = in[first] + in[first + 1] + ..., around the ring. */
+static void sum(char *to, const std::vector<const char *> &in, size_t n,
+                int first, const call &c)
+{
+    auto same = [](auto x) { return x; };
+    switch (c.type) {
+    case ncclFloat32:
+        return add<float>(to, in, n, first, c.op, same, same);
+    case ncclFloat64:
+        return add<double>(to, in, n, first, c.op, same, same);
+    case ncclInt64:
+        return add<int64_t>(
+            to, in, n, first, c.op, same, [](int64_t x) { return x; });
+    case ncclBfloat16:
+        return add<uint16_t>(to, in, n, first, c.op, gpt_bf16_to_f32,
+                             gpt_f32_to_bf16);
+    case ncclFloat16:
+        return add<uint16_t>(to, in, n, first, c.op, gpt_f16_to_f32,
+                             gpt_f32_to_f16);
+    case ncclInt8:
+        break;
+    }
+}
+
+/* ---- one call ---- */
+
+typedef std::vector<std::vector<char>> parts;
+
+/* What all sent, this member's own part included. */
+static std::vector<const char *> everybodys(const parts &got, int rank,
+                                            const char *own)
+{
+    std::vector<const char *> in;
+    for (size_t r = 0; r < got.size(); r++)
+        in.push_back((int)r == rank ? own : got[r].data());
+    return in;
+}
+
+bool ncclComm::one(const call &c)
+{
+    const size_t bytes = c.n * bytes_of(c.type), each = bytes_of(c.type);
+    const bool from_root = c.kind == BROADCAST;
+    struct header h = {c.kind, c.type, c.op, from_root ? c.peer : 0, bytes};
+    parts got((size_t)size);
+    std::vector<char> own;
+    std::vector<struct message> list;
+
+    emu::device_access open;
+    for (int r = 0; r < size; r++) {
+        const char *out = c.kind == REDUCE_SCATTER ? c.in + (size_t)r * bytes
+                                                   : c.in;
+        if (r == rank)
+            own.assign(out, out + bytes);
+        if (r == rank || (from_root && rank != c.peer && r != c.peer))
+            continue;
+        if (!from_root || rank == c.peer)
+            list.push_back(message{r, true, h, out, nullptr});
+        if (!from_root || r == c.peer) {
+            got[(size_t)r].resize(bytes + 1);
+            list.push_back(message{r, false, h, nullptr, got[(size_t)r].data()});
+        }
+    }
+    if (!wires.exchange(list))
+        return false;
+    const std::vector<const char *> in = everybodys(got, rank, own.data());
+    if (c.kind == ALL_REDUCE) {
+        const size_t part = (c.n + (size_t)size - 1) / (size_t)size;
+        for (size_t at = 0, m = 0; at < c.n; at += part, m++) {
+            std::vector<const char *> slices;
+            for (const char *p : in)
+                slices.push_back(p + at * each);
+            sum(c.out + at * each, slices, std::min(part, c.n - at),
+                (int)m + 1, c);
+        }
+    } else if (c.kind == REDUCE_SCATTER) {
+        sum(c.out, in, c.n, rank + 1, c);
+    } else if (c.kind == ALL_GATHER) {
+        for (size_t r = 0; r < in.size(); r++)
+            memcpy(c.out + r * bytes, in[r], bytes);
+    } else {
+        memmove(c.out, in[(size_t)c.peer], bytes);
+    }
+    return true;
+}
+
+/* Sends and receives go together. */
+bool ncclComm::make(const job &j)
+{
+    if (j.calls[0].kind < SEND)
+        return one(j.calls[0]);
+    emu::device_access open;
+    std::vector<struct message> list;
+    for (const call &c : j.calls) {
+        const size_t bytes = c.n * bytes_of(c.type);
+        const struct header h = {SEND, c.type, 0, 0, bytes};
+        list.push_back(message{c.peer, c.kind == SEND, h, c.in, c.out});
+    }
+    return wires.exchange(list);
+}
+
+/* ---- the thread ---- */
+
+void ncclComm::fail(ncclResult_t r, const std::string &text)
+{
+    std::lock_guard<std::mutex> hold(lock);
+    if (state == ncclSuccess || state == ncclInProgress) {
+        state = r;
+        why = text;
+    }
+}
+
+/* What is on a stream stays there after a failure, until the abort. */
+void ncclComm::work()
+{
+    if (!wires.connect(id, rank, size))
+        fail(wires.aborted ? ncclInternalError : ncclSystemError, wires.why);
+    std::unique_lock<std::mutex> hold(lock);
+    if (state == ncclInProgress)
+        state = ncclSuccess;
+    const int failing = asked_for("fail");
+    while (!aborted && !destroyed) {
+        const bool well = state == ncclSuccess || state == ncclInProgress;
+        if (well && !given.empty()) {
+            std::shared_ptr<job> j = given.front();
+            given.pop_front();
+            put.push_back(j);
+            hold.unlock();
+            emu::submit(j->stream, j);
+            hold.lock();
+            if (state == ncclInProgress)
+                state = ncclSuccess;
+        } else if (well && !put.empty() && put.front()->begun) {
+            std::shared_ptr<job> j = put.front();
+            bool forced = ++made == failing;
+            hold.unlock();
+            bool good = !forced && make(*j);
+            if (good)
+                emu::end(*j);
+            else
+                fail(forced ? ncclInternalError : wires.result,
+                     forced ? "forced" : wires.why);
+            hold.lock();
+            if (good)
+                put.pop_front();
+        } else {
+            if (finalizing && put.empty() && state == ncclInProgress)
+                state = ncclSuccess;
+            changed.wait(hold);
+        }
+    }
+    std::deque<std::shared_ptr<job>> left;
+    left.swap(put);
+    hold.unlock();
+    for (const std::shared_ptr<job> &j : left)
+        emu::end(*j);
+    wires.close();
+}
+
+/* ---- the interface: communicators ---- */
+
+ncclResult_t ncclGetVersion(int *version)
+{
+    *version = 10000; /* 1.0.0 */
+    return ncclSuccess;
+}
+
+ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
+{
+    uint64_t bits[2];
+    memset(id, 0, sizeof *id);
+    if (getrandom(bits, sizeof bits, 0) != sizeof bits)
+        return ncclSystemError;
+    snprintf(id->internal, sizeof id->internal, "gpt-emu-nccl.%016llx%016llx",
+             (unsigned long long)bits[0], (unsigned long long)bits[1]);
+    return ncclSuccess;
+}
+
+ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int size, ncclUniqueId id,
+                                    int rank, ncclConfig_t *config)
+{
+    if (config->blocking != 0 || rank < 0 || rank >= size)
+        return ncclInvalidArgument;
+    id.internal[sizeof id.internal - 1] = 0;
+    ncclComm *c = *comm = new ncclComm;
+    c->size = size;
+    c->rank = rank;
+    c->id = id.internal;
+    c->wires.silent = asked_for("silent") > 0;
+    c->thread = std::thread([c] { c->work(); });
+    return ncclInProgress;
+}
+
+ncclResult_t ncclCommGetAsyncError(ncclComm_t c, ncclResult_t *state)
+{
+    std::lock_guard<std::mutex> hold(c->lock);
+    *state = c->state;
+    return ncclSuccess;
+}
+
+ncclResult_t ncclCommFinalize(ncclComm_t c)
+{
+    std::lock_guard<std::mutex> hold(c->lock);
+    if (c->state != ncclSuccess)
+        return c->state == ncclInProgress ? ncclInvalidArgument : c->state;
+    c->finalizing = true;
+    c->state = ncclInProgress;
+    c->changed.notify_all();
+    return ncclInProgress;
+}
+
+static ncclResult_t end(ncclComm_t c, bool *how)
+{
+    {
+        std::lock_guard<std::mutex> hold(c->lock);
+        *how = true;
+        c->changed.notify_all();
+    }
+    c->thread.join();
+    delete c;
+    return ncclSuccess;
+}
+
+ncclResult_t ncclCommDestroy(ncclComm_t c)
+{
+    return end(c, &c->destroyed);
+}
+
+ncclResult_t ncclCommAbort(ncclComm_t c)
+{
+    while (asked_for("hang-abort"))
+        sleep(1);
+    c->wires.aborted = true;
+    return end(c, &c->aborted);
+}
+
+const char *ncclGetErrorString(ncclResult_t r)
+{
+    static const char *const texts[] = {
+        "no error",         "CUDA error",    "system error", "internal error",
+        "invalid argument", "invalid usage", "remote error", "in progress"};
+    return texts[r];
+}
+
+const char *ncclGetLastError(ncclComm_t c)
+{
+    static thread_local std::string text;
+    std::lock_guard<std::mutex> hold(c->lock);
+    text = c->why;
+    return text.c_str();
+}
+
+/* ---- the interface: calls ---- */
+
+struct grouped {
+    ncclComm *comm;
+    cudaStream_t stream;
+    call c;
+};
+static thread_local std::vector<grouped> group;
+static thread_local int depth;
+
+static ncclResult_t give(ncclComm_t comm, cudaStream_t stream,
+                         std::vector<call> calls)
+{
+    std::lock_guard<std::mutex> hold(comm->lock);
+    if (comm->state == ncclInProgress)
+        comm->why = "a call before the last one was on its stream";
+    if (comm->state != ncclSuccess)
+        return comm->state == ncclInProgress ? ncclInvalidArgument
+                                             : comm->state;
+    auto j = std::make_shared<job>();
+    j->comm = comm;
+    j->stream = stream;
+    j->calls = std::move(calls);
+    comm->given.push_back(j);
+    comm->state = ncclInProgress;
+    comm->changed.notify_all();
+    return ncclInProgress;
+}
+
+/* Does the device have what a call reads and writes? */
+static bool in_memory(const ncclComm *comm, const call &c)
+{
+    const size_t bytes = c.n * bytes_of(c.type), all = bytes * (size_t)comm->size;
+    const bool reads = c.kind != RECEIVE, writes = c.kind != SEND;
+    return (!reads ||
+            emu::on_device(c.in, c.kind == REDUCE_SCATTER ? all : bytes)) &&
+           (!writes ||
+            emu::on_device(c.out, c.kind == ALL_GATHER ? all : bytes));
+}
+
+static ncclResult_t take(ncclComm_t comm, cudaStream_t stream, const call &c)
+{
+    const bool moves = c.kind >= SEND;
+    if (!in_memory(comm, c) || c.peer < 0 || c.peer >= comm->size ||
+        (moves && c.peer == comm->rank))
+        return ncclInvalidArgument;
+    if (depth == 0)
+        return give(comm, stream, {c});
+    if (!group.empty() && (group[0].comm != comm || group[0].stream != stream ||
+                           !moves || group[0].c.kind < SEND))
+        return ncclInvalidUsage; /* NCCL could; nobody needs it */
+    group.push_back(grouped{comm, stream, c});
+    return ncclSuccess;
+}
+
+ncclResult_t ncclGroupStart()
+{
+    depth++;
+    return ncclSuccess;
+}
+
+ncclResult_t ncclGroupEnd()
+{
+    if (depth == 0)
+        return ncclInvalidUsage;
+    if (--depth > 0 || group.empty())
+        return ncclSuccess;
+    std::vector<call> calls;
+    for (const grouped &g : group)
+        calls.push_back(g.c);
+    const grouped first = group[0];
+    group.clear();
+    return give(first.comm, first.stream, std::move(calls));
+}
+
+ncclResult_t ncclAllReduce(const void *in, void *out, size_t n,
+                           ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
+                           cudaStream_t stream)
+{
+    return take(comm, stream,
+                {ALL_REDUCE, (const char *)in, (char *)out, n, type, op, 0});
+}
+
+ncclResult_t ncclReduceScatter(const void *in, void *out, size_t n,
+                               ncclDataType_t type, ncclRedOp_t op,
+                               ncclComm_t comm, cudaStream_t stream)
+{
+    return take(comm, stream, {REDUCE_SCATTER, (const char *)in, (char *)out, n,
+                               type, op, 0});
+}
+
+ncclResult_t ncclAllGather(const void *in, void *out, size_t n,
+                           ncclDataType_t type, ncclComm_t comm,
+                           cudaStream_t stream)
+{
+    return take(comm, stream, {ALL_GATHER, (const char *)in, (char *)out, n,
+                               type, ncclSum, 0});
+}
+
+ncclResult_t ncclBroadcast(const void *in, void *out, size_t n,
+                           ncclDataType_t type, int root, ncclComm_t comm,
+                           cudaStream_t stream)
+{
+    return take(comm, stream, {BROADCAST, (const char *)in, (char *)out, n,
+                               type, ncclSum, root});
+}
+
+ncclResult_t ncclSend(const void *in, size_t n, ncclDataType_t type, int peer,
+                      ncclComm_t comm, cudaStream_t stream)
+{
+    return take(comm, stream,
+                {SEND, (const char *)in, nullptr, n, type, ncclSum, peer});
+}
+
+ncclResult_t ncclRecv(void *out, size_t n, ncclDataType_t type, int peer,
+                      ncclComm_t comm, cudaStream_t stream)
+{
+    return take(comm, stream,
+                {RECEIVE, nullptr, (char *)out, n, type, ncclSum, peer});
+}
+
+/* ---- the library ---- */
+
+const struct nccl *nccl_library(const char **text)
+{
+    static const struct nccl calls = {
+#define X(name) nccl##name,
+        NCCL_LIST(X)
+#undef X
+    };
+    const bool absent = asked_for("absent") > 0;
+    *text = absent ? "no usable emulated NCCL" : "emulated NCCL";
+    return absent ? nullptr : &calls;
+}
