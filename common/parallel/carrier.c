@@ -30,7 +30,9 @@ static int find_hindrance(struct gpt_world *w, const struct gpt_backend *be,
     snprintf(key, sizeof key, "gpu/%s", gpu);
     GPT_TRY(gpt_store_add(w->store, key, 1, &sharing, err));
     if (sharing > 1)
-        snprintf(why, why_cap, "ranks share a GPU, and NCCL needs one for each");
+        snprintf(why, why_cap,
+                 "ranks share a GPU, and NCCL needs one for each (LOCAL_RANK "
+                 "says which)");
     return GPT_OK;
 }
 

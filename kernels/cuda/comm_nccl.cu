@@ -466,7 +466,7 @@ static bool describe_library(char *text, size_t cap)
     return lib != NULL;
 }
 
-/* By its UUID: a part of a GPU (MIG) has one of its own. */
+/* By its UUID. */
 static int name_device(char *text, size_t cap, struct gpt_err *err)
 {
     cudaDeviceProp p;
@@ -495,13 +495,12 @@ bool cuda_wait(struct gpt_queue *q)
 {
     if (!__atomic_load_n(&used, __ATOMIC_RELAXED))
         return cuda_check(q, cudaStreamSynchronize(q->stream));
-    cudaError_t e;
-    for (int round = 0; (e = cudaStreamQuery(q->stream)) == cudaErrorNotReady; pause_a(&round))
+    for (int round = 0; cudaStreamQuery(q->stream) == cudaErrorNotReady; pause_a(&round))
         if (cuda_abandoned()) {
             cuda_fail(q, "NCCL does not end a collective that was aborted");
             return false;
         }
-    return cuda_check(q, e);
+    return cuda_check(q, cudaStreamSynchronize(q->stream)); /* at once, or why not */
 }
 
 #else
