@@ -1,91 +1,12 @@
-/* What a plan costs; see estimate.h. Start at gpt_estimate_print(). */
+/* What a plan costs; see estimate.h. Start at gpt_estimate_print(); memory is in
+ * estimate_memory.c. */
 #include "train/estimate.h"
 
 #include "base/log.h"
 #include "base/num.h"
-#include "train/feed.h"
 
 #include <stdio.h>
 #include <string.h>
-
-/* ---- memory ---- */
-
-int gpt_estimate_memory(const struct gpt_train_plan *plan,
-                        struct gpt_backend *be, int64_t pp_rank,
-                        struct gpt_memory *memory, int64_t *parameters,
-                        struct gpt_err *err)
-{
-    struct gpt_replica_options options = plan->replica;
-    const struct gpt_feed_options feed = {
-        .micro_batch = options.micro_batch,
-        .seq_length = options.seq_length,
-        .max_micro_batches = options.micro_batches,
-        .be = be,
-    };
-    struct gpt_replica *r;
-
-    options.world = NULL;
-    GPT_TRY(gpt_train_layout(plan, 0, pp_rank, &options.layout, err));
-    GPT_TRY(gpt_replica_new(&r, be, &options, err));
-    int status = gpt_replica_memory(r, memory, err);
-    memory->bytes[GPT_MEM_BATCHES] = gpt_feed_memory(&feed);
-    memory->bytes[GPT_MEM_INPUTS] += gpt_feed_device_memory(&feed);
-    *parameters = r->flat.count;
-    gpt_replica_close(r);
-    return status;
-}
-
-static double total(const struct gpt_memory *memory)
-{
-    double sum = 0;
-
-    for (int kind = 0; kind < GPT_N_MEMORY_KINDS; kind++)
-        sum += (double)memory->bytes[kind];
-    return sum;
-}
-
-/* Of the rank that has most. */
-static int largest_total(const struct gpt_train_plan *plan,
-                         struct gpt_backend *be, double *most,
-                         struct gpt_err *err)
-{
-    *most = 0;
-    for (int64_t p = 0; p < plan->topology.pp_size; p++) {
-        struct gpt_memory memory;
-        int64_t parameters;
-        GPT_TRY(gpt_estimate_memory(plan, be, p, &memory, &parameters, err));
-        *most = total(&memory) > *most ? total(&memory) : *most;
-    }
-    return GPT_OK;
-}
-
-/* Interleaved schedules take microbatches in groups of the stages. */
-static bool schedulable(const struct gpt_topology *t, int64_t micro_batches)
-{
-    return t->chunks == 1 || micro_batches % t->pp_size == 0;
-}
-
-int gpt_estimate_fit(const struct gpt_train_plan *plan, struct gpt_backend *be,
-                     double limit, int64_t *micro_batch, struct gpt_err *err)
-{
-    const struct gpt_topology *t = &plan->topology;
-    const int64_t samples = plan->rampup.global_batch / t->dp_size;
-    struct gpt_train_plan other = *plan;
-    double most;
-
-    *micro_batch = 0;
-    for (int64_t b = 1; b <= samples; b++) {
-        if (samples % b != 0 || !schedulable(t, samples / b))
-            continue;
-        other.replica.micro_batch = b;
-        other.replica.micro_batches = samples / b;
-        GPT_TRY(largest_total(&other, be, &most, err));
-        if (most > limit)
-            break;
-        *micro_batch = b;
-    }
-    return GPT_OK;
-}
 
 /* ---- traffic ---- */
 
@@ -263,7 +184,7 @@ static void print_memory(int64_t first, int64_t last, int64_t parameters,
         GPT_MEM_PARAMETERS, GPT_MEM_GRADIENTS, GPT_MEM_OPTIMIZER,
         GPT_MEM_ACTIVATIONS};
     char stages[48], text[32], line[160] = "";
-    double rest = total(memory);
+    double rest = gpt_memory_total(memory);
 
     snprintf(stages, sizeof stages,
              first == last ? "%lld" : "%lld to %lld", (long long)first,
@@ -278,7 +199,7 @@ static void print_memory(int64_t first, int64_t last, int64_t parameters,
     char other[32];
     gpt_log_line("   %-12s %14lld%s %12s %12s", stages, (long long)parameters,
                  line, gpt_text_bytes(other, rest),
-                 gpt_text_bytes(text, total(memory)));
+                 gpt_text_bytes(text, gpt_memory_total(memory)));
 }
 
 /* Stages that are alike in one line. */

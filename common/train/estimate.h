@@ -8,12 +8,21 @@
 
 #include "train/plan.h"
 
-/* What each rank of a pipeline stage holds (tensor parallel rank 0, which holds
- * no less than the others). */
+/* What the rank that has this replica, open or not, allocates for a run: that
+ * of the replica, batches, and with --save what is saved in the background. */
+int gpt_estimate_rank(const struct gpt_train_plan *plan,
+                      const struct gpt_replica *replica,
+                      struct gpt_memory *memory,
+                      struct gpt_err *err) GPT_MUST_USE;
+
+/* The same of each rank of a pipeline stage (tensor parallel rank 0, which
+ * holds no less than the others). */
 int gpt_estimate_memory(const struct gpt_train_plan *plan,
                         struct gpt_backend *be, int64_t pp_rank,
                         struct gpt_memory *memory, int64_t *parameters,
                         struct gpt_err *err) GPT_MUST_USE;
+
+double gpt_memory_total(const struct gpt_memory *memory);
 
 /* Groups that a step sends over. Sums of a few numbers are not counted. */
 enum gpt_link {

@@ -355,6 +355,7 @@ int gpt_train_plan(struct gpt_train_plan *p, const struct gpt_train_options *o,
                    struct gpt_err *err)
 {
     *p = (struct gpt_train_plan){
+        .options = o,
         .topology = *t,
         .replica =
             {

@@ -12,6 +12,7 @@
 #include "train/schedule.h"
 
 struct gpt_train_plan {
+    const struct gpt_train_options *options; /* that it was made from */
     struct gpt_topology topology;
     struct gpt_replica_options replica;
     int64_t first_layers, last_layers; /* of uneven stages, 0 = even */
@@ -32,7 +33,7 @@ int gpt_train_world(struct gpt_world_options *world,
 
 /* The plan of rank t->rank. Checks every option against the others: GPT_EUSAGE
  * names option, value and rule; GPT_EDATA for a vocabulary that does not load.
- * Lists and strings of *o must outlive the plan. */
+ * *o must outlive the plan. */
 int gpt_train_plan(struct gpt_train_plan *plan,
                    const struct gpt_train_options *o,
                    const struct gpt_args *args, const struct gpt_topology *t,

@@ -158,11 +158,9 @@ static int check_memory(const struct gpt_run *r,
     double has =
         (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
     int64_t ranks = gpt_max_i64(1, r->world->launch.local_size);
-    double needs = 0;
+    const double needs = (double)ranks * gpt_memory_total(memory);
     char a[32], b[32];
 
-    for (int kind = 0; kind < GPT_N_MEMORY_KINDS; kind++)
-        needs += (double)ranks * (double)memory->bytes[kind];
     if (!r->be->host_memory || has <= 0 || needs <= has)
         return GPT_OK;
     gpt_fail(err, GPT_EDEVICE,
@@ -399,14 +397,7 @@ int gpt_run_open(struct gpt_run *r, const struct gpt_args *args,
     GPT_TRY(gpt_world_choose(r->world, r->be, r->o->backend, r->carrier,
                              sizeof r->carrier, err));
     GPT_TRY(gpt_replica_new(&r->replica, r->be, &r->plan.replica, err));
-    GPT_TRY(gpt_replica_memory(r->replica, &memory, err));
-    feed = feed_options(r);
-    memory.bytes[GPT_MEM_BATCHES] = gpt_feed_memory(&feed);
-    memory.bytes[GPT_MEM_INPUTS] += gpt_feed_device_memory(&feed);
-    if (r->o->save)
-        GPT_TRY(gpt_saver_memory(r->replica, r->o, r->plan.topology.dp_rank,
-                                 r->plan.topology.dp_size,
-                                 &memory.bytes[GPT_MEM_SAVING], err));
+    GPT_TRY(gpt_estimate_rank(&r->plan, r->replica, &memory, err));
     GPT_TRY(print_model(r, &memory, err));
     GPT_TRY(open_corpus(r, err));
     GPT_TRY(agree(r, args, err));

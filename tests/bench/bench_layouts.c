@@ -4,8 +4,9 @@
  * that of one (what communication costs where ranks share cores, also on a busy
  * machine); memory and bytes sent, a rank; the
  * pipeline's bubble, idle time by computing time of the busiest stage, against
- * (P - 1) / (V m); and of data parallel sums the share of a step in which a
- * rank had nothing to do but wait for them. */
+ * (P - 1) / (V m); and of sums of gradients, weights that are gathered, and
+ * tensor parallel traffic the share of a step in which a rank had nothing to do
+ * but wait for them, of the share of a step that they took. */
 #include "bench.h"
 #include "tests/lib/trainer.h"
 #include "tests/lib/tree.h"
@@ -19,7 +20,8 @@ enum { T = 128, B = 2, BATCH = 8, WARMUP = 1, STEPS = 5 };
 /* What a rank found, in memory that all processes share; medians of the
  * steps. */
 struct figures {
-    double seconds, computing, waiting, reducing, exposed, bytes, processor;
+    double seconds, computing, waiting, bytes, processor;
+    struct gpt_lane_times gradients, weights, tensor; /* means */
     int64_t memory;
 };
 
@@ -74,12 +76,18 @@ static double processor_seconds(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+static void add(struct gpt_lane_times *mean, struct gpt_lane_times t)
+{
+    mean->total += t.total / STEPS;
+    mean->waited += t.waited / STEPS;
+}
+
 static int train(struct trainer *t, void *arg, struct gpt_err *err)
 {
     const struct job *j = arg;
     struct figures *f = &j->figures[t->world->launch.rank];
-    double seconds[STEPS], computing[STEPS], waiting[STEPS], reducing[STEPS];
-    double exposed[STEPS], before = 0, spent = 0;
+    double seconds[STEPS], computing[STEPS], waiting[STEPS];
+    double before = 0, spent = 0;
 
     for (int64_t i = 0; i < WARMUP + STEPS; i++) {
         struct gpt_step step = {.stop = false};
@@ -93,14 +101,14 @@ static int train(struct trainer *t, void *arg, struct gpt_err *err)
         seconds[i - WARMUP] = bench_now() - begun;
         computing[i - WARMUP] = step.times.computing;
         waiting[i - WARMUP] = step.times.waiting;
-        reducing[i - WARMUP] = step.times.reducing;
-        exposed[i - WARMUP] = step.times.exposed;
+        add(&f->gradients, (struct gpt_lane_times){step.times.reducing,
+                                                   step.times.exposed});
+        add(&f->weights, step.times.gathering);
+        add(&f->tensor, step.times.tensor);
     }
     f->seconds = bench_median(seconds, STEPS);
     f->computing = bench_median(computing, STEPS);
     f->waiting = bench_median(waiting, STEPS);
-    f->reducing = bench_median(reducing, STEPS);
-    f->exposed = bench_median(exposed, STEPS);
     f->processor = (processor_seconds() - spent) / STEPS;
     f->bytes = (bytes_sent(t->world) - before) / STEPS;
     return trainer_predicted(t, &f->memory, err);
@@ -123,20 +131,31 @@ static int be_rank(int64_t rank, void *arg)
     return trainer_run(&t, train, arg);
 }
 
+/* " gradients 1.0 % of 7.0 %": waited, of all, of this rank's step. */
+static size_t describe(char *text, size_t cap, const char *what,
+                       const struct figures *f, struct gpt_lane_times t)
+{
+    if (t.total == 0)
+        return 0;
+    return (size_t)snprintf(text, cap, " %s %.1f %% of %.1f %%", what,
+                            100 * t.waited / f->seconds,
+                            100 * t.total / f->seconds);
+}
+
 static void print_row(const struct layout *l, const struct figures *f,
                       const struct figures *one)
 {
     const int64_t size = l->tp * l->pp * l->dp;
     const int64_t m = BATCH / l->dp;
     const struct figures *busiest = f;
-    double memory = 0, bytes = 0, exposed = 0, processor = 0;
-    char name[LAYOUT_NAME], bubble[48] = "-", reduced[48] = "-";
+    double memory = 0, bytes = 0, processor = 0;
+    char name[LAYOUT_NAME], bubble[48] = "-", traffic[160] = "";
+    size_t at = 0;
 
     for (int64_t r = 0; r < size; r++) {
         memory = fmax(memory, (double)f[r].memory);
         processor += f[r].processor;
         bytes = fmax(bytes, f[r].bytes);
-        exposed = fmax(exposed, f[r].exposed / f[r].seconds);
         if (f[r].computing > busiest->computing)
             busiest = &f[r];
     }
@@ -145,13 +164,16 @@ static void print_row(const struct layout *l, const struct figures *f,
         snprintf(bubble, sizeof bubble, "%.3f of %.3f",
                  busiest->waiting / busiest->computing,
                  (double)(l->pp - 1) / (double)(l->chunks * m));
-    if (l->dp > 1)
-        snprintf(reduced, sizeof reduced, "%.1f %% of %.1f %%", 100 * exposed,
-                 100 * busiest->reducing / busiest->seconds);
-    printf("%-12s %2lld %9.2f %6.2f %6.2f %9.1f %9.2f  %-15s %s\n", name,
+    at += describe(traffic + at, sizeof traffic - at, "gradients", busiest,
+                   busiest->gradients);
+    at += describe(traffic + at, sizeof traffic - at, "weights", busiest,
+                   busiest->weights);
+    describe(traffic + at, sizeof traffic - at, "tensor", busiest,
+             busiest->tensor);
+    printf("%-20s %2lld %9.2f %6.2f %6.2f %9.1f %9.2f  %-15s%s\n", name,
            (long long)size, BATCH * B / f->seconds, one->seconds / f->seconds,
            processor / one->processor, memory / 1e6, bytes / 1e6, bubble,
-           reduced);
+           traffic);
     fflush(stdout);
 }
 
@@ -160,12 +182,25 @@ int main(void)
     static const struct layout layouts[] = {
         {.tp = 1, .pp = 1, .dp = 1, .chunks = 1},
         {.tp = 2, .pp = 1, .dp = 1, .chunks = 1},
+        {.tp = 2, .pp = 1, .dp = 1, .chunks = 1, .overlap = true},
         {.tp = 2, .pp = 1, .dp = 1, .chunks = 1, .sequence_parallel = true},
+        {.tp = 2,
+         .pp = 1,
+         .dp = 1,
+         .chunks = 1,
+         .sequence_parallel = true,
+         .overlap = true},
         {.tp = 1, .pp = 2, .dp = 1, .chunks = 1},
         {.tp = 1, .pp = 2, .dp = 1, .chunks = 2},
         {.tp = 2, .pp = 2, .dp = 1, .chunks = 1},
         {.tp = 1, .pp = 1, .dp = 2, .chunks = 1},
         {.tp = 1, .pp = 1, .dp = 2, .chunks = 1, .zero = GPT_ZERO_1},
+        {.tp = 1,
+         .pp = 1,
+         .dp = 2,
+         .chunks = 1,
+         .zero = GPT_ZERO_1,
+         .overlap = true},
         {.tp = 1, .pp = 1, .dp = 2, .chunks = 1, .zero = GPT_ZERO_2},
     };
     const int cores = (int)sysconf(_SC_NPROCESSORS_ONLN);
@@ -180,9 +215,9 @@ int main(void)
     if (make_dataset(prefix, &err) != GPT_OK)
         return 1;
     printf("# %d cores; %d samples of %d tokens a step, %d microbatches\n"
-           "%-12s %2s %9s %6s %6s %9s %9s  %-15s %s\n",
+           "%-20s %2s %9s %6s %6s %9s %9s  %-15s %s\n",
            cores, BATCH * B, T, BATCH, "layout", "n", "samples/s", "ratio",
-           "cpu", "MB a rank", "MB sent", "bubble", "sums: exposed of all");
+           "cpu", "MB a rank", "MB sent", "bubble", "waited of all traffic");
     for (size_t i = 0; i < GPT_COUNT(layouts); i++) {
         const struct layout *l = &layouts[i];
         const int64_t size = l->tp * l->pp * l->dp;
