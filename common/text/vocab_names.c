@@ -40,12 +40,13 @@ static int shown(size_t len)
 static void read_integer(struct entry *e, const char *p, const char *end)
 {
     bool negative = *p == '-';
-    e->integer = true;
     for (p += negative; p < end; p++) {
-        e->integer = e->integer && *p >= '0' && *p <= '9';
+        if (*p < '0' || *p > '9')
+            return;
         if (e->id < INT32_MAX)
             e->id = e->id * 10 + (*p - '0');
     }
+    e->integer = true;
     if (negative)
         e->id = -e->id;
 }
