@@ -80,6 +80,9 @@ void gpt_out_abort(struct gpt_out *out);
 
 /* Flush and fsync; the file stays open. */
 int gpt_out_sync(struct gpt_out *out, struct gpt_err *err) GPT_MUST_USE;
+/* Flush, and what is not on its way to the disk yet sets out: of several files
+ * to be synced, one need not wait for the other. */
+int gpt_out_begin_sync(struct gpt_out *out, struct gpt_err *err) GPT_MUST_USE;
 
 /* For work that can go on after it was interrupted: writes PATH.part, which
  * outlives the process. at = 0 begins it, at > 0 keeps its first `at` bytes and
@@ -89,8 +92,11 @@ int gpt_out_sync(struct gpt_out *out, struct gpt_err *err) GPT_MUST_USE;
 int gpt_out_open_part(struct gpt_out **out, const char *path, unsigned flags,
                       int64_t at, struct gpt_err *err) GPT_MUST_USE;
 void gpt_out_suspend(struct gpt_out *out); /* NULL is fine */
-/* PATH.part, complete, gets its name, if that has not happened before. */
+/* PATH.part, complete and on disk, gets its name, if that has not happened
+ * before; the name is on disk after gpt_out_sync_names(). */
 int gpt_out_publish_part(const char *path, struct gpt_err *err) GPT_MUST_USE;
+/* The names of all files in the directory of `path` are on disk. */
+int gpt_out_sync_names(const char *path, struct gpt_err *err) GPT_MUST_USE;
 /* PATH.part goes away, if it is there. */
 int gpt_out_remove_part(const char *path, struct gpt_err *err) GPT_MUST_USE;
 
@@ -125,6 +131,8 @@ int gpt_append_lock(struct gpt_append *a, struct gpt_err *err) GPT_MUST_USE;
 int gpt_append_cut(struct gpt_append *a, int64_t size, struct gpt_err *err)
     GPT_MUST_USE;
 int gpt_append_close(struct gpt_append *a, struct gpt_err *err);
+/* Closes a log that is not worth a sync: one that was unlinked. */
+void gpt_append_drop(struct gpt_append *a); /* NULL is fine */
 
 /* Unlinks every temporary file and directory that is still open; async-signal
  * safe for files. For exits that cannot unwind. */

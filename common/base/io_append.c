@@ -110,3 +110,9 @@ int gpt_append_close(struct gpt_append *a, struct gpt_err *err)
     append_free(a);
     return status;
 }
+
+void gpt_append_drop(struct gpt_append *a)
+{
+    if (a)
+        append_free(a);
+}

@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 enum { BUFFER = 256 * 1024 };
-#define WRITEBACK_EVERY (INT64_C(64) << 20)
+#define WRITEBACK_EVERY (INT64_C(8) << 20)
 
 /* ---- open ---- */
 
@@ -174,19 +174,22 @@ static int cannot_write(struct gpt_out *out, size_t n, int64_t offset,
                           (long long)offset, out->path);
 }
 
+/* Starts the disk early, so that the fsync at the end is short. */
+static void write_back(struct gpt_out *out)
+{
+    sync_file_range(out->fd, out->written_back,
+                    out->flushed - out->written_back, SYNC_FILE_RANGE_WRITE);
+    out->written_back = out->flushed;
+}
+
 static int put(struct gpt_out *out, const void *p, size_t n,
                struct gpt_err *err)
 {
     if (gpt_raw_write(out->fd, p, n, out->stream ? -1 : out->flushed) != 0)
         return cannot_write(out, n, out->flushed, err);
     out->flushed += (int64_t)n;
-    /* Starts the disk early, so that the fsync at the end is short. */
-    if (!out->stream && out->flushed - out->written_back >= WRITEBACK_EVERY) {
-        sync_file_range(out->fd, out->written_back,
-                        out->flushed - out->written_back,
-                        SYNC_FILE_RANGE_WRITE);
-        out->written_back = out->flushed;
-    }
+    if (!out->stream && out->flushed - out->written_back >= WRITEBACK_EVERY)
+        write_back(out);
     return GPT_OK;
 }
 
@@ -196,6 +199,14 @@ int gpt_out_flush(struct gpt_out *out, struct gpt_err *err)
 
     out->fill = 0;
     return n > 0 ? put(out, out->buffer, n, err) : GPT_OK;
+}
+
+int gpt_out_begin_sync(struct gpt_out *out, struct gpt_err *err)
+{
+    GPT_TRY(gpt_out_flush(out, err));
+    if (!out->stream && !(out->flags & GPT_OUT_NOSYNC))
+        write_back(out);
+    return GPT_OK;
 }
 
 int gpt_out_write(struct gpt_out *out, const void *p, size_t n,

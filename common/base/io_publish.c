@@ -120,19 +120,46 @@ static int part_of(char **part, const char *path, struct gpt_err *err)
                  : gpt_fail(err, GPT_EFAIL, "out of memory for a file name");
 }
 
+static int rename_part(const char *part, const char *path,
+                       struct gpt_err *err)
+{
+    struct stat st;
+    char *target;
+
+    GPT_TRY(gpt_real_target(path, &target, err));
+    int status = GPT_OK;
+    if (lstat(target, &st) == 0 && chmod(part, st.st_mode & 0777) != 0)
+        status = gpt_fail_errno(err, GPT_EIO, "cannot set the mode of '%s'",
+                                part);
+    if (status == GPT_OK && gpt_raw_rename(part, target, true) != 0)
+        status = gpt_fail_errno(err, GPT_EIO, "cannot publish '%s'", path);
+    gpt_free(target);
+    return status;
+}
+
 int gpt_out_publish_part(const char *path, struct gpt_err *err)
 {
-    struct gpt_out *out;
-    struct stat st;
     char *part;
 
     GPT_TRY(part_of(&part, path, err));
-    bool there = lstat(part, &st) == 0;
+    int status = GPT_OK;
+    if (gpt_path_exists(part)) /* else it was published before */
+        status = rename_part(part, path, err);
     gpt_free(part);
-    if (!there) /* published before */
-        return GPT_OK;
-    GPT_TRY(gpt_out_open_part(&out, path, GPT_OUT_FORCE, st.st_size, err));
-    return gpt_out_commit(out, err);
+    return status;
+}
+
+int gpt_out_sync_names(const char *path, struct gpt_err *err)
+{
+    char *target;
+
+    GPT_TRY(gpt_real_target(path, &target, err));
+    int status = GPT_OK;
+    if (gpt_raw_fsync_parent(target) != 0)
+        status = gpt_fail_errno(err, GPT_EIO, "cannot sync the directory of "
+                                "'%s'", path);
+    gpt_free(target);
+    return status;
 }
 
 int gpt_out_remove_part(const char *path, struct gpt_err *err)

@@ -16,52 +16,113 @@
  * free stands in the word before the block. Under AddressSanitizer the block
  * must end where the allocation ends, hence the other form. */
 
-void *gpt_alloc(size_t n, size_t size)
-{
-    size_t bytes;
-
-    if (__builtin_mul_overflow(n, size, &bytes) ||
-        bytes > PTRDIFF_MAX - 2 * GPT_ALIGN)
-        return NULL;
-    if (gpt_fault(GPT_FAULT_ALLOC))
-        return NULL;
 #ifdef __SANITIZE_ADDRESS__
+
+static void *allocate(size_t bytes)
+{
     void *p = NULL;
     if (posix_memalign(&p, GPT_ALIGN, bytes ? bytes : 1) != 0)
         return NULL;
     return memset(p, 0, bytes);
-#else
-    char *raw = calloc(1, bytes + GPT_ALIGN + sizeof(void *));
-    if (!raw)
+}
+
+static void *enlarge(void *old, size_t old_bytes, size_t bytes)
+{
+    void *p = NULL;
+    if (posix_memalign(&p, GPT_ALIGN, bytes) != 0)
         return NULL;
-    uintptr_t first = (uintptr_t)raw + sizeof(void *);
-    char *p = raw + sizeof(void *) + (-first & (GPT_ALIGN - 1));
-    memcpy(p - sizeof(void *), &raw, sizeof(raw));
+    memcpy(p, old, old_bytes);
+    free(old);
     return p;
-#endif
 }
 
 void gpt_free(void *p)
 {
-    if (!p)
-        return;
-#ifdef __SANITIZE_ADDRESS__
     free(p);
-#else
-    char *raw;
-    memcpy(&raw, (char *)p - sizeof(void *), sizeof(raw));
-    free(raw);
-#endif
 }
 
-void gpt_want_large_pages(void *p, size_t bytes)
+#else
+
+enum { BEFORE = GPT_ALIGN + sizeof(void *) }; /* bytes that a block may need */
+
+/* The first place for a block in what malloc() gave. */
+static char *align(char *raw)
+{
+    uintptr_t first = (uintptr_t)raw + sizeof(void *);
+    return raw + sizeof(void *) + (-first & (GPT_ALIGN - 1));
+}
+
+static char *raw_of(const void *p)
+{
+    char *raw;
+    memcpy(&raw, (const char *)p - sizeof(void *), sizeof(raw));
+    return raw;
+}
+
+static void *allocate(size_t bytes)
+{
+    char *raw = calloc(1, bytes + BEFORE);
+    if (!raw)
+        return NULL;
+    char *p = align(raw);
+    memcpy(p - sizeof(void *), &raw, sizeof(raw));
+    return p;
+}
+
+/* Large blocks are not copied: realloc() moves their pages. */
+static void *enlarge(void *old, size_t old_bytes, size_t bytes)
+{
+    char *raw = raw_of(old);
+    size_t at = (size_t)((char *)old - raw);
+    raw = realloc(raw, bytes + BEFORE);
+    if (!raw)
+        return NULL;
+    char *p = align(raw);
+    if (p != raw + at)
+        memmove(p, raw + at, old_bytes);
+    memcpy(p - sizeof(void *), &raw, sizeof(raw));
+    return p;
+}
+
+void gpt_free(void *p)
+{
+    if (p)
+        free(raw_of(p));
+}
+
+#endif
+
+static bool may_allocate(size_t n, size_t size, size_t *bytes)
+{
+    return !__builtin_mul_overflow(n, size, bytes) &&
+           *bytes <= PTRDIFF_MAX - 2 * GPT_ALIGN &&
+           !gpt_fault(GPT_FAULT_ALLOC);
+}
+
+void *gpt_alloc(size_t n, size_t size)
+{
+    size_t bytes;
+    return may_allocate(n, size, &bytes) ? allocate(bytes) : NULL;
+}
+
+/* Of the whole pages in a block. */
+static void advise(void *p, size_t bytes, int advice)
 {
     enum { PAGE = 4096 }; /* the addresses that madvise() takes */
     uintptr_t begin = ((uintptr_t)p + PAGE - 1) / PAGE * PAGE;
     uintptr_t end = ((uintptr_t)p + bytes) / PAGE * PAGE;
     if (begin < end)
-        madvise((char *)p + (begin - (uintptr_t)p), end - begin,
-                MADV_HUGEPAGE);
+        madvise((char *)p + (begin - (uintptr_t)p), end - begin, advice);
+}
+
+void gpt_want_large_pages(void *p, size_t bytes)
+{
+    advise(p, bytes, MADV_HUGEPAGE);
+}
+
+void gpt_drop_pages(void *p, size_t bytes)
+{
+    advise(p, bytes, MADV_DONTNEED);
 }
 
 static int no_memory(struct gpt_err *err, size_t n, size_t size,
@@ -89,15 +150,15 @@ int gpt_grow(void *array_pointer, size_t *cap, size_t need, size_t size,
     memcpy(&old, array_pointer, sizeof(old));
     if (old && need <= *cap)
         return GPT_OK;
-    size_t grown = *cap + *cap / 2 + 8;
+    size_t grown = *cap + *cap / 2 + 8, bytes;
     if (grown < need)
         grown = need;
-    void *p = gpt_alloc(grown, size);
+    void *p = !may_allocate(grown, size, &bytes) ? NULL
+              : old                              ? enlarge(old, *cap * size,
+                                                           bytes)
+                                                 : allocate(bytes);
     if (!p)
         return no_memory(err, grown, size, what);
-    if (old)
-        memcpy(p, old, *cap * size);
-    gpt_free(old);
     memcpy(array_pointer, &p, sizeof(p));
     *cap = grown;
     return GPT_OK;

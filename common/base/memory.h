@@ -15,6 +15,9 @@ void gpt_free(void *p);
 /* Asks for large pages under a block of gpt_alloc() that was not touched yet:
  * for tables of megabytes that are read here and there. Only a wish. */
 void gpt_want_large_pages(void *p, size_t bytes);
+/* Gives back the memory under a part of a block that stays allocated, and whose
+ * contents are of no use any more. */
+void gpt_drop_pages(void *p, size_t bytes);
 
 /* gpt_alloc that reports: "cannot allocate N bytes for WHAT". */
 int gpt_new(void *out_pointer, size_t n, size_t size, const char *what,

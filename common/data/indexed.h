@@ -85,7 +85,10 @@ int gpt_indexed_writer_sync(struct gpt_indexed_writer *w, struct gpt_err *err)
     GPT_MUST_USE;
 /* Leaves the PATH.part files; frees w. NULL is fine. */
 void gpt_indexed_writer_suspend(struct gpt_indexed_writer *w);
-/* Makes both files complete and durable; only their names are missing. */
+/* Makes both files complete, and sends them on their way to the disk. */
+int gpt_indexed_writer_end(struct gpt_indexed_writer *w, struct gpt_err *err)
+    GPT_MUST_USE;
+/* The same, and waits for the disk; only their names are missing. */
 int gpt_indexed_writer_finish(struct gpt_indexed_writer *w,
                               struct gpt_err *err) GPT_MUST_USE;
 

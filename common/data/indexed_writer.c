@@ -285,13 +285,20 @@ int gpt_indexed_writer_sync(struct gpt_indexed_writer *w, struct gpt_err *err)
     return gpt_out_sync(w->documents, err);
 }
 
-int gpt_indexed_writer_finish(struct gpt_indexed_writer *w,
-                              struct gpt_err *err)
+int gpt_indexed_writer_end(struct gpt_indexed_writer *w, struct gpt_err *err)
 {
     if (w->finished)
         return GPT_OK;
+    GPT_TRY(gpt_out_begin_sync(w->bin, err));
     GPT_TRY(write_idx(w, err));
     w->finished = true;
+    return gpt_out_begin_sync(w->idx, err);
+}
+
+int gpt_indexed_writer_finish(struct gpt_indexed_writer *w,
+                              struct gpt_err *err)
+{
+    GPT_TRY(gpt_indexed_writer_end(w, err));
     GPT_TRY(gpt_out_sync(w->bin, err));
     return gpt_out_sync(w->idx, err);
 }

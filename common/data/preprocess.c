@@ -199,7 +199,6 @@ static int finish(struct run *run, struct gpt_err *err)
         run->out = NULL;
         return gpt_outputs_commit(out, &run->at, err);
     }
-    GPT_TRY(gpt_outputs_sync(run->out, &run->at, err));
     GPT_TRY(gpt_outputs_finish(run->out, &run->at, err));
     run->at.complete = true;
     GPT_TRY(gpt_journal_add(run->journal, &run->at, err));

@@ -65,9 +65,12 @@ int gpt_outputs_publish(const struct gpt_preprocess_options *o,
                         struct gpt_err *err)
 {
     GPT_TRY(each_file(o, scratch, gpt_out_remove_part, err));
-    if (o->quarantine)
+    if (o->quarantine) {
         GPT_TRY(gpt_out_publish_part(o->quarantine, err));
-    return each_file(o, published, gpt_out_publish_part, err);
+        GPT_TRY(gpt_out_sync_names(o->quarantine, err));
+    }
+    GPT_TRY(each_file(o, published, gpt_out_publish_part, err));
+    return gpt_out_sync_names(o->output_prefix, err);
 }
 
 static int is_there(const char *path, struct gpt_err *err)

@@ -205,7 +205,7 @@ static void close_journal(struct gpt_journal *j, bool remove)
 {
     if (j->file && remove)
         unlink(j->about.path);
-    (void)gpt_append_close(j->file, NULL);
+    gpt_append_drop(j->file); /* every line was synced */
     gpt_free(j->about.path);
     gpt_free(j);
 }

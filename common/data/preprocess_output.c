@@ -334,14 +334,27 @@ int gpt_outputs_sync(struct gpt_outputs *out, struct gpt_point *at,
     return sync_file(out->quarantine, err);
 }
 
-int gpt_outputs_finish(struct gpt_outputs *out, const struct gpt_point *at,
+static int begin_sync(struct gpt_out *file, struct gpt_err *err)
+{
+    return file ? gpt_out_begin_sync(file, err) : GPT_OK;
+}
+
+/* Everything is written before the first file is waited for. */
+int gpt_outputs_finish(struct gpt_outputs *out, struct gpt_point *at,
                        struct gpt_err *err)
 {
-    for (int64_t k = 0; k < out->o->n_keys; k++) {
-        GPT_TRY(gpt_indexed_writer_finish(out->keys[k].set, err));
-        GPT_TRY(write_json(out, k, at, err));
-        GPT_TRY(sync_file(out->keys[k].json, err));
-        GPT_TRY(sync_file(out->keys[k].sources, err));
+    for (int64_t i = 0; i < out->o->n_keys; i++) {
+        struct key_output *k = &out->keys[i];
+        at->keys[i] = k->counts;
+        GPT_TRY(gpt_indexed_writer_end(k->set, err));
+        GPT_TRY(write_json(out, i, at, err));
+        GPT_TRY(begin_sync(k->json, err));
+        GPT_TRY(begin_sync(k->sources, err));
+    }
+    for (int64_t i = 0; i < out->o->n_keys; i++) {
+        GPT_TRY(gpt_indexed_writer_finish(out->keys[i].set, err));
+        GPT_TRY(sync_file(out->keys[i].json, err));
+        GPT_TRY(sync_file(out->keys[i].sources, err));
     }
     return sync_file(out->quarantine, err);
 }

@@ -38,8 +38,8 @@ int64_t gpt_outputs_quarantined(const struct gpt_outputs *out);
 /* What was added is on disk; fills at->keys. */
 int gpt_outputs_sync(struct gpt_outputs *out, struct gpt_point *at,
                      struct gpt_err *err) GPT_MUST_USE;
-/* All files are complete and on disk, only their names are missing. */
-int gpt_outputs_finish(struct gpt_outputs *out, const struct gpt_point *at,
+/* The same at the end: all files are complete, only their names are missing. */
+int gpt_outputs_finish(struct gpt_outputs *out, struct gpt_point *at,
                        struct gpt_err *err) GPT_MUST_USE;
 /* Leaves them; frees. NULL is fine. */
 void gpt_outputs_suspend(struct gpt_outputs *out);
