@@ -190,6 +190,7 @@ static void report_bad(const struct gpt_bad_report *bad, bool done,
 /* ---- what is read, and where it goes ---- */
 
 struct work {
+    double start;
     struct gpt_arena arena; /* of all below */
     int64_t shard, n_shards;
     const struct gpt_span *inputs;
@@ -198,6 +199,8 @@ struct work {
     struct gpt_tokenizer_id tokenizer;
     struct gpt_tokenizer_file files[GPT_TOKENIZER_FILES]; /* their paths */
     struct gpt_buf command; /* as lines of a configuration file */
+    struct gpt_tokenizer *loaded;
+    enum gpt_dtype dtype; /* the one asked for */
 };
 
 /* "I/N" */
@@ -297,53 +300,54 @@ static enum gpt_empty find_empty(const char *name)
     return e;
 }
 
-static int preprocess(const struct options *o, struct work *w,
-                      const struct gpt_tokenizer *tokenizer,
-                      struct gpt_err *err)
+/* All but the tokenizer, which is loaded while reading has begun. */
+static int set_options(const struct options *o, struct work *w,
+                       struct gpt_preprocess_options *po, struct gpt_err *err)
 {
-    struct reporter r = {.log_interval = o->log_interval,
-                         .next_log = o->log_interval,
-                         .start = gpt_now()};
-    struct gpt_preprocess_stats stats;
     bool tntidx = strcmp(o->dataset_impl, "mmap") != 0;
     bool any_type = strcmp(o->dtype, "auto") == 0;
-    enum gpt_dtype dtype =
-        strcmp(o->dtype, "uint16") == 0 ? GPT_U16 : GPT_I32;
-    struct gpt_preprocess_options po = {
+    w->dtype = strcmp(o->dtype, "uint16") == 0 ? GPT_U16 : GPT_I32;
+    *po = (struct gpt_preprocess_options){
         .inputs = w->inputs,
         .n_inputs = w->n_inputs,
         .keys = o->json_keys.items,
         .n_keys = o->json_keys.n,
         .output_prefix = w->output_prefix,
-        .tokenizer = tokenizer,
-        .tokenizer_id = &w->tokenizer,
         .append_eod = o->append_eod,
         .empty = find_empty(o->empty),
-        .dtype = any_type && !tntidx ? NULL : &dtype,
+        .dtype = any_type && !tntidx ? NULL : &w->dtype,
         .tntidx = tntidx,
         .out_flags = o->common.force ? GPT_OUT_FORCE : 0,
         .workers = n_workers(o),
         .provenance = o->provenance,
         .sources = o->sources,
-        .command = w->command.data,
         .shard = w->shard,
         .n_shards = o->shard ? w->n_shards : 0,
         .resume = o->resume,
         .resume_seconds = o->resume_interval,
-        .report = report,
-        .user = &r,
     };
     GPT_TRY(check_partitions(o, err));
-    GPT_TRY(set_on_error(o, w, &po, err));
+    return set_on_error(o, w, po, err);
+}
+
+static int preprocess(const struct options *o, const struct work *w,
+                      struct gpt_preprocess_options *po, struct gpt_err *err)
+{
+    struct reporter r = {.log_interval = o->log_interval,
+                         .next_log = o->log_interval,
+                         .start = w->start};
+    struct gpt_preprocess_stats stats;
     r.progress = gpt_progress_open(o->common.quiet ? "never"
                                                    : o->common.progress,
                                    "preprocess", "B",
-                                   gpt_preprocess_bytes(&po, po.n_inputs));
-    int status = gpt_preprocess(&po, &stats, err);
+                                   gpt_preprocess_bytes(po, po->n_inputs));
+    po->report = report;
+    po->user = &r;
+    int status = gpt_preprocess(po, &stats, err);
     gpt_progress_close(r.progress);
     if (status == GPT_OK)
         summarise(&stats, &r);
-    report_bad(&stats.bad, status == GPT_OK, &po);
+    report_bad(&stats.bad, status == GPT_OK, po);
     if (status != GPT_OK && stats.kept)
         gpt_warn("what was done is kept: the same command goes on behind "
                  "document %lld, --no-resume starts over",
@@ -375,21 +379,38 @@ static int describe(struct work *w, const struct options *o,
     return gpt_fail(err, GPT_EFAIL, "out of memory for the command");
 }
 
+static int load_tokenizer(struct work *w, const struct options *o,
+                          const struct gpt_args *args,
+                          struct gpt_preprocess_options *po,
+                          struct gpt_err *err)
+{
+    GPT_TRY(gpt_tokenizer_open(&w->loaded, &o->tokenizer, err));
+    GPT_TRY(describe(w, o, args, err));
+    po->tokenizer = w->loaded;
+    po->tokenizer_id = &w->tokenizer;
+    po->command = w->command.data;
+    return GPT_OK;
+}
+
 static int run(const void *options, const struct gpt_args *args,
                struct gpt_err *err)
 {
     const struct options *o = options;
-    struct gpt_tokenizer *tokenizer;
-    struct work w = {0};
-    GPT_TRY(gpt_tokenizer_open(&tokenizer, &o->tokenizer, err));
-    int status = describe(&w, o, args, err);
+    struct work w = {.start = gpt_now()};
+    struct gpt_preprocess_options po = {0};
+    int status = plan_work(&w, o, err);
     if (status == GPT_OK)
-        status = plan_work(&w, o, err);
+        status = set_options(o, &w, &po, err);
     if (status == GPT_OK)
-        status = preprocess(o, &w, tokenizer, err);
+        status = gpt_preprocess_begin(&po, err);
+    if (status == GPT_OK)
+        status = load_tokenizer(&w, o, args, &po, err);
+    if (status == GPT_OK)
+        status = preprocess(o, &w, &po, err);
+    gpt_preprocess_give_up(&po);
     gpt_arena_free(&w.arena);
     gpt_buf_free(&w.command);
-    gpt_tokenizer_close(tokenizer);
+    gpt_tokenizer_close(w.loaded);
     return status;
 }
 

@@ -88,6 +88,13 @@ static int count_bad(struct run *run, const struct gpt_chunk *c,
     return GPT_OK;
 }
 
+/* Of the inputs that lie behind. */
+static void take_sums(struct run *run, int64_t end)
+{
+    for (int64_t i = run->at.input; i < end; i++)
+        run->at.sums[i] = gpt_ring_sums(run->ring)[i];
+}
+
 static int take_chunk(struct run *run, const struct gpt_chunk *c,
                       struct gpt_err *err)
 {
@@ -98,6 +105,7 @@ static int take_chunk(struct run *run, const struct gpt_chunk *c,
         return c->in_line ? tell_place(err, c, lines + c->lines, c->line_at)
                           : c->status;
     }
+    take_sums(run, c->input);
     GPT_TRY(count_bad(run, c, lines, err));
     int status = gpt_outputs_add(run->out, c, lines, run->stats, err);
     run->cannot_write = status != GPT_OK;
@@ -207,15 +215,27 @@ static int finish(struct run *run, struct gpt_err *err)
     return publish(run, err);
 }
 
+/* What was begun to be read is of use at the beginning only. */
+static int open_ring(struct run *run, struct gpt_err *err)
+{
+    if (run->ring && (run->at.input > 0 || run->at.offset > 0)) {
+        gpt_ring_close(run->ring);
+        run->ring = NULL;
+    }
+    if (!run->ring)
+        GPT_TRY(gpt_ring_open(&run->ring, run->o, &run->at, err));
+    return gpt_ring_start(run->ring, run->dtype, err);
+}
+
 static int work(struct run *run, struct gpt_err *err)
 {
     GPT_TRY(gpt_outputs_open(&run->out, run->o, run->dtype,
                              run->journal ? &run->at : NULL, err));
-    int status = gpt_ring_open(&run->ring, run->o, run->dtype, &run->at, err);
+    int status = open_ring(run, err);
     if (status == GPT_OK)
         status = take_all(run, err);
-    gpt_ring_close(run->ring);
     if (status == GPT_OK) {
+        take_sums(run, run->o->n_inputs);
         run->cannot_write = true; /* whatever fails now */
         status = finish(run, err);
     }
@@ -274,13 +294,30 @@ static int check_options(struct run *run, struct gpt_err *err)
     return GPT_OK;
 }
 
-int gpt_preprocess(const struct gpt_preprocess_options *options,
+int gpt_preprocess_begin(struct gpt_preprocess_options *options,
+                         struct gpt_err *err)
+{
+    const struct gpt_point start = {0};
+    return gpt_ring_open(&options->begun, options, &start, err);
+}
+
+void gpt_preprocess_give_up(struct gpt_preprocess_options *options)
+{
+    gpt_ring_close(options->begun);
+    options->begun = NULL;
+}
+
+int gpt_preprocess(struct gpt_preprocess_options *options,
                    struct gpt_preprocess_stats *stats, struct gpt_err *err)
 {
-    struct run run = {.o = options, .stats = stats, .saved = gpt_now()};
+    struct run run = {.o = options, .stats = stats, .ring = options->begun,
+                      .saved = gpt_now()};
+    options->begun = NULL;
     memset(stats, 0, sizeof(*stats));
-    GPT_TRY(check_options(&run, err));
-    int status = begin(&run, err);
+    int status = check_options(&run, err);
+    if (status == GPT_OK)
+        status = begin(&run, err);
+    gpt_ring_close(run.ring);
     gpt_journal_close(run.journal);
     gpt_free(run.at.keys);
     gpt_free(run.at.sums);

@@ -43,6 +43,18 @@ struct gpt_preprocess_stats {
     bool kept; /* after a failure: the same call goes on where this one stood */
 };
 
+/* What is too much, and what is unusual. Zeros are the defaults; tests lower
+ * them. */
+struct gpt_preprocess_limits {
+    int64_t line;      /* bytes, of a file that is shorter; default 4 GiB */
+    int64_t sequence;  /* tokens; default 2^31 - 2, which is as far as an index
+                          can count with an end behind them */
+    int64_t long_line; /* bytes; from here on a line is read while no other
+                          chunk is in memory; default 16 MiB */
+};
+
+struct gpt_ring;
+
 struct gpt_preprocess_options {
     const struct gpt_span *inputs; /* "-" is standard input */
     int64_t n_inputs;
@@ -57,7 +69,8 @@ struct gpt_preprocess_options {
     bool tntidx; /* the index that Megatron-LM reads as lazy or cached */
     unsigned out_flags;  /* GPT_OUT_* */
     int64_t workers;     /* >= 1 */
-    int64_t chunk_bytes; /* of lines that a worker takes at once; 0 = 1 MiB */
+    int64_t chunk_bytes; /* of lines that a worker takes at once; 0 = 256 KiB */
+    struct gpt_preprocess_limits limits;
     bool skip_bad;       /* leave bad lines out instead of failing */
     int64_t max_bad;     /* with skip_bad: fail at one more; < 0 = no limit */
     const char *quarantine; /* with skip_bad: file for them; NULL = none */
@@ -70,11 +83,20 @@ struct gpt_preprocess_options {
     /* called now and then by the calling thread; may be NULL */
     void (*report)(void *user, const struct gpt_preprocess_stats *stats);
     void *user;
+    struct gpt_ring *begun; /* of gpt_preprocess_begin(); NULL = nothing */
 };
 
 /* Bytes of the first n inputs on disk, -1 when one is a pipe or not there. */
 int64_t gpt_preprocess_bytes(const struct gpt_preprocess_options *options,
                              int64_t n);
+
+/* Begins to read the inputs, for gpt_preprocess() with the same options, in
+ * which the tokenizer and what is said of it are still missing: decompression
+ * need not wait while a vocabulary is loaded. */
+int gpt_preprocess_begin(struct gpt_preprocess_options *options,
+                         struct gpt_err *err) GPT_MUST_USE;
+/* When it does not come to that. */
+void gpt_preprocess_give_up(struct gpt_preprocess_options *options);
 
 /* Makes the data sets, all or (on failure) none.
  *
@@ -97,8 +119,9 @@ int64_t gpt_preprocess_bytes(const struct gpt_preprocess_options *options,
  * in a newline there. A file that cannot be read, or whose compression is
  * damaged, is a failure all the same. stats->bad is valid after a failure, too.
  *
- * A signal that asks to stop ends it with GPT_EFAIL. */
-int gpt_preprocess(const struct gpt_preprocess_options *options,
+ * A signal that asks to stop ends it with GPT_EFAIL. What was begun is used up,
+ * whatever happens. */
+int gpt_preprocess(struct gpt_preprocess_options *options,
                    struct gpt_preprocess_stats *stats, struct gpt_err *err)
     GPT_MUST_USE;
 

@@ -24,11 +24,27 @@ void gpt_chunk_free(struct gpt_chunk *c, size_t n_keys)
     gpt_free(c->data);
 }
 
-/* ---- cutting ---- */
+static void trim(void *array_pointer, size_t *cap, size_t size, size_t bytes)
+{
+    void *array, *none = NULL;
+    if (*cap <= bytes / size)
+        return;
+    memcpy(&array, array_pointer, sizeof(array));
+    gpt_free(array);
+    memcpy(array_pointer, &none, sizeof(none));
+    *cap = 0;
+}
 
-/* Of a line that does not lie in a file as long as itself: a few kilobytes of
- * compressed data can become any number of bytes. */
-#define MAX_LINE ((int64_t)4 << 30)
+void gpt_chunk_trim(struct gpt_chunk *c, size_t n_keys, size_t bytes)
+{
+    trim(&c->data, &c->cap, 1, bytes);
+    for (size_t k = 0; k < n_keys; k++) {
+        struct gpt_ids *ids = &c->keys[k].ids;
+        trim(&ids->data, &ids->cap, sizeof(*ids->data), bytes);
+    }
+}
+
+/* ---- cutting ---- */
 
 /* Can these bytes begin a good line? Input that is no JSON at all may have no
  * newline for long; this tells before all of it is in memory. */
@@ -40,20 +56,31 @@ static bool may_be_object(const char *p, size_t len)
     return i == len || p[i] == '{';
 }
 
-/* Reads until c holds chunk_bytes and a newline; *lines is the length of the
- * whole lines among them. */
+/* A line that does not lie in a file as long as itself has a limit: a few
+ * kilobytes of compressed data can become any number of bytes. */
+static int check_line(struct gpt_cutter *cut, const struct gpt_chunk *c)
+{
+    int64_t limit =
+        gpt_max_i64(cut->max_line, gpt_input_size(cut->in) + 1);
+    if ((int64_t)c->len >= limit)
+        return gpt_fail(&cut->err, GPT_EDATA, "%s: a line of %lld bytes or "
+                        "more", gpt_input_name(cut->in), (long long)limit);
+    if ((int64_t)c->len >= cut->long_line)
+        cut->wait_alone(cut->user);
+    return GPT_OK;
+}
+
+/* Reads until c holds chunk_bytes and a newline, at most chunk_bytes behind
+ * that; *lines is the length of the whole lines among them. */
 static int read_lines(struct gpt_cutter *cut, struct gpt_chunk *c,
                       size_t *lines)
 {
     size_t want = (size_t)cut->chunk_bytes;
-    int64_t limit = gpt_max_i64(MAX_LINE, gpt_input_size(cut->in) + 1);
     *lines = 0;
     do {
-        size_t room = c->len < want ? want : c->len * 2, got;
-        if (!*lines && (int64_t)c->len >= limit)
-            return gpt_fail(&cut->err, GPT_EDATA,
-                            "%s: a line of %lld bytes or more",
-                            gpt_input_name(cut->in), (long long)limit);
+        size_t room = c->len < want ? want : c->len + want, got;
+        if (!*lines)
+            GPT_TRY(check_line(cut, c));
         GPT_TRY(gpt_grow(&c->data, &c->cap, room, 1, "a line", &cut->err));
         GPT_TRY(gpt_input_read(cut->in, c->data + c->len, room - c->len, &got,
                                &cut->err));
@@ -125,9 +152,9 @@ static int add_sequence(struct gpt_chunk_worker *w, struct gpt_chunk_key *key,
     size_t n = key->ids.len - before;
     if (n == 0)
         return GPT_OK;
-    if (n >= INT32_MAX)
-        return gpt_fail(err, GPT_EDATA, "a sequence of %zu tokens, limit %d",
-                        n, INT32_MAX - 1);
+    if (n > (size_t)w->max_sequence)
+        return gpt_fail(err, GPT_EDATA, "a sequence of %zu tokens, limit %lld",
+                        n, (long long)w->max_sequence);
     return add_length(key, (int32_t)n, err);
 }
 
@@ -168,6 +195,9 @@ static int add_document(struct gpt_chunk_worker *w, struct gpt_chunk *c,
         GPT_TRY(add_eod(key, w->eod, err));
     if (!sequences && w->empty == GPT_EMPTY_DROP)
         return GPT_OK;
+    if (sequences > INT32_MAX)
+        return gpt_fail(err, GPT_EDATA, "a document of %zu sequences, limit %d",
+                        sequences, INT32_MAX);
     GPT_TRY(gpt_grow(&key->document_sequences, &key->documents_cap,
                      key->n_documents + 1, sizeof(int32_t), "documents", err));
     if (w->places)
@@ -183,6 +213,8 @@ static int encode_line(struct gpt_chunk_worker *w, struct gpt_chunk *c,
     int status = gpt_jsonl_scan(w->scanner, line.data, line.len, err);
     *kind = (int)gpt_jsonl_bad(w->scanner);
     GPT_TRY(status);
+    if (line.len >= (size_t)w->long_line && !w->keep_bad)
+        gpt_drop_pages(c->data + c->line_at, line.len); /* its texts are taken */
     *kind = GPT_BAD_LONG;
     for (size_t k = 0; k < w->n_keys; k++)
         GPT_TRY(add_document(w, c, k, err));
@@ -274,4 +306,6 @@ void gpt_chunk_encode(struct gpt_chunk_worker *w, struct gpt_chunk *c)
     c->in_line = c->status != GPT_OK;
     for (size_t k = 0; k < w->n_keys && w->dtype == GPT_U16; k++)
         narrow(c->keys[k].ids.data, c->keys[k].ids.len);
+    if (c->len >= (size_t)w->long_line)
+        gpt_jsonl_trim(w->scanner);
 }

@@ -57,11 +57,16 @@ struct gpt_chunk {
 int gpt_chunk_init(struct gpt_chunk *c, size_t n_keys, struct gpt_err *err)
     GPT_MUST_USE;
 void gpt_chunk_free(struct gpt_chunk *c, size_t n_keys);
+/* Frees what only a long line needs: blocks of more than `bytes`. */
+void gpt_chunk_trim(struct gpt_chunk *c, size_t n_keys, size_t bytes);
 
 /* Cuts an input into chunks. */
 struct gpt_cutter {
     struct gpt_input *in;
     int64_t chunk_bytes;
+    int64_t max_line, long_line; /* as in gpt_preprocess_limits */
+    void (*wait_alone)(void *user); /* until no other chunk is in memory */
+    void *user;
     int64_t offset; /* of the next chunk in the input, decompressed */
     char *rest; /* the beginning of a line, for the next chunk */
     size_t rest_len, rest_cap;
@@ -84,7 +89,9 @@ struct gpt_chunk_worker {
     int32_t eod; /* appended to documents; -1: none */
     enum gpt_empty empty;
     bool skip_bad; /* bad lines go to the chunk's list */
+    bool keep_bad; /* and are wanted as they are */
     bool places;   /* fill them */
+    int64_t max_sequence, long_line; /* as in gpt_preprocess_limits */
 };
 
 /* Tokenizes the lines of c; a failure goes to c->status. */

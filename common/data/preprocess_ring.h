@@ -10,13 +10,15 @@
 
 struct gpt_ring;
 
-/* Opens every worker's state and starts the threads, which begin at a point.
- * Options are borrowed, and so is from->sums, which they fill: that of an input
- * is there when a chunk of a later one is, or the end. */
+/* Starts the reader, which begins at a point. Options are borrowed; the
+ * tokenizer is not asked for before the workers are. */
 int gpt_ring_open(struct gpt_ring **ring,
                   const struct gpt_preprocess_options *options,
-                  enum gpt_dtype dtype, const struct gpt_point *from,
-                  struct gpt_err *err) GPT_MUST_USE;
+                  const struct gpt_point *from, struct gpt_err *err)
+    GPT_MUST_USE;
+/* Starts the workers. */
+int gpt_ring_start(struct gpt_ring *ring, enum gpt_dtype dtype,
+                   struct gpt_err *err) GPT_MUST_USE;
 /* Stops the threads, wherever they are; NULL is fine. */
 void gpt_ring_close(struct gpt_ring *ring);
 
@@ -27,6 +29,10 @@ void gpt_ring_close(struct gpt_ring *ring);
 const struct gpt_chunk *gpt_ring_next(struct gpt_ring *ring, bool *end);
 /* Gives back the chunk that gpt_ring_next() gave last. */
 void gpt_ring_release(struct gpt_ring *ring);
+
+/* Of each input that was read from its beginning or from the point on: that of
+ * an input is there when a chunk of a later one is, or the end. */
+const struct gpt_input_sum *gpt_ring_sums(const struct gpt_ring *ring);
 
 /* Bytes of all input files read so far. */
 int64_t gpt_ring_consumed(struct gpt_ring *ring);

@@ -210,6 +210,11 @@ int gpt_jsonl_scan(struct gpt_jsonl *j, const char *line, size_t len,
     return GPT_OK;
 }
 
+void gpt_jsonl_trim(struct gpt_jsonl *j)
+{
+    gpt_buf_free(&j->text);
+}
+
 enum gpt_jsonl_bad gpt_jsonl_bad(const struct gpt_jsonl *j)
 {
     return j->scan.bad;

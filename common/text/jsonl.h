@@ -51,6 +51,9 @@ void gpt_jsonl_close(struct gpt_jsonl *s); /* NULL is fine */
 int gpt_jsonl_scan(struct gpt_jsonl *s, const char *line, size_t len,
                    struct gpt_err *err) GPT_MUST_USE;
 
+/* Gives back the memory that the line scanned last needed. */
+void gpt_jsonl_trim(struct gpt_jsonl *s);
+
 /* The kind of bad line of the scan that has just failed with GPT_EDATA. */
 enum gpt_jsonl_bad gpt_jsonl_bad(const struct gpt_jsonl *s);
 
