@@ -177,6 +177,11 @@ const struct gpt_seams *gpt_bpe_seams(const struct gpt_bpe *bpe)
     return &bpe->seams;
 }
 
+void gpt_bpe_fix(struct gpt_bpe *bpe, int32_t id)
+{
+    gpt_seams_fix(&bpe->seams, bpe->vocab->tokens[id]);
+}
+
 /* ---- short pieces ---- */
 
 /* Ranks with their places, so that the lowest, and of equal ones the leftmost,

@@ -23,6 +23,10 @@ size_t gpt_bpe_token_len(const struct gpt_bpe *bpe, int32_t id);
 /* Where a piece may be cut and the parts merged apart. */
 const struct gpt_seams *gpt_bpe_seams(const struct gpt_bpe *bpe);
 
+/* Keeps a token that only a whole piece becomes from being a part of one:
+ * gpt_seams_fix(). Before threads share the merges. */
+void gpt_bpe_fix(struct gpt_bpe *bpe, int32_t id);
+
 /* A thread's memory for pieces that are too long for the stack. */
 struct gpt_bpe_scratch {
     struct gpt_bpe_node *nodes;

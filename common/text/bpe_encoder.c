@@ -74,14 +74,10 @@ static int append(struct gpt_ids *ids, const int32_t *more, size_t n,
     return GPT_OK;
 }
 
-/* gpt_seams_of(), but a whole piece may be a token that merging would not
- * make, and a part of it may not: such models do not split. */
 static uint64_t seams(const struct gpt_bpe_encoder *e, const char *part,
                       size_t len)
 {
-    return e->model->whole
-               ? 0
-               : gpt_seams_of(gpt_bpe_seams(e->model->bpe), part, len);
+    return gpt_seams_of(gpt_bpe_seams(e->model->bpe), part, len);
 }
 
 static int merge(struct gpt_bpe_encoder *e, const char *part, size_t len,

@@ -34,6 +34,12 @@ static bool span_at(const uint8_t *token, size_t len, size_t at,
     return gpt_seams_wide(p) && gpt_seams_wide(p + 3);
 }
 
+static void add_bit(struct gpt_seams *s, uint32_t left, uint32_t right)
+{
+    uint64_t at = gpt_seams_hash(left, right) >> s->shift;
+    s->spans[at / 64] |= (uint64_t)1 << at % 64;
+}
+
 static void add_span(struct gpt_seams *s, const struct span *span)
 {
     const uint32_t n_left = span->any_left ? 0x40 : 1;
@@ -41,9 +47,7 @@ static void add_span(struct gpt_seams *s, const struct span *span)
     for (uint32_t i = 0; i < n_left * n_right; i++) {
         uint32_t left = span->any_left ? (0x80 | i % 0x40) << 8 : 0;
         uint32_t right = span->any_right ? (0x80 | i / n_left) << 8 : 0;
-        uint64_t at = gpt_seams_hash(span->left | left, span->right | right) >>
-                      s->shift;
-        s->spans[at / 64] |= (uint64_t)1 << at % 64;
+        add_bit(s, span->left | left, span->right | right);
     }
 }
 
@@ -82,12 +86,54 @@ void gpt_seams_close(struct gpt_seams *s)
     s->spans = NULL;
 }
 
+/* ---- tokens that are no part of a piece ---- */
+
+/* Bits of fixed_byte and fixed_wide. */
+enum { BEFORE = 1, AFTER = 2 };
+
+/* A character of three bytes is a span without the other. Of one that the token
+ * holds in part nothing is known but that it has three bytes. */
+void gpt_seams_fix(struct gpt_seams *s, struct gpt_slice token)
+{
+    const uint8_t *p = (const uint8_t *)token.data, *end = p + token.len;
+    s->fixed = true;
+    if (token.len >= 3 && gpt_seams_wide(p)) {
+        add_bit(s, 0, gpt_seams_char(p));
+    } else {
+        s->fixed_byte[p[0]] |= BEFORE;
+        s->fixed_wide |= p[0] >= 0xE0 ? BEFORE : 0;
+    }
+    if (token.len >= 3 && gpt_seams_wide(end - 3)) {
+        add_bit(s, gpt_seams_char(end - 3), 0);
+    } else {
+        s->fixed_byte[end[-1]] |= AFTER;
+        s->fixed_wide |= token.len < 3 && end[-1] >= 0x80 ? AFTER : 0;
+    }
+}
+
+/* Whether a fixed token may end or begin at p. */
+static bool is_fixed(const struct gpt_seams *s, const uint8_t *p,
+                     bool wide_left, bool wide_right)
+{
+    return (wide_left ? s->fixed_wide & AFTER ||
+                            gpt_seams_span(s, gpt_seams_char(p - 3), 0)
+                      : s->fixed_byte[p[-1]] & AFTER) ||
+           (wide_right ? s->fixed_wide & BEFORE ||
+                             gpt_seams_span(s, 0, gpt_seams_char(p))
+                       : s->fixed_byte[p[0]] & BEFORE);
+}
+
+/* ---- where a piece may be cut ---- */
+
 bool gpt_seams_cut(const struct gpt_seams *s, const char *text, size_t len,
                    size_t at)
 {
     const uint8_t *p = (const uint8_t *)text + at;
-    bool known = p[-1] < 0x80 || (at >= 3 && gpt_seams_wide(p - 3));
-    if (known && len - at >= 3 && gpt_seams_wide(p))
+    bool left = at >= 3 && gpt_seams_wide(p - 3);
+    bool right = len - at >= 3 && gpt_seams_wide(p);
+    if (s->fixed && is_fixed(s, p, left, right))
+        return false;
+    if (right && (left || p[-1] < 0x80))
         return gpt_seams_before(s, p);
     return !gpt_seams_joined(s, p[-1], p[0]);
 }

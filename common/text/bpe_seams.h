@@ -13,11 +13,18 @@ struct gpt_seams {
                       * characters of three bytes in a row */
     unsigned shift;  /* a hash's high bits are its place */
     int64_t n_words; /* tokens that hold some of two such characters */
+    bool fixed;      /* some tokens are; then a piece is not cut before and
+                      * after these bytes, nor characters among `spans` */
+    uint8_t fixed_byte[256], fixed_wide;
 };
 
 int gpt_seams_open(struct gpt_seams *s, const struct gpt_vocab *v,
                    struct gpt_err *err) GPT_MUST_USE;
 void gpt_seams_close(struct gpt_seams *s);
+
+/* Keeps a token from being a part of a longer piece, which is for those that
+ * only a whole piece becomes. Their inside is never cut anyway. */
+void gpt_seams_fix(struct gpt_seams *s, struct gpt_slice token);
 
 /* Where piece[0..len) may be cut, of its first 64 bytes: bit i is set if it may
  * be after byte i, i + 1 < len. */
@@ -62,7 +69,7 @@ static inline bool gpt_seams_span(const struct gpt_seams *s, uint32_t left,
 
 /* Whether a text may be cut before the character of three bytes at p: no token
  * holds the end of the character before it, which has three bytes or is ASCII,
- * and its beginning. A token may hold two bytes of either; one is remembered as
+ * and its beginning. Not for vocabularies with tokens that are fixed. A token may hold two bytes of either; one is remembered as
  * two. */
 static inline bool gpt_seams_before(const struct gpt_seams *s,
                                     const uint8_t *p)

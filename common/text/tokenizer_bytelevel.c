@@ -42,12 +42,49 @@ void gpt_bytelevel_close(struct gpt_tokenizer *tok)
     gpt_free(t);
 }
 
+/* Whether merging makes a token out of its bytes. */
+static int is_merged(struct gpt_bytelevel *t, int32_t id,
+                     struct gpt_bpe_scratch *scratch, struct gpt_ids *ids,
+                     bool *merged, struct gpt_err *err)
+{
+    const struct gpt_slice *token = &t->vocab.tokens[id];
+    ids->len = 0;
+    GPT_TRY(gpt_bpe_merge(t->bpe, scratch, token->data, token->len, ids, err));
+    *merged = ids->len == 1 && ids->data[0] == id;
+    return GPT_OK;
+}
+
+/* Looks for tokens that a piece is as a whole and merging does not make. Most
+ * vocabularies have none; then there is no need to look a piece up. */
+static int find_whole(struct gpt_bytelevel *t, bool *any, struct gpt_err *err)
+{
+    struct gpt_bpe_scratch scratch = {.nodes = NULL};
+    struct gpt_ids ids = {.data = NULL};
+    int status = GPT_OK;
+    for (int32_t id = 0; id < t->vocab.n && status == GPT_OK; id++) {
+        const struct gpt_slice *token = &t->vocab.tokens[id];
+        bool merged = true;
+        if (token->len > 0)
+            status = is_merged(t, id, &scratch, &ids, &merged, err);
+        if (merged || gpt_token_map_find(&t->map, token->data, token->len) != id)
+            continue;
+        gpt_bpe_fix(t->bpe, id);
+        *any = true;
+    }
+    gpt_bpe_scratch_free(&scratch);
+    gpt_free(ids.data);
+    return status;
+}
+
 int gpt_bytelevel_finish(struct gpt_bytelevel *t, gpt_pretok_fn *cut,
                          bool whole, const char *what, struct gpt_err *err)
 {
+    bool any = false;
     GPT_TRY(gpt_bpe_open(&t->bpe, &t->vocab, what, err));
+    if (whole)
+        GPT_TRY(find_whole(t, &any, err));
     t->model = (struct gpt_bpe_model){.pretok = cut, .bpe = t->bpe,
-                                      .whole = whole ? &t->map : NULL};
+                                      .whole = any ? &t->map : NULL};
     t->base.vocab_size = t->vocab.n;
     return GPT_OK;
 }
