@@ -25,10 +25,10 @@ static int64_t elements(const struct gpt_pass *pass)
     return pass->rows * pass->config->hidden_size;
 }
 
-static struct gpt_lane_job gather_of(const struct gpt_pass *pass, void *mine)
+static struct gpt_collective gather_of(const struct gpt_pass *pass, void *mine)
 {
-    return (struct gpt_lane_job){
-        .kind = GPT_LANE_ALL_GATHER,
+    return (struct gpt_collective){
+        .kind = GPT_ALL_GATHER,
         .out = pass->work.all,
         .in = mine,
         .n = elements(pass),
@@ -36,11 +36,11 @@ static struct gpt_lane_job gather_of(const struct gpt_pass *pass, void *mine)
     };
 }
 
-static struct gpt_lane_job sum_of(const struct gpt_pass *pass, const void *part,
-                                  void *mine)
+static struct gpt_collective sum_of(const struct gpt_pass *pass,
+                                    const void *part, void *mine)
 {
-    return (struct gpt_lane_job){
-        .kind = pass->sequence ? GPT_LANE_REDUCE_SCATTER : GPT_LANE_ALL_REDUCE,
+    return (struct gpt_collective){
+        .kind = pass->sequence ? GPT_REDUCE_SCATTER : GPT_ALL_REDUCE,
         .out = mine,
         .in = part,
         .n = elements(pass),
@@ -60,27 +60,27 @@ void *gpt_pass_part(const struct gpt_pass *pass, void *mine)
 
 void *gpt_pass_gather(const struct gpt_pass *pass, void *mine)
 {
-    const struct gpt_lane_job job = gather_of(pass, mine);
+    const struct gpt_collective call = gather_of(pass, mine);
 
     if (pass->sequence)
-        gpt_lane_call(pass->tp, pass->q, &job);
+        gpt_comm_call(pass->tp, pass->q, &call);
     return gpt_pass_all(pass, mine);
 }
 
 void gpt_pass_sum(const struct gpt_pass *pass, const void *part, void *mine)
 {
-    const struct gpt_lane_job job = sum_of(pass, part, mine);
+    const struct gpt_collective call = sum_of(pass, part, mine);
 
     if (pass->tp)
-        gpt_lane_call(pass->tp, pass->q, &job);
+        gpt_comm_call(pass->tp, pass->q, &call);
 }
 
 int64_t gpt_pass_begin_gather(const struct gpt_pass *pass, void *mine)
 {
-    const struct gpt_lane_job job = gather_of(pass, mine);
+    const struct gpt_collective call = gather_of(pass, mine);
 
     if (pass->sequence && pass->lane)
-        return gpt_lane_begin(pass->lane, pass->q, &job);
+        return gpt_lane_begin(pass->lane, pass->q, &call, NULL);
     gpt_pass_gather(pass, mine);
     return 0;
 }
@@ -88,10 +88,10 @@ int64_t gpt_pass_begin_gather(const struct gpt_pass *pass, void *mine)
 int64_t gpt_pass_begin_sum(const struct gpt_pass *pass, const void *part,
                            void *mine)
 {
-    const struct gpt_lane_job job = sum_of(pass, part, mine);
+    const struct gpt_collective call = sum_of(pass, part, mine);
 
     if (pass->lane)
-        return gpt_lane_begin(pass->lane, pass->q, &job);
+        return gpt_lane_begin(pass->lane, pass->q, &call, NULL);
     gpt_pass_sum(pass, part, mine);
     return 0;
 }

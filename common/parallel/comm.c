@@ -1,6 +1,6 @@
 /* The calls of a communicator, and its beginning and end. A call is described
  * once (struct gpt_collective) and made by the group's carrier: comm_host.c or
- * comm_device.c. Start at run(). */
+ * comm_device.c. Start at gpt_comm_call(). */
 #include "parallel/comm_internal.h"
 
 #include "base/memory.h"
@@ -21,8 +21,8 @@ const char *gpt_collective_name(enum gpt_collective_kind kind)
 
 /* ---- calls ---- */
 
-static void run(struct gpt_comm *c, struct gpt_queue *q,
-                const struct gpt_collective *call)
+void gpt_comm_call(struct gpt_comm *c, struct gpt_queue *q,
+                   const struct gpt_collective *call)
 {
     c->calls++;
     if (gpt_comm_failed(c))
@@ -37,7 +37,8 @@ static void run(struct gpt_comm *c, struct gpt_queue *q,
 void gpt_comm_all_reduce(struct gpt_comm *c, struct gpt_queue *q, void *buf,
                          int64_t n, enum gpt_dtype type, enum gpt_reduce op)
 {
-    run(c, q,
+    gpt_comm_call(
+        c, q,
         &(struct gpt_collective){.kind = GPT_ALL_REDUCE,
                                  .in = buf,
                                  .out = buf,
@@ -49,7 +50,8 @@ void gpt_comm_all_reduce(struct gpt_comm *c, struct gpt_queue *q, void *buf,
 void gpt_comm_reduce_scatter(struct gpt_comm *c, struct gpt_queue *q, void *out,
                              const void *in, int64_t n, enum gpt_dtype type)
 {
-    run(c, q,
+    gpt_comm_call(
+        c, q,
         &(struct gpt_collective){.kind = GPT_REDUCE_SCATTER,
                                  .in = in,
                                  .out = out,
@@ -61,7 +63,8 @@ void gpt_comm_reduce_scatter(struct gpt_comm *c, struct gpt_queue *q, void *out,
 void gpt_comm_all_gather(struct gpt_comm *c, struct gpt_queue *q, void *out,
                          const void *in, int64_t n, enum gpt_dtype type)
 {
-    run(c, q,
+    gpt_comm_call(
+        c, q,
         &(struct gpt_collective){.kind = GPT_ALL_GATHER,
                                  .in = in,
                                  .out = out,
@@ -72,7 +75,8 @@ void gpt_comm_all_gather(struct gpt_comm *c, struct gpt_queue *q, void *out,
 void gpt_comm_broadcast(struct gpt_comm *c, struct gpt_queue *q, void *buf,
                         int64_t n, enum gpt_dtype type, int64_t root)
 {
-    run(c, q,
+    gpt_comm_call(
+        c, q,
         &(struct gpt_collective){.kind = GPT_BROADCAST,
                                  .in = buf,
                                  .out = buf,
@@ -84,14 +88,15 @@ void gpt_comm_broadcast(struct gpt_comm *c, struct gpt_queue *q, void *buf,
 void gpt_comm_exchange(struct gpt_comm *c, struct gpt_queue *q,
                        const struct gpt_transfer *list, int64_t n)
 {
-    run(c, q,
+    gpt_comm_call(
+        c, q,
         &(struct gpt_collective){
             .kind = GPT_EXCHANGE, .list = list, .n_list = n});
 }
 
 void gpt_comm_barrier(struct gpt_comm *c, struct gpt_queue *q)
 {
-    run(c, q, &(struct gpt_collective){.kind = GPT_BARRIER});
+    gpt_comm_call(c, q, &(struct gpt_collective){.kind = GPT_BARRIER});
 }
 
 /* ---- open and close ---- */

@@ -65,6 +65,10 @@ void gpt_comm_exchange(struct gpt_comm *c, struct gpt_queue *q,
                        const struct gpt_transfer *list, int64_t n);
 void gpt_comm_barrier(struct gpt_comm *c, struct gpt_queue *q);
 
+/* One of these, by its description. */
+void gpt_comm_call(struct gpt_comm *c, struct gpt_queue *q,
+                   const struct gpt_collective *call);
+
 /* The first failure, if any: of this communicator, or why another rank failed
  * when that was the cause. */
 int gpt_comm_check(struct gpt_comm *c, struct gpt_err *err) GPT_MUST_USE;

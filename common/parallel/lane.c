@@ -12,7 +12,8 @@
 
 /* A job's place in the ring. */
 struct place {
-    struct gpt_lane_job job;
+    struct gpt_collective call;
+    float *add_to;
     struct gpt_event *ready; /* its queue has come to it */
     struct gpt_event *over;  /* and the lane is past it */
 };
@@ -41,31 +42,14 @@ static struct place *place_of(struct gpt_lane *l, int64_t job)
     return &l->ring[(job - 1) % l->n_ring];
 }
 
-void gpt_lane_call(struct gpt_comm *comm, struct gpt_queue *q,
-                   const struct gpt_lane_job *j)
-{
-    switch (j->kind) {
-    case GPT_LANE_ALL_REDUCE:
-        gpt_comm_all_reduce(comm, q, j->out, j->n, j->type, GPT_SUM);
-        break;
-    case GPT_LANE_REDUCE_SCATTER:
-        gpt_comm_reduce_scatter(comm, q, j->out, j->in, j->n, j->type);
-        break;
-    case GPT_LANE_ALL_GATHER:
-        gpt_comm_all_gather(comm, q, j->out, j->in, j->n, j->type);
-        break;
-    }
-}
-
 static void run(struct gpt_lane *l, int64_t job)
 {
     struct place *p = place_of(l, job);
-    const struct gpt_lane_job *j = &p->job;
 
     l->be->event_wait(l->q, p->ready);
-    gpt_lane_call(l->comm, l->q, j);
-    if (j->add_to)
-        l->be->bias_grad(l->q, j->add_to, j->out, 1, j->n, GPT_F32);
+    gpt_comm_call(l->comm, l->q, &p->call);
+    if (p->add_to)
+        l->be->bias_grad(l->q, p->add_to, p->call.out, 1, p->call.n, GPT_F32);
     l->be->event_record(l->q, p->over);
 }
 
@@ -115,14 +99,15 @@ static void wait_for(struct gpt_lane *l, int64_t job)
 }
 
 int64_t gpt_lane_begin(struct gpt_lane *l, struct gpt_queue *q,
-                       const struct gpt_lane_job *job)
+                       const struct gpt_collective *call, float *add_to)
 {
     const int64_t number = l->begun + 1;
     struct place *p = place_of(l, number);
 
     if (number > l->n_ring)
         wait_for(l, number - l->n_ring);
-    p->job = *job;
+    p->call = *call;
+    p->add_to = add_to;
     l->be->event_record(q, p->ready);
     l->begun = number;
     if (l->threaded)

@@ -1,9 +1,9 @@
 /* Collectives beside the computing: begun on a lane, a queue of its own, they
  * go on while the queue that asked for them computes, until it joins them.
  *
- *     ticket = gpt_lane_begin(lane, q, &sum);    after what is on q so far
+ *     job = gpt_lane_begin(lane, q, &sum, NULL);    after what is on q so far
  *     ... operations on q that do not touch sum.out or sum.in ...
- *     gpt_lane_join(lane, q, ticket);            q goes on after the sum
+ *     gpt_lane_join(lane, q, job);                  q goes on after the sum
  *
  * Where the communicator's calls wait for the bytes (gpt_comm_waits), the lane
  * has a thread that does so in the host's stead; else calls are put on its
@@ -15,27 +15,6 @@
 
 #include "parallel/comm.h"
 
-enum gpt_lane_kind {
-    GPT_LANE_ALL_REDUCE,     /* out (n) in place, summed */
-    GPT_LANE_REDUCE_SCATTER, /* in (size * n), out (n) */
-    GPT_LANE_ALL_GATHER,     /* in (n), out (size * n) */
-};
-
-/* As the calls of comm.h of that name take it. */
-struct gpt_lane_job {
-    enum gpt_lane_kind kind;
-    void *out;
-    const void *in;
-    int64_t n;
-    enum gpt_dtype type;
-    float *add_to; /* (n) float, or NULL: out (n), of GPT_F32, is then added to
-                    * it */
-};
-
-/* The job without a lane, on q: add_to is not for it. */
-void gpt_lane_call(struct gpt_comm *comm, struct gpt_queue *q,
-                   const struct gpt_lane_job *job);
-
 struct gpt_lane;
 
 /* At most `jobs` are under way at a time; one more waits for the first of them.
@@ -46,9 +25,11 @@ int gpt_lane_open(struct gpt_lane **lane, struct gpt_backend *be,
 /* Waits for what was begun. NULL is fine. */
 void gpt_lane_close(struct gpt_lane *lane);
 
-/* The job is copied. Returns its number, from 1 on. */
+/* Begins a call, as gpt_comm_call() makes it; it is copied, a list is not.
+ * add_to: (n) float, to which the result, out (n) of GPT_F32, is added then;
+ * NULL: it is not. Returns the job's number, from 1 on. */
 int64_t gpt_lane_begin(struct gpt_lane *lane, struct gpt_queue *q,
-                       const struct gpt_lane_job *job);
+                       const struct gpt_collective *call, float *add_to);
 /* What is put on q from now on comes after that job and all before it; 0 and
  * jobs that were joined before: nothing is done. One queue joins a lane. */
 void gpt_lane_join(struct gpt_lane *lane, struct gpt_queue *q, int64_t job);

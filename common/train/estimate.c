@@ -1,5 +1,5 @@
-/* What a plan costs; see estimate.h. Start at gpt_estimate_print(); memory is in
- * estimate_memory.c. */
+/* What a plan costs; see estimate.h. Start at gpt_estimate_print(). Memory is
+ * in estimate_memory.c. */
 #include "train/estimate.h"
 
 #include "base/log.h"

@@ -47,14 +47,14 @@ static int64_t begin_bucket(struct gpt_gatherer *g, int64_t bucket)
     int64_t begin, end;
 
     gpt_bucket_shard(flat, bucket, flat->shard, &begin, &end);
-    const struct gpt_lane_job job = {
-        .kind = GPT_LANE_ALL_GATHER,
+    const struct gpt_collective call = {
+        .kind = GPT_ALL_GATHER,
         .out = weights + flat->buckets[bucket].begin * type,
         .in = weights + begin * type,
         .n = end - begin,
         .type = g->o.act,
     };
-    return gpt_lane_begin(g->lane, g->o.q, &job);
+    return gpt_lane_begin(g->lane, g->o.q, &call, NULL);
 }
 
 void gpt_gatherer_begin(struct gpt_gatherer *g)

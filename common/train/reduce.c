@@ -8,32 +8,29 @@
 
 /* ---- a bucket ---- */
 
-/* Its sum, whole, or this rank's shard of it; further microbatches of a step
- * are added to that. */
-static struct gpt_lane_job sum_of(const struct gpt_reducer *r, int64_t b)
+/* Its sum, whole or this rank's shard of it. Further microbatches of a step
+ * are added to the shard, from its place in the bucket. */
+static int64_t begin_sum(struct gpt_reducer *r, int64_t b)
 {
     const int64_t shards = r->o.flat->shards;
     const int64_t part = gpt_bucket_elements(r->o.flat, b) / shards;
+    const bool more = shards > 1 && r->gone[b];
     float *bucket = r->buckets[b];
-    struct gpt_lane_job job = {
-        .kind = shards == 1 ? GPT_LANE_ALL_REDUCE : GPT_LANE_REDUCE_SCATTER,
-        .out = shards == 1 ? bucket : r->shards[b],
+    float *place = bucket + r->o.flat->shard * part;
+    const struct gpt_collective sum = {
+        .kind = shards == 1 ? GPT_ALL_REDUCE : GPT_REDUCE_SCATTER,
         .in = bucket,
+        .out = shards == 1 ? bucket : more ? place : r->shards[b],
         .n = part,
         .type = GPT_F32,
     };
 
-    if (shards > 1 && r->gone[b]) {
-        job.out = bucket + r->o.flat->shard * part;
-        job.add_to = r->shards[b];
-    }
-    return job;
+    return gpt_lane_begin(r->lane, r->o.q, &sum, more ? r->shards[b] : NULL);
 }
 
 static void push(struct gpt_reducer *r, int64_t bucket)
 {
-    const struct gpt_lane_job sum = sum_of(r, bucket);
-    const int64_t job = gpt_lane_begin(r->lane, r->o.q, &sum);
+    const int64_t job = begin_sum(r, bucket);
 
     r->gone[bucket] = true;
     if (gpt_reducer_in_turns(&r->o, bucket))

@@ -103,12 +103,13 @@ static int wrong(struct gpt_err *err, const char *what, int64_t round,
 static int check_sums(struct member *m, struct gpt_err *err)
 {
     for (int64_t round = 0; round < ROUNDS; round++) {
-        const struct gpt_lane_job job = {.kind = GPT_LANE_ALL_REDUCE,
-                                         .out = m->whole,
-                                         .n = N,
-                                         .type = GPT_F32};
+        const struct gpt_collective call = {.kind = GPT_ALL_REDUCE,
+                                            .in = m->whole,
+                                            .out = m->whole,
+                                            .n = N,
+                                            .type = GPT_F32};
         put(m, m->whole, N, round);
-        const int64_t ticket = gpt_lane_begin(m->lane, m->q, &job);
+        const int64_t ticket = gpt_lane_begin(m->lane, m->q, &call, NULL);
         m->be->zero(m->q, m->sum, N * sizeof *m->sum); /* beside it */
         gpt_lane_join(m->lane, m->q, ticket);
         m->be->bias_grad(m->q, m->sum, m->whole, 1, N, GPT_F32);
@@ -129,17 +130,16 @@ static int check_added(struct member *m, struct gpt_err *err)
 
     m->be->zero(m->q, m->sum, N * sizeof *m->sum);
     for (int64_t round = 0; round < ROUNDS; round++) {
-        const struct gpt_lane_job job = {.kind = GPT_LANE_REDUCE_SCATTER,
-                                         .out = m->part,
-                                         .in = m->whole,
-                                         .n = N,
-                                         .type = GPT_F32,
-                                         .add_to = m->sum};
+        const struct gpt_collective call = {.kind = GPT_REDUCE_SCATTER,
+                                            .in = m->whole,
+                                            .out = m->part,
+                                            .n = N,
+                                            .type = GPT_F32};
         if (round % 4 == 0) {
             gpt_lane_join(m->lane, m->q, ticket);
             put(m, m->whole, N * m->size, round);
         }
-        ticket = gpt_lane_begin(m->lane, m->q, &job);
+        ticket = gpt_lane_begin(m->lane, m->q, &call, m->sum);
     }
     gpt_lane_join(m->lane, m->q, ticket);
     gpt_lane_join(m->lane, m->q, 1); /* joined long ago */
@@ -157,20 +157,20 @@ static int check_added(struct member *m, struct gpt_err *err)
 /* A part in its place is made whole; then the lane is left with a job. */
 static int check_gathered(struct member *m, struct gpt_err *err)
 {
-    const struct gpt_lane_job job = {.kind = GPT_LANE_ALL_GATHER,
-                                     .out = m->whole,
-                                     .in = m->whole + m->rank * N,
-                                     .n = N,
-                                     .type = GPT_F32};
+    const struct gpt_collective call = {.kind = GPT_ALL_GATHER,
+                                        .in = m->whole + m->rank * N,
+                                        .out = m->whole,
+                                        .n = N,
+                                        .type = GPT_F32};
 
     put(m, m->whole + m->rank * N, N, 1);
-    gpt_lane_join(m->lane, m->q, gpt_lane_begin(m->lane, m->q, &job));
+    gpt_lane_join(m->lane, m->q, gpt_lane_begin(m->lane, m->q, &call, NULL));
     GPT_TRY(take(m, m->whole, N * m->size, err));
     for (int64_t i = 0; i < N * m->size; i++)
         if (m->host[i] != value(i / N, 1, i % N))
             return wrong(err, "gathered", 1, i, m->host[i],
                          value(i / N, 1, i % N));
-    (void)gpt_lane_begin(m->lane, m->q, &job);
+    (void)gpt_lane_begin(m->lane, m->q, &call, NULL);
     return GPT_OK;
 }
 
