@@ -26,6 +26,7 @@ enum { GPT_BACKEND_API = 1 };
 
 struct gpt_queue;
 struct gpt_event; /* a place in a queue's order, for other queues to wait for */
+struct gpt_recording; /* operations that are put on a queue again and again */
 
 /* Dropout by counter: element (sample, t, c) of a (B, T, C) block is dropped
  * when gpt_rng_uniform(rng, ((sample0 + b) * t_global + t0 + t) * C + c) < p,
@@ -241,6 +242,17 @@ struct gpt_backend {
     void (*event_close)(struct gpt_event *e); /* NULL is fine */
     void (*event_record)(struct gpt_queue *q, struct gpt_event *e);
     void (*event_wait)(struct gpt_queue *q, struct gpt_event *e);
+    /* Where a device can (else NULL): operations between record_begin() and
+     * record_end() are kept instead of run, with their arguments as they are
+     * now; memory is read as it will be then. Queue q of the same thread only;
+     * no copies from or to the host, no events, and no operation that q has
+     * not run before in these sizes. replay() puts them on q, at the cost of
+     * one; false when nothing was put, as q has changed: to be recorded anew. */
+    int (*record_begin)(struct gpt_queue *q, struct gpt_err *err);
+    int (*record_end)(struct gpt_queue *q, struct gpt_recording **r,
+                      struct gpt_err *err);
+    bool (*replay)(struct gpt_queue *q, struct gpt_recording *r);
+    void (*recording_close)(struct gpt_recording *r); /* NULL is fine */
     void (*copy_in)(struct gpt_queue *q, void *dst, const void *host,
                     size_t bytes);
     void (*copy_out)(struct gpt_queue *q, void *host, const void *src,

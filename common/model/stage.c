@@ -203,19 +203,27 @@ void *gpt_stage_input(struct gpt_stage *s, int64_t chunk, int64_t slot)
     return c->embedding ? NULL : c->slots[slot].layers[0].norm1.r;
 }
 
-const void *gpt_stage_forward(struct gpt_stage *s, struct gpt_queue *q,
-                              int64_t chunk_number, int64_t slot_number,
-                              enum gpt_stage_mode mode,
-                              const struct gpt_microbatch *mb, const void *in,
-                              const struct gpt_stage_result *result)
-{
-    const struct gpt_stage_chunk *chunk = &s->chunks[chunk_number];
-    struct gpt_slot *slot = &chunk->slots[slot_number];
-    const void *r = chunk->embedding ? slot->layers[0].norm1.r : in;
+/* A pass over a chunk, for one microbatch. */
+struct work {
+    struct gpt_stage *s;
+    struct gpt_queue *q;
+    struct gpt_stage_chunk *chunk;
+    struct gpt_slot *slot;
+    /* forward */
+    enum gpt_stage_mode mode;
+    const void *in;
+    void *logits;
+};
 
-    slot->dropout = mode == GPT_STAGE_TRAIN;
-    copy_inputs(s, q, chunk, slot, mb);
-    struct gpt_pass pass = gpt_stage_pass(s, q, chunk, slot);
+static void run_forward(void *context)
+{
+    const struct work *w = context;
+    struct gpt_stage *s = w->s;
+    const struct gpt_stage_chunk *chunk = w->chunk;
+    struct gpt_slot *slot = w->slot;
+    struct gpt_pass pass = gpt_stage_pass(s, w->q, chunk, slot);
+    const void *r = w->in;
+
     if (chunk->embedding) {
         need_outside(s, true);
         gpt_stage_embed(s, &pass, slot);
@@ -230,33 +238,86 @@ const void *gpt_stage_forward(struct gpt_stage *s, struct gpt_queue *q,
         need_outside(s, false);
     struct gpt_norm_site end = end_site(s, chunk, slot);
     gpt_norm_site_forward(&pass, &end, r);
+    if (chunk->output)
+        gpt_stage_output(s, &pass, slot, w->mode != GPT_STAGE_EVAL, w->logits);
+}
+
+/* What its operations depend on, besides chunk and slot. */
+static int forward_variant(const struct work *w)
+{
+    return (int)w->mode * 2 + w->s->fresh_output;
+}
+
+static bool can_record_forward(const struct work *w)
+{
+    return w->s->pieces && !w->s->o.weights.before && !w->logits &&
+           w->in == w->slot->layers[0].norm1.r;
+}
+
+/* Directly, or as the recorded piece that it is. */
+static void run(const struct work *w, bool can_record, int variant,
+                void (*passes)(void *))
+{
+    struct work context = *w;
+    const int64_t slot = w->slot - w->s->all_slots;
+
+    if (can_record)
+        gpt_pieces_run(w->s->pieces, w->q, slot * GPT_STAGE_VARIANTS + variant,
+                       passes, &context);
+    else
+        passes(&context);
+}
+
+const void *gpt_stage_forward(struct gpt_stage *s, struct gpt_queue *q,
+                              int64_t chunk_number, int64_t slot_number,
+                              enum gpt_stage_mode mode,
+                              const struct gpt_microbatch *mb, const void *in,
+                              const struct gpt_stage_result *result)
+{
+    struct gpt_stage_chunk *chunk = &s->chunks[chunk_number];
+    struct gpt_slot *slot = &chunk->slots[slot_number];
+    const struct work w = {
+        .s = s,
+        .q = q,
+        .chunk = chunk,
+        .slot = slot,
+        .mode = mode,
+        .in = chunk->embedding ? slot->layers[0].norm1.r : in,
+        .logits = chunk->output ? result->logits : NULL,
+    };
+
+    slot->dropout = mode == GPT_STAGE_TRAIN;
+    copy_inputs(s, q, chunk, slot, mb);
+    run(&w, can_record_forward(&w), forward_variant(&w), run_forward);
     if (!chunk->output)
         return slot->end.r;
-    gpt_stage_output(s, &pass, slot, mode != GPT_STAGE_EVAL, result);
+    if (mode != GPT_STAGE_EVAL)
+        s->fresh_output = false;
+    s->be->copy_out(q, result->loss, slot->loss,
+                    (size_t)(s->o.micro_batch * s->o.seq_length) *
+                        sizeof(float));
     return NULL;
 }
 
 /* ---- backward ---- */
 
-/* Gradients of a chunk's end into work.dresid and work.x. */
+/* Gradients of a chunk's end into work.dresid, where they are unless the output
+ * layer made them, and work.x. */
 static void backward_end(struct gpt_stage *s, const struct gpt_pass *pass,
                          const struct gpt_stage_chunk *chunk,
-                         const struct gpt_slot *slot, const void *dout)
+                         const struct gpt_slot *slot)
 {
     struct gpt_norm_site end = end_site(s, chunk, slot);
-    size_t bytes = gpt_stage_bytes(s);
 
     if (chunk->output) {
         tell_outside(s, s->o.hooks.before, false);
-        s->be->zero(pass->q, s->work.dresid, bytes);
+        s->be->zero(pass->q, s->work.dresid, gpt_stage_bytes(s));
         gpt_norm_site_backward(pass, &end, slot->end.y);
         tell_outside(s, s->o.hooks.after, false);
         return;
     }
     struct gpt_dropout dropout =
         gpt_pass_dropout(pass, *end.x_rng, s->o.config->hidden_dropout);
-    if (dout != s->work.dresid) /* of the chunk behind, on the same rank */
-        s->be->copy(pass->q, s->work.dresid, dout, bytes);
     s->be->dropout(pass->q, s->work.x, s->work.dresid, pass->rows,
                    s->o.config->hidden_size, s->o.act, &dropout);
 }
@@ -301,15 +362,15 @@ static void forward_again(const struct gpt_pass *pass,
     }
 }
 
-const void *gpt_stage_backward(struct gpt_stage *s, struct gpt_queue *q,
-                               int64_t chunk_number, int64_t slot_number,
-                               const void *dout)
+static void run_backward(void *context)
 {
-    struct gpt_stage_chunk *chunk = &s->chunks[chunk_number];
-    const struct gpt_slot *slot = &chunk->slots[slot_number];
-    struct gpt_pass pass = gpt_stage_pass(s, q, chunk, slot);
+    const struct work *w = context;
+    struct gpt_stage *s = w->s;
+    const struct gpt_stage_chunk *chunk = w->chunk;
+    const struct gpt_slot *slot = w->slot;
+    struct gpt_pass pass = gpt_stage_pass(s, w->q, chunk, slot);
 
-    backward_end(s, &pass, chunk, slot, dout);
+    backward_end(s, &pass, chunk, slot);
     for (int64_t end = chunk->n_layers, first; end > 0; end = first) {
         first = gpt_stage_group(s, chunk, end - 1);
         if (end <= chunk->recomputed)
@@ -317,11 +378,34 @@ const void *gpt_stage_backward(struct gpt_stage *s, struct gpt_queue *q,
         for (int64_t i = end - 1; i >= first; i--)
             backward_layer(s, &pass, chunk, slot, i);
     }
-    chunk->fresh = s->o.fresh_gradients;
     if (!chunk->embedding)
-        return s->work.dresid;
+        return;
     tell_outside(s, s->o.hooks.before, true);
     gpt_stage_embed_backward(s, &pass, slot);
     tell_outside(s, s->o.hooks.after, true);
-    return NULL;
+}
+
+static int backward_variant(const struct work *w)
+{
+    return GPT_STAGE_FORWARDS + w->chunk->fresh * 2 + w->slot->dropout;
+}
+
+const void *gpt_stage_backward(struct gpt_stage *s, struct gpt_queue *q,
+                               int64_t chunk_number, int64_t slot_number,
+                               const void *dout)
+{
+    struct gpt_stage_chunk *chunk = &s->chunks[chunk_number];
+    const struct work w = {
+        .s = s,
+        .q = q,
+        .chunk = chunk,
+        .slot = &chunk->slots[slot_number],
+    };
+
+    if (!chunk->output && dout != s->work.dresid)
+        s->be->copy(q, s->work.dresid, dout, gpt_stage_bytes(s));
+    run(&w, s->pieces && !s->o.hooks.before, backward_variant(&w),
+        run_backward);
+    chunk->fresh = s->o.fresh_gradients;
+    return chunk->embedding ? NULL : s->work.dresid;
 }

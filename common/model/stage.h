@@ -87,6 +87,8 @@ struct gpt_stage_options {
     bool fresh_gradients;
     struct gpt_gradient_hooks hooks; /* functions may be NULL */
     struct gpt_weight_hook weights;
+    bool record; /* passes that exchange nothing with other ranks are recorded
+                  * (backend.h), where the device can */
     bool documents;     /* attention stays within documents (doc_start) */
     bool training;      /* false: forward only, no gradient buffers */
     uint64_t seed;      /* of dropout */

@@ -73,9 +73,9 @@ void gpt_stage_embed_backward(struct gpt_stage *s, const struct gpt_pass *pass,
 
 /* Backward of the output layer for `rows` rows at y: dW += dlogits^T y, then
  * y is overwritten by its own gradient, dlogits W, as far as the words here
- * add to it. */
+ * add to it. fresh: dW is overwritten. */
 static void output_backward(struct gpt_stage *s, struct gpt_queue *q, void *y,
-                            int64_t rows)
+                            int64_t rows, bool fresh)
 {
     struct gpt_matmul dw = {
         .m = vocabulary(s),
@@ -87,7 +87,7 @@ static void output_backward(struct gpt_stage *s, struct gpt_queue *q, void *y,
         .c = gpt_roles_output(&s->dw),
         .act = s->o.act,
         .c_type = GPT_F32,
-        .beta = s->fresh_output ? 0.0F : 1.0F,
+        .beta = fresh ? 0.0F : 1.0F,
     };
     struct gpt_matmul dy = {
         .m = rows,
@@ -101,7 +101,6 @@ static void output_backward(struct gpt_stage *s, struct gpt_queue *q, void *y,
     };
     s->be->matmul(q, &dw);
     s->be->matmul(q, &dy);
-    s->fresh_output = false;
 }
 
 /* The ranks' parts of a softmax meet in three numbers a row. */
@@ -123,8 +122,7 @@ static void cross_entropy(struct gpt_stage *s, const struct gpt_pass *pass,
 /* Rows i.. of the batch, which are at y. */
 static void output_rows(struct gpt_stage *s, const struct gpt_pass *pass,
                         const struct gpt_slot *slot, int64_t i, int64_t rows,
-                        void *y, bool grad,
-                        const struct gpt_stage_result *result)
+                        void *y, bool grad, void *all_logits)
 {
     int64_t v = vocabulary(s);
     size_t row = (size_t)v * gpt_dtype_bytes(s->o.act);
@@ -154,17 +152,16 @@ static void output_rows(struct gpt_stage *s, const struct gpt_pass *pass,
         .scale = *s->host_scale != 0 ? s->scale : NULL,
     };
     s->be->matmul(pass->q, &logits);
-    if (result->logits)
-        s->be->copy_out(pass->q, (char *)result->logits + (size_t)i * row,
+    if (all_logits)
+        s->be->copy_out(pass->q, (char *)all_logits + (size_t)i * row,
                         s->logits, (size_t)rows * row);
     cross_entropy(s, pass, &xent);
     if (grad)
-        output_backward(s, pass->q, y, rows);
+        output_backward(s, pass->q, y, rows, s->fresh_output && i == 0);
 }
 
 void gpt_stage_output(struct gpt_stage *s, const struct gpt_pass *pass,
-                      const struct gpt_slot *slot, bool grad,
-                      const struct gpt_stage_result *result)
+                      const struct gpt_slot *slot, bool grad, void *logits)
 {
     size_t row =
         (size_t)s->o.config->hidden_size * gpt_dtype_bytes(s->o.act);
@@ -172,9 +169,7 @@ void gpt_stage_output(struct gpt_stage *s, const struct gpt_pass *pass,
 
     for (int64_t i = 0; i < pass->n; i += s->logits_rows)
         output_rows(s, pass, slot, i, gpt_min_i64(s->logits_rows, pass->n - i),
-                    y + (size_t)i * row, grad, result);
+                    y + (size_t)i * row, grad, logits);
     if (grad)
         gpt_pass_sum(pass, y, slot->end.y);
-    s->be->copy_out(pass->q, result->loss, slot->loss,
-                    (size_t)pass->n * sizeof(float));
 }

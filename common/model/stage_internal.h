@@ -4,6 +4,7 @@
 #define GPT_MODEL_STAGE_INTERNAL_H
 
 #include "model/layer.h"
+#include "model/pieces.h"
 #include "model/stage.h"
 
 /* A microbatch in flight in a chunk. */
@@ -30,6 +31,12 @@ struct gpt_stage_chunk {
     bool fresh; /* nothing added to its layers' gradients in this step yet */
 };
 
+/* Pieces of a slot that may be recorded: see forward_variant(). */
+enum {
+    GPT_STAGE_FORWARDS = 6, /* modes, and is the output's gradient fresh? */
+    GPT_STAGE_VARIANTS = GPT_STAGE_FORWARDS + 4, /* fresh? dropout? */
+};
+
 struct gpt_stage {
     struct gpt_backend *be;
     struct gpt_stage_options o;
@@ -48,6 +55,7 @@ struct gpt_stage {
     float *scale, *host_scale; /* (1) of losses; the latter pinned, 0: none
                                 * was given */
     bool fresh_output; /* the output layer's gradient, likewise */
+    struct gpt_pieces *pieces; /* NULL: nothing is recorded */
     void *mem[GPT_N_MEMORY_KINDS];
     /* what the pointers above lead to, all chunks in one block */
     struct gpt_layer *all_layers;
@@ -88,9 +96,9 @@ void gpt_stage_embed_backward(struct gpt_stage *s, const struct gpt_pass *pass,
                               const struct gpt_slot *slot);
 
 /* Logits and losses from slot->end.y; with `grad` also the output layer's
- * whole backward: the gradient of end.y then replaces it. */
+ * whole backward: the gradient of end.y then replaces it. logits: host, or NULL
+ * (gpt_stage_result). */
 void gpt_stage_output(struct gpt_stage *s, const struct gpt_pass *pass,
-                      const struct gpt_slot *slot, bool grad,
-                      const struct gpt_stage_result *result);
+                      const struct gpt_slot *slot, bool grad, void *logits);
 
 #endif

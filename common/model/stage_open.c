@@ -170,6 +170,18 @@ static int allocate_host(struct gpt_stage *s, struct gpt_err *err)
     return GPT_OK;
 }
 
+/* What other ranks take part in is not recorded: they may wait. */
+static int open_pieces(struct gpt_stage *s, struct gpt_err *err)
+{
+    int64_t slots = 0;
+
+    if (!s->o.record || !s->be->record_begin || s->o.tp)
+        return GPT_OK;
+    for (int64_t i = 0; i < s->o.layout.chunks; i++)
+        slots += s->chunks[i].n_slots;
+    return gpt_pieces_open(&s->pieces, s->be, slots * GPT_STAGE_VARIANTS, err);
+}
+
 static void bind_parameters(struct gpt_stage *s, void *weights,
                             float *const *gradients)
 {
@@ -203,6 +215,7 @@ int gpt_stage_open(struct gpt_stage **stage, struct gpt_backend *be,
     GPT_TRY_GOTO(status, stage_new(&s, be, options, err), fail);
     GPT_TRY_GOTO(status, stage_allocate(s, err), fail);
     GPT_TRY_GOTO(status, allocate_host(s, err), fail);
+    GPT_TRY_GOTO(status, open_pieces(s, err), fail);
     bind_parameters(s, weights, gradients);
     if (s->o.tp && s->o.training && s->o.overlap_tensor)
         GPT_TRY_GOTO(status, gpt_lane_open(&s->lane, be, s->o.tp, 1, err),
@@ -223,6 +236,7 @@ void gpt_stage_close(struct gpt_stage *s)
         if (s->mem[kind])
             s->be->free(s->be, s->mem[kind]);
     }
+    gpt_pieces_close(s->pieces);
     if (s->host_scale)
         s->be->host_free(s->be, s->host_scale);
     gpt_free(s->all_acts);

@@ -65,6 +65,7 @@ static struct gpt_stage_options stage_options(const struct gpt_replica *r)
         .micro_batch = r->o.micro_batch,
         .seq_length = r->o.seq_length,
         .documents = r->o.documents,
+        .record = r->o.record,
         .training = true,
         .tp = r->o.world ? r->o.world->comm[GPT_GROUP_TP] : NULL,
         .overlap_tensor = r->o.overlap_tensor,

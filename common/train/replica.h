@@ -26,6 +26,7 @@ struct gpt_replica_options {
     enum gpt_recompute recompute;
     int64_t recompute_layers;
     bool documents;
+    bool record; /* see stage.h */
     uint64_t seed;
     struct gpt_world *world; /* outlives the replica; NULL: a single rank, or
                               * only gpt_replica_memory() is wanted */

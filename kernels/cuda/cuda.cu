@@ -360,6 +360,10 @@ static struct gpt_backend table()
     be.event_close = event_close;
     be.event_record = event_record;
     be.event_wait = event_wait;
+    be.record_begin = cuda_record_begin;
+    be.record_end = cuda_record_end;
+    be.replay = cuda_replay;
+    be.recording_close = cuda_recording_close;
     be.copy_in = cuda_copy_in;
     be.copy_out = cuda_copy_out;
     be.copy = cuda_copy;

@@ -147,6 +147,11 @@ struct cuda_drop cuda_drop_of(const struct gpt_dropout *d);
 void cuda_add_columns(struct gpt_queue *q, float *out, const float *part, int64_t rows,
                       int64_t cols, int64_t ld);
 
+int cuda_record_begin(struct gpt_queue *q, struct gpt_err *err);
+int cuda_record_end(struct gpt_queue *q, struct gpt_recording **r, struct gpt_err *err);
+bool cuda_replay(struct gpt_queue *q, struct gpt_recording *r);
+void cuda_recording_close(struct gpt_recording *r);
+
 void cuda_cast(struct gpt_queue *q, void *dst, enum gpt_dtype dst_type, const void *src,
                enum gpt_dtype src_type, int64_t n);
 void cuda_matmul(struct gpt_queue *q, const struct gpt_matmul *op);

@@ -39,10 +39,11 @@ emu::device_access::~device_access()
 static thread_local cudaError_t last;
 thread_local struct emu::counts emu::counted;
 
-void gpt_emu_counts(long *allocations, long *waits)
+void gpt_emu_counts(long *allocations, long *waits, long *graphs)
 {
     *allocations = emu::counted.allocations;
     *waits = emu::counted.waits;
+    *graphs = emu::counted.graphs;
 }
 
 void emu::set_error(cudaError_t e)
@@ -68,6 +69,8 @@ const char *cudaGetErrorString(cudaError_t e)
         return "out of memory";
     case cudaErrorNoDevice:
         return "no device";
+    case cudaErrorStreamCaptureUnsupported:
+        return "this cannot be captured";
     case cudaErrorEmuSourceChanged:
         return "the source of a copy changed before the copy was made";
     case cudaErrorLaunchFailure:
@@ -153,6 +156,8 @@ cudaError_t cudaRuntimeGetVersion(int *version)
 cudaError_t cudaMalloc(void **p, size_t bytes)
 {
     emu::counted.allocations++;
+    if (emu::refused())
+        return cudaErrorStreamCaptureUnsupported;
     locked hold(lock);
     if (bytes > capacity() || used > capacity() - bytes ||
         posix_memalign(p, 256, bytes) != 0)
@@ -170,6 +175,8 @@ cudaError_t cudaFree(void *p)
     if (!p)
         return cudaSuccess;
     emu::counted.allocations++;
+    if (emu::refused())
+        return cudaErrorStreamCaptureUnsupported;
     emu::finish_all(); /* as freeing waits for the device */
     locked hold(lock);
     auto b = blocks.find((uintptr_t)p);
@@ -276,6 +283,8 @@ static cudaError_t put_copy_of(void *dst, const void *src, size_t bytes,
 cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes,
                             cudaMemcpyKind kind, cudaStream_t stream)
 {
+    if (kind != cudaMemcpyDeviceToDevice && emu::refused())
+        return cudaErrorStreamCaptureUnsupported;
     bool to = kind != cudaMemcpyDeviceToHost;
     bool from = kind != cudaMemcpyHostToDevice;
     if (lies_in(blocks, dst, bytes) != to || lies_in(blocks, src, bytes) != from)

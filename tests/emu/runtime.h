@@ -11,6 +11,7 @@ enum cudaError_t {
     cudaErrorMemoryAllocation,
     cudaErrorNoDevice,
     cudaErrorLaunchFailure,
+    cudaErrorStreamCaptureUnsupported,
     cudaErrorEmuSourceChanged, /* CUDA has no such one, and says nothing */
     cudaErrorNotReady,
 };
@@ -76,12 +77,13 @@ void set_error(cudaError_t e); /* what cudaGetLastError() will say */
 struct counts {
     long allocations; /* of device and pinned memory, and their ends */
     long waits;       /* for streams, events, the device; copies that wait */
+    long graphs;      /* launched; there may be many of these */
 };
 extern thread_local struct counts counted;
 }
 
 /* For tests that have opened the plugin. */
 extern "C" __attribute__((visibility("default"))) void
-gpt_emu_counts(long *allocations, long *waits);
+gpt_emu_counts(long *allocations, long *waits, long *graphs);
 
 #endif

@@ -1,5 +1,5 @@
-/* Streams that run work as it comes, or as late as they may; see stream.h.
- * Start at emu::submit(), then advance(). */
+/* Streams that run work as it comes, or as late as they may, and graphs of it;
+ * see stream.h. Start at emu::submit(), then advance(). */
 #include "tests/emu/cuda.h"
 
 #include <condition_variable>
@@ -30,6 +30,7 @@ struct state {
     uint64_t put = 0, done = 0;
     bool late = false;
     cudaError_t failure = cudaSuccess; /* the first that nobody knows of */
+    struct emu_graph *graph = nullptr; /* it is being captured into this */
 };
 
 /* One thread at a time runs work: what it needs of other streams, too. */
@@ -43,6 +44,12 @@ std::set<state_p> streams;
 struct emu_stream {
     state_p state;
 };
+struct emu_graph {
+    std::deque<std::function<cudaError_t()>> work;
+    bool refused = false;
+};
+static thread_local struct emu_graph *capture; /* of this thread */
+
 struct emu_event {
     state_p state; /* of the stream it was recorded in, or NULL */
     uint64_t number;
@@ -102,6 +109,10 @@ static cudaError_t add(state &s, item i)
 cudaError_t emu::submit(cudaStream_t s, std::function<cudaError_t()> work)
 {
     locked hold(lock);
+    if (s && s->state->graph) {
+        s->state->graph->work.push_back(std::move(work));
+        return cudaSuccess;
+    }
     item i;
     i.work = std::move(work);
     return s ? add(*s->state, std::move(i)) : i.work();
@@ -110,6 +121,10 @@ cudaError_t emu::submit(cudaStream_t s, std::function<cudaError_t()> work)
 void emu::submit(cudaStream_t s, std::shared_ptr<elsewhere> work)
 {
     locked hold(lock);
+    if (s->state->graph) {
+        s->state->graph->refused = true; /* no graph waits for others */
+        return;
+    }
     item i;
     i.elsewhere = std::move(work);
     add(*s->state, std::move(i));
@@ -132,6 +147,13 @@ void emu::finish_all()
     const std::set<state_p> all = streams;
     for (const state_p &s : all)
         run_until(hold, *s, s->put);
+}
+
+bool emu::refused()
+{
+    if (capture)
+        capture->refused = true;
+    return capture != nullptr;
 }
 
 /* ---- streams ---- */
@@ -159,6 +181,8 @@ cudaError_t cudaStreamDestroy(cudaStream_t s)
 cudaError_t cudaStreamSynchronize(cudaStream_t s)
 {
     emu::counted.waits++;
+    if (emu::refused())
+        return cudaErrorStreamCaptureUnsupported;
     locked hold(lock);
     if (!s)
         return cudaSuccess;
@@ -198,6 +222,8 @@ cudaError_t cudaEventDestroy(cudaEvent_t e)
 
 cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s)
 {
+    if (s && s->state->graph && emu::refused())
+        return cudaErrorStreamCaptureUnsupported;
     locked hold(lock);
     e->state = s ? s->state : nullptr;
     e->number = s ? s->state->put : 0;
@@ -223,6 +249,8 @@ cudaError_t cudaEventQuery(cudaEvent_t e)
 /* For what was recorded last by now, whatever is recorded later. */
 cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned)
 {
+    if (s && s->state->graph && emu::refused())
+        return cudaErrorStreamCaptureUnsupported;
     locked hold(lock);
     if (!e->state || (s && s->state == e->state))
         return cudaSuccess;
@@ -234,4 +262,55 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned)
     i.other = e->state;
     i.number = e->number;
     return add(*s->state, std::move(i));
+}
+
+/* ---- graphs ---- */
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t s, cudaStreamCaptureMode)
+{
+    locked hold(lock);
+    if (capture || !s || s->state->graph)
+        return cudaErrorStreamCaptureUnsupported;
+    capture = s->state->graph = new emu_graph();
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t *g)
+{
+    locked hold(lock);
+    *g = s->state->graph;
+    capture = s->state->graph = nullptr;
+    if (*g && !(*g)->refused)
+        return cudaSuccess;
+    delete *g;
+    *g = nullptr;
+    return cudaErrorStreamCaptureUnsupported;
+}
+
+cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *exec, cudaGraph_t g,
+                                          unsigned long long)
+{
+    *exec = new emu_graph(*g);
+    return cudaSuccess;
+}
+
+cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t s)
+{
+    cudaError_t e = cudaSuccess;
+    emu::counted.graphs++;
+    for (size_t i = 0; i < exec->work.size() && e == cudaSuccess; i++)
+        e = emu::submit(s, exec->work[i]);
+    return e;
+}
+
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec)
+{
+    delete exec;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGraphDestroy(cudaGraph_t g)
+{
+    delete g;
+    return cudaSuccess;
 }
