@@ -1,7 +1,8 @@
 /* What a training step on a device does besides computing: it allocates
- * nothing, and the host waits for the device once, to read loss and norm; also
- * that work which runs as late as it may gives the same. The emulated device
- * counts. */
+ * nothing, and the host waits for the device once, to read loss and norm; with
+ * recorded passes it puts as many graphs on the queue. Work that runs as late
+ * as it may, and recorded work, give the same bits. The emulated device counts.
+ */
 #include "../lib/dataset.h"
 #include "../lib/tap.h"
 
@@ -14,7 +15,7 @@ enum { T = 8, B = 2, MICRO = 3, BATCH = B * MICRO, STEPS = 5 };
 
 static struct gpt_backend *cpu, *emu;
 static struct gpt_corpus *corpus;
-static void (*counts)(long *allocations, long *waits);
+static void (*counts)(long *allocations, long *waits, long *graphs);
 
 static void need(int status, const struct gpt_err *err)
 {
@@ -29,18 +30,19 @@ static void need(int status, const struct gpt_err *err)
 struct variant {
     const char *name;
     enum gpt_dtype act;
-    bool scaled;
+    bool scaled, documents;
+    enum gpt_recompute recompute;
 };
 
 struct run {
     struct gpt_replica *replica;
     struct gpt_feed *feed;
     double loss[STEPS];
-    long allocations, waits; /* of the last step */
+    long allocations, waits, graphs; /* of the last step */
 };
 
 static void open_run(struct run *r, struct gpt_backend *be,
-                     const struct variant *v)
+                     const struct variant *v, bool record)
 {
     struct gpt_replica_options model = {
         .config = {.num_layers = 2,
@@ -60,10 +62,14 @@ static void open_run(struct run *r, struct gpt_backend *be,
         .seq_length = T,
         .micro_batches = MICRO,
         .seed = 5,
+        .documents = v->documents,
+        .recompute = v->recompute,
+        .recompute_layers = 1,
+        .record = record,
     };
     struct gpt_feed_options feed = {
         .corpus = corpus,
-        .masks = {.eod = 0},
+        .masks = {.eod = 0, .reset_attention_mask = v->documents},
         .micro_batch = B,
         .seq_length = T,
         .max_micro_batches = MICRO,
@@ -102,21 +108,30 @@ static void one_step(struct run *r, int i)
 }
 
 static void train(struct run *r, struct gpt_backend *be,
-                  const struct variant *v)
+                  const struct variant *v, bool record)
 {
-    long allocations = 0, waits = 0;
+    long allocations = 0, waits = 0, graphs = 0;
 
-    open_run(r, be, v);
+    open_run(r, be, v, record);
     for (int i = 0; i < STEPS; i++) {
         if (be == emu)
-            counts(&allocations, &waits);
+            counts(&allocations, &waits, &graphs);
         one_step(r, i);
     }
     if (be == emu)
-        counts(&r->allocations, &r->waits);
+        counts(&r->allocations, &r->waits, &r->graphs);
     r->allocations -= allocations;
     r->waits -= waits;
+    r->graphs -= graphs;
     close_run(r);
+}
+
+/* A run with everything as late as it may be. */
+static void train_late(struct run *r, const struct variant *v, bool record)
+{
+    setenv("GPT_CUDA_EMU_STREAMS", "late", 1);
+    train(r, emu, v, record);
+    unsetenv("GPT_CUDA_EMU_STREAMS");
 }
 
 /* ---- what is asked of it ---- */
@@ -137,15 +152,20 @@ static double apart(const struct run *a, const struct run *b)
 
 static void check(const struct variant *v, const struct run *want)
 {
-    struct run now = {0}, late = {0};
+    struct run now = {0}, late = {0}, recorded = {0}, both = {0};
 
-    train(&now, emu, v);
-    setenv("GPT_CUDA_EMU_STREAMS", "late", 1);
-    train(&late, emu, v);
-    unsetenv("GPT_CUDA_EMU_STREAMS");
+    train(&now, emu, v, false);
+    train_late(&late, v, false);
+    train(&recorded, emu, v, true);
+    train_late(&both, v, true);
     is_int(now.allocations, 0, "%s: a step allocates nothing", v->name);
     is_int(now.waits, 1, "%s: a step waits once", v->name);
     ok(same_losses(&now, &late), "%s: the same when all runs late", v->name);
+    is_int(recorded.allocations, 0, "%s: nor a recorded one", v->name);
+    is_int(recorded.waits, 1, "%s: which waits once, too", v->name);
+    is_int(recorded.graphs, 2 * MICRO, "%s: passes are replayed", v->name);
+    ok(same_losses(&now, &recorded), "%s: with the same losses", v->name);
+    ok(same_losses(&now, &both), "%s: late ones, too", v->name);
     ok(apart(&now, want) < (v->act == GPT_F32 ? 1e-5 : 5e-3),
        "%s: losses follow the CPU's: %.2g", v->name, apart(&now, want));
     ok(now.loss[STEPS - 1] < now.loss[0], "%s: and fall", v->name);
@@ -154,15 +174,21 @@ static void check(const struct variant *v, const struct run *want)
 static void all_variants(void)
 {
     static const struct variant variants[] = {
-        {"float", GPT_F32, false},
-        {"bf16", GPT_BF16, false},
-        {"fp16, scaled", GPT_F16, true},
+        {.name = "float", .act = GPT_F32},
+        {.name = "documents", .act = GPT_F32, .documents = true},
+        {.name = "bf16", .act = GPT_BF16},
+        {.name = "recomputed", .act = GPT_BF16,
+         .recompute = GPT_RECOMPUTE_UNIFORM},
+        {.name = "selective", .act = GPT_BF16,
+         .recompute = GPT_RECOMPUTE_SELECTIVE},
+        {.name = "fp16, scaled", .act = GPT_F16, .scaled = true},
     };
-    struct run want = {0};
+    struct run want[2] = {0};
 
-    train(&want, cpu, &variants[0]);
+    for (int i = 0; i < 2; i++)
+        train(&want[i], cpu, &variants[i], true);
     for (size_t i = 0; i < GPT_COUNT(variants); i++)
-        check(&variants[i], &want);
+        check(&variants[i], &want[variants[i].documents]);
 }
 
 /* Pinned memory that is changed while it may yet be read. */
