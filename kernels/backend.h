@@ -115,8 +115,8 @@ struct gpt_embed {
  * doc_start (B, T) int32 or NULL: first position that t may see (documents do
  * not see each other). Probability dropout: element index
  * ((sample * h_global + head) * T + tq) * T + tk of dropout.rng; of the
- * dropout struct only p, rng, sample0 and samples are read. Never stores T x T for all
- * heads. Source: Vaswani et al. 2017; Dao et al. 2022. */
+ * dropout struct only p, rng, sample0 and samples are read. Never stores T x T
+ * for all heads. Source: Vaswani et al. 2017; Dao et al. 2022. */
 struct gpt_attn {
     int64_t b, t, h, g, d, head0, h_global;
     float scale; /* usually 1/sqrt(D) */
@@ -264,6 +264,9 @@ struct gpt_backend {
                  const void *src, enum gpt_dtype src_type, int64_t n);
 
     /* maths */
+    /* Products of float may round their factors to TF32 (10 bits of mantissa)
+     * from now on, on all queues; not at first. NULL: it has no TF32. */
+    void (*allow_tf32)(struct gpt_backend *be, bool allow);
     void (*matmul)(struct gpt_queue *q, const struct gpt_matmul *op);
     /* dbias (n) float += column sums of dy (m, n) act */
     void (*bias_grad)(struct gpt_queue *q, float *dbias, const void *dy,

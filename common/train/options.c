@@ -23,6 +23,8 @@ static const char *const shardings[] = {"no_shard", "optim", "optim_grads",
                                         NULL};
 static const char *const granularities[] = {"full", "selective", NULL};
 static const char *const recompute_methods[] = {"uniform", "block", NULL};
+static const char *const graph_impls[] = {"none", "local", "transformer_engine",
+                                          "full_iteration", NULL};
 static const char *const backends[] = {"gloo", "nccl", NULL};
 
 /* Limits that keep every product of sizes countable. */
@@ -140,6 +142,8 @@ const struct gpt_opt gpt_train_option_table[] = {
      .help = "weights and activations in bfloat16"},
     {.kind = GPT_OPT_FLAG, .name = "fp16", AT(fp16),
      .help = "weights and activations in half precision, with a loss scale"},
+    {.kind = GPT_OPT_FLAG, .name = "tf32", AT(tf32),
+     .help = "products of float by TF32 tensor cores: faster, less exact"},
     {.kind = GPT_OPT_REAL, .name = "loss-scale", .arg = "X", .def = "0",
      AT(loss_scale), .min = 0, .max = 1e38,
      .help = "constant loss scale, 0 = one that adapts (fp16)"},
@@ -340,6 +344,12 @@ const struct gpt_opt gpt_train_option_table[] = {
      .help = "write the timeline of --simulate as a picture"},
     {.kind = GPT_OPT_STRING, .name = "device", .arg = "NAME", .def = "auto",
      AT(device), .help = "what computes: auto, cpu, cuda or cuda:N"},
+    {.kind = GPT_OPT_CHOICE, .name = "cuda-graph-impl", .arg = "HOW",
+     .def = "none", AT(graph_impl), .choices = graph_impls,
+     .help = "record forward and backward, for models too small to keep a GPU "
+             "busy; all but none are the same here"},
+    {.kind = GPT_OPT_FLAG, .name = "enable-cuda-graph", AT(enable_graph),
+     .help = "the same as --cuda-graph-impl local"},
     GPT_COMMON_OPTIONS(struct gpt_train_options, common),
 };
 

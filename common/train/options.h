@@ -38,7 +38,7 @@ struct gpt_train_options {
     bool eod_mask_loss, reset_position_ids, reset_attention_mask;
 
     /* precision */
-    bool bf16, fp16;
+    bool bf16, fp16, tf32;
     double loss_scale, initial_loss_scale, min_loss_scale;
     int64_t loss_scale_window, hysteresis;
 
@@ -73,6 +73,8 @@ struct gpt_train_options {
     int64_t world_size, memory_limit;
     const char *simulate, *simulate_svg;
     const char *metrics, *device;
+    const char *graph_impl;
+    bool enable_graph;
 };
 
 extern const struct gpt_opt gpt_train_option_table[];

@@ -105,6 +105,10 @@ static int plan_precision(struct gpt_train_plan *p,
     if (o->bf16 && o->fp16)
         return gpt_fail(err, GPT_EUSAGE,
                         "--bf16 and --fp16 exclude each other");
+    if (o->tf32 && (o->bf16 || o->fp16))
+        return gpt_fail(err, GPT_EUSAGE,
+                        "--tf32 and --%s exclude each other: TF32 is for "
+                        "products of float", o->bf16 ? "bf16" : "fp16");
     p->replica.act = o->bf16 ? GPT_BF16 : o->fp16 ? GPT_F16 : GPT_F32;
     for (size_t i = 0; i < GPT_COUNT(of_fp16) && !o->fp16; i++)
         if (gpt_option_given(args, of_fp16[i]))
@@ -362,6 +366,8 @@ int gpt_train_plan(struct gpt_train_plan *p, const struct gpt_train_options *o,
                 .micro_batch = o->micro_batch_size,
                 .seq_length = o->seq_length,
                 .documents = o->reset_attention_mask,
+                .record =
+                    o->enable_graph || strcmp(o->graph_impl, "none") != 0,
                 .seed = (uint64_t)o->seed,
                 .optimizer =
                     {

@@ -96,6 +96,28 @@ static void print_ranks(const struct gpt_run *r)
                  shardings[r->plan.replica.zero], r->carrier);
 }
 
+/* What of CUDA graphs there will be: operations of one rank alone. */
+static void print_graphs(const struct gpt_run *r)
+{
+    const struct gpt_replica_options *o = &r->plan.replica;
+
+    if (!o->record)
+        return;
+    if (!r->be->record_begin)
+        gpt_log_line(" > CUDA graphs are off: device %s has none", r->be->name);
+    else if (o->layout.tp_size > 1)
+        gpt_log_line(" > CUDA graphs are off: tensor parallel ranks exchange "
+                     "within a pass");
+    else if (o->overlap_gather)
+        gpt_log_line(" > CUDA graphs are off: gradients and weights are "
+                     "exchanged within passes");
+    else if (r->plan.topology.dp_size > 1)
+        gpt_log_line(" > CUDA graphs: of forward; gradients are summed over "
+                     "ranks within backward");
+    else
+        gpt_log_line(" > CUDA graphs: of forward and of backward");
+}
+
 /* Rank 0 knows what every rank holds: it follows from the layout. Of very many
  * ranks the first of each tensor parallel group is shown; the others hold as
  * much. */
@@ -131,6 +153,7 @@ static int print_model(const struct gpt_run *r,
     r->be->describe(r->be, text, sizeof text);
     gpt_log_line(" > device: %s", text);
     print_ranks(r);
+    print_graphs(r);
     gpt_log_line(" > padded vocab (size: %lld) with %lld dummy tokens "
                  "(new size: %lld)",
                  (long long)c->vocab_size, (long long)r->plan.vocab_dummies,
@@ -180,6 +203,17 @@ static double memory_limit(const struct gpt_run *r)
         return 0;
     return (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE) /
            (double)gpt_max_i64(1, r->world->launch.local_size);
+}
+
+static int set_tf32(const struct gpt_run *r, struct gpt_err *err)
+{
+    if (!r->o->tf32)
+        return GPT_OK;
+    if (!r->be->allow_tf32)
+        return gpt_fail(err, GPT_EUSAGE, "--tf32: device %s has none",
+                        r->be->name);
+    r->be->allow_tf32(r->be, true);
+    return GPT_OK;
 }
 
 static int check_type(const struct gpt_run *r, struct gpt_err *err)
@@ -394,6 +428,7 @@ int gpt_run_open(struct gpt_run *r, const struct gpt_args *args,
     GPT_TRY(gpt_backend_open_rank(&r->be, r->o->device,
                                   r->world->launch.local_rank, err));
     GPT_TRY(check_type(r, err));
+    GPT_TRY(set_tf32(r, err));
     GPT_TRY(gpt_world_choose(r->world, r->be, r->o->backend, r->carrier,
                              sizeof r->carrier, err));
     GPT_TRY(gpt_replica_new(&r->replica, r->be, &r->plan.replica, err));

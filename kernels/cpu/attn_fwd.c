@@ -11,7 +11,8 @@ void cpu_attn_view(const struct gpt_attn *op, int64_t b, int64_t h,
     int64_t ld = op->g * (per + 2) * d;
     const float *group =
         (const float *)op->qkv + b * t * ld + h / per * (per + 2) * d;
-    int64_t all_heads = (cpu_sample0(&op->dropout) + b) * op->h_global + op->head0;
+    int64_t sample = cpu_sample0(&op->dropout) + b;
+    int64_t all_heads = sample * op->h_global + op->head0;
     *head = (struct attn_head){
         .d = d,
         .nq = t,

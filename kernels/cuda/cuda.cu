@@ -334,10 +334,10 @@ static void cuda_describe(const struct gpt_backend *be, char *text, size_t cap)
         return;
     }
     cudaDriverGetVersion(&driver);
-    snprintf(text, cap, NAME ":%d: %s, sm_%d%d, %d multiprocessors, %.1f GiB, driver %d.%d, %s",
+    snprintf(text, cap, NAME ":%d: %s, sm_%d%d, %d multiprocessors, %.1f GiB, driver %d.%d, %s%s",
              device, p.name, p.major, p.minor, p.multiProcessorCount,
              (double)p.totalGlobalMem / (1 << 30), driver / 1000, driver % 1000 / 10,
-             gemm_library());
+             gemm_library(), cuda_uses_tf32() ? ", float products in TF32" : "");
 }
 
 static struct gpt_backend table()
@@ -369,6 +369,7 @@ static struct gpt_backend table()
     be.copy = cuda_copy;
     be.zero = cuda_zero;
     be.cast = cuda_cast;
+    be.allow_tf32 = cuda_allow_tf32;
     be.matmul = cuda_matmul;
     be.bias_grad = cuda_bias_grad;
     be.bias_add = cuda_bias_add;

@@ -16,6 +16,7 @@ struct gemm_call {
     enum gpt_dtype act, c_type;
     float beta;
     enum gpt_epilogue epilogue;
+    bool tf32; /* of float: factors may be rounded to TF32 */
 };
 
 enum gemm_result {

@@ -148,7 +148,8 @@ static bool set_addresses(struct plan *p, const struct gemm_call *c)
 static bool describe(struct plan *p, const struct gemm_call *c)
 {
     cudaDataType_t act = type_of(c->act), out = type_of(c->c_type);
-    if (lt.MatmulDescCreate(&p->desc, CUBLAS_COMPUTE_32F, CUDA_R_32F) ||
+    if (lt.MatmulDescCreate(&p->desc, c->tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F,
+                            CUDA_R_32F) ||
         lt.MatrixLayoutCreate(&p->a, act, c->ta ? c->k : c->m, c->ta ? c->m : c->k,
                                       c->lda) ||
         lt.MatrixLayoutCreate(&p->b, act, c->tb ? c->n : c->k, c->tb ? c->k : c->n,
@@ -215,7 +216,7 @@ static bool same_shape(const struct gemm_call *x, const struct gemm_call *y)
     return x->m == y->m && x->n == y->n && x->k == y->k && x->lda == y->lda && x->ldb == y->ldb &&
            x->ldc == y->ldc && x->ld_aux == y->ld_aux && x->ta == y->ta && x->tb == y->tb &&
            x->act == y->act && x->c_type == y->c_type && x->beta == y->beta &&
-           x->epilogue == y->epilogue;
+           x->epilogue == y->epilogue && x->tf32 == y->tf32;
 }
 
 static struct plan *plan_of(struct gemm *g, const struct gemm_call *c)

@@ -6,6 +6,19 @@
 
 enum { THREADS = 256 };
 
+static bool tf32;
+
+void cuda_allow_tf32(struct gpt_backend *be, bool allow)
+{
+    (void)be;
+    tf32 = allow;
+}
+
+bool cuda_uses_tf32()
+{
+    return tf32;
+}
+
 static struct gemm_call transposed(const struct gpt_matmul *op)
 {
     struct gemm_call g = {};
@@ -27,6 +40,7 @@ static struct gemm_call transposed(const struct gpt_matmul *op)
     g.c_type = op->c_type;
     g.beta = op->beta;
     g.epilogue = op->epilogue;
+    g.tf32 = tf32 && op->act == GPT_F32;
     return g;
 }
 

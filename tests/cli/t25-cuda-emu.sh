@@ -130,6 +130,26 @@ if [ "$device" = cuda ] && command -v compute-sanitizer >/dev/null; then
         --train-iters 3
 fi
 
+# ---- recorded passes, TF32 ----
+expect 0 'CUDA graphs' train --device "$device" --enable-cuda-graph
+err_has 'CUDA graphs: of forward and of backward'
+losses err >graph.losses
+losses gpu.log >gpu.losses
+check 'give the same losses' cmp graph.losses gpu.losses
+expect 0 'the CPU has no graphs' \
+    train --device cpu --cuda-graph-impl local --exit-interval 1
+err_has 'CUDA graphs are off: device cpu has none'
+expect 0 'TF32' train --device "$device" --tf32
+err_has 'float products in TF32'
+cp err tf32.log
+losses err >tf32.losses
+check 'gives other losses' sh -c 'cmp -s gpu.losses tf32.losses; [ $? = 1 ]'
+follows 'which are near' 1e-3 tf32.log cpu.log
+expect 2 'TF32 on the CPU' train --device cpu --tf32
+err_has 'tf32: device cpu has none'
+expect 2 'TF32 of bf16' train --tf32 --bf16
+err_has 'TF32 is for products of float'
+
 prompt() { # device checkpoint
     gpt-generate --load "$2" --device "$1" --prompt 'the cat ' --greedy \
         --tokens 12

@@ -75,12 +75,26 @@ static float finish(const struct gemm_call *c, int64_t i, int64_t j, float x)
     return x;
 }
 
-/* Row i of op(a) or column i of op(b), k floats. */
-static void gather(float *to, const void *x, enum gpt_dtype t, int64_t first,
-                   int64_t step, int64_t k)
+/* To 10 bits of mantissa, ties away from zero, as tensor cores take it. */
+static float to_tf32(float x)
 {
-    for (int64_t l = 0; l < k; l++)
-        to[l] = get(x, t, first + l * step);
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    if (isfinite(x))
+        bits = (bits + 0x1000) & ~0x1fffu;
+    memcpy(&x, &bits, sizeof bits);
+    return x;
+}
+
+/* Row i of op(a) or column i of op(b), k floats. */
+static void gather(float *to, const struct gemm_call *c, const void *x,
+                   int64_t first, int64_t step, int64_t k)
+{
+    for (int64_t l = 0; l < k; l++) {
+        to[l] = get(x, c->act, first + l * step);
+        if (c->tf32)
+            to[l] = to_tf32(to[l]);
+    }
 }
 
 static void multiply(const struct gemm_call *c)
@@ -88,10 +102,10 @@ static void multiply(const struct gemm_call *c)
     emu::device_access open;
     float *a = new float[(size_t)(c->m * c->k + c->k)], *b = a + c->m * c->k;
     for (int64_t i = 0; i < c->m; i++)
-        gather(a + i * c->k, c->a, c->act, c->ta ? i * c->lda : i,
+        gather(a + i * c->k, c, c->a, c->ta ? i * c->lda : i,
                c->ta ? 1 : c->lda, c->k);
     for (int64_t j = 0; j < c->n; j++) {
-        gather(b, c->b, c->act, c->tb ? j : j * c->ldb, c->tb ? c->ldb : 1,
+        gather(b, c, c->b, c->tb ? j : j * c->ldb, c->tb ? c->ldb : 1,
                c->k);
         for (int64_t i = 0; i < c->m; i++) {
             int64_t at = i + j * c->ldc;
