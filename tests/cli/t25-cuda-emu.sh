@@ -136,6 +136,16 @@ err_has 'CUDA graphs: of forward and of backward'
 losses err >graph.losses
 losses gpu.log >gpu.losses
 check 'give the same losses' cmp graph.losses gpu.losses
+if gpt-train --version | grep -q " Gloo"; then
+    # shellcheck disable=SC2046 # options without blanks
+    expect 0 'CUDA graphs in a pipeline' \
+        gpt-launch --standalone --nproc-per-node 2 $(train_command) \
+        --device "$device" --pipeline-model-parallel-size 2 --enable-cuda-graph
+    cp err graph-ranks.log
+    follows 'give the same losses' 2e-5 graph-ranks.log cpu.log
+else
+    skip 'this build has no Gloo'
+fi
 expect 0 'the CPU has no graphs' \
     train --device cpu --cuda-graph-impl local --exit-interval 1
 err_has 'CUDA graphs are off: device cpu has none'
