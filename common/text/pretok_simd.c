@@ -6,13 +6,10 @@
 #include "text/pretok_internal.h"
 
 #include "base/cpu.h"
+#include "text/pretok_rules.h"
+#include "text/pretok_vector.h"
 
 #include <string.h>
-
-/* So that each instruction set gets a loop of its own. */
-#define INLINE static inline __attribute__((always_inline))
-
-enum { WINDOW = 64 };
 
 /* Of the characters of a window. `wide` are bytes beyond ASCII; once they are
  * looked up, a letter or number has all its bytes marked, a space its bytes in
@@ -25,16 +22,6 @@ struct window {
 };
 
 typedef void classify_fn(const uint8_t *p, struct window *w);
-
-static inline uint64_t low_bits(unsigned n)
-{
-    return n >= 64 ? ~(uint64_t)0 : ((uint64_t)1 << n) - 1;
-}
-
-static inline unsigned first_bit(uint64_t bits)
-{
-    return (unsigned)__builtin_ctzll(bits);
-}
 
 /* Looks up what is beyond ASCII. A character that the window cuts ends what is
  * known, and so does, if only `narrow` ones are asked for, one of three bytes.
@@ -129,15 +116,6 @@ INLINE void load_window(struct window *w, const uint8_t *p, size_t len,
         add_wide(w, p, len, narrow);
 }
 
-/* The places of all bits but the first, which is that of p[0], as ends. */
-INLINE size_t store_ends(uint64_t begins, size_t base, size_t *ends)
-{
-    size_t n = 0;
-    for (begins &= begins - 1; begins; begins &= begins - 1)
-        ends[n++] = base + first_bit(begins);
-    return n;
-}
-
 /* `wide`: see gpt_cut_narrow_fn; NULL: do not stop. */
 INLINE size_t cut_windows(const char *text, size_t len, size_t *ends,
                           size_t room, size_t *wide, classify_fn *classify)
@@ -169,41 +147,7 @@ INLINE size_t cut_windows(const char *text, size_t len, size_t *ends,
     return n;
 }
 
-#if defined(__x86_64__) && defined(__GNUC__)
-
-#include <immintrin.h>
-
-/* A range of signed bytes is one comparison once it is moved to the top. */
-#define TOP(last) (0x7F - (last))
-#define ABOVE(first, last) (0x7F - ((last) - (first)) - 1)
-
-#define AVX2 __attribute__((target("avx2,bmi,bmi2,lzcnt,popcnt")))
-#define AVX512                                                                 \
-    __attribute__((target("avx512f,avx512bw,avx512vl,bmi,bmi2,lzcnt,popcnt")))
-
-static inline AVX2 uint64_t bits_of(__m256i low, __m256i high)
-{
-    return (uint32_t)_mm256_movemask_epi8(low) |
-           (uint64_t)(uint32_t)_mm256_movemask_epi8(high) << 32;
-}
-
-static inline AVX2 __m256i in_range(__m256i v, char top, char above)
-{
-    return _mm256_cmpgt_epi8(_mm256_add_epi8(v, _mm256_set1_epi8(top)),
-                             _mm256_set1_epi8(above));
-}
-
-static inline AVX2 uint64_t range_bits(__m256i low, __m256i high, char top,
-                                       char above)
-{
-    return bits_of(in_range(low, top, above), in_range(high, top, above));
-}
-
-static inline AVX2 uint64_t equal_bits(__m256i low, __m256i high, char c)
-{
-    __m256i v = _mm256_set1_epi8(c);
-    return bits_of(_mm256_cmpeq_epi8(low, v), _mm256_cmpeq_epi8(high, v));
-}
+#ifdef GPT_X86_VECTORS
 
 static inline AVX2 void classify_avx2(const uint8_t *p, struct window *w)
 {
@@ -230,12 +174,6 @@ static AVX2 size_t cut_narrow_avx2(const char *text, size_t len, size_t *ends,
 {
     *wide = 0;
     return cut_windows(text, len, ends, room, wide, classify_avx2);
-}
-
-static inline AVX512 uint64_t range_mask(__m512i v, char first, char last)
-{
-    return _mm512_cmple_epu8_mask(_mm512_sub_epi8(v, _mm512_set1_epi8(first)),
-                                  _mm512_set1_epi8((char)(last - first)));
 }
 
 static inline AVX512 void classify_avx512(const uint8_t *p, struct window *w)
@@ -300,7 +238,9 @@ gpt_cut_narrow_fn *gpt_cut_narrow_of(const char *isa)
 
 gpt_cut_fn *gpt_cut_like(gpt_pretok_fn *pretok)
 {
-    return pretok == gpt_pretok_gpt2 ? gpt_cut_gpt2_of(gpt_cpu_isa()) : NULL;
+    return pretok == gpt_pretok_gpt2
+               ? gpt_cut_gpt2_of(gpt_cpu_isa())
+               : gpt_cut_words_of(pretok, gpt_cpu_isa());
 }
 
 gpt_cut_narrow_fn *gpt_cut_narrow_like(gpt_pretok_fn *pretok)

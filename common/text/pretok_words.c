@@ -7,24 +7,12 @@
  *   line ends      \s*[\r\n]+
  *   spaces         \s+(?!\S)|\s+
  * Each function here is one alternative: how many bytes it takes at p, or 0.
- * Start at cut_word(); a family is a struct rules. */
-#include "text/pretok.h"
-
-#include "text/pretok_chars.h"
+ * Start at cut_word(); a family is a struct gpt_word_rules. This is the
+ * specification of pretok_words_simd.c. */
+#include "text/pretok_rules.h"
 
 /* So that each family gets a machine in which its switches are constants. */
 #define INLINE static inline __attribute__((always_inline))
-
-struct rules {
-    bool contraction_first; /* before all else */
-    bool by_case;           /* words: see case_word() */
-    bool contraction_after; /* at the end of a word, by_case only */
-    bool slash;             /* after symbols '/' goes with the line ends */
-    bool end_first;         /* spaces that end the text are one piece, even if
-                             * there are line ends among them */
-    unsigned word;          /* characters of a word without by_case */
-    unsigned digits;        /* the most in a piece */
-};
 
 enum { NOT_PREFIX = GPT_CH_L | GPT_CH_N | GPT_CH_CRLF };
 
@@ -45,7 +33,7 @@ static uint8_t lower(uint8_t c)
 }
 
 /* The long s, U+017F, is an s when case is ignored. */
-static size_t contraction(const uint8_t *p, size_t len)
+size_t gpt_word_contraction(const uint8_t *p, size_t len)
 {
     if (len < 2 || p[0] != '\'')
         return 0;
@@ -106,13 +94,13 @@ static size_t case_word(const uint8_t *p, size_t len, unsigned first,
 }
 
 INLINE size_t word(const uint8_t *p, size_t len, unsigned first,
-                   size_t first_n, const struct rules *r)
+                   size_t first_n, const struct gpt_word_rules *r)
 {
     if (!r->by_case)
         return plain_word(p, len, first, first_n, r->word);
     size_t n = case_word(p, len, first, first_n);
     if (n && r->contraction_after)
-        n += contraction(p + n, len - n);
+        n += gpt_word_contraction(p + n, len - n);
     return n;
 }
 
@@ -131,7 +119,7 @@ INLINE size_t number(const uint8_t *p, size_t len, size_t first_n,
 
 /* Symbols from position i on, and the line ends after them. */
 INLINE size_t symbols(const uint8_t *p, size_t i, size_t len,
-                      const struct rules *r)
+                      const struct gpt_word_rules *r)
 {
     const unsigned stop = GPT_CH_SPACE | GPT_CH_N | GPT_CH_L | r->word;
     size_t n;
@@ -145,7 +133,7 @@ INLINE size_t symbols(const uint8_t *p, size_t i, size_t len,
 
 /* A run of white space of which first_n bytes are the first character. */
 INLINE size_t spaces(const uint8_t *p, size_t len, unsigned first,
-                     size_t first_n, const struct rules *r)
+                     size_t first_n, const struct gpt_word_rules *r)
 {
     size_t i = first_n, last = 0, n;
     size_t after_line_end = first & GPT_CH_CRLF ? i : 0;
@@ -163,11 +151,11 @@ INLINE size_t spaces(const uint8_t *p, size_t len, unsigned first,
     return i == len || last == 0 ? i : last;
 }
 
-INLINE size_t cut_word(const char *text, size_t len, const struct rules *r)
+INLINE size_t cut_word(const char *text, size_t len, const struct gpt_word_rules *r)
 {
     const uint8_t *p = (const uint8_t *)text;
     size_t n, m;
-    if (r->contraction_first && (n = contraction(p, len)) > 0)
+    if (r->contraction_first && (n = gpt_word_contraction(p, len)) > 0)
         return n;
     unsigned first = gpt_ch_at(p, len, &n);
     if ((m = word(p, len, first, n, r)) > 0)
@@ -186,50 +174,9 @@ INLINE size_t cut_word(const char *text, size_t len, const struct rules *r)
 
 /* ---- the families ---- */
 
-size_t gpt_pretok_cl100k(const char *text, size_t len)
-{
-    static const struct rules r = {
-        .contraction_first = true, .word = GPT_CH_L, .digits = 3};
-    return cut_word(text, len, &r);
-}
-
-size_t gpt_pretok_cl100k_end(const char *text, size_t len)
-{
-    static const struct rules r = {.contraction_first = true, .end_first = true,
-                                   .word = GPT_CH_L, .digits = 3};
-    return cut_word(text, len, &r);
-}
-
-size_t gpt_pretok_qwen2(const char *text, size_t len)
-{
-    static const struct rules r = {
-        .contraction_first = true, .word = GPT_CH_L, .digits = 1};
-    return cut_word(text, len, &r);
-}
-
-size_t gpt_pretok_qwen35(const char *text, size_t len)
-{
-    static const struct rules r = {.contraction_first = true,
-                                   .word = GPT_CH_L | GPT_CH_M, .digits = 1};
-    return cut_word(text, len, &r);
-}
-
-size_t gpt_pretok_o200k(const char *text, size_t len)
-{
-    static const struct rules r = {.by_case = true, .contraction_after = true,
-                                   .slash = true, .digits = 3};
-    return cut_word(text, len, &r);
-}
-
-size_t gpt_pretok_tekken(const char *text, size_t len)
-{
-    static const struct rules r = {.by_case = true, .slash = true,
-                                   .digits = 1};
-    return cut_word(text, len, &r);
-}
-
-size_t gpt_pretok_megatron_v1(const char *text, size_t len)
-{
-    static const struct rules r = {.word = GPT_CH_L, .digits = 1};
-    return cut_word(text, len, &r);
-}
+#define FAMILY(family)                                                         \
+    size_t gpt_pretok_##family(const char *text, size_t len)                   \
+    {                                                                          \
+        return cut_word(text, len, &gpt_rules_##family);                       \
+    }
+GPT_WORD_FAMILIES(FAMILY)

@@ -2,6 +2,7 @@
  * follows the pattern word for word; then the vector forms against that. */
 #include "tests/lib/tap.h"
 #include "text/pretok_internal.h"
+#include "text/pretok_rules.h"
 #include "text/unicode.h"
 
 /* Cuts text and joins the pieces with '|'. */
@@ -142,7 +143,8 @@ static void test_random(void)
 /* ---- the vector forms, against the portable one ---- */
 
 /* Whether `cut` finds the pieces of text[0..len), also with little room. */
-static bool cuts_alike(gpt_cut_fn *cut, const char *text, size_t len)
+static bool cuts_alike(gpt_cut_fn *cut, gpt_pretok_fn *pretok,
+                       const char *text, size_t len)
 {
     static size_t ends[4 * GPT_CUT_ROOM];
     size_t n = 0, i = 0, base = 0, room = GPT_CUT_ROOM;
@@ -155,7 +157,7 @@ static bool cuts_alike(gpt_cut_fn *cut, const char *text, size_t len)
             if (n == 0)
                 return false;
         }
-        at += gpt_pretok_gpt2(text + at, len - at);
+        at += pretok(text + at, len - at);
         if (base + ends[i] != at)
             return false;
     }
@@ -164,8 +166,9 @@ static bool cuts_alike(gpt_cut_fn *cut, const char *text, size_t len)
 
 /* Texts of `parts` random bits, in a block of their own so that a sanitizer
  * sees what is read beyond the end. */
-static long count_unlike(gpt_cut_fn *cut, const char *const *bits,
-                         size_t n_bits, int parts, int rounds)
+static long count_unlike(gpt_cut_fn *cut, gpt_pretok_fn *pretok,
+                         const char *const *bits, size_t n_bits, int parts,
+                         int rounds)
 {
     uint32_t seed = 7;
     long unlike = 0;
@@ -180,7 +183,7 @@ static long count_unlike(gpt_cut_fn *cut, const char *const *bits,
         }
         char *exact = malloc(len);
         memcpy(exact, text, len);
-        unlike += !cuts_alike(cut, exact, len);
+        unlike += !cuts_alike(cut, pretok, exact, len);
         free(exact);
     }
     return unlike;
@@ -207,12 +210,46 @@ static void test_vectors(void)
             skip("no %s here", isas[i]);
             continue;
         }
-        is_int(count_unlike(cut, prose, GPT_COUNT(prose), 60, 20000), 0,
-               "%s: prose", isas[i]);
-        is_int(count_unlike(cut, hard, GPT_COUNT(hard), 25, 20000), 0,
-               "%s: hard texts", isas[i]);
-        is_int(count_unlike(cut, hard, 8, 90, 5000), 0,
+        is_int(count_unlike(cut, gpt_pretok_gpt2, prose, GPT_COUNT(prose), 60,
+                            20000),
+               0, "%s: prose", isas[i]);
+        is_int(count_unlike(cut, gpt_pretok_gpt2, hard, GPT_COUNT(hard), 25,
+                            20000),
+               0, "%s: hard texts", isas[i]);
+        is_int(count_unlike(cut, gpt_pretok_gpt2, hard, 8, 90, 5000), 0,
                "%s: signs and spaces", isas[i]);
+    }
+}
+
+static void test_families(const char *isa)
+{
+    static const char *const prose[] = {
+        "a", "b", "the", " of", " and ", "'s", "'RE", "'ll", "'", " '", "7",
+        "1234", "\n", "  ", ".", ", ", "\"", "It", "HTTP", "\xC3\xA9", "(",
+        "\xE2\x80\x99", "\xC2\xA0", ".\n", "/", "\xC3\x89"};
+    static const char *const signs[] = {
+        "'", "s", "L", "l", " ", "\t", "\n", "\r\n", ".", "/", "1", "\xC5\xBF",
+        "(", "  "};
+    static const char *const hard[] = {
+        "'", "S", "l", "re", " ", "\t", "\n", ".", "/", "\xC2\xA0",
+        "\xE3\x80\x80", "x", "1", "\xE2\x80\x83", "\xF0\x9F\x98\x80", "\xFF",
+        "\xE4\xB8", "\xC2", "\xCC\x81", "\xE4\xB8\x80", "\xD9\xA3", "\xC7\x85",
+        "\xC3\xA9", "\xC3\x89", "\xCA\xB0", "\xF0\x90\x90\x80", "\xE2\x80\xA8",
+        "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+        "                                                                     ",
+        "123456789012345678901234567890123456789012345678901234567890123456789"};
+    const struct gpt_pretok *row;
+    for (size_t i = 0; (row = gpt_pretok_row(i)); i++) {
+        gpt_cut_fn *cut = gpt_cut_words_of(row->cut, isa);
+        if (!cut)
+            continue;
+#define UNLIKE(bits, parts, rounds)                                            \
+    is_int(count_unlike(cut, row->cut, bits, GPT_COUNT(bits), parts, rounds),  \
+           0, "%s, %s: " #bits, row->name, isa)
+        UNLIKE(prose, 60, 6000);
+        UNLIKE(signs, 90, 6000);
+        UNLIKE(signs, 20, 20000);
+        UNLIKE(hard, 25, 12000);
     }
 }
 
@@ -221,5 +258,7 @@ int main(void)
     test_pieces();
     test_random();
     test_vectors();
+    test_families("avx2");
+    test_families("avx512");
     return tap_done();
 }
