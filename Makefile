@@ -178,7 +178,7 @@ ASAN = -fsanitize=address,undefined -fno-sanitize-recover=undefined
 tests = $(sort $(unit_bins) $(fuzz_bins) $(emu_test) \
         $(wildcard tests/cli/*.sh tests/parity/*.sh))
 
-check: $(bins) $(unit_bins) $(fuzz_bins) $(parity_bins) $(fault_bins) $(bench_bins) $(emu) $(emu_test) ## run all tests
+check: $(bins) $(unit_bins) $(fuzz_bins) $(parity_bins) $(fault_bins) $(bench_bins) $(gpu_bench_bins) $(emu) $(emu_test) ## run all tests
 	BUILD='$(BUILD)' OMP_WAIT_POLICY=passive prove -j$(JOBS) $(tests)
 
 check-all: check matrix sweep asan lint $(if $(gpu),cuda-report) ## check, all layouts, sanitizers, lint
