@@ -160,13 +160,50 @@ err_has 'tf32: device cpu has none'
 expect 2 'TF32 of bf16' train --tf32 --bf16
 err_has 'TF32 is for products of float'
 
-prompt() { # device checkpoint
-    gpt-generate --load "$2" --device "$1" --prompt 'the cat ' --greedy \
-        --tokens 12
+# With NCCL every rank needs a GPU of its own.
+gpus=0
+[ "$device" != cuda ] || gpus=$(nvidia-smi -L 2>/dev/null | wc -l)
+if [ "$gpus" -ge 2 ]; then
+    n=$((gpus < 4 ? 2 : 4))
+    # shellcheck disable=SC2046 # options without blanks
+    expect 0 "$n ranks by NCCL" gpt-launch --standalone --nproc-per-node $n \
+        $(train_command) --device cuda --tensor-model-parallel-size 2 \
+        --distributed-backend nccl
+    cp err ranks.log
+    follows 'follow the CPU' 2e-5 ranks.log cpu.log
+fi
+
+# ---- texts ----
+printf '{"prompt": "%s"}\n' 'the cat ' 'a dog sees ' the >prompts
+texts() { # checkpoint device options...
+    load=$1 on=$2
+    shift 2
+    gpt-generate --load "$load" --device "$on" --jsonl --prompt-file prompts \
+        --tokens 12 "$@"
 }
-expect 0 'generates on the CPU' prompt cpu cpu
-cp out cpu.text
-expect 0 'generates on a GPU' prompt "$device" cpu
-check 'the same text' cmp out cpu.text
+same_text() { # description checkpoint options...
+    what=$1 model=$2
+    shift 2
+    expect 0 "$what, on the CPU" texts "$model" cpu "$@"
+    cp out cpu.text
+    expect 0 "$what, on a GPU" texts "$model" "$device" "$@"
+    check 'is the same' cmp out cpu.text
+}
+same_text 'the most probable text' cpu --greedy
+same_text 'that of the model which a GPU trained' gpu --greedy
+same_text 'a text by chance' cpu --seed 7 --num-samples 3 --temperature 1.2 \
+    --top-k 100 --top-p 0.97
+cp cpu.text all.text
+expect 0 'one text after the other' texts cpu "$device" --seed 7 \
+    --num-samples 3 --temperature 1.2 --top-k 100 --top-p 0.97 --batch-size 1
+check 'is the same, too' cmp out all.text
+expect 0 'past the end of the document' texts gpu "$device" --ignore-eod \
+    --tokens 1000 --greedy
+out_has '"finish":"positions"'
+GPT_PLUGIN_DIR=$scratch
+export GPT_PLUGIN_DIR
+expect 0 'auto without a GPU' texts cpu auto --greedy
+err_has 'running on the CPU (cuda: '
+expect 5 'cuda without a GPU' texts cpu cuda --greedy
 
 tap_done

@@ -13,16 +13,9 @@
 #   GPT_BENCH_BUILT   1: what is in BUILD is taken as it is
 #   GPT_TEST_DEVICE   cuda-emu: rehearse this script without a GPU
 set -eu
-BUILD=${BUILD:-build/gpu}
-GPT_TEST_DEVICE=${GPT_TEST_DEVICE:-cuda}
-PATH=$PATH:/usr/local/cuda/bin
-case $BUILD in
-/*) ;;
-*) BUILD=$PWD/$BUILD ;;
-esac
+. tests/gpu/env.sh
 GPT_DATADIR=$PWD/share
-export BUILD GPT_TEST_DEVICE GPT_DATADIR
-unset GPT_PLUGIN_DIR
+export GPT_DATADIR
 python=${GPT_BENCH_PYTHON:-python3}
 sections=${GPT_BENCH:-products passes attention train-124m train-345m train-774m
     train-1.5b}

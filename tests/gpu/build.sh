@@ -6,8 +6,7 @@
 # LDFLAGS=-LDIR. GPT_GPU_ARCHS (say 90) are built for instead of this machine's;
 # with GPT_TEST_DEVICE=cuda-emu nothing is, and nvcc not needed.
 set -eu
-BUILD=${BUILD:-build/gpu}
-PATH=$PATH:/usr/local/cuda/bin
+. tests/gpu/env.sh
 compiler=${CC:-gcc}
 libraries=${LDFLAGS:-}
 mkdir -p "$BUILD"
@@ -28,7 +27,7 @@ archs=${GPT_GPU_ARCHS:-}
 [ -n "$archs" ] || archs=$(nvidia-smi --query-gpu=compute_cap \
     --format=csv,noheader 2>/dev/null | tr -d . | sort -u | tr '\n' ' ') || :
 cuda=1
-[ "${GPT_TEST_DEVICE:-cuda}" != cuda-emu ] || cuda=0
+[ "$GPT_TEST_DEVICE" != cuda-emu ] || cuda=0
 
 rm -f "$BUILD/config.mk" # it may be of another device
 make -s -j"$(getconf _NPROCESSORS_ONLN)" BUILD="$BUILD" CC="$compiler" \

@@ -7,15 +7,7 @@
 #   GPT_CHECK_SECONDS   the most that a run under compute-sanitizer may take
 #   GPT_TEST_DEVICE     cuda-emu: rehearse this script without a GPU
 set -eu
-BUILD=${BUILD:-build/gpu}
-GPT_TEST_DEVICE=${GPT_TEST_DEVICE:-cuda}
-PATH=$PATH:/usr/local/cuda/bin
-case $BUILD in
-/*) ;;
-*) BUILD=$PWD/$BUILD ;;
-esac
-export BUILD GPT_TEST_DEVICE
-unset GPT_PLUGIN_DIR
+. tests/gpu/env.sh
 begin=$(date +%s)
 
 say() {
@@ -28,8 +20,9 @@ for p in preprocess train generate launch; do
 done
 plugin=$BUILD/libgpt-$GPT_TEST_DEVICE.so
 kernels=$BUILD/tests/unit/test_cuda.t
+clique=$BUILD/tests/unit/test_clique.t
 # shellcheck disable=SC2086 # a word list
-sh tests/gpu/build.sh $programs "$plugin" "$kernels"
+sh tests/gpu/build.sh $programs "$plugin" "$kernels" "$clique"
 "$BUILD/gpt-train" --version
 say "built"
 
@@ -53,6 +46,8 @@ grep -q '^ok 2 ' "$BUILD/kernels.tap" || {
     exit 1
 }
 say "every kernel agrees with kernels/cpu"
+run clique "$clique"
+say "collectives of one member"
 run programs sh tests/cli/t25-cuda-emu.sh
 say "trainings and generation agree with the CPU"
 
