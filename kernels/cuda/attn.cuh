@@ -69,8 +69,15 @@ size_t cuda_flash_scratch(const struct gpt_attn *op);
 /* The same by Hopper's own instructions; false elsewhere, too. */
 #ifdef GPT_CUDA_HOPPER
 bool cuda_hopper_fwd(struct gpt_queue *q, const struct gpt_attn *op);
+bool cuda_hopper_bwd(struct gpt_queue *q, const struct gpt_attn *op,
+                     const struct gpt_attn_grad *grad);
 #else
 static inline bool cuda_hopper_fwd(struct gpt_queue *, const struct gpt_attn *) { return false; }
+static inline bool cuda_hopper_bwd(struct gpt_queue *, const struct gpt_attn *,
+                                   const struct gpt_attn_grad *)
+{
+    return false;
+}
 #endif
 
 #endif

@@ -1,5 +1,5 @@
-/* Causal self-attention, backward, plainly, where flash_bwd.cu does not
- * have the type and head size. Probabilities are computed again
+/* Causal self-attention, backward, plainly, where neither flash_bwd_sm90a.cu nor
+ * flash_bwd.cu has the GPU, type and head size. Probabilities are computed again
  * from the log-sum-exp. With P = softmax(scale Q K^T) under its dropout mask M,
  * delta = rowsum(dO * O) and dS = scale P * (M * (dO V^T) - delta):
  *   dV = (P * M)^T dO,   dQ = dS K,   dK = dS^T Q        (Dao et al. 2022)
@@ -152,7 +152,7 @@ void cuda_attn_bwd(struct gpt_queue *q, const struct gpt_attn *op,
 {
     if (!cuda_ready(q, "attn_bwd", op->act) || !op->b || !op->t)
         return;
-    if (cuda_flash_bwd(q, op, grad))
+    if (cuda_hopper_bwd(q, op, grad) || cuda_flash_bwd(q, op, grad))
         return;
     with_type(op->act, [&](auto type) {
         using T = decltype(type);

@@ -14,19 +14,12 @@
  * the flash_query of these, for key_grads). A thread's registers at D = 128:
  * key_grads 64 + 64 sums, 16 + 16 scores; query_grads 64 fragments, 64 sums,
  * 16 + 16 scores. */
-#include "cuda/flash.cuh"
-
-/* What backward needs of a query. Past the sequence's end lse is infinite, so
- * that its probabilities are 0. */
-struct alignas(16) flash_query {
-    float lse, delta; /* lse in units of log(2) */
-    int first, unused; /* the first key that it sees */
-};
+#include "cuda/flash_bwd.cuh"
 
 template <class T> struct flash_grad {
-    const T *qkv, *out, *dout;
+    const T *qkv, *dout;
     T *dqkv;
-    struct flash_query *queries; /* (B, H, padded T) */
+    const struct flash_query *queries; /* (B, H, padded T) */
 };
 
 /* Rows of the tiles that a block goes over. With 64, scores take 64 registers:
@@ -42,15 +35,12 @@ template <int D> constexpr int flash_shared = 2 * flash_tile<D> + 2 * flash_stag
 /* Blocks of query_grads at once: with three, heads of 96 would spill. */
 template <int D> constexpr int flash_blocks = D > 80 ? 2 : 3;
 
-/* Where the sequence's end is padded to. */
-static __host__ __device__ int64_t padded(int64_t t)
-{
-    return (t + FLASH_ROWS - 1) / FLASH_ROWS * FLASH_ROWS;
-}
+/* ---- what both need of a query, a warp a query ---- */
 
-/* A warp a query. */
 enum { WARPS = FLASH_THREADS / 32 };
-template <class T> static __global__ void prepare(struct attn_shape s, flash_grad<T> p)
+template <class T>
+static __global__ void prepare(struct attn_shape s, const T *out, const T *dout,
+                               struct flash_query *queries)
 {
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     int64_t t = (int64_t)blockIdx.x * WARPS + warp, h = blockIdx.y, b = blockIdx.z;
@@ -60,8 +50,8 @@ template <class T> static __global__ void prepare(struct attn_shape s, flash_gra
         float sum = 0;
         for (int i = 2 * lane; i < s.d; i += 64) {
             float o[2], d[2];
-            load<2>(o, p.out + at + i);
-            load<2>(d, p.dout + at + i);
+            load<2>(o, out + at + i);
+            load<2>(d, dout + at + i);
             sum += o[0] * d[0] + o[1] * d[1];
         }
         q.lse = s.lse[(b * s.h + h) * s.t + t] * FLASH_LOG2E;
@@ -69,28 +59,25 @@ template <class T> static __global__ void prepare(struct attn_shape s, flash_gra
         q.first = (int)attn_first(s, b, t);
     }
     if (lane == 0)
-        p.queries[(b * s.h + h) * padded(s.t) + t] = q;
+        queries[(b * s.h + h) * padded(s.t) + t] = q;
+}
+
+void cuda_flash_prepare(struct gpt_queue *q, const struct gpt_attn *op,
+                        const struct gpt_attn_grad *grad)
+{
+    dim3 grid((unsigned)(padded(op->t) / WARPS), op->h, op->b);
+    auto put = [&](auto type) {
+        using T = decltype(type);
+        launch(q, prepare<T>, grid, FLASH_THREADS, 0, attn_shape_of(op), (const T *)op->out,
+               (const T *)grad->dout, (struct flash_query *)grad->scratch);
+    };
+    if (op->act == GPT_BF16)
+        put(__nv_bfloat16());
+    else
+        put(__half());
 }
 
 /* ---- dK, dV ---- */
-
-/* A tile of queries: of head h, from t on. */
-struct query_tile {
-    int64_t h, t;
-};
-
-/* The next tile that sees a key of j.. j + 63, of the heads below h_end; false
- * when there is none. A head's first tile begins at j: it sees itself. */
-template <int N>
-static __device__ bool advance(const struct attn_shape &s, int64_t b, int64_t j, int64_t h_end,
-                               struct query_tile &at)
-{
-    for (at.t += N; at.t < s.t; at.t += N)
-        if (flash_first<N>(s, b, at.t) < j + FLASH_ROWS)
-            return true;
-    at.t = j;
-    return ++at.h < h_end;
-}
 
 template <int D, class T>
 static __device__ void fetch_queries(T *stage, const struct attn_shape &s,
@@ -147,7 +134,7 @@ static __global__ void __launch_bounds__(FLASH_THREADS)
     bool more = true;
     for (int now = 0; more; now = 1 - now) {
         struct query_tile at = next;
-        more = advance<N>(s, b, j0, (g + 1) * per, next);
+        more = advance<N, FLASH_ROWS>(s, b, j0, (g + 1) * per, next);
         if (more)
             fetch_queries<D>(stages + (1 - now) * flash_stage<D>, s, p, b, next);
         copy_commit();
@@ -256,12 +243,11 @@ static void run(struct gpt_queue *q, const struct gpt_attn *op, const struct gpt
     struct attn_shape s = attn_shape_of(op);
     if (!s.drop.below)
         s.drop.scale = 1; /* of what stays: all */
-    flash_grad<T> p = {(const T *)op->qkv, (const T *)op->out, (const T *)grad->dout,
-                       (T *)grad->dqkv, (struct flash_query *)grad->scratch};
+    flash_grad<T> p = {(const T *)op->qkv, (const T *)grad->dout, (T *)grad->dqkv,
+                       (const struct flash_query *)grad->scratch};
     unsigned tiles = (unsigned)cuda_blocks(op->t, FLASH_ROWS);
     size_t shared = flash_shared<D> * sizeof(T);
-    launch(q, prepare<T>, dim3(tiles * (FLASH_ROWS / WARPS), op->h, op->b), FLASH_THREADS, 0, s,
-           p);
+    cuda_flash_prepare(q, op, grad);
     launch(q, key_grads<D, T>, dim3(tiles, op->g, op->b), FLASH_THREADS, shared, s, p);
     launch(q, query_grads<D, T>, dim3(tiles, op->h, op->b), FLASH_THREADS, shared, s, p);
 }

@@ -18,7 +18,7 @@ template <int D, bool DROP> struct shape {
         GROUPS = D == 64 && !DROP ? 3 : 2,
         ROWS = 64 * GROUPS,
         THREADS = WARPGROUP * (GROUPS + 1),
-        COPY_REGISTERS = GROUPS == 3 ? 32 : 24,
+        COPY_REGISTERS = 32,
         REGISTERS = GROUPS == 3 ? 160 : 240,
     };
 };
@@ -28,24 +28,6 @@ template <int D, int GROUPS, class T> struct memory {
     ring<tile<T, KEYS, D>, STAGES> k, v;
     struct mbarrier q_full, q_empty;
 };
-
-/* A piece of work, as all threads see it; keys are counted in tiles. */
-struct piece {
-    int t0, h, b, begin, end; /* first query; tiles of keys */
-};
-
-template <int ROWS>
-static __device__ struct piece piece_of(const struct attn_shape &s, const struct hopper_plan &plan,
-                                        const struct hopper_work &w)
-{
-    struct piece p;
-    p.t0 = (plan.blocks - 1 - w.rank) * ROWS;
-    p.h = w.head % (int)s.h;
-    p.b = w.head / (int)s.h;
-    p.begin = (int)(flash_first<ROWS>(s, p.b, p.t0) / KEYS);
-    p.end = ((int)min(p.t0 + (int64_t)ROWS, s.t) - 1) / KEYS + 1;
-    return p;
-}
 
 /* ---- copies: one warp, of which one thread gives the orders ---- */
 
@@ -59,7 +41,7 @@ static __device__ void produce(memory<D, GROUPS, T> &m, const struct attn_shape 
         struct hopper_work w;
         if (!hopper_turn(w, plan, round))
             continue;
-        struct piece p = piece_of<64 * GROUPS>(s, plan, w);
+        struct hopper_queries p = hopper_queries_of<64 * GROUPS, KEYS>(s, plan, w);
         int group = p.h / per * (per + 2), key = group + per;
         if (threadIdx.x == 0) {
             mbarrier_wait(m.q_empty, pieces % 2 ^ 1);
@@ -95,10 +77,8 @@ template <int GROUPS, class M> static __device__ void pass(M &m, unsigned step, 
 {
     turn_begin<GROUPS>(group);
     turn_end<GROUPS>(group);
-    ring_get(m.k, step);
-    ring_get(m.v, step);
-    ring_free(m.k, step);
-    ring_free(m.v, step);
+    ring_pass(m.k, step);
+    ring_pass(m.v, step);
 }
 
 /* What a thread keeps of its two queries, rows g and g + 8 of the warp's. */
@@ -201,7 +181,8 @@ static __device__ void probabilities(float (&s)[N][4], running<D> &r, float (&sh
  * drop_at: the counter of (the warp's first query, key 0). */
 template <bool DROP, int D, int GROUPS, class T>
 static __device__ void attend(running<D> &r, memory<D, GROUPS, T> &m, const struct attn_shape &s,
-                              const struct piece &p, unsigned step, int group, uint64_t drop_at)
+                              const struct hopper_queries &p, unsigned step, int group,
+                              uint64_t drop_at)
 {
     float score[N][4], shrink[2];
     uint32_t prob[N / 2][4];
@@ -243,7 +224,7 @@ static __device__ void attend(running<D> &r, memory<D, GROUPS, T> &m, const stru
 /* Divides by the sums; writes what lies inside the sequence. */
 template <int D, class T>
 static __device__ void finish(const struct attn_shape &s, const running<D> &r,
-                              const struct piece &p, T *out)
+                              const struct hopper_queries &p, T *out)
 {
     float by[2], *lse = s.lse + (p.b * s.h + p.h) * s.t;
 #pragma unroll
@@ -271,7 +252,7 @@ static __device__ void consume(memory<D, GROUPS, T> &m, const struct attn_shape 
         struct hopper_work w;
         if (!hopper_turn(w, plan, round))
             continue;
-        struct piece p = piece_of<64 * GROUPS>(s, plan, w);
+        struct hopper_queries p = hopper_queries_of<64 * GROUPS, KEYS>(s, plan, w);
         int t = p.t0 + row + threadIdx.x % 32 / 4;
         running<D> r = {{}, {-INFINITY, -INFINITY}, {0, 0}, t,
                         {(int)attn_first(s, p.b, min((int64_t)t, s.t - 1)),

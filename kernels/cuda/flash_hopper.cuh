@@ -90,6 +90,26 @@ __device__ inline int hopper_rounds(const struct hopper_plan &p)
     return (int)((hopper_works(p) + gridDim.x - 1) / gridDim.x);
 }
 
+/* Work that is a tile of queries of a head; the keys that they see are counted
+ * in tiles. */
+struct hopper_queries {
+    int t0, h, b, begin, end; /* first query; tiles of keys */
+};
+
+template <int ROWS, int KEYS>
+__device__ inline struct hopper_queries hopper_queries_of(const struct attn_shape &s,
+                                                          const struct hopper_plan &plan,
+                                                          const struct hopper_work &w)
+{
+    struct hopper_queries p;
+    p.t0 = (plan.blocks - 1 - w.rank) * ROWS;
+    p.h = w.head % (int)s.h;
+    p.b = w.head / (int)s.h;
+    p.begin = (int)(flash_first<ROWS>(s, p.b, p.t0) / KEYS);
+    p.end = ((int)min(p.t0 + (int64_t)ROWS, s.t) - 1) / KEYS + 1;
+    return p;
+}
+
 /* ---- scores ---- */
 
 /* s (64, 8 N) = rows 0.. of a times the transpose of rows 0.. of b, begun. */

@@ -85,9 +85,8 @@ __device__ void wgmma(float (&d)[N][4], const uint32_t (&a)[4], uint64_t b, bool
 __device__ inline void wgmma_fence();
 __device__ inline void wgmma_commit();
 /* Waits for all groups but the newest `left`; then d is there, and a is free. */
-template <int left, int N> __device__ inline void wgmma_wait(float (&d)[N][4]);
-template <int left, int N, int K>
-__device__ inline void wgmma_wait(float (&d)[N][4], uint32_t (&a)[K][4]);
+template <int left, int N, class... A>
+__device__ inline void wgmma_wait(float (&d)[N][4], A &...a);
 
 /* 2^x, x being at most 0; numbers below 2^-126 are 0. */
 __device__ inline float exp2_fast(float x);
@@ -139,8 +138,7 @@ inline void wgmma(float (&d)[N][4], const uint32_t (&a)[4], uint64_t b, bool add
 }
 inline void wgmma_fence() { emu::wgmma_fence(); }
 inline void wgmma_commit() { emu::wgmma_commit(); }
-template <int left, int N> inline void wgmma_wait(float (&)[N][4]) { emu::wgmma_wait(left); }
-template <int left, int N, int K> inline void wgmma_wait(float (&)[N][4], uint32_t (&)[K][4])
+template <int left, int N, class... A> inline void wgmma_wait(float (&)[N][4], A &...)
 {
     emu::wgmma_wait(left);
 }
@@ -286,22 +284,27 @@ __device__ inline void wgmma_commit()
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
-template <int left, int N> __device__ inline void wgmma_wait(float (&d)[N][4])
+/* The compiler is to see that registers change here, or were in use. */
+template <int N> __device__ inline void wgmma_hold(float (&d)[N][4])
 {
-    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(left) : "memory");
-    /* the compiler is to see that d changes here */
 #pragma unroll
     for (int i = 0; i < N; i++)
         asm volatile("" : "+f"(d[i][0]), "+f"(d[i][1]), "+f"(d[i][2]), "+f"(d[i][3])::"memory");
 }
 
-template <int left, int N, int K>
-__device__ inline void wgmma_wait(float (&d)[N][4], uint32_t (&a)[K][4])
+template <int N> __device__ inline void wgmma_hold(uint32_t (&a)[N][4])
 {
-    wgmma_wait<left>(d);
 #pragma unroll
-    for (int i = 0; i < K; i++)
+    for (int i = 0; i < N; i++)
         asm volatile("" : "+r"(a[i][0]), "+r"(a[i][1]), "+r"(a[i][2]), "+r"(a[i][3])::"memory");
+}
+
+template <int left, int N, class... A>
+__device__ inline void wgmma_wait(float (&d)[N][4], A &...a)
+{
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(left) : "memory");
+    wgmma_hold(d);
+    (wgmma_hold(a), ...);
 }
 
 __device__ inline float exp2_fast(float x)
@@ -377,8 +380,17 @@ __device__ inline const Tile &ring_get(ring<Tile, STAGES> &r, unsigned i)
 template <class Tile, int STAGES>
 __device__ inline void ring_free(ring<Tile, STAGES> &r, unsigned i)
 {
+    __syncwarp();
     if (threadIdx.x % 32 == 0)
         mbarrier_arrive(r.empty[i % STAGES]);
+}
+
+/* Without using the tile: phases are not to be lost. */
+template <class Tile, int STAGES>
+__device__ inline void ring_pass(ring<Tile, STAGES> &r, unsigned i)
+{
+    ring_get(r, i);
+    ring_free(r, i);
 }
 
 /* ---- on the host ---- */
