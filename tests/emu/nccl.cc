@@ -1,6 +1,6 @@
-/* The twin of NCCL; see nccl.h. A communicator has a thread that connects to
- * the other members, puts calls on their streams, and makes them when the
- * streams have come to them. Start at ncclComm::work().
+/* The twin of NCCL; see nccl.h. A communicator has two threads: one puts calls
+ * on their streams (launch), one connects to the other members and makes the
+ * calls when the streams have come to them. Start at ncclComm::work().
  *
  * Every member sends every other one what it needs of a call, with a header
  * that says what it takes the call to be (nccl_wire.h). */
@@ -71,12 +71,16 @@ struct ncclComm {
     std::condition_variable changed;
     std::deque<std::shared_ptr<job>> given, put; /* not yet, on streams */
     ncclResult_t state = ncclInProgress;
-    bool finalizing = false, aborted = false, destroyed = false;
+    bool connected = false, finalizing = false, aborted = false;
+    bool destroyed = false;
     std::string why;
     int made = 0; /* calls */
-    std::thread thread;
+    std::thread launcher, worker;
 
+    void launch();
     void work();
+    void work_off(std::unique_lock<std::mutex> &hold);
+    bool well() const;
     bool make(const job &j);
     bool one(const call &c);
     void fail(ncclResult_t r, const std::string &text);
@@ -218,49 +222,71 @@ void ncclComm::fail(ncclResult_t r, const std::string &text)
     }
 }
 
-/* What is on a stream stays there after a failure, until the abort. */
+/* Whoever may go on. With the lock. */
+bool ncclComm::well() const
+{
+    return state == ncclSuccess || state == ncclInProgress;
+}
+
+/* Puts calls on their streams, one by one. */
+void ncclComm::launch()
+{
+    std::unique_lock<std::mutex> hold(lock);
+    while (!aborted && !destroyed) {
+        if (!connected || !well() || given.empty()) {
+            changed.wait(hold);
+            continue;
+        }
+        std::shared_ptr<job> j = given.front();
+        given.pop_front();
+        put.push_back(j);
+        hold.unlock();
+        emu::submit(j->stream, j);
+        hold.lock();
+        if (state == ncclInProgress)
+            state = ncclSuccess;
+    }
+}
+
+/* Makes a call that a stream has come to. What fails stays on its stream until
+ * the abort, as on a device. */
+void ncclComm::work_off(std::unique_lock<std::mutex> &hold)
+{
+    const bool forced = ++made == asked_for("fail");
+    std::shared_ptr<job> j = put.front();
+    hold.unlock();
+    const bool good = !forced && make(*j);
+    if (good)
+        emu::end(*j);
+    else
+        fail(forced ? ncclInternalError : wires.result,
+             forced ? "forced" : wires.why);
+    hold.lock();
+    if (good)
+        put.pop_front();
+}
+
 void ncclComm::work()
 {
     if (!wires.connect(id, rank, size))
-        fail(wires.aborted ? ncclInternalError : ncclSystemError, wires.why);
+        fail(wires.result, wires.why);
     std::unique_lock<std::mutex> hold(lock);
     if (state == ncclInProgress)
         state = ncclSuccess;
-    const int failing = asked_for("fail");
+    connected = true;
+    changed.notify_all();
     while (!aborted && !destroyed) {
-        const bool well = state == ncclSuccess || state == ncclInProgress;
-        if (well && !given.empty()) {
-            std::shared_ptr<job> j = given.front();
-            given.pop_front();
-            put.push_back(j);
-            hold.unlock();
-            emu::submit(j->stream, j);
-            hold.lock();
-            if (state == ncclInProgress)
-                state = ncclSuccess;
-        } else if (well && !put.empty() && put.front()->begun) {
-            std::shared_ptr<job> j = put.front();
-            bool forced = ++made == failing;
-            hold.unlock();
-            bool good = !forced && make(*j);
-            if (good)
-                emu::end(*j);
-            else
-                fail(forced ? ncclInternalError : wires.result,
-                     forced ? "forced" : wires.why);
-            hold.lock();
-            if (good)
-                put.pop_front();
-        } else {
-            if (finalizing && put.empty() && state == ncclInProgress)
-                state = ncclSuccess;
-            changed.wait(hold);
+        if (well() && !put.empty() && put.front()->begun) {
+            work_off(hold);
+            continue;
         }
+        if (finalizing && put.empty() && state == ncclInProgress)
+            state = ncclSuccess;
+        changed.wait(hold);
     }
-    std::deque<std::shared_ptr<job>> left;
-    left.swap(put);
     hold.unlock();
-    for (const std::shared_ptr<job> &j : left)
+    launcher.join();
+    for (const std::shared_ptr<job> &j : put)
         emu::end(*j);
     wires.close();
 }
@@ -295,7 +321,8 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int size, ncclUniqueId id,
     c->rank = rank;
     c->id = id.internal;
     c->wires.silent = asked_for("silent") > 0;
-    c->thread = std::thread([c] { c->work(); });
+    c->launcher = std::thread([c] { c->launch(); });
+    c->worker = std::thread([c] { c->work(); });
     return ncclInProgress;
 }
 
@@ -324,7 +351,7 @@ static ncclResult_t end(ncclComm_t c, bool *how)
         *how = true;
         c->changed.notify_all();
     }
-    c->thread.join();
+    c->worker.join();
     delete c;
     return ncclSuccess;
 }

@@ -1,10 +1,12 @@
-/* Collectives between processes: sums have the bits of a sum in the order of
- * ranks, and who fails, leaves or hangs is named. */
+/* Collectives between processes, through Gloo and through (emulated) NCCL: sums
+ * have the bits of a sum in the order of ranks, or come near it; and who fails,
+ * leaves or hangs is named. */
 #include "parallel/comm.h"
 
 #include "tests/lib/tap.h"
 
 #include "base/num.h"
+#include "base/progress.h"
 
 #include <signal.h>
 #include <sys/wait.h>
@@ -13,7 +15,10 @@
 /* MAX_N floats are summed in slices, fewer by everybody. */
 enum { MAX_RANKS = 4, MAX_N = 300007 };
 
+enum way { GLOO, STAGED, NCCL }; /* staged: as if on a device */
+
 struct member {
+    enum way way;
     struct gpt_store *store;
     struct gpt_backend *be;
     struct gpt_queue *q;
@@ -57,84 +62,183 @@ static void stagger(const struct member *m, int64_t round)
     usleep((useconds_t)((m->rank * 7 + round * 5) % 4 * 3000));
 }
 
-static float *floats(struct member *m, int64_t n)
+static void must(int status, const struct gpt_err *err)
 {
+    if (status == GPT_OK)
+        return;
+    printf("# %s\n", err->text);
+    fflush(stdout);
+    _exit(99);
+}
+
+/* Memory of the backend. */
+static void *room(struct member *m, int64_t bytes)
+{
+    struct gpt_err err;
     void *p;
+
+    must(m->be->alloc(m->be, (size_t)bytes, "a test", &p, &err), &err);
+    return p;
+}
+
+static void fill(struct member *m, void *p, const void *host, int64_t bytes)
+{
+    m->be->copy_in(m->q, p, host, (size_t)bytes);
+}
+
+/* ... and that the queue has done all, or failed. */
+static void look_at(struct member *m, void *host, const void *p, int64_t bytes)
+{
     struct gpt_err err;
 
-    if (m->be->alloc(m->be, (size_t)n * 4, "a test", &p, &err) != GPT_OK)
-        exit(99);
-    return p;
+    m->be->copy_out(m->q, host, p, (size_t)bytes);
+    must(m->be->sync(m->q, &err), &err);
+}
+
+static void all_reduce(struct member *m, void *host, int64_t n,
+                       enum gpt_dtype type, enum gpt_reduce op)
+{
+    const int64_t bytes = n * (int64_t)gpt_dtype_bytes(type);
+    void *p = room(m, bytes);
+
+    fill(m, p, host, bytes);
+    gpt_comm_all_reduce(m->comm, m->q, p, n, type, op);
+    look_at(m, host, p, bytes);
+    m->be->free(m->be, p);
+}
+
+/* Are these n sums, from element `first` on? NCCL adds up in other orders. */
+static bool are_sums(const struct member *m, const float *x, int64_t first,
+                     int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        const float want = sum_of(m, first + i);
+        const double off = fabs((double)x[i] - (double)want);
+        if (m->way == NCCL ? off > 1e7 * 0x1p-22 * (double)m->size
+                           : x[i] != want)
+            return false;
+    }
+    return true;
+}
+
+struct buffers { /* of the host, and of the backend */
+    float *x, *y;
+    void *a, *b;
+};
+
+static void set_values(struct member *m, const struct buffers *v, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        v->x[i] = value(m->rank, i);
+    fill(m, v->a, v->x, n * 4);
+}
+
+static void check_reduce_scatter(struct member *m, const struct buffers *v,
+                                 int64_t n)
+{
+    char *own = (char *)v->a + m->rank * n * 4;
+
+    set_values(m, v, n * m->size);
+    gpt_comm_reduce_scatter(m->comm, m->q, v->b, v->a, n, GPT_F32);
+    look_at(m, v->y, v->b, n * 4);
+    expect_true(m, are_sums(m, v->y, m->rank * n, n), "reduce-scatter");
+    gpt_comm_reduce_scatter(m->comm, m->q, own, v->a, n, GPT_F32);
+    look_at(m, v->x, own, n * 4);
+    expect_true(m, memcmp(v->x, v->y, (size_t)n * 4) == 0,
+                "reduce-scatter in place");
+}
+
+/* Of what reduce-scatter has left in b. */
+static void check_all_gather(struct member *m, const struct buffers *v,
+                             int64_t n)
+{
+    char *own = (char *)v->a + m->rank * n * 4;
+
+    gpt_comm_all_gather(m->comm, m->q, v->a, v->b, n, GPT_F32);
+    look_at(m, v->x, v->a, n * m->size * 4);
+    expect_true(m, are_sums(m, v->x, 0, n * m->size), "all-gather");
+    m->be->zero(m->q, v->a, (size_t)(n * m->size) * 4);
+    m->be->copy(m->q, own, v->b, (size_t)n * 4);
+    gpt_comm_all_gather(m->comm, m->q, v->a, own, n, GPT_F32);
+    look_at(m, v->x, v->a, n * m->size * 4);
+    expect_true(m, are_sums(m, v->x, 0, n * m->size), "all-gather in place");
 }
 
 static void check_sums(struct member *m)
 {
     static const int64_t sizes[] = {1, 2, 3, 7, 20011, MAX_N};
-    float *x = floats(m, MAX_N * MAX_RANKS), *y = floats(m, MAX_N);
+    const int64_t bytes = (int64_t)MAX_N * 4;
+    const struct buffers v = {malloc(MAX_N * MAX_RANKS * 4),
+                              malloc(MAX_N * 4), room(m, bytes * MAX_RANKS),
+                              room(m, bytes)};
 
     for (size_t k = 0; k < GPT_COUNT(sizes); k++) {
         const int64_t n = sizes[k];
-        for (int64_t i = 0; i < n; i++)
-            x[i] = value(m->rank, i);
         stagger(m, (int64_t)k);
-        gpt_comm_all_reduce(m->comm, m->q, x, n, GPT_F32, GPT_SUM);
-        bool same = true;
-        for (int64_t i = 0; i < n; i++)
-            same = same && x[i] == sum_of(m, i);
-        expect_true(m, same, "all-reduce: sum in the order of ranks");
-
-        for (int64_t i = 0; i < n * m->size; i++)
-            x[i] = value(m->rank, i);
-        gpt_comm_reduce_scatter(m->comm, m->q, y, x, n, GPT_F32);
-        same = true;
-        for (int64_t i = 0; i < n; i++)
-            same = same && y[i] == sum_of(m, m->rank * n + i);
-        expect_true(m, same, "reduce-scatter");
-        gpt_comm_reduce_scatter(m->comm, m->q, x + m->rank * n, x, n, GPT_F32);
-        expect_true(m, memcmp(x + m->rank * n, y, (size_t)n * 4) == 0,
-                    "reduce-scatter in place");
-        gpt_comm_all_gather(m->comm, m->q, x, y, n, GPT_F32);
-        same = true;
-        for (int64_t i = 0; i < n * m->size; i++)
-            same = same && x[i] == sum_of(m, i);
-        expect_true(m, same, "all-gather");
-        memset(x, 0, (size_t)(n * m->size) * 4);
-        memcpy(x + m->rank * n, y, (size_t)n * 4);
-        gpt_comm_all_gather(m->comm, m->q, x, x + m->rank * n, n, GPT_F32);
-        for (int64_t i = 0; i < n * m->size; i++)
-            same = same && x[i] == sum_of(m, i);
-        expect_true(m, same, "all-gather in place");
+        set_values(m, &v, n);
+        gpt_comm_all_reduce(m->comm, m->q, v.a, n, GPT_F32, GPT_SUM);
+        look_at(m, v.x, v.a, n * 4);
+        expect_true(m, are_sums(m, v.x, 0, n), "all-reduce");
+        check_reduce_scatter(m, &v, n);
+        check_all_gather(m, &v, n);
     }
-    m->be->free(m->be, x);
-    m->be->free(m->be, y);
+    m->be->free(m->be, v.a);
+    m->be->free(m->be, v.b);
+    free(v.x);
+    free(v.y);
 }
 
 static void check_types(struct member *m)
 {
+    const int64_t sum_of_ranks = m->size * (m->size - 1) / 2;
     double d[3] = {1.5 + (double)m->rank, -1, 1e300};
     int64_t k[2] = {m->rank, INT64_MAX};
     float f[2] = {(float)m->rank, m->rank == 0 ? NAN : 1};
-    uint16_t h[1] = {gpt_f32_to_bf16(1 + (float)m->rank / 64)};
-    float sum = 0;
+    uint16_t b = gpt_f32_to_bf16(1 + (float)m->rank / 64);
+    uint16_t h = gpt_f32_to_f16(1 + (float)m->rank / 512);
 
-    gpt_comm_all_reduce(m->comm, m->q, d, 3, GPT_F64, GPT_SUM);
+    all_reduce(m, d, 3, GPT_F64, GPT_SUM);
     expect_true(m,
-                d[0] == 1.5 * (double)m->size +
-                            (double)(m->size * (m->size - 1) / 2) &&
+                d[0] == 1.5 * (double)m->size + (double)sum_of_ranks &&
                     d[1] == -(double)m->size,
                 "F64");
-    gpt_comm_all_reduce(m->comm, m->q, k, 2, GPT_I64, GPT_MAX);
+    all_reduce(m, k, 2, GPT_I64, GPT_MAX);
     expect_true(m, k[0] == m->size - 1 && k[1] == INT64_MAX, "I64, maximum");
-    gpt_comm_all_reduce(m->comm, m->q, f, 2, GPT_F32, GPT_MAX);
-    expect_true(m, f[0] == (float)(m->size - 1) && isnan(f[1]),
-                "F32, maximum; NaN stays");
-    for (int64_t r = 0; r < m->size; r++)
-        sum += gpt_bf16_to_f32(gpt_f32_to_bf16(1 + (float)r / 64));
-    gpt_comm_all_reduce(m->comm, m->q, h, 1, GPT_BF16, GPT_SUM);
-    expect_true(m, h[0] == gpt_f32_to_bf16(sum), "BF16 is summed in float");
-    int64_t root = m->size - 1, v = m->rank == root ? 77 : 0;
-    gpt_comm_broadcast(m->comm, m->q, &v, 1, GPT_I64, root);
+    k[0] = m->rank;
+    all_reduce(m, k, 1, GPT_I64, GPT_SUM);
+    expect_true(m, k[0] == sum_of_ranks, "I64, sum");
+    all_reduce(m, f, 2, GPT_F32, GPT_MAX);
+    expect_true(m, f[0] == (float)(m->size - 1), "F32, maximum");
+    expect_true(m, m->way == NCCL || isnan(f[1]), "NaN stays");
+    /* sums of so few bits are exact in float, and rounded to 8 or 11 of them */
+    const float exact = (float)m->size + (float)sum_of_ranks / 64;
+    const float finer = (float)m->size + (float)sum_of_ranks / 512;
+    const float step = m->way == NCCL ? 0x1p-6f : 0;
+    all_reduce(m, &b, 1, GPT_BF16, GPT_SUM);
+    float got = gpt_bf16_to_f32(b);
+    expect_true(m,
+                fabsf(got - gpt_bf16_to_f32(gpt_f32_to_bf16(exact))) <=
+                    step * (float)m->size,
+                "BF16");
+    all_reduce(m, &h, 1, GPT_F16, GPT_SUM);
+    got = gpt_f16_to_f32(h);
+    expect_true(m,
+                fabsf(got - gpt_f16_to_f32(gpt_f32_to_f16(finer))) <=
+                    step / 8 * (float)m->size,
+                "F16");
+}
+
+static void check_broadcast(struct member *m)
+{
+    const int64_t root = m->size - 1;
+    int64_t v = m->rank == root ? 77 : 0;
+    void *p = room(m, 8);
+
+    fill(m, p, &v, 8);
+    gpt_comm_broadcast(m->comm, m->q, p, 1, GPT_I64, root);
+    look_at(m, &v, p, 8);
     expect_true(m, v == 77, "broadcast");
+    m->be->free(m->be, p);
 }
 
 /* Around the ring in both directions at once, several messages each. */
@@ -142,36 +246,35 @@ static void check_exchange(struct member *m)
 {
     const int64_t next = (m->rank + 1) % m->size;
     const int64_t last = (m->rank + m->size - 1) % m->size;
-    int64_t out[4], in[4] = {0};
+    int64_t *out = room(m, 24), *in = room(m, 24), sent[3], got[3];
     int64_t bytes;
     double waited;
 
     for (int64_t round = 0; round < 20; round++) {
-        for (int64_t i = 0; i < 4; i++)
-            out[i] = round * 100 + m->rank * 10 + i;
+        for (int64_t i = 0; i < 3; i++)
+            sent[i] = round * 100 + m->rank * 10 + i;
+        fill(m, out, sent, 24);
+        /* two ranks: both neighbours are one, and order counts */
+        const int one = m->size == 2 ? 0 : 1, two = 1 - one;
         const struct gpt_transfer list[] = {
-            {true, next, &out[0], 8}, {true, last, &out[1], 8},
-            {true, next, &out[2], 8}, {false, next, &in[1], 8},
-            {false, last, &in[0], 8}, {false, last, &in[2], 8},
+            {true, next, &out[0], 8},      {true, last, &out[1], 8},
+            {true, next, &out[2], 8},      {false, one ? next : last, &in[one], 8},
+            {false, two ? next : last, &in[two], 8}, {false, last, &in[2], 8},
         };
         stagger(m, round);
-        if (m->size == 2) /* both neighbours are one: order counts */
-            gpt_comm_exchange(m->comm, m->q,
-                              (const struct gpt_transfer[]){list[0], list[1],
-                                                            list[2], list[4],
-                                                            list[3], list[5]},
-                              6);
-        else
-            gpt_comm_exchange(m->comm, m->q, list, 6);
+        gpt_comm_exchange(m->comm, m->q, list, 6);
+        look_at(m, got, in, 24);
         expect_true(m,
-                    in[0] == round * 100 + last * 10 &&
-                        in[1] == round * 100 + next * 10 + 1 &&
-                        in[2] == round * 100 + last * 10 + 2,
+                    got[0] == round * 100 + last * 10 &&
+                        got[1] == round * 100 + next * 10 + 1 &&
+                        got[2] == round * 100 + last * 10 + 2,
                     "exchange");
     }
     gpt_comm_barrier(m->comm, m->q);
     gpt_comm_counters(m->comm, &bytes, &waited);
     expect_true(m, bytes > 20 * 24 && waited > 0, "counters");
+    m->be->free(m->be, out);
+    m->be->free(m->be, in);
 }
 
 static void collectives(struct member *m)
@@ -180,8 +283,36 @@ static void collectives(struct member *m)
 
     check_sums(m);
     check_types(m);
+    check_broadcast(m);
     check_exchange(m);
     expect_true(m, gpt_comm_check(m->comm, &err) == GPT_OK, "no failure");
+}
+
+/* Many more calls than may be on a queue at once, from ranks that are not as
+ * fast as each other; the host waits for none but the last. */
+static void many_calls(struct member *m)
+{
+    const int64_t calls = 3 * GPT_CLIQUE_CALLS / 2;
+    float x = 1;
+    void *p = room(m, 4);
+    struct gpt_err err;
+
+    fill(m, p, &x, 4);
+    gpt_comm_all_reduce(m->comm, m->q, p, 1, GPT_F32, GPT_SUM);
+    must(m->be->sync(m->q, &err), &err); /* connected */
+    const double begun = gpt_now();
+    if (m->rank == 1)
+        usleep(600000);
+    for (int64_t i = 0; i < calls / 3; i++)
+        gpt_comm_all_reduce(m->comm, m->q, p, 1, GPT_F32, GPT_MAX);
+    expect_true(m, m->rank == 1 || gpt_now() - begun < 0.5,
+                "calls return at once");
+    for (int64_t i = calls / 3; i < calls; i++)
+        gpt_comm_all_reduce(m->comm, m->q, p, 1, GPT_F32, GPT_MAX);
+    look_at(m, &x, p, 4);
+    expect_true(m, gpt_now() - begun > 0.5, "results do not");
+    expect_true(m, x == (float)m->size, "their sum");
+    m->be->free(m->be, p);
 }
 
 /* ---- failures: rank 1 fails in different ways, the others must name it ----
@@ -191,22 +322,28 @@ static void all_reduce_once(struct member *m)
 {
     float x = 1;
 
-    gpt_comm_all_reduce(m->comm, m->q, &x, 1, GPT_F32, GPT_SUM);
+    all_reduce(m, &x, 1, GPT_F32, GPT_SUM);
 }
 
-static void expect_failure(struct member *m, const char *says)
+static void expect_report(struct member *m, const char *says)
 {
     struct gpt_err err = {0};
-    float x = 5;
 
-    all_reduce_once(m);
     int status = gpt_comm_check(m->comm, &err);
     bool right = status == GPT_EFAIL && strstr(err.text, says);
     if (!right)
         printf("# rank %lld: '%s'\n", (long long)m->rank, err.text);
     fflush(stdout);
     expect_true(m, right, says);
-    gpt_comm_all_reduce(m->comm, m->q, &x, 1, GPT_F32, GPT_SUM);
+}
+
+static void expect_failure(struct member *m, const char *says)
+{
+    float x = 5;
+
+    all_reduce_once(m);
+    expect_report(m, says);
+    all_reduce(m, &x, 1, GPT_F32, GPT_SUM);
     expect_true(m, x == 5, "later calls do nothing");
 }
 
@@ -229,7 +366,20 @@ static void one_leaves(struct member *m)
     all_reduce_once(m);
     if (m->rank == 1)
         kill(getpid(), SIGKILL);
-    expect_failure(m, "all-reduce 2 of group 'test.all': lost rank 1");
+    expect_failure(m, m->way == NCCL
+                          ? "all-reduce 2 of group 'test.all': NCCL: remote "
+                            "error: the connection to rank 1 "
+                          : "all-reduce 2 of group 'test.all': lost rank 1");
+}
+
+/* Nothing is heard of it: it is as one that hangs. */
+static void one_vanishes(struct member *m)
+{
+    all_reduce_once(m);
+    gpt_comm_set_timeout(m->comm, 1.5);
+    if (m->rank == 1)
+        kill(getpid(), SIGKILL);
+    expect_failure(m, "not arrived after 1.5 s: rank 1");
 }
 
 static void one_hangs(struct member *m)
@@ -243,12 +393,113 @@ static void one_hangs(struct member *m)
     expect_failure(m, "not arrived after 2 s: rank 1");
 }
 
+/* The first of many calls on the queue is told, not the last. */
+static void one_is_behind(struct member *m)
+{
+    void *p = room(m, 4);
+    struct gpt_err err;
+
+    all_reduce_once(m);
+    gpt_comm_set_timeout(m->comm, 1.5);
+    if (m->rank == 1) {
+        usleep(2700000);
+        _exit(0);
+    }
+    for (int i = 0; i < 5; i++)
+        gpt_comm_all_reduce(m->comm, m->q, p, 1, GPT_F32, GPT_MAX);
+    must(m->be->sync(m->q, &err), &err);
+    expect_report(m, "all-reduce 2 of group 'test.all': not arrived after 1.5 "
+                     "s: rank 1");
+    m->be->free(m->be, p);
+}
+
+/* Members that take a call to be another one. */
+static void one_differs(struct member *m)
+{
+    struct gpt_err err;
+    void *p = room(m, 64);
+
+    if (m->rank == 1)
+        gpt_comm_broadcast(m->comm, m->q, p, 3, GPT_F32, 0);
+    else
+        gpt_comm_all_reduce(m->comm, m->q, p, 3, GPT_F32, GPT_SUM);
+    must(m->be->sync(m->q, &err), &err);
+    expect_report(m, "of group 'test.all': ");
+    m->be->free(m->be, p);
+}
+
+/* A message that is shorter than what is waited for. */
+static void sizes_differ(struct member *m)
+{
+    struct gpt_err err;
+    void *p = room(m, 64);
+    const struct gpt_transfer t = {m->rank == 0, 1 - m->rank, p,
+                                   m->rank == 0 ? 8 : 16};
+
+    gpt_comm_exchange(m->comm, m->q, &t, 1);
+    must(m->be->sync(m->q, &err), &err);
+    if (m->rank == 1) /* the other's part is over */
+        expect_report(m, "exchange 1 of group 'test.all': NCCL: invalid usage: "
+                         "rank 0 of the group makes another call");
+    m->be->free(m->be, p);
+}
+
+/* Something goes wrong in rank 1's library, while its host does other things. */
+static void one_breaks(struct member *m)
+{
+    char says[80];
+
+    all_reduce_once(m);
+    snprintf(says, sizeof says, "all-reduce 2 of group 'test.all': %s",
+             m->rank == 1 ? "NCCL: internal error: forced" : "rank 1: ");
+    expect_failure(m, says);
+}
+
+/* A library that cannot be brought to an end: its stream is left alone. */
+static void abort_hangs(struct member *m)
+{
+    struct gpt_err err = {0};
+    void *p = room(m, 4);
+
+    all_reduce_once(m);
+    gpt_comm_set_timeout(m->comm, 1.5);
+    if (m->rank == 1) {
+        sleep(9);
+        _exit(0);
+    }
+    setenv("GPT_CUDA_EMU_NCCL", "hang-abort", 1);
+    gpt_comm_all_reduce(m->comm, m->q, p, 1, GPT_F32, GPT_SUM);
+    expect_true(m, m->be->sync(m->q, &err) == GPT_EDEVICE &&
+                       strstr(err.text, "NCCL does not end a collective"),
+                "the queue says why it is left alone");
+    expect_report(m, "not arrived after 1.5 s: rank 1");
+    m->be->free(m->be, p);
+}
+
 /* ---- processes ---- */
 
-static int be_member(int64_t rank, int64_t size, int64_t port, bool staged,
+/* The CPU, also as if its memory were a device's; or a device. */
+static int open_backend(struct member *m, struct gpt_backend *copy,
+                        struct gpt_err *err)
+{
+    const char *device = getenv("GPT_TEST_DEVICE"), *build = getenv("BUILD");
+
+    if (m->way == NCCL) {
+        setenv("GPT_PLUGIN_DIR", build ? build : "build", 0);
+        return gpt_backend_open_rank(&m->be, device ? device : "cuda-emu",
+                                     m->rank, err);
+    }
+    GPT_TRY(gpt_backend_cpu(&m->be, err));
+    *copy = *m->be;
+    copy->host_memory = m->way == GLOO;
+    m->be = copy;
+    return GPT_OK;
+}
+
+static int be_member(int64_t rank, int64_t size, int64_t port, enum way way,
                      void (*run)(struct member *))
 {
-    struct member m = {.rank = rank, .size = size};
+    struct member m = {.rank = rank, .size = size, .way = way};
     struct gpt_launch l = {.world_size = size + 1, /* always over the network */
                            .rank = rank,
                            .host = "127.0.0.1",
@@ -257,75 +508,111 @@ static int be_member(int64_t rank, int64_t size, int64_t port, bool staged,
                            .run_id = "test"};
     int64_t ranks[MAX_RANKS] = {0, 1, 2, 3};
     struct gpt_err err = {0};
-    struct gpt_backend be;
+    struct gpt_backend copy;
 
-    if (gpt_backend_cpu(&m.be, &err) != GPT_OK ||
-        gpt_store_open(&m.store, &l, 10, &err) != GPT_OK)
-        return 98;
-    be = *m.be;
-    be.host_memory = !staged;
-    m.be = &be;
-    if (be.queue_open(&be, &m.q, &err) != GPT_OK ||
-        gpt_comm_open(&m.comm, m.store, &be, GPT_GLOO, "test.all", ranks, size, rank, 10,
-                      &err) != GPT_OK) {
-        printf("# %s\n", err.text);
-        fflush(stdout);
-        return 97;
-    }
+    if (run == one_breaks && rank == 1)
+        setenv("GPT_CUDA_EMU_NCCL", "fail=2", 1);
+    if (run == one_vanishes)
+        setenv("GPT_CUDA_EMU_NCCL", "silent", 1);
+    must(open_backend(&m, &copy, &err), &err);
+    must(gpt_store_open(&m.store, &l, 10, &err), &err);
+    must(m.be->queue_open(m.be, &m.q, &err), &err);
+    must(gpt_comm_open(&m.comm, m.store, m.be, way == NCCL ? GPT_NCCL : GPT_GLOO,
+                       "test.all", ranks, size, rank, 10, &err),
+         &err);
     run(&m);
     if (m.wrong)
         printf("# rank %lld: %s\n", (long long)rank, m.at);
     fflush(stdout);
     gpt_comm_close(m.comm);
-    be.queue_close(m.q);
+    m.be->queue_close(m.q);
     gpt_store_close(m.store);
     return m.wrong;
 }
 
-/* Processes are made before this one has threads; they read the port of the
- * store from a pipe. killed: rank 1 dies of a signal. */
-static void run_job(const char *what, int64_t size, bool staged,
-                    void (*run)(struct member *), bool killed)
-{
+struct job {
+    const char *what;
+    int64_t size;
+    enum way way;
+    void (*run)(struct member *);
+    bool killed; /* rank 1 dies of a signal */
+
     pid_t pids[MAX_RANKS];
-    int fds[2], status, wrong = 0;
-    int64_t port = 0;
-    struct gpt_store_server *v = NULL;
-    struct gpt_err err = {0};
+    int fds[2];
+    struct gpt_store_server *server;
+};
+
+/* Processes are made before this one has threads; they read the port of the
+ * store from a pipe. */
+static void fork_job(struct job *j)
+{
+    int64_t port;
 
     fflush(stdout);
-    if (pipe(fds) != 0)
+    if (pipe(j->fds) != 0)
         exit(1);
-    for (int64_t r = 0; r < size; r++) {
-        pids[r] = fork();
-        if (pids[r] < 0)
+    for (int64_t r = 0; r < j->size; r++) {
+        j->pids[r] = fork();
+        if (j->pids[r] < 0)
             exit(1);
-        if (pids[r] == 0) {
+        if (j->pids[r] == 0) {
             alarm(60);
-            if (read(fds[0], &port, sizeof port) != sizeof port)
+            if (read(j->fds[0], &port, sizeof port) != sizeof port)
                 _exit(99);
-            _exit(be_member(r, size, port, staged, run));
+            _exit(be_member(r, j->size, port, j->way, j->run));
         }
     }
-    if (gpt_store_server_open(&v, "127.0.0.1", 0, &err) == GPT_OK)
-        port = gpt_store_server_port(v);
-    for (int64_t r = 0; r < size; r++)
-        if (write(fds[1], &port, sizeof port) != sizeof port)
+}
+
+static void serve_job(struct job *j)
+{
+    struct gpt_err err = {0};
+    int64_t port = 0;
+
+    if (gpt_store_server_open(&j->server, "127.0.0.1", 0, &err) == GPT_OK)
+        port = gpt_store_server_port(j->server);
+    for (int64_t r = 0; r < j->size; r++)
+        if (write(j->fds[1], &port, sizeof port) != sizeof port)
             exit(1);
-    for (int64_t r = 0; r < size; r++) {
-        if (waitpid(pids[r], &status, 0) != pids[r])
+}
+
+static void await_job(struct job *j)
+{
+    int status, wrong = 0;
+
+    for (int64_t r = 0; r < j->size; r++) {
+        if (waitpid(j->pids[r], &status, 0) != j->pids[r])
             exit(1);
-        bool dies = killed && r == 1;
+        bool dies = j->killed && r == 1;
         if (dies ? !WIFSIGNALED(status)
                  : !WIFEXITED(status) || WEXITSTATUS(status) != 0) {
             printf("# rank %lld: status %d\n", (long long)r, status);
             wrong++;
         }
     }
-    gpt_store_server_close(v, 1);
-    close(fds[0]);
-    close(fds[1]);
-    is_int(wrong, 0, "%s, %lld ranks", what, (long long)size);
+    gpt_store_server_close(j->server, 1);
+    close(j->fds[0]);
+    close(j->fds[1]);
+    is_int(wrong, 0, "%s%s, %lld ranks", j->way == NCCL ? "NCCL: " : "",
+           j->what, (long long)j->size);
+}
+
+/* Jobs that mostly wait run at the same time. */
+static void run_jobs(struct job *jobs, size_t n, const bool can[])
+{
+    for (size_t i = 0; i < n; i++)
+        if (can[jobs[i].way])
+            fork_job(&jobs[i]);
+    for (size_t i = 0; i < n; i++)
+        if (can[jobs[i].way])
+            serve_job(&jobs[i]);
+    for (size_t i = 0; i < n; i++)
+        if (can[jobs[i].way])
+            await_job(&jobs[i]);
+        else
+            skip("%s: %s", jobs[i].what,
+                 jobs[i].way == NCCL ? "no device with NCCL for each rank"
+                                     : "built without Gloo");
 }
 
 static void test_one(void)
@@ -372,30 +659,60 @@ static const bool has_gloo = true;
 static const bool has_gloo = false;
 #endif
 
+/* Can GPUs be had, or the emulation of them? Asked in another process, as those
+ * that are forked later do not inherit it well. */
+static bool has_device(int64_t ranks)
+{
+    struct member m = {.way = NCCL, .rank = ranks - 1};
+    struct gpt_backend copy, *be;
+    struct gpt_err err;
+    char text[200];
+    int status;
+
+    fflush(stdout);
+    pid_t pid = fork();
+    if (pid == 0) {
+        be = open_backend(&m, &copy, &err) == GPT_OK ? m.be : NULL;
+        _exit(!be || !be->collectives ||
+              !be->collectives->library(text, sizeof text));
+    }
+    return waitpid(pid, &status, 0) == pid && WIFEXITED(status) &&
+           WEXITSTATUS(status) == 0;
+}
+
 int main(void)
 {
-    static const struct {
-        const char *what;
-        int64_t size;
-        bool staged;
-        void (*run)(struct member *);
-        bool killed;
-    } jobs[] = {
-        {"collectives", 2, false, collectives, false},
-        {"collectives", 3, false, collectives, false},
-        {"collectives", 4, false, collectives, false},
-        {"collectives, staged", 3, true, collectives, false},
-        {"a rank reports a failure", 3, false, one_reports, false},
-        {"a rank is killed", 3, false, one_leaves, true},
-        {"a rank hangs", 4, false, one_hangs, false},
+    static struct job working[] = {
+        {"collectives", 2, GLOO, collectives, .killed = false},
+        {"collectives", 3, GLOO, collectives, .killed = false},
+        {"collectives", 4, GLOO, collectives, .killed = false},
+        {"collectives, staged", 3, STAGED, collectives, .killed = false},
+        {"collectives", 2, NCCL, collectives, .killed = false},
+        {"collectives", 3, NCCL, collectives, .killed = false},
+        {"collectives", 4, NCCL, collectives, .killed = false},
+        {"the host does not wait", 3, NCCL, many_calls, .killed = false},
     };
+    static struct job failing[] = {
+        {"a rank reports a failure", 3, GLOO, one_reports, .killed = false},
+        {"a rank is killed", 3, GLOO, one_leaves, .killed = true},
+        {"a rank hangs", 4, GLOO, one_hangs, .killed = false},
+        {"a rank reports a failure", 3, NCCL, one_reports, .killed = false},
+        {"a rank is killed", 3, NCCL, one_leaves, .killed = true},
+        {"a rank is killed unnoticed", 3, NCCL, one_vanishes, .killed = true},
+        {"a rank hangs", 4, NCCL, one_hangs, .killed = false},
+        {"a rank is behind", 2, NCCL, one_is_behind, .killed = false},
+        {"a rank makes another call", 2, NCCL, one_differs, .killed = false},
+        {"a message of another size", 2, NCCL, sizes_differ, .killed = false},
+        {"an error on the way", 3, NCCL, one_breaks, .killed = false},
+        {"an abort that hangs", 2, NCCL, abort_hangs, .killed = false},
+    };
+    const bool can[] = {[GLOO] = has_gloo,
+                        [STAGED] = has_gloo,
+                        [NCCL] = has_device(MAX_RANKS)};
 
-    for (size_t i = 0; i < GPT_COUNT(jobs); i++)
-        if (has_gloo)
-            run_job(jobs[i].what, jobs[i].size, jobs[i].staged, jobs[i].run,
-                    jobs[i].killed);
-        else
-            skip("%s: built without Gloo", jobs[i].what);
+    for (size_t i = 0; i < GPT_COUNT(working); i++)
+        run_jobs(&working[i], 1, can);
+    run_jobs(failing, GPT_COUNT(failing), can);
     if (!has_gloo)
         test_without();
     test_one();
