@@ -464,7 +464,7 @@ static void abort_hangs(struct member *m)
     all_reduce_once(m);
     gpt_comm_set_timeout(m->comm, 1.5);
     if (m->rank == 1) {
-        sleep(9);
+        sleep(8);
         _exit(0);
     }
     setenv("GPT_CUDA_EMU_NCCL", "hang-abort", 1);
