@@ -305,23 +305,22 @@ static int64_t who_failed(const struct gpt_world *w, struct gpt_err *err)
     return rank;
 }
 
-/* Posts the failure, and takes over the first one posted. */
+/* Posts the failure, and takes over the first one posted: of this rank, too,
+ * whose communicators may have said why before something else went wrong. */
 static int first_failure(struct gpt_world *w, int status, struct gpt_err *err)
 {
     struct gpt_err ignored = {0};
     char text[sizeof err->text + 32];
     const char *why = text;
-    int64_t rank = who_failed(w, err), first;
+    int64_t rank = who_failed(w, err), first = w->launch.rank;
 
     snprintf(text, sizeof text, "%s: %s", gpt_status_word(status), err->text);
     (void)gpt_store_post_failure(w->store, rank, text, &ignored);
-    if (!gpt_store_failed(w->store, &first, text, sizeof text))
-        first = w->launch.rank;
-    /* the launcher is gone: what this rank saw says more */
-    if (first >= 0 && first != w->launch.rank) {
-        int other = status_of(&why);
+    (void)gpt_store_failed(w->store, &first, text, sizeof text);
+    if (first >= 0) { /* else the launcher is gone, and this rank knows more */
+        status = err->status = status_of(&why);
         if (strcmp(why, err->text) != 0) /* the same here: keep the hint */
-            status = gpt_fail(err, other, "%s", why);
+            gpt_fail(err, status, "%s", why);
         rank = first;
     }
     gpt_context(err, "rank %lld", (long long)rank);

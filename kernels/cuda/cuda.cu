@@ -128,7 +128,8 @@ static int cuda_host_alloc(struct gpt_backend *be, size_t bytes, const char *wha
 static void cuda_host_free(struct gpt_backend *be, void *mem)
 {
     (void)be;
-    cudaFreeHost(mem);
+    if (!cuda_abandoned())
+        cudaFreeHost(mem);
 }
 
 static void cuda_memory(struct gpt_backend *be, int64_t *available, int64_t *total)

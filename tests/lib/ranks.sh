@@ -1,0 +1,77 @@
+# shellcheck shell=sh
+# Ranks of gpt-train in the background, for tests that do something to them;
+# sourced after tap.sh and train.sh. $n is how many.
+
+port=$((20000 + $$ % 20000))
+n=0
+# Ranks started by hand, in the background: their messages in err.RANK, their
+# statuses in status.RANK. Words with @RANK: are for that rank alone, as are the
+# variables in env.RANK and the address space in limit.RANK.
+start() { # options...
+    port=$((port + 1))
+    rm -f err.* status.* pid.*
+    r=0
+    while [ $r -lt $n ]; do
+        words="--data-path $data"
+        [ -f data.$r ] && words="--data-path $(cat data.$r)"
+        for word; do
+            case $word in
+            @"$r":*) words="$words ${word#@*:}" ;;
+            @*) ;;
+            *) words="$words $word" ;;
+            esac
+        done
+        # shellcheck disable=SC2086 # word lists
+        (
+            env RANK=$r LOCAL_RANK=$r WORLD_SIZE=$n MASTER_ADDR=127.0.0.1 \
+                MASTER_PORT=$port sh -c 'echo $$ >pid.$RANK
+                    [ -f env.$RANK ] && . ./env.$RANK
+                    [ -f limit.$RANK ] && ulimit -v $(cat limit.$RANK)
+                    exec "$@"' sh gpt-train ${tiny%--data-path*} --num-layers 2 \
+                --global-batch-size 6 --train-iters 20000 $words >/dev/null 2>err.$r </dev/null
+            echo $? >status.$r
+        ) &
+        r=$((r + 1))
+    done
+}
+end_all() {
+    for pid in pid.*; do
+        [ -f "$pid" ] && kill -9 "$(cat "$pid")" 2>/dev/null
+    done
+    wait
+}
+trap 'end_all; rm -rf "$scratch"' EXIT
+
+# Waits at most so many tenths of a second for a file.
+until_file() { # file tenths
+    i=0
+    while [ ! -s "$1" ] && [ $i -lt "$2" ]; do
+        sleep 0.1
+        i=$((i + 1))
+    done
+    [ -s "$1" ]
+}
+begun() { until_file "$1/latest_checkpointed_iteration.txt" 600; }
+pid() { cat "pid.$1"; }
+# These ranks end soon, with a status, and all say something. "Soon" is below
+# five seconds, and has room for a machine that does much else.
+all_end() { # status text ranks...
+    want=$1
+    text=$2
+    shift 2
+    for r; do
+        until_file "status.$r" 600 || {
+            echo "rank $r goes on"
+            return 1
+        }
+        [ "$(cat "status.$r")" = "$want" ] || {
+            echo "rank $r: status $(cat "status.$r")"
+            cat "err.$r"
+            return 1
+        }
+        grep -qF "$text" "err.$r" || {
+            cat "err.$r"
+            return 1
+        }
+    done
+}
