@@ -32,6 +32,7 @@ enum gpt_memory_kind {
     GPT_MEM_WORKSPACE,   /* used within a layer, shared by all */
     GPT_MEM_INPUTS,      /* tokens, targets, masks, losses */
     GPT_MEM_BATCHES,     /* host: a global batch, and the next one */
+    GPT_MEM_EXCHANGE,    /* host: what goes to other ranks and comes from them */
     GPT_MEM_SAVING,      /* host: what is saved in the background */
     GPT_N_MEMORY_KINDS
 };
@@ -99,6 +100,11 @@ struct gpt_stage_options {
 int gpt_stage_memory(struct gpt_memory *memory, struct gpt_backend *be,
                      const struct gpt_stage_options *options,
                      struct gpt_err *err) GPT_MUST_USE;
+
+/* Logits of so many rows, of `rows`, exist at a time. */
+int64_t gpt_stage_logits_rows(const struct gpt_config *config,
+                              const struct gpt_layout *layout,
+                              enum gpt_dtype act, int64_t rows);
 
 struct gpt_stage;
 

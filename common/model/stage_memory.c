@@ -16,6 +16,7 @@ const char *gpt_memory_kind_name(enum gpt_memory_kind kind)
         [GPT_MEM_WORKSPACE] = "workspace",
         [GPT_MEM_INPUTS] = "inputs",
         [GPT_MEM_BATCHES] = "batches",
+        [GPT_MEM_EXCHANGE] = "exchange",
         [GPT_MEM_SAVING] = "saving",
     };
     return names[kind];

@@ -96,13 +96,22 @@ static int check_options(const struct gpt_stage_options *o,
     return GPT_OK;
 }
 
+int64_t gpt_stage_logits_rows(const struct gpt_config *config,
+                              const struct gpt_layout *layout,
+                              enum gpt_dtype act, int64_t rows)
+{
+    const int64_t row = config->padded_vocab_size / layout->tp_size *
+                        (int64_t)gpt_dtype_bytes(act);
+    const int64_t blocks = LOGITS_LIMIT / row / LOGITS_ROWS_MIN;
+
+    return gpt_min_i64(rows, gpt_max_i64(blocks, 1) * LOGITS_ROWS_MIN);
+}
+
 /* Everything but device memory. */
 static int stage_new(struct gpt_stage **stage, struct gpt_backend *be,
                      const struct gpt_stage_options *o, struct gpt_err *err)
 {
     struct gpt_stage *s;
-    int64_t row = o->config->padded_vocab_size / o->layout.tp_size *
-                  (int64_t)gpt_dtype_bytes(o->act);
 
     GPT_TRY(check_options(o, err));
     GPT_TRY(gpt_new(stage, 1, sizeof *s, "a stage", err));
@@ -116,9 +125,8 @@ static int stage_new(struct gpt_stage **stage, struct gpt_backend *be,
         s->o.sequence_parallel = false;
     }
     s->embedding_rng = gpt_rng_open(o->seed, "dropout/embedding");
-    s->logits_rows = gpt_min_i64(
-        o->micro_batch * o->seq_length,
-        gpt_max_i64(LOGITS_LIMIT / row / LOGITS_ROWS_MIN, 1) * LOGITS_ROWS_MIN);
+    s->logits_rows = gpt_stage_logits_rows(o->config, &o->layout, o->act,
+                                           o->micro_batch * o->seq_length);
     GPT_TRY(gpt_new(&s->gradients, (size_t)o->flat->n_buckets,
                     sizeof *s->gradients, "buckets", err));
     s->group = group_size(&s->o);

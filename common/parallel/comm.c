@@ -181,6 +181,11 @@ void gpt_comm_set_timeout(struct gpt_comm *c, double timeout)
     pthread_mutex_unlock(&c->lock);
 }
 
+int64_t gpt_comm_held(const struct gpt_comm *c)
+{
+    return c->carrier && c->carrier->held ? c->carrier->held(c) : 0;
+}
+
 void gpt_comm_counters(const struct gpt_comm *c, int64_t *bytes, double *waited)
 {
     *bytes = c->bytes;

@@ -69,6 +69,19 @@ void gpt_comm_barrier(struct gpt_comm *c, struct gpt_queue *q);
 void gpt_comm_call(struct gpt_comm *c, struct gpt_queue *q,
                    const struct gpt_collective *call);
 
+/* Host memory that a member holds for calls through Gloo, in bytes: copies of
+ * what the device sends and receives, where its memory is not the host's
+ * (`staged`), and parts of sums. It is kept from the largest call on; room_add
+ * widens it by a call in a group of `size`. Nothing is held for NCCL. */
+struct gpt_comm_room {
+    int64_t in, out, parts;
+};
+void gpt_comm_room_add(struct gpt_comm_room *room, int64_t size, bool staged,
+                       const struct gpt_collective *call);
+/* All of it; of a communicator: what is held now. */
+int64_t gpt_comm_room_bytes(const struct gpt_comm_room *room);
+int64_t gpt_comm_held(const struct gpt_comm *c);
+
 /* The first failure, if any: of this communicator, or why another rank failed
  * when that was the cause. */
 int gpt_comm_check(struct gpt_comm *c, struct gpt_err *err) GPT_MUST_USE;

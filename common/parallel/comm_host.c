@@ -14,7 +14,7 @@
 
 struct block {
     uint8_t *p;
-    size_t cap;
+    int64_t bytes;
 };
 
 struct gpt_comm_host {
@@ -93,14 +93,91 @@ static bool exchange(struct gpt_comm *c, enum gpt_collective_kind kind)
 
 /* ---- memory ---- */
 
-static uint8_t *room(struct gpt_comm *c, struct block *b, size_t bytes)
+/* Does everybody add up everything? One exchange instead of two, for more sums
+ * and (unless there are two ranks) more bytes. */
+static bool at_once(int64_t size, int64_t bytes)
 {
-    if (gpt_grow(&b->p, &b->cap, bytes + 1, 1, "a collective", NULL) == GPT_OK)
-        return b->p;
-    gpt_comm_fail(c, true,
-                  "out of memory: %zu bytes for a collective of group '%s'",
-                  bytes, c->name);
-    return NULL;
+    enum { FEW = 1 << 20 };
+    const int64_t others = gpt_max_i64(size - 1, 1);
+
+    return bytes <= FEW / (others * others);
+}
+
+/* Everybody's part of a sum of `bytes`, and where they lie. */
+static int64_t parts_bytes(int64_t size, int64_t bytes)
+{
+    return size * ((int64_t)sizeof(uint8_t *) + bytes);
+}
+
+void gpt_comm_room_add(struct gpt_comm_room *room, int64_t size, bool staged,
+                       const struct gpt_collective *call)
+{
+    const int64_t type = (int64_t)gpt_dtype_bytes(call->type);
+    const int64_t bytes = call->n * type;
+    struct gpt_comm_room r = {0};
+
+    switch (call->kind) {
+    case GPT_ALL_REDUCE:
+        r.in = bytes;
+        r.parts = parts_bytes(size, at_once(size, bytes)
+                                        ? bytes
+                                        : gpt_ceil_div(call->n, size) * type);
+        break;
+    case GPT_REDUCE_SCATTER:
+        r.in = bytes * size;
+        r.out = bytes;
+        r.parts = parts_bytes(size, bytes);
+        break;
+    case GPT_ALL_GATHER:
+        r.in = bytes;
+        r.out = bytes * size;
+        break;
+    case GPT_BROADCAST:
+        r.in = bytes;
+        break;
+    case GPT_EXCHANGE:
+        for (int64_t i = 0; i < call->n_list; i++)
+            *(call->list[i].send ? &r.in : &r.out) += call->list[i].bytes;
+        break;
+    case GPT_BARRIER:
+        r.parts = size;
+    }
+    if (staged) {
+        room->in = gpt_max_i64(room->in, r.in);
+        room->out = gpt_max_i64(room->out, r.out);
+    }
+    room->parts = gpt_max_i64(room->parts, r.parts);
+}
+
+int64_t gpt_comm_room_bytes(const struct gpt_comm_room *room)
+{
+    return room->in + room->out + room->parts;
+}
+
+/* At least so many bytes, whose contents may be lost. */
+static bool widen(struct gpt_comm *c, struct block *b, int64_t bytes)
+{
+    if (b->p && bytes <= b->bytes)
+        return true;
+    gpt_free(b->p);
+    b->bytes = bytes;
+    b->p = gpt_alloc((size_t)bytes, 1);
+    if (!b->p)
+        gpt_comm_fail(c, true,
+                      "out of memory: %lld bytes for a collective of group "
+                      "'%s'",
+                      (long long)bytes, c->name);
+    return b->p != NULL;
+}
+
+static bool make_room(struct gpt_comm *c, const struct gpt_collective *call)
+{
+    struct gpt_comm_host *h = c->host;
+    struct gpt_comm_room room = {0};
+
+    gpt_comm_room_add(&room, c->size, !c->be->host_memory, call);
+    return widen(c, &h->in, room.in) && widen(c, &h->out, room.out) &&
+           widen(c, &h->parts, room.parts);
 }
 
 /* Waits for the queue: false when it has failed. */
@@ -116,7 +193,8 @@ static bool settle(struct gpt_comm *c, struct gpt_queue *q)
 
 /* What the host may read of `bytes` at p: p itself, or a copy. */
 static uint8_t *host_of(struct gpt_comm *c, struct gpt_queue *q,
-                        struct block *b, const void *p, size_t bytes, bool read)
+                        const struct block *b, const void *p, size_t bytes,
+                        bool read)
 {
     uint8_t *host;
 
@@ -124,11 +202,10 @@ static uint8_t *host_of(struct gpt_comm *c, struct gpt_queue *q,
         memcpy(&host, &p, sizeof(host));
         return host;
     }
-    host = room(c, b, bytes);
-    if (!host || !read)
-        return host;
-    c->be->copy_out(q, host, p, bytes);
-    return settle(c, q) ? host : NULL;
+    if (!read)
+        return b->p;
+    c->be->copy_out(q, b->p, p, bytes);
+    return settle(c, q) ? b->p : NULL;
 }
 
 /* The host's copy is used again by the next call, so this one waits. */
@@ -167,14 +244,13 @@ static bool reduce_slices(struct gpt_comm *c, const struct gpt_collective *call,
     const struct slice mine = slice_of(c->index, part, n);
     const size_t room_each = (size_t)(mine.count * bytes);
     gpt_reduce_fn *reduce = gpt_reduce_of(call->type);
-    uint8_t *parts = room(c, &c->host->parts,
-                          (sizeof(uint8_t *) + room_each) * (size_t)c->size);
+    uint8_t *parts = c->host->parts.p;
 
-    if (!reduce)
+    if (!reduce) {
         gpt_comm_fail(c, true, "group '%s' cannot sum %s", c->name,
                       gpt_dtype_name(call->type));
-    if (!reduce || !parts)
         return false;
+    }
     /* pointers in front; blocks of memory.h are aligned */
     const uint8_t **from = (const uint8_t **)(void *)parts;
     uint8_t *base = parts + sizeof(uint8_t *) * (size_t)c->size;
@@ -196,22 +272,12 @@ static bool reduce_slices(struct gpt_comm *c, const struct gpt_collective *call,
 
 /* ---- collectives ---- */
 
-/* Does everybody add up everything? One exchange instead of two, for more sums
- * and (unless there are two ranks) more bytes. */
-static bool at_once(const struct gpt_comm *c, int64_t bytes)
-{
-    enum { FEW = 1 << 20 };
-    const int64_t others = gpt_max_i64(c->size - 1, 1);
-
-    return bytes <= FEW / (others * others);
-}
-
 static void all_reduce(struct gpt_comm *c, struct gpt_queue *q,
                        const struct gpt_collective *call)
 {
     const int64_t n = call->n, bytes = (int64_t)gpt_dtype_bytes(call->type);
     const int64_t part =
-        at_once(c, n * bytes) ? 0 : gpt_ceil_div(n, c->size);
+        at_once(c->size, n * bytes) ? 0 : gpt_ceil_div(n, c->size);
     const struct slice mine = slice_of(c->index, part, n);
     uint8_t *host = host_of(c, q, &c->host->in, call->in, (size_t)(n * bytes),
                             true);
@@ -287,11 +353,9 @@ static void broadcast(struct gpt_comm *c, struct gpt_queue *q,
 static void barrier(struct gpt_comm *c, struct gpt_queue *q,
                     const struct gpt_collective *call)
 {
-    uint8_t *bytes = room(c, &c->host->parts, (size_t)c->size);
+    uint8_t *bytes = c->host->parts.p;
 
     (void)q;
-    if (!bytes)
-        return;
     for (int64_t m = 0; m < c->size; m++)
         if (m != c->index && (!add_send(c, m, &bytes[c->index], 1) ||
                               !add_move(c, false, m, &bytes[m], 1)))
@@ -304,14 +368,9 @@ static void barrier(struct gpt_comm *c, struct gpt_queue *q,
 static void exchange_list(struct gpt_comm *c, struct gpt_queue *q,
                           const struct gpt_collective *call)
 {
-    size_t total[2] = {0, 0}, at[2] = {0, 0};
-    uint8_t *host[2] = {NULL, NULL};
+    size_t at[2] = {0, 0};
+    uint8_t *const host[2] = {c->host->out.p, c->host->in.p};
 
-    for (int64_t i = 0; i < call->n_list; i++)
-        total[call->list[i].send] += (size_t)call->list[i].bytes;
-    for (int k = 0; k < 2 && !c->be->host_memory; k++)
-        if (!(host[k] = room(c, k ? &c->host->in : &c->host->out, total[k])))
-            return;
     for (int64_t i = 0; i < call->n_list; i++) {
         const struct gpt_transfer *t = &call->list[i];
         uint8_t *p = t->buf;
@@ -349,7 +408,7 @@ static void run(struct gpt_comm *c, struct gpt_queue *q,
     };
 
     c->host->n_moves = 0;
-    if (settle(c, q))
+    if (make_room(c, call) && settle(c, q))
         kinds[call->kind](c, q, call);
 }
 
@@ -390,10 +449,18 @@ static void close_host(struct gpt_comm *c)
     gpt_free(h);
 }
 
+static int64_t held(const struct gpt_comm *c)
+{
+    const struct gpt_comm_host *h = c->host;
+
+    return h->in.bytes + h->out.bytes + h->parts.bytes;
+}
+
 const struct gpt_comm_carrier gpt_comm_through_host = {
     .open = open_host,
     .close = close_host,
     .run = run,
     .abort = end_exchange,
     .waits_for = waits_for,
+    .held = held,
 };

@@ -47,6 +47,8 @@ struct gpt_comm_carrier {
     /* Where calls do not wait: looks at those on the queue, now and then. Or
      * NULL. */
     void (*poll)(struct gpt_comm *c);
+    /* Host memory for calls; or NULL: none. */
+    int64_t (*held)(const struct gpt_comm *c);
 };
 
 extern const struct gpt_comm_carrier gpt_comm_through_host,

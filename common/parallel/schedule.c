@@ -302,6 +302,17 @@ int gpt_plan_build_forward(struct gpt_plan *p, int64_t stages, int64_t chunks,
     return build_plan(p, true, stages, chunks, microbatches, stage, err);
 }
 
+int64_t gpt_plan_group(const struct gpt_action *actions, int64_t n)
+{
+    int64_t k = 0;
+
+    while (k < n && k < GPT_GROUP_ACTIONS && actions[k].peer >= 0 &&
+           (k == 0 || (actions[k].group == actions[0].group &&
+                       actions[0].group != 0)))
+        k++;
+    return k;
+}
+
 void gpt_plan_free(struct gpt_plan *p)
 {
     gpt_free(p->actions);

@@ -63,6 +63,11 @@ int gpt_plan_build_forward(struct gpt_plan *p, int64_t stages, int64_t chunks,
                            struct gpt_err *err) GPT_MUST_USE;
 void gpt_plan_free(struct gpt_plan *p);
 
+bool gpt_action_sends(enum gpt_action_kind kind);
+/* How many of n actions, from the first on, are transfers that are posted
+ * together; 0: the first is none. */
+int64_t gpt_plan_group(const struct gpt_action *actions, int64_t n);
+
 /* Plays the plans of all stages against each other, every send waiting for its
  * receive: every receive meets its send in order, nothing is used before it is
  * there or overwritten before it is used, every microbatch runs forward (and,

@@ -190,7 +190,7 @@ static int check_receive(struct checker *c, int64_t s, int64_t i)
 }
 
 /* Do both ends mean the same, and are they neighbours on the way? */
-static int check_transfer(struct checker *c, const struct gpt_event *e)
+static int check_transfer(struct checker *c, const struct gpt_play_event *e)
 {
     const struct gpt_action *a = &c->plans[e->stage].actions[e->action];
     const struct gpt_action *b = &c->plans[e->to].actions[e->receive];
@@ -212,7 +212,7 @@ static int check_transfer(struct checker *c, const struct gpt_event *e)
     return check_receive(c, e->to, e->receive);
 }
 
-static int check_event(struct checker *c, const struct gpt_event *e)
+static int check_event(struct checker *c, const struct gpt_play_event *e)
 {
     if (e->to >= 0)
         return check_transfer(c, e);
@@ -285,7 +285,7 @@ static void holders_close(struct checker *c)
 static int play(struct checker *c)
 {
     struct gpt_play y;
-    struct gpt_event e;
+    struct gpt_play_event e;
     int status = GPT_OK;
 
     GPT_TRY(gpt_play_open(&y, c->plans, c->stages, c->err));

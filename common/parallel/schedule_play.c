@@ -107,7 +107,7 @@ static void leave_if_done(struct gpt_play *y, int64_t s)
 }
 
 /* One match for the posted group of stage s. */
-static bool match(struct gpt_play *y, int64_t s, struct gpt_event *e)
+static bool match(struct gpt_play *y, int64_t s, struct gpt_play_event *e)
 {
     const struct gpt_action *a = y->plans[s].actions;
 
@@ -122,8 +122,8 @@ static bool match(struct gpt_play *y, int64_t s, struct gpt_event *e)
         if (j < 0 || (peer == s && j == i))
             continue;
         y->met[s][i] = y->met[peer][j] = 1;
-        *e = sends ? (struct gpt_event){s, i, peer, j}
-                   : (struct gpt_event){peer, j, s, i};
+        *e = sends ? (struct gpt_play_event){s, i, peer, j}
+                   : (struct gpt_play_event){peer, j, s, i};
         leave_if_done(y, peer);
         if (peer != s)
             leave_if_done(y, s);
@@ -132,13 +132,13 @@ static bool match(struct gpt_play *y, int64_t s, struct gpt_event *e)
     return false;
 }
 
-bool gpt_play_next(struct gpt_play *y, struct gpt_event *e)
+bool gpt_play_next(struct gpt_play *y, struct gpt_play_event *e)
 {
     while (y->n_ready > 0) {
         int64_t s = y->ready[y->n_ready - 1];
         if (y->end[s] == 0 && y->at[s] < y->plans[s].n) {
             if (!is_transfer(&y->plans[s].actions[y->at[s]])) {
-                *e = (struct gpt_event){s, y->at[s]++, -1, -1};
+                *e = (struct gpt_play_event){s, y->at[s]++, -1, -1};
                 return true;
             }
             post(y, s);

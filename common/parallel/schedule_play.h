@@ -17,7 +17,7 @@ struct gpt_play {
 };
 
 /* Something happened, in an order of cause and effect. */
-struct gpt_event {
+struct gpt_play_event {
     int64_t stage, action; /* an action of computing, or the sender's */
     int64_t to, receive;   /* the receiver and its action; to -1: computing */
 };
@@ -28,12 +28,11 @@ void gpt_play_close(struct gpt_play *y);
 
 /* False when nothing can happen any more: all is done, or some wait for ever.
  * Peers must be stages. */
-bool gpt_play_next(struct gpt_play *y, struct gpt_event *e);
+bool gpt_play_next(struct gpt_play *y, struct gpt_play_event *e);
 
 /* A stage that did not reach its end, or -1. */
 int64_t gpt_play_stuck(const struct gpt_play *y);
 
-bool gpt_action_sends(enum gpt_action_kind kind);
 bool gpt_action_receives(enum gpt_action_kind kind);
 
 #endif

@@ -26,7 +26,7 @@ static void run(struct gpt_play *y, const double seconds[GPT_N_ACTIONS],
                 double transfer, struct clock *clocks, double *posted,
                 struct gpt_span **times)
 {
-    struct gpt_event e;
+    struct gpt_play_event e;
 
     while (gpt_play_next(y, &e)) {
         struct clock *a = &clocks[e.stage];

@@ -9,13 +9,20 @@
 #include "train/plan.h"
 
 /* What the rank that has this replica, open or not, allocates for a run: that
- * of the replica, batches, and with --save what is saved in the background. */
+ * of the replica and its communicators, batches, and with --save what is saved
+ * in the background. */
 int gpt_estimate_rank(const struct gpt_train_plan *plan,
                       const struct gpt_replica *replica,
                       struct gpt_memory *memory,
                       struct gpt_err *err) GPT_MUST_USE;
 
-/* The same of each rank of a pipeline stage (tensor parallel rank 0, which
+/* Bytes that the communicators of that rank come to hold in host memory when
+ * they go through Gloo. */
+int gpt_estimate_calls(const struct gpt_replica *replica,
+                       const struct gpt_topology *topology, int64_t *bytes,
+                       struct gpt_err *err) GPT_MUST_USE;
+
+/* The same as gpt_estimate_rank() of each rank of a pipeline stage (tensor parallel rank 0, which
  * holds no less than the others). */
 int gpt_estimate_memory(const struct gpt_train_plan *plan,
                         struct gpt_backend *be, int64_t pp_rank,

@@ -6,6 +6,19 @@
 #include "train/feed.h"
 #include "train/saver.h"
 
+#include <string.h>
+
+/* Ranks that are only imagined use what they would on such a device. */
+static bool goes_through_host(const struct gpt_train_plan *plan,
+                              const struct gpt_backend *be)
+{
+    const char *asked = plan->options->backend;
+
+    if (plan->replica.world)
+        return plan->replica.world->carrier == GPT_GLOO;
+    return asked ? strcmp(asked, "gloo") == 0 : !be->collectives;
+}
+
 int gpt_estimate_rank(const struct gpt_train_plan *plan,
                       const struct gpt_replica *r, struct gpt_memory *memory,
                       struct gpt_err *err)
@@ -21,6 +34,9 @@ int gpt_estimate_rank(const struct gpt_train_plan *plan,
     GPT_TRY(gpt_replica_memory(r, memory, err));
     memory->bytes[GPT_MEM_BATCHES] = gpt_feed_memory(&feed);
     memory->bytes[GPT_MEM_INPUTS] += gpt_feed_device_memory(&feed);
+    if (goes_through_host(plan, r->be))
+        GPT_TRY(gpt_estimate_calls(r, t, &memory->bytes[GPT_MEM_EXCHANGE],
+                                   err));
     if (!plan->options->save)
         return GPT_OK;
     return gpt_saver_memory(r, plan->options, t->dp_rank, t->dp_size,

@@ -118,22 +118,16 @@ static int64_t list_group(const struct gpt_pipeline *p,
                           const struct gpt_action *actions, int64_t n,
                           struct gpt_transfer *list)
 {
-    int64_t k = 0;
+    const int64_t together = gpt_plan_group(actions, n);
 
-    while (k < n && k < GPT_GROUP_ACTIONS && actions[k].peer >= 0 &&
-           (k == 0 || actions[k].group == actions[0].group)) {
-        const struct gpt_action *a = &actions[k];
-        list[k++] = (struct gpt_transfer){
-            .send = a->kind == GPT_ACT_SEND_FORWARD ||
-                    a->kind == GPT_ACT_SEND_BACKWARD,
-            .peer = a->peer,
-            .buf = buffer_of(p, a),
+    for (int64_t k = 0; k < together; k++)
+        list[k] = (struct gpt_transfer){
+            .send = gpt_action_sends(actions[k].kind),
+            .peer = actions[k].peer,
+            .buf = buffer_of(p, &actions[k]),
             .bytes = (int64_t)gpt_stage_bytes(p->o.stage),
         };
-        if (a->group == 0)
-            break;
-    }
-    return k;
+    return together;
 }
 
 /* Where the exchange waits for the queue, that is still computing. */

@@ -36,6 +36,9 @@ struct gpt_reducer_options {
 
 /* Bytes of gradients and buffers. Reads flat, zero and sequence_parallel. */
 int64_t gpt_reducer_memory(const struct gpt_reducer_options *options);
+/* Elements of a bucket; and of all that tensor parallel ranks hold in parts. */
+int64_t gpt_bucket_elements(const struct gpt_flat *flat, int64_t bucket);
+int64_t gpt_reducer_pieces(const struct gpt_reducer_options *options);
 /* Are gradients of layers overwritten by every backward? For the stage. */
 bool gpt_reducer_fresh(const struct gpt_reducer_options *options);
 

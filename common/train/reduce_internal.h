@@ -32,7 +32,6 @@ struct gpt_reducer {
 
 /* Do the layers take turns in this bucket's memory? */
 bool gpt_reducer_in_turns(const struct gpt_reducer_options *o, int64_t bucket);
-int64_t gpt_bucket_elements(const struct gpt_flat *flat, int64_t bucket);
 
 /* Lists and memory. What was allocated when it fails is the caller's to
  * free. */

@@ -88,9 +88,14 @@ static int64_t list_pieces(const struct gpt_reducer_options *o,
     return total;
 }
 
+int64_t gpt_reducer_pieces(const struct gpt_reducer_options *o)
+{
+    return list_pieces(o, NULL);
+}
+
 int64_t gpt_reducer_memory(const struct gpt_reducer_options *o)
 {
-    return (lay_out(o, NULL, NULL) + list_pieces(o, NULL)) *
+    return (lay_out(o, NULL, NULL) + gpt_reducer_pieces(o)) *
            (int64_t)sizeof(float);
 }
 

@@ -80,8 +80,7 @@ static struct gpt_stage_options stage_options(const struct gpt_replica *r)
     return o;
 }
 
-/* What stages hand to each other, as gpt_stage_bytes() says of an open one. */
-static int64_t message_bytes(const struct gpt_replica *r)
+int64_t gpt_replica_message(const struct gpt_replica *r)
 {
     int64_t rows = r->o.micro_batch * r->o.seq_length;
 
@@ -122,7 +121,7 @@ int gpt_replica_memory(const struct gpt_replica *r, struct gpt_memory *memory,
         gpt_optimizer_memory(&r->flat) + param_bytes(r);
     GPT_TRY(gpt_stage_memory(memory, r->be, &stage, err));
     memory->bytes[GPT_MEM_WORKSPACE] +=
-        gpt_pipeline_memory(r->o.layout.pp_size, message_bytes(r));
+        gpt_pipeline_memory(r->o.layout.pp_size, gpt_replica_message(r));
     if (r->o.world)
         memory->bytes[GPT_MEM_WORKSPACE] +=
             GPT_REPLICA_SUMS * (int64_t)sizeof(double);

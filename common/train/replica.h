@@ -32,7 +32,7 @@ struct gpt_replica_options {
                               * only gpt_replica_memory() is wanted */
 };
 
-enum { GPT_REPLICA_SUMS = 16 };
+enum { GPT_REPLICA_SUMS = 9 }; /* that ranks add up once a step, see step.c */
 
 struct gpt_replica {
     struct gpt_replica_options o;
@@ -69,6 +69,10 @@ int gpt_replica_memory(const struct gpt_replica *replica,
 int gpt_replica_open(struct gpt_replica *replica,
                      struct gpt_err *err) GPT_MUST_USE;
 void gpt_replica_close(struct gpt_replica *replica);
+
+/* Bytes that stages hand to each other, as gpt_stage_bytes() says of an open
+ * one. */
+int64_t gpt_replica_message(const struct gpt_replica *replica);
 
 /* Is `params` compact? */
 bool gpt_replica_compact(const struct gpt_replica *replica);

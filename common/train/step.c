@@ -20,7 +20,7 @@ enum sum {
     N_SUMS
 };
 
-_Static_assert((int)N_SUMS <= (int)GPT_REPLICA_SUMS, "sums do not fit");
+_Static_assert((int)N_SUMS == (int)GPT_REPLICA_SUMS, "room for all sums");
 
 static double *own_sums(const struct gpt_replica *r)
 {

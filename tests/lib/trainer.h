@@ -56,6 +56,7 @@ struct trainer {
     int64_t batch;                   /* microbatches of a global batch */
     int64_t steps;
     const char *prefix; /* of the data set */
+    bool staged; /* as on a device whose memory is not the host's */
     /* made */
     struct gpt_world *world;
     struct gpt_backend backend, *be; /* the CPU's, with allocations counted */
@@ -111,9 +112,9 @@ static int trainer_replica(struct trainer *t, struct gpt_err *err)
     return gpt_replica_init(t->replica, err);
 }
 
-static int trainer_feed(struct trainer *t, struct gpt_err *err)
+static struct gpt_feed_options trainer_feed_options(const struct trainer *t)
 {
-    const struct gpt_feed_options o = {
+    return (struct gpt_feed_options){
         .corpus = t->corpus,
         .masks = {.eod = 0, .eod_mask_loss = true},
         .micro_batch = t->micro_batch,
@@ -124,7 +125,6 @@ static int trainer_feed(struct trainer *t, struct gpt_err *err)
         .be = t->be,
         .q = t->replica->q,
     };
-    return gpt_feed_open(&t->feed, &o, err);
 }
 
 static int64_t trainer_allocated; /* bytes of device memory */
@@ -145,21 +145,24 @@ static int trainer_open(struct trainer *t, struct gpt_err *err)
     GPT_TRY(gpt_backend_cpu(&t->be, err));
     t->backend = *t->be;
     t->backend.alloc = trainer_alloc;
+    t->backend.host_memory = !t->staged;
     t->be = &t->backend;
     GPT_TRY(gpt_world_connect(t->world, t->be, err));
     GPT_TRY(trainer_corpus(t, err));
     GPT_TRY(trainer_replica(t, err));
-    return trainer_feed(t, err);
+    const struct gpt_feed_options feed = trainer_feed_options(t);
+    return gpt_feed_open(&t->feed, &feed, err);
 }
 
-/* Of the replica, by gpt_replica_memory(). */
+/* Device memory, by gpt_replica_memory() and the feed. */
 static int trainer_predicted(const struct trainer *t, int64_t *bytes,
                              struct gpt_err *err)
 {
     struct gpt_memory memory;
 
+    const struct gpt_feed_options feed = trainer_feed_options(t);
     GPT_TRY(gpt_replica_memory(t->replica, &memory, err));
-    *bytes = 0;
+    *bytes = gpt_feed_device_memory(&feed);
     for (int kind = 0; kind < GPT_N_MEMORY_KINDS; kind++)
         *bytes += memory.bytes[kind];
     return GPT_OK;

@@ -1,9 +1,10 @@
 /* Training over several ranks: in every layout the losses and gradient norms of
  * ten steps, and an evaluation, are those of a single rank; the same layout
  * twice gives the same bits, once with communication beside the computing and
- * once waited for; what several ranks hold stays the same on all of them; memory
- * is allocated as predicted. The table that is printed shows the largest relative
- * differences. (All layouts, by gpt-train: t54-layouts.sh.) */
+ * once waited for, once with memory that is the host's and once with other; what
+ * several ranks hold stays the same on all of them; memory is allocated as
+ * predicted. The table that is printed shows the largest relative differences.
+ * (All layouts, by gpt-train: t54-layouts.sh.) */
 #include "tests/lib/tap.h"
 #include "tests/lib/trainer.h"
 #include "tests/lib/tree.h"
@@ -11,6 +12,7 @@
 #include "base/hash.h"
 #include "base/num.h"
 #include "base/progress.h"
+#include "train/estimate.h"
 
 #include <sys/mman.h>
 
@@ -28,7 +30,8 @@ struct found {
 struct job {
     const struct layout *layout;
     const char *prefix;
-    bool twice; /* is it to be run again, the other way round in overlap? */
+    bool twice;  /* is it to be run again, the other way round in overlap? */
+    bool staged; /* then as on a device whose memory is not the host's */
     struct found *found; /* by rank */
 };
 
@@ -96,6 +99,16 @@ static void ask(void *context, bool *stop, bool *save)
     *save = false;
 }
 
+/* Host memory of all communicators. */
+static int64_t held(const struct gpt_world *w)
+{
+    int64_t sum = w->reduce ? gpt_comm_held(w->reduce) : 0;
+
+    for (int i = 0; i < GPT_N_GROUPS; i++)
+        sum += w->comm[i] ? gpt_comm_held(w->comm[i]) : 0;
+    return sum;
+}
+
 static int train(struct trainer *t, void *arg, struct gpt_err *err)
 {
     const struct job *j = arg;
@@ -119,6 +132,12 @@ static int train(struct trainer *t, void *arg, struct gpt_err *err)
     if (trainer_allocated != predicted)
         return gpt_fail(err, GPT_EFAIL, "%lld bytes allocated, %lld predicted",
                         (long long)trainer_allocated, (long long)predicted);
+    GPT_TRY(gpt_estimate_calls(t->replica, &t->world->topology, &predicted,
+                               err));
+    if (held(t->world) != predicted)
+        return gpt_fail(err, GPT_EFAIL, "communicators hold %lld bytes, not "
+                        "%lld", (long long)held(t->world),
+                        (long long)predicted);
     hash_params(t->replica, f);
     return GPT_OK;
 }
@@ -134,6 +153,7 @@ static int be_rank(int64_t rank, void *arg)
         .batch = BATCH,
         .steps = STEPS,
         .prefix = j->prefix,
+        .staged = j->staged,
     };
 
     (void)rank;
@@ -212,6 +232,7 @@ static void test_layout(struct job *j, const struct found *want)
         struct layout other = *l;
         other.overlap = !l->overlap;
         j->layout = &other;
+        j->staged = true;
         ok(run_job(j, f + MOST_RANKS, size) &&
                memcmp(f, f + MOST_RANKS, (size_t)size * sizeof *f) == 0,
            "%s: the same bits %s overlap", name,
@@ -247,7 +268,7 @@ static void test_some(const char *prefix, const struct found *single)
     };
 
     for (size_t i = 0; i < GPT_COUNT(rows); i++) {
-        struct job j = {&rows[i].layout, prefix, rows[i].twice, NULL};
+        struct job j = {&rows[i].layout, prefix, rows[i].twice, false, NULL};
         test_layout(&j, single + rows[i].layout.untied);
     }
 }
@@ -261,7 +282,7 @@ static void test_all(const char *prefix)
     for (int untied = 0; untied < 2; untied++) {
         const struct layout one = {
             .tp = 1, .pp = 1, .dp = 1, .chunks = 1, .untied = untied};
-        struct job j = {&one, prefix, false, NULL};
+        struct job j = {&one, prefix, false, false, NULL};
         if (!ok(run_job(&j, single + untied, 1), "one rank"))
             return;
         ok(single[untied].loss[STEPS - 1] < single[untied].loss[0] - 0.05,
