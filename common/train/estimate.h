@@ -29,7 +29,15 @@ int gpt_estimate_memory(const struct gpt_train_plan *plan,
                         struct gpt_memory *memory, int64_t *parameters,
                         struct gpt_err *err) GPT_MUST_USE;
 
+/* All of it, and what of it is memory of the device. */
 double gpt_memory_total(const struct gpt_memory *memory);
+double gpt_memory_device(const struct gpt_memory *memory,
+                         const struct gpt_backend *be);
+
+/* Memory of the device that the rank needs that needs most. */
+int gpt_estimate_largest(const struct gpt_train_plan *plan,
+                         struct gpt_backend *be, double *bytes,
+                         struct gpt_err *err) GPT_MUST_USE;
 
 /* Groups that a step sends over. Sums of a few numbers are not counted. */
 enum gpt_link {
@@ -50,7 +58,8 @@ int gpt_estimate_traffic(const struct gpt_train_plan *plan, int64_t pp_rank,
 double gpt_estimate_bubble(const struct gpt_train_plan *plan);
 
 /* The largest --micro-batch-size, a divisor of a rank's samples a step, with
- * which every rank stays within `limit` bytes; 0 when none does. */
+ * which every rank stays within `limit` bytes of the device; 0 when none
+ * does. */
 int gpt_estimate_fit(const struct gpt_train_plan *plan, struct gpt_backend *be,
                      double limit, int64_t *micro_batch,
                      struct gpt_err *err) GPT_MUST_USE;

@@ -68,10 +68,19 @@ double gpt_memory_total(const struct gpt_memory *memory)
     return sum;
 }
 
+double gpt_memory_device(const struct gpt_memory *memory,
+                         const struct gpt_backend *be)
+{
+    if (be->host_memory)
+        return gpt_memory_total(memory);
+    return gpt_memory_total(memory) -
+           (double)memory->bytes[GPT_MEM_BATCHES] -
+           (double)memory->bytes[GPT_MEM_SAVING];
+}
+
 /* ---- the microbatch that fits ---- */
 
-/* Of the rank that has most. */
-static int largest_total(const struct gpt_train_plan *plan,
+int gpt_estimate_largest(const struct gpt_train_plan *plan,
                          struct gpt_backend *be, double *most,
                          struct gpt_err *err)
 {
@@ -80,7 +89,7 @@ static int largest_total(const struct gpt_train_plan *plan,
         struct gpt_memory memory;
         int64_t parameters;
         GPT_TRY(gpt_estimate_memory(plan, be, p, &memory, &parameters, err));
-        const double total = gpt_memory_total(&memory);
+        const double total = gpt_memory_device(&memory, be);
         *most = total > *most ? total : *most;
     }
     return GPT_OK;
@@ -106,7 +115,7 @@ int gpt_estimate_fit(const struct gpt_train_plan *plan, struct gpt_backend *be,
             continue;
         other.replica.micro_batch = b;
         other.replica.micro_batches = samples / b;
-        GPT_TRY(largest_total(&other, be, &most, err));
+        GPT_TRY(gpt_estimate_largest(&other, be, &most, err));
         if (most > limit)
             break;
         *micro_batch = b;

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/num.h"
 #include "base/progress.h"
+#include "train/advise.h"
 #include "train/estimate.h"
 #include "train/lock.h"
 #include "train/simulate.h"
@@ -173,36 +174,61 @@ static int print_model(const struct gpt_run *r,
 
 /* ---- memory ---- */
 
-/* Memory of the host is promised freely and fails when it is touched, so it is
- * compared with what there is. */
-static int check_memory(const struct gpt_run *r,
-                        const struct gpt_memory *memory, struct gpt_err *err)
+/* Memory that a rank can have: what is free on its device, or its part of this
+ * machine. 0: not known. */
+static double own_memory(const struct gpt_run *r)
 {
-    double has =
-        (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
-    int64_t ranks = gpt_max_i64(1, r->world->launch.local_size);
-    const double needs = (double)ranks * gpt_memory_total(memory);
-    char a[32], b[32];
+    int64_t available, total;
 
-    if (!r->be->host_memory || has <= 0 || needs <= has)
-        return GPT_OK;
-    gpt_fail(err, GPT_EDEVICE,
-             "the run needs %s of memory, this machine has "
-             "%s",
-             gpt_text_bytes(a, needs), gpt_text_bytes(b, has));
-    return gpt_hint(err, "the table above says what for; activations shrink "
-                         "with --micro-batch-size and --seq-length");
+    r->be->memory(r->be, &available, &total);
+    if (!r->be->host_memory)
+        return (double)available;
+    return (double)total /
+           (double)gpt_max_i64(1, r->world->launch.local_size);
 }
 
-/* Memory that a rank may use: as said, or its part of this machine. */
+/* Memory that a rank may use: as said, or what it can have. */
 static double memory_limit(const struct gpt_run *r)
 {
     if (r->o->memory_limit > 0)
         return (double)r->o->memory_limit;
-    if (!r->be->host_memory || r->o->world_size > 0)
-        return 0;
-    return (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE) /
-           (double)gpt_max_i64(1, r->world->launch.local_size);
+    return r->o->world_size > 0 ? 0 : own_memory(r);
+}
+
+/* Which option would make the run fit into so much. */
+static int hint_of_memory(const struct gpt_run *r, const struct gpt_args *args,
+                          double limit, struct gpt_err *err)
+{
+    char text[320];
+
+    gpt_advise(&r->plan, args, r->be, limit, text, sizeof text);
+    return gpt_hint(err, "%s", text);
+}
+
+/* Memory of the host is promised freely and fails when it is touched, and that
+ * of a device is better not found too small half way, so the prediction is
+ * compared with what there is. */
+static int check_memory(const struct gpt_run *r, const struct gpt_args *args,
+                        const struct gpt_memory *memory, struct gpt_err *err)
+{
+    const double needs = gpt_memory_device(memory, r->be), has = own_memory(r);
+    int64_t available, total;
+    char a[32], b[32];
+
+    if (has <= 0 || needs <= has)
+        return GPT_OK;
+    r->be->memory(r->be, &available, &total);
+    if (r->be->host_memory)
+        gpt_fail(err, GPT_EDEVICE,
+                 "the run needs %s of memory a rank, this machine has %s "
+                 "for each",
+                 gpt_text_bytes(a, needs), gpt_text_bytes(b, has));
+    else
+        gpt_fail(err, GPT_EDEVICE,
+                 "%s: out of memory: the run needs %.0f bytes, %lld of %lld "
+                 "are free",
+                 r->be->name, needs, (long long)available, (long long)total);
+    return hint_of_memory(r, args, has, err);
 }
 
 static int set_tf32(const struct gpt_run *r, struct gpt_err *err)
@@ -365,10 +391,22 @@ static int fill_replica(struct gpt_run *r, struct gpt_err *err)
     return gpt_world_agree(r->world, "checkpoint", text, err);
 }
 
-static int open_replica(struct gpt_run *r, const struct gpt_args *args,
-                        struct gpt_err *err)
+/* What was free when it was looked at may be another's by now. */
+static int allocate(struct gpt_run *r, const struct gpt_args *args,
+                    const struct gpt_memory *memory, struct gpt_err *err)
 {
-    GPT_TRY(gpt_replica_open(r->replica, err));
+    const double needs = gpt_memory_device(memory, r->be);
+    int status = gpt_replica_open(r->replica, err);
+
+    if (status != GPT_EDEVICE || own_memory(r) > needs)
+        return status;
+    return hint_of_memory(r, args, 0.9 * needs, err);
+}
+
+static int open_replica(struct gpt_run *r, const struct gpt_args *args,
+                        const struct gpt_memory *memory, struct gpt_err *err)
+{
+    GPT_TRY(allocate(r, args, memory, err));
     r->context.options = r->o;
     r->context.plan = &r->plan;
     GPT_TRY(gpt_options_print(args->program, r->o, args, &r->option_text));
@@ -440,10 +478,10 @@ int gpt_run_open(struct gpt_run *r, const struct gpt_args *args,
         return is_first(r) ? gpt_estimate_print(&r->plan, r->be,
                                                 memory_limit(r), err)
                            : GPT_OK;
-    GPT_TRY(check_memory(r, &memory, err));
+    GPT_TRY(check_memory(r, args, &memory, err));
     GPT_TRY(open_save(r, err));
     GPT_TRY(gpt_world_connect(r->world, r->be, err));
-    GPT_TRY(open_replica(r, args, err));
+    GPT_TRY(open_replica(r, args, &memory, err));
     feed = feed_options(r);
     GPT_TRY(gpt_feed_open(&r->feed, &feed, err));
     return open_report(r, err);

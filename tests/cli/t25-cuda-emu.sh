@@ -160,6 +160,26 @@ err_has 'tf32: device cpu has none'
 expect 2 'TF32 of bf16' train --tf32 --bf16
 err_has 'TF32 is for products of float'
 
+# ---- out of memory ----
+# does_not_fit DESCRIPTION BYTES HINT; activations and logits are most of it
+does_not_fit() {
+    GPT_CUDA_EMU_MEMORY=$2
+    export GPT_CUDA_EMU_MEMORY
+    expect 5 "$1" train --device cuda-emu --micro-batch-size 4
+    unset GPT_CUDA_EMU_MEMORY
+    err_has "out of memory: the run needs"
+    err_has "$2 of $2 are free"
+    err_has "hint: $3"
+}
+if [ "$device" = cuda-emu ]; then
+    does_not_fit 'a little too large' 400000 \
+        'with --recompute-granularity full a rank needs'
+    does_not_fit 'larger' 350000 'with --micro-batch-size 2 a rank needs'
+    does_not_fit 'far too large' 210000 \
+        'with --tensor-model-parallel-size 2 on 2 ranks '
+    does_not_fit 'hopeless' 10000 'nothing that was tried makes it fit'
+fi
+
 # With NCCL every rank needs a GPU of its own.
 gpus=0
 [ "$device" != cuda ] || gpus=$(nvidia-smi -L 2>/dev/null | wc -l)
