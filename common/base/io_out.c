@@ -17,7 +17,10 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-enum { BUFFER = 256 * 1024 };
+enum {
+    BUFFER = 256 * 1024,
+    DIRECT = 64 * 1024, /* bytes that are not copied into the buffer first */
+};
 #define WRITEBACK_EVERY (INT64_C(8) << 20)
 
 /* ---- open ---- */
@@ -214,9 +217,9 @@ int gpt_out_write(struct gpt_out *out, const void *p, size_t n,
 {
     if (!out->buffer)
         GPT_TRY(gpt_new(&out->buffer, BUFFER, 1, "a write buffer", err));
-    if (n > BUFFER - out->fill)
+    if (n > BUFFER - out->fill || n >= DIRECT)
         GPT_TRY(gpt_out_flush(out, err));
-    if (n >= BUFFER)
+    if (n >= DIRECT)
         return put(out, p, n, err);
     if (n > 0)
         memcpy(out->buffer + out->fill, p, n);

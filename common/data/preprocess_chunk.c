@@ -280,11 +280,21 @@ static int encode_lines(struct gpt_chunk_worker *w, struct gpt_chunk *c,
     return GPT_OK;
 }
 
-/* int32 to uint16 in place. */
+/* int32 to uint16 in place, eight at a time: each eight are read before they
+ * are written over. */
 static void narrow(int32_t *ids, size_t n)
 {
+    typedef int32_t wide __attribute__((vector_size(32)));
+    typedef uint16_t slim __attribute__((vector_size(16)));
     char *out = (char *)ids;
-    for (size_t i = 0; i < n; i++) {
+    size_t i = 0;
+    for (; n - i >= 8; i += 8) {
+        wide w;
+        memcpy(&w, ids + i, sizeof(w));
+        slim s = __builtin_convertvector(w, slim);
+        memcpy(out + i * sizeof(uint16_t), &s, sizeof(s));
+    }
+    for (; i < n; i++) {
         uint16_t v = (uint16_t)ids[i];
         memcpy(out + i * sizeof(v), &v, sizeof(v));
     }

@@ -79,19 +79,28 @@ static inline bool is_plain(uint8_t c)
 #ifdef __SSE2__
 #include <emmintrin.h>
 
-enum { STEP = 16 };
+enum { STEP = 32 };
+
+/* 0x80 in each byte of v that is not plain. */
+static inline __m128i not_plain(__m128i v)
+{
+    __m128i control = _mm_cmpeq_epi8(_mm_min_epu8(v, _mm_set1_epi8(0x1F)), v);
+    __m128i quote = _mm_cmpeq_epi8(v, _mm_set1_epi8('"'));
+    __m128i back = _mm_cmpeq_epi8(v, _mm_set1_epi8('\\'));
+    return _mm_or_si128(_mm_or_si128(v, control), _mm_or_si128(quote, back));
+}
 
 /* A bit for each byte of p[0..STEP) that is not plain; the bytes go to out. */
 static inline unsigned look(const uint8_t *p, char *out)
 {
-    __m128i v = _mm_loadu_si128((const __m128i *)(const void *)p);
-    __m128i control = _mm_cmpeq_epi8(_mm_min_epu8(v, _mm_set1_epi8(0x1F)), v);
-    __m128i quote = _mm_cmpeq_epi8(v, _mm_set1_epi8('"'));
-    __m128i back = _mm_cmpeq_epi8(v, _mm_set1_epi8('\\'));
-    if (out)
-        _mm_storeu_si128((__m128i *)(void *)out, v);
-    return (unsigned)_mm_movemask_epi8(
-        _mm_or_si128(_mm_or_si128(v, control), _mm_or_si128(quote, back)));
+    __m128i a = _mm_loadu_si128((const __m128i *)(const void *)p);
+    __m128i b = _mm_loadu_si128((const __m128i *)(const void *)(p + 16));
+    if (out) {
+        _mm_storeu_si128((__m128i *)(void *)out, a);
+        _mm_storeu_si128((__m128i *)(void *)(out + 16), b);
+    }
+    return (unsigned)_mm_movemask_epi8(not_plain(a)) |
+           (unsigned)_mm_movemask_epi8(not_plain(b)) << 16;
 }
 #else
 enum { STEP = 1 };
@@ -160,20 +169,14 @@ static const char escapes[256] = {
     ['f'] = '\f', ['n'] = '\n',  ['r'] = '\r', ['t'] = '\t',
 };
 
-/* The escape under the cursor, which moves past it; *out, if there is one, past
- * what it stands for, which is never longer. */
+/* The escape under the cursor, not one of a letter. The cursor moves past it;
+ * *out, if there is one, past what it stands for, which is never longer. */
 static int take_escape(struct gpt_scan *s, char **out)
 {
     ptrdiff_t left = s->end - s->p;
     if (left < 2 || (s->p[1] == 'u' && left < 6)) {
         s->p = s->end;
         return gpt_scan_unexpected(s, "the end of an escape");
-    }
-    if (escapes[s->p[1]]) {
-        if (*out)
-            *(*out)++ = escapes[s->p[1]];
-        s->p += 2;
-        return GPT_OK;
     }
     if (s->p[1] == 'u' && hex4(s->p + 2) >= 0) {
         size_t used;
@@ -209,30 +212,45 @@ static int take_wide(struct gpt_scan *s, char **out)
     return GPT_OK;
 }
 
+/* What is neither plain nor a letter's escape nor the end of a string. */
+static int take_other(struct gpt_scan *s, char **out, bool *escaped)
+{
+    if (*s->p >= 0x80)
+        return take_wide(s, out);
+    if (*s->p != '\\')
+        return gpt_scan_unexpected(s, "a character");
+    *escaped = true;
+    return take_escape(s, out);
+}
+
 /* Past the string under the cursor, its meaning to out unless that is NULL;
  * returns how much that is in *len. */
 static inline int take_string(struct gpt_scan *s, char *out, bool *escaped,
                               size_t *len)
 {
+    const uint8_t *p = s->p + 1, *end = s->end;
     char *begin = out;
-    s->p++;
     *escaped = false;
     for (;;) {
-        size_t n = plain_run(s->p, (size_t)(s->end - s->p), out);
-        s->p += n;
+        size_t n = plain_run(p, (size_t)(end - p), out);
+        p += n;
         out = out ? out + n : NULL;
-        if (s->p == s->end)
-            return gpt_scan_unexpected(s, "the end of a string");
-        if (*s->p == '"')
-            break;
-        if (*s->p == '\\') {
+        if (end - p >= 2 && *p == '\\' && escapes[p[1]]) {
             *escaped = true;
-            GPT_TRY(take_escape(s, &out));
-        } else if (*s->p < 0x80) {
-            return gpt_scan_unexpected(s, "a character");
-        } else {
-            GPT_TRY(take_wide(s, &out));
+            if (out)
+                *out++ = escapes[p[1]];
+            p += 2;
+            continue;
         }
+        s->p = p;
+        if (p == end)
+            return gpt_scan_unexpected(s, "the end of a string");
+        if (*p == '"')
+            break;
+        char *to = out;
+        GPT_TRY(take_other(s, &to, escaped));
+        out = to;
+        p = s->p;
     }
     s->p++;
     *len = (size_t)(out - begin);

@@ -35,7 +35,7 @@ int gpt_scan_string(struct gpt_scan *s, struct gpt_slice *raw, bool *escaped)
     GPT_MUST_USE;
 /* The same string's meaning to out, which has room for what is left of the text
  * and GPT_SCAN_SLACK bytes; *len is its length. */
-enum { GPT_SCAN_SLACK = 16 };
+enum { GPT_SCAN_SLACK = 32 };
 int gpt_scan_text(struct gpt_scan *s, char *out, size_t *len) GPT_MUST_USE;
 /* A key and its colon. */
 int gpt_scan_key(struct gpt_scan *s, struct gpt_slice *raw, bool *escaped)
