@@ -140,9 +140,19 @@ bool gpt_seams_cut(const struct gpt_seams *s, const char *text, size_t len,
 
 uint64_t gpt_seams_of(const struct gpt_seams *s, const char *piece, size_t len)
 {
-    uint64_t cuts = 0;
+    const uint8_t *p = (const uint8_t *)piece;
+    uint64_t apart = 0, wide = 0;
     size_t n = len - 1 < 64 ? len - 1 : 64;
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
+        apart |= (uint64_t)!gpt_seams_joined(s, p[i], p[i + 1]) << i;
+        wide |= (uint64_t)((p[i + 1] & 0xF0) == 0xE0) << i;
+    }
+    /* what the two bytes that meet do not settle */
+    uint64_t cuts = s->fixed ? 0 : apart;
+    uint64_t left = s->fixed ? apart | wide : wide & ~apart;
+    for (; left; left &= left - 1) {
+        size_t i = (size_t)__builtin_ctzll(left);
         cuts |= (uint64_t)gpt_seams_cut(s, piece, len, i + 1) << i;
+    }
     return cuts;
 }

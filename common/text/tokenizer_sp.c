@@ -1,14 +1,18 @@
-/* The SentencePiece families, which differ in name only. A BPE model none of
- * whose pieces goes on behind a word is encoded word by word, each looked up
- * among those seen before. Start at sp_encode(). */
+/* The SentencePiece families, which differ in name only. For a BPE model the
+ * text is cut between characters that no piece holds in a row, most of all
+ * before words, and each part is looked up among those seen before. Start at
+ * sp_encode(). */
 #include "base/memory.h"
 #include "text/added_tokens.h"
 #include "text/bpe_cache.h"
+#include "text/bpe_seams.h"
 #include "text/sp_encode.h"
 #include "text/sp_normalize.h"
 #include "text/tokenizer_family.h"
 
 #include <string.h>
+
+enum { SEAMS = 64 }; /* bytes that gpt_seams_of() looks at */
 
 struct sp_tokenizer {
     struct gpt_tokenizer base;
@@ -18,7 +22,7 @@ struct sp_tokenizer {
     struct gpt_added *control; /* control pieces, where they are parsed */
     struct gpt_slice *tokens;  /* (model.n) as they are printed */
     struct gpt_arena arena;
-    bool by_words;
+    struct gpt_seams seams;    /* of a BPE model */
 };
 
 struct sp_encoder {
@@ -35,34 +39,21 @@ static void sp_close(struct gpt_tokenizer *tok)
     struct sp_tokenizer *t = (struct sp_tokenizer *)tok;
     gpt_sp_model_free(&t->model);
     gpt_sp_trie_close(&t->trie);
+    gpt_seams_close(&t->seams);
     gpt_added_close(t->control);
     gpt_free(t->tokens);
     gpt_arena_free(&t->arena);
     gpt_free(t);
 }
 
-/* Where a U+2581 follows another character in text, or NULL. */
-static const char *inner_space(const char *text, size_t len)
-{
-    const size_t n = strlen(GPT_SP_SPACE);
-    size_t i = 0;
-    while (len - i >= n && memcmp(text + i, GPT_SP_SPACE, n) == 0)
-        i += n;
-    return memmem(text + i, len - i, GPT_SP_SPACE, n);
-}
-
 static int check_pieces(struct sp_tokenizer *t, const char *path,
                         struct gpt_err *err)
 {
     const struct gpt_sp_model *m = &t->model;
-    t->by_words = !m->unigram && m->escape_spaces;
-    for (int64_t id = 0; id < m->n; id++) {
-        if (!m->unigram && m->pieces[id].type == GPT_SP_UNUSED)
+    for (int64_t id = 0; id < m->n && !m->unigram; id++)
+        if (m->pieces[id].type == GPT_SP_UNUSED)
             return gpt_fail(err, GPT_EDATA, "%s: piece %lld: UNUSED in a BPE "
                             "model is not supported", path, (long long)id);
-        if (inner_space(m->texts[id].data, m->texts[id].len))
-            t->by_words = false;
-    }
     return GPT_OK;
 }
 
@@ -138,7 +129,9 @@ static int load(struct sp_tokenizer *t, const struct gpt_tokenizer_options *o,
     t->base.eod = m->eos;
     t->base.unk = m->unk;
     t->base.first_space = m->dummy_prefix || m->remove_spaces;
-    return m->unigram ? gpt_sp_trie_open(&t->trie, m, err) : GPT_OK;
+    const struct gpt_vocab pieces = {.n = m->n, .tokens = m->texts};
+    return m->unigram ? gpt_sp_trie_open(&t->trie, m, err)
+                      : gpt_seams_open(&t->seams, &pieces, err);
 }
 
 static int sp_open_as(struct gpt_tokenizer **tok,
@@ -193,13 +186,64 @@ static const struct sp_tokenizer *tokenizer_of(const struct sp_encoder *e)
     return (const struct sp_tokenizer *)e->base.tok;
 }
 
-/* Of several unknown ids in a row one stays: `first` is where this word's ids
+static int add_ids(struct gpt_ids *ids, const int32_t *more, size_t n,
+                   struct gpt_err *err)
+{
+    GPT_TRY(gpt_grow(&ids->data, &ids->cap, ids->len + n, sizeof(*ids->data),
+                     "token ids", err));
+    memcpy(ids->data + ids->len, more, n * sizeof(*more));
+    ids->len += n;
+    return GPT_OK;
+}
+
+static int encode_short(struct sp_encoder *e, const char *part, size_t len,
+                        size_t readable, struct gpt_ids *ids,
+                        struct gpt_err *err)
+{
+    struct gpt_cache_key key = readable >= sizeof(key)
+                                   ? gpt_cache_key(part, len)
+                                   : gpt_cache_key_at_end(part, len);
+    const struct gpt_cache_line *line = gpt_cache_find(&e->cache, key);
+    size_t first = ids->len, n;
+    GPT_TRY(gpt_grow(&ids->data, &ids->cap, first + GPT_CACHE_IDS,
+                     sizeof(*ids->data), "token ids", err));
+    ids->len += gpt_cache_get(line, key, ids->data + first);
+    if (ids->len > first)
+        return GPT_OK;
+    const int32_t *known = gpt_cache_get_many(&e->cache, line, key, &n);
+    if (n)
+        return add_ids(ids, known, n, err);
+    GPT_TRY(gpt_sp_encode_bpe(&tokenizer_of(e)->model, &e->scratch, part, len,
+                              ids, err));
+    gpt_cache_put(&e->cache, key, ids->data + first, ids->len - first);
+    return GPT_OK;
+}
+
+static int encode_long(struct sp_encoder *e, const char *part, size_t len,
+                       struct gpt_ids *ids, struct gpt_err *err)
+{
+    const struct gpt_sp_model *m = &tokenizer_of(e)->model;
+    size_t first = ids->len, n;
+    if (len > GPT_CACHE_LONG)
+        return gpt_sp_encode_bpe(m, &e->scratch, part, len, ids, err);
+    uint32_t hash = gpt_cache_aim_long(&e->cache, part, len);
+    const int32_t *known =
+        gpt_cache_get_long(&e->cache, hash, part, len, &n);
+    if (n)
+        return add_ids(ids, known, n, err);
+    GPT_TRY(gpt_sp_encode_bpe(m, &e->scratch, part, len, ids, err));
+    gpt_cache_put_long(&e->cache, hash, part, len, ids->data + first,
+                       ids->len - first);
+    return GPT_OK;
+}
+
+/* Of several unknown ids in a row one stays: `first` is where this part's ids
  * begin, `text_first` where those of the text do. */
 static void join_unknown(const struct gpt_sp_model *m, struct gpt_ids *ids,
                          size_t first, size_t text_first)
 {
     int32_t *data = ids->data;
-    if (first == text_first || ids->len == first || data[first] != m->unk ||
+    if (m->byte_fallback || first == text_first || data[first] != m->unk ||
         data[first - 1] != m->unk)
         return;
     memmove(data + first, data + first + 1,
@@ -207,42 +251,37 @@ static void join_unknown(const struct gpt_sp_model *m, struct gpt_ids *ids,
     ids->len--;
 }
 
-static int encode_word(struct sp_encoder *e, const char *word, size_t len,
+/* The part of a text from `begin` to `end`. */
+static int encode_part(struct sp_encoder *e, struct gpt_slice text,
+                       size_t begin, size_t end, size_t text_first,
                        struct gpt_ids *ids, struct gpt_err *err)
 {
-    const struct gpt_sp_model *m = &tokenizer_of(e)->model;
-    size_t first = ids->len, n;
-    if (len > GPT_CACHE_LONG)
-        return gpt_sp_encode_bpe(m, &e->scratch, word, len, ids, err);
-    uint32_t hash = gpt_cache_aim_long(&e->cache, word, len);
-    const int32_t *known =
-        gpt_cache_get_long(&e->cache, hash, word, len, &n);
-    if (n) {
-        GPT_TRY(gpt_grow(&ids->data, &ids->cap, first + n, sizeof(*ids->data),
-                         "token ids", err));
-        memcpy(ids->data + first, known, n * sizeof(*known));
-        ids->len += n;
-        return GPT_OK;
-    }
-    GPT_TRY(gpt_sp_encode_bpe(m, &e->scratch, word, len, ids, err));
-    gpt_cache_put_long(&e->cache, hash, word, len, ids->data + first,
-                       ids->len - first);
+    const size_t first = ids->len, len = end - begin;
+    GPT_TRY(len <= GPT_CACHE_SHORT
+                ? encode_short(e, text.data + begin, len, text.len - begin,
+                               ids, err)
+                : encode_long(e, text.data + begin, len, ids, err));
+    join_unknown(&tokenizer_of(e)->model, ids, first, text_first);
     return GPT_OK;
 }
 
-static int encode_words(struct sp_encoder *e, const char *text, size_t len,
+static int encode_parts(struct sp_encoder *e, struct gpt_slice text,
                         struct gpt_ids *ids, struct gpt_err *err)
 {
+    const struct gpt_seams *seams = &tokenizer_of(e)->seams;
     const size_t text_first = ids->len;
-    while (len) {
-        const char *next = inner_space(text, len);
-        size_t n = next ? (size_t)(next - text) : len, first = ids->len;
-        GPT_TRY(encode_word(e, text, n, ids, err));
-        join_unknown(&tokenizer_of(e)->model, ids, first, text_first);
-        text += n;
-        len -= n;
+    size_t begin = 0;
+    for (size_t at = 0; at < text.len; at += SEAMS) {
+        uint64_t cuts = gpt_seams_of(seams, text.data + at, text.len - at);
+        for (; cuts; cuts &= cuts - 1) {
+            size_t end = at + (size_t)__builtin_ctzll(cuts) + 1;
+            if (((uint8_t)text.data[end] & 0xC0) == 0x80)
+                continue; /* inside a character */
+            GPT_TRY(encode_part(e, text, begin, end, text_first, ids, err));
+            begin = end;
+        }
     }
-    return GPT_OK;
+    return encode_part(e, text, begin, text.len, text_first, ids, err);
 }
 
 static int encode_plain(struct sp_encoder *e, const char *text, size_t len,
@@ -255,10 +294,8 @@ static int encode_plain(struct sp_encoder *e, const char *text, size_t len,
     if (t->model.unigram)
         return gpt_sp_encode_unigram(&t->model, &t->trie, &e->scratch,
                                      e->normal.data, e->normal.len, ids, err);
-    if (t->by_words)
-        return encode_words(e, e->normal.data, e->normal.len, ids, err);
-    return gpt_sp_encode_bpe(&t->model, &e->scratch, e->normal.data,
-                             e->normal.len, ids, err);
+    struct gpt_slice normal = {e->normal.data, e->normal.len};
+    return encode_parts(e, normal, ids, err);
 }
 
 /* Control pieces, and what lies between them, each part by itself. */
