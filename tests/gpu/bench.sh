@@ -9,6 +9,7 @@
 #   GPT_BENCH_PYTHON  the Python that has PyTorch (python3)
 #   GPT_BENCH_PEAK    the GPU's dense bf16 TFLOP/s, for MFU, if not known here
 #   GPT_BENCH_STEPS   steps measured, after five to warm up (20)
+#   GPT_BENCH_OPTIONS more options of gpt-train
 #   LLMC              folder of llm.c; LLMC_OPTIONS: more options for it
 #   GPT_BENCH_BUILT   1: what is in BUILD is taken as it is
 #   GPT_TEST_DEVICE   cuda-emu: rehearse this script without a GPU
@@ -126,16 +127,19 @@ steady() {
               if (NR) print m, sqrt(s / NR) / m }'
 }
 
-train_ours() { # model batch
+# Median ms and spread of ours, in $work/ours.
+train_ours() { # model batch options...
+    model=$1 batch=$2
+    shift 2
     rm -f "$work/metrics.jsonl"
     # shellcheck disable=SC2086 # a word list
-    "$BUILD/gpt-train" --config "gpt2-$1" --tokenizer-type NullTokenizer \
+    "$BUILD/gpt-train" --config "gpt2-$model" --tokenizer-type NullTokenizer \
         --vocab-size 50257 --data-path "$data" --split 100,0,0 \
-        --micro-batch-size "$2" --global-batch-size "$2" --eval-iters 0 \
+        --micro-batch-size "$batch" --global-batch-size "$batch" --eval-iters 0 \
         --train-iters $((steps + 5)) --lr 1e-4 --lr-decay-style constant \
         --hidden-dropout 0 --attention-dropout 0 --bf16 --log-interval 1 \
         --metrics "$work/metrics.jsonl" --device "$GPT_TEST_DEVICE" $small \
-        >"$work/train.log" 2>&1 || {
+        ${GPT_BENCH_OPTIONS:-} "$@" >"$work/train.log" 2>&1 || {
         tail -n 5 "$work/train.log"
         return 1
     }
@@ -178,6 +182,10 @@ train_llmc() { # layers batch
         tail -n "$steps" | steady >"$work/llmc"
 }
 
+rate() { # batch: tokens/s of a step of $ms
+    awk -v n=$(($1 * tokens)) -v ms="$ms" 'BEGIN { print 1e3 * n / ms }'
+}
+
 train() { # model layers width heads batch
     tokens=1024 small=
     if [ -n "$tiny" ]; then
@@ -188,7 +196,7 @@ train() { # model layers width heads batch
     make_data
     train_ours "$1" "$5" || return 0
     read -r ms spread <"$work/ours"
-    ours=$(awk -v n=$(($5 * tokens)) -v ms="$ms" 'BEGIN { print 1e3 * n / ms }')
+    ours=$(rate "$5")
     tera=$(awk -v rate="$ours" -v f="$(field gflops)" \
         -v t="$(field tokens_per_second)" 'BEGIN { print rate * f / t / 1e3 }')
     loss=$(awk -v x="$(field lm_loss)" 'BEGIN { want = log(50257)
@@ -196,14 +204,17 @@ train() { # model layers width heads batch
     row "GPT-2 $1, against the peak" "$tera" TFLOP/s "$(peak)" "$loss"
     row "GPT-2 $1, spread, at most 1 %" \
         "$(awk -v s="$spread" 'BEGIN { print 100 * s }')" % 1 -
+    if train_ours "$1" "$5" --enable-cuda-graph; then
+        read -r ms spread <"$work/ours"
+        row "GPT-2 $1, CUDA graphs or not" "$(rate "$5")" tok/s "$ours" -
+    fi
     if [ -n "$torch" ] && train_torch "$2" "$3" "$4" "$5"; then
         row "GPT-2 $1, against PyTorch" "$ours" tok/s \
             "$(cut -f 1 "$work/torch")" -
     fi
     if [ -n "${LLMC:-}" ] && train_llmc "$2" "$5"; then
         read -r ms spread <"$work/llmc"
-        row "GPT-2 $1, against llm.c" "$ours" tok/s "$(awk \
-            -v n=$(($5 * tokens)) -v ms="$ms" 'BEGIN { print 1e3 * n / ms }')" -
+        row "GPT-2 $1, against llm.c" "$ours" tok/s "$(rate "$5")" -
     fi
 }
 
@@ -214,6 +225,9 @@ for s in $sections; do
     attention)
         "$BUILD/tests/gpu/bench_attention" | tee "$work/attention.ours"
         [ -z "$torch" ] || attention_peers "$work/attention.ours"
+        "$BUILD/gpt-train" --version | grep -q 'sm_90' || continue
+        echo "== $s, without what only Hopper has"
+        GPT_CUDA_FLASH=mma "$BUILD/tests/gpu/bench_attention"
         ;;
     train-124m) train 124m 12 768 12 64 ;;
     train-345m) train 345m 24 1024 16 32 ;;
