@@ -4,7 +4,8 @@ the pattern of Megatron's preprocess_data.py: the same documents, the same core,
 one run.
 
     peers_text.py --build build --vocab DIR [--cpu N] [--rounds N]
-        [--limit BYTES] NAME=PATH[:PATH...] ...
+        [--limit BYTES] [--long BYTES] [--keep DIR] [--only SECTION,...]
+        NAME=PATH[:PATH...] ...
 
 A path is a file or a folder as tests/parity/tokenizer_parity.py takes them;
 lines that came before are left out. Every round times each once; the figure is
@@ -12,15 +13,25 @@ the median, behind it stand the slowest and the fastest. Peers that keep no
 cache get a part of the text, the size of which is told. "cold": what is kept
 between documents starts empty; "warm": the same text once more.
 
+The sections are a table for each NAME, and of the first text: xz (beside
+`xz -dc`), two-cores (two workers beside one), memory, one-letter. xz and
+two-cores take --long bytes, so that what is done once does not decide: the
+text, and then as often as needed its lines again, each cut in two at a space in
+its middle, the ends dealt out anew to the beginnings. No line comes twice; new
+words are rarer than in text that somebody wrote. --keep DIR keeps the files, and
+takes them when they are there.
+
 With GPT_BENCH_CPU set, processor time is measured in place of the clock's.
 """
 import argparse
 import contextlib
+import functools
 import importlib
 import io
 import json
 import multiprocessing
 import os
+import random
 import resource
 import statistics
 import subprocess
@@ -53,6 +64,34 @@ def seconds(run):
 
 # ---- those that are timed: functions from texts to a list of (name, run) ----
 
+def write_lines(path, docs):
+    with open(path, "w", encoding="utf-8") as f:
+        for d in docs:
+            f.write(json.dumps({"text": d}, ensure_ascii=False) + "\n")
+
+
+def halves(line):
+    space = line.find(" ", len(line) // 2)
+    return (line, "") if space < 0 else (line[:space], line[space:])
+
+
+def lengthened(docs, limit):
+    """The documents, and more made of their lines until there are `limit`
+    bytes."""
+    done, dice = 0, random.Random(1)
+    lines = [halves(line) for d in docs for line in d.split("\n")]
+    ends = [end for _, end in lines]
+    while docs:
+        for d in docs:
+            done += len(d.encode())
+            yield d
+            if done >= limit:
+                return
+        dice.shuffle(ends)
+        text = "\n".join(begin + end for (begin, _), end in zip(lines, ends))
+        docs = [text[i:i + DOCUMENT] for i in range(0, len(text), DOCUMENT)]
+
+
 class Texts:
     def __init__(self, docs, folder):
         self.docs = docs
@@ -60,9 +99,7 @@ class Texts:
         self.jsonl = os.path.join(folder, "corpus.jsonl")
         self.plain = os.path.join(folder, "corpus.txt")
         self.out = os.path.join(folder, "out")
-        with open(self.jsonl, "w", encoding="utf-8") as f:
-            for d in docs:
-                f.write(json.dumps({"text": d}, ensure_ascii=False) + "\n")
+        write_lines(self.jsonl, docs)
         with open(self.plain, "w", encoding="utf-8") as f:
             f.writelines(docs)
 
@@ -70,6 +107,14 @@ class Texts:
         """Documents from all over the text, about `limit` bytes."""
         step = max(1, int(self.size / limit))
         return self.docs[::step]
+
+
+def documents(args, paths):
+    parity = importlib.import_module("tokenizer_parity")
+    with contextlib.redirect_stdout(io.StringIO()):  # what each file holds
+        return [text[i:i + DOCUMENT]
+                for text in parity.documents(paths, args.limit)
+                for i in range(0, len(text), DOCUMENT)]
 
 
 def size_of(docs):
@@ -190,15 +235,9 @@ def in_memory(args, texts):
             yield "gpt-preprocess's " + cells[0], float(cells[1])
 
 
-def compare(args, name, paths, folder):
-    parity = importlib.import_module("tokenizer_parity")
-    with contextlib.redirect_stdout(io.StringIO()):  # what each file holds
-        docs = [text[i:i + DOCUMENT]
-                for text in parity.documents(paths, args.limit)
-                for i in range(0, len(text), DOCUMENT)]
-    texts = Texts(docs, folder)
-    print(f"\n{name}: {texts.size / 1e6:.1f} MB, {len(docs)} documents; MB/s "
-          f"of text, {'processor time' if CPU_TIME else 'wall clock'}")
+def compare(args, name, texts):
+    print(f"\n{name}: {texts.size / 1e6:.1f} MB, {len(texts.docs)} documents; "
+          f"MB/s of text, {'processor time' if CPU_TIME else 'wall clock'}")
     print(f"{'':42}{'median':>9}  {'slowest':>8} {'fastest':>8}   ours/it")
     runs = list(ours(args, texts))
     for module, peer in PEERS:
@@ -220,10 +259,9 @@ def compare(args, name, paths, folder):
         row(title, [rate], 0)
     print(f"# parts: tiktoken {size_of(texts.part(PART['tiktoken'])) / 1e6:.1f}"
           f" MB, Hugging Face {size_of(texts.part(PART['HF'])) / 1e6:.1f} MB")
-    return texts
 
 
-# ---- gpt-preprocess alone: compressed input, two workers, memory, one letter ----
+# ---- gpt-preprocess alone: long text, memory, one letter ----
 
 def wall(run):
     begin = time.perf_counter()
@@ -232,40 +270,84 @@ def wall(run):
 
 
 def alternate(rounds, *runs):
-    """Median seconds by the clock of each, timed in turns."""
+    """Seconds by the clock of each, timed in turns."""
     times = [[] for _ in runs]
     for _ in range(rounds):
         for t, run in zip(times, runs):
             t.append(wall(run))
-    return [statistics.median(t) for t in times]
+    return times
 
 
-def compressed(args, texts):
-    xz = texts.jsonl + ".xz"
-    subprocess.run(["xz", "-k", "-2", "-T1", texts.jsonl], check=True)
-    alone, whole = alternate(
-        args.rounds,
-        lambda: subprocess.run(["xz", "-dc", "-T1", xz], check=True,
-                               stdout=subprocess.DEVNULL),
-        lambda: preprocess(args, xz, texts.out, 1))
-    print(f"from .xz, 1 worker: {whole:.3f} s; xz -dc -T1 >/dev/null: "
-          f"{alone:.3f} s; ratio {whole / alone:.3f}")
+def show(title, times):
+    print(f"  {title:44}{statistics.median(times):8.3f} s  "
+          f"({min(times):.3f}-{max(times):.3f})", flush=True)
 
 
-def cores(args, texts, both):
+def ratio(title, over, under):
+    """The median of the rounds' own, and the least and the most."""
+    each = [a / b for a, b in zip(over, under)]
+    print(f"  {title:44}{statistics.median(each):8.3f}    "
+          f"({min(each):.3f}-{max(each):.3f})", flush=True)
+
+
+class Long:
+    """The long text as JSON lines, and compressed: in one block, and in
+    several, which threads can share."""
+
+    def __init__(self, args, docs, folder):
+        folder = args.keep or folder
+        self.jsonl = os.path.join(folder, "long.jsonl")
+        self.one = self.jsonl + ".one.xz"
+        self.many = self.jsonl + ".many.xz"
+        self.out = os.path.join(folder, "long-out")
+        if not os.path.exists(self.jsonl):
+            write_lines(self.jsonl, lengthened(docs(), args.long))
+        self.make(self.one, "-T1")
+        self.make(self.many, "-T2", "--block-size=16MiB")
+        print(f"\nlong text: {os.path.getsize(self.jsonl) / 1e6:.1f} MB of "
+              f"JSON lines, {os.path.getsize(self.one) / 1e6:.1f} MB of .xz; "
+              f"seconds by the clock, {args.rounds} rounds")
+
+    def make(self, path, *options):
+        if not os.path.exists(path):
+            with open(path + ".part", "wb") as out:
+                subprocess.run(["xz", "-2", "-c", *options, self.jsonl],
+                               check=True, stdout=out)
+            os.rename(path + ".part", path)
+
+
+def compressed(args, text, both):
+    for name, path, n in (("one block", text.one, 1),
+                          ("several blocks", text.many, 2)):
+        if len(both) < n:
+            print("# absent: a second core")
+            continue
+        times = alternate(
+            args.rounds,
+            lambda: subprocess.run(["xz", "-dc", f"-T{n}", path], check=True,
+                                   stdout=subprocess.DEVNULL),
+            lambda: preprocess(args, path, text.out, n),
+            lambda: preprocess(args, text.jsonl, text.out, n))
+        show(f"xz -dc -T{n} >/dev/null, {name}", times[0])
+        show(f"gpt-preprocess --workers {n}, from it", times[1])
+        show(f"gpt-preprocess --workers {n}, from JSON lines", times[2])
+        ratio("from .xz, of xz -dc", times[1], times[0])
+
+
+def cores(args, text, both):
     def one():
         os.sched_setaffinity(0, {args.cpu})
-        preprocess(args, texts.jsonl, texts.out, 1)
+        preprocess(args, text.jsonl, text.out, 1)
         os.sched_setaffinity(0, both)
 
     if len(both) < 2:
         print("# absent: a second core")
         return
     alone, two = alternate(
-        args.rounds, one,
-        lambda: preprocess(args, texts.jsonl, texts.out, 2))
-    print(f"one core: {alone:.3f} s; 2 workers on {len(both)} cores: "
-          f"{two:.3f} s; ratio {alone / two:.2f}")
+        args.rounds, one, lambda: preprocess(args, text.jsonl, text.out, 2))
+    show("one worker, all on one core", alone)
+    show(f"two workers on {len(both)} cores", two)
+    ratio("faster with two", alone, two)
 
 
 def peak(args, source, out, n):
@@ -301,13 +383,20 @@ def one_letter(args, texts):
         print(f'"a" * 10^{exponent} in one document: {t:.3f} s')
 
 
-def by_itself(args, texts, both):
-    os.sched_setaffinity(0, both)
-    print()
-    compressed(args, texts)
-    cores(args, texts, both)
-    memory(args, texts)
-    one_letter(args, texts)
+LONG = {"xz": compressed, "two-cores": cores}
+SHORT = {"memory": memory, "one-letter": one_letter}
+
+
+def by_itself(args, wanted, docs, folder):
+    both = os.sched_getaffinity(0)
+    if wanted(*LONG):
+        text = Long(args, docs, folder)
+        for section in filter(wanted, LONG):
+            LONG[section](args, text, both)
+    if wanted(*SHORT):
+        texts = Texts(docs(), folder)
+        for section in filter(wanted, SHORT):
+            SHORT[section](args, texts)
 
 
 def main():
@@ -317,19 +406,33 @@ def main():
     p.add_argument("--cpu", type=int, default=0)
     p.add_argument("--rounds", type=int, default=5)
     p.add_argument("--limit", type=float, default=200e6)
+    p.add_argument("--long", type=float, default=320e6)
+    p.add_argument("--keep", metavar="DIR")
+    p.add_argument("--only", metavar="SECTION,...")
     p.add_argument("texts", nargs="+", metavar="NAME=PATH[:PATH...]")
     args = p.parse_args()
     # before anything starts threads
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     os.environ["RAYON_NUM_THREADS"] = "1"
     both = os.sched_getaffinity(0)
+    only = args.only.split(",") if args.only else None
+
+    def wanted(*sections):
+        return only is None or any(s in only for s in sections)
+
     for i, text in enumerate(args.texts):
         name, _, paths = text.partition("=")
+        if not wanted(name, *(() if i else (*LONG, *SHORT))):
+            continue
         with tempfile.TemporaryDirectory(prefix="gpt-peers.") as folder:
-            os.sched_setaffinity(0, {args.cpu})
-            texts = compare(args, name, paths.split(":"), folder)
+            docs = functools.lru_cache(
+                functools.partial(documents, args, paths.split(":")))
+            if wanted(name):
+                os.sched_setaffinity(0, {args.cpu})
+                compare(args, name, Texts(docs(), folder))
+                os.sched_setaffinity(0, both)
             if i == 0:
-                by_itself(args, texts, both)
+                by_itself(args, wanted, docs, folder)
 
 
 if __name__ == "__main__":

@@ -1,20 +1,18 @@
 #!/bin/sh
-# gpt-preprocess beside other tokenizers: peers_text.py on English, and on
-# Chinese and Japanese. The Python is GPT_ORACLE_PYTHON, or python3; the texts
-# are GPT_BENCH_ENGLISH and GPT_BENCH_CJK (files and folders, between colons),
-# or what Debian's manuals offer; GPT-2's vocabulary is in GPT2_VOCAB_DIR.
+# gpt-preprocess beside other tokenizers and beside xz: peers_text.py on
+# English, and on Chinese and Japanese. Arguments go to it:
+#     sh tests/bench/peers_text.sh --only xz,two-cores
+# The Python is GPT_ORACLE_PYTHON, or python3; the texts are GPT_BENCH_ENGLISH
+# and GPT_BENCH_CJK (files and folders, between colons), or what Debian's
+# manuals offer; GPT-2's vocabulary is in GPT2_VOCAB_DIR.
 cd "$(dirname "$0")/../.." || exit 1
-python=${GPT_ORACLE_PYTHON:-python3}
 build=${BUILD:-build}
-for dir in "${GPT2_VOCAB_DIR:-}" ../shared/data/gpt2; do
-    [ -n "$dir" ] && [ -f "$dir/merges.txt" ] && break
-    dir=
-done
-[ -n "$dir" ] || {
+. tests/lib/oracles.sh
+find_gpt2 || {
     echo '# SKIP no vocabulary of GPT-2 (GPT2_VOCAB_DIR)'
     exit 0
 }
-"$python" -c 'import tiktoken, tokenizers, numpy' 2>/dev/null || {
+find_python 'tiktoken, tokenizers, numpy' || {
     echo "# SKIP no $python with tiktoken and tokenizers (GPT_ORACLE_PYTHON)"
     exit 0
 }
@@ -25,5 +23,5 @@ ref=/usr/share/debian-reference
 english=${GPT_BENCH_ENGLISH:-$(colons /usr/share/doc /usr/share/perl \
     /usr/share/man/man1 $ref/*.en.html)}
 cjk=${GPT_BENCH_CJK:-$(colons $ref/*.ja.html $ref/*.zh-*.html)}
-exec "$python" tests/bench/peers_text.py --build "$build" --vocab "$dir" \
-    "English=$english" "Chinese and Japanese=$cjk"
+exec "$python" tests/bench/peers_text.py --build "$build" --vocab "$gpt2" \
+    "$@" "english=$english" "cjk=$cjk"

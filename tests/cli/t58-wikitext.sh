@@ -3,8 +3,7 @@
 # data sets, trains, is continued, and prints the perplexities.
 . "$(dirname "$0")/../lib/tap.sh"
 
-vocab=${GPT2_VOCAB_DIR:-$top/../shared/data/gpt2}
-if [ ! -f "$vocab/vocab.json" ]; then
+if ! find_gpt2; then
     skip "GPT-2's vocabulary is not here: set GPT2_VOCAB_DIR"
     tap_done
     exit
@@ -17,7 +16,7 @@ for split in train valid; do
 done
 script=$top/share/examples/gpt2-large-wikitext2.sh
 small() { # options...
-    sh "$script" text "$vocab" run --num-layers 1 --hidden-size 16 \
+    sh "$script" text "$gpt2" run --num-layers 1 --hidden-size 16 \
         --num-attention-heads 2 --seq-length 16 --micro-batch-size 2 \
         --global-batch-size 4 --train-iters 10 --eval-interval 4 --lr 0.01 \
         --device cpu "$@"
@@ -28,7 +27,7 @@ check 'the text is one document' test "$(gpt-dataset info --json \
     run/wikitext2-train_text_document | tr ',' '\n' |
     sed -n 's/.*"documents": *\([0-9]*\).*/\1/p' | head -n 1)" = 1
 gpt-dataset cat run/wikitext2-train_text_document \
-    --vocab-file "$vocab/vocab.json" --merge-file "$vocab/merges.txt" >text.out \
+    --vocab-file "$gpt2/vocab.json" --merge-file "$gpt2/merges.txt" >text.out \
     2>cat.err || sed 's/^/# /' cat.err
 check 'and all of it' grep -qF 'The "159201" \ of <unk> and 0 .' text.out
 expect 0 'goes on' small

@@ -28,6 +28,7 @@ esac
 PATH=$BUILD:$PATH
 GPT_DATADIR=$top/share
 export PATH GPT_DATADIR
+. "$top/tests/lib/oracles.sh"
 unset GPT_FAULT NO_COLOR 2>/dev/null || :
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/gpt-test.XXXXXX") || exit 1
 trap 'rm -rf "$scratch"' EXIT
@@ -83,16 +84,6 @@ out_has() { check "output has '$1'" grep -qF -e "$1" "$scratch/out" ||
 skip() { # why
     tap_n=$((tap_n + 1))
     echo "ok $tap_n # SKIP $1"
-}
-
-# GPT-2's real vocabulary, when somebody has it: sets $gpt2 or fails.
-find_gpt2() {
-    for gpt2 in "${GPT2_VOCAB_DIR:-}" "$top/../shared/data/gpt2"; do
-        [ -n "$gpt2" ] && [ -f "$gpt2/vocab.json" ] &&
-            [ -f "$gpt2/merges.txt" ] && return 0
-    done
-    gpt2=
-    return 1
 }
 
 tap_done() {

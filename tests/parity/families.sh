@@ -4,14 +4,13 @@
 # GPT_TOKENIZERS_DIR; GPT_FAMILIES_COUNT strings are drawn for each family.
 # The Python is GPT_ORACLE_PYTHON, or python3.
 cd "$(dirname "$0")/../.." || exit 1
-python=${GPT_ORACLE_PYTHON:-python3}
 build=${BUILD:-build}
-"$python" -c 'import tiktoken, tokenizers, sentencepiece, numpy' 2>/dev/null ||
-    {
-        echo "1..0 # SKIP no $python with tiktoken, tokenizers and" \
-            'sentencepiece (GPT_ORACLE_PYTHON)'
-        exit 0
-    }
+. tests/lib/oracles.sh
+find_python 'tiktoken, tokenizers, sentencepiece, numpy' || {
+    echo "1..0 # SKIP no $python with tiktoken, tokenizers and" \
+        'sentencepiece (GPT_ORACLE_PYTHON)'
+    exit 0
+}
 set -- --programs "$build" --count "${GPT_FAMILIES_COUNT:-200}"
 for dir in "${GPT_TOKENIZERS_DIR:-}" ../shared/data/families; do
     [ -n "$dir" ] && [ -d "$dir" ] && set -- "$@" --files "$dir" && break

@@ -3,22 +3,18 @@
 # if it is there: a short run of tokenizer_parity.py with GPT-2's vocabulary.
 # The Python is GPT_ORACLE_PYTHON, or python3.
 cd "$(dirname "$0")/../.." || exit 1
-python=${GPT_ORACLE_PYTHON:-python3}
 build=${BUILD:-build}
-for dir in "${GPT2_VOCAB_DIR:-}" ../shared/data/gpt2; do
-    [ -n "$dir" ] && [ -f "$dir/merges.txt" ] && break
-    dir=
-done
-[ -n "$dir" ] || {
+. tests/lib/oracles.sh
+find_gpt2 || {
     echo '1..0 # SKIP no vocabulary of GPT-2 (GPT2_VOCAB_DIR)'
     exit 0
 }
-"$python" -c 'import tiktoken, tokenizers, numpy' 2>/dev/null || {
+find_python 'tiktoken, tokenizers, numpy' || {
     echo "1..0 # SKIP no $python with tiktoken and tokenizers" \
         '(GPT_ORACLE_PYTHON)'
     exit 0
 }
-set -- --program "$build/gpt-preprocess" --vocab "$dir" --random 20000
+set -- --program "$build/gpt-preprocess" --vocab "$gpt2" --random 20000
 for text in /usr/share/debian-reference/ch09.*.html; do
     [ -f "$text" ] && set -- "$@" "$text"
 done
