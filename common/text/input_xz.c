@@ -13,7 +13,14 @@
 
 #include <lzma.h>
 
-enum { MIB = 1 << 20, THREADS_MIB = 512, STOP_MIB = 1024, MAX_THREADS = 64 };
+enum {
+    MIB = 1 << 20,
+    THREADS_MIB = 512,
+    STOP_MIB = 1024,
+    MAX_THREADS = 64,
+    PIECE = 8192, /* bytes that go from the dictionary to the caller while the
+                     first cache still holds them */
+};
 
 struct xz {
     lzma_stream stream;
@@ -25,16 +32,16 @@ static lzma_ret start(lzma_stream *stream, int64_t threads)
 #if LZMA_VERSION >= 50040002
     lzma_mt mt = {
         .flags = LZMA_CONCATENATED,
-        .threads = (uint32_t)gpt_max_i64(1, gpt_min_i64(threads, MAX_THREADS)),
+        .threads = (uint32_t)gpt_min_i64(threads, MAX_THREADS),
         .memlimit_threading = (uint64_t)THREADS_MIB * MIB,
         .memlimit_stop = (uint64_t)STOP_MIB * MIB,
     };
-    return lzma_stream_decoder_mt(stream, &mt);
-#else
+    if (threads > 1)
+        return lzma_stream_decoder_mt(stream, &mt);
+#endif
     (void)threads;
     return lzma_stream_decoder(stream, (uint64_t)STOP_MIB * MIB,
                                LZMA_CONCATENATED);
-#endif
 }
 
 static int xz_open(struct gpt_input *in, struct gpt_err *err)
@@ -93,6 +100,8 @@ static int xz_read(struct gpt_input *in, void *dst, size_t cap, size_t *got,
 {
     struct xz *xz = in->state;
     lzma_stream *s = &xz->stream;
+    if (in->threads <= 1 && cap > PIECE)
+        cap = PIECE;
     s->next_out = dst;
     s->avail_out = cap;
     while (s->avail_out == cap && xz->pending == LZMA_OK) {

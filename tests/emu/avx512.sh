@@ -20,7 +20,7 @@ for need in bochs xorriso cpio; do
     command -v $need >/dev/null || { echo "# SKIP no $need"; exit 0; }
 done
 work=$(mktemp -d "${TMPDIR:-/tmp}/gpt-avx512.XXXXXX")
-trap : EXIT
+trap 'rm -rf "$work"' EXIT
 root=$work/root
 mkdir -p "$root/bin" "$root/proc" "$root/sys" "$root/dev" "$root/tmp" \
     "$root/top/tests" "$root/top/$build/tests/unit" "$work/cd"
@@ -41,6 +41,7 @@ done
 cat >"$root/init" <<END
 #!/bin/sh
 mount -t proc proc /proc
+mount -t devtmpfs dev /dev
 exec >/dev/ttyS0 2>&1
 echo "== flags: \$(grep -o -m1 'avx512[a-z]*' /proc/cpuinfo | cat)"
 cd /top
