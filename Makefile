@@ -80,7 +80,8 @@ completions := $(foreach p,$(programs),$(BUILD)/completions/$(p).bash \
 # The kernels of kernels/cuda, twice: for GPUs by nvcc, and emulated.
 gpu := $(if $(filter-out 0,$(CUDA)),$(if $(GPU_ARCHS),$(BUILD)/libgpt-cuda.so))
 emu := $(if $(HAVE_CXX),$(BUILD)/libgpt-cuda-emu.so)
-emu_test := $(if $(HAVE_CXX),$(BUILD)/tests/emu/selftest.t)
+emu_test := $(if $(HAVE_CXX),$(patsubst tests/emu/%.cu,$(BUILD)/tests/emu/%.t,\
+            $(wildcard tests/emu/*.cu)))
 
 .PHONY: all lib units
 all: $(bins) $(gpu)          ## build the programs (the default)

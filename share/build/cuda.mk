@@ -60,14 +60,15 @@ $(BUILD)/emu/%.o: tests/emu/%.cc
 	@mkdir -p $(@D)
 	$(CXX) $(emu_flags) -c -o $@ $<
 
-# The emulation's own test; a file of kernels, but of no plugin.
-$(emu_test): $(BUILD)/emu/selftest.o $(filter-out $(BUILD)/emu/gemm.o $(BUILD)/emu/nccl.o,\
+# The emulation's own tests; files of kernels, but of no plugin.
+$(emu_test): $(BUILD)/tests/emu/%.t: $(BUILD)/emu/%.o \
+             $(filter-out $(BUILD)/emu/gemm.o $(BUILD)/emu/nccl.o,\
              $(patsubst tests/emu/%.cc,$(BUILD)/emu/%.o,\
              $(wildcard tests/emu/*.cc))) $(pic_obj)
 	@mkdir -p $(@D)
 	$(CXX) $(SANITIZE) $(LDFLAGS) -o $@ $^ -lpthread
 
-$(BUILD)/emu/selftest.o: tests/emu/selftest.cu
+$(BUILD)/emu/%.o: tests/emu/%.cu
 	@mkdir -p $(@D)
 	$(CXX) $(emu_flags) -x c++ -c -o $@ $<
 

@@ -1,7 +1,7 @@
 /* The part of the CUDA runtime that kernels/cuda/ calls, streams apart; for
- * cuda.h. The device is of GPT_CUDA_EMU_ARCH: 80 (unless told) or 90. Its memory
- * is host memory that is poisoned with NaN when it is allocated; copies fail
- * unless their device side lies in one allocation. */
+ * cuda.h. The device is of GPT_CUDA_EMU_ARCH: 80 (unless told) or 90. Its
+ * memory is host memory that is poisoned with NaN when it is allocated; copies
+ * fail unless their device side lies in one allocation. */
 #ifndef GPT_EMU_RUNTIME_H
 #define GPT_EMU_RUNTIME_H
 

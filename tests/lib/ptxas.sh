@@ -1,15 +1,17 @@
 #!/bin/sh
 # usage: ptxas.sh BUILD; what nvcc and ptxas said of every kernel, as a table:
 # for a file and an architecture, its kernels, the most registers and bytes of
-# static shared memory of any, and spills. Fails when a compiler warned or any
-# kernel spills: a spill is memory traffic that the source does not show.
+# static shared memory of any, and spills. Fails when a compiler warned, any
+# kernel spills (memory traffic that the source does not show), wgmma is
+# serialized, or a kernel for Hopper is without its instructions: those are
+# counted by cuobjdump, where it is (CUOBJDUMP names it).
 set -u
 dir=${1:-build}/cuda
-printf '%-14s %-9s %7s %9s %7s %6s\n' file arch kernels registers shared spills
+printf '%-16s %-9s %7s %9s %7s %6s\n' file arch kernels registers shared spills
 bad=0
 for f in "$dir"/*.ptxas; do
     [ -f "$f" ] || { echo "ptxas: no report in $dir"; exit 1; }
-    if grep -i 'warning' "$f"; then
+    if grep -i 'warning\|potential performance loss' "$f"; then
         echo "ptxas: $f: a warning"
         bad=1
     fi
@@ -28,7 +30,7 @@ for f in "$dir"/*.ptxas; do
         }
         END {
             for (a in kernels) {
-                printf "%-14s %-9s %7d %9d %7d %6d\n", file, a, kernels[a],
+                printf "%-16s %-9s %7d %9d %7d %6d\n", file, a, kernels[a],
                     registers[a], shared[a], spills[a]
                 bad += spills[a] > 0
             }
@@ -36,6 +38,24 @@ for f in "$dir"/*.ptxas; do
         }' "$f" | sort || bad=1
     grep -h 'spill stores' "$f" | grep -qv ' 0 bytes spill stores, 0 bytes' &&
         { echo "ptxas: $f: a kernel spills"; bad=1; }
+done
+
+# What Hopper's files are written for: products and copies in the background.
+dump=${CUOBJDUMP:-cuobjdump}
+PATH=$PATH:/usr/local/cuda/bin
+for f in "$dir"/*_sm90a.o; do
+    [ -f "$f" ] || continue
+    command -v "$dump" >/dev/null || {
+        echo "ptxas: no cuobjdump: $f is not looked into"
+        continue
+    }
+    "$dump" --dump-sass "$f" | awk -v file="$(basename "$f" .o)" '
+        / HGMMA/ { products++ }
+        / UTMALDG/ { copies++ }
+        END {
+            printf "%-16s %d HGMMA, %d UTMALDG\n", file, products, copies
+            exit !products || !copies
+        }' || bad=1
 done
 [ $bad = 0 ] && echo "ptxas: no warning, no spill"
 exit $bad
