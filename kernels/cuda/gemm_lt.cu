@@ -1,10 +1,13 @@
 /* Matrix products by cuBLASLt, which is opened at run time: without it they are
- * slower. The algorithm of a shape is asked for
- * once and kept. Start at gemm_run(). */
+ * slower. The algorithm of a shape is asked for once and kept: the library's
+ * first choice, or with GPT_CUDA_TUNE=1 the fastest of its first few. Another
+ * algorithm is another order of sums, so that tuned runs do not repeat to the
+ * bit. Start at gemm_run(). */
 #include "cuda/gemm.cuh"
 
 #include <cublasLt.h>
 #include <dlfcn.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -69,11 +72,12 @@ struct plan {
     cublasLtMatmulAlgo_t algo;
 };
 
-enum { MOST_PLANS = 256, WORK = 32 << 20 };
+enum { MOST_PLANS = 256, WORK = 32 << 20, CHOICES = 8, TIMES = 3 };
 
 struct gemm {
     cublasLtHandle_t handle;
     void *work;
+    bool tune;
     int n_plans;
     struct plan plans[MOST_PLANS];
 };
@@ -83,9 +87,11 @@ int gemm_open(struct gemm **out, struct gpt_err *err)
     *out = NULL;
     if (!open_library())
         return GPT_OK; /* products are then gemm_plain()'s */
+    const char *tune = getenv("GPT_CUDA_TUNE");
     struct gemm *g = (struct gemm *)calloc(1, sizeof *g);
     if (!g)
         return gpt_fail(err, GPT_EFAIL, "cuda: out of memory: matrix products");
+    g->tune = tune && strcmp(tune, "1") == 0;
     if (lt.Create(&g->handle) != CUBLAS_STATUS_SUCCESS ||
         cudaMalloc(&g->work, WORK) != cudaSuccess) {
         gemm_close(g);
@@ -174,10 +180,68 @@ static uint32_t alignment(const void *p)
     return a == 0 || a > 256 ? 256 : a;
 }
 
-static bool choose(struct gemm *g, struct plan *p, const struct gemm_call *c)
+static cublasStatus_t multiply(struct gemm *g, const struct plan *p, const struct gemm_call *c,
+                               void *to, cudaStream_t stream)
+{
+    const float one = 1;
+    return lt.Matmul(g->handle, p->desc, &one, c->a, p->a, c->b, p->b, &c->beta, to, p->c, to,
+                     p->c, &p->algo, g->work, WORK, stream);
+}
+
+/* ---- the choice of an algorithm ---- */
+
+/* Milliseconds of p->algo, into `to`; infinite when it does not work. */
+static float time_of(struct gemm *g, const struct plan *p, const struct gemm_call *c, void *to,
+                     cudaStream_t stream, cudaEvent_t begun, cudaEvent_t ended)
+{
+    float ms = INFINITY;
+    bool good = multiply(g, p, c, to, stream) == CUBLAS_STATUS_SUCCESS;
+    cudaEventRecord(begun, stream);
+    for (int i = 0; good && i < TIMES; i++)
+        good = multiply(g, p, c, to, stream) == CUBLAS_STATUS_SUCCESS;
+    cudaEventRecord(ended, stream);
+    if (cudaEventSynchronize(ended) != cudaSuccess || !good ||
+        cudaEventElapsedTime(&ms, begun, ended) != cudaSuccess)
+        return INFINITY;
+    return ms;
+}
+
+/* Puts the fastest of n into p->algo. A product that adds is tried into memory
+ * of its own; where there is none, the first choice stays. */
+static void tune(struct gemm *g, struct plan *p, const struct gemm_call *c, cudaStream_t stream,
+                 const cublasLtMatmulHeuristicResult_t *choices, int n)
+{
+    cudaEvent_t begun = NULL, ended = NULL;
+    void *to = c->c;
+    float best = INFINITY;
+    bool good = cudaEventCreate(&begun) == cudaSuccess && cudaEventCreate(&ended) == cudaSuccess;
+    if (good && c->beta != 0)
+        good = cudaMalloc(&to, (size_t)(c->ldc * c->n) * gpt_dtype_bytes(c->c_type)) ==
+               cudaSuccess;
+    for (int i = 0; good && i < n; i++) {
+        cublasLtMatmulAlgo_t before = p->algo;
+        p->algo = choices[i].algo;
+        float ms = choices[i].state == CUBLAS_STATUS_SUCCESS
+                       ? time_of(g, p, c, to, stream, begun, ended)
+                       : INFINITY;
+        if (ms < best)
+            best = ms;
+        else
+            p->algo = before;
+    }
+    if (to != c->c)
+        cudaFree(to);
+    if (begun)
+        cudaEventDestroy(begun);
+    if (ended)
+        cudaEventDestroy(ended);
+    cudaGetLastError(); /* what could not be tried is no failure */
+}
+
+static bool choose(struct gemm *g, struct plan *p, const struct gemm_call *c, cudaStream_t stream)
 {
     cublasLtMatmulPreference_t like = NULL;
-    cublasLtMatmulHeuristicResult_t best = {};
+    cublasLtMatmulHeuristicResult_t choices[CHOICES] = {};
     size_t work = WORK;
     uint32_t a = alignment(c->a), b = alignment(c->b), to = alignment(c->c);
     int n = 0;
@@ -192,11 +256,14 @@ static bool choose(struct gemm *g, struct plan *p, const struct gemm_call *c)
     LIKE(MIN_ALIGNMENT_C_BYTES, to);
     LIKE(MIN_ALIGNMENT_D_BYTES, to);
 #undef LIKE
-    bool found = lt.MatmulAlgoGetHeuristic(g->handle, p->desc, p->a, p->b, p->c, p->c,
-                                                   like, 1, &best, &n) == CUBLAS_STATUS_SUCCESS &&
-                 n > 0 && best.state == CUBLAS_STATUS_SUCCESS;
+    bool found = lt.MatmulAlgoGetHeuristic(g->handle, p->desc, p->a, p->b, p->c, p->c, like,
+                                           g->tune ? CHOICES : 1, choices,
+                                           &n) == CUBLAS_STATUS_SUCCESS &&
+                 n > 0 && choices[0].state == CUBLAS_STATUS_SUCCESS;
     lt.MatmulPreferenceDestroy(like);
-    p->algo = best.algo;
+    p->algo = choices[0].algo;
+    if (found && n > 1)
+        tune(g, p, c, stream, choices, n);
     return found;
 }
 
@@ -219,7 +286,7 @@ static bool same_shape(const struct gemm_call *x, const struct gemm_call *y)
            x->epilogue == y->epilogue && x->tf32 == y->tf32;
 }
 
-static struct plan *plan_of(struct gemm *g, const struct gemm_call *c)
+static struct plan *plan_of(struct gemm *g, const struct gemm_call *c, cudaStream_t stream)
 {
     struct plan key;
     key_of(c, &key);
@@ -231,22 +298,19 @@ static struct plan *plan_of(struct gemm *g, const struct gemm_call *c)
             close_plan(&g->plans[--g->n_plans]);
     struct plan *p = &g->plans[g->n_plans++];
     *p = key;
-    p->supported = describe(p, c) && choose(g, p, c);
+    p->supported = describe(p, c) && choose(g, p, c, stream);
     return p;
 }
 
 enum gemm_result gemm_run(struct gemm *g, cudaStream_t stream, const struct gemm_call *c,
                           const char **why)
 {
-    float one = 1;
     if (!g)
         return GEMM_UNSUPPORTED;
-    struct plan *p = plan_of(g, c);
+    struct plan *p = plan_of(g, c, stream);
     if (!p->supported || !set_addresses(p, c))
         return GEMM_UNSUPPORTED;
-    cublasStatus_t s = lt.Matmul(g->handle, p->desc, &one, c->a, p->a, c->b, p->b,
-                                         &c->beta, c->c, p->c, c->c, p->c, &p->algo, g->work,
-                                         WORK, stream);
+    cublasStatus_t s = multiply(g, p, c, c->c, stream);
     *why = "cublasLtMatmul failed";
     return s == CUBLAS_STATUS_SUCCESS ? GEMM_DONE
            : s == CUBLAS_STATUS_NOT_SUPPORTED ? GEMM_UNSUPPORTED

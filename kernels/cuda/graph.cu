@@ -31,21 +31,23 @@ int cuda_record_end(struct gpt_queue *q, struct gpt_recording **out, struct gpt_
     struct gpt_recording *r = (struct gpt_recording *)calloc(1, sizeof *r);
     cudaGraph_t graph = NULL;
     *out = NULL;
-    cudaError_t e = r ? cudaSuccess : cudaErrorMemoryAllocation;
-    cudaError_t ended = cudaStreamEndCapture(q->stream, &graph);
+    cudaError_t e = cudaStreamEndCapture(q->stream, &graph);
     if (e == cudaSuccess)
-        e = ended;
-    if (e == cudaSuccess)
-        e = cudaGraphInstantiateWithFlags(&r->exec, graph, 0);
+        e = r ? cudaGraphInstantiateWithFlags(&r->exec, graph, 0) : cudaErrorMemoryAllocation;
     if (graph)
         cudaGraphDestroy(graph);
-    if (e != cudaSuccess) {
-        free(r);
-        return fail(err, e);
+    if (e == cudaSuccess && q->err.status == GPT_OK) {
+        r->work = q->work;
+        *out = r;
+        return GPT_OK;
     }
-    r->work = q->work;
-    *out = r;
-    return GPT_OK;
+    free(r);
+    if (q->err.status == GPT_OK)
+        return fail(err, e);
+    *err = q->err; /* of what was not run: the queue goes on without */
+    q->err = gpt_err();
+    cudaGetLastError();
+    return err->status;
 }
 
 bool cuda_replay(struct gpt_queue *q, struct gpt_recording *r)

@@ -31,7 +31,16 @@ expect 5 'cuda without a GPU' train --device cuda
 err_has 'libgpt-cuda.so'
 expect 0 'auto without a GPU' train --device auto --train-iters 1
 err_has 'running on the CPU (cuda: '
+expect 0 'what was built and found, without a GPU' gpt-train --version
+out_has 'GPU: not built (cuda: '
 unset GPT_PLUGIN_DIR
+# A program, and the plugin, start where no library of GPUs is installed.
+for file in gpt-train gpt-generate libgpt-cuda.so; do
+    [ -e "$BUILD/$file" ] || continue
+    expect 0 "$file needs libraries" ldd "$BUILD/$file"
+    check 'but none of GPUs' \
+        sh -c '! grep -E "lib(cuda|cudart|cublas|cublasLt|nccl)\." out'
+done
 
 # ---- GPUs, emulated or not ----
 device=${GPT_TEST_DEVICE:-cuda-emu}

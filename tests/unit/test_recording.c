@@ -1,0 +1,129 @@
+/* Recorded operations: they run again with the memory as it is then, run in
+ * the queue's order, are refused where they would refer to the host, and are
+ * told to be stale when their work space has moved. */
+#include "device.h"
+
+enum { N = 512 };
+
+static float *x, *sum, *host;
+
+static void add_x(void)
+{
+    dev_be->bias_grad(dev_q, sum, x, 1, N, GPT_F32); /* sum += x */
+}
+
+static void fill(float *to, float value)
+{
+    for (int i = 0; i < N; i++)
+        host[i] = value;
+    dev_be->copy_in(dev_q, to, host, N * sizeof *host);
+}
+
+/* The number that all of `sum` has, or -1. */
+static float result(void)
+{
+    struct gpt_err err;
+
+    dev_be->copy_out(dev_q, host, sum, N * sizeof *host);
+    need(dev_be->sync(dev_q, &err), &err);
+    for (int i = 1; i < N; i++)
+        if (host[i] != host[0])
+            return -1;
+    return host[0];
+}
+
+static struct gpt_recording *record(void (*work)(void))
+{
+    struct gpt_recording *r;
+    struct gpt_err err;
+
+    need(dev_be->record_begin(dev_q, &err), &err);
+    work();
+    need(dev_be->record_end(dev_q, &r, &err), &err);
+    return r;
+}
+
+static void test_replay(void)
+{
+    fill(sum, 0);
+    fill(x, 1);
+    add_x();
+    struct gpt_recording *r = record(add_x);
+    ok(result() == 1, "recording runs nothing");
+    fill(x, 10);
+    ok(dev_be->replay(dev_q, r) && dev_be->replay(dev_q, r), "replayed twice");
+    fill(x, 100);
+    ok(dev_be->replay(dev_q, r), "and with other memory");
+    const double got = (double)result();
+    ok(got == 121, "memory is read when it runs: %g", got);
+    dev_be->recording_close(r);
+}
+
+static void test_refused(void)
+{
+    struct gpt_recording *r;
+    struct gpt_err err;
+
+    if (!emulated) {
+        skip("a GPU records some copies");
+        return;
+    }
+    need(dev_be->record_begin(dev_q, &err), &err);
+    dev_be->copy_in(dev_q, x, host, N * sizeof *host);
+    is_int(dev_be->record_end(dev_q, &r, &err), GPT_EDEVICE,
+           "a copy from the host is refused: %s", err.text);
+    ok(r == NULL, "and leaves nothing");
+    fill(sum, 3);
+    ok(result() == 3, "the queue goes on");
+}
+
+/* Work space of the queue grows: kernels of a recording have the old one. */
+static void test_stale(void)
+{
+    enum { ROWS = 2000 };
+    struct gpt_err err;
+    void *large;
+
+    add_x();
+    struct gpt_recording *r = record(add_x);
+    need(dev_be->alloc(dev_be, ROWS * N * sizeof *x, "rows", &large, &err),
+         &err);
+    dev_be->bias_grad(dev_q, sum, large, ROWS, N, GPT_F32);
+    ok(!dev_be->replay(dev_q, r), "a recording whose work space is gone");
+    dev_be->recording_close(r);
+    fill(sum, 5);
+    fill(x, 1);
+    r = record(add_x);
+    ok(dev_be->replay(dev_q, r) && result() == 6, "recorded anew");
+    dev_be->recording_close(r);
+    dev_be->free(dev_be, large);
+}
+
+static void all(void)
+{
+    struct gpt_err err;
+    void *mem;
+
+    need(dev_be->alloc(dev_be, N * sizeof *x, "x", &mem, &err), &err);
+    x = mem;
+    need(dev_be->alloc(dev_be, N * sizeof *sum, "sum", &mem, &err), &err);
+    sum = mem;
+    host = malloc(N * sizeof *host);
+    test_replay();
+    test_refused();
+    test_stale();
+    free(host);
+    dev_be->free(dev_be, x);
+    dev_be->free(dev_be, sum);
+}
+
+int main(void)
+{
+    if (!open_devices())
+        return tap_done();
+    all();
+    reopen("GPT_CUDA_EMU_STREAMS", "late");
+    all();
+    close_devices();
+    return tap_done();
+}
