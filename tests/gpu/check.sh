@@ -20,43 +20,47 @@ for p in preprocess train generate launch; do
 done
 plugin=$BUILD/libgpt-$GPT_TEST_DEVICE.so
 kernels=$BUILD/tests/unit/test_cuda.t
+queues=$BUILD/tests/unit/test_queues.t
 clique=$BUILD/tests/unit/test_clique.t
 # shellcheck disable=SC2086 # a word list
-sh tests/gpu/build.sh $programs "$plugin" "$kernels" "$clique"
+sh tests/gpu/build.sh $programs "$plugin" "$kernels" "$queues" "$clique"
 "$BUILD/gpt-train" --version
 say "built"
 
-# A test's TAP goes to a file; what is not 'ok' is shown.
-run() { # name command...
-    tap=$BUILD/$1.tap
-    shift
+# A test's TAP goes to a file; what is not 'ok' is shown. Others go on after one
+# that fails.
+failed=0
+run() { # what file command...
+    what=$1 tap=$BUILD/$2.tap
+    shift 2
     status=0
     "$@" >"$tap" 2>&1 || status=$?
     grep -v '^ok [0-9]* - ' "$tap" || :
-    [ $status = 0 ] || {
-        say "FAILED: see $tap"
-        exit 1
-    }
+    if [ $status = 0 ]; then
+        say "$what"
+    else
+        failed=1
+        say "FAILED: $what; see $tap"
+    fi
 }
 
 [ "$GPT_TEST_DEVICE" != cuda ] || export GPT_TEST_SWEEP="${GPT_TEST_SWEEP:-10}"
-run kernels "$kernels"
-grep -q '^ok 2 ' "$BUILD/kernels.tap" || {
+run 'every kernel agrees with kernels/cpu' kernels "$kernels"
+grep -q 'ok 2 ' "$BUILD/kernels.tap" || {
     say "no GPU answers here; nothing was checked"
     exit 1
 }
-say "every kernel agrees with kernels/cpu"
-run clique "$clique"
-say "collectives of one member"
-run programs sh tests/cli/t25-cuda-emu.sh
-say "trainings and generation agree with the CPU"
+run 'queues wait for each other' queues "$queues"
+run 'a group of one rank has its collectives' clique "$clique"
+run 'trainings and generation agree with the CPU' programs \
+    sh tests/cli/t25-cuda-emu.sh
 
 # ---- compute-sanitizer ----
 
 if [ "$GPT_TEST_DEVICE" != cuda ] ||
     ! command -v compute-sanitizer >/dev/null; then
     say "compute-sanitizer: not run, it is not installed"
-    exit 0
+    exit $failed
 fi
 
 sections=$("$kernels" --list | grep -v sweep)
@@ -81,7 +85,6 @@ sanitize() { # tool section
     esac >"$log.result"
 }
 
-failed=0
 for tool in memcheck racecheck synccheck; do
     for s in $sections; do
         sanitize $tool "$s" &
