@@ -80,7 +80,10 @@ static void before(void *context, int64_t bucket)
 
 struct gpt_weight_hook gpt_gatherer_hook(struct gpt_gatherer *g)
 {
-    return (struct gpt_weight_hook){.context = g, .before = g ? before : NULL};
+    return (struct gpt_weight_hook){
+        .context = g,
+        .before = g && g->o.overlap ? before : NULL,
+    };
 }
 
 void gpt_gatherer_wait(struct gpt_gatherer *g)

@@ -29,7 +29,7 @@ int gpt_gatherer_open(struct gpt_gatherer **g, struct gpt_backend *be,
                       struct gpt_err *err) GPT_MUST_USE;
 void gpt_gatherer_close(struct gpt_gatherer *g);
 
-/* For gpt_stage_open(). */
+/* For gpt_stage_open(); empty where nothing is left to be waited for. */
 struct gpt_weight_hook gpt_gatherer_hook(struct gpt_gatherer *g);
 
 /* The shards of this rank are new. */

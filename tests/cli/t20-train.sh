@@ -176,7 +176,7 @@ expect 0 '--dry-run needs no data' gpt-train --config gpt2-124m \
 err_has 'rank (0, 0): 124475904'
 err_has '(size: 50257) with 47 dummy tokens (new size: 50304)'
 check 'and prints memory by kind' test "$(grep -cE '^   [a-z ]+ +[0-9]+ bytes' \
-    err)" = 10
+    err)" = 11
 check 'other presets' test "$(for p in 345m 774m 1.5b; do
     gpt-train --config gpt2-$p --vocab-size 50257 --dry-run 2>&1 |
         sed -n 's/.*rank (0, 0): //p'; done | tr '\n' ' ')" = \
