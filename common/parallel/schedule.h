@@ -76,17 +76,31 @@ int64_t gpt_plan_group(const struct gpt_action *actions, int64_t n);
 int gpt_plan_check(const struct gpt_plan *plans, int64_t stages, int64_t chunks,
                    int64_t microbatches, struct gpt_err *err) GPT_MUST_USE;
 
-/* Simulated start and end of every action of every stage, given seconds for
- * one chunk's forward, backward and one transfer. times: an array a stage, as
- * long as its plan; may be NULL. Returns the length of the step in *total and,
- * in *bubble, the time that the busiest stage is idle, divided by the time that
- * it computes. GPT_EFAIL when the plans wait for each other. */
+/* Seconds that things take: one chunk's forward and backward; a transfer; and
+ * gathering the weights of a chunk, which goes on from the step's begin, layer
+ * by layer, while its first forward waits for each of its `layers`. */
+struct gpt_plan_costs {
+    double forward, backward, transfer;
+    double weights; /* 0: they are there */
+    int64_t layers;
+};
+
+/* What comes of it. */
+struct gpt_plan_result {
+    double total;   /* length of the step */
+    double bubble;  /* idle time of the busiest stage by its time of computing */
+    double weights; /* the most that a stage waited for weights */
+};
+
+/* Simulated start and end of every action of every stage. times: an array a
+ * stage, as long as its plan; may be NULL. GPT_EFAIL when the plans wait for
+ * each other. */
 struct gpt_span {
     double begin, end;
 };
 int gpt_plan_simulate(const struct gpt_plan *plans, int64_t stages,
-                      double forward, double backward, double transfer,
-                      struct gpt_span **times, double *total, double *bubble,
+                      const struct gpt_plan_costs *costs,
+                      struct gpt_span **times, struct gpt_plan_result *result,
                       struct gpt_err *err) GPT_MUST_USE;
 
 #endif

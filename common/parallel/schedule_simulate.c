@@ -7,6 +7,7 @@
 struct clock {
     double now;  /* the stage is busy, or waits in a group, since */
     double busy; /* seconds of computing so far */
+    double weights; /* of waiting for weights */
 };
 
 static double later(double a, double b)
@@ -21,20 +22,54 @@ static void note(struct gpt_span **times, int64_t stage, int64_t action,
         times[stage][action] = (struct gpt_span){begin, end};
 }
 
-/* posted: when the group that a stage waits in was posted. */
-static void run(struct gpt_play *y, const double seconds[GPT_N_ACTIONS],
-                double transfer, struct clock *clocks, double *posted,
-                struct gpt_span **times)
+static double seconds_of(const struct gpt_plan_costs *costs,
+                         const struct gpt_action *a)
 {
+    return a->kind == GPT_ACT_FORWARD    ? costs->forward
+           : a->kind == GPT_ACT_BACKWARD ? costs->backward
+                                         : 0;
+}
+
+/* Of an action that would begin now: a forward goes from layer to layer, and
+ * their weights come as evenly, so that it is the first or the last layer that
+ * is waited for. */
+static double wait_for_weights(const struct gpt_plan_costs *costs,
+                               const struct gpt_action *a, double now)
+{
+    const double n = (double)costs->layers, begun = costs->weights * a->chunk;
+
+    if (costs->weights == 0 || a->kind != GPT_ACT_FORWARD || a->microbatch > 0)
+        return 0;
+    const double first = begun + costs->weights / n;
+    const double last = begun + costs->weights -
+                        costs->forward * (n - 1) / n; /* of the layers before */
+    return later(0, later(first, last) - now);
+}
+
+static void compute(struct clock *c, const struct gpt_plan_costs *costs,
+                    const struct gpt_action *a)
+{
+    const double wait = wait_for_weights(costs, a, c->now);
+
+    c->weights += wait;
+    c->now += wait + seconds_of(costs, a);
+    c->busy += seconds_of(costs, a);
+}
+
+/* posted: when the group that a stage waits in was posted. */
+static void run(struct gpt_play *y, const struct gpt_plan_costs *costs,
+                struct clock *clocks, double *posted, struct gpt_span **times)
+{
+    const double transfer = costs->transfer;
     struct gpt_play_event e;
 
     while (gpt_play_next(y, &e)) {
         struct clock *a = &clocks[e.stage];
         if (e.to < 0) {
-            double took = seconds[y->plans[e.stage].actions[e.action].kind];
-            note(times, e.stage, e.action, a->now, a->now + took);
-            a->now += took;
-            a->busy += took;
+            const struct gpt_action *done = &y->plans[e.stage].actions[e.action];
+            compute(a, costs, done);
+            note(times, e.stage, e.action, a->now - seconds_of(costs, done),
+                 a->now);
             posted[e.stage] = a->now;
             continue;
         }
@@ -52,12 +87,10 @@ static void run(struct gpt_play *y, const double seconds[GPT_N_ACTIONS],
 }
 
 int gpt_plan_simulate(const struct gpt_plan *plans, int64_t stages,
-                      double forward, double backward, double transfer,
-                      struct gpt_span **times, double *total, double *bubble,
+                      const struct gpt_plan_costs *costs,
+                      struct gpt_span **times, struct gpt_plan_result *result,
                       struct gpt_err *err)
 {
-    const double seconds[GPT_N_ACTIONS] = {
-        [GPT_ACT_FORWARD] = forward, [GPT_ACT_BACKWARD] = backward};
     const char *what = "the simulation of a pipeline schedule";
     struct clock *clocks = NULL;
     double *posted = NULL, busiest = 0;
@@ -71,7 +104,7 @@ int gpt_plan_simulate(const struct gpt_plan *plans, int64_t stages,
     GPT_TRY_GOTO(status,
                  gpt_new(&posted, (size_t)stages, sizeof(*posted), what, err),
                  out);
-    run(&y, seconds, transfer, clocks, posted, times);
+    run(&y, costs, clocks, posted, times);
     if (gpt_play_stuck(&y) >= 0) {
         status = gpt_fail(err, GPT_EFAIL,
                           "the pipeline schedule stops at stage %lld, action "
@@ -80,12 +113,14 @@ int gpt_plan_simulate(const struct gpt_plan *plans, int64_t stages,
                           (long long)y.at[gpt_play_stuck(&y)]);
         goto out;
     }
-    *total = 0;
+    *result = (struct gpt_plan_result){.total = 0};
     for (int64_t s = 0; s < stages; s++) {
-        *total = later(*total, clocks[s].now);
+        result->total = later(result->total, clocks[s].now);
+        result->weights = later(result->weights, clocks[s].weights);
         busiest = later(busiest, clocks[s].busy);
     }
-    *bubble = busiest > 0 ? (*total - busiest) / busiest : 0;
+    if (busiest > 0)
+        result->bubble = (result->total - busiest) / busiest;
 out:
     gpt_free(clocks);
     gpt_free(posted);

@@ -335,10 +335,11 @@ const struct gpt_opt gpt_train_option_table[] = {
     {.kind = GPT_OPT_BYTES, .name = "memory-limit", .arg = "SIZE", .def = "0",
      AT(memory_limit), .min = 0, .max = 1e18,
      .help = "--dry-run finds the micro batch that fits into SIZE a rank"},
-    {.kind = GPT_OPT_STRING, .name = "simulate", .arg = "F:B[:T]",
+    {.kind = GPT_OPT_STRING, .name = "simulate", .arg = "F:B[:T[:S[:W]]]",
      AT(simulate),
      .help = "print the pipeline's timeline, given seconds of a stage's "
-             "forward, backward and of a transfer, and stop"},
+             "forward, backward, of a transfer, a sum, gathering weights, and "
+             "stop"},
     {.kind = GPT_OPT_STRING, .name = "simulate-svg", .arg = "FILE",
      AT(simulate_svg), .flags = GPT_OPT_FILE,
      .help = "write the timeline of --simulate as a picture"},

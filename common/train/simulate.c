@@ -4,6 +4,7 @@
 #include "base/io.h"
 #include "base/num.h"
 #include "parallel/timeline.h"
+#include "parallel/lane.h"
 #include "train/estimate.h"
 
 #include <math.h>
@@ -17,14 +18,15 @@ enum { COLUMNS_MAX = 50000000 };
 int gpt_simulate_parse(struct gpt_simulate_options *o, const char *text,
                        struct gpt_err *err)
 {
-    double *const fields[] = {&o->forward, &o->backward, &o->transfer};
+    double *const fields[] = {&o->forward, &o->backward, &o->transfer, &o->sum,
+                              &o->weights};
     const char *at = text;
 
     for (size_t i = 0; i < GPT_COUNT(fields); i++) {
         char *end;
         *fields[i] = strtod(at, &end);
         const bool good = end > at && isfinite(*fields[i]) &&
-                          (i == 2 ? *fields[i] >= 0 : *fields[i] > 0);
+                          (i > 1 ? *fields[i] >= 0 : *fields[i] > 0);
         if (!good || (*end && *end != ':'))
             break;
         if (!*end && i > 0)
@@ -32,8 +34,8 @@ int gpt_simulate_parse(struct gpt_simulate_options *o, const char *text,
         at = end + 1;
     }
     return gpt_fail(err, GPT_EUSAGE,
-                    "--simulate '%s' is not FORWARD:BACKWARD[:TRANSFER], in "
-                    "seconds",
+                    "--simulate '%s' is not FORWARD:BACKWARD[:TRANSFER[:SUM"
+                    "[:WEIGHTS]]], in seconds",
                     text);
 }
 
@@ -107,10 +109,103 @@ static double column(const struct gpt_simulate_options *o,
            (double)(digits + (t->chunks > 1) + 1);
 }
 
-static int show(struct gpt_timeline *t, const struct gpt_train_plan *plan,
-                const struct gpt_simulate_options *o, double bubble,
-                struct gpt_buf *out, struct gpt_err *err)
+/* ---- what hides behind computing ---- */
+
+/* Of a chunk; uneven ones are taken for even. */
+static int64_t layers_of(const struct gpt_train_plan *plan)
 {
+    const struct gpt_topology *t = &plan->topology;
+
+    return gpt_max_i64(
+        plan->replica.config.num_layers / (t->pp_size * t->chunks), 1);
+}
+
+/* Of the two sums in a layer's backward, `sum` seconds each: what the weight
+ * gradients of qkv and fc1 hide, which take so much of a layer's backward,
+ * twice all its products. */
+static double hidden_sums(const struct gpt_config *c, double backward,
+                          double sum)
+{
+    const double heads = (double)(c->num_attention_heads * c->head_size);
+    const double groups = (double)(c->num_query_groups * c->head_size);
+    const double ffn = (double)c->ffn_hidden_size;
+    const double all = 2 * (2 * heads + 2 * groups + 2 * ffn);
+
+    return fmin(sum, backward * (heads + 2 * groups) / all) +
+           fmin(sum, backward * ffn / all);
+}
+
+/* A step's sums: two in a layer's forward and two in its backward. */
+static struct gpt_lane_times tensor_times(const struct gpt_train_plan *plan,
+                                          const struct gpt_simulate_options *o)
+{
+    const int64_t n = layers_of(plan);
+    const double layers = (double)(n * plan->topology.chunks *
+                                   gpt_max_i64(plan->replica.micro_batches, 1));
+    struct gpt_lane_times t = {.total = 4 * o->sum * layers,
+                               .waited = 4 * o->sum * layers};
+
+    if (plan->replica.overlap_tensor)
+        t.waited -= layers * hidden_sums(&plan->replica.config,
+                                         o->backward / (double)n, o->sum);
+    return t;
+}
+
+/* What a chunk takes with what it waits for. */
+static struct gpt_plan_costs costs_of(const struct gpt_train_plan *plan,
+                                      const struct gpt_simulate_options *o)
+{
+    const int64_t n = layers_of(plan);
+    struct gpt_plan_costs c = {
+        .forward = o->forward + 2 * o->sum * (double)n,
+        .backward = o->backward + 2 * o->sum * (double)n,
+        .transfer = o->transfer,
+        .layers = n,
+    };
+
+    if (plan->replica.overlap_tensor)
+        c.backward -= (double)n * hidden_sums(&plan->replica.config,
+                                              o->backward / (double)n, o->sum);
+    if (plan->replica.overlap_gather)
+        c.weights = o->weights;
+    return c;
+}
+
+static int check_groups(const struct gpt_train_plan *plan,
+                        const struct gpt_simulate_options *o,
+                        struct gpt_err *err)
+{
+    if (o->sum > 0 && plan->topology.tp_size == 1)
+        return gpt_fail(err, GPT_EUSAGE,
+                        "--simulate: sums need --tensor-model-parallel-size of "
+                        "at least 2");
+    if (o->weights > 0 && plan->replica.zero == GPT_ZERO_OFF)
+        return gpt_fail(err, GPT_EUSAGE,
+                        "--simulate: weights are gathered with "
+                        "--use-distributed-optimizer");
+    return GPT_OK;
+}
+
+static bool show_traffic(const char *what, struct gpt_lane_times t,
+                         struct gpt_buf *out)
+{
+    return t.total == 0 ||
+           gpt_buf_printf(out, "%s: %.6g s, waited %.6g s, hidden %.6g s\n",
+                          what, t.total, t.waited,
+                          t.total - t.waited) == GPT_OK;
+}
+
+/* ---- the whole ---- */
+
+static int show(struct gpt_timeline *t, const struct gpt_train_plan *plan,
+                const struct gpt_simulate_options *o,
+                const struct gpt_plan_result *r, struct gpt_buf *out,
+                struct gpt_err *err)
+{
+    const double all = o->weights * (double)t->chunks;
+    const bool overlap = plan->replica.overlap_gather;
+    const struct gpt_lane_times weights = {all, overlap ? r->weights : all};
+
     t->column = column(o, t);
     if (t->total / t->column * (double)t->stages > COLUMNS_MAX)
         return gpt_fail(err, GPT_EUSAGE,
@@ -123,7 +218,11 @@ static int show(struct gpt_timeline *t, const struct gpt_train_plan *plan,
         gpt_buf_printf(out,
                        "step: %.6g s, bubble: %.4f of the time of computing, "
                        "(P - 1) / (V m) = %.4f\n",
-                       t->total, bubble, gpt_estimate_bubble(plan)) != GPT_OK)
+                       r->total + (overlap ? 0 : all), r->bubble,
+                       gpt_estimate_bubble(plan)) != GPT_OK ||
+        !show_traffic("tensor parallel sums of a step", tensor_times(plan, o),
+                      out) ||
+        !show_traffic("gathering weights", weights, out))
         return gpt_fail(err, GPT_EFAIL, "out of memory for a timeline");
     return GPT_OK;
 }
@@ -140,17 +239,20 @@ int gpt_simulate(const struct gpt_train_plan *plan,
         .chunks = t->chunks,
         .microbatches = m,
     };
-    double bubble;
+    const struct gpt_plan_costs costs = costs_of(plan, o);
+    struct gpt_plan_result result;
 
+    GPT_TRY(check_groups(plan, o, err));
     int status = played_new(&p, t, m, err);
     if (status == GPT_OK)
-        status = gpt_plan_simulate(p.plans, p.stages, o->forward, o->backward,
-                                   o->transfer, p.times, &timeline.total,
-                                   &bubble, err);
+        status = gpt_plan_simulate(p.plans, p.stages, &costs, p.times, &result,
+                                   err);
     timeline.plans = p.plans;
     timeline.times = (const struct gpt_span *const *)p.times;
-    if (status == GPT_OK)
-        status = show(&timeline, plan, o, bubble, out, err);
+    if (status == GPT_OK) {
+        timeline.total = result.total;
+        status = show(&timeline, plan, o, &result, out, err);
+    }
     played_free(&p);
     return status;
 }

@@ -116,11 +116,36 @@ expect 7 'which is not written over' gpt-train $pipeline --simulate 1:2 \
 expect 0 'virtual stages' gpt-train $pipeline --simulate 1:2:0.5 \
     --num-layers-per-virtual-pipeline-stage 1
 out_has '0a>'
-for bad in 1 1: :2 1:2:3:4 -1:2 0:1 1:2:-1 nan:1 1:inf x; do
+for bad in 1 1: :2 1:2:3:4:5:6 1:2:3:-1 -1:2 0:1 1:2:-1 nan:1 1:inf x; do
     # shellcheck disable=SC2086
     expect 2 "refuses --simulate $bad" gpt-train $pipeline "--simulate=$bad"
     err_has "'$bad' is not"
 done
+
+# 4 layers of 1 s forward and 2 s backward; of their 16 sums of 0.1 s, 8 hide
+# behind weight gradients (0.25 and 0.33 s a layer), and so do all weights but
+# those of the first layer.
+ranks='--num-layers 4 --vocab-size 100 --hidden-size 32
+    --num-attention-heads 4 --seq-length 16 --tensor-model-parallel-size 2
+    --world-size 4 --global-batch-size 2 --use-distributed-optimizer'
+# shellcheck disable=SC2086
+expect 0 'traffic beside computing' gpt-train $ranks --overlap-param-gather \
+    --simulate 4:8:0:0.1:2
+out_has 'step: 13.3 s'
+out_has 'tensor parallel sums of a step: 1.6 s, waited 0.8 s, hidden 0.8 s'
+out_has 'gathering weights: 2 s, waited 0.5 s, hidden 1.5 s'
+# shellcheck disable=SC2086
+expect 0 'traffic that is waited for' gpt-train $ranks --simulate 4:8:0:0.1:2 \
+    --no-async-tensor-model-parallel-allreduce
+out_has 'step: 15.6 s'
+out_has 'tensor parallel sums of a step: 1.6 s, waited 1.6 s, hidden 0 s'
+out_has 'gathering weights: 2 s, waited 2 s, hidden 0 s'
+# shellcheck disable=SC2086
+expect 2 'sums of one rank' gpt-train $pipeline --simulate 1:2:0:1
+err_has 'sums need --tensor-model-parallel-size'
+# shellcheck disable=SC2086
+expect 2 'weights that all have' gpt-train $pipeline --simulate 1:2:0:0:1
+err_has 'weights are gathered with --use-distributed-optimizer'
 
 # ---- what does not go together ----
 # shellcheck disable=SC2086

@@ -90,7 +90,8 @@ static void test_all_plans(void)
         struct gpt_err err = {0};
         for (int64_t P = V == 1 ? 1 : 2; P <= MAX_P; P++)
             for (int64_t m = V == 1 ? 1 : P; m <= MAX_M; m += V == 1 ? 1 : P) {
-                double total, bubble;
+                const struct gpt_plan_costs costs = {1, 2, 0, 0, 0};
+                struct gpt_plan_result result = {.bubble = -1};
                 build_all(P, V, m);
                 checked++;
                 if (gpt_plan_check(plans, P, V, m, &err) != GPT_OK &&
@@ -99,13 +100,14 @@ static void test_all_plans(void)
                            (long long)V, (long long)m, err.text);
                 for (int64_t p = 0; p < P; p++)
                     slots += plans[p].live != live_bound(P, V, m, p);
-                if (gpt_plan_simulate(plans, P, 1, 2, 0, NULL, &total, &bubble,
-                                      &err) != GPT_OK ||
-                    fabs(bubble - (double)(P - 1) / (double)(V * m)) > 1e-12) {
+                if (gpt_plan_simulate(plans, P, &costs, NULL, &result, &err) !=
+                        GPT_OK ||
+                    fabs(result.bubble - (double)(P - 1) / (double)(V * m)) >
+                        1e-12) {
                     if (bubbles++ == 0)
                         printf("# P %lld V %lld m %lld: bubble %g\n",
                                (long long)P, (long long)V, (long long)m,
-                               bubble);
+                               result.bubble);
                 }
                 free_all(P);
             }
@@ -133,7 +135,8 @@ static void test_forward_only(void)
     static const int64_t stages[] = {1, 2, 3, 4, 7, 16};
     struct gpt_err err = {0};
     int64_t checked = 0, failed = 0, wrong = 0;
-    double total, bubble;
+    const struct gpt_plan_costs costs = {1, 2, 0, 0, 0};
+    struct gpt_plan_result result = {.total = -1};
 
     for (int64_t V = 1; V <= MAX_V; V++)
         for (size_t i = V == 1 ? 0 : 1; i < GPT_COUNT(stages); i++) {
@@ -147,9 +150,9 @@ static void test_forward_only(void)
                            (long long)V, (long long)m, err.text);
                 for (int64_t p = 0; p < P; p++)
                     wrong += plans[p].live != 1 || plans[p].slots[V - 1] != 1;
-                wrong += gpt_plan_simulate(plans, P, 1, 2, 0, NULL, &total,
-                                           &bubble, &err) != GPT_OK ||
-                         total != (double)(V * m + P - 1);
+                wrong += gpt_plan_simulate(plans, P, &costs, NULL, &result,
+                                           &err) != GPT_OK ||
+                         result.total != (double)(V * m + P - 1);
                 free_all(P);
             }
         }
@@ -181,16 +184,18 @@ static void test_simulated(void)
 {
     struct gpt_span spans[2][64], *times[2] = {spans[0], spans[1]};
     struct gpt_err err = {0};
-    double total = 0, bubble = 0;
+    const struct gpt_plan_costs late = {1, 2, 0.5, 0, 0};
+    struct gpt_plan_result result = {.total = 0};
 
     /* 2 stages, 2 microbatches, forward 1, backward 2, transfer 0.5: F0 1,
      * over at 1.5, F0 there to 2.5 and B0 to 4.5, back at 5, B0 here to 7;
      * there B1, from 5 (F1 to 6) to 8, back at 8.5, B1 here to 10.5 */
     build_all(2, 1, 2);
-    is_int(gpt_plan_simulate(plans, 2, 1, 2, 0.5, times, &total, &bubble, &err),
-           GPT_OK, "simulated");
-    is_near(total, 10.5, 0, 1e-12, "length of the step");
-    is_near(bubble, 4.5 / 6, 0, 1e-12, "idle share");
+    is_int(gpt_plan_simulate(plans, 2, &late, times, &result, &err), GPT_OK,
+           "simulated");
+    is_near(result.total, 10.5, 0, 1e-12, "length of the step");
+    is_near(result.bubble, 4.5 / 6, 0, 1e-12, "idle share");
+    is_near(result.weights, 0, 0, 0, "no wait for weights");
     double computing = 0;
     for (int64_t i = 0; i < plans[1].n; i++)
         if (plans[1].actions[i].kind == GPT_ACT_FORWARD ||

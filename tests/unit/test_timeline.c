@@ -13,7 +13,7 @@ static void simulate(struct drawn *d, int64_t stages, int64_t chunks, int64_t m,
                      double forward, double backward, double transfer)
 {
     struct gpt_err err;
-    double bubble;
+    struct gpt_plan_result result;
 
     for (int64_t s = 0; s < stages; s++) {
         if (gpt_plan_build(&d->plans[s], stages, chunks, m, s, &err) ||
@@ -31,11 +31,12 @@ static void simulate(struct drawn *d, int64_t stages, int64_t chunks, int64_t m,
         .microbatches = m,
         .column = 1,
     };
-    if (gpt_plan_simulate(d->plans, stages, forward, backward, transfer,
-                          d->times, &d->t.total, &bubble, &err)) {
+    const struct gpt_plan_costs costs = {forward, backward, transfer, 0, 0};
+    if (gpt_plan_simulate(d->plans, stages, &costs, d->times, &result, &err)) {
         printf("Bail out! %s\n", err.text);
         exit(1);
     }
+    d->t.total = result.total;
 }
 
 static void release(struct drawn *d)
