@@ -48,6 +48,8 @@ static void add_span(struct gpt_seams *s, const struct span *span)
         uint32_t left = span->any_left ? (0x80 | i % 0x40) << 8 : 0;
         uint32_t right = span->any_right ? (0x80 | i / n_left) << 8 : 0;
         add_bit(s, span->left | left, span->right | right);
+        add_bit(s, span->left | left, GPT_SEAMS_ANY);
+        add_bit(s, GPT_SEAMS_ANY, span->right | right);
     }
 }
 

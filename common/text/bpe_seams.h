@@ -18,6 +18,8 @@ struct gpt_seams {
     uint8_t fixed_byte[256], fixed_wide;
 };
 
+enum { GPT_SEAMS_ANY = 1 }; /* in place of a character of a span */
+
 int gpt_seams_open(struct gpt_seams *s, const struct gpt_vocab *v,
                    struct gpt_err *err) GPT_MUST_USE;
 void gpt_seams_close(struct gpt_seams *s);
@@ -65,6 +67,20 @@ static inline bool gpt_seams_span(const struct gpt_seams *s, uint32_t left,
 {
     uint64_t bit = gpt_seams_hash(left, right) >> s->shift;
     return s->spans[bit / 64] >> bit % 64 & 1;
+}
+
+/* Whether some token holds an end of this character of three bytes and then
+ * the beginning of another, or the other way round; for the first check. */
+static inline bool gpt_seams_left(const struct gpt_seams *s, uint32_t left)
+{
+    return gpt_seams_span(s, left, GPT_SEAMS_ANY) |
+           gpt_seams_span(s, left & 0xFFFF, GPT_SEAMS_ANY);
+}
+
+static inline bool gpt_seams_right(const struct gpt_seams *s, uint32_t right)
+{
+    return gpt_seams_span(s, GPT_SEAMS_ANY, right) |
+           gpt_seams_span(s, GPT_SEAMS_ANY, right & 0xFFFF00);
 }
 
 /* Whether a text may be cut before the character of three bytes at p: no token

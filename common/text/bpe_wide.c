@@ -45,6 +45,7 @@ void gpt_wide_close(struct gpt_wide *w)
 static int learn(struct gpt_wide *w, struct gpt_wide_char *c,
                  const uint8_t *p, struct gpt_err *err)
 {
+    const struct gpt_seams *seams = gpt_bpe_seams(w->bpe);
     struct gpt_ids ids = {.data = NULL};
     size_t n;
     enum gpt_piece_kind kind = gpt_piece_wide_kind(p, 3, &n);
@@ -56,8 +57,10 @@ static int learn(struct gpt_wide *w, struct gpt_wide_char *c,
                                err);
     if (status == GPT_OK) {
         memcpy(c->id, ids.data, ids.len * sizeof(*c->id));
-        c->n = (uint16_t)ids.len;
-        c->kind = kind;
+        c->n = (uint8_t)ids.len;
+        c->kind = (uint8_t)kind;
+        c->left = gpt_seams_left(seams, gpt_seams_char(p));
+        c->right = gpt_seams_right(seams, gpt_seams_char(p));
     }
     gpt_free(ids.data);
     return status;
@@ -107,7 +110,8 @@ static inline bool may_cut(const struct walk *k,
 {
     if (!next)
         return may_end(k, at, c->kind);
-    return c->kind != next->kind || gpt_seams_before(k->seams, k->text + at);
+    return c->kind != next->kind || !(c->left & next->right) ||
+           gpt_seams_before(k->seams, k->text + at);
 }
 
 /* Where the characters end that begin with c, at text[at], and have to be

@@ -9,8 +9,9 @@
 
 struct gpt_wide_char {
     int32_t id[3];
-    uint16_t n;    /* ids; 0: not known yet */
-    uint16_t kind; /* enum gpt_piece_kind; SPACE: a run ends before it */
+    uint8_t n;    /* ids; 0: not known yet */
+    uint8_t kind; /* enum gpt_piece_kind; SPACE: a run ends before it */
+    bool left, right; /* a token may join it to the next one, to the last */
 };
 
 /* A thread's table. */

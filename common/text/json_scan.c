@@ -191,9 +191,29 @@ static int take_escape(struct gpt_scan *s, char **out)
                     gpt_scan_column(s));
 }
 
+/* Characters of three bytes under the cursor, as most of Chinese and Japanese
+ * are, up to one that only its second byte can tell to be right. */
+static void take_threes(struct gpt_scan *s, char **out)
+{
+    const uint8_t *p = s->p;
+    char *to = *out;
+    for (uint32_t b; s->end - p >= (ptrdiff_t)sizeof(b); p += 3) {
+        memcpy(&b, p, sizeof(b));
+        if ((b & 0xC0C0F0) != 0x8080E0 || (b & 15) == 0 || (b & 15) == 13)
+            break;
+        if (to) {
+            memcpy(to, &b, sizeof(b)); /* the fourth is overwritten */
+            to += 3;
+        }
+    }
+    s->p = p;
+    *out = to;
+}
+
 /* Characters beyond ASCII under the cursor, as many as there are in a row. */
 static int take_wide(struct gpt_scan *s, char **out)
 {
+    take_threes(s, out);
     while (s->p < s->end && *s->p >= 0x80) {
         uint32_t cp;
         int n = gpt_utf8_decode(s->p, (size_t)(s->end - s->p), &cp);

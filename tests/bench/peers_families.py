@@ -78,7 +78,8 @@ def models(folder):
 def options(path, stem, kind):
     found = ["--tokenizer-type", KINDS[kind][0], "--tokenizer-model", path]
     if kind == ".tiktoken":
-        found += ["--tiktoken-pattern", families_parity.RANKS[stem][0]]
+        found += ["--tiktoken-pattern", families_parity.RANKS[stem][0],
+                  "--tokenizer-special-tokens", "<|endoftext|>"]
     return found
 
 
