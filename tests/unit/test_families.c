@@ -203,6 +203,34 @@ static void test_bad_files(void)
         const char *what, *type, *file, *from, *to, *message;
     } cases[] = {
         {"not JSON", HF, "qwen2.json", "{", "[", "not JSON"},
+        {"an end too soon", HF, "qwen2.json", "\"merges\":[[\"h\",\"e\"]",
+         "\"merges\":[[\"h\",\"e\"]}", "where ',' or ']' was expected"},
+        {"a vocabulary that is a list", HF, "qwen2.json", "\"vocab\":{\"!\":0",
+         "\"vocab\":[0],\"other\":{\"!\":0",
+         "model.vocab: not an object of tokens and ids"},
+        {"a vocabulary twice", HF, "qwen2.json", "\"vocab\":{\"!\":0",
+         "\"vocab\":0,\"vocab\":{\"!\":0", "duplicate key 'vocab'"},
+        {"a token twice", HF, "qwen2.json", "\"#\":2", "\"!\":2",
+         "token '!' comes twice"},
+        {"an id that is no number", HF, "qwen2.json", "\"#\":2", "\"#\":[2]",
+         "token '#' has no integer id"},
+        {"an id far away", HF, "qwen2.json", "\"#\":2", "\"#\":99999999999",
+         "token '#' has id"},
+        {"no merges", HF, "qwen2.json", "\"merges\":", "\"margins\":",
+         "model.merges: not an array"},
+        {"merges in an object", HF, "qwen2.json", "\"merges\":[[\"h\",\"e\"]",
+         "\"merges\":{},\"other\":[[\"h\",\"e\"]",
+         "model.merges: not an array"},
+        {"a merge of three", HF, "qwen2.json", "[\"h\",\"e\"]",
+         "[\"h\",\"e\",\"e\"]", "merges: number 1 is no pair of tokens"},
+        {"a merge of one", HF, "qwen2.json", "[\"h\",\"e\"]", "[\"h\"]",
+         "merges: number 1 is no pair of tokens"},
+        {"a merge of numbers", HF, "qwen2.json", "[\"h\",\"e\"]", "[1,2]",
+         "merges: number 1 is no pair of tokens"},
+        {"a merge that is a number", HF, "qwen2.json", "[\"h\",\"e\"]", "12",
+         "merges: number 1 is no pair of tokens"},
+        {"a merge in a string", HF, "qwen2.json", "[\"t\",\"he\"]",
+         "\"t he e\"", "model.merges:3: not two tokens"},
         {"another model", HF, "qwen2.json", "\"type\":\"BPE\"",
          "\"type\":\"Unigram\"", "model.type: 'Unigram' is not supported"},
         {"dropout", HF, "qwen2.json", "\"dropout\":null", "\"dropout\":0.1",
@@ -272,6 +300,48 @@ static void test_bad_files(void)
     rmdir(dir);
 }
 
+/* A merge as a string, a letter by its number: the same tokenizer. */
+static void test_other_forms(void)
+{
+    static const char *const forms[][2] = {
+        {NULL, ""},
+        {"[\"h\",\"e\"]", "\"h e\""},
+        {"[\"t\",\"he\"]", " [ \"\\u0074\" ,\n\"he\" ] "},
+        {"\"#\":2", "\"\\u0023\" : 2"},
+    };
+    static const char text[] = "the end of them all # her";
+    char path[] = "/tmp/gpt-families.XXXXXX";
+    struct gpt_ids want = {0};
+    int fd = mkstemp(path);
+    ok(fd >= 0, "scratch file");
+    close(fd);
+    for (size_t i = 0; i < GPT_COUNT(forms); i++) {
+        struct gpt_tokenizer *tok;
+        struct gpt_encoder *enc;
+        struct gpt_ids ids = {0};
+        struct gpt_err err = {0};
+        spoil(path, forms[i][0], forms[i][1], GOLDEN "qwen2.json");
+        if (!ok(open_file(&tok, HF, path, &err) == GPT_OK, "form %zu", i)) {
+            printf("# %s\n", err.text);
+            continue;
+        }
+        ok(gpt_encoder_open(&enc, tok, &err) == GPT_OK &&
+               gpt_encode(enc, text, strlen(text), &ids, &err) == GPT_OK,
+           "encodes");
+        if (i == 0)
+            want = ids;
+        ok(ids.len == want.len &&
+               memcmp(ids.data, want.data, ids.len * sizeof(*ids.data)) == 0,
+           "to the same ids");
+        if (i > 0)
+            gpt_free(ids.data);
+        gpt_encoder_close(enc);
+        gpt_tokenizer_close(tok);
+    }
+    gpt_free(want.data);
+    unlink(path);
+}
+
 /* ---- normalization ---- */
 
 static void test_nfc(void)
@@ -335,6 +405,7 @@ int main(void)
     test_goldens();
     test_null();
     test_bad_files();
+    test_other_forms();
     test_nfc();
     test_table();
     return tap_done();
