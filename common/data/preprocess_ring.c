@@ -3,19 +3,15 @@
  * `tail` once it is done. Chunks that are free lie on a stack, so that the ones
  * in use are those that caches hold. Start at gpt_ring_next() and read upwards.
  */
-#include "data/preprocess_ring.h"
+#include "data/preprocess_ring_parts.h"
 
 #include "base/memory.h"
 #include "base/num.h"
 
 #include <errno.h>
-#include <pthread.h>
-#include <string.h>
 #include <time.h>
 
-/* A decompressor goes on while nobody takes its chunks, as long as the longest
- * vocabulary takes to load; what lies plain on disk need not be read early. */
-enum { CHUNK_BYTES = 1 << 18, AHEAD = 32, MAX_WORKERS = 1024, WAIT_MS = 200 };
+enum { MAX_WORKERS = 1024, WAIT_MS = 200 };
 
 static const struct gpt_preprocess_limits defaults = {
     .line = (int64_t)4 << 30,
@@ -23,187 +19,9 @@ static const struct gpt_preprocess_limits defaults = {
     .long_line = 16 << 20,
 };
 
-struct slot {
-    struct gpt_chunk *chunk;
-    bool done; /* encoded */
-};
-
-struct gpt_ring {
-    const struct gpt_preprocess_options *o;
-    struct gpt_preprocess_limits limits;
-    struct gpt_chunk *chunks;
-    struct slot *slots;
-    size_t n_slots; /* and chunks */
-    pthread_t reader, *threads; /* the workers */
-    bool reading;
-    size_t n_threads;
-    struct gpt_chunk_worker *workers;
-    size_t n_workers;
-    size_t n_started; /* workers that have taken their state */
-    int64_t first_input, first_offset;
-    struct gpt_xxh64 first_digest;
-    struct gpt_input_sum *sums; /* of each input, when it is read */
-
-    pthread_mutex_t lock; /* of all below */
-    pthread_cond_t can_fill, can_take, can_write;
-    size_t head, take, tail; /* chunk numbers; slot = number % n_slots */
-    struct gpt_chunk **unused;
-    size_t n_unused;
-    bool reader_done, stop;
-    struct gpt_input *input; /* open now */
-    int64_t input_bytes;     /* of the inputs closed */
-};
-
-/* ---- the reader ---- */
-
-/* Waits until fewer than `limit` chunks are in flight; false when the work is
- * to stop. With the lock. */
-static bool wait_fewer(struct gpt_ring *r, size_t limit)
-{
-    while (!r->stop && r->head - r->tail >= limit)
-        pthread_cond_wait(&r->can_fill, &r->lock);
-    return !r->stop;
-}
-
-/* A chunk to fill, or NULL when the work is to stop. */
-static struct gpt_chunk *take_unused(struct gpt_ring *r, size_t limit)
-{
-    struct gpt_chunk *c = NULL;
-    pthread_mutex_lock(&r->lock);
-    if (wait_fewer(r, limit))
-        c = r->unused[--r->n_unused];
-    pthread_mutex_unlock(&r->lock);
-    return c;
-}
-
-static void put_unused(struct gpt_ring *r, struct gpt_chunk *c)
-{
-    pthread_mutex_lock(&r->lock);
-    r->unused[r->n_unused++] = c;
-    pthread_mutex_unlock(&r->lock);
-}
-
-static void wait_alone(void *ring)
-{
-    struct gpt_ring *r = ring;
-    pthread_mutex_lock(&r->lock);
-    wait_fewer(r, 1);
-    pthread_mutex_unlock(&r->lock);
-}
-
-static void publish(struct gpt_ring *r, struct gpt_chunk *c)
-{
-    pthread_mutex_lock(&r->lock);
-    r->slots[r->head++ % r->n_slots] = (struct slot){c, false};
-    pthread_cond_signal(&r->can_take);
-    pthread_mutex_unlock(&r->lock);
-}
-
-static void set_input(struct gpt_ring *r, struct gpt_input *in)
-{
-    pthread_mutex_lock(&r->lock);
-    if (r->input)
-        r->input_bytes += gpt_input_consumed(r->input);
-    r->input = in;
-    if (in && r->stop)
-        gpt_input_cancel(in);
-    pthread_mutex_unlock(&r->lock);
-}
-
-/* An input is at its end. */
-static void sum_up(struct gpt_ring *r, const struct gpt_cutter *cut,
-                   int64_t number, const struct gpt_xxh64 *plain)
-{
-    struct gpt_xxh64 packed;
-    const struct gpt_xxh64 *digest = plain;
-    if (!gpt_input_is_plain(cut->in)) {
-        gpt_input_digest(cut->in, &packed);
-        digest = &packed;
-    }
-    r->sums[number] = (struct gpt_input_sum){
-        .begin = gpt_input_begin(cut->in),
-        .bytes = (int64_t)digest->n,
-        .xxh64 = gpt_xxh64_end(digest),
-    };
-}
-
-/* False when nothing more is to be read. */
-static bool read_input(struct gpt_ring *r, struct gpt_cutter *cut,
-                       int64_t number, struct gpt_xxh64 digest)
-{
-    bool plain = cut->in && gpt_input_is_plain(cut->in);
-    size_t limit = plain ? r->n_slots - AHEAD : r->n_slots;
-    for (;;) {
-        struct gpt_chunk *c = take_unused(r, limit);
-        if (!c)
-            return false;
-        c->input = number;
-        c->name = r->o->inputs[number].path;
-        c->begin = cut->in ? gpt_input_begin(cut->in) : 0;
-        gpt_cutter_next(cut, c);
-        if (c->len == 0 && c->status == GPT_OK) {
-            put_unused(r, c);
-            sum_up(r, cut, number, &digest);
-            return true;
-        }
-        if (plain)
-            gpt_xxh64_add(&digest, c->data, c->len);
-        c->digest = digest;
-        bool failed = c->len == 0;
-        publish(r, c);
-        if (failed)
-            return false;
-    }
-}
-
-/* A failure to open travels like one to read: as a chunk without lines. */
-static bool open_and_read(struct gpt_ring *r, int64_t number)
-{
-    bool first = number == r->first_input;
-    int64_t offset = first ? r->first_offset : 0;
-    struct gpt_xxh64 digest = {0};
-    struct gpt_input *in = NULL;
-    struct gpt_cutter cut = {.chunk_bytes = r->o->chunk_bytes,
-                             .max_line = r->limits.line,
-                             .long_line = r->limits.long_line,
-                             .wait_alone = wait_alone,
-                             .user = r,
-                             .offset = offset,
-                             .whole_lines = r->o->skip_bad};
-    if (cut.chunk_bytes <= 0)
-        cut.chunk_bytes = CHUNK_BYTES;
-    cut.status = gpt_input_open_span(&in, &r->o->inputs[number],
-                                     r->o->workers, &cut.err);
-    cut.in = in;
-    set_input(r, in);
-    if (cut.status == GPT_OK && offset > 0)
-        cut.status = gpt_input_skip(in, offset, &cut.err);
-    if (first)
-        digest = r->first_digest;
-    bool more = read_input(r, &cut, number, digest);
-    set_input(r, NULL);
-    gpt_input_close(in);
-    gpt_free(cut.rest);
-    return more;
-}
-
-static void *reader_main(void *arg)
-{
-    struct gpt_ring *r = arg;
-    for (int64_t i = r->first_input; i < r->o->n_inputs; i++)
-        if (!open_and_read(r, i))
-            break;
-    pthread_mutex_lock(&r->lock);
-    r->reader_done = true;
-    pthread_cond_broadcast(&r->can_take);
-    pthread_cond_signal(&r->can_write);
-    pthread_mutex_unlock(&r->lock);
-    return NULL;
-}
-
 /* ---- the workers ---- */
 
-static struct slot *wait_filled(struct gpt_ring *r)
+static struct gpt_ring_slot *wait_filled(struct gpt_ring *r)
 {
     while (!r->stop && r->take == r->head && !r->reader_done)
         pthread_cond_wait(&r->can_take, &r->lock);
@@ -215,7 +33,7 @@ static struct slot *wait_filled(struct gpt_ring *r)
 static void *worker_main(void *arg)
 {
     struct gpt_ring *r = arg;
-    struct slot *s;
+    struct gpt_ring_slot *s;
     pthread_mutex_lock(&r->lock);
     struct gpt_chunk_worker *w = &r->workers[r->n_started++];
     while ((s = wait_filled(r))) {
@@ -307,7 +125,7 @@ static void fill_ring(struct gpt_ring *r,
     r->input_bytes = gpt_max_i64(0, gpt_preprocess_bytes(o, from->input));
     r->n_workers =
         (size_t)gpt_max_i64(1, gpt_min_i64(o->workers, MAX_WORKERS));
-    r->n_slots = 2 * r->n_workers + 4 + AHEAD;
+    r->n_slots = 2 * r->n_workers + 4 + GPT_RING_AHEAD;
     pthread_mutex_init(&r->lock, NULL);
     pthread_cond_init(&r->can_fill, NULL);
     pthread_cond_init(&r->can_take, NULL);
@@ -346,7 +164,7 @@ int gpt_ring_open(struct gpt_ring **ring,
     fill_ring(r, options, from);
     int status = make_chunks(r, err);
     if (status == GPT_OK)
-        status = start_thread(&r->reader, reader_main, r, err);
+        status = start_thread(&r->reader, gpt_ring_reader, r, err);
     r->reading = status == GPT_OK;
     if (status != GPT_OK)
         gpt_ring_close(r);
