@@ -213,8 +213,8 @@ static int encode_line(struct gpt_chunk_worker *w, struct gpt_chunk *c,
     int status = gpt_jsonl_scan(w->scanner, line.data, line.len, err);
     *kind = (int)gpt_jsonl_bad(w->scanner);
     GPT_TRY(status);
-    if (line.len >= (size_t)w->long_line && !w->keep_bad)
-        gpt_drop_pages(c->data + c->line_at, line.len); /* its texts are taken */
+    if (line.len >= (size_t)w->long_line && !w->keep_bad) /* texts are copies */
+        gpt_drop_pages(c->data + c->line_at, line.len);
     *kind = GPT_BAD_LONG;
     for (size_t k = 0; k < w->n_keys; k++)
         GPT_TRY(add_document(w, c, k, err));
