@@ -142,14 +142,12 @@ int gpt_new(void *out_pointer, size_t n, size_t size, const char *what,
     return p ? GPT_OK : no_memory(err, n, size, what);
 }
 
-int gpt_grow(void *array_pointer, size_t *cap, size_t need, size_t size,
-             const char *what, struct gpt_err *err)
+int gpt_grow_now(void *array_pointer, size_t *cap, size_t need, size_t size,
+                 const char *what, struct gpt_err *err)
 {
     void *old;
 
     memcpy(&old, array_pointer, sizeof(old));
-    if (old && need <= *cap)
-        return GPT_OK;
     size_t grown = *cap + *cap / 2 + 8, bytes;
     if (grown < need)
         grown = need;

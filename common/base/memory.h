@@ -5,6 +5,8 @@
 
 #include "base/status.h"
 
+#include <string.h>
+
 enum { GPT_ALIGN = 64 }; /* of every block below: a cache line, a vector */
 
 /* n * size bytes, zeroed, 64-byte aligned; NULL when the product overflows or
@@ -25,8 +27,21 @@ int gpt_new(void *out_pointer, size_t n, size_t size, const char *what,
 
 /* Grows *array (elements of `size` bytes, capacity *cap) so that at least
  * `need` fit; the new part is not initialised. For lists that grow. */
-int gpt_grow(void *array_pointer, size_t *cap, size_t need, size_t size,
-             const char *what, struct gpt_err *err) GPT_MUST_USE;
+static inline int gpt_grow(void *array_pointer, size_t *cap, size_t need,
+                           size_t size, const char *what, struct gpt_err *err)
+    GPT_MUST_USE;
+int gpt_grow_now(void *array_pointer, size_t *cap, size_t need, size_t size,
+                 const char *what, struct gpt_err *err) GPT_MUST_USE;
+
+static inline int gpt_grow(void *array_pointer, size_t *cap, size_t need,
+                           size_t size, const char *what, struct gpt_err *err)
+{
+    void *array;
+    memcpy(&array, array_pointer, sizeof(array));
+    return array && need <= *cap
+               ? GPT_OK
+               : gpt_grow_now(array_pointer, cap, need, size, what, err);
+}
 
 /* A bump arena: many small blocks, one release. Strings are packed. */
 struct gpt_arena {

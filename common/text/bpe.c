@@ -63,8 +63,8 @@ static uint32_t rank_of(uint64_t pair)
 }
 
 /* NO_RANK for a pair that is not merged. */
-static uint32_t pair_rank(const struct gpt_bpe *bpe, int32_t left,
-                          int32_t right)
+static inline uint32_t pair_rank(const struct gpt_bpe *bpe, int32_t left,
+                                 int32_t right)
 {
     uint64_t bit, name = pair_name(left, right);
     if (!(*seen_word(bpe, name, &bit) & bit))

@@ -90,6 +90,11 @@ gpt_cache_find(const struct gpt_cache *c, struct gpt_cache_key key)
     return &c->lines[h >> (64 - GPT_CACHE_LINES_LOG)];
 }
 
+static inline bool gpt_cache_is_ascii(struct gpt_cache_key key)
+{
+    return ((key.word[0] | key.word[1]) & 0x8080808080808080u) == 0;
+}
+
 static inline bool gpt_cache_same(struct gpt_cache_key a,
                                   struct gpt_cache_key b)
 {

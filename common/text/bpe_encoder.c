@@ -148,7 +148,8 @@ static int encode_apart(struct gpt_bpe_encoder *e, const char *part,
     return GPT_OK;
 }
 
-/* Of a short part that is not in its line, or has many ids. */
+/* Of a short part that is not in its line, or has many ids. Seams in ASCII are
+ * rare, and looking for them takes longer than merging what they would part. */
 static int encode_short(struct gpt_bpe_encoder *e, const char *part,
                         size_t len, const struct probe *probe,
                         struct gpt_ids *ids, struct gpt_err *err)
@@ -158,7 +159,9 @@ static int encode_short(struct gpt_bpe_encoder *e, const char *part,
         gpt_cache_get_many(&e->cache, probe->line, probe->key, &n);
     if (n)
         return append(ids, known, n, err);
-    GPT_TRY(encode_apart(e, part, len, ids, err));
+    GPT_TRY(gpt_cache_is_ascii(probe->key)
+                ? merge(e, part, len, ids, err)
+                : encode_apart(e, part, len, ids, err));
     gpt_cache_put(&e->cache, probe->key, ids->data + before,
                   ids->len - before);
     return GPT_OK;
