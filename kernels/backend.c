@@ -8,10 +8,20 @@
 #include "base/num.h"
 
 #include <dlfcn.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+float gpt_alibi_slope(int64_t head, int64_t heads)
+{
+    int64_t m = 1;
+    while (2 * m <= heads)
+        m *= 2;
+    return head < m ? exp2f(-8 * (float)(head + 1) / (float)m)
+                    : exp2f(-4 * (float)(2 * (head - m) + 1) / (float)m);
+}
 
 struct plugin {
     void *library;

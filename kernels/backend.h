@@ -108,6 +108,22 @@ struct gpt_embed {
     struct gpt_dropout dropout;
 };
 
+/* Rotary positions (Su et al. 2021) in place: in every query and key head of
+ * qkv (N, G * (H/G + 2) * D), as attention takes it, elements i and
+ * i + rotary/2, i < rotary/2, are a point that turns by the angle
+ *   position * base^(-2 i / rotary)
+ * or, `inverse`, back, which is the gradient's way. Elements from `rotary` (even,
+ * at most D) on stay. The angle is computed in float, as PyTorch users do.
+ * positions (N) int32 in device memory, or NULL: row n stands at n mod t. */
+struct gpt_rope {
+    int64_t n, t, h, g, d, rotary;
+    double base;
+    enum gpt_dtype act;
+    bool inverse;
+    void *qkv;
+    const int32_t *positions;
+};
+
 /* Causal self-attention. qkv (B, T, G * (H/G + 2) * D): for each group its
  * query heads, its key, its value (Megatron's order). out (B, T, H * D),
  * lse (B, H, T) float: log-sum-exp of the scaled scores, for backward. H, G
@@ -120,6 +136,7 @@ struct gpt_embed {
 struct gpt_attn {
     int64_t b, t, h, g, d, head0, h_global;
     float scale; /* usually 1/sqrt(D) */
+    bool alibi;  /* scores + (tk - tq) * gpt_alibi_slope(head) */
     enum gpt_dtype act;
     const void *qkv;
     void *out;
@@ -127,6 +144,11 @@ struct gpt_attn {
     const int32_t *doc_start;
     struct gpt_dropout dropout;
 };
+
+/* ALiBi (Press et al. 2022): of head `head` of `heads`. With m the largest power
+ * of two that is not above heads, 2^(-8 (head + 1) / m), then, from head m on,
+ * every other slope of 2 m heads. */
+float gpt_alibi_slope(int64_t head, int64_t heads);
 
 /* dqkv (as qkv), written; dout, out, lse from forward; scratch:
  * gpt_backend.attn_scratch() bytes. */
@@ -145,6 +167,7 @@ struct gpt_attn_grad {
 struct gpt_attn_cached {
     int64_t b, t_new, h, g, d, t_max;
     float scale;
+    bool alibi; /* the heads here are all there are */
     enum gpt_dtype act;
     const void *qkv;
     void *out, *k_cache, *v_cache;
@@ -290,6 +313,7 @@ struct gpt_backend {
      * (N, C) act */
     void (*embed_bwd)(struct gpt_queue *q, const struct gpt_embed *op,
                       const void *dout, float *dwte, float *dwpe);
+    void (*rope)(struct gpt_queue *q, const struct gpt_rope *op);
     void (*attn_fwd)(struct gpt_queue *q, const struct gpt_attn *op);
     void (*attn_bwd)(struct gpt_queue *q, const struct gpt_attn *op,
                      const struct gpt_attn_grad *grad);

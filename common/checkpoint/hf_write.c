@@ -81,6 +81,11 @@ static int check_model(const struct gpt_config *c, struct gpt_err *err)
                         (long long)c->num_query_groups,
                         (long long)c->num_attention_heads,
                         (long long)c->head_size, (long long)c->hidden_size);
+    if (c->position_embedding != GPT_POSITION_LEARNED)
+        return gpt_fail(err, GPT_EDATA,
+                        "Hugging Face's GPT-2 has a table of positions; this "
+                        "model has none, its position_embedding is %s",
+                        gpt_position_embeddings[c->position_embedding]);
     return GPT_OK;
 }
 

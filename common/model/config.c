@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <string.h>
 
-enum kind { SIZE, RATE, FLAG };
+enum kind { SIZE, RATE, FLAG, POSITION };
 
 struct field {
     const char *name;
@@ -16,6 +16,15 @@ struct field {
     size_t offset;
     double min, max;
     bool identity; /* part of what makes two models the same */
+    bool optional; /* in JSON: else 0 */
+};
+
+const char *const gpt_position_embeddings[] = {
+    [GPT_POSITION_LEARNED] = "learned_absolute",
+    [GPT_POSITION_ROPE] = "rope",
+    [GPT_POSITION_ALIBI] = "alibi",
+    [GPT_POSITION_NONE] = "none",
+    NULL,
 };
 
 #define AT(name) offsetof(struct gpt_config, name)
@@ -23,20 +32,24 @@ struct field {
 /* The limits are far above what exists, near enough that products of three of
  * them stay inside int64. */
 static const struct field fields[] = {
-    {"num_layers", SIZE, AT(num_layers), 1, 65536, true},
-    {"hidden_size", SIZE, AT(hidden_size), 1, 1 << 20, true},
-    {"num_attention_heads", SIZE, AT(num_attention_heads), 1, 65536, true},
-    {"num_query_groups", SIZE, AT(num_query_groups), 1, 65536, true},
-    {"head_size", SIZE, AT(head_size), 1, 65536, true},
-    {"ffn_hidden_size", SIZE, AT(ffn_hidden_size), 1, 1 << 22, true},
-    {"max_positions", SIZE, AT(max_positions), 1, 1 << 24, true},
-    {"vocab_size", SIZE, AT(vocab_size), 1, 1 << 24, true},
-    {"padded_vocab_size", SIZE, AT(padded_vocab_size), 1, 1 << 25, false},
-    {"norm_epsilon", RATE, AT(norm_epsilon), 0, 1, true},
-    {"init_std", RATE, AT(init_std), 0, 1e3, false},
-    {"hidden_dropout", RATE, AT(hidden_dropout), 0, 0.999, false},
-    {"attention_dropout", RATE, AT(attention_dropout), 0, 0.999, false},
-    {"tied_embeddings", FLAG, AT(tied_embeddings), 0, 1, true},
+    {"num_layers", SIZE, AT(num_layers), 1, 65536, true, false},
+    {"hidden_size", SIZE, AT(hidden_size), 1, 1 << 20, true, false},
+    {"num_attention_heads", SIZE, AT(num_attention_heads), 1, 65536, true, false},
+    {"num_query_groups", SIZE, AT(num_query_groups), 1, 65536, true, false},
+    {"head_size", SIZE, AT(head_size), 1, 65536, true, false},
+    {"ffn_hidden_size", SIZE, AT(ffn_hidden_size), 1, 1 << 22, true, false},
+    {"max_positions", SIZE, AT(max_positions), 1, 1 << 24, true, false},
+    {"position_embedding", POSITION, AT(position_embedding), 0,
+     GPT_POSITION_NONE, true, true},
+    {"rotary_base", RATE, AT(rotary_base), 0, 1e12, true, true},
+    {"rotary_percent", RATE, AT(rotary_percent), 0, 1, true, true},
+    {"vocab_size", SIZE, AT(vocab_size), 1, 1 << 24, true, false},
+    {"padded_vocab_size", SIZE, AT(padded_vocab_size), 1, 1 << 25, false, false},
+    {"norm_epsilon", RATE, AT(norm_epsilon), 0, 1, true, false},
+    {"init_std", RATE, AT(init_std), 0, 1e3, false, false},
+    {"hidden_dropout", RATE, AT(hidden_dropout), 0, 0.999, false, false},
+    {"attention_dropout", RATE, AT(attention_dropout), 0, 0.999, false, false},
+    {"tied_embeddings", FLAG, AT(tied_embeddings), 0, 1, true, false},
 };
 
 static const void *at(const struct gpt_config *c, const struct field *f)
@@ -48,6 +61,7 @@ static double value(const struct gpt_config *c, const struct field *f)
 {
     switch (f->kind) {
     case SIZE:
+    case POSITION:
         return (double)*(const int64_t *)at(c, f);
     case RATE:
         return *(const double *)at(c, f);
@@ -78,6 +92,11 @@ int64_t gpt_config_padded_vocab(int64_t vocab, int64_t divisible_by, int64_t tp)
     return gpt_round_up(vocab, divisible_by * tp);
 }
 
+int64_t gpt_config_rotary(const struct gpt_config *c)
+{
+    return (int64_t)((double)c->head_size * c->rotary_percent);
+}
+
 static int check_ranges(const struct gpt_config *c, int status,
                         const char *what, struct gpt_err *err)
 {
@@ -101,6 +120,14 @@ static int check_rules(const struct gpt_config *c, int status,
                         "num_query_groups (%lld)",
                         what, (long long)c->num_attention_heads,
                         (long long)c->num_query_groups);
+    if (c->position_embedding == GPT_POSITION_ROPE &&
+        (!(c->rotary_base > 1) || gpt_config_rotary(c) < 2 ||
+         gpt_config_rotary(c) % 2 != 0))
+        return gpt_fail(err, status,
+                        "%s: rotary positions of base %g turn %lld of a head's "
+                        "%lld elements: base must be above 1, elements even",
+                        what, c->rotary_base, (long long)gpt_config_rotary(c),
+                        (long long)c->head_size);
     if (c->padded_vocab_size < c->vocab_size)
         return gpt_fail(err, status,
                         "%s: padded_vocab_size (%lld) is below vocab_size "
@@ -137,49 +164,73 @@ int gpt_config_complete(struct gpt_config *c, int64_t divisible_by, int64_t tp,
     return check_rules(c, GPT_EUSAGE, "model", err);
 }
 
+static cJSON *to_json(const struct gpt_config *c, const struct field *f)
+{
+    double v = value(c, f);
+
+    if (f->kind == FLAG)
+        return cJSON_CreateBool(v != 0.0);
+    if (f->kind == POSITION)
+        return cJSON_CreateString(gpt_position_embeddings[(int)v]);
+    return cJSON_CreateNumber(v);
+}
+
 cJSON *gpt_config_to_json(const struct gpt_config *c)
 {
     cJSON *json = cJSON_CreateObject();
-    for (size_t i = 0; json && i < GPT_COUNT(fields); i++) {
-        const struct field *f = &fields[i];
-        cJSON *item = f->kind == FLAG
-                          ? cJSON_AddBoolToObject(json, f->name,
-                                                  value(c, f) != 0.0)
-                          : cJSON_AddNumberToObject(json, f->name, value(c, f));
-        if (!item) {
+    for (size_t i = 0; json && i < GPT_COUNT(fields); i++)
+        if (!cJSON_AddItemToObject(json, fields[i].name,
+                                   to_json(c, &fields[i]))) {
             cJSON_Delete(json);
             json = NULL;
         }
-    }
     return json;
+}
+
+/* A field's number: of a flag 0 or 1, of a name its place; NaN: wrong type. */
+static double from_json(const struct field *f, const cJSON *item)
+{
+    if (f->kind == FLAG)
+        return cJSON_IsBool(item) ? cJSON_IsTrue(item) : (double)NAN;
+    if (f->kind != POSITION)
+        return cJSON_IsNumber(item) ? item->valuedouble : (double)NAN;
+    for (int i = 0; cJSON_IsString(item) && gpt_position_embeddings[i]; i++)
+        if (strcmp(item->valuestring, gpt_position_embeddings[i]) == 0)
+            return i;
+    return (double)NAN;
+}
+
+static int read_field(struct gpt_config *c, const struct field *f,
+                      const cJSON *item, const char *what, struct gpt_err *err)
+{
+    char *to = (char *)c + f->offset;
+    double v = item ? from_json(f, item) : 0;
+
+    if (!item && !f->optional)
+        return gpt_fail(err, GPT_EDATA, "%s: no field '%s'", what, f->name);
+    if (isnan(v))
+        return gpt_fail(err, GPT_EDATA, "%s: wrong type of field '%s'", what,
+                        f->name);
+    bool whole = f->kind == RATE || v == floor(v);
+    if (!(v >= f->min && v <= f->max) || !whole)
+        return gpt_fail(err, GPT_EDATA, "%s: %s is %g, must be %g to %g", what,
+                        f->name, v, f->min, f->max);
+    if (f->kind == RATE)
+        *(double *)to = v;
+    else if (f->kind == FLAG)
+        *(bool *)to = v != 0.0;
+    else
+        *(int64_t *)to = (int64_t)v;
+    return GPT_OK;
 }
 
 int gpt_config_from_json(struct gpt_config *c, const cJSON *json,
                          const char *what, struct gpt_err *err)
 {
-    for (size_t i = 0; i < GPT_COUNT(fields); i++) {
-        const struct field *f = &fields[i];
-        char *to = (char *)c + f->offset;
-        const cJSON *item = cJSON_GetObjectItemCaseSensitive(json, f->name);
-        bool typed = f->kind == FLAG ? cJSON_IsBool(item)
-                                     : cJSON_IsNumber(item);
-        if (!typed)
-            return gpt_fail(err, GPT_EDATA, "%s: %s '%s'", what,
-                            item ? "wrong type of field" : "no field", f->name);
-        double v = item->valuedouble;
-        if (f->kind == FLAG) {
-            *(bool *)to = cJSON_IsTrue(item);
-            continue;
-        }
-        bool whole = f->kind == RATE || v == floor(v);
-        if (!(v >= f->min && v <= f->max) || !whole)
-            return gpt_fail(err, GPT_EDATA, "%s: %s is %g, must be %g to %g",
-                            what, f->name, v, f->min, f->max);
-        if (f->kind == SIZE)
-            *(int64_t *)to = (int64_t)v;
-        else
-            *(double *)to = v;
-    }
+    for (size_t i = 0; i < GPT_COUNT(fields); i++)
+        GPT_TRY(read_field(
+            c, &fields[i],
+            cJSON_GetObjectItemCaseSensitive(json, fields[i].name), what, err));
     return check_rules(c, GPT_EDATA, what, err);
 }
 

@@ -6,6 +6,18 @@
 #include "base/json.h"
 #include "base/status.h"
 
+/* How a model knows where a token stands: by a table that is added to the words
+ * (GPT-2), by turning queries and keys (rotary positions, Su et al. 2021), by
+ * what scores lose with distance (ALiBi, Press et al. 2022), or not at all. */
+enum gpt_position_embedding {
+    GPT_POSITION_LEARNED,
+    GPT_POSITION_ROPE,
+    GPT_POSITION_ALIBI,
+    GPT_POSITION_NONE,
+};
+/* "learned_absolute", "rope", "alibi", "none", NULL. */
+extern const char *const gpt_position_embeddings[];
+
 struct gpt_config {
     int64_t num_layers;          /* L */
     int64_t hidden_size;         /* C */
@@ -13,7 +25,10 @@ struct gpt_config {
     int64_t num_query_groups;    /* G: key/value heads, divides H */
     int64_t head_size;           /* D, usually C / H */
     int64_t ffn_hidden_size;     /* F, usually 4 C */
-    int64_t max_positions;       /* rows of the position table */
+    int64_t max_positions;       /* of a text; rows of the position table */
+    int64_t position_embedding;  /* enum gpt_position_embedding */
+    double rotary_base;          /* 0 unless GPT_POSITION_ROPE, as the next */
+    double rotary_percent;       /* share of a head's elements that turn */
     int64_t vocab_size;          /* V: ids that exist */
     int64_t padded_vocab_size;   /* rows of the word table, >= V */
     double norm_epsilon;
@@ -34,6 +49,9 @@ int gpt_config_complete(struct gpt_config *c, int64_t divisible_by, int64_t tp,
 /* ceil(vocab / (divisible_by * tp)) * divisible_by * tp. */
 int64_t gpt_config_padded_vocab(int64_t vocab, int64_t divisible_by,
                                 int64_t tp);
+
+/* Elements of a head that turn, even. */
+int64_t gpt_config_rotary(const struct gpt_config *c);
 
 /* JSON with the field names above. Reading checks every range (hostile input):
  * GPT_EDATA names `what`, field, value and limit. */

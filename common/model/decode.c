@@ -289,6 +289,7 @@ static void forward(struct gpt_decoder *d, int64_t b, int64_t t)
         .n = b * t,
         .rows = b * t,
         .cache = &cache,
+        .positions = d->buffers[POSITIONS],
         .work.x = d->buffers[BLOCK],
     };
     embed(d, b * t);

@@ -215,6 +215,7 @@ struct gpt_attn gpt_layer_attn(const struct gpt_layer *layer,
         .head0 = heads * pass->layout->tp_rank,
         .h_global = c->num_attention_heads,
         .scale = 1.0F / sqrtf((float)c->head_size),
+        .alibi = c->position_embedding == GPT_POSITION_ALIBI,
         .act = pass->act,
         .qkv = acts->qkv,
         .out = acts->att,
@@ -244,6 +245,27 @@ static int64_t width_ffn(const struct gpt_pass *pass)
     return pass->config->ffn_hidden_size / pass->layout->tp_size;
 }
 
+/* Queries and keys of qkv, or their gradients, turned by their positions. */
+static void turn(const struct gpt_pass *pass, void *qkv, bool inverse)
+{
+    const struct gpt_config *c = pass->config;
+    struct gpt_rope op = {
+        .n = pass->n,
+        .t = pass->t,
+        .h = c->num_attention_heads / pass->layout->tp_size,
+        .g = c->num_query_groups / pass->layout->tp_size,
+        .d = c->head_size,
+        .rotary = gpt_config_rotary(c),
+        .base = c->rotary_base,
+        .act = pass->act,
+        .inverse = inverse,
+        .qkv = qkv,
+        .positions = pass->positions,
+    };
+    if (c->position_embedding == GPT_POSITION_ROPE)
+        pass->be->rope(pass->q, &op);
+}
+
 /* att (N, H D) from qkv: over the block itself, or over the cache. */
 static void attend(const struct gpt_layer *layer, const struct gpt_pass *pass,
                    const struct gpt_layer_acts *acts)
@@ -258,6 +280,7 @@ static void attend(const struct gpt_layer *layer, const struct gpt_pass *pass,
     cached.g = attn.g;
     cached.d = attn.d;
     cached.scale = attn.scale;
+    cached.alibi = attn.alibi;
     cached.act = attn.act;
     cached.qkv = attn.qkv;
     cached.out = attn.out;
@@ -276,6 +299,7 @@ void gpt_layer_recompute(const struct gpt_layer *layer,
     gpt_norm_site_forward(pass, &norm1, r);
     linear(pass, &layer->w, GPT_QKV_WEIGHT, GPT_QKV_BIAS, c, width_qkv(pass),
            gpt_pass_gather(pass, acts->norm1.y), acts->qkv, GPT_EPI_BIAS, NULL);
+    turn(pass, acts->qkv, false);
     attend(layer, pass, acts);
     linear_sum(pass, &layer->w, GPT_PROJ_WEIGHT, GPT_PROJ_BIAS,
                width_heads(pass), acts->att);
@@ -368,6 +392,7 @@ void gpt_layer_backward(const struct gpt_layer *layer,
         .scratch = work->scratch,
     };
     pass->be->attn_bwd(pass->q, &attn, &attn_grad);
+    turn(pass, work->dwide, true);
     if (pass->selective)
         norm_again(pass, &norm1);
     backward_wide(layer, pass, GPT_QKV_WEIGHT, GPT_QKV_BIAS, width_qkv(pass),

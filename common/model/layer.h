@@ -64,6 +64,7 @@ struct gpt_pass {
     bool selective;           /* what is cheap is computed again in backward */
     float beta;               /* of weight gradients: 0 overwrites, 1 adds */
     const int32_t *doc_start; /* (B, T) device, or NULL */
+    const int32_t *positions; /* (N) device, or NULL: row n mod T */
     /* Generation: attention goes to this cache of the layer instead, with its
      * b, t_new, t_max, caches and row descriptions set; NULL in training. */
     const struct gpt_attn_cached *cache;

@@ -27,7 +27,7 @@ struct kind {
 #define LAYER GPT_PLACE_LAYER
 #define FINAL GPT_PLACE_FINAL
 
-/* GPT-2, in order of the forward pass. */
+/* GPT-2, in order of the forward pass; absent() says what variants lack. */
 static const struct kind kinds[] = {
     {GPT_WORD_EMBEDDING, EMBEDDING, "embedding.word_embeddings.weight", VOCAB,
      CHANNELS, 0, GPT_INIT_NORMAL, false},
@@ -110,14 +110,20 @@ static void fill_row(struct gpt_param *p, const struct kind *k, int64_t layer,
                  (long long)layer, k->name);
 }
 
+static bool absent(const struct gpt_config *c, enum gpt_param_role role)
+{
+    return (role == GPT_OUTPUT_WEIGHT && c->tied_embeddings) ||
+           (role == GPT_POSITION_EMBEDDING &&
+            c->position_embedding != GPT_POSITION_LEARNED);
+}
+
 /* Rows of one place (and layer) appended to the table. */
 static void add_rows(struct gpt_param_table *t, const struct gpt_config *c,
                      enum gpt_param_place place, int64_t layer)
 {
     for (size_t i = 0; i < GPT_COUNT(kinds); i++) {
         const struct kind *k = &kinds[i];
-        bool absent = k->role == GPT_OUTPUT_WEIGHT && c->tied_embeddings;
-        if (k->place == place && !absent)
+        if (k->place == place && !absent(c, k->role))
             fill_row(&t->rows[t->n++], k, layer, c);
     }
 }

@@ -1,5 +1,6 @@
 /* The option table of gpt-train: one row an option, in the order of --help. */
 #include "train/options.h"
+#include "model/config.h"
 
 #include "base/memory.h"
 #include "parallel/topology.h"
@@ -50,6 +51,16 @@ const struct gpt_opt gpt_train_option_table[] = {
     {.kind = GPT_OPT_INT, .name = "max-position-embeddings", .arg = "N",
      .def = "0", AT(max_position_embeddings), .min = 0, .max = MAX_SIZE,
      .help = "rows of the position table, 0 = sequence length"},
+    {.kind = GPT_OPT_CHOICE, .name = "position-embedding-type", .arg = "TYPE",
+     .def = "learned_absolute", AT(position_embedding_type),
+     .choices = gpt_position_embeddings,
+     .help = "how the model knows positions"},
+    {.kind = GPT_OPT_INT, .name = "rotary-base", .arg = "N", .def = "10000",
+     AT(rotary_base), .min = 2, .max = 1000000000000,
+     .help = "slowest rotary position's wave length / 2 pi"},
+    {.kind = GPT_OPT_REAL, .name = "rotary-percent", .arg = "X", .def = "1",
+     AT(rotary_percent), .min = 1e-4, .max = 1,
+     .help = "share of a head that rotary positions turn"},
     {.kind = GPT_OPT_INT, .name = "vocab-size", .arg = "N", .def = "0",
      AT(vocab_size), .min = 0, .max = 1073741824,
      .help = "vocabulary size before padding, 0 = the tokenizer's"},

@@ -12,6 +12,9 @@ struct gpt_train_options {
     /* model */
     int64_t num_layers, hidden_size, ffn_hidden_size, num_attention_heads;
     int64_t num_query_groups, max_position_embeddings, vocab_size;
+    const char *position_embedding_type; /* of gpt_position_embeddings */
+    int64_t rotary_base;
+    double rotary_percent;
     int64_t make_vocab_size_divisible_by;
     double norm_epsilon, init_method_std, hidden_dropout, attention_dropout;
     bool untie_embeddings;

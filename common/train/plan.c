@@ -58,8 +58,31 @@ static int plan_vocabulary(struct gpt_train_plan *p,
     return GPT_OK;
 }
 
+static int plan_positions(struct gpt_config *c,
+                          const struct gpt_train_options *o,
+                          const struct gpt_args *args, struct gpt_err *err)
+{
+    static const char *const of_rope[] = {"rotary-base", "rotary-percent"};
+
+    while (strcmp(gpt_position_embeddings[c->position_embedding],
+                  o->position_embedding_type) != 0)
+        c->position_embedding++;
+    if (c->position_embedding == GPT_POSITION_ROPE) {
+        c->rotary_base = (double)o->rotary_base;
+        c->rotary_percent = o->rotary_percent;
+        return GPT_OK;
+    }
+    for (size_t i = 0; i < GPT_COUNT(of_rope); i++)
+        if (gpt_option_given(args, of_rope[i]))
+            return gpt_fail(err, GPT_EUSAGE,
+                            "--%s needs --position-embedding-type rope",
+                            of_rope[i]);
+    return GPT_OK;
+}
+
 static int plan_model(struct gpt_train_plan *p,
-                      const struct gpt_train_options *o, struct gpt_err *err)
+                      const struct gpt_train_options *o,
+                      const struct gpt_args *args, struct gpt_err *err)
 {
     struct gpt_config *c = &p->replica.config;
 
@@ -78,6 +101,7 @@ static int plan_model(struct gpt_train_plan *p,
         .attention_dropout = o->attention_dropout,
         .tied_embeddings = !o->untie_embeddings,
     };
+    GPT_TRY(plan_positions(c, o, args, err));
     GPT_TRY(plan_vocabulary(p, o, err));
     GPT_TRY(gpt_config_complete(c, o->make_vocab_size_divisible_by,
                                 p->topology.tp_size, err));
@@ -385,7 +409,7 @@ int gpt_train_plan(struct gpt_train_plan *p, const struct gpt_train_options *o,
             },
     };
     GPT_TRY(plan_precision(p, o, args, err));
-    GPT_TRY(plan_model(p, o, err));
+    GPT_TRY(plan_model(p, o, args, err));
     GPT_TRY(plan_length(p, o, err));
     GPT_TRY(gpt_plan_ranks(p, o, args, err));
     GPT_TRY(plan_learning_rate(p, o, err));

@@ -16,7 +16,7 @@ struct attn_head {
     const float *q, *k, *v;
     float *out, *lse; /* lse may be NULL */
     const int32_t *start;
-    float scale;
+    float scale, slope; /* slope: see attn_slope() */
     const struct cpu_drop *drop; /* or NULL */
     uint64_t drop_at;            /* counter of (query 0, key 0) */
     int64_t drop_row;            /* counters between queries */
@@ -25,6 +25,20 @@ struct attn_head {
 static inline int64_t attn_round(int64_t n, int64_t to)
 {
     return (n + to - 1) / to * to;
+}
+
+/* ALiBi's slope in units of scores before they are scaled; 0: there is none. */
+static inline float attn_slope(bool alibi, int64_t head, int64_t heads,
+                               float scale)
+{
+    return alibi ? gpt_alibi_slope(head, heads) / scale : 0;
+}
+
+/* What n scores lose with their keys' distance, the first's being `distance`. */
+static inline void attn_lean(float *s, int64_t n, float slope, int64_t distance)
+{
+    for (int64_t i = 0; slope > 0 && i < n; i++)
+        s[i] -= slope * (float)(distance - i);
 }
 
 /* Floats of work memory that a thread needs for keys 0..nk-1. */

@@ -73,6 +73,7 @@ static void grad_row(const struct task *k, int64_t i, int64_t query, int64_t j,
         cpu_isa->drop(k->w.keep, k->w.keep, hi - lo, h->drop,
                       h->drop_at + (uint64_t)(query * h->drop_row + j + lo));
     }
+    attn_lean(s + lo, hi - lo, h->slope, query - j - lo);
     cpu_isa->softmax_grad(s + lo, dp + lo, h->drop ? k->w.keep : NULL, hi - lo,
                           h->scale, h->lse[query], delta);
     memset(s, 0, (size_t)lo * sizeof *s);

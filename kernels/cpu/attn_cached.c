@@ -12,7 +12,7 @@ enum { FEW = 4 }; /* query heads that meet a key at once */
 /* Group g of row b: where its queries, new keys and cache begin. */
 struct group {
     int64_t per, ld, ldo; /* query heads; floats between rows of qkv, out */
-    int64_t pos, len;
+    int64_t pos, len, head0; /* head0: number of the first query head */
     const float *q;
     float *k, *v, *out;
 };
@@ -25,7 +25,8 @@ static struct group view(const struct gpt_attn_cached *op, int64_t b, int64_t g)
                       .ld = op->g * (per + 2) * d,
                       .ldo = op->h * d,
                       .pos = op->pos[b],
-                      .len = op->len[b]};
+                      .len = op->len[b],
+                      .head0 = g * per};
     v.q = (const float *)op->qkv + b * op->t_new * v.ld + g * (per + 2) * d;
     v.k = (float *)op->k_cache + at;
     v.v = (float *)op->v_cache + at;
@@ -55,6 +56,8 @@ static void token(const struct gpt_attn_cached *op, const struct group *g,
         memset(out, 0, (size_t)(m * d) * sizeof *out);
         for (int64_t k = 0; k < m; k++, out += d) {
             float *s = scores + k * n;
+            attn_lean(s, n, attn_slope(op->alibi, g->head0 + h + k, op->h,
+                                       op->scale), n - 1);
             float top = cpu_isa->max(s, n) * op->scale;
             float sum = cpu_isa->exp_sum(s, n, op->scale, top);
             cpu_isa->combine(out, s, g->v, d, d, n);
@@ -78,7 +81,9 @@ static void piece(const struct gpt_attn_cached *op, const struct group *g,
                                  .k = g->k,
                                  .v = g->v,
                                  .out = g->out + h * op->d,
-                                 .scale = op->scale};
+                                 .scale = op->scale,
+                                 .slope = attn_slope(op->alibi, g->head0 + h,
+                                                     op->h, op->scale)};
         cpu_attn_head(&head, work);
     }
 }

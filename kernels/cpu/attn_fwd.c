@@ -27,6 +27,7 @@ void cpu_attn_view(const struct gpt_attn *op, int64_t b, int64_t h,
         .lse = op->lse + (b * op->h + h) * t,
         .start = op->doc_start ? op->doc_start + b * t : NULL,
         .scale = op->scale,
+        .slope = attn_slope(op->alibi, op->head0 + h, op->h_global, op->scale),
         .drop_at = (uint64_t)((all_heads + h) * t * t),
         .drop_row = t,
     };

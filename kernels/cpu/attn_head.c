@@ -84,6 +84,7 @@ static void softmax_row(const struct attn_head *h, struct work w, int64_t i,
         memset(s, 0, (size_t)n * sizeof *s);
         return;
     }
+    attn_lean(s + lo, hi - lo, h->slope, h->q0 + query - j - lo);
     float top = cpu_isa->max(s + lo, hi - lo) * h->scale;
     if (!(top <= w.max[i])) { /* NaN gets here too, and stays */
         float shrink = expf(w.max[i] - top);

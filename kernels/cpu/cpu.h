@@ -87,6 +87,7 @@ void cpu_dropout(struct gpt_queue *q, void *y, const void *x, int64_t n,
 void cpu_embed_fwd(struct gpt_queue *q, const struct gpt_embed *op);
 void cpu_embed_bwd(struct gpt_queue *q, const struct gpt_embed *op,
                    const void *dout, float *dwte, float *dwpe);
+void cpu_rope(struct gpt_queue *q, const struct gpt_rope *op);
 void cpu_attn_fwd(struct gpt_queue *q, const struct gpt_attn *op);
 void cpu_attn_bwd(struct gpt_queue *q, const struct gpt_attn *op,
                   const struct gpt_attn_grad *grad);
@@ -102,7 +103,8 @@ void cpu_sumsq(struct gpt_queue *q, double *out, const float *x, int64_t n);
 void cpu_sum(struct gpt_queue *q, double *out, const float *x, int64_t n);
 
 /* bf16.c: for activations in float or bf16, where those above are for float
- * alone (matmul, embed_fwd and adamw take both; attn_cached takes floats). */
+ * alone (matmul, embed_fwd, rope and adamw take both; attn_cached takes
+ * floats). */
 void cpu_bf16_bias_grad(struct gpt_queue *q, float *dbias, const void *dy,
                         int64_t m, int64_t n, enum gpt_dtype act);
 void cpu_bf16_bias_add(struct gpt_queue *q, void *x, const void *bias,

@@ -10,6 +10,7 @@ struct attn_shape {
     int64_t t, h, g, d, ld; /* ld: elements between positions of qkv */
     int64_t head0, h_global;
     float scale;
+    bool alibi;
     const int32_t *doc_start; /* or NULL */
     float *lse;
     struct cuda_drop drop;
@@ -18,7 +19,8 @@ struct attn_shape {
 static inline struct attn_shape attn_shape_of(const struct gpt_attn *op)
 {
     struct attn_shape s = {op->t, op->h, op->g, op->d, op->g * (op->h / op->g + 2) * op->d,
-                           op->head0, op->h_global, op->scale, op->doc_start, op->lse,
+                           op->head0, op->h_global, op->scale, op->alibi, op->doc_start,
+                           op->lse,
                            cuda_drop_of(&op->dropout)};
     return s;
 }
@@ -41,6 +43,18 @@ __device__ inline int64_t attn_key_at(const struct attn_shape &s, int64_t b, int
 __device__ inline int64_t attn_first(const struct attn_shape &s, int64_t b, int64_t t)
 {
     return s.doc_start ? s.doc_start[b * s.t + t] : 0;
+}
+
+/* ALiBi's slope of head h of a group held here (gpt_alibi_slope), 0: none. */
+__device__ inline float alibi_slope(int64_t h, int64_t heads)
+{
+    int m = 1 << (31 - __clz((int)heads));
+    return h < m ? exp2f(-8 * (float)(h + 1) / m) : exp2f(-4 * (float)(2 * (h - m) + 1) / m);
+}
+
+__device__ inline float attn_slope(const struct attn_shape &s, int64_t h)
+{
+    return s.alibi ? alibi_slope(s.head0 + h, s.h_global) : 0;
 }
 
 /* The dropout counter of (query t, key 0) of a head held here. */

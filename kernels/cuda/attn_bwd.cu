@@ -41,7 +41,8 @@ struct pair {
 static __device__ struct pair pair_of(const struct attn_shape &s, int64_t b, int64_t h,
                                       int64_t t, int64_t j, float score, float dp, float delta)
 {
-    float p = expf(score * s.scale - s.lse[(b * s.h + h) * s.t + t]);
+    score = score * s.scale + attn_slope(s, h) * (float)(j - t);
+    float p = expf(score - s.lse[(b * s.h + h) * s.t + t]);
     float keep = attn_keep(s, attn_drop_at(s, b, h, t) + j);
     struct pair r = {p * keep, s.scale * p * (keep * dp - delta)};
     return r;

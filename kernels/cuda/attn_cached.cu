@@ -1,12 +1,13 @@
 /* Attention of new tokens against the key-value cache, for generation: new keys
  * and values go to the cache first, then a warp takes one query of one head. */
-#include "cuda/device.cuh"
+#include "cuda/attn.cuh"
 
 enum { WARPS = 4, MAX_D = 256, MOST = MAX_D / 32 };
 
 template <class T> struct cached {
     int64_t t_new, h, g, d, t_max, b;
     float scale;
+    bool alibi;
     const T *qkv;
     T *out, *k, *v;
     const int32_t *pos, *len, *slot; /* device */
@@ -45,12 +46,12 @@ template <class T> static __global__ void attend(cached<T> p)
     for (int c = lane; c < p.d; c += 32)
         query[warp][c] = to_float(q[c]) * p.scale;
     __syncwarp();
-    float sum[MOST] = {}, max = -INFINITY, total = 0;
+    float sum[MOST] = {}, max = -INFINITY, total = 0, slope = p.alibi ? alibi_slope(h, p.h) : 0;
     for (int64_t j0 = 0; j0 <= t; j0 += 32) {
         int64_t j = j0 + lane, n = t - j0 < 31 ? t - j0 + 1 : 32;
         float score = -INFINITY;
         if (j <= t) {
-            score = 0;
+            score = slope * (float)(j - t);
             for (int c = 0; c < p.d; c++)
                 score += query[warp][c] * to_float(k[j * p.d + c]);
         }
@@ -110,7 +111,7 @@ void cuda_attn_cached(struct gpt_queue *q, const struct gpt_attn_cached *op)
         return;
     with_type(op->act, [&](auto type) {
         using T = decltype(type);
-        cached<T> p = {op->t_new, op->h, op->g, op->d, op->t_max, op->b, op->scale,
+        cached<T> p = {op->t_new, op->h, op->g, op->d, op->t_max, op->b, op->scale, op->alibi,
                        (const T *)op->qkv, (T *)op->out, (T *)op->k_cache, (T *)op->v_cache,
                        rows, rows + op->b, rows + 2 * op->b};
         launch(q, append<T>, dim3(op->t_new, op->g, op->b), 64, 0, p);

@@ -17,12 +17,12 @@ template <class T> static __global__ void attend(struct attn_shape s, const T *q
     for (int i = lane; i < s.d; i += 32)
         query[warp][i] = to_float(q[i]) * s.scale;
     __syncwarp();
-    float sum[MOST] = {}, max = -INFINITY, total = 0;
+    float sum[MOST] = {}, max = -INFINITY, total = 0, slope = attn_slope(s, h);
     for (int64_t j0 = attn_first(s, b, t); j0 <= t; j0 += 32) {
         int64_t j = j0 + lane;
         float score = -INFINITY;
         if (j <= t) {
-            score = 0;
+            score = slope * (float)(j - t);
             for (int i = 0; i < s.d; i++)
                 score += query[warp][i] * to_float(k[j * s.ld + i]);
         }

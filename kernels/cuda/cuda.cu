@@ -381,6 +381,7 @@ static struct gpt_backend table()
     be.dropout = cuda_dropout;
     be.embed_fwd = cuda_embed_fwd;
     be.embed_bwd = cuda_embed_bwd;
+    be.rope = cuda_rope;
     be.attn_fwd = cuda_attn_fwd;
     be.attn_bwd = cuda_attn_bwd;
     be.attn_scratch = cuda_attn_scratch;

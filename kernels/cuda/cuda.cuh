@@ -171,6 +171,7 @@ void cuda_dropout(struct gpt_queue *q, void *y, const void *x, int64_t n, int64_
 void cuda_embed_fwd(struct gpt_queue *q, const struct gpt_embed *op);
 void cuda_embed_bwd(struct gpt_queue *q, const struct gpt_embed *op, const void *dout,
                     float *dwte, float *dwpe);
+void cuda_rope(struct gpt_queue *q, const struct gpt_rope *op);
 void cuda_attn_fwd(struct gpt_queue *q, const struct gpt_attn *op);
 void cuda_attn_bwd(struct gpt_queue *q, const struct gpt_attn *op,
                    const struct gpt_attn_grad *grad);

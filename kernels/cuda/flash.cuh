@@ -191,6 +191,18 @@ __device__ inline void flash_store(T *x, const float (&sum)[D / 8][4], const flo
     }
 }
 
+/* ALiBi on scores in `d` fragments, before they are scaled: slope times the
+ * distance of row i from column j, which are the thread's first. */
+template <int N>
+__device__ inline void flash_lean(float (&s)[N][4], float slope, int i, int j)
+{
+#pragma unroll
+    for (int n = 0; n < N; n++)
+#pragma unroll
+        for (int e = 0; e < 4; e++)
+            s[n][e] += slope * (float)(j + n * 8 + e % 2 - (i + e / 2 * 8));
+}
+
 /* ---- dropout: a Philox block serves four neighbouring keys; lanes that hold
  * parts of a block share the work and exchange bits ---- */
 

@@ -148,6 +148,9 @@ static __global__ void __launch_bounds__(FLASH_THREADS)
         float prob[N / 8][4] = {}, ds[N / 8][4] = {};
         flash_scores_of<D>(prob, keys, q);
         flash_scores_of<D>(ds, values, dout);
+        if (s.alibi) /* rows are keys here */
+            flash_lean(prob, -attn_slope(s, at.h) / s.scale,
+                       (int)(j0 - at.t) + row + lane / 4, lane % 4 * 2);
         pairs_of_keys(prob, ds, s, reinterpret_cast<const struct flash_query *>(dout + tile),
                       (int)at.t, (int)(j0 - at.t) + row + lane / 4,
                       at.t >= j0 + FLASH_ROWS && !s.doc_start, kept);
@@ -205,6 +208,7 @@ static __global__ void __launch_bounds__(FLASH_THREADS, flash_blocks<D>)
     copy_commit();
     const struct flash_query *of = p.queries + (b * s.h + h) * padded(s.t) + t;
     const struct flash_query mine[2] = {of[0], of[8]};
+    float slope = attn_slope(s, h) / s.scale;
     uint32_t q[D / 16][4], dout[D / 16][4];
     float dq[D / 8][4] = {};
     for (int64_t j = begin, now = 0; j < end; j += N, now = 1 - now) {
@@ -226,6 +230,8 @@ static __global__ void __launch_bounds__(FLASH_THREADS, flash_blocks<D>)
         float prob[N / 8][4] = {}, ds[N / 8][4] = {};
         flash_scores<D>(prob, q, stage);
         flash_scores<D>(ds, dout, stage + tile);
+        if (s.alibi)
+            flash_lean(prob, slope, (int)t, (int)j + lane % 4 * 2);
         pairs_of_queries(prob, ds, s, mine, (int)t, (int)j + lane % 4 * 2,
                          j + N <= t0 && !s.doc_start, kept);
         flash_add<D>(dq, ds, stage);

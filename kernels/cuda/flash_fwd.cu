@@ -64,12 +64,12 @@ static __device__ void drop_scores(float (&s)[8][4], float scale, const uint32_t
             s[n][e] *= kept[e / 2] >> (4 * n + e % 2) & 1 ? scale : 0;
 }
 
-/* One tile of keys. t, key: of this thread's first score; drop_at: the counter
- * of the warp's first. */
+/* One tile of keys. slope: ALiBi's, before scores are scaled, or 0; t, key: of
+ * this thread's first score; drop_at: the counter of the warp's first. */
 template <int D, class T>
 static __device__ void tile(const struct attn_shape &shape, running<D> &r,
                             const uint32_t (&q)[D / 16][4], const T *keys, const T *values,
-                            int t, int key, const int (&first)[2], bool all_seen,
+                            float slope, int t, int key, const int (&first)[2], bool all_seen,
                             uint64_t drop_at)
 {
     uint32_t kept[2] = {};
@@ -77,6 +77,8 @@ static __device__ void tile(const struct attn_shape &shape, running<D> &r,
         flash_keep_rows<8>(kept, shape.drop, drop_at, shape.t);
     float s[8][4] = {};
     flash_scores<D>(s, q, keys);
+    if (shape.alibi)
+        flash_lean(s, slope, t, key);
     if (!all_seen)
         hide(s, t, key, first);
     softmax<D>(s, r, shape.scale * FLASH_LOG2E);
@@ -122,6 +124,7 @@ static __global__ void __launch_bounds__(FLASH_THREADS)
     int64_t t = t0 + row + lane / 4;
     int first[2] = {(int)attn_first(s, b, min(t, s.t - 1)),
                     (int)attn_first(s, b, min(t + 8, s.t - 1))};
+    float slope = attn_slope(s, h) / s.scale;
     uint32_t q[D / 16][4];
     running<D> r = {{}, {-INFINITY, -INFINITY}, {0, 0}};
     for (int64_t j = begin; j <= t0; j += FLASH_ROWS) {
@@ -136,7 +139,7 @@ static __global__ void __launch_bounds__(FLASH_THREADS)
         if (j == begin)
             flash_rows<D>(q, queries);
         tile<D>(s, r, q, keys + now * flash_tile<D>, values + now * flash_tile<D>,
-                (int)t, (int)j + lane % 4 * 2, first, j < t0 && !s.doc_start,
+                slope, (int)t, (int)j + lane % 4 * 2, first, j < t0 && !s.doc_start,
                 attn_drop_at(s, b, h, t0 + row) + j);
         __syncthreads(); /* the tile may be overwritten */
     }

@@ -303,7 +303,7 @@ template <bool DROP, int D, class T> static void run(struct gpt_queue *q, const 
 
 bool cuda_hopper_fwd(struct gpt_queue *q, const struct gpt_attn *op)
 {
-    if (!hopper_size(q, op))
+    if (op->alibi || !hopper_size(q, op))
         return false;
     hopper_with_size(op, [&](auto type, auto d) {
         if (op->dropout.p != 0)

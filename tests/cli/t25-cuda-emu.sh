@@ -81,6 +81,22 @@ losses gpu.log | head -6 >gpu.losses
 check 'to the same digits' cmp back.losses gpu.losses
 unset GPT_CUDA_EMU_ORDER
 
+# ---- positions ----
+for type in rope alibi; do
+    expect 0 "$type on the CPU" train --device cpu --save $type \
+        --position-embedding-type $type
+    cp err $type.log
+    expect 0 "$type on a GPU" train --device "$device" \
+        --position-embedding-type $type
+    cp err got.log
+    follows 'follows the CPU' 2e-5 got.log $type.log
+    for d in cpu "$device"; do
+        gpt-generate --load $type --greedy --prompt 'the cat' --tokens 8 \
+            --device "$d" >"$d.text"
+    done
+    check 'and generates the same' cmp cpu.text "$device.text"
+done
+
 # ---- precisions and ranks ----
 expect 0 'bf16' train --device "$device" --bf16
 cp err gpu-bf16.log

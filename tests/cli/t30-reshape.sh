@@ -96,6 +96,18 @@ if [ -x "$BUILD/gpt-train" ]; then
     check 'to the same weights' cmp \
         on/iter_0000003/model_tp00_pp00.safetensors \
         on1/iter_0000003/model_tp00_pp00.safetensors
+    expect 0 'a model without a table of positions' gpt-train --num-layers 2 \
+        --data-path x_text_document --vocab-size 67 --hidden-size 16 \
+        --num-attention-heads 2 --seq-length 16 --train-iters 1 --lr 1e-3 \
+        --split 100,0,0 --position-embedding-type rope --save rope
+    expect 0 'goes to 2 x 2' into rope rope22 $tp 2 $pp 2 --verify
+    expect 0 'and back' into rope22 rope11 $tp 1 $pp 1 --verify
+    check 'to the same bytes' diff -r rope/iter_0000001 rope11/iter_0000001
+    expect 3 'but is no GPT-2 of Hugging Face' into rope ropehf --to hf
+    err_has 'position_embedding is rope'
+    expect 2 'a base without rotary positions' gpt-train --rotary-base 500 \
+        --data-path x_text_document --vocab-size 67
+    err_has '--rotary-base needs --position-embedding-type rope'
 fi
 
 # ---- types ----

@@ -23,6 +23,8 @@ BASE = dict(num_layers=2, hidden_size=8, num_attention_heads=2,
             max_positions=16, vocab_size=21, padded_vocab_size=24,
             norm_epsilon=1e-5, init_std=0.02, hidden_dropout=0.0,
             attention_dropout=0.0, tied_embeddings=True,
+            position_embedding="learned_absolute", rotary_base=10000.0,
+            rotary_percent=1.0,
             batch=2, seq=8, micro_batches=1, masks=False)
 CASES = {
     "plain": {},
@@ -44,6 +46,13 @@ CASES = {
     "long": dict(num_layers=1, hidden_size=4, num_attention_heads=1,
                  num_query_groups=1, ffn_hidden_size=8, seq=150, batch=1,
                  max_positions=150, vocab_size=7, padded_vocab_size=8),
+    "rope": dict(position_embedding="rope", num_attention_heads=4,
+                 num_query_groups=2, hidden_size=16, seq=16),
+    "rope_part": dict(position_embedding="rope", rotary_base=100.0,
+                      rotary_percent=0.5, masks=True, seq=14),
+    "alibi": dict(position_embedding="alibi", num_attention_heads=3,
+                  num_query_groups=3, hidden_size=12, masks=True, seq=13),
+    "nowhere": dict(position_embedding="none"),
 }
 # eps is large because some gradients are zero but for rounding (a key's bias
 # shifts all scores alike), and Adam would make steps of them.
@@ -77,8 +86,10 @@ def shapes(c):
     heads, groups, d = (c["num_attention_heads"], c["num_query_groups"],
                         c["head_size"])
     f, v = c["ffn_hidden_size"], c["padded_vocab_size"]
-    out = [("embedding.word_embeddings.weight", (v, h)),
-           ("embedding.position_embeddings.weight", (c["max_positions"], h))]
+    out = [("embedding.word_embeddings.weight", (v, h))]
+    if c["position_embedding"] == "learned_absolute":
+        out.append(("embedding.position_embeddings.weight",
+                    (c["max_positions"], h)))
     for i in range(c["num_layers"]):
         out += [(f"decoder.layers.{i}.{name}", shape) for name, shape in [
             ("input_layernorm.weight", (h,)),
@@ -117,6 +128,25 @@ def norm(x, p, name, c):
         c["norm_epsilon"])
 
 
+def rope(x, c):
+    """Turns halves of the first elements of (B, T, ..., D), by sequence."""
+    n = int(c["head_size"] * c["rotary_percent"])
+    rate = c["rotary_base"] ** (-torch.arange(0, n, 2) / n)
+    angle = torch.arange(x.shape[1])[:, None] * rate
+    angle = angle.view(1, x.shape[1], *[1] * (x.dim() - 3), n // 2)
+    a, b, rest = x[..., :n // 2], x[..., n // 2:n], x[..., n:]
+    return torch.cat([a * angle.cos() - b * angle.sin(),
+                      b * angle.cos() + a * angle.sin(), rest], -1)
+
+
+def alibi_slopes(heads):
+    """Press et al. 2022: a geometric sequence from 2^(-8/n)."""
+    def power_of_two(n):
+        return [2.0 ** (-8 * (i + 1) / n) for i in range(n)]
+    n = 2 ** int(math.log2(heads))
+    return power_of_two(n) + power_of_two(2 * n)[::2][:heads - n]
+
+
 def attention(x, p, name, c, doc_start):
     b, t, _ = x.shape
     g, d = c["num_query_groups"], c["head_size"]
@@ -124,8 +154,13 @@ def attention(x, p, name, c, doc_start):
     qkv = x @ p[name + ".linear_qkv.weight"].T + p[name + ".linear_qkv.bias"]
     qkv = qkv.view(b, t, g, per + 2, d)
     q, k, v = qkv[..., :per, :], qkv[..., per, :], qkv[..., per + 1, :]
+    if c["position_embedding"] == "rope":
+        q, k = rope(q, c), rope(k, c)
     score = torch.einsum("btgpd,bsgd->bgpts", q, k) / math.sqrt(d)
     s = torch.arange(t)
+    if c["position_embedding"] == "alibi":
+        slopes = torch.tensor(alibi_slopes(g * per)).view(1, g, per, 1, 1)
+        score = score - slopes * (s[:, None] - s[None, :])
     seen = (s[None, None, :] <= s[None, :, None]) & \
            (s[None, None, :] >= doc_start[:, :, None])
     score = score.masked_fill(~seen[:, None, None], -math.inf)
@@ -137,7 +172,9 @@ def attention(x, p, name, c, doc_start):
 
 def forward(p, c, tokens, position, doc_start):
     word = p["embedding.word_embeddings.weight"]
-    x = word[tokens] + p["embedding.position_embeddings.weight"][position]
+    x = word[tokens]
+    if c["position_embedding"] == "learned_absolute":
+        x = x + p["embedding.position_embeddings.weight"][position]
     for i in range(c["num_layers"]):
         name = f"decoder.layers.{i}"
         x = x + attention(norm(x, p, name + ".input_layernorm", c), p,

@@ -68,6 +68,16 @@ static inline int64_t case_int(const cJSON *o, const char *key)
     return (int64_t)case_number(o, key);
 }
 
+static inline int64_t case_position(const cJSON *o)
+{
+    const cJSON *x = cJSON_GetObjectItemCaseSensitive(o, "position_embedding");
+    int64_t i = 0;
+    while (gpt_position_embeddings[i] &&
+           strcmp(x->valuestring, gpt_position_embeddings[i]) != 0)
+        i++;
+    return i;
+}
+
 static inline void case_config(struct model_case *k)
 {
     const cJSON *o = k->head;
@@ -81,6 +91,9 @@ static inline void case_config(struct model_case *k)
         .max_positions = case_int(o, "max_positions"),
         .vocab_size = case_int(o, "vocab_size"),
         .padded_vocab_size = case_int(o, "padded_vocab_size"),
+        .position_embedding = case_position(o),
+        .rotary_base = case_number(o, "rotary_base"),
+        .rotary_percent = case_number(o, "rotary_percent"),
         .norm_epsilon = case_number(o, "norm_epsilon"),
         .init_std = case_number(o, "init_std"),
         .tied_embeddings = cJSON_IsTrue(

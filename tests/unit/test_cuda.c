@@ -308,7 +308,8 @@ struct attn_case {
 };
 
 /* In types[first] and those after it. */
-static void check_attn(const char *title, size_t first, struct attn_case k)
+static void check_attn(const char *title, size_t first, struct attn_case k,
+                       bool alibi)
 {
     int64_t b = k.b, t = k.t, h = k.h, g = k.g, d = k.d;
     char name[120];
@@ -321,7 +322,7 @@ static void check_attn(const char *title, size_t first, struct attn_case k)
                    : rnd() > rare ? (int32_t)(i % t) : start[i - 1];
     struct gpt_attn op = {.b = b, .t = t, .h = h, .g = g, .d = d, .head0 = 2,
                           .h_global = h + 5,
-                          .scale = 1 / sqrtf((float)d),
+                          .scale = 1 / sqrtf((float)d), .alibi = alibi,
                           .doc_start = k.docs ? start : NULL,
                           .dropout = some_dropout(k.p, t)};
     struct operand ops[] = {
@@ -333,9 +334,10 @@ static void check_attn(const char *title, size_t first, struct attn_case k)
         {"dqkv", ACT, nq, NULL, true, 1},
         {"samples", I32, 2, &more_samples, false, 0},
     };
-    snprintf(name, sizeof name, "%s B%lld T%lld H%lld G%lld D%lld p %g%s",
+    snprintf(name, sizeof name, "%s B%lld T%lld H%lld G%lld D%lld p %g%s%s",
              title, (long long)b, (long long)t, (long long)h, (long long)g,
-             (long long)d, k.p, k.docs ? " documents" : "");
+             (long long)d, k.p, k.docs ? " documents" : "",
+             alibi ? " alibi" : "");
     for (size_t i = first; i < GPT_COUNT(types); i++)
         compare_type(run_attn, &op, ops, GPT_COUNT(ops), i, name);
     free(qkv), free(dout), free(start);
@@ -352,7 +354,8 @@ static void run_cached(struct trial *t)
     t->be->attn_cached(t->q, &op);
 }
 
-static void check_cached(int64_t t_new, int64_t h, int64_t g, int64_t d)
+static void check_cached(int64_t t_new, int64_t h, int64_t g, int64_t d,
+                         bool alibi)
 {
     enum { B = 3, SLOTS = 4, T_MAX = 50 };
     int32_t pos[B] = {0, 7, 40}, slot[B] = {2, 0, 3}, len[B];
@@ -361,7 +364,8 @@ static void check_cached(int64_t t_new, int64_t h, int64_t g, int64_t d)
         len[i] = (int32_t)t_new;
     struct gpt_attn_cached op = {.b = B, .t_new = t_new, .h = h, .g = g,
                                  .d = d, .t_max = T_MAX,
-                                 .scale = 1 / sqrtf((float)d), .pos = pos,
+                                 .scale = 1 / sqrtf((float)d),
+                                 .alibi = alibi, .pos = pos,
                                  .len = len, .slot = slot};
     float *qkv = rnd_floats(n, 1), *cache = rnd_floats(2 * nc, 1);
     struct operand ops[] = {
@@ -376,6 +380,35 @@ static void check_cached(int64_t t_new, int64_t h, int64_t g, int64_t d)
     free(qkv), free(cache);
 }
 
+static void run_rope(struct trial *t)
+{
+    struct gpt_rope op = *(const struct gpt_rope *)t->params;
+    op.act = t->act;
+    op.qkv = t->mem[0];
+    op.positions = op.positions ? t->mem[1] : NULL;
+    t->be->rope(t->q, &op);
+    op.inverse = true;
+    op.qkv = t->mem[2];
+    t->be->rope(t->q, &op);
+}
+
+static void check_rope(int64_t b, int64_t t, int64_t h, int64_t g, int64_t d,
+                       int64_t rotary, bool given)
+{
+    int64_t n = b * t, count = n * (h + 2 * g) * d;
+    int32_t *positions = rnd_ints(n, 0, 300);
+    float *x = rnd_floats(count, 1);
+    struct gpt_rope op = {.n = n, .t = t, .h = h, .g = g, .d = d,
+                          .rotary = rotary, .base = 10000,
+                          .positions = given ? positions : NULL};
+    struct operand ops[] = {{"qkv", ACT, count, x, true, 1},
+                            {"positions", I32, n, positions, false, 0},
+                            {"dqkv", ACT, count, x, true, 1}};
+    compare(run_rope, &op, ops, GPT_COUNT(ops), "rope T%lld D%lld by %lld",
+            (long long)t, (long long)d, (long long)rotary);
+    free(x), free(positions);
+}
+
 static void attention(void)
 {
     static const struct attn_case cases[] = {
@@ -387,12 +420,21 @@ static void attention(void)
         {1, 150, 2, 2, 128, 0.3, true},  {1, 129, 2, 1, 128, 0.1, false},
         {1, 257, 2, 1, 64, 0.1, true},   {1, 212, 2, 1, 128, 0, true},
     };
+    static const struct attn_case with_alibi[] = {
+        {2, 40, 5, 1, 16, 0, false},    {1, 100, 3, 1, 64, 0.1, true},
+        {1, 139, 2, 2, 80, 0, false},   {1, 97, 3, 3, 128, 0, true},
+    };
     reopen("GPT_CUDA_FLASH", "mma");
     for (size_t i = 0; i < GPT_COUNT(cases); i++)
-        check_attn("attention", 0, cases[i]);
+        check_attn("attention", 0, cases[i], false);
+    for (size_t i = 0; i < GPT_COUNT(with_alibi); i++)
+        check_attn("attention", 0, with_alibi[i], true);
     reopen("GPT_CUDA_FLASH", "auto");
-    check_cached(1, 2, 2, 16);
-    check_cached(9, 4, 2, 33);
+    check_cached(1, 2, 2, 16, false);
+    check_cached(9, 4, 2, 33, false);
+    check_cached(5, 6, 2, 24, true);
+    check_rope(3, 5, 4, 2, 8, 8, true);
+    check_rope(1, 70, 3, 1, 80, 20, false);
 }
 
 /* Hopper's kernels, on such a GPU: blocks with several pieces of work, more
@@ -411,13 +453,13 @@ static void hopper(void)
         getenv("GPT_TEST_SWEEP") ? atoll(getenv("GPT_TEST_SWEEP")) : 0;
     reopen("GPT_CUDA_EMU_ARCH", "90");
     for (size_t i = 0; i < GPT_COUNT(cases); i++)
-        check_attn("hopper attention", 1, cases[i]);
+        check_attn("hopper attention", 1, cases[i], false);
     for (int64_t i = 0; i < rounds; i++) {
         int64_t g = rnd_int(1, 3), h = g * rnd_int(1, 3);
         struct attn_case k = {rnd_int(1, 2), rnd_int(1, 300), h, g,
                               rnd_int(1, 2) * 64, (double)(i % 2) / 5,
                               i / 2 % 2};
-        check_attn("hopper attention", 1, k);
+        check_attn("hopper attention", 1, k, false);
     }
     reopen("GPT_CUDA_EMU_ARCH", "80");
 }
@@ -642,8 +684,11 @@ static void sweep(int64_t rounds)
         check_embed(n, c, p, coin(), rnd_int(1, V + 9));
         check_attn("attention", 0,
                    (struct attn_case){rnd_int(1, 2), rnd_int(1, 140),
-                                      g * rnd_int(1, 3), g, d, p, coin()});
-        check_cached(rnd_int(1, 10), g * rnd_int(1, 3), g, d);
+                                      g * rnd_int(1, 3), g, d, p, coin()},
+                   coin());
+        check_cached(rnd_int(1, 10), g * rnd_int(1, 3), g, d, coin());
+        check_rope(rnd_int(1, 3), rnd_int(1, 50), g * rnd_int(1, 3), g, d,
+                   d / 2 * 2, coin());
         check_xent(n, c, rnd_int(1, c), rnd_int(0, 9), 6, coin());
         check_ranks(n, c, rnd_int(1, 3 * c));
         check_adamw(rnd_int(1, 5000), rnd_int(1, 1000));

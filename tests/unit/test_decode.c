@@ -30,6 +30,21 @@ static void naive_linear(const double *x, const float *w, const float *b,
     }
 }
 
+/* Queries and keys of a row of qkv, turned by position t. */
+static void naive_turn(const struct gpt_config *c, double *qkv, int64_t t)
+{
+    int64_t per = c->num_attention_heads / c->num_query_groups + 2;
+    int64_t d = c->head_size, half = d / 2;
+    for (int64_t h = 0; h < c->num_query_groups * per; h++)
+        for (int64_t i = 0; i < half && h % per < per - 1; i++) {
+            double *x = qkv + h * d + i, a = x[0], b = x[half];
+            double angle = (double)t * pow(c->rotary_base, -2.0 * (double)i /
+                                                               (double)d);
+            x[0] = a * cos(angle) - b * sin(angle);
+            x[half] = b * cos(angle) + a * sin(angle);
+        }
+}
+
 /* One query head at position t over qkv rows 0..t. */
 static void naive_head(const struct gpt_config *c, const double *qkv,
                        int64_t t, int64_t h, double *out)
@@ -44,7 +59,11 @@ static void naive_head(const struct gpt_config *c, const double *qkv,
         double dot = 0;
         for (int64_t i = 0; i < d; i++)
             dot += query[i] * key[i];
-        sum += p[s] = exp(dot / sqrt((double)d));
+        dot /= sqrt((double)d);
+        if (c->position_embedding == GPT_POSITION_ALIBI)
+            dot -= (double)(t - s) *
+                   (double)gpt_alibi_slope(h, c->num_attention_heads);
+        sum += p[s] = exp(dot);
     }
     for (int64_t i = 0; i < d; i++)
         out[i] = 0;
@@ -76,6 +95,8 @@ static void naive_layer(struct model *m, int64_t layer, int64_t t, double *x)
                    c->norm_epsilon, y);
         naive_linear(y, w.at[GPT_QKV_WEIGHT], w.at[GPT_QKV_BIAS], n, ld,
                      qkv + i * ld);
+        if (c->position_embedding == GPT_POSITION_ROPE)
+            naive_turn(c, qkv + i * ld, i);
     }
     for (int64_t i = 0; i < t; i++) {
         for (int64_t h = 0; h < c->num_attention_heads; h++)
@@ -110,8 +131,8 @@ static double *naive_logits(struct model *m, const int32_t *tokens, int64_t t)
     double *logits = gpt_alloc((size_t)(t * v), sizeof *logits);
     for (int64_t i = 0; i < t; i++)
         for (int64_t k = 0; k < n; k++)
-            x[i * n + k] =
-                (double)wte[tokens[i] * n + k] + (double)wpe[i * n + k];
+            x[i * n + k] = (double)wte[tokens[i] * n + k] +
+                           (wpe ? (double)wpe[i * n + k] : 0);
     for (int64_t l = 0; l < c->num_layers; l++)
         naive_layer(m, l, t, x);
     for (int64_t i = 0; i < t; i++) {
@@ -269,12 +290,18 @@ int main(void)
         int64_t l, c, h, g, d, f, v;
         bool tied;
         int64_t t;
+        enum gpt_position_embedding positions;
     } models[] = {
-        {"plain", 2, 32, 4, 4, 8, 128, 61, true, 40},
-        {"query groups", 2, 48, 6, 2, 8, 96, 64, true, 19},
-        {"one group, own output", 1, 24, 4, 1, 6, 40, 33, false, 11},
-        {"odd sizes", 3, 21, 3, 3, 5, 13, 7, false, 9},
-        {"longer than a block", 1, 16, 2, 2, 8, 32, 20, true, 300},
+        {"plain", 2, 32, 4, 4, 8, 128, 61, true, 40, GPT_POSITION_LEARNED},
+        {"query groups", 2, 48, 6, 2, 8, 96, 64, true, 19,
+         GPT_POSITION_LEARNED},
+        {"one group, own output", 1, 24, 4, 1, 6, 40, 33, false, 11,
+         GPT_POSITION_LEARNED},
+        {"odd sizes", 3, 21, 3, 3, 5, 13, 7, false, 9, GPT_POSITION_LEARNED},
+        {"longer than a block", 1, 16, 2, 2, 8, 32, 20, true, 300,
+         GPT_POSITION_LEARNED},
+        {"rotary", 2, 32, 4, 2, 8, 64, 61, true, 290, GPT_POSITION_ROPE},
+        {"alibi", 2, 24, 6, 3, 4, 64, 61, true, 290, GPT_POSITION_ALIBI},
     };
     for (size_t i = 0; i < GPT_COUNT(models); i++) {
         struct model m;
@@ -286,6 +313,9 @@ int main(void)
             .head_size = models[i].d,
             .ffn_hidden_size = models[i].f,
             .max_positions = 512,
+            .position_embedding = models[i].positions,
+            .rotary_base = 10000,
+            .rotary_percent = 1,
             .vocab_size = models[i].v,
             .norm_epsilon = 1e-5,
             .init_std = 0.02,

@@ -1,6 +1,6 @@
 /* Attention against a double reference that keeps the whole T x T: forward,
  * backward by the chain rule and by central differences, and the cached form
- * against the same reference. */
+ * against the same reference; rotary positions and ALiBi. */
 #include "tests/unit/kernels.h"
 
 struct attn_case {
@@ -10,6 +10,38 @@ struct attn_case {
     float *dqkv;
     int64_t n_out, n_qkv, row;
 };
+
+static bool alibi; /* in the cases that follow */
+
+/* Whole numbers of heads as in the paper's code. */
+static double ref_slope(int64_t head, int64_t heads)
+{
+    static const double twelve[] = {
+        0.5, 0.25, 0.125, 0.0625, 0.03125, 0.015625, 0.0078125, 0.00390625,
+        0.7071067811865476, 0.35355339059327384, 0.17677669529663692,
+        0.08838834764831849};
+    static const double others[][6] = {
+        [3] = {0.0625, 0.00390625, 0.25},
+        [4] = {0.25, 0.0625, 0.015625, 0.00390625},
+        [5] = {0.25, 0.0625, 0.015625, 0.00390625, 0.5},
+        [6] = {0.25, 0.0625, 0.015625, 0.00390625, 0.5, 0.125},
+    };
+    if (!alibi)
+        return 0;
+    return heads == 12 ? twelve[head] : heads == 2 ? pow(2, -4.0 * (double)(head + 1))
+                                                   : others[heads][head];
+}
+
+static void check_slope(void)
+{
+    double worst = 0;
+    alibi = true;
+    for (int64_t i = 0; i < 12; i++)
+        worst = fmax(worst, fabs((double)gpt_alibi_slope(i, 12) /
+                                     ref_slope(i, 12) - 1));
+    alibi = false;
+    ok(worst < 1e-7, "ALiBi's slopes of twelve heads (error %.2g)", worst);
+}
 
 static double keep(const struct gpt_attn *op, int64_t b, int64_t h, int64_t tq,
                    int64_t tk)
@@ -52,6 +84,7 @@ static void ref_head(const struct attn_case *k, const double *qkv, int64_t b,
             for (int64_t e = 0; e < d; e++)
                 p[j] += x[i * k->row + at[0] + e] * x[j * k->row + at[1] + e] *
                         (double)op->scale;
+            p[j] -= (double)(i - j) * ref_slope(op->head0 + h, op->h_global);
             max = fmax(max, p[j]);
         }
         for (int64_t j = from; j <= i; j++)
@@ -158,6 +191,7 @@ static void check(int64_t b, int64_t t, int64_t h, int64_t g, int64_t d,
                           .head0 = 1,
                           .h_global = h + 2,
                           .scale = 1 / sqrtf((float)d),
+                          .alibi = alibi,
                           .act = GPT_F32,
                           .qkv = x,
                           .out = k.out,
@@ -167,9 +201,10 @@ static void check(int64_t b, int64_t t, int64_t h, int64_t g, int64_t d,
     k.grad =
         (struct gpt_attn_grad){dout, k.dqkv, malloc(be->attn_scratch(&k.op))};
     char name[120];
-    snprintf(name, sizeof name, "%s: attn b%lld t%lld h%lld g%lld d%lld p%g%s",
+    snprintf(name, sizeof name, "%s: attn b%lld t%lld h%lld g%lld d%lld p%g%s%s",
              setting, (long long)b, (long long)t, (long long)h, (long long)g,
-             (long long)d, (double)p, docs ? " docs" : "");
+             (long long)d, (double)p, docs ? " docs" : "",
+             alibi ? " alibi" : "");
     ok(same_bytes(run_fwd, &k, k.out, k.n_out + b * h * t),
        "%s: equal for 1, 2, 3 threads", name);
     ok(same_bytes(run_bwd, &k, k.dqkv, k.n_qkv),
@@ -203,7 +238,8 @@ static void check_cached(int64_t t, int64_t h, int64_t g, int64_t d,
     float *kc = poisoned(cache), *vc = poisoned(cache);
     float *in = poisoned(B * step * k.row), *out = poisoned(B * step * h * d);
     k.op = (struct gpt_attn){
-        .b = B, .t = t, .h = h, .g = g, .d = d, .h_global = h, .scale = 0.3f};
+        .b = B, .t = t, .h = h, .g = g, .d = d, .h_global = h, .scale = 0.3f,
+        .alibi = alibi};
     double *qkv = doubles(x, k.n_qkv), *want = doubles(got, k.n_out);
     double *lse = malloc((size_t)(B * h * t) * sizeof *lse);
     for (int64_t i = 0; i < B * h; i++)
@@ -216,9 +252,11 @@ static void check_cached(int64_t t, int64_t h, int64_t g, int64_t d,
             memcpy(in + b * step * k.row, x + (b * t + pos[b]) * k.row,
                    (size_t)(len[b] * k.row) * sizeof *in);
         }
-        struct gpt_attn_cached op = {B,     step, h,       g,   d,
-                                     t_max, 0.3f, GPT_F32, in,  out,
-                                     kc,    vc,   pos,     len, slot};
+        struct gpt_attn_cached op = {
+            .b = B, .t_new = step, .h = h, .g = g, .d = d, .t_max = t_max,
+            .scale = 0.3f, .alibi = alibi, .act = GPT_F32, .qkv = in,
+            .out = out, .k_cache = kc, .v_cache = vc, .pos = pos, .len = len,
+            .slot = slot};
         be->attn_cached(q, &op);
         for (int b = 0; b < B; b++) {
             memcpy(got + (b * t + pos[b]) * h * d, out + b * step * h * d,
@@ -227,9 +265,9 @@ static void check_cached(int64_t t, int64_t h, int64_t g, int64_t d,
         }
     }
     close_to(got, want, k.n_out, 3e-6,
-             "%s: cached t%lld h%lld g%lld d%lld by %lld", setting,
+             "%s: cached t%lld h%lld g%lld d%lld by %lld%s", setting,
              (long long)t, (long long)h, (long long)g, (long long)d,
-             (long long)step);
+             (long long)step, alibi ? " alibi" : "");
     free(x), free(got), free(kc), free(vc), free(in), free(out);
     free(qkv), free(want), free(lse);
 }
@@ -238,8 +276,10 @@ static void check_cache_limit(void)
 {
     float x[3 * 4] = {0}, out[4], kc[8] = {0}, vc[8] = {0};
     int32_t pos = 2, len = 1, slot = 0;
-    struct gpt_attn_cached op = {1, 1,   1,  1,  4,    2,    1,    GPT_F32,
-                                 x, out, kc, vc, &pos, &len, &slot};
+    struct gpt_attn_cached op = {
+        .b = 1, .t_new = 1, .h = 1, .g = 1, .d = 4, .t_max = 2, .scale = 1,
+        .act = GPT_F32, .qkv = x, .out = out, .k_cache = kc, .v_cache = vc,
+        .pos = &pos, .len = &len, .slot = &slot};
     struct gpt_queue *other;
     struct gpt_err err = {0};
     if (be->queue_open(be, &other, &err) != GPT_OK)
@@ -248,6 +288,68 @@ static void check_cache_limit(void)
     is_int(be->sync(other, &err), GPT_EDEVICE, "a full cache is refused: %s",
            err.text);
     be->queue_close(other);
+}
+
+/* ---- rotary positions ---- */
+
+struct rope_case {
+    struct gpt_rope op;
+    const float *x;
+    int64_t count;
+};
+
+static void run_rope(void *ctx)
+{
+    struct rope_case *k = ctx;
+    memcpy(k->op.qkv, k->x, (size_t)k->count * sizeof *k->x);
+    be->rope(q, &k->op);
+}
+
+/* An element of qkv (N, G, H/G + 2, D) after it, by complex numbers. */
+static double ref_rope(const struct rope_case *k, int64_t at)
+{
+    const struct gpt_rope *op = &k->op;
+    int64_t heads = op->h / op->g + 2, half = op->rotary / 2;
+    int64_t n = at / (op->g * heads * op->d), e = at % op->d;
+    int64_t position = op->positions ? op->positions[n] : n % op->t;
+    if (at / op->d % heads == heads - 1 || e >= op->rotary)
+        return (double)k->x[at];
+    bool upper = e >= half;
+    const float *pair = k->x + at - (upper ? half : 0);
+    double angle = (double)position * pow(op->base, -2 * (double)(e % half) /
+                                                        (double)op->rotary);
+    double real = (double)pair[0], imaginary = (double)pair[half];
+    return upper ? real * sin(angle) + imaginary * cos(angle)
+                 : real * cos(angle) - imaginary * sin(angle);
+}
+
+/* from: positions are given, from that one on; 0: they are not. */
+static void check_rope(int64_t b, int64_t t, int64_t h, int64_t g, int64_t d,
+                       int64_t rotary, int32_t from)
+{
+    int64_t n = b * t, count = n * (h + 2 * g) * d;
+    float *x = rnd_floats(count, 1), *y = poisoned(count);
+    double *want = malloc((size_t)count * sizeof *want);
+    int32_t *positions = malloc((size_t)n * sizeof *positions);
+    struct rope_case k = {
+        .op = {.n = n, .t = t, .h = h, .g = g, .d = d, .rotary = rotary,
+               .base = 10000, .act = GPT_F32, .qkv = y,
+               .positions = from ? positions : NULL},
+        .x = x, .count = count};
+    for (int64_t i = 0; i < n; i++)
+        positions[i] = from + (int32_t)(i * 7 % t);
+    ok(same_bytes(run_rope, &k, y, count), "%s: rope %lldx%lld equal for 1, 2, "
+       "3 threads", setting, (long long)n, (long long)rotary);
+    for (int64_t i = 0; i < count; i++)
+        want[i] = ref_rope(&k, i);
+    close_to(y, want, count, 1e-6 + 1e-7 * from, "%s: rope by %lld", setting,
+             (long long)rotary);
+    k.op.inverse = true;
+    be->rope(q, &k.op);
+    for (int64_t i = 0; i < count; i++)
+        want[i] = (double)x[i];
+    close_to(y, want, count, 1e-6, "%s: and back", setting);
+    free(x), free(y), free(want), free(positions);
 }
 
 static void body(void)
@@ -266,10 +368,22 @@ static void body(void)
     check_cached(37, 3, 1, 33, 37);
     check_cached(300, 2, 2, 64, 130);
     check_cache_limit();
+    alibi = true;
+    check(2, 17, 4, 2, 8, 0.2f, false, 2);
+    check(1, 150, 3, 1, 64, 0, true, 3);
+    check(2, 33, 1, 1, 16, 0, false, 1);
+    check_cached(9, 2, 2, 4, 1);
+    check_cached(70, 4, 2, 16, 7);
+    check_cached(130, 3, 1, 33, 100);
+    alibi = false;
+    check_rope(3, 5, 4, 2, 8, 8, 0);
+    check_rope(2, 17, 3, 1, 10, 6, 900);
+    check_rope(1, 40, 2, 2, 64, 64, 30);
 }
 
 int main(void)
 {
+    check_slope();
     each_setting(body);
     return tap_done();
 }

@@ -503,6 +503,7 @@ int main(void)
     static const char *const names[] = {
         "plain",      "one",   "odd",   "groups", "multiquery",
         "wide_heads", "masks", "micro", "untied", "long",
+        "rope",       "rope_part", "alibi", "nowhere",
     };
     struct gpt_err err;
 

@@ -16,20 +16,31 @@ struct parallel_case {
     int64_t groups, b, t;
     enum gpt_recompute recompute;
     int64_t recompute_layers;
+    enum gpt_position_embedding positions;
 };
 
 static const struct parallel_case parallel_cases[] = {
-    {false, true, 8, 2, 12, GPT_RECOMPUTE_NONE, 0},
-    {true, true, 8, 2, 12, GPT_RECOMPUTE_NONE, 0},
-    {false, false, 4, 1, 13, GPT_RECOMPUTE_NONE, 0},
-    {true, false, 4, 1, 16, GPT_RECOMPUTE_NONE, 0},
-    {true, true, 4, 4, 7, GPT_RECOMPUTE_NONE, 0}, /* cut within a sample */
-    {false, true, 4, 2, 12, GPT_RECOMPUTE_SELECTIVE, 0},
-    {true, true, 4, 2, 12, GPT_RECOMPUTE_SELECTIVE, 0},
+    {false, true, 8, 2, 12, GPT_RECOMPUTE_NONE, 0,
+     GPT_POSITION_LEARNED},
+    {true, true, 8, 2, 12, GPT_RECOMPUTE_NONE, 0,
+     GPT_POSITION_ROPE},
+    {false, false, 4, 1, 13, GPT_RECOMPUTE_NONE, 0,
+     GPT_POSITION_LEARNED},
+    {true, false, 4, 1, 16, GPT_RECOMPUTE_NONE, 0,
+     GPT_POSITION_ALIBI},
+    {true, true, 4, 4, 7, GPT_RECOMPUTE_NONE, 0,
+     GPT_POSITION_LEARNED}, /* cut within a sample */
+    {false, true, 4, 2, 12, GPT_RECOMPUTE_SELECTIVE, 0,
+     GPT_POSITION_ROPE},
+    {true, true, 4, 2, 12, GPT_RECOMPUTE_SELECTIVE, 0,
+     GPT_POSITION_ALIBI},
     /* 2 ranks only, for the sake of time */
-    {false, true, 4, 2, 12, GPT_RECOMPUTE_UNIFORM, 3},
-    {true, true, 4, 2, 12, GPT_RECOMPUTE_UNIFORM, 1},
-    {true, false, 4, 2, 12, GPT_RECOMPUTE_BLOCK, 2},
+    {false, true, 4, 2, 12, GPT_RECOMPUTE_UNIFORM, 3,
+     GPT_POSITION_LEARNED},
+    {true, true, 4, 2, 12, GPT_RECOMPUTE_UNIFORM, 1,
+     GPT_POSITION_LEARNED},
+    {true, false, 4, 2, 12, GPT_RECOMPUTE_BLOCK, 2,
+     GPT_POSITION_NONE},
 };
 
 enum { ALL_CASES = GPT_COUNT(parallel_cases), FIRST_CASES = 7 };
@@ -64,6 +75,9 @@ static double gradients_error(const struct rig *r, const struct rig *whole,
 static struct finding find(const struct parallel_case *k, struct gpt_comm *tp)
 {
     struct gpt_config c = config(k->tied, k->groups);
+    c.position_embedding = k->positions;
+    c.rotary_base = 10000;
+    c.rotary_percent = 1;
     int64_t size = gpt_comm_size(tp), rank = gpt_comm_rank(tp);
     int64_t columns = c.padded_vocab_size / size;
     struct rig r, plain, whole;

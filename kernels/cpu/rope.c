@@ -1,0 +1,73 @@
+/* Rotary positions: a row's sines and cosines are computed once for all heads.
+ */
+#include "cpu/cpu.h"
+
+#include <math.h>
+#include <omp.h>
+
+/* What is the same for all rows. work: `each` floats a thread. */
+struct rope {
+    const struct gpt_rope *op;
+    float *rates; /* (rotary / 2): base^(-2 i / rotary) */
+    float *work;
+    int64_t each;
+};
+
+static void turn(float *x, int64_t half, const float *cosine, const float *sine)
+{
+    for (int64_t i = 0; i < half; i++) {
+        float a = x[i], b = x[i + half];
+        x[i] = a * cosine[i] - b * sine[i];
+        x[i + half] = b * cosine[i] + a * sine[i];
+    }
+}
+
+static void turn_narrow(uint16_t *x, int64_t half, const float *cosine,
+                        const float *sine, float *wide)
+{
+    cpu_isa->widen(wide, x, 2 * half);
+    turn(wide, half, cosine, sine);
+    cpu_isa->narrow(x, wide, 2 * half);
+}
+
+static void row(const struct rope *r, int64_t n)
+{
+    const struct gpt_rope *op = r->op;
+    int64_t half = op->rotary / 2, heads = op->h / op->g + 2;
+    float *cosine = r->work + omp_get_thread_num() * r->each;
+    float *sine = cosine + half, *wide = sine + half;
+    float position = (float)(op->positions ? op->positions[n] : n % op->t);
+    for (int64_t i = 0; i < half; i++) {
+        float angle = position * r->rates[i];
+        cosine[i] = cosf(angle);
+        sine[i] = op->inverse ? -sinf(angle) : sinf(angle);
+    }
+    for (int64_t k = 0; k < op->g * heads; k++) {
+        int64_t at = (n * op->g * heads + k) * op->d;
+        if (k % heads == heads - 1)
+            continue; /* a value */
+        if (op->act == GPT_BF16)
+            turn_narrow((uint16_t *)op->qkv + at, half, cosine, sine, wide);
+        else
+            turn((float *)op->qkv + at, half, cosine, sine);
+    }
+}
+
+void cpu_rope(struct gpt_queue *q, const struct gpt_rope *op)
+{
+    if (!cpu_ready(q, "rope", op->act == GPT_BF16 ? GPT_F32 : op->act))
+        return;
+    int64_t half = op->rotary / 2;
+    struct rope r = {.op = op, .each = 4 * half};
+    r.rates = cpu_work(q, (size_t)(half + r.each * omp_get_max_threads()));
+    if (!r.rates)
+        return;
+    r.work = r.rates + half;
+    for (int64_t i = 0; i < half; i++)
+        r.rates[i] =
+            (float)pow(op->base, -2 * (double)i / (double)op->rotary);
+#pragma omp parallel for schedule(static) if (                                 \
+        cpu_worth_threads(op->n * (op->h + op->g) * op->rotary))
+    for (int64_t n = 0; n < op->n; n++)
+        row(&r, n);
+}
