@@ -64,7 +64,8 @@ struct gpt_collectives {
 
     /* Puts a call on the queue, numbers from 1 on. Returns when it is there,
      * which may take the other ranks (connections are made when they are used
-     * first) or one of GPT_CLIQUE_CALLS earlier ones to end; or after abort(). */
+     * first) or one of GPT_CLIQUE_CALLS earlier ones to end; or after abort().
+     */
     int (*put)(struct gpt_clique *c, struct gpt_queue *q,
                const struct gpt_collective *call, int64_t number,
                struct gpt_err *err);

@@ -11,9 +11,12 @@
 const char *gpt_collective_name(enum gpt_collective_kind kind)
 {
     static const char *const names[] = {
-        [GPT_ALL_REDUCE] = "all-reduce", [GPT_REDUCE_SCATTER] = "reduce-scatter",
-        [GPT_ALL_GATHER] = "all-gather", [GPT_BROADCAST] = "broadcast",
-        [GPT_EXCHANGE] = "exchange",     [GPT_BARRIER] = "barrier",
+        [GPT_ALL_REDUCE] = "all-reduce",
+        [GPT_REDUCE_SCATTER] = "reduce-scatter",
+        [GPT_ALL_GATHER] = "all-gather",
+        [GPT_BROADCAST] = "broadcast",
+        [GPT_EXCHANGE] = "exchange",
+        [GPT_BARRIER] = "barrier",
     };
 
     return names[kind];

@@ -224,7 +224,8 @@ static int await(struct gpt_comm *c, double end, struct gpt_err *err)
                                    : gpt_fail(err, GPT_EIO, "%s", why);
 }
 
-static int connect_clique(struct gpt_comm *c, double timeout, struct gpt_err *err)
+static int connect_clique(struct gpt_comm *c, double timeout,
+                          struct gpt_err *err)
 {
     const double end = gpt_now() + timeout;
     struct gpt_comm_device *d = c->device;

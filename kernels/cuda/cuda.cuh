@@ -86,8 +86,8 @@ void launch(struct gpt_queue *q, void (*kernel)(P...), dim3 grid, dim3 block, si
     }));
 #else
     kernel<<<grid, block, shared, q->stream>>>(args...);
-    cuda_check(q, cudaGetLastError());
 #endif
+    cuda_check(q, cudaGetLastError());
 }
 
 /* Calls f(T()) with the C++ type of an activation type. */

@@ -31,7 +31,8 @@ with() ( # NAME=VALUE command...
 three_d='--tensor-model-parallel-size 2 --pipeline-model-parallel-size 2'
 shared='--tensor-model-parallel-size 2 --sequence-parallel
 --use-distributed-optimizer'
-chunks='--pipeline-model-parallel-size 2 --num-virtual-stages-per-pipeline-rank 2'
+chunks='--pipeline-model-parallel-size 2
+--num-virtual-stages-per-pipeline-rank 2'
 # shellcheck disable=SC2086 # word lists
 {
     if gpt-train --version | grep -q ' Gloo'; then
@@ -46,8 +47,8 @@ chunks='--pipeline-model-parallel-size 2 --num-virtual-stages-per-pipeline-rank 
     err_has 'data 2; through emulated NCCL'
     check 'the same losses and norms' compare_metrics gloo/metrics.jsonl \
         nccl/metrics.jsonl 6
-    expect 0 'TP 2 SP DP 2 ZeRO-1, by default, its queues late' with GPT_CUDA_EMU_STREAMS=late \
-        job 4 $shared --overlap-param-gather --save late
+    expect 0 'TP 2 SP DP 2 ZeRO-1, by default, its queues late' \
+        with GPT_CUDA_EMU_STREAMS=late job 4 $shared --overlap-param-gather --save late
     err_has 'through emulated NCCL'
     check 'the same losses and norms' compare_metrics gloo/metrics.jsonl \
         late/metrics.jsonl 6

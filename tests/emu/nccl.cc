@@ -1,12 +1,10 @@
 /* The twin of NCCL; see nccl.h. A communicator has two threads: one puts calls
  * on their streams (launch), one connects to the other members and makes the
  * calls when the streams have come to them. Start at ncclComm::work().
- *
- * Every member sends every other one what it needs of a call, with a header
- * that says what it takes the call to be (nccl_wire.h). */
+ * How: nccl_call.cc. */
 #include "cuda/nccl.cuh"
 
-#include "tests/emu/nccl_wire.h"
+#include "tests/emu/nccl_call.h"
 
 #include <condition_variable>
 #include <deque>
@@ -32,26 +30,6 @@ static int asked_for(const char *word)
 }
 
 /* ---- calls ---- */
-
-enum kind { ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, BROADCAST, SEND, RECEIVE };
-
-struct call {
-    enum kind kind;
-    const char *in;
-    char *out;
-    size_t n; /* elements of a part */
-    ncclDataType_t type;
-    ncclRedOp_t op;
-    int peer; /* or root */
-};
-
-static size_t bytes_of(ncclDataType_t t)
-{
-    return t == ncclInt8                           ? 1
-           : t == ncclFloat16 || t == ncclBfloat16 ? 2
-           : t == ncclFloat32                      ? 4
-                                                   : 8;
-}
 
 /* One call, or those of a group: what a stream comes to. */
 struct job : emu::elsewhere {
@@ -81,8 +59,6 @@ struct ncclComm {
     void work();
     void work_off(std::unique_lock<std::mutex> &hold);
     bool well() const;
-    bool make(const job &j);
-    bool one(const call &c);
     void fail(ncclResult_t r, const std::string &text);
 };
 
@@ -91,124 +67,6 @@ void job::begin()
     std::lock_guard<std::mutex> hold(comm->lock);
     begun = true;
     comm->changed.notify_all();
-}
-
-/* ---- sums ---- */
-
-template <class T, class F, class G>
-static void add(char *to, const std::vector<const char *> &in, size_t n,
-                int first, ncclRedOp_t op, F load, G store)
-{
-    const int size = (int)in.size();
-    for (size_t i = 0; i < n; i++) {
-        auto at = [&](int r) { return ((const T *)in[(size_t)r])[i]; };
-        T sum = at(first % size);
-        for (int r = 1; r < size; r++) {
-            auto a = load(sum), b = load(at((first + r) % size));
-            sum = op == ncclSum ? store(a + b) : store(a > b ? a : b);
-        }
-        ((T *)to)[i] = sum;
-    }
-}
-
-/* to (n) = in[first] + in[first + 1] + ..., around the ring. */
-static void sum(char *to, const std::vector<const char *> &in, size_t n,
-                int first, const call &c)
-{
-    auto same = [](auto x) { return x; };
-    switch (c.type) {
-    case ncclFloat32:
-        return add<float>(to, in, n, first, c.op, same, same);
-    case ncclFloat64:
-        return add<double>(to, in, n, first, c.op, same, same);
-    case ncclInt64:
-        return add<int64_t>(
-            to, in, n, first, c.op, same, [](int64_t x) { return x; });
-    case ncclBfloat16:
-        return add<uint16_t>(to, in, n, first, c.op, gpt_bf16_to_f32,
-                             gpt_f32_to_bf16);
-    case ncclFloat16:
-        return add<uint16_t>(to, in, n, first, c.op, gpt_f16_to_f32,
-                             gpt_f32_to_f16);
-    case ncclInt8:
-        break;
-    }
-}
-
-/* ---- one call ---- */
-
-typedef std::vector<std::vector<char>> parts;
-
-/* What all sent, this member's own part included. */
-static std::vector<const char *> everybodys(const parts &got, int rank,
-                                            const char *own)
-{
-    std::vector<const char *> in;
-    for (size_t r = 0; r < got.size(); r++)
-        in.push_back((int)r == rank ? own : got[r].data());
-    return in;
-}
-
-bool ncclComm::one(const call &c)
-{
-    const size_t bytes = c.n * bytes_of(c.type), each = bytes_of(c.type);
-    const bool from_root = c.kind == BROADCAST;
-    struct header h = {c.kind, c.type, c.op, from_root ? c.peer : 0, bytes};
-    parts got((size_t)size);
-    std::vector<char> own;
-    std::vector<struct message> list;
-
-    emu::device_access open;
-    for (int r = 0; r < size; r++) {
-        const char *out = c.kind == REDUCE_SCATTER ? c.in + (size_t)r * bytes
-                                                   : c.in;
-        if (r == rank)
-            own.assign(out, out + bytes);
-        if (r == rank || (from_root && rank != c.peer && r != c.peer))
-            continue;
-        if (!from_root || rank == c.peer)
-            list.push_back(message{r, true, h, out, nullptr});
-        if (!from_root || r == c.peer) {
-            got[(size_t)r].resize(bytes + 1);
-            list.push_back(message{r, false, h, nullptr, got[(size_t)r].data()});
-        }
-    }
-    if (!wires.exchange(list))
-        return false;
-    const std::vector<const char *> in = everybodys(got, rank, own.data());
-    if (c.kind == ALL_REDUCE) {
-        const size_t part = (c.n + (size_t)size - 1) / (size_t)size;
-        for (size_t at = 0, m = 0; at < c.n; at += part, m++) {
-            std::vector<const char *> slices;
-            for (const char *p : in)
-                slices.push_back(p + at * each);
-            sum(c.out + at * each, slices, std::min(part, c.n - at),
-                (int)m + 1, c);
-        }
-    } else if (c.kind == REDUCE_SCATTER) {
-        sum(c.out, in, c.n, rank + 1, c);
-    } else if (c.kind == ALL_GATHER) {
-        for (size_t r = 0; r < in.size(); r++)
-            memcpy(c.out + r * bytes, in[r], bytes);
-    } else {
-        memmove(c.out, in[(size_t)c.peer], bytes);
-    }
-    return true;
-}
-
-/* Sends and receives go together. */
-bool ncclComm::make(const job &j)
-{
-    if (j.calls[0].kind < SEND)
-        return one(j.calls[0]);
-    emu::device_access open;
-    std::vector<struct message> list;
-    for (const call &c : j.calls) {
-        const size_t bytes = c.n * bytes_of(c.type);
-        const struct header h = {SEND, c.type, 0, 0, bytes};
-        list.push_back(message{c.peer, c.kind == SEND, h, c.in, c.out});
-    }
-    return wires.exchange(list);
 }
 
 /* ---- the thread ---- */
@@ -255,7 +113,7 @@ void ncclComm::work_off(std::unique_lock<std::mutex> &hold)
     const bool forced = ++made == asked_for("fail");
     std::shared_ptr<job> j = put.front();
     hold.unlock();
-    const bool good = !forced && make(*j);
+    const bool good = !forced && make_calls(&wires, size, rank, j->calls);
     if (good)
         emu::end(*j);
     else
@@ -417,7 +275,8 @@ static ncclResult_t give(ncclComm_t comm, cudaStream_t stream,
 /* Does the device have what a call reads and writes? */
 static bool in_memory(const ncclComm *comm, const call &c)
 {
-    const size_t bytes = c.n * bytes_of(c.type), all = bytes * (size_t)comm->size;
+    const size_t bytes = c.n * bytes_of(c.type);
+    const size_t all = bytes * (size_t)comm->size;
     const bool reads = c.kind != RECEIVE, writes = c.kind != SEND;
     return (!reads ||
             emu::on_device(c.in, c.kind == REDUCE_SCATTER ? all : bytes)) &&

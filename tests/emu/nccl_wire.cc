@@ -177,7 +177,8 @@ static std::string describe(const struct header &h)
     static const char *const kinds[] = {"all-reduce", "reduce-scatter",
                                         "all-gather", "broadcast", "send"};
     char text[120];
-    snprintf(text, sizeof text, "%s of %llu bytes, type %d, operation %d, root %d",
+    snprintf(text, sizeof text,
+             "%s of %llu bytes, type %d, operation %d, root %d",
              kinds[h.kind % 5], (unsigned long long)h.bytes, h.type, h.op,
              h.root);
     return text;

@@ -287,7 +287,8 @@ cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes,
         return cudaErrorStreamCaptureUnsupported;
     bool to = kind != cudaMemcpyDeviceToHost;
     bool from = kind != cudaMemcpyHostToDevice;
-    if (lies_in(blocks, dst, bytes) != to || lies_in(blocks, src, bytes) != from)
+    if (lies_in(blocks, dst, bytes) != to ||
+        lies_in(blocks, src, bytes) != from)
         return result(cudaErrorInvalidValue);
     if (!from)
         return lies_in(pinned, src, bytes)

@@ -156,6 +156,13 @@ bool emu::refused()
     return capture != nullptr;
 }
 
+/* CUDA remembers it as if it were an error of the calling thread. */
+static cudaError_t not_ready()
+{
+    emu::set_error(cudaErrorNotReady);
+    return cudaErrorNotReady;
+}
+
 /* ---- streams ---- */
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned)
@@ -194,7 +201,7 @@ cudaError_t cudaStreamQuery(cudaStream_t s)
 {
     locked hold(lock);
     if (!advance(*s->state, s->state->put))
-        return cudaErrorNotReady;
+        return not_ready();
     return take_failure(*s->state);
 }
 
@@ -243,7 +250,7 @@ cudaError_t cudaEventQuery(cudaEvent_t e)
 {
     locked hold(lock);
     return !e->state || advance(*e->state, e->number) ? cudaSuccess
-                                                      : cudaErrorNotReady;
+                                                      : not_ready();
 }
 
 /* For what was recorded last by now, whatever is recorded later. */

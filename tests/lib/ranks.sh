@@ -27,8 +27,9 @@ start() { # options...
                 MASTER_PORT=$port sh -c 'echo $$ >pid.$RANK
                     [ -f env.$RANK ] && . ./env.$RANK
                     [ -f limit.$RANK ] && ulimit -v $(cat limit.$RANK)
-                    exec "$@"' sh gpt-train ${tiny%--data-path*} --num-layers 2 \
-                --global-batch-size 6 --train-iters 20000 $words >/dev/null 2>err.$r </dev/null
+                    exec "$@"' sh gpt-train ${tiny%--data-path*} \
+                --num-layers 2 --global-batch-size 6 --train-iters 20000 \
+                $words >/dev/null 2>err.$r </dev/null
             echo $? >status.$r
         ) &
         r=$((r + 1))

@@ -257,9 +257,12 @@ static void check_exchange(struct member *m)
         /* two ranks: both neighbours are one, and order counts */
         const int one = m->size == 2 ? 0 : 1, two = 1 - one;
         const struct gpt_transfer list[] = {
-            {true, next, &out[0], 8},      {true, last, &out[1], 8},
-            {true, next, &out[2], 8},      {false, one ? next : last, &in[one], 8},
-            {false, two ? next : last, &in[two], 8}, {false, last, &in[2], 8},
+            {true, next, &out[0], 8},
+            {true, last, &out[1], 8},
+            {true, next, &out[2], 8},
+            {false, one ? next : last, &in[one], 8},
+            {false, two ? next : last, &in[two], 8},
+            {false, last, &in[2], 8},
         };
         stagger(m, round);
         gpt_comm_exchange(m->comm, m->q, list, 6);
@@ -292,6 +295,7 @@ static void collectives(struct member *m)
  * fast as each other; the host waits for none but the last. */
 static void many_calls(struct member *m)
 {
+    enum { FEW = 8 };
     const int64_t calls = 3 * GPT_CLIQUE_CALLS / 2;
     float x = 1;
     void *p = room(m, 4);
@@ -302,15 +306,15 @@ static void many_calls(struct member *m)
     must(m->be->sync(m->q, &err), &err); /* connected */
     const double begun = gpt_now();
     if (m->rank == 1)
-        usleep(600000);
-    for (int64_t i = 0; i < calls / 3; i++)
+        usleep(1500000);
+    for (int64_t i = 0; i < FEW; i++)
         gpt_comm_all_reduce(m->comm, m->q, p, 1, GPT_F32, GPT_MAX);
-    expect_true(m, m->rank == 1 || gpt_now() - begun < 0.5,
+    expect_true(m, m->rank == 1 || gpt_now() - begun < 1.4,
                 "calls return at once");
-    for (int64_t i = calls / 3; i < calls; i++)
+    for (int64_t i = FEW; i < calls; i++)
         gpt_comm_all_reduce(m->comm, m->q, p, 1, GPT_F32, GPT_MAX);
     look_at(m, &x, p, 4);
-    expect_true(m, gpt_now() - begun > 0.5, "results do not");
+    expect_true(m, gpt_now() - begun > 1.4, "results do not");
     expect_true(m, x == (float)m->size, "their sum");
     m->be->free(m->be, p);
 }
@@ -444,7 +448,7 @@ static void sizes_differ(struct member *m)
     m->be->free(m->be, p);
 }
 
-/* Something goes wrong in rank 1's library, while its host does other things. */
+/* Something goes wrong in rank 1's library. */
 static void one_breaks(struct member *m)
 {
     char says[80];
@@ -517,8 +521,9 @@ static int be_member(int64_t rank, int64_t size, int64_t port, enum way way,
     must(open_backend(&m, &copy, &err), &err);
     must(gpt_store_open(&m.store, &l, 10, &err), &err);
     must(m.be->queue_open(m.be, &m.q, &err), &err);
-    must(gpt_comm_open(&m.comm, m.store, m.be, way == NCCL ? GPT_NCCL : GPT_GLOO,
-                       "test.all", ranks, size, rank, 10, &err),
+    must(gpt_comm_open(&m.comm, m.store, m.be,
+                       way == NCCL ? GPT_NCCL : GPT_GLOO, "test.all", ranks,
+                       size, rank, 10, &err),
          &err);
     run(&m);
     if (m.wrong)
@@ -627,8 +632,9 @@ static void test_one(void)
     if (gpt_backend_cpu(&be, &err) != GPT_OK ||
         be->queue_open(be, &q, &err) != GPT_OK)
         exit(1);
-    is_int(gpt_comm_open(&c, NULL, be, GPT_GLOO, "alone", ranks, 1, 0, 1, &err), GPT_OK,
-           "a group of one");
+    is_int(
+        gpt_comm_open(&c, NULL, be, GPT_GLOO, "alone", ranks, 1, 0, 1, &err),
+        GPT_OK, "a group of one");
     gpt_comm_all_reduce(c, q, &x, 1, GPT_F32, GPT_SUM);
     gpt_comm_reduce_scatter(c, q, &y, &x, 1, GPT_F32);
     gpt_comm_all_gather(c, q, &z, &y, 1, GPT_F32);

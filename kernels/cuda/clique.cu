@@ -1,0 +1,217 @@
+/* How a clique is, and how it ends; and queues that wait for one that does not.
+ * Start at clique_abort(). */
+#include "cuda/clique.cuh"
+
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static bool abandoned; /* a stream waits for ever */
+
+bool cuda_abandoned(void)
+{
+    return __atomic_load_n(&abandoned, __ATOMIC_RELAXED);
+}
+
+#if GPT_HAVE_NCCL
+
+static bool used; /* streams may wait for other ranks */
+
+void clique_begun(void)
+{
+    __atomic_store_n(&used, true, __ATOMIC_RELAXED);
+}
+
+void clique_pause(int *round)
+{
+    const struct timespec tick = {0, 100 * 1000};
+    if ((*round)++ < 200)
+        sched_yield();
+    else
+        nanosleep(&tick, NULL);
+}
+
+void clique_explain(const struct gpt_clique *c, ncclResult_t r, char *why, size_t cap)
+{
+    const char *last = c->comm ? c->lib->GetLastError(c->comm) : "";
+    bool more = last && last[0];
+    snprintf(why, cap, "NCCL: %s%s%s", c->lib->GetErrorString(r), more ? ": " : "",
+             more ? last : "");
+    why[strcspn(why, "\n")] = 0; /* one line */
+}
+
+/* ---- state ---- */
+
+ncclResult_t clique_progress(const struct gpt_clique *c)
+{
+    ncclResult_t state = ncclSuccess, r = c->lib->CommGetAsyncError(c->comm, &state);
+    return r == ncclSuccess ? state : r;
+}
+
+/* Where another thread has the lock, NCCL is at work. */
+enum gpt_clique_state clique_state(struct gpt_clique *c, char *why, size_t cap)
+{
+    cuda_use_device();
+    if (is_aborted(c) || pthread_mutex_trylock(&c->lock) != 0)
+        return GPT_CLIQUE_BUSY;
+    ncclResult_t r = is_aborted(c) ? ncclInProgress : clique_progress(c);
+    if (r != ncclSuccess && r != ncclInProgress)
+        clique_explain(c, r, why, cap);
+    pthread_mutex_unlock(&c->lock);
+    return r == ncclSuccess      ? GPT_CLIQUE_READY
+           : r == ncclInProgress ? GPT_CLIQUE_BUSY
+                                 : GPT_CLIQUE_FAILED;
+}
+
+/* ---- the end ---- */
+
+/* NCCL's abort has been seen to wait for ever; it gets a thread, which may
+ * outlive everybody. */
+struct ending {
+    const struct nccl *lib;
+    ncclComm_t comm;
+    pthread_mutex_t lock;
+    pthread_cond_t over;
+    bool ended;
+};
+
+static void *end_comm(void *arg)
+{
+    struct ending *e = (struct ending *)arg;
+    cuda_use_device();
+    e->lib->CommAbort(e->comm);
+    pthread_mutex_lock(&e->lock);
+    e->ended = true;
+    pthread_cond_broadcast(&e->over);
+    pthread_mutex_unlock(&e->lock);
+    return NULL;
+}
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static struct timespec in_seconds(int seconds)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    t.tv_sec += seconds;
+    return t;
+}
+
+static void give_up(void)
+{
+    __atomic_store_n(&abandoned, true, __ATOMIC_RELAXED);
+}
+
+/* Whoever has seen one hang does not wait for the next. */
+static void await_end(struct ending *e, pthread_t thread)
+{
+    enum { PATIENCE = 5 };
+    const struct timespec until = in_seconds(cuda_abandoned() ? 0 : PATIENCE);
+    int late = 0;
+    pthread_mutex_lock(&e->lock);
+    while (!e->ended && late == 0)
+        late = pthread_cond_timedwait(&e->over, &e->lock, &until);
+    bool ended = e->ended;
+    pthread_mutex_unlock(&e->lock);
+    if (!ended) { /* *e stays */
+        pthread_detach(thread);
+        give_up();
+        return;
+    }
+    pthread_join(thread, NULL);
+    free(e);
+}
+
+/* The lock is with a thread that is in NCCL; if that does not come out of it,
+ * the abort is what brings it out. */
+void clique_abort(struct gpt_clique *c)
+{
+    const struct timespec soon = in_seconds(1);
+    pthread_t thread;
+    bool locked = pthread_mutex_timedlock(&c->lock, &soon) == 0;
+    bool again = __atomic_exchange_n(&c->aborted, true, __ATOMIC_ACQ_REL);
+    if (locked)
+        pthread_mutex_unlock(&c->lock);
+    if (again || !c->comm)
+        return;
+    struct ending *e = (struct ending *)calloc(1, sizeof *e);
+    if (!e)
+        return give_up();
+    e->lib = c->lib;
+    e->comm = c->comm;
+    pthread_mutex_init(&e->lock, NULL);
+    pthread_cond_init(&e->over, NULL);
+    if (pthread_create(&thread, NULL, end_comm, e) == 0)
+        return await_end(e, thread);
+    free(e);
+    give_up();
+}
+
+/* In good order: all members have ended well when they close. One that has not
+ * keeps nobody for long, and the next ones not at all. */
+static void finalize(struct gpt_clique *c)
+{
+    static bool hurry;
+    const double end = now() + 2;
+    ncclResult_t r = hurry ? ncclInternalError : c->lib->CommFinalize(c->comm);
+    for (int round = 0; r == ncclInProgress && now() < end; clique_pause(&round))
+        r = clique_progress(c);
+    if (r == ncclSuccess) {
+        c->lib->CommDestroy(c->comm);
+        c->aborted = true;
+        return;
+    }
+    hurry = true;
+    clique_abort(c);
+}
+
+void clique_close(struct gpt_clique *c)
+{
+    if (!c)
+        return;
+    cuda_use_device();
+    if (c->comm && !is_aborted(c))
+        finalize(c);
+    if (cuda_abandoned())
+        return; /* events may still be waited for */
+    for (size_t i = 0; i < GPT_COUNT(c->flights); i++) {
+        if (c->flights[i].begun)
+            cudaEventDestroy(c->flights[i].begun);
+        if (c->flights[i].over)
+            cudaEventDestroy(c->flights[i].over);
+    }
+    cudaFree(c->token);
+    pthread_mutex_destroy(&c->order);
+    pthread_mutex_destroy(&c->lock);
+    free(c);
+}
+
+/* ---- queues ---- */
+
+bool cuda_wait(struct gpt_queue *q)
+{
+    if (!__atomic_load_n(&used, __ATOMIC_RELAXED))
+        return cuda_check(q, cudaStreamSynchronize(q->stream));
+    for (int round = 0; !is_over(cudaStreamQuery(q->stream)); clique_pause(&round))
+        if (cuda_abandoned()) {
+            cuda_fail(q, "NCCL does not end a collective that was aborted");
+            return false;
+        }
+    return cuda_check(q, cudaStreamSynchronize(q->stream)); /* at once, or why not */
+}
+
+#else
+
+bool cuda_wait(struct gpt_queue *q)
+{
+    return cuda_check(q, cudaStreamSynchronize(q->stream));
+}
+
+#endif
