@@ -254,6 +254,10 @@ struct gpt_backend {
     /* queue */
     int (*queue_open)(struct gpt_backend *be, struct gpt_queue **q,
                       struct gpt_err *err);
+    /* One beside others, for little work that they wait for: it goes first
+     * where both could go on. */
+    int (*queue_open_beside)(struct gpt_backend *be, struct gpt_queue **q,
+                             struct gpt_err *err);
     void (*queue_close)(struct gpt_queue *q);
     int (*sync)(struct gpt_queue *q, struct gpt_err *err);
     /* What is put on q after event_wait() begins when all is done that was on

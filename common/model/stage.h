@@ -32,7 +32,7 @@ enum gpt_memory_kind {
     GPT_MEM_WORKSPACE,   /* used within a layer, shared by all */
     GPT_MEM_INPUTS,      /* tokens, targets, masks, losses */
     GPT_MEM_BATCHES,     /* host: a global batch, and the next one */
-    GPT_MEM_EXCHANGE,    /* host: what goes to other ranks and comes from them */
+    GPT_MEM_EXCHANGE,    /* host: on its way to other ranks and from them */
     GPT_MEM_SAVING,      /* host: what is saved in the background */
     GPT_N_MEMORY_KINDS
 };

@@ -189,7 +189,7 @@ int gpt_lane_open(struct gpt_lane **lane, struct gpt_backend *be,
     pthread_mutex_init(&l->lock, NULL);
     pthread_cond_init(&l->changed, NULL);
     GPT_TRY_GOTO(status, open_ring(l, jobs, err), fail);
-    GPT_TRY_GOTO(status, be->queue_open(be, &l->q, err), fail);
+    GPT_TRY_GOTO(status, be->queue_open_beside(be, &l->q, err), fail);
     if (gpt_comm_waits(comm))
         GPT_TRY_GOTO(status, start_thread(l, err), fail);
     *lane = l;

@@ -88,7 +88,7 @@ struct gpt_plan_costs {
 /* What comes of it. */
 struct gpt_plan_result {
     double total;   /* length of the step */
-    double bubble;  /* idle time of the busiest stage by its time of computing */
+    double bubble;  /* idle time of the busiest stage by its computing time */
     double weights; /* the most that a stage waited for weights */
 };
 

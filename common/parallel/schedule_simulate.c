@@ -46,14 +46,17 @@ static double wait_for_weights(const struct gpt_plan_costs *costs,
     return later(0, later(first, last) - now);
 }
 
-static void compute(struct clock *c, const struct gpt_plan_costs *costs,
-                    const struct gpt_action *a)
+/* Returns when it begins. */
+static double compute(struct clock *c, const struct gpt_plan_costs *costs,
+                      const struct gpt_action *a)
 {
     const double wait = wait_for_weights(costs, a, c->now);
+    const double begin = c->now + wait;
 
     c->weights += wait;
-    c->now += wait + seconds_of(costs, a);
+    c->now = begin + seconds_of(costs, a);
     c->busy += seconds_of(costs, a);
+    return begin;
 }
 
 /* posted: when the group that a stage waits in was posted. */
@@ -66,10 +69,9 @@ static void run(struct gpt_play *y, const struct gpt_plan_costs *costs,
     while (gpt_play_next(y, &e)) {
         struct clock *a = &clocks[e.stage];
         if (e.to < 0) {
-            const struct gpt_action *done = &y->plans[e.stage].actions[e.action];
-            compute(a, costs, done);
-            note(times, e.stage, e.action, a->now - seconds_of(costs, done),
-                 a->now);
+            const struct gpt_plan *plan = &y->plans[e.stage];
+            const double begin = compute(a, costs, &plan->actions[e.action]);
+            note(times, e.stage, e.action, begin, a->now);
             posted[e.stage] = a->now;
             continue;
         }

@@ -22,8 +22,8 @@ int gpt_estimate_calls(const struct gpt_replica *replica,
                        const struct gpt_topology *topology, int64_t *bytes,
                        struct gpt_err *err) GPT_MUST_USE;
 
-/* The same as gpt_estimate_rank() of each rank of a pipeline stage (tensor parallel rank 0, which
- * holds no less than the others). */
+/* The same as gpt_estimate_rank(), of each rank of a pipeline stage (tensor
+ * parallel rank 0, which holds no less than the others). */
 int gpt_estimate_memory(const struct gpt_train_plan *plan,
                         struct gpt_backend *be, int64_t pp_rank,
                         struct gpt_memory *memory, int64_t *parameters,

@@ -20,8 +20,8 @@ int gpt_simulate_parse(struct gpt_simulate_options *o, const char *text,
 
 /* Appends the timeline to *out as text, one line a stage, and what it says:
  * length of the step, bubble, and of sums and weights what is waited for and
- * what is hidden. GPT_EUSAGE when it is too long to be drawn, or there is nobody
- * to sum or gather with. */
+ * what is hidden. GPT_EUSAGE when it is too long to be drawn, or there is no
+ * rank to sum or gather with. */
 int gpt_simulate(const struct gpt_train_plan *plan,
                  const struct gpt_simulate_options *o, struct gpt_buf *out,
                  struct gpt_err *err) GPT_MUST_USE;

@@ -248,6 +248,7 @@ static struct gpt_backend cpu = {
     .host_free = cpu_free,
     .memory = cpu_memory,
     .queue_open = cpu_queue_open,
+    .queue_open_beside = cpu_queue_open,
     .queue_close = cpu_queue_close,
     .sync = cpu_sync,
     .event_open = cpu_event_open,

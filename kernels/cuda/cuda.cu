@@ -188,11 +188,19 @@ static cudaError_t read_device(struct gpt_queue *q)
     return cudaSuccess;
 }
 
-static int queue_open(struct gpt_backend *be, struct gpt_queue **out, struct gpt_err *err)
+static cudaError_t open_stream(struct gpt_queue *q, bool first)
+{
+    int least = 0, most = 0;
+    cudaError_t e = cudaDeviceGetStreamPriorityRange(&least, &most);
+    return e == cudaSuccess ? cudaStreamCreateWithPriority(&q->stream, cudaStreamNonBlocking,
+                                                           first ? most : least)
+                            : e;
+}
+
+static int open_queue(struct gpt_queue **out, bool first, struct gpt_err *err)
 {
     const char *sync = getenv("GPT_CUDA_SYNC");
     struct gpt_queue *q = (struct gpt_queue *)calloc(1, sizeof *q);
-    (void)be;
     *out = NULL;
     cuda_use_device();
     if (!q)
@@ -201,7 +209,7 @@ static int queue_open(struct gpt_backend *be, struct gpt_queue **out, struct gpt
     q->step_by_step = sync && strcmp(sync, "1") == 0;
     cudaError_t e = read_device(q);
     if (e == cudaSuccess)
-        e = cudaStreamCreateWithFlags(&q->stream, cudaStreamNonBlocking);
+        e = open_stream(q, first);
     if (e == cudaSuccess)
         e = cudaMalloc((void **)&q->fault, sizeof *q->fault);
     if (e == cudaSuccess)
@@ -214,6 +222,16 @@ static int queue_open(struct gpt_backend *be, struct gpt_queue **out, struct gpt
     else
         *out = q;
     return status;
+}
+
+static int queue_open(struct gpt_backend *, struct gpt_queue **out, struct gpt_err *err)
+{
+    return open_queue(out, false, err);
+}
+
+static int queue_open_beside(struct gpt_backend *, struct gpt_queue **out, struct gpt_err *err)
+{
+    return open_queue(out, true, err);
 }
 
 static void report_fault(struct gpt_queue *q)
@@ -355,6 +373,7 @@ static struct gpt_backend table()
     be.host_free = cuda_host_free;
     be.memory = cuda_memory;
     be.queue_open = queue_open;
+    be.queue_open_beside = queue_open_beside;
     be.queue_close = queue_close;
     be.sync = queue_sync;
     be.event_open = event_open;

@@ -176,6 +176,23 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned)
     return cudaSuccess;
 }
 
+enum { LEAST = 0, GREATEST = -5 };
+
+cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest)
+{
+    *least = LEAST;
+    *greatest = GREATEST;
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t *s, unsigned flags,
+                                         int priority)
+{
+    if (priority > LEAST || priority < GREATEST)
+        return cudaErrorInvalidValue;
+    return cudaStreamCreateWithFlags(s, flags);
+}
+
 cudaError_t cudaStreamDestroy(cudaStream_t s)
 {
     locked hold(lock);

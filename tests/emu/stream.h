@@ -20,6 +20,10 @@ enum { cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2 };
 enum cudaStreamCaptureMode { cudaStreamCaptureModeThreadLocal = 1 };
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned flags);
+/* Priorities change nothing here, but must be ones that there are. */
+cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest);
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t *s, unsigned flags,
+                                         int priority);
 cudaError_t cudaStreamDestroy(cudaStream_t s); /* runs what is on it */
 cudaError_t cudaStreamSynchronize(cudaStream_t s);
 cudaError_t cudaStreamQuery(cudaStream_t s);

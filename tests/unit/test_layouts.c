@@ -1,8 +1,8 @@
 /* Training over several ranks: in every layout the losses and gradient norms of
  * ten steps, and an evaluation, are those of a single rank; the same layout
  * twice gives the same bits, once with communication beside the computing and
- * once waited for, once with memory that is the host's and once with other; what
- * several ranks hold stays the same on all of them; memory is allocated as
+ * once waited for, once with memory that is the host's and once with other;
+ * what several ranks hold stays the same on all of them; memory is allocated as
  * predicted. The table that is printed shows the largest relative differences.
  * (All layouts, by gpt-train: t54-layouts.sh.) */
 #include "tests/lib/tap.h"

@@ -94,7 +94,7 @@ int main(void)
     setenv("GPT_CUDA_EMU_STREAMS", "late", 1);
     if (!open_devices())
         return tap_done();
-    need(dev_be->queue_open(dev_be, &other_q, &err), &err);
+    need(dev_be->queue_open_beside(dev_be, &other_q, &err), &err);
     for (int i = 0; i < 2; i++)
         need(dev_be->event_open(dev_be, &events[i], &err), &err);
     need(dev_be->alloc(dev_be, N * sizeof *here, "a block", &a, &err), &err);
