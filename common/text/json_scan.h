@@ -13,6 +13,15 @@ struct gpt_scan {
     size_t depth;
 };
 
+/* Over all of a text; NULL is an empty one. */
+static inline struct gpt_scan gpt_scan_of(struct gpt_slice text,
+                                          struct gpt_err *err)
+{
+    const uint8_t *p = (const uint8_t *)(text.data ? text.data : "");
+    return (struct gpt_scan){.begin = p, .p = p, .end = p + text.len,
+                             .err = err};
+}
+
 static inline bool gpt_scan_at(const struct gpt_scan *s, char c)
 {
     return s->p < s->end && *s->p == (uint8_t)c;

@@ -219,10 +219,8 @@ static int take_merges(struct loading *l, struct gpt_scan *s, char *room)
 
 static int load_merge_list(struct loading *l, struct gpt_slice json)
 {
-    struct gpt_scan s = {.err = l->err};
+    struct gpt_scan s = gpt_scan_of(json, l->err);
     char *room;
-    s.begin = s.p = (const uint8_t *)json.data;
-    s.end = s.begin ? s.begin + json.len : NULL;
     gpt_scan_space(&s);
     if (!gpt_scan_at(&s, '['))
         return gpt_fail(l->err, GPT_EDATA, "%s: not an array", l->merge_file);

@@ -93,9 +93,7 @@ static int read_entries(struct reading *r)
 static int read_object(struct reading *r, struct gpt_slice json)
 {
     struct gpt_scan *s = &r->scan;
-    s->begin = s->p = (const uint8_t *)json.data;
-    s->end = s->begin + json.len;
-    s->err = r->err;
+    *s = gpt_scan_of(json, r->err);
     /* texts are never longer than they are written */
     GPT_TRY(gpt_new(&r->names->letters, json.len + GPT_SCAN_SLACK, 1,
                     "a vocabulary", r->err));
