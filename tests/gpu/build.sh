@@ -2,9 +2,8 @@
 # usage: build.sh TARGET...; makes targets of the Makefile in $BUILD on a machine
 # that may have only make, gcc, nvcc and sh: for the GPU that is there alone, and
 # with a stand-in where cJSON is missing. Optional libraries are used where they
-# are; of what lies elsewhere tell as CC='gcc -IDIR' CXX='g++ -IDIR'
-# LDFLAGS=-LDIR. GPT_GPU_ARCHS (say 90) are built for instead of this machine's;
-# with GPT_TEST_DEVICE=cuda-emu nothing is, and nvcc not needed.
+# are. GPT_GPU_ARCHS (say 90) are built for instead of this machine's; with
+# GPT_TEST_DEVICE=cuda-emu nothing is, and nvcc not needed.
 set -eu
 . tests/gpu/env.sh
 compiler=${CC:-gcc}
@@ -29,7 +28,18 @@ archs=${GPT_GPU_ARCHS:-}
 cuda=1
 [ "$GPT_TEST_DEVICE" != cuda-emu ] || cuda=0
 
-rm -f "$BUILD/config.mk" # it may be of another device
-make -s -j"$(getconf _NPROCESSORS_ONLN)" BUILD="$BUILD" CC="$compiler" \
-    CXX="${CXX:-g++}" LDFLAGS="$libraries" CUDA=$cuda \
-    CUDA_ARCHS="${archs:-80 90 100 120}" "$@"
+build() { # targets...
+    make -s -j"$(getconf _NPROCESSORS_ONLN)" BUILD="$BUILD" CC="$compiler" \
+        CXX="${CXX:-g++}" LDFLAGS="$libraries" CUDA=$cuda \
+        CUDA_ARCHS="${archs:-80 90 100 120}" "$@"
+}
+
+# What was built for another device or without a library is built again.
+touch "$BUILD/config.mk"
+mv "$BUILD/config.mk" "$BUILD/config.old"
+build "$BUILD/config.mk"
+cmp -s "$BUILD/config.mk" "$BUILD/config.old" ||
+    find "$BUILD" -type f \( -name '*.[ot]' -o -name '*.so' -o -name 'gpt-*' \
+        -o -name libgpt.a -o -name 'bench_*' \) ! -name 'stand-in-*' \
+        -exec rm {} +
+build "$@"

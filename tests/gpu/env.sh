@@ -1,7 +1,7 @@
 # shellcheck shell=sh
 # Sourced by the scripts of this folder: where CUDA's compiler, headers and
 # libraries are. Those that came with PyTorch's packages are used, too: on some
-# machines cuBLASLt and NCCL are nowhere else.
+# machines cuBLASLt and NCCL are nowhere else; and what carry.sh left in .carry.
 BUILD=${BUILD:-build/gpu}
 case $BUILD in
 /*) ;;
@@ -10,14 +10,20 @@ esac
 GPT_TEST_DEVICE=${GPT_TEST_DEVICE:-cuda}
 PATH=$PATH:/usr/local/cuda/bin
 unset GPT_PLUGIN_DIR
+gpt_paths() { # headers libraries: more places to look
+    if [ -d "$1" ]; then
+        export C_INCLUDE_PATH="${C_INCLUDE_PATH:+$C_INCLUDE_PATH:}$1"
+        export CPLUS_INCLUDE_PATH="${CPLUS_INCLUDE_PATH:+$CPLUS_INCLUDE_PATH:}$1"
+    fi
+    [ -d "$2" ] || return 0
+    export LIBRARY_PATH="${LIBRARY_PATH:+$LIBRARY_PATH:}$2"
+    export LD_LIBRARY_PATH="${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$2"
+}
+gpt_paths "$PWD/.carry/include" "$PWD/.carry/lib"
 for gpt_site in $(python3 -c 'import site; print(*site.getsitepackages())' \
     2>/dev/null); do
-    for gpt_dir in "$gpt_site"/nvidia/*/; do
-        [ ! -d "$gpt_dir/include" ] || CPATH=${CPATH:+$CPATH:}${gpt_dir}include
-        [ ! -d "$gpt_dir/lib" ] ||
-            LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}${gpt_dir}lib
+    for gpt_dir in "$gpt_site"/nvidia/*; do
+        gpt_paths "$gpt_dir/include" "$gpt_dir/lib"
     done
 done
 export BUILD GPT_TEST_DEVICE PATH
-[ -z "${CPATH:-}" ] || export CPATH
-[ -z "${LD_LIBRARY_PATH:-}" ] || export LD_LIBRARY_PATH
