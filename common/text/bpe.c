@@ -195,23 +195,36 @@ static uint32_t place_rank(uint32_t rank, size_t place)
     return rank == NO_RANK ? NO_RANK : rank << PLACE_BITS | (uint32_t)place;
 }
 
+static inline uint32_t lower(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Of low[0..n), in two strands, neither of which waits for the other; low[n] is
+ * NO_RANK. */
+static inline uint32_t lowest(const uint32_t *low, size_t n)
+{
+    uint32_t a = NO_RANK, b = NO_RANK;
+    for (size_t i = 0; i < n; i += 2) {
+        a = lower(a, low[i]);
+        b = lower(b, low[i + 1]);
+    }
+    return lower(a, b);
+}
+
 /* Into id, which has room for n ids; returns how many are left of them. */
 static size_t merge_short(const struct gpt_bpe *bpe, const uint8_t *piece,
                           size_t n, int32_t *id)
 {
     uint32_t low[SHORT_PIECE]; /* of the pair that begins at a place */
     uint64_t left = ~(uint64_t)0 >> (64 - n); /* places that are tokens */
+    low[n - 1] = NO_RANK;
     for (size_t i = 0; i < n; i++)
         id[i] = bpe->byte_id[piece[i]];
     for (size_t i = 0; i + 1 < n; i++)
         low[i] = place_rank(
             bpe->byte_rank[(unsigned)piece[i] << 8 | piece[i + 1]], i);
-    for (;;) {
-        uint32_t least = NO_RANK;
-        for (size_t i = 0; i + 1 < n; i++)
-            least = low[i] < least ? low[i] : least;
-        if (least == NO_RANK)
-            break;
+    for (uint32_t least; (least = lowest(low, n - 1)) != NO_RANK;) {
         size_t at = least & (SHORT_PIECE - 1);
         uint64_t after = left & (~(uint64_t)1 << at);
         size_t gone = (size_t)__builtin_ctzll(after);
