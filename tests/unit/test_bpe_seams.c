@@ -65,7 +65,7 @@ int main(void)
                 test_tokens(name, tokens, 1, text, 8);
             }
     for (size_t i = 0; i < 20; i += 5)
-        for (size_t len = 2; len < 12; len++)
+        for (size_t len = 2; len < 12 && i + len <= 24; len++)
             tokens[n++] = (struct gpt_slice){SOME + i, len};
     tokens[n++] = (struct gpt_slice){"b\xE6\x97", 3};
     tokens[n++] = (struct gpt_slice){"\x81" "a", 2};
