@@ -51,8 +51,9 @@ static void test_tokens(const char *name, struct gpt_slice *tokens, int64_t n,
 
 int main(void)
 {
-    static const char text[] = SOME "a b" SOME " \xE6\x97\xA5" "b\xE6\x9C\xAC" "\xC3\xA9\xE6\x97\xA5\xF0\x9F"
-                               "\x98\x80\xE6\x97\xA5\xE6\x9C";
+    static const char text[] =
+        SOME "a b" SOME " \xE6\x97\xA5" "b\xE6\x9C\xAC\xC3\xA9\xE6\x97\xA5"
+        "\xF0\x9F\x98\x80\xE6\x97\xA5\xE6\x9C";
     struct gpt_slice tokens[80];
     int64_t n = 0;
     for (size_t at = 0; at < 21; at += 3)
