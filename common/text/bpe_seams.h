@@ -69,8 +69,8 @@ static inline bool gpt_seams_span(const struct gpt_seams *s, uint32_t left,
     return s->spans[bit / 64] >> bit % 64 & 1;
 }
 
-/* Whether some token holds an end of this character of three bytes and then
- * the beginning of another, or the other way round; for the first check. */
+/* Whether some token holds the end of this character and the beginning of any
+ * other of three bytes; or the beginning of this and the end of any other. */
 static inline bool gpt_seams_left(const struct gpt_seams *s, uint32_t left)
 {
     return gpt_seams_span(s, left, GPT_SEAMS_ANY) |
@@ -85,8 +85,8 @@ static inline bool gpt_seams_right(const struct gpt_seams *s, uint32_t right)
 
 /* Whether a text may be cut before the character of three bytes at p: no token
  * holds the end of the character before it, which has three bytes or is ASCII,
- * and its beginning. Not for vocabularies with tokens that are fixed. A token may hold two bytes of either; one is remembered as
- * two. */
+ * and its beginning. A token may hold two bytes of either; one is remembered as
+ * two. Not for vocabularies with tokens that are fixed. */
 static inline bool gpt_seams_before(const struct gpt_seams *s,
                                     const uint8_t *p)
 {

@@ -32,9 +32,9 @@ struct gpt_wide_run {
     size_t end, group;
 };
 
-/* Appends the ids of characters from text[at] on, at < len, where a piece begins
- * or may be cut, and so it is where the run ends. It may be empty. The first
- * one may have a blank before it. */
+/* Appends the ids of characters from text[at] on, at < len, where a piece
+ * begins or may be cut, and so it is where the run ends. It may be empty. The
+ * first one may have a blank before it. */
 int gpt_wide_encode(struct gpt_wide *w, const char *text, size_t len,
                     size_t at, struct gpt_wide_run *run, struct gpt_ids *ids,
                     struct gpt_err *err) GPT_MUST_USE;

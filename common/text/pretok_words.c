@@ -151,7 +151,8 @@ INLINE size_t spaces(const uint8_t *p, size_t len, unsigned first,
     return i == len || last == 0 ? i : last;
 }
 
-INLINE size_t cut_word(const char *text, size_t len, const struct gpt_word_rules *r)
+INLINE size_t cut_word(const char *text, size_t len,
+                       const struct gpt_word_rules *r)
 {
     const uint8_t *p = (const uint8_t *)text;
     size_t n, m;

@@ -66,7 +66,8 @@ static int find_whole(struct gpt_bytelevel *t, bool *any, struct gpt_err *err)
         bool merged = true;
         if (token->len > 0)
             status = is_merged(t, id, &scratch, &ids, &merged, err);
-        if (merged || gpt_token_map_find(&t->map, token->data, token->len) != id)
+        if (merged ||
+            gpt_token_map_find(&t->map, token->data, token->len) != id)
             continue;
         gpt_bpe_fix(t->bpe, id);
         *any = true;

@@ -23,7 +23,6 @@ import tempfile
 import peers_text  # also finds the parity scripts
 
 import families_parity
-import tokenizer_parity
 
 PART = 3e6  # bytes for Hugging Face and SentencePiece
 
@@ -110,13 +109,6 @@ def compare(args, texts, path, stem, kind):
         peers_text.row(f"{stem}: {name}", found, base)
 
 
-def documents(args, paths):
-    with contextlib.redirect_stdout(io.StringIO()):  # what each file holds
-        return [text[i:i + peers_text.DOCUMENT]
-                for text in tokenizer_parity.documents(paths, args.limit)
-                for i in range(0, len(text), peers_text.DOCUMENT)]
-
-
 def heading(name, texts):
     clock = "processor time" if peers_text.CPU_TIME else "wall clock"
     print(f"\n{name}: {texts.size / 1e6:.1f} MB, {len(texts.docs)} documents; "
@@ -140,7 +132,8 @@ def main():
     for text in args.texts:
         name, _, paths = text.partition("=")
         with tempfile.TemporaryDirectory(prefix="gpt-peers.") as folder:
-            texts = peers_text.Texts(documents(args, paths.split(":")), folder)
+            texts = peers_text.Texts(
+                peers_text.documents(args, paths.split(":")), folder)
             heading(name, texts)
             for path, stem, kind in models(args.files):
                 compare(args, texts, path, stem, kind)

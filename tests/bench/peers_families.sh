@@ -3,8 +3,8 @@
 # that these come from: peers_families.py. The files are in GPT_TOKENIZERS_DIR;
 # Python and texts are those of peers_text.sh.
 cd "$(dirname "$0")/../.." || exit 1
-python=${GPT_ORACLE_PYTHON:-python3}
 build=${BUILD:-build}
+. tests/lib/oracles.sh
 for dir in "${GPT_TOKENIZERS_DIR:-}" ../shared/data/families; do
     [ -n "$dir" ] && [ -d "$dir" ] && break
     dir=
@@ -13,12 +13,11 @@ done
     echo '# SKIP no tokenizer files (GPT_TOKENIZERS_DIR)'
     exit 0
 }
-"$python" -c 'import tiktoken, tokenizers, sentencepiece, numpy' 2>/dev/null ||
-    {
-        echo "# SKIP no $python with tiktoken, tokenizers and sentencepiece" \
-            '(GPT_ORACLE_PYTHON)'
-        exit 0
-    }
+find_python 'tiktoken, tokenizers, sentencepiece, numpy' || {
+    echo "# SKIP no $python with tiktoken, tokenizers and sentencepiece" \
+        '(GPT_ORACLE_PYTHON)'
+    exit 0
+}
 colons() {
     printf '%s\n' "$@" | paste -sd: -
 }
@@ -26,4 +25,4 @@ ref=/usr/share/debian-reference
 english=${GPT_BENCH_ENGLISH:-$(colons /usr/share/perl $ref/*.en.html)}
 cjk=${GPT_BENCH_CJK:-$(colons $ref/*.ja.html $ref/*.zh-*.html)}
 exec "$python" tests/bench/peers_families.py --build "$build" --files "$dir" \
-    "English=$english" "Chinese and Japanese=$cjk"
+    "english=$english" "cjk=$cjk"
