@@ -36,9 +36,9 @@ int gpt_world_open(struct gpt_world **w, const struct gpt_world_options *o,
 
 /* Chooses what carries bytes between the ranks: "gloo"; "nccl", refused by
  * GPT_EUSAGE on every rank where it cannot be; or NULL, NCCL where every rank
- * has a GPU of its own and the library, else Gloo. `text` says which it is (and,
- * with a GPU, why it is not NCCL): "NCCL 2.28.9". All ranks call it, before
- * they connect. */
+ * has a GPU of its own and the library, else Gloo. `text` says which it is
+ * ("NCCL 2.28.9") and, with a GPU, why it is not NCCL. All ranks call it,
+ * before they connect. */
 int gpt_world_choose(struct gpt_world *w, struct gpt_backend *be,
                      const char *asked, char *text, size_t cap,
                      struct gpt_err *err) GPT_MUST_USE;

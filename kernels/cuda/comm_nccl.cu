@@ -253,9 +253,9 @@ static int make_id(void *id, struct gpt_err *err)
 static bool describe_library(char *text, size_t cap)
 {
     const char *says;
-    const struct nccl *lib = nccl_library(&says);
+    const bool found = nccl_library(&says) != NULL;
     snprintf(text, cap, "%s", says);
-    return lib != NULL;
+    return found;
 }
 
 /* By its UUID. */
@@ -275,6 +275,13 @@ static int name_device(char *text, size_t cap, struct gpt_err *err)
     return GPT_OK;
 }
 
+const char *cuda_collectives_library(void)
+{
+    const char *text;
+    nccl_library(&text);
+    return text;
+}
+
 const struct gpt_collectives *cuda_collectives(void)
 {
     static const struct gpt_collectives table = {describe_library, name_device, make_id,
@@ -284,6 +291,11 @@ const struct gpt_collectives *cuda_collectives(void)
 }
 
 #else
+
+const char *cuda_collectives_library(void)
+{
+    return "built without NCCL";
+}
 
 const struct gpt_collectives *cuda_collectives(void)
 {

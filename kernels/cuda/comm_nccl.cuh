@@ -10,6 +10,8 @@ extern "C" {
 
 /* NULL where this was built without nccl.h. */
 const struct gpt_collectives *cuda_collectives(void);
+/* The library's name and version, or why it is not there, for describe(). */
+const char *cuda_collectives_library(void);
 
 /* Waits for the queue's stream: false after recording a failure. A stream whose
  * collective was aborted, and does not end, is waited for by nobody: calls that

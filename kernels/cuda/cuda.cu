@@ -353,10 +353,12 @@ static void cuda_describe(const struct gpt_backend *be, char *text, size_t cap)
         return;
     }
     cudaDriverGetVersion(&driver);
-    snprintf(text, cap, NAME ":%d: %s, sm_%d%d, %d multiprocessors, %.1f GiB, driver %d.%d, %s%s",
+    snprintf(text, cap, NAME ":%d: %s, sm_%d%d, %d multiprocessors, %.1f GiB, driver %d.%d, %s, "
+             "%s%s",
              device, p.name, p.major, p.minor, p.multiProcessorCount,
              (double)p.totalGlobalMem / (1 << 30), driver / 1000, driver % 1000 / 10,
-             gemm_library(), cuda_uses_tf32() ? ", float products in TF32" : "");
+             gemm_library(), cuda_collectives_library(),
+             cuda_uses_tf32() ? ", float products in TF32" : "");
 }
 
 static struct gpt_backend table()

@@ -23,8 +23,10 @@ plugin=$BUILD/libgpt-$GPT_TEST_DEVICE.so
 kernels=$BUILD/tests/unit/test_cuda.t
 queues=$BUILD/tests/unit/test_queues.t
 clique=$BUILD/tests/unit/test_clique.t
+comm=$BUILD/tests/unit/test_comm.t
 # shellcheck disable=SC2086 # a word list
-sh tests/gpu/build.sh $programs "$plugin" "$kernels" "$queues" "$clique"
+sh tests/gpu/build.sh $programs "$plugin" "$kernels" "$queues" "$clique" \
+    "$comm"
 "$BUILD/gpt-train" --version
 say "built"
 
@@ -53,6 +55,7 @@ grep -q 'ok 2 ' "$BUILD/kernels.tap" || {
 }
 run 'queues wait for each other' queues "$queues"
 run 'a group of one rank has its collectives' clique "$clique"
+run 'groups of ranks have theirs, where there are four GPUs' comm "$comm"
 run 'trainings and generation agree with the CPU' programs \
     sh tests/cli/t25-cuda-emu.sh
 

@@ -15,7 +15,8 @@
 /* MAX_N floats are summed in slices, fewer by everybody. */
 enum { MAX_RANKS = 4, MAX_N = 300007 };
 
-enum way { GLOO, STAGED, NCCL }; /* staged: as if on a device */
+/* Staged: as if on a device. Emulated: what only an emulation of NCCL does. */
+enum way { GLOO, STAGED, NCCL, EMULATED };
 
 struct member {
     enum way way;
@@ -482,16 +483,28 @@ static void abort_hangs(struct member *m)
 
 /* ---- processes ---- */
 
+static bool emulated(void)
+{
+    const char *device = getenv("GPT_TEST_DEVICE");
+
+    return !device || strcmp(device, "cuda-emu") == 0;
+}
+
+static void set_plugins(void)
+{
+    const char *build = getenv("BUILD");
+
+    setenv("GPT_PLUGIN_DIR", build ? build : "build", 0);
+}
+
 /* The CPU, also as if its memory were a device's; or a device. */
 static int open_backend(struct member *m, struct gpt_backend *copy,
                         struct gpt_err *err)
 {
-    const char *device = getenv("GPT_TEST_DEVICE"), *build = getenv("BUILD");
-
     if (m->way == NCCL) {
-        setenv("GPT_PLUGIN_DIR", build ? build : "build", 0);
-        return gpt_backend_open_rank(&m->be, device ? device : "cuda-emu",
-                                     m->rank, err);
+        set_plugins();
+        return gpt_backend_open_rank(
+            &m->be, emulated() ? "cuda-emu" : "cuda", m->rank, err);
     }
     GPT_TRY(gpt_backend_cpu(&m->be, err));
     *copy = *m->be;
@@ -503,7 +516,9 @@ static int open_backend(struct member *m, struct gpt_backend *copy,
 static int be_member(int64_t rank, int64_t size, int64_t port, enum way way,
                      void (*run)(struct member *))
 {
-    struct member m = {.rank = rank, .size = size, .way = way};
+    struct member m = {.rank = rank,
+                       .size = size,
+                       .way = way == EMULATED ? NCCL : way};
     struct gpt_launch l = {.world_size = size + 1, /* always over the network */
                            .rank = rank,
                            .host = "127.0.0.1",
@@ -522,7 +537,7 @@ static int be_member(int64_t rank, int64_t size, int64_t port, enum way way,
     must(gpt_store_open(&m.store, &l, 10, &err), &err);
     must(m.be->queue_open(m.be, &m.q, &err), &err);
     must(gpt_comm_open(&m.comm, m.store, m.be,
-                       way == NCCL ? GPT_NCCL : GPT_GLOO, "test.all", ranks,
+                       m.way == NCCL ? GPT_NCCL : GPT_GLOO, "test.all", ranks,
                        size, rank, 10, &err),
          &err);
     run(&m);
@@ -598,7 +613,7 @@ static void await_job(struct job *j)
     gpt_store_server_close(j->server, 1);
     close(j->fds[0]);
     close(j->fds[1]);
-    is_int(wrong, 0, "%s%s, %lld ranks", j->way == NCCL ? "NCCL: " : "",
+    is_int(wrong, 0, "%s%s, %lld ranks", j->way >= NCCL ? "NCCL: " : "",
            j->what, (long long)j->size);
 }
 
@@ -616,7 +631,7 @@ static void run_jobs(struct job *jobs, size_t n, const bool can[])
             await_job(&jobs[i]);
         else
             skip("%s: %s", jobs[i].what,
-                 jobs[i].way == NCCL ? "no device with NCCL for each rank"
+                 jobs[i].way >= NCCL ? "no device with NCCL for each rank"
                                      : "built without Gloo");
 }
 
@@ -665,12 +680,11 @@ static const bool has_gloo = true;
 static const bool has_gloo = false;
 #endif
 
-/* Can GPUs be had, or the emulation of them? Asked in another process, as those
- * that are forked later do not inherit it well. */
-static bool has_device(int64_t ranks)
+/* Can so many GPUs be had, or the emulation of them? Asked in another process,
+ * as those that are forked later do not inherit it well. */
+static bool has_devices(int64_t ranks)
 {
-    struct member m = {.way = NCCL, .rank = ranks - 1};
-    struct gpt_backend copy, *be;
+    struct gpt_backend *be;
     struct gpt_err err;
     char text[200];
     int status;
@@ -678,9 +692,11 @@ static bool has_device(int64_t ranks)
     fflush(stdout);
     pid_t pid = fork();
     if (pid == 0) {
-        be = open_backend(&m, &copy, &err) == GPT_OK ? m.be : NULL;
-        _exit(!be || !be->collectives ||
-              !be->collectives->library(text, sizeof text));
+        set_plugins();
+        snprintf(text, sizeof text, "cuda:%lld", (long long)ranks - 1);
+        _exit(gpt_backend_open(&be, emulated() ? "cuda-emu" : text, &err) !=
+                  GPT_OK ||
+              !be->collectives || !be->collectives->library(text, sizeof text));
     }
     return waitpid(pid, &status, 0) == pid && WIFEXITED(status) &&
            WEXITSTATUS(status) == 0;
@@ -703,18 +719,19 @@ int main(void)
         {"a rank is killed", 3, GLOO, one_leaves, .killed = true},
         {"a rank hangs", 4, GLOO, one_hangs, .killed = false},
         {"a rank reports a failure", 3, NCCL, one_reports, .killed = false},
-        {"a rank is killed", 3, NCCL, one_leaves, .killed = true},
-        {"a rank is killed unnoticed", 3, NCCL, one_vanishes, .killed = true},
+        {"a rank is killed", 3, EMULATED, one_leaves, .killed = true},
+        {"its end is not noticed", 3, EMULATED, one_vanishes, .killed = true},
         {"a rank hangs", 4, NCCL, one_hangs, .killed = false},
         {"a rank is behind", 2, NCCL, one_is_behind, .killed = false},
-        {"a rank makes another call", 2, NCCL, one_differs, .killed = false},
-        {"a message of another size", 2, NCCL, sizes_differ, .killed = false},
-        {"an error on the way", 3, NCCL, one_breaks, .killed = false},
-        {"an abort that hangs", 2, NCCL, abort_hangs, .killed = false},
+        {"a rank calls otherwise", 2, EMULATED, one_differs, .killed = false},
+        {"a message is shorter", 2, EMULATED, sizes_differ, .killed = false},
+        {"an error on the way", 3, EMULATED, one_breaks, .killed = false},
+        {"an abort that hangs", 2, EMULATED, abort_hangs, .killed = false},
     };
     const bool can[] = {[GLOO] = has_gloo,
                         [STAGED] = has_gloo,
-                        [NCCL] = has_device(MAX_RANKS)};
+                        [NCCL] = has_devices(MAX_RANKS),
+                        [EMULATED] = emulated() && has_devices(MAX_RANKS)};
 
     for (size_t i = 0; i < GPT_COUNT(working); i++)
         run_jobs(&working[i], 1, can);
