@@ -14,7 +14,7 @@ struct gpt_world {
     /* By kind; NULL where this rank is no member or alone in the group. */
     struct gpt_comm *comm[GPT_N_GROUPS];
     enum gpt_carrier carrier; /* of all of them */
-    /* The data parallel group once more, for a thread of its own: gradients are
+    /* The data parallel group once more, for a lane of its own: gradients are
      * reduced there while backward goes on. */
     struct gpt_comm *reduce;
     double timeout, timeout_later; /* seconds, see below */
