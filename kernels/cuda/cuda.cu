@@ -216,7 +216,7 @@ static int open_queue(struct gpt_queue **out, bool first, struct gpt_err *err)
         e = cudaMemsetAsync(q->fault, 0, sizeof *q->fault, q->stream);
     if (e == cudaSuccess)
         e = cudaHostAlloc((void **)&q->fault_host, sizeof *q->fault_host, cudaHostAllocDefault);
-    int status = e == cudaSuccess ? gemm_open(&q->gemm, err) : fail_runtime(err, e, "a queue");
+    int status = e == cudaSuccess ? GPT_OK : fail_runtime(err, e, "a queue");
     if (status != GPT_OK)
         queue_close(q);
     else

@@ -41,7 +41,8 @@ struct gpt_queue {
     void *work;               /* grown by cuda_work(), kept */
     size_t work_bytes;
     struct cuda_fault *fault, *fault_host; /* device; pinned */
-    struct gemm *gemm;
+    struct gemm *gemm; /* opened by the first product: its work space is large */
+    bool gemm_known;
     bool step_by_step; /* wait after every operation (GPT_CUDA_SYNC=1) */
     bool hopper;       /* use kernels that only Hopper runs (not: GPT_CUDA_FLASH=mma) */
     int processors, l2_bytes; /* of the device */

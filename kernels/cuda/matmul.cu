@@ -79,10 +79,19 @@ static void run_epilogue(struct gpt_queue *q, const struct gpt_matmul *op)
     });
 }
 
+static bool library_ready(struct gpt_queue *q)
+{
+    struct gpt_err err;
+    if (!q->gemm_known && gemm_open(&q->gemm, &err) != GPT_OK)
+        cuda_fail(q, "%s", err.text);
+    q->gemm_known = true;
+    return q->err.status == GPT_OK;
+}
+
 void cuda_matmul(struct gpt_queue *q, const struct gpt_matmul *op)
 {
     if (!cuda_ready(q, "matmul", op->act) || !cuda_ready(q, "matmul", op->c_type) || !op->m ||
-        !op->n)
+        !op->n || !library_ready(q))
         return;
     struct gemm_call call = transposed(op);
     const char *why = NULL;

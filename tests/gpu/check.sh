@@ -24,9 +24,10 @@ kernels=$BUILD/tests/unit/test_cuda.t
 queues=$BUILD/tests/unit/test_queues.t
 clique=$BUILD/tests/unit/test_clique.t
 comm=$BUILD/tests/unit/test_comm.t
+recording=$BUILD/tests/unit/test_recording.t
 # shellcheck disable=SC2086 # a word list
 sh tests/gpu/build.sh $programs "$plugin" "$kernels" "$queues" "$clique" \
-    "$comm"
+    "$comm" "$recording"
 "$BUILD/gpt-train" --version
 say "built"
 
@@ -54,6 +55,7 @@ grep -q 'ok 2 ' "$BUILD/kernels.tap" || {
     exit 1
 }
 run 'queues wait for each other' queues "$queues"
+run 'recorded operations run again' recording "$recording"
 run 'a group of one rank has its collectives' clique "$clique"
 run 'groups of ranks have theirs, where there are four GPUs' comm "$comm"
 run 'trainings and generation agree with the CPU' programs \
