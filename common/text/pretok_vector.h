@@ -39,8 +39,10 @@ INLINE size_t store_ends(uint64_t begins, size_t base, size_t *ends)
 #define ABOVE(first, last) (0x7F - ((last) - (first)) - 1)
 
 #define AVX2 __attribute__((target("avx2,bmi,bmi2,lzcnt,popcnt")))
+#ifndef AVX512 /* else by a test, which runs the rest on any processor */
 #define AVX512                                                                 \
     __attribute__((target("avx512f,avx512bw,avx512vl,bmi,bmi2,lzcnt,popcnt")))
+#endif
 
 static inline AVX2 uint64_t bits_of(__m256i low, __m256i high)
 {

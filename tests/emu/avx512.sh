@@ -64,7 +64,7 @@ default linux
 prompt 0
 label linux
     kernel linux
-    append initrd=initrd console=ttyS0 quiet mitigations=off tsc=reliable
+    append initrd=initrd console=ttyS0 quiet mitigations=off noxsaves clearcpuid=xsaves,xsavec
 END
 xorriso -as mkisofs -quiet -o "$work/cd.iso" -b isolinux.bin -c boot.cat \
     -no-emul-boot -boot-load-size 4 -boot-info-table "$work/cd"
