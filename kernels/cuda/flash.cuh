@@ -172,11 +172,11 @@ __device__ inline void flash_add(float (&sum)[D / 8][4], const float (&p)[N][4],
     }
 }
 
-/* Writes a warp's (16, D) sums times by[row / 8] to rows t.. of x, ld apart,
- * as far as they are below n. t: this lane's first row. */
+/* Writes the first columns of a warp's (16, D) sums times by[row / 8] to rows
+ * t.. of x, ld apart, as far as they are below n. t: this lane's first row. */
 template <int D, class T>
 __device__ inline void flash_store(T *x, const float (&sum)[D / 8][4], const float (&by)[2],
-                                   int64_t t, int64_t n, int64_t ld)
+                                   int64_t t, int64_t n, int64_t ld, int64_t columns = D)
 {
 #pragma unroll
     for (int h = 0; h < 2; h++) {
@@ -185,6 +185,8 @@ __device__ inline void flash_store(T *x, const float (&sum)[D / 8][4], const flo
         T *row = x + (t + 8 * h) * ld + threadIdx.x % 4 * 2;
 #pragma unroll
         for (int i = 0; i < D / 8; i++) {
+            if (i * 8 >= columns)
+                break;
             uint32_t pair = pack2<T>(sum[i][2 * h] * by[h], sum[i][2 * h + 1] * by[h]);
             memcpy(row + i * 8, &pair, sizeof pair);
         }

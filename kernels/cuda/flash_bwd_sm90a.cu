@@ -202,9 +202,9 @@ static __device__ void consume_queries(key_memory<D, T> &m, const struct attn_sh
         if (lane == 0)
             mbarrier_arrive(m.empty);
         T *to = dqkv + attn_key_at(s, w.b, w.g);
-        flash_store<D>(to, dk, {s.scale, s.scale}, w.j0 + own + lane / 4, s.t, s.ld);
+        flash_store<D>(to, dk, {s.scale, s.scale}, w.j0 + own + lane / 4, s.t, s.ld, s.d);
         float scale = DROP ? s.drop.scale : 1;
-        flash_store<D>(to + s.d, dv, {scale, scale}, w.j0 + own + lane / 4, s.t, s.ld);
+        flash_store<D>(to + s.d, dv, {scale, scale}, w.j0 + own + lane / 4, s.t, s.ld, s.d);
     }
 }
 
@@ -357,7 +357,7 @@ static __device__ void consume_keys(query_memory<D, T> &m, const struct attn_sha
             ring_pass(m.v, step);
         }
         flash_store<D>(grad.dqkv + attn_query_at(s, w.b, w.h), dq, {s.scale, s.scale}, t, s.t,
-                       s.ld);
+                       s.ld, s.d);
     }
 }
 
@@ -393,7 +393,7 @@ static void run(struct gpt_queue *q, const struct gpt_attn *op, const struct gpt
 {
     struct attn_shape s = attn_shape_of(op);
     CUtensorMap qkv, dout;
-    int64_t per = op->h / op->g, tiles = cuda_blocks(op->t, ROWS), head = op->t * D * 4;
+    int64_t per = op->h / op->g, tiles = cuda_blocks(op->t, ROWS), head = op->t * op->d * 4;
     if (!hopper_map(q, &qkv, op, op->qkv, op->g * (per + 2)) ||
         !hopper_map(q, &dout, op, grad->dout, op->h))
         return;

@@ -236,7 +236,7 @@ static __device__ void finish(const struct attn_shape &s, const running<D> &r,
         if (threadIdx.x % 4 == 0 && r.t + 8 * h < s.t)
             lse[r.t + 8 * h] = r.max[h] * s.scale + logf(sum);
     }
-    flash_store<D>(out + (p.b * s.t * s.h + p.h) * D, r.out, by, r.t, s.t, s.h * D);
+    flash_store<D>(out + (p.b * s.t * s.h + p.h) * s.d, r.out, by, r.t, s.t, s.h * s.d, s.d);
 }
 
 template <bool DROP, int D, int GROUPS, class T>
@@ -296,7 +296,7 @@ template <bool DROP, int D, class T> static void run(struct gpt_queue *q, const 
     if (!hopper_map(q, &qkv, op, op->qkv, op->g * (op->h / op->g + 2)))
         return;
     struct hopper_plan plan = hopper_plan_of(q, cuda_blocks(op->t, S::ROWS), op->b * op->h,
-                                             op->t * D * 4 * op->g / op->h);
+                                             op->t * op->d * 4 * op->g / op->h);
     launch(q, flash_forward<DROP, D, T>, hopper_blocks(q, plan), S::THREADS,
            sizeof(memory<D, S::GROUPS, T>), attn_shape_of(op), plan, qkv, (T *)op->out);
 }

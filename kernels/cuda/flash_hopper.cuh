@@ -6,18 +6,19 @@
 #include "cuda/flash.cuh"
 #include "cuda/hopper.cuh"
 
-/* Does q's GPU run these kernels, for this type and head size? */
+/* Does q's GPU run these kernels, for this type and head size? Heads are padded
+ * to 64 or 128 elements, in shared memory only: copies put zeros there. */
 static inline bool hopper_size(const struct gpt_queue *q, const struct gpt_attn *op)
 {
-    return q->hopper && op->act != GPT_F32 && (op->d == 64 || op->d == 128) &&
+    return q->hopper && op->act != GPT_F32 && op->d <= 128 &&
            cuda_wide(op->act, op->d, op->qkv, op->out);
 }
 
-/* Calls f(T(), D), both as types; see hopper_size(). */
+/* Calls f(T(), D), both as types, D being the padded head size. */
 template <class F> void hopper_with_size(const struct gpt_attn *op, F f)
 {
     auto sized = [&](auto type) {
-        if (op->d == 64)
+        if (op->d <= 64)
             f(type, std::integral_constant<int, 64>());
         else
             f(type, std::integral_constant<int, 128>());

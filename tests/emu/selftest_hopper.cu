@@ -196,14 +196,9 @@ static void plain_product()
 
 /* ---- mistakes ---- */
 
-static __global__ void mistake(int kind, const CUtensorMap map)
+static __device__ void mistake_of_copies(int kind, struct memory &m, const CUtensorMap &map)
 {
-    auto &m = hopper_shared<struct memory>();
-    float d[8][4] = {};
-    uint32_t a[4] = {};
     bool first = threadIdx.x == 0;
-    if (kind > 6)
-        fetch(m, map, 0);
     switch (kind) {
     case 0:
         if (first)
@@ -254,6 +249,14 @@ static __global__ void mistake(int kind, const CUtensorMap map)
         more_registers<256>();
         more_registers<256>();
         break;
+    }
+}
+
+static __device__ void mistake_of_products(int kind, struct memory &m)
+{
+    float d[8][4] = {};
+    uint32_t a[4] = {};
+    switch (kind) {
     case 8:
         wgmma<element>(d, wgmma_rows(m.a, 0, 0), wgmma_rows(m.b, 0, 0), true);
         break;
@@ -300,13 +303,24 @@ static __global__ void mistake(int kind, const CUtensorMap map)
         break;
     case 15: /* a store that no fence follows */
         wgmma_fence();
-        if (first)
+        if (threadIdx.x == 0)
             mbarrier_init(*(struct mbarrier *)(emu::dynamic_shared() + sizeof m.a), 1);
         __syncthreads();
         wgmma<element>(d, wgmma_rows(m.a, 0, 0), wgmma_rows(m.b, 0, 0), true);
         wgmma_commit();
         wgmma_wait<0>(d);
         break;
+    }
+}
+
+static __global__ void mistake(int kind, const CUtensorMap map)
+{
+    auto &m = hopper_shared<struct memory>();
+    if (kind < 8) {
+        mistake_of_copies(kind, m, map);
+    } else {
+        fetch(m, map, 0);
+        mistake_of_products(kind, m);
     }
 }
 
