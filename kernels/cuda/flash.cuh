@@ -55,14 +55,14 @@ __device__ inline void flash_fetch(T *tile, const T *x, int64_t first, int64_t n
 
 /* The first key that any of the queries t.. t + ROWS - 1 sees. */
 template <int ROWS = FLASH_ROWS>
-__device__ inline int64_t flash_first(const struct attn_shape &s, int64_t b, int64_t t)
+__device__ inline int flash_first(const struct attn_shape &s, int64_t b, int64_t t)
 {
     if (!s.doc_start)
         return 0;
-    int64_t first = t;
+    int first = (int)t;
 #pragma unroll
     for (int i = threadIdx.x % 32; i < ROWS; i += 32)
-        first = min(first, attn_first(s, b, min(t + i, s.t - 1)));
+        first = min(first, (int)attn_first(s, b, min(t + i, s.t - 1)));
 #pragma unroll
     for (int lanes = 16; lanes; lanes /= 2)
         first = min(first, __shfl_xor_sync(ALL_LANES, first, lanes));

@@ -127,14 +127,14 @@ static __global__ void __launch_bounds__(FLASH_THREADS)
     int row = threadIdx.x / 32 * 16, lane = threadIdx.x % 32;
     flash_fetch<D>(keys, p.qkv + k_at, j0, s.t, s.ld);
     flash_fetch<D>(values, p.qkv + k_at + s.d, j0, s.t, s.ld);
-    struct query_tile next = {g * per, j0};
+    struct query_tile next = {(int)(g * per), (int)j0};
     fetch_queries<D>(stages, s, p, b, next);
     copy_commit();
     float dk[D / 8][4] = {}, dv[D / 8][4] = {};
     bool more = true;
     for (int now = 0; more; now = 1 - now) {
         struct query_tile at = next;
-        more = advance<N, FLASH_ROWS>(s, b, j0, (g + 1) * per, next);
+        more = advance<N, FLASH_ROWS>(s, (int)b, (int)j0, (int)((g + 1) * per), next);
         if (more)
             fetch_queries<D>(stages + (1 - now) * flash_stage<D>, s, p, b, next);
         copy_commit();
@@ -152,7 +152,7 @@ static __global__ void __launch_bounds__(FLASH_THREADS)
             flash_lean(prob, -attn_slope(s, at.h) / s.scale,
                        (int)(j0 - at.t) + row + lane / 4, lane % 4 * 2);
         pairs_of_keys(prob, ds, s, reinterpret_cast<const struct flash_query *>(dout + tile),
-                      (int)at.t, (int)(j0 - at.t) + row + lane / 4,
+                      at.t, (int)(j0 - at.t) + row + lane / 4,
                       at.t >= j0 + FLASH_ROWS && !s.doc_start, kept);
         flash_add<D>(dv, prob, dout);
         flash_add<D>(dk, ds, q);

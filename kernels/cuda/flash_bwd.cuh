@@ -23,14 +23,14 @@ void cuda_flash_prepare(struct gpt_queue *q, const struct gpt_attn *op,
 
 /* A tile of queries: of head h, from t on. */
 struct query_tile {
-    int64_t h, t;
+    int h, t;
 };
 
 /* The next tile of N that sees a key of j.. j + KEYS - 1, of the heads below
  * h_end; false when there is none. A head's first tile begins at j: it sees
  * itself. */
 template <int N, int KEYS>
-__device__ inline bool advance(const struct attn_shape &s, int64_t b, int64_t j, int64_t h_end,
+__device__ inline bool advance(const struct attn_shape &s, int b, int j, int h_end,
                                struct query_tile &at)
 {
     for (at.t += N; at.t < s.t; at.t += N)

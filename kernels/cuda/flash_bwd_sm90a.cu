@@ -27,8 +27,9 @@ template <class T> struct grads {
     const struct flash_query *queries; /* (B, H, padded T) */
 };
 
-/* Registers of a thread that copies, that computes; 512 for three. */
-enum { COPY_REGISTERS = 32, REGISTERS = 240 };
+/* Registers of a thread that copies, that computes: together what a launch gives
+ * three threads, 3 * 168. */
+enum { COPY_REGISTERS = 24, REGISTERS = 240 };
 
 /* ---- probabilities and dS ---- */
 
@@ -93,14 +94,13 @@ static __device__ void produce_queries(key_memory<D, T> &m, const struct attn_sh
         struct query_tile at = {w.g * per, w.j0};
         do {
             if (threadIdx.x == 0) {
-                int h = (int)at.h, t = (int)at.t;
-                int to = ring_fill(m.queries, step, sizeof m.queries.at[0]);
+                int h = at.h, t = at.t, to = ring_fill(m.queries, step, sizeof m.queries.at[0]);
                 struct mbarrier &full = m.queries.full[to];
                 query_stage<D, T> &stage = m.queries.at[to];
                 tma_load(stage.q, qkv, full, h / per * (per + 2) + h % per, t, w.b);
                 tma_load(stage.dout, dout, full, h, t, w.b);
-                bulk_load(stage.of, queries + (w.b * s.h + h) * padded(s.t) + t, sizeof stage.of,
-                          full);
+                unsigned row = (unsigned)(w.b * (int)s.h + h) * (unsigned)padded(s.t);
+                bulk_load(stage.of, queries + row + t, sizeof stage.of, full);
             }
             __syncwarp();
             step++;
@@ -191,7 +191,7 @@ static __device__ void consume_queries(key_memory<D, T> &m, const struct attn_sh
         struct query_tile at = {w.g * per, w.j0};
         mbarrier_wait(m.full, works++ % 2);
         do {
-            int t = (int)at.t;
+            int t = at.t;
             if (t + STEP > w.j0 + row)
                 key_step<DROP>(dk, dv, m, s, step, row, t, w.j0 - t + own + lane / 4,
                                attn_drop_at(s, w.b, at.h, t) + w.j0 + own);
@@ -234,9 +234,13 @@ static __global__ void __launch_bounds__(THREADS, 1)
 
 /* ---- dQ ---- */
 
+template <int D, class T> struct key_stage {
+    tile<T, STEP, D> k, v;
+};
+
 template <int D, class T> struct query_memory {
     tile<T, ROWS, D> q, dout;
-    ring<tile<T, STEP, D>, STAGES> k, v;
+    ring<key_stage<D, T>, STAGES> keys;
     struct mbarrier full, empty; /* q, dout */
 };
 
@@ -259,10 +263,9 @@ static __device__ void produce_keys(query_memory<D, T> &m, const struct attn_sha
             tma_load(m.q, qkv, m.full, group + w.h % per, w.t0, w.b);
             tma_load(m.dout, dout, m.full, w.h, w.t0, w.b);
             for (int j = w.begin; j < w.end; j++, step++) {
-                int k = ring_fill(m.k, step, sizeof m.k.at[0]);
-                tma_load(m.k.at[k], qkv, m.k.full[k], key, j * STEP, w.b);
-                int v = ring_fill(m.v, step, sizeof m.v.at[0]);
-                tma_load(m.v.at[v], qkv, m.v.full[v], key + 1, j * STEP, w.b);
+                int to = ring_fill(m.keys, step, sizeof m.keys.at[0]);
+                tma_load(m.keys.at[to].k, qkv, m.keys.full[to], key, j * STEP, w.b);
+                tma_load(m.keys.at[to].v, qkv, m.keys.full[to], key + 1, j * STEP, w.b);
             }
         }
         __syncwarp();
@@ -301,26 +304,25 @@ static __device__ void query_step(float (&dq)[D / 8][4], uint32_t (&a)[N / 2][4]
                                   const struct flash_query (&q)[2], int t, int key,
                                   uint64_t drop_at)
 {
-    const tile<T, STEP, D> &keys = ring_get(m.k, step);
+    const key_stage<D, T> &stage = ring_get(m.keys, step);
     float p[N][4], ds[N][4];
     uint32_t stay[2] = {};
-    hopper_scores(p, m.q, row, keys);
-    hopper_scores(ds, m.dout, row, ring_get(m.v, step));
+    hopper_scores(p, m.q, row, stage.k);
+    hopper_scores(ds, m.dout, row, stage.v);
     if (DROP)
         flash_keep_rows<N>(stay, s.drop, drop_at, s.t);
     wgmma_wait<1>(p, a);
     if (free_last)
-        ring_free(m.k, step - 1);
+        ring_free(m.keys, step - 1);
     probabilities_of_queries<DROP>(p, s, q, t, key, stay);
     wgmma_wait<0>(ds);
-    ring_free(m.v, step);
 #pragma unroll
     for (int n = 0; n < N; n++)
 #pragma unroll
         for (int e = 0; e < 4; e++)
             ds[n][e] = ds_of<DROP>(p[n][e], ds[n][e], q[e / 2].delta, s.drop.scale);
     hopper_round<T>(a, ds);
-    hopper_add<T>(dq, a, keys);
+    hopper_add<T>(dq, a, stage.k);
 }
 
 template <bool DROP, int D, class T>
@@ -349,13 +351,11 @@ static __device__ void consume_keys(query_memory<D, T> &m, const struct attn_sha
             query_step<DROP>(dq, a, m, s, step, j > w.begin, row, q, t, j * STEP,
                              drop_at + (uint64_t)j * STEP);
         wgmma_wait<0>(dq, a);
-        ring_free(m.k, step - 1);
+        ring_free(m.keys, step - 1);
         if (lane == 0)
             mbarrier_arrive(m.empty);
-        for (; j < w.end; j++, step++) { /* nobody here sees them */
-            ring_pass(m.k, step);
-            ring_pass(m.v, step);
-        }
+        for (; j < w.end; j++, step++) /* nobody here sees them */
+            ring_pass(m.keys, step);
         flash_store<D>(grad.dqkv + attn_query_at(s, w.b, w.h), dq, {s.scale, s.scale}, t, s.t,
                        s.ld, s.d);
     }
@@ -371,8 +371,7 @@ static __global__ void __launch_bounds__(THREADS, 1)
     if (threadIdx.x == 0) {
         mbarrier_init(m.full, 1);
         mbarrier_init(m.empty, 4 * GROUPS);
-        ring_init(m.k, 4 * GROUPS);
-        ring_init(m.v, 4 * GROUPS);
+        ring_init(m.keys, 4 * GROUPS);
         fence_async();
     }
     __syncthreads();

@@ -12,13 +12,14 @@
 
 enum { KEYS = 128, STAGES = 2, N = KEYS / 8 };
 
-/* Heads of 64 have registers for three warpgroups, but not under dropout. */
+/* Heads of 64 have registers for three warpgroups, but not under dropout. What
+ * threads have together is what a launch gives: 4 * 128 or 3 * 168. */
 template <int D, bool DROP> struct shape {
     enum {
         GROUPS = D == 64 && !DROP ? 3 : 2,
         ROWS = 64 * GROUPS,
         THREADS = WARPGROUP * (GROUPS + 1),
-        COPY_REGISTERS = 32,
+        COPY_REGISTERS = GROUPS == 3 ? 32 : 24,
         REGISTERS = GROUPS == 3 ? 160 : 240,
     };
 };

@@ -106,7 +106,7 @@ __device__ inline struct hopper_queries hopper_queries_of(const struct attn_shap
     p.t0 = (plan.blocks - 1 - w.rank) * ROWS;
     p.h = w.head % (int)s.h;
     p.b = w.head / (int)s.h;
-    p.begin = (int)(flash_first<ROWS>(s, p.b, p.t0) / KEYS);
+    p.begin = flash_first<ROWS>(s, p.b, p.t0) / KEYS;
     p.end = ((int)min(p.t0 + (int64_t)ROWS, s.t) - 1) / KEYS + 1;
     return p;
 }

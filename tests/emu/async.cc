@@ -3,6 +3,7 @@
  * can go on, at once, or at random (async.h). */
 #include "tests/emu/threads.h"
 
+#include <algorithm>
 #include <deque>
 
 namespace emu {
@@ -185,14 +186,14 @@ void named_arrive(unsigned id, unsigned count, const char *file, int line)
 enum { REGISTERS = 65536 };
 static unsigned free_registers, warp_registers[MAX_THREADS / 32];
 
-/* A launch gives every thread the same, a multiple of 8. */
+/* A launch gives every thread the same, a multiple of 8; what remains of the
+ * multiprocessor's is nobody's. */
 static void share_registers()
 {
-    unsigned each = REGISTERS / n_threads / 8 * 8;
-    each = each > 255 ? 255 / 8 * 8 : each;
+    unsigned each = std::min(REGISTERS / n_threads, 255u) / 8 * 8;
     for (unsigned w = 0; w < (n_threads + 31) / 32; w++)
         warp_registers[w] = each;
-    free_registers = REGISTERS - each * ((n_threads + 31) / 32 * 32);
+    free_registers = 0;
 }
 
 static bool registers_there(const struct thread *t)
