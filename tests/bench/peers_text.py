@@ -28,6 +28,7 @@ import contextlib
 import functools
 import importlib
 import io
+import itertools
 import json
 import multiprocessing
 import os
@@ -128,8 +129,13 @@ def command(args, source, out, workers):
             "--force", "--quiet", "--workers", str(workers)]
 
 
+numbers = itertools.count()
+
+
 def preprocess(args, source, out, workers):
-    subprocess.run(command(args, source, out, workers), check=True)
+    """To a new name: taking the last round's files away is not its work."""
+    subprocess.run(command(args, source, f"{out}-{next(numbers)}", workers),
+                   check=True)
 
 
 def ours(args, texts):
