@@ -1,5 +1,5 @@
 /* A thread's memory of pieces and their ids. Language repeats itself: of
- * English text some 98 % of the pieces have been seen before. Bounded: 32 MiB
+ * English text some 98 % of the pieces have been seen before. Bounded: 16 MiB
  * for short pieces with few ids, 18 MiB for the others.
  *
  * Nearly all pieces are short, and what is done for them is here, inline: a
@@ -16,7 +16,7 @@ enum {
     GPT_CACHE_SHORT = 15,  /* bytes of a piece that is its own key */
     GPT_CACHE_IDS = 4,     /* ids of a short entry */
     GPT_CACHE_LONG = 1024, /* longer pieces are not kept */
-    GPT_CACHE_LINES_LOG = 19,
+    GPT_CACHE_LINES_LOG = 18,
     GPT_CACHE_COUNT_SHIFT = 28,
 };
 
