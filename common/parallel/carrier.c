@@ -40,7 +40,7 @@ static int find_hindrance(struct gpt_world *w, const struct gpt_backend *be,
 static int share_hindrance(struct gpt_world *w, char *why, size_t cap,
                            struct gpt_err *err)
 {
-    char text[300];
+    char text[330]; /* why, and whose */
     int64_t hindered;
     void *value;
     size_t len;
