@@ -274,7 +274,7 @@ struct gpt_backend {
      * now; memory is read as it will be then. Queue q of the same thread only;
      * no copies from or to the host, no events, and no operation that q has
      * not run before in these sizes. replay() puts them on q, at the cost of
-     * one; false when nothing was put, as q has changed: to be recorded anew. */
+     * one; false when nothing was put, as q has changed: record anew. */
     int (*record_begin)(struct gpt_queue *q, struct gpt_err *err);
     int (*record_end)(struct gpt_queue *q, struct gpt_recording **r,
                       struct gpt_err *err);

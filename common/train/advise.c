@@ -126,7 +126,8 @@ static double needs(struct trial *t, const struct candidate *c,
         shard(t);
     if (c->micro_batch)
         shrink(t, be, limit);
-    if (!t->text[0] || gpt_estimate_largest(&t->plan, be, &most, NULL) != GPT_OK)
+    if (!t->text[0] ||
+        gpt_estimate_largest(&t->plan, be, &most, NULL) != GPT_OK)
         return 0;
     return most;
 }
