@@ -105,8 +105,16 @@ static __device__ void finish(const struct attn_shape &s, running<D> &r, T *out,
     flash_store<D>(out, r.out, by, t, s.t, s.h * s.d);
 }
 
+/* Blocks at once: as many as the compiler likes (0), but where it would spill for a
+ * third, at D = 64. */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1200
+enum { FORWARD_BLOCKS = 2 };
+#else
+enum { FORWARD_BLOCKS = 0 };
+#endif
+
 template <int D, class T>
-static __global__ void __launch_bounds__(FLASH_THREADS)
+static __global__ void __launch_bounds__(FLASH_THREADS, FORWARD_BLOCKS)
     flash_forward(struct attn_shape s, const T *qkv, T *out)
 {
     T *mem = reinterpret_cast<T *>(dynamic_floats());
