@@ -198,9 +198,10 @@ static void bench_cached(int32_t pos)
         len[i] = 1;
         slot[i] = i;
     }
-    struct gpt_attn_cached op = {SLOTS, 1,      HEADS,   HEADS, D,
-                                 T_MAX, 0.125f, GPT_F32, qkv,   out,
-                                 k,     v,      at,      len,   slot};
+    struct gpt_attn_cached op = {
+        .b = SLOTS, .t_new = 1, .h = HEADS, .g = HEADS, .d = D, .t_max = T_MAX,
+        .scale = 0.125f, .act = GPT_F32, .qkv = qkv, .out = out, .k_cache = k,
+        .v_cache = v, .pos = at, .len = len, .slot = slot};
     double s = bench_time(run_cached, &op, budget);
     char name[64];
     snprintf(name, sizeof name, "attention cached, %d keys", (int)pos);
