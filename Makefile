@@ -199,7 +199,7 @@ asan:                        ## check under ASan and UBSan, in build/asan
 	$(MAKE) BUILD=$(BUILD)/asan CFLAGS='-O1 -g' SANITIZE='$(ASAN)' CUDA=0 \
 	    check
 
-check-gpu:                   ## kernels, trainings, texts on a GPU: needs make, gcc, nvcc, sh
+check-gpu:                   ## kernels, trainings, texts on a GPU: needs nvcc, cJSON
 	BUILD='$(BUILD)/gpu' sh tests/gpu/check.sh
 
 bench-gpu:                   ## kernels and training steps on a GPU against peers

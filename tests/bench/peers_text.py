@@ -26,6 +26,7 @@ With GPT_BENCH_CPU set, processor time is measured in place of the clock's.
 import argparse
 import contextlib
 import functools
+import glob
 import importlib
 import io
 import itertools
@@ -58,6 +59,7 @@ def used():
 
 def seconds(run):
     clock = used if CPU_TIME else time.perf_counter
+    tidy()
     begin = clock()
     run()
     return clock() - begin
@@ -130,12 +132,20 @@ def command(args, source, out, workers):
 
 
 numbers = itertools.count()
+written = []
+
+
+def tidy():
+    """Takes the last rounds' files away, which is not the next one's work."""
+    while written:
+        for path in glob.glob(glob.escape(written.pop()) + "_text_*"):
+            os.remove(path)
 
 
 def preprocess(args, source, out, workers):
-    """To a new name: taking the last round's files away is not its work."""
-    subprocess.run(command(args, source, f"{out}-{next(numbers)}", workers),
-                   check=True)
+    """To a new name: see tidy()."""
+    written.append(f"{out}-{next(numbers)}")
+    subprocess.run(command(args, source, written[-1], workers), check=True)
 
 
 def ours(args, texts):
@@ -270,6 +280,7 @@ def compare(args, name, texts):
 # ---- gpt-preprocess alone: long text, memory, one letter ----
 
 def wall(run):
+    tidy()
     begin = time.perf_counter()
     run()
     return time.perf_counter() - begin
@@ -308,11 +319,13 @@ class Long:
         self.out = os.path.join(folder, "long-out")
         if not os.path.exists(self.jsonl):
             write_lines(self.jsonl, lengthened(docs(), args.long))
+        print(f"\nlong text: {os.path.getsize(self.jsonl) / 1e6:.1f} MB of "
+              f"JSON lines; seconds by the clock, {args.rounds} rounds")
+
+    def compress(self):
         self.make(self.one, "-T1")
         self.make(self.many, "-T2", "--block-size=16MiB")
-        print(f"\nlong text: {os.path.getsize(self.jsonl) / 1e6:.1f} MB of "
-              f"JSON lines, {os.path.getsize(self.one) / 1e6:.1f} MB of .xz; "
-              f"seconds by the clock, {args.rounds} rounds")
+        print(f"  {os.path.getsize(self.one) / 1e6:.1f} MB of .xz")
 
     def make(self, path, *options):
         if not os.path.exists(path):
@@ -323,6 +336,7 @@ class Long:
 
 
 def compressed(args, text, both):
+    text.compress()
     for name, path, n in (("one block", text.one, 1),
                           ("several blocks", text.many, 2)):
         if len(both) < n:

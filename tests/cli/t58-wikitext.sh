@@ -33,7 +33,7 @@ check 'and all of it' grep -qF 'The "159201" \ of <unk> and 0 .' text.out
 expect 0 'goes on' small
 err_has 'loaded checkpoint'
 out_has '  step 8: '
-expect 1 'a text that is not there' sh "$script" nowhere "$vocab" other
+expect 1 'a text that is not there' sh "$script" nowhere "$gpt2" other
 err_has 'there is no nowhere/wiki.train.raw'
 expect 2 'says how it is used' sh "$script" text
 err_has 'usage: '

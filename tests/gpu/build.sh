@@ -1,8 +1,7 @@
 #!/bin/sh
 # usage: build.sh TARGET...; makes targets of the Makefile in $BUILD on a machine
-# that may have only make, gcc, nvcc and sh: for the GPU that is there alone, and
-# with a stand-in where cJSON is missing. Optional libraries are used where they
-# are. GPT_GPU_ARCHS (say 90) are built for instead of this machine's; with
+# that may have only make, gcc, nvcc, sh and cJSON: for the GPU that is there
+# alone. Optional libraries are used where they are. GPT_GPU_ARCHS (say 90) are built for instead of this machine's; with
 # GPT_TEST_DEVICE=cuda-emu nothing is, and nvcc not needed.
 set -eu
 . tests/gpu/env.sh
@@ -10,17 +9,11 @@ compiler=${CC:-gcc}
 libraries=${LDFLAGS:-}
 mkdir -p "$BUILD"
 
-if ! printf '#include <cjson/cJSON.h>\n' |
-    $compiler -fsyntax-only -x c - 2>/dev/null; then
-    echo "cJSON is not installed: built with the stand-in of tests/gpu/cjson"
-    for f in cJSON text; do
-        $compiler -std=c11 -O2 -D_GNU_SOURCE -Wall -Wextra -c \
-            -o "$BUILD/stand-in-$f.o" tests/gpu/cjson/$f.c
-    done
-    ar rcs "$BUILD/libcjson.a" "$BUILD"/stand-in-*.o
-    compiler="$compiler -Itests/gpu"
-    libraries="$libraries -L$BUILD"
-fi
+printf '#include <cjson/cJSON.h>\n' |
+    $compiler -fsyntax-only -x c - 2>/dev/null || {
+    echo "cJSON is not installed: tests/gpu/carry.sh brings it along" >&2
+    exit 1
+}
 
 archs=${GPT_GPU_ARCHS:-}
 [ -n "$archs" ] || archs=$(nvidia-smi --query-gpu=compute_cap \
@@ -40,6 +33,5 @@ mv "$BUILD/config.mk" "$BUILD/config.old"
 build "$BUILD/config.mk"
 cmp -s "$BUILD/config.mk" "$BUILD/config.old" ||
     find "$BUILD" -type f \( -name '*.[ot]' -o -name '*.so' -o -name 'gpt-*' \
-        -o -name libgpt.a -o -name 'bench_*' \) ! -name 'stand-in-*' \
-        -exec rm {} +
+        -o -name libgpt.a -o -name 'bench_*' \) -exec rm {} +
 build "$@"

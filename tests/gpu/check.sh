@@ -1,9 +1,9 @@
 #!/bin/sh
 # make check-gpu: on the GPU of this machine, every kernel against kernels/cpu,
 # trainings and generation against those of the CPU, and the kernels again under
-# compute-sanitizer where it is installed. Needs make, gcc, nvcc and sh; takes
-# less than 8 minutes. What it leaves is in $BUILD. Ranks that share a GPU need
-# Gloo, which carry.sh can bring along.
+# compute-sanitizer where it is installed. Needs make, gcc, nvcc, sh and
+# cJSON; takes less than 8 minutes. What it leaves is in $BUILD. Ranks that share
+# a GPU need Gloo. carry.sh can bring cJSON and Gloo along.
 #
 #   GPT_CHECK_SECONDS   the most that a run under compute-sanitizer may take
 #   GPT_TEST_DEVICE     cuda-emu: rehearse this script without a GPU
