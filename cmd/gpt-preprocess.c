@@ -342,7 +342,7 @@ static int preprocess(const struct options *o, const struct work *w,
                                    "preprocess", "B",
                                    gpt_preprocess_bytes(po, po->n_inputs));
     po->report = report;
-    po->user = &r;
+    po->user = &r; /* cppcheck-suppress autoVariables ; until it returns */
     int status = gpt_preprocess(po, &stats, err);
     gpt_progress_close(r.progress);
     if (status == GPT_OK)

@@ -112,8 +112,9 @@ struct gpt_embed {
  * qkv (N, G * (H/G + 2) * D), as attention takes it, elements i and
  * i + rotary/2, i < rotary/2, are a point that turns by the angle
  *   position * base^(-2 i / rotary)
- * or, `inverse`, back, which is the gradient's way. Elements from `rotary` (even,
- * at most D) on stay. The angle is computed in float, as PyTorch users do.
+ * or, `inverse`, back, which is the gradient's way. Elements from `rotary`
+ * (even, at most D) on stay. The angle is computed in float, as PyTorch users
+ * do.
  * positions (N) int32 in device memory, or NULL: row n stands at n mod t. */
 struct gpt_rope {
     int64_t n, t, h, g, d, rotary;
@@ -145,9 +146,9 @@ struct gpt_attn {
     struct gpt_dropout dropout;
 };
 
-/* ALiBi (Press et al. 2022): of head `head` of `heads`. With m the largest power
- * of two that is not above heads, 2^(-8 (head + 1) / m), then, from head m on,
- * every other slope of 2 m heads. */
+/* ALiBi (Press et al. 2022): of head `head` of `heads`. With m the largest
+ * power of two that is not above heads, 2^(-8 (head + 1) / m), then, from head
+ * m on, every other slope of 2 m heads. */
 float gpt_alibi_slope(int64_t head, int64_t heads);
 
 /* dqkv (as qkv), written; dout, out, lse from forward; scratch:

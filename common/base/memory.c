@@ -74,13 +74,13 @@ static void *enlarge(void *old, size_t old_bytes, size_t bytes)
 {
     char *raw = raw_of(old);
     size_t at = (size_t)((char *)old - raw);
-    raw = realloc(raw, bytes + BEFORE);
-    if (!raw)
+    char *moved = realloc(raw, bytes + BEFORE);
+    if (!moved)
         return NULL;
-    char *p = align(raw);
-    if (p != raw + at)
-        memmove(p, raw + at, old_bytes);
-    memcpy(p - sizeof(void *), &raw, sizeof(raw));
+    char *p = align(moved);
+    if (p != moved + at)
+        memmove(p, moved + at, old_bytes);
+    memcpy(p - sizeof(void *), &moved, sizeof(moved));
     return p;
 }
 

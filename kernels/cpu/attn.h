@@ -34,7 +34,7 @@ static inline float attn_slope(bool alibi, int64_t head, int64_t heads,
     return alibi ? gpt_alibi_slope(head, heads) / scale : 0;
 }
 
-/* What n scores lose with their keys' distance, the first's being `distance`. */
+/* What n scores lose with their keys' distance; the first's is `distance`. */
 static inline void attn_lean(float *s, int64_t n, float slope, int64_t distance)
 {
     for (int64_t i = 0; slope > 0 && i < n; i++)

@@ -42,8 +42,8 @@ const float *cpu_floats(const struct cpu_product *p, const void *mem,
 void cpu_tiles(const struct cpu_product *block, float *work);
 int64_t cpu_tiles_work(const struct cpu_product *whole);
 
-/* All of a for all blocks, m_pad * k floats; work as above for each thread, `each`
- * floats apart. */
+/* All of a for all blocks, m_pad * k floats; work as above for each thread,
+ * `each` floats apart. */
 void cpu_tiles_pack_a(struct cpu_product *whole, float *to, float *work,
                       int64_t each);
 
@@ -51,7 +51,7 @@ void cpu_tiles_pack_a(struct cpu_product *whole, float *to, float *work,
  * the calling thread alone. */
 bool cpu_library(const struct cpu_product *block);
 
-/* How it does so for bf16: by a primitive, which can be made for floats, too. */
+/* How it does so for bf16: by a primitive, which floats can have, too. */
 bool cpu_library_primitive(const struct cpu_product *block);
 
 /* Does this processor multiply bf16, and oneDNN with it, correctly? */

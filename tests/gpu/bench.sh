@@ -1,7 +1,8 @@
 #!/bin/sh
 # make bench-gpu: the kernels and whole training steps on the GPU of this machine
 # against floors and peers measured in the same run. Needs make, gcc, nvcc, sh
-# and cJSON (carry.sh brings it along); peers are PyTorch, where python3 has it, and llm.c, where LLMC tells.
+# and cJSON (carry.sh brings it along); peers are PyTorch, where python3 has it,
+# and llm.c, where LLMC tells.
 #
 #   GPT_BENCH         the sections wanted, each a few minutes at most: products
 #                     passes attention train-124m train-345m train-774m

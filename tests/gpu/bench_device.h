@@ -71,9 +71,10 @@ static float bench_number(int64_t i) /* in [-1, 1) */
 
 enum bench_kind { ACT, F32, I32, RAW };
 
-/* `row` elements for each row, or `whole` in all. Numbers are random: of ACT and
- * F32 in [-1, 1), positive ones in [0, 1); of I32 below `limit`. RAW: bytes, as
- * `given` or zero. `checked`: written, and compared with the CPU's. */
+/* `row` elements for each row, or `whole` in all. Numbers are random: of ACT
+ * and F32 in [-1, 1), positive ones in [0, 1); of I32 below `limit`. RAW:
+ * bytes, as `given` or zero. `checked`: written, and compared with the CPU's.
+ */
 struct bench_operand {
     enum bench_kind kind;
     int64_t row, whole, limit;
@@ -132,7 +133,8 @@ static void *bench_fill(const struct bench_operand *o, int64_t n)
     dev->copy_in(dev_q, mem, image, (size_t)(have * size));
     bench_finish(dev, dev_q);
     free(image);
-    for (int64_t more; have < n; have += more) { /* whole blocks, but the last */
+    /* whole blocks, but the last */
+    for (int64_t more; have < n; have += more) {
         more = have < n - have ? have : n - have;
         dev->copy(dev_q, mem + have * size, mem, (size_t)(more * size));
     }

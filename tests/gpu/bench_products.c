@@ -58,8 +58,8 @@ static double error_of(const struct gpt_matmul *op)
         int64_t i = trial * 2657 % op->m, j = trial * 7919 % op->n;
         char raw[4];
         double got, want = element(op, i, j);
-        dev->copy_out(dev_q, raw, (char *)op->c + (size_t)(i * op->n + j) * size,
-                      size);
+        dev->copy_out(dev_q, raw,
+                      (char *)op->c + (size_t)(i * op->n + j) * size, size);
         bench_finish(dev, dev_q);
         gpt_convert(&got, GPT_F64, raw, op->c_type, 1);
         apart += (got - want) * (got - want);

@@ -50,7 +50,7 @@ for f in $(git ls-files 'cmd/*.c' 'common/*.c' 'common/*.h' 'kernels/*.c'); do
     common/base/signals.c | common/base/fault.c) continue ;;
     esac
     for line in $(sed 's|"[^"]*"||g; s|^ \*.*||; s|/\*.*||' "$f" |
-        grep -nE '(^|[^_a-z])(exit|_exit|abort)[ ]?\(' | cut -d: -f1); do
+        grep -nE '(^|[^_a-z>.])(exit|_exit|abort)[ ]?\(' | cut -d: -f1); do
         complain "$f:$line: exits"
     done
 done

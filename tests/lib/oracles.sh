@@ -1,3 +1,4 @@
+# shellcheck shell=sh
 # What tests compare with, where somebody has it. Sourced from the top of the
 # tree, or with $top set to it.
 

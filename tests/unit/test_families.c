@@ -195,101 +195,103 @@ static void spoil(const char *path, const char *from, const char *to,
     gpt_free(text);
 }
 
-static void test_bad_files(void)
-{
+/* A good file, and what is changed in it. */
 #define HF "HuggingFaceTokenizer"
 #define SP "SentencePieceTokenizer"
-    static const struct {
-        const char *what, *type, *file, *from, *to, *message;
-    } cases[] = {
-        {"not JSON", HF, "qwen2.json", "{", "[", "not JSON"},
-        {"an end too soon", HF, "qwen2.json", "\"merges\":[[\"h\",\"e\"]",
-         "\"merges\":[[\"h\",\"e\"]}", "where ',' or ']' was expected"},
-        {"a vocabulary that is a list", HF, "qwen2.json", "\"vocab\":{\"!\":0",
-         "\"vocab\":[0],\"other\":{\"!\":0",
-         "model.vocab: not an object of tokens and ids"},
-        {"a vocabulary twice", HF, "qwen2.json", "\"vocab\":{\"!\":0",
-         "\"vocab\":0,\"vocab\":{\"!\":0", "duplicate key 'vocab'"},
-        {"a token twice", HF, "qwen2.json", "\"#\":2", "\"!\":2",
-         "token '!' comes twice"},
-        {"an id that is no number", HF, "qwen2.json", "\"#\":2", "\"#\":[2]",
-         "token '#' has no integer id"},
-        {"an id far away", HF, "qwen2.json", "\"#\":2", "\"#\":99999999999",
-         "token '#' has id"},
-        {"no merges", HF, "qwen2.json", "\"merges\":", "\"margins\":",
-         "model.merges: not an array"},
-        {"merges in an object", HF, "qwen2.json", "\"merges\":[[\"h\",\"e\"]",
-         "\"merges\":{},\"other\":[[\"h\",\"e\"]",
-         "model.merges: not an array"},
-        {"a merge of three", HF, "qwen2.json", "[\"h\",\"e\"]",
-         "[\"h\",\"e\",\"e\"]", "merges: number 1 is no pair of tokens"},
-        {"a merge of one", HF, "qwen2.json", "[\"h\",\"e\"]", "[\"h\"]",
-         "merges: number 1 is no pair of tokens"},
-        {"a merge of numbers", HF, "qwen2.json", "[\"h\",\"e\"]", "[1,2]",
-         "merges: number 1 is no pair of tokens"},
-        {"a merge that is a number", HF, "qwen2.json", "[\"h\",\"e\"]", "12",
-         "merges: number 1 is no pair of tokens"},
-        {"a merge in a string", HF, "qwen2.json", "[\"t\",\"he\"]",
-         "\"t he e\"", "model.merges:3: not two tokens"},
-        {"another model", HF, "qwen2.json", "\"type\":\"BPE\"",
-         "\"type\":\"Unigram\"", "model.type: 'Unigram' is not supported"},
-        {"dropout", HF, "qwen2.json", "\"dropout\":null", "\"dropout\":0.1",
-         "model.dropout"},
-        {"a suffix", HF, "qwen2.json", "\"end_of_word_suffix\":null",
-         "\"end_of_word_suffix\":\"</w>\"", "'</w>' is not supported"},
-        {"another normalizer", HF, "qwen2.json", "\"type\":\"NFC\"",
-         "\"type\":\"NFKC\"", "normalizer.type: 'NFKC' is not supported"},
-        {"an unknown pattern", HF, "qwen2.json", "\\\\p{N}|", "\\\\p{N}{2}|",
-         "pre_tokenizer.pattern"},
-        {"another behaviour", HF, "qwen2.json", "\"Isolated\"",
-         "\"MergedWithNext\"", "MergedWithNext"},
-        {"another pre-tokenizer", HF, "space.json", "\"ByteLevel\"",
-         "\"Metaspace\"", "'Metaspace' is not supported"},
-        {"another decoder", HF, "space.json", "\"decoder\":{\"type\":\"Byte",
-         "\"decoder\":{\"type\":\"Bite", "decoder.type: 'BiteLevel'"},
-        {"another post-processor", HF, "llama3.json", "\"TemplateProcessing\"",
-         "\"BertProcessing\"", "post_processor.type: 'BertProcessing'"},
-        {"an unknown template", HF, "llama3.json", "\"ids\":[300]",
-         "\"ids\":[9999]", "post_processor: token 9999"},
-        {"an added token at another's id", HF, "qwen2.json", "{\"id\":300",
-         "{\"id\":5", "another has 5"},
-        {"an added token far away", HF, "qwen2.json", "{\"id\":300",
-         "{\"id\":30000000", "out of range"},
-        {"an added token twice", HF, "qwen2.json", "<|im_start|>",
-         "<|endoftext|>", "are both '<|endoftext|>'"},
-        {"no base64", "TikTokenizer", "small.tiktoken", "AA== 0", "A*== 0",
-         ":1: the token is not base64"},
-        {"no rank", "TikTokenizer", "small.tiktoken", "AQ== 1", "AQ==",
-         ":2: not a token"},
-        {"a rank twice", "TikTokenizer", "small.tiktoken", "AQ== 1", "AQ== 0",
-         ":2: the rank is there twice"},
-        {"a rank too high", "TikTokenizer", "small.tiktoken", "AQ== 1",
-         "AQ== 99999999", ":2: the rank is out of range"},
-        {"a token twice", "TikTokenizer", "small.tiktoken", "AQ== 1", "AA== 1",
-         "ranks 0 and 1 are the same token"},
-        {"a byte missing", "TikTokenizer", "small.tiktoken", "AQ== 1\n", "",
-         "no token for byte 0x01"},
-        {"no model", SP, "small.tiktoken", "AA== 0", "\xff\xff\xff",
-         "not a SentencePiece model"},
-        {"a piece cut short", SP, "bpe.model", "\n", "\n\x7f\x7f",
-         "not a SentencePiece model"},
-        {"no bytes", SP, "bpe.model", "<0x41>", "<0x42>", "there twice"},
-        {"no unknown piece", SP, "bpe.model", "<unk>\x15", "<unk>\x0f",
-         "not a SentencePiece model"},
-    };
+static const struct {
+    const char *what, *type, *file, *from, *to, *message;
+} bad_files[] = {
+    {"not JSON", HF, "qwen2.json", "{", "[", "not JSON"},
+    {"an end too soon", HF, "qwen2.json", "\"merges\":[[\"h\",\"e\"]",
+     "\"merges\":[[\"h\",\"e\"]}", "where ',' or ']' was expected"},
+    {"a vocabulary that is a list", HF, "qwen2.json", "\"vocab\":{\"!\":0",
+     "\"vocab\":[0],\"other\":{\"!\":0",
+     "model.vocab: not an object of tokens and ids"},
+    {"a vocabulary twice", HF, "qwen2.json", "\"vocab\":{\"!\":0",
+     "\"vocab\":0,\"vocab\":{\"!\":0", "duplicate key 'vocab'"},
+    {"a token twice", HF, "qwen2.json", "\"#\":2", "\"!\":2",
+     "token '!' comes twice"},
+    {"an id that is no number", HF, "qwen2.json", "\"#\":2", "\"#\":[2]",
+     "token '#' has no integer id"},
+    {"an id far away", HF, "qwen2.json", "\"#\":2", "\"#\":99999999999",
+     "token '#' has id"},
+    {"no merges", HF, "qwen2.json", "\"merges\":", "\"margins\":",
+     "model.merges: not an array"},
+    {"merges in an object", HF, "qwen2.json", "\"merges\":[[\"h\",\"e\"]",
+     "\"merges\":{},\"other\":[[\"h\",\"e\"]",
+     "model.merges: not an array"},
+    {"a merge of three", HF, "qwen2.json", "[\"h\",\"e\"]",
+     "[\"h\",\"e\",\"e\"]", "merges: number 1 is no pair of tokens"},
+    {"a merge of one", HF, "qwen2.json", "[\"h\",\"e\"]", "[\"h\"]",
+     "merges: number 1 is no pair of tokens"},
+    {"a merge of numbers", HF, "qwen2.json", "[\"h\",\"e\"]", "[1,2]",
+     "merges: number 1 is no pair of tokens"},
+    {"a merge that is a number", HF, "qwen2.json", "[\"h\",\"e\"]", "12",
+     "merges: number 1 is no pair of tokens"},
+    {"a merge in a string", HF, "qwen2.json", "[\"t\",\"he\"]",
+     "\"t he e\"", "model.merges:3: not two tokens"},
+    {"another model", HF, "qwen2.json", "\"type\":\"BPE\"",
+     "\"type\":\"Unigram\"", "model.type: 'Unigram' is not supported"},
+    {"dropout", HF, "qwen2.json", "\"dropout\":null", "\"dropout\":0.1",
+     "model.dropout"},
+    {"a suffix", HF, "qwen2.json", "\"end_of_word_suffix\":null",
+     "\"end_of_word_suffix\":\"</w>\"", "'</w>' is not supported"},
+    {"another normalizer", HF, "qwen2.json", "\"type\":\"NFC\"",
+     "\"type\":\"NFKC\"", "normalizer.type: 'NFKC' is not supported"},
+    {"an unknown pattern", HF, "qwen2.json", "\\\\p{N}|", "\\\\p{N}{2}|",
+     "pre_tokenizer.pattern"},
+    {"another behaviour", HF, "qwen2.json", "\"Isolated\"",
+     "\"MergedWithNext\"", "MergedWithNext"},
+    {"another pre-tokenizer", HF, "space.json", "\"ByteLevel\"",
+     "\"Metaspace\"", "'Metaspace' is not supported"},
+    {"another decoder", HF, "space.json", "\"decoder\":{\"type\":\"Byte",
+     "\"decoder\":{\"type\":\"Bite", "decoder.type: 'BiteLevel'"},
+    {"another post-processor", HF, "llama3.json", "\"TemplateProcessing\"",
+     "\"BertProcessing\"", "post_processor.type: 'BertProcessing'"},
+    {"an unknown template", HF, "llama3.json", "\"ids\":[300]",
+     "\"ids\":[9999]", "post_processor: token 9999"},
+    {"an added token at another's id", HF, "qwen2.json", "{\"id\":300",
+     "{\"id\":5", "another has 5"},
+    {"an added token far away", HF, "qwen2.json", "{\"id\":300",
+     "{\"id\":30000000", "out of range"},
+    {"an added token twice", HF, "qwen2.json", "<|im_start|>",
+     "<|endoftext|>", "are both '<|endoftext|>'"},
+    {"no base64", "TikTokenizer", "small.tiktoken", "AA== 0", "A*== 0",
+     ":1: the token is not base64"},
+    {"no rank", "TikTokenizer", "small.tiktoken", "AQ== 1", "AQ==",
+     ":2: not a token"},
+    {"a rank twice", "TikTokenizer", "small.tiktoken", "AQ== 1", "AQ== 0",
+     ":2: the rank is there twice"},
+    {"a rank too high", "TikTokenizer", "small.tiktoken", "AQ== 1",
+     "AQ== 99999999", ":2: the rank is out of range"},
+    {"a token twice", "TikTokenizer", "small.tiktoken", "AQ== 1", "AA== 1",
+     "ranks 0 and 1 are the same token"},
+    {"a byte missing", "TikTokenizer", "small.tiktoken", "AQ== 1\n", "",
+     "no token for byte 0x01"},
+    {"no model", SP, "small.tiktoken", "AA== 0", "\xff\xff\xff",
+     "not a SentencePiece model"},
+    {"a piece cut short", SP, "bpe.model", "\n", "\n\x7f\x7f",
+     "not a SentencePiece model"},
+    {"no bytes", SP, "bpe.model", "<0x41>", "<0x42>", "there twice"},
+    {"no unknown piece", SP, "bpe.model", "<unk>\x15", "<unk>\x0f",
+     "not a SentencePiece model"},
+};
+
+static void test_bad_files(void)
+{
     char dir[] = "/tmp/gpt-families.XXXXXX", path[64], from[256];
     ok(mkdtemp(dir) != NULL, "scratch directory");
     snprintf(path, sizeof(path), "%s/file", dir);
-    for (size_t i = 0; i < GPT_COUNT(cases); i++) {
+    for (size_t i = 0; i < GPT_COUNT(bad_files); i++) {
         struct gpt_tokenizer *tok;
         struct gpt_err err = {0};
-        snprintf(from, sizeof(from), GOLDEN "%s", cases[i].file);
-        spoil(path, cases[i].from, cases[i].to, from);
-        int status = open_file(&tok, cases[i].type, path, &err);
-        is_int(status, GPT_EDATA, "%s", cases[i].what);
+        snprintf(from, sizeof(from), GOLDEN "%s", bad_files[i].file);
+        spoil(path, bad_files[i].from, bad_files[i].to, from);
+        int status = open_file(&tok, bad_files[i].type, path, &err);
+        is_int(status, GPT_EDATA, "%s", bad_files[i].what);
         if (status == GPT_OK)
             gpt_tokenizer_close(tok);
-        if (!ok(strstr(err.text, cases[i].message), "says so"))
+        if (!ok(strstr(err.text, bad_files[i].message), "says so"))
             printf("# %s\n", err.text);
     }
     unlink(path);

@@ -28,8 +28,9 @@ static double ref_slope(int64_t head, int64_t heads)
     };
     if (!alibi)
         return 0;
-    return heads == 12 ? twelve[head] : heads == 2 ? pow(2, -4.0 * (double)(head + 1))
-                                                   : others[heads][head];
+    return heads == 12  ? twelve[head]
+           : heads == 2 ? pow(2, -4.0 * (double)(head + 1))
+                        : others[heads][head];
 }
 
 static void check_slope(void)
@@ -201,8 +202,9 @@ static void check(int64_t b, int64_t t, int64_t h, int64_t g, int64_t d,
     k.grad =
         (struct gpt_attn_grad){dout, k.dqkv, malloc(be->attn_scratch(&k.op))};
     char name[120];
-    snprintf(name, sizeof name, "%s: attn b%lld t%lld h%lld g%lld d%lld p%g%s%s",
-             setting, (long long)b, (long long)t, (long long)h, (long long)g,
+    snprintf(name, sizeof name,
+             "%s: attn b%lld t%lld h%lld g%lld d%lld p%g%s%s", setting,
+             (long long)b, (long long)t, (long long)h, (long long)g,
              (long long)d, (double)p, docs ? " docs" : "",
              alibi ? " alibi" : "");
     ok(same_bytes(run_fwd, &k, k.out, k.n_out + b * h * t),

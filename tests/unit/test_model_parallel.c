@@ -141,8 +141,8 @@ static int be_rank(int64_t rank, int64_t size, int64_t port, int64_t cases,
 
     omp_set_num_threads(1);
     must(gpt_store_open(&store, &l, 60, &err), &err);
-    must(gpt_comm_open(&tp, store, be, GPT_GLOO, "tp", ranks, size, rank, 60, &err),
-         &err);
+    must(gpt_comm_open(&tp, store, be, GPT_GLOO, "tp", ranks, size, rank, 60,
+                       &err), &err);
     for (int64_t i = 0; i < cases; i++)
         findings[i] = find(&parallel_cases[i], tp);
     must(gpt_comm_check(tp, &err), &err);
