@@ -112,7 +112,8 @@ static struct gpt_replica *open_replica(enum gpt_dtype act, double scale)
     return r;
 }
 
-static struct gpt_feed *open_feed(bool mask)
+/* For steps of a replica. */
+static struct gpt_feed *open_feed(struct gpt_replica *r, bool mask)
 {
     struct gpt_feed_options o = {
         .corpus = corpus,
@@ -121,7 +122,7 @@ static struct gpt_feed *open_feed(bool mask)
         .seq_length = T,
         .max_micro_batches = MICRO,
         .be = be,
-        .q = replica->q,
+        .q = r->q,
     };
     struct gpt_feed *f;
     struct gpt_err err;
@@ -146,7 +147,8 @@ static bool same_batch(const struct gpt_feed *a, const struct gpt_feed *b)
 
 static void reading_ahead(void)
 {
-    struct gpt_feed *ahead = open_feed(true), *plain = open_feed(true);
+    struct gpt_feed *ahead = open_feed(replica, true);
+    struct gpt_feed *plain = open_feed(replica, true);
     struct gpt_err err;
     bool same = true;
 
@@ -175,7 +177,7 @@ static void reading_ahead(void)
 
 static void averages(void)
 {
-    struct gpt_feed *f = open_feed(true);
+    struct gpt_feed *f = open_feed(replica, true);
     struct gpt_err err;
     int masked = 0;
 
@@ -219,7 +221,7 @@ static double train(struct gpt_feed *f, int64_t i)
 
 static void steps(void)
 {
-    struct gpt_feed *f = open_feed(false);
+    struct gpt_feed *f = open_feed(replica, false);
     struct gpt_err err;
     double first = train(f, 0), last = 0, sum = 0, again = 0;
     int64_t rows = 0, updates;
@@ -255,7 +257,7 @@ static void steps(void)
 static void compare(struct gpt_replica *a, struct gpt_replica *b, double rel,
                     const char *what)
 {
-    struct gpt_feed *f = open_feed(false), *g = open_feed(false);
+    struct gpt_feed *f = open_feed(a, false), *g = open_feed(b, false);
     double worst = 0, norms = 0;
 
     for (int i = 0; i < 10; i++) {
@@ -288,7 +290,7 @@ static void loss_scale(void)
 static void overflow(void)
 {
     struct gpt_replica *r = open_replica(GPT_F32, 0x1p126);
-    struct gpt_feed *f = open_feed(false);
+    struct gpt_feed *f = open_feed(r, false);
     struct gpt_step step = {.micro_batches = 0};
     const struct gpt_slice *norm =
         gpt_flat_find(&r->flat, GPT_FINAL_NORM_WEIGHT, -1);
