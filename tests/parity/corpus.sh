@@ -9,10 +9,7 @@ if [ -z "${GPT_PARITY_MB:-}" ]; then
     echo '1..0 # SKIP GPT_PARITY_MB is not set'
     exit 0
 fi
-find_python 'megatron.core, tiktoken' || {
-    echo "1..0 # SKIP no $python with megatron-core and tiktoken"
-    exit 0
-}
+need_python 'megatron.core, tiktoken' 'megatron-core and tiktoken'
 find_gpt2 || {
     echo '1..0 # SKIP no vocabulary of GPT-2 (GPT2_VOCAB_DIR)'
     exit 0

@@ -2,15 +2,6 @@
 # gpt-generate's logits and greedy texts against transformers, when a Python
 # with it is there: GPT_ORACLE_PYTHON, or python3.
 cd "$(dirname "$0")/../.." || exit 1
-python=${GPT_ORACLE_PYTHON:-python3}
-if ! "$python" -c 'import torch, transformers' 2>/dev/null; then
-    echo "1..0 # SKIP no $python with transformers (GPT_ORACLE_PYTHON)"
-    exit 0
-fi
-log=$(mktemp) || exit 1
-trap 'rm -f "$log"' EXIT
-status=0
-"$python" tests/parity/generate_parity.py "${BUILD:-build}" 2>"$log" ||
-    status=$?
-[ "$status" = 0 ] || sed 's/^/# /' "$log"
-exit "$status"
+. tests/lib/oracles.sh
+need_python 'torch, transformers' 'transformers'
+run_tap "$python" tests/parity/generate_parity.py "${BUILD:-build}"

@@ -9,25 +9,10 @@ find_gpt2 || {
     echo '1..0 # SKIP no vocabulary of GPT-2 (GPT2_VOCAB_DIR)'
     exit 0
 }
-find_python 'tiktoken, tokenizers, numpy' || {
-    echo "1..0 # SKIP no $python with tiktoken and tokenizers" \
-        '(GPT_ORACLE_PYTHON)'
-    exit 0
-}
+need_python 'tiktoken, tokenizers, numpy' 'tiktoken and tokenizers'
 set -- --program "$build/gpt-preprocess" --vocab "$gpt2" --random 20000
 for text in /usr/share/debian-reference/ch09.*.html; do
     [ -f "$text" ] && set -- "$@" "$text"
 done
 "$python" -c 'import megatron.core' 2>/dev/null && set -- "$@" --megatron
-echo 1..1
-status=0
-log=$(mktemp) || exit 1
-trap 'rm -f "$log"' EXIT
-if "$python" tests/parity/tokenizer_parity.py "$@" >"$log" 2>&1; then
-    echo 'ok 1 - the same ids and files'
-else
-    echo 'not ok 1 - the same ids and files'
-    status=1
-fi
-sed 's/^/# /' "$log"
-exit $status
+run_one 'the same ids and files' "$python" tests/parity/tokenizer_parity.py "$@"
