@@ -49,17 +49,22 @@ ALL_CXXFLAGS = -std=c++17 -Wall -Wextra -Wshadow -Wundef $(HARDEN) $(CFLAGS) \
 ALL_LDFLAGS = -fopenmp -pie -Wl,-z,relro,-z,now $(LDFLAGS) $(SANITIZE)
 ALL_LIBS = $(FEATURE_LIBS) -lcjson -lpthread -ldl -lm $(LIBS)
 
-programs := $(patsubst cmd/%.c,%,$(wildcard cmd/gpt-*.c))
-lib_src := $(wildcard common/*/*.c kernels/*.c kernels/cpu/*.c)
+programs := $(patsubst cmd/%/main.c,gpt-%,$(wildcard cmd/*/main.c))
+lib_src := $(wildcard common/*/*.c common/*/*/*.c kernels/*.c kernels/cpu/*.c)
+# What programs do alone: an archive of its own, so that tests reach it, too.
+cmd_src := $(filter-out %/main.c,$(wildcard cmd/*/*.c))
 isa_src := $(wildcard kernels/cpu/isa/*.c)
 unit_src := $(wildcard tests/unit/*.c)
 bench_src := $(wildcard tests/bench/*.c)
 parity_src := $(wildcard tests/parity/*.c)
 
+cmd_obj := $(cmd_src:%.c=$(BUILD)/%.o)
 lib_obj := $(lib_src:%.c=$(BUILD)/%.o) $(CXX_SRC:%.cc=$(BUILD)/%.o)
 isas = base $(ISAS)
 isa_obj := $(foreach i,base $(ISAS),$(isa_src:%.c=$(BUILD)/%.$(i).o))
 lib := $(BUILD)/libgpt.a
+cmd_lib := $(BUILD)/libcmd.a
+libs := $(cmd_lib) $(lib)
 bins := $(programs:%=$(BUILD)/%)
 unit_bins := $(unit_src:tests/unit/%.c=$(BUILD)/tests/unit/%.t)
 bench_bins := $(bench_src:tests/bench/%.c=$(BUILD)/tests/bench/%)
@@ -71,7 +76,7 @@ fuzz_src := $(wildcard tests/fuzz/*.c)
 fuzz_bins := $(fuzz_src:tests/fuzz/%.c=$(BUILD)/tests/fuzz/%.t)
 # Programs whose system calls and allocations can be made to fail (base/fault.h):
 # the files with hooks are compiled again and linked before the library.
-fault_src := $(shell grep -ls '"base/fault.h"' common/*/*.c)
+fault_src := $(shell grep -ls '"base/fault.h"' $(lib_src) $(cmd_src))
 fault_obj := $(fault_src:%.c=$(BUILD)/faults/%.o)
 fault_bins := $(programs:%=$(BUILD)/faults/%)
 completions := $(foreach p,$(programs),$(BUILD)/completions/$(p).bash \
@@ -128,22 +133,26 @@ $(lib): $(lib_obj) $(isa_obj)
 	@rm -f $@
 	$(AR) rcs $@ $^
 
-$(bins): $(BUILD)/%: $(BUILD)/cmd/%.o $(lib)
+$(cmd_lib): $(cmd_obj)
+	@rm -f $@
+	$(AR) rcs $@ $^
+
+$(bins): $(BUILD)/gpt-%: $(BUILD)/cmd/%/main.o $(libs)
 	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(ALL_LIBS)
 
-$(unit_bins): $(BUILD)/tests/unit/%.t: $(BUILD)/tests/unit/%.o $(lib)
+$(unit_bins): $(BUILD)/tests/unit/%.t: $(BUILD)/tests/unit/%.o $(libs)
 	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(ALL_LIBS)
 
-$(bench_bins): $(BUILD)/tests/bench/%: $(BUILD)/tests/bench/%.o $(lib)
+$(bench_bins): $(BUILD)/tests/bench/%: $(BUILD)/tests/bench/%.o $(libs)
 	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(ALL_LIBS)
 
-$(gpu_bench_bins): $(BUILD)/tests/gpu/%: $(BUILD)/tests/gpu/%.o $(lib)
+$(gpu_bench_bins): $(BUILD)/tests/gpu/%: $(BUILD)/tests/gpu/%.o $(libs)
 	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(ALL_LIBS)
 
-$(parity_bins): $(BUILD)/tests/parity/%: $(BUILD)/tests/parity/%.o $(lib)
+$(parity_bins): $(BUILD)/tests/parity/%: $(BUILD)/tests/parity/%.o $(libs)
 	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(ALL_LIBS)
 
-$(fault_bins): $(BUILD)/faults/%: $(BUILD)/cmd/%.o $(fault_obj) $(lib)
+$(fault_bins): $(BUILD)/faults/gpt-%: $(BUILD)/cmd/%/main.o $(fault_obj) $(libs)
 	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(ALL_LIBS)
 
 $(BUILD)/faults/%.o: %.c
@@ -155,7 +164,7 @@ include share/build/cuda.mk
 # Fuzz targets replay their corpus under make check; `make fuzz` builds them
 # with libFuzzer instead.
 $(fuzz_bins): $(BUILD)/tests/fuzz/%.t: $(BUILD)/tests/fuzz/%.o \
-    $(BUILD)/tests/lib/replay.o $(lib)
+    $(BUILD)/tests/lib/replay.o $(libs)
 	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(ALL_LIBS)
 
 $(BUILD)/completions/%.bash: $(BUILD)/%
@@ -226,10 +235,11 @@ bench-layouts: $(BUILD)/tests/bench/bench_layouts $(BUILD)/tests/bench/bench_ove
 fuzz:                        ## build the fuzz targets with clang's libFuzzer
 	$(MAKE) BUILD=$(BUILD)/fuzz CC=clang CFLAGS='-O1 -g' isa_src= GLOO=0 \
 	    lib_src='$(filter common/%,$(lib_src))' \
-	    SANITIZE='$(ASAN) -fsanitize=fuzzer-no-link' lib
+	    SANITIZE='$(ASAN) -fsanitize=fuzzer-no-link' lib $(BUILD)/fuzz/libcmd.a
 	@set -e; for f in $(fuzz_src); do n=$$(basename $$f .c); \
 	    clang -g -D_GNU_SOURCE -Icommon -Ikernels -I. $(ASAN) \
-	    -fsanitize=fuzzer -o $(BUILD)/fuzz/$$n $$f $(BUILD)/fuzz/libgpt.a \
+	    -fsanitize=fuzzer -o $(BUILD)/fuzz/$$n $$f $(BUILD)/fuzz/libcmd.a \
+	    $(BUILD)/fuzz/libgpt.a \
 	    $(ALL_LIBS) -fopenmp; echo "$(BUILD)/fuzz/$$n"; done
 
 demo: $(bins)                ## corpus to text in a few minutes, on screen

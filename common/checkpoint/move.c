@@ -32,7 +32,7 @@ struct target {
 
 /* What piece p gives to the target; returns its elements. */
 static int64_t meet(struct gpt_box *b, const struct target *g,
-                    const struct gpt_piece *p)
+                    const struct gpt_file_box *p)
 {
     int pad = N - g->t->ndim;
     int64_t n = 1;

@@ -11,7 +11,7 @@
 #include "base/dtype.h"
 #include "base/json.h"
 #include "base/status.h"
-#include "checkpoint/peers.h"
+#include "parallel/agreement.h"
 #include "checkpoint/plan.h"
 #include "model/config.h"
 
@@ -37,13 +37,13 @@ int gpt_checkpoint_create(struct gpt_checkpoint_writer **w, const char *root,
                           int64_t iteration, unsigned flags,
                           struct gpt_err *err) GPT_MUST_USE;
 /* The same for ranks that write their own files into one checkpoint, in a
- * directory that all of them see, between gpt_peers_begin() and end(): all call
+ * directory that all of them see, between gpt_agreement_begin() and end(): all call
  * it, and, when it was GPT_OK (it is so on all or on none), all end with
  * gpt_checkpoint_commit_all(). Names of files differ between ranks. `peers`
  * outlives w; NULL: one rank. */
 int gpt_checkpoint_create_all(struct gpt_checkpoint_writer **w,
                               const char *root, int64_t iteration,
-                              unsigned flags, struct gpt_peers *peers,
+                              unsigned flags, struct gpt_agreement *peers,
                               struct gpt_err *err) GPT_MUST_USE;
 /* Writes one file of slices ("model_tp00_pp00.safetensors"), of which several
  * may be of the same tensor. */
@@ -102,7 +102,7 @@ int gpt_checkpoint_open(struct gpt_checkpoint **c, const char *path,
  * checks the CRC-32C of its share of the files, and all open it or none. */
 int gpt_checkpoint_open_all(struct gpt_checkpoint **c, const char *path,
                             int64_t iteration, bool verify,
-                            struct gpt_peers *peers,
+                            struct gpt_agreement *peers,
                             struct gpt_err *err) GPT_MUST_USE;
 void gpt_checkpoint_close(struct gpt_checkpoint *c);
 const char *gpt_checkpoint_dir(const struct gpt_checkpoint *c);

@@ -143,23 +143,23 @@ int gpt_checkpoint_commit_all(struct gpt_checkpoint_writer *w, int status,
                               int64_t pp_size, const cJSON *state,
                               struct gpt_err *err)
 {
-    struct gpt_peers *peers = w->peers;
+    struct gpt_agreement *peers = w->peers;
     struct gpt_buf mine = {0};
     char **parts = NULL;
-    if (status == GPT_OK && !gpt_peers_first(peers))
+    if (status == GPT_OK && !gpt_agreement_first(peers))
         status = list_text(&mine, &w->list, err);
-    status = gpt_peers_gather(peers, status, mine.data, &parts, err);
+    status = gpt_agreement_gather(peers, status, mine.data, &parts, err);
     gpt_buf_free(&mine);
-    if (gpt_peers_first(peers)) {
+    if (gpt_agreement_first(peers)) {
         if (status == GPT_OK)
             status = finish(w, parts, config, tp_size, pp_size, state, err);
         if (peers)
-            gpt_peers_free_parts(peers, parts);
+            gpt_agreement_free_parts(peers, parts);
         gpt_checkpoint_abort(w);
-        return gpt_peers_tell(peers, status, "", NULL, err);
+        return gpt_agreement_tell(peers, status, "", NULL, err);
     }
     if (status == GPT_OK)
-        status = gpt_peers_tell(peers, GPT_OK, "", NULL, err);
+        status = gpt_agreement_tell(peers, GPT_OK, "", NULL, err);
     gpt_checkpoint_abort(w);
     return status;
 }

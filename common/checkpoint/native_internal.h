@@ -13,7 +13,7 @@ struct gpt_checkpoint_writer {
     int64_t iteration;
     unsigned flags;
     struct gpt_manifest_list list; /* what was written */
-    struct gpt_peers *peers;
+    struct gpt_agreement *peers;
 };
 
 /* The files whose checksums this rank checks: every size-th. */

@@ -14,14 +14,14 @@ enum { PATH = 4096, MAX_TRIED = 100 };
 
 /* On all ranks, or on none. */
 static int open_dir(struct gpt_checkpoint **c, const char *dir, bool verify,
-                    struct gpt_peers *peers, struct gpt_err *err)
+                    struct gpt_agreement *peers, struct gpt_err *err)
 {
     struct gpt_share share = {verify, peers ? peers->rank : 0,
                           peers ? peers->size : 1};
     int status = gpt_path_is_dir(dir)
                      ? gpt_checkpoint_open_here(c, dir, &share, err)
                      : gpt_fail(err, GPT_EDATA, "%s: no such checkpoint", dir);
-    status = gpt_peers_meet(peers, status, "", NULL, err);
+    status = gpt_agreement_meet(peers, status, "", NULL, err);
     if (status != GPT_OK) {
         gpt_checkpoint_close(*c);
         *c = NULL;
@@ -88,7 +88,7 @@ static int list_candidates(struct gpt_buf *list, const char *path,
 
 static int open_candidate(struct gpt_checkpoint **c, const char *path,
                           int64_t iteration, bool verify,
-                          struct gpt_peers *peers, struct gpt_err *err)
+                          struct gpt_agreement *peers, struct gpt_err *err)
 {
     char dir[PATH];
     if (iteration == HERE)
@@ -101,7 +101,7 @@ static int open_candidate(struct gpt_checkpoint **c, const char *path,
 /* The first candidate that opens, or why the best one did not. */
 static int open_first(struct gpt_checkpoint **c, const char *path,
                       const char *candidates, bool verify,
-                      struct gpt_peers *peers, struct gpt_err *why,
+                      struct gpt_agreement *peers, struct gpt_err *why,
                       struct gpt_err *err)
 {
     for (const char *at = candidates; *at; at = strchr(at, '\n') + 1) {
@@ -109,7 +109,7 @@ static int open_first(struct gpt_checkpoint **c, const char *path,
         int status = open_candidate(c, path, strtoll(at, NULL, 10), verify,
                                     peers, &failure);
         if (status == GPT_OK && why->status != GPT_OK &&
-            gpt_peers_first(peers)) {
+            gpt_agreement_first(peers)) {
             gpt_warn("%s", why->text);
             gpt_warn("using %s instead", gpt_checkpoint_dir(*c));
         }
@@ -126,7 +126,7 @@ static int open_first(struct gpt_checkpoint **c, const char *path,
 
 int gpt_checkpoint_open_all(struct gpt_checkpoint **c, const char *path,
                             int64_t iteration, bool verify,
-                            struct gpt_peers *peers, struct gpt_err *err)
+                            struct gpt_agreement *peers, struct gpt_err *err)
 {
     struct gpt_err own = {0}, why = {0};
     struct gpt_buf list = {0};
@@ -134,9 +134,9 @@ int gpt_checkpoint_open_all(struct gpt_checkpoint **c, const char *path,
     int status = GPT_OK;
     *c = NULL;
     err = err ? err : &own;
-    if (gpt_peers_first(peers))
+    if (gpt_agreement_first(peers))
         status = list_candidates(&list, path, iteration, &why, err);
-    status = gpt_peers_meet(peers, status, list.data, &told, err);
+    status = gpt_agreement_meet(peers, status, list.data, &told, err);
     if (status == GPT_OK)
         status = open_first(c, path, told ? told : list.data, verify, peers,
                             &why, err);

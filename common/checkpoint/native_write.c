@@ -51,21 +51,21 @@ static int join_directory(struct gpt_checkpoint_writer *w, const char *path,
 
 int gpt_checkpoint_create_all(struct gpt_checkpoint_writer **out,
                               const char *root, int64_t iteration,
-                              unsigned flags, struct gpt_peers *peers,
+                              unsigned flags, struct gpt_agreement *peers,
                               struct gpt_err *err)
 {
     struct gpt_checkpoint_writer *w = NULL;
     char *path = NULL;
     *out = NULL;
     int status = make_writer(&w, root, iteration, flags, err);
-    if (gpt_peers_first(peers) && status == GPT_OK)
+    if (gpt_agreement_first(peers) && status == GPT_OK)
         status = make_directory(w, err);
     const char *made = w && w->dir ? gpt_outdir_path(w->dir) : "";
-    status = gpt_peers_meet(peers, status, made, &path, err);
+    status = gpt_agreement_meet(peers, status, made, &path, err);
     if (path)
         status = join_directory(w, path, err);
     if (status == GPT_OK || path)
-        status = gpt_peers_meet(peers, status, "", NULL, err);
+        status = gpt_agreement_meet(peers, status, "", NULL, err);
     gpt_free(path);
     if (status != GPT_OK) {
         gpt_checkpoint_abort(w);

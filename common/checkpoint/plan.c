@@ -25,7 +25,7 @@ void gpt_tensor_free(struct gpt_tensor *t)
     *t = (struct gpt_tensor){0};
 }
 
-int gpt_tensor_add(struct gpt_tensor *t, const struct gpt_piece *p,
+int gpt_tensor_add(struct gpt_tensor *t, const struct gpt_file_box *p,
                    struct gpt_err *err)
 {
     if (t->n == GPT_TENSOR_PIECES)
@@ -43,7 +43,7 @@ int gpt_tensor_add_rows(struct gpt_tensor *t, struct gpt_in *in,
                         const int64_t *begin, const int64_t *shape,
                         struct gpt_err *err)
 {
-    struct gpt_piece p = {.in = in, .offset = offset, .dtype = dtype};
+    struct gpt_file_box p = {.in = in, .offset = offset, .dtype = dtype};
     int64_t stride = (int64_t)gpt_dtype_bytes(dtype);
     for (int d = t->ndim - 1; d >= 0; d--) {
         p.begin[d] = begin[d];
@@ -56,7 +56,7 @@ int gpt_tensor_add_rows(struct gpt_tensor *t, struct gpt_in *in,
     return gpt_tensor_add(t, &p, err);
 }
 
-static bool disjoint(const struct gpt_piece *a, const struct gpt_piece *b,
+static bool disjoint(const struct gpt_file_box *a, const struct gpt_file_box *b,
                      int ndim)
 {
     for (int d = 0; d < ndim; d++)
@@ -79,7 +79,7 @@ static int64_t volume(const int64_t *shape, int ndim)
 static int check_inside(const struct gpt_tensor *t, size_t i,
                         const char *what, struct gpt_err *err)
 {
-    const struct gpt_piece *p = &t->pieces[i];
+    const struct gpt_file_box *p = &t->pieces[i];
     for (int d = 0; d < t->ndim; d++)
         if (p->begin[d] < 0 || p->shape[d] < 0 ||
             p->shape[d] > t->shape[d] ||
@@ -95,7 +95,7 @@ static int check_inside(const struct gpt_tensor *t, size_t i,
 
 static int by_first_row(const void *a, const void *b)
 {
-    const struct gpt_piece *const *x = a, *const *y = b;
+    const struct gpt_file_box *const *x = a, *const *y = b;
     int64_t p = (*x)->begin[0], q = (*y)->begin[0];
     return (p > q) - (p < q);
 }
@@ -103,16 +103,16 @@ static int by_first_row(const void *a, const void *b)
 /* Goes down the rows with the pieces that reach the present one in `live`,
  * which are few: a row is cut by tensor parallelism and at ends of shards. */
 static int check_disjoint(const struct gpt_tensor *t,
-                          const struct gpt_piece **sorted,
-                          const struct gpt_piece **live, size_t n,
+                          const struct gpt_file_box **sorted,
+                          const struct gpt_file_box **live, size_t n,
                           const char *what, struct gpt_err *err)
 {
     size_t n_live = 0;
     for (size_t i = 0; i < n; i++) {
-        const struct gpt_piece *p = sorted[i];
+        const struct gpt_file_box *p = sorted[i];
         size_t kept = 0;
         for (size_t j = 0; j < n_live; j++) {
-            const struct gpt_piece *q = live[j];
+            const struct gpt_file_box *q = live[j];
             if (!disjoint(p, q, t->ndim))
                 return gpt_fail(err, GPT_EDATA,
                                 "%s: tensor '%s': slices %zu and %zu overlap",
@@ -136,7 +136,7 @@ int gpt_tensor_check(const struct gpt_tensor *t, const char *what,
                      struct gpt_err *err)
 {
     int64_t total = volume(t->shape, t->ndim), covered = 0;
-    const struct gpt_piece **lists;
+    const struct gpt_file_box **lists;
     size_t n = 0;
     if (total < 0)
         return gpt_fail(err, GPT_EDATA,
@@ -162,7 +162,7 @@ int gpt_tensor_check(const struct gpt_tensor *t, const char *what,
 }
 
 /* The part of piece p that rule m shows, in the coordinates of the view. */
-static bool show(struct gpt_piece *out, const struct gpt_piece *p,
+static bool show(struct gpt_file_box *out, const struct gpt_file_box *p,
                  const struct gpt_map *m, int ndim)
 {
     *out = *p;
@@ -186,7 +186,7 @@ int gpt_tensor_view(struct gpt_tensor *out, const struct gpt_tensor *in,
                     const struct gpt_map *maps, int64_t n,
                     struct gpt_err *err)
 {
-    struct gpt_piece p;
+    struct gpt_file_box p;
     for (int64_t i = 0; i < n; i++)
         for (size_t j = 0; j < in->n; j++)
             if (show(&p, &in->pieces[j], &maps[i], in->ndim))
@@ -211,7 +211,7 @@ int gpt_tensor_resize(struct gpt_tensor *out, const struct gpt_tensor *in,
     more.hold[0] = true;
     if (repeat_last && old > 0)
         return gpt_tensor_view(out, in, &more, 1, err);
-    struct gpt_piece zeros = {.dtype = in->dtype};
+    struct gpt_file_box zeros = {.dtype = in->dtype};
     memcpy(zeros.shape, more.shape, sizeof zeros.shape);
     zeros.begin[0] = old;
     return gpt_tensor_add(out, &zeros, err);

@@ -21,7 +21,7 @@ enum {
 
 /* Elements box[begin, begin + shape) of a tensor: element (i, j, ...) of the
  * box lies at byte offset + i * stride[0] + j * stride[1] + ... of `in`. */
-struct gpt_piece {
+struct gpt_file_box {
     int64_t begin[GPT_TENSOR_DIMS], shape[GPT_TENSOR_DIMS];
     struct gpt_in *in; /* borrowed; NULL: zeros */
     int64_t offset;
@@ -34,7 +34,7 @@ struct gpt_tensor {
     enum gpt_dtype dtype;
     int ndim;
     int64_t shape[GPT_TENSOR_DIMS];
-    struct gpt_piece *pieces;
+    struct gpt_file_box *pieces;
     size_t n, cap;
 };
 
@@ -43,7 +43,7 @@ struct gpt_tensor gpt_tensor_make(const char *name, enum gpt_dtype dtype,
                                   int ndim, const int64_t *shape);
 void gpt_tensor_free(struct gpt_tensor *t);
 
-int gpt_tensor_add(struct gpt_tensor *t, const struct gpt_piece *p,
+int gpt_tensor_add(struct gpt_tensor *t, const struct gpt_file_box *p,
                    struct gpt_err *err) GPT_MUST_USE;
 /* The box at `begin` of `shape`, which lies row-major and tight at byte
  * `offset` of `in`. */

@@ -73,7 +73,7 @@ static bool put_settings(cJSON *t, const struct gpt_tokenizer_id *id)
                                         gpt_tokenizer_to_json(id->options));
 }
 
-static bool put_tokenizer(cJSON *root, const struct gpt_preprocess_options *o)
+static bool put_tokenizer(cJSON *root, const struct gpt_set_origin *o)
 {
     const struct gpt_tokenizer_id *id = o->tokenizer_id;
     cJSON *t = cJSON_AddObjectToObject(root, "tokenizer"), *files = NULL;
@@ -98,8 +98,8 @@ static bool put_inputs(cJSON *root, const struct gpt_provenance *p)
 {
     cJSON *inputs = cJSON_AddArrayToObject(root, "inputs");
     bool good = inputs != NULL;
-    for (int64_t i = 0; good && i < p->options->n_inputs; i++) {
-        const struct gpt_span *span = &p->options->inputs[i];
+    for (int64_t i = 0; good && i < p->origin.n_inputs; i++) {
+        const struct gpt_input_range *span = &p->origin.inputs[i];
         cJSON *input = cJSON_CreateObject();
         char digest[17];
         snprintf(digest, sizeof digest, "%016" PRIx64, p->sums[i].xxh64);
@@ -147,7 +147,7 @@ static bool put_counts(cJSON *root, const struct gpt_key_counts *c)
     return good;
 }
 
-static bool put_shard(cJSON *root, const struct gpt_preprocess_options *o)
+static bool put_shard(cJSON *root, const struct gpt_set_origin *o)
 {
     return o->n_shards == 0 || (put_int(root, "shard", o->shard) &&
                                 put_int(root, "shards", o->n_shards));
@@ -156,7 +156,7 @@ static bool put_shard(cJSON *root, const struct gpt_preprocess_options *o)
 int gpt_provenance_write(struct gpt_out *out, const struct gpt_provenance *p,
                          struct gpt_err *err)
 {
-    const struct gpt_preprocess_options *o = p->options;
+    const struct gpt_set_origin *o = &p->origin;
     cJSON *root = cJSON_CreateObject();
     char *text = NULL;
     int status = GPT_OK;

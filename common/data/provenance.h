@@ -5,10 +5,12 @@
 #ifndef GPT_DATA_PROVENANCE_H
 #define GPT_DATA_PROVENANCE_H
 
+#include "base/dtype.h"
 #include "base/io.h"
 #include "base/json.h"
-#include "data/preprocess.h"
-#include "text/tokenizer_options.h"
+#include "data/bad_lines.h"
+#include "text/input.h"
+#include "tokenizer/tokenizer_options.h"
 
 /* What a tokenizer is made of. */
 struct gpt_tokenizer_id {
@@ -42,8 +44,19 @@ struct gpt_input_sum {
     uint64_t xxh64; /* of them */
 };
 
+/* What a data set is made from. All pointers are borrowed. */
+struct gpt_set_origin {
+    const struct gpt_input_range *inputs;
+    int64_t n_inputs;
+    const struct gpt_tokenizer *tokenizer;
+    const struct gpt_tokenizer_id *tokenizer_id; /* its files; may be NULL */
+    const char *command;     /* lines to repeat in the JSON; may be NULL */
+    int64_t shard, n_shards; /* n_shards = 0: not sharded */
+    bool tntidx;             /* the index is TNTIDX, not MMIDIDX */
+};
+
 struct gpt_provenance {
-    const struct gpt_preprocess_options *options;
+    struct gpt_set_origin origin;
     const char *key;
     enum gpt_dtype dtype;
     const struct gpt_key_counts *counts;
@@ -81,13 +94,13 @@ void gpt_provenance_merge_close(struct gpt_provenance_merge *merge);
 enum { GPT_SOURCES_HEADER = 8, GPT_SOURCE_BYTES = 16 };
 
 /* A record: u32, u32, u64, little-endian. */
-struct gpt_source {
+struct gpt_source_record {
     uint32_t input;  /* number in the JSON's "inputs" */
     uint32_t line;   /* from 1; 0 when not known: in a part of a file */
     uint64_t offset; /* of the line in the file, decompressed */
 };
 void gpt_source_put(uint8_t record[GPT_SOURCE_BYTES],
-                    const struct gpt_source *source);
+                    const struct gpt_source_record *source);
 
 /* Sources of an open data set. */
 struct gpt_sources;
@@ -98,7 +111,7 @@ int gpt_sources_open(struct gpt_sources **s, const char *prefix,
 void gpt_sources_close(struct gpt_sources *s); /* NULL is fine */
 /* The source of a document and the name of its file, borrowed. */
 int gpt_sources_get(const struct gpt_sources *s, int64_t document,
-                    struct gpt_source *source, const char **path,
+                    struct gpt_source_record *source, const char **path,
                     struct gpt_err *err) GPT_MUST_USE;
 
 #endif

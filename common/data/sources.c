@@ -16,7 +16,7 @@ struct gpt_sources {
 };
 
 void gpt_source_put(uint8_t record[GPT_SOURCE_BYTES],
-                    const struct gpt_source *s)
+                    const struct gpt_source_record *s)
 {
     gpt_put_u32(record, s->input);
     gpt_put_u32(record + 4, s->line);
@@ -91,7 +91,7 @@ void gpt_sources_close(struct gpt_sources *s)
 }
 
 int gpt_sources_get(const struct gpt_sources *s, int64_t document,
-                    struct gpt_source *source, const char **path,
+                    struct gpt_source_record *source, const char **path,
                     struct gpt_err *err)
 {
     const uint8_t *record =

@@ -232,7 +232,7 @@ int gpt_layout_check(const struct gpt_config *c, int64_t tp_size,
 static bool holds_layer(const struct gpt_layout *layout, int64_t layer)
 {
     for (int64_t i = 0; i < layout->chunks; i++) {
-        const struct gpt_chunk *chunk = &layout->chunk[i];
+        const struct gpt_layer_range *chunk = &layout->chunk[i];
         if (layer >= chunk->first_layer &&
             layer < chunk->first_layer + chunk->n_layers)
             return true;

@@ -78,7 +78,7 @@ const struct gpt_param *gpt_params_find(const struct gpt_param_table *t,
 int64_t gpt_param_count(const struct gpt_param *p); /* global elements */
 
 /* Consecutive layers that a rank computes without asking another stage. */
-struct gpt_chunk {
+struct gpt_layer_range {
     int64_t first_layer, n_layers;
 };
 
@@ -87,7 +87,7 @@ struct gpt_layout {
     int64_t tp_size, tp_rank;
     int64_t pp_size, pp_rank;
     int64_t chunks; /* of this stage; more than 1 when interleaved */
-    struct gpt_chunk chunk[GPT_MAX_CHUNKS];
+    struct gpt_layer_range chunk[GPT_MAX_CHUNKS];
     bool has_embedding; /* in front of the first chunk: first stage */
     bool has_output;    /* behind the last chunk: last stage */
     /* Distributed optimizer: every bucket is cut into so many equal shards

@@ -262,7 +262,7 @@ static void run(const struct work *w, bool can_record, int variant,
     const int64_t slot = w->slot - w->s->all_slots;
 
     if (can_record)
-        gpt_pieces_run(w->s->pieces, w->q, slot * GPT_STAGE_VARIANTS + variant,
+        gpt_recorder_run(w->s->pieces, w->q, slot * GPT_STAGE_VARIANTS + variant,
                        passes, &context);
     else
         passes(&context);

@@ -4,7 +4,7 @@
 #define GPT_MODEL_STAGE_INTERNAL_H
 
 #include "model/layer.h"
-#include "model/pieces.h"
+#include "model/recorder.h"
 #include "model/stage.h"
 
 /* A microbatch in flight in a chunk. */
@@ -55,7 +55,7 @@ struct gpt_stage {
     float *scale, *host_scale; /* (1) of losses; the latter pinned, 0: none
                                 * was given */
     bool fresh_output; /* the output layer's gradient, likewise */
-    struct gpt_pieces *pieces; /* NULL: nothing is recorded */
+    struct gpt_recorder *pieces; /* NULL: nothing is recorded */
     void *mem[GPT_N_MEMORY_KINDS];
     /* what the pointers above lead to, all chunks in one block */
     struct gpt_layer *all_layers;

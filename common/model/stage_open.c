@@ -187,7 +187,7 @@ static int open_pieces(struct gpt_stage *s, struct gpt_err *err)
         return GPT_OK;
     for (int64_t i = 0; i < s->o.layout.chunks; i++)
         slots += s->chunks[i].n_slots;
-    return gpt_pieces_open(&s->pieces, s->be, slots * GPT_STAGE_VARIANTS, err);
+    return gpt_recorder_open(&s->pieces, s->be, slots * GPT_STAGE_VARIANTS, err);
 }
 
 static void bind_parameters(struct gpt_stage *s, void *weights,
@@ -244,7 +244,7 @@ void gpt_stage_close(struct gpt_stage *s)
         if (s->mem[kind])
             s->be->free(s->be, s->mem[kind]);
     }
-    gpt_pieces_close(s->pieces);
+    gpt_recorder_close(s->pieces);
     if (s->host_scale)
         s->be->host_free(s->be, s->host_scale);
     gpt_free(s->all_acts);

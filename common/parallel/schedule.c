@@ -9,7 +9,7 @@
 #include "base/num.h"
 
 struct builder {
-    struct gpt_plan *plan;
+    struct gpt_pipeline_plan *plan;
     int64_t stages, chunks, microbatches, stage;
     int64_t total, warmup; /* forwards of all chunks; those before the first
                             * backward */
@@ -251,7 +251,7 @@ static int check(int64_t stages, int64_t chunks, int64_t microbatches,
     return GPT_OK;
 }
 
-static int build_plan(struct gpt_plan *p, bool forward_only, int64_t stages,
+static int build_plan(struct gpt_pipeline_plan *p, bool forward_only, int64_t stages,
                       int64_t chunks, int64_t microbatches, int64_t stage,
                       struct gpt_err *err)
 {
@@ -262,7 +262,7 @@ static int build_plan(struct gpt_plan *p, bool forward_only, int64_t stages,
                         .stage = stage};
     int status;
 
-    *p = (struct gpt_plan){.forward_only = forward_only};
+    *p = (struct gpt_pipeline_plan){.forward_only = forward_only};
     GPT_TRY(check(stages, chunks, microbatches, stage, err));
     b.total = microbatches * chunks;
     b.warmup = warmup_of(&b);
@@ -285,24 +285,24 @@ out:
     gpt_free(b.slot_of);
     gpt_free(b.used);
     if (status != GPT_OK)
-        gpt_plan_free(p);
+        gpt_pipeline_plan_free(p);
     return status;
 }
 
-int gpt_plan_build(struct gpt_plan *p, int64_t stages, int64_t chunks,
+int gpt_pipeline_plan_build(struct gpt_pipeline_plan *p, int64_t stages, int64_t chunks,
                    int64_t microbatches, int64_t stage, struct gpt_err *err)
 {
     return build_plan(p, false, stages, chunks, microbatches, stage, err);
 }
 
-int gpt_plan_build_forward(struct gpt_plan *p, int64_t stages, int64_t chunks,
+int gpt_pipeline_plan_build_forward(struct gpt_pipeline_plan *p, int64_t stages, int64_t chunks,
                            int64_t microbatches, int64_t stage,
                            struct gpt_err *err)
 {
     return build_plan(p, true, stages, chunks, microbatches, stage, err);
 }
 
-int64_t gpt_plan_group(const struct gpt_action *actions, int64_t n)
+int64_t gpt_pipeline_plan_group(const struct gpt_action *actions, int64_t n)
 {
     int64_t k = 0;
 
@@ -313,8 +313,8 @@ int64_t gpt_plan_group(const struct gpt_action *actions, int64_t n)
     return k;
 }
 
-void gpt_plan_free(struct gpt_plan *p)
+void gpt_pipeline_plan_free(struct gpt_pipeline_plan *p)
 {
     gpt_free(p->actions);
-    *p = (struct gpt_plan){0};
+    *p = (struct gpt_pipeline_plan){0};
 }

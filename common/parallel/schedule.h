@@ -44,8 +44,8 @@ struct gpt_action {
 
 enum { GPT_MAX_STAGES = 4096, GPT_GROUP_ACTIONS = 4 };
 
-struct gpt_plan {
-    struct gpt_action *actions; /* freed by gpt_plan_free() */
+struct gpt_pipeline_plan {
+    struct gpt_action *actions; /* freed by gpt_pipeline_plan_free() */
     int64_t n;
     int32_t slots[GPT_MAX_CHUNKS]; /* activation slots that a chunk needs */
     int32_t live; /* most slots in use at one time, all chunks together */
@@ -54,39 +54,39 @@ struct gpt_plan {
 
 /* chunks 1: 1F1B (stages 1: plain accumulation); > 1: interleaved, where
  * microbatches must be a multiple of stages. GPT_EUSAGE names the rule. */
-int gpt_plan_build(struct gpt_plan *p, int64_t stages, int64_t chunks,
+int gpt_pipeline_plan_build(struct gpt_pipeline_plan *p, int64_t stages, int64_t chunks,
                    int64_t microbatches, int64_t stage,
                    struct gpt_err *err) GPT_MUST_USE;
 /* The forwards alone, for evaluation: one slot a chunk, nothing is kept. */
-int gpt_plan_build_forward(struct gpt_plan *p, int64_t stages, int64_t chunks,
+int gpt_pipeline_plan_build_forward(struct gpt_pipeline_plan *p, int64_t stages, int64_t chunks,
                            int64_t microbatches, int64_t stage,
                            struct gpt_err *err) GPT_MUST_USE;
-void gpt_plan_free(struct gpt_plan *p);
+void gpt_pipeline_plan_free(struct gpt_pipeline_plan *p);
 
 bool gpt_action_sends(enum gpt_action_kind kind);
 /* How many of n actions, from the first on, are transfers that are posted
  * together; 0: the first is none. */
-int64_t gpt_plan_group(const struct gpt_action *actions, int64_t n);
+int64_t gpt_pipeline_plan_group(const struct gpt_action *actions, int64_t n);
 
 /* Plays the plans of all stages against each other, every send waiting for its
  * receive: every receive meets its send in order, nothing is used before it is
  * there or overwritten before it is used, every microbatch runs forward (and,
  * unless the plans are forward only, backward) once, nobody waits for ever.
  * GPT_EFAIL says what went wrong where. */
-int gpt_plan_check(const struct gpt_plan *plans, int64_t stages, int64_t chunks,
+int gpt_pipeline_plan_check(const struct gpt_pipeline_plan *plans, int64_t stages, int64_t chunks,
                    int64_t microbatches, struct gpt_err *err) GPT_MUST_USE;
 
 /* Seconds that things take: one chunk's forward and backward; a transfer; and
  * gathering the weights of a chunk, which goes on from the step's begin, layer
  * by layer, while its first forward waits for each of its `layers`. */
-struct gpt_plan_costs {
+struct gpt_pipeline_plan_costs {
     double forward, backward, transfer;
     double weights; /* 0: they are there */
     int64_t layers;
 };
 
 /* What comes of it. */
-struct gpt_plan_result {
+struct gpt_pipeline_plan_result {
     double total;   /* length of the step */
     double bubble;  /* idle time of the busiest stage by its computing time */
     double weights; /* the most that a stage waited for weights */
@@ -95,12 +95,12 @@ struct gpt_plan_result {
 /* Simulated start and end of every action of every stage. times: an array a
  * stage, as long as its plan; may be NULL. GPT_EFAIL when the plans wait for
  * each other. */
-struct gpt_span {
+struct gpt_interval {
     double begin, end;
 };
-int gpt_plan_simulate(const struct gpt_plan *plans, int64_t stages,
-                      const struct gpt_plan_costs *costs,
-                      struct gpt_span **times, struct gpt_plan_result *result,
+int gpt_pipeline_plan_simulate(const struct gpt_pipeline_plan *plans, int64_t stages,
+                      const struct gpt_pipeline_plan_costs *costs,
+                      struct gpt_interval **times, struct gpt_pipeline_plan_result *result,
                       struct gpt_err *err) GPT_MUST_USE;
 
 #endif

@@ -1,5 +1,5 @@
 /* The checker: what every buffer of every stage holds, action by action, as
- * schedule.h describes the executor. Start at gpt_plan_check(). */
+ * schedule.h describes the executor. Start at gpt_pipeline_plan_check(). */
 #include "parallel/schedule_play.h"
 
 #include "base/memory.h"
@@ -25,7 +25,7 @@ struct holder {
 };
 
 struct checker {
-    const struct gpt_plan *plans;
+    const struct gpt_pipeline_plan *plans;
     int64_t stages, chunks, microbatches;
     struct holder *holders;
     struct gpt_err *err;
@@ -298,7 +298,7 @@ static int play(struct checker *c)
     return status == GPT_OK ? check_end(c) : status;
 }
 
-int gpt_plan_check(const struct gpt_plan *plans, int64_t stages, int64_t chunks,
+int gpt_pipeline_plan_check(const struct gpt_pipeline_plan *plans, int64_t stages, int64_t chunks,
                    int64_t microbatches, struct gpt_err *err)
 {
     struct checker c = {plans, stages, chunks, microbatches, NULL, err};

@@ -29,7 +29,7 @@ static void wake(struct gpt_play *y, int64_t stage)
     y->ready[y->n_ready++] = stage;
 }
 
-int gpt_play_open(struct gpt_play *y, const struct gpt_plan *plans,
+int gpt_play_open(struct gpt_play *y, const struct gpt_pipeline_plan *plans,
                   int64_t stages, struct gpt_err *err)
 {
     const char *what = "the play of a pipeline schedule";
@@ -72,7 +72,7 @@ void gpt_play_close(struct gpt_play *y)
 /* Posts the transfers that begin at the stage's next action. */
 static void post(struct gpt_play *y, int64_t s)
 {
-    const struct gpt_plan *p = &y->plans[s];
+    const struct gpt_pipeline_plan *p = &y->plans[s];
     int64_t end = y->at[s] + 1;
     int32_t group = p->actions[y->at[s]].group;
 

@@ -7,7 +7,7 @@
 #include "parallel/schedule.h"
 
 struct gpt_play {
-    const struct gpt_plan *plans;
+    const struct gpt_pipeline_plan *plans;
     int64_t stages;
     int64_t *at;   /* a stage: the next action, or where its group begins */
     int64_t *end;  /* a stage: end of the posted group, 0 when none is */
@@ -22,7 +22,7 @@ struct gpt_play_event {
     int64_t to, receive;   /* the receiver and its action; to -1: computing */
 };
 
-int gpt_play_open(struct gpt_play *y, const struct gpt_plan *plans,
+int gpt_play_open(struct gpt_play *y, const struct gpt_pipeline_plan *plans,
                   int64_t stages, struct gpt_err *err) GPT_MUST_USE;
 void gpt_play_close(struct gpt_play *y);
 

@@ -15,14 +15,14 @@ static double later(double a, double b)
     return a > b ? a : b;
 }
 
-static void note(struct gpt_span **times, int64_t stage, int64_t action,
+static void note(struct gpt_interval **times, int64_t stage, int64_t action,
                  double begin, double end)
 {
     if (times)
-        times[stage][action] = (struct gpt_span){begin, end};
+        times[stage][action] = (struct gpt_interval){begin, end};
 }
 
-static double seconds_of(const struct gpt_plan_costs *costs,
+static double seconds_of(const struct gpt_pipeline_plan_costs *costs,
                          const struct gpt_action *a)
 {
     return a->kind == GPT_ACT_FORWARD    ? costs->forward
@@ -33,7 +33,7 @@ static double seconds_of(const struct gpt_plan_costs *costs,
 /* Of an action that would begin now: a forward goes from layer to layer, and
  * their weights come as evenly, so that it is the first or the last layer that
  * is waited for. */
-static double wait_for_weights(const struct gpt_plan_costs *costs,
+static double wait_for_weights(const struct gpt_pipeline_plan_costs *costs,
                                const struct gpt_action *a, double now)
 {
     const double n = (double)costs->layers, begun = costs->weights * a->chunk;
@@ -47,7 +47,7 @@ static double wait_for_weights(const struct gpt_plan_costs *costs,
 }
 
 /* Returns when it begins. */
-static double compute(struct clock *c, const struct gpt_plan_costs *costs,
+static double compute(struct clock *c, const struct gpt_pipeline_plan_costs *costs,
                       const struct gpt_action *a)
 {
     const double wait = wait_for_weights(costs, a, c->now);
@@ -60,8 +60,8 @@ static double compute(struct clock *c, const struct gpt_plan_costs *costs,
 }
 
 /* posted: when the group that a stage waits in was posted. */
-static void run(struct gpt_play *y, const struct gpt_plan_costs *costs,
-                struct clock *clocks, double *posted, struct gpt_span **times)
+static void run(struct gpt_play *y, const struct gpt_pipeline_plan_costs *costs,
+                struct clock *clocks, double *posted, struct gpt_interval **times)
 {
     const double transfer = costs->transfer;
     struct gpt_play_event e;
@@ -69,7 +69,7 @@ static void run(struct gpt_play *y, const struct gpt_plan_costs *costs,
     while (gpt_play_next(y, &e)) {
         struct clock *a = &clocks[e.stage];
         if (e.to < 0) {
-            const struct gpt_plan *plan = &y->plans[e.stage];
+            const struct gpt_pipeline_plan *plan = &y->plans[e.stage];
             const double begin = compute(a, costs, &plan->actions[e.action]);
             note(times, e.stage, e.action, begin, a->now);
             posted[e.stage] = a->now;
@@ -88,9 +88,9 @@ static void run(struct gpt_play *y, const struct gpt_plan_costs *costs,
     }
 }
 
-int gpt_plan_simulate(const struct gpt_plan *plans, int64_t stages,
-                      const struct gpt_plan_costs *costs,
-                      struct gpt_span **times, struct gpt_plan_result *result,
+int gpt_pipeline_plan_simulate(const struct gpt_pipeline_plan *plans, int64_t stages,
+                      const struct gpt_pipeline_plan_costs *costs,
+                      struct gpt_interval **times, struct gpt_pipeline_plan_result *result,
                       struct gpt_err *err)
 {
     const char *what = "the simulation of a pipeline schedule";
@@ -115,7 +115,7 @@ int gpt_plan_simulate(const struct gpt_plan *plans, int64_t stages,
                           (long long)y.at[gpt_play_stuck(&y)]);
         goto out;
     }
-    *result = (struct gpt_plan_result){.total = 0};
+    *result = (struct gpt_pipeline_plan_result){.total = 0};
     for (int64_t s = 0; s < stages; s++) {
         result->total = later(result->total, clocks[s].now);
         result->weights = later(result->weights, clocks[s].weights);

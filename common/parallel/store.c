@@ -96,7 +96,7 @@ static int connect_once(const char *host, const char *port, double timeout,
     return fd;
 }
 
-static int connect_store(struct gpt_store *s, const struct gpt_launch *l,
+static int connect_store(struct gpt_store *s, const struct gpt_launch_env *l,
                          double timeout, struct gpt_err *err)
 {
     const double end = gpt_now() + timeout;
@@ -148,7 +148,7 @@ static int no_memory(struct gpt_err *err)
  * as a server's. */
 static int execute_here(struct gpt_store *s, struct gpt_err *err)
 {
-    struct gpt_request r = {0};
+    struct gpt_wire_request r = {0};
     const uint8_t *data = (const uint8_t *)s->request.data;
     bool done;
 
@@ -325,7 +325,7 @@ static void withdraw_will(struct gpt_store *s)
         (void)!read_u64(s, &deleted, &ignored);
 }
 
-int gpt_store_open(struct gpt_store **out, const struct gpt_launch *l,
+int gpt_store_open(struct gpt_store **out, const struct gpt_launch_env *l,
                    double timeout, struct gpt_err *err)
 {
     struct gpt_store *s;

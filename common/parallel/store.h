@@ -6,14 +6,14 @@
 #ifndef GPT_PARALLEL_STORE_H
 #define GPT_PARALLEL_STORE_H
 
-#include "parallel/launch.h"
+#include "parallel/launch_env.h"
 
 struct gpt_store;
 
 /* Connects (rank 0 starts the server first unless agent_store), retrying until
  * `timeout` seconds: GPT_EIO names host, port and reason. A store of a world
  * of one needs no network. */
-int gpt_store_open(struct gpt_store **s, const struct gpt_launch *l,
+int gpt_store_open(struct gpt_store **s, const struct gpt_launch_env *l,
                    double timeout, struct gpt_err *err) GPT_MUST_USE;
 /* A rank that ends without closing the store that rank 0 serves has failed, and
  * is shown as such to the others. The server of rank 0 first waits until the

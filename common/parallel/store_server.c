@@ -29,7 +29,7 @@ struct client {
     size_t taken;
     struct gpt_buf out; /* from `sent` on: not yet sent */
     size_t sent;
-    struct gpt_request request;
+    struct gpt_wire_request request;
     bool valid;   /* it has sent VALIDATE */
     bool waiting; /* the request is a WAIT whose keys are not all there */
     size_t found; /* keys of the WAIT that were seen */
@@ -88,7 +88,7 @@ static void next_request(struct client *c, size_t bytes)
 /* A WAIT stays in front until its keys are there or a CANCEL_WAIT follows. */
 static bool wait_ends(const struct gpt_store_server *v, struct client *c)
 {
-    const struct gpt_request *r = &c->request;
+    const struct gpt_wire_request *r = &c->request;
 
     while (c->found < r->n &&
            gpt_store_table_has(v->table, message(c) + r->fields[c->found].at,
@@ -116,7 +116,7 @@ static bool wait_ends(const struct gpt_store_server *v, struct client *c)
 static void keep_will(struct client *c)
 {
     static const char mark[] = "/will/", place[] = "/failure";
-    const struct gpt_request *r = &c->request;
+    const struct gpt_wire_request *r = &c->request;
     const struct gpt_wire_field *key = &r->fields[0], *report = key + 1;
     const uint8_t *name = message(c) + key->at;
     const uint8_t *at = memmem(name, key->len, mark, sizeof mark - 1);
@@ -140,7 +140,7 @@ static void keep_will(struct client *c)
 static void execute_will(struct gpt_store_server *v, struct client *c)
 {
     const uint8_t *will = (const uint8_t *)c->will.data;
-    struct gpt_request r = {0};
+    struct gpt_wire_request r = {0};
     struct gpt_buf unread = {0};
 
     if (c->will.len > 0 &&
@@ -153,7 +153,7 @@ static void execute_will(struct gpt_store_server *v, struct client *c)
 /* Executes a complete request. */
 static void execute(struct gpt_store_server *v, struct client *c)
 {
-    const struct gpt_request *r = &c->request;
+    const struct gpt_wire_request *r = &c->request;
 
     if (r->code == GPT_WIRE_VALIDATE)
         c->valid = r->number == GPT_WIRE_MAGIC;

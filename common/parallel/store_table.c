@@ -227,7 +227,7 @@ static bool compare_set(struct gpt_store_table *t, struct text key,
 }
 
 static bool multi_get(const struct gpt_store_table *t,
-                      const struct gpt_request *r, const uint8_t *data,
+                      const struct gpt_wire_request *r, const uint8_t *data,
                       struct gpt_buf *reply)
 {
     size_t total = 0;
@@ -242,7 +242,7 @@ static bool multi_get(const struct gpt_store_table *t,
     return true;
 }
 
-static bool check(const struct gpt_store_table *t, const struct gpt_request *r,
+static bool check(const struct gpt_store_table *t, const struct gpt_wire_request *r,
                   const uint8_t *data, struct gpt_buf *reply)
 {
     uint8_t answer = GPT_WIRE_READY;
@@ -254,7 +254,7 @@ static bool check(const struct gpt_store_table *t, const struct gpt_request *r,
 }
 
 bool gpt_store_table_apply(struct gpt_store_table *t,
-                           const struct gpt_request *r, const uint8_t *data,
+                           const struct gpt_wire_request *r, const uint8_t *data,
                            struct gpt_buf *reply)
 {
     struct text f[3] = {{NULL, 0}};

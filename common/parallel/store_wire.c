@@ -19,14 +19,14 @@ static const struct {
     [GPT_WIRE_CANCEL_WAIT] = {0, 0},  [GPT_WIRE_PING] = {0, 4},
 };
 
-static bool is_value(const struct gpt_request *r, size_t field)
+static bool is_value(const struct gpt_wire_request *r, size_t field)
 {
     return r->code == GPT_WIRE_MULTI_SET
                ? field % 2 == 1
                : forms[r->code].strings > 0 && field > 0;
 }
 
-static enum gpt_wire_status read_count(struct gpt_request *r,
+static enum gpt_wire_status read_count(struct gpt_wire_request *r,
                                        const uint8_t *data, size_t len)
 {
     const int strings = forms[r->code].strings;
@@ -44,7 +44,7 @@ static enum gpt_wire_status read_count(struct gpt_request *r,
     return GPT_WIRE_DONE;
 }
 
-static enum gpt_wire_status read_field(struct gpt_request *r,
+static enum gpt_wire_status read_field(struct gpt_wire_request *r,
                                        const uint8_t *data, size_t len)
 {
     if (len - r->end < 8)
@@ -63,7 +63,7 @@ static enum gpt_wire_status read_field(struct gpt_request *r,
     return GPT_WIRE_DONE;
 }
 
-static enum gpt_wire_status read_number(struct gpt_request *r,
+static enum gpt_wire_status read_number(struct gpt_wire_request *r,
                                         const uint8_t *data, size_t len)
 {
     const size_t n = (size_t)forms[r->code].number;
@@ -77,7 +77,7 @@ static enum gpt_wire_status read_number(struct gpt_request *r,
     return GPT_WIRE_DONE;
 }
 
-enum gpt_wire_status gpt_wire_read(struct gpt_request *r, const uint8_t *data,
+enum gpt_wire_status gpt_wire_read(struct gpt_wire_request *r, const uint8_t *data,
                                    size_t len)
 {
     enum gpt_wire_status status;
@@ -99,15 +99,15 @@ enum gpt_wire_status gpt_wire_read(struct gpt_request *r, const uint8_t *data,
     return status == GPT_WIRE_DONE ? read_number(r, data, len) : status;
 }
 
-void gpt_wire_restart(struct gpt_request *r)
+void gpt_wire_restart(struct gpt_wire_request *r)
 {
-    *r = (struct gpt_request){.fields = r->fields, .cap = r->cap};
+    *r = (struct gpt_wire_request){.fields = r->fields, .cap = r->cap};
 }
 
-void gpt_wire_free(struct gpt_request *r)
+void gpt_wire_free(struct gpt_wire_request *r)
 {
     gpt_free(r->fields);
-    *r = (struct gpt_request){0};
+    *r = (struct gpt_wire_request){0};
 }
 
 /* ---- building ---- */

@@ -30,7 +30,7 @@ static int label(const struct gpt_timeline *t, const struct gpt_action *a,
 }
 
 static void draw(const struct gpt_timeline *t, const struct gpt_action *a,
-                 const struct gpt_span *span, char *line)
+                 const struct gpt_interval *span, char *line)
 {
     char text[24];
     int64_t begin = llround(span->begin / t->column);
@@ -49,7 +49,7 @@ bool gpt_timeline_text(const struct gpt_timeline *t, struct gpt_buf *out)
     size_t columns = (size_t)llround(t->total / t->column);
 
     for (int64_t s = 0; s < t->stages; s++) {
-        const struct gpt_plan *p = &t->plans[s];
+        const struct gpt_pipeline_plan *p = &t->plans[s];
         if (gpt_buf_printf(out, "stage %-3lld|", (long long)s) != GPT_OK ||
             gpt_buf_reserve(out, columns + 2) != GPT_OK)
             return false;
@@ -80,7 +80,7 @@ static int svg_begin(const struct gpt_timeline *t, struct gpt_buf *out)
 }
 
 static int svg_block(const struct gpt_timeline *t, int64_t stage,
-                     const struct gpt_action *a, const struct gpt_span *span,
+                     const struct gpt_action *a, const struct gpt_interval *span,
                      struct gpt_buf *out)
 {
     double scale = WIDTH / t->total;
@@ -111,7 +111,7 @@ bool gpt_timeline_svg(const struct gpt_timeline *t, struct gpt_buf *out)
     if (svg_begin(t, out) != GPT_OK)
         return false;
     for (int64_t s = 0; s < t->stages; s++) {
-        const struct gpt_plan *p = &t->plans[s];
+        const struct gpt_pipeline_plan *p = &t->plans[s];
         if (gpt_buf_printf(out, "<text x=\"8\" y=\"%lld\">stage %lld</text>\n",
                            (long long)(ROW / 2 + ROW * s + ROW / 2 + 2),
                            (long long)s) != GPT_OK)

@@ -1,6 +1,6 @@
 /* A pipeline schedule as a picture: time from left to right, a line a stage,
  * each forward and backward with the number of its microbatch. From the spans
- * of gpt_plan_simulate(), or of a run. */
+ * of gpt_pipeline_plan_simulate(), or of a run. */
 #ifndef GPT_PARALLEL_TIMELINE_H
 #define GPT_PARALLEL_TIMELINE_H
 
@@ -8,8 +8,8 @@
 #include "parallel/schedule.h"
 
 struct gpt_timeline {
-    const struct gpt_plan *plans;          /* a stage each */
-    const struct gpt_span *const *times;   /* as long as the plans */
+    const struct gpt_pipeline_plan *plans;          /* a stage each */
+    const struct gpt_interval *const *times;   /* as long as the plans */
     int64_t stages, chunks, microbatches;
     double total;  /* seconds: end of the last action */
     double column; /* seconds that a column of text stands for, > 0 */

@@ -27,12 +27,12 @@ static bool alone(const struct gpt_world *w)
 int gpt_world_open(struct gpt_world **out, const struct gpt_world_options *o,
                    struct gpt_err *err)
 {
-    struct gpt_launch launch;
+    struct gpt_launch_env launch;
     struct gpt_topology topology;
     struct gpt_world *w;
 
     *out = NULL;
-    GPT_TRY(gpt_launch_detect(&launch, err));
+    GPT_TRY(gpt_launch_env_detect(&launch, err));
     const bool imagined = o->imagined > 0;
     GPT_TRY(gpt_topology_init(&topology,
                               imagined ? o->imagined : launch.world_size,
@@ -324,7 +324,7 @@ static int first_failure(struct gpt_world *w, int status, struct gpt_err *err)
         rank = first;
     }
     gpt_context(err, "rank %lld", (long long)rank);
-    gpt_launch_report(err->text);
+    gpt_launch_env_report(err->text);
     return status;
 }
 

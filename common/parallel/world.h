@@ -8,7 +8,7 @@
 #include "parallel/topology.h"
 
 struct gpt_world {
-    struct gpt_launch launch;
+    struct gpt_launch_env launch;
     struct gpt_store *store;
     struct gpt_topology topology;
     /* By kind; NULL where this rank is no member or alone in the group. */

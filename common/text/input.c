@@ -19,18 +19,18 @@ enum { POLL_MS = 100 };
 static int plain_read(struct gpt_input *in, void *dst, size_t cap, size_t *got,
                       struct gpt_err *err);
 
-static const struct gpt_decoder decoder_plain = {
+static const struct gpt_inflater decoder_plain = {
     .name = "plain",
     .magic = "",
     .read = plain_read,
 };
-static const struct gpt_decoder decoder_bzip2 = {
+static const struct gpt_inflater decoder_bzip2 = {
     .name = "bzip2", .magic = "BZh", .magic_len = 3};
 
 /* In the order in which they are tried; the last one takes anything. */
-static const struct gpt_decoder *const decoders[] = {
-    &gpt_decoder_xz,        &gpt_decoder_gzip, &gpt_decoder_zstd,
-    &gpt_decoder_zstd_skip, &decoder_bzip2,    &decoder_plain,
+static const struct gpt_inflater *const decoders[] = {
+    &gpt_inflater_xz,        &gpt_inflater_gzip, &gpt_inflater_zstd,
+    &gpt_inflater_zstd_skip, &decoder_bzip2,    &decoder_plain,
 };
 
 /* A pipe may be silent for long: wait for it in slices, so that somebody else
@@ -191,7 +191,7 @@ static void make_empty(struct gpt_input *in)
     atomic_store(&in->consumed, 0);
 }
 
-static int take_part(struct gpt_input *in, const struct gpt_span *span,
+static int take_part(struct gpt_input *in, const struct gpt_input_range *span,
                      struct gpt_err *err)
 {
     int64_t begin = span->begin, end = span->end < 0 ? in->size : span->end;
@@ -233,11 +233,11 @@ static int open_file(struct gpt_input *in, const char *path,
 int gpt_input_open(struct gpt_input **in, const char *path, int64_t threads,
                    struct gpt_err *err)
 {
-    const struct gpt_span whole = {path, 0, -1};
+    const struct gpt_input_range whole = {path, 0, -1};
     return gpt_input_open_span(in, &whole, threads, err);
 }
 
-int gpt_input_open_span(struct gpt_input **out, const struct gpt_span *span,
+int gpt_input_open_span(struct gpt_input **out, const struct gpt_input_range *span,
                         int64_t threads, struct gpt_err *err)
 {
     struct gpt_input *in;

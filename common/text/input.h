@@ -11,7 +11,7 @@ struct gpt_input;
 /* A part of a file: from the first line that begins at byte `begin` or behind
  * it to the last one that begins before `end`; -1 is the end of the file. Of
  * compressed files only all or nothing can be had: all if begin = 0. */
-struct gpt_span {
+struct gpt_input_range {
     const char *path;
     int64_t begin, end;
 };
@@ -22,7 +22,7 @@ struct gpt_span {
 int gpt_input_open(struct gpt_input **in, const char *path, int64_t threads,
                    struct gpt_err *err) GPT_MUST_USE;
 /* The same for a part of a file. */
-int gpt_input_open_span(struct gpt_input **in, const struct gpt_span *span,
+int gpt_input_open_span(struct gpt_input **in, const struct gpt_input_range *span,
                         int64_t threads, struct gpt_err *err) GPT_MUST_USE;
 void gpt_input_close(struct gpt_input *in); /* NULL is fine */
 

@@ -7,7 +7,7 @@
 
 #include <stdatomic.h>
 
-struct gpt_decoder {
+struct gpt_inflater {
     const char *name;
     const char *magic; /* what its files begin with */
     size_t magic_len;
@@ -30,7 +30,7 @@ struct gpt_input {
     int64_t begin, size; /* of the part that is read */
     int64_t limit;       /* bytes that may be read */
     int64_t threads;
-    const struct gpt_decoder *decoder;
+    const struct gpt_inflater *decoder;
     void *state; /* of the decoder */
     uint8_t *raw; /* raw[pos..len) is read from the file, not yet used */
     size_t pos, len;
@@ -50,7 +50,7 @@ int gpt_input_fill(struct gpt_input *in, struct gpt_err *err) GPT_MUST_USE;
 /* Where in the file the first byte not yet used lies, for messages. */
 int64_t gpt_input_offset(const struct gpt_input *in);
 
-extern const struct gpt_decoder gpt_decoder_xz, gpt_decoder_gzip,
-    gpt_decoder_zstd, gpt_decoder_zstd_skip;
+extern const struct gpt_inflater gpt_inflater_xz, gpt_inflater_gzip,
+    gpt_inflater_zstd, gpt_inflater_zstd_skip;
 
 #endif

@@ -124,7 +124,7 @@ static int gzip_read(struct gpt_input *in, void *dst, size_t cap, size_t *got,
     return gzip_error(in, err);
 }
 
-const struct gpt_decoder gpt_decoder_gzip = {
+const struct gpt_inflater gpt_inflater_gzip = {
     .name = GZIP_NAME,
     .magic = GZIP_MAGIC,
     .magic_len = 2,
@@ -135,7 +135,7 @@ const struct gpt_decoder gpt_decoder_gzip = {
 
 #else
 
-const struct gpt_decoder gpt_decoder_gzip = {
+const struct gpt_inflater gpt_inflater_gzip = {
     .name = GZIP_NAME,
     .magic = GZIP_MAGIC,
     .magic_len = 2,

@@ -118,7 +118,7 @@ static int xz_read(struct gpt_input *in, void *dst, size_t cap, size_t *got,
     return xz_error(in, err);
 }
 
-const struct gpt_decoder gpt_decoder_xz = {
+const struct gpt_inflater gpt_inflater_xz = {
     .name = XZ_NAME,
     .magic = XZ_MAGIC,
     .magic_len = 6,
@@ -129,7 +129,7 @@ const struct gpt_decoder gpt_decoder_xz = {
 
 #else
 
-const struct gpt_decoder gpt_decoder_xz = {
+const struct gpt_inflater gpt_inflater_xz = {
     .name = XZ_NAME,
     .magic = XZ_MAGIC,
     .magic_len = 6,

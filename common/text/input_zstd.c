@@ -115,14 +115,14 @@ static int zstd_read(struct gpt_input *in, void *dst, size_t cap, size_t *got,
 
 #endif
 
-const struct gpt_decoder gpt_decoder_zstd = {
+const struct gpt_inflater gpt_inflater_zstd = {
     .name = ZSTD_NAME,
     .magic = ZSTD_MAGIC,
     .magic_len = 4,
     ZSTD_CALLS,
 };
 
-const struct gpt_decoder gpt_decoder_zstd_skip = {
+const struct gpt_inflater gpt_inflater_zstd_skip = {
     .name = ZSTD_NAME,
     .magic = ZSTD_MAGIC_SKIP,
     .magic_len = 4,

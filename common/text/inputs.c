@@ -2,6 +2,7 @@
 #include "text/inputs.h"
 
 #include "base/io.h"
+#include "base/num.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -199,18 +200,18 @@ static int64_t share(int64_t total, int64_t part, int64_t of)
     return total / of * part + total % of * part / of;
 }
 
-static void add_span(struct gpt_span *spans, int64_t *n, const char *path,
+static void add_span(struct gpt_input_range *spans, int64_t *n, const char *path,
                      int64_t begin, int64_t end)
 {
-    spans[(*n)++] = (struct gpt_span){path, begin, end};
+    spans[(*n)++] = (struct gpt_input_range){path, begin, end};
 }
 
 int gpt_inputs_shard(struct gpt_arena *arena, const char *const *paths,
                      int64_t n_paths, int64_t shard, int64_t n_shards,
-                     const struct gpt_span **spans, int64_t *n,
+                     const struct gpt_input_range **spans, int64_t *n,
                      struct gpt_err *err)
 {
-    struct gpt_span *list = gpt_arena_alloc(arena, (size_t)n_paths,
+    struct gpt_input_range *list = gpt_arena_alloc(arena, (size_t)n_paths,
                                             sizeof *list);
     int64_t total = 0, at = 0, bytes = 0;
     if (!list)
@@ -236,4 +237,20 @@ int gpt_inputs_shard(struct gpt_arena *arena, const char *const *paths,
             add_span(list, n, paths[i], begin, end == bytes ? -1 : end);
     }
     return GPT_OK;
+}
+
+int64_t gpt_inputs_bytes(const struct gpt_input_range *inputs, int64_t n)
+{
+    int64_t total = 0;
+
+    for (int64_t i = 0; i < n; i++) {
+        struct stat st;
+
+        if (stat(inputs[i].path, &st) != 0 || !S_ISREG(st.st_mode))
+            return -1;
+        int64_t end = inputs[i].end < 0 ? st.st_size : inputs[i].end;
+        if (!gpt_add(total, end - inputs[i].begin, &total))
+            return -1;
+    }
+    return total;
 }

@@ -28,7 +28,10 @@ bool gpt_inputs_named_jsonl(const char *path);
  * shard may read pipes; several cannot (GPT_EUSAGE). */
 int gpt_inputs_shard(struct gpt_arena *arena, const char *const *paths,
                      int64_t n_paths, int64_t shard, int64_t n_shards,
-                     const struct gpt_span **spans, int64_t *n,
+                     const struct gpt_input_range **spans, int64_t *n,
                      struct gpt_err *err) GPT_MUST_USE;
+
+/* Bytes of n inputs on disk; -1 when one is a pipe or is missing. */
+int64_t gpt_inputs_bytes(const struct gpt_input_range *inputs, int64_t n);
 
 #endif

@@ -277,7 +277,7 @@ static inline int take_string(struct gpt_scan *s, char *out, bool *escaped,
     return GPT_OK;
 }
 
-int gpt_scan_string(struct gpt_scan *s, struct gpt_slice *raw, bool *escaped)
+int gpt_scan_string(struct gpt_scan *s, struct gpt_str *raw, bool *escaped)
 {
     size_t none;
     raw->data = (const char *)s->p + 1;
@@ -334,7 +334,7 @@ static int scan_number(struct gpt_scan *s)
     return GPT_OK;
 }
 
-int gpt_scan_key(struct gpt_scan *s, struct gpt_slice *raw, bool *escaped)
+int gpt_scan_key(struct gpt_scan *s, struct gpt_str *raw, bool *escaped)
 {
     gpt_scan_space(s);
     if (!gpt_scan_at(s, '"'))
@@ -366,7 +366,7 @@ static bool in_object(const struct gpt_scan *s)
 /* A number, a word or a string. */
 static int skip_scalar(struct gpt_scan *s)
 {
-    struct gpt_slice raw;
+    struct gpt_str raw;
     bool escaped;
     switch (s->p < s->end ? *s->p : 0) {
     case '"':
@@ -394,7 +394,7 @@ static int skip_scalar(struct gpt_scan *s)
  * next value, or at depth 0. */
 static int skip_to_next(struct gpt_scan *s)
 {
-    struct gpt_slice raw;
+    struct gpt_str raw;
     bool escaped;
     while (s->depth) {
         gpt_scan_space(s);
@@ -414,7 +414,7 @@ static int skip_to_next(struct gpt_scan *s)
 
 int gpt_scan_skip(struct gpt_scan *s)
 {
-    struct gpt_slice raw;
+    struct gpt_str raw;
     bool escaped;
     s->depth = 0;
     do {

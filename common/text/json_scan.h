@@ -14,7 +14,7 @@ struct gpt_scan {
 };
 
 /* Over all of a text; NULL is an empty one. */
-static inline struct gpt_scan gpt_scan_of(struct gpt_slice text,
+static inline struct gpt_scan gpt_scan_of(struct gpt_str text,
                                           struct gpt_err *err)
 {
     const uint8_t *p = (const uint8_t *)(text.data ? text.data : "");
@@ -40,14 +40,14 @@ int gpt_scan_expect(struct gpt_scan *s, char c, const char *want)
 bool gpt_scan_more(struct gpt_scan *s);
 /* A string whose opening quote is under the cursor: its raw inside, checked,
  * and whether that holds escapes. */
-int gpt_scan_string(struct gpt_scan *s, struct gpt_slice *raw, bool *escaped)
+int gpt_scan_string(struct gpt_scan *s, struct gpt_str *raw, bool *escaped)
     GPT_MUST_USE;
 /* The same string's meaning to out, which has room for what is left of the text
  * and GPT_SCAN_SLACK bytes; *len is its length. */
 enum { GPT_SCAN_SLACK = 32 };
 int gpt_scan_text(struct gpt_scan *s, char *out, size_t *len) GPT_MUST_USE;
 /* A key and its colon. */
-int gpt_scan_key(struct gpt_scan *s, struct gpt_slice *raw, bool *escaped)
+int gpt_scan_key(struct gpt_scan *s, struct gpt_str *raw, bool *escaped)
     GPT_MUST_USE;
 /* Any value, checked and passed over. */
 int gpt_scan_skip(struct gpt_scan *s) GPT_MUST_USE;

@@ -12,7 +12,7 @@
 struct field {
     const char *key;
     size_t key_len;
-    struct gpt_slice *strings;
+    struct gpt_str *strings;
     size_t n, cap;
     bool found;
     const char *wrong; /* "null" and the like where a string belongs */
@@ -29,7 +29,7 @@ struct gpt_jsonl {
  * and nothing is shorter than what it stands for, so the block never moves
  * while slices point into it. */
 static int unescape(struct gpt_jsonl *j, struct gpt_scan *s,
-                    struct gpt_slice *string)
+                    struct gpt_str *string)
 {
     size_t line = (size_t)(j->scan.end - j->scan.begin);
     if (gpt_buf_reserve(&j->text, line - j->text.len + GPT_SCAN_SLACK) !=
@@ -61,7 +61,7 @@ static const char *type_name(char c)
 
 static int take_string(struct gpt_jsonl *j, struct field *f)
 {
-    struct gpt_slice string;
+    struct gpt_str string;
     GPT_TRY(unescape(j, &j->scan, &string));
     GPT_TRY(gpt_grow(&f->strings, &f->cap, f->n + 1, sizeof(*f->strings),
                      "strings of a line", j->scan.err));
@@ -105,7 +105,7 @@ static int take_value(struct gpt_jsonl *j, struct field *f)
     return gpt_scan_at(&j->scan, '[') ? take_list(j, f) : take_element(j, f);
 }
 
-static struct field *find_field(struct gpt_jsonl *j, struct gpt_slice key)
+static struct field *find_field(struct gpt_jsonl *j, struct gpt_str key)
 {
     for (size_t i = 0; i < j->n_fields; i++) {
         struct field *f = &j->fields[i];
@@ -117,7 +117,7 @@ static struct field *find_field(struct gpt_jsonl *j, struct gpt_slice key)
 
 static int take_member(struct gpt_jsonl *j)
 {
-    struct gpt_slice key;
+    struct gpt_str key;
     bool escaped;
     GPT_TRY(gpt_scan_key(&j->scan, &key, &escaped));
     if (escaped) {
@@ -221,7 +221,7 @@ enum gpt_jsonl_bad gpt_jsonl_bad(const struct gpt_jsonl *j)
 }
 
 size_t gpt_jsonl_strings(const struct gpt_jsonl *j, size_t key,
-                         const struct gpt_slice **strings)
+                         const struct gpt_str **strings)
 {
     *strings = j->fields[key].strings;
     return j->fields[key].n;

@@ -15,7 +15,7 @@
 
 enum { GPT_JSONL_MAX_DEPTH = 1024 }; /* of arrays and objects */
 
-struct gpt_slice {
+struct gpt_str {
     const char *data;
     size_t len;
 };
@@ -61,6 +61,6 @@ enum gpt_jsonl_bad gpt_jsonl_bad(const struct gpt_jsonl *s);
  * number for a list of strings. Unescaped valid UTF-8, which may hold NUL;
  * valid until the next scan and while the line is. */
 size_t gpt_jsonl_strings(const struct gpt_jsonl *s, size_t key,
-                         const struct gpt_slice **strings);
+                         const struct gpt_str **strings);
 
 #endif

@@ -9,7 +9,7 @@
 struct gpt_pipeline {
     struct gpt_pipeline_options o;
     struct gpt_backend *be;
-    struct gpt_plan train, eval; /* n = 0: not made yet */
+    struct gpt_pipeline_plan train, eval; /* n = 0: not made yet */
     int64_t train_n, eval_n;     /* microbatches that they are for */
 
     void *received;    /* device: gradient of the output */
@@ -61,8 +61,8 @@ void gpt_pipeline_close(struct gpt_pipeline *p)
         return;
     if (p->received)
         p->be->free(p->be, p->received);
-    gpt_plan_free(&p->train);
-    gpt_plan_free(&p->eval);
+    gpt_pipeline_plan_free(&p->train);
+    gpt_pipeline_plan_free(&p->eval);
     gpt_free(p);
 }
 
@@ -118,7 +118,7 @@ static int64_t list_group(const struct gpt_pipeline *p,
                           const struct gpt_action *actions, int64_t n,
                           struct gpt_transfer *list)
 {
-    const int64_t together = gpt_plan_group(actions, n);
+    const int64_t together = gpt_pipeline_plan_group(actions, n);
 
     for (int64_t k = 0; k < together; k++)
         list[k] = (struct gpt_transfer){
@@ -145,7 +145,7 @@ static int exchange(struct gpt_pipeline *p, const struct run *r,
     return gpt_world_check(p->o.world, err);
 }
 
-static int run_plan(struct gpt_pipeline *p, const struct gpt_plan *plan,
+static int run_plan(struct gpt_pipeline *p, const struct gpt_pipeline_plan *plan,
                     const struct run *r, struct gpt_err *err)
 {
     struct gpt_transfer list[GPT_GROUP_ACTIONS];
@@ -175,7 +175,7 @@ static int run_plan(struct gpt_pipeline *p, const struct gpt_plan *plan,
 
 /* The stage has slots for the largest step; smaller ones need no more. */
 static int check_slots(const struct gpt_pipeline *p,
-                       const struct gpt_plan *plan, struct gpt_err *err)
+                       const struct gpt_pipeline_plan *plan, struct gpt_err *err)
 {
     for (int64_t i = 0; i < p->o.chunks; i++)
         if (plan->slots[i] > p->o.slots[i])
@@ -189,14 +189,14 @@ static int check_slots(const struct gpt_pipeline *p,
 static int make_plan(struct gpt_pipeline *p, bool eval, int64_t n,
                      struct gpt_err *err)
 {
-    struct gpt_plan *plan = eval ? &p->eval : &p->train;
+    struct gpt_pipeline_plan *plan = eval ? &p->eval : &p->train;
     int64_t *made_for = eval ? &p->eval_n : &p->train_n;
 
     if (*made_for == n)
         return GPT_OK;
-    gpt_plan_free(plan);
+    gpt_pipeline_plan_free(plan);
     *made_for = 0;
-    GPT_TRY((eval ? gpt_plan_build_forward : gpt_plan_build)(
+    GPT_TRY((eval ? gpt_pipeline_plan_build_forward : gpt_pipeline_plan_build)(
         plan, p->o.stages, p->o.chunks, n, p->o.stage_index, err));
     GPT_TRY(check_slots(p, plan, err));
     *made_for = n;

@@ -11,13 +11,13 @@
 static int plan_slots(struct gpt_replica *r, struct gpt_err *err)
 {
     const struct gpt_layout *layout = &r->o.layout;
-    struct gpt_plan plan;
+    struct gpt_pipeline_plan plan;
 
-    GPT_TRY(gpt_plan_build(&plan, layout->pp_size, layout->chunks,
+    GPT_TRY(gpt_pipeline_plan_build(&plan, layout->pp_size, layout->chunks,
                            gpt_max_i64(r->o.micro_batches, 1), layout->pp_rank,
                            err));
     memcpy(r->slots, plan.slots, sizeof r->slots);
-    gpt_plan_free(&plan);
+    gpt_pipeline_plan_free(&plan);
     return GPT_OK;
 }
 

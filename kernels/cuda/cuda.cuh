@@ -4,13 +4,13 @@
  *
  * One operation a file. Sums have a fixed order: results do not depend on the
  * GPU's scheduling, only on shapes. These sources are compiled by nvcc into
- * libgpt-cuda.so, and by a C++ compiler against tests/emu/ into
+ * libgpt-cuda.so, and by a C++ compiler against kernels/emu/ into
  * libgpt-cuda-emu.so, which runs the same kernels on a CPU. */
 #ifndef GPT_KERNELS_CUDA_CUH
 #define GPT_KERNELS_CUDA_CUH
 
 #ifdef GPT_CUDA_EMU
-#include "tests/emu/cuda.h"
+#include "kernels/emu/cuda.h"
 #else
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>

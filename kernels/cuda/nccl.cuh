@@ -1,5 +1,5 @@
 /* The calls of NCCL that are used: nccl_lib.cu finds them in the library when
- * the program runs, tests/emu/nccl.cc is their twin between processes without a
+ * the program runs, kernels/emu/nccl.cc is their twin between processes without a
  * GPU. comm_nccl.cu is the only user. */
 #ifndef GPT_KERNELS_CUDA_NCCL_CUH
 #define GPT_KERNELS_CUDA_NCCL_CUH
@@ -7,7 +7,7 @@
 #include "cuda/cuda.cuh"
 
 #if defined(GPT_CUDA_EMU)
-#include "tests/emu/nccl.h"
+#include "kernels/emu/nccl.h"
 #define GPT_HAVE_NCCL 1
 #elif __has_include(<nccl.h>)
 #include <nccl.h>

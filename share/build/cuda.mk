@@ -1,5 +1,5 @@
 # The two builds of kernels/cuda: libgpt-cuda.so by nvcc, for the GPUs of
-# $(GPU_ARCHS), and libgpt-cuda-emu.so by the C++ compiler, against tests/emu.
+# $(GPU_ARCHS), and libgpt-cuda-emu.so by the C++ compiler, against kernels/emu.
 # Both are opened at run time; no program is linked to them or their libraries.
 #
 # What ptxas reports of registers and spills stays in $(BUILD)/cuda/NAME.ptxas.
@@ -12,7 +12,7 @@ cuda_obj := $(patsubst kernels/cuda/%.cu,$(BUILD)/cuda/%.o,\
             $(if $(has_hopper),$(cuda_src),$(filter-out %_sm90a.cu,$(cuda_src))))
 emu_obj := $(patsubst kernels/cuda/%.cu,$(BUILD)/emu/%.o,\
            $(filter-out %/gemm_lt.cu %/nccl_lib.cu,$(cuda_src))) \
-           $(patsubst tests/emu/%.cc,$(BUILD)/emu/%.o,$(wildcard tests/emu/*.cc))
+           $(patsubst kernels/emu/%.cc,$(BUILD)/emu/%.o,$(wildcard kernels/emu/*.cc))
 # What they need of the library: few files, compiled to be shared.
 pic_obj := $(patsubst %,$(BUILD)/pic/%.o,status dtype)
 
@@ -56,15 +56,15 @@ $(BUILD)/emu/%.o: kernels/cuda/%.cu
 	@mkdir -p $(@D)
 	$(CXX) $(emu_flags) -x c++ -c -o $@ $<
 
-$(BUILD)/emu/%.o: tests/emu/%.cc
+$(BUILD)/emu/%.o: kernels/emu/%.cc
 	@mkdir -p $(@D)
 	$(CXX) $(emu_flags) -c -o $@ $<
 
 # The emulation's own tests; files of kernels, but of no plugin.
 $(emu_test): $(BUILD)/tests/emu/%.t: $(BUILD)/emu/%.o \
              $(filter-out $(BUILD)/emu/gemm.o $(BUILD)/emu/nccl.o,\
-             $(patsubst tests/emu/%.cc,$(BUILD)/emu/%.o,\
-             $(wildcard tests/emu/*.cc))) $(pic_obj)
+             $(patsubst kernels/emu/%.cc,$(BUILD)/emu/%.o,\
+             $(wildcard kernels/emu/*.cc))) $(pic_obj)
 	@mkdir -p $(@D)
 	$(CXX) $(SANITIZE) $(LDFLAGS) -o $@ $^ -lpthread
 

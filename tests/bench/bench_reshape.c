@@ -4,7 +4,7 @@
  * --verify says: 0 = bit by bit the input. */
 #include "base/memory.h"
 #include "base/num.h"
-#include "checkpoint/reshape.h"
+#include "cmd/reshape/reshape.h"
 #include "tests/bench/bench.h"
 #include "tests/lib/tree.h"
 

@@ -4,7 +4,7 @@
  * bytes. On CPUs the thread that writes takes its time from the steps, which
  * here have few tokens: this is the worst case. */
 #include "tests/lib/tree.h"
-#include "train/saver.h"
+#include "cmd/train/saver.h"
 #include "train_step.h"
 
 #include <sys/stat.h>

@@ -7,8 +7,8 @@
 #include "base/memory.h"
 #include "tests/bench/bench.h"
 #include "text/jsonl.h"
-#include "text/pretok.h"
-#include "text/tokenizer.h"
+#include "tokenizer/pretok.h"
+#include "tokenizer/tokenizer.h"
 
 #include <glob.h>
 

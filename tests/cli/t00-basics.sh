@@ -34,8 +34,8 @@ refuses_nonsense() { # program page
 }
 
 version=$(sed -n 's/^VERSION = //p' "$top/Makefile")
-for source in "$top"/cmd/gpt-*.c; do
-    p=$(basename "$source" .c)
+for source in "$top"/cmd/*/main.c; do
+    p=gpt-$(basename "${source%/main.c}")
 
     expect 0 "$p --help" "$p" --help
     check "$p --help is at most 80 columns wide" narrow out

@@ -64,8 +64,8 @@ for page in "$top"/man/*.[157]; do
     check "${page##*/} refers to pages that exist" xrefs_exist "$page"
 done
 
-for source in "$top"/cmd/gpt-*.c; do
-    p=$(basename "$source" .c)
+for source in "$top"/cmd/*/main.c; do
+    p=gpt-$(basename "${source%/main.c}")
     page=$top/man/$p.1
 
     "$p" --complete=options | sort >table

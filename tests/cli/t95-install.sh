@@ -21,8 +21,8 @@ knows_presets() {
 }
 
 check 'make install' run_make install
-for source in "$top"/cmd/gpt-*.c; do
-    p=$(basename "$source" .c)
+for source in "$top"/cmd/*/main.c; do
+    p=gpt-$(basename "${source%/main.c}")
     expect 0 "$p runs from there" "$root/usr/bin/$p" --version
     for f in "share/man/man1/$p.1" "share/bash-completion/completions/$p" \
         "share/zsh/site-functions/_$p" \
@@ -34,7 +34,7 @@ for page in "$top"/man/*.[57]; do
     check "${page##*/} is there" \
         test -s "$root/usr/share/man/man${page##*.}/${page##*/}"
 done
-if [ -f "$top/cmd/gpt-train.c" ]; then
+if [ -f "$top/cmd/train/main.c" ]; then
     check 'presets are found' knows_presets
 fi
 check 'make uninstall' run_make uninstall

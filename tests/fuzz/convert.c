@@ -2,7 +2,7 @@
  * index of TNTIDX, 'd' a .ds.index, each beside 22 bytes of tokens, 'l' a file
  * of llm.c. What is accepted must be consistent. */
 #include "base/io.h"
-#include "data/convert.h"
+#include "cmd/dataset/convert.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,7 +40,7 @@ static void leave(void)
 
 static void check(const struct gpt_foreign *s)
 {
-    const struct gpt_part *p = &s->part;
+    const struct gpt_set_range *p = &s->part;
     int64_t sum = 0, before = 0;
     for (int64_t i = 0; i < p->n_sequences; i++)
         sum += gpt_idx_i32(p->lengths, i);

@@ -2,7 +2,7 @@
  * rest is the file: h HuggingFaceTokenizer, t TikTokenizer, s SentencePiece.
  * What is taken must encode all bytes into ids of its vocabulary. */
 #include "base/memory.h"
-#include "text/tokenizer.h"
+#include "tokenizer/tokenizer.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* Fuzz target: a line of a journal, whose check sum is taken for right. What is
  * taken must lead to no place outside of the inputs and counts. */
 #include "base/memory.h"
-#include "data/preprocess_point.h"
+#include "cmd/preprocess/resume_point.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +19,7 @@ static void check(bool good)
 static void take(const cJSON *line)
 {
     static const char *const keys[KEYS] = {"text", "title"};
-    static const struct gpt_span inputs[INPUTS] = {
+    static const struct gpt_input_range inputs[INPUTS] = {
         {"a", 0, -1}, {"b", 0, -1}, {"c", 10, 20}};
     const struct gpt_preprocess_options o = {
         .inputs = inputs, .n_inputs = INPUTS, .keys = keys, .n_keys = KEYS,

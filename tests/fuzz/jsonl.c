@@ -23,7 +23,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         memcpy(line, data, size);
     int status = gpt_jsonl_scan(s, line, size, &err);
     for (size_t k = 0; status == GPT_OK && k < 2; k++) {
-        const struct gpt_slice *strings;
+        const struct gpt_str *strings;
         size_t n = gpt_jsonl_strings(s, k, &strings);
         for (size_t i = 0; i < n; i++)
             if (gpt_utf8_valid(strings[i].data, strings[i].len) !=

@@ -1,7 +1,7 @@
 /* Fuzz target: prompts as JSON lines, and whatever text they hold as it leaves
  * through the stream that keeps UTF-8 whole. */
 #include "base/utf8.h"
-#include "generate/prompts.h"
+#include "cmd/generate/prompts.h"
 #include "generate/stream.h"
 
 #include <stdlib.h>

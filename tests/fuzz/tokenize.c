@@ -1,8 +1,8 @@
 /* Fuzz target: any bytes to tokens and back, twice, the second time out of the
  * cache. */
 #include "base/memory.h"
-#include "text/pretok.h"
-#include "text/tokenizer.h"
+#include "tokenizer/pretok.h"
+#include "tokenizer/tokenizer.h"
 
 #include <stdlib.h>
 #include <string.h>

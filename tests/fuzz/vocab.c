@@ -1,7 +1,7 @@
 /* Fuzz target: a vocab.json and a merges.txt, with a NUL between them. What is
  * taken must encode all bytes and give them back. */
 #include "base/memory.h"
-#include "text/tokenizer.h"
+#include "tokenizer/tokenizer.h"
 
 #include <stdio.h>
 #include <stdlib.h>

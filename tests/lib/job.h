@@ -23,7 +23,7 @@ static void be_rank(int64_t rank, int64_t size, int port_fd,
                     const void *context)
 {
     struct rank me = {.rank = rank, .size = size};
-    struct gpt_launch l = {.world_size = size + 1, /* always over the network */
+    struct gpt_launch_env l = {.world_size = size + 1, /* always over the network */
                            .rank = rank,
                            .host = "127.0.0.1",
                            .agent_store = true,

@@ -38,12 +38,12 @@ static int serve(void)
 /* Every rank tells what it is, and sees that all others are there. */
 static int meet(void)
 {
-    struct gpt_launch l;
+    struct gpt_launch_env l;
     struct gpt_store *s;
     struct gpt_err err = {0};
     int64_t sum;
 
-    if (gpt_launch_detect(&l, &err) != GPT_OK ||
+    if (gpt_launch_env_detect(&l, &err) != GPT_OK ||
         gpt_store_open(&s, &l, 20, &err) != GPT_OK)
         return fail(&err);
     if (gpt_store_add(s, "sum", l.rank + 1, &sum, &err) != GPT_OK ||
@@ -114,7 +114,7 @@ int main(int argc, char **argv)
         return strcmp(argv[1], "meet") == 0 ? meet() : serve();
     if (argc != 5)
         return 2;
-    struct gpt_launch l = {.world_size = atoll(argv[3]),
+    struct gpt_launch_env l = {.world_size = atoll(argv[3]),
                            .rank = atoll(argv[4]),
                            .port = atoll(argv[2]),
                            .agent_store = true,

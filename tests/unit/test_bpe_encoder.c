@@ -3,9 +3,9 @@
  * windows of pieces without end. Runs at the top of the source tree. */
 #include "base/memory.h"
 #include "tests/lib/tap.h"
-#include "text/bpe_encoder.h"
-#include "text/token_map.h"
-#include "text/vocab.h"
+#include "tokenizer/bpe/encoder.h"
+#include "tokenizer/token_map.h"
+#include "tokenizer/vocab.h"
 
 #define GOLDEN "tests/golden/gpt2/"
 enum { TOKENS = 1000, LONGEST = 6000 };
@@ -59,7 +59,7 @@ static bool open_drawn(const char *bytes, size_t n_merges)
     for (vocab.n = 0; vocab.n < 256; vocab.n++) {
         char *byte = gpt_arena_alloc(&vocab.arena, 1, 1);
         *byte = (char)vocab.n;
-        vocab.tokens[vocab.n] = (struct gpt_slice){byte, 1};
+        vocab.tokens[vocab.n] = (struct gpt_str){byte, 1};
         vocab.byte_id[vocab.n] = (int32_t)vocab.n;
     }
     vocab.eod = -1;
@@ -72,7 +72,7 @@ static bool open_drawn(const char *bytes, size_t n_merges)
                           ? 256 + (int32_t)draw(made)
                           : (uint8_t)bytes[draw((uint32_t)strlen(bytes))];
         }
-        struct gpt_slice a = vocab.tokens[side[0]], b = vocab.tokens[side[1]];
+        struct gpt_str a = vocab.tokens[side[0]], b = vocab.tokens[side[1]];
         if (a.len + b.len > 7 || rank_of[side[0]][side[1]] >= 0)
             continue;
         char *both = gpt_arena_alloc(&vocab.arena, a.len + b.len, 1);
@@ -81,7 +81,7 @@ static bool open_drawn(const char *bytes, size_t n_merges)
         rank_of[side[0]][side[1]] = 0;
         vocab.merges[vocab.n_merges++] = (struct gpt_merge){
             side[0], side[1], (int32_t)vocab.n};
-        vocab.tokens[vocab.n++] = (struct gpt_slice){both, a.len + b.len};
+        vocab.tokens[vocab.n++] = (struct gpt_str){both, a.len + b.len};
     }
     return open_merges(&err);
 }
@@ -96,7 +96,7 @@ static bool take_whole(void)
         return false;
     whole = &map;
     for (int32_t id = 0; id < vocab.n; id++) {
-        struct gpt_slice token = vocab.tokens[id];
+        struct gpt_str token = vocab.tokens[id];
         ids.len = 0;
         if (gpt_token_map_add(&map, id) < 0 &&
             gpt_bpe_merge(bpe, &scratch, token.data, token.len, &ids, &err) ==

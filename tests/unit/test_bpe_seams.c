@@ -1,14 +1,14 @@
 /* Seams against a search through all tokens, with vocabularies that hold every
  * part of two characters of three bytes. */
 #include "tests/lib/tap.h"
-#include "text/bpe_seams.h"
+#include "tokenizer/bpe/seams.h"
 
 /* Whether some token of v could lie across place `at` of p[0..len). */
 static bool crossed(const struct gpt_vocab *v, const uint8_t *p, size_t len,
                     size_t at)
 {
     for (int64_t id = 0; id < v->n; id++) {
-        const struct gpt_slice t = v->tokens[id];
+        const struct gpt_str t = v->tokens[id];
         for (size_t k = 1; k < t.len; k++)
             if (k <= at && t.len - k <= len - at &&
                 memcmp(p + at - k, t.data, t.len) == 0)
@@ -18,7 +18,7 @@ static bool crossed(const struct gpt_vocab *v, const uint8_t *p, size_t len,
 }
 
 /* Every cut must be right; at most `most` may be missed. */
-static void test_tokens(const char *name, struct gpt_slice *tokens, int64_t n,
+static void test_tokens(const char *name, struct gpt_str *tokens, int64_t n,
                         const char *text, long most)
 {
     struct gpt_vocab v = {.tokens = tokens, .n = n};
@@ -54,12 +54,12 @@ int main(void)
     static const char text[] =
         SOME "a b" SOME " \xE6\x97\xA5" "b\xE6\x9C\xAC\xC3\xA9\xE6\x97\xA5"
         "\xF0\x9F\x98\x80\xE6\x97\xA5\xE6\x9C";
-    struct gpt_slice tokens[80];
+    struct gpt_str tokens[80];
     int64_t n = 0;
     for (size_t at = 0; at < 21; at += 3)
         for (size_t left = 1; left <= 4 && left <= at; left++)
             for (size_t right = 1; right <= 4; right++) {
-                tokens[0] = (struct gpt_slice){SOME + at - left, left + right};
+                tokens[0] = (struct gpt_str){SOME + at - left, left + right};
                 char name[64];
                 snprintf(name, sizeof(name), "%zu and %zu bytes at %zu", left,
                          right, at);
@@ -67,10 +67,10 @@ int main(void)
             }
     for (size_t i = 0; i < 20; i += 5)
         for (size_t len = 2; len < 12 && i + len <= 24; len++)
-            tokens[n++] = (struct gpt_slice){SOME + i, len};
-    tokens[n++] = (struct gpt_slice){"b\xE6\x97", 3};
-    tokens[n++] = (struct gpt_slice){"\x81" "a", 2};
-    tokens[n++] = (struct gpt_slice){" \xE6", 2};
+            tokens[n++] = (struct gpt_str){SOME + i, len};
+    tokens[n++] = (struct gpt_str){"b\xE6\x97", 3};
+    tokens[n++] = (struct gpt_str){"\x81" "a", 2};
+    tokens[n++] = (struct gpt_str){" \xE6", 2};
     test_tokens("all", tokens, n, text, 30);
     test_tokens("no tokens", tokens, 0, text, 0);
     return tap_done();

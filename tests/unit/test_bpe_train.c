@@ -3,11 +3,11 @@
  * by tests/parity/vocab_parity.py. */
 #include "base/memory.h"
 #include "tests/lib/tap.h"
-#include "text/bytelevel.h"
-#include "text/piece_count.h"
+#include "tokenizer/bytelevel.h"
+#include "cmd/vocab/piece_count.h"
 
 /* Merges as text: "t+h th+e", of tokens that are all ASCII letters. */
-static const char *merges_text(const struct gpt_bpe_model *m)
+static const char *merges_text(const struct gpt_bpe_trained *m)
 {
     static char text[1024];
     char token[GPT_BPE_BYTES + 32][32];
@@ -66,15 +66,15 @@ static const struct {
 static void test_cases(void)
 {
     for (size_t i = 0; i < GPT_COUNT(cases); i++) {
-        struct gpt_piece pieces[GPT_COUNT(cases[i].words)];
+        struct gpt_word pieces[GPT_COUNT(cases[i].words)];
         struct gpt_bpe_train_options options = {
             .max_merges = cases[i].max_merges,
             .min_frequency = cases[i].min_frequency};
-        struct gpt_bpe_model model;
+        struct gpt_bpe_trained model;
         struct gpt_err err;
         size_t n = 0;
         for (const struct word *w = cases[i].words; w->text; w++)
-            pieces[n++] = (struct gpt_piece){w->text, strlen(w->text),
+            pieces[n++] = (struct gpt_word){w->text, strlen(w->text),
                                              w->count};
         if (!ok(gpt_bpe_train(&model, pieces, n, &options, &err) == GPT_OK,
                 "%s", cases[i].what))
@@ -91,11 +91,11 @@ static void test_long_piece(void)
     enum { LEN = 1 << 20 };
     struct gpt_bpe_train_options options = {.max_merges = 100,
                                             .min_frequency = 2};
-    struct gpt_bpe_model model;
+    struct gpt_bpe_trained model;
     struct gpt_err err;
     char *text = gpt_alloc(LEN, 1);
     memset(text, 'a', LEN);
-    struct gpt_piece piece = {text, LEN, 1};
+    struct gpt_word piece = {text, LEN, 1};
     if (ok(gpt_bpe_train(&model, &piece, 1, &options, &err) == GPT_OK,
            "a piece of 2^20 equal letters")) {
         is_int(model.n_merges, 19, "... doubles 19 times");
@@ -118,7 +118,7 @@ static void test_many_words(struct gpt_piece_counter *c)
     ok(added, "20000 pieces are taken");
 }
 
-static int64_t count_of(const struct gpt_piece *list, size_t n,
+static int64_t count_of(const struct gpt_word *list, size_t n,
                         const char *text, size_t len)
 {
     for (size_t i = 0; i < n; i++)
@@ -130,7 +130,7 @@ static int64_t count_of(const struct gpt_piece *list, size_t n,
 static void test_counter(void)
 {
     struct gpt_piece_counter *a, *b;
-    struct gpt_piece *list;
+    struct gpt_word *list;
     struct gpt_err err;
     static const char text[] = "the cat, the dog's \n the\0the";
     if (gpt_piece_counter_open(&a, &err) != GPT_OK ||

@@ -519,7 +519,7 @@ static int be_member(int64_t rank, int64_t size, int64_t port, enum way way,
     struct member m = {.rank = rank,
                        .size = size,
                        .way = way == EMULATED ? NCCL : way};
-    struct gpt_launch l = {.world_size = size + 1, /* always over the network */
+    struct gpt_launch_env l = {.world_size = size + 1, /* always over the network */
                            .rank = rank,
                            .host = "127.0.0.1",
                            .port = port,

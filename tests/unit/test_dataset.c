@@ -5,9 +5,9 @@
 #include "base/memory.h"
 #include "base/num.h"
 #include "base/rng.h"
-#include "data/dump.h"
-#include "data/stat.h"
-#include "data/verify.h"
+#include "cmd/dataset/dump.h"
+#include "cmd/dataset/stat.h"
+#include "cmd/dataset/verify.h"
 #include "tests/lib/tap.h"
 
 #include <unistd.h>

@@ -6,8 +6,8 @@
 #include "base/json.h"
 #include "base/memory.h"
 #include "tests/lib/tap.h"
-#include "text/pretok.h"
-#include "text/tokenizer.h"
+#include "tokenizer/pretok.h"
+#include "tokenizer/tokenizer.h"
 #include "text/unicode_nfc.h"
 
 #include <stdlib.h>

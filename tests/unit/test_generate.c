@@ -2,7 +2,7 @@
  * every way to end, failures that pass through; and the writer's order and
  * formats, which need no model. */
 #include "generate/generate.h"
-#include "generate/writer.h"
+#include "cmd/generate/writer.h"
 #include "tests/lib/model.h"
 #include "tests/lib/tap.h"
 

@@ -7,7 +7,7 @@
 static const char *strings(const struct gpt_jsonl *s)
 {
     static char out[1024];
-    const struct gpt_slice *list;
+    const struct gpt_str *list;
     size_t n = gpt_jsonl_strings(s, 0, &list), len = 0;
     for (size_t i = 0; i < n; i++) {
         for (size_t k = 0; k < list[i].len; k++)
@@ -163,7 +163,7 @@ static void test_keys(void)
 {
     static const char *const keys[] = {"title", "body"};
     const char *line = "{\"body\":\"b\\n\",\"x\":0,\"title\":\"t\"}";
-    const struct gpt_slice *list;
+    const struct gpt_str *list;
     struct gpt_jsonl *s;
     struct gpt_err err = {0};
     ok(gpt_jsonl_open(&s, keys, 2, &err) == GPT_OK, "two keys");

@@ -1,5 +1,5 @@
 /* Environments of launchers, complete and broken. */
-#include "parallel/launch.h"
+#include "parallel/launch_env.h"
 
 #include "tests/lib/tap.h"
 
@@ -71,10 +71,10 @@ static void test_detected(void)
     };
 
     for (size_t i = 0; i < GPT_COUNT(rows); i++) {
-        struct gpt_launch l;
+        struct gpt_launch_env l;
         struct gpt_err err = {0};
         set_environment(rows[i].env);
-        if (!ok(gpt_launch_detect(&l, &err) == GPT_OK, "row %zu: %s", i,
+        if (!ok(gpt_launch_env_detect(&l, &err) == GPT_OK, "row %zu: %s", i,
                 rows[i].launcher)) {
             printf("# %s\n", err.text);
             continue;
@@ -119,19 +119,19 @@ static void test_refused(void)
     };
 
     for (size_t i = 0; i < GPT_COUNT(rows); i++) {
-        struct gpt_launch l;
+        struct gpt_launch_env l;
         struct gpt_err err = {0};
         set_environment(rows[i].env);
-        ok(gpt_launch_detect(&l, &err) == GPT_EUSAGE &&
+        ok(gpt_launch_env_detect(&l, &err) == GPT_EUSAGE &&
                strstr(err.text, rows[i].says),
            "refused: %s", err.text);
     }
     char address[400] = "MASTER_ADDR=";
-    struct gpt_launch l;
+    struct gpt_launch_env l;
     struct gpt_err err = {0};
     memset(address + 12, 'a', 300);
     set_environment(E("RANK=0", "WORLD_SIZE=2", "MASTER_PORT=1", address));
-    ok(gpt_launch_detect(&l, &err) == GPT_EUSAGE &&
+    ok(gpt_launch_env_detect(&l, &err) == GPT_EUSAGE &&
            strstr(err.text, "MASTER_ADDR is longer"),
        "refused: %s", err.text);
 }

@@ -12,7 +12,7 @@
 #include "base/hash.h"
 #include "base/num.h"
 #include "base/progress.h"
-#include "train/estimate.h"
+#include "cmd/train/estimate.h"
 
 #include <sys/mman.h>
 

@@ -19,7 +19,7 @@ static struct gpt_stage_options chunk_options(const struct gpt_config *c,
         o.layout = GPT_LAYOUT_SINGLE(c);
         o.layout.chunks = chunks;
         for (int64_t i = 0; i < chunks; i++)
-            o.layout.chunk[i] = (struct gpt_chunk){
+            o.layout.chunk[i] = (struct gpt_layer_range){
                 i * c->num_layers / chunks, c->num_layers / chunks};
         return o;
     }

@@ -128,7 +128,7 @@ static struct finding find(const struct parallel_case *k, struct gpt_comm *tp)
 static int be_rank(int64_t rank, int64_t size, int64_t port, int64_t cases,
                    struct finding *findings)
 {
-    struct gpt_launch l = {.world_size = size,
+    struct gpt_launch_env l = {.world_size = size,
                            .rank = rank,
                            .host = "127.0.0.1",
                            .port = port,

@@ -109,7 +109,7 @@ static void memory(void)
     c.ffn_hidden_size = 4 * C;
     must(gpt_config_complete(&c, 128, 1, &err), &err);
     o.layout = gpt_layout_even(&c, 1, 0, 3, 1);
-    o.layout.chunk[0] = (struct gpt_chunk){0, LAYERS};
+    o.layout.chunk[0] = (struct gpt_layer_range){0, LAYERS};
     o.layout.has_output = false;
     is_int(activations(o, &c),
            slots * LAYERS * (16 * 2 * n * C + stats + 4 * n * H),

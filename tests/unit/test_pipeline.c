@@ -9,14 +9,14 @@
 
 enum { MAX_P = 16, MAX_V = 4, MAX_M = 64 };
 
-static struct gpt_plan plans[MAX_P];
+static struct gpt_pipeline_plan plans[MAX_P];
 
 static void build_all(int64_t P, int64_t V, int64_t m)
 {
     struct gpt_err err = {0};
 
     for (int64_t p = 0; p < P; p++)
-        if (gpt_plan_build(&plans[p], P, V, m, p, &err) != GPT_OK) {
+        if (gpt_pipeline_plan_build(&plans[p], P, V, m, p, &err) != GPT_OK) {
             printf("# %s\n", err.text);
             exit(1);
         }
@@ -25,11 +25,11 @@ static void build_all(int64_t P, int64_t V, int64_t m)
 static void free_all(int64_t P)
 {
     for (int64_t p = 0; p < P; p++)
-        gpt_plan_free(&plans[p]);
+        gpt_pipeline_plan_free(&plans[p]);
 }
 
 /* Forwards as 1 + id, backwards as -1 - id, id = microbatch + m * chunk. */
-static int order_of(const struct gpt_plan *p, int64_t m, int64_t *order)
+static int order_of(const struct gpt_pipeline_plan *p, int64_t m, int64_t *order)
 {
     int n = 0;
 
@@ -90,17 +90,17 @@ static void test_all_plans(void)
         struct gpt_err err = {0};
         for (int64_t P = V == 1 ? 1 : 2; P <= MAX_P; P++)
             for (int64_t m = V == 1 ? 1 : P; m <= MAX_M; m += V == 1 ? 1 : P) {
-                const struct gpt_plan_costs costs = {1, 2, 0, 0, 0};
-                struct gpt_plan_result result = {.bubble = -1};
+                const struct gpt_pipeline_plan_costs costs = {1, 2, 0, 0, 0};
+                struct gpt_pipeline_plan_result result = {.bubble = -1};
                 build_all(P, V, m);
                 checked++;
-                if (gpt_plan_check(plans, P, V, m, &err) != GPT_OK &&
+                if (gpt_pipeline_plan_check(plans, P, V, m, &err) != GPT_OK &&
                     failed++ == 0)
                     printf("# P %lld V %lld m %lld: %s\n", (long long)P,
                            (long long)V, (long long)m, err.text);
                 for (int64_t p = 0; p < P; p++)
                     slots += plans[p].live != live_bound(P, V, m, p);
-                if (gpt_plan_simulate(plans, P, &costs, NULL, &result, &err) !=
+                if (gpt_pipeline_plan_simulate(plans, P, &costs, NULL, &result, &err) !=
                         GPT_OK ||
                     fabs(result.bubble - (double)(P - 1) / (double)(V * m)) >
                         1e-12) {
@@ -123,7 +123,7 @@ static void build_forward(int64_t P, int64_t V, int64_t m)
     struct gpt_err err = {0};
 
     for (int64_t p = 0; p < P; p++)
-        if (gpt_plan_build_forward(&plans[p], P, V, m, p, &err) != GPT_OK) {
+        if (gpt_pipeline_plan_build_forward(&plans[p], P, V, m, p, &err) != GPT_OK) {
             printf("# %s\n", err.text);
             exit(1);
         }
@@ -135,8 +135,8 @@ static void test_forward_only(void)
     static const int64_t stages[] = {1, 2, 3, 4, 7, 16};
     struct gpt_err err = {0};
     int64_t checked = 0, failed = 0, wrong = 0;
-    const struct gpt_plan_costs costs = {1, 2, 0, 0, 0};
-    struct gpt_plan_result result = {.total = -1};
+    const struct gpt_pipeline_plan_costs costs = {1, 2, 0, 0, 0};
+    struct gpt_pipeline_plan_result result = {.total = -1};
 
     for (int64_t V = 1; V <= MAX_V; V++)
         for (size_t i = V == 1 ? 0 : 1; i < GPT_COUNT(stages); i++) {
@@ -144,13 +144,13 @@ static void test_forward_only(void)
             for (int64_t m = step; m <= MAX_M; m += step) {
                 build_forward(P, V, m);
                 checked++;
-                if (gpt_plan_check(plans, P, V, m, &err) != GPT_OK &&
+                if (gpt_pipeline_plan_check(plans, P, V, m, &err) != GPT_OK &&
                     failed++ == 0)
                     printf("# P %lld V %lld m %lld: %s\n", (long long)P,
                            (long long)V, (long long)m, err.text);
                 for (int64_t p = 0; p < P; p++)
                     wrong += plans[p].live != 1 || plans[p].slots[V - 1] != 1;
-                wrong += gpt_plan_simulate(plans, P, &costs, NULL, &result,
+                wrong += gpt_pipeline_plan_simulate(plans, P, &costs, NULL, &result,
                                            &err) != GPT_OK ||
                          result.total != (double)(V * m + P - 1);
                 free_all(P);
@@ -161,7 +161,7 @@ static void test_forward_only(void)
     is_int(wrong, 0, "they keep one slot and take V m + P - 1 forwards");
     build_forward(1, 1, 4);
     plans[0].n--;
-    ok(gpt_plan_check(plans, 1, 1, 4, &err) == GPT_EFAIL &&
+    ok(gpt_pipeline_plan_check(plans, 1, 1, 4, &err) == GPT_EFAIL &&
            strstr(err.text, "microbatch 3 never went through chunk 0"),
        "refused: %s", err.text);
     free_all(1);
@@ -182,16 +182,16 @@ static void test_slots(void)
 
 static void test_simulated(void)
 {
-    struct gpt_span spans[2][64], *times[2] = {spans[0], spans[1]};
+    struct gpt_interval spans[2][64], *times[2] = {spans[0], spans[1]};
     struct gpt_err err = {0};
-    const struct gpt_plan_costs late = {1, 2, 0.5, 0, 0};
-    struct gpt_plan_result result = {.total = 0};
+    const struct gpt_pipeline_plan_costs late = {1, 2, 0.5, 0, 0};
+    struct gpt_pipeline_plan_result result = {.total = 0};
 
     /* 2 stages, 2 microbatches, forward 1, backward 2, transfer 0.5: F0 1,
      * over at 1.5, F0 there to 2.5 and B0 to 4.5, back at 5, B0 here to 7;
      * there B1, from 5 (F1 to 6) to 8, back at 8.5, B1 here to 10.5 */
     build_all(2, 1, 2);
-    is_int(gpt_plan_simulate(plans, 2, &late, times, &result, &err), GPT_OK,
+    is_int(gpt_pipeline_plan_simulate(plans, 2, &late, times, &result, &err), GPT_OK,
            "simulated");
     is_near(result.total, 10.5, 0, 1e-12, "length of the step");
     is_near(result.bubble, 4.5 / 6, 0, 1e-12, "idle share");
@@ -245,10 +245,10 @@ static void twice(int64_t p, int64_t i)
     do {                                                              \
         struct gpt_err e_ = {0};                                      \
         build_all(4, (V), 8);                                         \
-        if (gpt_plan_check(plans, 4, (V), 8, &e_) != GPT_OK)          \
+        if (gpt_pipeline_plan_check(plans, 4, (V), 8, &e_) != GPT_OK)          \
             exit(1);                                                  \
         __VA_ARGS__;                                                  \
-        int s_ = gpt_plan_check(plans, 4, (V), 8, &e_);               \
+        int s_ = gpt_pipeline_plan_check(plans, 4, (V), 8, &e_);               \
         ok(s_ == GPT_EFAIL && strstr(e_.text, (says)), "refused: %s", \
            e_.text);                                                  \
         free_all(4);                                                  \
@@ -322,7 +322,7 @@ static void test_left_out(void)
                 bool end = i == plans[p].n;
                 if (!end) {
                     drop(p, i);
-                    if (gpt_plan_check(plans, 4, V, 8, &err) == GPT_EFAIL)
+                    if (gpt_pipeline_plan_check(plans, 4, V, 8, &err) == GPT_EFAIL)
                         refused++;
                     else
                         accepted++;
@@ -352,11 +352,11 @@ static void test_refused(void)
         {4, 65, 8, 0, "65 chunks"},
         {5000, 1, 8, 0, "4096 stages"},
     };
-    struct gpt_plan p;
+    struct gpt_pipeline_plan p;
     struct gpt_err err = {0};
 
     for (size_t i = 0; i < GPT_COUNT(rows); i++)
-        ok(gpt_plan_build(&p, rows[i].stages, rows[i].chunks,
+        ok(gpt_pipeline_plan_build(&p, rows[i].stages, rows[i].chunks,
                           rows[i].microbatches, rows[i].stage,
                           &err) == GPT_EUSAGE &&
                strstr(err.text, rows[i].says) && p.actions == NULL,

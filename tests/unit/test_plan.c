@@ -89,7 +89,7 @@ static void cut(struct gpt_tensor *t, struct model *m, struct gpt_in *in,
         cut(t, m, in, type, b, s, depth - 1);
         return;
     }
-    struct gpt_piece p = {.in = draw(8) ? in : NULL, .dtype = type};
+    struct gpt_file_box p = {.in = draw(8) ? in : NULL, .dtype = type};
     int64_t stride = 1, start, i[D] = {0};
     int order[D] = {0, 1, 2, 3};
     for (int k = t->ndim - 1; k > 0; k--) {
@@ -237,7 +237,7 @@ static void test_large(void)
     unlink(path);
     for (int swap = 0; swap < 2; swap++) {
         struct gpt_tensor t = gpt_tensor_make("t", GPT_F32, 2, shape);
-        struct gpt_piece p = {.in = in, .dtype = GPT_F32,
+        struct gpt_file_box p = {.in = in, .dtype = GPT_F32,
                               .shape = {R, C}, .stride = {4 * C, 4}};
         if (swap) {
             p.stride[0] = 4;
@@ -291,7 +291,7 @@ static void test_refused(void)
         int64_t shape[D] = {10};
         struct gpt_tensor t = gpt_tensor_make("t", GPT_F32, 1, shape);
         for (int k = 0; k < 3; k++) {
-            struct gpt_piece p = {.begin = {cases[i].box[k][0]},
+            struct gpt_file_box p = {.begin = {cases[i].box[k][0]},
                                   .shape = {cases[i].box[k][1]},
                                   .in = in, .stride = {4}, .dtype = GPT_F32};
             if (p.shape[0] && gpt_tensor_add(&t, &p, &err) != GPT_OK)
@@ -307,7 +307,7 @@ static void test_refused(void)
     struct gpt_tensor t = gpt_tensor_make("t", GPT_F32, 1, shape);
     is_int(gpt_tensor_gather(&t, begin, shape, GPT_F32, got, &err), GPT_EDATA,
            "gather from nothing: %s", err.text);
-    struct gpt_piece p = {.shape = {10}, .in = in, .stride = {8},
+    struct gpt_file_box p = {.shape = {10}, .in = in, .stride = {8},
                           .dtype = GPT_I64};
     if (gpt_tensor_add(&t, &p, &err) != GPT_OK)
         abort();

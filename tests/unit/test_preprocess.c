@@ -3,7 +3,7 @@
  * it, when it is cancelled. */
 #include "base/io.h"
 #include "base/memory.h"
-#include "data/preprocess.h"
+#include "cmd/preprocess/preprocess.h"
 #include "tests/lib/tap.h"
 #include "text/input.h"
 
@@ -52,7 +52,7 @@ static bool take_result(struct gpt_buf *all)
 static int run(int64_t workers, int64_t chunk_bytes,
                struct gpt_preprocess_stats *stats, struct gpt_err *err)
 {
-    const struct gpt_span inputs[] = {{path_a, 0, -1}, {path_b, 0, -1}};
+    const struct gpt_input_range inputs[] = {{path_a, 0, -1}, {path_b, 0, -1}};
     const char *keys[] = {"text"};
     struct gpt_preprocess_options o = {
         .inputs = inputs,
@@ -134,7 +134,7 @@ static int run_skipping(int64_t chunk_bytes, int64_t max_bad,
                         struct gpt_preprocess_stats *stats,
                         struct gpt_err *err)
 {
-    const struct gpt_span inputs[] = {{path_a, 0, -1}, {path_b, 0, -1}};
+    const struct gpt_input_range inputs[] = {{path_a, 0, -1}, {path_b, 0, -1}};
     const char *keys[] = {"text"};
     struct gpt_preprocess_options o = {
         .inputs = inputs,

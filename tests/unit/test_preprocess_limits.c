@@ -3,7 +3,7 @@
  * alone, reading that begins early. */
 #include "base/io.h"
 #include "base/memory.h"
-#include "data/preprocess.h"
+#include "cmd/preprocess/preprocess.h"
 #include "tests/lib/tap.h"
 
 #include <unistd.h>
@@ -13,7 +13,7 @@ static char path[64], prefix[64], quarantine[64];
 static struct gpt_tokenizer *tok;
 static const char *const keys[] = {"text"};
 
-static struct gpt_preprocess_options options_for(const struct gpt_span *input)
+static struct gpt_preprocess_options options_for(const struct gpt_input_range *input)
 {
     return (struct gpt_preprocess_options){
         .inputs = input,
@@ -66,7 +66,7 @@ static void write_lines(const int *lengths)
 static void test_sequences(void)
 {
     static const int lengths[] = {3, 10, 11, 4, 12, 0};
-    const struct gpt_span input = {path, 0, -1};
+    const struct gpt_input_range input = {path, 0, -1};
     struct gpt_preprocess_options o = options_for(&input);
     struct gpt_preprocess_stats stats;
     struct gpt_err err = {0};
@@ -98,7 +98,7 @@ static void test_lines(void)
 {
     int fd[2];
     char name[32], text[6000];
-    const struct gpt_span input = {name, 0, -1};
+    const struct gpt_input_range input = {name, 0, -1};
     struct gpt_preprocess_options o = options_for(&input);
     struct gpt_preprocess_stats stats;
     struct gpt_err err = {0};
@@ -123,7 +123,7 @@ static void test_long_lines(void)
 {
     static const int lengths[] = {30,   9000, 20, 60000, 50000, 700,
                                   4100, 4000, 1,  20000, 90,    0};
-    const struct gpt_span input = {path, 0, -1};
+    const struct gpt_input_range input = {path, 0, -1};
     struct gpt_preprocess_options o = options_for(&input);
     struct gpt_preprocess_stats stats;
     struct gpt_err err = {0};
@@ -152,7 +152,7 @@ static void test_long_lines(void)
 static void test_begun(void)
 {
     static const int lengths[] = {5, 6, 7, 8, 0};
-    const struct gpt_span input = {path, 0, -1};
+    const struct gpt_input_range input = {path, 0, -1};
     struct gpt_preprocess_options o = options_for(&input);
     struct gpt_preprocess_stats stats;
     struct gpt_err err = {0};

@@ -1,8 +1,8 @@
 /* Pieces of texts, against lists written by hand, and against a matcher that
  * follows the pattern word for word; then the vector forms against that. */
 #include "tests/lib/tap.h"
-#include "text/pretok_internal.h"
-#include "text/pretok_rules.h"
+#include "tokenizer/pretok_internal.h"
+#include "tokenizer/pretok_rules.h"
 #include "text/unicode.h"
 
 /* Cuts text and joins the pieces with '|'. */

@@ -19,7 +19,7 @@
 #define add_wide gpt2_add_wide
 #define cut_contractions gpt2_cut_contractions
 #define piece_begins gpt2_piece_begins
-#include "common/text/pretok_simd.c"
+#include "common/tokenizer/pretok_simd.c"
 #undef form
 #undef forms
 #undef classify_fn
@@ -28,7 +28,7 @@
 #undef add_wide
 #undef cut_contractions
 #undef piece_begins
-#include "common/text/pretok_words_simd.c"
+#include "common/tokenizer/pretok_words_simd.c"
 
 #include "tests/unit/test_pretok.c"
 

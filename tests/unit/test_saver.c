@@ -1,7 +1,7 @@
 /* Saving and loading by several ranks: every layout loads what any layout
  * saved, to the bit; a rank that dies, fails or has a full disk leaves the last
  * checkpoint as it was, and is named by all. */
-#include "train/saver.h"
+#include "cmd/train/saver.h"
 
 #include "tests/lib/job.h"
 #include "tests/lib/tap.h"
@@ -63,7 +63,7 @@ static float value(int kind, int64_t param, int64_t index)
     return (float)(x & 0xffffff) / 16777216.0F - 0.5F;
 }
 
-static const struct gpt_schedule schedule = {
+static const struct gpt_lr_schedule schedule = {
     .max_lr = 1, .decay_samples = 100, .wd_incr_samples = 100};
 
 struct member {
@@ -219,7 +219,7 @@ static int load_rank(struct rank *rank, const void *context)
 
     for (size_t i = 0; i < N_LAYOUTS; i++) {
         struct gpt_train_state state = {0};
-        struct gpt_schedule mine = schedule;
+        struct gpt_lr_schedule mine = schedule;
         struct gpt_err err = {0};
         struct member m;
         char dir[300];
@@ -316,7 +316,7 @@ static int load_damaged(struct rank *rank, const void *context)
 {
     const struct layout *layout = &layouts[3];
     struct gpt_train_state state = {0};
-    struct gpt_schedule mine = schedule;
+    struct gpt_lr_schedule mine = schedule;
     struct gpt_err err = {0};
     struct member m;
     char dir[300];
@@ -381,7 +381,7 @@ static void die_at(const struct failure *f, const struct rank *rank,
 static int failing_rank(struct rank *rank, const void *context)
 {
     const struct failure *f = context;
-    struct gpt_peers peers = {.store = rank->store,
+    struct gpt_agreement peers = {.store = rank->store,
                               .name = "save",
                               .rank = rank->rank,
                               .size = rank->size,
@@ -397,7 +397,7 @@ static int failing_rank(struct rank *rank, const void *context)
 
     dir_of(dir, sizeof dir, 1);
     die_at(f, rank, BEFORE);
-    if (gpt_peers_begin(&peers, &err) != GPT_OK)
+    if (gpt_agreement_begin(&peers, &err) != GPT_OK)
         return say(rank, "begin", &err);
     int status = gpt_checkpoint_create_all(&w, dir, 8, 0, &peers, &err);
     if (status == GPT_OK) {
@@ -413,7 +413,7 @@ static int failing_rank(struct rank *rank, const void *context)
         status = gpt_checkpoint_commit_all(w, status, &config, 1, 1, NULL,
                                            &err);
     }
-    gpt_peers_end(&peers);
+    gpt_agreement_end(&peers);
     if (status == GPT_OK || !strstr(err.text, f->says))
         return say(rank, "no failure, or another one", &err);
     return 0;
@@ -572,7 +572,7 @@ static void test_stops(void)
 
 static int lonely_rank(struct rank *rank, const void *context)
 {
-    struct gpt_peers peers = {.store = rank->store,
+    struct gpt_agreement peers = {.store = rank->store,
                               .name = "save",
                               .rank = rank->rank,
                               .size = rank->size,
@@ -584,10 +584,10 @@ static int lonely_rank(struct rank *rank, const void *context)
     (void)context; /* each has a directory of its own under one name */
     snprintf(dir, sizeof dir, "%s/alone%lld", root, (long long)rank->rank);
     if (mkdir(dir, 0777) != 0 || chdir(dir) != 0 ||
-        gpt_peers_begin(&peers, &err) != GPT_OK)
+        gpt_agreement_begin(&peers, &err) != GPT_OK)
         return 1;
     int status = gpt_checkpoint_create_all(&w, "ckpt", 1, 0, &peers, &err);
-    gpt_peers_end(&peers);
+    gpt_agreement_end(&peers);
     if (status != GPT_EIO || strncmp(err.text, "rank 1: '", 9) != 0 ||
         !strstr(err.text, "is 'ckpt' on a file system that all ranks share?"))
         return say(rank, "alone", &err);

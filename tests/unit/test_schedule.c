@@ -1,6 +1,6 @@
 /* Learning rate, weight decay and batch size against Megatron's own values, and
  * what is refused. */
-#include "train/schedule.h"
+#include "train/lr_schedule.h"
 
 #include "tests/unit/golden.h"
 
@@ -11,7 +11,7 @@ static void test_schedules(void)
     int cases = 0;
 
     while (golden_next(f, "schedule", line, sizeof line)) {
-        struct gpt_schedule s;
+        struct gpt_lr_schedule s;
         struct gpt_err err = {0};
         double at[GOLDEN_MAX], lr[GOLDEN_MAX], decay[GOLDEN_MAX];
         long long warmup, all, tail, incr;
@@ -29,15 +29,15 @@ static void test_schedules(void)
         ok(gpt_lr_style_parse(style, &s.style) &&
                gpt_wsd_style_parse(wsd, &s.wsd_style) &&
                gpt_wd_style_parse(wd, &s.wd_style) &&
-               gpt_schedule_check(&s, &err) == GPT_OK,
+               gpt_lr_schedule_check(&s, &err) == GPT_OK,
            "schedule%.*s", (int)strcspn(line, "\n"), line);
         int n = golden_array(f, "samples", at);
         golden_array(f, "lr", lr);
         golden_array(f, "wd", decay);
         for (int i = 0; i < n; i++) {
             int64_t k = (int64_t)at[i];
-            double a = fabs(gpt_schedule_lr(&s, k) - lr[i]) / s.max_lr;
-            double b = fabs(gpt_schedule_weight_decay(&s, k) - decay[i]);
+            double a = fabs(gpt_lr_schedule_value(&s, k) - lr[i]) / s.max_lr;
+            double b = fabs(gpt_lr_schedule_weight_decay(&s, k) - decay[i]);
             worst = fmax(worst, fmax(a, b));
         }
         ok(worst <= 1e-16, "%d values, worst difference %g", n, worst);
@@ -82,22 +82,22 @@ static void test_rampups(void)
 
 static void test_refused(void)
 {
-    static const struct gpt_schedule fine = {
+    static const struct gpt_lr_schedule fine = {
         .style = GPT_LR_COSINE, .max_lr = 1e-3, .min_lr = 1e-4,
         .warmup_samples = 10, .decay_samples = 100, .start_wd = 0.1,
         .end_wd = 0.1};
-    struct gpt_schedule s;
+    struct gpt_lr_schedule s;
     struct gpt_err err = {0};
 
 #define REFUSED(field, value)                                                  \
     do {                                                                       \
         s = fine;                                                              \
         s.field = (value);                                                     \
-        is_int(gpt_schedule_check(&s, &err), GPT_EUSAGE, "refused: " #field    \
+        is_int(gpt_lr_schedule_check(&s, &err), GPT_EUSAGE, "refused: " #field    \
                " " #value);                                                    \
     } while (0)
     s = fine;
-    is_int(gpt_schedule_check(&s, &err), GPT_OK, "a fine schedule");
+    is_int(gpt_lr_schedule_check(&s, &err), GPT_OK, "a fine schedule");
     REFUSED(min_lr, -1);
     REFUSED(min_lr, 2e-3);
     REFUSED(max_lr, NAN);

@@ -14,10 +14,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-static struct gpt_launch launch(int64_t world, int64_t rank, int64_t port,
+static struct gpt_launch_env launch(int64_t world, int64_t rank, int64_t port,
                                 bool agent)
 {
-    return (struct gpt_launch){.launcher = "test",
+    return (struct gpt_launch_env){.launcher = "test",
                                .world_size = world,
                                .rank = rank,
                                .host = "127.0.0.1",
@@ -41,7 +41,7 @@ static struct gpt_store_server *serve(void)
 static struct gpt_store *join(const struct gpt_store_server *v, int64_t world,
                               int64_t rank)
 {
-    struct gpt_launch l = launch(world, rank, gpt_store_server_port(v), true);
+    struct gpt_launch_env l = launch(world, rank, gpt_store_server_port(v), true);
     struct gpt_store *s;
     struct gpt_err err = {0};
 
@@ -98,7 +98,7 @@ static void test_values(struct gpt_store *s, const char *where)
 
 static void test_world_of_one(void)
 {
-    struct gpt_launch l = launch(1, 0, 1, true); /* nobody listens there */
+    struct gpt_launch_env l = launch(1, 0, 1, true); /* nobody listens there */
     struct gpt_store *s;
     struct gpt_err err = {0};
     int64_t rank;
@@ -143,7 +143,7 @@ struct member {
 static void *be_member(void *arg)
 {
     struct member *m = arg;
-    struct gpt_launch l = launch(RANKS, m->rank, m->port, false);
+    struct gpt_launch_env l = launch(RANKS, m->rank, m->port, false);
     struct gpt_store *s;
     struct gpt_err err = {0};
     char key[32];
@@ -476,7 +476,7 @@ static void *answer_nonsense(void *arg)
 
 static void test_unreachable(void)
 {
-    struct gpt_launch l = launch(2, 1, free_port(), false);
+    struct gpt_launch_env l = launch(2, 1, free_port(), false);
     struct gpt_store *s;
     struct gpt_store_server *v = serve(), *second;
     struct gpt_err err = {0};

@@ -4,8 +4,8 @@
 #include "tests/lib/tap.h"
 
 struct drawn {
-    struct gpt_plan plans[8];
-    struct gpt_span *times[8];
+    struct gpt_pipeline_plan plans[8];
+    struct gpt_interval *times[8];
     struct gpt_timeline t;
 };
 
@@ -13,10 +13,10 @@ static void simulate(struct drawn *d, int64_t stages, int64_t chunks, int64_t m,
                      double forward, double backward, double transfer)
 {
     struct gpt_err err;
-    struct gpt_plan_result result;
+    struct gpt_pipeline_plan_result result;
 
     for (int64_t s = 0; s < stages; s++) {
-        if (gpt_plan_build(&d->plans[s], stages, chunks, m, s, &err) ||
+        if (gpt_pipeline_plan_build(&d->plans[s], stages, chunks, m, s, &err) ||
             gpt_new(&d->times[s], (size_t)d->plans[s].n, sizeof **d->times,
                     "spans", &err)) {
             printf("Bail out! %s\n", err.text);
@@ -25,14 +25,14 @@ static void simulate(struct drawn *d, int64_t stages, int64_t chunks, int64_t m,
     }
     d->t = (struct gpt_timeline){
         .plans = d->plans,
-        .times = (const struct gpt_span *const *)d->times,
+        .times = (const struct gpt_interval *const *)d->times,
         .stages = stages,
         .chunks = chunks,
         .microbatches = m,
         .column = 1,
     };
-    const struct gpt_plan_costs costs = {forward, backward, transfer, 0, 0};
-    if (gpt_plan_simulate(d->plans, stages, &costs, d->times, &result, &err)) {
+    const struct gpt_pipeline_plan_costs costs = {forward, backward, transfer, 0, 0};
+    if (gpt_pipeline_plan_simulate(d->plans, stages, &costs, d->times, &result, &err)) {
         printf("Bail out! %s\n", err.text);
         exit(1);
     }
@@ -43,7 +43,7 @@ static void release(struct drawn *d)
 {
     for (int64_t s = 0; s < d->t.stages; s++) {
         gpt_free(d->times[s]);
-        gpt_plan_free(&d->plans[s]);
+        gpt_pipeline_plan_free(&d->plans[s]);
     }
 }
 

@@ -4,8 +4,8 @@
 #include "base/io.h"
 #include "base/memory.h"
 #include "tests/lib/tap.h"
-#include "text/bytelevel.h"
-#include "text/tokenizer.h"
+#include "tokenizer/bytelevel.h"
+#include "tokenizer/tokenizer.h"
 
 #include <time.h>
 #include <unistd.h>

@@ -1,0 +1,329 @@
+/* Reads data sets of every format that convert.h knows. All become one part:
+ * lengths as int32, document indices as int64. Start at gpt_foreign_open(), at
+ * the end. */
+#include "cmd/dataset/convert.h"
+
+#include "base/memory.h"
+#include "base/num.h"
+#include "data/indexed.h"
+#include "cmd/dataset/verify.h"
+
+#include <inttypes.h>
+
+/* ---- what the formats share ---- */
+
+static int64_t item_of(const struct gpt_foreign *s)
+{
+    return (int64_t)gpt_dtype_bytes(s->dtype);
+}
+
+static int new_arrays(struct gpt_foreign *s, int64_t n_sequences,
+                      int64_t n_documents, struct gpt_err *err)
+{
+    GPT_TRY(gpt_new(&s->lengths, (size_t)n_sequences, 4, "lengths", err));
+    s->part.lengths = s->lengths;
+    s->part.n_sequences = n_sequences;
+    if (n_documents < 0)
+        return GPT_OK;
+    GPT_TRY(gpt_new(&s->documents, (size_t)n_documents + 1, 8, "documents",
+                    err));
+    s->part.documents = s->documents;
+    s->part.n_documents = n_documents;
+    return GPT_OK;
+}
+
+/* Length of sequence i, read at `at` of the index. */
+static int set_length(struct gpt_foreign *s, int64_t i, int64_t length,
+                      int64_t at, struct gpt_err *err)
+{
+    if (length < 0 || length > INT32_MAX)
+        return gpt_fail(err, GPT_EDATA,
+                        "%s:%" PRId64 ": length of sequence %" PRId64 " is %"
+                        PRId64 ", must be 0 to %d", s->index_path, at, i,
+                        length, INT32_MAX);
+    gpt_put_u32(s->lengths + 4 * i, (uint32_t)length);
+    return GPT_OK;
+}
+
+static int check_size(const struct gpt_foreign *s, int64_t tokens,
+                      struct gpt_err *err)
+{
+    int64_t bytes, size = gpt_in_size(s->data);
+    if (gpt_mul(tokens, item_of(s), &bytes) && bytes == size)
+        return GPT_OK;
+    return gpt_fail(err, GPT_EDATA,
+                    "%s: size is %" PRId64 " bytes, the index has %" PRId64
+                    " tokens of %" PRId64 " bytes", s->data_path, size, tokens,
+                    item_of(s));
+}
+
+/* ---- MMIDIDX ---- */
+
+static int read_mmididx(struct gpt_foreign *s, const char *prefix,
+                        struct gpt_err *err)
+{
+    GPT_TRY(gpt_indexed_open(&s->indexed, prefix, NULL, err));
+    s->dtype = gpt_indexed_dtype(s->indexed);
+    s->part.bytes = gpt_indexed_n_tokens(s->indexed) * item_of(s);
+    s->part.lengths = gpt_indexed_lengths(s->indexed);
+    s->part.n_sequences = gpt_indexed_n_sequences(s->indexed);
+    s->part.documents = gpt_indexed_documents(s->indexed);
+    s->part.n_documents = gpt_indexed_n_documents(s->indexed);
+    return GPT_OK;
+}
+
+/* ---- TNTIDX ---- */
+
+struct tntidx {
+    const uint8_t *image;
+    int64_t n, n_sizes, n_documents; /* items, their sizes, indices */
+    int64_t dims_at, data_at, sizes_at, documents_at;
+};
+
+static int tntidx_header(struct gpt_foreign *s, struct tntidx *t,
+                         struct gpt_err *err)
+{
+    const uint8_t *p = t->image;
+    int64_t size = gpt_in_size(s->index);
+    uint64_t field[6]; /* version, dtype, element, N, L, D */
+
+    if (size < GPT_TNTIDX_HEADER)
+        return gpt_fail(err, GPT_EDATA, "%s: truncated: size is %" PRId64
+                        " bytes, the header alone has %d", s->index_path, size,
+                        GPT_TNTIDX_HEADER);
+    for (int i = 0; i < 6; i++)
+        field[i] = gpt_get_u64(p + 8 + 8 * i);
+    if (field[0] != 1)
+        return gpt_fail(err, GPT_EDATA, "%s:8: version is %" PRIu64
+                        ", known is 1", s->index_path, field[0]);
+    if (!gpt_idx_dtype(field[1], &s->dtype))
+        return gpt_fail(err, GPT_EDATA, "%s:16: dtype code is %" PRIu64
+                        ", tokens have 1-5 or 8", s->index_path, field[1]);
+    if (field[2] != gpt_dtype_bytes(s->dtype))
+        return gpt_fail(err, GPT_EDATA, "%s:24: element size is %" PRIu64
+                        ", that of type %s is %zu", s->index_path, field[2],
+                        gpt_dtype_name(s->dtype), gpt_dtype_bytes(s->dtype));
+    uint64_t words = (uint64_t)(size - GPT_TNTIDX_HEADER) / 8;
+    bool fits = size % 8 == 0 && field[3] < words / 2 && field[4] <= words &&
+                field[5] <= words &&
+                2 * (field[3] + 1) + field[4] + field[5] == words;
+    if (!fits || field[4] != field[3] || field[5] == 0)
+        return gpt_fail(err, GPT_EDATA,
+                        "%s:32: %" PRIu64 " items, %" PRIu64 " sizes and %"
+                        PRIu64 " document indices are not those of %" PRId64
+                        " bytes with a size an item", s->index_path, field[3],
+                        field[4], field[5], size);
+    t->n = (int64_t)field[3];
+    t->n_documents = (int64_t)field[5] - 1;
+    t->dims_at = GPT_TNTIDX_HEADER;
+    t->data_at = t->dims_at + 8 * (t->n + 1);
+    t->sizes_at = t->data_at + 8 * (t->n + 1);
+    t->documents_at = t->sizes_at + 8 * t->n;
+    return GPT_OK;
+}
+
+static int64_t word(const struct tntidx *t, int64_t at, int64_t i)
+{
+    return gpt_idx_i64(t->image + at, i);
+}
+
+static int tntidx_items(struct gpt_foreign *s, const struct tntidx *t,
+                        struct gpt_err *err)
+{
+    int64_t end = 0;
+    for (int64_t i = 0; i <= t->n; i++) {
+        int64_t data = word(t, t->data_at, i);
+        if (data != end || word(t, t->dims_at, i) != i)
+            return gpt_fail(err, GPT_EDATA,
+                            "%s:%" PRId64 ": offset of item %" PRId64 " is %"
+                            PRId64 ", the sizes before it add up to %" PRId64
+                            " (or it has not one dimension)", s->index_path,
+                            t->data_at + 8 * i, i, data, end);
+        if (i == t->n)
+            break;
+        int64_t length = word(t, t->sizes_at, i);
+        GPT_TRY(set_length(s, i, length, t->sizes_at + 8 * i, err));
+        if (!gpt_add(end, length, &end))
+            return gpt_fail(err, GPT_EDATA, "%s: sizes overflow",
+                            s->index_path);
+    }
+    return check_size(s, end, err);
+}
+
+static int tntidx_documents(struct gpt_foreign *s, const struct tntidx *t,
+                            struct gpt_err *err)
+{
+    int64_t before = 0;
+    for (int64_t d = 0; d <= t->n_documents; d++) {
+        int64_t v = word(t, t->documents_at, d);
+        if (v < before || (d == 0 && v != 0) ||
+            (d == t->n_documents ? v != t->n : v > t->n))
+            return gpt_fail(err, GPT_EDATA,
+                            "%s:%" PRId64 ": document index %" PRId64 " is %"
+                            PRId64 ", must rise from 0 to %" PRId64,
+                            s->index_path, t->documents_at + 8 * d, d, v, t->n);
+        before = v;
+    }
+    s->part.documents = t->image + t->documents_at;
+    s->part.n_documents = t->n_documents;
+    return GPT_OK;
+}
+
+static int read_tntidx(struct gpt_foreign *s, struct gpt_err *err)
+{
+    struct tntidx t = {0};
+    GPT_TRY(gpt_in_map(s->index, &t.image, err));
+    GPT_TRY(gpt_in_open(&s->data, s->data_path, err));
+    GPT_TRY(tntidx_header(s, &t, err));
+    GPT_TRY(new_arrays(s, t.n, -1, err));
+    GPT_TRY(tntidx_items(s, &t, err));
+    s->part.bytes = gpt_in_size(s->data);
+    return tntidx_documents(s, &t, err);
+}
+
+/* ---- .ds ---- */
+
+/* A document ends where the index says, in tokens. The index does not say what
+ * a token is: two bytes or four, whichever makes the sizes agree. */
+static int read_ds(struct gpt_foreign *s, struct gpt_err *err)
+{
+    const uint8_t *ends;
+    int64_t size = gpt_in_size(s->index), n = size / 8, before = 0;
+
+    GPT_TRY(gpt_in_map(s->index, &ends, err));
+    GPT_TRY(gpt_in_open(&s->data, s->data_path, err));
+    if (size % 8 != 0)
+        return gpt_fail(err, GPT_EDATA, "%s: size is %" PRId64
+                        " bytes, must be a multiple of 8", s->index_path, size);
+    int64_t tokens = n > 0 ? gpt_idx_i64(ends, n - 1) : 0;
+    s->part.bytes = gpt_in_size(s->data);
+    s->dtype = tokens > 0 && s->part.bytes / 4 == tokens ? GPT_I32 : GPT_U16;
+    GPT_TRY(check_size(s, tokens, err));
+    GPT_TRY(new_arrays(s, n, n, err));
+    for (int64_t i = 0; i < n; i++) {
+        int64_t end = gpt_idx_i64(ends, i);
+        if (end < before || end > tokens)
+            return gpt_fail(err, GPT_EDATA,
+                            "%s:%" PRId64 ": end of document %" PRId64 " is %"
+                            PRId64 ", the one before is %" PRId64
+                            ", the last %" PRId64, s->index_path, 8 * i, i, end,
+                            before, tokens);
+        GPT_TRY(set_length(s, i, end - before, 8 * i, err));
+        gpt_put_u64(s->documents + 8 * (i + 1), (uint64_t)i + 1);
+        before = end;
+    }
+    return GPT_OK;
+}
+
+/* ---- llm.c ---- */
+
+/* Documents end after `eod`; without, all tokens are one. */
+static int cut_llmc(struct gpt_foreign *s, const uint8_t *tokens, int64_t n,
+                    int64_t eod, struct gpt_err *err)
+{
+    int64_t documents = 0, first = 0;
+    for (int64_t i = 0; i < n; i++)
+        documents += i + 1 == n || gpt_token_at(tokens, s->dtype, i) == eod;
+    GPT_TRY(new_arrays(s, documents, documents, err));
+    documents = 0;
+    for (int64_t i = 0; i < n; i++) {
+        if (i + 1 < n && gpt_token_at(tokens, s->dtype, i) != eod)
+            continue;
+        gpt_put_u32(s->lengths + 4 * documents, (uint32_t)(i + 1 - first));
+        first = i + 1;
+        documents++;
+        gpt_put_u64(s->documents + 8 * documents, (uint64_t)documents);
+    }
+    return GPT_OK;
+}
+
+static int read_llmc(struct gpt_foreign *s, int64_t eod, struct gpt_err *err)
+{
+    const uint8_t *image;
+    int64_t size = gpt_in_size(s->data);
+
+    if (size < GPT_LLMC_HEADER)
+        return gpt_fail(err, GPT_EDATA, "%s: truncated: size is %" PRId64
+                        " bytes, the header alone has %d", s->data_path, size,
+                        GPT_LLMC_HEADER);
+    GPT_TRY(gpt_in_map(s->data, &image, err));
+    uint32_t magic = gpt_get_u32(image), version = gpt_get_u32(image + 4);
+    uint32_t count = gpt_get_u32(image + 8);
+    if (!(magic == GPT_LLMC_U16 && version == 1) &&
+        !(magic == GPT_LLMC_U32 && version == 7))
+        return gpt_fail(err, GPT_EDATA, "%s:0: magic is %" PRIu32
+                        " and version %" PRIu32 ": not a known file of tokens",
+                        s->data_path, magic, version);
+    s->dtype = magic == GPT_LLMC_U16 ? GPT_U16 : GPT_I32;
+    s->part.offset = GPT_LLMC_HEADER;
+    s->part.bytes = size - GPT_LLMC_HEADER;
+    if (count > INT32_MAX || s->part.bytes != count * item_of(s))
+        return gpt_fail(err, GPT_EDATA, "%s:8: number of tokens is %" PRIu32
+                        ", the file has %" PRId64 " bytes of type %s behind its"
+                        " header", s->data_path, count, s->part.bytes,
+                        gpt_dtype_name(s->dtype));
+    return cut_llmc(s, image + GPT_LLMC_HEADER, count, eod, err);
+}
+
+/* ---- all ---- */
+
+static int name_files(struct gpt_foreign *s, const char *prefix,
+                      const char *data, const char *index, struct gpt_err *err)
+{
+    gpt_free(s->data_path);
+    gpt_free(s->index_path);
+    s->data_path = s->index_path = NULL;
+    GPT_TRY(gpt_prefixed(&s->data_path, prefix, data, err));
+    GPT_TRY(gpt_prefixed(&s->index_path, prefix, index, err));
+    s->part.path = s->data_path;
+    s->part.idx_path = s->index_path;
+    return GPT_OK;
+}
+
+static int open_any(struct gpt_foreign *s, const char *prefix, int64_t eod,
+                    struct gpt_err *err)
+{
+    uint8_t magic[8] = {0};
+
+    GPT_TRY(name_files(s, prefix, ".bin", ".idx", err));
+    if (gpt_path_exists(s->index_path)) {
+        GPT_TRY(gpt_in_open(&s->index, s->index_path, err));
+        if (gpt_in_size(s->index) >= (int64_t)sizeof magic)
+            GPT_TRY(gpt_in_read(s->index, magic, 0, sizeof magic, err));
+        bool legacy = memcmp(magic, "TNTIDX\0", 8) == 0;
+        s->format = legacy ? GPT_SET_TNTIDX : GPT_SET_MMIDIDX;
+        return legacy ? read_tntidx(s, err) : read_mmididx(s, prefix, err);
+    }
+    if (gpt_path_exists(s->data_path)) {
+        s->format = GPT_SET_LLMC;
+        s->part.idx_path = NULL;
+        GPT_TRY(gpt_in_open(&s->data, s->data_path, err));
+        return read_llmc(s, eod, err);
+    }
+    GPT_TRY(name_files(s, prefix, ".ds", ".ds.index", err));
+    if (!gpt_path_exists(s->data_path))
+        return gpt_fail(err, GPT_EIO, "there is no '%s.idx', '%s.bin' or"
+                        " '%s.ds'", prefix, prefix, prefix);
+    s->format = GPT_SET_DS;
+    GPT_TRY(gpt_in_open(&s->index, s->index_path, err));
+    return read_ds(s, err);
+}
+
+int gpt_foreign_open(struct gpt_foreign *s, const char *prefix, int64_t eod,
+                    struct gpt_err *err)
+{
+    memset(s, 0, sizeof *s);
+    return open_any(s, prefix, eod, err);
+}
+
+void gpt_foreign_close(struct gpt_foreign *s)
+{
+    gpt_indexed_close(s->indexed);
+    gpt_in_close(s->index);
+    gpt_in_close(s->data);
+    gpt_free(s->data_path);
+    gpt_free(s->index_path);
+    gpt_free(s->lengths);
+    gpt_free(s->documents);
+    memset(s, 0, sizeof *s);
+}

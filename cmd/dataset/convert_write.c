@@ -1,0 +1,168 @@
+/* Writes data sets of every format that convert.h knows. Each is a row of
+ * `formats`: names, what stands before the tokens, what stands in the index. */
+#include "cmd/dataset/convert.h"
+
+#include "base/memory.h"
+#include "base/num.h"
+
+#include <inttypes.h>
+
+static int put_word(struct gpt_out *out, uint64_t v, struct gpt_err *err)
+{
+    uint8_t word[8];
+    gpt_put_u64(word, v);
+    return gpt_out_write(out, word, sizeof word, err);
+}
+
+static int64_t n_tokens(const struct gpt_foreign *s)
+{
+    return s->part.bytes / (int64_t)gpt_dtype_bytes(s->dtype);
+}
+
+/* ---- TNTIDX ---- */
+
+static int tntidx_index(struct gpt_out *out, const struct gpt_foreign *s,
+                        struct gpt_err *err)
+{
+    const struct gpt_set_range *p = &s->part;
+    int64_t n = p->n_sequences, at = 0;
+    uint8_t code = 0;
+
+    (void)gpt_idx_dtype_code(s->dtype, &code); /* every source has one */
+    GPT_TRY(gpt_out_write(out, "TNTIDX\0", 8, err));
+    GPT_TRY(put_word(out, 1, err));
+    GPT_TRY(put_word(out, code, err));
+    GPT_TRY(put_word(out, gpt_dtype_bytes(s->dtype), err));
+    GPT_TRY(put_word(out, (uint64_t)n, err));
+    GPT_TRY(put_word(out, (uint64_t)n, err));
+    GPT_TRY(put_word(out, (uint64_t)p->n_documents + 1, err));
+    for (int64_t i = 0; i <= n; i++)
+        GPT_TRY(put_word(out, (uint64_t)i, err));
+    GPT_TRY(put_word(out, 0, err));
+    for (int64_t i = 0; i < n; i++) {
+        at += gpt_idx_i32(p->lengths, i);
+        GPT_TRY(put_word(out, (uint64_t)at, err));
+    }
+    for (int64_t i = 0; i < n; i++)
+        GPT_TRY(put_word(out, (uint64_t)gpt_idx_i32(p->lengths, i), err));
+    return gpt_out_write(out, p->documents, 8 * (size_t)(p->n_documents + 1),
+                         err);
+}
+
+/* ---- .ds, llm.c: two bytes or four a token ---- */
+
+static int check_width(const struct gpt_foreign *s, struct gpt_err *err)
+{
+    if (s->dtype == GPT_U16 || s->dtype == GPT_I32)
+        return GPT_OK;
+    return gpt_fail(err, GPT_EDATA,
+                    "%s: tokens are of type %s, the format has U16 and 32 bits",
+                    s->data_path, gpt_dtype_name(s->dtype));
+}
+
+static int ds_index(struct gpt_out *out, const struct gpt_foreign *s,
+                    struct gpt_err *err)
+{
+    const struct gpt_set_range *p = &s->part;
+    int64_t at = 0, i = 0;
+    GPT_TRY(check_width(s, err));
+    for (int64_t d = 1; d <= p->n_documents; d++) {
+        for (; i < gpt_idx_i64(p->documents, d); i++)
+            at += gpt_idx_i32(p->lengths, i);
+        GPT_TRY(put_word(out, (uint64_t)at, err));
+    }
+    return GPT_OK;
+}
+
+static int llmc_header(struct gpt_out *out, const struct gpt_foreign *s,
+                       struct gpt_err *err)
+{
+    uint8_t header[GPT_LLMC_HEADER] = {0};
+    bool wide = s->dtype == GPT_I32;
+    GPT_TRY(check_width(s, err));
+    if (n_tokens(s) > INT32_MAX)
+        return gpt_fail(err, GPT_EDATA,
+                        "%s: %" PRId64 " tokens, a file of llm.c holds at most"
+                        " %d: slice it first", s->data_path, n_tokens(s),
+                        INT32_MAX);
+    gpt_put_u32(header, wide ? GPT_LLMC_U32 : GPT_LLMC_U16);
+    gpt_put_u32(header + 4, wide ? 7 : 1);
+    gpt_put_u32(header + 8, (uint32_t)n_tokens(s));
+    return gpt_out_write(out, header, sizeof header, err);
+}
+
+/* ---- all ---- */
+
+static const struct format {
+    const char *data, *index; /* suffixes; no index: NULL */
+    int (*header)(struct gpt_out *out, const struct gpt_foreign *s,
+                  struct gpt_err *err);
+    int (*write_index)(struct gpt_out *out, const struct gpt_foreign *s,
+                       struct gpt_err *err);
+} formats[] = {
+    [GPT_SET_MMIDIDX] = {".bin", ".idx", NULL, NULL}, /* gpt_assemble() */
+    [GPT_SET_TNTIDX] = {".bin", ".idx", NULL, tntidx_index},
+    [GPT_SET_DS] = {".ds", ".ds.index", NULL, ds_index},
+    [GPT_SET_LLMC] = {".bin", NULL, llmc_header, NULL},
+};
+
+/* Opens prefix + suffix, unless that is a file of the input. */
+static int open_file(struct gpt_out **out, const char *suffix, int64_t bytes,
+                     const struct gpt_foreign *s,
+                     const struct gpt_assemble_options *o, struct gpt_err *err)
+{
+    char *path = NULL;
+    GPT_TRY(gpt_prefixed(&path, o->prefix, suffix, err));
+    int status = GPT_OK;
+    if (gpt_path_same(path, s->part.path) ||
+        (s->part.idx_path && gpt_path_same(path, s->part.idx_path)))
+        status = gpt_fail(err, GPT_EUSAGE, "the output '%s' is an input:"
+                          " inputs are never modified", path);
+    if (status == GPT_OK)
+        status = gpt_out_open(out, path, o->flags, bytes, err);
+    gpt_free(path);
+    return status;
+}
+
+static int commit(struct gpt_out **out, struct gpt_err *err)
+{
+    struct gpt_out *done = *out;
+    *out = NULL;
+    return done ? gpt_out_commit(done, err) : GPT_OK;
+}
+
+static int write_format(const struct gpt_foreign *s, const struct format *f,
+                        const struct gpt_assemble_options *o,
+                        struct gpt_err *err)
+{
+    struct gpt_out *data = NULL, *index = NULL;
+    int status;
+
+    GPT_TRY_GOTO(status, open_file(&data, f->data, s->part.bytes, s, o, err),
+                 out);
+    if (f->index) {
+        GPT_TRY_GOTO(status, open_file(&index, f->index, 0, s, o, err), out);
+        GPT_TRY_GOTO(status, f->write_index(index, s, err), out);
+    }
+    if (f->header)
+        GPT_TRY_GOTO(status, f->header(data, s, err), out);
+    GPT_TRY_GOTO(status, gpt_assemble_copy(data, s->part.path, s->part.offset,
+                                           s->part.bytes, o, err), out);
+    GPT_TRY_GOTO(status, commit(&data, err), out);
+    status = commit(&index, err);
+out:
+    gpt_out_abort(data);
+    gpt_out_abort(index);
+    return status;
+}
+
+int gpt_convert_set(const struct gpt_foreign *s, enum gpt_set_format to,
+                const struct gpt_assemble_options *options,
+                struct gpt_err *err)
+{
+    struct gpt_assemble_options o = *options;
+    if (to != GPT_SET_MMIDIDX)
+        return write_format(s, &formats[to], &o, err);
+    o.dtype = s->dtype;
+    return gpt_assemble(&o, &s->part, 1, err);
+}

@@ -1,0 +1,239 @@
+/* Repairs data sets: finds out what is wrong (idx.c), makes new arrays where
+ * the old ones are, has the rest copied (assemble.c). Start at gpt_repair(),
+ * at the end. */
+#include "cmd/dataset/repair.h"
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/num.h"
+#include "cmd/dataset/verify.h"
+
+#include <inttypes.h>
+
+struct repair {
+    struct gpt_untrusted set;
+    struct gpt_idx idx;
+    struct gpt_damages damages;
+    struct gpt_err first[GPT_N_DAMAGES]; /* finding of each kind */
+    struct gpt_set_range part;
+    uint8_t *lengths, *documents; /* new ones, or NULL */
+    const char *path;             /* of the .idx, for messages */
+};
+
+static void remember(void *user, enum gpt_damage kind,
+                     const struct gpt_err *err)
+{
+    struct repair *r = user;
+    r->first[kind] = *err;
+}
+
+static bool has(const struct repair *r, enum gpt_damage kind)
+{
+    return r->damages.count[kind] > 0;
+}
+
+static int refuse(const struct repair *r, enum gpt_damage kind, const char *why,
+                  struct gpt_err *err)
+{
+    gpt_fail(err, GPT_EDATA, "%s", r->first[kind].text);
+    return gpt_hint(err, "this cannot be repaired: %s", why);
+}
+
+/* What is not known cannot be made up. */
+static int refuse_hopeless(const struct repair *r, bool readable,
+                           struct gpt_err *err)
+{
+    uint8_t code = has(r, GPT_DAMAGE_DTYPE) ? r->set.image[17] : 0;
+    if (has(r, GPT_DAMAGE_HEADER))
+        return refuse(r, GPT_DAMAGE_HEADER, "nothing else can be read", err);
+    if (code == 6 || code == 7)
+        return refuse(r, GPT_DAMAGE_DTYPE, "floating values are no tokens",
+                      err);
+    if (!readable)
+        return refuse(r, GPT_DAMAGE_DTYPE, "no type fits the .bin", err);
+    if (has(r, GPT_DAMAGE_LENGTH))
+        return refuse(r, GPT_DAMAGE_LENGTH, "the length is not known", err);
+    if (has(r, GPT_DAMAGE_IDX_SIZE) &&
+        r->set.image_bytes == GPT_IDX_HEADER + 13 * r->idx.n_sequences +
+                                  8 * (r->idx.n_documents + 1))
+        return refuse(r, GPT_DAMAGE_IDX_SIZE, "the set is multimodal", err);
+    if (has(r, GPT_DAMAGE_EOD_LENGTH) && has(r, GPT_DAMAGE_DOCUMENT))
+        return refuse(r, GPT_DAMAGE_DOCUMENT, "lengths are wrong as well", err);
+    return GPT_OK;
+}
+
+/* ---- documents ---- */
+
+static int new_documents(struct repair *r, int64_t kept, const char *what,
+                         struct gpt_err *err)
+{
+    int64_t old = kept ? r->part.n_documents : 0;
+    int64_t begun = kept ? gpt_idx_i64(r->part.documents, old) : 0;
+    int64_t n = old + r->part.n_sequences - begun;
+
+    GPT_TRY(gpt_new(&r->documents, (size_t)n + 1, 8, "document indices", err));
+    if (kept)
+        memcpy(r->documents, r->part.documents, 8 * (size_t)(old + 1));
+    for (int64_t d = old; d < n; d++)
+        gpt_put_u64(r->documents + 8 * (d + 1),
+                    (uint64_t)(begun + d - old + 1));
+    gpt_warn("%s: %s: %" PRId64 " sequences become a document each", r->path,
+             what, r->part.n_sequences - begun);
+    r->part.documents = r->documents;
+    r->part.n_documents = n;
+    return GPT_OK;
+}
+
+static int repair_documents(struct repair *r, struct gpt_err *err)
+{
+    if (has(r, GPT_DAMAGE_DOCUMENT))
+        return new_documents(r, 0, "documents are in disorder", err);
+    if (has(r, GPT_DAMAGE_DOCUMENTS))
+        return new_documents(r, 1, "documents are missing", err);
+    return GPT_OK;
+}
+
+/* ---- lengths ---- */
+
+/* Tokens of the .bin. */
+static int64_t there(const struct repair *r)
+{
+    return r->set.bin_bytes / (int64_t)gpt_dtype_bytes(r->idx.dtype);
+}
+
+/* Ends the set with the last document that is complete. */
+static void drop_tail(struct repair *r)
+{
+    struct gpt_set_range *p = &r->part;
+    int64_t kept = 0, tokens = 0, n = p->n_documents;
+
+    while (kept < p->n_sequences) {
+        int64_t next = tokens + gpt_idx_i32(p->lengths, kept);
+        if (next > there(r))
+            break;
+        tokens = next;
+        kept++;
+    }
+    while (gpt_idx_i64(p->documents, p->n_documents) > kept)
+        p->n_documents--;
+    p->n_sequences = gpt_idx_i64(p->documents, p->n_documents);
+    gpt_warn("%s: the .bin is cut short: the last %" PRId64 " of %" PRId64
+             " documents are dropped", r->path, n - p->n_documents, n);
+}
+
+/* Gives the last sequence of each document its end back. All of these must
+ * then end with the same token: that tells this damage from another. */
+static int count_eod(struct repair *r, struct gpt_err *err)
+{
+    struct gpt_set_range *p = &r->part;
+    int64_t at = 0, eod = -1;
+
+    GPT_TRY(gpt_new(&r->lengths, (size_t)p->n_sequences, 4, "lengths", err));
+    memcpy(r->lengths, p->lengths, 4 * (size_t)p->n_sequences);
+    for (int64_t d = 0; d < p->n_documents; d++) {
+        int64_t first = gpt_idx_i64(p->documents, d);
+        int64_t end = gpt_idx_i64(p->documents, d + 1);
+        if (first == end)
+            continue;
+        for (int64_t i = first; i < end; i++)
+            at += gpt_idx_i32(p->lengths, i);
+        int64_t id = gpt_token_at(r->set.bytes, r->idx.dtype, at++);
+        int32_t length = gpt_idx_i32(p->lengths, end - 1);
+        if ((eod >= 0 && id != eod) || length == INT32_MAX)
+            return refuse(r, GPT_DAMAGE_EOD_LENGTH,
+                          "the tokens in question differ", err);
+        eod = id;
+        gpt_put_u32(r->lengths + 4 * (end - 1), (uint32_t)length + 1);
+    }
+    gpt_warn("%s: document ends were not counted: every length grows by token %"
+             PRId64, r->path, eod);
+    p->lengths = r->lengths;
+    return GPT_OK;
+}
+
+static int repair_lengths(struct repair *r, struct gpt_err *err)
+{
+    if (has(r, GPT_DAMAGE_BIN_SHORT))
+        drop_tail(r);
+    if (has(r, GPT_DAMAGE_EOD_LENGTH))
+        GPT_TRY(count_eod(r, err));
+    if (has(r, GPT_DAMAGE_BIN_LONG))
+        gpt_warn("%s: what the .bin has behind the last sequence is dropped",
+                 r->path);
+    int64_t tokens = 0;
+    for (int64_t i = 0; i < r->part.n_sequences; i++)
+        tokens += gpt_idx_i32(r->part.lengths, i);
+    r->part.bytes = tokens * (int64_t)gpt_dtype_bytes(r->idx.dtype);
+    return GPT_OK;
+}
+
+/* ---- all ---- */
+
+static void tell_rebuilt(const struct repair *r)
+{
+    int64_t pointers = r->damages.count[GPT_DAMAGE_POINTER] +
+                       r->damages.count[GPT_DAMAGE_POINTER_32];
+    if (pointers > 0)
+        gpt_warn("%s: %" PRId64 " pointers were wrong", r->path, pointers);
+    if (has(r, GPT_DAMAGE_DTYPE))
+        gpt_warn("%s: the type is %s by the size of the .bin", r->path,
+                 gpt_dtype_name(r->idx.dtype));
+    if (has(r, GPT_DAMAGE_IDX_SIZE))
+        gpt_warn("%s: bytes behind the document indices are dropped", r->path);
+}
+
+static int write_repaired(struct repair *r,
+                          const struct gpt_assemble_options *options,
+                          struct gpt_err *err)
+{
+    struct gpt_assemble_options o = *options;
+    r->part = (struct gpt_set_range){
+        .path = gpt_in_path(r->set.bin_file),
+        .idx_path = gpt_in_path(r->set.idx_file),
+        .lengths = r->idx.lengths,
+        .n_sequences = r->idx.n_sequences,
+        .documents = r->idx.documents,
+        .n_documents = r->idx.n_documents,
+    };
+    tell_rebuilt(r);
+    GPT_TRY(repair_documents(r, err));
+    GPT_TRY(repair_lengths(r, err));
+    if (o.index_only && r->part.bytes != r->set.bin_bytes)
+        return gpt_fail(err, GPT_EUSAGE,
+                        "--index-only is not enough: '%s' must be cut from %"
+                        PRId64 " to %" PRId64 " bytes", r->part.path,
+                        r->set.bin_bytes, r->part.bytes);
+    o.dtype = r->idx.dtype;
+    return gpt_assemble(&o, &r->part, 1, err);
+}
+
+static int repair(struct repair *r, const char *prefix,
+                  const struct gpt_assemble_options *o, bool *damaged,
+                  struct gpt_err *err)
+{
+    GPT_TRY(gpt_untrusted_open(&r->set, prefix, err));
+    r->path = gpt_in_path(r->set.idx_file);
+    r->damages = (struct gpt_damages){.most = 1, .found = remember, .user = r};
+    bool readable = gpt_idx_check(&r->idx, r->set.image, r->set.image_bytes,
+                                  r->set.bin_bytes, r->path,
+                                  &r->damages) == GPT_OK;
+    *damaged = gpt_damages_total(&r->damages) > 0;
+    if (!*damaged)
+        return GPT_OK;
+    GPT_TRY(refuse_hopeless(r, readable, err));
+    return write_repaired(r, o, err);
+}
+
+int gpt_repair(const char *prefix, const struct gpt_assemble_options *options,
+               bool *damaged, struct gpt_err *err)
+{
+    struct repair *r;
+    *damaged = false;
+    GPT_TRY(gpt_new(&r, 1, sizeof *r, "a repair", err));
+    int status = repair(r, prefix, options, damaged, err);
+    gpt_untrusted_close(&r->set);
+    gpt_free(r->lengths);
+    gpt_free(r->documents);
+    gpt_free(r);
+    return status;
+}

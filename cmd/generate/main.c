@@ -1,0 +1,416 @@
+/* gpt-generate: text from a checkpoint. Start at run(): checkpoint, tokenizer,
+ * prompts, model, texts. Everything but the options, the choice of files and
+ * the speed line is in common/generate/ and model/decode.h. */
+#include "base/io.h"
+#include "base/log.h"
+#include "base/num.h"
+#include "base/options.h"
+#include "base/signals.h"
+#include "checkpoint/load.h"
+#include "generate/generate.h"
+#include "cmd/generate/prompts.h"
+#include "cmd/generate/writer.h"
+#include "tokenizer/tokenizer_options.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+struct options {
+    struct gpt_common_options common;
+    const char *load;
+    int64_t iteration;
+    bool verify;
+    struct gpt_tokenizer_options tokenizer;
+    struct gpt_list prompt, prompt_file;
+    bool jsonl, echo;
+    int64_t tokens, num_samples;
+    bool greedy, ignore_eod;
+    double temperature, top_p;
+    int64_t top_k, seed;
+    const char *device;
+    int64_t batch_size;
+};
+
+
+#define AT(field) .offset = offsetof(struct options, field)
+static const struct gpt_opt table[] = {
+    {.kind = GPT_OPT_GROUP, .help = "Model"},
+    {.kind = GPT_OPT_STRING, .name = "load", .arg = "DIR", AT(load),
+     .flags = GPT_OPT_REQUIRED | GPT_OPT_DIR,
+     .help = "checkpoints of a run, or one of its iter_* directories"},
+    {.kind = GPT_OPT_INT, .name = "iteration", .arg = "N", AT(iteration),
+     .def = "-1", .min = -1, .max = 1e15,
+     .help = "which checkpoint, -1 = the newest", .alias = "ckpt-step"},
+    {.kind = GPT_OPT_FLAG, .name = "verify", AT(verify), .def = "true",
+     .help = "check the checkpoint's checksums first"},
+    GPT_TOKENIZER_FILE_OPTIONS(struct options, tokenizer, NULL),
+    GPT_TOKENIZER_TEXT_OPTIONS(struct options, tokenizer),
+    {.kind = GPT_OPT_INT, .name = "vocab-size", .arg = "N",
+     AT(tokenizer.vocab_size), .def = "0", .min = 0, .max = INT32_MAX,
+     .help = "NullTokenizer: ids are below N; TikTokenizer: of the model"},
+    {.kind = GPT_OPT_GROUP, .help = "Prompts and texts"},
+    {.kind = GPT_OPT_LIST, .letter = 'p', .name = "prompt", .arg = "TEXT",
+     AT(prompt), .help = "how the text begins; every word is one prompt, "
+                         "the empty one starts a new document"},
+    {.kind = GPT_OPT_LIST, .name = "prompt-file", .arg = "FILE",
+     AT(prompt_file), .flags = GPT_OPT_FILE, .alias = "sample-input-file",
+     .help = "a file that is one prompt, '-' = standard input"},
+    {.kind = GPT_OPT_FLAG, .name = "jsonl", AT(jsonl),
+     .help = "prompt files are JSON lines with 'prompt' and 'id', and so is "
+             "the output"},
+    {.kind = GPT_OPT_INT, .name = "tokens", .arg = "N", AT(tokens),
+     .def = "64", .min = 1, .max = 1e9,
+     .alias = "num-tokens-to-generate tokens-to-generate out-seq-length "
+              "max-new-tokens",
+     .help = "the most tokens to add to a prompt"},
+    {.kind = GPT_OPT_INT, .name = "num-samples", .arg = "N", AT(num_samples),
+     .def = "1", .min = 1, .max = 1e6, .help = "texts for each prompt"},
+    {.kind = GPT_OPT_FLAG, .name = "echo", AT(echo),
+     .help = "repeat the prompt in front of the text"},
+    {.kind = GPT_OPT_FLAG, .name = "ignore-eod", AT(ignore_eod),
+     .help = "go on after the end of a document"},
+    {.kind = GPT_OPT_GROUP, .help = "Choice of tokens"},
+    {.kind = GPT_OPT_REAL, .name = "temperature", .arg = "X",
+     AT(temperature), .def = "1", .min = 0, .max = 1000,
+     .help = "below 1 the likely becomes likelier; 0 = greedy"},
+    {.kind = GPT_OPT_INT, .name = "top-k", .arg = "N", AT(top_k),
+     .def = "0", .min = 0, .max = 1e9,
+     .help = "choose among the N most probable tokens, 0 = all"},
+    {.kind = GPT_OPT_REAL, .name = "top-p", .arg = "P", AT(top_p),
+     .def = "0", .min = 0, .max = 1,
+     .help = "choose among the most probable tokens that together reach P, "
+             "0 = all"},
+    {.kind = GPT_OPT_FLAG, .name = "greedy", AT(greedy),
+     .help = "always the most probable token"},
+    {.kind = GPT_OPT_INT, .name = "seed", .arg = "N", AT(seed), .def = "-1",
+     .min = -1, .max = 9007199254740992.0, .alias = "random-seed",
+     .help = "of all choices, -1 = a new one each time"},
+    {.kind = GPT_OPT_GROUP, .help = "Machine"},
+    {.kind = GPT_OPT_STRING, .name = "device", .arg = "NAME", AT(device),
+     .def = "auto", .help = "what computes: auto, cpu, cuda or cuda:N"},
+    {.kind = GPT_OPT_INT, .name = "batch-size", .arg = "N", AT(batch_size),
+     .def = "8", .min = 1, .max = 65536,
+     .help = "texts at once; what they say does not depend on it"},
+    GPT_COMMON_OPTIONS(struct options, common),
+};
+
+/* Everything between opening and closing. */
+struct job {
+    const struct options *o;
+    struct gpt_checkpoint *checkpoint;
+    const struct gpt_config *config;
+    struct gpt_tokenizer *tokenizer;
+    struct gpt_prompts prompts;
+    struct gpt_ids *ids;           /* (prompts.n) */
+    struct gpt_request *requests;  /* (n_requests) */
+    int64_t n_requests, most_prompt;
+    struct gpt_backend *be;
+    struct gpt_param_table params;
+    struct gpt_flat flat;
+    void *weights;
+    struct gpt_decoder *decoder;
+};
+
+/* ---- tokenizer ---- */
+
+/* What the command line leaves open stands in the checkpoint, unless another
+ * family is asked for. Those of other programs name none: they are GPT-2's. */
+static int complete_tokenizer(struct gpt_tokenizer_options *to,
+                              const struct job *j, struct gpt_arena *arena,
+                              struct gpt_err *err)
+{
+    const cJSON *kept = cJSON_GetObjectItemCaseSensitive(
+        gpt_checkpoint_state(j->checkpoint), "tokenizer");
+    const cJSON *type = cJSON_GetObjectItemCaseSensitive(kept, "type");
+    const char *family =
+        cJSON_IsString(type) ? type->valuestring : gpt_tokenizer_types[0];
+    if (!to->type)
+        to->type = family;
+    if (strcmp(to->type, family) != 0)
+        return GPT_OK;
+    return gpt_tokenizer_from_json(to, kept, gpt_checkpoint_dir(j->checkpoint),
+                                   arena, err);
+}
+
+static int check_tokenizer(const struct job *j, struct gpt_err *err)
+{
+    int64_t have = gpt_tokenizer_vocab_size(j->tokenizer);
+    if (have <= j->config->vocab_size)
+        return GPT_OK;
+    return gpt_fail(err, GPT_EDATA,
+                    "the tokenizer has %lld tokens, the model of %s %lld",
+                    (long long)have, gpt_checkpoint_dir(j->checkpoint),
+                    (long long)j->config->vocab_size);
+}
+
+static int open_tokenizer(struct job *j, struct gpt_err *err)
+{
+    struct gpt_tokenizer_options to = j->o->tokenizer;
+    struct gpt_arena arena = {0};
+    int status = complete_tokenizer(&to, j, &arena, err);
+    if (status == GPT_OK && !gpt_tokenizer_named(&to)) {
+        gpt_fail(err, GPT_EUSAGE, "%s holds no vocabulary",
+                 gpt_checkpoint_dir(j->checkpoint));
+        status = gpt_hint(err, "give --vocab-file and --merge-file, "
+                               "--tokenizer-model, or --tokenizer-type "
+                               "ByteTokenizer");
+    }
+    if (status == GPT_OK)
+        status = gpt_tokenizer_open(&j->tokenizer, &to, err);
+    gpt_arena_free(&arena);
+    return status == GPT_OK ? check_tokenizer(j, err) : status;
+}
+
+/* ---- prompts ---- */
+
+static int read_prompts(struct job *j, struct gpt_err *err)
+{
+    const struct options *o = j->o;
+    const char *const standard_input[] = {"-"};
+    const char *const *files = o->prompt_file.items;
+    int64_t n_files = o->prompt_file.n;
+    for (int64_t i = 0; i < o->prompt.n; i++)
+        GPT_TRY(gpt_prompts_add(&j->prompts, o->prompt.items[i],
+                                strlen(o->prompt.items[i]), err));
+    if (o->prompt.n + n_files == 0) {
+        if (isatty(STDIN_FILENO)) {
+            gpt_fail(err, GPT_EUSAGE, "no prompt");
+            return gpt_hint(err, "give --prompt TEXT, --prompt-file FILE or "
+                                 "text on standard input");
+        }
+        files = standard_input;
+        n_files = 1;
+    }
+    for (int64_t i = 0; i < n_files; i++)
+        GPT_TRY(o->jsonl ? gpt_prompts_read_jsonl(&j->prompts, files[i], err)
+                         : gpt_prompts_read_text(&j->prompts, files[i], err));
+    return GPT_OK;
+}
+
+/* An empty prompt becomes the end of the document before. */
+static int encode_prompt(struct job *j, struct gpt_encoder *encoder, size_t i,
+                         struct gpt_err *err)
+{
+    const struct gpt_prompt *prompt = &j->prompts.items[i];
+    struct gpt_ids *ids = &j->ids[i];
+    GPT_TRY(gpt_encode(encoder, prompt->text, prompt->len, ids, err));
+    if (ids->len == 0) {
+        int32_t eod = gpt_tokenizer_eod(j->tokenizer);
+        if (eod < 0)
+            return gpt_fail(err, GPT_EUSAGE,
+                            "prompt %zu is empty, and the vocabulary has no "
+                            "end-of-document token to begin with",
+                            i + 1);
+        GPT_TRY(gpt_grow(&ids->data, &ids->cap, 1, sizeof *ids->data,
+                         "a prompt", err));
+        ids->data[ids->len++] = eod;
+    }
+    j->most_prompt = gpt_max_i64(j->most_prompt, (int64_t)ids->len);
+    return GPT_OK;
+}
+
+static int encode_prompts(struct job *j, struct gpt_err *err)
+{
+    struct gpt_encoder *encoder = NULL;
+    GPT_TRY(gpt_new(&j->ids, j->prompts.n, sizeof *j->ids, "prompts", err));
+    GPT_TRY(gpt_encoder_open(&encoder, j->tokenizer, err));
+    int rc = GPT_OK;
+    for (size_t i = 0; i < j->prompts.n && rc == GPT_OK; i++)
+        rc = encode_prompt(j, encoder, i, err);
+    gpt_encoder_close(encoder);
+    return rc;
+}
+
+static int make_requests(struct job *j, struct gpt_err *err)
+{
+    int64_t samples = j->o->num_samples;
+    if (!gpt_mul((int64_t)j->prompts.n, samples, &j->n_requests))
+        return gpt_fail(err, GPT_EUSAGE, "too many texts");
+    GPT_TRY(gpt_new(&j->requests, (size_t)j->n_requests, sizeof *j->requests,
+                    "requests", err));
+    for (int64_t i = 0; i < j->n_requests; i++) {
+        const struct gpt_ids *ids = &j->ids[i / samples];
+        j->requests[i] = (struct gpt_request){
+            .prompt = ids->data,
+            .n_prompt = (int64_t)ids->len,
+            .max_tokens = j->o->tokens,
+            .number = (uint64_t)(i / samples),
+            .sample = (uint64_t)(i % samples),
+        };
+    }
+    return GPT_OK;
+}
+
+/* ---- model ---- */
+
+/* What the model and the texts under way take, and where. */
+static void describe(const struct job *j, const struct gpt_decoder_options *d)
+{
+    char device[128], weights[32], texts[32];
+    int64_t bytes = 0;
+    if (j->most_prompt + j->o->tokens > d->positions + 1)
+        gpt_info("prompt and text together have at most %lld positions",
+                 (long long)d->positions);
+    if (gpt_decoder_memory(&bytes, d, NULL) != GPT_OK)
+        return;
+    j->be->describe(j->be, device, sizeof device);
+    gpt_debug("%s: %s of weights, %s for %lld texts of %lld positions", device,
+              gpt_text_bytes(weights, 4.0 * (double)j->flat.elements),
+              gpt_text_bytes(texts, (double)bytes), (long long)d->slots,
+              (long long)d->positions);
+}
+
+static int open_model(struct job *j, struct gpt_err *err)
+{
+    struct gpt_layout layout = GPT_LAYOUT_SINGLE(j->config);
+    GPT_TRY(gpt_backend_open(&j->be, j->o->device, err));
+    GPT_TRY(gpt_params_build(&j->params, j->config, err));
+    GPT_TRY(gpt_flat_build(&j->flat, &j->params, &layout, err));
+    GPT_TRY(gpt_load_weights(&j->weights, j->checkpoint, &j->flat, GPT_F32,
+                             j->be, err));
+    struct gpt_decoder_options options = {
+        .config = j->config,
+        .flat = &j->flat,
+        .act = GPT_F32,
+        .slots = gpt_min_i64(j->o->batch_size, j->n_requests),
+        .positions = gpt_min_i64(j->config->max_positions,
+                                 j->most_prompt + j->o->tokens),
+    };
+    describe(j, &options);
+    return gpt_decoder_open(&j->decoder, j->be, &options, j->weights, err);
+}
+
+/* ---- texts ---- */
+
+static uint64_t choose_seed(const struct options *o, bool greedy)
+{
+    uint32_t random = 0;
+    if (o->seed >= 0)
+        return (uint64_t)o->seed;
+    if (!greedy && getrandom(&random, sizeof random, 0) != sizeof random)
+        random = 1234;
+    if (!greedy)
+        gpt_info("seed %u", random);
+    return random;
+}
+
+static double rate(double amount, double seconds)
+{
+    return seconds > 0 ? amount / seconds : 0;
+}
+
+static void report_speed(const struct job *j, const struct gpt_speed *s)
+{
+    double bytes = (double)gpt_decoder_step_bytes(j->decoder);
+    gpt_info("prompts: %lld tokens, %.1f tokens/s; texts: %lld tokens, %.1f "
+             "tokens/s, %.1f GB/s of weights",
+             (long long)s->prompt_tokens,
+             rate((double)s->prompt_tokens, s->prompt_seconds),
+             (long long)s->step_tokens,
+             rate((double)s->step_tokens, s->step_seconds),
+             rate(bytes * (double)s->steps, s->step_seconds) / 1e9);
+}
+
+static int generate(struct job *j, struct gpt_err *err)
+{
+    const struct options *o = j->o;
+    struct gpt_writer *writer = NULL;
+    struct gpt_speed speed;
+    struct gpt_writer_options wo = {
+        .file = stdout,
+        .jsonl = o->jsonl,
+        .echo = o->echo,
+        .tokenizer = j->tokenizer,
+        .prompts = &j->prompts,
+        .requests = j->requests,
+        .n_requests = j->n_requests,
+    };
+    struct gpt_generation how = {
+        .sampling = {o->greedy ? 0 : o->temperature, o->top_k, o->top_p},
+        .eod = o->ignore_eod ? -1 : gpt_tokenizer_eod(j->tokenizer),
+        .token = gpt_writer_token,
+        .finish = gpt_writer_finish,
+    };
+    how.seed = choose_seed(o, gpt_sampling_is_greedy(&how.sampling));
+    GPT_TRY(gpt_writer_open(&writer, &wo, err));
+    how.user = writer;
+    int rc = gpt_generate(j->decoder, j->requests, j->n_requests, &how, &speed,
+                          err);
+    gpt_writer_close(writer);
+    if (rc == GPT_OK)
+        report_speed(j, &speed);
+    return rc;
+}
+
+static int work(struct job *j, struct gpt_err *err)
+{
+    const struct options *o = j->o;
+    GPT_TRY(gpt_checkpoint_open(&j->checkpoint, o->load, o->iteration,
+                                o->verify, err));
+    j->config = gpt_checkpoint_config(j->checkpoint);
+    GPT_TRY(open_tokenizer(j, err));
+    GPT_TRY(read_prompts(j, err));
+    if (gpt_signals_stop() || j->prompts.n == 0)
+        return GPT_OK;
+    GPT_TRY(encode_prompts(j, err));
+    GPT_TRY(make_requests(j, err));
+    GPT_TRY(open_model(j, err));
+    return generate(j, err);
+}
+
+static void close_job(struct job *j)
+{
+    gpt_decoder_close(j->decoder);
+    if (j->weights)
+        j->be->free(j->be, j->weights);
+    gpt_flat_free(&j->flat);
+    gpt_params_free(&j->params);
+    gpt_free(j->requests);
+    for (size_t i = 0; j->ids && i < j->prompts.n; i++)
+        gpt_free(j->ids[i].data);
+    gpt_free(j->ids);
+    gpt_prompts_free(&j->prompts);
+    gpt_tokenizer_close(j->tokenizer);
+    gpt_checkpoint_close(j->checkpoint);
+}
+
+static int run(const void *options, const struct gpt_args *args,
+               struct gpt_err *err)
+{
+    struct job j = {.o = options};
+    (void)args;
+    int rc = work(&j, err);
+    close_job(&j);
+    return rc;
+}
+
+static const char *const usage[] = {
+    "--load DIR --prompt TEXT [--tokens N] [--temperature X] [--top-k N] "
+    "[--top-p P] [--seed N]",
+    "--load DIR --jsonl < prompts.jsonl > texts.jsonl",
+    NULL,
+};
+static const char *const examples[] = {
+    "gpt-generate --load ckpt --prompt 'Once upon a time' --top-k 40",
+    "gpt-generate --load ckpt --prompt '' --num-samples 3 --tokens 200",
+    "echo 'Dear Sir,' | gpt-generate --load ckpt --greedy --echo",
+    NULL,
+};
+
+int main(int argc, char **argv)
+{
+    static const struct gpt_program program = {
+        .name = "gpt-generate",
+        .purpose = "Continue texts with a trained model.",
+        .usage = usage,
+        .examples = examples,
+        .options = table,
+        .n_options = GPT_COUNT(table),
+        .options_bytes = sizeof(struct options),
+        .version = gpt_backend_version,
+        .run = run,
+    };
+    return gpt_main(&program, argc, argv);
+}

@@ -1,0 +1,170 @@
+/* Prompts; see prompts.h. Files are read as streams, so that pipes will do. */
+#include "cmd/generate/prompts.h"
+
+#include "base/json.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define MOST_BYTES ((size_t)1 << 30)
+
+static int add(struct gpt_prompts *p, const char *text, size_t len,
+               const char *id, struct gpt_err *err)
+{
+    GPT_TRY(gpt_grow(&p->items, &p->cap, p->n + 1, sizeof *p->items, "prompts",
+                     err));
+    char *copy = gpt_arena_alloc(&p->arena, len + 1, 1);
+    char *id_copy = id ? gpt_arena_strdup(&p->arena, id) : NULL;
+    if (!copy || (id && !id_copy))
+        return gpt_fail(err, GPT_EFAIL, "out of memory for prompts");
+    memcpy(copy, text, len);
+    p->items[p->n++] = (struct gpt_prompt){copy, len, id_copy};
+    return GPT_OK;
+}
+
+int gpt_prompts_add(struct gpt_prompts *p, const char *text, size_t len,
+                    struct gpt_err *err)
+{
+    return add(p, text, len, NULL, err);
+}
+
+static const char *name_of(const char *path)
+{
+    return strcmp(path, "-") == 0 ? "standard input" : path;
+}
+
+static int read_stream(FILE *f, const char *name, struct gpt_buf *b,
+                       struct gpt_err *err)
+{
+    enum { BLOCK = 65536 };
+    for (size_t got = 1; got > 0;) {
+        if (gpt_buf_reserve(b, BLOCK) != GPT_OK)
+            return gpt_fail(err, GPT_EFAIL, "out of memory for '%s'", name);
+        got = fread(b->data + b->len, 1, BLOCK, f);
+        b->len += got;
+        if (b->len > MOST_BYTES)
+            return gpt_fail(err, GPT_EDATA,
+                            "%s: more than 1 GiB is no prompt", name);
+    }
+    b->data[b->len] = 0;
+    return ferror(f) ? gpt_fail_errno(err, GPT_EIO, "cannot read '%s'", name)
+                     : GPT_OK;
+}
+
+static int read_all(const char *path, struct gpt_buf *b, struct gpt_err *err)
+{
+    if (strcmp(path, "-") == 0)
+        return read_stream(stdin, name_of(path), b, err);
+    FILE *f = fopen(path, "re");
+    if (!f)
+        return gpt_fail_errno(err, GPT_EIO, "cannot open '%s'", path);
+    int rc = read_stream(f, path, b, err);
+    fclose(f);
+    return rc;
+}
+
+/* Length without "\n" or "\r\n" at the end. */
+static size_t without_newline(const char *text, size_t len)
+{
+    if (len > 0 && text[len - 1] == '\n')
+        len--;
+    else
+        return len;
+    return len > 0 && text[len - 1] == '\r' ? len - 1 : len;
+}
+
+int gpt_prompts_read_text(struct gpt_prompts *p, const char *path,
+                          struct gpt_err *err)
+{
+    struct gpt_buf b = {0};
+    int rc = read_all(path, &b, err);
+    if (rc == GPT_OK)
+        rc = add(p, b.data, without_newline(b.data, b.len), NULL, err);
+    gpt_buf_free(&b);
+    return rc;
+}
+
+/* ---- JSON Lines ---- */
+
+/* The parser's strings end at NUL: an escaped one would cut a prompt short. */
+static bool has_escaped_nul(const char *line, size_t len)
+{
+    for (size_t i = 0; i + 6 <= len; i++)
+        if (line[i] == '\\') {
+            if (memcmp(line + i, "\\u0000", 6) == 0)
+                return true;
+            i++;
+        }
+    return false;
+}
+
+static int add_object(struct gpt_prompts *p, const cJSON *object,
+                      const char *what, struct gpt_err *err)
+{
+    if (!cJSON_IsObject(object))
+        return gpt_fail(err, GPT_EDATA, "%s: not a JSON object", what);
+    bool text_key = !cJSON_HasObjectItem(object, "prompt") &&
+        cJSON_HasObjectItem(object, "text");
+    const char *text = NULL;
+    GPT_TRY(gpt_json_string(object, text_key ? "text" : "prompt", &text, what,
+                            err));
+    const cJSON *id = cJSON_GetObjectItemCaseSensitive(object, "id");
+    if (cJSON_IsNumber(id) && fabs(id->valuedouble) > 0x1p53)
+        return gpt_fail(err, GPT_EDATA,
+                        "%s: field 'id': a number past 2^53 would be rounded; "
+                        "write it as a string",
+                        what);
+    char *id_text = id ? gpt_json_print(id, false) : NULL;
+    if (id && !id_text)
+        return gpt_fail(err, GPT_EFAIL, "%s: out of memory", what);
+    int rc = add(p, text, strlen(text), id_text, err);
+    cJSON_free(id_text);
+    return rc;
+}
+
+static int add_line(struct gpt_prompts *p, const char *line, size_t len,
+                    const char *what, struct gpt_err *err)
+{
+    cJSON *object = NULL;
+    if (has_escaped_nul(line, len))
+        return gpt_fail(err, GPT_EDATA, "%s: a prompt cannot hold \\u0000",
+                        what);
+    GPT_TRY(gpt_json_parse(&object, line, len, what, err));
+    int rc = add_object(p, object, what, err);
+    cJSON_Delete(object);
+    return rc;
+}
+
+int gpt_prompts_parse_jsonl(struct gpt_prompts *p, const char *text, size_t len,
+                            const char *name, struct gpt_err *err)
+{
+    long long number = 0;
+    for (size_t at = 0; at < len;) {
+        const char *line = text + at, *end = memchr(line, '\n', len - at);
+        size_t n = end ? (size_t)(end - line) : len - at;
+        char what[320];
+        snprintf(what, sizeof what, "%.256s:%lld", name, ++number);
+        GPT_TRY(add_line(p, line, n, what, err));
+        at += n + 1;
+    }
+    return GPT_OK;
+}
+
+int gpt_prompts_read_jsonl(struct gpt_prompts *p, const char *path,
+                           struct gpt_err *err)
+{
+    struct gpt_buf b = {0};
+    int rc = read_all(path, &b, err);
+    if (rc == GPT_OK)
+        rc = gpt_prompts_parse_jsonl(p, b.data, b.len, name_of(path), err);
+    gpt_buf_free(&b);
+    return rc;
+}
+
+void gpt_prompts_free(struct gpt_prompts *p)
+{
+    gpt_free(p->items);
+    gpt_arena_free(&p->arena);
+    *p = (struct gpt_prompts){0};
+}

@@ -1,0 +1,39 @@
+/* Prompts from the command line, text files and JSON Lines. */
+#ifndef GPT_CMD_GENERATE_PROMPTS_H
+#define GPT_CMD_GENERATE_PROMPTS_H
+
+#include "base/memory.h"
+
+struct gpt_prompt {
+    const char *text; /* any bytes */
+    size_t len;
+    const char *id; /* JSON text of the line's "id", or NULL */
+};
+
+struct gpt_prompts { /* start with all zero */
+    struct gpt_prompt *items;
+    size_t n, cap;
+    struct gpt_arena arena;
+};
+
+/* Appends one prompt; the text is copied. */
+int gpt_prompts_add(struct gpt_prompts *p, const char *text, size_t len,
+                    struct gpt_err *err) GPT_MUST_USE;
+
+/* Appends the whole of a file ("-": standard input) as one prompt, without the
+ * newline at its end. At most 1 GiB. */
+int gpt_prompts_read_text(struct gpt_prompts *p, const char *path,
+                          struct gpt_err *err) GPT_MUST_USE;
+
+/* Appends a prompt for each line, an object with a string "prompt" (or "text")
+ * and, if it likes, an "id" of any kind. GPT_EDATA names file and line. */
+int gpt_prompts_read_jsonl(struct gpt_prompts *p, const char *path,
+                           struct gpt_err *err) GPT_MUST_USE;
+/* The same from memory; `name` stands for the file in errors. */
+int gpt_prompts_parse_jsonl(struct gpt_prompts *p, const char *text, size_t len,
+                            const char *name, struct gpt_err *err)
+    GPT_MUST_USE;
+
+void gpt_prompts_free(struct gpt_prompts *p);
+
+#endif

@@ -1,0 +1,189 @@
+/* Generated texts onto a stream; see writer.h. Every text collects in a buffer
+ * of its own; advance() moves what may go out to the stream. */
+#include "cmd/generate/writer.h"
+
+#include "generate/stream.h"
+
+struct entry {
+    struct gpt_stream stream;
+    struct gpt_buf text; /* collected and not yet written */
+    int64_t n_tokens;
+    bool begun, opened, done;
+    enum gpt_finish finish;
+};
+
+struct gpt_writer {
+    const struct gpt_writer_options *o;
+    struct entry *entries; /* (n_requests) */
+    int64_t first;         /* the first entry that is not written completely */
+    char last;             /* byte written last */
+};
+
+int gpt_writer_open(struct gpt_writer **out,
+                    const struct gpt_writer_options *o, struct gpt_err *err)
+{
+    struct gpt_writer *w = NULL;
+    GPT_TRY(gpt_new(&w, 1, sizeof *w, "a writer", err));
+    w->o = o;
+    int rc = gpt_new(&w->entries, (size_t)o->n_requests, sizeof *w->entries,
+                     "texts", err);
+    if (rc != GPT_OK) {
+        gpt_writer_close(w);
+        return rc;
+    }
+    *out = w;
+    return GPT_OK;
+}
+
+void gpt_writer_close(struct gpt_writer *w)
+{
+    if (!w)
+        return;
+    for (int64_t i = 0; w->entries && i < w->o->n_requests; i++)
+        gpt_buf_free(&w->entries[i].text);
+    gpt_free(w->entries);
+    gpt_free(w);
+}
+
+static int out_of_memory(struct gpt_err *err)
+{
+    return gpt_fail(err, GPT_EFAIL, "out of memory for generated text");
+}
+
+static int put(struct gpt_writer *w, const char *p, size_t n,
+               struct gpt_err *err)
+{
+    if (n == 0)
+        return GPT_OK;
+    if (fwrite(p, 1, n, w->o->file) != n || fflush(w->o->file) != 0)
+        return gpt_fail_errno(err, GPT_EIO, "cannot write standard output");
+    w->last = p[n - 1];
+    return GPT_OK;
+}
+
+/* ---- JSON ---- */
+
+/* text is valid UTF-8. */
+static int add_json_string(struct gpt_buf *b, const char *text, size_t len)
+{
+    int rc = gpt_buf_add(b, "\"", 1);
+    for (size_t i = 0; i < len && rc == GPT_OK; i++) {
+        unsigned char c = (unsigned char)text[i];
+        if (c == '"' || c == '\\')
+            rc = gpt_buf_printf(b, "\\%c", c);
+        else if (c == '\n')
+            rc = gpt_buf_add(b, "\\n", 2);
+        else if (c < 0x20 || c == 0x7F)
+            rc = gpt_buf_printf(b, "\\u%04x", c);
+        else
+            rc = gpt_buf_add(b, &text[i], 1);
+    }
+    return rc == GPT_OK ? gpt_buf_add(b, "\"", 1) : rc;
+}
+
+static int add_object(struct gpt_buf *b, const struct gpt_writer *w, int64_t i)
+{
+    const struct gpt_request *q = &w->o->requests[i];
+    const struct entry *e = &w->entries[i];
+    const char *id = w->o->prompts->items[q->number].id;
+    if (id)
+        GPT_TRY(gpt_buf_printf(b, "{\"id\":%s", id));
+    else
+        GPT_TRY(gpt_buf_printf(b, "{\"id\":%llu",
+                               (unsigned long long)q->number + 1));
+    GPT_TRY(gpt_buf_printf(b, ",\"sample\":%llu,\"text\":",
+                           (unsigned long long)q->sample + 1));
+    GPT_TRY(add_json_string(b, e->text.data, e->text.len));
+    return gpt_buf_printf(b,
+                          ",\"prompt_tokens\":%lld,\"tokens\":%lld,"
+                          "\"finish\":\"%s\"}\n",
+                          (long long)q->n_prompt, (long long)e->n_tokens,
+                          gpt_finish_name(e->finish));
+}
+
+static int put_object(struct gpt_writer *w, int64_t i, struct gpt_err *err)
+{
+    struct gpt_buf b = {0};
+    int rc = add_object(&b, w, i);
+    rc = rc == GPT_OK ? put(w, b.data, b.len, err) : out_of_memory(err);
+    gpt_buf_free(&b);
+    return rc;
+}
+
+/* ---- text ---- */
+
+/* What has collected, after a line that divides it from the text before. */
+static int put_text(struct gpt_writer *w, struct entry *e, struct gpt_err *err)
+{
+    if (!e->opened && w->first > 0)
+        GPT_TRY(put(w, "---\n", 4, err));
+    if (!e->opened)
+        w->last = 0;
+    e->opened = true;
+    GPT_TRY(put(w, e->text.data, e->text.len, err));
+    e->text.len = 0;
+    if (!e->done)
+        return GPT_OK;
+    return w->last == '\n' ? GPT_OK : put(w, "\n", 1, err);
+}
+
+/* Writes what may be written now. */
+static int advance(struct gpt_writer *w, struct gpt_err *err)
+{
+    for (; w->first < w->o->n_requests; w->first++) {
+        struct entry *e = &w->entries[w->first];
+        if (!e->begun)
+            return GPT_OK;
+        if (!w->o->jsonl)
+            GPT_TRY(put_text(w, e, err));
+        else if (e->done)
+            GPT_TRY(put_object(w, w->first, err));
+        if (!e->done)
+            return GPT_OK;
+        gpt_buf_free(&e->text);
+    }
+    return GPT_OK;
+}
+
+static int begin(struct gpt_writer *w, int64_t i, struct gpt_err *err)
+{
+    struct entry *e = &w->entries[i];
+    const struct gpt_prompt *prompt =
+        &w->o->prompts->items[w->o->requests[i].number];
+    if (e->begun)
+        return GPT_OK;
+    e->begun = true;
+    if (w->o->echo &&
+        gpt_stream_add(&e->stream, prompt->text, prompt->len, &e->text))
+        return out_of_memory(err);
+    return GPT_OK;
+}
+
+int gpt_writer_token(void *user, int64_t i, int32_t token, struct gpt_err *err)
+{
+    struct gpt_writer *w = user;
+    struct entry *e = &w->entries[i];
+    GPT_TRY(begin(w, i, err));
+    size_t len = 0;
+    const char *bytes = gpt_token_bytes(w->o->tokenizer, token, &len);
+    size_t skip = 0;
+    if (e->n_tokens++ == 0 &&
+        w->o->prompts->items[w->o->requests[i].number].len == 0)
+        skip = gpt_first_space(w->o->tokenizer, token);
+    if (gpt_stream_add(&e->stream, bytes + skip, len - skip, &e->text))
+        return out_of_memory(err);
+    return advance(w, err);
+}
+
+int gpt_writer_finish(void *user, int64_t i, enum gpt_finish finish,
+                      struct gpt_err *err)
+{
+    struct gpt_writer *w = user;
+    struct entry *e = &w->entries[i];
+    GPT_TRY(begin(w, i, err));
+    if (gpt_stream_end(&e->stream, &e->text))
+        return out_of_memory(err);
+    e->done = true;
+    e->finish = finish;
+    return advance(w, err);
+}

@@ -1,0 +1,137 @@
+/* Processes. Between fork and exec only what signal handlers may do is done:
+ * this process has threads. */
+#include "cmd/launch/ranks.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+
+/* In the child. Reports errno through `report`, which exec closes. */
+__attribute__((noreturn)) static void become(char *const *command, char **env,
+                                             const int pipes[2], int null,
+                                             int report, pid_t parent)
+{
+    sigset_t none;
+
+    sigemptyset(&none);
+    setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent)
+        raise(SIGKILL);
+    signal(SIGXFSZ, SIG_DFL); /* ignored by this program */
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    if (dup2(null, 0) >= 0 && dup2(pipes[0], 1) >= 0 && dup2(pipes[1], 2) >= 0)
+        execvpe(command[0], command, env);
+    int code = errno;
+    while (write(report, &code, sizeof(code)) < 0 && errno == EINTR)
+        ;
+    for (;;)
+        raise(SIGKILL);
+}
+
+static int start(struct gpt_child *c, char *const *command, char **env,
+                 const int out[2], const int report[2], int null,
+                 struct gpt_err *err)
+{
+    const pid_t parent = getpid();
+    int code = 0;
+    ssize_t n;
+
+    c->pid = fork();
+    if (c->pid < 0) {
+        c->pid = 0;
+        return gpt_fail_errno(err, GPT_EFAIL, "cannot start a process");
+    }
+    if (c->pid == 0)
+        become(command, env, out, null, report[1], parent);
+    setpgid(c->pid, c->pid); /* whoever comes first */
+    close(report[1]);
+    do
+        n = read(report[0], &code, sizeof(code));
+    while (n < 0 && errno == EINTR);
+    close(report[0]);
+    if (n <= 0)
+        return GPT_OK;
+    waitpid(c->pid, NULL, 0);
+    c->pid = 0;
+    errno = code;
+    return gpt_fail_errno(err, GPT_EIO, "cannot run '%.300s'", command[0]);
+}
+
+int gpt_child_start(struct gpt_child *c, char *const *command, char **env,
+                    struct gpt_err *err)
+{
+    int pipes[2][2] = {{-1, -1}, {-1, -1}}, report[2] = {-1, -1};
+    int null = open("/dev/null", O_RDONLY | O_CLOEXEC), status = GPT_OK;
+
+    if (null < 0 || pipe2(pipes[0], O_CLOEXEC) != 0 ||
+        pipe2(pipes[1], O_CLOEXEC) != 0 || pipe2(report, O_CLOEXEC) != 0)
+        status = gpt_fail_errno(err, GPT_EFAIL, "cannot start a process");
+    if (status == GPT_OK) {
+        const int out[2] = {pipes[0][1], pipes[1][1]};
+        status = start(c, command, env, out, report, null, err);
+    } else if (report[0] >= 0) {
+        close(report[0]);
+        close(report[1]);
+    }
+    for (int i = 0; i < 2; i++) {
+        c->lines[i].from = status == GPT_OK ? pipes[i][0] : -1;
+        if (pipes[i][1] >= 0)
+            close(pipes[i][1]);
+        if (pipes[i][0] >= 0 && status != GPT_OK)
+            close(pipes[i][0]);
+    }
+    if (null >= 0)
+        close(null);
+    return status;
+}
+
+void gpt_child_signal(const struct gpt_child *c, int sig)
+{
+    if (c->pid > 0)
+        kill(-c->pid, sig);
+}
+
+bool gpt_child_reap(struct gpt_child *c)
+{
+    if (c->pid <= 0 || waitpid(c->pid, &c->status, WNOHANG) != c->pid)
+        return false;
+    kill(-c->pid, SIGKILL); /* what it left behind */
+    c->pid = 0;
+    c->ended = true;
+    return true;
+}
+
+static bool same_name(const char *a, const char *b)
+{
+    size_t n = strcspn(a, "=");
+
+    return strncmp(a, b, n) == 0 && b[n] == '=';
+}
+
+char **gpt_child_environment(char *const *variables, size_t n)
+{
+    size_t old = 0, at = 0;
+
+    while (environ[old])
+        old++;
+    char **env = gpt_alloc(old + n + 1, sizeof(*env));
+    if (!env)
+        return NULL;
+    for (size_t i = 0; i < old; i++) {
+        bool replaced = false;
+        for (size_t k = 0; k < n; k++)
+            replaced = replaced || same_name(variables[k], environ[i]);
+        if (!replaced)
+            env[at++] = environ[i];
+    }
+    for (size_t k = 0; k < n; k++)
+        env[at++] = variables[k];
+    return env;
+}

@@ -1,0 +1,147 @@
+/* gpt-launch: starts the ranks of a job on this node, as torchrun does. The
+ * work is in cmd/launch/ranks.c; here are the options. */
+#include "base/options.h"
+#include "cmd/launch/ranks.h"
+
+#include <string.h>
+
+struct options {
+    struct gpt_common_options common;
+    int64_t nproc, nnodes, node_rank, master_port;
+    const char *master_addr, *log_dir;
+    bool standalone;
+    double grace;
+};
+
+#define AT(field) .offset = offsetof(struct options, field)
+#define COMMON(field) AT(common.field)
+static const struct gpt_opt table[] = {
+    {.kind = GPT_OPT_GROUP, .help = "Processes"},
+    {.kind = GPT_OPT_INT, .name = "nproc-per-node", .arg = "N", AT(nproc),
+     .def = "1", .min = 1, .max = 4096, .help = "processes on this node"},
+    {.kind = GPT_OPT_INT, .name = "nnodes", .arg = "N", AT(nnodes), .def = "1",
+     .min = 1, .max = 65536,
+     .help = "nodes; gpt-launch is started on each of them"},
+    {.kind = GPT_OPT_INT, .name = "node-rank", .arg = "N", AT(node_rank),
+     .def = "0", .min = 0, .max = 65535, .help = "this node, from 0"},
+    {.kind = GPT_OPT_STRING, .name = "master-addr", .arg = "HOST",
+     AT(master_addr), .def = "127.0.0.1",
+     .help = "name or address of node 0, as the others reach it"},
+    {.kind = GPT_OPT_INT, .name = "master-port", .arg = "PORT",
+     AT(master_port), .def = "29500", .min = 1, .max = 65535,
+     .help = "of the store on node 0"},
+    {.kind = GPT_OPT_FLAG, .name = "standalone", AT(standalone),
+     .help = "one node, any free port"},
+    {.kind = GPT_OPT_INT, .name = "threads", .arg = "N", COMMON(threads),
+     .def = "0", .min = 0, .max = 4096,
+     .help = "CPU threads of a process, 0 = cores / processes"},
+    {.kind = GPT_OPT_GROUP, .help = "Ends and logs"},
+    {.kind = GPT_OPT_REAL, .name = "grace", .arg = "SECONDS", AT(grace),
+     .def = "30", .min = 0, .max = 86400,
+     .help = "from SIGTERM to SIGKILL, after a process failed"},
+    {.kind = GPT_OPT_STRING, .name = "log-dir", .arg = "DIR", AT(log_dir),
+     .flags = GPT_OPT_DIR, .help = "write DIR/rank-N.log as well"},
+    {.kind = GPT_OPT_FLAG, .letter = 'f', .name = "force", COMMON(force),
+     .help = "replace logs that exist"},
+    {.kind = GPT_OPT_GROUP, .help = "Common"},
+    {.kind = GPT_OPT_STRING, .name = "config", .arg = "FILE", COMMON(config),
+     .flags = GPT_OPT_FILE,
+     .help = "read options from FILE: lines 'name = value'"},
+    {.kind = GPT_OPT_FLAG, .name = "print-config", COMMON(print_config),
+     .help = "print all options as such a file, and stop"},
+    {.kind = GPT_OPT_CHOICE, .name = "color", .arg = "WHEN", .def = "auto",
+     .choices = gpt_when_choices, COMMON(color),
+     .help = "colour in messages; NO_COLOR is honoured"},
+    {.kind = GPT_OPT_CHOICE, .name = "log-format", .arg = "FORMAT",
+     .def = "text", .choices = gpt_log_format_choices, COMMON(log_format),
+     .help = "messages as text or as JSON lines"},
+    {.kind = GPT_OPT_FLAG, .letter = 'q', .name = "quiet", COMMON(quiet),
+     .help = "errors and warnings only"},
+    {.kind = GPT_OPT_FLAG, .letter = 'v', .name = "verbose", COMMON(verbose),
+     .help = "say more"},
+};
+
+static int check(const struct options *o, const struct gpt_args *args,
+                 struct gpt_err *err)
+{
+    if (args->n_positional == 0) {
+        gpt_fail(err, GPT_EUSAGE, "no program to start");
+        return gpt_hint(err, "gpt-launch --nproc-per-node 2 gpt-train ...");
+    }
+    if (o->node_rank >= o->nnodes)
+        return gpt_fail(err, GPT_EUSAGE,
+                        "--node-rank: %lld is not below --nnodes %lld",
+                        (long long)o->node_rank, (long long)o->nnodes);
+    if (o->standalone && (o->nnodes > 1 ||
+                          gpt_option_given(args, "master-addr") ||
+                          gpt_option_given(args, "master-port")))
+        return gpt_fail(err, GPT_EUSAGE,
+                        "--standalone is one node with a free port: not with "
+                        "--nnodes, --master-addr, --master-port");
+    if (o->nnodes > 1 && !gpt_option_given(args, "master-addr"))
+        return gpt_fail(err, GPT_EUSAGE,
+                        "%lld nodes need --master-addr, the name or address "
+                        "of node 0",
+                        (long long)o->nnodes);
+    return GPT_OK;
+}
+
+static int run(const void *options, const struct gpt_args *args,
+               struct gpt_err *err)
+{
+    const struct options *o = options;
+    char **command;
+
+    GPT_TRY(check(o, args, err));
+    GPT_TRY(gpt_new(&command, (size_t)args->n_positional + 1, sizeof(*command),
+                    "a command", err));
+    for (int i = 0; i < args->n_positional; i++)
+        memcpy(&command[i], &args->positional[i], sizeof(*command));
+    const struct gpt_launcher_options lo = {
+        .command = command,
+        .nproc = o->nproc,
+        .nnodes = o->nnodes,
+        .node_rank = o->node_rank,
+        .master_addr = o->master_addr,
+        .master_port = o->standalone ? 0 : o->master_port,
+        .threads = o->common.threads,
+        .force_threads = gpt_option_given(args, "threads"),
+        .grace = o->grace,
+        .log_dir = o->log_dir,
+        .force = o->common.force,
+    };
+    int status = gpt_launcher_run(&lo, err);
+    gpt_free(command);
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    static const char *const usage[] = {
+        "[--nproc-per-node N] [OPTION]... PROGRAM [ARGUMENT]...",
+        "--nnodes N --node-rank N --master-addr HOST [OPTION]... PROGRAM "
+        "[ARGUMENT]...",
+        NULL,
+    };
+    static const char *const examples[] = {
+        "gpt-launch --standalone --nproc-per-node 4 gpt-train --config "
+        "run.conf",
+        "gpt-launch --nnodes 2 --node-rank 0 --master-addr node0 "
+        "--nproc-per-node 8 gpt-train --config run.conf",
+        NULL,
+    };
+    const struct gpt_program program = {
+        .name = "gpt-launch",
+        .purpose = "Start a program as several ranks, on one node or many.",
+        .usage = usage,
+        .examples = examples,
+        .options = table,
+        .n_options = GPT_COUNT(table),
+        .options_bytes = sizeof(struct options),
+        .max_positional = -1,
+        .stop_at_positional = true,
+        .positional = "PROGRAM [ARGUMENT]...",
+        .run = run,
+    };
+    return gpt_main(&program, argc, argv);
+}

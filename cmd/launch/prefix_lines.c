@@ -1,0 +1,103 @@
+/* Lines of several processes do not mix: they are passed on whole, each behind
+ * its rank. */
+#include "cmd/launch/ranks.h"
+
+#include "base/io.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { READ_BYTES = 64 << 10, LINE_MAX_BYTES = 1 << 20 };
+
+static int write_all(int fd, const char *p, size_t n, struct gpt_err *err)
+{
+    while (n > 0) {
+        ssize_t k = write(fd, p, n);
+        if (k < 0 && errno == EINTR)
+            continue;
+        if (k < 0)
+            return gpt_fail_errno(err, GPT_EIO, "cannot write to standard %s",
+                                  fd == 1 ? "output" : "error");
+        p += k;
+        n -= (size_t)k;
+    }
+    return GPT_OK;
+}
+
+/* Without its end; a log is text, bytes of zero are left out. */
+static int log_line(struct gpt_append *log, const char *p, size_t n,
+                    struct gpt_err *err)
+{
+    struct gpt_buf line = {0};
+    int status = gpt_buf_reserve(&line, n + 1);
+
+    for (size_t i = 0; i < n && status == GPT_OK; i++)
+        if (p[i] != '\0')
+            status = gpt_buf_add(&line, &p[i], 1);
+    if (status != GPT_OK)
+        status = gpt_fail(err, GPT_EFAIL, "out of memory for a line");
+    else
+        status = gpt_append_line(log, line.len ? line.data : "", err);
+    gpt_buf_free(&line);
+    return status;
+}
+
+static int add_line(struct gpt_prefix_lines *l, struct gpt_buf *out, const char *p,
+                    size_t n, struct gpt_err *err)
+{
+    if (gpt_buf_add(out, l->prefix, strlen(l->prefix)) != GPT_OK ||
+        gpt_buf_add(out, p, n) != GPT_OK || gpt_buf_add(out, "\n", 1) != GPT_OK)
+        return gpt_fail(err, GPT_EFAIL, "out of memory for a line");
+    return l->log ? log_line(l->log, p, n, err) : GPT_OK;
+}
+
+/* Whole lines; with `all`, what is left, too. */
+static int pass_lines(struct gpt_prefix_lines *l, bool all, struct gpt_err *err)
+{
+    struct gpt_buf out = {0};
+    size_t at = 0;
+    int status = GPT_OK;
+
+    while (status == GPT_OK && at < l->part.len) {
+        const char *p = l->part.data + at;
+        size_t left = l->part.len - at;
+        const char *end = memchr(p, '\n', left);
+        if (!end && !all && left < LINE_MAX_BYTES)
+            break;
+        size_t n = end ? (size_t)(end - p) : left;
+        status = add_line(l, &out, p, n, err);
+        at += n + (end != NULL);
+    }
+    if (at > 0)
+        memmove(l->part.data, l->part.data + at, l->part.len - at);
+    l->part.len -= at;
+    if (status == GPT_OK)
+        status = write_all(l->to, out.data, out.len, err);
+    gpt_buf_free(&out);
+    return status;
+}
+
+int gpt_prefix_lines_pass(struct gpt_prefix_lines *l, struct gpt_err *err)
+{
+    if (gpt_buf_reserve(&l->part, READ_BYTES) != GPT_OK)
+        return gpt_fail(err, GPT_EFAIL, "out of memory for a line");
+    ssize_t n = read(l->from, l->part.data + l->part.len, READ_BYTES);
+    if (n < 0 && (errno == EINTR || errno == EAGAIN))
+        return GPT_OK;
+    if (n <= 0)
+        return gpt_prefix_lines_end(l, err);
+    l->part.len += (size_t)n;
+    return pass_lines(l, false, err);
+}
+
+int gpt_prefix_lines_end(struct gpt_prefix_lines *l, struct gpt_err *err)
+{
+    int status = pass_lines(l, true, err);
+
+    if (l->from >= 0)
+        close(l->from);
+    l->from = -1;
+    gpt_buf_free(&l->part);
+    return status;
+}

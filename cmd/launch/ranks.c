@@ -1,0 +1,370 @@
+/* A job on this node: a store that outlives its ranks (on the first node), the
+ * ranks, and one loop until the last of them has ended. The first that fails
+ * decides: it is named here and in the store, and the others are ended. Start
+ * at watch(). */
+#include "cmd/launch/ranks.h"
+
+#include "base/io.h"
+#include "base/log.h"
+#include "base/progress.h"
+#include "base/signals.h"
+#include "parallel/store.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { TICK_MS = 50, JOIN_SECONDS = 600, DRAIN_SECONDS = 1 };
+
+struct job {
+    const struct gpt_launcher_options *o;
+    struct gpt_child *children;
+    struct pollfd *polls;            /* two a child */
+    struct gpt_store_server *server; /* on node 0 */
+    struct gpt_store *store;         /* with several ranks */
+    struct gpt_launch_env launch;
+    struct gpt_arena texts;
+    int passed;      /* the signal to stop that was passed on */
+    bool failing;    /* the others are being ended */
+    double kill_at;  /* by SIGKILL from then on */
+    double ended_at; /* all children ended */
+    double look_at;  /* at the store, next */
+    int status;      /* of the job */
+    struct gpt_err why;
+};
+
+/* ---- the store ---- */
+
+static int join_store(struct job *j, struct gpt_err *err)
+{
+    const double end = gpt_now() + JOIN_SECONDS;
+    int status;
+
+    if (j->o->nproc * j->o->nnodes == 1)
+        return GPT_OK;
+    do
+        status = gpt_store_open(&j->store, &j->launch, 1, err);
+    while (status == GPT_EIO && j->o->node_rank > 0 && gpt_now() < end &&
+           !gpt_signals_stop());
+    return status;
+}
+
+/* Ranks find the job's name in the environment; see launch.c. */
+static int open_store(struct job *j, struct gpt_err *err)
+{
+    const struct gpt_launcher_options *o = j->o;
+
+    j->launch = (struct gpt_launch_env){.launcher = "torchrun",
+                                    .world_size = o->nproc * o->nnodes,
+                                    .rank = -1, /* none of the ranks */
+                                    .agent_store = true,
+                                    .port = o->master_port,
+                                    .run_id = "gpt-launch.0.0"};
+    if (strlen(o->master_addr) >= sizeof(j->launch.host))
+        return gpt_fail(err, GPT_EUSAGE, "--master-addr is too long");
+    snprintf(j->launch.host, sizeof(j->launch.host), "%s", o->master_addr);
+    if (o->node_rank == 0) {
+        int status = gpt_store_server_open(&j->server, o->master_addr,
+                                           o->master_port, err);
+        if (status != GPT_OK && o->nnodes == 1)
+            gpt_hint(err, "--standalone takes a free port");
+        GPT_TRY(status);
+        j->launch.port = gpt_store_server_port(j->server);
+    }
+    return join_store(j, err);
+}
+
+/* ---- starting ---- */
+
+static int64_t threads_of(const struct gpt_launcher_options *o)
+{
+    cpu_set_t cores;
+    int64_t n;
+
+    if (o->threads > 0)
+        return o->threads;
+    n = sched_getaffinity(0, sizeof(cores), &cores) == 0
+            ? CPU_COUNT(&cores)
+            : (int64_t)sysconf(_SC_NPROCESSORS_ONLN);
+    return n > o->nproc ? n / o->nproc : 1;
+}
+
+static bool keeps(const struct gpt_launcher_options *o, const char *name)
+{
+    const char *value = getenv(name);
+
+    return !o->force_threads && value && *value;
+}
+
+/* torchrun's variables, so that a program need not know who started it. */
+static int start_child(struct job *j, int64_t local, struct gpt_err *err)
+{
+    const struct gpt_launcher_options *o = j->o;
+    const int64_t rank = o->node_rank * o->nproc + local;
+    const struct {
+        const char *name;
+        int64_t value;
+    } numbers[] = {
+        {"RANK", rank},
+        {"LOCAL_RANK", local},
+        {"WORLD_SIZE", o->nproc * o->nnodes},
+        {"LOCAL_WORLD_SIZE", o->nproc},
+        {"GROUP_RANK", o->node_rank},
+        {"GROUP_WORLD_SIZE", o->nnodes},
+        {"MASTER_PORT", j->launch.port},
+        {"TORCHELASTIC_RESTART_COUNT", 0},
+        {"TORCHELASTIC_MAX_RESTARTS", 0},
+        {"OMP_NUM_THREADS", threads_of(o)},
+        {"GPT_THREADS", threads_of(o)},
+    };
+    char *set[GPT_COUNT(numbers) + 3], **env;
+    size_t n = 0;
+
+    set[n++] = gpt_arena_printf(&j->texts, "MASTER_ADDR=%s", o->master_addr);
+    set[n++] = gpt_arena_strdup(&j->texts, "TORCHELASTIC_RUN_ID=gpt-launch");
+    set[n++] = gpt_arena_strdup(&j->texts, "TORCHELASTIC_USE_AGENT_STORE=True");
+    for (size_t i = 0; i < GPT_COUNT(numbers); i++)
+        if (i + 2 < GPT_COUNT(numbers) || !keeps(o, numbers[i].name))
+            set[n++] = gpt_arena_printf(&j->texts, "%s=%lld", numbers[i].name,
+                                        (long long)numbers[i].value);
+    for (size_t i = 0; i < n; i++)
+        if (!set[i])
+            return gpt_fail(err, GPT_EFAIL, "out of memory");
+    env = gpt_child_environment(set, n);
+    if (!env)
+        return gpt_fail(err, GPT_EFAIL, "out of memory");
+    int status = gpt_child_start(&j->children[local], o->command, env, err);
+    gpt_free(env);
+    return status;
+}
+
+static int open_log(struct job *j, struct gpt_child *c, struct gpt_err *err)
+{
+    char path[4096], name[32];
+
+    if (!j->o->log_dir)
+        return GPT_OK;
+    snprintf(name, sizeof(name), "rank-%lld.log", (long long)c->rank);
+    GPT_TRY(gpt_path_join(path, sizeof(path), j->o->log_dir, name, err));
+    if (gpt_path_exists(path) && !j->o->force) {
+        gpt_fail(err, GPT_EEXIST, "'%s' exists", path);
+        return gpt_hint(err, "--force replaces logs");
+    }
+    if (unlink(path) != 0 && errno != ENOENT)
+        return gpt_fail_errno(err, GPT_EIO, "cannot replace '%s'", path);
+    GPT_TRY(gpt_append_open(&c->lines[0].log, path, err));
+    c->lines[1].log = c->lines[0].log;
+    return GPT_OK;
+}
+
+static int start_all(struct job *j, struct gpt_err *err)
+{
+    const struct gpt_launcher_options *o = j->o;
+
+    if (o->log_dir)
+        GPT_TRY(gpt_path_mkdirs(o->log_dir, err));
+    for (int64_t i = 0; i < o->nproc; i++) {
+        struct gpt_child *c = &j->children[i];
+        c->rank = o->node_rank * o->nproc + i;
+        for (int k = 0; k < 2; k++) {
+            c->lines[k] = (struct gpt_prefix_lines){.from = -1, .to = 1 + k};
+            snprintf(c->lines[k].prefix, sizeof(c->lines[k].prefix),
+                     "[rank %lld] ", (long long)c->rank);
+        }
+        GPT_TRY(open_log(j, c, err));
+    }
+    for (int64_t i = 0; i < o->nproc; i++)
+        GPT_TRY(start_child(j, i, err));
+    return GPT_OK;
+}
+
+/* ---- ends ---- */
+
+static void signal_all(struct job *j, int sig)
+{
+    for (int64_t i = 0; i < j->o->nproc; i++)
+        gpt_child_signal(&j->children[i], sig);
+}
+
+static void end_others(struct job *j)
+{
+    j->failing = true;
+    j->kill_at = gpt_now() + j->o->grace;
+    signal_all(j, SIGTERM);
+}
+
+/* The first failure decides what the job returns; it is printed and posted. */
+static void first_failure(struct job *j, const struct gpt_child *c)
+{
+    const bool killed = WIFSIGNALED(c->status);
+    const int code = killed ? WTERMSIG(c->status) : WEXITSTATUS(c->status);
+    struct gpt_err ignored = {0};
+    char text[128];
+
+    if (killed)
+        snprintf(text, sizeof(text), "was killed by %s (%d)",
+                 gpt_signal_name(code), code);
+    else
+        snprintf(text, sizeof(text), "ended with status %d (%s)", code,
+                 gpt_status_word(code));
+    j->status = killed ? 128 + code : code;
+    gpt_fail(&j->why, j->status, "rank %lld %s", (long long)c->rank, text);
+    if (killed && code == SIGKILL)
+        gpt_hint(&j->why, "the system kills with SIGKILL when memory is out");
+    if (j->store)
+        (void)gpt_store_post_failure(j->store, c->rank, text, &ignored);
+    gpt_warn("rank %lld %s; ending the others", (long long)c->rank, text);
+    end_others(j);
+}
+
+static bool failed(const struct job *j, const struct gpt_child *c)
+{
+    if (WIFEXITED(c->status))
+        return WEXITSTATUS(c->status) != 0;
+    return !(j->passed && WTERMSIG(c->status) == j->passed);
+}
+
+static void look_for_ends(struct job *j)
+{
+    for (int64_t i = 0; i < j->o->nproc; i++) {
+        struct gpt_child *c = &j->children[i];
+        if (gpt_child_reap(c) && !j->failing && failed(j, c))
+            first_failure(j, c);
+    }
+}
+
+/* A rank of another node has failed, or that node's launcher says so. */
+static void look_at_store(struct job *j)
+{
+    char text[512];
+    int64_t rank;
+
+    if (!j->store || j->o->nnodes == 1 || j->failing || gpt_now() < j->look_at)
+        return;
+    j->look_at = gpt_now() + 1;
+    if (!gpt_store_failed(j->store, &rank, text, sizeof(text)))
+        return;
+    if (rank < 0)
+        gpt_fail(&j->why, GPT_EFAIL, "%s", text);
+    else
+        gpt_fail(&j->why, GPT_EFAIL, "rank %lld %s", (long long)rank, text);
+    j->status = GPT_EFAIL;
+    gpt_warn("%s; ending the ranks of this node", j->why.text);
+    end_others(j);
+}
+
+static void pass_signals(struct job *j)
+{
+    int stop = gpt_signals_stop();
+
+    if (stop && stop != j->passed) {
+        j->passed = stop;
+        gpt_info("%s is passed on to the ranks", gpt_signal_name(stop));
+        signal_all(j, stop);
+    }
+    if (gpt_signals_take_save())
+        signal_all(j, SIGUSR1);
+    if (j->failing && gpt_now() >= j->kill_at)
+        signal_all(j, SIGKILL);
+}
+
+/* ---- the loop ---- */
+
+static bool all_ended(const struct job *j)
+{
+    for (int64_t i = 0; i < j->o->nproc; i++)
+        if (j->children[i].pid > 0)
+            return false;
+    return true;
+}
+
+static int pass_output(struct job *j, bool *open, struct gpt_err *err)
+{
+    const int64_t n = 2 * j->o->nproc;
+
+    *open = false;
+    for (int64_t i = 0; i < n; i++) {
+        j->polls[i] =
+            (struct pollfd){j->children[i / 2].lines[i % 2].from, POLLIN, 0};
+        *open = *open || j->polls[i].fd >= 0;
+    }
+    if (poll(j->polls, (nfds_t)n, TICK_MS) <= 0)
+        return GPT_OK;
+    for (int64_t i = 0; i < n; i++)
+        if (j->polls[i].revents)
+            GPT_TRY(gpt_prefix_lines_pass(&j->children[i / 2].lines[i % 2], err));
+    return GPT_OK;
+}
+
+static int watch(struct job *j, struct gpt_err *err)
+{
+    bool open = true;
+
+    for (;;) {
+        GPT_TRY(pass_output(j, &open, err));
+        look_for_ends(j);
+        look_at_store(j);
+        pass_signals(j);
+        if (!all_ended(j))
+            continue;
+        if (j->ended_at == 0)
+            j->ended_at = gpt_now();
+        /* somebody else may hold the pipes */
+        if (!open || gpt_now() > j->ended_at + DRAIN_SECONDS)
+            return GPT_OK;
+    }
+}
+
+static void end_all(struct job *j)
+{
+    struct gpt_err ignored = {0};
+
+    for (int64_t i = 0; j->children && i < j->o->nproc; i++) {
+        struct gpt_child *c = &j->children[i];
+        gpt_child_signal(c, SIGKILL);
+        if (c->pid > 0)
+            waitpid(c->pid, NULL, 0);
+        for (int k = 0; k < 2; k++)
+            if (gpt_prefix_lines_end(&c->lines[k], &ignored) != GPT_OK)
+                gpt_warn("%s", ignored.text);
+        (void)gpt_append_close(c->lines[0].log, &ignored);
+    }
+}
+
+int gpt_launcher_run(const struct gpt_launcher_options *o, struct gpt_err *err)
+{
+    struct job j = {.o = o};
+    int status;
+
+    GPT_TRY(gpt_new(&j.children, (size_t)o->nproc, sizeof(*j.children),
+                    "processes", err));
+    for (int64_t i = 0; i < o->nproc; i++)
+        j.children[i].lines[0].from = j.children[i].lines[1].from = -1;
+    GPT_TRY_GOTO(status,
+                 gpt_new(&j.polls, (size_t)o->nproc * 2, sizeof(*j.polls),
+                         "processes", err),
+                 out);
+    GPT_TRY_GOTO(status, open_store(&j, err), out);
+    GPT_TRY_GOTO(status, start_all(&j, err), out);
+    GPT_TRY_GOTO(status, watch(&j, err), out);
+    status = j.status;
+    if (status != GPT_OK) {
+        gpt_fail(err, status, "%s", j.why.text);
+        if (*j.why.hint)
+            gpt_hint(err, "%s", j.why.hint);
+    }
+out:
+    end_all(&j);
+    gpt_store_close(j.store);
+    gpt_store_server_close(j.server, o->nnodes > 1 ? 5 : 0);
+    gpt_arena_free(&j.texts);
+    gpt_free(j.polls);
+    gpt_free(j.children);
+    return status;
+}

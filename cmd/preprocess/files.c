@@ -1,0 +1,100 @@
+/* What can be done with the files of a run by their names alone, when the run
+ * that wrote them is over: see preprocess_output.h. */
+#include "cmd/preprocess/output.h"
+
+#include "base/io.h"
+#include "base/memory.h"
+
+#include <string.h>
+
+/* What the file of a key is, by the end of its name. */
+static const char *const published[] = {".bin", ".idx", ".json", ".sources",
+                                        NULL};
+static const char *const scratch[] = {".lengths", ".documents", NULL};
+
+int gpt_output_name(struct gpt_buf *name,
+                    const struct gpt_preprocess_options *o, int64_t key,
+                    const char *suffix, struct gpt_err *err)
+{
+    *name = (struct gpt_buf){0};
+    if (gpt_buf_printf(name, "%s_%s_document%s", o->output_prefix,
+                       o->keys[key], suffix) == GPT_OK)
+        return GPT_OK;
+    return gpt_fail(err, GPT_EFAIL, "cannot allocate a file name");
+}
+
+bool gpt_is_output(const struct gpt_preprocess_options *o, const char *path)
+{
+    size_t n = strlen(o->output_prefix);
+    if (strncmp(path, o->output_prefix, n) != 0 || path[n] != '_')
+        return false;
+    for (int64_t k = 0; k < o->n_keys; k++) {
+        static const char level[] = "_document";
+        const char *rest = path + n + 1;
+        size_t len = strlen(o->keys[k]);
+        if (strncmp(rest, o->keys[k], len) != 0 ||
+            strncmp(rest + len, level, strlen(level)) != 0)
+            continue;
+        for (int i = 0; published[i]; i++)
+            if (strcmp(rest + len + strlen(level), published[i]) == 0)
+                return true;
+    }
+    return false;
+}
+
+/* Calls `act` with the name of each of the files of all keys. */
+static int each_file(const struct gpt_preprocess_options *o,
+                     const char *const *suffixes,
+                     int (*act)(const char *path, struct gpt_err *err),
+                     struct gpt_err *err)
+{
+    for (int64_t k = 0; k < o->n_keys; k++) {
+        for (int i = 0; suffixes[i]; i++) {
+            struct gpt_buf name;
+            GPT_TRY(gpt_output_name(&name, o, k, suffixes[i], err));
+            int status = act(name.data, err);
+            gpt_buf_free(&name);
+            GPT_TRY(status);
+        }
+    }
+    return GPT_OK;
+}
+
+/* The quarantine first: no data set without the lines that it lacks. */
+int gpt_outputs_publish(const struct gpt_preprocess_options *o,
+                        struct gpt_err *err)
+{
+    GPT_TRY(each_file(o, scratch, gpt_out_remove_part, err));
+    if (o->quarantine) {
+        GPT_TRY(gpt_out_publish_part(o->quarantine, err));
+        GPT_TRY(gpt_out_sync_names(o->quarantine, err));
+    }
+    GPT_TRY(each_file(o, published, gpt_out_publish_part, err));
+    return gpt_out_sync_names(o->output_prefix, err);
+}
+
+static int is_there(const char *path, struct gpt_err *err)
+{
+    struct gpt_buf part = {0};
+    bool there = gpt_path_exists(path);
+    if (!there && gpt_buf_printf(&part, "%s.part", path) == GPT_OK)
+        there = gpt_path_exists(part.data);
+    gpt_buf_free(&part);
+    return there ? GPT_OK : gpt_fail(err, GPT_EIO, "'%s' is not there", path);
+}
+
+bool gpt_outputs_are_there(const struct gpt_preprocess_options *o)
+{
+    static const char *const always[] = {".bin", ".idx", NULL};
+    return each_file(o, always, is_there, NULL) == GPT_OK &&
+           (!o->quarantine || is_there(o->quarantine, NULL) == GPT_OK);
+}
+
+int gpt_outputs_discard(const struct gpt_preprocess_options *o,
+                        struct gpt_err *err)
+{
+    GPT_TRY(each_file(o, scratch, gpt_out_remove_part, err));
+    if (o->quarantine)
+        GPT_TRY(gpt_out_remove_part(o->quarantine, err));
+    return each_file(o, published, gpt_out_remove_part, err);
+}

@@ -1,0 +1,299 @@
+/* From JSON lines to data sets: see preprocess.h. Chunks come from the ring of
+ * ring.h and go to the files of output.h; here is what
+ * happens between the two, in the order of the input. Start at
+ * gpt_preprocess(). */
+#include "cmd/preprocess/preprocess.h"
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/num.h"
+#include "base/progress.h"
+#include "base/signals.h"
+#include "cmd/preprocess/journal.h"
+#include "cmd/preprocess/output.h"
+#include "cmd/preprocess/ring.h"
+
+#include <string.h>
+#include <sys/stat.h>
+
+struct run {
+    const struct gpt_preprocess_options *o;
+    struct gpt_preprocess_stats *stats;
+    enum gpt_dtype dtype;
+    struct gpt_outputs *out;
+    struct gpt_ring *ring;
+    struct gpt_journal *journal; /* NULL: the run cannot be gone on with */
+    struct gpt_point at;         /* behind the chunk taken last */
+    double saved;                /* when `at` was put into the journal last */
+    bool cannot_write;
+};
+
+/* "file:line", or, where the lines before are not known, "file: offset N", of
+ * the line at byte `at` of a chunk. Returns err's status. */
+static int tell_place(struct gpt_err *err, const struct gpt_line_chunk *c,
+                      int64_t line, size_t at)
+{
+    if (c->begin == 0)
+        return gpt_context(err, "%s:%lld", c->name, (long long)line);
+    int64_t offset = c->begin + c->end - (int64_t)(c->len - at);
+    return gpt_context(err, "%s: offset %lld", c->name, (long long)offset);
+}
+
+/* The bad lines of a chunk that follows `lines` lines of its input. */
+static int count_bad(struct run *run, const struct gpt_line_chunk *c,
+                     int64_t lines, struct gpt_err *err)
+{
+    struct gpt_bad_report *bad = &run->stats->bad;
+    int64_t limit = run->o->max_bad;
+    for (size_t i = 0; i < c->n_bad; i++) {
+        int64_t line = lines + c->bad[i].line;
+        bad->of_kind[c->bad[i].kind]++;
+        if (bad->n++ < GPT_BAD_NAMED) {
+            bad->named[bad->n_named] = c->named[i];
+            tell_place(&bad->named[bad->n_named++], c, line, c->bad[i].at);
+        }
+        if (limit >= 0 && bad->n > limit) {
+            gpt_fail(err, GPT_EDATA, "bad line number %lld, limit %lld",
+                     (long long)bad->n, (long long)limit);
+            return tell_place(err, c, line, c->bad[i].at);
+        }
+        GPT_TRY(gpt_outputs_add_bad(run->out, c, c->bad[i].at, err));
+    }
+    return GPT_OK;
+}
+
+/* Of the inputs that lie behind. */
+static void take_sums(struct run *run, int64_t end)
+{
+    for (int64_t i = run->at.input; i < end; i++)
+        run->at.sums[i] = gpt_ring_sums(run->ring)[i];
+}
+
+static int take_chunk(struct run *run, const struct gpt_line_chunk *c,
+                      struct gpt_err *err)
+{
+    int64_t lines = c->input == run->at.input ? run->at.lines : 0;
+    if (c->status != GPT_OK) {
+        if (err)
+            *err = c->err;
+        return c->in_line ? tell_place(err, c, lines + c->lines, c->line_at)
+                          : c->status;
+    }
+    take_sums(run, c->input);
+    GPT_TRY(count_bad(run, c, lines, err));
+    int status = gpt_outputs_add(run->out, c, lines, run->stats, err);
+    run->cannot_write = status != GPT_OK;
+    run->at.input = c->input;
+    run->at.offset = c->end;
+    run->at.digest = c->digest;
+    run->at.lines = lines + c->lines;
+    run->at.quarantine_bytes = gpt_outputs_quarantined(run->out);
+    run->at.stats = *run->stats;
+    return status;
+}
+
+/* ---- the place to go on from ---- */
+
+static int save(struct run *run, struct gpt_err *err)
+{
+    GPT_TRY(gpt_outputs_sync(run->out, &run->at, err));
+    GPT_TRY(gpt_journal_add(run->journal, &run->at, err));
+    run->saved = gpt_now();
+    return GPT_OK;
+}
+
+static int save_now_and_then(struct run *run, struct gpt_err *err)
+{
+    if (!run->journal || gpt_now() - run->saved < run->o->resume_seconds)
+        return GPT_OK;
+    int status = save(run, err);
+    run->cannot_write = status != GPT_OK;
+    return status;
+}
+
+static int open_journal(struct run *run, bool *found, struct gpt_err *err)
+{
+    const struct gpt_preprocess_options *o = run->o;
+    *found = false;
+    if (!o->resume)
+        return gpt_journal_discard(o, err);
+    if (!gpt_journal_possible(o)) {
+        gpt_debug("a pipe is read or written: a run that is stopped cannot be "
+                  "gone on with");
+        return GPT_OK;
+    }
+    return gpt_journal_open(&run->journal, o, run->dtype, &run->at, found, err);
+}
+
+/* What a failed run leaves: its last point, moved on as far as can be, or
+ * nothing. */
+static void leave(struct run *run)
+{
+    if (run->journal && gpt_journal_has_point(run->journal)) {
+        if (!run->cannot_write)
+            (void)!save(run, NULL);
+        run->stats->kept = true;
+        gpt_outputs_suspend(run->out);
+    } else {
+        gpt_outputs_abort(run->out);
+    }
+}
+
+/* ---- the run ---- */
+
+static int take_all(struct run *run, struct gpt_err *err)
+{
+    for (bool end = false; !end;) {
+        const struct gpt_line_chunk *c = gpt_ring_next(run->ring, &end);
+        if (gpt_signals_stop())
+            return gpt_fail(err, GPT_EFAIL, "stopped by %s",
+                            gpt_signal_name(gpt_signals_stop()));
+        if (c) {
+            GPT_TRY(take_chunk(run, c, err));
+            gpt_ring_release(run->ring);
+            GPT_TRY(save_now_and_then(run, err));
+        }
+        run->stats->input_bytes = gpt_ring_consumed(run->ring);
+        if (run->o->report)
+            run->o->report(run->o->user, run->stats);
+    }
+    return GPT_OK;
+}
+
+static int publish(struct run *run, struct gpt_err *err)
+{
+    int status = gpt_outputs_publish(run->o, err);
+    if (status != GPT_OK) {
+        run->stats->kept = true;
+        return status;
+    }
+    gpt_journal_remove(run->journal);
+    run->journal = NULL;
+    return GPT_OK;
+}
+
+/* Once the journal says that all is complete, names are all that is missing. */
+static int finish(struct run *run, struct gpt_err *err)
+{
+    run->at.stats = *run->stats;
+    if (!run->journal) {
+        struct gpt_outputs *out = run->out;
+        run->out = NULL;
+        return gpt_outputs_commit(out, &run->at, err);
+    }
+    GPT_TRY(gpt_outputs_finish(run->out, &run->at, err));
+    run->at.complete = true;
+    GPT_TRY(gpt_journal_add(run->journal, &run->at, err));
+    gpt_outputs_suspend(run->out);
+    run->out = NULL;
+    return publish(run, err);
+}
+
+/* What was begun to be read is of use at the beginning only. */
+static int open_ring(struct run *run, struct gpt_err *err)
+{
+    if (run->ring && (run->at.input > 0 || run->at.offset > 0)) {
+        gpt_ring_close(run->ring);
+        run->ring = NULL;
+    }
+    if (!run->ring)
+        GPT_TRY(gpt_ring_open(&run->ring, run->o, &run->at, err));
+    return gpt_ring_start(run->ring, run->dtype, err);
+}
+
+static int work(struct run *run, struct gpt_err *err)
+{
+    GPT_TRY(gpt_outputs_open(&run->out, run->o, run->dtype,
+                             run->journal ? &run->at : NULL, err));
+    int status = open_ring(run, err);
+    if (status == GPT_OK)
+        status = take_all(run, err);
+    if (status == GPT_OK) {
+        take_sums(run, run->o->n_inputs);
+        run->cannot_write = true; /* whatever fails now */
+        status = finish(run, err);
+    }
+    if (run->out)
+        leave(run);
+    return status;
+}
+
+/* Back to the beginning: somebody took the files of a complete run away. */
+static void forget(struct run *run)
+{
+    memset(run->at.keys, 0, (size_t)run->o->n_keys * sizeof(*run->at.keys));
+    run->at = (struct gpt_point){.keys = run->at.keys, .sums = run->at.sums};
+}
+
+static int begin(struct run *run, struct gpt_err *err)
+{
+    const struct gpt_preprocess_options *o = run->o;
+    bool found;
+    GPT_TRY(gpt_new(&run->at.keys, (size_t)o->n_keys, sizeof(*run->at.keys),
+                    "counts", err));
+    GPT_TRY(gpt_new(&run->at.sums, (size_t)o->n_inputs, sizeof(*run->at.sums),
+                    "digests of inputs", err));
+    GPT_TRY(open_journal(run, &found, err));
+    if (found && run->at.complete && !gpt_outputs_are_there(run->o)) {
+        forget(run);
+        found = false;
+    }
+    if (!found)
+        return work(run, err);
+    *run->stats = run->at.stats;
+    gpt_info("going on behind document %lld, where an earlier run stood",
+             (long long)run->at.stats.documents);
+    return run->at.complete ? publish(run, err) : work(run, err);
+}
+
+/* What the options ask of the tokenizer. */
+static int check_options(struct run *run, struct gpt_err *err)
+{
+    const struct gpt_preprocess_options *o = run->o;
+    int64_t vocabulary = gpt_tokenizer_vocab_size(o->tokenizer);
+    run->dtype = o->dtype ? *o->dtype : gpt_indexed_best_dtype(vocabulary);
+    if (run->dtype != GPT_U16 && run->dtype != GPT_I32)
+        return gpt_fail(err, GPT_EUSAGE, "tokens are written as uint16 or "
+                        "int32, not as %s", gpt_dtype_name(run->dtype));
+    if (run->dtype == GPT_U16 && vocabulary > UINT16_MAX + 1)
+        return gpt_fail(err, GPT_EUSAGE, "the vocabulary has %lld tokens, "
+                        "uint16 holds %d", (long long)vocabulary,
+                        UINT16_MAX + 1);
+    if (o->empty == GPT_EMPTY_EOD && !o->append_eod)
+        return gpt_fail(err, GPT_EUSAGE, "empty documents can be the end of a "
+                        "document only where that is appended");
+    if (o->append_eod && gpt_tokenizer_eod(o->tokenizer) < 0)
+        return gpt_fail(err, GPT_EDATA, "the vocabulary has no "
+                        "<|endoftext|> to append to documents");
+    return GPT_OK;
+}
+
+int gpt_preprocess_begin(struct gpt_preprocess_options *options,
+                         struct gpt_err *err)
+{
+    const struct gpt_point start = {0};
+    return gpt_ring_open(&options->begun, options, &start, err);
+}
+
+void gpt_preprocess_give_up(struct gpt_preprocess_options *options)
+{
+    gpt_ring_close(options->begun);
+    options->begun = NULL;
+}
+
+int gpt_preprocess(struct gpt_preprocess_options *options,
+                   struct gpt_preprocess_stats *stats, struct gpt_err *err)
+{
+    struct run run = {.o = options, .stats = stats, .ring = options->begun,
+                      .saved = gpt_now()};
+    options->begun = NULL;
+    memset(stats, 0, sizeof(*stats));
+    int status = check_options(&run, err);
+    if (status == GPT_OK)
+        status = begin(&run, err);
+    gpt_ring_close(run.ring);
+    gpt_journal_close(run.journal);
+    gpt_free(run.at.keys);
+    gpt_free(run.at.sums);
+    return status;
+}

@@ -1,0 +1,220 @@
+/* gpt-reshape: shows and converts checkpoints. Planning and carrying out is
+ * cmd/reshape/reshape.h, showing cmd/reshape/inspect.h; here are the options and
+ * what is said. */
+#include "base/dtype.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/num.h"
+#include "base/options.h"
+#include "base/progress.h"
+#include "cmd/reshape/inspect.h"
+#include "cmd/reshape/reshape.h"
+
+#include <omp.h>
+#include <stdio.h>
+#include <string.h>
+
+struct options {
+    struct gpt_common_options common;
+    const char *load_path, *save_path, *to, *dtype, *vocab_file, *merge_file;
+    bool to_transformers, print_structure, json, dry_run, verify;
+    bool no_verify_input;
+    int64_t tp, pp, divisible_by, true_vocab, max_shard_size;
+};
+
+static const char *const formats[] = {"native", "hf", NULL};
+static const char *const dtypes[] = {"fp32", "fp16", "bf16", NULL};
+
+#define AT(field) .offset = offsetof(struct options, field)
+static const struct gpt_opt table[] = {
+    {.kind = GPT_OPT_GROUP, .help = "Input and output"},
+    {.kind = GPT_OPT_STRING, .name = "load-path", .arg = "PATH", AT(load_path),
+     .flags = GPT_OPT_DIR, .alias = "load-dir",
+     .help = "checkpoint to read: a native root or iter_* directory, or a "
+             "Hugging Face directory"},
+    {.kind = GPT_OPT_STRING, .name = "save-path", .arg = "PATH", AT(save_path),
+     .flags = GPT_OPT_DIR, .alias = "save-dir",
+     .help = "directory to write: a native root, or a new directory"},
+    {.kind = GPT_OPT_CHOICE, .name = "to", .arg = "FORMAT", AT(to),
+     .def = "native", .choices = formats, .help = "format to write"},
+    {.kind = GPT_OPT_FLAG,
+     .name = "convert-checkpoint-from-megatron-to-transformers",
+     AT(to_transformers), .help = "the same as --to hf"},
+    {.kind = GPT_OPT_FLAG, .name = "no-verify-input", AT(no_verify_input),
+     .help = "do not check the checksums of a native input"},
+    {.kind = GPT_OPT_STRING, .name = "vocab-file", .arg = "FILE",
+     AT(vocab_file), .flags = GPT_OPT_FILE,
+     .help = "put beside the output as vocab.json; default: the input's"},
+    {.kind = GPT_OPT_STRING, .name = "merge-file", .arg = "FILE",
+     AT(merge_file), .flags = GPT_OPT_FILE,
+     .help = "put beside the output as merges.txt; default: the input's"},
+    {.kind = GPT_OPT_GROUP, .help = "Conversion"},
+    {.kind = GPT_OPT_INT, .name = "target-tensor-model-parallel-size",
+     .arg = "N", AT(tp), .def = "0", .min = 0, .max = 65536,
+     .alias = "target-tensor-parallel-size",
+     .help = "of a native output; 0: the input's"},
+    {.kind = GPT_OPT_INT, .name = "target-pipeline-model-parallel-size",
+     .arg = "N", AT(pp), .def = "0", .min = 0, .max = 65536,
+     .alias = "target-pipeline-parallel-size",
+     .help = "of a native output; 0: the input's"},
+    {.kind = GPT_OPT_CHOICE, .name = "target-params-dtype", .arg = "TYPE",
+     AT(dtype), .choices = dtypes,
+     .help = "of the parameters; default: the input's"},
+    {.kind = GPT_OPT_INT, .name = "make-vocab-size-divisible-by", .arg = "N",
+     AT(divisible_by), .def = "128", .min = 1, .max = 1 << 20,
+     .help = "pad the vocabulary to a multiple of N x tensor parallel size"},
+    {.kind = GPT_OPT_INT, .name = "true-vocab-size", .arg = "N",
+     AT(true_vocab), .def = "0", .min = 0, .max = 1 << 24,
+     .help = "ids that exist, when the input counts dummies; 0: the input's"},
+    {.kind = GPT_OPT_BYTES, .name = "max-shard-size", .arg = "SIZE",
+     AT(max_shard_size), .def = "5GB", .min = 1, .max = 1e18,
+     .help = "of tensors in a file of a Hugging Face output"},
+    {.kind = GPT_OPT_GROUP, .help = "What to do"},
+    {.kind = GPT_OPT_FLAG, .name = "dry-run", AT(dry_run),
+     .help = "show files, bytes and memory; write nothing"},
+    {.kind = GPT_OPT_FLAG, .name = "verify", AT(verify),
+     .help = "read the output back and compare it with the input"},
+    {.kind = GPT_OPT_FLAG, .name = "print-checkpoint-structure",
+     AT(print_structure), .help = "list the output's tensors afterwards"},
+    {.kind = GPT_OPT_FLAG, .name = "json", AT(json),
+     .help = "with inspect: one JSON object instead of a table"},
+    GPT_COMMON_OPTIONS(struct options, common),
+};
+
+static int show(const char *path, bool json, struct gpt_err *err)
+{
+    struct gpt_buf b = {0};
+    int status = gpt_inspect(&b, path, json, err);
+    if (status == GPT_OK)
+        fwrite(b.data, 1, b.len, stdout); /* gpt_main() checks stdout */
+    gpt_buf_free(&b);
+    return status;
+}
+
+static void print_plan(const struct gpt_reshape *r)
+{
+    char size[32];
+    printf("read   %s: %s\n", r->source.dir,
+           gpt_text_bytes(size, (double)r->read_bytes));
+    for (int64_t i = 0; i < r->n_files; i++)
+        printf("write  %s: %lld tensors, %s\n", r->files[i].name,
+               (long long)r->files[i].n,
+               gpt_text_bytes(size, (double)r->files[i].bytes));
+    printf("total  %s to be written", gpt_text_bytes(size,
+                                                     (double)r->write_bytes));
+    printf(", at most %s of memory\n",
+           gpt_text_bytes(size, (double)gpt_reshape_memory()));
+}
+
+static void report(void *context, int64_t bytes)
+{
+    gpt_progress_set(context, bytes, NULL);
+}
+
+static int carry_out(struct gpt_reshape *r, const struct options *o,
+                     struct gpt_err *err)
+{
+    char size[32], time[32];
+    double start = gpt_now();
+    struct gpt_progress *p = gpt_progress_open(
+        o->common.quiet ? "never" : o->common.progress, "reshape", "B",
+        r->write_bytes);
+    int status = gpt_reshape_run(r, report, p, err);
+    gpt_progress_close(p);
+    GPT_TRY(status);
+    gpt_info("%s: %lld files, %s in %s", r->o->save, (long long)r->n_files,
+             gpt_text_bytes(size, (double)r->write_bytes),
+             gpt_text_duration(time, gpt_now() - start));
+    if (o->verify) {
+        GPT_TRY(gpt_reshape_verify(r, err));
+        gpt_info("%s: equals the input, bit by bit", r->o->save);
+    }
+    return GPT_OK;
+}
+
+static int convert(const struct options *o, const struct gpt_args *args,
+                   struct gpt_err *err)
+{
+    enum gpt_dtype dtype = GPT_N_DTYPES;
+    struct gpt_reshape r;
+    if (o->dtype && !gpt_dtype_parse(o->dtype, &dtype))
+        return gpt_fail(err, GPT_EUSAGE, "unknown type '%s'", o->dtype);
+    struct gpt_reshape_options ro = {
+        .load = o->load_path,
+        .save = o->save_path,
+        .to_hf = o->to_transformers || strcmp(o->to, "hf") == 0,
+        .tp = o->tp,
+        .pp = o->pp,
+        .divisible_by = o->divisible_by,
+        .repad = gpt_option_given(args, "make-vocab-size-divisible-by"),
+        .true_vocab = o->true_vocab,
+        .dtype = dtype,
+        .max_shard_size = o->max_shard_size,
+        .vocab_file = o->vocab_file,
+        .merge_file = o->merge_file,
+        .verify_input = !o->no_verify_input && !o->dry_run,
+        .force = o->common.force,
+    };
+    GPT_TRY(gpt_reshape_open(&r, &ro, err));
+    int status = GPT_OK;
+    if (o->dry_run)
+        print_plan(&r);
+    else
+        status = carry_out(&r, o, err);
+    gpt_reshape_close(&r);
+    if (status == GPT_OK && o->print_structure && !o->dry_run)
+        status = show(o->save_path, false, err);
+    return status;
+}
+
+static int run(const void *options, const struct gpt_args *args,
+               struct gpt_err *err)
+{
+    const struct options *o = options;
+    if (o->common.threads)
+        omp_set_num_threads((int)o->common.threads);
+    if (args->n_positional == 0) {
+        if (!o->load_path || !o->save_path)
+            return gpt_fail(err, GPT_EUSAGE, "--%s is needed",
+                            o->load_path ? "save-path" : "load-path");
+        if (o->json)
+            return gpt_fail(err, GPT_EUSAGE, "--json goes with inspect");
+        return convert(o, args, err);
+    }
+    if (strcmp(args->positional[0], "inspect") != 0)
+        return gpt_fail(err, GPT_EUSAGE,
+                        "unknown command '%s', there is only inspect",
+                        args->positional[0]);
+    if (args->n_positional != 2)
+        return gpt_fail(err, GPT_EUSAGE, "inspect needs a PATH");
+    return show(args->positional[1], o->json, err);
+}
+
+int main(int argc, char **argv)
+{
+    static const char *const usage[] = {
+        "inspect PATH [--json]",
+        "--load-path PATH --save-path PATH [OPTION]...",
+        NULL,
+    };
+    static const char *const examples[] = {
+        "gpt-reshape inspect ckpt",
+        "gpt-reshape --load-path ckpt --save-path ckpt-tp2 "
+        "--target-tensor-model-parallel-size 2",
+        "gpt-reshape --load-path ckpt --save-path hf --to hf --verify",
+        NULL,
+    };
+    static const struct gpt_program program = {
+        .name = "gpt-reshape",
+        .purpose = "Show and convert checkpoints.",
+        .usage = usage,
+        .examples = examples,
+        .options = table,
+        .n_options = GPT_COUNT(table),
+        .options_bytes = sizeof(struct options),
+        .max_positional = 2,
+        .positional = "inspect PATH",
+        .run = run,
+    };
+    return gpt_main(&program, argc, argv);
+}

@@ -1,0 +1,64 @@
+/* Converting a checkpoint: a plan is made from headers alone, shown or carried
+ * out, and the result compared with the source. Start at
+ * gpt_reshape_open(). */
+#ifndef GPT_CMD_RESHAPE_RESHAPE_H
+#define GPT_CMD_RESHAPE_RESHAPE_H
+
+#include "checkpoint/source.h"
+
+struct gpt_reshape_options {
+    const char *load, *save;
+    bool to_hf;
+    int64_t tp, pp;       /* 0: the input's */
+    int64_t divisible_by; /* padding of the vocabulary, times tp */
+    bool repad;           /* divisible_by was asked for */
+    int64_t true_vocab;   /* 0: the input's */
+    enum gpt_dtype dtype; /* of the parameters; GPT_N_DTYPES: the input's */
+    int64_t max_shard_size;
+    const char *vocab_file, *merge_file; /* NULL: the input's */
+    bool verify_input, force;
+};
+
+/* A file to be written. */
+struct gpt_reshape_file {
+    char name[112];
+    int64_t bytes, n;
+    struct gpt_tensor_slice *slices;     /* native only */
+    const struct gpt_tensor **sources;
+};
+
+struct gpt_reshape {
+    const struct gpt_reshape_options *o; /* borrowed */
+    struct gpt_source source;
+    struct gpt_config config; /* of the output */
+    int64_t tp, pp;
+    struct gpt_reshape_file *files;
+    int64_t n_files;
+    int64_t read_bytes, write_bytes;
+    struct gpt_hf_plan hf; /* to_hf only */
+    struct gpt_param_table table;
+    struct gpt_tensor *resized; /* vocabulary tables of another height */
+    int64_t n_resized;
+    struct gpt_arena arena;
+};
+
+/* Opens the input and plans. GPT_EUSAGE when the model does not divide by the
+ * layout; GPT_EDATA when a tensor is missing or unknown. */
+int gpt_reshape_open(struct gpt_reshape *r,
+                     const struct gpt_reshape_options *o, struct gpt_err *err)
+    GPT_MUST_USE;
+void gpt_reshape_close(struct gpt_reshape *r);
+
+/* Most memory that carrying out takes, beyond headers. */
+int64_t gpt_reshape_memory(void);
+
+/* Writes and publishes the output; `done` hears the bytes so far. */
+int gpt_reshape_run(struct gpt_reshape *r, gpt_bytes_done *done, void *context,
+                    struct gpt_err *err) GPT_MUST_USE;
+
+/* Reads the output back through its front end, checksums included, and
+ * compares every element with the source after the cast. */
+int gpt_reshape_verify(struct gpt_reshape *r, struct gpt_err *err)
+    GPT_MUST_USE;
+
+#endif

@@ -1,0 +1,297 @@
+/* What a plan costs; see estimate.h. Start at gpt_estimate_print(). Memory is
+ * in estimate_memory.c. */
+#include "cmd/train/estimate.h"
+
+#include "base/log.h"
+#include "base/num.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- traffic ---- */
+
+const char *gpt_link_name(enum gpt_link link)
+{
+    static const char *const names[GPT_N_LINKS] = {
+        [GPT_LINK_TENSOR] = "tensor parallel",
+        [GPT_LINK_PIPELINE] = "pipeline",
+        [GPT_LINK_DATA] = "data parallel",
+        [GPT_LINK_TIED] = "tied embedding",
+    };
+    return names[link];
+}
+
+/* Layers of a stage that backward computes again. */
+static int64_t recomputed(const struct gpt_replica_options *o,
+                          const struct gpt_layout *layout)
+{
+    int64_t n = 0;
+
+    for (int64_t i = 0; i < layout->chunks; i++) {
+        const int64_t layers = layout->chunk[i].n_layers;
+        if (o->recompute == GPT_RECOMPUTE_UNIFORM)
+            n += layers;
+        else if (o->recompute == GPT_RECOMPUTE_BLOCK)
+            n += gpt_min_i64(layers, o->recompute_layers);
+    }
+    return n;
+}
+
+static int64_t layers_of(const struct gpt_layout *layout)
+{
+    int64_t n = 0;
+
+    for (int64_t i = 0; i < layout->chunks; i++)
+        n += layout->chunk[i].n_layers;
+    return n;
+}
+
+/* A rank's share in moving (N, C) once: in an all-gather or a reduce-scatter;
+ * an all-reduce is both. */
+static double share(double bytes, int64_t ranks)
+{
+    return bytes * (double)(ranks - 1) / (double)ranks;
+}
+
+/* Times that a microbatch's (N, C) moves. Without sequence parallelism each of
+ * the two sums forward and backward moves it twice; with it, gathers and
+ * scatters move it as often, and backward gathers two inputs again. */
+static double tensor_moves(const struct gpt_replica_options *o,
+                           const struct gpt_layout *layout)
+{
+    const bool sequence = o->sequence_parallel;
+    double moves = (sequence ? 4 + 6 : 4 + 4) * (double)layers_of(layout);
+
+    moves += (sequence ? 3 : 2) * (double)recomputed(o, layout);
+    if (layout->has_embedding)
+        moves += 2;
+    if (layout->has_output)
+        moves += 2;
+    return moves;
+}
+
+/* Statistics of the vocabulary's parts, which every rank sends to all. */
+static double loss_bytes(const struct gpt_replica_options *o,
+                         const struct gpt_layout *layout)
+{
+    if (!layout->has_output)
+        return 0;
+    return (double)(GPT_XENT_STATS * o->micro_batch * o->seq_length *
+                    (int64_t)sizeof(float) * (layout->tp_size - 1));
+}
+
+/* Chunks whose output goes to another stage; as many gradients come back. */
+static int64_t crossings(const struct gpt_layout *layout)
+{
+    if (layout->pp_size == 1)
+        return 0;
+    return 2 * layout->chunks - layout->has_embedding - layout->has_output;
+}
+
+static double data_bytes(const struct gpt_replica_options *o,
+                         const struct gpt_flat *flat, int64_t ranks)
+{
+    double bytes = 0;
+
+    if (ranks == 1)
+        return 0;
+    for (int64_t b = 0; b < flat->n_buckets; b++) {
+        const struct gpt_bucket *bucket = &flat->buckets[b];
+        const double n = (double)(bucket->end - bucket->begin);
+        const bool each = o->zero == GPT_ZERO_2 && bucket->layer >= 0;
+        const int64_t times = each ? o->micro_batches : 1;
+        if (flat->shards == 1)
+            bytes += 2 * share(n * sizeof(float), ranks);
+        else
+            bytes += share(n * sizeof(float), ranks) * (double)times +
+                     share(n * (double)gpt_dtype_bytes(o->act), ranks);
+    }
+    return bytes;
+}
+
+/* The two copies of a tied word table add their gradients. */
+static double tied_bytes(const struct gpt_replica_options *o,
+                         const struct gpt_layout *layout)
+{
+    const struct gpt_config *c = &o->config;
+
+    if (!c->tied_embeddings || layout->pp_size == 1 ||
+        layout->has_embedding == layout->has_output)
+        return 0;
+    return (double)(c->padded_vocab_size / layout->tp_size * c->hidden_size) *
+           sizeof(float);
+}
+
+/* Gradients of norms and of biases that sequence parallel ranks have in
+ * parts: this rank's shard of them. */
+static double piece_bytes(const struct gpt_replica_options *o,
+                          const struct gpt_flat *flat, int64_t tp_size)
+{
+    double n = 0;
+
+    for (int64_t i = 0; o->sequence_parallel && i < flat->n; i++) {
+        if (flat->slices[i].param->sequence_sum)
+            n += (double)flat->slices[i].count;
+    }
+    return 2 * share(n / (double)flat->shards * sizeof(float), tp_size);
+}
+
+int gpt_estimate_traffic(const struct gpt_train_plan *plan, int64_t pp_rank,
+                         double bytes[GPT_N_LINKS], struct gpt_err *err)
+{
+    const struct gpt_replica_options *o = &plan->replica;
+    const double m = (double)gpt_max_i64(o->micro_batches, 1);
+    const double block = (double)(o->micro_batch * o->seq_length) *
+                         (double)o->config.hidden_size *
+                         (double)gpt_dtype_bytes(o->act);
+    struct gpt_param_table table;
+    struct gpt_layout layout;
+    struct gpt_flat flat;
+
+    GPT_TRY(gpt_train_layout(plan, 0, pp_rank, &layout, err));
+    GPT_TRY(gpt_params_build(&table, &o->config, err));
+    int status = gpt_flat_build(&flat, &table, &layout, err);
+    if (status == GPT_OK) {
+        const int64_t t = layout.tp_size;
+        bytes[GPT_LINK_TENSOR] =
+            m * (tensor_moves(o, &layout) * share(block, t) +
+                 loss_bytes(o, &layout)) +
+            piece_bytes(o, &flat, t);
+        bytes[GPT_LINK_PIPELINE] = m * (double)crossings(&layout) * block /
+                                   (double)(o->sequence_parallel ? t : 1);
+        bytes[GPT_LINK_DATA] = data_bytes(o, &flat, plan->topology.dp_size);
+        bytes[GPT_LINK_TIED] = tied_bytes(o, &layout);
+    }
+    gpt_flat_free(&flat);
+    gpt_params_free(&table);
+    return status;
+}
+
+double gpt_estimate_bubble(const struct gpt_train_plan *plan)
+{
+    const struct gpt_topology *t = &plan->topology;
+
+    return (double)(t->pp_size - 1) /
+           (double)(t->chunks * gpt_max_i64(plan->replica.micro_batches, 1));
+}
+
+/* ---- what is printed ---- */
+
+static void print_memory(int64_t first, int64_t last, int64_t parameters,
+                         const struct gpt_memory *memory)
+{
+    static const enum gpt_memory_kind columns[] = {
+        GPT_MEM_PARAMETERS, GPT_MEM_GRADIENTS, GPT_MEM_OPTIMIZER,
+        GPT_MEM_ACTIVATIONS};
+    char stages[48], text[32], line[160] = "";
+    double rest = gpt_memory_total(memory);
+
+    snprintf(stages, sizeof stages,
+             first == last ? "%lld" : "%lld to %lld", (long long)first,
+             (long long)last);
+    for (size_t i = 0; i < GPT_COUNT(columns); i++) {
+        const double bytes = (double)memory->bytes[columns[i]];
+        size_t n = strlen(line);
+        snprintf(line + n, sizeof line - n, " %12s",
+                 gpt_text_bytes(text, bytes));
+        rest -= bytes;
+    }
+    char other[32];
+    gpt_log_line("   %-12s %14lld%s %12s %12s", stages, (long long)parameters,
+                 line, gpt_text_bytes(other, rest),
+                 gpt_text_bytes(text, gpt_memory_total(memory)));
+}
+
+/* Stages that are alike in one line. */
+static int print_stages(const struct gpt_train_plan *plan,
+                        struct gpt_backend *be, struct gpt_err *err)
+{
+    const int64_t stages = plan->topology.pp_size;
+    struct gpt_memory memory, next;
+    int64_t parameters, next_parameters, first = 0;
+
+    gpt_log_line(" > memory of a rank, by pipeline stage:");
+    gpt_log_line("   %-12s %14s %12s %12s %12s %12s %12s %12s", "stage",
+                 "parameters", "weights", "gradients", "optimizer",
+                 "activations", "other", "total");
+    GPT_TRY(gpt_estimate_memory(plan, be, 0, &memory, &parameters, err));
+    for (int64_t p = 1; p < stages; p++) {
+        GPT_TRY(
+            gpt_estimate_memory(plan, be, p, &next, &next_parameters, err));
+        if (memcmp(&memory, &next, sizeof next) == 0 &&
+            parameters == next_parameters)
+            continue;
+        print_memory(first, p - 1, parameters, &memory);
+        memory = next;
+        parameters = next_parameters;
+        first = p;
+    }
+    print_memory(first, stages - 1, parameters, &memory);
+    return GPT_OK;
+}
+
+/* Of the stage that sends most. */
+static int print_traffic(const struct gpt_train_plan *plan,
+                         struct gpt_err *err)
+{
+    double most[GPT_N_LINKS] = {0}, most_sum = -1;
+    int64_t busiest = 0;
+    char text[32];
+
+    for (int64_t p = 0; p < plan->topology.pp_size; p++) {
+        double bytes[GPT_N_LINKS], sum = 0;
+        GPT_TRY(gpt_estimate_traffic(plan, p, bytes, err));
+        for (int i = 0; i < GPT_N_LINKS; i++)
+            sum += bytes[i];
+        if (sum <= most_sum)
+            continue;
+        busiest = p;
+        most_sum = sum;
+        memcpy(most, bytes, sizeof most);
+    }
+    gpt_log_line(" > bytes that a rank of stage %lld sends in a step:",
+                 (long long)busiest);
+    for (int i = 0; i < GPT_N_LINKS; i++)
+        gpt_log_line("   %-16s %20.0f  %s",
+                     gpt_link_name((enum gpt_link)i), most[i],
+                     gpt_text_bytes(text, most[i]));
+    return GPT_OK;
+}
+
+static int print_fit(const struct gpt_train_plan *plan, struct gpt_backend *be,
+                     double limit, struct gpt_err *err)
+{
+    int64_t micro_batch;
+    char text[32];
+
+    if (limit <= 0)
+        return GPT_OK;
+    GPT_TRY(gpt_estimate_fit(plan, be, limit, &micro_batch, err));
+    gpt_text_bytes(text, limit);
+    if (micro_batch == 0)
+        gpt_log_line(" > no micro batch fits into %s a rank", text);
+    else
+        gpt_log_line(" > the largest micro batch that fits into %s a rank: "
+                     "%lld",
+                     text, (long long)micro_batch);
+    return GPT_OK;
+}
+
+int gpt_estimate_print(const struct gpt_train_plan *plan,
+                       struct gpt_backend *be, double limit,
+                       struct gpt_err *err)
+{
+    const struct gpt_config *c = &plan->replica.config;
+    const int64_t t = plan->replica.seq_length;
+
+    GPT_TRY(print_stages(plan, be, err));
+    GPT_TRY(print_traffic(plan, err));
+    gpt_log_line(" > pipeline bubble: %.4f of the time of computing, "
+                 "(P - 1) / (V m)",
+                 gpt_estimate_bubble(plan));
+    gpt_log_line(" > a step computes %.4g floating point operations a rank",
+                 gpt_config_flops_per_token(c, t) * (double)t *
+                     (double)plan->rampup.global_batch /
+                     (double)plan->topology.world_size);
+    return print_fit(plan, be, limit, err);
+}

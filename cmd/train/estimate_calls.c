@@ -1,0 +1,141 @@
+/* The part of estimate.h about what communicators hold in host memory: the
+ * calls of a step, by group. Each is made in one place: stage_ends.c and pass.c
+ * (tensor parallel), reduce.c, gather.c, pipeline.c, step.c. */
+#include "cmd/train/estimate.h"
+
+#include "base/num.h"
+
+/* What the calls of a group need. */
+struct calls {
+    struct gpt_comm_room room;
+    int64_t size; /* of the group */
+    bool staged;
+};
+
+static void add(struct calls *c, enum gpt_collective_kind kind, int64_t n,
+                enum gpt_dtype type)
+{
+    const struct gpt_collective call = {.kind = kind, .n = n, .type = type};
+
+    if (c->size > 1)
+        gpt_comm_room_add(&c->room, c->size, c->staged, &call);
+}
+
+static struct gpt_reducer_options reducer_of(const struct gpt_replica *r)
+{
+    return (struct gpt_reducer_options){
+        .flat = &r->flat,
+        .zero = r->o.zero,
+        .sequence_parallel = r->o.sequence_parallel,
+    };
+}
+
+/* Rows of the residual stream; statistics of a softmax; gradients that
+ * sequence parallel ranks hold in parts. */
+static void tensor_calls(const struct gpt_replica *r, struct calls *c)
+{
+    const struct gpt_reducer_options reducer = reducer_of(r);
+    const int64_t rows = r->o.micro_batch * r->o.seq_length;
+    const int64_t n = rows * r->o.config.hidden_size;
+
+    if (r->o.sequence_parallel) {
+        add(c, GPT_ALL_GATHER, n / c->size, r->o.act);
+        add(c, GPT_REDUCE_SCATTER, n / c->size, r->o.act);
+    } else {
+        add(c, GPT_ALL_REDUCE, n, r->o.act);
+    }
+    if (r->o.layout.has_output)
+        add(c, GPT_ALL_GATHER,
+            GPT_XENT_STATS *
+                gpt_stage_logits_rows(&r->o.config, &r->o.layout, r->o.act,
+                                      rows),
+            GPT_F32);
+    add(c, GPT_ALL_REDUCE, gpt_reducer_pieces(&reducer), GPT_F32);
+}
+
+static void gradient_calls(const struct gpt_replica *r, struct calls *c)
+{
+    const bool whole = r->flat.shards == 1;
+
+    for (int64_t b = 0; b < r->flat.n_buckets; b++)
+        add(c, whole ? GPT_ALL_REDUCE : GPT_REDUCE_SCATTER,
+            gpt_bucket_elements(&r->flat, b) / r->flat.shards, GPT_F32);
+}
+
+static void weight_calls(const struct gpt_replica *r, struct calls *c)
+{
+    for (int64_t b = 0; r->flat.shards > 1 && b < r->flat.n_buckets; b++)
+        add(c, GPT_ALL_GATHER,
+            gpt_bucket_elements(&r->flat, b) / r->flat.shards, r->o.act);
+}
+
+static void tied_calls(const struct gpt_replica *r, struct calls *c)
+{
+    for (int64_t i = 0; i < r->flat.n; i++)
+        if (r->flat.slices[i].param->tied)
+            add(c, GPT_ALL_REDUCE, r->flat.slices[i].count, GPT_F32);
+}
+
+/* Transfers of a plan that are posted together. */
+static void plan_calls(const struct gpt_pipeline_plan *plan, int64_t bytes,
+                       struct calls *c)
+{
+    struct gpt_transfer list[GPT_GROUP_ACTIONS];
+    struct gpt_collective call = {.kind = GPT_EXCHANGE, .list = list};
+
+    for (int64_t i = 0; i < plan->n; i += gpt_max_i64(call.n_list, 1)) {
+        call.n_list = gpt_pipeline_plan_group(&plan->actions[i], plan->n - i);
+        for (int64_t k = 0; k < call.n_list; k++)
+            list[k] = (struct gpt_transfer){
+                .send = gpt_action_sends(plan->actions[i + k].kind),
+                .bytes = bytes,
+            };
+        gpt_comm_room_add(&c->room, c->size, c->staged, &call);
+    }
+}
+
+static int pipeline_calls(const struct gpt_replica *r, struct calls *c,
+                          struct gpt_err *err)
+{
+    const struct gpt_layout *l = &r->o.layout;
+    const int64_t m = gpt_max_i64(r->o.micro_batches, 1);
+    struct gpt_pipeline_plan plan;
+
+    if (c->size == 1)
+        return GPT_OK;
+    GPT_TRY(gpt_pipeline_plan_build(&plan, l->pp_size, l->chunks, m, l->pp_rank, err));
+    plan_calls(&plan, gpt_replica_message(r), c);
+    gpt_pipeline_plan_free(&plan);
+    GPT_TRY(gpt_pipeline_plan_build_forward(&plan, l->pp_size, l->chunks, m, l->pp_rank,
+                                   err));
+    plan_calls(&plan, gpt_replica_message(r), c);
+    gpt_pipeline_plan_free(&plan);
+    return GPT_OK;
+}
+
+int gpt_estimate_calls(const struct gpt_replica *r,
+                       const struct gpt_topology *t, int64_t *bytes,
+                       struct gpt_err *err)
+{
+    const bool ends = t->pp_size > 1 && r->o.config.tied_embeddings;
+    const bool staged = !r->be->host_memory;
+    struct calls tensor = {.size = t->tp_size, .staged = staged};
+    struct calls gradients = {.size = t->dp_size, .staged = staged};
+    struct calls weights = gradients;
+    struct calls tied = {.size = ends ? 2 : 1, .staged = staged};
+    struct calls stages = {.size = t->pp_size, .staged = staged};
+    struct calls world = {.size = t->world_size, .staged = staged};
+    const struct calls *const all[] = {&tensor, &gradients, &weights,
+                                       &tied,   &stages,    &world};
+
+    tensor_calls(r, &tensor);
+    gradient_calls(r, &gradients);
+    weight_calls(r, &weights);
+    tied_calls(r, &tied);
+    GPT_TRY(pipeline_calls(r, &stages, err));
+    add(&world, GPT_ALL_REDUCE, GPT_REPLICA_SUMS, GPT_F64);
+    *bytes = 0;
+    for (size_t i = 0; i < GPT_COUNT(all); i++)
+        *bytes += gpt_comm_room_bytes(&all[i]->room);
+    return GPT_OK;
+}

@@ -1,0 +1,124 @@
+/* The part of estimate.h about memory. Start at gpt_estimate_rank(): the one
+ * place that knows all that a rank allocates. */
+#include "cmd/train/estimate.h"
+
+#include "base/num.h"
+#include "train/feed.h"
+#include "cmd/train/saver.h"
+
+#include <string.h>
+
+/* Ranks that are only imagined use what they would on such a device. */
+static bool goes_through_host(const struct gpt_train_plan *plan,
+                              const struct gpt_backend *be)
+{
+    const char *asked = plan->options->backend;
+
+    if (plan->replica.world)
+        return plan->replica.world->carrier == GPT_GLOO;
+    return asked ? strcmp(asked, "gloo") == 0 : !be->collectives;
+}
+
+int gpt_estimate_rank(const struct gpt_train_plan *plan,
+                      const struct gpt_replica *r, struct gpt_memory *memory,
+                      struct gpt_err *err)
+{
+    const struct gpt_topology *t = &plan->topology;
+    const struct gpt_feed_options feed = {
+        .micro_batch = r->o.micro_batch,
+        .seq_length = r->o.seq_length,
+        .max_micro_batches = r->o.micro_batches,
+        .be = r->be,
+    };
+
+    GPT_TRY(gpt_replica_memory(r, memory, err));
+    memory->bytes[GPT_MEM_BATCHES] = gpt_feed_memory(&feed);
+    memory->bytes[GPT_MEM_INPUTS] += gpt_feed_device_memory(&feed);
+    if (goes_through_host(plan, r->be))
+        GPT_TRY(gpt_estimate_calls(r, t, &memory->bytes[GPT_MEM_EXCHANGE],
+                                   err));
+    if (!plan->options->save)
+        return GPT_OK;
+    return gpt_saver_memory(r, plan->options, t->dp_rank, t->dp_size,
+                            &memory->bytes[GPT_MEM_SAVING], err);
+}
+
+int gpt_estimate_memory(const struct gpt_train_plan *plan,
+                        struct gpt_backend *be, int64_t pp_rank,
+                        struct gpt_memory *memory, int64_t *parameters,
+                        struct gpt_err *err)
+{
+    struct gpt_replica_options options = plan->replica;
+    struct gpt_replica *r;
+
+    GPT_TRY(gpt_train_layout(plan, 0, pp_rank, &options.layout, err));
+    GPT_TRY(gpt_replica_new(&r, be, &options, err));
+    int status = gpt_estimate_rank(plan, r, memory, err);
+    *parameters = r->flat.count;
+    gpt_replica_close(r);
+    return status;
+}
+
+double gpt_memory_total(const struct gpt_memory *memory)
+{
+    double sum = 0;
+
+    for (int kind = 0; kind < GPT_N_MEMORY_KINDS; kind++)
+        sum += (double)memory->bytes[kind];
+    return sum;
+}
+
+double gpt_memory_device(const struct gpt_memory *memory,
+                         const struct gpt_backend *be)
+{
+    if (be->host_memory)
+        return gpt_memory_total(memory);
+    return gpt_memory_total(memory) -
+           (double)memory->bytes[GPT_MEM_BATCHES] -
+           (double)memory->bytes[GPT_MEM_SAVING];
+}
+
+/* ---- the microbatch that fits ---- */
+
+int gpt_estimate_largest(const struct gpt_train_plan *plan,
+                         struct gpt_backend *be, double *most,
+                         struct gpt_err *err)
+{
+    *most = 0;
+    for (int64_t p = 0; p < plan->topology.pp_size; p++) {
+        struct gpt_memory memory;
+        int64_t parameters;
+        GPT_TRY(gpt_estimate_memory(plan, be, p, &memory, &parameters, err));
+        const double total = gpt_memory_device(&memory, be);
+        *most = total > *most ? total : *most;
+    }
+    return GPT_OK;
+}
+
+/* Interleaved schedules take microbatches in groups of the stages. */
+static bool schedulable(const struct gpt_topology *t, int64_t micro_batches)
+{
+    return t->chunks == 1 || micro_batches % t->pp_size == 0;
+}
+
+int gpt_estimate_fit(const struct gpt_train_plan *plan, struct gpt_backend *be,
+                     double limit, int64_t *micro_batch, struct gpt_err *err)
+{
+    const struct gpt_topology *t = &plan->topology;
+    const int64_t samples = plan->rampup.global_batch / t->dp_size;
+    struct gpt_train_plan other = *plan;
+    double most;
+
+    *micro_batch = 0;
+    for (int64_t b = 1; b <= samples; b++) {
+        if (samples % b != 0 || !schedulable(t, samples / b))
+            continue;
+        other.replica.micro_batch = b;
+        other.replica.micro_batches = samples / b;
+        GPT_TRY(gpt_estimate_largest(&other, be, &most, err));
+        if (most > limit)
+            break;
+        *micro_batch = b;
+    }
+    return GPT_OK;
+}

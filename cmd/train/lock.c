@@ -1,0 +1,53 @@
+/* A lock on a directory: flock(2) on a file in it that holds the pid. */
+#include "cmd/train/lock.h"
+
+#include "base/io.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+static int held(int fd, const char *dir, struct gpt_err *err)
+{
+    char pid[24] = "";
+    ssize_t n = pread(fd, pid, sizeof pid - 1, 0);
+
+    pid[n > 0 ? strcspn(pid, "\n") : 0] = 0;
+    gpt_fail(err, GPT_EEXIST, "%s: another run saves there%s%s", dir,
+             *pid ? ", process " : "", pid);
+    return gpt_hint(err, "wait for it, stop it, or give another --save");
+}
+
+int gpt_lock_open(int *fd, const char *dir, struct gpt_err *err)
+{
+    char path[4096];
+    int status;
+
+    *fd = -1;
+    GPT_TRY(gpt_path_mkdirs(dir, err));
+    GPT_TRY(gpt_path_join(path, sizeof path, dir, ".lock", err));
+    *fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (*fd < 0)
+        return gpt_fail_errno(err, GPT_EIO, "%s: cannot write there", path);
+    if (flock(*fd, LOCK_EX | LOCK_NB) == 0) {
+        if (ftruncate(*fd, 0) == 0)
+            (void)!dprintf(*fd, "%ld\n", (long)getpid());
+        gpt_out_sweep(dir); /* what a killed run left */
+        return GPT_OK;
+    }
+    status = errno == EWOULDBLOCK
+                 ? held(*fd, dir, err)
+                 : gpt_fail_errno(err, GPT_EIO, "%s: cannot lock", path);
+    close(*fd);
+    *fd = -1;
+    return status;
+}
+
+void gpt_lock_close(int fd)
+{
+    if (fd >= 0)
+        close(fd);
+}

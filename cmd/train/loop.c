@@ -1,0 +1,241 @@
+/* The steps of a run: run_steps(); what is before and after them is setup.c.
+ * Order of what happens after a step is Megatron's: log, evaluate, signals,
+ * save, time and step limits. */
+#include "cmd/train/loop.h"
+
+#include "base/log.h"
+#include "base/progress.h"
+#include "base/signals.h"
+#include "cmd/train/run.h"
+#include "train/step.h"
+
+/* ---- evaluation and saving ---- */
+
+/* Mean loss over eval_iters full batches of a split from sample `first` on. */
+static int mean_loss(struct gpt_run *r, enum gpt_split split, int64_t first,
+                     double *loss, struct gpt_err *err)
+{
+    int64_t batch = r->plan.rampup.global_batch, rows = 0;
+    int64_t n = batch / gpt_run_samples(r);
+
+    *loss = 0;
+    for (int64_t i = 0; i < r->o->eval_iters; i++) {
+        GPT_TRY(gpt_feed_read(r->feed, split, first + i * batch, n, err));
+        if (i + 1 < r->o->eval_iters)
+            gpt_feed_ahead(r->feed, split, first + (i + 1) * batch, n);
+        GPT_TRY(gpt_step_eval(r->replica, r->feed, n, loss, &rows, err));
+    }
+    *loss /= (double)(rows > 0 ? rows : 1);
+    return GPT_OK;
+}
+
+static int evaluate(struct gpt_run *r, bool end, struct gpt_err *err)
+{
+    double loss;
+
+    if (r->o->eval_iters == 0 || r->plan.corpus.n_samples[GPT_VALID] == 0)
+        return GPT_OK;
+    gpt_report_pause(r->report);
+    GPT_TRY(mean_loss(r, GPT_VALID, r->state.consumed_valid, &loss, err));
+    r->state.consumed_valid += r->o->eval_iters * r->plan.rampup.global_batch;
+    GPT_TRY(gpt_report_eval(r->report, "validation", r->state.iteration, end,
+                            loss, err));
+    if (end && r->plan.corpus.n_samples[GPT_TEST] > 0) {
+        GPT_TRY(mean_loss(r, GPT_TEST, 0, &loss, err));
+        GPT_TRY(gpt_report_eval(r->report, "test", r->state.iteration, end,
+                                loss, err));
+    }
+    gpt_report_resume(r->report);
+    return GPT_OK;
+}
+
+/* Tells of a checkpoint that has come to be on disk. */
+static void note_saved(struct gpt_run *r)
+{
+    int64_t saved = gpt_saver_saved(r->saver);
+
+    if (saved <= r->saved)
+        return;
+    r->saved = saved;
+    gpt_log_line(" saved checkpoint at iteration %lld to %s",
+                 (long long)saved, r->o->save);
+}
+
+static int save(struct gpt_run *r, struct gpt_err *err)
+{
+    if (!r->saver || r->saving == r->state.iteration)
+        return GPT_OK;
+    gpt_report_pause(r->report);
+    GPT_TRY(gpt_saver_save(r->saver, &r->state, err));
+    r->saving = r->state.iteration;
+    note_saved(r);
+    gpt_report_resume(r->report);
+    return GPT_OK;
+}
+
+/* How a save in the background goes on, or (wait) went. */
+static int look_at_save(struct gpt_run *r, bool wait, struct gpt_err *err)
+{
+    if (!r->saver)
+        return GPT_OK;
+    GPT_TRY(wait ? gpt_saver_wait(r->saver, err)
+                 : gpt_saver_check(r->saver, err));
+    note_saved(r);
+    return GPT_OK;
+}
+
+/* ---- steps ---- */
+
+/* A loss that is not a number: skip the step, or give up. That a loss scale is
+ * still too large is no reason. */
+static int judge(struct gpt_run *r, const struct gpt_step *step,
+                 struct gpt_err *err)
+{
+    if (!step->skipped)
+        r->bad_steps = 0;
+    if (!step->skipped || step->overflow)
+        return GPT_OK;
+    if (++r->bad_steps <= r->o->max_nan_iterations)
+        return GPT_OK;
+    gpt_fail(err, GPT_EDIVERGED,
+             "iteration %lld: loss %g, gradient norm %g: not finite, %lld in "
+             "a row; nothing was updated or saved",
+             (long long)r->state.iteration, step->loss, step->grad_norm,
+             (long long)r->bad_steps);
+    if (r->saved > 0)
+        return gpt_hint(err,
+                        "the checkpoint of iteration %lld is intact; "
+                        "try a lower --lr from there",
+                        (long long)r->saved);
+    return gpt_hint(err, "try a lower --lr, or more warm-up");
+}
+
+/* A signal to any rank counts, the time limit is rank 0's. */
+static void ask(void *context, bool *stop, bool *save_now)
+{
+    const struct gpt_run *r = context;
+    const double minutes = (gpt_now() - r->started) / 60;
+    const double limit = r->o->exit_duration_mins;
+
+    *stop = gpt_signals_stop() ||
+            (limit > 0 && minutes > limit && r->plan.topology.rank == 0);
+    *save_now = gpt_signals_take_save();
+}
+
+static int one_step(struct gpt_run *r, struct gpt_step *step,
+                    struct gpt_err *err)
+{
+    int64_t first = r->state.consumed_train, micro = gpt_run_samples(r);
+    int64_t batch = gpt_rampup_global_batch(&r->plan.rampup, first);
+    int64_t next = gpt_rampup_global_batch(&r->plan.rampup, first + batch);
+    const struct gpt_lr_schedule *schedule = &r->plan.schedule;
+
+    *step = (struct gpt_step){
+        .first_sample = first,
+        .micro_batches = batch / micro,
+        .lr = gpt_lr_schedule_value(schedule, r->state.scheduled),
+        .weight_decay = gpt_lr_schedule_weight_decay(schedule, r->state.scheduled),
+        .ask = ask,
+        .context = r,
+    };
+
+    GPT_TRY(gpt_feed_read(r->feed, GPT_TRAIN, first, batch / micro, err));
+    if (r->state.iteration + 1 < r->plan.train_iters)
+        gpt_feed_ahead(r->feed, GPT_TRAIN, first + batch, next / micro);
+    GPT_TRY(gpt_step_train(r->replica, r->feed, step, err));
+    if (++r->steps == 1)
+        gpt_world_settled(r->world);
+    r->state.iteration++;
+    r->state.consumed_train += batch;
+    r->state.scheduled += step->skipped ? 0 : batch;
+    const struct gpt_report_step report = {
+        .iteration = r->state.iteration,
+        .consumed_samples = r->state.consumed_train,
+        .batch = batch,
+        .next_lr = gpt_lr_schedule_value(schedule, r->state.scheduled),
+        .step = step,
+    };
+    GPT_TRY(gpt_report_step(r->report, &report, err));
+    return judge(r, step, err);
+}
+
+/* Is `n` an interval, and has it come round? */
+static bool due(int64_t iteration, int64_t n)
+{
+    return n > 0 && iteration % n == 0;
+}
+
+static void log_stop(const struct gpt_run *r)
+{
+    const int signal = gpt_signals_stop();
+
+    if (signal)
+        gpt_log_line("exiting program after receiving %s.",
+                     gpt_signal_name(signal));
+    else if (r->o->exit_duration_mins > 0 &&
+             gpt_now() - r->started > 60 * r->o->exit_duration_mins)
+        gpt_log_line("exiting program after %.1f minutes",
+                     (gpt_now() - r->started) / 60);
+    else
+        gpt_log_line("exiting program after another rank received a signal.");
+}
+
+/* After a step: *stop when the run is to end now. */
+static int after_step(struct gpt_run *r, const struct gpt_step *step,
+                      bool *stop, struct gpt_err *err)
+{
+    const struct gpt_train_options *o = r->o;
+    const int64_t i = r->state.iteration;
+    const bool end = i >= r->plan.train_iters; /* see run_steps() */
+
+    GPT_TRY(look_at_save(r, false, err));
+    if (due(i, o->eval_interval) && !end)
+        GPT_TRY(evaluate(r, false, err));
+    *stop = step->stop;
+    if (step->stop) {
+        GPT_TRY(save(r, err));
+        log_stop(r);
+        return GPT_OK;
+    }
+    if (end)
+        return GPT_OK;
+    *stop = due(i, o->exit_interval);
+    if (step->save || *stop || due(i, o->save_interval))
+        GPT_TRY(save(r, err));
+    if (*stop)
+        gpt_log_line("exiting program at iteration %lld", (long long)i);
+    return GPT_OK;
+}
+
+static int run_steps(struct gpt_run *r, struct gpt_err *err)
+{
+    struct gpt_step step;
+    bool stop = false;
+
+    if (r->state.iteration >= r->plan.train_iters) {
+        gpt_log_line(" nothing to do: iteration %lld of %lld",
+                     (long long)r->state.iteration,
+                     (long long)r->plan.train_iters);
+        return GPT_OK;
+    }
+    while (!stop && r->state.iteration < r->plan.train_iters) {
+        GPT_TRY(one_step(r, &step, err));
+        GPT_TRY(after_step(r, &step, &stop, err));
+    }
+    GPT_TRY(r->be->sync(r->replica->q, err)); /* of the last update */
+    GPT_TRY(save(r, err)); /* evaluation takes time, and changes nothing */
+    if (!stop)
+        GPT_TRY(evaluate(r, true, err));
+    return look_at_save(r, true, err);
+}
+
+int gpt_train(const struct gpt_train_options *options,
+              const struct gpt_args *args, struct gpt_err *err)
+{
+    struct gpt_run r = {.o = options, .lock = -1, .started = gpt_now()};
+    int status = gpt_run_open(&r, args, err);
+
+    if (status == GPT_OK && !options->dry_run && !options->simulate)
+        status = run_steps(&r, err);
+    return gpt_run_close(&r, status, err);
+}

@@ -1,0 +1,133 @@
+/* The schedule of a run as JSON; see schedule_json.h. `fields` says all. */
+#include "cmd/train/lr_schedule_json.h"
+
+#define MAX_COUNT ((int64_t)1 << 53)
+
+struct field {
+    const char *name;
+    const char *option; /* that sets it */
+    bool real;          /* double, or int64_t */
+    size_t offset;      /* in struct gpt_lr_schedule */
+};
+
+#define AT(member) offsetof(struct gpt_lr_schedule, member)
+static const struct field fields[] = {
+    {"max_lr", "lr", true, AT(max_lr)},
+    {"min_lr", "min-lr", true, AT(min_lr)},
+    {"init_lr", "lr-warmup-init", true, AT(init_lr)},
+    {"warmup_samples", "lr-warmup-iters", false, AT(warmup_samples)},
+    {"decay_samples", "lr-decay-iters", false, AT(decay_samples)},
+    {"wsd_decay_samples", "lr-wsd-decay-iters", false, AT(wsd_decay_samples)},
+    {"start_wd", "weight-decay", true, AT(start_wd)},
+    {"end_wd", "weight-decay", true, AT(end_wd)},
+    {"wd_incr_samples", "train-iters", false, AT(wd_incr_samples)},
+};
+
+static double field_value(const struct gpt_lr_schedule *s, const struct field *f)
+{
+    const char *at = (const char *)s + f->offset;
+    return f->real ? *(const double *)(const void *)at
+                   : (double)*(const int64_t *)(const void *)at;
+}
+
+cJSON *gpt_lr_schedule_to_json(const struct gpt_lr_schedule *s)
+{
+    static const char *const lr[] = {"constant", "linear", "cosine",
+                                     "inverse-square-root", "WSD"};
+    static const char *const wsd[] = {"linear", "cosine", "exponential",
+                                      "minus_sqrt"};
+    static const char *const wd[] = {"constant", "linear", "cosine"};
+    cJSON *json = cJSON_CreateObject();
+
+    cJSON_AddStringToObject(json, "lr_decay_style", lr[s->style]);
+    cJSON_AddStringToObject(json, "lr_wsd_decay_style", wsd[s->wsd_style]);
+    cJSON_AddStringToObject(json, "weight_decay_incr_style", wd[s->wd_style]);
+    for (size_t i = 0; i < GPT_COUNT(fields); i++)
+        cJSON_AddNumberToObject(json, fields[i].name,
+                                field_value(s, &fields[i]));
+    return json;
+}
+
+static int parse_styles(struct gpt_lr_schedule *s, const cJSON *json,
+                        const char *what, struct gpt_err *err)
+{
+    const char *style, *wsd, *wd;
+
+    GPT_TRY(gpt_json_string(json, "lr_decay_style", &style, what, err));
+    GPT_TRY(gpt_json_string(json, "lr_wsd_decay_style", &wsd, what, err));
+    GPT_TRY(gpt_json_string(json, "weight_decay_incr_style", &wd, what, err));
+    if (!gpt_lr_style_parse(style, &s->style))
+        return gpt_fail(err, GPT_EDATA, "%s: unknown lr_decay_style '%s'", what,
+                        style);
+    if (!gpt_wsd_style_parse(wsd, &s->wsd_style))
+        return gpt_fail(err, GPT_EDATA, "%s: unknown lr_wsd_decay_style '%s'",
+                        what, wsd);
+    if (!gpt_wd_style_parse(wd, &s->wd_style))
+        return gpt_fail(err, GPT_EDATA,
+                        "%s: unknown weight_decay_incr_style '%s'", what, wd);
+    return GPT_OK;
+}
+
+int gpt_lr_schedule_from_json(struct gpt_lr_schedule *s, const cJSON *state,
+                           const char *what, struct gpt_err *err)
+{
+    const cJSON *json = cJSON_GetObjectItemCaseSensitive(state, "schedule");
+
+    *s = (struct gpt_lr_schedule){.max_lr = 0};
+    if (!cJSON_IsObject(json))
+        return gpt_fail(err, GPT_EDATA, "%s: no field 'schedule'", what);
+    GPT_TRY(parse_styles(s, json, what, err));
+    for (size_t i = 0; i < GPT_COUNT(fields); i++) {
+        void *at = (char *)s + fields[i].offset;
+        if (fields[i].real)
+            GPT_TRY(gpt_json_real_or(json, fields[i].name, 0, at, what, err));
+        else
+            GPT_TRY(gpt_json_int(json, fields[i].name, 0, MAX_COUNT, at, what,
+                                 err));
+    }
+    if (gpt_lr_schedule_check(s, err) != GPT_OK)
+        return gpt_fail(err, GPT_EDATA, "%s: its schedule is not valid", what);
+    return GPT_OK;
+}
+
+/* Without what does not matter, so that only real differences count. */
+static struct gpt_lr_schedule plain(struct gpt_lr_schedule s)
+{
+    if (s.style == GPT_LR_CONSTANT)
+        s.decay_samples = 0, s.min_lr = 0;
+    if (s.style != GPT_LR_WSD)
+        s.wsd_decay_samples = 0, s.wsd_style = GPT_WSD_LINEAR;
+    if (s.warmup_samples == 0)
+        s.init_lr = 0;
+    if (s.wd_style == GPT_WD_CONSTANT)
+        s.wd_incr_samples = 0;
+    return s;
+}
+
+int gpt_lr_schedule_compare(const struct gpt_lr_schedule *here,
+                         const struct gpt_lr_schedule *there, const char *what,
+                         struct gpt_err *err)
+{
+    static const char advice[] = "--override-opt-param-scheduler takes this "
+                                 "run's schedule, "
+                                 "--use-checkpoint-opt-param-scheduler the "
+                                 "checkpoint's";
+    struct gpt_lr_schedule a = plain(*here), b = plain(*there);
+    const char *style = a.style != b.style           ? "lr-decay-style"
+                        : a.wsd_style != b.wsd_style ? "lr-wsd-decay-style"
+                        : a.wd_style != b.wd_style   ? "weight-decay-incr-style"
+                                                     : NULL;
+    if (style) {
+        gpt_fail(err, GPT_EUSAGE, "--%s is not the one in %s", style, what);
+        return gpt_hint(err, "%s", advice);
+    }
+    for (size_t i = 0; i < GPT_COUNT(fields); i++) {
+        double x = field_value(&a, &fields[i]), y = field_value(&b, &fields[i]);
+        if (x < y || x > y) {
+            gpt_fail(err, GPT_EUSAGE, "--%s: %s is %.9g here and %.9g in %s",
+                     fields[i].option, fields[i].name, x, y, what);
+            return gpt_hint(err, "%s", advice);
+        }
+    }
+    return GPT_OK;
+}

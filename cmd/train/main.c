@@ -1,0 +1,44 @@
+/* gpt-train: pretrains a GPT on indexed data sets. The option table is in
+ * cmd/train/options.c, the run starts in cmd/train/loop.c. */
+#include "backend.h"
+#include "cmd/train/loop.h"
+#include "cmd/train/options.h"
+
+static int run(const void *options, const struct gpt_args *args,
+               struct gpt_err *err)
+{
+    return gpt_train(options, args, err);
+}
+
+int main(int argc, char **argv)
+{
+    static const char *const usage[] = {
+        "--data-path PREFIX --vocab-file FILE --train-iters N --lr X "
+        "[--save DIR] [OPTION]...",
+        "--config PRESET --load DIR [OPTION]...",
+        NULL,
+    };
+    static const char *const examples[] = {
+        "gpt-train --config gpt2-124m --data-path my-gpt2_text_document "
+        "--vocab-file vocab.json --merge-file merges.txt "
+        "--global-batch-size 64 --train-iters 10000 --lr 6e-4 "
+        "--save ckpt --load ckpt --save-interval 500",
+        "gpt-launch --standalone --nproc-per-node 4 gpt-train --config "
+        "run.conf --tensor-model-parallel-size 2 "
+        "--pipeline-model-parallel-size 2",
+        "gpt-train --config gpt2-1.5b --vocab-size 50257 --dry-run",
+        NULL,
+    };
+    const struct gpt_program program = {
+        .name = "gpt-train",
+        .purpose = "Pretrain a GPT on indexed data sets.",
+        .usage = usage,
+        .examples = examples,
+        .options = gpt_train_option_table,
+        .n_options = gpt_train_n_options,
+        .options_bytes = sizeof(struct gpt_train_options),
+        .version = gpt_backend_version,
+        .run = run,
+    };
+    return gpt_main(&program, argc, argv);
+}

@@ -1,0 +1,410 @@
+/* The option table of gpt-train: one row an option, in the order of --help. */
+#include "cmd/train/options.h"
+#include "model/config.h"
+
+#include "base/memory.h"
+#include "parallel/topology.h"
+#include "tokenizer/tokenizer_options.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#define AT(field) .offset = offsetof(struct gpt_train_options, field)
+#define GROUP(text) { .kind = GPT_OPT_GROUP, .help = (text) }
+
+static const char *const impls[] = { "infer", "mmap", "cached", "lazy", NULL };
+static const char *const lr_styles[] = { "constant", "linear", "cosine",
+                                         "inverse-square-root", "WSD", NULL };
+static const char *const wsd_styles[] = { "exponential", "linear", "cosine",
+                                          "minus_sqrt", NULL };
+static const char *const wd_styles[] = { "constant", "linear", "cosine",
+                                         NULL };
+
+static const char *const shardings[] = {"no_shard", "optim", "optim_grads",
+                                        NULL};
+static const char *const granularities[] = {"full", "selective", NULL};
+static const char *const recompute_methods[] = {"uniform", "block", NULL};
+static const char *const graph_impls[] = {"none", "local", "transformer_engine",
+                                          "full_iteration", NULL};
+static const char *const backends[] = {"gloo", "nccl", NULL};
+
+/* Limits that keep every product of sizes countable. */
+#define MAX_SIZE 16777216.0
+#define MAX_COUNT 1e15
+
+const struct gpt_opt gpt_train_option_table[] = {
+    GROUP("Model"),
+    {.kind = GPT_OPT_INT, .name = "num-layers", .arg = "N", .def = "12",
+     AT(num_layers), .min = 1, .max = 65536, .help = "transformer layers"},
+    {.kind = GPT_OPT_INT, .name = "hidden-size", .arg = "N", .def = "768",
+     AT(hidden_size), .min = 1, .max = MAX_SIZE,
+     .help = "width of the residual stream"},
+    {.kind = GPT_OPT_INT, .name = "ffn-hidden-size", .arg = "N", .def = "0",
+     AT(ffn_hidden_size), .min = 0, .max = MAX_SIZE,
+     .help = "width of the feed-forward layer, 0 = 4 x hidden size"},
+    {.kind = GPT_OPT_INT, .name = "num-attention-heads", .arg = "N",
+     .def = "12", AT(num_attention_heads), .min = 1, .max = 65536,
+     .help = "attention heads"},
+    {.kind = GPT_OPT_INT, .name = "num-query-groups", .arg = "N", .def = "0",
+     AT(num_query_groups), .min = 0, .max = 65536,
+     .help = "key and value heads, 0 = as many as attention heads"},
+    {.kind = GPT_OPT_INT, .name = "max-position-embeddings", .arg = "N",
+     .def = "0", AT(max_position_embeddings), .min = 0, .max = MAX_SIZE,
+     .help = "rows of the position table, 0 = sequence length"},
+    {.kind = GPT_OPT_CHOICE, .name = "position-embedding-type", .arg = "TYPE",
+     .def = "learned_absolute", AT(position_embedding_type),
+     .choices = gpt_position_embeddings,
+     .help = "how the model knows positions"},
+    {.kind = GPT_OPT_INT, .name = "rotary-base", .arg = "N", .def = "10000",
+     AT(rotary_base), .min = 2, .max = 1000000000000,
+     .help = "slowest rotary position's wave length / 2 pi"},
+    {.kind = GPT_OPT_REAL, .name = "rotary-percent", .arg = "X", .def = "1",
+     AT(rotary_percent), .min = 1e-4, .max = 1,
+     .help = "share of a head that rotary positions turn"},
+    {.kind = GPT_OPT_INT, .name = "vocab-size", .arg = "N", .def = "0",
+     AT(vocab_size), .min = 0, .max = 1073741824,
+     .help = "vocabulary size before padding, 0 = the tokenizer's"},
+    {.kind = GPT_OPT_INT, .name = "make-vocab-size-divisible-by", .arg = "N",
+     .def = "128", AT(make_vocab_size_divisible_by), .min = 1,
+     .max = MAX_SIZE,
+     .help = "pad the vocabulary to a multiple of N x tensor parallel size"},
+    {.kind = GPT_OPT_FLAG, .name = "untie-embeddings-and-output-weights",
+     AT(untie_embeddings),
+     .help = "give the output layer a matrix of its own"},
+    {.kind = GPT_OPT_REAL, .name = "norm-epsilon", .arg = "X", .def = "1e-5",
+     AT(norm_epsilon), .min = 1e-12, .max = 1,
+     .help = "epsilon of layer norms", .alias = "layernorm-epsilon"},
+    {.kind = GPT_OPT_REAL, .name = "init-method-std", .arg = "X",
+     .def = "0.02", AT(init_method_std), .min = 0, .max = 10,
+     .help = "standard deviation of initial weights"},
+    {.kind = GPT_OPT_REAL, .name = "hidden-dropout", .arg = "P", .def = "0.1",
+     AT(hidden_dropout), .min = 0, .max = 0.99,
+     .help = "dropout of embeddings and of what layers add"},
+    {.kind = GPT_OPT_REAL, .name = "attention-dropout", .arg = "P",
+     .def = "0.1", AT(attention_dropout), .min = 0, .max = 0.99,
+     .help = "dropout of attention probabilities"},
+
+    GROUP("Layout over ranks"),
+    {.kind = GPT_OPT_INT, .name = "tensor-model-parallel-size", .arg = "N",
+     .def = "1", AT(tp_size), .min = 1, .max = 65536,
+     .help = "ranks that share every layer", .alias = "model-parallel-size"},
+    {.kind = GPT_OPT_INT, .name = "pipeline-model-parallel-size", .arg = "N",
+     .def = "1", AT(pp_size), .min = 1, .max = 4096,
+     .help = "stages that the layers are cut into"},
+    {.kind = GPT_OPT_INT, .name = "num-layers-per-virtual-pipeline-stage",
+     .arg = "N", .def = "0", AT(layers_per_chunk), .min = 0, .max = 65536,
+     .help = "interleave: a rank gets several stages of N layers, 0 = one"},
+    {.kind = GPT_OPT_INT, .name = "num-virtual-stages-per-pipeline-rank",
+     .arg = "N", .def = "0", AT(chunks), .min = 0, .max = GPT_MAX_CHUNKS,
+     .help = "the same by their number, 0 = one"},
+    {.kind = GPT_OPT_INT, .name = "decoder-first-pipeline-num-layers",
+     .arg = "N", .def = "0", AT(first_layers), .min = 0, .max = 65536,
+     .help = "layers of the first stage, 0 = as the others"},
+    {.kind = GPT_OPT_INT, .name = "decoder-last-pipeline-num-layers",
+     .arg = "N", .def = "0", AT(last_layers), .min = 0, .max = 65536,
+     .help = "layers of the last stage, 0 = as the others"},
+    {.kind = GPT_OPT_FLAG, .name = "sequence-parallel", AT(sequence_parallel),
+     .help = "tensor parallel ranks share norms and dropout, too"},
+    {.kind = GPT_OPT_FLAG, .name = "use-distributed-optimizer",
+     AT(distributed_optimizer),
+     .help = "data parallel ranks share the optimizer's state (ZeRO-1)"},
+    {.kind = GPT_OPT_CHOICE, .name = "data-parallel-sharding-strategy",
+     .arg = "WHAT", .def = "no_shard", AT(sharding), .choices = shardings,
+     .help = "what data parallel ranks share: optim (ZeRO-1), optim_grads "
+             "(ZeRO-2)"},
+    {.kind = GPT_OPT_FLAG, .name = "overlap-grad-reduce", .def = "true",
+     AT(overlap_reduce),
+     .help = "sum gradients while backward goes on: always"},
+    {.kind = GPT_OPT_FLAG, .name = "overlap-param-gather", AT(overlap_gather),
+     .help = "gather weights of a distributed optimizer while the next step's "
+             "forward goes on"},
+    {.kind = GPT_OPT_FLAG, .name = "async-tensor-model-parallel-allreduce",
+     .def = "true", AT(overlap_tensor),
+     .help = "compute weight gradients while tensor parallel ranks sum those "
+             "of inputs"},
+    {.kind = GPT_OPT_FLAG, .name = "recompute-activations",
+     AT(recompute_activations),
+     .help = "the same as --recompute-granularity selective"},
+    {.kind = GPT_OPT_CHOICE, .name = "recompute-granularity",
+     .choices = granularities, AT(recompute_granularity),
+     .help = "what backward computes again: whole layers, or what is cheap"},
+    {.kind = GPT_OPT_CHOICE, .name = "recompute-method", .def = "uniform",
+     .choices = recompute_methods, AT(recompute_method),
+     .help = "full: keep the input of every group of layers, or recompute a "
+             "stage's first layers one by one",
+     .alias = "activations-checkpoint-method"},
+    {.kind = GPT_OPT_INT, .name = "recompute-num-layers", .arg = "N",
+     .def = "1", AT(recompute_layers), .min = 1, .max = 65536,
+     .help = "uniform: layers of a group; block: layers a stage",
+     .alias = "activations-checkpoint-num-layers"},
+    {.kind = GPT_OPT_CHOICE, .name = "distributed-backend",
+     AT(backend), .choices = backends,
+     .help = "what carries bytes between ranks; nccl where each has a GPU of "
+             "its own, else gloo"},
+    {.kind = GPT_OPT_REAL, .name = "distributed-timeout-minutes", .arg = "M",
+     .def = "10", AT(timeout_mins), .min = 0.01, .max = 1e6,
+     .help = "longest wait for other ranks until the first step is over"},
+    {.kind = GPT_OPT_REAL, .name = "distributed-step-timeout-minutes",
+     .arg = "M", .def = "2", AT(step_timeout_mins), .min = 0.01, .max = 1e6,
+     .help = "longest wait for other ranks afterwards"},
+
+    GROUP("Precision"),
+    {.kind = GPT_OPT_FLAG, .name = "bf16", AT(bf16),
+     .help = "weights and activations in bfloat16"},
+    {.kind = GPT_OPT_FLAG, .name = "fp16", AT(fp16),
+     .help = "weights and activations in half precision, with a loss scale"},
+    {.kind = GPT_OPT_FLAG, .name = "tf32", AT(tf32),
+     .help = "products of float by TF32 tensor cores: faster, less exact"},
+    {.kind = GPT_OPT_REAL, .name = "loss-scale", .arg = "X", .def = "0",
+     AT(loss_scale), .min = 0, .max = 1e38,
+     .help = "constant loss scale, 0 = one that adapts (fp16)"},
+    {.kind = GPT_OPT_REAL, .name = "initial-loss-scale", .arg = "X",
+     .def = "4294967296", AT(initial_loss_scale), .min = 0, .max = 1e38,
+     .help = "loss scale to begin with"},
+    {.kind = GPT_OPT_REAL, .name = "min-loss-scale", .arg = "X", .def = "1",
+     AT(min_loss_scale), .min = 0, .max = 1e38,
+     .help = "loss scale never goes below"},
+    {.kind = GPT_OPT_INT, .name = "loss-scale-window", .arg = "N",
+     .def = "1000", AT(loss_scale_window), .min = 1, .max = MAX_COUNT,
+     .help = "good steps until the loss scale is doubled"},
+    {.kind = GPT_OPT_INT, .name = "hysteresis", .arg = "N", .def = "2",
+     AT(hysteresis), .min = 1, .max = MAX_COUNT,
+     .help = "overflows until the loss scale is halved"},
+
+    GROUP("Data"),
+    {.kind = GPT_OPT_LIST, .name = "data-path", .arg = "PREFIX",
+     AT(data_path), .flags = GPT_OPT_FILE,
+     .help = "data sets without .bin/.idx: P, or W1 P1 W2 P2 ..."},
+    {.kind = GPT_OPT_STRING, .name = "split", .arg = "A,B,C",
+     .def = "969,30,1", AT(split),
+     .help = "shares of train, valid and test in --data-path"},
+    {.kind = GPT_OPT_LIST, .name = "train-data-path", .arg = "PREFIX",
+     AT(train_path), .flags = GPT_OPT_FILE,
+     .help = "data sets for training only, instead of --data-path"},
+    {.kind = GPT_OPT_LIST, .name = "valid-data-path", .arg = "PREFIX",
+     AT(valid_path), .flags = GPT_OPT_FILE,
+     .help = "data sets for validation only"},
+    {.kind = GPT_OPT_LIST, .name = "test-data-path", .arg = "PREFIX",
+     AT(test_path), .flags = GPT_OPT_FILE, .help = "data sets for testing"},
+    {.kind = GPT_OPT_CHOICE, .name = "data-impl", .arg = "IMPL",
+     .def = "infer", AT(data_impl), .choices = impls,
+     .help = "how data files are read", .alias = "dataset-impl"},
+    {.kind = GPT_OPT_INT, .name = "seq-length", .arg = "N", .def = "1024",
+     AT(seq_length), .min = 1, .max = MAX_SIZE,
+     .help = "tokens of a sample", .alias = "encoder-seq-length"},
+    GPT_TOKENIZER_FILE_OPTIONS(struct gpt_train_options, tokenizer,
+                               "GPT2BPETokenizer"),
+    GPT_TOKENIZER_TEXT_OPTIONS(struct gpt_train_options, tokenizer),
+    {.kind = GPT_OPT_FLAG, .name = "eod-mask-loss", AT(eod_mask_loss),
+     .help = "no loss where the input is an end of document"},
+    {.kind = GPT_OPT_FLAG, .name = "reset-position-ids",
+     AT(reset_position_ids),
+     .help = "positions start again after an end of document"},
+    {.kind = GPT_OPT_FLAG, .name = "reset-attention-mask",
+     AT(reset_attention_mask),
+     .help = "documents of a sample do not see each other"},
+
+    GROUP("Batches and length"),
+    {.kind = GPT_OPT_INT, .name = "micro-batch-size", .arg = "N", .def = "1",
+     AT(micro_batch_size), .min = 1, .max = MAX_SIZE,
+     .help = "samples that go through the model together"},
+    {.kind = GPT_OPT_INT, .name = "global-batch-size", .arg = "N",
+     .def = "0", AT(global_batch_size), .min = 0, .max = MAX_SIZE,
+     .help = "samples of a step, 0 = micro batch size"},
+    {.kind = GPT_OPT_LIST, .name = "rampup-batch-size", .arg = "N",
+     AT(rampup), .help = "START INCREMENT SAMPLES: let the batch grow"},
+    {.kind = GPT_OPT_INT, .name = "train-iters", .arg = "N", .def = "0",
+     AT(train_iters), .min = 0, .max = MAX_COUNT,
+     .help = "steps of the whole run"},
+    {.kind = GPT_OPT_INT, .name = "train-samples", .arg = "N", .def = "0",
+     AT(train_samples), .min = 0, .max = MAX_COUNT,
+     .help = "samples of the whole run, instead of --train-iters"},
+    {.kind = GPT_OPT_INT, .name = "exit-interval", .arg = "N", .def = "0",
+     AT(exit_interval), .min = 0, .max = MAX_COUNT,
+     .help = "save and leave when the step is a multiple of N"},
+    {.kind = GPT_OPT_REAL, .name = "exit-duration-in-mins", .arg = "M",
+     .def = "0", AT(exit_duration_mins), .min = 0, .max = 1e9,
+     .help = "save and leave after M minutes"},
+    {.kind = GPT_OPT_INT, .name = "max-nan-iterations", .arg = "N",
+     .def = "0", AT(max_nan_iterations), .min = 0, .max = MAX_COUNT,
+     .help = "skip up to N steps in a row whose loss or gradient is not "
+             "finite, then give up"},
+    {.kind = GPT_OPT_INT, .name = "seed", .arg = "N", .def = "1234",
+     AT(seed), .min = 0, .max = 9007199254740992.0,
+     .help = "of initial weights, dropout and data order"},
+
+    GROUP("Learning rate and optimizer"),
+    {.kind = GPT_OPT_REAL, .name = "lr", .arg = "X", .def = "0", AT(lr),
+     .min = 0, .max = 1000, .help = "highest learning rate"},
+    {.kind = GPT_OPT_REAL, .name = "min-lr", .arg = "X", .def = "0",
+     AT(min_lr), .min = 0, .max = 1000, .help = "lowest learning rate"},
+    {.kind = GPT_OPT_CHOICE, .name = "lr-decay-style", .arg = "STYLE",
+     .def = "linear", AT(lr_decay_style), .choices = lr_styles,
+     .help = "shape of the way down"},
+    {.kind = GPT_OPT_INT, .name = "lr-decay-iters", .arg = "N", .def = "0",
+     AT(lr_decay_iters), .min = 0, .max = MAX_COUNT,
+     .help = "step where the lowest rate is reached, 0 = the last"},
+    {.kind = GPT_OPT_INT, .name = "lr-decay-samples", .arg = "N",
+     .def = "0", AT(lr_decay_samples), .min = 0, .max = MAX_COUNT,
+     .help = "the same in samples, with --train-samples"},
+    {.kind = GPT_OPT_INT, .name = "lr-warmup-iters", .arg = "N", .def = "0",
+     AT(lr_warmup_iters), .min = 0, .max = MAX_COUNT,
+     .help = "steps of linear warm-up"},
+    {.kind = GPT_OPT_INT, .name = "lr-warmup-samples", .arg = "N",
+     .def = "0", AT(lr_warmup_samples), .min = 0, .max = MAX_COUNT,
+     .help = "samples of linear warm-up, with --train-samples"},
+    {.kind = GPT_OPT_REAL, .name = "lr-warmup-fraction", .arg = "X",
+     .def = "0", AT(lr_warmup_fraction), .min = 0, .max = 1,
+     .help = "warm-up as a fraction of the decay"},
+    {.kind = GPT_OPT_REAL, .name = "lr-warmup-init", .arg = "X", .def = "0",
+     AT(lr_warmup_init), .min = 0, .max = 1000,
+     .help = "learning rate where the warm-up starts"},
+    {.kind = GPT_OPT_CHOICE, .name = "lr-wsd-decay-style", .arg = "STYLE",
+     .def = "exponential", AT(lr_wsd_decay_style), .choices = wsd_styles,
+     .help = "shape of the end of WSD"},
+    {.kind = GPT_OPT_INT, .name = "lr-wsd-decay-iters", .arg = "N",
+     .def = "0", AT(lr_wsd_decay_iters), .min = 0, .max = MAX_COUNT,
+     .help = "steps of the end of WSD"},
+    {.kind = GPT_OPT_INT, .name = "lr-wsd-decay-samples", .arg = "N",
+     .def = "0", AT(lr_wsd_decay_samples), .min = 0, .max = MAX_COUNT,
+     .help = "samples of the end of WSD, with --train-samples"},
+    {.kind = GPT_OPT_REAL, .name = "weight-decay", .arg = "X",
+     .def = "0.01", AT(weight_decay), .min = 0, .max = 1000,
+     .help = "weight decay of matrices; vectors have none"},
+    {.kind = GPT_OPT_REAL, .name = "start-weight-decay", .arg = "X",
+     .def = "0", AT(start_weight_decay), .min = 0, .max = 1000,
+     .help = "first weight decay, when it changes"},
+    {.kind = GPT_OPT_REAL, .name = "end-weight-decay", .arg = "X",
+     .def = "0", AT(end_weight_decay), .min = 0, .max = 1000,
+     .help = "last weight decay, when it changes"},
+    {.kind = GPT_OPT_CHOICE, .name = "weight-decay-incr-style",
+     .arg = "STYLE", .def = "constant", AT(weight_decay_incr_style),
+     .choices = wd_styles,
+     .help = "how weight decay goes from start to end over the run"},
+    {.kind = GPT_OPT_REAL, .name = "adam-beta1", .arg = "X", .def = "0.9",
+     AT(adam_beta1), .min = 0, .max = 0.99999999,
+     .help = "decay of the mean gradient"},
+    {.kind = GPT_OPT_REAL, .name = "adam-beta2", .arg = "X", .def = "0.999",
+     AT(adam_beta2), .min = 0, .max = 0.99999999,
+     .help = "decay of the mean squared gradient"},
+    {.kind = GPT_OPT_REAL, .name = "adam-eps", .arg = "X", .def = "1e-8",
+     AT(adam_eps), .min = 1e-30, .max = 1,
+     .help = "term that keeps AdamW's division finite"},
+    {.kind = GPT_OPT_REAL, .name = "clip-grad", .arg = "X", .def = "1.0",
+     AT(clip_grad), .min = 0, .max = 1e30,
+     .help = "limit of the gradient's norm, 0 = none"},
+
+    GROUP("Checkpoints"),
+    {.kind = GPT_OPT_STRING, .name = "save", .arg = "DIR", AT(save),
+     .flags = GPT_OPT_DIR, .help = "where checkpoints go"},
+    {.kind = GPT_OPT_STRING, .name = "load", .arg = "DIR", AT(load),
+     .flags = GPT_OPT_DIR,
+     .help = "continue from the checkpoint there; start anew when DIR is "
+             "--save and holds none"},
+    {.kind = GPT_OPT_INT, .name = "save-interval", .arg = "N", .def = "0",
+     AT(save_interval), .min = 0, .max = MAX_COUNT,
+     .help = "save every N steps, 0 = at the end only"},
+    {.kind = GPT_OPT_INT, .name = "keep-checkpoints", .arg = "N", .def = "0",
+     AT(keep_checkpoints), .min = 0, .max = MAX_COUNT,
+     .help = "keep the newest N in --save, 0 = all"},
+    {.kind = GPT_OPT_FLAG, .name = "async-save", AT(async_save),
+     .help = "train on while a checkpoint is written, from a copy in memory"},
+    {.kind = GPT_OPT_FLAG, .name = "no-save-optim", AT(no_save_optim),
+     .help = "leave the optimizer's state out of checkpoints"},
+    {.kind = GPT_OPT_FLAG, .name = "no-load-optim", AT(no_load_optim),
+     .help = "do not load the optimizer's state"},
+    {.kind = GPT_OPT_FLAG, .name = "finetune", AT(finetune),
+     .help = "load weights only and start at step 0"},
+    {.kind = GPT_OPT_FLAG, .name = "override-opt-param-scheduler",
+     AT(override_scheduler),
+     .help = "schedules as given here, not as in the checkpoint"},
+    {.kind = GPT_OPT_FLAG, .name = "use-checkpoint-opt-param-scheduler",
+     AT(use_checkpoint_scheduler),
+     .help = "schedules as in the checkpoint, not as given here"},
+
+    GROUP("Reports"),
+    {.kind = GPT_OPT_INT, .name = "log-interval", .arg = "N", .def = "100",
+     AT(log_interval), .min = 1, .max = MAX_COUNT,
+     .help = "steps between log lines"},
+    {.kind = GPT_OPT_INT, .name = "eval-interval", .arg = "N",
+     .def = "1000", AT(eval_interval), .min = 1, .max = MAX_COUNT,
+     .help = "steps between validations"},
+    {.kind = GPT_OPT_INT, .name = "eval-iters", .arg = "N", .def = "100",
+     AT(eval_iters), .min = 0, .max = MAX_COUNT,
+     .help = "batches of a validation, 0 = none"},
+    {.kind = GPT_OPT_FLAG, .name = "log-throughput", AT(log_throughput),
+     .help = "add throughput to log lines"},
+    {.kind = GPT_OPT_STRING, .name = "metrics", .arg = "FILE", AT(metrics),
+     .flags = GPT_OPT_FILE,
+     .help = "one JSON object a log line, default metrics.jsonl in --save"},
+    {.kind = GPT_OPT_FLAG, .name = "dry-run", AT(dry_run),
+     .help = "check everything, print model, batches, memory and traffic, and "
+             "stop"},
+    {.kind = GPT_OPT_INT, .name = "world-size", .arg = "N", .def = "0",
+     AT(world_size), .min = 0, .max = 16777216,
+     .help = "--dry-run for so many ranks, of which none is started"},
+    {.kind = GPT_OPT_BYTES, .name = "memory-limit", .arg = "SIZE", .def = "0",
+     AT(memory_limit), .min = 0, .max = 1e18,
+     .help = "--dry-run finds the micro batch that fits into SIZE a rank"},
+    {.kind = GPT_OPT_STRING, .name = "simulate", .arg = "F:B[:T[:S[:W]]]",
+     AT(simulate),
+     .help = "print the pipeline's timeline, given seconds of a stage's "
+             "forward, backward, of a transfer, a sum, gathering weights, and "
+             "stop"},
+    {.kind = GPT_OPT_STRING, .name = "simulate-svg", .arg = "FILE",
+     AT(simulate_svg), .flags = GPT_OPT_FILE,
+     .help = "write the timeline of --simulate as a picture"},
+    {.kind = GPT_OPT_STRING, .name = "device", .arg = "NAME", .def = "auto",
+     AT(device), .help = "what computes: auto, cpu, cuda or cuda:N"},
+    {.kind = GPT_OPT_CHOICE, .name = "cuda-graph-impl", .arg = "HOW",
+     .def = "none", AT(graph_impl), .choices = graph_impls,
+     .help = "record forward and backward, for models too small to keep a GPU "
+             "busy; all but none are the same here"},
+    {.kind = GPT_OPT_FLAG, .name = "enable-cuda-graph", AT(enable_graph),
+     .help = "the same as --cuda-graph-impl local"},
+    GPT_COMMON_OPTIONS(struct gpt_train_options, common),
+};
+
+const size_t gpt_train_n_options = GPT_COUNT(gpt_train_option_table);
+
+/* ---- what ranks must agree on ---- */
+
+static const char *const of_one_rank[] = {
+    "data-path",  "train-data-path", "valid-data-path", "test-data-path",
+    "vocab-file", "merge-file",      "metrics",         "threads",
+    "force",      "progress",        "color",           "log-format",
+    "quiet",      "verbose",
+};
+
+static bool is_of_one_rank(const char *line)
+{
+    for (size_t i = 0; i < GPT_COUNT(of_one_rank); i++) {
+        size_t n = strlen(of_one_rank[i]);
+        if (strncmp(line, of_one_rank[i], n) == 0 && line[n] == ' ')
+            return true;
+    }
+    return false;
+}
+
+/* From the text of --print-config, without comments. */
+int gpt_train_common_options(const struct gpt_train_options *o,
+                             const struct gpt_args *args, struct gpt_buf *b)
+{
+    struct gpt_buf all = {0};
+    int status = gpt_options_print(args->program, o, args, &all);
+
+    for (char *line = all.data, *end; line && status == GPT_OK; line = end) {
+        end = strchr(line, '\n');
+        if (!end)
+            break;
+        *end++ = '\0';
+        if (*line == '#' || *line == '\0' || is_of_one_rank(line))
+            continue;
+        char *comment = strstr(line, "  # ");
+        if (comment)
+            *comment = '\0';
+        status = gpt_buf_printf(b, "%s\n", line);
+    }
+    gpt_buf_free(&all);
+    return status;
+}

@@ -1,0 +1,94 @@
+/* What gpt-train is asked to do, as typed: the option table fills this struct.
+ * Names follow Megatron-LM's arguments. plan.h turns it into a run. */
+#ifndef GPT_CMD_TRAIN_OPTIONS_H
+#define GPT_CMD_TRAIN_OPTIONS_H
+
+#include "base/options.h"
+#include "tokenizer/tokenizer.h"
+
+struct gpt_train_options {
+    struct gpt_common_options common;
+
+    /* model */
+    int64_t num_layers, hidden_size, ffn_hidden_size, num_attention_heads;
+    int64_t num_query_groups, max_position_embeddings, vocab_size;
+    const char *position_embedding_type; /* of gpt_position_embeddings */
+    int64_t rotary_base;
+    double rotary_percent;
+    int64_t make_vocab_size_divisible_by;
+    double norm_epsilon, init_method_std, hidden_dropout, attention_dropout;
+    bool untie_embeddings;
+
+    /* layout over ranks */
+    int64_t tp_size, pp_size;
+    int64_t layers_per_chunk, chunks; /* one of them, 0 = not given */
+    int64_t first_layers, last_layers; /* of an uneven stage, 0 = even */
+    bool sequence_parallel, distributed_optimizer, overlap_reduce;
+    bool overlap_gather, overlap_tensor;
+    const char *sharding; /* data parallel */
+    bool recompute_activations;
+    const char *recompute_granularity, *recompute_method;
+    int64_t recompute_layers;
+    const char *backend; /* that carries bytes between ranks, or NULL */
+    double timeout_mins, step_timeout_mins;
+
+    /* data */
+    struct gpt_list data_path, train_path, valid_path, test_path;
+    const char *split, *data_impl;
+    struct gpt_tokenizer_options tokenizer; /* vocabulary size and end of
+                                             * document; kept in checkpoints */
+    int64_t seq_length;
+    bool eod_mask_loss, reset_position_ids, reset_attention_mask;
+
+    /* precision */
+    bool bf16, fp16, tf32;
+    double loss_scale, initial_loss_scale, min_loss_scale;
+    int64_t loss_scale_window, hysteresis;
+
+    /* batches and length of the run */
+    int64_t micro_batch_size, global_batch_size;
+    struct gpt_list rampup;
+    int64_t train_iters, train_samples;
+    int64_t exit_interval;
+    double exit_duration_mins;
+    int64_t max_nan_iterations;
+
+    /* learning rate, weight decay, optimizer */
+    double lr, min_lr, lr_warmup_init, lr_warmup_fraction;
+    const char *lr_decay_style, *lr_wsd_decay_style;
+    int64_t lr_decay_iters, lr_decay_samples;
+    int64_t lr_warmup_iters, lr_warmup_samples;
+    int64_t lr_wsd_decay_iters, lr_wsd_decay_samples;
+    double weight_decay, start_weight_decay, end_weight_decay;
+    const char *weight_decay_incr_style;
+    double adam_beta1, adam_beta2, adam_eps, clip_grad;
+    int64_t seed;
+
+    /* checkpoints */
+    const char *save, *load;
+    int64_t save_interval, keep_checkpoints;
+    bool async_save, no_save_optim, no_load_optim, finetune;
+    bool override_scheduler, use_checkpoint_scheduler;
+
+    /* reports */
+    int64_t log_interval, eval_interval, eval_iters;
+    bool log_throughput, dry_run;
+    int64_t world_size, memory_limit;
+    const char *simulate, *simulate_svg;
+    const char *metrics, *device;
+    const char *graph_impl;
+    bool enable_graph;
+};
+
+extern const struct gpt_opt gpt_train_option_table[];
+extern const size_t gpt_train_n_options;
+
+/* The options that all ranks of a run must share, as "name = value" lines
+ * appended to b: not those about this process alone, nor names of input files,
+ * which may lie elsewhere on other machines. */
+struct gpt_buf;
+int gpt_train_common_options(const struct gpt_train_options *o,
+                             const struct gpt_args *args,
+                             struct gpt_buf *b) GPT_MUST_USE;
+
+#endif

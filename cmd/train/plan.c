@@ -1,0 +1,427 @@
+/* From options to a plan; see plan.h. Read gpt_train_plan() at the end. */
+#include "cmd/train/plan.h"
+
+#include "base/num.h"
+#include "tokenizer/tokenizer_options.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Is nothing going to be trained? Then data, length and rate may be missing. */
+static bool planning(const struct gpt_train_options *o)
+{
+    return o->dry_run || o->simulate;
+}
+
+/* ---- model ---- */
+
+/* Vocabulary size and end-of-document token from the tokenizer, if any. */
+static int plan_vocabulary(struct gpt_train_plan *p,
+                           const struct gpt_train_options *o,
+                           struct gpt_err *err)
+{
+    struct gpt_tokenizer_options options = o->tokenizer;
+    struct gpt_config *c = &p->replica.config;
+    struct gpt_tokenizer *tok;
+
+    /* NullTokenizer adds a token to the N of --vocab-size */
+    bool null = strcmp(options.type, "NullTokenizer") == 0;
+    c->vocab_size = null ? 0 : o->vocab_size;
+    options.vocab_size = o->vocab_size;
+    p->masks.eod = -1;
+    if (gpt_tokenizer_named(&options)) {
+        GPT_TRY(gpt_tokenizer_open(&tok, &options, err));
+        int64_t size = gpt_tokenizer_vocab_size(tok);
+        p->masks.eod = gpt_tokenizer_eod(tok);
+        gpt_tokenizer_close(tok);
+        if (c->vocab_size == 0)
+            c->vocab_size = size;
+        if (c->vocab_size < size)
+            return gpt_fail(err, GPT_EUSAGE,
+                            "--vocab-size %lld is below the tokenizer's %lld",
+                            (long long)c->vocab_size, (long long)size);
+    }
+    if (c->vocab_size == 0)
+        return gpt_fail(err, GPT_EUSAGE,
+                        "the vocabulary size is not known: "
+                        "give --vocab-file and --merge-file, "
+                        "--tokenizer-model, or --vocab-size");
+    if (p->masks.eod < 0 &&
+        (o->eod_mask_loss || o->reset_position_ids || o->reset_attention_mask))
+        return gpt_fail(err, GPT_EUSAGE,
+                        "--%s needs to know the end-of-"
+                        "document token: give --vocab-file and --merge-file, "
+                        "or --tokenizer-model",
+                        o->eod_mask_loss        ? "eod-mask-loss"
+                        : o->reset_position_ids ? "reset-position-ids"
+                                                : "reset-attention-mask");
+    return GPT_OK;
+}
+
+static int plan_positions(struct gpt_config *c,
+                          const struct gpt_train_options *o,
+                          const struct gpt_args *args, struct gpt_err *err)
+{
+    static const char *const of_rope[] = {"rotary-base", "rotary-percent"};
+
+    while (strcmp(gpt_position_embeddings[c->position_embedding],
+                  o->position_embedding_type) != 0)
+        c->position_embedding++;
+    if (c->position_embedding == GPT_POSITION_ROPE) {
+        c->rotary_base = (double)o->rotary_base;
+        c->rotary_percent = o->rotary_percent;
+        return GPT_OK;
+    }
+    for (size_t i = 0; i < GPT_COUNT(of_rope); i++)
+        if (gpt_option_given(args, of_rope[i]))
+            return gpt_fail(err, GPT_EUSAGE,
+                            "--%s needs --position-embedding-type rope",
+                            of_rope[i]);
+    return GPT_OK;
+}
+
+static int plan_model(struct gpt_train_plan *p,
+                      const struct gpt_train_options *o,
+                      const struct gpt_args *args, struct gpt_err *err)
+{
+    struct gpt_config *c = &p->replica.config;
+
+    *c = (struct gpt_config){
+        .num_layers = o->num_layers,
+        .hidden_size = o->hidden_size,
+        .num_attention_heads = o->num_attention_heads,
+        .num_query_groups =
+            o->num_query_groups ? o->num_query_groups : o->num_attention_heads,
+        .ffn_hidden_size = o->ffn_hidden_size,
+        .max_positions = o->max_position_embeddings ? o->max_position_embeddings
+                                                    : o->seq_length,
+        .norm_epsilon = o->norm_epsilon,
+        .init_std = o->init_method_std,
+        .hidden_dropout = o->hidden_dropout,
+        .attention_dropout = o->attention_dropout,
+        .tied_embeddings = !o->untie_embeddings,
+    };
+    GPT_TRY(plan_positions(c, o, args, err));
+    GPT_TRY(plan_vocabulary(p, o, err));
+    GPT_TRY(gpt_config_complete(c, o->make_vocab_size_divisible_by,
+                                p->topology.tp_size, err));
+    if (o->seq_length > c->max_positions)
+        return gpt_fail(err, GPT_EUSAGE,
+                        "--seq-length %lld is above "
+                        "--max-position-embeddings %lld",
+                        (long long)o->seq_length, (long long)c->max_positions);
+    p->vocab_dummies = c->padded_vocab_size - c->vocab_size;
+    return GPT_OK;
+}
+
+/* ---- precision ---- */
+
+static int plan_precision(struct gpt_train_plan *p,
+                          const struct gpt_train_options *o,
+                          const struct gpt_args *args, struct gpt_err *err)
+{
+    static const char *const of_fp16[] = {
+        "loss-scale",        "initial-loss-scale", "min-loss-scale",
+        "loss-scale-window", "hysteresis",
+    };
+    struct gpt_loss_scale_options *scale = &p->replica.loss_scale;
+
+    if (o->bf16 && o->fp16)
+        return gpt_fail(err, GPT_EUSAGE,
+                        "--bf16 and --fp16 exclude each other");
+    if (o->tf32 && (o->bf16 || o->fp16))
+        return gpt_fail(err, GPT_EUSAGE,
+                        "--tf32 and --%s exclude each other: TF32 is for "
+                        "products of float", o->bf16 ? "bf16" : "fp16");
+    p->replica.act = o->bf16 ? GPT_BF16 : o->fp16 ? GPT_F16 : GPT_F32;
+    for (size_t i = 0; i < GPT_COUNT(of_fp16) && !o->fp16; i++)
+        if (gpt_option_given(args, of_fp16[i]))
+            return gpt_fail(err, GPT_EUSAGE, "--%s needs --fp16", of_fp16[i]);
+    if (!o->fp16)
+        return GPT_OK;
+    *scale = (struct gpt_loss_scale_options){
+        .initial = o->loss_scale > 0 ? o->loss_scale : o->initial_loss_scale,
+        .min = o->min_loss_scale,
+        .window = o->loss_scale_window,
+        .hysteresis = o->hysteresis,
+        .constant = o->loss_scale > 0,
+    };
+    return gpt_loss_scale_check(scale, err);
+}
+
+/* ---- batches and length ---- */
+
+static int plan_rampup(struct gpt_train_plan *p,
+                       const struct gpt_train_options *o, struct gpt_err *err)
+{
+    const int64_t multiple = o->micro_batch_size * p->topology.dp_size;
+    struct gpt_rampup *r = &p->rampup;
+    int64_t *fields[] = {&r->start, &r->increment, &r->samples};
+
+    r->global_batch =
+        o->global_batch_size ? o->global_batch_size : multiple;
+    if (o->rampup.n > 0) {
+        if (o->rampup.n != 3)
+            return gpt_fail(err, GPT_EUSAGE,
+                            "--rampup-batch-size takes START "
+                            "INCREMENT SAMPLES, got %lld values",
+                            (long long)o->rampup.n);
+        for (int i = 0; i < 3; i++) {
+            if (!gpt_parse_int(o->rampup.items[i], fields[i]) ||
+                *fields[i] < 1 || *fields[i] > (int64_t)1 << 50)
+                return gpt_fail(err, GPT_EUSAGE,
+                                "--rampup-batch-size '%s' is "
+                                "not a count",
+                                o->rampup.items[i]);
+        }
+        if (o->train_iters > 0)
+            return gpt_fail(err, GPT_EUSAGE,
+                            "--rampup-batch-size needs "
+                            "--train-samples, not --train-iters");
+    }
+    return gpt_rampup_check(r, multiple, err);
+}
+
+/* Steps until `samples` are consumed; a last partial step is not made. */
+static void steps_of_samples(struct gpt_train_plan *p, int64_t samples)
+{
+    int64_t consumed = 0, steps = 0, batch = p->rampup.global_batch;
+
+    while (p->rampup.start > 0 && consumed <= p->rampup.samples) {
+        int64_t now = gpt_rampup_global_batch(&p->rampup, consumed);
+        if (consumed + now > samples)
+            break;
+        consumed += now;
+        steps++;
+    }
+    if (p->rampup.start == 0 || consumed > p->rampup.samples) {
+        steps += (samples - consumed) / batch;
+        consumed += (samples - consumed) / batch * batch;
+    }
+    p->train_iters = steps;
+    p->train_samples = consumed;
+}
+
+static int plan_length(struct gpt_train_plan *p,
+                       const struct gpt_train_options *o, struct gpt_err *err)
+{
+    GPT_TRY(plan_rampup(p, o, err));
+    if (o->train_iters > 0 && o->train_samples > 0)
+        return gpt_fail(err, GPT_EUSAGE,
+                        "--train-iters and --train-samples "
+                        "exclude each other");
+    if (o->train_iters > 0) {
+        p->train_iters = o->train_iters;
+        if (!gpt_mul(o->train_iters, p->rampup.global_batch, &p->train_samples))
+            return gpt_fail(err, GPT_EUSAGE,
+                            "--train-iters %lld x "
+                            "--global-batch-size %lld is too large",
+                            (long long)o->train_iters,
+                            (long long)p->rampup.global_batch);
+    } else {
+        steps_of_samples(p, o->train_samples);
+        if (o->train_samples > 0 && p->train_iters == 0)
+            return gpt_fail(err, GPT_EUSAGE,
+                            "--train-samples %lld is below "
+                            "one batch of %lld",
+                            (long long)o->train_samples,
+                            (long long)p->rampup.global_batch);
+    }
+    if (p->train_iters == 0 && !planning(o))
+        return gpt_fail(err, GPT_EUSAGE,
+                        "give the length of the run: --train-iters or "
+                        "--train-samples");
+    return GPT_OK;
+}
+
+/* ---- schedules ---- */
+
+/* One of a pair --NAME-iters, --NAME-samples, in samples; `def` when neither
+ * is given. */
+static int in_samples(const struct gpt_train_plan *p,
+                      const struct gpt_train_options *o, const char *name,
+                      int64_t iters, int64_t samples, int64_t def, int64_t *out,
+                      struct gpt_err *err)
+{
+    *out = def;
+    if (iters > 0 && o->train_samples > 0)
+        return gpt_fail(err, GPT_EUSAGE,
+                        "--train-samples goes with "
+                        "--%s-samples, not --%s-iters",
+                        name, name);
+    if (samples > 0 && o->train_iters > 0)
+        return gpt_fail(err, GPT_EUSAGE,
+                        "--train-iters goes with "
+                        "--%s-iters, not --%s-samples",
+                        name, name);
+    if (samples > 0)
+        *out = samples;
+    if (iters > 0 && !gpt_mul(iters, p->rampup.global_batch, out))
+        return gpt_fail(err, GPT_EUSAGE, "--%s-iters %lld is too large", name,
+                        (long long)iters);
+    return GPT_OK;
+}
+
+static int plan_learning_rate(struct gpt_train_plan *p,
+                              const struct gpt_train_options *o,
+                              struct gpt_err *err)
+{
+    struct gpt_lr_schedule *s = &p->schedule;
+
+    if (o->lr <= 0 && !planning(o))
+        return gpt_fail(err, GPT_EUSAGE, "give the learning rate: --lr");
+    s->max_lr = o->lr;
+    s->min_lr = o->min_lr;
+    s->init_lr = o->lr_warmup_init;
+    (void)gpt_lr_style_parse(o->lr_decay_style, &s->style);
+    (void)gpt_wsd_style_parse(o->lr_wsd_decay_style, &s->wsd_style);
+    GPT_TRY(
+        in_samples(p, o, "lr-decay", o->lr_decay_iters, o->lr_decay_samples,
+                   o->train_samples > 0 ? o->train_samples : p->train_samples,
+                   &s->decay_samples, err));
+    GPT_TRY(in_samples(p, o, "lr-warmup", o->lr_warmup_iters,
+                       o->lr_warmup_samples, 0, &s->warmup_samples, err));
+    GPT_TRY(in_samples(p, o, "lr-wsd-decay", o->lr_wsd_decay_iters,
+                       o->lr_wsd_decay_samples, 0, &s->wsd_decay_samples, err));
+    if (o->lr_warmup_fraction > 0) {
+        if (s->warmup_samples > 0)
+            return gpt_fail(err, GPT_EUSAGE,
+                            "--lr-warmup-fraction excludes "
+                            "--lr-warmup-iters and --lr-warmup-samples");
+        s->warmup_samples =
+            (int64_t)(o->lr_warmup_fraction * (double)s->decay_samples);
+    }
+    return GPT_OK;
+}
+
+static int plan_weight_decay(struct gpt_train_plan *p,
+                             const struct gpt_train_options *o,
+                             const struct gpt_args *args, struct gpt_err *err)
+{
+    struct gpt_lr_schedule *s = &p->schedule;
+    bool start = gpt_option_given(args, "start-weight-decay");
+    bool end = gpt_option_given(args, "end-weight-decay");
+
+    (void)gpt_wd_style_parse(o->weight_decay_incr_style, &s->wd_style);
+    s->wd_incr_samples = p->train_samples;
+    if (s->wd_style == GPT_WD_CONSTANT) {
+        if (start || end)
+            return gpt_fail(err, GPT_EUSAGE,
+                            "--start-weight-decay and "
+                            "--end-weight-decay need "
+                            "--weight-decay-incr-style linear or cosine");
+        s->start_wd = s->end_wd = o->weight_decay;
+        return GPT_OK;
+    }
+    if (!start || !end)
+        return gpt_fail(err, GPT_EUSAGE,
+                        "--weight-decay-incr-style %s needs "
+                        "--start-weight-decay and --end-weight-decay",
+                        o->weight_decay_incr_style);
+    s->start_wd = o->start_weight_decay;
+    s->end_wd = o->end_weight_decay;
+    return GPT_OK;
+}
+
+/* ---- data ---- */
+
+/* Share `i` of "949,50,1"; 0 when it is not there (the corpus reports text
+ * that is no split). */
+static double split_share(const char *split, int i)
+{
+    for (; i > 0 && split; i--) {
+        split = strchr(split, ',');
+        split = split ? split + 1 : NULL;
+    }
+    return split ? strtod(split, NULL) : 0;
+}
+
+static int plan_data(struct gpt_train_plan *p,
+                     const struct gpt_train_options *o,
+                     const struct gpt_args *args, struct gpt_err *err)
+{
+    const struct gpt_list *lists[] = {&o->train_path, &o->valid_path,
+                                      &o->test_path};
+    struct gpt_corpus_options *c = &p->corpus;
+    int64_t evals = (p->train_iters / o->eval_interval + 1) * o->eval_iters;
+    bool whole = o->data_path.n > 0;
+    /* the default split's last share is too small for most small sets */
+    bool test =
+        gpt_option_given(args, "split") && split_share(o->split, GPT_TEST) > 0;
+    bool valid = split_share(o->split, GPT_VALID) > 0;
+
+    c->data_path = o->data_path.items;
+    c->n_data_path = o->data_path.n;
+    for (int i = 0; i < GPT_N_SPLITS; i++) {
+        if (whole && lists[i]->n > 0)
+            return gpt_fail(err, GPT_EUSAGE,
+                            "--data-path excludes "
+                            "--train-data-path, --valid-data-path and "
+                            "--test-data-path");
+        c->split_path[i] = lists[i]->items;
+        c->n_split_path[i] = lists[i]->n;
+    }
+    if (!whole && o->train_path.n == 0 && !planning(o))
+        return gpt_fail(err, GPT_EUSAGE,
+                        "no training data: give --data-path "
+                        "or --train-data-path");
+    c->split = whole || gpt_option_given(args, "split") ? o->split : NULL;
+    c->impl = o->data_impl;
+    c->seq_length = o->seq_length;
+    c->seed = (uint64_t)o->seed;
+    c->vocab_size = p->replica.config.vocab_size;
+    c->n_samples[GPT_TRAIN] = p->train_samples;
+    if (whole ? valid : o->valid_path.n > 0)
+        c->n_samples[GPT_VALID] = evals * p->rampup.global_batch;
+    if (whole ? test : o->test_path.n > 0)
+        c->n_samples[GPT_TEST] = o->eval_iters * p->rampup.global_batch;
+    return GPT_OK;
+}
+
+int gpt_train_plan(struct gpt_train_plan *p, const struct gpt_train_options *o,
+                   const struct gpt_args *args, const struct gpt_topology *t,
+                   struct gpt_err *err)
+{
+    *p = (struct gpt_train_plan){
+        .options = o,
+        .topology = *t,
+        .replica =
+            {
+                .micro_batch = o->micro_batch_size,
+                .seq_length = o->seq_length,
+                .documents = o->reset_attention_mask,
+                .record =
+                    o->enable_graph || strcmp(o->graph_impl, "none") != 0,
+                .seed = (uint64_t)o->seed,
+                .optimizer =
+                    {
+                        .beta1 = o->adam_beta1,
+                        .beta2 = o->adam_beta2,
+                        .eps = o->adam_eps,
+                        .clip_grad = o->clip_grad,
+                    },
+            },
+        .masks =
+            {
+                .eod_mask_loss = o->eod_mask_loss,
+                .reset_position_ids = o->reset_position_ids,
+                .reset_attention_mask = o->reset_attention_mask,
+            },
+    };
+    GPT_TRY(plan_precision(p, o, args, err));
+    GPT_TRY(plan_model(p, o, args, err));
+    GPT_TRY(plan_length(p, o, err));
+    GPT_TRY(gpt_train_plan_ranks(p, o, args, err));
+    GPT_TRY(plan_learning_rate(p, o, err));
+    GPT_TRY(plan_weight_decay(p, o, args, err));
+    if (p->train_iters > 0)
+        GPT_TRY(gpt_lr_schedule_check(&p->schedule, err));
+    if (o->finetune && !o->load)
+        return gpt_fail(err, GPT_EUSAGE, "--finetune needs --load");
+    if (o->override_scheduler && o->use_checkpoint_scheduler)
+        return gpt_fail(err, GPT_EUSAGE,
+                        "--override-opt-param-scheduler and "
+                        "--use-checkpoint-opt-param-scheduler exclude each "
+                        "other");
+    return plan_data(p, o, args, err);
+}

@@ -1,0 +1,55 @@
+/* The plan of a run: what follows from the options before anything large is
+ * allocated or read. Start at gpt_train_plan(). */
+#ifndef GPT_CMD_TRAIN_PLAN_H
+#define GPT_CMD_TRAIN_PLAN_H
+
+#include "data/corpus.h"
+#include "parallel/world.h"
+#include "tokenizer/tokenizer.h"
+#include "cmd/train/options.h"
+#include "train/reduce.h"
+#include "train/replica.h"
+#include "train/lr_schedule.h"
+
+struct gpt_train_plan {
+    const struct gpt_train_options *options; /* that it was made from */
+    struct gpt_topology topology;
+    struct gpt_replica_options replica;
+    int64_t first_layers, last_layers; /* of uneven stages, 0 = even */
+    struct gpt_corpus_options corpus;
+    struct gpt_mask_options masks;
+    struct gpt_lr_schedule schedule;
+    struct gpt_rampup rampup; /* .global_batch is the full size */
+    int64_t train_iters;      /* of the whole run */
+    int64_t train_samples;    /* consumed when it is over */
+    int64_t vocab_dummies;    /* rows added by padding */
+};
+
+/* What the world needs to know before it is opened: sizes and timeouts.
+ * GPT_EUSAGE names option, value and rule. */
+int gpt_train_world(struct gpt_world_options *world,
+                    const struct gpt_train_options *o,
+                    struct gpt_err *err) GPT_MUST_USE;
+
+/* The plan of rank t->rank. Checks every option against the others: GPT_EUSAGE
+ * names option, value and rule; GPT_EDATA for a vocabulary that does not load.
+ * *o must outlive the plan. */
+int gpt_train_plan(struct gpt_train_plan *plan,
+                   const struct gpt_train_options *o,
+                   const struct gpt_args *args, const struct gpt_topology *t,
+                   struct gpt_err *err) GPT_MUST_USE;
+
+/* The part of the model that another rank of the plan has: tensor parallel
+ * rank tp_rank of stage pp_rank. */
+int gpt_train_layout(const struct gpt_train_plan *plan, int64_t tp_rank,
+                     int64_t pp_rank, struct gpt_layout *layout,
+                     struct gpt_err *err) GPT_MUST_USE;
+
+/* Inside train/: the part of gpt_train_plan() about ranks; after the model and
+ * the batches. */
+int gpt_train_plan_ranks(struct gpt_train_plan *plan,
+                   const struct gpt_train_options *o,
+                   const struct gpt_args *args,
+                   struct gpt_err *err) GPT_MUST_USE;
+
+#endif

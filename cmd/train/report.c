@@ -1,0 +1,282 @@
+/* Log lines, progress and metrics.jsonl of a run; see report.h. The line's
+ * words and widths are those that scripts made for Megatron-LM parse. */
+#include "cmd/train/report.h"
+
+#include "base/io.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/progress.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct gpt_report {
+    struct gpt_report_options o;
+    struct gpt_append *metrics;
+    struct gpt_progress *progress;
+    double mark, spent; /* running clock; seconds of training before it */
+    /* since the last line */
+    int64_t steps, advanced, skipped, overflows, samples;
+    double loss;
+    struct gpt_step_waits waits;
+};
+
+/* ---- metrics.jsonl ---- */
+
+static const char line_start[] = "{\"iteration\":";
+
+/* Where the lines after `iteration` begin in text[0..len); a last line without
+ * an end was cut by a crash and goes, too. */
+static int find_cut(const char *path, const char *text, size_t len,
+                    int64_t iteration, size_t *cut, struct gpt_err *err)
+{
+    size_t at = 0;
+    for (int64_t line = 1; at < len; line++) {
+        const char *end = memchr(text + at, '\n', len - at);
+        if (!end)
+            break;
+        if (strncmp(text + at, line_start, sizeof line_start - 1) != 0)
+            return gpt_fail(err, GPT_EDATA,
+                            "%s:%lld: not a line of metrics; --metrics names "
+                            "another file",
+                            path, (long long)line);
+        if (strtoll(text + at + sizeof line_start - 1, NULL, 10) > iteration)
+            break;
+        at = (size_t)(end - text) + 1;
+    }
+    *cut = at;
+    return GPT_OK;
+}
+
+static int cut_metrics(const char *path, int64_t iteration, struct gpt_err *err)
+{
+    struct gpt_out *out = NULL;
+    struct stat file;
+    char *text;
+    size_t len, cut = 0;
+    int status;
+
+    if (stat(path, &file) != 0 || !S_ISREG(file.st_mode)) /* a pipe, say */
+        return GPT_OK;
+    GPT_TRY(gpt_read_file(path, (int64_t)1 << 32, &text, &len, err));
+    status = find_cut(path, text, len, iteration, &cut, err);
+    if (status == GPT_OK && cut < len) {
+        status = gpt_out_open(&out, path, GPT_OUT_FORCE, 0, err);
+        if (status == GPT_OK)
+            status = gpt_out_write(out, text, cut, err);
+        if (status == GPT_OK)
+            status = gpt_out_commit(out, err);
+        else
+            gpt_out_abort(out);
+    }
+    gpt_free(text);
+    return status;
+}
+
+/* NaN and infinities are not JSON. */
+static const char *number(char text[32], double x)
+{
+    if (isfinite(x))
+        snprintf(text, 32, "%.9g", x);
+    else
+        snprintf(text, 32, "null");
+    return text;
+}
+
+/* ---- a run ---- */
+
+int gpt_report_open(struct gpt_report **report,
+                    const struct gpt_report_options *options,
+                    struct gpt_err *err)
+{
+    struct gpt_report *r = NULL;
+    bool progress = isatty(STDERR_FILENO) || options->log_interval > 1 ||
+                    strcmp(options->progress, "always") == 0;
+    int status;
+
+    *report = NULL;
+    GPT_TRY(gpt_new(&r, 1, sizeof *r, "the report", err));
+    r->o = *options;
+    if (options->metrics) {
+        GPT_TRY_GOTO(status,
+                     cut_metrics(options->metrics, options->iteration, err),
+                     fail);
+        GPT_TRY_GOTO(status,
+                     gpt_append_open(&r->metrics, options->metrics, err), fail);
+    }
+    if (progress)
+        r->progress = gpt_progress_open(options->progress, "train", "step",
+                                        options->train_iters);
+    gpt_progress_set(r->progress, options->iteration, NULL);
+    r->mark = gpt_now();
+    *report = r;
+    return GPT_OK;
+fail:
+    gpt_free(r);
+    return status;
+}
+
+int gpt_report_close(struct gpt_report *r, struct gpt_err *err)
+{
+    int status = GPT_OK;
+    if (!r)
+        return GPT_OK;
+    gpt_progress_close(r->progress);
+    if (r->metrics)
+        status = gpt_append_close(r->metrics, err);
+    gpt_free(r);
+    return status;
+}
+
+void gpt_report_pause(struct gpt_report *r)
+{
+    r->spent += gpt_now() - r->mark;
+}
+
+void gpt_report_resume(struct gpt_report *r)
+{
+    r->mark = gpt_now();
+}
+
+/* What the last steps took and gave. */
+struct summary {
+    double ms, loss, tokens_per_second, gflops;
+};
+
+static struct summary summarise(const struct gpt_report *r)
+{
+    double seconds = r->spent > 0 ? r->spent : 1e-9;
+    double tokens = (double)(r->samples * r->o.seq_length);
+    return (struct summary){
+        .ms = 1e3 * r->spent / (double)r->steps,
+        .loss = r->loss / (double)(r->advanced ? r->advanced : 1),
+        .tokens_per_second = tokens / seconds,
+        .gflops = tokens * r->o.flops_per_token / seconds / 1e9,
+    };
+}
+
+static void print_line(const struct gpt_report *r,
+                       const struct gpt_report_step *s,
+                       const struct summary *sum)
+{
+    char loss[48] = "", throughput[64] = "";
+
+    if (r->advanced > 0)
+        snprintf(loss, sizeof loss, " lm loss: %.6E |", sum->loss);
+    if (r->o.log_throughput)
+        snprintf(throughput, sizeof throughput,
+                 " throughput per GPU (TFLOP/s/GPU): %.1f |",
+                 sum->gflops / 1e3 / (double)r->o.ranks);
+    gpt_log_line(" iteration %8lld/%8lld | consumed samples: %12lld |"
+                 " elapsed time per iteration (ms): %.1f |%s"
+                 " learning rate: %.3E | global batch size: %5lld |%s"
+                 " loss scale: %.1f | grad norm: %.3f |"
+                 " number of skipped iterations: %3lld |"
+                 " number of nan iterations: %3lld |",
+                 (long long)s->iteration, (long long)r->o.train_iters,
+                 (long long)s->consumed_samples, sum->ms, throughput,
+                 s->next_lr, (long long)s->batch, loss, s->step->loss_scale,
+                 s->step->grad_norm, (long long)r->skipped,
+                 (long long)(r->skipped - r->overflows));
+}
+
+/* Of a mean step, when there is somebody to wait for. */
+static void describe_waits(const struct gpt_report *r, char *text, size_t cap)
+{
+    const double ms = 1e3 / (double)r->steps;
+
+    text[0] = '\0';
+    if (r->o.ranks > 1)
+        snprintf(text, cap,
+                 ",\"pipeline_wait_ms\":%.3f,\"reduce_wait_ms\":%.3f,"
+                 "\"tensor_wait_ms\":%.3f,\"gather_wait_ms\":%.3f",
+                 ms * r->waits.pipeline, ms * r->waits.gradients,
+                 ms * r->waits.tensor, ms * r->waits.weights);
+}
+
+static int write_line(const struct gpt_report *r,
+                      const struct gpt_report_step *s,
+                      const struct summary *sum, struct gpt_err *err)
+{
+    char line[640], loss[32], norm[32], lr[32], scale[32], waits[192];
+
+    if (!r->metrics)
+        return GPT_OK;
+    describe_waits(r, waits, sizeof waits);
+    snprintf(line, sizeof line,
+             "%s%lld,\"consumed_samples\":%lld,\"lm_loss\":%s,"
+             "\"learning_rate\":%s,\"grad_norm\":%s,\"loss_scale\":%s,"
+             "\"global_batch_size\":%lld,\"elapsed_ms\":%.3f,"
+             "\"tokens_per_second\":%.1f,\"gflops\":%.2f,"
+             "\"skipped_iterations\":%lld%s}",
+             line_start, (long long)s->iteration,
+             (long long)s->consumed_samples,
+             number(loss, r->advanced ? sum->loss : (double)NAN),
+             number(lr, s->next_lr), number(norm, s->step->grad_norm),
+             number(scale, s->step->loss_scale),
+             (long long)s->batch, sum->ms, sum->tokens_per_second, sum->gflops,
+             (long long)r->skipped, waits);
+    return gpt_append_line(r->metrics, line, err);
+}
+
+int gpt_report_step(struct gpt_report *r, const struct gpt_report_step *s,
+                    struct gpt_err *err)
+{
+    char note[32];
+
+    r->steps++;
+    r->samples += s->batch;
+    r->waits.pipeline += s->step->waits.pipeline;
+    r->waits.gradients += s->step->waits.gradients;
+    r->waits.tensor += s->step->waits.tensor;
+    r->waits.weights += s->step->waits.weights;
+    if (s->step->skipped) {
+        r->skipped++;
+        r->overflows += s->step->overflow;
+    } else {
+        r->advanced++;
+        r->loss += s->step->loss;
+    }
+    snprintf(note, sizeof note, "loss %.4f", s->step->loss);
+    gpt_progress_set(r->progress, s->iteration, note);
+    if (s->iteration % r->o.log_interval != 0)
+        return GPT_OK;
+    gpt_report_pause(r);
+    struct summary sum = summarise(r);
+    print_line(r, s, &sum);
+    int status = write_line(r, s, &sum, err);
+    r->steps = r->advanced = r->skipped = r->overflows = r->samples = 0;
+    r->spent = r->loss = 0;
+    r->waits = (struct gpt_step_waits){0};
+    gpt_report_resume(r);
+    return status;
+}
+
+int gpt_report_eval(struct gpt_report *r, const char *what, int64_t iteration,
+                    bool end, double loss, struct gpt_err *err)
+{
+    static const char dashes[] =
+        "----------------------------------------------------------------"
+        "----------------------------------------------------------------";
+    double ppl = exp(fmin(20, loss));
+    char text[192], at[64], a[32], b[32];
+
+    snprintf(at, sizeof at, "iteration %lld", (long long)iteration);
+    int n = snprintf(text, sizeof text,
+                     " %s loss at %s | lm loss value: %.6E |"
+                     " lm loss PPL: %.6E | ",
+                     what, end ? "the end of training" : at, loss, ppl);
+    gpt_log_line("%.*s", n, dashes);
+    gpt_log_line("%s", text);
+    gpt_log_line("%.*s", n, dashes);
+    if (!r->metrics)
+        return GPT_OK;
+    snprintf(text, sizeof text, "%s%lld,\"%s_loss\":%s,\"%s_ppl\":%s}",
+             line_start, (long long)iteration, what, number(a, loss), what,
+             number(b, ppl));
+    return gpt_append_line(r->metrics, text, err);
+}

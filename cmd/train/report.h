@@ -1,0 +1,48 @@
+/* What a run says: Megatron's log lines on stderr, metrics.jsonl on disk. */
+#ifndef GPT_CMD_TRAIN_REPORT_H
+#define GPT_CMD_TRAIN_REPORT_H
+
+#include "base/status.h"
+#include "train/step.h"
+
+struct gpt_report_options {
+    int64_t train_iters, log_interval;
+    double flops_per_token;
+    int64_t seq_length;
+    int64_t ranks; /* throughput is logged a rank */
+    bool log_throughput;
+    const char *metrics;  /* file, or NULL */
+    int64_t iteration;    /* that the run continues from */
+    const char *progress; /* --progress */
+};
+
+struct gpt_report;
+
+/* Lines of the metrics file after `iteration` are cut off: those steps will
+ * be made again. */
+int gpt_report_open(struct gpt_report **report,
+                    const struct gpt_report_options *options,
+                    struct gpt_err *err) GPT_MUST_USE;
+int gpt_report_close(struct gpt_report *report, struct gpt_err *err);
+
+struct gpt_report_step {
+    int64_t iteration; /* just finished */
+    int64_t consumed_samples, batch;
+    double next_lr; /* of the next step, as Megatron logs it */
+    const struct gpt_step *step;
+};
+/* Every step; prints and writes at multiples of the log interval. */
+int gpt_report_step(struct gpt_report *report, const struct gpt_report_step *s,
+                    struct gpt_err *err) GPT_MUST_USE;
+
+/* `what`: "validation" or "test", `at`: "iteration 100" or "the end of
+ * training". Time spent here does not count as training. */
+int gpt_report_eval(struct gpt_report *report, const char *what,
+                    int64_t iteration, bool end, double loss,
+                    struct gpt_err *err) GPT_MUST_USE;
+
+/* Leaves time that was not training (evaluation, saving) out of the log. */
+void gpt_report_pause(struct gpt_report *report);
+void gpt_report_resume(struct gpt_report *report);
+
+#endif

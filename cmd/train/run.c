@@ -1,0 +1,505 @@
+/* From options to a run that is ready for its first step: the world, the plan,
+ * what is printed, memory, data, weights. Start at gpt_run_open(). What only
+ * one rank may do (speak, lock, make directories), rank 0 does, and the others
+ * wait for it. */
+#include "cmd/train/run.h"
+
+#include "base/io.h"
+#include "base/log.h"
+#include "base/num.h"
+#include "base/progress.h"
+#include "cmd/train/advise.h"
+#include "cmd/train/estimate.h"
+#include "cmd/train/lock.h"
+#include "cmd/train/simulate.h"
+
+#include <inttypes.h>
+#include <omp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { SHOWN = 64 }; /* ranks whose parameters are listed one by one */
+
+static bool is_first(const struct gpt_run *r)
+{
+    return r->world->topology.rank == 0;
+}
+
+static bool is_alone(const struct gpt_run *r)
+{
+    return r->world->topology.world_size == 1;
+}
+
+int64_t gpt_run_samples(const struct gpt_run *r)
+{
+    return r->o->micro_batch_size * r->plan.topology.dp_size;
+}
+
+/* ---- the world ---- */
+
+static int open_world(struct gpt_run *r, struct gpt_err *err)
+{
+    struct gpt_world_options options;
+
+    GPT_TRY(gpt_train_world(&options, r->o, err));
+    GPT_TRY(gpt_world_open(&r->world, &options, err));
+    if (!is_first(r))
+        gpt_log_limit(GPT_LOG_ERROR);
+    return GPT_OK;
+}
+
+/* CPU threads, unless somebody has said how many: this rank's part of the
+ * machine. torchrun says 1 when nobody else does, so that is told. */
+static int share_cores(struct gpt_run *r, struct gpt_err *err)
+{
+    const char *threads = getenv("OMP_NUM_THREADS");
+    const bool torchrun = getenv("TORCHELASTIC_RUN_ID") != NULL;
+    int64_t cores;
+
+    if (is_alone(r))
+        return GPT_OK;
+    GPT_TRY(gpt_world_cores(r->world, &cores, err));
+    if (r->o->common.threads > 0)
+        return GPT_OK;
+    if (!threads || !*threads)
+        omp_set_num_threads((int)cores);
+    else if (torchrun && strcmp(threads, "1") == 0 && cores > 1)
+        gpt_log_line(" > one CPU thread a rank, as torchrun sets "
+                     "OMP_NUM_THREADS=1; --threads %lld would use all cores",
+                     (long long)cores);
+    return GPT_OK;
+}
+
+/* ---- what is printed ---- */
+
+static void print_ranks(const struct gpt_run *r)
+{
+    static const char *const shardings[] = {
+        [GPT_ZERO_OFF] = "",
+        [GPT_ZERO_1] = ", distributed optimizer",
+        [GPT_ZERO_2] = ", distributed optimizer and gradients",
+    };
+    const struct gpt_topology *t = &r->plan.topology;
+
+    if (r->o->sequence_parallel && !r->plan.replica.sequence_parallel)
+        gpt_log_line(" > sequence parallelism is off: it needs "
+                     "--tensor-model-parallel-size of at least 2");
+    if (is_alone(r))
+        return;
+    gpt_log_line(" > %lld ranks (%s): tensor %lld, pipeline %lld x %lld, "
+                 "data %lld%s%s; through %s",
+                 (long long)t->world_size, r->world->launch.launcher,
+                 (long long)t->tp_size, (long long)t->pp_size,
+                 (long long)t->chunks, (long long)t->dp_size,
+                 r->plan.replica.sequence_parallel ? ", sequence parallel" : "",
+                 shardings[r->plan.replica.zero], r->carrier);
+}
+
+/* What of CUDA graphs there will be: operations of one rank alone. */
+static void print_graphs(const struct gpt_run *r)
+{
+    const struct gpt_replica_options *o = &r->plan.replica;
+
+    if (!o->record)
+        return;
+    if (!r->be->record_begin)
+        gpt_log_line(" > CUDA graphs are off: device %s has none", r->be->name);
+    else if (o->layout.tp_size > 1)
+        gpt_log_line(" > CUDA graphs are off: tensor parallel ranks exchange "
+                     "within a pass");
+    else if (o->overlap_gather)
+        gpt_log_line(" > CUDA graphs are off: gradients and weights are "
+                     "exchanged within passes");
+    else if (r->plan.topology.dp_size > 1)
+        gpt_log_line(" > CUDA graphs: of forward; gradients are summed over "
+                     "ranks within backward");
+    else
+        gpt_log_line(" > CUDA graphs: of forward and of backward");
+}
+
+/* Rank 0 knows what every rank holds: it follows from the layout. Of very many
+ * ranks the first of each tensor parallel group is shown; the others hold as
+ * much. */
+static int print_parameters(const struct gpt_run *r, struct gpt_err *err)
+{
+    const struct gpt_topology *t = &r->plan.topology;
+
+    const int64_t each = t->pp_size * t->tp_size > SHOWN ? t->tp_size : 1;
+
+    for (int64_t i = 0; i < t->pp_size * t->tp_size; i += each) {
+        const int64_t tp_rank = i % t->tp_size, pp_rank = i / t->tp_size;
+        struct gpt_layout layout;
+        struct gpt_flat flat;
+        GPT_TRY(gpt_train_layout(&r->plan, tp_rank, pp_rank, &layout, err));
+        GPT_TRY(gpt_flat_build(&flat, &r->replica->table, &layout, err));
+        gpt_log_line(" > number of parameters on (tensor, pipeline) model "
+                     "parallel rank (%lld, %lld): %lld",
+                     (long long)tp_rank, (long long)pp_rank,
+                     (long long)flat.count);
+        gpt_flat_free(&flat);
+    }
+    return GPT_OK;
+}
+
+static int print_model(const struct gpt_run *r,
+                       const struct gpt_memory *memory, struct gpt_err *err)
+{
+    const struct gpt_config *c = &r->plan.replica.config;
+    char text[256];
+
+    if (!is_first(r))
+        return GPT_OK;
+    r->be->describe(r->be, text, sizeof text);
+    gpt_log_line(" > device: %s", text);
+    print_ranks(r);
+    print_graphs(r);
+    gpt_log_line(" > padded vocab (size: %lld) with %lld dummy tokens "
+                 "(new size: %lld)",
+                 (long long)c->vocab_size, (long long)r->plan.vocab_dummies,
+                 (long long)c->padded_vocab_size);
+    GPT_TRY(print_parameters(r, err));
+    gpt_log_line("> learning rate decay style: %s", r->o->lr_decay_style);
+    gpt_log_line(" > micro batch size: %lld, global batch size: %lld, "
+                 "steps: %lld, samples: %lld",
+                 (long long)r->o->micro_batch_size,
+                 (long long)r->plan.rampup.global_batch,
+                 (long long)r->plan.train_iters,
+                 (long long)r->plan.train_samples);
+    gpt_log_line(is_alone(r) ? " > memory:" : " > memory of rank 0:");
+    gpt_memory_print(memory);
+    return GPT_OK;
+}
+
+/* ---- memory ---- */
+
+/* Memory that a rank can have: what is free on its device, or its part of this
+ * machine. 0: not known. */
+static double own_memory(const struct gpt_run *r)
+{
+    int64_t available, total;
+
+    r->be->memory(r->be, &available, &total);
+    if (!r->be->host_memory)
+        return (double)available;
+    return (double)total /
+           (double)gpt_max_i64(1, r->world->launch.local_size);
+}
+
+/* Memory that a rank may use: as said, or what it can have. */
+static double memory_limit(const struct gpt_run *r)
+{
+    if (r->o->memory_limit > 0)
+        return (double)r->o->memory_limit;
+    return r->o->world_size > 0 ? 0 : own_memory(r);
+}
+
+/* Which option would make the run fit into so much. */
+static int hint_of_memory(const struct gpt_run *r, const struct gpt_args *args,
+                          double limit, struct gpt_err *err)
+{
+    char text[320];
+
+    gpt_advise(&r->plan, args, r->be, limit, text, sizeof text);
+    return gpt_hint(err, "%s", text);
+}
+
+/* Memory of the host is promised freely and fails when it is touched, and that
+ * of a device is better not found too small half way, so the prediction is
+ * compared with what there is. */
+static int check_memory(const struct gpt_run *r, const struct gpt_args *args,
+                        const struct gpt_memory *memory, struct gpt_err *err)
+{
+    const double needs = gpt_memory_device(memory, r->be), has = own_memory(r);
+    int64_t available, total;
+    char a[32], b[32];
+
+    if (has <= 0 || needs <= has)
+        return GPT_OK;
+    r->be->memory(r->be, &available, &total);
+    if (r->be->host_memory)
+        gpt_fail(err, GPT_EDEVICE,
+                 "the run needs %s of memory a rank, this machine has %s "
+                 "for each",
+                 gpt_text_bytes(a, needs), gpt_text_bytes(b, has));
+    else
+        gpt_fail(err, GPT_EDEVICE,
+                 "%s: out of memory: the run needs %.0f bytes, %lld of %lld "
+                 "are free",
+                 r->be->name, needs, (long long)available, (long long)total);
+    return hint_of_memory(r, args, has, err);
+}
+
+static int set_tf32(const struct gpt_run *r, struct gpt_err *err)
+{
+    if (!r->o->tf32)
+        return GPT_OK;
+    if (!r->be->allow_tf32)
+        return gpt_fail(err, GPT_EUSAGE, "--tf32: device %s has none",
+                        r->be->name);
+    r->be->allow_tf32(r->be, true);
+    return GPT_OK;
+}
+
+static int check_type(const struct gpt_run *r, struct gpt_err *err)
+{
+    const enum gpt_dtype act = r->plan.replica.act;
+
+    if (r->o->world_size > 0 || (r->be->act_types >> act & 1))
+        return GPT_OK;
+    gpt_fail(err, GPT_EUSAGE, "--%s: device %s does not compute in %s",
+             act == GPT_F16 ? "fp16" : "bf16", r->be->name,
+             gpt_dtype_name(act));
+    return gpt_hint(err, act == GPT_F16
+                             ? "--bf16 has the range of float and needs no "
+                               "loss scale"
+                             : "leave --bf16 out");
+}
+
+/* ---- data ---- */
+
+static struct gpt_feed_options feed_options(const struct gpt_run *r)
+{
+    return (struct gpt_feed_options){
+        .corpus = r->corpus,
+        .masks = r->plan.masks,
+        .micro_batch = r->o->micro_batch_size,
+        .seq_length = r->o->seq_length,
+        .max_micro_batches = r->plan.replica.micro_batches,
+        .dp_size = r->plan.topology.dp_size,
+        .dp_rank = r->plan.topology.dp_rank,
+        .be = r->be,
+        .q = r->replica->q,
+    };
+}
+
+static int open_corpus(struct gpt_run *r, struct gpt_err *err)
+{
+    if (r->plan.corpus.n_data_path == 0 &&
+        r->plan.corpus.n_split_path[GPT_TRAIN] == 0)
+        return GPT_OK;
+    GPT_TRY(gpt_corpus_open(&r->corpus, &r->plan.corpus, err));
+    r->context.corpus_digest = gpt_corpus_digest(r->corpus);
+    return GPT_OK;
+}
+
+/* Ranks that differ would train something that nobody asked for. */
+static int agree(struct gpt_run *r, const struct gpt_args *args,
+                 struct gpt_err *err)
+{
+    struct gpt_buf options = {0};
+    char data[256];
+
+    int status = gpt_train_common_options(r->o, args, &options);
+    if (status != GPT_OK)
+        gpt_fail(err, status, "out of memory for the options");
+    else
+        status = gpt_world_agree(r->world, "options", options.data, err);
+    gpt_buf_free(&options);
+    GPT_TRY(status);
+    if (!r->corpus)
+        return GPT_OK;
+    snprintf(data, sizeof data,
+             "digest = %016" PRIx64 "\nvocabulary size = %lld\n"
+             "end of document = %d\nvalidation samples = %lld\n"
+             "test samples = %lld\n",
+             r->context.corpus_digest,
+             (long long)r->plan.replica.config.vocab_size, r->plan.masks.eod,
+             (long long)gpt_corpus_size(r->corpus, GPT_VALID),
+             (long long)gpt_corpus_size(r->corpus, GPT_TEST));
+    return gpt_world_agree(r->world, "data set", data, err);
+}
+
+/* ---- files ---- */
+
+/* The directory for checkpoints is ours, and holds no other run's. */
+static int lock_save(struct gpt_run *r, struct gpt_err *err)
+{
+    const struct gpt_train_options *o = r->o;
+    bool same = o->load && gpt_path_same(o->load, o->save);
+
+    GPT_TRY(gpt_lock_open(&r->lock, o->save, err));
+    if (gpt_state_exists(o->save) && (!same || o->finetune) &&
+        !o->common.force) {
+        gpt_fail(err, GPT_EEXIST, "%s: holds checkpoints of another run",
+                 o->save);
+        return gpt_hint(err,
+                        "continue it with --load %s, or replace it with "
+                        "--force",
+                        o->save);
+    }
+    return GPT_OK;
+}
+
+static int open_save(struct gpt_run *r, struct gpt_err *err)
+{
+    if (!r->o->save)
+        return GPT_OK;
+    if (is_first(r))
+        GPT_TRY(lock_save(r, err));
+    return gpt_world_wait(r->world, "save directory", err);
+}
+
+static int open_report(struct gpt_run *r, struct gpt_err *err)
+{
+    const struct gpt_train_options *o = r->o;
+    struct gpt_report_options options = {
+        .train_iters = r->plan.train_iters,
+        .log_interval = o->log_interval,
+        .flops_per_token =
+            gpt_config_flops_per_token(&r->plan.replica.config, o->seq_length),
+        .seq_length = o->seq_length,
+        .ranks = r->plan.topology.world_size,
+        .log_throughput = o->log_throughput,
+        .metrics = o->metrics,
+        .iteration = r->state.iteration,
+        .progress = o->common.progress,
+    };
+    if (!is_first(r)) {
+        options.metrics = NULL;
+        options.progress = "never";
+    } else if (!o->metrics && o->save) {
+        GPT_TRY(gpt_path_join(r->metrics, sizeof r->metrics, o->save,
+                              "metrics.jsonl", err));
+        options.metrics = r->metrics;
+    }
+    return gpt_report_open(&r->report, &options, err);
+}
+
+/* ---- weights ---- */
+
+/* Loaded, or initial; where they come from is the same for all. */
+static int fill_replica(struct gpt_run *r, struct gpt_err *err)
+{
+    const struct gpt_train_options *o = r->o;
+    char text[96];
+
+    if (!o->load)
+        return gpt_replica_init(r->replica, err);
+    if (o->save && strcmp(o->load, o->save) == 0 &&
+        !gpt_state_exists(o->load)) {
+        gpt_log_line(" no checkpoint in %s yet: starting from random weights",
+                     o->load);
+        GPT_TRY(gpt_replica_init(r->replica, err));
+    } else {
+        GPT_TRY(gpt_state_load(r->replica, &r->state, &r->context,
+                               &r->plan.schedule, err));
+    }
+    snprintf(text, sizeof text, "iteration = %lld\nsamples = %lld\n",
+             (long long)r->state.iteration, (long long)r->state.consumed_train);
+    return gpt_world_agree(r->world, "checkpoint", text, err);
+}
+
+/* What was free when it was looked at may be another's by now. */
+static int allocate(struct gpt_run *r, const struct gpt_args *args,
+                    const struct gpt_memory *memory, struct gpt_err *err)
+{
+    const double needs = gpt_memory_device(memory, r->be);
+    int status = gpt_replica_open(r->replica, err);
+
+    if (status != GPT_EDEVICE || own_memory(r) > needs)
+        return status;
+    return hint_of_memory(r, args, 0.9 * needs, err);
+}
+
+static int open_replica(struct gpt_run *r, const struct gpt_args *args,
+                        const struct gpt_memory *memory, struct gpt_err *err)
+{
+    GPT_TRY(allocate(r, args, memory, err));
+    r->context.options = r->o;
+    r->context.plan = &r->plan;
+    GPT_TRY(gpt_options_print(args->program, r->o, args, &r->option_text));
+    r->context.option_text = r->option_text.data;
+    GPT_TRY(fill_replica(r, err));
+    r->saving = r->saved = r->state.iteration;
+    return r->o->save ? gpt_saver_open(&r->saver, r->replica, &r->context, err)
+                      : GPT_OK;
+}
+
+/* ---- --simulate ---- */
+
+static int print_out(const struct gpt_buf *text, struct gpt_err *err)
+{
+    struct gpt_out *out;
+
+    GPT_TRY(gpt_out_open(&out, "-", 0, 0, err));
+    int status = gpt_out_write(out, text->data, text->len, err);
+    if (status == GPT_OK)
+        return gpt_out_commit(out, err);
+    gpt_out_abort(out);
+    return status;
+}
+
+static int simulate(const struct gpt_run *r, struct gpt_err *err)
+{
+    struct gpt_simulate_options options = {
+        .svg = r->o->simulate_svg,
+        .force = r->o->common.force,
+    };
+    struct gpt_buf text = {0};
+
+    if (!is_first(r))
+        return GPT_OK;
+    GPT_TRY(gpt_simulate_parse(&options, r->o->simulate, err));
+    int status = gpt_simulate(&r->plan, &options, &text, err);
+    if (status == GPT_OK)
+        status = print_out(&text, err);
+    gpt_buf_free(&text);
+    return status;
+}
+
+/* ---- the whole ---- */
+
+int gpt_run_open(struct gpt_run *r, const struct gpt_args *args,
+                 struct gpt_err *err)
+{
+    struct gpt_feed_options feed;
+    struct gpt_memory memory;
+
+    GPT_TRY(open_world(r, err));
+    GPT_TRY(share_cores(r, err));
+    GPT_TRY(gpt_train_plan(&r->plan, r->o, args, &r->world->topology, err));
+    if (r->o->simulate)
+        return simulate(r, err);
+    r->plan.replica.world = r->o->world_size > 0 ? NULL : r->world;
+    GPT_TRY(gpt_backend_open_rank(&r->be, r->o->device,
+                                  r->world->launch.local_rank, err));
+    GPT_TRY(check_type(r, err));
+    GPT_TRY(set_tf32(r, err));
+    GPT_TRY(gpt_world_choose(r->world, r->be, r->o->backend, r->carrier,
+                             sizeof r->carrier, err));
+    GPT_TRY(gpt_replica_new(&r->replica, r->be, &r->plan.replica, err));
+    GPT_TRY(gpt_estimate_rank(&r->plan, r->replica, &memory, err));
+    GPT_TRY(print_model(r, &memory, err));
+    GPT_TRY(open_corpus(r, err));
+    GPT_TRY(agree(r, args, err));
+    if (r->o->dry_run)
+        return is_first(r) ? gpt_estimate_print(&r->plan, r->be,
+                                                memory_limit(r), err)
+                           : GPT_OK;
+    GPT_TRY(check_memory(r, args, &memory, err));
+    GPT_TRY(open_save(r, err));
+    GPT_TRY(gpt_world_connect(r->world, r->be, err));
+    GPT_TRY(open_replica(r, args, &memory, err));
+    feed = feed_options(r);
+    GPT_TRY(gpt_feed_open(&r->feed, &feed, err));
+    return open_report(r, err);
+}
+
+int gpt_run_close(struct gpt_run *r, int status, struct gpt_err *err)
+{
+    int closed = gpt_report_close(r->report, status == GPT_OK ? err : NULL);
+
+    if (status == GPT_OK)
+        status = closed;
+    status = gpt_world_end(r->world, status, err);
+    gpt_saver_close(r->saver);
+    gpt_feed_close(r->feed);
+    gpt_corpus_close(r->corpus);
+    gpt_replica_close(r->replica);
+    gpt_world_close(r->world);
+    gpt_buf_free(&r->option_text);
+    gpt_lock_close(r->lock);
+    return status;
+}

@@ -1,0 +1,45 @@
+/* One rank's run, from its setup to its last step. Inside train/ only:
+ * setup.c opens it, loop.c makes its steps. */
+#ifndef GPT_CMD_TRAIN_RUN_H
+#define GPT_CMD_TRAIN_RUN_H
+
+#include "base/memory.h"
+#include "train/feed.h"
+#include "cmd/train/plan.h"
+#include "cmd/train/report.h"
+#include "cmd/train/saver.h"
+
+struct gpt_run {
+    const struct gpt_train_options *o;
+    struct gpt_world *world;
+    struct gpt_train_plan plan;
+    struct gpt_train_state state;
+    struct gpt_backend *be;
+    struct gpt_replica *replica;
+    struct gpt_corpus *corpus;
+    struct gpt_feed *feed;
+    struct gpt_report *report;
+    struct gpt_saver *saver; /* with --save */
+    struct gpt_state_context context;
+    struct gpt_buf option_text;
+    char metrics[4096];
+    char carrier[320]; /* what carries bytes between ranks, in words */
+    int lock;
+    double started;
+    int64_t bad_steps; /* in a row whose loss was not finite */
+    int64_t steps;     /* made by this process */
+    int64_t saving;    /* iteration of the newest save that was begun */
+    int64_t saved;     /* ... of the newest checkpoint on disk */
+};
+
+/* Everything before the first step; with --dry-run only what that shows. All
+ * ranks are as far when it returns. */
+int gpt_run_open(struct gpt_run *r, const struct gpt_args *args,
+                 struct gpt_err *err) GPT_MUST_USE;
+/* Ends the run with `status`, on all ranks; returns the status to end with. */
+int gpt_run_close(struct gpt_run *r, int status, struct gpt_err *err);
+
+/* Samples that all ranks together take with one microbatch each. */
+int64_t gpt_run_samples(const struct gpt_run *r);
+
+#endif

@@ -1,0 +1,337 @@
+/* Saving a run; see saver.h. gpt_saver_save() takes what is to be saved,
+ * write_checkpoint() writes it, here or in a thread of its own, and conclude()
+ * tells how that went. */
+#include "cmd/train/saver.h"
+
+#include "base/memory.h"
+#include "checkpoint/native.h"
+#include "tokenizer/tokenizer_options.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+struct gpt_saver {
+    struct gpt_replica *replica;
+    const struct gpt_state_context *context;
+    struct gpt_ownership_writer who;
+    struct gpt_agreement peers, *all; /* all: NULL when this is the only rank */
+    struct gpt_ownership parts[GPT_N_KINDS];
+    int n_kinds;
+    float *copy;  /* of all parts, kind by kind; NULL: none is needed */
+    bool threads; /* save in the background */
+    int64_t saved;
+
+    /* the save that is under way */
+    pthread_t thread;
+    bool running;
+    atomic_bool done;
+    int64_t iteration;
+    cJSON *state;
+    int status;
+    struct gpt_err err;
+};
+
+/* ---- open and close ---- */
+
+static bool needs_copy(const struct gpt_replica *r,
+                       const struct gpt_train_options *o)
+{
+    return o->async_save || !r->be->host_memory;
+}
+
+static int count_kinds(const struct gpt_train_options *o)
+{
+    return o->no_save_optim ? 1 : GPT_N_KINDS;
+}
+
+int gpt_saver_memory(const struct gpt_replica *r,
+                     const struct gpt_train_options *o, int64_t dp_rank,
+                     int64_t dp_size, int64_t *bytes, struct gpt_err *err)
+{
+    const struct gpt_ownership_writer who = {r->o.layout.tp_rank, dp_rank,
+                                         dp_size};
+    struct gpt_ownership parts;
+
+    *bytes = 0;
+    for (int k = 0; needs_copy(r, o) && k < count_kinds(o); k++) {
+        GPT_TRY(gpt_ownership_build(&parts, &r->flat,
+                                gpt_state_compact(r, (enum gpt_kind)k), &who,
+                                err));
+        *bytes += parts.elements * (int64_t)sizeof(float);
+        gpt_ownership_free(&parts);
+    }
+    return GPT_OK;
+}
+
+static void meet_peers(struct gpt_saver *s, const struct gpt_world *w)
+{
+    s->who = (struct gpt_ownership_writer){s->replica->o.layout.tp_rank, 0, 1};
+    if (!w)
+        return;
+    s->who.dp_rank = w->topology.dp_rank;
+    s->who.dp_size = w->topology.dp_size;
+    if (gpt_state_peers(&s->peers, w, "save"))
+        s->all = &s->peers;
+}
+
+static int allocate(struct gpt_saver *s, struct gpt_err *err)
+{
+    int64_t elements = 0;
+
+    for (int k = 0; k < s->n_kinds; k++) {
+        GPT_TRY(gpt_ownership_build(
+            &s->parts[k], &s->replica->flat,
+            gpt_state_compact(s->replica, (enum gpt_kind)k), &s->who, err));
+        elements += s->parts[k].elements;
+    }
+    if (!needs_copy(s->replica, s->context->options))
+        return GPT_OK;
+    return gpt_new(&s->copy, (size_t)elements, sizeof *s->copy,
+                   "the copy that checkpoints are written from", err);
+}
+
+int gpt_saver_open(struct gpt_saver **saver, struct gpt_replica *replica,
+                   const struct gpt_state_context *context,
+                   struct gpt_err *err)
+{
+    struct gpt_saver *s;
+
+    *saver = NULL;
+    GPT_TRY(gpt_new(&s, 1, sizeof *s, "saving", err));
+    s->replica = replica;
+    s->context = context;
+    s->saved = -1;
+    s->n_kinds = count_kinds(context->options);
+    s->threads = context->options->async_save;
+    meet_peers(s, replica->o.world);
+    int status = allocate(s, err);
+    if (status != GPT_OK)
+        gpt_saver_close(s);
+    else
+        *saver = s;
+    return status;
+}
+
+void gpt_saver_close(struct gpt_saver *s)
+{
+    if (!s)
+        return;
+    if (s->running)
+        pthread_join(s->thread, NULL);
+    cJSON_Delete(s->state);
+    for (int k = 0; k < s->n_kinds; k++)
+        gpt_ownership_free(&s->parts[k]);
+    gpt_free(s->copy);
+    gpt_free(s);
+}
+
+int64_t gpt_saver_saved(const struct gpt_saver *s)
+{
+    return s->saved;
+}
+
+/* ---- taking a copy ---- */
+
+static const float *memory_of(const struct gpt_replica *r, int kind)
+{
+    const float *const memory[GPT_N_KINDS] = {
+        [GPT_KIND_PARAMETERS] = r->params,
+        [GPT_KIND_EXP_AVG] = r->optimizer->exp_avg,
+        [GPT_KIND_EXP_AVG_SQ] = r->optimizer->exp_avg_sq,
+    };
+
+    return memory[kind];
+}
+
+static int take_copy(struct gpt_saver *s, struct gpt_err *err)
+{
+    struct gpt_replica *r = s->replica;
+    float *to = s->copy;
+
+    gpt_gatherer_wait(r->gatherer);
+    for (int k = 0; s->copy && k < s->n_kinds; k++) {
+        const float *from = memory_of(r, k);
+        for (size_t i = 0; i < s->parts[k].n; i++) {
+            const struct gpt_owned_box *p = &s->parts[k].items[i];
+            r->be->copy_out(r->q, to, from + p->at,
+                            (size_t)p->count * sizeof *to);
+            to += p->count;
+        }
+    }
+    return r->be->sync(r->q, err);
+}
+
+/* ---- writing ---- */
+
+/* The parts of a kind as slices; `copy` is where they begin in the copy. */
+static int describe(const struct gpt_saver *s, int kind, const float *copy,
+                    struct gpt_arena *arena, struct gpt_tensor_slice *out,
+                    struct gpt_err *err)
+{
+    const struct gpt_ownership *parts = &s->parts[kind];
+
+    for (size_t i = 0; i < parts->n; i++) {
+        const struct gpt_owned_box *p = &parts->items[i];
+        const struct gpt_param *param = p->slice->param;
+        struct gpt_tensor_slice *t = &out[i];
+        *t = (struct gpt_tensor_slice){
+            .name = gpt_arena_printf(arena, "%s%s",
+                                     gpt_kind_prefix((enum gpt_kind)kind),
+                                     param->name),
+            .dtype = GPT_F32,
+            .ndim = param->ndim,
+            .data = s->copy ? copy : memory_of(s->replica, kind) + p->at,
+        };
+        for (int d = 0; d < param->ndim; d++) {
+            t->global[d] = param->shape[d];
+            t->begin[d] = p->begin[d];
+            t->shape[d] = p->shape[d];
+        }
+        if (!t->name)
+            return gpt_fail(err, GPT_EFAIL, "out of memory for a checkpoint");
+        copy += s->copy ? p->count : 0;
+    }
+    return GPT_OK;
+}
+
+/* "model_tp00_pp01.safetensors", with "_dp02" where there are several. */
+static void name_file(char *name, size_t cap, const struct gpt_saver *s,
+                      int kind)
+{
+    const struct gpt_layout *layout = &s->replica->o.layout;
+    char dp[32] = "";
+
+    if (s->who.dp_size > 1)
+        snprintf(dp, sizeof dp, "_dp%02d", (int)s->who.dp_rank);
+    snprintf(name, cap, "%s_tp%02d_pp%02d%s.safetensors",
+             gpt_kind_file((enum gpt_kind)kind), (int)layout->tp_rank,
+             (int)layout->pp_rank, dp);
+}
+
+static int write_kind(struct gpt_saver *s, struct gpt_checkpoint_writer *w,
+                      int kind, const float *copy, struct gpt_err *err)
+{
+    const size_t n = s->parts[kind].n;
+    struct gpt_arena arena = {.chunks = NULL};
+    struct gpt_tensor_slice *slices;
+    char name[80];
+
+    if (n == 0)
+        return GPT_OK;
+    GPT_TRY(gpt_new(&slices, n, sizeof *slices, "a checkpoint", err));
+    int status = describe(s, kind, copy, &arena, slices, err);
+    name_file(name, sizeof name, s, kind);
+    if (status == GPT_OK)
+        status = gpt_checkpoint_write(w, name, slices, (int64_t)n, err);
+    gpt_free(slices);
+    gpt_arena_free(&arena);
+    return status;
+}
+
+static int write_files(struct gpt_saver *s, struct gpt_checkpoint_writer *w,
+                       struct gpt_err *err)
+{
+    const struct gpt_train_options *o = s->context->options;
+    const float *copy = s->copy;
+    struct gpt_tokenizer_file files[GPT_TOKENIZER_FILES];
+    size_t n;
+
+    for (int k = 0; k < s->n_kinds; k++) {
+        GPT_TRY(write_kind(s, w, k, copy, err));
+        copy += s->copy ? s->parts[k].elements : 0;
+    }
+    if (!gpt_agreement_first(s->all))
+        return GPT_OK;
+    GPT_TRY(gpt_tokenizer_files(&o->tokenizer, files, &n, err));
+    for (size_t i = 0; i < n; i++)
+        GPT_TRY(gpt_checkpoint_attach(w, files[i].name, files[i].path, err));
+    return GPT_OK;
+}
+
+static int write_all(struct gpt_saver *s, struct gpt_err *err)
+{
+    const struct gpt_replica *r = s->replica;
+    const struct gpt_train_options *o = s->context->options;
+    struct gpt_checkpoint_writer *w;
+
+    /* FORCE: a damaged newer checkpoint may be in the way; that a run does not
+     * write over another one's is checked when it starts. */
+    GPT_TRY(gpt_checkpoint_create_all(&w, o->save, s->iteration, GPT_OUT_FORCE,
+                                      s->all, err));
+    int status = write_files(s, w, err);
+    GPT_TRY(gpt_checkpoint_commit_all(w, status, &r->o.config,
+                                      r->o.layout.tp_size, r->o.layout.pp_size,
+                                      s->state, err));
+    if (!gpt_agreement_first(s->all))
+        return GPT_OK;
+    return gpt_checkpoint_prune(o->save, o->keep_checkpoints, err);
+}
+
+static int write_checkpoint(struct gpt_saver *s, struct gpt_err *err)
+{
+    GPT_TRY(gpt_agreement_begin(s->all, err));
+    int status = write_all(s, err);
+    gpt_agreement_end(s->all);
+    return status;
+}
+
+/* ---- saving ---- */
+
+static void *write_thread(void *saver)
+{
+    struct gpt_saver *s = saver;
+
+    s->status = write_checkpoint(s, &s->err);
+    atomic_store(&s->done, true);
+    return NULL;
+}
+
+/* The save that was under way is over. */
+static int conclude(struct gpt_saver *s, struct gpt_err *err)
+{
+    cJSON_Delete(s->state);
+    s->state = NULL;
+    if (s->status != GPT_OK) {
+        *err = s->err;
+        return s->status;
+    }
+    s->saved = s->iteration;
+    return GPT_OK;
+}
+
+int gpt_saver_wait(struct gpt_saver *s, struct gpt_err *err)
+{
+    if (!s->running)
+        return GPT_OK;
+    pthread_join(s->thread, NULL);
+    s->running = false;
+    return conclude(s, err);
+}
+
+int gpt_saver_check(struct gpt_saver *s, struct gpt_err *err)
+{
+    if (!s->running || !atomic_load(&s->done))
+        return GPT_OK;
+    return gpt_saver_wait(s, err);
+}
+
+int gpt_saver_save(struct gpt_saver *s, const struct gpt_train_state *state,
+                   struct gpt_err *err)
+{
+    GPT_TRY(gpt_saver_wait(s, err));
+    GPT_TRY(take_copy(s, err));
+    s->iteration = state->iteration;
+    s->state = gpt_state_to_json(s->replica, state, s->context);
+    if (!s->state)
+        return gpt_fail(err, GPT_EFAIL, "out of memory for a checkpoint");
+    s->err = (struct gpt_err){0};
+    atomic_store(&s->done, false);
+    s->running = s->threads &&
+                 pthread_create(&s->thread, NULL, write_thread, s) == 0;
+    if (s->running)
+        return GPT_OK;
+    write_thread(s);
+    return conclude(s, err);
+}

@@ -1,0 +1,43 @@
+/* Saving a run: all ranks write what is theirs in parallel. In the background
+ * (--async-save) what is to be written is first copied into host memory,
+ * allocated once, and a thread writes it while training goes on. All ranks call
+ * these functions at the same steps. Start at gpt_saver_save(). */
+#ifndef GPT_CMD_TRAIN_SAVER_H
+#define GPT_CMD_TRAIN_SAVER_H
+
+#include "checkpoint/ownership.h"
+#include "cmd/train/state.h"
+
+struct gpt_saver;
+
+/* Bytes of the copy in host memory; 0 when the files are written from where the
+ * replica lies. dp_rank, dp_size: of the data parallel ranks. */
+int gpt_saver_memory(const struct gpt_replica *replica,
+                     const struct gpt_train_options *options, int64_t dp_rank,
+                     int64_t dp_size, int64_t *bytes,
+                     struct gpt_err *err) GPT_MUST_USE;
+
+/* Into context->options->save. replica and context outlive the saver. */
+int gpt_saver_open(struct gpt_saver **saver, struct gpt_replica *replica,
+                   const struct gpt_state_context *context,
+                   struct gpt_err *err) GPT_MUST_USE;
+/* Waits for a save that is under way. NULL is fine. */
+void gpt_saver_close(struct gpt_saver *saver);
+
+/* Saves, and prunes old checkpoints. When this returns GPT_OK the checkpoint is
+ * on disk; in the background, the copy is taken, after the last save came to
+ * its end. A failure of any rank is named on all, the checkpoint before stays
+ * as it was. */
+int gpt_saver_save(struct gpt_saver *saver,
+                   const struct gpt_train_state *state,
+                   struct gpt_err *err) GPT_MUST_USE;
+/* How a save in the background went, if it came to its end since the last call:
+ * after every step. */
+int gpt_saver_check(struct gpt_saver *saver, struct gpt_err *err) GPT_MUST_USE;
+/* The same, but waits for the end. */
+int gpt_saver_wait(struct gpt_saver *saver, struct gpt_err *err) GPT_MUST_USE;
+
+/* Iteration of the newest checkpoint of this saver that is on disk, or -1. */
+int64_t gpt_saver_saved(const struct gpt_saver *saver);
+
+#endif

@@ -1,0 +1,57 @@
+/* Where a run stands, as a checkpoint says it, and loading a run: weights,
+ * optimizer, and where it stood. The state is a JSON object in the checkpoint's
+ * manifest; see gpt-checkpoint(5). Saving is in saver.h. */
+#ifndef GPT_CMD_TRAIN_STATE_H
+#define GPT_CMD_TRAIN_STATE_H
+
+#include "base/json.h"
+#include "parallel/agreement.h"
+#include "checkpoint/ownership.h"
+#include "cmd/train/plan.h"
+#include "train/replica.h"
+
+/* Where a run stands. */
+struct gpt_train_state {
+    int64_t iteration;      /* steps made */
+    int64_t consumed_train; /* samples */
+    int64_t scheduled;      /* ... of steps that were not skipped: these move
+                             * learning rate and weight decay on */
+    int64_t consumed_valid;
+};
+
+/* What else a checkpoint records, and is compared with on resume. */
+struct gpt_state_context {
+    const struct gpt_train_options *options;
+    const struct gpt_train_plan *plan;
+    const char *option_text; /* as --print-config shows it */
+    uint64_t corpus_digest;
+};
+
+/* What a manifest says of the run, freed with cJSON_Delete(); NULL when out of
+ * memory. */
+cJSON *gpt_state_to_json(const struct gpt_replica *replica,
+                         const struct gpt_train_state *state,
+                         const struct gpt_state_context *context);
+
+/* The ranks of the job, to agree on a checkpoint; false when there is one
+ * (world may be NULL). `name`: see peers.h. */
+bool gpt_state_peers(struct gpt_agreement *peers, const struct gpt_world *world,
+                     const char *name);
+
+/* Loads from options->load, on all ranks or on none: weights and, unless
+ * options say otherwise, optimizer, loss scale, position and schedule (written
+ * to *schedule when the checkpoint's is to be used). GPT_EDATA or GPT_EUSAGE
+ * name the field that does not fit. */
+int gpt_state_load(struct gpt_replica *replica, struct gpt_train_state *state,
+                   const struct gpt_state_context *context,
+                   struct gpt_lr_schedule *schedule,
+                   struct gpt_err *err) GPT_MUST_USE;
+
+/* Does the replica's buffer of this kind hold its shards alone? Checkpoints
+ * hold exact parameters, whatever the type of the weights. */
+bool gpt_state_compact(const struct gpt_replica *replica, enum gpt_kind kind);
+
+/* Is there a checkpoint in `dir`? */
+bool gpt_state_exists(const char *dir);
+
+#endif

@@ -1,0 +1,153 @@
+/* Parts of tensors; see parts.h. A shard cuts through matrices at any element:
+ * what it has of one is a part of a row, whole rows and a part of a row. */
+#include "checkpoint/ownership.h"
+
+#include "base/memory.h"
+#include "base/num.h"
+
+#include <string.h>
+
+static const struct {
+    const char *file, *prefix;
+} kinds[GPT_N_KINDS] = {
+    [GPT_KIND_PARAMETERS] = {"model", ""},
+    [GPT_KIND_EXP_AVG] = {"optimizer_exp_avg", "optimizer.exp_avg."},
+    [GPT_KIND_EXP_AVG_SQ] = {"optimizer_exp_avg_sq", "optimizer.exp_avg_sq."},
+};
+
+const char *gpt_kind_file(enum gpt_kind kind)
+{
+    return kinds[kind].file;
+}
+
+const char *gpt_kind_prefix(enum gpt_kind kind)
+{
+    return kinds[kind].prefix;
+}
+
+/* ---- cutting ---- */
+
+static int push(struct gpt_ownership *p, const struct gpt_slice *s, int64_t row,
+                int64_t column, int64_t rows, int64_t columns, int64_t at,
+                struct gpt_err *err)
+{
+    GPT_TRY(gpt_grow(&p->items, &p->cap, p->n + 1, sizeof *p->items,
+                     "parts of a checkpoint", err));
+    p->items[p->n++] = (struct gpt_owned_box){
+        .slice = s,
+        .begin = {s->begin[0] + row, s->begin[1] + column},
+        .shape = {rows, columns},
+        .at = at,
+        .count = rows * columns,
+    };
+    p->elements += rows * columns;
+    return GPT_OK;
+}
+
+/* Elements [begin, end) of a slice, of which the first is at `at`. */
+static int push_range(struct gpt_ownership *p, const struct gpt_slice *s,
+                      int64_t begin, int64_t end, int64_t at,
+                      struct gpt_err *err)
+{
+    const int64_t width = s->shape[1];
+
+    while (begin < end) {
+        int64_t column = begin % width, left = end - begin;
+        bool whole = column == 0 && left >= width;
+        int64_t rows = whole ? left / width : 1;
+        int64_t columns = whole ? width : gpt_min_i64(width - column, left);
+        GPT_TRY(push(p, s, begin / width, column, rows, columns, at, err));
+        begin += rows * columns;
+        at += rows * columns;
+    }
+    return GPT_OK;
+}
+
+/* What this rank's shard of its bucket has of a slice. */
+static int push_shard(struct gpt_ownership *p, const struct gpt_flat *flat,
+                      const struct gpt_slice *s, struct gpt_err *err)
+{
+    int64_t shard, end;
+
+    gpt_bucket_shard(flat, s->bucket, flat->shard, &shard, &end);
+    int64_t first = gpt_max_i64(shard, s->offset);
+    int64_t last = gpt_min_i64(end, s->offset + s->count);
+    return push_range(p, s, first - s->offset, last - s->offset,
+                      gpt_bucket_compact(flat, s->bucket) + first - shard,
+                      err);
+}
+
+/* ---- who writes ---- */
+
+/* Gives every bucket to the data parallel rank that has least so far. */
+static int share_buckets(const struct gpt_flat *flat, int64_t dp_size,
+                         int64_t *owners, struct gpt_err *err)
+{
+    int64_t *load;
+
+    GPT_TRY(gpt_new(&load, (size_t)dp_size, sizeof *load, "ranks", err));
+    for (int64_t b = 0; b < flat->n_buckets; b++) {
+        int64_t least = 0;
+        for (int64_t r = 1; r < dp_size; r++)
+            if (load[r] < load[least])
+                least = r;
+        owners[b] = least;
+        load[least] += flat->buckets[b].end - flat->buckets[b].begin;
+    }
+    gpt_free(load);
+    return GPT_OK;
+}
+
+/* Does the writer write its part of this slice? owners NULL: each data parallel
+ * rank has its own part. */
+static bool writes(const struct gpt_ownership_writer *w, const int64_t *owners,
+                   const struct gpt_slice *s)
+{
+    if (s->copy || (s->param->split_dim < 0 && w->tp_rank > 0))
+        return false;
+    return !owners || owners[s->bucket] == w->dp_rank;
+}
+
+static int build(struct gpt_ownership *p, const struct gpt_flat *flat, bool shards,
+                 const struct gpt_ownership_writer *writer, const int64_t *owners,
+                 struct gpt_err *err)
+{
+    for (int64_t i = 0; i < flat->n; i++) {
+        const struct gpt_slice *s = &flat->slices[i];
+        if (writer && !writes(writer, owners, s))
+            continue;
+        if (shards)
+            GPT_TRY(push_shard(p, flat, s, err));
+        else
+            GPT_TRY(push_range(p, s, 0, s->count, s->offset, err));
+    }
+    return GPT_OK;
+}
+
+int gpt_ownership_build(struct gpt_ownership *p, const struct gpt_flat *flat,
+                    bool compact, const struct gpt_ownership_writer *writer,
+                    struct gpt_err *err)
+{
+    bool shards = compact && flat->shards > 1;
+    int64_t *owners = NULL;
+    int status = GPT_OK;
+
+    *p = (struct gpt_ownership){0};
+    if (writer && !shards) {
+        GPT_TRY(gpt_new(&owners, (size_t)flat->n_buckets, sizeof *owners,
+                        "buckets", err));
+        status = share_buckets(flat, writer->dp_size, owners, err);
+    }
+    if (status == GPT_OK)
+        status = build(p, flat, shards, writer, owners, err);
+    gpt_free(owners);
+    if (status != GPT_OK)
+        gpt_ownership_free(p);
+    return status;
+}
+
+void gpt_ownership_free(struct gpt_ownership *p)
+{
+    gpt_free(p->items);
+    *p = (struct gpt_ownership){0};
+}

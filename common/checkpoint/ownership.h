@@ -1,0 +1,51 @@
+/* Which parts of which tensors a rank has: what it writes into a checkpoint and
+ * what it reads from one. A checkpoint holds three kinds of tensors, each with
+ * the names and shapes of the parameter table. Together the ranks write every
+ * element of a kind once:
+ *
+ * - tensor parallel ranks what they hold, and the first one alone what is not
+ *   split; nobody the copy of a tied word table;
+ * - of data parallel ranks, which hold the same, one each bucket, spread so
+ *   that all write much the same; where each keeps shards alone (state of a
+ *   distributed optimizer), its own. */
+#ifndef GPT_CHECKPOINT_OWNERSHIP_H
+#define GPT_CHECKPOINT_OWNERSHIP_H
+
+#include "model/params.h"
+
+enum gpt_kind {
+    GPT_KIND_PARAMETERS,
+    GPT_KIND_EXP_AVG,
+    GPT_KIND_EXP_AVG_SQ,
+    GPT_N_KINDS
+};
+const char *gpt_kind_file(enum gpt_kind kind);   /* "optimizer_exp_avg" */
+const char *gpt_kind_prefix(enum gpt_kind kind); /* "optimizer.exp_avg." */
+
+/* A box of a parameter, contiguous in memory. */
+struct gpt_owned_box {
+    const struct gpt_slice *slice;
+    int64_t begin[GPT_PARAM_DIMS]; /* within the whole parameter */
+    int64_t shape[GPT_PARAM_DIMS];
+    int64_t at, count; /* elements of the buffer of its kind */
+};
+
+struct gpt_ownership {
+    struct gpt_owned_box *items; /* in the order of the buffer */
+    size_t n, cap;
+    int64_t elements; /* of all */
+};
+
+/* Who writes. dp_size 1: the rank writes all that it has. */
+struct gpt_ownership_writer {
+    int64_t tp_rank, dp_rank, dp_size;
+};
+
+/* Of a buffer that is flat, or compact: this rank's shards alone. writer NULL:
+ * all that the rank has, copies too. */
+int gpt_ownership_build(struct gpt_ownership *p, const struct gpt_flat *flat,
+                    bool compact, const struct gpt_ownership_writer *writer,
+                    struct gpt_err *err) GPT_MUST_USE;
+void gpt_ownership_free(struct gpt_ownership *p);
+
+#endif

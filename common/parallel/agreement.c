@@ -1,0 +1,397 @@
+/* Agreement through the store; see peers.h. A message is "ROUND STATUS\nTEXT";
+ * its key is used again in the next round, so that the store does not grow.
+ * Nobody can be ahead: a rank hands in only after it was told the last result,
+ * and rank 0 tells only after all have handed in. */
+#include "parallel/agreement.h"
+
+#include "base/memory.h"
+#include "base/num.h"
+#include "base/progress.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { ROUNDS = 1 << 20 }; /* more than a session has */
+
+bool gpt_agreement_first(const struct gpt_agreement *p)
+{
+    return !p || p->rank == 0;
+}
+
+/* ---- messages ---- */
+
+/* rank < 0: what rank 0 tells. */
+static void key_of(char *key, size_t cap, const struct gpt_agreement *p,
+                   int64_t rank)
+{
+    if (rank < 0)
+        snprintf(key, cap, "checkpoint/%s", p->name);
+    else
+        snprintf(key, cap, "checkpoint/%s/%lld", p->name, (long long)rank);
+}
+
+static int post(struct gpt_agreement *p, int64_t rank, int status,
+                const char *text, struct gpt_err *err)
+{
+    struct gpt_buf b = {0};
+    char key[100];
+
+    key_of(key, sizeof key, p, rank);
+    int done = gpt_buf_printf(&b, "%lld %d\n%s", (long long)p->round, status,
+                              text);
+    if (done != GPT_OK)
+        done = gpt_fail(err, GPT_EFAIL, "out of memory");
+    else
+        done = gpt_store_set(p->store, key, b.data, b.len, err);
+    gpt_buf_free(&b);
+    return done;
+}
+
+/* What a failed rank says of itself replaces the wait for it. */
+static int check_alive(struct gpt_agreement *p, struct gpt_err *err)
+{
+    char text[600];
+    int64_t rank;
+
+    if (!gpt_store_failed(p->store, &rank, text, sizeof text))
+        return GPT_OK;
+    if (rank < 0)
+        return gpt_fail(err, GPT_EFAIL, "the launcher failed: %s", text);
+    return gpt_fail(err, GPT_EFAIL, "rank %lld failed: %s", (long long)rank,
+                    text);
+}
+
+/* The value of a key if it is of this round, else *value NULL. */
+static int look(struct gpt_agreement *p, const char *key, char **value,
+                struct gpt_err *err)
+{
+    bool exists;
+    void *found;
+    size_t len;
+
+    *value = NULL;
+    GPT_TRY(gpt_store_check(p->store, key, &exists, err));
+    if (!exists)
+        return GPT_OK;
+    GPT_TRY(gpt_store_get(p->store, key, p->timeout, &found, &len, err));
+    *value = found;
+    if (strtoll(*value, NULL, 10) == p->round && strchr(*value, '\n'))
+        return GPT_OK;
+    gpt_free(*value);
+    *value = NULL;
+    return GPT_OK;
+}
+
+/* ---- signs of life ---- */
+
+struct gpt_pulse {
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool stop;
+};
+
+static void pulse_key(char *key, size_t cap, const struct gpt_agreement *p,
+                      int64_t rank)
+{
+    snprintf(key, cap, "checkpoint/%s/pulse/%lld", p->name, (long long)rank);
+}
+
+/* A rank that has come may be silent for so long; it beats far more often. */
+static double patience(const struct gpt_agreement *p)
+{
+    return p->timeout < GPT_AGREEMENT_SILENCE ? p->timeout : GPT_AGREEMENT_SILENCE;
+}
+
+static int beat(struct gpt_agreement *p, int64_t n, struct gpt_err *err)
+{
+    char key[120], text[60];
+
+    pulse_key(key, sizeof key, p, p->rank);
+    snprintf(text, sizeof text, "%lld %lld", (long long)p->session,
+             (long long)n);
+    return gpt_store_set(p->store, key, text, strlen(text), err);
+}
+
+/* Ends by itself when the store is lost: who waits will notice that, too. */
+static void *keep_beating(void *peers)
+{
+    struct gpt_agreement *p = peers;
+    struct gpt_pulse *pulse = p->pulse;
+    const int64_t interval = (int64_t)(patience(p) / 8 * 1e9);
+    struct gpt_err lost;
+    struct timespec next;
+
+    pthread_mutex_lock(&pulse->lock);
+    for (int64_t n = 1; !pulse->stop; n++) {
+        clock_gettime(CLOCK_REALTIME, &next);
+        next.tv_nsec += interval % 1000000000;
+        next.tv_sec += interval / 1000000000 + next.tv_nsec / 1000000000;
+        next.tv_nsec %= 1000000000;
+        while (!pulse->stop &&
+               pthread_cond_timedwait(&pulse->changed, &pulse->lock, &next) ==
+                   0)
+            ;
+        pthread_mutex_unlock(&pulse->lock);
+        bool beaten = beat(p, n, &lost) == GPT_OK;
+        pthread_mutex_lock(&pulse->lock);
+        pulse->stop = pulse->stop || !beaten;
+    }
+    pthread_mutex_unlock(&pulse->lock);
+    return NULL;
+}
+
+int gpt_agreement_begin(struct gpt_agreement *p, struct gpt_err *err)
+{
+    struct gpt_pulse *pulse;
+    char key[120];
+
+    if (!p)
+        return GPT_OK;
+    snprintf(key, sizeof key, "checkpoint/%s/session/%lld", p->name,
+             (long long)p->rank);
+    GPT_TRY(gpt_store_add(p->store, key, 1, &p->session, err));
+    p->round = p->session * ROUNDS;
+    GPT_TRY(beat(p, 0, err));
+    GPT_TRY(gpt_new(&pulse, 1, sizeof *pulse, "agreement", err));
+    pthread_mutex_init(&pulse->lock, NULL);
+    pthread_cond_init(&pulse->changed, NULL);
+    p->pulse = pulse;
+    int code = pthread_create(&pulse->thread, NULL, keep_beating, p);
+    if (code == 0)
+        return GPT_OK;
+    gpt_free(pulse);
+    p->pulse = NULL;
+    return gpt_fail(err, GPT_EFAIL, "cannot start a thread: %s",
+                    strerror(code));
+}
+
+void gpt_agreement_end(struct gpt_agreement *p)
+{
+    if (!p || !p->pulse)
+        return;
+    pthread_mutex_lock(&p->pulse->lock);
+    p->pulse->stop = true;
+    pthread_cond_signal(&p->pulse->changed);
+    pthread_mutex_unlock(&p->pulse->lock);
+    pthread_join(p->pulse->thread, NULL);
+    pthread_cond_destroy(&p->pulse->changed);
+    pthread_mutex_destroy(&p->pulse->lock);
+    gpt_free(p->pulse);
+    p->pulse = NULL;
+}
+
+/* How long a rank has been silent. Time in which this process did not run
+ * itself (a job that was stopped and continued) does not count. */
+struct silence {
+    bool came;    /* it is in this session */
+    int64_t beat; /* its last one */
+    double seconds, looked;
+};
+
+static int listen_to(struct gpt_agreement *p, int64_t rank, struct silence *s,
+                     struct gpt_err *err)
+{
+    long long session = -1, n = -1;
+    double now = gpt_now();
+    char key[120];
+    void *text;
+    size_t len;
+    bool exists;
+
+    s->seconds += now - s->looked < 1 ? now - s->looked : 1;
+    s->looked = now;
+    pulse_key(key, sizeof key, p, rank);
+    GPT_TRY(gpt_store_check(p->store, key, &exists, err));
+    if (!exists)
+        return GPT_OK;
+    GPT_TRY(gpt_store_get(p->store, key, p->timeout, &text, &len, err));
+    (void)sscanf(text, "%lld %lld", &session, &n);
+    gpt_free(text);
+    if (session != p->session || (s->came && n == s->beat))
+        return GPT_OK;
+    s->came = true;
+    s->beat = n;
+    s->seconds = 0;
+    return GPT_OK;
+}
+
+/* Is there hope that the rank comes, or goes on? */
+static int check_hope(struct gpt_agreement *p, int64_t rank, struct silence *s,
+                      struct gpt_err *err)
+{
+    const double limit = s->came ? patience(p) : p->timeout;
+
+    GPT_TRY(check_alive(p, err));
+    GPT_TRY(listen_to(p, rank, s, err));
+    if (s->seconds < limit)
+        return GPT_OK;
+    return gpt_fail(err, GPT_EFAIL,
+                    s->came ? "rank %lld died or hangs in '%s': no sign of "
+                              "life for %g s"
+                            : "rank %lld has not come to '%s' within %g s",
+                    (long long)rank, p->name, limit);
+}
+
+/* rank < 0: rank 0's answer. */
+static int await(struct gpt_agreement *p, int64_t rank, char **value,
+                 struct gpt_err *err)
+{
+    struct silence silence = {.looked = gpt_now()};
+    struct timespec pause = {0, 1000000};
+    double look_at = silence.looked + 0.25;
+    char key[100];
+
+    key_of(key, sizeof key, p, rank);
+    for (;;) {
+        GPT_TRY(look(p, key, value, err));
+        if (*value)
+            return GPT_OK;
+        if (gpt_now() >= look_at) {
+            GPT_TRY(check_hope(p, gpt_max_i64(rank, 0), &silence, err));
+            look_at = gpt_now() + 0.25;
+        }
+        nanosleep(&pause, NULL);
+        if (pause.tv_nsec < 50000000)
+            pause.tv_nsec *= 2;
+    }
+}
+
+/* ---- gather and tell ---- */
+
+/* Takes the head off a message, or fails as it says. */
+static int open_message(char *value, char **text, struct gpt_err *err)
+{
+    char *line = strchr(value, '\n');
+    int status = GPT_EFAIL;
+
+    (void)sscanf(value, "%*d %d", &status);
+    if (status == GPT_OK) {
+        *text = line + 1;
+        return GPT_OK;
+    }
+    return gpt_fail(err, status, "%s", line + 1);
+}
+
+/* Waits for one rank's part; blanks it in the store, which may be long. */
+static int take_part(struct gpt_agreement *p, int64_t rank, char **part,
+                     struct gpt_err *err)
+{
+    char key[100], *value, *text;
+
+    GPT_TRY(await(p, rank, &value, err));
+    int status = open_message(value, &text, err);
+    if (status == GPT_OK)
+        memmove(value, text, strlen(text) + 1);
+    else
+        gpt_context(err, "rank %lld", (long long)rank);
+    key_of(key, sizeof key, p, rank);
+    struct gpt_err lost;
+    int blanked = gpt_store_set(p->store, key, "", 0, &lost);
+    if (status == GPT_OK && blanked != GPT_OK) {
+        *err = lost;
+        status = blanked;
+    }
+    *part = value;
+    return status;
+}
+
+void gpt_agreement_free_parts(const struct gpt_agreement *p, char **parts)
+{
+    for (int64_t r = 0; parts && r < p->size; r++)
+        gpt_free(parts[r]);
+    gpt_free(parts);
+}
+
+/* All ranks are waited for even when one failed, since they still write; not
+ * when one is gone. */
+static int take_parts(struct gpt_agreement *p, char **parts, struct gpt_err *err)
+{
+    int first = GPT_OK;
+
+    for (int64_t r = 1; r < p->size; r++) {
+        struct gpt_err failure = {0};
+        int status = take_part(p, r, &parts[r], &failure);
+        if (status != GPT_OK && first == GPT_OK) {
+            *err = failure;
+            first = status;
+        }
+        if (status != GPT_OK && !parts[r])
+            break;
+    }
+    return first;
+}
+
+int gpt_agreement_gather(struct gpt_agreement *p, int status, const char *text,
+                     char ***parts, struct gpt_err *err)
+{
+    struct gpt_err others = {0};
+
+    *parts = NULL;
+    if (!p)
+        return status;
+    if (p->rank > 0)
+        return post(p, p->rank, status, status == GPT_OK ? text : err->text,
+                    status == GPT_OK ? err : &others);
+    if (status != GPT_OK)
+        gpt_context(err, "rank 0");
+    GPT_TRY(gpt_new(parts, (size_t)p->size, sizeof **parts, "ranks", &others));
+    int failed = take_parts(p, *parts, &others);
+    if (status == GPT_OK && failed != GPT_OK) {
+        *err = others;
+        status = failed;
+    }
+    if (status != GPT_OK) {
+        gpt_agreement_free_parts(p, *parts);
+        *parts = NULL;
+    }
+    return status;
+}
+
+int gpt_agreement_tell(struct gpt_agreement *p, int status, const char *text,
+                   char **told, struct gpt_err *err)
+{
+    struct gpt_err lost = {0};
+    char *value, *body;
+
+    if (told)
+        *told = NULL;
+    if (!p)
+        return status;
+    if (p->rank == 0) {
+        int posted = post(p, -1, status, status == GPT_OK ? text : err->text,
+                          status == GPT_OK ? err : &lost);
+        p->round++;
+        return status == GPT_OK ? posted : status;
+    }
+    GPT_TRY(await(p, -1, &value, err));
+    p->round++;
+    status = open_message(value, &body, err);
+    if (status == GPT_OK && told) {
+        memmove(value, body, strlen(body) + 1);
+        *told = value;
+    } else {
+        gpt_free(value);
+    }
+    return status;
+}
+
+int gpt_agreement_meet(struct gpt_agreement *p, int status, const char *text,
+                   char **told, struct gpt_err *err)
+{
+    char **parts;
+
+    if (told)
+        *told = NULL;
+    if (!p)
+        return status;
+    int gathered = gpt_agreement_gather(p, status, "", &parts, err);
+    if (p->rank == 0)
+        gpt_agreement_free_parts(p, parts);
+    else if (gathered != GPT_OK)
+        return status == GPT_OK ? gathered : status;
+    return gpt_agreement_tell(p, gathered, text, told, err);
+}

@@ -1,0 +1,244 @@
+/* Matching of added tokens with a trie of bytes. Start at gpt_added_next(). */
+#include "tokenizer/added_tokens.h"
+
+#include "base/memory.h"
+#include "text/unicode.h"
+
+#include <string.h>
+
+/* Nodes of a level are a list by `sibling`. Node 0 is the root. */
+struct node {
+    int32_t token; /* index + 1 of the token that ends here, 0 = none */
+    uint32_t child, sibling;
+    uint8_t byte;
+};
+
+struct gpt_added {
+    struct gpt_added_token *tokens;
+    size_t n;
+    struct node *nodes;
+    size_t n_nodes;
+    uint32_t first[256]; /* node of the root's child for a byte, 0 = none */
+    int only_first;      /* the only byte that a token begins with, or -1 */
+    bool all_special;
+};
+
+/* ---- building ---- */
+
+static uint32_t child_of(const struct gpt_added *a, uint32_t parent,
+                         uint8_t byte)
+{
+    uint32_t i = a->nodes[parent].child;
+    while (i && a->nodes[i].byte != byte)
+        i = a->nodes[i].sibling;
+    return i;
+}
+
+static uint32_t add_child(struct gpt_added *a, uint32_t parent, uint8_t byte)
+{
+    uint32_t i = (uint32_t)a->n_nodes++;
+    a->nodes[i] = (struct node){.sibling = a->nodes[parent].child,
+                                .byte = byte};
+    a->nodes[parent].child = i;
+    return i;
+}
+
+static int add_token(struct gpt_added *a, size_t index, const char *what,
+                     struct gpt_err *err)
+{
+    const struct gpt_added_token *token = &a->tokens[index];
+    uint32_t at = 0;
+    if (token->len == 0)
+        return gpt_fail(err, GPT_EDATA, "%s: added token %d has no text", what,
+                        (int)token->id);
+    for (size_t i = 0; i < token->len; i++) {
+        uint8_t byte = (uint8_t)token->text[i];
+        uint32_t next = child_of(a, at, byte);
+        at = next ? next : add_child(a, at, byte);
+    }
+    if (a->nodes[at].token)
+        return gpt_fail(err, GPT_EDATA, "%s: added tokens %d and %d are both "
+                        "'%.*s'", what,
+                        (int)a->tokens[a->nodes[at].token - 1].id,
+                        (int)token->id,
+                        (int)(token->len < 200 ? token->len : 200),
+                        token->text);
+    a->nodes[at].token = (int32_t)index + 1;
+    return GPT_OK;
+}
+
+static void index_first_bytes(struct gpt_added *a)
+{
+    int n_first = 0;
+    for (uint32_t i = a->nodes[0].child; i; i = a->nodes[i].sibling) {
+        a->first[a->nodes[i].byte] = i;
+        a->only_first = a->nodes[i].byte;
+        n_first++;
+    }
+    if (n_first != 1)
+        a->only_first = -1;
+}
+
+static int fill(struct gpt_added *a, const struct gpt_added_token *tokens,
+                size_t n, const char *what, struct gpt_err *err)
+{
+    size_t n_bytes = 0;
+    for (size_t i = 0; i < n; i++)
+        n_bytes += tokens[i].len;
+    GPT_TRY(gpt_new(&a->tokens, n, sizeof(*a->tokens), "added tokens", err));
+    GPT_TRY(gpt_new(&a->nodes, n_bytes + 1, sizeof(*a->nodes),
+                    "added tokens", err));
+    a->n = n;
+    a->n_nodes = 1;
+    a->all_special = true;
+    for (size_t i = 0; i < n; i++) {
+        a->tokens[i] = tokens[i];
+        a->all_special = a->all_special && tokens[i].special;
+        GPT_TRY(add_token(a, i, what, err));
+    }
+    index_first_bytes(a);
+    return GPT_OK;
+}
+
+int gpt_added_open(struct gpt_added **out, const struct gpt_added_token *tokens,
+                   size_t n, const char *what, struct gpt_err *err)
+{
+    struct gpt_added *a;
+    *out = NULL;
+    if (n == 0)
+        return GPT_OK;
+    GPT_TRY(gpt_new(&a, 1, sizeof(*a), "added tokens", err));
+    int status = fill(a, tokens, n, what, err);
+    if (status != GPT_OK) {
+        gpt_added_close(a);
+        return status;
+    }
+    *out = a;
+    return GPT_OK;
+}
+
+void gpt_added_close(struct gpt_added *a)
+{
+    if (!a)
+        return;
+    gpt_free(a->tokens);
+    gpt_free(a->nodes);
+    gpt_free(a);
+}
+
+/* ---- searching ---- */
+
+static const struct gpt_added_token *longest_at(const struct gpt_added *a,
+                                                const char *text, size_t len)
+{
+    int32_t found = 0;
+    size_t i = 1;
+    for (uint32_t at = a->first[(uint8_t)text[0]]; at;
+         at = child_of(a, at, (uint8_t)text[i++])) {
+        if (a->nodes[at].token)
+            found = a->nodes[at].token;
+        if (i == len)
+            break;
+    }
+    return found ? &a->tokens[found - 1] : NULL;
+}
+
+/* The next position, from `at` on, that a token may begin at; len: none. */
+static size_t next_start(const struct gpt_added *a, const char *text,
+                         size_t at, size_t len)
+{
+    if (a->only_first >= 0 && at < len) {
+        const char *p = memchr(text + at, a->only_first, len - at);
+        return p ? (size_t)(p - text) : len;
+    }
+    while (at < len && !a->first[(uint8_t)text[at]])
+        at++;
+    return at;
+}
+
+/* Start of the character that ends before position i > 0. */
+static size_t char_before(const char *text, size_t i)
+{
+    size_t start = i - 1;
+    while (start > 0 && i - start < 4 &&
+           ((uint8_t)text[start] & 0xC0) == 0x80)
+        start--;
+    return start;
+}
+
+static uint32_t char_at(const char *text, size_t len, size_t *n)
+{
+    uint32_t cp;
+    int bytes = gpt_utf8_decode((const uint8_t *)text, len, &cp);
+    *n = bytes ? (size_t)bytes : 1;
+    return bytes ? cp : 0;
+}
+
+static bool blank_at(const char *text, size_t i, size_t len, size_t *n)
+{
+    return gpt_unicode_class(char_at(text + i, len - i, n)) == GPT_UC_SPACE;
+}
+
+static bool is_alone(const char *text, size_t len, size_t start, size_t end)
+{
+    size_t n;
+    if (start > 0) {
+        size_t before = char_before(text, start);
+        if (gpt_unicode_is_word(char_at(text + before, start - before, &n)))
+            return false;
+    }
+    return end == len ||
+           !gpt_unicode_is_word(char_at(text + end, len - end, &n));
+}
+
+/* `start` moved before the white space there, but not before `limit`. */
+static size_t take_left(const char *text, size_t start, size_t limit)
+{
+    size_t n;
+    while (start > limit) {
+        size_t before = char_before(text, start);
+        if (!blank_at(text, before, start, &n))
+            break;
+        start = before;
+    }
+    return start;
+}
+
+static size_t take_right(const char *text, size_t len, size_t end,
+                         struct gpt_added_search *search)
+{
+    size_t n;
+    if (end < search->blank_end)
+        return search->blank_end;
+    while (end < len && blank_at(text, end, len, &n))
+        end += n;
+    search->blank_end = end;
+    return end;
+}
+
+bool gpt_added_next(const struct gpt_added *a, bool special, const char *text,
+                    size_t len, struct gpt_added_search *search,
+                    struct gpt_added_span *span)
+{
+    if (!a || (a->all_special && !special))
+        return false;
+    while ((search->at = next_start(a, text, search->at, len)) < len) {
+        size_t start = search->at;
+        const struct gpt_added_token *token =
+            longest_at(a, text + start, len - start);
+        size_t end = start + (token ? token->len : 1);
+        search->at = end;
+        if (!token || (token->special && !special) ||
+            (token->single_word && !is_alone(text, len, start, end)))
+            continue;
+        if (token->lstrip)
+            start = take_left(text, start,
+                              search->done < start ? search->done : start);
+        if (token->rstrip)
+            end = take_right(text, len, end, search);
+        search->done = end;
+        *span = (struct gpt_added_span){start, end, token->id};
+        return true;
+    }
+    return false;
+}

@@ -1,0 +1,45 @@
+/* Byte-pair merging of one piece of text: from its bytes, the pair of lowest
+ * rank is merged, of equal ones the leftmost, until no pair of neighbours is
+ * in the list. Source: Sennrich et al. 2016, section 3.2; the order is that of
+ * Hugging Face tokenizers. */
+#ifndef GPT_TOKENIZER_BPE_BPE_H
+#define GPT_TOKENIZER_BPE_BPE_H
+
+#include "tokenizer/bpe/seams.h"
+#include "tokenizer/tokenizer.h"
+#include "tokenizer/vocab.h"
+
+/* The merges, ready to be looked up; shared by threads, never written. */
+struct gpt_bpe;
+
+/* GPT_EDATA when a pair is merged twice; `merge_file` names it. */
+int gpt_bpe_open(struct gpt_bpe **bpe, const struct gpt_vocab *v,
+                 const char *merge_file, struct gpt_err *err) GPT_MUST_USE;
+void gpt_bpe_close(struct gpt_bpe *bpe);
+
+/* Bytes of a token. */
+size_t gpt_bpe_token_len(const struct gpt_bpe *bpe, int32_t id);
+
+/* Where a piece may be cut and the parts merged apart. */
+const struct gpt_seams *gpt_bpe_seams(const struct gpt_bpe *bpe);
+
+/* Keeps a token that only a whole piece becomes from being a part of one:
+ * gpt_seams_fix(). Before threads share the merges. */
+void gpt_bpe_fix(struct gpt_bpe *bpe, int32_t id);
+
+/* A thread's memory for pieces that are too long for the stack. */
+struct gpt_bpe_scratch {
+    struct gpt_bpe_node *nodes;
+    size_t nodes_cap;
+    uint64_t *heap;
+    size_t heap_cap;
+};
+void gpt_bpe_scratch_free(struct gpt_bpe_scratch *s);
+
+/* Appends the ids of piece[0..len), len > 0. Time O(len log len), memory
+ * about 40 len for long pieces. GPT_EDATA from 4 GiB on. */
+int gpt_bpe_merge(const struct gpt_bpe *bpe, struct gpt_bpe_scratch *s,
+                  const char *piece, size_t len, struct gpt_ids *ids,
+                  struct gpt_err *err) GPT_MUST_USE;
+
+#endif

@@ -1,0 +1,162 @@
+/* The rest of bpe_cache.h. Longer pieces are records in one block, found by
+ * open addressing; when the block or the slots are full everything is
+ * forgotten, which happens once in millions of words. */
+#include "tokenizer/bpe/cache.h"
+
+#include "base/hash.h"
+#include "base/memory.h"
+
+enum {
+    SLOTS = 1 << 18,
+    SLOTS_FULL = SLOTS / 4 * 3,
+    BLOCK = 4 << 20, /* words */
+    LARGE_PAGE = 2 << 20,
+};
+
+#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "keys are masked as little-endian words"
+#endif
+#define KEEP(n) (~(uint64_t)0 >> (64 - 8 * (n)))
+#define LOW(n) {{KEEP(n), 0}}
+#define HIGH(n) {{~(uint64_t)0, KEEP((n) - 8)}}
+const struct gpt_cache_key gpt_cache_mask[GPT_CACHE_SHORT + 1] = {
+    {{0, 0}}, LOW(1),   LOW(2),   LOW(3),   LOW(4),   LOW(5),
+    LOW(6),   LOW(7),   LOW(8),   HIGH(9),  HIGH(10), HIGH(11),
+    HIGH(12), HIGH(13), HIGH(14), HIGH(15),
+};
+
+/* The three tables in one block, at an address where large pages begin. */
+int gpt_cache_open(struct gpt_cache *c, struct gpt_err *err)
+{
+    const size_t lines = ((size_t)1 << GPT_CACHE_LINES_LOG) * sizeof(*c->lines);
+    const size_t slots = SLOTS * sizeof(*c->slots);
+    const size_t bytes = lines + slots + BLOCK * sizeof(*c->block);
+    GPT_TRY(gpt_new(&c->memory, bytes + LARGE_PAGE, 1, "a cache of words",
+                    err));
+    char *p = c->memory + (-(uintptr_t)c->memory & (LARGE_PAGE - 1));
+    gpt_want_large_pages(p, bytes);
+    c->lines = (struct gpt_cache_line *)(void *)p;
+    c->slots = (struct gpt_cache_slot *)(void *)(p + lines);
+    c->block = (uint32_t *)(void *)(p + lines + slots);
+    c->used = 1; /* place 0 is none */
+    c->n_records = 0;
+    c->generation = 0;
+    return GPT_OK;
+}
+
+void gpt_cache_close(struct gpt_cache *c)
+{
+    gpt_free(c->memory);
+    memset(c, 0, sizeof(*c));
+}
+
+/* Room for some words in the block. Forgets what is longer or has more ids when
+ * there is none. */
+static uint32_t *take_block(struct gpt_cache *c, size_t words)
+{
+    if (c->used + words > BLOCK || c->n_records == SLOTS_FULL) {
+        memset(c->slots, 0, SLOTS * sizeof(*c->slots));
+        c->used = 1;
+        c->n_records = 0;
+        c->generation++;
+    }
+    c->used += words;
+    return c->block + c->used - words;
+}
+
+/* ---- short pieces ---- */
+
+/* What an entry has in place of ids when they are too many for it: their
+ * place in the block, which is not kept for ever. */
+enum { PLACE, COUNT, GENERATION };
+
+static gpt_cache_ids keep_many(struct gpt_cache *c, const int32_t *ids,
+                               size_t n)
+{
+    gpt_cache_ids where = {0};
+    uint32_t *words = take_block(c, n);
+    memcpy(words, ids, n * sizeof(*ids));
+    where[PLACE] = (uint32_t)(words - c->block);
+    where[COUNT] = (uint32_t)n;
+    where[GENERATION] = c->generation;
+    return where;
+}
+
+void gpt_cache_put(struct gpt_cache *c, struct gpt_cache_key key,
+                   const int32_t *ids, size_t n)
+{
+    struct gpt_cache_line *line = gpt_cache_find(c, key);
+    struct gpt_cache_entry e = {.key = key};
+    if (n > GPT_CACHE_IDS) {
+        e.ids = keep_many(c, ids, n);
+    } else {
+        for (size_t i = 0; i < n; i++)
+            e.ids[i] = (uint32_t)ids[i];
+        e.ids[GPT_CACHE_IDS - 1] |= (uint32_t)n << GPT_CACHE_COUNT_SHIFT;
+    }
+    line->entry[1] = line->entry[0];
+    line->entry[0] = e;
+}
+
+const int32_t *gpt_cache_get_many(const struct gpt_cache *c,
+                                  const struct gpt_cache_line *line,
+                                  struct gpt_cache_key key, size_t *n)
+{
+    for (int i = 0; i < 2; i++) {
+        const struct gpt_cache_entry *e = &line->entry[i];
+        if (gpt_cache_same(e->key, key) &&
+            e->ids[GENERATION] == c->generation) {
+            *n = e->ids[COUNT];
+            return (const int32_t *)c->block + e->ids[PLACE];
+        }
+    }
+    *n = 0;
+    return NULL;
+}
+
+/* ---- other pieces ---- */
+
+uint32_t gpt_cache_aim_long(const struct gpt_cache *c, const char *piece,
+                            size_t len)
+{
+    uint32_t hash = (uint32_t)gpt_hash64(piece, len, 0);
+    __builtin_prefetch(&c->slots[hash & (SLOTS - 1)]);
+    return hash;
+}
+
+static struct gpt_cache_slot *find_slot(const struct gpt_cache *c,
+                                        uint32_t hash, const char *piece,
+                                        size_t len)
+{
+    for (size_t i = hash & (SLOTS - 1);; i = (i + 1) & (SLOTS - 1)) {
+        struct gpt_cache_slot *s = &c->slots[i];
+        if (!s->record)
+            return s;
+        const uint32_t *record = c->block + s->record;
+        if (s->hash == hash && record[0] == len &&
+            memcmp(record + 2 + record[1], piece, len) == 0)
+            return s;
+    }
+}
+
+const int32_t *gpt_cache_get_long(const struct gpt_cache *c, uint32_t hash,
+                                  const char *piece, size_t len, size_t *n)
+{
+    const struct gpt_cache_slot *s = find_slot(c, hash, piece, len);
+    const uint32_t *record = c->block + s->record;
+    *n = s->record ? record[1] : 0;
+    return (const int32_t *)record + 2;
+}
+
+void gpt_cache_put_long(struct gpt_cache *c, uint32_t hash, const char *piece,
+                        size_t len, const int32_t *ids, size_t n)
+{
+    uint32_t *record = take_block(c, 2 + n + (len + 3) / 4);
+    struct gpt_cache_slot *s = find_slot(c, hash, piece, len);
+    *s = (struct gpt_cache_slot){hash, (uint32_t)(record - c->block)};
+    record[0] = (uint32_t)len;
+    record[1] = (uint32_t)n;
+    memcpy(record + 2, ids, n * sizeof(*ids));
+    memcpy(record + 2 + n, piece, len);
+    c->n_records++;
+}

@@ -1,0 +1,40 @@
+/* Text to ids by byte pairs, as the families of GPT-2 do it: the text is cut
+ * into pieces, each is looked up among those seen before and merged if it is
+ * new. What differs between families is in struct gpt_bpe_model. */
+#ifndef GPT_TOKENIZER_BPE_ENCODER_H
+#define GPT_TOKENIZER_BPE_ENCODER_H
+
+#include "tokenizer/bpe/bpe.h"
+#include "tokenizer/bpe/cache.h"
+#include "tokenizer/bpe/wide.h"
+#include "tokenizer/pretok.h"
+
+/* Shared by threads, never written. */
+struct gpt_bpe_model {
+    gpt_pretok_fn *pretok;
+    const struct gpt_bpe *bpe;
+    /* A piece that is a token is that token, whatever merging would make of
+     * it; NULL: pieces are merged always. */
+    const struct gpt_token_map *whole;
+};
+
+/* A thread's state. */
+struct gpt_bpe_encoder {
+    const struct gpt_bpe_model *model; /* borrowed */
+    gpt_cut_fn *cut; /* model->pretok faster, or NULL */
+    gpt_cut_narrow_fn *narrow; /* the same beside `wide`, or NULL */
+    struct gpt_wide wide;
+    struct gpt_cache cache;
+    struct gpt_bpe_scratch scratch;
+};
+
+int gpt_bpe_encoder_open(struct gpt_bpe_encoder *e,
+                         const struct gpt_bpe_model *model,
+                         struct gpt_err *err) GPT_MUST_USE;
+void gpt_bpe_encoder_close(struct gpt_bpe_encoder *e);
+
+/* Appends the ids of text[0..len). */
+int gpt_bpe_encode(struct gpt_bpe_encoder *e, const char *text, size_t len,
+                   struct gpt_ids *ids, struct gpt_err *err) GPT_MUST_USE;
+
+#endif

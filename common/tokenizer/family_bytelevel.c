@@ -1,0 +1,254 @@
+/* Encoding and decoding for all byte-level families, and GPT2BPETokenizer, the
+ * simplest of them. A text goes down the steps of Hugging Face tokenizers:
+ * added tokens, normalization, added tokens that are looked for after it,
+ * pieces. Start at gpt_bytelevel_encode_text(). */
+#include "tokenizer/family_bytelevel.h"
+
+#include "base/memory.h"
+#include "text/unicode_nfc.h"
+
+struct bytelevel_encoder {
+    struct gpt_encoder base;
+    struct gpt_bpe_encoder bpe;
+    struct gpt_buf normal, spaced; /* scratch */
+};
+
+const char *const gpt_eod_names[] = {
+    "<|endoftext|>", "<|end_of_text|>", "</s>", "<|eot_id|>",
+    "<\uff5cend\u2581of\u2581sentence\uff5c>", "<EOT>", "<eos>", NULL,
+};
+
+/* ---- opening and closing ---- */
+
+int gpt_bytelevel_new(struct gpt_bytelevel **t,
+                      const struct gpt_tokenizer_family *family,
+                      struct gpt_err *err)
+{
+    GPT_TRY(gpt_new(t, 1, sizeof(**t), "a tokenizer", err));
+    (*t)->base = (struct gpt_tokenizer){.family = family, .eod = -1};
+    return GPT_OK;
+}
+
+void gpt_bytelevel_close(struct gpt_tokenizer *tok)
+{
+    struct gpt_bytelevel *t = (struct gpt_bytelevel *)tok;
+    gpt_bpe_close(t->bpe);
+    gpt_added_close(t->added);
+    gpt_added_close(t->added_normalized);
+    gpt_token_map_close(&t->map);
+    gpt_vocab_free(&t->vocab);
+    gpt_free(t->before);
+    gpt_free(t->after);
+    gpt_free(t);
+}
+
+/* Whether merging makes a token out of its bytes. */
+static int is_merged(struct gpt_bytelevel *t, int32_t id,
+                     struct gpt_bpe_scratch *scratch, struct gpt_ids *ids,
+                     bool *merged, struct gpt_err *err)
+{
+    const struct gpt_str *token = &t->vocab.tokens[id];
+    ids->len = 0;
+    GPT_TRY(gpt_bpe_merge(t->bpe, scratch, token->data, token->len, ids, err));
+    *merged = ids->len == 1 && ids->data[0] == id;
+    return GPT_OK;
+}
+
+/* Looks for tokens that a piece is as a whole and merging does not make. Most
+ * vocabularies have none; then there is no need to look a piece up. */
+static int find_whole(struct gpt_bytelevel *t, bool *any, struct gpt_err *err)
+{
+    struct gpt_bpe_scratch scratch = {.nodes = NULL};
+    struct gpt_ids ids = {.data = NULL};
+    int status = GPT_OK;
+    for (int32_t id = 0; id < t->vocab.n && status == GPT_OK; id++) {
+        const struct gpt_str *token = &t->vocab.tokens[id];
+        bool merged = true;
+        if (token->len > 0)
+            status = is_merged(t, id, &scratch, &ids, &merged, err);
+        if (merged ||
+            gpt_token_map_find(&t->map, token->data, token->len) != id)
+            continue;
+        gpt_bpe_fix(t->bpe, id);
+        *any = true;
+    }
+    gpt_bpe_scratch_free(&scratch);
+    gpt_free(ids.data);
+    return status;
+}
+
+int gpt_bytelevel_finish(struct gpt_bytelevel *t, gpt_pretok_fn *cut,
+                         bool whole, const char *what, struct gpt_err *err)
+{
+    bool any = false;
+    GPT_TRY(gpt_bpe_open(&t->bpe, &t->vocab, what, err));
+    if (whole)
+        GPT_TRY(find_whole(t, &any, err));
+    t->model = (struct gpt_bpe_model){.pretok = cut, .bpe = t->bpe,
+                                      .whole = any ? &t->map : NULL};
+    t->base.vocab_size = t->vocab.n;
+    return GPT_OK;
+}
+
+/* ---- encoding ---- */
+
+int gpt_bytelevel_encoder_open(struct gpt_encoder **enc,
+                               const struct gpt_tokenizer *tok,
+                               struct gpt_err *err)
+{
+    const struct gpt_bytelevel *t = (const struct gpt_bytelevel *)tok;
+    struct bytelevel_encoder *e;
+    GPT_TRY(gpt_new(&e, 1, sizeof(*e), "an encoder", err));
+    e->base.tok = tok;
+    int status = gpt_bpe_encoder_open(&e->bpe, &t->model, err);
+    if (status != GPT_OK) {
+        gpt_free(e);
+        return status;
+    }
+    *enc = &e->base;
+    return GPT_OK;
+}
+
+void gpt_bytelevel_encoder_close(struct gpt_encoder *enc)
+{
+    struct bytelevel_encoder *e = (struct bytelevel_encoder *)enc;
+    gpt_bpe_encoder_close(&e->bpe);
+    gpt_buf_free(&e->normal);
+    gpt_buf_free(&e->spaced);
+    gpt_free(e);
+}
+
+static const struct gpt_bytelevel *tokenizer_of(
+    const struct bytelevel_encoder *e)
+{
+    return (const struct gpt_bytelevel *)e->base.tok;
+}
+
+static int add_ids(struct gpt_ids *ids, const int32_t *id, size_t n,
+                   struct gpt_err *err)
+{
+    GPT_TRY(gpt_grow(&ids->data, &ids->cap, ids->len + n, sizeof(*ids->data),
+                     "token ids", err));
+    for (size_t i = 0; i < n; i++)
+        ids->data[ids->len++] = id[i];
+    return GPT_OK;
+}
+
+/* A text without added tokens. */
+static int encode_words(struct bytelevel_encoder *e, const char *text,
+                        size_t len, struct gpt_ids *ids, struct gpt_err *err)
+{
+    if (len && tokenizer_of(e)->prefix_space && text[0] != ' ') {
+        e->spaced.len = 0;
+        if (gpt_buf_add(&e->spaced, " ", 1) != GPT_OK ||
+            gpt_buf_add(&e->spaced, text, len) != GPT_OK)
+            return gpt_fail(err, GPT_EFAIL, "cannot allocate a text");
+        text = e->spaced.data;
+        len = e->spaced.len;
+    }
+    return gpt_bpe_encode(&e->bpe, text, len, ids, err);
+}
+
+typedef int encode_fn(struct bytelevel_encoder *e, const char *text,
+                      size_t len, struct gpt_ids *ids, struct gpt_err *err);
+
+/* The added tokens of a set, and by encode_between what lies between. */
+static int encode_around(struct bytelevel_encoder *e,
+                         const struct gpt_added *added,
+                         encode_fn *encode_between, const char *text,
+                         size_t len, struct gpt_ids *ids, struct gpt_err *err)
+{
+    bool special = tokenizer_of(e)->parse_special;
+    struct gpt_added_search search = {0};
+    struct gpt_added_span span;
+    size_t done = 0;
+    while (gpt_added_next(added, special, text, len, &search, &span)) {
+        if (done < span.start)
+            GPT_TRY(encode_between(e, text + done, span.start - done, ids,
+                                   err));
+        GPT_TRY(add_ids(ids, &span.id, 1, err));
+        done = span.end;
+    }
+    return done < len ? encode_between(e, text + done, len - done, ids, err)
+                      : GPT_OK;
+}
+
+static int encode_normalized(struct bytelevel_encoder *e, const char *text,
+                             size_t len, struct gpt_ids *ids,
+                             struct gpt_err *err)
+{
+    const struct gpt_bytelevel *t = tokenizer_of(e);
+    if (t->nfc && gpt_nfc_stable(text, len) < len) {
+        e->normal.len = 0;
+        GPT_TRY(gpt_nfc(&e->normal, text, len, err));
+        text = e->normal.data;
+        len = e->normal.len;
+    }
+    return encode_around(e, t->added_normalized, encode_words, text, len, ids,
+                         err);
+}
+
+int gpt_bytelevel_encode_text(struct gpt_encoder *enc, const char *text,
+                              size_t len, struct gpt_ids *ids,
+                              struct gpt_err *err)
+{
+    struct bytelevel_encoder *e = (struct bytelevel_encoder *)enc;
+    const struct gpt_bytelevel *t = tokenizer_of(e);
+    GPT_TRY(add_ids(ids, t->before, t->n_before, err));
+    GPT_TRY(encode_around(e, t->added, encode_normalized, text, len, ids,
+                          err));
+    return add_ids(ids, t->after, t->n_after, err);
+}
+
+/* ---- decoding ---- */
+
+const char *gpt_bytelevel_token(const struct gpt_tokenizer *tok, int32_t id,
+                                size_t *len)
+{
+    const struct gpt_str *token =
+        &((const struct gpt_bytelevel *)tok)->vocab.tokens[id];
+    *len = token->len;
+    return token->data ? token->data : "";
+}
+
+/* ---- GPT2BPETokenizer ---- */
+
+static int load_gpt2(struct gpt_bytelevel *t,
+                     const struct gpt_tokenizer_options *o,
+                     struct gpt_err *err)
+{
+    GPT_TRY(gpt_vocab_load(&t->vocab, o->vocab_file, o->merge_file, err));
+    t->base.eod = t->vocab.eod;
+    if (t->vocab.eod >= 0) {
+        struct gpt_str eod = t->vocab.tokens[t->vocab.eod];
+        struct gpt_added_token added = {.text = eod.data, .len = eod.len,
+                                        .id = t->vocab.eod, .special = true};
+        GPT_TRY(gpt_added_open(&t->added, &added, 1, o->vocab_file, err));
+    }
+    return gpt_bytelevel_finish(t, gpt_pretok_gpt2, false, o->merge_file, err);
+}
+
+static int gpt2_open(struct gpt_tokenizer **tok,
+                     const struct gpt_tokenizer_options *o,
+                     struct gpt_err *err)
+{
+    struct gpt_bytelevel *t;
+    if (!o->vocab_file || !o->merge_file)
+        return gpt_fail(err, GPT_EUSAGE, "GPT2BPETokenizer needs %s",
+                        o->vocab_file ? "--merge-file" : "--vocab-file");
+    GPT_TRY(gpt_bytelevel_new(&t, &gpt_family_gpt2, err));
+    t->parse_special = gpt_tokenizer_parses_special(o);
+    int status = load_gpt2(t, o, err);
+    if (status != GPT_OK) {
+        gpt_bytelevel_close(&t->base);
+        return status;
+    }
+    *tok = &t->base;
+    return GPT_OK;
+}
+
+const struct gpt_tokenizer_family gpt_family_gpt2 = {
+    .type = "GPT2BPETokenizer",
+    .open = gpt2_open,
+    GPT_BYTELEVEL_FAMILY,
+};

@@ -1,0 +1,350 @@
+/* HuggingFaceTokenizer: a tokenizer.json of a byte-level BPE model, and beside
+ * it tokenizer_config.json, which names the token that ends a document. Start
+ * at hf_open(). */
+#include "base/io.h"
+#include "base/json.h"
+#include "base/memory.h"
+#include "tokenizer/bytelevel.h"
+#include "tokenizer/tokenizer_json.h"
+#include "tokenizer/tokenizer_json_steps.h"
+#include "tokenizer/family_bytelevel.h"
+#include "text/unicode_nfc.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    MAX_CONFIG = 1 << 26,
+    ENTRY_BYTES = 6, /* of a token in the vocabulary at least: "a":0, */
+};
+
+struct hf {
+    struct gpt_bytelevel *t;
+    const struct gpt_tokenizer_options *o;
+    char path[4096];
+    struct gpt_hf_file file;
+    const cJSON *root; /* of it, without vocabulary and merges */
+    struct gpt_hf_pipeline pipeline;
+    struct gpt_err *err;
+};
+
+static const cJSON *get(const cJSON *obj, const char *key)
+{
+    return cJSON_GetObjectItemCaseSensitive(obj, key);
+}
+
+static bool is_absent(const cJSON *item)
+{
+    return !item || cJSON_IsNull(item);
+}
+
+/* ---- the model ---- */
+
+static int refuse_model(const struct hf *f, const char *key, const char *value)
+{
+    return gpt_fail(f->err, GPT_EDATA, "%s: model.%s: '%.100s' is not "
+                    "supported", f->path, key, value);
+}
+
+/* What would give other ids than merging alone. unk_token, fuse_unk and
+ * byte_fallback never matter: every byte has a token. */
+static int check_model(const struct hf *f, const cJSON *model)
+{
+    static const char *const affixes[] = {"continuing_subword_prefix",
+                                          "end_of_word_suffix"};
+    const cJSON *type = get(model, "type"), *dropout = get(model, "dropout");
+    if (!cJSON_IsObject(model))
+        return gpt_fail(f->err, GPT_EDATA, "%s: no object 'model'", f->path);
+    if (type && !cJSON_IsString(type))
+        return gpt_fail(f->err, GPT_EDATA, "%s: model.type is no string",
+                        f->path);
+    if (type && strcmp(type->valuestring, "BPE") != 0)
+        return refuse_model(f, "type", type->valuestring);
+    if (!is_absent(dropout) && dropout->valuedouble != 0)
+        return refuse_model(f, "dropout", "tokens by chance");
+    for (size_t i = 0; i < GPT_COUNT(affixes); i++) {
+        const cJSON *affix = get(model, affixes[i]);
+        if (cJSON_IsString(affix) && *affix->valuestring)
+            return refuse_model(f, affixes[i], affix->valuestring);
+    }
+    return GPT_OK;
+}
+
+/* ---- added tokens ---- */
+
+/* One more than the highest id of an added token: they are counted by hand, as
+ * there is no more reason for gaps than the file's size gives. */
+static int count_ids(const struct hf *f, const cJSON *added, int64_t *n_ids)
+{
+    int64_t n = (int64_t)(f->file.vocab.len / ENTRY_BYTES);
+    int64_t limit = 2 * (n + cJSON_GetArraySize(added)) + 65536;
+    *n_ids = 0;
+    if (!is_absent(added) && !cJSON_IsArray(added))
+        return gpt_fail(f->err, GPT_EDATA, "%s: added_tokens is no array",
+                        f->path);
+    for (const cJSON *i = added ? added->child : NULL; i; i = i->next) {
+        int64_t id;
+        GPT_TRY(gpt_json_int(i, "id", 0, limit, &id, f->path, f->err));
+        *n_ids = id >= *n_ids ? id + 1 : *n_ids;
+    }
+    return GPT_OK;
+}
+
+/* The id that an added token has in the vocabulary, -1 if it is not there. One
+ * that cannot be written in the letters of bytes can only be at its place. */
+static int32_t find_in_vocab(const struct gpt_bytelevel *t,
+                             const struct gpt_added_token *token, char *scratch)
+{
+    const struct gpt_str *place = &t->vocab.tokens[token->id];
+    size_t len;
+    if (gpt_bytelevel_decode(token->text, token->len, scratch, &len))
+        return gpt_token_map_find(&t->map, scratch, len);
+    return place->data && place->len == token->len &&
+                   memcmp(place->data, token->text, token->len) == 0
+               ? token->id
+               : -1;
+}
+
+/* Puts an added token into the vocabulary, where it may be already: then the
+ * token of the file must be the same. */
+static int place_token(const struct hf *f, const struct gpt_added_token *token)
+{
+    struct gpt_bytelevel *t = f->t;
+    struct gpt_str *place = &t->vocab.tokens[token->id];
+    char *bytes = gpt_arena_alloc(&t->vocab.arena, token->len + 1, 1);
+    if (!bytes)
+        return gpt_fail(f->err, GPT_EFAIL, "cannot allocate a vocabulary");
+    int32_t same = find_in_vocab(t, token, bytes);
+    if ((same >= 0 && same != token->id) || (same < 0 && place->data))
+        return gpt_fail(f->err, GPT_EDATA, "%s: added token '%.200s' has id "
+                        "%d, in model.vocab %s %d", f->path, token->text,
+                        (int)token->id, same >= 0 ? "it has" : "another has",
+                        (int)(same >= 0 ? same : token->id));
+    if (same < 0) {
+        memcpy(bytes, token->text, token->len);
+        *place = (struct gpt_str){bytes, token->len};
+    }
+    return GPT_OK;
+}
+
+static int read_flags(const struct hf *f, const cJSON *item,
+                      struct gpt_added_token *token, bool *normalized)
+{
+    GPT_TRY(gpt_json_bool_or(item, "special", false, &token->special, f->path,
+                             f->err));
+    GPT_TRY(gpt_json_bool_or(item, "lstrip", false, &token->lstrip, f->path,
+                             f->err));
+    GPT_TRY(gpt_json_bool_or(item, "rstrip", false, &token->rstrip, f->path,
+                             f->err));
+    GPT_TRY(gpt_json_bool_or(item, "single_word", false, &token->single_word,
+                             f->path, f->err));
+    return gpt_json_bool_or(item, "normalized", !token->special, normalized,
+                            f->path, f->err);
+}
+
+/* Tokens that are looked for after normalization are normalized, too. */
+static int normalize_token(const struct hf *f, struct gpt_added_token *token)
+{
+    struct gpt_buf b = {0};
+    if (!f->pipeline.nfc ||
+        gpt_nfc_stable(token->text, token->len) == token->len)
+        return GPT_OK;
+    int status = gpt_nfc(&b, token->text, token->len, f->err);
+    char *text = gpt_arena_alloc(&f->t->vocab.arena, b.len + 1, 1);
+    if (status == GPT_OK && !text)
+        status = gpt_fail(f->err, GPT_EFAIL, "cannot allocate a vocabulary");
+    if (status == GPT_OK) {
+        memcpy(text, b.data, b.len);
+        token->text = text;
+        token->len = b.len;
+    }
+    gpt_buf_free(&b);
+    return status;
+}
+
+struct added_lists {
+    struct gpt_added_token *raw, *normalized;
+    size_t n_raw, n_normalized;
+};
+
+static int add_token(const struct hf *f, const cJSON *item,
+                     struct added_lists *lists)
+{
+    struct gpt_added_token token = {0};
+    const char *text;
+    int64_t id;
+    bool normalized;
+    GPT_TRY(gpt_json_string(item, "content", &text, f->path, f->err));
+    GPT_TRY(gpt_json_int(item, "id", 0, f->t->vocab.n - 1, &id, f->path,
+                         f->err));
+    GPT_TRY(read_flags(f, item, &token, &normalized));
+    token.text = text;
+    token.len = strlen(text);
+    token.id = (int32_t)id;
+    GPT_TRY(place_token(f, &token));
+    if (normalized)
+        GPT_TRY(normalize_token(f, &token));
+    if (normalized)
+        lists->normalized[lists->n_normalized++] = token;
+    else
+        lists->raw[lists->n_raw++] = token;
+    return GPT_OK;
+}
+
+static int fill_added(struct hf *f, const cJSON *added,
+                      struct added_lists *lists)
+{
+    size_t n = (size_t)cJSON_GetArraySize(added);
+    GPT_TRY(gpt_new(&lists->raw, n, sizeof(*lists->raw), "tokens", f->err));
+    GPT_TRY(gpt_new(&lists->normalized, n, sizeof(*lists->raw), "tokens",
+                    f->err));
+    for (const cJSON *i = added ? added->child : NULL; i; i = i->next)
+        GPT_TRY(add_token(f, i, lists));
+    GPT_TRY(gpt_added_open(&f->t->added, lists->raw, lists->n_raw, f->path,
+                           f->err));
+    return gpt_added_open(&f->t->added_normalized, lists->normalized,
+                          lists->n_normalized, f->path, f->err);
+}
+
+static int read_added(struct hf *f, const cJSON *added)
+{
+    struct added_lists lists = {0};
+    int status = fill_added(f, added, &lists);
+    gpt_free(lists.raw);
+    gpt_free(lists.normalized);
+    return status;
+}
+
+static int fill_map(struct hf *f)
+{
+    struct gpt_vocab *v = &f->t->vocab;
+    GPT_TRY(gpt_token_map_open(&f->t->map, v->tokens, (size_t)v->n, f->err));
+    for (int64_t id = 0; id < v->n; id++)
+        if (v->tokens[id].data)
+            gpt_token_map_add(&f->t->map, (int32_t)id);
+    return GPT_OK;
+}
+
+/* ---- special tokens ---- */
+
+static int copy_around(const struct hf *f, const int32_t *from, size_t n,
+                       int32_t **ids, size_t *n_ids)
+{
+    GPT_TRY(gpt_new(ids, n, sizeof(**ids), "special tokens", f->err));
+    for (size_t i = 0; i < n; i++) {
+        (*ids)[i] = from[i];
+        if (from[i] >= f->t->vocab.n)
+            return gpt_fail(f->err, GPT_EDATA, "%s: post_processor: token %d "
+                            "of %lld", f->path, (int)from[i],
+                            (long long)f->t->vocab.n);
+    }
+    *n_ids = n;
+    return GPT_OK;
+}
+
+/* An added token by its text, else one of the model; -1 = none. */
+static int32_t find_token(const struct hf *f, const char *text)
+{
+    const cJSON *added = get(f->root, "added_tokens");
+    for (const cJSON *i = added ? added->child : NULL; i; i = i->next)
+        if (strcmp(get(i, "content")->valuestring, text) == 0)
+            return (int32_t)get(i, "id")->valuedouble;
+    return gpt_token_map_find(&f->t->map, text, strlen(text));
+}
+
+/* eos_token of tokenizer_config.json: a string, or an object with `content`. */
+static int eod_of_config(const struct hf *f, const char *path)
+{
+    cJSON *config;
+    int status = GPT_OK;
+    GPT_TRY(gpt_json_read(&config, path, MAX_CONFIG, f->err));
+    const cJSON *eos = get(config, "eos_token");
+    if (cJSON_IsObject(eos))
+        eos = get(eos, "content");
+    if (cJSON_IsString(eos)) {
+        f->t->base.eod = find_token(f, eos->valuestring);
+        if (f->t->base.eod < 0)
+            status = gpt_fail(f->err, GPT_EDATA, "%s: eos_token '%.200s' is "
+                              "not in %s", path, eos->valuestring, f->path);
+    }
+    cJSON_Delete(config);
+    return status;
+}
+
+static int find_eod(const struct hf *f)
+{
+    char path[4200];
+    const char *slash = strrchr(f->path, '/');
+    int dir = slash ? (int)(slash - f->path) + 1 : 0;
+    snprintf(path, sizeof path, "%.*stokenizer_config.json", dir, f->path);
+    if (gpt_path_exists(path))
+        return eod_of_config(f, path);
+    for (size_t i = 0; gpt_eod_names[i] && f->t->base.eod < 0; i++)
+        f->t->base.eod = find_token(f, gpt_eod_names[i]);
+    return GPT_OK;
+}
+
+/* ---- the whole ---- */
+
+static int load_root(struct hf *f)
+{
+    const cJSON *model = get(f->root, "model");
+    const cJSON *added = get(f->root, "added_tokens");
+    struct gpt_bytelevel *t = f->t;
+    int64_t n_ids;
+    bool whole;
+    GPT_TRY(check_model(f, model));
+    GPT_TRY(gpt_json_bool_or(model, "ignore_merges", false, &whole, f->path,
+                             f->err));
+    GPT_TRY(gpt_hf_pipeline_read(&f->pipeline, f->root, !f->o->hf_no_special,
+                                 f->path, f->err));
+    GPT_TRY(count_ids(f, added, &n_ids));
+    GPT_TRY(gpt_vocab_load_json(&t->vocab, f->file.vocab, f->file.merges,
+                                n_ids, f->path, f->err));
+    GPT_TRY(fill_map(f));
+    t->nfc = f->pipeline.nfc;
+    t->prefix_space = f->pipeline.prefix_space;
+    GPT_TRY(read_added(f, added));
+    GPT_TRY(copy_around(f, f->pipeline.before, f->pipeline.n_before,
+                        &t->before, &t->n_before));
+    GPT_TRY(copy_around(f, f->pipeline.after, f->pipeline.n_after, &t->after,
+                        &t->n_after));
+    GPT_TRY(find_eod(f));
+    return gpt_bytelevel_finish(t, f->pipeline.cut, whole, f->path, f->err);
+}
+
+static int load(struct hf *f)
+{
+    int status = gpt_hf_file_read(&f->file, f->path, f->err);
+    f->root = f->file.root;
+    if (status == GPT_OK)
+        status = load_root(f);
+    gpt_hf_file_close(&f->file);
+    return status;
+}
+
+static int hf_open(struct gpt_tokenizer **tok,
+                   const struct gpt_tokenizer_options *o, struct gpt_err *err)
+{
+    struct hf f = {.o = o, .err = err};
+    if (!o->model)
+        return gpt_fail(err, GPT_EUSAGE,
+                        "HuggingFaceTokenizer needs --tokenizer-model");
+    GPT_TRY(gpt_tokenizer_file(o->model, "tokenizer.json", f.path,
+                               sizeof f.path, err));
+    GPT_TRY(gpt_bytelevel_new(&f.t, &gpt_family_hf, err));
+    f.t->parse_special = gpt_tokenizer_parses_special(o);
+    int status = load(&f);
+    if (status != GPT_OK) {
+        gpt_bytelevel_close(&f.t->base);
+        return status;
+    }
+    *tok = &f.t->base;
+    return GPT_OK;
+}
+
+const struct gpt_tokenizer_family gpt_family_hf = {
+    .type = "HuggingFaceTokenizer",
+    .open = hf_open,
+    GPT_BYTELEVEL_FAMILY,
+};

@@ -1,0 +1,349 @@
+/* The SentencePiece families, which differ in name only. For a BPE model the
+ * text is cut between characters that no piece holds in a row, most of all
+ * before words, and each part is looked up among those seen before. Start at
+ * sp_encode(). */
+#include "base/memory.h"
+#include "tokenizer/added_tokens.h"
+#include "tokenizer/bpe/cache.h"
+#include "tokenizer/bpe/seams.h"
+#include "tokenizer/sp_encode.h"
+#include "tokenizer/sp_normalize.h"
+#include "tokenizer/family.h"
+
+#include <string.h>
+
+enum { SEAMS = 64 }; /* bytes that gpt_seams_of() looks at */
+
+struct sp_tokenizer {
+    struct gpt_tokenizer base;
+    struct gpt_sp_model model;
+    struct gpt_sp_map map;
+    struct gpt_sp_trie trie; /* of a unigram model */
+    struct gpt_added *control; /* control pieces, where they are parsed */
+    struct gpt_str *tokens;  /* (model.n) as they are printed */
+    struct gpt_arena arena;
+    struct gpt_seams seams;    /* of a BPE model */
+};
+
+struct sp_encoder {
+    struct gpt_encoder base;
+    struct gpt_sp_scratch scratch;
+    struct gpt_buf normal;
+    struct gpt_cache cache;
+};
+
+/* ---- opening and closing ---- */
+
+static void sp_close(struct gpt_tokenizer *tok)
+{
+    struct sp_tokenizer *t = (struct sp_tokenizer *)tok;
+    gpt_sp_model_free(&t->model);
+    gpt_sp_trie_close(&t->trie);
+    gpt_seams_close(&t->seams);
+    gpt_added_close(t->control);
+    gpt_free(t->tokens);
+    gpt_arena_free(&t->arena);
+    gpt_free(t);
+}
+
+static int check_pieces(struct sp_tokenizer *t, const char *path,
+                        struct gpt_err *err)
+{
+    const struct gpt_sp_model *m = &t->model;
+    for (int64_t id = 0; id < m->n && !m->unigram; id++)
+        if (m->pieces[id].type == GPT_SP_UNUSED)
+            return gpt_fail(err, GPT_EDATA, "%s: piece %lld: UNUSED in a BPE "
+                            "model is not supported", path, (long long)id);
+    return GPT_OK;
+}
+
+/* A piece as text: spaces for U+2581, its byte for <0x0A>. */
+static int print_piece(struct sp_tokenizer *t, int32_t id, struct gpt_err *err)
+{
+    const struct gpt_sp_model *m = &t->model;
+    struct gpt_str text = id == m->unk ? m->unk_surface : m->texts[id];
+    char *out = gpt_arena_alloc(&t->arena, text.len + 1, 1);
+    size_t n = 0, space = strlen(GPT_SP_SPACE);
+    if (!out)
+        return gpt_fail(err, GPT_EFAIL, "cannot allocate a vocabulary");
+    t->tokens[id].data = out;
+    for (size_t i = 0; i < text.len;) {
+        bool is_space = m->pieces[id].type != GPT_SP_CONTROL &&
+                        text.len - i >= space &&
+                        memcmp(text.data + i, GPT_SP_SPACE, space) == 0;
+        out[n++] = is_space ? ' ' : text.data[i];
+        i += is_space ? space : 1;
+    }
+    t->tokens[id].len = n;
+    return GPT_OK;
+}
+
+static int print_pieces(struct sp_tokenizer *t, struct gpt_err *err)
+{
+    const struct gpt_sp_model *m = &t->model;
+    GPT_TRY(gpt_new(&t->tokens, (size_t)m->n, sizeof(*t->tokens),
+                    "a vocabulary", err));
+    for (int64_t id = 0; id < m->n; id++)
+        GPT_TRY(print_piece(t, (int32_t)id, err));
+    for (int byte = 0; byte < 256; byte++) {
+        int32_t id = m->byte_id[byte];
+        char *out = gpt_arena_alloc(&t->arena, 1, 1);
+        if (id < 0 || !out)
+            continue;
+        *out = (char)byte;
+        t->tokens[id] = (struct gpt_str){out, 1};
+    }
+    return GPT_OK;
+}
+
+static int find_control(struct sp_tokenizer *t, const char *path,
+                        struct gpt_err *err)
+{
+    const struct gpt_sp_model *m = &t->model;
+    struct gpt_added_token *tokens;
+    size_t n = 0;
+    GPT_TRY(gpt_new(&tokens, (size_t)m->n, sizeof(*tokens), "control pieces",
+                    err));
+    for (int64_t id = 0; id < m->n; id++)
+        if (m->pieces[id].type == GPT_SP_CONTROL)
+            tokens[n++] = (struct gpt_added_token){.text = m->texts[id].data,
+                                                   .len = m->texts[id].len,
+                                                   .id = (int32_t)id,
+                                                   .special = true};
+    int status = gpt_added_open(&t->control, tokens, n, path, err);
+    gpt_free(tokens);
+    return status;
+}
+
+static int load(struct sp_tokenizer *t, const struct gpt_tokenizer_options *o,
+                struct gpt_err *err)
+{
+    struct gpt_sp_model *m = &t->model;
+    GPT_TRY(gpt_sp_model_read(m, o->model, err));
+    GPT_TRY(gpt_sp_map_open(&t->map, m->charsmap, o->model, err));
+    GPT_TRY(check_pieces(t, o->model, err));
+    GPT_TRY(print_pieces(t, err));
+    if (gpt_tokenizer_parses_special(o))
+        GPT_TRY(find_control(t, o->model, err));
+    t->base.vocab_size = m->n;
+    t->base.eod = m->eos;
+    t->base.unk = m->unk;
+    t->base.first_space = m->dummy_prefix || m->remove_spaces;
+    const struct gpt_vocab pieces = {.n = m->n, .tokens = m->texts};
+    return m->unigram ? gpt_sp_trie_open(&t->trie, m, err)
+                      : gpt_seams_open(&t->seams, &pieces, err);
+}
+
+static int sp_open_as(struct gpt_tokenizer **tok,
+                      const struct gpt_tokenizer_family *family,
+                      const struct gpt_tokenizer_options *o,
+                      struct gpt_err *err)
+{
+    struct sp_tokenizer *t;
+    if (!o->model)
+        return gpt_fail(err, GPT_EUSAGE, "%s needs --tokenizer-model",
+                        family->type);
+    GPT_TRY(gpt_new(&t, 1, sizeof(*t), "a tokenizer", err));
+    t->base.family = family;
+    int status = load(t, o, err);
+    if (status != GPT_OK) {
+        sp_close(&t->base);
+        return status;
+    }
+    *tok = &t->base;
+    return GPT_OK;
+}
+
+static int sp_encoder_open(struct gpt_encoder **enc,
+                           const struct gpt_tokenizer *tok,
+                           struct gpt_err *err)
+{
+    struct sp_encoder *e;
+    GPT_TRY(gpt_new(&e, 1, sizeof(*e), "an encoder", err));
+    int status = gpt_cache_open(&e->cache, err);
+    if (status != GPT_OK) {
+        gpt_free(e);
+        return status;
+    }
+    e->base.tok = tok;
+    *enc = &e->base;
+    return GPT_OK;
+}
+
+static void sp_encoder_close(struct gpt_encoder *enc)
+{
+    struct sp_encoder *e = (struct sp_encoder *)enc;
+    gpt_cache_close(&e->cache);
+    gpt_sp_scratch_free(&e->scratch);
+    gpt_buf_free(&e->normal);
+    gpt_free(e);
+}
+
+/* ---- encoding ---- */
+
+static const struct sp_tokenizer *tokenizer_of(const struct sp_encoder *e)
+{
+    return (const struct sp_tokenizer *)e->base.tok;
+}
+
+static int add_ids(struct gpt_ids *ids, const int32_t *more, size_t n,
+                   struct gpt_err *err)
+{
+    GPT_TRY(gpt_grow(&ids->data, &ids->cap, ids->len + n, sizeof(*ids->data),
+                     "token ids", err));
+    memcpy(ids->data + ids->len, more, n * sizeof(*more));
+    ids->len += n;
+    return GPT_OK;
+}
+
+static int encode_short(struct sp_encoder *e, const char *part, size_t len,
+                        size_t readable, struct gpt_ids *ids,
+                        struct gpt_err *err)
+{
+    struct gpt_cache_key key = readable >= sizeof(key)
+                                   ? gpt_cache_key(part, len)
+                                   : gpt_cache_key_at_end(part, len);
+    const struct gpt_cache_line *line = gpt_cache_find(&e->cache, key);
+    size_t first = ids->len, n;
+    GPT_TRY(gpt_grow(&ids->data, &ids->cap, first + GPT_CACHE_IDS,
+                     sizeof(*ids->data), "token ids", err));
+    ids->len += gpt_cache_get(line, key, ids->data + first);
+    if (ids->len > first)
+        return GPT_OK;
+    const int32_t *known = gpt_cache_get_many(&e->cache, line, key, &n);
+    if (n)
+        return add_ids(ids, known, n, err);
+    GPT_TRY(gpt_sp_encode_bpe(&tokenizer_of(e)->model, &e->scratch, part, len,
+                              ids, err));
+    gpt_cache_put(&e->cache, key, ids->data + first, ids->len - first);
+    return GPT_OK;
+}
+
+static int encode_long(struct sp_encoder *e, const char *part, size_t len,
+                       struct gpt_ids *ids, struct gpt_err *err)
+{
+    const struct gpt_sp_model *m = &tokenizer_of(e)->model;
+    size_t first = ids->len, n;
+    if (len > GPT_CACHE_LONG)
+        return gpt_sp_encode_bpe(m, &e->scratch, part, len, ids, err);
+    uint32_t hash = gpt_cache_aim_long(&e->cache, part, len);
+    const int32_t *known =
+        gpt_cache_get_long(&e->cache, hash, part, len, &n);
+    if (n)
+        return add_ids(ids, known, n, err);
+    GPT_TRY(gpt_sp_encode_bpe(m, &e->scratch, part, len, ids, err));
+    gpt_cache_put_long(&e->cache, hash, part, len, ids->data + first,
+                       ids->len - first);
+    return GPT_OK;
+}
+
+/* Of several unknown ids in a row one stays: `first` is where this part's ids
+ * begin, `text_first` where those of the text do. */
+static void join_unknown(const struct gpt_sp_model *m, struct gpt_ids *ids,
+                         size_t first, size_t text_first)
+{
+    int32_t *data = ids->data;
+    if (m->byte_fallback || first == text_first || data[first] != m->unk ||
+        data[first - 1] != m->unk)
+        return;
+    memmove(data + first, data + first + 1,
+            (ids->len - first - 1) * sizeof(*data));
+    ids->len--;
+}
+
+/* The part of a text from `begin` to `end`. */
+static int encode_part(struct sp_encoder *e, struct gpt_str text,
+                       size_t begin, size_t end, size_t text_first,
+                       struct gpt_ids *ids, struct gpt_err *err)
+{
+    const size_t first = ids->len, len = end - begin;
+    GPT_TRY(len <= GPT_CACHE_SHORT
+                ? encode_short(e, text.data + begin, len, text.len - begin,
+                               ids, err)
+                : encode_long(e, text.data + begin, len, ids, err));
+    join_unknown(&tokenizer_of(e)->model, ids, first, text_first);
+    return GPT_OK;
+}
+
+static int encode_parts(struct sp_encoder *e, struct gpt_str text,
+                        struct gpt_ids *ids, struct gpt_err *err)
+{
+    const struct gpt_seams *seams = &tokenizer_of(e)->seams;
+    const size_t text_first = ids->len;
+    size_t begin = 0;
+    for (size_t at = 0; at < text.len; at += SEAMS) {
+        uint64_t cuts = gpt_seams_of(seams, text.data + at, text.len - at);
+        for (; cuts; cuts &= cuts - 1) {
+            size_t end = at + (size_t)__builtin_ctzll(cuts) + 1;
+            if (((uint8_t)text.data[end] & 0xC0) == 0x80)
+                continue; /* inside a character */
+            GPT_TRY(encode_part(e, text, begin, end, text_first, ids, err));
+            begin = end;
+        }
+    }
+    return encode_part(e, text, begin, text.len, text_first, ids, err);
+}
+
+static int encode_plain(struct sp_encoder *e, const char *text, size_t len,
+                        struct gpt_ids *ids, struct gpt_err *err)
+{
+    const struct sp_tokenizer *t = tokenizer_of(e);
+    GPT_TRY(gpt_sp_normalize(&t->model, &t->map, text, len, &e->normal, err));
+    if (e->normal.len == 0)
+        return GPT_OK;
+    if (t->model.unigram)
+        return gpt_sp_encode_unigram(&t->model, &t->trie, &e->scratch,
+                                     e->normal.data, e->normal.len, ids, err);
+    struct gpt_str normal = {e->normal.data, e->normal.len};
+    return encode_parts(e, normal, ids, err);
+}
+
+/* Control pieces, and what lies between them, each part by itself. */
+static int sp_encode(struct gpt_encoder *enc, const char *text, size_t len,
+                     struct gpt_ids *ids, struct gpt_err *err)
+{
+    struct sp_encoder *e = (struct sp_encoder *)enc;
+    struct gpt_added_search search = {0};
+    struct gpt_added_span span;
+    size_t done = 0;
+    while (gpt_added_next(tokenizer_of(e)->control, true, text, len, &search,
+                          &span)) {
+        GPT_TRY(encode_plain(e, text + done, span.start - done, ids, err));
+        GPT_TRY(gpt_grow(&ids->data, &ids->cap, ids->len + 1,
+                         sizeof(*ids->data), "token ids", err));
+        ids->data[ids->len++] = span.id;
+        done = span.end;
+    }
+    return encode_plain(e, text + done, len - done, ids, err);
+}
+
+static const char *sp_token(const struct gpt_tokenizer *tok, int32_t id,
+                            size_t *len)
+{
+    const struct gpt_str *token =
+        &((const struct sp_tokenizer *)tok)->tokens[id];
+    *len = token->len;
+    return token->data;
+}
+
+/* ---- the names ---- */
+
+#define SP_FAMILY(name, megatron)                                              \
+    static int name##_open(struct gpt_tokenizer **tok,                         \
+                           const struct gpt_tokenizer_options *o,              \
+                           struct gpt_err *err)                                \
+    {                                                                          \
+        return sp_open_as(tok, &gpt_family_##name, o, err);                    \
+    }                                                                          \
+    const struct gpt_tokenizer_family gpt_family_##name = {                    \
+        .type = megatron,                                                      \
+        .open = name##_open,                                                   \
+        .close = sp_close,                                                     \
+        .encoder_open = sp_encoder_open,                                       \
+        .encoder_close = sp_encoder_close,                                     \
+        .encode = sp_encode,                                                   \
+        .token_bytes = sp_token,                                               \
+    }
+SP_FAMILY(sp, "SentencePieceTokenizer");
+SP_FAMILY(sp_gpt, "GPTSentencePieceTokenizer");
+SP_FAMILY(sp_llama2, "Llama2Tokenizer");

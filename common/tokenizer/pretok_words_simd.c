@@ -1,0 +1,335 @@
+/* The families of pretok_words.c by vectors: a window of 64 bytes that begins
+ * where a piece begins becomes bits, one a byte, for each class of characters;
+ * from these follows where pieces begin, as pretok_words.c says it. What the
+ * window does not settle, its end and rare mixtures of classes, is not counted:
+ * the next window begins with the last piece that is certain, and where there
+ * is none the portable form cuts one. Start at cut_words(). */
+#include "tokenizer/pretok_rules.h"
+
+#include "base/cpu.h"
+#include "tokenizer/pretok_vector.h"
+
+#include <string.h>
+
+enum { LONGEST = 4 }; /* bytes of a character */
+
+/* Of the characters of a window, all their bytes. */
+struct classes {
+    uint64_t letter, number, space, other; /* one of them each */
+    uint64_t line_end, blank, quote, slash, wide;
+    uint64_t upper, lower, uncased; /* letters, by_case only */
+    /* first bytes of characters of so many bytes */
+    uint64_t space_of[LONGEST], other_of[LONGEST];
+    unsigned known; /* bytes of which all this is known */
+};
+
+typedef void classify_fn(const uint8_t *p, struct classes *c);
+
+/* ---- classes beyond ASCII ---- */
+
+/* A character that the window cuts, or that rules are too different for, ends
+ * what is known. */
+INLINE bool add_char(struct classes *c, const uint8_t *p, size_t len,
+                     unsigned at, size_t *n, const struct gpt_word_rules *r)
+{
+    const unsigned both = GPT_CH_HEAD | GPT_CH_TAIL;
+    const unsigned class = gpt_ch_wide(p + at, len - at, n);
+    const uint64_t first = (uint64_t)1 << at;
+    const uint64_t all = low_bits((unsigned)*n) << at;
+    if (at + *n > c->known || class & GPT_CH_N ||
+        (r->by_case && class & GPT_CH_M))
+        return false;
+    if (class & (GPT_CH_L | r->word)) {
+        c->letter |= all;
+        c->uncased |= (class & both) == both ? all : 0;
+        c->upper |= (class & both) == GPT_CH_HEAD ? all : 0;
+        c->lower |= (class & both) == GPT_CH_TAIL ? all : 0;
+    } else if (class & GPT_CH_SPACE) {
+        c->space |= all;
+        c->space_of[*n - 1] |= first;
+    } else {
+        c->other |= all;
+        c->other_of[*n - 1] |= first;
+    }
+    return true;
+}
+
+INLINE void add_wide(struct classes *c, const uint8_t *p, size_t len,
+                     const struct gpt_word_rules *r)
+{
+    size_t n;
+    for (uint64_t left = c->wide & low_bits(c->known); left;
+         left &= ~low_bits((unsigned)n) << first_bit(left))
+        if (!add_char(c, p, len, first_bit(left), &n, r)) {
+            c->known = first_bit(left);
+            return;
+        }
+}
+
+INLINE void load(struct classes *c, const uint8_t *p, size_t len,
+                 const struct gpt_word_rules *r, classify_fn *classify)
+{
+    uint8_t tail[WINDOW] = {0};
+    *c = (struct classes){.known = len < WINDOW ? (unsigned)len : WINDOW};
+    if (len < WINDOW)
+        memcpy(tail, p, len);
+    classify(len < WINDOW ? tail : p, c);
+    const uint64_t known = low_bits(c->known);
+    c->letter &= known;
+    c->other = known & ~(c->letter | c->number | c->space | c->wide);
+    c->space_of[0] = c->space;
+    c->other_of[0] = c->other;
+    if (c->wide)
+        add_wide(c, p, len, r);
+}
+
+/* ---- where pieces begin ---- */
+
+/* Bits of the runs of `in` that begin at `starts`, all of them beginnings of
+ * runs. */
+static inline uint64_t runs_from(uint64_t starts, uint64_t in)
+{
+    return in & ~(in + starts);
+}
+
+/* Where characters begin that follow one of these. */
+static inline uint64_t after(const uint64_t of[LONGEST], uint64_t which)
+{
+    return (of[0] & which) << 1 | (of[1] & which) << 2 |
+           (of[2] & which) << 3 | (of[3] & which) << 4;
+}
+
+/* One of these that are before such a character. */
+static inline uint64_t before(const uint64_t of[LONGEST], uint64_t next)
+{
+    return (of[0] & next >> 1) | (of[1] & next >> 2) | (of[2] & next >> 3);
+}
+
+/* Behind the last line end of a run of spaces there is a piece of what is left
+ * of it. */
+static inline uint64_t tails(uint64_t space, uint64_t line_end)
+{
+    const uint64_t plain = space & ~line_end;
+    uint64_t starts = plain & (space & line_end) << 1, found = 0;
+    for (; starts; starts &= starts - 1) {
+        unsigned at = first_bit(starts);
+        uint64_t end = ~(plain >> at);
+        unsigned n = end ? first_bit(end) : WINDOW;
+        bool last = at + n >= WINDOW || !(space >> (at + n) & 1);
+        found |= (uint64_t)last << at;
+    }
+    return found;
+}
+
+static inline uint64_t numbers(uint64_t number, unsigned digits)
+{
+    uint64_t begins = number & ~(number << 1);
+    if (digits == 1)
+        return number;
+    if (!(number & number << 1 & number << 2 & number << 3))
+        return begins;
+    for (uint64_t left = begins; left; left &= left - 1) {
+        unsigned at = first_bit(left);
+        uint64_t end = ~(number >> at);
+        unsigned n = end ? first_bit(end) : WINDOW;
+        for (unsigned k = digits; k < n; k += digits)
+            begins |= (uint64_t)1 << (at + k);
+    }
+    return begins;
+}
+
+/* A contraction begins a piece, and the next piece begins behind it. */
+static uint64_t cut_contractions(uint64_t begins, uint64_t quotes,
+                                 const struct classes *c, const uint8_t *p,
+                                 size_t len)
+{
+    for (; quotes; quotes &= quotes - 1) {
+        unsigned at = first_bit(quotes);
+        unsigned n = (unsigned)gpt_word_contraction(p + at, len - at);
+        if (n == 0)
+            continue;
+        begins &= ~(low_bits(n - 1) << at << 1);
+        if (at + n < c->known)
+            begins |= (uint64_t)1 << (at + n);
+    }
+    return begins;
+}
+
+/* A contraction goes with the word before it; one behind another does not. */
+static uint64_t join_contractions(uint64_t begins, uint64_t quotes,
+                                  const struct classes *c, const uint8_t *p,
+                                  size_t len)
+{
+    for (unsigned end = 0; quotes; quotes &= quotes - 1) {
+        unsigned at = first_bit(quotes);
+        unsigned n = (unsigned)gpt_word_contraction(p + at, len - at);
+        if (n == 0 || (end > 0 && at == end))
+            continue;
+        end = at + n;
+        begins &= ~(low_bits(n) << at);
+        if (end < c->known)
+            begins |= (uint64_t)1 << end;
+    }
+    return begins;
+}
+
+/* Where the spaces begin that a window ends with; `known` if it does not. */
+static inline unsigned last_spaces(const struct classes *c, uint64_t space)
+{
+    uint64_t ink = ~space & low_bits(c->known);
+    return ink ? WINDOW - (unsigned)__builtin_clzll(ink) : 0;
+}
+
+/* Beginnings of pieces before this place are certain. `taken` are line ends
+ * that go with symbols. */
+INLINE unsigned certain(const struct classes *c, size_t len, uint64_t taken,
+                        const struct gpt_word_rules *r)
+{
+    const unsigned ahead = c->wide ? 3 : 1; /* bytes that a space looks at */
+    unsigned sure = WINDOW;
+    if (c->known < len) {
+        unsigned spaces = last_spaces(c, c->space & ~taken) + 1;
+        sure = c->known > ahead ? c->known - ahead : 0;
+        sure = spaces < sure ? spaces : sure;
+    }
+    uint64_t slashes = r->slash ? c->slash & taken << 1 : 0;
+    if (slashes)
+        sure = first_bit(slashes) < sure ? first_bit(slashes) : sure;
+    const uint64_t cased = c->upper | c->lower;
+    uint64_t mixed = (c->uncased & cased << 1) | (cased & c->uncased << 1);
+    if (r->by_case && mixed) {
+        uint64_t words = c->letter & ~(c->letter << 1);
+        words &= low_bits(first_bit(mixed) + 1);
+        unsigned word = WINDOW - (unsigned)__builtin_clzll(words);
+        sure = word < sure ? word : sure;
+    }
+    return sure;
+}
+
+/* Where pieces begin in a window of which p[0] begins one, up to the last that
+ * is certain. */
+INLINE uint64_t piece_begins(const struct classes *c, const uint8_t *p,
+                             size_t len, const struct gpt_word_rules *r)
+{
+    const uint64_t symbols = c->other & ~(c->other << 1) & ~(c->blank << 1);
+    const uint64_t words = c->letter & ~(c->letter << 1);
+    const uint64_t taken = runs_from(
+        c->line_end & ~(c->line_end << 1) & c->other << 1, c->line_end);
+    const uint64_t space = c->space & ~taken, plain = space & ~c->line_end;
+    const uint64_t ink = c->letter | c->number | c->other;
+    uint64_t begins = words & ~after(c->space_of, plain) &
+                      ~after(c->other_of, symbols);
+    begins |= symbols | numbers(c->number, r->digits);
+    begins |= (space & ~(space << 1)) | tails(space, c->line_end) |
+              (before(c->space_of, ink) & plain);
+    if (r->by_case)
+        begins |= c->upper & c->lower << 1;
+    const uint64_t quotes = c->quote & symbols;
+    if (r->contraction_first && quotes)
+        begins = cut_contractions(begins, quotes, c, p, len);
+    if (r->contraction_after && quotes & c->letter << 1)
+        begins = join_contractions(begins, quotes & c->letter << 1, c, p, len);
+    if (r->end_first && c->known == len)
+        begins &= low_bits(last_spaces(c, space) + 1);
+    return begins & low_bits(certain(c, len, taken, r));
+}
+
+INLINE size_t cut_words(const char *text, size_t len, size_t *ends,
+                        size_t room, const struct gpt_word_rules *r,
+                        gpt_pretok_fn *pretok, classify_fn *classify)
+{
+    size_t n = 0, at = 0;
+    while (at < len && room - n >= GPT_CUT_ROOM) {
+        const uint8_t *p = (const uint8_t *)text + at;
+        struct classes c;
+        load(&c, p, len - at, r, classify);
+        size_t found = store_ends(piece_begins(&c, p, len - at, r) | 1, at,
+                                  ends + n);
+        n += found;
+        if (found == 0)
+            ends[n++] = at + pretok(text + at, len - at);
+        at = ends[n - 1];
+    }
+    return n;
+}
+
+/* ---- instruction sets ---- */
+
+#ifdef GPT_X86_VECTORS
+
+static inline AVX2 void classify_avx2(const uint8_t *p, struct classes *c)
+{
+    __m256i a = _mm256_loadu_si256((const __m256i *)(const void *)p);
+    __m256i b = _mm256_loadu_si256((const __m256i *)(const void *)(p + 32));
+    c->upper = range_bits(a, b, TOP('Z'), ABOVE('A', 'Z'));
+    c->lower = range_bits(a, b, TOP('z'), ABOVE('a', 'z'));
+    c->letter = c->upper | c->lower;
+    c->number = range_bits(a, b, TOP('9'), ABOVE('0', '9'));
+    c->blank = equal_bits(a, b, ' ');
+    c->space = c->blank | range_bits(a, b, TOP('\r'), ABOVE('\t', '\r'));
+    c->line_end = equal_bits(a, b, '\n') | equal_bits(a, b, '\r');
+    c->quote = equal_bits(a, b, '\'');
+    c->slash = equal_bits(a, b, '/');
+    c->wide = bits_of(a, b);
+}
+
+static inline AVX512 void classify_avx512(const uint8_t *p, struct classes *c)
+{
+    __m512i v = _mm512_loadu_si512(p);
+    c->upper = range_mask(v, 'A', 'Z');
+    c->lower = range_mask(v, 'a', 'z');
+    c->letter = c->upper | c->lower;
+    c->number = range_mask(v, '0', '9');
+    c->blank = _mm512_cmpeq_epi8_mask(v, _mm512_set1_epi8(' '));
+    c->space = c->blank | range_mask(v, '\t', '\r');
+    c->line_end = _mm512_cmpeq_epi8_mask(v, _mm512_set1_epi8('\n')) |
+                  _mm512_cmpeq_epi8_mask(v, _mm512_set1_epi8('\r'));
+    c->quote = _mm512_cmpeq_epi8_mask(v, _mm512_set1_epi8('\''));
+    c->slash = _mm512_cmpeq_epi8_mask(v, _mm512_set1_epi8('/'));
+    c->wide = _mm512_movepi8_mask(v);
+}
+
+#define FORMS(family)                                                          \
+    static AVX2 size_t family##_avx2(const char *text, size_t len,             \
+                                     size_t *ends, size_t room)                \
+    {                                                                          \
+        return cut_words(text, len, ends, room, &gpt_rules_##family,           \
+                         gpt_pretok_##family, classify_avx2);                  \
+    }                                                                          \
+    static AVX512 size_t family##_avx512(const char *text, size_t len,         \
+                                         size_t *ends, size_t room)            \
+    {                                                                          \
+        return cut_words(text, len, ends, room, &gpt_rules_##family,           \
+                         gpt_pretok_##family, classify_avx512);                \
+    }
+GPT_WORD_FAMILIES(FORMS)
+
+static const struct form {
+    gpt_pretok_fn *pretok;
+    const char *isa;
+    gpt_cut_fn *cut;
+} forms[] = {
+#define ROWS(family)                                                           \
+    {gpt_pretok_##family, "avx2", family##_avx2},                              \
+        {gpt_pretok_##family, "avx512", family##_avx512},
+    GPT_WORD_FAMILIES(ROWS)
+};
+
+gpt_cut_fn *gpt_cut_words_of(gpt_pretok_fn *pretok, const char *isa)
+{
+    for (size_t i = 0; i < GPT_COUNT(forms) && gpt_cpu_has(isa); i++)
+        if (forms[i].pretok == pretok && strcmp(forms[i].isa, isa) == 0)
+            return forms[i].cut;
+    return NULL;
+}
+
+#else
+
+gpt_cut_fn *gpt_cut_words_of(gpt_pretok_fn *pretok, const char *isa)
+{
+    (void)pretok;
+    (void)isa;
+    return NULL;
+}
+
+#endif

@@ -1,0 +1,166 @@
+/* Reading of ranks: see tiktoken_file.h. */
+#include "tokenizer/tiktoken_file.h"
+
+#include "base/io.h"
+#include "base/json.h"
+#include "tokenizer/vocab.h"
+
+#include <string.h>
+
+enum { MAX_FILE = 1 << 28, MIN_BYTES = 4 }; /* of a line: "Q== 0", say */
+
+struct reading {
+    struct gpt_ranks *r;
+    int64_t limit;   /* of ranks, by the size of the file */
+    const char *path;
+    long long place; /* line, or number in the list */
+    struct gpt_err *err;
+};
+
+static int fail(const struct reading *f, const char *why)
+{
+    return gpt_fail(f->err, GPT_EDATA, "%s:%lld: %s", f->path, f->place, why);
+}
+
+static int digit(char c)
+{
+    if (c >= 'A' && c <= 'Z')
+        return c - 'A';
+    if (c >= 'a' && c <= 'z')
+        return c - 'a' + 26;
+    if (c >= '0' && c <= '9')
+        return c - '0' + 52;
+    return c == '+' ? 62 : c == '/' ? 63 : -1;
+}
+
+/* RFC 4648, section 4, with its padding. Into out of 3 * len / 4 bytes. */
+static bool decode_base64(const char *text, size_t len, char *out, size_t *n)
+{
+    uint32_t bits = 0;
+    *n = 0;
+    if (len == 0 || len % 4)
+        return false;
+    size_t digits = len - (text[len - 1] == '=') -
+                    (text[len - 1] == '=' && text[len - 2] == '=');
+    for (size_t i = 0; i < digits; i++) {
+        int d = digit(text[i]);
+        if (d < 0)
+            return false;
+        bits = bits << 6 | (uint32_t)d;
+        if (i % 4)
+            out[(*n)++] = (char)(bits >> (6 - 2 * (i % 4)));
+    }
+    return true;
+}
+
+static int add_token(const struct reading *f, const char *text, size_t len,
+                     int64_t rank)
+{
+    struct gpt_ranks *r = f->r;
+    if (rank < 0 || rank >= f->limit)
+        return fail(f, "the rank is out of range");
+    struct gpt_str *token = &r->tokens[rank];
+    char *bytes = gpt_arena_alloc(&r->arena, len + 1, 1);
+    if (!bytes)
+        return gpt_fail(f->err, GPT_EFAIL, "cannot allocate a vocabulary");
+    if (token->data)
+        return fail(f, "the rank is there twice");
+    if (!decode_base64(text, len, bytes, &token->len))
+        return fail(f, "the token is not base64");
+    token->data = bytes;
+    r->n = rank >= r->n ? rank + 1 : r->n;
+    return GPT_OK;
+}
+
+static int open_tokens(struct reading *f, int64_t limit)
+{
+    f->limit = limit < GPT_VOCAB_MAX ? limit : GPT_VOCAB_MAX;
+    return gpt_new(&f->r->tokens, (size_t)f->limit, sizeof(*f->r->tokens),
+                   "a vocabulary", f->err);
+}
+
+/* ---- .tiktoken ---- */
+
+static int read_line(const struct reading *f, const char *line, size_t len)
+{
+    const char *space = memchr(line, ' ', len), *end = line + len;
+    int64_t rank = 0;
+    if (!space || space + 1 == end || end - space > 11)
+        return fail(f, "not a token in base64, a space, and a rank");
+    for (const char *p = space + 1; p < end; p++) {
+        if (*p < '0' || *p > '9')
+            return fail(f, "the rank is not a number");
+        rank = rank * 10 + (*p - '0');
+    }
+    return add_token(f, line, (size_t)(space - line), rank);
+}
+
+static int read_lines(struct reading *f, const char *text, size_t len)
+{
+    const char *p = text, *end = text + len;
+    GPT_TRY(open_tokens(f, (int64_t)(len / MIN_BYTES) + 1));
+    while (p < end) {
+        const char *newline = memchr(p, '\n', (size_t)(end - p));
+        const char *stop = newline ? newline : end;
+        size_t n = (size_t)(stop - p);
+        if (n && p[n - 1] == '\r')
+            n--;
+        f->place++;
+        if (n)
+            GPT_TRY(read_line(f, p, n));
+        p = newline ? newline + 1 : end;
+    }
+    return GPT_OK;
+}
+
+/* ---- Megatron's list ---- */
+
+static int read_item(const struct reading *f, const cJSON *item)
+{
+    const char *text;
+    int64_t rank;
+    GPT_TRY(gpt_json_int(item, "rank", 0, GPT_VOCAB_MAX, &rank, f->path,
+                         f->err));
+    GPT_TRY(gpt_json_string(item, "token_bytes", &text, f->path, f->err));
+    return add_token(f, text, strlen(text), rank);
+}
+
+static int read_list(struct reading *f, const char *text, size_t len)
+{
+    cJSON *root;
+    GPT_TRY(gpt_json_parse(&root, text, len, f->path, f->err));
+    int status = cJSON_IsArray(root)
+                     ? open_tokens(f, cJSON_GetArraySize(root))
+                     : gpt_fail(f->err, GPT_EDATA, "%s: not a list of ranks",
+                                f->path);
+    for (const cJSON *i = root->child; i && status == GPT_OK; i = i->next) {
+        f->place++;
+        status = read_item(f, i);
+    }
+    cJSON_Delete(root);
+    return status;
+}
+
+int gpt_ranks_read(struct gpt_ranks *ranks, const char *path,
+                   struct gpt_err *err)
+{
+    struct reading f = {.r = ranks, .path = path, .err = err};
+    char *text;
+    size_t len;
+    *ranks = (struct gpt_ranks){0};
+    GPT_TRY(gpt_read_file(path, MAX_FILE, &text, &len, err));
+    ranks->json = len && (text[0] == '[' || text[0] == '{');
+    int status = ranks->json ? read_list(&f, text, len)
+                             : read_lines(&f, text, len);
+    gpt_free(text);
+    if (status == GPT_OK && ranks->n == 0)
+        status = gpt_fail(err, GPT_EDATA, "%s: no tokens", path);
+    return status;
+}
+
+void gpt_ranks_free(struct gpt_ranks *ranks)
+{
+    gpt_free(ranks->tokens);
+    gpt_arena_free(&ranks->arena);
+    *ranks = (struct gpt_ranks){0};
+}

@@ -1,0 +1,187 @@
+/* The doors of tokenizer.h, and the family that needs no vocabulary: bytes. */
+#include "tokenizer/family.h"
+
+#include "base/io.h"
+#include "base/memory.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const struct gpt_tokenizer_family *const families[] = {
+    &gpt_family_gpt2,
+    &gpt_family_hf,
+    &gpt_family_tiktoken,
+    &gpt_family_sp,
+    &gpt_family_sp_gpt,
+    &gpt_family_sp_llama2,
+    &gpt_family_bytes,
+    &gpt_family_null,
+};
+
+const char *const gpt_tokenizer_types[] = {
+    "GPT2BPETokenizer",
+    "HuggingFaceTokenizer",
+    "TikTokenizer",
+    "SentencePieceTokenizer",
+    "GPTSentencePieceTokenizer",
+    "Llama2Tokenizer",
+    "ByteTokenizer",
+    "NullTokenizer",
+    NULL,
+};
+
+const char *const gpt_special_choices[] = {"plain", "parse", NULL};
+
+int gpt_tokenizer_file(const char *model, const char *name, char *path,
+                       size_t cap, struct gpt_err *err)
+{
+    if (gpt_path_is_dir(model))
+        return gpt_path_join(path, cap, model, name, err);
+    if ((size_t)snprintf(path, cap, "%s", model) >= cap)
+        return gpt_fail(err, GPT_EUSAGE, "the path '%.100s...' is too long",
+                        model);
+    return GPT_OK;
+}
+
+bool gpt_tokenizer_parses_special(const struct gpt_tokenizer_options *o)
+{
+    return o->special && strcmp(o->special, "parse") == 0;
+}
+
+int gpt_tokenizer_open(struct gpt_tokenizer **tok,
+                       const struct gpt_tokenizer_options *options,
+                       struct gpt_err *err)
+{
+    for (size_t i = 0; i < GPT_COUNT(families); i++)
+        if (strcmp(options->type, families[i]->type) == 0)
+            return families[i]->open(tok, options, err);
+    return gpt_fail(err, GPT_EUSAGE, "unknown tokenizer type '%s'",
+                    options->type);
+}
+
+void gpt_tokenizer_close(struct gpt_tokenizer *tok)
+{
+    if (tok)
+        tok->family->close(tok);
+}
+
+int64_t gpt_tokenizer_vocab_size(const struct gpt_tokenizer *tok)
+{
+    return tok->vocab_size;
+}
+
+int32_t gpt_tokenizer_eod(const struct gpt_tokenizer *tok)
+{
+    return tok->eod;
+}
+
+int gpt_encoder_open(struct gpt_encoder **enc,
+                     const struct gpt_tokenizer *tok, struct gpt_err *err)
+{
+    return tok->family->encoder_open(enc, tok, err);
+}
+
+void gpt_encoder_close(struct gpt_encoder *enc)
+{
+    if (enc)
+        enc->tok->family->encoder_close(enc);
+}
+
+int gpt_encode(struct gpt_encoder *enc, const char *text, size_t len,
+               struct gpt_ids *ids, struct gpt_err *err)
+{
+    return enc->tok->family->encode(enc, text, len, ids, err);
+}
+
+size_t gpt_first_space(const struct gpt_tokenizer *tok, int32_t id)
+{
+    size_t len;
+    const char *bytes = gpt_token_bytes(tok, id, &len);
+    return tok->first_space && id != tok->unk && len && bytes[0] == ' ';
+}
+
+const char *gpt_token_bytes(const struct gpt_tokenizer *tok, int32_t id,
+                            size_t *len)
+{
+    *len = 0;
+    if (id < 0 || id >= tok->vocab_size)
+        return "";
+    return tok->family->token_bytes(tok, id, len);
+}
+
+/* ---- ByteTokenizer: id = byte, then one id for the end of a document ---- */
+
+enum { BYTES_EOD = 256, BYTES_VOCAB };
+
+struct byte_tokenizer {
+    struct gpt_tokenizer base;
+    char bytes[256];
+};
+
+static int bytes_open(struct gpt_tokenizer **tok,
+                      const struct gpt_tokenizer_options *options,
+                      struct gpt_err *err)
+{
+    struct byte_tokenizer *t;
+    (void)options;
+    GPT_TRY(gpt_new(&t, 1, sizeof(*t), "a tokenizer", err));
+    t->base = (struct gpt_tokenizer){.family = &gpt_family_bytes,
+                                     .vocab_size = BYTES_VOCAB,
+                                     .eod = BYTES_EOD};
+    for (int i = 0; i < 256; i++)
+        t->bytes[i] = (char)i;
+    *tok = &t->base;
+    return GPT_OK;
+}
+
+static void bytes_close(struct gpt_tokenizer *tok)
+{
+    gpt_free(tok);
+}
+
+static int bytes_encoder_open(struct gpt_encoder **enc,
+                              const struct gpt_tokenizer *tok,
+                              struct gpt_err *err)
+{
+    GPT_TRY(gpt_new(enc, 1, sizeof(**enc), "an encoder", err));
+    (*enc)->tok = tok;
+    return GPT_OK;
+}
+
+static void bytes_encoder_close(struct gpt_encoder *enc)
+{
+    gpt_free(enc);
+}
+
+static int bytes_encode(struct gpt_encoder *enc, const char *text, size_t len,
+                        struct gpt_ids *ids, struct gpt_err *err)
+{
+    (void)enc;
+    GPT_TRY(gpt_grow(&ids->data, &ids->cap, ids->len + len,
+                     sizeof(*ids->data), "token ids", err));
+    for (size_t i = 0; i < len; i++)
+        ids->data[ids->len + i] = (uint8_t)text[i];
+    ids->len += len;
+    return GPT_OK;
+}
+
+static const char *bytes_token(const struct gpt_tokenizer *tok, int32_t id,
+                               size_t *len)
+{
+    if (id == BYTES_EOD) {
+        *len = strlen("<|endoftext|>");
+        return "<|endoftext|>";
+    }
+    *len = 1;
+    return &((const struct byte_tokenizer *)tok)->bytes[id];
+}
+
+const struct gpt_tokenizer_family gpt_family_bytes = {
+    .type = "ByteTokenizer",
+    .open = bytes_open,
+    .close = bytes_close,
+    .encoder_open = bytes_encoder_open,
+    .encoder_close = bytes_encoder_close,
+    .encode = bytes_encode,
+    .token_bytes = bytes_token,
+};

@@ -1,0 +1,108 @@
+/* See hf_file.h. Start at gpt_hf_file_read(). */
+#include "tokenizer/tokenizer_json.h"
+
+#include "base/io.h"
+#include "base/memory.h"
+#include "text/json_scan.h"
+
+#include <string.h>
+
+enum { MAX_FILE = 1 << 28 };
+
+struct splitting {
+    struct gpt_hf_file *file;
+    struct gpt_scan scan;
+    struct gpt_buf rest; /* what becomes the tree */
+    const char *copied;  /* up to where it is in `rest` */
+};
+
+static int keep(struct splitting *s, const char *p, size_t n)
+{
+    return gpt_buf_add(&s->rest, p, n) == GPT_OK
+               ? GPT_OK
+               : gpt_fail(s->scan.err, GPT_EFAIL, "out of memory");
+}
+
+/* Leaves the value under the cursor out of the rest. */
+static int leave_out(struct splitting *s, struct gpt_str *value)
+{
+    const char *begin = (const char *)s->scan.p;
+    GPT_TRY(gpt_scan_skip(&s->scan));
+    *value = (struct gpt_str){begin,
+                                (size_t)((const char *)s->scan.p - begin)};
+    GPT_TRY(keep(s, s->copied, (size_t)(begin - s->copied)));
+    s->copied = begin + value->len;
+    return keep(s, "0", 1);
+}
+
+static bool is_key(struct gpt_str key, const char *name)
+{
+    return key.len == strlen(name) && memcmp(key.data, name, key.len) == 0;
+}
+
+typedef int member_fn(struct splitting *s, struct gpt_str key);
+
+/* Calls fn with the cursor on the value of each member. */
+static int each_member(struct splitting *s, member_fn *fn)
+{
+    struct gpt_str key;
+    bool escaped;
+    GPT_TRY(gpt_scan_expect(&s->scan, '{', "an object"));
+    gpt_scan_space(&s->scan);
+    if (!gpt_scan_at(&s->scan, '}'))
+        do {
+            GPT_TRY(gpt_scan_key(&s->scan, &key, &escaped));
+            gpt_scan_space(&s->scan);
+            GPT_TRY(fn(s, key));
+        } while (gpt_scan_more(&s->scan));
+    return gpt_scan_expect(&s->scan, '}', "',' or '}'");
+}
+
+static int split_model(struct splitting *s, struct gpt_str key)
+{
+    if (is_key(key, "vocab"))
+        return leave_out(s, &s->file->vocab);
+    if (is_key(key, "merges"))
+        return leave_out(s, &s->file->merges);
+    return gpt_scan_skip(&s->scan);
+}
+
+static int split_root(struct splitting *s, struct gpt_str key)
+{
+    return is_key(key, "model") && gpt_scan_at(&s->scan, '{')
+               ? each_member(s, split_model)
+               : gpt_scan_skip(&s->scan);
+}
+
+static int split(struct splitting *s, size_t len, struct gpt_err *err)
+{
+    s->copied = s->file->text;
+    s->scan.begin = s->scan.p = (const uint8_t *)s->copied;
+    s->scan.end = s->scan.begin + len;
+    s->scan.err = err;
+    GPT_TRY(each_member(s, split_root));
+    return keep(s, s->copied, (size_t)((const char *)s->scan.end - s->copied));
+}
+
+int gpt_hf_file_read(struct gpt_hf_file *file, const char *path,
+                     struct gpt_err *err)
+{
+    struct splitting s = {.file = file};
+    size_t len;
+    *file = (struct gpt_hf_file){0};
+    GPT_TRY(gpt_read_file(path, MAX_FILE, &file->text, &len, err));
+    int status = split(&s, len, err);
+    if (status == GPT_OK)
+        status = gpt_json_parse(&file->root, s.rest.data, s.rest.len, path,
+                                err);
+    else
+        gpt_context(err, "%s", path);
+    gpt_buf_free(&s.rest);
+    return status;
+}
+
+void gpt_hf_file_close(struct gpt_hf_file *file)
+{
+    cJSON_Delete(file->root);
+    gpt_free(file->text);
+}

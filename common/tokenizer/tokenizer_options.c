@@ -1,0 +1,183 @@
+/* See tokenizer_options.h. Which files a family has stands in one table. */
+#include "tokenizer/tokenizer_options.h"
+
+#include "base/io.h"
+#include "tokenizer/family.h"
+#include "text/unicode.h"
+
+#include <string.h>
+
+/* Files under their names in checkpoints: of --vocab-file and --merge-file, or
+ * of --tokenizer-model. */
+struct file_names {
+    const char *type, *vocab, *merges, *model, *beside;
+};
+
+static const struct file_names all_names[] = {
+    {.type = "GPT2BPETokenizer", .vocab = "vocab.json", .merges = "merges.txt"},
+    {.type = "HuggingFaceTokenizer", .model = "tokenizer.json",
+     .beside = "tokenizer_config.json"},
+    {.type = "ByteTokenizer"},
+    {.type = "NullTokenizer"},
+    {.type = NULL, .model = "tokenizer.model"},
+};
+
+static const struct file_names *names_of(const char *type)
+{
+    const struct file_names *n = all_names;
+    while (n->type && (!type || strcmp(n->type, type) != 0))
+        n++;
+    return n;
+}
+
+/* ---- files ---- */
+
+static int add_file(struct gpt_tokenizer_file *files, size_t *n,
+                    const char *name, const char *option, const char *path,
+                    struct gpt_err *err)
+{
+    struct gpt_tokenizer_file *file = &files[*n];
+    if (!name || !path)
+        return GPT_OK;
+    file->name = name;
+    file->option = option;
+    GPT_TRY(gpt_tokenizer_file(path, name, file->path, sizeof(file->path),
+                               err));
+    (*n)++;
+    return GPT_OK;
+}
+
+/* `name` in the directory of the file before it, if it is there. */
+static void add_beside(struct gpt_tokenizer_file *files, size_t *n,
+                       const char *name)
+{
+    if (!name || *n == 0)
+        return;
+    const char *model = files[*n - 1].path, *slash = strrchr(model, '/');
+    size_t dir = slash ? (size_t)(slash - model) + 1 : 0;
+    struct gpt_tokenizer_file *file = &files[*n];
+    if (dir + strlen(name) >= sizeof(file->path))
+        return;
+    memcpy(file->path, model, dir);
+    memcpy(file->path + dir, name, strlen(name) + 1);
+    file->name = name;
+    file->option = files[*n - 1].option;
+    *n += gpt_path_exists(file->path);
+}
+
+int gpt_tokenizer_files(const struct gpt_tokenizer_options *o,
+                        struct gpt_tokenizer_file files[GPT_TOKENIZER_FILES],
+                        size_t *n, struct gpt_err *err)
+{
+    const struct file_names *names = names_of(o->type);
+    *n = 0;
+    GPT_TRY(add_file(files, n, names->vocab, "vocab-file", o->vocab_file,
+                     err));
+    GPT_TRY(add_file(files, n, names->merges, "merge-file", o->merge_file,
+                     err));
+    GPT_TRY(add_file(files, n, names->model, "tokenizer-model", o->model,
+                     err));
+    add_beside(files, n, names->beside);
+    return GPT_OK;
+}
+
+bool gpt_tokenizer_named(const struct gpt_tokenizer_options *o)
+{
+    const struct file_names *names = names_of(o->type);
+    if (!o->type || names->vocab)
+        return o->vocab_file != NULL;
+    return !names->model || o->model;
+}
+
+int gpt_tokenizer_version(struct gpt_buf *b)
+{
+    return gpt_buf_printf(b, "Unicode %s\n", GPT_UNICODE_VERSION);
+}
+
+/* ---- checkpoints ---- */
+
+static void put_string(cJSON *json, const char *key, const char *value)
+{
+    if (value)
+        cJSON_AddStringToObject(json, key, value);
+}
+
+cJSON *gpt_tokenizer_to_json(const struct gpt_tokenizer_options *o)
+{
+    cJSON *json = cJSON_CreateObject();
+    put_string(json, "type", o->type);
+    put_string(json, "special", o->special);
+    put_string(json, "pattern", o->tiktoken_pattern);
+    if (o->hf_no_special)
+        cJSON_AddTrueToObject(json, "hf_no_special");
+    if (o->tiktoken_num_special)
+        cJSON_AddNumberToObject(json, "num_special",
+                                (double)o->tiktoken_num_special);
+    if (o->vocab_size)
+        cJSON_AddNumberToObject(json, "vocab_size", (double)o->vocab_size);
+    if (o->special_tokens.n)
+        cJSON_AddItemToObject(
+            json, "special_tokens",
+            cJSON_CreateStringArray(o->special_tokens.items,
+                                    (int)o->special_tokens.n));
+    return json;
+}
+
+static void take_string(const char **value, const cJSON *json, const char *key)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(json, key);
+    if (!*value && cJSON_IsString(item))
+        *value = item->valuestring;
+}
+
+static int take_list(struct gpt_list *list, const cJSON *json,
+                     struct gpt_arena *arena, struct gpt_err *err)
+{
+    const cJSON *items =
+        cJSON_GetObjectItemCaseSensitive(json, "special_tokens");
+    if (list->n || !cJSON_IsArray(items))
+        return GPT_OK;
+    list->items = gpt_arena_alloc(arena, (size_t)cJSON_GetArraySize(items),
+                                  sizeof(*list->items));
+    if (!list->items)
+        return gpt_fail(err, GPT_EFAIL, "cannot allocate special tokens");
+    for (const cJSON *i = items->child; i; i = i->next)
+        if (cJSON_IsString(i))
+            list->items[list->n++] = i->valuestring;
+    return GPT_OK;
+}
+
+static int take_file(const char **path, const char *dir, const char *name,
+                     struct gpt_arena *arena, struct gpt_err *err)
+{
+    char found[4200];
+    if (*path || !name)
+        return GPT_OK;
+    GPT_TRY(gpt_path_join(found, sizeof(found), dir, name, err));
+    if (!gpt_path_exists(found))
+        return GPT_OK;
+    *path = gpt_arena_strdup(arena, found);
+    return *path ? GPT_OK : gpt_fail(err, GPT_EFAIL, "out of memory");
+}
+
+int gpt_tokenizer_from_json(struct gpt_tokenizer_options *o, const cJSON *json,
+                            const char *dir, struct gpt_arena *arena,
+                            struct gpt_err *err)
+{
+    take_string(&o->type, json, "type");
+    take_string(&o->special, json, "special");
+    take_string(&o->tiktoken_pattern, json, "pattern");
+    if (cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(json, "hf_no_special")))
+        o->hf_no_special = true;
+    if (!o->tiktoken_num_special)
+        GPT_TRY(gpt_json_int_or(json, "num_special", 0, 0, 1 << 20,
+                                &o->tiktoken_num_special, dir, err));
+    if (!o->vocab_size)
+        GPT_TRY(gpt_json_int_or(json, "vocab_size", 0, 0, INT32_MAX,
+                                &o->vocab_size, dir, err));
+    GPT_TRY(take_list(&o->special_tokens, json, arena, err));
+    const struct file_names *names = names_of(o->type);
+    GPT_TRY(take_file(&o->vocab_file, dir, names->vocab, arena, err));
+    GPT_TRY(take_file(&o->merge_file, dir, names->merges, arena, err));
+    return take_file(&o->model, dir, names->model, arena, err);
+}

@@ -1,0 +1,93 @@
+/* The tokenizer as programs are told of it: the same options in each, kept in
+ * checkpoints, and told from others. */
+#ifndef GPT_TOKENIZER_TOKENIZER_OPTIONS_H
+#define GPT_TOKENIZER_TOKENIZER_OPTIONS_H
+
+#include "base/json.h"
+#include "base/memory.h"
+#include "tokenizer/pretok.h"
+#include "tokenizer/tokenizer.h"
+
+/* ---- rows of an option table ----
+ *
+ * For a member `member`, a struct gpt_tokenizer_options, of a program's options
+ * `type_`. --vocab-size, which means more than the tokenizer to some programs,
+ * is not among them. */
+#define GPT_TOKENIZER_AT(type_, member, field)                                 \
+    .offset = offsetof(type_, member) +                                        \
+              offsetof(struct gpt_tokenizer_options, field)
+
+/* What the tokens are. type_def is the default of --tokenizer-type. */
+#define GPT_TOKENIZER_FILE_OPTIONS(type_, member, type_def)                    \
+    {.kind = GPT_OPT_CHOICE, .name = "tokenizer-type", .arg = "TYPE",          \
+     GPT_TOKENIZER_AT(type_, member, type), .def = type_def,                   \
+     .choices = gpt_tokenizer_types, .help = "family of the tokenizer"},       \
+    {.kind = GPT_OPT_STRING, .name = "vocab-file", .arg = "FILE",              \
+     GPT_TOKENIZER_AT(type_, member, vocab_file), .flags = GPT_OPT_FILE,       \
+     .help = "vocab.json of GPT2BPETokenizer"},                                \
+    {.kind = GPT_OPT_STRING, .name = "merge-file", .arg = "FILE",              \
+     GPT_TOKENIZER_AT(type_, member, merge_file), .flags = GPT_OPT_FILE,       \
+     .help = "merges.txt of GPT2BPETokenizer"},                                \
+    {.kind = GPT_OPT_STRING, .name = "tokenizer-model", .arg = "FILE",         \
+     GPT_TOKENIZER_AT(type_, member, model), .flags = GPT_OPT_FILE,            \
+     .help = "file of the other families: tokenizer.json or its directory, "   \
+             "tokenizer.model, ranks of TikTokenizer"},                        \
+    {.kind = GPT_OPT_CHOICE, .name = "tiktoken-pattern", .arg = "NAME",        \
+     GPT_TOKENIZER_AT(type_, member, tiktoken_pattern),                        \
+     .choices = gpt_pretok_names,                                              \
+     .help = "TikTokenizer: how text is cut; default for a .json: v2"},        \
+    {.kind = GPT_OPT_INT, .name = "tiktoken-num-special-tokens", .arg = "N",   \
+     GPT_TOKENIZER_AT(type_, member, tiktoken_num_special), .def = "0",        \
+     .min = 0, .max = 1 << 20,                                                 \
+     .help = "TikTokenizer: ids kept for special tokens, 0 = 1000 before the " \
+             "tokens of a .json, those with names after a .tiktoken"},         \
+    {.kind = GPT_OPT_LIST, .name = "tokenizer-special-tokens", .arg = "TOKEN", \
+     GPT_TOKENIZER_AT(type_, member, special_tokens),                          \
+     .help = "TikTokenizer: names of the special tokens, in the order of "     \
+             "their ids"}
+
+/* How text is turned into them. */
+#define GPT_TOKENIZER_TEXT_OPTIONS(type_, member)                              \
+    {.kind = GPT_OPT_CHOICE, .name = "special", .arg = "HOW",                  \
+     GPT_TOKENIZER_AT(type_, member, special),                                 \
+     .choices = gpt_special_choices,                                           \
+     .help = "names of special tokens in a text: plain text (default), or "    \
+             "parse them as the tokens"},                                      \
+    {.kind = GPT_OPT_FLAG, .name = "tokenizer-hf-no-include-special-tokens",   \
+     GPT_TOKENIZER_AT(type_, member, hf_no_special),                           \
+     .help = "HuggingFaceTokenizer: put no tokens around a text, as BOS"}
+
+/* ---- files ---- */
+
+/* A file that a tokenizer is made of. */
+struct gpt_tokenizer_file {
+    char path[4200];
+    const char *name;   /* in checkpoints */
+    const char *option; /* that named it or its neighbour */
+};
+enum { GPT_TOKENIZER_FILES = 2 };
+
+/* Those that the options name. */
+int gpt_tokenizer_files(const struct gpt_tokenizer_options *o,
+                        struct gpt_tokenizer_file files[GPT_TOKENIZER_FILES],
+                        size_t *n, struct gpt_err *err) GPT_MUST_USE;
+
+/* Whether the options say enough to open a tokenizer: it needs no file, or
+ * there is one. */
+bool gpt_tokenizer_named(const struct gpt_tokenizer_options *o);
+
+/* Adds the Unicode version to --version. */
+int gpt_tokenizer_version(struct gpt_buf *b);
+
+/* ---- checkpoints ---- */
+
+/* The options but for the files, as an object; NULL when memory is out. */
+cJSON *gpt_tokenizer_to_json(const struct gpt_tokenizer_options *o);
+/* Fills in what the options leave open: from such an object (NULL: nothing),
+ * and from the files in `dir`, under their names there. What is filled in lies
+ * in `arena` or belongs to the object. */
+int gpt_tokenizer_from_json(struct gpt_tokenizer_options *o, const cJSON *json,
+                            const char *dir, struct gpt_arena *arena,
+                            struct gpt_err *err) GPT_MUST_USE;
+
+#endif

@@ -1,0 +1,291 @@
+/* Reading of vocab.json and merges.txt, and of both in one file. While loading,
+ * tokens are looked up by the text that the files write them in; what stays are
+ * bytes and ids. Start at gpt_vocab_load(). */
+#include "tokenizer/vocab.h"
+
+#include "base/io.h"
+#include "tokenizer/bytelevel.h"
+#include "text/json_scan.h"
+#include "tokenizer/vocab_names.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { MAX_FILE = 1 << 28 };
+
+struct loading {
+    struct gpt_vocab *v;
+    const char *vocab_file, *merge_file;
+    struct gpt_vocab_names names;
+    size_t cap;            /* of v->merges */
+    int32_t last;          /* what the merge before makes; -1 at first */
+    struct gpt_buf joined; /* of a merge's result */
+    struct gpt_err *err;
+};
+
+/* ---- tokens ---- */
+
+/* The bytes that tokens stand for. A text that is not all byte letters is a
+ * special token: it stands for itself, and no merge can make it. */
+static int add_tokens(struct loading *l)
+{
+    struct gpt_vocab *v = l->v;
+    char *bytes = gpt_arena_alloc(&v->arena,
+                                  l->names.n_letters + (size_t)v->n, 1);
+    GPT_TRY(gpt_new(&v->tokens, (size_t)v->n, sizeof(*v->tokens),
+                    "a vocabulary", l->err));
+    if (!bytes)
+        return gpt_fail(l->err, GPT_EFAIL, "cannot allocate a vocabulary");
+    for (int64_t id = 0; id < v->n; id++) {
+        const struct gpt_str *text = &l->names.texts[id];
+        struct gpt_str *token = &v->tokens[id];
+        if (!text->data)
+            continue;
+        token->data = bytes;
+        if (!gpt_bytelevel_decode(text->data, text->len, bytes, &token->len)) {
+            memcpy(bytes, text->data, text->len);
+            token->len = text->len;
+        }
+        bytes += token->len + 1; /* NUL, for people who print it */
+    }
+    return GPT_OK;
+}
+
+static int check_bytes(struct loading *l)
+{
+    for (int byte = 0; byte < 256; byte++) {
+        char text[GPT_BYTELEVEL_MAX], c = (char)byte;
+        size_t len = gpt_bytelevel_encode(&c, 1, text);
+        int32_t id = gpt_vocab_name_find(&l->names, text, len);
+        if (id < 0)
+            return gpt_fail(l->err, GPT_EDATA,
+                            "%s: no token for byte 0x%02x ('%.*s')",
+                            l->vocab_file, (unsigned)byte, (int)len, text);
+        l->v->byte_id[byte] = id;
+    }
+    return GPT_OK;
+}
+
+static int load_tokens(struct loading *l, struct gpt_str json,
+                       const struct gpt_vocab_ids *ids)
+{
+    GPT_TRY(gpt_vocab_names_read(&l->names, json, ids, l->vocab_file, l->err));
+    l->v->n = l->names.n;
+    GPT_TRY(add_tokens(l));
+    l->v->eod = gpt_vocab_name_find(&l->names, "<|endoftext|>", 13);
+    return check_bytes(l);
+}
+
+/* ---- merges.txt ---- */
+
+/* A merge in the making. `line` is its line, or its number in an array. */
+struct halves {
+    const char *left, *right;
+    size_t left_len, right_len;
+    long long line;
+};
+
+static int missing_token(struct loading *l, long long line, const char *text,
+                         size_t len)
+{
+    return gpt_fail(l->err, GPT_EDATA, "%s:%lld: '%.*s' is not in %s",
+                    l->merge_file, line, (int)(len < 200 ? len : 200), text,
+                    l->vocab_file);
+}
+
+/* The token that two texts make. Most files list merges in the order of what
+ * they make, some all of a token's one after the other. */
+static int find_result(struct loading *l, const struct halves *h, int32_t *id)
+{
+    const struct gpt_vocab_names *names = &l->names;
+    size_t len = h->left_len + h->right_len;
+    for (int32_t i = l->last; i >= 0 && i <= l->last + 1 && i < names->n; i++) {
+        const struct gpt_str *text = &names->texts[i];
+        *id = i;
+        if (text->data && text->len == len &&
+            memcmp(text->data, h->left, h->left_len) == 0 &&
+            memcmp(text->data + h->left_len, h->right, h->right_len) == 0)
+            return GPT_OK;
+    }
+    l->joined.len = 0;
+    if (gpt_buf_add(&l->joined, h->left, h->left_len) != GPT_OK ||
+        gpt_buf_add(&l->joined, h->right, h->right_len) != GPT_OK)
+        return gpt_fail(l->err, GPT_EFAIL, "cannot allocate a merge");
+    *id = gpt_vocab_name_find(names, l->joined.data, len);
+    return *id >= 0 ? GPT_OK : missing_token(l, h->line, l->joined.data, len);
+}
+
+static int add_merge(struct loading *l, const struct halves *h)
+{
+    struct gpt_vocab *v = l->v;
+    struct gpt_merge merge;
+    merge.left = gpt_vocab_name_find(&l->names, h->left, h->left_len);
+    if (merge.left < 0)
+        return missing_token(l, h->line, h->left, h->left_len);
+    merge.right = gpt_vocab_name_find(&l->names, h->right, h->right_len);
+    if (merge.right < 0)
+        return missing_token(l, h->line, h->right, h->right_len);
+    GPT_TRY(find_result(l, h, &merge.result));
+    l->last = merge.result;
+    GPT_TRY(gpt_grow(&v->merges, &l->cap, v->n_merges + 1, sizeof(*v->merges),
+                     "merges", l->err));
+    v->merges[v->n_merges++] = merge;
+    return GPT_OK;
+}
+
+/* "left right" */
+static int add_merge_line(struct loading *l, const char *text, size_t len,
+                          long long line)
+{
+    const char *space = memchr(text, ' ', len);
+    size_t left = space ? (size_t)(space - text) : 0;
+    size_t right = space ? len - left - 1 : 0;
+    if (!left || !right || memchr(space + 1, ' ', right))
+        return gpt_fail(l->err, GPT_EDATA,
+                        "%s:%lld: not two tokens with one space between: "
+                        "'%.*s'",
+                        l->merge_file, line, (int)(len < 200 ? len : 200),
+                        text);
+    struct halves h = {text, space + 1, left, right, line};
+    return add_merge(l, &h);
+}
+
+static int load_merges(struct loading *l, const char *text, size_t len)
+{
+    const char *p = text, *end = text + len;
+    long long line = 0;
+    while (p < end) {
+        const char *newline = memchr(p, '\n', (size_t)(end - p));
+        const char *stop = newline ? newline : end;
+        size_t n = (size_t)(stop - p);
+        if (n && p[n - 1] == '\r')
+            n--;
+        line++;
+        if (n < 8 || memcmp(p, "#version", 8) != 0)
+            GPT_TRY(add_merge_line(l, p, n, line));
+        p = newline ? newline + 1 : end;
+    }
+    return GPT_OK;
+}
+
+/* ---- merges of a tokenizer.json ---- */
+
+static int no_pair(struct loading *l, long long number)
+{
+    return gpt_fail(l->err, GPT_EDATA, "%s: number %lld is no pair of tokens",
+                    l->merge_file, number);
+}
+
+/* "left right" or ["left", "right"]; their letters go to `room`. */
+static int take_merge(struct loading *l, struct gpt_scan *s, char *room)
+{
+    long long number = (long long)l->v->n_merges + 1;
+    struct gpt_str half[2];
+    size_t n = 0, len;
+    if (gpt_scan_at(s, '"')) {
+        GPT_TRY(gpt_scan_text(s, room, &len));
+        return add_merge_line(l, room, len, number);
+    }
+    if (!gpt_scan_at(s, '['))
+        return no_pair(l, number);
+    s->p++;
+    gpt_scan_space(s);
+    do {
+        if (n == GPT_COUNT(half) || !gpt_scan_at(s, '"'))
+            return no_pair(l, number);
+        half[n].data = room;
+        GPT_TRY(gpt_scan_text(s, room, &half[n].len));
+        room += half[n++].len;
+    } while (gpt_scan_more(s));
+    GPT_TRY(gpt_scan_expect(s, ']', "',' or ']'"));
+    if (n < GPT_COUNT(half))
+        return no_pair(l, number);
+    const struct halves h = {half[0].data, half[1].data, half[0].len,
+                             half[1].len, number};
+    return add_merge(l, &h);
+}
+
+static int take_merges(struct loading *l, struct gpt_scan *s, char *room)
+{
+    GPT_TRY(gpt_scan_expect(s, '[', "a list of merges"));
+    gpt_scan_space(s);
+    if (gpt_scan_at(s, ']'))
+        return GPT_OK;
+    do
+        GPT_TRY(take_merge(l, s, room));
+    while (gpt_scan_more(s));
+    return gpt_scan_expect(s, ']', "',' or ']'");
+}
+
+static int load_merge_list(struct loading *l, struct gpt_str json)
+{
+    struct gpt_scan s = gpt_scan_of(json, l->err);
+    char *room;
+    gpt_scan_space(&s);
+    if (!gpt_scan_at(&s, '['))
+        return gpt_fail(l->err, GPT_EDATA, "%s: not an array", l->merge_file);
+    GPT_TRY(gpt_new(&room, json.len + GPT_SCAN_SLACK, 1, "merges", l->err));
+    int status = take_merges(l, &s, room);
+    gpt_free(room);
+    return status;
+}
+
+/* ---- the two together ---- */
+
+static int load_files(struct loading *l)
+{
+    const struct gpt_vocab_ids ids = {0};
+    char *text;
+    size_t len;
+    GPT_TRY(gpt_read_file(l->vocab_file, MAX_FILE, &text, &len, l->err));
+    int status = load_tokens(l, (struct gpt_str){text, len}, &ids);
+    gpt_free(text);
+    GPT_TRY(status);
+    GPT_TRY(gpt_read_file(l->merge_file, MAX_FILE, &text, &len, l->err));
+    status = load_merges(l, text, len);
+    gpt_free(text);
+    return status;
+}
+
+static void free_loading(struct loading *l)
+{
+    gpt_vocab_names_close(&l->names);
+    gpt_buf_free(&l->joined);
+}
+
+int gpt_vocab_load(struct gpt_vocab *v, const char *vocab_file,
+                   const char *merge_file, struct gpt_err *err)
+{
+    struct loading l = {.v = v, .vocab_file = vocab_file, .last = -1,
+                        .merge_file = merge_file, .err = err};
+    *v = (struct gpt_vocab){.eod = -1};
+    int status = load_files(&l);
+    free_loading(&l);
+    return status;
+}
+
+int gpt_vocab_load_json(struct gpt_vocab *v, struct gpt_str vocab,
+                        struct gpt_str merges, int64_t n_ids,
+                        const char *what, struct gpt_err *err)
+{
+    char vocab_name[4200], merges_name[4200];
+    const struct gpt_vocab_ids ids = {.gaps = true, .least = n_ids};
+    struct loading l = {.v = v, .vocab_file = vocab_name, .last = -1,
+                        .merge_file = merges_name, .err = err};
+    snprintf(vocab_name, sizeof vocab_name, "%s: model.vocab", what);
+    snprintf(merges_name, sizeof merges_name, "%s: model.merges", what);
+    *v = (struct gpt_vocab){.eod = -1};
+    int status = load_tokens(&l, vocab, &ids);
+    if (status == GPT_OK)
+        status = load_merge_list(&l, merges);
+    free_loading(&l);
+    return status;
+}
+
+void gpt_vocab_free(struct gpt_vocab *v)
+{
+    gpt_free(v->tokens);
+    gpt_free(v->merges);
+    gpt_arena_free(&v->arena);
+    memset(v, 0, sizeof(*v));
+}

@@ -1,0 +1,142 @@
+/* Writes vocab.json and merges.txt: see vocab_write.h. */
+#include "tokenizer/vocab_write.h"
+
+#include "base/memory.h"
+#include "tokenizer/bytelevel.h"
+
+#include <string.h>
+
+/* The letters of every token, one after the other; token i is
+ * text[begin[i]..begin[i + 1]). */
+struct spelling {
+    struct gpt_buf text;
+    size_t *begin;
+    int64_t n;
+};
+
+int64_t gpt_vocab_size(const struct gpt_bpe_trained *model)
+{
+    return GPT_BPE_BYTES + model->n_merges + 1;
+}
+
+static int append_token(struct spelling *s, int32_t id)
+{
+    size_t begin = s->begin[id], n = s->begin[id + 1] - begin;
+    GPT_TRY(gpt_buf_reserve(&s->text, n)); /* the source may move */
+    return gpt_buf_add(&s->text, s->text.data + begin, n);
+}
+
+static int append_byte(struct spelling *s, int rank)
+{
+    char byte = (char)gpt_byte_of_rank(rank);
+    char letter[GPT_BYTELEVEL_MAX];
+    return gpt_buf_add(&s->text, letter,
+                       gpt_bytelevel_encode(&byte, 1, letter));
+}
+
+static void spelling_free(struct spelling *s)
+{
+    gpt_buf_free(&s->text);
+    gpt_free(s->begin);
+}
+
+static int spell(struct spelling *s, const struct gpt_bpe_trained *model,
+                 struct gpt_err *err)
+{
+    int64_t n = GPT_BPE_BYTES + model->n_merges;
+    int status = GPT_OK;
+    *s = (struct spelling){.n = n};
+    GPT_TRY(gpt_new(&s->begin, (size_t)n + 1, sizeof *s->begin, "vocabulary",
+                    err));
+    for (int64_t i = 0; i < n && status == GPT_OK; i++) {
+        if (i < GPT_BPE_BYTES) {
+            status = append_byte(s, (int)i);
+        } else {
+            const struct gpt_bpe_merge *m = &model->merges[i - GPT_BPE_BYTES];
+            status = append_token(s, m->left);
+            if (status == GPT_OK)
+                status = append_token(s, m->right);
+        }
+        s->begin[i + 1] = s->text.len;
+    }
+    if (status != GPT_OK) {
+        spelling_free(s);
+        return gpt_fail(err, status, "cannot allocate the vocabulary's text");
+    }
+    return GPT_OK;
+}
+
+static int write_token(struct gpt_out *out, const struct spelling *s,
+                       int32_t id, struct gpt_err *err)
+{
+    return gpt_out_write(out, s->text.data + s->begin[id],
+                         s->begin[id + 1] - s->begin[id], err);
+}
+
+/* Letters are printable: of them, JSON escapes only the quote and the
+ * backslash. */
+static int write_json_token(struct gpt_out *out, const struct spelling *s,
+                            int32_t id, struct gpt_err *err)
+{
+    const char *p = s->text.data + s->begin[id];
+    const char *end = s->text.data + s->begin[id + 1];
+    while (p < end) {
+        const char *plain = p;
+        while (p < end && *p != '"' && *p != '\\')
+            p++;
+        GPT_TRY(gpt_out_write(out, plain, (size_t)(p - plain), err));
+        if (p < end) {
+            const char escape[2] = {'\\', *p++};
+            GPT_TRY(gpt_out_write(out, escape, sizeof escape, err));
+        }
+    }
+    return GPT_OK;
+}
+
+static int write_json(struct gpt_out *out, const struct spelling *s,
+                      struct gpt_err *err)
+{
+    for (int64_t i = 0; i < s->n; i++) {
+        GPT_TRY(gpt_out_printf(out, err, i == 0 ? "{\"" : ",\""));
+        GPT_TRY(write_json_token(out, s, (int32_t)i, err));
+        GPT_TRY(gpt_out_printf(out, err, "\":%lld", (long long)i));
+    }
+    return gpt_out_printf(out, err, ",\"" GPT_END_OF_TEXT "\":%lld}\n",
+                          (long long)s->n);
+}
+
+int gpt_vocab_write_json(struct gpt_out *out,
+                         const struct gpt_bpe_trained *model,
+                         struct gpt_err *err)
+{
+    struct spelling s;
+    GPT_TRY(spell(&s, model, err));
+    int status = write_json(out, &s, err);
+    spelling_free(&s);
+    return status;
+}
+
+static int write_merges(struct gpt_out *out, const struct spelling *s,
+                        const struct gpt_bpe_trained *model,
+                        struct gpt_err *err)
+{
+    GPT_TRY(gpt_out_printf(out, err, "#version: 0.2\n"));
+    for (int64_t i = 0; i < model->n_merges; i++) {
+        GPT_TRY(write_token(out, s, model->merges[i].left, err));
+        GPT_TRY(gpt_out_write(out, " ", 1, err));
+        GPT_TRY(write_token(out, s, model->merges[i].right, err));
+        GPT_TRY(gpt_out_write(out, "\n", 1, err));
+    }
+    return GPT_OK;
+}
+
+int gpt_vocab_write_merges(struct gpt_out *out,
+                           const struct gpt_bpe_trained *model,
+                           struct gpt_err *err)
+{
+    struct spelling s;
+    GPT_TRY(spell(&s, model, err));
+    int status = write_merges(out, &s, model, err);
+    spelling_free(&s);
+    return status;
+}

@@ -1,0 +1,207 @@
+/* Learning rate, weight decay and batch size by samples. Formulas are written
+ * in the order of operations of the original, so that values are equal, not
+ * only near. Start at gpt_lr_schedule_value(). */
+#include "train/lr_schedule.h"
+
+#include "base/num.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+static const double pi = 3.14159265358979323846;
+
+static bool find_name(const char *const *names, int n, const char *name,
+                      int *found)
+{
+    for (int i = 0; i < n; i++)
+        if (strcmp(names[i], name) == 0) {
+            *found = i;
+            return true;
+        }
+    return false;
+}
+
+bool gpt_lr_style_parse(const char *name, enum gpt_lr_style *style)
+{
+    static const char *const names[] = {"constant", "linear", "cosine",
+                                        "inverse-square-root", "WSD"};
+    int i;
+    if (!find_name(names, (int)GPT_COUNT(names), name, &i))
+        return false;
+    *style = (enum gpt_lr_style)i;
+    return true;
+}
+
+bool gpt_wsd_style_parse(const char *name, enum gpt_wsd_style *style)
+{
+    static const char *const names[] = {"linear", "cosine", "exponential",
+                                        "minus_sqrt"};
+    int i;
+    if (!find_name(names, (int)GPT_COUNT(names), name, &i))
+        return false;
+    *style = (enum gpt_wsd_style)i;
+    return true;
+}
+
+bool gpt_wd_style_parse(const char *name, enum gpt_wd_style *style)
+{
+    static const char *const names[] = {"constant", "linear", "cosine"};
+    int i;
+    if (!find_name(names, (int)GPT_COUNT(names), name, &i))
+        return false;
+    *style = (enum gpt_wd_style)i;
+    return true;
+}
+
+static int check_wd(const struct gpt_lr_schedule *s, struct gpt_err *err)
+{
+    if (!(s->start_wd >= 0) || !(s->end_wd >= s->start_wd))
+        return gpt_fail(err, GPT_EUSAGE,
+                        "weight decay goes from %g to %g, must be >= 0 and"
+                        " not fall", s->start_wd, s->end_wd);
+    if (s->wd_style == GPT_WD_CONSTANT && s->start_wd != s->end_wd)
+        return gpt_fail(err, GPT_EUSAGE,
+                        "--weight-decay-incr-style is constant, but"
+                        " --start-weight-decay %g differs from"
+                        " --end-weight-decay %g", s->start_wd, s->end_wd);
+    if (s->wd_style != GPT_WD_CONSTANT && s->wd_incr_samples <= 0)
+        return gpt_fail(err, GPT_EUSAGE,
+                        "weight decay grows over %" PRId64
+                        " samples, must be > 0", s->wd_incr_samples);
+    return GPT_OK;
+}
+
+int gpt_lr_schedule_check(const struct gpt_lr_schedule *s, struct gpt_err *err)
+{
+    if (!(s->min_lr >= 0) || !(s->max_lr >= s->min_lr))
+        return gpt_fail(err, GPT_EUSAGE,
+                        "--min-lr is %g, must be >= 0 and at most --lr %g",
+                        s->min_lr, s->max_lr);
+    if (!(s->init_lr <= s->max_lr) || !(s->init_lr >= 0))
+        return gpt_fail(err, GPT_EUSAGE,
+                        "--lr-warmup-init is %g, must be >= 0 and at most"
+                        " --lr %g", s->init_lr, s->max_lr);
+    if (s->decay_samples <= 0)
+        return gpt_fail(err, GPT_EUSAGE,
+                        "the learning rate decays over %" PRId64
+                        " samples, must be > 0", s->decay_samples);
+    if (s->warmup_samples < 0 || s->warmup_samples >= s->decay_samples)
+        return gpt_fail(err, GPT_EUSAGE,
+                        "the learning rate warms up over %" PRId64
+                        " samples, must be less than the %" PRId64
+                        " of its decay", s->warmup_samples, s->decay_samples);
+    if (s->style == GPT_LR_WSD &&
+        (s->wsd_decay_samples <= 0 || s->wsd_decay_samples > s->decay_samples))
+        return gpt_fail(err, GPT_EUSAGE,
+                        "the WSD tail has %" PRId64
+                        " samples, must be > 0 and at most the %" PRId64
+                        " of the decay", s->wsd_decay_samples,
+                        s->decay_samples);
+    return check_wd(s, err);
+}
+
+/* 1 before the tail; q runs from 0 to 1 in it. */
+static double wsd_coefficient(const struct gpt_lr_schedule *s, int64_t samples)
+{
+    int64_t into = samples - (s->decay_samples - s->wsd_decay_samples);
+    if (into <= 0)
+        return 1.0;
+    double q = (double)into / (double)s->wsd_decay_samples;
+    switch (s->wsd_style) {
+    case GPT_WSD_LINEAR:
+        return 1.0 - q;
+    case GPT_WSD_COSINE:
+        return 0.5 * (cos(pi * q) + 1.0);
+    case GPT_WSD_EXPONENTIAL:
+        return 2.0 * pow(0.5, q) - 1.0;
+    case GPT_WSD_MINUS_SQRT:
+        return 1.0 - sqrt(q);
+    }
+    return 0.0;
+}
+
+/* How much of max_lr - min_lr is left, after the warm-up, before the end. */
+static double decay_coefficient(const struct gpt_lr_schedule *s, int64_t samples)
+{
+    double r = (double)(samples - s->warmup_samples) /
+               (double)(s->decay_samples - s->warmup_samples);
+    if (s->style == GPT_LR_LINEAR)
+        return 1.0 - r;
+    if (s->style == GPT_LR_COSINE)
+        return 0.5 * (cos(pi * r) + 1.0);
+    return wsd_coefficient(s, samples);
+}
+
+double gpt_lr_schedule_value(const struct gpt_lr_schedule *s, int64_t samples)
+{
+    if (s->warmup_samples > 0 && samples <= s->warmup_samples)
+        return s->init_lr + (s->max_lr - s->init_lr) * (double)samples /
+                                (double)s->warmup_samples;
+    if (s->style == GPT_LR_CONSTANT)
+        return s->max_lr;
+    if (samples > s->decay_samples)
+        return s->min_lr;
+    if (s->style == GPT_LR_INVERSE_SQUARE_ROOT) {
+        double warmup = (double)gpt_max_i64(s->warmup_samples, 1);
+        double n = (double)gpt_max_i64(samples, 1);
+        return fmax(s->min_lr, s->max_lr * sqrt(warmup) / sqrt(n));
+    }
+    return s->min_lr +
+           decay_coefficient(s, samples) * (s->max_lr - s->min_lr);
+}
+
+double gpt_lr_schedule_weight_decay(const struct gpt_lr_schedule *s,
+                                 int64_t samples)
+{
+    if (s->wd_style == GPT_WD_CONSTANT || samples > s->wd_incr_samples)
+        return s->end_wd;
+    double r = (double)samples / (double)s->wd_incr_samples;
+    if (s->wd_style == GPT_WD_COSINE)
+        r = 0.5 * (cos(pi * (1 - r)) + 1.0);
+    return s->start_wd + r * (s->end_wd - s->start_wd);
+}
+
+int gpt_rampup_check(const struct gpt_rampup *r, int64_t multiple,
+                     struct gpt_err *err)
+{
+    if (r->global_batch <= 0 || r->global_batch % multiple != 0)
+        return gpt_fail(err, GPT_EUSAGE,
+                        "--global-batch-size is %" PRId64
+                        ", must be a multiple of micro batch * data parallel"
+                        " size = %" PRId64, r->global_batch, multiple);
+    if (r->start == 0)
+        return GPT_OK;
+    if (r->start < 0 || r->increment <= 0 || r->samples < 0)
+        return gpt_fail(err, GPT_EUSAGE,
+                        "--rampup-batch-size is %" PRId64 " %" PRId64
+                        " %" PRId64 ": start and increment must be > 0,"
+                        " samples >= 0", r->start, r->increment, r->samples);
+    if (r->start > r->global_batch ||
+        (r->global_batch - r->start) % r->increment != 0)
+        return gpt_fail(err, GPT_EUSAGE,
+                        "--rampup-batch-size: steps of %" PRId64
+                        " do not lead from %" PRId64
+                        " to --global-batch-size %" PRId64, r->increment,
+                        r->start, r->global_batch);
+    if (r->start % multiple != 0 || r->increment % multiple != 0)
+        return gpt_fail(err, GPT_EUSAGE,
+                        "--rampup-batch-size: start %" PRId64
+                        " and increment %" PRId64
+                        " must be multiples of micro batch * data parallel"
+                        " size = %" PRId64, r->start, r->increment, multiple);
+    return GPT_OK;
+}
+
+/* The distance between increments is a quotient that need not be whole. */
+int64_t gpt_rampup_global_batch(const struct gpt_rampup *r,
+                                int64_t consumed_samples)
+{
+    if (r->start == 0 || r->start == r->global_batch ||
+        consumed_samples > r->samples || r->samples == 0)
+        return r->global_batch;
+    int64_t n = (r->global_batch - r->start) / r->increment;
+    double each = (double)r->samples / (double)n;
+    int64_t steps = (int64_t)((double)consumed_samples / each);
+    return gpt_min_i64(r->start + steps * r->increment, r->global_batch);
+}

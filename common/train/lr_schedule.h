@@ -1,0 +1,69 @@
+/* What changes while training goes on: learning rate, weight decay and global
+ * batch size, as pure functions of the samples consumed so far. The rules are
+ * those of Megatron-LM's optimizer_param_scheduler.py. Everything counts
+ * samples; iterations become samples by the global batch size. */
+#ifndef GPT_TRAIN_LR_SCHEDULE_H
+#define GPT_TRAIN_LR_SCHEDULE_H
+
+#include "base/status.h"
+
+enum gpt_lr_style {
+    GPT_LR_CONSTANT,
+    GPT_LR_LINEAR,
+    GPT_LR_COSINE,
+    GPT_LR_INVERSE_SQUARE_ROOT, /* "inverse-square-root" */
+    GPT_LR_WSD, /* "WSD": warm up, stay, decay in the last wsd_decay_samples */
+};
+
+enum gpt_wsd_style {
+    GPT_WSD_LINEAR,
+    GPT_WSD_COSINE,
+    GPT_WSD_EXPONENTIAL, /* 2 * 0.5^q - 1 */
+    GPT_WSD_MINUS_SQRT,  /* "minus_sqrt": 1 - sqrt(q) */
+};
+
+enum gpt_wd_style { GPT_WD_CONSTANT, GPT_WD_LINEAR, GPT_WD_COSINE };
+
+struct gpt_lr_schedule {
+    enum gpt_lr_style style;
+    double max_lr, min_lr;
+    double init_lr;         /* where the warm-up starts */
+    int64_t warmup_samples; /* 0 = none */
+    int64_t decay_samples;  /* when min_lr is reached, warm-up included */
+    int64_t wsd_decay_samples;
+    enum gpt_wsd_style wsd_style;
+    double start_wd, end_wd;
+    int64_t wd_incr_samples; /* when end_wd is reached */
+    enum gpt_wd_style wd_style;
+};
+
+/* Styles by the names of Megatron's options; false when unknown. */
+bool gpt_lr_style_parse(const char *name, enum gpt_lr_style *style);
+bool gpt_wsd_style_parse(const char *name, enum gpt_wsd_style *style);
+bool gpt_wd_style_parse(const char *name, enum gpt_wd_style *style);
+
+/* GPT_EUSAGE names the option, its value and the limit. A schedule that passes
+ * is defined for every number of samples >= 0. */
+int gpt_lr_schedule_check(const struct gpt_lr_schedule *s,
+                       struct gpt_err *err) GPT_MUST_USE;
+
+/* Used by the step that starts after `samples`: the first step has 0. */
+double gpt_lr_schedule_value(const struct gpt_lr_schedule *s, int64_t samples);
+double gpt_lr_schedule_weight_decay(const struct gpt_lr_schedule *s, int64_t samples);
+
+/* --rampup-batch-size START INC SAMPLES: the global batch grows from `start` by
+ * `increment` at equal distances until `samples` were consumed, then it is
+ * `global_batch`. start == 0: no ramp-up. */
+struct gpt_rampup {
+    int64_t start, increment, samples;
+    int64_t global_batch;
+};
+
+/* `multiple` = micro batch * data parallel size: every batch size on the way
+ * must be a multiple of it. GPT_EUSAGE with the numbers otherwise. */
+int gpt_rampup_check(const struct gpt_rampup *r, int64_t multiple,
+                     struct gpt_err *err) GPT_MUST_USE;
+int64_t gpt_rampup_global_batch(const struct gpt_rampup *r,
+                                int64_t consumed_samples);
+
+#endif

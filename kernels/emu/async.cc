@@ -1,0 +1,413 @@
+/* Mbarriers, named barriers, register counts, and the copies that mbarriers
+ * count. A copy waits in a list until the scheduler does it: when nobody else
+ * can go on, at once, or at random (async.h). */
+#include "kernels/emu/threads.h"
+
+#include <algorithm>
+#include <deque>
+
+namespace emu {
+
+/* ---- shared memory ---- */
+
+static const unsigned first_address = 1024;
+
+static char *shared_begin;
+static size_t shared_size;
+/* By 4 bytes: the thread + 1 that wrote and has not fenced, 0: none. */
+static std::vector<uint16_t> unfenced;
+
+unsigned shared_address(const void *p, const char *file, int line)
+{
+    size_t at = (size_t)((const char *)p - shared_begin);
+    if (!shared_begin || at >= shared_size)
+        fail("%s:%d: %p is not in dynamic shared memory", file, line, p);
+    return first_address + (unsigned)at;
+}
+
+char *shared_at(unsigned address, unsigned bytes)
+{
+    if (address < first_address ||
+        address - first_address + bytes > shared_size) {
+        fail("shared memory has no address %#x", address);
+        return nullptr;
+    }
+    for (unsigned i = address & ~3u; i < address + bytes; i += 4)
+        if (unsigned writer = unfenced[(i - first_address) / 4])
+            fail("shared address %#x is read by the asynchronous proxy, but "
+                 "thread %u wrote it without fence.proxy.async", i, writer - 1);
+    return shared_begin + (address - first_address);
+}
+
+static void written(const void *p, size_t bytes, const char *file, int line)
+{
+    unsigned at = shared_address(p, file, line) - first_address;
+    for (unsigned i = at / 4; i < (at + bytes + 3) / 4; i++)
+        unfenced[i] = (uint16_t)(now - threads + 1);
+}
+
+void fence_async()
+{
+    for (uint16_t &writer : unfenced)
+        if (writer == now - threads + 1)
+            writer = 0;
+}
+
+/* ---- mbarriers ---- */
+
+struct mbarrier {
+    uint64_t expected : 20, pending : 20;
+    int64_t bytes : 21;
+    uint64_t parity : 1, valid : 2; /* valid = 1: initialised */
+};
+static_assert(sizeof(struct mbarrier) == 8, "an mbarrier is 8 bytes");
+
+static struct mbarrier *mbarrier_of(uint64_t *b, const char *file, int line)
+{
+    shared_address(b, file, line);
+    check_aligned(b, 8, file, line);
+    struct mbarrier *m = (struct mbarrier *)(void *)b;
+    if (m->valid != 1)
+        fail("%s:%d: an mbarrier that is not initialised", file, line);
+    return m;
+}
+
+/* Ends the phase when all have arrived and all bytes are there. */
+static void settle(struct mbarrier *m)
+{
+    if (m->pending || m->bytes)
+        return;
+    m->parity ^= 1;
+    m->pending = m->expected;
+}
+
+void mbarrier_init(uint64_t *b, unsigned count, const char *file, int line)
+{
+    check_aligned(b, 8, file, line);
+    if (count < 1 || count >= 1u << 20)
+        fail("%s:%d: an mbarrier of %u threads", file, line, count);
+    written(b, 8, file, line);
+    struct mbarrier m = {count, count, 0, 0, 1};
+    memcpy(b, &m, sizeof m);
+}
+
+static void arrive(struct mbarrier *m, const char *file, int line)
+{
+    if (!m->pending)
+        fail("%s:%d: more than %u arrive at an mbarrier", file, line,
+             (unsigned)m->expected);
+    m->pending--;
+    settle(m);
+}
+
+void mbarrier_arrive(uint64_t *b, const char *file, int line)
+{
+    arrive(mbarrier_of(b, file, line), file, line);
+}
+
+void mbarrier_expect(uint64_t *b, unsigned bytes, const char *file, int line)
+{
+    struct mbarrier *m = mbarrier_of(b, file, line);
+    if ((int64_t)bytes + m->bytes >= 1 << 20)
+        fail("%s:%d: %u bytes more than an mbarrier counts", file, line, bytes);
+    m->bytes = m->bytes + bytes;
+    arrive(m, file, line);
+}
+
+static void complete(uint64_t *b, unsigned bytes)
+{
+    struct mbarrier *m = (struct mbarrier *)(void *)b;
+    m->bytes = m->bytes - (int)bytes;
+    settle(m);
+}
+
+static bool phase_over(const struct thread *t)
+{
+    return ((const struct mbarrier *)t->on)->parity != t->number;
+}
+
+void mbarrier_wait(uint64_t *b, unsigned parity, const char *file, int line)
+{
+    if (parity > 1)
+        fail("%s:%d: a parity of %u", file, line, parity);
+    now->on = mbarrier_of(b, file, line);
+    now->number = parity;
+    poll(phase_over, "mbarrier_wait", file, line);
+}
+
+/* ---- named barriers ---- */
+
+static struct named {
+    unsigned count, arrived, round;
+} named[16];
+
+static struct named *named_of(unsigned id, unsigned count, const char *file,
+                              int line)
+{
+    if (id < 1 || id > 15 || count % 32 || !count || count > n_threads)
+        fail("%s:%d: barrier %u of %u threads", file, line, id, count);
+    struct named *b = &named[id];
+    if (b->arrived && b->count != count)
+        fail("%s:%d: barrier %u of %u threads has begun with %u", file, line,
+             id, count, b->count);
+    b->count = count;
+    return b;
+}
+
+static void named_come(struct named *b)
+{
+    if (++b->arrived == b->count) {
+        b->arrived = 0;
+        b->round++;
+    }
+}
+
+static bool round_over(const struct thread *t)
+{
+    return ((const struct named *)t->on)->round != t->number;
+}
+
+void named_sync(unsigned id, unsigned count, const char *file, int line)
+{
+    struct named *b = named_of(id, count, file, line);
+    now->on = b;
+    now->number = b->round;
+    named_come(b);
+    poll(round_over, "bar.sync", file, line);
+}
+
+void named_arrive(unsigned id, unsigned count, const char *file, int line)
+{
+    named_come(named_of(id, count, file, line));
+}
+
+/* ---- registers ---- */
+
+enum { REGISTERS = 65536 };
+static unsigned free_registers, warp_registers[MAX_THREADS / 32];
+
+/* A launch gives every thread the same, a multiple of 8; what remains of the
+ * multiprocessor's is nobody's. */
+static void share_registers()
+{
+    unsigned each = std::min(REGISTERS / n_threads, 255u) / 8 * 8;
+    for (unsigned w = 0; w < (n_threads + 31) / 32; w++)
+        warp_registers[w] = each;
+    free_registers = 0;
+}
+
+static bool registers_there(const struct thread *t)
+{
+    unsigned w = (unsigned)(t - threads) / 32;
+    return warp_registers[w] >= t->number ||
+           free_registers >= (t->number - warp_registers[w]) * 32;
+}
+
+static void change_registers(void *const slots[32], uint32_t)
+{
+    unsigned w = (unsigned)(now - threads) / 32;
+    unsigned count = *(unsigned *)slots[0];
+    free_registers += (warp_registers[w] - count) * 32;
+    warp_registers[w] = count;
+}
+
+void set_registers(unsigned count, bool more, const char *file, int line)
+{
+    unsigned w = (unsigned)(now - threads) / 32;
+    if (count % 8 || count < 24 || count > 256)
+        fail("%s:%d: setmaxnreg of %u", file, line, count);
+    if (more ? count < warp_registers[w] : count > warp_registers[w])
+        fail("%s:%d: setmaxnreg from %u to %u", file, line, warp_registers[w],
+             count);
+    now->number = count;
+    poll(registers_there, "setmaxnreg", file, line);
+    meet("setmaxnreg", ~0u, &count, change_registers, file, line);
+}
+
+/* ---- tensor maps ---- */
+
+struct tensor_map {
+    const char *base;
+    uint64_t magic;
+    uint32_t element, swizzle; /* bytes; of 16: bits exchanged */
+    uint64_t dim[4], stride[4]; /* stride[0] = element */
+    uint32_t box[4];
+};
+static_assert(sizeof(struct tensor_map) <= sizeof(CUtensorMap), "128 bytes");
+static const uint64_t MAP_MAGIC = 0x70616d736f736e65;
+
+static unsigned element_bytes(CUtensorMapDataType type)
+{
+    return type == CU_TENSOR_MAP_DATA_TYPE_FLOAT32 ? 4 : 2;
+}
+
+/* Are the limits that the driver documents kept? */
+static bool map_valid(const struct tensor_map &m, unsigned rank)
+{
+    bool good = (uintptr_t)m.base % 16 == 0 &&
+                m.box[0] * m.element % 16 == 0 &&
+                (!m.swizzle || m.box[0] * m.element <= 16u << m.swizzle);
+    for (unsigned i = 0; i < rank; i++) {
+        good = good && m.dim[i] >= 1 && m.dim[i] <= (uint64_t)1 << 32 &&
+               m.box[i] >= 1 && m.box[i] <= 256;
+        if (i > 0)
+            good = good && m.stride[i] % 16 == 0 &&
+                   m.stride[i] < (uint64_t)1 << 40 &&
+                   m.stride[i] >= m.stride[i - 1];
+    }
+    return good;
+}
+
+/* ---- copies under way ---- */
+
+struct bulk_copy {
+    bool tensor;
+    struct tensor_map map; /* tensor */
+    const char *from;      /* else */
+    unsigned to, bytes;
+    int at[4];
+    uint64_t *barrier;
+};
+static std::deque<bulk_copy> copies;
+
+unsigned swizzled(unsigned address, unsigned bits)
+{
+    return address ^ ((address >> 7 & ((1u << bits) - 1)) << 4);
+}
+
+/* Element i of the box: the coordinates count from the innermost. */
+static void copy_element(const struct bulk_copy &c, unsigned i)
+{
+    const struct tensor_map &m = c.map;
+    const char *from = m.base;
+    bool inside = true;
+    char *to = shared_at(swizzled(c.to + i * m.element, m.swizzle), m.element);
+    for (unsigned k = 0; k < 4; k++) {
+        int64_t x = (int64_t)c.at[k] + i % m.box[k];
+        i /= m.box[k];
+        inside = inside && x >= 0 && (uint64_t)x < m.dim[k];
+        from += x * (int64_t)m.stride[k];
+    }
+    if (to && inside)
+        memcpy(to, from, m.element);
+    else if (to)
+        memset(to, 0, m.element);
+}
+
+static void perform(const struct bulk_copy &c)
+{
+    for (unsigned i = 0; c.tensor && i < c.bytes / c.map.element; i++)
+        copy_element(c, i);
+    if (!c.tensor)
+        if (char *to = shared_at(c.to, c.bytes))
+            memcpy(to, c.from, c.bytes);
+    complete(c.barrier, c.bytes);
+}
+
+static void begin_copy(struct bulk_copy &c, void *to, uint64_t *barrier,
+                       unsigned alignment, const char *file, int line)
+{
+    mbarrier_of(barrier, file, line);
+    shared_at(shared_address(barrier, file, line), 8); /* fenced? */
+    c.to = shared_address(to, file, line);
+    c.barrier = barrier;
+    if (c.to % alignment)
+        fail("%s:%d: a copy to shared address %#x, no multiple of %u", file,
+             line, c.to, alignment);
+    if (copies_at_once)
+        perform(c);
+    else
+        copies.push_back(c);
+}
+
+void tma_load(void *to, const CUtensorMap *map, uint64_t *barrier,
+              const int (&at)[4], const char *file, int line)
+{
+    struct bulk_copy c = {};
+    memcpy(&c.map, map, sizeof c.map);
+    if (c.map.magic != MAP_MAGIC || (uintptr_t)map % 64)
+        fail("%s:%d: no tensor map", file, line);
+    c.tensor = true;
+    c.bytes = c.map.element;
+    for (unsigned k = 0; k < 4; k++) {
+        c.bytes *= c.map.box[k];
+        c.at[k] = at[k];
+    }
+    begin_copy(c, to, barrier, 128, file, line);
+}
+
+void bulk_load(void *to, const void *from, unsigned bytes, uint64_t *barrier,
+               const char *file, int line)
+{
+    struct bulk_copy c = {};
+    check_aligned(from, 16, file, line);
+    if (bytes % 16)
+        fail("%s:%d: a copy of %u bytes", file, line, bytes);
+    c.from = (const char *)from;
+    c.bytes = bytes;
+    begin_copy(c, to, barrier, 16, file, line);
+}
+
+bool finish_copy(uint64_t which)
+{
+    if (copies.empty())
+        return false;
+    auto c = copies.begin() + (std::ptrdiff_t)(which % copies.size());
+    struct bulk_copy doing = *c;
+    copies.erase(c);
+    perform(doing);
+    return true;
+}
+
+void begin_async(char *shared, size_t bytes)
+{
+    shared_begin = shared;
+    shared_size = bytes;
+    unfenced.assign(bytes / 4 + 1, 0);
+    memset(named, 0, sizeof named);
+    copies.clear();
+    share_registers();
+}
+
+void end_async()
+{
+    if (!copies.empty())
+        fail("ended while %zu bulk copies are under way", copies.size());
+}
+
+} // namespace emu
+
+CUresult cuTensorMapEncodeTiled(
+    CUtensorMap *map, CUtensorMapDataType type, cuuint32_t rank, void *base,
+    const cuuint64_t *dim, const cuuint64_t *strides, const cuuint32_t *box,
+    const cuuint32_t *steps, CUtensorMapInterleave, CUtensorMapSwizzle swizzle,
+    CUtensorMapL2promotion, CUtensorMapFloatOOBfill)
+{
+    if (rank != 4 || (uintptr_t)map % 64) /* of others there is no use yet */
+        return CUDA_ERROR_INVALID_VALUE;
+    emu::tensor_map m = {(const char *)base, emu::MAP_MAGIC, emu::element_bytes(type),
+                           (uint32_t)swizzle, {}, {}, {}};
+    for (unsigned i = 0; i < rank; i++) {
+        m.dim[i] = dim[i];
+        m.box[i] = box[i];
+        m.stride[i] = i ? strides[i - 1] : m.element;
+        if (steps[i] != 1)
+            return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (!emu::map_valid(m, rank))
+        return CUDA_ERROR_INVALID_VALUE;
+    memset(map, 0, sizeof *map);
+    memcpy(map, &m, sizeof m);
+    return CUDA_SUCCESS;
+}
+
+cudaError_t cudaGetDriverEntryPointByVersion(
+    const char *symbol, void **function, unsigned, unsigned long long,
+    cudaDriverEntryPointQueryResult *result)
+{
+    if (strcmp(symbol, "cuTensorMapEncodeTiled") != 0)
+        return cudaErrorInvalidValue;
+    *function = (void *)cuTensorMapEncodeTiled;
+    *result = cudaDriverEntryPointSuccess;
+    return cudaSuccess;
+}

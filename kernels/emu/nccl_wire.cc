@@ -1,0 +1,230 @@
+/* Sockets of emulated NCCL; see nccl_wire.h. */
+#include "kernels/emu/nccl_wire.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+bool wires::fail(ncclResult_t r, const std::string &text)
+{
+    result = r;
+    why = text;
+    return false;
+}
+
+/* ---- connecting: to members before this one, from those behind it ---- */
+
+/* A name that is no file and ends with its process. */
+static socklen_t address(struct sockaddr_un *a, const std::string &id, int rank)
+{
+    memset(a, 0, sizeof *a);
+    a->sun_family = AF_UNIX;
+    int n = snprintf(a->sun_path + 1, sizeof a->sun_path - 1, "%s.%d",
+                     id.c_str(), rank);
+    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
+}
+
+static int new_socket()
+{
+    return socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+}
+
+bool wires::reach(const std::string &id, int peer)
+{
+    struct sockaddr_un a;
+    const socklen_t n = address(&a, id, peer);
+    const int32_t self = rank_;
+    while (!aborted) {
+        int fd = new_socket();
+        if (fd < 0)
+            return fail(ncclSystemError, strerror(errno));
+        if (::connect(fd, (const struct sockaddr *)&a, n) == 0 &&
+            send(fd, &self, sizeof self, MSG_NOSIGNAL) == sizeof self) {
+            fds_[(size_t)peer] = fd;
+            return true;
+        }
+        ::close(fd);
+        usleep(2000);
+    }
+    return fail(ncclInternalError, "aborted");
+}
+
+bool wires::welcome()
+{
+    int32_t peer;
+    while (!aborted) {
+        struct pollfd p = {listening_, POLLIN, 0};
+        if (poll(&p, 1, 20) <= 0)
+            continue;
+        int fd = accept4(listening_, nullptr, nullptr, SOCK_CLOEXEC);
+        if (fd < 0)
+            return fail(ncclSystemError, strerror(errno));
+        if (recv(fd, &peer, sizeof peer, MSG_WAITALL) != sizeof peer ||
+            peer <= rank_ || peer >= (int32_t)fds_.size() ||
+            fds_[(size_t)peer] >= 0) {
+            ::close(fd);
+            continue;
+        }
+        fds_[(size_t)peer] = fd;
+        return true;
+    }
+    return fail(ncclInternalError, "aborted");
+}
+
+bool wires::connect(const std::string &id, int rank, int size)
+{
+    struct sockaddr_un a;
+    const socklen_t n = address(&a, id, rank);
+    rank_ = rank;
+    fds_.assign((size_t)size, -1);
+    listening_ = new_socket();
+    if (listening_ < 0 ||
+        bind(listening_, (const struct sockaddr *)&a, n) != 0 ||
+        listen(listening_, size) != 0)
+        return fail(ncclSystemError, strerror(errno));
+    for (int r = 0; r < rank; r++)
+        if (!reach(id, r))
+            return false;
+    for (int r = rank + 1; r < size; r++)
+        if (!welcome())
+            return false;
+    for (int fd : fds_)
+        if (fd >= 0)
+            fcntl(fd, F_SETFL, O_NONBLOCK);
+    return true;
+}
+
+void wires::close()
+{
+    for (int fd : fds_)
+        if (fd >= 0)
+            ::close(fd);
+    if (listening_ >= 0)
+        ::close(listening_);
+}
+
+/* ---- messages ---- */
+
+namespace {
+
+/* What goes to or comes from a member, and how far it is. */
+struct flow {
+    std::vector<const message *> list;
+    size_t i = 0, at = 0; /* message; byte of its header and data */
+    struct header seen;
+    bool over() const { return i == list.size(); }
+};
+
+enum progress { MOVED, BLOCKED, CLOSED, MISMATCH };
+
+} // namespace
+
+static enum progress after(ssize_t n)
+{
+    return n > 0                                   ? MOVED
+           : n < 0 && (errno == EAGAIN || errno == EINTR) ? BLOCKED
+                                                   : CLOSED;
+}
+
+static void next(flow &f, ssize_t n)
+{
+    f.at += (size_t)n;
+    if (f.at == sizeof(struct header) + f.list[f.i]->header.bytes) {
+        f.at = 0;
+        f.i++;
+    }
+}
+
+static enum progress send_some(int fd, flow &f)
+{
+    const message &m = *f.list[f.i];
+    const size_t head = sizeof m.header;
+    const char *from = f.at < head ? (const char *)&m.header + f.at
+                                   : m.from + (f.at - head);
+    const size_t left = f.at < head ? head - f.at
+                                    : head + m.header.bytes - f.at;
+    ssize_t n = send(fd, from, left, MSG_NOSIGNAL);
+    if (n > 0)
+        next(f, n);
+    return after(n);
+}
+
+static enum progress receive_some(int fd, flow &f)
+{
+    const message &m = *f.list[f.i];
+    const size_t head = sizeof m.header;
+    char *to = f.at < head ? (char *)&f.seen + f.at : m.to + (f.at - head);
+    const size_t left = f.at < head ? head - f.at
+                                    : head + m.header.bytes - f.at;
+    ssize_t n = recv(fd, to, left, 0);
+    if (n <= 0)
+        return after(n);
+    if (f.at < head && f.at + (size_t)n == head &&
+        memcmp(&f.seen, &m.header, head) != 0)
+        return MISMATCH;
+    next(f, n);
+    return MOVED;
+}
+
+static std::string describe(const struct header &h)
+{
+    static const char *const kinds[] = {"all-reduce", "reduce-scatter",
+                                        "all-gather", "broadcast", "send"};
+    char text[120];
+    snprintf(text, sizeof text,
+             "%s of %llu bytes, type %d, operation %d, root %d",
+             kinds[h.kind % 5], (unsigned long long)h.bytes, h.type, h.op,
+             h.root);
+    return text;
+}
+
+bool wires::exchange(const std::vector<message> &list)
+{
+    std::vector<flow> out(fds_.size()), in(fds_.size());
+    size_t open = 0;
+    for (const message &m : list) {
+        flow &f = (m.send ? out : in)[(size_t)m.peer];
+        open += f.list.empty();
+        f.list.push_back(&m);
+    }
+    std::vector<bool> gone(fds_.size());
+    while (open > 0) {
+        std::vector<struct pollfd> polled;
+        for (size_t r = 0; r < fds_.size(); r++)
+            polled.push_back({gone[r] ? -1 : fds_[r],
+                              (short)((out[r].over() ? 0 : POLLOUT) |
+                                      (in[r].over() ? 0 : POLLIN)),
+                              0});
+        poll(polled.data(), polled.size(), 20);
+        if (aborted)
+            return fail(ncclInternalError, "aborted");
+        for (size_t r = 0; r < fds_.size(); r++) {
+            for (int way = 0; way < 2 && !gone[r]; way++) {
+                flow &f = way ? out[r] : in[r];
+                enum progress p = BLOCKED;
+                if (polled[r].revents && !f.over())
+                    p = way ? send_some(fds_[r], f)
+                            : receive_some(fds_[r], f);
+                if (p == MOVED)
+                    open -= f.over();
+                else if (p == CLOSED && !silent)
+                    return fail(ncclRemoteError, "the connection to rank " +
+                                std::to_string(r) + " of the group is closed");
+                else if (p == CLOSED)
+                    gone[r] = true;
+                else if (p == MISMATCH)
+                    return fail(ncclInvalidUsage, "rank " + std::to_string(r) +
+                                " of the group makes another call: " +
+                                describe(f.seen) + "; this one: " +
+                                describe(f.list[f.i]->header));
+            }
+        }
+    }
+    return true;
+}

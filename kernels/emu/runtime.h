@@ -1,0 +1,89 @@
+/* The part of the CUDA runtime that kernels/cuda/ calls, streams apart; for
+ * cuda.h. The device is of GPT_CUDA_EMU_ARCH: 80 (unless told) or 90. Its
+ * memory is host memory that is poisoned with NaN when it is allocated; copies
+ * fail unless their device side lies in one allocation. */
+#ifndef GPT_EMU_RUNTIME_H
+#define GPT_EMU_RUNTIME_H
+
+enum cudaError_t {
+    cudaSuccess,
+    cudaErrorInvalidValue,
+    cudaErrorMemoryAllocation,
+    cudaErrorNoDevice,
+    cudaErrorLaunchFailure,
+    cudaErrorStreamCaptureUnsupported,
+    cudaErrorEmuSourceChanged, /* CUDA has no such one, and says nothing */
+    cudaErrorNotReady,
+};
+enum cudaMemcpyKind {
+    cudaMemcpyHostToDevice,
+    cudaMemcpyDeviceToHost,
+    cudaMemcpyDeviceToDevice,
+};
+enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize };
+enum { cudaHostAllocDefault = 0 };
+
+#include "kernels/emu/stream.h"
+
+struct cudaDeviceProp {
+    char name[64];
+    size_t totalGlobalMem, sharedMemPerBlockOptin;
+    int major, minor, multiProcessorCount, l2CacheSize;
+    struct {
+        char bytes[16];
+    } uuid;
+};
+
+const char *cudaGetErrorString(cudaError_t e);
+cudaError_t cudaGetLastError();
+/* GPT_CUDA_EMU_DEVICES: how many devices there are, 8 unless told. */
+cudaError_t cudaGetDeviceCount(int *n);
+cudaError_t cudaGetDevice(int *device);
+cudaError_t cudaSetDevice(int device);
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int device);
+cudaError_t cudaDriverGetVersion(int *version);
+cudaError_t cudaRuntimeGetVersion(int *version);
+/* GPT_CUDA_EMU_MEMORY: bytes that the device has, 8 GiB unless told. */
+cudaError_t cudaMalloc(void **p, size_t bytes);
+cudaError_t cudaFree(void *p);
+cudaError_t cudaMemGetInfo(size_t *available, size_t *total);
+cudaError_t cudaHostAlloc(void **p, size_t bytes, unsigned flags);
+cudaError_t cudaFreeHost(void *p);
+cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes,
+                            cudaMemcpyKind kind, cudaStream_t stream);
+cudaError_t cudaMemsetAsync(void *dst, int byte, size_t bytes,
+                            cudaStream_t stream);
+cudaError_t cudaMemset(void *dst, int byte, size_t bytes);
+template <class F>
+cudaError_t cudaFuncSetAttribute(F *, cudaFuncAttribute, int)
+{
+    return cudaSuccess; /* the launch checks the limit */
+}
+
+namespace emu {
+/* While one of these lives, device memory can be read and written: during
+ * launches, copies and library calls. Otherwise AddressSanitizer, where it is,
+ * ends the process, as the memory of a GPU is not the host's. */
+struct device_access {
+    device_access();
+    ~device_access();
+};
+
+/* Does [p, p + bytes) lie in one allocation of the device? */
+bool on_device(const void *p, size_t bytes);
+void set_error(cudaError_t e); /* what cudaGetLastError() will say */
+
+/* What the calling thread has done so far that a training step should not. */
+struct counts {
+    long allocations; /* of device and pinned memory, and their ends */
+    long waits;       /* for streams, events, the device; copies that wait */
+    long graphs;      /* launched; there may be many of these */
+};
+extern thread_local struct counts counted;
+}
+
+/* For tests that have opened the plugin. */
+extern "C" __attribute__((visibility("default"))) void
+gpt_emu_counts(long *allocations, long *waits, long *graphs);
+
+#endif

@@ -1,0 +1,148 @@
+/* Matrix instructions: each is a meeting of 32 lanes, computed when the last
+ * lane has come. cp.async copies late, so that a missing wait reads NaN, or at
+ * once, so that a tile still in use is overwritten. */
+#include "kernels/emu/threads.h"
+
+#include <utility>
+
+namespace emu {
+
+/* ---- mma ---- */
+
+struct fragments {
+    float *d;
+    const uint32_t *a, *b;
+};
+
+static uint16_t half_of(uint32_t pair, unsigned i)
+{
+    return (uint16_t)(pair >> 16 * i);
+}
+
+/* Elements (row, k) of a, (k, column) of b, (row, column) of d. */
+static uint16_t a_at(void *const slots[32], unsigned row, unsigned k)
+{
+    const struct fragments *f =
+        (const struct fragments *)slots[row % 8 * 4 + k % 8 / 2];
+    return half_of(f->a[row / 8 + k / 8 * 2], k % 2);
+}
+
+static uint16_t b_at(void *const slots[32], unsigned k, unsigned column)
+{
+    const struct fragments *f =
+        (const struct fragments *)slots[column * 4 + k % 8 / 2];
+    return half_of(f->b[k / 8], k % 2);
+}
+
+static float *d_at(void *const slots[32], unsigned row, unsigned column)
+{
+    const struct fragments *f =
+        (const struct fragments *)slots[row % 8 * 4 + column / 2];
+    return &f->d[row / 8 * 2 + column % 2];
+}
+
+template <float (*widen)(uint16_t)>
+static void product(void *const slots[32], uint32_t)
+{
+    float a[16][16], b[8][16];
+    for (unsigned k = 0; k < 16; k++) {
+        for (unsigned i = 0; i < 16; i++)
+            a[i][k] = widen(a_at(slots, i, k));
+        for (unsigned j = 0; j < 8; j++)
+            b[j][k] = widen(b_at(slots, k, j));
+    }
+    for (unsigned i = 0; i < 16; i++)
+        for (unsigned j = 0; j < 8; j++) {
+            float sum = 0;
+            for (unsigned k = 0; k < 16; k++)
+                sum += a[i][k] * b[j][k];
+            *d_at(slots, i, j) += sum;
+        }
+}
+
+void mma_bf16(float d[4], const uint32_t a[4], const uint32_t b[2],
+              const char *file, int line)
+{
+    struct fragments f = {d, a, b};
+    meet("mma", ~0u, &f, product<gpt_bf16_to_f32>, file, line);
+}
+
+void mma_f16(float d[4], const uint32_t a[4], const uint32_t b[2],
+             const char *file, int line)
+{
+    struct fragments f = {d, a, b};
+    meet("mma", ~0u, &f, product<gpt_f16_to_f32>, file, line);
+}
+
+/* ---- ldmatrix ---- */
+
+struct rows {
+    const void *row;
+    uint32_t out[4];
+    int n;
+    bool transposed;
+};
+
+static void load_rows(void *const slots[32], uint32_t)
+{
+    for (unsigned l = 0; l < 32; l++) {
+        struct rows *r = (struct rows *)slots[l];
+        for (unsigned m = 0; m < (unsigned)r->n; m++) {
+            uint16_t pair[2];
+            for (unsigned k = 0; k < 2; k++) {
+                unsigned row = l / 4, column = l % 4 * 2 + k;
+                if (r->transposed)
+                    std::swap(row, column);
+                struct rows *owner = (struct rows *)slots[m * 8 + row];
+                memcpy(&pair[k], (const uint16_t *)owner->row + column, 2);
+            }
+            r->out[m] = (uint32_t)pair[0] | (uint32_t)pair[1] << 16;
+        }
+    }
+}
+
+void ldmatrix(uint32_t *to, int n, bool transposed, const void *row,
+              const char *file, int line)
+{
+    check_aligned(row, 16, file, line);
+    struct rows r = {row, {0, 0, 0, 0}, n, transposed};
+    meet("ldmatrix", ~0u, &r, load_rows, file, line);
+    memcpy(to, r.out, (size_t)n * sizeof *to);
+}
+
+/* ---- cp.async ---- */
+
+static void copy(const async_copy &c)
+{
+    memcpy(c.to, c.from, c.bytes);
+    memset((char *)c.to + c.bytes, 0, c.zeros);
+}
+
+void copy_async(void *to, const void *from, size_t bytes, const char *file,
+                int line)
+{
+    check_aligned(to, 16, file, line);
+    check_aligned(from, 16, file, line);
+    now->copies.push_back({to, from, bytes, 16 - bytes, now->group});
+    if (copies_at_once)
+        copy(now->copies.back());
+}
+
+void copy_commit()
+{
+    now->group++;
+}
+
+void copy_wait(unsigned groups_left)
+{
+    std::vector<async_copy> later;
+    for (const async_copy &c : now->copies) {
+        if (c.group + groups_left >= now->group)
+            later.push_back(c);
+        else if (!copies_at_once)
+            copy(c);
+    }
+    now->copies.swap(later);
+}
+
+} // namespace emu
