@@ -16,6 +16,12 @@ ifeq ($(origin CC),default)
 CC = gcc
 endif
 
+# As many jobs as there are processors, unless -j says otherwise.
+JOBS = $(shell getconf _NPROCESSORS_ONLN)
+ifeq ($(filter -j% --jobserver%,$(MAKEFLAGS)),)
+MAKEFLAGS += -j$(JOBS)
+endif
+
 # Optional libraries: auto, 0 (off) or 1 (must be there).
 DNNL = auto
 LZMA = auto
@@ -183,7 +189,6 @@ $(BUILD)/completions/%.fish: $(BUILD)/%
 # ---- tests ----
 
 .PHONY: check check-all check-gpu bench-gpu cuda-report sweep matrix asan lint format bench bench-layouts fuzz demo deps
-JOBS = $(shell getconf _NPROCESSORS_ONLN)
 ASAN = -fsanitize=address,undefined -fno-sanitize-recover=undefined
 tests = $(sort $(unit_bins) $(fuzz_bins) $(emu_test) \
         $(wildcard tests/cli/*.sh tests/parity/*.sh))

@@ -17,6 +17,7 @@
 float gpt_alibi_slope(int64_t head, int64_t heads)
 {
     int64_t m = 1;
+
     while (2 * m <= heads)
         m *= 2;
     return head < m ? exp2f(-8 * (float)(head + 1) / (float)m)
@@ -33,6 +34,7 @@ struct plugin {
 static void program_folder(char *path, size_t cap)
 {
     ssize_t n = readlink("/proc/self/exe", path, cap - 1);
+
     path[n > 0 ? n : 0] = 0;
     char *slash = strrchr(path, '/');
     if (slash)
@@ -47,13 +49,14 @@ static void *find_library(const char *file)
     static const char *const places[] = {"", "../lib/gpt/"};
     const char *dir = getenv("GPT_PLUGIN_DIR");
     char folder[3072], path[4096];
+
     if (dir) {
-        snprintf(path, sizeof path, "%s/%s", dir, file);
+        snprintf(path, sizeof(path), "%s/%s", dir, file);
         return dlopen(path, RTLD_NOW | RTLD_LOCAL);
     }
-    program_folder(folder, sizeof folder);
+    program_folder(folder, sizeof(folder));
     for (size_t i = 0; i < GPT_COUNT(places); i++) {
-        snprintf(path, sizeof path, "%s%s%s", folder, places[i], file);
+        snprintf(path, sizeof(path), "%s%s%s", folder, places[i], file);
         if (access(path, R_OK) == 0)
             return dlopen(path, RTLD_NOW | RTLD_LOCAL);
     }
@@ -64,7 +67,8 @@ static void *find_library(const char *file)
 static bool look_up(void *library, const char *name, void *function)
 {
     void *address = dlsym(library, name);
-    memcpy(function, &address, sizeof address);
+
+    memcpy(function, &address, sizeof(address));
     return address != NULL;
 }
 
@@ -72,11 +76,13 @@ static bool look_up(void *library, const char *name, void *function)
 static int open_plugin(struct plugin *p, const char *name, struct gpt_err *err)
 {
     char file[64];
-    snprintf(file, sizeof file, "libgpt-%s.so", name);
+
+    snprintf(file, sizeof(file), "libgpt-%s.so", name);
     dlerror(); /* forgets older ones */
     p->library = find_library(file);
     if (!p->library) {
         const char *why = dlerror();
+
         gpt_fail(err, GPT_EDEVICE, "%s: %s", name,
                  why ? why : "this build has no plugin for it");
         return gpt_hint(err, "build it with 'make CUDA=1', or set "
@@ -92,6 +98,7 @@ static int open_device(struct gpt_backend **be, const char *name, int device,
                        bool wrap, struct gpt_err *err)
 {
     struct plugin p;
+
     GPT_TRY(open_plugin(&p, name, err));
     return p.open(be, sizeof **be, device, wrap, err);
 }
@@ -99,6 +106,7 @@ static int open_device(struct gpt_backend **be, const char *name, int device,
 static int open_any(struct gpt_backend **be, int rank, struct gpt_err *err)
 {
     struct gpt_err why;
+
     if (open_device(be, "cuda", rank, true, &why) == GPT_OK)
         return GPT_OK;
     gpt_info("running on the CPU (%s)", why.text);
@@ -115,6 +123,7 @@ int gpt_backend_open_rank(struct gpt_backend **be, const char *device,
                           int64_t local_rank, struct gpt_err *err)
 {
     int64_t number;
+
     if (strcmp(device, "auto") == 0)
         return open_any(be, (int)local_rank, err);
     if (strcmp(device, "cpu") == 0)
@@ -133,12 +142,13 @@ int gpt_backend_version(struct gpt_buf *b)
     struct gpt_backend *be;
     struct plugin p;
     struct gpt_err err;
-    char text[sizeof err.text];
+    char text[sizeof(err.text)];
+
     if (open_plugin(&p, "cuda", &err) != GPT_OK)
         return gpt_buf_printf(b, "GPU: not built (%s)\n", err.text);
-    if (p.open(&be, sizeof *be, 0, false, &err) == GPT_OK)
-        be->describe(be, text, sizeof text);
+    if (p.open(&be, sizeof(*be), 0, false, &err) == GPT_OK)
+        be->describe(be, text, sizeof(text));
     else
-        snprintf(text, sizeof text, "%s", err.text);
+        snprintf(text, sizeof(text), "%s", err.text);
     return gpt_buf_printf(b, "GPU: built for %s; %s\n", p.built(), text);
 }

@@ -13,6 +13,7 @@ int gpt_prefixed(char **path, const char *prefix, const char *suffix,
                  struct gpt_err *err)
 {
     size_t n = strlen(prefix), m = strlen(suffix);
+
     GPT_TRY(gpt_new(path, n + m + 1, 1, "a file name", err));
     memcpy(*path, prefix, n);
     memcpy(*path + n, suffix, m);
@@ -34,8 +35,10 @@ static int write_pointers(struct gpt_out *out, const struct gpt_set_range *p,
                           int64_t item, int64_t *at, struct gpt_err *err)
 {
     uint8_t piece[8 * PIECE];
+
     for (int64_t done = 0; done < p->n_sequences; done += PIECE) {
         int64_t some = gpt_min_i64(PIECE, p->n_sequences - done);
+
         for (int64_t i = 0; i < some; i++) {
             gpt_put_u64(piece + 8 * i, (uint64_t)*at);
             *at += item * gpt_idx_i32(p->lengths, done + i);
@@ -53,10 +56,13 @@ static int write_documents(struct gpt_out *out, const struct gpt_set_range *p,
     int64_t shift = p->n_documents > 0
                         ? first - gpt_idx_i64(p->documents, 0)
                         : 0;
+
     for (int64_t done = 0; done < p->n_documents; done += PIECE) {
         int64_t some = gpt_min_i64(PIECE, p->n_documents - done);
+
         for (int64_t i = 0; i < some; i++) {
             int64_t end = gpt_idx_i64(p->documents, done + i + 1);
+
             gpt_put_u64(piece + 8 * i, (uint64_t)(end + shift));
         }
         GPT_TRY(gpt_out_write(out, piece, 8 * (size_t)some, err));
@@ -70,6 +76,7 @@ static int write_idx(struct gpt_out *out, enum gpt_dtype dtype,
 {
     uint8_t header[GPT_IDX_HEADER], zero[8] = {0};
     int64_t sequences = 0, documents = 0, at = 0, first = 0;
+
     for (int64_t i = 0; i < n; i++) {
         sequences += parts[i].n_sequences;
         documents += parts[i].n_documents;
@@ -77,13 +84,13 @@ static int write_idx(struct gpt_out *out, enum gpt_dtype dtype,
     if (!gpt_idx_header(header, dtype, sequences, documents))
         return gpt_fail(err, GPT_EUSAGE, "tokens cannot be of type %s",
                         gpt_dtype_name(dtype));
-    GPT_TRY(gpt_out_write(out, header, sizeof header, err));
+    GPT_TRY(gpt_out_write(out, header, sizeof(header), err));
     for (int64_t i = 0; i < n; i++)
         GPT_TRY(write_lengths(out, &parts[i], err));
     for (int64_t i = 0; i < n; i++)
         GPT_TRY(write_pointers(out, &parts[i],
                                (int64_t)gpt_dtype_bytes(dtype), &at, err));
-    GPT_TRY(gpt_out_write(out, zero, sizeof zero, err));
+    GPT_TRY(gpt_out_write(out, zero, sizeof(zero), err));
     for (int64_t i = 0; i < n; i++) {
         GPT_TRY(write_documents(out, &parts[i], first, err));
         first += parts[i].n_sequences;
@@ -99,10 +106,12 @@ int gpt_assemble_copy(struct gpt_out *out, const char *path, int64_t offset,
 {
     const int64_t step = INT64_C(16) << 20; /* between two looks at signals */
     struct gpt_in *in;
+
     GPT_TRY(gpt_in_open(&in, path, err));
     int status = GPT_OK;
     while (n > 0 && status == GPT_OK) {
         int64_t some = gpt_min_i64(n, step);
+
         status = gpt_out_copy(out, in, offset, some, err);
         offset += some;
         n -= some;
@@ -146,7 +155,8 @@ static int refuse_same(const char *bin, const char *idx,
 }
 
 int gpt_assemble(const struct gpt_assemble_options *o,
-                 const struct gpt_set_range *parts, int64_t n, struct gpt_err *err)
+                 const struct gpt_set_range *parts, int64_t n,
+                 struct gpt_err *err)
 {
     struct gpt_out *bin = NULL, *idx = NULL;
     char *bin_path = NULL, *idx_path = NULL;

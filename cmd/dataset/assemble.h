@@ -32,8 +32,8 @@ struct gpt_assemble_options {
  * memory. GPT_EUSAGE when a part is read from the file that would be written:
  * inputs are never modified. */
 int gpt_assemble(const struct gpt_assemble_options *options,
-                 const struct gpt_set_range *parts, int64_t n, struct gpt_err *err)
-    GPT_MUST_USE;
+                 const struct gpt_set_range *parts, int64_t n,
+                 struct gpt_err *err) GPT_MUST_USE;
 
 /* Bytes [offset, offset + n) of `path` to the end of `out`, with report and
  * regard for signals. */

@@ -75,10 +75,10 @@ static int write_npy_header(struct gpt_out *out, const char *type, int64_t rows,
     enum { ALIGN = 64, BEFORE = 10, SHAPE_DIGITS = 21 };
     char number[32], text[256], start[BEFORE] = "\x93NUMPY\1";
     char tail[8] = "";
-    int digits = snprintf(number, sizeof number, "%" PRId64, rows);
+    int digits = snprintf(number, sizeof(number), "%" PRId64, rows);
     if (columns)
-        snprintf(tail, sizeof tail, " %d", columns);
-    int n = snprintf(text, sizeof text,
+        snprintf(tail, sizeof(tail), " %d", columns);
+    int n = snprintf(text, sizeof(text),
                      "{'descr': '%s', 'fortran_order': False, 'shape': (%s,%s),"
                      " }%*s", type, number, tail, SHAPE_DIGITS - digits, "");
     int all = (BEFORE + n + 1) / ALIGN * ALIGN + ALIGN - BEFORE;
@@ -91,7 +91,7 @@ static int write_words(struct gpt_out *out, const char *type,
                        const uint32_t *words, int64_t n, struct gpt_err *err)
 {
     GPT_TRY(write_npy_header(out, type, n, 0, err));
-    return gpt_out_write(out, words, (size_t)n * sizeof *words, err);
+    return gpt_out_write(out, words, (size_t)n * sizeof(*words), err);
 }
 
 static int write_pairs(struct gpt_out *out, const struct gpt_samples *s,
@@ -100,7 +100,8 @@ static int write_pairs(struct gpt_out *out, const struct gpt_samples *s,
     GPT_TRY(write_npy_header(out, "<i4", s->plan.n + 1, 2, err));
     for (int64_t k = 0; k <= s->plan.n; k++) {
         uint32_t pair[2] = {s->visit[k], (uint32_t)s->offset[k]};
-        GPT_TRY(gpt_out_write(out, pair, sizeof pair, err));
+
+        GPT_TRY(gpt_out_write(out, pair, sizeof(pair), err));
     }
     return GPT_OK;
 }
@@ -124,9 +125,9 @@ static int write_file(const struct cache *c, int which, struct gpt_err *err)
     struct gpt_out *out;
     int status;
 
-    snprintf(name, sizeof name, "%s-GPTDataset-%s-%s", c->digest,
+    snprintf(name, sizeof(name), "%s-GPTDataset-%s-%s", c->digest,
              names[c->split], ends[which]);
-    GPT_TRY(gpt_path_join(path, sizeof path, c->directory, name, err));
+    GPT_TRY(gpt_path_join(path, sizeof(path), c->directory, name, err));
     GPT_TRY(gpt_out_open(&out, path, c->flags, 0, err));
     switch (which) {
     case 0:
@@ -172,6 +173,7 @@ static int build(struct gpt_samples *s, const struct gpt_indexed *set,
         .seed = o->seed,
     };
     int status = gpt_samples_build(s, &source, err);
+
     if (status == GPT_EDATA)
         gpt_context(err, "%s: %s split", gpt_indexed_prefix(set), names[split]);
     if (status != GPT_OK || s->n_visits <= INT32_MAX)
@@ -191,6 +193,7 @@ static int cache_directory(char *path, size_t cap,
                 ? snprintf(path, cap, "%s", o->directory)
                 : snprintf(path, cap, "%s/cache/GPTDataset_indices",
                            gpt_indexed_prefix(set));
+
     if (n > 0 && (size_t)n < cap)
         return GPT_OK;
     return gpt_fail(err, GPT_EUSAGE, "the name of the cache is too long");
@@ -209,7 +212,7 @@ int gpt_cache_write(const struct gpt_indexed *set, int split, int64_t wanted,
     GPT_TRY(gpt_split_parse(edge, o->split, err));
     if (!(edge[split + 1] > edge[split]))
         return GPT_OK;
-    GPT_TRY(cache_directory(directory, sizeof directory, set, o, err));
+    GPT_TRY(cache_directory(directory, sizeof(directory), set, o, err));
     GPT_TRY(build(&samples, set, split, wanted, edge, o, err));
     int status = describe(&text, set, split, wanted, edge, o);
     if (status == GPT_OK) {

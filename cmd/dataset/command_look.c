@@ -17,6 +17,7 @@ int gpt_command_tokenizer(struct gpt_tokenizer **tok,
                           struct gpt_err *err)
 {
     struct gpt_tokenizer_options to = o->tokenizer;
+
     *tok = NULL;
     if (!to.type && !to.vocab_file && !to.merge_file && !to.model)
         return GPT_OK;
@@ -33,13 +34,14 @@ int gpt_command_range(const char *text, int64_t n, const char *prefix,
                       int64_t *begin, int64_t *end, struct gpt_err *err)
 {
     char first[32];
+
     *begin = 0;
     *end = n;
     if (!text)
         return GPT_OK;
     const char *colon = strchr(text, ':');
     size_t len = colon ? (size_t)(colon - text) : strlen(text);
-    bool good = len < sizeof first;
+    bool good = len < sizeof(first);
     if (good) {
         memcpy(first, text, len);
         first[len] = '\0';
@@ -67,6 +69,7 @@ int gpt_command_open(struct gpt_indexed **set, const char *prefix,
                      struct gpt_err *err)
 {
     int status = gpt_indexed_open(set, prefix, NULL, err);
+
     if (status == GPT_EDATA && err && !err->hint[0])
         gpt_hint(err, "gpt-dataset verify lists all that is wrong");
     return status;
@@ -79,6 +82,7 @@ static int print(const struct gpt_command_options *o, struct gpt_buf *b,
                  int status, struct gpt_err *err)
 {
     int printed = GPT_OK;
+
     if (b->len > 0)
         printed = gpt_out_write(o->out, b->data, b->len,
                                 status == GPT_OK ? err : NULL);
@@ -92,8 +96,10 @@ int gpt_command_info(const struct gpt_command_options *o,
     struct gpt_buf b = {0};
     struct gpt_show show = {.b = &b, .json = o->json};
     int status = GPT_OK;
+
     for (int i = 0; i < n && status == GPT_OK; i++) {
         struct gpt_indexed *set;
+
         status = gpt_command_open(&set, sets[i], err);
         if (status == GPT_OK)
             status = gpt_show_info(&show, set, err);
@@ -112,6 +118,7 @@ static int stat_set(const struct gpt_command_options *o, struct gpt_show *show,
         .tokens = o->top > 0 || tok, .top = o->top, .tokenizer = tok};
     struct gpt_indexed *set;
     struct gpt_stat s;
+
     GPT_TRY(gpt_command_open(&set, prefix, err));
     int status = gpt_stat(&s, set, &so, err);
     if (status == GPT_OK) {
@@ -129,6 +136,7 @@ int gpt_command_stat(const struct gpt_command_options *o,
     struct gpt_show show = {.b = &b, .json = o->json};
     struct gpt_tokenizer *tok;
     int status = gpt_command_tokenizer(&tok, o, err);
+
     for (int i = 0; i < n && status == GPT_OK; i++)
         status = stat_set(o, &show, sets[i], tok, err);
     gpt_tokenizer_close(tok);
@@ -141,6 +149,7 @@ static int verify_set(const struct gpt_command_options *o,
 {
     struct gpt_verify_options vo = {.vocab_size = vocab_size, .eod = o->eod};
     struct gpt_findings f;
+
     gpt_findings_open(&f, o->max_findings);
     int status = gpt_verify(prefix, &vo, &f.damages, err);
     if (status == GPT_OK)
@@ -158,6 +167,7 @@ int gpt_command_verify(const struct gpt_command_options *o,
     struct gpt_tokenizer *tok;
     int64_t findings = 0, vocab_size = o->vocab_size;
     int status = gpt_command_tokenizer(&tok, o, err);
+
     if (status == GPT_OK && tok && vocab_size == 0)
         vocab_size = gpt_tokenizer_vocab_size(tok);
     gpt_tokenizer_close(tok);
@@ -178,6 +188,7 @@ static int cat_set(const struct gpt_command_options *o, const char *prefix,
     struct gpt_dump_options d = {
         .tokenizer = tok, .jsonl = o->jsonl, .strip_eod = o->strip_eod};
     struct gpt_indexed *set;
+
     GPT_TRY(gpt_command_open(&set, prefix, err));
     int64_t n = gpt_indexed_n_documents(set);
     int status = gpt_command_range(o->documents, n, prefix, &d.begin, &d.end,
@@ -199,6 +210,7 @@ int gpt_command_cat(const struct gpt_command_options *o,
                     const char *const *sets, int n, struct gpt_err *err)
 {
     struct gpt_tokenizer *tok;
+
     GPT_TRY(gpt_command_tokenizer(&tok, o, err));
     int status = GPT_OK;
     if (o->strip_eod && !tok)

@@ -59,8 +59,10 @@ static int write_selection(const struct gpt_command_options *o,
 {
     int64_t documents = 0, bytes = 0;
     char size[32];
+
     for (int64_t i = 0; i < n; i++) {
         const struct gpt_indexed *set = items[i].set;
+
         documents += items[i].end - items[i].begin;
         bytes += (int64_t)gpt_dtype_bytes(gpt_indexed_dtype(set)) *
                  (gpt_indexed_start(set,
@@ -84,6 +86,7 @@ static void check_shards(const char *const *sets, int64_t n)
 {
     const char *what;
     int64_t n_shards, shard = gpt_shards_gap(sets, n, &n_shards, &what);
+
     if (shard)
         gpt_warn("shard %lld of %lld is %s", (long long)shard,
                  (long long)n_shards, what);
@@ -94,8 +97,9 @@ static int merge_sets(const struct gpt_command_options *o,
 {
     struct gpt_indexed **open;
     struct gpt_selection *items;
-    GPT_TRY(gpt_new(&open, (size_t)n, sizeof *open, "data sets", err));
-    int status = gpt_new(&items, (size_t)n, sizeof *items, "data sets", err);
+
+    GPT_TRY(gpt_new(&open, (size_t)n, sizeof(*open), "data sets", err));
+    int status = gpt_new(&items, (size_t)n, sizeof(*items), "data sets", err);
     for (int64_t i = 0; i < n && status == GPT_OK; i++) {
         status = gpt_command_open(&open[i], sets[i], err);
         if (status == GPT_OK)
@@ -116,6 +120,7 @@ static int merge_with_provenance(const struct gpt_command_options *o,
                                  struct gpt_err *err)
 {
     struct gpt_provenance_merge *beside;
+
     check_shards(sets, n);
     GPT_TRY(gpt_provenance_merge_open(&beside, o->output_prefix, sets, n,
                                       o->out_flags, err));
@@ -131,6 +136,7 @@ int gpt_command_merge(const struct gpt_command_options *o,
 {
     struct gpt_arena arena = {0};
     int64_t n_sets = n;
+
     GPT_TRY(need_output(o, err));
     if ((n > 0) == (o->input != NULL))
         return gpt_fail(err, GPT_EUSAGE,
@@ -149,6 +155,7 @@ int gpt_command_slice(const struct gpt_command_options *o,
 {
     struct gpt_selection item;
     struct gpt_indexed *set;
+
     (void)n;
     GPT_TRY(need_output(o, err));
     if (!o->documents)
@@ -167,6 +174,7 @@ int gpt_command_head(const struct gpt_command_options *o,
                      const char *const *sets, int n, struct gpt_err *err)
 {
     struct gpt_indexed *set;
+
     (void)n;
     GPT_TRY(need_output(o, err));
     GPT_TRY(gpt_command_open(&set, sets[0], err));
@@ -181,6 +189,7 @@ int gpt_command_repair(const struct gpt_command_options *o,
                      const char *const *sets, int n, struct gpt_err *err)
 {
     bool was_damaged;
+
     (void)n;
     GPT_TRY(need_output(o, err));
     struct gpt_progress *p = progress(o, "repair", 0);
@@ -199,6 +208,7 @@ int gpt_command_convert(const struct gpt_command_options *o,
 {
     struct gpt_foreign source;
     enum gpt_set_format to = 0;
+
     (void)n;
     GPT_TRY(need_output(o, err));
     while (strcmp(o->to, gpt_command_formats[to]) != 0)
@@ -210,6 +220,7 @@ int gpt_command_convert(const struct gpt_command_options *o,
     if (status == GPT_OK) {
         struct gpt_progress *p = progress(o, "convert", source.part.bytes);
         struct gpt_assemble_options ao = assembling(o, p);
+
         status = gpt_convert_set(&source, to, &ao, err);
         gpt_progress_close(p);
     }

@@ -49,6 +49,7 @@ static int check_size(const struct gpt_foreign *s, int64_t tokens,
                       struct gpt_err *err)
 {
     int64_t bytes, size = gpt_in_size(s->data);
+
     if (gpt_mul(tokens, item_of(s), &bytes) && bytes == size)
         return GPT_OK;
     return gpt_fail(err, GPT_EDATA,
@@ -131,8 +132,10 @@ static int tntidx_items(struct gpt_foreign *s, const struct tntidx *t,
                         struct gpt_err *err)
 {
     int64_t end = 0;
+
     for (int64_t i = 0; i <= t->n; i++) {
         int64_t data = word(t, t->data_at, i);
+
         if (data != end || word(t, t->dims_at, i) != i)
             return gpt_fail(err, GPT_EDATA,
                             "%s:%" PRId64 ": offset of item %" PRId64 " is %"
@@ -154,8 +157,10 @@ static int tntidx_documents(struct gpt_foreign *s, const struct tntidx *t,
                             struct gpt_err *err)
 {
     int64_t before = 0;
+
     for (int64_t d = 0; d <= t->n_documents; d++) {
         int64_t v = word(t, t->documents_at, d);
+
         if (v < before || (d == 0 && v != 0) ||
             (d == t->n_documents ? v != t->n : v > t->n))
             return gpt_fail(err, GPT_EDATA,
@@ -172,6 +177,7 @@ static int tntidx_documents(struct gpt_foreign *s, const struct tntidx *t,
 static int read_tntidx(struct gpt_foreign *s, struct gpt_err *err)
 {
     struct tntidx t = {0};
+
     GPT_TRY(gpt_in_map(s->index, &t.image, err));
     GPT_TRY(gpt_in_open(&s->data, s->data_path, err));
     GPT_TRY(tntidx_header(s, &t, err));
@@ -202,6 +208,7 @@ static int read_ds(struct gpt_foreign *s, struct gpt_err *err)
     GPT_TRY(new_arrays(s, n, n, err));
     for (int64_t i = 0; i < n; i++) {
         int64_t end = gpt_idx_i64(ends, i);
+
         if (end < before || end > tokens)
             return gpt_fail(err, GPT_EDATA,
                             "%s:%" PRId64 ": end of document %" PRId64 " is %"
@@ -222,6 +229,7 @@ static int cut_llmc(struct gpt_foreign *s, const uint8_t *tokens, int64_t n,
                     int64_t eod, struct gpt_err *err)
 {
     int64_t documents = 0, first = 0;
+
     for (int64_t i = 0; i < n; i++)
         documents += i + 1 == n || gpt_token_at(tokens, s->dtype, i) == eod;
     GPT_TRY(new_arrays(s, documents, documents, err));
@@ -288,8 +296,8 @@ static int open_any(struct gpt_foreign *s, const char *prefix, int64_t eod,
     GPT_TRY(name_files(s, prefix, ".bin", ".idx", err));
     if (gpt_path_exists(s->index_path)) {
         GPT_TRY(gpt_in_open(&s->index, s->index_path, err));
-        if (gpt_in_size(s->index) >= (int64_t)sizeof magic)
-            GPT_TRY(gpt_in_read(s->index, magic, 0, sizeof magic, err));
+        if (gpt_in_size(s->index) >= (int64_t)sizeof(magic))
+            GPT_TRY(gpt_in_read(s->index, magic, 0, sizeof(magic), err));
         bool legacy = memcmp(magic, "TNTIDX\0", 8) == 0;
         s->format = legacy ? GPT_SET_TNTIDX : GPT_SET_MMIDIDX;
         return legacy ? read_tntidx(s, err) : read_mmididx(s, prefix, err);
@@ -312,7 +320,7 @@ static int open_any(struct gpt_foreign *s, const char *prefix, int64_t eod,
 int gpt_foreign_open(struct gpt_foreign *s, const char *prefix, int64_t eod,
                     struct gpt_err *err)
 {
-    memset(s, 0, sizeof *s);
+    memset(s, 0, sizeof(*s));
     return open_any(s, prefix, eod, err);
 }
 
@@ -325,5 +333,5 @@ void gpt_foreign_close(struct gpt_foreign *s)
     gpt_free(s->index_path);
     gpt_free(s->lengths);
     gpt_free(s->documents);
-    memset(s, 0, sizeof *s);
+    memset(s, 0, sizeof(*s));
 }

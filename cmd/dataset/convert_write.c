@@ -10,8 +10,9 @@
 static int put_word(struct gpt_out *out, uint64_t v, struct gpt_err *err)
 {
     uint8_t word[8];
+
     gpt_put_u64(word, v);
-    return gpt_out_write(out, word, sizeof word, err);
+    return gpt_out_write(out, word, sizeof(word), err);
 }
 
 static int64_t n_tokens(const struct gpt_foreign *s)
@@ -65,6 +66,7 @@ static int ds_index(struct gpt_out *out, const struct gpt_foreign *s,
 {
     const struct gpt_set_range *p = &s->part;
     int64_t at = 0, i = 0;
+
     GPT_TRY(check_width(s, err));
     for (int64_t d = 1; d <= p->n_documents; d++) {
         for (; i < gpt_idx_i64(p->documents, d); i++)
@@ -79,6 +81,7 @@ static int llmc_header(struct gpt_out *out, const struct gpt_foreign *s,
 {
     uint8_t header[GPT_LLMC_HEADER] = {0};
     bool wide = s->dtype == GPT_I32;
+
     GPT_TRY(check_width(s, err));
     if (n_tokens(s) > INT32_MAX)
         return gpt_fail(err, GPT_EDATA,
@@ -88,7 +91,7 @@ static int llmc_header(struct gpt_out *out, const struct gpt_foreign *s,
     gpt_put_u32(header, wide ? GPT_LLMC_U32 : GPT_LLMC_U16);
     gpt_put_u32(header + 4, wide ? 7 : 1);
     gpt_put_u32(header + 8, (uint32_t)n_tokens(s));
-    return gpt_out_write(out, header, sizeof header, err);
+    return gpt_out_write(out, header, sizeof(header), err);
 }
 
 /* ---- all ---- */
@@ -112,6 +115,7 @@ static int open_file(struct gpt_out **out, const char *suffix, int64_t bytes,
                      const struct gpt_assemble_options *o, struct gpt_err *err)
 {
     char *path = NULL;
+
     GPT_TRY(gpt_prefixed(&path, o->prefix, suffix, err));
     int status = GPT_OK;
     if (gpt_path_same(path, s->part.path) ||
@@ -127,6 +131,7 @@ static int open_file(struct gpt_out **out, const char *suffix, int64_t bytes,
 static int commit(struct gpt_out **out, struct gpt_err *err)
 {
     struct gpt_out *done = *out;
+
     *out = NULL;
     return done ? gpt_out_commit(done, err) : GPT_OK;
 }
@@ -161,6 +166,7 @@ int gpt_convert_set(const struct gpt_foreign *s, enum gpt_set_format to,
                 struct gpt_err *err)
 {
     struct gpt_assemble_options o = *options;
+
     if (to != GPT_SET_MMIDIDX)
         return write_format(s, &formats[to], &o, err);
     o.dtype = s->dtype;

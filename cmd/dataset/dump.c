@@ -15,6 +15,7 @@ static int put_character(struct gpt_out *out, const char *p, size_t n,
                          struct gpt_err *err)
 {
     unsigned char c = (unsigned char)*p;
+
     if (n == 0)
         return gpt_out_write(out, "\xef\xbf\xbd", 3, err); /* U+FFFD */
     if (c == '"' || c == '\\')
@@ -30,6 +31,7 @@ static int put_character(struct gpt_out *out, const char *p, size_t n,
 static size_t length_by_first(const char *p)
 {
     unsigned char c = (unsigned char)*p;
+
     return c >= 0xf0 && c <= 0xf4 ? 4 : c >= 0xe0 ? 3 : c >= 0xc2 ? 2 : 1;
 }
 
@@ -40,6 +42,7 @@ int gpt_json_text_add(struct gpt_json_text *t, struct gpt_out *out,
         t->carry[t->n++] = bytes[i];
         while (t->n > 0) {
             size_t good = gpt_utf8_length(t->carry, t->n);
+
             if (good == 0 && t->n < length_by_first(t->carry))
                 break; /* the rest may come */
             GPT_TRY(put_character(out, t->carry, good, err));
@@ -78,6 +81,7 @@ static int put_text(struct dump *d, int64_t sequence, int64_t at, int32_t id,
 {
     size_t n;
     const char *bytes = gpt_token_bytes(d->o->tokenizer, id, &n);
+
     if (n == 0)
         return gpt_fail(err, GPT_EDATA,
                         "%s: token %" PRId64 " of sequence %" PRId64
@@ -101,6 +105,7 @@ static int put_tokens(struct dump *d, int64_t sequence, int64_t n,
 
     for (int64_t at = 0; at < n; at++) {
         int64_t k = at % PIECE;
+
         if (k == 0)
             GPT_TRY(gpt_indexed_read(d->set, sequence, at,
                                      gpt_min_i64(PIECE, n - at), ids, err));
@@ -182,6 +187,7 @@ int gpt_dump(struct gpt_out *out, const struct gpt_indexed *set,
              const struct gpt_dump_options *options, struct gpt_err *err)
 {
     struct dump d = {out, set, options, {{0}, 0}};
+
     for (int64_t i = options->begin; i < options->end; i++) {
         GPT_TRY(put_document(&d, i, err));
         if (gpt_signals_stop())

@@ -31,6 +31,7 @@ static int index_split(const struct gpt_command_options *o,
     const char *text = o->num_samples.items[split];
     int64_t wanted;
     char digest[33];
+
     if (!gpt_parse_int(text, &wanted) || wanted < 0)
         return gpt_fail(err, GPT_EUSAGE, "--num-samples is '%.100s', must be a"
                         " number >= 0", text);
@@ -53,6 +54,7 @@ int gpt_command_index(const struct gpt_command_options *o,
         .flags = o->out_flags,
     };
     cJSON *root;
+
     (void)n;
     if (o->num_samples.n < 1 || o->num_samples.n > 3)
         return gpt_fail(err, GPT_EUSAGE, "--num-samples needs one to three"

@@ -1,6 +1,6 @@
 /* gpt-dataset: looks at data sets, checks them, and makes new ones of them. The
- * commands are in cmd/dataset/commands.h; here are the options, and which command
- * takes which. Read `modes` first. */
+ * commands are in cmd/dataset/commands.h; here are the options, and which
+ * command takes which. Read `modes` first. */
 #include "base/io.h"
 #include "base/memory.h"
 #include "base/options.h"
@@ -115,6 +115,7 @@ static int find_mode(const struct mode **mode, const char *name,
                      struct gpt_err *err)
 {
     const char *names[GPT_COUNT(modes)], *near;
+
     for (size_t i = 0; i < GPT_COUNT(modes); i++) {
         names[i] = modes[i].name;
         *mode = &modes[i];
@@ -134,7 +135,9 @@ static int check_options(const struct mode *mode, const struct gpt_args *args,
     for (size_t i = 0; strcmp(table[i].name ? table[i].name : "", "config");
          i++) {
         char word[64];
-        snprintf(word, sizeof word, " %s ", table[i].name ? table[i].name : "");
+
+        snprintf(word, sizeof(word), " %s ",
+                 table[i].name ? table[i].name : "");
         if (table[i].name && gpt_option_given(args, table[i].name) &&
             !strstr(mode->options, word))
             return gpt_fail(err, GPT_EUSAGE, "%s takes no --%s", mode->name,
@@ -149,6 +152,7 @@ static int take_names(struct gpt_arena *arena, const char **names, int n,
 {
     for (int i = 0; i < n; i++) {
         size_t len = strlen(names[i]);
+
         if (len <= 4 || strcmp(names[i] + len - 4, ".idx") != 0)
             continue;
         names[i] = gpt_arena_printf(arena, "%.*s", (int)(len - 4), names[i]);
@@ -164,6 +168,7 @@ static int run_mode(const struct mode *mode, const struct options *o,
     struct gpt_command_options d = o->d;
     struct gpt_arena arena = {0};
     struct gpt_err late;
+
     d.out_flags = o->common.force ? GPT_OUT_FORCE : 0;
     d.progress = o->common.quiet ? "never" : o->common.progress;
     GPT_TRY(gpt_out_open(&d.out, "-", 0, 0, err));
@@ -184,6 +189,7 @@ static int run(const void *options, const struct gpt_args *args,
 {
     const struct mode *mode;
     int n = args->n_positional - 1;
+
     if (n < 0) {
         gpt_fail(err, GPT_EUSAGE, "what to do is missing");
         return gpt_hint(err, "try 'gpt-dataset --help'");
@@ -233,5 +239,6 @@ int main(int argc, char **argv)
         .version = gpt_tokenizer_version,
         .run = run,
     };
+
     return gpt_main(&program, argc, argv);
 }

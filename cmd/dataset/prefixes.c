@@ -15,10 +15,11 @@ static int add_name(struct names *names, const char *dir, const char *name,
                     struct gpt_err *err)
 {
     size_t n = strlen(name);
+
     if (n <= 4 || strcmp(name + n - 4, ".idx") != 0 || name[0] == '.')
         return GPT_OK;
     GPT_TRY(gpt_grow(&names->items, &names->cap, names->n + 1,
-                     sizeof *names->items, "names", err));
+                     sizeof(*names->items), "names", err));
     char *path = gpt_arena_printf(names->arena, "%s/%.*s", dir, (int)(n - 4),
                                   name);
     if (!path)
@@ -36,12 +37,13 @@ static int by_name(const void *a, const void *b)
 static int keep(struct names *names, const char *const **prefixes, int64_t *n,
                 struct gpt_err *err)
 {
-    const char **list = gpt_arena_alloc(names->arena, names->n, sizeof *list);
+    const char **list = gpt_arena_alloc(names->arena, names->n, sizeof(*list));
+
     if (!list)
         return gpt_fail(err, GPT_EFAIL, "out of memory for names");
     if (names->n > 0)
-        memcpy(list, names->items, names->n * sizeof *list);
-    qsort(list, names->n, sizeof *list, by_name);
+        memcpy(list, names->items, names->n * sizeof(*list));
+    qsort(list, names->n, sizeof(*list), by_name);
     *prefixes = list;
     *n = (int64_t)names->n;
     return GPT_OK;

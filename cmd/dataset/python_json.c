@@ -12,6 +12,7 @@ static uint32_t code_point(const unsigned char *s, size_t n)
 {
     static const unsigned char mask[] = {0, 0x7f, 0x1f, 0x0f, 0x07};
     uint32_t c = s[0] & mask[n];
+
     for (size_t i = 1; i < n; i++)
         c = c << 6 | (s[i] & 0x3f);
     return c;
@@ -21,6 +22,7 @@ static int add_character(struct gpt_buf *b, uint32_t c)
 {
     static const char plain[] = "\"\\\b\f\n\r\t", names[] = "\"\\bfnrt";
     const char *at = c && c < 0x80 ? strchr(plain, (int)c) : NULL;
+
     if (at)
         return gpt_buf_printf(b, "\\%c", names[at - plain]);
     if (c >= 0x20 && c < 0x7f)
@@ -37,10 +39,12 @@ static int add_character(struct gpt_buf *b, uint32_t c)
 int gpt_python_string(struct gpt_buf *b, const char *s)
 {
     size_t left = strlen(s);
+
     GPT_TRY(gpt_buf_add(b, "\"", 1));
     while (left > 0) {
         const unsigned char *p = (const unsigned char *)s;
         size_t n = gpt_utf8_length(s, left);
+
         GPT_TRY(add_character(b, n ? code_point(p, n) : 0xdc00u + *p));
         s += n ? n : 1;
         left -= n ? n : 1;
@@ -51,14 +55,15 @@ int gpt_python_string(struct gpt_buf *b, const char *s)
 int gpt_python_float(struct gpt_buf *b, double v)
 {
     char text[40];
+
     for (int digits = 1; digits <= 17; digits++) {
-        snprintf(text, sizeof text, "%.*g", digits, v);
+        snprintf(text, sizeof(text), "%.*g", digits, v);
         if (strtod(text, NULL) == v)
             break;
     }
     /* %g turns to exponents at `digits`, repr() at 1e16. */
     if (strchr(text, 'e') && fabs(v) >= 1 && fabs(v) < 1e16)
-        snprintf(text, sizeof text, "%.0f", v);
+        snprintf(text, sizeof(text), "%.0f", v);
     bool whole = !strpbrk(text, ".e");
     return gpt_buf_printf(b, "%s%s", text, whole ? ".0" : "");
 }
@@ -79,6 +84,7 @@ static int add_children(struct gpt_buf *b, const cJSON *item, int level)
 {
     const cJSON *child;
     bool object = cJSON_IsObject(item);
+
     if (!item->child)
         return gpt_buf_add(b, object ? "{}" : "[]", 2);
     GPT_TRY(gpt_buf_add(b, object ? "{" : "[", 1));

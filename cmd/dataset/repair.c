@@ -24,6 +24,7 @@ static void remember(void *user, enum gpt_damage kind,
                      const struct gpt_err *err)
 {
     struct repair *r = user;
+
     r->first[kind] = *err;
 }
 
@@ -44,6 +45,7 @@ static int refuse_hopeless(const struct repair *r, bool readable,
                            struct gpt_err *err)
 {
     uint8_t code = has(r, GPT_DAMAGE_DTYPE) ? r->set.image[17] : 0;
+
     if (has(r, GPT_DAMAGE_HEADER))
         return refuse(r, GPT_DAMAGE_HEADER, "nothing else can be read", err);
     if (code == 6 || code == 7)
@@ -109,6 +111,7 @@ static void drop_tail(struct repair *r)
 
     while (kept < p->n_sequences) {
         int64_t next = tokens + gpt_idx_i32(p->lengths, kept);
+
         if (next > there(r))
             break;
         tokens = next;
@@ -133,6 +136,7 @@ static int count_eod(struct repair *r, struct gpt_err *err)
     for (int64_t d = 0; d < p->n_documents; d++) {
         int64_t first = gpt_idx_i64(p->documents, d);
         int64_t end = gpt_idx_i64(p->documents, d + 1);
+
         if (first == end)
             continue;
         for (int64_t i = first; i < end; i++)
@@ -173,6 +177,7 @@ static void tell_rebuilt(const struct repair *r)
 {
     int64_t pointers = r->damages.count[GPT_DAMAGE_POINTER] +
                        r->damages.count[GPT_DAMAGE_POINTER_32];
+
     if (pointers > 0)
         gpt_warn("%s: %" PRId64 " pointers were wrong", r->path, pointers);
     if (has(r, GPT_DAMAGE_DTYPE))
@@ -187,6 +192,7 @@ static int write_repaired(struct repair *r,
                           struct gpt_err *err)
 {
     struct gpt_assemble_options o = *options;
+
     r->part = (struct gpt_set_range){
         .path = gpt_in_path(r->set.bin_file),
         .idx_path = gpt_in_path(r->set.idx_file),
@@ -228,8 +234,9 @@ int gpt_repair(const char *prefix, const struct gpt_assemble_options *options,
                bool *damaged, struct gpt_err *err)
 {
     struct repair *r;
+
     *damaged = false;
-    GPT_TRY(gpt_new(&r, 1, sizeof *r, "a repair", err));
+    GPT_TRY(gpt_new(&r, 1, sizeof(*r), "a repair", err));
     int status = repair(r, prefix, options, damaged, err);
     gpt_untrusted_close(&r->set);
     gpt_free(r->lengths);

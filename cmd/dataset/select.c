@@ -30,8 +30,10 @@ static int fill_parts(struct gpt_set_range *parts, char **names,
                       struct gpt_err *err)
 {
     enum gpt_dtype dtype = gpt_indexed_dtype(items[0].set);
+
     for (int64_t i = 0; i < n; i++) {
         enum gpt_dtype other = gpt_indexed_dtype(items[i].set);
+
         if (other != dtype)
             return gpt_fail(err, GPT_EDATA,
                             "%s: tokens are of type %s, those of %s of type %s",
@@ -54,9 +56,9 @@ int gpt_select(const struct gpt_selection *items, int64_t n,
 
     if (n < 1)
         return gpt_fail(err, GPT_EUSAGE, "there is no data set to take");
-    GPT_TRY_GOTO(status, gpt_new(&parts, (size_t)n, sizeof *parts, "parts",
+    GPT_TRY_GOTO(status, gpt_new(&parts, (size_t)n, sizeof(*parts), "parts",
                                  err), out);
-    GPT_TRY_GOTO(status, gpt_new(&names, 2 * (size_t)n, sizeof *names, "names",
+    GPT_TRY_GOTO(status, gpt_new(&names, 2 * (size_t)n, sizeof(*names), "names",
                                  err), out);
     GPT_TRY_GOTO(status, fill_parts(parts, names, items, n, err), out);
     o.dtype = gpt_indexed_dtype(items[0].set);

@@ -23,6 +23,7 @@ static int done(int status, struct gpt_err *err)
 static int add_object(struct gpt_show *show, cJSON *o, struct gpt_err *err)
 {
     char *text = o ? gpt_json_print(o, false) : NULL;
+
     cJSON_Delete(o);
     int status = text ? gpt_buf_printf(show->b, "%s\n", text) : GPT_EFAIL;
     cJSON_free(text);
@@ -72,6 +73,7 @@ static int info_row(struct gpt_show *show, const char *dtype, int64_t documents,
                     const char *name, struct gpt_err *err)
 {
     char size[32];
+
     return done(gpt_buf_printf(show->b, "%-4s %12" PRId64 " %12" PRId64
                                " %15" PRId64 " %10s  %s\n", dtype, documents,
                                sequences, tokens,
@@ -84,9 +86,11 @@ int gpt_show_info(struct gpt_show *show, const struct gpt_indexed *set,
 {
     int64_t bytes = bin_bytes(set) + idx_bytes(set);
     cJSON *made_by;
+
     GPT_TRY(gpt_provenance_read(&made_by, gpt_indexed_prefix(set), err));
     if (show->json) {
         cJSON *o = cJSON_CreateObject();
+
         put_counts(o, set);
         if (made_by)
             cJSON_AddItemToObject(o, "provenance", made_by);
@@ -94,7 +98,7 @@ int gpt_show_info(struct gpt_show *show, const struct gpt_indexed *set,
     }
     char brief[400] = "";
     if (made_by)
-        gpt_provenance_brief(brief, sizeof brief, made_by);
+        gpt_provenance_brief(brief, sizeof(brief), made_by);
     cJSON_Delete(made_by);
     if (show->n++ == 0)
         GPT_TRY(done(gpt_buf_printf(show->b, "%-4s %12s %12s %15s %10s  %s\n",
@@ -135,8 +139,10 @@ static int64_t bucket_high(int k)
 static void put_top(cJSON *o, const struct gpt_stat *s)
 {
     cJSON *list = cJSON_AddArrayToObject(o, "top");
+
     for (int64_t i = 0; i < s->n_top; i++) {
         cJSON *row = cJSON_CreateObject();
+
         put_int(row, "id", s->top[i].id);
         put_int(row, "count", s->top[i].count);
         cJSON_AddItemToArray(list, row);
@@ -147,6 +153,7 @@ static cJSON *stat_object(const struct gpt_indexed *set,
                           const struct gpt_stat *s)
 {
     cJSON *o = cJSON_CreateObject(), *list;
+
     put_counts(o, set);
     put_int(o, "empty_documents", s->empty_documents);
     put_int(o, "empty_sequences", s->empty_sequences);
@@ -186,6 +193,7 @@ static int row(struct gpt_show *show, const char *name, int64_t v)
 static int lengths(struct gpt_show *show, const struct gpt_stat *s)
 {
     double n = s->documents ? (double)s->documents : 1;
+
     GPT_TRY(row(show, "documents", s->documents));
     GPT_TRY(row(show, "  of no token", s->empty_documents));
     GPT_TRY(row(show, "sequences", s->sequences));
@@ -216,6 +224,7 @@ static int add_visible(struct gpt_buf *b, const char *p, size_t n)
     GPT_TRY(gpt_buf_add(b, "  \"", 3));
     for (size_t i = 0; i < n; i++) {
         unsigned char c = (unsigned char)p[i];
+
         if (c == '"' || c == '\\')
             GPT_TRY(gpt_buf_printf(b, "\\%c", c));
         else if (c < 0x20 || c > 0x7e)
@@ -230,6 +239,7 @@ static int tokens(struct gpt_show *show, const struct gpt_stat *s,
                   const struct gpt_tokenizer *tokenizer)
 {
     double n = s->tokens ? (double)s->tokens : 1;
+
     GPT_TRY(row(show, "distinct ids", s->distinct));
     if (s->other > 0)
         GPT_TRY(gpt_buf_printf(show->b, "  tokens with ids below 0 or from %d"
@@ -247,6 +257,7 @@ static int tokens(struct gpt_show *show, const struct gpt_stat *s,
         GPT_TRY(gpt_buf_printf(show->b, "  %10s %15s  share\n", "id", "count"));
     for (int64_t i = 0; i < s->n_top; i++) {
         size_t len = 0;
+
         GPT_TRY(gpt_buf_printf(show->b, "  %10" PRId64 " %15" PRId64 " %5.2f%%",
                                s->top[i].id, s->top[i].count,
                                100 * (double)s->top[i].count / n));
@@ -283,7 +294,8 @@ static void gather(void *user, enum gpt_damage kind, const struct gpt_err *err)
 {
     struct gpt_findings *f = user;
     struct gpt_err ignored;
-    if (gpt_grow(&f->items, &f->cap, f->n + 1, sizeof *f->items, "findings",
+
+    if (gpt_grow(&f->items, &f->cap, f->n + 1, sizeof(*f->items), "findings",
                  &ignored) != GPT_OK) {
         f->out_of_memory = true;
         return;
@@ -307,6 +319,7 @@ void gpt_findings_close(struct gpt_findings *f)
 static cJSON *findings_object(const char *prefix, const struct gpt_findings *f)
 {
     cJSON *o = cJSON_CreateObject();
+
     put_name(o, prefix);
     cJSON_AddBoolToObject(o, "good", gpt_damages_total(&f->damages) == 0);
     cJSON *counts = cJSON_AddObjectToObject(o, "counts");
@@ -317,6 +330,7 @@ static cJSON *findings_object(const char *prefix, const struct gpt_findings *f)
     for (size_t i = 0; i < f->n; i++) {
         cJSON *item = cJSON_CreateObject();
         const struct gpt_finding *found = &f->items[i];
+
         cJSON_AddStringToObject(item, "kind", gpt_damage_word(found->kind));
         cJSON_AddStringToObject(item, "text", found->err.text);
         if (found->err.hint[0])
@@ -331,6 +345,7 @@ static int add_kind(struct gpt_show *show, const struct gpt_findings *f,
 {
     const char *hint = "";
     int64_t shown = 0;
+
     for (size_t i = 0; i < f->n; i++) {
         if (f->items[i].kind != kind)
             continue;
@@ -350,6 +365,7 @@ int gpt_show_findings(struct gpt_show *show, const char *prefix,
                       const struct gpt_findings *f, struct gpt_err *err)
 {
     int64_t total = gpt_damages_total(&f->damages);
+
     if (f->out_of_memory)
         return out_of_memory(err);
     if (show->json)

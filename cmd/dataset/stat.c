@@ -29,6 +29,7 @@ static void count_lengths(struct gpt_stat *s, const struct gpt_indexed *set)
     s->min = s->documents ? INT64_MAX : 0;
     for (int64_t d = 0; d < s->documents; d++) {
         int64_t n = gpt_document_length(set, d);
+
         s->min = gpt_min_i64(s->min, n);
         s->max = gpt_max_i64(s->max, n);
         s->bucket[bucket_of(n)]++;
@@ -49,8 +50,10 @@ static int64_t at_rank(const struct gpt_stat *s, const struct gpt_indexed *set,
         int64_t width = (high - low) / BINS + 1;
         int64_t bins[BINS] = {0}, before = 0;
         int k = 0;
+
         for (int64_t d = 0; d < s->documents; d++) {
             int64_t n = gpt_document_length(set, d);
+
             if (n < low)
                 before++;
             else if (n <= high)
@@ -69,6 +72,7 @@ static int64_t quantile(const struct gpt_stat *s, const struct gpt_indexed *set,
 {
     int64_t n = s->documents;
     int64_t rank = n / 100 * percent + gpt_ceil_div(n % 100 * percent, 100);
+
     return n == 0 ? 0 : at_rank(s, set, rank - 1);
 }
 
@@ -84,6 +88,7 @@ static void count_piece(struct gpt_stat *s, const struct counts *c,
 {
     for (int64_t i = 0; i < n; i++) {
         size_t len = 0;
+
         if (ids[i] >= 0 && ids[i] < GPT_STAT_IDS)
             c->ids[ids[i]]++;
         else
@@ -113,8 +118,10 @@ static int count_document(struct gpt_stat *s, const struct counts *c,
 
     for (int64_t i = first; i < end; i++) {
         int64_t length = gpt_indexed_length(set, i);
+
         for (int64_t at = 0; at < length; at += PIECE) {
             int64_t n = gpt_min_i64(PIECE, length - at);
+
             GPT_TRY(gpt_indexed_read(set, i, at, n, ids, err));
             count_piece(s, c, ids, n);
             last = ids[n - 1];
@@ -128,6 +135,7 @@ static int count_document(struct gpt_stat *s, const struct counts *c,
 static int by_count(const void *a, const void *b)
 {
     const struct gpt_token_count *x = a, *y = b;
+
     if (x->count != y->count)
         return x->count < y->count ? 1 : -1;
     return x->id < y->id ? -1 : 1;
@@ -138,12 +146,12 @@ static int find_top(struct gpt_stat *s, const struct counts *c, int64_t top,
 {
     for (int64_t id = 0; id < GPT_STAT_IDS; id++)
         s->distinct += c->ids[id] > 0;
-    GPT_TRY(gpt_new(&s->top, (size_t)s->distinct, sizeof *s->top,
+    GPT_TRY(gpt_new(&s->top, (size_t)s->distinct, sizeof(*s->top),
                     "token counts", err));
     for (int64_t id = 0; id < GPT_STAT_IDS; id++)
         if (c->ids[id] > 0)
             s->top[s->n_top++] = (struct gpt_token_count){id, c->ids[id]};
-    qsort(s->top, (size_t)s->n_top, sizeof *s->top, by_count);
+    qsort(s->top, (size_t)s->n_top, sizeof(*s->top), by_count);
     s->n_top = gpt_min_i64(s->n_top, top);
     return GPT_OK;
 }
@@ -152,7 +160,8 @@ static int count_tokens(struct gpt_stat *s, const struct gpt_indexed *set,
                         const struct gpt_stat_options *o, struct gpt_err *err)
 {
     struct counts c = {NULL, o->tokenizer};
-    GPT_TRY(gpt_new(&c.ids, GPT_STAT_IDS, sizeof *c.ids, "token counts", err));
+
+    GPT_TRY(gpt_new(&c.ids, GPT_STAT_IDS, sizeof(*c.ids), "token counts", err));
     s->text_bytes = o->tokenizer ? 0 : -1;
     int status = GPT_OK;
     for (int64_t d = 0; d < s->documents && status == GPT_OK; d++)
@@ -166,7 +175,7 @@ static int count_tokens(struct gpt_stat *s, const struct gpt_indexed *set,
 int gpt_stat(struct gpt_stat *s, const struct gpt_indexed *set,
              const struct gpt_stat_options *o, struct gpt_err *err)
 {
-    memset(s, 0, sizeof *s);
+    memset(s, 0, sizeof(*s));
     s->text_bytes = -1;
     count_lengths(s, set);
     s->median = quantile(s, set, 50);

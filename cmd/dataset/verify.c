@@ -13,6 +13,7 @@ static int open_part(struct gpt_in **in, const char *prefix,
 {
     struct gpt_buf path = {0};
     int status = gpt_buf_printf(&path, "%s%s", prefix, suffix);
+
     if (status == GPT_OK)
         status = gpt_in_open(in, path.data, err);
     else
@@ -24,7 +25,7 @@ static int open_part(struct gpt_in **in, const char *prefix,
 int gpt_untrusted_open(struct gpt_untrusted *set, const char *prefix,
                        struct gpt_err *err)
 {
-    memset(set, 0, sizeof *set);
+    memset(set, 0, sizeof(*set));
     GPT_TRY(open_part(&set->idx_file, prefix, ".idx", err));
     GPT_TRY(open_part(&set->bin_file, prefix, ".bin", err));
     set->image_bytes = gpt_in_size(set->idx_file);
@@ -37,17 +38,17 @@ void gpt_untrusted_close(struct gpt_untrusted *set)
 {
     gpt_in_close(set->idx_file);
     gpt_in_close(set->bin_file);
-    memset(set, 0, sizeof *set);
+    memset(set, 0, sizeof(*set));
 }
 
 int64_t gpt_token_at(const uint8_t *bytes, enum gpt_dtype dtype, int64_t i)
 {
     switch (dtype) {
-#define AT(name, type)                                                         \
-    case name: {                                                               \
-        type v;                                                                \
-        memcpy(&v, bytes + (size_t)i * sizeof v, sizeof v);                    \
-        return v;                                                              \
+#define AT(name, type)                                        \
+    case name: {                                              \
+        type v;                                               \
+        memcpy(&v, bytes + (size_t)i * sizeof(v), sizeof(v)); \
+        return v;                                             \
     }
         AT(GPT_U8, uint8_t)
         AT(GPT_I8, int8_t)
@@ -74,6 +75,7 @@ static void bad_token(const struct pass *p, int64_t sequence, int64_t begin,
                       int64_t i)
 {
     int64_t id = gpt_token_at(p->set->bytes, p->idx->dtype, i);
+
     gpt_damage_found(p->all, NULL, GPT_DAMAGE_TOKEN, NULL,
                      "%s:%" PRId64 ": token %" PRId64 " of sequence %" PRId64
                      " is %" PRId64 ", must be >= 0 and < %" PRId64,
@@ -87,6 +89,7 @@ static void check_range(const struct pass *p, int64_t sequence, int64_t begin,
 {
     for (int64_t i = begin; i < end; i++) {
         int64_t id = gpt_token_at(p->set->bytes, p->idx->dtype, i);
+
         if (id < 0 || id >= p->limit)
             bad_token(p, sequence, begin, i);
     }
@@ -96,9 +99,11 @@ static void check_range(const struct pass *p, int64_t sequence, int64_t begin,
 static void check_eod(struct pass *p, int64_t i, int64_t begin, int64_t end)
 {
     const struct gpt_idx *idx = p->idx;
+
     while (p->document < idx->n_documents &&
            gpt_idx_i64(idx->documents, p->document + 1) <= i + 1) {
         int64_t d = p->document++;
+
         if (gpt_idx_i64(idx->documents, d) ==
             gpt_idx_i64(idx->documents, d + 1))
             continue; /* empty */
@@ -147,6 +152,7 @@ static int check_tokens(struct pass *p, struct gpt_err *err)
     for (int64_t i = 0; i < idx->n_sequences && begin <= there; i++) {
         int64_t length = gpt_max_i64(0, gpt_idx_i32(idx->lengths, i));
         int64_t end = begin + length;
+
         if (range)
             check_range(p, i, begin, gpt_min_i64(end, there));
         if (eod && end <= there)
@@ -168,6 +174,7 @@ int gpt_verify(const char *prefix, const struct gpt_verify_options *options,
                                              : INT64_C(1) << 31,
                      0};
     int status = gpt_untrusted_open(&set, prefix, err);
+
     if (status == GPT_OK &&
         gpt_idx_check(&idx, set.image, set.image_bytes, set.bin_bytes,
                       gpt_in_path(set.idx_file), all) == GPT_OK)

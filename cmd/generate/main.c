@@ -126,6 +126,7 @@ static int complete_tokenizer(struct gpt_tokenizer_options *to,
     const cJSON *type = cJSON_GetObjectItemCaseSensitive(kept, "type");
     const char *family =
         cJSON_IsString(type) ? type->valuestring : gpt_tokenizer_types[0];
+
     if (!to->type)
         to->type = family;
     if (strcmp(to->type, family) != 0)
@@ -137,6 +138,7 @@ static int complete_tokenizer(struct gpt_tokenizer_options *to,
 static int check_tokenizer(const struct job *j, struct gpt_err *err)
 {
     int64_t have = gpt_tokenizer_vocab_size(j->tokenizer);
+
     if (have <= j->config->vocab_size)
         return GPT_OK;
     return gpt_fail(err, GPT_EDATA,
@@ -150,6 +152,7 @@ static int open_tokenizer(struct job *j, struct gpt_err *err)
     struct gpt_tokenizer_options to = j->o->tokenizer;
     struct gpt_arena arena = {0};
     int status = complete_tokenizer(&to, j, &arena, err);
+
     if (status == GPT_OK && !gpt_tokenizer_named(&to)) {
         gpt_fail(err, GPT_EUSAGE, "%s holds no vocabulary",
                  gpt_checkpoint_dir(j->checkpoint));
@@ -171,6 +174,7 @@ static int read_prompts(struct job *j, struct gpt_err *err)
     const char *const standard_input[] = {"-"};
     const char *const *files = o->prompt_file.items;
     int64_t n_files = o->prompt_file.n;
+
     for (int64_t i = 0; i < o->prompt.n; i++)
         GPT_TRY(gpt_prompts_add(&j->prompts, o->prompt.items[i],
                                 strlen(o->prompt.items[i]), err));
@@ -195,15 +199,17 @@ static int encode_prompt(struct job *j, struct gpt_encoder *encoder, size_t i,
 {
     const struct gpt_prompt *prompt = &j->prompts.items[i];
     struct gpt_ids *ids = &j->ids[i];
+
     GPT_TRY(gpt_encode(encoder, prompt->text, prompt->len, ids, err));
     if (ids->len == 0) {
         int32_t eod = gpt_tokenizer_eod(j->tokenizer);
+
         if (eod < 0)
             return gpt_fail(err, GPT_EUSAGE,
                             "prompt %zu is empty, and the vocabulary has no "
                             "end-of-document token to begin with",
                             i + 1);
-        GPT_TRY(gpt_grow(&ids->data, &ids->cap, 1, sizeof *ids->data,
+        GPT_TRY(gpt_grow(&ids->data, &ids->cap, 1, sizeof(*ids->data),
                          "a prompt", err));
         ids->data[ids->len++] = eod;
     }
@@ -214,7 +220,8 @@ static int encode_prompt(struct job *j, struct gpt_encoder *encoder, size_t i,
 static int encode_prompts(struct job *j, struct gpt_err *err)
 {
     struct gpt_encoder *encoder = NULL;
-    GPT_TRY(gpt_new(&j->ids, j->prompts.n, sizeof *j->ids, "prompts", err));
+
+    GPT_TRY(gpt_new(&j->ids, j->prompts.n, sizeof(*j->ids), "prompts", err));
     GPT_TRY(gpt_encoder_open(&encoder, j->tokenizer, err));
     int rc = GPT_OK;
     for (size_t i = 0; i < j->prompts.n && rc == GPT_OK; i++)
@@ -226,12 +233,14 @@ static int encode_prompts(struct job *j, struct gpt_err *err)
 static int make_requests(struct job *j, struct gpt_err *err)
 {
     int64_t samples = j->o->num_samples;
+
     if (!gpt_mul((int64_t)j->prompts.n, samples, &j->n_requests))
         return gpt_fail(err, GPT_EUSAGE, "too many texts");
-    GPT_TRY(gpt_new(&j->requests, (size_t)j->n_requests, sizeof *j->requests,
+    GPT_TRY(gpt_new(&j->requests, (size_t)j->n_requests, sizeof(*j->requests),
                     "requests", err));
     for (int64_t i = 0; i < j->n_requests; i++) {
         const struct gpt_ids *ids = &j->ids[i / samples];
+
         j->requests[i] = (struct gpt_request){
             .prompt = ids->data,
             .n_prompt = (int64_t)ids->len,
@@ -250,12 +259,13 @@ static void describe(const struct job *j, const struct gpt_decoder_options *d)
 {
     char device[128], weights[32], texts[32];
     int64_t bytes = 0;
+
     if (j->most_prompt + j->o->tokens > d->positions + 1)
         gpt_info("prompt and text together have at most %lld positions",
                  (long long)d->positions);
     if (gpt_decoder_memory(&bytes, d, NULL) != GPT_OK)
         return;
-    j->be->describe(j->be, device, sizeof device);
+    j->be->describe(j->be, device, sizeof(device));
     gpt_debug("%s: %s of weights, %s for %lld texts of %lld positions", device,
               gpt_text_bytes(weights, 4.0 * (double)j->flat.elements),
               gpt_text_bytes(texts, (double)bytes), (long long)d->slots,
@@ -265,6 +275,7 @@ static void describe(const struct job *j, const struct gpt_decoder_options *d)
 static int open_model(struct job *j, struct gpt_err *err)
 {
     struct gpt_layout layout = GPT_LAYOUT_SINGLE(j->config);
+
     GPT_TRY(gpt_backend_open(&j->be, j->o->device, err));
     GPT_TRY(gpt_params_build(&j->params, j->config, err));
     GPT_TRY(gpt_flat_build(&j->flat, &j->params, &layout, err));
@@ -287,9 +298,10 @@ static int open_model(struct job *j, struct gpt_err *err)
 static uint64_t choose_seed(const struct options *o, bool greedy)
 {
     uint32_t random = 0;
+
     if (o->seed >= 0)
         return (uint64_t)o->seed;
-    if (!greedy && getrandom(&random, sizeof random, 0) != sizeof random)
+    if (!greedy && getrandom(&random, sizeof(random), 0) != sizeof(random))
         random = 1234;
     if (!greedy)
         gpt_info("seed %u", random);
@@ -304,6 +316,7 @@ static double rate(double amount, double seconds)
 static void report_speed(const struct job *j, const struct gpt_speed *s)
 {
     double bytes = (double)gpt_decoder_step_bytes(j->decoder);
+
     gpt_info("prompts: %lld tokens, %.1f tokens/s; texts: %lld tokens, %.1f "
              "tokens/s, %.1f GB/s of weights",
              (long long)s->prompt_tokens,
@@ -333,6 +346,7 @@ static int generate(struct job *j, struct gpt_err *err)
         .token = gpt_writer_token,
         .finish = gpt_writer_finish,
     };
+
     how.seed = choose_seed(o, gpt_sampling_is_greedy(&how.sampling));
     GPT_TRY(gpt_writer_open(&writer, &wo, err));
     how.user = writer;
@@ -347,6 +361,7 @@ static int generate(struct job *j, struct gpt_err *err)
 static int work(struct job *j, struct gpt_err *err)
 {
     const struct options *o = j->o;
+
     GPT_TRY(gpt_checkpoint_open(&j->checkpoint, o->load, o->iteration,
                                 o->verify, err));
     j->config = gpt_checkpoint_config(j->checkpoint);
@@ -380,6 +395,7 @@ static int run(const void *options, const struct gpt_args *args,
                struct gpt_err *err)
 {
     struct job j = {.o = options};
+
     (void)args;
     int rc = work(&j, err);
     close_job(&j);
@@ -412,5 +428,6 @@ int main(int argc, char **argv)
         .version = gpt_backend_version,
         .run = run,
     };
+
     return gpt_main(&program, argc, argv);
 }

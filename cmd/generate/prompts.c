@@ -12,7 +12,7 @@
 static int add(struct gpt_prompts *p, const char *text, size_t len,
                const char *id, struct gpt_err *err)
 {
-    GPT_TRY(gpt_grow(&p->items, &p->cap, p->n + 1, sizeof *p->items, "prompts",
+    GPT_TRY(gpt_grow(&p->items, &p->cap, p->n + 1, sizeof(*p->items), "prompts",
                      err));
     char *copy = gpt_arena_alloc(&p->arena, len + 1, 1);
     char *id_copy = id ? gpt_arena_strdup(&p->arena, id) : NULL;
@@ -79,6 +79,7 @@ int gpt_prompts_read_text(struct gpt_prompts *p, const char *path,
 {
     struct gpt_buf b = {0};
     int rc = read_all(path, &b, err);
+
     if (rc == GPT_OK)
         rc = add(p, b.data, without_newline(b.data, b.len), NULL, err);
     gpt_buf_free(&b);
@@ -127,6 +128,7 @@ static int add_line(struct gpt_prompts *p, const char *line, size_t len,
                     const char *what, struct gpt_err *err)
 {
     cJSON *object = NULL;
+
     if (has_escaped_nul(line, len))
         return gpt_fail(err, GPT_EDATA, "%s: a prompt cannot hold \\u0000",
                         what);
@@ -144,7 +146,8 @@ int gpt_prompts_parse_jsonl(struct gpt_prompts *p, const char *text, size_t len,
         const char *line = text + at, *end = memchr(line, '\n', len - at);
         size_t n = end ? (size_t)(end - line) : len - at;
         char what[320];
-        snprintf(what, sizeof what, "%.256s:%lld", name, ++number);
+
+        snprintf(what, sizeof(what), "%.256s:%lld", name, ++number);
         GPT_TRY(add_line(p, line, n, what, err));
         at += n + 1;
     }
@@ -156,6 +159,7 @@ int gpt_prompts_read_jsonl(struct gpt_prompts *p, const char *path,
 {
     struct gpt_buf b = {0};
     int rc = read_all(path, &b, err);
+
     if (rc == GPT_OK)
         rc = gpt_prompts_parse_jsonl(p, b.data, b.len, name_of(path), err);
     gpt_buf_free(&b);

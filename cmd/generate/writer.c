@@ -23,9 +23,10 @@ int gpt_writer_open(struct gpt_writer **out,
                     const struct gpt_writer_options *o, struct gpt_err *err)
 {
     struct gpt_writer *w = NULL;
-    GPT_TRY(gpt_new(&w, 1, sizeof *w, "a writer", err));
+
+    GPT_TRY(gpt_new(&w, 1, sizeof(*w), "a writer", err));
     w->o = o;
-    int rc = gpt_new(&w->entries, (size_t)o->n_requests, sizeof *w->entries,
+    int rc = gpt_new(&w->entries, (size_t)o->n_requests, sizeof(*w->entries),
                      "texts", err);
     if (rc != GPT_OK) {
         gpt_writer_close(w);
@@ -67,8 +68,10 @@ static int put(struct gpt_writer *w, const char *p, size_t n,
 static int add_json_string(struct gpt_buf *b, const char *text, size_t len)
 {
     int rc = gpt_buf_add(b, "\"", 1);
+
     for (size_t i = 0; i < len && rc == GPT_OK; i++) {
         unsigned char c = (unsigned char)text[i];
+
         if (c == '"' || c == '\\')
             rc = gpt_buf_printf(b, "\\%c", c);
         else if (c == '\n')
@@ -86,6 +89,7 @@ static int add_object(struct gpt_buf *b, const struct gpt_writer *w, int64_t i)
     const struct gpt_request *q = &w->o->requests[i];
     const struct entry *e = &w->entries[i];
     const char *id = w->o->prompts->items[q->number].id;
+
     if (id)
         GPT_TRY(gpt_buf_printf(b, "{\"id\":%s", id));
     else
@@ -105,6 +109,7 @@ static int put_object(struct gpt_writer *w, int64_t i, struct gpt_err *err)
 {
     struct gpt_buf b = {0};
     int rc = add_object(&b, w, i);
+
     rc = rc == GPT_OK ? put(w, b.data, b.len, err) : out_of_memory(err);
     gpt_buf_free(&b);
     return rc;
@@ -132,6 +137,7 @@ static int advance(struct gpt_writer *w, struct gpt_err *err)
 {
     for (; w->first < w->o->n_requests; w->first++) {
         struct entry *e = &w->entries[w->first];
+
         if (!e->begun)
             return GPT_OK;
         if (!w->o->jsonl)
@@ -150,6 +156,7 @@ static int begin(struct gpt_writer *w, int64_t i, struct gpt_err *err)
     struct entry *e = &w->entries[i];
     const struct gpt_prompt *prompt =
         &w->o->prompts->items[w->o->requests[i].number];
+
     if (e->begun)
         return GPT_OK;
     e->begun = true;
@@ -163,6 +170,7 @@ int gpt_writer_token(void *user, int64_t i, int32_t token, struct gpt_err *err)
 {
     struct gpt_writer *w = user;
     struct entry *e = &w->entries[i];
+
     GPT_TRY(begin(w, i, err));
     size_t len = 0;
     const char *bytes = gpt_token_bytes(w->o->tokenizer, token, &len);
@@ -180,6 +188,7 @@ int gpt_writer_finish(void *user, int64_t i, enum gpt_finish finish,
 {
     struct gpt_writer *w = user;
     struct entry *e = &w->entries[i];
+
     GPT_TRY(begin(w, i, err));
     if (gpt_stream_end(&e->stream, &e->text))
         return out_of_memory(err);

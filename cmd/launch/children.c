@@ -75,6 +75,7 @@ int gpt_child_start(struct gpt_child *c, char *const *command, char **env,
         status = gpt_fail_errno(err, GPT_EFAIL, "cannot start a process");
     if (status == GPT_OK) {
         const int out[2] = {pipes[0][1], pipes[1][1]};
+
         status = start(c, command, env, out, report, null, err);
     } else if (report[0] >= 0) {
         close(report[0]);
@@ -126,6 +127,7 @@ char **gpt_child_environment(char *const *variables, size_t n)
         return NULL;
     for (size_t i = 0; i < old; i++) {
         bool replaced = false;
+
         for (size_t k = 0; k < n; k++)
             replaced = replaced || same_name(variables[k], environ[i]);
         if (!replaced)

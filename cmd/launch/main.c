@@ -143,5 +143,6 @@ int main(int argc, char **argv)
         .positional = "PROGRAM [ARGUMENT]...",
         .run = run,
     };
+
     return gpt_main(&program, argc, argv);
 }

@@ -14,6 +14,7 @@ static int write_all(int fd, const char *p, size_t n, struct gpt_err *err)
 {
     while (n > 0) {
         ssize_t k = write(fd, p, n);
+
         if (k < 0 && errno == EINTR)
             continue;
         if (k < 0)
@@ -43,8 +44,8 @@ static int log_line(struct gpt_append *log, const char *p, size_t n,
     return status;
 }
 
-static int add_line(struct gpt_prefix_lines *l, struct gpt_buf *out, const char *p,
-                    size_t n, struct gpt_err *err)
+static int add_line(struct gpt_prefix_lines *l, struct gpt_buf *out,
+                    const char *p, size_t n, struct gpt_err *err)
 {
     if (gpt_buf_add(out, l->prefix, strlen(l->prefix)) != GPT_OK ||
         gpt_buf_add(out, p, n) != GPT_OK || gpt_buf_add(out, "\n", 1) != GPT_OK)
@@ -63,6 +64,7 @@ static int pass_lines(struct gpt_prefix_lines *l, bool all, struct gpt_err *err)
         const char *p = l->part.data + at;
         size_t left = l->part.len - at;
         const char *end = memchr(p, '\n', left);
+
         if (!end && !all && left < LINE_MAX_BYTES)
             break;
         size_t n = end ? (size_t)(end - p) : left;

@@ -72,6 +72,7 @@ static int open_store(struct job *j, struct gpt_err *err)
     if (o->node_rank == 0) {
         int status = gpt_store_server_open(&j->server, o->master_addr,
                                            o->master_port, err);
+
         if (status != GPT_OK && o->nnodes == 1)
             gpt_hint(err, "--standalone takes a free port");
         GPT_TRY(status);
@@ -171,6 +172,7 @@ static int start_all(struct job *j, struct gpt_err *err)
         GPT_TRY(gpt_path_mkdirs(o->log_dir, err));
     for (int64_t i = 0; i < o->nproc; i++) {
         struct gpt_child *c = &j->children[i];
+
         c->rank = o->node_rank * o->nproc + i;
         for (int k = 0; k < 2; k++) {
             c->lines[k] = (struct gpt_prefix_lines){.from = -1, .to = 1 + k};
@@ -234,6 +236,7 @@ static void look_for_ends(struct job *j)
 {
     for (int64_t i = 0; i < j->o->nproc; i++) {
         struct gpt_child *c = &j->children[i];
+
         if (gpt_child_reap(c) && !j->failing && failed(j, c))
             first_failure(j, c);
     }
@@ -298,7 +301,8 @@ static int pass_output(struct job *j, bool *open, struct gpt_err *err)
         return GPT_OK;
     for (int64_t i = 0; i < n; i++)
         if (j->polls[i].revents)
-            GPT_TRY(gpt_prefix_lines_pass(&j->children[i / 2].lines[i % 2], err));
+            GPT_TRY(
+                gpt_prefix_lines_pass(&j->children[i / 2].lines[i % 2], err));
     return GPT_OK;
 }
 
@@ -327,6 +331,7 @@ static void end_all(struct job *j)
 
     for (int64_t i = 0; j->children && i < j->o->nproc; i++) {
         struct gpt_child *c = &j->children[i];
+
         gpt_child_signal(c, SIGKILL);
         if (c->pid > 0)
             waitpid(c->pid, NULL, 0);

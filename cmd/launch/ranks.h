@@ -39,9 +39,11 @@ struct gpt_prefix_lines {
 };
 
 /* Passes on what has come; all whole lines in one write(2). */
-int gpt_prefix_lines_pass(struct gpt_prefix_lines *l, struct gpt_err *err) GPT_MUST_USE;
+int gpt_prefix_lines_pass(struct gpt_prefix_lines *l,
+                          struct gpt_err *err) GPT_MUST_USE;
 /* The last line, whether it has an end or not. */
-int gpt_prefix_lines_end(struct gpt_prefix_lines *l, struct gpt_err *err) GPT_MUST_USE;
+int gpt_prefix_lines_end(struct gpt_prefix_lines *l,
+                         struct gpt_err *err) GPT_MUST_USE;
 
 /* ---- children.c: processes ---- */
 

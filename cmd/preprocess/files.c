@@ -26,12 +26,14 @@ int gpt_output_name(struct gpt_buf *name,
 bool gpt_is_output(const struct gpt_preprocess_options *o, const char *path)
 {
     size_t n = strlen(o->output_prefix);
+
     if (strncmp(path, o->output_prefix, n) != 0 || path[n] != '_')
         return false;
     for (int64_t k = 0; k < o->n_keys; k++) {
         static const char level[] = "_document";
         const char *rest = path + n + 1;
         size_t len = strlen(o->keys[k]);
+
         if (strncmp(rest, o->keys[k], len) != 0 ||
             strncmp(rest + len, level, strlen(level)) != 0)
             continue;
@@ -51,6 +53,7 @@ static int each_file(const struct gpt_preprocess_options *o,
     for (int64_t k = 0; k < o->n_keys; k++) {
         for (int i = 0; suffixes[i]; i++) {
             struct gpt_buf name;
+
             GPT_TRY(gpt_output_name(&name, o, k, suffixes[i], err));
             int status = act(name.data, err);
             gpt_buf_free(&name);
@@ -77,6 +80,7 @@ static int is_there(const char *path, struct gpt_err *err)
 {
     struct gpt_buf part = {0};
     bool there = gpt_path_exists(path);
+
     if (!there && gpt_buf_printf(&part, "%s.part", path) == GPT_OK)
         there = gpt_path_exists(part.data);
     gpt_buf_free(&part);
@@ -86,6 +90,7 @@ static int is_there(const char *path, struct gpt_err *err)
 bool gpt_outputs_are_there(const struct gpt_preprocess_options *o)
 {
     static const char *const always[] = {".bin", ".idx", NULL};
+
     return each_file(o, always, is_there, NULL) == GPT_OK &&
            (!o->quarantine || is_there(o->quarantine, NULL) == GPT_OK);
 }

@@ -28,6 +28,7 @@ struct gpt_journal {
 bool gpt_journal_possible(const struct gpt_preprocess_options *o)
 {
     struct stat st;
+
     for (int64_t i = 0; i < o->n_inputs; i++)
         if (stat(o->inputs[i].path, &st) != 0 || !S_ISREG(st.st_mode))
             return false;
@@ -43,6 +44,7 @@ static int add_line(struct gpt_journal *j, const cJSON *object,
     char *text = gpt_json_print(object, false);
     struct gpt_buf line = {0};
     int status = GPT_OK;
+
     if (!text || gpt_buf_printf(&line, "%08" PRIx32 " %s",
                                 gpt_crc32c(0, text, strlen(text)), text) !=
                      GPT_OK)
@@ -64,10 +66,11 @@ static cJSON *take_line(const char *data, size_t len, size_t *at)
     const char *line = data + *at, *end = memchr(line, '\n', len - *at);
     cJSON *object = NULL;
     char sum[BEFORE + 1];
+
     if (!end || end - line < BEFORE)
         return NULL;
     size_t n = (size_t)(end - line) - BEFORE;
-    snprintf(sum, sizeof sum, "%08" PRIx32 " ",
+    snprintf(sum, sizeof(sum), "%08" PRIx32 " ",
              gpt_crc32c(0, line + BEFORE, n));
     if (memcmp(line, sum, BEFORE) != 0 ||
         gpt_json_parse(&object, line + BEFORE, n, "journal", NULL) != GPT_OK)
@@ -86,6 +89,7 @@ int gpt_journal_add(struct gpt_journal *j, const struct gpt_point *p,
     int status = o ? add_line(j, o, err)
                    : gpt_fail(err, GPT_EFAIL, "out of memory for '%s'",
                               j->about.path);
+
     cJSON_Delete(o);
     GPT_TRY(status);
     j->has_point = true;
@@ -99,6 +103,7 @@ static int read_points(struct gpt_journal *j, const char *data, size_t len,
 {
     cJSON *last = NULL, *next;
     int status = GPT_OK;
+
     while (status == GPT_OK && at < len &&
            (next = take_line(data, len, &at)) != NULL) {
         cJSON_Delete(last);
@@ -120,6 +125,7 @@ static int check_ours(const struct gpt_journal *j, const cJSON *first,
                       const char *data, size_t len, struct gpt_err *err)
 {
     bool torn = !memchr(data, '\n', len) && (len <= BEFORE || data[8] == ' ');
+
     if (first || torn)
         return GPT_OK;
     gpt_fail(err, GPT_EEXIST, "'%s' exists already, and is no journal of this "
@@ -134,6 +140,7 @@ static int begin(struct gpt_journal *j, const cJSON *run, const char *data,
     size_t at = 0;
     cJSON *was = take_line(data, len, &at);
     int status = check_ours(j, was, data, len, err);
+
     if (status == GPT_OK && was)
         status = gpt_resume_check(&j->about, run, was, err);
     bool fresh = !was;
@@ -149,6 +156,7 @@ static int begin(struct gpt_journal *j, const cJSON *run, const char *data,
 static int name_journal(struct gpt_journal *j, struct gpt_err *err)
 {
     size_t n = strlen(j->about.o->output_prefix) + sizeof ".resume";
+
     GPT_TRY(gpt_new(&j->about.path, n, 1, "a file name", err));
     snprintf(j->about.path, n, "%s.resume", j->about.o->output_prefix);
     return GPT_OK;
@@ -166,6 +174,7 @@ static int open_file(struct gpt_journal *j, enum gpt_dtype dtype,
 {
     size_t len;
     char *data;
+
     GPT_TRY(name_journal(j, err));
     GPT_TRY(lock_journal(j, err));
     GPT_TRY(gpt_read_file(j->about.path, MAX_BYTES, &data, &len, err));
@@ -184,7 +193,8 @@ int gpt_journal_open(struct gpt_journal **journal,
                      bool *found, struct gpt_err *err)
 {
     struct gpt_journal *j;
-    GPT_TRY(gpt_new(&j, 1, sizeof *j, "a journal", err));
+
+    GPT_TRY(gpt_new(&j, 1, sizeof(*j), "a journal", err));
     j->about.o = options;
     int status = open_file(j, dtype, point, err);
     *found = j->has_point;
@@ -225,6 +235,7 @@ static int discard(struct gpt_journal *j, struct gpt_err *err)
 {
     size_t len, at = 0;
     char *data;
+
     GPT_TRY(lock_journal(j, err));
     GPT_TRY(gpt_read_file(j->about.path, MAX_BYTES, &data, &len, err));
     cJSON *first = take_line(data, len, &at);
@@ -241,6 +252,7 @@ int gpt_journal_discard(const struct gpt_preprocess_options *options,
                         struct gpt_err *err)
 {
     struct gpt_journal j = {.about = {.o = options}};
+
     GPT_TRY(name_journal(&j, err));
     int status = GPT_OK;
     if (gpt_path_exists(j.about.path)) {

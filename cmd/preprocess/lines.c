@@ -6,7 +6,8 @@
 
 #include <string.h>
 
-int gpt_line_chunk_init(struct gpt_line_chunk *c, size_t n_keys, struct gpt_err *err)
+int gpt_line_chunk_init(struct gpt_line_chunk *c, size_t n_keys,
+                        struct gpt_err *err)
 {
     return gpt_new(&c->keys, n_keys, sizeof(*c->keys), "a chunk", err);
 }
@@ -27,6 +28,7 @@ void gpt_line_chunk_free(struct gpt_line_chunk *c, size_t n_keys)
 static void trim(void *array_pointer, size_t *cap, size_t size, size_t bytes)
 {
     void *array, *none = NULL;
+
     if (*cap <= bytes / size)
         return;
     memcpy(&array, array_pointer, sizeof(array));
@@ -40,6 +42,7 @@ void gpt_line_chunk_trim(struct gpt_line_chunk *c, size_t n_keys, size_t bytes)
     trim(&c->data, &c->cap, 1, bytes);
     for (size_t k = 0; k < n_keys; k++) {
         struct gpt_ids *ids = &c->keys[k].ids;
+
         trim(&ids->data, &ids->cap, sizeof(*ids->data), bytes);
     }
 }
@@ -51,6 +54,7 @@ void gpt_line_chunk_trim(struct gpt_line_chunk *c, size_t n_keys, size_t bytes)
 static bool may_be_object(const char *p, size_t len)
 {
     size_t i = 0;
+
     while (i < len && (p[i] == ' ' || p[i] == '\t' || p[i] == '\r'))
         i++;
     return i == len || p[i] == '{';
@@ -62,6 +66,7 @@ static int check_line(struct gpt_cutter *cut, const struct gpt_line_chunk *c)
 {
     int64_t limit =
         gpt_max_i64(cut->max_line, gpt_input_size(cut->in) + 1);
+
     if ((int64_t)c->len >= limit)
         return gpt_fail(&cut->err, GPT_EDATA, "%s: a line of %lld bytes or "
                         "more", gpt_input_name(cut->in), (long long)limit);
@@ -76,9 +81,11 @@ static int read_lines(struct gpt_cutter *cut, struct gpt_line_chunk *c,
                       size_t *lines)
 {
     size_t want = (size_t)cut->chunk_bytes;
+
     *lines = 0;
     do {
         size_t room = c->len < want ? want : c->len + want, got;
+
         if (!*lines)
             GPT_TRY(check_line(cut, c));
         GPT_TRY(gpt_grow(&c->data, &c->cap, room, 1, "a line", &cut->err));
@@ -101,6 +108,7 @@ static int read_lines(struct gpt_cutter *cut, struct gpt_line_chunk *c,
 void gpt_cutter_next(struct gpt_cutter *cut, struct gpt_line_chunk *c)
 {
     size_t lines = 0;
+
     c->len = 0;
     c->status = cut->status;
     c->err = cut->err;
@@ -144,10 +152,12 @@ static int add_length(struct gpt_line_chunk_key *key, int32_t n,
     return GPT_OK;
 }
 
-static int add_sequence(struct gpt_line_chunk_worker *w, struct gpt_line_chunk_key *key,
-                        struct gpt_str text, struct gpt_err *err)
+static int add_sequence(struct gpt_line_chunk_worker *w,
+                        struct gpt_line_chunk_key *key, struct gpt_str text,
+                        struct gpt_err *err)
 {
     size_t before = key->ids.len;
+
     GPT_TRY(gpt_encode(w->encoder, text.data, text.len, &key->ids, err));
     size_t n = key->ids.len - before;
     if (n == 0)
@@ -158,7 +168,8 @@ static int add_sequence(struct gpt_line_chunk_worker *w, struct gpt_line_chunk_k
     return add_length(key, (int32_t)n, err);
 }
 
-static int add_eod(struct gpt_line_chunk_key *key, int32_t eod, struct gpt_err *err)
+static int add_eod(struct gpt_line_chunk_key *key, int32_t eod,
+                   struct gpt_err *err)
 {
     GPT_TRY(gpt_grow(&key->ids.data, &key->ids.cap, key->ids.len + 1,
                      sizeof(*key->ids.data), "token ids", err));
@@ -167,8 +178,8 @@ static int add_eod(struct gpt_line_chunk_key *key, int32_t eod, struct gpt_err *
     return GPT_OK;
 }
 
-static int add_place(struct gpt_line_chunk_key *key, const struct gpt_line_chunk *c,
-                     struct gpt_err *err)
+static int add_place(struct gpt_line_chunk_key *key,
+                     const struct gpt_line_chunk *c, struct gpt_err *err)
 {
     GPT_TRY(gpt_grow(&key->places, &key->places_cap, key->n_documents + 1,
                      sizeof(*key->places), "places of documents", err));
@@ -177,13 +188,14 @@ static int add_place(struct gpt_line_chunk_key *key, const struct gpt_line_chunk
     return GPT_OK;
 }
 
-static int add_document(struct gpt_line_chunk_worker *w, struct gpt_line_chunk *c,
-                        size_t k, struct gpt_err *err)
+static int add_document(struct gpt_line_chunk_worker *w,
+                        struct gpt_line_chunk *c, size_t k, struct gpt_err *err)
 {
     struct gpt_line_chunk_key *key = &c->keys[k];
     const struct gpt_str *strings;
     size_t n = gpt_jsonl_strings(w->scanner, k, &strings);
     size_t before = key->n_lengths;
+
     for (size_t i = 0; i < n; i++) {
         GPT_TRY(add_sequence(w, key, strings[i], err));
         key->text_bytes += (int64_t)strings[i].len;
@@ -207,10 +219,12 @@ static int add_document(struct gpt_line_chunk_worker *w, struct gpt_line_chunk *
 }
 
 /* *kind is that of a failure with GPT_EDATA. */
-static int encode_line(struct gpt_line_chunk_worker *w, struct gpt_line_chunk *c,
-                       struct gpt_str line, int *kind, struct gpt_err *err)
+static int encode_line(struct gpt_line_chunk_worker *w,
+                       struct gpt_line_chunk *c, struct gpt_str line, int *kind,
+                       struct gpt_err *err)
 {
     int status = gpt_jsonl_scan(w->scanner, line.data, line.len, err);
+
     *kind = (int)gpt_jsonl_bad(w->scanner);
     GPT_TRY(status);
     if (line.len >= (size_t)w->long_line && !w->keep_bad) /* texts are copies */
@@ -225,6 +239,7 @@ static void mark_keys(struct gpt_line_chunk *c, size_t n_keys)
 {
     for (size_t k = 0; k < n_keys; k++) {
         struct gpt_line_chunk_key *key = &c->keys[k];
+
         key->mark_ids = key->ids.len;
         key->mark_lengths = key->n_lengths;
         key->mark_documents = key->n_documents;
@@ -236,6 +251,7 @@ static void reset_keys(struct gpt_line_chunk *c, size_t n_keys)
 {
     for (size_t k = 0; k < n_keys; k++) {
         struct gpt_line_chunk_key *key = &c->keys[k];
+
         key->ids.len = key->mark_ids;
         key->n_lengths = key->mark_lengths;
         key->n_documents = key->mark_documents;
@@ -244,13 +260,15 @@ static void reset_keys(struct gpt_line_chunk *c, size_t n_keys)
 }
 
 /* Like encode_line(); a bad line leaves only an entry in the list. */
-static int encode_or_skip(struct gpt_line_chunk_worker *w, struct gpt_line_chunk *c,
-                          struct gpt_str line, struct gpt_err *err)
+static int encode_or_skip(struct gpt_line_chunk_worker *w,
+                          struct gpt_line_chunk *c, struct gpt_str line,
+                          struct gpt_err *err)
 {
     struct gpt_bad_line bad = {
         .line = c->lines,
         .at = c->line_at,
     };
+
     mark_keys(c, w->n_keys);
     int status = encode_line(w, c, line, &bad.kind, err);
     if (status != GPT_EDATA || !w->skip_bad)
@@ -264,13 +282,15 @@ static int encode_or_skip(struct gpt_line_chunk_worker *w, struct gpt_line_chunk
     return GPT_OK;
 }
 
-static int encode_lines(struct gpt_line_chunk_worker *w, struct gpt_line_chunk *c,
-                        struct gpt_err *err)
+static int encode_lines(struct gpt_line_chunk_worker *w,
+                        struct gpt_line_chunk *c, struct gpt_err *err)
 {
     const char *p = c->data, *end = p + c->len;
+
     while (p < end) {
         const char *newline = memchr(p, '\n', (size_t)(end - p));
         const char *stop = newline ? newline : end;
+
         c->lines++;
         c->line_at = (size_t)(p - c->data);
         struct gpt_str line = {p, (size_t)(stop - p)};
@@ -290,17 +310,20 @@ static void narrow(int32_t *ids, size_t n)
     size_t i = 0;
     for (; n - i >= 8; i += 8) {
         wide w;
+
         memcpy(&w, ids + i, sizeof(w));
         slim s = __builtin_convertvector(w, slim);
         memcpy(out + i * sizeof(uint16_t), &s, sizeof(s));
     }
     for (; i < n; i++) {
         uint16_t v = (uint16_t)ids[i];
+
         memcpy(out + i * sizeof(v), &v, sizeof(v));
     }
 }
 
-void gpt_line_chunk_encode(struct gpt_line_chunk_worker *w, struct gpt_line_chunk *c)
+void gpt_line_chunk_encode(struct gpt_line_chunk_worker *w,
+                           struct gpt_line_chunk *c)
 {
     c->lines = 0;
     c->n_bad = 0;

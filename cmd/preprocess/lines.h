@@ -17,7 +17,7 @@ struct gpt_line_chunk_key {
     int32_t *document_sequences;
     size_t n_documents, documents_cap;
     int64_t text_bytes; /* of the strings */
-    struct gpt_line_chunk_place *places; /* of documents, when they are wanted */
+    struct gpt_line_chunk_place *places; /* of documents, when wanted */
     size_t places_cap;
     size_t mark_ids, mark_lengths, mark_documents; /* before the line */
     int64_t mark_text_bytes;
@@ -54,8 +54,8 @@ struct gpt_line_chunk {
     struct gpt_err err;
 };
 
-int gpt_line_chunk_init(struct gpt_line_chunk *c, size_t n_keys, struct gpt_err *err)
-    GPT_MUST_USE;
+int gpt_line_chunk_init(struct gpt_line_chunk *c, size_t n_keys,
+                        struct gpt_err *err) GPT_MUST_USE;
 void gpt_line_chunk_free(struct gpt_line_chunk *c, size_t n_keys);
 /* Frees what only a long line needs: blocks of more than `bytes`. */
 void gpt_line_chunk_trim(struct gpt_line_chunk *c, size_t n_keys, size_t bytes);
@@ -95,6 +95,7 @@ struct gpt_line_chunk_worker {
 };
 
 /* Tokenizes the lines of c; a failure goes to c->status. */
-void gpt_line_chunk_encode(struct gpt_line_chunk_worker *w, struct gpt_line_chunk *c);
+void gpt_line_chunk_encode(struct gpt_line_chunk_worker *w,
+                           struct gpt_line_chunk *c);
 
 #endif

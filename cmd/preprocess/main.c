@@ -1,6 +1,6 @@
 /* gpt-preprocess: JSON lines to the token files that training reads. The work
- * is gpt_preprocess() of cmd/preprocess/preprocess.h; here are the options, the progress
- * line and the summary. */
+ * is gpt_preprocess() of cmd/preprocess/preprocess.h; here are the options, the
+ * progress line and the summary. */
 #include "base/io.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -116,6 +116,7 @@ struct reporter {
 static double rate(double amount, const struct reporter *r)
 {
     double seconds = gpt_now() - r->start;
+
     return seconds > 0 ? amount / seconds : 0;
 }
 
@@ -123,6 +124,7 @@ static void report(void *user, const struct gpt_preprocess_stats *s)
 {
     struct reporter *r = user;
     char note[48];
+
     snprintf(note, sizeof(note), "%lld documents", (long long)s->documents);
     gpt_progress_set(r->progress, s->input_bytes, note);
     if (r->log_interval == 0 || s->documents < r->next_log)
@@ -137,6 +139,7 @@ static void summarise(const struct gpt_preprocess_stats *s,
                       const struct reporter *r)
 {
     char time[32];
+
     if (s->documents == 0)
         gpt_warn("the input holds no documents");
     gpt_info("%lld documents, %lld tokens, %.2f bytes of text a token",
@@ -152,6 +155,7 @@ static void summarise(const struct gpt_preprocess_stats *s,
 static void add_kinds(struct gpt_buf *b, const struct gpt_bad_report *bad)
 {
     const char *comma = "";
+
     for (int k = 0; k < GPT_BAD_KINDS; k++) {
         if (!bad->of_kind[k])
             continue;
@@ -165,6 +169,7 @@ static void report_bad(const struct gpt_bad_report *bad, bool done,
                        const struct gpt_preprocess_options *po)
 {
     struct gpt_buf b = {0};
+
     if (bad->n == 0)
         return;
     for (int64_t i = 0; i < bad->n_named; i++)
@@ -207,6 +212,7 @@ struct work {
 static int parse_shard(struct work *w, const char *text, struct gpt_err *err)
 {
     char first[24];
+
     w->shard = w->n_shards = 1;
     if (!text)
         return GPT_OK;
@@ -238,6 +244,7 @@ static int plan_work(struct work *w, const struct options *o,
 {
     const char *const *paths;
     int64_t n;
+
     GPT_TRY(parse_shard(w, o->shard, err));
     GPT_TRY(gpt_inputs_expand(&w->arena, o->input.items, o->input.n, &paths,
                               &n, err));
@@ -263,6 +270,7 @@ static int set_on_error(const struct options *o, struct work *w,
 {
     static const char prefix[] = "quarantine=";
     const size_t n = sizeof(prefix) - 1;
+
     po->max_bad = o->max_errors;
     po->skip_bad = strcmp(o->on_error, "stop") != 0;
     if (!po->skip_bad && o->max_errors >= 0)
@@ -295,6 +303,7 @@ static int check_partitions(const struct options *o, struct gpt_err *err)
 static enum gpt_empty find_empty(const char *name)
 {
     enum gpt_empty e = 0;
+
     while (strcmp(empties[e], name) != 0)
         e++;
     return e;
@@ -306,6 +315,7 @@ static int set_options(const struct options *o, struct work *w,
 {
     bool tntidx = strcmp(o->dataset_impl, "mmap") != 0;
     bool any_type = strcmp(o->dtype, "auto") == 0;
+
     w->dtype = strcmp(o->dtype, "uint16") == 0 ? GPT_U16 : GPT_I32;
     *po = (struct gpt_preprocess_options){
         .inputs = w->inputs,
@@ -337,6 +347,7 @@ static int preprocess(const struct options *o, const struct work *w,
                          .next_log = o->log_interval,
                          .start = w->start};
     struct gpt_preprocess_stats stats;
+
     r.progress = gpt_progress_open(o->common.quiet ? "never"
                                                    : o->common.progress,
                                    "preprocess", "B",
@@ -369,6 +380,7 @@ static int describe(struct work *w, const struct options *o,
                     const struct gpt_args *args, struct gpt_err *err)
 {
     size_t n;
+
     w->tokenizer.options = &o->tokenizer;
     GPT_TRY(gpt_tokenizer_files(&o->tokenizer, w->files, &n, err));
     for (size_t i = 0; i < n; i++)
@@ -399,6 +411,7 @@ static int run(const void *options, const struct gpt_args *args,
     struct work w = {.start = gpt_now()};
     struct gpt_preprocess_options po = {0};
     int status = plan_work(&w, o, err);
+
     if (status == GPT_OK)
         status = set_options(o, &w, &po, err);
     if (status == GPT_OK)
@@ -440,5 +453,6 @@ int main(int argc, char **argv)
         .version = gpt_tokenizer_version,
         .run = run,
     };
+
     return gpt_main(&program, argc, argv);
 }

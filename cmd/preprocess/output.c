@@ -38,6 +38,7 @@ static int open_file(struct gpt_out **file, const struct gpt_outputs *out,
                      const char *path, int64_t at, struct gpt_err *err)
 {
     unsigned flags = out->o->out_flags;
+
     return at < 0 ? gpt_out_open(file, path, flags, 0, err)
                   : gpt_out_open_part(file, path, flags, at, err);
 }
@@ -48,6 +49,7 @@ static int open_beside(struct gpt_out **file, const struct gpt_outputs *out,
                        struct gpt_err *err)
 {
     struct gpt_buf name;
+
     GPT_TRY(gpt_output_name(&name, out->o, key, suffix, err));
     int status = open_file(file, out, name.data, at, err);
     gpt_buf_free(&name);
@@ -61,6 +63,7 @@ static int open_set(struct gpt_outputs *out, int64_t key,
     const struct gpt_indexed_position position = {
         k->counts.tokens, k->counts.sequences, k->counts.documents};
     struct gpt_buf prefix;
+
     GPT_TRY(gpt_output_name(&prefix, out->o, key, "", err));
     const struct gpt_indexed_writer_options wo = {
         .prefix = prefix.data,
@@ -80,6 +83,7 @@ static int open_sources(struct gpt_outputs *out, int64_t key,
     struct key_output *k = &out->keys[key];
     int64_t n = k->counts.documents;
     int64_t size = n ? GPT_SOURCES_HEADER + n * GPT_SOURCE_BYTES : 0;
+
     GPT_TRY(open_beside(&k->sources, out, key, ".sources", at ? size : -1,
                         err));
     return n ? GPT_OK
@@ -91,6 +95,7 @@ static int open_key(struct gpt_outputs *out, int64_t key,
                     const struct gpt_point *at, struct gpt_err *err)
 {
     struct key_output *k = &out->keys[key];
+
     if (at)
         k->counts = at->keys[key];
     GPT_TRY(open_set(out, key, at, err));
@@ -114,6 +119,7 @@ static int open_quarantine(struct gpt_outputs *out,
                            const struct gpt_point *at, struct gpt_err *err)
 {
     const struct gpt_preprocess_options *o = out->o;
+
     if (!o->quarantine)
         return GPT_OK;
     if (gpt_is_output(o, o->quarantine))
@@ -133,6 +139,7 @@ int gpt_outputs_open(struct gpt_outputs **outputs,
                      struct gpt_err *err)
 {
     struct gpt_outputs *out;
+
     *outputs = NULL;
     GPT_TRY(gpt_new(&out, 1, sizeof(*out), "outputs", err));
     out->o = options;
@@ -155,8 +162,10 @@ static void count(struct gpt_key_counts *counts,
                   const struct gpt_line_chunk_key *key)
 {
     const int32_t *lengths = key->lengths;
+
     for (size_t d = 0; d < key->n_documents; d++) {
         int64_t tokens = 0;
+
         for (int32_t i = 0; i < key->document_sequences[d]; i++)
             tokens += *lengths++;
         gpt_key_counts_add(counts, tokens);
@@ -172,6 +181,7 @@ static int add_sources(struct gpt_out *out, const struct gpt_line_chunk *c,
                        struct gpt_err *err)
 {
     int64_t begin = c->begin + c->end - (int64_t)c->len;
+
     for (size_t d = 0; d < key->n_documents; d++) {
         const struct gpt_line_chunk_place *place = &key->places[d];
         int64_t line = lines + place->line;
@@ -181,6 +191,7 @@ static int add_sources(struct gpt_out *out, const struct gpt_line_chunk *c,
             .offset = (uint64_t)begin + place->at,
         };
         uint8_t record[GPT_SOURCE_BYTES];
+
         gpt_source_put(record, &source);
         GPT_TRY(gpt_out_write(out, record, sizeof(record), err));
     }
@@ -199,6 +210,7 @@ static int add_key(struct key_output *k, const struct gpt_line_chunk *c,
         .document_sequences = key->document_sequences,
         .n_documents = (int64_t)key->n_documents,
     };
+
     GPT_TRY(gpt_indexed_writer_add(k->set, &block, err));
     count(&k->counts, key);
     return k->sources ? add_sources(k->sources, c, key, lines, err) : GPT_OK;
@@ -255,12 +267,14 @@ static int write_json(struct gpt_outputs *out, int64_t key,
         .sums = at->sums,
         .bad = &at->stats.bad,
     };
+
     return k->json ? gpt_provenance_write(k->json, &p, err) : GPT_OK;
 }
 
 static int commit_file(struct gpt_out **file, struct gpt_err *err)
 {
     struct gpt_out *out = *file;
+
     *file = NULL;
     return out ? gpt_out_commit(out, err) : GPT_OK;
 }
@@ -268,6 +282,7 @@ static int commit_file(struct gpt_out **file, struct gpt_err *err)
 static int commit_key(struct key_output *k, struct gpt_err *err)
 {
     struct gpt_indexed_writer *set = k->set;
+
     k->set = NULL;
     GPT_TRY(gpt_indexed_writer_commit(set, err));
     GPT_TRY(commit_file(&k->json, err));
@@ -290,6 +305,7 @@ int gpt_outputs_commit(struct gpt_outputs *out, const struct gpt_point *at,
                        struct gpt_err *err)
 {
     int status = commit_all(out, at, err);
+
     gpt_outputs_abort(out);
     return status;
 }
@@ -337,6 +353,7 @@ int gpt_outputs_sync(struct gpt_outputs *out, struct gpt_point *at,
 {
     for (int64_t i = 0; i < out->o->n_keys; i++) {
         struct key_output *k = &out->keys[i];
+
         GPT_TRY(gpt_indexed_writer_sync(k->set, err));
         GPT_TRY(sync_file(k->sources, err));
         at->keys[i] = k->counts;
@@ -355,6 +372,7 @@ int gpt_outputs_finish(struct gpt_outputs *out, struct gpt_point *at,
 {
     for (int64_t i = 0; i < out->o->n_keys; i++) {
         struct key_output *k = &out->keys[i];
+
         at->keys[i] = k->counts;
         GPT_TRY(gpt_indexed_writer_end(k->set, err));
         GPT_TRY(write_json(out, i, at, err));

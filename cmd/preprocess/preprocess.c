@@ -45,8 +45,10 @@ static int count_bad(struct run *run, const struct gpt_line_chunk *c,
 {
     struct gpt_bad_report *bad = &run->stats->bad;
     int64_t limit = run->o->max_bad;
+
     for (size_t i = 0; i < c->n_bad; i++) {
         int64_t line = lines + c->bad[i].line;
+
         bad->of_kind[c->bad[i].kind]++;
         if (bad->n++ < GPT_BAD_NAMED) {
             bad->named[bad->n_named] = c->named[i];
@@ -73,6 +75,7 @@ static int take_chunk(struct run *run, const struct gpt_line_chunk *c,
                       struct gpt_err *err)
 {
     int64_t lines = c->input == run->at.input ? run->at.lines : 0;
+
     if (c->status != GPT_OK) {
         if (err)
             *err = c->err;
@@ -114,6 +117,7 @@ static int save_now_and_then(struct run *run, struct gpt_err *err)
 static int open_journal(struct run *run, bool *found, struct gpt_err *err)
 {
     const struct gpt_preprocess_options *o = run->o;
+
     *found = false;
     if (!o->resume)
         return gpt_journal_discard(o, err);
@@ -145,6 +149,7 @@ static int take_all(struct run *run, struct gpt_err *err)
 {
     for (bool end = false; !end;) {
         const struct gpt_line_chunk *c = gpt_ring_next(run->ring, &end);
+
         if (gpt_signals_stop())
             return gpt_fail(err, GPT_EFAIL, "stopped by %s",
                             gpt_signal_name(gpt_signals_stop()));
@@ -163,6 +168,7 @@ static int take_all(struct run *run, struct gpt_err *err)
 static int publish(struct run *run, struct gpt_err *err)
 {
     int status = gpt_outputs_publish(run->o, err);
+
     if (status != GPT_OK) {
         run->stats->kept = true;
         return status;
@@ -178,6 +184,7 @@ static int finish(struct run *run, struct gpt_err *err)
     run->at.stats = *run->stats;
     if (!run->journal) {
         struct gpt_outputs *out = run->out;
+
         run->out = NULL;
         return gpt_outputs_commit(out, &run->at, err);
     }
@@ -229,6 +236,7 @@ static int begin(struct run *run, struct gpt_err *err)
 {
     const struct gpt_preprocess_options *o = run->o;
     bool found;
+
     GPT_TRY(gpt_new(&run->at.keys, (size_t)o->n_keys, sizeof(*run->at.keys),
                     "counts", err));
     GPT_TRY(gpt_new(&run->at.sums, (size_t)o->n_inputs, sizeof(*run->at.sums),
@@ -251,6 +259,7 @@ static int check_options(struct run *run, struct gpt_err *err)
 {
     const struct gpt_preprocess_options *o = run->o;
     int64_t vocabulary = gpt_tokenizer_vocab_size(o->tokenizer);
+
     run->dtype = o->dtype ? *o->dtype : gpt_indexed_best_dtype(vocabulary);
     if (run->dtype != GPT_U16 && run->dtype != GPT_I32)
         return gpt_fail(err, GPT_EUSAGE, "tokens are written as uint16 or "
@@ -272,6 +281,7 @@ int gpt_preprocess_begin(struct gpt_preprocess_options *options,
                          struct gpt_err *err)
 {
     const struct gpt_point start = {0};
+
     return gpt_ring_open(&options->begun, options, &start, err);
 }
 
@@ -286,6 +296,7 @@ int gpt_preprocess(struct gpt_preprocess_options *options,
 {
     struct run run = {.o = options, .stats = stats, .ring = options->begun,
                       .saved = gpt_now()};
+
     options->begun = NULL;
     memset(stats, 0, sizeof(*stats));
     int status = check_options(&run, err);

@@ -22,6 +22,7 @@ static bool wait_fewer(struct gpt_ring *r, size_t limit)
 static struct gpt_line_chunk *take_unused(struct gpt_ring *r, size_t limit)
 {
     struct gpt_line_chunk *c = NULL;
+
     pthread_mutex_lock(&r->lock);
     if (wait_fewer(r, limit))
         c = r->unused[--r->n_unused];
@@ -39,6 +40,7 @@ static void put_unused(struct gpt_ring *r, struct gpt_line_chunk *c)
 static void wait_alone(void *ring)
 {
     struct gpt_ring *r = ring;
+
     pthread_mutex_lock(&r->lock);
     wait_fewer(r, 1);
     pthread_mutex_unlock(&r->lock);
@@ -71,6 +73,7 @@ static void sum_up(struct gpt_ring *r, const struct gpt_cutter *cut,
 {
     struct gpt_xxh64 packed;
     const struct gpt_xxh64 *digest = plain;
+
     if (!gpt_input_is_plain(cut->in)) {
         gpt_input_digest(cut->in, &packed);
         digest = &packed;
@@ -88,8 +91,10 @@ static bool read_input(struct gpt_ring *r, struct gpt_cutter *cut,
 {
     bool plain = cut->in && gpt_input_is_plain(cut->in);
     size_t limit = plain ? r->n_slots - GPT_RING_AHEAD : r->n_slots;
+
     for (;;) {
         struct gpt_line_chunk *c = take_unused(r, limit);
+
         if (!c)
             return false;
         c->input = number;
@@ -125,6 +130,7 @@ static bool open_and_read(struct gpt_ring *r, int64_t number)
                              .user = r,
                              .offset = offset,
                              .whole_lines = r->o->skip_bad};
+
     if (cut.chunk_bytes <= 0)
         cut.chunk_bytes = CHUNK_BYTES;
     cut.status = gpt_input_open_span(&in, &r->o->inputs[number],
@@ -145,6 +151,7 @@ static bool open_and_read(struct gpt_ring *r, int64_t number)
 void *gpt_ring_reader(void *ring)
 {
     struct gpt_ring *r = ring;
+
     for (int64_t i = r->first_input; i < r->o->n_inputs; i++)
         if (!open_and_read(r, i))
             break;

@@ -33,8 +33,10 @@ static bool put_keys(cJSON *o, const struct gpt_point *p, int64_t n)
 {
     cJSON *keys = cJSON_AddArrayToObject(o, "keys");
     bool good = keys != NULL;
+
     for (int64_t k = 0; good && k < n; k++) {
         cJSON *key = cJSON_CreateObject();
+
         good = cJSON_AddItemToArray(keys, key);
 #define X(field) good = good && put_int(key, #field, p->keys[k].field);
         KEY_FIELDS(X)
@@ -52,8 +54,9 @@ static bool put_keys(cJSON *o, const struct gpt_point *p, int64_t n)
 static bool put_digest(cJSON *o, const struct gpt_xxh64 *h)
 {
     const uint8_t *bytes = (const uint8_t *)h;
-    char hex[2 * sizeof *h + 1];
-    for (size_t i = 0; i < sizeof *h; i++)
+    char hex[2 * sizeof(*h) + 1];
+
+    for (size_t i = 0; i < sizeof(*h); i++)
         snprintf(hex + 2 * i, 3, "%02x", bytes[i]);
     return cJSON_AddStringToObject(o, "digest", hex) != NULL;
 }
@@ -64,10 +67,12 @@ static bool put_sums(cJSON *o, const struct gpt_point *p, int64_t begin,
 {
     cJSON *sums = cJSON_AddArrayToObject(o, "sums");
     bool good = sums != NULL && put_int(o, "first_sum", begin);
+
     for (int64_t i = begin; good && i < end; i++) {
         const struct gpt_input_sum *s = &p->sums[i];
         char text[80];
-        snprintf(text, sizeof text, "%016" PRIx64 " %" PRId64 " %" PRId64,
+
+        snprintf(text, sizeof(text), "%016" PRIx64 " %" PRId64 " %" PRId64,
                  s->xxh64, s->begin, s->bytes);
         good = cJSON_AddItemToArray(sums, cJSON_CreateString(text));
     }
@@ -79,6 +84,7 @@ static bool put_bad(cJSON *o, const struct gpt_bad_report *bad)
     cJSON *kinds = cJSON_AddArrayToObject(o, "bad_of_kind");
     cJSON *named = cJSON_AddArrayToObject(o, "bad_named");
     bool good = kinds && named;
+
     for (int k = 0; good && k < GPT_BAD_KINDS; k++)
         good = cJSON_AddItemToArray(
             kinds, cJSON_CreateNumber((double)bad->of_kind[k]));
@@ -121,6 +127,7 @@ static int get_counts(const cJSON *object, const char *name, int64_t *to, int n,
                       const struct gpt_journal_about *j, struct gpt_err *err)
 {
     const cJSON *list = cJSON_GetObjectItemCaseSensitive(object, name), *item;
+
     if (cJSON_GetArraySize(list) != n)
         return gpt_fail(err, GPT_EDATA, "%s: %s: %d items, must be %d", j->path,
                         name, cJSON_GetArraySize(list), n);
@@ -138,6 +145,7 @@ static int get_keys(const cJSON *o, struct gpt_point *p,
                     const struct gpt_journal_about *j, struct gpt_err *err)
 {
     const cJSON *key, *keys = cJSON_GetObjectItemCaseSensitive(o, "keys");
+
     if (cJSON_GetArraySize(keys) != j->o->n_keys)
         return gpt_fail(err, GPT_EDATA, "%s: keys: %d items, must be %lld",
                         j->path, cJSON_GetArraySize(keys),
@@ -159,13 +167,14 @@ static int get_digest(const cJSON *o, struct gpt_xxh64 *h,
 {
     const char *hex;
     uint8_t *bytes = (uint8_t *)h;
+
     GPT_TRY(gpt_json_string(o, "digest", &hex, j->path, err));
-    bool good = strlen(hex) == 2 * sizeof *h;
-    for (size_t i = 0; good && i < sizeof *h; i++)
+    bool good = strlen(hex) == 2 * sizeof(*h);
+    for (size_t i = 0; good && i < sizeof(*h); i++)
         good = sscanf(hex + 2 * i, "%2hhx", &bytes[i]) == 1;
     return good ? GPT_OK
                 : gpt_fail(err, GPT_EDATA, "%s: digest: not %zu bytes",
-                           j->path, sizeof *h);
+                           j->path, sizeof(*h));
 }
 
 int gpt_sums_from_json(struct gpt_journal_about *j, const cJSON *o,
@@ -173,9 +182,11 @@ int gpt_sums_from_json(struct gpt_journal_about *j, const cJSON *o,
 {
     const cJSON *item;
     int64_t i;
+
     GPT_TRY(gpt_json_int(o, "first_sum", 0, j->n_sums, &i, j->path, err));
     cJSON_ArrayForEach(item, cJSON_GetObjectItemCaseSensitive(o, "sums")) {
         struct gpt_input_sum *s = &p->sums[i];
+
         if (i++ >= j->o->n_inputs || !cJSON_IsString(item) ||
             sscanf(item->valuestring, "%" SCNx64 " %" SCNd64 " %" SCNd64,
                    &s->xxh64, &s->begin, &s->bytes) != 3)
@@ -190,6 +201,7 @@ static int get_bad(const cJSON *o, struct gpt_bad_report *bad,
                    const struct gpt_journal_about *j, struct gpt_err *err)
 {
     const cJSON *item;
+
     GPT_TRY(get_counts(o, "bad_of_kind", bad->of_kind, GPT_BAD_KINDS, j, err));
     cJSON_ArrayForEach(item, cJSON_GetObjectItemCaseSensitive(o, "bad_named"))
         if (cJSON_IsString(item) && bad->n_named < GPT_BAD_NAMED)

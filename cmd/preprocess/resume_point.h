@@ -17,10 +17,10 @@ struct gpt_journal_about {
  * lines: that may change as long as there was none. NULL when an input is not
  * there, or memory is out. */
 cJSON *gpt_resume_to_json(const struct gpt_preprocess_options *options,
-                       enum gpt_dtype dtype);
+                          enum gpt_dtype dtype);
 /* GPT_EEXIST names the first difference. */
 int gpt_resume_check(const struct gpt_journal_about *j, const cJSON *now,
-                  const cJSON *was, struct gpt_err *err) GPT_MUST_USE;
+                     const cJSON *was, struct gpt_err *err) GPT_MUST_USE;
 
 /* With the sums of inputs j->n_sums .. n_sums - 1. NULL when memory is out. */
 cJSON *gpt_point_to_json(const struct gpt_journal_about *j,

@@ -16,9 +16,11 @@ static bool add_inputs(cJSON *run, const struct gpt_preprocess_options *o)
 {
     cJSON *inputs = cJSON_AddArrayToObject(run, "inputs");
     bool good = inputs != NULL;
+
     for (int64_t i = 0; good && i < o->n_inputs; i++) {
         struct stat st;
         cJSON *input = cJSON_CreateObject();
+
         good = cJSON_AddItemToArray(inputs, input) &&
                stat(o->inputs[i].path, &st) == 0 &&
                cJSON_AddStringToObject(input, "path", o->inputs[i].path) &&
@@ -35,6 +37,7 @@ static bool add_keys(cJSON *run, const struct gpt_preprocess_options *o)
 {
     cJSON *keys = cJSON_AddArrayToObject(run, "keys");
     bool good = keys != NULL;
+
     for (int64_t k = 0; good && k < o->n_keys; k++)
         good = cJSON_AddItemToArray(keys, cJSON_CreateString(o->keys[k]));
     return good;
@@ -45,6 +48,7 @@ static bool add_tokenizer(cJSON *run, const struct gpt_tokenizer_id *id)
     cJSON *list = cJSON_AddArrayToObject(run, "tokenizer");
     bool good = list && (!id || cJSON_AddItemToArray(
                                     list, gpt_tokenizer_to_json(id->options)));
+
     for (int i = 0; good && id && i < id->n_files; i++)
         good = cJSON_AddItemToArray(list,
                                     cJSON_CreateString(id->files[i].sha256));
@@ -52,9 +56,10 @@ static bool add_tokenizer(cJSON *run, const struct gpt_tokenizer_id *id)
 }
 
 cJSON *gpt_resume_to_json(const struct gpt_preprocess_options *o,
-                       enum gpt_dtype dtype)
+                          enum gpt_dtype dtype)
 {
     cJSON *run = cJSON_CreateObject();
+
     if (run && cJSON_AddStringToObject(run, "version", GPT_VERSION) &&
         add_tokenizer(run, o->tokenizer_id) &&
         cJSON_AddStringToObject(run, "dtype", gpt_dtype_name(dtype)) &&
@@ -76,9 +81,11 @@ static bool differ(const cJSON *now, const cJSON *was, char *name, size_t cap,
                    struct gpt_buf *b)
 {
     size_t len = strlen(name);
+
     if (cJSON_IsObject(now) || cJSON_IsArray(now)) {
         const cJSON *item, *other = was ? was->child : NULL;
         int i = 0;
+
         cJSON_ArrayForEach(item, now) {
             if (item->string)
                 snprintf(name + len, cap - len, "%s%s", len ? "." : "",
@@ -106,11 +113,12 @@ static bool differ(const cJSON *now, const cJSON *was, char *name, size_t cap,
 }
 
 int gpt_resume_check(const struct gpt_journal_about *j, const cJSON *now,
-                  const cJSON *was, struct gpt_err *err)
+                     const cJSON *was, struct gpt_err *err)
 {
     struct gpt_buf b = {0};
     char name[256] = "";
-    if (!differ(now, was, name, sizeof name, &b))
+
+    if (!differ(now, was, name, sizeof(name), &b))
         return GPT_OK;
     gpt_fail(err, GPT_EEXIST, "'%s' is of a run that was not finished, and "
              "this one is another: %s", j->path, b.data ? b.data : "");

@@ -35,6 +35,7 @@ static void *worker_main(void *arg)
 {
     struct gpt_ring *r = arg;
     struct gpt_ring_slot *s;
+
     pthread_mutex_lock(&r->lock);
     struct gpt_line_chunk_worker *w = &r->workers[r->n_started++];
     while ((s = wait_filled(r))) {
@@ -64,6 +65,7 @@ static bool tail_done(const struct gpt_ring *r)
 const struct gpt_line_chunk *gpt_ring_next(struct gpt_ring *r, bool *end)
 {
     struct timespec until;
+
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_nsec += WAIT_MS * 1000000;
     until.tv_sec += until.tv_nsec / 1000000000;
@@ -82,6 +84,7 @@ const struct gpt_line_chunk *gpt_ring_next(struct gpt_ring *r, bool *end)
 void gpt_ring_release(struct gpt_ring *r)
 {
     struct gpt_line_chunk *c = r->slots[r->tail % r->n_slots].chunk;
+
     gpt_line_chunk_trim(c, (size_t)r->o->n_keys, (size_t)r->limits.long_line);
     pthread_mutex_lock(&r->lock);
     r->unused[r->n_unused++] = c;
@@ -136,6 +139,7 @@ static void fill_ring(struct gpt_ring *r,
 static int make_chunks(struct gpt_ring *r, struct gpt_err *err)
 {
     size_t n = r->n_slots, n_keys = (size_t)r->o->n_keys;
+
     GPT_TRY(gpt_new(&r->slots, n, sizeof(*r->slots), "chunks", err));
     GPT_TRY(gpt_new(&r->unused, n, sizeof(*r->unused), "chunks", err));
     GPT_TRY(gpt_new(&r->chunks, n, sizeof(*r->chunks), "chunks", err));
@@ -160,6 +164,7 @@ int gpt_ring_open(struct gpt_ring **ring,
                   const struct gpt_point *from, struct gpt_err *err)
 {
     struct gpt_ring *r;
+
     *ring = NULL;
     GPT_TRY(gpt_new(&r, 1, sizeof(*r), "a ring of chunks", err));
     fill_ring(r, options, from);
@@ -178,6 +183,7 @@ static int open_worker(struct gpt_ring *r, struct gpt_line_chunk_worker *w,
                        enum gpt_dtype dtype, struct gpt_err *err)
 {
     const struct gpt_preprocess_options *o = r->o;
+
     *w = (struct gpt_line_chunk_worker){
         .n_keys = (size_t)o->n_keys,
         .dtype = dtype,
@@ -197,6 +203,7 @@ int gpt_ring_start(struct gpt_ring *r, enum gpt_dtype dtype,
                    struct gpt_err *err)
 {
     size_t n = r->n_workers;
+
     GPT_TRY(gpt_new(&r->workers, n, sizeof(*r->workers), "workers", err));
     GPT_TRY(gpt_new(&r->threads, n, sizeof(*r->threads), "threads", err));
     for (size_t i = 0; i < n; i++)

@@ -35,7 +35,7 @@ struct report {
 
 static int add_row(struct report *r, struct row row, struct gpt_err *err)
 {
-    GPT_TRY(gpt_grow(&r->rows, &r->cap_rows, r->n_rows + 1, sizeof *r->rows,
+    GPT_TRY(gpt_grow(&r->rows, &r->cap_rows, r->n_rows + 1, sizeof(*r->rows),
                      "tensors", err));
     row.count = 1; /* the product was checked when the file was opened */
     for (int d = 0; d < row.ndim; d++)
@@ -52,7 +52,7 @@ static int add_file(struct report *r, const char *name, int64_t bytes,
                     int64_t tensors, struct gpt_err *err)
 {
     GPT_TRY(gpt_grow(&r->files, &r->cap_files, r->n_files + 1,
-                     sizeof *r->files, "files", err));
+                     sizeof(*r->files), "files", err));
     r->files[r->n_files++] = (struct file){name, bytes, tensors};
     return GPT_OK;
 }
@@ -65,7 +65,8 @@ static int add_safetensors(struct report *r, const struct gpt_safetensors *st,
         const struct gpt_safetensor *t = &st->tensors[i];
         struct row row = {.name = t->name, .file = name, .dtype = t->dtype,
                           .ndim = t->ndim, .slices = 1};
-        memcpy(row.shape, t->shape, sizeof t->shape);
+
+        memcpy(row.shape, t->shape, sizeof(t->shape));
         GPT_TRY(add_row(r, row, err));
     }
     return GPT_OK;
@@ -75,6 +76,7 @@ static int add_safetensors(struct report *r, const struct gpt_safetensors *st,
 static const char *file_of(const struct gpt_file_box *p)
 {
     const char *path = gpt_in_path(p->in), *slash = strrchr(path, '/');
+
     return slash ? slash + 1 : path;
 }
 
@@ -84,6 +86,7 @@ static int add_native(struct report *r, const struct gpt_source *s,
     int64_t n;
     const struct gpt_checkpoint_file *files =
         gpt_checkpoint_files(s->native, &n);
+
     for (int64_t i = 0; i < n; i++)
         GPT_TRY(add_file(r, files[i].name, files[i].size, files[i].tensors,
                          err));
@@ -91,8 +94,9 @@ static int add_native(struct report *r, const struct gpt_source *s,
         const struct gpt_tensor *t = &s->tensors[i];
         struct row row = {.name = t->name, .dtype = t->dtype, .ndim = t->ndim,
                           .slices = (int64_t)t->n};
+
         row.file = t->n == 1 ? file_of(&t->pieces[0]) : NULL;
-        memcpy(row.shape, t->shape, sizeof t->shape);
+        memcpy(row.shape, t->shape, sizeof(t->shape));
         GPT_TRY(add_row(r, row, err));
     }
     cJSON *layout = cJSON_AddObjectToObject(r->head, "layout");
@@ -110,6 +114,7 @@ static int fill(struct report *r, const struct gpt_source *s,
 {
     const struct gpt_safetensors *shard;
     const char *name;
+
     r->format = s->native ? "native" : "huggingface";
     cJSON_AddStringToObject(r->head, "directory", s->dir);
     cJSON_AddItemToObject(r->head, "config", gpt_config_to_json(&s->config));
@@ -126,6 +131,7 @@ static int row_order(const void *a, const void *b)
 {
     const struct row *x = a, *y = b;
     const char *p = x->name, *q = y->name;
+
     while (*p && *p == *q)
         p++, q++;
     /* numbers by value: layers.10 after layers.9 */
@@ -133,6 +139,7 @@ static int row_order(const void *a, const void *b)
         p--, q--;
     if (*p >= '0' && *p <= '9' && *q >= '0' && *q <= '9') {
         size_t m = strspn(p, "0123456789"), n = strspn(q, "0123456789");
+
         if (m != n)
             return m < n ? -1 : 1;
     }
@@ -142,6 +149,7 @@ static int row_order(const void *a, const void *b)
 static void shape_text(char *buf, size_t cap, const struct row *row)
 {
     size_t n = 0;
+
     snprintf(buf, cap, "[");
     for (int d = 0; d < row->ndim; d++) {
         n = strlen(buf);
@@ -157,6 +165,7 @@ static int print_object(struct gpt_buf *b, const char *title,
                         const cJSON *object)
 {
     const cJSON *item;
+
     if (!object)
         return GPT_OK;
     GPT_TRY(gpt_buf_printf(b, "%s:\n", title));
@@ -178,6 +187,7 @@ static int print_table(struct gpt_buf *b, const struct report *r,
     char shape[200], size[32], count[32];
     int width = 0;
     const cJSON *layout = cJSON_GetObjectItem(r->head, "layout");
+
     GPT_TRY(gpt_buf_printf(b, "%s: %s\n", path, r->format));
     GPT_TRY(print_object(b, "config",
                          cJSON_GetObjectItem(r->head, "config")));
@@ -197,7 +207,8 @@ static int print_table(struct gpt_buf *b, const struct report *r,
     GPT_TRY(gpt_buf_printf(b, "tensors:\n"));
     for (size_t i = 0; i < r->n_rows; i++) {
         const struct row *row = &r->rows[i];
-        shape_text(shape, sizeof shape, row);
+
+        shape_text(shape, sizeof(shape), row);
         GPT_TRY(gpt_buf_printf(b, "  %-*s  %-4s  %-16s  ", width, row->name,
                                gpt_dtype_name(row->dtype), shape));
         if (row->file)
@@ -215,6 +226,7 @@ static int print_table(struct gpt_buf *b, const struct report *r,
 static void row_to_json(cJSON *list, const struct row *row)
 {
     cJSON *item = cJSON_CreateObject(), *shape;
+
     cJSON_AddStringToObject(item, "name", row->name);
     cJSON_AddStringToObject(item, "dtype", gpt_dtype_name(row->dtype));
     shape = cJSON_AddArrayToObject(item, "shape");
@@ -228,6 +240,7 @@ static void row_to_json(cJSON *list, const struct row *row)
 static int print_json(struct gpt_buf *b, struct report *r, const char *path)
 {
     cJSON *files, *tensors;
+
     cJSON_AddStringToObject(r->head, "path", path);
     cJSON_AddStringToObject(r->head, "format", r->format);
     cJSON_AddNumberToObject(r->head, "parameters", (double)r->parameters);
@@ -235,6 +248,7 @@ static int print_json(struct gpt_buf *b, struct report *r, const char *path)
     files = cJSON_AddArrayToObject(r->head, "files");
     for (size_t i = 0; i < r->n_files; i++) {
         cJSON *item = cJSON_CreateObject();
+
         cJSON_AddStringToObject(item, "name", r->files[i].name);
         cJSON_AddNumberToObject(item, "bytes", (double)r->files[i].bytes);
         cJSON_AddNumberToObject(item, "tensors", (double)r->files[i].tensors);
@@ -253,7 +267,7 @@ static int print(struct gpt_buf *out, struct report *r, const char *path,
                  bool json, struct gpt_err *err)
 {
     if (r->n_rows)
-        qsort(r->rows, r->n_rows, sizeof *r->rows, row_order);
+        qsort(r->rows, r->n_rows, sizeof(*r->rows), row_order);
     int status = json ? print_json(out, r, path) : print_table(out, r, path);
     if (status != GPT_OK)
         return gpt_fail(err, status, "out of memory");
@@ -264,6 +278,7 @@ static int inspect_file(struct report *r, struct gpt_buf *out,
                         const char *path, bool json, struct gpt_err *err)
 {
     struct gpt_safetensors st;
+
     GPT_TRY(gpt_safetensors_open(&st, path, err));
     cJSON *notes = cJSON_AddObjectToObject(r->head, "metadata");
     r->format = "safetensors";
@@ -282,6 +297,7 @@ int gpt_inspect(struct gpt_buf *out, const char *path, bool json,
     struct report r = {.head = cJSON_CreateObject()};
     struct gpt_source s;
     int status;
+
     if (gpt_path_exists(path) && !gpt_path_is_dir(path)) {
         status = inspect_file(&r, out, path, json, err);
     } else {

@@ -1,6 +1,6 @@
 /* gpt-reshape: shows and converts checkpoints. Planning and carrying out is
- * cmd/reshape/reshape.h, showing cmd/reshape/inspect.h; here are the options and
- * what is said. */
+ * cmd/reshape/reshape.h, showing cmd/reshape/inspect.h; here are the options
+ * and what is said. */
 #include "base/dtype.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -85,6 +85,7 @@ static int show(const char *path, bool json, struct gpt_err *err)
 {
     struct gpt_buf b = {0};
     int status = gpt_inspect(&b, path, json, err);
+
     if (status == GPT_OK)
         fwrite(b.data, 1, b.len, stdout); /* gpt_main() checks stdout */
     gpt_buf_free(&b);
@@ -94,6 +95,7 @@ static int show(const char *path, bool json, struct gpt_err *err)
 static void print_plan(const struct gpt_reshape *r)
 {
     char size[32];
+
     printf("read   %s: %s\n", r->source.dir,
            gpt_text_bytes(size, (double)r->read_bytes));
     for (int64_t i = 0; i < r->n_files; i++)
@@ -120,6 +122,7 @@ static int carry_out(struct gpt_reshape *r, const struct options *o,
         o->common.quiet ? "never" : o->common.progress, "reshape", "B",
         r->write_bytes);
     int status = gpt_reshape_run(r, report, p, err);
+
     gpt_progress_close(p);
     GPT_TRY(status);
     gpt_info("%s: %lld files, %s in %s", r->o->save, (long long)r->n_files,
@@ -137,6 +140,7 @@ static int convert(const struct options *o, const struct gpt_args *args,
 {
     enum gpt_dtype dtype = GPT_N_DTYPES;
     struct gpt_reshape r;
+
     if (o->dtype && !gpt_dtype_parse(o->dtype, &dtype))
         return gpt_fail(err, GPT_EUSAGE, "unknown type '%s'", o->dtype);
     struct gpt_reshape_options ro = {
@@ -171,6 +175,7 @@ static int run(const void *options, const struct gpt_args *args,
                struct gpt_err *err)
 {
     const struct options *o = options;
+
     if (o->common.threads)
         omp_set_num_threads((int)o->common.threads);
     if (args->n_positional == 0) {
@@ -216,5 +221,6 @@ int main(int argc, char **argv)
         .positional = "inspect PATH",
         .run = run,
     };
+
     return gpt_main(&program, argc, argv);
 }

@@ -32,9 +32,10 @@ void gpt_reshape_close(struct gpt_reshape *r)
 static const char *param_of(const char *name, size_t *group)
 {
     const char *dot = NULL;
+
     *group = 0;
-    if (strncmp(name, optimizer, sizeof optimizer - 1) == 0)
-        dot = strchr(name + sizeof optimizer - 1, '.');
+    if (strncmp(name, optimizer, sizeof(optimizer) - 1) == 0)
+        dot = strchr(name + sizeof(optimizer) - 1, '.');
     if (dot)
         *group = (size_t)(dot + 1 - name);
     return name + *group;
@@ -52,6 +53,7 @@ static int find_groups(struct gpt_reshape *r, const char **groups, int *n,
         size_t length;
         int k = 0;
         const char *param = param_of(name, &length);
+
         if (!gpt_params_find(&r->table, param))
             return gpt_fail(err, GPT_EDATA,
                             "%s: tensor '%s' is no parameter of its model",
@@ -80,6 +82,7 @@ static int find_source(struct gpt_reshape *r, const char *name,
                        const struct gpt_tensor **out, struct gpt_err *err)
 {
     const struct gpt_tensor *t = gpt_source_find(&r->source, name);
+
     if (!t)
         return gpt_fail(err, GPT_EDATA, "%s: no tensor '%s'", r->source.dir,
                         name);
@@ -107,6 +110,7 @@ static int group_sources(struct gpt_reshape *r, const char *group,
 {
     for (int64_t i = 0; i < r->table.n; i++) {
         const struct gpt_param *p = &r->table.rows[i];
+
         names[i] = *group ? gpt_arena_printf(&r->arena, "%s%s", group, p->name)
                           : p->name;
         if (!names[i])
@@ -122,13 +126,15 @@ static int plan_file(struct gpt_reshape *r, struct gpt_reshape_file *f,
                      int64_t tp, struct gpt_err *err)
 {
     enum gpt_dtype dtype = *group ? GPT_N_DTYPES : r->o->dtype;
-    GPT_TRY(gpt_new(&f->slices, (size_t)flat->n, sizeof *f->slices, "slices",
+
+    GPT_TRY(gpt_new(&f->slices, (size_t)flat->n, sizeof(*f->slices), "slices",
                     err));
-    GPT_TRY(gpt_new(&f->sources, (size_t)flat->n, sizeof *f->sources, "slices",
+    GPT_TRY(gpt_new(&f->sources, (size_t)flat->n, sizeof(*f->sources), "slices",
                     err));
     for (int64_t i = 0; i < flat->n; i++) {
         const struct gpt_slice *s = &flat->slices[i];
         int64_t row = s->param - r->table.rows;
+
         if (s->copy || (tp > 0 && s->param->split_dim < 0))
             continue; /* another rank writes it */
         struct gpt_tensor_slice *to = &f->slices[f->n];
@@ -136,9 +142,9 @@ static int plan_file(struct gpt_reshape *r, struct gpt_reshape_file *f,
             .name = names[row],
             .dtype = dtype == GPT_N_DTYPES ? sources[row]->dtype : dtype,
             .ndim = s->param->ndim};
-        memcpy(to->global, s->param->shape, sizeof s->param->shape);
-        memcpy(to->begin, s->begin, sizeof s->begin);
-        memcpy(to->shape, s->shape, sizeof s->shape);
+        memcpy(to->global, s->param->shape, sizeof(s->param->shape));
+        memcpy(to->begin, s->begin, sizeof(s->begin));
+        memcpy(to->shape, s->shape, sizeof(s->shape));
         f->sources[f->n++] = sources[row];
     }
     return gpt_checkpoint_file_bytes(f->slices, f->n, &f->bytes, err);
@@ -147,7 +153,8 @@ static int plan_file(struct gpt_reshape *r, struct gpt_reshape_file *f,
 /* "model" or "optimizer_exp_avg". */
 static void stem_of(char *buf, size_t cap, const char *group)
 {
-    size_t skip = sizeof optimizer - 1, n = strlen(group);
+    size_t skip = sizeof(optimizer) - 1, n = strlen(group);
+
     if (*group)
         snprintf(buf, cap, "optimizer_%.*s", (int)(n - 1 - skip),
                  group + skip);
@@ -161,21 +168,23 @@ static int plan_group(struct gpt_reshape *r, const char *group,
     const char **names = NULL;
     const struct gpt_tensor **sources = NULL;
     char stem[40];
-    int status = gpt_new(&names, (size_t)r->table.n, sizeof *names, "plan",
+    int status = gpt_new(&names, (size_t)r->table.n, sizeof(*names), "plan",
                          err);
+
     if (status == GPT_OK)
-        status = gpt_new(&sources, (size_t)r->table.n, sizeof *sources, "plan",
+        status = gpt_new(&sources, (size_t)r->table.n, sizeof(*sources), "plan",
                          err);
     if (status == GPT_OK)
         status = group_sources(r, group, names, sources, err);
-    stem_of(stem, sizeof stem, group);
+    stem_of(stem, sizeof(stem), group);
     for (int64_t i = 0; status == GPT_OK && i < r->tp * r->pp; i++) {
         int64_t tp = i % r->tp, pp = i / r->tp;
         struct gpt_layout layout =
             gpt_layout_even(&r->config, r->tp, tp, r->pp, pp);
         struct gpt_reshape_file *f = &r->files[r->n_files++];
         struct gpt_flat flat;
-        snprintf(f->name, sizeof f->name, "%s_tp%02lld_pp%02lld.safetensors",
+
+        snprintf(f->name, sizeof(f->name), "%s_tp%02lld_pp%02lld.safetensors",
                  stem, (long long)tp, (long long)pp);
         status = gpt_flat_build(&flat, &r->table, &layout, err);
         if (status != GPT_OK)
@@ -193,11 +202,12 @@ static int plan_native(struct gpt_reshape *r, struct gpt_err *err)
 {
     const char *groups[MAX_GROUPS];
     int n;
+
     GPT_TRY(gpt_layout_check(&r->config, r->tp, r->pp, err));
     GPT_TRY(find_groups(r, groups, &n, err));
-    GPT_TRY(gpt_new(&r->files, (size_t)(n * r->tp * r->pp), sizeof *r->files,
+    GPT_TRY(gpt_new(&r->files, (size_t)(n * r->tp * r->pp), sizeof(*r->files),
                     "files", err));
-    GPT_TRY(gpt_new(&r->resized, (size_t)n * 2, sizeof *r->resized,
+    GPT_TRY(gpt_new(&r->resized, (size_t)n * 2, sizeof(*r->resized),
                     "vocabulary tables", err));
     for (int i = 0; i < n; i++)
         GPT_TRY(plan_group(r, groups[i], err));
@@ -214,13 +224,14 @@ static struct gpt_hf_extra find_extra(const struct gpt_reshape *r)
     char path[4096];
     cJSON *vocab = NULL;
     int64_t id = -1, most = r->config.vocab_size - 1;
+
     if (r->source.hf)
         return gpt_hf_extra(r->source.hf);
     if (gpt_json_int(gpt_checkpoint_state(r->source.native), "eos_token_id", 0,
                      most, &id, "state", NULL) != GPT_OK)
         id = -1;
     const char *file = r->o->vocab_file;
-    if (!file && gpt_path_join(path, sizeof path, r->source.dir, "vocab.json",
+    if (!file && gpt_path_join(path, sizeof(path), r->source.dir, "vocab.json",
                                NULL) == GPT_OK)
         file = path;
     if (id < 0 && file && gpt_path_exists(file) &&
@@ -237,16 +248,19 @@ static struct gpt_hf_extra find_extra(const struct gpt_reshape *r)
 static int plan_hf(struct gpt_reshape *r, struct gpt_err *err)
 {
     struct gpt_hf_extra extra = find_extra(r);
+
     GPT_TRY(gpt_hf_plan(&r->hf, &r->config, &extra, gpt_source_find,
                         &r->source, r->o->dtype, r->o->max_shard_size, err));
-    GPT_TRY(gpt_new(&r->files, (size_t)r->hf.n_shards, sizeof *r->files,
+    GPT_TRY(gpt_new(&r->files, (size_t)r->hf.n_shards, sizeof(*r->files),
                     "files", err));
     for (r->n_files = 0; r->n_files < r->hf.n_shards; r->n_files++) {
         struct gpt_reshape_file *f = &r->files[r->n_files];
-        gpt_hf_shard_name(f->name, sizeof f->name, r->n_files, r->hf.n_shards);
+
+        gpt_hf_shard_name(f->name, sizeof(f->name), r->n_files, r->hf.n_shards);
         for (int64_t i = 0; i < r->hf.n; i++) {
             const struct gpt_tensor *t = &r->hf.tensors[i];
             int64_t bytes = (int64_t)gpt_dtype_bytes(t->dtype);
+
             for (int d = 0; d < t->ndim; d++)
                 bytes *= t->shape[d];
             if (r->hf.shard[i] == r->n_files) {
@@ -266,6 +280,7 @@ static int set_vocab(struct gpt_reshape *r, struct gpt_err *err)
 {
     const struct gpt_reshape_options *o = r->o;
     struct gpt_config *c = &r->config;
+
     if (o->true_vocab > c->padded_vocab_size)
         return gpt_fail(err, GPT_EUSAGE,
                         "--true-vocab-size %lld: %s has %lld rows",
@@ -297,6 +312,7 @@ int gpt_reshape_open(struct gpt_reshape *r,
                      const struct gpt_reshape_options *o, struct gpt_err *err)
 {
     int status;
+
     *r = (struct gpt_reshape){.o = o};
     GPT_TRY_GOTO(status,
                  gpt_source_open(&r->source, o->load, o->verify_input,

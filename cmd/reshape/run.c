@@ -30,21 +30,23 @@ static int attachment(const struct gpt_reshape *r, int64_t i,
     const struct gpt_reshape_options *o = r->o;
     const char *const given[][2] = {{"vocab.json", o->vocab_file},
                                     {"merges.txt", o->merge_file}};
+
     a->name = NULL;
     for (size_t k = 0; k < 2; k++)
         if (given[k][1] && i-- == 0) {
             a->name = given[k][0];
-            snprintf(a->path, sizeof a->path, "%s", given[k][1]);
+            snprintf(a->path, sizeof(a->path), "%s", given[k][1]);
             return GPT_OK;
         }
     const char *name;
     for (int64_t k = 0; (name = gpt_source_attached(&r->source, k)); k++) {
         bool replaced = false;
+
         for (size_t j = 0; j < 2; j++)
             replaced |= given[j][1] && strcmp(given[j][0], name) == 0;
         if (!replaced && i-- == 0) {
             a->name = name;
-            return gpt_path_join(a->path, sizeof a->path, r->source.dir, name,
+            return gpt_path_join(a->path, sizeof(a->path), r->source.dir, name,
                                  err);
         }
     }
@@ -54,6 +56,7 @@ static int attachment(const struct gpt_reshape *r, int64_t i,
 static bool attaches(const struct gpt_reshape *r, const char *name)
 {
     struct attachment a;
+
     for (int64_t i = 0; attachment(r, i, &a, NULL) == GPT_OK && a.name; i++)
         if (strcmp(a.name, name) == 0)
             return true;
@@ -72,6 +75,7 @@ struct progress {
 static void report(void *context, int64_t bytes)
 {
     struct progress *p = context;
+
     p->now = bytes;
     if (p->done)
         p->done(p->context, p->before + bytes);
@@ -98,8 +102,10 @@ static int write_native(struct gpt_reshape *r, struct gpt_checkpoint_writer *w,
                         struct progress *p, struct gpt_err *err)
 {
     struct attachment a;
+
     for (int64_t i = 0; i < r->n_files; i++) {
         const struct gpt_reshape_file *f = &r->files[i];
+
         GPT_TRY(gpt_checkpoint_write_plan(w, f->name, f->slices, f->sources,
                                           f->n, report, p, err));
         p->before += p->now;
@@ -118,7 +124,8 @@ static int run_native(struct gpt_reshape *r, gpt_bytes_done *done,
     struct progress p = {done, context, 0, 0};
     struct gpt_checkpoint_writer *w;
     char target[PATH];
-    GPT_TRY(gpt_checkpoint_path(target, sizeof target, r->o->save,
+
+    GPT_TRY(gpt_checkpoint_path(target, sizeof(target), r->o->save,
                                 r->source.iteration, err));
     if (gpt_path_same(target, r->source.dir))
         return gpt_fail(err, GPT_EUSAGE, "%s is the input", target);
@@ -143,7 +150,8 @@ static int copy_into(const char *dir, const char *name, const char *source,
     char path[PATH], *text;
     struct gpt_out *out = NULL;
     size_t len;
-    GPT_TRY(gpt_path_join(path, sizeof path, dir, name, err));
+
+    GPT_TRY(gpt_path_join(path, sizeof(path), dir, name, err));
     GPT_TRY(gpt_read_file(source, 256 << 20, &text, &len, err));
     int status = gpt_out_open(&out, path, flags, (int64_t)len, err);
     if (status == GPT_OK)
@@ -163,6 +171,7 @@ static int write_vocab(const struct gpt_reshape *r, const char *dir,
     char path[PATH];
     struct attachment a;
     struct gpt_out *out;
+
     for (int64_t i = 0;; i++) {
         GPT_TRY(attachment(r, i, &a, err));
         if (!a.name)
@@ -171,7 +180,7 @@ static int write_vocab(const struct gpt_reshape *r, const char *dir,
     }
     if (!attaches(r, "vocab.json") || attaches(r, "tokenizer_config.json"))
         return GPT_OK;
-    GPT_TRY(gpt_path_join(path, sizeof path, dir, "tokenizer_config.json",
+    GPT_TRY(gpt_path_join(path, sizeof(path), dir, "tokenizer_config.json",
                           err));
     GPT_TRY(gpt_out_open(&out, path, flags, 0, err));
     int status = gpt_out_printf(
@@ -190,6 +199,7 @@ static int run_hf(struct gpt_reshape *r, gpt_bytes_done *done, void *context,
 {
     unsigned flags = r->o->force ? GPT_OUT_FORCE : 0;
     struct gpt_outdir *dir;
+
     if (gpt_path_same(r->o->save, r->o->load) ||
         gpt_path_same(r->o->save, r->source.dir))
         return gpt_fail(err, GPT_EUSAGE, "%s is the input", r->o->save);
@@ -220,7 +230,8 @@ static int compare(const struct gpt_tensor *in, const struct gpt_tensor *out,
 {
     int64_t shape[GPT_TENSOR_DIMS], begin[GPT_TENSOR_DIMS] = {0};
     int64_t row = (int64_t)gpt_dtype_bytes(out->dtype);
-    memcpy(shape, out->shape, sizeof shape);
+
+    memcpy(shape, out->shape, sizeof(shape));
     for (int d = 1; d < out->ndim; d++)
         row *= out->shape[d];
     int64_t step = GPT_TILE_BYTES / gpt_max_i64(row, 1);
@@ -247,11 +258,13 @@ static int verify_tensors(const struct gpt_reshape *r,
 {
     uint8_t *tiles;
     int status = GPT_OK;
+
     GPT_TRY(gpt_new(&tiles, 2, GPT_TILE_BYTES, "tiles", err));
     for (int64_t i = 0; status == GPT_OK && i < out->n; i++) {
         const struct gpt_tensor *to = &out->tensors[i];
         const struct gpt_tensor *from =
             gpt_source_find(&r->source, to->name);
+
         if (from)
             status = compare(from, to,
                              gpt_min_i64(from->shape[0], to->shape[0]), tiles,
@@ -267,7 +280,8 @@ int gpt_reshape_verify(struct gpt_reshape *r, struct gpt_err *err)
 {
     struct gpt_source out;
     char target[PATH];
-    GPT_TRY(gpt_checkpoint_path(target, sizeof target, r->o->save,
+
+    GPT_TRY(gpt_checkpoint_path(target, sizeof(target), r->o->save,
                                 r->source.iteration, err));
     const char *path = r->o->to_hf ? r->o->save : target;
     int64_t want = r->table.n;

@@ -48,7 +48,7 @@ say(struct trial *t, const char *fmt, ...)
     va_list args;
 
     va_start(args, fmt);
-    vsnprintf(t->text + n, sizeof t->text - n, fmt, args);
+    vsnprintf(t->text + n, sizeof(t->text) - n, fmt, args);
     va_end(args);
 }
 
@@ -139,6 +139,7 @@ void gpt_advise(const struct gpt_train_plan *plan, const struct gpt_args *args,
 
     for (size_t i = 0; i < GPT_COUNT(candidates); i++) {
         struct trial t = {.options = *plan->options, .plan = *plan};
+
         t.plan.replica.world = NULL;
         const double most = needs(&t, &candidates[i], args, be, limit);
         if (most == 0 || most > limit)

@@ -18,6 +18,7 @@ const char *gpt_link_name(enum gpt_link link)
         [GPT_LINK_DATA] = "data parallel",
         [GPT_LINK_TIED] = "tied embedding",
     };
+
     return names[link];
 }
 
@@ -29,6 +30,7 @@ static int64_t recomputed(const struct gpt_replica_options *o,
 
     for (int64_t i = 0; i < layout->chunks; i++) {
         const int64_t layers = layout->chunk[i].n_layers;
+
         if (o->recompute == GPT_RECOMPUTE_UNIFORM)
             n += layers;
         else if (o->recompute == GPT_RECOMPUTE_BLOCK)
@@ -100,6 +102,7 @@ static double data_bytes(const struct gpt_replica_options *o,
         const double n = (double)(bucket->end - bucket->begin);
         const bool each = o->zero == GPT_ZERO_2 && bucket->layer >= 0;
         const int64_t times = each ? o->micro_batches : 1;
+
         if (flat->shards == 1)
             bytes += 2 * share(n * sizeof(float), ranks);
         else
@@ -153,6 +156,7 @@ int gpt_estimate_traffic(const struct gpt_train_plan *plan, int64_t pp_rank,
     int status = gpt_flat_build(&flat, &table, &layout, err);
     if (status == GPT_OK) {
         const int64_t t = layout.tp_size;
+
         bytes[GPT_LINK_TENSOR] =
             m * (tensor_moves(o, &layout) * share(block, t) +
                  loss_bytes(o, &layout)) +
@@ -186,13 +190,14 @@ static void print_memory(int64_t first, int64_t last, int64_t parameters,
     char stages[48], text[32], line[160] = "";
     double rest = gpt_memory_total(memory);
 
-    snprintf(stages, sizeof stages,
+    snprintf(stages, sizeof(stages),
              first == last ? "%lld" : "%lld to %lld", (long long)first,
              (long long)last);
     for (size_t i = 0; i < GPT_COUNT(columns); i++) {
         const double bytes = (double)memory->bytes[columns[i]];
         size_t n = strlen(line);
-        snprintf(line + n, sizeof line - n, " %12s",
+
+        snprintf(line + n, sizeof(line) - n, " %12s",
                  gpt_text_bytes(text, bytes));
         rest -= bytes;
     }
@@ -218,7 +223,7 @@ static int print_stages(const struct gpt_train_plan *plan,
     for (int64_t p = 1; p < stages; p++) {
         GPT_TRY(
             gpt_estimate_memory(plan, be, p, &next, &next_parameters, err));
-        if (memcmp(&memory, &next, sizeof next) == 0 &&
+        if (memcmp(&memory, &next, sizeof(next)) == 0 &&
             parameters == next_parameters)
             continue;
         print_memory(first, p - 1, parameters, &memory);
@@ -240,6 +245,7 @@ static int print_traffic(const struct gpt_train_plan *plan,
 
     for (int64_t p = 0; p < plan->topology.pp_size; p++) {
         double bytes[GPT_N_LINKS], sum = 0;
+
         GPT_TRY(gpt_estimate_traffic(plan, p, bytes, err));
         for (int i = 0; i < GPT_N_LINKS; i++)
             sum += bytes[i];
@@ -247,7 +253,7 @@ static int print_traffic(const struct gpt_train_plan *plan,
             continue;
         busiest = p;
         most_sum = sum;
-        memcpy(most, bytes, sizeof most);
+        memcpy(most, bytes, sizeof(most));
     }
     gpt_log_line(" > bytes that a rank of stage %lld sends in a step:",
                  (long long)busiest);

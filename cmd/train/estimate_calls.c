@@ -103,11 +103,12 @@ static int pipeline_calls(const struct gpt_replica *r, struct calls *c,
 
     if (c->size == 1)
         return GPT_OK;
-    GPT_TRY(gpt_pipeline_plan_build(&plan, l->pp_size, l->chunks, m, l->pp_rank, err));
+    GPT_TRY(gpt_pipeline_plan_build(&plan, l->pp_size, l->chunks, m, l->pp_rank,
+                                    err));
     plan_calls(&plan, gpt_replica_message(r), c);
     gpt_pipeline_plan_free(&plan);
-    GPT_TRY(gpt_pipeline_plan_build_forward(&plan, l->pp_size, l->chunks, m, l->pp_rank,
-                                   err));
+    GPT_TRY(gpt_pipeline_plan_build_forward(&plan, l->pp_size, l->chunks, m,
+                                            l->pp_rank, err));
     plan_calls(&plan, gpt_replica_message(r), c);
     gpt_pipeline_plan_free(&plan);
     return GPT_OK;

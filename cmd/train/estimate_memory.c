@@ -88,6 +88,7 @@ int gpt_estimate_largest(const struct gpt_train_plan *plan,
     for (int64_t p = 0; p < plan->topology.pp_size; p++) {
         struct gpt_memory memory;
         int64_t parameters;
+
         GPT_TRY(gpt_estimate_memory(plan, be, p, &memory, &parameters, err));
         const double total = gpt_memory_device(&memory, be);
         *most = total > *most ? total : *most;

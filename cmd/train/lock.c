@@ -13,7 +13,7 @@
 static int held(int fd, const char *dir, struct gpt_err *err)
 {
     char pid[24] = "";
-    ssize_t n = pread(fd, pid, sizeof pid - 1, 0);
+    ssize_t n = pread(fd, pid, sizeof(pid) - 1, 0);
 
     pid[n > 0 ? strcspn(pid, "\n") : 0] = 0;
     gpt_fail(err, GPT_EEXIST, "%s: another run saves there%s%s", dir,
@@ -28,7 +28,7 @@ int gpt_lock_open(int *fd, const char *dir, struct gpt_err *err)
 
     *fd = -1;
     GPT_TRY(gpt_path_mkdirs(dir, err));
-    GPT_TRY(gpt_path_join(path, sizeof path, dir, ".lock", err));
+    GPT_TRY(gpt_path_join(path, sizeof(path), dir, ".lock", err));
     *fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (*fd < 0)
         return gpt_fail_errno(err, GPT_EIO, "%s: cannot write there", path);

@@ -134,7 +134,8 @@ static int one_step(struct gpt_run *r, struct gpt_step *step,
         .first_sample = first,
         .micro_batches = batch / micro,
         .lr = gpt_lr_schedule_value(schedule, r->state.scheduled),
-        .weight_decay = gpt_lr_schedule_weight_decay(schedule, r->state.scheduled),
+        .weight_decay =
+            gpt_lr_schedule_weight_decay(schedule, r->state.scheduled),
         .ask = ask,
         .context = r,
     };

@@ -23,9 +23,11 @@ static const struct field fields[] = {
     {"wd_incr_samples", "train-iters", false, AT(wd_incr_samples)},
 };
 
-static double field_value(const struct gpt_lr_schedule *s, const struct field *f)
+static double field_value(const struct gpt_lr_schedule *s,
+                          const struct field *f)
 {
     const char *at = (const char *)s + f->offset;
+
     return f->real ? *(const double *)(const void *)at
                    : (double)*(const int64_t *)(const void *)at;
 }
@@ -69,7 +71,7 @@ static int parse_styles(struct gpt_lr_schedule *s, const cJSON *json,
 }
 
 int gpt_lr_schedule_from_json(struct gpt_lr_schedule *s, const cJSON *state,
-                           const char *what, struct gpt_err *err)
+                              const char *what, struct gpt_err *err)
 {
     const cJSON *json = cJSON_GetObjectItemCaseSensitive(state, "schedule");
 
@@ -79,6 +81,7 @@ int gpt_lr_schedule_from_json(struct gpt_lr_schedule *s, const cJSON *state,
     GPT_TRY(parse_styles(s, json, what, err));
     for (size_t i = 0; i < GPT_COUNT(fields); i++) {
         void *at = (char *)s + fields[i].offset;
+
         if (fields[i].real)
             GPT_TRY(gpt_json_real_or(json, fields[i].name, 0, at, what, err));
         else
@@ -105,8 +108,8 @@ static struct gpt_lr_schedule plain(struct gpt_lr_schedule s)
 }
 
 int gpt_lr_schedule_compare(const struct gpt_lr_schedule *here,
-                         const struct gpt_lr_schedule *there, const char *what,
-                         struct gpt_err *err)
+                            const struct gpt_lr_schedule *there,
+                            const char *what, struct gpt_err *err)
 {
     static const char advice[] = "--override-opt-param-scheduler takes this "
                                  "run's schedule, "
@@ -117,12 +120,14 @@ int gpt_lr_schedule_compare(const struct gpt_lr_schedule *here,
                         : a.wsd_style != b.wsd_style ? "lr-wsd-decay-style"
                         : a.wd_style != b.wd_style   ? "weight-decay-incr-style"
                                                      : NULL;
+
     if (style) {
         gpt_fail(err, GPT_EUSAGE, "--%s is not the one in %s", style, what);
         return gpt_hint(err, "%s", advice);
     }
     for (size_t i = 0; i < GPT_COUNT(fields); i++) {
         double x = field_value(&a, &fields[i]), y = field_value(&b, &fields[i]);
+
         if (x < y || x > y) {
             gpt_fail(err, GPT_EUSAGE, "--%s: %s is %.9g here and %.9g in %s",
                      fields[i].option, fields[i].name, x, y, what);

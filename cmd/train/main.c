@@ -40,5 +40,6 @@ int main(int argc, char **argv)
         .version = gpt_backend_version,
         .run = run,
     };
+
     return gpt_main(&program, argc, argv);
 }

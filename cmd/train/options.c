@@ -380,6 +380,7 @@ static bool is_of_one_rank(const char *line)
 {
     for (size_t i = 0; i < GPT_COUNT(of_one_rank); i++) {
         size_t n = strlen(of_one_rank[i]);
+
         if (strncmp(line, of_one_rank[i], n) == 0 && line[n] == ' ')
             return true;
     }

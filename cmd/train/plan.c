@@ -189,6 +189,7 @@ static void steps_of_samples(struct gpt_train_plan *p, int64_t samples)
 
     while (p->rampup.start > 0 && consumed <= p->rampup.samples) {
         int64_t now = gpt_rampup_global_batch(&p->rampup, consumed);
+
         if (consumed + now > samples)
             break;
         consumed += now;

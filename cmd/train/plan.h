@@ -48,8 +48,8 @@ int gpt_train_layout(const struct gpt_train_plan *plan, int64_t tp_rank,
 /* Inside train/: the part of gpt_train_plan() about ranks; after the model and
  * the batches. */
 int gpt_train_plan_ranks(struct gpt_train_plan *plan,
-                   const struct gpt_train_options *o,
-                   const struct gpt_args *args,
-                   struct gpt_err *err) GPT_MUST_USE;
+                         const struct gpt_train_options *o,
+                         const struct gpt_args *args,
+                         struct gpt_err *err) GPT_MUST_USE;
 
 #endif

@@ -213,8 +213,9 @@ static int plan_recompute(struct gpt_train_plan *p,
 
 /* ---- the whole ---- */
 
-int gpt_train_plan_ranks(struct gpt_train_plan *p, const struct gpt_train_options *o,
-                   const struct gpt_args *args, struct gpt_err *err)
+int gpt_train_plan_ranks(struct gpt_train_plan *p,
+                         const struct gpt_train_options *o,
+                         const struct gpt_args *args, struct gpt_err *err)
 {
     p->first_layers = o->first_layers;
     p->last_layers = o->last_layers;

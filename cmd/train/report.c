@@ -35,16 +35,18 @@ static int find_cut(const char *path, const char *text, size_t len,
                     int64_t iteration, size_t *cut, struct gpt_err *err)
 {
     size_t at = 0;
+
     for (int64_t line = 1; at < len; line++) {
         const char *end = memchr(text + at, '\n', len - at);
+
         if (!end)
             break;
-        if (strncmp(text + at, line_start, sizeof line_start - 1) != 0)
+        if (strncmp(text + at, line_start, sizeof(line_start) - 1) != 0)
             return gpt_fail(err, GPT_EDATA,
                             "%s:%lld: not a line of metrics; --metrics names "
                             "another file",
                             path, (long long)line);
-        if (strtoll(text + at + sizeof line_start - 1, NULL, 10) > iteration)
+        if (strtoll(text + at + sizeof(line_start) - 1, NULL, 10) > iteration)
             break;
         at = (size_t)(end - text) + 1;
     }
@@ -99,7 +101,7 @@ int gpt_report_open(struct gpt_report **report,
     int status;
 
     *report = NULL;
-    GPT_TRY(gpt_new(&r, 1, sizeof *r, "the report", err));
+    GPT_TRY(gpt_new(&r, 1, sizeof(*r), "the report", err));
     r->o = *options;
     if (options->metrics) {
         GPT_TRY_GOTO(status,
@@ -123,6 +125,7 @@ fail:
 int gpt_report_close(struct gpt_report *r, struct gpt_err *err)
 {
     int status = GPT_OK;
+
     if (!r)
         return GPT_OK;
     gpt_progress_close(r->progress);
@@ -151,6 +154,7 @@ static struct summary summarise(const struct gpt_report *r)
 {
     double seconds = r->spent > 0 ? r->spent : 1e-9;
     double tokens = (double)(r->samples * r->o.seq_length);
+
     return (struct summary){
         .ms = 1e3 * r->spent / (double)r->steps,
         .loss = r->loss / (double)(r->advanced ? r->advanced : 1),
@@ -166,9 +170,9 @@ static void print_line(const struct gpt_report *r,
     char loss[48] = "", throughput[64] = "";
 
     if (r->advanced > 0)
-        snprintf(loss, sizeof loss, " lm loss: %.6E |", sum->loss);
+        snprintf(loss, sizeof(loss), " lm loss: %.6E |", sum->loss);
     if (r->o.log_throughput)
-        snprintf(throughput, sizeof throughput,
+        snprintf(throughput, sizeof(throughput),
                  " throughput per GPU (TFLOP/s/GPU): %.1f |",
                  sum->gflops / 1e3 / (double)r->o.ranks);
     gpt_log_line(" iteration %8lld/%8lld | consumed samples: %12lld |"
@@ -206,8 +210,8 @@ static int write_line(const struct gpt_report *r,
 
     if (!r->metrics)
         return GPT_OK;
-    describe_waits(r, waits, sizeof waits);
-    snprintf(line, sizeof line,
+    describe_waits(r, waits, sizeof(waits));
+    snprintf(line, sizeof(line),
              "%s%lld,\"consumed_samples\":%lld,\"lm_loss\":%s,"
              "\"learning_rate\":%s,\"grad_norm\":%s,\"loss_scale\":%s,"
              "\"global_batch_size\":%lld,\"elapsed_ms\":%.3f,"
@@ -241,7 +245,7 @@ int gpt_report_step(struct gpt_report *r, const struct gpt_report_step *s,
         r->advanced++;
         r->loss += s->step->loss;
     }
-    snprintf(note, sizeof note, "loss %.4f", s->step->loss);
+    snprintf(note, sizeof(note), "loss %.4f", s->step->loss);
     gpt_progress_set(r->progress, s->iteration, note);
     if (s->iteration % r->o.log_interval != 0)
         return GPT_OK;
@@ -265,8 +269,8 @@ int gpt_report_eval(struct gpt_report *r, const char *what, int64_t iteration,
     double ppl = exp(fmin(20, loss));
     char text[192], at[64], a[32], b[32];
 
-    snprintf(at, sizeof at, "iteration %lld", (long long)iteration);
-    int n = snprintf(text, sizeof text,
+    snprintf(at, sizeof(at), "iteration %lld", (long long)iteration);
+    int n = snprintf(text, sizeof(text),
                      " %s loss at %s | lm loss value: %.6E |"
                      " lm loss PPL: %.6E | ",
                      what, end ? "the end of training" : at, loss, ppl);
@@ -275,7 +279,7 @@ int gpt_report_eval(struct gpt_report *r, const char *what, int64_t iteration,
     gpt_log_line("%.*s", n, dashes);
     if (!r->metrics)
         return GPT_OK;
-    snprintf(text, sizeof text, "%s%lld,\"%s_loss\":%s,\"%s_ppl\":%s}",
+    snprintf(text, sizeof(text), "%s%lld,\"%s_loss\":%s,\"%s_ppl\":%s}",
              line_start, (long long)iteration, what, number(a, loss), what,
              number(b, ppl));
     return gpt_append_line(r->metrics, text, err);

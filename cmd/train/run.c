@@ -132,6 +132,7 @@ static int print_parameters(const struct gpt_run *r, struct gpt_err *err)
         const int64_t tp_rank = i % t->tp_size, pp_rank = i / t->tp_size;
         struct gpt_layout layout;
         struct gpt_flat flat;
+
         GPT_TRY(gpt_train_layout(&r->plan, tp_rank, pp_rank, &layout, err));
         GPT_TRY(gpt_flat_build(&flat, &r->replica->table, &layout, err));
         gpt_log_line(" > number of parameters on (tensor, pipeline) model "
@@ -151,7 +152,7 @@ static int print_model(const struct gpt_run *r,
 
     if (!is_first(r))
         return GPT_OK;
-    r->be->describe(r->be, text, sizeof text);
+    r->be->describe(r->be, text, sizeof(text));
     gpt_log_line(" > device: %s", text);
     print_ranks(r);
     print_graphs(r);
@@ -201,7 +202,7 @@ static int hint_of_memory(const struct gpt_run *r, const struct gpt_args *args,
 {
     char text[320];
 
-    gpt_advise(&r->plan, args, r->be, limit, text, sizeof text);
+    gpt_advise(&r->plan, args, r->be, limit, text, sizeof(text));
     return gpt_hint(err, "%s", text);
 }
 
@@ -300,7 +301,7 @@ static int agree(struct gpt_run *r, const struct gpt_args *args,
     GPT_TRY(status);
     if (!r->corpus)
         return GPT_OK;
-    snprintf(data, sizeof data,
+    snprintf(data, sizeof(data),
              "digest = %016" PRIx64 "\nvocabulary size = %lld\n"
              "end of document = %d\nvalidation samples = %lld\n"
              "test samples = %lld\n",
@@ -356,11 +357,12 @@ static int open_report(struct gpt_run *r, struct gpt_err *err)
         .iteration = r->state.iteration,
         .progress = o->common.progress,
     };
+
     if (!is_first(r)) {
         options.metrics = NULL;
         options.progress = "never";
     } else if (!o->metrics && o->save) {
-        GPT_TRY(gpt_path_join(r->metrics, sizeof r->metrics, o->save,
+        GPT_TRY(gpt_path_join(r->metrics, sizeof(r->metrics), o->save,
                               "metrics.jsonl", err));
         options.metrics = r->metrics;
     }
@@ -386,7 +388,7 @@ static int fill_replica(struct gpt_run *r, struct gpt_err *err)
         GPT_TRY(gpt_state_load(r->replica, &r->state, &r->context,
                                &r->plan.schedule, err));
     }
-    snprintf(text, sizeof text, "iteration = %lld\nsamples = %lld\n",
+    snprintf(text, sizeof(text), "iteration = %lld\nsamples = %lld\n",
              (long long)r->state.iteration, (long long)r->state.consumed_train);
     return gpt_world_agree(r->world, "checkpoint", text, err);
 }
@@ -468,7 +470,7 @@ int gpt_run_open(struct gpt_run *r, const struct gpt_args *args,
     GPT_TRY(check_type(r, err));
     GPT_TRY(set_tf32(r, err));
     GPT_TRY(gpt_world_choose(r->world, r->be, r->o->backend, r->carrier,
-                             sizeof r->carrier, err));
+                             sizeof(r->carrier), err));
     GPT_TRY(gpt_replica_new(&r->replica, r->be, &r->plan.replica, err));
     GPT_TRY(gpt_estimate_rank(&r->plan, r->replica, &memory, err));
     GPT_TRY(print_model(r, &memory, err));

@@ -57,8 +57,8 @@ int gpt_saver_memory(const struct gpt_replica *r,
     *bytes = 0;
     for (int k = 0; needs_copy(r, o) && k < count_kinds(o); k++) {
         GPT_TRY(gpt_ownership_build(&parts, &r->flat,
-                                gpt_state_compact(r, (enum gpt_kind)k), &who,
-                                err));
+                                    gpt_state_compact(r, (enum gpt_kind)k),
+                                    &who, err));
         *bytes += parts.elements * (int64_t)sizeof(float);
         gpt_ownership_free(&parts);
     }
@@ -88,7 +88,7 @@ static int allocate(struct gpt_saver *s, struct gpt_err *err)
     }
     if (!needs_copy(s->replica, s->context->options))
         return GPT_OK;
-    return gpt_new(&s->copy, (size_t)elements, sizeof *s->copy,
+    return gpt_new(&s->copy, (size_t)elements, sizeof(*s->copy),
                    "the copy that checkpoints are written from", err);
 }
 
@@ -99,7 +99,7 @@ int gpt_saver_open(struct gpt_saver **saver, struct gpt_replica *replica,
     struct gpt_saver *s;
 
     *saver = NULL;
-    GPT_TRY(gpt_new(&s, 1, sizeof *s, "saving", err));
+    GPT_TRY(gpt_new(&s, 1, sizeof(*s), "saving", err));
     s->replica = replica;
     s->context = context;
     s->saved = -1;
@@ -153,10 +153,12 @@ static int take_copy(struct gpt_saver *s, struct gpt_err *err)
     gpt_gatherer_wait(r->gatherer);
     for (int k = 0; s->copy && k < s->n_kinds; k++) {
         const float *from = memory_of(r, k);
+
         for (size_t i = 0; i < s->parts[k].n; i++) {
             const struct gpt_owned_box *p = &s->parts[k].items[i];
+
             r->be->copy_out(r->q, to, from + p->at,
-                            (size_t)p->count * sizeof *to);
+                            (size_t)p->count * sizeof(*to));
             to += p->count;
         }
     }
@@ -176,6 +178,7 @@ static int describe(const struct gpt_saver *s, int kind, const float *copy,
         const struct gpt_owned_box *p = &parts->items[i];
         const struct gpt_param *param = p->slice->param;
         struct gpt_tensor_slice *t = &out[i];
+
         *t = (struct gpt_tensor_slice){
             .name = gpt_arena_printf(arena, "%s%s",
                                      gpt_kind_prefix((enum gpt_kind)kind),
@@ -204,7 +207,7 @@ static void name_file(char *name, size_t cap, const struct gpt_saver *s,
     char dp[32] = "";
 
     if (s->who.dp_size > 1)
-        snprintf(dp, sizeof dp, "_dp%02d", (int)s->who.dp_rank);
+        snprintf(dp, sizeof(dp), "_dp%02d", (int)s->who.dp_rank);
     snprintf(name, cap, "%s_tp%02d_pp%02d%s.safetensors",
              gpt_kind_file((enum gpt_kind)kind), (int)layout->tp_rank,
              (int)layout->pp_rank, dp);
@@ -220,9 +223,9 @@ static int write_kind(struct gpt_saver *s, struct gpt_checkpoint_writer *w,
 
     if (n == 0)
         return GPT_OK;
-    GPT_TRY(gpt_new(&slices, n, sizeof *slices, "a checkpoint", err));
+    GPT_TRY(gpt_new(&slices, n, sizeof(*slices), "a checkpoint", err));
     int status = describe(s, kind, copy, &arena, slices, err);
-    name_file(name, sizeof name, s, kind);
+    name_file(name, sizeof(name), s, kind);
     if (status == GPT_OK)
         status = gpt_checkpoint_write(w, name, slices, (int64_t)n, err);
     gpt_free(slices);

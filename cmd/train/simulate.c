@@ -24,6 +24,7 @@ int gpt_simulate_parse(struct gpt_simulate_options *o, const char *text,
 
     for (size_t i = 0; i < GPT_COUNT(fields); i++) {
         char *end;
+
         *fields[i] = strtod(at, &end);
         const bool good = end > at && isfinite(*fields[i]) &&
                           (i > 1 ? *fields[i] >= 0 : *fields[i] > 0);
@@ -63,11 +64,13 @@ static int played_new(struct played *p, const struct gpt_topology *t,
     static const char what[] = "the simulation of a pipeline";
 
     p->stages = t->pp_size;
-    GPT_TRY(gpt_new(&p->plans, (size_t)p->stages, sizeof *p->plans, what, err));
-    GPT_TRY(gpt_new(&p->times, (size_t)p->stages, sizeof *p->times, what, err));
+    GPT_TRY(
+        gpt_new(&p->plans, (size_t)p->stages, sizeof(*p->plans), what, err));
+    GPT_TRY(
+        gpt_new(&p->times, (size_t)p->stages, sizeof(*p->times), what, err));
     for (int64_t s = 0; s < p->stages; s++) {
         GPT_TRY(gpt_pipeline_plan_build(&p->plans[s], t->pp_size, t->chunks,
-                               micro_batches, s, err));
+                                        micro_batches, s, err));
         GPT_TRY(gpt_new(&p->times[s], (size_t)p->plans[s].n,
                         sizeof **p->times, what, err));
     }
@@ -102,7 +105,7 @@ static double column(const struct gpt_simulate_options *o,
                      const struct gpt_timeline *t)
 {
     char number[32];
-    int digits = snprintf(number, sizeof number, "%lld",
+    int digits = snprintf(number, sizeof(number), "%lld",
                           (long long)t->microbatches - 1);
 
     return fmin(o->forward, o->backward) /
@@ -152,8 +155,9 @@ static struct gpt_lane_times tensor_times(const struct gpt_train_plan *plan,
 }
 
 /* What a chunk takes with what it waits for. */
-static struct gpt_pipeline_plan_costs costs_of(const struct gpt_train_plan *plan,
-                                      const struct gpt_simulate_options *o)
+static struct gpt_pipeline_plan_costs
+costs_of(const struct gpt_train_plan *plan,
+         const struct gpt_simulate_options *o)
 {
     const int64_t n = layers_of(plan);
     struct gpt_pipeline_plan_costs c = {
@@ -245,8 +249,8 @@ int gpt_simulate(const struct gpt_train_plan *plan,
     GPT_TRY(check_groups(plan, o, err));
     int status = played_new(&p, t, m, err);
     if (status == GPT_OK)
-        status = gpt_pipeline_plan_simulate(p.plans, p.stages, &costs, p.times, &result,
-                                   err);
+        status = gpt_pipeline_plan_simulate(p.plans, p.stages, &costs, p.times,
+                                            &result, err);
     timeline.plans = p.plans;
     timeline.times = (const struct gpt_interval *const *)p.times;
     if (status == GPT_OK) {

@@ -37,7 +37,7 @@ cJSON *gpt_state_to_json(const struct gpt_replica *r,
     struct gpt_tokenizer_options tokenizer = c->options->tokenizer;
     cJSON *json = cJSON_CreateObject();
 
-    snprintf(digest, sizeof digest, "%016" PRIx64, c->corpus_digest);
+    snprintf(digest, sizeof(digest), "%016" PRIx64, c->corpus_digest);
     cJSON_AddNumberToObject(json, "iteration", (double)state->iteration);
     cJSON_AddNumberToObject(json, "consumed_train_samples",
                             (double)state->consumed_train);
@@ -84,7 +84,8 @@ bool gpt_state_compact(const struct gpt_replica *r, enum gpt_kind kind)
 bool gpt_state_exists(const char *dir)
 {
     char path[4096];
-    return gpt_path_join(path, sizeof path, dir,
+
+    return gpt_path_join(path, sizeof(path), dir,
                          "latest_checkpointed_iteration.txt", NULL) == GPT_OK &&
            gpt_path_exists(path);
 }
@@ -104,7 +105,7 @@ static int read_part(struct gpt_replica *r, struct gpt_checkpoint *ck,
                                   };
     int64_t count = 1;
 
-    snprintf(name, sizeof name, "%s%s", prefix, param->name);
+    snprintf(name, sizeof(name), "%s%s", prefix, param->name);
     for (int d = 0; d < param->ndim; d++) {
         want.begin[d] = p->begin[d];
         want.shape[d] = p->shape[d];
@@ -118,7 +119,7 @@ static int read_part(struct gpt_replica *r, struct gpt_checkpoint *ck,
     if (count == 0)
         return GPT_OK;
     GPT_TRY(gpt_checkpoint_read(ck, &want, host, err));
-    r->be->copy_in(r->q, device + p->at, host, (size_t)count * sizeof *host);
+    r->be->copy_in(r->q, device + p->at, host, (size_t)count * sizeof(*host));
     return r->be->sync(r->q, err);
 }
 
@@ -129,12 +130,12 @@ static int read_kind(struct gpt_replica *r, struct gpt_checkpoint *ck,
     int64_t largest = 0;
     float *host = NULL;
 
-    GPT_TRY(gpt_ownership_build(&parts, &r->flat, gpt_state_compact(r, kind), NULL,
-                            err));
+    GPT_TRY(gpt_ownership_build(&parts, &r->flat, gpt_state_compact(r, kind),
+                                NULL, err));
     for (size_t i = 0; i < parts.n; i++)
         largest = gpt_max_i64(largest, parts.items[i].count);
     int status =
-        gpt_new(&host, (size_t)largest, sizeof *host, "loading", err);
+        gpt_new(&host, (size_t)largest, sizeof(*host), "loading", err);
     for (size_t i = 0; i < parts.n && status == GPT_OK; i++)
         status = read_part(r, ck, &parts.items[i], gpt_kind_prefix(kind),
                            device, host, err);
@@ -190,7 +191,7 @@ static int read_position(struct gpt_replica *r, struct gpt_train_state *state,
         gpt_warn("%s: its run had --seed %lld, this one %lld: dropout and "
                  "data order change",
                  what, (long long)seed, (long long)r->o.seed);
-    snprintf(here, sizeof here, "%016" PRIx64, c->corpus_digest);
+    snprintf(here, sizeof(here), "%016" PRIx64, c->corpus_digest);
     if (strcmp(here, digest) != 0)
         gpt_warn("%s: its run had other data, or other data options "
                  "(digest %s, now %s): samples may repeat or be left out",
@@ -225,7 +226,7 @@ static int read_optimizer(struct gpt_replica *r, struct gpt_checkpoint *ck,
 {
     char first[GPT_PARAM_NAME + 32];
 
-    snprintf(first, sizeof first, "optimizer.exp_avg.%s",
+    snprintf(first, sizeof(first), "optimizer.exp_avg.%s",
              r->flat.slices[0].param->name);
     if (!gpt_checkpoint_has(ck, first, NULL)) {
         gpt_fail(err, GPT_EDATA, "%s: holds no optimizer state", what);

@@ -55,6 +55,7 @@ static int count_line(struct worker *w, const char *line, size_t len,
     for (int64_t key = 0; key < w->pool->options->n_keys; key++) {
         const struct gpt_str *s;
         size_t n = gpt_jsonl_strings(w->scanner, (size_t)key, &s);
+
         for (size_t i = 0; i < n; i++)
             GPT_TRY(count_text(w, s[i].data, s[i].len, err));
     }
@@ -72,6 +73,7 @@ static int count_block(struct worker *w, const struct gpt_block *b,
     const char *end = b->data + b->len;
     for (const char *line = b->data; line < end; number++) {
         const char *stop = memchr(line, '\n', (size_t)(end - line));
+
         if (!stop)
             stop = end;
         int status = count_line(w, line, (size_t)(stop - line), err);
@@ -158,9 +160,11 @@ static void *worker(void *arg)
 {
     struct worker *w = arg;
     struct job *j;
+
     while ((j = take_full(w->pool)) != NULL) {
         struct gpt_err err;
         int status = count_block(w, &j->block, &err);
+
         give_spare(w->pool, j, status, &err);
     }
     return NULL;
@@ -177,6 +181,7 @@ static int read_corpus(struct pool *p, struct gpt_blocks *blocks,
     int status = GPT_OK;
     bool end = false;
     struct job *j;
+
     for (int64_t n = 0; !end && (j = take_spare(p)) != NULL; n++) {
         j->number = n;
         status = gpt_blocks_next(blocks, &j->block, &end, err);
@@ -196,6 +201,7 @@ static int read_corpus(struct pool *p, struct gpt_blocks *blocks,
 static int start(struct worker *w, struct pool *pool, struct gpt_err *err)
 {
     const struct gpt_count_options *o = pool->options;
+
     w->pool = pool;
     GPT_TRY(gpt_piece_counter_open(&w->counter, err));
     GPT_TRY(gpt_jsonl_open(&w->scanner, o->keys, (size_t)o->n_keys, err));
@@ -264,8 +270,8 @@ int gpt_count_corpus(struct gpt_piece_counter **counter,
     pthread_cond_init(&pool.changed, NULL);
     pool.full_end = &pool.full;
     *totals = (struct gpt_count_totals){0};
-    GPT_TRY_GOTO(status, gpt_new(&w, n, sizeof *w, "threads", err), out);
-    GPT_TRY_GOTO(status, gpt_new(&jobs, n_jobs, sizeof *jobs, "jobs", err),
+    GPT_TRY_GOTO(status, gpt_new(&w, n, sizeof(*w), "threads", err), out);
+    GPT_TRY_GOTO(status, gpt_new(&jobs, n_jobs, sizeof(*jobs), "jobs", err),
                  out);
     for (size_t i = 0; i < n_jobs; i++) {
         jobs[i].next = pool.spare;

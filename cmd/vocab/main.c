@@ -1,6 +1,6 @@
 /* gpt-vocab: trains a GPT-2 vocabulary on a corpus. Counting is
- * cmd/vocab/corpus_count.h, merging tokenizer/bpe/train.h, the files are made by
- * tokenizer/vocab_write.h; here are the options and what is said. */
+ * cmd/vocab/corpus_count.h, merging tokenizer/bpe/train.h, the files are made
+ * by tokenizer/vocab_write.h; here are the options and what is said. */
 #include "base/io.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -62,6 +62,7 @@ static int open_output(struct gpt_out **out, struct outputs *files,
 {
     char *name = gpt_arena_printf(&files->names, "%s-%s", o->output_prefix,
                                   suffix);
+
     if (!name)
         return gpt_fail(err, GPT_EFAIL, "out of memory for a file name");
     return gpt_out_open(out, name, o->common.force ? GPT_OUT_FORCE : 0, 0,
@@ -119,6 +120,7 @@ static int count(struct gpt_piece_counter **counter, const struct options *o,
         .progress = progress_mode(o),
     };
     double start = gpt_now();
+
     GPT_TRY(gpt_count_corpus(counter, &totals, &co, err));
     if (totals.bytes == 0) {
         gpt_piece_counter_close(*counter);
@@ -140,6 +142,7 @@ static int count_inputs(struct gpt_piece_counter **counter,
     int64_t n;
     int status = gpt_inputs_expand(&arena, o->input.items, o->input.n, &paths,
                                    &n, err);
+
     if (status == GPT_OK)
         status = count(counter, o, paths, n, err);
     gpt_arena_free(&arena);
@@ -155,6 +158,7 @@ static int merge(struct gpt_bpe_trained *model,
         .max_merges = o->vocab_size - MIN_VOCAB,
         .min_frequency = o->min_frequency,
     };
+
     GPT_TRY(gpt_piece_counter_list(counter, &pieces, err));
     to.progress = gpt_progress_open(progress_mode(o), "merge", "merges",
                                     to.max_merges);
@@ -169,6 +173,7 @@ static void summarise(const struct gpt_bpe_trained *model,
                       const struct options *o, double start)
 {
     char time[32];
+
     long long n = (long long)gpt_vocab_size(model);
     if (n < o->vocab_size)
         gpt_warn("the vocabulary has %lld tokens, not %lld: no other pair "
@@ -203,6 +208,7 @@ static int run(const void *options, const struct gpt_args *args,
 {
     const struct options *o = options;
     struct outputs files = {0};
+
     (void)args;
     int status = open_outputs(&files, o, err);
     if (status == GPT_OK)
@@ -232,5 +238,6 @@ int main(int argc, char **argv)
         .options_bytes = sizeof(struct options),
         .run = run,
     };
+
     return gpt_main(&program, argc, argv);
 }

@@ -27,9 +27,10 @@ int gpt_piece_counter_open(struct gpt_piece_counter **counter,
                            struct gpt_err *err)
 {
     struct gpt_piece_counter *c;
-    GPT_TRY(gpt_new(&c, 1, sizeof *c, "piece counter", err));
+
+    GPT_TRY(gpt_new(&c, 1, sizeof(*c), "piece counter", err));
     c->n_entries = FIRST_ENTRIES;
-    int status = gpt_new(&c->entry, c->n_entries, sizeof *c->entry,
+    int status = gpt_new(&c->entry, c->n_entries, sizeof(*c->entry),
                          "piece counter", err);
     if (status != GPT_OK)
         gpt_free(c);
@@ -51,12 +52,14 @@ static int grow(struct gpt_piece_counter *c, struct gpt_err *err)
 {
     struct entry *bigger;
     size_t n = c->n_entries * 2;
+
     if (c->n >= max_pieces)
         return gpt_fail(err, GPT_EDATA, "more than %zu distinct pieces",
                         max_pieces);
-    GPT_TRY(gpt_new(&bigger, n, sizeof *bigger, "distinct pieces", err));
+    GPT_TRY(gpt_new(&bigger, n, sizeof(*bigger), "distinct pieces", err));
     for (size_t i = 0; i < c->n_entries; i++) {
         const struct entry *e = &c->entry[i];
+
         if (e->count == 0)
             continue;
         size_t at = e->hash & (n - 1);
@@ -92,8 +95,10 @@ int gpt_piece_counter_add(struct gpt_piece_counter *c, const char *piece,
                           size_t len, int64_t count, struct gpt_err *err)
 {
     uint32_t hash = (uint32_t)gpt_hash64(piece, len, 0);
+
     for (size_t i = hash;; i++) {
         struct entry *e = &c->entry[i & (c->n_entries - 1)];
+
         if (e->count == 0)
             return insert(c, e, piece, len, hash, count, err);
         if (e->hash == hash && e->len == len &&
@@ -109,6 +114,7 @@ int gpt_piece_counter_text(struct gpt_piece_counter *c, gpt_pretok_fn *pretok,
 {
     while (len) {
         size_t n = pretok(text, len);
+
         GPT_TRY(gpt_piece_counter_add(c, text, n, 1, err));
         text += n;
         len -= n;
@@ -122,6 +128,7 @@ int gpt_piece_counter_merge(struct gpt_piece_counter *to,
 {
     for (size_t i = 0; i < from->n_entries; i++) {
         const struct entry *e = &from->entry[i];
+
         if (e->count)
             GPT_TRY(gpt_piece_counter_add(to, from->text.data + e->begin,
                                           e->len, e->count, err));
@@ -138,10 +145,12 @@ int gpt_piece_counter_list(const struct gpt_piece_counter *c,
                            struct gpt_word **list, struct gpt_err *err)
 {
     struct gpt_word *p;
-    GPT_TRY(gpt_new(&p, c->n, sizeof *p, "list of pieces", err));
+
+    GPT_TRY(gpt_new(&p, c->n, sizeof(*p), "list of pieces", err));
     *list = p;
     for (size_t i = 0; i < c->n_entries; i++) {
         const struct entry *e = &c->entry[i];
+
         if (e->count)
             *p++ = (struct gpt_word){c->text.data + e->begin, e->len,
                                       e->count};

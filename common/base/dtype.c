@@ -70,14 +70,16 @@ bool gpt_dtype_is_float(enum gpt_dtype t)
 static inline uint32_t bits_of(float x)
 {
     uint32_t u;
-    memcpy(&u, &x, sizeof u);
+
+    memcpy(&u, &x, sizeof(u));
     return u;
 }
 
 static inline float float_of(uint32_t u)
 {
     float x;
-    memcpy(&x, &u, sizeof x);
+
+    memcpy(&x, &u, sizeof(x));
     return x;
 }
 
@@ -91,6 +93,7 @@ static inline uint16_t to_bf16(float x)
     uint32_t u = bits_of(x);
     uint32_t even = (u + 0x7fff + ((u >> 16) & 1)) >> 16;
     uint32_t quiet = (u >> 16) | 0x40; /* rounding could turn NaN into inf */
+
     return (uint16_t)((u & 0x7fffffff) > 0x7f800000 ? quiet : even);
 }
 
@@ -105,12 +108,14 @@ static inline float from_f16(uint16_t x)
     uint32_t u = (x & 0x7fff) >= 0x7c00  ? special
                  : (x & 0x7fff) < 0x0400 ? small
                                          : normal;
+
     return float_of(sign | u);
 }
 
 static inline uint16_t to_f16(float x)
 {
     uint32_t u = bits_of(x), sign = (u >> 16) & 0x8000;
+
     u &= 0x7fffffff;
     uint32_t h;
     if (u > 0x7f800000) { /* NaN, made quiet */
@@ -130,6 +135,7 @@ static inline uint16_t to_f16(float x)
 static inline float narrow_odd(double x)
 {
     float f = (float)x;
+
     if ((double)f == x || x != x)
         return f;
     uint32_t u = bits_of(f);
@@ -197,6 +203,7 @@ bool gpt_convert(void *dst, enum gpt_dtype dst_type, const void *src,
         {GPT_F32, GPT_F64, f32_f64},   {GPT_F64, GPT_F16, f64_f16},
         {GPT_F64, GPT_BF16, f64_bf16}, {GPT_F64, GPT_F32, f64_f32},
     };
+
     if (src_type == dst_type && gpt_dtype_is_float(src_type)) {
         if (n)
             memcpy(dst, src, n * types[src_type].bytes);

@@ -26,6 +26,7 @@ static void make_move_table(void)
 
     for (int i = 0; i < 32; i++) {
         uint32_t r = UINT32_C(1) << i;
+
         for (int n = 0; n < BLOCK; n++)
             r = r >> 8 ^ slice[0][r & 255];
         bits[i] = r;
@@ -41,6 +42,7 @@ static void make_tables(void)
 {
     for (uint32_t b = 0; b < 256; b++) {
         uint32_t r = b;
+
         for (int i = 0; i < 8; i++)
             r = r >> 1 ^ (r & 1 ? CRC32C_POLYNOMIAL : 0);
         slice[0][b] = r;
@@ -59,6 +61,7 @@ static uint32_t run_tables(uint32_t r, const uint8_t *p, size_t n)
 {
     for (; n >= 8; n -= 8, p += 8) {
         uint64_t w = gpt_get_u64(p) ^ r;
+
         r = 0;
         for (int k = 0; k < 8; k++)
             r ^= slice[7 - k][w >> (8 * k) & 255];
@@ -90,6 +93,7 @@ run_instruction(uint32_t r, const uint8_t *p, size_t n)
 {
     for (; n >= 3 * BLOCK; n -= 3 * BLOCK, p += 3 * BLOCK) {
         uint64_t a = r, b = 0, c = 0;
+
         for (size_t i = 0; i < BLOCK; i += 8) {
             a = _mm_crc32_u64(a, load(p + i));
             b = _mm_crc32_u64(b, load(p + BLOCK + i));

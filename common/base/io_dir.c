@@ -135,6 +135,7 @@ static int replace_in_two_steps(struct gpt_outdir *dir)
     int result = rename(dir->target, old);
     if (result == 0 && rename(dir->tmp, dir->target) != 0) {
         int error = errno;
+
         rename(old, dir->target);
         errno = error;
         result = -1;

@@ -136,6 +136,7 @@ int gpt_in_map(struct gpt_in *in, const uint8_t **data, struct gpt_err *err)
     if (!in->map) {
         void *p = mmap(NULL, (size_t)in->size, PROT_READ, MAP_SHARED, in->fd,
                        0);
+
         if (p == MAP_FAILED)
             return gpt_fail_errno(err, GPT_EIO, "cannot map '%s'", in->path);
         in->map = p;

@@ -237,6 +237,7 @@ int gpt_out_copy(struct gpt_out *out, struct gpt_in *in, int64_t offset,
     while (status == GPT_OK && n > 0 && !out->stream) {
         int64_t done = gpt_raw_copy(out->fd, out->flushed,
                                     gpt_in_descriptor(in), offset, n);
+
         if (done < 0)
             return cannot_write(out, (size_t)n, out->flushed, err);
         if (done == 0)
@@ -249,6 +250,7 @@ int gpt_out_copy(struct gpt_out *out, struct gpt_in *in, int64_t offset,
         status = gpt_new(&piece, BUFFER, 1, "a copy buffer", err);
     while (status == GPT_OK && n > 0) {
         size_t some = n < BUFFER ? (size_t)n : BUFFER;
+
         status = gpt_in_read(in, piece, offset, some, err);
         if (status == GPT_OK)
             status = put(out, piece, some, err);

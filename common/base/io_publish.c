@@ -113,6 +113,7 @@ void gpt_out_suspend(struct gpt_out *out)
 static int part_of(char **part, const char *path, struct gpt_err *err)
 {
     char *target;
+
     GPT_TRY(gpt_real_target(path, &target, err));
     *part = gpt_part_name(target);
     gpt_free(target);

@@ -39,6 +39,7 @@ int gpt_raw_write(int fd, const void *p, size_t n, int64_t offset)
 
     while (n > 0) {
         ssize_t done = write_once(fd, from, n < CHUNK ? n : CHUNK, offset);
+
         if (done < 0) {
             if (!again(fd, POLLOUT))
                 return -1;
@@ -72,6 +73,7 @@ int64_t gpt_raw_read(int fd, void *p, size_t n, int64_t offset)
         size_t want = n - got < CHUNK ? n - got : CHUNK;
         ssize_t done = read_once(fd, to + got, want,
                                  offset < 0 ? -1 : offset + (int64_t)got);
+
         if (done < 0) {
             /* Waiting for a person or a pipe ends when asked to stop. */
             if ((errno == EINTR && gpt_signals_stop()) || !again(fd, POLLIN))

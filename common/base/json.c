@@ -71,6 +71,7 @@ static int check_keys(const cJSON *obj, const char ***slots, size_t *cap,
     for (const cJSON *item = obj->child; item; item = item->next) {
         const char *key = item->string;
         size_t i = (size_t)gpt_hash64(key, strlen(key), 0);
+
         for (; (*slots)[i & (n_slots - 1)]; i++)
             if (strcmp((*slots)[i & (n_slots - 1)], key) == 0)
                 return gpt_fail(err, GPT_EDATA, "%s: duplicate key '%.200s'",
@@ -250,6 +251,7 @@ static bool pin_numbers(cJSON *node)
 
     for (cJSON *item = node; item; item = item->next) {
         double v = item->valuedouble;
+
         if (item->child && !pin_numbers(item->child))
             return false;
         if (!cJSON_IsNumber(item) || !isfinite(v) ||

@@ -53,6 +53,7 @@ static int add_text(struct gpt_buf *b, const char *text, const char *keep)
 
     while (*s) {
         size_t n = sequence_length(s);
+
         if (n > 0 && (!is_control(s) || (n == 1 && strchr(keep, *s)))) {
             GPT_TRY(gpt_buf_add(b, s, n));
             s += n;
@@ -72,6 +73,7 @@ static int add_json_string(struct gpt_buf *b, const char *text)
     GPT_TRY(gpt_buf_add(b, "\"", 1));
     while (*s) {
         size_t n = sequence_length(s);
+
         if (n == 0) {
             GPT_TRY(gpt_buf_printf(b, "\\ufffd"));
             n = 1;

@@ -32,8 +32,10 @@ static const uint8_t shifts[4][4] = {
 static void add_block(uint32_t state[4], const uint8_t block[64])
 {
     uint32_t a = state[0], b = state[1], c = state[2], d = state[3];
+
     for (uint32_t i = 0; i < 64; i++) {
         uint32_t f, word;
+
         switch (i / 16) {
         case 0:
             f = (b & c) | (~b & d);
@@ -82,6 +84,7 @@ void gpt_md5(char hex[33], const void *p, size_t n)
         add_block(state, last + i);
     for (int i = 0; i < 16; i++) {
         uint32_t byte = state[i / 4] >> (8 * (i % 4)) & 0xff;
+
         hex[2 * i] = "0123456789abcdef"[byte >> 4];
         hex[2 * i + 1] = "0123456789abcdef"[byte & 15];
     }

@@ -21,6 +21,7 @@
 static void *allocate(size_t bytes)
 {
     void *p = NULL;
+
     if (posix_memalign(&p, GPT_ALIGN, bytes ? bytes : 1) != 0)
         return NULL;
     return memset(p, 0, bytes);
@@ -29,6 +30,7 @@ static void *allocate(size_t bytes)
 static void *enlarge(void *old, size_t old_bytes, size_t bytes)
 {
     void *p = NULL;
+
     if (posix_memalign(&p, GPT_ALIGN, bytes) != 0)
         return NULL;
     memcpy(p, old, old_bytes);
@@ -49,12 +51,14 @@ enum { BEFORE = GPT_ALIGN + sizeof(void *) }; /* bytes that a block may need */
 static char *align(char *raw)
 {
     uintptr_t first = (uintptr_t)raw + sizeof(void *);
+
     return raw + sizeof(void *) + (-first & (GPT_ALIGN - 1));
 }
 
 static char *raw_of(const void *p)
 {
     char *raw;
+
     memcpy(&raw, (const char *)p - sizeof(void *), sizeof(raw));
     return raw;
 }
@@ -62,6 +66,7 @@ static char *raw_of(const void *p)
 static void *allocate(size_t bytes)
 {
     char *raw = calloc(1, bytes + BEFORE);
+
     if (!raw)
         return NULL;
     char *p = align(raw);
@@ -75,6 +80,7 @@ static void *enlarge(void *old, size_t old_bytes, size_t bytes)
     char *raw = raw_of(old);
     size_t at = (size_t)((char *)old - raw);
     char *moved = realloc(raw, bytes + BEFORE);
+
     if (!moved)
         return NULL;
     char *p = align(moved);
@@ -102,6 +108,7 @@ static bool may_allocate(size_t n, size_t size, size_t *bytes)
 void *gpt_alloc(size_t n, size_t size)
 {
     size_t bytes;
+
     return may_allocate(n, size, &bytes) ? allocate(bytes) : NULL;
 }
 

@@ -37,6 +37,7 @@ static inline int gpt_grow(void *array_pointer, size_t *cap, size_t need,
                            size_t size, const char *what, struct gpt_err *err)
 {
     void *array;
+
     memcpy(&array, array_pointer, sizeof(array));
     return array && need <= *cap
                ? GPT_OK

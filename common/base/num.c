@@ -46,6 +46,7 @@ static bool parse_with_unit(const char *s, const struct unit *units,
         return false;
     if (*s) {
         size_t i = 0;
+
         while (i < n_units && strcmp(s, units[i].name) != 0)
             i++;
         if (i == n_units)

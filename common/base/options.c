@@ -92,6 +92,7 @@ static int choose_level(const struct gpt_common_options *common,
     *level = GPT_LOG_INFO;
     if (text && *text) {
         size_t i = 0;
+
         while (i < GPT_COUNT(names) && strcmp(text, names[i]) != 0)
             i++;
         if (i == GPT_COUNT(names))

@@ -115,7 +115,7 @@ struct gpt_program {
     const char *const *examples; /* whole command lines, NULL-terminated */
     const struct gpt_opt *options; /* the table */
     size_t n_options;
-    size_t options_bytes;   /* sizeof of the options struct */
+    size_t options_bytes;   /* sizeof(of) the options struct */
     int max_positional;     /* -1 = any number; 0 = none */
     bool stop_at_positional; /* what follows the first one are words, too:
                               * for programs that start another */

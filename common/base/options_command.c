@@ -111,6 +111,7 @@ static int take_letters(struct gpt_parse *p, struct words *w, const char *word)
     for (const char *c = word + 1; *c; c++) {
         char label[3] = {'-', *c, '\0'};
         const struct gpt_opt *o = gpt_opt_find_letter(p->program, *c);
+
         if (!o && (*c == 'h' || *c == 'V')) {
             p->answer = *c == 'h' ? GPT_ANSWER_HELP : GPT_ANSWER_VERSION;
             return GPT_OK;
@@ -149,6 +150,7 @@ int gpt_opt_read_command(struct gpt_parse *p, int argc, char *const *argv)
     p->current++;
     while (w.at < w.argc && p->answer == GPT_ANSWER_NONE) {
         const char *word = w.argv[w.at++];
+
         if (!only_words && strcmp(word, "--") == 0)
             only_words = true;
         else if (!only_words && strncmp(word, "--", 2) == 0)
@@ -181,6 +183,7 @@ static int check_required(struct gpt_parse *p)
 {
     for (size_t i = 0; i < p->program->n_options; i++) {
         const struct gpt_opt *o = &p->program->options[i];
+
         if (!(o->flags & GPT_OPT_REQUIRED) || p->origin[i] != GPT_FROM_DEFAULT)
             continue;
         gpt_fail(p->err, GPT_EUSAGE, "option --%s is required", o->name);

@@ -14,6 +14,7 @@ static int each_row(const struct gpt_program *program, struct gpt_buf *b,
 {
     for (size_t i = 0; i < program->n_options; i++) {
         const struct gpt_opt *o = &program->options[i];
+
         if (o->kind != GPT_OPT_GROUP && !(o->flags & GPT_OPT_HIDDEN))
             GPT_TRY(add(b, program, o));
     }
@@ -44,6 +45,7 @@ static int add_text(struct gpt_buf *b, const char *text, const char *unwanted)
 {
     for (; text && *text; text++) {
         char c = *text == '\n' ? ' ' : *text;
+
         if (!strchr(unwanted, c))
             GPT_TRY(gpt_buf_add(b, &c, 1));
     }

@@ -234,6 +234,7 @@ static void find_preset(const char *name, char *path)
         return;
     for (int i = 0; i < PRESET_DIRS; i++) {
         char candidate[PATH_BYTES];
+
         if (preset_dir(i, dir) &&
             snprintf(candidate, sizeof(candidate), "%s/%s.conf", dir, name) <
                 PATH_BYTES &&
@@ -270,6 +271,7 @@ static void hint_presets(struct gpt_err *err)
     size_t at = strlen(text);
     for (int i = 0; i < n; i++) {
         int len = (int)strlen(entries[i]->d_name) - 5;
+
         if (at + (size_t)len + 2 < sizeof(text))
             at += (size_t)snprintf(text + at, sizeof(text) - at, " %.*s", len,
                                    entries[i]->d_name);
@@ -315,6 +317,7 @@ static int print_word(struct gpt_buf *b, const char *s)
     GPT_TRY(gpt_buf_add(b, "\"", 1));
     for (; *s; s++) {
         char c = *s == '\n' ? 'n' : *s == '\t' ? 't' : *s;
+
         if (c != *s || c == '"' || c == '\\')
             GPT_TRY(gpt_buf_add(b, "\\", 1));
         GPT_TRY(gpt_buf_add(b, &c, 1));
@@ -391,6 +394,7 @@ int gpt_options_print(const struct gpt_program *program, const void *options,
 {
     for (size_t i = 0; i < program->n_options; i++) {
         const struct gpt_opt *o = &program->options[i];
+
         if (o->kind == GPT_OPT_GROUP) {
             GPT_TRY(gpt_buf_printf(b, "%s# %s\n", b->len > 0 ? "\n" : "",
                                    o->help));

@@ -31,6 +31,7 @@ static bool is_alias(const char *aliases, const char *name)
 
     while (aliases && *aliases) {
         size_t len = strcspn(aliases, " ");
+
         if (normalise(one, aliases, len) && strcmp(one, name) == 0)
             return true;
         aliases += len;
@@ -134,6 +135,7 @@ static int edit_distance(const char *a, const char *b)
     for (int i = 1; i <= n; i++) {
         int *now = rows[i % 3], *last = rows[(i + 2) % 3];
         const int *older = rows[(i + 1) % 3];
+
         now[0] = i;
         for (int j = 1; j <= m; j++) {
             now[j] = min3(last[j] + 1, now[j - 1] + 1,
@@ -156,6 +158,7 @@ const char *gpt_did_you_mean(const char *word, const char *const *candidates,
 
     for (size_t i = 0; i < n && len > 1; i++) {
         int d = edit_distance(word, candidates[i]);
+
         if (d < best) {
             best = d;
             nearest = candidates[i];

@@ -16,6 +16,7 @@ static bool is_named(const char *const *names, const char *name)
 static int without_origin(const char *line)
 {
     size_t n = strlen(line), at = n;
+
     while (at > 0 && strncmp(line + at, "  # ", 4) != 0)
         at--;
     return (int)(at > 0 ? at : n);
@@ -26,9 +27,11 @@ int gpt_options_given(const struct gpt_args *args, const void *options,
 {
     struct gpt_buf all = {0};
     int status = gpt_options_print(args->program, options, args, &all);
+
     for (char *line = all.data, *end; status == GPT_OK && line && *line;
          line = end) {
         char name[64];
+
         end = line + strcspn(line, "\n");
         if (*end)
             *end++ = '\0';

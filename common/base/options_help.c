@@ -33,6 +33,7 @@ static int add_wrapped(struct gpt_buf *b, const char *text, int column,
 
     for (text += strspn(text, " \n"); *text; text += strspn(text, " \n")) {
         int len = (int)strcspn(text, " \n");
+
         if (!first && column + 1 + len > limit) {
             GPT_TRY(gpt_buf_printf(b, "%s\n%*s", mark, indent, ""));
             column = indent;
@@ -125,6 +126,7 @@ static int add_options(const struct gpt_program *program, struct gpt_buf *b)
         GPT_TRY(gpt_buf_printf(b, "\nOptions:\n"));
     for (size_t i = 0; i < program->n_options; i++) {
         const struct gpt_opt *o = &program->options[i];
+
         if (o->kind == GPT_OPT_GROUP)
             GPT_TRY(gpt_buf_printf(b, "\n%s:\n", o->help));
         else if (!(o->flags & GPT_OPT_HIDDEN))
@@ -181,5 +183,6 @@ int gpt_opt_version(const struct gpt_program *program, struct gpt_buf *b)
                                 "processor: %s\n",
                                 program->name, GPT_VERSION, compiler, features,
                                 gpt_cpu_isa());
+
     return status == GPT_OK && program->version ? program->version(b) : status;
 }

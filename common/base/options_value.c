@@ -144,6 +144,7 @@ static int add_word(struct gpt_parse *p, const struct gpt_opt *o,
     if ((list->n & (list->n - 1)) == 0) {
         size_t cap = list->n > 0 ? (size_t)list->n * 2 : 1;
         const char **items = gpt_arena_alloc(p->arena, cap, sizeof(*items));
+
         if (!items)
             return no_memory(p);
         if (list->n > 0)
@@ -199,6 +200,7 @@ static int set_default_list(struct gpt_parse *p, const struct gpt_opt *o)
     while (*words) {
         size_t len = strcspn(words, " ");
         const char *word = gpt_arena_printf(p->arena, "%.*s", (int)len, words);
+
         if (!word)
             return no_memory(p);
         if (len > 0)
@@ -216,6 +218,7 @@ int gpt_opt_set_defaults(struct gpt_parse *p)
     p->current = 1;
     for (size_t i = 0; i < p->program->n_options; i++) {
         const struct gpt_opt *o = &p->program->options[i];
+
         if (o->kind == GPT_OPT_GROUP || !o->def)
             continue;
         GPT_TRY(o->kind == GPT_OPT_LIST ? set_default_list(p, o)

@@ -17,6 +17,7 @@ void gpt_philox(const uint32_t counter[4], const uint32_t key[2],
     for (int round = 0; round < 10; round++) {
         uint64_t p0 = (uint64_t)0xd2511f53 * c0;
         uint64_t p1 = (uint64_t)0xcd9e8d57 * c2;
+
         c0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0;
         c1 = (uint32_t)p1;
         c2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
@@ -100,6 +101,7 @@ void gpt_rng_normals(struct gpt_rng r, uint64_t first, int64_t n, float *dst)
 
     for (int64_t i = 0; i < n; i++) {
         uint64_t index = first + (uint64_t)i;
+
         if (i == 0 || index % 2 == 0)
             normal_pair(r, index / 2, pair);
         dst[i] = pair[index % 2];

@@ -36,21 +36,24 @@ static uint32_t big_endian(const uint8_t *p)
 static void add_block(uint32_t h[8], const uint8_t *p)
 {
     uint32_t w[64], v[8];
+
     for (int i = 0; i < 16; i++)
         w[i] = big_endian(p + 4 * i);
     for (int i = 16; i < 64; i++) {
         uint32_t a = w[i - 15], b = w[i - 2];
+
         w[i] = w[i - 16] + (turn(a, 7) ^ turn(a, 18) ^ a >> 3) + w[i - 7] +
                (turn(b, 17) ^ turn(b, 19) ^ b >> 10);
     }
-    memcpy(v, h, sizeof v);
+    memcpy(v, h, sizeof(v));
     for (int i = 0; i < 64; i++) {
         uint32_t e = v[4], a = v[0];
         uint32_t t = v[7] + (turn(e, 6) ^ turn(e, 11) ^ turn(e, 25)) +
                      ((e & v[5]) ^ (~e & v[6])) + constants[i] + w[i];
         uint32_t u = (turn(a, 2) ^ turn(a, 13) ^ turn(a, 22)) +
                      ((a & v[1]) ^ (a & v[2]) ^ (v[1] & v[2]));
-        memmove(v + 1, v, 7 * sizeof *v);
+
+        memmove(v + 1, v, 7 * sizeof(*v));
         v[4] += t;
         v[0] = t + u;
     }
@@ -78,15 +81,18 @@ add_blocks_by_instruction(uint32_t h[8], const uint8_t *p, size_t n)
     const __m128i swap = _mm_set_epi64x(0x0c0d0e0f08090a0b, 0x0405060700010203);
     __m128i abef = _mm_set_epi32((int)h[0], (int)h[1], (int)h[4], (int)h[5]);
     __m128i cdgh = _mm_set_epi32((int)h[2], (int)h[3], (int)h[6], (int)h[7]);
+
     for (; n > 0; n--, p += BLOCK) {
         const __m128i abef_before = abef, cdgh_before = cdgh;
         __m128i w[4];
+
         for (int i = 0; i < 4; i++)
             w[i] = _mm_shuffle_epi8(
                 _mm_loadu_si128((const __m128i *)(const void *)p + i), swap);
 #pragma GCC unroll 16
         for (int i = 0; i < 16; i++) {
             __m128i *now = &w[i % 4], before = w[(i + 3) % 4];
+
             if (i >= 4)
                 *now = _mm_sha256msg2_epu32(
                     _mm_add_epi32(
@@ -139,6 +145,7 @@ static void digest(char hex[65], const void *p, size_t n, add_blocks_fn *add)
     const uint8_t *data = p;
     uint8_t tail[2 * BLOCK] = {0};
     size_t rest = n % BLOCK;
+
     add(h, data, n / BLOCK);
     if (rest)
         memcpy(tail, data + n - rest, rest);

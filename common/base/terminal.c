@@ -20,8 +20,10 @@ static void write_all(const char *p, size_t n)
 {
     while (n > 0) {
         ssize_t done = write(STDERR_FILENO, p, n);
+
         if (done < 0 && errno == EAGAIN) {
             struct pollfd wait = {.fd = STDERR_FILENO, .events = POLLOUT};
+
             poll(&wait, 1, -1);
         } else if (done < 0 && errno != EINTR) {
             return;

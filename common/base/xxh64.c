@@ -19,7 +19,8 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "words are loaded");
 static inline uint64_t load(const uint8_t *p)
 {
     uint64_t v;
-    memcpy(&v, p, sizeof v);
+
+    memcpy(&v, p, sizeof(v));
     return v;
 }
 
@@ -39,6 +40,7 @@ static const uint64_t starts[4] = {P1 + P2, P2, 0, -P1};
 static void add_stripes(struct gpt_xxh64 *h, const uint8_t *p, size_t n)
 {
     uint64_t v[4];
+
     for (int i = 0; i < 4; i++)
         v[i] = h->lanes[i] + starts[i];
     for (; n > 0; n--, p += STRIPE) {
@@ -55,11 +57,13 @@ void gpt_xxh64_add(struct gpt_xxh64 *h, const void *p, size_t n)
 {
     const uint8_t *data = p;
     size_t had = h->n % STRIPE, room = STRIPE - had;
+
     if (n == 0)
         return;
     h->n += n;
     if (had > 0) {
         size_t some = n < room ? n : room;
+
         memcpy(h->rest + had, data, some);
         data += some;
         n -= some;
@@ -75,6 +79,7 @@ static uint64_t join_lanes(const struct gpt_xxh64 *h)
 {
     static const int turns[4] = {1, 7, 12, 18};
     uint64_t v[4], all = 0;
+
     for (int i = 0; i < 4; i++) {
         v[i] = h->lanes[i] + starts[i];
         all += turn(v[i], turns[i]);
@@ -89,6 +94,7 @@ uint64_t gpt_xxh64_end(const struct gpt_xxh64 *h)
     const uint8_t *p = h->rest;
     size_t n = h->n % STRIPE;
     uint64_t v = (h->n >= STRIPE ? join_lanes(h) : P5) + h->n;
+
     for (; n >= 8; n -= 8, p += 8)
         v = turn(v ^ mix(0, load(p)), 27) * P1 + P4;
     if (n >= 4) {

@@ -13,6 +13,7 @@ static const cJSON *field(const cJSON *json, const char *key,
                           const char *alias)
 {
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(json, key);
+
     if (!item && alias)
         item = cJSON_GetObjectItemCaseSensitive(json, alias);
     return cJSON_IsNull(item) ? NULL : item;
@@ -23,6 +24,7 @@ static int size_field(const cJSON *json, const char *key, const char *alias,
                       struct gpt_err *err)
 {
     const cJSON *item = field(json, key, alias);
+
     *out = def;
     if (!item)
         return GPT_OK;
@@ -49,6 +51,7 @@ static int check_flag(const cJSON *json, const char *key, bool need,
                       const char *what, struct gpt_err *err)
 {
     bool v = need;
+
     if (field(json, key, NULL))
         GPT_TRY(gpt_json_bool_or(json, key, need, &v, what, err));
     if (v != need)
@@ -65,6 +68,7 @@ static int check_features(const cJSON *json, const char *what,
                                             "gelu_fast"};
     const char *type, *activation = "gelu_new";
     bool known = false;
+
     GPT_TRY(gpt_json_string(json, "model_type", &type, what, err));
     if (strcmp(type, "gpt2") != 0)
         return refuse(what, "model_type", type, "gpt2", err);
@@ -90,6 +94,7 @@ static int check_features(const cJSON *json, const char *what,
 static int64_t token_id(const cJSON *json, const char *key, int64_t def)
 {
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(json, key);
+
     if (cJSON_IsArray(item))
         item = cJSON_GetArrayItem(item, 0);
     if (!item)
@@ -122,6 +127,7 @@ int gpt_hf_config_parse(struct gpt_config *c, struct gpt_hf_extra *extra,
     struct gpt_err inner = {0};
     double embedding_dropout;
     bool tied = true;
+
     *c = (struct gpt_config){0};
     if (!cJSON_IsObject(json))
         return gpt_fail(err, GPT_EDATA, "%s: not a JSON object", what);
@@ -174,6 +180,7 @@ cJSON *gpt_hf_config_make(const struct gpt_config *c,
                           enum gpt_dtype dtype)
 {
     cJSON *json = cJSON_CreateObject(), *list = cJSON_CreateArray();
+
     cJSON_AddStringToObject(json, "activation_function", "gelu_new");
     cJSON_AddItemToArray(list, cJSON_CreateString("GPT2LMHeadModel"));
     cJSON_AddItemToObject(json, "architectures", list);

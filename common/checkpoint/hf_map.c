@@ -52,6 +52,7 @@ int gpt_hf_name(char *buf, size_t cap, const struct gpt_param *p,
                 const char *prefix, struct gpt_err *err)
 {
     const struct rule *r = rule_of(p);
+
     if (!r)
         return gpt_fail(err, GPT_EDATA,
                         "Hugging Face's GPT-2 has no tensor for '%s'",
@@ -70,6 +71,7 @@ int gpt_hf_name(char *buf, size_t cap, const struct gpt_param *p,
 static bool swapped(const struct gpt_param *p)
 {
     const struct rule *r = rule_of(p);
+
     return p->ndim == 2 && r && r->order != SAME;
 }
 
@@ -77,6 +79,7 @@ void gpt_hf_shape(const struct gpt_config *c, const struct gpt_param *p,
                   int64_t *shape)
 {
     bool swap = swapped(p);
+
     shape[0] = p->shape[swap];
     shape[1] = p->shape[!swap];
     if (p->vocab_rows)
@@ -98,6 +101,7 @@ static int make_rows(struct rows **out, int64_t *n, const struct gpt_config *c,
     int64_t groups = c->num_query_groups, d = c->head_size;
     int64_t heads = c->num_attention_heads, q = heads / groups;
     bool qkv = r && r->order == QKV;
+
     *n = qkv ? 3 * groups : 1;
     GPT_TRY(gpt_new(out, (size_t)*n, sizeof **out, "views", err));
     struct rows *to = *out;
@@ -106,6 +110,7 @@ static int make_rows(struct rows **out, int64_t *n, const struct gpt_config *c,
             0, 0, p->vocab_rows ? c->vocab_size : p->shape[0]};
     for (int64_t g = 0; qkv && g < groups; g++) {
         int64_t row = g * (q + 2) * d;
+
         *to++ = (struct rows){row, g * q * d, q * d};
         *to++ = (struct rows){row + q * d, (heads + g) * d, d};
         *to++ = (struct rows){row + (q + 1) * d, (heads + groups + g) * d, d};
@@ -121,9 +126,11 @@ static int view(struct gpt_tensor *out, const struct gpt_tensor *in,
     int64_t n;
     int status = make_rows(&rows, &n, c, p, err);
     bool swap = swapped(p);
+
     for (int64_t i = 0; status == GPT_OK && i < n; i++) {
         struct gpt_map m = {.perm = {swap, !swap, 2, 3}};
         int row_to = swap && !import, row_from = swap && import;
+
         m.to[row_to] = import ? rows[i].here : rows[i].there;
         m.from[row_from] = import ? rows[i].there : rows[i].here;
         m.shape[row_to] = rows[i].n;

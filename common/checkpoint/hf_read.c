@@ -47,17 +47,18 @@ void gpt_hf_close(struct gpt_hf *hf)
 static int open_shard(struct gpt_hf *hf, const char *name, struct gpt_err *err)
 {
     char path[PATH];
+
     if (!gpt_manifest_name_ok(name))
         return gpt_fail(err, GPT_EDATA, "%s/%s: bad file name '%.200s'",
                         hf->dir, GPT_HF_INDEX, name);
-    GPT_TRY(gpt_path_join(path, sizeof path, hf->dir, name, err));
+    GPT_TRY(gpt_path_join(path, sizeof(path), hf->dir, name, err));
     if (!gpt_path_exists(path))
         return gpt_fail(err, GPT_EDATA, "%s: missing, though %s names it",
                         path, GPT_HF_INDEX);
     GPT_TRY(gpt_grow(&hf->names, &hf->cap_names, hf->n_shards + 1,
-                     sizeof *hf->names, "shards", err));
+                     sizeof(*hf->names), "shards", err));
     GPT_TRY(gpt_grow(&hf->shards, &hf->cap_shards, hf->n_shards + 1,
-                     sizeof *hf->shards, "shards", err));
+                     sizeof(*hf->shards), "shards", err));
     hf->names[hf->n_shards] = gpt_arena_strdup(&hf->arena, name);
     if (!hf->names[hf->n_shards])
         return gpt_fail(err, GPT_EFAIL, "out of memory");
@@ -87,6 +88,7 @@ static int open_indexed(struct gpt_hf *hf, const cJSON *index,
     const cJSON *map = cJSON_GetObjectItemCaseSensitive(index, "weight_map");
     const cJSON *item;
     int64_t mapped = 0, held = 0;
+
     if (!cJSON_IsObject(map))
         return gpt_fail(err, GPT_EDATA, "%s/%s: no object 'weight_map'",
                         hf->dir, GPT_HF_INDEX);
@@ -119,12 +121,13 @@ static int open_files(struct gpt_hf *hf, struct gpt_err *err)
 {
     char path[PATH];
     cJSON *index;
-    GPT_TRY(gpt_path_join(path, sizeof path, hf->dir, GPT_HF_WEIGHTS, err));
+
+    GPT_TRY(gpt_path_join(path, sizeof(path), hf->dir, GPT_HF_WEIGHTS, err));
     if (gpt_path_exists(path))
         return open_shard(hf, GPT_HF_WEIGHTS, err);
-    GPT_TRY(gpt_path_join(path, sizeof path, hf->dir, GPT_HF_INDEX, err));
+    GPT_TRY(gpt_path_join(path, sizeof(path), hf->dir, GPT_HF_INDEX, err));
     if (!gpt_path_exists(path)) {
-        GPT_TRY(gpt_path_join(path, sizeof path, hf->dir, "pytorch_model.bin",
+        GPT_TRY(gpt_path_join(path, sizeof(path), hf->dir, "pytorch_model.bin",
                               err));
         if (gpt_path_exists(path))
             return gpt_fail(err, GPT_EDATA,
@@ -145,6 +148,7 @@ static const struct gpt_safetensor *find(const struct gpt_hf *hf,
                                          const char *name, size_t *shard)
 {
     const struct gpt_safetensor *t = NULL;
+
     for (*shard = 0; *shard < hf->n_shards; ++*shard)
         if ((t = gpt_safetensors_find(&hf->shards[*shard], name)))
             break;
@@ -158,7 +162,8 @@ static int open_param(struct gpt_hf *hf, const struct gpt_param *p,
     char name[GPT_PARAM_NAME + 32];
     int64_t shape[2], zero[2] = {0};
     size_t shard;
-    GPT_TRY(gpt_hf_name(name, sizeof name, p, prefix, err));
+
+    GPT_TRY(gpt_hf_name(name, sizeof(name), p, prefix, err));
     gpt_hf_shape(&hf->config, p, shape);
     const struct gpt_safetensor *st = find(hf, name, &shard);
     if (!st)
@@ -188,6 +193,7 @@ static int open_param(struct gpt_hf *hf, const struct gpt_param *p,
 static bool ends_in(const char *s, const char *suffix)
 {
     size_t n = strlen(s), k = strlen(suffix);
+
     return n >= k && strcmp(s + n - k, suffix) == 0;
 }
 
@@ -201,6 +207,7 @@ static bool ignored(const char *name, bool tied)
 static int by_text(const void *a, const void *b)
 {
     const char *const *x = a, *const *y = b;
+
     return strcmp(*x, *y);
 }
 
@@ -213,7 +220,7 @@ static int check_strangers(const struct gpt_hf *hf, const char *prefix,
     const char **known;
     int status;
     GPT_TRY(gpt_new(&text, (size_t)hf->table.n, NAME, "names", err));
-    GPT_TRY_GOTO(status, gpt_new(&known, (size_t)hf->table.n, sizeof *known,
+    GPT_TRY_GOTO(status, gpt_new(&known, (size_t)hf->table.n, sizeof(*known),
                                  "names", err),
                  out);
     for (int64_t i = 0; i < hf->table.n; i++) {
@@ -221,12 +228,13 @@ static int check_strangers(const struct gpt_hf *hf, const char *prefix,
             text[i][0] = '\0';
         known[i] = text[i];
     }
-    qsort(known, (size_t)hf->table.n, sizeof *known, by_text);
+    qsort(known, (size_t)hf->table.n, sizeof(*known), by_text);
     for (size_t s = 0; s < hf->n_shards; s++)
         for (int64_t i = 0; status == GPT_OK && i < hf->shards[s].n; i++) {
             const char *name = hf->shards[s].tensors[i].name;
+
             if (!ignored(name, hf->config.tied_embeddings) &&
-                !bsearch(&name, known, (size_t)hf->table.n, sizeof *known,
+                !bsearch(&name, known, (size_t)hf->table.n, sizeof(*known),
                          by_text))
                 status = gpt_fail(err, GPT_EDATA,
                                   "%s/%s: tensor '%.200s' is none of GPT-2's",
@@ -244,6 +252,7 @@ static int open_tensors(struct gpt_hf *hf, struct gpt_err *err)
     int64_t held = 0;
     const char *prefix =
         find(hf, "transformer.wte.weight", &shard) ? "transformer." : "";
+
     for (size_t i = 0; i < hf->n_shards; i++)
         held += hf->shards[i].n;
     if (hf->config.num_layers > held)
@@ -253,7 +262,7 @@ static int open_tensors(struct gpt_hf *hf, struct gpt_err *err)
                         hf->dir, (long long)hf->config.num_layers,
                         (long long)held);
     GPT_TRY(gpt_params_build(&hf->table, &hf->config, err));
-    GPT_TRY(gpt_new(&hf->tensors, (size_t)hf->table.n, sizeof *hf->tensors,
+    GPT_TRY(gpt_new(&hf->tensors, (size_t)hf->table.n, sizeof(*hf->tensors),
                     "tensors", err));
     for (int64_t i = 0; i < hf->table.n; i++)
         GPT_TRY(open_param(hf, &hf->table.rows[i], prefix,
@@ -268,11 +277,12 @@ int gpt_hf_open(struct gpt_hf **out, const char *dir, int64_t divisible_by,
     struct gpt_hf *hf;
     cJSON *json = NULL;
     int status;
+
     *out = NULL;
-    GPT_TRY(gpt_new(&hf, 1, sizeof *hf, "model", err));
-    snprintf(hf->dir, sizeof hf->dir, "%s", dir);
+    GPT_TRY(gpt_new(&hf, 1, sizeof(*hf), "model", err));
+    snprintf(hf->dir, sizeof(hf->dir), "%s", dir);
     GPT_TRY_GOTO(status,
-                 gpt_path_join(path, sizeof path, dir, GPT_HF_CONFIG, err),
+                 gpt_path_join(path, sizeof(path), dir, GPT_HF_CONFIG, err),
                  fail);
     GPT_TRY_GOTO(status, gpt_json_read(&json, path, CONFIG_LIMIT, err), fail);
     GPT_TRY_GOTO(status, gpt_hf_config_parse(&hf->config, &hf->extra, json,

@@ -24,7 +24,8 @@ static struct gpt_safetensor header_of(const struct gpt_tensor *t)
 {
     struct gpt_safetensor s = {
         .name = t->name, .dtype = t->dtype, .ndim = t->ndim};
-    memcpy(s.shape, t->shape, sizeof t->shape);
+
+    memcpy(s.shape, t->shape, sizeof(t->shape));
     return s;
 }
 
@@ -33,6 +34,7 @@ static void end_shard(struct gpt_hf_plan *p, int64_t first, int64_t end,
                       int64_t size)
 {
     bool any = false;
+
     for (int64_t i = first; i < end; i++)
         if (p->shard[i] < 0) {
             p->shard[i] = p->n_shards;
@@ -47,8 +49,10 @@ static void end_shard(struct gpt_hf_plan *p, int64_t first, int64_t end,
 static int deal(struct gpt_hf_plan *p, int64_t limit, struct gpt_err *err)
 {
     int64_t first = 0, size = 0, bytes;
+
     for (int64_t i = 0; i < p->n; i++) {
         struct gpt_safetensor h = header_of(&p->tensors[i]);
+
         if (!gpt_safetensor_bytes(&h, &bytes))
             return gpt_fail(err, GPT_EDATA, "tensor '%s': size overflows",
                             h.name);
@@ -94,15 +98,16 @@ static int plan_tensors(struct gpt_hf_plan *p,
                         gpt_tensor_lookup *lookup, const void *context,
                         enum gpt_dtype dtype, struct gpt_err *err)
 {
-    GPT_TRY(gpt_new(&p->tensors, (size_t)table->n, sizeof *p->tensors,
+    GPT_TRY(gpt_new(&p->tensors, (size_t)table->n, sizeof(*p->tensors),
                     "tensors", err));
-    GPT_TRY(gpt_new(&p->shard, (size_t)table->n, sizeof *p->shard, "tensors",
+    GPT_TRY(gpt_new(&p->shard, (size_t)table->n, sizeof(*p->shard), "tensors",
                     err));
     for (int64_t i = 0; i < table->n; i++) {
         const struct gpt_param *row = &table->rows[i];
         const struct gpt_tensor *here = lookup(context, row->name);
         char name[NAME];
         int64_t shape[2];
+
         if (!here)
             return gpt_fail(err, GPT_EDATA, "no tensor '%s'", row->name);
         if (here->ndim != row->ndim || here->shape[0] != row->shape[0] ||
@@ -114,7 +119,7 @@ static int plan_tensors(struct gpt_hf_plan *p,
                             (long long)here->shape[1],
                             (long long)row->shape[0],
                             (long long)row->shape[1]);
-        GPT_TRY(gpt_hf_name(name, sizeof name, row, "transformer.", err));
+        GPT_TRY(gpt_hf_name(name, sizeof(name), row, "transformer.", err));
         gpt_hf_shape(&p->config, row, shape);
         char *kept = gpt_arena_strdup(&p->arena, name);
         if (!kept)
@@ -134,6 +139,7 @@ int gpt_hf_plan(struct gpt_hf_plan *plan, const struct gpt_config *c,
                 int64_t max_shard_size, struct gpt_err *err)
 {
     struct gpt_param_table table = {0};
+
     *plan = (struct gpt_hf_plan){.config = *c, .extra = *extra};
     int status = check_model(c, err);
     if (status == GPT_OK)
@@ -171,6 +177,7 @@ static int put_tile(void *context, const void *data, size_t bytes,
                     struct gpt_err *err)
 {
     struct pour *p = context;
+
     GPT_TRY(gpt_safetensors_put(p->file, data, bytes, err));
     p->bytes += (int64_t)bytes;
     if (p->done)
@@ -188,12 +195,13 @@ static int write_shard(const struct gpt_hf_plan *plan, int64_t shard,
     char path[PATH], name[64];
     int64_t n = 0;
     int status;
-    gpt_hf_shard_name(name, sizeof name, shard, plan->n_shards);
-    GPT_TRY(gpt_path_join(path, sizeof path, dir, name, err));
-    GPT_TRY_GOTO(status, gpt_new(&headers, (size_t)plan->n, sizeof *headers,
+
+    gpt_hf_shard_name(name, sizeof(name), shard, plan->n_shards);
+    GPT_TRY(gpt_path_join(path, sizeof(path), dir, name, err));
+    GPT_TRY_GOTO(status, gpt_new(&headers, (size_t)plan->n, sizeof(*headers),
                                  "headers", err),
                  out);
-    GPT_TRY_GOTO(status, gpt_new(&held, (size_t)plan->n, sizeof *held,
+    GPT_TRY_GOTO(status, gpt_new(&held, (size_t)plan->n, sizeof(*held),
                                  "headers", err),
                  out);
     for (int64_t i = 0; i < plan->n; i++)
@@ -206,6 +214,7 @@ static int write_shard(const struct gpt_hf_plan *plan, int64_t shard,
                  out);
     for (int64_t k = 0; status == GPT_OK && k < n; k++) {
         const struct gpt_tensor *t = held[gpt_safetensors_order(p->file, k)];
+
         status = gpt_tensor_pour(t, zero, t->shape, t->dtype, tile, put_tile,
                                  p, err);
     }
@@ -228,8 +237,9 @@ static int put_json(cJSON *json, const char *dir, const char *name,
     char path[PATH];
     struct gpt_out *out = NULL;
     char *text = json ? gpt_json_print(json, true) : NULL;
-    int status = text ? gpt_path_join(path, sizeof path, dir, name, err)
+    int status = text ? gpt_path_join(path, sizeof(path), dir, name, err)
                       : gpt_fail(err, GPT_EFAIL, "%s: out of memory", name);
+
     if (status == GPT_OK)
         status = gpt_out_open(&out, path, flags, 0, err);
     if (status == GPT_OK)
@@ -248,10 +258,12 @@ static cJSON *make_index(const struct gpt_hf_plan *plan)
     cJSON *json = cJSON_CreateObject();
     cJSON *meta = cJSON_AddObjectToObject(json, "metadata");
     cJSON *map = cJSON_AddObjectToObject(json, "weight_map");
+
     cJSON_AddNumberToObject(meta, "total_size", (double)plan->total_size);
     for (int64_t i = 0; i < plan->n; i++) {
         char name[64];
-        gpt_hf_shard_name(name, sizeof name, plan->shard[i], plan->n_shards);
+
+        gpt_hf_shard_name(name, sizeof(name), plan->shard[i], plan->n_shards);
         cJSON_AddStringToObject(map, plan->tensors[i].name, name);
     }
     return json;
@@ -260,6 +272,7 @@ static cJSON *make_index(const struct gpt_hf_plan *plan)
 static cJSON *make_generation_config(const struct gpt_hf_plan *plan)
 {
     cJSON *json = cJSON_CreateObject();
+
     if (plan->extra.bos_token_id >= 0)
         cJSON_AddNumberToObject(json, "bos_token_id",
                                 (double)plan->extra.bos_token_id);
@@ -276,6 +289,7 @@ int gpt_hf_write(const struct gpt_hf_plan *plan, const char *dir,
     struct pour p = {.done = done, .context = context};
     void *tile;
     int status = GPT_OK;
+
     GPT_TRY(gpt_new(&tile, GPT_TILE_BYTES, 1, "tile", err));
     for (int64_t i = 0; status == GPT_OK && i < plan->n_shards; i++)
         status = write_shard(plan, i, dir, flags, &p, tile, err);

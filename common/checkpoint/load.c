@@ -7,6 +7,7 @@
 static int64_t largest_slice(const struct gpt_flat *flat)
 {
     int64_t most = 0;
+
     for (int64_t i = 0; i < flat->n; i++)
         most = gpt_max_i64(most, flat->slices[i].count);
     return most;
@@ -20,6 +21,7 @@ static int load_slice(struct gpt_checkpoint *c, const struct gpt_slice *slice,
         .dtype = act,
         .ndim = slice->param->ndim,
     };
+
     for (int d = 0; d < want.ndim; d++) {
         want.begin[d] = slice->begin[d];
         want.shape[d] = slice->shape[d];
@@ -34,8 +36,10 @@ static int load_all(char *weights, struct gpt_checkpoint *c,
                     void *staging, struct gpt_err *err)
 {
     size_t bytes = gpt_dtype_bytes(act);
+
     for (int64_t i = 0; i < flat->n; i++) {
         const struct gpt_slice *slice = &flat->slices[i];
+
         GPT_TRY(load_slice(c, slice, act, staging, err));
         be->copy_in(q, weights + (size_t)slice->offset * bytes, staging,
                     (size_t)slice->count * bytes);
@@ -51,6 +55,7 @@ int gpt_load_weights(void **weights, struct gpt_checkpoint *c,
     size_t bytes = gpt_dtype_bytes(act);
     struct gpt_queue *q = NULL;
     void *staging = NULL;
+
     *weights = NULL;
     int rc = be->queue_open(be, &q, err);
     if (rc == GPT_OK)

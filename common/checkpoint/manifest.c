@@ -20,7 +20,8 @@ enum { TAIL = 23 }; /* bytes of it */
 int gpt_manifest_seal(struct gpt_buf *b)
 {
     char tail[64];
-    snprintf(tail, sizeof tail, tail_format, gpt_crc32c(0, b->data, b->len));
+
+    snprintf(tail, sizeof(tail), tail_format, gpt_crc32c(0, b->data, b->len));
     return gpt_buf_add(b, tail, strlen(tail));
 }
 
@@ -30,7 +31,8 @@ static int check_seal(const char *text, size_t len, const char *path,
     char tail[64];
     size_t body = len < TAIL ? 0 : len - TAIL;
     uint32_t crc = gpt_crc32c(0, text, body);
-    snprintf(tail, sizeof tail, tail_format, crc);
+
+    snprintf(tail, sizeof(tail), tail_format, crc);
     if (len < TAIL || strcmp(text + body, tail) != 0)
         return gpt_fail(err, GPT_EDATA,
                         "%s: cut short or altered: its %zu bytes do not end "
@@ -46,8 +48,9 @@ int gpt_manifest_read(cJSON **root, const char *dir, struct gpt_err *err)
     int64_t version;
     size_t len;
     int status;
+
     *root = NULL;
-    GPT_TRY(gpt_path_join(path, sizeof path, dir, GPT_MANIFEST, err));
+    GPT_TRY(gpt_path_join(path, sizeof(path), dir, GPT_MANIFEST, err));
     if (!gpt_path_exists(path))
         return gpt_fail(err, GPT_EDATA, "%s: missing: no complete checkpoint",
                         path);
@@ -78,6 +81,7 @@ out:
 bool gpt_manifest_name_ok(const char *name)
 {
     size_t n = strlen(name);
+
     if (n == 0 || n > 200 || name[0] == '.')
         return false;
     for (; *name; name++)
@@ -90,7 +94,8 @@ int gpt_checkpoint_path(char *buf, size_t cap, const char *root,
                         int64_t iteration, struct gpt_err *err)
 {
     char name[40];
-    snprintf(name, sizeof name, "iter_%07lld", (long long)iteration);
+
+    snprintf(name, sizeof(name), "iter_%07lld", (long long)iteration);
     return gpt_path_join(buf, cap, root, name, err);
 }
 
@@ -98,13 +103,14 @@ int gpt_checkpoint_path(char *buf, size_t cap, const char *root,
 static bool iteration_of(const char *name, int64_t *iteration)
 {
     char again[40], *end;
+
     if (strncmp(name, "iter_", 5) != 0)
         return false;
     errno = 0;
     long long v = strtoll(name + 5, &end, 10);
     if (errno || v < 0)
         return false;
-    snprintf(again, sizeof again, "iter_%07lld", v);
+    snprintf(again, sizeof(again), "iter_%07lld", v);
     *iteration = v;
     return strcmp(name, again) == 0;
 }
@@ -112,6 +118,7 @@ static bool iteration_of(const char *name, int64_t *iteration)
 static int descending(const void *a, const void *b)
 {
     const int64_t *x = a, *y = b;
+
     return (*x < *y) - (*x > *y);
 }
 
@@ -120,6 +127,7 @@ int gpt_checkpoint_list(const char *root, int64_t **list, size_t *n,
 {
     size_t cap = 0;
     int status = GPT_OK;
+
     *list = NULL;
     *n = 0;
     DIR *dir = opendir(root);
@@ -127,6 +135,7 @@ int gpt_checkpoint_list(const char *root, int64_t **list, size_t *n,
         return gpt_fail_errno(err, GPT_EIO, "%s", root);
     for (struct dirent *e; status == GPT_OK && (e = readdir(dir));) {
         int64_t iteration;
+
         if (!iteration_of(e->d_name, &iteration))
             continue;
         status = gpt_grow(list, &cap, *n + 1, sizeof **list, "iterations",
@@ -149,7 +158,8 @@ int gpt_checkpoint_tracker(const char *root, int64_t *iteration,
 {
     char path[4096], *text, *end;
     size_t len;
-    GPT_TRY(gpt_path_join(path, sizeof path, root, GPT_TRACKER, err));
+
+    GPT_TRY(gpt_path_join(path, sizeof(path), root, GPT_TRACKER, err));
     if (!gpt_path_exists(path))
         return gpt_fail(err, GPT_EDATA, "%s: missing", path);
     GPT_TRY(gpt_read_file(path, 64, &text, &len, err));

@@ -22,6 +22,7 @@ void gpt_dims_text(char *buf, size_t cap, const int64_t *dims, int ndim,
                    char separator)
 {
     size_t n = 0;
+
     snprintf(buf, cap, "%s", ndim ? "" : "scalar");
     for (int d = 0; d < ndim && n < cap; d++)
         n += (size_t)snprintf(buf + n, cap - n, "%.*s%lld", d ? 1 : 0,
@@ -41,7 +42,7 @@ static int push_file(struct gpt_manifest_list *l, struct gpt_manifest_file f,
                      struct gpt_err *err)
 {
     GPT_TRY(gpt_grow(&l->files, &l->cap_files, l->n_files + 1,
-                     sizeof *l->files, "checkpoint files", err));
+                     sizeof(*l->files), "checkpoint files", err));
     GPT_TRY(keep(l, &f.name, err));
     l->files[l->n_files++] = f;
     return GPT_OK;
@@ -51,7 +52,7 @@ static int push_slice(struct gpt_manifest_list *l, struct gpt_manifest_slice s,
                       struct gpt_err *err)
 {
     GPT_TRY(gpt_grow(&l->slices, &l->cap_slices, l->n_slices + 1,
-                     sizeof *l->slices, "slices", err));
+                     sizeof(*l->slices), "slices", err));
     l->slices[l->n_slices++] = s;
     return GPT_OK;
 }
@@ -70,6 +71,7 @@ int gpt_manifest_add_file(struct gpt_manifest_list *l, const char *name,
 static int by_name(const void *a, const void *b)
 {
     const struct gpt_manifest_slice *const *x = a, *const *y = b;
+
     return strcmp((*x)->s.name, (*y)->s.name);
 }
 
@@ -82,16 +84,18 @@ static int name_entries(struct gpt_manifest_list *l,
     struct gpt_manifest_slice **sorted;
     char at[100];
     int status = GPT_OK;
-    GPT_TRY(gpt_new(&sorted, n, sizeof *sorted, "slices", err));
+
+    GPT_TRY(gpt_new(&sorted, n, sizeof(*sorted), "slices", err));
     for (size_t i = 0; i < n; i++)
         sorted[i] = &slices[i];
     if (n)
-        qsort(sorted, n, sizeof *sorted, by_name);
+        qsort(sorted, n, sizeof(*sorted), by_name);
     for (size_t i = 0; i < n && status == GPT_OK; i++) {
         struct gpt_manifest_slice *s = sorted[i];
         bool alone = (i == 0 || by_name(&sorted[i - 1], &sorted[i])) &&
                      (i + 1 == n || by_name(&sorted[i], &sorted[i + 1]));
-        gpt_dims_text(at, sizeof at, s->s.begin, s->s.ndim, ',');
+
+        gpt_dims_text(at, sizeof(at), s->s.begin, s->s.ndim, ',');
         s->entry = alone ? s->s.name
                          : gpt_arena_printf(&l->arena, "%s@%s", s->s.name, at);
         if (!s->entry)
@@ -106,8 +110,10 @@ int gpt_manifest_add_slices(struct gpt_manifest_list *l,
                             struct gpt_err *err)
 {
     size_t first = l->n_slices;
+
     for (int64_t i = 0; i < n; i++) {
         struct gpt_manifest_slice s = {.s = slices[i], .file = l->n_files - 1};
+
         s.s.data = NULL;
         if (!gpt_manifest_name_ok(s.s.name) || s.s.ndim < 0 ||
             s.s.ndim > GPT_TENSOR_DIMS)
@@ -131,19 +137,21 @@ int gpt_manifest_version(const struct gpt_manifest_list *l)
 static int compare_files(const void *a, const void *b)
 {
     const struct gpt_manifest_file *const *x = a, *const *y = b;
+
     return strcmp((*x)->name, (*y)->name);
 }
 
 static int print_files(struct gpt_buf *b, const struct gpt_manifest_list *l)
 {
     const struct gpt_manifest_file **sorted =
-        gpt_alloc(l->n_files, sizeof *sorted);
+        gpt_alloc(l->n_files, sizeof(*sorted));
+
     if (!sorted)
         return GPT_EFAIL;
     for (size_t i = 0; i < l->n_files; i++)
         sorted[i] = &l->files[i];
     if (l->n_files)
-        qsort(sorted, l->n_files, sizeof *sorted, compare_files);
+        qsort(sorted, l->n_files, sizeof(*sorted), compare_files);
     int status = gpt_buf_printf(b, "\"files\": {");
     for (size_t i = 0; status == GPT_OK && i < l->n_files; i++)
         status = gpt_buf_printf(
@@ -159,6 +167,7 @@ static int compare_slices(const void *a, const void *b)
 {
     const struct gpt_manifest_slice *x = a, *y = b;
     int by = strcmp(x->s.name, y->s.name);
+
     if (by == 0)
         by = (x->file > y->file) - (x->file < y->file);
     for (int d = 0; by == 0 && d < x->s.ndim && d < y->s.ndim; d++)
@@ -171,9 +180,10 @@ static int print_slice(struct gpt_buf *b, const struct gpt_manifest_list *l,
 {
     const struct gpt_tensor_slice *s = &slice->s;
     char begin[100] = "", shape[100] = "";
+
     if (s->ndim) {
-        gpt_dims_text(begin, sizeof begin, s->begin, s->ndim, ',');
-        gpt_dims_text(shape, sizeof shape, s->shape, s->ndim, ',');
+        gpt_dims_text(begin, sizeof(begin), s->begin, s->ndim, ',');
+        gpt_dims_text(shape, sizeof(shape), s->shape, s->ndim, ',');
     }
     GPT_TRY(gpt_buf_printf(b, "\n    {\"file\": \"%s\", ",
                            l->files[slice->file].name));
@@ -186,17 +196,19 @@ static int print_slice(struct gpt_buf *b, const struct gpt_manifest_list *l,
 static int print_tensors(struct gpt_buf *b, struct gpt_manifest_list *l)
 {
     const char *last = "";
+
     if (l->n_slices)
-        qsort(l->slices, l->n_slices, sizeof *l->slices, compare_slices);
+        qsort(l->slices, l->n_slices, sizeof(*l->slices), compare_slices);
     GPT_TRY(gpt_buf_printf(b, "\"tensors\": {"));
     for (size_t i = 0; i < l->n_slices; i++) {
         const struct gpt_tensor_slice *s = &l->slices[i].s;
         char dims[100] = "";
+
         if (strcmp(s->name, last) == 0) {
             GPT_TRY(gpt_buf_printf(b, ","));
         } else {
             if (s->ndim)
-                gpt_dims_text(dims, sizeof dims, s->global, s->ndim, ',');
+                gpt_dims_text(dims, sizeof(dims), s->global, s->ndim, ',');
             GPT_TRY(gpt_buf_printf(
                 b,
                 "%s\n  \"%s\": {\"dtype\": \"%s\", \"shape\": [%s], "
@@ -229,6 +241,7 @@ static int parse_file(struct gpt_manifest_list *l, const cJSON *item,
     struct gpt_manifest_file f = {.name = item->string};
     const char *crc;
     char *end;
+
     if (!gpt_manifest_name_ok(f.name))
         return lie(what, err, "bad file name", f.name);
     GPT_TRY(gpt_json_int(item, "size", 0, INT64_MAX, &f.size, f.name, err));
@@ -245,6 +258,7 @@ static int parse_dims(const cJSON *obj, const char *key, const char *tensor,
                       struct gpt_err *err)
 {
     const cJSON *list = cJSON_GetObjectItemCaseSensitive(obj, key), *item;
+
     *n = 0;
     if (!cJSON_IsArray(list))
         return lie(what, err, "no dimensions for tensor", tensor);
@@ -274,6 +288,7 @@ static int parse_slice(struct gpt_manifest_list *l, const struct file_index *x,
     struct gpt_manifest_file key, *k = &key;
     const struct gpt_manifest_file **f;
     int nb, ns;
+
     GPT_TRY(gpt_json_string(item, "file", &key.name, tensor->name, err));
     GPT_TRY(parse_dims(item, "begin", tensor->name, slice.s.begin, &nb, what,
                        err));
@@ -284,7 +299,7 @@ static int parse_slice(struct gpt_manifest_list *l, const struct file_index *x,
                                 err));
         GPT_TRY(keep(l, &slice.entry, err));
     }
-    f = x->n ? bsearch(&k, x->sorted, x->n, sizeof *x->sorted, compare_files)
+    f = x->n ? bsearch(&k, x->sorted, x->n, sizeof(*x->sorted), compare_files)
              : NULL;
     if (!f)
         return lie(what, err, "no such file:", key.name);
@@ -302,6 +317,7 @@ static int parse_tensor(struct gpt_manifest_list *l, const struct file_index *x,
     const cJSON *slice;
     struct gpt_tensor_slice t = {.name = item->string};
     const char *dtype;
+
     GPT_TRY(keep(l, &t.name, err));
     GPT_TRY(gpt_json_string(item, "dtype", &dtype, t.name, err));
     GPT_TRY(parse_dims(item, "shape", t.name, t.global, &t.ndim, what, err));
@@ -320,11 +336,12 @@ static int parse_tensors(struct gpt_manifest_list *l, size_t first,
     struct file_index x = {.n = l->n_files - first};
     const cJSON *item;
     int status = GPT_OK;
-    GPT_TRY(gpt_new(&x.sorted, x.n, sizeof *x.sorted, "files", err));
+
+    GPT_TRY(gpt_new(&x.sorted, x.n, sizeof(*x.sorted), "files", err));
     for (size_t i = 0; i < x.n; i++)
         x.sorted[i] = &l->files[first + i];
     if (x.n)
-        qsort(x.sorted, x.n, sizeof *x.sorted, compare_files);
+        qsort(x.sorted, x.n, sizeof(*x.sorted), compare_files);
     cJSON_ArrayForEach(item, tensors)
     {
         if (status == GPT_OK)
@@ -341,6 +358,7 @@ int gpt_manifest_parse(struct gpt_manifest_list *l, const cJSON *root,
     const cJSON *tensors = cJSON_GetObjectItemCaseSensitive(root, "tensors");
     const cJSON *item;
     size_t first = l->n_files;
+
     if (!cJSON_IsObject(files) || !cJSON_IsObject(tensors))
         return lie(what, err, "no object",
                    cJSON_IsObject(files) ? "tensors" : "files");

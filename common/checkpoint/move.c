@@ -36,6 +36,7 @@ static int64_t meet(struct gpt_box *b, const struct target *g,
 {
     int pad = N - g->t->ndim;
     int64_t n = 1;
+
     b->in = p->in;
     b->offset = p->offset;
     b->dst = g->dst;
@@ -47,6 +48,7 @@ static int64_t meet(struct gpt_box *b, const struct target *g,
         int64_t stride = d < pad ? 0 : p->stride[d - pad];
         int64_t lo = gpt_max_i64(begin, g->begin[d]);
         int64_t hi = gpt_min_i64(begin + shape, g->begin[d] + g->shape[d]);
+
         if (lo >= hi)
             return 0;
         b->shape[d] = hi - lo;
@@ -63,10 +65,12 @@ static int gather_band(const struct target *g, struct gpt_box *b,
                        struct gpt_err *err)
 {
     int64_t want = g->shape[0] * g->shape[1] * g->shape[2] * g->shape[3];
+
     if (g->window && !b->window)
         GPT_TRY(gpt_new(&b->window, GPT_BOX_WINDOW, 1, "conversion", err));
     for (size_t i = 0; i < g->t->n && want > 0; i++) {
         int64_t n = meet(b, g, &g->t->pieces[i]);
+
         if (n > 0)
             GPT_TRY(gpt_box_move(b, err));
         want -= n;
@@ -97,9 +101,11 @@ static int aim(struct target *g, const struct gpt_tensor *t,
 {
     int pad = N - t->ndim;
     int64_t pitch = (int64_t)gpt_dtype_bytes(dtype);
+
     *g = (struct target){.t = t, .dtype = dtype};
     for (int d = N - 1; d >= 0; d--) {
         int k = d - pad;
+
         g->begin[d] = k < 0 ? 0 : begin[k];
         g->shape[d] = k < 0 ? 1 : shape[k];
         g->pitch[d] = pitch;
@@ -138,6 +144,7 @@ static struct cut choose_cut(struct target *g)
     struct gpt_box b = box_for(g);
     int64_t used = 0, pitch = 0, cols = g->shape[N - 1];
     bool casts = false;
+
     for (size_t i = 0; i < g->t->n; i++) {
         if (meet(&b, g, &g->t->pieces[i]) == 0 || !b.in)
             continue;
@@ -167,6 +174,7 @@ static struct target band_of(const struct target *g, struct cut cut, int64_t i)
 {
     struct target part = *g;
     int64_t lo = g->shape[cut.d] * i / cut.bands;
+
     part.shape[cut.d] = g->shape[cut.d] * (i + 1) / cut.bands - lo;
     part.begin[cut.d] += lo;
     part.dst += lo * g->pitch[cut.d];
@@ -176,6 +184,7 @@ static struct target band_of(const struct target *g, struct cut cut, int64_t i)
 static int gather(struct target *g, struct gpt_err *err)
 {
     int status = GPT_OK;
+
     if (bytes_of(g) == 0)
         return GPT_OK;
     struct cut cut = choose_cut(g);
@@ -187,6 +196,7 @@ static int gather(struct target *g, struct gpt_err *err)
             struct target part = band_of(g, cut, i);
             struct gpt_err e = {0};
             int s = gather_band(&part, &b, &e);
+
             if (s != GPT_OK)
 #pragma omp critical(gpt_gather_error)
             {
@@ -205,6 +215,7 @@ int gpt_tensor_gather(const struct gpt_tensor *t, const int64_t *begin,
                       struct gpt_err *err)
 {
     struct target g;
+
     GPT_TRY(aim(&g, t, begin, shape, dtype, err));
     g.dst = dst;
     return gather(&g, err);
@@ -215,6 +226,7 @@ int gpt_tensor_pour(const struct gpt_tensor *t, const int64_t *begin,
                     gpt_sink *sink, void *context, struct gpt_err *err)
 {
     struct target whole;
+
     GPT_TRY(aim(&whole, t, begin, shape, dtype, err));
     int d = 0;
     while (d < N - 1 && whole.pitch[d] > GPT_TILE_BYTES)
@@ -229,6 +241,7 @@ int gpt_tensor_pour(const struct gpt_tensor *t, const int64_t *begin,
         for (int64_t at = 0; at < whole.shape[d]; at += step) {
             struct target g = whole;
             int64_t rest = i;
+
             for (int k = d - 1; k >= 0; k--) {
                 g.begin[k] += rest % whole.shape[k];
                 g.shape[k] = 1;

@@ -35,6 +35,7 @@ static int move_run(const struct gpt_box *b, int64_t offset, int64_t n,
                            err);
     while (n > 0) {
         int64_t k = gpt_min_i64(n, SCRATCH / b->src_size);
+
         GPT_TRY(gpt_in_read(b->in, b->raw, offset, (size_t)(k * b->src_size),
                             err));
         GPT_TRY(convert(b, dst, b->raw, k, err));
@@ -85,6 +86,7 @@ static int put_transposed(const struct gpt_box *b, uint8_t *dst,
                           int64_t length, struct gpt_err *err)
 {
     int64_t bytes = length * b->dst_size;
+
     if (b->src_type == b->dst_type) {
         transpose(dst, b->to[2], src, from, runs, length, b->dst_size);
         return GPT_OK;
@@ -92,6 +94,7 @@ static int put_transposed(const struct gpt_box *b, uint8_t *dst,
     int64_t step = gpt_max_i64(1, b->room / bytes);
     for (int64_t j = 0; j < runs; j += step) {
         int64_t n = gpt_min_i64(step, runs - j);
+
         for (int64_t k = 0; k < n; k++)
             GPT_TRY(convert(b, b->cast + k * bytes, src + (j + k) * from,
                             length, err));
@@ -108,6 +111,7 @@ static int look(struct gpt_box *b, int64_t offset, int64_t bytes,
     if (b->window_in != b->in || offset < b->window_at ||
         offset + bytes > b->window_at + b->window_bytes) {
         int64_t n = gpt_min_i64(GPT_BOX_WINDOW, gpt_in_size(b->in) - offset);
+
         n = gpt_max_i64(n, bytes); /* beyond the file: reading says so */
         b->window_in = NULL;
         GPT_TRY(gpt_in_read(b->in, b->window, offset, (size_t)n, err));
@@ -127,6 +131,7 @@ static int move_transposed(struct gpt_box *b, int64_t offset, uint8_t *dst,
     int64_t size = gpt_max_i64(b->src_size, b->dst_size);
     int64_t span = (cols - 1) * b->from[3] + rows * b->src_size;
     const uint8_t *at;
+
     if (b->window && b->from[3] > 0 && span <= GPT_BOX_WINDOW &&
         rows * b->dst_size <= b->room) {
         GPT_TRY(look(b, offset, span, &at, err));
@@ -135,8 +140,10 @@ static int move_transposed(struct gpt_box *b, int64_t offset, uint8_t *dst,
     for (int64_t i = 0; i < rows; i += LONGEST) {
         int64_t length = gpt_min_i64(rows - i, LONGEST);
         int64_t step = gpt_max_i64(1, b->room / (length * size));
+
         for (int64_t j = 0; j < cols; j += step) {
             int64_t runs = gpt_min_i64(cols - j, step);
+
             for (int64_t k = 0; k < runs; k++)
                 GPT_TRY(gpt_in_read(
                     b->in, b->raw + k * length * b->src_size,
@@ -161,11 +168,13 @@ static int move_matrix(struct gpt_box *b, int64_t offset, uint8_t *dst,
                        struct gpt_err *err)
 {
     bool runs = b->from[3] == b->src_size || b->shape[3] == 1;
+
     if (gpt_box_transposed(b))
         return move_transposed(b, offset, dst, err);
     for (int64_t i = 0; i < b->shape[2]; i++) {
         int64_t from = offset + i * b->from[2];
         uint8_t *to = dst + i * b->to[2];
+
         if (runs)
             GPT_TRY(move_run(b, from, b->shape[3], to, err));
         for (int64_t j = 0; !runs && j < b->shape[3]; j++)
@@ -217,6 +226,7 @@ static int make_room(struct gpt_box *b, struct gpt_err *err)
     int64_t size = gpt_max_i64(b->src_size, b->dst_size);
     int64_t room = n < SCRATCH / size ? n * size : SCRATCH;
     bool plain = b->src_type == b->dst_type && b->from[3] == b->src_size;
+
     if (plain || room <= b->room)
         return GPT_OK;
     gpt_free(b->raw);

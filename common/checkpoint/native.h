@@ -37,8 +37,8 @@ int gpt_checkpoint_create(struct gpt_checkpoint_writer **w, const char *root,
                           int64_t iteration, unsigned flags,
                           struct gpt_err *err) GPT_MUST_USE;
 /* The same for ranks that write their own files into one checkpoint, in a
- * directory that all of them see, between gpt_agreement_begin() and end(): all call
- * it, and, when it was GPT_OK (it is so on all or on none), all end with
+ * directory that all of them see, between gpt_agreement_begin() and end(): all
+ * call it, and, when it was GPT_OK (it is so on all or on none), all end with
  * gpt_checkpoint_commit_all(). Names of files differ between ranks. `peers`
  * outlives w; NULL: one rank. */
 int gpt_checkpoint_create_all(struct gpt_checkpoint_writer **w,

@@ -18,6 +18,7 @@ static int add_json(struct gpt_buf *b, const char *name, const cJSON *tree)
     char *text = tree ? gpt_json_print(tree, true) : NULL;
     int status = text ? gpt_buf_printf(b, "\"%s\": %s,\n", name, text)
                       : GPT_EFAIL;
+
     cJSON_free(text);
     return status;
 }
@@ -34,6 +35,7 @@ static int compose(struct gpt_buf *b, struct gpt_checkpoint_writer *w,
         "\"pipeline_parallel\": %lld},\n",
         gpt_manifest_version(&w->list), (long long)w->iteration, (long long)tp,
         (long long)pp);
+
     if (status == GPT_OK)
         status = add_json(b, "config", model);
     if (status == GPT_OK)
@@ -59,6 +61,7 @@ static int put_text(const char *path, unsigned flags, const char *text,
                     size_t len, struct gpt_err *err)
 {
     struct gpt_out *out;
+
     GPT_TRY(gpt_out_open(&out, path, flags, (int64_t)len, err));
     int status = gpt_out_write(out, text, len, err);
     if (status == GPT_OK)
@@ -75,8 +78,9 @@ static int put_manifest(struct gpt_checkpoint_writer *w,
     struct gpt_buf b = {0};
     char path[PATH];
     int status = compose(&b, w, config, tp_size, pp_size, state, err);
+
     if (status == GPT_OK)
-        status = gpt_path_join(path, sizeof path, gpt_outdir_path(w->dir),
+        status = gpt_path_join(path, sizeof(path), gpt_outdir_path(w->dir),
                                GPT_MANIFEST, err);
     if (status == GPT_OK)
         status = put_text(path, w->flags | GPT_OUT_INSIDE, b.data, b.len, err);
@@ -88,10 +92,11 @@ static int publish(struct gpt_checkpoint_writer *w, struct gpt_err *err)
 {
     char path[PATH], text[32];
     struct gpt_outdir *dir = w->dir;
+
     w->dir = NULL;
     GPT_TRY(gpt_outdir_commit(dir, err));
-    GPT_TRY(gpt_path_join(path, sizeof path, w->root, GPT_TRACKER, err));
-    snprintf(text, sizeof text, "%lld\n", (long long)w->iteration);
+    GPT_TRY(gpt_path_join(path, sizeof(path), w->root, GPT_TRACKER, err));
+    snprintf(text, sizeof(text), "%lld\n", (long long)w->iteration);
     return put_text(path, w->flags | GPT_OUT_FORCE, text, strlen(text), err);
 }
 
@@ -113,7 +118,8 @@ static int merge(struct gpt_checkpoint_writer *w, const char *text,
 {
     char what[40];
     cJSON *root;
-    snprintf(what, sizeof what, "the files of rank %lld", (long long)rank);
+
+    snprintf(what, sizeof(what), "the files of rank %lld", (long long)rank);
     GPT_TRY(gpt_json_parse(&root, text, strlen(text), what, err));
     int status = gpt_manifest_parse(&w->list, root, what, err);
     cJSON_Delete(root);
@@ -146,6 +152,7 @@ int gpt_checkpoint_commit_all(struct gpt_checkpoint_writer *w, int status,
     struct gpt_agreement *peers = w->peers;
     struct gpt_buf mine = {0};
     char **parts = NULL;
+
     if (status == GPT_OK && !gpt_agreement_first(peers))
         status = list_text(&mine, &w->list, err);
     status = gpt_agreement_gather(peers, status, mine.data, &parts, err);

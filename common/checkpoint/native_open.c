@@ -21,6 +21,7 @@ static int open_dir(struct gpt_checkpoint **c, const char *dir, bool verify,
     int status = gpt_path_is_dir(dir)
                      ? gpt_checkpoint_open_here(c, dir, &share, err)
                      : gpt_fail(err, GPT_EDATA, "%s: no such checkpoint", dir);
+
     status = gpt_agreement_meet(peers, status, "", NULL, err);
     if (status != GPT_OK) {
         gpt_checkpoint_close(*c);
@@ -49,6 +50,7 @@ static int list_root(struct gpt_buf *list, const char *root,
     int64_t *others, tracked = -1;
     size_t n;
     int status = gpt_checkpoint_tracker(root, &tracked, why);
+
     if (status == GPT_OK) {
         GPT_TRY(add_candidate(list, tracked, err));
     } else if (status != GPT_EDATA) {
@@ -70,9 +72,10 @@ static int list_candidates(struct gpt_buf *list, const char *path,
                            struct gpt_err *err)
 {
     char manifest[PATH];
+
     if (!gpt_path_is_dir(path))
         return gpt_fail(err, GPT_EIO, "%s: no such directory", path);
-    GPT_TRY(gpt_path_join(manifest, sizeof manifest, path, GPT_MANIFEST, err));
+    GPT_TRY(gpt_path_join(manifest, sizeof(manifest), path, GPT_MANIFEST, err));
     const char *base = strrchr(path, '/');
     base = base ? base + 1 : path;
     if (gpt_path_exists(manifest) || strncmp(base, "iter_", 5) == 0)
@@ -91,10 +94,11 @@ static int open_candidate(struct gpt_checkpoint **c, const char *path,
                           struct gpt_agreement *peers, struct gpt_err *err)
 {
     char dir[PATH];
+
     if (iteration == HERE)
-        snprintf(dir, sizeof dir, "%s", path);
+        snprintf(dir, sizeof(dir), "%s", path);
     else
-        GPT_TRY(gpt_checkpoint_path(dir, sizeof dir, path, iteration, err));
+        GPT_TRY(gpt_checkpoint_path(dir, sizeof(dir), path, iteration, err));
     return open_dir(c, dir, verify, peers, err);
 }
 
@@ -108,6 +112,7 @@ static int open_first(struct gpt_checkpoint **c, const char *path,
         struct gpt_err failure = {0};
         int status = open_candidate(c, path, strtoll(at, NULL, 10), verify,
                                     peers, &failure);
+
         if (status == GPT_OK && why->status != GPT_OK &&
             gpt_agreement_first(peers)) {
             gpt_warn("%s", why->text);
@@ -132,6 +137,7 @@ int gpt_checkpoint_open_all(struct gpt_checkpoint **c, const char *path,
     struct gpt_buf list = {0};
     char *told = NULL;
     int status = GPT_OK;
+
     *c = NULL;
     err = err ? err : &own;
     if (gpt_agreement_first(peers))

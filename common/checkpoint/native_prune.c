@@ -15,7 +15,8 @@ enum { PATH = 4096 };
 static int remove_in(const char *dir, const char *name, struct gpt_err *err)
 {
     char path[PATH];
-    GPT_TRY(gpt_path_join(path, sizeof path, dir, name, err));
+
+    GPT_TRY(gpt_path_join(path, sizeof(path), dir, name, err));
     if (unlink(path) != 0 && errno != ENOENT)
         return gpt_fail_errno(err, GPT_EIO, "%s: cannot remove", path);
     return GPT_OK;
@@ -26,6 +27,7 @@ static int remove_iteration(const char *path, struct gpt_err *err)
 {
     int status = remove_in(path, GPT_MANIFEST, err);
     DIR *dir = opendir(path);
+
     if (!dir)
         return gpt_fail_errno(err, GPT_EIO, "%s", path);
     for (struct dirent *e; status == GPT_OK && (e = readdir(dir));)
@@ -42,6 +44,7 @@ int gpt_checkpoint_prune(const char *root, int64_t keep, struct gpt_err *err)
     int64_t *list, tracked = -1, complete = 0;
     size_t n;
     int status = GPT_OK;
+
     if (keep <= 0)
         return GPT_OK;
     GPT_TRY(gpt_checkpoint_list(root, &list, &n, err));
@@ -50,7 +53,8 @@ int gpt_checkpoint_prune(const char *root, int64_t keep, struct gpt_err *err)
     for (size_t i = 0; status == GPT_OK && i < n; i++) {
         char path[PATH];
         cJSON *manifest;
-        status = gpt_checkpoint_path(path, sizeof path, root, list[i], err);
+
+        status = gpt_checkpoint_path(path, sizeof(path), root, list[i], err);
         if (status != GPT_OK)
             break;
         if (complete >= keep && list[i] != tracked) {

@@ -49,6 +49,7 @@ void gpt_checkpoint_close(struct gpt_checkpoint *c)
 static int compare_tensors(const void *a, const void *b)
 {
     const struct gpt_tensor *x = a, *y = b;
+
     return strcmp(x->name, y->name);
 }
 
@@ -60,9 +61,11 @@ static int check_crc(struct gpt_in *in, uint32_t want, struct gpt_err *err)
     uint32_t crc = 0;
     uint8_t *chunk;
     int status = GPT_OK;
+
     GPT_TRY(gpt_new(&chunk, CRC_CHUNK, 1, "checksum", err));
     for (int64_t at = 0; status == GPT_OK && at < size; at += CRC_CHUNK) {
         size_t n = (size_t)gpt_min_i64(CRC_CHUNK, size - at);
+
         status = gpt_in_read(in, chunk, at, n, err);
         if (status == GPT_OK)
             crc = gpt_crc32c(crc, chunk, n);
@@ -82,7 +85,8 @@ static int open_file(const struct gpt_checkpoint *c,
     char path[PATH];
     struct gpt_in *in;
     const char *suffix = strrchr(f->name, '.');
-    GPT_TRY(gpt_path_join(path, sizeof path, c->dir, f->name, err));
+
+    GPT_TRY(gpt_path_join(path, sizeof(path), c->dir, f->name, err));
     if (!gpt_path_exists(path))
         return gpt_fail(err, GPT_EDATA,
                         "%s: missing, though the manifest names it", path);
@@ -109,11 +113,12 @@ static int open_files(struct gpt_checkpoint *c,
                       const struct gpt_share *share, struct gpt_err *err)
 {
     GPT_TRY(gpt_in_allow((int64_t)list->n_files, err));
-    GPT_TRY(gpt_new(&c->files, list->n_files, sizeof *c->files, "files", err));
-    GPT_TRY(gpt_new(&c->contents, list->n_files, sizeof *c->contents, "files",
+    GPT_TRY(gpt_new(&c->files, list->n_files, sizeof(*c->files), "files", err));
+    GPT_TRY(gpt_new(&c->contents, list->n_files, sizeof(*c->contents), "files",
                     err));
     for (size_t i = 0; i < list->n_files; i++) {
         const struct gpt_manifest_file *f = &list->files[i];
+
         c->files[c->n_files++] = (struct gpt_checkpoint_file){
             .name = f->name, .size = f->size, .crc = f->crc};
     }
@@ -136,9 +141,10 @@ static int find_entry(const struct gpt_checkpoint *c,
     const struct gpt_tensor_slice *s = &slice->s;
     const struct gpt_safetensor *in =
         gpt_safetensors_find(&c->contents[slice->file], slice->entry);
+
     *entry = in;
     if (in && in->dtype == s->dtype && in->ndim == s->ndim &&
-        memcmp(in->shape, s->shape, (size_t)s->ndim * sizeof *s->shape) == 0)
+        memcmp(in->shape, s->shape, (size_t)s->ndim * sizeof(*s->shape)) == 0)
         return GPT_OK;
     return gpt_fail(err, GPT_EDATA,
                     "%s/%s: the manifest says that it holds a part of '%s', "
@@ -154,10 +160,12 @@ static int read_tensor(struct gpt_checkpoint *c,
 {
     const struct gpt_tensor_slice *head = &list->slices[first].s;
     struct gpt_tensor *t = &c->tensors[c->n_tensors++];
+
     *t = gpt_tensor_make(head->name, head->dtype, head->ndim, head->global);
     for (*next = first; *next < list->n_slices; ++*next) {
         const struct gpt_manifest_slice *slice = &list->slices[*next];
         const struct gpt_safetensor *entry;
+
         if (slice->s.name != head->name) /* shared by a tensor's slices */
             break;
         GPT_TRY(find_entry(c, slice, &entry, err));
@@ -171,6 +179,7 @@ static int read_tensor(struct gpt_checkpoint *c,
 static int by_entry(const void *a, const void *b)
 {
     const struct gpt_manifest_slice *const *x = a, *const *y = b;
+
     if ((*x)->file != (*y)->file)
         return (*x)->file < (*y)->file ? -1 : 1;
     return strcmp((*x)->entry, (*y)->entry);
@@ -185,7 +194,7 @@ static int check_entries(const struct gpt_checkpoint *c,
     for (size_t i = 0; i < list->n_slices; i++)
         sorted[i] = &list->slices[i];
     if (list->n_slices)
-        qsort(sorted, list->n_slices, sizeof *sorted, by_entry);
+        qsort(sorted, list->n_slices, sizeof(*sorted), by_entry);
     for (size_t i = 0; i < list->n_slices; i++) {
         if (i && by_entry(&sorted[i - 1], &sorted[i]) == 0)
             return gpt_fail(err, GPT_EDATA,
@@ -213,15 +222,16 @@ static int read_tensors(struct gpt_checkpoint *c,
     int64_t *used = NULL;
     size_t n = 0, next;
     int status;
+
     for (size_t i = 0; i < list->n_slices; i++)
         n += i == 0 || list->slices[i].s.name != list->slices[i - 1].s.name;
-    GPT_TRY(gpt_new(&c->tensors, n, sizeof *c->tensors, "tensors", err));
+    GPT_TRY(gpt_new(&c->tensors, n, sizeof(*c->tensors), "tensors", err));
     for (size_t i = 0; i < list->n_slices; i = next)
         GPT_TRY(read_tensor(c, list, i, &next, err));
     if (n)
-        qsort(c->tensors, n, sizeof *c->tensors, compare_tensors);
-    GPT_TRY(gpt_new(&used, (size_t)c->n_files, sizeof *used, "files", err));
-    status = gpt_new(&sorted, list->n_slices, sizeof *sorted, "slices", err);
+        qsort(c->tensors, n, sizeof(*c->tensors), compare_tensors);
+    GPT_TRY(gpt_new(&used, (size_t)c->n_files, sizeof(*used), "files", err));
+    status = gpt_new(&sorted, list->n_slices, sizeof(*sorted), "slices", err);
     if (status == GPT_OK)
         status = check_entries(c, list, sorted, used, err);
     gpt_free(sorted);
@@ -237,7 +247,8 @@ static int read_head(struct gpt_checkpoint *c, struct gpt_err *err)
     const cJSON *layout = cJSON_GetObjectItemCaseSensitive(m, "layout");
     const cJSON *config = cJSON_GetObjectItemCaseSensitive(m, "config");
     char what[PATH + 20];
-    snprintf(what, sizeof what, "%s/%s", c->dir, GPT_MANIFEST);
+
+    snprintf(what, sizeof(what), "%s/%s", c->dir, GPT_MANIFEST);
     GPT_TRY(gpt_json_int(m, "iteration", 0, INT64_MAX, &c->iteration, c->dir,
                          err));
     GPT_TRY(gpt_json_int(layout, "tensor_parallel", 1, 65536, &c->tp, c->dir,
@@ -256,8 +267,9 @@ int gpt_checkpoint_open_here(struct gpt_checkpoint **out, const char *dir,
 {
     struct gpt_checkpoint *c;
     int status;
-    GPT_TRY(gpt_new(&c, 1, sizeof *c, "checkpoint", err));
-    snprintf(c->dir, sizeof c->dir, "%s", dir);
+
+    GPT_TRY(gpt_new(&c, 1, sizeof(*c), "checkpoint", err));
+    snprintf(c->dir, sizeof(c->dir), "%s", dir);
     GPT_TRY_GOTO(status, gpt_manifest_read(&c->manifest, dir, err), fail);
     GPT_TRY_GOTO(status, read_head(c, err), fail);
     /* the list has it all, in far less memory */
@@ -319,8 +331,9 @@ const struct gpt_tensor *gpt_checkpoint_find(const struct gpt_checkpoint *c,
                                              const char *name)
 {
     struct gpt_tensor key = {.name = name};
+
     return c->n_tensors ? bsearch(&key, c->tensors, (size_t)c->n_tensors,
-                                  sizeof *c->tensors, compare_tensors)
+                                  sizeof(*c->tensors), compare_tensors)
                         : NULL;
 }
 
@@ -328,11 +341,12 @@ bool gpt_checkpoint_has(const struct gpt_checkpoint *c, const char *name,
                         struct gpt_tensor_slice *info)
 {
     const struct gpt_tensor *t = gpt_checkpoint_find(c, name);
+
     if (t && info) {
         *info = (struct gpt_tensor_slice){
             .name = t->name, .dtype = t->dtype, .ndim = t->ndim};
-        memcpy(info->global, t->shape, sizeof t->shape);
-        memcpy(info->shape, t->shape, sizeof t->shape);
+        memcpy(info->global, t->shape, sizeof(t->shape));
+        memcpy(info->shape, t->shape, sizeof(t->shape));
     }
     return t != NULL;
 }
@@ -342,6 +356,7 @@ int gpt_checkpoint_read(struct gpt_checkpoint *c,
                         struct gpt_err *err)
 {
     const struct gpt_tensor *t = gpt_checkpoint_find(c, want->name);
+
     if (!t)
         return gpt_fail(err, GPT_EDATA, "%s: no tensor '%s'", c->dir,
                         want->name);

@@ -19,15 +19,16 @@ static int make_writer(struct gpt_checkpoint_writer **out, const char *root,
                        struct gpt_err *err)
 {
     struct gpt_checkpoint_writer *w;
+
     if (iteration < 0)
         return gpt_fail(err, GPT_EUSAGE, "iteration %lld is negative",
                         (long long)iteration);
-    GPT_TRY(gpt_new(&w, 1, sizeof *w, "checkpoint writer", err));
+    GPT_TRY(gpt_new(&w, 1, sizeof(*w), "checkpoint writer", err));
     w->iteration = iteration;
     w->flags = flags;
-    snprintf(w->root, sizeof w->root, "%s", root);
+    snprintf(w->root, sizeof(w->root), "%s", root);
     *out = w;
-    return gpt_checkpoint_path(w->path, sizeof w->path, root, iteration, err);
+    return gpt_checkpoint_path(w->path, sizeof(w->path), root, iteration, err);
 }
 
 static int make_directory(struct gpt_checkpoint_writer *w, struct gpt_err *err)
@@ -42,6 +43,7 @@ static int join_directory(struct gpt_checkpoint_writer *w, const char *path,
                           struct gpt_err *err)
 {
     int status = gpt_outdir_join(&w->dir, path, err);
+
     if (status != GPT_EIO)
         return status;
     return gpt_fail(err, GPT_EIO,
@@ -56,6 +58,7 @@ int gpt_checkpoint_create_all(struct gpt_checkpoint_writer **out,
 {
     struct gpt_checkpoint_writer *w = NULL;
     char *path = NULL;
+
     *out = NULL;
     int status = make_writer(&w, root, iteration, flags, err);
     if (gpt_agreement_first(peers) && status == GPT_OK)
@@ -99,6 +102,7 @@ static int add_file(struct gpt_checkpoint_writer *w, const char *name,
                     char *path, struct gpt_err *err)
 {
     int status = gpt_manifest_add_file(&w->list, name, err);
+
     if (status != GPT_OK) {
         gpt_context(err, "%s", w->path);
         return status;
@@ -120,11 +124,12 @@ static int describe(const struct gpt_manifest_slice *slices, int64_t n,
         const struct gpt_tensor_slice *s = &slices[i].s;
         struct gpt_safetensor *t = &(*tensors)[i];
         char whole[100], at[100];
+
         *t = (struct gpt_safetensor){
             .name = slices[i].entry, .dtype = s->dtype, .ndim = s->ndim};
-        memcpy(t->shape, s->shape, sizeof s->shape);
-        gpt_dims_text(whole, sizeof whole, s->global, s->ndim, 'x');
-        gpt_dims_text(at, sizeof at, s->begin, s->ndim, ',');
+        memcpy(t->shape, s->shape, sizeof(s->shape));
+        gpt_dims_text(whole, sizeof(whole), s->global, s->ndim, 'x');
+        gpt_dims_text(at, sizeof(at), s->begin, s->ndim, ',');
         const char *text = gpt_arena_printf(arena, "%s at %s", whole, at);
         const char *key = gpt_arena_printf(arena, "slice of %s", t->name);
         if (!text || !key)
@@ -146,6 +151,7 @@ static int put_tile(void *context, const void *data, size_t bytes,
                     struct gpt_err *err)
 {
     struct pour *p = context;
+
     GPT_TRY(gpt_safetensors_put(p->file, data, bytes, err));
     p->bytes += (int64_t)bytes;
     if (p->done)
@@ -161,11 +167,13 @@ static int put_slices(struct pour *p, const struct gpt_safetensor *tensors,
 {
     void *tile = NULL;
     int status = GPT_OK;
+
     if (sources)
         GPT_TRY(gpt_new(&tile, GPT_TILE_BYTES, 1, "tile", err));
     for (int64_t k = 0; status == GPT_OK && k < n; k++) {
         int64_t i = gpt_safetensors_order(p->file, k), bytes = 0;
         const struct gpt_tensor_slice *s = &slices[i];
+
         if (sources)
             status = gpt_tensor_pour(sources[i], s->begin, s->shape, s->dtype,
                                      tile, put_tile, p, err);
@@ -189,6 +197,7 @@ int gpt_checkpoint_write_plan(struct gpt_checkpoint_writer *w,
     struct pour p = {.done = done, .context = context};
     char path[PATH];
     int status;
+
     GPT_TRY(add_file(w, file, path, err));
     struct gpt_manifest_file *f = &w->list.files[w->list.n_files - 1];
     const size_t first = w->list.n_slices;
@@ -230,6 +239,7 @@ int gpt_checkpoint_file_bytes(const struct gpt_tensor_slice *slices, int64_t n,
     struct gpt_safetensors_note *notes = NULL;
     struct gpt_arena arena = {0};
     int status = gpt_manifest_add_file(&list, "x", err);
+
     if (status == GPT_OK)
         status = gpt_manifest_add_slices(&list, slices, n, err);
     if (status == GPT_OK)
@@ -252,6 +262,7 @@ int gpt_checkpoint_attach(struct gpt_checkpoint_writer *w, const char *name,
     char path[PATH], *text;
     size_t len;
     int status;
+
     GPT_TRY(gpt_read_file(source, ATTACH_LIMIT, &text, &len, err));
     GPT_TRY_GOTO(status, add_file(w, name, path, err), done);
     struct gpt_manifest_file *f = &w->list.files[w->list.n_files - 1];

@@ -31,7 +31,7 @@ static int push(struct gpt_ownership *p, const struct gpt_slice *s, int64_t row,
                 int64_t column, int64_t rows, int64_t columns, int64_t at,
                 struct gpt_err *err)
 {
-    GPT_TRY(gpt_grow(&p->items, &p->cap, p->n + 1, sizeof *p->items,
+    GPT_TRY(gpt_grow(&p->items, &p->cap, p->n + 1, sizeof(*p->items),
                      "parts of a checkpoint", err));
     p->items[p->n++] = (struct gpt_owned_box){
         .slice = s,
@@ -56,6 +56,7 @@ static int push_range(struct gpt_ownership *p, const struct gpt_slice *s,
         bool whole = column == 0 && left >= width;
         int64_t rows = whole ? left / width : 1;
         int64_t columns = whole ? width : gpt_min_i64(width - column, left);
+
         GPT_TRY(push(p, s, begin / width, column, rows, columns, at, err));
         begin += rows * columns;
         at += rows * columns;
@@ -85,9 +86,10 @@ static int share_buckets(const struct gpt_flat *flat, int64_t dp_size,
 {
     int64_t *load;
 
-    GPT_TRY(gpt_new(&load, (size_t)dp_size, sizeof *load, "ranks", err));
+    GPT_TRY(gpt_new(&load, (size_t)dp_size, sizeof(*load), "ranks", err));
     for (int64_t b = 0; b < flat->n_buckets; b++) {
         int64_t least = 0;
+
         for (int64_t r = 1; r < dp_size; r++)
             if (load[r] < load[least])
                 least = r;
@@ -108,12 +110,13 @@ static bool writes(const struct gpt_ownership_writer *w, const int64_t *owners,
     return !owners || owners[s->bucket] == w->dp_rank;
 }
 
-static int build(struct gpt_ownership *p, const struct gpt_flat *flat, bool shards,
-                 const struct gpt_ownership_writer *writer, const int64_t *owners,
-                 struct gpt_err *err)
+static int build(struct gpt_ownership *p, const struct gpt_flat *flat,
+                 bool shards, const struct gpt_ownership_writer *writer,
+                 const int64_t *owners, struct gpt_err *err)
 {
     for (int64_t i = 0; i < flat->n; i++) {
         const struct gpt_slice *s = &flat->slices[i];
+
         if (writer && !writes(writer, owners, s))
             continue;
         if (shards)
@@ -125,8 +128,8 @@ static int build(struct gpt_ownership *p, const struct gpt_flat *flat, bool shar
 }
 
 int gpt_ownership_build(struct gpt_ownership *p, const struct gpt_flat *flat,
-                    bool compact, const struct gpt_ownership_writer *writer,
-                    struct gpt_err *err)
+                        bool compact, const struct gpt_ownership_writer *writer,
+                        struct gpt_err *err)
 {
     bool shards = compact && flat->shards > 1;
     int64_t *owners = NULL;
@@ -134,7 +137,7 @@ int gpt_ownership_build(struct gpt_ownership *p, const struct gpt_flat *flat,
 
     *p = (struct gpt_ownership){0};
     if (writer && !shards) {
-        GPT_TRY(gpt_new(&owners, (size_t)flat->n_buckets, sizeof *owners,
+        GPT_TRY(gpt_new(&owners, (size_t)flat->n_buckets, sizeof(*owners),
                         "buckets", err));
         status = share_buckets(flat, writer->dp_size, owners, err);
     }

@@ -44,8 +44,8 @@ struct gpt_ownership_writer {
 /* Of a buffer that is flat, or compact: this rank's shards alone. writer NULL:
  * all that the rank has, copies too. */
 int gpt_ownership_build(struct gpt_ownership *p, const struct gpt_flat *flat,
-                    bool compact, const struct gpt_ownership_writer *writer,
-                    struct gpt_err *err) GPT_MUST_USE;
+                        bool compact, const struct gpt_ownership_writer *writer,
+                        struct gpt_err *err) GPT_MUST_USE;
 void gpt_ownership_free(struct gpt_ownership *p);
 
 #endif

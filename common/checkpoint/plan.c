@@ -14,6 +14,7 @@ struct gpt_tensor gpt_tensor_make(const char *name, enum gpt_dtype dtype,
                                   int ndim, const int64_t *shape)
 {
     struct gpt_tensor t = {.name = name, .dtype = dtype, .ndim = ndim};
+
     for (int d = 0; d < ndim; d++)
         t.shape[d] = shape[d];
     return t;
@@ -32,7 +33,7 @@ int gpt_tensor_add(struct gpt_tensor *t, const struct gpt_file_box *p,
         return gpt_fail(err, GPT_EDATA,
                         "tensor '%s' has more than %d pieces", t->name,
                         GPT_TENSOR_PIECES);
-    GPT_TRY(gpt_grow(&t->pieces, &t->cap, t->n + 1, sizeof *t->pieces,
+    GPT_TRY(gpt_grow(&t->pieces, &t->cap, t->n + 1, sizeof(*t->pieces),
                      "pieces of a tensor", err));
     t->pieces[t->n++] = *p;
     return GPT_OK;
@@ -45,6 +46,7 @@ int gpt_tensor_add_rows(struct gpt_tensor *t, struct gpt_in *in,
 {
     struct gpt_file_box p = {.in = in, .offset = offset, .dtype = dtype};
     int64_t stride = (int64_t)gpt_dtype_bytes(dtype);
+
     for (int d = t->ndim - 1; d >= 0; d--) {
         p.begin[d] = begin[d];
         p.shape[d] = shape[d];
@@ -70,6 +72,7 @@ static bool disjoint(const struct gpt_file_box *a, const struct gpt_file_box *b,
 static int64_t volume(const int64_t *shape, int ndim)
 {
     int64_t n = 1;
+
     for (int d = 0; d < ndim; d++)
         if (shape[d] < 0 || !gpt_mul(n, shape[d], &n))
             return -1;
@@ -80,6 +83,7 @@ static int check_inside(const struct gpt_tensor *t, size_t i,
                         const char *what, struct gpt_err *err)
 {
     const struct gpt_file_box *p = &t->pieces[i];
+
     for (int d = 0; d < t->ndim; d++)
         if (p->begin[d] < 0 || p->shape[d] < 0 ||
             p->shape[d] > t->shape[d] ||
@@ -97,6 +101,7 @@ static int by_first_row(const void *a, const void *b)
 {
     const struct gpt_file_box *const *x = a, *const *y = b;
     int64_t p = (*x)->begin[0], q = (*y)->begin[0];
+
     return (p > q) - (p < q);
 }
 
@@ -108,11 +113,14 @@ static int check_disjoint(const struct gpt_tensor *t,
                           const char *what, struct gpt_err *err)
 {
     size_t n_live = 0;
+
     for (size_t i = 0; i < n; i++) {
         const struct gpt_file_box *p = sorted[i];
         size_t kept = 0;
+
         for (size_t j = 0; j < n_live; j++) {
             const struct gpt_file_box *q = live[j];
+
             if (!disjoint(p, q, t->ndim))
                 return gpt_fail(err, GPT_EDATA,
                                 "%s: tensor '%s': slices %zu and %zu overlap",
@@ -138,17 +146,18 @@ int gpt_tensor_check(const struct gpt_tensor *t, const char *what,
     int64_t total = volume(t->shape, t->ndim), covered = 0;
     const struct gpt_file_box **lists;
     size_t n = 0;
+
     if (total < 0)
         return gpt_fail(err, GPT_EDATA,
                         "%s: tensor '%s': its shape overflows", what, t->name);
     for (size_t i = 0; i < t->n; i++)
         GPT_TRY(check_inside(t, i, what, err));
-    GPT_TRY(gpt_new(&lists, 2 * t->n, sizeof *lists, "slices", err));
+    GPT_TRY(gpt_new(&lists, 2 * t->n, sizeof(*lists), "slices", err));
     for (size_t i = 0; i < t->n; i++)
         if (volume(t->pieces[i].shape, t->ndim) > 0)
             lists[n++] = &t->pieces[i];
     if (n && t->ndim)
-        qsort(lists, n, sizeof *lists, by_first_row);
+        qsort(lists, n, sizeof(*lists), by_first_row);
     int status = check_disjoint(t, lists, lists + t->n, n, what, err);
     for (size_t i = 0; i < n; i++) /* disjoint and inside: at most total */
         covered += volume(lists[i]->shape, t->ndim);
@@ -172,6 +181,7 @@ static bool show(struct gpt_file_box *out, const struct gpt_file_box *p,
         int64_t lo = gpt_max_i64(m->from[f], p->begin[f]);
         int64_t hi = gpt_min_i64(m->from[f] + extent,
                                  p->begin[f] + p->shape[f]);
+
         if (lo >= hi)
             return false;
         out->offset += (lo - p->begin[f]) * p->stride[f];
@@ -187,6 +197,7 @@ int gpt_tensor_view(struct gpt_tensor *out, const struct gpt_tensor *in,
                     struct gpt_err *err)
 {
     struct gpt_file_box p;
+
     for (int64_t i = 0; i < n; i++)
         for (size_t j = 0; j < in->n; j++)
             if (show(&p, &in->pieces[j], &maps[i], in->ndim))
@@ -199,12 +210,13 @@ int gpt_tensor_resize(struct gpt_tensor *out, const struct gpt_tensor *in,
 {
     int64_t old = in->shape[0], rows = out->shape[0];
     struct gpt_map both = {.perm = {0, 1, 2, 3}}, more = both;
-    memcpy(both.shape, out->shape, sizeof both.shape);
+
+    memcpy(both.shape, out->shape, sizeof(both.shape));
     both.shape[0] = gpt_min_i64(old, rows);
     GPT_TRY(gpt_tensor_view(out, in, &both, 1, err));
     if (rows <= old)
         return GPT_OK;
-    memcpy(more.shape, out->shape, sizeof more.shape);
+    memcpy(more.shape, out->shape, sizeof(more.shape));
     more.shape[0] = rows - old;
     more.to[0] = old;
     more.from[0] = old - 1;
@@ -212,7 +224,7 @@ int gpt_tensor_resize(struct gpt_tensor *out, const struct gpt_tensor *in,
     if (repeat_last && old > 0)
         return gpt_tensor_view(out, in, &more, 1, err);
     struct gpt_file_box zeros = {.dtype = in->dtype};
-    memcpy(zeros.shape, more.shape, sizeof zeros.shape);
+    memcpy(zeros.shape, more.shape, sizeof(zeros.shape));
     zeros.begin[0] = old;
     return gpt_tensor_add(out, &zeros, err);
 }

@@ -11,6 +11,7 @@
 bool gpt_safetensor_bytes(const struct gpt_safetensor *t, int64_t *bytes)
 {
     int64_t n = (int64_t)gpt_dtype_bytes(t->dtype);
+
     for (int d = 0; d < t->ndim; d++)
         if (t->shape[d] < 0 || !gpt_mul(n, t->shape[d], &n))
             return false;
@@ -23,18 +24,21 @@ static int by_offset(const void *a, const void *b)
     const struct gpt_safetensor *x = a, *y = b;
     int64_t dx = x->begin != y->begin ? x->begin : x->end;
     int64_t dy = x->begin != y->begin ? y->begin : y->end;
+
     return (dx > dy) - (dx < dy);
 }
 
 static int by_name(const void *a, const void *b)
 {
     const struct gpt_safetensor *const *x = a, *const *y = b;
+
     return strcmp((*x)->name, (*y)->name);
 }
 
 static int by_key(const void *a, const void *b)
 {
     const struct gpt_safetensors_note *x = a, *y = b;
+
     return strcmp(x->key, y->key);
 }
 
@@ -44,10 +48,12 @@ static int check_tiling(struct gpt_safetensors *st, int64_t data_bytes,
                         const char *what, struct gpt_err *err)
 {
     int64_t at = 0, bytes;
+
     if (st->n)
-        qsort(st->tensors, (size_t)st->n, sizeof *st->tensors, by_offset);
+        qsort(st->tensors, (size_t)st->n, sizeof(*st->tensors), by_offset);
     for (int64_t i = 0; i < st->n; i++) {
         struct gpt_safetensor *t = &st->tensors[i];
+
         if (t->begin != at || t->end < t->begin)
             return gpt_fail(err, GPT_EDATA,
                             "%s: tensor '%.99s': data_offsets [%lld, %lld] "
@@ -86,18 +92,18 @@ static int check_tiling(struct gpt_safetensors *st, int64_t data_bytes,
 static int check_names(struct gpt_safetensors *st, const char *what,
                        struct gpt_err *err)
 {
-    GPT_TRY(gpt_new(&st->by_name, (size_t)st->n, sizeof *st->by_name,
+    GPT_TRY(gpt_new(&st->by_name, (size_t)st->n, sizeof(*st->by_name),
                     "tensor names", err));
     for (int64_t i = 0; i < st->n; i++)
         st->by_name[i] = &st->tensors[i];
     if (st->n)
-        qsort(st->by_name, (size_t)st->n, sizeof *st->by_name, by_name);
+        qsort(st->by_name, (size_t)st->n, sizeof(*st->by_name), by_name);
     for (int64_t i = 1; i < st->n; i++)
         if (by_name(&st->by_name[i - 1], &st->by_name[i]) == 0)
             return gpt_fail(err, GPT_EDATA, "%s: tensor '%.99s' twice", what,
                             st->by_name[i]->name);
     if (st->n_notes)
-        qsort(st->notes, (size_t)st->n_notes, sizeof *st->notes, by_key);
+        qsort(st->notes, (size_t)st->n_notes, sizeof(*st->notes), by_key);
     for (int64_t i = 1; i < st->n_notes; i++)
         if (by_key(&st->notes[i - 1], &st->notes[i]) == 0)
             return gpt_fail(err, GPT_EDATA,
@@ -134,6 +140,7 @@ int gpt_safetensors_parse(struct gpt_safetensors *st, const void *data,
 {
     int64_t header = 0;
     int status;
+
     *st = (struct gpt_safetensors){0};
     if (file_size >= 8 && len < 8)
         return gpt_fail(err, GPT_EDATA, "%s: %zu bytes given", what, len);
@@ -159,6 +166,7 @@ int gpt_safetensors_open(struct gpt_safetensors *st, const char *path,
     uint8_t *data = NULL, prefix[8] = {0};
     int64_t header;
     int status;
+
     *st = (struct gpt_safetensors){0};
     GPT_TRY(gpt_in_open(&in, path, err));
     int64_t size = gpt_in_size(in);
@@ -195,9 +203,10 @@ gpt_safetensors_find(const struct gpt_safetensors *st, const char *name)
 {
     struct gpt_safetensor key = {.name = name}, *k = &key;
     struct gpt_safetensor **found =
-        st->n ? bsearch(&k, st->by_name, (size_t)st->n, sizeof *st->by_name,
+        st->n ? bsearch(&k, st->by_name, (size_t)st->n, sizeof(*st->by_name),
                         by_name)
               : NULL;
+
     return found ? *found : NULL;
 }
 
@@ -205,8 +214,9 @@ const char *gpt_safetensors_note(const struct gpt_safetensors *st,
                                  const char *key)
 {
     struct gpt_safetensors_note k = {key, NULL}, *found;
+
     found = st->n_notes ? bsearch(&k, st->notes, (size_t)st->n_notes,
-                                  sizeof *st->notes, by_key)
+                                  sizeof(*st->notes), by_key)
                         : NULL;
     return found ? found->value : NULL;
 }

@@ -30,8 +30,9 @@ bad_at(const struct scan *s, const char *at, const char *fmt, ...)
 {
     char text[400];
     va_list args;
+
     va_start(args, fmt);
-    vsnprintf(text, sizeof text, fmt, args);
+    vsnprintf(text, sizeof(text), fmt, args);
     va_end(args);
     return gpt_fail(s->err, GPT_EDATA, "%s: byte %lld: %s", s->what,
                     offset_of(s, at), text);
@@ -63,6 +64,7 @@ static int expect(struct scan *s, char c)
 static int more(struct scan *s, char close, bool *again)
 {
     char c = peek(s);
+
     if (c != ',' && c != close)
         return BAD(s, s->p, "expected ',' or '%c' in the header", close);
     s->p++;
@@ -79,6 +81,7 @@ static int hex4(struct scan *s, uint32_t *code)
                     : c >= 'a' && c <= 'f' ? c - 'a' + 10
                     : c >= 'A' && c <= 'F' ? c - 'A' + 10
                                            : -1;
+
         if (digit < 0)
             return BAD(s, s->p, "bad \\u escape");
         *code = *code << 4 | (uint32_t)digit;
@@ -117,6 +120,7 @@ static int unescape(struct scan *s, char *out, size_t *n)
     char c = s->p < s->end ? *s->p++ : '\0';
     const char *at = c ? strchr(from, c) : NULL;
     uint32_t code, low;
+
     if (at) {
         out[(*n)++] = to[at - from];
         return GPT_OK;
@@ -175,6 +179,7 @@ static int scan_uint(struct scan *s, int64_t *out)
     char c = peek(s);
     const char *start = s->p;
     int64_t v = 0;
+
     if (c < '0' || c > '9')
         return BAD(s, s->p, "expected an integer >= 0");
     for (; s->p < s->end && *s->p >= '0' && *s->p <= '9'; s->p++)
@@ -190,6 +195,7 @@ static int scan_list(struct scan *s, int64_t *list, int cap, int *n,
                      const char *field)
 {
     bool again;
+
     *n = 0;
     GPT_TRY(expect(s, '['));
     if (peek(s) == ']') {
@@ -208,6 +214,7 @@ static int scan_list(struct scan *s, int64_t *list, int cap, int *n,
 static int scan_dtype(struct scan *s, enum gpt_dtype *dtype)
 {
     const char *text, *at = s->p;
+
     GPT_TRY(scan_string(s, &text));
     for (int i = 0; i < GPT_N_DTYPES; i++)
         if (strcmp(text, gpt_dtype_name((enum gpt_dtype)i)) == 0) {
@@ -226,10 +233,12 @@ static int scan_tensor(struct scan *s, struct gpt_safetensor *t)
     int n_span = 0;
     bool again;
     const char *start = s->p;
+
     GPT_TRY(expect(s, '{'));
     do {
         const char *key;
         unsigned k = 0;
+
         GPT_TRY(scan_string(s, &key));
         GPT_TRY(expect(s, ':'));
         while (k < 3 && strcmp(key, fields[k]) != 0)
@@ -259,6 +268,7 @@ static int scan_notes(struct scan *s, struct gpt_safetensors *st)
 {
     size_t cap = 0;
     bool again;
+
     GPT_TRY(expect(s, '{'));
     if (peek(s) == '}') {
         s->p++;
@@ -266,7 +276,7 @@ static int scan_notes(struct scan *s, struct gpt_safetensors *st)
     }
     do {
         GPT_TRY(gpt_grow(&st->notes, &cap, (size_t)st->n_notes + 1,
-                         sizeof *st->notes, "safetensors metadata", s->err));
+                         sizeof(*st->notes), "safetensors metadata", s->err));
         struct gpt_safetensors_note *note = &st->notes[st->n_notes];
         GPT_TRY(scan_string(s, &note->key));
         GPT_TRY(expect(s, ':'));
@@ -281,12 +291,14 @@ static int scan_header(struct scan *s, struct gpt_safetensors *st)
 {
     size_t cap = 0;
     bool again, noted = false;
+
     GPT_TRY(expect(s, '{'));
     if (peek(s) == '}') {
         s->p++;
     } else {
         do {
             const char *name, *at = s->p;
+
             GPT_TRY(scan_string(s, &name));
             GPT_TRY(expect(s, ':'));
             if (strcmp(name, "__metadata__") == 0) {
@@ -301,7 +313,7 @@ static int scan_header(struct scan *s, struct gpt_safetensors *st)
                                                 ? "more than 1000000 tensors"
                                                 : "name longer than 512");
                 GPT_TRY(gpt_grow(&st->tensors, &cap, (size_t)st->n + 1,
-                                 sizeof *st->tensors, "tensors", s->err));
+                                 sizeof(*st->tensors), "tensors", s->err));
                 st->tensors[st->n] = (struct gpt_safetensor){.name = name};
                 GPT_TRY(scan_tensor(s, &st->tensors[st->n]));
                 st->n++;
@@ -318,9 +330,11 @@ static int scan_header(struct scan *s, struct gpt_safetensors *st)
 static const char *not_utf8(const char *text, size_t len)
 {
     const unsigned char *p = (const unsigned char *)text, *end = p + len;
+
     while (p < end) {
         uint32_t c = *p, min = c < 0xe0 ? 0x80 : c < 0xf0 ? 0x800 : 0x10000;
         int more_bytes = c < 0x80 ? 0 : c < 0xe0 ? 1 : c < 0xf0 ? 2 : 3;
+
         if ((c >= 0x80 && c < 0xc2) || c > 0xf4 || end - p <= more_bytes)
             return (const char *)p;
         c &= more_bytes ? 0x3fu >> more_bytes : 0x7fu;
@@ -342,5 +356,6 @@ int gpt_safetensors_scan(struct gpt_safetensors *st, const char *text,
 {
     struct scan s = {text, text, text + len, what, &st->arena, err};
     const char *bad = not_utf8(text, len);
+
     return bad ? BAD(&s, bad, "the header is not UTF-8") : scan_header(&s, st);
 }

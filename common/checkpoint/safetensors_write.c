@@ -29,6 +29,7 @@ struct item {
 static int official(const void *a, const void *b)
 {
     const struct item *x = a, *y = b;
+
     if (x->t->dtype != y->t->dtype)
         return x->t->dtype < y->t->dtype ? 1 : -1;
     return strcmp(x->t->name, y->t->name);
@@ -39,10 +40,11 @@ static int add_string(struct gpt_buf *b, const char *s)
     GPT_TRY(gpt_buf_add(b, "\"", 1));
     for (; *s; s++) {
         char text[8] = {*s};
+
         if (*s == '"' || *s == '\\')
-            snprintf(text, sizeof text, "\\%c", *s);
+            snprintf(text, sizeof(text), "\\%c", *s);
         else if ((unsigned char)*s < 0x20)
-            snprintf(text, sizeof text, "\\u%04x", (unsigned)*s);
+            snprintf(text, sizeof(text), "\\u%04x", (unsigned)*s);
         GPT_TRY(gpt_buf_add(b, text, strlen(text)));
     }
     return gpt_buf_add(b, "\"", 1);
@@ -65,6 +67,7 @@ static int add_tensor(struct gpt_buf *b, const struct gpt_safetensor *t,
                       int64_t *at)
 {
     int64_t bytes, end;
+
     if (!gpt_safetensor_bytes(t, &bytes) || !gpt_add(*at, bytes, &end))
         return GPT_EFAIL;
     GPT_TRY(gpt_buf_add(b, ",", 1));
@@ -86,6 +89,7 @@ static int fill_header(struct gpt_buf *b, const struct item *items, int64_t n,
                        int64_t n_notes, int64_t *data_bytes)
 {
     int64_t at = 0;
+
     GPT_TRY(gpt_buf_add(b, "\0\0\0\0\0\0\0\0{", 9));
     GPT_TRY(add_notes(b, notes, n_notes));
     for (int64_t i = 0; i < n; i++)
@@ -108,12 +112,13 @@ static int lay_out(const struct gpt_safetensor *tensors, int64_t n,
     struct gpt_safetensors check;
     struct item *items;
     int64_t bytes = 0;
+
     *order = NULL;
-    GPT_TRY(gpt_new(&items, (size_t)n, sizeof *items, "tensor list", err));
+    GPT_TRY(gpt_new(&items, (size_t)n, sizeof(*items), "tensor list", err));
     for (int64_t i = 0; i < n; i++)
         items[i] = (struct item){&tensors[i], i};
     if (n)
-        qsort(items, (size_t)n, sizeof *items, official);
+        qsort(items, (size_t)n, sizeof(*items), official);
     int status = fill_header(header, items, n, notes, n_notes, &bytes);
     if (status != GPT_OK)
         gpt_fail(err, status, "cannot lay out a safetensors header");
@@ -147,9 +152,10 @@ int gpt_safetensors_create(struct gpt_safetensors_writer **out,
     struct gpt_safetensors_writer *w;
     struct gpt_buf header = {0};
     int status;
+
     *out = NULL;
-    GPT_TRY(gpt_new(&w, 1, sizeof *w, "safetensors writer", err));
-    snprintf(w->path, sizeof w->path, "%s", path);
+    GPT_TRY(gpt_new(&w, 1, sizeof(*w), "safetensors writer", err));
+    snprintf(w->path, sizeof(w->path), "%s", path);
     GPT_TRY_GOTO(status,
                  lay_out(tensors, n, notes, n_notes, &header, &w->order,
                          &w->size, err),
@@ -189,6 +195,7 @@ int gpt_safetensors_commit(struct gpt_safetensors_writer *w, int64_t *size,
                               "%s: %lld bytes written, its header says %lld",
                               w->path, (long long)w->written,
                               (long long)w->size);
+
         gpt_safetensors_abort(w);
         return status;
     }
@@ -219,6 +226,7 @@ int gpt_safetensors_size(const struct gpt_safetensor *tensors, int64_t n,
     int64_t *order;
     int status = lay_out(tensors, n, notes, n_notes, &header, &order, size,
                          err);
+
     gpt_free(order);
     gpt_buf_free(&header);
     return status;

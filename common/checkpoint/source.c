@@ -12,7 +12,8 @@ enum { PATH = 4096 };
 static bool holds(const char *dir, const char *name)
 {
     char path[PATH];
-    return gpt_path_join(path, sizeof path, dir, name, NULL) == GPT_OK &&
+
+    return gpt_path_join(path, sizeof(path), dir, name, NULL) == GPT_OK &&
            gpt_path_exists(path);
 }
 
@@ -52,6 +53,7 @@ void gpt_source_close(struct gpt_source *s)
 const struct gpt_tensor *gpt_source_find(const void *source, const char *name)
 {
     const struct gpt_source *s = source;
+
     if (s->native)
         return gpt_checkpoint_find(s->native, name);
     for (int64_t i = 0; i < s->n; i++)
@@ -63,6 +65,7 @@ const struct gpt_tensor *gpt_source_find(const void *source, const char *name)
 static bool is_weights(const char *name)
 {
     const char *dot = strrchr(name, '.');
+
     return dot && strcmp(dot, ".safetensors") == 0;
 }
 
@@ -86,9 +89,11 @@ const char *gpt_source_attached(const struct gpt_source *s, int64_t i)
 int64_t gpt_source_bytes(const struct gpt_source *s)
 {
     int64_t bytes = 0, n;
+
     if (s->hf) {
         const struct gpt_safetensors *shard;
         const char *name;
+
         for (size_t i = 0; (shard = gpt_hf_shard(s->hf, i, &name)); i++)
             bytes += gpt_in_size(shard->in);
         return bytes;

@@ -20,6 +20,7 @@ static int count_weights(const char *const *args, int64_t n_args,
                          int64_t *n_weights, struct gpt_err *err)
 {
     double w;
+
     *n_weights = 0;
     if (n_args % 2 != 0)
         return GPT_OK;
@@ -46,11 +47,11 @@ static int fill_parts(struct gpt_blend_parts *parts, const char *const *args,
         return gpt_fail(err, GPT_EUSAGE,
                         "data path: %" PRId64 " data sets, at most %d are"
                         " blended", parts->n, GPT_BLEND_MAX);
-    GPT_TRY(gpt_new(&parts->prefix, (size_t)parts->n, sizeof *parts->prefix,
+    GPT_TRY(gpt_new(&parts->prefix, (size_t)parts->n, sizeof(*parts->prefix),
                     "a blend", err));
     if (n_weights)
         GPT_TRY(gpt_new(&parts->weight, (size_t)parts->n,
-                        sizeof *parts->weight, "a blend", err));
+                        sizeof(*parts->weight), "a blend", err));
     for (int64_t i = 0; i < parts->n; i++) {
         parts->prefix[i] = args[i * step + step - 1];
         if (n_weights && (!gpt_parse_real(args[2 * i], &parts->weight[i]) ||
@@ -67,7 +68,7 @@ int gpt_blend_parse(struct gpt_blend_parts *parts, const char *const *args,
 {
     int64_t n_weights;
 
-    memset(parts, 0, sizeof *parts);
+    memset(parts, 0, sizeof(*parts));
     GPT_TRY(count_weights(args, n_args, &n_weights, err));
     int status = fill_parts(parts, args, n_args, n_weights, err);
     if (status != GPT_OK)
@@ -79,7 +80,7 @@ void gpt_blend_parts_free(struct gpt_blend_parts *parts)
 {
     gpt_free(parts->prefix);
     gpt_free(parts->weight);
-    memset(parts, 0, sizeof *parts);
+    memset(parts, 0, sizeof(*parts));
 }
 
 /* Whatever stands between runs of digits and dots separates them. */
@@ -92,11 +93,12 @@ int gpt_split_parse(double edge[4], const char *text, struct gpt_err *err)
     for (const char *p = text + strcspn(text, digits); *p;) {
         char word[64];
         size_t len = strspn(p, digits);
+
         if (n == 3)
             return gpt_fail(err, GPT_EUSAGE,
                             "--split is '%s', has at most three numbers",
                             text);
-        if (len >= sizeof word)
+        if (len >= sizeof(word))
             return gpt_fail(err, GPT_EUSAGE,
                             "--split is '%s', not three numbers", text);
         memcpy(word, p, len);
@@ -123,18 +125,20 @@ double gpt_pairwise_sum(const double *a, int64_t n)
 {
     if (n < 8) {
         double sum = 0;
+
         for (int64_t i = 0; i < n; i++)
             sum += a[i];
         return sum;
     }
     if (n > 128) {
         int64_t half = n / 2 - n / 2 % 8;
+
         return gpt_pairwise_sum(a, half) + gpt_pairwise_sum(a + half,
                                                             n - half);
     }
     double r[8];
     int64_t i = 8;
-    memcpy(r, a, sizeof r);
+    memcpy(r, a, sizeof(r));
     for (; i < n - n % 8; i += 8)
         for (int k = 0; k < 8; k++)
             r[k] += a[i + k];
@@ -148,6 +152,7 @@ double gpt_pairwise_sum(const double *a, int64_t n)
 void gpt_normalize(double *w, int64_t n)
 {
     double sum = gpt_pairwise_sum(w, n);
+
     for (int64_t i = 0; i < n; i++)
         w[i] /= sum;
 }
@@ -171,7 +176,7 @@ int gpt_blend_build(struct gpt_blend *blend, const double *weight, int64_t n,
     struct gpt_blend_order *order = NULL;
     int status;
 
-    memset(blend, 0, sizeof *blend);
+    memset(blend, 0, sizeof(*blend));
     if (n < 1 || n > GPT_BLEND_MAX || size < 0 || size > UINT32_MAX)
         return gpt_fail(err, GPT_EUSAGE,
                         "a blend of %" PRId64 " data sets with %" PRId64
@@ -180,14 +185,15 @@ int gpt_blend_build(struct gpt_blend *blend, const double *weight, int64_t n,
     GPT_TRY_GOTO(status, gpt_blend_order_open(&order, weight, n, size, err),
                  out);
     GPT_TRY_GOTO(status, gpt_new(&blend->taken, (size_t)n,
-                                 sizeof *blend->taken, what, err), out);
+                                 sizeof(*blend->taken), what, err), out);
     GPT_TRY_GOTO(status, gpt_new(&blend->set, (size_t)size,
-                                 sizeof *blend->set, what, err), out);
+                                 sizeof(*blend->set), what, err), out);
     GPT_TRY_GOTO(status, gpt_new(&blend->sample, (size_t)size,
-                                 sizeof *blend->sample, what, err), out);
+                                 sizeof(*blend->sample), what, err), out);
     blend->size = size;
     for (int64_t t = 0; t < size; t++) {
         int64_t given, i = gpt_blend_order_next(order, &given);
+
         blend->set[t] = (uint16_t)i;
         blend->sample[t] = (uint32_t)given;
         blend->taken[i]++;
@@ -204,5 +210,5 @@ void gpt_blend_free(struct gpt_blend *blend)
     gpt_free(blend->set);
     gpt_free(blend->sample);
     gpt_free(blend->taken);
-    memset(blend, 0, sizeof *blend);
+    memset(blend, 0, sizeof(*blend));
 }

@@ -42,8 +42,10 @@ static int64_t scan(const struct gpt_blend_order *o, int64_t t)
 {
     int64_t best = 0;
     double most = lag(o, 0, t);
+
     for (int64_t i = 1; i < o->n; i++) {
         double behind = lag(o, i, t);
+
         if (behind > most) {
             most = behind;
             best = i;
@@ -58,6 +60,7 @@ static int64_t lasts(const struct gpt_blend_order *o, int64_t winner,
                      int64_t loser, double lead, int64_t t)
 {
     double closing = o->weight[loser] - o->weight[winner];
+
     if (closing == 0 || (closing < 0 && lead > o->slack))
         return o->end;
     double steps = closing < 0 ? 0 : (lead - o->slack) / closing;
@@ -112,10 +115,11 @@ static int plant(struct gpt_blend_order *o, struct gpt_err *err)
     o->leaves = 1;
     while (o->leaves < o->n)
         o->leaves *= 2;
-    GPT_TRY(gpt_new(&o->node, 2 * (size_t)o->leaves, sizeof *o->node,
+    GPT_TRY(gpt_new(&o->node, 2 * (size_t)o->leaves, sizeof(*o->node),
                     "a blend", err));
     for (int64_t i = 0; i < o->leaves; i++) {
         struct node *leaf = &o->node[o->leaves + i];
+
         leaf->winner = i < o->n ? (int32_t)i : NOBODY;
         leaf->expires = o->end;
     }
@@ -129,12 +133,12 @@ int gpt_blend_order_open(struct gpt_blend_order **out, const double *weight,
     int status;
 
     *out = NULL;
-    GPT_TRY(gpt_new(&o, 1, sizeof *o, "a blend", err));
+    GPT_TRY(gpt_new(&o, 1, sizeof(*o), "a blend", err));
     o->weight = weight;
     o->n = n;
     o->end = size + 2; /* later than any t */
     o->slack = (double)(size + 2) * 0x1p-49;
-    GPT_TRY_GOTO(status, gpt_new(&o->given, (size_t)n, sizeof *o->given,
+    GPT_TRY_GOTO(status, gpt_new(&o->given, (size_t)n, sizeof(*o->given),
                                  "a blend", err), fail);
     if (n > SCAN_UP_TO)
         GPT_TRY_GOTO(status, plant(o, err), fail);

@@ -74,7 +74,7 @@ static int open_set(struct gpt_corpus *c, const char *prefix,
             return GPT_OK;
         }
     size_t cap = (size_t)c->cap_sets;
-    GPT_TRY(gpt_grow(&c->set, &cap, (size_t)c->n_sets + 1, sizeof *c->set,
+    GPT_TRY(gpt_grow(&c->set, &cap, (size_t)c->n_sets + 1, sizeof(*c->set),
                      "data sets", err));
     c->cap_sets = (int64_t)cap;
     GPT_TRY(gpt_indexed_open(&c->set[c->n_sets], prefix, c->impl, err));
@@ -96,6 +96,7 @@ static int build_member(const struct gpt_corpus *c, struct member *m,
         .seed = c->seed,
     };
     int status = gpt_samples_build(&m->samples, &source, err);
+
     if (status == GPT_EDATA) {
         gpt_context(err, "%s: %s split [%" PRId64 ", %" PRId64 ")",
                     gpt_indexed_prefix(m->set), split, m->begin, m->end);
@@ -140,9 +141,10 @@ static int build_blend(struct split *s, const char *name, int64_t wanted,
     int64_t n = s->n_members, size = 0;
     double *w;
 
-    GPT_TRY(gpt_new(&w, (size_t)n, sizeof *w, "a blend", err));
+    GPT_TRY(gpt_new(&w, (size_t)n, sizeof(*w), "a blend", err));
     for (int64_t i = 0; i < n; i++) {
         const struct member *m = &s->member[i];
+
         w[i] = s->weighted ? m->weight : (double)m->samples.plan.n;
         size += s->weighted ? gpt_blend_share(wanted, w[i])
                             : m->samples.plan.n;
@@ -181,7 +183,7 @@ static int open_split(struct gpt_corpus *c, enum gpt_split which,
 {
     struct split *s = &c->split[which];
 
-    GPT_TRY(gpt_new(&s->member, (size_t)parts->n, sizeof *s->member,
+    GPT_TRY(gpt_new(&s->member, (size_t)parts->n, sizeof(*s->member),
                     "a split", err));
     s->n_members = parts->n;
     s->blended = blended;
@@ -189,6 +191,7 @@ static int open_split(struct gpt_corpus *c, enum gpt_split which,
     double sum = parts->weight ? gpt_pairwise_sum(parts->weight, parts->n) : 1;
     for (int64_t i = 0; i < parts->n; i++) {
         struct member *m = &s->member[i];
+
         GPT_TRY(open_set(c, parts->prefix[i], &m->set, err));
         double n = (double)gpt_indexed_n_sequences(m->set);
         m->begin = (int64_t)rint(lo * n);
@@ -229,6 +232,7 @@ static int open_per_split(struct gpt_corpus *c,
 {
     for (int k = 0; k < GPT_N_SPLITS; k++) {
         struct gpt_blend_parts parts;
+
         if (o->n_samples[k] == 0 || o->n_split_path[k] == 0)
             continue;
         GPT_TRY(gpt_blend_parse(&parts, o->split_path[k], o->n_split_path[k],
@@ -272,14 +276,16 @@ static int check_options(const struct gpt_corpus_options *o,
 static uint64_t mix(uint64_t h, uint64_t v)
 {
     uint8_t bytes[8];
+
     gpt_put_u64(bytes, v);
-    return gpt_hash64(bytes, sizeof bytes, h);
+    return gpt_hash64(bytes, sizeof(bytes), h);
 }
 
 /* The name alone: a data set may be moved to another directory. */
 static const char *last_component(const char *prefix)
 {
     const char *slash = strrchr(prefix, '/');
+
     return slash ? slash + 1 : prefix;
 }
 
@@ -289,7 +295,7 @@ static uint64_t digest_member(uint64_t h, const struct member *m)
     int64_t n = gpt_indexed_n_sequences(m->set);
     uint64_t weight;
 
-    memcpy(&weight, &m->weight, sizeof weight);
+    memcpy(&weight, &m->weight, sizeof(weight));
     h = mix(h, gpt_fnv1a(last_component(gpt_indexed_prefix(m->set))));
     h = mix(h, (uint64_t)n);
     h = mix(h, (uint64_t)gpt_indexed_n_tokens(m->set));
@@ -306,8 +312,10 @@ static uint64_t digest_member(uint64_t h, const struct member *m)
 static uint64_t digest(const struct gpt_corpus *c)
 {
     uint64_t h = mix(mix(1, (uint64_t)c->seq_length), c->seed);
+
     for (int k = 0; k < GPT_N_SPLITS; k++) {
         const struct split *s = &c->split[k];
+
         for (int64_t i = 0; i < s->n_members; i++)
             h = digest_member(h, &s->member[i]);
         if (s->n_members > 0)
@@ -328,7 +336,7 @@ int gpt_corpus_open(struct gpt_corpus **out,
     for (int k = 0; k < GPT_N_SPLITS; k++)
         per_split = per_split || o->n_split_path[k] > 0;
     GPT_TRY(check_options(o, per_split, err));
-    GPT_TRY(gpt_new(&c, 1, sizeof *c, "a corpus", err));
+    GPT_TRY(gpt_new(&c, 1, sizeof(*c), "a corpus", err));
     c->seq_length = o->seq_length;
     c->vocab_size = o->vocab_size;
     c->seed = (uint32_t)o->seed;
@@ -364,6 +372,7 @@ static int check_tokens(const struct gpt_corpus *c,
     uint32_t limit = c->vocab_size > 0 && c->vocab_size < INT32_MAX
                          ? (uint32_t)c->vocab_size
                          : UINT32_C(1) << 31;
+
     for (int64_t i = 0; i < n; i++)
         if ((uint32_t)tokens[i] >= limit)
             return gpt_fail(err, GPT_EDATA,
@@ -391,6 +400,7 @@ int gpt_corpus_get(const struct gpt_corpus *c, enum gpt_split split,
     for (int64_t left = c->seq_length + 1; left > 0; visit++, begin = 0) {
         int64_t sequence = samples->document[visit];
         int64_t n = gpt_indexed_length(m->set, sequence) - begin;
+
         n = gpt_min_i64(n, left);
         GPT_TRY(gpt_indexed_read(m->set, sequence, begin, n, tokens, err));
         GPT_TRY(check_tokens(c, m->set, sequence, begin, tokens, n, err));

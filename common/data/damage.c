@@ -11,12 +11,14 @@ const char *gpt_damage_word(enum gpt_damage kind)
         GPT_DAMAGE_LIST(X)
 #undef X
     };
+
     return words[kind];
 }
 
 int64_t gpt_damages_total(const struct gpt_damages *all)
 {
     int64_t n = 0;
+
     for (int k = 0; k < GPT_N_DAMAGES; k++)
         n += all->count[k];
     return n;
@@ -27,13 +29,13 @@ int gpt_damage_found(struct gpt_damages *all, struct gpt_err *err,
                      ...)
 {
     struct gpt_err own = {0};
-    char text[sizeof own.text];
+    char text[sizeof(own.text)];
     va_list args;
 
     if (all && ++all->count[kind] > all->most)
         return GPT_OK;
     va_start(args, fmt);
-    vsnprintf(text, sizeof text, fmt, args);
+    vsnprintf(text, sizeof(text), fmt, args);
     va_end(args);
     struct gpt_err *to = all ? &own : err;
     gpt_fail(to, GPT_EDATA, "%s", text);

@@ -63,6 +63,7 @@ static int check_magic(const struct check *c)
 {
     const enum gpt_damage header = GPT_DAMAGE_HEADER;
     int status = GPT_EDATA;
+
     if (c->size >= 8 && memcmp(c->image, legacy_magic, 8) == 0)
         FOUND(c, header, "gpt-dataset convert makes a new data set of it",
               "%s:0: magic is TNTIDX, the legacy format of lazy and cached"
@@ -132,8 +133,10 @@ static int check_counts(const struct check *c)
 static enum gpt_dtype fitting_dtype(const struct check *c, int64_t n)
 {
     static const enum gpt_dtype types[] = {GPT_U16, GPT_I32, GPT_U8, GPT_I64};
+
     for (size_t i = 0; n > 0 && i < GPT_COUNT(types); i++) {
         int64_t item = (int64_t)gpt_dtype_bytes(types[i]);
+
         if (c->bin_bytes % item == 0 && c->bin_bytes / item == n)
             return types[i];
     }
@@ -144,6 +147,7 @@ static enum gpt_dtype fitting_dtype(const struct check *c, int64_t n)
 static int64_t sum_lengths(const struct gpt_idx *idx)
 {
     int64_t sum = 0;
+
     for (int64_t i = 0; i < idx->n_sequences; i++)
         if (!gpt_add(sum, gpt_max_i64(0, gpt_idx_i32(idx->lengths, i)), &sum))
             return -1;
@@ -153,6 +157,7 @@ static int64_t sum_lengths(const struct gpt_idx *idx)
 static int check_dtype(const struct check *c)
 {
     uint8_t code = c->image[DTYPE_AT];
+
     if (gpt_idx_dtype(code, &c->idx->dtype))
         return GPT_OK;
     if (code == 6 || code == 7)
@@ -175,6 +180,7 @@ static int bad_pointer(const struct check *c, int64_t i, int64_t expected)
 {
     int64_t pointer = gpt_idx_i64(c->idx->pointers, i);
     bool wrapped = (uint32_t)pointer == (uint32_t)expected;
+
     return FOUND(c, wrapped ? GPT_DAMAGE_POINTER_32 : GPT_DAMAGE_POINTER,
                  wrapped ? "the writer counted in 32 bits, as Megatron-LM with"
                            " numpy 2 did before September 2025: gpt-dataset"
@@ -190,6 +196,7 @@ static int bad_length(const struct check *c, int64_t i, int64_t end)
     int64_t at = offset_of(c, c->idx->lengths) + 4 * i;
     int64_t length = gpt_idx_i32(c->idx->lengths, i);
     int64_t item = (int64_t)gpt_dtype_bytes(c->idx->dtype);
+
     if (length < 0)
         return FOUND(c, GPT_DAMAGE_LENGTH, NULL,
                      "%s:%" PRId64 ": length of sequence %" PRId64 " is %"
@@ -206,6 +213,7 @@ static int bad_bin(const struct check *c, int64_t end)
     int64_t item = (int64_t)gpt_dtype_bytes(c->idx->dtype);
     int64_t filled = gpt_idx_filled_documents(c->idx);
     bool eod = filled > 1 && c->bin_bytes - end == filled * item;
+
     return FOUND(c, eod ? GPT_DAMAGE_EOD_LENGTH : GPT_DAMAGE_BIN_LONG,
                  eod ? "one token a document is not counted, as Megatron-LM"
                        " forgot the end of documents in summer 2023:"
@@ -225,6 +233,7 @@ static void guess_dtype(const struct check *c)
     int64_t n = sum_lengths(idx), last = idx->n_sequences - 1, bytes;
     int64_t item = (int64_t)gpt_dtype_bytes(idx->dtype);
     enum gpt_dtype guess = fitting_dtype(c, n);
+
     if (guess == GPT_N_DTYPES || !gpt_mul(n, item, &bytes) ||
         bytes == c->bin_bytes)
         return;
@@ -250,6 +259,7 @@ static int check_sequences(const struct check *c)
 
     for (int64_t i = 0; i < idx->n_sequences; i++) {
         int64_t length = gpt_idx_i32(idx->lengths, i), next;
+
         if (length < 0)
             GPT_TRY(bad_length(c, i, end));
         if (gpt_idx_i64(idx->pointers, i) != end)
@@ -284,6 +294,7 @@ static int check_documents(const struct check *c)
                       ", must be 0", c->path, at, before));
     for (int64_t d = 1; d <= idx->n_documents; d++) {
         int64_t v = gpt_idx_i64(idx->documents, d);
+
         if (v < before)
             GPT_TRY(FOUND(c, GPT_DAMAGE_DOCUMENT, NULL,
                           "%s:%" PRId64 ": document index %" PRId64 " is %"
@@ -306,7 +317,7 @@ static int check_documents(const struct check *c)
 
 static int check_all(const struct check *c)
 {
-    memset(c->idx, 0, sizeof *c->idx);
+    memset(c->idx, 0, sizeof(*c->idx));
     GPT_TRY(check_magic(c));
     if (!c->all) /* a wrong type is told before a wrong count */
         GPT_TRY(check_dtype(c));
@@ -323,6 +334,7 @@ int gpt_idx_parse(struct gpt_idx *idx, const uint8_t *image, int64_t size,
                   int64_t bin_bytes, const char *path, struct gpt_err *err)
 {
     struct check c = {idx, image, size, bin_bytes, path, NULL, err};
+
     return check_all(&c);
 }
 
@@ -330,12 +342,14 @@ int gpt_idx_check(struct gpt_idx *idx, const uint8_t *image, int64_t size,
                   int64_t bin_bytes, const char *path, struct gpt_damages *all)
 {
     struct check c = {idx, image, size, bin_bytes, path, all, NULL};
+
     return check_all(&c);
 }
 
 int64_t gpt_idx_filled_documents(const struct gpt_idx *idx)
 {
     int64_t n = 0;
+
     for (int64_t d = 0; d < idx->n_documents; d++)
         n += gpt_idx_i64(idx->documents, d) <
              gpt_idx_i64(idx->documents, d + 1);

@@ -28,14 +28,16 @@ struct gpt_idx {
 static inline int32_t gpt_idx_i32(const uint8_t *array, int64_t i)
 {
     int32_t v;
-    memcpy(&v, array + 4 * i, sizeof v);
+
+    memcpy(&v, array + 4 * i, sizeof(v));
     return v;
 }
 
 static inline int64_t gpt_idx_i64(const uint8_t *array, int64_t i)
 {
     int64_t v;
-    memcpy(&v, array + 8 * i, sizeof v);
+
+    memcpy(&v, array + 8 * i, sizeof(v));
     return v;
 }
 

@@ -52,6 +52,7 @@ static int open_part(struct gpt_in **in, const char *prefix,
 {
     struct gpt_buf path = {0};
     int status = gpt_buf_printf(&path, "%s%s", prefix, suffix);
+
     if (status != GPT_OK) {
         gpt_buf_free(&path);
         return gpt_fail(err, GPT_EFAIL, "%s: out of memory", prefix);
@@ -71,6 +72,7 @@ static int open_bin(struct gpt_indexed *set, enum impl impl,
                     struct gpt_err *err)
 {
     int64_t size = gpt_in_size(set->bin_file);
+
     gpt_in_map_only(set->idx_file); /* blends have thousands of files */
     if (impl == MMAP) {
         GPT_TRY(gpt_in_map(set->bin_file, &set->bytes, err));
@@ -113,7 +115,7 @@ int gpt_indexed_open(struct gpt_indexed **out, const char *prefix,
 
     *out = NULL;
     GPT_TRY(parse_impl(impl, &how, err));
-    GPT_TRY(gpt_new(&set, 1, sizeof *set, "a data set", err));
+    GPT_TRY(gpt_new(&set, 1, sizeof(*set), "a data set", err));
     int status = open_set(set, prefix, how, err);
     if (status != GPT_OK) {
         gpt_indexed_close(set);
@@ -192,6 +194,7 @@ static void advise(const uint8_t *p, int64_t n, int advice)
 {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
     uintptr_t begin = (uintptr_t)p & ~(page - 1);
+
     (void)madvise((void *)begin, (uintptr_t)p + (uintptr_t)n - begin, advice);
 }
 
@@ -208,15 +211,15 @@ static int64_t widen(int32_t *dst, const uint8_t *src, int64_t n,
                      enum gpt_dtype dtype)
 {
     switch (dtype) {
-#define WIDEN(name, type)                                                      \
-    case name:                                                                 \
-        for (int64_t i = 0; i < n; i++) {                                      \
-            type v;                                                            \
-            memcpy(&v, src + (size_t)i * sizeof v, sizeof v);                  \
-            if (sizeof v > sizeof *dst && (int64_t)v != (int32_t)v)            \
-                return i;                                                      \
-            dst[i] = (int32_t)v;                                               \
-        }                                                                      \
+#define WIDEN(name, type)                                             \
+    case name:                                                        \
+        for (int64_t i = 0; i < n; i++) {                             \
+            type v;                                                   \
+            memcpy(&v, src + (size_t)i * sizeof(v), sizeof(v));       \
+            if (sizeof(v) > sizeof(*dst) && (int64_t)v != (int32_t)v) \
+                return i;                                             \
+            dst[i] = (int32_t)v;                                      \
+        }                                                             \
         return n;
         WIDEN(GPT_U8, uint8_t)
         WIDEN(GPT_I8, int8_t)
@@ -235,7 +238,7 @@ int gpt_indexed_read(const struct gpt_indexed *set, int64_t i, int64_t begin,
 {
     enum { FAULT = 4096 }; /* bytes that one page fault reads */
     uint8_t piece[16384];
-    int64_t most = set->bytes ? n : (int64_t)sizeof piece / set->item;
+    int64_t most = set->bytes ? n : (int64_t)sizeof(piece) / set->item;
 
     if (i < 0 || i >= set->idx.n_sequences || begin < 0 || n < 0 ||
         n > gpt_indexed_length(set, i) - begin)
@@ -249,6 +252,7 @@ int gpt_indexed_read(const struct gpt_indexed *set, int64_t i, int64_t begin,
     for (int64_t done = 0; done < n;) {
         int64_t some = gpt_min_i64(n - done, most);
         const uint8_t *src = set->bytes ? set->bytes + at : piece;
+
         if (!set->bytes)
             GPT_TRY(gpt_in_read(set->bin_file, piece, at,
                                 (size_t)(some * set->item), err));

@@ -33,6 +33,7 @@ static int open_file(struct gpt_out **out, const char *prefix,
 {
     struct gpt_buf path = {0};
     int status = gpt_buf_printf(&path, "%s%s", prefix, suffix);
+
     if (status != GPT_OK)
         status = gpt_fail(err, GPT_EFAIL, "%s: out of memory", prefix);
     else if (at < 0)
@@ -50,6 +51,7 @@ static int open_files(struct gpt_indexed_writer *w,
     const struct gpt_indexed_position *at = o->at;
     int64_t item = (int64_t)gpt_dtype_bytes(w->dtype);
     unsigned scratch = GPT_OUT_FORCE | (at ? o->flags : GPT_OUT_NOSYNC);
+
     GPT_TRY(open_file(&w->bin, w->prefix, ".bin", o->flags,
                       at ? at->n_tokens * item : -1, err));
     GPT_TRY(open_file(&w->idx, w->prefix, ".idx", o->flags, at ? 0 : -1, err));
@@ -86,7 +88,7 @@ int gpt_indexed_writer_open_with(
     if (!gpt_idx_header(header, o->dtype, 0, 0))
         return gpt_fail(err, GPT_EUSAGE, "%s: tokens cannot be of type %s",
                         o->prefix, gpt_dtype_name(o->dtype));
-    GPT_TRY(gpt_new(&w, 1, sizeof *w, "a data set writer", err));
+    GPT_TRY(gpt_new(&w, 1, sizeof(*w), "a data set writer", err));
     int status = fill_writer(w, o, err);
     if (status == GPT_OK)
         *out = w;
@@ -103,6 +105,7 @@ int gpt_indexed_writer_open(struct gpt_indexed_writer **w, const char *prefix,
 {
     const struct gpt_indexed_writer_options o = {
         .prefix = prefix, .dtype = dtype, .flags = flags};
+
     return gpt_indexed_writer_open_with(w, &o, err);
 }
 
@@ -135,6 +138,7 @@ static int check_block(const struct gpt_indexed_writer *w,
                        struct gpt_err *err)
 {
     int64_t tokens = 0;
+
     *closed = w->n_closed;
     for (int64_t i = 0; i < b->n_sequences; i++) {
         if (b->lengths[i] < 0)
@@ -170,10 +174,10 @@ int gpt_indexed_writer_add(struct gpt_indexed_writer *w,
                           (size_t)b->n_tokens * gpt_dtype_bytes(w->dtype),
                           err));
     GPT_TRY(gpt_out_write(w->lengths, b->lengths,
-                          (size_t)b->n_sequences * sizeof *b->lengths, err));
+                          (size_t)b->n_sequences * sizeof(*b->lengths), err));
     GPT_TRY(gpt_out_write(
         w->documents, b->document_sequences,
-        (size_t)b->n_documents * sizeof *b->document_sequences, err));
+        (size_t)b->n_documents * sizeof(*b->document_sequences), err));
     w->n_tokens += b->n_tokens;
     w->n_sequences += b->n_sequences;
     w->n_documents += b->n_documents;
@@ -211,18 +215,20 @@ static int stream(struct gpt_indexed_writer *w, struct gpt_out *from,
 
     for (int64_t done = 0; done < n; done += PIECE) {
         size_t some = (size_t)gpt_min_i64(PIECE, n - done);
-        GPT_TRY(gpt_out_reread(from, in, some * sizeof *in,
-                               done * (int64_t)sizeof *in, err));
+
+        GPT_TRY(gpt_out_reread(from, in, some * sizeof(*in),
+                               done * (int64_t)sizeof(*in), err));
         if (what == AS_IT_IS) {
-            GPT_TRY(gpt_out_write(w->idx, in, some * sizeof *in, err));
+            GPT_TRY(gpt_out_write(w->idx, in, some * sizeof(*in), err));
             continue;
         }
         for (size_t i = 0; i < some; i++) {
             int64_t v = in[i] * scale;
+
             out[i] = value(what, v, sum, done + (int64_t)i + 1);
             sum += v;
         }
-        GPT_TRY(gpt_out_write(w->idx, out, some * sizeof *out, err));
+        GPT_TRY(gpt_out_write(w->idx, out, some * sizeof(*out), err));
     }
     return GPT_OK;
 }
@@ -230,7 +236,7 @@ static int stream(struct gpt_indexed_writer *w, struct gpt_out *from,
 static int put_word(struct gpt_indexed_writer *w, int64_t v,
                     struct gpt_err *err)
 {
-    return gpt_out_write(w->idx, &v, sizeof v, err);
+    return gpt_out_write(w->idx, &v, sizeof(v), err);
 }
 
 static int write_mmididx(struct gpt_indexed_writer *w, struct gpt_err *err)
@@ -240,7 +246,7 @@ static int write_mmididx(struct gpt_indexed_writer *w, struct gpt_err *err)
 
     if (!gpt_idx_header(header, w->dtype, w->n_sequences, w->n_documents))
         return gpt_fail(err, GPT_EFAIL, "%s: type of tokens", w->prefix);
-    GPT_TRY(gpt_out_write(w->idx, header, sizeof header, err));
+    GPT_TRY(gpt_out_write(w->idx, header, sizeof(header), err));
     GPT_TRY(stream(w, w->lengths, w->n_sequences, AS_IT_IS, 1, err));
     GPT_TRY(stream(w, w->lengths, w->n_sequences, SUM_BEFORE, item, err));
     GPT_TRY(put_word(w, 0, err));
@@ -257,7 +263,7 @@ static int write_tntidx(struct gpt_indexed_writer *w, struct gpt_err *err)
     const int64_t header[] = {1, code, (int64_t)gpt_dtype_bytes(w->dtype),
                               n, n,    w->n_documents + 1};
     GPT_TRY(gpt_out_write(w->idx, "TNTIDX\0", 8, err));
-    GPT_TRY(gpt_out_write(w->idx, header, sizeof header, err));
+    GPT_TRY(gpt_out_write(w->idx, header, sizeof(header), err));
     GPT_TRY(put_word(w, 0, err));
     GPT_TRY(stream(w, w->lengths, n, NUMBER, 1, err));
     GPT_TRY(put_word(w, 0, err));

@@ -11,9 +11,11 @@ void gpt_batch_masks(const struct gpt_mask_options *o, const int32_t *tokens,
         int64_t at = row * t;
         int32_t origin = 0; /* of positions */
         int32_t first = 0;  /* position that is still visible */
+
         for (int32_t i = 0; i < t; i++, at++) {
             bool eod = o->eod >= 0 && x[i] == o->eod;
             bool padding = x[i + 1] < 0;
+
             input[at] = x[i] < 0 ? 0 : x[i];
             target[at] = padding ? 0 : x[i + 1];
             position[at] = i - origin;

@@ -8,6 +8,7 @@ void gpt_mt19937_seed(struct gpt_mt19937 *mt, uint32_t seed)
     mt->key[0] = seed;
     for (uint32_t i = 1; i < N; i++) {
         uint32_t before = mt->key[i - 1];
+
         mt->key[i] = UINT32_C(1812433253) * (before ^ before >> 30) + i;
     }
     mt->next = N;
@@ -16,6 +17,7 @@ void gpt_mt19937_seed(struct gpt_mt19937 *mt, uint32_t seed)
 static uint32_t twist(uint32_t high, uint32_t low)
 {
     uint32_t y = (high & UINT32_C(0x80000000)) | (low & UINT32_C(0x7fffffff));
+
     return y >> 1 ^ (-(y & 1) & UINT32_C(0x9908b0df));
 }
 
@@ -54,16 +56,19 @@ void gpt_mt19937_shuffle(struct gpt_mt19937 *mt, uint32_t *a, int64_t n)
 
     for (int64_t i = n - 1; i > 0;) {
         int64_t some = i < AHEAD ? i : AHEAD;
+
         for (int64_t k = 0; k < some;) {
             uint32_t max = (uint32_t)(i - k);
             uint32_t j = gpt_mt19937_u32(mt) & UINT32_MAX >>
                                                    __builtin_clz(max);
+
             partner[k] = j;
             __builtin_prefetch(&a[j], 1);
             k += j <= max;
         }
         for (int64_t k = 0; k < some; k++, i--) {
             uint32_t swap = a[i];
+
             a[i] = a[partner[k]];
             a[partner[k]] = swap;
         }

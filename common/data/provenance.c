@@ -16,6 +16,7 @@ enum { MAX_BYTES = 1 << 30 };
 void gpt_key_counts_add(struct gpt_key_counts *c, int64_t document_tokens)
 {
     int bucket = 0;
+
     while (document_tokens >> bucket && bucket < GPT_LENGTH_BUCKETS - 1)
         bucket++;
     c->of_length[bucket]++;
@@ -27,6 +28,7 @@ int gpt_tokenizer_id_add(struct gpt_tokenizer_id *id, const char *option,
 {
     char *data;
     size_t len;
+
     if (!path)
         return GPT_OK;
     if (id->n_files == GPT_TOKENIZER_FILES)
@@ -56,9 +58,11 @@ static bool put_command(cJSON *root, const char *lines)
 {
     cJSON *list = cJSON_AddArrayToObject(root, "command");
     bool good = list != NULL;
+
     while (good && lines && *lines) {
         size_t n = strcspn(lines, "\n");
         char *line = strndup(lines, n);
+
         good = line && cJSON_AddItemToArray(list, cJSON_CreateString(line));
         free(line);
         lines += lines[n] ? n + 1 : n;
@@ -83,8 +87,10 @@ static bool put_tokenizer(cJSON *root, const struct gpt_set_origin *o)
                         gpt_tokenizer_vocab_size(o->tokenizer)) &&
                 put_int(t, "eod", gpt_tokenizer_eod(o->tokenizer)) &&
                 (files = cJSON_AddArrayToObject(t, "files"));
+
     for (int i = 0; good && id && i < id->n_files; i++) {
         cJSON *file = cJSON_CreateObject();
+
         good = cJSON_AddItemToArray(files, file) &&
                put_string(file, "option", id->files[i].option) &&
                put_string(file, "path", id->files[i].path) &&
@@ -98,11 +104,13 @@ static bool put_inputs(cJSON *root, const struct gpt_provenance *p)
 {
     cJSON *inputs = cJSON_AddArrayToObject(root, "inputs");
     bool good = inputs != NULL;
+
     for (int64_t i = 0; good && i < p->origin.n_inputs; i++) {
         const struct gpt_input_range *span = &p->origin.inputs[i];
         cJSON *input = cJSON_CreateObject();
         char digest[17];
-        snprintf(digest, sizeof digest, "%016" PRIx64, p->sums[i].xxh64);
+
+        snprintf(digest, sizeof(digest), "%016" PRIx64, p->sums[i].xxh64);
         good = cJSON_AddItemToArray(inputs, input) &&
                put_string(input, "path", span->path) &&
                (span->begin == 0 && span->end < 0
@@ -118,6 +126,7 @@ static bool put_bad(cJSON *root, const struct gpt_bad_report *bad)
 {
     cJSON *kinds = cJSON_AddObjectToObject(root, "bad_lines");
     bool good = kinds != NULL;
+
     for (int k = 0; good && k < GPT_BAD_KINDS; k++)
         if (bad->of_kind[k])
             good = put_int(kinds, gpt_bad_word(k), bad->of_kind[k]);
@@ -135,6 +144,7 @@ static bool put_counts(cJSON *root, const struct gpt_key_counts *c)
                 put_int(root, "text_bytes", c->text_bytes) &&
                 cJSON_AddNumberToObject(root, "bytes_per_token", per_token) &&
                 (lengths = cJSON_AddArrayToObject(root, "lengths"));
+
     for (int b = 0; good && b < GPT_LENGTH_BUCKETS; b++) {
         if (!c->of_length[b])
             continue;
@@ -160,6 +170,7 @@ int gpt_provenance_write(struct gpt_out *out, const struct gpt_provenance *p,
     cJSON *root = cJSON_CreateObject();
     char *text = NULL;
     int status = GPT_OK;
+
     if (root && put_string(root, "tool", "gpt-preprocess " GPT_VERSION) &&
         put_string(root, "unicode", GPT_UNICODE_VERSION) &&
         put_command(root, o->command) && put_string(root, "key", p->key) &&
@@ -182,6 +193,7 @@ int gpt_provenance_write(struct gpt_out *out, const struct gpt_provenance *p,
 static const char *text_of(const cJSON *o, const char *name)
 {
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(o, name);
+
     return cJSON_IsString(item) ? item->valuestring : "?";
 }
 
@@ -192,6 +204,7 @@ void gpt_provenance_brief(char *buf, size_t cap, const cJSON *root)
     const cJSON *input, *n;
     double bytes = 0;
     char size[32];
+
     cJSON_ArrayForEach(input, inputs) {
         n = cJSON_GetObjectItemCaseSensitive(input, "bytes");
         bytes += cJSON_IsNumber(n) ? n->valuedouble : 0;
@@ -208,6 +221,7 @@ int gpt_provenance_read(cJSON **root, const char *prefix, struct gpt_err *err)
 {
     struct gpt_buf path = {0};
     int status = GPT_OK;
+
     *root = NULL;
     if (gpt_buf_printf(&path, "%s.json", prefix) != GPT_OK)
         status = gpt_fail(err, GPT_EFAIL, "out of memory for a file name");

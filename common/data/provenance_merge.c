@@ -24,6 +24,7 @@ static const cJSON *field(const cJSON *o, const char *name)
 static double number(const cJSON *o, const char *name)
 {
     const cJSON *v = field(o, name);
+
     return cJSON_IsNumber(v) ? v->valuedouble : 0;
 }
 
@@ -34,8 +35,10 @@ static bool copy_common(const struct gpt_provenance_merge *m)
 {
     static const char *const names[] = {"unicode", "key", "index", "dtype",
                                         "tokenizer"};
+
     for (size_t i = 0; i < GPT_COUNT(names); i++) {
         const cJSON *v = field(m->parts[0], names[i]);
+
         if (v && !cJSON_AddItemToObject(m->root, names[i],
                                         cJSON_Duplicate(v, true)))
             return false;
@@ -47,8 +50,10 @@ static bool add_sums(const struct gpt_provenance_merge *m)
 {
     static const char *const names[] = {"documents", "sequences", "tokens",
                                         "text_bytes"};
+
     for (size_t i = 0; i < GPT_COUNT(names); i++) {
         double sum = 0;
+
         for (int64_t k = 0; k < m->n; k++)
             sum += number(m->parts[k], names[i]);
         if (!cJSON_AddNumberToObject(m->root, names[i], sum))
@@ -66,10 +71,13 @@ static bool add_lengths(const struct gpt_provenance_merge *m)
 {
     cJSON *list = cJSON_AddArrayToObject(m->root, "lengths");
     bool good = list != NULL;
+
     for (int b = 0; good && b < GPT_LENGTH_BUCKETS; b++) {
         double from = b ? (double)(INT64_C(1) << (b - 1)) : 0, sum = 0;
+
         for (int64_t k = 0; k < m->n; k++) {
             const cJSON *row;
+
             cJSON_ArrayForEach(row, field(m->parts[k], "lengths"))
                 if (number(row, "from") == from)
                     sum += number(row, "documents");
@@ -90,8 +98,10 @@ static bool add_bad_lines(const struct gpt_provenance_merge *m)
 {
     cJSON *all = cJSON_AddObjectToObject(m->root, "bad_lines");
     bool good = all != NULL;
+
     for (int kind = 0; good && kind < GPT_BAD_KINDS; kind++) {
         double sum = 0;
+
         for (int64_t k = 0; k < m->n; k++)
             sum += number(field(m->parts[k], "bad_lines"), gpt_bad_word(kind));
         if (sum > 0)
@@ -105,8 +115,10 @@ static bool join_lists(const struct gpt_provenance_merge *m, const char *name)
 {
     cJSON *all = cJSON_AddArrayToObject(m->root, name);
     bool good = all != NULL;
+
     for (int64_t k = 0; good && k < m->n; k++) {
         const cJSON *item;
+
         cJSON_ArrayForEach(item, field(m->parts[k], name))
             good = good &&
                    cJSON_AddItemToArray(all, cJSON_Duplicate(item, true));
@@ -119,9 +131,11 @@ static bool add_parts(const struct gpt_provenance_merge *m,
 {
     cJSON *all = cJSON_AddArrayToObject(m->root, "merged");
     bool good = all != NULL;
+
     for (int64_t k = 0; good && k < m->n; k++) {
         cJSON *part = cJSON_CreateObject();
         const cJSON *command = field(m->parts[k], "command");
+
         good = cJSON_AddItemToArray(all, part) &&
                cJSON_AddStringToObject(part, "set", sets[k]) &&
                (!command ||
@@ -160,6 +174,7 @@ static int write_json(struct gpt_provenance_merge *m, struct gpt_err *err)
     char *text = gpt_json_print(m->root, true);
     int status = text ? gpt_out_printf(m->json, err, "%s\n", text)
                       : gpt_fail(err, GPT_EFAIL, "out of memory");
+
     cJSON_free(text);
     return status;
 }
@@ -174,11 +189,13 @@ static int shift_sources(struct gpt_out *out, struct gpt_in *in, uint32_t shift,
     int64_t n = (gpt_in_size(in) - GPT_SOURCES_HEADER) / GPT_SOURCE_BYTES;
     for (int64_t done = 0; done < n; done += PIECE) {
         size_t some = (size_t)gpt_min_i64(PIECE, n - done);
+
         GPT_TRY(gpt_in_read(in, records,
                             GPT_SOURCES_HEADER + done * GPT_SOURCE_BYTES,
                             some * GPT_SOURCE_BYTES, err));
         for (size_t i = 0; i < some; i++) {
             uint8_t *input = records + i * GPT_SOURCE_BYTES;
+
             gpt_put_u32(input, gpt_get_u32(input) + shift);
         }
         GPT_TRY(gpt_out_write(out, records, some * GPT_SOURCE_BYTES, err));
@@ -189,6 +206,7 @@ static int shift_sources(struct gpt_out *out, struct gpt_in *in, uint32_t shift,
 static int write_sources(struct gpt_provenance_merge *m, struct gpt_err *err)
 {
     uint32_t shift = 0;
+
     GPT_TRY(gpt_out_write(m->all_sources, GPT_SOURCES_MAGIC,
                           GPT_SOURCES_HEADER, err));
     for (int64_t k = 0; k < m->n; k++) {
@@ -205,6 +223,7 @@ static int open_beside(struct gpt_out **out, const char *prefix,
 {
     struct gpt_buf path = {0};
     int status = gpt_buf_printf(&path, "%s%s", prefix, suffix);
+
     status = status == GPT_OK ? gpt_out_open(out, path.data, flags, 0, err)
                               : gpt_fail(err, GPT_EFAIL, "out of memory");
     gpt_buf_free(&path);
@@ -222,6 +241,7 @@ static int open_sources(struct gpt_provenance_merge *m,
     for (int64_t k = 0; k < m->n && *all; k++) {
         struct gpt_buf path = {0};
         int status = GPT_OK;
+
         if (gpt_buf_printf(&path, "%s.sources", sets[k]) != GPT_OK)
             status = gpt_fail(err, GPT_EFAIL, "out of memory");
         else if (gpt_path_exists(path.data))
@@ -239,6 +259,7 @@ static int open_all(struct gpt_provenance_merge *m, const char *prefix,
                     struct gpt_err *err)
 {
     bool all;
+
     GPT_TRY(gpt_new(&m->parts, (size_t)m->n, sizeof(*m->parts), "provenances",
                     err));
     for (int64_t k = 0; k < m->n; k++) {
@@ -258,6 +279,7 @@ int gpt_provenance_merge_open(struct gpt_provenance_merge **merge,
                               int64_t n, unsigned flags, struct gpt_err *err)
 {
     struct gpt_provenance_merge *m;
+
     *merge = NULL;
     GPT_TRY(gpt_new(&m, 1, sizeof(*m), "a provenance", err));
     m->n = n;
@@ -273,6 +295,7 @@ int gpt_provenance_merge_commit(struct gpt_provenance_merge *m,
                                 struct gpt_err *err)
 {
     struct gpt_out *json = m->json, *sources = m->all_sources;
+
     if (json)
         GPT_TRY(write_json(m, err));
     if (sources)

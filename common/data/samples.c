@@ -27,6 +27,7 @@ bool gpt_samples_plan(struct gpt_samples_plan *plan, int64_t tokens,
     if (plan->epochs > 1) {
         int64_t before = (all - tokens - 1) / seq_length;
         int64_t an_epoch = (tokens - 1) / seq_length;
+
         plan->separate = wanted - before < (int64_t)(0.80 * (double)an_epoch);
         if (plan->separate)
             plan->n_before = before;
@@ -37,6 +38,7 @@ bool gpt_samples_plan(struct gpt_samples_plan *plan, int64_t tokens,
 static int64_t count_tokens(const struct gpt_samples_source *source)
 {
     int64_t n = 0;
+
     for (int64_t i = source->begin; i < source->end; i++)
         n += gpt_idx_i32(source->lengths, i);
     return n;
@@ -48,6 +50,7 @@ static void fill_documents(uint32_t *document,
                            int64_t epochs, struct gpt_mt19937 *mt)
 {
     int64_t n = source->end - source->begin;
+
     for (int64_t e = 0; e < epochs; e++)
         for (int64_t i = 0; i < n; i++)
             document[e * n + i] = (uint32_t)(source->begin + i);
@@ -69,6 +72,7 @@ static void walk(struct gpt_samples *s,
     s->offset[0] = 0;
     for (int64_t k = 1; k <= s->plan.n; k++) {
         int64_t left = source->seq_length + 1;
+
         while (length - offset < left) {
             left -= length - offset;
             offset = 0;
@@ -86,6 +90,7 @@ static void walk(struct gpt_samples *s,
 static void fill_shuffle(struct gpt_samples *s, struct gpt_mt19937 *mt)
 {
     int64_t n = s->plan.n, before = s->plan.n_before;
+
     for (int64_t k = 0; k < n; k++)
         s->shuffle[k] = (uint32_t)k;
     gpt_mt19937_shuffle(mt, s->shuffle, before);
@@ -126,16 +131,16 @@ int gpt_samples_build(struct gpt_samples *s,
     struct gpt_mt19937 mt;
     int status;
 
-    memset(s, 0, sizeof *s);
+    memset(s, 0, sizeof(*s));
     GPT_TRY(check_sizes(s, source, err));
     size_t rows = (size_t)s->plan.n + 1;
     GPT_TRY_GOTO(status, gpt_new(&s->document, (size_t)s->n_visits,
-                                 sizeof *s->document, what, err), fail);
-    GPT_TRY_GOTO(status, gpt_new(&s->visit, rows, sizeof *s->visit, what,
+                                 sizeof(*s->document), what, err), fail);
+    GPT_TRY_GOTO(status, gpt_new(&s->visit, rows, sizeof(*s->visit), what,
                                  err), fail);
-    GPT_TRY_GOTO(status, gpt_new(&s->offset, rows, sizeof *s->offset, what,
+    GPT_TRY_GOTO(status, gpt_new(&s->offset, rows, sizeof(*s->offset), what,
                                  err), fail);
-    GPT_TRY_GOTO(status, gpt_new(&s->shuffle, rows, sizeof *s->shuffle, what,
+    GPT_TRY_GOTO(status, gpt_new(&s->shuffle, rows, sizeof(*s->shuffle), what,
                                  err), fail);
 
     gpt_mt19937_seed(&mt, source->seed);
@@ -157,5 +162,5 @@ void gpt_samples_free(struct gpt_samples *s)
     gpt_free(s->visit);
     gpt_free(s->offset);
     gpt_free(s->shuffle);
-    memset(s, 0, sizeof *s);
+    memset(s, 0, sizeof(*s));
 }

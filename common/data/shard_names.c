@@ -33,8 +33,10 @@ int64_t gpt_shards_gap(const char *const *names, int64_t n, int64_t *n_shards,
                        const char **what)
 {
     int64_t last = 0, gap = 0, misplaced = 0;
+
     for (int64_t i = 0; i < n; i++) {
         int64_t shard, of;
+
         if (!parse(names[i], &shard, &of) || (i > 0 && of != *n_shards))
             return 0; /* not shards, or of several divisions */
         *n_shards = of;

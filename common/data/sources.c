@@ -27,12 +27,13 @@ static int read_paths(struct gpt_sources *s, const char *prefix,
                       struct gpt_err *err)
 {
     const cJSON *input;
+
     GPT_TRY(gpt_provenance_read(&s->root, prefix, err));
     const cJSON *inputs = cJSON_GetObjectItemCaseSensitive(s->root, "inputs");
     if (!cJSON_IsArray(inputs))
         return gpt_fail(err, GPT_EDATA, "%s.json: no list 'inputs'", prefix);
     GPT_TRY(gpt_new(&s->paths, (size_t)cJSON_GetArraySize(inputs),
-                    sizeof *s->paths, "names of inputs", err));
+                    sizeof(*s->paths), "names of inputs", err));
     cJSON_ArrayForEach(input, inputs)
         GPT_TRY(gpt_json_string(input, "path", &s->paths[s->n_paths++], prefix,
                                 err));
@@ -43,6 +44,7 @@ static int map_records(struct gpt_sources *s, const char *prefix,
                        struct gpt_err *err)
 {
     struct gpt_buf path = {0};
+
     if (gpt_buf_printf(&path, "%s.sources", prefix) != GPT_OK)
         return gpt_fail(err, GPT_EFAIL, "out of memory for a file name");
     int status = gpt_in_open(&s->in, path.data, err);
@@ -68,7 +70,8 @@ int gpt_sources_open(struct gpt_sources **sources, const char *prefix,
                      int64_t n_documents, struct gpt_err *err)
 {
     struct gpt_sources *s;
-    GPT_TRY(gpt_new(&s, 1, sizeof *s, "sources", err));
+
+    GPT_TRY(gpt_new(&s, 1, sizeof(*s), "sources", err));
     s->n = n_documents;
     int status = map_records(s, prefix, err);
     if (status == GPT_OK)
@@ -96,6 +99,7 @@ int gpt_sources_get(const struct gpt_sources *s, int64_t document,
 {
     const uint8_t *record =
         s->records + GPT_SOURCES_HEADER + GPT_SOURCE_BYTES * document;
+
     source->input = gpt_get_u32(record);
     source->line = gpt_get_u32(record + 4);
     source->offset = gpt_get_u64(record + 8);

@@ -32,6 +32,7 @@ const char *gpt_finish_name(enum gpt_finish finish)
 {
     static const char *const names[] = {"eod", "tokens", "positions",
                                         "stopped"};
+
     return names[finish];
 }
 
@@ -48,6 +49,7 @@ static int choose(struct run *r, int64_t i, const float *logits, int32_t *token,
 {
     int64_t position = gpt_decoder_length(r->d, r->slot[i]);
     double u = gpt_sample_uniform(r->texts[i].rng, position);
+
     return gpt_sample(r->sampler, logits, r->vocab, &r->how->sampling, u, token,
                       err);
 }
@@ -56,6 +58,7 @@ static int choose(struct run *r, int64_t i, const float *logits, int32_t *token,
 static int take(struct run *r, int64_t i, int32_t token, struct gpt_err *err)
 {
     struct text *text = &r->texts[i];
+
     if (token == r->how->eod)
         return end_text(r, text, GPT_FINISH_EOD, err);
     GPT_TRY(r->how->token(r->how->user, text->request, token, err));
@@ -87,6 +90,7 @@ static int begin(struct run *r, int64_t request, struct gpt_err *err)
 {
     const struct gpt_request *q = &r->requests[request];
     int64_t i = r->n++;
+
     r->texts[i] = (struct text){
         .request = request,
         .rng = gpt_sample_rng(r->how->seed, q->number, q->sample),
@@ -109,6 +113,7 @@ static int step(struct run *r, struct gpt_err *err)
 {
     int64_t n = r->n;
     double start = gpt_now();
+
     GPT_TRY(gpt_decoder_step(r->d, r->slot, r->next, n, r->logits, err));
     for (int64_t i = 0; i < n; i++)
         GPT_TRY(choose(r, i, r->logits + i * r->vocab, &r->next[i], err));
@@ -125,6 +130,7 @@ static int step(struct run *r, struct gpt_err *err)
 static int run_all(struct run *r, int64_t n, struct gpt_err *err)
 {
     int64_t begun = 0;
+
     while (!gpt_signals_stop() && (begun < n || r->n > 0)) {
         if (begun < n && r->n < r->slots)
             GPT_TRY(begin(r, begun++, err));
@@ -152,12 +158,13 @@ static int check_prompts(const struct run *r, int64_t n, struct gpt_err *err)
 static int alloc(struct run *r, struct gpt_err *err)
 {
     size_t slots = (size_t)r->slots;
+
     GPT_TRY(gpt_sampler_open(&r->sampler, r->vocab, err));
-    GPT_TRY(gpt_new(&r->logits, slots * (size_t)r->vocab, sizeof *r->logits,
+    GPT_TRY(gpt_new(&r->logits, slots * (size_t)r->vocab, sizeof(*r->logits),
                     "logits", err));
-    GPT_TRY(gpt_new(&r->texts, slots, sizeof *r->texts, "texts", err));
-    GPT_TRY(gpt_new(&r->next, slots, sizeof *r->next, "texts", err));
-    GPT_TRY(gpt_new(&r->slot, slots, sizeof *r->slot, "texts", err));
+    GPT_TRY(gpt_new(&r->texts, slots, sizeof(*r->texts), "texts", err));
+    GPT_TRY(gpt_new(&r->next, slots, sizeof(*r->next), "texts", err));
+    GPT_TRY(gpt_new(&r->slot, slots, sizeof(*r->slot), "texts", err));
     for (int64_t i = 0; i < r->slots; i++)
         r->slot[i] = (int32_t)i;
     return GPT_OK;
@@ -177,6 +184,7 @@ int gpt_generate(struct gpt_decoder *d, const struct gpt_request *requests,
         .slots = shape->slots,
         .positions = shape->positions,
     };
+
     *speed = (struct gpt_speed){0};
     int rc = check_prompts(&r, n, err);
     if (rc == GPT_OK)

@@ -33,15 +33,16 @@ int gpt_sampler_open(struct gpt_sampler **out, int64_t vocab,
                      struct gpt_err *err)
 {
     struct gpt_sampler *s = NULL;
-    GPT_TRY(gpt_new(&s, 1, sizeof *s, "a sampler", err));
+
+    GPT_TRY(gpt_new(&s, 1, sizeof(*s), "a sampler", err));
     s->vocab = vocab;
-    int rc = gpt_new(&s->list, (size_t)vocab, sizeof *s->list,
+    int rc = gpt_new(&s->list, (size_t)vocab, sizeof(*s->list),
                      "a sampler's candidates", err);
     if (rc == GPT_OK)
-        rc = gpt_new(&s->scratch, (size_t)vocab, sizeof *s->scratch,
+        rc = gpt_new(&s->scratch, (size_t)vocab, sizeof(*s->scratch),
                      "a sampler's candidates", err);
     if (rc == GPT_OK)
-        rc = gpt_new(&s->heap, (size_t)vocab, sizeof *s->heap,
+        rc = gpt_new(&s->heap, (size_t)vocab, sizeof(*s->heap),
                      "a sampler's heap", err);
     if (rc != GPT_OK) {
         gpt_sampler_close(s);
@@ -73,6 +74,7 @@ static bool before(const struct candidate *a, const struct candidate *b)
 static void swap(struct candidate *a, struct candidate *b)
 {
     struct candidate t = *a;
+
     *a = *b;
     *b = t;
 }
@@ -81,6 +83,7 @@ static void swap(struct candidate *a, struct candidate *b)
 static void choose_pivot(struct candidate *a, int64_t n)
 {
     struct candidate *mid = a + n / 2, *last = a + n - 1;
+
     if (before(mid, a))
         swap(mid, a);
     if (before(last, a))
@@ -118,9 +121,11 @@ static struct candidate nucleus_end(struct candidate *a, int64_t n,
                                     double limit)
 {
     double ahead = 0; /* what stands before a[0] weighs */
+
     for (;;) {
         int64_t p = partition(a, n);
         double head = ahead;
+
         for (int64_t i = 0; i < p; i++)
             head += a[i].weight;
         if (head > limit) { /* the pivot is dropped already */
@@ -143,6 +148,7 @@ static int64_t contenders(struct gpt_sampler *s, int64_t n, double p,
 {
     double least = 0.999 * (1 - p) * total / (double)n;
     int64_t m = 0;
+
     for (int64_t i = 0; i < n; i++) {
         s->scratch[m] = s->list[i];
         m += s->list[i].weight >= least || s->list[i].weight >= 1;
@@ -157,6 +163,7 @@ static int64_t keep_top_p(struct gpt_sampler *s, int64_t n, double p,
 {
     int64_t m = contenders(s, n, p, total), kept = 0;
     struct candidate last = nucleus_end(s->scratch, m, p * total);
+
     for (int64_t i = 0; i < n; i++)
         if (!before(&last, &s->list[i]))
             s->list[kept++] = s->list[i];
@@ -172,6 +179,7 @@ static int32_t largest(const float *logits, int64_t vocab)
     float max = -INFINITY;
     int32_t best = -1;
     bool sane = true;
+
     for (int64_t i = 0; i < vocab; i++) {
         sane &= logits[i] < INFINITY; /* false for NaN, too */
         if (logits[i] > max) {
@@ -186,6 +194,7 @@ static int32_t largest(const float *logits, int64_t vocab)
 static void replace_root(float *heap, int64_t n, float x)
 {
     int64_t at = 0;
+
     for (int64_t child = 1; child < n; child = 2 * at + 1) {
         if (child + 1 < n && heap[child + 1] < heap[child])
             child++;
@@ -215,6 +224,7 @@ static int64_t list_from(struct candidate *list, const float *logits,
                          int64_t vocab, float least)
 {
     int64_t n = 0;
+
     for (int64_t i = 0; i < vocab; i++) {
         list[n] = (struct candidate){(double)logits[i], (int32_t)i};
         n += logits[i] >= least && logits[i] > -INFINITY;
@@ -233,6 +243,7 @@ static void weigh(struct candidate *list, int64_t n, double max,
 static double sum_of_weights(const struct candidate *list, int64_t n)
 {
     double sum = 0;
+
     for (int64_t i = 0; i < n; i++)
         sum += list[i].weight;
     return sum;
@@ -244,6 +255,7 @@ static int32_t draw(const struct candidate *list, int64_t n, double u)
 {
     double goal = u * sum_of_weights(list, n), sum = 0;
     int32_t token = list[0].id;
+
     for (int64_t i = 0; i < n; i++) {
         if (list[i].weight > 0)
             token = list[i].id;
@@ -259,6 +271,7 @@ int gpt_sample(struct gpt_sampler *s, const float *logits, int64_t vocab,
                struct gpt_err *err)
 {
     int32_t best = largest(logits, vocab);
+
     if (best < 0)
         return gpt_fail(err, GPT_EDIVERGED,
                         "the model's logits are not finite numbers");
@@ -281,7 +294,8 @@ int gpt_sample(struct gpt_sampler *s, const float *logits, int64_t vocab,
 struct gpt_rng gpt_sample_rng(uint64_t seed, uint64_t request, uint64_t sample)
 {
     char name[64];
-    snprintf(name, sizeof name, "sample/%llu/%llu",
+
+    snprintf(name, sizeof(name), "sample/%llu/%llu",
              (unsigned long long)request, (unsigned long long)sample);
     return gpt_rng_open(seed, name);
 }
@@ -290,6 +304,7 @@ double gpt_sample_uniform(struct gpt_rng rng, int64_t position)
 {
     uint64_t at = (uint64_t)position * 2;
     uint64_t bits = (uint64_t)gpt_rng_u32(rng, at) << 32;
+
     bits |= gpt_rng_u32(rng, at + 1);
     return (double)(bits >> 11) * 0x1p-53;
 }

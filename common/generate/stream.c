@@ -44,6 +44,7 @@ static int add_replacement(struct gpt_buf *out)
 int gpt_stream_end(struct gpt_stream *s, struct gpt_buf *out)
 {
     int held = s->n_held;
+
     s->n_held = 0;
     return held ? add_replacement(out) : GPT_OK;
 }

@@ -105,6 +105,7 @@ static int check_ranges(const struct gpt_config *c, int status,
     for (size_t i = 0; i < GPT_COUNT(fields); i++) {
         const struct field *f = &fields[i];
         double v = value(c, f);
+
         if (!(v >= f->min && v <= f->max))
             return gpt_fail(err, status, "%s: %s is %g, must be %g to %g",
                             what, f->name, v, f->min, f->max);
@@ -180,6 +181,7 @@ static cJSON *to_json(const struct gpt_config *c, const struct field *f)
 cJSON *gpt_config_to_json(const struct gpt_config *c)
 {
     cJSON *json = cJSON_CreateObject();
+
     for (size_t i = 0; json && i < GPT_COUNT(fields); i++)
         if (!cJSON_AddItemToObject(json, fields[i].name,
                                    to_json(c, &fields[i]))) {
@@ -253,6 +255,7 @@ double gpt_config_flops_per_token(const struct gpt_config *c,
     double kv = (double)c->num_query_groups * (double)c->head_size;
     double layer = h * (q + 2 * kv) + q * h + 2 * h * f +
                    q * (double)seq_length; /* scores and values, causal */
+
     return 3 * 2 * ((double)c->num_layers * layer +
                     h * (double)c->padded_vocab_size);
 }

@@ -76,6 +76,7 @@ static bool buffer_bytes(const struct gpt_decoder_options *o,
     int64_t heads = c->num_attention_heads * c->head_size;
     int64_t keys = c->num_query_groups * c->head_size;
     int64_t cache_rows = 0;
+
     if (!gpt_mul(o->slots, o->positions, &cache_rows) ||
         !gpt_mul(cache_rows, c->num_layers, &cache_rows))
         return false;
@@ -123,6 +124,7 @@ int gpt_decoder_memory(int64_t *bytes, const struct gpt_decoder_options *o,
                        struct gpt_err *err)
 {
     int64_t each[N_BUFFERS];
+
     GPT_TRY(check_options(o, err));
     *bytes = 0;
     bool fits = buffer_bytes(o, each);
@@ -142,6 +144,7 @@ static int alloc_device(struct gpt_decoder *d,
                         struct gpt_err *err)
 {
     int64_t bytes[N_BUFFERS];
+
     buffer_bytes(o, bytes);
     for (int i = 0; i < N_BUFFERS; i++)
         GPT_TRY(d->be->alloc(d->be, (size_t)bytes[i], buffer_names[i],
@@ -155,8 +158,9 @@ static int alloc_host(struct gpt_decoder *d,
 {
     size_t rows = (size_t)block_rows(o), slots = (size_t)o->slots;
     const size_t int32 = sizeof(int32_t);
+
     GPT_TRY(gpt_new(&d->layers, (size_t)o->config->num_layers,
-                    sizeof *d->layers, "layers", err));
+                    sizeof(*d->layers), "layers", err));
     GPT_TRY(gpt_new(&d->length, slots, int32, "a decoder's slots", err));
     GPT_TRY(gpt_new(&d->tokens, rows, int32, "a decoder's tokens", err));
     GPT_TRY(gpt_new(&d->rows_pos, rows, int32, "a decoder's tokens", err));
@@ -170,8 +174,10 @@ static void bind(struct gpt_decoder *d, const struct gpt_decoder_options *o,
 {
     const struct gpt_flat *flat = o->flat;
     int64_t count = 0;
+
     for (int64_t i = 0; i < flat->n; i++) {
         const struct gpt_param *p = flat->slices[i].param;
+
         if (p->place != GPT_PLACE_EMBEDDING)
             count += flat->slices[i].count;
     }
@@ -189,8 +195,9 @@ int gpt_decoder_open(struct gpt_decoder **out, struct gpt_backend *be,
 {
     int64_t bytes = 0;
     struct gpt_decoder *d = NULL;
+
     GPT_TRY(gpt_decoder_memory(&bytes, o, err));
-    GPT_TRY(gpt_new(&d, 1, sizeof *d, "a decoder", err));
+    GPT_TRY(gpt_new(&d, 1, sizeof(*d), "a decoder", err));
     d->be = be;
     d->o = *o;
     d->layout = GPT_LAYOUT_SINGLE(o->config);
@@ -231,6 +238,7 @@ static void embed(struct gpt_decoder *d, int64_t n)
 {
     const struct gpt_config *c = d->o.config;
     size_t bytes = (size_t)n * sizeof(int32_t);
+
     d->be->copy_in(d->q, d->buffers[TOKENS], d->tokens, bytes);
     d->be->copy_in(d->q, d->buffers[POSITIONS], d->rows_pos, bytes);
     struct gpt_embed op = {
@@ -292,6 +300,7 @@ static void forward(struct gpt_decoder *d, int64_t b, int64_t t)
         .positions = d->buffers[POSITIONS],
         .work.x = d->buffers[BLOCK],
     };
+
     embed(d, b * t);
     for (int64_t l = 0; l < d->o.config->num_layers; l++) {
         gpt_layer_forward(&d->layers[l], &pass, &acts, norm.r,
@@ -325,6 +334,7 @@ static void output(struct gpt_decoder *d, int64_t first, int64_t n,
         .act = d->o.act,
         .c_type = GPT_F32,
     };
+
     d->be->matmul(d->q, &op);
     d->be->copy_out(d->q, logits, d->buffers[LOGITS],
                     (size_t)(n * c->vocab_size) * sizeof(float));
@@ -358,6 +368,7 @@ static void append_block(struct gpt_decoder *d, int64_t slot,
                          const int32_t *tokens, int64_t n)
 {
     int32_t start = d->length[slot];
+
     for (int64_t i = 0; i < n; i++) {
         d->tokens[i] = tokens[i];
         d->rows_pos[i] = start + (int32_t)i;
@@ -380,6 +391,7 @@ int gpt_decoder_append(struct gpt_decoder *d, int64_t slot,
     int rc = GPT_OK;
     for (int64_t at = 0; at < n && rc == GPT_OK; at += CHUNK) {
         int64_t rows = gpt_min_i64(CHUNK, n - at);
+
         append_block(d, slot, tokens + at, rows);
         if (which == GPT_LOGITS_LAST && at + rows == n)
             output(d, rows - 1, 1, logits);

@@ -13,7 +13,8 @@
 static struct gpt_rng layer_rng(uint64_t seed, int64_t number, const char *what)
 {
     char name[64];
-    snprintf(name, sizeof name, "dropout/layers.%lld.%s", (long long)number,
+
+    snprintf(name, sizeof(name), "dropout/layers.%lld.%s", (long long)number,
              what);
     return gpt_rng_open(seed, name);
 }
@@ -50,6 +51,7 @@ static struct gpt_norm norm_op(const struct gpt_pass *pass,
         .mean = site->acts->mean,
         .rstd = site->acts->rstd,
     };
+
     if (site->x_rng) {
         op.x = pass->work.x;
         op.dropout =
@@ -62,6 +64,7 @@ void gpt_norm_site_forward(const struct gpt_pass *pass,
                            const struct gpt_norm_site *site, const void *r)
 {
     struct gpt_norm op = norm_op(pass, site, r);
+
     pass->be->norm_fwd(pass->q, &op);
 }
 
@@ -77,6 +80,7 @@ void gpt_norm_site_backward(const struct gpt_pass *pass,
         .db = site->db,
         .scratch = pass->work.scratch,
     };
+
     pass->be->norm_bwd(pass->q, &op, &grad);
 }
 
@@ -85,6 +89,7 @@ static void norm_again(const struct gpt_pass *pass,
                        const struct gpt_norm_site *site)
 {
     struct gpt_norm op = norm_op(pass, site, site->acts->r);
+
     op.x = NULL;
     pass->be->norm_fwd(pass->q, &op);
 }
@@ -138,6 +143,7 @@ static void linear(const struct gpt_pass *pass, const struct gpt_roles *w,
         .bias = w->at[bias],
         .aux = aux,
     };
+
     pass->be->matmul(pass->q, &op);
 }
 
@@ -174,6 +180,7 @@ static void linear_dx(const struct gpt_pass *pass, const void *w, int64_t in,
         .epilogue = pre ? GPT_EPI_DGELU : GPT_EPI_NONE,
         .aux = pre,
     };
+
     pass->be->matmul(pass->q, &op);
 }
 
@@ -194,6 +201,7 @@ static void linear_dw(const struct gpt_pass *pass, const struct gpt_roles *dw,
         .c_type = GPT_F32,
         .beta = pass->beta,
     };
+
     pass->be->matmul(pass->q, &op);
 }
 
@@ -206,6 +214,7 @@ struct gpt_attn gpt_layer_attn(const struct gpt_layer *layer,
     const struct gpt_config *c = pass->config;
     int64_t tp = pass->layout->tp_size;
     int64_t heads = c->num_attention_heads / tp;
+
     return (struct gpt_attn){
         .b = pass->b,
         .t = pass->t,
@@ -230,6 +239,7 @@ struct gpt_attn gpt_layer_attn(const struct gpt_layer *layer,
 static int64_t width_qkv(const struct gpt_pass *pass)
 {
     const struct gpt_config *c = pass->config;
+
     return (c->num_attention_heads + 2 * c->num_query_groups) * c->head_size /
            pass->layout->tp_size;
 }
@@ -262,6 +272,7 @@ static void turn(const struct gpt_pass *pass, void *qkv, bool inverse)
         .qkv = qkv,
         .positions = pass->positions,
     };
+
     if (c->position_embedding == GPT_POSITION_ROPE)
         pass->be->rope(pass->q, &op);
 }
@@ -271,6 +282,7 @@ static void attend(const struct gpt_layer *layer, const struct gpt_pass *pass,
                    const struct gpt_layer_acts *acts)
 {
     struct gpt_attn attn = gpt_layer_attn(layer, pass, acts);
+
     if (!pass->cache) {
         pass->be->attn_fwd(pass->q, &attn);
         return;

@@ -123,6 +123,7 @@ static void add_rows(struct gpt_param_table *t, const struct gpt_config *c,
 {
     for (size_t i = 0; i < GPT_COUNT(kinds); i++) {
         const struct kind *k = &kinds[i];
+
         if (k->place == place && !absent(c, k->role))
             fill_row(&t->rows[t->n++], k, layer, c);
     }
@@ -167,6 +168,7 @@ struct gpt_layout gpt_layout_even(const struct gpt_config *c, int64_t tp_size,
                                   int64_t pp_rank)
 {
     int64_t layers = c->num_layers / pp_size;
+
     return (struct gpt_layout){
         .tp_size = tp_size,
         .tp_rank = tp_rank,
@@ -219,6 +221,7 @@ int gpt_layout_check(const struct gpt_config *c, int64_t tp_size,
         {"ffn_hidden_size", c->ffn_hidden_size, tp_size, "tensor"},
         {"padded_vocab_size", c->padded_vocab_size, tp_size, "tensor"},
     };
+
     for (size_t i = 0; i < GPT_COUNT(rules); i++)
         if (rules[i].by < 1 || rules[i].value % rules[i].by != 0)
             return gpt_fail(err, GPT_EUSAGE,
@@ -233,6 +236,7 @@ static bool holds_layer(const struct gpt_layout *layout, int64_t layer)
 {
     for (int64_t i = 0; i < layout->chunks; i++) {
         const struct gpt_layer_range *chunk = &layout->chunk[i];
+
         if (layer >= chunk->first_layer &&
             layer < chunk->first_layer + chunk->n_layers)
             return true;
@@ -308,6 +312,7 @@ int gpt_flat_build(struct gpt_flat *f, const struct gpt_param_table *t,
                     "parameter slices", err));
     for (int64_t i = 0; i < t->n; i++) {
         struct gpt_slice s = {.param = &t->rows[i]};
+
         if (!held(s.param, layout, &s.copy))
             continue;
         cut(&s, layout);
@@ -351,6 +356,7 @@ const struct gpt_slice *gpt_flat_find(const struct gpt_flat *f,
 {
     for (int64_t i = 0; i < f->n; i++) {
         const struct gpt_param *p = f->slices[i].param;
+
         if (p->role == role && p->layer == layer)
             return &f->slices[i];
     }
@@ -361,6 +367,7 @@ static void init_normal(const struct gpt_slice *s, uint64_t seed, double std,
                         float *dst)
 {
     char stream[GPT_PARAM_NAME + 8];
+
     snprintf(stream, sizeof(stream), "init/%s", s->param->name);
     struct gpt_rng rng = gpt_rng_open(seed, stream);
     int64_t columns = s->param->shape[1];
@@ -368,6 +375,7 @@ static void init_normal(const struct gpt_slice *s, uint64_t seed, double std,
     for (int64_t r = 0; r < s->shape[0]; r++) {
         float *row = dst + r * s->shape[1];
         int64_t first = (s->begin[0] + r) * columns + s->begin[1];
+
         gpt_rng_normals(rng, (uint64_t)first, s->shape[1], row);
         for (int64_t k = 0; k < s->shape[1]; k++)
             row[k] = (float)(std * (double)row[k]);

@@ -16,14 +16,14 @@ struct gpt_recorder {
     struct piece pieces[];
 };
 
-int gpt_recorder_open(struct gpt_recorder **out, struct gpt_backend *be, int64_t n,
-                    struct gpt_err *err)
+int gpt_recorder_open(struct gpt_recorder **out, struct gpt_backend *be,
+                      int64_t n, struct gpt_err *err)
 {
     struct gpt_recorder *p;
     char *block;
 
     *out = NULL;
-    GPT_TRY(gpt_new(&block, sizeof *p + (size_t)n * sizeof *p->pieces, 1,
+    GPT_TRY(gpt_new(&block, sizeof(*p) + (size_t)n * sizeof(*p->pieces), 1,
                     "recorded work", err));
     p = (void *)block;
     p->be = be;
@@ -63,7 +63,7 @@ static void record(struct gpt_recorder *p, struct gpt_queue *q,
 }
 
 void gpt_recorder_run(struct gpt_recorder *p, struct gpt_queue *q, int64_t i,
-                    void (*work)(void *), void *context)
+                      void (*work)(void *), void *context)
 {
     struct piece *piece = &p->pieces[i];
 

@@ -11,12 +11,12 @@ struct gpt_recorder;
 
 /* n pieces, numbered from 0. */
 int gpt_recorder_open(struct gpt_recorder **pieces, struct gpt_backend *be,
-                    int64_t n, struct gpt_err *err) GPT_MUST_USE;
+                      int64_t n, struct gpt_err *err) GPT_MUST_USE;
 void gpt_recorder_close(struct gpt_recorder *pieces); /* NULL is fine */
 
 /* Puts piece i on the queue: work(context), which depends on i alone but for
  * what it reads from device memory. */
-void gpt_recorder_run(struct gpt_recorder *pieces, struct gpt_queue *q, int64_t i,
-                    void (*work)(void *context), void *context);
+void gpt_recorder_run(struct gpt_recorder *pieces, struct gpt_queue *q,
+                      int64_t i, void (*work)(void *context), void *context);
 
 #endif

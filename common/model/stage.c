@@ -58,7 +58,7 @@ void gpt_stage_scale(struct gpt_stage *s, struct gpt_queue *q, float scale)
     if (*s->host_scale == scale)
         return;
     *s->host_scale = scale;
-    s->be->copy_in(q, s->scale, s->host_scale, sizeof scale);
+    s->be->copy_in(q, s->scale, s->host_scale, sizeof(scale));
 }
 
 static void tell(const struct gpt_stage *s, void (*hook)(void *, int64_t),
@@ -143,7 +143,7 @@ static void copy_inputs(struct gpt_stage *s, struct gpt_queue *q,
         return;
     }
     slot->sample0 = mb->sample0;
-    s->be->copy_in(q, in->sample0, &slot->sample0, sizeof slot->sample0);
+    s->be->copy_in(q, in->sample0, &slot->sample0, sizeof(slot->sample0));
     if (chunk->embedding) {
         s->be->copy_in(q, in->input, mb->input, bytes);
         s->be->copy_in(q, in->position, mb->position, bytes);
@@ -183,6 +183,7 @@ static struct gpt_norm_site end_site(const struct gpt_stage *s,
 int64_t gpt_stage_rows(const struct gpt_stage *s)
 {
     int64_t n = s->o.micro_batch * s->o.seq_length;
+
     return s->o.sequence_parallel ? n / s->o.layout.tp_size : n;
 }
 
@@ -200,6 +201,7 @@ struct gpt_lane *gpt_stage_lane(const struct gpt_stage *s)
 void *gpt_stage_input(struct gpt_stage *s, int64_t chunk, int64_t slot)
 {
     const struct gpt_stage_chunk *c = &s->chunks[chunk];
+
     return c->embedding ? NULL : c->slots[slot].layers[0].norm1.r;
 }
 
@@ -262,8 +264,8 @@ static void run(const struct work *w, bool can_record, int variant,
     const int64_t slot = w->slot - w->s->all_slots;
 
     if (can_record)
-        gpt_recorder_run(w->s->pieces, w->q, slot * GPT_STAGE_VARIANTS + variant,
-                       passes, &context);
+        gpt_recorder_run(w->s->pieces, w->q,
+                         slot * GPT_STAGE_VARIANTS + variant, passes, &context);
     else
         passes(&context);
 }
@@ -355,6 +357,7 @@ static void forward_again(const struct gpt_pass *pass,
     for (int64_t i = first; i < end; i++) {
         const void *r = i > first ? acts[i - 1].norm2.r : acts[i].norm1.r;
         const struct gpt_rng *x_rng = i > first ? below(chunk, i) : NULL;
+
         if (i + 1 < end)
             gpt_layer_forward(&chunk->layers[i], &again, &acts[i], r, x_rng);
         else

@@ -99,6 +99,7 @@ static void output_backward(struct gpt_stage *s, struct gpt_queue *q, void *y,
         .act = s->o.act,
         .c_type = s->o.act,
     };
+
     s->be->matmul(q, &dw);
     s->be->matmul(q, &dy);
 }
@@ -151,6 +152,7 @@ static void output_rows(struct gpt_stage *s, const struct gpt_pass *pass,
         .grad = grad,
         .scale = *s->host_scale != 0 ? s->scale : NULL,
     };
+
     s->be->matmul(pass->q, &logits);
     if (all_logits)
         s->be->copy_out(pass->q, (char *)all_logits + (size_t)i * row,

@@ -19,6 +19,7 @@ const char *gpt_memory_kind_name(enum gpt_memory_kind kind)
         [GPT_MEM_EXCHANGE] = "exchange",
         [GPT_MEM_SAVING] = "saving",
     };
+
     return names[kind];
 }
 
@@ -27,6 +28,7 @@ static void *take(struct gpt_binder *b, enum gpt_memory_kind kind, int64_t rows,
 {
     int64_t n, bytes, end;
     int64_t at = b->used[kind];
+
     if (!gpt_mul(rows, columns, &n) || !gpt_mul(n, (int64_t)element, &bytes) ||
         bytes > INT64_MAX / 2 || !gpt_add(at, bytes + GPT_ALIGN, &end)) {
         b->overflow = true;
@@ -90,6 +92,7 @@ static void bind_shared(const struct gpt_stage *s, struct gpt_binder *b)
 {
     for (int64_t i = 0; i < s->group; i++) {
         struct gpt_layer_acts *a = &s->shared[i];
+
         bind_cheap(s, b, GPT_MEM_WORKSPACE, a);
         if (gpt_stage_selective(s))
             continue;
@@ -153,6 +156,7 @@ static size_t scratch_bytes(const struct gpt_stage *s)
         gpt_layer_attn(&chunk->layers[0], &pass, &chunk->slots[0].layers[0]);
     size_t norm = s->be->norm_scratch(pass.rows, s->o.config->hidden_size);
     size_t attention = s->be->attn_scratch(&attn);
+
     return norm > attention ? norm : attention;
 }
 

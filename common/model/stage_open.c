@@ -41,22 +41,23 @@ static int new_chunks(struct gpt_stage *s, struct gpt_err *err)
     const struct gpt_layout *layout = &s->o.layout;
     int64_t layers = 0, slots = 0, acts = 0;
 
-    GPT_TRY(gpt_new(&s->chunks, (size_t)layout->chunks, sizeof *s->chunks,
+    GPT_TRY(gpt_new(&s->chunks, (size_t)layout->chunks, sizeof(*s->chunks),
                     "chunks", err));
     for (int64_t i = 0; i < layout->chunks; i++) {
         layers += layout->chunk[i].n_layers;
         slots += s->o.slots[i];
         acts += layout->chunk[i].n_layers * s->o.slots[i];
     }
-    GPT_TRY(gpt_new(&s->all_layers, (size_t)layers, sizeof *s->all_layers,
+    GPT_TRY(gpt_new(&s->all_layers, (size_t)layers, sizeof(*s->all_layers),
                     "layers", err));
-    GPT_TRY(gpt_new(&s->all_slots, (size_t)slots, sizeof *s->all_slots,
+    GPT_TRY(gpt_new(&s->all_slots, (size_t)slots, sizeof(*s->all_slots),
                     "slots", err));
-    GPT_TRY(gpt_new(&s->all_acts, (size_t)acts, sizeof *s->all_acts, "slots",
+    GPT_TRY(gpt_new(&s->all_acts, (size_t)acts, sizeof(*s->all_acts), "slots",
                     err));
     layers = slots = acts = 0;
     for (int64_t i = 0; i < layout->chunks; i++) {
         struct gpt_stage_chunk *chunk = &s->chunks[i];
+
         *chunk = (struct gpt_stage_chunk){
             .layers = s->all_layers + layers,
             .n_layers = layout->chunk[i].n_layers,
@@ -81,6 +82,7 @@ static int check_options(const struct gpt_stage_options *o,
 {
     bool full = o->recompute == GPT_RECOMPUTE_UNIFORM ||
                 o->recompute == GPT_RECOMPUTE_BLOCK;
+
     if (full && o->recompute_layers < 1)
         return gpt_fail(err, GPT_EUSAGE,
                         "--recompute-num-layers %lld: at least 1",
@@ -114,7 +116,7 @@ static int stage_new(struct gpt_stage **stage, struct gpt_backend *be,
     struct gpt_stage *s;
 
     GPT_TRY(check_options(o, err));
-    GPT_TRY(gpt_new(stage, 1, sizeof *s, "a stage", err));
+    GPT_TRY(gpt_new(stage, 1, sizeof(*s), "a stage", err));
     s = *stage;
     s->be = be;
     s->o = *o;
@@ -128,9 +130,9 @@ static int stage_new(struct gpt_stage **stage, struct gpt_backend *be,
     s->logits_rows = gpt_stage_logits_rows(o->config, &o->layout, o->act,
                                            o->micro_batch * o->seq_length);
     GPT_TRY(gpt_new(&s->gradients, (size_t)o->flat->n_buckets,
-                    sizeof *s->gradients, "buckets", err));
+                    sizeof(*s->gradients), "buckets", err));
     s->group = group_size(&s->o);
-    GPT_TRY(gpt_new(&s->shared, (size_t)s->group, sizeof *s->shared,
+    GPT_TRY(gpt_new(&s->shared, (size_t)s->group, sizeof(*s->shared),
                     "activations", err));
     return new_chunks(s, err);
 }
@@ -172,7 +174,7 @@ static int allocate_host(struct gpt_stage *s, struct gpt_err *err)
 {
     void *scale;
 
-    GPT_TRY(s->be->host_alloc(s->be, sizeof *s->host_scale, "a loss scale",
+    GPT_TRY(s->be->host_alloc(s->be, sizeof(*s->host_scale), "a loss scale",
                               &scale, err));
     s->host_scale = scale;
     return GPT_OK;
@@ -187,7 +189,8 @@ static int open_pieces(struct gpt_stage *s, struct gpt_err *err)
         return GPT_OK;
     for (int64_t i = 0; i < s->o.layout.chunks; i++)
         slots += s->chunks[i].n_slots;
-    return gpt_recorder_open(&s->pieces, s->be, slots * GPT_STAGE_VARIANTS, err);
+    return gpt_recorder_open(&s->pieces, s->be, slots * GPT_STAGE_VARIANTS,
+                             err);
 }
 
 static void bind_parameters(struct gpt_stage *s, void *weights,
@@ -198,7 +201,7 @@ static void bind_parameters(struct gpt_stage *s, void *weights,
     gpt_roles_bind(&s->w, flat, -1, weights, s->o.act);
     if (gradients) {
         memcpy(s->gradients, gradients,
-               (size_t)flat->n_buckets * sizeof *gradients);
+               (size_t)flat->n_buckets * sizeof(*gradients));
         gpt_roles_bind_gradients(&s->dw, flat, -1, gradients);
     }
     for (int64_t i = 0; i < s->o.layout.chunks; i++)

@@ -7,6 +7,7 @@ void gpt_roles_bind(struct gpt_roles *roles, const struct gpt_flat *flat,
     for (int role = 0; role < GPT_N_ROLES; role++) {
         const struct gpt_slice *slice =
             gpt_flat_find(flat, (enum gpt_param_role)role, layer);
+
         roles->at[role] = NULL;
         if (slice)
             roles->at[role] =
@@ -21,6 +22,7 @@ void gpt_roles_bind_gradients(struct gpt_roles *roles,
     for (int role = 0; role < GPT_N_ROLES; role++) {
         const struct gpt_slice *slice =
             gpt_flat_find(flat, (enum gpt_param_role)role, layer);
+
         roles->at[role] = NULL;
         if (slice)
             roles->at[role] =
@@ -32,5 +34,6 @@ void gpt_roles_bind_gradients(struct gpt_roles *roles,
 void *gpt_roles_output(const struct gpt_roles *roles)
 {
     void *own = roles->at[GPT_OUTPUT_WEIGHT];
+
     return own ? own : roles->at[GPT_WORD_EMBEDDING];
 }

@@ -39,7 +39,7 @@ static int post(struct gpt_agreement *p, int64_t rank, int status,
     struct gpt_buf b = {0};
     char key[100];
 
-    key_of(key, sizeof key, p, rank);
+    key_of(key, sizeof(key), p, rank);
     int done = gpt_buf_printf(&b, "%lld %d\n%s", (long long)p->round, status,
                               text);
     if (done != GPT_OK)
@@ -56,7 +56,7 @@ static int check_alive(struct gpt_agreement *p, struct gpt_err *err)
     char text[600];
     int64_t rank;
 
-    if (!gpt_store_failed(p->store, &rank, text, sizeof text))
+    if (!gpt_store_failed(p->store, &rank, text, sizeof(text)))
         return GPT_OK;
     if (rank < 0)
         return gpt_fail(err, GPT_EFAIL, "the launcher failed: %s", text);
@@ -103,15 +103,16 @@ static void pulse_key(char *key, size_t cap, const struct gpt_agreement *p,
 /* A rank that has come may be silent for so long; it beats far more often. */
 static double patience(const struct gpt_agreement *p)
 {
-    return p->timeout < GPT_AGREEMENT_SILENCE ? p->timeout : GPT_AGREEMENT_SILENCE;
+    return p->timeout < GPT_AGREEMENT_SILENCE ? p->timeout
+                                              : GPT_AGREEMENT_SILENCE;
 }
 
 static int beat(struct gpt_agreement *p, int64_t n, struct gpt_err *err)
 {
     char key[120], text[60];
 
-    pulse_key(key, sizeof key, p, p->rank);
-    snprintf(text, sizeof text, "%lld %lld", (long long)p->session,
+    pulse_key(key, sizeof(key), p, p->rank);
+    snprintf(text, sizeof(text), "%lld %lld", (long long)p->session,
              (long long)n);
     return gpt_store_set(p->store, key, text, strlen(text), err);
 }
@@ -151,12 +152,12 @@ int gpt_agreement_begin(struct gpt_agreement *p, struct gpt_err *err)
 
     if (!p)
         return GPT_OK;
-    snprintf(key, sizeof key, "checkpoint/%s/session/%lld", p->name,
+    snprintf(key, sizeof(key), "checkpoint/%s/session/%lld", p->name,
              (long long)p->rank);
     GPT_TRY(gpt_store_add(p->store, key, 1, &p->session, err));
     p->round = p->session * ROUNDS;
     GPT_TRY(beat(p, 0, err));
-    GPT_TRY(gpt_new(&pulse, 1, sizeof *pulse, "agreement", err));
+    GPT_TRY(gpt_new(&pulse, 1, sizeof(*pulse), "agreement", err));
     pthread_mutex_init(&pulse->lock, NULL);
     pthread_cond_init(&pulse->changed, NULL);
     p->pulse = pulse;
@@ -204,7 +205,7 @@ static int listen_to(struct gpt_agreement *p, int64_t rank, struct silence *s,
 
     s->seconds += now - s->looked < 1 ? now - s->looked : 1;
     s->looked = now;
-    pulse_key(key, sizeof key, p, rank);
+    pulse_key(key, sizeof(key), p, rank);
     GPT_TRY(gpt_store_check(p->store, key, &exists, err));
     if (!exists)
         return GPT_OK;
@@ -245,7 +246,7 @@ static int await(struct gpt_agreement *p, int64_t rank, char **value,
     double look_at = silence.looked + 0.25;
     char key[100];
 
-    key_of(key, sizeof key, p, rank);
+    key_of(key, sizeof(key), p, rank);
     for (;;) {
         GPT_TRY(look(p, key, value, err));
         if (*value)
@@ -288,7 +289,7 @@ static int take_part(struct gpt_agreement *p, int64_t rank, char **part,
         memmove(value, text, strlen(text) + 1);
     else
         gpt_context(err, "rank %lld", (long long)rank);
-    key_of(key, sizeof key, p, rank);
+    key_of(key, sizeof(key), p, rank);
     struct gpt_err lost;
     int blanked = gpt_store_set(p->store, key, "", 0, &lost);
     if (status == GPT_OK && blanked != GPT_OK) {
@@ -308,13 +309,15 @@ void gpt_agreement_free_parts(const struct gpt_agreement *p, char **parts)
 
 /* All ranks are waited for even when one failed, since they still write; not
  * when one is gone. */
-static int take_parts(struct gpt_agreement *p, char **parts, struct gpt_err *err)
+static int take_parts(struct gpt_agreement *p, char **parts,
+                      struct gpt_err *err)
 {
     int first = GPT_OK;
 
     for (int64_t r = 1; r < p->size; r++) {
         struct gpt_err failure = {0};
         int status = take_part(p, r, &parts[r], &failure);
+
         if (status != GPT_OK && first == GPT_OK) {
             *err = failure;
             first = status;
@@ -326,7 +329,7 @@ static int take_parts(struct gpt_agreement *p, char **parts, struct gpt_err *err
 }
 
 int gpt_agreement_gather(struct gpt_agreement *p, int status, const char *text,
-                     char ***parts, struct gpt_err *err)
+                         char ***parts, struct gpt_err *err)
 {
     struct gpt_err others = {0};
 
@@ -352,7 +355,7 @@ int gpt_agreement_gather(struct gpt_agreement *p, int status, const char *text,
 }
 
 int gpt_agreement_tell(struct gpt_agreement *p, int status, const char *text,
-                   char **told, struct gpt_err *err)
+                       char **told, struct gpt_err *err)
 {
     struct gpt_err lost = {0};
     char *value, *body;
@@ -364,6 +367,7 @@ int gpt_agreement_tell(struct gpt_agreement *p, int status, const char *text,
     if (p->rank == 0) {
         int posted = post(p, -1, status, status == GPT_OK ? text : err->text,
                           status == GPT_OK ? err : &lost);
+
         p->round++;
         return status == GPT_OK ? posted : status;
     }
@@ -380,7 +384,7 @@ int gpt_agreement_tell(struct gpt_agreement *p, int status, const char *text,
 }
 
 int gpt_agreement_meet(struct gpt_agreement *p, int status, const char *text,
-                   char **told, struct gpt_err *err)
+                       char **told, struct gpt_err *err)
 {
     char **parts;
 

@@ -26,7 +26,8 @@ struct gpt_agreement {
  * thread says every second or so that this rank lives; so a rank at work is
  * waited for however long it takes, and one that died or hangs is noticed. All
  * ranks call both. */
-int gpt_agreement_begin(struct gpt_agreement *p, struct gpt_err *err) GPT_MUST_USE;
+int gpt_agreement_begin(struct gpt_agreement *p,
+                        struct gpt_err *err) GPT_MUST_USE;
 void gpt_agreement_end(struct gpt_agreement *p);
 
 /* Is this the rank that others hand to? */
@@ -39,22 +40,22 @@ bool gpt_agreement_first(const struct gpt_agreement *p);
  * number. */
 
 /* On rank 0: parts[r] is what rank r handed in, for all `size` ranks (NULL for
- * its own); freed by gpt_agreement_free_parts(). Returns the first failure, after
- * all ranks have come. On other ranks: returns GPT_OK when rank 0 can be
+ * its own); freed by gpt_agreement_free_parts(). Returns the first failure,
+ * after all ranks have come. On other ranks: returns GPT_OK when rank 0 can be
  * told. */
 int gpt_agreement_gather(struct gpt_agreement *p, int status, const char *text,
-                     char ***parts, struct gpt_err *err) GPT_MUST_USE;
+                         char ***parts, struct gpt_err *err) GPT_MUST_USE;
 void gpt_agreement_free_parts(const struct gpt_agreement *p, char **parts);
 
 /* On rank 0: tells `text`, or the failure that *err is. On other ranks: *told
  * is rank 0's text, freed with gpt_free(). Returns on all ranks what rank 0
  * called it with. told: may be NULL. */
 int gpt_agreement_tell(struct gpt_agreement *p, int status, const char *text,
-                   char **told, struct gpt_err *err) GPT_MUST_USE;
+                       char **told, struct gpt_err *err) GPT_MUST_USE;
 
 /* Both, where only rank 0 has something to say: the first failure of any rank,
  * on all ranks, or rank 0's text. */
 int gpt_agreement_meet(struct gpt_agreement *p, int status, const char *text,
-                   char **told, struct gpt_err *err) GPT_MUST_USE;
+                       char **told, struct gpt_err *err) GPT_MUST_USE;
 
 #endif

@@ -139,7 +139,7 @@ static void look(struct gpt_comm *c)
         return;
     int64_t number = d->lib->running(d->clique);
     const char *what = number ? name_of(c, &number) : NULL;
-    if (d->lib->state(d->clique, why, sizeof why) == GPT_CLIQUE_FAILED)
+    if (d->lib->state(d->clique, why, sizeof(why)) == GPT_CLIQUE_FAILED)
         lose(c, name_of(c, &number), number, why);
     else if (number != c->number) /* this thread alone sets it */
         gpt_comm_watch(c, what, number);
@@ -172,7 +172,7 @@ static int check_wait(struct gpt_comm *c, double end, const char *what,
     char text[512];
     int64_t rank;
 
-    if (gpt_store_failed(c->store, &rank, text, sizeof text))
+    if (gpt_store_failed(c->store, &rank, text, sizeof(text)))
         return gpt_fail(err, GPT_EIO, "rank %lld: %s", (long long)rank, text);
     if (gpt_now() > end)
         return gpt_fail(err, GPT_EIO, "%s", what);
@@ -187,7 +187,7 @@ static int share_id(struct gpt_comm *c, char *id, double end,
     void *value;
     size_t len;
 
-    snprintf(key, sizeof key, "nccl/%s", c->name);
+    snprintf(key, sizeof(key), "nccl/%s", c->name);
     if (c->index == 0) {
         GPT_TRY(c->device->lib->make_id(id, err));
         return gpt_store_set(c->store, key, id, GPT_CLIQUE_ID, err);
@@ -212,7 +212,7 @@ static int await(struct gpt_comm *c, double end, struct gpt_err *err)
     enum gpt_clique_state state;
     char why[400];
 
-    while ((state = d->lib->state(d->clique, why, sizeof why)) ==
+    while ((state = d->lib->state(d->clique, why, sizeof(why))) ==
            GPT_CLIQUE_BUSY) {
         nanosleep(&tick, NULL);
         if (gpt_now() < look_at)
@@ -241,7 +241,8 @@ static int connect_clique(struct gpt_comm *c, double timeout,
 
 static int open_device(struct gpt_comm *c, double timeout, struct gpt_err *err)
 {
-    GPT_TRY(gpt_new(&c->device, 1, sizeof *c->device, "a group of ranks", err));
+    GPT_TRY(
+        gpt_new(&c->device, 1, sizeof(*c->device), "a group of ranks", err));
     c->device->lib = c->be->collectives;
     pthread_mutex_init(&c->device->lock, NULL);
     if (connect_clique(c, timeout, err) != GPT_OK)

@@ -257,6 +257,7 @@ static bool reduce_slices(struct gpt_comm *c, const struct gpt_collective *call,
     for (int64_t m = 0; m < c->size; m++) {
         const struct slice s = slice_of(m, part, n);
         uint8_t *to = base + (size_t)m * room_each;
+
         from[m] = m == c->index ? in + mine.begin * bytes : to;
         if (m == c->index)
             continue;
@@ -288,6 +289,7 @@ static void all_reduce(struct gpt_comm *c, struct gpt_queue *q,
     c->host->n_moves = 0;
     for (int64_t m = 0; part > 0 && m < c->size; m++) {
         const struct slice s = slice_of(m, part, n);
+
         if (m != c->index && (!add_send(c, m, host + mine.begin * bytes,
                                         (size_t)(mine.count * bytes)) ||
                               !add_move(c, false, m, host + s.begin * bytes,
@@ -374,6 +376,7 @@ static void exchange_list(struct gpt_comm *c, struct gpt_queue *q,
     for (int64_t i = 0; i < call->n_list; i++) {
         const struct gpt_transfer *t = &call->list[i];
         uint8_t *p = t->buf;
+
         if (!c->be->host_memory) {
             p = host[t->send] + at[t->send];
             at[t->send] += (size_t)t->bytes;
@@ -390,6 +393,7 @@ static void exchange_list(struct gpt_comm *c, struct gpt_queue *q,
     for (int64_t i = 0; i < call->n_list; i++)
         if (!call->list[i].send) {
             const size_t bytes = (size_t)call->list[i].bytes;
+
             back(c, q, call->list[i].buf, host[0] + at[0], bytes);
             at[0] += bytes;
         }

@@ -44,8 +44,10 @@ static void reduce_i64(uint8_t *out, const uint8_t *const *from, int64_t size,
 {
     for (int64_t i = 0; i < n; i++) {
         uint64_t sum = gpt_get_u64(from[0] + i * 8); /* wraps */
+
         for (int64_t r = 1; r < size; r++) {
             uint64_t x = gpt_get_u64(from[r] + i * 8);
+
             if (op == GPT_SUM)
                 sum += x;
             else if ((int64_t)x > (int64_t)sum)

@@ -167,7 +167,7 @@ static void stop_thread(struct gpt_lane *l)
 
 static int open_ring(struct gpt_lane *l, int64_t jobs, struct gpt_err *err)
 {
-    GPT_TRY(gpt_new(&l->ring, (size_t)jobs, sizeof *l->ring, "a lane", err));
+    GPT_TRY(gpt_new(&l->ring, (size_t)jobs, sizeof(*l->ring), "a lane", err));
     l->n_ring = jobs;
     for (int64_t i = 0; i < jobs; i++) {
         GPT_TRY(l->be->event_open(l->be, &l->ring[i].ready, err));
@@ -183,7 +183,7 @@ int gpt_lane_open(struct gpt_lane **lane, struct gpt_backend *be,
     int status;
 
     *lane = NULL;
-    GPT_TRY(gpt_new(&l, 1, sizeof *l, "a lane", err));
+    GPT_TRY(gpt_new(&l, 1, sizeof(*l), "a lane", err));
     l->be = be;
     l->comm = comm;
     pthread_mutex_init(&l->lock, NULL);

@@ -21,7 +21,8 @@ struct gpt_launch_env {
 /* In this order: RANK and WORLD_SIZE (torchrun, or by hand), Open MPI, Hydra
  * (MPICH, Intel MPI), Slurm, none. MASTER_ADDR and MASTER_PORT go before what a
  * launcher says. GPT_EUSAGE names the variable that is missing or wrong. */
-int gpt_launch_env_detect(struct gpt_launch_env *l, struct gpt_err *err) GPT_MUST_USE;
+int gpt_launch_env_detect(struct gpt_launch_env *l,
+                          struct gpt_err *err) GPT_MUST_USE;
 
 /* Tells torchrun why this process fails; it shows the reason of the one that
  * ended first. Other launchers are told nothing. */

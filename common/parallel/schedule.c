@@ -215,6 +215,7 @@ static void build(struct builder *b)
 
     for (int64_t s = 0; s < steps_of(b); s++) {
         struct step next = step_at(b, s);
+
         exchange(b, done, next);
         if (next.f >= 0)
             forward(b, unit_at(b, next.f, true));
@@ -251,9 +252,9 @@ static int check(int64_t stages, int64_t chunks, int64_t microbatches,
     return GPT_OK;
 }
 
-static int build_plan(struct gpt_pipeline_plan *p, bool forward_only, int64_t stages,
-                      int64_t chunks, int64_t microbatches, int64_t stage,
-                      struct gpt_err *err)
+static int build_plan(struct gpt_pipeline_plan *p, bool forward_only,
+                      int64_t stages, int64_t chunks, int64_t microbatches,
+                      int64_t stage, struct gpt_err *err)
 {
     struct builder b = {.plan = p,
                         .stages = stages,
@@ -289,15 +290,16 @@ out:
     return status;
 }
 
-int gpt_pipeline_plan_build(struct gpt_pipeline_plan *p, int64_t stages, int64_t chunks,
-                   int64_t microbatches, int64_t stage, struct gpt_err *err)
+int gpt_pipeline_plan_build(struct gpt_pipeline_plan *p, int64_t stages,
+                            int64_t chunks, int64_t microbatches, int64_t stage,
+                            struct gpt_err *err)
 {
     return build_plan(p, false, stages, chunks, microbatches, stage, err);
 }
 
-int gpt_pipeline_plan_build_forward(struct gpt_pipeline_plan *p, int64_t stages, int64_t chunks,
-                           int64_t microbatches, int64_t stage,
-                           struct gpt_err *err)
+int gpt_pipeline_plan_build_forward(struct gpt_pipeline_plan *p, int64_t stages,
+                                    int64_t chunks, int64_t microbatches,
+                                    int64_t stage, struct gpt_err *err)
 {
     return build_plan(p, true, stages, chunks, microbatches, stage, err);
 }

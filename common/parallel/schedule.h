@@ -54,13 +54,14 @@ struct gpt_pipeline_plan {
 
 /* chunks 1: 1F1B (stages 1: plain accumulation); > 1: interleaved, where
  * microbatches must be a multiple of stages. GPT_EUSAGE names the rule. */
-int gpt_pipeline_plan_build(struct gpt_pipeline_plan *p, int64_t stages, int64_t chunks,
-                   int64_t microbatches, int64_t stage,
-                   struct gpt_err *err) GPT_MUST_USE;
+int gpt_pipeline_plan_build(struct gpt_pipeline_plan *p, int64_t stages,
+                            int64_t chunks, int64_t microbatches, int64_t stage,
+                            struct gpt_err *err) GPT_MUST_USE;
 /* The forwards alone, for evaluation: one slot a chunk, nothing is kept. */
-int gpt_pipeline_plan_build_forward(struct gpt_pipeline_plan *p, int64_t stages, int64_t chunks,
-                           int64_t microbatches, int64_t stage,
-                           struct gpt_err *err) GPT_MUST_USE;
+int gpt_pipeline_plan_build_forward(struct gpt_pipeline_plan *p, int64_t stages,
+                                    int64_t chunks, int64_t microbatches,
+                                    int64_t stage,
+                                    struct gpt_err *err) GPT_MUST_USE;
 void gpt_pipeline_plan_free(struct gpt_pipeline_plan *p);
 
 bool gpt_action_sends(enum gpt_action_kind kind);
@@ -73,8 +74,10 @@ int64_t gpt_pipeline_plan_group(const struct gpt_action *actions, int64_t n);
  * there or overwritten before it is used, every microbatch runs forward (and,
  * unless the plans are forward only, backward) once, nobody waits for ever.
  * GPT_EFAIL says what went wrong where. */
-int gpt_pipeline_plan_check(const struct gpt_pipeline_plan *plans, int64_t stages, int64_t chunks,
-                   int64_t microbatches, struct gpt_err *err) GPT_MUST_USE;
+int gpt_pipeline_plan_check(const struct gpt_pipeline_plan *plans,
+                            int64_t stages, int64_t chunks,
+                            int64_t microbatches,
+                            struct gpt_err *err) GPT_MUST_USE;
 
 /* Seconds that things take: one chunk's forward and backward; a transfer; and
  * gathering the weights of a chunk, which goes on from the step's begin, layer
@@ -98,9 +101,11 @@ struct gpt_pipeline_plan_result {
 struct gpt_interval {
     double begin, end;
 };
-int gpt_pipeline_plan_simulate(const struct gpt_pipeline_plan *plans, int64_t stages,
-                      const struct gpt_pipeline_plan_costs *costs,
-                      struct gpt_interval **times, struct gpt_pipeline_plan_result *result,
-                      struct gpt_err *err) GPT_MUST_USE;
+int gpt_pipeline_plan_simulate(const struct gpt_pipeline_plan *plans,
+                               int64_t stages,
+                               const struct gpt_pipeline_plan_costs *costs,
+                               struct gpt_interval **times,
+                               struct gpt_pipeline_plan_result *result,
+                               struct gpt_err *err) GPT_MUST_USE;
 
 #endif

@@ -178,6 +178,7 @@ static int check_receive(struct checker *c, int64_t s, int64_t i)
 
     if (a->kind == GPT_ACT_RECV_FORWARD) {
         struct slot *slot = slot_of(c, s, a);
+
         if (slot->state != SLOT_FREE)
             return wrong(c, s, i, "its slot is in use");
         *slot = (struct slot){SLOT_RECEIVED, a->microbatch};
@@ -232,6 +233,7 @@ static int check_end(struct checker *c)
 {
     for (int64_t s = 0; s < c->stages; s++) {
         const struct holder *h = &c->holders[s];
+
         for (int64_t u = 0; u < c->chunks * c->microbatches; u++)
             if (!h->forward[u])
                 return gpt_fail(c->err, GPT_EFAIL,
@@ -266,6 +268,7 @@ static int holders_open(struct checker *c)
                     c->err));
     for (int64_t s = 0; s < c->stages; s++) {
         struct holder *h = &c->holders[s];
+
         h->output = h->gradient = h->made = NOTHING;
         GPT_TRY(gpt_new(&h->slots, units, sizeof(*h->slots), what, c->err));
         GPT_TRY(gpt_new(&h->forward, units, 1, what, c->err));
@@ -298,8 +301,9 @@ static int play(struct checker *c)
     return status == GPT_OK ? check_end(c) : status;
 }
 
-int gpt_pipeline_plan_check(const struct gpt_pipeline_plan *plans, int64_t stages, int64_t chunks,
-                   int64_t microbatches, struct gpt_err *err)
+int gpt_pipeline_plan_check(const struct gpt_pipeline_plan *plans,
+                            int64_t stages, int64_t chunks,
+                            int64_t microbatches, struct gpt_err *err)
 {
     struct checker c = {plans, stages, chunks, microbatches, NULL, err};
     int status;

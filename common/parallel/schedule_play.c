@@ -136,6 +136,7 @@ bool gpt_play_next(struct gpt_play *y, struct gpt_play_event *e)
 {
     while (y->n_ready > 0) {
         int64_t s = y->ready[y->n_ready - 1];
+
         if (y->end[s] == 0 && y->at[s] < y->plans[s].n) {
             if (!is_transfer(&y->plans[s].actions[y->at[s]])) {
                 *e = (struct gpt_play_event){s, y->at[s]++, -1, -1};

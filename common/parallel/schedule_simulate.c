@@ -47,7 +47,8 @@ static double wait_for_weights(const struct gpt_pipeline_plan_costs *costs,
 }
 
 /* Returns when it begins. */
-static double compute(struct clock *c, const struct gpt_pipeline_plan_costs *costs,
+static double compute(struct clock *c,
+                      const struct gpt_pipeline_plan_costs *costs,
                       const struct gpt_action *a)
 {
     const double wait = wait_for_weights(costs, a, c->now);
@@ -61,16 +62,19 @@ static double compute(struct clock *c, const struct gpt_pipeline_plan_costs *cos
 
 /* posted: when the group that a stage waits in was posted. */
 static void run(struct gpt_play *y, const struct gpt_pipeline_plan_costs *costs,
-                struct clock *clocks, double *posted, struct gpt_interval **times)
+                struct clock *clocks, double *posted,
+                struct gpt_interval **times)
 {
     const double transfer = costs->transfer;
     struct gpt_play_event e;
 
     while (gpt_play_next(y, &e)) {
         struct clock *a = &clocks[e.stage];
+
         if (e.to < 0) {
             const struct gpt_pipeline_plan *plan = &y->plans[e.stage];
             const double begin = compute(a, costs, &plan->actions[e.action]);
+
             note(times, e.stage, e.action, begin, a->now);
             posted[e.stage] = a->now;
             continue;
@@ -88,10 +92,12 @@ static void run(struct gpt_play *y, const struct gpt_pipeline_plan_costs *costs,
     }
 }
 
-int gpt_pipeline_plan_simulate(const struct gpt_pipeline_plan *plans, int64_t stages,
-                      const struct gpt_pipeline_plan_costs *costs,
-                      struct gpt_interval **times, struct gpt_pipeline_plan_result *result,
-                      struct gpt_err *err)
+int gpt_pipeline_plan_simulate(const struct gpt_pipeline_plan *plans,
+                               int64_t stages,
+                               const struct gpt_pipeline_plan_costs *costs,
+                               struct gpt_interval **times,
+                               struct gpt_pipeline_plan_result *result,
+                               struct gpt_err *err)
 {
     const char *what = "the simulation of a pipeline schedule";
     struct clock *clocks = NULL;

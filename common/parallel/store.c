@@ -106,6 +106,7 @@ static int connect_store(struct gpt_store *s, const struct gpt_launch_env *l,
     snprintf(port, sizeof(port), "%lld", (long long)l->port);
     for (;;) {
         double left = end - gpt_now();
+
         s->fd = connect_once(l->host, port, left < 10 ? left : 10, why,
                              sizeof(why));
         if (s->fd >= 0)
@@ -171,6 +172,7 @@ static int send_request(struct gpt_store *s, struct gpt_err *err)
     while (sent < s->request.len) {
         ssize_t n = send(s->fd, s->request.data + sent, s->request.len - sent,
                          MSG_NOSIGNAL);
+
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0)
@@ -192,6 +194,7 @@ static int read_reply(struct gpt_store *s, void *dst, size_t n,
     }
     while (n > 0) {
         ssize_t got = recv(s->fd, p, n, 0);
+
         if (got < 0 && errno == EINTR)
             continue;
         if (got == 0)

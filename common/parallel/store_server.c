@@ -119,7 +119,7 @@ static void keep_will(struct client *c)
     const struct gpt_wire_request *r = &c->request;
     const struct gpt_wire_field *key = &r->fields[0], *report = key + 1;
     const uint8_t *name = message(c) + key->at;
-    const uint8_t *at = memmem(name, key->len, mark, sizeof mark - 1);
+    const uint8_t *at = memmem(name, key->len, mark, sizeof(mark) - 1);
     const size_t prefix = at ? (size_t)(at - name) : 0;
 
     if (!at)
@@ -128,9 +128,9 @@ static void keep_will(struct client *c)
     if (r->code != GPT_WIRE_SET)
         return;
     if (gpt_wire_put_code(&c->will, GPT_WIRE_COMPARE_SET) != GPT_OK ||
-        gpt_wire_put_u64(&c->will, prefix + sizeof place - 1) != GPT_OK ||
+        gpt_wire_put_u64(&c->will, prefix + sizeof(place) - 1) != GPT_OK ||
         gpt_buf_add(&c->will, name, prefix) != GPT_OK ||
-        gpt_buf_add(&c->will, place, sizeof place - 1) != GPT_OK ||
+        gpt_buf_add(&c->will, place, sizeof(place) - 1) != GPT_OK ||
         gpt_wire_put_bytes(&c->will, "", 0) != GPT_OK ||
         gpt_wire_put_bytes(&c->will, message(c) + report->at, report->len) !=
             GPT_OK)
@@ -215,6 +215,7 @@ static void transmit(struct client *c)
     while (c->sent < c->out.len && !c->dropped) {
         ssize_t n = send(c->fd, c->out.data + c->sent, c->out.len - c->sent,
                          MSG_DONTWAIT | MSG_NOSIGNAL);
+
         if (n < 0 && errno == EAGAIN)
             return;
         if (n < 0 && errno != EINTR)
@@ -327,6 +328,7 @@ static void *serve(void *arg)
         size_t n = v->n;
         nfds_t polled = fill_polls(v, end >= 0);
         int wait = end >= 0 || v->full || polled == 0 ? 50 : -1;
+
         v->full = false;
         if (end >= 0 && (n == 0 || gpt_now() >= end))
             return NULL;
@@ -349,6 +351,7 @@ static bool is_loopback(const struct sockaddr *a)
 {
     if (a->sa_family == AF_INET) {
         struct sockaddr_in in;
+
         memcpy(&in, a, sizeof(in));
         return ntohl(in.sin_addr.s_addr) >> 24 == 127;
     }

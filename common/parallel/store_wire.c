@@ -77,8 +77,8 @@ static enum gpt_wire_status read_number(struct gpt_wire_request *r,
     return GPT_WIRE_DONE;
 }
 
-enum gpt_wire_status gpt_wire_read(struct gpt_wire_request *r, const uint8_t *data,
-                                   size_t len)
+enum gpt_wire_status gpt_wire_read(struct gpt_wire_request *r,
+                                   const uint8_t *data, size_t len)
 {
     enum gpt_wire_status status;
 

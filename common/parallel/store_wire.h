@@ -57,8 +57,8 @@ enum gpt_wire_status { GPT_WIRE_MORE, GPT_WIRE_DONE, GPT_WIRE_BAD };
 
 /* Goes on reading the message at data[0..len) where the last call stopped. The
  * caller keeps all of its bytes until it is done. */
-enum gpt_wire_status gpt_wire_read(struct gpt_wire_request *r, const uint8_t *data,
-                                   size_t len);
+enum gpt_wire_status gpt_wire_read(struct gpt_wire_request *r,
+                                   const uint8_t *data, size_t len);
 void gpt_wire_restart(struct gpt_wire_request *r); /* for the next message */
 void gpt_wire_free(struct gpt_wire_request *r);
 
@@ -79,8 +79,8 @@ bool gpt_store_table_has(const struct gpt_store_table *t, const void *key,
  * appends the reply. False when it cannot be: an ADD to what is no number,
  * values or replies beyond all limits, out of memory. */
 bool gpt_store_table_apply(struct gpt_store_table *t,
-                           const struct gpt_wire_request *r, const uint8_t *data,
-                           struct gpt_buf *reply);
+                           const struct gpt_wire_request *r,
+                           const uint8_t *data, struct gpt_buf *reply);
 /* Counts changes that may end a wait. */
 uint64_t gpt_store_table_changes(const struct gpt_store_table *t);
 

@@ -50,6 +50,7 @@ bool gpt_timeline_text(const struct gpt_timeline *t, struct gpt_buf *out)
 
     for (int64_t s = 0; s < t->stages; s++) {
         const struct gpt_pipeline_plan *p = &t->plans[s];
+
         if (gpt_buf_printf(out, "stage %-3lld|", (long long)s) != GPT_OK ||
             gpt_buf_reserve(out, columns + 2) != GPT_OK)
             return false;
@@ -71,6 +72,7 @@ bool gpt_timeline_text(const struct gpt_timeline *t, struct gpt_buf *out)
 static int svg_begin(const struct gpt_timeline *t, struct gpt_buf *out)
 {
     int64_t height = ROW * (t->stages + 1);
+
     return gpt_buf_printf(
         out,
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" "
@@ -80,8 +82,8 @@ static int svg_begin(const struct gpt_timeline *t, struct gpt_buf *out)
 }
 
 static int svg_block(const struct gpt_timeline *t, int64_t stage,
-                     const struct gpt_action *a, const struct gpt_interval *span,
-                     struct gpt_buf *out)
+                     const struct gpt_action *a,
+                     const struct gpt_interval *span, struct gpt_buf *out)
 {
     double scale = WIDTH / t->total;
     double x = MARGIN + span->begin * scale;
@@ -112,6 +114,7 @@ bool gpt_timeline_svg(const struct gpt_timeline *t, struct gpt_buf *out)
         return false;
     for (int64_t s = 0; s < t->stages; s++) {
         const struct gpt_pipeline_plan *p = &t->plans[s];
+
         if (gpt_buf_printf(out, "<text x=\"8\" y=\"%lld\">stage %lld</text>\n",
                            (long long)(ROW / 2 + ROW * s + ROW / 2 + 2),
                            (long long)s) != GPT_OK)

@@ -137,6 +137,7 @@ int gpt_topology_layers(const struct gpt_topology *t, int64_t num_layers,
     GPT_TRY(middle_layers(t, num_layers, first, last, &middle, err));
     for (int64_t p = 0; p < t->pp_size; p++) {
         int64_t n = middle;
+
         if (p == 0 && first > 0)
             n = first;
         else if (p == t->pp_size - 1 && last > 0)

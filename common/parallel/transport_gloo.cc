@@ -52,6 +52,7 @@ class Store : public gloo::rendezvous::Store {
                              &len, &err) != GPT_OK) {
             int64_t rank;
             char text[512];
+
             if (gpt_store_failed(store_, &rank, text, sizeof(text)))
                 throw std::runtime_error("rank " + std::to_string(rank) + " " +
                                          text);

@@ -38,7 +38,7 @@ int gpt_world_open(struct gpt_world **out, const struct gpt_world_options *o,
                               imagined ? o->imagined : launch.world_size,
                               imagined ? 0 : launch.rank, o->tp_size,
                               o->pp_size, o->chunks, err));
-    GPT_TRY(gpt_new(&w, 1, sizeof *w, "the job's ranks", err));
+    GPT_TRY(gpt_new(&w, 1, sizeof(*w), "the job's ranks", err));
     w->launch = launch;
     w->topology = topology;
     w->timeout = o->timeout;
@@ -99,10 +99,11 @@ int gpt_world_connect(struct gpt_world *w, struct gpt_backend *be,
 
     if (alone(w))
         return GPT_OK;
-    GPT_TRY(gpt_new(&ranks, (size_t)w->topology.world_size, sizeof *ranks,
+    GPT_TRY(gpt_new(&ranks, (size_t)w->topology.world_size, sizeof(*ranks),
                     "a list of ranks", err));
     for (int i = 0; i < GPT_N_GROUPS && status == GPT_OK; i++) {
         enum gpt_group kind = (enum gpt_group)i;
+
         status = connect_group(w, be, kind, gpt_group_name(kind), ranks,
                                &w->comm[kind], err);
     }
@@ -119,6 +120,7 @@ static struct gpt_comm *next_comm(const struct gpt_world *w, int *at)
     while (*at <= GPT_N_GROUPS) {
         int i = (*at)++;
         struct gpt_comm *c = i < GPT_N_GROUPS ? w->comm[i] : w->reduce;
+
         if (c)
             return c;
     }
@@ -183,7 +185,7 @@ static int post_difference(struct gpt_world *w, const char *what,
     void *first;
     size_t len;
 
-    agree_key(key, sizeof key, what, 0);
+    agree_key(key, sizeof(key), what, 0);
     GPT_TRY(gpt_store_get(w->store, key, w->timeout, &first, &len, err));
     bool same = strcmp(first, text) == 0;
     if (!same)
@@ -191,10 +193,10 @@ static int post_difference(struct gpt_world *w, const char *what,
     gpt_free(first);
     if (same)
         return GPT_OK;
-    snprintf(says, sizeof says, "'%s', rank 0 has '%s'", here, there);
-    agree_key(key, sizeof key, what, w->launch.rank);
+    snprintf(says, sizeof(says), "'%s', rank 0 has '%s'", here, there);
+    agree_key(key, sizeof(key), what, w->launch.rank);
     GPT_TRY(gpt_store_set(w->store, key, says, strlen(says), err));
-    agree_key(key, sizeof key, what, -1);
+    agree_key(key, sizeof(key), what, -1);
     return gpt_store_add(w->store, key, 1, &differing, err);
 }
 
@@ -209,25 +211,25 @@ static int name_differing(struct gpt_world *w, const char *what,
     bool differs;
 
     for (int64_t r = 1; r < w->launch.world_size; r++) {
-        agree_key(key, sizeof key, what, r);
+        agree_key(key, sizeof(key), what, r);
         GPT_TRY(gpt_store_check(w->store, key, &differs, err));
         if (!differs)
             continue;
         if (n++ == 0) {
             GPT_TRY(gpt_store_get(w->store, key, w->timeout, &value, &len,
                                   err));
-            snprintf(first, sizeof first, "%s", (const char *)value);
+            snprintf(first, sizeof(first), "%s", (const char *)value);
             gpt_free(value);
         }
-        if (at + 24 < sizeof names)
-            at += (size_t)snprintf(names + at, sizeof names - at, "%s%lld",
+        if (at + 24 < sizeof(names))
+            at += (size_t)snprintf(names + at, sizeof(names) - at, "%s%lld",
                                    n > 1 ? ", " : "", (long long)r);
     }
     return gpt_fail(err, GPT_EUSAGE,
                     "the ranks were not given the same %s: rank%s %s%s "
                     "differ%s from rank 0%s: %s",
                     what, n > 1 ? "s" : "", names,
-                    at + 24 < sizeof names ? "" : ", ...", n > 1 ? "" : "s",
+                    at + 24 < sizeof(names) ? "" : ", ...", n > 1 ? "" : "s",
                     n > 1 ? ", the first of them" : "", first);
 }
 
@@ -239,13 +241,13 @@ int gpt_world_agree(struct gpt_world *w, const char *what, const char *text,
 
     if (alone(w))
         return GPT_OK;
-    agree_key(key, sizeof key, what, 0);
+    agree_key(key, sizeof(key), what, 0);
     if (w->launch.rank == 0)
         GPT_TRY(gpt_store_set(w->store, key, text, strlen(text), err));
     GPT_TRY(gpt_world_wait(w, what, err));
     GPT_TRY(post_difference(w, what, text, err));
     GPT_TRY(gpt_world_wait(w, what, err));
-    agree_key(key, sizeof key, what, -1);
+    agree_key(key, sizeof(key), what, -1);
     GPT_TRY(gpt_store_add(w->store, key, 0, &differing, err));
     return differing == 0 ? GPT_OK : name_differing(w, what, err);
 }
@@ -259,14 +261,14 @@ int gpt_world_cores(struct gpt_world *w, int64_t *cores, struct gpt_err *err)
     cpu_set_t mine;
 
     CPU_ZERO(&mine);
-    if (sched_getaffinity(0, sizeof mine, &mine) != 0)
+    if (sched_getaffinity(0, sizeof(mine), &mine) != 0)
         return gpt_fail_errno(err, GPT_EFAIL, "cannot see this rank's cores");
     *cores = omp_get_num_procs();
     if (alone(w))
         return GPT_OK;
-    (void)gethostname(host, sizeof host - 1);
-    snprintf(key, sizeof key, "cores/%s/%016llx", host,
-             (unsigned long long)gpt_hash64(&mine, sizeof mine, 0));
+    (void)gethostname(host, sizeof(host) - 1);
+    snprintf(key, sizeof(key), "cores/%s/%016llx", host,
+             (unsigned long long)gpt_hash64(&mine, sizeof(mine), 0));
     GPT_TRY(gpt_store_add(w->store, key, 1, &sharing, err));
     GPT_TRY(gpt_world_wait(w, "cores", err));
     GPT_TRY(gpt_store_add(w->store, key, 0, &sharing, err));
@@ -284,6 +286,7 @@ static int status_of(const char **text)
     for (int status = 1; status <= GPT_EEXIST; status++) {
         const char *word = gpt_status_word(status);
         size_t n = strlen(word);
+
         if (strncmp(*text, word, n) == 0 && strncmp(*text + n, ": ", 2) == 0) {
             *text += n + 2;
             return status;
@@ -310,13 +313,13 @@ static int64_t who_failed(const struct gpt_world *w, struct gpt_err *err)
 static int first_failure(struct gpt_world *w, int status, struct gpt_err *err)
 {
     struct gpt_err ignored = {0};
-    char text[sizeof err->text + 32];
+    char text[sizeof(err->text) + 32];
     const char *why = text;
     int64_t rank = who_failed(w, err), first = w->launch.rank;
 
-    snprintf(text, sizeof text, "%s: %s", gpt_status_word(status), err->text);
+    snprintf(text, sizeof(text), "%s: %s", gpt_status_word(status), err->text);
     (void)gpt_store_post_failure(w->store, rank, text, &ignored);
-    (void)gpt_store_failed(w->store, &first, text, sizeof text);
+    (void)gpt_store_failed(w->store, &first, text, sizeof(text));
     if (first >= 0) { /* else the launcher is gone, and this rank knows more */
         status = err->status = status_of(&why);
         if (strcmp(why, err->text) != 0) /* the same here: keep the hint */

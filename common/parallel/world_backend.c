@@ -26,8 +26,8 @@ static int find_hindrance(struct gpt_world *w, const struct gpt_backend *be,
         snprintf(why, why_cap, "%s", library);
         return GPT_OK;
     }
-    GPT_TRY(be->collectives->device(gpu, sizeof gpu, err));
-    snprintf(key, sizeof key, "gpu/%s", gpu);
+    GPT_TRY(be->collectives->device(gpu, sizeof(gpu), err));
+    snprintf(key, sizeof(key), "gpu/%s", gpu);
     GPT_TRY(gpt_store_add(w->store, key, 1, &sharing, err));
     if (sharing > 1)
         snprintf(why, why_cap,
@@ -46,7 +46,7 @@ static int share_hindrance(struct gpt_world *w, char *why, size_t cap,
     size_t len;
 
     if (why[0]) {
-        snprintf(text, sizeof text, "rank %lld: %s",
+        snprintf(text, sizeof(text), "rank %lld: %s",
                  (long long)w->launch.rank, why);
         GPT_TRY(gpt_store_set(w->store, "carrier/why", text, strlen(text),
                               err));
@@ -76,9 +76,9 @@ int gpt_world_choose(struct gpt_world *w, struct gpt_backend *be,
     w->carrier = GPT_GLOO;
     if (!w->store || w->topology.world_size == 1)
         return GPT_OK;
-    GPT_TRY(find_hindrance(w, be, why, sizeof why, library, sizeof library,
+    GPT_TRY(find_hindrance(w, be, why, sizeof(why), library, sizeof(library),
                            err));
-    GPT_TRY(share_hindrance(w, why, sizeof why, err));
+    GPT_TRY(share_hindrance(w, why, sizeof(why), err));
     if (gloo)
         return GPT_OK;
     if (!why[0]) {

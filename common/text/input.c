@@ -39,6 +39,7 @@ static int wait_readable(struct gpt_input *in, struct gpt_err *err)
 {
     struct pollfd p = {.fd = in->fd, .events = POLLIN};
     int n = 0;
+
     while (n <= 0 && !atomic_load(&in->cancelled)) {
         n = poll(&p, 1, POLL_MS);
         if (n < 0 && errno != EINTR)
@@ -62,6 +63,7 @@ int gpt_input_raw(struct gpt_input *in, void *dst, size_t cap, size_t *got,
 {
     ssize_t n;
     int64_t left = in->limit - gpt_input_consumed(in);
+
     *got = 0;
     in->at_end = in->at_end || left <= 0;
     if (in->at_end)
@@ -103,6 +105,7 @@ static int plain_read(struct gpt_input *in, void *dst, size_t cap, size_t *got,
                       struct gpt_err *err)
 {
     size_t left = in->len - in->pos;
+
     if (left == 0)
         return gpt_input_raw(in, dst, cap, got, err);
     *got = left < cap ? left : cap;
@@ -116,6 +119,7 @@ static int recognise(struct gpt_input *in, struct gpt_err *err)
 {
     while (in->len < 6 && !in->at_end) {
         size_t n;
+
         GPT_TRY(gpt_input_raw(in, in->raw + in->len, GPT_INPUT_RAW - in->len,
                               &n, err));
         in->len += n;
@@ -152,6 +156,7 @@ static int align(struct gpt_input *in, int64_t *at, struct gpt_err *err)
         ssize_t n = gpt_fault(GPT_FAULT_READ)
                         ? -1
                         : pread(in->fd, in->raw, GPT_INPUT_RAW, from);
+
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
@@ -195,6 +200,7 @@ static int take_part(struct gpt_input *in, const struct gpt_input_range *span,
                      struct gpt_err *err)
 {
     int64_t begin = span->begin, end = span->end < 0 ? in->size : span->end;
+
     if (!gpt_input_is_plain(in)) {
         if (begin > 0)
             make_empty(in);
@@ -213,6 +219,7 @@ static int open_file(struct gpt_input *in, const char *path,
 {
     struct stat st;
     bool is_stdin = strcmp(path, "-") == 0;
+
     in->path = strdup(path);
     in->raw = gpt_alloc(GPT_INPUT_RAW, 1);
     if (!in->path || !in->raw)
@@ -234,13 +241,16 @@ int gpt_input_open(struct gpt_input **in, const char *path, int64_t threads,
                    struct gpt_err *err)
 {
     const struct gpt_input_range whole = {path, 0, -1};
+
     return gpt_input_open_span(in, &whole, threads, err);
 }
 
-int gpt_input_open_span(struct gpt_input **out, const struct gpt_input_range *span,
-                        int64_t threads, struct gpt_err *err)
+int gpt_input_open_span(struct gpt_input **out,
+                        const struct gpt_input_range *span, int64_t threads,
+                        struct gpt_err *err)
 {
     struct gpt_input *in;
+
     GPT_TRY(gpt_new(&in, 1, sizeof(*in), "an input", err));
     in->fd = -1;
     in->size = -1;
@@ -280,10 +290,12 @@ static int skip_by_reading(struct gpt_input *in, int64_t n,
                            struct gpt_err *err)
 {
     void *piece;
+
     GPT_TRY(gpt_new(&piece, GPT_INPUT_RAW, 1, "an input buffer", err));
     int status = GPT_OK;
     while (n > 0 && status == GPT_OK) {
         size_t cap = n < GPT_INPUT_RAW ? (size_t)n : GPT_INPUT_RAW, got = 0;
+
         status = gpt_input_read(in, piece, cap, &got, err);
         if (status == GPT_OK && got == 0)
             status = gpt_fail(err, GPT_EDATA, "%s: ends %lld bytes before the "

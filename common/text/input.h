@@ -22,8 +22,9 @@ struct gpt_input_range {
 int gpt_input_open(struct gpt_input **in, const char *path, int64_t threads,
                    struct gpt_err *err) GPT_MUST_USE;
 /* The same for a part of a file. */
-int gpt_input_open_span(struct gpt_input **in, const struct gpt_input_range *span,
-                        int64_t threads, struct gpt_err *err) GPT_MUST_USE;
+int gpt_input_open_span(struct gpt_input **in,
+                        const struct gpt_input_range *span, int64_t threads,
+                        struct gpt_err *err) GPT_MUST_USE;
 void gpt_input_close(struct gpt_input *in); /* NULL is fine */
 
 /* Up to cap bytes, at least one; *got = 0 at the end. GPT_EDATA with path and

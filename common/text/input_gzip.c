@@ -25,6 +25,7 @@ struct gzip {
 static int gzip_open(struct gpt_input *in, struct gpt_err *err)
 {
     struct gzip *gz;
+
     GPT_TRY(gpt_new(&gz, 1, sizeof(*gz), "the gzip decoder", err));
     if (inflateInit2(&gz->stream, GZIP_WINDOW) != Z_OK) {
         gpt_free(gz);
@@ -39,6 +40,7 @@ static int gzip_open(struct gpt_input *in, struct gpt_err *err)
 static void gzip_close(struct gpt_input *in)
 {
     struct gzip *gz = in->state;
+
     if (gz)
         inflateEnd(&gz->stream);
     gpt_free(gz);
@@ -47,6 +49,7 @@ static void gzip_close(struct gpt_input *in)
 static int gzip_error(struct gpt_input *in, struct gpt_err *err)
 {
     struct gzip *gz = in->state;
+
     long long at = gpt_input_offset(in);
     switch (gz->pending) {
     case Z_BUF_ERROR:
@@ -87,6 +90,7 @@ static void find_member(struct gpt_input *in, struct gzip *gz)
 static void decode(struct gpt_input *in, struct gzip *gz)
 {
     z_stream *s = &gz->stream;
+
     s->next_in = in->raw + in->pos;
     s->avail_in = (uInt)(in->len - in->pos);
     gz->pending = inflate(s, Z_NO_FLUSH);
@@ -108,6 +112,7 @@ static int gzip_read(struct gpt_input *in, void *dst, size_t cap, size_t *got,
 {
     struct gzip *gz = in->state;
     uInt room = cap < INT32_MAX ? (uInt)cap : INT32_MAX;
+
     gz->stream.next_out = dst;
     gz->stream.avail_out = room;
     while (gz->stream.avail_out == room && gz->pending == Z_OK) {

@@ -47,6 +47,7 @@ static lzma_ret start(lzma_stream *stream, int64_t threads)
 static int xz_open(struct gpt_input *in, struct gpt_err *err)
 {
     struct xz *xz;
+
     GPT_TRY(gpt_new(&xz, 1, sizeof(*xz), "the xz decoder", err));
     in->state = xz;
     xz->stream = (lzma_stream)LZMA_STREAM_INIT;
@@ -59,6 +60,7 @@ static int xz_open(struct gpt_input *in, struct gpt_err *err)
 static void xz_close(struct gpt_input *in)
 {
     struct xz *xz = in->state;
+
     if (xz)
         lzma_end(&xz->stream);
     gpt_free(xz);
@@ -67,6 +69,7 @@ static void xz_close(struct gpt_input *in)
 static int xz_error(struct gpt_input *in, struct gpt_err *err)
 {
     struct xz *xz = in->state;
+
     unsigned long long at = xz->stream.total_in;
     switch (xz->pending) {
     case LZMA_BUF_ERROR:
@@ -100,6 +103,7 @@ static int xz_read(struct gpt_input *in, void *dst, size_t cap, size_t *got,
 {
     struct xz *xz = in->state;
     lzma_stream *s = &xz->stream;
+
     if (in->threads <= 1 && cap > PIECE)
         cap = PIECE;
     s->next_out = dst;

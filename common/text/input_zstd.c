@@ -26,6 +26,7 @@ struct zstd {
 static int zstd_open(struct gpt_input *in, struct gpt_err *err)
 {
     struct zstd *z;
+
     GPT_TRY(gpt_new(&z, 1, sizeof(*z), "the zstd decoder", err));
     in->state = z;
     z->ctx = ZSTD_createDCtx();
@@ -40,6 +41,7 @@ static int zstd_open(struct gpt_input *in, struct gpt_err *err)
 static void zstd_close(struct gpt_input *in)
 {
     struct zstd *z = in->state;
+
     if (z)
         ZSTD_freeDCtx(z->ctx);
     gpt_free(z);
@@ -48,6 +50,7 @@ static void zstd_close(struct gpt_input *in)
 static int zstd_error(struct gpt_input *in, struct gpt_err *err)
 {
     struct zstd *z = in->state;
+
     long long at = gpt_input_offset(in);
     if (z->truncated)
         return gpt_fail(err, GPT_EDATA, "%s: zstd data truncated: the file "
@@ -76,6 +79,7 @@ static bool decode(struct gpt_input *in, struct zstd *z, ZSTD_outBuffer *out)
 {
     ZSTD_inBuffer src = {in->raw + in->pos, in->len - in->pos, 0};
     bool ended = in->at_end && src.size == 0;
+
     if (ended && !z->inside)
         return false;
     size_t rc = ZSTD_decompressStream(z->ctx, out, &src);
@@ -96,6 +100,7 @@ static int zstd_read(struct gpt_input *in, void *dst, size_t cap, size_t *got,
     struct zstd *z = in->state;
     ZSTD_outBuffer out = {dst, cap, 0};
     bool more = !z->failed && !z->truncated;
+
     while (more && out.pos == 0) {
         if (in->pos == in->len && !in->at_end)
             GPT_TRY(gpt_input_fill(in, err));

@@ -21,7 +21,7 @@ struct paths {
 
 static int add_path(struct paths *p, const char *path, struct gpt_err *err)
 {
-    GPT_TRY(gpt_grow(&p->items, &p->cap, p->n + 1, sizeof *p->items,
+    GPT_TRY(gpt_grow(&p->items, &p->cap, p->n + 1, sizeof(*p->items),
                      "input names", err));
     const char *copy = gpt_arena_strdup(p->arena, path);
     if (!copy)
@@ -38,7 +38,7 @@ static int by_bytes(const void *a, const void *b)
 static void sort_from(struct paths *p, size_t first)
 {
     if (p->n > first)
-        qsort(p->items + first, p->n - first, sizeof *p->items, by_bytes);
+        qsort(p->items + first, p->n - first, sizeof(*p->items), by_bytes);
 }
 
 /* ---- directories ---- */
@@ -49,6 +49,7 @@ static bool take_off(const char *name, size_t *len, const char *const *suffixes,
 {
     for (size_t i = 0; i < n; i++) {
         size_t m = strlen(suffixes[i]);
+
         if (*len > m && memcmp(name + *len - m, suffixes[i], m) == 0) {
             *len -= m;
             return true;
@@ -62,6 +63,7 @@ bool gpt_inputs_named_jsonl(const char *path)
     static const char *const packed[] = {".xz", ".gz", ".zst"};
     static const char *const plain[] = {".jsonl", ".json", ".ndjson"};
     size_t len = strlen(path);
+
     take_off(path, &len, packed, GPT_COUNT(packed));
     return take_off(path, &len, plain, GPT_COUNT(plain));
 }
@@ -74,9 +76,10 @@ static int add_entry(struct paths *p, const char *dir, const char *name,
 {
     char path[4096];
     struct stat st;
+
     if (name[0] == '.')
         return GPT_OK;
-    GPT_TRY(gpt_path_join(path, sizeof path, dir, name, err));
+    GPT_TRY(gpt_path_join(path, sizeof(path), dir, name, err));
     if (stat(path, &st) != 0)
         return gpt_fail_errno(err, GPT_EIO, "cannot open '%s'", path);
     if (S_ISDIR(st.st_mode))
@@ -105,9 +108,10 @@ static int add_tree(struct paths *p, const char *dir, struct gpt_err *err)
 {
     size_t first = p->n, len = strlen(dir);
     char name[4096];
+
     while (len > 1 && dir[len - 1] == '/')
         len--;
-    if (len >= sizeof name)
+    if (len >= sizeof(name))
         return gpt_fail(err, GPT_EIO, "'%.100s...': the name is too long", dir);
     memcpy(name, dir, len);
     name[len] = '\0';
@@ -133,11 +137,12 @@ static int add_pattern(struct paths *p, const char *pattern,
 {
     glob_t found;
     int result = glob(pattern, GLOB_ERR | GLOB_NOSORT, NULL, &found);
+
     if (result == GLOB_NOMATCH)
         return gpt_fail(err, GPT_EIO, "no file matches '%s'", pattern);
     if (result != 0)
         return gpt_fail_errno(err, GPT_EIO, "cannot look for '%s'", pattern);
-    qsort(found.gl_pathv, found.gl_pathc, sizeof *found.gl_pathv, by_bytes);
+    qsort(found.gl_pathv, found.gl_pathc, sizeof(*found.gl_pathv), by_bytes);
     int status = GPT_OK;
     for (size_t i = 0; i < found.gl_pathc && status == GPT_OK; i++)
         status = add_one(p, found.gl_pathv[i], err);
@@ -148,6 +153,7 @@ static int add_pattern(struct paths *p, const char *pattern,
 static int add_word(struct paths *p, const char *word, struct gpt_err *err)
 {
     struct stat st;
+
     if (strcmp(word, "-") != 0 && stat(word, &st) != 0) {
         if (strpbrk(word, "*?["))
             return add_pattern(p, word, err);
@@ -162,14 +168,15 @@ int gpt_inputs_expand(struct gpt_arena *arena, const char *const *words,
 {
     struct paths p = {.arena = arena};
     int status = GPT_OK;
+
     for (int64_t i = 0; i < n_words && status == GPT_OK; i++)
         status = add_word(&p, words[i], err);
-    const char **list = gpt_arena_alloc(arena, p.n, sizeof *list);
+    const char **list = gpt_arena_alloc(arena, p.n, sizeof(*list));
     if (status == GPT_OK && !list)
         status = gpt_fail(err, GPT_EFAIL, "out of memory for input names");
     if (status == GPT_OK) {
         if (p.n > 0)
-            memcpy(list, p.items, p.n * sizeof *list);
+            memcpy(list, p.items, p.n * sizeof(*list));
         *paths = list;
         *n = (int64_t)p.n;
     }
@@ -182,6 +189,7 @@ int gpt_inputs_expand(struct gpt_arena *arena, const char *const *words,
 static int size_of(const char *path, int64_t *bytes, struct gpt_err *err)
 {
     struct stat st;
+
     if (strcmp(path, "-") == 0)
         return gpt_fail(err, GPT_EUSAGE, "standard input cannot be divided "
                         "into shards");
@@ -200,8 +208,8 @@ static int64_t share(int64_t total, int64_t part, int64_t of)
     return total / of * part + total % of * part / of;
 }
 
-static void add_span(struct gpt_input_range *spans, int64_t *n, const char *path,
-                     int64_t begin, int64_t end)
+static void add_span(struct gpt_input_range *spans, int64_t *n,
+                     const char *path, int64_t begin, int64_t end)
 {
     spans[(*n)++] = (struct gpt_input_range){path, begin, end};
 }
@@ -211,9 +219,10 @@ int gpt_inputs_shard(struct gpt_arena *arena, const char *const *paths,
                      const struct gpt_input_range **spans, int64_t *n,
                      struct gpt_err *err)
 {
-    struct gpt_input_range *list = gpt_arena_alloc(arena, (size_t)n_paths,
-                                            sizeof *list);
+    struct gpt_input_range *list =
+        gpt_arena_alloc(arena, (size_t)n_paths, sizeof(*list));
     int64_t total = 0, at = 0, bytes = 0;
+
     if (!list)
         return gpt_fail(err, GPT_EFAIL, "out of memory for input names");
     *spans = list;

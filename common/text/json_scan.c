@@ -87,6 +87,7 @@ static inline __m128i not_plain(__m128i v)
     __m128i control = _mm_cmpeq_epi8(_mm_min_epu8(v, _mm_set1_epi8(0x1F)), v);
     __m128i quote = _mm_cmpeq_epi8(v, _mm_set1_epi8('"'));
     __m128i back = _mm_cmpeq_epi8(v, _mm_set1_epi8('\\'));
+
     return _mm_or_si128(_mm_or_si128(v, control), _mm_or_si128(quote, back));
 }
 
@@ -95,6 +96,7 @@ static inline unsigned look(const uint8_t *p, char *out)
 {
     __m128i a = _mm_loadu_si128((const __m128i *)(const void *)p);
     __m128i b = _mm_loadu_si128((const __m128i *)(const void *)(p + 16));
+
     if (out) {
         _mm_storeu_si128((__m128i *)(void *)out, a);
         _mm_storeu_si128((__m128i *)(void *)(out + 16), b);
@@ -118,8 +120,10 @@ static inline unsigned look(const uint8_t *p, char *out)
 static inline size_t plain_run(const uint8_t *p, size_t n, char *out)
 {
     size_t i = 0;
+
     for (; n - i >= STEP; i += STEP) {
         unsigned others = look(p + i, out ? out + i : NULL);
+
         if (others)
             return i + (unsigned)__builtin_ctz(others);
     }
@@ -133,11 +137,13 @@ static inline size_t plain_run(const uint8_t *p, size_t n, char *out)
 static int hex4(const uint8_t *p)
 {
     int v = 0;
+
     for (int i = 0; i < 4; i++) {
         int c = p[i] | 32;
         int digit = p[i] >= '0' && p[i] <= '9' ? p[i] - '0'
                     : c >= 'a' && c <= 'f'     ? c - 'a' + 10
                                                : -1;
+
         if (digit < 0)
             return -1;
         v = v << 4 | digit;
@@ -150,11 +156,13 @@ static int hex4(const uint8_t *p)
 static uint32_t code_point(const uint8_t *p, const uint8_t *end, size_t *used)
 {
     uint32_t high = (uint32_t)hex4(p + 2);
+
     *used = 6;
     if (high - 0xD800 >= 0x800)
         return high;
     if (high < 0xDC00 && end - p >= 12 && p[6] == '\\' && p[7] == 'u') {
         uint32_t low = (uint32_t)hex4(p + 8);
+
         if (low - 0xDC00 < 0x400) {
             *used = 12;
             return 0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00);
@@ -174,6 +182,7 @@ static const char escapes[256] = {
 static int take_escape(struct gpt_scan *s, char **out)
 {
     ptrdiff_t left = s->end - s->p;
+
     if (left < 2 || (s->p[1] == 'u' && left < 6)) {
         s->p = s->end;
         return gpt_scan_unexpected(s, "the end of an escape");
@@ -181,6 +190,7 @@ static int take_escape(struct gpt_scan *s, char **out)
     if (s->p[1] == 'u' && hex4(s->p + 2) >= 0) {
         size_t used;
         uint32_t cp = code_point(s->p, s->end, &used);
+
         if (*out)
             *out += gpt_utf8_encode(cp, *out);
         s->p += used;
@@ -197,6 +207,7 @@ static void take_threes(struct gpt_scan *s, char **out)
 {
     const uint8_t *p = s->p;
     char *to = *out;
+
     for (uint32_t b; s->end - p >= (ptrdiff_t)sizeof(b); p += 3) {
         memcpy(&b, p, sizeof(b));
         if ((b & 0xC0C0F0) != 0x8080E0 || (b & 15) == 0 || (b & 15) == 13)
@@ -217,6 +228,7 @@ static int take_wide(struct gpt_scan *s, char **out)
     while (s->p < s->end && *s->p >= 0x80) {
         uint32_t cp;
         int n = gpt_utf8_decode(s->p, (size_t)(s->end - s->p), &cp);
+
         if (n == 0) {
             s->bad = GPT_BAD_UTF8;
             return gpt_fail(s->err, GPT_EDATA,
@@ -250,9 +262,11 @@ static inline int take_string(struct gpt_scan *s, char *out, bool *escaped,
 {
     const uint8_t *p = s->p + 1, *end = s->end;
     char *begin = out;
+
     *escaped = false;
     for (;;) {
         size_t n = plain_run(p, (size_t)(end - p), out);
+
         p += n;
         out = out ? out + n : NULL;
         if (end - p >= 2 && *p == '\\' && escapes[p[1]]) {
@@ -280,6 +294,7 @@ static inline int take_string(struct gpt_scan *s, char *out, bool *escaped,
 int gpt_scan_string(struct gpt_scan *s, struct gpt_str *raw, bool *escaped)
 {
     size_t none;
+
     raw->data = (const char *)s->p + 1;
     GPT_TRY(take_string(s, NULL, escaped, &none));
     raw->len = (size_t)((const char *)s->p - 1 - raw->data);
@@ -289,6 +304,7 @@ int gpt_scan_string(struct gpt_scan *s, struct gpt_str *raw, bool *escaped)
 int gpt_scan_text(struct gpt_scan *s, char *out, size_t *len)
 {
     bool escaped;
+
     return take_string(s, out, &escaped, len);
 }
 
@@ -368,6 +384,7 @@ static int skip_scalar(struct gpt_scan *s)
 {
     struct gpt_str raw;
     bool escaped;
+
     switch (s->p < s->end ? *s->p : 0) {
     case '"':
         return gpt_scan_string(s, &raw, &escaped);
@@ -396,6 +413,7 @@ static int skip_to_next(struct gpt_scan *s)
 {
     struct gpt_str raw;
     bool escaped;
+
     while (s->depth) {
         gpt_scan_space(s);
         bool object = in_object(s);
@@ -416,6 +434,7 @@ int gpt_scan_skip(struct gpt_scan *s)
 {
     struct gpt_str raw;
     bool escaped;
+
     s->depth = 0;
     do {
         gpt_scan_space(s);

@@ -18,6 +18,7 @@ static inline struct gpt_scan gpt_scan_of(struct gpt_str text,
                                           struct gpt_err *err)
 {
     const uint8_t *p = (const uint8_t *)(text.data ? text.data : "");
+
     return (struct gpt_scan){.begin = p, .p = p, .end = p + text.len,
                              .err = err};
 }

@@ -32,6 +32,7 @@ static int unescape(struct gpt_jsonl *j, struct gpt_scan *s,
                     struct gpt_str *string)
 {
     size_t line = (size_t)(j->scan.end - j->scan.begin);
+
     if (gpt_buf_reserve(&j->text, line - j->text.len + GPT_SCAN_SLACK) !=
         GPT_OK)
         return gpt_fail(j->scan.err, GPT_EFAIL,
@@ -62,6 +63,7 @@ static const char *type_name(char c)
 static int take_string(struct gpt_jsonl *j, struct field *f)
 {
     struct gpt_str string;
+
     GPT_TRY(unescape(j, &j->scan, &string));
     GPT_TRY(gpt_grow(&f->strings, &f->cap, f->n + 1, sizeof(*f->strings),
                      "strings of a line", j->scan.err));
@@ -74,6 +76,7 @@ static int take_string(struct gpt_jsonl *j, struct field *f)
 static int take_element(struct gpt_jsonl *j, struct field *f)
 {
     struct gpt_scan *s = &j->scan;
+
     if (gpt_scan_at(s, '"'))
         return take_string(j, f);
     if (s->p < s->end)
@@ -84,6 +87,7 @@ static int take_element(struct gpt_jsonl *j, struct field *f)
 static int take_list(struct gpt_jsonl *j, struct field *f)
 {
     struct gpt_scan *s = &j->scan;
+
     s->p++;
     gpt_scan_space(s);
     if (gpt_scan_at(s, ']')) {
@@ -109,6 +113,7 @@ static struct field *find_field(struct gpt_jsonl *j, struct gpt_str key)
 {
     for (size_t i = 0; i < j->n_fields; i++) {
         struct field *f = &j->fields[i];
+
         if (f->key_len == key.len && memcmp(f->key, key.data, key.len) == 0)
             return f;
     }
@@ -119,9 +124,11 @@ static int take_member(struct gpt_jsonl *j)
 {
     struct gpt_str key;
     bool escaped;
+
     GPT_TRY(gpt_scan_key(&j->scan, &key, &escaped));
     if (escaped) {
         struct gpt_scan again = j->scan;
+
         again.p = (const uint8_t *)key.data - 1;
         GPT_TRY(unescape(j, &again, &key));
     }
@@ -132,6 +139,7 @@ static int take_member(struct gpt_jsonl *j)
 static int scan_object(struct gpt_jsonl *j)
 {
     struct gpt_scan *s = &j->scan;
+
     GPT_TRY(gpt_scan_expect(s, '{', "an object"));
     gpt_scan_space(s);
     if (gpt_scan_at(s, '}')) {
@@ -151,6 +159,7 @@ int gpt_jsonl_open(struct gpt_jsonl **out, const char *const *keys,
                    size_t n_keys, struct gpt_err *err)
 {
     struct gpt_jsonl *j;
+
     GPT_TRY(gpt_new(&j, 1, sizeof(*j), "a JSON scanner", err));
     int status = gpt_new(&j->fields, n_keys, sizeof(*j->fields),
                          "a JSON scanner", err);
@@ -182,6 +191,7 @@ int gpt_jsonl_scan(struct gpt_jsonl *j, const char *line, size_t len,
                    struct gpt_err *err)
 {
     struct gpt_scan *s = &j->scan;
+
     s->begin = s->p = (const uint8_t *)line;
     s->end = s->begin + len;
     s->err = err;
@@ -200,6 +210,7 @@ int gpt_jsonl_scan(struct gpt_jsonl *j, const char *line, size_t len,
     GPT_TRY(scan_object(j));
     for (size_t i = 0; i < j->n_fields; i++) {
         const struct field *f = &j->fields[i];
+
         s->bad = f->found ? GPT_BAD_TYPE : GPT_BAD_NO_FIELD;
         if (!f->found)
             return gpt_fail(err, GPT_EDATA, "no field '%s'", f->key);

@@ -48,6 +48,7 @@ static int64_t count_lines(const char *p, size_t len)
 {
     int64_t n = 0;
     const char *end = p + len;
+
     while ((p = memchr(p, '\n', (size_t)(end - p))) != NULL) {
         n++;
         p++;
@@ -60,6 +61,7 @@ static int64_t count_lines(const char *p, size_t len)
 static bool looks_jsonl(const char *p, size_t len)
 {
     size_t i = 0;
+
     while (i < len && is_space(p[i]))
         i++;
     return i < len && p[i] == '{';
@@ -68,8 +70,10 @@ static bool looks_jsonl(const char *p, size_t len)
 static void decide(struct gpt_blocks *s, const struct gpt_block *b)
 {
     const char *path = s->options.inputs[s->next_input - 1];
+
     if (strcmp(s->options.format, "auto") == 0) {
         bool named = gpt_inputs_named_jsonl(path);
+
         s->guessed = !named && looks_jsonl(b->data, b->len);
         s->jsonl = named || s->guessed;
     } else {
@@ -84,6 +88,7 @@ static int add_up(struct gpt_blocks *s, struct gpt_err *err)
     for (int64_t i = 0; i < s->options.n_inputs; i++) {
         const char *path = s->options.inputs[i];
         struct stat st;
+
         if (strcmp(path, "-") == 0) {
             s->total = -1;
         } else if (stat(path, &st) != 0) {
@@ -102,7 +107,8 @@ int gpt_blocks_open(struct gpt_blocks **blocks,
                     struct gpt_err *err)
 {
     struct gpt_blocks *s;
-    GPT_TRY(gpt_new(&s, 1, sizeof *s, "corpus reader", err));
+
+    GPT_TRY(gpt_new(&s, 1, sizeof(*s), "corpus reader", err));
     s->options = *options;
     int status = add_up(s, err);
     if (status != GPT_OK)
@@ -157,6 +163,7 @@ static int fill(struct gpt_blocks *s, struct gpt_block *b, struct gpt_err *err)
 {
     while (b->len < b->cap) {
         size_t got;
+
         GPT_TRY(gpt_input_read(s->in, b->data + b->len, b->cap - b->len, &got,
                                err));
         if (got == 0) {
@@ -185,6 +192,7 @@ static int next_block(struct gpt_blocks *s, struct gpt_block *b,
                       struct gpt_err *err)
 {
     size_t cut = 0;
+
     b->len = 0;
     b->begins_file = s->fresh;
     for (size_t want = s->rest.len + BLOCK;; want = 2 * b->cap) {

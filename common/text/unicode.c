@@ -17,8 +17,10 @@ size_t gpt_utf8_valid(const char *text, size_t len)
 {
     const uint8_t *p = (const uint8_t *)text;
     size_t i = 0;
+
     while (i < len) {
         uint64_t word;
+
         while (len - i >= sizeof(word)) {
             memcpy(&word, p + i, sizeof(word));
             if (word & 0x8080808080808080u)
@@ -45,6 +47,7 @@ bool gpt_unicode_is_word(uint32_t cp)
         {0x1F150, 0x1F169}, {0x1F170, 0x1F189},
     };
     enum gpt_unicode_class c = gpt_unicode_class(cp);
+
     if (c >= GPT_UC_LO || c == GPT_UC_M)
         return true;
     if (c == GPT_UC_N)

@@ -42,6 +42,7 @@ static inline enum gpt_unicode_class gpt_unicode_class(uint32_t cp)
 static inline int gpt_utf8_decode(const uint8_t *p, size_t len, uint32_t *cp)
 {
     uint8_t b = p[0];
+
     if (b < 0x80) {
         *cp = b;
         return 1;

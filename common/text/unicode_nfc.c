@@ -31,6 +31,7 @@ static bool is_fence(const uint8_t *p, size_t len, size_t *n)
 {
     uint32_t cp;
     int bytes = gpt_utf8_decode(p, len, &cp);
+
     *n = bytes ? (size_t)bytes : 1;
     struct gpt_nfc_kind_info kind = kind_of(bytes ? cp : 0);
     return kind.class == 0 && !kind.unstable;
@@ -39,6 +40,7 @@ static bool is_fence(const uint8_t *p, size_t len, size_t *n)
 static size_t skip_ascii(const uint8_t *p, size_t i, size_t len)
 {
     uint64_t word;
+
     for (; len - i >= sizeof(word); i += sizeof(word)) {
         memcpy(&word, p + i, sizeof(word));
         if (word & 0x8080808080808080u)
@@ -54,6 +56,7 @@ size_t gpt_nfc_stable(const char *text, size_t len)
     const uint8_t *p = (const uint8_t *)text;
     size_t i = 0, fence = 0;
     unsigned last_class = 0;
+
     while (i < len) {
         if (p[i] < 0x80) {
             i = skip_ascii(p, i, len);
@@ -107,12 +110,14 @@ static int compare_mapping(const void *key, const void *row)
 {
     uint32_t a = *(const uint32_t *)key;
     uint32_t b = ((const struct gpt_nfc_mapping *)row)->cp;
+
     return (a > b) - (a < b);
 }
 
 static int decompose(struct letters *l, uint32_t cp, struct gpt_err *err)
 {
     uint32_t s = cp - S_BASE;
+
     if (s < S_COUNT) {
         GPT_TRY(add_letter(l, L_BASE + s / (V_COUNT * T_COUNT), err));
         GPT_TRY(add_letter(l, V_BASE + s / T_COUNT % V_COUNT, err));
@@ -131,6 +136,7 @@ static int decompose(struct letters *l, uint32_t cp, struct gpt_err *err)
 static int compare_letters(const void *a, const void *b)
 {
     uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
     return (x > y) - (x < y);
 }
 
@@ -154,6 +160,7 @@ static void reorder(struct letters *l)
 static int compare_pair(const void *key, const void *row)
 {
     const struct gpt_nfc_pair *a = key, *b = row;
+
     if (a->first != b->first)
         return a->first < b->first ? -1 : 1;
     return (a->second > b->second) - (a->second < b->second);
@@ -163,6 +170,7 @@ static int compare_pair(const void *key, const void *row)
 static uint32_t join(uint32_t first, uint32_t second)
 {
     uint32_t l = first - L_BASE, v = second - V_BASE, s = first - S_BASE;
+
     if (l < L_COUNT && v < V_COUNT)
         return S_BASE + (l * V_COUNT + v) * T_COUNT;
     if (s < S_COUNT && s % T_COUNT == 0 && second > T_BASE &&
@@ -180,6 +188,7 @@ static void compose(struct letters *l)
 {
     size_t n = 0, starter = 0;
     bool have_starter = false;
+
     for (size_t i = 0; i < l->n; i++) {
         uint64_t letter = l->at[i];
         unsigned class = class_of(letter);
@@ -187,6 +196,7 @@ static void compose(struct letters *l)
                     (n == starter + 1 || class_of(l->at[n - 1]) < class);
         uint32_t joined =
             free ? join(cp_of(l->at[starter]), cp_of(letter)) : 0;
+
         if (joined) {
             l->at[starter] = joined;
             continue;
@@ -208,6 +218,7 @@ static int add_stretch(struct gpt_buf *out, struct letters *l,
     l->n = 0;
     for (size_t i = 0; i < len;) {
         uint32_t cp = 0;
+
         i += (size_t)gpt_utf8_decode(p + i, len - i, &cp);
         GPT_TRY(decompose(l, cp, err));
     }
@@ -216,6 +227,7 @@ static int add_stretch(struct gpt_buf *out, struct letters *l,
     for (size_t i = 0; i < l->n; i++) {
         char utf8[4];
         int n = gpt_utf8_encode(cp_of(l->at[i]), utf8);
+
         if (gpt_buf_add(out, utf8, (size_t)n) != GPT_OK)
             return gpt_fail(err, GPT_EFAIL, "cannot allocate a text");
     }
@@ -236,9 +248,11 @@ int gpt_nfc(struct gpt_buf *out, const char *text, size_t len,
     const uint8_t *p = (const uint8_t *)text;
     struct letters letters = {0};
     int status = GPT_OK;
+
     while (len && status == GPT_OK) {
         size_t n, end = gpt_nfc_stable((const char *)p, len);
         uint32_t cp;
+
         if (end < len && gpt_utf8_decode(p + end, len - end, &cp) == 0)
             end++; /* a stray byte is a fence of its own */
         status = add_text(out, p, end, err);

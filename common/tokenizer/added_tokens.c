@@ -29,6 +29,7 @@ static uint32_t child_of(const struct gpt_added *a, uint32_t parent,
                          uint8_t byte)
 {
     uint32_t i = a->nodes[parent].child;
+
     while (i && a->nodes[i].byte != byte)
         i = a->nodes[i].sibling;
     return i;
@@ -37,6 +38,7 @@ static uint32_t child_of(const struct gpt_added *a, uint32_t parent,
 static uint32_t add_child(struct gpt_added *a, uint32_t parent, uint8_t byte)
 {
     uint32_t i = (uint32_t)a->n_nodes++;
+
     a->nodes[i] = (struct node){.sibling = a->nodes[parent].child,
                                 .byte = byte};
     a->nodes[parent].child = i;
@@ -48,12 +50,14 @@ static int add_token(struct gpt_added *a, size_t index, const char *what,
 {
     const struct gpt_added_token *token = &a->tokens[index];
     uint32_t at = 0;
+
     if (token->len == 0)
         return gpt_fail(err, GPT_EDATA, "%s: added token %d has no text", what,
                         (int)token->id);
     for (size_t i = 0; i < token->len; i++) {
         uint8_t byte = (uint8_t)token->text[i];
         uint32_t next = child_of(a, at, byte);
+
         at = next ? next : add_child(a, at, byte);
     }
     if (a->nodes[at].token)
@@ -70,6 +74,7 @@ static int add_token(struct gpt_added *a, size_t index, const char *what,
 static void index_first_bytes(struct gpt_added *a)
 {
     int n_first = 0;
+
     for (uint32_t i = a->nodes[0].child; i; i = a->nodes[i].sibling) {
         a->first[a->nodes[i].byte] = i;
         a->only_first = a->nodes[i].byte;
@@ -83,6 +88,7 @@ static int fill(struct gpt_added *a, const struct gpt_added_token *tokens,
                 size_t n, const char *what, struct gpt_err *err)
 {
     size_t n_bytes = 0;
+
     for (size_t i = 0; i < n; i++)
         n_bytes += tokens[i].len;
     GPT_TRY(gpt_new(&a->tokens, n, sizeof(*a->tokens), "added tokens", err));
@@ -104,6 +110,7 @@ int gpt_added_open(struct gpt_added **out, const struct gpt_added_token *tokens,
                    size_t n, const char *what, struct gpt_err *err)
 {
     struct gpt_added *a;
+
     *out = NULL;
     if (n == 0)
         return GPT_OK;
@@ -133,6 +140,7 @@ static const struct gpt_added_token *longest_at(const struct gpt_added *a,
 {
     int32_t found = 0;
     size_t i = 1;
+
     for (uint32_t at = a->first[(uint8_t)text[0]]; at;
          at = child_of(a, at, (uint8_t)text[i++])) {
         if (a->nodes[at].token)
@@ -149,6 +157,7 @@ static size_t next_start(const struct gpt_added *a, const char *text,
 {
     if (a->only_first >= 0 && at < len) {
         const char *p = memchr(text + at, a->only_first, len - at);
+
         return p ? (size_t)(p - text) : len;
     }
     while (at < len && !a->first[(uint8_t)text[at]])
@@ -160,6 +169,7 @@ static size_t next_start(const struct gpt_added *a, const char *text,
 static size_t char_before(const char *text, size_t i)
 {
     size_t start = i - 1;
+
     while (start > 0 && i - start < 4 &&
            ((uint8_t)text[start] & 0xC0) == 0x80)
         start--;
@@ -170,6 +180,7 @@ static uint32_t char_at(const char *text, size_t len, size_t *n)
 {
     uint32_t cp;
     int bytes = gpt_utf8_decode((const uint8_t *)text, len, &cp);
+
     *n = bytes ? (size_t)bytes : 1;
     return bytes ? cp : 0;
 }
@@ -182,8 +193,10 @@ static bool blank_at(const char *text, size_t i, size_t len, size_t *n)
 static bool is_alone(const char *text, size_t len, size_t start, size_t end)
 {
     size_t n;
+
     if (start > 0) {
         size_t before = char_before(text, start);
+
         if (gpt_unicode_is_word(char_at(text + before, start - before, &n)))
             return false;
     }
@@ -195,8 +208,10 @@ static bool is_alone(const char *text, size_t len, size_t start, size_t end)
 static size_t take_left(const char *text, size_t start, size_t limit)
 {
     size_t n;
+
     while (start > limit) {
         size_t before = char_before(text, start);
+
         if (!blank_at(text, before, start, &n))
             break;
         start = before;
@@ -208,6 +223,7 @@ static size_t take_right(const char *text, size_t len, size_t end,
                          struct gpt_added_search *search)
 {
     size_t n;
+
     if (end < search->blank_end)
         return search->blank_end;
     while (end < len && blank_at(text, end, len, &n))
@@ -227,6 +243,7 @@ bool gpt_added_next(const struct gpt_added *a, bool special, const char *text,
         const struct gpt_added_token *token =
             longest_at(a, text + start, len - start);
         size_t end = start + (token ? token->len : 1);
+
         search->at = end;
         if (!token || (token->special && !special) ||
             (token->single_word && !is_alone(text, len, start, end)))

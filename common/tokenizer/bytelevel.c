@@ -30,8 +30,10 @@ int gpt_letter_byte(uint32_t cp)
 uint8_t gpt_byte_of_rank(int rank)
 {
     int kept[] = {0x21, 0x7E, 0xA1, 0xAC, 0xAE, 0xFF};
+
     for (int i = 0; i < 6; i += 2) {
         int n = kept[i + 1] - kept[i] + 1;
+
         if (rank < n)
             return (uint8_t)(kept[i] + rank);
         rank -= n;
@@ -42,6 +44,7 @@ uint8_t gpt_byte_of_rank(int rank)
 size_t gpt_bytelevel_encode(const char *bytes, size_t len, char *out)
 {
     size_t n = 0;
+
     for (size_t i = 0; i < len; i++)
         n += (size_t)gpt_utf8_encode(gpt_byte_letter((uint8_t)bytes[i]),
                                      out + n);
@@ -52,10 +55,12 @@ bool gpt_bytelevel_decode(const char *text, size_t len, char *out,
                           size_t *out_len)
 {
     size_t n = 0;
+
     for (size_t i = 0; i < len;) {
         uint32_t cp;
         int used = gpt_utf8_decode((const uint8_t *)text + i, len - i, &cp);
         int byte = used ? gpt_letter_byte(cp) : -1;
+
         if (byte < 0)
             return false;
         out[n++] = (char)byte;

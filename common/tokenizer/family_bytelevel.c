@@ -32,6 +32,7 @@ int gpt_bytelevel_new(struct gpt_bytelevel **t,
 void gpt_bytelevel_close(struct gpt_tokenizer *tok)
 {
     struct gpt_bytelevel *t = (struct gpt_bytelevel *)tok;
+
     gpt_bpe_close(t->bpe);
     gpt_added_close(t->added);
     gpt_added_close(t->added_normalized);
@@ -48,6 +49,7 @@ static int is_merged(struct gpt_bytelevel *t, int32_t id,
                      bool *merged, struct gpt_err *err)
 {
     const struct gpt_str *token = &t->vocab.tokens[id];
+
     ids->len = 0;
     GPT_TRY(gpt_bpe_merge(t->bpe, scratch, token->data, token->len, ids, err));
     *merged = ids->len == 1 && ids->data[0] == id;
@@ -61,9 +63,11 @@ static int find_whole(struct gpt_bytelevel *t, bool *any, struct gpt_err *err)
     struct gpt_bpe_scratch scratch = {.nodes = NULL};
     struct gpt_ids ids = {.data = NULL};
     int status = GPT_OK;
+
     for (int32_t id = 0; id < t->vocab.n && status == GPT_OK; id++) {
         const struct gpt_str *token = &t->vocab.tokens[id];
         bool merged = true;
+
         if (token->len > 0)
             status = is_merged(t, id, &scratch, &ids, &merged, err);
         if (merged ||
@@ -81,6 +85,7 @@ int gpt_bytelevel_finish(struct gpt_bytelevel *t, gpt_pretok_fn *cut,
                          bool whole, const char *what, struct gpt_err *err)
 {
     bool any = false;
+
     GPT_TRY(gpt_bpe_open(&t->bpe, &t->vocab, what, err));
     if (whole)
         GPT_TRY(find_whole(t, &any, err));
@@ -98,6 +103,7 @@ int gpt_bytelevel_encoder_open(struct gpt_encoder **enc,
 {
     const struct gpt_bytelevel *t = (const struct gpt_bytelevel *)tok;
     struct bytelevel_encoder *e;
+
     GPT_TRY(gpt_new(&e, 1, sizeof(*e), "an encoder", err));
     e->base.tok = tok;
     int status = gpt_bpe_encoder_open(&e->bpe, &t->model, err);
@@ -112,6 +118,7 @@ int gpt_bytelevel_encoder_open(struct gpt_encoder **enc,
 void gpt_bytelevel_encoder_close(struct gpt_encoder *enc)
 {
     struct bytelevel_encoder *e = (struct bytelevel_encoder *)enc;
+
     gpt_bpe_encoder_close(&e->bpe);
     gpt_buf_free(&e->normal);
     gpt_buf_free(&e->spaced);
@@ -162,6 +169,7 @@ static int encode_around(struct bytelevel_encoder *e,
     struct gpt_added_search search = {0};
     struct gpt_added_span span;
     size_t done = 0;
+
     while (gpt_added_next(added, special, text, len, &search, &span)) {
         if (done < span.start)
             GPT_TRY(encode_between(e, text + done, span.start - done, ids,
@@ -178,6 +186,7 @@ static int encode_normalized(struct bytelevel_encoder *e, const char *text,
                              struct gpt_err *err)
 {
     const struct gpt_bytelevel *t = tokenizer_of(e);
+
     if (t->nfc && gpt_nfc_stable(text, len) < len) {
         e->normal.len = 0;
         GPT_TRY(gpt_nfc(&e->normal, text, len, err));
@@ -194,6 +203,7 @@ int gpt_bytelevel_encode_text(struct gpt_encoder *enc, const char *text,
 {
     struct bytelevel_encoder *e = (struct bytelevel_encoder *)enc;
     const struct gpt_bytelevel *t = tokenizer_of(e);
+
     GPT_TRY(add_ids(ids, t->before, t->n_before, err));
     GPT_TRY(encode_around(e, t->added, encode_normalized, text, len, ids,
                           err));
@@ -207,6 +217,7 @@ const char *gpt_bytelevel_token(const struct gpt_tokenizer *tok, int32_t id,
 {
     const struct gpt_str *token =
         &((const struct gpt_bytelevel *)tok)->vocab.tokens[id];
+
     *len = token->len;
     return token->data ? token->data : "";
 }
@@ -223,6 +234,7 @@ static int load_gpt2(struct gpt_bytelevel *t,
         struct gpt_str eod = t->vocab.tokens[t->vocab.eod];
         struct gpt_added_token added = {.text = eod.data, .len = eod.len,
                                         .id = t->vocab.eod, .special = true};
+
         GPT_TRY(gpt_added_open(&t->added, &added, 1, o->vocab_file, err));
     }
     return gpt_bytelevel_finish(t, gpt_pretok_gpt2, false, o->merge_file, err);
@@ -233,6 +245,7 @@ static int gpt2_open(struct gpt_tokenizer **tok,
                      struct gpt_err *err)
 {
     struct gpt_bytelevel *t;
+
     if (!o->vocab_file || !o->merge_file)
         return gpt_fail(err, GPT_EUSAGE, "GPT2BPETokenizer needs %s",
                         o->vocab_file ? "--merge-file" : "--vocab-file");

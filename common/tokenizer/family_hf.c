@@ -53,6 +53,7 @@ static int check_model(const struct hf *f, const cJSON *model)
     static const char *const affixes[] = {"continuing_subword_prefix",
                                           "end_of_word_suffix"};
     const cJSON *type = get(model, "type"), *dropout = get(model, "dropout");
+
     if (!cJSON_IsObject(model))
         return gpt_fail(f->err, GPT_EDATA, "%s: no object 'model'", f->path);
     if (type && !cJSON_IsString(type))
@@ -64,6 +65,7 @@ static int check_model(const struct hf *f, const cJSON *model)
         return refuse_model(f, "dropout", "tokens by chance");
     for (size_t i = 0; i < GPT_COUNT(affixes); i++) {
         const cJSON *affix = get(model, affixes[i]);
+
         if (cJSON_IsString(affix) && *affix->valuestring)
             return refuse_model(f, affixes[i], affix->valuestring);
     }
@@ -78,12 +80,14 @@ static int count_ids(const struct hf *f, const cJSON *added, int64_t *n_ids)
 {
     int64_t n = (int64_t)(f->file.vocab.len / ENTRY_BYTES);
     int64_t limit = 2 * (n + cJSON_GetArraySize(added)) + 65536;
+
     *n_ids = 0;
     if (!is_absent(added) && !cJSON_IsArray(added))
         return gpt_fail(f->err, GPT_EDATA, "%s: added_tokens is no array",
                         f->path);
     for (const cJSON *i = added ? added->child : NULL; i; i = i->next) {
         int64_t id;
+
         GPT_TRY(gpt_json_int(i, "id", 0, limit, &id, f->path, f->err));
         *n_ids = id >= *n_ids ? id + 1 : *n_ids;
     }
@@ -97,6 +101,7 @@ static int32_t find_in_vocab(const struct gpt_bytelevel *t,
 {
     const struct gpt_str *place = &t->vocab.tokens[token->id];
     size_t len;
+
     if (gpt_bytelevel_decode(token->text, token->len, scratch, &len))
         return gpt_token_map_find(&t->map, scratch, len);
     return place->data && place->len == token->len &&
@@ -112,6 +117,7 @@ static int place_token(const struct hf *f, const struct gpt_added_token *token)
     struct gpt_bytelevel *t = f->t;
     struct gpt_str *place = &t->vocab.tokens[token->id];
     char *bytes = gpt_arena_alloc(&t->vocab.arena, token->len + 1, 1);
+
     if (!bytes)
         return gpt_fail(f->err, GPT_EFAIL, "cannot allocate a vocabulary");
     int32_t same = find_in_vocab(t, token, bytes);
@@ -146,6 +152,7 @@ static int read_flags(const struct hf *f, const cJSON *item,
 static int normalize_token(const struct hf *f, struct gpt_added_token *token)
 {
     struct gpt_buf b = {0};
+
     if (!f->pipeline.nfc ||
         gpt_nfc_stable(token->text, token->len) == token->len)
         return GPT_OK;
@@ -174,6 +181,7 @@ static int add_token(const struct hf *f, const cJSON *item,
     const char *text;
     int64_t id;
     bool normalized;
+
     GPT_TRY(gpt_json_string(item, "content", &text, f->path, f->err));
     GPT_TRY(gpt_json_int(item, "id", 0, f->t->vocab.n - 1, &id, f->path,
                          f->err));
@@ -195,6 +203,7 @@ static int fill_added(struct hf *f, const cJSON *added,
                       struct added_lists *lists)
 {
     size_t n = (size_t)cJSON_GetArraySize(added);
+
     GPT_TRY(gpt_new(&lists->raw, n, sizeof(*lists->raw), "tokens", f->err));
     GPT_TRY(gpt_new(&lists->normalized, n, sizeof(*lists->raw), "tokens",
                     f->err));
@@ -210,6 +219,7 @@ static int read_added(struct hf *f, const cJSON *added)
 {
     struct added_lists lists = {0};
     int status = fill_added(f, added, &lists);
+
     gpt_free(lists.raw);
     gpt_free(lists.normalized);
     return status;
@@ -218,6 +228,7 @@ static int read_added(struct hf *f, const cJSON *added)
 static int fill_map(struct hf *f)
 {
     struct gpt_vocab *v = &f->t->vocab;
+
     GPT_TRY(gpt_token_map_open(&f->t->map, v->tokens, (size_t)v->n, f->err));
     for (int64_t id = 0; id < v->n; id++)
         if (v->tokens[id].data)
@@ -246,6 +257,7 @@ static int copy_around(const struct hf *f, const int32_t *from, size_t n,
 static int32_t find_token(const struct hf *f, const char *text)
 {
     const cJSON *added = get(f->root, "added_tokens");
+
     for (const cJSON *i = added ? added->child : NULL; i; i = i->next)
         if (strcmp(get(i, "content")->valuestring, text) == 0)
             return (int32_t)get(i, "id")->valuedouble;
@@ -257,6 +269,7 @@ static int eod_of_config(const struct hf *f, const char *path)
 {
     cJSON *config;
     int status = GPT_OK;
+
     GPT_TRY(gpt_json_read(&config, path, MAX_CONFIG, f->err));
     const cJSON *eos = get(config, "eos_token");
     if (cJSON_IsObject(eos))
@@ -276,7 +289,8 @@ static int find_eod(const struct hf *f)
     char path[4200];
     const char *slash = strrchr(f->path, '/');
     int dir = slash ? (int)(slash - f->path) + 1 : 0;
-    snprintf(path, sizeof path, "%.*stokenizer_config.json", dir, f->path);
+
+    snprintf(path, sizeof(path), "%.*stokenizer_config.json", dir, f->path);
     if (gpt_path_exists(path))
         return eod_of_config(f, path);
     for (size_t i = 0; gpt_eod_names[i] && f->t->base.eod < 0; i++)
@@ -293,6 +307,7 @@ static int load_root(struct hf *f)
     struct gpt_bytelevel *t = f->t;
     int64_t n_ids;
     bool whole;
+
     GPT_TRY(check_model(f, model));
     GPT_TRY(gpt_json_bool_or(model, "ignore_merges", false, &whole, f->path,
                              f->err));
@@ -316,6 +331,7 @@ static int load_root(struct hf *f)
 static int load(struct hf *f)
 {
     int status = gpt_hf_file_read(&f->file, f->path, f->err);
+
     f->root = f->file.root;
     if (status == GPT_OK)
         status = load_root(f);
@@ -327,11 +343,12 @@ static int hf_open(struct gpt_tokenizer **tok,
                    const struct gpt_tokenizer_options *o, struct gpt_err *err)
 {
     struct hf f = {.o = o, .err = err};
+
     if (!o->model)
         return gpt_fail(err, GPT_EUSAGE,
                         "HuggingFaceTokenizer needs --tokenizer-model");
     GPT_TRY(gpt_tokenizer_file(o->model, "tokenizer.json", f.path,
-                               sizeof f.path, err));
+                               sizeof(f.path), err));
     GPT_TRY(gpt_bytelevel_new(&f.t, &gpt_family_hf, err));
     f.t->parse_special = gpt_tokenizer_parses_special(o);
     int status = load(&f);

@@ -24,6 +24,7 @@ static int null_open(struct gpt_tokenizer **tok,
                      struct gpt_err *err)
 {
     struct null_tokenizer *t;
+
     if (o->vocab_size < 1 || o->vocab_size >= MAX_SIZE)
         return gpt_fail(err, GPT_EUSAGE,
                         "NullTokenizer needs --vocab-size 1 to %d",
@@ -65,6 +66,7 @@ static int64_t read_id(const char *text, size_t len, size_t *at, int64_t limit)
 {
     int64_t id = 0;
     size_t start = *at;
+
     while (*at < len && text[*at] >= '0' && text[*at] <= '9' && id < limit)
         id = id * 10 + (text[(*at)++] - '0');
     return *at > start && id < limit ? id : -1;
@@ -76,6 +78,7 @@ static int null_encode(struct gpt_encoder *enc, const char *text, size_t len,
     for (size_t at = 0; at < len; at++) {
         size_t start = at;
         int64_t id = read_id(text, len, &at, enc->tok->vocab_size);
+
         if (id < 0 || (at < len && text[at] != ' ') || at + 1 == len)
             return gpt_fail(err, GPT_EDATA,
                             "offset %zu of a text: not an id below %lld, with "
@@ -92,6 +95,7 @@ static const char *null_token(const struct gpt_tokenizer *tok, int32_t id,
                               size_t *len)
 {
     const char *text = ((const struct null_tokenizer *)tok)->texts[id];
+
     *len = strlen(text);
     return text;
 }

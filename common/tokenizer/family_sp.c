@@ -37,6 +37,7 @@ struct sp_encoder {
 static void sp_close(struct gpt_tokenizer *tok)
 {
     struct sp_tokenizer *t = (struct sp_tokenizer *)tok;
+
     gpt_sp_model_free(&t->model);
     gpt_sp_trie_close(&t->trie);
     gpt_seams_close(&t->seams);
@@ -50,6 +51,7 @@ static int check_pieces(struct sp_tokenizer *t, const char *path,
                         struct gpt_err *err)
 {
     const struct gpt_sp_model *m = &t->model;
+
     for (int64_t id = 0; id < m->n && !m->unigram; id++)
         if (m->pieces[id].type == GPT_SP_UNUSED)
             return gpt_fail(err, GPT_EDATA, "%s: piece %lld: UNUSED in a BPE "
@@ -64,6 +66,7 @@ static int print_piece(struct sp_tokenizer *t, int32_t id, struct gpt_err *err)
     struct gpt_str text = id == m->unk ? m->unk_surface : m->texts[id];
     char *out = gpt_arena_alloc(&t->arena, text.len + 1, 1);
     size_t n = 0, space = strlen(GPT_SP_SPACE);
+
     if (!out)
         return gpt_fail(err, GPT_EFAIL, "cannot allocate a vocabulary");
     t->tokens[id].data = out;
@@ -71,6 +74,7 @@ static int print_piece(struct sp_tokenizer *t, int32_t id, struct gpt_err *err)
         bool is_space = m->pieces[id].type != GPT_SP_CONTROL &&
                         text.len - i >= space &&
                         memcmp(text.data + i, GPT_SP_SPACE, space) == 0;
+
         out[n++] = is_space ? ' ' : text.data[i];
         i += is_space ? space : 1;
     }
@@ -81,6 +85,7 @@ static int print_piece(struct sp_tokenizer *t, int32_t id, struct gpt_err *err)
 static int print_pieces(struct sp_tokenizer *t, struct gpt_err *err)
 {
     const struct gpt_sp_model *m = &t->model;
+
     GPT_TRY(gpt_new(&t->tokens, (size_t)m->n, sizeof(*t->tokens),
                     "a vocabulary", err));
     for (int64_t id = 0; id < m->n; id++)
@@ -88,6 +93,7 @@ static int print_pieces(struct sp_tokenizer *t, struct gpt_err *err)
     for (int byte = 0; byte < 256; byte++) {
         int32_t id = m->byte_id[byte];
         char *out = gpt_arena_alloc(&t->arena, 1, 1);
+
         if (id < 0 || !out)
             continue;
         *out = (char)byte;
@@ -102,6 +108,7 @@ static int find_control(struct sp_tokenizer *t, const char *path,
     const struct gpt_sp_model *m = &t->model;
     struct gpt_added_token *tokens;
     size_t n = 0;
+
     GPT_TRY(gpt_new(&tokens, (size_t)m->n, sizeof(*tokens), "control pieces",
                     err));
     for (int64_t id = 0; id < m->n; id++)
@@ -119,6 +126,7 @@ static int load(struct sp_tokenizer *t, const struct gpt_tokenizer_options *o,
                 struct gpt_err *err)
 {
     struct gpt_sp_model *m = &t->model;
+
     GPT_TRY(gpt_sp_model_read(m, o->model, err));
     GPT_TRY(gpt_sp_map_open(&t->map, m->charsmap, o->model, err));
     GPT_TRY(check_pieces(t, o->model, err));
@@ -140,6 +148,7 @@ static int sp_open_as(struct gpt_tokenizer **tok,
                       struct gpt_err *err)
 {
     struct sp_tokenizer *t;
+
     if (!o->model)
         return gpt_fail(err, GPT_EUSAGE, "%s needs --tokenizer-model",
                         family->type);
@@ -159,6 +168,7 @@ static int sp_encoder_open(struct gpt_encoder **enc,
                            struct gpt_err *err)
 {
     struct sp_encoder *e;
+
     GPT_TRY(gpt_new(&e, 1, sizeof(*e), "an encoder", err));
     int status = gpt_cache_open(&e->cache, err);
     if (status != GPT_OK) {
@@ -173,6 +183,7 @@ static int sp_encoder_open(struct gpt_encoder **enc,
 static void sp_encoder_close(struct gpt_encoder *enc)
 {
     struct sp_encoder *e = (struct sp_encoder *)enc;
+
     gpt_cache_close(&e->cache);
     gpt_sp_scratch_free(&e->scratch);
     gpt_buf_free(&e->normal);
@@ -205,6 +216,7 @@ static int encode_short(struct sp_encoder *e, const char *part, size_t len,
                                    : gpt_cache_key_at_end(part, len);
     const struct gpt_cache_line *line = gpt_cache_find(&e->cache, key);
     size_t first = ids->len, n;
+
     GPT_TRY(gpt_grow(&ids->data, &ids->cap, first + GPT_CACHE_IDS,
                      sizeof(*ids->data), "token ids", err));
     ids->len += gpt_cache_get(line, key, ids->data + first);
@@ -224,6 +236,7 @@ static int encode_long(struct sp_encoder *e, const char *part, size_t len,
 {
     const struct gpt_sp_model *m = &tokenizer_of(e)->model;
     size_t first = ids->len, n;
+
     if (len > GPT_CACHE_LONG)
         return gpt_sp_encode_bpe(m, &e->scratch, part, len, ids, err);
     uint32_t hash = gpt_cache_aim_long(&e->cache, part, len);
@@ -243,6 +256,7 @@ static void join_unknown(const struct gpt_sp_model *m, struct gpt_ids *ids,
                          size_t first, size_t text_first)
 {
     int32_t *data = ids->data;
+
     if (m->byte_fallback || first == text_first || data[first] != m->unk ||
         data[first - 1] != m->unk)
         return;
@@ -257,6 +271,7 @@ static int encode_part(struct sp_encoder *e, struct gpt_str text,
                        struct gpt_ids *ids, struct gpt_err *err)
 {
     const size_t first = ids->len, len = end - begin;
+
     GPT_TRY(len <= GPT_CACHE_SHORT
                 ? encode_short(e, text.data + begin, len, text.len - begin,
                                ids, err)
@@ -271,10 +286,13 @@ static int encode_parts(struct sp_encoder *e, struct gpt_str text,
     const struct gpt_seams *seams = &tokenizer_of(e)->seams;
     const size_t text_first = ids->len;
     size_t begin = 0;
+
     for (size_t at = 0; at < text.len; at += SEAMS) {
         uint64_t cuts = gpt_seams_of(seams, text.data + at, text.len - at);
+
         for (; cuts; cuts &= cuts - 1) {
             size_t end = at + (size_t)__builtin_ctzll(cuts) + 1;
+
             if (((uint8_t)text.data[end] & 0xC0) == 0x80)
                 continue; /* inside a character */
             GPT_TRY(encode_part(e, text, begin, end, text_first, ids, err));
@@ -288,6 +306,7 @@ static int encode_plain(struct sp_encoder *e, const char *text, size_t len,
                         struct gpt_ids *ids, struct gpt_err *err)
 {
     const struct sp_tokenizer *t = tokenizer_of(e);
+
     GPT_TRY(gpt_sp_normalize(&t->model, &t->map, text, len, &e->normal, err));
     if (e->normal.len == 0)
         return GPT_OK;
@@ -306,6 +325,7 @@ static int sp_encode(struct gpt_encoder *enc, const char *text, size_t len,
     struct gpt_added_search search = {0};
     struct gpt_added_span span;
     size_t done = 0;
+
     while (gpt_added_next(tokenizer_of(e)->control, true, text, len, &search,
                           &span)) {
         GPT_TRY(encode_plain(e, text + done, span.start - done, ids, err));
@@ -322,6 +342,7 @@ static const char *sp_token(const struct gpt_tokenizer *tok, int32_t id,
 {
     const struct gpt_str *token =
         &((const struct sp_tokenizer *)tok)->tokens[id];
+
     *len = token->len;
     return token->data;
 }

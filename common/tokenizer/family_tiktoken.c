@@ -58,8 +58,10 @@ static int add_special(struct loading *l, const char *word, int64_t next)
     size_t len = strlen(word);
     char *end = NULL;
     int64_t id = next;
+
     if (equals && equals > word && equals[1]) {
         int64_t given = strtoll(equals + 1, &end, 10);
+
         if (*end == '\0') {
             id = given;
             len = (size_t)(equals - word);
@@ -96,6 +98,7 @@ static int add_specials(struct loading *l, const char *const *words, size_t n,
 static int specials_after(struct loading *l)
 {
     const struct gpt_list *given = &l->o->special_tokens;
+
     if (given->n)
         return add_specials(l, given->items, (size_t)given->n, l->ranks.n);
     for (size_t i = 0; i < GPT_COUNT(published); i++)
@@ -110,6 +113,7 @@ static int specials_before(struct loading *l)
 {
     const struct gpt_list *given = &l->o->special_tokens;
     size_t n = given->n ? (size_t)given->n : GPT_COUNT(megatron);
+
     if ((int64_t)n > l->shift)
         return gpt_fail(l->err, GPT_EUSAGE, "%zu special tokens, but "
                         "--tiktoken-num-special-tokens is %lld", n,
@@ -117,6 +121,7 @@ static int specials_before(struct loading *l)
     GPT_TRY(add_specials(l, given->n ? given->items : megatron, n, 0));
     for (int64_t id = (int64_t)n; id < l->shift; id++) {
         char name[40];
+
         snprintf(name, sizeof(name), "<SPECIAL_%lld>", (long long)id);
         GPT_TRY(add_special(l, name, id));
     }
@@ -128,10 +133,12 @@ static int specials_before(struct loading *l)
 static int place_ranks(struct loading *l)
 {
     struct gpt_vocab *v = &l->t->vocab;
+
     GPT_TRY(gpt_token_map_open(&l->t->map, v->tokens, (size_t)l->ranks.n,
                                l->err));
     for (int64_t rank = 0; rank < l->ranks.n; rank++) {
         int32_t id = (int32_t)(rank + l->shift);
+
         v->tokens[id] = l->ranks.tokens[rank];
         if (!v->tokens[id].data)
             continue;
@@ -147,9 +154,11 @@ static int place_ranks(struct loading *l)
 static int place_specials(struct loading *l, struct gpt_added_token *added)
 {
     struct gpt_bytelevel *t = l->t;
+
     for (size_t i = 0; i < l->n_special; i++) {
         const struct special *s = &l->special[i];
         struct gpt_str *place = &t->vocab.tokens[s->id];
+
         if (place->data)
             return gpt_fail(l->err, GPT_EUSAGE, "special token '%s': id %lld "
                             "has another token", s->name, (long long)s->id);
@@ -171,6 +180,7 @@ static int place_specials(struct loading *l, struct gpt_added_token *added)
 static int size_vocabulary(struct loading *l)
 {
     int64_t n = l->ranks.n + l->shift, size = l->o->vocab_size;
+
     if (l->ranks.json) {
         size = size ? size : JSON_SIZE;
         if (n < size || size <= l->shift)
@@ -197,6 +207,7 @@ static int load(struct loading *l)
     const char *pattern = l->o->tiktoken_pattern;
     struct gpt_vocab *v = &l->t->vocab;
     struct gpt_added_token *added;
+
     GPT_TRY(gpt_ranks_read(&l->ranks, l->o->model, l->err));
     if (!pattern && !l->ranks.json)
         return gpt_fail(l->err, GPT_EUSAGE,
@@ -228,6 +239,7 @@ static int tiktoken_open(struct gpt_tokenizer **tok,
                          struct gpt_err *err)
 {
     struct loading l = {.o = o, .err = err};
+
     if (!o->model)
         return gpt_fail(err, GPT_EUSAGE,
                         "TikTokenizer needs --tokenizer-model");

@@ -34,6 +34,7 @@ enum gpt_piece_kind gpt_piece_wide_kind(const uint8_t *p, size_t len, size_t *n)
 {
     uint32_t cp;
     int bytes = gpt_utf8_decode(p, len, &cp);
+
     *n = bytes ? (size_t)bytes : 1;
     if (bytes == 0)
         return OTHER;
@@ -90,6 +91,7 @@ size_t gpt_piece_contraction(const uint8_t *p, size_t len)
 static size_t space_run(const uint8_t *p, size_t first_n, size_t len)
 {
     size_t i = first_n, last = 0, n;
+
     while (i < len && gpt_piece_kind(p + i, len - i, &n) == SPACE) {
         last = i;
         i += n;
@@ -101,6 +103,7 @@ size_t gpt_pretok_gpt2(const char *text, size_t len)
 {
     const uint8_t *p = (const uint8_t *)text;
     size_t n = gpt_piece_contraction(p, len);
+
     if (n)
         return n;
     enum gpt_piece_kind kind = gpt_piece_kind(p, len, &n);

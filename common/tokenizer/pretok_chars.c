@@ -37,6 +37,7 @@ unsigned gpt_ch_wide(const uint8_t *p, size_t len, size_t *n)
     };
     uint32_t cp;
     int bytes = gpt_utf8_decode(p, len, &cp);
+
     *n = bytes ? (size_t)bytes : 1;
     return bytes ? bits[gpt_unicode_class(cp)] : 0;
 }

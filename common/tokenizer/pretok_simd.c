@@ -33,6 +33,7 @@ static void add_wide(struct window *w, const uint8_t *p, size_t len,
         unsigned at = first_bit(left);
         size_t n;
         enum gpt_piece_kind kind = gpt_piece_wide_kind(p + at, len - at, &n);
+
         if (at + n > w->known) {
             w->known = at;
             break;
@@ -62,6 +63,7 @@ static uint64_t cut_contractions(uint64_t begins, uint64_t quotes,
     for (; quotes; quotes &= quotes - 1) {
         unsigned at = first_bit(quotes);
         unsigned n = (unsigned)gpt_piece_contraction(p + at, len - at);
+
         if (n == 0)
             continue;
         begins &= ~(low_bits(n - 1) << at << 1);
@@ -83,6 +85,7 @@ INLINE uint64_t piece_begins(const struct window *w, const uint8_t *p,
                                 w->space3 << 1 | w->space3 << 2);
     uint64_t begins = (letter & ~(letter << 1)) | (number & ~(number << 1)) |
                       (other & ~(other << 1));
+
     begins &= ~(w->blank << 1);
     uint64_t quotes = begins & w->quote;
     begins |= space & ~(space << 1);
@@ -102,6 +105,7 @@ INLINE void load_window(struct window *w, const uint8_t *p, size_t len,
                         classify_fn *classify, bool narrow)
 {
     uint8_t tail[WINDOW];
+
     w->space2 = w->space3 = 0;
     w->known = w->stop = WINDOW;
     if (len < WINDOW) {
@@ -121,9 +125,11 @@ INLINE size_t cut_windows(const char *text, size_t len, size_t *ends,
                           size_t room, size_t *wide, classify_fn *classify)
 {
     size_t n = 0, at = 0;
+
     while (at < len && room - n >= GPT_CUT_ROOM) {
         const uint8_t *p = (const uint8_t *)text + at;
         struct window w;
+
         load_window(&w, p, len - at, classify, wide != NULL);
         if (w.stop == 0) {
             if (at > 0)
@@ -154,6 +160,7 @@ static inline AVX2 void classify_avx2(const uint8_t *p, struct window *w)
     __m256i a = _mm256_loadu_si256((const __m256i *)(const void *)p);
     __m256i b = _mm256_loadu_si256((const __m256i *)(const void *)(p + 32));
     __m256i lower = _mm256_set1_epi8(0x20);
+
     w->letter = range_bits(_mm256_or_si256(a, lower), _mm256_or_si256(b, lower),
                            TOP('z'), ABOVE('a', 'z'));
     w->number = range_bits(a, b, TOP('9'), ABOVE('0', '9'));
@@ -180,6 +187,7 @@ static inline AVX512 void classify_avx512(const uint8_t *p, struct window *w)
 {
     __m512i v = _mm512_loadu_si512(p);
     __m512i lower = _mm512_or_si512(v, _mm512_set1_epi8(0x20));
+
     w->letter = range_mask(lower, 'a', 'z');
     w->number = range_mask(v, '0', '9');
     w->blank = _mm512_cmpeq_epi8_mask(v, _mm512_set1_epi8(' '));
@@ -220,6 +228,7 @@ static const struct form {
 static const struct form *form_of(const char *isa)
 {
     static const struct form none;
+
     for (size_t i = 0; i < GPT_COUNT(forms) && gpt_cpu_has(isa); i++)
         if (strcmp(forms[i].isa, isa) == 0)
             return &forms[i];

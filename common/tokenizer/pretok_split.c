@@ -15,6 +15,7 @@ size_t gpt_pretok_starcoder(const char *text, size_t len)
     const uint8_t *p = (const uint8_t *)text;
     size_t n, m;
     unsigned first = gpt_ch_at(p, len, &n);
+
     if (first & GPT_CH_N)
         return n;
     size_t piece = gpt_pretok_gpt2(text, len);
@@ -66,6 +67,7 @@ static unsigned inner_at(const struct inner *t, size_t i, size_t *n)
 static size_t skip(const struct inner *t, size_t i, unsigned classes)
 {
     size_t n;
+
     while (inner_at(t, i, &n) & classes)
         i += n;
     return i;
@@ -81,6 +83,7 @@ static size_t match_spaces(const struct inner *t, size_t start)
 {
     size_t i = start, last = start, after_line_end = 0, n;
     unsigned c;
+
     while ((c = inner_at(t, i, &n)) & GPT_CH_SPACE) {
         last = i;
         i += n;
@@ -103,6 +106,7 @@ static size_t match(const struct inner *t, size_t i)
     size_t n, m;
     unsigned first = inner_at(t, i, &n);
     unsigned second = inner_at(t, i + n, &m);
+
     if (t->p[i] < 128 && first & GPT_CH_PS && letter_at(t, i + 1)) {
         for (i += 2; letter_at(t, i); i++)
             ;
@@ -121,8 +125,10 @@ size_t gpt_pretok_deepseek3(const char *text, size_t len)
 {
     struct inner t = {.p = (const uint8_t *)text, .len = len};
     size_t n, end;
+
     if (gpt_ch_at(t.p, len, &n) & GPT_CH_N) {
         size_t i = n;
+
         for (int k = 1; k < 3 && i < len &&
                         gpt_ch_at(t.p + i, len - i, &n) & GPT_CH_N; k++)
             i += n;

@@ -24,6 +24,7 @@ static inline unsigned first_bit(uint64_t bits)
 INLINE size_t store_ends(uint64_t begins, size_t base, size_t *ends)
 {
     size_t n = 0;
+
     for (begins &= begins - 1; begins; begins &= begins - 1)
         ends[n++] = base + first_bit(begins);
     return n;
@@ -65,6 +66,7 @@ static inline AVX2 uint64_t range_bits(__m256i low, __m256i high, char top,
 static inline AVX2 uint64_t equal_bits(__m256i low, __m256i high, char c)
 {
     __m256i v = _mm256_set1_epi8(c);
+
     return bits_of(_mm256_cmpeq_epi8(low, v), _mm256_cmpeq_epi8(high, v));
 }
 

@@ -20,6 +20,7 @@ enum { NOT_PREFIX = GPT_CH_L | GPT_CH_N | GPT_CH_CRLF };
 static size_t skip(const uint8_t *p, size_t i, size_t len, unsigned classes)
 {
     size_t n;
+
     while (i < len && gpt_ch_at(p + i, len - i, &n) & classes)
         i += n;
     return i;
@@ -53,6 +54,7 @@ INLINE size_t plain_word(const uint8_t *p, size_t len, unsigned first,
                          size_t first_n, unsigned word)
 {
     size_t n;
+
     if (!(first & NOT_PREFIX) && first_n < len &&
         gpt_ch_at(p + first_n, len - first_n, &n) & word)
         return skip(p, first_n + n, len, word);
@@ -65,8 +67,10 @@ INLINE size_t plain_word(const uint8_t *p, size_t len, unsigned first,
 static size_t head_tail(const uint8_t *p, size_t i, size_t len)
 {
     size_t end = 0, n;
+
     while (i < len) {
         unsigned c = gpt_ch_at(p + i, len - i, &n);
+
         if (!(c & GPT_CH_HEAD))
             return c & GPT_CH_TAIL ? skip(p, i + n, len, GPT_CH_TAIL) : end;
         i += n;
@@ -83,6 +87,7 @@ static size_t case_word(const uint8_t *p, size_t len, unsigned first,
 {
     bool prefix = !(first & NOT_PREFIX);
     size_t end = prefix ? head_tail(p, first_n, len) : 0;
+
     if (!end && first & (GPT_CH_HEAD | GPT_CH_TAIL))
         end = head_tail(p, 0, len);
     if (end)
@@ -110,6 +115,7 @@ INLINE size_t number(const uint8_t *p, size_t len, size_t first_n,
                      unsigned digits)
 {
     size_t i = first_n, n;
+
     for (unsigned k = 1; k < digits && i < len &&
                          gpt_ch_at(p + i, len - i, &n) & GPT_CH_N;
          k++)
@@ -123,6 +129,7 @@ INLINE size_t symbols(const uint8_t *p, size_t i, size_t len,
 {
     const unsigned stop = GPT_CH_SPACE | GPT_CH_N | GPT_CH_L | r->word;
     size_t n;
+
     while (i < len && !(gpt_ch_at(p + i, len - i, &n) & stop))
         i += n;
     while (i < len && (p[i] == '\r' || p[i] == '\n' ||
@@ -137,8 +144,10 @@ INLINE size_t spaces(const uint8_t *p, size_t len, unsigned first,
 {
     size_t i = first_n, last = 0, n;
     size_t after_line_end = first & GPT_CH_CRLF ? i : 0;
+
     while (i < len) {
         unsigned c = gpt_ch_at(p + i, len - i, &n);
+
         if (!(c & GPT_CH_SPACE))
             break;
         last = i;
@@ -156,6 +165,7 @@ INLINE size_t cut_word(const char *text, size_t len,
 {
     const uint8_t *p = (const uint8_t *)text;
     size_t n, m;
+
     if (r->contraction_first && (n = gpt_word_contraction(p, len)) > 0)
         return n;
     unsigned first = gpt_ch_at(p, len, &n);
@@ -167,6 +177,7 @@ INLINE size_t cut_word(const char *text, size_t len,
         return symbols(p, 0, len, r);
     if (p[0] == ' ' && len > 1) {
         unsigned next = gpt_ch_at(p + 1, len - 1, &m);
+
         if (!(next & (GPT_CH_SPACE | GPT_CH_N | GPT_CH_L | r->word)))
             return symbols(p, 1, len, r);
     }

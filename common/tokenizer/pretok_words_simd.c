@@ -36,6 +36,7 @@ INLINE bool add_char(struct classes *c, const uint8_t *p, size_t len,
     const unsigned class = gpt_ch_wide(p + at, len - at, n);
     const uint64_t first = (uint64_t)1 << at;
     const uint64_t all = low_bits((unsigned)*n) << at;
+
     if (at + *n > c->known || class & GPT_CH_N ||
         (r->by_case && class & GPT_CH_M))
         return false;
@@ -58,6 +59,7 @@ INLINE void add_wide(struct classes *c, const uint8_t *p, size_t len,
                      const struct gpt_word_rules *r)
 {
     size_t n;
+
     for (uint64_t left = c->wide & low_bits(c->known); left;
          left &= ~low_bits((unsigned)n) << first_bit(left))
         if (!add_char(c, p, len, first_bit(left), &n, r)) {
@@ -70,6 +72,7 @@ INLINE void load(struct classes *c, const uint8_t *p, size_t len,
                  const struct gpt_word_rules *r, classify_fn *classify)
 {
     uint8_t tail[WINDOW] = {0};
+
     *c = (struct classes){.known = len < WINDOW ? (unsigned)len : WINDOW};
     if (len < WINDOW)
         memcpy(tail, p, len);
@@ -111,11 +114,13 @@ static inline uint64_t tails(uint64_t space, uint64_t line_end)
 {
     const uint64_t plain = space & ~line_end;
     uint64_t starts = plain & (space & line_end) << 1, found = 0;
+
     for (; starts; starts &= starts - 1) {
         unsigned at = first_bit(starts);
         uint64_t end = ~(plain >> at);
         unsigned n = end ? first_bit(end) : WINDOW;
         bool last = at + n >= WINDOW || !(space >> (at + n) & 1);
+
         found |= (uint64_t)last << at;
     }
     return found;
@@ -124,6 +129,7 @@ static inline uint64_t tails(uint64_t space, uint64_t line_end)
 static inline uint64_t numbers(uint64_t number, unsigned digits)
 {
     uint64_t begins = number & ~(number << 1);
+
     if (digits == 1)
         return number;
     if (!(number & number << 1 & number << 2 & number << 3))
@@ -132,6 +138,7 @@ static inline uint64_t numbers(uint64_t number, unsigned digits)
         unsigned at = first_bit(left);
         uint64_t end = ~(number >> at);
         unsigned n = end ? first_bit(end) : WINDOW;
+
         for (unsigned k = digits; k < n; k += digits)
             begins |= (uint64_t)1 << (at + k);
     }
@@ -146,6 +153,7 @@ static uint64_t cut_contractions(uint64_t begins, uint64_t quotes,
     for (; quotes; quotes &= quotes - 1) {
         unsigned at = first_bit(quotes);
         unsigned n = (unsigned)gpt_word_contraction(p + at, len - at);
+
         if (n == 0)
             continue;
         begins &= ~(low_bits(n - 1) << at << 1);
@@ -163,6 +171,7 @@ static uint64_t join_contractions(uint64_t begins, uint64_t quotes,
     for (unsigned end = 0; quotes; quotes &= quotes - 1) {
         unsigned at = first_bit(quotes);
         unsigned n = (unsigned)gpt_word_contraction(p + at, len - at);
+
         if (n == 0 || (end > 0 && at == end))
             continue;
         end = at + n;
@@ -177,6 +186,7 @@ static uint64_t join_contractions(uint64_t begins, uint64_t quotes,
 static inline unsigned last_spaces(const struct classes *c, uint64_t space)
 {
     uint64_t ink = ~space & low_bits(c->known);
+
     return ink ? WINDOW - (unsigned)__builtin_clzll(ink) : 0;
 }
 
@@ -187,8 +197,10 @@ INLINE unsigned certain(const struct classes *c, size_t len, uint64_t taken,
 {
     const unsigned ahead = c->wide ? 3 : 1; /* bytes that a space looks at */
     unsigned sure = WINDOW;
+
     if (c->known < len) {
         unsigned spaces = last_spaces(c, c->space & ~taken) + 1;
+
         sure = c->known > ahead ? c->known - ahead : 0;
         sure = spaces < sure ? spaces : sure;
     }
@@ -199,6 +211,7 @@ INLINE unsigned certain(const struct classes *c, size_t len, uint64_t taken,
     uint64_t mixed = (c->uncased & cased << 1) | (cased & c->uncased << 1);
     if (r->by_case && mixed) {
         uint64_t words = c->letter & ~(c->letter << 1);
+
         words &= low_bits(first_bit(mixed) + 1);
         unsigned word = WINDOW - (unsigned)__builtin_clzll(words);
         sure = word < sure ? word : sure;
@@ -219,6 +232,7 @@ INLINE uint64_t piece_begins(const struct classes *c, const uint8_t *p,
     const uint64_t ink = c->letter | c->number | c->other;
     uint64_t begins = words & ~after(c->space_of, plain) &
                       ~after(c->other_of, symbols);
+
     begins |= symbols | numbers(c->number, r->digits);
     begins |= (space & ~(space << 1)) | tails(space, c->line_end) |
               (before(c->space_of, ink) & plain);
@@ -239,9 +253,11 @@ INLINE size_t cut_words(const char *text, size_t len, size_t *ends,
                         gpt_pretok_fn *pretok, classify_fn *classify)
 {
     size_t n = 0, at = 0;
+
     while (at < len && room - n >= GPT_CUT_ROOM) {
         const uint8_t *p = (const uint8_t *)text + at;
         struct classes c;
+
         load(&c, p, len - at, r, classify);
         size_t found = store_ends(piece_begins(&c, p, len - at, r) | 1, at,
                                   ends + n);
@@ -261,6 +277,7 @@ static inline AVX2 void classify_avx2(const uint8_t *p, struct classes *c)
 {
     __m256i a = _mm256_loadu_si256((const __m256i *)(const void *)p);
     __m256i b = _mm256_loadu_si256((const __m256i *)(const void *)(p + 32));
+
     c->upper = range_bits(a, b, TOP('Z'), ABOVE('A', 'Z'));
     c->lower = range_bits(a, b, TOP('z'), ABOVE('a', 'z'));
     c->letter = c->upper | c->lower;
@@ -276,6 +293,7 @@ static inline AVX2 void classify_avx2(const uint8_t *p, struct classes *c)
 static inline AVX512 void classify_avx512(const uint8_t *p, struct classes *c)
 {
     __m512i v = _mm512_loadu_si512(p);
+
     c->upper = range_mask(v, 'A', 'Z');
     c->lower = range_mask(v, 'a', 'z');
     c->letter = c->upper | c->lower;

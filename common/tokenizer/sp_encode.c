@@ -63,6 +63,7 @@ struct gpt_sp_symbol {
 static uint32_t rank_of(float score)
 {
     uint32_t bits;
+
     memcpy(&bits, &score, sizeof(bits));
     bits = bits >> 31 ? ~bits : bits | 1u << 31;
     return ~bits - (~bits == NONE);
@@ -72,6 +73,7 @@ static void sift_down(uint64_t *heap, size_t n)
 {
     uint64_t v = heap[0];
     size_t i = 0, child;
+
     while ((child = 2 * i + 1) < n) {
         if (child + 1 < n && heap[child + 1] < heap[child])
             child++;
@@ -100,6 +102,7 @@ static int push_pair(const struct gpt_sp_model *m, struct gpt_sp_scratch *s,
                      struct gpt_err *err)
 {
     struct gpt_sp_symbol *left = &s->symbols[at];
+
     left->rank = NONE;
     if (left->frozen || left->next == NONE || s->symbols[left->next].frozen)
         return GPT_OK;
@@ -117,11 +120,13 @@ static void cut_symbols(const struct gpt_sp_model *m,
                         size_t len)
 {
     uint32_t prev = NONE;
+
     for (size_t at = 0; at < len;) {
         size_t user = m->longest_user
                           ? gpt_sp_user_prefix(m, text + at, len - at)
                           : 0;
         size_t n = user ? user : gpt_sp_char_len(text + at, len - at);
+
         symbols[at] = (struct gpt_sp_symbol){
             .len = (uint32_t)n, .prev = prev, .rank = NONE, .frozen = user > 0,
             .next = at + n < len ? (uint32_t)(at + n) : NONE};
@@ -135,10 +140,12 @@ static int merge(const struct gpt_sp_model *m, struct gpt_sp_scratch *s,
 {
     struct gpt_sp_symbol *symbols = s->symbols;
     size_t n_heap = 0;
+
     for (uint32_t at = 0; at != NONE; at = symbols[at].next)
         GPT_TRY(push_pair(m, s, &n_heap, text, at, err));
     while (n_heap) {
         uint64_t top = s->heap[0];
+
         s->heap[0] = s->heap[--n_heap];
         if (n_heap)
             sift_down(s->heap, n_heap);
@@ -164,6 +171,7 @@ int gpt_sp_encode_bpe(const struct gpt_sp_model *m, struct gpt_sp_scratch *s,
                       struct gpt_err *err)
 {
     const size_t first = ids->len;
+
     GPT_TRY(check_len(len, err));
     GPT_TRY(gpt_grow(&s->symbols, &s->symbols_cap, len, sizeof(*s->symbols),
                      "a text", err));
@@ -171,6 +179,7 @@ int gpt_sp_encode_bpe(const struct gpt_sp_model *m, struct gpt_sp_scratch *s,
     GPT_TRY(merge(m, s, text, err));
     for (uint32_t at = 0; at != NONE; at = s->symbols[at].next) {
         size_t n = s->symbols[at].len;
+
         GPT_TRY(add_piece(m, text + at, n, gpt_sp_find(m, text + at, n), first,
                           ids, err));
     }
@@ -184,6 +193,7 @@ static size_t slot_of(const struct gpt_sp_trie *t, uint32_t parent,
 {
     uint64_t key = ((uint64_t)parent << 8 | byte) + 1;
     size_t i = (size_t)((key * 0x9E3779B97F4A7C15u) >> 20) & t->mask;
+
     while (t->keys[i] && t->keys[i] != key)
         i = (i + 1) & t->mask;
     return i;
@@ -199,9 +209,11 @@ static void add_to_trie(struct gpt_sp_trie *t, struct gpt_str text,
                         int32_t id)
 {
     uint32_t at = 0;
+
     for (size_t i = 0; i < text.len; i++) {
         uint8_t byte = (uint8_t)text.data[i];
         size_t slot = slot_of(t, at, byte);
+
         if (!t->keys[slot]) {
             t->keys[slot] = ((uint64_t)at << 8 | byte) + 1;
             t->children[slot] = t->n_nodes++;
@@ -217,6 +229,7 @@ static int compare_slices(const void *a, const void *b)
 {
     const struct gpt_str *x = a, *y = b;
     int order = memcmp(x->data, y->data, x->len < y->len ? x->len : y->len);
+
     return order ? order : (x->len > y->len) - (x->len < y->len);
 }
 
@@ -226,10 +239,12 @@ static size_t count_nodes(const struct gpt_sp_model *m,
                           struct gpt_str *sorted)
 {
     size_t n = 1;
+
     memcpy(sorted, m->texts, (size_t)m->n * sizeof(*sorted));
     qsort(sorted, (size_t)m->n, sizeof(*sorted), compare_slices);
     for (int64_t i = 0; i < m->n; i++) {
         size_t same = 0;
+
         while (i && same < sorted[i].len && same < sorted[i - 1].len &&
                sorted[i].data[same] == sorted[i - 1].data[same])
             same++;
@@ -242,6 +257,7 @@ static int allocate_trie(struct gpt_sp_trie *t, size_t n_nodes,
                          struct gpt_err *err)
 {
     size_t n_slots = 512;
+
     if (n_nodes >= UINT32_MAX)
         return gpt_fail(err, GPT_EDATA, "a model of %zu bytes of pieces",
                         n_nodes);
@@ -262,6 +278,7 @@ int gpt_sp_trie_open(struct gpt_sp_trie *t, const struct gpt_sp_model *m,
                      struct gpt_err *err)
 {
     struct gpt_str *sorted;
+
     *t = (struct gpt_sp_trie){
         .lowest = FLT_MAX, .highest = FLT_MIN, .longest = 4};
     GPT_TRY(gpt_new(&sorted, (size_t)m->n, sizeof(*sorted), "pieces", err));
@@ -271,6 +288,7 @@ int gpt_sp_trie_open(struct gpt_sp_trie *t, const struct gpt_sp_model *m,
     for (int64_t id = 0; id < m->n; id++) {
         float score = m->pieces[id].score;
         uint8_t type = m->pieces[id].type;
+
         if (type == GPT_SP_NORMAL && score < t->lowest)
             t->lowest = score;
         if (type == GPT_SP_NORMAL && score > t->highest)
@@ -313,6 +331,7 @@ static void extend(const struct gpt_sp_model *m, const struct gpt_sp_trie *t,
     const float here = paths[begin].score;
     bool has_char = false;
     uint32_t at = 0;
+
     for (size_t end = begin; end < len;) {
         at = child_of(t, at, (uint8_t)text[end++]);
         if (!at)
@@ -329,6 +348,7 @@ static void extend(const struct gpt_sp_model *m, const struct gpt_sp_trie *t,
     }
     if (!has_char) {
         float score = t->lowest - UNKNOWN_PENALTY;
+
         offer(&paths[begin + char_len], score + here, m->unk, begin);
     }
 }
@@ -339,6 +359,7 @@ static void rebase(struct gpt_sp_path *paths, size_t at, size_t longest,
                    size_t len)
 {
     const float base = paths[at].score;
+
     for (size_t i = at; i <= len && i - at <= longest; i++)
         if (paths[i].begin != NONE)
             paths[i].score -= base;
@@ -349,8 +370,10 @@ static void rebase(struct gpt_sp_path *paths, size_t at, size_t longest,
 static void reverse_path(struct gpt_sp_path *paths, size_t len)
 {
     uint32_t end = (uint32_t)len, next = NONE;
+
     while (end > 0) {
         uint32_t begin = paths[end].begin;
+
         paths[end].begin = next;
         next = end;
         end = begin;
@@ -365,6 +388,7 @@ int gpt_sp_encode_unigram(const struct gpt_sp_model *m,
                           struct gpt_err *err)
 {
     const size_t first = ids->len;
+
     GPT_TRY(check_len(len, err));
     GPT_TRY(gpt_grow(&s->paths, &s->paths_cap, len + 1, sizeof(*s->paths),
                      "a text", err));
@@ -373,6 +397,7 @@ int gpt_sp_encode_unigram(const struct gpt_sp_model *m,
         paths[i] = (struct gpt_sp_path){0, -1, NONE};
     for (size_t at = 0; at < len;) {
         size_t n = gpt_sp_char_len(text + at, len - at);
+
         if (paths[at].score < SCORE_LIMIT)
             rebase(paths, at, t->longest, len);
         extend(m, t, paths, text, at, n, len);

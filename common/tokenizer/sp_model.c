@@ -48,6 +48,7 @@ static bool read_varint(struct message *msg, uint64_t *v)
     *v = 0;
     for (unsigned shift = 0; shift < 64 && msg->p < msg->end; shift += 7) {
         uint8_t byte = *msg->p++;
+
         *v |= (uint64_t)(byte & 127) << shift;
         if (byte < 128)
             return true;
@@ -71,6 +72,7 @@ static int next_field(const struct reading *r, struct message *msg,
     const uint8_t *start = msg->p;
     uint64_t key, len;
     bool good = read_varint(msg, &key);
+
     *f = (struct field){.id = good ? (unsigned)(key >> 3 & 0xFFFFFF) : 0,
                         .wire = good ? (unsigned)(key & 7) : 8};
     switch (f->wire) {
@@ -99,6 +101,7 @@ static int next_field(const struct reading *r, struct message *msg,
 static struct message message_of(struct gpt_str s)
 {
     const uint8_t *p = (const uint8_t *)s.data;
+
     return (struct message){p, p + s.len};
 }
 
@@ -110,6 +113,7 @@ static int read_piece(const struct reading *r, struct gpt_str bytes,
     struct message msg = message_of(bytes);
     struct gpt_sp_piece *piece = &r->m->pieces[id];
     struct field f;
+
     piece->type = GPT_SP_NORMAL;
     while (msg.p < msg.end) {
         GPT_TRY(next_field(r, &msg, &f));
@@ -117,6 +121,7 @@ static int read_piece(const struct reading *r, struct gpt_str bytes,
             r->m->texts[id] = f.bytes;
         } else if (f.id == 2 && f.wire == FIXED32) {
             uint32_t bits = (uint32_t)f.number;
+
             memcpy(&piece->score, &bits, sizeof(bits));
         } else if (f.id == 3 && f.wire == VARINT) {
             if (f.number < GPT_SP_NORMAL || f.number > GPT_SP_BYTE)
@@ -137,6 +142,7 @@ static int read_trainer(const struct reading *r, struct gpt_str bytes,
 {
     struct message msg = message_of(bytes);
     struct field f;
+
     while (msg.p < msg.end) {
         GPT_TRY(next_field(r, &msg, &f));
         if (f.id == 3 && f.wire == VARINT) {
@@ -165,6 +171,7 @@ static int read_normalizer(const struct reading *r, struct gpt_str bytes)
     struct message msg = message_of(bytes);
     struct gpt_sp_model *m = r->m;
     struct field f;
+
     while (msg.p < msg.end) {
         GPT_TRY(next_field(r, &msg, &f));
         if (f.id == 2 && f.wire == BYTES)
@@ -183,6 +190,7 @@ static int read_denormalizer(const struct reading *r, struct gpt_str bytes)
 {
     struct message msg = message_of(bytes);
     struct field f;
+
     while (msg.p < msg.end) {
         GPT_TRY(next_field(r, &msg, &f));
         if (f.id == 2 && f.wire == BYTES && f.bytes.len)
@@ -197,6 +205,7 @@ static int count_pieces(const struct reading *r)
     struct gpt_sp_model *m = r->m;
     struct message msg = message_of((struct gpt_str){m->file, m->len});
     struct field f;
+
     while (msg.p < msg.end) {
         GPT_TRY(next_field(r, &msg, &f));
         m->n += f.id == 1 && f.wire == BYTES;
@@ -215,6 +224,7 @@ static int read_model(const struct reading *r, struct gpt_str *eos)
     struct message msg = message_of((struct gpt_str){r->m->file, r->m->len});
     struct field f;
     int64_t id = 0;
+
     while (msg.p < msg.end) {
         GPT_TRY(next_field(r, &msg, &f));
         if (f.wire != BYTES)
@@ -243,6 +253,7 @@ static bool is_normal(uint8_t type)
 static int byte_of(struct gpt_str text)
 {
     static const char digits[] = "0123456789ABCDEF";
+
     if (text.len != 6 || memcmp(text.data, "<0x", 3) != 0 ||
         text.data[5] != '>' || !text.data[3] || !text.data[4])
         return -1;
@@ -256,6 +267,7 @@ static int index_piece(const struct reading *r, int32_t id)
     struct gpt_sp_model *m = r->m;
     struct gpt_str text = m->texts[id];
     uint8_t type = m->pieces[id].type;
+
     if (gpt_token_map_add(is_normal(type) ? &m->normal : &m->reserved, id) >= 0)
         return gpt_fail(r->err, GPT_EDATA, "%s: piece '%.*s' is there twice",
                         r->path, (int)(text.len < 200 ? text.len : 200),
@@ -282,6 +294,7 @@ static int index_piece(const struct reading *r, int32_t id)
 static int index_pieces(const struct reading *r)
 {
     struct gpt_sp_model *m = r->m;
+
     GPT_TRY(gpt_token_map_open(&m->normal, m->texts, (size_t)m->n, r->err));
     GPT_TRY(gpt_token_map_open(&m->reserved, m->texts, (size_t)m->n, r->err));
     for (int64_t id = 0; id < m->n; id++)
@@ -300,6 +313,7 @@ int gpt_sp_model_read(struct gpt_sp_model *m, const char *path,
 {
     struct reading r = {.m = m, .path = path, .err = err};
     struct gpt_str eos = {"</s>", 4};
+
     *m = (struct gpt_sp_model){.unigram = true, .dummy_prefix = true,
                                .remove_spaces = true, .escape_spaces = true,
                                .unk_surface = {" \u2047 ", 5},
@@ -328,6 +342,7 @@ int32_t gpt_sp_find(const struct gpt_sp_model *m, const char *piece,
                     size_t len)
 {
     int32_t id = gpt_token_map_find(&m->reserved, piece, len);
+
     if (id < 0)
         id = gpt_token_map_find(&m->normal, piece, len);
     return id < 0 ? m->unk : id;
@@ -337,8 +352,10 @@ size_t gpt_sp_user_prefix(const struct gpt_sp_model *m, const char *text,
                           size_t len)
 {
     size_t n = len < m->longest_user ? len : m->longest_user;
+
     for (; n > 0; n--) {
         int32_t id = gpt_token_map_find(&m->normal, text, n);
+
         if (id >= 0 && m->pieces[id].type == GPT_SP_USER)
             return n;
     }

@@ -56,6 +56,7 @@ static inline size_t gpt_sp_char_len(const char *text, size_t len)
     static const uint8_t of_high[16] = {1, 1, 1, 1, 1, 1, 1, 1,
                                         1, 1, 1, 1, 2, 2, 3, 4};
     size_t n = of_high[(uint8_t)text[0] >> 4];
+
     return n < len ? n : len;
 }
 

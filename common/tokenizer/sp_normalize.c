@@ -17,6 +17,7 @@ int gpt_sp_map_open(struct gpt_sp_map *map, struct gpt_str blob,
                     const char *path, struct gpt_err *err)
 {
     const uint8_t *p = (const uint8_t *)blob.data;
+
     *map = (struct gpt_sp_map){0};
     if (blob.len == 0)
         return GPT_OK;
@@ -51,6 +52,7 @@ static size_t find_rule(const struct gpt_sp_map *map, const char *text,
                         size_t len, struct gpt_str *result)
 {
     size_t longest = 0;
+
     if (!map->units)
         return 0;
     uint32_t at = offset_of(unit_at(map, 0));
@@ -80,6 +82,7 @@ static size_t plain_run(const struct gpt_sp_model *m,
                         size_t len)
 {
     size_t n = 0;
+
     if (map->units || m->longest_user)
         return 0;
     while (n < len && text[n] != ' ' && !((uint8_t)text[n] & 0x80))
@@ -96,6 +99,7 @@ static size_t next_part(const struct gpt_sp_model *m,
     uint32_t cp;
     size_t n = m->longest_user ? gpt_sp_user_prefix(m, text, len)
                                : plain_run(m, map, text, len);
+
     if (n == 0) {
         n = find_rule(map, text, len, part);
         if (n)
@@ -122,6 +126,7 @@ static int add_part(const struct gpt_sp_model *m, struct gpt_buf *out,
         const char *space =
             m->escape_spaces ? memchr(part.data, ' ', part.len) : NULL;
         size_t n = space ? (size_t)(space - part.data) : part.len;
+
         GPT_TRY(gpt_buf_add(out, part.data, n));
         if (space)
             GPT_TRY(add_space(m, out));
@@ -135,6 +140,7 @@ static void drop_last_spaces(const struct gpt_sp_model *m, struct gpt_buf *out)
 {
     const char *space = m->escape_spaces ? GPT_SP_SPACE : " ";
     size_t n = strlen(space);
+
     while (out->len >= n && memcmp(out->data + out->len - n, space, n) == 0)
         out->len -= n;
 }
@@ -145,9 +151,11 @@ static size_t first_spaces(const struct gpt_sp_model *m,
                            size_t len)
 {
     size_t at = 0;
+
     while (at < len) {
         struct gpt_str part;
         size_t n = next_part(m, map, text + at, len - at, &part);
+
         if (part.len != 1 || part.data[0] != ' ')
             break;
         at += n;
@@ -161,12 +169,14 @@ static int normalize(const struct gpt_sp_model *m,
 {
     size_t at = m->remove_spaces ? first_spaces(m, map, text, len) : 0;
     bool after_space = m->remove_spaces;
+
     if (at == len)
         return GPT_OK;
     if (m->dummy_prefix)
         GPT_TRY(add_space(m, out));
     while (at < len) {
         struct gpt_str part;
+
         at += next_part(m, map, text + at, len - at, &part);
         for (; after_space && part.len && part.data[0] == ' '; part.len--)
             part.data++;

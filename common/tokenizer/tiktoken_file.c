@@ -37,6 +37,7 @@ static int digit(char c)
 static bool decode_base64(const char *text, size_t len, char *out, size_t *n)
 {
     uint32_t bits = 0;
+
     *n = 0;
     if (len == 0 || len % 4)
         return false;
@@ -44,6 +45,7 @@ static bool decode_base64(const char *text, size_t len, char *out, size_t *n)
                     (text[len - 1] == '=' && text[len - 2] == '=');
     for (size_t i = 0; i < digits; i++) {
         int d = digit(text[i]);
+
         if (d < 0)
             return false;
         bits = bits << 6 | (uint32_t)d;
@@ -57,6 +59,7 @@ static int add_token(const struct reading *f, const char *text, size_t len,
                      int64_t rank)
 {
     struct gpt_ranks *r = f->r;
+
     if (rank < 0 || rank >= f->limit)
         return fail(f, "the rank is out of range");
     struct gpt_str *token = &r->tokens[rank];
@@ -85,6 +88,7 @@ static int read_line(const struct reading *f, const char *line, size_t len)
 {
     const char *space = memchr(line, ' ', len), *end = line + len;
     int64_t rank = 0;
+
     if (!space || space + 1 == end || end - space > 11)
         return fail(f, "not a token in base64, a space, and a rank");
     for (const char *p = space + 1; p < end; p++) {
@@ -98,11 +102,13 @@ static int read_line(const struct reading *f, const char *line, size_t len)
 static int read_lines(struct reading *f, const char *text, size_t len)
 {
     const char *p = text, *end = text + len;
+
     GPT_TRY(open_tokens(f, (int64_t)(len / MIN_BYTES) + 1));
     while (p < end) {
         const char *newline = memchr(p, '\n', (size_t)(end - p));
         const char *stop = newline ? newline : end;
         size_t n = (size_t)(stop - p);
+
         if (n && p[n - 1] == '\r')
             n--;
         f->place++;
@@ -119,6 +125,7 @@ static int read_item(const struct reading *f, const cJSON *item)
 {
     const char *text;
     int64_t rank;
+
     GPT_TRY(gpt_json_int(item, "rank", 0, GPT_VOCAB_MAX, &rank, f->path,
                          f->err));
     GPT_TRY(gpt_json_string(item, "token_bytes", &text, f->path, f->err));
@@ -128,6 +135,7 @@ static int read_item(const struct reading *f, const cJSON *item)
 static int read_list(struct reading *f, const char *text, size_t len)
 {
     cJSON *root;
+
     GPT_TRY(gpt_json_parse(&root, text, len, f->path, f->err));
     int status = cJSON_IsArray(root)
                      ? open_tokens(f, cJSON_GetArraySize(root))
@@ -147,6 +155,7 @@ int gpt_ranks_read(struct gpt_ranks *ranks, const char *path,
     struct reading f = {.r = ranks, .path = path, .err = err};
     char *text;
     size_t len;
+
     *ranks = (struct gpt_ranks){0};
     GPT_TRY(gpt_read_file(path, MAX_FILE, &text, &len, err));
     ranks->json = len && (text[0] == '[' || text[0] == '{');

@@ -14,6 +14,7 @@ int gpt_token_map_open(struct gpt_token_map *map,
                        struct gpt_err *err)
 {
     size_t n_slots = 512;
+
     while (n_slots < n * 2)
         n_slots *= 2;
     *map = (struct gpt_token_map){.tokens = tokens, .mask = n_slots - 1};
@@ -33,9 +34,11 @@ static uint32_t *find_slot(const struct gpt_token_map *map, const char *bytes,
                            size_t len, uint32_t *tag)
 {
     uint64_t hash = gpt_hash64(bytes, len, 0);
+
     *tag = (uint32_t)(hash >> 32) & ~ID_MASK;
     for (size_t i = (size_t)hash & map->mask;; i = (i + 1) & map->mask) {
         uint32_t slot = map->slots[i];
+
         if (!slot)
             return &map->slots[i];
         const struct gpt_str *token = &map->tokens[(slot & ID_MASK) - 1];
@@ -55,6 +58,7 @@ int32_t gpt_token_map_add(struct gpt_token_map *map, int32_t id)
     const struct gpt_str *token = &map->tokens[id];
     uint32_t tag, *slot = find_slot(map, token->data, token->len, &tag);
     int32_t before = id_of(*slot);
+
     if (before < 0)
         *slot = tag | ((uint32_t)id + 1);
     return before;
@@ -64,5 +68,6 @@ int32_t gpt_token_map_find(const struct gpt_token_map *map, const char *bytes,
                            size_t len)
 {
     uint32_t tag;
+
     return id_of(*find_slot(map, bytes, len, &tag));
 }

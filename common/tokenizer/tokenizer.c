@@ -97,6 +97,7 @@ size_t gpt_first_space(const struct gpt_tokenizer *tok, int32_t id)
 {
     size_t len;
     const char *bytes = gpt_token_bytes(tok, id, &len);
+
     return tok->first_space && id != tok->unk && len && bytes[0] == ' ';
 }
 
@@ -123,6 +124,7 @@ static int bytes_open(struct gpt_tokenizer **tok,
                       struct gpt_err *err)
 {
     struct byte_tokenizer *t;
+
     (void)options;
     GPT_TRY(gpt_new(&t, 1, sizeof(*t), "a tokenizer", err));
     t->base = (struct gpt_tokenizer){.family = &gpt_family_bytes,

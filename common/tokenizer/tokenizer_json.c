@@ -27,6 +27,7 @@ static int keep(struct splitting *s, const char *p, size_t n)
 static int leave_out(struct splitting *s, struct gpt_str *value)
 {
     const char *begin = (const char *)s->scan.p;
+
     GPT_TRY(gpt_scan_skip(&s->scan));
     *value = (struct gpt_str){begin,
                                 (size_t)((const char *)s->scan.p - begin)};
@@ -47,6 +48,7 @@ static int each_member(struct splitting *s, member_fn *fn)
 {
     struct gpt_str key;
     bool escaped;
+
     GPT_TRY(gpt_scan_expect(&s->scan, '{', "an object"));
     gpt_scan_space(&s->scan);
     if (!gpt_scan_at(&s->scan, '}'))
@@ -89,6 +91,7 @@ int gpt_hf_file_read(struct gpt_hf_file *file, const char *path,
 {
     struct splitting s = {.file = file};
     size_t len;
+
     *file = (struct gpt_hf_file){0};
     GPT_TRY(gpt_read_file(path, MAX_FILE, &file->text, &len, err));
     int status = split(&s, len, err);

@@ -27,12 +27,14 @@ static const cJSON *get(const cJSON *obj, const char *key)
 static const char *string_of(const cJSON *obj, const char *key)
 {
     const cJSON *item = get(obj, key);
+
     return cJSON_IsString(item) ? item->valuestring : "";
 }
 
 static bool flag_of(const cJSON *obj, const char *key, bool def)
 {
     const cJSON *item = get(obj, key);
+
     return cJSON_IsBool(item) ? cJSON_IsTrue(item) : def;
 }
 
@@ -49,6 +51,7 @@ static int each_part(struct reading *r, const cJSON *part, const char *field,
 {
     char name[160];
     int i = 0;
+
     if (!part || cJSON_IsNull(part))
         return GPT_OK;
     const char *type = string_of(part, "type");
@@ -59,7 +62,7 @@ static int each_part(struct reading *r, const cJSON *part, const char *field,
         return gpt_fail(r->err, GPT_EDATA, "%s: %s: no array '%s'", r->what,
                         field, list);
     for (const cJSON *p = parts->child; p; p = p->next) {
-        snprintf(name, sizeof name, "%.80s.%s[%d]", field, list, i++);
+        snprintf(name, sizeof(name), "%.80s.%s[%d]", field, list, i++);
         GPT_TRY(each_part(r, p, name, list, fn));
     }
     return GPT_OK;
@@ -99,9 +102,11 @@ static int read_split(struct reading *r, const cJSON *part, const char *field)
     bool invert = flag_of(part, "invert", false);
     bool isolated = strcmp(behavior, "Isolated") == 0 && !invert;
     bool removed = strcmp(behavior, "Removed") == 0 && invert;
+
     if (!isolated && !removed) {
         char value[80];
-        snprintf(value, sizeof value, "%.40s%s", behavior,
+
+        snprintf(value, sizeof(value), "%.40s%s", behavior,
                  invert ? ", invert" : "");
         return refuse(r, field, "behavior", value);
     }
@@ -173,6 +178,7 @@ static int add_around(struct reading *r, const cJSON *template,
     int32_t *list = after ? r->p->after : r->p->before;
     size_t *n = after ? &r->p->n_after : &r->p->n_before;
     const cJSON *ids = get(get(get(template, "special_tokens"), name), "ids");
+
     if (!cJSON_IsArray(ids))
         return gpt_fail(r->err, GPT_EDATA, "%s: %s.special_tokens: no ids of "
                         "'%.200s'", r->what, field, name);
@@ -193,11 +199,13 @@ static int read_template(struct reading *r, const cJSON *part,
 {
     bool after = false;
     const cJSON *single = get(part, "single");
+
     if (!cJSON_IsArray(single))
         return gpt_fail(r->err, GPT_EDATA, "%s: %s: no array 'single'",
                         r->what, field);
     for (const cJSON *i = single->child; i; i = i->next) {
         const cJSON *token = get(i, "SpecialToken");
+
         if (!token && after)
             return refuse(r, field, "single", "the text twice");
         after = after || !token;
@@ -232,6 +240,7 @@ int gpt_hf_pipeline_read(struct gpt_hf_pipeline *p, const cJSON *root,
                          bool around, const char *what, struct gpt_err *err)
 {
     struct reading r = {.p = p, .what = what, .err = err};
+
     *p = (struct gpt_hf_pipeline){0};
     GPT_TRY(each_part(&r, get(root, "normalizer"), "normalizer",
                       "normalizers", read_normalizer));

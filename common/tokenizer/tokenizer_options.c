@@ -25,6 +25,7 @@ static const struct file_names all_names[] = {
 static const struct file_names *names_of(const char *type)
 {
     const struct file_names *n = all_names;
+
     while (n->type && (!type || strcmp(n->type, type) != 0))
         n++;
     return n;
@@ -37,6 +38,7 @@ static int add_file(struct gpt_tokenizer_file *files, size_t *n,
                     struct gpt_err *err)
 {
     struct gpt_tokenizer_file *file = &files[*n];
+
     if (!name || !path)
         return GPT_OK;
     file->name = name;
@@ -70,6 +72,7 @@ int gpt_tokenizer_files(const struct gpt_tokenizer_options *o,
                         size_t *n, struct gpt_err *err)
 {
     const struct file_names *names = names_of(o->type);
+
     *n = 0;
     GPT_TRY(add_file(files, n, names->vocab, "vocab-file", o->vocab_file,
                      err));
@@ -84,6 +87,7 @@ int gpt_tokenizer_files(const struct gpt_tokenizer_options *o,
 bool gpt_tokenizer_named(const struct gpt_tokenizer_options *o)
 {
     const struct file_names *names = names_of(o->type);
+
     if (!o->type || names->vocab)
         return o->vocab_file != NULL;
     return !names->model || o->model;
@@ -105,6 +109,7 @@ static void put_string(cJSON *json, const char *key, const char *value)
 cJSON *gpt_tokenizer_to_json(const struct gpt_tokenizer_options *o)
 {
     cJSON *json = cJSON_CreateObject();
+
     put_string(json, "type", o->type);
     put_string(json, "special", o->special);
     put_string(json, "pattern", o->tiktoken_pattern);
@@ -126,6 +131,7 @@ cJSON *gpt_tokenizer_to_json(const struct gpt_tokenizer_options *o)
 static void take_string(const char **value, const cJSON *json, const char *key)
 {
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(json, key);
+
     if (!*value && cJSON_IsString(item))
         *value = item->valuestring;
 }
@@ -135,6 +141,7 @@ static int take_list(struct gpt_list *list, const cJSON *json,
 {
     const cJSON *items =
         cJSON_GetObjectItemCaseSensitive(json, "special_tokens");
+
     if (list->n || !cJSON_IsArray(items))
         return GPT_OK;
     list->items = gpt_arena_alloc(arena, (size_t)cJSON_GetArraySize(items),
@@ -151,6 +158,7 @@ static int take_file(const char **path, const char *dir, const char *name,
                      struct gpt_arena *arena, struct gpt_err *err)
 {
     char found[4200];
+
     if (*path || !name)
         return GPT_OK;
     GPT_TRY(gpt_path_join(found, sizeof(found), dir, name, err));

@@ -32,6 +32,7 @@ static int add_tokens(struct loading *l)
     struct gpt_vocab *v = l->v;
     char *bytes = gpt_arena_alloc(&v->arena,
                                   l->names.n_letters + (size_t)v->n, 1);
+
     GPT_TRY(gpt_new(&v->tokens, (size_t)v->n, sizeof(*v->tokens),
                     "a vocabulary", l->err));
     if (!bytes)
@@ -39,6 +40,7 @@ static int add_tokens(struct loading *l)
     for (int64_t id = 0; id < v->n; id++) {
         const struct gpt_str *text = &l->names.texts[id];
         struct gpt_str *token = &v->tokens[id];
+
         if (!text->data)
             continue;
         token->data = bytes;
@@ -57,6 +59,7 @@ static int check_bytes(struct loading *l)
         char text[GPT_BYTELEVEL_MAX], c = (char)byte;
         size_t len = gpt_bytelevel_encode(&c, 1, text);
         int32_t id = gpt_vocab_name_find(&l->names, text, len);
+
         if (id < 0)
             return gpt_fail(l->err, GPT_EDATA,
                             "%s: no token for byte 0x%02x ('%.*s')",
@@ -99,8 +102,10 @@ static int find_result(struct loading *l, const struct halves *h, int32_t *id)
 {
     const struct gpt_vocab_names *names = &l->names;
     size_t len = h->left_len + h->right_len;
+
     for (int32_t i = l->last; i >= 0 && i <= l->last + 1 && i < names->n; i++) {
         const struct gpt_str *text = &names->texts[i];
+
         *id = i;
         if (text->data && text->len == len &&
             memcmp(text->data, h->left, h->left_len) == 0 &&
@@ -119,6 +124,7 @@ static int add_merge(struct loading *l, const struct halves *h)
 {
     struct gpt_vocab *v = l->v;
     struct gpt_merge merge;
+
     merge.left = gpt_vocab_name_find(&l->names, h->left, h->left_len);
     if (merge.left < 0)
         return missing_token(l, h->line, h->left, h->left_len);
@@ -140,6 +146,7 @@ static int add_merge_line(struct loading *l, const char *text, size_t len,
     const char *space = memchr(text, ' ', len);
     size_t left = space ? (size_t)(space - text) : 0;
     size_t right = space ? len - left - 1 : 0;
+
     if (!left || !right || memchr(space + 1, ' ', right))
         return gpt_fail(l->err, GPT_EDATA,
                         "%s:%lld: not two tokens with one space between: "
@@ -153,11 +160,13 @@ static int add_merge_line(struct loading *l, const char *text, size_t len,
 static int load_merges(struct loading *l, const char *text, size_t len)
 {
     const char *p = text, *end = text + len;
+
     long long line = 0;
     while (p < end) {
         const char *newline = memchr(p, '\n', (size_t)(end - p));
         const char *stop = newline ? newline : end;
         size_t n = (size_t)(stop - p);
+
         if (n && p[n - 1] == '\r')
             n--;
         line++;
@@ -221,6 +230,7 @@ static int load_merge_list(struct loading *l, struct gpt_str json)
 {
     struct gpt_scan s = gpt_scan_of(json, l->err);
     char *room;
+
     gpt_scan_space(&s);
     if (!gpt_scan_at(&s, '['))
         return gpt_fail(l->err, GPT_EDATA, "%s: not an array", l->merge_file);
@@ -237,6 +247,7 @@ static int load_files(struct loading *l)
     const struct gpt_vocab_ids ids = {0};
     char *text;
     size_t len;
+
     GPT_TRY(gpt_read_file(l->vocab_file, MAX_FILE, &text, &len, l->err));
     int status = load_tokens(l, (struct gpt_str){text, len}, &ids);
     gpt_free(text);
@@ -258,6 +269,7 @@ int gpt_vocab_load(struct gpt_vocab *v, const char *vocab_file,
 {
     struct loading l = {.v = v, .vocab_file = vocab_file, .last = -1,
                         .merge_file = merge_file, .err = err};
+
     *v = (struct gpt_vocab){.eod = -1};
     int status = load_files(&l);
     free_loading(&l);
@@ -272,8 +284,9 @@ int gpt_vocab_load_json(struct gpt_vocab *v, struct gpt_str vocab,
     const struct gpt_vocab_ids ids = {.gaps = true, .least = n_ids};
     struct loading l = {.v = v, .vocab_file = vocab_name, .last = -1,
                         .merge_file = merges_name, .err = err};
-    snprintf(vocab_name, sizeof vocab_name, "%s: model.vocab", what);
-    snprintf(merges_name, sizeof merges_name, "%s: model.merges", what);
+
+    snprintf(vocab_name, sizeof(vocab_name), "%s: model.vocab", what);
+    snprintf(merges_name, sizeof(merges_name), "%s: model.merges", what);
     *v = (struct gpt_vocab){.eod = -1};
     int status = load_tokens(&l, vocab, &ids);
     if (status == GPT_OK)

@@ -40,6 +40,7 @@ static int shown(size_t len)
 static void read_integer(struct entry *e, const char *p, const char *end)
 {
     bool negative = *p == '-';
+
     for (p += negative; p < end; p++) {
         if (*p < '0' || *p > '9')
             return;
@@ -56,6 +57,7 @@ static int read_entry(struct reading *r)
     struct gpt_scan *s = &r->scan;
     struct gpt_vocab_names *names = r->names;
     struct entry e = {.text = names->letters + names->n_letters};
+
     gpt_scan_space(s);
     if (!gpt_scan_at(s, '"'))
         return gpt_scan_unexpected(s, "a token");
@@ -75,6 +77,7 @@ static int read_entry(struct reading *r)
 static int read_entries(struct reading *r)
 {
     struct gpt_scan *s = &r->scan;
+
     GPT_TRY(gpt_scan_expect(s, '{', "an object"));
     gpt_scan_space(s);
     if (gpt_scan_at(s, '}')) {
@@ -93,6 +96,7 @@ static int read_entries(struct reading *r)
 static int read_object(struct reading *r, struct gpt_str json)
 {
     struct gpt_scan *s = &r->scan;
+
     *s = gpt_scan_of(json, r->err);
     /* texts are never longer than they are written */
     GPT_TRY(gpt_new(&r->names->letters, json.len + GPT_SCAN_SLACK, 1,
@@ -114,6 +118,7 @@ static int count_ids(struct reading *r)
     struct gpt_vocab_names *names = r->names;
     int64_t n = names->n_listed = (int64_t)r->n;
     int64_t limit = r->ids->gaps ? MAX_SPREAD * n + MIN_IDS : 0;
+
     for (size_t i = 0; i < r->n; i++)
         if (r->entries[i].id >= n && r->entries[i].id < limit)
             n = r->entries[i].id + 1;
@@ -127,6 +132,7 @@ static int count_ids(struct reading *r)
 static int check_id(const struct reading *r, const struct entry *e)
 {
     const struct gpt_vocab_names *names = r->names;
+
     if (!e->integer)
         return gpt_fail(r->err, GPT_EDATA, "%s: token '%.*s' has no integer id",
                         r->file, shown(e->len), e->text);
@@ -146,12 +152,14 @@ static int check_id(const struct reading *r, const struct entry *e)
 static int place_texts(struct reading *r)
 {
     struct gpt_vocab_names *names = r->names;
+
     GPT_TRY(count_ids(r));
     GPT_TRY(gpt_new(&names->texts, (size_t)names->n, sizeof(*names->texts),
                     "a vocabulary", r->err));
     GPT_TRY(gpt_token_map_open(&names->map, names->texts, r->n, r->err));
     for (size_t i = 0; i < r->n; i++) {
         const struct entry *e = &r->entries[i];
+
         GPT_TRY(check_id(r, e));
         names->texts[e->id] = (struct gpt_str){e->text, e->len};
         if (gpt_token_map_add(&names->map, (int32_t)e->id) >= 0)
@@ -166,6 +174,7 @@ int gpt_vocab_names_read(struct gpt_vocab_names *names, struct gpt_str json,
                          struct gpt_err *err)
 {
     struct reading r = {.names = names, .ids = ids, .file = file, .err = err};
+
     *names = (struct gpt_vocab_names){0};
     int status = read_object(&r, json);
     if (status == GPT_OK)

@@ -9,8 +9,10 @@ static int rank_token(struct gpt_vocab *v, const struct gpt_token_map *map,
                       int32_t id, size_t *cap, struct gpt_err *err)
 {
     const struct gpt_str *token = &v->tokens[id];
+
     for (size_t cut = 1; cut < token->len; cut++) {
         int32_t left = gpt_token_map_find(map, token->data, cut);
+
         if (left < 0)
             continue;
         int32_t right = gpt_token_map_find(map, token->data + cut,
@@ -29,6 +31,7 @@ static int find_bytes(struct gpt_vocab *v, const struct gpt_token_map *map,
 {
     for (int byte = 0; byte < 256; byte++) {
         char c = (char)byte;
+
         v->byte_id[byte] = gpt_token_map_find(map, &c, 1);
         if (v->byte_id[byte] < 0)
             return gpt_fail(err, GPT_EDATA, "%s: no token for byte 0x%02x",
@@ -41,6 +44,7 @@ int gpt_vocab_rank_tokens(struct gpt_vocab *v, const struct gpt_token_map *map,
                           const char *what, struct gpt_err *err)
 {
     size_t cap = 0;
+
     v->shared_ranks = true;
     GPT_TRY(find_bytes(v, map, what, err));
     for (int64_t id = 0; id < v->n; id++)

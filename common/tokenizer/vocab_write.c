@@ -22,6 +22,7 @@ int64_t gpt_vocab_size(const struct gpt_bpe_trained *model)
 static int append_token(struct spelling *s, int32_t id)
 {
     size_t begin = s->begin[id], n = s->begin[id + 1] - begin;
+
     GPT_TRY(gpt_buf_reserve(&s->text, n)); /* the source may move */
     return gpt_buf_add(&s->text, s->text.data + begin, n);
 }
@@ -30,6 +31,7 @@ static int append_byte(struct spelling *s, int rank)
 {
     char byte = (char)gpt_byte_of_rank(rank);
     char letter[GPT_BYTELEVEL_MAX];
+
     return gpt_buf_add(&s->text, letter,
                        gpt_bytelevel_encode(&byte, 1, letter));
 }
@@ -45,14 +47,16 @@ static int spell(struct spelling *s, const struct gpt_bpe_trained *model,
 {
     int64_t n = GPT_BPE_BYTES + model->n_merges;
     int status = GPT_OK;
+
     *s = (struct spelling){.n = n};
-    GPT_TRY(gpt_new(&s->begin, (size_t)n + 1, sizeof *s->begin, "vocabulary",
+    GPT_TRY(gpt_new(&s->begin, (size_t)n + 1, sizeof(*s->begin), "vocabulary",
                     err));
     for (int64_t i = 0; i < n && status == GPT_OK; i++) {
         if (i < GPT_BPE_BYTES) {
             status = append_byte(s, (int)i);
         } else {
             const struct gpt_bpe_merge *m = &model->merges[i - GPT_BPE_BYTES];
+
             status = append_token(s, m->left);
             if (status == GPT_OK)
                 status = append_token(s, m->right);
@@ -80,14 +84,17 @@ static int write_json_token(struct gpt_out *out, const struct spelling *s,
 {
     const char *p = s->text.data + s->begin[id];
     const char *end = s->text.data + s->begin[id + 1];
+
     while (p < end) {
         const char *plain = p;
+
         while (p < end && *p != '"' && *p != '\\')
             p++;
         GPT_TRY(gpt_out_write(out, plain, (size_t)(p - plain), err));
         if (p < end) {
             const char escape[2] = {'\\', *p++};
-            GPT_TRY(gpt_out_write(out, escape, sizeof escape, err));
+
+            GPT_TRY(gpt_out_write(out, escape, sizeof(escape), err));
         }
     }
     return GPT_OK;
@@ -110,6 +117,7 @@ int gpt_vocab_write_json(struct gpt_out *out,
                          struct gpt_err *err)
 {
     struct spelling s;
+
     GPT_TRY(spell(&s, model, err));
     int status = write_json(out, &s, err);
     spelling_free(&s);
@@ -135,6 +143,7 @@ int gpt_vocab_write_merges(struct gpt_out *out,
                            struct gpt_err *err)
 {
     struct spelling s;
+
     GPT_TRY(spell(&s, model, err));
     int status = write_merges(out, &s, model, err);
     spelling_free(&s);

@@ -85,13 +85,13 @@ static int batch_new(const struct gpt_feed *f, struct batch *b,
     void *loss;
 
     GPT_TRY(gpt_new(&b->tokens, (size_t)(rows(&f->o) + f->o.micro_batch),
-                    sizeof *b->tokens, what, err));
+                    sizeof(*b->tokens), what, err));
     GPT_TRY(be->host_alloc(be, (size_t)blocks_bytes(&f->o), what, &b->blocks,
                            err));
     GPT_TRY(be->host_alloc(be, (size_t)loss_bytes(&f->o), what, &loss, err));
     b->loss = loss;
     GPT_TRY(batch_on_device(f, b, err));
-    return gpt_new(&b->micro, (size_t)f->o.max_micro_batches, sizeof *b->micro,
+    return gpt_new(&b->micro, (size_t)f->o.max_micro_batches, sizeof(*b->micro),
                    what, err);
 }
 
@@ -113,6 +113,7 @@ int64_t gpt_feed_device_memory(const struct gpt_feed_options *o)
 static void average(float *weight, int64_t n, int64_t micro_batches)
 {
     double sum = 0;
+
     for (int64_t i = 0; i < n; i++)
         sum += (double)weight[i];
     double scale = sum > 0 ? 1 / (sum * (double)micro_batches) : 0;
@@ -215,7 +216,7 @@ int gpt_feed_open(struct gpt_feed **feed,
     int status;
 
     *feed = NULL;
-    GPT_TRY(gpt_new(&f, 1, sizeof *f, "the data feed", err));
+    GPT_TRY(gpt_new(&f, 1, sizeof(*f), "the data feed", err));
     f->o = *options;
     f->o.dp_size = gpt_max_i64(f->o.dp_size, 1);
     pthread_mutex_init(&f->mutex, NULL);

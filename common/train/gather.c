@@ -19,7 +19,7 @@ int gpt_gatherer_open(struct gpt_gatherer **out, struct gpt_backend *be,
     *out = NULL;
     if (options->flat->shards == 1)
         return GPT_OK;
-    GPT_TRY(gpt_new(&g, 1, sizeof *g, "the gathering of weights", err));
+    GPT_TRY(gpt_new(&g, 1, sizeof(*g), "the gathering of weights", err));
     g->o = *options;
     int status = gpt_lane_open(&g->lane, be, options->comm,
                                options->flat->n_buckets, err);

@@ -27,6 +27,7 @@ bool gpt_lr_style_parse(const char *name, enum gpt_lr_style *style)
     static const char *const names[] = {"constant", "linear", "cosine",
                                         "inverse-square-root", "WSD"};
     int i;
+
     if (!find_name(names, (int)GPT_COUNT(names), name, &i))
         return false;
     *style = (enum gpt_lr_style)i;
@@ -38,6 +39,7 @@ bool gpt_wsd_style_parse(const char *name, enum gpt_wsd_style *style)
     static const char *const names[] = {"linear", "cosine", "exponential",
                                         "minus_sqrt"};
     int i;
+
     if (!find_name(names, (int)GPT_COUNT(names), name, &i))
         return false;
     *style = (enum gpt_wsd_style)i;
@@ -48,6 +50,7 @@ bool gpt_wd_style_parse(const char *name, enum gpt_wd_style *style)
 {
     static const char *const names[] = {"constant", "linear", "cosine"};
     int i;
+
     if (!find_name(names, (int)GPT_COUNT(names), name, &i))
         return false;
     *style = (enum gpt_wd_style)i;
@@ -105,6 +108,7 @@ int gpt_lr_schedule_check(const struct gpt_lr_schedule *s, struct gpt_err *err)
 static double wsd_coefficient(const struct gpt_lr_schedule *s, int64_t samples)
 {
     int64_t into = samples - (s->decay_samples - s->wsd_decay_samples);
+
     if (into <= 0)
         return 1.0;
     double q = (double)into / (double)s->wsd_decay_samples;
@@ -122,10 +126,12 @@ static double wsd_coefficient(const struct gpt_lr_schedule *s, int64_t samples)
 }
 
 /* How much of max_lr - min_lr is left, after the warm-up, before the end. */
-static double decay_coefficient(const struct gpt_lr_schedule *s, int64_t samples)
+static double decay_coefficient(const struct gpt_lr_schedule *s,
+                                int64_t samples)
 {
     double r = (double)(samples - s->warmup_samples) /
                (double)(s->decay_samples - s->warmup_samples);
+
     if (s->style == GPT_LR_LINEAR)
         return 1.0 - r;
     if (s->style == GPT_LR_COSINE)
@@ -145,6 +151,7 @@ double gpt_lr_schedule_value(const struct gpt_lr_schedule *s, int64_t samples)
     if (s->style == GPT_LR_INVERSE_SQUARE_ROOT) {
         double warmup = (double)gpt_max_i64(s->warmup_samples, 1);
         double n = (double)gpt_max_i64(samples, 1);
+
         return fmax(s->min_lr, s->max_lr * sqrt(warmup) / sqrt(n));
     }
     return s->min_lr +
@@ -152,7 +159,7 @@ double gpt_lr_schedule_value(const struct gpt_lr_schedule *s, int64_t samples)
 }
 
 double gpt_lr_schedule_weight_decay(const struct gpt_lr_schedule *s,
-                                 int64_t samples)
+                                    int64_t samples)
 {
     if (s->wd_style == GPT_WD_CONSTANT || samples > s->wd_incr_samples)
         return s->end_wd;

@@ -45,11 +45,12 @@ bool gpt_wd_style_parse(const char *name, enum gpt_wd_style *style);
 /* GPT_EUSAGE names the option, its value and the limit. A schedule that passes
  * is defined for every number of samples >= 0. */
 int gpt_lr_schedule_check(const struct gpt_lr_schedule *s,
-                       struct gpt_err *err) GPT_MUST_USE;
+                          struct gpt_err *err) GPT_MUST_USE;
 
 /* Used by the step that starts after `samples`: the first step has 0. */
 double gpt_lr_schedule_value(const struct gpt_lr_schedule *s, int64_t samples);
-double gpt_lr_schedule_weight_decay(const struct gpt_lr_schedule *s, int64_t samples);
+double gpt_lr_schedule_weight_decay(const struct gpt_lr_schedule *s,
+                                    int64_t samples);
 
 /* --rampup-batch-size START INC SAMPLES: the global batch grows from `start` by
  * `increment` at equal distances until `samples` were consumed, then it is

@@ -77,6 +77,7 @@ static void cut(struct gpt_optimizer *o, struct stretch *t, int64_t tp_rank)
         const int64_t begin = gpt_max_i64(s->offset, t->begin);
         const int64_t end = gpt_min_i64(s->offset + s->count, t->end);
         const bool before = counted;
+
         if (begin >= end)
             continue;
         add_segment(o, t, begin, s->param->decay);
@@ -93,6 +94,7 @@ static void list_stretches(struct gpt_optimizer *o, int64_t tp_rank)
     o->n_stretches = flat->shards == 1 ? 1 : flat->n_buckets;
     for (int64_t b = 0; b < o->n_stretches; b++) {
         struct stretch *t = &o->stretches[b];
+
         *t = (struct stretch){
             .end = flat->elements,
             .bucket = b,
@@ -110,7 +112,7 @@ static int upload_segments(struct gpt_optimizer *o, struct gpt_queue *q,
                            struct gpt_err *err)
 {
     o->be->copy_in(q, o->device_segments, o->segments,
-                   (size_t)o->n_segments * sizeof *o->segments);
+                   (size_t)o->n_segments * sizeof(*o->segments));
     return o->be->sync(q, err);
 }
 
@@ -121,10 +123,10 @@ static int allocate(struct gpt_optimizer *o, struct gpt_err *err)
     void *run_sums;
 
     GPT_TRY(gpt_new(&o->stretches, (size_t)o->flat->n_buckets,
-                    sizeof *o->stretches, what, err));
-    GPT_TRY(gpt_new(&o->segments, n, sizeof *o->segments, what, err));
-    GPT_TRY(gpt_new(&o->runs, n, sizeof *o->runs, what, err));
-    GPT_TRY(o->be->host_alloc(o->be, n * sizeof *o->run_sums, what, &run_sums,
+                    sizeof(*o->stretches), what, err));
+    GPT_TRY(gpt_new(&o->segments, n, sizeof(*o->segments), what, err));
+    GPT_TRY(gpt_new(&o->runs, n, sizeof(*o->runs), what, err));
+    GPT_TRY(o->be->host_alloc(o->be, n * sizeof(*o->run_sums), what, &run_sums,
                               err));
     o->run_sums = run_sums;
     return o->be->alloc(o->be, (size_t)gpt_optimizer_memory(o->flat),
@@ -142,7 +144,7 @@ int gpt_optimizer_open(struct gpt_optimizer **optimizer, struct gpt_backend *be,
     int status;
 
     *optimizer = NULL;
-    GPT_TRY(gpt_new(&o, 1, sizeof *o, "the optimizer", err));
+    GPT_TRY(gpt_new(&o, 1, sizeof(*o), "the optimizer", err));
     o->o = *options;
     o->flat = flat;
     o->be = be;
@@ -186,7 +188,7 @@ int gpt_optimizer_squares(struct gpt_optimizer *o, struct gpt_queue *q,
         o->be->sumsq(q, sums + i,
                      gradients[o->runs[i].bucket] + o->runs[i].offset,
                      o->runs[i].n);
-    o->be->copy_out(q, o->run_sums, sums, (size_t)o->n_runs * sizeof *sums);
+    o->be->copy_out(q, o->run_sums, sums, (size_t)o->n_runs * sizeof(*sums));
     GPT_TRY(o->be->sync(q, err));
     *sum = 0;
     for (int64_t i = 0; i < o->n_runs; i++)
@@ -220,6 +222,7 @@ void gpt_optimizer_update(struct gpt_optimizer *o, struct gpt_queue *q,
         op.grad_scale *= fmin(1, o->o.clip_grad / (u->norm + 1e-6));
     for (int64_t i = 0; i < o->n_stretches; i++) {
         const struct stretch *t = &o->stretches[i];
+
         op.n = t->end - t->begin;
         op.p = u->params + (u->compact ? t->moments : t->begin);
         op.p_act = weight_at(u, t->begin);

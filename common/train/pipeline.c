@@ -38,7 +38,7 @@ int gpt_pipeline_open(struct gpt_pipeline **out, struct gpt_backend *be,
     int64_t bytes;
 
     *out = NULL;
-    GPT_TRY(gpt_new(&p, 1, sizeof *p, "the pipeline", err));
+    GPT_TRY(gpt_new(&p, 1, sizeof(*p), "the pipeline", err));
     p->o = *options;
     p->be = be;
     bytes = gpt_pipeline_memory(p->o.stages,
@@ -109,7 +109,7 @@ static void *buffer_of(const struct gpt_pipeline *p, const struct gpt_action *a)
     default:
         return p->received;
     }
-    memcpy(&buf, &from, sizeof buf);
+    memcpy(&buf, &from, sizeof(buf));
     return buf;
 }
 
@@ -145,14 +145,16 @@ static int exchange(struct gpt_pipeline *p, const struct run *r,
     return gpt_world_check(p->o.world, err);
 }
 
-static int run_plan(struct gpt_pipeline *p, const struct gpt_pipeline_plan *plan,
-                    const struct run *r, struct gpt_err *err)
+static int run_plan(struct gpt_pipeline *p,
+                    const struct gpt_pipeline_plan *plan, const struct run *r,
+                    struct gpt_err *err)
 {
     struct gpt_transfer list[GPT_GROUP_ACTIONS];
     int64_t step;
 
     for (int64_t i = 0; i < plan->n; i += step) {
         const struct gpt_action *a = &plan->actions[i];
+
         step = 1;
         switch (a->kind) {
         case GPT_ACT_FORWARD:
@@ -175,7 +177,8 @@ static int run_plan(struct gpt_pipeline *p, const struct gpt_pipeline_plan *plan
 
 /* The stage has slots for the largest step; smaller ones need no more. */
 static int check_slots(const struct gpt_pipeline *p,
-                       const struct gpt_pipeline_plan *plan, struct gpt_err *err)
+                       const struct gpt_pipeline_plan *plan,
+                       struct gpt_err *err)
 {
     for (int64_t i = 0; i < p->o.chunks; i++)
         if (plan->slots[i] > p->o.slots[i])

@@ -70,7 +70,7 @@ struct gpt_gradient_hooks gpt_reducer_hooks(struct gpt_reducer *r)
 
 void gpt_reducer_begin(struct gpt_reducer *r)
 {
-    memset(r->gone, 0, (size_t)r->o.flat->n_buckets * sizeof *r->gone);
+    memset(r->gone, 0, (size_t)r->o.flat->n_buckets * sizeof(*r->gone));
     r->before = gpt_lane_times(r->lane);
 }
 
@@ -96,7 +96,8 @@ static void sum_pieces(struct gpt_reducer *r)
 
     for (int64_t i = 0; i < r->n_pieces; i++) {
         const struct gpt_reducer_piece *p = &r->pieces[i];
-        r->be->copy(r->o.q, at, p->at, (size_t)p->n * sizeof *at);
+
+        r->be->copy(r->o.q, at, p->at, (size_t)p->n * sizeof(*at));
         at += p->n;
     }
     gpt_comm_all_reduce(r->o.world->comm[GPT_GROUP_TP], r->o.q, r->packed,
@@ -104,7 +105,8 @@ static void sum_pieces(struct gpt_reducer *r)
     at = r->packed;
     for (int64_t i = 0; i < r->n_pieces; i++) {
         const struct gpt_reducer_piece *p = &r->pieces[i];
-        r->be->copy(r->o.q, p->at, at, (size_t)p->n * sizeof *at);
+
+        r->be->copy(r->o.q, p->at, at, (size_t)p->n * sizeof(*at));
         at += p->n;
     }
 }
@@ -167,7 +169,7 @@ int gpt_reducer_open(struct gpt_reducer **out, struct gpt_backend *be,
     int status;
 
     *out = NULL;
-    GPT_TRY(gpt_new(&r, 1, sizeof *r, "the reduction of gradients", err));
+    GPT_TRY(gpt_new(&r, 1, sizeof(*r), "the reduction of gradients", err));
     r->be = be;
     r->o = *options;
     GPT_TRY_GOTO(status, gpt_reducer_allocate(r, err), fail);

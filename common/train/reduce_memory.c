@@ -42,6 +42,7 @@ static int64_t lay_out(const struct gpt_reducer_options *o,
     at += GPT_REDUCER_TURNS * largest;
     for (int64_t b = 0; b < flat->n_buckets; b++) {
         const int64_t shard = gpt_bucket_elements(flat, b) / flat->shards;
+
         if (gpt_reducer_in_turns(o, b)) {
             if (r) {
                 r->buckets[b] = base + turns + b % GPT_REDUCER_TURNS * largest;
@@ -79,6 +80,7 @@ static int64_t list_pieces(const struct gpt_reducer_options *o,
     for (int64_t i = 0; o->sequence_parallel && i < o->flat->n; i++) {
         const struct gpt_slice *s = &o->flat->slices[i];
         struct gpt_reducer_piece p = piece_of(o->flat, s, r ? r->shards : NULL);
+
         if (!s->param->sequence_sum || p.n == 0)
             continue;
         if (r)
@@ -106,10 +108,10 @@ int gpt_reducer_allocate(struct gpt_reducer *r, struct gpt_err *err)
     const size_t slices = (size_t)r->o.flat->n;
     void *memory;
 
-    GPT_TRY(gpt_new(&r->buckets, n, sizeof *r->buckets, what, err));
-    GPT_TRY(gpt_new(&r->shards, n, sizeof *r->shards, what, err));
-    GPT_TRY(gpt_new(&r->gone, n, sizeof *r->gone, what, err));
-    GPT_TRY(gpt_new(&r->pieces, slices, sizeof *r->pieces, what, err));
+    GPT_TRY(gpt_new(&r->buckets, n, sizeof(*r->buckets), what, err));
+    GPT_TRY(gpt_new(&r->shards, n, sizeof(*r->shards), what, err));
+    GPT_TRY(gpt_new(&r->gone, n, sizeof(*r->gone), what, err));
+    GPT_TRY(gpt_new(&r->pieces, slices, sizeof(*r->pieces), what, err));
     GPT_TRY(r->be->alloc(r->be, (size_t)gpt_reducer_memory(&r->o),
                          gpt_memory_kind_name(GPT_MEM_GRADIENTS), &memory,
                          err));

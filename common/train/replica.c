@@ -14,9 +14,9 @@ static int plan_slots(struct gpt_replica *r, struct gpt_err *err)
     struct gpt_pipeline_plan plan;
 
     GPT_TRY(gpt_pipeline_plan_build(&plan, layout->pp_size, layout->chunks,
-                           gpt_max_i64(r->o.micro_batches, 1), layout->pp_rank,
-                           err));
-    memcpy(r->slots, plan.slots, sizeof r->slots);
+                                    gpt_max_i64(r->o.micro_batches, 1),
+                                    layout->pp_rank, err));
+    memcpy(r->slots, plan.slots, sizeof(r->slots));
     gpt_pipeline_plan_free(&plan);
     return GPT_OK;
 }
@@ -29,7 +29,7 @@ int gpt_replica_new(struct gpt_replica **replica, struct gpt_backend *be,
     int status;
 
     *replica = NULL;
-    GPT_TRY(gpt_new(&r, 1, sizeof *r, "the model", err));
+    GPT_TRY(gpt_new(&r, 1, sizeof(*r), "the model", err));
     r->o = *options;
     r->be = be;
     r->scale = gpt_loss_scale_new(&options->loss_scale);
@@ -76,7 +76,8 @@ static struct gpt_stage_options stage_options(const struct gpt_replica *r)
         .seed = r->o.seed,
         .act = r->o.act,
     };
-    memcpy(o.slots, r->slots, sizeof o.slots);
+
+    memcpy(o.slots, r->slots, sizeof(o.slots));
     return o;
 }
 
@@ -172,6 +173,7 @@ static int open_pipeline(struct gpt_replica *r, struct gpt_err *err)
         .chunks = r->o.layout.chunks,
         .slots = r->slots,
     };
+
     return gpt_pipeline_open(&r->pipeline, r->be, &options, err);
 }
 
@@ -193,7 +195,7 @@ static int open_weights(struct gpt_replica *r, struct gpt_err *err)
 
 static int open_sums(struct gpt_replica *r, struct gpt_err *err)
 {
-    static const size_t bytes = GPT_REPLICA_SUMS * sizeof *r->sums;
+    static const size_t bytes = GPT_REPLICA_SUMS * sizeof(*r->sums);
     static const char what[] = "sums over ranks";
     void *sums;
 
@@ -273,6 +275,7 @@ static void put(struct gpt_replica *r, const struct gpt_slice *s,
 
     if (gpt_replica_compact(r)) {
         int64_t shard, shard_end;
+
         gpt_bucket_shard(&r->flat, s->bucket, r->flat.shard, &shard,
                          &shard_end);
         begin = gpt_max_i64(begin, shard);
@@ -281,7 +284,7 @@ static void put(struct gpt_replica *r, const struct gpt_slice *s,
     }
     if (begin < end)
         r->be->copy_in(r->q, r->params + at, values + (begin - s->offset),
-                       (size_t)(end - begin) * sizeof *values);
+                       (size_t)(end - begin) * sizeof(*values));
 }
 
 int gpt_replica_init(struct gpt_replica *r, struct gpt_err *err)
@@ -293,7 +296,7 @@ int gpt_replica_init(struct gpt_replica *r, struct gpt_err *err)
     for (int64_t i = 0; i < r->flat.n; i++)
         largest = gpt_max_i64(largest, r->flat.slices[i].count);
     GPT_TRY(
-        gpt_new(&host, (size_t)largest, sizeof *host, "initial values", err));
+        gpt_new(&host, (size_t)largest, sizeof(*host), "initial values", err));
     for (int64_t i = 0; i < r->flat.n && status == GPT_OK; i++) {
         gpt_param_init(&r->o.config, &r->flat.slices[i], r->o.seed, host);
         put(r, &r->flat.slices[i], host);
@@ -310,6 +313,7 @@ void gpt_memory_print(const struct gpt_memory *memory)
 
     for (int kind = 0; kind < GPT_N_MEMORY_KINDS; kind++) {
         int64_t bytes = memory->bytes[kind];
+
         total += bytes;
         gpt_log_line("   %-16s %15lld bytes  %s",
                      gpt_memory_kind_name((enum gpt_memory_kind)kind),

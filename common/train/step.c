@@ -30,7 +30,7 @@ static double *own_sums(const struct gpt_replica *r)
 /* Everybody's sums added up, in the order of ranks. */
 static int add_up(struct gpt_replica *r, double *sums, struct gpt_err *err)
 {
-    const size_t bytes = N_SUMS * sizeof *sums;
+    const size_t bytes = N_SUMS * sizeof(*sums);
     struct gpt_world *world = r->o.world;
 
     if (!world || !world->comm[GPT_GROUP_WORLD])

@@ -19,8 +19,10 @@ static void range(const struct gpt_adamw *op, const struct cpu_adamw_rates *r,
 static int64_t segment_of(const struct gpt_adamw *op, int64_t i)
 {
     int64_t lo = 0, hi = op->n_segments;
+
     while (hi - lo > 1) {
         int64_t mid = lo + (hi - lo) / 2;
+
         if (op->segments[mid].begin <= i)
             lo = mid;
         else
@@ -33,9 +35,11 @@ static void chunk(const struct gpt_adamw *op, struct cpu_adamw_rates r,
                   int64_t begin, int64_t end)
 {
     float keep = r.keep;
+
     while (begin < end) {
         int64_t s = segment_of(op, begin), stop = end;
         bool decay = op->n_segments > 0 && op->segments[s].decay;
+
         if (s + 1 < op->n_segments && op->segments[s + 1].begin < stop)
             stop = op->segments[s + 1].begin;
         r.keep = decay ? keep : 1;
@@ -47,6 +51,7 @@ static void chunk(const struct gpt_adamw *op, struct cpu_adamw_rates r,
 void cpu_adamw(struct gpt_queue *q, const struct gpt_adamw *op)
 {
     bool narrow = op->p_act && op->act == GPT_BF16;
+
     if (!cpu_ready(q, "adamw", op->p_act && !narrow ? op->act : GPT_F32))
         return;
     enum { CHUNK = 1 << 14 };

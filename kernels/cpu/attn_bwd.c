@@ -23,6 +23,7 @@ struct work {
 static int64_t carve(struct work *w, float *mem, int64_t t, int64_t d)
 {
     int64_t at = 0;
+
     w->d_pad = attn_round(d, CPU_NR_MAX);
     w->t_pad = attn_round(t, ATTN_BK);
     struct {
@@ -63,6 +64,7 @@ static void grad_row(const struct task *k, int64_t i, int64_t query, int64_t j,
     const struct attn_head *h = &k->h;
     float *s = k->w.s + i * ATTN_BK, *dp = k->w.dp + i * ATTN_BK;
     int64_t lo = h->start ? h->start[query] - j : 0, hi = query + 1 - j;
+
     lo = lo < 0 ? 0 : lo;
     hi = hi > n ? n : hi;
     if (hi < lo)
@@ -76,10 +78,10 @@ static void grad_row(const struct task *k, int64_t i, int64_t query, int64_t j,
     attn_lean(s + lo, hi - lo, h->slope, query - j - lo);
     cpu_isa->softmax_grad(s + lo, dp + lo, h->drop ? k->w.keep : NULL, hi - lo,
                           h->scale, h->lse[query], delta);
-    memset(s, 0, (size_t)lo * sizeof *s);
-    memset(dp, 0, (size_t)lo * sizeof *dp);
-    memset(s + hi, 0, (size_t)(n - hi) * sizeof *s);
-    memset(dp + hi, 0, (size_t)(n - hi) * sizeof *dp);
+    memset(s, 0, (size_t)lo * sizeof(*s));
+    memset(dp, 0, (size_t)lo * sizeof(*dp));
+    memset(s + hi, 0, (size_t)(n - hi) * sizeof(*s));
+    memset(dp + hi, 0, (size_t)(n - hi) * sizeof(*dp));
 }
 
 /* Queries q .. q + m - 1 against keys j .. of a tile `height` keys high. */
@@ -93,6 +95,7 @@ static void tile(const struct task *k, int64_t q, int64_t m, int64_t j,
     struct cpu_tile t = {
         m,    n,       d,    h->q + q * h->ldq, h->ldq, 1, w->keys_t + j * d,
         w->s, ATTN_BK, false};
+
     cpu_attn_product(&t, d * nr); /* scores */
     t.a = k->dout + q * h->ldo;
     t.a_row = h->ldo;
@@ -120,18 +123,19 @@ static void query_tile(const struct task *k, int64_t q, int64_t m)
     const struct attn_head *h = &k->h;
     const struct work *w = &k->w;
     float delta[ATTN_BQ];
+
     for (int64_t i = 0; i < m; i++)
         delta[i] = cpu_isa->dot(h->out + (q + i) * h->ldo,
                                 k->dout + (q + i) * h->ldo, h->d);
     cpu_isa->pack_b(w->queries, h->q + q * h->ldq, h->ldq, 1, m, h->d);
     cpu_isa->pack_b(w->douts, k->dout + q * h->ldo, h->ldo, 1, m, h->d);
-    memset(w->dq, 0, (size_t)(ATTN_BQ * w->d_pad) * sizeof *w->dq);
+    memset(w->dq, 0, (size_t)(ATTN_BQ * w->d_pad) * sizeof(*w->dq));
     int64_t j = h->start ? cpu_attn_first(h->start + q, m) : 0;
     for (j = j / ATTN_BK * ATTN_BK; j < q + m; j += ATTN_BK)
         tile(k, q, m, j, h->nq - j < ATTN_BK ? h->nq - j : ATTN_BK, delta);
     for (int64_t i = 0; i < m; i++)
         memcpy(k->dq + (q + i) * h->ldq, w->dq + i * w->d_pad,
-               (size_t)h->d * sizeof *k->dq);
+               (size_t)h->d * sizeof(*k->dq));
 }
 
 /* dk and dv: where this head's gradients of keys and values go, rows ldk
@@ -141,11 +145,13 @@ static void head_grad(struct task *k, float *dk, float *dv, int64_t ldk)
     const struct attn_head *h = &k->h;
     const struct work *w = &k->w;
     size_t sums = (size_t)(w->t_pad * w->d_pad) * sizeof(float);
+
     memset(w->dk, 0, sums);
     memset(w->dv, 0, sums);
     for (int64_t j = 0; j < h->nq; j += ATTN_BK) {
         int64_t n = h->nq - j < ATTN_BK ? h->nq - j : ATTN_BK;
         const float *key = h->k + j * h->ldk, *value = h->v + j * h->ldv;
+
         cpu_isa->pack_b(w->keys_t + j * h->d, key, 1, h->ldk, h->d, n);
         cpu_isa->pack_b(w->values_t + j * h->d, value, 1, h->ldv, h->d, n);
         cpu_isa->pack_b(w->keys + j * w->d_pad, key, h->ldk, 1, n, h->d);
@@ -177,11 +183,13 @@ static void add_heads(const struct gpt_attn *op, float *dqkv,
         for (int64_t g = 0; g < op->g; g++) {
             int64_t b = i / op->t, t = i % op->t;
             float *to = dqkv + i * ld + g * (per + 2) * d + per * d;
+
             for (int64_t h = g * per; h < (g + 1) * per; h++) {
                 const float *from =
                     scratch + ((b * op->h + h) * op->t + t) * 2 * d;
+
                 if (h == g * per)
-                    memcpy(to, from, (size_t)(2 * d) * sizeof *to);
+                    memcpy(to, from, (size_t)(2 * d) * sizeof(*to));
                 else
                     cpu_isa->add(to, to, from, 2 * d);
             }
@@ -207,6 +215,7 @@ void cpu_attn_bwd(struct gpt_queue *q, const struct gpt_attn *op,
         cpu_worth_threads(pairs * (op->d / 4 + 1)))
     for (int64_t i = 0; i < op->b * op->h; i++) {
         struct task k;
+
         cpu_attn_view(op, i / op->h, i % op->h, &k.h);
         carve(&k.w, work + omp_get_thread_num() * each, op->t, op->d);
         k.h.drop = op->dropout.p > 0 ? &drop : NULL;

@@ -27,6 +27,7 @@ static struct group view(const struct gpt_attn_cached *op, int64_t b, int64_t g)
                       .pos = op->pos[b],
                       .len = op->len[b],
                       .head0 = g * per};
+
     v.q = (const float *)op->qkv + b * op->t_new * v.ld + g * (per + 2) * d;
     v.k = (float *)op->k_cache + at;
     v.v = (float *)op->v_cache + at;
@@ -38,8 +39,9 @@ static void append(const struct group *g, int64_t d)
 {
     for (int64_t i = 0; i < g->len; i++) {
         const float *key = g->q + i * g->ld + g->per * d;
-        memcpy(g->k + (g->pos + i) * d, key, (size_t)d * sizeof *key);
-        memcpy(g->v + (g->pos + i) * d, key + d, (size_t)d * sizeof *key);
+
+        memcpy(g->k + (g->pos + i) * d, key, (size_t)d * sizeof(*key));
+        memcpy(g->v + (g->pos + i) * d, key + d, (size_t)d * sizeof(*key));
     }
 }
 
@@ -48,14 +50,17 @@ static void token(const struct gpt_attn_cached *op, const struct group *g,
                   int64_t i, float *scores)
 {
     int64_t d = op->d, n = g->pos + i + 1;
+
     for (int64_t h = 0; h < g->per; h += FEW) {
         int64_t m = g->per - h < FEW ? g->per - h : FEW;
         float *out = g->out + i * g->ldo + h * d;
+
         cpu_isa->dots(scores, n, g->q + i * g->ld + h * d, d, g->k, d, m, n, d,
                       false);
-        memset(out, 0, (size_t)(m * d) * sizeof *out);
+        memset(out, 0, (size_t)(m * d) * sizeof(*out));
         for (int64_t k = 0; k < m; k++, out += d) {
             float *s = scores + k * n;
+
             attn_lean(s, n, attn_slope(op->alibi, g->head0 + h + k, op->h,
                                        op->scale), n - 1);
             float top = cpu_isa->max(s, n) * op->scale;
@@ -84,6 +89,7 @@ static void piece(const struct gpt_attn_cached *op, const struct group *g,
                                  .scale = op->scale,
                                  .slope = attn_slope(op->alibi, g->head0 + h,
                                                      op->h, op->scale)};
+
         cpu_attn_head(&head, work);
     }
 }
@@ -121,6 +127,7 @@ void cpu_attn_cached(struct gpt_queue *q, const struct gpt_attn_cached *op)
     for (int64_t k = 0; k < op->b * op->g; k++) {
         struct group g = view(op, k / op->g, k % op->g);
         float *mine = work + (size_t)omp_get_thread_num() * each;
+
         append(&g, op->d);
         if (g.len > 8)
             piece(op, &g, mine);

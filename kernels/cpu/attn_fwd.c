@@ -13,6 +13,7 @@ void cpu_attn_view(const struct gpt_attn *op, int64_t b, int64_t h,
         (const float *)op->qkv + b * t * ld + h / per * (per + 2) * d;
     int64_t sample = cpu_sample0(&op->dropout) + b;
     int64_t all_heads = sample * op->h_global + op->head0;
+
     *head = (struct attn_head){
         .d = d,
         .nq = t,
@@ -55,6 +56,7 @@ void cpu_attn_fwd(struct gpt_queue *q, const struct gpt_attn *op)
         struct attn_head h;
         /* long runs of keys first: the last tasks are short */
         int64_t head = i % heads, from = (runs - 1 - i / heads) * RUN;
+
         cpu_attn_view(op, head / op->h, head % op->h, &h);
         h.q0 = from;
         h.nq = op->t - from < RUN ? op->t - from : RUN;

@@ -17,6 +17,7 @@ static struct work carve(float *mem, int64_t nk, int64_t d)
 {
     struct work w = {.d_pad = attn_round(d, CPU_NR_MAX)};
     int64_t nk_pad = attn_round(nk, ATTN_BK);
+
     w.keys = mem;
     w.values = w.keys + nk_pad * d;
     w.scores = w.values + nk_pad * w.d_pad;
@@ -31,12 +32,14 @@ size_t cpu_attn_work(int64_t nk, int64_t d)
     int64_t d_pad = attn_round(d, CPU_NR_MAX);
     int64_t floats =
         attn_round(nk, ATTN_BK) * (d + d_pad) + ATTN_BQ * (ATTN_BK + d_pad + 2);
+
     return (size_t)attn_round(floats, 16);
 }
 
 int64_t cpu_attn_first(const int32_t *start, int64_t n)
 {
     int64_t first = start ? start[0] : 0;
+
     for (int64_t i = 1; start && i < n; i++)
         first = start[i] < first ? start[i] : first;
     return first;
@@ -45,9 +48,11 @@ int64_t cpu_attn_first(const int32_t *start, int64_t n)
 void cpu_attn_product(const struct cpu_tile *all, int64_t panel_floats)
 {
     int64_t mr = cpu_isa->mr, nr = cpu_isa->nr;
+
     for (int64_t j = 0; j < all->n; j += nr)
         for (int64_t i = 0; i < all->m; i += mr) {
             struct cpu_tile t = *all;
+
             t.m = all->m - i < mr ? all->m - i : mr;
             t.n = all->n - j < nr ? all->n - j : nr;
             t.a += i * all->a_row;
@@ -62,6 +67,7 @@ static void pack(const struct attn_head *h, struct work w, int64_t from,
 {
     for (int64_t j = from; j < to; j += ATTN_BK) {
         int64_t n = to - j < ATTN_BK ? to - j : ATTN_BK;
+
         cpu_isa->pack_b(w.keys + j * h->d, h->k + j * h->ldk, 1, h->ldk, h->d,
                         n);
         cpu_isa->pack_b(w.values + j * w.d_pad, h->v + j * h->ldv, h->ldv, 1, n,
@@ -78,10 +84,11 @@ static void softmax_row(const struct attn_head *h, struct work w, int64_t i,
     float *s = w.scores + i * ATTN_BK;
     int64_t lo = h->start ? h->start[query] - j : 0;
     int64_t hi = h->q0 + query + 1 - j;
+
     lo = lo < 0 ? 0 : lo;
     hi = hi > n ? n : hi;
     if (lo >= hi) {
-        memset(s, 0, (size_t)n * sizeof *s);
+        memset(s, 0, (size_t)n * sizeof(*s));
         return;
     }
     attn_lean(s + lo, hi - lo, h->slope, h->q0 + query - j - lo);
@@ -93,8 +100,8 @@ static void softmax_row(const struct attn_head *h, struct work w, int64_t i,
         cpu_isa->scale(w.out + i * w.d_pad, w.d_pad, shrink);
     }
     w.sum[i] += cpu_isa->exp_sum(s + lo, hi - lo, h->scale, w.max[i]);
-    memset(s, 0, (size_t)lo * sizeof *s);
-    memset(s + hi, 0, (size_t)(n - hi) * sizeof *s);
+    memset(s, 0, (size_t)lo * sizeof(*s));
+    memset(s + hi, 0, (size_t)(n - hi) * sizeof(*s));
     if (h->drop)
         cpu_isa->drop(s + lo, s + lo, hi - lo, h->drop,
                       h->drop_at + (uint64_t)(query * h->drop_row + j + lo));
@@ -116,6 +123,7 @@ static void tile(const struct attn_head *h, struct work w, int64_t q, int64_t m,
                               w.scores,
                               ATTN_BK,
                               false};
+
     cpu_attn_product(&scores, h->d * cpu_isa->nr);
     for (int64_t i = 0; i < m; i++)
         softmax_row(h, w, i, q + i, j, n);
@@ -131,10 +139,12 @@ void cpu_attn_head(const struct attn_head *h, float *work)
     int64_t nk = h->q0 + h->nq;
     struct work w = carve(work, nk, h->d);
     int64_t first = cpu_attn_first(h->start, h->nq) / ATTN_BK * ATTN_BK;
+
     pack(h, w, first, nk);
     for (int64_t q = 0; q < h->nq; q += ATTN_BQ) {
         int64_t m = h->nq - q < ATTN_BQ ? h->nq - q : ATTN_BQ;
-        memset(w.out, 0, (size_t)(ATTN_BQ * w.d_pad) * sizeof *w.out);
+
+        memset(w.out, 0, (size_t)(ATTN_BQ * w.d_pad) * sizeof(*w.out));
         for (int64_t i = 0; i < m; i++) {
             w.max[i] = -INFINITY;
             w.sum[i] = 0;
@@ -144,7 +154,8 @@ void cpu_attn_head(const struct attn_head *h, float *work)
             tile(h, w, q, m, j, nk - j < ATTN_BK ? nk - j : ATTN_BK);
         for (int64_t i = 0; i < m; i++) {
             float *out = h->out + (q + i) * h->ldo;
-            memcpy(out, w.out + i * w.d_pad, (size_t)h->d * sizeof *out);
+
+            memcpy(out, w.out + i * w.d_pad, (size_t)h->d * sizeof(*out));
             cpu_isa->scale(out, h->d, 1 / w.sum[i]);
             if (h->lse)
                 h->lse[q + i] = w.max[i] + logf(w.sum[i]);

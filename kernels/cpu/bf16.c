@@ -38,6 +38,7 @@ static bool stage(struct gpt_queue *q, struct operand *list, size_t n)
         return false;
     for (size_t i = 0; i < n; i++) {
         struct operand *o = &list[i];
+
         if (padded(o) > 0)
             o->wide = at;
         at += padded(o);

@@ -34,8 +34,10 @@ int cpu_choose(const char *isa, const char *matmul, struct gpt_err *err)
 {
     const struct cpu_isa *found = NULL;
     bool known = !isa;
+
     for (size_t i = 0; i < GPT_COUNT(sets) && !found; i++) {
         bool wanted = !isa || strcmp(isa, sets[i].name) == 0;
+
         known |= wanted;
         if (wanted && gpt_cpu_has(sets[i].name))
             found = sets[i].table;

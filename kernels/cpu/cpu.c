@@ -30,6 +30,7 @@ static void *block_open(size_t bytes)
     if (total >= MAP_FROM) {
         void *mem = mmap(NULL, total, PROT_READ | PROT_WRITE,
                          MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
         if (mem == MAP_FAILED)
             return NULL;
         madvise(mem, total, MADV_HUGEPAGE); /* only a wish */
@@ -140,10 +141,10 @@ void cpu_fail(struct gpt_queue *q, const char *fmt, ...)
 {
     if (q->err.status != GPT_OK)
         return;
-    char text[sizeof q->err.text];
+    char text[sizeof(q->err.text)];
     va_list args;
     va_start(args, fmt);
-    vsnprintf(text, sizeof text, fmt, args);
+    vsnprintf(text, sizeof(text), fmt, args);
     va_end(args);
     gpt_fail(&q->err, GPT_EDEVICE, "cpu: %s", text);
 }

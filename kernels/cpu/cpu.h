@@ -48,6 +48,7 @@ static inline bool cpu_worth_threads(int64_t nanoseconds)
 static inline int64_t cpu_row_blocks(int64_t n)
 {
     int64_t blocks = (n + 7) / 8;
+
     return blocks < 64 ? blocks : 64;
 }
 

@@ -8,6 +8,7 @@ uint64_t cpu_drop_index(const struct gpt_dropout *d, int64_t row, int64_t c)
 {
     int64_t sample = cpu_sample0(d) + row / d->t_local;
     int64_t t = d->t0 + row % d->t_local;
+
     return (uint64_t)((sample * d->t_global + t) * c);
 }
 
@@ -31,9 +32,10 @@ void cpu_dropout(struct gpt_queue *q, void *y, const void *x, int64_t n,
     for (int64_t i = 0; i < n; i++) {
         float *out = (float *)y + i * c;
         const float *in = (const float *)x + i * c;
+
         if (d->p > 0)
             cpu_isa->drop(out, in, c, &drop, cpu_drop_index(d, i, c));
         else
-            memmove(out, in, (size_t)c * sizeof *out);
+            memmove(out, in, (size_t)c * sizeof(*out));
     }
 }

@@ -8,6 +8,7 @@
 static int64_t word_row(const struct gpt_embed *op, int64_t i)
 {
     int64_t row = op->tokens[i] - op->v_begin;
+
     return row >= 0 && row < op->v_local ? row : -1;
 }
 
@@ -27,6 +28,7 @@ static void forward_part(const struct gpt_embed *op,
                     type, op->act, (size_t)n);
     if (op->wpe) {
         size_t at = (size_t)(op->positions[i] * c + j) * type;
+
         gpt_convert(position, GPT_F32, (const char *)op->wpe + at, op->act,
                     (size_t)n);
         cpu_isa->add(y, y, position, n);
@@ -69,21 +71,26 @@ void cpu_embed_bwd(struct gpt_queue *q, const struct gpt_embed *op,
 #pragma omp parallel for schedule(static) if (cpu_worth_threads(op->n * c))
     for (int64_t c0 = 0; c0 < c; c0 += COLUMNS) {
         int64_t w = c - c0 < COLUMNS ? c - c0 : COLUMNS;
+
         for (int64_t i = 0; i < op->n; i++) {
             float dropped[COLUMNS];
             const float *d = dy + i * c + c0;
+
             if (op->dropout.p > 0) {
                 uint64_t at = cpu_drop_index(&op->dropout, i, c);
+
                 cpu_isa->drop(dropped, d, w, &drop, at + (uint64_t)c0);
                 d = dropped;
             }
             int64_t row = word_row(op, i);
             if (dwte && row >= 0) {
                 float *dw = dwte + row * c + c0;
+
                 cpu_isa->add(dw, dw, d, w);
             }
             if (dwpe) {
                 float *dp = dwpe + op->positions[i] * c + c0;
+
                 cpu_isa->add(dp, dp, d, w);
             }
         }

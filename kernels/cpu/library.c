@@ -101,6 +101,7 @@ static bool plan(dnnl_primitive_desc_t *pd, dnnl_engine_t engine,
                  const desc d[OPERANDS], const_dnnl_primitive_attr_t attr)
 {
     dnnl_matmul_desc_t op;
+
     return dnnl_matmul_desc_init(&op, &d[SRC], &d[WEIGHTS], NULL, &d[DST]) ==
                dnnl_success &&
            dnnl_primitive_desc_create(pd, &op, attr, engine, NULL) ==
@@ -186,7 +187,7 @@ static struct primitive *find(const struct shape *s)
 {
     for (int i = 0; i < KEPT; i++)
         if (kept.list[i].run &&
-            memcmp(&kept.list[i].shape, s, sizeof *s) == 0)
+            memcmp(&kept.list[i].shape, s, sizeof(*s)) == 0)
             return &kept.list[i];
     struct primitive *p = &kept.list[kept.next++ % KEPT];
     release(p);
@@ -198,6 +199,7 @@ bool cpu_library_primitive(const struct cpu_product *b)
     struct shape s = {b->m,  b->n,  b->k,         b->lda,   b->ldb, b->ldc,
                       b->ta, b->tb, b->beta != 0, b->narrow};
     struct primitive *p = find(&s);
+
     if (!p || (!kept.stream &&
                dnnl_stream_create(&kept.stream, the_engine(),
                                   dnnl_stream_default_flags) != dnnl_success))
@@ -245,6 +247,7 @@ static bool multiplies(void)
         return false;
     for (int i = 0; i < N * N; i++) {
         int sum = 1;
+
         for (int l = 0; l < N; l++)
             sum += ((i / N * N + l) % 13 - 6) * ((i % N * N + l) % 11 - 5);
         if (c[i] != (float)sum)

@@ -41,6 +41,7 @@ const float *cpu_floats(const struct cpu_product *p, const void *mem,
 static void float_epilogue(const struct cpu_product *p, float *c, int64_t i)
 {
     float *aux = p->aux ? (float *)p->aux + i * p->ld_aux : NULL;
+
     if (p->epilogue == GPT_EPI_BIAS)
         cpu_isa->add(c, c, p->bias, p->n);
     else if (p->epilogue == GPT_EPI_BIAS_GELU)
@@ -55,6 +56,7 @@ static void narrow_epilogue(const struct cpu_product *p, float *c, int64_t i,
 {
     uint16_t *aux = p->aux ? (uint16_t *)p->aux + i * p->ld_aux : NULL;
     float wide[CPU_BN];
+
     if (p->epilogue == GPT_EPI_BIAS || p->epilogue == GPT_EPI_BIAS_GELU)
         cpu_isa->add(c, c, bias, p->n);
     if (p->epilogue == GPT_EPI_BIAS_GELU) {
@@ -72,6 +74,7 @@ static void narrow_epilogue(const struct cpu_product *p, float *c, int64_t i,
 static void epilogue(const struct cpu_product *p)
 {
     float bias[CPU_BN];
+
     if (p->narrow && p->bias)
         cpu_isa->widen(bias, p->bias, p->n);
     for (int64_t i = 0; i < p->m; i++) {
@@ -91,6 +94,7 @@ static struct cpu_product block_of(const struct cpu_product *whole, int64_t m0,
                                    float *room)
 {
     struct cpu_product p = *whole;
+
     p.m = whole->m - m0 < bm ? whole->m - m0 : bm;
     p.n = whole->n - n0 < bn ? whole->n - n0 : bn;
     p.a = cpu_at(whole, p.a, p.ta ? m0 : m0 * p.lda);
@@ -116,12 +120,13 @@ static struct cpu_product block_of(const struct cpu_product *whole, int64_t m0,
 static void empty_block(const struct cpu_product *p)
 {
     for (int64_t i = 0; i < p->m && p->beta == 0; i++)
-        memset(p->c + i * p->ldc, 0, (size_t)p->n * sizeof *p->c);
+        memset(p->c + i * p->ldc, 0, (size_t)p->n * sizeof(*p->c));
 }
 
 static bool run_block(const struct cpu_product *p, bool library, float *work)
 {
     bool good = true;
+
     if (p->k == 0)
         empty_block(p);
     else if (library)
@@ -150,6 +155,7 @@ static void product(struct gpt_queue *q, struct cpu_product *p, bool library)
 {
     int64_t sums = p->c16 ? CPU_BM * CPU_BN : 0;
     int64_t each = sums + (library ? 0 : cpu_tiles_work(p));
+
     p->m_pad = (p->m + cpu_isa->mr - 1) / cpu_isa->mr * cpu_isa->mr;
     int64_t whole = !library && pack_whole(p) ? p->m_pad * p->k : 0;
     float *work = NULL;
@@ -168,6 +174,7 @@ static void product(struct gpt_queue *q, struct cpu_product *p, bool library)
         struct cpu_product part = block_of(p, i % rows * CPU_BM,
                                            i / rows * CPU_BN, CPU_BM, CPU_BN,
                                            mine);
+
         good = run_block(&part, library, mine ? mine + sums : NULL) && good;
     }
     if (!good)
@@ -186,11 +193,13 @@ static void strip(const struct cpu_product *p, int64_t n0, float *room)
     int64_t n = p->n - n0 < STRIP ? p->n - n0 : STRIP, ldb = p->ldb;
     float *sums = room, *wide = room + ROWS * STRIP;
     const float *b = cpu_floats(p, p->b, n0 * ldb, n, p->k, &ldb, wide);
+
     wide += STRIP * p->k;
     for (int64_t m0 = 0; m0 < p->m; m0 += ROWS) {
         struct cpu_product part = block_of(p, m0, n0, ROWS, STRIP, sums);
         int64_t lda = p->lda;
         const float *a = cpu_floats(&part, part.a, 0, part.m, p->k, &lda, wide);
+
         cpu_isa->dots(part.c, part.ldc, a, lda, b, ldb, part.m, part.n, p->k,
                       part.beta != 0);
         epilogue(&part);
@@ -201,6 +210,7 @@ static void few_rows(struct gpt_queue *q, const struct cpu_product *p)
 {
     int64_t each = p->narrow ? ROWS * STRIP + (STRIP + ROWS) * p->k : 0;
     float *room = NULL;
+
     if (each &&
         !(room = cpu_work(q, (size_t)(each * omp_get_max_threads()))))
         return;
@@ -229,6 +239,7 @@ static int64_t tight(int64_t ld, int64_t columns)
 void cpu_matmul(struct gpt_queue *q, const struct gpt_matmul *op)
 {
     bool narrow = op->act == GPT_BF16, c_narrow = op->c_type == GPT_BF16;
+
     if (!cpu_ready(q, "matmul", narrow ? GPT_F32 : op->act) ||
         !cpu_ready(q, "matmul", narrow && c_narrow ? GPT_F32 : op->c_type))
         return;

@@ -14,7 +14,7 @@ static const float *residual(const struct gpt_norm *op,
     float *out = (float *)op->resid_out + i * c;
     const float *x = op->x ? (const float *)op->x + i * c : NULL;
     if (!x && out != in)
-        memcpy(out, in, (size_t)c * sizeof *out);
+        memcpy(out, in, (size_t)c * sizeof(*out));
     else if (x && op->dropout.p == 0)
         cpu_isa->add(out, in, x, c);
     else if (x) /* by way of a buffer, as out may be in */
@@ -22,6 +22,7 @@ static const float *residual(const struct gpt_norm *op,
             float kept[PART];
             int64_t n = c - j < PART ? c - j : PART;
             uint64_t at = cpu_drop_index(&op->dropout, i, c) + (uint64_t)j;
+
             cpu_isa->drop(kept, x + j, n, drop, at);
             cpu_isa->add(out + j, in + j, kept, n);
         }
@@ -33,6 +34,7 @@ static void forward_row(const struct gpt_norm *op, const struct cpu_drop *drop,
 {
     bool centred = op->kind == GPT_LAYERNORM;
     const float *x = residual(op, drop, i);
+
     if (!op->y)
         return;
     cpu_isa->moments(x, op->c, op->eps, centred ? &op->mean[i] : NULL,
@@ -69,6 +71,7 @@ static void backward_row(const struct gpt_norm *op,
     int64_t c = op->c;
     bool centred = op->kind == GPT_LAYERNORM;
     float *dr = (float *)grad->dresid + i * c;
+
     cpu_isa->norm_grad_row(dr, (const float *)grad->dy + i * c,
                            (const float *)op->resid_out + i * c, op->w, dw, db,
                            c, centred ? op->mean[i] : 0, op->rstd[i], centred);
@@ -78,7 +81,7 @@ static void backward_row(const struct gpt_norm *op,
     if (op->dropout.p > 0)
         cpu_isa->drop(dx, dr, c, drop, cpu_drop_index(&op->dropout, i, c));
     else if (dx != dr)
-        memcpy(dx, dr, (size_t)c * sizeof *dx);
+        memcpy(dx, dr, (size_t)c * sizeof(*dx));
 }
 
 void cpu_norm_bwd(struct gpt_queue *q, const struct gpt_norm *op,
@@ -92,7 +95,8 @@ void cpu_norm_bwd(struct gpt_queue *q, const struct gpt_norm *op,
 #pragma omp parallel for schedule(static) if (cpu_worth_threads(op->n * c))
     for (int64_t k = 0; k < blocks; k++) {
         float *dw = part + k * 2 * c, *db = grad->db ? dw + c : NULL;
-        memset(dw, 0, (size_t)(2 * c) * sizeof *dw);
+
+        memset(dw, 0, (size_t)(2 * c) * sizeof(*dw));
         int64_t end = cpu_cut(op->n, blocks, k + 1);
         for (int64_t i = cpu_cut(op->n, blocks, k); i < end; i++)
             backward_row(op, grad, &drop, i, dw, db);
@@ -103,6 +107,7 @@ void cpu_norm_bwd(struct gpt_queue *q, const struct gpt_norm *op,
         for (int64_t k = 0; k < blocks; k++) {
             int64_t n = c - j < COLUMNS ? c - j : COLUMNS;
             const float *dw = part + k * 2 * c + j;
+
             cpu_isa->add(grad->dw + j, grad->dw + j, dw, n);
             if (grad->db)
                 cpu_isa->add(grad->db + j, grad->db + j, dw + c, n);

@@ -9,11 +9,13 @@ static void flat_sum(struct gpt_queue *q, double *out, const float *x,
 {
     int64_t blocks = (n + BLOCK - 1) / BLOCK;
     double *part = (double *)(void *)cpu_work(q, (size_t)(2 * blocks + 2));
+
     if (!part)
         return;
 #pragma omp parallel for schedule(static) if (cpu_worth_threads(n))
     for (int64_t b = 0; b < blocks; b++) {
         int64_t at = b * BLOCK, left = n - at;
+
         left = left < BLOCK ? left : BLOCK;
         part[b] = squares ? cpu_isa->sum_squares(x + at, left)
                           : cpu_isa->sum_plain(x + at, left);
@@ -44,6 +46,7 @@ void cpu_bias_add(struct gpt_queue *q, void *x, const void *bias, int64_t m,
 #pragma omp parallel for schedule(static) if (cpu_worth_threads(m * n))
     for (int64_t i = 0; i < m; i++) {
         float *row = (float *)x + i * n;
+
         cpu_isa->add(row, row, b, n);
     }
 }
@@ -71,6 +74,7 @@ void cpu_bias_grad(struct gpt_queue *q, float *dbias, const void *dy, int64_t m,
     for (int64_t c0 = 0; c0 < n; c0 += COLUMNS) {
         int64_t w = n - c0 < COLUMNS ? n - c0 : COLUMNS;
         float sum[COLUMNS] = {0};
+
         for (int64_t i = 0; i < m; i++)
             cpu_isa->add(sum, sum, x + i * n + c0, w);
         cpu_isa->add(dbias + c0, dbias + c0, sum, w);

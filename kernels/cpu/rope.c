@@ -17,6 +17,7 @@ static void turn(float *x, int64_t half, const float *cosine, const float *sine)
 {
     for (int64_t i = 0; i < half; i++) {
         float a = x[i], b = x[i + half];
+
         x[i] = a * cosine[i] - b * sine[i];
         x[i + half] = b * cosine[i] + a * sine[i];
     }
@@ -37,13 +38,16 @@ static void row(const struct rope *r, int64_t n)
     float *cosine = r->work + omp_get_thread_num() * r->each;
     float *sine = cosine + half, *wide = sine + half;
     float position = (float)(op->positions ? op->positions[n] : n % op->t);
+
     for (int64_t i = 0; i < half; i++) {
         float angle = position * r->rates[i];
+
         cosine[i] = cosf(angle);
         sine[i] = op->inverse ? -sinf(angle) : sinf(angle);
     }
     for (int64_t k = 0; k < op->g * heads; k++) {
         int64_t at = (n * op->g * heads + k) * op->d;
+
         if (k % heads == heads - 1)
             continue; /* a value */
         if (op->act == GPT_BF16)

@@ -23,11 +23,14 @@ static void pack_a(const struct cpu_product *p, float *to, int64_t m0,
                    int64_t mc, int64_t k0, int64_t kc, float *room)
 {
     int64_t ld = p->lda;
+
     if (p->ta) {
         const float *a = cpu_floats(p, p->a, k0 * ld + m0, kc, mc, &ld, room);
+
         cpu_isa->pack_a(to, a, 1, ld, mc, kc);
     } else {
         const float *a = cpu_floats(p, p->a, m0 * ld + k0, mc, kc, &ld, room);
+
         cpu_isa->pack_a(to, a, ld, 1, mc, kc);
     }
 }
@@ -37,11 +40,14 @@ static void pack_b(const struct cpu_product *p, float *to, int64_t k0,
                    int64_t kc, float *room)
 {
     int64_t ld = p->ldb;
+
     if (p->tb) {
         const float *b = cpu_floats(p, p->b, k0, p->n, kc, &ld, room);
+
         cpu_isa->pack_b(to, b, 1, ld, kc, p->n);
     } else {
         const float *b = cpu_floats(p, p->b, k0 * ld, kc, p->n, &ld, room);
+
         cpu_isa->pack_b(to, b, ld, 1, kc, p->n);
     }
 }
@@ -51,6 +57,7 @@ static void tiles(const struct cpu_product *p, int64_t m0, int64_t mc,
                   int64_t kc, const float *pa, const float *pb, bool add)
 {
     int64_t mr = cpu_isa->mr, nr = cpu_isa->nr;
+
     for (int64_t n0 = 0; n0 < p->n; n0 += nr)
         for (int64_t i = 0; i < mc; i += mr) {
             struct cpu_tile t = {.m = mc - i < mr ? mc - i : mr,
@@ -63,6 +70,7 @@ static void tiles(const struct cpu_product *p, int64_t m0, int64_t mc,
                                  .c = p->c + (m0 + i) * p->ldc + n0,
                                  .ldc = p->ldc,
                                  .add = add};
+
             cpu_isa->tile(&t);
         }
 }
@@ -70,12 +78,15 @@ static void tiles(const struct cpu_product *p, int64_t m0, int64_t mc,
 void cpu_tiles(const struct cpu_product *p, float *work)
 {
     float *pb = work + PACK_A, *room = pb + PACK_B;
+
     for (int64_t k0 = 0; k0 < p->k; k0 += KC) {
         int64_t kc = p->k - k0 < KC ? p->k - k0 : KC;
+
         pack_b(p, pb, k0, kc, room);
         for (int64_t m0 = 0; m0 < p->m; m0 += MC) {
             int64_t mc = p->m - m0 < MC ? p->m - m0 : MC;
             const float *pa = work;
+
             if (p->packed)
                 pa = p->packed + k0 * p->m_pad + (p->m0 + m0) * kc;
             else
@@ -95,6 +106,7 @@ void cpu_tiles_pack_a(struct cpu_product *p, float *to, float *work,
         int64_t m0 = i % rows * MC, k0 = i / rows * KC;
         int64_t mc = p->m - m0 < MC ? p->m - m0 : MC;
         int64_t kc = p->k - k0 < KC ? p->k - k0 : KC;
+
         pack_a(p, to + k0 * p->m_pad + m0 * kc, m0, mc, k0, kc,
                work + omp_get_thread_num() * each);
     }

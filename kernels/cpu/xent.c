@@ -14,6 +14,7 @@ static float *logits_of(const struct gpt_xent *op, int64_t i)
 static int64_t real_columns(const struct gpt_xent *op)
 {
     int64_t real = op->v_real - op->v_begin;
+
     return real < 0 ? 0 : real < op->v ? real : op->v;
 }
 
@@ -28,19 +29,21 @@ static void gradient(const struct gpt_xent *op, int64_t i, float factor)
 {
     float *x = logits_of(op, i), weight = weight_of(op, i);
     int64_t real = real_columns(op), at = op->target[i] - op->v_begin;
+
     if (weight == 0) {
-        memset(x, 0, (size_t)op->v * sizeof *x);
+        memset(x, 0, (size_t)op->v * sizeof(*x));
         return;
     }
     cpu_isa->scale(x, real, factor);
     if (at >= 0 && at < real)
         x[at] -= weight;
-    memset(x + real, 0, (size_t)(op->v - real) * sizeof *x);
+    memset(x + real, 0, (size_t)(op->v - real) * sizeof(*x));
 }
 
 static float exponentials(const struct gpt_xent *op, float *x, float max)
 {
     int64_t real = real_columns(op);
+
     return op->grad ? cpu_isa->exp_sum(x, real, 1, max)
                     : cpu_isa->sum_exp(x, real, max);
 }
@@ -50,6 +53,7 @@ static void row(const struct gpt_xent *op, int64_t i)
     float *x = logits_of(op, i);
     float max = cpu_isa->max(x, op->v_real), target = x[op->target[i]];
     float sum = exponentials(op, x, max);
+
     op->loss[i] = logf(sum) + max - target;
     if (op->grad)
         gradient(op, i, weight_of(op, i) / sum);
@@ -85,6 +89,7 @@ static void partial_row(const struct gpt_xent *op, int64_t i, float *stats)
 {
     float *x = logits_of(op, i);
     int64_t real = real_columns(op), at = op->target[i] - op->v_begin;
+
     stats[LARGEST] = real > 0 ? cpu_isa->max(x, real) : -INFINITY;
     stats[TARGET] = at >= 0 && at < real ? x[at] : 0;
     stats[SUM] = real > 0 ? exponentials(op, x, stats[LARGEST]) : 0;
@@ -105,10 +110,12 @@ static void finish_row(const struct gpt_xent *op, int64_t i, const float *stats,
                        int64_t next, int64_t ranks, int64_t rank)
 {
     float max = -INFINITY, sum = 0, target = 0;
+
     for (int64_t r = 0; r < ranks; r++)
         max = fmaxf(max, stats[r * next + LARGEST]);
     for (int64_t r = 0; r < ranks; r++) {
         const float *of = stats + r * next;
+
         sum += of[SUM] * expf(of[LARGEST] - max); /* NaN stays */
         target += of[TARGET];
     }

@@ -19,8 +19,10 @@ template <class T> struct update {
 template <class T> static __device__ int64_t segment_of(const update<T> &u, int64_t i)
 {
     int64_t lo = 0, hi = u.n_segments;
+
     while (hi - lo > 1) {
         int64_t mid = lo + (hi - lo) / 2;
+
         if (u.segments[mid].begin <= i)
             lo = mid;
         else
@@ -33,6 +35,7 @@ template <class T> static __device__ int64_t segment_of(const update<T> &u, int6
 template <int W, class T> static __device__ void elements(const update<T> &u, int64_t i)
 {
     float p[W], m[W], v[W], g[W];
+
     load(p, u.p + i);
     load(m, u.m + i);
     load(v, u.v + i);
@@ -58,6 +61,7 @@ template <int W, class T> static __device__ void elements(const update<T> &u, in
 template <class T, int W> static __global__ void adamw(update<T> u)
 {
     int64_t i = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * W;
+
     if (i + W <= u.n)
         elements<W>(u, i);
     else
@@ -68,6 +72,7 @@ template <class T, int W> static __global__ void adamw(update<T> u)
 void cuda_adamw(struct gpt_queue *q, const struct gpt_adamw *op)
 {
     enum gpt_dtype act = op->p_act ? op->act : GPT_F32;
+
     if (!cuda_ready(q, "adamw", act) || !op->n)
         return;
     double t = (double)op->step;

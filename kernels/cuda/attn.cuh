@@ -22,6 +22,7 @@ static inline struct attn_shape attn_shape_of(const struct gpt_attn *op)
                            op->head0, op->h_global, op->scale, op->alibi, op->doc_start,
                            op->lse,
                            cuda_drop_of(&op->dropout)};
+
     return s;
 }
 
@@ -30,12 +31,14 @@ static inline struct attn_shape attn_shape_of(const struct gpt_attn *op)
 __device__ inline int64_t attn_query_at(const struct attn_shape &s, int64_t b, int64_t h)
 {
     int64_t per = s.h / s.g;
+
     return b * s.t * s.ld + (h / per * (per + 2) + h % per) * s.d;
 }
 
 __device__ inline int64_t attn_key_at(const struct attn_shape &s, int64_t b, int64_t g)
 {
     int64_t per = s.h / s.g;
+
     return b * s.t * s.ld + (g * (per + 2) + per) * s.d;
 }
 
@@ -49,6 +52,7 @@ __device__ inline int64_t attn_first(const struct attn_shape &s, int64_t b, int6
 __device__ inline float alibi_slope(int64_t h, int64_t heads)
 {
     int m = 1 << (31 - __clz((int)heads));
+
     return h < m ? exp2f(-8 * (float)(h + 1) / m) : exp2f(-4 * (float)(2 * (h - m) + 1) / m);
 }
 
@@ -62,6 +66,7 @@ __device__ inline uint64_t attn_drop_at(const struct attn_shape &s, int64_t b, i
                                         int64_t t)
 {
     int64_t head = (drop_sample0(s.drop) + b) * s.h_global + s.head0 + h;
+
     return (uint64_t)((head * s.t + t) * s.t);
 }
 
@@ -69,6 +74,7 @@ __device__ inline uint64_t attn_drop_at(const struct attn_shape &s, int64_t b, i
 __device__ inline float attn_keep(const struct attn_shape &s, uint64_t index)
 {
     float keep[1] = {1};
+
     if (s.drop.below)
         drop(keep, s.drop, index);
     return keep[0];

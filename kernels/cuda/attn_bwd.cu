@@ -23,6 +23,7 @@ template <class T> static __global__ void row_deltas(struct attn_shape s, gradie
 {
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     int64_t t = (int64_t)blockIdx.x * WARPS + warp, h = blockIdx.y, b = blockIdx.z;
+
     if (t >= s.t)
         return;
     int64_t at = ((b * s.t + t) * s.h + h) * s.d;
@@ -53,6 +54,7 @@ template <class T> static __global__ void query_grads(struct attn_shape s, gradi
     __shared__ float query[WARPS][ATTN_MAX_D], dout[WARPS][ATTN_MAX_D], ds[WARPS][32];
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     int64_t t = (int64_t)blockIdx.x * WARPS + warp, h = blockIdx.y, b = blockIdx.z;
+
     if (t >= s.t)
         return;
     int64_t q_at = attn_query_at(s, b, h) + t * s.ld, o_at = ((b * s.t + t) * s.h + h) * s.d;
@@ -65,8 +67,10 @@ template <class T> static __global__ void query_grads(struct attn_shape s, gradi
     float delta = p.delta[(b * s.h + h) * s.t + t], dq[MOST] = {};
     for (int64_t j0 = attn_first(s, b, t); j0 <= t; j0 += 32) {
         int64_t j = j0 + lane, n = t - j0 < 31 ? t - j0 + 1 : 32;
+
         if (j <= t) {
             float score = 0, dp = 0;
+
             for (int i = 0; i < s.d; i++) {
                 score += query[warp][i] * to_float(k[j * s.ld + i]);
                 dp += dout[warp][i] * to_float(v[j * s.ld + i]);
@@ -94,11 +98,14 @@ static __device__ void head_grads(const struct attn_shape &s, const gradients<T>
 {
     int lane = threadIdx.x % 32;
     const T *q = p.qkv + attn_query_at(s, b, h), *dout = p.dout + (b * s.t * s.h + h) * s.d;
+
     for (int64_t t0 = j; t0 < s.t; t0 += 32) {
         int64_t t = t0 + lane, n = s.t - t0 < 32 ? s.t - t0 : 32;
         struct pair mine = {0, 0};
+
         if (t < s.t && attn_first(s, b, t) <= j) {
             float score = 0, dp = 0;
+
             for (int i = 0; i < s.d; i++) {
                 score += key[i] * to_float(q[t * s.ld + i]);
                 dp += value[i] * to_float(dout[t * s.h * s.d + i]);
@@ -123,6 +130,7 @@ template <class T> static __global__ void key_grads(struct attn_shape s, gradien
     __shared__ struct pair pairs[WARPS][32];
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     int64_t j = (int64_t)blockIdx.x * WARPS + warp, g = blockIdx.y, b = blockIdx.z;
+
     if (j >= s.t)
         return;
     int64_t at = attn_key_at(s, b, g) + j * s.ld, per = s.h / s.g;
@@ -145,6 +153,7 @@ template <class T> static __global__ void key_grads(struct attn_shape s, gradien
 size_t cuda_attn_scratch(const struct gpt_attn *op)
 {
     size_t plain = (size_t)(op->b * op->h * op->t + 1) * sizeof(float);
+
     return std::max(plain, cuda_flash_scratch(op));
 }
 

@@ -23,6 +23,7 @@ static __device__ int64_t cache_at(const cached<T> &p, int64_t b, int64_t g, int
 template <class T> static __global__ void append(cached<T> p)
 {
     int64_t i = blockIdx.x, g = blockIdx.y, b = blockIdx.z, per = p.h / p.g;
+
     if (i >= p.len[b])
         return;
     const T *key = p.qkv + ((b * p.t_new + i) * p.g + g) * (per + 2) * p.d + per * p.d;
@@ -38,6 +39,7 @@ template <class T> static __global__ void attend(cached<T> p)
     __shared__ float query[WARPS][MAX_D], prob[WARPS][32];
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     int64_t i = (int64_t)blockIdx.x * WARPS + warp, h = blockIdx.y, b = blockIdx.z;
+
     if (i >= p.len[b])
         return; /* the whole warp */
     int64_t per = p.h / p.g, t = p.pos[b] + i;
@@ -50,6 +52,7 @@ template <class T> static __global__ void attend(cached<T> p)
     for (int64_t j0 = 0; j0 <= t; j0 += 32) {
         int64_t j = j0 + lane, n = t - j0 < 31 ? t - j0 + 1 : 32;
         float score = -INFINITY;
+
         if (j <= t) {
             score = slope * (float)(j - t);
             for (int c = 0; c < p.d; c++)
@@ -95,6 +98,7 @@ static const int32_t *upload(struct gpt_queue *q, const struct gpt_attn_cached *
     const int32_t *from[] = {op->pos, op->len, op->slot};
     size_t bytes = (size_t)op->b * sizeof(int32_t);
     char *to = (char *)cuda_work(q, 3 * bytes);
+
     for (size_t i = 0; to && i < GPT_COUNT(from); i++)
         if (!cuda_check(q, cudaMemcpyAsync(to + i * bytes, from[i], bytes,
                                            cudaMemcpyHostToDevice, q->stream)))

@@ -10,6 +10,7 @@ template <class T> static __global__ void attend(struct attn_shape s, const T *q
     __shared__ float query[WARPS][ATTN_MAX_D], prob[WARPS][32];
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     int64_t t = (int64_t)blockIdx.x * WARPS + warp, h = blockIdx.y, b = blockIdx.z;
+
     if (t >= s.t)
         return; /* the whole warp */
     const T *q = qkv + attn_query_at(s, b, h) + t * s.ld;
@@ -21,6 +22,7 @@ template <class T> static __global__ void attend(struct attn_shape s, const T *q
     for (int64_t j0 = attn_first(s, b, t); j0 <= t; j0 += 32) {
         int64_t j = j0 + lane;
         float score = -INFINITY;
+
         if (j <= t) {
             score = slope * (float)(j - t);
             for (int i = 0; i < s.d; i++)
@@ -36,6 +38,7 @@ template <class T> static __global__ void attend(struct attn_shape s, const T *q
 #pragma unroll
         for (int c = 0; c < MOST; c++) {
             int i = lane + 32 * c;
+
             sum[c] *= shrink;
             for (int64_t l = 0; i < s.d && l < n; l++)
                 sum[c] += prob[warp][l] * to_float(v[(j0 + l) * s.ld + i]);

@@ -15,8 +15,10 @@ static __global__ void sum_columns(float *out, const T *x, int64_t rows, int64_t
     int64_t begin = (int64_t)blockIdx.y * each;
     int64_t end = begin + each < rows ? begin + each : rows;
     float sum[W] = {};
+
     for (int64_t i = begin + threadIdx.y; j < cols && i < end; i += DEPTH) {
         float v[W];
+
         load(v, x + i * ld + j);
 #pragma unroll
         for (int e = 0; e < W; e++)
@@ -70,8 +72,10 @@ template <class T, int W>
 static __global__ void add_bias(T *x, const T *bias, int64_t n)
 {
     T *row = x + (int64_t)blockIdx.x * n;
+
     for (int64_t j = threadIdx.x * W; j < n; j += blockDim.x * W) {
         float v[W], b[W];
+
         load(v, row + j);
         load(b, bias + j);
 #pragma unroll

@@ -7,6 +7,7 @@ template <class D, class S, int W>
 static __global__ void convert(D *dst, const S *src, int64_t n)
 {
     int64_t i = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * W;
+
     if (i >= n)
         return;
     float x[W];
@@ -22,6 +23,7 @@ static void convert_all(struct gpt_queue *q, void *dst, const void *src, int64_t
     const S *s = (const S *)src;
     bool aligned = ((uintptr_t)d | (uintptr_t)s) % 16 == 0;
     int64_t head = aligned ? n / W * W : 0;
+
     if (head)
         launch(q, convert<D, S, W>, cuda_blocks(head, THREADS * W), THREADS, 0, d, s, head);
     if (head < n)

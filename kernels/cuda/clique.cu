@@ -27,6 +27,7 @@ void clique_begun(void)
 void clique_pause(int *round)
 {
     const struct timespec tick = {0, 100 * 1000};
+
     if ((*round)++ < 200)
         sched_yield();
     else
@@ -37,6 +38,7 @@ void clique_explain(const struct gpt_clique *c, ncclResult_t r, char *why, size_
 {
     const char *last = c->comm ? c->lib->GetLastError(c->comm) : "";
     bool more = last && last[0];
+
     snprintf(why, cap, "NCCL: %s%s%s", c->lib->GetErrorString(r), more ? ": " : "",
              more ? last : "");
     why[strcspn(why, "\n")] = 0; /* one line */
@@ -47,6 +49,7 @@ void clique_explain(const struct gpt_clique *c, ncclResult_t r, char *why, size_
 ncclResult_t clique_progress(const struct gpt_clique *c)
 {
     ncclResult_t state = ncclSuccess, r = c->lib->CommGetAsyncError(c->comm, &state);
+
     return r == ncclSuccess ? state : r;
 }
 
@@ -80,6 +83,7 @@ struct ending {
 static void *end_comm(void *arg)
 {
     struct ending *e = (struct ending *)arg;
+
     cuda_use_device();
     e->lib->CommAbort(e->comm);
     pthread_mutex_lock(&e->lock);
@@ -92,6 +96,7 @@ static void *end_comm(void *arg)
 static double now(void)
 {
     struct timespec t;
+
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
@@ -99,6 +104,7 @@ static double now(void)
 static struct timespec in_seconds(int seconds)
 {
     struct timespec t;
+
     clock_gettime(CLOCK_REALTIME, &t);
     t.tv_sec += seconds;
     return t;
@@ -137,11 +143,12 @@ void clique_abort(struct gpt_clique *c)
     pthread_t thread;
     bool locked = pthread_mutex_timedlock(&c->lock, &soon) == 0;
     bool again = __atomic_exchange_n(&c->aborted, true, __ATOMIC_ACQ_REL);
+
     if (locked)
         pthread_mutex_unlock(&c->lock);
     if (again || !c->comm)
         return;
-    struct ending *e = (struct ending *)calloc(1, sizeof *e);
+    struct ending *e = (struct ending *)calloc(1, sizeof(*e));
     if (!e)
         return give_up();
     e->lib = c->lib;
@@ -161,6 +168,7 @@ static void finalize(struct gpt_clique *c)
     static bool hurry;
     const double end = now() + 2;
     ncclResult_t r = hurry ? ncclInternalError : c->lib->CommFinalize(c->comm);
+
     for (int round = 0; r == ncclInProgress && now() < end; clique_pause(&round))
         r = clique_progress(c);
     if (r == ncclSuccess) {

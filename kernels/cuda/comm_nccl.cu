@@ -20,6 +20,7 @@ static void land(struct gpt_clique *c)
 {
     for (; c->first < c->next; c->first++) {
         const struct flight *f = &c->flights[c->first % GPT_CLIQUE_CALLS];
+
         if (!f->put || !is_over(cudaEventQuery(f->over)))
             return;
     }
@@ -28,6 +29,7 @@ static void land(struct gpt_clique *c)
 static int64_t running(struct gpt_clique *c)
 {
     int64_t number = 0;
+
     cuda_use_device();
     pthread_mutex_lock(&c->order);
     land(c);
@@ -56,6 +58,7 @@ static struct flight *take_off(struct gpt_clique *c)
 static cudaError_t mark(cudaEvent_t *e, cudaStream_t stream)
 {
     cudaError_t status = cudaSuccess;
+
     if (!*e)
         status = cudaEventCreateWithFlags(e, cudaEventDisableTiming);
     return status == cudaSuccess ? cudaEventRecord(*e, stream) : status;
@@ -95,6 +98,7 @@ static bool type_of(enum gpt_dtype t, ncclDataType_t *type)
                  {GPT_BF16, ncclBfloat16},
                  {GPT_F16, ncclFloat16},
                  {GPT_I64, ncclInt64}};
+
     for (size_t i = 0; i < GPT_COUNT(types); i++)
         if (types[i].ours == t) {
             *type = types[i].theirs;
@@ -107,9 +111,11 @@ static ncclResult_t exchange(const struct gpt_clique *c, cudaStream_t stream,
                              const struct gpt_collective *call)
 {
     ncclResult_t r = c->lib->GroupStart();
+
     for (int64_t i = 0; i < call->n_list && (r == ncclSuccess || r == ncclInProgress); i++) {
         const struct gpt_transfer *t = &call->list[i];
         size_t n = (size_t)t->bytes;
+
         r = t->send ? c->lib->Send(t->buf, n, ncclInt8, (int)t->peer, c->comm, stream)
                     : c->lib->Recv(t->buf, n, ncclInt8, (int)t->peer, c->comm, stream);
     }
@@ -159,12 +165,13 @@ static int start_and_wait(struct gpt_clique *c, cudaStream_t stream,
 {
     ncclResult_t r = ncclInProgress;
     char why[400];
+
     for (int round = 0; r == ncclInProgress; clique_pause(&round)) {
         pthread_mutex_lock(&c->lock);
         if (!is_aborted(c)) {
             r = round == 0 ? start(c, stream, call) : clique_progress(c);
             if (r != ncclSuccess && r != ncclInProgress)
-                clique_explain(c, r, why, sizeof why);
+                clique_explain(c, r, why, sizeof(why));
         }
         pthread_mutex_unlock(&c->lock);
         if (is_aborted(c))
@@ -197,6 +204,7 @@ static const struct nccl *library(struct gpt_err *err)
 {
     const char *text;
     const struct nccl *lib = nccl_library(&text);
+
     if (!lib)
         gpt_fail(err, GPT_EDEVICE, "%s", text);
     return lib;
@@ -209,16 +217,17 @@ static int clique_open(struct gpt_clique **out, const void *id, const char *name
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     ncclUniqueId unique;
     char why[400];
+
     *out = NULL;
     if (!lib)
         return GPT_EDEVICE;
-    struct gpt_clique *c = (struct gpt_clique *)calloc(1, sizeof *c);
+    struct gpt_clique *c = (struct gpt_clique *)calloc(1, sizeof(*c));
     if (!c)
         return gpt_fail(err, GPT_EFAIL, "out of memory: group '%s'", name);
     c->lib = lib;
     pthread_mutex_init(&c->lock, NULL);
     pthread_mutex_init(&c->order, NULL);
-    memcpy(&unique, id, sizeof unique);
+    memcpy(&unique, id, sizeof(unique));
     config.blocking = 0;
     cuda_use_device();
     cudaError_t e = cudaMalloc(&c->token, sizeof(float));
@@ -233,7 +242,7 @@ static int clique_open(struct gpt_clique **out, const void *id, const char *name
     *out = c;
     if (r == ncclSuccess || r == ncclInProgress)
         return GPT_OK;
-    clique_explain(c, r, why, sizeof why);
+    clique_explain(c, r, why, sizeof(why));
     return gpt_fail(err, GPT_EDEVICE, "%s", why);
 }
 
@@ -254,6 +263,7 @@ static bool describe_library(char *text, size_t cap)
 {
     const char *says;
     const bool found = nccl_library(&says) != NULL;
+
     snprintf(text, cap, "%s", says);
     return found;
 }
@@ -263,6 +273,7 @@ static int name_device(char *text, size_t cap, struct gpt_err *err)
 {
     cudaDeviceProp p;
     int device = 0;
+
     cuda_use_device();
     cudaError_t e = cudaGetDevice(&device);
     if (e == cudaSuccess)
@@ -270,7 +281,7 @@ static int name_device(char *text, size_t cap, struct gpt_err *err)
     if (e != cudaSuccess)
         return gpt_fail(err, GPT_EDEVICE, "which GPU: %s", cudaGetErrorString(e));
     text[0] = 0;
-    for (size_t i = 0; i < sizeof p.uuid.bytes && 2 * i + 3 <= cap; i++)
+    for (size_t i = 0; i < sizeof(p.uuid.bytes) && 2 * i + 3 <= cap; i++)
         snprintf(text + 2 * i, cap - 2 * i, "%02x", (unsigned char)p.uuid.bytes[i]);
     return GPT_OK;
 }
@@ -278,6 +289,7 @@ static int name_device(char *text, size_t cap, struct gpt_err *err)
 const char *cuda_collectives_library(void)
 {
     const char *text;
+
     nccl_library(&text);
     return text;
 }
@@ -287,6 +299,7 @@ const struct gpt_collectives *cuda_collectives(void)
     static const struct gpt_collectives table = {describe_library, name_device, make_id,
                                                  clique_open,      clique_state, put,
                                                  running,          clique_abort, clique_close};
+
     return &table;
 }
 

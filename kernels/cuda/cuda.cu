@@ -31,10 +31,10 @@ void cuda_fail(struct gpt_queue *q, const char *fmt, ...)
 {
     if (q->err.status != GPT_OK)
         return;
-    char text[sizeof q->err.text];
+    char text[sizeof(q->err.text)];
     va_list args;
     va_start(args, fmt);
-    vsnprintf(text, sizeof text, fmt, args);
+    vsnprintf(text, sizeof(text), fmt, args);
     va_end(args);
     gpt_fail(&q->err, GPT_EDEVICE, NAME ": %s: %s", q->op, text);
 }
@@ -89,6 +89,7 @@ static int cuda_alloc(struct gpt_backend *be, size_t bytes, const char *what, vo
     cudaError_t e = cudaMalloc(mem, bytes ? bytes : 1);
     if (e == cudaErrorMemoryAllocation) {
         size_t left = 0, all = 0;
+
         cudaGetLastError(); /* it is reported here */
         cudaMemGetInfo(&left, &all);
         return gpt_fail(err, GPT_EDEVICE,
@@ -135,6 +136,7 @@ static void cuda_host_free(struct gpt_backend *be, void *mem)
 static void cuda_memory(struct gpt_backend *be, int64_t *available, int64_t *total)
 {
     size_t left = 0, all = 0;
+
     (void)be;
     cuda_use_device();
     cudaMemGetInfo(&left, &all);
@@ -180,6 +182,7 @@ static cudaError_t read_device(struct gpt_queue *q)
     const char *flash = getenv("GPT_CUDA_FLASH");
     cudaDeviceProp p;
     cudaError_t e = cudaGetDeviceProperties(&p, device_open);
+
     if (e != cudaSuccess)
         return e;
     q->hopper = p.major == 9 && p.minor == 0 && !(flash && strcmp(flash, "mma") == 0);
@@ -192,6 +195,7 @@ static cudaError_t open_stream(struct gpt_queue *q, bool first)
 {
     int least = 0, most = 0;
     cudaError_t e = cudaDeviceGetStreamPriorityRange(&least, &most);
+
     return e == cudaSuccess ? cudaStreamCreateWithPriority(&q->stream, cudaStreamNonBlocking,
                                                            first ? most : least)
                             : e;
@@ -200,7 +204,8 @@ static cudaError_t open_stream(struct gpt_queue *q, bool first)
 static int open_queue(struct gpt_queue **out, bool first, struct gpt_err *err)
 {
     const char *sync = getenv("GPT_CUDA_SYNC");
-    struct gpt_queue *q = (struct gpt_queue *)calloc(1, sizeof *q);
+    struct gpt_queue *q = (struct gpt_queue *)calloc(1, sizeof(*q));
+
     *out = NULL;
     cuda_use_device();
     if (!q)
@@ -211,11 +216,11 @@ static int open_queue(struct gpt_queue **out, bool first, struct gpt_err *err)
     if (e == cudaSuccess)
         e = open_stream(q, first);
     if (e == cudaSuccess)
-        e = cudaMalloc((void **)&q->fault, sizeof *q->fault);
+        e = cudaMalloc((void **)&q->fault, sizeof(*q->fault));
     if (e == cudaSuccess)
-        e = cudaMemsetAsync(q->fault, 0, sizeof *q->fault, q->stream);
+        e = cudaMemsetAsync(q->fault, 0, sizeof(*q->fault), q->stream);
     if (e == cudaSuccess)
-        e = cudaHostAlloc((void **)&q->fault_host, sizeof *q->fault_host, cudaHostAllocDefault);
+        e = cudaHostAlloc((void **)&q->fault_host, sizeof(*q->fault_host), cudaHostAllocDefault);
     int status = e == cudaSuccess ? GPT_OK : fail_runtime(err, e, "a queue");
     if (status != GPT_OK)
         queue_close(q);
@@ -237,6 +242,7 @@ static int queue_open_beside(struct gpt_backend *, struct gpt_queue **out, struc
 static void report_fault(struct gpt_queue *q)
 {
     const struct cuda_fault *f = q->fault_host;
+
     if (f->kind == CUDA_FAULT_TARGET) {
         q->op = "xent";
         cuda_fail(q, "row %lld: target %d is not in 0..%lld", f->row, f->value, f->limit - 1);
@@ -246,7 +252,7 @@ static void report_fault(struct gpt_queue *q)
 static int queue_sync(struct gpt_queue *q, struct gpt_err *err)
 {
     if (q->err.status == GPT_OK &&
-        cuda_check(q, cudaMemcpyAsync(q->fault_host, q->fault, sizeof *q->fault,
+        cuda_check(q, cudaMemcpyAsync(q->fault_host, q->fault, sizeof(*q->fault),
                                       cudaMemcpyDeviceToHost, q->stream)) &&
         cuda_wait(q))
         report_fault(q);
@@ -270,7 +276,8 @@ static void event_close(struct gpt_event *e)
 
 static int event_open(struct gpt_backend *be, struct gpt_event **out, struct gpt_err *err)
 {
-    struct gpt_event *e = (struct gpt_event *)calloc(1, sizeof *e);
+    struct gpt_event *e = (struct gpt_event *)calloc(1, sizeof(*e));
+
     (void)be;
     *out = NULL;
     cuda_use_device();
@@ -328,6 +335,7 @@ static void cuda_zero(struct gpt_queue *q, void *dst, size_t bytes)
 struct cuda_drop cuda_drop_of(const struct gpt_dropout *d)
 {
     struct cuda_drop drop = {};
+
     if (d->p == 0)
         return drop;
     drop.key[0] = d->rng.key[0];
@@ -348,6 +356,7 @@ static void cuda_describe(const struct gpt_backend *be, char *text, size_t cap)
 {
     int device = *(const int *)be->state, driver = 0;
     cudaDeviceProp p;
+
     if (cudaGetDeviceProperties(&p, device) != cudaSuccess) {
         snprintf(text, cap, NAME ":%d", device);
         return;
@@ -364,6 +373,7 @@ static void cuda_describe(const struct gpt_backend *be, char *text, size_t cap)
 static struct gpt_backend table()
 {
     struct gpt_backend be = {};
+
     be.api = GPT_BACKEND_API;
     be.name = NAME;
     be.state = &device_open;
@@ -424,7 +434,8 @@ gpt_plugin_open(struct gpt_backend **out, size_t table_bytes, int device, bool w
 {
     static struct gpt_backend be = table();
     int n = 0, driver = 0;
-    if (table_bytes != sizeof be)
+
+    if (table_bytes != sizeof(be))
         return gpt_fail(err, GPT_EDEVICE, NAME ": program and plugin are of different builds");
     cudaDriverGetVersion(&driver);
     if (driver == 0)

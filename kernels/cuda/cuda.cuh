@@ -108,7 +108,7 @@ template <class F> void with_access(enum gpt_dtype act, bool wide, F f)
 {
     with_type(act, [&](auto type) {
         if (wide)
-            f(type, std::integral_constant<int, 16 / sizeof type>());
+            f(type, std::integral_constant<int, 16 / sizeof(type)>());
         else
             f(type, std::integral_constant<int, 1>());
     });
@@ -124,6 +124,7 @@ template <class... P> bool cuda_wide(enum gpt_dtype act, int64_t c, P... at)
 static inline unsigned cuda_threads(int64_t items, unsigned most)
 {
     int64_t whole = (items + 31) / 32 * 32;
+
     return whole < 32 ? 32 : whole < most ? (unsigned)whole : most;
 }
 

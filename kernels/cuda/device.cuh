@@ -104,6 +104,7 @@ __device__ inline float block_max(float x)
 {
     __shared__ float part[32];
     unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
+
     x = warp_max(x);
     if (lane == 0)
         part[warp] = x;
@@ -123,6 +124,7 @@ __device__ inline uint4 philox(const uint32_t key[2], uint64_t block)
     for (int round = 0; round < 10; round++) {
         uint32_t h0 = __umulhi(0xd2511f53u, c0), h1 = __umulhi(0xcd9e8d57u, c2);
         uint32_t l0 = 0xd2511f53u * c0, l1 = 0xcd9e8d57u * c2;
+
         c0 = h1 ^ c1 ^ k0;
         c1 = l1;
         c2 = h0 ^ c3 ^ k1;
@@ -148,6 +150,7 @@ __device__ inline int64_t drop_sample0(const struct cuda_drop &d)
 __device__ inline uint64_t drop_index(const struct cuda_drop &d, int64_t row, int64_t c)
 {
     int64_t sample = drop_sample0(d) + row / d.t_local, t = d.t0 + row % d.t_local;
+
     return (uint64_t)((sample * d.t_global + t) * c);
 }
 
@@ -159,6 +162,7 @@ template <int W> __device__ inline void drop(float (&x)[W], const struct cuda_dr
 #pragma unroll
     for (int i = 0; i < W; i++) {
         unsigned word = (unsigned)(index + i) % 4;
+
         if (i && word == 0)
             block = philox(d.key, (index + i) / 4);
         x[i] = word_of(block, word) >> 8 < d.below ? 0 : x[i] * d.scale;

@@ -5,8 +5,10 @@ template <class T, int W>
 static __global__ void drop_rows(T *y, const T *x, int64_t c, struct cuda_drop d)
 {
     int64_t i = blockIdx.x;
+
     for (int64_t j = threadIdx.x * W; j < c; j += blockDim.x * W) {
         float v[W];
+
         load(v, x + i * c + j);
         if (d.below)
             drop(v, d, drop_index(d, i, c) + j);

@@ -15,8 +15,10 @@ template <class T> struct words {
 template <class T, int W> static __global__ void embed(words<T> p)
 {
     int64_t i = blockIdx.x, row = p.tokens[i] - p.v_begin;
+
     for (int64_t j = threadIdx.x * W; j < p.c; j += blockDim.x * W) {
         float x[W] = {}, at[W];
+
         if (row >= 0 && row < p.v_local)
             load(x, p.wte + row * p.c + j);
         if (p.wpe) {
@@ -59,8 +61,10 @@ template <class T> struct gradient {
 static __device__ int64_t run_end(const int32_t *keys, int64_t i, int64_t n)
 {
     int64_t lo = i, hi = n; /* keys[lo] is equal, keys[hi] is not */
+
     while (hi - lo > 1) {
         int64_t mid = lo + (hi - lo) / 2;
+
         if (keys[mid] == keys[i])
             lo = mid;
         else
@@ -74,6 +78,7 @@ template <class T, int W> static __global__ void add_rows(gradient<T> p)
 {
     int64_t i = blockIdx.x;
     int32_t key = p.sorted.keys[i];
+
     if (key >= p.limit || (i > 0 && p.sorted.keys[i - 1] == key))
         return; /* the whole block */
     int64_t end = run_end(p.sorted.keys, i, p.n);
@@ -83,6 +88,7 @@ template <class T, int W> static __global__ void add_rows(gradient<T> p)
         for (int64_t k = i; k < end; k++) {
             int64_t row = p.sorted.from[k];
             float x[W];
+
             load(x, p.dout + row * p.c + j);
             if (p.drop.below)
                 drop(x, p.drop, drop_index(p.drop, row, p.c) + j);
@@ -103,6 +109,7 @@ static void add_by_key(struct gpt_queue *q, const struct gpt_embed *op, const vo
                        const int32_t *keys, int64_t first, int32_t limit, float *dw)
 {
     void *work = cuda_work(q, cuda_sort_work(op->n));
+
     if (!work)
         return;
     struct cuda_sorted sorted = cuda_sort(q, keys, op->n, (int32_t)first, limit, work);

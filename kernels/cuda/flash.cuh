@@ -36,6 +36,7 @@ template <class F> bool flash_size(const struct gpt_attn *op, F f)
         }
         return false;
     };
+
     if (op->act == GPT_F32 || !cuda_wide(op->act, op->d, op->qkv, op->out))
         return false;
     return op->act == GPT_BF16 ? sized(__nv_bfloat16()) : sized(__half());
@@ -48,6 +49,7 @@ __device__ inline void flash_fetch(T *tile, const T *x, int64_t first, int64_t n
     for (int i = threadIdx.x; i < ROWS * D / 8; i += FLASH_THREADS) {
         int row = i / (D / 8), column = i % (D / 8) * 8;
         bool here = first + row < n;
+
         copy_async(tile + row * flash_ld<D> + column,
                    x + (here ? first + row : 0) * ld + column, here ? 16 : 0);
     }
@@ -74,6 +76,7 @@ template <int D, class T>
 __device__ inline void flash_a(uint32_t (&a)[4], const T *tile, int row, int column)
 {
     int lane = threadIdx.x % 32;
+
     ldmatrix4(a, tile + (row + lane % 16) * flash_ld<D> + column + lane / 16 * 8);
 }
 
@@ -84,6 +87,7 @@ __device__ inline void flash_b(uint32_t (&b)[2][2], const T *tile, int row, int 
 {
     int lane = threadIdx.x % 32;
     uint32_t r[4];
+
     ldmatrix4(r, tile + (row + lane / 16 * 8 + lane % 8) * flash_ld<D> + column +
                      lane / 8 % 2 * 8);
     b[0][0] = r[0], b[0][1] = r[1], b[1][0] = r[2], b[1][1] = r[3];
@@ -96,6 +100,7 @@ __device__ inline void flash_b_rows(uint32_t (&b)[2][2], const T *tile, int row,
 {
     int lane = threadIdx.x % 32;
     uint32_t r[4];
+
     ldmatrix4_transposed(r, tile + (row + lane % 16) * flash_ld<D> + column + lane / 16 * 8);
     b[0][0] = r[0], b[0][1] = r[1], b[1][0] = r[2], b[1][1] = r[3];
 }
@@ -130,6 +135,7 @@ __device__ inline void flash_scores(float (&s)[N][4], const uint32_t (&a)[D / 16
 #pragma unroll
         for (int n = 0; n < N; n += 2) {
             uint32_t b[2][2];
+
             flash_b<D>(b, tile, n * 8, d * 16);
             mma16816<T>(s[n], a[d], b[0]);
             mma16816<T>(s[n + 1], a[d], b[1]);
@@ -143,10 +149,12 @@ __device__ inline void flash_scores_of(float (&s)[N][4], const T *rows, const T 
 #pragma unroll
     for (int d = 0; d < D / 16; d++) {
         uint32_t a[4];
+
         flash_a<D>(a, rows, threadIdx.x / 32 * 16, d * 16);
 #pragma unroll
         for (int n = 0; n < N; n += 2) {
             uint32_t b[2][2];
+
             flash_b<D>(b, tile, n * 8, d * 16);
             mma16816<T>(s[n], a, b[0]);
             mma16816<T>(s[n + 1], a, b[1]);
@@ -161,10 +169,12 @@ __device__ inline void flash_add(float (&sum)[D / 8][4], const float (&p)[N][4],
 #pragma unroll
     for (int k = 0; k < N / 2; k++) {
         uint32_t a[4];
+
         flash_d_to_a<T>(a, p[2 * k], p[2 * k + 1]);
 #pragma unroll
         for (int n = 0; n < D / 8; n += 2) {
             uint32_t b[2][2];
+
             flash_b_rows<D>(b, tile, k * 16, n * 8);
             mma16816<T>(sum[n], a, b[0]);
             mma16816<T>(sum[n + 1], a, b[1]);
@@ -188,7 +198,7 @@ __device__ inline void flash_store(T *x, const float (&sum)[D / 8][4], const flo
             if (i * 8 >= columns)
                 break;
             uint32_t pair = pack2<T>(sum[i][2 * h] * by[h], sum[i][2 * h + 1] * by[h]);
-            memcpy(row + i * 8, &pair, sizeof pair);
+            memcpy(row + i * 8, &pair, sizeof(pair));
         }
     }
 }
@@ -213,12 +223,14 @@ __device__ inline uint32_t flash_keep4(const struct cuda_drop &d, uint64_t at)
 {
     unsigned skip = (unsigned)at % 4;
     uint4 low = philox(d.key, at / 4), high = low;
+
     if (skip)
         high = philox(d.key, at / 4 + 1);
     uint32_t kept = 0;
 #pragma unroll
     for (unsigned i = 0; i < 4; i++) {
         uint32_t word = skip + i < 4 ? word_of(low, skip + i) : word_of(high, skip + i - 4);
+
         kept |= (uint32_t)(word >> 8 >= d.below) << i;
     }
     return kept;
@@ -233,6 +245,7 @@ __device__ inline void flash_keep_rows(uint32_t (&kept)[2], const struct cuda_dr
                                        uint64_t at, int64_t t)
 {
     int lane = threadIdx.x % 32, odd = lane % 2;
+
     at += (uint64_t)((lane / 4 + 8 * odd) * t + lane % 4 / 2 * 4);
     uint32_t mine = 0;
 #pragma unroll 1 /* registers */
@@ -251,6 +264,7 @@ __device__ inline void flash_keep_columns(uint32_t (&kept)[4], const struct cuda
                                           uint64_t at, int64_t t)
 {
     int lane = threadIdx.x % 32, part = lane / 4 % 4;
+
     at += (uint64_t)((lane % 4 * 2 + part % 2) * t + lane / 16 * 4 + part / 2 * 8);
     uint32_t mine = 0;
 #pragma unroll 1 /* registers */

@@ -45,11 +45,14 @@ static __global__ void prepare(struct attn_shape s, const T *out, const T *dout,
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     int64_t t = (int64_t)blockIdx.x * WARPS + warp, h = blockIdx.y, b = blockIdx.z;
     struct flash_query q = {INFINITY, 0, 0, 0};
+
     if (t < s.t) {
         int64_t at = ((b * s.t + t) * s.h + h) * s.d;
         float sum = 0;
+
         for (int i = 2 * lane; i < s.d; i += 64) {
             float o[2], d[2];
+
             load<2>(o, out + at + i);
             load<2>(d, dout + at + i);
             sum += o[0] * d[0] + o[1] * d[1];
@@ -71,6 +74,7 @@ void cuda_flash_prepare(struct gpt_queue *q, const struct gpt_attn *op,
         launch(q, prepare<T>, grid, FLASH_THREADS, 0, attn_shape_of(op), (const T *)op->out,
                (const T *)grad->dout, (struct flash_query *)grad->scratch);
     };
+
     if (op->act == GPT_BF16)
         put(__nv_bfloat16());
     else
@@ -86,6 +90,7 @@ static __device__ void fetch_queries(T *stage, const struct attn_shape &s,
 {
     constexpr int N = FLASH_STEP, tile = flash_tile<D, N>;
     int64_t ldo = s.h * s.d;
+
     flash_fetch<D, N>(stage, p.qkv + attn_query_at(s, b, at.h), at.t, s.t, s.ld);
     flash_fetch<D, N>(stage + tile, p.dout + b * s.t * ldo + at.h * s.d, at.t, s.t, ldo);
     if (threadIdx.x < N)
@@ -110,6 +115,7 @@ static __device__ void pairs_of_keys(float (&p)[N][4], float (&ds)[N][4],
             bool seen = all_seen || (j <= i && first + j >= q[i].first);
             float keep = kept[e] >> 4 * n & 1 ? s.drop.scale : 0;
             float prob = seen ? exp2f(p[n][e] * (s.scale * FLASH_LOG2E) - q[i].lse) : 0;
+
             ds[n][e] = prob * (keep * ds[n][e] - q[i].delta);
             p[n][e] = prob * keep;
         }
@@ -125,6 +131,7 @@ static __global__ void __launch_bounds__(FLASH_THREADS)
     int64_t j0 = (int64_t)blockIdx.x * FLASH_ROWS, g = blockIdx.y, b = blockIdx.z;
     int64_t per = s.h / s.g, k_at = attn_key_at(s, b, g);
     int row = threadIdx.x / 32 * 16, lane = threadIdx.x % 32;
+
     flash_fetch<D>(keys, p.qkv + k_at, j0, s.t, s.ld);
     flash_fetch<D>(values, p.qkv + k_at + s.d, j0, s.t, s.ld);
     struct query_tile next = {(int)(g * per), (int)j0};
@@ -134,6 +141,7 @@ static __global__ void __launch_bounds__(FLASH_THREADS)
     bool more = true;
     for (int now = 0; more; now = 1 - now) {
         struct query_tile at = next;
+
         more = advance<N, FLASH_ROWS>(s, (int)b, (int)j0, (int)((g + 1) * per), next);
         if (more)
             fetch_queries<D>(stages + (1 - now) * flash_stage<D>, s, p, b, next);
@@ -183,6 +191,7 @@ static __device__ void pairs_of_queries(const float (&p)[N][4], float (&ds)[N][4
             bool seen = all_seen || (j <= i && j >= q[h].first);
             float keep = kept[h] >> (4 * n + e % 2) & 1 ? s.drop.scale : 0;
             float prob = seen ? exp2f(p[n][e] * (s.scale * FLASH_LOG2E) - q[h].lse) : 0;
+
             ds[n][e] = prob * (keep * ds[n][e] - q[h].delta);
         }
 }
@@ -201,6 +210,7 @@ static __global__ void __launch_bounds__(FLASH_THREADS, flash_blocks<D>)
     const T *k = p.qkv + k_at, *v = k + s.d;
     int row = threadIdx.x / 32 * 16, lane = threadIdx.x % 32;
     int64_t t = t0 + row + lane / 4;
+
     flash_fetch<D>(queries, p.qkv + q_at, t0, s.t, s.ld);
     flash_fetch<D>(douts, p.dout + b * s.t * ldo + h * s.d, t0, s.t, ldo);
     flash_fetch<D, N>(stages, k, begin, s.t, s.ld);
@@ -213,6 +223,7 @@ static __global__ void __launch_bounds__(FLASH_THREADS, flash_blocks<D>)
     float dq[D / 8][4] = {};
     for (int64_t j = begin, now = 0; j < end; j += N, now = 1 - now) {
         T *stage = stages + now * flash_stage<D>, *next = stages + (1 - now) * flash_stage<D>;
+
         if (j + N < end) {
             flash_fetch<D, N>(next, k, j + N, s.t, s.ld);
             flash_fetch<D, N>(next + tile, v, j + N, s.t, s.ld);
@@ -247,6 +258,7 @@ template <int D, class T>
 static void run(struct gpt_queue *q, const struct gpt_attn *op, const struct gpt_attn_grad *grad)
 {
     struct attn_shape s = attn_shape_of(op);
+
     if (!s.drop.below)
         s.drop.scale = 1; /* of what stays: all */
     flash_grad<T> p = {(const T *)op->qkv, (const T *)grad->dout, (T *)grad->dqkv,

@@ -79,28 +79,31 @@ static __device__ void produce_queries(key_memory<D, T> &m, const struct attn_sh
 {
     int per = (int)(s.h / s.g);
     unsigned step = 0, works = 0;
+
     for (int round = 0; round < hopper_rounds(plan); round++) {
         struct hopper_work turn;
+
         if (!hopper_turn(turn, plan, round))
             continue;
         struct key_work w = key_work_of(s, turn);
         int key = w.g * (per + 2) + per;
         if (threadIdx.x == 0) {
             mbarrier_wait(m.empty, works % 2 ^ 1);
-            mbarrier_expect(m.full, sizeof m.k + sizeof m.v);
+            mbarrier_expect(m.full, sizeof(m.k) + sizeof(m.v));
             tma_load(m.k, qkv, m.full, key, w.j0, w.b);
             tma_load(m.v, qkv, m.full, key + 1, w.j0, w.b);
         }
         struct query_tile at = {w.g * per, w.j0};
         do {
             if (threadIdx.x == 0) {
-                int h = at.h, t = at.t, to = ring_fill(m.queries, step, sizeof m.queries.at[0]);
+                int h = at.h, t = at.t, to = ring_fill(m.queries, step, sizeof(m.queries.at[0]));
+
                 struct mbarrier &full = m.queries.full[to];
                 query_stage<D, T> &stage = m.queries.at[to];
                 tma_load(stage.q, qkv, full, h / per * (per + 2) + h % per, t, w.b);
                 tma_load(stage.dout, dout, full, h, t, w.b);
                 unsigned row = (unsigned)(w.b * (int)s.h + h) * (unsigned)padded(s.t);
-                bulk_load(stage.of, queries + row + t, sizeof stage.of, full);
+                bulk_load(stage.of, queries + row + t, sizeof(stage.of), full);
             }
             __syncwarp();
             step++;
@@ -136,6 +139,7 @@ static __device__ void probabilities_of_keys(float (&p)[N][4], const struct attn
         for (int e = 0; e < 4; e++) {
             int i = n * 8 + threadIdx.x % 4 * 2 + e % 2, j = key + e / 2 * 8;
             bool seen = all_seen || (j <= i && t + j >= q[i].first);
+
             p[n][e] = seen ? exp2_fast(p[n][e] * (s.scale * FLASH_LOG2E) - q[i].lse) : 0;
             if (DROP)
                 p[n][e] = drop_sign(p[n][e], stay[e] >> 4 * n & 1);
@@ -165,6 +169,7 @@ static __device__ void key_step(float (&dk)[D / 8][4], float (&dv)[D / 8][4],
 #pragma unroll
         for (int e = 0; e < 4; e++) {
             float delta = stage.of[n * 8 + threadIdx.x % 4 * 2 + e % 2].delta;
+
             ds[n][e] = ds_of<DROP>(p[n][e], ds[n][e], delta, s.drop.scale);
         }
     hopper_round<T>(b, ds);
@@ -182,8 +187,10 @@ static __device__ void consume_queries(key_memory<D, T> &m, const struct attn_sh
     int own = threadIdx.x / 32 * 16 - 64;        /* the warp's */
     int lane = threadIdx.x % 32, per = (int)(s.h / s.g);
     unsigned step = 0, works = 0;
+
     for (int round = 0; round < hopper_rounds(plan); round++) {
         struct hopper_work turn;
+
         if (!hopper_turn(turn, plan, round))
             continue;
         struct key_work w = key_work_of(s, turn);
@@ -192,6 +199,7 @@ static __device__ void consume_queries(key_memory<D, T> &m, const struct attn_sh
         mbarrier_wait(m.full, works++ % 2);
         do {
             int t = at.t;
+
             if (t + STEP > w.j0 + row)
                 key_step<DROP>(dk, dv, m, s, step, row, t, w.j0 - t + own + lane / 4,
                                attn_drop_at(s, w.b, at.h, t) + w.j0 + own);
@@ -251,19 +259,22 @@ static __device__ void produce_keys(query_memory<D, T> &m, const struct attn_sha
 {
     int per = (int)(s.h / s.g);
     unsigned step = 0, works = 0;
+
     for (int round = 0; round < hopper_rounds(plan); round++) {
         struct hopper_work turn;
+
         if (!hopper_turn(turn, plan, round))
             continue;
         struct hopper_queries w = hopper_queries_of<ROWS, STEP>(s, plan, turn);
         int group = w.h / per * (per + 2), key = group + per;
         if (threadIdx.x == 0) {
             mbarrier_wait(m.empty, works % 2 ^ 1);
-            mbarrier_expect(m.full, sizeof m.q + sizeof m.dout);
+            mbarrier_expect(m.full, sizeof(m.q) + sizeof(m.dout));
             tma_load(m.q, qkv, m.full, group + w.h % per, w.t0, w.b);
             tma_load(m.dout, dout, m.full, w.h, w.t0, w.b);
             for (int j = w.begin; j < w.end; j++, step++) {
-                int to = ring_fill(m.keys, step, sizeof m.keys.at[0]);
+                int to = ring_fill(m.keys, step, sizeof(m.keys.at[0]));
+
                 tma_load(m.keys.at[to].k, qkv, m.keys.full[to], key, j * STEP, w.b);
                 tma_load(m.keys.at[to].v, qkv, m.keys.full[to], key + 1, j * STEP, w.b);
             }
@@ -281,6 +292,7 @@ static __device__ void probabilities_of_queries(float (&p)[N][4], const struct a
                                                 const uint32_t (&stay)[2])
 {
     bool all_seen = key + STEP - 1 <= t && !s.doc_start;
+
     key += threadIdx.x % 4 * 2;
 #pragma unroll
     for (int n = 0; n < N; n++)
@@ -288,6 +300,7 @@ static __device__ void probabilities_of_queries(float (&p)[N][4], const struct a
         for (int e = 0; e < 4; e++) {
             int i = t + e / 2 * 8, j = key + n * 8 + e % 2;
             bool seen = all_seen || (j <= i && j >= q[e / 2].first);
+
             p[n][e] =
                 seen ? exp2_fast(p[n][e] * (s.scale * FLASH_LOG2E) - q[e / 2].lse) : 0;
             if (DROP)
@@ -333,8 +346,10 @@ static __device__ void consume_keys(query_memory<D, T> &m, const struct attn_sha
     int own = threadIdx.x / 32 * 16 - 64;        /* the warp's */
     int lane = threadIdx.x % 32;
     unsigned step = 0, works = 0;
+
     for (int round = 0; round < hopper_rounds(plan); round++) {
         struct hopper_work turn;
+
         if (!hopper_turn(turn, plan, round))
             continue;
         struct hopper_queries w = hopper_queries_of<ROWS, STEP>(s, plan, turn);
@@ -393,6 +408,7 @@ static void run(struct gpt_queue *q, const struct gpt_attn *op, const struct gpt
     struct attn_shape s = attn_shape_of(op);
     CUtensorMap qkv, dout;
     int64_t per = op->h / op->g, tiles = cuda_blocks(op->t, ROWS), head = op->t * op->d * 4;
+
     if (!hopper_map(q, &qkv, op, op->qkv, op->g * (per + 2)) ||
         !hopper_map(q, &dout, op, grad->dout, op->h))
         return;

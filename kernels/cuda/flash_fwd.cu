@@ -17,6 +17,7 @@ static __device__ void hide(float (&s)[8][4], int t, int key, const int (&first)
 #pragma unroll
         for (int e = 0; e < 4; e++) {
             int j = key + n * 8 + e % 2, i = t + e / 2 * 8;
+
             if (j > i || j < first[e / 2])
                 s[n][e] = -INFINITY;
         }
@@ -73,6 +74,7 @@ static __device__ void tile(const struct attn_shape &shape, running<D> &r,
                             uint64_t drop_at)
 {
     uint32_t kept[2] = {};
+
     if (shape.drop.below) /* before scores take their registers */
         flash_keep_rows<8>(kept, shape.drop, drop_at, shape.t);
     float s[8][4] = {};
@@ -96,6 +98,7 @@ static __device__ void finish(const struct attn_shape &s, running<D> &r, T *out,
 #pragma unroll
     for (int h = 0; h < 2; h++) {
         float sum = r.sum[h];
+
         sum += __shfl_xor_sync(ALL_LANES, sum, 1);
         sum += __shfl_xor_sync(ALL_LANES, sum, 2);
         by[h] = 1 / sum;
@@ -124,6 +127,7 @@ static __global__ void __launch_bounds__(FLASH_THREADS, FORWARD_BLOCKS)
     int64_t h = blockIdx.y, b = blockIdx.z;
     const T *k = qkv + attn_key_at(s, b, h / (s.h / s.g)), *v = k + s.d;
     int64_t begin = flash_first(s, b, t0) / FLASH_ROWS * FLASH_ROWS;
+
     flash_fetch<D>(queries, qkv + attn_query_at(s, b, h), t0, s.t, s.ld);
     flash_fetch<D>(keys, k, begin, s.t, s.ld);
     flash_fetch<D>(values, v, begin, s.t, s.ld);
@@ -137,6 +141,7 @@ static __global__ void __launch_bounds__(FLASH_THREADS, FORWARD_BLOCKS)
     running<D> r = {{}, {-INFINITY, -INFINITY}, {0, 0}};
     for (int64_t j = begin; j <= t0; j += FLASH_ROWS) {
         int now = (j - begin) / FLASH_ROWS % 2, next = 1 - now;
+
         if (j + FLASH_ROWS <= t0) {
             flash_fetch<D>(keys + next * flash_tile<D>, k, j + FLASH_ROWS, s.t, s.ld);
             flash_fetch<D>(values + next * flash_tile<D>, v, j + FLASH_ROWS, s.t, s.ld);
@@ -158,6 +163,7 @@ static __global__ void __launch_bounds__(FLASH_THREADS, FORWARD_BLOCKS)
 template <int D, class T> static void run(struct gpt_queue *q, const struct gpt_attn *op)
 {
     dim3 grid(cuda_blocks(op->t, FLASH_ROWS), op->h, op->b);
+
     launch(q, flash_forward<D, T>, grid, FLASH_THREADS, 5 * flash_tile<D> * sizeof(T),
            attn_shape_of(op), (const T *)op->qkv, (T *)op->out);
 }

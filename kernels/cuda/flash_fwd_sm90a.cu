@@ -38,20 +38,23 @@ static __device__ void produce(memory<D, GROUPS, T> &m, const struct attn_shape 
 {
     int per = (int)(s.h / s.g);
     unsigned step = 0, pieces = 0;
+
     for (int round = 0; round < hopper_rounds(plan); round++) {
         struct hopper_work w;
+
         if (!hopper_turn(w, plan, round))
             continue;
         struct hopper_queries p = hopper_queries_of<64 * GROUPS, KEYS>(s, plan, w);
         int group = p.h / per * (per + 2), key = group + per;
         if (threadIdx.x == 0) {
             mbarrier_wait(m.q_empty, pieces % 2 ^ 1);
-            mbarrier_expect(m.q_full, sizeof m.q);
+            mbarrier_expect(m.q_full, sizeof(m.q));
             tma_load(m.q, qkv, m.q_full, group + p.h % per, p.t0, p.b);
             for (int j = p.end - 1; j >= p.begin; j--, step++) {
-                int k = ring_fill(m.k, step, sizeof m.k.at[0]);
+                int k = ring_fill(m.k, step, sizeof(m.k.at[0]));
+
                 tma_load(m.k.at[k], qkv, m.k.full[k], key, j * KEYS, p.b);
-                int v = ring_fill(m.v, step, sizeof m.v.at[0]);
+                int v = ring_fill(m.v, step, sizeof(m.v.at[0]));
                 tma_load(m.v.at[v], qkv, m.v.full[v], key + 1, j * KEYS, p.b);
             }
         }
@@ -93,6 +96,7 @@ template <int D>
 static __device__ void hide(float (&s)[N][4], const running<D> &r, int key)
 {
     bool all_seen = key + KEYS - 1 <= r.t && r.first[0] <= key && r.first[1] <= key;
+
     if (__all_sync(ALL_LANES, all_seen))
         return;
     key += threadIdx.x % 4 * 2;
@@ -101,6 +105,7 @@ static __device__ void hide(float (&s)[N][4], const running<D> &r, int key)
 #pragma unroll
         for (int e = 0; e < 4; e++) {
             int j = key + n * 8 + e % 2, i = r.t + e / 2 * 8;
+
             if (j > i || j < r.first[e / 2])
                 s[n][e] = -INFINITY;
         }
@@ -142,6 +147,7 @@ struct kept {
 static __device__ struct kept keep(const struct attn_shape &s, uint64_t at)
 {
     struct kept k;
+
     flash_keep_rows<N / 2>(k.of[0], s.drop, at, s.t);
     flash_keep_rows<N / 2>(k.of[1], s.drop, at + KEYS / 2, s.t);
     return k;
@@ -189,6 +195,7 @@ static __device__ void attend(running<D> &r, memory<D, GROUPS, T> &m, const stru
     uint32_t prob[N / 2][4];
     struct kept stay = {};
     int j = p.end - 1;
+
     for (int last = (p.t0 + 64 * group + 63) / KEYS; j > last; j--, step++)
         pass<GROUPS>(m, step, group);
     if (DROP)
@@ -231,6 +238,7 @@ static __device__ void finish(const struct attn_shape &s, const running<D> &r,
 #pragma unroll
     for (int h = 0; h < 2; h++) {
         float sum = r.sum[h];
+
         sum += __shfl_xor_sync(ALL_LANES, sum, 1);
         sum += __shfl_xor_sync(ALL_LANES, sum, 2);
         by[h] = (s.drop.below ? s.drop.scale : 1) / sum;
@@ -247,10 +255,12 @@ static __device__ void consume(memory<D, GROUPS, T> &m, const struct attn_shape 
     int group = threadIdx.x / WARPGROUP - 1;
     int row = threadIdx.x / 32 * 16 - 64; /* the warp's first */
     unsigned step = 0, pieces = 0;
+
     if (group == GROUPS - 1)
         turn_end<GROUPS>(group); /* it is the first one's turn */
     for (int round = 0; round < hopper_rounds(plan); round++) {
         struct hopper_work w;
+
         if (!hopper_turn(w, plan, round))
             continue;
         struct hopper_queries p = hopper_queries_of<64 * GROUPS, KEYS>(s, plan, w);

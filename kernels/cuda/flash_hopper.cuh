@@ -23,6 +23,7 @@ template <class F> void hopper_with_size(const struct gpt_attn *op, F f)
         else
             f(type, std::integral_constant<int, 128>());
     };
+
     if (op->act == GPT_BF16)
         sized(__nv_bfloat16());
     else
@@ -36,6 +37,7 @@ static inline bool hopper_map(struct gpt_queue *q, CUtensorMap *map, const struc
     int64_t row = heads * op->d * 2;
     struct tensor t = {x, op->act, {op->d, heads, op->t, op->b},
                        {op->d * 2, row, op->t * row}, {TILE_COLUMNS, 1, 64, 1}};
+
     return cuda_tensor_map(q, map, t);
 }
 
@@ -55,6 +57,7 @@ static inline struct hopper_plan hopper_plan_of(const struct gpt_queue *q, int64
 {
     int64_t fit = q->l2_bytes / 2 / (bytes ? bytes : 1);
     struct hopper_plan p = {(int)blocks, (int)heads, (int)min(max(fit, (int64_t)1), heads)};
+
     return p;
 }
 
@@ -74,6 +77,7 @@ __device__ inline bool hopper_turn(struct hopper_work &w, const struct hopper_pl
     unsigned at = (unsigned)round * gridDim.x + turn;
     unsigned each = (unsigned)(p.blocks * p.at_once), section = at / each * p.at_once;
     unsigned heads = min((unsigned)p.at_once, (unsigned)p.heads - section);
+
     if (at >= hopper_works(p))
         return false;
     w.rank = (int)(at % each / heads);
@@ -103,6 +107,7 @@ __device__ inline struct hopper_queries hopper_queries_of(const struct attn_shap
                                                           const struct hopper_work &w)
 {
     struct hopper_queries p;
+
     p.t0 = (plan.blocks - 1 - w.rank) * ROWS;
     p.h = w.head % (int)s.h;
     p.b = w.head / (int)s.h;

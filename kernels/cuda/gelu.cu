@@ -6,6 +6,7 @@ enum { THREADS = 256 };
 template <class T, int W> static __global__ void gelu_all(T *y, const T *x, int64_t n)
 {
     int64_t i = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * W;
+
     if (i >= n)
         return;
     float v[W];

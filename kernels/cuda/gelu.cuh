@@ -9,6 +9,7 @@
 __device__ inline float gelu(float x)
 {
     float u = 0.7978845608f * (x + 0.044715f * x * x * x);
+
     return x / (1 + expf(-2 * u));
 }
 
@@ -17,6 +18,7 @@ __device__ inline float gelu_slope(float x)
     float u = 0.7978845608f * (x + 0.044715f * x * x * x);
     float s = 1 / (1 + expf(-2 * u));
     float du = 0.7978845608f * (1 + 3 * 0.044715f * x * x);
+
     return s + 2 * x * s * (1 - s) * du;
 }
 

@@ -32,9 +32,10 @@ static bool lt_found;
 static void find_library(void)
 {
     char soname[32]; /* of the version whose header this was compiled with */
-    snprintf(soname, sizeof soname, "libcublasLt.so.%d", CUBLAS_VER_MAJOR);
+
+    snprintf(soname, sizeof(soname), "libcublasLt.so.%d", CUBLAS_VER_MAJOR);
     void *library = dlopen(soname, RTLD_NOW | RTLD_LOCAL);
-    snprintf(lt_text, sizeof lt_text, "plain matrix products, slow: no usable %s", soname);
+    snprintf(lt_text, sizeof(lt_text), "plain matrix products, slow: no usable %s", soname);
     bool found = library != NULL;
 #define X(name)                                                                                  \
     if (found)                                                                                   \
@@ -44,13 +45,14 @@ static void find_library(void)
     if (!found)
         return;
     size_t v = lt.GetVersion();
-    snprintf(lt_text, sizeof lt_text, "cuBLASLt %zu.%zu.%zu", v / 10000, v / 100 % 100, v % 100);
+    snprintf(lt_text, sizeof(lt_text), "cuBLASLt %zu.%zu.%zu", v / 10000, v / 100 % 100, v % 100);
     lt_found = true;
 }
 
 static bool open_library(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
+
     pthread_once(&once, find_library);
     return lt_found;
 }
@@ -88,7 +90,7 @@ int gemm_open(struct gemm **out, struct gpt_err *err)
     if (!open_library())
         return GPT_OK; /* products are then gemm_plain()'s */
     const char *tune = getenv("GPT_CUDA_TUNE");
-    struct gemm *g = (struct gemm *)calloc(1, sizeof *g);
+    struct gemm *g = (struct gemm *)calloc(1, sizeof(*g));
     if (!g)
         return gpt_fail(err, GPT_EFAIL, "cuda: out of memory: matrix products");
     g->tune = tune && strcmp(tune, "1") == 0;
@@ -133,7 +135,7 @@ static cudaDataType_t type_of(enum gpt_dtype t)
 template <class T>
 static bool set(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t what, T value)
 {
-    return lt.MatmulDescSetAttribute(desc, what, &value, sizeof value) ==
+    return lt.MatmulDescSetAttribute(desc, what, &value, sizeof(value)) ==
            CUBLAS_STATUS_SUCCESS;
 }
 
@@ -154,6 +156,7 @@ static bool set_addresses(struct plan *p, const struct gemm_call *c)
 static bool describe(struct plan *p, const struct gemm_call *c)
 {
     cudaDataType_t act = type_of(c->act), out = type_of(c->c_type);
+
     if (lt.MatmulDescCreate(&p->desc, c->tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F,
                             CUDA_R_32F) ||
         lt.MatrixLayoutCreate(&p->a, act, c->ta ? c->k : c->m, c->ta ? c->m : c->k,
@@ -177,6 +180,7 @@ static bool describe(struct plan *p, const struct gemm_call *c)
 static uint32_t alignment(const void *p)
 {
     uint32_t a = (uint32_t)((uintptr_t)p & -(uintptr_t)p);
+
     return a == 0 || a > 256 ? 256 : a;
 }
 
@@ -184,6 +188,7 @@ static cublasStatus_t multiply(struct gemm *g, const struct plan *p, const struc
                                void *to, cudaStream_t stream)
 {
     const float one = 1;
+
     return lt.Matmul(g->handle, p->desc, &one, c->a, p->a, c->b, p->b, &c->beta, to, p->c, to,
                      p->c, &p->algo, g->work, WORK, stream);
 }
@@ -196,6 +201,7 @@ static float time_of(struct gemm *g, const struct plan *p, const struct gemm_cal
 {
     float ms = INFINITY;
     bool good = multiply(g, p, c, to, stream) == CUBLAS_STATUS_SUCCESS;
+
     cudaEventRecord(begun, stream);
     for (int i = 0; good && i < TIMES; i++)
         good = multiply(g, p, c, to, stream) == CUBLAS_STATUS_SUCCESS;
@@ -215,11 +221,13 @@ static void tune(struct gemm *g, struct plan *p, const struct gemm_call *c, cuda
     void *to = c->c;
     float best = INFINITY;
     bool good = cudaEventCreate(&begun) == cudaSuccess && cudaEventCreate(&ended) == cudaSuccess;
+
     if (good && c->beta != 0)
         good = cudaMalloc(&to, (size_t)(c->ldc * c->n) * gpt_dtype_bytes(c->c_type)) ==
                cudaSuccess;
     for (int i = 0; good && i < n; i++) {
         cublasLtMatmulAlgo_t before = p->algo;
+
         p->algo = choices[i].algo;
         float ms = choices[i].state == CUBLAS_STATUS_SUCCESS
                        ? time_of(g, p, c, to, stream, begun, ended)
@@ -245,6 +253,7 @@ static bool choose(struct gemm *g, struct plan *p, const struct gemm_call *c, cu
     size_t work = WORK;
     uint32_t a = alignment(c->a), b = alignment(c->b), to = alignment(c->c);
     int n = 0;
+
     if (lt.MatmulPreferenceCreate(&like))
         return false;
 #define LIKE(what, value)                                                                        \
@@ -271,6 +280,7 @@ static bool choose(struct gemm *g, struct plan *p, const struct gemm_call *c, cu
 static void key_of(const struct gemm_call *c, struct plan *p)
 {
     const void *const at[] = {c->a, c->b, c->c, c->bias, c->aux};
+
     *p = plan();
     p->shape = *c;
     p->shape.a = p->shape.b = p->shape.bias = p->shape.c = p->shape.aux = NULL;
@@ -289,6 +299,7 @@ static bool same_shape(const struct gemm_call *x, const struct gemm_call *y)
 static struct plan *plan_of(struct gemm *g, const struct gemm_call *c, cudaStream_t stream)
 {
     struct plan key;
+
     key_of(c, &key);
     for (int i = 0; i < g->n_plans; i++)
         if (g->plans[i].aligned == key.aligned && same_shape(&g->plans[i].shape, c))

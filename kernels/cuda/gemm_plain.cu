@@ -16,6 +16,7 @@ static __device__ void fill(float (*tile)[TILE + 1], const T *x, int64_t ld, boo
         int r = t ? i / C : i % R, c = t ? i % C : i / R;
         int64_t row = row0 + r, col = col0 + c;
         float v = 0;
+
         if (row < rows && col < cols)
             v = to_float(x[t ? col + row * ld : row + col * ld]);
         if (turned)
@@ -31,6 +32,7 @@ template <class T, class C> static __global__ void product(struct gemm_call g)
     int64_t m0 = (int64_t)blockIdx.x * TILE, n0 = (int64_t)blockIdx.y * TILE;
     int i0 = threadIdx.x % EDGE, j0 = threadIdx.x / EDGE;
     float sum[EACH][EACH] = {};
+
     for (int64_t k0 = 0; k0 < g.k; k0 += DEPTH) {
         fill<T, TILE, DEPTH>(a, (const T *)g.a, g.lda, g.ta, m0, k0, g.m, g.k, false);
         fill<T, DEPTH, TILE>(b, (const T *)g.b, g.ldb, g.tb, k0, n0, g.k, g.n, true);
@@ -49,6 +51,7 @@ template <class T, class C> static __global__ void product(struct gemm_call g)
 #pragma unroll
         for (int i = 0; i < EACH; i++) {
             int64_t row = m0 + i0 + i * EDGE, col = n0 + j0 + j * EDGE;
+
             if (row >= g.m || col >= g.n)
                 continue;
             C *to = (C *)g.c + row + col * g.ldc;
@@ -59,6 +62,7 @@ template <class T, class C> static __global__ void product(struct gemm_call g)
 void gemm_plain(struct gpt_queue *q, const struct gemm_call *call)
 {
     dim3 grid(cuda_blocks(call->m, TILE), cuda_blocks(call->n, TILE));
+
     with_type(call->act, [&](auto act) {
         with_type(call->c_type, [&](auto c_type) {
             launch(q, product<decltype(act), decltype(c_type)>, grid, EDGE * EDGE, 0, *call);

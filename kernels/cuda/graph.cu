@@ -28,8 +28,9 @@ int cuda_record_begin(struct gpt_queue *q, struct gpt_err *err)
 
 int cuda_record_end(struct gpt_queue *q, struct gpt_recording **out, struct gpt_err *err)
 {
-    struct gpt_recording *r = (struct gpt_recording *)calloc(1, sizeof *r);
+    struct gpt_recording *r = (struct gpt_recording *)calloc(1, sizeof(*r));
     cudaGraph_t graph = NULL;
+
     *out = NULL;
     cudaError_t e = cudaStreamEndCapture(q->stream, &graph);
     if (e == cudaSuccess)

@@ -71,7 +71,7 @@ __device__ inline uint64_t wgmma_rows(const tile<T, ROWS, C> &t, int row, int i)
 template <class T, int ROWS, int C>
 __device__ inline uint64_t wgmma_columns(const tile<T, ROWS, C> &t, int i)
 {
-    return wgmma_operand(&t.at[0][16 * i][0], sizeof t.at[0]);
+    return wgmma_operand(&t.at[0][16 * i][0], sizeof(t.at[0]));
 }
 
 /* d (64, 8 N) = a (64, 16) b (16, 8 N), + d where `add`. Warp i of the warpgroup
@@ -172,6 +172,7 @@ __device__ inline void mbarrier_expect(struct mbarrier &b, unsigned bytes)
 __device__ inline void mbarrier_wait(struct mbarrier &b, unsigned parity)
 {
     unsigned over;
+
     do {
         asm volatile("{\n\t"
                      ".reg .pred p;\n\t"
@@ -310,6 +311,7 @@ __device__ inline void wgmma_wait(float (&d)[N][4], A &...a)
 __device__ inline float exp2_fast(float x)
 {
     float y;
+
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
 }
@@ -317,6 +319,7 @@ __device__ inline float exp2_fast(float x)
 template <class S> __device__ inline S &hopper_shared()
 {
     extern __shared__ __align__(1024) char gpt_hopper_shared[];
+
     return *reinterpret_cast<S *>(gpt_hopper_shared);
 }
 
@@ -327,6 +330,7 @@ template <class S> __device__ inline S &hopper_shared()
 __device__ inline uint64_t wgmma_operand(const void *p, unsigned group)
 {
     uint64_t swizzle_128 = 1, stride = 1024 >> 4;
+
     return swizzle_128 << 62 | stride << 32 | (uint64_t)(group >> 4) << 16 |
            (shared_address(p) & 0x3ffff) >> 4;
 }
@@ -363,6 +367,7 @@ template <class Tile, int STAGES>
 __device__ inline int ring_fill(ring<Tile, STAGES> &r, unsigned i, unsigned bytes)
 {
     int place = i % STAGES;
+
     mbarrier_wait(r.empty[place], i / STAGES % 2 ^ 1);
     mbarrier_expect(r.full[place], bytes);
     return place;

@@ -22,6 +22,7 @@ bool cuda_uses_tf32()
 static struct gemm_call transposed(const struct gpt_matmul *op)
 {
     struct gemm_call g = {};
+
     g.m = op->n;
     g.n = op->m;
     g.k = op->k;
@@ -51,8 +52,10 @@ static __global__ void epilogue(C *c, T *aux, const T *bias, int64_t n, int64_t 
 {
     C *row = c + (int64_t)blockIdx.x * ld;
     T *pre = aux + (int64_t)blockIdx.x * n;
+
     for (int64_t j = threadIdx.x; j < n; j += THREADS) {
         float x[1];
+
         load(x, row + j);
         if (kind == GPT_EPI_DGELU) {
             x[0] *= gelu_slope(to_float(pre[j]));
@@ -82,6 +85,7 @@ static void run_epilogue(struct gpt_queue *q, const struct gpt_matmul *op)
 static bool library_ready(struct gpt_queue *q)
 {
     struct gpt_err err;
+
     if (!q->gemm_known && gemm_open(&q->gemm, &err) != GPT_OK)
         cuda_fail(q, "%s", err.text);
     q->gemm_known = true;

@@ -17,14 +17,16 @@ template <> __device__ inline uint32_t pack2<__nv_bfloat16>(float low, float hig
 {
     __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
     uint32_t bits;
-    memcpy(&bits, &pair, sizeof bits);
+
+    memcpy(&bits, &pair, sizeof(bits));
     return bits;
 }
 template <> __device__ inline uint32_t pack2<__half>(float low, float high)
 {
     __half2 pair = __floats2half2_rn(low, high);
     uint32_t bits;
-    memcpy(&bits, &pair, sizeof bits);
+
+    memcpy(&bits, &pair, sizeof(bits));
     return bits;
 }
 

@@ -20,7 +20,8 @@ static void find_library(void)
     static const char soname[] = "libnccl.so.2";
     void *library = dlopen(soname, RTLD_NOW | RTLD_LOCAL);
     int v = 0;
-    snprintf(text, sizeof text, "no usable %s", soname);
+
+    snprintf(text, sizeof(text), "no usable %s", soname);
     bool all = library != NULL;
 #define X(name)                                                                                  \
     if (all)                                                                                     \
@@ -29,15 +30,16 @@ static void find_library(void)
 #undef X
     if (!all || calls.GetVersion(&v) != ncclSuccess)
         return;
-    snprintf(text, sizeof text, "NCCL %d.%d.%d", v / 10000, v / 100 % 100, v % 100);
+    snprintf(text, sizeof(text), "NCCL %d.%d.%d", v / 10000, v / 100 % 100, v % 100);
     found = v >= OLDEST;
     if (!found)
-        snprintf(text + strlen(text), sizeof text - strlen(text), ", which is too old");
+        snprintf(text + strlen(text), sizeof(text) - strlen(text), ", which is too old");
 }
 
 const struct nccl *nccl_library(const char **says)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
+
     pthread_once(&once, find_library);
     *says = text;
     return found ? &calls : NULL;

@@ -19,6 +19,7 @@ static __device__ void residual(const forward<T> &p, int64_t i, int64_t j, float
     load(r, p.resid_in + i * p.c + j);
     if (p.x) {
         float x[W];
+
         load(x, p.x + i * p.c + j);
         if (p.drop.below)
             drop(x, p.drop, drop_index(p.drop, i, p.c) + j);
@@ -35,8 +36,10 @@ template <class T, int W> static __global__ void norm_rows(forward<T> p)
     float *row = dynamic_floats();
     int64_t i = blockIdx.x, step = blockDim.x * W, first = threadIdx.x * W;
     float sum[1] = {0}, mean = 0;
+
     for (int64_t j = first; j < p.c; j += step) {
         float r[W];
+
         residual(p, i, j, r);
         store(row + j, r);
 #pragma unroll
@@ -52,6 +55,7 @@ template <class T, int W> static __global__ void norm_rows(forward<T> p)
     sum[0] = 0;
     for (int64_t j = first; j < p.c; j += step) {
         float r[W];
+
         load(r, row + j);
 #pragma unroll
         for (int e = 0; e < W; e++)
@@ -61,6 +65,7 @@ template <class T, int W> static __global__ void norm_rows(forward<T> p)
     float rstd = rsqrtf(sum[0] / (float)p.c + p.eps);
     for (int64_t j = first; j < p.c; j += step) {
         float y[W], w[W], b[W] = {};
+
         load(y, row + j);
         load(w, p.w + j);
         if (p.b)
@@ -80,6 +85,7 @@ template <class T, int W> static __global__ void norm_rows(forward<T> p)
 void cuda_norm_fwd(struct gpt_queue *q, const struct gpt_norm *op)
 {
     size_t shared = (size_t)op->c * sizeof(float);
+
     if (!cuda_ready(q, "norm_fwd", op->act) || !op->n)
         return;
     if (shared > CUDA_MAX_SHARED) {

@@ -25,8 +25,10 @@ static __device__ void norm_row(const backward<T> &p, int64_t i, float *dw, floa
     int64_t step = blockDim.x * W, first = threadIdx.x * W, at = i * p.c;
     float mean = p.centred ? p.mean[i] : 0, rstd = p.rstd[i];
     float sums[2] = {0, 0};
+
     for (int64_t j = first; j < p.c; j += step) {
         float dy[W], x[W], w[W], gw[W], gb[W];
+
         load(dy, p.dy + at + j);
         load(x, p.x + at + j);
         load(w, p.w + j);
@@ -35,6 +37,7 @@ static __device__ void norm_row(const backward<T> &p, int64_t i, float *dw, floa
 #pragma unroll
         for (int e = 0; e < W; e++) {
             float norm = (x[e] - mean) * rstd, dnorm = dy[e] * w[e];
+
             sums[0] += dnorm;
             sums[1] += dnorm * norm;
             gw[e] += dy[e] * norm;
@@ -47,6 +50,7 @@ static __device__ void norm_row(const backward<T> &p, int64_t i, float *dw, floa
     float m0 = p.centred ? sums[0] / (float)p.c : 0, m1 = sums[1] / (float)p.c;
     for (int64_t j = first; j < p.c; j += step) {
         float dy[W], x[W], w[W], dr[W];
+
         load(dy, p.dy + at + j);
         load(x, p.x + at + j);
         load(w, p.w + j);
@@ -67,8 +71,10 @@ template <class T, int W> static __global__ void norm_grads(backward<T> p)
 {
     float *dw = dynamic_floats(), *db = dw + p.c;
     int64_t step = blockDim.x * W, first = threadIdx.x * W;
+
     for (int64_t j = first; j < 2 * p.c; j += step) {
         float zero[W] = {};
+
         store(dw + j, zero);
     }
     __syncthreads();
@@ -80,6 +86,7 @@ template <class T, int W> static __global__ void norm_grads(backward<T> p)
     __syncthreads();
     for (int64_t j = first; j < 2 * p.c; j += step) {
         float sum[W];
+
         load(sum, dw + j);
         store(part + j, sum);
     }
@@ -100,6 +107,7 @@ void cuda_norm_bwd(struct gpt_queue *q, const struct gpt_norm *op,
                    const struct gpt_norm_grad *grad)
 {
     size_t shared = (size_t)(2 * op->c) * sizeof(float);
+
     if (!cuda_ready(q, "norm_bwd", op->act) || !op->n)
         return;
     if (shared > CUDA_MAX_SHARED) {

@@ -16,6 +16,7 @@ template <class T> static __global__ void rope_all(struct rope p, T *qkv)
 {
     int64_t at = (int64_t)blockIdx.x * THREADS + threadIdx.x, n = at / p.half;
     int i = (int)(at % p.half);
+
     if (n >= p.n)
         return;
     float position = (float)(p.positions ? p.positions[n] : n % p.t);

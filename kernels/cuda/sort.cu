@@ -13,6 +13,7 @@ static __global__ void number_keys(int32_t *to, int32_t *from, const int32_t *ke
                                    int32_t first, int32_t limit)
 {
     int64_t i = (int64_t)blockIdx.x * SCAN + threadIdx.x;
+
     if (i >= n)
         return;
     int64_t key = (int64_t)keys[i] - first;
@@ -24,6 +25,7 @@ static __global__ void number_keys(int32_t *to, int32_t *from, const int32_t *ke
 static __global__ void count_digits(int32_t *counts, const int32_t *keys, int64_t n, int shift)
 {
     __shared__ int count[DIGITS];
+
     for (int i = threadIdx.x; i < DIGITS; i += 32)
         count[i] = 0;
     __syncwarp();
@@ -40,12 +42,14 @@ static __global__ void sum_before(int32_t *counts, int64_t n)
 {
     __shared__ int warp_total[SCAN / 32];
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32, before = 0;
+
     for (int64_t i0 = 0; i0 < n; i0 += SCAN) {
         int64_t i = i0 + threadIdx.x;
         int own = i < n ? counts[i] : 0, upto = own;
 #pragma unroll
         for (int by = 1; by < 32; by *= 2) {
             int left = __shfl_up_sync(ALL_LANES, upto, by);
+
             upto += lane >= by ? left : 0;
         }
         if (lane == 31)
@@ -67,6 +71,7 @@ static __global__ void move_keys(int32_t *to, int32_t *to_from, const int32_t *k
                                  int shift)
 {
     __shared__ int next[DIGITS];
+
     for (int i = threadIdx.x; i < DIGITS; i += 32)
         next[i] = places[(int64_t)i * gridDim.x + blockIdx.x];
     __syncwarp();
@@ -76,6 +81,7 @@ static __global__ void move_keys(int32_t *to, int32_t *to_from, const int32_t *k
         int digit = i < n ? keys[i] >> shift & (DIGITS - 1) : DIGITS;
         unsigned equal = __match_any_sync(ALL_LANES, digit);
         int rank = __popc(equal & ((1u << threadIdx.x) - 1)), place = 0;
+
         if (i < n) {
             place = next[digit] + rank;
             to[place] = keys[i];
@@ -99,6 +105,7 @@ struct cuda_sorted cuda_sort(struct gpt_queue *q, const int32_t *keys, int64_t n
     int32_t *key = (int32_t *)work, *from = key + n, *key2 = from + n, *from2 = key2 + n;
     int32_t *counts = from2 + n;
     int64_t blocks = cuda_blocks(n, EACH);
+
     launch(q, number_keys, cuda_blocks(n, SCAN), SCAN, 0, key, from, keys, n, first, limit);
     for (int shift = 0; shift < 32 && limit >> shift; shift += 8) {
         launch(q, count_digits, blocks, 32, 0, counts, (const int32_t *)key, n, shift);

@@ -9,8 +9,10 @@ static __global__ void sum_block(double *part, const float *x, int64_t n)
     double sum[1] = {0};
     int64_t begin = (int64_t)blockIdx.x * EACH;
     int64_t end = begin + EACH < n ? begin + EACH : n;
+
     for (int64_t i = begin + threadIdx.x * W; i < end; i += THREADS * W) {
         float v[W];
+
         if (i + W <= end)
             load(v, x + i);
         else
@@ -28,6 +30,7 @@ static __global__ void sum_block(double *part, const float *x, int64_t n)
 static __global__ void sum_parts(double *out, const double *part, int64_t n)
 {
     double sum[1] = {0};
+
     for (int64_t i = threadIdx.x; i < n; i += THREADS)
         sum[0] += part[i];
     block_sum(sum);
@@ -40,6 +43,7 @@ static void flat_sum(struct gpt_queue *q, double *out, const float *x, int64_t n
 {
     int64_t blocks = cuda_blocks(n, EACH);
     double *part = (double *)cuda_work(q, (size_t)(blocks + 1) * sizeof(double));
+
     if (!part)
         return;
     if (blocks && cuda_wide(GPT_F32, 4, x))

@@ -23,6 +23,7 @@ bool cuda_tensor_map(struct gpt_queue *q, CUtensorMap *map, const struct tensor 
     static encode_fn *const encode = find_encode();
     cuuint64_t dim[4], stride[3];
     cuuint32_t box[4], steps[4] = {1, 1, 1, 1};
+
     for (int i = 0; i < 4; i++) {
         dim[i] = (cuuint64_t)t.dim[i];
         box[i] = t.box[i];

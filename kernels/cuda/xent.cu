@@ -26,6 +26,7 @@ static __device__ void max_and_sum(const T *row, int64_t n, float *max, float *s
     *sum = 0;
     for (int64_t j = threadIdx.x * W; j < n; j += blockDim.x * W) {
         float x[W], top = *max;
+
         load(x, row + j);
 #pragma unroll
         for (int e = 0; e < W; e++) {
@@ -46,10 +47,12 @@ static __device__ void gradient(const loss<T> &p, T *row, int64_t target, float 
 {
     for (int64_t j = threadIdx.x * W; j < p.v; j += blockDim.x * W) {
         float x[W];
+
         load(x, row + j);
 #pragma unroll
         for (int e = 0; e < W; e++) {
             float g = expf(x[e] - lse) - (j + e == target ? 1.0f : 0.0f);
+
             x[e] = j + e < p.real && weight != 0 ? g * weight : 0;
         }
         store(row + j, x);
@@ -61,6 +64,7 @@ template <class T, int W>
 static __device__ void row_stats(const loss<T> &p, const T *row, float *top, float *total)
 {
     float max, sum[1];
+
     max_and_sum<T, W>(row, p.real, &max, &sum[0]);
     *top = block_max(max);
     sum[0] *= max == *top ? 1 : expf(max - *top);
@@ -77,6 +81,7 @@ template <class T> static __device__ float weight_of(const loss<T> &p, int64_t i
 template <class T> static __device__ bool good_target(const loss<T> &p, int64_t i)
 {
     int target = p.target[i];
+
     if (target >= 0 && target < p.v_real)
         return true;
     if (threadIdx.x == 0)
@@ -89,6 +94,7 @@ static __global__ void __launch_bounds__(MOST_THREADS) whole_row(loss<T> p)
 {
     int64_t i = blockIdx.x;
     T *row = p.logits + i * p.ld;
+
     if (!good_target(p, i))
         return;
     float at_target = to_float(row[p.target[i]]), top, sum;
@@ -108,6 +114,7 @@ static __global__ void __launch_bounds__(MOST_THREADS) partial_row(loss<T> p, fl
 {
     int64_t i = blockIdx.x;
     const T *row = p.logits + i * p.ld;
+
     if (!good_target(p, i))
         return;
     int64_t at = p.target[i] - p.v_begin;
@@ -128,6 +135,7 @@ static __global__ void __launch_bounds__(MOST_THREADS)
 {
     int64_t i = blockIdx.x, next = p.n * GPT_XENT_STATS;
     float max = -INFINITY, sum = 0, target = 0;
+
     stats += i * GPT_XENT_STATS;
     for (int64_t r = 0; r < ranks; r++)
         max = fmaxf(max, stats[r * next + LARGEST]);
@@ -147,6 +155,7 @@ static __global__ void __launch_bounds__(MOST_THREADS)
 template <class F> static void with_loss(struct gpt_queue *q, const struct gpt_xent *op, F f)
 {
     int64_t ld = op->ld ? op->ld : op->v, real = op->v_real - op->v_begin;
+
     real = real < 0 ? 0 : real < op->v ? real : op->v;
     bool wide = cuda_wide(op->act, ld, op->logits) && cuda_wide(op->act, op->v);
     with_access(op->act, wide, [&](auto type, auto width) {

@@ -20,6 +20,7 @@ static std::vector<uint16_t> unfenced;
 unsigned shared_address(const void *p, const char *file, int line)
 {
     size_t at = (size_t)((const char *)p - shared_begin);
+
     if (!shared_begin || at >= shared_size)
         fail("%s:%d: %p is not in dynamic shared memory", file, line, p);
     return first_address + (unsigned)at;
@@ -42,6 +43,7 @@ char *shared_at(unsigned address, unsigned bytes)
 static void written(const void *p, size_t bytes, const char *file, int line)
 {
     unsigned at = shared_address(p, file, line) - first_address;
+
     for (unsigned i = at / 4; i < (at + bytes + 3) / 4; i++)
         unfenced[i] = (uint16_t)(now - threads + 1);
 }
@@ -88,7 +90,7 @@ void mbarrier_init(uint64_t *b, unsigned count, const char *file, int line)
         fail("%s:%d: an mbarrier of %u threads", file, line, count);
     written(b, 8, file, line);
     struct mbarrier m = {count, count, 0, 0, 1};
-    memcpy(b, &m, sizeof m);
+    memcpy(b, &m, sizeof(m));
 }
 
 static void arrive(struct mbarrier *m, const char *file, int line)
@@ -108,6 +110,7 @@ void mbarrier_arrive(uint64_t *b, const char *file, int line)
 void mbarrier_expect(uint64_t *b, unsigned bytes, const char *file, int line)
 {
     struct mbarrier *m = mbarrier_of(b, file, line);
+
     if ((int64_t)bytes + m->bytes >= 1 << 20)
         fail("%s:%d: %u bytes more than an mbarrier counts", file, line, bytes);
     m->bytes = m->bytes + bytes;
@@ -117,6 +120,7 @@ void mbarrier_expect(uint64_t *b, unsigned bytes, const char *file, int line)
 static void complete(uint64_t *b, unsigned bytes)
 {
     struct mbarrier *m = (struct mbarrier *)(void *)b;
+
     m->bytes = m->bytes - (int)bytes;
     settle(m);
 }
@@ -170,6 +174,7 @@ static bool round_over(const struct thread *t)
 void named_sync(unsigned id, unsigned count, const char *file, int line)
 {
     struct named *b = named_of(id, count, file, line);
+
     now->on = b;
     now->number = b->round;
     named_come(b);
@@ -191,6 +196,7 @@ static unsigned free_registers, warp_registers[MAX_THREADS / 32];
 static void share_registers()
 {
     unsigned each = std::min(REGISTERS / n_threads, 255u) / 8 * 8;
+
     for (unsigned w = 0; w < (n_threads + 31) / 32; w++)
         warp_registers[w] = each;
     free_registers = 0;
@@ -199,6 +205,7 @@ static void share_registers()
 static bool registers_there(const struct thread *t)
 {
     unsigned w = (unsigned)(t - threads) / 32;
+
     return warp_registers[w] >= t->number ||
            free_registers >= (t->number - warp_registers[w]) * 32;
 }
@@ -207,6 +214,7 @@ static void change_registers(void *const slots[32], uint32_t)
 {
     unsigned w = (unsigned)(now - threads) / 32;
     unsigned count = *(unsigned *)slots[0];
+
     free_registers += (warp_registers[w] - count) * 32;
     warp_registers[w] = count;
 }
@@ -214,6 +222,7 @@ static void change_registers(void *const slots[32], uint32_t)
 void set_registers(unsigned count, bool more, const char *file, int line)
 {
     unsigned w = (unsigned)(now - threads) / 32;
+
     if (count % 8 || count < 24 || count > 256)
         fail("%s:%d: setmaxnreg of %u", file, line, count);
     if (more ? count < warp_registers[w] : count > warp_registers[w])
@@ -247,6 +256,7 @@ static bool map_valid(const struct tensor_map &m, unsigned rank)
     bool good = (uintptr_t)m.base % 16 == 0 &&
                 m.box[0] * m.element % 16 == 0 &&
                 (!m.swizzle || m.box[0] * m.element <= 16u << m.swizzle);
+
     for (unsigned i = 0; i < rank; i++) {
         good = good && m.dim[i] >= 1 && m.dim[i] <= (uint64_t)1 << 32 &&
                m.box[i] >= 1 && m.box[i] <= 256;
@@ -284,6 +294,7 @@ static void copy_element(const struct bulk_copy &c, unsigned i)
     char *to = shared_at(swizzled(c.to + i * m.element, m.swizzle), m.element);
     for (unsigned k = 0; k < 4; k++) {
         int64_t x = (int64_t)c.at[k] + i % m.box[k];
+
         i /= m.box[k];
         inside = inside && x >= 0 && (uint64_t)x < m.dim[k];
         from += x * (int64_t)m.stride[k];
@@ -324,7 +335,8 @@ void tma_load(void *to, const CUtensorMap *map, uint64_t *barrier,
               const int (&at)[4], const char *file, int line)
 {
     struct bulk_copy c = {};
-    memcpy(&c.map, map, sizeof c.map);
+
+    memcpy(&c.map, map, sizeof(c.map));
     if (c.map.magic != MAP_MAGIC || (uintptr_t)map % 64)
         fail("%s:%d: no tensor map", file, line);
     c.tensor = true;
@@ -340,6 +352,7 @@ void bulk_load(void *to, const void *from, unsigned bytes, uint64_t *barrier,
                const char *file, int line)
 {
     struct bulk_copy c = {};
+
     check_aligned(from, 16, file, line);
     if (bytes % 16)
         fail("%s:%d: a copy of %u bytes", file, line, bytes);
@@ -364,7 +377,7 @@ void begin_async(char *shared, size_t bytes)
     shared_begin = shared;
     shared_size = bytes;
     unfenced.assign(bytes / 4 + 1, 0);
-    memset(named, 0, sizeof named);
+    memset(named, 0, sizeof(named));
     copies.clear();
     share_registers();
 }
@@ -396,8 +409,8 @@ CUresult cuTensorMapEncodeTiled(
     }
     if (!emu::map_valid(m, rank))
         return CUDA_ERROR_INVALID_VALUE;
-    memset(map, 0, sizeof *map);
-    memcpy(map, &m, sizeof m);
+    memset(map, 0, sizeof(*map));
+    memcpy(map, &m, sizeof(m));
     return CUDA_SUCCESS;
 }
 

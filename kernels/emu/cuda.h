@@ -80,13 +80,15 @@ static inline int __clz(int x) { return x ? __builtin_clz((unsigned)x) : 32; }
 static inline float __uint_as_float(unsigned u)
 {
     float f;
-    memcpy(&f, &u, sizeof f);
+
+    memcpy(&f, &u, sizeof(f));
     return f;
 }
 static inline unsigned __float_as_uint(float f)
 {
     unsigned u;
-    memcpy(&u, &f, sizeof u);
+
+    memcpy(&u, &f, sizeof(u));
     return u;
 }
 template <class T> static inline T __ldg(const T *p) { return *p; }
@@ -96,24 +98,28 @@ static inline void __threadfence() {}
 template <class T> static inline T atomicAdd(T *p, T x)
 {
     T old = *p;
+
     *p = old + x;
     return old;
 }
 template <class T> static inline T atomicMax(T *p, T x)
 {
     T old = *p;
+
     *p = old > x ? old : x;
     return old;
 }
 template <class T> static inline T atomicExch(T *p, T x)
 {
     T old = *p;
+
     *p = x;
     return old;
 }
 template <class T> static inline T atomicCAS(T *p, T expected, T x)
 {
     T old = *p;
+
     if (old == expected)
         *p = x;
     return old;

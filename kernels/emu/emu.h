@@ -61,9 +61,9 @@ template <class T> T shuffle_to(const char *what, uint32_t mask, T value,
 {
     static_assert(sizeof(T) <= 8, "shuffles move at most 8 bytes");
     uint64_t bits = 0;
-    memcpy(&bits, &value, sizeof value);
+    memcpy(&bits, &value, sizeof(value));
     bits = shuffled(what, mask, bits, from, file, line);
-    memcpy(&value, &bits, sizeof value);
+    memcpy(&value, &bits, sizeof(value));
     return value;
 }
 
@@ -71,6 +71,7 @@ template <class T> T shuffle_to(const char *what, uint32_t mask, T value,
 static inline int inside(int to, int width)
 {
     int own = (int)lane(), first = own & ~(width - 1);
+
     return to >= first && to < first + width ? to : own;
 }
 
@@ -83,6 +84,7 @@ template <class T> T __shfl_sync(uint32_t mask, T x, int from, int width = 32,
                                  EMU_HERE)
 {
     int first = (int)emu::lane() & ~(width - 1);
+
     return emu::shuffle_to("__shfl_sync", mask, x,
                            first + (from & (width - 1)), file, line);
 }
@@ -122,7 +124,8 @@ static inline int __all_sync(uint32_t mask, int vote, EMU_HERE)
 template <class T> uint32_t __match_any_sync(uint32_t mask, T x, EMU_HERE)
 {
     uint64_t bits = 0;
-    memcpy(&bits, &x, sizeof x);
+
+    memcpy(&bits, &x, sizeof(x));
     return emu::same(mask, bits, file, line);
 }
 

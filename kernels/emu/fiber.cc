@@ -25,6 +25,7 @@ void fiber_open(struct fiber *f)
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     void *mem = mmap(NULL, stack_bytes + page, PROT_READ | PROT_WRITE,
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
     if (mem == MAP_FAILED || mprotect(mem, page, PROT_NONE) != 0) {
         perror("emulated CUDA: the stack of a thread");
         abort();
@@ -73,7 +74,7 @@ static void prepare(struct fiber *f, void (*entry)(void))
     uintptr_t line = (uintptr_t)f->stack >> 12 & 31;
     /* six registers, where to go, and the word that keeps calls aligned */
     void **top = (void **)((uintptr_t)f->stack + f->bytes - 128 * line) - 8;
-    memset(top, 0, 8 * sizeof *top);
+    memset(top, 0, 8 * sizeof(*top));
     top[6] = (void *)entry;
     f->state = top;
 }
@@ -128,6 +129,7 @@ void fiber_switch(struct fiber *from, struct fiber *to)
     if (!from->stack) {
         pthread_attr_t attr;
         void *low = nullptr;
+
         pthread_getattr_np(pthread_self(), &attr);
         pthread_attr_getstack(&attr, &low, &from->bytes);
         pthread_attr_destroy(&attr);

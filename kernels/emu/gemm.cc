@@ -13,6 +13,7 @@ struct gemm {
 int gemm_open(struct gemm **g, struct gpt_err *)
 {
     const char *mode = getenv("GPT_CUDA_EMU_GEMM");
+
     *g = new gemm{mode && strcmp(mode, "plain") == 0,
                   mode && strcmp(mode, "none") == 0};
     return GPT_OK;
@@ -47,6 +48,7 @@ static void put(void *x, enum gpt_dtype t, int64_t i, float value)
 static float gelu(float x)
 {
     float u = 0.7978845608f * (x + 0.044715f * x * x * x);
+
     return 0.5f * x * (1 + tanhf(u));
 }
 
@@ -54,12 +56,14 @@ static float gelu_slope(float x)
 {
     float u = 0.7978845608f * (x + 0.044715f * x * x * x), t = tanhf(u);
     float du = 0.7978845608f * (1 + 3 * 0.044715f * x * x);
+
     return 0.5f * (1 + t) + 0.5f * x * (1 - t * t) * du;
 }
 
 static float finish(const struct gemm_call *c, int64_t i, int64_t j, float x)
 {
     int64_t at = i + j * c->ld_aux;
+
     switch (c->epilogue) {
     case GPT_EPI_NONE:
         break;
@@ -79,10 +83,11 @@ static float finish(const struct gemm_call *c, int64_t i, int64_t j, float x)
 static float to_tf32(float x)
 {
     uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
+
+    memcpy(&bits, &x, sizeof(bits));
     if (isfinite(x))
         bits = (bits + 0x1000) & ~0x1fffu;
-    memcpy(&x, &bits, sizeof bits);
+    memcpy(&x, &bits, sizeof(bits));
     return x;
 }
 
@@ -101,6 +106,7 @@ static void multiply(const struct gemm_call *c)
 {
     emu::device_access open;
     float *a = new float[(size_t)(c->m * c->k + c->k)], *b = a + c->m * c->k;
+
     for (int64_t i = 0; i < c->m; i++)
         gather(a + i * c->k, c, c->a, c->ta ? i * c->lda : i,
                c->ta ? 1 : c->lda, c->k);
@@ -110,6 +116,7 @@ static void multiply(const struct gemm_call *c)
         for (int64_t i = 0; i < c->m; i++) {
             int64_t at = i + j * c->ldc;
             float sum = 0;
+
             for (int64_t l = 0; l < c->k; l++)
                 sum += a[i * c->k + l] * b[l];
             if (c->beta != 0)

@@ -23,6 +23,7 @@ static int asked_for(const char *word)
 {
     const char *words = getenv("GPT_CUDA_EMU_NCCL");
     const char *at = words ? strstr(words, word) : nullptr;
+
     if (!at)
         return 0;
     at += strlen(word);
@@ -111,6 +112,7 @@ void ncclComm::launch()
 void ncclComm::work_off(std::unique_lock<std::mutex> &hold)
 {
     const bool forced = ++made == asked_for("fail");
+
     std::shared_ptr<job> j = put.front();
     hold.unlock();
     const bool good = !forced && make_calls(&wires, size, rank, j->calls);
@@ -160,10 +162,11 @@ ncclResult_t ncclGetVersion(int *version)
 ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
 {
     uint64_t bits[2];
-    memset(id, 0, sizeof *id);
-    if (getrandom(bits, sizeof bits, 0) != sizeof bits)
+
+    memset(id, 0, sizeof(*id));
+    if (getrandom(bits, sizeof(bits), 0) != sizeof(bits))
         return ncclSystemError;
-    snprintf(id->internal, sizeof id->internal, "gpt-emu-nccl.%016llx%016llx",
+    snprintf(id->internal, sizeof(id->internal), "gpt-emu-nccl.%016llx%016llx",
              (unsigned long long)bits[0], (unsigned long long)bits[1]);
     return ncclSuccess;
 }
@@ -173,7 +176,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int size, ncclUniqueId id,
 {
     if (config->blocking != 0 || rank < 0 || rank >= size)
         return ncclInvalidArgument;
-    id.internal[sizeof id.internal - 1] = 0;
+    id.internal[sizeof(id.internal) - 1] = 0;
     ncclComm *c = *comm = new ncclComm;
     c->size = size;
     c->rank = rank;
@@ -232,12 +235,14 @@ const char *ncclGetErrorString(ncclResult_t r)
     static const char *const texts[] = {
         "no error",         "CUDA error",    "system error", "internal error",
         "invalid argument", "invalid usage", "remote error", "in progress"};
+
     return texts[r];
 }
 
 const char *ncclGetLastError(ncclComm_t c)
 {
     static thread_local std::string text;
+
     std::lock_guard<std::mutex> hold(c->lock);
     text = c->why;
     return text.c_str();
@@ -278,6 +283,7 @@ static bool in_memory(const ncclComm *comm, const call &c)
     const size_t bytes = c.n * bytes_of(c.type);
     const size_t all = bytes * (size_t)comm->size;
     const bool reads = c.kind != RECEIVE, writes = c.kind != SEND;
+
     return (!reads ||
             emu::on_device(c.in, c.kind == REDUCE_SCATTER ? all : bytes)) &&
            (!writes ||
@@ -287,6 +293,7 @@ static bool in_memory(const ncclComm *comm, const call &c)
 static ncclResult_t take(ncclComm_t comm, cudaStream_t stream, const call &c)
 {
     const bool moves = c.kind >= SEND;
+
     if (!in_memory(comm, c) || c.peer < 0 || c.peer >= comm->size ||
         (moves && c.peer == comm->rank))
         return ncclInvalidArgument;
@@ -375,6 +382,7 @@ const struct nccl *nccl_library(const char **text)
 #undef X
     };
     const bool absent = asked_for("absent") > 0;
+
     *text = absent ? "no usable emulated NCCL" : "emulated NCCL";
     return absent ? nullptr : &calls;
 }

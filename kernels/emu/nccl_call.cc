@@ -28,8 +28,10 @@ static void add(char *to, const std::vector<const char *> &in, size_t n,
     for (size_t i = 0; i < n; i++) {
         auto at = [&](size_t r) { return ((const T *)in[r % in.size()])[i]; };
         T sum = at(first);
+
         for (size_t r = 1; r < in.size(); r++) {
             auto a = load(sum), b = load(at(first + r));
+
             sum = op == ncclSum ? store(a + b) : store(a > b ? a : b);
         }
         ((T *)to)[i] = sum;
@@ -40,6 +42,7 @@ static void sum(char *to, const std::vector<const char *> &in, size_t n,
                 size_t first, const call &c)
 {
     auto same = [](auto x) { return x; };
+
     switch (c.type) {
     case ncclFloat32:
         return add<float>(to, in, n, first, c.op, same, same);
@@ -63,6 +66,7 @@ static void sum_parts(const std::vector<const char *> &in, const call &c)
 {
     const size_t each = bytes_of(c.type);
     const size_t part = (c.n + in.size() - 1) / in.size();
+
     for (size_t at = 0, m = 0; at < c.n; at += part, m++) {
         std::vector<const char *> slices;
         for (const char *p : in)
@@ -78,6 +82,7 @@ static void finish(const std::vector<const char *> &in, size_t rank,
                    const call &c)
 {
     const size_t bytes = c.n * bytes_of(c.type);
+
     switch (c.kind) {
     case ALL_REDUCE:
         return sum_parts(in, c);
@@ -104,6 +109,7 @@ static bool make_collective(struct wires *wires, size_t size, size_t rank,
     const bool all = c.kind != BROADCAST;
     const size_t root = (size_t)c.peer;
     const struct header h = {c.kind, c.type, c.op, c.peer, bytes};
+
     std::vector<std::vector<char>> got(size);
     std::vector<const char *> in;
     std::vector<struct message> list;
@@ -111,6 +117,7 @@ static bool make_collective(struct wires *wires, size_t size, size_t rank,
     emu::device_access open;
     for (size_t r = 0; r < size; r++) {
         const char *out = c.in + (c.kind == REDUCE_SCATTER ? r * bytes : 0);
+
         got[r].resize(bytes + 1);
         in.push_back(got[r].data());
         if (r == rank)
@@ -129,10 +136,12 @@ static bool make_collective(struct wires *wires, size_t size, size_t rank,
 static bool make_transfers(struct wires *wires, const std::vector<call> &calls)
 {
     emu::device_access open;
+
     std::vector<struct message> list;
     for (const call &c : calls) {
         const size_t bytes = c.n * bytes_of(c.type);
         const struct header h = {SEND, c.type, 0, 0, bytes};
+
         list.push_back(message{c.peer, c.kind == SEND, h, c.in, c.out});
     }
     return wires->exchange(list);

@@ -23,9 +23,9 @@ bool wires::fail(ncclResult_t r, const std::string &text)
 /* A name that is no file and ends with its process. */
 static socklen_t address(struct sockaddr_un *a, const std::string &id, int rank)
 {
-    memset(a, 0, sizeof *a);
+    memset(a, 0, sizeof(*a));
     a->sun_family = AF_UNIX;
-    int n = snprintf(a->sun_path + 1, sizeof a->sun_path - 1, "%s.%d",
+    int n = snprintf(a->sun_path + 1, sizeof(a->sun_path) - 1, "%s.%d",
                      id.c_str(), rank);
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
 }
@@ -40,12 +40,14 @@ bool wires::reach(const std::string &id, int peer)
     struct sockaddr_un a;
     const socklen_t n = address(&a, id, peer);
     const int32_t self = rank_;
+
     while (!aborted) {
         int fd = new_socket();
+
         if (fd < 0)
             return fail(ncclSystemError, strerror(errno));
         if (::connect(fd, (const struct sockaddr *)&a, n) == 0 &&
-            send(fd, &self, sizeof self, MSG_NOSIGNAL) == sizeof self) {
+            send(fd, &self, sizeof(self), MSG_NOSIGNAL) == sizeof(self)) {
             fds_[(size_t)peer] = fd;
             return true;
         }
@@ -58,14 +60,16 @@ bool wires::reach(const std::string &id, int peer)
 bool wires::welcome()
 {
     int32_t peer;
+
     while (!aborted) {
         struct pollfd p = {listening_, POLLIN, 0};
+
         if (poll(&p, 1, 20) <= 0)
             continue;
         int fd = accept4(listening_, nullptr, nullptr, SOCK_CLOEXEC);
         if (fd < 0)
             return fail(ncclSystemError, strerror(errno));
-        if (recv(fd, &peer, sizeof peer, MSG_WAITALL) != sizeof peer ||
+        if (recv(fd, &peer, sizeof(peer), MSG_WAITALL) != sizeof(peer) ||
             peer <= rank_ || peer >= (int32_t)fds_.size() ||
             fds_[(size_t)peer] >= 0) {
             ::close(fd);
@@ -81,6 +85,7 @@ bool wires::connect(const std::string &id, int rank, int size)
 {
     struct sockaddr_un a;
     const socklen_t n = address(&a, id, rank);
+
     rank_ = rank;
     fds_.assign((size_t)size, -1);
     listening_ = new_socket();
@@ -144,7 +149,7 @@ static void next(flow &f, ssize_t n)
 static enum progress send_some(int fd, flow &f)
 {
     const message &m = *f.list[f.i];
-    const size_t head = sizeof m.header;
+    const size_t head = sizeof(m.header);
     const char *from = f.at < head ? (const char *)&m.header + f.at
                                    : m.from + (f.at - head);
     const size_t left = f.at < head ? head - f.at
@@ -158,7 +163,7 @@ static enum progress send_some(int fd, flow &f)
 static enum progress receive_some(int fd, flow &f)
 {
     const message &m = *f.list[f.i];
-    const size_t head = sizeof m.header;
+    const size_t head = sizeof(m.header);
     char *to = f.at < head ? (char *)&f.seen + f.at : m.to + (f.at - head);
     const size_t left = f.at < head ? head - f.at
                                     : head + m.header.bytes - f.at;
@@ -177,7 +182,8 @@ static std::string describe(const struct header &h)
     static const char *const kinds[] = {"all-reduce", "reduce-scatter",
                                         "all-gather", "broadcast", "send"};
     char text[120];
-    snprintf(text, sizeof text,
+
+    snprintf(text, sizeof(text),
              "%s of %llu bytes, type %d, operation %d, root %d",
              kinds[h.kind % 5], (unsigned long long)h.bytes, h.type, h.op,
              h.root);

@@ -24,6 +24,7 @@ static int accesses; /* device_access alive */
 emu::device_access::device_access()
 {
     locked hold(lock);
+
     if (accesses++ == 0)
         for (auto b : blocks)
             __asan_unpoison_memory_region((void *)b.first, b.second);
@@ -32,6 +33,7 @@ emu::device_access::device_access()
 emu::device_access::~device_access()
 {
     locked hold(lock);
+
     if (--accesses == 0)
         for (auto b : blocks)
             __asan_poison_memory_region((void *)b.first, b.second);
@@ -84,6 +86,7 @@ const char *cudaGetErrorString(cudaError_t e)
 cudaError_t cudaGetLastError()
 {
     cudaError_t e = last;
+
     last = cudaSuccess;
     return e;
 }
@@ -93,6 +96,7 @@ static int device; /* of this process */
 cudaError_t cudaGetDeviceCount(int *n)
 {
     const char *devices = getenv("GPT_CUDA_EMU_DEVICES");
+
     *n = devices ? atoi(devices) : 8;
     return cudaSuccess;
 }
@@ -106,6 +110,7 @@ cudaError_t cudaGetDevice(int *d)
 cudaError_t cudaSetDevice(int d)
 {
     int n;
+
     cudaGetDeviceCount(&n);
     if (d < 0 || d >= n)
         return result(cudaErrorNoDevice);
@@ -116,12 +121,14 @@ cudaError_t cudaSetDevice(int d)
 static size_t capacity()
 {
     const char *bytes = getenv("GPT_CUDA_EMU_MEMORY");
+
     return bytes ? strtoull(bytes, nullptr, 10) : (size_t)8 << 30;
 }
 
 unsigned emu::arch()
 {
     const char *arch = getenv("GPT_CUDA_EMU_ARCH");
+
     return arch && strcmp(arch, "90") == 0 ? 90 : 80;
 }
 
@@ -135,9 +142,10 @@ size_t emu::max_shared()
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int d)
 {
     int major = (int)emu::arch() / 10, minor = (int)emu::arch() % 10;
+
     *p = cudaDeviceProp{"emulated", capacity(), emu::max_shared(), major,
                         minor, 2, 1 << 20, {}};
-    snprintf(p->uuid.bytes, sizeof p->uuid.bytes, "emulated %d", d);
+    snprintf(p->uuid.bytes, sizeof(p->uuid.bytes), "emulated %d", d);
     return cudaSuccess;
 }
 
@@ -222,6 +230,7 @@ static bool lies_in(const std::map<uintptr_t, size_t> &all, const void *p,
 {
     locked hold(lock);
     auto b = all.upper_bound((uintptr_t)p);
+
     if (b == all.begin())
         return false;
     --b;
@@ -248,6 +257,7 @@ static cudaError_t put_copy(void *dst, const void *src, size_t bytes,
 static uint64_t digest(const void *p, size_t bytes)
 {
     uint64_t h = 0xcbf29ce484222325;
+
     for (size_t i = 0; i < bytes; i++)
         h = (h ^ ((const unsigned char *)p)[i]) * 0x100000001b3;
     return h;

@@ -59,16 +59,19 @@ static void fail_at(const char *where, const char *fmt, va_list args)
     if (failed)
         return;
     failed = true;
-    int n = snprintf(text, sizeof text, "%s, block (%u,%u,%u)%s: ", kernel_name,
-                     blockIdx.x, blockIdx.y, blockIdx.z, where);
-    vsnprintf(text + n, sizeof text - (size_t)n, fmt, args);
+    int n =
+        snprintf(text, sizeof(text), "%s, block (%u,%u,%u)%s: ", kernel_name,
+                 blockIdx.x, blockIdx.y, blockIdx.z, where);
+    vsnprintf(text + n, sizeof(text) - (size_t)n, fmt, args);
 }
 
 void fail(const char *fmt, ...)
 {
     char where[40] = "";
+
     if (now)
-        snprintf(where, sizeof where, ", thread %u", (unsigned)(now - threads));
+        snprintf(where, sizeof(where), ", thread %u",
+                 (unsigned)(now - threads));
     va_list args;
     va_start(args, fmt);
     fail_at(where, fmt, args);
@@ -89,8 +92,10 @@ static void report_stuck()
 {
     unsigned ended = 0, waiting = 0, first_ended = 0;
     const struct thread *first = nullptr;
+
     for (unsigned i = 0; i < n_threads; i++) {
         struct thread *t = &threads[i];
+
         if (t->state == ENDED) {
             first_ended = ended++ ? first_ended : i;
         } else {
@@ -105,11 +110,11 @@ static void report_stuck()
             other = &threads[i];
     char more[200] = "";
     if (other)
-        snprintf(more, sizeof more, ", thread %u at %s in %s:%d",
+        snprintf(more, sizeof(more), ", thread %u at %s in %s:%d",
                  (unsigned)(other - threads), other->what, other->file,
                  other->line);
     else if (ended)
-        snprintf(more, sizeof more, "; thread %u has ended without it",
+        snprintf(more, sizeof(more), "; thread %u has ended without it",
                  first_ended);
     now = nullptr;
     fail("%u of %u threads wait for ever and %u have ended: thread %u waits "
@@ -175,6 +180,7 @@ void __syncthreads(const char *file, int line)
         at_barrier = 0;
         for (unsigned i = 0; i < n_threads; i++) {
             struct thread *t = &threads[i];
+
             if (t->line != line || strcmp(t->file, file) != 0)
                 fail("meets at __syncthreads in %s:%d thread %u, which is at "
                      "%s:%d", file, line, i, t->file, t->line);
@@ -195,6 +201,7 @@ bool copies_at_once;
 static void read_order()
 {
     const char *order = getenv("GPT_CUDA_EMU_ORDER");
+
     backwards = order && strcmp(order, "reverse") == 0;
     copies_at_once = backwards;
     random_state = 0;
@@ -207,6 +214,7 @@ static void read_order()
 static uint64_t next_random()
 {
     uint64_t x = random_state += 0x9e3779b97f4a7c15;
+
     x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9;
     x = (x ^ x >> 27) * 0x94d049bb133111eb;
     return x ^ x >> 31;
@@ -254,11 +262,13 @@ static bool run_warp(unsigned first)
     unsigned turn[32], lanes = std::min(32u, n_threads - first);
     unsigned sweeps = random_state ? 1 + next_random() % 8 : ~0u;
     bool moved = true, any = false;
+
     for (; moved && sweeps > 0; sweeps--) {
         moved = false;
         order(turn, lanes);
         for (unsigned i = 0; i < lanes && !failed; i++) {
             struct thread *t = &threads[first + turn[i]];
+
             if (t->state == POLLING && t->over(t))
                 t->state = READY;
             if (t->state != READY)
@@ -273,6 +283,7 @@ static bool run_warp(unsigned first)
 static unsigned count_ended()
 {
     unsigned n = 0;
+
     for (unsigned i = 0; i < n_threads; i++)
         n += threads[i].state == ENDED;
     return n;
@@ -281,9 +292,11 @@ static unsigned count_ended()
 static void run_block()
 {
     unsigned turn[MAX_THREADS / 32], warps = (n_threads + 31) / 32;
+
     begin_threads();
     while (!failed && count_ended() < n_threads) {
         bool moved = false;
+
         order(turn, warps);
         for (unsigned i = 0; i < warps && !failed; i++)
             moved = run_warp(turn[i] * 32) || moved;
@@ -310,6 +323,7 @@ static void abandon()
 static void check_limits(dim3 grid, dim3 block, size_t shared)
 {
     uint64_t count = (uint64_t)block.x * block.y * block.z;
+
     if (count < 1 || count > MAX_THREADS || block.z > 64)
         fail("%u x %u x %u threads in a block", block.x, block.y, block.z);
     if (!grid.x || !grid.y || !grid.z || grid.x > 0x7fffffff ||
@@ -324,11 +338,13 @@ static void run_grid()
 {
     uint64_t count = (uint64_t)gridDim.x * gridDim.y * gridDim.z;
     uint64_t step = 1; /* random: a step that has no factor with count */
+
     if (random_state)
         for (step = next_random() % count + 1; std::__gcd(step, count) != 1;)
             step++;
     for (uint64_t i = 0; i < count && !failed; i++) {
         uint64_t b = backwards ? count - 1 - i : i * step % count;
+
         blockIdx.x = (unsigned)(b % gridDim.x);
         blockIdx.y = (unsigned)(b / gridDim.x % gridDim.y);
         blockIdx.z = (unsigned)(b / gridDim.x / gridDim.y);

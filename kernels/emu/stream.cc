@@ -93,6 +93,7 @@ static void run_until(locked &hold, state &s, uint64_t number)
 static cudaError_t take_failure(state &s)
 {
     cudaError_t e = s.failure;
+
     s.failure = cudaSuccess;
     return e;
 }
@@ -109,6 +110,7 @@ static cudaError_t add(state &s, item i)
 cudaError_t emu::submit(cudaStream_t s, std::function<cudaError_t()> work)
 {
     locked hold(lock);
+
     if (s && s->state->graph) {
         s->state->graph->work.push_back(std::move(work));
         return cudaSuccess;
@@ -121,6 +123,7 @@ cudaError_t emu::submit(cudaStream_t s, std::function<cudaError_t()> work)
 void emu::submit(cudaStream_t s, std::shared_ptr<elsewhere> work)
 {
     locked hold(lock);
+
     if (s->state->graph) {
         s->state->graph->refused = true; /* no graph waits for others */
         return;
@@ -134,6 +137,7 @@ void emu::submit(cudaStream_t s, std::shared_ptr<elsewhere> work)
 void emu::end(elsewhere &work)
 {
     locked hold(lock);
+
     work.over = true;
     for (const state_p &s : streams)
         if (!s->late)
@@ -145,6 +149,7 @@ void emu::finish_all()
 {
     locked hold(lock);
     const std::set<state_p> all = streams;
+
     for (const state_p &s : all)
         run_until(hold, *s, s->put);
 }
@@ -170,6 +175,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned)
     locked hold(lock);
     const char *when = getenv("GPT_CUDA_EMU_STREAMS");
     state_p made = std::make_shared<state>();
+
     made->late = when && strcmp(when, "late") == 0;
     streams.insert(made);
     *s = new emu_stream{made};
@@ -196,6 +202,7 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t *s, unsigned flags,
 cudaError_t cudaStreamDestroy(cudaStream_t s)
 {
     locked hold(lock);
+
     run_until(hold, *s->state, s->state->put);
     streams.erase(s->state);
     delete s;
@@ -217,6 +224,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t s)
 cudaError_t cudaStreamQuery(cudaStream_t s)
 {
     locked hold(lock);
+
     if (!advance(*s->state, s->state->put))
         return not_ready();
     return take_failure(*s->state);
@@ -240,6 +248,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned)
 cudaError_t cudaEventDestroy(cudaEvent_t e)
 {
     locked hold(lock);
+
     delete e;
     return cudaSuccess;
 }
@@ -266,6 +275,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t e)
 cudaError_t cudaEventQuery(cudaEvent_t e)
 {
     locked hold(lock);
+
     return !e->state || advance(*e->state, e->number) ? cudaSuccess
                                                       : not_ready();
 }
@@ -293,6 +303,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned)
 cudaError_t cudaStreamBeginCapture(cudaStream_t s, cudaStreamCaptureMode)
 {
     locked hold(lock);
+
     if (capture || !s || s->state->graph)
         return cudaErrorStreamCaptureUnsupported;
     capture = s->state->graph = new emu_graph();
@@ -302,6 +313,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t s, cudaStreamCaptureMode)
 cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t *g)
 {
     locked hold(lock);
+
     *g = s->state->graph;
     capture = s->state->graph = nullptr;
     if (*g && !(*g)->refused)
@@ -321,6 +333,7 @@ cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *exec, cudaGraph_t g,
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t s)
 {
     cudaError_t e = cudaSuccess;
+
     emu::counted.graphs++;
     for (size_t i = 0; i < exec->work.size() && e == cudaSuccess; i++)
         e = emu::submit(s, exec->work[i]);

@@ -24,6 +24,7 @@ static uint16_t a_at(void *const slots[32], unsigned row, unsigned k)
 {
     const struct fragments *f =
         (const struct fragments *)slots[row % 8 * 4 + k % 8 / 2];
+
     return half_of(f->a[row / 8 + k / 8 * 2], k % 2);
 }
 
@@ -31,6 +32,7 @@ static uint16_t b_at(void *const slots[32], unsigned k, unsigned column)
 {
     const struct fragments *f =
         (const struct fragments *)slots[column * 4 + k % 8 / 2];
+
     return half_of(f->b[k / 8], k % 2);
 }
 
@@ -38,6 +40,7 @@ static float *d_at(void *const slots[32], unsigned row, unsigned column)
 {
     const struct fragments *f =
         (const struct fragments *)slots[row % 8 * 4 + column / 2];
+
     return &f->d[row / 8 * 2 + column % 2];
 }
 
@@ -45,6 +48,7 @@ template <float (*widen)(uint16_t)>
 static void product(void *const slots[32], uint32_t)
 {
     float a[16][16], b[8][16];
+
     for (unsigned k = 0; k < 16; k++) {
         for (unsigned i = 0; i < 16; i++)
             a[i][k] = widen(a_at(slots, i, k));
@@ -54,6 +58,7 @@ static void product(void *const slots[32], uint32_t)
     for (unsigned i = 0; i < 16; i++)
         for (unsigned j = 0; j < 8; j++) {
             float sum = 0;
+
             for (unsigned k = 0; k < 16; k++)
                 sum += a[i][k] * b[j][k];
             *d_at(slots, i, j) += sum;
@@ -64,6 +69,7 @@ void mma_bf16(float d[4], const uint32_t a[4], const uint32_t b[2],
               const char *file, int line)
 {
     struct fragments f = {d, a, b};
+
     meet("mma", ~0u, &f, product<gpt_bf16_to_f32>, file, line);
 }
 
@@ -71,6 +77,7 @@ void mma_f16(float d[4], const uint32_t a[4], const uint32_t b[2],
              const char *file, int line)
 {
     struct fragments f = {d, a, b};
+
     meet("mma", ~0u, &f, product<gpt_f16_to_f32>, file, line);
 }
 
@@ -87,10 +94,13 @@ static void load_rows(void *const slots[32], uint32_t)
 {
     for (unsigned l = 0; l < 32; l++) {
         struct rows *r = (struct rows *)slots[l];
+
         for (unsigned m = 0; m < (unsigned)r->n; m++) {
             uint16_t pair[2];
+
             for (unsigned k = 0; k < 2; k++) {
                 unsigned row = l / 4, column = l % 4 * 2 + k;
+
                 if (r->transposed)
                     std::swap(row, column);
                 struct rows *owner = (struct rows *)slots[m * 8 + row];
@@ -107,7 +117,7 @@ void ldmatrix(uint32_t *to, int n, bool transposed, const void *row,
     check_aligned(row, 16, file, line);
     struct rows r = {row, {0, 0, 0, 0}, n, transposed};
     meet("ldmatrix", ~0u, &r, load_rows, file, line);
-    memcpy(to, r.out, (size_t)n * sizeof *to);
+    memcpy(to, r.out, (size_t)n * sizeof(*to));
 }
 
 /* ---- cp.async ---- */

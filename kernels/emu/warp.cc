@@ -8,7 +8,7 @@ static uint32_t waiting[MAX_THREADS / 32]; /* lanes, by warp */
 
 void begin_warps()
 {
-    memset(waiting, 0, sizeof waiting);
+    memset(waiting, 0, sizeof(waiting));
 }
 
 /* All of the mask wait: for the same thing? */
@@ -16,6 +16,7 @@ static void check_place(struct thread *warp, uint32_t mask)
 {
     for (unsigned i = 0; i < 32; i++) {
         const struct thread *t = &warp[i];
+
         if ((mask >> i & 1) &&
             (t->mask != mask || t->line != now->line || t->what != now->what ||
              strcmp(t->file, now->file) != 0))
@@ -33,6 +34,7 @@ void meet(const char *what, uint32_t mask, void *slot, exchange f,
     struct thread *warp = &threads[w * 32];
     unsigned lanes = n_threads - w * 32;
     uint32_t there = lanes < 32 ? (1u << lanes) - 1 : ~0u;
+
     wait(IN_WARP, what, file, line);
     now->mask = mask;
     now->slot = slot;
@@ -60,6 +62,7 @@ static void move(void *const slots[32], uint32_t mask)
     for (unsigned i = 0; i < 32; i++)
         if (mask >> i & 1) {
             struct shuffle *s = (struct shuffle *)slots[i];
+
             if (!slots[s->from])
                 fail("lane %u reads lane %d, which is not in %08x", i, s->from,
                      mask);
@@ -71,6 +74,7 @@ uint64_t shuffled(const char *what, uint32_t mask, uint64_t value, int from,
                   const char *file, int line)
 {
     struct shuffle s = {value, 0, from};
+
     meet(what, mask, &s, move, file, line);
     return s.out;
 }
@@ -78,6 +82,7 @@ uint64_t shuffled(const char *what, uint32_t mask, uint64_t value, int from,
 static void count(void *const slots[32], uint32_t mask)
 {
     uint64_t votes = 0;
+
     for (unsigned i = 0; i < 32; i++)
         if (mask >> i & 1)
             votes |= ((struct shuffle *)slots[i])->in << i;
@@ -90,6 +95,7 @@ uint32_t ballot(const char *what, uint32_t mask, bool vote, const char *file,
                 int line)
 {
     struct shuffle s = {vote, 0, 0};
+
     meet(what, mask, &s, count, file, line);
     return (uint32_t)s.out;
 }
@@ -101,6 +107,7 @@ static void compare(void *const slots[32], uint32_t mask)
             if ((mask >> i & 1) && (mask >> j & 1)) {
                 struct shuffle *a = (struct shuffle *)slots[i];
                 struct shuffle *b = (struct shuffle *)slots[j];
+
                 a->out |= (uint64_t)(a->in == b->in) << j;
             }
 }
@@ -108,6 +115,7 @@ static void compare(void *const slots[32], uint32_t mask)
 uint32_t same(uint32_t mask, uint64_t value, const char *file, int line)
 {
     struct shuffle s = {value, 0, 0};
+
     meet("__match_any_sync", mask, &s, compare, file, line);
     return (uint32_t)s.out;
 }

@@ -56,6 +56,7 @@ static struct matrix decode(uint64_t d, bool transposed)
     static const unsigned bits[4] = {0, 3, 2, 1}; /* none, 128, 64, 32 B */
     struct matrix m = {field(d, 0), field(d, 16), field(d, 32), bits[d >> 62],
                        !transposed};
+
     if (d & 0x3fffc000c000c000)
         fail("wgmma: descriptor %#llx has bits set that are reserved, or a "
              "base offset", (unsigned long long)d);
@@ -71,6 +72,7 @@ static struct matrix decode(uint64_t d, bool transposed)
 static unsigned address_of(const struct matrix &m, unsigned mn, unsigned k)
 {
     unsigned w = 1u << m.bits, at = m.start;
+
     if (m.k_major)
         at += mn % 8 * 16 * w + mn / 8 * m.stride +
               k / 8 * (m.bits ? 16 : m.leading);
@@ -92,11 +94,13 @@ static void read(float *x, const struct matrix &m, enum wgmma_type type,
                  unsigned first, unsigned n)
 {
     unsigned step_j = m.k_major ? 1 : 8, step_k = m.k_major ? 8 : 1;
+
     for (unsigned k = 0; k < 16; k += step_k)
         for (unsigned j = 0; j < n; j += step_j) {
             uint16_t bits[8];
             unsigned at = address_of(m, first + j, k);
-            memcpy(bits, shared_at(at, sizeof bits), sizeof bits);
+
+            memcpy(bits, shared_at(at, sizeof(bits)), sizeof(bits));
             for (unsigned i = 0; i < 8; i++)
                 x[m.k_major ? (k + i) * n + j : k * n + j + i] =
                     widen(type, bits[i]);
@@ -107,6 +111,7 @@ static void read(float *x, const struct matrix &m, enum wgmma_type type,
 static float a_at(const struct product &p, unsigned row, unsigned k)
 {
     unsigned pair = p.a[row % 8 * 4 + k % 8 / 2][row / 8 + k / 8 * 2];
+
     return widen(p.op.type, (uint16_t)(pair >> k % 2 * 16));
 }
 
@@ -134,6 +139,7 @@ static void multiply(struct warp *w, struct product &p)
     struct accumulator *s = find(w, p.d);
     float a[16 * 16], b[16 * 256];
     unsigned n = p.op.n;
+
     read_a(a, p, (unsigned)(w - warps) % 4 * 16);
     read(b, decode(p.op.desc_b, p.op.trans_b), p.op.type, 0, n);
     if (!p.op.add)
@@ -177,8 +183,9 @@ static void take(struct accumulator *s)
     for (unsigned i = 0; i < 16; i++)
         for (unsigned j = 0; j < s->n; j++) {
             float *r = &s->at[lane_of(i, j)][register_of(i, j)];
+
             s->sum[i * s->n + j] = *r;
-            memcpy(r, &PENDING, sizeof *r);
+            memcpy(r, &PENDING, sizeof(*r));
         }
 }
 
@@ -187,7 +194,7 @@ static void check_untouched(const struct accumulator *s)
 {
     for (unsigned l = 0; l < 32; l++)
         for (unsigned r = 0; r < s->n / 2; r++)
-            if (memcmp(&s->at[l][r], &PENDING, sizeof PENDING) != 0)
+            if (memcmp(&s->at[l][r], &PENDING, sizeof(PENDING)) != 0)
                 fail("wgmma: lane %u wrote to an accumulator in flight", l);
 }
 
@@ -195,6 +202,7 @@ static struct accumulator *accumulator_of(struct warp *w,
                                           void *const slots[32], unsigned n)
 {
     struct accumulator *s = find(w, ((struct slot *)slots[0])->d);
+
     if (!s) {
         w->sums.emplace_back();
         s = &w->sums.back();
@@ -231,6 +239,7 @@ static void follow(struct warp *w, uint64_t x)
 static void issue(void *const slots[32], uint32_t)
 {
     struct warp *w = own();
+
     const struct wgmma &op = ((struct slot *)slots[0])->op;
     check_lanes(slots);
     if (!w->fenced)
@@ -251,6 +260,7 @@ static void issue(void *const slots[32], uint32_t)
 void wgmma_issue(float *d, const struct wgmma &op, const char *file, int line)
 {
     struct slot s = {d, op};
+
     if (op.n < 8 || op.n > 256 || op.n % 8)
         fail("%s:%d: wgmma of n = %u", file, line, op.n);
     if (n_threads % 128)
@@ -266,6 +276,7 @@ void wgmma_fence()
 static void commit(void *const *, uint32_t)
 {
     struct warp *w = own();
+
     w->group++;
     w->fenced = false;
     follow(w, 1);
@@ -297,6 +308,7 @@ static void finish(void *const slots[32], uint32_t)
 {
     struct warp *w = own();
     unsigned end = w->group - *(const unsigned *)slots[0];
+
     multiply_until(w, end);
     give_back(w, end);
     std::vector<product> left;

@@ -24,6 +24,7 @@
 __attribute__((unused)) static double bench_now(void) /* seconds */
 {
     struct timespec t;
+
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
@@ -35,6 +36,7 @@ __attribute__((unused)) static double bench_clock(void)
 {
     struct timespec t;
     bool cpu = getenv("GPT_BENCH_CPU") != NULL;
+
     clock_gettime(cpu ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
@@ -42,12 +44,13 @@ __attribute__((unused)) static double bench_clock(void)
 static int bench_order(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
+
     return (x > y) - (x < y);
 }
 
 __attribute__((unused)) static double bench_median(double *x, int n)
 {
-    qsort(x, (size_t)n, sizeof *x, bench_order);
+    qsort(x, (size_t)n, sizeof(*x), bench_order);
     return n % 2 ? x[n / 2] : (x[n / 2 - 1] + x[n / 2]) / 2;
 }
 
@@ -64,6 +67,7 @@ __attribute__((unused)) static double bench_time(void (*run)(void *ctx),
     begin = bench_clock();
     while (n < MOST && (n < 5 || bench_clock() - begin < budget)) {
         double t = bench_clock();
+
         for (int i = 0; i < group; i++)
             run(ctx);
         times[n++] = (bench_clock() - t) / group;
@@ -88,8 +92,10 @@ __attribute__((unused)) static void bench_read_all(void *ctx)
     for (int64_t i = 0; i < BENCH_STREAM; i += 1 << 14) {
         v4 x0 = {0}, x1 = x0, x2 = x0, x3 = x0, x4 = x0, x5 = x0, x6 = x0,
            x7 = x0;
+
         for (int64_t j = i; j < i + (1 << 14); j += 32) {
             const v4 *p = (const v4 *)(const void *)(s->a + j);
+
             x0 += p[0], x1 += p[1], x2 += p[2], x3 += p[3];
             x4 += p[4], x5 += p[5], x6 += p[6], x7 += p[7];
         }
@@ -117,6 +123,7 @@ __attribute__((unused)) static void bench_update_all(void *ctx)
     for (int64_t i = 0; i < BENCH_STREAM; i += 1 << 14) {
         const v4 *a = (const v4 *)(const void *)(s->a + i);
         v4 *b = (v4 *)(void *)(s->b + i);
+
         for (int64_t j = 0; j < 1 << 12; j += 4) {
             b[j] += a[j], b[j + 1] += a[j + 1];
             b[j + 2] += a[j + 2], b[j + 3] += a[j + 3];
@@ -132,6 +139,7 @@ __attribute__((unused)) static double bench_stream_rate(void (*pass)(void *ctx),
     struct gpt_err err;
     void *a = NULL, *b = NULL;
     size_t bytes = BENCH_STREAM * sizeof(float);
+
     enum { APART = 24576 + 448 }; /* else both fall into the same cache sets */
     if (gpt_backend_cpu(&be, &err) != GPT_OK ||
         be->alloc(be, bytes, "bench", &a, &err) != GPT_OK ||
@@ -183,12 +191,13 @@ __attribute__((unused)) static double bench_sgemm_ceiling(void)
 {
     static const int64_t shapes[][3] = {
         {1024, 3072, 768}, {1024, 768, 3072}, {1024, 4096, 1024}};
+
     enum { MOST = 4096 * 1024 };
     double best = 0;
 #ifndef GPT_HAVE_DNNL
     return 0;
 #endif
-    float *mem = calloc(3 * (size_t)MOST, sizeof *mem);
+    float *mem = calloc(3 * (size_t)MOST, sizeof(*mem));
     if (!mem)
         return 0;
     for (int64_t i = 0; i < 2 * (int64_t)MOST; i++)
@@ -198,6 +207,7 @@ __attribute__((unused)) static double bench_sgemm_ceiling(void)
                                mem,          mem + MOST,   mem + 2 * MOST};
         double s = bench_time(bench_library, &g, 0.3);
         double rate = 2 * (double)(g.m * g.n * g.k) / s;
+
         best = rate > best ? rate : best;
     }
     free(mem);
@@ -216,8 +226,9 @@ __attribute__((unused)) static void bench_row(const char *name, double figure,
                                               double error)
 {
     char text[32] = "-";
+
     if (error >= 0)
-        snprintf(text, sizeof text, "%.1e", error);
+        snprintf(text, sizeof(text), "%.1e", error);
     printf("%-34s\t%10.4g\t%-7s\t%10.4g\t%5.2f\t%s\n", name, figure, unit,
            floor, floor > 0 ? figure / floor : 0, text);
     fflush(stdout);

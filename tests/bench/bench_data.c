@@ -29,6 +29,7 @@ struct image {
 static struct image make_image(void)
 {
     struct image im = {NULL, 42 + 20 * (int64_t)SEQUENCES, 0};
+
     im.bytes = malloc((size_t)im.size);
     if (!im.bytes || !gpt_idx_header(im.bytes, GPT_U16, SEQUENCES, SEQUENCES))
         exit(1);
@@ -38,6 +39,7 @@ static struct image make_image(void)
     for (int64_t i = 0; i <= SEQUENCES; i++) {
         int32_t n = 1 + (int32_t)((uint64_t)i * 2654435761u % (2 * LENGTH));
         int64_t at = 2 * im.tokens;
+
         memcpy(documents + 8 * i, &i, 8);
         if (i == SEQUENCES)
             break;
@@ -53,6 +55,7 @@ static void check_image(void *ctx)
     struct image *im = ctx;
     struct gpt_idx idx;
     struct gpt_err err;
+
     if (gpt_idx_parse(&idx, im->bytes, im->size, 2 * im->tokens, "bench",
                       &err) != GPT_OK)
         die(&err);
@@ -65,6 +68,7 @@ static void build_samples(void *ctx)
     struct gpt_err err;
     const struct gpt_samples_source source = {
         im->bytes + GPT_IDX_HEADER, 0, SEQUENCES, T, 0, 1234};
+
     if (gpt_samples_build(&s, &source, &err) != GPT_OK)
         die(&err);
     gpt_samples_free(&s);
@@ -78,6 +82,7 @@ static void shuffle_all(void *ctx)
 {
     struct shuffle *s = ctx;
     struct gpt_mt19937 mt;
+
     gpt_mt19937_seed(&mt, 1);
     gpt_mt19937_shuffle(&mt, s->a, SEQUENCES);
 }
@@ -93,6 +98,7 @@ static void blend(void *ctx)
     struct mixture *m = ctx;
     struct gpt_blend b;
     struct gpt_err err;
+
     if (gpt_blend_build(&b, m->w, m->n, m->size, &err) != GPT_OK)
         die(&err);
     gpt_blend_free(&b);
@@ -110,6 +116,7 @@ static void fetch(void *ctx)
     struct fetch *f = ctx;
     int32_t x[T + 1];
     struct gpt_err err;
+
     for (int i = 0; i < FETCHES; i++, f->next++)
         if (gpt_corpus_get(f->c, GPT_TRAIN,
                            f->next % gpt_corpus_size(f->c, GPT_TRAIN), x,
@@ -124,11 +131,13 @@ static void write_set(const char *prefix)
     struct gpt_indexed_writer *w;
     struct gpt_err err;
     int32_t one = 1;
+
     if (gpt_indexed_writer_open(&w, prefix, GPT_U16, 0, &err) != GPT_OK)
         die(&err);
     for (int i = 0; i < SHORT_SET; i++) {
         int32_t n = 1 + (int32_t)((uint64_t)i * 2654435761u % (2 * LENGTH));
         const struct gpt_indexed_block b = {tokens, n, &n, 1, &one, 1};
+
         tokens[i % (2 * LENGTH)] = (uint16_t)i;
         if (gpt_indexed_writer_add(w, &b, &err) != GPT_OK)
             die(&err);
@@ -141,9 +150,10 @@ static void bench_fetch(double copy)
 {
     char dir[] = "/tmp/gpt-bench.XXXXXX", prefix[64], command[64];
     const char *const impls[] = {"mmap", "cached", "lazy"};
+
     if (!mkdtemp(dir))
         exit(1);
-    snprintf(prefix, sizeof prefix, "%s/set", dir);
+    snprintf(prefix, sizeof(prefix), "%s/set", dir);
     write_set(prefix);
     const char *const paths[] = {prefix};
     for (int i = 0; i < 3; i++) {
@@ -155,14 +165,15 @@ static void bench_fetch(double copy)
         struct fetch f = {NULL, 0};
         struct gpt_err err;
         char name[64];
+
         if (gpt_corpus_open(&f.c, &o, &err) != GPT_OK)
             die(&err);
         double t = bench_time(fetch, &f, 0.3) / FETCHES / (T + 1);
-        snprintf(name, sizeof name, "sample of %d, %s", T, impls[i]);
+        snprintf(name, sizeof(name), "sample of %d, %s", T, impls[i]);
         bench_row(name, 1e-6 / t, "Mtok/s", copy / 6 * 1e-6, -1);
         gpt_corpus_close(f.c);
     }
-    snprintf(command, sizeof command, "rm -rf '%s'", dir);
+    snprintf(command, sizeof(command), "rm -rf '%s'", dir);
     if (system(command) != 0)
         exit(1);
 }
@@ -192,13 +203,14 @@ int main(void)
     for (int n = 10; n <= 10000; n *= 10) {
         static struct mixture m;
         char name[64];
+
         m.n = n;
         m.size = 10000000 / n;
         for (int i = 0; i < n; i++)
             m.w[i] = 1 + i * 7919 % 1009;
         gpt_normalize(m.w, n);
         t = bench_time(blend, &m, 0.3);
-        snprintf(name, sizeof name, "blend of %d sets", n);
+        snprintf(name, sizeof(name), "blend of %d sets", n);
         bench_row(name, 1e-6 * (double)m.size / t, "M/s",
                   copy / 6 * 1e-6, -1);
     }

@@ -20,6 +20,7 @@ static void step(void *ctx)
 {
     struct job *j = ctx;
     struct gpt_err err = {0};
+
     for (int64_t i = 0; i < j->n; i++)
         if (gpt_decoder_length(j->d, i) == 256)
             gpt_decoder_truncate(j->d, i, 128);
@@ -35,6 +36,7 @@ static void prefill(void *ctx)
 {
     struct job *j = ctx;
     struct gpt_err err = {0};
+
     gpt_decoder_truncate(j->d, 0, 0);
     must(gpt_decoder_append(j->d, 0, j->prompt, 256, GPT_LOGITS_LAST,
                             j->logits, &err),
@@ -46,6 +48,7 @@ static void choose(void *ctx)
 {
     struct job *j = ctx;
     struct gpt_err err = {0};
+
     must(gpt_sample(j->sampler, j->logits, j->vocab, &j->rule, 0.5, &j->next[0],
                     &err),
          &err);
@@ -62,6 +65,7 @@ static void bench_choice(struct job *j)
         {"choice, top-k 40", {1, 40, 0}},
         {"choice, top-p 0.9", {1, 0, 0.9}},
     };
+
     for (size_t i = 0; i < GPT_COUNT(rules); i++) {
         j->rule = rules[i].rule;
         bench_row(rules[i].name, 1e6 * bench_time(choose, j, 0.2), "us", 0, -1);
@@ -72,11 +76,12 @@ int main(void)
 {
     struct model m;
     struct gpt_err err = {0};
+
     open_model(&m, gpt_config_default());
     struct job j = {.vocab = m.c.vocab_size, .rule = {0.8, 40, 0}};
     j.d = decoder_of(&m, 8, 256);
     must(gpt_sampler_open(&j.sampler, j.vocab, &err), &err);
-    j.logits = gpt_alloc((size_t)(8 * j.vocab), sizeof *j.logits);
+    j.logits = gpt_alloc((size_t)(8 * j.vocab), sizeof(*j.logits));
     for (int i = 0; i < 256; i++)
         j.prompt[i] = i * 97 % 50000;
     for (int i = 0; i < 8; i++) {

@@ -18,6 +18,7 @@ static void *memory(size_t bytes, const char *what)
 {
     struct gpt_err err;
     void *mem;
+
     if (be->alloc(be, bytes, what, &mem, &err) != GPT_OK) {
         fprintf(stderr, "bench_kernels: %s\n", err.text);
         exit(1);
@@ -28,8 +29,9 @@ static void *memory(size_t bytes, const char *what)
 /* n floats in [-1, 1) */
 static float *filled(int64_t n)
 {
-    float *x = memory((size_t)n * sizeof *x, "bench");
+    float *x = memory((size_t)n * sizeof(*x), "bench");
     uint32_t s = 12345;
+
     for (int64_t i = 0; i < n; i++) {
         s = s * 1664525u + 1013904223u;
         x[i] = (float)(s >> 8) / (1 << 23) - 1;
@@ -40,6 +42,7 @@ static float *filled(int64_t n)
 static double worse(double err, double got, double want)
 {
     double e = fabs(got - want) / (1 + fabs(want));
+
     return e > err ? e : err;
 }
 
@@ -53,9 +56,11 @@ static double matmul_error(const struct gpt_matmul *op)
 {
     const float *a = op->a, *b = op->b, *c = op->c;
     double err = 0;
+
     for (int trial = 0; trial < 50; trial++) {
         int64_t i = trial * 37 % op->m, j = trial * 7919 % op->n;
         double sum = 0;
+
         for (int64_t k = 0; k < op->k; k++)
             sum += (double)a[op->ta ? k * op->m + i : i * op->k + k] *
                    (double)b[op->tb ? j * op->k + k : k * op->n + j];
@@ -86,8 +91,9 @@ static void bench_matmul(void)
         {"head dw", V, C, ROWS, true, false, GPT_EPI_NONE},
     };
     float *x = filled((int64_t)V * C), *w = filled((int64_t)V * C);
-    float *y = memory((size_t)V * C * sizeof *y, "bench"), *bias = filled(F);
+    float *y = memory((size_t)V * C * sizeof(*y), "bench"), *bias = filled(F);
     float *aux = filled((int64_t)ROWS * F);
+
     for (size_t i = 0; i < GPT_COUNT(cases); i++) {
         struct gpt_matmul op = {.m = cases[i].m,
                                 .n = cases[i].n,
@@ -102,11 +108,12 @@ static void bench_matmul(void)
                                 .bias = bias,
                                 .aux = aux};
         double flop = 2 * (double)op.m * (double)op.n * (double)op.k;
+
         be->matmul(q, &op);
         double err = matmul_error(&op);
         op.epilogue = cases[i].epi;
         char name[64];
-        snprintf(name, sizeof name, "matmul %s", cases[i].name);
+        snprintf(name, sizeof(name), "matmul %s", cases[i].name);
         bench_row(name, flop / bench_time(run_matmul, &op, budget) * 1e-9,
                   "GFLOP/s", gemm_floor * 1e-9, err);
     }
@@ -122,7 +129,8 @@ static void bench_matmul(void)
                                 .act = GPT_F32,
                                 .c_type = GPT_F32};
         char name[64];
-        snprintf(name, sizeof name, "matmul head, %d rows", (int)few[i]);
+
+        snprintf(name, sizeof(name), "matmul head, %d rows", (int)few[i]);
         double s = bench_time(run_matmul, &op, budget);
         bench_row(name, 4e-9 * (double)V * C / s, "GB/s", read_floor * 1e-9,
                   matmul_error(&op));
@@ -144,6 +152,7 @@ static void run_attn(void *r)
 static void run_attn_grad(void *r)
 {
     struct attn_run *k = r;
+
     be->attn_bwd(q, &k->op, &k->grad);
 }
 
@@ -166,14 +175,15 @@ static void bench_attn(int64_t b, int64_t t, float p)
                           .lse = lse,
                           .dropout = {.p = p, .rng = {{1, 2}}}},
                          {dout, dqkv, NULL}};
+
     r.grad.scratch = memory(be->attn_scratch(&r.op), "bench");
     double flop = 2 * (double)(b * HEADS * t * t * D);
     char name[64];
-    snprintf(name, sizeof name, "attention fwd B%d T%d p %g", (int)b, (int)t,
+    snprintf(name, sizeof(name), "attention fwd B%d T%d p %g", (int)b, (int)t,
              (double)p);
     double s = bench_time(run_attn, &r, budget);
     bench_row(name, flop / s * 1e-9, "GFLOP/s", gemm_floor * 1e-9, -1);
-    snprintf(name, sizeof name, "attention bwd B%d T%d p %g", (int)b, (int)t,
+    snprintf(name, sizeof(name), "attention bwd B%d T%d p %g", (int)b, (int)t,
              (double)p);
     s = bench_time(run_attn_grad, &r, budget);
     bench_row(name, 2.5 * flop / s * 1e-9, "GFLOP/s", gemm_floor * 1e-9, -1);
@@ -204,7 +214,7 @@ static void bench_cached(int32_t pos)
         .v_cache = v, .pos = at, .len = len, .slot = slot};
     double s = bench_time(run_cached, &op, budget);
     char name[64];
-    snprintf(name, sizeof name, "attention cached, %d keys", (int)pos);
+    snprintf(name, sizeof(name), "attention cached, %d keys", (int)pos);
     bench_row(name, 8e-9 * (double)(SLOTS * HEADS * (int64_t)pos * D) / s,
               "GB/s", read_floor * 1e-9, -1);
     be->free(be, k), be->free(be, v), be->free(be, qkv), be->free(be, out);
@@ -230,6 +240,7 @@ static void run_norm(void *p)
 static void run_norm_grad(void *p)
 {
     struct pass *k = p;
+
     be->norm_bwd(q, &k->norm, &k->grad);
 }
 
@@ -246,24 +257,28 @@ static void run_adamw(void *p)
 static void run_sumsq(void *p)
 {
     struct pass *k = p;
+
     be->sumsq(q, k->sum, k->x, k->n);
 }
 
 static void run_zero(void *p)
 {
     struct pass *k = p;
+
     be->zero(q, k->x, (size_t)k->n * sizeof(float));
 }
 
 static void run_dropout(void *p)
 {
     struct pass *k = p;
+
     be->dropout(q, k->y, k->x, k->n / C, C, GPT_F32, &k->dropout);
 }
 
 static void run_bias_grad(void *p)
 {
     struct pass *k = p;
+
     be->bias_grad(q, k->y, k->x, ROWS, F, GPT_F32);
 }
 
@@ -275,6 +290,7 @@ static void run_embed(void *p)
 static void run_embed_grad(void *p)
 {
     struct pass *k = p;
+
     be->embed_bwd(q, &k->embed, k->embed.out, k->y, NULL);
 }
 
@@ -287,6 +303,7 @@ static void bench_rows(void)
     float *a = filled(n), *b = filled(n), *c = filled(n), *d = filled(n);
     float *w = filled(4 * C + 2 * ROWS);
     struct pass k = {.x = a, .y = b, .n = n, .dropout = drop};
+
     k.norm = (struct gpt_norm){.n = ROWS,
                                .c = C,
                                .eps = 1e-5f,
@@ -319,7 +336,8 @@ static void bench_rows(void)
 
 static void bench_embed(void)
 {
-    int32_t *ids = memory(2 * ROWS * sizeof *ids, "bench");
+    int32_t *ids = memory(2 * ROWS * sizeof(*ids), "bench");
+
     for (int i = 0; i < ROWS; i++) {
         ids[i] = i * 7919 % V;
         ids[ROWS + i] = i % 64;
@@ -351,8 +369,9 @@ static void bench_embed(void)
 static void bench_xent(void)
 {
     int64_t n = (int64_t)ROWS * V;
-    int32_t *target = memory(ROWS * sizeof *target, "bench");
+    int32_t *target = memory(ROWS * sizeof(*target), "bench");
     struct pass k = {.x = filled(n), .y = filled(2 * ROWS)};
+
     k.xent = (struct gpt_xent){.n = ROWS,
                                .v = V,
                                .v_real = V - 47,
@@ -375,6 +394,7 @@ static void bench_flat(void)
     float *p = filled(4 * n);
     struct gpt_adamw_segment seg = {0, true};
     struct pass k = {.x = p, .n = n, .sum = memory(sizeof(double), "bench")};
+
     k.adamw = (struct gpt_adamw){.n = n,
                                  .p = p,
                                  .m = p + n,
@@ -408,6 +428,7 @@ int main(int argc, char **argv)
 {
     struct gpt_err err;
     char text[200];
+
     if (argc > 1)
         budget = atof(argv[1]);
     if (gpt_backend_open(&be, "cpu", &err) != GPT_OK ||
@@ -415,7 +436,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "bench_kernels: %s\n", err.text);
         return 1;
     }
-    be->describe(be, text, sizeof text);
+    be->describe(be, text, sizeof(text));
     read_floor = bench_stream_rate(bench_read_all, 1);
     update_floor = bench_update_rate();
     gemm_floor = bench_sgemm_ceiling();

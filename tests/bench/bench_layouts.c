@@ -60,6 +60,7 @@ static double bytes_sent(const struct gpt_world *w)
 
     for (int i = 0; i <= GPT_N_GROUPS; i++) {
         const struct gpt_comm *c = i < GPT_N_GROUPS ? w->comm[i] : w->reduce;
+
         if (!c)
             continue;
         gpt_comm_counters(c, &bytes, &waited);
@@ -92,6 +93,7 @@ static int train(struct trainer *t, void *arg, struct gpt_err *err)
     for (int64_t i = 0; i < WARMUP + STEPS; i++) {
         struct gpt_step step = {.stop = false};
         const double begun = bench_now();
+
         GPT_TRY(trainer_step(t, i, &step, err));
         if (i < WARMUP) {
             before = bytes_sent(t->world);
@@ -161,14 +163,14 @@ static void print_row(const struct layout *l, const struct figures *f,
     }
     layout_name(l, name);
     if (l->pp > 1)
-        snprintf(bubble, sizeof bubble, "%.3f of %.3f",
+        snprintf(bubble, sizeof(bubble), "%.3f of %.3f",
                  busiest->waiting / busiest->computing,
                  (double)(l->pp - 1) / (double)(l->chunks * m));
-    at += describe(traffic + at, sizeof traffic - at, "gradients", busiest,
+    at += describe(traffic + at, sizeof(traffic) - at, "gradients", busiest,
                    busiest->gradients);
-    at += describe(traffic + at, sizeof traffic - at, "weights", busiest,
+    at += describe(traffic + at, sizeof(traffic) - at, "weights", busiest,
                    busiest->weights);
-    describe(traffic + at, sizeof traffic - at, "tensor", busiest,
+    describe(traffic + at, sizeof(traffic) - at, "tensor", busiest,
              busiest->tensor);
     printf("%-20s %2lld %9.2f %6.2f %6.2f %9.1f %9.2f  %-15s%s\n", name,
            (long long)size, BATCH * B / f->seconds, one->seconds / f->seconds,
@@ -211,7 +213,7 @@ int main(void)
 
     if (!mkdtemp(dir))
         return 1;
-    snprintf(prefix, sizeof prefix, "%s/data", dir);
+    snprintf(prefix, sizeof(prefix), "%s/data", dir);
     if (make_dataset(prefix, &err) != GPT_OK)
         return 1;
     printf("# %d cores; %d samples of %d tokens a step, %d microbatches\n"
@@ -224,6 +226,7 @@ int main(void)
         struct figures *f = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
                                  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
         struct job j = {l, prefix, f};
+
         if (size > 1 && !ranks_possible)
             break;
         if (f == MAP_FAILED ||

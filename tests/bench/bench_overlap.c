@@ -159,6 +159,7 @@ static int steps(struct member *m, struct gpt_err *err)
         now = tensor_times(m);
         if (i >= 0) {
             struct gpt_lane_times reduce;
+
             gpt_reducer_times(m->reducer, &reduce.waited, &reduce.total);
             add(&m->f->times[GRADIENTS], reduce);
             add(&m->f->times[WEIGHTS], gpt_gatherer_times(m->gatherer));
@@ -298,16 +299,17 @@ int main(void)
         {"step beside a device, TP 2 SP, overlapped", 2, 1, GPT_ZERO_OFF, true,
          true},
     };
-    struct figures *f = mmap(NULL, 2 * sizeof *f, PROT_READ | PROT_WRITE,
+    struct figures *f = mmap(NULL, 2 * sizeof(*f), PROT_READ | PROT_WRITE,
                              MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     double one = 0;
 
     for (size_t i = 0; i < GPT_COUNT(rows) && f != MAP_FAILED; i++) {
         const struct row *r = &rows[i];
         struct job j = {r, f};
+
         if (r->tp * r->dp > 1 && !ranks_possible)
             break;
-        memset(f, 0, 2 * sizeof *f);
+        memset(f, 0, 2 * sizeof(*f));
         if (ranks_run(r->tp * r->dp, 1, 120, be_rank, &j) != 0)
             return 1;
         if (i == 0)
@@ -315,6 +317,7 @@ int main(void)
         bench_row(r->name, f->seconds, "s", one, -1);
         for (int k = 0; k < KINDS; k++) {
             const struct gpt_lane_times t = f->times[k];
+
             if (t.total > 0)
                 printf("#   %s: %.3f s, waited %.3f s (%.1f %% of a step), "
                        "hidden %.3f s\n", kinds[k], t.total, t.waited,

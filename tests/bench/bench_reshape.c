@@ -23,8 +23,9 @@ static const char *in_top(const char *name)
 {
     static char path[2][400];
     static int k;
+
     k = !k;
-    snprintf(path[k], sizeof path[k], "%s/%s", top, name);
+    snprintf(path[k], sizeof(path[k]), "%s/%s", top, name);
     return path[k];
 }
 
@@ -36,18 +37,20 @@ static void make_model(void)
     struct gpt_checkpoint_writer *w;
     struct gpt_tensor_slice *slices;
     float *data;
+
     if (gpt_config_complete(&c, 128, 1, &err) ||
         gpt_params_build(&table, &c, &err))
         die();
     struct gpt_layout layout = GPT_LAYOUT_SINGLE(&c);
     if (gpt_flat_build(&flat, &table, &layout, &err) ||
-        gpt_new(&data, (size_t)flat.elements, sizeof *data, "model", &err) ||
-        gpt_new(&slices, (size_t)flat.n, sizeof *slices, "model", &err))
+        gpt_new(&data, (size_t)flat.elements, sizeof(*data), "model", &err) ||
+        gpt_new(&slices, (size_t)flat.n, sizeof(*slices), "model", &err))
         die();
     for (int64_t i = 0; i < flat.elements; i++)
         data[i] = (float)(i % 10007) * 1e-4f;
     for (int64_t i = 0; i < flat.n; i++) {
         const struct gpt_slice *s = &flat.slices[i];
+
         slices[i] = (struct gpt_tensor_slice){
             .name = s->param->name, .dtype = GPT_F32, .ndim = s->param->ndim,
             .global = {s->shape[0], s->shape[1]},
@@ -71,6 +74,7 @@ static double copy(int64_t bytes)
     struct gpt_out *out;
     uint8_t *tile = malloc(GPT_TILE_BYTES);
     double begin = bench_clock();
+
     if (gpt_in_open(&in, in_top("native/iter_0000001/"
                                 "model_tp00_pp00.safetensors"), &err) ||
         gpt_out_open(&out, in_top("copy"), 0, bytes, &err))
@@ -78,6 +82,7 @@ static double copy(int64_t bytes)
     for (int64_t at = 0; at < bytes; at += GPT_TILE_BYTES) {
         size_t n = (size_t)gpt_min_i64(GPT_TILE_BYTES, bytes - at);
         int64_t from = gpt_min_i64(at, gpt_in_size(in) - (int64_t)n);
+
         if (gpt_in_read(in, tile, from, n, &err) ||
             gpt_out_write(out, tile, n, &err))
             die();
@@ -99,14 +104,16 @@ static void row(const char *name, const char *from, const char *to,
     double times[5], copies[5], error = 0;
     int64_t bytes = 0;
     char load[400], save[400];
-    snprintf(load, sizeof load, "%s", in_top(from));
-    snprintf(save, sizeof save, "%s", in_top(to));
+
+    snprintf(load, sizeof(load), "%s", in_top(from));
+    snprintf(save, sizeof(save), "%s", in_top(to));
     o.load = load;
     o.save = save;
     o.divisible_by = 128;
     o.max_shard_size = 5000000000;
     for (int i = 0; i < 5; i++) {
         struct gpt_reshape r;
+
         remove_tree(save);
         double begin = bench_clock();
         if (gpt_reshape_open(&r, &o, &err) ||
@@ -126,7 +133,8 @@ static void row(const char *name, const char *from, const char *to,
 int main(void)
 {
     const char *dir = getenv("BENCH_DIR");
-    snprintf(top, sizeof top, "%s/gpt-bench.XXXXXX", dir ? dir : "/dev/shm");
+
+    snprintf(top, sizeof(top), "%s/gpt-bench.XXXXXX", dir ? dir : "/dev/shm");
     if (!mkdtemp(top)) {
         perror(top);
         return 1;

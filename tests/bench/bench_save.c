@@ -29,6 +29,7 @@ static double run_block(struct gpt_replica *r, struct gpt_saver *s,
         const struct gpt_train_state state = {.iteration = ++*iteration};
         if (s && i == 0) {
             double t = bench_now();
+
             need(gpt_saver_save(s, &state, &err), &err);
             *waited = bench_now() - t;
         }
@@ -65,10 +66,10 @@ static void report(double blocks[N_MODES][ROUNDS],
     printf("# %.1f MB a checkpoint, %.1f ms a step, a save every %d steps\n",
            (double)bytes / 1e6, 1e3 * alone / INTERVAL, INTERVAL);
     for (int m = FOREGROUND; m < N_MODES; m++) {
-        snprintf(name, sizeof name, "%s: the step waits", mode_names[m]);
+        snprintf(name, sizeof(name), "%s: the step waits", mode_names[m]);
         bench_row(name, 1e3 * bench_median(waits[m], ROUNDS), "ms",
                   1e3 * 2 * (double)bytes / copy, -1);
-        snprintf(name, sizeof name, "%s: cost", mode_names[m]);
+        snprintf(name, sizeof(name), "%s: cost", mode_names[m]);
         bench_row(name,
                   100 * (bench_median(blocks[m], ROUNDS) / alone - 1), "%", 0,
                   -1);

@@ -33,10 +33,12 @@ static void add_files(struct gpt_buf *text, const char *pattern)
 {
     glob_t found = {0};
     struct gpt_err err = {.text = "no such file"};
+
     must(glob(pattern, 0, NULL, &found) ? GPT_EIO : GPT_OK, &err);
     for (size_t i = 0; i < found.gl_pathc; i++) {
         char *data;
         size_t len;
+
         must(gpt_read_file(found.gl_pathv[i], 1 << 30, &data, &len, &err),
              &err);
         must(gpt_buf_add(text, data, len), &err);
@@ -48,9 +50,11 @@ static void add_files(struct gpt_buf *text, const char *pattern)
 static void make_line(struct bench *b)
 {
     struct gpt_err err = {.text = "out of memory"};
+
     must(gpt_buf_printf(&b->line, "{\"id\":1,\"text\":\""), &err);
     for (size_t i = 0; i < b->text.len; i++) {
         char c = b->text.data[i];
+
         if (c == '"' || c == '\\' || (c >= 0 && c < 0x20))
             must(gpt_buf_printf(&b->line, "\\u%04x", (unsigned)c), &err);
         else
@@ -63,12 +67,14 @@ static void scan(void *ctx)
 {
     struct bench *b = ctx;
     struct gpt_err err;
+
     must(gpt_jsonl_scan(b->scanner, b->line.data, b->line.len, &err), &err);
 }
 
 static size_t cut_some(const char *text, size_t len, size_t *ends, size_t room)
 {
     gpt_cut_fn *fast = gpt_cut_like(gpt_pretok_gpt2);
+
     if (fast)
         return fast(text, len, ends, room);
     ends[0] = gpt_pretok_gpt2(text, len);
@@ -79,10 +85,12 @@ static void cut(void *ctx)
 {
     struct bench *b = ctx;
     size_t ends[4 * GPT_CUT_ROOM];
+
     b->pieces = 0;
     for (size_t i = 0; i < b->text.len;) {
         size_t n = cut_some(b->text.data + i, b->text.len - i, ends,
                             GPT_COUNT(ends));
+
         b->pieces += n;
         i += ends[n - 1];
     }
@@ -92,6 +100,7 @@ static void encode(void *ctx)
 {
     struct bench *b = ctx;
     struct gpt_err err;
+
     b->ids.len = 0;
     must(gpt_encode(b->enc, b->text.data, b->text.len, &b->ids, &err), &err);
 }
@@ -100,6 +109,7 @@ static void encode_cold(void *ctx)
 {
     struct bench *b = ctx;
     struct gpt_err err;
+
     gpt_encoder_close(b->enc);
     must(gpt_encoder_open(&b->enc, b->tok, &err), &err);
     encode(ctx);
@@ -115,6 +125,7 @@ static void open_all(struct bench *b)
     struct gpt_tokenizer_options o = {.type = "GPT2BPETokenizer",
                                       .vocab_file = vocab,
                                       .merge_file = merges};
+
     dir = dir ? dir : "tests/golden/gpt2";
     snprintf(vocab, sizeof(vocab), "%s/vocab.json", dir);
     snprintf(merges, sizeof(merges), "%s/merges.txt", dir);
@@ -134,6 +145,7 @@ int main(void)
 {
     static struct bench b;
     double read, copy, bytes;
+
     omp_set_num_threads(1);
     open_all(&b);
     bench_bandwidth(&read, &copy);

@@ -93,6 +93,7 @@ static void t_zero(struct gpt_queue *q, void *dst, size_t bytes)
 static struct gpt_backend timed_backend(void)
 {
     struct gpt_backend be = *real;
+
     be.matmul = t_matmul;
     be.bias_grad = t_bias_grad;
     be.norm_fwd = t_norm_fwd;
@@ -118,9 +119,10 @@ static void train(struct gpt_backend *be, const struct gpt_config *c,
     double first = step(r, VOCABULARY);
     char name[40];
 
-    memset(spent, 0, sizeof spent);
+    memset(spent, 0, sizeof(spent));
     for (int i = 0; i < STEPS; i++) {
         double begin = bench_clock();
+
         loss = step(r, VOCABULARY);
         times[i] = bench_clock() - begin;
         total += times[i];
@@ -128,7 +130,7 @@ static void train(struct gpt_backend *be, const struct gpt_config *c,
     double again = bench_sgemm_ceiling(); /* the machine may be shared */
     ceiling = again > ceiling ? again : ceiling;
     double seconds = bench_median(times, STEPS);
-    snprintf(name, sizeof name, "train 124M %s 4x64", gpt_dtype_name(act));
+    snprintf(name, sizeof(name), "train 124M %s 4x64", gpt_dtype_name(act));
     bench_row(name, flops / seconds / 1e9, "GFLOP/s", ceiling / 1e9,
               fabs(first - log(VOCABULARY)) / log(VOCABULARY));
     bench_row(name, N / seconds, "tok/s", N / (flops / ceiling), -1);

@@ -16,6 +16,7 @@ struct lanes512 {
 static inline struct lanes512 lanes_loadu(const void *p)
 {
     struct lanes512 v;
+
     memcpy(v.byte, p, sizeof(v.byte));
     return v;
 }
@@ -23,6 +24,7 @@ static inline struct lanes512 lanes_loadu(const void *p)
 static inline struct lanes512 lanes_set1(char c)
 {
     struct lanes512 v;
+
     memset(v.byte, c, sizeof(v.byte));
     return v;
 }
@@ -52,6 +54,7 @@ LANES_COMPARISON(cmpeq, ==)
 static inline uint64_t lanes_movepi(struct lanes512 v)
 {
     uint64_t bits = 0;
+
     for (int i = 0; i < 64; i++)
         bits |= (uint64_t)(v.byte[i] >> 7) << i;
     return bits;

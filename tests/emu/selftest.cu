@@ -23,6 +23,7 @@ static const bool has_asan = false;
 static __global__ void reverse_block(int *x, bool wait)
 {
     __shared__ int row[64];
+
     row[threadIdx.x] = x[blockIdx.x * 64 + threadIdx.x];
     if (wait)
         __syncthreads();
@@ -33,6 +34,7 @@ static __global__ void reverse_block(int *x, bool wait)
 static bool reverses(const char *order, bool wait)
 {
     int x[256];
+
     for (int i = 0; i < 256; i++)
         x[i] = i + 1;
     setenv("GPT_CUDA_EMU_ORDER", order, 1);
@@ -48,6 +50,7 @@ static void barriers()
     static const char *const orders[] = {"forward", "reverse", "random:1",
                                          "random:2"};
     int wrong = 0;
+
     for (const char *order : orders) {
         ok(reverses(order, true), "a barrier is kept (%s)", order);
         wrong += !reverses(order, false);
@@ -58,6 +61,7 @@ static void barriers()
 static __global__ void warp_work(float *sum, unsigned *votes, unsigned *equal)
 {
     float x = (float)threadIdx.x;
+
     for (int lanes = 16; lanes; lanes /= 2)
         x += __shfl_xor_sync(~0u, x, lanes);
     sum[threadIdx.x] = x + __shfl_down_sync(~0u, x, 1, 16) * 0;
@@ -73,6 +77,7 @@ static void warps()
     unsigned votes[64], equal[64];
     bool good = emu::launch("warps", 1, 64, 0,
                             [&] { warp_work(sum, votes, equal); });
+
     ok(good, "lanes meet: %s", emu::failure());
     ok(sum[5] == 2 * 496 && sum[20] == 496 && sum[32] == 2 * 1520,
        "shuffles add up a warp, and half a one");
@@ -87,6 +92,7 @@ static __global__ void product(float *d, const uint16_t *a, const uint16_t *b)
     uint32_t fa[4], fb[2], pair[4];
     float fd[4] = {0, 0, 0, 0};
     unsigned l = threadIdx.x;
+
     for (unsigned i = l; i < 256; i += 32)
         tile[i / 16][i % 16] = a[i];
     __syncwarp();
@@ -107,6 +113,7 @@ static void tensors()
 {
     float d[128], a[256], b[128];
     uint16_t ha[256], hb[128];
+
     for (int i = 0; i < 256; i++)
         ha[i] = gpt_f32_to_bf16(a[i] = (float)(i * 7 % 11 - 5));
     for (int i = 0; i < 128; i++)
@@ -115,6 +122,7 @@ static void tensors()
     int wrong = 0;
     for (int i = 0; i < 128; i++) {
         float want = 0;
+
         for (int k = 0; k < 16; k++)
             want += a[i / 8 * 16 + k] * b[k * 8 + i % 8];
         wrong += d[i] != want;
@@ -127,6 +135,7 @@ static __global__ void fetch(float *to, const float *from, int waits)
 {
     __shared__ __align__(16) float tile[32][4];
     unsigned i = threadIdx.x;
+
     for (unsigned k = 0; k < 4; k++)
         tile[i][k] = -1;
     copy_async(tile[i], from + 4 * i, i == 31 ? 8 : 16);
@@ -159,6 +168,7 @@ static __global__ void mistake(int kind, char *memory)
 {
     unsigned i = threadIdx.x;
     float *shared = (float *)emu::dynamic_shared();
+
     switch (kind) {
     case 0: /* not all come to the barrier */
         if (i != 5)
@@ -210,10 +220,12 @@ static void mistakes()
         {"a copy that nobody waits for", "cp.async", 32},
         {"too many threads", "threads in a block", 2048},
     };
+
     alignas(16) static char memory[128];
-    for (int k = 0; k < (int)(sizeof cases / sizeof *cases); k++) {
+    for (int k = 0; k < (int)(sizeof(cases) / sizeof(*cases)); k++) {
         bool good = emu::launch("mistake", 2, cases[k].threads, 256,
                                 [&] { mistake(k, memory); });
+
         ok(!good && strstr(emu::failure(), cases[k].message),
            "%s: %s", cases[k].what, emu::failure());
     }
@@ -239,6 +251,7 @@ static void bounds(bool shared)
     pid_t child = fork();
     if (child == 0) {
         void *x, *y;
+
         close(2);
         cudaMalloc(&x, 32 * sizeof(float));
         cudaMalloc(&y, 32 * sizeof(float));
@@ -265,6 +278,7 @@ static void host_access()
     pid_t child = fork();
     if (child == 0) {
         void *x;
+
         close(2);
         cudaMalloc(&x, 4);
         *(volatile float *)x = 1;

@@ -28,6 +28,7 @@ static CUresult encode(CUtensorMap *map, uint64_t row, cuuint32_t columns, cuuin
 {
     cuuint64_t dim[4] = {C, HEADS, T, 2}, stride[3] = {C * 2, row, row * T};
     cuuint32_t box[4] = {columns, 1, rows, 1}, steps[4] = {1, 1, 1, 1};
+
     return cuTensorMapEncodeTiled(map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 4,
                                   const_cast<void *>(at), dim, stride, box, steps,
                                   CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
@@ -39,6 +40,7 @@ static void tensor_maps()
 {
     CUtensorMap map;
     uint64_t row = HEADS * C * 2;
+
     is_int(encode(&map, row, 64, 64, x), CUDA_SUCCESS, "a tensor map");
     is_int(encode(&map, row + 8, 64, 64, x), CUDA_ERROR_INVALID_VALUE, "a stride of 8 bytes more");
     is_int(encode(&map, row, 64, 257, x), CUDA_ERROR_INVALID_VALUE, "a box of 257 rows");
@@ -60,7 +62,7 @@ static __device__ void fetch(struct memory &m, const CUtensorMap &map, int t)
     }
     __syncthreads();
     if (threadIdx.x == 0) {
-        mbarrier_expect(m.full, sizeof m.a + sizeof m.b);
+        mbarrier_expect(m.full, sizeof(m.a) + sizeof(m.b));
         tma_load(m.a, map, m.full, 0, t, 1);
         tma_load(m.b, map, m.full, 1, t, 1);
     }
@@ -80,14 +82,17 @@ static __global__ void copy_out(element *to, const CUtensorMap map, int t)
 static void copies(const CUtensorMap &map)
 {
     static const int first[] = {0, 13, -5};
+
     for (int t : first) {
         element got[64 * C];
         int wrong = 0;
         bool good = emu::launch("copies", 1, 128, sizeof(struct memory),
                                 [&] { copy_out(got, map, t); });
+
         for (int r = 0; r < 64; r++) /* 16-byte piece p of row r lies at p ^ r % 8 */
             for (int c = 0; c < C; c++) {
                 element e = got[r * C + ((c / 8) ^ (r % 8)) * 8 + c % 8];
+
                 wrong += __bfloat162float(e) != number(1, t + r, 0, c);
             }
         ok(good && !wrong, "rows %d.. come swizzled, zeros beyond: %d wrong %s", t, wrong,
@@ -124,6 +129,7 @@ static __global__ void multiply(float *s_out, float *d_out, const CUtensorMap ma
     for (int i = 0; i < 8; i++)
         for (int e = 0; e < 4; e++) {
             int at = (row + e / 2 * 8) * 64 + i * 8 + column + e % 2;
+
             s_out[at] = s[i][e];
             d_out[at] = d[i][e];
         }
@@ -135,9 +141,11 @@ static void products(const CUtensorMap &map)
     int wrong_s = 0, wrong_d = 0;
     bool good = emu::launch("products", 1, 128, sizeof(struct memory),
                             [&] { multiply(s, d, map); });
+
     for (int i = 0; i < 64; i++)
         for (int j = 0; j < 64; j++) {
             float sum = 0;
+
             for (int k = 0; k < C; k++)
                 sum += number(1, i, 0, k) * number(1, j, 1, k);
             want[i * 64 + j] = fmodf(sum, 16);
@@ -146,6 +154,7 @@ static void products(const CUtensorMap &map)
     for (int i = 0; i < 64; i++)
         for (int j = 0; j < C; j++) {
             float sum = 0;
+
             for (int k = 0; k < 64; k++)
                 sum += want[i * 64 + k] * number(1, k, 1, j);
             wrong_d += d[i * 64 + j] != sum;
@@ -160,6 +169,7 @@ static __global__ void multiply_plain(float *out)
 {
     element *a = reinterpret_cast<element *>(emu::dynamic_shared());
     float d[1][4];
+
     if (threadIdx.x == 0) {
         for (int i = 0; i < 72 * 16; i++) { /* 64 rows of a, 8 of b */
             int row = i / 16, k = i % 16;
@@ -184,9 +194,11 @@ static void plain_product()
     float out[64 * 8];
     int wrong = 0;
     bool good = emu::launch("plain", 1, 128, 72 * 32, [&] { multiply_plain(out); });
+
     for (int i = 0; i < 64; i++)
         for (int j = 0; j < 8; j++) {
             float sum = 0;
+
             for (int k = 0; k < 16; k++)
                 sum += number(0, i, 0, k) * number(0, j, 1, k);
             wrong += out[i * 8 + j] != sum;
@@ -199,6 +211,7 @@ static void plain_product()
 static __device__ void mistake_of_copies(int kind, struct memory &m, const CUtensorMap &map)
 {
     bool first = threadIdx.x == 0;
+
     switch (kind) {
     case 0:
         if (first)
@@ -214,7 +227,7 @@ static __device__ void mistake_of_copies(int kind, struct memory &m, const CUten
         if (first) {
             mbarrier_init(m.full, 1);
             fence_async();
-            mbarrier_expect(m.full, sizeof m.a + 16);
+            mbarrier_expect(m.full, sizeof(m.a) + 16);
             tma_load(m.a, map, m.full, 0, 0, 0);
             mbarrier_wait(m.full, 0);
         }
@@ -238,7 +251,7 @@ static __device__ void mistake_of_copies(int kind, struct memory &m, const CUten
         if (first) {
             mbarrier_init(m.full, 2);
             fence_async();
-            mbarrier_expect(m.full, sizeof m.a);
+            mbarrier_expect(m.full, sizeof(m.a));
             tma_load(m.a, map, m.full, 0, 0, 0);
         }
         break;
@@ -256,6 +269,7 @@ static __device__ void mistake_of_products(int kind, struct memory &m)
 {
     float d[8][4] = {};
     uint32_t a[4] = {};
+
     switch (kind) {
     case 8:
         wgmma<element>(d, wgmma_rows(m.a, 0, 0), wgmma_rows(m.b, 0, 0), true);
@@ -304,7 +318,7 @@ static __device__ void mistake_of_products(int kind, struct memory &m)
     case 15: /* a store that no fence follows */
         wgmma_fence();
         if (threadIdx.x == 0)
-            mbarrier_init(*(struct mbarrier *)(emu::dynamic_shared() + sizeof m.a), 1);
+            mbarrier_init(*(struct mbarrier *)(emu::dynamic_shared() + sizeof(m.a)), 1);
         __syncthreads();
         wgmma<element>(d, wgmma_rows(m.a, 0, 0), wgmma_rows(m.b, 0, 0), true);
         wgmma_commit();
@@ -346,9 +360,11 @@ static void mistakes(const CUtensorMap &map)
         {"a descriptor with reserved bits", "reserved"},
         {"a store that products do not see yet", "without fence.proxy.async"},
     };
-    for (int k = 0; k < (int)(sizeof cases / sizeof *cases); k++) {
+
+    for (int k = 0; k < (int)(sizeof(cases) / sizeof(*cases)); k++) {
         bool good = emu::launch("mistake", 1, 128 << 2 * (k == 7), sizeof(struct memory),
                                 [&] { mistake(k, map); });
+
         ok(!good && strstr(emu::failure(), cases[k].message), "%s: %s", cases[k].what,
            emu::failure());
     }

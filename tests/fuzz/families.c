@@ -19,6 +19,7 @@ static void use(struct gpt_tokenizer *tok)
     struct gpt_ids ids = {0};
     char text[1024];
     size_t n;
+
     for (int i = 0; i < 1024; i++)
         text[i] = (char)(i < 256 ? i : i < 512 ? ' ' + i % 3 : i % 7 + 'a');
     memcpy(text + 600, "<|endoftext|>e\xCC\x81 \xE4\xB8\xAD</s>", 24);
@@ -48,6 +49,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     };
     char path[32];
     int fd = memfd_create("model", 0);
+
     if (fd < 0 || (size && write(fd, data + 1, size - 1) < 0))
         exit(1);
     snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
@@ -58,6 +60,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                                           .tiktoken_pattern = "o200k"};
         struct gpt_tokenizer *tok;
         struct gpt_err err = {0};
+
         if (data[0] != families[i].letter)
             continue;
         int status = gpt_tokenizer_open(&tok, &o, &err);

@@ -29,6 +29,7 @@ static int64_t findings(const uint8_t *data, size_t size)
     struct gpt_idx idx;
     int status = gpt_idx_check(&idx, data, (int64_t)size, BIN_BYTES,
                                "fuzz.idx", &all);
+
     if (status != GPT_OK && all.count[GPT_DAMAGE_HEADER] == 0 &&
         all.count[GPT_DAMAGE_DTYPE] == 0)
         broken();
@@ -56,6 +57,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (int64_t i = 0; bin && i < idx.n_sequences; i++) {
         int64_t n = gpt_idx_i32(idx.lengths, i);
         int64_t at = gpt_idx_i64(idx.pointers, i);
+
         for (int64_t k = 0; k < n * item; k++)
             sink += bin[at + k];
         tokens += n;

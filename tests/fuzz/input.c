@@ -25,6 +25,7 @@ static void read_all(struct gpt_input *in, size_t cap)
     struct gpt_err err = {0};
     size_t got = 1, total = 0;
     int status = GPT_OK;
+
     while (status == GPT_OK && got && total < MAX_OUT) {
         status = gpt_input_read(in, out, cap, &got, &err);
         total += status == GPT_OK ? got : 0;
@@ -43,6 +44,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct gpt_err err = {0};
     char path[64];
     int fd = memfd_create("input", 0);
+
     if (fd < 0)
         return 0;
     snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
@@ -50,6 +52,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         for (int i = 0; i < 2; i++) {
             struct gpt_input *in = NULL;
             int status = gpt_input_open(&in, path, 1, &err);
+
             if (status == GPT_OK)
                 read_all(in, caps[i]);
             else

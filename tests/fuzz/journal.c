@@ -50,6 +50,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     cJSON *line;
     struct gpt_err err;
+
     if (gpt_json_parse(&line, (const char *)data, size, "fuzz", &err) !=
         GPT_OK)
         return 0;

@@ -13,6 +13,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static const char *const keys[] = {"text", "title"};
     static struct gpt_jsonl *s;
     struct gpt_err err = {0};
+
     if (!s && gpt_jsonl_open(&s, keys, 2, &err) != GPT_OK)
         return 0;
     /* a block of its own, so that a sanitizer sees every byte too far */
@@ -25,6 +26,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (size_t k = 0; status == GPT_OK && k < 2; k++) {
         const struct gpt_str *strings;
         size_t n = gpt_jsonl_strings(s, k, &strings);
+
         for (size_t i = 0; i < n; i++)
             if (gpt_utf8_valid(strings[i].data, strings[i].len) !=
                 strings[i].len)

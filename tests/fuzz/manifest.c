@@ -50,6 +50,7 @@ static void check_pieces(const struct gpt_manifest_list *l)
     t = gpt_tensor_make(head->name, head->dtype, head->ndim, head->global);
     for (size_t i = 0; i < l->n_slices; i++) {
         const struct gpt_tensor_slice *s = &l->slices[i].s;
+
         if (s->ndim == t.ndim &&
             gpt_tensor_add_rows(&t, NULL, 0, t.dtype, s->begin, s->shape,
                                 &err) != GPT_OK)

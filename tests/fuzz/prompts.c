@@ -15,6 +15,7 @@ static void stream(const char *text, size_t len)
     struct gpt_stream s = {0};
     struct gpt_buf out = {0};
     int rc = GPT_OK;
+
     for (size_t at = 0; at < len && rc == GPT_OK; at += 3)
         rc = gpt_stream_add(&s, text + at, len - at < 3 ? len - at : 3, &out);
     if (rc == GPT_OK)
@@ -32,6 +33,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct gpt_prompts p = {0};
     struct gpt_err err = {0};
     const char *text = (const char *)data;
+
     stream(text, size);
     int rc = gpt_prompts_parse_jsonl(&p, text, size, "fuzz", &err);
     if (rc != GPT_OK && (rc != GPT_EDATA || !strstr(err.text, "fuzz:")))

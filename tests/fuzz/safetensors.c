@@ -17,6 +17,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct gpt_safetensors st;
     struct gpt_err err = {0};
     int64_t at, bytes;
+
     if (gpt_safetensors_parse(&st, data, size, (int64_t)size, "fuzz", &err)) {
         if (err.status != GPT_EDATA || strncmp(err.text, "fuzz", 4) != 0)
             broken();
@@ -25,6 +26,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     at = st.data_start;
     for (int64_t i = 0; i < st.n; i++) {
         const struct gpt_safetensor *t = &st.tensors[i];
+
         if (t->begin != at || !gpt_safetensor_bytes(t, &bytes) ||
             t->end - t->begin != bytes ||
             gpt_safetensors_find(&st, t->name) != t)

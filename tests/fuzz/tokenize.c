@@ -19,6 +19,7 @@ static struct gpt_encoder *open_encoder(void)
         .type = "GPT2BPETokenizer",
         .vocab_file = "tests/golden/gpt2/vocab.json",
         .merge_file = "tests/golden/gpt2/merges.txt"};
+
     if (gpt_tokenizer_open(&tok, &o, &err) != GPT_OK ||
         gpt_encoder_open(&enc, tok, &err) != GPT_OK)
         abort();
@@ -28,8 +29,10 @@ static struct gpt_encoder *open_encoder(void)
 static void check_back(const struct gpt_ids *ids, const char *text, size_t len)
 {
     size_t at = 0, n;
+
     for (size_t i = 0; i < ids->len; i++, at += n) {
         const char *bytes = gpt_token_bytes(tok, ids->data[i], &n);
+
         if (n == 0 || at + n > len || memcmp(bytes, text + at, n) != 0)
             abort();
     }
@@ -42,6 +45,7 @@ static void check_pieces(const char *text, size_t size)
 {
     size_t ends[2 * GPT_CUT_ROOM], n = 0, k = 0, base = 0;
     gpt_cut_fn *cut = gpt_cut_like(gpt_pretok_gpt2);
+
     for (size_t at = 0; at < size; k++) {
         if (cut && k == n) {
             base = at;
@@ -62,6 +66,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static struct gpt_encoder *enc;
     struct gpt_err err;
     struct gpt_ids ids = {0}, again = {0};
+
     if (!enc)
         enc = open_encoder();
     char *text = malloc(size ? size : 1);

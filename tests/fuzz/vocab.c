@@ -15,6 +15,7 @@ static int write_memory(const char *name, const uint8_t *p, size_t n,
                         char path[32])
 {
     int fd = memfd_create(name, 0);
+
     if (fd < 0 || write(fd, p, n) != (ssize_t)n)
         exit(1);
     snprintf(path, 32, "/proc/self/fd/%d", fd);
@@ -28,6 +29,7 @@ static void use(struct gpt_tokenizer *tok)
     struct gpt_ids ids = {0};
     char text[1024];
     size_t at = 0, n;
+
     for (int i = 0; i < 1024; i++)
         text[i] = (char)(i < 256 ? i : i % 7 + 'a');
     if (gpt_encoder_open(&enc, tok, &err) != GPT_OK ||
@@ -35,6 +37,7 @@ static void use(struct gpt_tokenizer *tok)
         abort();
     for (size_t i = 0; i < ids.len; i++, at += n) {
         const char *bytes = gpt_token_bytes(tok, ids.data[i], &n);
+
         if (at + n > sizeof(text) || memcmp(bytes, text + at, n) != 0)
             abort();
     }
@@ -58,6 +61,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct gpt_tokenizer *tok;
     struct gpt_err err = {0};
     int status = gpt_tokenizer_open(&tok, &o, &err);
+
     if (status == GPT_OK) {
         use(tok);
         gpt_tokenizer_close(tok);

@@ -20,6 +20,7 @@ static const struct shape shapes[] = {
 static struct gpt_attn attn_of(const struct bench_place *p)
 {
     const struct shape *s = p->of->shape;
+
     return (struct gpt_attn){.b = p->rows, .t = s->t, .h = s->h, .g = s->h,
                              .d = s->d, .h_global = s->h,
                              .scale = 1 / sqrtf((float)s->d), .act = p->act,
@@ -33,6 +34,7 @@ static struct gpt_attn attn_of(const struct bench_place *p)
 static void run_forward(const struct bench_place *p)
 {
     struct gpt_attn op = attn_of(p);
+
     p->be->attn_fwd(p->q, &op);
 }
 
@@ -40,6 +42,7 @@ static void run_backward(const struct bench_place *p)
 {
     struct gpt_attn op = attn_of(p);
     struct gpt_attn_grad grad = {p->mem[3], p->mem[4], p->mem[5]};
+
     p->be->attn_bwd(p->q, &op, &grad);
 }
 
@@ -48,6 +51,7 @@ static int64_t scratch_bytes(const struct shape *s)
     struct gpt_attn op = {.b = s->b, .t = s->t, .h = s->h, .g = s->h,
                           .d = s->d, .act = GPT_BF16};
     size_t most = dev->attn_scratch(&op);
+
     op.act = GPT_F32;
     op.b = 1;
     return (int64_t)(cpu->attn_scratch(&op) > most ? cpu->attn_scratch(&op)
@@ -65,8 +69,9 @@ static void run_shape(const struct shape *s, double floor)
                            .run = run_forward, .rows = s->b,
                            .check = s->t <= 4096, .shape = s, .work = flop,
                            .floor = floor, .ops = {qkv, out, lse}};
+
     for (int i = 0; i < 2; i++)
-        snprintf(name[i], sizeof name[i], "%s B%d T%d H%d D%d p%g",
+        snprintf(name[i], sizeof(name[i]), "%s B%d T%d H%d D%d p%g",
                  i ? "bwd" : "fwd", (int)s->b, (int)s->t, (int)s->h,
                  (int)s->d, s->p);
     k.ops[1].checked = true;
@@ -91,6 +96,7 @@ int main(int argc, char **argv)
               rate * 1e-12, -1);
     for (int i = 1; i < argc; i++) {
         struct shape s;
+
         if (sscanf(argv[i], "%ld,%ld,%ld,%ld,%lf", &s.b, &s.t, &s.h, &s.d,
                    &s.p) != 5) {
             fprintf(stderr, "usage: bench_attention [B,T,H,D,P]...\n");
@@ -100,6 +106,7 @@ int main(int argc, char **argv)
     }
     for (size_t i = 0; argc == 1 && i < GPT_COUNT(shapes); i++) {
         struct shape s = shapes[i];
+
         s.b = tiny ? 2 : s.b;
         s.t = tiny ? 33 : s.t;
         s.h = tiny ? 2 : s.h;

@@ -36,6 +36,7 @@ static int64_t bench_elements(const struct bench_operand *o, int64_t rows)
 static void bench_run_case(void *place)
 {
     const struct bench_place *p = place;
+
     p->of->run(p);
 }
 
@@ -48,6 +49,7 @@ static void *bench_tail(const struct bench_place *p, int i, int64_t rows,
     size_t size = gpt_dtype_bytes(type);
     int64_t n = bench_elements(o, rows), all = bench_elements(o, p->rows);
     char *raw = malloc((size_t)n * size), *out = malloc((size_t)n * 8);
+
     dev->copy_out(dev_q, raw, (char *)p->mem[i] + (size_t)(all - n) * size,
                   (size_t)n * size);
     bench_finish(dev, dev_q);
@@ -67,6 +69,7 @@ static void bench_cpu_operands(struct bench_place *c,
         const struct bench_operand *o = &d->of->ops[i];
         int64_t n = bench_elements(o, c->rows);
         enum gpt_dtype type = bench_type(o->kind, GPT_F32);
+
         if (n == 0)
             continue;
         void *x = bench_tail(d, i, c->rows, GPT_F32);
@@ -81,14 +84,17 @@ static double bench_distance(const struct bench_place *c,
                              const struct bench_place *d)
 {
     double apart = 0, length = 0;
+
     for (int i = 0; i < BENCH_OPERANDS; i++) {
         const struct bench_operand *o = &d->of->ops[i];
         const float *want = c->mem[i];
+
         if (!o->checked)
             continue;
         float *got = bench_tail(d, i, c->rows, GPT_F32);
         for (int64_t k = 0; k < bench_elements(o, c->rows); k++) {
             double e = (double)got[k] - (double)want[k];
+
             apart += e * e;
             length += (double)want[k] * (double)want[k];
         }
@@ -102,6 +108,7 @@ static double bench_check(struct bench_place *d)
     struct bench_place c = {.be = cpu, .q = cpu_q, .act = GPT_F32,
                             .first = d->rows - d->of->check,
                             .rows = d->of->check, .of = d->of};
+
     bench_cpu_operands(&c, d);
     if (c.of->prepare)
         c.of->prepare(&c);
@@ -119,6 +126,7 @@ static void bench_kernel(const struct bench_case *of)
 {
     struct bench_place d = {.be = dev, .q = dev_q, .act = GPT_BF16,
                             .rows = of->rows, .of = of};
+
     for (int i = 0; i < BENCH_OPERANDS; i++)
         if (bench_elements(&of->ops[i], of->rows) > 0)
             d.mem[i] = bench_fill(&of->ops[i],

@@ -25,6 +25,7 @@ static void bench_need(int status, const struct gpt_err *err)
 static void bench_finish(struct gpt_backend *be, struct gpt_queue *q)
 {
     struct gpt_err err;
+
     bench_need(be->sync(q, &err), &err);
 }
 
@@ -33,6 +34,7 @@ static void bench_open(void)
     const char *name = getenv("GPT_TEST_DEVICE"), *build = getenv("BUILD");
     struct gpt_err err;
     char text[300];
+
     name = name ? name : "cuda";
     setenv("GPT_PLUGIN_DIR", build ? build : "build", 0);
     tiny = strcmp(name, "cuda-emu") == 0;
@@ -40,7 +42,7 @@ static void bench_open(void)
     bench_need(gpt_backend_cpu(&cpu, &err), &err);
     bench_need(dev->queue_open(dev, &dev_q, &err), &err);
     bench_need(cpu->queue_open(cpu, &cpu_q, &err), &err);
-    dev->describe(dev, text, sizeof text);
+    dev->describe(dev, text, sizeof(text));
     printf("# %s\n", text);
     bench_head();
 }
@@ -58,9 +60,11 @@ enum { BENCH_BLOCK = 1048573 }; /* a prime: rows differ */
 static float bench_number(int64_t i) /* in [-1, 1) */
 {
     static float *block;
+
     if (!block) {
         uint32_t s = 12345;
-        block = malloc(BENCH_BLOCK * sizeof *block);
+
+        block = malloc(BENCH_BLOCK * sizeof(*block));
         for (int64_t k = 0; k < BENCH_BLOCK; k++) {
             s = s * 1664525u + 1013904223u;
             block[k] = (float)(s >> 8) / (1 << 23) - 1;
@@ -93,6 +97,7 @@ static void *bench_alloc(struct gpt_backend *be, int64_t bytes)
 {
     struct gpt_err err;
     void *mem;
+
     bench_need(be->alloc(be, (size_t)bytes, "bench", &mem, &err), &err);
     return mem;
 }
@@ -101,9 +106,10 @@ static void *bench_alloc(struct gpt_backend *be, int64_t bytes)
 static void *bench_image(const struct bench_operand *o, int64_t n)
 {
     enum gpt_dtype type = bench_type(o->kind, GPT_BF16);
-    float *x = malloc((size_t)n * sizeof *x);
+    float *x = malloc((size_t)n * sizeof(*x));
     int32_t *whole = (int32_t *)(void *)x;
     void *image = malloc((size_t)n * 4);
+
     for (int64_t i = 0; i < n; i++)
         if (o->kind == I32)
             whole[i] = (int32_t)((bench_number(i) + 1) / 2 * (float)o->limit);
@@ -123,6 +129,7 @@ static void *bench_fill(const struct bench_operand *o, int64_t n)
     int64_t size = (int64_t)gpt_dtype_bytes(bench_type(o->kind, GPT_BF16));
     int64_t have = n < BENCH_BLOCK ? n : BENCH_BLOCK;
     char *mem = bench_alloc(dev, n * size);
+
     if (o->kind == RAW) {
         if (o->given)
             dev->copy_in(dev_q, mem, o->given, (size_t)n);
@@ -160,6 +167,7 @@ static double bench_device_time(void (*run)(void *ctx), void *ctx,
     begin = bench_now();
     while (n < MOST && (n < (tiny ? 1 : 5) || bench_now() - begin < budget)) {
         double t = bench_now();
+
         for (int i = 0; i < group; i++)
             run(ctx);
         bench_finish(dev, dev_q);
@@ -183,6 +191,7 @@ struct bench_copy {
 __attribute__((unused)) static void bench_run_copy(void *ctx)
 {
     struct bench_copy *c = ctx;
+
     dev->copy(dev_q, c->to, c->from, c->bytes);
 }
 
@@ -194,6 +203,7 @@ __attribute__((unused)) static double bench_copy_rate(void)
     struct bench_copy c = {bench_alloc(dev, 2 * n), bench_fill(&numbers, n),
                            (size_t)(2 * n)};
     double s = bench_device_time(bench_run_copy, &c, 2 * bench_budget());
+
     dev->free(dev, c.to);
     dev->free(dev, c.from);
     return 4 * (double)n / s;
@@ -220,6 +230,7 @@ __attribute__((unused)) static double bench_product_rate(void)
                             .c = bench_alloc(dev, 2 * n * n),
                             .act = GPT_BF16, .c_type = GPT_BF16};
     double s = bench_device_time(bench_run_product, &op, 2 * bench_budget());
+
     dev->free(dev, (void *)(uintptr_t)op.a);
     dev->free(dev, (void *)(uintptr_t)op.b);
     dev->free(dev, op.c);

@@ -19,6 +19,7 @@ static struct gpt_dropout dropout(const struct bench_place *p)
 static struct gpt_norm norm_of(const struct bench_place *p)
 {
     void *const *m = p->mem;
+
     return (struct gpt_norm){.kind = GPT_LAYERNORM, .n = p->rows, .c = c,
                              .eps = 1e-5F, .act = p->act, .resid_in = m[0],
                              .x = m[1], .resid_out = m[2], .y = m[3],
@@ -29,12 +30,14 @@ static struct gpt_norm norm_of(const struct bench_place *p)
 static void run_norm(const struct bench_place *p)
 {
     struct gpt_norm op = norm_of(p);
+
     p->be->norm_fwd(p->q, &op);
 }
 
 static void run_norm_bwd(const struct bench_place *p)
 {
     struct gpt_norm op = norm_of(p);
+
     op.resid_out = p->mem[0];
     struct gpt_norm_grad grad = {.dy = p->mem[1], .dresid = p->mem[2],
                                  .dx = p->mem[3], .dw = p->mem[5],
@@ -56,12 +59,14 @@ static void run_gelu(const struct bench_place *p)
 static void run_dropout(const struct bench_place *p)
 {
     struct gpt_dropout d = dropout(p);
+
     p->be->dropout(p->q, p->mem[1], p->mem[0], p->rows, c, p->act, &d);
 }
 
 static struct gpt_embed embed_of(const struct bench_place *p)
 {
     void *const *m = p->mem;
+
     return (struct gpt_embed){.n = p->rows, .c = c, .v_local = v,
                               .act = p->act, .tokens = m[0],
                               .positions = m[1], .wte = m[2], .wpe = m[3],
@@ -71,12 +76,14 @@ static struct gpt_embed embed_of(const struct bench_place *p)
 static void run_embed(const struct bench_place *p)
 {
     struct gpt_embed op = embed_of(p);
+
     p->be->embed_fwd(p->q, &op);
 }
 
 static void run_embed_bwd(const struct bench_place *p)
 {
     struct gpt_embed op = embed_of(p);
+
     p->be->embed_bwd(p->q, &op, p->mem[5], p->mem[6], p->mem[7]);
 }
 
@@ -86,6 +93,7 @@ static void run_xent(const struct bench_place *p)
                           .act = p->act, .logits = p->mem[0],
                           .target = p->mem[1], .weight = p->mem[2],
                           .loss = p->mem[3], .grad = true};
+
     p->be->xent(p->q, &op);
 }
 
@@ -97,6 +105,7 @@ static void run_adamw(const struct bench_place *p)
                            .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8,
                            .weight_decay = 0.1, .grad_scale = 1, .step = 3,
                            .segments = m[5], .n_segments = 1};
+
     p->be->adamw(p->q, &op);
 }
 
@@ -122,6 +131,7 @@ static double words_met(void)
     int32_t *token = bench_image(&tokens, n);
     char *met = calloc((size_t)v, 1);
     double sum = 0;
+
     for (int64_t i = 0; i < n; i++) {
         sum += !met[token[i]];
         met[token[i]] = 1;
@@ -149,6 +159,7 @@ static void run_all(void)
     struct bench_operand wpe = {.kind = ACT, .whole = T * c};
     struct bench_operand scratch = {
         .kind = RAW, .whole = (int64_t)dev->norm_scratch(n, c)};
+
     if ((int64_t)cpu->norm_scratch(n, c) > scratch.whole)
         scratch.whole = (int64_t)cpu->norm_scratch(n, c);
     act_out.checked = broad_out.checked = true;
@@ -184,7 +195,7 @@ static void run_all(void)
          .ops = {stat_out, stat_out,
                  {.kind = F32, .row = 1, .positive = true, .checked = true},
                  one, {.kind = ACT, .row = 1, .checked = true},
-                 {.kind = RAW, .whole = sizeof decayed, .given = &decayed}}},
+                 {.kind = RAW, .whole = sizeof(decayed), .given = &decayed}}},
         {.name = "gradient norm", .run = run_sumsq, .rows = weights,
          .work = 4 * all, .ops = {one, {.kind = RAW, .whole = 8}}},
         {.name = "cast to bf16", .run = run_cast, .rows = weights, .check = T,
@@ -195,6 +206,7 @@ static void run_all(void)
     };
     for (size_t i = 0; i < GPT_COUNT(cases); i++) {
         struct bench_case k = cases[i];
+
         k.unit = "GB/s";
         k.floor = copy_rate;
         bench_kernel(&k);

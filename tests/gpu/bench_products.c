@@ -43,6 +43,7 @@ static double exact(int64_t i) /* as bf16 has it */
 static double element(const struct gpt_matmul *op, int64_t i, int64_t j)
 {
     double sum = 0;
+
     for (int64_t k = 0; k < op->k; k++)
         sum += exact(op->ta ? k * op->m + i : i * op->k + k) *
                exact(op->tb ? j * op->k + k : k * op->n + j);
@@ -54,10 +55,12 @@ static double error_of(const struct gpt_matmul *op)
 {
     double apart = 0, length = 0;
     size_t size = gpt_dtype_bytes(op->c_type);
+
     for (int trial = 0; trial < 64; trial++) {
         int64_t i = trial * 2657 % op->m, j = trial * 7919 % op->n;
         char raw[4];
         double got, want = element(op, i, j);
+
         dev->copy_out(dev_q, raw,
                       (char *)op->c + (size_t)(i * op->n + j) * size, size);
         bench_finish(dev, dev_q);
@@ -73,6 +76,7 @@ static double measure(const char *name, struct gpt_matmul *op, double floor,
 {
     double rate = bench_flop(op) /
                   bench_device_time(bench_run_product, op, bench_budget());
+
     bench_row(name, rate * 1e-12, "TFLOP/s", floor * 1e-12, error);
     return rate;
 }
@@ -83,6 +87,7 @@ static void run_all(int64_t c)
                                     tiny ? 64 : 50304};
     const struct bench_operand numbers = {.kind = ACT};
     int64_t most = sizes[ROWS] * sizes[VOCABULARY];
+
     most = most > sizes[VOCABULARY] * c ? most : sizes[VOCABULARY] * c;
     most = most > sizes[ROWS] * 4 * c ? most : sizes[ROWS] * 4 * c;
     most = most > 12 * c * c ? most : 12 * c * c;
@@ -99,13 +104,14 @@ static void run_all(int64_t c)
                                 .c_type = gradient ? GPT_F32 : GPT_BF16,
                                 .bias = bias, .aux = aux};
         char name[64];
+
         dev->matmul(dev_q, &op);
         double error = error_of(&op);
         op.beta = gradient ? 1 : 0;
-        snprintf(name, sizeof name, "C%d %s", (int)c, products[i].name);
+        snprintf(name, sizeof(name), "C%d %s", (int)c, products[i].name);
         double plain = measure(name, &op, product_rate, error);
         op.epilogue = products[i].epilogue;
-        snprintf(name, sizeof name, "C%d %s %s", (int)c, products[i].name,
+        snprintf(name, sizeof(name), "C%d %s %s", (int)c, products[i].name,
                  products[i].fused ? products[i].fused : "");
         if (products[i].fused)
             measure(name, &op, plain, -1);

@@ -14,6 +14,7 @@ static int make_dataset(const char *prefix, struct gpt_err *err)
     for (int d = 0; d < 20; d++) {
         uint16_t tokens[40];
         int32_t length = 20 + d, one = 1;
+
         for (int i = 0; i < length; i++)
             tokens[i] = (uint16_t)(1 + (d * 31 + i * 7) % 49);
         tokens[length - 1] = 0;

@@ -23,15 +23,16 @@ static void be_rank(int64_t rank, int64_t size, int port_fd,
                     const void *context)
 {
     struct rank me = {.rank = rank, .size = size};
-    struct gpt_launch_env l = {.world_size = size + 1, /* always over the network */
-                           .rank = rank,
-                           .host = "127.0.0.1",
-                           .agent_store = true,
-                           .run_id = "test"};
+    struct gpt_launch_env l = {.world_size =
+                                   size + 1, /* always over the network */
+                               .rank = rank,
+                               .host = "127.0.0.1",
+                               .agent_store = true,
+                               .run_id = "test"};
     struct gpt_err err = {0};
 
     alarm(60);
-    if (read(port_fd, &l.port, sizeof l.port) != sizeof l.port ||
+    if (read(port_fd, &l.port, sizeof(l.port)) != sizeof(l.port) ||
         gpt_store_open(&me.store, &l, 10, &err) != GPT_OK)
         _exit(99);
     int result = run(&me, context);
@@ -65,7 +66,7 @@ static void job_run(int64_t size, int (*run)(struct rank *, const void *),
     if (gpt_store_server_open(&v, "127.0.0.1", 0, &err) == GPT_OK)
         port = gpt_store_server_port(v);
     for (int64_t r = 0; r < size; r++)
-        if (write(fds[1], &port, sizeof port) != sizeof port)
+        if (write(fds[1], &port, sizeof(port)) != sizeof(port))
             exit(1);
     for (int64_t r = 0; r < size; r++)
         if (waitpid(pids[r], &statuses[r], 0) != pids[r])

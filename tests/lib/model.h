@@ -35,10 +35,12 @@ static void fill(struct model *m, float damage)
         const struct gpt_slice *s = &m->flat.slices[i];
         struct gpt_rng rng = gpt_rng_open(3, s->param->name);
         bool norm = s->param->init == GPT_INIT_ONE;
+
         for (int64_t k = 0; k < s->count; k++) {
             float x = gpt_rng_normal(rng, (uint64_t)k) * 0.3F;
             bool dummy = s->param->vocab_rows &&
                 k / s->shape[1] >= m->c.vocab_size;
+
             m->w[s->offset + k] = dummy ? 1e6F : norm ? 1 + x : x;
         }
     }
@@ -51,6 +53,7 @@ open_model_with(struct model *m, struct gpt_config c, float damage)
 {
     struct gpt_err err = {0};
     struct gpt_queue *q = NULL;
+
     *m = (struct model){.c = c};
     must(gpt_config_complete(&m->c, 16, 1, &err), &err);
     struct gpt_layout layout = GPT_LAYOUT_SINGLE(&m->c);
@@ -93,6 +96,7 @@ decoder_of(struct model *m, int64_t slots, int64_t positions)
         .slots = slots,
         .positions = positions,
     };
+
     must(gpt_decoder_open(&d, m->be, &o, m->device, &err), &err);
     return d;
 }

@@ -36,7 +36,7 @@ static void ranks_set(const char *name, int64_t value)
 {
     char text[24];
 
-    snprintf(text, sizeof text, "%lld", (long long)value);
+    snprintf(text, sizeof(text), "%lld", (long long)value);
     setenv(name, text, 1);
 }
 

@@ -43,6 +43,7 @@ static void feed_changed(uint8_t *data, size_t size)
         size_t at[4];
         uint8_t old[4];
         int n = 1 + i % 4;
+
         for (int k = 0; k < n; k++) {
             at[k] = gpt_rng_u32(r, draw++) % size;
             old[k] = data[at[k]];

@@ -18,6 +18,7 @@ __attribute__((format(printf, 4, 5), unused)) static bool
 tap_ok_at(bool pass, const char *file, int line, const char *fmt, ...)
 {
     va_list args;
+
     va_start(args, fmt);
     printf("%sok %d - ", pass ? "" : "not ", ++tap_n);
     vprintf(fmt, args);

@@ -78,6 +78,7 @@ static int trainer_corpus(struct trainer *t, struct gpt_err *err)
         .n_samples = {[GPT_TRAIN] = t->steps * t->batch * t->micro_batch,
                       [GPT_VALID] = t->batch * t->micro_batch},
     };
+
     return gpt_corpus_open(&t->corpus, &o, err);
 }
 

@@ -12,10 +12,11 @@ static void remove_tree(const char *path)
 {
     DIR *dir = opendir(path);
     char name[600];
+
     for (struct dirent *e; dir && (e = readdir(dir));) {
         if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
             continue;
-        snprintf(name, sizeof name, "%s/%s", path, e->d_name);
+        snprintf(name, sizeof(name), "%s/%s", path, e->d_name);
         if (unlink(name) != 0)
             remove_tree(name);
     }

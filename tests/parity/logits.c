@@ -17,11 +17,13 @@ static int64_t read_ids(int32_t *ids)
 {
     static char line[MOST * 8];
     int64_t n = 0;
-    if (!fgets(line, sizeof line, stdin))
+
+    if (!fgets(line, sizeof(line), stdin))
         return 0;
     char *at = line, *end;
     for (;; at = end) {
         long id = strtol(at, &end, 10);
+
         if (end == at || n == MOST)
             return n;
         ids[n++] = (int32_t)id;
@@ -33,6 +35,7 @@ static int dump(struct gpt_decoder *d, const int32_t *ids, int64_t n,
 {
     int64_t v = gpt_decoder_shape(d)->config->vocab_size, half = n / 2 + 1;
     int32_t slot = 0;
+
     gpt_decoder_truncate(d, slot, 0);
     GPT_TRY(gpt_decoder_append(d, slot, ids, half, GPT_LOGITS_ALL, logits,
                                err));
@@ -53,6 +56,7 @@ static int run(const char *path, char **words, int n_words,
     struct gpt_decoder *d;
     static int32_t ids[MOST];
     void *weights;
+
     GPT_TRY(gpt_checkpoint_open(&c, path, -1, true, err));
     const struct gpt_config *config = gpt_checkpoint_config(c);
     struct gpt_layout layout = GPT_LAYOUT_SINGLE(config);
@@ -70,7 +74,7 @@ static int run(const char *path, char **words, int n_words,
     GPT_TRY(gpt_decoder_open(&d, be, &o, weights, err));
     float *logits = NULL;
     GPT_TRY(gpt_new(&logits, (size_t)(o.positions * config->vocab_size),
-                    sizeof *logits, "logits", err));
+                    sizeof(*logits), "logits", err));
     for (int i = 0; i < n_words; i++)
         ids[i] = (int32_t)strtol(words[i], NULL, 10);
     if (n_words > 0)
@@ -89,6 +93,7 @@ static int run(const char *path, char **words, int n_words,
 int main(int argc, char **argv)
 {
     struct gpt_err err = {0};
+
     if (argc < 2 || argc - 2 > MOST) {
         fprintf(stderr, "usage: logits CHECKPOINT [ID...]\n");
         return GPT_EUSAGE;

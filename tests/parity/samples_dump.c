@@ -82,7 +82,7 @@ static int dump_split(const struct gpt_corpus *c, enum gpt_split split,
     int64_t n = gpt_corpus_size(c, split);
     int32_t *tokens;
 
-    GPT_TRY(gpt_new(&tokens, (size_t)seq_length + 1, sizeof *tokens, "tokens",
+    GPT_TRY(gpt_new(&tokens, (size_t)seq_length + 1, sizeof(*tokens), "tokens",
                     err));
     printf("split %d %" PRId64 "\n", (int)split, n);
     int status = GPT_OK;
@@ -187,8 +187,9 @@ static int write_set(char **a, struct gpt_err *err)
     if (!gpt_dtype_parse(a[1], &dtype))
         return gpt_fail(err, GPT_EUSAGE, "type %s", a[1]);
     GPT_TRY(gpt_indexed_writer_open(&w, a[0], dtype, 0, err));
-    while (fgets(line, sizeof line, stdin)) {
+    while (fgets(line, sizeof(line), stdin)) {
         int status = write_document(w, dtype, line, err);
+
         if (status != GPT_OK) {
             gpt_indexed_writer_abort(w);
             return status;

@@ -97,6 +97,7 @@ static int execute(struct gpt_store *s, const char *word, const char *key,
             printf("ok\n");
     } else if (strcmp(word, "failed") == 0) {
         char why[256] = "nobody";
+
         n = -1;
         gpt_store_failed(s, &n, why, sizeof(why));
         printf("%lld %s\n", (long long)n, why);

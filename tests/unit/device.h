@@ -51,7 +51,8 @@ __attribute__((unused)) static int64_t rnd_int(int64_t lo, int64_t hi)
 
 __attribute__((unused)) static float *rnd_floats(int64_t n, double scale)
 {
-    float *x = malloc((size_t)(n + 1) * sizeof *x);
+    float *x = malloc((size_t)(n + 1) * sizeof(*x));
+
     for (int64_t i = 0; i < n; i++)
         x[i] = (float)(rnd() * scale);
     return x;
@@ -79,6 +80,7 @@ static void *image(const struct operand *o, enum gpt_dtype act,
 {
     enum gpt_dtype t = type_of(o->kind, act);
     size_t n = (size_t)o->n;
+
     *bytes = n * gpt_dtype_bytes(t);
     char *x = malloc(*bytes + 16);
     memset(x, 0xff, *bytes); /* NaN in every format */
@@ -104,9 +106,11 @@ static void run_once(run_fn *run, struct trial *t, const struct operand *ops,
                      uint64_t *raw)
 {
     struct gpt_err err;
+
     for (size_t i = 0; i < n; i++) {
         size_t bytes;
         void *x = image(&ops[i], t->act, round, &bytes);
+
         need(t->be->alloc(t->be, bytes, ops[i].name, &t->mem[i], &err),
              &err);
         t->be->copy_in(t->q, t->mem[i], x, bytes);
@@ -122,6 +126,7 @@ static void run_once(run_fn *run, struct trial *t, const struct operand *ops,
         enum gpt_dtype type = type_of(ops[i].kind, t->act);
         size_t bytes = (size_t)ops[i].n * gpt_dtype_bytes(type);
         unsigned char *x = malloc(bytes + 1);
+
         t->be->copy_out(t->q, x, t->mem[i], bytes);
         need(t->be->sync(t->q, &err), &err);
         out[i] = malloc((size_t)(ops[i].n + 1) * sizeof(double));
@@ -139,6 +144,7 @@ static void run_once(run_fn *run, struct trial *t, const struct operand *ops,
 static double difference(const double *got, const double *want, int64_t n)
 {
     double worst = 0, top = 0.1;
+
     for (int64_t i = 0; i < n; i++) {
         if (got[i] == want[i] || (isnan(got[i]) && isnan(want[i])))
             continue; /* infinities, too */
@@ -165,18 +171,22 @@ static void compare_type(run_fn *run, const void *params,
     uint64_t first = 0;
     struct trial cpu = {.be = cpu_be, .q = cpu_q, .act = GPT_F32,
                         .params = params};
+
     run_once(run, &cpu, ops, n, act, want, NULL);
     for (size_t k = 0; k < (emulated ? GPT_COUNT(orders) : 2); k++) {
         struct trial dev = {.be = dev_be, .q = dev_q, .act = act,
                             .params = params};
         uint64_t digest = 0xcbf29ce484222325;
+
         setenv("GPT_CUDA_EMU_ORDER", orders[k], 1);
         run_once(run, &dev, ops, n, act, got, &digest);
         for (size_t i = 0; i < n; i++) {
             double limit = types[type].tolerance;
+
             limit *= ops[i].loose > 0 ? ops[i].loose : 1;
             if (k == 0 && ops[i].compared && ops[i].kind != I32) {
                 double e = difference(got[i], want[i], ops[i].n);
+
                 ok(e <= limit, "%s %s: %s: error %.2g, limit %.2g", name,
                    gpt_dtype_name(act), ops[i].name, e, limit);
             }
@@ -199,8 +209,9 @@ compare(run_fn *run, const void *params, const struct operand *ops, size_t n,
 {
     char name[120];
     va_list args;
+
     va_start(args, fmt);
-    vsnprintf(name, sizeof name, fmt, args);
+    vsnprintf(name, sizeof(name), fmt, args);
     va_end(args);
     for (size_t type = 0; type < GPT_COUNT(types); type++)
         compare_type(run, params, ops, n, type, name);
@@ -212,6 +223,7 @@ static bool open_devices(void)
     const char *device = getenv("GPT_TEST_DEVICE"), *build = getenv("BUILD");
     struct gpt_err err;
     char text[300];
+
     device = device ? device : "cuda-emu";
     emulated = strcmp(device, "cuda-emu") == 0;
     setenv("GPT_PLUGIN_DIR", build ? build : "build", 0);
@@ -219,7 +231,7 @@ static bool open_devices(void)
         skip("%s", err.text);
         return false;
     }
-    dev_be->describe(dev_be, text, sizeof text);
+    dev_be->describe(dev_be, text, sizeof(text));
     printf("# %s\n", text);
     need(gpt_backend_cpu(&cpu_be, &err), &err);
     need(cpu_be->queue_open(cpu_be, &cpu_q, &err), &err);
@@ -232,6 +244,7 @@ __attribute__((unused)) static void reopen(const char *variable,
                                            const char *value)
 {
     struct gpt_err err;
+
     setenv(variable, value, 1);
     dev_be->queue_close(dev_q);
     need(dev_be->queue_open(dev_be, &dev_q, &err), &err);

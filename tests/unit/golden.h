@@ -10,6 +10,7 @@ enum { GOLDEN_MAX = 1024 };
 static FILE *golden_open(const char *path)
 {
     FILE *f = fopen(path, "r");
+
     if (!f) {
         perror(path);
         exit(1);
@@ -22,6 +23,7 @@ static int golden_array(FILE *f, const char *name, double *values)
 {
     char word[64];
     int n = -1;
+
     if (fscanf(f, " %63s %d", word, &n) != 2 || strcmp(word, name) != 0 ||
         n < 0 || n > GOLDEN_MAX) {
         printf("# golden file: %s expected\n", name);
@@ -40,7 +42,8 @@ static bool golden_next(FILE *f, const char *kind, char *rest, int cap)
 {
     char line[GOLDEN_MAX * 32];
     size_t n = strlen(kind);
-    while (fgets(line, sizeof line, f))
+
+    while (fgets(line, sizeof(line), f))
         if (strncmp(line, kind, n) == 0 && line[n] == ' ') {
             snprintf(rest, (size_t)cap, "%.*s", cap - 1, line + n);
             return true;

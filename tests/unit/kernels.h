@@ -29,7 +29,8 @@ __attribute__((unused)) static int64_t rnd_int(int64_t lo, int64_t hi)
 /* n floats, random times scale; free() them */
 __attribute__((unused)) static float *rnd_floats(int64_t n, double scale)
 {
-    float *x = malloc((size_t)(n + 1) * sizeof *x);
+    float *x = malloc((size_t)(n + 1) * sizeof(*x));
+
     for (int64_t i = 0; i < n; i++)
         x[i] = (float)(rnd() * scale);
     return x;
@@ -43,15 +44,17 @@ __attribute__((unused)) static void poison(float *x, int64_t n)
 
 __attribute__((unused)) static float *poisoned(int64_t n)
 {
-    float *x = malloc((size_t)(n + 1) * sizeof *x);
+    float *x = malloc((size_t)(n + 1) * sizeof(*x));
+
     poison(x, n);
     return x;
 }
 
 __attribute__((unused)) static float *copied(const float *src, int64_t n)
 {
-    float *x = malloc((size_t)(n + 1) * sizeof *x);
-    memcpy(x, src, (size_t)n * sizeof *x);
+    float *x = malloc((size_t)(n + 1) * sizeof(*x));
+
+    memcpy(x, src, (size_t)n * sizeof(*x));
     return x;
 }
 
@@ -61,8 +64,10 @@ __attribute__((unused)) static double error_of(const float *got,
                                                const double *want, int64_t n)
 {
     double err = 0, top = 0.1;
+
     for (int64_t i = 0; i < n; i++) {
         double e = fabs((double)got[i] - want[i]);
+
         err = e < 1e300 ? fmax(err, e) : (double)INFINITY;
         top = fmax(top, fabs(want[i]));
     }
@@ -85,12 +90,13 @@ __attribute__((unused)) static bool same_bytes(void (*run)(void *ctx),
     int before = omp_get_max_threads();
     float *first = NULL;
     bool same = true;
+
     for (int threads = 1; threads <= 3; threads++) {
         omp_set_num_threads(threads);
         run(ctx);
         if (!first)
             first = copied(out, n);
-        else if (memcmp(first, out, (size_t)n * sizeof *out) != 0)
+        else if (memcmp(first, out, (size_t)n * sizeof(*out)) != 0)
             same = false;
     }
     free(first);
@@ -109,6 +115,7 @@ __attribute__((unused)) static void each_setting(void (*body)(void))
                                           {NULL, NULL}};
     struct gpt_err err;
     int status = gpt_backend_cpu(&be, &err);
+
     if (status == GPT_OK)
         status = be->queue_open(be, &q, &err);
     if (status != GPT_OK) {
@@ -117,8 +124,9 @@ __attribute__((unused)) static void each_setting(void (*body)(void))
     }
     for (size_t i = 0; i < GPT_COUNT(sets); i++) {
         char name[40] = "default";
+
         if (sets[i][1])
-            snprintf(name, sizeof name, "%s %s",
+            snprintf(name, sizeof(name), "%s %s",
                      sets[i][0] ? sets[i][0] : "best", sets[i][1]);
         setting = name;
         if (cpu_choose(sets[i][0], sets[i][1], &err) != GPT_OK) {

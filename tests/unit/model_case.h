@@ -38,6 +38,7 @@ static inline uint32_t case_mix(uint32_t x)
 static inline float case_value(int64_t param, int64_t i)
 {
     uint32_t u = case_mix((uint32_t)(i + param * 1000003)) >> 16;
+
     return ((float)u - 32768.0F) / 65536.0F;
 }
 
@@ -50,6 +51,7 @@ __attribute__((unused)) static void case_fill(struct gpt_replica *r)
         enum gpt_param_role role = s->param->role;
         bool one = role == GPT_NORM1_WEIGHT || role == GPT_NORM2_WEIGHT ||
                    role == GPT_FINAL_NORM_WEIGHT;
+
         for (int64_t j = 0; j < s->count; j++)
             r->params[s->offset + j] =
                 case_value(number, j) + (one ? 1.0F : 0.0F);
@@ -60,6 +62,7 @@ __attribute__((unused)) static double case_number(const cJSON *o,
                                                   const char *key)
 {
     const cJSON *x = cJSON_GetObjectItemCaseSensitive(o, key);
+
     return x ? x->valuedouble : (double)NAN;
 }
 
@@ -72,6 +75,7 @@ static inline int64_t case_position(const cJSON *o)
 {
     const cJSON *x = cJSON_GetObjectItemCaseSensitive(o, "position_embedding");
     int64_t i = 0;
+
     while (gpt_position_embeddings[i] &&
            strcmp(x->valuestring, gpt_position_embeddings[i]) != 0)
         i++;
@@ -81,6 +85,7 @@ static inline int64_t case_position(const cJSON *o)
 static inline void case_config(struct model_case *k)
 {
     const cJSON *o = k->head;
+
     k->config = (struct gpt_config){
         .num_layers = case_int(o, "num_layers"),
         .hidden_size = case_int(o, "hidden_size"),
@@ -126,7 +131,8 @@ __attribute__((unused)) static bool case_read(struct model_case *k,
 {
     char path[512];
     const char *top = getenv("GPT_TEST_TOP");
-    snprintf(path, sizeof path, "%s/tests/golden/model/%s.golden",
+
+    snprintf(path, sizeof(path), "%s/tests/golden/model/%s.golden",
              top ? top : ".", name);
     FILE *f = fopen(path, "rb");
     if (!ok(f != NULL, "%s can be opened", path))

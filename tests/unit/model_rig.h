@@ -49,6 +49,7 @@ static struct gpt_config config(bool tied, int64_t groups)
         .tied_embeddings = tied,
     };
     struct gpt_err err;
+
     must(gpt_config_complete(&c, 12, 4, &err), &err); /* 48: one rank of 4
                                                       * holds dummies alone */
     return c;
@@ -74,6 +75,7 @@ static void fill_slice(const struct gpt_slice *s, float *to)
     for (int64_t i = 0; i < s->shape[0]; i++)
         for (int64_t j = 0; j < s->shape[1]; j++) {
             int64_t at = (s->begin[0] + i) * s->param->shape[1] + s->begin[1];
+
             to[i * s->shape[1] + j] =
                 base + 0.3F * gpt_rng_normal(rng, (uint64_t)(at + j));
         }
@@ -81,7 +83,7 @@ static void fill_slice(const struct gpt_slice *s, float *to)
 
 static void fill(struct rig *r, enum gpt_dtype act)
 {
-    float *w = gpt_alloc((size_t)r->flat.elements, sizeof *w);
+    float *w = gpt_alloc((size_t)r->flat.elements, sizeof(*w));
 
     for (int64_t i = 0; i < r->flat.n; i++)
         fill_slice(&r->flat.slices[i], w + r->flat.slices[i].offset);
@@ -93,6 +95,7 @@ static void *device(int64_t elements, size_t size)
 {
     struct gpt_err err;
     void *mem;
+
     must(be->alloc(be, (size_t)elements * size, "a test", &mem, &err), &err);
     return mem;
 }
@@ -112,6 +115,7 @@ static void rig_open(struct rig *r, const struct gpt_config *c,
     for (int64_t i = 0; i < r->flat.n_buckets; i++) {
         const struct gpt_bucket *b = &r->flat.buckets[i];
         bool again = shared && b->layer >= 0 && i > 0 && b[-1].layer >= 0;
+
         r->gradients[i] = again ? r->gradients[i - 1]
                                 : device(b->end - b->begin, sizeof(float));
     }
@@ -161,6 +165,7 @@ static void batch_open(struct batch *x, int64_t b, int64_t t, int64_t columns)
     for (int64_t m = 0; m < MICROBATCHES; m++)
         for (int64_t i = 0; i < b * t; i++) {
             int32_t at = (int32_t)(i % t), cut = at >= 5 ? 5 : 0;
+
             x->input[m][i] = (int32_t)((i * 7 + m * 5) % VOCABULARY);
             x->target[m][i] = (int32_t)((i * 11 + m * 3 + 1) % VOCABULARY);
             x->start[m][i] = cut;
@@ -192,6 +197,7 @@ static void evaluate(struct rig *r, struct batch *x)
     for (int64_t m = 0; m < MICROBATCHES; m++) {
         struct gpt_microbatch mb = micro(x, m);
         struct gpt_stage_result result = {.loss = x->loss[m]};
+
         gpt_stage_forward(r->stage, r->q, 0, 0, GPT_STAGE_EVAL, &mb, NULL,
                           &result);
     }
@@ -210,6 +216,7 @@ static void run(struct rig *r, struct batch *x, int64_t columns)
             .loss = x->loss[m],
             .logits = x->logits + m * x->b * x->t * columns,
         };
+
         gpt_stage_forward(r->stage, r->q, 0, 0, GPT_STAGE_TRAIN, &mb, NULL,
                           &result);
         gpt_stage_backward(r->stage, r->q, 0, 0, NULL);
@@ -227,6 +234,7 @@ struct error {
 static void compare(struct error *e, float got, float want)
 {
     double d = fabs((double)got - (double)want);
+
     e->worst = d <= e->worst ? e->worst : isnan(d) ? (double)INFINITY : d;
     e->largest = fmax(e->largest, fabs((double)want));
 }
@@ -248,6 +256,7 @@ static double slice_error(const struct gpt_slice *s, const float *got,
     for (int64_t i = 0; i < s->shape[0]; i++)
         for (int64_t j = 0; j < s->shape[1]; j++) {
             int64_t at = (s->begin[0] + i) * s->param->shape[1] + s->begin[1];
+
             compare(&e, got[i * s->shape[1] + j], want[at + j]);
         }
     return relative(&e);
@@ -282,10 +291,11 @@ __attribute__((unused))
 static bool same_bits(const struct rig *a, const struct batch *x,
                       const struct rig *b, const struct batch *y)
 {
-    bool same = memcmp(x->loss, y->loss, sizeof x->loss) == 0;
+    bool same = memcmp(x->loss, y->loss, sizeof(x->loss)) == 0;
 
     for (int64_t i = 0; i < a->flat.n_buckets; i++) {
         const struct gpt_bucket *of = &a->flat.buckets[i];
+
         same = same && memcmp(a->gradients[i], b->gradients[i],
                               (size_t)(of->end - of->begin) * 4) == 0;
     }

@@ -10,20 +10,21 @@ static void test_golden(void)
     char line[64];
     int cases = 0;
 
-    while (golden_next(f, "blend", line, sizeof line)) {
+    while (golden_next(f, "blend", line, sizeof(line))) {
         double w[GOLDEN_MAX], want[GOLDEN_MAX];
         struct gpt_blend b;
         struct gpt_err err = {0};
+
         long long size = strtoll(line, NULL, 10);
         int n = golden_array(f, "weights", w);
         cases++;
         golden_array(f, "once", want);
         gpt_normalize(w, n);
-        ok(memcmp(w, want, sizeof *w * (size_t)n) == 0,
+        ok(memcmp(w, want, sizeof(*w) * (size_t)n) == 0,
            "%d weights normalized, to the last bit", n);
         golden_array(f, "used", want);
         gpt_normalize(w, n);
-        ok(memcmp(w, want, sizeof *w * (size_t)n) == 0, "and twice");
+        ok(memcmp(w, want, sizeof(*w) * (size_t)n) == 0, "and twice");
         is_int(gpt_blend_build(&b, w, n, size, &err), GPT_OK,
                "blend of %lld samples", size);
         GOLDEN_IS(f, "set", b.set, size, "data sets");
@@ -52,8 +53,10 @@ static void test_many(void)
         struct gpt_rng rng = gpt_rng_open(9, "blend");
         struct gpt_blend b;
         struct gpt_err err = {0};
+
         for (int i = 0; i < n; i++) {
             uint32_t r = gpt_rng_u32(rng, (uint64_t)i);
+
             w[i] = kind == 0   ? 1e-3 + 0x1p-32 * r
                    : kind == 1 ? 1
                    : kind == 2 ? 1 + 0x1p-52 * (r % 3)
@@ -66,6 +69,7 @@ static void test_many(void)
         for (int64_t t = 0; t < size; t++) {
             int best = 0;
             double at = t > 0 ? (double)t : 1;
+
             for (int i = 1; i < n; i++)
                 if (w[i] * at - given[i] > w[best] * at - given[best])
                     best = i;
@@ -87,6 +91,7 @@ static void test_sizes(void)
         {1000, 1.0, 1000, 1005}, {1000, 0.25, 250, 252}, {10, 0.3, 3, 4},
         {1, 0.1, 1, 2},          {0, 0.5, 0, 0},         {7, 1.0 / 7, 1, 2},
     };
+
     for (size_t i = 0; i < GPT_COUNT(rows); i++) {
         is_int(gpt_blend_share(rows[i].size, rows[i].w), rows[i].share,
                "share of %lld", (long long)rows[i].size);
@@ -120,9 +125,11 @@ static void test_arguments(void)
         {{"0", "a", "1", "b"}, 4, GPT_EUSAGE, 0, NULL, 0},
         {{"-1", "a"}, 2, GPT_EUSAGE, 0, NULL, 0},
     };
+
     for (size_t i = 0; i < GPT_COUNT(rows); i++) {
         struct gpt_blend_parts p;
         struct gpt_err err = {0};
+
         is_int(gpt_blend_parse(&p, rows[i].args, rows[i].n_args, &err),
                rows[i].status, "arguments %zu", i);
         if (rows[i].status != GPT_OK)
@@ -157,9 +164,11 @@ static void test_split(void)
         {"11111111111111111111111111111111111111111111111111111111111111111111"
          "1111", GPT_EUSAGE, {0}},
     };
+
     for (size_t i = 0; i < GPT_COUNT(rows); i++) {
         double edge[4];
         struct gpt_err err = {0};
+
         is_int(gpt_split_parse(edge, rows[i].text, &err), rows[i].status,
                "split '%s'", rows[i].text);
         for (int k = 0; rows[i].status == GPT_OK && k < 4; k++)

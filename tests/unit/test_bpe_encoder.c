@@ -37,6 +37,7 @@ static bool open_merges(struct gpt_err *err)
 static bool open_golden(void)
 {
     struct gpt_err err;
+
     return gpt_vocab_load(&vocab, GOLDEN "vocab.json", GOLDEN "merges.txt",
                           &err) == GPT_OK && open_merges(&err);
 }
@@ -53,11 +54,13 @@ static void close_all(void)
 static bool open_drawn(const char *bytes, size_t n_merges)
 {
     struct gpt_err err;
+
     if (gpt_new(&vocab.tokens, TOKENS, sizeof(*vocab.tokens), "", &err) ||
         gpt_new(&vocab.merges, n_merges, sizeof(*vocab.merges), "", &err))
         return false;
     for (vocab.n = 0; vocab.n < 256; vocab.n++) {
         char *byte = gpt_arena_alloc(&vocab.arena, 1, 1);
+
         *byte = (char)vocab.n;
         vocab.tokens[vocab.n] = (struct gpt_str){byte, 1};
         vocab.byte_id[vocab.n] = (int32_t)vocab.n;
@@ -66,8 +69,10 @@ static bool open_drawn(const char *bytes, size_t n_merges)
     memset(rank_of, -1, sizeof(rank_of));
     while (vocab.n_merges < n_merges) {
         int32_t side[2];
+
         for (int i = 0; i < 2; i++) {
             uint32_t made = (uint32_t)vocab.n - 256;
+
             side[i] = made && draw(2)
                           ? 256 + (int32_t)draw(made)
                           : (uint8_t)bytes[draw((uint32_t)strlen(bytes))];
@@ -92,11 +97,13 @@ static bool take_whole(void)
     struct gpt_err err;
     struct gpt_bpe_scratch scratch = {.nodes = NULL};
     struct gpt_ids ids = {.data = NULL};
+
     if (gpt_token_map_open(&map, vocab.tokens, (size_t)vocab.n, &err))
         return false;
     whole = &map;
     for (int32_t id = 0; id < vocab.n; id++) {
         struct gpt_str token = vocab.tokens[id];
+
         ids.len = 0;
         if (gpt_token_map_add(&map, id) < 0 &&
             gpt_bpe_merge(bpe, &scratch, token.data, token.len, &ids, &err) ==
@@ -114,8 +121,10 @@ static bool merge_once(int32_t *id, size_t *n)
 {
     int32_t best = -1;
     size_t at = 0;
+
     for (size_t i = 0; i + 1 < *n; i++) {
         int32_t r = rank_of[id[i]][id[i + 1]];
+
         if (r >= 0 && (best < 0 || r < best)) {
             best = r;
             at = i;
@@ -132,10 +141,12 @@ static bool merge_once(int32_t *id, size_t *n)
 static size_t encode_slowly(const char *text, size_t len, int32_t *id)
 {
     size_t n = 0;
+
     for (size_t at = 0; at < len;) {
         size_t piece = gpt_pretok_gpt2(text + at, len - at), k = piece;
         int32_t token =
             whole ? gpt_token_map_find(whole, text + at, piece) : -1;
+
         for (size_t i = 0; i < piece; i++)
             id[n + i] = vocab.byte_id[(uint8_t)text[at + i]];
         while (merge_once(id + n, &k))
@@ -161,6 +172,7 @@ static bool encodes_alike(struct gpt_bpe_encoder *e, const char *text,
     size_t n = encode_slowly(text, len, want);
     bool same = gpt_bpe_encode(e, text, len, &ids, &err) == GPT_OK &&
                 ids.len == n && memcmp(ids.data, want, n * sizeof(*want)) == 0;
+
     gpt_free(ids.data);
     return same;
 }
@@ -175,13 +187,16 @@ static void test_texts(const char *name, const char *const *bits, uint32_t n,
     struct gpt_bpe_encoder e;
     struct gpt_err err;
     int unlike = 0;
+
     if (!ok(gpt_bpe_encoder_open(&e, &model, &err) == GPT_OK, "encoder"))
         return;
     for (int round = 0; round < rounds; round++) {
         size_t len = 0, want = 1 + draw((uint32_t)most - 8);
         char text[LONGEST];
+
         while (len < want) {
             const char *bit = bits[draw(n)];
+
             memcpy(text + len, bit, strlen(bit));
             len += strlen(bit);
         }
@@ -212,6 +227,7 @@ int main(void)
         "\xED\xA0\x80", "\xE0\x80\x80", "\xE3\x81", "\xE2\x80\x99",
         "'s", "'", "re", " ", "\n", "a", "9", ".", "\xC3\xA9", "\xC2\xA0",
         "\xF0\x9F\x98\x80", "\x83", "\xFF"};
+
     if (!ok(open_golden(), "vocabulary"))
         return tap_done();
 #define TEXTS(bits, most, rounds)                                              \
@@ -229,6 +245,7 @@ int main(void)
     for (int i = 0; i < 20; i++) {
         bool open = open_drawn("\xE3\xE3\x81\x82\x83\xAE\xB3\xBC\xE4\xB8\x80"
                                "\xE2 's.a", 30 + 30 * (size_t)i);
+
         if (ok(open, "vocabulary %d", i))
             TEXTS(mixed, 60, 500);
         if (ok(take_whole(), "vocabulary %d, of whole pieces, too", i))

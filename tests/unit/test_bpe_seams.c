@@ -9,6 +9,7 @@ static bool crossed(const struct gpt_vocab *v, const uint8_t *p, size_t len,
 {
     for (int64_t id = 0; id < v->n; id++) {
         const struct gpt_str t = v->tokens[id];
+
         for (size_t k = 1; k < t.len; k++)
             if (k <= at && t.len - k <= len - at &&
                 memcmp(p + at - k, t.data, t.len) == 0)
@@ -27,15 +28,18 @@ static void test_tokens(const char *name, struct gpt_str *tokens, int64_t n,
     const uint8_t *p = (const uint8_t *)text;
     size_t len = strlen(text);
     long wrong = 0, missed = 0;
+
     if (gpt_seams_open(&s, &v, &err) != GPT_OK) {
         ok(false, "%s: %s", name, err.text);
         return;
     }
     for (size_t from = 0; from + 1 < len; from++) {
         uint64_t cuts = gpt_seams_of(&s, text + from, len - from);
+
         for (size_t i = 0; i < 64 && i + 1 < len - from; i++) {
             bool cut = cuts >> i & 1;
             bool cross = crossed(&v, p + from, len - from, i + 1);
+
             wrong += cut && cross;
             missed += from == 0 && !cut && !cross;
         }
@@ -56,6 +60,7 @@ int main(void)
         "\xF0\x9F\x98\x80\xE6\x97\xA5\xE6\x9C";
     struct gpt_str tokens[80];
     int64_t n = 0;
+
     for (size_t at = 0; at < 21; at += 3)
         for (size_t left = 1; left <= 4 && left <= at; left++)
             for (size_t right = 1; right <= 4; right++) {

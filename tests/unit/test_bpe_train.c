@@ -12,16 +12,18 @@ static const char *merges_text(const struct gpt_bpe_trained *m)
     static char text[1024];
     char token[GPT_BPE_BYTES + 32][32];
     size_t n = 0;
+
     for (int i = 0; i < GPT_BPE_BYTES; i++)
-        snprintf(token[i], sizeof token[i], "%c", gpt_byte_of_rank(i));
+        snprintf(token[i], sizeof(token[i]), "%c", gpt_byte_of_rank(i));
     text[0] = '\0';
     for (int64_t i = 0; i < m->n_merges && i < 32; i++) {
         const char *left = token[m->merges[i].left];
         const char *right = token[m->merges[i].right];
-        char both[sizeof token[0]];
-        snprintf(both, sizeof both, "%.15s%.15s", left, right);
-        memcpy(token[GPT_BPE_BYTES + i], both, sizeof both);
-        n += (size_t)snprintf(text + n, sizeof text - n, "%s%s+%s",
+        char both[sizeof(token[0])];
+
+        snprintf(both, sizeof(both), "%.15s%.15s", left, right);
+        memcpy(token[GPT_BPE_BYTES + i], both, sizeof(both));
+        n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%s+%s",
                               i ? " " : "", left, right);
     }
     return text;
@@ -73,6 +75,7 @@ static void test_cases(void)
         struct gpt_bpe_trained model;
         struct gpt_err err;
         size_t n = 0;
+
         for (const struct word *w = cases[i].words; w->text; w++)
             pieces[n++] = (struct gpt_word){w->text, strlen(w->text),
                                              w->count};
@@ -110,8 +113,10 @@ static void test_many_words(struct gpt_piece_counter *c)
     char word[16];
     struct gpt_err err;
     bool added = true;
+
     for (int i = 0; i < 20000; i++) {
-        int n = snprintf(word, sizeof word, "w%d", i % 10000);
+        int n = snprintf(word, sizeof(word), "w%d", i % 10000);
+
         added &= gpt_piece_counter_add(c, word, (size_t)n, 1 + i / 10000,
                                        &err) == GPT_OK;
     }
@@ -133,6 +138,7 @@ static void test_counter(void)
     struct gpt_word *list;
     struct gpt_err err;
     static const char text[] = "the cat, the dog's \n the\0the";
+
     if (gpt_piece_counter_open(&a, &err) != GPT_OK ||
         gpt_piece_counter_open(&b, &err) != GPT_OK) {
         ok(false, "counters open");
@@ -140,7 +146,7 @@ static void test_counter(void)
     }
     test_many_words(a);
     is_int(gpt_piece_counter_size(a), 10000, "half of them are distinct");
-    ok(gpt_piece_counter_text(b, gpt_pretok_gpt2, text, sizeof text - 1,
+    ok(gpt_piece_counter_text(b, gpt_pretok_gpt2, text, sizeof(text) - 1,
                               &err) == GPT_OK, "a text is counted");
     is_int(gpt_piece_counter_size(b), 8, "eight distinct pieces");
     ok(gpt_piece_counter_merge(a, b, &err) == GPT_OK &&

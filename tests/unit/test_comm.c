@@ -115,6 +115,7 @@ static bool are_sums(const struct member *m, const float *x, int64_t first,
     for (int64_t i = 0; i < n; i++) {
         const float want = sum_of(m, first + i);
         const double off = fabs((double)x[i] - (double)want);
+
         if (m->way == NCCL ? off > 1e7 * 0x1p-22 * (double)m->size
                            : x[i] != want)
             return false;
@@ -175,6 +176,7 @@ static void check_sums(struct member *m)
 
     for (size_t k = 0; k < GPT_COUNT(sizes); k++) {
         const int64_t n = sizes[k];
+
         stagger(m, (int64_t)k);
         set_values(m, &v, n);
         gpt_comm_all_reduce(m->comm, m->q, v.a, n, GPT_F32, GPT_SUM);
@@ -455,7 +457,7 @@ static void one_breaks(struct member *m)
     char says[80];
 
     all_reduce_once(m);
-    snprintf(says, sizeof says, "all-reduce 2 of group 'test.all': %s",
+    snprintf(says, sizeof(says), "all-reduce 2 of group 'test.all': %s",
              m->rank == 1 ? "NCCL: internal error: forced" : "rank 1: ");
     expect_failure(m, says);
 }
@@ -519,12 +521,13 @@ static int be_member(int64_t rank, int64_t size, int64_t port, enum way way,
     struct member m = {.rank = rank,
                        .size = size,
                        .way = way == EMULATED ? NCCL : way};
-    struct gpt_launch_env l = {.world_size = size + 1, /* always over the network */
-                           .rank = rank,
-                           .host = "127.0.0.1",
-                           .port = port,
-                           .agent_store = true,
-                           .run_id = "test"};
+    struct gpt_launch_env l = {.world_size =
+                                   size + 1, /* always over the network */
+                               .rank = rank,
+                               .host = "127.0.0.1",
+                               .port = port,
+                               .agent_store = true,
+                               .run_id = "test"};
     int64_t ranks[MAX_RANKS] = {0, 1, 2, 3};
     struct gpt_err err = {0};
     struct gpt_backend copy;
@@ -577,7 +580,7 @@ static void fork_job(struct job *j)
             exit(1);
         if (j->pids[r] == 0) {
             alarm(60);
-            if (read(j->fds[0], &port, sizeof port) != sizeof port)
+            if (read(j->fds[0], &port, sizeof(port)) != sizeof(port))
                 _exit(99);
             _exit(be_member(r, j->size, port, j->way, j->run));
         }
@@ -592,7 +595,7 @@ static void serve_job(struct job *j)
     if (gpt_store_server_open(&j->server, "127.0.0.1", 0, &err) == GPT_OK)
         port = gpt_store_server_port(j->server);
     for (int64_t r = 0; r < j->size; r++)
-        if (write(j->fds[1], &port, sizeof port) != sizeof port)
+        if (write(j->fds[1], &port, sizeof(port)) != sizeof(port))
             exit(1);
 }
 
@@ -693,10 +696,11 @@ static bool has_devices(int64_t ranks)
     pid_t pid = fork();
     if (pid == 0) {
         set_plugins();
-        snprintf(text, sizeof text, "cuda:%lld", (long long)ranks - 1);
+        snprintf(text, sizeof(text), "cuda:%lld", (long long)ranks - 1);
         _exit(gpt_backend_open(&be, emulated() ? "cuda-emu" : text, &err) !=
                   GPT_OK ||
-              !be->collectives || !be->collectives->library(text, sizeof text));
+              !be->collectives ||
+              !be->collectives->library(text, sizeof(text)));
     }
     return waitpid(pid, &status, 0) == pid && WIFEXITED(status) &&
            WEXITSTATUS(status) == 0;

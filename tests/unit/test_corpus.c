@@ -54,6 +54,7 @@ static struct gpt_corpus *open_or_die(const struct gpt_corpus_options *o)
 {
     struct gpt_corpus *c;
     struct gpt_err err = {0};
+
     if (gpt_corpus_open(&c, o, &err) != GPT_OK) {
         printf("# %s\n", err.text);
         exit(1);
@@ -67,6 +68,7 @@ static bool well_formed(const int32_t *x, int n, int begin, int end)
 {
     for (int t = 0; t < n; t++) {
         int sequence = x[t] / 100, at = x[t] % 100;
+
         if (sequence < begin || sequence >= end || at > sequence % 7)
             return false;
         if (t + 1 < n && x[t + 1] != x[t] + 1 &&
@@ -86,21 +88,24 @@ static void test_tokens(void)
     for (size_t i = 0; i < GPT_COUNT(impls); i++) {
         struct gpt_corpus_options o = options(args, 1);
         struct gpt_err err = {0};
+
         o.impl = impls[i];
         struct gpt_corpus *c = open_or_die(&o);
         for (int k = 0; k < GPT_N_SPLITS; k++) {
             int64_t n = gpt_corpus_size(c, (enum gpt_split)k);
             int bad = 0;
+
             ok(n >= o.n_samples[k], "%s: split %d has enough", impls[i], k);
             for (int64_t s = 0; s < n; s++) {
                 int32_t x[9];
+
                 if (gpt_corpus_get(c, (enum gpt_split)k, s, x, &err) !=
                         GPT_OK || !well_formed(x, 9, edge[k], edge[k + 1]))
                     bad++;
                 if (k == 0 && s == 0 && i == 0)
-                    memcpy(first, x, sizeof first);
+                    memcpy(first, x, sizeof(first));
                 else if (k == 0 && s == 0)
-                    ok(memcmp(first, x, sizeof x) == 0, "%s: same sample",
+                    ok(memcmp(first, x, sizeof(x)) == 0, "%s: same sample",
                        impls[i]);
             }
             is_int(bad, 0, "%s: all samples of split %d", impls[i], k);
@@ -118,6 +123,7 @@ static int count_second(const struct gpt_corpus *c)
     struct gpt_err err;
     int32_t x[9];
     int n = 0;
+
     for (int64_t i = 0; i < gpt_corpus_size(c, GPT_TRAIN); i++)
         n += gpt_corpus_get(c, GPT_TRAIN, i, x, &err) == GPT_OK &&
              x[0] >= 50000;
@@ -131,6 +137,7 @@ static void test_blends(void)
     struct gpt_corpus_options o = options(args, 4);
     struct gpt_err err = {0};
     struct gpt_corpus *c = open_or_die(&o);
+
     is_int(gpt_corpus_size(c, GPT_TRAIN), 20, "a weighted blend");
     is_int(count_second(c), 5, "a quarter of it from the second");
     gpt_corpus_close(c);
@@ -220,6 +227,7 @@ static void test_vocabulary(void)
         struct gpt_corpus_options o = options(args, 1);
         struct gpt_err err = {0};
         int status = GPT_OK;
+
         make_set(2, 40, rows[i].bad);
         o.split = "1";
         o.vocab_size = rows[i].vocab_size;
@@ -241,6 +249,7 @@ static uint64_t digest_of(const struct gpt_corpus_options *o)
 {
     struct gpt_corpus *c = open_or_die(o);
     uint64_t d = gpt_corpus_digest(c);
+
     gpt_corpus_close(c);
     return d;
 }
@@ -309,7 +318,7 @@ int main(void)
         return 1;
     }
     for (int k = 0; k < 4; k++)
-        snprintf(paths[k], sizeof paths[0], "%s/%c", dir, 'a' + k);
+        snprintf(paths[k], sizeof(paths[0]), "%s/%c", dir, 'a' + k);
     make_set(0, 100, 0);
     make_set(1, 80, 0);
     make_set(2, 40, 0);
@@ -319,7 +328,7 @@ int main(void)
     test_vocabulary();
     test_digest();
     test_many();
-    snprintf(command, sizeof command, "rm -rf '%s'", dir);
+    snprintf(command, sizeof(command), "rm -rf '%s'", dir);
     if (system(command) != 0)
         return 1;
     return tap_done();

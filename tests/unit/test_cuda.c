@@ -22,7 +22,8 @@ static const float loss_scale = 0.37F;
 /* n int32 in lo..hi; free() them */
 static int32_t *rnd_ints(int64_t n, int64_t lo, int64_t hi)
 {
-    int32_t *x = malloc((size_t)(n + 1) * sizeof *x);
+    int32_t *x = malloc((size_t)(n + 1) * sizeof(*x));
+
     for (int64_t i = 0; i < n; i++)
         x[i] = (int32_t)rnd_int(lo, hi);
     return x;
@@ -34,6 +35,7 @@ static void run_matmul(struct trial *t)
 {
     struct gpt_matmul op = *(const struct gpt_matmul *)t->params;
     bool gradient = op.c_type == GPT_F32;
+
     op.act = t->act;
     op.c_type = gradient ? GPT_F32 : t->act;
     op.a = t->mem[0];
@@ -67,6 +69,7 @@ static void check_matmul(int64_t m, int64_t n, int64_t k, bool ta, bool tb,
         {"bias", ACT, n, bias, false, 0},
         {"aux", ACT, m * n, gelu ? NULL : pre, gelu, 0},
     };
+
     if (beta == 0 && pad) /* what lies between rows stays; rows are written */
         for (int64_t i = 0; i < m * op.ldc; i++)
             c[i] = i % op.ldc < n ? NAN : c[i];
@@ -105,6 +108,7 @@ struct rows_case {
 static void run_bias(struct trial *t)
 {
     const struct rows_case *k = t->params;
+
     t->be->bias_grad(t->q, t->mem[0], t->mem[1], k->n, k->c, t->act);
     t->be->bias_add(t->q, t->mem[1], t->mem[2], k->n, k->c, t->act);
 }
@@ -117,6 +121,7 @@ static void check_bias(int64_t n, int64_t c)
     struct operand ops[] = {{"dbias", F32, c, dbias, true, 0.3},
                             {"x", ACT, n * c, x, true, 0},
                             {"bias", ACT, c, bias, false, 0}};
+
     compare(run_bias, &k, ops, GPT_COUNT(ops), "bias %lldx%lld", (long long)n,
             (long long)c);
     free(dbias), free(x), free(bias);
@@ -131,6 +136,7 @@ static void run_norm(struct trial *t)
                           .x = k->with_x ? m[1] : NULL, .resid_out = m[2],
                           .y = m[3], .w = m[4], .b = k->with_b ? m[5] : NULL,
                           .mean = m[6], .rstd = m[7], .dropout = k->drop};
+
     t->be->norm_fwd(t->q, &op);
 }
 
@@ -147,6 +153,7 @@ static void run_norm_bwd(struct trial *t)
                                  .dx = k->with_x ? m[7] : NULL, .dw = m[8],
                                  .db = k->with_b ? m[9] : NULL};
     struct gpt_norm first = op;
+
     first.dropout.p = 0;
     need(t->be->alloc(t->be, t->be->norm_scratch(k->n, k->c), "scratch",
                       &scratch, &err), &err);
@@ -188,6 +195,7 @@ static void check_norm(enum gpt_norm_kind kind, int64_t n, int64_t c, double p,
         {"db", F32, c, dw + c, true, 1},
     };
     const char *name = kind == GPT_LAYERNORM ? "layernorm" : "rmsnorm";
+
     compare(run_norm, &k, fwd, GPT_COUNT(fwd), "%s %lldx%lld p %g", name,
             (long long)n, (long long)c, p);
     compare(run_norm_bwd, &k, bwd, GPT_COUNT(bwd), "%s backward %lldx%lld p %g",
@@ -199,6 +207,7 @@ static void run_dropout(struct trial *t)
 {
     const struct rows_case *k = t->params;
     struct gpt_dropout drop = k->drop;
+
     drop.samples = k->n % 2 ? t->mem[2] : NULL;
     t->be->dropout(t->q, t->mem[1], t->mem[0], k->n, k->c, t->act, &drop);
 }
@@ -210,6 +219,7 @@ static void check_dropout(int64_t n, int64_t c, double p)
     struct operand ops[] = {{"x", ACT, n * c, x, false, 0},
                             {"y", ACT, n * c, NULL, true, 0},
                             {"samples", I32, 2, &more_samples, false, 0}};
+
     compare(run_dropout, &k, ops, GPT_COUNT(ops), "dropout %lldx%lld p %g",
             (long long)n, (long long)c, p);
     free(x);
@@ -219,8 +229,10 @@ static void rows(void)
 {
     static const int64_t shapes[][2] = {{1, 1},   {2, 9},    {5, 64},
                                         {37, 72}, {70, 129}, {530, 8}};
+
     for (size_t i = 0; i < GPT_COUNT(shapes); i++) {
         int64_t n = shapes[i][0], c = shapes[i][1];
+
         check_bias(n, c);
         check_norm(GPT_LAYERNORM, n, c, i & 1 ? 0.3 : 0, i & 1, true);
         check_norm(GPT_RMSNORM, n, c, i & 1 ? 0 : 0.3, true, false);
@@ -243,6 +255,7 @@ static void run_embed(struct trial *t)
                            .positions = m[1], .wte = m[2],
                            .wpe = k->with_x ? m[3] : NULL, .out = m[4],
                            .dropout = k->drop};
+
     t->be->embed_fwd(t->q, &op);
     t->be->embed_bwd(t->q, &op, m[5], m[6], k->with_x ? m[7] : NULL);
 }
@@ -265,6 +278,7 @@ static void check_embed(int64_t n, int64_t c, double p, bool with_pos,
         {"dwte", F32, V * c, dw, true, 1},
         {"dwpe", F32, POS * c, dw + V * c, true, 1},
     };
+
     compare(run_embed, &k, ops, GPT_COUNT(ops), "embed %lldx%lld p %g of %lld",
             (long long)n, (long long)c, p, (long long)most);
     free(tokens), free(pos), free(wte), free(wpe), free(dout), free(dw);
@@ -285,6 +299,7 @@ static void run_attn(struct trial *t)
     struct gpt_attn op = *(const struct gpt_attn *)t->params;
     struct gpt_err err;
     void **m = t->mem, *scratch;
+
     op.act = t->act;
     op.qkv = m[0];
     op.out = m[1];
@@ -317,6 +332,7 @@ static void check_attn(const char *title, size_t first, struct attn_case k,
     float *qkv = rnd_floats(nq, 1), *dout = rnd_floats(no, 1);
     int32_t *start = rnd_ints(b * t, 0, 0);
     double rare = t > 200 ? 0.96 : 0.7; /* short ones, and longer than tiles */
+
     for (int64_t i = 1; i < b * t; i++) /* documents begin here and there */
         start[i] = i % t == 0 ? 0
                    : rnd() > rare ? (int32_t)(i % t) : start[i - 1];
@@ -334,7 +350,7 @@ static void check_attn(const char *title, size_t first, struct attn_case k,
         {"dqkv", ACT, nq, NULL, true, 1},
         {"samples", I32, 2, &more_samples, false, 0},
     };
-    snprintf(name, sizeof name, "%s B%lld T%lld H%lld G%lld D%lld p %g%s%s",
+    snprintf(name, sizeof(name), "%s B%lld T%lld H%lld G%lld D%lld p %g%s%s",
              title, (long long)b, (long long)t, (long long)h, (long long)g,
              (long long)d, k.p, k.docs ? " documents" : "",
              alibi ? " alibi" : "");
@@ -346,6 +362,7 @@ static void check_attn(const char *title, size_t first, struct attn_case k,
 static void run_cached(struct trial *t)
 {
     struct gpt_attn_cached op = *(const struct gpt_attn_cached *)t->params;
+
     op.act = t->act;
     op.qkv = t->mem[0];
     op.out = t->mem[1];
@@ -383,6 +400,7 @@ static void check_cached(int64_t t_new, int64_t h, int64_t g, int64_t d,
 static void run_rope(struct trial *t)
 {
     struct gpt_rope op = *(const struct gpt_rope *)t->params;
+
     op.act = t->act;
     op.qkv = t->mem[0];
     op.positions = op.positions ? t->mem[1] : NULL;
@@ -404,6 +422,7 @@ static void check_rope(int64_t b, int64_t t, int64_t h, int64_t g, int64_t d,
     struct operand ops[] = {{"qkv", ACT, count, x, true, 1},
                             {"positions", I32, n, positions, false, 0},
                             {"dqkv", ACT, count, x, true, 1}};
+
     compare(run_rope, &op, ops, GPT_COUNT(ops), "rope T%lld D%lld by %lld",
             (long long)t, (long long)d, (long long)rotary);
     free(x), free(positions);
@@ -424,6 +443,7 @@ static void attention(void)
         {2, 40, 5, 1, 16, 0, false},    {1, 100, 3, 1, 64, 0.1, true},
         {1, 139, 2, 2, 80, 0, false},   {1, 97, 3, 3, 128, 0, true},
     };
+
     reopen("GPT_CUDA_FLASH", "mma");
     for (size_t i = 0; i < GPT_COUNT(cases); i++)
         check_attn("attention", 0, cases[i], false);
@@ -452,6 +472,7 @@ static void hopper(void)
     };
     int64_t rounds =
         getenv("GPT_TEST_SWEEP") ? atoll(getenv("GPT_TEST_SWEEP")) : 0;
+
     reopen("GPT_CUDA_EMU_ARCH", "90");
     for (size_t i = 0; i < GPT_COUNT(cases); i++)
         check_attn("hopper attention", 1, cases[i], false);
@@ -460,6 +481,7 @@ static void hopper(void)
         struct attn_case k = {rnd_int(1, 2), rnd_int(1, 300), h, g,
                               rnd_int(1, 16) * 8, (double)(i % 2) / 5,
                               i / 2 % 2};
+
         check_attn("hopper attention", 1, k, false);
     }
     reopen("GPT_CUDA_EMU_ARCH", "80");
@@ -475,6 +497,7 @@ struct xent_case {
 static void run_xent(struct trial *t)
 {
     struct gpt_xent op = *(const struct gpt_xent *)t->params;
+
     op.act = t->act;
     op.logits = t->mem[0];
     op.target = t->mem[1];
@@ -491,6 +514,7 @@ static void check_xent(int64_t n, int64_t v, int64_t v_real, int64_t pad,
                           .grad = grad};
     float *logits = rnd_floats(n * op.ld, spread), *weight = rnd_floats(n, 1);
     int32_t *target = rnd_ints(n, 0, v_real - 1);
+
     for (int64_t i = 0; i < n; i++) {
         weight[i] = i % 4 == 3 ? 0 : weight[i];
         for (int64_t j = v_real; j < v; j++)
@@ -512,6 +536,7 @@ static void check_xent(int64_t n, int64_t v, int64_t v_real, int64_t pad,
 static void run_adamw(struct trial *t)
 {
     struct gpt_adamw op = *(const struct gpt_adamw *)t->params;
+
     op.act = t->act;
     op.p = t->mem[0];
     op.m = t->mem[1];
@@ -531,13 +556,14 @@ static void check_adamw(int64_t n, int64_t step)
                            .grad_scale = 0.7, .step = step, .n_segments = 3};
     float *p = rnd_floats(n, 1), *m = rnd_floats(n, 1);
     float *v = rnd_floats(n, 1), *g = rnd_floats(n, 3);
+
     for (int64_t i = 0; i < n; i++)
         v[i] = fabsf(v[i]);
     struct operand ops[] = {
         {"p", F32, n, p, true, 0.3}, {"m", F32, n, m, true, 0.3},
         {"v", F32, n, v, true, 0.3}, {"g", F32, n, g, false, 0},
         {"copy", ACT, n, NULL, true, 0},
-        {"segments", I32, (int64_t)sizeof seg / 4, seg, false, 0},
+        {"segments", I32, (int64_t)sizeof(seg) / 4, seg, false, 0},
     };
     compare(run_adamw, &op, ops, GPT_COUNT(ops), "adamw %lld step %lld",
             (long long)n, (long long)step);
@@ -547,6 +573,7 @@ static void check_adamw(int64_t n, int64_t step)
 static void run_sums(struct trial *t)
 {
     int64_t n = *(const int64_t *)t->params;
+
     t->be->sumsq(t->q, t->mem[1], t->mem[0], n);
     t->be->sum(t->q, t->mem[2], t->mem[0], n);
 }
@@ -554,6 +581,7 @@ static void run_sums(struct trial *t)
 static void run_cast(struct trial *t)
 {
     int64_t n = *(const int64_t *)t->params;
+
     t->be->cast(t->q, t->mem[1], t->act, t->mem[0], GPT_F32, n);
     t->be->cast(t->q, t->mem[2], GPT_F32, t->mem[1], t->act, n);
     t->be->zero(t->q, t->mem[3], (size_t)(n / 2) * 4);
@@ -571,6 +599,7 @@ static void check_flat(int64_t n)
                               {"narrow", ACT, n, NULL, true, 0.6},
                               {"wide", F32, n, NULL, true, 0.6},
                               {"zeros and a copy", F32, n, NULL, true, 1e-9}};
+
     compare(run_sums, &n, sums, GPT_COUNT(sums), "sums of %lld", (long long)n);
     compare(run_cast, &n, casts, GPT_COUNT(casts), "cast of %lld",
             (long long)n);
@@ -580,6 +609,7 @@ static void check_flat(int64_t n)
 static void flat(void)
 {
     static const int64_t sizes[] = {1, 31, 64, 1023, 40000};
+
     for (size_t i = 0; i < GPT_COUNT(sizes); i++) {
         check_flat(sizes[i]);
         check_adamw(sizes[i], (int64_t)i + 1);
@@ -599,6 +629,7 @@ static void run_ranks(struct trial *t)
 {
     struct gpt_xent op = *(const struct gpt_xent *)t->params;
     size_t size = t->act == GPT_F32 ? 4 : 2;
+
     op.act = t->act;
     op.target = t->mem[1];
     op.weight = t->mem[2];
@@ -606,6 +637,7 @@ static void run_ranks(struct trial *t)
     for (int pass = 0; pass < 2; pass++)
         for (int r = 0; r < RANKS; r++) {
             float *stats = t->mem[4];
+
             op.logits = (char *)t->mem[0] + (size_t)(r * op.n * op.v) * size;
             op.v_begin = r * op.v;
             if (pass == 0)
@@ -630,6 +662,7 @@ static void check_ranks(int64_t n, int64_t v, int64_t v_real)
         {"loss", F32, n, NULL, true, 1},
         {"stats", F32, RANKS * n * GPT_XENT_STATS, NULL, true, 1},
     };
+
     compare(run_ranks, &op, ops, GPT_COUNT(ops),
             "xent over ranks %lldx%lld of %lld", (long long)n,
             (long long)v_real, (long long)v);
@@ -647,6 +680,7 @@ static void check_gelu(int64_t n)
     float *x = rnd_floats(n, 6);
     struct operand ops[] = {{"x", ACT, n, x, false, 0},
                             {"y", ACT, n, NULL, true, 0}};
+
     compare(run_gelu, &n, ops, GPT_COUNT(ops), "gelu of %lld", (long long)n);
     free(x);
 }
@@ -670,10 +704,12 @@ static bool coin(void)
 static void sweep(int64_t rounds)
 {
     static const int64_t heads[] = {1, 8, 20, 64, 80, 96, 128};
+
     for (int64_t i = 0; i < rounds; i++) {
         int64_t n = rnd_int(1, 90), c = rnd_int(1, 300);
         int64_t g = rnd_int(1, 3), d = heads[rnd_int(0, 6)];
         double p = coin() ? 0 : (rnd() + 1) / 3;
+
         c = coin() ? c : c / 8 * 8 + 8;
         check_matmul(n, c, rnd_int(1, 90), coin(), coin(), coin(),
                      (float)coin(), GPT_EPI_NONE, rnd_int(0, 9));
@@ -705,13 +741,14 @@ static void failures(void)
     struct gpt_queue *q;
     void *mem = NULL;
     int32_t target = 40;
+
     is_int(dev_be->alloc(dev_be, (size_t)1 << 46, "too much", &mem, &err),
            GPT_EDEVICE, "out of memory is an error");
     ok(strstr(err.text, "too much") && strstr(err.text, "free"),
        "which says for what and how much is left: %s", err.text);
     need(dev_be->queue_open(dev_be, &q, &err), &err);
     need(dev_be->alloc(dev_be, 4096, "logits", &mem, &err), &err);
-    dev_be->copy_in(q, (char *)mem + 1024, &target, sizeof target);
+    dev_be->copy_in(q, (char *)mem + 1024, &target, sizeof(target));
     struct gpt_xent op = {.n = 1, .v = 40, .v_real = 40, .act = GPT_F32,
                           .logits = mem,
                           .target = (int32_t *)(void *)((char *)mem + 1024),

@@ -19,7 +19,8 @@ static const char *at(const char *name)
     static char paths[4][256];
     static int next;
     char *p = paths[next++ % 4];
-    snprintf(p, sizeof paths[0], "%s/%s", dir, name);
+
+    snprintf(p, sizeof(paths[0]), "%s/%s", dir, name);
     return p;
 }
 
@@ -27,6 +28,7 @@ static size_t get_file(const char *path, char *bytes, size_t cap)
 {
     FILE *f = fopen(path, "rb");
     size_t n = f ? fread(bytes, 1, cap, f) : 0;
+
     if (f)
         fclose(f);
     return n;
@@ -35,6 +37,7 @@ static size_t get_file(const char *path, char *bytes, size_t cap)
 static void put_file(const char *path, const void *bytes, size_t n)
 {
     FILE *f = fopen(path, "wb");
+
     if (!f || fwrite(bytes, 1, n, f) != n || fclose(f) != 0) {
         perror(path);
         exit(1);
@@ -46,6 +49,7 @@ static void put_file(const char *path, const void *bytes, size_t n)
 static int by_value(const void *a, const void *b)
 {
     int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+
     return (x > y) - (x < y);
 }
 
@@ -59,9 +63,11 @@ static void write_lengths(const char *prefix, int64_t *lengths, int n,
     struct gpt_err err;
     int status = gpt_indexed_writer_open(&w, prefix, GPT_U16, GPT_OUT_FORCE,
                                          &err);
+
     for (int i = 0; i < n && status == GPT_OK; i++) {
         uint32_t x = gpt_rng_u32(r, (uint64_t)i);
         int32_t length = (int32_t)((x >> 8) % (1u << (x % 17)));
+
         lengths[i] = length;
         const struct gpt_indexed_block block = {
             tokens, length, &length, 1, (const int32_t[]){1}, 1};
@@ -76,19 +82,21 @@ static void test_stat(void)
 {
     static const int sizes[] = {0, 1, 2, 3, 10, 99, 100, 101, 700};
     static int64_t lengths[700];
+
     for (size_t k = 0; k < GPT_COUNT(sizes); k++) {
         int n = sizes[k];
         struct gpt_indexed *set;
         struct gpt_stat s;
         struct gpt_err err;
         const struct gpt_stat_options o = {.tokens = true, .top = 3};
+
         write_lengths(at("s"), lengths, n, k);
         if (gpt_indexed_open(&set, at("s"), NULL, &err) != GPT_OK ||
             gpt_stat(&s, set, &o, &err) != GPT_OK) {
             ok(false, "statistics: %s", err.text);
             continue;
         }
-        qsort(lengths, (size_t)n, sizeof *lengths, by_value);
+        qsort(lengths, (size_t)n, sizeof(*lengths), by_value);
         int64_t tokens = 0, in_buckets = 0;
         for (int i = 0; i < n; i++)
             tokens += lengths[i];
@@ -115,6 +123,7 @@ static void count_one(void *user, enum gpt_damage kind,
                       const struct gpt_err *err)
 {
     int *told = user;
+
     told[kind]++;
     if (!err->text[0])
         told[GPT_DAMAGE_HEADER] = -100;
@@ -181,6 +190,7 @@ static void test_json_text(void)
         {"\xe4\xc3\xa9", 3, "\xef\xbf\xbd\xc3\xa9"},
         {"\xc0\x80", 2, "\xef\xbf\xbd\xef\xbf\xbd"},
     };
+
     for (size_t k = 0; k < GPT_COUNT(cases); k++)
         for (size_t step = 1; step <= 4; step += 3) {
             struct gpt_json_text t = {{0}, 0};
@@ -188,6 +198,7 @@ static void test_json_text(void)
             struct gpt_err err;
             char got[128] = {0};
             int status = gpt_out_open(&out, at("text"), GPT_OUT_FORCE, 0, &err);
+
             for (size_t i = 0; i < cases[k].n && status == GPT_OK; i += step)
                 status = gpt_json_text_add(
                     &t, out, cases[k].bytes + i,
@@ -196,7 +207,7 @@ static void test_json_text(void)
                 status = gpt_json_text_end(&t, out, &err);
             if (status == GPT_OK)
                 status = gpt_out_commit(out, &err);
-            get_file(at("text"), got, sizeof got - 1);
+            get_file(at("text"), got, sizeof(got) - 1);
             ok(status == GPT_OK && strcmp(got, cases[k].want) == 0,
                "text %zu in pieces of %zu", k, step);
         }
@@ -227,7 +238,7 @@ static void test_copy(void)
        "copies between writes");
     is_int(gpt_out_tell(out), N + 2, "knows where it is");
     is_int(gpt_out_commit(out, &err), GPT_OK, "commits");
-    is_int((long long)get_file(at("to"), got, sizeof got), N + 2, "size");
+    is_int((long long)get_file(at("to"), got, sizeof(got)), N + 2, "size");
     ok(memcmp(got, "ab", 2) == 0 && memcmp(got + 2, from + 5, N - 5) == 0 &&
            memcmp(got + N - 3, "cd", 2) == 0 &&
            memcmp(got + N - 1, from, 3) == 0,

@@ -11,6 +11,7 @@ static void naive_norm(const double *x, const float *w, const float *b,
                        int64_t n, double eps, double *y)
 {
     double mean = 0, var = 0;
+
     for (int64_t i = 0; i < n; i++)
         mean += x[i] / (double)n;
     for (int64_t i = 0; i < n; i++)
@@ -35,11 +36,13 @@ static void naive_turn(const struct gpt_config *c, double *qkv, int64_t t)
 {
     int64_t per = c->num_attention_heads / c->num_query_groups + 2;
     int64_t d = c->head_size, half = d / 2;
+
     for (int64_t h = 0; h < c->num_query_groups * per; h++)
         for (int64_t i = 0; i < half && h % per < per - 1; i++) {
             double *x = qkv + h * d + i, a = x[0], b = x[half];
             double angle = (double)t * pow(c->rotary_base, -2.0 * (double)i /
                                                                (double)d);
+
             x[0] = a * cos(angle) - b * sin(angle);
             x[half] = b * cos(angle) + a * sin(angle);
         }
@@ -54,9 +57,11 @@ static void naive_head(const struct gpt_config *c, const double *qkv,
     int64_t base = h / per * (per + 2) * d;
     const double *query = qkv + t * ld + base + h % per * d;
     double p[512], sum = 0;
+
     for (int64_t s = 0; s <= t; s++) {
         const double *key = qkv + s * ld + base + per * d;
         double dot = 0;
+
         for (int64_t i = 0; i < d; i++)
             dot += query[i] * key[i];
         dot /= sqrt((double)d);
@@ -86,9 +91,10 @@ static void naive_layer(struct model *m, int64_t layer, int64_t t, double *x)
     int64_t heads = c->num_attention_heads * d;
     int64_t ld = heads + 2 * c->num_query_groups * d;
     struct gpt_roles w;
+
     gpt_roles_bind(&w, &m->flat, layer, m->w, GPT_F32);
-    double *qkv = gpt_alloc((size_t)(t * ld), sizeof *qkv);
-    double *y = gpt_alloc((size_t)(n + heads + f), sizeof *y);
+    double *qkv = gpt_alloc((size_t)(t * ld), sizeof(*qkv));
+    double *y = gpt_alloc((size_t)(n + heads + f), sizeof(*y));
     double *att = y + n, *wide = att + heads;
     for (int64_t i = 0; i < t; i++) {
         naive_norm(x + i * n, w.at[GPT_NORM1_WEIGHT], w.at[GPT_NORM1_BIAS], n,
@@ -124,11 +130,12 @@ static double *naive_logits(struct model *m, const int32_t *tokens, int64_t t)
     const struct gpt_config *c = &m->c;
     int64_t n = c->hidden_size, v = c->vocab_size;
     struct gpt_roles w;
+
     gpt_roles_bind(&w, &m->flat, -1, m->w, GPT_F32);
     const float *wte = w.at[GPT_WORD_EMBEDDING];
     const float *wpe = w.at[GPT_POSITION_EMBEDDING];
-    double *x = gpt_alloc((size_t)(t * n + n), sizeof *x), *y = x + t * n;
-    double *logits = gpt_alloc((size_t)(t * v), sizeof *logits);
+    double *x = gpt_alloc((size_t)(t * n + n), sizeof(*x)), *y = x + t * n;
+    double *logits = gpt_alloc((size_t)(t * v), sizeof(*logits));
     for (int64_t i = 0; i < t; i++)
         for (int64_t k = 0; k < n; k++)
             x[i * n + k] = (double)wte[tokens[i] * n + k] +
@@ -150,8 +157,10 @@ static double *naive_logits(struct model *m, const int32_t *tokens, int64_t t)
 static double distance(const float *a, const double *b, int64_t n)
 {
     double most = 0, scale = 0;
+
     for (int64_t i = 0; i < n; i++) {
         double off = fabs((double)a[i] - b[i]);
+
         most = off <= most ? most : off; /* NaN gets through */
         scale = fmax(scale, fabs(b[i]));
     }
@@ -161,6 +170,7 @@ static double distance(const float *a, const double *b, int64_t n)
 static void make_text(int32_t *tokens, int64_t n, int64_t vocab, int salt)
 {
     struct gpt_rng rng = gpt_rng_open((uint64_t)salt, "text");
+
     for (int64_t i = 0; i < n; i++)
         tokens[i] =
             (int32_t)(gpt_rng_u32(rng, (uint64_t)i) % (uint32_t)vocab);
@@ -170,10 +180,11 @@ static void make_text(int32_t *tokens, int64_t n, int64_t vocab, int salt)
 static void test_forms(struct model *m, const char *what, int64_t t)
 {
     int64_t v = m->c.vocab_size;
-    int32_t *tokens = gpt_alloc((size_t)t, sizeof *tokens);
+    int32_t *tokens = gpt_alloc((size_t)t, sizeof(*tokens));
+
     make_text(tokens, t, v, 1);
     double *want = naive_logits(m, tokens, t);
-    float *got = gpt_alloc((size_t)(t * v), sizeof *got);
+    float *got = gpt_alloc((size_t)(t * v), sizeof(*got));
     struct gpt_decoder *d = decoder_of(m, 3, t);
     struct gpt_err err = {0};
     int32_t slot = 2;
@@ -211,8 +222,8 @@ static void test_side_by_side(struct model *m)
     enum { N = 5, STEPS = 6, T = 32 };
     int64_t v = m->c.vocab_size;
     int32_t text[N][T], slots[N], next[N];
-    float *together = gpt_alloc((size_t)(N * v), sizeof *together);
-    float *alone = gpt_alloc((size_t)v, sizeof *alone);
+    float *together = gpt_alloc((size_t)(N * v), sizeof(*together));
+    float *alone = gpt_alloc((size_t)v, sizeof(*alone));
     struct gpt_decoder *d = decoder_of(m, N, T), *one = decoder_of(m, 1, T);
     struct gpt_err err = {0};
     int differ = 0;
@@ -238,7 +249,7 @@ static void test_side_by_side(struct model *m)
                                       alone, &err),
                      &err);
             differ += memcmp(alone, together + i * v,
-                             (size_t)v * sizeof *alone) != 0;
+                             (size_t)v * sizeof(*alone)) != 0;
         }
     }
     is_int(differ, 0, "texts side by side do not touch each other");
@@ -253,8 +264,9 @@ static void test_refusals(struct model *m)
     struct gpt_decoder *d = decoder_of(m, 2, 8);
     int32_t tokens[9] = {0}, bad[2] = {1, (int32_t)m->c.vocab_size};
     int32_t slot = 1, negative = -1;
-    float *logits = gpt_alloc((size_t)m->c.vocab_size, sizeof *logits);
+    float *logits = gpt_alloc((size_t)m->c.vocab_size, sizeof(*logits));
     struct gpt_err err = {0};
+
     is_int(gpt_decoder_append(d, 1, bad, 2, GPT_LOGITS_LAST, logits, &err),
            GPT_EDATA, "a dummy row's id is refused");
     ok(strstr(err.text, "vocabulary") != NULL, "saying so: %s", err.text);
@@ -276,6 +288,7 @@ static void test_refusals(struct model *m)
     for (size_t i = 0; i < GPT_COUNT(wrong); i++) {
         struct gpt_decoder_options o = {&m->c, &m->flat, GPT_F32,
                                         wrong[i].slots, wrong[i].positions};
+
         d = NULL;
         is_int(gpt_decoder_open(&d, m->be, &o, m->device, &err), GPT_EUSAGE,
                "%lld slots of %lld are refused", (long long)wrong[i].slots,
@@ -303,6 +316,7 @@ int main(void)
         {"rotary", 2, 32, 4, 2, 8, 64, 61, true, 290, GPT_POSITION_ROPE},
         {"alibi", 2, 24, 6, 3, 4, 64, 61, true, 290, GPT_POSITION_ALIBI},
     };
+
     for (size_t i = 0; i < GPT_COUNT(models); i++) {
         struct model m;
         struct gpt_config c = {
@@ -321,6 +335,7 @@ int main(void)
             .init_std = 0.02,
             .tied_embeddings = models[i].tied,
         };
+
         open_model(&m, c);
         test_forms(&m, models[i].what, models[i].t);
         test_side_by_side(&m);

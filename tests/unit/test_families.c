@@ -23,6 +23,7 @@ static const cJSON *get(const cJSON *o, const char *key)
 static const char *text_of(const cJSON *o, const char *key)
 {
     const cJSON *item = get(o, key);
+
     return cJSON_IsString(item) ? item->valuestring : NULL;
 }
 
@@ -31,6 +32,7 @@ static int open_file(struct gpt_tokenizer **tok, const char *type,
 {
     struct gpt_tokenizer_options o = {.type = type, .model = path,
                                       .tiktoken_pattern = "cl100k"};
+
     *tok = NULL;
     return gpt_tokenizer_open(tok, &o, err);
 }
@@ -40,6 +42,7 @@ static int open_file(struct gpt_tokenizer **tok, const char *type,
 static bool same_ids(const struct gpt_ids *ids, const cJSON *want)
 {
     size_t n = 0;
+
     for (const cJSON *i = want->child; i; i = i->next, n++)
         if (n >= ids->len || ids->data[n] != i->valueint)
             return false;
@@ -50,9 +53,11 @@ static bool decodes_to(const struct gpt_tokenizer *tok,
                        const struct gpt_ids *ids, const char *want)
 {
     struct gpt_buf b = {0};
+
     for (size_t i = 0; i < ids->len; i++) {
         size_t n, skip;
         const char *bytes = gpt_token_bytes(tok, ids->data[i], &n);
+
         skip = i == 0 ? gpt_first_space(tok, ids->data[i]) : 0;
         if (gpt_buf_add(&b, bytes + skip, n - skip) != GPT_OK)
             abort();
@@ -69,12 +74,14 @@ static void check_texts(const struct gpt_tokenizer *tok, const cJSON *texts,
     struct gpt_err err = {0};
     const cJSON *want = get(c, "ids")->child;
     const cJSON *decoded = get(c, "decoded") ? get(c, "decoded")->child : NULL;
+
     ok(gpt_encoder_open(&enc, tok, &err) == GPT_OK, "%s: an encoder", name);
     int number = 0;
     for (const cJSON *t = texts->child; t;
          t = t->next, want = want->next, number++) {
         const char *text = t->valuestring;
         struct gpt_ids ids = {0};
+
         for (int again = 0; again < 2; again++) { /* from the caches */
             ids.len = 0;
             ok(gpt_encode(enc, text, strlen(text), &ids, &err) == GPT_OK &&
@@ -103,6 +110,7 @@ static void check_case(const cJSON *texts, const cJSON *c)
                                       .special_tokens = {tokens, 0}};
     struct gpt_tokenizer *tok = NULL;
     struct gpt_err err = {0};
+
     snprintf(path, sizeof(path), GOLDEN "%s", text_of(c, "file"));
     snprintf(name, sizeof(name), "%s, %s", text_of(c, "file"), o.special);
     for (const cJSON *i = list ? list->child : NULL; i; i = i->next)
@@ -119,6 +127,7 @@ static void test_goldens(void)
 {
     cJSON *root;
     struct gpt_err err = {0};
+
     if (!ok(gpt_json_read(&root, GOLDEN "cases.json", 1 << 24, &err) == GPT_OK,
             "cases.json")) {
         printf("# %s\n", err.text);
@@ -150,6 +159,7 @@ static void test_null(void)
     struct gpt_encoder *enc;
     struct gpt_err err = {0};
     struct gpt_ids ids = {0};
+
     ok(gpt_tokenizer_open(&tok, &o, &err) == GPT_OK &&
            gpt_encoder_open(&enc, tok, &err) == GPT_OK, "NullTokenizer");
     is_int(gpt_tokenizer_vocab_size(tok), 101, "its size");
@@ -180,6 +190,7 @@ static void spoil(const char *path, const char *from, const char *to,
     size_t len;
     struct gpt_err err = {0};
     FILE *f = fopen(path, "wb");
+
     if (!f || gpt_read_file(from_path, 1 << 24, &text, &len, &err) != GPT_OK)
         abort();
     char *at = from ? memmem(text, len, from, strlen(from)) : text + len;
@@ -280,11 +291,13 @@ static const struct {
 static void test_bad_files(void)
 {
     char dir[] = "/tmp/gpt-families.XXXXXX", path[64], from[256];
+
     ok(mkdtemp(dir) != NULL, "scratch directory");
     snprintf(path, sizeof(path), "%s/file", dir);
     for (size_t i = 0; i < GPT_COUNT(bad_files); i++) {
         struct gpt_tokenizer *tok;
         struct gpt_err err = {0};
+
         snprintf(from, sizeof(from), GOLDEN "%s", bad_files[i].file);
         spoil(path, bad_files[i].from, bad_files[i].to, from);
         int status = open_file(&tok, bad_files[i].type, path, &err);
@@ -315,6 +328,7 @@ static void test_other_forms(void)
     char path[] = "/tmp/gpt-families.XXXXXX";
     struct gpt_ids want = {0};
     int fd = mkstemp(path);
+
     ok(fd >= 0, "scratch file");
     close(fd);
     for (size_t i = 0; i < GPT_COUNT(forms); i++) {
@@ -322,6 +336,7 @@ static void test_other_forms(void)
         struct gpt_encoder *enc;
         struct gpt_ids ids = {0};
         struct gpt_err err = {0};
+
         spoil(path, forms[i][0], forms[i][1], GOLDEN "qwen2.json");
         if (!ok(open_file(&tok, HF, path, &err) == GPT_OK, "form %zu", i)) {
             printf("# %s\n", err.text);
@@ -363,10 +378,12 @@ static void test_nfc(void)
         {"\xff" "e\u0301\xff", "\xff\u00e9\xff"},    /* stray bytes */
         {"\u0301x", "\u0301x"},
     };
+
     for (size_t i = 0; i < GPT_COUNT(cases); i++) {
         struct gpt_buf b = {0};
         struct gpt_err err;
         const char *text = cases[i].text;
+
         ok(gpt_nfc(&b, text, strlen(text), &err) == GPT_OK &&
                strcmp(b.data ? b.data : "", cases[i].want) == 0,
            "form C of text %zu", i);
@@ -381,9 +398,11 @@ static void test_nfc(void)
 static void test_table(void)
 {
     static const char text[] = " It's 12345\n\n \u4e2d\u6587ABCdef!? \xff\n ";
+
     for (size_t i = 0; gpt_pretok_row(i); i++) {
         const struct gpt_pretok *row = gpt_pretok_row(i);
         size_t n = 0, at = 0, len = sizeof(text) - 1;
+
         while (n < GPT_PRETOK_STAGES && row->regex[n])
             n++;
         ok(gpt_pretok_by_regex(row->regex, n) == row, "%s is found",
@@ -391,6 +410,7 @@ static void test_table(void)
         ok(!gpt_pretok_by_regex(row->regex, n - 1), "not by less");
         while (at < len) {
             size_t piece = row->cut(text + at, len - at);
+
             if (piece == 0 || piece > len - at)
                 break;
             at += piece;

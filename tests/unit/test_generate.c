@@ -20,6 +20,7 @@ static int see_token(void *user, int64_t request, int32_t token,
                      struct gpt_err *err)
 {
     struct seen *s = user;
+
     if (--s->fail_after == 0)
         return gpt_fail(err, GPT_EIO, "full");
     s->tokens[request][s->n[request]++] = token;
@@ -30,6 +31,7 @@ static int see_finish(void *user, int64_t request, enum gpt_finish finish,
                       struct gpt_err *err)
 {
     struct seen *s = user;
+
     (void)err;
     if (s->finish[request] != -1)
         finish = 99; /* ended twice */
@@ -61,6 +63,7 @@ static void make_requests(struct gpt_request *requests)
 {
     for (int i = 0; i < MOST_REQUESTS; i++) {
         struct gpt_rng rng = gpt_rng_open((uint64_t)i, "prompt");
+
         for (int k = 0; k < 16; k++)
             prompts[i][k] = (int32_t)(gpt_rng_u32(rng, (uint64_t)k) % 257);
         requests[i] = (struct gpt_request){
@@ -89,6 +92,7 @@ static int go(struct model *m, int64_t slots,
         .user = seen,
     };
     int fail_after = seen->fail_after;
+
     *seen = (struct seen){.fail_after = fail_after};
     for (int i = 0; i < MOST_REQUESTS; i++)
         seen->finish[i] = -1;
@@ -104,6 +108,7 @@ static void test_batches(struct model *m)
     struct gpt_request requests[MOST_REQUESTS];
     struct seen alone, seen = {0};
     struct gpt_err err = {0};
+
     make_requests(requests);
     const struct gpt_sampling rules[] = {greedy, chance};
     for (int r = 0; r < 2; r++) {
@@ -119,14 +124,14 @@ static void test_batches(struct model *m)
             must(go(m, slots, requests, MOST_REQUESTS, rules[r], -1, &seen,
                     &err),
                  &err);
-            ok(memcmp(&seen.tokens, &alone.tokens, sizeof seen.tokens) == 0,
+            ok(memcmp(&seen.tokens, &alone.tokens, sizeof(seen.tokens)) == 0,
                "%lld slots give what one gives", (long long)slots);
         }
     }
     ok(memcmp(alone.tokens[2], alone.tokens[3], 3 * sizeof(int32_t)) != 0,
        "samples differ");
     must(go(m, 3, requests + 5, 1, chance, -1, &seen, &err), &err);
-    ok(memcmp(seen.tokens[0], alone.tokens[5], sizeof seen.tokens[0]) == 0,
+    ok(memcmp(seen.tokens[0], alone.tokens[5], sizeof(seen.tokens[0])) == 0,
        "a request alone is as among others");
 }
 
@@ -135,6 +140,7 @@ static void test_ends(struct model *m)
     struct gpt_request requests[MOST_REQUESTS];
     struct seen plain = {0}, seen = {0};
     struct gpt_err err = {0};
+
     make_requests(requests);
     requests[4].max_tokens = 20;
     must(go(m, 2, requests + 4, 1, chance, -1, &plain, &err), &err);
@@ -166,6 +172,7 @@ static void test_failures(struct model *m)
     static int32_t longest[49];
     struct seen seen = {0};
     struct gpt_err err = {0};
+
     make_requests(requests);
     requests[1].prompt = longest;
     requests[1].n_prompt = 48;
@@ -190,6 +197,7 @@ static void test_damage(void)
     struct gpt_request requests[MOST_REQUESTS];
     struct seen seen = {0};
     struct gpt_err err = {0};
+
     open_model_with(&m, config(), NAN);
     make_requests(requests);
     is_int(go(&m, 2, requests, 2, chance, -1, &seen, &err), GPT_EDIVERGED,
@@ -215,6 +223,7 @@ static void is_written(const char *what, bool jsonl, bool echo, int64_t n,
     struct gpt_writer *w = NULL;
     struct gpt_err err = {0};
     char got[1024] = "";
+
     must(gpt_tokenizer_open(&tok, &to, &err), &err);
     must(gpt_prompts_add(&texts, "P\xC3\xA9", 3, &err), &err);
     must(gpt_prompts_add(&texts, "Q", 1, &err), &err);
@@ -236,7 +245,7 @@ static void is_written(const char *what, bool jsonl, bool echo, int64_t n,
              &err);
     gpt_writer_close(w);
     rewind(o.file);
-    got[fread(got, 1, sizeof got - 1, o.file)] = '\0';
+    got[fread(got, 1, sizeof(got) - 1, o.file)] = '\0';
     is_str(got, want, "%s", what);
     fclose(o.file);
     gpt_prompts_free(&texts);
@@ -253,6 +262,7 @@ static void test_writer(void)
     static const struct event quotes[] = {
         {2, '"'}, {2, '\\'}, {2, '\n'}, {2, 1}, {2, 0}, {2, 0xFF},
         {0, 'a'}, {0, END},  {1, END},  {2, END}};
+
     is_written("a text ends with a newline", false, false, 1, one,
                GPT_COUNT(one), "ab\n");
     is_written("but not with two", false, false, 1, newline,
@@ -276,6 +286,7 @@ static void test_writer(void)
 int main(void)
 {
     struct model m;
+
     open_model(&m, config());
     test_batches(&m);
     test_ends(&m);

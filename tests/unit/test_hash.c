@@ -78,8 +78,10 @@ static void test_md5(void)
          "1234567890123456789012345678901234567890",
          "57edf4a22be3c955ac49da2e2107b67a"},
     };
+
     for (size_t i = 0; i < GPT_COUNT(md5); i++) {
         char hex[33];
+
         gpt_md5(hex, md5[i].text, strlen(md5[i].text));
         is_str(hex, md5[i].digest, "MD5 of '%s'", md5[i].text);
     }
@@ -104,8 +106,10 @@ static void test_sha256(void)
          "cf5b16a778af8380036ce59e7b049237"
          "0b249b11e8f07a51afac45037afee9d1"},
     };
+
     for (size_t i = 0; i < GPT_COUNT(sha); i++) {
         char hex[65];
+
         gpt_sha256(hex, sha[i].text, strlen(sha[i].text));
         is_str(hex, sha[i].digest, "SHA-256 of '%s'", sha[i].text);
         gpt_sha256_portable(hex, sha[i].text, strlen(sha[i].text));
@@ -141,8 +145,10 @@ static void test_xxh64(void)
         {"abc", 0x44bc2cf5ad770999},
         {"Nobody inspects the spammish repetition", 0xfbcea83c8a378bf1},
     };
+
     for (size_t i = 0; i < GPT_COUNT(xxh); i++) {
         struct gpt_xxh64 h = {0};
+
         gpt_xxh64_add(&h, xxh[i].text, strlen(xxh[i].text));
         ok(gpt_xxh64_end(&h) == xxh[i].digest, "XXH64 of '%s'", xxh[i].text);
     }
@@ -152,6 +158,7 @@ static void test_xxh64(void)
     int same = 0;
     for (size_t n = 0; n <= sizeof(bytes); n++) {
         struct gpt_xxh64 once = {0}, parts = {0};
+
         gpt_xxh64_add(&once, bytes, n);
         for (size_t i = 0; i < n; i += 1 + i % 40)
             gpt_xxh64_add(&parts, bytes + i,

@@ -15,13 +15,15 @@ static const char *at(const char *name)
     static char paths[4][256];
     static int next;
     char *p = paths[next++ % 4];
-    snprintf(p, sizeof paths[0], "%s/%s", dir, name);
+
+    snprintf(p, sizeof(paths[0]), "%s/%s", dir, name);
     return p;
 }
 
 static void put_file(const char *path, const void *bytes, size_t n)
 {
     FILE *f = fopen(path, "wb");
+
     if (!f || fwrite(bytes, 1, n, f) != n || fclose(f) != 0) {
         perror(path);
         exit(1);
@@ -31,6 +33,7 @@ static void put_file(const char *path, const void *bytes, size_t n)
 static size_t get_file(const char *path, uint8_t *bytes, size_t cap)
 {
     FILE *f = fopen(path, "rb");
+
     if (!f)
         return 0;
     size_t n = fread(bytes, 1, cap, f);
@@ -51,9 +54,11 @@ static int write_set(const char *prefix, enum gpt_dtype dtype,
                      unsigned flags, struct gpt_err *err)
 {
     struct gpt_indexed_writer *w;
+
     GPT_TRY(gpt_indexed_writer_open(&w, prefix, dtype, flags, err));
     for (int i = 0; i < n; i++) {
         int status = gpt_indexed_writer_add(w, &blocks[i], err);
+
         if (status != GPT_OK) {
             gpt_indexed_writer_abort(w);
             return status;
@@ -73,9 +78,9 @@ static void test_writer(void)
 
     is_int(write_set(prefix, GPT_U16, &golden_block, 1, 0, &err), GPT_OK,
            "writes a set");
-    is_int(get_file(at("golden.idx"), bytes, sizeof bytes), 82, "82 bytes");
+    is_int(get_file(at("golden.idx"), bytes, sizeof(bytes)), 82, "82 bytes");
     ok(memcmp(bytes, golden_idx, 82) == 0, "the .idx is Megatron's");
-    is_int(get_file(at("golden.bin"), bytes, sizeof bytes), 8, "8 bytes");
+    is_int(get_file(at("golden.bin"), bytes, sizeof(bytes)), 8, "8 bytes");
     ok(memcmp(bytes, golden_tokens, 8) == 0, "the .bin is Megatron's");
 
     is_int(write_set(prefix, GPT_U16, &golden_block, 1, 0, &err), GPT_EEXIST,
@@ -128,6 +133,7 @@ static void test_read(void)
         const char *name = impls[k] ? impls[k] : "default";
         struct gpt_indexed *set;
         int32_t got[4] = {0};
+
         is_int(gpt_indexed_open(&set, at("two"), impls[k], &err), GPT_OK,
                "%s: opens", name);
         if (!set)
@@ -183,6 +189,7 @@ static void test_types(void)
         int32_t token;
     } types[] = {{GPT_U8, 200},    {GPT_I8, -3},       {GPT_I16, -300},
                  {GPT_U16, 65535}, {GPT_I32, 1 << 30}, {GPT_I64, 1 << 30}};
+
     enum { N = 20000 };
     static uint8_t bytes[N * 8];
     static int32_t got[N];
@@ -193,8 +200,10 @@ static void test_types(void)
         size_t item = gpt_dtype_bytes(types[k].dtype);
         int64_t v = types[k].token;
         struct gpt_indexed *set;
+
         for (size_t i = 0; i < N; i++) {
             int64_t token = v - (int64_t)(i % 97);
+
             memcpy(bytes + i * item, &token, item);
         }
         const struct gpt_indexed_block block = {
@@ -202,7 +211,7 @@ static void test_types(void)
         is_int(write_set(at(name), types[k].dtype, &block, 1, 0, &err),
                GPT_OK, "%s: writes", name);
         for (int how = 0; how < 3; how++) {
-            memset(got, 0, sizeof got);
+            memset(got, 0, sizeof(got));
             is_int(gpt_indexed_open(&set, at(name), how ? "mmap" : "lazy",
                                     &err), GPT_OK, "%s: opens", name);
             if (set && how == 2)
@@ -290,8 +299,9 @@ static void test_hostile(void)
     for (size_t i = 0; i < GPT_COUNT(lies); i++) {
         struct gpt_indexed *set;
         struct gpt_err err = {0};
-        size_t size = sizeof golden_idx;
-        memset(idx, 0, sizeof idx);
+        size_t size = sizeof(golden_idx);
+
+        memset(idx, 0, sizeof(idx));
         memcpy(idx, golden_idx, size);
         if (lies[i].bytes)
             memcpy(idx + lies[i].offset, &lies[i].value,
@@ -349,7 +359,7 @@ int main(void)
     test_hostile();
     test_quirks();
     char command[128];
-    snprintf(command, sizeof command, "rm -rf '%s'", dir);
+    snprintf(command, sizeof(command), "rm -rf '%s'", dir);
     if (system(command) != 0)
         return 1;
     return tap_done();

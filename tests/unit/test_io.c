@@ -131,6 +131,7 @@ static void test_buffering(void)
     is_int(gpt_out_open(&out, "big", 0, 2 * N, &err), GPT_OK, "open");
     for (size_t step = 1; at < N; step = step * 3 + 1) {
         size_t n = step < N - at ? step : N - at;
+
         if (gpt_out_write(out, data + at, n, &err) != GPT_OK)
             break;
         at += n;
@@ -288,6 +289,7 @@ static void test_cleanup(void)
         struct gpt_outdir *dir;
         char path[300];
         int failed = gpt_out_open(&out, "c1", 0, 0, &err);
+
         failed |= gpt_outdir_open(&dir, "c2", 0, &err);
         failed |= gpt_path_join(path, sizeof(path), gpt_outdir_path(dir), "w",
                                 &err);

@@ -13,6 +13,7 @@ static void test_accepts(void)
 
     for (size_t i = 0; i < GPT_COUNT(good); i++) {
         cJSON *root;
+
         is_int(gpt_json_parse(&root, good[i], strlen(good[i]), "f", &err),
                GPT_OK, "takes %s", good[i]);
         cJSON_Delete(root);
@@ -50,6 +51,7 @@ static void test_refuses(void)
 
     for (size_t i = 0; i < GPT_COUNT(rows); i++) {
         cJSON *root = NULL;
+
         is_int(gpt_json_parse(&root, rows[i].text, rows[i].len, "f", &err),
                GPT_EDATA, "refuses row %zu", i);
         ok(!root, "and gives no tree");
@@ -94,6 +96,7 @@ static void test_ints(void)
     for (size_t i = 0; i < GPT_COUNT(rows); i++) {
         cJSON *root;
         int64_t v = 0;
+
         if (gpt_json_parse(&root, rows[i].text, strlen(rows[i].text), "f",
                            &err) != GPT_OK)
             continue;

@@ -9,6 +9,7 @@ static const char *strings(const struct gpt_jsonl *s)
     static char out[1024];
     const struct gpt_str *list;
     size_t n = gpt_jsonl_strings(s, 0, &list), len = 0;
+
     for (size_t i = 0; i < n; i++) {
         for (size_t k = 0; k < list[i].len; k++)
             out[len++] = list[i].data[k] ? list[i].data[k] : '0';
@@ -52,9 +53,11 @@ static void test_good(struct gpt_jsonl *s)
         {"{\"text\":\"\x7F\"}", "\x7F|"},
     };
     struct gpt_err err = {0};
+
     for (size_t i = 0; i < GPT_COUNT(cases); i++) {
         int status = gpt_jsonl_scan(s, cases[i].line, strlen(cases[i].line),
                                     &err);
+
         if (!ok(status == GPT_OK, "line %zu is read", i))
             printf("# %s: %s\n", cases[i].line, err.text);
         is_str(strings(s), cases[i].want, "and holds this");
@@ -130,6 +133,7 @@ static void test_bad(struct gpt_jsonl *s)
         struct gpt_err err = {0};
         int status = gpt_jsonl_scan(s, cases[i].line, strlen(cases[i].line),
                                     &err);
+
         is_int(status, GPT_EDATA, "bad line %zu is refused", i);
         if (!ok(strstr(err.text, cases[i].message), "says so"))
             printf("# %s: '%s', want '%s'\n", cases[i].line, err.text,
@@ -141,6 +145,7 @@ static void test_bad(struct gpt_jsonl *s)
 static void test_nul_and_depth(struct gpt_jsonl *s)
 {
     struct gpt_err err = {0};
+
     ok(gpt_jsonl_scan(s, "{\"text\":\"a\0b\"}", 14, &err) == GPT_EDATA &&
            strcmp(err.text, "NUL byte at byte 11") == 0, "NUL in a string");
     ok(gpt_jsonl_scan(s, "{\"text\":\"a\"\0}", 13, &err) == GPT_EDATA &&
@@ -149,6 +154,7 @@ static void test_nul_and_depth(struct gpt_jsonl *s)
          depth++) {
         static char line[3 * GPT_JSONL_MAX_DEPTH];
         int n = sprintf(line, "{\"text\":\"x\",\"a\":");
+
         memset(line + n, '[', (size_t)depth);
         memset(line + n + depth, ']', (size_t)depth);
         line[n + 2 * depth] = '}';
@@ -166,6 +172,7 @@ static void test_keys(void)
     const struct gpt_str *list;
     struct gpt_jsonl *s;
     struct gpt_err err = {0};
+
     ok(gpt_jsonl_open(&s, keys, 2, &err) == GPT_OK, "two keys");
     ok(gpt_jsonl_scan(s, line, strlen(line), &err) == GPT_OK, "are found");
     ok(gpt_jsonl_strings(s, 0, &list) == 1 && list[0].len == 1 &&
@@ -183,6 +190,7 @@ int main(void)
     static const char *const keys[] = {"text"};
     struct gpt_jsonl *s;
     struct gpt_err err;
+
     ok(gpt_jsonl_open(&s, keys, 1, &err) == GPT_OK, "scanner");
     test_good(s);
     test_bad(s);

@@ -26,6 +26,7 @@ static double ref_slope(int64_t head, int64_t heads)
         [5] = {0.25, 0.0625, 0.015625, 0.00390625, 0.5},
         [6] = {0.25, 0.0625, 0.015625, 0.00390625, 0.5, 0.125},
     };
+
     if (!alibi)
         return 0;
     return heads == 12  ? twelve[head]
@@ -36,6 +37,7 @@ static double ref_slope(int64_t head, int64_t heads)
 static void check_slope(void)
 {
     double worst = 0;
+
     alibi = true;
     for (int64_t i = 0; i < 12; i++)
         worst = fmax(worst, fabs((double)gpt_alibi_slope(i, 12) /
@@ -48,6 +50,7 @@ static double keep(const struct gpt_attn *op, int64_t b, int64_t h, int64_t tq,
                    int64_t tk)
 {
     const struct gpt_dropout *d = &op->dropout;
+
     if (d->p == 0)
         return 1;
     int64_t head = (d->sample0 + b) * op->h_global + op->head0 + h;
@@ -61,6 +64,7 @@ static double keep(const struct gpt_attn *op, int64_t b, int64_t h, int64_t tq,
 static void places(const struct gpt_attn *op, int64_t h, int64_t at[3])
 {
     int64_t per = op->h / op->g, group = h / per * (per + 2) * op->d;
+
     at[0] = group + h % per * op->d;
     at[1] = group + per * op->d;
     at[2] = at[1] + op->d;
@@ -73,13 +77,15 @@ static void ref_head(const struct attn_case *k, const double *qkv, int64_t b,
 {
     const struct gpt_attn *op = &k->op;
     int64_t t = op->t, d = op->d, at[3];
+
     places(op, h, at);
-    double *p = malloc((size_t)t * sizeof *p),
-           *dp = malloc((size_t)t * sizeof *p);
+    double *p = malloc((size_t)t * sizeof(*p)),
+           *dp = malloc((size_t)t * sizeof(*p));
     for (int64_t i = 0; i < t; i++) {
         const double *x = qkv + b * t * k->row;
         int64_t from = op->doc_start ? op->doc_start[b * t + i] : 0;
         double max = -1e300, sum = 0, delta = 0;
+
         for (int64_t j = from; j <= i; j++) {
             p[j] = 0;
             for (int64_t e = 0; e < d; e++)
@@ -92,7 +98,7 @@ static void ref_head(const struct attn_case *k, const double *qkv, int64_t b,
             sum += exp(p[j] - max);
         lse[(b * op->h + h) * t + i] = max + log(sum);
         double *o = out + ((b * t + i) * op->h + h) * d;
-        memset(o, 0, (size_t)d * sizeof *o);
+        memset(o, 0, (size_t)d * sizeof(*o));
         for (int64_t j = from; j <= i; j++) {
             p[j] = exp(p[j] - max) / sum;
             for (int64_t e = 0; e < d; e++)
@@ -104,6 +110,7 @@ static void ref_head(const struct attn_case *k, const double *qkv, int64_t b,
         double *dx = dqkv + b * t * k->row;
         for (int64_t j = from; j <= i; j++) {
             double m = keep(op, b, h, i, j);
+
             dp[j] = 0;
             for (int64_t e = 0; e < d; e++) {
                 dp[j] += (double)go[e] * x[j * k->row + at[2] + e] * m;
@@ -113,6 +120,7 @@ static void ref_head(const struct attn_case *k, const double *qkv, int64_t b,
         }
         for (int64_t j = from; j <= i; j++) {
             double ds = p[j] * (dp[j] - delta) * (double)op->scale;
+
             for (int64_t e = 0; e < d; e++) {
                 dx[i * k->row + at[0] + e] += ds * x[j * k->row + at[1] + e];
                 dx[j * k->row + at[1] + e] += ds * x[i * k->row + at[0] + e];
@@ -124,7 +132,8 @@ static void ref_head(const struct attn_case *k, const double *qkv, int64_t b,
 
 static double *doubles(const float *x, int64_t n)
 {
-    double *y = malloc((size_t)n * sizeof *y);
+    double *y = malloc((size_t)n * sizeof(*y));
+
     for (int64_t i = 0; i < n; i++)
         y[i] = (double)x[i];
     return y;
@@ -133,6 +142,7 @@ static double *doubles(const float *x, int64_t n)
 static void run_fwd(void *ctx)
 {
     struct attn_case *k = ctx;
+
     poison(k->out, k->n_out + k->op.b * k->op.h * k->op.t);
     be->attn_fwd(q, &k->op);
 }
@@ -140,6 +150,7 @@ static void run_fwd(void *ctx)
 static void run_bwd(void *ctx)
 {
     struct attn_case *k = ctx;
+
     poison(k->dqkv, k->n_qkv);
     be->attn_bwd(q, &k->op, &k->grad);
 }
@@ -148,11 +159,13 @@ static void run_bwd(void *ctx)
 static void check_slopes(struct attn_case *k, double *qkv, const float *dout,
                          const char *name)
 {
-    double err = 0, *out = malloc((size_t)k->n_out * sizeof *out);
-    double *lse = malloc((size_t)(k->op.b * k->op.h * k->op.t) * sizeof *lse);
+    double err = 0, *out = malloc((size_t)k->n_out * sizeof(*out));
+    double *lse = malloc((size_t)(k->op.b * k->op.h * k->op.t) * sizeof(*lse));
+
     for (int trial = 0; trial < 4; trial++) {
         int64_t at = rnd_int(0, k->n_qkv - 1);
         double loss[2] = {0}, x = qkv[at], h = 1e-5;
+
         for (int side = 0; side < 2; side++) {
             qkv[at] = x + (side ? h : -h);
             for (int64_t i = 0; i < k->op.b * k->op.h; i++)
@@ -173,10 +186,11 @@ static void check(int64_t b, int64_t t, int64_t h, int64_t g, int64_t d,
                   float p, bool docs, double spread)
 {
     struct attn_case k = {.row = g * (h / g + 2) * d};
+
     k.n_out = b * t * h * d;
     k.n_qkv = b * t * k.row;
     float *x = rnd_floats(k.n_qkv, spread), *dout = rnd_floats(k.n_out, 1);
-    int32_t *start = malloc((size_t)(b * t) * sizeof *start);
+    int32_t *start = malloc((size_t)(b * t) * sizeof(*start));
     for (int64_t i = 0; i < b * t; i++)
         start[i] = (int32_t)(i % t == 0    ? 0
                              : rnd() > 0.9 ? i % t
@@ -202,7 +216,7 @@ static void check(int64_t b, int64_t t, int64_t h, int64_t g, int64_t d,
     k.grad =
         (struct gpt_attn_grad){dout, k.dqkv, malloc(be->attn_scratch(&k.op))};
     char name[120];
-    snprintf(name, sizeof name,
+    snprintf(name, sizeof(name),
              "%s: attn b%lld t%lld h%lld g%lld d%lld p%g%s%s", setting,
              (long long)b, (long long)t, (long long)h, (long long)g,
              (long long)d, (double)p, docs ? " docs" : "",
@@ -213,7 +227,7 @@ static void check(int64_t b, int64_t t, int64_t h, int64_t g, int64_t d,
        "%s: backward equal for 1, 2, 3 threads", name);
     double *qkv = doubles(x, k.n_qkv), *want = doubles(k.out, k.n_out);
     double *lse = doubles(k.out, b * h * t);
-    double *dwant = calloc((size_t)k.n_qkv, sizeof *dwant);
+    double *dwant = calloc((size_t)k.n_qkv, sizeof(*dwant));
     for (int64_t i = 0; i < b * h; i++)
         ref_head(&k, qkv, i / h, i % h, want, lse, dout, dwant);
     double tol = spread > 4 ? 3e-5 : 3e-6; /* of scores in the hundreds */
@@ -243,16 +257,17 @@ static void check_cached(int64_t t, int64_t h, int64_t g, int64_t d,
         .b = B, .t = t, .h = h, .g = g, .d = d, .h_global = h, .scale = 0.3f,
         .alibi = alibi};
     double *qkv = doubles(x, k.n_qkv), *want = doubles(got, k.n_out);
-    double *lse = malloc((size_t)(B * h * t) * sizeof *lse);
+    double *lse = malloc((size_t)(B * h * t) * sizeof(*lse));
     for (int64_t i = 0; i < B * h; i++)
         ref_head(&k, qkv, i / h, i % h, want, lse, NULL, NULL);
     int32_t pos[B] = {0, 0}, len[B], slot[B] = {3, 1};
     while (pos[0] < t || pos[1] < t) {
         for (int b = 0; b < B; b++) {
             int64_t left = t - pos[b], n = b == 1 && step > 1 ? step - 1 : step;
+
             len[b] = (int32_t)(left < n ? left : n);
             memcpy(in + b * step * k.row, x + (b * t + pos[b]) * k.row,
-                   (size_t)(len[b] * k.row) * sizeof *in);
+                   (size_t)(len[b] * k.row) * sizeof(*in));
         }
         struct gpt_attn_cached op = {
             .b = B, .t_new = step, .h = h, .g = g, .d = d, .t_max = t_max,
@@ -262,7 +277,7 @@ static void check_cached(int64_t t, int64_t h, int64_t g, int64_t d,
         be->attn_cached(q, &op);
         for (int b = 0; b < B; b++) {
             memcpy(got + (b * t + pos[b]) * h * d, out + b * step * h * d,
-                   (size_t)(len[b] * h * d) * sizeof *out);
+                   (size_t)(len[b] * h * d) * sizeof(*out));
             pos[b] += len[b];
         }
     }
@@ -284,6 +299,7 @@ static void check_cache_limit(void)
         .pos = &pos, .len = &len, .slot = &slot};
     struct gpt_queue *other;
     struct gpt_err err = {0};
+
     if (be->queue_open(be, &other, &err) != GPT_OK)
         return;
     be->attn_cached(other, &op);
@@ -303,7 +319,8 @@ struct rope_case {
 static void run_rope(void *ctx)
 {
     struct rope_case *k = ctx;
-    memcpy(k->op.qkv, k->x, (size_t)k->count * sizeof *k->x);
+
+    memcpy(k->op.qkv, k->x, (size_t)k->count * sizeof(*k->x));
     be->rope(q, &k->op);
 }
 
@@ -314,6 +331,7 @@ static double ref_rope(const struct rope_case *k, int64_t at)
     int64_t heads = op->h / op->g + 2, half = op->rotary / 2;
     int64_t n = at / (op->g * heads * op->d), e = at % op->d;
     int64_t position = op->positions ? op->positions[n] : n % op->t;
+
     if (at / op->d % heads == heads - 1 || e >= op->rotary)
         return (double)k->x[at];
     bool upper = e >= half;
@@ -331,13 +349,14 @@ static void check_rope(int64_t b, int64_t t, int64_t h, int64_t g, int64_t d,
 {
     int64_t n = b * t, count = n * (h + 2 * g) * d;
     float *x = rnd_floats(count, 1), *y = poisoned(count);
-    double *want = malloc((size_t)count * sizeof *want);
-    int32_t *positions = malloc((size_t)n * sizeof *positions);
+    double *want = malloc((size_t)count * sizeof(*want));
+    int32_t *positions = malloc((size_t)n * sizeof(*positions));
     struct rope_case k = {
         .op = {.n = n, .t = t, .h = h, .g = g, .d = d, .rotary = rotary,
                .base = 10000, .act = GPT_F32, .qkv = y,
                .positions = from ? positions : NULL},
         .x = x, .count = count};
+
     for (int64_t i = 0; i < n; i++)
         positions[i] = from + (int32_t)(i * 7 % t);
     ok(same_bytes(run_rope, &k, y, count), "%s: rope %lldx%lld equal for 1, 2, "

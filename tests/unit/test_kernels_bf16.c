@@ -17,9 +17,10 @@ static int n_pairs;
 static struct pair *buffer(int64_t n, double scale, bool defined)
 {
     struct pair *p = &pairs[n_pairs++];
+
     p->n = n;
-    p->wide = malloc((size_t)(n + 1) * sizeof *p->wide);
-    p->narrow = malloc((size_t)(n + 1) * sizeof *p->narrow);
+    p->wide = malloc((size_t)(n + 1) * sizeof(*p->wide));
+    p->narrow = malloc((size_t)(n + 1) * sizeof(*p->narrow));
     for (int64_t i = 0; i < n; i++) {
         p->narrow[i] = defined ? gpt_f32_to_bf16((float)(rnd() * scale))
                                : GUARD;
@@ -49,6 +50,7 @@ static void compare(const char *what)
         ok(false, "%s: %s", what, err.text);
     for (int i = 0; i < n_pairs; i++) {
         struct pair *p = &pairs[i];
+
         for (int64_t k = 0; k < p->n; k++)
             wrong += p->narrow[k] != gpt_f32_to_bf16(p->wide[k]);
         past += p->narrow[p->n] != GUARD;
@@ -88,6 +90,7 @@ static void matmul(int64_t m, int64_t n, int64_t k, bool ta, bool tb,
         .a = a->wide, .b = b->wide, .c = c->wide, .bias = bias->wide,
         .aux = aux->wide,
     };
+
     if (epilogue == GPT_EPI_BIAS_GELU) {
         op.epilogue = GPT_EPI_BIAS;
         op.c = aux->wide;
@@ -117,13 +120,14 @@ static void matmul_gradient(void)
     struct gpt_matmul op = {.m = m, .n = n, .k = k, .ta = true, .act = GPT_F32,
                             .c_type = GPT_F32, .beta = 1, .a = a->wide,
                             .b = b->wide, .c = c};
+
     be->matmul(q, &op);
     op.act = GPT_BF16;
     op.a = a->narrow;
     op.b = b->narrow;
     op.c = got;
     be->matmul(q, &op);
-    ok(memcmp(c, got, (size_t)(m * n) * sizeof *c) == 0,
+    ok(memcmp(c, got, (size_t)(m * n) * sizeof(*c)) == 0,
        "a gradient's sum is the one of float");
     compare("its operands");
     free(c);
@@ -138,6 +142,7 @@ static void matmul_gap(void)
     struct gpt_matmul op = {.m = m, .n = n, .k = 5, .ldc = ld, .act = GPT_F32,
                             .c_type = GPT_F32, .a = a->wide, .b = b->wide,
                             .c = c->wide};
+
     be->matmul(q, &op);
     op.act = op.c_type = GPT_BF16;
     op.a = a->narrow;
@@ -161,6 +166,7 @@ static void norms(bool x_given)
         .mean = mean, .rstd = rstd, .dropout = dropout(n),
     };
     struct gpt_norm narrow = op;
+
     narrow.act = GPT_BF16;
     narrow.resid_in = r->narrow;
     narrow.x = x_given ? x->narrow : NULL;
@@ -178,18 +184,18 @@ static void norms(bool x_given)
     op.resid_in = ro->wide;
     op.x = NULL;
     be->norm_fwd(q, &op);
-    ok(memcmp(rstd, rstd2, sizeof rstd) == 0, "statistics are those of float");
+    ok(memcmp(rstd, rstd2, sizeof(rstd)) == 0, "statistics are those of float");
     struct pair *dr = in(n * c);
     struct gpt_norm_grad grad = {dy->wide, dr->wide, NULL, dw[0], db[0],
                                  scratch};
-    memset(dw, 0, sizeof dw);
-    memset(db, 0, sizeof db);
+    memset(dw, 0, sizeof(dw));
+    memset(db, 0, sizeof(db));
     be->norm_bwd(q, &op, &grad);
     struct gpt_norm_grad grad2 = {dy->narrow, dr->narrow, NULL, dw[1], db[1],
                                   scratch};
     be->norm_bwd(q, &narrow, &grad2);
-    ok(memcmp(dw[0], dw[1], sizeof dw[0]) == 0 &&
-           memcmp(db[0], db[1], sizeof db[0]) == 0,
+    ok(memcmp(dw[0], dw[1], sizeof(dw[0])) == 0 &&
+           memcmp(db[0], db[1], sizeof(db[0])) == 0,
        "gradients of norms are those of float");
     compare("norm");
     free(scratch);
@@ -207,6 +213,7 @@ static void attention(int64_t h, int64_t g)
         .dropout = dropout(t),
     };
     struct gpt_attn narrow = op;
+
     narrow.act = GPT_BF16;
     narrow.qkv = qkv->narrow;
     narrow.out = o->narrow;
@@ -248,8 +255,8 @@ static void embedding(void)
     op.out = o->narrow;
     be->embed_fwd(q, &op);
     be->embed_bwd(q, &op, dout->narrow, dwte[1], dwpe[1]);
-    ok(memcmp(dwte[0], dwte[1], sizeof dwte[0]) == 0 &&
-           memcmp(dwpe[0], dwpe[1], sizeof dwpe[0]) == 0,
+    ok(memcmp(dwte[0], dwte[1], sizeof(dwte[0])) == 0 &&
+           memcmp(dwpe[0], dwpe[1], sizeof(dwpe[0])) == 0,
        "gradients of tables are those of float");
     compare("embedding");
 }
@@ -273,7 +280,7 @@ static void loss(bool grad)
     op.logits = logits->narrow;
     op.loss = losses[1];
     be->xent(q, &op);
-    ok(memcmp(losses[0], losses[1], sizeof losses[0]) == 0,
+    ok(memcmp(losses[0], losses[1], sizeof(losses[0])) == 0,
        "losses are those of float");
     compare("cross-entropy");
 }
@@ -292,7 +299,7 @@ static void small_ones(void)
     be->dropout(q, y->narrow, x->narrow, M, N, GPT_BF16, &d);
     be->bias_grad(q, dbias[0], x->wide, M, N, GPT_F32);
     be->bias_grad(q, dbias[1], x->narrow, M, N, GPT_BF16);
-    ok(memcmp(dbias[0], dbias[1], sizeof dbias[0]) == 0,
+    ok(memcmp(dbias[0], dbias[1], sizeof(dbias[0])) == 0,
        "a bias's gradient is the one of float");
     compare("bias and dropout");
 }
@@ -302,8 +309,8 @@ static void adamw(void)
 {
     enum { N = 1000 };
     struct gpt_adamw_segment segment = {0, true};
-    float *p = rnd_floats(N, 1), *m = calloc(N, sizeof *m);
-    float *v = calloc(N, sizeof *v), *g = rnd_floats(N, 1);
+    float *p = rnd_floats(N, 1), *m = calloc(N, sizeof(*m));
+    float *v = calloc(N, sizeof(*v)), *g = rnd_floats(N, 1);
     uint16_t narrow[N];
     int wrong = 0;
     struct gpt_adamw op = {
@@ -325,6 +332,7 @@ static void adamw(void)
 int main(void)
 {
     struct gpt_err err;
+
     if (gpt_backend_cpu(&be, &err) || be->queue_open(be, &q, &err)) {
         printf("Bail out! %s\n", err.text);
         return 1;

@@ -10,8 +10,10 @@ static uint16_t nearest(double x, float (*widen)(uint16_t), uint16_t inf)
 {
     double a = fabs(x);
     int lo = 0, hi = inf; /* magnitudes are ordered as integers */
+
     while (hi - lo > 1) {
         int mid = (lo + hi) / 2;
+
         if ((double)widen((uint16_t)mid) <= a)
             lo = mid;
         else
@@ -36,8 +38,10 @@ static void check_half(const char *name, float (*widen)(uint16_t),
                        uint16_t inf)
 {
     int bad = 0, bad_float = 0, bad_double = 0;
+
     for (uint32_t u = 0; u <= 0xffff; u++) {
         float f = widen((uint16_t)u);
+
         if ((u & 0x7fff) > inf ? !isnan(f) || !isnan(widen(narrow(f)))
                                : narrow(f) != u)
             bad++;
@@ -49,6 +53,7 @@ static void check_half(const char *name, float (*widen)(uint16_t),
         uint16_t h = (uint16_t)(next_random(&s) % inf);
         double a = (double)widen(h), b = (double)widen((uint16_t)(h + 1));
         double x = isinf(b) ? a : (a + b) / 2;
+
         x += (double)((int)(next_random(&s) % 3) - 1) * 1e-14 * x;
         x = i & 1 ? -x : x;
         uint16_t got;
@@ -78,6 +83,7 @@ static void check_names(void)
         {"F64", GPT_F64},   {"I64", GPT_I64},   {"uint16", GPT_U16},
     };
     enum gpt_dtype t;
+
     for (size_t i = 0; i < GPT_COUNT(cases); i++)
         ok(gpt_dtype_parse(cases[i].text, &t) && t == cases[i].t, "parse %s",
            cases[i].text);
@@ -97,13 +103,15 @@ static void check_pairs(void)
     static const enum gpt_dtype floats[] = {GPT_F16, GPT_BF16, GPT_F32,
                                             GPT_F64};
     const double values[] = {0, 1, -2.5, 0.15625, 96};
+
     for (size_t i = 0; i < 4; i++)
         for (size_t j = 0; j < 4; j++) {
             double a[5], b[5], back[5];
             bool done = gpt_convert(a, floats[i], values, GPT_F64, 5) &&
                         gpt_convert(b, floats[j], a, floats[i], 5) &&
                         gpt_convert(back, GPT_F64, b, floats[j], 5);
-            ok(done && memcmp(back, values, sizeof values) == 0,
+
+            ok(done && memcmp(back, values, sizeof(values)) == 0,
                "%s to %s keeps values that both hold",
                gpt_dtype_name(floats[i]), gpt_dtype_name(floats[j]));
         }

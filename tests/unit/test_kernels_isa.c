@@ -7,6 +7,7 @@
 static double ulp(double x)
 {
     int e;
+
     frexp(x, &e);
     return ldexp(1, e - 24);
 }
@@ -23,6 +24,7 @@ static void check_exp(void)
         for (int i = 0; i < N; i++) {
             double want = exp((double)x[i]);
             double e = fabs((double)y[i] - want) / ulp(want);
+
             if (e > worst) {
                 worst = e;
                 at = x[i];
@@ -49,16 +51,19 @@ static void check_drop(void)
     struct cpu_drop drop = cpu_drop_of(&d);
     float x[200], y[201];
     int wrong = 0;
+
     for (int i = 0; i < 200; i++)
         x[i] = (float)(i + 1);
     for (size_t s = 0; s < GPT_COUNT(starts); s++)
         for (size_t l = 0; l < GPT_COUNT(lengths); l++) {
             int64_t n = lengths[l];
+
             poison(y, 201);
             cpu_isa->drop(y, x, n, &drop, starts[s]);
             for (int64_t i = 0; i < n; i++) {
                 bool gone =
                     gpt_rng_uniform(d.rng, starts[s] + (uint64_t)i) < d.p;
+
                 wrong += y[i] != (gone ? 0 : x[i] * drop.scale);
             }
             wrong += !isnan(y[n]); /* nothing past the end */
@@ -72,6 +77,7 @@ static void check_not_finite(void)
 {
     float x[40], loss[1], weight[1] = {1};
     int32_t target[1] = {3};
+
     for (int i = 0; i < 40; i++)
         x[i] = (float)i / 40;
     x[21] = NAN;
@@ -116,6 +122,7 @@ static void check_not_finite(void)
 static void check_choice(void)
 {
     struct gpt_err err;
+
     is_int(cpu_choose("sse9", NULL, &err), GPT_EUSAGE, "unknown set: %s",
            err.text);
     is_int(cpu_choose(NULL, "blis", &err), GPT_EUSAGE, "unknown product: %s",
@@ -124,7 +131,7 @@ static void check_choice(void)
     is_str(cpu_isa->name, "base", "and is taken");
     is_int(cpu_choose(NULL, NULL, &err), GPT_OK, "the best there is");
     char text[200];
-    be->describe(be, text, sizeof text);
+    be->describe(be, text, sizeof(text));
     ok(strstr(text, cpu_isa->name) != NULL, "described: %s", text);
 }
 

@@ -10,6 +10,7 @@ struct xent_case {
 static void run_xent(void *ctx)
 {
     struct xent_case *k = ctx;
+
     memcpy(k->out, k->logits0, (size_t)(k->op.n * k->op.ld) * sizeof(float));
     poison(k->op.loss, k->op.n);
     be->xent(q, &k->op);
@@ -20,7 +21,8 @@ static void check_xent(int64_t n, int64_t v, int64_t v_real, int64_t pad,
 {
     int64_t ld = v + pad;
     float *logits = rnd_floats(n * ld, spread), *weight = rnd_floats(n, 1);
-    int32_t *target = malloc((size_t)n * sizeof *target);
+    int32_t *target = malloc((size_t)n * sizeof(*target));
+
     for (int64_t i = 0; i < n; i++) {
         target[i] = (int32_t)rnd_int(0, v_real - 1);
         weight[i] = i % 4 == 3 ? 0 : weight[i];
@@ -33,10 +35,11 @@ static void check_xent(int64_t n, int64_t v, int64_t v_real, int64_t pad,
          0, NULL},
         logits,
         out};
-    double *want = malloc((size_t)(n * ld + n) * sizeof *want);
+    double *want = malloc((size_t)(n * ld + n) * sizeof(*want));
     for (int64_t i = 0; i < n; i++) {
         const float *x = logits + i * ld;
         double max = -1e300, sum = 0;
+
         for (int64_t j = 0; j < v_real; j++)
             max = fmax(max, (double)x[j]);
         for (int64_t j = 0; j < v_real; j++)
@@ -44,13 +47,14 @@ static void check_xent(int64_t n, int64_t v, int64_t v_real, int64_t pad,
         want[n * ld + i] = max + log(sum) - (double)x[target[i]];
         for (int64_t j = 0; j < ld; j++) {
             double g = j < v_real ? exp((double)x[j] - max) / sum : 0;
+
             g = (g - (j == target[i])) * (double)weight[i];
             want[i * ld + j] = j >= v ? (double)x[j] : j >= v_real ? 0 : g;
         }
     }
     char name[100];
-    snprintf(name, sizeof name, "%s: xent %lldx%lld of %lld spread %g", setting,
-             (long long)n, (long long)v_real, (long long)v, spread);
+    snprintf(name, sizeof(name), "%s: xent %lldx%lld of %lld spread %g",
+             setting, (long long)n, (long long)v_real, (long long)v, spread);
     int64_t from = grad ? 0 : n * ld;
     ok(same_bytes(run_xent, &k, out, n * ld + n),
        "%s: equal for 1, 2, 3 threads", name);
@@ -64,7 +68,7 @@ static void check_xent(int64_t n, int64_t v, int64_t v_real, int64_t pad,
                                         (fabs(want[i]) + 1e-7));
         ok(worst < 1e-5, "%s: relative error %.2g", name, worst);
     } else {
-        ok(memcmp(out, logits, (size_t)from * sizeof *out) == 0,
+        ok(memcmp(out, logits, (size_t)from * sizeof(*out)) == 0,
            "%s: logits stay without grad", name);
     }
     free(logits), free(weight), free(target), free(out), free(want);
@@ -76,11 +80,12 @@ static void check_xent_ranks(int64_t n, int64_t v, int64_t v_real,
 {
     int64_t local = v / ranks;
     float *whole = rnd_floats(n * v, spread), *weight = rnd_floats(n, 1);
-    float *parts = malloc((size_t)(n * v) * sizeof *parts);
+    float *parts = malloc((size_t)(n * v) * sizeof(*parts));
     float *stats = poisoned(ranks * n * GPT_XENT_STATS);
     float *loss = poisoned(n), *want = poisoned(n);
-    int32_t *target = malloc((size_t)n * sizeof *target);
+    int32_t *target = malloc((size_t)n * sizeof(*target));
     double worst = 0;
+
     for (int64_t i = 0; i < n; i++) {
         target[i] = (int32_t)rnd_int(0, v_real - 1);
         weight[i] = i % 4 == 3 ? 0 : weight[i];
@@ -112,6 +117,7 @@ static void check_xent_ranks(int64_t n, int64_t v, int64_t v_real,
         int64_t r = i % v / local, j = i % v % local;
         double d = (double)parts[(r * n + i / v) * local + j] -
                    (double)whole[i];
+
         worst = fabs(d) <= worst ? worst : fabs(d);
     }
     ok(worst <= (grad ? 2e-6 : 0), "and %s %.2g",
@@ -129,6 +135,7 @@ struct adamw_case {
 static void run_adamw(void *ctx)
 {
     struct adamw_case *k = ctx;
+
     memcpy(k->out, k->p0, (size_t)(3 * k->op.n) * sizeof(float));
     poison(k->out + 3 * k->op.n, k->op.n);
     be->adamw(q, &k->op);
@@ -138,6 +145,7 @@ static void check_adamw(int64_t n, int64_t step, bool with_copy)
 {
     float *p0 = rnd_floats(3 * n, 1), *out = poisoned(4 * n);
     float *g = rnd_floats(n, 3);
+
     for (int64_t i = 2 * n; i < 3 * n; i++)
         p0[i] = fabsf(p0[i]);
     struct gpt_adamw_segment seg[] = {
@@ -160,7 +168,7 @@ static void check_adamw(int64_t n, int64_t step, bool with_copy)
                             .n_segments = 3},
                            p0,
                            out};
-    double *want = malloc((size_t)(4 * n) * sizeof *want);
+    double *want = malloc((size_t)(4 * n) * sizeof(*want));
     for (int64_t i = 0; i < n; i++) {
         double gi = (double)g[i] * 0.7;
         double m = 0.9 * (double)p0[n + i] + 0.1 * gi;
@@ -169,20 +177,21 @@ static void check_adamw(int64_t n, int64_t step, bool with_copy)
         double vh = v / (1 - pow(0.95, (double)step));
         bool decay = i < n / 3 || i >= n / 3 + n / 5;
         double p = (double)p0[i];
+
         want[i] = p - 0.01 * (mh / (sqrt(vh) + 1e-8) + (decay ? 0.1 * p : 0));
         want[n + i] = m;
         want[2 * n + i] = v;
         want[3 * n + i] = want[i];
     }
     char name[80];
-    snprintf(name, sizeof name, "%s: adamw %lld step %lld", setting,
+    snprintf(name, sizeof(name), "%s: adamw %lld step %lld", setting,
              (long long)n, (long long)step);
     ok(same_bytes(run_adamw, &k, out, (with_copy ? 4 : 3) * n),
        "%s: equal for 1, 2, 3 threads", name);
     close_to(out, want, n, 5e-7, "%s: p", name);
     close_to(out + n, want + n, 2 * n, 5e-7, "%s: m, v", name);
     if (with_copy)
-        ok(memcmp(out, out + 3 * n, (size_t)n * sizeof *out) == 0,
+        ok(memcmp(out, out + 3 * n, (size_t)n * sizeof(*out)) == 0,
            "%s: the copy is p", name);
     free(p0), free(out), free(g), free(want);
 }
@@ -196,6 +205,7 @@ struct sum_case {
 static void run_sums(void *ctx)
 {
     struct sum_case *k = ctx;
+
     k->out[0] = k->out[1] = NAN;
     be->sumsq(q, &k->out[0], k->x, k->n);
     be->sum(q, &k->out[1], k->x, k->n);
@@ -206,6 +216,7 @@ static void check_sums(int64_t n)
     float *x = rnd_floats(n, 1);
     struct sum_case k = {x, n, {0}};
     double squares = 0, sum = 0, size = 0;
+
     for (int64_t i = 0; i < n; i++) {
         squares += (double)x[i] * (double)x[i];
         sum += (double)x[i];
@@ -227,6 +238,7 @@ struct bias_case {
 static void run_bias(void *ctx)
 {
     struct bias_case *k = ctx;
+
     for (int64_t j = 0; j < k->n; j++)
         k->out[j] = 2;
     memcpy(k->out + k->n, k->dy, (size_t)(k->m * k->n) * sizeof(float));
@@ -238,7 +250,8 @@ static void check_bias(int64_t m, int64_t n)
 {
     float *dy = rnd_floats(m * n, 1), *bias = rnd_floats(n, 1);
     struct bias_case k = {m, n, dy, bias, poisoned(n + m * n)};
-    double *want = malloc((size_t)(n + m * n) * sizeof *want);
+    double *want = malloc((size_t)(n + m * n) * sizeof(*want));
+
     for (int64_t j = 0; j < n; j++)
         want[j] = 2;
     for (int64_t i = 0; i < m * n; i++) {
@@ -259,6 +272,7 @@ static void check_target(void)
     struct gpt_queue *other;
     struct gpt_err err = {0};
     float logits[6] = {0}, weight = 1, loss;
+
     if (be->queue_open(be, &other, &err) != GPT_OK)
         return;
     int32_t target = 4;
@@ -275,13 +289,14 @@ static void check_refusals(void)
     struct gpt_queue *other;
     struct gpt_err err = {0};
     float x[4] = {1, 2, 3, 4}, keep[4] = {1, 2, 3, 4};
+
     is_int(be->queue_open(be, &other, &err), GPT_OK, "open a second queue");
     be->bias_add(other, x, x, 1, 4, GPT_F16);
     is_int(be->sync(other, &err), GPT_EDEVICE, "fp16 is refused");
     ok(strstr(err.text, "bias_add") && strstr(err.text, "F16"),
        "the message names operation and type: %s", err.text);
     be->bias_add(other, x, x, 1, 4, GPT_F32);
-    ok(memcmp(x, keep, sizeof x) == 0, "nothing runs after a failure");
+    ok(memcmp(x, keep, sizeof(x)) == 0, "nothing runs after a failure");
     be->sum(other, NULL, x, 4);
     is_int(be->sync(other, &err), GPT_EDEVICE, "the failure sticks");
     be->queue_close(other);
@@ -298,10 +313,12 @@ static void check_memory(void)
 {
     struct gpt_err err;
     static const size_t sizes[] = {0, 1, 100, 4096, 3 << 20};
+
     for (size_t i = 0; i < GPT_COUNT(sizes); i++) {
         void *mem;
         int status = be->alloc(be, sizes[i], "test", &mem, &err);
         bool zero = true;
+
         for (size_t j = 0; status == GPT_OK && j < sizes[i]; j++)
             zero &= ((char *)mem)[j] == 0;
         ok(status == GPT_OK && (uintptr_t)mem % 64 == 0 && zero,
@@ -310,11 +327,11 @@ static void check_memory(void)
     }
     float x[3] = {1, 2.5f, -3}, y[3], back[3];
     uint16_t half[3];
-    be->copy_in(q, y, x, sizeof x);
+    be->copy_in(q, y, x, sizeof(x));
     be->cast(q, half, GPT_BF16, y, GPT_F32, 3);
     be->cast(q, back, GPT_F32, half, GPT_BF16, 3);
-    be->zero(q, y, sizeof y);
-    be->copy_out(q, x, back, sizeof x);
+    be->zero(q, y, sizeof(y));
+    be->copy_out(q, x, back, sizeof(x));
     ok(x[0] == 1 && x[1] == 2.5f && x[2] == -3 && y[0] == 0 && y[2] == 0,
        "copy, cast and zero");
 }

@@ -6,12 +6,14 @@
 static double ref_gelu(double x)
 {
     double u = sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x);
+
     return 0.5 * x * (1 + tanh(u));
 }
 
 static double ref_slope(double x)
 {
     double h = 1e-5;
+
     return (ref_gelu(x + h) - ref_gelu(x - h)) / (2 * h);
 }
 
@@ -24,6 +26,7 @@ struct setup {
 static void run(void *ctx)
 {
     struct setup *s = ctx;
+
     memcpy(s->op.c, s->c0, (size_t)(s->op.m * s->ldc) * sizeof(float));
     be->matmul(q, &s->op);
 }
@@ -33,6 +36,7 @@ static double ref_element(const struct setup *s, int64_t i, int64_t j)
     const struct gpt_matmul *op = &s->op;
     const float *a = op->a, *b = op->b;
     double sum = op->beta == 1 ? (double)s->c0[i * s->ldc + j] : 0;
+
     for (int64_t k = 0; k < op->k; k++)
         sum += (double)a[op->ta ? k * op->lda + i : i * op->lda + k] *
                (double)b[op->tb ? j * op->ldb + k : k * op->ldb + j];
@@ -49,6 +53,7 @@ static void check(int64_t m, int64_t n, int64_t k, bool ta, bool tb, float beta,
     float *b = rnd_floats((tb ? n : k) * ldb, 1);
     float *bias = rnd_floats(n, 1), *aux = rnd_floats(m * n, 2);
     float *aux_in = copied(aux, m * n), *c = poisoned(m * s.ldc);
+
     s.c0 = beta == 1 ? rnd_floats(m * s.ldc, 1) : poisoned(m * s.ldc);
     for (int64_t i = 0; i < m; i++)
         for (int64_t j = n; j < s.ldc; j++)
@@ -72,11 +77,12 @@ static void check(int64_t m, int64_t n, int64_t k, bool ta, bool tb, float beta,
         .bias = bias,
         .aux = epi == GPT_EPI_NONE || epi == GPT_EPI_BIAS ? NULL : aux};
     bool same = same_bytes(run, &s, c, m * s.ldc);
-    double *want = malloc((size_t)(m * s.ldc) * sizeof *want);
+    double *want = malloc((size_t)(m * s.ldc) * sizeof(*want));
     bool aux_good = true;
     for (int64_t i = 0; i < m; i++)
         for (int64_t j = 0; j < s.ldc; j++) {
             double x = j < n ? ref_element(&s, i, j) : 77;
+
             if (j < n && (epi == GPT_EPI_BIAS || epi == GPT_EPI_BIAS_GELU))
                 x += (double)bias[j];
             if (j < n && epi == GPT_EPI_BIAS_GELU) {
@@ -89,9 +95,10 @@ static void check(int64_t m, int64_t n, int64_t k, bool ta, bool tb, float beta,
             want[i * s.ldc + j] = x;
         }
     char name[120];
-    snprintf(name, sizeof name, "%s: %lldx%lldx%lld %c%c beta %g epi %d pad %d",
-             setting, (long long)m, (long long)n, (long long)k, "NT"[ta],
-             "NT"[tb], (double)beta, (int)epi, (int)pad);
+    snprintf(name, sizeof(name),
+             "%s: %lldx%lldx%lld %c%c beta %g epi %d pad %d", setting,
+             (long long)m, (long long)n, (long long)k, "NT"[ta], "NT"[tb],
+             (double)beta, (int)epi, (int)pad);
     double tol = 4e-7 * (1 + sqrt((double)k)) + (pad ? 1e-6 : 0);
     close_to(c, want, m * s.ldc, tol, "%s", name);
     ok(same, "%s: equal for 1, 2, 3 threads", name);
@@ -99,7 +106,7 @@ static void check(int64_t m, int64_t n, int64_t k, bool ta, bool tb, float beta,
         ok(aux_good, "%s: aux holds the sum before GELU", name);
         float *again = poisoned(m * n);
         be->gelu(q, again, aux, m * n, GPT_F32);
-        ok(memcmp(again, c, (size_t)(m * n) * sizeof *c) == 0,
+        ok(memcmp(again, c, (size_t)(m * n) * sizeof(*c)) == 0,
            "%s: GELU of it alone has the same bits", name);
         free(again);
     }
@@ -115,6 +122,7 @@ static void body(void)
         {1, 300, 70},  {2, 129, 257},   {4, 96, 400},   {5, 96, 400},
         {96, 48, 513}, {100, 203, 300}, {37, 1000, 11}, {4, 5, 0},
     };
+
     for (size_t i = 0; i < GPT_COUNT(shapes); i++)
         for (int t = 0; t < 4; t++)
             check(shapes[i][0], shapes[i][1], shapes[i][2], t & 2, t & 1,
@@ -139,6 +147,7 @@ static void body(void)
 static void primitives(void)
 {
     int64_t wrong = 0, cases = 0;
+
     for (int i = 0; i < 2 * 48; i++) {
         int64_t m = 1 + i % 48, n = 70 - i % 48, k = 9 + i % 5;
         bool ta = i & 1, tb = i & 2;
@@ -152,6 +161,7 @@ static void primitives(void)
         struct setup s = {.op = {.k = k, .ta = ta, .tb = tb, .lda = lda,
                                  .ldb = ldb, .a = a, .b = b, .beta = p.beta},
                           .c0 = c0, .ldc = n + 1};
+
         if (!cpu_library_primitive(&p)) {
             skip("this build has no oneDNN");
             free(a), free(b), free(c), free(c0);

@@ -32,6 +32,7 @@ static void ref_row(const struct gpt_norm *op, int64_t i, const double *x,
     int64_t c = op->c;
     const float *w = op->w, *b = op->b;
     double m = 0, s = 0;
+
     for (int64_t j = 0; j < c && op->kind == GPT_LAYERNORM; j++)
         m += x[j] / (double)c;
     for (int64_t j = 0; j < c; j++)
@@ -54,6 +55,7 @@ struct norm_case {
 static void run_norm(void *ctx)
 {
     struct norm_case *k = ctx;
+
     poison(k->outputs, 2 * k->op.n * k->op.c + 2 * k->op.n);
     if (k->op.kind == GPT_RMSNORM)
         memset(k->op.mean, 0, (size_t)k->op.n * sizeof(float));
@@ -65,6 +67,7 @@ static void run_norm_grad(void *ctx)
     struct norm_case *k = ctx;
     int64_t n = k->op.n, c = k->op.c;
     float *dresid = k->grad.dresid;
+
     memcpy(dresid, k->dresid0, (size_t)(n * c) * sizeof(float));
     poison(dresid + n * c, n * c);
     memcpy(dresid + 2 * n * c, k->dw0, (size_t)(2 * c) * sizeof(float));
@@ -79,6 +82,7 @@ static void ref_grad(const struct norm_case *k, double *mean, double *rstd,
     int64_t n = op->n, c = op->c;
     const float *x = op->resid_out, *dy = k->grad.dy, *w = op->w;
     double *dr = want, *dx = want + n * c, *dw = want + 2 * n * c, *db = dw + c;
+
     for (int64_t j = 0; j < 2 * c; j++)
         dw[j] = (double)k->dw0[j];
     for (int64_t i = 0; i < n; i++) {
@@ -88,9 +92,11 @@ static void ref_grad(const struct norm_case *k, double *mean, double *rstd,
     }
     for (int64_t i = 0; i < n; i++) {
         double sum = 0, dot = 0;
+
         for (int64_t j = 0; j < c; j++) {
             double xhat = ((double)x[i * c + j] - mean[i]) * rstd[i];
             double g = (double)dy[i * c + j];
+
             sum += g * (double)w[j] / (double)c;
             dot += g * (double)w[j] * xhat / (double)c;
             dw[j] += g * xhat;
@@ -101,6 +107,7 @@ static void ref_grad(const struct norm_case *k, double *mean, double *rstd,
         for (int64_t j = 0; j < c; j++) {
             int64_t e = i * c + j;
             double xhat = ((double)x[e] - mean[i]) * rstd[i];
+
             dr[e] = (double)k->dresid0[e] +
                     ((double)dy[e] * (double)w[j] - sum - xhat * dot) * rstd[i];
             dx[e] = dr[e] * keep(&op->dropout, i, j, c);
@@ -114,13 +121,15 @@ static void check_slopes(const struct norm_case *k, const double *resid,
 {
     int64_t c = k->op.c;
     double err = 0;
-    double *x = malloc((size_t)(2 * c) * sizeof *x), *y = x + c, mean, rstd;
+    double *x = malloc((size_t)(2 * c) * sizeof(*x)), *y = x + c, mean, rstd;
+
     for (int trial = 0; trial < 5; trial++) {
         int64_t i = rnd_int(0, k->op.n - 1), j = rnd_int(0, c - 1);
         double loss[2], h = 1e-5;
         struct gpt_norm one = k->op;
+
         for (int side = 0; side < 2; side++) {
-            memcpy(x, resid + i * c, (size_t)c * sizeof *x);
+            memcpy(x, resid + i * c, (size_t)c * sizeof(*x));
             x[j] += side ? h : -h;
             ref_row(&one, 0, x, y, &mean, &rstd);
             loss[side] = 0;
@@ -146,6 +155,7 @@ static void check_norm(enum gpt_norm_kind kind, int64_t n, int64_t c, float p,
     float *out = poisoned(2 * n * c + 2 * n), *dy = rnd_floats(n * c, 1);
     float *grads = poisoned(2 * n * c + 2 * c);
     float *scratch = malloc(be->norm_scratch(n, c));
+
     k.outputs = out;
     k.dresid0 = rnd_floats(n * c, 1);
     k.dw0 = rnd_floats(2 * c, 1);
@@ -170,13 +180,13 @@ static void check_norm(enum gpt_norm_kind kind, int64_t n, int64_t c, float p,
                                     .db = with_b ? grads + 2 * n * c + c : NULL,
                                     .scratch = scratch};
     char name[100];
-    snprintf(name, sizeof name, "%s: %s %lldx%lld p %g%s%s", setting,
+    snprintf(name, sizeof(name), "%s: %s %lldx%lld p %g%s%s", setting,
              kind == GPT_LAYERNORM ? "layernorm" : "rmsnorm", (long long)n,
              (long long)c, (double)p, with_x ? " x" : "", with_b ? " b" : "");
     bool same = same_bytes(run_norm, &k, out, 2 * n * c + 2 * n);
     ok(same, "%s: forward equal for 1, 2, 3 threads", name);
 
-    double *want = malloc((size_t)(2 * n * c + 2 * c + 2 * n) * sizeof *want);
+    double *want = malloc((size_t)(2 * n * c + 2 * c + 2 * n) * sizeof(*want));
     double *resid = want + n * c, *mean = want + 2 * n * c + 2 * c,
            *rstd = mean + n;
     for (int64_t i = 0; i < n; i++) {
@@ -215,6 +225,7 @@ struct drop_case {
 static void run_dropout(void *ctx)
 {
     struct drop_case *k = ctx;
+
     poison(k->y, k->n * k->c);
     be->dropout(q, k->y, k->x, k->n, k->c, GPT_F32, &k->d);
 }
@@ -223,6 +234,7 @@ static void check_dropout(int64_t n, int64_t c, float p)
 {
     float *x = rnd_floats(n * c, 1), *y = poisoned(n * c);
     struct drop_case k = {some_dropout(p, 4), x, y, n, c};
+
     ok(same_bytes(run_dropout, &k, y, n * c),
        "%s: dropout %lldx%lld equal for 1, 2, 3 threads", setting, (long long)n,
        (long long)c);
@@ -231,6 +243,7 @@ static void check_dropout(int64_t n, int64_t c, float p)
         for (int64_t j = 0; j < c; j++) {
             double f = keep(&k.d, i, j, c);
             double want = f * (double)x[i * c + j];
+
             kept += f > 0;
             wrong += !(fabs((double)y[i * c + j] - want) <= 2e-7 * fabs(want));
         }
@@ -244,6 +257,7 @@ static void check_dropout(int64_t n, int64_t c, float p)
     for (int64_t i = 0; i < n * c; i++) {
         double f = keep(&k.d, i / c, i % c, c);
         double want = f * f * (double)x[i];
+
         wrong += !(fabs((double)y[i] - want) <= 4e-7 * fabs(want));
     }
     is_int(wrong, 0, "%s: dropout in place", setting);
@@ -260,6 +274,7 @@ struct embed_case {
 static void run_embed(void *ctx)
 {
     struct embed_case *k = ctx;
+
     poison(k->op.out, k->op.n * k->op.c);
     be->embed_fwd(q, &k->op);
 }
@@ -268,6 +283,7 @@ static void run_embed_grad(void *ctx)
 {
     struct embed_case *k = ctx;
     int64_t words = k->op.v_local * k->op.c, all = words + k->n_pos * k->op.c;
+
     for (int64_t i = 0; i < all; i++)
         k->grads[i] = 0.5f;
     be->embed_bwd(q, &k->op, k->dout, k->grads,
@@ -277,7 +293,7 @@ static void run_embed_grad(void *ctx)
 static void check_embed(int64_t n, int64_t c, float p, bool with_pos)
 {
     enum { V = 11, POS = 9, BEGIN = 4 };
-    int32_t *tokens = malloc((size_t)(2 * n) * sizeof *tokens);
+    int32_t *tokens = malloc((size_t)(2 * n) * sizeof(*tokens));
     int32_t *positions = tokens + n;
     for (int64_t i = 0; i < n; i++) {
         tokens[i] = (int32_t)rnd_int(0, V + 2 * BEGIN - 1); /* some elsewhere */
@@ -291,7 +307,7 @@ static void check_embed(int64_t n, int64_t c, float p, bool with_pos)
                            dout,
                            grads,
                            POS};
-    double *want = calloc((size_t)(n * c + (V + POS) * c), sizeof *want);
+    double *want = calloc((size_t)(n * c + (V + POS) * c), sizeof(*want));
     double *dw = want + n * c, *dp = dw + V * c;
     for (int64_t i = 0; i < (V + POS) * c; i++)
         dw[i] = 0.5;
@@ -301,6 +317,7 @@ static void check_embed(int64_t n, int64_t c, float p, bool with_pos)
             bool here = row >= 0 && row < V;
             double f = keep(&k.op.dropout, i, j, c);
             double x = here ? (double)wte[row * c + j] : 0;
+
             x += with_pos ? (double)wpe[positions[i] * c + j] : 0;
             want[i * c + j] = x * f;
             if (here)
@@ -309,7 +326,7 @@ static void check_embed(int64_t n, int64_t c, float p, bool with_pos)
                 dp[positions[i] * c + j] += f * (double)dout[i * c + j];
         }
     char name[80];
-    snprintf(name, sizeof name, "%s: embed %lldx%lld p %g pos %d", setting,
+    snprintf(name, sizeof(name), "%s: embed %lldx%lld p %g pos %d", setting,
              (long long)n, (long long)c, (double)p, with_pos);
     ok(same_bytes(run_embed, &k, out, n * c), "%s: equal for 1, 2, 3 threads",
        name);
@@ -332,13 +349,14 @@ static void check_sum_only(int64_t n, int64_t c)
         .n = n, .c = c, .eps = 1e-5f, .act = GPT_F32, .resid_in = r, .x = x,
         .resid_out = want, .y = y, .w = w, .mean = mean, .rstd = rstd,
         .dropout = some_dropout(0.4f, n)};
+
     be->norm_fwd(q, &op);
     op.resid_out = sum;
     op.y = NULL;
     op.w = NULL;
     op.mean = op.rstd = NULL;
     be->norm_fwd(q, &op);
-    ok(memcmp(sum, want, (size_t)(n * c) * sizeof *sum) == 0,
+    ok(memcmp(sum, want, (size_t)(n * c) * sizeof(*sum)) == 0,
        "%s: norm without y is the sum alone", setting);
     free(r), free(x), free(sum), free(want), free(y), free(w), free(mean);
     free(rstd);
@@ -352,6 +370,7 @@ static void body(void)
     for (size_t i = 0; i < GPT_COUNT(shapes); i++)
         for (int kind = 0; kind < 2; kind++) {
             int64_t n = shapes[i][0], c = shapes[i][1];
+
             check_norm((enum gpt_norm_kind)kind, n, c, 0, i & 1, true);
             check_norm((enum gpt_norm_kind)kind, n, c, 0.3f, true, kind == 0);
         }

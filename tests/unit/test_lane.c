@@ -38,10 +38,11 @@ static int open_member(struct member *m, struct gpt_err *err)
     comm = m->w->comm[GPT_GROUP_DP];
     m->size = gpt_comm_size(comm);
     m->rank = gpt_comm_rank(comm);
-    m->host = calloc((size_t)m->size * N, sizeof *m->host);
+    m->host = calloc((size_t)m->size * N, sizeof(*m->host));
     for (size_t i = 0; i < GPT_COUNT(blocks); i++) {
         void *mem;
-        GPT_TRY(m->be->alloc(m->be, (size_t)m->size * N * sizeof *m->host,
+
+        GPT_TRY(m->be->alloc(m->be, (size_t)m->size * N * sizeof(*m->host),
                              "a block", &mem, err));
         *blocks[i] = mem;
     }
@@ -80,13 +81,13 @@ static void put(struct member *m, float *to, int64_t n, int64_t round)
 {
     for (int64_t i = 0; i < n; i++)
         m->host[i] = value(m->rank, round, i);
-    m->be->copy_in(m->q, to, m->host, (size_t)n * sizeof *to);
+    m->be->copy_in(m->q, to, m->host, (size_t)n * sizeof(*to));
 }
 
 static int take(struct member *m, const float *from, int64_t n,
                 struct gpt_err *err)
 {
-    m->be->copy_out(m->q, m->host, from, (size_t)n * sizeof *from);
+    m->be->copy_out(m->q, m->host, from, (size_t)n * sizeof(*from));
     return m->be->sync(m->q, err);
 }
 
@@ -108,9 +109,10 @@ static int check_sums(struct member *m, struct gpt_err *err)
                                             .out = m->whole,
                                             .n = N,
                                             .type = GPT_F32};
+
         put(m, m->whole, N, round);
         const int64_t ticket = gpt_lane_begin(m->lane, m->q, &call, NULL);
-        m->be->zero(m->q, m->sum, N * sizeof *m->sum); /* beside it */
+        m->be->zero(m->q, m->sum, N * sizeof(*m->sum)); /* beside it */
         gpt_lane_join(m->lane, m->q, ticket);
         m->be->bias_grad(m->q, m->sum, m->whole, 1, N, GPT_F32);
         GPT_TRY(take(m, m->sum, N, err));
@@ -128,13 +130,14 @@ static int check_added(struct member *m, struct gpt_err *err)
 {
     int64_t ticket = 0;
 
-    m->be->zero(m->q, m->sum, N * sizeof *m->sum);
+    m->be->zero(m->q, m->sum, N * sizeof(*m->sum));
     for (int64_t round = 0; round < ROUNDS; round++) {
         const struct gpt_collective call = {.kind = GPT_REDUCE_SCATTER,
                                             .in = m->whole,
                                             .out = m->part,
                                             .n = N,
                                             .type = GPT_F32};
+
         if (round % 4 == 0) {
             gpt_lane_join(m->lane, m->q, ticket);
             put(m, m->whole, N * m->size, round);
@@ -146,6 +149,7 @@ static int check_added(struct member *m, struct gpt_err *err)
     GPT_TRY(take(m, m->sum, N, err));
     for (int64_t i = 0; i < N; i++) {
         float want = 0;
+
         for (int64_t round = 0; round < ROUNDS; round++)
             want += sum_at(m, round / 4 * 4, m->rank * N + i);
         if (m->host[i] != want)
@@ -240,7 +244,8 @@ int main(void)
     setenv("GPT_CUDA_EMU_STREAMS", "late", 1);
     for (size_t i = 0; i < GPT_COUNT(jobs); i++) {
         char device[16];
-        snprintf(device, sizeof device, "%s", jobs[i].device);
+
+        snprintf(device, sizeof(device), "%s", jobs[i].device);
         if (!ranks_possible)
             skip("%s: built without Gloo", jobs[i].name);
         else if (ranks_run(1, 1, 20, device_opens, device) != 0)

@@ -18,7 +18,8 @@ static void set_environment(const char *const *env)
     for (; *env; env++) {
         char name[64];
         const char *equals = strchr(*env, '=');
-        snprintf(name, sizeof name, "%.*s", (int)(equals - *env), *env);
+
+        snprintf(name, sizeof(name), "%.*s", (int)(equals - *env), *env);
         setenv(name, equals + 1, 1);
     }
 }
@@ -73,6 +74,7 @@ static void test_detected(void)
     for (size_t i = 0; i < GPT_COUNT(rows); i++) {
         struct gpt_launch_env l;
         struct gpt_err err = {0};
+
         set_environment(rows[i].env);
         if (!ok(gpt_launch_env_detect(&l, &err) == GPT_OK, "row %zu: %s", i,
                 rows[i].launcher)) {
@@ -121,6 +123,7 @@ static void test_refused(void)
     for (size_t i = 0; i < GPT_COUNT(rows); i++) {
         struct gpt_launch_env l;
         struct gpt_err err = {0};
+
         set_environment(rows[i].env);
         ok(gpt_launch_env_detect(&l, &err) == GPT_EUSAGE &&
                strstr(err.text, rows[i].says),
@@ -160,13 +163,14 @@ static void test_first_host(void)
     char host[16];
 
     for (size_t i = 0; i < GPT_COUNT(rows); i++) {
-        bool found = gpt_first_host(rows[i].list, host, sizeof host);
+        bool found = gpt_first_host(rows[i].list, host, sizeof(host));
+
         ok(found == (rows[i].host != NULL) &&
                (!found || strcmp(host, rows[i].host) == 0),
            "first host of '%s'", rows[i].list);
     }
-    ok(!gpt_first_host("a-very-long-name", host, sizeof host), "too long");
-    ok(gpt_first_host("a-short-name---", host, sizeof host), "just fits");
+    ok(!gpt_first_host("a-very-long-name", host, sizeof(host)), "too long");
+    ok(gpt_first_host("a-short-name---", host, sizeof(host)), "just fits");
 }
 
 int main(void)

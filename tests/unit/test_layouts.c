@@ -77,7 +77,8 @@ static void hash_params(const struct gpt_replica *r, struct found *f)
     for (int64_t i = 0; i < r->flat.n; i++) {
         const struct gpt_slice *s = &r->flat.slices[i];
         const float *p = r->params + s->offset;
-        size_t bytes = (size_t)s->count * sizeof *p;
+        size_t bytes = (size_t)s->count * sizeof(*p);
+
         f->replicated = gpt_hash64(p, bytes, f->replicated);
         if (s->param->split_dim < 0)
             f->common = gpt_hash64(p, bytes, f->common);
@@ -121,6 +122,7 @@ static int train(struct trainer *t, void *arg, struct gpt_err *err)
             .ask = ask,
             .context = &(struct asked){t->world->launch.rank, i},
         };
+
         GPT_TRY(trainer_step(t, i, &step, err));
         if (step.stop != (i == 6))
             return gpt_fail(err, GPT_EFAIL, "not all ranks would stop");
@@ -168,6 +170,7 @@ static double relative(const double *got, const double *want, int n)
 
     for (int i = 0; i < n; i++) {
         double e = fabs(got[i] - want[i]) / fabs(want[i]);
+
         worst = e > worst || isnan(e) ? e : worst;
     }
     return worst;
@@ -180,6 +183,7 @@ static bool consistent(const struct found *f, int64_t size, bool tied)
         for (int64_t b = 0; b < a; b++) {
             const bool stage = f[a].pp_rank == f[b].pp_rank;
             const bool part = f[a].tp_rank == f[b].tp_rank;
+
             if ((stage && part && f[a].replicated != f[b].replicated) ||
                 (stage && f[a].common != f[b].common) ||
                 (tied && part && f[a].words && f[b].words &&
@@ -192,9 +196,9 @@ static bool consistent(const struct found *f, int64_t size, bool tied)
 static bool same_results(const struct found *f, int64_t size)
 {
     for (int64_t a = 1; a < size; a++)
-        if (memcmp(f[a].loss, f[0].loss, sizeof f->loss) != 0 ||
-            memcmp(f[a].norm, f[0].norm, sizeof f->norm) != 0 ||
-            memcmp(&f[a].valid, &f[0].valid, sizeof f->valid) != 0)
+        if (memcmp(f[a].loss, f[0].loss, sizeof(f->loss)) != 0 ||
+            memcmp(f[a].norm, f[0].norm, sizeof(f->norm)) != 0 ||
+            memcmp(&f[a].valid, &f[0].valid, sizeof(f->valid)) != 0)
             return false;
     return true;
 }
@@ -230,11 +234,12 @@ static void test_layout(struct job *j, const struct found *want)
     ok(consistent(f, size, !l->untied), "%s: replicas stay the same", name);
     if (j->twice) {
         struct layout other = *l;
+
         other.overlap = !l->overlap;
         j->layout = &other;
         j->staged = true;
         ok(run_job(j, f + MOST_RANKS, size) &&
-               memcmp(f, f + MOST_RANKS, (size_t)size * sizeof *f) == 0,
+               memcmp(f, f + MOST_RANKS, (size_t)size * sizeof(*f)) == 0,
            "%s: the same bits %s overlap", name,
            l->overlap ? "without" : "with");
     }
@@ -269,13 +274,14 @@ static void test_some(const char *prefix, const struct found *single)
 
     for (size_t i = 0; i < GPT_COUNT(rows); i++) {
         struct job j = {&rows[i].layout, prefix, rows[i].twice, false, NULL};
+
         test_layout(&j, single + rows[i].layout.untied);
     }
 }
 
 static void test_all(const char *prefix)
 {
-    struct found *single = mmap(NULL, 2 * sizeof *single,
+    struct found *single = mmap(NULL, 2 * sizeof(*single),
                                 PROT_READ | PROT_WRITE,
                                 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
@@ -283,6 +289,7 @@ static void test_all(const char *prefix)
         const struct layout one = {
             .tp = 1, .pp = 1, .dp = 1, .chunks = 1, .untied = untied};
         struct job j = {&one, prefix, false, false, NULL};
+
         if (!ok(run_job(&j, single + untied, 1), "one rank"))
             return;
         ok(single[untied].loss[STEPS - 1] < single[untied].loss[0] - 0.05,
@@ -292,7 +299,7 @@ static void test_all(const char *prefix)
         skip("several ranks: built without Gloo");
     else
         test_some(prefix, single);
-    munmap(single, 2 * sizeof *single);
+    munmap(single, 2 * sizeof(*single));
 }
 
 int main(void)
@@ -304,7 +311,7 @@ int main(void)
         printf("Bail out! no scratch directory\n");
         return 1;
     }
-    snprintf(path, sizeof path, "%s/data", dir);
+    snprintf(path, sizeof(path), "%s/data", dir);
     ok(make_dataset(path, &err) == GPT_OK, "a data set");
     test_all(path);
     remove_tree(dir);

@@ -9,10 +9,11 @@ static void golden(void)
     char line[256];
     int cases = 0;
 
-    while (golden_next(f, "scaler", line, sizeof line)) {
+    while (golden_next(f, "scaler", line, sizeof(line))) {
         struct gpt_loss_scale_options o = {.constant = false};
         struct gpt_err err;
         double bad[GOLDEN_MAX], want[GOLDEN_MAX];
+
         long long window, hysteresis;
         int wrong = 0;
         if (sscanf(line, "%lf %lf %lld %lld", &o.initial, &o.min, &window,
@@ -50,8 +51,10 @@ static void refused(void)
         {{16, 1, 0, 2, false}, "--loss-scale-window 0"},
         {{16, 1, 1000, 0, false}, "--hysteresis 0"},
     };
+
     for (size_t i = 0; i < GPT_COUNT(rows); i++) {
         struct gpt_err err;
+
         ok(gpt_loss_scale_check(&rows[i].o, &err) == GPT_EUSAGE &&
                strstr(err.text, rows[i].names),
            "refused: %s", rows[i].names);
@@ -62,6 +65,7 @@ static void constant(void)
 {
     struct gpt_loss_scale_options o = {.initial = 128, .constant = true};
     struct gpt_err err;
+
     is_int(gpt_loss_scale_check(&o, &err), GPT_OK, "a constant scale");
     struct gpt_loss_scale s = gpt_loss_scale_new(&o);
     for (int i = 0; i < 5000; i++)

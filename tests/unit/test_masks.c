@@ -58,16 +58,17 @@ int main(void)
         const struct want *w = &wants[i];
         int32_t input[B * T], target[B * T], position[B * T], start[B * T];
         float weight[B * T];
+
         gpt_batch_masks(&w->options, tokens, B, T, input, target, position,
                         weight, start);
-        ok(memcmp(input, inputs, sizeof input) == 0, "%s: inputs", w->what);
-        ok(memcmp(target, targets, sizeof target) == 0, "%s: targets",
+        ok(memcmp(input, inputs, sizeof(input)) == 0, "%s: inputs", w->what);
+        ok(memcmp(target, targets, sizeof(target)) == 0, "%s: targets",
            w->what);
-        ok(memcmp(position, w->position, sizeof position) == 0,
+        ok(memcmp(position, w->position, sizeof(position)) == 0,
            "%s: positions", w->what);
-        ok(memcmp(start, w->doc_start, sizeof start) == 0,
+        ok(memcmp(start, w->doc_start, sizeof(start)) == 0,
            "%s: first visible", w->what);
-        ok(memcmp(weight, w->weight, sizeof weight) == 0, "%s: weights",
+        ok(memcmp(weight, w->weight, sizeof(weight)) == 0, "%s: weights",
            w->what);
     }
     return tap_done();

@@ -17,6 +17,7 @@ static void test_blocks(void)
 
     for (size_t i = 0; i < GPT_COUNT(sizes); i++) {
         char *p = gpt_alloc(sizes[i], 1);
+
         ok(p && (uintptr_t)p % GPT_ALIGN == 0 && all_zero(p, sizes[i]),
            "%zu bytes: aligned and zero", sizes[i]);
         if (p)
@@ -73,6 +74,7 @@ static void test_arena(void)
 
     for (size_t n = 0; n < 3000; n += 7) {
         char *p = gpt_arena_alloc(&a, n, 1);
+
         good = good && p && (uintptr_t)p % GPT_ALIGN == 0 && all_zero(p, n);
         if (p)
             memset(p, 0x55, n);

@@ -25,6 +25,7 @@ static struct gpt_replica *open_replica(const struct gpt_config *c, int64_t b,
         .seed = 7,
         .optimizer = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8},
     };
+
     if (k)
         o.optimizer = (struct gpt_optimizer_options){k->beta1, k->beta2, k->eps,
                                                      k->clip_grad};
@@ -49,8 +50,10 @@ struct batch {
 static void weigh(struct batch *x, const float *mask)
 {
     int64_t rows = x->b * x->t;
+
     for (int64_t i = 0; i < x->n; i++) {
         double sum = 0;
+
         for (int64_t j = 0; j < rows; j++)
             sum += (double)mask[i * rows + j];
         for (int64_t j = 0; j < rows; j++)
@@ -75,6 +78,7 @@ static struct batch batch_of(const struct model_case *k)
         .logits = gpt_alloc((size_t)(rows * k->config.padded_vocab_size),
                             sizeof(float)),
     };
+
     weigh(&x, k->mask);
     return x;
 }
@@ -89,6 +93,7 @@ static void batch_free(struct batch *x)
 static struct gpt_microbatch micro_of(const struct batch *x, int64_t i)
 {
     int64_t at = i * x->b * x->t;
+
     return (struct gpt_microbatch){
         .input = x->input + at,
         .target = x->target + at,
@@ -117,6 +122,7 @@ static double gradients(struct gpt_replica *r, struct batch *x,
             .logits = x->logits ? x->logits + at * r->o.config.padded_vocab_size
                                 : NULL,
         };
+
         gpt_stage_forward(r->stage, r->q, 0, 0, mode, &mb, NULL, &result);
         if (mode != GPT_STAGE_EVAL)
             gpt_stage_backward(r->stage, r->q, 0, 0, NULL);
@@ -132,8 +138,10 @@ static double gradients(struct gpt_replica *r, struct batch *x,
 static double error_of(const float *got, const float *want, int64_t n)
 {
     double worst = 0, largest = 1e-30;
+
     for (int64_t i = 0; i < n; i++) {
         double d = fabs((double)got[i] - (double)want[i]);
+
         worst = d <= worst ? worst : d; /* NaN is the worst */
         largest = fmax(largest, fabs((double)want[i]));
     }
@@ -146,9 +154,11 @@ static double params_error(const struct gpt_replica *r, const float *flat,
 {
     double worst = 0;
     const char *name = "";
+
     for (int64_t i = 0; i < r->flat.n; i++) {
         const struct gpt_slice *s = &r->flat.slices[i];
         double e = error_of(flat + s->offset, want, s->count);
+
         if (!(e <= worst)) {
             worst = e;
             name = s->param->name;
@@ -183,6 +193,7 @@ static void ten_steps(const struct model_case *k, struct gpt_replica *r,
             .weight_decay = k->weight_decay,
         };
         double loss = gradients(r, x, GPT_STAGE_GRADIENT);
+
         worst = fmax(worst, fabs(loss - k->losses[i]) / k->losses[i]);
         if (gpt_optimizer_squares(r->optimizer, r->q, update.gradients,
                                   &update.norm, &err) != GPT_OK)
@@ -202,6 +213,7 @@ static void ten_steps(const struct model_case *k, struct gpt_replica *r,
 static void against_pytorch(const char *name)
 {
     struct model_case k = {.b = 0};
+
     if (!case_read(&k, name))
         return;
     struct gpt_replica *r = open_replica(&k.config, k.b, k.t, 1, 0, &k);
@@ -251,6 +263,7 @@ static struct batch samples(int64_t b)
 {
     static int32_t input[ROWS], target[ROWS], position[ROWS], start[ROWS];
     static float mask[ROWS];
+
     for (int i = 0; i < ROWS; i++) {
         input[i] = (int32_t)(case_mix((uint32_t)i) % 29);
         target[i] = (int32_t)(case_mix((uint32_t)i + 1) % 29);
@@ -276,6 +289,7 @@ static struct batch samples(int64_t b)
 static double norm_of(const struct gpt_replica *r)
 {
     double sum = 0;
+
     for (int64_t i = 0; i < r->flat.elements; i++)
         sum += (double)r->gradients[i] * (double)r->gradients[i];
     return sqrt(sum);
@@ -289,17 +303,19 @@ static void finite_differences(double dropout, enum gpt_stage_mode mode)
     struct gpt_replica *r = open_replica(&c, SAMPLES, TIME, 1, 0, NULL);
     struct batch x = samples(SAMPLES);
     int64_t n = r->flat.elements;
-    float *w = gpt_alloc((size_t)n, sizeof *w);
-    double *d = gpt_alloc((size_t)n, sizeof *d);
+    float *w = gpt_alloc((size_t)n, sizeof(*w));
+    double *d = gpt_alloc((size_t)n, sizeof(*d));
 
-    memcpy(w, r->params, (size_t)n * sizeof *w);
+    memcpy(w, r->params, (size_t)n * sizeof(*w));
     for (int round = 0; round < 3; round++) {
         double want = 0, loss[2], h = 1e-2;
-        memcpy(r->params, w, (size_t)n * sizeof *w);
+
+        memcpy(r->params, w, (size_t)n * sizeof(*w));
         gradients(r, &x, mode);
         double norm = norm_of(r);
         for (int64_t i = 0; i < n; i++) {
             bool minus = case_mix((uint32_t)(i * 3 + round)) & 1;
+
             d[i] = round == 0 ? (double)r->gradients[i] / norm
                               : (minus ? -1.0 : 1.0) / sqrt((double)n);
             want += d[i] * (double)r->gradients[i];
@@ -328,6 +344,7 @@ static void microbatches(double dropout)
     for (int64_t b = 1; b < SAMPLES; b *= 2) {
         struct gpt_replica *r = open_replica(&c, b, TIME, 1, 0, NULL);
         struct batch y = samples(b);
+
         is_near(gradients(r, &y, GPT_STAGE_TRAIN), want, 1e-6, 0,
                 "%lld microbatches of %lld: loss, dropout %g",
                 (long long)(SAMPLES / b), (long long)b, dropout);
@@ -355,7 +372,7 @@ static void threads(void)
     for (int n = 2; n <= 5; n++) {
         omp_set_num_threads(n);
         double again = gradients(r, &x, GPT_STAGE_TRAIN);
-        ok(memcmp(&again, &loss, sizeof loss) == 0 &&
+        ok(memcmp(&again, &loss, sizeof(loss)) == 0 &&
                memcmp(want, r->gradients, bytes) == 0,
            "%d threads: the same bits", n);
     }
@@ -374,6 +391,7 @@ static void dropout_keys(void)
     struct batch x = samples(SAMPLES);
     float first[ROWS], again[ROWS], other[ROWS];
     struct gpt_err err;
+
     for (int i = 0; i < 3; i++) {
         struct gpt_microbatch mb = micro_of(&x, 0);
         struct gpt_stage_result result = {
@@ -381,12 +399,13 @@ static void dropout_keys(void)
                     : i == 1 ? again
                              : other,
         };
+
         mb.sample0 += i == 2 ? SAMPLES : 0;
         gpt_stage_forward(r->stage, r->q, 0, 0, GPT_STAGE_TRAIN, &mb, NULL,
                           &result);
         ok(be->sync(r->q, &err) == GPT_OK, "forward with dropout");
     }
-    ok(memcmp(first, again, sizeof first) == 0, "same samples, same masks");
+    ok(memcmp(first, again, sizeof(first)) == 0, "same samples, same masks");
     int same = 0;
     for (int i = 0; i < ROWS; i++)
         same += first[i] == other[i];
@@ -431,11 +450,13 @@ static void pipeline(void)
             const struct gpt_slice *w =
                 gpt_flat_find(&whole->flat, s->param->role, s->param->layer);
             float *got = stage[i]->gradients + s->offset;
+
             if (s->copy)
                 continue; /* added to the first stage's below */
             if (s->param->role == GPT_WORD_EMBEDDING) {
                 const struct gpt_slice *copy =
                     gpt_flat_find(&stage[1]->flat, GPT_WORD_EMBEDDING, -1);
+
                 for (int64_t e = 0; e < s->count; e++)
                     got[e] += stage[1]->gradients[copy->offset + e];
             }

@@ -41,6 +41,7 @@ static bool forward_by_hand(struct rig *r, int64_t stages, int64_t chunks,
     for (int64_t v = 0; v < stages * chunks; v++) {
         struct rig *at = &r[v % stages];
         void *place = gpt_stage_input(at->stage, v / stages, m % 2);
+
         if (place && m % 2) {
             be->copy(at->q, place, in, gpt_stage_bytes(at->stage));
             in = place;
@@ -70,6 +71,7 @@ static void add_copies(struct rig *r, int64_t stages)
     for (int64_t i = 0; i < last->flat.n; i++) {
         const struct gpt_slice *s = &last->flat.slices[i];
         float *to = gradient(r, &r->flat.slices[0]);
+
         for (int64_t k = 0; s->copy && k < s->count; k++)
             to[k] += gradient(last, s)[k];
     }
@@ -102,12 +104,13 @@ static void chunks_by_hand(int64_t stages, int64_t chunks, bool tied)
     for (int64_t i = 0; i < stages; i++) {
         for (int64_t k = 0; k < r[i].flat.n; k++) {
             const struct gpt_slice *s = &r[i].flat.slices[k];
+
             if (!s->copy)
                 worst = fmax(worst, slice_error(s, gradient(&r[i], s), &whole));
         }
         rig_close(&r[i]);
     }
-    ok(memcmp(x.loss, want.loss, sizeof x.loss) == 0 && worst <= 1e-6 && ends,
+    ok(memcmp(x.loss, want.loss, sizeof(x.loss)) == 0 && worst <= 1e-6 && ends,
        "%lld stages of %lld chunks, %s: losses equal, gradients %.1e",
        (long long)stages, (long long)chunks, tied ? "tied" : "untied", worst);
     rig_close(&whole);
@@ -126,7 +129,8 @@ struct watch {
 static void note(struct watch *w, char what, int64_t bucket)
 {
     size_t n = strlen(w->seen);
-    snprintf(w->seen + n, sizeof w->seen - n, "%c%d ", what, (int)bucket);
+
+    snprintf(w->seen + n, sizeof(w->seen) - n, "%c%d ", what, (int)bucket);
 }
 
 static void before(void *context, int64_t bucket)
@@ -189,6 +193,7 @@ static void hooks_of_a_last_stage(void)
     batch_open(&x, 2, 9, c.padded_vocab_size);
     for (int i = 0; i < STAGES; i++) {
         struct gpt_stage_options o = chunk_options(&c, STAGES, i, 1);
+
         w[i] = (struct watch){.r = &r[i]};
         o.hooks = (struct gpt_gradient_hooks){&w[i], before, after};
         rig_open(&r[i], &c, o, false);

@@ -60,6 +60,7 @@ static double gradients_error(const struct rig *r, const struct rig *whole,
 
     for (int64_t i = 0; i < r->flat.n; i++) {
         const struct gpt_slice *s = &r->flat.slices[i];
+
         if (sequence && s->param->sequence_sum)
             gpt_comm_all_reduce(tp, r->q, gradient(r, s), s->count, GPT_F32,
                                 GPT_SUM);
@@ -75,6 +76,7 @@ static double gradients_error(const struct rig *r, const struct rig *whole,
 static struct finding find(const struct parallel_case *k, struct gpt_comm *tp)
 {
     struct gpt_config c = config(k->tied, k->groups);
+
     c.position_embedding = k->positions;
     c.rotary_base = 10000;
     c.rotary_percent = 1;
@@ -156,8 +158,10 @@ static void report(const struct finding *findings, int64_t size, int64_t cases)
     for (int64_t i = 0; i < cases; i++) {
         const struct parallel_case *k = &parallel_cases[i];
         struct finding worst = {.same = true};
+
         for (int64_t r = 0; r < size; r++) {
             const struct finding *f = &findings[r * cases + i];
+
             worst.loss = fmax(worst.loss, f->loss);
             worst.logits = fmax(worst.logits, f->logits);
             worst.gradients = fmax(worst.gradients, f->gradients);
@@ -206,7 +210,7 @@ static void ranks(int64_t size, int64_t cases)
             exit(1);
         if (pids[r] == 0) {
             alarm(120);
-            if (read(fds[0], &port, sizeof port) != sizeof port)
+            if (read(fds[0], &port, sizeof(port)) != sizeof(port))
                 _exit(99);
             _exit(be_rank(r, size, port, cases, findings + r * cases));
         }
@@ -214,7 +218,7 @@ static void ranks(int64_t size, int64_t cases)
     must(gpt_store_server_open(&v, "127.0.0.1", 0, &err), &err);
     port = gpt_store_server_port(v);
     for (int64_t r = 0; r < size; r++)
-        if (write(fds[1], &port, sizeof port) != sizeof port)
+        if (write(fds[1], &port, sizeof(port)) != sizeof(port))
             exit(1);
     for (int64_t r = 0; r < size; r++)
         wrong += waitpid(pids[r], &status, 0) != pids[r] || status != 0;

@@ -80,6 +80,7 @@ static int64_t activations(struct gpt_stage_options o,
         predicted += memory.bytes[i];
     if (o.layout.tp_size == 1) {
         float w = 0;
+
         allocated = 0;
         must(gpt_stage_open(&s, &counting, &o, &w, NULL, &err), &err);
         gpt_stage_close(s);
@@ -165,7 +166,7 @@ static void evaluation_only(void)
     evaluate(&whole, &x);
     whole.stage = trains;
     gpt_stage_close(s);
-    ok(memcmp(x.loss, want.loss, sizeof x.loss) == 0 &&
+    ok(memcmp(x.loss, want.loss, sizeof(x.loss)) == 0 &&
            less.bytes[GPT_MEM_ACTIVATIONS] * 4 <
                more.bytes[GPT_MEM_ACTIVATIONS],
        "evaluation alone: same losses, less memory");

@@ -14,8 +14,10 @@ static void test_words(void)
         {1234, {822569775, 2137449171, 2671936806, 3512589365}},
         {4294967295, {419326371, 479346978, 3918654476, 2416749639}},
     };
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
         struct gpt_mt19937 mt;
+
         gpt_mt19937_seed(&mt, rows[i].seed);
         for (int k = 0; k < 4; k++)
             is_int(gpt_mt19937_u32(&mt), rows[i].want[k], "seed %u, word %d",
@@ -41,14 +43,16 @@ static void test_shuffle(void)
         {1234, {7, 2, 9, 1, 0, 8, 4, 5, 6, 3}},
         {4294967295, {6, 9, 5, 1, 8, 0, 7, 4, 2, 3}},
     };
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
         struct gpt_mt19937 mt;
         uint32_t a[10];
+
         for (uint32_t k = 0; k < 10; k++)
             a[k] = k;
         gpt_mt19937_seed(&mt, rows[i].seed);
         gpt_mt19937_shuffle(&mt, a, 10);
-        ok(memcmp(a, rows[i].want, sizeof a) == 0, "shuffle with seed %u",
+        ok(memcmp(a, rows[i].want, sizeof(a)) == 0, "shuffle with seed %u",
            rows[i].seed);
     }
     enum { N = 100000 };

@@ -19,6 +19,7 @@ static struct gpt_err err;
 static struct gpt_config tiny(void)
 {
     struct gpt_config c = gpt_config_default();
+
     c.num_layers = 2;
     c.hidden_size = 8;
     c.num_attention_heads = 2;
@@ -41,6 +42,7 @@ static int save(int64_t iteration, int cuts, unsigned flags)
     struct gpt_config c = tiny();
     float data[48], bias[5] = {1, 2, 3, 4, 5};
     cJSON *state = cJSON_CreateObject();
+
     cJSON_AddNumberToObject(state, "consumed_samples", 9007199254740991.0);
     int s = gpt_checkpoint_create(&w, root, iteration, flags, &err);
     for (int i = 0; s == GPT_OK && i < cuts; i++) {
@@ -50,10 +52,11 @@ static int save(int64_t iteration, int cuts, unsigned flags)
             {"w", GPT_F32, 2, {6, 8}, {i * rows, 0}, {rows, 8}, data},
             {"b", GPT_F32, 1, {5}, {0}, {5}, bias},
         };
+
         for (int64_t r = 0; r < rows; r++)
             for (int64_t k = 0; k < 8; k++)
                 data[r * 8 + k] = value(i * rows + r, k);
-        snprintf(name, sizeof name, "model_tp%02d_pp00.safetensors", i);
+        snprintf(name, sizeof(name), "model_tp%02d_pp00.safetensors", i);
         s = gpt_checkpoint_write(w, name, slices, i == 0 ? 2 : 1, &err);
     }
     if (s == GPT_OK)
@@ -70,12 +73,14 @@ static bool reads(struct gpt_checkpoint *c, int64_t r0, int64_t c0, int64_t nr,
     uint16_t half[48];
     struct gpt_tensor_slice want = {
         "w", type, 2, {0}, {r0, c0}, {nr, nc}, NULL};
+
     if (gpt_checkpoint_read(c, &want, type == GPT_F32 ? (void *)got : half,
                             &err) != GPT_OK)
         return false;
     for (int64_t r = 0; r < nr; r++)
         for (int64_t k = 0; k < nc; k++) {
             float v = value(r0 + r, c0 + k);
+
             if (type == GPT_F32 ? got[r * nc + k] != v
                                 : half[r * nc + k] != gpt_f32_to_bf16(v))
                 return false;
@@ -89,6 +94,7 @@ static void test_round_trip(void)
         struct gpt_checkpoint *c = NULL;
         int64_t tp, pp;
         int bad = 0;
+
         is_int(save(cuts, cuts, 0), GPT_OK, "saves in %d files", cuts);
         is_int(gpt_checkpoint_open(&c, root, -1, true, &err), GPT_OK,
                "opens: %s", err.text);
@@ -137,11 +143,14 @@ static void several_in_a_file(void)
     struct gpt_checkpoint *c = NULL;
     float data[4][24];
     int at = 0, bad = 0;
+
     is_int(gpt_checkpoint_create(&w, root, 9, 0, &err), GPT_OK, "create");
     for (int f = 0; f < 2; f++) {
         char name[40];
+
         for (int i = 0; i < per_file[f]; i++, at++) {
             int64_t cols = cuts[at].shape[1];
+
             slices[i] = (struct gpt_tensor_slice){
                 "w", GPT_F32, 2, {6, 8},
                 {cuts[at].begin[0], cuts[at].begin[1]},
@@ -150,7 +159,7 @@ static void several_in_a_file(void)
                 data[i][k] = value(cuts[at].begin[0] + k / cols,
                                    cuts[at].begin[1] + k % cols);
         }
-        snprintf(name, sizeof name, "model_dp%02d.safetensors", f);
+        snprintf(name, sizeof(name), "model_dp%02d.safetensors", f);
         is_int(gpt_checkpoint_write(w, name, slices, per_file[f], &err),
                GPT_OK, "%d slices of a tensor in a file", per_file[f]);
     }
@@ -183,7 +192,8 @@ static void many_files(void)
         struct gpt_tensor_slice slice = {
             "w", GPT_F32, 2, {FILES, 4}, {i, 0}, {1, 4}, row};
         char name[40];
-        snprintf(name, sizeof name, "model_dp%02d.safetensors", i);
+
+        snprintf(name, sizeof(name), "model_dp%02d.safetensors", i);
         status = gpt_checkpoint_write(w, name, &slice, 1, &err);
     }
     is_int(status, GPT_OK, "%d files", FILES);
@@ -208,6 +218,7 @@ static void incomplete(void)
     struct gpt_checkpoint *c = NULL;
     float x[8] = {0};
     struct gpt_tensor_slice half = {"w", GPT_F32, 1, {16}, {0}, {8}, x};
+
     is_int(gpt_checkpoint_create(&w, root, 50, 0, &err), GPT_OK, "create");
     is_int(gpt_checkpoint_write(w, "a.safetensors", &half, 1, &err), GPT_OK,
            "half a tensor");
@@ -234,6 +245,7 @@ static int open_damaged(const char *path, int64_t at, int how)
     struct gpt_out *out;
     char *data;
     size_t len;
+
     if (gpt_read_file(path, 1 << 24, &data, &len, &err) != GPT_OK)
         abort();
     char old = data[at];
@@ -259,14 +271,17 @@ static void test_damage(void)
                                         "model_tp00_pp00.safetensors"};
     static const char *const what[] = {"one bit changed", "cut short",
                                        "one byte longer"};
+
     for (size_t f = 0; f < 2; f++) {
         char path[400];
         struct stat st;
-        snprintf(path, sizeof path, "%s/iter_0000001/%s", root, files[f]);
+
+        snprintf(path, sizeof(path), "%s/iter_0000001/%s", root, files[f]);
         stat(path, &st);
         for (int how = 0; how < 3; how++) {
             int wrong = 0;
             int64_t step = st.st_size / 97 + 1;
+
             for (int64_t at = 0; at < st.st_size; at += step)
                 wrong += open_damaged(path, at, how) != GPT_EDATA;
             is_int(wrong, 0, "%s: %s: %s", files[f], what[how], err.text);
@@ -346,13 +361,15 @@ static void test_lies(void)
 {
     char path[400], *text, *at;
     size_t len;
-    snprintf(path, sizeof path, "%s/iter_0000002/manifest.json", root);
+
+    snprintf(path, sizeof(path), "%s/iter_0000002/manifest.json", root);
     if (gpt_read_file(path, 1 << 20, &text, &len, &err) != GPT_OK)
         abort();
     for (size_t i = 0; i < GPT_COUNT(lies); i++) {
         struct gpt_checkpoint *c = NULL;
         struct gpt_buf b = {0};
         struct gpt_out *out;
+
         if (!ok((at = strstr(text, lies[i].from)) != NULL, "has %.40s",
                 lies[i].from))
             continue;
@@ -387,13 +404,14 @@ static void test_fall_back(void)
 {
     struct gpt_checkpoint *c = NULL;
     char path[400];
-    snprintf(path, sizeof path, "%s/latest_checkpointed_iteration.txt", root);
+
+    snprintf(path, sizeof(path), "%s/latest_checkpointed_iteration.txt", root);
     unlink(path);
     is_int(gpt_checkpoint_open(&c, root, -1, true, &err), GPT_OK,
            "no tracker: the newest complete one");
     is_int(c ? gpt_checkpoint_iteration(c) : -1, 3, "which is 3");
     gpt_checkpoint_close(c);
-    snprintf(path, sizeof path,
+    snprintf(path, sizeof(path),
              "%s/iter_0000003/model_tp01_pp00.safetensors", root);
     unlink(path);
     is_int(gpt_checkpoint_open(&c, root, 3, false, &err), GPT_EDATA,
@@ -410,6 +428,7 @@ static void test_fall_back(void)
 static void test_prune(void)
 {
     struct gpt_checkpoint *c = NULL;
+
     is_int(save(7, 1, 0), GPT_OK, "saves 7");
     is_int(gpt_checkpoint_prune(root, 0, &err), GPT_OK, "keep 0: nothing");
     is_int(gpt_checkpoint_prune(root, 2, &err), GPT_OK, "keeps two");
@@ -421,7 +440,7 @@ static void test_prune(void)
 
 int main(void)
 {
-    snprintf(root, sizeof root, "%s/gpt-native.XXXXXX",
+    snprintf(root, sizeof(root), "%s/gpt-native.XXXXXX",
              getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
     if (!mkdtemp(root))
         return 1;

@@ -41,6 +41,7 @@ static void test_int(void)
     for (size_t i = 0; i < GPT_COUNT(rows); i++) {
         int64_t v = 42;
         bool good = gpt_parse_int(rows[i].text, &v);
+
         ok(good == rows[i].good && v == (good ? rows[i].value : 42),
            "integer '%s'", rows[i].text);
     }
@@ -65,6 +66,7 @@ static void test_real(void)
     for (size_t i = 0; i < GPT_COUNT(rows); i++) {
         double v = 42;
         bool good = gpt_parse_real(rows[i].text, &v);
+
         ok(good == rows[i].good &&
                !(v < (good ? rows[i].value : 42)) &&
                !(v > (good ? rows[i].value : 42)),
@@ -101,6 +103,7 @@ static void test_bytes(void)
     for (size_t i = 0; i < GPT_COUNT(rows); i++) {
         int64_t v = 42;
         bool good = gpt_parse_bytes(rows[i].text, &v);
+
         ok(good == rows[i].good && v == (good ? rows[i].value : 42),
            "size '%s'", rows[i].text);
     }

@@ -162,6 +162,7 @@ static void test_refuses(void)
 
     for (size_t i = 0; i < GPT_COUNT(rows); i++) {
         int want = strstr(rows[i].says, "cannot") ? GPT_EIO : GPT_EUSAGE;
+
         is_int(parse(rows[i].line, &o), want, "refuses %s", rows[i].line);
         if (!ok(strstr(err.text, rows[i].says) &&
                     strstr(err.hint, rows[i].hint),
@@ -310,6 +311,7 @@ static void test_near(void)
 
     for (size_t i = 0; i < GPT_COUNT(rows); i++) {
         const char *got = gpt_did_you_mean(rows[i].word, words, 4);
+
         ok(got == rows[i].want || (got && rows[i].want &&
                                    strcmp(got, rows[i].want) == 0),
            "near '%s': %s", rows[i].word, got ? got : "nothing");

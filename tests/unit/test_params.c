@@ -18,6 +18,7 @@ static const struct shape gpt2_1558m = {"1.5B", 48, 1600, 25};
 static struct gpt_config config_of(const struct shape *s, int64_t tp)
 {
     struct gpt_config c = gpt_config_default();
+
     c.num_layers = s->layers;
     c.hidden_size = s->hidden;
     c.num_attention_heads = s->heads;
@@ -35,6 +36,7 @@ static int64_t count_on(const struct shape *s, int64_t tp, int64_t pp,
     struct gpt_flat flat;
     struct gpt_layout layout = gpt_layout_even(&c, tp, 0, pp, pp_rank);
     int64_t count = -1;
+
     if (gpt_params_build(&table, &c, NULL) == GPT_OK &&
         gpt_flat_build(&flat, &table, &layout, NULL) == GPT_OK) {
         count = flat.count;
@@ -80,10 +82,12 @@ static void test_init_is_layout_free(void)
     struct gpt_param_table table;
     bool same = gpt_params_build(&table, &c, NULL) == GPT_OK;
     int64_t seen = 0;
+
     for (int64_t rank = 0; same && rank < 4; rank++) {
         struct gpt_layout layout =
             gpt_layout_even(&c, 2, rank % 2, 2, rank / 2);
         struct gpt_flat flat;
+
         same = gpt_flat_build(&flat, &table, &layout, NULL) == GPT_OK;
         for (int64_t i = 0; same && i < flat.n; i++) {
             const struct gpt_slice *s = &flat.slices[i];
@@ -93,6 +97,7 @@ static void test_init_is_layout_free(void)
                                     .count = gpt_param_count(s->param)};
             float *part = gpt_alloc((size_t)s->count, sizeof(float));
             float *whole = gpt_alloc((size_t)all.count, sizeof(float));
+
             gpt_param_init(&c, s, 1234, part);
             gpt_param_init(&c, &all, 1234, whole);
             for (int64_t r = 0; r < s->shape[0]; r++)
@@ -114,6 +119,7 @@ static void test_init_moments(void)
 {
     struct gpt_config c = config_of(&gpt2_124m, 1);
     struct gpt_param_table table;
+
     if (!ok(gpt_params_build(&table, &c, NULL) == GPT_OK, "table"))
         return;
     const struct gpt_param *p =
@@ -139,6 +145,7 @@ static void test_config_json(void)
     struct gpt_config c = config_of(&gpt2_345m, 2), back = {0};
     struct gpt_err err;
     cJSON *json = gpt_config_to_json(&c);
+
     is_int(gpt_config_from_json(&back, json, "x.json", &err), GPT_OK,
            "config survives JSON");
     ok(gpt_config_difference(&c, &back) == NULL &&
@@ -167,6 +174,7 @@ static void test_rules(void)
 {
     struct gpt_config c = gpt_config_default();
     struct gpt_err err;
+
     c.num_attention_heads = 7;
     is_int(gpt_config_complete(&c, 128, 1, &err), GPT_EUSAGE,
            "hidden size must divide by heads");

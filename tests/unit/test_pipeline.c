@@ -29,13 +29,15 @@ static void free_all(int64_t P)
 }
 
 /* Forwards as 1 + id, backwards as -1 - id, id = microbatch + m * chunk. */
-static int order_of(const struct gpt_pipeline_plan *p, int64_t m, int64_t *order)
+static int order_of(const struct gpt_pipeline_plan *p, int64_t m,
+                    int64_t *order)
 {
     int n = 0;
 
     for (int64_t i = 0; i < p->n; i++) {
         const struct gpt_action *a = &p->actions[i];
         int64_t id = a->microbatch + m * a->chunk;
+
         if (a->kind == GPT_ACT_FORWARD)
             order[n++] = 1 + id;
         if (a->kind == GPT_ACT_BACKWARD)
@@ -50,7 +52,7 @@ static void test_order(void)
     char line[256];
     int cases = 0;
 
-    while (golden_next(f, "schedule", line, sizeof line)) {
+    while (golden_next(f, "schedule", line, sizeof(line))) {
         long long P, V, m;
         if (sscanf(line, "%lld %lld %lld", &P, &V, &m) != 3)
             exit(1);
@@ -59,6 +61,7 @@ static void test_order(void)
             double warmup[GOLDEN_MAX];
             int64_t order[GOLDEN_MAX], forwards = 0;
             int n = order_of(&plans[p], m, order);
+
             golden_array(f, "warmup", warmup);
             while (forwards < n && order[forwards] > 0)
                 forwards++;
@@ -88,10 +91,12 @@ static void test_all_plans(void)
     for (int64_t V = 1; V <= MAX_V; V++) {
         int64_t checked = 0, failed = 0, slots = 0, bubbles = 0;
         struct gpt_err err = {0};
+
         for (int64_t P = V == 1 ? 1 : 2; P <= MAX_P; P++)
             for (int64_t m = V == 1 ? 1 : P; m <= MAX_M; m += V == 1 ? 1 : P) {
                 const struct gpt_pipeline_plan_costs costs = {1, 2, 0, 0, 0};
                 struct gpt_pipeline_plan_result result = {.bubble = -1};
+
                 build_all(P, V, m);
                 checked++;
                 if (gpt_pipeline_plan_check(plans, P, V, m, &err) != GPT_OK &&
@@ -100,8 +105,8 @@ static void test_all_plans(void)
                            (long long)V, (long long)m, err.text);
                 for (int64_t p = 0; p < P; p++)
                     slots += plans[p].live != live_bound(P, V, m, p);
-                if (gpt_pipeline_plan_simulate(plans, P, &costs, NULL, &result, &err) !=
-                        GPT_OK ||
+                if (gpt_pipeline_plan_simulate(plans, P, &costs, NULL, &result,
+                                               &err) != GPT_OK ||
                     fabs(result.bubble - (double)(P - 1) / (double)(V * m)) >
                         1e-12) {
                     if (bubbles++ == 0)
@@ -123,7 +128,8 @@ static void build_forward(int64_t P, int64_t V, int64_t m)
     struct gpt_err err = {0};
 
     for (int64_t p = 0; p < P; p++)
-        if (gpt_pipeline_plan_build_forward(&plans[p], P, V, m, p, &err) != GPT_OK) {
+        if (gpt_pipeline_plan_build_forward(&plans[p], P, V, m, p, &err) !=
+            GPT_OK) {
             printf("# %s\n", err.text);
             exit(1);
         }
@@ -141,6 +147,7 @@ static void test_forward_only(void)
     for (int64_t V = 1; V <= MAX_V; V++)
         for (size_t i = V == 1 ? 0 : 1; i < GPT_COUNT(stages); i++) {
             const int64_t P = stages[i], step = V == 1 ? 1 : P;
+
             for (int64_t m = step; m <= MAX_M; m += step) {
                 build_forward(P, V, m);
                 checked++;
@@ -150,8 +157,8 @@ static void test_forward_only(void)
                            (long long)V, (long long)m, err.text);
                 for (int64_t p = 0; p < P; p++)
                     wrong += plans[p].live != 1 || plans[p].slots[V - 1] != 1;
-                wrong += gpt_pipeline_plan_simulate(plans, P, &costs, NULL, &result,
-                                           &err) != GPT_OK ||
+                wrong += gpt_pipeline_plan_simulate(plans, P, &costs, NULL,
+                                                    &result, &err) != GPT_OK ||
                          result.total != (double)(V * m + P - 1);
                 free_all(P);
             }
@@ -191,8 +198,8 @@ static void test_simulated(void)
      * over at 1.5, F0 there to 2.5 and B0 to 4.5, back at 5, B0 here to 7;
      * there B1, from 5 (F1 to 6) to 8, back at 8.5, B1 here to 10.5 */
     build_all(2, 1, 2);
-    is_int(gpt_pipeline_plan_simulate(plans, 2, &late, times, &result, &err), GPT_OK,
-           "simulated");
+    is_int(gpt_pipeline_plan_simulate(plans, 2, &late, times, &result, &err),
+           GPT_OK, "simulated");
     is_near(result.total, 10.5, 0, 1e-12, "length of the step");
     is_near(result.bubble, 4.5 / 6, 0, 1e-12, "idle share");
     is_near(result.weights, 0, 0, 0, "no wait for weights");
@@ -230,7 +237,7 @@ static void drop(int64_t p, int64_t i)
 {
     struct gpt_action *a = plans[p].actions;
 
-    memmove(a + i, a + i + 1, (size_t)(plans[p].n - i - 1) * sizeof *a);
+    memmove(a + i, a + i + 1, (size_t)(plans[p].n - i - 1) * sizeof(*a));
     plans[p].n--;
 }
 
@@ -322,7 +329,8 @@ static void test_left_out(void)
                 bool end = i == plans[p].n;
                 if (!end) {
                     drop(p, i);
-                    if (gpt_pipeline_plan_check(plans, 4, V, 8, &err) == GPT_EFAIL)
+                    if (gpt_pipeline_plan_check(plans, 4, V, 8, &err) ==
+                        GPT_EFAIL)
                         refused++;
                     else
                         accepted++;
@@ -357,8 +365,8 @@ static void test_refused(void)
 
     for (size_t i = 0; i < GPT_COUNT(rows); i++)
         ok(gpt_pipeline_plan_build(&p, rows[i].stages, rows[i].chunks,
-                          rows[i].microbatches, rows[i].stage,
-                          &err) == GPT_EUSAGE &&
+                                   rows[i].microbatches, rows[i].stage,
+                                   &err) == GPT_EUSAGE &&
                strstr(err.text, rows[i].says) && p.actions == NULL,
            "refused: %s", err.text);
 }

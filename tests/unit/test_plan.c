@@ -31,9 +31,10 @@ static struct gpt_in *make_file(enum gpt_dtype type)
     char path[300];
     struct gpt_out *out;
     struct gpt_in *in;
-    double *x = malloc(ELEMENTS * sizeof *x);
+    double *x = malloc(ELEMENTS * sizeof(*x));
     char *bytes = malloc(ELEMENTS * 8);
-    snprintf(path, sizeof path, "%s/gpt-plan-%d",
+
+    snprintf(path, sizeof(path), "%s/gpt-plan-%d",
              getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp", (int)getpid());
     for (int64_t i = 0; i < ELEMENTS; i++)
         x[i] = element(i);
@@ -56,6 +57,7 @@ struct model {
 static int64_t flat(const struct model *m, const int64_t *i, int ndim)
 {
     int64_t k = 0;
+
     for (int d = 0; d < ndim; d++)
         k = k * m->shape[d] + i[d];
     return k;
@@ -78,10 +80,12 @@ static void cut(struct gpt_tensor *t, struct model *m, struct gpt_in *in,
                 const int64_t *shape, int depth)
 {
     int d = (int)draw(t->ndim);
+
     if (depth > 0 && shape[d] > 1) {
         int64_t b[D], s[D], half = 1 + draw(shape[d] - 1);
-        memcpy(b, begin, sizeof b);
-        memcpy(s, shape, sizeof s);
+
+        memcpy(b, begin, sizeof(b));
+        memcpy(s, shape, sizeof(s));
         s[d] = half;
         cut(t, m, in, type, b, s, depth - 1);
         b[d] += half;
@@ -94,6 +98,7 @@ static void cut(struct gpt_tensor *t, struct model *m, struct gpt_in *in,
     int order[D] = {0, 1, 2, 3};
     for (int k = t->ndim - 1; k > 0; k--) {
         int j = (int)draw(k + 1), swap = order[k];
+
         order[k] = order[j];
         order[j] = swap;
     }
@@ -102,10 +107,11 @@ static void cut(struct gpt_tensor *t, struct model *m, struct gpt_in *in,
         stride *= shape[order[k]] + draw(2); /* gaps now and then */
     }
     start = draw(ELEMENTS - stride);
-    memcpy(p.begin, begin, sizeof p.begin);
-    memcpy(p.shape, shape, sizeof p.shape);
+    memcpy(p.begin, begin, sizeof(p.begin));
+    memcpy(p.shape, shape, sizeof(p.shape));
     do {
         int64_t g[D], at = start;
+
         for (int k = 0; k < t->ndim; k++) {
             g[k] = begin[k] + i[k];
             at += i[k] * p.stride[k];
@@ -128,6 +134,7 @@ static int check_box(const struct gpt_tensor *t, const struct model *m,
     enum gpt_dtype type = types[draw(4)];
     int64_t begin[D], shape[D], i[D] = {0}, n = 1, k = 0;
     int wrong = 0;
+
     for (int d = 0; d < t->ndim; d++) {
         begin[d] = draw(t->shape[d]);
         shape[d] = 1 + draw(t->shape[d] - begin[d]);
@@ -142,6 +149,7 @@ static int check_box(const struct gpt_tensor *t, const struct model *m,
     }
     do {
         int64_t g[D];
+
         for (int d = 0; d < t->ndim; d++)
             g[d] = begin[d] + i[d];
         int64_t at = m->at[flat(m, g, t->ndim)];
@@ -160,14 +168,16 @@ static void test_random(enum gpt_dtype source)
     struct gpt_in *in = make_file(source);
     int wrong = 0, unchecked = 0;
     static struct model m, v;
+
     for (int round = 0; round < 400; round++) {
         int ndim = 1 + (int)draw(D);
         int64_t zero[D] = {0}, shape[D] = {1, 1, 1, 1};
         static const int64_t most[D] = {900, 40, 12, 6};
+
         for (int d = 0; d < ndim; d++)
             shape[d] = 1 + draw(most[ndim - 1]);
         struct gpt_tensor t = gpt_tensor_make("t", source, ndim, shape);
-        memcpy(m.shape, shape, sizeof shape);
+        memcpy(m.shape, shape, sizeof(shape));
         cut(&t, &m, in, source, zero, shape, (int)draw(4));
         unchecked += gpt_tensor_check(&t, "t", &err) != GPT_OK;
         wrong += check_box(&t, &m, source);
@@ -210,6 +220,7 @@ static int compare_tile(void *context, const void *data, size_t n,
                         struct gpt_err *e)
 {
     struct sum *s = context;
+
     (void)e;
     s->tiles++;
     s->wrong += n > GPT_TILE_BYTES || memcmp(s->want + s->at, data, n) != 0;
@@ -224,14 +235,14 @@ static void test_large(void)
     char path[300];
     struct gpt_out *out;
     struct gpt_in *in;
-    float *x = malloc(sizeof *x * R * C), *got = malloc(sizeof *x * R * C);
+    float *x = malloc(sizeof(*x) * R * C), *got = malloc(sizeof(*x) * R * C);
     void *tile = malloc(GPT_TILE_BYTES);
-    snprintf(path, sizeof path, "%s/gpt-plan-%d",
+    snprintf(path, sizeof(path), "%s/gpt-plan-%d",
              getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp", (int)getpid());
     for (int64_t i = 0; i < R * C; i++)
         x[i] = (float)i;
     if (gpt_out_open(&out, path, GPT_OUT_NOSYNC, 0, &err) ||
-        gpt_out_write(out, x, sizeof *x * R * C, &err) ||
+        gpt_out_write(out, x, sizeof(*x) * R * C, &err) ||
         gpt_out_commit(out, &err) || gpt_in_open(&in, path, &err))
         abort();
     unlink(path);
@@ -239,6 +250,7 @@ static void test_large(void)
         struct gpt_tensor t = gpt_tensor_make("t", GPT_F32, 2, shape);
         struct gpt_file_box p = {.in = in, .dtype = GPT_F32,
                               .shape = {R, C}, .stride = {4 * C, 4}};
+
         if (swap) {
             p.stride[0] = 4;
             p.stride[1] = 4 * R;
@@ -252,14 +264,15 @@ static void test_large(void)
             for (int64_t c = 0; c < C; c++) {
                 int64_t at = swap ? c * R + r : r * C + c;
                 float want = x[at];
-                wrong += memcmp(&want, &got[r * C + c], sizeof want) != 0;
+
+                wrong += memcmp(&want, &got[r * C + c], sizeof(want)) != 0;
             }
         is_int(wrong, 0, "every element");
         struct sum s = {.want = (const uint8_t *)got};
         is_int(gpt_tensor_pour(&t, zero, shape, GPT_F32, tile, compare_tile,
                                &s, &err),
                GPT_OK, "poured");
-        ok(s.wrong == 0 && s.at == sizeof *x * R * C && s.tiles > 1,
+        ok(s.wrong == 0 && s.at == sizeof(*x) * R * C && s.tiles > 1,
            "the same in %d tiles", s.tiles);
         gpt_tensor_free(&t);
     }
@@ -287,13 +300,16 @@ static void test_refused(void)
         {"more than all", {{0, INT64_MAX}}, "leaves its size"},
     };
     struct gpt_in *in = make_file(GPT_F32);
+
     for (size_t i = 0; i < GPT_COUNT(cases); i++) {
         int64_t shape[D] = {10};
         struct gpt_tensor t = gpt_tensor_make("t", GPT_F32, 1, shape);
+
         for (int k = 0; k < 3; k++) {
             struct gpt_file_box p = {.begin = {cases[i].box[k][0]},
                                   .shape = {cases[i].box[k][1]},
                                   .in = in, .stride = {4}, .dtype = GPT_F32};
+
             if (p.shape[0] && gpt_tensor_add(&t, &p, &err) != GPT_OK)
                 abort();
         }
@@ -327,6 +343,7 @@ static void test_resize(void)
     struct gpt_in *in = make_file(GPT_F32);
     int64_t shape[D] = {5, 4};
     struct gpt_tensor t = gpt_tensor_make("t", GPT_F32, 2, shape);
+
     if (gpt_tensor_add_rows(&t, in, 0, GPT_F32, zero, shape, &err) != GPT_OK)
         abort();
     for (int i = 0; i < 6; i++) {
@@ -335,6 +352,7 @@ static void test_resize(void)
         float got[36];
         int wrong = 0;
         struct gpt_tensor r = gpt_tensor_make("r", GPT_F32, 2, to);
+
         is_int(gpt_tensor_resize(&r, &t, repeat, &err), GPT_OK, "resize");
         is_int(gpt_tensor_check(&r, "r", &err), GPT_OK, "covered");
         is_int(gpt_tensor_gather(&r, zero, to, GPT_F32, got, &err), GPT_OK,
@@ -342,6 +360,7 @@ static void test_resize(void)
         for (int64_t k = 0; k < to[0] * 4; k++) {
             int64_t row = k / 4 < 5 ? k / 4 : 4;
             double want = k / 4 < 5 || repeat ? element(row * 4 + k % 4) : 0;
+
             wrong += got[k] < (float)want || got[k] > (float)want;
         }
         is_int(wrong, 0, "5 rows to %d, %s", (int)to[0],

@@ -17,6 +17,7 @@ static struct gpt_tokenizer *tok;
 static void write_lines(const char *path, int n, const char *last)
 {
     FILE *f = fopen(path, "w");
+
     for (int i = 0; i < n; i++)
         if (i % 7 == 3)
             fprintf(f, "{\"text\":[\"a%d\",\"\",\"b\"]}\n", i);
@@ -37,6 +38,7 @@ static bool take_result(struct gpt_buf *all)
         char path[128], *part;
         size_t n;
         struct gpt_err err;
+
         snprintf(path, sizeof(path), "%s_text_document%s", prefix, ext[i]);
         if (gpt_read_file(path, 1 << 24, &part, &n, &err) != GPT_OK)
             return false;
@@ -66,6 +68,7 @@ static int run(int64_t workers, int64_t chunk_bytes,
         .workers = workers,
         .chunk_bytes = chunk_bytes,
     };
+
     return gpt_preprocess(&o, stats, err);
 }
 
@@ -76,6 +79,7 @@ static void test_same_files(void)
     struct gpt_preprocess_stats want, got;
     struct gpt_err err = {0};
     struct gpt_buf reference, r;
+
     write_lines(path_a, 500, "{\"text\":\"no newline\"}");
     write_lines(path_b, 300, "");
     is_int(run(1, 0, &want, &err), GPT_OK, "one worker, one chunk");
@@ -83,6 +87,7 @@ static void test_same_files(void)
     is_int(want.documents, 801, "documents");
     for (size_t i = 0; there && i < GPT_COUNT(chunks); i++) {
         int64_t workers = 1 + (int64_t)i % 5;
+
         is_int(run(workers, chunks[i], &got, &err), GPT_OK,
                "%lld workers, chunks of %lld bytes", (long long)workers,
                (long long)chunks[i]);
@@ -109,8 +114,10 @@ static void test_same_error(void)
         {"\n{}\n", "blank line"},
         {"{\"text\":7}\n{\"text\":8}\n", "field 'text' holds a number"},
     };
+
     for (size_t k = 0; k < GPT_COUNT(cases); k++) {
         char want[256];
+
         write_lines(path_a, 50, "");
         write_lines(path_b, 200, cases[k].line);
         snprintf(want, sizeof(want), "%s:201: %s", path_b, cases[k].want);
@@ -118,6 +125,7 @@ static void test_same_error(void)
             struct gpt_preprocess_stats stats;
             struct gpt_err err = {0};
             struct gpt_buf r;
+
             is_int(run(3, chunks[i], &stats, &err), GPT_EDATA,
                    "a bad line in chunks of %lld bytes", (long long)chunks[i]);
             if (!ok(strncmp(err.text, want, strlen(want)) == 0, "%s", want))
@@ -150,12 +158,14 @@ static int run_skipping(int64_t chunk_bytes, int64_t max_bad,
         .max_bad = max_bad,
         .quarantine = quarantine,
     };
+
     return gpt_preprocess(&o, stats, err);
 }
 
 static void check_report(const struct gpt_bad_report *bad)
 {
     char want[256];
+
     snprintf(want, sizeof(want), "%s:201: not JSON: 'n' at byte 1, where an "
              "object was expected", path_b);
     is_int(bad->n, 4, "four bad lines");
@@ -175,6 +185,7 @@ static void test_skip(void)
     struct gpt_preprocess_stats stats;
     struct gpt_err err = {0};
     struct gpt_buf want = {0}, got = {0};
+
     snprintf(quarantine, sizeof(quarantine), "%s/bad", dir);
     write_lines(path_a, 100, "");
     write_lines(path_b, 200, "");
@@ -186,6 +197,7 @@ static void test_skip(void)
     for (size_t i = 0; i < GPT_COUNT(chunks); i++) {
         char *raw = NULL;
         size_t n = 0;
+
         is_int(run_skipping(chunks[i], 4, quarantine, &stats, &err), GPT_OK,
                "skipped in chunks of %lld bytes", (long long)chunks[i]);
         ok(take_result(&got) && got.len == want.len &&
@@ -229,6 +241,7 @@ static void test_cancel(void)
     int fd[2];
     char text[16], path[32];
     size_t got = 0;
+
     ok(pipe(fd) == 0 && write(fd[1], "{\"text\"", 7) == 7, "a pipe");
     snprintf(path, sizeof(path), "/proc/self/fd/%d", fd[0]);
     if (access(path, R_OK) != 0) {
@@ -256,6 +269,7 @@ int main(void)
         .merge_file = "tests/golden/gpt2/merges.txt",
     };
     struct gpt_err err = {0};
+
     ok(mkdtemp(dir) && gpt_tokenizer_open(&tok, &o, &err) == GPT_OK,
        "scratch directory and vocabulary");
     snprintf(path_a, sizeof(path_a), "%s/a.jsonl", dir);

@@ -13,7 +13,8 @@ static char path[64], prefix[64], quarantine[64];
 static struct gpt_tokenizer *tok;
 static const char *const keys[] = {"text"};
 
-static struct gpt_preprocess_options options_for(const struct gpt_input_range *input)
+static struct gpt_preprocess_options
+options_for(const struct gpt_input_range *input)
 {
     return (struct gpt_preprocess_options){
         .inputs = input,
@@ -34,6 +35,7 @@ static char *take_file(const char *name, size_t *n)
 {
     struct gpt_err err;
     char *data = NULL;
+
     if (gpt_read_file(name, 1 << 24, &data, n, &err) != GPT_OK)
         return NULL;
     unlink(name);
@@ -43,6 +45,7 @@ static char *take_file(const char *name, size_t *n)
 static char *take_bin(size_t *n)
 {
     char name[128];
+
     snprintf(name, sizeof(name), "%s_text_document.idx", prefix);
     unlink(name);
     snprintf(name, sizeof(name), "%s_text_document.bin", prefix);
@@ -53,6 +56,7 @@ static char *take_bin(size_t *n)
 static void write_lines(const int *lengths)
 {
     FILE *f = fopen(path, "w");
+
     for (; *lengths; lengths++) {
         fputs("{\"text\":\"", f);
         for (int i = 0; i < *lengths; i++)
@@ -72,6 +76,7 @@ static void test_sequences(void)
     struct gpt_err err = {0};
     size_t n = 0;
     char want[128];
+
     write_lines(lengths);
     o.limits.sequence = 12;
     is_int(gpt_preprocess(&o, &stats, &err), GPT_OK, "as long as may be");
@@ -102,6 +107,7 @@ static void test_lines(void)
     struct gpt_preprocess_options o = options_for(&input);
     struct gpt_preprocess_stats stats;
     struct gpt_err err = {0};
+
     if (pipe(fd) != 0 || access("/proc/self/fd", R_OK) != 0) {
         skip("no /proc");
         return;
@@ -128,6 +134,7 @@ static void test_long_lines(void)
     struct gpt_preprocess_stats stats;
     struct gpt_err err = {0};
     size_t n = 0, n_got = 0;
+
     write_lines(lengths);
     is_int(gpt_preprocess(&o, &stats, &err), GPT_OK, "no line is long");
     char *want = take_bin(&n);
@@ -157,6 +164,7 @@ static void test_begun(void)
     struct gpt_preprocess_stats stats;
     struct gpt_err err = {0};
     size_t n = 0;
+
     write_lines(lengths);
     o.chunk_bytes = 1;
     o.tokenizer = NULL;
@@ -180,6 +188,7 @@ int main(void)
 {
     struct gpt_tokenizer_options o = {.type = "ByteTokenizer"};
     struct gpt_err err = {0};
+
     ok(mkdtemp(dir) && gpt_tokenizer_open(&tok, &o, &err) == GPT_OK,
        "scratch directory and tokenizer");
     snprintf(path, sizeof(path), "%s/a.jsonl", dir);

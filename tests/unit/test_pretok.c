@@ -10,8 +10,10 @@ static const char *pieces(const char *text, size_t len)
 {
     static char out[1024];
     size_t n = 0;
+
     while (len) {
         size_t piece = gpt_pretok_gpt2(text, len);
+
         if (n)
             out[n++] = '|';
         memcpy(out + n, text, piece);
@@ -60,6 +62,7 @@ static void test_pieces(void)
         {" \xFFz", " \xFF|z"},
         {"\xE4\xBDz", "\xE4\xBD|z"},
     };
+
     for (size_t i = 0; i < GPT_COUNT(cases); i++)
         is_str(pieces(cases[i].text, strlen(cases[i].text)), cases[i].want,
                "pieces of text %zu", i);
@@ -71,6 +74,7 @@ static int class_at(const char *text, size_t len, size_t i, size_t *n)
 {
     uint32_t cp;
     int used = gpt_utf8_decode((const uint8_t *)text + i, len - i, &cp);
+
     *n = used ? (size_t)used : 1;
     enum gpt_unicode_class c = used ? gpt_unicode_class(cp) : GPT_UC_OTHER;
     return c >= GPT_UC_LO ? 'L' : c == GPT_UC_N ? 'N' : c == GPT_UC_SPACE
@@ -80,6 +84,7 @@ static int class_at(const char *text, size_t len, size_t i, size_t *n)
 static size_t slow_run(const char *text, size_t len, size_t i, int class)
 {
     size_t n;
+
     while (i < len && class_at(text, len, i, &n) == class)
         i += n;
     return i;
@@ -89,8 +94,10 @@ static size_t slow_piece(const char *text, size_t len)
 {
     static const char *const contractions[] = {"'s", "'t", "'re", "'ve",
                                                "'m", "'ll", "'d"};
+
     for (size_t i = 0; i < GPT_COUNT(contractions); i++) {
         size_t n = strlen(contractions[i]);
+
         if (len >= n && memcmp(text, contractions[i], n) == 0)
             return n;
     }
@@ -122,9 +129,11 @@ static void test_random(void)
     };
     uint32_t seed = 1;
     long bad = 0;
+
     for (int round = 0; round < 200000; round++) {
         char text[64];
         size_t len = 0;
+
         for (int k = 0; k < 10; k++) {
             seed = seed * 1664525 + 1013904223;
             const char *bit = bits[(seed >> 16) % GPT_COUNT(bits)];
@@ -133,6 +142,7 @@ static void test_random(void)
         }
         for (size_t i = 0; i < len;) {
             size_t n = gpt_pretok_gpt2(text + i, len - i);
+
             bad += n != slow_piece(text + i, len - i);
             i += n;
         }
@@ -148,6 +158,7 @@ static bool cuts_alike(gpt_cut_fn *cut, gpt_pretok_fn *pretok,
 {
     static size_t ends[4 * GPT_CUT_ROOM];
     size_t n = 0, i = 0, base = 0, room = GPT_CUT_ROOM;
+
     for (size_t at = 0; at < len; i++) {
         if (i == n) {
             base = at;
@@ -172,9 +183,11 @@ static long count_unlike(gpt_cut_fn *cut, gpt_pretok_fn *pretok,
 {
     uint32_t seed = 7;
     long unlike = 0;
+
     for (int round = 0; round < rounds; round++) {
         char text[8192];
         size_t len = 0;
+
         for (int k = 0; k < parts; k++) {
             seed = seed * 1664525 + 1013904223;
             const char *bit = bits[(seed >> 16) % n_bits];
@@ -204,8 +217,10 @@ static void test_vectors(void)
         "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
         "                                                                     ",
     };
+
     for (size_t i = 0; i < GPT_COUNT(isas); i++) {
         gpt_cut_fn *cut = gpt_cut_gpt2_of(isas[i]);
+
         if (!cut) {
             skip("no %s here", isas[i]);
             continue;
@@ -239,8 +254,10 @@ static void test_families(const char *isa)
         "                                                                     ",
         "12345678901234567890123456789012345678901234567890123456789012345678"};
     const struct gpt_pretok *row;
+
     for (size_t i = 0; (row = gpt_pretok_row(i)); i++) {
         gpt_cut_fn *cut = gpt_cut_words_of(row->cut, isa);
+
         if (!cut)
             continue;
 #define UNLIKE(bits, parts, rounds)                                            \

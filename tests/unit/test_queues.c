@@ -17,7 +17,7 @@ static void hand_over(bool waits, bool back)
     for (int round = 1; round <= ROUNDS; round++) {
         for (int i = 0; i < N; i++)
             host[i] = (float)round;
-        dev_be->copy_in(dev_q, here, host, N * sizeof *host);
+        dev_be->copy_in(dev_q, here, host, N * sizeof(*host));
         dev_be->event_record(dev_q, events[0]);
         if (waits)
             dev_be->event_wait(other_q, events[0]);
@@ -33,12 +33,12 @@ static float result(bool waits, bool back)
 {
     struct gpt_err err;
 
-    dev_be->zero(dev_q, here, N * sizeof *here);
-    dev_be->zero(dev_q, there, N * sizeof *there);
+    dev_be->zero(dev_q, here, N * sizeof(*here));
+    dev_be->zero(dev_q, there, N * sizeof(*there));
     need(dev_be->sync(dev_q, &err), &err);
     hand_over(waits, back);
     need(dev_be->sync(dev_q, &err), &err);
-    dev_be->copy_out(other_q, host, there, N * sizeof *host);
+    dev_be->copy_out(other_q, host, there, N * sizeof(*host));
     need(dev_be->sync(other_q, &err), &err);
     for (int i = 1; i < N; i++)
         if (host[i] != host[0])
@@ -73,12 +73,12 @@ static void test_events(void)
     need(dev_be->queue_open(dev_be, &gone, &err), &err);
     for (int i = 0; i < N; i++)
         host[i] = 7;
-    dev_be->copy_in(gone, here, host, N * sizeof *host);
+    dev_be->copy_in(gone, here, host, N * sizeof(*host));
     dev_be->event_record(gone, never);
     need(dev_be->sync(gone, &err), &err);
     dev_be->queue_close(gone);
     dev_be->event_wait(dev_q, never);
-    dev_be->copy_out(dev_q, host, here, N * sizeof *host);
+    dev_be->copy_out(dev_q, host, here, N * sizeof(*host));
     is_int(dev_be->sync(dev_q, &err), GPT_OK, "an event of a queue that is "
            "closed");
     ok(host[N - 1] == 7, "... whose work was done");
@@ -97,11 +97,11 @@ int main(void)
     need(dev_be->queue_open_beside(dev_be, &other_q, &err), &err);
     for (int i = 0; i < 2; i++)
         need(dev_be->event_open(dev_be, &events[i], &err), &err);
-    need(dev_be->alloc(dev_be, N * sizeof *here, "a block", &a, &err), &err);
-    need(dev_be->alloc(dev_be, N * sizeof *here, "a sum", &b, &err), &err);
+    need(dev_be->alloc(dev_be, N * sizeof(*here), "a block", &a, &err), &err);
+    need(dev_be->alloc(dev_be, N * sizeof(*here), "a sum", &b, &err), &err);
     here = a;
     there = b;
-    host = malloc(N * sizeof *host);
+    host = malloc(N * sizeof(*host));
     test_order();
     test_events();
     dev_be->free(dev_be, here);

@@ -16,7 +16,7 @@ static void fill(float *to, float value)
 {
     for (int i = 0; i < N; i++)
         host[i] = value;
-    dev_be->copy_in(dev_q, to, host, N * sizeof *host);
+    dev_be->copy_in(dev_q, to, host, N * sizeof(*host));
 }
 
 /* The number that all of `sum` has, or -1. */
@@ -24,7 +24,7 @@ static float result(void)
 {
     struct gpt_err err;
 
-    dev_be->copy_out(dev_q, host, sum, N * sizeof *host);
+    dev_be->copy_out(dev_q, host, sum, N * sizeof(*host));
     need(dev_be->sync(dev_q, &err), &err);
     for (int i = 1; i < N; i++)
         if (host[i] != host[0])
@@ -69,7 +69,7 @@ static void test_refused(void)
         return;
     }
     need(dev_be->record_begin(dev_q, &err), &err);
-    dev_be->copy_in(dev_q, x, host, N * sizeof *host);
+    dev_be->copy_in(dev_q, x, host, N * sizeof(*host));
     is_int(dev_be->record_end(dev_q, &r, &err), GPT_EDEVICE,
            "a copy from the host is refused: %s", err.text);
     ok(r == NULL, "and leaves nothing");
@@ -86,7 +86,7 @@ static void test_stale(void)
 
     add_x();
     struct gpt_recording *r = record(add_x);
-    need(dev_be->alloc(dev_be, ROWS * N * sizeof *x, "rows", &large, &err),
+    need(dev_be->alloc(dev_be, ROWS * N * sizeof(*x), "rows", &large, &err),
          &err);
     dev_be->bias_grad(dev_q, sum, large, ROWS, N, GPT_F32);
     ok(!dev_be->replay(dev_q, r), "a recording whose work space is gone");
@@ -104,11 +104,11 @@ static void all(void)
     struct gpt_err err;
     void *mem;
 
-    need(dev_be->alloc(dev_be, N * sizeof *x, "x", &mem, &err), &err);
+    need(dev_be->alloc(dev_be, N * sizeof(*x), "x", &mem, &err), &err);
     x = mem;
-    need(dev_be->alloc(dev_be, N * sizeof *sum, "sum", &mem, &err), &err);
+    need(dev_be->alloc(dev_be, N * sizeof(*sum), "sum", &mem, &err), &err);
     sum = mem;
-    host = malloc(N * sizeof *host);
+    host = malloc(N * sizeof(*host));
     test_replay();
     test_refused();
     test_stale();

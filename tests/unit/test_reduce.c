@@ -48,9 +48,10 @@ static void write_bucket(struct member *m, int64_t b, int64_t mb, bool over)
     const struct gpt_bucket *bucket = &m->flat.buckets[b];
 
     if (over)
-        memset(grad, 0, (size_t)(bucket->end - bucket->begin) * sizeof *grad);
+        memset(grad, 0, (size_t)(bucket->end - bucket->begin) * sizeof(*grad));
     for (int64_t i = 0; i < m->flat.n; i++) {
         const struct gpt_slice *s = &m->flat.slices[i];
+
         if (s->bucket != b)
             continue;
         for (int64_t k = 0; k < s->count; k++)
@@ -116,10 +117,12 @@ static int64_t compare(const struct member *m)
 
     for (int64_t i = 0; i < m->flat.n; i++) {
         const struct gpt_slice *s = &m->flat.slices[i];
+
         gpt_bucket_shard(&m->flat, s->bucket, m->flat.shard, &begin, &end);
         const float *shard = gpt_reducer_shards(m->reducer)[s->bucket];
         for (int64_t k = 0; k < s->count; k++) {
             const int64_t at = s->offset + k;
+
             if (at < begin || at >= end)
                 continue;
             if (shard[at - begin] != wanted(m, s, k)) {
@@ -273,6 +276,7 @@ int main(void)
 
     for (size_t i = 0; i < GPT_COUNT(jobs); i++) {
         const int64_t size = jobs[i].tp * jobs[i].pp * jobs[i].dp;
+
         if (ranks_possible || size == 1)
             is_int(ranks_run(size, 1, 60, be_rank, &jobs[i]), 0, "%s",
                    jobs[i].name);

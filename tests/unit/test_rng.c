@@ -61,6 +61,7 @@ static void test_moments(void)
     for (uint64_t i = 0; i < N; i++) {
         double u = (double)gpt_rng_uniform(r, i);
         double z = (double)gpt_rng_normal(r, i);
+
         inside = inside && u >= 0 && u < 1;
         usum += u;
         usquares += u * u;

@@ -141,6 +141,7 @@ static void test_rules(void)
         size_t n = strlen(cases[i].header);
         size_t len = 8 + n + (size_t)cases[i].data;
         struct gpt_safetensors st;
+
         gpt_put_u64(file, cases[i].length ? cases[i].length : n);
         memcpy(file + 8, cases[i].header, n);
         err.text[0] = '\0';
@@ -161,6 +162,7 @@ static void test_rules(void)
     }
     for (int64_t n = 0; n < 8; n++) {
         struct gpt_safetensors st;
+
         is_int(gpt_safetensors_parse(&st, "\2\0\0\0\0\0\0\0", (size_t)n, n,
                                      "FILE", &err),
                GPT_EDATA, "%lld bytes: %s", (long long)n, err.text);
@@ -175,8 +177,9 @@ static void test_mutations(void)
         "{\"__metadata__\":{\"k\":\"v\"},\"a\":" T8 ",\"b\":{\"dtype\":"
         "\"BF16\",\"shape\":[2,1],\"data_offsets\":[8,12]}}";
     char file[400] = {0};
-    size_t n = sizeof header - 1, len = 8 + n + 12, wrong = 0;
+    size_t n = sizeof(header) - 1, len = 8 + n + 12, wrong = 0;
     struct gpt_safetensors st;
+
     gpt_put_u64(file, n);
     memcpy(file + 8, header, n);
     for (size_t cut = 0; cut < len; cut++)
@@ -214,7 +217,8 @@ static void test_writer(void)
     uint32_t crc = 0;
     char *text = NULL;
     size_t len = 0;
-    snprintf(path, sizeof path, "%s/gpt-st-%d.safetensors",
+
+    snprintf(path, sizeof(path), "%s/gpt-st-%d.safetensors",
              getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp", (int)getpid());
     is_int(gpt_safetensors_create(&w, path, 0, tensors, 4, notes, 1, &err),
            GPT_OK, "create: %s", err.text);

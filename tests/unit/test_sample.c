@@ -19,8 +19,10 @@ static unsigned reachable(const float *logits, int n,
                           const struct gpt_sampling *rule)
 {
     unsigned set = 0;
+
     for (int i = 0; i < 4096; i++) {
         int32_t token = -1;
+
         if (gpt_sample(sampler, logits, n, rule, (i + 0.5) / 4096, &token,
                        NULL) != GPT_OK ||
             token < 0 || token >= n)
@@ -84,6 +86,7 @@ static const struct truth truths[] = {
 static int length(const double *p)
 {
     int n = 0;
+
     while (n < MOST && p[n] >= 0)
         n++;
     return n;
@@ -95,6 +98,7 @@ static void test_truths(void)
         const struct truth *t = &truths[i];
         float logits[MOST];
         int n = length(t->p);
+
         logits_of(t->p, n, logits);
         unsigned got = reachable(logits, n, &t->rule);
         if (!ok(got == t->want, "%s", t->what))
@@ -111,9 +115,11 @@ static void test_bad_logits(void)
         {0, INFINITY, 1},
         {-INFINITY, -INFINITY, -INFINITY},
     };
+
     for (size_t i = 0; i < GPT_COUNT(bad); i++) {
         struct gpt_err err = {0};
         int32_t token = -1;
+
         is_int(gpt_sample(sampler, bad[i], 3, &rule, .5, &token, &err),
                GPT_EDIVERGED, "bad logits %zu are reported", i);
         is_int(gpt_sample(sampler, bad[i], 3, &greedy, .5, &token, NULL),
@@ -127,8 +133,10 @@ static void kept_slowly(const float *logits, int n,
                         const struct gpt_sampling *rule, double *weight)
 {
     int order[512];
+
     for (int i = 0; i < n; i++) {
         int j = i;
+
         for (; j > 0 && logits[order[j - 1]] < logits[i]; j--)
             order[j] = order[j - 1];
         order[j] = i;
@@ -140,14 +148,16 @@ static void kept_slowly(const float *logits, int n,
             m++;
     }
     double total = 0, before = 0;
-    memset(weight, 0, sizeof *weight * (size_t)n);
+    memset(weight, 0, sizeof(*weight) * (size_t)n);
     for (int i = 0; i < m; i++) {
         double x = (double)logits[order[i]] - (double)logits[order[0]];
+
         weight[order[i]] = exp(x / rule->temperature);
         total += weight[order[i]];
     }
     for (int i = 0; i < m; i++) {
         double w = weight[order[i]];
+
         if (rule->top_p > 0 && rule->top_p < 1 && before > rule->top_p * total)
             weight[order[i]] = 0;
         before += w;
@@ -172,6 +182,7 @@ static void test_against_slow(const struct gpt_sampling *rule, int n)
         int32_t token = -1;
         int rc = gpt_sample(sampler, logits, n, rule,
                             gpt_sample_uniform(draws, i), &token, NULL);
+
         inside &= rc == GPT_OK && weight[token] > 0;
         count[token]++;
     }
@@ -181,8 +192,10 @@ static void test_against_slow(const struct gpt_sampling *rule, int n)
         total += weight[i];
     for (int i = 0; i < n; i++) {
         double want = weight[i] / total * DRAWS;
+
         if (want > 0) {
             double off = (double)count[i] - want;
+
             chi += off * off / want;
             kinds++;
         }
@@ -199,6 +212,7 @@ static void test_distribution(void)
         {1, 0, 0},    {.7, 0, 0},  {1.5, 0, .9}, {1, 40, 0},
         {1, 7, .5},   {1, 0, .3},  {.8, 100, .95}, {1, 0, .999},
     };
+
     for (size_t i = 0; i < GPT_COUNT(rules); i++) {
         test_against_slow(&rules[i], 400);
         test_against_slow(&rules[i], 17);
@@ -210,6 +224,7 @@ static void test_streams(void)
     struct gpt_rng a = gpt_sample_rng(1, 0, 0), b = gpt_sample_rng(1, 0, 1);
     struct gpt_rng c = gpt_sample_rng(1, 1, 0), d = gpt_sample_rng(2, 0, 0);
     double u = gpt_sample_uniform(a, 5);
+
     ok(u >= 0 && u < 1, "u is in [0, 1)");
     ok(u == gpt_sample_uniform(gpt_sample_rng(1, 0, 0), 5), "and repeatable");
     ok(u != gpt_sample_uniform(a, 6), "position counts");

@@ -11,7 +11,7 @@ static void test_golden(void)
     char line[256];
     int cases = 0;
 
-    while (golden_next(f, "index", line, sizeof line)) {
+    while (golden_next(f, "index", line, sizeof(line))) {
         long long begin, end, seq_length, wanted, seed;
         double values[GOLDEN_MAX];
         int32_t lengths[GOLDEN_MAX];
@@ -60,8 +60,10 @@ static void test_plan(void)
         {9, 8, 2, 2, 2, 2, false},
         {2, 1, 5, 3, 5, 5, false},
     };
+
     for (size_t i = 0; i < GPT_COUNT(rows); i++) {
         struct gpt_samples_plan p;
+
         ok(gpt_samples_plan(&p, rows[i].tokens, rows[i].seq, rows[i].wanted),
            "plan %zu", i);
         is_int(p.epochs, rows[i].epochs, "epochs");

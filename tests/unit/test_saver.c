@@ -132,6 +132,7 @@ static int64_t walk(struct member *m, int64_t (*each)(float *x, float want))
         for (int64_t i = 0; i < r->flat.n; i++) {
             const struct gpt_slice *s = &r->flat.slices[i];
             int64_t begin = 0, end = r->flat.elements, shift = 0;
+
             if (k > 0) {
                 gpt_bucket_shard(&r->flat, s->bucket, r->flat.shard, &begin,
                                  &end);
@@ -141,6 +142,7 @@ static int64_t walk(struct member *m, int64_t (*each)(float *x, float want))
                 int64_t row = s->begin[0] + j / s->shape[1];
                 int64_t column = s->begin[1] + j % s->shape[1];
                 int64_t at = s->offset + j;
+
                 if (at >= begin && at < end)
                     sum += each(memory[k] + at + shift,
                                 value(k, s->param - r->table.rows,
@@ -158,7 +160,7 @@ static int64_t put(float *x, float want)
 
 static int64_t differs(float *x, float want)
 {
-    return memcmp(x, &want, sizeof want) != 0;
+    return memcmp(x, &want, sizeof(want)) != 0;
 }
 
 static void dir_of(char *dir, size_t cap, size_t layout)
@@ -193,8 +195,8 @@ static int save_rank(struct rank *rank, const void *context)
 
     if (open_member(&m, &layouts[job->layout], rank, &err) != GPT_OK)
         return say(rank, "open", &err);
-    dir_of(dir, sizeof dir, job->layout);
-    snprintf(vocab, sizeof vocab, "%s/vocab", root);
+    dir_of(dir, sizeof(dir), job->layout);
+    snprintf(vocab, sizeof(vocab), "%s/vocab", root);
     m.options.save = dir;
     m.options.tokenizer.vocab_file = vocab;
     m.options.async_save = job->background;
@@ -226,7 +228,7 @@ static int load_rank(struct rank *rank, const void *context)
 
         if (open_member(&m, layout, rank, &err) != GPT_OK)
             return say(rank, "open", &err);
-        dir_of(dir, sizeof dir, i);
+        dir_of(dir, sizeof(dir), i);
         m.options.load = dir;
         if (gpt_state_load(m.replica, &state, &m.context, &mine, &err))
             return say(rank, "load", &err);
@@ -266,8 +268,8 @@ static bool same_tensors(size_t a, size_t b)
     int64_t n, m;
     bool same = true;
 
-    dir_of(dir_a, sizeof dir_a, a);
-    dir_of(dir_b, sizeof dir_b, b);
+    dir_of(dir_a, sizeof(dir_a), a);
+    dir_of(dir_b, sizeof(dir_b), b);
     if (gpt_checkpoint_open(&x, dir_a, -1, true, &err) != GPT_OK ||
         gpt_checkpoint_open(&y, dir_b, -1, true, &err) != GPT_OK) {
         printf("# %s\n", err.text);
@@ -280,6 +282,7 @@ static bool same_tensors(size_t a, size_t b)
         struct gpt_tensor_slice want = {
             .name = t[i].name, .dtype = GPT_F32, .ndim = t[i].ndim};
         int64_t count = 1;
+
         for (int d = 0; d < t[i].ndim; d++)
             count *= want.shape[d] = t[i].shape[d];
         same = count <= 4000 &&
@@ -298,6 +301,7 @@ static void test_layouts(void)
 
     for (size_t i = 0; i < N_LAYOUTS; i++) {
         const struct save_job job = {i, i % 2 == 1};
+
         job_run(ranks_of(&layouts[i]), save_rank, &job, statuses);
         ok(all_well(ranks_of(&layouts[i]), statuses), "saved at %s%s",
            layouts[i].name, job.background ? ", in the background" : "");
@@ -323,7 +327,7 @@ static int load_damaged(struct rank *rank, const void *context)
 
     if (open_member(&m, layout, rank, &err) != GPT_OK)
         return say(rank, "open", &err);
-    dir_of(dir, sizeof dir, 1);
+    dir_of(dir, sizeof(dir), 1);
     m.options.load = dir;
     int status =
         gpt_state_load(m.replica, &state, &m.context, &mine, &err);
@@ -342,7 +346,7 @@ static void test_damage(void)
     int statuses[MAX_RANKS];
 
     for (size_t i = 0; i < GPT_COUNT(files); i++) {
-        snprintf(path, sizeof path, "%s/1/iter_0000007/%s", root, files[i]);
+        snprintf(path, sizeof(path), "%s/1/iter_0000007/%s", root, files[i]);
         FILE *f = fopen(path, "r+");
         if (!f || fseek(f, -1, SEEK_END) != 0)
             exit(1);
@@ -395,7 +399,7 @@ static int failing_rank(struct rank *rank, const void *context)
         "w", GPT_F32, 2, {rank->size, 20000}, {rank->rank, 0}, {1, 20000}, x};
     const struct rlimit limit = {40000, 40000};
 
-    dir_of(dir, sizeof dir, 1);
+    dir_of(dir, sizeof(dir), 1);
     die_at(f, rank, BEFORE);
     if (gpt_agreement_begin(&peers, &err) != GPT_OK)
         return say(rank, "begin", &err);
@@ -406,7 +410,7 @@ static int failing_rank(struct rank *rank, const void *context)
             signal(SIGXFSZ, SIG_IGN);
             setrlimit(RLIMIT_FSIZE, &limit);
         }
-        snprintf(name, sizeof name, "model_%lld.safetensors",
+        snprintf(name, sizeof(name), "model_%lld.safetensors",
                  (long long)rank->rank);
         status = gpt_checkpoint_write(w, name, &slice, 1, &err);
         die_at(f, rank, WRITTEN);
@@ -426,7 +430,7 @@ static bool intact(void)
     struct gpt_err err = {0};
     char dir[300];
 
-    dir_of(dir, sizeof dir, 1);
+    dir_of(dir, sizeof(dir), 1);
     if (gpt_checkpoint_open(&c, dir, -1, true, &err) != GPT_OK)
         return false;
     int64_t iteration = gpt_checkpoint_iteration(c);
@@ -451,6 +455,7 @@ static void test_failures(void)
         const struct failure *f = &failures[i];
         int statuses[MAX_RANKS];
         bool well = true;
+
         job_run(3, failing_rank, f, statuses);
         for (int r = 0; r < 3; r++)
             well = well && (f->dies != NEVER && r == f->rank
@@ -476,7 +481,7 @@ static int fail_later(struct rank *rank, const void *context)
     (void)context;
     if (open_member(&m, &layouts[5], rank, &err) != GPT_OK)
         return say(rank, "open", &err);
-    dir_of(dir, sizeof dir, 1);
+    dir_of(dir, sizeof(dir), 1);
     m.options.save = dir;
     m.options.async_save = true;
     walk(&m, put);
@@ -497,7 +502,7 @@ static int fail_later(struct rank *rank, const void *context)
         gpt_saver_saved(saver) != -1)
         return say(rank, "check", &err);
     setrlimit(RLIMIT_FSIZE, &limit);
-    snprintf(dir, sizeof dir, "%s/later", root);
+    snprintf(dir, sizeof(dir), "%s/later", root);
     if (gpt_saver_save(saver, &state, &err) != GPT_OK ||
         gpt_saver_wait(saver, &err) != GPT_OK || gpt_saver_saved(saver) != 8)
         return say(rank, "save again", &err);
@@ -528,7 +533,7 @@ static int save_many(struct rank *rank, const void *context)
 
     if (open_member(&m, &layouts[4], rank, &err) != GPT_OK)
         return say(rank, "open", &err);
-    snprintf(dir, sizeof dir, "%s/many", root);
+    snprintf(dir, sizeof(dir), "%s/many", root);
     m.options.save = dir;
     m.options.keep_checkpoints = 2;
     walk(&m, put);
@@ -551,11 +556,12 @@ static void test_stops(void)
     char dir[300];
     int bad = 0;
 
-    snprintf(dir, sizeof dir, "%s/many", root);
+    snprintf(dir, sizeof(dir), "%s/many", root);
     for (useconds_t delay = 1000; delay < 60000; delay += 3700) {
         struct gpt_checkpoint *c = NULL;
         struct gpt_err err = {0};
         int statuses[MAX_RANKS];
+
         job_run(4, save_many, &delay, statuses);
         for (int r = 0; r < 4; r++)
             bad += !WIFSIGNALED(statuses[r]);
@@ -582,7 +588,7 @@ static int lonely_rank(struct rank *rank, const void *context)
     char dir[300];
 
     (void)context; /* each has a directory of its own under one name */
-    snprintf(dir, sizeof dir, "%s/alone%lld", root, (long long)rank->rank);
+    snprintf(dir, sizeof(dir), "%s/alone%lld", root, (long long)rank->rank);
     if (mkdir(dir, 0777) != 0 || chdir(dir) != 0 ||
         gpt_agreement_begin(&peers, &err) != GPT_OK)
         return 1;
@@ -606,11 +612,11 @@ int main(void)
 {
     char path[300];
 
-    snprintf(root, sizeof root, "%s/gpt-saver.XXXXXX",
+    snprintf(root, sizeof(root), "%s/gpt-saver.XXXXXX",
              getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
     if (!mkdtemp(root))
         return 1;
-    snprintf(path, sizeof path, "%s/vocab", root);
+    snprintf(path, sizeof(path), "%s/vocab", root);
     FILE *f = fopen(path, "w");
     if (!f || fputs("{}\n", f) < 0 || fclose(f) != 0)
         return 1;

@@ -10,10 +10,11 @@ static void test_schedules(void)
     char line[512], style[32], wsd[32], wd[32];
     int cases = 0;
 
-    while (golden_next(f, "schedule", line, sizeof line)) {
+    while (golden_next(f, "schedule", line, sizeof(line))) {
         struct gpt_lr_schedule s;
         struct gpt_err err = {0};
         double at[GOLDEN_MAX], lr[GOLDEN_MAX], decay[GOLDEN_MAX];
+
         long long warmup, all, tail, incr;
         double worst = 0;
         if (sscanf(line, "%31s %lf %lf %lf %lld %lld %lld %31s %lf %lf %lld"
@@ -38,6 +39,7 @@ static void test_schedules(void)
             int64_t k = (int64_t)at[i];
             double a = fabs(gpt_lr_schedule_value(&s, k) - lr[i]) / s.max_lr;
             double b = fabs(gpt_lr_schedule_weight_decay(&s, k) - decay[i]);
+
             worst = fmax(worst, fmax(a, b));
         }
         ok(worst <= 1e-16, "%d values, worst difference %g", n, worst);
@@ -52,8 +54,9 @@ static void test_rampups(void)
     char line[256];
     int cases = 0;
 
-    while (golden_next(f, "rampup", line, sizeof line)) {
+    while (golden_next(f, "rampup", line, sizeof(line))) {
         double at[GOLDEN_MAX], want[GOLDEN_MAX];
+
         long long start, increment, samples, full;
         struct gpt_err err = {0};
         int wrong = 0;
@@ -89,12 +92,12 @@ static void test_refused(void)
     struct gpt_lr_schedule s;
     struct gpt_err err = {0};
 
-#define REFUSED(field, value)                                                  \
-    do {                                                                       \
-        s = fine;                                                              \
-        s.field = (value);                                                     \
-        is_int(gpt_lr_schedule_check(&s, &err), GPT_EUSAGE, "refused: " #field    \
-               " " #value);                                                    \
+#define REFUSED(field, value)                               \
+    do {                                                    \
+        s = fine;                                           \
+        s.field = (value);                                  \
+        is_int(gpt_lr_schedule_check(&s, &err), GPT_EUSAGE, \
+               "refused: " #field " " #value);              \
     } while (0)
     s = fine;
     is_int(gpt_lr_schedule_check(&s, &err), GPT_OK, "a fine schedule");

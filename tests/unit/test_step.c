@@ -126,6 +126,7 @@ static struct gpt_feed *open_feed(struct gpt_replica *r, bool mask)
     };
     struct gpt_feed *f;
     struct gpt_err err;
+
     need(gpt_feed_open(&f, &o, &err), &err);
     return f;
 }
@@ -136,10 +137,11 @@ static bool same_batch(const struct gpt_feed *a, const struct gpt_feed *b)
     for (int i = 0; i < MICRO; i++) {
         const struct gpt_microbatch *x = gpt_feed_microbatch(a, i);
         const struct gpt_microbatch *y = gpt_feed_microbatch(b, i);
+
         if (x->sample0 != y->sample0 ||
-            memcmp(x->input, y->input, B * T * sizeof *x->input) ||
-            memcmp(x->target, y->target, B * T * sizeof *x->target) ||
-            memcmp(x->weight, y->weight, B * T * sizeof *x->weight))
+            memcmp(x->input, y->input, B * T * sizeof(*x->input)) ||
+            memcmp(x->target, y->target, B * T * sizeof(*x->target)) ||
+            memcmp(x->weight, y->weight, B * T * sizeof(*x->weight)))
             return false;
     }
     return true;
@@ -168,9 +170,9 @@ static void reading_ahead(void)
     int64_t size = gpt_corpus_size(corpus, GPT_VALID);
     need(gpt_feed_read(plain, GPT_VALID, size, MICRO, &err), &err);
     int32_t first[T];
-    memcpy(first, gpt_feed_microbatch(plain, 0)->input, sizeof first);
+    memcpy(first, gpt_feed_microbatch(plain, 0)->input, sizeof(first));
     need(gpt_feed_read(plain, GPT_VALID, 0, MICRO, &err), &err);
-    ok(memcmp(first, gpt_feed_microbatch(plain, 0)->input, sizeof first) == 0,
+    ok(memcmp(first, gpt_feed_microbatch(plain, 0)->input, sizeof(first)) == 0,
        "past its end a split begins again");
     gpt_feed_close(plain);
 }
@@ -185,6 +187,7 @@ static void averages(void)
     for (int i = 0; i < MICRO; i++) {
         const struct gpt_microbatch *mb = gpt_feed_microbatch(f, i);
         double sum = 0;
+
         for (int j = 0; j < B * T; j++) {
             sum += (double)mb->weight[j];
             masked += mb->weight[j] == 0;
@@ -241,7 +244,7 @@ static void steps(void)
     need(gpt_step_eval(replica, f, MICRO, &sum, &rows, &err), &err);
     is_int(rows, BATCH * T, "evaluation counts its tokens");
     need(gpt_step_eval(replica, f, MICRO, &again, &rows, &err), &err);
-    ok(memcmp(&sum, &again, sizeof sum) == 0, "and gives the same twice");
+    ok(memcmp(&sum, &again, sizeof(sum)) == 0, "and gives the same twice");
     is_int(replica->optimizer->step, updates, "and updates nothing");
 
     replica->params[3] = NAN;
@@ -262,6 +265,7 @@ static void compare(struct gpt_replica *a, struct gpt_replica *b, double rel,
 
     for (int i = 0; i < 10; i++) {
         struct gpt_step x = one_step(a, f, i), y = one_step(b, g, i);
+
         worst = fmax(worst, fabs(x.loss - y.loss) / x.loss);
         norms = fmax(norms, fabs(x.grad_norm - y.grad_norm) / x.grad_norm);
     }
@@ -279,7 +283,7 @@ static void loss_scale(void)
 
     compare(plain, scaled, 0, "a loss scale of 1024 to 8192");
     ok(memcmp(plain->params, scaled->params,
-              (size_t)plain->flat.elements * sizeof *plain->params) == 0,
+              (size_t)plain->flat.elements * sizeof(*plain->params)) == 0,
        "and the same parameters, bit for bit");
     ok(scaled->scale.scale == 1024 * 8, "it was doubled every three steps");
     gpt_replica_close(plain);
@@ -323,7 +327,7 @@ static void narrow(void)
     int wrong = 0;
 
     ok(memcmp(wide->params, narrow->params,
-              (size_t)wide->flat.elements * sizeof *wide->params) == 0,
+              (size_t)wide->flat.elements * sizeof(*wide->params)) == 0,
        "bf16: the same initial values");
     compare(wide, narrow, 1e-2, "bf16 against float");
     for (int64_t i = 0; i < narrow->flat.elements; i++)
@@ -349,7 +353,7 @@ int main(void)
         printf("Bail out! no scratch directory\n");
         return 1;
     }
-    snprintf(path, sizeof path, "%s/data", dir);
+    snprintf(path, sizeof(path), "%s/data", dir);
     need(make_dataset(path, &err), &err);
     open_data(path);
     need(gpt_backend_cpu(&be, &err), &err);
@@ -363,7 +367,7 @@ int main(void)
     narrow();
     gpt_corpus_close(corpus);
     for (int i = 0; i < 2; i++) {
-        snprintf(path, sizeof path, "%s/data.%s", dir, i ? "bin" : "idx");
+        snprintf(path, sizeof(path), "%s/data.%s", dir, i ? "bin" : "idx");
         unlink(path);
     }
     rmdir(dir);

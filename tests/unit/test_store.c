@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 static struct gpt_launch_env launch(int64_t world, int64_t rank, int64_t port,
-                                bool agent)
+                                    bool agent)
 {
     return (struct gpt_launch_env){.launcher = "test",
                                .world_size = world,
@@ -41,7 +41,8 @@ static struct gpt_store_server *serve(void)
 static struct gpt_store *join(const struct gpt_store_server *v, int64_t world,
                               int64_t rank)
 {
-    struct gpt_launch_env l = launch(world, rank, gpt_store_server_port(v), true);
+    struct gpt_launch_env l =
+        launch(world, rank, gpt_store_server_port(v), true);
     struct gpt_store *s;
     struct gpt_err err = {0};
 
@@ -108,7 +109,7 @@ static void test_world_of_one(void)
     test_values(s, "world of one");
     is_int(gpt_store_barrier(s, "b", 0, &err), GPT_OK, "barrier");
     is_int(gpt_store_barrier(s, "b", 0, &err), GPT_OK, "barrier again");
-    ok(!gpt_store_failed(s, &rank, text, sizeof text), "no failure");
+    ok(!gpt_store_failed(s, &rank, text, sizeof(text)), "no failure");
     gpt_store_close(s);
 }
 
@@ -155,9 +156,10 @@ static void *be_member(void *arg)
     }
     for (int64_t i = 0; i < ROUNDS; i++) {
         int64_t n;
-        snprintf(key, sizeof key, "%lld/%lld", (long long)i,
+
+        snprintf(key, sizeof(key), "%lld/%lld", (long long)i,
                  (long long)m->rank);
-        m->wrong += gpt_store_set(s, key, &m->rank, sizeof m->rank, &err);
+        m->wrong += gpt_store_set(s, key, &m->rank, sizeof(m->rank), &err);
         m->wrong += gpt_store_add(s, "count", 1, &n, &err);
         m->wrong += gpt_store_barrier(s, "round", 10, &err);
         m->wrong += gpt_store_add(s, "count", 0, &n, &err);
@@ -166,7 +168,8 @@ static void *be_member(void *arg)
             void *value;
             size_t len;
             bool there;
-            snprintf(key, sizeof key, "%lld/%lld", (long long)i, (long long)r);
+
+            snprintf(key, sizeof(key), "%lld/%lld", (long long)i, (long long)r);
             m->wrong += gpt_store_check(s, key, &there, &err) || !there;
             if (gpt_store_get(s, key, 5, &value, &len, &err) == GPT_OK) {
                 m->wrong += len != 8 || memcmp(value, &r, 8) != 0;
@@ -230,19 +233,19 @@ static void test_failures(void)
     char text[256] = "";
     int64_t rank = -9;
 
-    ok(!gpt_store_failed(a, &rank, text, sizeof text), "no failure yet");
+    ok(!gpt_store_failed(a, &rank, text, sizeof(text)), "no failure yet");
     is_int(gpt_store_post_failure(b, 1, "out of memory", &err), GPT_OK,
            "rank 1 posts");
     is_int(gpt_store_post_failure(a, 0, "lost rank 1", &err), GPT_OK,
            "rank 0 posts later");
-    ok(gpt_store_failed(a, &rank, text, sizeof text) && rank == 1, "rank 1");
+    ok(gpt_store_failed(a, &rank, text, sizeof(text)) && rank == 1, "rank 1");
     is_str(text, "out of memory", "the first report wins");
-    ok(!gpt_store_failed(b, &rank, text, sizeof text), "not for itself");
+    ok(!gpt_store_failed(b, &rank, text, sizeof(text)), "not for itself");
     ok(gpt_store_barrier(a, "x", 20, &err) == GPT_EFAIL &&
            strstr(err.text, "barrier 'x': rank 1 failed: out of memory"),
        "%s", err.text);
     gpt_store_server_close(v, 0);
-    ok(gpt_store_failed(a, &rank, text, sizeof text) && rank == -1 &&
+    ok(gpt_store_failed(a, &rank, text, sizeof(text)) && rank == -1 &&
            strstr(text, "the store of the launcher at 127.0.0.1:"),
        "server gone: %s", text);
     int64_t n;
@@ -262,9 +265,9 @@ static int raw_connect(int64_t port)
     struct timeval patience = {5, 0};
     int fd = socket(AF_INET, SOCK_STREAM, 0);
 
-    if (fd < 0 || connect(fd, (struct sockaddr *)&to, sizeof to) != 0)
+    if (fd < 0 || connect(fd, (struct sockaddr *)&to, sizeof(to)) != 0)
         exit(1);
-    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
     return fd;
 }
 
@@ -312,10 +315,11 @@ static void test_hostile(void)
         char sink[64];
         ssize_t got;
         int fd = raw_connect(gpt_store_server_port(v));
+
         if (send(fd, rows[i].bytes, rows[i].n, MSG_NOSIGNAL) < 0)
             exit(1);
         do
-            got = recv(fd, sink, sizeof sink, 0);
+            got = recv(fd, sink, sizeof(sink), 0);
         while (got > 0);
         /* closed (with data unread: reset), and not by running out of time */
         ok(got == 0 || errno == ECONNRESET, "dropped: %s", rows[i].what);
@@ -324,6 +328,7 @@ static void test_hostile(void)
     /* halves of a message, and a client that only comes and goes */
     for (size_t n = 0; n < 14; n++) {
         int fd = raw_connect(gpt_store_server_port(v));
+
         if (send(fd, VALID "\1" LEN("\4", "\0", "\0") "half", n, MSG_NOSIGNAL) <
             0)
             exit(1);
@@ -344,6 +349,7 @@ static void expect_bytes(int fd, const char *want, size_t n, const char *what)
 
     while (have < n) {
         ssize_t k = recv(fd, got + have, n - have, 0);
+
         if (k <= 0)
             break;
         have += (size_t)k;
@@ -379,7 +385,7 @@ static void test_raw(void)
         LEN("\1", "\0", "\0") "q" LEN("\0", "\0", "\0")      /* q is empty */
         "\x0a" LEN("\2", "\0", "\0")                         /* MULTI_GET */
         LEN("\1", "\0", "\0") "q" LEN("\1", "\0", "\0") "p";
-    for (size_t i = 0; i + 1 < sizeof slow; i++) {
+    for (size_t i = 0; i + 1 < sizeof(slow); i++) {
         if (send(fd, slow + i, 1, MSG_NOSIGNAL) != 1)
             exit(1);
         if (i % 16 == 0)
@@ -440,8 +446,8 @@ static void test_does_not_read(void)
     struct timeval now = {0, 1000};
     int64_t n;
 
-    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &now, sizeof now);
-    if (gpt_store_set(s, "big", big, sizeof big, &err) != GPT_OK)
+    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &now, sizeof(now));
+    if (gpt_store_set(s, "big", big, sizeof(big), &err) != GPT_OK)
         exit(1);
     SEND(fd, VALID);
     for (int i = 0; i < 2000; i++)
@@ -495,9 +501,9 @@ static void test_unreachable(void)
 
     struct sockaddr_in at = {.sin_family = AF_INET,
                              .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t len = sizeof at;
+    socklen_t len = sizeof(at);
     int fd = socket(AF_INET, SOCK_STREAM, 0);
-    if (bind(fd, (struct sockaddr *)&at, sizeof at) != 0 ||
+    if (bind(fd, (struct sockaddr *)&at, sizeof(at)) != 0 ||
         listen(fd, 1) != 0 ||
         getsockname(fd, (struct sockaddr *)&at, &len) != 0)
         exit(1);

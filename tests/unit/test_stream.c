@@ -39,6 +39,7 @@ static char *stream(const char *in, size_t piece, struct gpt_buf *out)
     struct gpt_stream s = {0};
     size_t n = strlen(in);
     int rc = gpt_buf_add(out, "", 0);
+
     for (size_t at = 0; at < n; at += piece)
         rc |= gpt_stream_add(&s, in + at, n - at < piece ? n - at : piece, out);
     rc |= gpt_stream_end(&s, out);
@@ -51,6 +52,7 @@ static void test_examples(void)
         for (size_t piece = 1; piece <= 4; piece++) {
             struct gpt_buf out = {0};
             char *got = stream(examples[i].in, piece, &out);
+
             is_str(got ? got : "", examples[i].want, "%s, tokens of %zu",
                    examples[i].what, piece);
             gpt_buf_free(&out);
@@ -62,6 +64,7 @@ static void test_holding(void)
     struct gpt_stream s = {0};
     struct gpt_buf out = {0};
     int rc = gpt_stream_add(&s, "x\xE2\x82", 3, &out);
+
     is_int(out.len, 1, "half a character is held back");
     rc |= gpt_stream_add(&s, "\xAC", 1, &out);
     is_int(out.len, 4, "and given out when it is complete");
@@ -81,12 +84,14 @@ static void test_holding(void)
 static void test_pieces_agree(void)
 {
     static const char bytes[] = "a\x80\x9F\xA0\xBF\xC2\xE0\xED\xF0\xF4\xFF";
-    int n = (int)sizeof bytes - 1, differ = 0;
+    int n = (int)sizeof(bytes) - 1, differ = 0;
+
     for (int code = 0; code < n * n * n * n; code++) {
         char in[5] = {bytes[code % n], bytes[code / n % n],
                       bytes[code / n / n % n], bytes[code / n / n / n], 0};
         struct gpt_buf a = {0}, b = {0};
         const char *x = stream(in, 1, &a), *y = stream(in, 4, &b);
+
         differ += !x || !y || strcmp(x, y) != 0;
         gpt_buf_free(&a);
         gpt_buf_free(&b);

@@ -31,8 +31,10 @@ static void simulate(struct drawn *d, int64_t stages, int64_t chunks, int64_t m,
         .microbatches = m,
         .column = 1,
     };
-    const struct gpt_pipeline_plan_costs costs = {forward, backward, transfer, 0, 0};
-    if (gpt_pipeline_plan_simulate(d->plans, stages, &costs, d->times, &result, &err)) {
+    const struct gpt_pipeline_plan_costs costs = {forward, backward, transfer,
+                                                  0, 0};
+    if (gpt_pipeline_plan_simulate(d->plans, stages, &costs, d->times, &result,
+                                   &err)) {
         printf("Bail out! %s\n", err.text);
         exit(1);
     }
@@ -64,6 +66,7 @@ static void text_is(int64_t stages, int64_t chunks, int64_t m, double forward,
 static int count(const char *text, const char *part)
 {
     int n = 0;
+
     for (; (text = strstr(text, part)); text++)
         n++;
     return n;

@@ -15,6 +15,7 @@
 static struct gpt_tokenizer *open_gpt2(const char *dir)
 {
     char vocab[512], merges[512];
+
     snprintf(vocab, sizeof(vocab), "%s/vocab.json", dir);
     snprintf(merges, sizeof(merges), "%s/merges.txt", dir);
     if (access(vocab, R_OK) != 0)
@@ -35,6 +36,7 @@ static size_t unhex(const char *hex, char *out)
 {
     size_t n = 0;
     unsigned byte;
+
     while (hex[2 * n] != ' ' && sscanf(hex + 2 * n, "%2x", &byte) == 1)
         out[n++] = (char)byte;
     return n;
@@ -43,6 +45,7 @@ static size_t unhex(const char *hex, char *out)
 static bool same_ids(const struct gpt_ids *ids, char *numbers)
 {
     size_t n = 0;
+
     for (char *word = strtok(numbers, " \n"); word;
          word = strtok(NULL, " \n"), n++)
         if (n >= ids->len || ids->data[n] != atoi(word))
@@ -55,8 +58,10 @@ static bool decodes_to(const struct gpt_tokenizer *tok,
                        const struct gpt_ids *ids, const char *text, size_t len)
 {
     size_t at = 0, n;
+
     for (size_t i = 0; i < ids->len; i++, at += n) {
         const char *bytes = gpt_token_bytes(tok, ids->data[i], &n);
+
         if (at + n > len || memcmp(bytes, text + at, n) != 0)
             return false;
     }
@@ -66,6 +71,7 @@ static bool decodes_to(const struct gpt_tokenizer *tok,
 static void test_golden(const char *dir, const char *file)
 {
     struct gpt_tokenizer *tok = open_gpt2(dir);
+
     if (!tok) {
         skip("no vocabulary in %s (set GPT2_VOCAB_DIR)", dir);
         return;
@@ -82,6 +88,7 @@ static void test_golden(const char *dir, const char *file)
             char *numbers = line + strcspn(line, " \n");
             size_t len = line[0] == '-' ? 0 : unhex(line, text);
             struct gpt_ids ids = {0};
+
             lines++;
             if (gpt_encode(enc, text, len, &ids, &err) != GPT_OK)
                 wrong++;
@@ -105,6 +112,7 @@ static void test_facts(void)
 {
     struct gpt_tokenizer *tok = open_gpt2(GOLDEN);
     size_t len;
+
     ok(tok != NULL, "opens the small vocabulary");
     is_int(gpt_tokenizer_vocab_size(tok), 601, "its size");
     is_int(gpt_tokenizer_eod(tok), 600, "its end of document");
@@ -148,6 +156,7 @@ static void test_bytes_tokenizer(void)
     struct gpt_ids ids = {0};
     char text[256];
     bool same = true;
+
     for (int i = 0; i < 256; i++)
         text[i] = (char)i;
     ok(gpt_tokenizer_open(&tok, &o, &err) == GPT_OK, "ByteTokenizer");
@@ -172,6 +181,7 @@ static void test_letters(void)
     bool back = true;
     char text[512], bytes[256], out[256];
     size_t len, n = 0;
+
     for (int b = 0; b < 256; b++) {
         back &= gpt_letter_byte(gpt_byte_letter((uint8_t)b)) == b;
         bytes[b] = (char)gpt_byte_of_rank(b);
@@ -194,6 +204,7 @@ static void test_letters(void)
 static void write_text(const char *path, const char *text)
 {
     FILE *f = fopen(path, "w");
+
     fputs(text, f);
     fclose(f);
 }
@@ -206,6 +217,7 @@ static void spoil(const char *path, const char *from, const char *to,
     struct gpt_err err;
     char *text;
     size_t len;
+
     if (gpt_read_file(golden, 1 << 20, &text, &len, &err) != GPT_OK)
         return;
     char *at = from && *from ? strstr(text, from) : NULL;
@@ -213,6 +225,7 @@ static void spoil(const char *path, const char *from, const char *to,
         write_text(path, to);
     } else if (at) {
         FILE *f = fopen(path, "w");
+
         fprintf(f, "%.*s%s%s", (int)(at - text), text, to, at + strlen(from));
         fclose(f);
     } else {
@@ -270,6 +283,7 @@ static void test_bad_vocabularies(void)
          "merges number 2 and 3 are the same"},
     };
     char dir[] = "/tmp/gpt-vocab.XXXXXX", vocab[64], merges[64];
+
     ok(mkdtemp(dir) != NULL, "scratch directory");
     snprintf(vocab, sizeof(vocab), "%s/vocab.json", dir);
     snprintf(merges, sizeof(merges), "%s/merges.txt", dir);
@@ -279,6 +293,7 @@ static void test_bad_vocabularies(void)
                                           .merge_file = merges};
         struct gpt_tokenizer *tok = NULL;
         struct gpt_err err = {0};
+
         spoil(vocab, cases[i].vocab_from, cases[i].vocab_to,
               GOLDEN "vocab.json");
         spoil(merges, cases[i].merges_from, cases[i].merges_to,
@@ -306,6 +321,7 @@ static void test_bad_vocabularies(void)
 int main(void)
 {
     const char *dir = getenv("GPT2_VOCAB_DIR");
+
     test_letters();
     test_facts();
     test_golden("tests/golden/gpt2", GOLDEN "small.ids");

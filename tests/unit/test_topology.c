@@ -31,6 +31,7 @@ static int wrong_members(long long tp, long long pp, long long world,
         struct gpt_topology t;
         struct gpt_err err;
         int64_t ranks[MAX_WORLD], index;
+
         if (gpt_topology_init(&t, world, (int64_t)want[i], tp, pp, 1, &err) !=
             GPT_OK)
             return n;
@@ -52,7 +53,7 @@ static void test_groups(void)
     char line[256];
     int cases = 0;
 
-    while (golden_next(f, "sizes", line, sizeof line)) {
+    while (golden_next(f, "sizes", line, sizeof(line))) {
         long long tp, pp, dp;
         if (sscanf(line, "%lld %lld %lld", &tp, &pp, &dp) != 3)
             exit(1);
@@ -63,6 +64,7 @@ static void test_groups(void)
             for (long long i = 0; i < counts[k]; i++) {
                 double want[GOLDEN_MAX];
                 int n = golden_array(f, gpt_group_name(kinds[k]), want);
+
                 wrong += wrong_members(tp, pp, world, kinds[k], want, n);
             }
         is_int(wrong, 0, "groups of TP %lld PP %lld DP %lld", tp, pp, dp);
@@ -83,7 +85,7 @@ static void test_members(void)
     ok(t.tp_rank == 0 && t.dp_rank == 1 && t.pp_rank == 1 && t.dp_size == 2 &&
            t.chunks == 2,
        "coordinates");
-    group_text(&t, GPT_GROUP_PP, text, sizeof text);
+    group_text(&t, GPT_GROUP_PP, text, sizeof(text));
     is_str(text, " 2 6 10 14", "its pipeline");
     is_int(gpt_topology_group(&t, GPT_GROUP_EMBEDDING, ranks, &index), 2,
            "embedding group");
@@ -100,7 +102,7 @@ static void test_layers(void)
     char line[256];
     int cases = 0;
 
-    while (golden_next(f, "layers", line, sizeof line)) {
+    while (golden_next(f, "layers", line, sizeof(line))) {
         long long layers, stages, chunks, first, last;
         struct gpt_topology t;
         struct gpt_err err = {0};
@@ -116,6 +118,7 @@ static void test_layers(void)
         for (int64_t p = 0; p < stages; p++)
             for (int64_t v = 0; v < chunks; v++, k += 2) {
                 int64_t begin = -1, count = -1;
+
                 wrong += gpt_topology_layers(&t, layers, first, last, p, v,
                                              &begin, &count, &err) != GPT_OK;
                 wrong += begin != (int64_t)want[k] ||

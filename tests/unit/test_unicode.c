@@ -6,8 +6,10 @@
 static void test_counts(void)
 {
     long letters = 0, numbers = 0, spaces = 0;
+
     for (uint32_t cp = 0; cp < 0x110000; cp++) {
         enum gpt_unicode_class c = gpt_unicode_class(cp);
+
         letters += c >= GPT_UC_LO;
         numbers += c == GPT_UC_N;
         spaces += c == GPT_UC_SPACE;
@@ -47,6 +49,7 @@ static void test_classes(void)
         {0xE0100, GPT_UC_M, "a variation selector"},
         {0x10FFFF, GPT_UC_OTHER, "the last code point"},
     };
+
     for (size_t i = 0; i < GPT_COUNT(cases); i++)
         is_int(gpt_unicode_class(cases[i].cp), cases[i].want, "%s",
                cases[i].what);
@@ -55,12 +58,14 @@ static void test_classes(void)
 static void test_round_trip(void)
 {
     long bad = 0;
+
     for (uint32_t cp = 0; cp < 0x110000; cp++) {
         char text[4];
         uint32_t back = 0;
         int n = gpt_utf8_encode(cp, text);
         bool surrogate = cp >= 0xD800 && cp < 0xE000;
         int m = gpt_utf8_decode((uint8_t *)text, (size_t)n, &back);
+
         bad += surrogate ? m != 0 : (m != n || back != cp);
         if (n > 1)
             bad += gpt_utf8_decode((uint8_t *)text, (size_t)n - 1, &back) != 0;
@@ -90,6 +95,7 @@ static void test_valid(void)
         {"\xF5\x80\x80\x80", 4, 0},
         {"\xFF", 1, 0},
     };
+
     for (size_t i = 0; i < GPT_COUNT(cases); i++)
         is_int(gpt_utf8_valid(cases[i].text, cases[i].len), cases[i].valid,
                "valid part of text %zu", i);

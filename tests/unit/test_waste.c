@@ -138,7 +138,7 @@ static void train_late(struct run *r, const struct variant *v, bool record)
 
 static bool same_losses(const struct run *a, const struct run *b)
 {
-    return memcmp(a->loss, b->loss, sizeof a->loss) == 0;
+    return memcmp(a->loss, b->loss, sizeof(a->loss)) == 0;
 }
 
 static double apart(const struct run *a, const struct run *b)
@@ -225,10 +225,10 @@ static bool open_emulation(void)
         skip("%s", err.text);
         return false;
     }
-    snprintf(path, sizeof path, "%s/libgpt-cuda-emu.so",
+    snprintf(path, sizeof(path), "%s/libgpt-cuda-emu.so",
              getenv("GPT_PLUGIN_DIR"));
     void *symbol = dlsym(dlopen(path, RTLD_NOW), "gpt_emu_counts");
-    memcpy(&counts, &symbol, sizeof counts);
+    memcpy(&counts, &symbol, sizeof(counts));
     return ok(counts != NULL, "the emulation counts");
 }
 
@@ -261,14 +261,14 @@ int main(void)
         printf("Bail out! no scratch directory\n");
         return 1;
     }
-    snprintf(path, sizeof path, "%s/data", dir);
+    snprintf(path, sizeof(path), "%s/data", dir);
     need(make_dataset(path, &err), &err);
     open_data(path);
     all_variants();
     changed_too_early();
     gpt_corpus_close(corpus);
     for (int i = 0; i < 2; i++) {
-        snprintf(path, sizeof path, "%s/data.%s", dir, i ? "bin" : "idx");
+        snprintf(path, sizeof(path), "%s/data.%s", dir, i ? "bin" : "idx");
         unlink(path);
     }
     rmdir(dir);

@@ -50,6 +50,7 @@ static int groups(struct member *m, struct gpt_err *err)
         float got = (float)m->rank, want = 0;
         int64_t n =
             gpt_topology_group(t, (enum gpt_group)i, ranks, &index);
+
         for (int64_t k = 0; k < n; k++)
             want += (float)ranks[k];
         if (!m->w->comm[i]) {
@@ -173,7 +174,7 @@ static void set_number(const char *name, int64_t value)
 {
     char text[24];
 
-    snprintf(text, sizeof text, "%lld", (long long)value);
+    snprintf(text, sizeof(text), "%lld", (long long)value);
     setenv(name, text, 1);
 }
 
@@ -239,6 +240,7 @@ static void run_job(const struct job *j)
     }
     for (int64_t r = 0; r < j->size; r++) {
         bool dies = j->killed && r == 1;
+
         if (pids[r] < 0 || waitpid(pids[r], &status, 0) != pids[r])
             exit(1);
         if (dies ? !WIFSIGNALED(status)

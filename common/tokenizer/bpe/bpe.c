@@ -44,6 +44,7 @@ static uint64_t name_hash(uint64_t name)
 static uint64_t *find_pair(const struct gpt_bpe *bpe, uint64_t name)
 {
     size_t i = (size_t)(name_hash(name) >> bpe->shift);
+
     while (bpe->pairs[i] != FREE && bpe->pairs[i] >> RANK_BITS != name)
         i = (i + 1) & bpe->mask;
     return &bpe->pairs[i];
@@ -53,6 +54,7 @@ static uint64_t *seen_word(const struct gpt_bpe *bpe, uint64_t name,
                            uint64_t *bit)
 {
     uint64_t i = name_hash(name) >> (bpe->shift - SEEN_LOG);
+
     *bit = (uint64_t)1 << i % 64;
     return &bpe->seen[i / 64];
 }
@@ -67,6 +69,7 @@ static inline uint32_t pair_rank(const struct gpt_bpe *bpe, int32_t left,
                                  int32_t right)
 {
     uint64_t bit, name = pair_name(left, right);
+
     if (!(*seen_word(bpe, name, &bit) & bit))
         return NO_RANK;
     uint64_t pair = *find_pair(bpe, name);
@@ -85,6 +88,7 @@ static int fill_pairs(struct gpt_bpe *bpe, const char *merge_file,
 {
     const struct gpt_vocab *v = bpe->vocab;
     uint32_t rank = 0;
+
     bpe->in_order = true;
     for (size_t i = 0; i <= bpe->mask; i++)
         bpe->pairs[i] = FREE;
@@ -92,6 +96,7 @@ static int fill_pairs(struct gpt_bpe *bpe, const char *merge_file,
         const struct gpt_merge *m = &v->merges[r];
         const uint64_t name = pair_name(m->left, m->right);
         uint64_t *pair = find_pair(bpe, name), *word, bit;
+
         if (*pair != FREE)
             return gpt_fail(err, GPT_EDATA,
                             "%s: merges number %lu and %zu are the same",
@@ -120,6 +125,7 @@ static int open_tables(struct gpt_bpe *bpe, const char *merge_file,
 {
     const struct gpt_vocab *v = bpe->vocab;
     size_t n_slots = 1024;
+
     if (v->n_merges >= (size_t)1 << RANK_BITS)
         return gpt_fail(err, GPT_EDATA, "%s: %zu merges, limit %d", merge_file,
                         v->n_merges, (1 << RANK_BITS) - 1);
@@ -143,6 +149,7 @@ int gpt_bpe_open(struct gpt_bpe **out, const struct gpt_vocab *v,
                  const char *merge_file, struct gpt_err *err)
 {
     struct gpt_bpe *bpe;
+
     GPT_TRY(gpt_new(&bpe, 1, sizeof(*bpe), "merges", err));
     bpe->vocab = v;
     memcpy(bpe->byte_id, v->byte_id, sizeof(bpe->byte_id));
@@ -205,6 +212,7 @@ static inline uint32_t lower(uint32_t a, uint32_t b)
 static inline uint32_t lowest(const uint32_t *low, size_t n)
 {
     uint32_t a = NO_RANK, b = NO_RANK;
+
     for (size_t i = 0; i < n; i += 2) {
         a = lower(a, low[i]);
         b = lower(b, low[i + 1]);
@@ -218,6 +226,7 @@ static size_t merge_short(const struct gpt_bpe *bpe, const uint8_t *piece,
 {
     uint32_t low[SHORT_PIECE]; /* of the pair that begins at a place */
     uint64_t left = ~(uint64_t)0 >> (64 - n); /* places that are tokens */
+
     low[n - 1] = NO_RANK;
     for (size_t i = 0; i < n; i++)
         id[i] = bpe->byte_id[piece[i]];
@@ -229,6 +238,7 @@ static size_t merge_short(const struct gpt_bpe *bpe, const uint8_t *piece,
         uint64_t after = left & (~(uint64_t)1 << at);
         size_t gone = (size_t)__builtin_ctzll(after);
         uint64_t before = left & (((uint64_t)1 << at) - 1);
+
         id[at] = result_of(bpe, least >> PLACE_BITS);
         left &= ~((uint64_t)1 << gone);
         low[gone] = low[at] = NO_RANK;
@@ -238,6 +248,7 @@ static size_t merge_short(const struct gpt_bpe *bpe, const uint8_t *piece,
                 pair_rank(bpe, id[at], id[__builtin_ctzll(after)]), at);
         if (before) {
             size_t to = 63 - (size_t)__builtin_clzll(before);
+
             low[to] = place_rank(pair_rank(bpe, id[to], id[at]), to);
         }
     }
@@ -262,8 +273,10 @@ struct gpt_bpe_node {
 static void sift_down(uint64_t *heap, size_t n, size_t i)
 {
     uint64_t v = heap[i];
+
     for (;;) {
         size_t child = 2 * i + 1;
+
         if (child >= n)
             break;
         if (child + 1 < n && heap[child + 1] < heap[child])
@@ -279,6 +292,7 @@ static void sift_down(uint64_t *heap, size_t n, size_t i)
 static void sift_up(uint64_t *heap, size_t i)
 {
     uint64_t v = heap[i];
+
     while (i && heap[(i - 1) / 2] > v) {
         heap[i] = heap[(i - 1) / 2];
         i = (i - 1) / 2;
@@ -290,6 +304,7 @@ static int push_pair(const struct gpt_bpe *bpe, struct gpt_bpe_scratch *s,
                      size_t *n_heap, uint32_t at, struct gpt_err *err)
 {
     struct gpt_bpe_node *node = &s->nodes[at];
+
     node->rank = node->next == NONE
                      ? NO_RANK
                      : pair_rank(bpe, node->id, s->nodes[node->next].id);
@@ -307,6 +322,7 @@ static int merge_long(const struct gpt_bpe *bpe, struct gpt_bpe_scratch *s,
 {
     struct gpt_bpe_node *nodes = s->nodes;
     size_t n_heap = 0;
+
     for (uint32_t i = 0; i < n; i++)
         nodes[i] = (struct gpt_bpe_node){bpe->byte_id[piece[i]], NO_RANK,
                                          i ? i - 1 : NONE,
@@ -315,6 +331,7 @@ static int merge_long(const struct gpt_bpe *bpe, struct gpt_bpe_scratch *s,
         GPT_TRY(push_pair(bpe, s, &n_heap, i, err));
     while (n_heap) {
         uint64_t top = s->heap[0];
+
         s->heap[0] = s->heap[--n_heap];
         if (n_heap)
             sift_down(s->heap, n_heap, 0);

@@ -31,6 +31,7 @@ int gpt_cache_open(struct gpt_cache *c, struct gpt_err *err)
     const size_t lines = ((size_t)1 << GPT_CACHE_LINES_LOG) * sizeof(*c->lines);
     const size_t slots = SLOTS * sizeof(*c->slots);
     const size_t bytes = lines + slots + BLOCK * sizeof(*c->block);
+
     GPT_TRY(gpt_new(&c->memory, bytes + LARGE_PAGE, 1, "a cache of words",
                     err));
     char *p = c->memory + (-(uintptr_t)c->memory & (LARGE_PAGE - 1));
@@ -75,6 +76,7 @@ static gpt_cache_ids keep_many(struct gpt_cache *c, const int32_t *ids,
 {
     gpt_cache_ids where = {0};
     uint32_t *words = take_block(c, n);
+
     memcpy(words, ids, n * sizeof(*ids));
     where[PLACE] = (uint32_t)(words - c->block);
     where[COUNT] = (uint32_t)n;
@@ -87,6 +89,7 @@ void gpt_cache_put(struct gpt_cache *c, struct gpt_cache_key key,
 {
     struct gpt_cache_line *line = gpt_cache_find(c, key);
     struct gpt_cache_entry e = {.key = key};
+
     if (n > GPT_CACHE_IDS) {
         e.ids = keep_many(c, ids, n);
     } else {
@@ -104,6 +107,7 @@ const int32_t *gpt_cache_get_many(const struct gpt_cache *c,
 {
     for (int i = 0; i < 2; i++) {
         const struct gpt_cache_entry *e = &line->entry[i];
+
         if (gpt_cache_same(e->key, key) &&
             e->ids[GENERATION] == c->generation) {
             *n = e->ids[COUNT];
@@ -120,6 +124,7 @@ uint32_t gpt_cache_aim_long(const struct gpt_cache *c, const char *piece,
                             size_t len)
 {
     uint32_t hash = (uint32_t)gpt_hash64(piece, len, 0);
+
     __builtin_prefetch(&c->slots[hash & (SLOTS - 1)]);
     return hash;
 }
@@ -130,6 +135,7 @@ static struct gpt_cache_slot *find_slot(const struct gpt_cache *c,
 {
     for (size_t i = hash & (SLOTS - 1);; i = (i + 1) & (SLOTS - 1)) {
         struct gpt_cache_slot *s = &c->slots[i];
+
         if (!s->record)
             return s;
         const uint32_t *record = c->block + s->record;
@@ -144,6 +150,7 @@ const int32_t *gpt_cache_get_long(const struct gpt_cache *c, uint32_t hash,
 {
     const struct gpt_cache_slot *s = find_slot(c, hash, piece, len);
     const uint32_t *record = c->block + s->record;
+
     *n = s->record ? record[1] : 0;
     return (const int32_t *)record + 2;
 }
@@ -153,6 +160,7 @@ void gpt_cache_put_long(struct gpt_cache *c, uint32_t hash, const char *piece,
 {
     uint32_t *record = take_block(c, 2 + n + (len + 3) / 4);
     struct gpt_cache_slot *s = find_slot(c, hash, piece, len);
+
     *s = (struct gpt_cache_slot){hash, (uint32_t)(record - c->block)};
     record[0] = (uint32_t)len;
     record[1] = (uint32_t)n;

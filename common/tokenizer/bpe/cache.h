@@ -66,6 +66,7 @@ extern const struct gpt_cache_key gpt_cache_mask[GPT_CACHE_SHORT + 1];
 static inline struct gpt_cache_key gpt_cache_key(const char *piece, size_t len)
 {
     struct gpt_cache_key key;
+
     memcpy(&key, piece, sizeof(key));
     key.word[0] &= gpt_cache_mask[len].word[0];
     key.word[1] &= gpt_cache_mask[len].word[1];
@@ -78,6 +79,7 @@ static inline struct gpt_cache_key gpt_cache_key_at_end(const char *piece,
                                                         size_t len)
 {
     char copy[sizeof(struct gpt_cache_key)] = {0};
+
     memcpy(copy, piece, len);
     return gpt_cache_key(copy, len);
 }
@@ -87,6 +89,7 @@ gpt_cache_find(const struct gpt_cache *c, struct gpt_cache_key key)
 {
     uint64_t h = key.word[0] * 0x9E3779B97F4A7C15u +
                  key.word[1] * 0xC2B2AE3D27D4EB4Fu;
+
     return &c->lines[h >> (64 - GPT_CACHE_LINES_LOG)];
 }
 
@@ -108,6 +111,7 @@ static inline size_t gpt_cache_get(const struct gpt_cache_line *line,
 {
     const struct gpt_cache_entry *e =
         line->entry + !gpt_cache_same(line->entry[0].key, key);
+
     if (__builtin_expect(!gpt_cache_same(e->key, key), 0))
         return 0;
     const uint32_t all = UINT32_MAX;

@@ -38,6 +38,7 @@ struct batch {
 static int open_wide(struct gpt_bpe_encoder *e, struct gpt_err *err)
 {
     gpt_cut_narrow_fn *narrow = gpt_cut_narrow_like(e->model->pretok);
+
     if (!narrow || e->model->whole)
         return GPT_OK;
     GPT_TRY(gpt_wide_open(&e->wide, e->model->bpe, err));
@@ -85,6 +86,7 @@ static int merge(struct gpt_bpe_encoder *e, const char *part, size_t len,
 {
     const struct gpt_token_map *whole = e->model->whole;
     int32_t id = whole ? gpt_token_map_find(whole, part, len) : -1;
+
     if (id >= 0)
         return append(ids, &id, 1, err);
     return gpt_bpe_merge(e->model->bpe, &e->scratch, part, len, ids, err);
@@ -97,6 +99,7 @@ static int encode_kept(struct gpt_bpe_encoder *e, uint32_t hash,
 {
     size_t n, before = ids->len;
     const int32_t *known = gpt_cache_get_long(&e->cache, hash, part, len, &n);
+
     if (n)
         return append(ids, known, n, err);
     GPT_TRY(merge(e, part, len, ids, err));
@@ -123,6 +126,7 @@ static int encode_probed(struct gpt_bpe_encoder *e, const char *part,
                          struct gpt_err *err)
 {
     struct probe p;
+
     aim_short(&e->cache, part, len, readable, &p);
     GPT_TRY(gpt_grow(&ids->data, &ids->cap, ids->len + GPT_CACHE_IDS,
                      sizeof(*ids->data), "token ids", err));
@@ -137,10 +141,12 @@ static int encode_apart(struct gpt_bpe_encoder *e, const char *part,
 {
     size_t begin = 0;
     uint64_t cuts = seams(e, part, len);
+
     if (!cuts)
         return merge(e, part, len, ids, err);
     for (cuts |= (uint64_t)1 << (len - 1); cuts; cuts &= cuts - 1) {
         size_t end = (size_t)__builtin_ctzll(cuts) + 1;
+
         GPT_TRY(encode_probed(e, part + begin, end - begin, len - begin, ids,
                               err));
         begin = end;
@@ -157,6 +163,7 @@ static int encode_short(struct gpt_bpe_encoder *e, const char *part,
     size_t n, before = ids->len;
     const int32_t *known =
         gpt_cache_get_many(&e->cache, probe->line, probe->key, &n);
+
     if (n)
         return append(ids, known, n, err);
     GPT_TRY(gpt_cache_is_ascii(probe->key)
@@ -179,6 +186,7 @@ static int stay_apart(struct gpt_bpe_encoder *e, const char *meet,
     size_t left = gpt_bpe_token_len(e->model->bpe, pair[0]);
     size_t right = gpt_bpe_token_len(e->model->bpe, pair[1]);
     size_t before = ids->len;
+
     GPT_TRY(gpt_bpe_merge(e->model->bpe, &e->scratch, meet - left,
                           left + right, ids, err));
     const int32_t *got = ids->data + before;
@@ -210,14 +218,17 @@ static int encode_windows(struct gpt_bpe_encoder *e, const char *part,
 {
     const size_t first = ids->len;
     size_t window = GPT_CACHE_LONG;
+
     for (size_t at = 0; at < len;) {
         size_t before = ids->len, end = at + window;
         bool fits = true;
+
         if (end > len || end < at)
             end = len;
         GPT_TRY(encode_window(e, part + at, end - at, ids, err));
         if (before > first) {
             const int32_t pair[2] = {ids->data[before - 1], ids->data[before]};
+
             GPT_TRY(stay_apart(e, part + at, pair, &fits, ids, err));
         }
         if (!fits) {
@@ -271,6 +282,7 @@ static int emit(struct gpt_bpe_encoder *e, struct batch *b,
     for (size_t i = 0; i < b->n; begin = b->probes[i++].end) {
         const struct probe *p = &b->probes[i];
         size_t known = gpt_cache_get(p->line, p->key, out);
+
         out += known;
         if (__builtin_expect(known != 0, 1))
             continue;
@@ -292,6 +304,7 @@ static inline void aim(const struct gpt_cache *c, const char *text, size_t len,
 {
     static const struct gpt_cache_line nowhere;
     size_t part = end - begin;
+
     probe->end = end;
     if (__builtin_expect(part <= GPT_CACHE_SHORT, 1)) {
         aim_short(c, text + begin, part, len - begin, probe);
@@ -321,8 +334,10 @@ static int add_one(struct gpt_bpe_encoder *e, struct batch *b, size_t begin,
     for (size_t at = begin; end - begin > GPT_CACHE_SHORT && at < end;
          at += SEAMS) {
         uint64_t cuts = seams(e, b->text + at, end - at);
+
         for (; cuts; cuts &= cuts - 1) {
             size_t seam = at + (size_t)__builtin_ctzll(cuts) + 1;
+
             GPT_TRY(add_part(e, b, begin, seam, ids, err));
             begin = seam;
         }
@@ -340,11 +355,13 @@ static size_t add_short(const struct gpt_bpe_encoder *e, struct batch *b,
     const char *text = b->text;
     struct probe *probe = b->probes + b->n;
     size_t i = 0;
+
     n = n < BATCH - b->n ? n : BATCH - b->n;
     while (n && b->len - base < (n > 1 ? ends[n - 2] : begin - base) + 16)
         n--;
     for (; i < n; i++) {
         size_t end = base + ends[i], part = end - begin;
+
         if (__builtin_expect(part > GPT_CACHE_SHORT, 0))
             break;
         probe[i].key = gpt_cache_key(text + begin, part);
@@ -363,6 +380,7 @@ static int add_pieces(struct gpt_bpe_encoder *e, struct batch *b,
                       struct gpt_ids *ids, struct gpt_err *err)
 {
     const size_t base = begin;
+
     for (size_t i = 0; i < n;) {
         i += add_short(e, b, base, begin, ends + i, n - i);
         begin = i ? base + ends[i - 1] : base;
@@ -382,6 +400,7 @@ static size_t cut_narrow(const struct gpt_bpe_encoder *e, const char *text,
 {
     size_t wide, n = e->narrow(text, len, ends, room - 1, &wide);
     size_t last = n ? ends[n - 1] : 0;
+
     if (wide <= last || (n && wide == last + 1 && text[last] == ' '))
         return n;
     ends[n] = gpt_seams_cut(gpt_bpe_seams(e->model->bpe), text, len, wide)
@@ -394,6 +413,7 @@ static size_t cut(const struct gpt_bpe_encoder *e, const char *text,
                   size_t len, size_t *ends, size_t room)
 {
     size_t n = 0;
+
     if (e->narrow)
         return cut_narrow(e, text, len, ends, room);
     if (e->cut)
@@ -408,6 +428,7 @@ static int encode_wide(struct gpt_bpe_encoder *e, struct batch *b, size_t *at,
                        struct gpt_ids *ids, struct gpt_err *err)
 {
     struct gpt_wide_run run = {0, *at};
+
     GPT_TRY(emit(e, b, ids, err));
     do {
         GPT_TRY(gpt_wide_encode(&e->wide, b->text, b->len, run.group, &run,
@@ -424,6 +445,7 @@ static int encode_wide(struct gpt_bpe_encoder *e, struct batch *b, size_t *at,
 static bool is_wide(const char *text, size_t len)
 {
     size_t blank = text[0] == ' ' && len > 1;
+
     return ((uint8_t)text[blank] & 0xF0) == 0xE0;
 }
 
@@ -432,6 +454,7 @@ int gpt_bpe_encode(struct gpt_bpe_encoder *e, const char *text, size_t len,
 {
     size_t ends[BATCH];
     struct batch b;
+
     b.text = text;
     b.len = len;
     b.begin = b.n = 0;

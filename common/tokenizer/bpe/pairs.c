@@ -30,8 +30,10 @@ static uint32_t *find_slot(const struct gpt_bpe_pairs *pairs, int32_t left,
                            int32_t right)
 {
     size_t i = first_slot(pairs, name_of(left, right));
+
     for (;; i = (i + 1) & (pairs->n_slots - 1)) {
         uint32_t s = pairs->slot[i];
+
         if (s == 0)
             return &pairs->slot[i];
         const struct gpt_bpe_pair *p = &pairs->pair[s - 1];
@@ -44,7 +46,8 @@ static int grow_slots(struct gpt_bpe_pairs *pairs, struct gpt_err *err)
 {
     size_t n = pairs->n_slots ? pairs->n_slots * 2 : 1 << 12;
     uint32_t *slot;
-    GPT_TRY(gpt_new(&slot, n, sizeof *slot, "pairs by name", err));
+
+    GPT_TRY(gpt_new(&slot, n, sizeof(*slot), "pairs by name", err));
     gpt_free(pairs->slot);
     pairs->slot = slot;
     pairs->n_slots = n;
@@ -58,6 +61,7 @@ void gpt_bpe_pairs_lower(struct gpt_bpe_pairs *pairs, int32_t left,
                          int32_t right, int64_t by)
 {
     uint32_t s = *find_slot(pairs, left, right);
+
     if (s)
         pairs->pair[s - 1].count -= by;
 }
@@ -73,6 +77,7 @@ static bool goes_before(const struct gpt_bpe_rank *a,
 static void sift_up(struct gpt_bpe_rank *heap, size_t i)
 {
     struct gpt_bpe_rank moving = heap[i];
+
     while (i > 0 && goes_before(&moving, &heap[(i - 1) / 2])) {
         heap[i] = heap[(i - 1) / 2];
         i = (i - 1) / 2;
@@ -83,6 +88,7 @@ static void sift_up(struct gpt_bpe_rank *heap, size_t i)
 static void sift_down(struct gpt_bpe_rank *heap, size_t n, size_t i)
 {
     struct gpt_bpe_rank moving = heap[i];
+
     for (size_t child; (child = 2 * i + 1) < n; i = child) {
         if (child + 1 < n && goes_before(&heap[child + 1], &heap[child]))
             child++;
@@ -96,9 +102,11 @@ static void sift_down(struct gpt_bpe_rank *heap, size_t n, size_t i)
 struct gpt_bpe_pair *gpt_bpe_pairs_take(struct gpt_bpe_pairs *pairs)
 {
     struct gpt_bpe_rank *top = pairs->heap;
+
     while (pairs->n_heap) {
         struct gpt_bpe_pair *pair = &pairs->pair[top->pair];
         bool true_count = top->count == pair->count;
+
         if (true_count)
             *top = pairs->heap[--pairs->n_heap];
         else
@@ -119,9 +127,9 @@ int gpt_bpe_pairs_add(struct gpt_bpe_pairs *pairs,
     if (2 * (pairs->n + 1) > pairs->n_slots)
         GPT_TRY(grow_slots(pairs, err));
     GPT_TRY(gpt_grow(&pairs->pair, &pairs->cap, pairs->n + 1,
-                     sizeof *pairs->pair, "pairs of tokens", err));
+                     sizeof(*pairs->pair), "pairs of tokens", err));
     GPT_TRY(gpt_grow(&pairs->heap, &pairs->cap_heap, pairs->n_heap + 1,
-                     sizeof *pairs->heap, "pairs by rank", err));
+                     sizeof(*pairs->heap), "pairs by rank", err));
 
     uint32_t index = (uint32_t)pairs->n;
     *find_slot(pairs, pair->left, pair->right) = index + 1;

@@ -25,6 +25,7 @@ static bool span_at(const uint8_t *token, size_t len, size_t at,
     const bool ascii = token[at - 1] < 0x80;
     const size_t left = ascii ? 0 : at < 3 ? at : 3;
     const size_t right = len - at < 3 ? len - at : 3;
+
     memcpy(p + 3 - left, token + at - left, left + right);
     span->left = ascii ? token[at - 1]
                        : gpt_seams_char(p) & 0xFFFFFF >> (24 - 8 * left);
@@ -37,6 +38,7 @@ static bool span_at(const uint8_t *token, size_t len, size_t at,
 static void add_bit(struct gpt_seams *s, uint32_t left, uint32_t right)
 {
     uint64_t at = gpt_seams_hash(left, right) >> s->shift;
+
     s->spans[at / 64] |= (uint64_t)1 << at % 64;
 }
 
@@ -44,9 +46,11 @@ static void add_span(struct gpt_seams *s, const struct span *span)
 {
     const uint32_t n_left = span->any_left ? 0x40 : 1;
     const uint32_t n_right = span->any_right ? 0x40 : 1;
+
     for (uint32_t i = 0; i < n_left * n_right; i++) {
         uint32_t left = span->any_left ? (0x80 | i % 0x40) << 8 : 0;
         uint32_t right = span->any_right ? (0x80 | i / n_left) << 8 : 0;
+
         add_bit(s, span->left | left, span->right | right);
         add_bit(s, span->left | left, GPT_SEAMS_ANY);
         add_bit(s, GPT_SEAMS_ANY, span->right | right);
@@ -57,8 +61,10 @@ static void add_token(struct gpt_seams *s, const uint8_t *token, size_t len)
 {
     struct span span;
     bool word = false;
+
     for (size_t i = 1; i < len; i++) {
         unsigned pair = (unsigned)token[i - 1] << 8 | token[i];
+
         s->joined[pair / 64] |= (uint64_t)1 << pair % 64;
         if (token[i] < 0xE0 || !span_at(token, len, i, &span))
             continue;
@@ -72,6 +78,7 @@ int gpt_seams_open(struct gpt_seams *s, const struct gpt_vocab *v,
                    struct gpt_err *err)
 {
     unsigned log = LEAST_BITS;
+
     while (log < MOST_BITS && (int64_t)1 << log < v->n * BITS_A_TOKEN)
         log++;
     s->shift = 64 - log;
@@ -98,6 +105,7 @@ enum { BEFORE = 1, AFTER = 2 };
 void gpt_seams_fix(struct gpt_seams *s, struct gpt_str token)
 {
     const uint8_t *p = (const uint8_t *)token.data, *end = p + token.len;
+
     s->fixed = true;
     if (token.len >= 3 && gpt_seams_wide(p)) {
         add_bit(s, 0, gpt_seams_char(p));
@@ -133,6 +141,7 @@ bool gpt_seams_cut(const struct gpt_seams *s, const char *text, size_t len,
     const uint8_t *p = (const uint8_t *)text + at;
     bool left = at >= 3 && gpt_seams_wide(p - 3);
     bool right = len - at >= 3 && gpt_seams_wide(p);
+
     if (s->fixed && is_fixed(s, p, left, right))
         return false;
     if (right && (left || p[-1] < 0x80))
@@ -145,6 +154,7 @@ uint64_t gpt_seams_of(const struct gpt_seams *s, const char *piece, size_t len)
     const uint8_t *p = (const uint8_t *)piece;
     uint64_t apart = 0, wide = 0;
     size_t n = len - 1 < 64 ? len - 1 : 64;
+
     for (size_t i = 0; i < n; i++) {
         apart |= (uint64_t)!gpt_seams_joined(s, p[i], p[i + 1]) << i;
         wide |= (uint64_t)((p[i + 1] & 0xF0) == 0xE0) << i;
@@ -154,6 +164,7 @@ uint64_t gpt_seams_of(const struct gpt_seams *s, const char *piece, size_t len)
     uint64_t left = s->fixed ? apart | wide : wide & ~apart;
     for (; left; left &= left - 1) {
         size_t i = (size_t)__builtin_ctzll(left);
+
         cuts |= (uint64_t)gpt_seams_cut(s, piece, len, i + 1) << i;
     }
     return cuts;

@@ -41,6 +41,7 @@ static inline bool gpt_seams_joined(const struct gpt_seams *s, uint8_t left,
                                     uint8_t right)
 {
     unsigned pair = (unsigned)left << 8 | right;
+
     return s->joined[pair / 64] >> pair % 64 & 1;
 }
 
@@ -66,6 +67,7 @@ static inline bool gpt_seams_span(const struct gpt_seams *s, uint32_t left,
                                   uint32_t right)
 {
     uint64_t bit = gpt_seams_hash(left, right) >> s->shift;
+
     return s->spans[bit / 64] >> bit % 64 & 1;
 }
 

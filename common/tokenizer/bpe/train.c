@@ -70,14 +70,14 @@ static int see(struct round *r, uint32_t *index, int32_t left, int32_t right,
 {
     if (*index == 0) {
         GPT_TRY(gpt_grow(&r->candidate, &r->cap_candidates,
-                         r->n_candidates + 1, sizeof *r->candidate,
+                         r->n_candidates + 1, sizeof(*r->candidate),
                          "new pairs", err));
         r->candidate[r->n_candidates] =
             (struct candidate){.pair = {.left = left, .right = right}};
         *index = (uint32_t)++r->n_candidates;
     }
     GPT_TRY(gpt_grow(&r->sighting, &r->cap_sightings, r->n_sightings + 1,
-                     sizeof *r->sighting, "places of new pairs", err));
+                     sizeof(*r->sighting), "places of new pairs", err));
     struct candidate *c = &r->candidate[*index - 1];
     c->pair.count += count;
     c->pair.n_places++;
@@ -92,6 +92,7 @@ static int close_round(struct trainer *t, struct gpt_err *err)
     struct round *r = &t->round;
     int64_t enough = t->options->min_frequency;
     size_t n = 0;
+
     for (size_t i = 0; i < r->n_candidates; i++)
         if (r->candidate[i].pair.count >= enough)
             n += r->candidate[i].pair.n_places;
@@ -100,12 +101,13 @@ static int close_round(struct trainer *t, struct gpt_err *err)
 
     struct gpt_bpe_place *block;
     GPT_TRY(gpt_grow(&t->block, &t->cap_blocks, t->n_blocks + 1,
-                     sizeof *t->block, "places of pairs", err));
-    GPT_TRY(gpt_new(&block, n, sizeof *block, "places of pairs", err));
+                     sizeof(*t->block), "places of pairs", err));
+    GPT_TRY(gpt_new(&block, n, sizeof(*block), "places of pairs", err));
     t->block[t->n_blocks++] = block;
 
     for (size_t i = 0; i < r->n_candidates; i++) {
         struct candidate *c = &r->candidate[i];
+
         if (c->pair.count < enough)
             continue;
         c->pair.place = block;
@@ -114,6 +116,7 @@ static int close_round(struct trainer *t, struct gpt_err *err)
     }
     for (size_t i = 0; i < r->n_sightings; i++) {
         struct candidate *c = &r->candidate[r->sighting[i].candidate];
+
         if (c->pair.place)
             c->pair.place[c->n_filled++] = r->sighting[i].place;
     }
@@ -131,8 +134,10 @@ static int see_neighbours(struct trainer *t, int32_t new_token, size_t slot,
     int64_t count = t->piece[place.piece].count;
     int32_t left = t->token[slot - 1];
     int32_t right = t->token[slot + t->bytes[new_token]];
+
     if (left != EDGE) {
         struct gpt_bpe_place p = {place.piece, place.offset - t->bytes[left]};
+
         GPT_TRY(see(&t->round, &t->before[left], left, new_token, count, p,
                     err));
     }
@@ -161,6 +166,7 @@ static int merge_at(struct trainer *t, const struct gpt_bpe_pair *pair,
     size_t n_left = t->bytes[pair->left], n_right = t->bytes[pair->right];
     size_t slot = t->begin[place.piece] + place.offset;
     size_t middle = slot + n_left, end = middle + n_right;
+
     /* A slot that no longer begins this token holds a longer one's id, or
      * INNER, so the first comparison settles that. */
     if (token[slot] != pair->left || token[middle] != pair->right)
@@ -183,6 +189,7 @@ static int merge_pair(struct trainer *t, struct gpt_bpe_pair pair,
 {
     struct gpt_bpe_trained *m = &t->model;
     int32_t new_token = (int32_t)(GPT_BPE_BYTES + m->n_merges);
+
     m->merges[m->n_merges++] = (struct gpt_bpe_merge){pair.left, pair.right};
     t->bytes[new_token] = t->bytes[pair.left] + t->bytes[pair.right];
 
@@ -191,6 +198,7 @@ static int merge_pair(struct trainer *t, struct gpt_bpe_pair pair,
 
     for (size_t i = 0; i < t->round.n_candidates; i++) {
         const struct gpt_bpe_pair *p = &t->round.candidate[i].pair;
+
         t->before[p->left] = 0;
         t->after[p->right] = 0;
     }
@@ -201,6 +209,7 @@ static int merge_all(struct trainer *t, struct gpt_err *err)
 {
     while (t->model.n_merges < t->options->max_merges) {
         const struct gpt_bpe_pair *pair = gpt_bpe_pairs_take(&t->pairs);
+
         if (!pair || pair->count < t->options->min_frequency)
             break;
         if (gpt_signals_stop())
@@ -217,6 +226,7 @@ static int merge_all(struct trainer *t, struct gpt_err *err)
 static int allocate(struct trainer *t, struct gpt_err *err)
 {
     size_t n_slots = 1;
+
     if (t->n_pieces > UINT32_MAX)
         return gpt_fail(err, GPT_EDATA, "more than 2^32 - 1 distinct pieces");
     for (size_t i = 0; i < t->n_pieces; i++) {
@@ -228,19 +238,20 @@ static int allocate(struct trainer *t, struct gpt_err *err)
     }
     t->n_slots = n_slots;
     size_t n_ids = (size_t)(GPT_BPE_BYTES + t->options->max_merges);
-    GPT_TRY(gpt_new(&t->token, n_slots, sizeof *t->token, "tokens", err));
-    GPT_TRY(gpt_new(&t->begin, t->n_pieces, sizeof *t->begin, "pieces", err));
-    GPT_TRY(gpt_new(&t->bytes, n_ids, sizeof *t->bytes, "lengths", err));
-    GPT_TRY(gpt_new(&t->before, n_ids, sizeof *t->before, "neighbours", err));
-    GPT_TRY(gpt_new(&t->after, n_ids, sizeof *t->after, "neighbours", err));
+    GPT_TRY(gpt_new(&t->token, n_slots, sizeof(*t->token), "tokens", err));
+    GPT_TRY(gpt_new(&t->begin, t->n_pieces, sizeof(*t->begin), "pieces", err));
+    GPT_TRY(gpt_new(&t->bytes, n_ids, sizeof(*t->bytes), "lengths", err));
+    GPT_TRY(gpt_new(&t->before, n_ids, sizeof(*t->before), "neighbours", err));
+    GPT_TRY(gpt_new(&t->after, n_ids, sizeof(*t->after), "neighbours", err));
     return gpt_new(&t->model.merges, (size_t)t->options->max_merges,
-                   sizeof *t->model.merges, "merges", err);
+                   sizeof(*t->model.merges), "merges", err);
 }
 
 /* Every byte a token. */
 static void lay_out(struct trainer *t)
 {
     int32_t id[GPT_BPE_BYTES];
+
     for (int rank = 0; rank < GPT_BPE_BYTES; rank++) {
         id[gpt_byte_of_rank(rank)] = rank;
         t->bytes[rank] = 1;
@@ -249,6 +260,7 @@ static void lay_out(struct trainer *t)
     t->token[slot++] = EDGE;
     for (size_t i = 0; i < t->n_pieces; i++) {
         const struct gpt_word *p = &t->piece[i];
+
         t->begin[i] = slot;
         for (size_t k = 0; k < p->len; k++)
             t->token[slot++] = id[(uint8_t)p->data[k]];
@@ -261,12 +273,13 @@ static void lay_out(struct trainer *t)
 static int first_look(struct trainer *t, struct gpt_err *err)
 {
     uint32_t(*seen)[GPT_BPE_BYTES];
-    GPT_TRY(gpt_new(&seen, GPT_BPE_BYTES, sizeof *seen, "pairs of bytes",
+    GPT_TRY(gpt_new(&seen, GPT_BPE_BYTES, sizeof(*seen), "pairs of bytes",
                     err));
     int status = GPT_OK;
     for (size_t i = 0; i < t->n_pieces && status == GPT_OK; i++) {
         const struct gpt_word *p = &t->piece[i];
         const int32_t *token = t->token + t->begin[i];
+
         for (size_t k = 0; k + 1 < p->len && status == GPT_OK; k++)
             status = see(&t->round, &seen[token[k]][token[k + 1]], token[k],
                          token[k + 1], p->count,
@@ -301,6 +314,7 @@ int gpt_bpe_train(struct gpt_bpe_trained *model, const struct gpt_word *pieces,
     struct trainer t = {
         .piece = pieces, .n_pieces = n_pieces, .options = options};
     int status;
+
     GPT_TRY_GOTO(status, allocate(&t, err), out);
     lay_out(&t);
     GPT_TRY_GOTO(status, first_look(&t, err), out);

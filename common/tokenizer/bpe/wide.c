@@ -49,6 +49,7 @@ static int learn(struct gpt_wide *w, struct gpt_wide_char *c,
     struct gpt_ids ids = {.data = NULL};
     size_t n;
     enum gpt_piece_kind kind = gpt_piece_wide_kind(p, 3, &n);
+
     if (n != 3) { /* a surrogate, or a form that is too long */
         *c = (struct gpt_wide_char){.n = 1, .kind = SPACE};
         return GPT_OK;
@@ -70,6 +71,7 @@ static int learn(struct gpt_wide *w, struct gpt_wide_char *c,
 static inline const struct gpt_wide_char *char_at(struct walk *k, size_t at)
 {
     uint32_t b;
+
     if (k->len - at < sizeof(b))
         return NULL;
     memcpy(&b, k->text + at, sizeof(b));
@@ -93,6 +95,7 @@ static inline const struct gpt_wide_char *char_at(struct walk *k, size_t at)
 static bool may_end(const struct walk *k, size_t at, unsigned kind)
 {
     size_t n;
+
     if (at == k->len)
         return true;
     unsigned next = gpt_piece_kind(k->text + at, k->len - at, &n);
@@ -121,6 +124,7 @@ static size_t group_end(struct walk *k, const struct gpt_wide_char *c,
 {
     const struct gpt_wide_char *next;
     size_t end = at + 3;
+
     for (; !may_cut(k, c, next = char_at(k, end), end); end += 3, c = next)
         if (!next)
             return at;
@@ -131,6 +135,7 @@ static size_t group_end(struct walk *k, const struct gpt_wide_char *c,
 static size_t blank_end(struct walk *k, size_t at)
 {
     const struct gpt_wide_char *c = char_at(k, at + 1);
+
     if (!c)
         return at;
     if (gpt_seams_before(k->seams, k->text + at + 1))
@@ -146,6 +151,7 @@ static size_t copy_ids(struct walk *k, const struct gpt_wide_char **c,
 {
     const struct gpt_wide_char *this = *c, *next;
     size_t n = 0, i = *at, most = *at + 3 * BATCH;
+
     for (; this && i < most; i += 3, this = next) {
         next = char_at(k, i + 3);
         if (!may_cut(k, this, next, i + 3)) {
@@ -167,6 +173,7 @@ int gpt_wide_encode(struct gpt_wide *w, const char *text, size_t len,
     struct walk k = {.w = w, .seams = gpt_bpe_seams(w->bpe), .len = len,
                      .text = (const uint8_t *)text, .err = err};
     const struct gpt_wide_char *c;
+
     if (text[at] == ' ') {
         *run = (struct gpt_wide_run){at, blank_end(&k, at)};
         return k.status;

@@ -6,10 +6,12 @@ void ISA(adamw)(float *restrict p, float *restrict m, float *restrict v,
                 const struct cpu_adamw_rates *r)
 {
     const struct cpu_adamw_rates k = *r;
+
     for (int64_t i = 0; i < n; i++) {
         float gi = g[i] * k.grad_scale;
         float mi = k.b1 * m[i] + k.one_b1 * gi;
         float vt = k.b2 * v[i] + k.one_b2 * (gi * gi);
+
         m[i] = mi;
         v[i] = vt;
         float size = sqrtf(vt * k.inv_bias2) + k.eps;
@@ -21,7 +23,8 @@ void ISA(widen)(float *y, const uint16_t *x, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
         uint32_t bits = (uint32_t)x[i] << 16;
-        memcpy(&y[i], &bits, sizeof bits);
+
+        memcpy(&y[i], &bits, sizeof(bits));
     }
 }
 
@@ -30,7 +33,8 @@ void ISA(narrow)(uint16_t *y, const float *x, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
         uint32_t u;
-        memcpy(&u, &x[i], sizeof u);
+
+        memcpy(&u, &x[i], sizeof(u));
         uint32_t even = (u + 0x7fff + (u >> 16 & 1)) >> 16;
         uint32_t quiet = u >> 16 | 0x40;
         y[i] = (uint16_t)((u & 0x7fffffff) > 0x7f800000 ? quiet : even);
@@ -53,9 +57,11 @@ double ISA(sum_squares)(const float *x, int64_t n)
 {
     double sum[LANES] = {0};
     int64_t i = 0;
+
     for (; i + LANES <= n; i += LANES)
         for (int k = 0; k < LANES; k++) {
             double v = (double)x[i + k];
+
             sum[k] += v * v;
         }
     for (; i < n; i++)
@@ -67,6 +73,7 @@ double ISA(sum_plain)(const float *x, int64_t n)
 {
     double sum[LANES] = {0};
     int64_t i = 0;
+
     for (; i + LANES <= n; i += LANES)
         for (int k = 0; k < LANES; k++)
             sum[k] += (double)x[i + k];

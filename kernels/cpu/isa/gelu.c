@@ -10,6 +10,7 @@ static const float root = 0.797884561f, cubic = 0.044715f;
 static inline vf logistic_of(vf x, vf square)
 {
     vf v = all(-2 * root) * x * (all(cubic) * square + all(1));
+
     v = pick(v > all(80), all(80), v);
     return all(1) / (vexp(v) + all(1));
 }
@@ -23,6 +24,7 @@ static inline vf slope(vf x)
 {
     vf square = x * x, s = logistic_of(x, square);
     vf du = all(root) * (all(3 * cubic) * square + all(1));
+
     return s + all(2) * x * s * (all(1) - s) * du;
 }
 
@@ -30,13 +32,16 @@ void ISA(bias_gelu)(float *c, float *aux, const float *bias, int64_t n)
 {
     for (int64_t j = 0; j < n; j += W) {
         int64_t left = n - j;
+
         if (left >= W) {
             vf x = load(c + j) + load(bias + j);
+
             if (aux)
                 store(aux + j, x);
             store(c + j, gelu_of(x));
         } else {
             vf x = load_part(c + j, left, 0) + load_part(bias + j, left, 0);
+
             if (aux)
                 store_part(aux + j, x, left);
             store_part(c + j, gelu_of(x), left);
@@ -48,6 +53,7 @@ void ISA(gelu)(float *y, const float *x, int64_t n)
 {
     for (int64_t j = 0; j < n; j += W) {
         int64_t left = n - j;
+
         if (left >= W)
             store(y + j, gelu_of(load(x + j)));
         else
@@ -59,6 +65,7 @@ void ISA(gelu_grad)(float *c, const float *aux, int64_t n)
 {
     for (int64_t j = 0; j < n; j += W) {
         int64_t left = n - j;
+
         if (left >= W)
             store(c + j, load(c + j) * slope(load(aux + j)));
         else

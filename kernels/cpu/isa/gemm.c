@@ -9,11 +9,13 @@ sums(const struct cpu_tile *t, int64_t a_row, int64_t a_col, const int64_t *row,
      vf acc[MR][NV])
 {
     const float *a = t->a, *b = t->b;
+
     for (int64_t l = 0; l < t->k; l++, a += a_col, b += NR) {
         vf b0 = load(b), b1 = load(b + W);
 #pragma GCC unroll 16
         for (int i = 0; i < MR; i++) {
             vf ai = all(a[row ? row[i] : i * a_row]);
+
             acc[i][0] += ai * b0;
             acc[i][1] += ai * b1;
         }
@@ -27,6 +29,7 @@ whole(const struct cpu_tile *t, int64_t a_row, int64_t a_col)
     float *c = t->c;
     int64_t ldc = t->ldc;
     bool add = t->add;
+
     for (int i = 0; i < MR; i++) /* comes while the sums run */
         __builtin_prefetch(c + i * ldc, 1);
     sums(t, a_row, a_col, NULL, acc);
@@ -50,12 +53,14 @@ static void edge(const struct cpu_tile *t)
     float out[MR][NR];
     int64_t row[MR];
     vf acc[MR][NV] = {{{0}}};
+
     for (int64_t i = 0; i < MR; i++)
         row[i] = (i < t->m ? i : t->m - 1) * t->a_row;
     sums(t, 0, t->a_col, row, acc);
-    memcpy(out, acc, sizeof out);
+    memcpy(out, acc, sizeof(out));
     for (int64_t i = 0; i < t->m; i++) {
         float *c = t->c + i * t->ldc;
+
         for (int64_t j = 0; j < t->n; j++)
             c[j] = t->add ? c[j] + out[i][j] : out[i][j];
     }
@@ -102,7 +107,8 @@ static inline void transpose2(float *to, int64_t to_row, const float *from,
 {
     for (int l = 0; l < 4; l++) {
         float pair[2] = {from[l], from[from_row + l]};
-        memcpy(to + l * to_row, pair, sizeof pair);
+
+        memcpy(to + l * to_row, pair, sizeof(pair));
     }
 }
 
@@ -116,6 +122,7 @@ turned_panel(float *to, const float *from, int64_t col, int64_t k,
     for (int64_t l0 = 0; l0 < k; l0 += 16) {
         int64_t end = k < l0 + 16 ? k : l0 + 16, whole4 = end - (end - l0) % 4;
         int64_t j = 0;
+
         for (; j + 4 <= width; j += 4)
             for (int64_t l = l0; l < whole4; l += 4)
                 transpose4(to + l * width + j, width, from + l + j * col, col);
@@ -144,13 +151,15 @@ panels(float *to, const float *from, int64_t row, int64_t col, int64_t k,
        int64_t n, int64_t width)
 {
     int64_t count = n / width, done = 0;
+
     if (col == 1) { /* four rows at a time, all panels */
         for (int64_t l0 = 0; l0 < k; l0 += 4) {
             int64_t end = k < l0 + 4 ? k : l0 + 4;
+
             for (int64_t p = 0; p < count; p++)
                 for (int64_t l = l0; l < end; l++)
                     memcpy(to + (p * k + l) * width, from + l * row + p * width,
-                           (size_t)width * sizeof *to);
+                           (size_t)width * sizeof(*to));
         }
         done = count;
     } else if (row == 1) {
@@ -160,6 +169,7 @@ panels(float *to, const float *from, int64_t row, int64_t col, int64_t k,
     }
     for (; done * width < n; done++) {
         int64_t left = n - done * width;
+
         part_panel(to + done * k * width, from + done * width * col, row, col,
                    k, left < width ? left : width, width);
     }

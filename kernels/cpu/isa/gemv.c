@@ -15,12 +15,14 @@ dots_of(float *y, int64_t ldy, const float *x, int64_t ldx, const float *w,
 {
     vf acc[4][4] = {{{0}}}; /* [row of x][row of w] */
     int64_t l = 0;
+
     for (; l + 2 * W <= k; l += 2 * W)
 #pragma GCC unroll 2
         for (int u = 0; u < 2; u++)
 #pragma GCC unroll 4
             for (int r = 0; r < R; r++) {
                 vf wr = load(w + r * ldw + l + u * W);
+
                 if (u == 0)
                     __builtin_prefetch(w + (r + AHEAD) * ldw + l);
 #pragma GCC unroll 4
@@ -42,6 +44,7 @@ dots_of(float *y, int64_t ldy, const float *x, int64_t ldx, const float *w,
 #pragma GCC unroll 4
         for (int r = 0; r < R; r++) {
             float dot = lanes_sum(acc[i][r]), *out = y + i * ldy + r;
+
             *out = add ? *out + dot : dot;
         }
 }
@@ -51,12 +54,14 @@ void ISA(dots)(float *y, int64_t ldy, const float *x, int64_t ldx,
                bool add)
 {
     int64_t j = 0;
+
     for (; m == 1 && j + 4 <= n; j += 4)
         dots_of(y + j, ldy, x, ldx, w + j * ldw, ldw, k, add, 1, 4);
     for (; j + 2 <= n; j += 2)
         for (int64_t i = 0; i < m; i += 4) {
             const float *xi = x + i * ldx, *wj = w + j * ldw;
             float *to = y + i * ldy + j;
+
             if (m - i >= 4)
                 dots_of(to, ldy, xi, ldx, wj, ldw, k, add, 4, 2);
             else if (m - i == 3)
@@ -77,12 +82,15 @@ void ISA(combine)(float *y, const float *a, const float *x, int64_t ldx,
                   int64_t n, int64_t k)
 {
     int64_t j = 0;
+
     for (; j + 4 * W <= n; j += 4 * W) {
         vf s0 = load(y + j), s1 = load(y + j + W);
         vf s2 = load(y + j + 2 * W), s3 = load(y + j + 3 * W);
         const float *row = x + j;
+
         for (int64_t i = 0; i < k; i++, row += ldx) {
             vf ai = all(a[i]);
+
             s0 += ai * load(row);
             s1 += ai * load(row + W);
             s2 += ai * load(row + 2 * W);
@@ -95,6 +103,7 @@ void ISA(combine)(float *y, const float *a, const float *x, int64_t ldx,
     }
     for (; j + W <= n; j += W) {
         vf s = load(y + j);
+
         for (int64_t i = 0; i < k; i++)
             s += all(a[i]) * load(x + i * ldx + j);
         store(y + j, s);

@@ -20,8 +20,10 @@ void ISA(moments)(const float *x, int64_t n, float eps, float *mean,
                   float *rstd)
 {
     float m = 0;
+
     if (mean) {
         vf sum = {0};
+
         for (int64_t j = 0; j < n; j += W)
             sum += row_load(x, j, n);
         m = *mean = lanes_sum(sum) / (float)n;
@@ -30,10 +32,12 @@ void ISA(moments)(const float *x, int64_t n, float eps, float *mean,
     int64_t j = 0;
     for (; j + W <= n; j += W) {
         vf d = load(x + j) - all(m);
+
         square += d * d;
     }
     if (j < n) {
         vf d = load_part(x + j, n - j, m) - all(m);
+
         square += d * d;
     }
     *rstd = 1 / sqrtf(lanes_sum(square) / (float)n + eps);
@@ -44,6 +48,7 @@ void ISA(norm_row)(float *y, const float *x, const float *w, const float *b,
 {
     for (int64_t j = 0; j < n; j += W) {
         vf v = (row_load(x, j, n) - all(mean)) * all(rstd) * row_load(w, j, n);
+
         row_store(y, b ? v + row_load(b, j, n) : v, j, n);
     }
 }
@@ -55,9 +60,11 @@ void ISA(norm_grad_row)(float *dr, const float *dy, const float *x,
                         float mean, float rstd, bool centred)
 {
     vf sum = {0}, dot = {0};
+
     for (int64_t j = 0; j < n; j += W) {
         vf xhat = (row_load(x, j, n) - all(mean)) * all(rstd);
         vf d = row_load(dy, j, n), g = d * row_load(w, j, n);
+
         sum += g;
         dot += g * xhat;
         row_store(dw, row_load(dw, j, n) + d * xhat, j, n);
@@ -70,6 +77,7 @@ void ISA(norm_grad_row)(float *dr, const float *dy, const float *x,
         vf xhat = (row_load(x, j, n) - all(mean)) * all(rstd);
         vf g = row_load(dy, j, n) * row_load(w, j, n);
         vf d = (g - a - xhat * b) * all(rstd);
+
         row_store(dr, row_load(dr, j, n) + d, j, n);
     }
 }

@@ -30,6 +30,7 @@ static inline vq product(vq a, uint32_t m)
 static inline void zip(vq a, vq b, vu *low, vu *high)
 {
     vq at = {0};
+
     for (int i = 0; i < Q; i++)
         at[i] = (uint64_t)(i / 2 + i % 2 * Q);
     *low = (vu)__builtin_shuffle(a, b, at);
@@ -43,6 +44,7 @@ static inline void words(const uint32_t key[2], uint64_t block, vu out[4])
     const vq low = (vq){0} + 0xffffffff;
     vq c0[2], c1[2], c2[2] = {{0}}, c3[2] = {{0}};
     vq count = {0};
+
     for (int i = 0; i < Q; i++)
         count[i] = (uint64_t)i;
     for (int h = 0; h < 2; h++) {
@@ -53,6 +55,7 @@ static inline void words(const uint32_t key[2], uint64_t block, vu out[4])
     for (int round = 0; round < 10; round++) {
         for (int h = 0; h < 2; h++) {
             vq p0 = product(c0[h], 0xd2511f53), p1 = product(c2[h], 0xcd9e8d57);
+
             c0[h] = (p1 >> 32) ^ c1[h] ^ k0;
             c1[h] = p1;
             c2[h] = (p0 >> 32) ^ c3[h] ^ k1;
@@ -77,8 +80,9 @@ static int64_t some(float *y, const float *x, int64_t n,
 {
     uint32_t word[4 * W];
     vu w[4];
+
     words(d->key, block, w);
-    memcpy(word, w, sizeof word);
+    memcpy(word, w, sizeof(word));
     int64_t count = 4 * W - skip < n ? 4 * W - skip : n;
     for (int64_t i = 0; i < count; i++)
         y[i] = word[skip + i] >> 8 < d->below ? 0 : x[i] * d->scale;
@@ -89,14 +93,17 @@ void ISA(drop)(float *y, const float *x, int64_t n, const struct cpu_drop *d,
                uint64_t index)
 {
     int64_t i = 0;
+
     if (index % 4)
         i = some(y, x, n, d, index / 4, (int64_t)(index % 4));
     /* 4 W - index % 4 elements are done: from here on blocks are whole */
     for (; i + 4 * W <= n; i += 4 * W) {
         vu w[4];
+
         words(d->key, (index + (uint64_t)i) / 4, w);
         for (int k = 0; k < 4; k++) {
             vf v = load(x + i + k * W) * all(d->scale);
+
             store(y + i + k * W, pick(dropped(w[k], d->below), (vf){0}, v));
         }
     }

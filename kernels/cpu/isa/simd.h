@@ -42,6 +42,7 @@ static inline vf all(float x)
 static inline vf load_part(const float *x, int64_t n, float fill)
 {
     float lanes[W];
+
     for (int i = 0; i < W; i++)
         lanes[i] = i < n ? x[i] : fill;
     return load(lanes);
@@ -50,6 +51,7 @@ static inline vf load_part(const float *x, int64_t n, float fill)
 static inline void store_part(float *x, vf v, int64_t n)
 {
     float lanes[W];
+
     store(lanes, v);
     for (int64_t i = 0; i < n; i++)
         x[i] = lanes[i];
@@ -92,6 +94,7 @@ static inline float lanes_sum(vf v)
 static inline float lanes_max(vf v)
 {
     float x[W];
+
     store(x, v);
     for (int i = 1; i < W; i++)
         x[0] = x[i] > x[0] ? x[i] : x[0];
@@ -111,6 +114,7 @@ static inline vf vexp(vf x)
     vi n = (vi)t - (vi)magic;
     vf whole = t - magic;
     vf r = y - whole * all(0x1.62e400p-1f);
+
     r = r - whole * all(0x1.7f7d1cp-20f);
     vf p = all(0x1.6a2350p-10f);
     p = p * r + all(0x1.123a6cp-7f);

@@ -5,6 +5,7 @@ float ISA(max)(const float *x, int64_t n)
 {
     vf a = all(-INFINITY), b = a;
     int64_t j = 0;
+
     for (; j + 2 * W <= n; j += 2 * W) {
         a = larger(load(x + j), a);
         b = larger(load(x + j + W), b);
@@ -18,13 +19,16 @@ float ISA(exp_sum)(float *x, int64_t n, float scale, float shift)
 {
     vf s = all(scale), t = all(shift), sum = {0};
     int64_t j = 0;
+
     for (; j + W <= n; j += W) {
         vf e = vexp(load(x + j) * s - t);
+
         store(x + j, e);
         sum += e;
     }
     if (j < n) {
         vf e = vexp(load_part(x + j, n - j, -INFINITY) * s - t);
+
         store_part(x + j, e, n - j);
         sum += e;
     }
@@ -35,6 +39,7 @@ float ISA(sum_exp)(const float *x, int64_t n, float shift)
 {
     vf t = all(shift), sum = {0};
     int64_t j = 0;
+
     for (; j + W <= n; j += W)
         sum += vexp(load(x + j) - t);
     if (j < n)
@@ -46,12 +51,14 @@ float ISA(dot)(const float *x, const float *y, int64_t n)
 {
     vf a = {0}, b = {0};
     int64_t j = 0;
+
     for (; j + 2 * W <= n; j += 2 * W) {
         a += load(x + j) * load(y + j);
         b += load(x + j + W) * load(y + j + W);
     }
     for (; j < n; j += W) {
         int64_t left = n - j < W ? n - j : W;
+
         a += load_part(x + j, left, 0) * load_part(y + j, left, 0);
     }
     return lanes_sum(a + b);
@@ -66,6 +73,7 @@ void ISA(scale)(float *x, int64_t n, float factor)
 static inline void grad_step(vf *s, vf *dp, vf keep, vf scale, vf lse, vf delta)
 {
     vf p = vexp(*s * scale - lse);
+
     *dp = p * (*dp * keep - delta) * scale;
     *s = p * keep;
 }
@@ -74,6 +82,7 @@ void ISA(softmax_grad)(float *s, float *dp, const float *keep, int64_t n,
                        float scale, float lse, float delta)
 {
     int64_t j = 0;
+
     for (; j < n; j += W) {
         int64_t left = n - j;
         bool part = left < W;
@@ -82,6 +91,7 @@ void ISA(softmax_grad)(float *s, float *dp, const float *keep, int64_t n,
         vf kj = !keep  ? all(1)
                 : part ? load_part(keep + j, left, 0)
                        : load(keep + j);
+
         grad_step(&sj, &dj, kj, all(scale), all(lse), all(delta));
         if (part) {
             store_part(s + j, sj, left);
