@@ -1,16 +1,16 @@
 #!/bin/sh
-# Makes a corpus of the shape that OSCAR dumps have, one JSON object a line with
-# "id" and "text", from English text that any Debian machine can get.
+# Makes a corpus in the form of OSCAR dumps, one JSON object on each line with
+# "id" and "text", from English text that any Debian machine can download.
 #
 # usage: demo-corpus.sh DIR
 #
 # Writes DIR/oscar.jsonl.xz (DIR/oscar.jsonl where xz cannot be used) and prints
-# its name; everything else is said on stderr. The text is, in this order:
-#   DEMO_TEXT   a file of your own, when that variable is set;
+# its name; messages go to stderr. The text is the first of these that there is:
+#   DEMO_TEXT   a file of your own, if that variable names one;
 #   kjv         the King James Bible of 1611 (public domain), unpacked from the
 #               Debian packages bible-kjv and bible-kjv-text into DIR/package;
 #               nothing is installed;
-#   documents   what /usr/share holds: manuals, copyright notices, licences.
+#   documents   files in /usr/share: manuals, copyright notices, licences.
 set -eu
 dir=${1:?usage: demo-corpus.sh DIR}
 mkdir -p "$dir"
@@ -30,7 +30,7 @@ fetch() { # package...: unpacked into $dir/package
     done
 }
 
-# The program that prints the text links with readline, which may be missing.
+# The program that prints the text is linked to readline, which may be missing.
 readline() {
     ldd "$1" 2>/dev/null | grep -q 'not found' || return 0
     fetch "$(apt-cache depends bible-kjv |
@@ -43,7 +43,7 @@ get_kjv() {
         command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null ||
             return 1
         fetch bible-kjv bible-kjv-text || {
-            say "asking for package lists first"
+            say "updating the package lists first"
             apt_get update >&2 && fetch bible-kjv bible-kjv-text
         } || return 1
         bible=$dir/package/usr/bin/bible
@@ -64,7 +64,7 @@ get_kjv() {
     rm "$dir/verses"
 }
 
-# ---- whatever is here ----
+# ---- documents of this machine ----
 
 get_documents() {
     find /usr/share/debian-reference /usr/share/doc /usr/share/common-licenses \
@@ -83,10 +83,10 @@ get_documents() {
     [ "$(wc -c <"$dir/text")" -gt 200000 ]
 }
 
-# ---- paragraphs into JSON lines, shuffled, always in the same way ----
+# ---- paragraphs into JSON lines, in an order that is always the same ----
 
-# A document is what stands between blank lines; short ones are joined to pages
-# of up to 2000 characters.
+# Blank lines end a paragraph. Short paragraphs are joined to documents of up to
+# 2000 characters.
 to_jsonl() {
     perl -e '
         use strict;
@@ -125,11 +125,11 @@ elif get_kjv; then
 elif get_documents; then
     say "text: documents of this machine (bible-kjv could not be fetched)"
 else
-    say "found no text; set DEMO_TEXT to a text file of a megabyte or more"
+    say "there is no text; set DEMO_TEXT to a text file of a megabyte or more"
     exit 1
 fi
 
-# Text that is not UTF-8 would be refused, as in any JSON.
+# JSON is UTF-8: gpt-preprocess would refuse other bytes.
 iconv -c -f UTF-8 -t UTF-8 <"$dir/text" | to_jsonl >"$dir/oscar.jsonl"
 rm "$dir/text"
 say "$(wc -l <"$dir/oscar.jsonl") documents, $(wc -c <"$dir/oscar.jsonl") bytes"

@@ -1,11 +1,11 @@
 #!/bin/sh
 # The whole pipeline in less than five minutes on two cores: text, vocabulary,
-# tokens, training, resuming, generated text. `make demo` calls it with BUILD
-# set. Everything is written to BUILD/demo, which is made anew each time; every
-# command is shown as it could be typed there.
+# tokens, training, resuming, generated text. `make demo` runs it, with BUILD.
+# All files are in BUILD/demo, which is removed first. Each command is printed
+# in the form in which it can be typed there.
 #
 #   DEMO_TEXT=FILE     train on a text file of your own, of a megabyte or more
-#   DEMO_PROMPT=TEXT   how the generated texts begin
+#   DEMO_PROMPT=TEXT   the beginning of the generated texts
 #   DEMO_SECONDS=N     train for about N seconds (default 150)
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
@@ -52,7 +52,7 @@ mkdir -p "$demo"
 cd "$demo"
 started=$(date +%s)
 
-step '1. A corpus of the shape of OSCAR: one JSON object a line, with "text"'
+step '1. A corpus in the form of OSCAR: lines of JSON with a field "text"'
 grep -q GPT_HAVE_LZMA ../config.mk 2>/dev/null || export DEMO_XZ=0
 show sh "$here/demo-corpus.sh" .
 corpus=$(sh "$here/demo-corpus.sh" .)
@@ -62,7 +62,7 @@ ls -l "$corpus"
 step '2. A vocabulary of 2048 tokens for it'
 run gpt-vocab --input "$corpus" --vocab-size 2048 --output-prefix demo
 
-step '3. Tokens, as training reads them'
+step '3. Tokens, in the form in which training reads them'
 run gpt-preprocess --input "$corpus" --output-prefix demo \
     --vocab-file demo-vocab.json --merge-file demo-merges.txt --append-eod
 
@@ -76,7 +76,7 @@ generate() {
         --temperature 0.8 --top-k 40 --seed 1
 }
 
-step '4. A trial of 100 steps: how many fit into the time there is?'
+step "4. A trial of 100 steps, to see how many take $seconds seconds"
 train --train-iters 100 --log-interval 50 --eval-iters 0 \
     --metrics trial.jsonl --quiet
 ms=$(metric elapsed_ms trial.jsonl | tail -n 1)
@@ -85,10 +85,11 @@ steps=$(awk -v ms="$ms" -v s="$seconds" 'BEGIN {
     print (n < 300 ? 300 : (n > 10000 ? 10000 : n))
 }')
 last=$((steps - 100))
-limit=$(awk -v s="$seconds" 'BEGIN { print s * 1.4 / 60 }') # other work, too
+# More than the measured time: the machine may have other work.
+limit=$(awk -v s="$seconds" 'BEGIN { print s * 1.4 / 60 }')
 echo "$ms ms a step: $steps steps"
 
-step '5. One step, to have a model that knows nothing yet'
+step '5. One step, and the text of a model that has learned nothing yet'
 train --train-iters "$steps" --save ckpt --exit-interval 1 --eval-interval 1 \
     --log-interval 1 --quiet
 generate
@@ -97,13 +98,13 @@ step "6. Training up to step $last, about $seconds seconds"
 train --train-iters "$steps" --save ckpt --load ckpt --exit-interval "$last" \
     --eval-interval 400 --log-interval 200 --exit-duration-in-mins "$limit"
 
-step '7. The same command again goes on where it stopped, to the end'
+step '7. The same command resumes the run and completes it'
 train --train-iters "$steps" --save ckpt --load ckpt \
     --eval-interval 50 --log-interval 50 --exit-duration-in-mins 0.5
 
-step '8. The same prompt as before'
+step '8. The text after training, with the same prompt'
 generate
-step '... and the beginnings of three documents'
+step '9. Three new documents'
 run gpt-generate --load ckpt --prompt '' --num-samples 3 --tokens 60 \
     --temperature 0.8 --top-k 40 --seed 2
 
@@ -112,7 +113,7 @@ final=$(metric validation_loss ckpt/metrics.jsonl | tail -n 1)
 step "Validation loss: $first after one step, $final after" \
     "$(metric iteration ckpt/metrics.jsonl | tail -n 1)"
 awk -v a="$first" -v b="$final" 'BEGIN { exit !(b > 0 && b < a - 1.5) }' ||
-    fail "the loss fell from '$first' to '$final' only"
+    fail "the loss only fell from '$first' to '$final'"
 
 cat <<X
 
@@ -120,14 +121,14 @@ Done in $(($(date +%s) - started)) seconds. Everything is in $demo:
   $corpus, demo-vocab.json, demo-merges.txt, demo_text_document.{bin,idx},
   ckpt/iter_*, ckpt/metrics.jsonl (a JSON object for every line of the log)
 
-What to try next, there:
+What to try next in this directory:
   PATH=$build:\$PATH GPT_DATADIR=$GPT_DATADIR; export PATH GPT_DATADIR
   gpt-generate --load ckpt --prompt 'In the beginning' --temperature 0.7
   gpt-reshape inspect ckpt
   gpt-reshape --load-path ckpt --save-path hf --to hf
   the command of step 7 with more --train-iters and
-      --override-opt-param-scheduler, to go on training
-or in the source tree:
+      --override-opt-param-scheduler, to train further
+What to try next in the source tree:
   DEMO_TEXT=your.txt DEMO_PROMPT='Once' make demo
   man ./man/gpt.7
 X

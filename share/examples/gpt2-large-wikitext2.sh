@@ -1,22 +1,23 @@
 #!/bin/sh
-# A published run to compare with: GPT-2 large from random weights on
-# WikiText-2 (raw), as Hugging Face's guide to Megatron-LM in accelerate logs it
+# Repeats a published run: GPT-2 large from random weights on WikiText-2 (raw),
+# as logged in Hugging Face's guide to Megatron-LM in accelerate
 # (docs/source/usage_guides/megatron_lm.md): 48 x 1024 tokens a step, 245 steps
-# (5 epochs), linear decay from 5e-5, dropout 0.1, bf16, clipping at 1. Its
-# validation perplexities after the first four epochs are printed beside ours.
+# (5 epochs), linear decay from 5e-5, dropout 0.1, bf16, clipping at 1. The
+# script prints its validation perplexities beside the published ones of the
+# first four epochs.
 #
 # usage: gpt2-large-wikitext2.sh TEXT VOCAB DIR [OPTION of gpt-train]...
 #
 #   TEXT   directory of wiki.train.raw and wiki.valid.raw
 #   VOCAB  directory of GPT-2's vocab.json and merges.txt
-#   DIR    where data sets, checkpoints and metrics.jsonl go; a run that was
-#          ended goes on
+#   DIR    directory for data sets, checkpoints and metrics.jsonl; the same
+#          command resumes a run that was stopped
 #
-# A rank alone takes 48 GiB, as --dry-run tells; with --micro-batch-size 6, which
-# changes nothing else, 22 GiB.
+# One rank alone needs 48 GiB, as --dry-run reports; with --micro-batch-size 6,
+# which changes nothing else, it needs 22 GiB.
 #
-# With RANKS=N in the environment, N ranks of this machine; the published run
-# was RANKS=4 with
+# RANKS=N in the environment starts N ranks on this machine. The published run
+# had RANKS=4 with
 #   --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2
 #   --sequence-parallel --recompute-activations --use-distributed-optimizer
 set -eu
@@ -28,8 +29,8 @@ text=$1 vocab=$2 dir=$3
 shift 3
 mkdir -p "$dir"
 
-# The whole text is one document: the guide cuts it into blocks of 1024 tokens
-# that go on where the last one ended.
+# The whole text is one document, because the guide cuts it into consecutive
+# blocks of 1024 tokens.
 for split in train valid; do
     prefix=$dir/wikitext2-$split
     [ -f "${prefix}_text_document.idx" ] && continue

@@ -1,16 +1,15 @@
 #!/bin/sh
-# Tokenizes a corpus as an array job of Slurm, one part a task:
+# Tokenizes a corpus as an array job of Slurm, one shard in each task:
 #
 #   sbatch --array=1-64 preprocess-array.sh 64 --input oscar \
-#       --output-prefix parts/my-gpt2 [gpt-preprocess options]
+#       --output-prefix parts/my-gpt2 OPTION of gpt-preprocess...
 #
-# Input and output are on a file system that all nodes see. A task that ran into
-# the time limit goes on where it stood when it is submitted again, here tasks 3
-# and 17:
+# Input and output must be in a place that all nodes see. A task that has
+# reached its time limit resumes when it is submitted again, here tasks 3, 17:
 #
 #   sbatch --array=3,17 preprocess-array.sh 64 --input oscar ...
 #
-# When all are done, the parts are put together:
+# When all tasks are complete, merge the shards:
 #
 #   gpt-dataset merge parts/my-gpt2-*-of-00064_text_document.idx \
 #       --output-prefix my-gpt2_text_document
