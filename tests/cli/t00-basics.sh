@@ -1,6 +1,6 @@
 #!/bin/sh
-# What every program does alike: help, version, wrong options, configuration,
-# a full disk behind standard output.
+# What all programs do in the same way: help, version, wrong options,
+# configuration, a standard output that is full.
 . "$(dirname "$0")/../lib/tap.sh"
 
 same_config() { # program: its printed configuration, fed back, is the same
@@ -13,13 +13,13 @@ narrow() { # file: at most 80 columns
     ! LC_ALL=C.UTF-8 grep -nE '.{81}' "$1"
 }
 
-# Options of a page of help that take anything but a name: "--option".
+# Prints the options of a --help page whose value is a number or a choice.
 strict_options() { # page
     sed -nE 's/^ *(-[a-zA-Z], )?(--[a-z0-9-]*) ([A-Z]+)( .*)?$/\3 \2/p' "$1" |
         sed -E '/^(FILE|DIR|PATH|PREFIX|NAME|HOST|ACTION|TEXT) /d
             s/.* //'
 }
-# Every one of them refuses what is no number and no choice, and shows it.
+# Each of them refuses a value of another kind, and the message shows the value.
 refuses_nonsense() { # program page
     strict_options "$2" >strict
     while read -r option; do

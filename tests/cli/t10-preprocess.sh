@@ -1,6 +1,6 @@
 #!/bin/sh
-# gpt-preprocess: what it writes, whatever the workers, and what it says about
-# input that is wrong.
+# gpt-preprocess: its output, which does not depend on the number of workers,
+# and its messages about bad input.
 # shellcheck disable=SC2154 # $top and $scratch are tap.sh's
 . "$(dirname "$0")/../lib/tap.sh"
 
@@ -95,7 +95,8 @@ else
     skip 'no xz, or built without liblzma'
 fi
 
-# gzip and zstd: several members or frames, cut, damaged, followed by junk.
+# gzip and zstd: several members or frames; truncated, damaged, followed by
+# other bytes.
 compressed() { # name packed-file piece-word
     expect 0 "from $1" pp "$2" "$1" --append-eod
     check 'same tokens' cmp w1_text_document.bin "${1}_text_document.bin"
@@ -149,7 +150,7 @@ else
     without gzip small.gz zlib
 fi
 if has zstd; then
-    # by Debian's zstd 1.5.4: pzstd's kind of skippable frame, then two frames
+    # made by Debian's zstd 1.5.4: a skippable frame as pzstd writes, two frames
     expect 0 'zstd frames, one skippable' gpt-preprocess --append-eod \
         --input "$golden/small.zst" --output-prefix gold \
         --tokenizer-type ByteTokenizer
@@ -180,7 +181,7 @@ expect 3 'bzip2' pp a.bz2 m
 err_has 'compressed with bzip2, which this program cannot read'
 nothing_left m_
 
-# ---- long lines, odd ends ----
+# ---- long lines, and ends of files without a newline ----
 
 head -c 5000000 /dev/zero | tr '\0' 'a' >letters
 { printf '{"text":"'
@@ -209,7 +210,7 @@ expect 2 'a key twice' gpt-preprocess --input keys.jsonl --output-prefix kk \
     --json-keys a a --tokenizer-type ByteTokenizer
 nothing_left kk_
 
-# ---- bad lines: status 3, file:line, nothing left ----
+# ---- bad lines: status 3, a message with file:line, no output ----
 
 bad_line() { # message line-as-printf-format
     { head -n 40000 big.jsonl
@@ -241,7 +242,7 @@ head -c 3000000 /dev/zero >zero.jsonl
 expect 3 'refuses zeros' pp zero.jsonl zero
 err_has 'zero.jsonl:1: NUL byte at byte 1'
 
-# ---- bad lines left out: the same output as of the good lines alone ----
+# ---- bad lines skipped: the output is that of the good lines ----
 
 bad_kinds() { # every kind, the long one longer than a chunk
     printf '{"text":"abc\n'
@@ -440,7 +441,7 @@ expect 0 'partitions that do not' bytes parts --append-eod --partitions 2 \
     --keep-sequential-samples
 check 'same index' cmp keep_text_document.idx parts_text_document.idx
 
-# The rule of 65499 and 65500 tokens, at its edge and one beside it.
+# Vocabularies of 65499 and 65500 tokens have different types.
 vocabulary() { # tokens: a vocabulary of bytes and words without merges
     sed 's/}[^}]*$//' "$top/tests/golden/gpt2/vocab.json" | tr -d '\n'
     awk -v n="$1" 'BEGIN { for (i = 601; i < n; i++) printf ",\"#%d\":%d", i, i
@@ -510,7 +511,7 @@ exec 9>&-
 check 'SIGTERM ends it, though the pipe is open' [ $status = 143 ]
 nothing_left sig_
 
-# ---- what is said ----
+# ---- messages ----
 
 expect 0 'log interval' pp big.jsonl log --log-interval 10000
 err_has 'Processed '

@@ -1,7 +1,7 @@
 #!/bin/sh
-# gpt-preprocess that is killed, stopped or fails at any moment: the same
-# command goes on where it stood and ends with the same bytes. GPT_KILLS=50
-# kills it that often instead of a few times.
+# gpt-preprocess is killed, stopped or made to fail at any moment: the same
+# command resumes the run, and its output has the same bytes. GPT_KILLS=50 kills
+# it 50 times; the default is a few times.
 # shellcheck disable=SC2010,SC2046,SC2086,SC2154 # word lists; $top is tap.sh's
 . "$(dirname "$0")/../lib/tap.sh"
 
@@ -19,7 +19,7 @@ nothing_but_outputs() { # prefix
             "$(echo $(outputs "$1"))" ]
 }
 
-# One file plain, one packed, one without a last newline, a few bad lines.
+# A plain file, a compressed one, one without a last newline, some bad lines.
 awk 'BEGIN { srand(2); for (i = 0; i < 90000; i++) {
     if (i % 30000 == 17) { print "bad line " i; continue }
     printf "{\"id\":%d,\"text\":\"", i
@@ -44,9 +44,9 @@ check 'three bad lines' [ "$(wc -l <want.bad)" = 3 ]
 
 # ---- killed ----
 
-# Kills runs after random times, until one comes to its end. Between its last
-# step and its exit a run may be killed, too: then the output is there, and the
-# next run refuses to replace it.
+# Kills runs after random times, until one is complete. A run may also be killed
+# after it published its output and before it exits; then the next run refuses
+# to replace the output.
 killed_run() { # prefix
     tries=0
     while :; do
@@ -86,10 +86,10 @@ while [ $kills -lt "${GPT_KILLS:-5}" ] ||
     rm kill_text_document.sources
     nothing_but_outputs kill
 done
-check 'some runs went on from the middle' grep -q 'going on behind' killed.log
+check 'some runs resumed in the middle' grep -q 'going on behind' killed.log
 echo "# killed $kills times in $round rounds"
 
-# ---- stopped by a bad line, a full disk, a limit; gone on with ----
+# ---- stopped by a bad line, a full disk or a limit, then resumed ----
 
 stopped() { # prefix: what is left of a run that was stopped
     check 'a journal is left' [ -s "$1.resume" ]
@@ -111,7 +111,7 @@ grep -v '^bad' part.aa >part.aa.good
   echo bad
   head -n 1000 part.aa.good; } >tail.jsonl
 begin stop
-expect 0 'goes on, and skips it' gpt-preprocess --output-prefix stop \
+expect 0 'resumes, and skips it' gpt-preprocess --output-prefix stop \
     --input part.aa.good tail.jsonl $bytes $rest --on-error skip
 err_has 'going on behind document'
 expect 0 'the same at once' gpt-preprocess --output-prefix once \
@@ -177,11 +177,11 @@ expect 0 'raised' gpt-preprocess --input part.aa tail.jsonl \
     --output-prefix lim $bytes --on-error skip
 nothing_but_outputs lim
 
-# ---- a journal that is none ----
+# ---- a file that is not a journal ----
 
 echo 'notes on what to resume' >notes.resume
 cp notes.resume kept
-expect 7 'a file of somebody else' gpt-preprocess --input part.aa.good $bytes \
+expect 7 'a foreign file' gpt-preprocess --input part.aa.good $bytes \
     --output-prefix notes
 err_has "'notes.resume' exists already, and is no journal"
 expect 7 'is not removed either' gpt-preprocess --input part.aa.good $bytes \
@@ -192,7 +192,7 @@ expect 0 'a line that a crash cut' gpt-preprocess --input part.aa.good $bytes \
     --output-prefix torn
 nothing_but_outputs torn
 
-# ---- what cannot be gone on with; who may go on ----
+# ---- runs that cannot be resumed, and commands that may resume ----
 
 mkfifo fifo
 gpt-preprocess --input fifo --output-prefix pipe $bytes $rest 2>pipe.log &
@@ -228,7 +228,7 @@ expect 3 'that fails' gpt-preprocess --input part.aa.good tail.jsonl $bytes \
     --output-prefix brief
 check 'leaves nothing' sh -c '! ls -A | grep ^brief'
 
-# ---- whatever fails: afterwards the same command ends with the same bytes ----
+# ---- after any failure the same command gives the same bytes ----
 
 faulty=$BUILD/faults/gpt-preprocess
 fault_run() {

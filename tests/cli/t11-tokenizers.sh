@@ -1,7 +1,7 @@
 #!/bin/sh
 # The families of tokenizers in the programs: text to tokens and back, special
-# tokens in a text, training with a tokenizer that generation finds in the
-# checkpoint, and what is refused.
+# tokens in a text, a training whose checkpoint gives gpt-generate the
+# tokenizer, and files that are refused.
 . "$(dirname "$0")/../lib/tap.sh"
 
 golden=$top/tests/golden/families

@@ -1,5 +1,5 @@
 #!/bin/sh
-# gpt-vocab: formats, determinism, and what it says of bad input and output.
+# gpt-vocab: formats, determinism, and messages about bad input and output.
 . "$(dirname "$0")/../lib/tap.sh"
 
 vocab() { # prefix size option...
@@ -11,7 +11,7 @@ same_merges() { # description prefix
     check "$1" cmp want "$2-merges.txt"
 }
 
-# ---- small: every merge known ----
+# ---- a small text, of which every merge is known ----
 cat >three.jsonl <<'X'
 {"id":1,"text":"the cat and the dog\nand the hat"}
 {"id":2,"text":"the \u0063at's hat","title":"that"}
@@ -46,7 +46,7 @@ err_has 'warning: the vocabulary has 259 tokens, not 262'
 expect 0 'only bytes' vocab d 257 --input three.jsonl
 check 'no merges' test "$(cat d-merges.txt)" = '#version: 0.2'
 
-# ---- larger: several blocks, so that threads matter ----
+# ---- a larger text, of several blocks, for several threads ----
 awk 'BEGIN {
     srand(7)
     split("the of and lord said unto shall house 1234 \\u00e9t\\u00e9 a.b", w)
@@ -96,7 +96,8 @@ else
     skip 'no zstd, or built without it'
 fi
 
-# Text: cut where no piece is cut. One line, 5 MB, against one document.
+# Plain text is divided into blocks between pieces only: one line of 5 MB gives
+# the same as one document.
 sed 's/.*text":"//; s/"}$//' big.jsonl | tr '\n' ' ' >line.txt
 printf '{"text":"%s"}\n' "$(cat line.txt)" | sed 's/"}$/ "}/' >line.jsonl
 expect 0 'one long document' vocab want 3000 --input line.jsonl -f
@@ -112,7 +113,7 @@ head -c 3000000 /dev/zero | tr '\0' 'a' >aaa
 expect 0 'text without white space' vocab n 300 --input aaa
 check '... doubles' grep -q '^aaaaaaaa aaaaaaaa$' n-merges.txt
 
-# ---- what is wrong is said ----
+# ---- messages about bad input ----
 expect 4 'no such file' vocab e 300 --input nowhere.jsonl
 err_has 'nowhere.jsonl'
 mkdir folder few

@@ -1,6 +1,6 @@
 #!/bin/sh
-# gpt-dataset: what it says of sets that are known byte by byte, what it finds
-# in sets that are damaged on purpose, and what it makes of them.
+# gpt-dataset: what it prints about sets whose bytes are known, what it finds in
+# sets that are damaged on purpose, and how it repairs them.
 . "$(dirname "$0")/../lib/tap.sh"
 
 bytes='--tokenizer-type ByteTokenizer'
@@ -11,7 +11,8 @@ pack() { # prefix: JSON lines on stdin
         --append-eod --quiet &&
         mv "$1_text_document.bin" "$1.bin" && mv "$1_text_document.idx" "$1.idx"
 }
-# A copy that is then damaged: number of bytes as little-endian octal escapes.
+# Copies set a and overwrites bytes of one file; the bytes are octal escapes, in
+# little-endian order.
 damage() { # new-prefix file offset escapes
     cp a.bin "$1.bin" && cp a.idx "$1.idx" &&
         printf "$4" | dd of="$1.$2" bs=1 seek="$3" conv=notrunc status=none
@@ -81,7 +82,7 @@ printf '{"text":"\\u00e9\\u4e16\\ud83d\\ude00 \\" \\\\ \\n \\u0001"}\n' | pack u
 expect 0 'text beyond ASCII' gpt-dataset cat u $bytes --jsonl --strip-eod
 printf '{"document":0,"text":"\303\251\344\270\226\360\237\230\200 \\" \\\\ \\n \\u0001"}\n' >want
 check 'is UTF-8' cmp out want
-# The same with its bytes cut, so that characters end early.
+# The same with truncated characters.
 printf '\303\000\251\000\344\000\270\000\303\000\251\000\377\000\360\000\000\001' >c.bin
 printf 'MMIDIDX\0\0\1\0\0\0\0\0\0\0\10\2\0\0\0\0\0\0\0\3\0\0\0\0\0\0\0\4\0\0\0\5\0\0\0\0\0\0\0\0\0\0\0\10\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0\2\0\0\0\0\0\0\0' >c.idx
 expect 0 'characters that are cut' gpt-dataset cat c $bytes --jsonl --strip-eod
@@ -229,7 +230,7 @@ check 'ends with the last whole document' same_set r want
 damage d idx 90 '\4'
 repairs 'documents in disorder' d
 err_has '4 sequences become a document each'
-# Documents of old merges: the array ends with those of the first part.
+# An old merge: its index has the documents of the first part only.
 cat a.bin a.bin >d.bin
 {
     printf 'MMIDIDX\0\0\1\0\0\0\0\0\0\0\10\10\0\0\0\0\0\0\0\6\0\0\0\0\0\0\0'
@@ -244,7 +245,7 @@ repairs 'an old merge' d
 gpt-dataset cat r | tail -n +6 >got.txt
 printf '97 98 99 256\n100 101\n102 103 256\n104 256\n' >want.txt
 check 'sequences become documents' cmp got.txt want.txt
-# Lengths without the end of documents: 3, 2 + 2, 1.
+# Lengths that do not count the end-of-document tokens: 3, 2 + 2, 1.
 cp a.bin d.bin
 {
     head -c 34 a.idx

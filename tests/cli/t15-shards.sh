@@ -1,6 +1,6 @@
 #!/bin/sh
-# gpt-preprocess on directories, patterns and shards: which lines are read, in
-# which order, and that merged shards are the data set of a run without them.
+# gpt-preprocess with directories, patterns and shards: which lines it reads, in
+# which order; merged shards are the data set of one run without shards.
 # shellcheck disable=SC2086,SC2154 # word lists; $top and $scratch are tap.sh's
 . "$(dirname "$0")/../lib/tap.sh"
 
@@ -104,11 +104,11 @@ if gpt-preprocess --version | grep -q zlib; then
     check 'all of it is in the first part' cmp packed_text_document.bin \
         pack-00001-of-00003_text_document.bin
     check 'and none in the others' [ "$(cat pack-0000[23]-of-*.bin | wc -c)" = 0 ]
-    check 'whose input is told as nothing' grep -q '"bytes":	0,' \
+    check 'whose input has no bytes' grep -q '"bytes":	0,' \
         pack-00002-of-00003_text_document.json
 fi
 
-# A shard that is killed goes on, and quarantine files are a shard's own.
+# A shard that was killed is resumed; each shard has its own quarantine file.
 sed '200s/.*/bad/' lines >bad.jsonl
 expect 3 'a bad line' pp bad bad.jsonl --shard 2/3 --resume-interval 0 \
     --workers 1

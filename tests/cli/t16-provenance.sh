@@ -1,6 +1,6 @@
 #!/bin/sh
-# Where a data set comes from: the JSON and the sources beside it, and what
-# gpt-dataset makes of them.
+# Provenance of a data set: the JSON and the sources beside it, and how
+# gpt-dataset uses them.
 # shellcheck disable=SC2086,SC2154 # word lists; $top and $scratch are tap.sh's
 . "$(dirname "$0")/../lib/tap.sh"
 
@@ -27,7 +27,7 @@ has '"blank line":	1'
 has '"not JSON":	1'
 has "\"bytes\":	$(wc -c <a.jsonl),"
 has '"xxh64":	"3450f5ed505822db"' # of a.jsonl, by another program
-check 'the number of workers is not told' sh -c '! grep -i workers first.json'
+check 'without the number of workers' sh -c '! grep -i workers first.json'
 check 'five lengths: 0, 2, 5, 4, 11' [ "$(tr -d ' \t\n' <first.json |
     grep -o '"from":[0-9]*,"to":[0-9]*,"documents":[0-9]*' | tr -dc '0-9,\n' |
     tr '\n' ' ')" = '0,0,1 2,3,1 4,7,2 8,15,1 ' ]
@@ -55,13 +55,13 @@ check 'as fields' cmp want out
 check 'the offset is where the line begins' \
     [ "$(tail -c +32 b.jsonl)" = '{"text":"last"}' ]
 
-# In a part of a file lines are not known, offsets are; several keys.
+# In a shard of a file offsets are known in place of lines; several keys.
 awk 'BEGIN { for (i = 0; i < 100; i++)
     printf "{\"a\":\"%d\",\"b\":\"%s\"}\n", i, i % 2 ? i : "" }' >ab.jsonl
 expect 0 'a shard' gpt-preprocess --input ab.jsonl --json-keys a b $bytes \
     --output-prefix s --shard 2/2 --sources --empty drop
 json=s-00002-of-00002_b_document.json
-check 'the shard is told' grep -q '"shards":	2' $json
+check 'with the number of shards' grep -q '"shards":	2' $json
 check 'key b has half of the documents' grep -q '"documents":	25,' $json
 begin=$(sed -n 's/.*"offset":	\([0-9]*\),.*/\1/p' $json)
 expect 0 'its first document' gpt-dataset cat s-00002-of-00002_b_document.idx \
@@ -70,7 +70,7 @@ at=$(sed 's/^ab.jsonl@\([0-9]*\)	.*/\1/' out)
 check 'is at an offset of the file' [ "$at" -ge "$begin" ]
 check 'where its line is' [ "$(tail -c +$((at + 1)) ab.jsonl | head -n 1)" = \
     '{"a":"51","b":"51"}' ]
-# Merged: all of it together.
+# A merged set has the provenance of all its parts.
 for i in 1 2; do
     gpt-preprocess --input a.jsonl b.jsonl --output-prefix m $bytes -q \
         --on-error skip --sources --shard $i/2 2>/dev/null
@@ -113,7 +113,7 @@ if gpt-preprocess --version | grep -q zlib; then
     check 'are those of the text' grep -q '^a.jsonl.gz:3	' out
 fi
 
-# ---- what is not there, or damaged ----
+# ---- files that are missing or damaged ----
 
 expect 0 'neither' gpt-preprocess --input a.jsonl --output-prefix no $bytes \
     --on-error skip --no-provenance

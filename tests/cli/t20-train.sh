@@ -1,6 +1,6 @@
 #!/bin/sh
-# gpt-train: runs, logs, checkpoints; stopped in every way and continued to the
-# same bytes; wrong options, hostile files and full disks.
+# gpt-train: runs, logs, checkpoints; a run that is stopped in any way and
+# resumed ends with the same bytes; wrong options, hostile files and full disks.
 . "$(dirname "$0")/../lib/tap.sh"
 . "$top/tests/lib/train.sh"
 
@@ -15,7 +15,7 @@ train() { # options...
     # shellcheck disable=SC2086 # word lists
     gpt-train $common $data_options --train-iters 30 "$@"
 }
-# The same to be put in the background: its pid is gpt-train's.
+# The same for the background: $! is then the pid of gpt-train.
 train_exec() {
     # shellcheck disable=SC2086 # word lists
     exec gpt-train $common $data_options --train-iters 30 "$@"
@@ -56,12 +56,12 @@ err_has 'nothing to do: iteration 30 of 30'
 expect 0 'another number of threads' train --save threads --threads 2
 check 'gives the same bytes' same_weights threads
 
-# ---- stopped and continued ----
+# ---- stopped and resumed ----
 expect 0 'leaves at --exit-interval' train --save part --load part \
     --exit-interval 13
 err_has 'starting from random weights'
 check 'having saved' test "$(tracker part)" = 13
-expect 0 'continues' train --save part --load part
+expect 0 'resumes' train --save part --load part
 check 'to the same bytes as without a stop' same_weights part
 check 'metrics have every line once' test "$(lines part)" = 6
 check 'and the same last loss' test "$(metric part 30)" = "$(metric whole 30)"
@@ -72,7 +72,7 @@ check 'having saved after the first step' test "$(tracker minutes)" = 1
 
 expect 0 'saves at step 20 of a longer past' train --save cut --exit-interval 20
 printf '{"iteration":25,"lm_loss":1}\n{"iteration":30,"lm' >>cut/metrics.jsonl
-expect 0 'continues it' train --save cut --load cut
+expect 0 'resumes it' train --save cut --load cut
 check 'lines past the checkpoint are cut off' test "$(lines cut)" = 6
 check 'the rest is as without a stop' same_weights cut
 
@@ -111,7 +111,7 @@ stopped() { # signal number
     [ $? = $((128 + $2)) ] && grep -q "after receiving SIG$1\.$" err &&
         [ "$(tracker "stop-$1")" -ge 1 ]
 }
-check 'SIGTERM: saves, says so, dies of it' stopped TERM 15
+check 'SIGTERM: saves, reports it, ends by the signal' stopped TERM 15
 check 'SIGHUP, too' stopped HUP 1
 saved_and_went_on() {
     signalled USR1 usr1 || return 1
@@ -124,7 +124,7 @@ saved_and_went_on() {
     wait $pid
     [ "$(find usr1 -name 'iter_*' | wc -l)" = 2 ]
 }
-check 'SIGUSR1: saves and goes on' saved_and_went_on
+check 'SIGUSR1: saves and continues' saved_and_went_on
 
 # ---- options of checkpoints ----
 expect 0 'keeps two checkpoints' train --save keep --save-interval 5 \
@@ -134,7 +134,7 @@ expect 0 'saves without optimizer' train --save light --exit-interval 10 \
     --no-save-optim
 check 'which is smaller' test ! -e \
     light/iter_0000010/optimizer_exp_avg_tp00_pp00.safetensors
-expect 3 'does not continue from that by itself' train --load light
+expect 3 'does not resume from it by itself' train --load light
 err_has 'holds no optimizer state'
 expect 0 'but with --no-load-optim' train --load light --no-load-optim
 expect 0 'finetunes' train --load whole --finetune --save tuned

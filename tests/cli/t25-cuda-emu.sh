@@ -1,11 +1,11 @@
 #!/bin/sh
-# Devices: GPUs that are not there, and training, with dropout, and generation
-# on emulated ones, which follow the CPU. GPT_TEST_DEVICE=cuda: on those that
-# are there; `make check-gpu`.
+# Devices: GPUs that are missing; training (with dropout) and generation on
+# emulated GPUs, whose results are close to those of the CPU. `make check-gpu`
+# sets GPT_TEST_DEVICE=cuda to use real GPUs.
 . "$(dirname "$0")/../lib/tap.sh"
 . "$top/tests/lib/train.sh"
 
-# ---- what --device says ----
+# ---- --device ----
 make_data
 
 train_command() {
@@ -19,12 +19,12 @@ train() { # options...
     # shellcheck disable=SC2046 # options without blanks
     $(train_command) "$@"
 }
-expect 5 'a device that nobody knows' train --device tpu
+expect 5 'an unknown device' train --device tpu
 err_has "device 'tpu': not known"
 expect 5 'a number that is none' train --device cuda:x
 expect 0 'programs say which GPU they know' gpt-train --version
 out_has 'GPU: '
-# GPT_PLUGIN_DIR makes this machine one without a GPU, whatever it has.
+# With this GPT_PLUGIN_DIR no GPU is found, on any machine.
 GPT_PLUGIN_DIR=$scratch
 export GPT_PLUGIN_DIR
 expect 5 'cuda without a GPU' train --device cuda
@@ -34,7 +34,7 @@ err_has 'running on the CPU (cuda: '
 expect 0 'what was built and found, without a GPU' gpt-train --version
 out_has 'GPU: not built (cuda: '
 unset GPT_PLUGIN_DIR
-# A program, and the plugin, start where no library of GPUs is installed.
+# A program and the plugin start on machines without libraries for GPUs.
 for file in gpt-train gpt-generate libgpt-cuda.so; do
     [ -e "$BUILD/$file" ] || continue
     expect 0 "$file needs libraries" ldd "$BUILD/$file"
@@ -49,11 +49,12 @@ if [ ! -e "$BUILD/libgpt-$device.so" ]; then
     tap_done
 fi
 
-# Losses of a log, one a line.
+# Prints the losses of a log, one on each line.
 losses() { # file
     sed -n 's/.* lm loss: \([^ ]*\) .*/\1/p' "$1"
 }
-# Every loss of log $3 is within $2 of that of $4, relatively; there are 20.
+# True when logs $3 and $4 have 20 losses each, with relative differences of at
+# most $2.
 within() { # limit log log
     losses "$2" >got
     losses "$3" | paste got - | awk -v most="$1" '
@@ -186,7 +187,7 @@ expect 2 'TF32 of bf16' train --tf32 --bf16
 err_has 'TF32 is for products of float'
 
 # ---- out of memory ----
-# does_not_fit DESCRIPTION BYTES HINT; activations and logits are most of it
+# does_not_fit DESCRIPTION BYTES HINT; activations and logits need most of it
 does_not_fit() {
     GPT_CUDA_EMU_MEMORY=$2
     export GPT_CUDA_EMU_MEMORY

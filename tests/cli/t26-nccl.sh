@@ -1,7 +1,7 @@
 #!/bin/sh
-# NCCL between emulated GPUs: trainings of many ranks follow those through Gloo;
-# what cannot be is refused; ranks that are killed or stopped, and errors of the
-# library, are named by all ranks in time.
+# NCCL between emulated GPUs: trainings of many ranks have the losses of
+# trainings with Gloo; impossible settings are refused; all ranks report in time
+# a rank that is killed or stopped, and errors of the library.
 . "$(dirname "$0")/../lib/tap.sh"
 . "$top/tests/lib/train.sh"
 . "$top/tests/lib/ranks.sh"
@@ -63,7 +63,7 @@ chunks='--pipeline-model-parallel-size 2
     err_has 'iteration        6/'
 }
 
-# ---- what carries ----
+# ---- the choice between NCCL and Gloo ----
 expect 2 'two ranks on one GPU' with GPT_CUDA_EMU_DEVICES=1 job 2 \
     --distributed-backend nccl
 err_has '--distributed-backend nccl: '

@@ -1,6 +1,6 @@
 #!/bin/sh
-# make bench-gpu, rehearsed on an emulated GPU: every kernel is measured with an
-# error that is small, and a training is; the figures mean nothing.
+# Rehearses make bench-gpu on an emulated GPU: it measures every kernel, with a
+# small error, and a training. The times mean nothing.
 . "$(dirname "$0")/../lib/tap.sh"
 
 if [ ! -e "$BUILD/libgpt-cuda-emu.so" ]; then
@@ -12,7 +12,8 @@ bench() { # section
         GPT_BENCH_PYTHON=false GPT_BENCH_STEPS=2 GPT_BENCH=$1 \
         sh tests/gpu/bench.sh)
 }
-# Rows of the last output: at least $1, and no error above that of bf16.
+# True when the last output has at least $1 rows, and no error is above that of
+# bf16.
 rows() { # least
     awk -F'\t' -v least="$1" '
         NF == 6 && $1 !~ /^name/ { n++; bad += $6 != "-" && !($6 < 1e-2) }
@@ -28,7 +29,7 @@ expect 0 'attention' env GPT_TEST_DEVICE=cuda-emu \
 check 'forward and backward' rows 3
 expect 0 'a training' bench train-124m
 check 'its rate and its spread' rows 2
-expect 2 'a section that nobody knows' bench flights
+expect 2 'an unknown section' bench flights
 expect 1 'a GPU that is not there' env GPT_TEST_DEVICE=cuda \
     GPT_PLUGIN_DIR="$scratch" "$BUILD/tests/gpu/bench_passes"
 err_has 'bench-gpu: cuda: '

@@ -1,6 +1,6 @@
 #!/bin/sh
-# gpt-reshape: a GPT-2 that transformers saved (tests/golden/hf) through every
-# layout and back, what it computes, and what is said of bad input and output.
+# gpt-reshape: a GPT-2 that transformers saved (tests/golden/hf) goes through
+# every layout and back; what it computes; messages about bad input and output.
 . "$(dirname "$0")/../lib/tap.sh"
 
 hf=$top/tests/golden/hf
@@ -11,7 +11,7 @@ into() { # from to option...
     shift 2
     gpt-reshape --load-path "$from" --save-path "$to" "$@"
 }
-# The bytes of the tensors, whatever the header.
+# Prints the bytes of the tensors, without the header.
 tensors() {
     gpt-reshape inspect "$1" --json |
         grep -oE '"name":"[a-z][^"]*","dtype":"[^"]*","shape":\[[^]]*\]' |
@@ -77,7 +77,7 @@ if [ -x "$BUILD/gpt-train" ]; then
             --num-attention-heads 2 --seq-length 16 --train-iters 2 \
             --lr 1e-3 --split 100,0,0 --load a "$@"
     }
-    # bytes below 67, so that they are ids of that model
+    # Bytes below 67 are ids of that model.
     echo '{"text": "1234567890, 1234567890, 1234567890 (1234567890)!"}' >x.jsonl
     gpt-preprocess --input x.jsonl --output-prefix x -q \
         --tokenizer-type ByteTokenizer
@@ -89,7 +89,7 @@ if [ -x "$BUILD/gpt-train" ]; then
     expect 0 'to 2 x 2 with its optimizer' into run run22 $tp 2 $pp 2 --verify
     expect 0 'and back' into run22 run11 $tp 1 $pp 1 --verify
     check 'the same bytes' diff -r run/iter_0000002 run11/iter_0000002
-    expect 0 'it goes on from 2 x 2' train --load run22 --save on \
+    expect 0 'it resumes from 2 x 2' train --load run22 --save on \
         --train-iters 3 --override-opt-param-scheduler
     expect 0 'and from 1 x 1' train --load run11 --save on1 \
         --train-iters 3 --override-opt-param-scheduler
@@ -251,8 +251,8 @@ else
 fi
 
 # ---- every system call may fail ----
-# Some of each kind, one a run: the status is documented, and there is a whole
-# checkpoint or none, and no temporary file.
+# Makes some calls of each kind fail, one in each run: the status is documented,
+# there is a complete checkpoint or none, and no temporary file.
 after_fault() { # kind error statuses
     total=$(sed -n "s/^faults:.* $1 \([0-9]*\).*/\1/p" count)
     [ "$total" -gt 0 ] || { echo "no call of $1"; return 1; }
@@ -283,7 +283,7 @@ if [ -x "$faulty" ]; then
     check 'writes are interrupted' after_fault write EINTR '0'
     check 'syncing fails' after_fault fsync EIO '4'
     check 'publishing fails' after_fault rename EIO '4'
-    # a progress line or a message can be done without
+    # The loss of a progress line or of a message is no failure.
     check 'memory is out' after_fault alloc ENOMEM '0 1'
 else
     skip 'gpt-reshape with faults is not built'

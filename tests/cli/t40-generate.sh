@@ -1,7 +1,7 @@
 #!/bin/sh
-# gpt-generate: texts that are known because the model has learned one document
-# by heart, the ways prompts come in and texts go out, independence of threads
-# and batches, and what goes wrong.
+# gpt-generate: known texts of a model that has learned one document by heart;
+# sources of prompts and forms of output; independence of threads and batches;
+# failures.
 . "$(dirname "$0")/../lib/tap.sh"
 
 command -v gpt-train >/dev/null || {
@@ -69,7 +69,7 @@ err_has 'of weights, '
 expect 0 'quiet' gen --greedy --prompt quick --quiet
 check 'says nothing else' test ! -s err
 
-# ---- where prompts come from ----
+# ---- sources of prompts ----
 gen --greedy --prompt quick >want 2>err
 say file 'quick\n'
 expect 0 'a prompt file' gen --greedy --prompt-file file
@@ -161,7 +161,7 @@ err_has merges.txt
 expect 2 'no vocabulary at all' gen --prompt a --tokenizer-type GPT2BPETokenizer
 err_has 'holds no vocabulary'
 
-# ---- prompts that will not do ----
+# ---- prompts that are refused ----
 expect 3 'a prompt past the last position' gen \
     --prompt 'a prompt that is a good deal longer than 32 bytes'
 err_has '49 tokens'
@@ -191,7 +191,8 @@ check 'is said' grep -q 'No space left' err
 gen --num-samples 3000 --prompt a --ignore-eod 2>err | head -c 100 >part
 check 'a reader that leaves' test "$(wc -c <part)" = 100
 check 'is no news' sh -c '! grep -q error: err'
-# A shell lets what it starts in the background ignore SIGINT: perl undoes that.
+# A process that a shell starts in the background ignores SIGINT; perl undoes
+# that.
 rm -f part
 perl -e '$SIG{INT} = "DEFAULT"; exec @ARGV' timeout 60 gpt-generate \
     --load ckpt --ignore-eod --num-samples 500000 --prompt a --jsonl \

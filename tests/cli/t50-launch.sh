@@ -7,7 +7,7 @@ unset OMP_NUM_THREADS GPT_THREADS RANK WORLD_SIZE 2>/dev/null
 one() { gpt-launch --standalone "$@"; }
 
 expect 0 'one copy' one echo hello
-check 'behind its rank' test "$(cat out)" = '[rank 0] hello'
+check 'after its rank' test "$(cat out)" = '[rank 0] hello'
 check 'and says nothing else' test ! -s err
 
 expect 0 'three copies' one --nproc-per-node 3 sh -c '
@@ -42,7 +42,7 @@ expect 0 'more ranks than cores' one --nproc-per-node 40 \
     sh -c 'echo $OMP_NUM_THREADS'
 out_has '[rank 39] 1'
 
-# 4 x 500 lines and half a line at the end; no line is torn
+# 4 x 500 lines and half a line at the end: no line is split
 expect 0 'many lines' one --nproc-per-node 4 sh -c '
     i=0
     while [ $i -lt 500 ]; do
@@ -82,9 +82,9 @@ expect 3 'one that ignores SIGTERM is killed' one --nproc-per-node 2 \
 expect 4 'a program that is not there' one --nproc-per-node 2 ./missing
 err_has "cannot run './missing': No such file or directory"
 expect 4 'a program that is none' one ./
-expect 0 'what a copy leaves behind' one sh -c 'sleep 61 & echo $! >left'
+expect 0 'a process that a copy started' one sh -c 'sleep 61 & echo $! >left'
 gone() { for _ in 1 2 3 4 5 6 7 8 9 10; do
-    # a zombie, when nobody reaps orphans here, is gone, too
+    # Where orphans are not reaped, a zombie counts as ended.
     grep -q '^State:.*[RS] (' "/proc/$1/status" 2>/dev/null || return 0
     sleep 0.1
 done; return 1; }
@@ -112,7 +112,7 @@ done
 start "trap 'echo saved >done-\$RANK' USR1; touch ready-\$RANK
     while [ ! -f done-\$RANK ]; do sleep 0.05; done; exit 0"
 kill -USR1 $pid
-check 'SIGUSR1 reaches all, who go on' wait $pid
+check 'SIGUSR1 reaches all, and they continue' wait $pid
 check 'and all see it' test -f done-0 -a -f done-1
 start "echo \$\$ >pid-\$RANK; $waits"
 kill -KILL $pid
@@ -160,7 +160,7 @@ err_has '--master-addr'
 expect 2 'standalone with a port' one --master-port 1 true
 err_has '--standalone'
 expect 2 'no processes' gpt-launch --nproc-per-node 0 true
-# a program's threads wait as they would without gpt-launch
+# the threads of a program wait in the same way as without gpt-launch
 expect 0 'starts a program' env -u GOMP_SPINCOUNT -u OMP_WAIT_POLICY \
     gpt-launch --standalone --nproc-per-node 1 \
     sh -c 'echo "spins ${GOMP_SPINCOUNT-as ever}"'

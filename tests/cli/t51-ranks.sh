@@ -1,5 +1,6 @@
 #!/bin/sh
-# Layouts as options: parameters of every rank, and what does not fit.
+# Options for layouts: the parameters of every rank, and layouts that do not
+# fit.
 . "$(dirname "$0")/../lib/tap.sh"
 unset OMP_NUM_THREADS GPT_THREADS RANK WORLD_SIZE 2>/dev/null
 
@@ -9,7 +10,7 @@ dry() { # ranks options...
     gpt-launch --standalone --nproc-per-node "$n" gpt-train --dry-run "$@"
 }
 
-# ---- parameters; figures by arithmetic from Megatron's rules ----
+# ---- parameters; the figures follow from Megatron's rules ----
 parameters() { # tp pp preset: of tensor parallel rank 0 of all stages
     dry $(($1 * $2)) --config "$3" --vocab-size 50257 \
         --tensor-model-parallel-size "$1" --pipeline-model-parallel-size "$2" \
@@ -37,7 +38,7 @@ gpt2-774m 2 4 122170240 88583040 88583040 120862080
 gpt2-1.5b 1 2 819904000 818268800
 END
 
-# ---- uneven and interleaved stages hold what the even ones hold ----
+# ---- uneven and interleaved stages together hold the same parameters ----
 small="--num-layers 8 --hidden-size 16 --num-attention-heads 4 --seq-length 8
 --vocab-size 100 --make-vocab-size-divisible-by 1"
 total() { # ranks options...
@@ -52,7 +53,7 @@ check 'uneven stages' test "$(total 2 --pipeline-model-parallel-size 2 \
 check 'virtual stages' test "$(total 2 --pipeline-model-parallel-size 2 \
     --num-layers-per-virtual-pipeline-stage 2 --global-batch-size 2)" = "$even"
 
-# ---- what does not fit: ranks, options, what is said ----
+# ---- layouts that do not fit, and the messages about them ----
 refused() { # ranks options says
     # shellcheck disable=SC2086 # word lists
     expect 2 "refused: $2" dry "$1" $small $2 && err_has "$3"

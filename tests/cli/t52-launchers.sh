@@ -1,7 +1,7 @@
 #!/bin/sh
-# Ranks started by gpt-launch (on one machine and on two), mpirun, and in the
-# environment that Slurm makes: the same losses as one rank. torchrun has a test
-# of its own.
+# Ranks that are started by gpt-launch (on one machine and on two), by mpirun,
+# and in the environment of Slurm have the losses of one rank. torchrun has a
+# test of its own.
 . "$(dirname "$0")/../lib/tap.sh"
 . "$top/tests/lib/train.sh"
 . "$top/tests/lib/nodes.sh"
@@ -41,7 +41,7 @@ else
     skip 'no mpirun'
 fi
 
-# Two jobs with different numbers at once, on the ports that these give.
+# Runs one job under Slurm; the port follows from the number of the job.
 slurm() { # job options...
     job=$1
     shift

@@ -1,6 +1,7 @@
 #!/bin/sh
-# Ranks started by PyTorch's torchrun, on one machine and on two: the same
-# losses as one rank. torchrun is that of GPT_ORACLE_PYTHON, or on PATH.
+# Ranks that PyTorch's torchrun starts, on one machine and on two, have the
+# losses of one rank. torchrun is the one of GPT_ORACLE_PYTHON, or the one on
+# PATH.
 . "$(dirname "$0")/../lib/tap.sh"
 . "$top/tests/lib/train.sh"
 . "$top/tests/lib/nodes.sh"
@@ -39,7 +40,7 @@ err_has 'gpt-train: error: rank'
 sed -n '/Root Cause/,$p' err >cause
 check 'and torchrun tells its reason' grep -F "cannot open 'missing.idx'" cause
 
-# Rank 1 is killed once there is a checkpoint; torchrun starts all anew.
+# Rank 1 is killed when there is a checkpoint; torchrun starts all ranks again.
 cat >once.sh <<'END'
 if [ "$RANK$TORCHELASTIC_RESTART_COUNT" = 10 ]; then
     pid=$$

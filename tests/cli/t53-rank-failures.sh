@@ -1,7 +1,7 @@
 #!/bin/sh
-# Ranks that are killed, stopped, out of memory or given something else: every
-# other rank names them and why, in time, and ends; the last checkpoint is
-# intact.
+# A rank is killed, is stopped, has too little memory, or has other data or
+# options: every other rank reports it with the reason, in time, and ends. The
+# last checkpoint is intact.
 . "$(dirname "$0")/../lib/tap.sh"
 . "$top/tests/lib/train.sh"
 . "$top/tests/lib/ranks.sh"
@@ -16,7 +16,7 @@ sed 's/the/THE/g' corpus.jsonl | head -n 50 >other.jsonl
 expect 0 'and another' gpt-preprocess --input other.jsonl \
     --output-prefix other --tokenizer-type ByteTokenizer --append-eod
 
-# A single rank continues what several began.
+# A single rank resumes the run of several.
 continues() { # directory
     last=$(cat "$1/latest_checkpointed_iteration.txt")
     # shellcheck disable=SC2086 # a word list
@@ -33,7 +33,7 @@ kill -9 "$(pid 1)"
 check 'a rank is killed: the others name it' all_end 1 \
     'rank 1: ended without a word' 0 2
 end_all
-check 'and a rank alone continues from the checkpoint' continues killed
+check 'and one rank resumes from the checkpoint' continues killed
 
 start --save first --save-interval 10 --log-interval 100
 begun first
@@ -114,7 +114,7 @@ gpt-launch --standalone --nproc-per-node 3 sh -c 'echo $$ >pid.$RANK
 begun launched/ckpt
 kill -9 "$(pid 2)"
 wait $!
-check 'gpt-launch tells who was killed' test $? = 137
+check 'gpt-launch reports the rank that was killed' test $? = 137
 check 'and so do the other ranks' sh -c '
     cat log
     grep -F "[rank 0] gpt-train: error: rank 2: was killed by SIGKILL" log &&

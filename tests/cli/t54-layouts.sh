@@ -1,8 +1,8 @@
 #!/bin/sh
-# Layouts: the loss and the gradient's norm of every step are those of a single
-# rank, with dropout, whatever the layout. A few layouts of 10 steps; with
-# GPT_LAYOUTS=all every layout that 8 ranks reach, of 50 steps (20 minutes on
-# two cores).
+# In any layout the loss and the norm of the gradient of every step are those of
+# a single rank, also with dropout. By default a few layouts run for 10 steps;
+# with GPT_LAYOUTS=all every layout of up to 8 ranks runs for 50 steps (20
+# minutes on two cores).
 . "$(dirname "$0")/../lib/tap.sh"
 . "$top/tests/lib/train.sh"
 OMP_NUM_THREADS=1
@@ -17,8 +17,8 @@ steps=10
 [ "${GPT_LAYOUTS:-}" = all ] && steps=50
 make_data
 
-# Interleaving over four stages needs eight layers, and microbatches in fours
-# on each data parallel rank.
+# Interleaving over four stages needs eight layers, and a multiple of four
+# microbatches on each data parallel rank.
 train() { # ranks layers batch metrics options...
     ranks=$1
     layers=$2
@@ -96,7 +96,7 @@ while read -r line; do
     row $line
 done <layouts
 
-# Communication beside the computing changes no bit.
+# Communication that overlaps computing changes no bit.
 bits() { # metrics.jsonl
     sed 's/.*"lm_loss":\([^,]*\),.*"grad_norm":\([^,]*\),.*/\1 \2/' "$1"
 }

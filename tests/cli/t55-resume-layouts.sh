@@ -1,7 +1,8 @@
 #!/bin/sh
-# Checkpoints have no layout: what eight ranks save with a distributed
-# optimizer goes on at other layouts as if it had never stopped, and back; at
-# the same layout, to the bit. gpt-reshape and gpt-generate read it.
+# Checkpoints load in any layout: a run that eight ranks saved with a
+# distributed optimizer resumes in other layouts as if it had not stopped, and
+# back; in the same layout, bit for bit. gpt-reshape and gpt-generate read the
+# checkpoint.
 . "$(dirname "$0")/../lib/tap.sh"
 . "$top/tests/lib/train.sh"
 OMP_NUM_THREADS=1
@@ -35,7 +36,7 @@ check 'ranks wrote their own files' \
     test -f three/iter_0000003/optimizer_exp_avg_tp01_pp01_dp01.safetensors
 
 # ---- the same layout ----
-expect 0 'goes on, saving in the background' \
+expect 0 'resumes, and saves in the background' \
     eight --load three --save again --save-interval 2 --async-save \
     --metrics again.jsonl
 check 'the same bits as without stopping' \
@@ -46,11 +47,11 @@ check 'every checkpoint is there' test -f again/iter_0000004/manifest.json \
 # Weights in bf16: each rank keeps and saves the exact values of its shards.
 expect 0 'bf16, 5 steps' eight --bf16 --save bf16 --exit-interval 5
 expect 0 'bf16, stopped after 3' eight --bf16 --save bf16-3 --exit-interval 3
-expect 0 'and continued' eight --bf16 --load bf16-3 --save bf16-5 \
+expect 0 'and resumed' eight --bf16 --load bf16-3 --save bf16-5 \
     --exit-interval 5
 check 'the same bits as without stopping' test \
     "$(tensors_of bf16/iter_0000005)" = "$(tensors_of bf16-5/iter_0000005)"
-expect 0 'one rank goes on from it in float' run 1 --load bf16-3
+expect 0 'one rank resumes it in float' run 1 --load bf16-3
 
 # ---- other layouts: steps 4 to 6 there, 7 to 9 at eight ranks again ----
 there_and_back() { # name ranks options...
@@ -83,7 +84,7 @@ tensors three
 tensors reshaped
 check 'with the same tensors' cmp three.tensors reshaped.tensors
 check 'that are many' test "$(wc -l <three.tensors)" = 156
-expect 0 'one rank goes on from that' run 1 --load reshaped \
+expect 0 'one rank resumes that' run 1 --load reshaped \
     --metrics reshaped.jsonl
 losses() { # metrics.jsonl: of steps 4 to 6
     sed -n 's/.*\("iteration":[456],\).*\("lm_loss":[^,]*\).*/\1\2/p' "$1"
@@ -95,6 +96,6 @@ for dir in three reshaped; do
     printf 'the cat' | gpt-generate --load $dir --greedy --tokens 12 \
         >$dir.text 2>$dir.err || cat $dir.err
 done
-check 'gpt-generate says the same from both' \
+check 'gpt-generate writes the same text with both' \
     test -s three.text -a "$(cat three.text)" = "$(cat reshaped.text)"
 tap_done

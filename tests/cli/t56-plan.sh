@@ -1,5 +1,5 @@
 #!/bin/sh
-# Plans of runs that nobody starts: memory against published figures, traffic,
+# Plans of runs that are not started: memory beside published figures, traffic,
 # what fits, timelines of pipelines.
 . "$(dirname "$0")/../lib/tap.sh"
 
@@ -9,7 +9,7 @@ gpt3='--num-layers 96 --hidden-size 12288 --num-attention-heads 96
     --pipeline-model-parallel-size 16 --world-size 1024 --global-batch-size 1536
     --sequence-parallel --bf16 --dry-run'
 
-# MiB of rank 0, which is of the first stage and has most.
+# Prints the MiB of rank 0, which is in the first stage and needs most.
 mib() { # names of kinds, as a pattern
     awk -v p="^   ($1) " '$0 ~ p && / bytes / { sum += $(NF - 3) }
         END { printf "%.2f", sum / 1048576 }' err
@@ -22,9 +22,9 @@ within() { # got want share
 
 # What megatron/training/theoretical_memory_usage.py (Megatron-LM, commit
 # d98e8a64) reports for it with sequence parallelism and selective
-# recomputation, which our attention needs not ask for: weights and optimizer
+# recomputation, which the attention here always does: weights and optimizer
 # 24683.09 MB, activations 9840.03 MB; with the distributed optimizer 10284.62
-# MB. It leaves out the table of positions (432 MB of ours), and counts dropout
+# MB. That report omits the position table (432 MB here), and counts dropout
 # masks, which are never kept here.
 # shellcheck disable=SC2086 # word lists
 expect 0 'GPT-3 175B on 1024 ranks' gpt-train $gpt3
@@ -43,8 +43,9 @@ check 'total as published, within 5 %' \
     within "$(mib "$weights|activations")" 20124.65 0.05
 err_has 'pipeline bubble: 0.0781'
 
-# Two all-reduces of (B, T, C) forward and two backward in each of six layers,
-# and one in the embedding, of which each rank sends 2 * 7 / 8; 192 times.
+# For each of 192 microbatches: two all-reduces of (B, T, C) forward and two
+# backward in each of six layers, and one in the embedding; each rank sends
+# 2 * 7 / 8 of them.
 # shellcheck disable=SC2086
 expect 0 'without sequence parallelism' gpt-train $gpt3 --no-sequence-parallel
 check 'bytes within layers' grep -qE "^   tensor parallel +$(
@@ -53,7 +54,7 @@ check 'bytes within layers' grep -qE "^   tensor parallel +$(
 check 'bytes between stages' grep -qE "^   pipeline +$(
     awk 'BEGIN { printf "%.0f", 192 * 2048 * 12288 * 2 }') " err
 
-# What fits; the next larger divisor of a rank's 192 samples does not.
+# The micro batch that fits; the next larger divisor of 192 samples does not.
 # shellcheck disable=SC2086
 expect 0 'looks for the micro batch that fits' gpt-train $gpt3 \
     --memory-limit 80GiB
@@ -69,7 +70,7 @@ next=$((largest + 1))
 while [ $((192 % next)) != 0 ]; do next=$((next + 1)); done
 check 'the next does not' test "$(total "$next")" -gt 85899345920
 # shellcheck disable=SC2086
-expect 0 'or says that none does' gpt-train $gpt3 --memory-limit 1GiB
+expect 0 'or reports that none fits' gpt-train $gpt3 --memory-limit 1GiB
 err_has 'no micro batch fits into 1.0 GiB'
 
 # ---- parameters of the published layouts ----
@@ -122,9 +123,9 @@ for bad in 1 1: :2 1:2:3:4:5:6 1:2:3:-1 -1:2 0:1 1:2:-1 nan:1 1:inf x; do
     err_has "'$bad' is not"
 done
 
-# 4 layers of 1 s forward and 2 s backward; of their 16 sums of 0.1 s, 8 hide
-# behind weight gradients (0.25 and 0.33 s a layer), and so do all weights but
-# those of the first layer.
+# 4 layers of 1 s forward and 2 s backward. Of their 16 sums of 0.1 s, 8 are
+# hidden by weight gradients (0.25 and 0.33 s a layer); all weights but those of
+# the first layer are hidden, too.
 ranks='--num-layers 4 --vocab-size 100 --hidden-size 32
     --num-attention-heads 4 --seq-length 16 --tensor-model-parallel-size 2
     --world-size 4 --global-batch-size 2 --use-distributed-optimizer'
@@ -147,7 +148,7 @@ err_has 'sums need --tensor-model-parallel-size'
 expect 2 'weights that all have' gpt-train $pipeline --simulate 1:2:0:0:1
 err_has 'weights are gathered with --use-distributed-optimizer'
 
-# ---- what does not go together ----
+# ---- options that exclude each other ----
 # shellcheck disable=SC2086
 expect 2 'ranks are not imagined in a run' gpt-train --world-size 2 \
     --num-layers 2 --vocab-size 10

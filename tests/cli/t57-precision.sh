@@ -1,6 +1,6 @@
 #!/bin/sh
-# gpt-train --bf16: follows a run in float, is continued bit for bit, and from
-# and to float; what cannot be computed is refused.
+# gpt-train --bf16: its losses are close to those of a run in float; it resumes
+# bit for bit, and from and to float; types that cannot be computed are refused.
 . "$(dirname "$0")/../lib/tap.sh"
 . "$top/tests/lib/train.sh"
 
@@ -15,7 +15,7 @@ train() { # options...
 losses() {
     sed -n 's/.*"lm_loss":\([^,]*\),.*/\1/p' "$1/metrics.jsonl"
 }
-# Are the losses of two runs, line by line, within a share of each other?
+# True when the losses of two runs, line by line, differ by at most a share.
 near() { # directory directory share
     losses "$1" >a
     losses "$2" >b
@@ -44,7 +44,7 @@ for f in model optimizer_exp_avg optimizer_exp_avg_sq; do
         narrow/iter_0000020/${f}_tp00_pp00.safetensors
 done
 cp -r half/iter_0000010 ten
-expect 0 'a run in bf16 goes on in float' train --save mixed --load ten
+expect 0 'a run in bf16 resumes in float' train --save mixed --load ten
 expect 0 'parameters in checkpoints are exact' gpt-reshape inspect narrow
 out_has 'F32'
 

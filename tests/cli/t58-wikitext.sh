@@ -1,6 +1,6 @@
 #!/bin/sh
-# The script of the published run, on a small text with a small model: it makes
-# data sets, trains, is continued, and prints the perplexities.
+# The script of the published run, with a small text and a small model: it makes
+# data sets, trains, resumes, and prints the perplexities.
 . "$(dirname "$0")/../lib/tap.sh"
 
 if ! find_gpt2; then
@@ -30,11 +30,11 @@ gpt-dataset cat run/wikitext2-train_text_document \
     --vocab-file "$gpt2/vocab.json" --merge-file "$gpt2/merges.txt" >text.out \
     2>cat.err || sed 's/^/# /' cat.err
 check 'and all of it' grep -qF 'The "159201" \ of <unk> and 0 .' text.out
-expect 0 'goes on' small
+expect 0 'resumes' small
 err_has 'loaded checkpoint'
 out_has '  step 8: '
 expect 1 'a text that is not there' sh "$script" nowhere "$gpt2" other
 err_has 'there is no nowhere/wiki.train.raw'
-expect 2 'says how it is used' sh "$script" text
+expect 2 'prints its usage' sh "$script" text
 err_has 'usage: '
 tap_done

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Every system call and allocation that a program makes is made to fail, one a
-# run. Whatever fails: the exit status is the documented one, each output is
-# the old complete file or the new complete one, and no temporary file stays.
+# Makes every system call and allocation of a program fail, one in each run.
+# After any failure the exit status is a documented one, each output is the old
+# complete file or the new complete one, and there is no temporary file.
 . "$(dirname "$0")/../lib/tap.sh"
 PATH=$BUILD/faults:$PATH
 
@@ -9,7 +9,7 @@ counted() { # kind: how many calls of it the last counted run made
     sed -n "s/^faults:.* $1 \([0-9]*\).*/\1/p" count
 }
 
-# The outputs of program $name, each compared with its two allowed states.
+# Compares each output of program $name with its two allowed states.
 intact() { # status: of the run that had a fault
     for f in $outputs; do
         if cmp -s "work/$f" "new/$f"; then continue; fi
@@ -40,7 +40,7 @@ one_fault() { # kind:number:error expected-status
     intact "$status" || { echo "after $1, exit status $status"; return 1; }
 }
 
-# Calls 1, 2, 3 ... of few, an even selection of many.
+# The numbers of the calls that fail: all of few, an even selection of many.
 torture() { # kind error expected-status
     total=$(counted "$1")
     step=$((total / shallow + 1))
@@ -55,7 +55,7 @@ a_fault_shows() { # kind: the first failure of it does not pass for success
     one_fault "$1:1:EIO" 4 && [ "$status" = 4 ]
 }
 
-# old/ holds outputs of another input; new/ those of an undisturbed run.
+# old/ holds the outputs of another input, new/ those of a run without failures.
 try_program() { # name outputs...
     name=$1
     shift
@@ -80,7 +80,7 @@ try_program() { # name outputs...
     check "$name: memory is out" torture alloc ENOMEM 1
 }
 
-# The command, run inside old/, new/ or work/.
+# The command, which runs inside old/, new/ or work/.
 command_under_test() { . ../run; }
 
 i=0
@@ -120,7 +120,7 @@ if [ -x "$BUILD/faults/gpt-vocab" ]; then
     try_program gpt-vocab v-vocab.json v-merges.txt
 fi
 
-# A run that goes on from step 1 to 2.
+# A run that resumes after step 1 and ends with step 2.
 rm -rf old && mkdir old
 train="gpt-train --data-path ../x_text_document --tokenizer-type ByteTokenizer
     --num-layers 1 --hidden-size 16 --num-attention-heads 2 --seq-length 16

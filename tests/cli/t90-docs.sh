@@ -12,7 +12,7 @@ man_options() { # page: one --name a line, of every ".It Fl"
         sort -u
 }
 
-# Options without a letter stand as '--name[', with one as '{-n,--name}'.
+# An option without a letter is written '--name[', one with it '{-n,--name}'.
 zsh_options() {
     grep -oE "('|,)--[a-z0-9-]+(\[|\})" "$1" | tr -d "',[}" | sort -u
 }
@@ -39,7 +39,7 @@ refers_to_gpt() {
     section "$1" ENVIRONMENT | grep -q '^\.Xr gpt 7'
 }
 
-# Pages outside the tree that may be referred to.
+# Pages outside the tree to which pages may refer.
 system_pages='xz.1 gzip.1 zstd.1 sh.1 make.1 prove.1 jq.1 nohup.1 regex.7
 signal.7 utf-8.7 sbatch.1 srun.1 mpirun.1 torchrun.1'
 

@@ -1,9 +1,9 @@
 #!/bin/sh
-# The commands of README's tutorial, as they stand there but for fewer steps,
-# on a small corpus; gpt.7 must have the same ones.
+# Runs the commands of README's tutorial, with fewer steps, on a small corpus.
+# gpt.7 must have the same commands.
 . "$(dirname "$0")/../lib/tap.sh"
 
-# "$ command", with the lines that a backslash joins to it, one a line.
+# Prints each "$ command", joined with the lines after its backslashes.
 commands() { # file
     sed 's/^ *//; s/\\e$/\\/' "$1" | awk '
         on || /^\$ / {

@@ -1,9 +1,9 @@
 #!/bin/sh
-# The examples of gpt-preprocess(1), as they stand there, on a small corpus.
+# Runs the examples of gpt-preprocess(1), unchanged, on a small corpus.
 # shellcheck disable=SC2154 # $top and $scratch are tap.sh's
 . "$(dirname "$0")/../lib/tap.sh"
 
-# "$ command", with the lines that a backslash joins to it, one a line.
+# Prints each "$ command", joined with the lines after its backslashes.
 examples() { # page
     awk '/^\.Sh/ { on = $2 == "EXAMPLES" } on' "$1" |
         sed 's/^ *//; s/\\e$/\\/' | awk '
@@ -16,7 +16,7 @@ examples() { # page
 examples "$top/man/gpt-preprocess.1" >commands
 check 'the page has examples' [ "$(wc -l <commands)" -ge 12 ]
 
-# What they need: a corpus, a vocabulary, and a scheduler.
+# The files that they need: a corpus, a vocabulary, and a scheduler.
 mkdir oscar bin
 for i in 1 2 3; do
     awk -v part=$i 'BEGIN { for (i = 0; i < 20000; i++)
@@ -47,9 +47,9 @@ END
 chmod +x bin/sbatch
 PATH=$scratch/bin:$PATH
 
-# The run that is gone on with has stopped before: its files could not grow.
+# One example resumes a run. That run stops here first: its files cannot grow.
 grep -- '--output-prefix long' commands >long
-check 'one example goes on' [ "$(wc -l <long)" = 1 ]
+check 'one example resumes' [ "$(wc -l <long)" = 1 ]
 expect 4 'it was stopped' sh -c "ulimit -f 2000; trap '' XFSZ
     $(cat long) --resume-interval 0 --threads 1"
 
@@ -61,7 +61,7 @@ while IFS= read -r line; do
     *'cat crawl'*) out_has 'crawl-1.jsonl:1	document 0 of part 1' ;;
     esac
 done <commands
-check 'the run that went on gives the same' cmp my-gpt2_text_document.bin \
+check 'the resumed run gives the same' cmp my-gpt2_text_document.bin \
     long_text_document.bin
 check 'parts of eight nodes give the same' cmp my-gpt2_text_document.bin \
     merged.bin

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installation into a DESTDIR: everything arrives, works from there, and goes.
+# Installs into a DESTDIR: all files are there, work, and can be uninstalled.
 . "$(dirname "$0")/../lib/tap.sh"
 unset MAKEFLAGS MAKELEVEL MFLAGS
 build=${BUILD#"$top"/}
@@ -9,7 +9,7 @@ run_make() {
     make -C "$top" CUDA=0 BUILD="$build" PREFIX=/usr DESTDIR="$root" "$@"
 }
 
-# Presets are found beside the installed program, without any setting.
+# An installed program finds the presets beside it, without any setting.
 knows_presets() {
     unset GPT_DATADIR
     for f in "$top"/share/presets/*.conf; do
