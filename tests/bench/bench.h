@@ -1,10 +1,10 @@
-/* For the benchmarks: a clock, medians, and the two floors of the machine as
- * measured in the same run: streaming bandwidth and the speed of oneDNN's
- * sgemm on big shapes. Start at bench_row(), which prints one line:
+/* For the benchmarks: a clock, medians, and the two floors of the machine,
+ * measured in the same run: streaming bandwidth and the speed of oneDNN's sgemm
+ * with large shapes. Start at bench_row(), which prints one line:
  *
  *     name <tab> figure <tab> unit <tab> floor <tab> ratio <tab> error
  *
- * ratio is figure / floor: 1 is what the machine can do. */
+ * ratio is figure / floor: 1 is the limit of the machine. */
 #ifndef GPT_TESTS_BENCH_H
 #define GPT_TESTS_BENCH_H
 
@@ -29,8 +29,8 @@ __attribute__((unused)) static double bench_now(void) /* seconds */
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* The clock of bench_time(): with GPT_BENCH_CPU set, the process's processor
- * time, which with OMP_NUM_THREADS=1 is of use on a machine that is busy with
+/* The clock of bench_time(). With GPT_BENCH_CPU set it is the processor time of
+ * the process, which with OMP_NUM_THREADS=1 gives figures on a machine that has
  * other work. */
 __attribute__((unused)) static double bench_clock(void)
 {
@@ -140,7 +140,7 @@ __attribute__((unused)) static double bench_stream_rate(void (*pass)(void *ctx),
     void *a = NULL, *b = NULL;
     size_t bytes = BENCH_STREAM * sizeof(float);
 
-    enum { APART = 24576 + 448 }; /* else both fall into the same cache sets */
+    enum { APART = 24576 + 448 }; /* so that they use different cache sets */
     if (gpt_backend_cpu(&be, &err) != GPT_OK ||
         be->alloc(be, bytes, "bench", &a, &err) != GPT_OK ||
         be->alloc(be, bytes + APART, "bench", &b, &err) != GPT_OK) {
@@ -156,7 +156,7 @@ __attribute__((unused)) static double bench_stream_rate(void (*pass)(void *ctx),
     return rate;
 }
 
-/* What all threads read, and what they copy. */
+/* Bytes a second that all threads read, and that they copy. */
 __attribute__((unused)) static void bench_bandwidth(double *read, double *copy)
 {
     *read = bench_stream_rate(bench_read_all, 1);

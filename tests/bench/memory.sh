@@ -1,8 +1,9 @@
 #!/bin/sh
-# Peak memory of gpt-preprocess on a small and a large input, through a pipe:
-# it must not grow with the input. Sizes in megabytes: 100 and 1000, or as
+# Measures the peak memory of gpt-preprocess with a small and a large input from
+# a pipe: it must not grow with the input. The sizes are 100 and 1000 megabytes,
+# or those of the command line:
 #     sh tests/bench/memory.sh 1000 10000
-# says. The large output is written to $TMPDIR and removed.
+# The large output is written to $TMPDIR and removed.
 set -eu
 cd "$(dirname "$0")/../.."
 build=${BUILD:-build}
@@ -16,8 +17,8 @@ if ! [ -x /usr/bin/time ]; then
     exit 1
 fi
 
-# Lines of all lengths; each has a number of its own, so that caches see new
-# words all the time. Most of a line is text.
+# Lines of all lengths. Each has its own number, so that caches get new words
+# all the time. Most of a line is text.
 lines() { # megabytes
     awk -v bytes="$1" 'BEGIN {
         bytes *= 1000000

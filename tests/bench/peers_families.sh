@@ -1,7 +1,7 @@
 #!/bin/sh
-# gpt-preprocess with the vocabularies of other families beside the libraries
-# that these come from: peers_families.py. The files are in GPT_TOKENIZERS_DIR;
-# Python and texts are those of peers_text.sh.
+# Runs peers_families.py: gpt-preprocess with the vocabularies of other
+# families, beside the libraries of these families. The files are in
+# GPT_TOKENIZERS_DIR; Python and texts are those of peers_text.sh.
 cd "$(dirname "$0")/../.." || exit 1
 build=${BUILD:-build}
 . tests/lib/oracles.sh

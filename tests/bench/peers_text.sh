@@ -1,10 +1,10 @@
 #!/bin/sh
-# gpt-preprocess beside other tokenizers and beside xz: peers_text.py on
-# English, and on Chinese and Japanese. Arguments go to it:
+# Runs peers_text.py: gpt-preprocess beside other tokenizers and beside xz, with
+# English, and with Chinese and Japanese. Arguments go to peers_text.py:
 #     sh tests/bench/peers_text.sh --only xz,two-cores
 # The Python is GPT_ORACLE_PYTHON, or python3; the texts are GPT_BENCH_ENGLISH
-# and GPT_BENCH_CJK (files and folders, between colons), or what Debian's
-# manuals offer; GPT-2's vocabulary is in GPT2_VOCAB_DIR.
+# and GPT_BENCH_CJK (files and folders, separated by colons), or Debian's
+# manuals; GPT-2's vocabulary is in GPT2_VOCAB_DIR.
 cd "$(dirname "$0")/../.." || exit 1
 build=${BUILD:-build}
 . tests/lib/oracles.sh

@@ -1,5 +1,5 @@
-/* One training step without a data set, for benches: a replica of a model on
- * one rank, and a microbatch of B x T tokens from all over the vocabulary. */
+/* One training step without a data set, for benchmarks: a replica of a model on
+ * one rank, and a microbatch of B x T tokens of the whole vocabulary. */
 #ifndef GPT_BENCH_TRAIN_STEP_H
 #define GPT_BENCH_TRAIN_STEP_H
 
@@ -40,7 +40,8 @@ static inline struct gpt_replica *open_replica(struct gpt_backend *be,
     return r;
 }
 
-/* Forward, backward, gradient norm, AdamW; the mean loss before it. */
+/* Forward, backward, gradient norm, AdamW; returns the mean loss before the
+ * update. */
 static inline double step(struct gpt_replica *r, int vocabulary)
 {
     static int32_t input[N], target[N], position[N], start[N];

@@ -1,10 +1,10 @@
 #!/bin/sh
-# Runs unit tests in Bochs as a processor with AVX-512, whatever this machine's:
+# Runs unit tests on a processor with AVX-512, which Bochs emulates:
 #     sh tests/emu/avx512.sh [TEST...]
-# A test is a program of build/tests/unit. Needs bochs (with its rfb display),
-# busybox-static, isolinux, xorriso, cpio and a kernel: KERNEL, or one in /boot.
-# Linux starts in a few minutes there; a test takes some hundred times as long
-# as elsewhere.
+# A test is a program of build/tests/unit. The script needs bochs (with its rfb
+# display), busybox-static, isolinux, xorriso, cpio and a kernel: KERNEL, or one
+# in /boot. Linux starts in a few minutes; a test takes about a hundred times as
+# long as on this machine.
 set -eu
 cd "$(dirname "$0")/../.."
 build=${BUILD:-build}
@@ -84,7 +84,7 @@ sound: waveoutdrv=dummy
 panic: action=fatal
 error: action=ignore
 END
-# Debian's Bochs has its debugger, which waits for an order to begin.
+# Debian's Bochs starts in its debugger, which waits for a command.
 (cd "$work" && echo c | bochs -q -f bochsrc >out 2>&1) || true
 tr -d '\r' <"$work/serial" >"$work/report"
 sed -n '/^==/,$p' "$work/report"

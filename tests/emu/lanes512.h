@@ -1,7 +1,7 @@
-/* The AVX-512 intrinsics that the pre-tokenizers use, byte by byte: their
- * source runs on any processor then, but for the width the same that AVX2 runs.
- * To be included before that source. Each function is named after the one in
- * whose place it stands; semantics by Intel's Intrinsics Guide. */
+/* The AVX-512 intrinsics that the pre-tokenizers use, byte by byte, so that
+ * their source runs on any processor. Include it before that source. Each
+ * function has the name of the intrinsic that it replaces; the semantics are
+ * those of Intel's Intrinsics Guide. */
 #ifndef GPT_EMU_LANES512_H
 #define GPT_EMU_LANES512_H
 

@@ -1,18 +1,18 @@
 #!/bin/sh
-# make bench-gpu: the kernels and whole training steps on the GPU of this machine
-# against floors and peers measured in the same run. Needs make, gcc, nvcc, sh
-# and cJSON (carry.sh brings it along); peers are PyTorch, where python3 has it,
-# and llm.c, where LLMC tells.
+# make bench-gpu: measures kernels and whole training steps on the GPU of this
+# machine, and in the same run floors and peers. It needs make, gcc, nvcc, sh
+# and cJSON (carry.sh copies that). Peers are PyTorch, if python3 has it, and
+# llm.c, if LLMC names it.
 #
-#   GPT_BENCH         the sections wanted, each a few minutes at most: products
+#   GPT_BENCH         the sections to run, each a few minutes at most: products
 #                     passes attention train-124m train-345m train-774m
-#                     train-1.5b; all of them when not set
+#                     train-1.5b; by default all
 #   GPT_BENCH_PYTHON  the Python that has PyTorch (python3)
 #   GPT_BENCH_PEAK    the GPU's dense bf16 TFLOP/s, for MFU, if not known here
 #   GPT_BENCH_STEPS   steps measured, after five to warm up (20)
 #   GPT_BENCH_OPTIONS more options of gpt-train
 #   LLMC              folder of llm.c; LLMC_OPTIONS: more options for it
-#   GPT_BENCH_BUILT   1: what is in BUILD is taken as it is
+#   GPT_BENCH_BUILT   1: use BUILD without building it
 #   GPT_TEST_DEVICE   cuda-emu: rehearse this script without a GPU
 set -eu
 . tests/gpu/env.sh
@@ -52,7 +52,7 @@ row() { # name figure unit floor error
 
 # ---- attention ----
 
-# Ours against each of PyTorch's backends, by the names of the shapes.
+# Joins our rows and those of PyTorch's backends by the names of the shapes.
 attention_peers() { # ours
     shapes="16,1024,12,64,0 16,1024,25,64,0 16,1024,12,64,0.1 4,4096,12,64,0
         16,1024,16,128,0 4,4096,16,128,0 2,8192,16,128,0 8,2048,16,80,0
@@ -81,7 +81,7 @@ attention_peers() { # ours
 
 # ---- training ----
 
-# The dense bf16 peak by the vendor's datasheet, TFLOP/s; 0: not known.
+# Prints the dense bf16 peak of the vendor's datasheet, TFLOP/s; 0: not known.
 peak() {
     case ${GPT_BENCH_PEAK:-$device} in
     [0-9]*) echo "$GPT_BENCH_PEAK" ;;
@@ -95,7 +95,7 @@ peak() {
     esac
 }
 
-# 262144 random tokens, as data set and, with its header, for llm.c.
+# Writes 262144 random tokens as a data set and, with a header, for llm.c.
 data=$work/random_text_document
 make_data() {
     [ ! -f "$data.idx" ] || return 0
@@ -120,7 +120,8 @@ make_data() {
     } >"$work/random.llmc"
 }
 
-# Median ms, spread (standard deviation by median) of numbers, one a line.
+# Prints median and spread (standard deviation by median) of numbers, which are
+# ms, one on each line.
 steady() {
     sort -n | awk '{ x[NR] = $1 }
         END { m = (x[int((NR + 1) / 2)] + x[int(NR / 2) + 1]) / 2
@@ -128,7 +129,7 @@ steady() {
               if (NR) print m, sqrt(s / NR) / m }'
 }
 
-# Median ms and spread of ours, in $work/ours.
+# Writes median ms and spread of gpt-train to $work/ours.
 train_ours() { # model batch options...
     model=$1 batch=$2
     shift 2
@@ -152,7 +153,7 @@ field() { # name: of the first step
     sed -n "1s/.*\"$1\":\\([0-9.]*\\).*/\\1/p" "$work/metrics.jsonl"
 }
 
-# tokens/s of PyTorch; half the batch where memory is not enough.
+# Prints tokens/s of PyTorch, with half the batch if memory is too small.
 train_torch() { # layers width heads batch
     for b in "$4" $(($4 / 2)); do
         timeout 300 "$python" -W ignore tests/gpu/peers.py train "$1" "$2" \
@@ -163,7 +164,7 @@ train_torch() { # layers width heads batch
     return 1
 }
 
-# Median ms of llm.c.
+# Prints the median ms of llm.c.
 train_llmc() { # layers batch
     [ -x "$LLMC/train_gpt2cu" ] || make -C "$LLMC" train_gpt2cu \
         >"$work/llmc.build" 2>&1 || {

@@ -1,7 +1,7 @@
-/* Causal attention, forward and backward, in bf16 with 16384 tokens, against
- * the library's plain product of 8192 x 8192 x 8192. Operations are counted of
- * the causal half: 2 B H T^2 D forward, 2.5 times that backward. The shapes are
- * those of peers.py, whose lines bench.sh puts beside these.
+/* Causal attention, forward and backward, in bf16 with 16384 tokens, beside the
+ * library's plain product of 8192 x 8192 x 8192. Only operations of the causal
+ * half count: 2 B H T^2 D forward, 2.5 times that backward. The shapes are
+ * those of peers.py, whose lines bench.sh prints beside these.
  *
  *     bench_attention [B,T,H,D,P]...   P: dropout */
 #include "tests/gpu/bench_case.h"

@@ -1,6 +1,7 @@
-/* A kernel that works row by row, as a table of operands: timed on all rows of
- * the device, and its last rows compared with the CPU backend, which is given
- * the same numbers as floats. Start at bench_kernel(). */
+/* A kernel that works row by row, as a table of operands. It is timed on all
+ * rows on the device, and its last rows are compared with those of the CPU
+ * backend, which computes with the same numbers as floats. Start at
+ * bench_kernel(). */
 #ifndef GPT_TESTS_GPU_BENCH_CASE_H
 #define GPT_TESTS_GPU_BENCH_CASE_H
 
@@ -40,7 +41,8 @@ static void bench_run_case(void *place)
     p->of->run(p);
 }
 
-/* The last rows (all, of an operand without rows) as `to`; free() them. */
+/* The last rows (of an operand without rows: all of it) as type `to`; the
+ * caller calls free(). */
 static void *bench_tail(const struct bench_place *p, int i, int64_t rows,
                         enum gpt_dtype to)
 {

@@ -1,10 +1,10 @@
 /* For the benchmarks of GPU kernels: a device, numbers on it, its clock, and
- * the two floors of the machine as measured in the same run. A kernel that
- * works row by row is described by a table of operands; bench_kernel() times it
- * on all rows and checks the last of them against the CPU backend.
+ * the two floors of the machine, measured in the same run. A table of operands
+ * describes a kernel that works row by row; bench_kernel() times it on all rows
+ * and compares the last ones with the CPU backend.
  *
- * GPT_TEST_DEVICE=cuda-emu rehearses a benchmark: its sizes are then tiny and
- * its figures without meaning. Rows are printed as bench.h tells. */
+ * GPT_TEST_DEVICE=cuda-emu rehearses a benchmark: its sizes are then tiny, and
+ * its figures mean nothing. bench.h describes the printed rows. */
 #ifndef GPT_TESTS_GPU_BENCH_DEVICE_H
 #define GPT_TESTS_GPU_BENCH_DEVICE_H
 
@@ -53,7 +53,7 @@ static void bench_close(void)
     cpu->queue_close(cpu_q);
 }
 
-/* ---- numbers: a block of random ones, over and over ---- */
+/* ---- numbers: a block of random numbers, repeated ---- */
 
 enum { BENCH_BLOCK = 1048573 }; /* a prime: rows differ */
 
@@ -150,8 +150,9 @@ static void *bench_fill(const struct bench_operand *o, int64_t n)
 
 /* ---- time ---- */
 
-/* Median seconds of one run(ctx) on the device: groups of at least 20 ms, so
- * that neither starting nor waiting counts, until `budget` seconds are over. */
+/* Median seconds of one run(ctx) on the device. Runs are timed in groups of
+ * at least 20 ms, which hide the time to start and to wait, for `budget`
+ * seconds. */
 static double bench_device_time(void (*run)(void *ctx), void *ctx,
                                 double budget)
 {

@@ -1,7 +1,7 @@
 /* The kernels that are passes over memory, in bf16 with 64 x 1024 tokens of
- * width 768 (4 x 1600 = 6400 for those of the widest layer), against a copy.
- * Bytes are the fewest that a pass can move: each input read once, each output
- * written once. */
+ * width 768 (4 x 1600 = 6400 for those of the widest layer), beside a copy.
+ * Bytes are the fewest that a pass can move: it reads each input once and
+ * writes each output once. */
 #include "tests/gpu/bench_case.h"
 
 static int64_t n = 65536, c = 768, wide = 6400, v = 50304, weights = 124000000;
@@ -124,7 +124,7 @@ static void run_zero(const struct bench_place *p)
     p->be->zero(p->q, p->mem[0], (size_t)p->rows * 4);
 }
 
-/* Rows of wte that n random tokens meet. */
+/* The number of different rows of wte that n random tokens use. */
 static double words_met(void)
 {
     const struct bench_operand tokens = {.kind = I32, .limit = v};

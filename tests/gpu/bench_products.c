@@ -1,7 +1,7 @@
 /* The matrix products of a training step, in bf16, with 16 x 1024 tokens,
- * against the library's plain product of 8192 x 8192 x 8192; those with an
- * epilogue against the same product without. Errors are against double sums of
- * sampled elements.
+ * beside the library's plain product of 8192 x 8192 x 8192; a product with an
+ * epilogue is beside the same product without it. Errors are those of sampled
+ * elements compared with sums in double.
  *
  *     bench_products [C]...   widths; 768 1600 of GPT-2 124M and 1.5B */
 #include "tests/gpu/bench_device.h"

@@ -1,8 +1,9 @@
 #!/bin/sh
-# usage: build.sh TARGET...; makes targets of the Makefile in $BUILD on a machine
-# that may have only make, gcc, nvcc, sh and cJSON: for the GPU that is there
-# alone. Optional libraries are used where they are. GPT_GPU_ARCHS (say 90) are built for instead of this machine's; with
-# GPT_TEST_DEVICE=cuda-emu nothing is, and nvcc not needed.
+# usage: build.sh TARGET...; makes targets of the Makefile in $BUILD on a
+# machine that may have only make, gcc, nvcc, sh and cJSON. Optional libraries
+# are used if they are installed. The build is for the GPU of this machine, or
+# for GPT_GPU_ARCHS (such as 90); with GPT_TEST_DEVICE=cuda-emu it is for no GPU
+# and does not need nvcc.
 set -eu
 . tests/gpu/env.sh
 compiler=${CC:-gcc}
@@ -27,7 +28,7 @@ build() { # targets...
         CUDA_ARCHS="${archs:-80 90 100 120}" "$@"
 }
 
-# What was built for another device or without a library is built again.
+# Files that were built for another device or without a library are built again.
 touch "$BUILD/config.mk"
 mv "$BUILD/config.mk" "$BUILD/config.old"
 build "$BUILD/config.mk"

@@ -1,8 +1,8 @@
 #!/bin/sh
-# usage: carry.sh [DIR]; copies cJSON and Gloo of this machine, with what they
-# need, into DIR (.carry). `make check-gpu` and `make bench-gpu` find them there,
-# also when the folder was brought to a machine that has neither: with Gloo,
-# several ranks can share its GPU.
+# usage: carry.sh [DIR]; copies cJSON and Gloo of this machine, and the
+# libraries that they need, into DIR (.carry). `make check-gpu` and `make
+# bench-gpu` find them there, also on a machine to which the folder was copied.
+# With Gloo several ranks can share the GPU.
 set -eu
 dir=${1:-.carry}
 mkdir -p "$dir/include" "$dir/lib"

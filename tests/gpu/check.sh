@@ -1,9 +1,9 @@
 #!/bin/sh
-# make check-gpu: on the GPU of this machine, every kernel against kernels/cpu,
-# trainings and generation against those of the CPU, and the kernels again under
-# compute-sanitizer where it is installed. Needs make, gcc, nvcc, sh and
-# cJSON; takes less than 8 minutes. What it leaves is in $BUILD. Ranks that share
-# a GPU need Gloo. carry.sh can bring cJSON and Gloo along.
+# make check-gpu: compares, on the GPU of this machine, every kernel with
+# kernels/cpu, trainings and generated texts with those of the CPU, and runs the
+# kernels again under compute-sanitizer if that is installed. It needs make,
+# gcc, nvcc, sh and cJSON, and takes less than 8 minutes. All its files are in
+# $BUILD. Ranks that share a GPU need Gloo. carry.sh can copy cJSON and Gloo.
 #
 #   GPT_CHECK_SECONDS   the most that a run under compute-sanitizer may take
 #   GPT_TEST_DEVICE     cuda-emu: rehearse this script without a GPU
@@ -31,8 +31,8 @@ sh tests/gpu/build.sh $programs "$plugin" "$kernels" "$queues" "$clique" \
 "$BUILD/gpt-train" --version
 say "built"
 
-# A test's TAP goes to a file; what is not 'ok' is shown. Others go on after one
-# that fails.
+# Runs a test; its TAP goes to a file, and lines other than 'ok' are shown.
+# After a failure the next tests still run.
 failed=0
 run() { # what file command...
     what=$1 tap=$BUILD/$2.tap
@@ -72,7 +72,7 @@ fi
 sections=$("$kernels" --list | grep -v sweep)
 limit=${GPT_CHECK_SECONDS:-100}
 
-# One section of the kernels' test; the result is a file of one line.
+# Runs one section of the kernels' test; the result is a file of one line.
 sanitize() { # tool section
     log=$BUILD/$1-$2.log
     status=0

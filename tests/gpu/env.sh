@@ -1,7 +1,8 @@
 # shellcheck shell=sh
-# Sourced by the scripts of this folder: where CUDA's compiler, headers and
-# libraries are. Those that came with PyTorch's packages are used, too: on some
-# machines cuBLASLt and NCCL are nowhere else; and what carry.sh left in .carry.
+# Finds CUDA's compiler, headers and libraries; the scripts of this folder
+# source it. It also finds those in PyTorch's packages, because some machines
+# have cuBLASLt and NCCL only there, and the copies that carry.sh made in
+# .carry.
 BUILD=${BUILD:-build/gpu}
 case $BUILD in
 /*) ;;

@@ -1,8 +1,8 @@
 #!/bin/sh
 # Size budgets and banned calls: functions of at most 80 lines, files of at most
 # 800, lines of at most 80 columns (.cu: 100), no call that is unbounded or that
-# exits from a library. Exceptions, one a line with its reason, are in
-# tests/lib/budget.except; that list may only shrink.
+# exits from a library. tests/lib/budget.except has the exceptions, one on each
+# line with its reason; that list may only become shorter.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 bad=0
@@ -41,7 +41,7 @@ rm -f /tmp/budget.$$
 
 ban='\b(strcpy|strcat|sprintf|vsprintf|strtok|gets|atoi|atol|atof|system|mktemp)'
 for f in $(git ls-files 'cmd/*.c' 'common/*.c' 'common/*.h' 'kernels/*.c'); do
-    # Comments and strings may say the names.
+    # Comments and strings may contain the names.
     for line in $(sed 's|//.*||; s|"[^"]*"||g; s|^ \*.*||; s|/\*.*||' "$f" |
         grep -nE "${ban}[ ]?\(" | cut -d: -f1); do
         complain "$f:$line: banned call"

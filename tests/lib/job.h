@@ -1,5 +1,6 @@
-/* Ranks of a job as processes of a test that meet in a store of this one, which
- * stays when any of them dies. For jobs that end well, see ranks.h. */
+/* Runs the ranks of a job as processes; the store in which they meet is in the
+ * test's own process and survives any of them. For jobs without failures see
+ * ranks.h. */
 #ifndef GPT_TESTS_JOB_H
 #define GPT_TESTS_JOB_H
 
@@ -41,9 +42,9 @@ static void be_rank(int64_t rank, int64_t size, int port_fd,
     exit(result);
 }
 
-/* Runs `size` ranks; statuses[r] is what waitpid() says of rank r. They are
- * made before this process has threads, and read the store's port from a
- * pipe. */
+/* Runs `size` ranks; statuses[r] is the status of rank r from waitpid(). They
+ * are forked before this process has threads, and read the port of the store
+ * from a pipe. */
 static void job_run(int64_t size, int (*run)(struct rank *, const void *),
                       const void *context, int *statuses)
 {

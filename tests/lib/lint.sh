@@ -1,6 +1,6 @@
 #!/bin/sh
-# make lint: what can be said about the sources without running them. Tools
-# that are not installed are named and left out.
+# make lint: checks of the sources that do not run them. A tool that is not
+# installed is reported and skipped.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 bad=0
@@ -12,8 +12,8 @@ have() {
 
 sh tests/lib/budget.sh || bad=1
 
-# Left out: casts of a field found by its offset; the logarithm of a sum that
-# cppcheck takes for empty; a block whose address is kept in front of it.
+# Suppressed: casts of a field that is found by its offset; the logarithm of a
+# sum that cppcheck regards as empty; a block that has its address before it.
 if have cppcheck; then
     cppcheck --quiet --std=c11 --enable=warning,portability \
         --inline-suppr --error-exitcode=1 -j "$(getconf _NPROCESSORS_ONLN)" \
@@ -29,7 +29,8 @@ if have mandoc; then
         mandoc -Tlint -Wwarning "$page" || bad=1
     done
 fi
-# Left out: what tap.sh, which is not followed, sets and uses.
+# Suppressed: variables that tap.sh, which shellcheck does not read, sets or
+# uses.
 if have shellcheck; then
     # shellcheck disable=SC2046 # file names without blanks
     shellcheck -e SC1091,SC2154,SC2034 -S warning $(git ls-files '*.sh') .ci/run || bad=1

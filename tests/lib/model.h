@@ -1,6 +1,7 @@
-/* A model with weights in memory, for tests and benchmarks of decoding: every
- * parameter counts, biases and norms too, and dummy rows of the vocabulary are
- * enormous. Failures end the program. */
+/* A model with weights in memory, for tests and benchmarks of decoding. Every
+ * parameter has an influence, also biases and norms, and dummy rows of the
+ * vocabulary are enormous, so that any use of them shows. Failures end the
+ * program. */
 #ifndef GPT_TESTS_MODEL_H
 #define GPT_TESTS_MODEL_H
 
@@ -27,8 +28,8 @@ __attribute__((unused)) static void must(int rc, const struct gpt_err *err)
     }
 }
 
-/* Weights that make every parameter count; dummy rows are enormous. The last
- * weight of all is multiplied by `damage`. */
+/* Weights with which every parameter has an influence; dummy rows are enormous.
+ * The last weight is multiplied by `damage`. */
 static void fill(struct model *m, float damage)
 {
     for (int64_t i = 0; i < m->flat.n; i++) {

@@ -1,6 +1,6 @@
 # shellcheck shell=sh
-# Two "machines": network namespaces joined by a cable of their own, with the
-# addresses 192.0.2.1 and 192.0.2.2 (RFC 5737). Sourced after tap.sh.
+# Two "machines": network namespaces that a virtual cable connects, with the
+# addresses 192.0.2.1 and 192.0.2.2 (RFC 5737). Source it after tap.sh.
 #
 #   make_nodes && on 0 COMMAND...; on 1 COMMAND...
 

@@ -1,8 +1,8 @@
 # shellcheck shell=sh
-# What tests compare with, where somebody has it. Sourced from the top of the
-# tree, or with $top set to it.
+# Finds programs and files that tests compare with, if they are installed.
+# Source it in the top folder of the tree, or with $top set to that.
 
-# GPT-2's real vocabulary: sets $gpt2 to its folder, or fails.
+# Sets $gpt2 to the folder of GPT-2's real vocabulary, or fails.
 find_gpt2() {
     for gpt2 in "${GPT2_VOCAB_DIR:-}" "${top:-.}/../shared/data/gpt2"; do
         [ -n "$gpt2" ] && [ -f "$gpt2/vocab.json" ] &&
@@ -12,20 +12,20 @@ find_gpt2() {
     return 1
 }
 
-# A Python with modules: sets $python, and fails when one is missing.
+# Sets $python to a Python with these modules; fails when one is missing.
 find_python() { # "MODULE, MODULE..."
     python=${GPT_ORACLE_PYTHON:-python3}
     "$python" -c "import $1" 2>/dev/null
 }
 
-# The same, or the end of a script that has nothing to compare with.
+# The same, but ends the script with a skipped test when one is missing.
 need_python() { # "MODULE, MODULE..." "words for them"
     find_python "$1" && return
     echo "1..0 # SKIP no $python with $2 (GPT_ORACLE_PYTHON)"
     exit 0
 }
 
-# A program that says TAP itself; what it says beside it is shown when it fails.
+# Runs a program that prints TAP; when it fails, shows its messages, too.
 run_tap() { # command...
     oracle_log=$(mktemp) || exit 1
     oracle_status=0
@@ -35,7 +35,7 @@ run_tap() { # command...
     return "$oracle_status"
 }
 
-# A program whose success is one test, and all that it says a comment.
+# Runs a program as one test; its output becomes comments.
 run_one() { # description command...
     oracle_what=$1
     shift

@@ -1,10 +1,10 @@
 #!/bin/sh
-# usage: ptxas.sh BUILD; what nvcc and ptxas said of every kernel, as a table:
-# for a file and an architecture, its kernels, the most registers and bytes of
-# static shared memory of any, and spills. Fails when a compiler warned, any
+# usage: ptxas.sh BUILD; prints the reports of nvcc and ptxas as a table: for
+# each file and architecture the kernels, the most registers and bytes of static
+# shared memory of one kernel, and spills. Fails when a compiler warned, a
 # kernel spills (memory traffic that the source does not show), wgmma is
-# serialized, or a kernel for Hopper is without its instructions: those are
-# counted by cuobjdump, where it is (CUOBJDUMP names it).
+# serialized, or a kernel for Hopper lacks Hopper's instructions: cuobjdump
+# counts those, if it is installed (CUOBJDUMP names it).
 set -u
 dir=${1:-build}/cuda
 printf '%-16s %-9s %7s %9s %7s %6s\n' file arch kernels registers shared spills
@@ -40,7 +40,7 @@ for f in "$dir"/*.ptxas; do
         { echo "ptxas: $f: a kernel spills"; bad=1; }
 done
 
-# What Hopper's files are written for: products and copies in the background.
+# The purpose of the files for Hopper: asynchronous products and copies.
 dump=${CUOBJDUMP:-cuobjdump}
 PATH=$PATH:/usr/local/cuda/bin
 for f in "$dir"/*_sm90a.o; do

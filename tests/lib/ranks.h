@@ -19,7 +19,7 @@ static const bool ranks_possible = true;
 static const bool ranks_possible = false; /* more than one, that is */
 #endif
 
-/* A port that was free a moment ago. */
+/* A port that is free; another process may take it before its use. */
 static int64_t ranks_free_port(void)
 {
     struct gpt_store_server *v;
@@ -51,8 +51,8 @@ static void ranks_environment(int64_t rank, int64_t size, int64_t port)
 }
 
 /* Runs run(rank, arg) in `size` processes, each with `threads` threads and an
- * environment that gpt_world_open() finds; returns how many did not return
- * 0 within `seconds`. */
+ * environment for gpt_world_open(). Returns the number of those that did not
+ * return 0 within `seconds`. */
 static int ranks_run(int64_t size, int threads, unsigned seconds,
                      int (*run)(int64_t rank, void *arg), void *arg)
 {

@@ -1,11 +1,11 @@
 # shellcheck shell=sh
-# Ranks of gpt-train in the background, for tests that do something to them;
-# sourced after tap.sh and train.sh. $n is how many.
+# Runs ranks of gpt-train in the background, for tests that kill or stop them.
+# Source it after tap.sh and train.sh. $n is the number of ranks.
 
 port=$((20000 + $$ % 20000))
 n=0
-# Ranks started by hand, in the background: their messages in err.RANK, their
-# statuses in status.RANK. Words with @RANK: are for that rank alone, as are the
+# Starts ranks in the background; their messages go to err.RANK, their statuses
+# to status.RANK. A word @RANK:WORD is for that rank only, and so are the
 # variables in env.RANK and the address space in limit.RANK.
 start() { # options...
     port=$((port + 1))
@@ -43,7 +43,7 @@ end_all() {
 }
 trap 'end_all; rm -rf "$scratch"' EXIT
 
-# Waits at most so many tenths of a second for a file.
+# Waits for a file, at most the given number of tenths of a second.
 until_file() { # file tenths
     i=0
     while [ ! -s "$1" ] && [ $i -lt "$2" ]; do
@@ -54,8 +54,8 @@ until_file() { # file tenths
 }
 begun() { until_file "$1/latest_checkpointed_iteration.txt" 600; }
 pid() { cat "pid.$1"; }
-# These ranks end soon, with a status, and all say something. "Soon" is below
-# five seconds, and has room for a machine that does much else.
+# True when these ranks end soon, with a status, and all print a message. "Soon"
+# is less than five seconds, and more on a machine with other work.
 all_end() { # status text ranks...
     want=$1
     text=$2

@@ -1,6 +1,6 @@
-/* A main() for fuzz targets (LLVMFuzzerTestOneInput) without a fuzzer: feeds
- * every file of tests/fuzz/corpus/NAME, all its beginnings (64 of a long one)
- * and 200 versions of it with a few bytes changed. What matters is that
+/* A main() for fuzz targets (LLVMFuzzerTestOneInput) without a fuzzer. Its
+ * inputs are every file of tests/fuzz/corpus/NAME, all its beginnings (64 of a
+ * long file) and 200 versions with a few changed bytes. The test is that
  * nothing crashes; sanitizers make it stricter. */
 #include "base/io.h"
 #include "base/memory.h"
@@ -14,7 +14,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum { CHANGED = 200, BEGINNINGS = 64, SECONDS = 5 };
 
-/* In a block of exactly that size, so that AddressSanitizer sees its end. */
+/* Copies the input to a block of exactly its size, so that AddressSanitizer
+ * detects reads after its end. */
 static void feed(const uint8_t *data, size_t size)
 {
     uint8_t *copy = malloc(size ? size : 1);
@@ -67,7 +68,7 @@ static void replay(const char *path)
         ok(false, "%s: %s", path, err.text);
         return;
     }
-    alarm(SECONDS * 4); /* a hang is a failure, too */
+    alarm(SECONDS * 4); /* ends a hang as a failure */
     feed((uint8_t *)data, size);
     feed_beginnings((uint8_t *)data, size);
     feed_changed((uint8_t *)data, size);

@@ -1,5 +1,5 @@
-/* TAP for unit tests: one line a check, a plan at the end, exit status 1 when
- * any check failed. Include it in one .c file, end main() with
+/* TAP for unit tests: a line for each check, a plan at the end, exit status 1
+ * when a check failed. Include it in one .c file, end main() with
  * `return tap_done();`. */
 #ifndef GPT_TESTS_TAP_H
 #define GPT_TESTS_TAP_H
@@ -58,7 +58,7 @@ tap_ok_at(bool pass, const char *file, int line, const char *fmt, ...)
             printf("# got %.9g, want %.9g\n", got_, want_);                    \
     } while (0)
 
-/* A check that cannot be made here, and why. */
+/* Reports a check that is impossible here, with the reason. */
 #define skip(...)                                                              \
     do {                                                                       \
         printf("ok %d # SKIP ", ++tap_n);                                      \

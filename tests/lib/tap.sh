@@ -1,15 +1,15 @@
 # shellcheck shell=sh
-# TAP for command line tests; sourced by tests/cli/*.sh. A script runs in a
-# scratch directory of its own ($scratch, removed at the end), with the built
-# programs first on PATH, and ends with `tap_done`.
+# TAP for command line tests; tests/cli/*.sh source it. A script runs in its own
+# scratch directory ($scratch, removed at the end), with the built programs
+# first on PATH, and ends with `tap_done`.
 #
 #   expect 0 'makes a data set' gpt-preprocess --input a.jsonl ...
 #   expect 3 'refuses half a file' gpt-train ...; err_has 'truncated'
 #   check 'same bytes' cmp a b
 #   skip 'why' && ...
 
-# A shell's background jobs and nohup ignore signals, and no sh can take that
-# back; tests of signals would wait for ever.
+# Background jobs of a shell and nohup ignore signals, and sh cannot undo that:
+# tests of signals would never end.
 if [ -z "${TAP_SIGNALS:-}" ] && env --default-signal true 2>/dev/null; then
     TAP_SIGNALS=default exec env --default-signal sh "$0" "$@"
 fi
@@ -63,7 +63,7 @@ expect() { # status description command...
     }
 }
 
-# Any command as a check.
+# Runs any command; its success is the check.
 check() { # description command...
     tap_what=$1
     shift
@@ -75,7 +75,7 @@ check() { # description command...
     }
 }
 
-# The last expect's stderr (stdout) holds a fixed string.
+# Checks that the stderr (stdout) of the last expect has a fixed string.
 err_has() { check "error says '$1'" grep -qF -e "$1" "$scratch/err" ||
     { sed 's/^/# stderr: /' "$scratch/err" | tail -n 5; return 1; }; }
 out_has() { check "output has '$1'" grep -qF -e "$1" "$scratch/out" ||

@@ -1,5 +1,5 @@
 # shellcheck shell=sh
-# A small data set and a small model, for tests that train; sourced after
+# A small data set and a small model, for tests that train. Source it after
 # tap.sh. Sets $data (a prefix) and $tiny (options).
 
 # 60 documents of words from a small language, as data_text_document.
@@ -21,14 +21,15 @@ make_data() {
 }
 data=data_text_document
 
-# For comparisons between layouts: every step is logged, in full digits.
+# For comparisons between layouts: metrics have every step, with all digits.
 tiny="--hidden-size 16 --num-attention-heads 4 --seq-length 8
 --micro-batch-size 1 --lr 0.003 --split 1,0,0 --eval-iters 0 --log-interval 1
 --make-vocab-size-divisible-by 1 --threads 1 --tokenizer-type ByteTokenizer
 --data-path $data"
 
-# Losses and gradient norms of all steps; relative differences that are largest.
-# Prints "loss norm", fails when one is above 1e-5 or the steps are others.
+# Compares losses and gradient norms of all steps: prints the largest relative
+# difference of each as "loss norm". Fails when one is above 1e-5, or when the
+# steps differ.
 compare_metrics() { # metrics.jsonl metrics.jsonl steps
     awk -v steps="$3" '
         function value(name) {

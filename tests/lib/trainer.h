@@ -155,7 +155,7 @@ static int trainer_open(struct trainer *t, struct gpt_err *err)
     return gpt_feed_open(&t->feed, &feed, err);
 }
 
-/* Device memory, by gpt_replica_memory() and the feed. */
+/* The device memory that gpt_replica_memory() and the feed predict. */
 static int trainer_predicted(const struct trainer *t, int64_t *bytes,
                              struct gpt_err *err)
 {
@@ -169,7 +169,8 @@ static int trainer_predicted(const struct trainer *t, int64_t *bytes,
     return GPT_OK;
 }
 
-/* Step i; *step gives what is not the default, and takes the results. */
+/* Runs step i; *step has the settings that are not the default, and receives
+ * the results. */
 static int trainer_step(struct trainer *t, int64_t i, struct gpt_step *step,
                         struct gpt_err *err)
 {
@@ -182,7 +183,8 @@ static int trainer_step(struct trainer *t, int64_t i, struct gpt_step *step,
     return gpt_step_train(t->replica, t->feed, step, err);
 }
 
-/* Opens all, runs run(t, arg), closes all; says on stdout what went wrong. */
+/* Opens everything, runs run(t, arg) and closes everything; reports failures on
+ * stdout. */
 static int trainer_run(struct trainer *t,
                        int (*run)(struct trainer *t, void *arg,
                                   struct gpt_err *err),

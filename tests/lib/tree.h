@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Removes a directory with all that is in it; errors are ignored. */
+/* Removes a directory and its contents; ignores errors. */
 static void remove_tree(const char *path)
 {
     DIR *dir = opendir(path);

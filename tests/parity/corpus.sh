@@ -1,8 +1,8 @@
 #!/bin/sh
-# gpt-preprocess against Megatron-LM's builder, fed by tiktoken, on a corpus of
-# what this machine has: text in many languages and code. It takes minutes, so
-# it runs when GPT_PARITY_MB says how many megabytes (200 for a release) and
-# GPT_ORACLE_PYTHON names a Python with megatron-core and tiktoken.
+# Compares gpt-preprocess with Megatron-LM's builder and tiktoken, on a corpus
+# of text in many languages and code from this machine. It takes minutes, so it
+# runs only when GPT_PARITY_MB gives the number of megabytes (200 for a release)
+# and GPT_ORACLE_PYTHON names a Python with megatron-core and tiktoken.
 cd "$(dirname "$0")/../.." || exit 1
 . tests/lib/oracles.sh
 if [ -z "${GPT_PARITY_MB:-}" ]; then

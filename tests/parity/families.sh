@@ -1,8 +1,8 @@
 #!/bin/sh
-# Every family of tokenizers against the library that its files come from: a
-# short run of families_parity.py. Published files are taken from
-# GPT_TOKENIZERS_DIR; GPT_FAMILIES_COUNT strings are drawn for each family.
-# The Python is GPT_ORACLE_PYTHON, or python3.
+# Compares every family of tokenizers with the library of its files: a short run
+# of families_parity.py. Published files are in GPT_TOKENIZERS_DIR; each family
+# gets GPT_FAMILIES_COUNT random strings. The Python is GPT_ORACLE_PYTHON, or
+# python3.
 cd "$(dirname "$0")/../.." || exit 1
 build=${BUILD:-build}
 . tests/lib/oracles.sh

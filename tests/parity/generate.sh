@@ -1,6 +1,6 @@
 #!/bin/sh
-# gpt-generate's logits and greedy texts against transformers, when a Python
-# with it is there: GPT_ORACLE_PYTHON, or python3.
+# Compares gpt-generate's logits and greedy texts with those of transformers, if
+# GPT_ORACLE_PYTHON, or python3, has it.
 cd "$(dirname "$0")/../.." || exit 1
 . tests/lib/oracles.sh
 need_python 'torch, transformers' 'transformers'

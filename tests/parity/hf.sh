@@ -1,6 +1,6 @@
 #!/bin/sh
-# gpt-reshape against transformers and safetensors, when a Python with them is
-# there: GPT_ORACLE_PYTHON, or python3.
+# Compares gpt-reshape with transformers and safetensors, if GPT_ORACLE_PYTHON,
+# or python3, has them.
 cd "$(dirname "$0")/../.." || exit 1
 . tests/lib/oracles.sh
 need_python 'torch, transformers, safetensors' 'transformers'

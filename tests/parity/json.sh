@@ -1,5 +1,6 @@
 #!/bin/sh
-# JSON lines against Python's json module: GPT_ORACLE_PYTHON, or python3.
+# Compares the reader of JSON lines with the json module of GPT_ORACLE_PYTHON,
+# or python3.
 cd "$(dirname "$0")/../.." || exit 1
 python=${GPT_ORACLE_PYTHON:-python3}
 command -v "$python" >/dev/null 2>&1 || {

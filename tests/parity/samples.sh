@@ -1,6 +1,6 @@
 #!/bin/sh
-# The sample order against Megatron-LM itself, when a Python with megatron-core
-# is there: GPT_ORACLE_PYTHON, or python3.
+# Compares the sample order with that of Megatron-LM itself, if
+# GPT_ORACLE_PYTHON, or python3, has megatron-core.
 cd "$(dirname "$0")/../.." || exit 1
 . tests/lib/oracles.sh
 need_python 'megatron.core' 'megatron-core'

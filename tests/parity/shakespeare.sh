@@ -1,10 +1,10 @@
 #!/bin/sh
 # nanoGPT's smallest published run (config/train_shakespeare_char.py with the
 # CPU settings of its README): characters of tinyshakespeare, 4 layers, 4
-# heads, width 128, context 64, batch 12, 2000 steps. Its validation loss there
-# is 1.88; ours over all of the last tenth must be <= 1.90.
+# heads, width 128, context 64, batch 12, 2000 steps. The published validation
+# loss is 1.88; the loss here, over all of the last tenth, must be <= 1.90.
 #
-# A minute or two on two cores, so only made when it is asked for:
+# It takes a minute or two on two cores, so it runs only on request:
 #     GPT_LONG=1 sh tests/parity/shakespeare.sh [FILE]
 # FILE is tinyshakespeare (input.txt of nanoGPT's char-rnn data), by default
 # ../shared/data/tinyshakespeare.txt. The text is ASCII with 65 characters, so

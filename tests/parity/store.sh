@@ -1,6 +1,6 @@
 #!/bin/sh
-# The store against PyTorch's TCPStore, client and server, when a Python with
-# torch is there: GPT_ORACLE_PYTHON, or python3.
+# Tests client and server of the store with PyTorch's TCPStore, if
+# GPT_ORACLE_PYTHON, or python3, has torch.
 cd "$(dirname "$0")/../.." || exit 1
 python=${GPT_ORACLE_PYTHON:-python3}
 command -v "$python" >/dev/null 2>&1 || {

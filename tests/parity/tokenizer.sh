@@ -1,7 +1,7 @@
 #!/bin/sh
-# gpt-preprocess against tiktoken and Hugging Face tokenizers, and megatron-core
-# if it is there: a short run of tokenizer_parity.py with GPT-2's vocabulary.
-# The Python is GPT_ORACLE_PYTHON, or python3.
+# Compares gpt-preprocess with tiktoken, Hugging Face tokenizers and, if
+# installed, megatron-core: a short run of tokenizer_parity.py with GPT-2's
+# vocabulary. The Python is GPT_ORACLE_PYTHON, or python3.
 cd "$(dirname "$0")/../.." || exit 1
 build=${BUILD:-build}
 . tests/lib/oracles.sh

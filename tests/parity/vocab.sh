@@ -1,6 +1,6 @@
 #!/bin/sh
-# gpt-vocab against Hugging Face's trainer, when a Python with `tokenizers` is
-# there: GPT_ORACLE_PYTHON, or python3.
+# Compares gpt-vocab with Hugging Face's trainer, if GPT_ORACLE_PYTHON, or
+# python3, has tokenizers.
 cd "$(dirname "$0")/../.." || exit 1
 python=${GPT_ORACLE_PYTHON:-python3}
 command -v "$python" >/dev/null 2>&1 || {
