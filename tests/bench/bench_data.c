@@ -1,6 +1,6 @@
-/* How fast a corpus opens and is read: checking an index, building the three
- * indices of a split, blending, fetching samples. Floors are the bytes that
- * must be touched at the bandwidth of this machine. */
+/* Speed of opening and reading a corpus: the check of an index, the three
+ * indices of a split, blends, samples. A floor is the time to touch the
+ * necessary bytes at the bandwidth of this machine. */
 #include "base/memory.h"
 #include "data/blend.h"
 #include "data/corpus.h"

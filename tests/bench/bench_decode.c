@@ -1,6 +1,6 @@
-/* Generation with GPT-2 124M, fp32: one text at a time against the bandwidth of
- * memory over the bytes of weights, eight at a time, and prompts against the
- * speed of sgemm. The error is not measured here: test_decode does. */
+/* Generation with GPT-2 124M, fp32: one text at a time, with the bandwidth of
+ * memory for all bytes of weights as floor; eight at a time; prompts, with the
+ * speed of sgemm as floor. test_decode measures the error. */
 #include "tests/bench/bench.h"
 
 #include "generate/sample.h"
@@ -15,7 +15,7 @@ struct job {
     struct gpt_sampling rule;
 };
 
-/* A step and its choices, at positions 128..255 round and round. */
+/* A step and its choices, at positions 128..255 again and again. */
 static void step(void *ctx)
 {
     struct job *j = ctx;

@@ -1,12 +1,12 @@
-/* Training in several layouts at equal work: the same model, the same global
- * batch, the cores of this machine shared by the ranks. Samples a second
- * against a single rank with all cores, and processor time of all ranks against
- * that of one (what communication costs where ranks share cores, also on a busy
- * machine); memory and bytes sent, a rank; the
- * pipeline's bubble, idle time by computing time of the busiest stage, against
- * (P - 1) / (V m); and of sums of gradients, weights that are gathered, and
- * tensor parallel traffic the share of a step in which a rank had nothing to do
- * but wait for them, of the share of a step that they took. */
+/* Training in several layouts with equal work: the same model, the same global
+ * batch, and the cores of this machine, which the ranks share. The rows compare
+ * samples a second with those of a single rank on all cores, and processor time
+ * of all ranks with that of one, which shows the cost of communication also on
+ * a busy machine. They also give memory and bytes sent by a rank; the
+ * pipeline's bubble, which is idle time by computing time of the busiest stage,
+ * beside (P - 1) / (V m); and for sums of gradients, gathered weights and
+ * tensor parallel traffic the share of a step that they took, and the share in
+ * which a rank only waited for them. */
 #include "bench.h"
 #include "tests/lib/trainer.h"
 #include "tests/lib/tree.h"
@@ -17,7 +17,7 @@
 
 enum { T = 128, B = 2, BATCH = 8, WARMUP = 1, STEPS = 5 };
 
-/* What a rank found, in memory that all processes share; medians of the
+/* Results of a rank, in memory that all processes share; medians of the
  * steps. */
 struct figures {
     double seconds, computing, waiting, bytes, processor;
@@ -133,7 +133,7 @@ static int be_rank(int64_t rank, void *arg)
     return trainer_run(&t, train, arg);
 }
 
-/* " gradients 1.0 % of 7.0 %": waited, of all, of this rank's step. */
+/* " gradients 1.0 % of 7.0 %": shares of this rank's step, waited and total. */
 static size_t describe(char *text, size_t cap, const char *what,
                        const struct figures *f, struct gpt_lane_times t)
 {

@@ -1,10 +1,11 @@
-/* What communication costs beside a device that computes: a step of two ranks
- * against the same step of one. The device is a host that sleeps, so that cores
- * and memory are free for the bytes, as they are beside a GPU. Gradients and
- * weights are those of a GPT with 16 layers of 3 million parameters each;
- * tensor parallel ranks sum 2 MB, twice in a layer's forward and twice in its
- * backward, in the order and by the calls of the layers themselves. Per kind of
- * traffic: seconds that it took, and of these the waited and the hidden. */
+/* The cost of communication beside a device that computes: a step of two ranks
+ * beside the same step of one. A host that sleeps stands for the device, so
+ * that cores and memory are free for the bytes, as they are with a GPU.
+ * Gradients and weights are those of a GPT with 16 layers of 3 million
+ * parameters each; tensor parallel ranks sum 2 MB, twice in a layer's forward
+ * and twice in its backward, in the order and with the calls of the layers
+ * themselves. For each kind of traffic a row has the seconds that it took,
+ * waited and hidden. */
 #include "bench.h"
 #include "tests/lib/ranks.h"
 

@@ -1,7 +1,7 @@
-/* How fast gpt-reshape moves GPT-2 124M (475 MiB): against a plain copy of the
+/* Speed of gpt-reshape with GPT-2 124M (475 MiB), beside a plain copy of the
  * bytes that it writes, on the same file system, which is memory (/dev/shm or
- * BENCH_DIR), so that not the disk is measured. The error column is what
- * --verify says: 0 = bit by bit the input. */
+ * BENCH_DIR), so that the disk is not measured. The error is that of --verify:
+ * 0 means that the output equals the input bit for bit. */
 #include "base/memory.h"
 #include "base/num.h"
 #include "cmd/reshape/reshape.h"
@@ -96,8 +96,8 @@ static double copy(int64_t bytes)
     return seconds;
 }
 
-/* Medians of five: opening, planning, moving, publishing. The last output
- * stays, verified. */
+/* Medians of five: opening, planning, moving, publishing. The last output is
+ * verified and kept. */
 static void row(const char *name, const char *from, const char *to,
                 struct gpt_reshape_options o)
 {

@@ -1,8 +1,8 @@
-/* What a checkpoint costs training: steps of a small model with a save every
- * INTERVAL steps, in the foreground and in the background, against the same
- * steps without. How long the step that saves waits, against a copy of the same
- * bytes. On CPUs the thread that writes takes its time from the steps, which
- * here have few tokens: this is the worst case. */
+/* The cost of checkpoints: steps of a small model with a save every INTERVAL
+ * steps, in the foreground and in the background, beside the same steps
+ * without. Also the wait of the step that saves, beside a copy of the same
+ * bytes. On CPUs the thread that writes slows the steps, which here have few
+ * tokens: this is the worst case. */
 #include "tests/lib/tree.h"
 #include "cmd/train/saver.h"
 #include "train_step.h"
@@ -15,8 +15,9 @@ enum mode { NONE, FOREGROUND, BACKGROUND, N_MODES };
 static const char *const mode_names[N_MODES] = {
     "no save", "save", "save in the background"};
 
-/* Seconds of INTERVAL steps of which the first saves; *waited of the save, as
- * long as it held up the step. The end of a save in the background counts. */
+/* Seconds of INTERVAL steps, the first of which saves; *waited: the time for
+ * which the save delayed the step. The end of a save in the background
+ * counts. */
 static double run_block(struct gpt_replica *r, struct gpt_saver *s,
                         int64_t *iteration, double *waited)
 {

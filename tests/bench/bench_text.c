@@ -1,8 +1,8 @@
-/* How fast text becomes tokens on one thread: the scanner of JSON lines, the
- * pre-tokenizer, and the whole encoder with its cache warm and empty. The text
+/* Speed of text to tokens on one thread: the scanner of JSON lines, the
+ * pre-tokenizer, and the whole encoder with a warm and an empty cache. The text
  * is this project's own sources and manual pages, or GPT_BENCH_TEXT; the
- * vocabulary GPT-2's in GPT2_VOCAB_DIR, or the small one of the tests. The
- * floor is reading the bytes at the bandwidth of this machine. */
+ * vocabulary is GPT-2's in GPT2_VOCAB_DIR, or the small one of the tests. The
+ * floor is the time to read the bytes at the bandwidth of this machine. */
 #include "base/io.h"
 #include "base/memory.h"
 #include "tests/bench/bench.h"

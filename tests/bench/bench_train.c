@@ -1,6 +1,6 @@
 /* A whole training step of GPT-2 124M in fp32 and in bf16 (forward, backward,
  * gradient norm, AdamW; batch 4 x 64 tokens, the case that llm.c publishes)
- * against this machine's sgemm, and where its time goes, by operation. */
+ * beside this machine's sgemm, and the time of each operation in it. */
 
 #include "base/memory.h"
 #include "train_step.h"

@@ -1,6 +1,7 @@
-/* Fuzz target: files of tokenizers. The first byte says of which family, the
+/* Fuzz target: files of tokenizers. The first byte chooses the family, the
  * rest is the file: h HuggingFaceTokenizer, t TikTokenizer, s SentencePiece.
- * What is taken must encode all bytes into ids of its vocabulary. */
+ * A tokenizer that is accepted must encode all bytes into ids of its
+ * vocabulary. */
 #include "base/memory.h"
 #include "tokenizer/tokenizer.h"
 

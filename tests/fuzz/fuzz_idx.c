@@ -1,6 +1,7 @@
-/* Fuzz target: an .idx image beside a .bin of 64 bytes. What passes the check
- * is then read completely; a wrong pointer leaves the .bin and is seen. The
- * check that goes on after findings must have some exactly when that fails. */
+/* Fuzz target: an .idx image beside a .bin of 64 bytes. An index that passes
+ * the check is read completely, so that a wrong pointer shows as a read outside
+ * of the .bin. The check that continues after findings must have findings
+ * exactly when the first check fails. */
 #include "data/idx.h"
 
 #include <stdlib.h>

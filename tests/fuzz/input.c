@@ -1,6 +1,5 @@
-/* Fuzz target: a file for the decompressors. Whatever they make of it, every
- * read gives bytes, the end, or bad data with a message, and after a failure
- * the same failure. */
+/* Fuzz target: a file for the decompressors. Every read gives bytes, the end,
+ * or GPT_EDATA with a message, and after a failure the same failure. */
 #include "text/input.h"
 
 #include <stdio.h>

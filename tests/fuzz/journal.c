@@ -1,5 +1,5 @@
-/* Fuzz target: a line of a journal, whose check sum is taken for right. What is
- * taken must lead to no place outside of the inputs and counts. */
+/* Fuzz target: a line of a journal, without its checksum. A line that is
+ * accepted must give places inside the inputs and valid counts. */
 #include "base/memory.h"
 #include "cmd/preprocess/resume_point.h"
 

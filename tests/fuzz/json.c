@@ -1,4 +1,4 @@
-/* Fuzz target: JSON in, and what was taken printed and read again. */
+/* Fuzz target: JSON; a text that is accepted is printed and read again. */
 #include "base/json.h"
 
 #include <stdlib.h>

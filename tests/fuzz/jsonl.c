@@ -1,5 +1,6 @@
-/* Fuzz target: a line for the JSON scanner. The strings of what it takes must
- * be UTF-8; what it refuses must be bad data, and said so. */
+/* Fuzz target: a line for the JSON scanner. The strings of a line that it
+ * accepts must be UTF-8; a line that it refuses must be GPT_EDATA with a
+ * message. */
 #include "text/jsonl.h"
 #include "text/unicode.h"
 

@@ -1,5 +1,5 @@
-/* Fuzz target: the files and slices of a manifest. What is taken is printed and
- * taken again, and as a tensor's pieces either checked or refused. */
+/* Fuzz target: the files and slices of a manifest. A list that is accepted is
+ * printed and read again; as the pieces of a tensor it is valid or refused. */
 #include "checkpoint/manifest.h"
 
 #include <stdlib.h>

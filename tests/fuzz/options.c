@@ -1,6 +1,6 @@
 /* Fuzz target: a configuration file (the input up to the first 0x01 byte) and
- * the words of a command line (what follows, separated by line ends). What was
- * taken is printed, and must be taken again. */
+ * the words of a command line (the rest, separated by line ends). Options that
+ * are accepted are printed, and the result must be accepted again. */
 #include "base/memory.h"
 #include "base/options.h"
 

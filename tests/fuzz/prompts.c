@@ -1,5 +1,5 @@
-/* Fuzz target: prompts as JSON lines, and whatever text they hold as it leaves
- * through the stream that keeps UTF-8 whole. */
+/* Fuzz target: prompts as JSON lines, and their texts through the stream that
+ * keeps UTF-8 whole. */
 #include "base/utf8.h"
 #include "cmd/generate/prompts.h"
 #include "generate/stream.h"

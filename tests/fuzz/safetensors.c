@@ -1,5 +1,5 @@
-/* Fuzz target: a safetensors file. What the parser accepts must tile the data
- * exactly, with names that are found again. */
+/* Fuzz target: a safetensors file. The tensors of a file that is accepted must
+ * tile the data exactly, and each must be found by its name. */
 #include "checkpoint/safetensors.h"
 
 #include <stdlib.h>

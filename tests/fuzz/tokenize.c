@@ -1,4 +1,4 @@
-/* Fuzz target: any bytes to tokens and back, twice, the second time out of the
+/* Fuzz target: any bytes to tokens and back, twice, the second time with the
  * cache. */
 #include "base/memory.h"
 #include "tokenizer/pretok.h"

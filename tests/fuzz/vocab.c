@@ -1,5 +1,5 @@
-/* Fuzz target: a vocab.json and a merges.txt, with a NUL between them. What is
- * taken must encode all bytes and give them back. */
+/* Fuzz target: a vocab.json and a merges.txt, with a NUL between them. A
+ * vocabulary that is accepted must encode all bytes and decode them again. */
 #include "base/memory.h"
 #include "tokenizer/tokenizer.h"
 

@@ -1,9 +1,9 @@
-/* A line of a command each on standard input, executed by our client of the
- * store; what it returns on standard output. For store_parity.py.
+/* Executes commands from standard input, one on each line, with this project's
+ * client of the store, and prints the results. For store_parity.py.
  *
  *     store_client HOST PORT WORLD RANK
  *     store_client serve     a server, until standard input ends
- *     store_client meet      as whatever launcher says: ranks find each other
+ *     store_client meet      ranks find each other as the launcher says
  */
 #include "parallel/store.h"
 
@@ -35,7 +35,7 @@ static int serve(void)
     return 0;
 }
 
-/* Every rank tells what it is, and sees that all others are there. */
+/* Every rank sets its own key, and checks the keys of all others. */
 static int meet(void)
 {
     struct gpt_launch_env l;

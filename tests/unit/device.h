@@ -1,8 +1,8 @@
-/* For the tests of a device's kernels: an operation is run by the CPU backend
- * in float and by the device in each type, on the same numbers (rounded to that
- * type), with poisoned outputs, and compared. The device is cuda-emu, under
- * several orders of threads whose results must be equal to the bit; or what
- * GPT_TEST_DEVICE names. Start at compare(). */
+/* For the tests of a device's kernels: the CPU backend runs an operation in
+ * float, the device runs it in each type, with the same numbers (rounded to
+ * that type) and poisoned outputs, and the results are compared. The device is
+ * cuda-emu, with several orders of threads whose results must be equal bit for
+ * bit; or the device of GPT_TEST_DEVICE. Start at compare(). */
 #ifndef GPT_TESTS_DEVICE_H
 #define GPT_TESTS_DEVICE_H
 
@@ -73,8 +73,8 @@ static enum gpt_dtype type_of(enum kind kind, enum gpt_dtype act)
                                            : GPT_F64;
 }
 
-/* Bytes of an operand, and its contents before a run; free() them. Numbers
- * are rounded to `round` on the way, wherever they are going. */
+/* Bytes of an operand, with its contents before a run; the caller calls free().
+ * Numbers are rounded to type `round`, whatever the type of the operand. */
 static void *image(const struct operand *o, enum gpt_dtype act,
                    enum gpt_dtype round, size_t *bytes)
 {
@@ -239,7 +239,7 @@ static bool open_devices(void)
     return true;
 }
 
-/* The device's queue anew, under another setting of the emulation. */
+/* Opens the device's queue again, with another setting of the emulation. */
 __attribute__((unused)) static void reopen(const char *variable,
                                            const char *value)
 {

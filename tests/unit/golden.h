@@ -1,5 +1,5 @@
-/* Reads tests/golden files: lines of a name, a count and that many numbers.
- * Tests run in the top directory. */
+/* Reads tests/golden files: each line has a name, a count and as many numbers.
+ * Tests run in the top folder of the tree. */
 #ifndef GPT_TESTS_GOLDEN_H
 #define GPT_TESTS_GOLDEN_H
 

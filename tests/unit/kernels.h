@@ -105,7 +105,7 @@ __attribute__((unused)) static bool same_bytes(void (*run)(void *ctx),
 }
 
 /* Runs the body for every instruction set of this machine and both ways to
- * multiply matrices: fails when not even the plainest is there. */
+ * multiply matrices; fails when there is none. */
 __attribute__((unused)) static void each_setting(void (*body)(void))
 {
     static const char *const sets[][2] = {{"base", "portable"},

@@ -1,6 +1,6 @@
-/* A small model on one rank of any layout, with weights by name and global
- * index, and batches to run through it: for tests that compare what is spread
- * with what is not. Start at rig_open(). Failures end the program. */
+/* A small model on one rank of any layout, with weights that follow from name
+ * and global index, and batches for it: for tests that compare a layout with a
+ * single rank. Start at rig_open(). Failures end the program. */
 #ifndef GPT_TESTS_MODEL_RIG_H
 #define GPT_TESTS_MODEL_RIG_H
 
@@ -55,7 +55,7 @@ static struct gpt_config config(bool tied, int64_t groups)
     return c;
 }
 
-/* Memory of a bucket is a block of its own, or (shared) that of all layers. */
+/* A bucket has a block of its own, or (shared) the block of all layers. */
 struct rig {
     struct gpt_config c;
     struct gpt_param_table table;

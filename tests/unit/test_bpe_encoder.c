@@ -1,6 +1,7 @@
-/* Ids of the batched encoder against merging written as its definition says:
- * texts that are hard on the cache, on the splitting of long pieces, and on the
- * windows of pieces without end. Runs at the top of the source tree. */
+/* Compares the ids of the batched encoder with those of merging as its
+ * definition says, for texts that are difficult for the cache, for the division
+ * of long pieces, and for the windows of very long ones. Runs in the top folder
+ * of the tree. */
 #include "base/memory.h"
 #include "tests/lib/tap.h"
 #include "tokenizer/bpe/encoder.h"
@@ -91,7 +92,7 @@ static bool open_drawn(const char *bytes, size_t n_merges)
     return open_merges(&err);
 }
 
-/* From here on a piece that is a token is that, whatever merging makes. */
+/* From here on a piece that is a token becomes that token, without merges. */
 static bool take_whole(void)
 {
     struct gpt_err err;
@@ -177,8 +178,9 @@ static bool encodes_alike(struct gpt_bpe_encoder *e, const char *text,
     return same;
 }
 
-/* Texts of up to `most` bytes out of `bits`, each encoded twice: the second
- * time it is known. In a block of its own for a sanitizer to watch. */
+/* Texts of up to `most` bytes made of `bits`. Each is encoded twice: the second
+ * time the cache has it. It has its own block, so that a sanitizer sees reads
+ * outside. */
 static void test_texts(const char *name, const char *const *bits, uint32_t n,
                        size_t most, int rounds)
 {

@@ -1,9 +1,9 @@
-/* Seams against a search through all tokens, with vocabularies that hold every
- * part of two characters of three bytes. */
+/* Compares seams with a search through all tokens, in vocabularies that hold
+ * every part of two characters of three bytes. */
 #include "tests/lib/tap.h"
 #include "tokenizer/bpe/seams.h"
 
-/* Whether some token of v could lie across place `at` of p[0..len). */
+/* True when a token of v could lie across place `at` of p[0..len). */
 static bool crossed(const struct gpt_vocab *v, const uint8_t *p, size_t len,
                     size_t at)
 {

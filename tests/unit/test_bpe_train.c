@@ -1,6 +1,6 @@
-/* Vocabulary training on corpora small enough to merge by hand, and the
- * counting of pieces. Whole corpora are compared with Hugging Face's trainer
- * by tests/parity/vocab_parity.py. */
+/* Vocabulary training with corpora that are small enough to merge by hand, and
+ * the counting of pieces. tests/parity/vocab_parity.py compares whole corpora
+ * with Hugging Face's trainer. */
 #include "base/memory.h"
 #include "tests/lib/tap.h"
 #include "tokenizer/bytelevel.h"

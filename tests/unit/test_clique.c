@@ -1,6 +1,6 @@
-/* Collectives of a device's library with a single member: what needs no second
- * GPU, on an emulated one or, by `make check-gpu`, on that of this machine.
- * Every call gives back what went in. */
+/* Collectives of a device's library with a single member, which need no second
+ * GPU: on an emulated GPU or, in `make check-gpu`, on that of this machine. The
+ * output of every call equals its input. */
 #include "tests/unit/device.h"
 
 #include "collectives.h"

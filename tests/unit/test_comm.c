@@ -1,6 +1,6 @@
-/* Collectives between processes, through Gloo and through (emulated) NCCL: sums
- * have the bits of a sum in the order of ranks, or come near it; and who fails,
- * leaves or hangs is named. */
+/* Collectives between processes, through Gloo and through (emulated) NCCL. Sums
+ * equal a sum in the order of ranks, bit for bit or nearly. A rank that fails,
+ * ends or hangs is named. */
 #include "parallel/comm.h"
 
 #include "tests/lib/tap.h"
@@ -37,7 +37,7 @@ static void expect_true(struct member *m, bool right, const char *what)
         m->at = what;
 }
 
-/* Values that do not add up the same in another order. */
+/* Values whose sum depends on the order. */
 static float value(int64_t rank, int64_t i)
 {
     uint64_t bits = (uint64_t)(i * MAX_RANKS + rank + 1);
@@ -294,8 +294,8 @@ static void collectives(struct member *m)
     expect_true(m, gpt_comm_check(m->comm, &err) == GPT_OK, "no failure");
 }
 
-/* Many more calls than may be on a queue at once, from ranks that are not as
- * fast as each other; the host waits for none but the last. */
+/* Many more calls than may be on a queue at once, from ranks of different
+ * speed; the host waits only for the last. */
 static void many_calls(struct member *m)
 {
     enum { FEW = 8 };
@@ -379,7 +379,7 @@ static void one_leaves(struct member *m)
                           : "all-reduce 2 of group 'test.all': lost rank 1");
 }
 
-/* Nothing is heard of it: it is as one that hangs. */
+/* The rank is silent, like one that hangs. */
 static void one_vanishes(struct member *m)
 {
     all_reduce_once(m);
@@ -400,7 +400,7 @@ static void one_hangs(struct member *m)
     expect_failure(m, "not arrived after 2 s: rank 1");
 }
 
-/* The first of many calls on the queue is told, not the last. */
+/* The message names the first of many calls on the queue, not the last. */
 static void one_is_behind(struct member *m)
 {
     void *p = room(m, 4);
@@ -420,7 +420,7 @@ static void one_is_behind(struct member *m)
     m->be->free(m->be, p);
 }
 
-/* Members that take a call to be another one. */
+/* Members that make different calls. */
 static void one_differs(struct member *m)
 {
     struct gpt_err err;
@@ -435,7 +435,7 @@ static void one_differs(struct member *m)
     m->be->free(m->be, p);
 }
 
-/* A message that is shorter than what is waited for. */
+/* A message that is shorter than its receiver expects. */
 static void sizes_differ(struct member *m)
 {
     struct gpt_err err;
@@ -462,7 +462,7 @@ static void one_breaks(struct member *m)
     expect_failure(m, says);
 }
 
-/* A library that cannot be brought to an end: its stream is left alone. */
+/* A library whose calls cannot be ended: its stream is not used any more. */
 static void abort_hangs(struct member *m)
 {
     struct gpt_err err = {0};
@@ -683,8 +683,9 @@ static const bool has_gloo = true;
 static const bool has_gloo = false;
 #endif
 
-/* Can so many GPUs be had, or the emulation of them? Asked in another process,
- * as those that are forked later do not inherit it well. */
+/* True when there are so many GPUs, or the emulation of them. Another process
+ * looks for them, because processes that are forked later cannot use an open
+ * device. */
 static bool has_devices(int64_t ranks)
 {
     struct gpt_backend *be;

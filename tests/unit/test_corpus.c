@@ -1,5 +1,5 @@
-/* A corpus of small data sets: every token in its place, splits, blends, and
- * what is refused. The order itself is held by test_samples and test_blend. */
+/* A corpus of small data sets: every token at its place, splits, blends, and
+ * refusals. test_samples and test_blend test the order itself. */
 #include "data/corpus.h"
 
 #include "base/io.h"

@@ -1,6 +1,6 @@
-/* Every kernel of kernels/cuda against kernels/cpu: sizes with and without
- * tails, all types, poisoned outputs, several orders of threads. Start at the
- * table of sections near the end. */
+/* Compares every kernel of kernels/cuda with kernels/cpu: sizes with and
+ * without tails, all types, poisoned outputs, several orders of threads. Start
+ * at the table of sections near the end. */
 #include "tests/unit/device.h"
 
 #include <limits.h>

@@ -1,6 +1,6 @@
-/* The parts of gpt-dataset below the command line: statistics against sorting,
- * findings of random damage against what was damaged, JSON text in pieces,
- * copies between files. */
+/* The parts of gpt-dataset below the command line: statistics compared with
+ * sorting, findings compared with random damage, JSON text in pieces, copies
+ * between files. */
 #include "base/io.h"
 #include "base/memory.h"
 #include "base/num.h"

@@ -1,6 +1,6 @@
-/* Decoding with the cache against a forward pass written out naively in
- * double: every position, several architectures, prompts longer than a block,
- * texts of different lengths side by side, slots used again. */
+/* Compares decoding with the cache and a naive forward pass in double: every
+ * position, several architectures, prompts longer than a block, texts of
+ * different lengths together, slots that are used again. */
 #include "model/weights.h"
 #include "tests/lib/model.h"
 #include "tests/lib/tap.h"

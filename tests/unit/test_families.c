@@ -1,7 +1,6 @@
-/* Every family of tokenizers against the library that its files come from
- * (tests/golden/make_families.py), texts made of ids again, normalization and
- * added tokens, and files that are wrong. Runs at the top of the source
- * tree. */
+/* Compares every family of tokenizers with the library of its files
+ * (tests/golden/make_families.py); ids to text, normalization, added tokens,
+ * and files that are refused. Runs in the top folder of the tree. */
 #include "base/io.h"
 #include "base/json.h"
 #include "base/memory.h"
@@ -182,7 +181,7 @@ static void test_null(void)
 
 /* ---- files that are wrong ---- */
 
-/* Writes `path` as `from_path` is, with the first `from` made `to`. */
+/* Copies `from_path` to `path` and replaces the first `from` by `to`. */
 static void spoil(const char *path, const char *from, const char *to,
                   const char *from_path)
 {

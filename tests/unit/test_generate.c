@@ -1,6 +1,6 @@
-/* Many requests through few slots: the same texts whatever runs beside them,
- * every way to end, failures that pass through; and the writer's order and
- * formats, which need no model. */
+/* Many requests in few slots: texts do not depend on other requests; every way
+ * to end; failures that reach the caller; and the order and formats of the
+ * writer, which need no model. */
 #include "generate/generate.h"
 #include "cmd/generate/writer.h"
 #include "tests/lib/model.h"

@@ -1,4 +1,5 @@
-/* Indexed data sets: bytes written, bytes read, and .idx files that lie. */
+/* Indexed data sets: bytes written, bytes read, and .idx files with false
+ * data. */
 #include "data/indexed.h"
 
 #include "base/io.h"

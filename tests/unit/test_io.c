@@ -1,6 +1,6 @@
-/* base/io.h: the promises of the writer (old or new, nothing in between, no
- * file left behind), reads past the end, paths. Runs in a directory of its
- * own. */
+/* base/io.h: the promises of the writer (the old file or the new one, no
+ * temporary file afterwards), reads past the end, paths. Runs in its own
+ * directory. */
 #include "base/io.h"
 #include "base/memory.h"
 #include "tests/lib/tap.h"
@@ -319,7 +319,7 @@ static void test_cleanup(void)
     unlink("d");
 }
 
-/* What a killed writer left goes when it is old, and only its own. */
+/* Old temporary files of a killed writer are removed, and no other files. */
 static void test_orphans(void)
 {
     static const struct {

@@ -1,4 +1,4 @@
-/* base/json.h: what is refused, fields with their ranges, exact printing. */
+/* base/json.h: refusals, fields with their ranges, exact printing. */
 #include "base/json.h"
 #include "base/memory.h"
 #include "tests/lib/tap.h"

@@ -1,5 +1,4 @@
-/* Lines that are right and what they hold; lines that are wrong and what is
- * said about them. */
+/* Valid lines and their strings; bad lines and the messages about them. */
 #include "tests/lib/tap.h"
 #include "text/jsonl.h"
 

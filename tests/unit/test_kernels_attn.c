@@ -1,6 +1,6 @@
-/* Attention against a double reference that keeps the whole T x T: forward,
- * backward by the chain rule and by central differences, and the cached form
- * against the same reference; rotary positions and ALiBi. */
+/* Compares attention with a reference in double that keeps the whole T x T
+ * matrix: forward, backward by the chain rule and by central differences, and
+ * the cached form; rotary positions and ALiBi. */
 #include "tests/unit/kernels.h"
 
 struct attn_case {

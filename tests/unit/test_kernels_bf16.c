@@ -1,5 +1,5 @@
-/* Operations with activations in bf16 against the same ones in float, on inputs
- * that bf16 holds exactly: results are those of float, rounded once. */
+/* Compares operations in bf16 with the same operations in float, on inputs that
+ * bf16 holds exactly: results are those of float, rounded once. */
 #include "tests/unit/kernels.h"
 
 enum { BUFFERS = 8, GUARD = 0x7fc1 };

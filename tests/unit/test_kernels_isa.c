@@ -1,6 +1,7 @@
-/* The inner loops where the operations' tests do not reach: exp over its whole
- * range in units in the last place, counters of dropout past 2^32 and at every
- * offset, values that are not finite, and the choice of instruction sets. */
+/* Parts of the inner loops that the tests of operations do not cover: exp over
+ * its whole range in units in the last place, counters of dropout past 2^32 and
+ * at every offset, values that are not finite, and the choice of instruction
+ * sets. */
 #include "tests/unit/kernels.h"
 
 /* Units in the last place of a float near x > 0 */

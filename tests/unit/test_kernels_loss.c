@@ -1,4 +1,4 @@
-/* Cross-entropy, AdamW, and sums, against double references. */
+/* Compares cross-entropy, AdamW and sums with references in double. */
 #include "tests/unit/kernels.h"
 
 struct xent_case {
@@ -74,7 +74,7 @@ static void check_xent(int64_t n, int64_t v, int64_t v_real, int64_t pad,
     free(logits), free(weight), free(target), free(out), free(want);
 }
 
-/* A vocabulary cut over ranks: like one that is not. */
+/* A vocabulary that is cut over ranks gives the result of a whole one. */
 static void check_xent_ranks(int64_t n, int64_t v, int64_t v_real,
                              int64_t ranks, double spread, bool grad)
 {

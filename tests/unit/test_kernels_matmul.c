@@ -1,5 +1,6 @@
-/* Matrix products against a double reference: every transposition, odd sizes
- * and row strides, beta, epilogues; any number of threads gives equal bytes. */
+/* Compares matrix products with a reference in double: every transposition, odd
+ * sizes and row strides, beta, epilogues. Any number of threads gives equal
+ * bytes. */
 #include "cpu/product.h"
 #include "tests/unit/kernels.h"
 
@@ -142,8 +143,8 @@ static void body(void)
     check(150, 790, 260, true, false, 1, GPT_EPI_NONE, 0);
 }
 
-/* oneDNN's matmul primitive, by which bf16 is multiplied where the processor
- * can, here made for floats: more shapes than a thread keeps, twice. */
+/* oneDNN's matmul primitive, which multiplies bf16 on processors that can, here
+ * for floats: more shapes than a thread keeps, twice. */
 static void primitives(void)
 {
     int64_t wrong = 0, cases = 0;

@@ -1,5 +1,5 @@
-/* Norms, dropout and embeddings: forward against a double reference, backward
- * against central differences of that reference. */
+/* Norms, dropout and embeddings: forward is compared with a reference in
+ * double, backward with central differences of that reference. */
 #include "tests/unit/kernels.h"
 
 /* What a row of counters says, by the definition in backend.h. */

@@ -1,8 +1,8 @@
-/* Collectives on a lane beside a queue that computes: every result is there
- * after the join, though operations before and behind it are on the queue, jobs
- * come faster than the ring has places, and (emulated device) queues hold their
- * work back until somebody waits for it. Values are small whole numbers, so
- * sums are exact. */
+/* Collectives on a lane beside a queue that computes. Every result is there
+ * after the join, even with operations before and after it on the queue, with
+ * more jobs than the ring has places, and (emulated device) with queues that
+ * delay their work until something waits for it. Values are small whole
+ * numbers, so sums are exact. */
 #include "../lib/ranks.h"
 #include "../lib/tap.h"
 
@@ -99,8 +99,8 @@ static int wrong(struct gpt_err *err, const char *what, int64_t round,
                     (double)want);
 }
 
-/* Sums in place, of what the queue has only just made; the queue goes on with
- * the result at once. */
+/* Sums in place of values that the queue has just computed; the queue uses the
+ * result at once. */
 static int check_sums(struct member *m, struct gpt_err *err)
 {
     for (int64_t round = 0; round < ROUNDS; round++) {
@@ -219,8 +219,8 @@ static int be_rank(int64_t rank, void *arg)
     return status;
 }
 
-/* Is the device built? Asked by a process of its own: ranks must be forked
- * before this one has threads. */
+/* True when the device is built. A process of its own looks for it, because
+ * ranks must be forked before this one has threads. */
 static int device_opens(int64_t rank, void *arg)
 {
     struct gpt_backend *be;

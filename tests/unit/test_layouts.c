@@ -1,10 +1,9 @@
-/* Training over several ranks: in every layout the losses and gradient norms of
- * ten steps, and an evaluation, are those of a single rank; the same layout
- * twice gives the same bits, once with communication beside the computing and
- * once waited for, once with memory that is the host's and once with other;
- * what several ranks hold stays the same on all of them; memory is allocated as
- * predicted. The table that is printed shows the largest relative differences.
- * (All layouts, by gpt-train: t54-layouts.sh.) */
+/* Training over several ranks. In every layout the losses and gradient norms of
+ * ten steps, and an evaluation, are those of a single rank. The same layout
+ * gives the same bits with overlapped and with waited communication, and with
+ * memory of the host and of a device. Copies on several ranks stay equal.
+ * Memory is allocated as predicted. The printed table has the largest relative
+ * differences. t54-layouts.sh tests all layouts with gpt-train. */
 #include "tests/lib/tap.h"
 #include "tests/lib/trainer.h"
 #include "tests/lib/tree.h"
@@ -176,7 +175,7 @@ static double relative(const double *got, const double *want, int n)
     return worst;
 }
 
-/* Do ranks that should hold the same hold the same? */
+/* True when ranks that should hold the same values do. */
 static bool consistent(const struct found *f, int64_t size, bool tied)
 {
     for (int64_t a = 0; a < size; a++)

@@ -1,4 +1,4 @@
-/* base/log.h and base/progress.h: what arrives on stderr, on a pipe and on a
+/* base/log.h and base/progress.h: the bytes on stderr, with a pipe and with a
  * terminal. */
 #include "base/log.h"
 #include "base/progress.h"

@@ -1,4 +1,4 @@
-/* Loss scales against Megatron's own, and what is refused. */
+/* Compares loss scales with Megatron's; refusals. */
 #include "train/loss_scale.h"
 
 #include "tests/unit/golden.h"

@@ -1,5 +1,6 @@
-/* The model against float64 PyTorch (tests/golden/make_model.py), finite
- * differences, and itself: other microbatches, threads, pipeline stages. */
+/* Compares the model with float64 PyTorch (tests/golden/make_model.py), with
+ * finite differences, and with itself: other microbatches, threads, pipeline
+ * stages. */
 #include "model_case.h"
 
 #include "base/num.h"
@@ -382,8 +383,8 @@ static void threads(void)
     gpt_replica_close(r);
 }
 
-/* Two steps in a row on other samples are other masks, the same are the same;
- * evaluation has none. */
+/* Steps with other samples have other masks, the same samples have the same
+ * masks; evaluation has none. */
 static void dropout_keys(void)
 {
     struct gpt_config c = small(0.5);

@@ -1,5 +1,5 @@
-/* Chunks and stages run by hand against one stage; what is told of gradients,
- * and where they are. */
+/* Compares chunks and stages that are run by hand with one stage; the hooks for
+ * gradients, and the memory of gradients. */
 #include "tests/unit/model_rig.h"
 
 /* ---- chunks and stages by hand against one stage ---- */
@@ -28,8 +28,8 @@ static struct gpt_stage_options chunk_options(const struct gpt_config *c,
     return o;
 }
 
-/* Virtual stage v is chunk v / stages of stage v % stages. Odd microbatches
- * are received in place. True when nothing stuck out at the pipeline's ends. */
+/* Virtual stage v is chunk v / stages of stage v % stages. Odd microbatches are
+ * received in place. True when the pipeline's ends return NULL. */
 static bool forward_by_hand(struct rig *r, int64_t stages, int64_t chunks,
                             struct batch *x, int64_t m)
 {

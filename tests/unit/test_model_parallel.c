@@ -1,6 +1,6 @@
-/* A model spread over tensor parallel ranks against the same model on one rank.
- * Ranks are processes over Gloo, each of which also computes the single rank's
- * answer. Start at parallel_cases. */
+/* Compares a model on tensor parallel ranks with the same model on one rank.
+ * Ranks are processes over Gloo; each also computes the result of the single
+ * rank. Start at parallel_cases. */
 #include "tests/unit/model_rig.h"
 
 #include "parallel/store.h"

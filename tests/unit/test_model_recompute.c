@@ -1,5 +1,5 @@
-/* Recomputation gives the same bits as keeping everything, and takes the memory
- * that it should. */
+/* Recomputation gives the same bits as keeping everything, and needs the
+ * expected memory. */
 #include "tests/unit/model_rig.h"
 
 /* ---- recomputation on one rank: the same bits ---- */
@@ -139,7 +139,8 @@ static void memory(void)
            "tensor parallelism alone: what is between norms stays whole");
 }
 
-/* A stage that is not for training keeps one layer, and says the same. */
+/* A stage that is not for training keeps one layer, and gives the same
+ * losses. */
 static void evaluation_only(void)
 {
     struct gpt_config c = config(true, 4);

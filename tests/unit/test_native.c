@@ -1,6 +1,6 @@
-/* Native checkpoints: what is written is read back whole and in any slice, at
- * any layout; every damage is GPT_EDATA; an older complete iteration stands in
- * for a damaged one. */
+/* Native checkpoints: tensors are read back whole and in any slice, in any
+ * layout; every damage is GPT_EDATA; an older complete iteration replaces a
+ * damaged one. */
 #include "checkpoint/manifest.h"
 #include "checkpoint/native.h"
 
@@ -293,7 +293,8 @@ static void test_damage(void)
     gpt_checkpoint_close(c);
 }
 
-/* Manifests with a good checksum that lie. Each replaces the first `from`. */
+/* Manifests with a valid checksum and false data. Each replaces the first
+ * `from`. */
 static const struct {
     const char *from, *to, *want;
 } lies[] = {

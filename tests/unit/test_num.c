@@ -1,4 +1,4 @@
-/* base/num.h: what is a number and what is not. */
+/* base/num.h: texts that are numbers, and texts that are not. */
 #include "base/num.h"
 #include "tests/lib/tap.h"
 

@@ -1,5 +1,5 @@
-/* base/options.h: what a command line, a configuration file and an
- * environment mean, and what is refused with which words. */
+/* base/options.h: the meaning of a command line, a configuration file and an
+ * environment, and the messages of refusals. */
 #include "base/io.h"
 #include "base/memory.h"
 #include "base/options.h"

@@ -46,9 +46,10 @@ static int64_t count_on(const struct shape *s, int64_t tp, int64_t pp,
     return count;
 }
 
-/* What Megatron-LM prints as the number of parameters on a (tensor, pipeline)
- * rank, vocabulary padded by 128 x TP. GPT-2 large at TP2 PP2 is the public log
- * of accelerate's Megatron-LM guide; the others follow from the same rules. */
+/* The number of parameters that Megatron-LM prints for a (tensor, pipeline)
+ * rank, with the vocabulary padded by 128 x TP. GPT-2 large at TP2 PP2 is from
+ * the public log of accelerate's Megatron-LM guide; the others follow from the
+ * same rules. */
 static const struct {
     const struct shape *shape;
     int64_t tp, pp, pp_rank, want;

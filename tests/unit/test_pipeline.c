@@ -1,6 +1,6 @@
-/* Pipeline schedules: the order against Megatron's, all plans through the
- * checker, plans with a mistake refused by it, slots and bubbles as the papers
- * say. */
+/* Pipeline schedules: the order is Megatron's, the checker accepts all plans
+ * and refuses plans with a mistake, slots and bubbles are those of the
+ * papers. */
 #include "parallel/schedule.h"
 
 #include "tests/unit/golden.h"

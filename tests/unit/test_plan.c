@@ -1,6 +1,6 @@
-/* The slice plan against a naive model: random tensors in a file, cut into
- * random boxes with permuted strides, seen through random views, read in
- * random boxes and types, element by element the same. */
+/* Compares the checkpoint plan with a naive model, element by element: random
+ * tensors in a file, cut into random boxes with permuted strides, behind random
+ * views, read in random boxes and types. */
 #include "checkpoint/plan.h"
 
 #include "base/memory.h"

@@ -1,6 +1,6 @@
-/* The pipeline with chunks of every size and several workers: the same files,
- * and the same error, as with one worker and one chunk. Also the input behind
- * it, when it is cancelled. */
+/* The pipeline with chunks of every size and several workers gives the same
+ * files and the same errors as with one worker and one chunk. Also an input
+ * that is cancelled. */
 #include "base/io.h"
 #include "base/memory.h"
 #include "cmd/preprocess/preprocess.h"

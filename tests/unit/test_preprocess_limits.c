@@ -1,6 +1,6 @@
-/* The pipeline at its limits, which are lowered so that files of kilobytes
- * reach them: sequences and lines that are too long, long lines that are read
- * alone, reading that begins early. */
+/* The pipeline at its limits, which are lowered for files of kilobytes:
+ * sequences and lines that are too long, long lines that are read alone,
+ * reading ahead. */
 #include "base/io.h"
 #include "base/memory.h"
 #include "cmd/preprocess/preprocess.h"
@@ -98,7 +98,7 @@ static void test_sequences(void)
     is_int((int64_t)n, 11 + 12 + 2 * 12, "and these are kept");
 }
 
-/* From a pipe, of which nobody knows the length. */
+/* From a pipe, which has no known length. */
 static void test_lines(void)
 {
     int fd[2];

@@ -1,5 +1,6 @@
-/* Pieces of texts, against lists written by hand, and against a matcher that
- * follows the pattern word for word; then the vector forms against that. */
+/* Compares the pieces of texts with lists written by hand, and with a matcher
+ * that follows the pattern literally; then the vector forms with the portable
+ * one. */
 #include "tests/lib/tap.h"
 #include "tokenizer/pretok_internal.h"
 #include "tokenizer/pretok_rules.h"
@@ -152,7 +153,7 @@ static void test_random(void)
 
 /* ---- the vector forms, against the portable one ---- */
 
-/* Whether `cut` finds the pieces of text[0..len), also with little room. */
+/* True when `cut` finds the pieces of text[0..len), also with little room. */
 static bool cuts_alike(gpt_cut_fn *cut, gpt_pretok_fn *pretok,
                        const char *text, size_t len)
 {

@@ -1,7 +1,7 @@
-/* test_pretok.c once more, of the AVX-512 forms of the pre-tokenizers, which
- * few machines can run: here their intrinsics go byte by byte. What is found to
- * be wrong in a vector form shows without the processor for it; that the
- * intrinsics are the instructions is for tests/emu/avx512.sh. */
+/* test_pretok.c with the AVX-512 forms of the pre-tokenizers, which few
+ * machines can run; here their intrinsics work byte by byte. So mistakes in a
+ * vector form show on any processor. tests/emu/avx512.sh tests the real
+ * instructions. */
 #ifdef __x86_64__
 
 #include "tests/emu/lanes512.h"

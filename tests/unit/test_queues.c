@@ -1,7 +1,7 @@
-/* Order between queues of a device: what waits for an event sees what was done
- * before it, without the host waiting. Emulated, queues hold their work back as
- * long as they may (GPT_CUDA_EMU_STREAMS=late), so that a missing wait gives
- * other numbers; that is shown, too. */
+/* Order between queues of a device: work that waits for an event sees the work
+ * before the event, and the host does not wait. Emulated queues delay their
+ * work as long as they may (GPT_CUDA_EMU_STREAMS=late), so that a missing wait
+ * gives other numbers; one test shows that. */
 #include "device.h"
 
 enum { N = 1000, ROUNDS = 3 };
@@ -10,8 +10,8 @@ static struct gpt_queue *other_q;
 static struct gpt_event *events[2];
 static float *here, *there, *host;
 
-/* Two queues that hand a block to and fro: dev_q makes it and sends it over,
- * other_q adds to its own; then dev_q may overwrite it. */
+/* Two queues that pass a block: dev_q writes it, other_q adds it to a block of
+ * its own; then dev_q may overwrite it. */
 static void hand_over(bool waits, bool back)
 {
     for (int round = 1; round <= ROUNDS; round++) {
@@ -59,8 +59,9 @@ static void test_order(void)
     ok(result(false, false) != sum, "... as it is without any wait");
 }
 
-/* An event is waited for as it was last recorded when the wait was put on the
- * queue; never recorded, or of a queue that is gone, it lets pass. */
+/* A wait is for the event as it was last recorded when the wait was put on the
+ * queue. An event that was never recorded, or whose queue is closed, does not
+ * block. */
 static void test_events(void)
 {
     struct gpt_event *never = NULL;

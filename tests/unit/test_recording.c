@@ -1,6 +1,6 @@
-/* Recorded operations: they run again with the memory as it is then, run in
- * the queue's order, are refused where they would refer to the host, and are
- * told to be stale when their work space has moved. */
+/* Recorded operations: they run again with the current contents of memory, in
+ * the order of the queue; they are refused if they refer to the host, and
+ * reported as stale when their work space has moved. */
 #include "device.h"
 
 enum { N = 512 };

@@ -1,5 +1,5 @@
-/* The reduction of gradients without a model: hooks are called as a backward
- * would, and every gradient must be the sum that its parameter needs, over data
+/* The reduction of gradients without a model: the test calls hooks as backward
+ * does, and every gradient must be the sum that its parameter needs: over data
  * parallel ranks, over tensor parallel ranks and over both copies of the word
  * table. Values are small whole numbers, so sums are exact. */
 #include "../lib/ranks.h"
@@ -41,7 +41,7 @@ static float value(int64_t rank, int64_t mb, const struct gpt_slice *s,
 
 /* ---- what a backward writes ---- */
 
-/* Adds microbatch mb's gradients of a bucket, or overwrites by them. */
+/* Adds microbatch mb's gradients to a bucket, or writes them over it. */
 static void write_bucket(struct member *m, int64_t b, int64_t mb, bool over)
 {
     float *grad = gpt_reducer_buckets(m->reducer)[b];

@@ -1,6 +1,6 @@
-/* The safetensors reader against hostile files: one row a rule of the format
- * (its README, attacks/README.md and tensor.rs), and what must be accepted;
- * then files of our own writer. */
+/* The safetensors reader with hostile files, one row for each rule of the
+ * format (its README, attacks/README.md and tensor.rs), and with files that
+ * must be accepted; then files of this project's writer. */
 #include "checkpoint/safetensors.h"
 
 #include "base/hash.h"

@@ -1,6 +1,6 @@
-/* The rule of choice: what survives top-k, top-p and both, ties, boundaries,
- * and whether draws follow the distribution. Only equal logits have exact sums:
- * where a boundary is to be hit, not nearly hit, they are equal. */
+/* The choice of tokens: the tokens that top-k, top-p and both keep, ties,
+ * boundaries, and the distribution of draws. Only equal logits have exact sums,
+ * so tests of boundaries use equal ones. */
 #include "generate/sample.h"
 #include "tests/lib/tap.h"
 

@@ -1,5 +1,5 @@
-/* The three indices of a split against Megatron's own, and the plan of epochs
- * at its borders. */
+/* Compares the three indices of a split with Megatron's; limits of the plan of
+ * epochs. */
 #include "data/samples.h"
 
 #include "data/mt19937.h"

@@ -1,6 +1,6 @@
-/* Saving and loading by several ranks: every layout loads what any layout
- * saved, to the bit; a rank that dies, fails or has a full disk leaves the last
- * checkpoint as it was, and is named by all. */
+/* Saving and loading by several ranks: every layout loads the checkpoints of
+ * every other, bit for bit. When a rank dies, fails or has a full disk, the
+ * last checkpoint does not change, and all ranks name that rank. */
 #include "cmd/train/saver.h"
 
 #include "tests/lib/job.h"
@@ -467,8 +467,8 @@ static void test_failures(void)
     }
 }
 
-/* In the background: the save begins well; that it failed is told later, on all
- * ranks, and the next one may succeed. */
+/* In the background: the save begins without an error; its failure is reported
+ * later, on all ranks, and the next save may succeed. */
 static int fail_later(struct rank *rank, const void *context)
 {
     struct gpt_train_state state = {.iteration = 8};

@@ -1,5 +1,5 @@
-/* Learning rate, weight decay and batch size against Megatron's own values, and
- * what is refused. */
+/* Compares learning rate, weight decay and batch size with Megatron's;
+ * refusals. */
 #include "train/lr_schedule.h"
 
 #include "tests/unit/golden.h"

@@ -1,4 +1,5 @@
-/* base/signals.h, in children: what they see, and how they die. */
+/* base/signals.h, in child processes: the flags that they see, and how they
+ * end. */
 #include "base/io.h"
 #include "base/signals.h"
 #include "tests/lib/tap.h"

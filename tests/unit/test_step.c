@@ -1,6 +1,6 @@
-/* Feed and step: reading ahead changes nothing, splits begin again at their
- * end, weights are Megatron's averages, evaluation leaves the model alone, and
- * no step after the first allocates. */
+/* Feed and step: reading ahead changes no result, splits begin again at their
+ * end, weights of losses are Megatron's averages, evaluation does not change
+ * the model, and no step after the first allocates. */
 #include "../lib/dataset.h"
 #include "../lib/tap.h"
 
@@ -290,7 +290,7 @@ static void loss_scale(void)
     gpt_replica_close(scaled);
 }
 
-/* A scale that is far too large: steps are left out until it fits. */
+/* A scale that is far too large: steps are skipped until it fits. */
 static void overflow(void)
 {
     struct gpt_replica *r = open_replica(GPT_F32, 0x1p126);

@@ -1,5 +1,5 @@
-/* The store: several ranks against a server, barriers and failures, and a
- * server that outlives hostile clients. */
+/* The store: several ranks and a server, barriers and failures, and a server
+ * that survives hostile clients. */
 #include "parallel/store.h"
 
 #include "tests/lib/tap.h"
@@ -255,7 +255,7 @@ static void test_failures(void)
     gpt_store_close(b);
 }
 
-/* ---- clients that are none of ours ---- */
+/* ---- hostile clients ---- */
 
 static int raw_connect(int64_t port)
 {
@@ -435,7 +435,8 @@ static void test_raw(void)
     gpt_store_server_close(v, 1);
 }
 
-/* A client that asks much and reads nothing must not fill the memory. */
+/* A client that sends many requests and reads no answers must not fill
+ * memory. */
 static void test_does_not_read(void)
 {
     struct gpt_store_server *v = serve();

@@ -1,5 +1,5 @@
-/* Text from tokens: whatever way bytes are cut into tokens, what comes out is
- * valid UTF-8 at every moment and the same in the end. */
+/* Text from tokens: however bytes are cut into tokens, the output is valid
+ * UTF-8 at every moment, and the whole output is the same. */
 #include "generate/stream.h"
 #include "tests/lib/tap.h"
 

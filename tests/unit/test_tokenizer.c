@@ -1,6 +1,6 @@
-/* Ids against those of tiktoken and Hugging Face tokenizers
- * (tests/golden/make_gpt2_ids.py), decoding, long pieces, and vocabularies that
- * are wrong. Runs at the top of the source tree. */
+/* Compares ids with those of tiktoken and Hugging Face tokenizers
+ * (tests/golden/make_gpt2_ids.py); decoding, long pieces, and vocabularies that
+ * are refused. Runs in the top folder of the tree. */
 #include "base/io.h"
 #include "base/memory.h"
 #include "tests/lib/tap.h"

@@ -1,4 +1,4 @@
-/* Groups and layers against Megatron's, and what is refused. */
+/* Compares groups and layers with Megatron's; refusals. */
 #include "parallel/topology.h"
 
 #include "tests/unit/golden.h"

@@ -1,5 +1,5 @@
-/* The class table against the counts of Unicode 16.0 and known characters; the
- * decoder against every form that UTF-8 forbids. */
+/* Compares the class table with the counts of Unicode 16.0 and known
+ * characters; the decoder refuses every form that UTF-8 forbids. */
 #include "tests/lib/tap.h"
 #include "text/unicode.h"
 

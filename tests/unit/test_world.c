@@ -1,5 +1,5 @@
 /* A world of several processes that meet through the environment: groups,
- * agreement, and the first failure as every rank tells it. */
+ * agreement, and the first failure, which every rank reports. */
 #include "parallel/world.h"
 
 #include "tests/lib/tap.h"
@@ -40,7 +40,7 @@ static void expect_says(struct member *m, const struct gpt_err *err,
 
 /* ---- what the ranks do; they return how they end ---- */
 
-/* TP 2, PP 2, DP 2: sums of world ranks show who is in which group. */
+/* TP 2, PP 2, DP 2: sums of world ranks show the members of each group. */
 static int groups(struct member *m, struct gpt_err *err)
 {
     const struct gpt_topology *t = &m->w->topology;
@@ -93,7 +93,7 @@ static int differ(struct member *m, struct gpt_err *err)
     return status;
 }
 
-/* Rank 1 meets bad data, the others wait for it in a sum. */
+/* Rank 1 has bad data, while the others wait for it in a sum. */
 static int one_fails(struct member *m, struct gpt_err *err)
 {
     float x = 1;
@@ -126,7 +126,7 @@ static int one_dies_early(struct member *m, struct gpt_err *err)
     return gpt_world_agree(m->w, "options", "a = 1\n", err);
 }
 
-/* The others are done; rank 1 is not, and fails. */
+/* The others are complete; rank 1 is not, and fails. */
 static int last_fails(struct member *m, struct gpt_err *err)
 {
     if (m->rank != 1)
