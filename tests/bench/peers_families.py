@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Times gpt-preprocess with the vocabularies of other families beside the
-libraries that these come from: tiktoken, Hugging Face tokenizers (the same
-ranks, converted by transformers), SentencePiece. The same documents, the same
-core, one run.
+"""Times gpt-preprocess with the vocabularies of other families, beside the
+libraries of these families: tiktoken, Hugging Face tokenizers (the same ranks,
+converted by transformers), SentencePiece. All have the same documents, the same
+core, and one run.
 
     peers_families.py --build build --files DIR [--cpu N] [--rounds N]
         [--limit BYTES] NAME=PATH[:PATH...] ...
 
-DIR and the paths are those of tests/parity/families_parity.py and
-peers_text.py; rounds and figures, too. Slow peers get a part of the text.
+DIR is that of tests/parity/families_parity.py; paths, rounds and figures are
+those of peers_text.py. Slow peers get a part of the text.
 """
 import argparse
 import base64

@@ -1,27 +1,26 @@
 #!/usr/bin/env python3
 """Times gpt-preprocess beside tiktoken, Hugging Face tokenizers, gigatoken and
-the pattern of Megatron's preprocess_data.py: the same documents, the same core,
-one run.
+the pattern of Megatron's preprocess_data.py, with the same documents, on the
+same core, in one run.
 
     peers_text.py --build build --vocab DIR [--cpu N] [--rounds N]
         [--limit BYTES] [--long BYTES] [--keep DIR] [--only SECTION,...]
         NAME=PATH[:PATH...] ...
 
-A path is a file or a folder as tests/parity/tokenizer_parity.py takes them;
-lines that came before are left out. Every round times each once; the figure is
-the median, behind it stand the slowest and the fastest. Peers that keep no
-cache get a part of the text, the size of which is told. "cold": what is kept
-between documents starts empty; "warm": the same text once more.
+A path is a file or a folder, as for tests/parity/tokenizer_parity.py; repeated
+lines are removed. Every round times each program once; the figure is the
+median, followed by the slowest and the fastest. Peers without a cache get a
+part of the text, whose size is printed. "cold": caches start empty; "warm": the
+same text again.
 
 The sections are a table for each NAME, and of the first text: xz (beside
 `xz -dc`), two-cores (two workers beside one), memory, one-letter. xz and
-two-cores take --long bytes, so that what is done once does not decide: the
-text, and then as often as needed its lines again, each cut in two at a space in
-its middle, the ends dealt out anew to the beginnings. No line comes twice; new
-words are rarer than in text that somebody wrote. --keep DIR keeps the files, and
-takes them when they are there.
+two-cores use --long bytes, so that the time to start is small: the text, and
+then as often as needed its lines again, each cut at a space in its middle, with
+other ends for the beginnings. No line occurs twice; new words are rarer than in
+natural text. --keep DIR keeps these files and uses them again.
 
-With GPT_BENCH_CPU set, processor time is measured in place of the clock's.
+With GPT_BENCH_CPU set, the figures are processor time, not elapsed time.
 """
 import argparse
 import contextlib

@@ -4,9 +4,9 @@ cases.json, texts with the ids that the library of that kind gives them.
 
     tests/golden/make_families.py
 
-Needs tokenizers, tiktoken, sentencepiece and numpy. In cases.json a text is as
-in JSON; "special" is what --special is then. SentencePiece takes no special
-tokens out of a text by itself, so its cases are plain.
+Needs tokenizers, tiktoken, sentencepiece and numpy. In cases.json "special" is
+the value of --special for the case. SentencePiece does not find special tokens
+in a text by itself, so its cases are plain.
 """
 import base64
 import json

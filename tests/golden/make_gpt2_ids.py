@@ -5,10 +5,10 @@ must agree.
 
     tests/golden/make_gpt2_ids.py DIR-OF-GPT2-VOCABULARY TEXT-FILE
 
-Needs tiktoken, tokenizers, regex. A line of small.ids and real.ids is a text
-in hexadecimal and its ids. Texts that are not UTF-8 are cut by the same pattern
-with each stray byte as a character of no class, and their pieces merged by
-tiktoken.
+Needs tiktoken, tokenizers, regex. A line of small.ids and real.ids has a text
+in hexadecimal and its ids. The same pattern cuts texts that are not UTF-8,
+where each invalid byte is a character without a class; tiktoken merges the
+pieces.
 """
 import json
 import os

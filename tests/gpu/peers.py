@@ -1,16 +1,16 @@
-"""What PyTorch does on the shapes of `make bench-gpu`, in the same run.
+"""Measures PyTorch with the shapes of `make bench-gpu`, in the same run.
 
     peers.py attention [B,T,H,D,P]...
         lines "NAME <tab> BACKEND <tab> TFLOP/s" of each backend of
-        scaled_dot_product_attention, forward and backward; operations are
-        counted of the causal half, as bench_attention.c does
+        scaled_dot_product_attention, forward and backward; only operations of
+        the causal half count, as in bench_attention.c
     peers.py train LAYERS WIDTH HEADS BATCH T STEPS
         a line "tokens/s <tab> spread <tab> first loss" of a GPT-2 with
         torch.compile, flash attention, bf16 autocast, clipping at 1 and fused
-        AdamW, on random tokens that lie on the GPU
+        AdamW, on random tokens in the memory of the GPU
 
-Without a GPU it computes on the CPU, for rehearsals. What has no CUDA, or no
-such backend, says so on stderr.
+Without a GPU it computes on the CPU, for rehearsals. A PyTorch without CUDA or
+without a backend is reported on stderr.
 """
 
 import sys

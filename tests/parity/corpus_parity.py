@@ -1,5 +1,6 @@
-"""gpt-preprocess against megatron-core's IndexedDatasetBuilder fed by tiktoken,
-byte for byte: plain, packed, with any number of workers, and in shards."""
+"""Compares gpt-preprocess with megatron-core's IndexedDatasetBuilder and
+tiktoken, byte for byte: plain and compressed input, any number of workers, and
+shards."""
 import argparse
 import bz2
 import filecmp

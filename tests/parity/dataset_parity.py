@@ -1,6 +1,6 @@
-"""Compares what gpt-dataset makes with what Megatron-LM makes of the same sets:
-merging with IndexedDatasetBuilder.add_index, slices and repaired sets read by
-IndexedDataset, and the caches that GPTDataset writes.
+"""Compares the output of gpt-dataset with that of Megatron-LM for the same
+sets: merging with IndexedDatasetBuilder.add_index, slices and repaired sets
+read by IndexedDataset, and the caches that GPTDataset writes.
 
     python3 tests/parity/dataset_parity.py build/gpt-dataset
 

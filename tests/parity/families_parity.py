@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 """Compares every family of tokenizers with the library that its files come
-from: Hugging Face tokenizers, tiktoken, SentencePiece. Equal are the ids of
-each text, with --special plain and parse, and the text that gpt-dataset makes
-of them again.
+from: Hugging Face tokenizers, tiktoken, SentencePiece. The ids of each text
+must be equal, with --special plain and parse, and gpt-dataset must give the
+text again.
 
     families_parity.py --programs build [--files DIR] [--count N] [TEXT...]
 
 DIR may hold published files: *.tiktoken (cl100k, o200k, p50k, llama3, llama4,
-qwen), *.json and *.model. Besides, small ones are trained here, so that every
-pattern, normalization and flag is met. N strings are drawn for each from
-alphabets that are hard on patterns; TEXT files are cut into documents.
+qwen), *.json and *.model. The script also trains small ones, so that it covers
+every pattern, normalization and flag. Each gets N random strings from alphabets
+that are difficult for patterns; TEXT files are cut into documents.
 """
 import argparse
 import base64

@@ -1,6 +1,6 @@
-"""gpt-generate against Hugging Face transformers: tiny GPT-2 models of its
-making go through gpt-reshape, then logits at every position and greedy texts
-are compared. Also for a checkpoint that is cut over tensor and pipeline ranks.
+"""Compares gpt-generate with Hugging Face transformers: gpt-reshape converts
+tiny GPT-2 models that transformers made, then logits at every position and
+greedy texts are compared, also for a checkpoint of tensor and pipeline ranks.
 
     generate_parity.py BUILD_DIRECTORY
 """

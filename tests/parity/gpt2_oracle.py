@@ -1,5 +1,5 @@
-"""GPT-2's tokenizer by tiktoken and by Hugging Face tokenizers, both made from
-a vocab.json and a merges.txt alone, without network."""
+"""GPT-2's tokenizer in tiktoken and in Hugging Face tokenizers; both need only
+a vocab.json and a merges.txt, and no network."""
 import json
 import os
 

@@ -1,7 +1,8 @@
-"""A tiny GPT-2 made by transformers converts in, gives the same logits, trains
-on, converts out, and loads in transformers with the same logits; every file of
-ours loads in the safetensors library; shards are those that huggingface_hub
-would make. Prints TAP. Usage: hf_parity.py BUILD (from the repository's root).
+"""A tiny GPT-2 that transformers made is converted, gives the same logits, is
+trained further, is converted back, and loads in transformers with the same
+logits. Every file of this project loads in the safetensors library. Shards are
+those of huggingface_hub. Prints TAP. Usage: hf_parity.py BUILD (from the
+repository's root).
 """
 import glob
 import json

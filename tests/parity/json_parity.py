@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Compares gpt-preprocess's reading of JSON lines with Python's json module, on
-which Megatron's preprocessing stands: lines with random damage are to be taken
-by both with the same text, or refused by both.
+"""Compares gpt-preprocess's reader of JSON lines with Python's json module,
+which Megatron's preprocessing uses: both must accept a line with random damage,
+with the same text, or both must refuse it.
 
     json_parity.py PROGRAM [NUMBER-OF-LINES]
 
-Left out, because the programs differ on purpose: lines with a carriage return,
-which ends a line for Python. Half surrogate pairs are U+FFFD here.
+The script skips lines in which the programs differ on purpose: those with a
+carriage return, which ends a line for Python. Half surrogate pairs are U+FFFD
+here.
 """
 import json
 import os

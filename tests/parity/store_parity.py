@@ -1,5 +1,5 @@
-"""Our client of the store against PyTorch's TCPStore server, and PyTorch's
-client against our server, with every command that it has.
+"""Tests this project's client of the store with PyTorch's TCPStore server, and
+PyTorch's client with this project's server, with all their commands.
 
     python3 tests/parity/store_parity.py BUILD
 """

@@ -6,12 +6,12 @@ megatron-core: the ids of every document, and the bytes of .bin and .idx.
         [--random N] [--megatron] [TEXT-FILE-OR-FOLDER...]
 
 Text comes from .txt, .html, .htm and manual pages (.gz too), without repeated
-lines. Random strings are drawn from alphabets that are hard on the pattern;
-besides, every code point there is comes once between letters, digits and signs.
+lines. Random strings come from alphabets that are difficult for the pattern;
+every code point also occurs once between letters, digits and signs.
 
-Hugging Face's regex engine may know another Unicode version than 16.0. When a
-text differs, the code points whose class is another one there are found by
-trying all of them, and texts that hold one are compared with tiktoken alone.
+Hugging Face's regex engine may have another Unicode version than 16.0. When a
+text differs, the script tries all code points to find those with another class
+there, and compares texts that contain one of these only with tiktoken.
 """
 import argparse
 import collections

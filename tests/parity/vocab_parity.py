@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Compares gpt-vocab with Hugging Face's BpeTrainer: the merges must be equal,
-and the vocabulary must load there and here.
+and both must be able to load the vocabulary.
 
 usage: vocab_parity.py [BUILD [FILE...]]
 
 Needs the package `tokenizers`; prints TAP, all skipped without it. FILEs are
 texts in UTF-8; by default the English chapters of Debian's debian-reference
-and a text of awkward characters made here.
+and a generated text of unusual characters.
 """
 import glob
 import json
