@@ -5,6 +5,7 @@
 #ifndef GPT_BASE_OPTIONS_H
 #define GPT_BASE_OPTIONS_H
 
+#include "base/list.h"
 #include "base/status.h"
 
 enum gpt_opt_kind {
@@ -23,11 +24,6 @@ enum {
     GPT_OPT_REQUIRED = 2, /* GPT_EUSAGE when not given */
     GPT_OPT_FILE = 4,     /* completions offer file names */
     GPT_OPT_DIR = 8,
-};
-
-struct gpt_list {
-    const char **items;
-    int64_t n;
 };
 
 /* One row. Option names are written with '-'; '_' is accepted for it. */

@@ -361,11 +361,11 @@ int gpt_scan_key(struct gpt_scan *s, struct gpt_str *raw, bool *escaped)
 
 static int push(struct gpt_scan *s, bool object)
 {
-    if (s->depth == GPT_JSONL_MAX_DEPTH) {
+    if (s->depth == GPT_JSON_MAX_DEPTH) {
         s->bad = GPT_BAD_SYNTAX;
         return gpt_fail(s->err, GPT_EDATA,
                         "not JSON: deeper than %d levels at byte %zu",
-                        GPT_JSONL_MAX_DEPTH, gpt_scan_column(s));
+                        GPT_JSON_MAX_DEPTH, gpt_scan_column(s));
     }
     uint64_t bit = (uint64_t)1 << s->depth % 64;
     uint64_t *word = &s->stack[s->depth++ / 64];

@@ -3,13 +3,36 @@
 #ifndef GPT_TEXT_JSON_SCAN_H
 #define GPT_TEXT_JSON_SCAN_H
 
-#include "text/jsonl.h"
+#include "base/status.h"
+#include "text/str.h"
+
+enum { GPT_JSON_MAX_DEPTH = 1024 }; /* of arrays and objects */
+
+/* Why a JSON text is refused; the word begins the message, or is in it. The
+ * scanner finds the kinds from SYNTAX to NUL, and jsonl.h, which wants fields,
+ * the others. */
+#define GPT_JSON_BAD_LIST(X)                                                   \
+    X(GPT_BAD_BLANK, "blank line")                                             \
+    X(GPT_BAD_SYNTAX, "not JSON")                                              \
+    X(GPT_BAD_TRUNCATED, "truncated")                                          \
+    X(GPT_BAD_UTF8, "invalid UTF-8")                                           \
+    X(GPT_BAD_CONTROL, "raw control character")                                \
+    X(GPT_BAD_NUL, "NUL byte")                                                 \
+    X(GPT_BAD_NO_FIELD, "no field")                                            \
+    X(GPT_BAD_TYPE, "not a string")
+
+enum gpt_json_bad {
+#define X(name, word) name,
+    GPT_JSON_BAD_LIST(X)
+#undef X
+    GPT_JSON_BADS
+};
 
 struct gpt_scan {
     const uint8_t *begin, *p, *end; /* begin <= p <= end */
     struct gpt_err *err;
-    enum gpt_jsonl_bad bad; /* of a failure: its kind */
-    uint64_t stack[GPT_JSONL_MAX_DEPTH / 64]; /* a bit a level: 1 = object */
+    enum gpt_json_bad bad; /* of a failure: its kind */
+    uint64_t stack[GPT_JSON_MAX_DEPTH / 64]; /* a bit a level: 1 = object */
     size_t depth;
 };
 

@@ -4,7 +4,6 @@
 #include "text/jsonl.h"
 
 #include "base/memory.h"
-#include "text/json_scan.h"
 #include "text/unicode.h"
 
 #include <string.h>
@@ -226,7 +225,7 @@ void gpt_jsonl_trim(struct gpt_jsonl *j)
     gpt_buf_free(&j->text);
 }
 
-enum gpt_jsonl_bad gpt_jsonl_bad(const struct gpt_jsonl *j)
+enum gpt_json_bad gpt_jsonl_bad(const struct gpt_jsonl *j)
 {
     return j->scan.bad;
 }
