@@ -1,7 +1,7 @@
 /* Pieces of texts, against lists written by hand, and against a matcher that
  * follows the pattern word for word; then the vector forms against that. */
 #include "tests/lib/tap.h"
-#include "tokenizer/pretok_internal.h"
+#include "tokenizer/pretok_gpt2.h"
 #include "tokenizer/pretok_rules.h"
 #include "text/unicode.h"
 
