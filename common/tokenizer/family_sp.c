@@ -272,7 +272,6 @@ static int encode_part(struct sp_encoder *e, struct gpt_str text,
 {
     const size_t first = ids->len, len = end - begin;
 
-    assert(begin < end && end <= text.len);
     GPT_TRY(len <= GPT_CACHE_SHORT
                 ? encode_short(e, text.data + begin, len, text.len - begin,
                                ids, err)
@@ -302,6 +301,7 @@ static int encode_parts(struct sp_encoder *e, struct gpt_str text,
             begin = end;
         }
     }
+    assert(begin < text.len); /* no seam is at the end */
     return encode_part(e, text, begin, text.len, text_first, ids, err);
 }
 

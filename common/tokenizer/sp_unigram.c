@@ -175,7 +175,6 @@ static void extend_paths(const struct gpt_sp_model *m,
                          struct gpt_sp_path *paths, const char *text,
                          size_t begin, size_t char_len, size_t len)
 {
-    assert(begin == 0 || paths[begin].begin != NONE);
     const float here = paths[begin].score;
     bool has_char = false;
     uint32_t at = 0;
@@ -253,6 +252,7 @@ int gpt_sp_encode_unigram(const struct gpt_sp_model *m,
         extend_paths(m, t, paths, text, at, n, len);
         at += n;
     }
+    assert(paths[len].begin != NONE); /* the unknown piece leads everywhere */
     reverse_path(paths, len);
     for (uint32_t at = 0, end; (end = paths[at].begin) != NONE; at = end)
         GPT_TRY(gpt_sp_add_piece(m, text + at, end - at, paths[end].id, first,
