@@ -27,7 +27,7 @@ int gpt_command_tokenizer(struct gpt_tokenizer **tok,
     if (!to.type)
         to.type = gpt_tokenizer_types[0];
     to.vocab_size = o->vocab_size;
-    return gpt_tokenizer_open(tok, &to, err);
+    return gpt_tokenizer_open_given(tok, &to, err);
 }
 
 int gpt_command_range(const char *text, int64_t n, const char *prefix,

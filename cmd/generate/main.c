@@ -161,7 +161,7 @@ static int open_tokenizer(struct job *j, struct gpt_err *err)
                                "ByteTokenizer");
     }
     if (status == GPT_OK)
-        status = gpt_tokenizer_open(&j->tokenizer, &to, err);
+        status = gpt_tokenizer_open_given(&j->tokenizer, &to, err);
     gpt_arena_free(&arena);
     return status == GPT_OK ? check_tokenizer(j, err) : status;
 }

@@ -395,7 +395,7 @@ static int load_tokenizer(struct work *w, const struct options *o,
                           struct gpt_preprocess_options *po,
                           struct gpt_err *err)
 {
-    GPT_TRY(gpt_tokenizer_open(&w->loaded, &o->tokenizer, err));
+    GPT_TRY(gpt_tokenizer_open_given(&w->loaded, &o->tokenizer, err));
     GPT_TRY(describe(w, o, args, err));
     po->tokenizer = w->loaded;
     po->tokenizer_id = &w->tokenizer;

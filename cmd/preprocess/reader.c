@@ -133,7 +133,7 @@ static bool open_and_read(struct gpt_ring *r, int64_t number)
 
     if (cut.chunk_bytes <= 0)
         cut.chunk_bytes = CHUNK_BYTES;
-    cut.status = gpt_input_open_span(&in, &r->o->inputs[number],
+    cut.status = gpt_input_open_range(&in, &r->o->inputs[number],
                                      r->o->workers, &cut.err);
     cut.in = in;
     set_input(r, in);

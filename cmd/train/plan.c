@@ -30,7 +30,7 @@ static int plan_vocabulary(struct gpt_train_plan *p,
     options.vocab_size = o->vocab_size;
     p->masks.eod = -1;
     if (gpt_tokenizer_named(&options)) {
-        GPT_TRY(gpt_tokenizer_open(&tok, &options, err));
+        GPT_TRY(gpt_tokenizer_open_given(&tok, &options, err));
         int64_t size = gpt_tokenizer_vocab_size(tok);
         p->masks.eod = gpt_tokenizer_eod(tok);
         gpt_tokenizer_close(tok);

@@ -199,7 +199,7 @@ static int train(struct outputs *files, const struct options *o,
     status = write_outputs(files, &model, err);
     if (status == GPT_OK)
         summarise(&model, o, start);
-    gpt_bpe_model_free(&model);
+    gpt_bpe_trained_free(&model);
     return status;
 }
 

@@ -5,6 +5,7 @@
 #ifndef GPT_BASE_OPTIONS_H
 #define GPT_BASE_OPTIONS_H
 
+#include "base/list.h"
 #include "base/status.h"
 
 enum gpt_opt_kind {
@@ -25,11 +26,6 @@ enum {
     GPT_OPT_DIR = 8,
     GPT_OPT_LOCAL = 16, /* concerns this process alone: how it runs and what it
                          * shows; or a name that differs between machines */
-};
-
-struct gpt_list {
-    const char **items;
-    int64_t n;
 };
 
 /* One row. Option names are written with '-'; '_' is accepted for it. */

@@ -3,11 +3,11 @@
 #ifndef GPT_DATA_BAD_LINES_H
 #define GPT_DATA_BAD_LINES_H
 
-#include "text/jsonl.h"
+#include "text/json_scan.h"
 
-/* The kinds of text/jsonl.h, and one of data sets. */
+/* The kinds of text/json_scan.h, and one of data sets. */
 enum {
-    GPT_BAD_LONG = GPT_JSONL_BADS, /* tokens that no data set can hold */
+    GPT_BAD_LONG = GPT_JSON_BADS, /* tokens that no data set can hold */
     GPT_BAD_KINDS,
     GPT_BAD_NAMED = 5, /* the first bad lines are reported one by one */
 };

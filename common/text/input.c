@@ -1,11 +1,19 @@
-/* Opening, recognising and plain reading of input.h; a compression is a
- * file of its own, input_*.c. */
+/* Opening, recognising and plain reading of input.h; a compression is a file of
+ * its own, input_*.c. Start at gpt_input_open_range().
+ *
+ * Bytes go from the file through gpt_input_raw(), which counts them, and
+ * through the decoder to the caller. A plain file is read into the caller's
+ * memory directly, past the raw buffer, but for the first bytes, which were
+ * read to recognise the format. A decoder hands out all bytes that come before
+ * damage, and the error at the next read: so a corpus that was cut off is used
+ * up to where it ends, and the message names the place. */
 #include "text/input_decoder.h"
 
 #include "base/fault.h"
 #include "base/memory.h"
 #include "base/num.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -14,7 +22,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { POLL_MS = 100 };
+enum {
+    POLL_MS = 100,     /* how long a cancelled reader may still wait */
+    LONGEST_MAGIC = 6, /* bytes that tell a format */
+};
 
 static int plain_read(struct gpt_input *in, void *dst, size_t cap, size_t *got,
                       struct gpt_err *err);
@@ -33,8 +44,9 @@ static const struct gpt_inflater *const decoders[] = {
     &gpt_inflater_zstd_skip, &decoder_bzip2,    &decoder_plain,
 };
 
-/* A pipe may be silent for long: wait for it in slices, so that somebody else
- * can end the waiting. */
+/* A pipe may be silent for long. It is waited for in slices, between which the
+ * flag is read that another thread sets to end the wait: closing the descriptor
+ * under a reader would be a race. */
 static int wait_readable(struct gpt_input *in, struct gpt_err *err)
 {
     struct pollfd p = {.fd = in->fd, .events = POLLIN};
@@ -84,6 +96,8 @@ int gpt_input_raw(struct gpt_input *in, void *dst, size_t cap, size_t *got,
                                                     gpt_input_consumed(in)));
     in->at_end = n == 0;
     *got = (size_t)n;
+    /* what was read before the decoder is known is added by recognise_format()
+     */
     if (in->decoder && !gpt_input_is_plain(in))
         gpt_xxh64_add(&in->digest, dst, *got);
     atomic_fetch_add(&in->consumed, (long long)n);
@@ -97,6 +111,7 @@ int64_t gpt_input_offset(const struct gpt_input *in)
 
 int gpt_input_fill(struct gpt_input *in, struct gpt_err *err)
 {
+    assert(in->pos == in->len);
     in->pos = 0;
     return gpt_input_raw(in, in->raw, GPT_INPUT_RAW, &in->len, err);
 }
@@ -106,6 +121,7 @@ static int plain_read(struct gpt_input *in, void *dst, size_t cap, size_t *got,
 {
     size_t left = in->len - in->pos;
 
+    assert(in->pos <= in->len);
     if (left == 0)
         return gpt_input_raw(in, dst, cap, got, err);
     *got = left < cap ? left : cap;
@@ -114,16 +130,17 @@ static int plain_read(struct gpt_input *in, void *dst, size_t cap, size_t *got,
     return GPT_OK;
 }
 
-/* Looks at the first bytes, which stay in the raw buffer. */
-static int recognise(struct gpt_input *in, struct gpt_err *err)
+/* Finds the decoder by the first bytes, which stay in the raw buffer. */
+static int recognise_format(struct gpt_input *in, struct gpt_err *err)
 {
-    while (in->len < 6 && !in->at_end) {
+    while (in->len < LONGEST_MAGIC && !in->at_end) {
         size_t n;
 
         GPT_TRY(gpt_input_raw(in, in->raw + in->len, GPT_INPUT_RAW - in->len,
                               &n, err));
         in->len += n;
     }
+    /* ends at the last row, whose magic is empty */
     size_t i = 0;
     while (in->len < decoders[i]->magic_len ||
            memcmp(in->raw, decoders[i]->magic, decoders[i]->magic_len) != 0)
@@ -142,15 +159,20 @@ static int recognise(struct gpt_input *in, struct gpt_err *err)
     else
         gpt_fail(err, GPT_EDATA, "%s: compressed with %s, which this program "
                  "cannot read", in->name, in->decoder->name);
-    return gpt_hint(err, "decompress it into a pipe and read standard input "
-                    "with --input -");
+    return gpt_hint(err, "decompress it into a pipe and read standard input");
 }
 
-/* ---- parts ---- */
+/* ---- parts ----
+ *
+ * The parts of a file must hold each line once, without talking to each other.
+ * Both ends of a part are moved to the next beginning of a line by the same
+ * rule, so that the end of a part is the beginning of the next. */
 
-/* Moves *at to the first line that begins there or behind: lines begin at 0 and
- * behind newlines. */
-static int align(struct gpt_input *in, int64_t *at, struct gpt_err *err)
+/* Moves *at to the first line that begins there or later: lines begin at 0 and
+ * after newlines. The search starts one byte earlier, for a newline there means
+ * that a line begins at *at itself. */
+static int move_to_line(struct gpt_input *in, int64_t *at,
+                        struct gpt_err *err)
 {
     for (int64_t from = *at - 1; *at > 0 && *at < in->size;) {
         ssize_t n = gpt_fault(GPT_FAULT_READ)
@@ -173,7 +195,7 @@ static int align(struct gpt_input *in, int64_t *at, struct gpt_err *err)
     return GPT_OK;
 }
 
-static int go_to(struct gpt_input *in, int64_t offset, struct gpt_err *err)
+static int seek_to(struct gpt_input *in, int64_t offset, struct gpt_err *err)
 {
     if (lseek(in->fd, offset, SEEK_SET) < 0)
         return gpt_fail_errno(err, GPT_EIO, "%s: cannot seek to %lld", in->name,
@@ -183,7 +205,7 @@ static int go_to(struct gpt_input *in, int64_t offset, struct gpt_err *err)
     return GPT_OK;
 }
 
-/* What was read to recognise it is forgotten. */
+/* Makes the input end at once: what was read to recognise it is dropped. */
 static void make_empty(struct gpt_input *in)
 {
     if (in->decoder->close)
@@ -196,24 +218,31 @@ static void make_empty(struct gpt_input *in)
     atomic_store(&in->consumed, 0);
 }
 
-static int take_part(struct gpt_input *in, const struct gpt_input_range *span,
-                     struct gpt_err *err)
+static int select_range(struct gpt_input *in,
+                        const struct gpt_input_range *range,
+                        struct gpt_err *err)
 {
-    int64_t begin = span->begin, end = span->end < 0 ? in->size : span->end;
+    int64_t begin = range->begin, end = range->end;
 
+    if (end < 0)
+        end = in->size;
     if (!gpt_input_is_plain(in)) {
+        /* a compressed file cannot be entered in the middle: the part that has
+         * its first byte has all of it */
         if (begin > 0)
             make_empty(in);
         return GPT_OK;
     }
-    GPT_TRY(align(in, &begin, err));
-    GPT_TRY(align(in, &end, err));
+    GPT_TRY(move_to_line(in, &begin, err));
+    GPT_TRY(move_to_line(in, &end, err));
+    assert(begin <= end);
     in->begin = begin;
     in->size = in->limit = end - begin;
     atomic_store(&in->consumed, 0);
-    return go_to(in, begin, err);
+    return seek_to(in, begin, err);
 }
 
+/* Fills in *in, whose owner closes it after a failure. */
 static int open_file(struct gpt_input *in, const char *path,
                      struct gpt_err *err)
 {
@@ -234,7 +263,7 @@ static int open_file(struct gpt_input *in, const char *path,
     in->regular = S_ISREG(st.st_mode);
     if (in->regular)
         in->size = st.st_size;
-    return recognise(in, err);
+    return recognise_format(in, err);
 }
 
 int gpt_input_open(struct gpt_input **in, const char *path, int64_t threads,
@@ -242,29 +271,29 @@ int gpt_input_open(struct gpt_input **in, const char *path, int64_t threads,
 {
     const struct gpt_input_range whole = {path, 0, -1};
 
-    return gpt_input_open_span(in, &whole, threads, err);
+    return gpt_input_open_range(in, &whole, threads, err);
 }
 
-int gpt_input_open_span(struct gpt_input **out,
-                        const struct gpt_input_range *span, int64_t threads,
-                        struct gpt_err *err)
+int gpt_input_open_range(struct gpt_input **out,
+                         const struct gpt_input_range *range, int64_t threads,
+                         struct gpt_err *err)
 {
     struct gpt_input *in;
+    int status;
 
     GPT_TRY(gpt_new(&in, 1, sizeof(*in), "an input", err));
     in->fd = -1;
     in->size = -1;
     in->limit = INT64_MAX;
     in->threads = threads;
-    int status = open_file(in, span->path, err);
-    if (status == GPT_OK && (span->begin > 0 || span->end >= 0))
-        status = take_part(in, span, err);
-    if (status != GPT_OK) {
-        gpt_input_close(in);
-        return status;
-    }
+    GPT_TRY_GOTO(status, open_file(in, range->path, err), fail);
+    if (range->begin > 0 || range->end >= 0)
+        GPT_TRY_GOTO(status, select_range(in, range, err), fail);
     *out = in;
     return GPT_OK;
+fail:
+    gpt_input_close(in);
+    return status;
 }
 
 void gpt_input_close(struct gpt_input *in)
@@ -290,18 +319,21 @@ static int skip_by_reading(struct gpt_input *in, int64_t n,
                            struct gpt_err *err)
 {
     void *piece;
+    size_t got;
+    int status = GPT_OK;
 
     GPT_TRY(gpt_new(&piece, GPT_INPUT_RAW, 1, "an input buffer", err));
-    int status = GPT_OK;
-    while (n > 0 && status == GPT_OK) {
-        size_t cap = n < GPT_INPUT_RAW ? (size_t)n : GPT_INPUT_RAW, got = 0;
+    for (; n > 0; n -= (int64_t)got) {
+        size_t cap = n < GPT_INPUT_RAW ? (size_t)n : GPT_INPUT_RAW;
 
-        status = gpt_input_read(in, piece, cap, &got, err);
-        if (status == GPT_OK && got == 0)
+        GPT_TRY_GOTO(status, gpt_input_read(in, piece, cap, &got, err), out);
+        if (got == 0) {
             status = gpt_fail(err, GPT_EDATA, "%s: ends %lld bytes before the "
-                              "place to go on from", in->name, (long long)n);
-        n -= (int64_t)got;
+                              "place to resume at", in->name, (long long)n);
+            goto out;
+        }
     }
+out:
     gpt_free(piece);
     return status;
 }
@@ -311,10 +343,10 @@ int gpt_input_skip(struct gpt_input *in, int64_t n, struct gpt_err *err)
     if (!gpt_input_is_plain(in) || !in->regular)
         return skip_by_reading(in, n, err);
     if (n > in->size)
-        return gpt_fail(err, GPT_EDATA, "%s: has %lld bytes, the place to go "
-                        "on from is %lld", in->name, (long long)in->size,
+        return gpt_fail(err, GPT_EDATA, "%s: has %lld bytes, the place to "
+                        "resume at is %lld", in->name, (long long)in->size,
                         (long long)n);
-    GPT_TRY(go_to(in, in->begin + n, err));
+    GPT_TRY(seek_to(in, in->begin + n, err));
     atomic_store(&in->consumed, n);
     return GPT_OK;
 }

@@ -1,5 +1,8 @@
-/* What a decompressor implements behind input.h. A new format is a new row in
- * input.c's table and a file like input_xz.c. */
+/* What a decompressor implements for input.h. A new format is a new row in
+ * input.c's table and a file like input_xz.c. A decoder's `read` takes bytes
+ * from raw[pos..len), refills that when it is empty, and gives at least one
+ * byte or the end. After an error of the data it first hands out what came
+ * before. */
 #ifndef GPT_TEXT_INPUT_DECODER_H
 #define GPT_TEXT_INPUT_DECODER_H
 
@@ -9,10 +12,10 @@
 
 struct gpt_inflater {
     const char *name;
-    const char *magic; /* what its files begin with */
+    const char *magic; /* the bytes that its files begin with */
     size_t magic_len;
-    /* what this program was built without, so that `open` is not there; NULL
-     * with no `read` either: recognised, but never supported */
+    /* the library that this program was built without, in which case there is
+     * no `read`; no `read` and NULL here: recognised, but never supported */
     const char *library;
     /* NULL: nothing to prepare */
     int (*open)(struct gpt_input *in, struct gpt_err *err);
@@ -44,10 +47,10 @@ struct gpt_input {
 /* Reads from the file itself, at least one byte unless it ends. */
 int gpt_input_raw(struct gpt_input *in, void *dst, size_t cap, size_t *got,
                   struct gpt_err *err) GPT_MUST_USE;
-/* Refills the empty raw buffer; nothing comes when at_end is set. */
+/* Refills the raw buffer, which is empty; it stays empty at the end. */
 int gpt_input_fill(struct gpt_input *in, struct gpt_err *err) GPT_MUST_USE;
 
-/* Where in the file the first byte not yet used lies, for messages. */
+/* The offset in the file of the first byte not yet used, for messages. */
 int64_t gpt_input_offset(const struct gpt_input *in);
 
 extern const struct gpt_inflater gpt_inflater_xz, gpt_inflater_gzip,

@@ -1,5 +1,8 @@
 /* gzip through zlib: concatenated members, and zero bytes after a member, which
- * tapes leave and gzip(1) passes over. Memory is zlib's window of 32 KiB. */
+ * tapes leave and gzip(1) passes over. Memory is zlib's window of 32 KiB. zlib
+ * decodes one member and stops; the state between members is therefore ours.
+ * A stream of bits cannot be entered in the middle, so there is one thread.
+ * Start at gzip_read(). */
 #include "text/input_decoder.h"
 
 #define GZIP_NAME "gzip"
@@ -9,6 +12,7 @@
 
 #include "base/memory.h"
 
+#include <assert.h>
 #include <zlib.h>
 
 enum {
@@ -18,7 +22,8 @@ enum {
 
 struct gzip {
     z_stream stream;
-    int pending;  /* what follows the bytes handed out last */
+    int pending;  /* Z_OK, or the end or error that follows the bytes handed
+                   * out last */
     bool between; /* members, or before the first */
 };
 
@@ -87,7 +92,9 @@ static void find_member(struct gpt_input *in, struct gzip *gz)
     }
 }
 
-static void decode(struct gpt_input *in, struct gzip *gz)
+/* Decodes what is in the raw buffer, up to the end of a member. Codes of zlib
+ * that only mean "more input" or "more room" are no errors here. */
+static void inflate_member(struct gpt_input *in, struct gzip *gz)
 {
     z_stream *s = &gz->stream;
 
@@ -95,6 +102,7 @@ static void decode(struct gpt_input *in, struct gzip *gz)
     s->avail_in = (uInt)(in->len - in->pos);
     gz->pending = inflate(s, Z_NO_FLUSH);
     in->pos = in->len - s->avail_in;
+    assert(in->pos <= in->len);
     if (gz->pending == Z_STREAM_END) {
         gz->between = true;
         gz->pending = Z_OK;
@@ -113,6 +121,7 @@ static int gzip_read(struct gpt_input *in, void *dst, size_t cap, size_t *got,
     struct gzip *gz = in->state;
     uInt room = cap < INT32_MAX ? (uInt)cap : INT32_MAX;
 
+    assert(cap > 0);
     gz->stream.next_out = dst;
     gz->stream.avail_out = room;
     while (gz->stream.avail_out == room && gz->pending == Z_OK) {
@@ -121,7 +130,7 @@ static int gzip_read(struct gpt_input *in, void *dst, size_t cap, size_t *got,
         if (gz->between)
             find_member(in, gz);
         else
-            decode(in, gz);
+            inflate_member(in, gz);
     }
     *got = room - gz->stream.avail_out;
     if (*got || gz->pending == Z_STREAM_END)

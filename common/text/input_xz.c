@@ -1,5 +1,12 @@
 /* xz through liblzma: concatenated streams, several threads where the file has
- * several blocks and liblzma can do that (5.4 and later). */
+ * several blocks and liblzma can do that (5.4 and later). Start at xz_read().
+ *
+ * Blocks of an xz file are compressed apart from each other and say how long
+ * they are, so that liblzma's threads decode several at once and hand them out
+ * in order; they are started and joined inside the library, and this file sees
+ * one stream. A thread holds a whole block decompressed, which is why the
+ * memory for threads has a limit: beyond it liblzma goes back to fewer threads,
+ * and fails only where a single one needs more than STOP_MIB. */
 #include "text/input_decoder.h"
 
 #define XZ_NAME "xz"
@@ -11,6 +18,7 @@
 #include "base/memory.h"
 #include "base/num.h"
 
+#include <assert.h>
 #include <lzma.h>
 
 enum {
@@ -18,16 +26,18 @@ enum {
     THREADS_MIB = 512,
     STOP_MIB = 1024,
     MAX_THREADS = 64,
-    PIECE = 8192, /* bytes that go from the dictionary to the caller while the
-                     first cache still holds them */
+    PIECE = 8192, /* bytes of a read by one thread: they are copied out of the
+                   * dictionary while the first cache still holds them */
 };
 
 struct xz {
     lzma_stream stream;
-    lzma_ret pending; /* what follows the bytes handed out last */
+    lzma_ret pending; /* LZMA_OK, or the end or error that follows the bytes
+                       * handed out last */
 };
 
-static lzma_ret start(lzma_stream *stream, int64_t threads)
+/* The decoder of several threads costs more than it gains for one. */
+static lzma_ret start_decoder(lzma_stream *stream, int64_t threads)
 {
 #if LZMA_VERSION >= 50040002
     lzma_mt mt = {
@@ -50,8 +60,9 @@ static int xz_open(struct gpt_input *in, struct gpt_err *err)
 
     GPT_TRY(gpt_new(&xz, 1, sizeof(*xz), "the xz decoder", err));
     in->state = xz;
+    /* before anything can fail: xz_close() ends it in any case */
     xz->stream = (lzma_stream)LZMA_STREAM_INIT;
-    if (start(&xz->stream, in->threads) != LZMA_OK)
+    if (start_decoder(&xz->stream, in->threads) != LZMA_OK)
         return gpt_fail(err, GPT_EFAIL, "%s: cannot start the xz decoder",
                         in->name);
     return GPT_OK;
@@ -104,6 +115,7 @@ static int xz_read(struct gpt_input *in, void *dst, size_t cap, size_t *got,
     struct xz *xz = in->state;
     lzma_stream *s = &xz->stream;
 
+    assert(cap > 0);
     if (in->threads <= 1 && cap > PIECE)
         cap = PIECE;
     s->next_out = dst;
@@ -113,6 +125,7 @@ static int xz_read(struct gpt_input *in, void *dst, size_t cap, size_t *got,
             GPT_TRY(gpt_input_fill(in, err));
         s->next_in = in->raw + in->pos;
         s->avail_in = in->len - in->pos;
+        /* LZMA_FINISH makes the end of the file inside a stream an error */
         xz->pending = lzma_code(s, in->at_end ? LZMA_FINISH : LZMA_RUN);
         in->pos = in->len - s->avail_in;
     }

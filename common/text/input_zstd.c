@@ -1,6 +1,7 @@
 /* Zstandard through libzstd: concatenated frames, skippable frames among them
- * (RFC 8878). The window, which the decoder must keep, is what a frame's header
- * asks for, up to a limit. */
+ * (RFC 8878). The window, which the decoder must keep, is as large as a frame's
+ * header asks, up to a limit, so that a small file cannot ask for gigabytes.
+ * Start at zstd_read(). */
 #include "text/input_decoder.h"
 
 #define ZSTD_NAME "zstd"
@@ -11,6 +12,7 @@
 
 #include "base/memory.h"
 
+#include <assert.h>
 #include <zstd.h>
 #include <zstd_errors.h>
 
@@ -18,9 +20,9 @@ enum { ZSTD_WINDOW_LOG = 27 }; /* 128 MiB, the limit of zstd(1), too */
 
 struct zstd {
     ZSTD_DCtx *ctx;
-    bool inside; /* a frame */
-    bool truncated;
-    size_t failed; /* libzstd's error code, told after the bytes before it */
+    bool inside;    /* a frame has begun and not ended */
+    bool truncated; /* the file ended there */
+    size_t failed;  /* libzstd's error code, reported after the bytes before */
 };
 
 static int zstd_open(struct gpt_input *in, struct gpt_err *err)
@@ -63,8 +65,8 @@ static int zstd_error(struct gpt_input *in, struct gpt_err *err)
         gpt_fail(err, GPT_EDATA, "%s: zstd frame near offset %lld needs a "
                  "larger window than the limit of %d MiB", in->name, at,
                  1 << (ZSTD_WINDOW_LOG - 20));
-        return gpt_hint(err, "decompress it with 'zstd -dc --long=31' into a "
-                        "pipe and read standard input with --input -");
+        return gpt_hint(err, "decompress it into a pipe by 'zstd -dc' with its "
+                        "option long=31, and read standard input");
     case ZSTD_error_memory_allocation:
         return gpt_fail(err, GPT_EFAIL, "%s: out of memory in the zstd decoder",
                         in->name);
@@ -74,16 +76,21 @@ static int zstd_error(struct gpt_input *in, struct gpt_err *err)
     }
 }
 
-/* False when no more comes: the end, or a failure now known. */
-static bool decode(struct gpt_input *in, struct zstd *z, ZSTD_outBuffer *out)
+/* Decodes what is in the raw buffer. False when no more comes: the end, or a
+ * failure, which is now in *z. */
+static bool decode_frames(struct gpt_input *in, struct zstd *z,
+                          ZSTD_outBuffer *out)
 {
     ZSTD_inBuffer src = {in->raw + in->pos, in->len - in->pos, 0};
+
+    assert(in->pos <= in->len);
     bool ended = in->at_end && src.size == 0;
 
     if (ended && !z->inside)
         return false;
     size_t rc = ZSTD_decompressStream(z->ctx, out, &src);
     in->pos += src.pos;
+    /* 0 means that a frame is complete; else a guess of what it still needs */
     if (ZSTD_isError(rc)) {
         z->failed = rc;
         return false;
@@ -104,7 +111,7 @@ static int zstd_read(struct gpt_input *in, void *dst, size_t cap, size_t *got,
     while (more && out.pos == 0) {
         if (in->pos == in->len && !in->at_end)
             GPT_TRY(gpt_input_fill(in, err));
-        more = decode(in, z, &out);
+        more = decode_frames(in, z, &out);
     }
     *got = out.pos;
     if (*got || (!z->failed && !z->truncated))

@@ -1,9 +1,13 @@
-/* Expansion of names and division into shards: see inputs.h. */
+/* Expansion of names and division into shards: see inputs.h. Start at
+ * gpt_inputs_expand() and gpt_inputs_shard(). The order of paths decides the
+ * order of documents, so it must be the same on every machine: by bytes, not by
+ * the locale's rules or the order of the directory. */
 #include "text/inputs.h"
 
 #include "base/io.h"
 #include "base/num.h"
 
+#include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <glob.h>
@@ -43,9 +47,9 @@ static void sort_from(struct paths *p, size_t first)
 
 /* ---- directories ---- */
 
-/* Takes a suffix off the length of a name, when it is there. */
-static bool take_off(const char *name, size_t *len, const char *const *suffixes,
-                     size_t n)
+/* Takes one of n suffixes off the length of a name; false when it has none. */
+static bool strip_suffix(const char *name, size_t *len,
+                         const char *const *suffixes, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         size_t m = strlen(suffixes[i]);
@@ -64,13 +68,15 @@ bool gpt_inputs_named_jsonl(const char *path)
     static const char *const plain[] = {".jsonl", ".json", ".ndjson"};
     size_t len = strlen(path);
 
-    take_off(path, &len, packed, GPT_COUNT(packed));
-    return take_off(path, &len, plain, GPT_COUNT(plain));
+    strip_suffix(path, &len, packed, GPT_COUNT(packed));
+    return strip_suffix(path, &len, plain, GPT_COUNT(plain));
 }
 
 static int add_directory(struct paths *p, const char *dir, int depth,
                          struct gpt_err *err);
 
+/* Files with other names are left out, and so are hidden ones: what editors and
+ * downloads leave beside a corpus. */
 static int add_entry(struct paths *p, const char *dir, const char *name,
                      int depth, struct gpt_err *err)
 {
@@ -103,7 +109,8 @@ static int add_directory(struct paths *p, const char *dir, int depth,
     return status;
 }
 
-/* All below it, sorted. */
+/* Adds all files below a directory, sorted as whole paths. None is an error, as
+ * an empty corpus is hardly what was meant. */
 static int add_tree(struct paths *p, const char *dir, struct gpt_err *err)
 {
     size_t first = p->n, len = strlen(dir);
@@ -132,6 +139,8 @@ static int add_one(struct paths *p, const char *path, struct gpt_err *err)
                                  : add_path(p, path, err);
 }
 
+/* Expands a pattern that the shell has left as it is. GLOB_NOSORT, because
+ * glob() would sort by the locale. */
 static int add_pattern(struct paths *p, const char *pattern,
                        struct gpt_err *err)
 {
@@ -144,12 +153,15 @@ static int add_pattern(struct paths *p, const char *pattern,
         return gpt_fail_errno(err, GPT_EIO, "cannot look for '%s'", pattern);
     qsort(found.gl_pathv, found.gl_pathc, sizeof(*found.gl_pathv), by_bytes);
     int status = GPT_OK;
-    for (size_t i = 0; i < found.gl_pathc && status == GPT_OK; i++)
-        status = add_one(p, found.gl_pathv[i], err);
+    for (size_t i = 0; i < found.gl_pathc; i++)
+        GPT_TRY_GOTO(status, add_one(p, found.gl_pathv[i], err), out);
+out:
     globfree(&found);
     return status;
 }
 
+/* A word is a pattern only when no file has that very name, which may hold '['.
+ */
 static int add_word(struct paths *p, const char *word, struct gpt_err *err)
 {
     struct stat st;
@@ -169,22 +181,28 @@ int gpt_inputs_expand(struct gpt_arena *arena, const char *const *words,
     struct paths p = {.arena = arena};
     int status = GPT_OK;
 
-    for (int64_t i = 0; i < n_words && status == GPT_OK; i++)
-        status = add_word(&p, words[i], err);
+    for (int64_t i = 0; i < n_words; i++)
+        GPT_TRY_GOTO(status, add_word(&p, words[i], err), out);
     const char **list = gpt_arena_alloc(arena, p.n, sizeof(*list));
-    if (status == GPT_OK && !list)
+    if (!list) {
         status = gpt_fail(err, GPT_EFAIL, "out of memory for input names");
-    if (status == GPT_OK) {
-        if (p.n > 0)
-            memcpy(list, p.items, p.n * sizeof(*list));
-        *paths = list;
-        *n = (int64_t)p.n;
+        goto out;
     }
+    if (p.n > 0)
+        memcpy(list, p.items, p.n * sizeof(*list));
+    *paths = list;
+    *n = (int64_t)p.n;
+out:
     gpt_free(p.items);
     return status;
 }
 
-/* ---- shards ---- */
+/* ---- shards ----
+ *
+ * The files one after the other are a line of bytes, as long as they are on
+ * disk, and a shard is an interval of it. Where the intervals' ends fall inside
+ * a line of text is settled by input.c, for both shards by the same rule. So no
+ * shard needs to read what is another's. */
 
 static int size_of(const char *path, int64_t *bytes, struct gpt_err *err)
 {
@@ -202,21 +220,22 @@ static int size_of(const char *path, int64_t *bytes, struct gpt_err *err)
     return GPT_OK;
 }
 
-/* total * part / of without overflow, for of < 2^20 and so */
-static int64_t share(int64_t total, int64_t part, int64_t of)
+/* total * part / of without the overflow of the product, for part <= of < 2^31:
+ * the remainder is below `of`. */
+static int64_t share_of(int64_t total, int64_t part, int64_t of)
 {
     return total / of * part + total % of * part / of;
 }
 
-static void add_span(struct gpt_input_range *spans, int64_t *n,
-                     const char *path, int64_t begin, int64_t end)
+static void add_range(struct gpt_input_range *ranges, int64_t *n,
+                      const char *path, int64_t begin, int64_t end)
 {
-    spans[(*n)++] = (struct gpt_input_range){path, begin, end};
+    ranges[(*n)++] = (struct gpt_input_range){path, begin, end};
 }
 
 int gpt_inputs_shard(struct gpt_arena *arena, const char *const *paths,
                      int64_t n_paths, int64_t shard, int64_t n_shards,
-                     const struct gpt_input_range **spans, int64_t *n,
+                     const struct gpt_input_range **ranges, int64_t *n,
                      struct gpt_err *err)
 {
     struct gpt_input_range *list =
@@ -225,25 +244,27 @@ int gpt_inputs_shard(struct gpt_arena *arena, const char *const *paths,
 
     if (!list)
         return gpt_fail(err, GPT_EFAIL, "out of memory for input names");
-    *spans = list;
+    assert(n_shards >= 1 && shard >= 1 && shard <= n_shards);
+    *ranges = list;
     *n = 0;
-    if (n_shards == 1) {
+    if (n_shards == 1) { /* sizes are not needed: pipes will do */
         for (int64_t i = 0; i < n_paths; i++)
-            add_span(list, n, paths[i], 0, -1);
+            add_range(list, n, paths[i], 0, -1);
         return GPT_OK;
     }
     for (int64_t i = 0; i < n_paths; i++) {
         GPT_TRY(size_of(paths[i], &bytes, err));
         total += bytes;
     }
-    int64_t first = share(total, shard - 1, n_shards);
-    int64_t last = share(total, shard, n_shards);
+    int64_t first = share_of(total, shard - 1, n_shards);
+    int64_t last = share_of(total, shard, n_shards);
     for (int64_t i = 0; i < n_paths; i++, at += bytes) {
         GPT_TRY(size_of(paths[i], &bytes, err));
         int64_t begin = first > at ? first - at : 0;
         int64_t end = last - at < bytes ? last - at : bytes;
+        assert(begin >= 0 && end <= bytes);
         if (begin < end)
-            add_span(list, n, paths[i], begin, end == bytes ? -1 : end);
+            add_range(list, n, paths[i], begin, end == bytes ? -1 : end);
     }
     return GPT_OK;
 }

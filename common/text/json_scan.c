@@ -1,9 +1,18 @@
-/* The cursor of json_scan.h. Every step keeps it at or before `end`;
- * gpt_scan_at() and s->end are asked before each byte that is looked at. */
+/* The cursor of json_scan.h. Every step keeps it at or before `end`: no byte is
+ * read before gpt_scan_at() or a comparison with s->end says that it is there.
+ * Start at gpt_scan_skip() for the grammar, at take_string() for the speed.
+ *
+ * Nearly all bytes of a corpus are inside strings, and nearly all of these are
+ * plain: they stand for themselves. So a string is taken in runs of plain
+ * bytes, 32 at a time where there are vectors, copied and checked in the same
+ * step. Between runs comes one thing that is not plain: an escape, characters
+ * beyond ASCII, the closing quote, or an error. UTF-8 is checked on the way,
+ * because a second pass over a terabyte would be one too many. */
 #include "text/json_scan.h"
 
 #include "text/unicode.h"
 
+#include <assert.h>
 #include <string.h>
 
 size_t gpt_scan_column(const struct gpt_scan *s)
@@ -69,8 +78,8 @@ bool gpt_scan_more(struct gpt_scan *s)
 
 /* ---- strings ---- */
 
-/* A plain byte stands for itself and needs no look: it is not '"', not '\\',
- * not below 0x20 and not above 0x7F. */
+/* True for a byte that stands for itself: not '"', not '\\', not below 0x20 and
+ * not above 0x7F. */
 static inline bool is_plain(uint8_t c)
 {
     return c >= 0x20 && c < 0x80 && c != '"' && c != '\\';
@@ -81,7 +90,8 @@ static inline bool is_plain(uint8_t c)
 
 enum { STEP = 32 };
 
-/* 0x80 in each byte of v that is not plain. */
+/* Sets 0x80 in each byte of v that is not plain. Bytes beyond ASCII have that
+ * bit, so v itself is one of the terms. */
 static inline __m128i not_plain(__m128i v)
 {
     __m128i control = _mm_cmpeq_epi8(_mm_min_epu8(v, _mm_set1_epi8(0x1F)), v);
@@ -91,8 +101,10 @@ static inline __m128i not_plain(__m128i v)
     return _mm_or_si128(_mm_or_si128(v, control), _mm_or_si128(quote, back));
 }
 
-/* A bit for each byte of p[0..STEP) that is not plain; the bytes go to out. */
-static inline unsigned look(const uint8_t *p, char *out)
+/* Copies p[0..STEP) to out, unless that is NULL, and returns a bit for each
+ * byte that is not plain. What is copied beyond the first of these is
+ * overwritten. */
+static inline unsigned copy_step(const uint8_t *p, char *out)
 {
     __m128i a = _mm_loadu_si128((const __m128i *)(const void *)p);
     __m128i b = _mm_loadu_si128((const __m128i *)(const void *)(p + 16));
@@ -107,7 +119,7 @@ static inline unsigned look(const uint8_t *p, char *out)
 #else
 enum { STEP = 1 };
 
-static inline unsigned look(const uint8_t *p, char *out)
+static inline unsigned copy_step(const uint8_t *p, char *out)
 {
     if (out)
         *out = (char)*p;
@@ -115,14 +127,14 @@ static inline unsigned look(const uint8_t *p, char *out)
 }
 #endif
 
-/* Number of plain bytes that p[0..n) begins with; they go to out, which is NULL
- * or has room for STEP bytes more. */
+/* Copies the plain bytes that p[0..n) begins with to out, which is NULL or has
+ * room for STEP bytes more; returns their number. */
 static inline size_t plain_run(const uint8_t *p, size_t n, char *out)
 {
     size_t i = 0;
 
     for (; n - i >= STEP; i += STEP) {
-        unsigned others = look(p + i, out ? out + i : NULL);
+        unsigned others = copy_step(p + i, out ? out + i : NULL);
 
         if (others)
             return i + (unsigned)__builtin_ctz(others);
@@ -155,7 +167,7 @@ static int hex4(const uint8_t *p)
  * surrogate takes the low one after it along; half a pair is U+FFFD. */
 static uint32_t code_point(const uint8_t *p, const uint8_t *end, size_t *used)
 {
-    uint32_t high = (uint32_t)hex4(p + 2);
+    assert(end - p >= 6);    uint32_t high = (uint32_t)hex4(p + 2);
 
     *used = 6;
     if (high - 0xD800 >= 0x800)
@@ -171,14 +183,15 @@ static uint32_t code_point(const uint8_t *p, const uint8_t *end, size_t *used)
     return 0xFFFD;
 }
 
-/* What a letter after a backslash stands for; 0: nothing. */
+/* What a letter after a backslash stands for; 0: nothing by itself. */
 static const char escapes[256] = {
     ['"'] = '"',  ['\\'] = '\\', ['/'] = '/',  ['b'] = '\b',
     ['f'] = '\f', ['n'] = '\n',  ['r'] = '\r', ['t'] = '\t',
 };
 
-/* The escape under the cursor, not one of a letter. The cursor moves past it;
- * *out, if there is one, past what it stands for, which is never longer. */
+/* Takes the escape under the cursor, which is not one of a letter. The cursor
+ * moves past it; *out, if there is one, past what it stands for. That is never
+ * longer: six bytes of \uXXXX make three at most, twelve make four. */
 static int take_escape(struct gpt_scan *s, char **out)
 {
     ptrdiff_t left = s->end - s->p;
@@ -201,8 +214,10 @@ static int take_escape(struct gpt_scan *s, char **out)
                     gpt_scan_column(s));
 }
 
-/* Characters of three bytes under the cursor, as most of Chinese and Japanese
- * are, up to one that only its second byte can tell to be right. */
+/* Takes characters of three bytes under the cursor, as most of Chinese and
+ * Japanese are: one load and one mask check the pattern of all three. It stops
+ * at lead bytes E0 and ED, after which not every second byte is right: overlong
+ * forms and surrogates are left to gpt_utf8_decode(). */
 static void take_threes(struct gpt_scan *s, char **out)
 {
     const uint8_t *p = s->p;
@@ -221,7 +236,7 @@ static void take_threes(struct gpt_scan *s, char **out)
     *out = to;
 }
 
-/* Characters beyond ASCII under the cursor, as many as there are in a row. */
+/* Takes all characters beyond ASCII that are in a row under the cursor. */
 static int take_wide(struct gpt_scan *s, char **out)
 {
     take_threes(s, out);
@@ -244,7 +259,7 @@ static int take_wide(struct gpt_scan *s, char **out)
     return GPT_OK;
 }
 
-/* What is neither plain nor a letter's escape nor the end of a string. */
+/* Takes what is neither plain nor a letter's escape nor the end of a string. */
 static int take_other(struct gpt_scan *s, char **out, bool *escaped)
 {
     if (*s->p >= 0x80)
@@ -255,14 +270,16 @@ static int take_other(struct gpt_scan *s, char **out, bool *escaped)
     return take_escape(s, out);
 }
 
-/* Past the string under the cursor, its meaning to out unless that is NULL;
- * returns how much that is in *len. */
+/* Passes over the string under the cursor, and writes its meaning to out unless
+ * that is NULL; *len is its length. The letters' escapes are handled in this
+ * loop, because \n and \" are frequent; everything rarer is a call. */
 static inline int take_string(struct gpt_scan *s, char *out, bool *escaped,
                               size_t *len)
 {
     const uint8_t *p = s->p + 1, *end = s->end;
     char *begin = out;
 
+    assert(gpt_scan_at(s, '"'));
     *escaped = false;
     for (;;) {
         size_t n = plain_run(p, (size_t)(end - p), out);
@@ -327,6 +344,8 @@ static int scan_digits(struct gpt_scan *s)
     return GPT_OK;
 }
 
+/* As RFC 8259 has it: no leading zeros, no plus, digits on both sides of the
+ * point. */
 static int scan_number(struct gpt_scan *s)
 {
     if (gpt_scan_at(s, '-'))
@@ -359,13 +378,14 @@ int gpt_scan_key(struct gpt_scan *s, struct gpt_str *raw, bool *escaped)
     return gpt_scan_expect(s, ':', "':'");
 }
 
-static int push(struct gpt_scan *s, bool object)
+/* Enters the container under the cursor: a bit of the stack says which kind. */
+static int open_container(struct gpt_scan *s, bool object)
 {
-    if (s->depth == GPT_JSONL_MAX_DEPTH) {
+    if (s->depth == GPT_JSON_MAX_DEPTH) {
         s->bad = GPT_BAD_SYNTAX;
         return gpt_fail(s->err, GPT_EDATA,
                         "not JSON: deeper than %d levels at byte %zu",
-                        GPT_JSONL_MAX_DEPTH, gpt_scan_column(s));
+                        GPT_JSON_MAX_DEPTH, gpt_scan_column(s));
     }
     uint64_t bit = (uint64_t)1 << s->depth % 64;
     uint64_t *word = &s->stack[s->depth++ / 64];
@@ -376,10 +396,11 @@ static int push(struct gpt_scan *s, bool object)
 
 static bool in_object(const struct gpt_scan *s)
 {
+    assert(s->depth > 0 && s->depth <= GPT_JSON_MAX_DEPTH);
     return s->stack[(s->depth - 1) / 64] >> (s->depth - 1) % 64 & 1;
 }
 
-/* A number, a word or a string. */
+/* Passes over a number, a word or a string. NaN and Infinity are Python's. */
 static int skip_scalar(struct gpt_scan *s)
 {
     struct gpt_str raw;
@@ -430,6 +451,8 @@ static int skip_to_next(struct gpt_scan *s)
     return GPT_OK;
 }
 
+/* The stack of bits takes the place of recursion, so that a line of a million
+ * '[' is an error and not a crash. */
 int gpt_scan_skip(struct gpt_scan *s)
 {
     struct gpt_str raw;
@@ -444,7 +467,7 @@ int gpt_scan_skip(struct gpt_scan *s)
             GPT_TRY(skip_to_next(s));
             continue;
         }
-        GPT_TRY(push(s, object));
+        GPT_TRY(open_container(s, object));
         gpt_scan_space(s);
         if (gpt_scan_at(s, object ? '}' : ']'))
             GPT_TRY(skip_to_next(s));
@@ -453,4 +476,3 @@ int gpt_scan_skip(struct gpt_scan *s)
     } while (s->depth);
     return GPT_OK;
 }
-

@@ -1,15 +1,40 @@
-/* A cursor over one JSON text in memory, for jsonl.c: tokens, and values that
- * nobody wants. No recursion, no allocation. */
+/* A cursor over one JSON text in memory, for readers of texts so large that a
+ * tree of them (base/json.h) would cost too much: strings are taken where they
+ * are, and values that are not wanted are checked and passed over. No
+ * recursion, no allocation. Start at gpt_scan_skip(). */
 #ifndef GPT_TEXT_JSON_SCAN_H
 #define GPT_TEXT_JSON_SCAN_H
 
-#include "text/jsonl.h"
+#include "base/status.h"
+#include "text/str.h"
+
+enum { GPT_JSON_MAX_DEPTH = 1024 }; /* of arrays and objects */
+
+/* Why a JSON text is refused; the word begins the message, or is in it. The
+ * scanner finds the kinds from SYNTAX to NUL, and jsonl.h, which wants fields,
+ * the others. */
+#define GPT_JSON_BAD_LIST(X)                                                   \
+    X(GPT_BAD_BLANK, "blank line")                                             \
+    X(GPT_BAD_SYNTAX, "not JSON")                                              \
+    X(GPT_BAD_TRUNCATED, "truncated")                                          \
+    X(GPT_BAD_UTF8, "invalid UTF-8")                                           \
+    X(GPT_BAD_CONTROL, "raw control character")                                \
+    X(GPT_BAD_NUL, "NUL byte")                                                 \
+    X(GPT_BAD_NO_FIELD, "no field")                                            \
+    X(GPT_BAD_TYPE, "not a string")
+
+enum gpt_json_bad {
+#define X(name, word) name,
+    GPT_JSON_BAD_LIST(X)
+#undef X
+    GPT_JSON_BADS
+};
 
 struct gpt_scan {
     const uint8_t *begin, *p, *end; /* begin <= p <= end */
     struct gpt_err *err;
-    enum gpt_jsonl_bad bad; /* of a failure: its kind */
-    uint64_t stack[GPT_JSONL_MAX_DEPTH / 64]; /* a bit a level: 1 = object */
+    enum gpt_json_bad bad; /* the kind of a failure */
+    uint64_t stack[GPT_JSON_MAX_DEPTH / 64]; /* a bit a level: 1 = object */
     size_t depth;
 };
 
@@ -28,29 +53,31 @@ static inline bool gpt_scan_at(const struct gpt_scan *s, char c)
     return s->p < s->end && *s->p == (uint8_t)c;
 }
 
-/* The byte under the cursor, counted from 1. */
+/* The place of the byte under the cursor, counted from 1. */
 size_t gpt_scan_column(const struct gpt_scan *s);
-/* Reports the byte under the cursor, or the end, where `want` should be. */
+/* Reports the byte under the cursor, or the end, where `want` should be.
+ * Returns GPT_EDATA. */
 int gpt_scan_unexpected(struct gpt_scan *s, const char *want);
 
 void gpt_scan_space(struct gpt_scan *s);
-/* White space, then c. */
+/* Passes over white space and c. */
 int gpt_scan_expect(struct gpt_scan *s, char c, const char *want)
     GPT_MUST_USE;
-/* True when a comma follows: past it and the white space after it. */
+/* Passes over white space, a comma and white space; false when no comma
+ * follows. */
 bool gpt_scan_more(struct gpt_scan *s);
-/* A string whose opening quote is under the cursor: its raw inside, checked,
- * and whether that holds escapes. */
+/* Takes a string whose opening quote is under the cursor: its raw inside,
+ * checked, and whether that holds escapes. */
 int gpt_scan_string(struct gpt_scan *s, struct gpt_str *raw, bool *escaped)
     GPT_MUST_USE;
-/* The same string's meaning to out, which has room for what is left of the text
- * and GPT_SCAN_SLACK bytes; *len is its length. */
+/* Takes such a string and writes its meaning to out, which has room for what is
+ * left of the text and GPT_SCAN_SLACK bytes; *len is its length. */
 enum { GPT_SCAN_SLACK = 32 };
 int gpt_scan_text(struct gpt_scan *s, char *out, size_t *len) GPT_MUST_USE;
-/* A key and its colon. */
+/* Takes a key and its colon. */
 int gpt_scan_key(struct gpt_scan *s, struct gpt_str *raw, bool *escaped)
     GPT_MUST_USE;
-/* Any value, checked and passed over. */
+/* Passes over any value, which is checked. */
 int gpt_scan_skip(struct gpt_scan *s) GPT_MUST_USE;
 
 #endif

@@ -1,12 +1,17 @@
 /* The fields of a line, taken while json_scan.h's cursor passes over it: what
- * is wanted is checked, unescaped and copied in one go. Read from
- * gpt_jsonl_scan() upwards. */
+ * is wanted is checked, unescaped and copied in one step. Read from
+ * gpt_jsonl_scan() upwards.
+ *
+ * The whole line is checked, even after all fields are found: a later key of
+ * the same name counts, and a line that Python would refuse must not be half
+ * used. Strings of a line are in one buffer, reserved once for the longest that
+ * they can be, so that views into it stay valid until the next line. */
 #include "text/jsonl.h"
 
 #include "base/memory.h"
-#include "text/json_scan.h"
 #include "text/unicode.h"
 
+#include <assert.h>
 #include <string.h>
 
 struct field {
@@ -21,18 +26,19 @@ struct field {
 struct gpt_jsonl {
     struct field *fields;
     size_t n_fields;
-    struct gpt_buf text; /* unescaped strings of the line, reserved at once */
-    struct gpt_scan scan; /* over the line */
+    struct gpt_buf text;  /* unescaped strings of the line, reserved at once */
+    struct gpt_scan scan; /* the cursor in the line */
 };
 
-/* The string under s's cursor, into j->text. That has room for the whole line,
- * and nothing is shorter than what it stands for, so the block never moves
- * while slices point into it. */
+/* Unescapes the string under s's cursor into j->text. That has room for the
+ * whole line, and nothing is shorter than what it stands for, so the block
+ * never moves while views point into it. */
 static int unescape(struct gpt_jsonl *j, struct gpt_scan *s,
                     struct gpt_str *string)
 {
     size_t line = (size_t)(j->scan.end - j->scan.begin);
 
+    assert(j->text.len <= line);
     if (gpt_buf_reserve(&j->text, line - j->text.len + GPT_SCAN_SLACK) !=
         GPT_OK)
         return gpt_fail(j->scan.err, GPT_EFAIL,
@@ -100,6 +106,7 @@ static int take_list(struct gpt_jsonl *j, struct field *f)
     return gpt_scan_expect(s, ']', "',' or ']'");
 }
 
+/* Forgets what an earlier key of the same name has given. */
 static int take_value(struct gpt_jsonl *j, struct field *f)
 {
     f->found = true;
@@ -114,7 +121,7 @@ static struct field *find_field(struct gpt_jsonl *j, struct gpt_str key)
     for (size_t i = 0; i < j->n_fields; i++) {
         struct field *f = &j->fields[i];
 
-        if (f->key_len == key.len && memcmp(f->key, key.data, key.len) == 0)
+        if (gpt_str_equal(key, f->key, f->key_len))
             return f;
     }
     return NULL;
@@ -126,7 +133,7 @@ static int take_member(struct gpt_jsonl *j)
     bool escaped;
 
     GPT_TRY(gpt_scan_key(&j->scan, &key, &escaped));
-    if (escaped) {
+    if (escaped) { /* rare: a second cursor takes the key's meaning */
         struct gpt_scan again = j->scan;
 
         again.p = (const uint8_t *)key.data - 1;
@@ -159,14 +166,11 @@ int gpt_jsonl_open(struct gpt_jsonl **out, const char *const *keys,
                    size_t n_keys, struct gpt_err *err)
 {
     struct gpt_jsonl *j;
+    int status;
 
     GPT_TRY(gpt_new(&j, 1, sizeof(*j), "a JSON scanner", err));
-    int status = gpt_new(&j->fields, n_keys, sizeof(*j->fields),
-                         "a JSON scanner", err);
-    if (status != GPT_OK) {
-        gpt_free(j);
-        return status;
-    }
+    GPT_TRY_GOTO(status, gpt_new(&j->fields, n_keys, sizeof(*j->fields),
+                                 "a JSON scanner", err), fail);
     j->n_fields = n_keys;
     for (size_t i = 0; i < n_keys; i++) {
         j->fields[i].key = keys[i];
@@ -174,6 +178,9 @@ int gpt_jsonl_open(struct gpt_jsonl **out, const char *const *keys,
     }
     *out = j;
     return GPT_OK;
+fail:
+    gpt_free(j);
+    return status;
 }
 
 void gpt_jsonl_close(struct gpt_jsonl *j)
@@ -208,6 +215,7 @@ int gpt_jsonl_scan(struct gpt_jsonl *j, const char *line, size_t len,
         return gpt_fail(err, GPT_EDATA, "not JSON: byte order mark at byte %zu",
                         gpt_scan_column(s));
     GPT_TRY(scan_object(j));
+    /* only a line that is right as a whole is asked for its fields */
     for (size_t i = 0; i < j->n_fields; i++) {
         const struct field *f = &j->fields[i];
 
@@ -226,7 +234,7 @@ void gpt_jsonl_trim(struct gpt_jsonl *j)
     gpt_buf_free(&j->text);
 }
 
-enum gpt_jsonl_bad gpt_jsonl_bad(const struct gpt_jsonl *j)
+enum gpt_json_bad gpt_jsonl_bad(const struct gpt_jsonl *j)
 {
     return j->scan.bad;
 }
@@ -234,6 +242,7 @@ enum gpt_jsonl_bad gpt_jsonl_bad(const struct gpt_jsonl *j)
 size_t gpt_jsonl_strings(const struct gpt_jsonl *j, size_t key,
                          const struct gpt_str **strings)
 {
+    assert(key < j->n_fields);
     *strings = j->fields[key].strings;
     return j->fields[key].n;
 }

@@ -11,32 +11,7 @@
 #ifndef GPT_TEXT_JSONL_H
 #define GPT_TEXT_JSONL_H
 
-#include "base/status.h"
-
-enum { GPT_JSONL_MAX_DEPTH = 1024 }; /* of arrays and objects */
-
-struct gpt_str {
-    const char *data;
-    size_t len;
-};
-
-/* Kinds of bad lines; the word begins the message, or is in it. */
-#define GPT_JSONL_BAD_LIST(X)                                                  \
-    X(GPT_BAD_BLANK, "blank line")                                             \
-    X(GPT_BAD_SYNTAX, "not JSON")                                              \
-    X(GPT_BAD_TRUNCATED, "truncated")                                          \
-    X(GPT_BAD_UTF8, "invalid UTF-8")                                           \
-    X(GPT_BAD_CONTROL, "raw control character")                                \
-    X(GPT_BAD_NUL, "NUL byte")                                                 \
-    X(GPT_BAD_NO_FIELD, "no field")                                            \
-    X(GPT_BAD_TYPE, "not a string")
-
-enum gpt_jsonl_bad {
-#define X(name, word) name,
-    GPT_JSONL_BAD_LIST(X)
-#undef X
-    GPT_JSONL_BADS
-};
+#include "text/json_scan.h"
 
 struct gpt_jsonl;
 
@@ -55,7 +30,7 @@ int gpt_jsonl_scan(struct gpt_jsonl *s, const char *line, size_t len,
 void gpt_jsonl_trim(struct gpt_jsonl *s);
 
 /* The kind of bad line of the scan that has just failed with GPT_EDATA. */
-enum gpt_jsonl_bad gpt_jsonl_bad(const struct gpt_jsonl *s);
+enum gpt_json_bad gpt_jsonl_bad(const struct gpt_jsonl *s);
 
 /* The strings of field `key` in the line scanned last: one for a string, any
  * number for a list of strings. Unescaped valid UTF-8, which may hold NUL;

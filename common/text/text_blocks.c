@@ -1,24 +1,30 @@
-/* A corpus as blocks: see text_blocks.h. Start at gpt_blocks_next(). */
+/* A corpus as blocks: see text_blocks.h. Start at gpt_blocks_next().
+ *
+ * A block is what was left after the last cut and about a megabyte more, up to
+ * the last safe cut in it. Where there is none the block doubles, so that the
+ * time stays linear however long a line is. The caller's memory goes round: a
+ * block is filled in place, and only what comes after the cut is copied. */
 #include "text/text_blocks.h"
 
 #include "base/memory.h"
 #include "text/input.h"
 #include "text/inputs.h"
 
+#include <assert.h>
 #include <string.h>
 #include <sys/stat.h>
 
-enum { BLOCK = 1 << 20 };
+enum { BLOCK = 1 << 20 }; /* bytes: much more than a line, less than a cache */
 
 struct gpt_blocks {
     struct gpt_blocks_options options;
     int64_t next_input, total, closed_bytes;
     struct gpt_input *in; /* being read, or NULL */
     bool jsonl, guessed;
-    bool fresh; /* nothing was read of the open file */
+    bool fresh; /* nothing has been read of the open file */
     const char *name;
-    int64_t line;       /* of the first byte of `rest` */
-    struct gpt_buf rest; /* read after the last cut */
+    int64_t line;        /* number of the line that `rest` begins in */
+    struct gpt_buf rest; /* what was read after the last cut */
 };
 
 /* ---- where to cut ---- */
@@ -33,9 +39,11 @@ static bool is_visible(char c)
     return c > ' ' && c < 0x7F;
 }
 
-/* Bytes up to the last safe cut, 0 = none: after a newline of JSON Lines;
- * between a visible character and white space of text, which no piece spans
- * and across which no pattern looks. */
+/* Bytes up to the last safe cut, 0 = none. In JSON Lines that is after a
+ * newline. In text it is between a visible ASCII character and white space: no
+ * piece spans that place, and no pattern decides on one side by what is on the
+ * other, for white space looks ahead only, and visible characters never look
+ * behind. */
 static size_t last_cut(const char *p, size_t len, bool jsonl)
 {
     for (size_t i = len; i-- > 1;)
@@ -67,7 +75,8 @@ static bool looks_jsonl(const char *p, size_t len)
     return i < len && p[i] == '{';
 }
 
-static void decide(struct gpt_blocks *s, const struct gpt_block *b)
+/* By name before content: a text file may begin with a brace. */
+static void decide_format(struct gpt_blocks *s, const struct gpt_block *b)
 {
     const char *path = s->options.inputs[s->next_input - 1];
 
@@ -83,7 +92,9 @@ static void decide(struct gpt_blocks *s, const struct gpt_block *b)
 
 /* ---- files ---- */
 
-static int add_up(struct gpt_blocks *s, struct gpt_err *err)
+/* The sum of the files' sizes, for the progress line; a missing file is
+ * reported now and not after hours. */
+static int sum_sizes(struct gpt_blocks *s, struct gpt_err *err)
 {
     for (int64_t i = 0; i < s->options.n_inputs; i++) {
         const char *path = s->options.inputs[i];
@@ -107,14 +118,15 @@ int gpt_blocks_open(struct gpt_blocks **blocks,
                     struct gpt_err *err)
 {
     struct gpt_blocks *s;
+    int status;
 
     GPT_TRY(gpt_new(&s, 1, sizeof(*s), "corpus reader", err));
     s->options = *options;
-    int status = add_up(s, err);
-    if (status != GPT_OK)
-        gpt_free(s);
-    else
-        *blocks = s;
+    GPT_TRY_GOTO(status, sum_sizes(s, err), fail);
+    *blocks = s;
+    return GPT_OK;
+fail:
+    gpt_free(s);
     return status;
 }
 
@@ -159,7 +171,8 @@ int64_t gpt_blocks_consumed(const struct gpt_blocks *s)
 /* ---- blocks ---- */
 
 /* Reads until b is full or the file ends. */
-static int fill(struct gpt_blocks *s, struct gpt_block *b, struct gpt_err *err)
+static int fill_block(struct gpt_blocks *s, struct gpt_block *b,
+                      struct gpt_err *err)
 {
     while (b->len < b->cap) {
         size_t got;
@@ -175,10 +188,11 @@ static int fill(struct gpt_blocks *s, struct gpt_block *b, struct gpt_err *err)
     return GPT_OK;
 }
 
-/* What comes after the cut waits for the next block. */
+/* Keeps what comes after the cut for the next block. */
 static int keep_rest(struct gpt_blocks *s, struct gpt_block *b, size_t cut,
                      struct gpt_err *err)
 {
+    assert(cut > 0 && cut <= b->len);
     s->rest.len = 0;
     if (gpt_buf_add(&s->rest, b->data + cut, b->len - cut) != GPT_OK)
         return gpt_fail(err, GPT_EFAIL, "cannot allocate %zu bytes for %s",
@@ -187,7 +201,8 @@ static int keep_rest(struct gpt_blocks *s, struct gpt_block *b, size_t cut,
     return GPT_OK;
 }
 
-/* The next block of the open file. */
+/* Fills *b with the next block of the open file; it is empty when the file is.
+ */
 static int next_block(struct gpt_blocks *s, struct gpt_block *b,
                       struct gpt_err *err)
 {
@@ -199,11 +214,12 @@ static int next_block(struct gpt_blocks *s, struct gpt_block *b,
         GPT_TRY(gpt_grow(&b->data, &b->cap, want, 1, "a block of text", err));
         if (s->rest.len)
             memcpy(b->data, s->rest.data, s->rest.len);
+        assert(b->len == 0 || s->rest.len == 0);
         b->len += s->rest.len;
         s->rest.len = 0;
-        GPT_TRY(fill(s, b, err));
+        GPT_TRY(fill_block(s, b, err));
         if (s->fresh)
-            decide(s, b);
+            decide_format(s, b);
         s->fresh = false;
         if (!s->in) /* the file ended */
             break;

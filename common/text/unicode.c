@@ -1,10 +1,12 @@
-/* The part of unicode.h that is too long to be inline. */
+/* The part of unicode.h that is too long to be inline. Start at
+ * gpt_utf8_valid(). */
 #include "text/unicode.h"
 
 #include "text/unicode_nfc.h"
 
 #include <string.h>
 
+/* The ranges are in order. */
 static bool in_ranges(const uint32_t (*ranges)[2], size_t n, uint32_t cp)
 {
     for (size_t i = 0; i < n && ranges[i][0] <= cp; i++)
@@ -13,6 +15,10 @@ static bool in_ranges(const uint32_t (*ranges)[2], size_t n, uint32_t cp)
     return false;
 }
 
+/* Eight bytes of ASCII at a time; a character beyond it is decoded alone, by
+ * the one function that knows what UTF-8 is, so that there is no second notion
+ * of it. Each character is whole before the next begins: no state is carried.
+ */
 size_t gpt_utf8_valid(const char *text, size_t len)
 {
     const uint8_t *p = (const uint8_t *)text;
@@ -40,6 +46,7 @@ size_t gpt_utf8_valid(const char *text, size_t len)
 
 bool gpt_unicode_is_word(uint32_t cp)
 {
+    /* Alphabetic, Join_Control and Pc beyond the classes below */
     static const uint32_t others[][2] = {
         {0x5F, 0x5F},       {0x200C, 0x200D},   {0x203F, 0x2040},
         {0x2054, 0x2054},   {0x24B6, 0x24E9},   {0xFE33, 0xFE34},
@@ -50,7 +57,7 @@ bool gpt_unicode_is_word(uint32_t cp)
 
     if (c >= GPT_UC_LO || c == GPT_UC_M)
         return true;
-    if (c == GPT_UC_N)
+    if (c == GPT_UC_N) /* Nd and Nl are word characters, No is not */
         return !in_ranges(gpt_unicode_no, gpt_unicode_n_no, cp);
     return in_ranges(others, GPT_COUNT(others), cp);
 }

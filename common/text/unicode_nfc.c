@@ -1,11 +1,16 @@
-/* Normalization form C (UAX #15). Nearly all text is in form C already and is
- * only looked at; what is not is put right from one stable starter to the
- * next: a character of class 0 that neither changes nor joins what is before
- * it. Start at gpt_nfc(). */
+/* Normalization form C (UAX #15). Start at gpt_nfc().
+ *
+ * Nearly all text is in form C already and is only read. What is not is put
+ * right in stretches between boundaries. A boundary is a character of class 0
+ * that neither changes nor joins what is before it: no rule reaches across its
+ * beginning, so that a stretch can be normalized as if it were a text. In a
+ * stretch the three steps of the standard follow each other: decompose all
+ * characters, sort marks by class, compose again. */
 #include "text/unicode_nfc.h"
 
 #include "text/unicode.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,9 +30,9 @@ static struct gpt_nfc_kind_info kind_of(uint32_t cp)
 
 /* ---- what needs no change ---- */
 
-/* A character that nothing before it acts on, and length of it. Bytes that are
- * not UTF-8 are such. */
-static bool is_fence(const uint8_t *p, size_t len, size_t *n)
+/* True for a character that nothing before it acts on; *n is its length. A byte
+ * that is not UTF-8 is such a character, as it never changes. */
+static bool is_boundary(const uint8_t *p, size_t len, size_t *n)
 {
     uint32_t cp;
     int bytes = gpt_utf8_decode(p, len, &cp);
@@ -37,6 +42,7 @@ static bool is_fence(const uint8_t *p, size_t len, size_t *n)
     return kind.class == 0 && !kind.unstable;
 }
 
+/* First position from i on that is not ASCII. */
 static size_t skip_ascii(const uint8_t *p, size_t i, size_t len)
 {
     uint64_t word;
@@ -51,16 +57,19 @@ static size_t skip_ascii(const uint8_t *p, size_t i, size_t len)
     return i;
 }
 
+/* The quick check of UAX #15, section 9, but a character that may change counts
+ * as one that does. What it returns is the last boundary before that place, as
+ * the characters between may be part of the change. */
 size_t gpt_nfc_stable(const char *text, size_t len)
 {
     const uint8_t *p = (const uint8_t *)text;
-    size_t i = 0, fence = 0;
+    size_t i = 0, boundary = 0;
     unsigned last_class = 0;
 
     while (i < len) {
         if (p[i] < 0x80) {
             i = skip_ascii(p, i, len);
-            fence = i - 1;
+            boundary = i - 1;
             last_class = 0;
             continue;
         }
@@ -68,9 +77,9 @@ size_t gpt_nfc_stable(const char *text, size_t len)
         int n = gpt_utf8_decode(p + i, len - i, &cp);
         struct gpt_nfc_kind_info kind = kind_of(n ? cp : 0);
         if (kind.unstable || (kind.class && kind.class < last_class))
-            return fence;
+            return boundary;
         if (kind.class == 0)
-            fence = i;
+            boundary = i;
         last_class = kind.class;
         i += n ? (size_t)n : 1;
     }
@@ -79,8 +88,9 @@ size_t gpt_nfc_stable(const char *text, size_t len)
 
 /* ---- decomposition ---- */
 
-/* Characters of a stretch: class << 53 | position << 21 | code point, so that
- * sorting brings marks into canonical order. */
+/* Characters of a stretch: class << 53 | position << 21 | code point. Sorted as
+ * numbers, marks come into canonical order, and the position makes the sort
+ * stable, which qsort() is not. */
 struct letters {
     uint64_t *at;
     size_t n, cap;
@@ -116,7 +126,7 @@ static int compare_mapping(const void *key, const void *row)
 
 static int decompose(struct letters *l, uint32_t cp, struct gpt_err *err)
 {
-    uint32_t s = cp - S_BASE;
+    uint32_t s = cp - S_BASE; /* Hangul syllables go by arithmetic */
 
     if (s < S_COUNT) {
         GPT_TRY(add_letter(l, L_BASE + s / (V_COUNT * T_COUNT), err));
@@ -166,8 +176,10 @@ static int compare_pair(const void *key, const void *row)
     return (a->second > b->second) - (a->second < b->second);
 }
 
-/* 0 when the two do not join. */
-static uint32_t join(uint32_t first, uint32_t second)
+/* The character that two make, 0 when they make none. Hangul goes by
+ * arithmetic, the others by the table, from which the standard's exclusions are
+ * left out. */
+static uint32_t compose_pair(uint32_t first, uint32_t second)
 {
     uint32_t l = first - L_BASE, v = second - V_BASE, s = first - S_BASE;
 
@@ -182,8 +194,9 @@ static uint32_t join(uint32_t first, uint32_t second)
     return pair ? pair->joined : 0;
 }
 
-/* Each character joins the starter before it unless one between them stands in
- * its way: one of no lower class. */
+/* Joins each character to the starter before it, unless one between them blocks
+ * it: one of the same or a higher class. The result is written over the list,
+ * as it is never longer. */
 static void compose(struct letters *l)
 {
     size_t n = 0, starter = 0;
@@ -195,7 +208,7 @@ static void compose(struct letters *l)
         bool free = have_starter &&
                     (n == starter + 1 || class_of(l->at[n - 1]) < class);
         uint32_t joined =
-            free ? join(cp_of(l->at[starter]), cp_of(letter)) : 0;
+            free ? compose_pair(cp_of(l->at[starter]), cp_of(letter)) : 0;
 
         if (joined) {
             l->at[starter] = joined;
@@ -205,6 +218,7 @@ static void compose(struct letters *l)
             starter = n;
             have_starter = true;
         }
+        assert(n <= i);
         l->at[n++] = letter;
     }
     l->n = n;
@@ -242,31 +256,41 @@ static int add_text(struct gpt_buf *out, const uint8_t *p, size_t len,
                : gpt_fail(err, GPT_EFAIL, "cannot allocate a text");
 }
 
+/* Appends the next part of text[0..len) in form C, len > 0, and returns in
+ * *used how much that was: what is stable, and the stretch after it. */
+static int add_part(struct gpt_buf *out, struct letters *l, const uint8_t *p,
+                    size_t len, size_t *used, struct gpt_err *err)
+{
+    size_t n, end = gpt_nfc_stable((const char *)p, len);
+    uint32_t cp;
+
+    /* a stray byte at the last boundary is a stable text of its own */
+    if (end < len && gpt_utf8_decode(p + end, len - end, &cp) == 0)
+        end++;
+    GPT_TRY(add_text(out, p, end, err));
+    *used = end;
+    if (end == len)
+        return GPT_OK;
+    is_boundary(p + end, len - end, &n); /* for the length of the first one */
+    for (end += n; end < len && !is_boundary(p + end, len - end, &n);)
+        end += n;
+    assert(end <= len);
+    GPT_TRY(add_stretch(out, l, p + *used, end - *used, err));
+    *used = end;
+    return GPT_OK;
+}
+
 int gpt_nfc(struct gpt_buf *out, const char *text, size_t len,
             struct gpt_err *err)
 {
     const uint8_t *p = (const uint8_t *)text;
     struct letters letters = {0};
+    size_t used;
     int status = GPT_OK;
 
-    while (len && status == GPT_OK) {
-        size_t n, end = gpt_nfc_stable((const char *)p, len);
-        uint32_t cp;
-
-        if (end < len && gpt_utf8_decode(p + end, len - end, &cp) == 0)
-            end++; /* a stray byte is a fence of its own */
-        status = add_text(out, p, end, err);
-        p += end;
-        len -= end;
-        if (len == 0 || status != GPT_OK)
-            break;
-        is_fence(p, len, &n);
-        for (end = n; end < len && !is_fence(p + end, len - end, &n);)
-            end += n;
-        status = add_stretch(out, &letters, p, end, err);
-        p += end;
-        len -= end;
-    }
+    for (; len; p += used, len -= used)
+        GPT_TRY_GOTO(status, add_part(out, &letters, p, len, &used, err), out);
+out:
     gpt_free(letters.at);
     return status;
 }

@@ -1,12 +1,17 @@
-/* Matching of added tokens with a trie of bytes. Start at gpt_added_next(). */
+/* Matching of added tokens with a trie of bytes. Start at gpt_added_next().
+ * Texts hold few added tokens, so that what must be fast is to find none: a
+ * position is looked at only if its byte begins a token, and where all tokens
+ * begin with one byte ('<' as a rule) memchr finds the positions. */
 #include "tokenizer/added_tokens.h"
 
 #include "base/memory.h"
+#include "text/str.h"
 #include "text/unicode.h"
 
-#include <string.h>
+#include <assert.h>
 
-/* Nodes of a level are a list by `sibling`. Node 0 is the root. */
+/* The children of a node are a list by `sibling`. Node 0 is the root, and as
+ * no node's child it also means "none". */
 struct node {
     int32_t token; /* index + 1 of the token that ends here, 0 = none */
     uint32_t child, sibling;
@@ -39,6 +44,7 @@ static uint32_t add_child(struct gpt_added *a, uint32_t parent, uint8_t byte)
 {
     uint32_t i = (uint32_t)a->n_nodes++;
 
+    assert(parent < i);
     a->nodes[i] = (struct node){.sibling = a->nodes[parent].child,
                                 .byte = byte};
     a->nodes[parent].child = i;
@@ -64,8 +70,7 @@ static int add_token(struct gpt_added *a, size_t index, const char *what,
         return gpt_fail(err, GPT_EDATA, "%s: added tokens %d and %d are both "
                         "'%.*s'", what,
                         (int)a->tokens[a->nodes[at].token - 1].id,
-                        (int)token->id,
-                        (int)(token->len < 200 ? token->len : 200),
+                        (int)token->id, gpt_str_shown(token->len),
                         token->text);
     a->nodes[at].token = (int32_t)index + 1;
     return GPT_OK;
@@ -84,14 +89,16 @@ static void index_first_bytes(struct gpt_added *a)
         a->only_first = -1;
 }
 
-static int fill(struct gpt_added *a, const struct gpt_added_token *tokens,
-                size_t n, const char *what, struct gpt_err *err)
+static int build_trie(struct gpt_added *a,
+                      const struct gpt_added_token *tokens, size_t n,
+                      const char *what, struct gpt_err *err)
 {
     size_t n_bytes = 0;
 
     for (size_t i = 0; i < n; i++)
         n_bytes += tokens[i].len;
     GPT_TRY(gpt_new(&a->tokens, n, sizeof(*a->tokens), "added tokens", err));
+    /* a node for each byte at most, and the root */
     GPT_TRY(gpt_new(&a->nodes, n_bytes + 1, sizeof(*a->nodes),
                     "added tokens", err));
     a->n = n;
@@ -115,7 +122,7 @@ int gpt_added_open(struct gpt_added **out, const struct gpt_added_token *tokens,
     if (n == 0)
         return GPT_OK;
     GPT_TRY(gpt_new(&a, 1, sizeof(*a), "added tokens", err));
-    int status = fill(a, tokens, n, what, err);
+    int status = build_trie(a, tokens, n, what, err);
     if (status != GPT_OK) {
         gpt_added_close(a);
         return status;
@@ -135,6 +142,7 @@ void gpt_added_close(struct gpt_added *a)
 
 /* ---- searching ---- */
 
+/* The longest token that text[0..len) begins with, or NULL; len > 0. */
 static const struct gpt_added_token *longest_at(const struct gpt_added *a,
                                                 const char *text, size_t len)
 {
@@ -168,6 +176,7 @@ static size_t next_start(const struct gpt_added *a, const char *text,
 /* Start of the character that ends before position i > 0. */
 static size_t char_before(const char *text, size_t i)
 {
+    assert(i > 0);
     size_t start = i - 1;
 
     while (start > 0 && i - start < 4 &&
@@ -176,6 +185,8 @@ static size_t char_before(const char *text, size_t i)
     return start;
 }
 
+/* The character at text, and its length. A byte that is not UTF-8 counts as
+ * U+0000, which is neither a word character nor white space. */
 static uint32_t char_at(const char *text, size_t len, size_t *n)
 {
     uint32_t cp;
@@ -190,6 +201,7 @@ static bool blank_at(const char *text, size_t i, size_t len, size_t *n)
     return gpt_unicode_class(char_at(text + i, len - i, n)) == GPT_UC_SPACE;
 }
 
+/* True when no word character is beside text[start..end). */
 static bool is_alone(const char *text, size_t len, size_t start, size_t end)
 {
     size_t n;
@@ -219,6 +231,8 @@ static size_t take_left(const char *text, size_t start, size_t limit)
     return start;
 }
 
+/* `end` moved after the white space there. Several tokens in a row of blanks
+ * would each walk to its end, in quadratic time: so that end is kept. */
 static size_t take_right(const char *text, size_t len, size_t end,
                          struct gpt_added_search *search)
 {
@@ -244,6 +258,7 @@ bool gpt_added_next(const struct gpt_added *a, bool special, const char *text,
             longest_at(a, text + start, len - start);
         size_t end = start + (token ? token->len : 1);
 
+        /* a special token that is not asked for is passed over as a whole */
         search->at = end;
         if (!token || (token->special && !special) ||
             (token->single_word && !is_alone(text, len, start, end)))
@@ -253,6 +268,7 @@ bool gpt_added_next(const struct gpt_added *a, bool special, const char *text,
                               search->done < start ? search->done : start);
         if (token->rstrip)
             end = take_right(text, len, end, search);
+        assert(start < end && end <= len);
         search->done = end;
         *span = (struct gpt_added_span){start, end, token->id};
         return true;

@@ -1,8 +1,11 @@
-/* The alphabet of bytelevel.h, by arithmetic: what is moved up lies in three
- * ranges of bytes, 00-20, 7F-A0 and AD. */
+/* The alphabet of bytelevel.h, by arithmetic: the bytes that are moved up are
+ * in three ranges, 00-20, 7F-A0 and AD, and get the letters from U+0100 on in
+ * their order. Start at gpt_byte_letter(). */
 #include "tokenizer/bytelevel.h"
 
 #include "text/unicode.h"
+
+#include <assert.h>
 
 enum { FIRST_MOVED = 0x100, N_MOVED = 68 };
 
@@ -22,15 +25,18 @@ int gpt_letter_byte(uint32_t cp)
     uint32_t n = cp - FIRST_MOVED;
     if (n >= N_MOVED)
         return -1;
-    if (n == N_MOVED - 1)
+    if (n == N_MOVED - 1) /* the third range is this byte alone */
         return 0xAD;
     return (int)(n <= 0x20 ? n : n - 0x21 + 0x7F);
 }
 
+/* First come the bytes that are their own letters, in three ranges, then those
+ * that are moved. */
 uint8_t gpt_byte_of_rank(int rank)
 {
     int kept[] = {0x21, 0x7E, 0xA1, 0xAC, 0xAE, 0xFF};
 
+    assert(rank >= 0 && rank < 256);
     for (int i = 0; i < 6; i += 2) {
         int n = kept[i + 1] - kept[i] + 1;
 

@@ -1,5 +1,6 @@
-/* What a family of tokenizers implements behind tokenizer.h. A family's own
- * structs begin with struct gpt_tokenizer and struct gpt_encoder. */
+/* What a family of tokenizers implements for tokenizer.h. A family's own
+ * structs begin with struct gpt_tokenizer and struct gpt_encoder. A new family
+ * is a file family_*.c, a row here and a row in tokenizer.c. */
 #ifndef GPT_TOKENIZER_FAMILY_H
 #define GPT_TOKENIZER_FAMILY_H
 
@@ -7,6 +8,7 @@
 
 struct gpt_tokenizer_family {
     const char *type; /* Megatron's name */
+    /* reads the files; GPT_EUSAGE when the options lack what the type needs */
     int (*open)(struct gpt_tokenizer **tok,
                 const struct gpt_tokenizer_options *options,
                 struct gpt_err *err);
@@ -33,10 +35,18 @@ struct gpt_encoder {
     const struct gpt_tokenizer *tok;
 };
 
-/* The path of --tokenizer-model: itself, or `name` in it, a directory. */
+/* The file that `model` means: itself, or `name` in it where it is a directory.
+ */
 int gpt_tokenizer_file(const char *model, const char *name, char *path,
                        size_t cap, struct gpt_err *err) GPT_MUST_USE;
+/* True when names of special tokens in a text are these tokens. */
 bool gpt_tokenizer_parses_special(const struct gpt_tokenizer_options *o);
+
+/* The encoder of a family that keeps nothing between texts. */
+int gpt_plain_encoder_open(struct gpt_encoder **enc,
+                           const struct gpt_tokenizer *tok,
+                           struct gpt_err *err);
+void gpt_plain_encoder_close(struct gpt_encoder *enc);
 
 extern const struct gpt_tokenizer_family gpt_family_gpt2;
 extern const struct gpt_tokenizer_family gpt_family_hf;

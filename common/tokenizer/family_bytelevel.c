@@ -1,11 +1,15 @@
 /* Encoding and decoding for all byte-level families, and GPT2BPETokenizer, the
- * simplest of them. A text goes down the steps of Hugging Face tokenizers:
- * added tokens, normalization, added tokens that are looked for after it,
- * pieces. Start at gpt_bytelevel_encode_text(). */
+ * simplest of them. A text goes through the steps of Hugging Face tokenizers:
+ * added tokens are cut out, what lies between is normalized, added tokens that
+ * are defined on normalized text are cut out of that, and what lies between
+ * those goes to bpe/encoder.h. Start at gpt_bytelevel_encode_text(), and read
+ * upwards: each step calls the one before it in the file. */
 #include "tokenizer/family_bytelevel.h"
 
 #include "base/memory.h"
 #include "text/unicode_nfc.h"
+
+#include <assert.h>
 
 struct bytelevel_encoder {
     struct gpt_encoder base;
@@ -13,6 +17,8 @@ struct bytelevel_encoder {
     struct gpt_buf normal, spaced; /* scratch */
 };
 
+/* In the order in which they are tried: a vocabulary may have several of them,
+ * and the first is the one that its documents were trained to end with. */
 const char *const gpt_eod_names[] = {
     "<|endoftext|>", "<|end_of_text|>", "</s>", "<|eot_id|>",
     "<\uff5cend\u2581of\u2581sentence\uff5c>", "<EOT>", "<eos>", NULL,
@@ -43,7 +49,7 @@ void gpt_bytelevel_close(struct gpt_tokenizer *tok)
     gpt_free(t);
 }
 
-/* Whether merging makes a token out of its bytes. */
+/* Says whether merging makes a token out of its bytes. */
 static int is_merged(struct gpt_bytelevel *t, int32_t id,
                      struct gpt_bpe_scratch *scratch, struct gpt_ids *ids,
                      bool *merged, struct gpt_err *err)
@@ -56,26 +62,31 @@ static int is_merged(struct gpt_bytelevel *t, int32_t id,
     return GPT_OK;
 }
 
-/* Looks for tokens that a piece is as a whole and merging does not make. Most
- * vocabularies have none; then there is no need to look a piece up. */
+/* Finds the tokens that a piece may be as a whole and that merging does not
+ * make. Most vocabularies have none; then no piece needs to be looked up, and
+ * *any stays false. Of tokens with the same bytes only the one in the map
+ * counts. */
 static int find_whole(struct gpt_bytelevel *t, bool *any, struct gpt_err *err)
 {
     struct gpt_bpe_scratch scratch = {.nodes = NULL};
     struct gpt_ids ids = {.data = NULL};
     int status = GPT_OK;
 
-    for (int32_t id = 0; id < t->vocab.n && status == GPT_OK; id++) {
+    for (int32_t id = 0; id < t->vocab.n; id++) {
         const struct gpt_str *token = &t->vocab.tokens[id];
-        bool merged = true;
+        bool merged;
 
-        if (token->len > 0)
-            status = is_merged(t, id, &scratch, &ids, &merged, err);
+        if (token->len == 0)
+            continue;
+        GPT_TRY_GOTO(status, is_merged(t, id, &scratch, &ids, &merged, err),
+                     out);
         if (merged ||
             gpt_token_map_find(&t->map, token->data, token->len) != id)
             continue;
         gpt_bpe_fix(t->bpe, id);
         *any = true;
     }
+out:
     gpt_bpe_scratch_free(&scratch);
     gpt_free(ids.data);
     return status;
@@ -128,20 +139,11 @@ void gpt_bytelevel_encoder_close(struct gpt_encoder *enc)
 static const struct gpt_bytelevel *tokenizer_of(
     const struct bytelevel_encoder *e)
 {
+    assert(e->base.tok->family->encode == gpt_bytelevel_encode_text);
     return (const struct gpt_bytelevel *)e->base.tok;
 }
 
-static int add_ids(struct gpt_ids *ids, const int32_t *id, size_t n,
-                   struct gpt_err *err)
-{
-    GPT_TRY(gpt_grow(&ids->data, &ids->cap, ids->len + n, sizeof(*ids->data),
-                     "token ids", err));
-    for (size_t i = 0; i < n; i++)
-        ids->data[ids->len++] = id[i];
-    return GPT_OK;
-}
-
-/* A text without added tokens. */
+/* Encodes a text without added tokens. */
 static int encode_words(struct bytelevel_encoder *e, const char *text,
                         size_t len, struct gpt_ids *ids, struct gpt_err *err)
 {
@@ -159,7 +161,9 @@ static int encode_words(struct bytelevel_encoder *e, const char *text,
 typedef int encode_fn(struct bytelevel_encoder *e, const char *text,
                       size_t len, struct gpt_ids *ids, struct gpt_err *err);
 
-/* The added tokens of a set, and by encode_between what lies between. */
+/* Encodes the added tokens of a set as their ids, and what lies between them by
+ * encode_between. A token may take white space around it, so a span may begin
+ * before the end of the one before it: then nothing lies between. */
 static int encode_around(struct bytelevel_encoder *e,
                          const struct gpt_added *added,
                          encode_fn *encode_between, const char *text,
@@ -174,7 +178,7 @@ static int encode_around(struct bytelevel_encoder *e,
         if (done < span.start)
             GPT_TRY(encode_between(e, text + done, span.start - done, ids,
                                    err));
-        GPT_TRY(add_ids(ids, &span.id, 1, err));
+        GPT_TRY(gpt_ids_add(ids, &span.id, 1, err));
         done = span.end;
     }
     return done < len ? encode_between(e, text + done, len - done, ids, err)
@@ -187,6 +191,7 @@ static int encode_normalized(struct bytelevel_encoder *e, const char *text,
 {
     const struct gpt_bytelevel *t = tokenizer_of(e);
 
+    /* nearly all text is in form C already and is not copied */
     if (t->nfc && gpt_nfc_stable(text, len) < len) {
         e->normal.len = 0;
         GPT_TRY(gpt_nfc(&e->normal, text, len, err));
@@ -204,10 +209,10 @@ int gpt_bytelevel_encode_text(struct gpt_encoder *enc, const char *text,
     struct bytelevel_encoder *e = (struct bytelevel_encoder *)enc;
     const struct gpt_bytelevel *t = tokenizer_of(e);
 
-    GPT_TRY(add_ids(ids, t->before, t->n_before, err));
+    GPT_TRY(gpt_ids_add(ids, t->before, t->n_before, err));
     GPT_TRY(encode_around(e, t->added, encode_normalized, text, len, ids,
                           err));
-    return add_ids(ids, t->after, t->n_after, err);
+    return gpt_ids_add(ids, t->after, t->n_after, err);
 }
 
 /* ---- decoding ---- */
@@ -224,6 +229,7 @@ const char *gpt_bytelevel_token(const struct gpt_tokenizer *tok, int32_t id,
 
 /* ---- GPT2BPETokenizer ---- */
 
+/* Fills in *t, whose owner closes it after a failure. */
 static int load_gpt2(struct gpt_bytelevel *t,
                      const struct gpt_tokenizer_options *o,
                      struct gpt_err *err)
@@ -248,7 +254,8 @@ static int gpt2_open(struct gpt_tokenizer **tok,
 
     if (!o->vocab_file || !o->merge_file)
         return gpt_fail(err, GPT_EUSAGE, "GPT2BPETokenizer needs %s",
-                        o->vocab_file ? "--merge-file" : "--vocab-file");
+                        o->vocab_file ? "a file of merges, merges.txt"
+                                      : "a vocabulary, vocab.json");
     GPT_TRY(gpt_bytelevel_new(&t, &gpt_family_gpt2, err));
     t->parse_special = gpt_tokenizer_parses_special(o);
     int status = load_gpt2(t, o, err);

@@ -13,10 +13,10 @@
 struct gpt_bytelevel {
     struct gpt_tokenizer base;
     struct gpt_vocab vocab;
-    struct gpt_token_map map; /* of what merging makes; may be empty */
+    struct gpt_token_map map; /* tokens that text may become; may be empty */
     struct gpt_bpe *bpe;
     struct gpt_bpe_model model;
-    struct gpt_added *added;            /* looked for in the text as it is */
+    struct gpt_added *added;            /* searched for in the text as it is */
     struct gpt_added *added_normalized; /* and in what normalization makes */
     bool parse_special; /* special tokens in the text are these tokens */
     bool nfc;           /* text is brought into form C */
@@ -37,7 +37,7 @@ int gpt_bytelevel_finish(struct gpt_bytelevel *t, gpt_pretok_fn *cut,
 /* Names that end-of-document tokens have, NULL-terminated. */
 extern const char *const gpt_eod_names[];
 
-/* What a family's table is made of. */
+/* The calls of a family's table. */
 void gpt_bytelevel_close(struct gpt_tokenizer *tok);
 int gpt_bytelevel_encoder_open(struct gpt_encoder **enc,
                                const struct gpt_tokenizer *tok,

@@ -1,6 +1,8 @@
 /* HuggingFaceTokenizer: a tokenizer.json of a byte-level BPE model, and beside
  * it tokenizer_config.json, which names the token that ends a document. Start
- * at hf_open(). */
+ * at hf_open(), then load_root(), which is the order in which the parts depend
+ * on each other: the model and the steps are checked first, because they may be
+ * refused; the vocabulary comes before the added tokens, which may be in it. */
 #include "base/io.h"
 #include "base/json.h"
 #include "base/memory.h"
@@ -28,7 +30,7 @@ struct hf {
     struct gpt_err *err;
 };
 
-static const cJSON *get(const cJSON *obj, const char *key)
+static const cJSON *member_of(const cJSON *obj, const char *key)
 {
     return cJSON_GetObjectItemCaseSensitive(obj, key);
 }
@@ -46,13 +48,14 @@ static int refuse_model(const struct hf *f, const char *key, const char *value)
                     "supported", f->path, key, value);
 }
 
-/* What would give other ids than merging alone. unk_token, fuse_unk and
+/* Refuses what would give other ids than merging alone. unk_token, fuse_unk and
  * byte_fallback never matter: every byte has a token. */
 static int check_model(const struct hf *f, const cJSON *model)
 {
     static const char *const affixes[] = {"continuing_subword_prefix",
                                           "end_of_word_suffix"};
-    const cJSON *type = get(model, "type"), *dropout = get(model, "dropout");
+    const cJSON *type = member_of(model, "type");
+    const cJSON *dropout = member_of(model, "dropout");
 
     if (!cJSON_IsObject(model))
         return gpt_fail(f->err, GPT_EDATA, "%s: no object 'model'", f->path);
@@ -64,7 +67,7 @@ static int check_model(const struct hf *f, const cJSON *model)
     if (!is_absent(dropout) && dropout->valuedouble != 0)
         return refuse_model(f, "dropout", "tokens by chance");
     for (size_t i = 0; i < GPT_COUNT(affixes); i++) {
-        const cJSON *affix = get(model, affixes[i]);
+        const cJSON *affix = member_of(model, affixes[i]);
 
         if (cJSON_IsString(affix) && *affix->valuestring)
             return refuse_model(f, affixes[i], affix->valuestring);
@@ -74,8 +77,9 @@ static int check_model(const struct hf *f, const cJSON *model)
 
 /* ---- added tokens ---- */
 
-/* One more than the highest id of an added token: they are counted by hand, as
- * there is no more reason for gaps than the file's size gives. */
+/* One more than the highest id of an added token. Ids may leave gaps, but a
+ * file must not make us allocate more than its own size justifies: hence the
+ * limit. */
 static int count_ids(const struct hf *f, const cJSON *added, int64_t *n_ids)
 {
     int64_t n = (int64_t)(f->file.vocab.len / ENTRY_BYTES);
@@ -96,6 +100,7 @@ static int count_ids(const struct hf *f, const cJSON *added, int64_t *n_ids)
 
 /* The id that an added token has in the vocabulary, -1 if it is not there. One
  * that cannot be written in the letters of bytes can only be at its place. */
+/* `scratch` has room for the token's text. */
 static int32_t find_in_vocab(const struct gpt_bytelevel *t,
                              const struct gpt_added_token *token, char *scratch)
 {
@@ -133,6 +138,7 @@ static int place_token(const struct hf *f, const struct gpt_added_token *token)
     return GPT_OK;
 }
 
+/* What Hugging Face assumes where a flag is absent. */
 static int read_flags(const struct hf *f, const cJSON *item,
                       struct gpt_added_token *token, bool *normalized)
 {
@@ -148,23 +154,26 @@ static int read_flags(const struct hf *f, const cJSON *item,
                             f->path, f->err);
 }
 
-/* Tokens that are looked for after normalization are normalized, too. */
+/* A token that is searched for in normalized text must be in that form itself,
+ * or it would never be found. */
 static int normalize_token(const struct hf *f, struct gpt_added_token *token)
 {
     struct gpt_buf b = {0};
+    int status;
 
     if (!f->pipeline.nfc ||
         gpt_nfc_stable(token->text, token->len) == token->len)
         return GPT_OK;
-    int status = gpt_nfc(&b, token->text, token->len, f->err);
+    GPT_TRY_GOTO(status, gpt_nfc(&b, token->text, token->len, f->err), out);
     char *text = gpt_arena_alloc(&f->t->vocab.arena, b.len + 1, 1);
-    if (status == GPT_OK && !text)
+    if (!text) {
         status = gpt_fail(f->err, GPT_EFAIL, "cannot allocate a vocabulary");
-    if (status == GPT_OK) {
-        memcpy(text, b.data, b.len);
-        token->text = text;
-        token->len = b.len;
+        goto out;
     }
+    memcpy(text, b.data, b.len);
+    token->text = text;
+    token->len = b.len;
+out:
     gpt_buf_free(&b);
     return status;
 }
@@ -225,6 +234,8 @@ static int read_added(struct hf *f, const cJSON *added)
     return status;
 }
 
+/* Before the added tokens are placed, so that the map holds only tokens that
+ * text may become by merging. */
 static int fill_map(struct hf *f)
 {
     struct gpt_vocab *v = &f->t->vocab;
@@ -238,6 +249,7 @@ static int fill_map(struct hf *f)
 
 /* ---- special tokens ---- */
 
+/* Copies the ids around a text, which are only now known to be in range. */
 static int copy_around(const struct hf *f, const int32_t *from, size_t n,
                        int32_t **ids, size_t *n_ids)
 {
@@ -253,14 +265,15 @@ static int copy_around(const struct hf *f, const int32_t *from, size_t n,
     return GPT_OK;
 }
 
-/* An added token by its text, else one of the model; -1 = none. */
+/* The id of an added token by its text, else of one of the model; -1 = none.
+ * The members that are read were checked by add_token(). */
 static int32_t find_token(const struct hf *f, const char *text)
 {
-    const cJSON *added = get(f->root, "added_tokens");
+    const cJSON *added = member_of(f->root, "added_tokens");
 
     for (const cJSON *i = added ? added->child : NULL; i; i = i->next)
-        if (strcmp(get(i, "content")->valuestring, text) == 0)
-            return (int32_t)get(i, "id")->valuedouble;
+        if (strcmp(member_of(i, "content")->valuestring, text) == 0)
+            return (int32_t)member_of(i, "id")->valuedouble;
     return gpt_token_map_find(&f->t->map, text, strlen(text));
 }
 
@@ -271,9 +284,9 @@ static int eod_of_config(const struct hf *f, const char *path)
     int status = GPT_OK;
 
     GPT_TRY(gpt_json_read(&config, path, MAX_CONFIG, f->err));
-    const cJSON *eos = get(config, "eos_token");
+    const cJSON *eos = member_of(config, "eos_token");
     if (cJSON_IsObject(eos))
-        eos = get(eos, "content");
+        eos = member_of(eos, "content");
     if (cJSON_IsString(eos)) {
         f->t->base.eod = find_token(f, eos->valuestring);
         if (f->t->base.eod < 0)
@@ -284,6 +297,7 @@ static int eod_of_config(const struct hf *f, const char *path)
     return status;
 }
 
+/* Without a configuration the names that are common decide. */
 static int find_eod(const struct hf *f)
 {
     char path[4200];
@@ -302,8 +316,8 @@ static int find_eod(const struct hf *f)
 
 static int load_root(struct hf *f)
 {
-    const cJSON *model = get(f->root, "model");
-    const cJSON *added = get(f->root, "added_tokens");
+    const cJSON *model = member_of(f->root, "model");
+    const cJSON *added = member_of(f->root, "added_tokens");
     struct gpt_bytelevel *t = f->t;
     int64_t n_ids;
     bool whole;
@@ -328,13 +342,14 @@ static int load_root(struct hf *f)
     return gpt_bytelevel_finish(t, f->pipeline.cut, whole, f->path, f->err);
 }
 
-static int load(struct hf *f)
+static int load_file(struct hf *f)
 {
-    int status = gpt_hf_file_read(&f->file, f->path, f->err);
+    int status;
 
+    GPT_TRY_GOTO(status, gpt_hf_file_read(&f->file, f->path, f->err), out);
     f->root = f->file.root;
-    if (status == GPT_OK)
-        status = load_root(f);
+    status = load_root(f);
+out:
     gpt_hf_file_close(&f->file);
     return status;
 }
@@ -345,13 +360,13 @@ static int hf_open(struct gpt_tokenizer **tok,
     struct hf f = {.o = o, .err = err};
 
     if (!o->model)
-        return gpt_fail(err, GPT_EUSAGE,
-                        "HuggingFaceTokenizer needs --tokenizer-model");
+        return gpt_fail(err, GPT_EUSAGE, "HuggingFaceTokenizer needs a "
+                        "tokenizer.json");
     GPT_TRY(gpt_tokenizer_file(o->model, "tokenizer.json", f.path,
                                sizeof(f.path), err));
     GPT_TRY(gpt_bytelevel_new(&f.t, &gpt_family_hf, err));
     f.t->parse_special = gpt_tokenizer_parses_special(o);
-    int status = load(&f);
+    int status = load_file(&f);
     if (status != GPT_OK) {
         gpt_bytelevel_close(&f.t->base);
         return status;

@@ -1,12 +1,14 @@
 /* NullTokenizer: a text is numbers with one space between, each an id. For
- * measuring without a vocabulary. */
-#include "base/memory.h"
+ * measurements without a vocabulary. Start at null_encode(). */
 #include "tokenizer/family.h"
 
 #include <stdio.h>
 #include <string.h>
 
-enum { MAX_SIZE = 1 << 24, CELL = 12 };
+enum {
+    MAX_SIZE = 1 << 24,
+    CELL = 12, /* bytes of a token's text: a space, eight digits, a NUL */
+};
 
 struct null_tokenizer {
     struct gpt_tokenizer base;
@@ -27,8 +29,9 @@ static int null_open(struct gpt_tokenizer **tok,
 
     if (o->vocab_size < 1 || o->vocab_size >= MAX_SIZE)
         return gpt_fail(err, GPT_EUSAGE,
-                        "NullTokenizer needs --vocab-size 1 to %d",
+                        "NullTokenizer needs a vocabulary size of 1 to %d",
                         MAX_SIZE - 1);
+    /* the last id is that of the end of a document */
     size_t n = (size_t)o->vocab_size + 1;
     GPT_TRY(gpt_new(&t, 1, sizeof(*t), "a tokenizer", err));
     t->base = (struct gpt_tokenizer){.family = &gpt_family_null,
@@ -47,21 +50,8 @@ static int null_open(struct gpt_tokenizer **tok,
     return GPT_OK;
 }
 
-static int null_encoder_open(struct gpt_encoder **enc,
-                             const struct gpt_tokenizer *tok,
-                             struct gpt_err *err)
-{
-    GPT_TRY(gpt_new(enc, 1, sizeof(**enc), "an encoder", err));
-    (*enc)->tok = tok;
-    return GPT_OK;
-}
-
-static void null_encoder_close(struct gpt_encoder *enc)
-{
-    gpt_free(enc);
-}
-
-/* The id that text[*at..] begins with; -1 when there is none in range. */
+/* The id that text[*at..] begins with; -1 when there is none in range. Digits
+ * are read only while the number is in range, so that it cannot overflow. */
 static int64_t read_id(const char *text, size_t len, size_t *at, int64_t limit)
 {
     int64_t id = 0;
@@ -84,9 +74,9 @@ static int null_encode(struct gpt_encoder *enc, const char *text, size_t len,
                             "offset %zu of a text: not an id below %lld, with "
                             "one space between", start,
                             (long long)enc->tok->vocab_size);
-        GPT_TRY(gpt_grow(&ids->data, &ids->cap, ids->len + 1,
-                         sizeof(*ids->data), "token ids", err));
-        ids->data[ids->len++] = (int32_t)id;
+        const int32_t found = (int32_t)id;
+
+        GPT_TRY(gpt_ids_add(ids, &found, 1, err));
     }
     return GPT_OK;
 }
@@ -104,8 +94,8 @@ const struct gpt_tokenizer_family gpt_family_null = {
     .type = "NullTokenizer",
     .open = null_open,
     .close = null_close,
-    .encoder_open = null_encoder_open,
-    .encoder_close = null_encoder_close,
+    .encoder_open = gpt_plain_encoder_open,
+    .encoder_close = gpt_plain_encoder_close,
     .encode = null_encode,
     .token_bytes = null_token,
 };

@@ -1,7 +1,10 @@
-/* The SentencePiece families, which differ in name only. For a BPE model the
- * text is cut between characters that no piece holds in a row, most of all
- * before words, and each part is looked up among those seen before. Start at
- * sp_encode(). */
+/* The SentencePiece families, which differ in name only. Start at sp_encode().
+ *
+ * A text is normalized as a whole. For a BPE model it is then cut at its seams,
+ * as in bpe/encoder.c: between characters that no piece holds in a row, which
+ * is before most words, since few pieces hold U+2581 but at their beginning;
+ * each part is looked up among those seen before. A unigram model is not cut:
+ * the best sum is of the whole text. */
 #include "base/memory.h"
 #include "tokenizer/added_tokens.h"
 #include "tokenizer/bpe/cache.h"
@@ -10,19 +13,20 @@
 #include "tokenizer/sp_normalize.h"
 #include "tokenizer/family.h"
 
+#include <assert.h>
 #include <string.h>
 
-enum { SEAMS = 64 }; /* bytes that gpt_seams_of() looks at */
+enum { SEAMS = 64 }; /* bytes that a call of gpt_seams_of() is about */
 
 struct sp_tokenizer {
     struct gpt_tokenizer base;
     struct gpt_sp_model model;
     struct gpt_sp_map map;
-    struct gpt_sp_trie trie; /* of a unigram model */
+    struct gpt_sp_trie trie;   /* for a unigram model */
+    struct gpt_seams seams;    /* for a BPE model */
     struct gpt_added *control; /* control pieces, where they are parsed */
-    struct gpt_str *tokens;  /* (model.n) as they are printed */
-    struct gpt_arena arena;
-    struct gpt_seams seams;    /* of a BPE model */
+    struct gpt_str *tokens;    /* (model.n) as they are printed */
+    struct gpt_arena arena;    /* owns their bytes */
 };
 
 struct sp_encoder {
@@ -47,6 +51,8 @@ static void sp_close(struct gpt_tokenizer *tok)
     gpt_free(t);
 }
 
+/* SentencePiece splits unused pieces again after merging, which is not done
+ * here. */
 static int check_pieces(struct sp_tokenizer *t, const char *path,
                         struct gpt_err *err)
 {
@@ -59,7 +65,7 @@ static int check_pieces(struct sp_tokenizer *t, const char *path,
     return GPT_OK;
 }
 
-/* A piece as text: spaces for U+2581, its byte for <0x0A>. */
+/* Prints a piece as the text that it stands for: a space for each U+2581. */
 static int print_piece(struct sp_tokenizer *t, int32_t id, struct gpt_err *err)
 {
     const struct gpt_sp_model *m = &t->model;
@@ -90,6 +96,7 @@ static int print_pieces(struct sp_tokenizer *t, struct gpt_err *err)
                     "a vocabulary", err));
     for (int64_t id = 0; id < m->n; id++)
         GPT_TRY(print_piece(t, (int32_t)id, err));
+    /* <0x0A> and the like stand for their byte */
     for (int byte = 0; byte < 256; byte++) {
         int32_t id = m->byte_id[byte];
         char *out = gpt_arena_alloc(&t->arena, 1, 1);
@@ -122,8 +129,9 @@ static int find_control(struct sp_tokenizer *t, const char *path,
     return status;
 }
 
-static int load(struct sp_tokenizer *t, const struct gpt_tokenizer_options *o,
-                struct gpt_err *err)
+static int load_model(struct sp_tokenizer *t,
+                      const struct gpt_tokenizer_options *o,
+                      struct gpt_err *err)
 {
     struct gpt_sp_model *m = &t->model;
 
@@ -150,11 +158,11 @@ static int sp_open_as(struct gpt_tokenizer **tok,
     struct sp_tokenizer *t;
 
     if (!o->model)
-        return gpt_fail(err, GPT_EUSAGE, "%s needs --tokenizer-model",
+        return gpt_fail(err, GPT_EUSAGE, "%s needs a tokenizer.model",
                         family->type);
     GPT_TRY(gpt_new(&t, 1, sizeof(*t), "a tokenizer", err));
     t->base.family = family;
-    int status = load(t, o, err);
+    int status = load_model(t, o, err);
     if (status != GPT_OK) {
         sp_close(&t->base);
         return status;
@@ -197,16 +205,8 @@ static const struct sp_tokenizer *tokenizer_of(const struct sp_encoder *e)
     return (const struct sp_tokenizer *)e->base.tok;
 }
 
-static int add_ids(struct gpt_ids *ids, const int32_t *more, size_t n,
-                   struct gpt_err *err)
-{
-    GPT_TRY(gpt_grow(&ids->data, &ids->cap, ids->len + n, sizeof(*ids->data),
-                     "token ids", err));
-    memcpy(ids->data + ids->len, more, n * sizeof(*more));
-    ids->len += n;
-    return GPT_OK;
-}
-
+/* Encodes a part of at most GPT_CACHE_SHORT bytes, of which `readable` may be
+ * read, by the protocol of bpe/cache.h. */
 static int encode_short(struct sp_encoder *e, const char *part, size_t len,
                         size_t readable, struct gpt_ids *ids,
                         struct gpt_err *err)
@@ -217,14 +217,13 @@ static int encode_short(struct sp_encoder *e, const char *part, size_t len,
     const struct gpt_cache_line *line = gpt_cache_find(&e->cache, key);
     size_t first = ids->len, n;
 
-    GPT_TRY(gpt_grow(&ids->data, &ids->cap, first + GPT_CACHE_IDS,
-                     sizeof(*ids->data), "token ids", err));
+    GPT_TRY(gpt_ids_reserve(ids, GPT_CACHE_IDS, err));
     ids->len += gpt_cache_get(line, key, ids->data + first);
     if (ids->len > first)
         return GPT_OK;
     const int32_t *known = gpt_cache_get_many(&e->cache, line, key, &n);
     if (n)
-        return add_ids(ids, known, n, err);
+        return gpt_ids_add(ids, known, n, err);
     GPT_TRY(gpt_sp_encode_bpe(&tokenizer_of(e)->model, &e->scratch, part, len,
                               ids, err));
     gpt_cache_put(&e->cache, key, ids->data + first, ids->len - first);
@@ -239,19 +238,20 @@ static int encode_long(struct sp_encoder *e, const char *part, size_t len,
 
     if (len > GPT_CACHE_LONG)
         return gpt_sp_encode_bpe(m, &e->scratch, part, len, ids, err);
-    uint32_t hash = gpt_cache_aim_long(&e->cache, part, len);
+    uint32_t hash = gpt_cache_hash_long(&e->cache, part, len);
     const int32_t *known =
         gpt_cache_get_long(&e->cache, hash, part, len, &n);
     if (n)
-        return add_ids(ids, known, n, err);
+        return gpt_ids_add(ids, known, n, err);
     GPT_TRY(gpt_sp_encode_bpe(m, &e->scratch, part, len, ids, err));
     gpt_cache_put_long(&e->cache, hash, part, len, ids->data + first,
                        ids->len - first);
     return GPT_OK;
 }
 
-/* Of several unknown ids in a row one stays: `first` is where this part's ids
- * begin, `text_first` where those of the text do. */
+/* Of several unknown ids in a row one stays. Inside a part the search has seen
+ * to that; here it is done where two parts meet. `first` is where this part's
+ * ids begin, `text_first` where those of the text do. */
 static void join_unknown(const struct gpt_sp_model *m, struct gpt_ids *ids,
                          size_t first, size_t text_first)
 {
@@ -265,7 +265,7 @@ static void join_unknown(const struct gpt_sp_model *m, struct gpt_ids *ids,
     ids->len--;
 }
 
-/* The part of a text from `begin` to `end`. */
+/* Encodes the part of a text from `begin` to `end`. */
 static int encode_part(struct sp_encoder *e, struct gpt_str text,
                        size_t begin, size_t end, size_t text_first,
                        struct gpt_ids *ids, struct gpt_err *err)
@@ -293,12 +293,15 @@ static int encode_parts(struct sp_encoder *e, struct gpt_str text,
         for (; cuts; cuts &= cuts - 1) {
             size_t end = at + (size_t)__builtin_ctzll(cuts) + 1;
 
+            /* no cut inside a character: symbols are whole characters, and an
+             * unknown one is unknown as a whole */
             if (((uint8_t)text.data[end] & 0xC0) == 0x80)
-                continue; /* inside a character */
+                continue;
             GPT_TRY(encode_part(e, text, begin, end, text_first, ids, err));
             begin = end;
         }
     }
+    assert(begin < text.len); /* no seam is at the end */
     return encode_part(e, text, begin, text.len, text_first, ids, err);
 }
 
@@ -317,7 +320,8 @@ static int encode_plain(struct sp_encoder *e, const char *text, size_t len,
     return encode_parts(e, normal, ids, err);
 }
 
-/* Control pieces, and what lies between them, each part by itself. */
+/* Encodes control pieces as their ids, and what lies between them each as a
+ * text of its own, which gets a first space of its own. */
 static int sp_encode(struct gpt_encoder *enc, const char *text, size_t len,
                      struct gpt_ids *ids, struct gpt_err *err)
 {
@@ -329,9 +333,7 @@ static int sp_encode(struct gpt_encoder *enc, const char *text, size_t len,
     while (gpt_added_next(tokenizer_of(e)->control, true, text, len, &search,
                           &span)) {
         GPT_TRY(encode_plain(e, text + done, span.start - done, ids, err));
-        GPT_TRY(gpt_grow(&ids->data, &ids->cap, ids->len + 1,
-                         sizeof(*ids->data), "token ids", err));
-        ids->data[ids->len++] = span.id;
+        GPT_TRY(gpt_ids_add(ids, &span.id, 1, err));
         done = span.end;
     }
     return encode_plain(e, text + done, len - done, ids, err);

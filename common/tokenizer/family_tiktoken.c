@@ -1,11 +1,13 @@
 /* TikTokenizer: a file of ranks, a pattern, and special tokens. Those of a
  * .tiktoken come after the ranks, at the ids that the models have them at;
  * those of Megatron's JSON before, which moves the ranks up by their number.
- * Start at tiktoken_open(). */
+ * There are no merges in such a file: vocab_from_ranks.c derives them. Start at
+ * tiktoken_open(), then load_ranks(). */
 #include "base/memory.h"
 #include "tokenizer/tiktoken_file.h"
 #include "tokenizer/family_bytelevel.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,6 +54,8 @@ static const char *const megatron[] = {"<unk>",  "<s>",   "</s>", "<mask>",
 
 /* ---- special tokens ---- */
 
+/* Adds the token that `word` names: "NAME=ID", or "NAME" at `next`. A word that
+ * ends in something else than a number after its '=' is all name. */
 static int add_special(struct loading *l, const char *word, int64_t next)
 {
     const char *equals = strrchr(word, '=');
@@ -83,7 +87,7 @@ static int add_special(struct loading *l, const char *word, int64_t next)
     return GPT_OK;
 }
 
-/* Words in a row, the first at `next` unless it says another id. */
+/* Adds words in a row, the first at `next` unless it names another id. */
 static int add_specials(struct loading *l, const char *const *words, size_t n,
                         int64_t next)
 {
@@ -94,7 +98,8 @@ static int add_specials(struct loading *l, const char *const *words, size_t n,
     return GPT_OK;
 }
 
-/* Of a .tiktoken: those given, else those of the published vocabulary. */
+/* The special tokens of a .tiktoken: those given, else those of the published
+ * vocabulary that has the pattern. */
 static int specials_after(struct loading *l)
 {
     const struct gpt_list *given = &l->o->special_tokens;
@@ -108,15 +113,16 @@ static int specials_after(struct loading *l)
     return GPT_OK;
 }
 
-/* Of Megatron's JSON: `shift` ids, those without a name called by number. */
+/* The special tokens of Megatron's JSON: `shift` ids. Those without a name are
+ * called by number, as Megatron calls them. */
 static int specials_before(struct loading *l)
 {
     const struct gpt_list *given = &l->o->special_tokens;
     size_t n = given->n ? (size_t)given->n : GPT_COUNT(megatron);
 
     if ((int64_t)n > l->shift)
-        return gpt_fail(l->err, GPT_EUSAGE, "%zu special tokens, but "
-                        "--tiktoken-num-special-tokens is %lld", n,
+        return gpt_fail(l->err, GPT_EUSAGE, "%zu special tokens are named, but "
+                        "only %lld ids are kept for them", n,
                         (long long)l->shift);
     GPT_TRY(add_specials(l, given->n ? given->items : megatron, n, 0));
     for (int64_t id = (int64_t)n; id < l->shift; id++) {
@@ -130,6 +136,8 @@ static int specials_before(struct loading *l)
 
 /* ---- the vocabulary ---- */
 
+/* Puts the ranks into the vocabulary and the map, from which the merges follow.
+ */
 static int place_ranks(struct loading *l)
 {
     struct gpt_vocab *v = &l->t->vocab;
@@ -151,6 +159,8 @@ static int place_ranks(struct loading *l)
     return gpt_vocab_rank_tokens(v, &l->t->map, l->o->model, l->err);
 }
 
+/* Puts the special tokens into the gaps that the ranks have left. They are not
+ * in the map: no text becomes one by merging. */
 static int place_specials(struct loading *l, struct gpt_added_token *added)
 {
     struct gpt_bytelevel *t = l->t;
@@ -176,7 +186,9 @@ static int place_specials(struct loading *l, struct gpt_added_token *added)
     return gpt_added_open(&t->added, added, l->n_special, l->o->model, l->err);
 }
 
-/* How many ids there are, special tokens included. */
+/* Decides how many ids there are, special tokens included. Megatron takes as
+ * many ranks of a JSON as the size asks for, and leaves out the others. Of a
+ * .tiktoken all ranks count, and a size given is only a check. */
 static int size_vocabulary(struct loading *l)
 {
     int64_t n = l->ranks.n + l->shift, size = l->o->vocab_size;
@@ -185,7 +197,7 @@ static int size_vocabulary(struct loading *l)
         size = size ? size : JSON_SIZE;
         if (n < size || size <= l->shift)
             return gpt_fail(l->err, GPT_EUSAGE, "%s and %lld special tokens "
-                            "make %lld tokens, --vocab-size is %lld",
+                            "make %lld tokens, the vocabulary size is %lld",
                             l->o->model, (long long)l->shift, (long long)n,
                             (long long)size);
         l->ranks.n = size - l->shift;
@@ -196,13 +208,14 @@ static int size_vocabulary(struct loading *l)
     for (size_t i = 0; i < l->n_special; i++)
         n = l->special[i].id >= n ? l->special[i].id + 1 : n;
     if (size && size < n)
-        return gpt_fail(l->err, GPT_EUSAGE, "%s has %lld tokens, --vocab-size "
-                        "is %lld", l->o->model, (long long)n, (long long)size);
+        return gpt_fail(l->err, GPT_EUSAGE, "%s has %lld tokens, the "
+                        "vocabulary size is %lld", l->o->model, (long long)n,
+                        (long long)size);
     l->t->vocab.n = n;
     return GPT_OK;
 }
 
-static int load(struct loading *l)
+static int load_ranks(struct loading *l)
 {
     const char *pattern = l->o->tiktoken_pattern;
     struct gpt_vocab *v = &l->t->vocab;
@@ -210,9 +223,8 @@ static int load(struct loading *l)
 
     GPT_TRY(gpt_ranks_read(&l->ranks, l->o->model, l->err));
     if (!pattern && !l->ranks.json)
-        return gpt_fail(l->err, GPT_EUSAGE,
-                        "TikTokenizer with %s needs --tiktoken-pattern",
-                        l->o->model);
+        return gpt_fail(l->err, GPT_EUSAGE, "TikTokenizer with %s needs the "
+                        "name of a pattern", l->o->model);
     if (l->ranks.json)
         l->shift = l->o->tiktoken_num_special ? l->o->tiktoken_num_special
                                               : JSON_SPECIAL;
@@ -220,8 +232,9 @@ static int load(struct loading *l)
     GPT_TRY(size_vocabulary(l));
     GPT_TRY(gpt_new(&v->tokens, (size_t)v->n, sizeof(*v->tokens),
                     "a vocabulary", l->err));
-    v->arena = l->ranks.arena;
+    v->arena = l->ranks.arena; /* the bytes stay where they are */
     l->ranks.arena = (struct gpt_arena){0};
+    assert(l->ranks.n + l->shift <= v->n);
     GPT_TRY(place_ranks(l));
     GPT_TRY(gpt_new(&added, l->n_special, sizeof(*added), "special tokens",
                     l->err));
@@ -241,11 +254,10 @@ static int tiktoken_open(struct gpt_tokenizer **tok,
     struct loading l = {.o = o, .err = err};
 
     if (!o->model)
-        return gpt_fail(err, GPT_EUSAGE,
-                        "TikTokenizer needs --tokenizer-model");
+        return gpt_fail(err, GPT_EUSAGE, "TikTokenizer needs a file of ranks");
     GPT_TRY(gpt_bytelevel_new(&l.t, &gpt_family_tiktoken, err));
     l.t->parse_special = gpt_tokenizer_parses_special(o);
-    int status = load(&l);
+    int status = load_ranks(&l);
     gpt_ranks_free(&l.ranks);
     gpt_free(l.special);
     if (status != GPT_OK) {

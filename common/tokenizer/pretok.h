@@ -1,6 +1,7 @@
 /* Pre-tokenizers: where a text is cut before byte pairs are merged. Each is a
- * function that says how long the first piece of a text is, so that a faster
- * form can take its place without anything else changing. */
+ * function that returns the length of a text's first piece, so that a faster
+ * form can take its place without anything else changing. Start at
+ * gpt_pretok_gpt2(). */
 #ifndef GPT_TOKENIZER_PRETOK_H
 #define GPT_TOKENIZER_PRETOK_H
 
@@ -17,7 +18,7 @@ typedef size_t gpt_pretok_fn(const char *text, size_t len);
  * with the classes of Unicode 16.0. Source: Radford et al. 2019, encoder.py. */
 gpt_pretok_fn gpt_pretok_gpt2;
 
-/* The families after it; their patterns stand in pretok_table.c. */
+/* The families after it; their patterns are in pretok_table.c. */
 gpt_pretok_fn gpt_pretok_cl100k;     /* cl100k of Hugging Face, Llama 3 */
 gpt_pretok_fn gpt_pretok_cl100k_end; /* cl100k of tiktoken since 0.8 */
 gpt_pretok_fn gpt_pretok_qwen2;      /* Qwen 2, 2.5, 3 */
@@ -41,8 +42,7 @@ struct gpt_pretok {
  * NULL for any others. */
 const struct gpt_pretok *gpt_pretok_by_regex(const char *const *regex,
                                              size_t n);
-/* By one of the names, which are NULL-terminated: choices of
- * --tiktoken-pattern. NULL for any other. */
+/* By one of the names, which are NULL-terminated; NULL for any other. */
 extern const char *const gpt_pretok_names[];
 const struct gpt_pretok *gpt_pretok_by_name(const char *name);
 /* Row i of the table, for listing it; NULL after the last. Several rows may
@@ -62,9 +62,9 @@ typedef size_t gpt_cut_fn(const char *text, size_t len, size_t *ends,
 gpt_cut_fn *gpt_cut_like(gpt_pretok_fn *pretok);
 
 /* The same up to the first character of three bytes that is not a space and not
- * at text[0]: its place is in *wide, 0 where there is none, and the pieces are
- * those that end there or before; there may be none. For those who do something
- * better with such characters. */
+ * at text[0]. Its place is in *wide, 0 where there is none. The pieces are
+ * those that end there or before; there may be none. For callers that have a
+ * faster way through such characters (bpe/wide.h). */
 typedef size_t gpt_cut_narrow_fn(const char *text, size_t len, size_t *ends,
                                  size_t room, size_t *wide);
 gpt_cut_narrow_fn *gpt_cut_narrow_like(gpt_pretok_fn *pretok);

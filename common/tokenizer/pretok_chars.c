@@ -1,4 +1,5 @@
-/* Classes of characters: ASCII in a table, the others from unicode.h. */
+/* Classes of characters as bits: ASCII from a table that the compiler fills in,
+ * the others from the classes of unicode.h. Start at gpt_ch_wide(). */
 #include "tokenizer/pretok_chars.h"
 
 #define LOWER(c) ((c) >= 'a' && (c) <= 'z')
@@ -21,6 +22,9 @@ const uint8_t gpt_ch_ascii[128] = {
     ROW(0x60), ROW(0x68), ROW(0x70), ROW(0x78),
 };
 
+/* The patterns overlap where Unicode's categories do not: a mark and a letter
+ * without case may stand in the upper-case part of a word and in the lower-case
+ * part, so these have both bits. */
 unsigned gpt_ch_wide(const uint8_t *p, size_t len, size_t *n)
 {
     static const uint8_t bits[] = {

@@ -6,18 +6,23 @@
 #include "tokenizer/pretok.h"
 #include "tokenizer/pretok_chars.h"
 
+/* Makes each caller a loop of its own, in which its rules are constants and its
+ * instruction set is the caller's. */
+#define GPT_INLINE static inline __attribute__((always_inline))
+
 struct gpt_word_rules {
-    bool contraction_first; /* before all else */
-    bool by_case;           /* words: see case_word() */
-    bool contraction_after; /* at the end of a word, by_case only */
+    bool contraction_first; /* a contraction is tried before all else */
+    bool by_case;           /* a word ends where its case does: case_word() */
+    bool contraction_after; /* a word takes one along, by_case only */
     bool slash;             /* after symbols '/' goes with the line ends */
     bool end_first;         /* spaces that end the text are one piece, even if
                              * there are line ends among them */
-    unsigned word;          /* characters of a word without by_case */
+    unsigned word;          /* characters of a word, unless by_case */
     unsigned digits;        /* the most in a piece */
 };
 
-/* Constants in every file, so that each family gets a machine of its own. */
+/* Constants in every file, so that the compiler sees them and leaves out of a
+ * family's machine what the family does not do. */
 #define RULES static const struct gpt_word_rules
 RULES gpt_rules_cl100k = {
     .contraction_first = true, .word = GPT_CH_L, .digits = 3};

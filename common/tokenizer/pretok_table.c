@@ -15,6 +15,10 @@
 #define GPT2                                                                   \
     "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+|" SYMBOLS "|\\s+(?!\\S)|\\s+"
 
+/* An expression may be there in several spellings: as the model's authors wrote
+ * it, and with the possessive quantifiers of later files, which change nothing
+ * in what is matched. cl100k has two cuts, because tiktoken 0.8 changed what
+ * happens at the end of a text. */
 static const struct gpt_pretok table[] = {
     {"gpt2", {GPT2}, gpt_pretok_gpt2},
     {"gpt2",
@@ -62,7 +66,8 @@ const char *const gpt_pretok_names[] = {
     "qwen2", "qwen3.5", "o200k", "starcoder", "deepseek3", NULL,
 };
 
-/* The same but for line ends that a file writes as such and not as \r, \n. */
+/* True when b is a but for line ends, which JSON may hold as the characters
+ * themselves where the expression spells \r and \n. */
 static bool same_regex(const char *a, const char *b)
 {
     for (; *a && *b; a++, b++) {
@@ -76,6 +81,8 @@ static bool same_regex(const char *a, const char *b)
     return *a == *b;
 }
 
+/* True when the row has just these n expressions. A file may split what another
+ * writes as one: only the same division is found. */
 static bool same_stages(const struct gpt_pretok *row, const char *const *regex,
                         size_t n)
 {

@@ -11,9 +11,7 @@
  * specification of pretok_words_simd.c. */
 #include "tokenizer/pretok_rules.h"
 
-/* So that each family gets a machine in which its switches are constants. */
-#define INLINE static inline __attribute__((always_inline))
-
+/* What the one character before a word may not be. */
 enum { NOT_PREFIX = GPT_CH_L | GPT_CH_N | GPT_CH_CRLF };
 
 /* First position at or after i of a character in none of the classes. */
@@ -50,8 +48,8 @@ size_t gpt_word_contraction(const uint8_t *p, size_t len)
 /* ---- words ---- */
 
 /* [^\r\n\p{L}\p{N}]?W+, W the characters of rules.word */
-INLINE size_t plain_word(const uint8_t *p, size_t len, unsigned first,
-                         size_t first_n, unsigned word)
+GPT_INLINE size_t plain_word(const uint8_t *p, size_t len, unsigned first,
+                             size_t first_n, unsigned word)
 {
     size_t n;
 
@@ -98,8 +96,8 @@ static size_t case_word(const uint8_t *p, size_t len, unsigned first,
     return first & GPT_CH_HEAD ? skip(p, first_n, len, GPT_CH_HEAD) : 0;
 }
 
-INLINE size_t word(const uint8_t *p, size_t len, unsigned first,
-                   size_t first_n, const struct gpt_word_rules *r)
+GPT_INLINE size_t word(const uint8_t *p, size_t len, unsigned first,
+                       size_t first_n, const struct gpt_word_rules *r)
 {
     if (!r->by_case)
         return plain_word(p, len, first, first_n, r->word);
@@ -111,8 +109,8 @@ INLINE size_t word(const uint8_t *p, size_t len, unsigned first,
 
 /* ---- the rest ---- */
 
-INLINE size_t number(const uint8_t *p, size_t len, size_t first_n,
-                     unsigned digits)
+GPT_INLINE size_t number(const uint8_t *p, size_t len, size_t first_n,
+                         unsigned digits)
 {
     size_t i = first_n, n;
 
@@ -124,8 +122,8 @@ INLINE size_t number(const uint8_t *p, size_t len, size_t first_n,
 }
 
 /* Symbols from position i on, and the line ends after them. */
-INLINE size_t symbols(const uint8_t *p, size_t i, size_t len,
-                      const struct gpt_word_rules *r)
+GPT_INLINE size_t symbols(const uint8_t *p, size_t i, size_t len,
+                          const struct gpt_word_rules *r)
 {
     const unsigned stop = GPT_CH_SPACE | GPT_CH_N | GPT_CH_L | r->word;
     size_t n;
@@ -139,8 +137,8 @@ INLINE size_t symbols(const uint8_t *p, size_t i, size_t len,
 }
 
 /* A run of white space of which first_n bytes are the first character. */
-INLINE size_t spaces(const uint8_t *p, size_t len, unsigned first,
-                     size_t first_n, const struct gpt_word_rules *r)
+GPT_INLINE size_t spaces(const uint8_t *p, size_t len, unsigned first,
+                         size_t first_n, const struct gpt_word_rules *r)
 {
     size_t i = first_n, last = 0, n;
     size_t after_line_end = first & GPT_CH_CRLF ? i : 0;
@@ -160,8 +158,11 @@ INLINE size_t spaces(const uint8_t *p, size_t len, unsigned first,
     return i == len || last == 0 ? i : last;
 }
 
-INLINE size_t cut_word(const char *text, size_t len,
-                       const struct gpt_word_rules *r)
+/* The alternatives in the order of the pattern; the first that takes anything
+ * is the piece. A text always begins with some piece, because the last
+ * alternatives together match any character. */
+GPT_INLINE size_t cut_word(const char *text, size_t len,
+                           const struct gpt_word_rules *r)
 {
     const uint8_t *p = (const uint8_t *)text;
     size_t n, m;

@@ -1,12 +1,13 @@
 /* Pieces of a normalized text, as SentencePiece finds them: by merging the
- * neighbours of the best score (bpe_model.cc), or the path of the best sum
- * (unigram_model.cc). Scores are added as it adds them, so that ties fall the
- * same way. */
+ * neighbours of the best score (sp_bpe.c), or by the path of the best sum
+ * (sp_unigram.c). Scores are added as SentencePiece adds them, so that ties
+ * fall the same way. */
 #ifndef GPT_TOKENIZER_SP_ENCODE_H
 #define GPT_TOKENIZER_SP_ENCODE_H
 
+#include "tokenizer/bpe/pair_heap.h"
+#include "tokenizer/ids.h"
 #include "tokenizer/sp_model.h"
-#include "tokenizer/tokenizer.h"
 
 /* A trie of the pieces of a unigram model; children in a hash table. */
 struct gpt_sp_trie {
@@ -27,8 +28,7 @@ void gpt_sp_trie_close(struct gpt_sp_trie *t);
 struct gpt_sp_scratch {
     struct gpt_sp_symbol *symbols;
     size_t symbols_cap;
-    uint64_t *heap;
-    size_t heap_cap;
+    struct gpt_pair_heap heap;
     struct gpt_sp_path *paths;
     size_t paths_cap;
 };
@@ -45,5 +45,15 @@ int gpt_sp_encode_unigram(const struct gpt_sp_model *m,
                           struct gpt_sp_scratch *s, const char *text,
                           size_t len, struct gpt_ids *ids,
                           struct gpt_err *err) GPT_MUST_USE;
+
+/* ---- for the two searches ---- */
+
+/* GPT_EDATA when places in a text of len bytes do not fit. */
+int gpt_sp_check_len(size_t len, struct gpt_err *err) GPT_MUST_USE;
+/* Appends the id of a piece, or what stands for it where it is unknown. `first`
+ * is where the ids of this text begin in the list. */
+int gpt_sp_add_piece(const struct gpt_sp_model *m, const char *piece,
+                     size_t len, int32_t id, size_t first,
+                     struct gpt_ids *ids, struct gpt_err *err) GPT_MUST_USE;
 
 #endif

@@ -1,14 +1,17 @@
-/* Reading of a ModelProto: Protocol Buffers by hand, every length checked
- * against what is left. Start at gpt_sp_model_read(). */
+/* Reading of a ModelProto: Protocol Buffers by hand, as a library for them
+ * would be a dependency for five messages. Every length is checked against what
+ * is left of its message. A message is a row of fields, each a key (field
+ * number and wire type) and a value; a field that is not known here is passed
+ * over by its wire type. Start at gpt_sp_model_read(). */
 #include "tokenizer/sp_model.h"
 
 #include "base/io.h"
 #include "base/memory.h"
-#include "tokenizer/vocab.h"
+#include "tokenizer/ids.h"
 
+#include <assert.h>
 #include <string.h>
 
-enum { MAX_FILE = 1 << 28 };
 enum { VARINT = 0, FIXED64 = 1, BYTES = 2, FIXED32 = 5 }; /* wire types */
 
 struct reading {
@@ -43,6 +46,8 @@ static int unsupported(const struct reading *r, const char *field,
                     field, value);
 }
 
+/* A number in groups of seven bits, the lowest first; the high bit of a byte
+ * says that more follow. */
 static bool read_varint(struct message *msg, uint64_t *v)
 {
     *v = 0;
@@ -56,6 +61,7 @@ static bool read_varint(struct message *msg, uint64_t *v)
     return false;
 }
 
+/* n bytes, little-endian. */
 static bool read_fixed(struct message *msg, size_t n, uint64_t *v)
 {
     *v = 0;
@@ -66,11 +72,14 @@ static bool read_fixed(struct message *msg, size_t n, uint64_t *v)
     return true;
 }
 
+/* Takes the next field off the message, which is not empty. */
 static int next_field(const struct reading *r, struct message *msg,
                       struct field *f)
 {
     const uint8_t *start = msg->p;
     uint64_t key, len;
+
+    assert(msg->p < msg->end);
     bool good = read_varint(msg, &key);
 
     *f = (struct field){.id = good ? (unsigned)(key >> 3 & 0xFFFFFF) : 0,
@@ -95,6 +104,7 @@ static int next_field(const struct reading *r, struct message *msg,
     default:
         good = false;
     }
+    assert(msg->p <= msg->end);
     return good ? GPT_OK : malformed(r, start, "not a SentencePiece model");
 }
 
@@ -131,12 +141,13 @@ static int read_piece(const struct reading *r, struct gpt_str bytes,
     }
     if (r->m->texts[id].len == 0)
         return malformed(r, msg.p, "a piece without text");
-    /* no order among scores otherwise */
+    /* NaN and infinities have no order that two searches would agree on */
     if (!(piece->score <= 1e30f && piece->score >= -1e30f))
         return malformed(r, msg.p, "the score of a piece is not finite");
     return GPT_OK;
 }
 
+/* Keeps what decides on ids of how the model was trained. */
 static int read_trainer(const struct reading *r, struct gpt_str bytes,
                         struct gpt_str *eos)
 {
@@ -199,7 +210,8 @@ static int read_denormalizer(const struct reading *r, struct gpt_str bytes)
     return GPT_OK;
 }
 
-/* Counts the pieces before any memory is asked for. */
+/* Counts the pieces and allocates them: a first pass, so that memory is asked
+ * for once and the size of the file justifies it. */
 static int count_pieces(const struct reading *r)
 {
     struct gpt_sp_model *m = r->m;
@@ -219,6 +231,8 @@ static int count_pieces(const struct reading *r)
                    "a vocabulary", r->err);
 }
 
+/* The second pass. Messages may come in any order, and texts stay where they
+ * are in the file's memory. */
 static int read_model(const struct reading *r, struct gpt_str *eos)
 {
     struct message msg = message_of((struct gpt_str){r->m->file, r->m->len});
@@ -243,6 +257,7 @@ static int read_model(const struct reading *r, struct gpt_str *eos)
 
 /* ---- pieces by their text ---- */
 
+/* True for the pieces that a search may make; the others are named only. */
 static bool is_normal(uint8_t type)
 {
     return type == GPT_SP_NORMAL || type == GPT_SP_USER ||
@@ -262,6 +277,8 @@ static int byte_of(struct gpt_str text)
     return high && low ? (int)((high - digits) << 4 | (low - digits)) : -1;
 }
 
+/* Enters a piece in its map. SentencePiece, too, has two: a control piece and a
+ * normal one may have the same text. */
 static int index_piece(const struct reading *r, int32_t id)
 {
     struct gpt_sp_model *m = r->m;
@@ -270,7 +287,7 @@ static int index_piece(const struct reading *r, int32_t id)
 
     if (gpt_token_map_add(is_normal(type) ? &m->normal : &m->reserved, id) >= 0)
         return gpt_fail(r->err, GPT_EDATA, "%s: piece '%.*s' is there twice",
-                        r->path, (int)(text.len < 200 ? text.len : 200),
+                        r->path, gpt_str_shown(text.len),
                         text.data);
     if (type == GPT_SP_USER && text.len > m->longest_user)
         m->longest_user = text.len;
@@ -286,7 +303,7 @@ static int index_piece(const struct reading *r, int32_t id)
     if (byte < 0)
         return gpt_fail(r->err, GPT_EDATA, "%s: piece %d, '%.*s', is no byte",
                         r->path, (int)id,
-                        (int)(text.len < 200 ? text.len : 200), text.data);
+                        gpt_str_shown(text.len), text.data);
     m->byte_id[byte] = id;
     return GPT_OK;
 }
@@ -314,13 +331,14 @@ int gpt_sp_model_read(struct gpt_sp_model *m, const char *path,
     struct reading r = {.m = m, .path = path, .err = err};
     struct gpt_str eos = {"</s>", 4};
 
+    /* what an absent field means in the proto's definition */
     *m = (struct gpt_sp_model){.unigram = true, .dummy_prefix = true,
                                .remove_spaces = true, .escape_spaces = true,
                                .unk_surface = {" \u2047 ", 5},
                                .unk = -1};
     for (int byte = 0; byte < 256; byte++)
         m->byte_id[byte] = -1;
-    GPT_TRY(gpt_read_file(path, MAX_FILE, &m->file, &m->len, err));
+    GPT_TRY(gpt_read_file(path, GPT_VOCAB_FILE_MAX, &m->file, &m->len, err));
     GPT_TRY(count_pieces(&r));
     GPT_TRY(read_model(&r, &eos));
     GPT_TRY(index_pieces(&r));
@@ -338,6 +356,7 @@ void gpt_sp_model_free(struct gpt_sp_model *m)
     *m = (struct gpt_sp_model){0};
 }
 
+/* The reserved ones first, as PieceToId() does it. */
 int32_t gpt_sp_find(const struct gpt_sp_model *m, const char *piece,
                     size_t len)
 {
@@ -353,6 +372,7 @@ size_t gpt_sp_user_prefix(const struct gpt_sp_model *m, const char *text,
 {
     size_t n = len < m->longest_user ? len : m->longest_user;
 
+    /* the longest wins, so the lengths are tried from above */
     for (; n > 0; n--) {
         int32_t id = gpt_token_map_find(&m->normal, text, n);
 

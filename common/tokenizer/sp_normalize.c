@@ -1,10 +1,19 @@
-/* Normalization: see sp_normalize.h. A position that is not in the double array
+/* Normalization: see sp_normalize.h. Start at gpt_sp_normalize().
+ *
+ * A text is taken part by part from its beginning: a part is the longest text
+ * that the model's map has a rule for, or one character. What the rule gives is
+ * not looked at again. Spaces are decided on the result, so that a rule may
+ * make them: runs become one, none is at the beginning or the end.
+ *
+ * The map is a trie as a double array: from unit `at` the child by byte c is
+ * unit at ^ c, if that unit's label is c. A position that is not in the array
  * or in the texts ends a search as if there were no rule, so that a damaged map
- * can do no harm. Start at gpt_sp_normalize(). */
+ * can do no harm. */
 #include "tokenizer/sp_normalize.h"
 
 #include "text/unicode.h"
 
+#include <assert.h>
 #include <string.h>
 
 static uint32_t load32(const uint8_t *p)
@@ -47,7 +56,9 @@ static uint32_t unit_at(const struct gpt_sp_map *map, uint32_t at)
                              : UINT32_MAX;
 }
 
-/* Bytes of the longest rule that text begins with, and its result; 0: none. */
+/* Bytes of the longest rule that text begins with, and its result; 0: none.
+ * Each step takes a byte of the text, so that it ends whatever the units hold.
+ */
 static size_t find_rule(const struct gpt_sp_map *map, const char *text,
                         size_t len, struct gpt_str *result)
 {
@@ -75,11 +86,12 @@ static size_t find_rule(const struct gpt_sp_map *map, const char *text,
     return longest;
 }
 
-/* Bytes of ASCII other than spaces that text begins with, where there are no
- * rules and they are nothing but themselves. */
-static size_t plain_run(const struct gpt_sp_model *m,
-                        const struct gpt_sp_map *map, const char *text,
-                        size_t len)
+/* Bytes of ASCII other than spaces that text begins with, where the model has
+ * no rules and no user-defined pieces, so that they stay as they are. Only for
+ * speed: most models of today have no map. */
+static size_t plain_ascii(const struct gpt_sp_model *m,
+                          const struct gpt_sp_map *map, const char *text,
+                          size_t len)
 {
     size_t n = 0;
 
@@ -96,9 +108,10 @@ static size_t next_part(const struct gpt_sp_model *m,
                         const struct gpt_sp_map *map, const char *text,
                         size_t len, struct gpt_str *part)
 {
+    assert(len > 0);
     uint32_t cp;
     size_t n = m->longest_user ? gpt_sp_user_prefix(m, text, len)
-                               : plain_run(m, map, text, len);
+                               : plain_ascii(m, map, text, len);
 
     if (n == 0) {
         n = find_rule(map, text, len, part);
@@ -119,6 +132,7 @@ static int add_space(const struct gpt_sp_model *m, struct gpt_buf *out)
                             : gpt_buf_add(out, " ", 1);
 }
 
+/* Appends a part, with its spaces as the model writes them. */
 static int add_part(const struct gpt_sp_model *m, struct gpt_buf *out,
                     struct gpt_str part)
 {
@@ -163,6 +177,7 @@ static size_t first_spaces(const struct gpt_sp_model *m,
     return at;
 }
 
+/* Fails only when memory is out, and then without a message. */
 static int normalize(const struct gpt_sp_model *m,
                      const struct gpt_sp_map *map, const char *text,
                      size_t len, struct gpt_buf *out)
@@ -178,6 +193,7 @@ static int normalize(const struct gpt_sp_model *m,
         struct gpt_str part;
 
         at += next_part(m, map, text + at, len - at, &part);
+        /* of several spaces in a row the first one stays */
         for (; after_space && part.len && part.data[0] == ' '; part.len--)
             part.data++;
         if (part.len) {

@@ -1,13 +1,18 @@
-/* Reading of ranks: see tiktoken_file.h. */
+/* Reading of ranks: see tiktoken_file.h. Both formats end in add_token(). Start
+ * at gpt_ranks_read(). The table of tokens is allocated before the ranks are
+ * known, as large as the file can justify: its size over the shortest line, or
+ * the length of the list. A rank beyond that would leave more gaps than tokens.
+ */
 #include "tokenizer/tiktoken_file.h"
 
 #include "base/io.h"
 #include "base/json.h"
 #include "tokenizer/vocab.h"
 
+#include <assert.h>
 #include <string.h>
 
-enum { MAX_FILE = 1 << 28, MIN_BYTES = 4 }; /* of a line: "Q== 0", say */
+enum { MIN_BYTES = 4 }; /* of a line: "Q== 0", say */
 
 struct reading {
     struct gpt_ranks *r;
@@ -17,12 +22,12 @@ struct reading {
     struct gpt_err *err;
 };
 
-static int fail(const struct reading *f, const char *why)
+static int refuse_entry(const struct reading *f, const char *why)
 {
     return gpt_fail(f->err, GPT_EDATA, "%s:%lld: %s", f->path, f->place, why);
 }
 
-static int digit(char c)
+static int base64_digit(char c)
 {
     if (c >= 'A' && c <= 'Z')
         return c - 'A';
@@ -41,10 +46,11 @@ static bool decode_base64(const char *text, size_t len, char *out, size_t *n)
     *n = 0;
     if (len == 0 || len % 4)
         return false;
+    /* the last group of four may be two or three digits */
     size_t digits = len - (text[len - 1] == '=') -
                     (text[len - 1] == '=' && text[len - 2] == '=');
     for (size_t i = 0; i < digits; i++) {
-        int d = digit(text[i]);
+        int d = base64_digit(text[i]);
 
         if (d < 0)
             return false;
@@ -61,15 +67,16 @@ static int add_token(const struct reading *f, const char *text, size_t len,
     struct gpt_ranks *r = f->r;
 
     if (rank < 0 || rank >= f->limit)
-        return fail(f, "the rank is out of range");
+        return refuse_entry(f, "the rank is out of range");
+    assert(r->tokens); /* f->limit of them */
     struct gpt_str *token = &r->tokens[rank];
     char *bytes = gpt_arena_alloc(&r->arena, len + 1, 1);
     if (!bytes)
         return gpt_fail(f->err, GPT_EFAIL, "cannot allocate a vocabulary");
     if (token->data)
-        return fail(f, "the rank is there twice");
+        return refuse_entry(f, "the rank is there twice");
     if (!decode_base64(text, len, bytes, &token->len))
-        return fail(f, "the token is not base64");
+        return refuse_entry(f, "the token is not base64");
     token->data = bytes;
     r->n = rank >= r->n ? rank + 1 : r->n;
     return GPT_OK;
@@ -90,10 +97,10 @@ static int read_line(const struct reading *f, const char *line, size_t len)
     int64_t rank = 0;
 
     if (!space || space + 1 == end || end - space > 11)
-        return fail(f, "not a token in base64, a space, and a rank");
+        return refuse_entry(f, "not a token in base64, a space, and a rank");
     for (const char *p = space + 1; p < end; p++) {
         if (*p < '0' || *p > '9')
-            return fail(f, "the rank is not a number");
+            return refuse_entry(f, "the rank is not a number");
         rank = rank * 10 + (*p - '0');
     }
     return add_token(f, line, (size_t)(space - line), rank);
@@ -101,20 +108,13 @@ static int read_line(const struct reading *f, const char *line, size_t len)
 
 static int read_lines(struct reading *f, const char *text, size_t len)
 {
-    const char *p = text, *end = text + len;
+    struct gpt_str rest = {text, len}, line;
 
     GPT_TRY(open_tokens(f, (int64_t)(len / MIN_BYTES) + 1));
-    while (p < end) {
-        const char *newline = memchr(p, '\n', (size_t)(end - p));
-        const char *stop = newline ? newline : end;
-        size_t n = (size_t)(stop - p);
-
-        if (n && p[n - 1] == '\r')
-            n--;
+    while (gpt_str_next_line(&rest, &line)) {
         f->place++;
-        if (n)
-            GPT_TRY(read_line(f, p, n));
-        p = newline ? newline + 1 : end;
+        if (line.len)
+            GPT_TRY(read_line(f, line.data, line.len));
     }
     return GPT_OK;
 }
@@ -135,16 +135,20 @@ static int read_item(const struct reading *f, const cJSON *item)
 static int read_list(struct reading *f, const char *text, size_t len)
 {
     cJSON *root;
+    int status;
 
     GPT_TRY(gpt_json_parse(&root, text, len, f->path, f->err));
-    int status = cJSON_IsArray(root)
-                     ? open_tokens(f, cJSON_GetArraySize(root))
-                     : gpt_fail(f->err, GPT_EDATA, "%s: not a list of ranks",
-                                f->path);
-    for (const cJSON *i = root->child; i && status == GPT_OK; i = i->next) {
-        f->place++;
-        status = read_item(f, i);
+    if (!cJSON_IsArray(root)) {
+        status = gpt_fail(f->err, GPT_EDATA, "%s: not a list of ranks",
+                          f->path);
+        goto out;
     }
+    GPT_TRY_GOTO(status, open_tokens(f, cJSON_GetArraySize(root)), out);
+    for (const cJSON *i = root->child; i; i = i->next) {
+        f->place++;
+        GPT_TRY_GOTO(status, read_item(f, i), out);
+    }
+out:
     cJSON_Delete(root);
     return status;
 }
@@ -157,14 +161,14 @@ int gpt_ranks_read(struct gpt_ranks *ranks, const char *path,
     size_t len;
 
     *ranks = (struct gpt_ranks){0};
-    GPT_TRY(gpt_read_file(path, MAX_FILE, &text, &len, err));
+    GPT_TRY(gpt_read_file(path, GPT_VOCAB_FILE_MAX, &text, &len, err));
     ranks->json = len && (text[0] == '[' || text[0] == '{');
     int status = ranks->json ? read_list(&f, text, len)
                              : read_lines(&f, text, len);
     gpt_free(text);
-    if (status == GPT_OK && ranks->n == 0)
-        status = gpt_fail(err, GPT_EDATA, "%s: no tokens", path);
-    return status;
+    GPT_TRY(status);
+    return ranks->n ? GPT_OK
+                    : gpt_fail(err, GPT_EDATA, "%s: no tokens", path);
 }
 
 void gpt_ranks_free(struct gpt_ranks *ranks)

@@ -6,7 +6,7 @@
 #define GPT_TOKENIZER_TIKTOKEN_FILE_H
 
 #include "base/memory.h"
-#include "text/jsonl.h"
+#include "text/str.h"
 
 struct gpt_ranks {
     bool json;

@@ -1,13 +1,14 @@
-/* See token_map.h. */
+/* Open addressing over the tokens' bytes, with the ids as entries: the bytes
+ * themselves stay with the owner of the tokens. Start at find_slot(). */
 #include "tokenizer/token_map.h"
 
 #include "base/hash.h"
-#include "base/memory.h"
-#include "tokenizer/vocab.h"
+#include "tokenizer/ids.h"
 
-#include <string.h>
+#include <assert.h>
 
-#define ID_MASK ((uint32_t)GPT_VOCAB_MAX * 2 - 1) /* of an id + 1 */
+/* The bits of an entry that hold an id + 1; the others are the tag. */
+#define ID_MASK ((uint32_t)GPT_VOCAB_MAX * 2 - 1)
 
 int gpt_token_map_open(struct gpt_token_map *map,
                        const struct gpt_str *tokens, size_t n,
@@ -28,8 +29,10 @@ void gpt_token_map_close(struct gpt_token_map *map)
     *map = (struct gpt_token_map){0};
 }
 
-/* The bits of the hash beside an id tell most other tokens without a look at
- * their bytes. */
+/* The slot of some bytes, or the free one where they belong. An entry has bits
+ * of the hash beside the id, the tag, which tell most other tokens apart
+ * without a read of their bytes. The place comes from the hash's low bits and
+ * the tag from its high ones, so that neighbours in the table differ in it. */
 static uint32_t *find_slot(const struct gpt_token_map *map, const char *bytes,
                            size_t len, uint32_t *tag)
 {
@@ -56,6 +59,8 @@ static int32_t id_of(uint32_t slot)
 int32_t gpt_token_map_add(struct gpt_token_map *map, int32_t id)
 {
     const struct gpt_str *token = &map->tokens[id];
+
+    assert(id >= 0 && (uint32_t)id + 1 <= ID_MASK);
     uint32_t tag, *slot = find_slot(map, token->data, token->len, &tag);
     int32_t before = id_of(*slot);
 

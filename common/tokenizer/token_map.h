@@ -3,7 +3,8 @@
 #ifndef GPT_TOKENIZER_TOKEN_MAP_H
 #define GPT_TOKENIZER_TOKEN_MAP_H
 
-#include "text/jsonl.h"
+#include "base/status.h"
+#include "text/str.h"
 
 struct gpt_token_map {
     const struct gpt_str *tokens; /* borrowed, by id */
@@ -17,10 +18,10 @@ int gpt_token_map_open(struct gpt_token_map *map,
                        struct gpt_err *err) GPT_MUST_USE;
 void gpt_token_map_close(struct gpt_token_map *map); /* also an empty one */
 
-/* Puts tokens[id] in. Returns the id that has the same bytes already, which
- * stays, or -1. */
+/* Enters tokens[id], unless its bytes are there: then returns the id that has
+ * them, which stays. -1 otherwise. At most the n of gpt_token_map_open(). */
 int32_t gpt_token_map_add(struct gpt_token_map *map, int32_t id);
-/* -1 when there is none. */
+/* The id of some bytes, -1 when no token has them. */
 int32_t gpt_token_map_find(const struct gpt_token_map *map, const char *bytes,
                            size_t len);
 

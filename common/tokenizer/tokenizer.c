@@ -1,12 +1,14 @@
-/* The doors of tokenizer.h, and the family that needs no vocabulary: bytes. */
+/* The calls of tokenizer.h: each hands over to the family that the tokenizer is
+ * of. Start at gpt_tokenizer_open(), which finds the family by its type. */
 #include "tokenizer/family.h"
 
 #include "base/io.h"
-#include "base/memory.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
+/* In the order of gpt_tokenizer_types, which programs offer as choices. */
 static const struct gpt_tokenizer_family *const families[] = {
     &gpt_family_gpt2,
     &gpt_family_hf,
@@ -78,6 +80,7 @@ int32_t gpt_tokenizer_eod(const struct gpt_tokenizer *tok)
 int gpt_encoder_open(struct gpt_encoder **enc,
                      const struct gpt_tokenizer *tok, struct gpt_err *err)
 {
+    assert(tok->vocab_size > 0 && tok->eod < tok->vocab_size);
     return tok->family->encoder_open(enc, tok, err);
 }
 
@@ -93,6 +96,8 @@ int gpt_encode(struct gpt_encoder *enc, const char *text, size_t len,
     return enc->tok->family->encode(enc, text, len, ids, err);
 }
 
+/* An unknown token may begin with a space that is its own, as SentencePiece
+ * prints it. */
 size_t gpt_first_space(const struct gpt_tokenizer *tok, int32_t id)
 {
     size_t len;
@@ -110,80 +115,16 @@ const char *gpt_token_bytes(const struct gpt_tokenizer *tok, int32_t id,
     return tok->family->token_bytes(tok, id, len);
 }
 
-/* ---- ByteTokenizer: id = byte, then one id for the end of a document ---- */
-
-enum { BYTES_EOD = 256, BYTES_VOCAB };
-
-struct byte_tokenizer {
-    struct gpt_tokenizer base;
-    char bytes[256];
-};
-
-static int bytes_open(struct gpt_tokenizer **tok,
-                      const struct gpt_tokenizer_options *options,
-                      struct gpt_err *err)
-{
-    struct byte_tokenizer *t;
-
-    (void)options;
-    GPT_TRY(gpt_new(&t, 1, sizeof(*t), "a tokenizer", err));
-    t->base = (struct gpt_tokenizer){.family = &gpt_family_bytes,
-                                     .vocab_size = BYTES_VOCAB,
-                                     .eod = BYTES_EOD};
-    for (int i = 0; i < 256; i++)
-        t->bytes[i] = (char)i;
-    *tok = &t->base;
-    return GPT_OK;
-}
-
-static void bytes_close(struct gpt_tokenizer *tok)
-{
-    gpt_free(tok);
-}
-
-static int bytes_encoder_open(struct gpt_encoder **enc,
-                              const struct gpt_tokenizer *tok,
-                              struct gpt_err *err)
+int gpt_plain_encoder_open(struct gpt_encoder **enc,
+                           const struct gpt_tokenizer *tok,
+                           struct gpt_err *err)
 {
     GPT_TRY(gpt_new(enc, 1, sizeof(**enc), "an encoder", err));
     (*enc)->tok = tok;
     return GPT_OK;
 }
 
-static void bytes_encoder_close(struct gpt_encoder *enc)
+void gpt_plain_encoder_close(struct gpt_encoder *enc)
 {
     gpt_free(enc);
 }
-
-static int bytes_encode(struct gpt_encoder *enc, const char *text, size_t len,
-                        struct gpt_ids *ids, struct gpt_err *err)
-{
-    (void)enc;
-    GPT_TRY(gpt_grow(&ids->data, &ids->cap, ids->len + len,
-                     sizeof(*ids->data), "token ids", err));
-    for (size_t i = 0; i < len; i++)
-        ids->data[ids->len + i] = (uint8_t)text[i];
-    ids->len += len;
-    return GPT_OK;
-}
-
-static const char *bytes_token(const struct gpt_tokenizer *tok, int32_t id,
-                               size_t *len)
-{
-    if (id == BYTES_EOD) {
-        *len = strlen("<|endoftext|>");
-        return "<|endoftext|>";
-    }
-    *len = 1;
-    return &((const struct byte_tokenizer *)tok)->bytes[id];
-}
-
-const struct gpt_tokenizer_family gpt_family_bytes = {
-    .type = "ByteTokenizer",
-    .open = bytes_open,
-    .close = bytes_close,
-    .encoder_open = bytes_encoder_open,
-    .encoder_close = bytes_encoder_close,
-    .encode = bytes_encode,
-    .token_bytes = bytes_token,
-};

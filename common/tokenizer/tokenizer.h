@@ -1,20 +1,29 @@
-/* Tokenizers: text to ids and back. Opaque; every family sits behind the same
- * calls. Start at gpt_tokenizer_open(). */
+/* Tokenizers: text to ids and back. Opaque; every family is used by the same
+ * calls. Start at gpt_tokenizer_open().
+ *
+ * The folder: a family is a file, family_*.c, behind the table of family.h. The
+ * byte-level families (GPT-2, Hugging Face, tiktoken) cut a text into pieces
+ * (pretok*) and encode the pieces by byte pairs (bpe/encoder.h); SentencePiece
+ * normalizes it (sp_normalize.h) and then searches (sp_encode.h). Files of
+ * vocabularies are read by vocab*, tiktoken_file, tokenizer_json* and sp_model.
+ */
 #ifndef GPT_TOKENIZER_TOKENIZER_H
 #define GPT_TOKENIZER_TOKENIZER_H
 
-#include "base/options.h"
+#include "base/list.h"
+#include "tokenizer/ids.h"
 
 struct gpt_tokenizer;
 
-/* The types there are, NULL-terminated: choices of --tokenizer-type. */
+/* The types of tokenizers, NULL-terminated, by Megatron's names. */
 extern const char *const gpt_tokenizer_types[];
 
-/* What --special can be: whether "<|endoftext|>" in a text is that text, or the
- * token. */
+/* What `special` can be, NULL-terminated: whether "<|endoftext|>" in a text is
+ * that text, or the token. */
 extern const char *const gpt_special_choices[]; /* plain parse */
 
-/* Zeros are the defaults, but for type. Names and meaning are Megatron's. */
+/* How a tokenizer is made. Zeros are the defaults, except that `type` must be
+ * set. Names and meaning are Megatron's. */
 struct gpt_tokenizer_options {
     const char *type;
     const char *vocab_file, *merge_file; /* GPT2BPETokenizer */
@@ -27,8 +36,11 @@ struct gpt_tokenizer_options {
     int64_t vocab_size; /* NullTokenizer; TikTokenizer: of the model */
 };
 
-/* GPT_EDATA with file:line or file:offset for vocabularies that are malformed
- * or do not match their merges. */
+/* Reads the files that the options name; the options are borrowed during the
+ * call only. GPT_EUSAGE when the type lacks a file or a number that it needs,
+ * GPT_EDATA with file:line or file:offset for vocabularies that are malformed
+ * or do not match their merges. A tokenizer is shared by threads, and never
+ * written once it is open. */
 int gpt_tokenizer_open(struct gpt_tokenizer **tok,
                        const struct gpt_tokenizer_options *options,
                        struct gpt_err *err) GPT_MUST_USE;
@@ -44,11 +56,6 @@ int gpt_encoder_open(struct gpt_encoder **enc,
     GPT_MUST_USE;
 void gpt_encoder_close(struct gpt_encoder *enc);
 
-struct gpt_ids {
-    int32_t *data; /* freed with gpt_free() */
-    size_t len, cap;
-};
-
 /* Appends the ids of text[0..len) to *ids. Any bytes are accepted; invalid
  * UTF-8 is encoded byte by byte where the family can do that, else as U+FFFD.
  * The text is one document: where the tokenizer puts ids around a text, it does
@@ -60,8 +67,8 @@ int gpt_encode(struct gpt_encoder *enc, const char *text, size_t len,
  * Special tokens give their name ("<|endoftext|>"). */
 const char *gpt_token_bytes(const struct gpt_tokenizer *tok, int32_t id,
                             size_t *len);
-/* Bytes, 0 or 1, that the first token of a text has and the text has not: the
- * space that some families put before each text. */
+/* Bytes, 0 or 1, by which the token is longer than the text when it is a text's
+ * first: the space that some families put before each text. */
 size_t gpt_first_space(const struct gpt_tokenizer *tok, int32_t id);
 
 #endif

@@ -1,13 +1,17 @@
-/* See hf_file.h. Start at gpt_hf_file_read(). */
+/* Splitting of a tokenizer.json. Start at gpt_hf_file_read(). The vocabulary
+ * and the merges are most of the file, and a tree of them would take many times
+ * their size. So json_scan.h passes over the file once: everything but these two
+ * values is copied to a second text, with a 0 in the place of each, and that
+ * small text becomes the tree. */
 #include "tokenizer/tokenizer_json.h"
 
 #include "base/io.h"
 #include "base/memory.h"
 #include "text/json_scan.h"
+#include "tokenizer/ids.h"
 
+#include <assert.h>
 #include <string.h>
-
-enum { MAX_FILE = 1 << 28 };
 
 struct splitting {
     struct gpt_hf_file *file;
@@ -16,7 +20,8 @@ struct splitting {
     const char *copied;  /* up to where it is in `rest` */
 };
 
-static int keep(struct splitting *s, const char *p, size_t n)
+/* Appends n bytes to the rest. */
+static int copy_rest(struct splitting *s, const char *p, size_t n)
 {
     return gpt_buf_add(&s->rest, p, n) == GPT_OK
                ? GPT_OK
@@ -30,20 +35,23 @@ static int leave_out(struct splitting *s, struct gpt_str *value)
 
     GPT_TRY(gpt_scan_skip(&s->scan));
     *value = (struct gpt_str){begin,
-                                (size_t)((const char *)s->scan.p - begin)};
-    GPT_TRY(keep(s, s->copied, (size_t)(begin - s->copied)));
+                              (size_t)((const char *)s->scan.p - begin)};
+    assert(begin >= s->copied); /* members come in the order of the text */
+    GPT_TRY(copy_rest(s, s->copied, (size_t)(begin - s->copied)));
     s->copied = begin + value->len;
-    return keep(s, "0", 1);
+    return copy_rest(s, "0", 1);
 }
 
 static bool is_key(struct gpt_str key, const char *name)
 {
-    return key.len == strlen(name) && memcmp(key.data, name, key.len) == 0;
+    return gpt_str_equal(key, name, strlen(name));
 }
 
 typedef int member_fn(struct splitting *s, struct gpt_str key);
 
-/* Calls fn with the cursor on the value of each member. */
+/* Calls fn with the cursor on the value of each member, which fn passes over. A
+ * key with escapes is compared as it is written, and so is none of those that
+ * are wanted. */
 static int each_member(struct splitting *s, member_fn *fn)
 {
     struct gpt_str key;
@@ -76,14 +84,15 @@ static int split_root(struct splitting *s, struct gpt_str key)
                : gpt_scan_skip(&s->scan);
 }
 
-static int split(struct splitting *s, size_t len, struct gpt_err *err)
+static int split_file(struct splitting *s, size_t len, struct gpt_err *err)
 {
     s->copied = s->file->text;
     s->scan.begin = s->scan.p = (const uint8_t *)s->copied;
     s->scan.end = s->scan.begin + len;
     s->scan.err = err;
     GPT_TRY(each_member(s, split_root));
-    return keep(s, s->copied, (size_t)((const char *)s->scan.end - s->copied));
+    return copy_rest(s, s->copied,
+                     (size_t)((const char *)s->scan.end - s->copied));
 }
 
 int gpt_hf_file_read(struct gpt_hf_file *file, const char *path,
@@ -91,15 +100,17 @@ int gpt_hf_file_read(struct gpt_hf_file *file, const char *path,
 {
     struct splitting s = {.file = file};
     size_t len;
+    int status;
 
     *file = (struct gpt_hf_file){0};
-    GPT_TRY(gpt_read_file(path, MAX_FILE, &file->text, &len, err));
-    int status = split(&s, len, err);
-    if (status == GPT_OK)
-        status = gpt_json_parse(&file->root, s.rest.data, s.rest.len, path,
-                                err);
-    else
+    GPT_TRY(gpt_read_file(path, GPT_VOCAB_FILE_MAX, &file->text, &len, err));
+    status = split_file(&s, len, err);
+    if (status != GPT_OK) {
         gpt_context(err, "%s", path);
+        goto out;
+    }
+    status = gpt_json_parse(&file->root, s.rest.data, s.rest.len, path, err);
+out:
     gpt_buf_free(&s.rest);
     return status;
 }

@@ -4,7 +4,7 @@
 #define GPT_TOKENIZER_TOKENIZER_JSON_H
 
 #include "base/json.h"
-#include "text/jsonl.h"
+#include "text/str.h"
 
 struct gpt_hf_file {
     char *text;

@@ -1,8 +1,13 @@
 /* Reading of normalizer, pre_tokenizer, post_processor and decoder. Each is an
  * object with a "type"; the type "Sequence" holds a list of such. Start at
- * gpt_hf_pipeline_read(). */
+ * gpt_hf_pipeline_read().
+ *
+ * Every part is either done here exactly or refused: a part that was ignored
+ * would give ids that are nearly right, and no test of the model would show it.
+ */
 #include "tokenizer/tokenizer_json_steps.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -19,21 +24,21 @@ struct reading {
 typedef int part_fn(struct reading *r, const cJSON *part, const char *type,
                     const char *field);
 
-static const cJSON *get(const cJSON *obj, const char *key)
+static const cJSON *member_of(const cJSON *obj, const char *key)
 {
     return cJSON_GetObjectItemCaseSensitive(obj, key);
 }
 
 static const char *string_of(const cJSON *obj, const char *key)
 {
-    const cJSON *item = get(obj, key);
+    const cJSON *item = member_of(obj, key);
 
     return cJSON_IsString(item) ? item->valuestring : "";
 }
 
 static bool flag_of(const cJSON *obj, const char *key, bool def)
 {
-    const cJSON *item = get(obj, key);
+    const cJSON *item = member_of(obj, key);
 
     return cJSON_IsBool(item) ? cJSON_IsTrue(item) : def;
 }
@@ -45,7 +50,9 @@ static int refuse(const struct reading *r, const char *field, const char *key,
                     r->what, field, key, value);
 }
 
-/* Calls fn for a part, or for each of its sequence; nothing for null. */
+/* Calls fn for a part, or for each part of a sequence, which may hold
+ * sequences; for null does nothing. The depth is that of the JSON, which is
+ * limited. */
 static int each_part(struct reading *r, const cJSON *part, const char *field,
                      const char *list, part_fn *fn)
 {
@@ -57,7 +64,7 @@ static int each_part(struct reading *r, const cJSON *part, const char *field,
     const char *type = string_of(part, "type");
     if (strcmp(type, "Sequence") != 0)
         return fn(r, part, type, field);
-    const cJSON *parts = get(part, list);
+    const cJSON *parts = member_of(part, list);
     if (!cJSON_IsArray(parts))
         return gpt_fail(r->err, GPT_EDATA, "%s: %s: no array '%s'", r->what,
                         field, list);
@@ -77,8 +84,8 @@ static int read_normalizer(struct reading *r, const cJSON *part,
     if (strcmp(type, "NFC") != 0) {
         refuse(r, field, "type", type);
         if (strcmp(type, "Prepend") == 0 || strcmp(type, "Replace") == 0)
-            gpt_hint(r->err, "for such a model take its tokenizer.model with "
-                             "--tokenizer-type SentencePieceTokenizer");
+            gpt_hint(r->err, "for such a model take its tokenizer.model and "
+                             "SentencePieceTokenizer");
         return GPT_EDATA;
     }
     r->p->nfc = true;
@@ -95,9 +102,12 @@ static int add_regex(struct reading *r, const char *regex, const char *field)
     return GPT_OK;
 }
 
+/* Hugging Face's Split: the pieces are what the expression matches, kept
+ * between the others ("Isolated"), or all that it does not remove ("Removed",
+ * inverted). The two differ only in what matches nothing. */
 static int read_split(struct reading *r, const cJSON *part, const char *field)
 {
-    const cJSON *regex = get(get(part, "pattern"), "Regex");
+    const cJSON *regex = member_of(member_of(part, "pattern"), "Regex");
     const char *behavior = string_of(part, "behavior");
     bool invert = flag_of(part, "invert", false);
     bool isolated = strcmp(behavior, "Isolated") == 0 && !invert;
@@ -126,6 +136,7 @@ static int read_bytelevel(struct reading *r, const cJSON *part,
                       "true after another pre-tokenizer");
     if (!flag_of(part, "use_regex", true))
         return GPT_OK;
+    /* use_regex means GPT-2's, the first row of the table */
     return add_regex(r, gpt_pretok_row(0)->regex[0], field);
 }
 
@@ -146,6 +157,7 @@ static int read_pre_tokenizer(struct reading *r, const cJSON *part,
     return refuse(r, field, "type", type);
 }
 
+/* Finds the pre-tokenizer that the expressions name, all of them together. */
 static int find_cut(struct reading *r)
 {
     if (!r->bytelevel)
@@ -170,14 +182,15 @@ static int find_cut(struct reading *r)
 
 /* ---- post-processor ---- */
 
-/* The ids of a special token of the template, listed in special_tokens. */
+/* Adds the ids of a special token of the template, listed in special_tokens. */
 static int add_around(struct reading *r, const cJSON *template,
                       const cJSON *token, bool after, const char *field)
 {
     const char *name = string_of(token, "id");
     int32_t *list = after ? r->p->after : r->p->before;
     size_t *n = after ? &r->p->n_after : &r->p->n_before;
-    const cJSON *ids = get(get(get(template, "special_tokens"), name), "ids");
+    const cJSON *listed = member_of(template, "special_tokens");
+    const cJSON *ids = member_of(member_of(listed, name), "ids");
 
     if (!cJSON_IsArray(ids))
         return gpt_fail(r->err, GPT_EDATA, "%s: %s.special_tokens: no ids of "
@@ -189,22 +202,24 @@ static int add_around(struct reading *r, const cJSON *template,
             id->valuedouble >= GPT_VOCAB_MAX)
             return gpt_fail(r->err, GPT_EDATA, "%s: %s.special_tokens: a bad "
                             "id of '%.200s'", r->what, field, name);
+        assert(*n < GPT_COUNT(r->p->after));
         list[(*n)++] = (int32_t)id->valuedouble;
     }
     return GPT_OK;
 }
 
+/* The template for one text: special tokens, the text once, special tokens. */
 static int read_template(struct reading *r, const cJSON *part,
                          const char *field)
 {
     bool after = false;
-    const cJSON *single = get(part, "single");
+    const cJSON *single = member_of(part, "single");
 
     if (!cJSON_IsArray(single))
         return gpt_fail(r->err, GPT_EDATA, "%s: %s: no array 'single'",
                         r->what, field);
     for (const cJSON *i = single->child; i; i = i->next) {
-        const cJSON *token = get(i, "SpecialToken");
+        const cJSON *token = member_of(i, "SpecialToken");
 
         if (!token && after)
             return refuse(r, field, "single", "the text twice");
@@ -228,6 +243,8 @@ static int read_post_processor(struct reading *r, const cJSON *part,
 
 /* ---- decoder ---- */
 
+/* The decoder is not needed to encode. It is read because another one than that
+ * of bytes would mean that tokens are not bytes. */
 static int read_decoder(struct reading *r, const cJSON *part, const char *type,
                         const char *field)
 {
@@ -242,14 +259,15 @@ int gpt_hf_pipeline_read(struct gpt_hf_pipeline *p, const cJSON *root,
     struct reading r = {.p = p, .what = what, .err = err};
 
     *p = (struct gpt_hf_pipeline){0};
-    GPT_TRY(each_part(&r, get(root, "normalizer"), "normalizer",
+    GPT_TRY(each_part(&r, member_of(root, "normalizer"), "normalizer",
                       "normalizers", read_normalizer));
-    GPT_TRY(each_part(&r, get(root, "pre_tokenizer"), "pre_tokenizer",
+    GPT_TRY(each_part(&r, member_of(root, "pre_tokenizer"), "pre_tokenizer",
                       "pretokenizers", read_pre_tokenizer));
     GPT_TRY(find_cut(&r));
     if (around)
-        GPT_TRY(each_part(&r, get(root, "post_processor"), "post_processor",
-                          "processors", read_post_processor));
-    return each_part(&r, get(root, "decoder"), "decoder", "decoders",
+        GPT_TRY(each_part(&r, member_of(root, "post_processor"),
+                          "post_processor", "processors",
+                          read_post_processor));
+    return each_part(&r, member_of(root, "decoder"), "decoder", "decoders",
                      read_decoder);
 }

@@ -1,14 +1,17 @@
-/* See tokenizer_options.h. Which files a family has stands in one table. */
+/* See tokenizer_options.h. One table, all_names[], says which files a family
+ * has: the options that name them, their names in checkpoints and the hints all
+ * come from it. Start at gpt_tokenizer_files(). */
 #include "tokenizer/tokenizer_options.h"
 
 #include "base/io.h"
-#include "tokenizer/family.h"
 #include "text/unicode.h"
+#include "tokenizer/family.h"
 
+#include <assert.h>
 #include <string.h>
 
-/* Files under their names in checkpoints: of --vocab-file and --merge-file, or
- * of --tokenizer-model. */
+/* The names in checkpoints of what --vocab-file, --merge-file and
+ * --tokenizer-model name, and of a file that is read if it lies beside that. */
 struct file_names {
     const char *type, *vocab, *merges, *model, *beside;
 };
@@ -22,6 +25,7 @@ static const struct file_names all_names[] = {
     {.type = NULL, .model = "tokenizer.model"},
 };
 
+/* The last row serves every type that has none of its own, and no type. */
 static const struct file_names *names_of(const char *type)
 {
     const struct file_names *n = all_names;
@@ -31,16 +35,50 @@ static const struct file_names *names_of(const char *type)
     return n;
 }
 
+/* ---- opening ---- */
+
+/* The first option that the type needs and that is not given; for what has
+ * nothing to do with a missing file, the options that the numbers come from. */
+static void hint_options(const struct gpt_tokenizer_options *o,
+                         struct gpt_err *err)
+{
+    const struct file_names *names = names_of(o->type);
+
+    if (names->vocab && !o->vocab_file)
+        gpt_hint(err, "name it with --vocab-file");
+    else if (names->merges && !o->merge_file)
+        gpt_hint(err, "name it with --merge-file");
+    else if (names->model && !o->model)
+        gpt_hint(err, "name it with --tokenizer-model");
+    else if (strcmp(o->type, "NullTokenizer") == 0)
+        gpt_hint(err, "give it with --vocab-size");
+    else if (strcmp(o->type, "TikTokenizer") == 0)
+        gpt_hint(err, "see --tiktoken-pattern, --vocab-size, "
+                 "--tiktoken-num-special-tokens and "
+                 "--tokenizer-special-tokens");
+}
+
+int gpt_tokenizer_open_given(struct gpt_tokenizer **tok,
+                             const struct gpt_tokenizer_options *o,
+                             struct gpt_err *err)
+{
+    int status = gpt_tokenizer_open(tok, o, err);
+
+    if (status == GPT_EUSAGE)
+        hint_options(o, err);
+    return status;
+}
+
 /* ---- files ---- */
 
 static int add_file(struct gpt_tokenizer_file *files, size_t *n,
                     const char *name, const char *option, const char *path,
                     struct gpt_err *err)
 {
-    struct gpt_tokenizer_file *file = &files[*n];
-
     if (!name || !path)
         return GPT_OK;
+    assert(*n < GPT_TOKENIZER_FILES);
+    struct gpt_tokenizer_file *file = &files[*n];
     file->name = name;
     file->option = option;
     GPT_TRY(gpt_tokenizer_file(path, name, file->path, sizeof(file->path),
@@ -57,6 +95,7 @@ static void add_beside(struct gpt_tokenizer_file *files, size_t *n,
         return;
     const char *model = files[*n - 1].path, *slash = strrchr(model, '/');
     size_t dir = slash ? (size_t)(slash - model) + 1 : 0;
+    assert(*n < GPT_TOKENIZER_FILES);
     struct gpt_tokenizer_file *file = &files[*n];
     if (dir + strlen(name) >= sizeof(file->path))
         return;
@@ -64,6 +103,7 @@ static void add_beside(struct gpt_tokenizer_file *files, size_t *n,
     memcpy(file->path + dir, name, strlen(name) + 1);
     file->name = name;
     file->option = files[*n - 1].option;
+    /* the file may be absent, and is part of the tokenizer if it is not */
     *n += gpt_path_exists(file->path);
 }
 
@@ -100,6 +140,8 @@ int gpt_tokenizer_version(struct gpt_buf *b)
 
 /* ---- checkpoints ---- */
 
+/* Only what was given is kept, so that the defaults of a later version hold for
+ * the rest. */
 static void put_string(cJSON *json, const char *key, const char *value)
 {
     if (value)
@@ -128,6 +170,7 @@ cJSON *gpt_tokenizer_to_json(const struct gpt_tokenizer_options *o)
     return json;
 }
 
+/* What was given on the command line goes before what the checkpoint has. */
 static void take_string(const char **value, const cJSON *json, const char *key)
 {
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(json, key);
@@ -154,6 +197,7 @@ static int take_list(struct gpt_list *list, const cJSON *json,
     return GPT_OK;
 }
 
+/* A checkpoint holds copies of the tokenizer's files, or none of them. */
 static int take_file(const char **path, const char *dir, const char *name,
                      struct gpt_arena *arena, struct gpt_err *err)
 {

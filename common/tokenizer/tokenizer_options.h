@@ -1,10 +1,16 @@
-/* The tokenizer as programs are told of it: the same options in each, kept in
- * checkpoints, and told from others. */
+/* The tokenizer's options, which several programs share: their rows, the files
+ * that they name, and how both are kept in checkpoints. Start at
+ * GPT_TOKENIZER_FILE_OPTIONS.
+ *
+ * Because the rows are defined here, so are the names of the options: this is
+ * the one place below the programs that may name them in messages. The families
+ * report a rule, and gpt_tokenizer_open_given() adds the options to it. */
 #ifndef GPT_TOKENIZER_TOKENIZER_OPTIONS_H
 #define GPT_TOKENIZER_TOKENIZER_OPTIONS_H
 
 #include "base/json.h"
 #include "base/memory.h"
+#include "base/options.h"
 #include "tokenizer/pretok.h"
 #include "tokenizer/tokenizer.h"
 
@@ -17,8 +23,8 @@
     .offset = offsetof(type_, member) +                                        \
               offsetof(struct gpt_tokenizer_options, field)
 
-/* What the tokens are. type_def is the default of --tokenizer-type; flags_ are
- * those of the rows that name files, GPT_OPT_FILE aside. */
+/* Rows for what the tokens are. type_def is the default of --tokenizer-type;
+ * flags_ are those of the rows that name files, beside GPT_OPT_FILE. */
 #define GPT_TOKENIZER_FILE_OPTIONS(type_, member, type_def, flags_)            \
     {.kind = GPT_OPT_CHOICE, .name = "tokenizer-type", .arg = "TYPE",          \
      GPT_TOKENIZER_AT(type_, member, type), .def = type_def,                   \
@@ -50,7 +56,7 @@
      .help = "TikTokenizer: names of the special tokens, in the order of "     \
              "their ids"}
 
-/* How text is turned into them. */
+/* Rows for how text becomes tokens. */
 #define GPT_TOKENIZER_TEXT_OPTIONS(type_, member)                              \
     {.kind = GPT_OPT_CHOICE, .name = "special", .arg = "HOW",                  \
      GPT_TOKENIZER_AT(type_, member, special),                                 \
@@ -60,6 +66,14 @@
     {.kind = GPT_OPT_FLAG, .name = "tokenizer-hf-no-include-special-tokens",   \
      GPT_TOKENIZER_AT(type_, member, hf_no_special),                           \
      .help = "HuggingFaceTokenizer: put no tokens around a text, as BOS"}
+
+/* ---- opening ---- */
+
+/* gpt_tokenizer_open(); a GPT_EUSAGE gets a hint with the options that say what
+ * is missing or wrong. */
+int gpt_tokenizer_open_given(struct gpt_tokenizer **tok,
+                             const struct gpt_tokenizer_options *o,
+                             struct gpt_err *err) GPT_MUST_USE;
 
 /* ---- files ---- */
 
@@ -71,12 +85,12 @@ struct gpt_tokenizer_file {
 };
 enum { GPT_TOKENIZER_FILES = 2 };
 
-/* Those that the options name. */
+/* Lists the files that the options name. */
 int gpt_tokenizer_files(const struct gpt_tokenizer_options *o,
                         struct gpt_tokenizer_file files[GPT_TOKENIZER_FILES],
                         size_t *n, struct gpt_err *err) GPT_MUST_USE;
 
-/* Whether the options say enough to open a tokenizer: it needs no file, or
+/* True when the options say enough to open a tokenizer: it needs no file, or
  * there is one. */
 bool gpt_tokenizer_named(const struct gpt_tokenizer_options *o);
 
@@ -88,8 +102,8 @@ int gpt_tokenizer_version(struct gpt_buf *b);
 /* The options but for the files, as an object; NULL when memory is out. */
 cJSON *gpt_tokenizer_to_json(const struct gpt_tokenizer_options *o);
 /* Fills in what the options leave open: from such an object (NULL: nothing),
- * and from the files in `dir`, under their names there. What is filled in lies
- * in `arena` or belongs to the object. */
+ * and from the files in `dir`, under their names there. What is filled in is in
+ * `arena` or belongs to the object. */
 int gpt_tokenizer_from_json(struct gpt_tokenizer_options *o, const cJSON *json,
                             const char *dir, struct gpt_arena *arena,
                             struct gpt_err *err) GPT_MUST_USE;

@@ -1,17 +1,21 @@
-/* Reading of vocab.json and merges.txt, and of both in one file. While loading,
- * tokens are looked up by the text that the files write them in; what stays are
- * bytes and ids. Start at gpt_vocab_load(). */
+/* Reading of vocab.json and merges.txt, and of both in one file. Start at
+ * gpt_vocab_load().
+ *
+ * The files write tokens in the letters of bytelevel.h, and merges refer to
+ * tokens by that text. So while loading, tokens are looked up as text, through
+ * vocab_names.h; what stays afterwards are bytes and ids. A merge is checked in
+ * full: both halves and what they make must be tokens, or encoding would make
+ * an id that is none. */
 #include "tokenizer/vocab.h"
 
 #include "base/io.h"
-#include "tokenizer/bytelevel.h"
 #include "text/json_scan.h"
+#include "tokenizer/bytelevel.h"
 #include "tokenizer/vocab_names.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
-
-enum { MAX_FILE = 1 << 28 };
 
 struct loading {
     struct gpt_vocab *v;
@@ -25,8 +29,8 @@ struct loading {
 
 /* ---- tokens ---- */
 
-/* The bytes that tokens stand for. A text that is not all byte letters is a
- * special token: it stands for itself, and no merge can make it. */
+/* Finds the bytes that tokens stand for. A text that is not all byte letters is
+ * a special token: it stands for itself, and no merge can make it. */
 static int add_tokens(struct loading *l)
 {
     struct gpt_vocab *v = l->v;
@@ -37,6 +41,7 @@ static int add_tokens(struct loading *l)
                     "a vocabulary", l->err));
     if (!bytes)
         return gpt_fail(l->err, GPT_EFAIL, "cannot allocate a vocabulary");
+    /* decoding never lengthens a text, so that one block holds them all */
     for (int64_t id = 0; id < v->n; id++) {
         const struct gpt_str *text = &l->names.texts[id];
         struct gpt_str *token = &v->tokens[id];
@@ -53,6 +58,7 @@ static int add_tokens(struct loading *l)
     return GPT_OK;
 }
 
+/* Any text can be encoded because each byte is a token. */
 static int check_bytes(struct loading *l)
 {
     for (int byte = 0; byte < 256; byte++) {
@@ -92,12 +98,14 @@ static int missing_token(struct loading *l, long long line, const char *text,
                          size_t len)
 {
     return gpt_fail(l->err, GPT_EDATA, "%s:%lld: '%.*s' is not in %s",
-                    l->merge_file, line, (int)(len < 200 ? len : 200), text,
+                    l->merge_file, line, gpt_str_shown(len), text,
                     l->vocab_file);
 }
 
-/* The token that two texts make. Most files list merges in the order of what
- * they make, some all of a token's one after the other. */
+/* Finds the token that two texts make. Most files list merges in the order of
+ * what they make, some with all merges of a token in a row: so the last result
+ * and the one after it are tried first, which saves joining the text and a
+ * search for it. */
 static int find_result(struct loading *l, const struct halves *h, int32_t *id)
 {
     const struct gpt_vocab_names *names = &l->names;
@@ -151,7 +159,7 @@ static int add_merge_line(struct loading *l, const char *text, size_t len,
         return gpt_fail(l->err, GPT_EDATA,
                         "%s:%lld: not two tokens with one space between: "
                         "'%.*s'",
-                        l->merge_file, line, (int)(len < 200 ? len : 200),
+                        l->merge_file, line, gpt_str_shown(len),
                         text);
     struct halves h = {text, space + 1, left, right, line};
     return add_merge(l, &h);
@@ -159,21 +167,11 @@ static int add_merge_line(struct loading *l, const char *text, size_t len,
 
 static int load_merges(struct loading *l, const char *text, size_t len)
 {
-    const char *p = text, *end = text + len;
+    struct gpt_str rest = {text, len}, line;
 
-    long long line = 0;
-    while (p < end) {
-        const char *newline = memchr(p, '\n', (size_t)(end - p));
-        const char *stop = newline ? newline : end;
-        size_t n = (size_t)(stop - p);
-
-        if (n && p[n - 1] == '\r')
-            n--;
-        line++;
-        if (n < 8 || memcmp(p, "#version", 8) != 0)
-            GPT_TRY(add_merge_line(l, p, n, line));
-        p = newline ? newline + 1 : end;
-    }
+    for (long long number = 1; gpt_str_next_line(&rest, &line); number++)
+        if (line.len < 8 || memcmp(line.data, "#version", 8) != 0)
+            GPT_TRY(add_merge_line(l, line.data, line.len, number));
     return GPT_OK;
 }
 
@@ -185,12 +183,14 @@ static int no_pair(struct loading *l, long long number)
                     l->merge_file, number);
 }
 
-/* "left right" or ["left", "right"]; their letters go to `room`. */
+/* Reads "left right" or ["left", "right"]; their letters go to `room`, which
+ * each merge overwrites. */
 static int take_merge(struct loading *l, struct gpt_scan *s, char *room)
 {
     long long number = (long long)l->v->n_merges + 1;
     struct gpt_str half[2];
     size_t n = 0, len;
+
     if (gpt_scan_at(s, '"')) {
         GPT_TRY(gpt_scan_text(s, room, &len));
         return add_merge_line(l, room, len, number);
@@ -202,6 +202,7 @@ static int take_merge(struct loading *l, struct gpt_scan *s, char *room)
     do {
         if (n == GPT_COUNT(half) || !gpt_scan_at(s, '"'))
             return no_pair(l, number);
+        assert(n < GPT_COUNT(half));
         half[n].data = room;
         GPT_TRY(gpt_scan_text(s, room, &half[n].len));
         room += half[n++].len;
@@ -248,11 +249,13 @@ static int load_files(struct loading *l)
     char *text;
     size_t len;
 
-    GPT_TRY(gpt_read_file(l->vocab_file, MAX_FILE, &text, &len, l->err));
+    GPT_TRY(gpt_read_file(l->vocab_file, GPT_VOCAB_FILE_MAX, &text, &len,
+                          l->err));
     int status = load_tokens(l, (struct gpt_str){text, len}, &ids);
     gpt_free(text);
     GPT_TRY(status);
-    GPT_TRY(gpt_read_file(l->merge_file, MAX_FILE, &text, &len, l->err));
+    GPT_TRY(gpt_read_file(l->merge_file, GPT_VOCAB_FILE_MAX, &text, &len,
+                          l->err));
     status = load_merges(l, text, len);
     gpt_free(text);
     return status;
@@ -284,13 +287,14 @@ int gpt_vocab_load_json(struct gpt_vocab *v, struct gpt_str vocab,
     const struct gpt_vocab_ids ids = {.gaps = true, .least = n_ids};
     struct loading l = {.v = v, .vocab_file = vocab_name, .last = -1,
                         .merge_file = merges_name, .err = err};
+    int status;
 
     snprintf(vocab_name, sizeof(vocab_name), "%s: model.vocab", what);
     snprintf(merges_name, sizeof(merges_name), "%s: model.merges", what);
     *v = (struct gpt_vocab){.eod = -1};
-    int status = load_tokens(&l, vocab, &ids);
-    if (status == GPT_OK)
-        status = load_merge_list(&l, merges);
+    GPT_TRY_GOTO(status, load_tokens(&l, vocab, &ids), out);
+    status = load_merge_list(&l, merges);
+out:
     free_loading(&l);
     return status;
 }

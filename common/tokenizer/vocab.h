@@ -4,11 +4,10 @@
 #ifndef GPT_TOKENIZER_VOCAB_H
 #define GPT_TOKENIZER_VOCAB_H
 
-#include "base/memory.h"
-#include "text/jsonl.h"
+#include "text/str.h"
+#include "tokenizer/ids.h"
 
-enum { GPT_VOCAB_MAX = 1 << 21 }; /* tokens */
-
+/* Neighbours that become one token. */
 struct gpt_merge {
     int32_t left, right, result; /* ids */
 };
@@ -20,7 +19,7 @@ struct gpt_vocab {
     size_t n_merges;
     bool shared_ranks; /* merges in a row with the same result have one rank */
     int32_t byte_id[256];
-    int32_t eod; /* of "<|endoftext|>", -1 = none */
+    int32_t eod; /* id of "<|endoftext|>", -1 = none */
     struct gpt_arena arena; /* owns the bytes */
 };
 

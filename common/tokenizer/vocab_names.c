@@ -1,21 +1,26 @@
-/* Reading of vocab_names.h: one pass over the JSON, then the ids are given
- * their texts. Start at gpt_vocab_names_read(). */
+/* Reading of vocab_names.h, in two steps, as an id can be judged only when it
+ * is known how many there are: one pass over the JSON makes a list of entries,
+ * then each id gets its text. All letters go to one block that is as long as
+ * the JSON, because no text is longer than it is written. Start at
+ * gpt_vocab_names_read(). */
 #include "tokenizer/vocab_names.h"
 
-#include "base/memory.h"
 #include "text/json_scan.h"
-#include "tokenizer/vocab.h"
+#include "tokenizer/ids.h"
+
+#include <assert.h>
 
 enum {
-    MAX_SPREAD = 4,    /* ids a token, where they may leave gaps, */
-    MIN_IDS = 1 << 16, /* and these */
+    /* the most ids, where they may leave gaps: so many a token, and these */
+    MAX_SPREAD = 4,
+    MIN_IDS = 1 << 16,
 };
 
 struct entry {
     const char *text;
     size_t len;
     int64_t id;
-    bool integer; /* it is one */
+    bool integer; /* false: the value was something else */
 };
 
 struct reading {
@@ -28,15 +33,10 @@ struct reading {
     struct gpt_err *err;
 };
 
-/* For "%.*s" in messages. */
-static int shown(size_t len)
-{
-    return (int)(len < 200 ? len : 200);
-}
-
 /* ---- the object ---- */
 
-/* Anything that is no integer is told when the number of ids is known. */
+/* Reads an id. What is no integer is reported later, by check_id(). A number
+ * too large stays so: it stops growing beyond any id. */
 static void read_integer(struct entry *e, const char *p, const char *end)
 {
     bool negative = *p == '-';
@@ -98,7 +98,6 @@ static int read_object(struct reading *r, struct gpt_str json)
     struct gpt_scan *s = &r->scan;
 
     *s = gpt_scan_of(json, r->err);
-    /* texts are never longer than they are written */
     GPT_TRY(gpt_new(&r->names->letters, json.len + GPT_SCAN_SLACK, 1,
                     "a vocabulary", r->err));
     gpt_scan_space(s);
@@ -111,8 +110,9 @@ static int read_object(struct reading *r, struct gpt_str json)
 
 /* ---- ids ---- */
 
-/* Where ids may leave gaps there are no more of them than the number of tokens
- * can justify. */
+/* Decides how many ids there are. Where they may leave gaps there are no more
+ * of them than the number of tokens can justify, so that one hostile id
+ * allocates nothing; an id beyond is refused by check_id(). */
 static int count_ids(struct reading *r)
 {
     struct gpt_vocab_names *names = r->names;
@@ -135,20 +135,22 @@ static int check_id(const struct reading *r, const struct entry *e)
 
     if (!e->integer)
         return gpt_fail(r->err, GPT_EDATA, "%s: token '%.*s' has no integer id",
-                        r->file, shown(e->len), e->text);
+                        r->file, gpt_str_shown(e->len), e->text);
     if (e->id < 0 || e->id >= names->n)
         return gpt_fail(r->err, GPT_EDATA, "%s: token '%.*s' has id %lld; %lld "
                         "tokens have the ids 0 to %lld", r->file,
-                        shown(e->len), e->text, (long long)e->id,
+                        gpt_str_shown(e->len), e->text, (long long)e->id,
                         (long long)names->n_listed, (long long)names->n - 1);
     const struct gpt_str *other = &names->texts[e->id];
     if (other->data)
         return gpt_fail(r->err, GPT_EDATA, "%s: tokens '%.*s' and '%.*s' are "
-                        "both id %lld", r->file, shown(other->len),
-                        other->data, shown(e->len), e->text, (long long)e->id);
+                        "both id %lld", r->file, gpt_str_shown(other->len),
+                        other->data, gpt_str_shown(e->len), e->text,
+                        (long long)e->id);
     return GPT_OK;
 }
 
+/* Gives each id its text, and enters it in the map. */
 static int place_texts(struct reading *r)
 {
     struct gpt_vocab_names *names = r->names;
@@ -161,10 +163,11 @@ static int place_texts(struct reading *r)
         const struct entry *e = &r->entries[i];
 
         GPT_TRY(check_id(r, e));
+        assert(e->id >= 0 && e->id < names->n && !names->texts[e->id].data);
         names->texts[e->id] = (struct gpt_str){e->text, e->len};
         if (gpt_token_map_add(&names->map, (int32_t)e->id) >= 0)
             return gpt_fail(r->err, GPT_EDATA, "%s: token '%.*s' comes twice",
-                            r->file, shown(e->len), e->text);
+                            r->file, gpt_str_shown(e->len), e->text);
     }
     return GPT_OK;
 }
@@ -175,10 +178,12 @@ int gpt_vocab_names_read(struct gpt_vocab_names *names, struct gpt_str json,
 {
     struct reading r = {.names = names, .ids = ids, .file = file, .err = err};
 
+    int status;
+
     *names = (struct gpt_vocab_names){0};
-    int status = read_object(&r, json);
-    if (status == GPT_OK)
-        status = place_texts(&r);
+    GPT_TRY_GOTO(status, read_object(&r, json), out);
+    status = place_texts(&r);
+out:
     gpt_free(r.entries);
     return status;
 }

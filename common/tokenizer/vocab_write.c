@@ -1,9 +1,12 @@
-/* Writes vocab.json and merges.txt: see vocab_write.h. */
+/* Writes vocab.json and merges.txt: see vocab_write.h. Both are written in the
+ * letters of bytelevel.h, so the letters of every token are made first,
+ * spell(). */
 #include "tokenizer/vocab_write.h"
 
 #include "base/memory.h"
 #include "tokenizer/bytelevel.h"
 
+#include <assert.h>
 #include <string.h>
 
 /* The letters of every token, one after the other; token i is
@@ -19,6 +22,7 @@ int64_t gpt_vocab_size(const struct gpt_bpe_trained *model)
     return GPT_BPE_BYTES + model->n_merges + 1;
 }
 
+/* Appends the letters of an earlier token. */
 static int append_token(struct spelling *s, int32_t id)
 {
     size_t begin = s->begin[id], n = s->begin[id + 1] - begin;
@@ -42,32 +46,36 @@ static void spelling_free(struct spelling *s)
     gpt_free(s->begin);
 }
 
+/* A token comes after both of which it is made, so that one pass is enough. */
+static int append_merged(struct spelling *s,
+                         const struct gpt_bpe_trained *model, int64_t id)
+{
+    const struct gpt_bpe_merge *m = &model->merges[id - GPT_BPE_BYTES];
+
+    assert(m->left < id && m->right < id);
+    GPT_TRY(append_token(s, m->left));
+    return append_token(s, m->right);
+}
+
 static int spell(struct spelling *s, const struct gpt_bpe_trained *model,
                  struct gpt_err *err)
 {
     int64_t n = GPT_BPE_BYTES + model->n_merges;
-    int status = GPT_OK;
+    int status;
 
     *s = (struct spelling){.n = n};
     GPT_TRY(gpt_new(&s->begin, (size_t)n + 1, sizeof(*s->begin), "vocabulary",
                     err));
-    for (int64_t i = 0; i < n && status == GPT_OK; i++) {
-        if (i < GPT_BPE_BYTES) {
-            status = append_byte(s, (int)i);
-        } else {
-            const struct gpt_bpe_merge *m = &model->merges[i - GPT_BPE_BYTES];
-
-            status = append_token(s, m->left);
-            if (status == GPT_OK)
-                status = append_token(s, m->right);
-        }
+    for (int64_t i = 0; i < n; i++) {
+        GPT_TRY_GOTO(status,
+                     i < GPT_BPE_BYTES ? append_byte(s, (int)i)
+                                       : append_merged(s, model, i), fail);
         s->begin[i + 1] = s->text.len;
     }
-    if (status != GPT_OK) {
-        spelling_free(s);
-        return gpt_fail(err, status, "cannot allocate the vocabulary's text");
-    }
     return GPT_OK;
+fail:
+    spelling_free(s);
+    return gpt_fail(err, status, "cannot allocate the vocabulary's text");
 }
 
 static int write_token(struct gpt_out *out, const struct spelling *s,
@@ -77,8 +85,8 @@ static int write_token(struct gpt_out *out, const struct spelling *s,
                          s->begin[id + 1] - s->begin[id], err);
 }
 
-/* Letters are printable: of them, JSON escapes only the quote and the
- * backslash. */
+/* Writes a token into a JSON string. Letters are printable, so that only the
+ * quote and the backslash need an escape. */
 static int write_json_token(struct gpt_out *out, const struct spelling *s,
                             int32_t id, struct gpt_err *err)
 {

@@ -60,7 +60,7 @@ static inline uint64_t lanes_movepi(struct lanes512 v)
     return bits;
 }
 
-#define AVX512 /* not what the compiler may use */
+#define GPT_AVX512 /* not what the compiler may use */
 #define __m512i struct lanes512
 #define _mm512_loadu_si512 lanes_loadu
 #define _mm512_set1_epi8 lanes_set1

@@ -84,7 +84,7 @@ static void test_cases(void)
             continue;
         is_str(merges_text(&model), cases[i].merges, "... merges");
         is_int(model.n_tokens, cases[i].n_tokens, "... tokens left");
-        gpt_bpe_model_free(&model);
+        gpt_bpe_trained_free(&model);
     }
 }
 
@@ -103,7 +103,7 @@ static void test_long_piece(void)
            "a piece of 2^20 equal letters")) {
         is_int(model.n_merges, 19, "... doubles 19 times");
         is_int(model.n_tokens, 2, "... and ends as two tokens");
-        gpt_bpe_model_free(&model);
+        gpt_bpe_trained_free(&model);
     }
     gpt_free(text);
 }

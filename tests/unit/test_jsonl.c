@@ -149,9 +149,9 @@ static void test_nul_and_depth(struct gpt_jsonl *s)
            strcmp(err.text, "NUL byte at byte 11") == 0, "NUL in a string");
     ok(gpt_jsonl_scan(s, "{\"text\":\"a\"\0}", 13, &err) == GPT_EDATA &&
            strcmp(err.text, "NUL byte at byte 12") == 0, "NUL elsewhere");
-    for (int depth = GPT_JSONL_MAX_DEPTH; depth < GPT_JSONL_MAX_DEPTH + 2;
+    for (int depth = GPT_JSON_MAX_DEPTH; depth < GPT_JSON_MAX_DEPTH + 2;
          depth++) {
-        static char line[3 * GPT_JSONL_MAX_DEPTH];
+        static char line[3 * GPT_JSON_MAX_DEPTH];
         int n = sprintf(line, "{\"text\":\"x\",\"a\":");
 
         memset(line + n, '[', (size_t)depth);
@@ -159,7 +159,7 @@ static void test_nul_and_depth(struct gpt_jsonl *s)
         line[n + 2 * depth] = '}';
         int status = gpt_jsonl_scan(s, line, (size_t)(n + 2 * depth + 1),
                                     &err);
-        is_int(status, depth > GPT_JSONL_MAX_DEPTH ? GPT_EDATA : GPT_OK,
+        is_int(status, depth > GPT_JSON_MAX_DEPTH ? GPT_EDATA : GPT_OK,
                "%d levels", depth);
     }
 }

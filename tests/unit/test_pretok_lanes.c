@@ -19,7 +19,7 @@
 #define add_wide gpt2_add_wide
 #define cut_contractions gpt2_cut_contractions
 #define piece_begins gpt2_piece_begins
-#include "common/tokenizer/pretok_simd.c"
+#include "common/tokenizer/pretok_gpt2_simd.c"
 #undef form
 #undef forms
 #undef classify_fn

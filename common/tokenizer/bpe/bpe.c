@@ -5,14 +5,20 @@
 
 #include "base/memory.h"
 
+#include <assert.h>
 #include <string.h>
 
-enum { SHORT_PIECE = 64 };
+enum { SHORT_PIECE = 64 }; /* bytes: a bit of a word for each */
 #define NO_RANK UINT32_MAX
 
 /* The table of pairs is open addressing, at most half full. A pair and its rank
- * are one word, left << 43 | right << 22 | rank: what is looked at is one cache
- * line, and eight pairs lie in it. */
+ * are one word, left << 43 | right << 22 | rank, so that a search reads one
+ * cache line, in which eight pairs lie.
+ *
+ * Most pairs that are asked for are in no merge. For these there is a second
+ * table of bits, `seen`, eight bits for each place of the first: a pair whose
+ * bit is clear is not in the list. It is an eighth of the size and stays in a
+ * nearer cache. */
 enum { ID_BITS = 21, RANK_BITS = 22, SEEN_LOG = 3 };
 #define FREE UINT64_MAX
 _Static_assert(GPT_VOCAB_MAX <= 1 << ID_BITS, "ids fit into a pair");
@@ -21,10 +27,10 @@ struct gpt_bpe {
     uint64_t *pairs;
     unsigned shift; /* a hash's high bits are a place */
     size_t mask;
-    uint64_t *seen; /* a bit for each hash of a pair; most others end here */
-    int32_t *result;             /* of a merge, by rank */
-    bool in_order;               /* each result is the one before it + 1 */
-    uint32_t *byte_rank;         /* of two bytes, left << 8 | right */
+    uint64_t *seen;      /* a bit for each hash of a pair */
+    int32_t *result;     /* what a merge makes, by rank */
+    bool in_order;       /* each result is the one before it + 1 */
+    uint32_t *byte_rank; /* rank of two bytes, left << 8 | right */
     struct gpt_seams seams;
     int32_t byte_id[256];
     const struct gpt_vocab *vocab;
@@ -40,7 +46,8 @@ static uint64_t name_hash(uint64_t name)
     return name * 0x9E3779B97F4A7C15u;
 }
 
-/* The place of a pair, or the free one where it belongs. */
+/* The place of a pair, or the free one where it belongs. The high bits of the
+ * product are the place: they depend on all bits of the name. */
 static uint64_t *find_pair(const struct gpt_bpe *bpe, uint64_t name)
 {
     size_t i = (size_t)(name_hash(name) >> bpe->shift);
@@ -77,12 +84,14 @@ static inline uint32_t pair_rank(const struct gpt_bpe *bpe, int32_t left,
 }
 
 /* Most vocabularies number what merging makes in the order of the merges, which
- * saves a look into a table. */
+ * saves the read of a table. */
 static int32_t result_of(const struct gpt_bpe *bpe, uint32_t rank)
 {
     return bpe->in_order ? bpe->result[0] + (int32_t)rank : bpe->result[rank];
 }
 
+/* Ranks are the numbers of merges, but where the vocabulary came from a list of
+ * tokens, all ways to make one token share a rank, the first one's. */
 static int fill_pairs(struct gpt_bpe *bpe, const char *merge_file,
                       struct gpt_err *err)
 {
@@ -113,6 +122,7 @@ static int fill_pairs(struct gpt_bpe *bpe, const char *merge_file,
     return GPT_OK;
 }
 
+/* A piece begins as pairs of bytes, for which a table needs no hash. */
 static void fill_bytes(struct gpt_bpe *bpe)
 {
     for (unsigned i = 0; i < 65536; i++)
@@ -126,6 +136,7 @@ static int open_tables(struct gpt_bpe *bpe, const char *merge_file,
     const struct gpt_vocab *v = bpe->vocab;
     size_t n_slots = 1024;
 
+    /* a rank has RANK_BITS, and NO_RANK must differ from all of them */
     if (v->n_merges >= (size_t)1 << RANK_BITS)
         return gpt_fail(err, GPT_EDATA, "%s: %zu merges, limit %d", merge_file,
                         v->n_merges, (1 << RANK_BITS) - 1);
@@ -150,6 +161,7 @@ int gpt_bpe_open(struct gpt_bpe **out, const struct gpt_vocab *v,
 {
     struct gpt_bpe *bpe;
 
+    assert(v->n <= GPT_VOCAB_MAX);
     GPT_TRY(gpt_new(&bpe, 1, sizeof(*bpe), "merges", err));
     bpe->vocab = v;
     memcpy(bpe->byte_id, v->byte_id, sizeof(bpe->byte_id));
@@ -191,12 +203,14 @@ void gpt_bpe_fix(struct gpt_bpe *bpe, int32_t id)
 
 /* ---- short pieces ---- */
 
-/* Ranks with their places, so that the lowest, and of equal ones the leftmost,
- * is a minimum and takes no branch that nobody could foresee. */
+/* Ranks with their places in the low bits, so that the lowest rank, and of
+ * equal ones the leftmost, is a plain minimum: a branch on it would be
+ * mispredicted about every time. */
 enum { PLACE_BITS = 6 };
 _Static_assert(SHORT_PIECE <= 1 << PLACE_BITS, "a place fits beside a rank");
 _Static_assert(RANK_BITS + PLACE_BITS < 32, "and they fit into 32 bits");
 
+/* NO_RANK stays the largest of all. */
 static uint32_t place_rank(uint32_t rank, size_t place)
 {
     return rank == NO_RANK ? NO_RANK : rank << PLACE_BITS | (uint32_t)place;
@@ -207,8 +221,8 @@ static inline uint32_t lower(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
-/* Of low[0..n), in two strands, neither of which waits for the other; low[n] is
- * NO_RANK. */
+/* The lowest of low[0..n), in two chains of minima that run side by side, as
+ * neither waits for the other. low[n] is NO_RANK and makes an odd n even. */
 static inline uint32_t lowest(const uint32_t *low, size_t n)
 {
     uint32_t a = NO_RANK, b = NO_RANK;
@@ -220,13 +234,18 @@ static inline uint32_t lowest(const uint32_t *low, size_t n)
     return lower(a, b);
 }
 
-/* Into id, which has room for n ids; returns how many are left of them. */
+/* Writes the ids of n bytes into id[0..n), and returns how many are left. A
+ * token is at the place of its first byte; `left` has a bit for each token, so
+ * that a neighbour is found by counting zeros. A merge changes two entries of
+ * low[] and reads no text again. With at most 64 of them a scan without
+ * branches takes the place of a heap. */
 static size_t merge_short(const struct gpt_bpe *bpe, const uint8_t *piece,
                           size_t n, int32_t *id)
 {
-    uint32_t low[SHORT_PIECE]; /* of the pair that begins at a place */
+    uint32_t low[SHORT_PIECE]; /* rank of the pair that begins at a place */
     uint64_t left = ~(uint64_t)0 >> (64 - n); /* places that are tokens */
 
+    assert(n >= 1 && n <= SHORT_PIECE);
     low[n - 1] = NO_RANK;
     for (size_t i = 0; i < n; i++)
         id[i] = bpe->byte_id[piece[i]];
@@ -243,15 +262,16 @@ static size_t merge_short(const struct gpt_bpe *bpe, const uint8_t *piece,
         left &= ~((uint64_t)1 << gone);
         low[gone] = low[at] = NO_RANK;
         after &= after - 1;
-        if (after)
+        if (after) /* the token grew: its pair with the next one */
             low[at] = place_rank(
                 pair_rank(bpe, id[at], id[__builtin_ctzll(after)]), at);
-        if (before) {
+        if (before) { /* and that of the one before it */
             size_t to = 63 - (size_t)__builtin_clzll(before);
 
             low[to] = place_rank(pair_rank(bpe, id[to], id[at]), to);
         }
     }
+    /* in place: an id moves to the left or not at all */
     size_t kept = 0;
     for (; left; left &= left - 1)
         id[kept++] = id[__builtin_ctzll(left)];
@@ -260,7 +280,8 @@ static size_t merge_short(const struct gpt_bpe *bpe, const uint8_t *piece,
 
 /* ---- long pieces ---- */
 
-/* A token of the piece at the position of its first byte. */
+/* A token of the piece at the position of its first byte, in a list that is
+ * linked both ways, as a long piece would be moved too often. */
 struct gpt_bpe_node {
     int32_t id;
     uint32_t rank; /* of the pair with `next`; NO_RANK also when merged away */
@@ -268,40 +289,9 @@ struct gpt_bpe_node {
 };
 #define NONE UINT32_MAX
 
-/* The heap holds rank << 32 | position, smallest first. An entry whose rank is
- * no longer that of its node is stale and is dropped when it comes up. */
-static void sift_down(uint64_t *heap, size_t n, size_t i)
-{
-    uint64_t v = heap[i];
-
-    for (;;) {
-        size_t child = 2 * i + 1;
-
-        if (child >= n)
-            break;
-        if (child + 1 < n && heap[child + 1] < heap[child])
-            child++;
-        if (heap[child] >= v)
-            break;
-        heap[i] = heap[child];
-        i = child;
-    }
-    heap[i] = v;
-}
-
-static void sift_up(uint64_t *heap, size_t i)
-{
-    uint64_t v = heap[i];
-
-    while (i && heap[(i - 1) / 2] > v) {
-        heap[i] = heap[(i - 1) / 2];
-        i = (i - 1) / 2;
-    }
-    heap[i] = v;
-}
-
+/* Finds the rank of the pair that begins at `at`, and puts it into the heap. */
 static int push_pair(const struct gpt_bpe *bpe, struct gpt_bpe_scratch *s,
-                     size_t *n_heap, uint32_t at, struct gpt_err *err)
+                     uint32_t at, struct gpt_err *err)
 {
     struct gpt_bpe_node *node = &s->nodes[at];
 
@@ -310,44 +300,41 @@ static int push_pair(const struct gpt_bpe *bpe, struct gpt_bpe_scratch *s,
                      : pair_rank(bpe, node->id, s->nodes[node->next].id);
     if (node->rank == NO_RANK)
         return GPT_OK;
-    GPT_TRY(gpt_grow(&s->heap, &s->heap_cap, *n_heap + 1, sizeof(*s->heap),
-                     "pairs of a piece", err));
-    s->heap[*n_heap] = (uint64_t)node->rank << 32 | at;
-    sift_up(s->heap, (*n_heap)++);
-    return GPT_OK;
+    return gpt_pair_heap_push(&s->heap, node->rank, at, err);
 }
 
+/* A heap's entry is good while its rank is that of the node at its place. A
+ * merge changes the rank of the node that grew and of the one before it, and
+ * takes that of the node that is gone: what the heap says of these pairs is
+ * stale then, and is dropped when it comes up. */
 static int merge_long(const struct gpt_bpe *bpe, struct gpt_bpe_scratch *s,
                       const uint8_t *piece, uint32_t n, struct gpt_err *err)
 {
     struct gpt_bpe_node *nodes = s->nodes;
-    size_t n_heap = 0;
+    uint32_t at, rank;
 
+    s->heap.n = 0; /* a call that failed may have left some */
     for (uint32_t i = 0; i < n; i++)
         nodes[i] = (struct gpt_bpe_node){bpe->byte_id[piece[i]], NO_RANK,
                                          i ? i - 1 : NONE,
                                          i + 1 < n ? i + 1 : NONE};
     for (uint32_t i = 0; i + 1 < n; i++)
-        GPT_TRY(push_pair(bpe, s, &n_heap, i, err));
-    while (n_heap) {
-        uint64_t top = s->heap[0];
-
-        s->heap[0] = s->heap[--n_heap];
-        if (n_heap)
-            sift_down(s->heap, n_heap, 0);
-        uint32_t at = (uint32_t)top, rank = (uint32_t)(top >> 32);
+        GPT_TRY(push_pair(bpe, s, i, err));
+    while (gpt_pair_heap_pop(&s->heap, &rank, &at)) {
         struct gpt_bpe_node *node = &nodes[at];
+
         if (node->rank != rank)
             continue;
+        assert(node->next != NONE); /* a node with a rank has a neighbour */
         struct gpt_bpe_node *gone = &nodes[node->next];
         node->id = result_of(bpe, rank);
         node->next = gone->next;
         gone->rank = NO_RANK;
         if (node->next != NONE)
             nodes[node->next].prev = at;
-        GPT_TRY(push_pair(bpe, s, &n_heap, at, err));
+        GPT_TRY(push_pair(bpe, s, at, err));
         if (node->prev != NONE)
-            GPT_TRY(push_pair(bpe, s, &n_heap, node->prev, err));
+            GPT_TRY(push_pair(bpe, s, node->prev, err));
     }
     return GPT_OK;
 }
@@ -363,18 +350,15 @@ static int append_long(const struct gpt_bpe *bpe, struct gpt_bpe_scratch *s,
     GPT_TRY(gpt_grow(&s->nodes, &s->nodes_cap, len, sizeof(*s->nodes),
                      "a long piece of text", err));
     GPT_TRY(merge_long(bpe, s, (const uint8_t *)piece, (uint32_t)len, err));
-    for (uint32_t at = 0; at != NONE; at = s->nodes[at].next) {
-        GPT_TRY(gpt_grow(&ids->data, &ids->cap, ids->len + 1,
-                         sizeof(*ids->data), "token ids", err));
-        ids->data[ids->len++] = s->nodes[at].id;
-    }
+    for (uint32_t at = 0; at != NONE; at = s->nodes[at].next)
+        GPT_TRY(gpt_ids_add(ids, &s->nodes[at].id, 1, err));
     return GPT_OK;
 }
 
 void gpt_bpe_scratch_free(struct gpt_bpe_scratch *s)
 {
     gpt_free(s->nodes);
-    gpt_free(s->heap);
+    gpt_pair_heap_free(&s->heap);
     memset(s, 0, sizeof(*s));
 }
 
@@ -382,10 +366,10 @@ int gpt_bpe_merge(const struct gpt_bpe *bpe, struct gpt_bpe_scratch *s,
                   const char *piece, size_t len, struct gpt_ids *ids,
                   struct gpt_err *err)
 {
+    assert(len > 0);
     if (len > SHORT_PIECE)
         return append_long(bpe, s, piece, len, ids, err);
-    GPT_TRY(gpt_grow(&ids->data, &ids->cap, ids->len + len,
-                     sizeof(*ids->data), "token ids", err));
+    GPT_TRY(gpt_ids_reserve(ids, len, err));
     ids->len += merge_short(bpe, (const uint8_t *)piece, len,
                             ids->data + ids->len);
     return GPT_OK;

@@ -1,12 +1,18 @@
 /* Byte-pair merging of one piece of text: from its bytes, the pair of lowest
  * rank is merged, of equal ones the leftmost, until no pair of neighbours is
  * in the list. Source: Sennrich et al. 2016, section 3.2; the order is that of
- * Hugging Face tokenizers. */
+ * Hugging Face tokenizers.
+ *
+ * The folder: this file merges one piece; seams.h says where a piece may be cut
+ * before that; cache.h remembers pieces; wide.h has a shorter way for
+ * characters of three bytes; encoder.h puts these together to encode a text.
+ * train.h makes a vocabulary. */
 #ifndef GPT_TOKENIZER_BPE_BPE_H
 #define GPT_TOKENIZER_BPE_BPE_H
 
+#include "tokenizer/bpe/pair_heap.h"
 #include "tokenizer/bpe/seams.h"
-#include "tokenizer/tokenizer.h"
+#include "tokenizer/ids.h"
 #include "tokenizer/vocab.h"
 
 /* The merges, ready to be looked up; shared by threads, never written. */
@@ -23,16 +29,15 @@ size_t gpt_bpe_token_len(const struct gpt_bpe *bpe, int32_t id);
 /* Where a piece may be cut and the parts merged apart. */
 const struct gpt_seams *gpt_bpe_seams(const struct gpt_bpe *bpe);
 
-/* Keeps a token that only a whole piece becomes from being a part of one:
- * gpt_seams_fix(). Before threads share the merges. */
+/* Keeps a token that only a whole piece becomes from being a part of one, by
+ * gpt_seams_fix(). To be called before threads share the merges. */
 void gpt_bpe_fix(struct gpt_bpe *bpe, int32_t id);
 
 /* A thread's memory for pieces that are too long for the stack. */
 struct gpt_bpe_scratch {
     struct gpt_bpe_node *nodes;
     size_t nodes_cap;
-    uint64_t *heap;
-    size_t heap_cap;
+    struct gpt_pair_heap heap;
 };
 void gpt_bpe_scratch_free(struct gpt_bpe_scratch *s);
 

@@ -1,14 +1,19 @@
-/* A thread's memory of pieces and their ids. Language repeats itself: of
+/* A thread's memory of pieces and their ids. Language repeats itself: in
  * English text some 98 % of the pieces have been seen before. Bounded: 16 MiB
  * for short pieces with few ids, 18 MiB for the others.
  *
  * Nearly all pieces are short, and what is done for them is here, inline: a
  * key of two words, a multiplication, one cache line of two entries that was
- * asked for some pieces earlier. Nothing in it branches on the text. */
+ * prefetched some pieces earlier. Nothing in it branches on the text.
+ *
+ * The caller's protocol for a short piece: make its key, find its line and
+ * prefetch that, later ask gpt_cache_get(); when that gives 0, ask
+ * gpt_cache_get_many(); when that gives nothing either, encode the piece and
+ * put its ids. */
 #ifndef GPT_TOKENIZER_BPE_CACHE_H
 #define GPT_TOKENIZER_BPE_CACHE_H
 
-#include "tokenizer/tokenizer.h"
+#include "tokenizer/ids.h"
 
 #include <string.h>
 
@@ -26,8 +31,9 @@ struct gpt_cache_key {
     uint64_t word[2];
 };
 
-/* Half a cache line. The last id has the number of ids in its high bits; 0 if
- * they are more: then it says where in the block they are. */
+/* Half a cache line. The last id has the number of ids in its high bits. That
+ * number is 0 when there are more than fit; then the entry says where in the
+ * block they are. */
 typedef uint32_t gpt_cache_ids __attribute__((vector_size(16)));
 struct gpt_cache_entry {
     struct gpt_cache_key key;
@@ -38,7 +44,8 @@ struct gpt_cache_line {
     struct gpt_cache_entry entry[2]; /* the newer one first */
 };
 
-/* Where a longer piece is kept, if it is. */
+/* Where a longer piece is kept, if it is. The hash spares most comparisons of
+ * bytes. */
 struct gpt_cache_slot {
     uint32_t hash;
     uint32_t record; /* word in the block, 0 = free */
@@ -58,7 +65,7 @@ void gpt_cache_close(struct gpt_cache *c);
 
 /* ---- short pieces ---- */
 
-/* What is left of 16 bytes of text when only len of them count. */
+/* Masks that keep the first len of 16 bytes. */
 extern const struct gpt_cache_key gpt_cache_mask[GPT_CACHE_SHORT + 1];
 
 /* The key of a piece of at most GPT_CACHE_SHORT bytes, of which 16 may be
@@ -74,7 +81,7 @@ static inline struct gpt_cache_key gpt_cache_key(const char *piece, size_t len)
     return key;
 }
 
-/* The same, of which only len may be read. */
+/* The same where only len bytes may be read: at the end of a text. */
 static inline struct gpt_cache_key gpt_cache_key_at_end(const char *piece,
                                                         size_t len)
 {
@@ -132,9 +139,9 @@ void gpt_cache_put(struct gpt_cache *c, struct gpt_cache_key key,
 
 /* ---- other pieces, of at most GPT_CACHE_LONG bytes ---- */
 
-/* Asks the processor for the slot. */
-uint32_t gpt_cache_aim_long(const struct gpt_cache *c, const char *piece,
-                            size_t len);
+/* The piece's hash; prefetches its slot. */
+uint32_t gpt_cache_hash_long(const struct gpt_cache *c, const char *piece,
+                             size_t len);
 /* The ids, borrowed until the next put; *n = 0: unknown. */
 const int32_t *gpt_cache_get_long(const struct gpt_cache *c, uint32_t hash,
                                   const char *piece, size_t len, size_t *n);

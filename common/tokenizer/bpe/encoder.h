@@ -1,6 +1,7 @@
 /* Text to ids by byte pairs, as the families of GPT-2 do it: the text is cut
  * into pieces, each is looked up among those seen before and merged if it is
- * new. What differs between families is in struct gpt_bpe_model. */
+ * new. What differs between families is in struct gpt_bpe_model. Start at
+ * gpt_bpe_encode(). */
 #ifndef GPT_TOKENIZER_BPE_ENCODER_H
 #define GPT_TOKENIZER_BPE_ENCODER_H
 
@@ -21,8 +22,8 @@ struct gpt_bpe_model {
 /* A thread's state. */
 struct gpt_bpe_encoder {
     const struct gpt_bpe_model *model; /* borrowed */
-    gpt_cut_fn *cut; /* model->pretok faster, or NULL */
-    gpt_cut_narrow_fn *narrow; /* the same beside `wide`, or NULL */
+    gpt_cut_fn *cut; /* a faster form of model->pretok, or NULL */
+    gpt_cut_narrow_fn *narrow; /* that form while `wide` is in use, or NULL */
     struct gpt_wide wide;
     struct gpt_cache cache;
     struct gpt_bpe_scratch scratch;

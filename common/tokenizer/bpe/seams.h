@@ -1,7 +1,8 @@
 /* Where a piece of text may be cut and the parts merged apart: between bytes
  * that no token of the vocabulary holds in a row, for then no merge can cross.
  * Between characters of three bytes, of which most of Chinese and Japanese are
- * made, that is asked of the characters and not of the two bytes that meet. */
+ * made, the characters decide and not the two bytes that meet. Start at
+ * gpt_seams_of(). */
 #ifndef GPT_TOKENIZER_BPE_SEAMS_H
 #define GPT_TOKENIZER_BPE_SEAMS_H
 
@@ -9,12 +10,13 @@
 
 struct gpt_seams {
     uint64_t joined[65536 / 64]; /* a token holds these two bytes in a row */
-    uint64_t *spans; /* a bit for each hash of what a token holds of two
+    uint64_t *spans; /* a bit for each hash of what some token holds of two
                       * characters of three bytes in a row */
     unsigned shift;  /* a hash's high bits are its place */
     int64_t n_words; /* tokens that hold some of two such characters */
-    bool fixed;      /* some tokens are; then a piece is not cut before and
-                      * after these bytes, nor characters among `spans` */
+    bool fixed;      /* some tokens must not become parts: a piece is not cut
+                      * before and after these bytes, nor beside a character
+                      * that is in `spans` alone */
     uint8_t fixed_byte[256], fixed_wide;
 };
 
@@ -24,12 +26,13 @@ int gpt_seams_open(struct gpt_seams *s, const struct gpt_vocab *v,
                    struct gpt_err *err) GPT_MUST_USE;
 void gpt_seams_close(struct gpt_seams *s);
 
-/* Keeps a token from being a part of a longer piece, which is for those that
- * only a whole piece becomes. Their inside is never cut anyway. */
+/* Keeps a token from becoming a part of a longer piece: for tokens that only a
+ * whole piece may be. Their inside is never cut, as the token itself holds the
+ * bytes there in a row. */
 void gpt_seams_fix(struct gpt_seams *s, struct gpt_str token);
 
-/* Where piece[0..len) may be cut, of its first 64 bytes: bit i is set if it may
- * be after byte i, i + 1 < len. */
+/* Where piece[0..len) may be cut within its first 64 bytes: bit i is set if it
+ * may be cut after byte i, i + 1 < len. */
 uint64_t gpt_seams_of(const struct gpt_seams *s, const char *piece,
                       size_t len);
 
@@ -71,8 +74,9 @@ static inline bool gpt_seams_span(const struct gpt_seams *s, uint32_t left,
     return s->spans[bit / 64] >> bit % 64 & 1;
 }
 
-/* Whether some token holds the end of this character and the beginning of any
- * other of three bytes; or the beginning of this and the end of any other. */
+/* True when some token holds the end of this character and the beginning of any
+ * other of three bytes; for the second function, the beginning of this one and
+ * the end of any other. */
 static inline bool gpt_seams_left(const struct gpt_seams *s, uint32_t left)
 {
     return gpt_seams_span(s, left, GPT_SEAMS_ANY) |
@@ -85,10 +89,11 @@ static inline bool gpt_seams_right(const struct gpt_seams *s, uint32_t right)
            gpt_seams_span(s, GPT_SEAMS_ANY, right & 0xFFFF00);
 }
 
-/* Whether a text may be cut before the character of three bytes at p: no token
- * holds the end of the character before it, which has three bytes or is ASCII,
- * and its beginning. A token may hold two bytes of either; one is remembered as
- * two. Not for vocabularies with tokens that are fixed. */
+/* True when a text may be cut before the character of three bytes at p: no
+ * token holds the end of the character before it, which has three bytes or is
+ * ASCII, and its beginning. A token may hold two or three bytes of either; one
+ * that holds a single byte is entered as if it held two. Not for vocabularies
+ * with fixed tokens. */
 static inline bool gpt_seams_before(const struct gpt_seams *s,
                                     const uint8_t *p)
 {

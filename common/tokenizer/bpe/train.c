@@ -1,4 +1,4 @@
-/* Training of a byte-pair vocabulary: see bpe_train.h. Start at
+/* Training of a byte-pair vocabulary: see train.h. Start at
  * gpt_bpe_train(), then merge_pair().
  *
  * All pieces lie in one array of tokens, a slot a byte:
@@ -15,13 +15,16 @@
 #include "base/memory.h"
 #include "base/progress.h"
 #include "base/signals.h"
-#include "tokenizer/bpe/pairs.h"
+#include "tokenizer/bpe/train_pairs.h"
 #include "tokenizer/bytelevel.h"
+
+#include <assert.h>
 
 enum { EDGE = -2, INNER = -1 };
 
 /* A pair seen in the present round, before it is known whether it occurs often
- * enough to be kept. */
+ * enough to be kept. Most do not, which is why they have a list of their own.
+ */
 struct candidate {
     struct gpt_bpe_pair pair;
     size_t n_filled;
@@ -32,9 +35,9 @@ struct sighting {
     struct gpt_bpe_place place;
 };
 
-/* The pairs that came up in one pass: the first look at the text, or a merge.
- * Those of a merge all hold the new token, so that an index by neighbour finds
- * them; those of the first look are found by both bytes. */
+/* The pairs that came up in one pass: the count of the bytes, or a merge. Those
+ * of a merge all hold the new token, so that an index by neighbour finds them;
+ * those of the bytes are found by both bytes. */
 struct round {
     struct candidate *candidate;
     size_t n_candidates, cap_candidates;
@@ -64,10 +67,12 @@ struct trainer {
 
 /* ---- a round ---- */
 
-/* One more place of the pair that *index names (0: not seen yet). */
-static int see(struct round *r, uint32_t *index, int32_t left, int32_t right,
-               int64_t count, struct gpt_bpe_place place, struct gpt_err *err)
+/* Counts one more place of the pair that *index names (0: not seen yet). */
+static int count_pair(struct round *r, uint32_t *index, int32_t left,
+                      int32_t right, int64_t count,
+                      struct gpt_bpe_place place, struct gpt_err *err)
 {
+    assert(*index <= r->n_candidates);
     if (*index == 0) {
         GPT_TRY(gpt_grow(&r->candidate, &r->cap_candidates,
                          r->n_candidates + 1, sizeof(*r->candidate),
@@ -86,7 +91,9 @@ static int see(struct round *r, uint32_t *index, int32_t left, int32_t right,
 }
 
 /* Keeps the candidates that occur often enough, with their places; the others
- * can never be merged, because counts only fall. */
+ * can never be merged, because counts only fall. The places were seen in the
+ * order of the text, all pairs mixed: they are dealt out to their pairs by a
+ * second pass, into one block of just the right size. */
 static int close_round(struct trainer *t, struct gpt_err *err)
 {
     struct round *r = &t->round;
@@ -127,8 +134,9 @@ out:
 
 /* ---- merging ---- */
 
-/* The neighbours of a token just made at `slot` get it as their neighbour. */
-static int see_neighbours(struct trainer *t, int32_t new_token, size_t slot,
+/* Counts the two pairs that a token just made at `slot` forms with its
+ * neighbours. */
+static int count_neighbours(struct trainer *t, int32_t new_token, size_t slot,
                           struct gpt_bpe_place place, struct gpt_err *err)
 {
     int64_t count = t->piece[place.piece].count;
@@ -138,17 +146,20 @@ static int see_neighbours(struct trainer *t, int32_t new_token, size_t slot,
     if (left != EDGE) {
         struct gpt_bpe_place p = {place.piece, place.offset - t->bytes[left]};
 
-        GPT_TRY(see(&t->round, &t->before[left], left, new_token, count, p,
-                    err));
+        GPT_TRY(count_pair(&t->round, &t->before[left], left, new_token, count,
+                           p, err));
     }
     if (right != EDGE)
-        GPT_TRY(see(&t->round, &t->after[right], new_token, right, count,
+        GPT_TRY(count_pair(&t->round, &t->after[right], new_token, right, count,
                     place, err));
     return GPT_OK;
 }
 
-/* One pair of neighbours no longer: an old pair, or one seen this round. */
-static void unsee(struct trainer *t, int32_t new_token, int32_t left,
+/* Takes away one place of a pair of neighbours that a merge parts. If the left
+ * one is the new token the pair was first counted in this round, a place
+ * before, as in "aaaa": then it is a candidate still. Any other is an old pair.
+ */
+static void uncount_pair(struct trainer *t, int32_t new_token, int32_t left,
                   int32_t right, int64_t count)
 {
     if (left == new_token)
@@ -167,35 +178,42 @@ static int merge_at(struct trainer *t, const struct gpt_bpe_pair *pair,
     size_t slot = t->begin[place.piece] + place.offset;
     size_t middle = slot + n_left, end = middle + n_right;
 
-    /* A slot that no longer begins this token holds a longer one's id, or
-     * INNER, so the first comparison settles that. */
+    /* Places are never taken back, so this one may be of the past. A slot that
+     * no longer begins this token holds a longer one's id, or INNER, so the
+     * first comparison settles that. */
     if (token[slot] != pair->left || token[middle] != pair->right)
         return GPT_OK;
 
     int64_t count = t->piece[place.piece].count;
     if (token[slot - 1] != EDGE)
-        unsee(t, new_token, token[slot - 1], pair->left, count);
+        uncount_pair(t, new_token, token[slot - 1], pair->left, count);
     if (token[end] != EDGE)
-        unsee(t, new_token, pair->right, token[end], count);
+        uncount_pair(t, new_token, pair->right, token[end], count);
 
     token[middle - 1] = token[middle] = INNER;
     token[slot] = token[end - 1] = new_token;
     t->model.n_tokens -= count;
-    return see_neighbours(t, new_token, slot, place, err);
+    return count_neighbours(t, new_token, slot, place, err);
 }
 
+/* Makes the next token out of `pair`, which is a copy, as new pairs move the
+ * list. Its places are in the order of the text, so that a run of one token
+ * ("aaa") is merged from left to right. */
 static int merge_pair(struct trainer *t, struct gpt_bpe_pair pair,
                       struct gpt_err *err)
 {
     struct gpt_bpe_trained *m = &t->model;
     int32_t new_token = (int32_t)(GPT_BPE_BYTES + m->n_merges);
 
+    assert(pair.left < new_token && pair.right < new_token);
     m->merges[m->n_merges++] = (struct gpt_bpe_merge){pair.left, pair.right};
     t->bytes[new_token] = t->bytes[pair.left] + t->bytes[pair.right];
 
     for (size_t i = 0; i < pair.n_places; i++)
         GPT_TRY(merge_at(t, &pair, pair.place[i], new_token, err));
 
+    /* the index by neighbour is emptied for the next round, and only where this
+     * one wrote: it is as long as the vocabulary */
     for (size_t i = 0; i < t->round.n_candidates; i++) {
         const struct gpt_bpe_pair *p = &t->round.candidate[i].pair;
 
@@ -223,10 +241,11 @@ static int merge_all(struct trainer *t, struct gpt_err *err)
 
 /* ---- the beginning ---- */
 
-static int allocate(struct trainer *t, struct gpt_err *err)
+static int allocate_trainer(struct trainer *t, struct gpt_err *err)
 {
     size_t n_slots = 1;
 
+    /* a place has 32 bits for each of its two numbers */
     if (t->n_pieces > UINT32_MAX)
         return gpt_fail(err, GPT_EDATA, "more than 2^32 - 1 distinct pieces");
     for (size_t i = 0; i < t->n_pieces; i++) {
@@ -247,8 +266,8 @@ static int allocate(struct trainer *t, struct gpt_err *err)
                    sizeof(*t->model.merges), "merges", err);
 }
 
-/* Every byte a token. */
-static void lay_out(struct trainer *t)
+/* Writes the first state of the array: every byte is a token. */
+static void lay_out_bytes(struct trainer *t)
 {
     int32_t id[GPT_BPE_BYTES];
 
@@ -270,25 +289,35 @@ static void lay_out(struct trainer *t)
     t->model.n_tokens = t->model.n_bytes;
 }
 
-static int first_look(struct trainer *t, struct gpt_err *err)
+/* Counts the pairs of bytes of piece number i. */
+static int count_piece(struct trainer *t, uint32_t (*seen)[GPT_BPE_BYTES],
+                       size_t i, struct gpt_err *err)
+{
+    const struct gpt_word *p = &t->piece[i];
+    const int32_t *token = t->token + t->begin[i];
+
+    for (size_t k = 0; k + 1 < p->len; k++) {
+        struct gpt_bpe_place place = {(uint32_t)i, (uint32_t)k};
+
+        GPT_TRY(count_pair(&t->round, &seen[token[k]][token[k + 1]], token[k],
+                           token[k + 1], p->count, place, err));
+    }
+    return GPT_OK;
+}
+
+/* The first round, with an index by both bytes. */
+static int count_byte_pairs(struct trainer *t, struct gpt_err *err)
 {
     uint32_t(*seen)[GPT_BPE_BYTES];
+    int status;
+
     GPT_TRY(gpt_new(&seen, GPT_BPE_BYTES, sizeof(*seen), "pairs of bytes",
                     err));
-    int status = GPT_OK;
-    for (size_t i = 0; i < t->n_pieces && status == GPT_OK; i++) {
-        const struct gpt_word *p = &t->piece[i];
-        const int32_t *token = t->token + t->begin[i];
-
-        for (size_t k = 0; k + 1 < p->len && status == GPT_OK; k++)
-            status = see(&t->round, &seen[token[k]][token[k + 1]], token[k],
-                         token[k + 1], p->count,
-                         (struct gpt_bpe_place){(uint32_t)i, (uint32_t)k},
-                         err);
-    }
+    for (size_t i = 0; i < t->n_pieces; i++)
+        GPT_TRY_GOTO(status, count_piece(t, seen, i, err), out);
+    status = close_round(t, err);
+out:
     gpt_free(seen);
-    if (status == GPT_OK)
-        status = close_round(t, err);
     return status;
 }
 
@@ -315,19 +344,19 @@ int gpt_bpe_train(struct gpt_bpe_trained *model, const struct gpt_word *pieces,
         .piece = pieces, .n_pieces = n_pieces, .options = options};
     int status;
 
-    GPT_TRY_GOTO(status, allocate(&t, err), out);
-    lay_out(&t);
-    GPT_TRY_GOTO(status, first_look(&t, err), out);
+    GPT_TRY_GOTO(status, allocate_trainer(&t, err), out);
+    lay_out_bytes(&t);
+    GPT_TRY_GOTO(status, count_byte_pairs(&t, err), out);
     GPT_TRY_GOTO(status, merge_all(&t, err), out);
     *model = t.model;
 out:
     if (status != GPT_OK)
-        gpt_bpe_model_free(&t.model);
+        gpt_bpe_trained_free(&t.model);
     trainer_free(&t);
     return status;
 }
 
-void gpt_bpe_model_free(struct gpt_bpe_trained *model)
+void gpt_bpe_trained_free(struct gpt_bpe_trained *model)
 {
     gpt_free(model->merges);
     *model = (struct gpt_bpe_trained){0};

@@ -44,14 +44,14 @@ struct gpt_bpe_trained {
  * Time is about proportional to the bytes of the distinct pieces, whatever the
  * length of a single one; memory is about 30 bytes for each of them.
  * GPT_EDATA when there are 2^32 pieces or one is 2^32 bytes long; GPT_EFAIL
- * when a signal asked to stop. *model is filled only on success; freed with
- * gpt_bpe_model_free().
+ * when a signal asked to stop. *model is filled only on success, and is freed
+ * with gpt_bpe_trained_free(). The pieces are borrowed.
  *
  * Source: Sennrich et al. 2016, algorithm 1; ties as in huggingface/tokenizers
  * bpe/trainer.rs (which counts in 32 bits, this in 64). */
 int gpt_bpe_train(struct gpt_bpe_trained *model, const struct gpt_word *pieces,
                   size_t n_pieces, const struct gpt_bpe_train_options *options,
                   struct gpt_err *err) GPT_MUST_USE;
-void gpt_bpe_model_free(struct gpt_bpe_trained *model);
+void gpt_bpe_trained_free(struct gpt_bpe_trained *model);
 
 #endif

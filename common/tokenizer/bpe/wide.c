@@ -1,19 +1,31 @@
-/* Runs of characters of three bytes: see bpe_wide.h. Where two of them meet the
- * text is cut if a piece ends there or no token holds both. What is left is the
- * end of a run, may_end(). Start at gpt_wide_encode(). */
+/* Runs of characters of three bytes: see wide.h. Start at gpt_wide_encode().
+ *
+ * Why this is right: a merge can join two characters only inside a piece, and
+ * only if some token holds the end of the one and the beginning of the other.
+ * Where two characters meet and either fails, the text may be cut, and the ids
+ * of each side are those it has alone; for a single character these are in the
+ * table. Where neither fails the characters are a group that is merged as one.
+ * The two bits of the table, `left` and `right`, answer most pairs without a
+ * look at the set of spans. What is left is the end of a run, may_end(). */
 #include "tokenizer/bpe/wide.h"
 
 #include "base/memory.h"
-#include "tokenizer/pretok_internal.h"
+#include "tokenizer/pretok_gpt2.h"
 
+#include <assert.h>
 #include <string.h>
+
+_Static_assert(sizeof(struct gpt_wide_char) == 4 * sizeof(int32_t),
+               "copy_ids() stores four ids a character");
 
 enum {
     CHARS = 65536,
-    FEW_WORDS = 2048, /* tokens of several such characters */
-    BATCH = 64,       /* characters between two looks at the room for ids */
+    FEW_WORDS = 2048, /* with more tokens of several such characters, most of
+                       * them would be groups, which the cache does better */
+    BATCH = 64,       /* characters between two checks of the room for ids */
 };
 
+/* A run on its way. */
 struct walk {
     struct gpt_wide *w;
     const struct gpt_seams *seams;
@@ -42,32 +54,37 @@ void gpt_wide_close(struct gpt_wide *w)
 
 /* ---- the table ---- */
 
-static int learn(struct gpt_wide *w, struct gpt_wide_char *c,
-                 const uint8_t *p, struct gpt_err *err)
+/* Fills in the table's entry of the character at p. Entries are made when their
+ * character first comes, as a text uses few of the 65536. */
+static int fill_char(struct gpt_wide *w, struct gpt_wide_char *c,
+                     const uint8_t *p, struct gpt_err *err)
 {
     const struct gpt_seams *seams = gpt_bpe_seams(w->bpe);
     struct gpt_ids ids = {.data = NULL};
     size_t n;
     enum gpt_piece_kind kind = gpt_piece_wide_kind(p, 3, &n);
+    int status;
 
     if (n != 3) { /* a surrogate, or a form that is too long */
-        *c = (struct gpt_wide_char){.n = 1, .kind = SPACE};
+        *c = (struct gpt_wide_char){.n = 1, .kind = GPT_PIECE_SPACE};
         return GPT_OK;
     }
-    int status = gpt_bpe_merge(w->bpe, &w->scratch, (const char *)p, 3, &ids,
-                               err);
-    if (status == GPT_OK) {
-        memcpy(c->id, ids.data, ids.len * sizeof(*c->id));
-        c->n = (uint8_t)ids.len;
-        c->kind = (uint8_t)kind;
-        c->left = gpt_seams_left(seams, gpt_seams_char(p));
-        c->right = gpt_seams_right(seams, gpt_seams_char(p));
-    }
+    GPT_TRY_GOTO(status, gpt_bpe_merge(w->bpe, &w->scratch, (const char *)p, 3,
+                                       &ids, err), out);
+    assert(ids.len >= 1 && ids.len <= GPT_COUNT(c->id));
+    memcpy(c->id, ids.data, ids.len * sizeof(*c->id));
+    c->n = (uint8_t)ids.len;
+    c->kind = (uint8_t)kind;
+    c->left = gpt_seams_left(seams, gpt_seams_char(p));
+    c->right = gpt_seams_right(seams, gpt_seams_char(p));
+out:
     gpt_free(ids.data);
     return status;
 }
 
-/* The character at text[at]; NULL where a run ends. */
+/* The character at text[at]; NULL where a run ends, and after a failure, which
+ * is in k->status. Four bytes are loaded at once, so that the last characters
+ * of a text are left to the caller. */
 static inline const struct gpt_wide_char *char_at(struct walk *k, size_t at)
 {
     uint32_t b;
@@ -75,23 +92,24 @@ static inline const struct gpt_wide_char *char_at(struct walk *k, size_t at)
     if (k->len - at < sizeof(b))
         return NULL;
     memcpy(&b, k->text + at, sizeof(b));
-    if ((b & 0xC0C0F0) != 0x8080E0)
+    if ((b & 0xC0C0F0) != 0x8080E0) /* 1110xxxx 10xxxxxx 10xxxxxx */
         return NULL;
     struct gpt_wide_char *c =
         &k->w->chars[(b & 15) << 12 | (b >> 2 & 0xFC0) | (b >> 16 & 0x3F)];
     if (__builtin_expect(c->n == 0, 0)) {
-        k->status = learn(k->w, c, k->text + at, k->err);
+        k->status = fill_char(k->w, c, k->text + at, k->err);
         if (k->status != GPT_OK)
             return NULL;
     }
-    return c->kind == SPACE ? NULL : c;
+    return c->kind == GPT_PIECE_SPACE ? NULL : c;
 }
 
 /* ---- runs ---- */
 
-/* Whether a run whose last character is of `kind` may end before text[at] and
- * what follows be cut as if a piece began there. In the middle of a piece it
- * may not begin with what would then be a contraction. */
+/* True when a run whose last character is of `kind` may end before text[at],
+ * and what follows may be cut as if a piece began there. In the middle of a
+ * piece that is so where no token holds the bytes that meet, unless what
+ * follows would then be taken for a contraction, which only begins a piece. */
 static bool may_end(const struct walk *k, size_t at, unsigned kind)
 {
     size_t n;
@@ -99,13 +117,13 @@ static bool may_end(const struct walk *k, size_t at, unsigned kind)
     if (at == k->len)
         return true;
     unsigned next = gpt_piece_kind(k->text + at, k->len - at, &n);
-    if (next == SPACE || next != kind)
+    if (next == GPT_PIECE_SPACE || next != kind)
         return true;
     return !gpt_seams_joined(k->seams, k->text[at - 1], k->text[at]) &&
            gpt_piece_contraction(k->text + at, k->len - at) == 0;
 }
 
-/* Whether the text may be cut behind c, at text[at], before `next`, which is
+/* True when the text may be cut after c, at text[at], before `next`, which is
  * NULL where the run ends. */
 static inline bool may_cut(const struct walk *k,
                            const struct gpt_wide_char *c,
@@ -117,8 +135,9 @@ static inline bool may_cut(const struct walk *k,
            gpt_seams_before(k->seams, k->text + at);
 }
 
-/* Where the characters end that begin with c, at text[at], and have to be
- * merged together; `at` when the text may not be cut there, either. */
+/* Where the group ends that begins with c, at text[at]: characters that have to
+ * be merged together. `at` when it does not end before the run does, and the
+ * text may not be cut there either. */
 static size_t group_end(struct walk *k, const struct gpt_wide_char *c,
                         size_t at)
 {
@@ -131,7 +150,8 @@ static size_t group_end(struct walk *k, const struct gpt_wide_char *c,
     return end;
 }
 
-/* The same of the blank at text[at] and what is to be merged with it. */
+/* The same for the blank at text[at] and what has to be merged with it. A blank
+ * that meets no token's end is a group of its own. */
 static size_t blank_end(struct walk *k, size_t at)
 {
     const struct gpt_wide_char *c = char_at(k, at + 1);
@@ -145,7 +165,10 @@ static size_t blank_end(struct walk *k, size_t at)
 }
 
 /* Writes the ids of characters from text[*at] on, the first of which is *c, up
- * to BATCH of them or to one that has to be merged with the next. */
+ * to BATCH of them or to one that has to be merged with the next. A whole entry
+ * is copied, ids and all: one store of 16 bytes, of which the next one
+ * overwrites what is too much. The room for ids is therefore 4 for each
+ * character. */
 static size_t copy_ids(struct walk *k, const struct gpt_wide_char **c,
                        size_t *at, int32_t *out)
 {
@@ -158,7 +181,7 @@ static size_t copy_ids(struct walk *k, const struct gpt_wide_char **c,
             k->joined = true;
             break;
         }
-        memcpy(out + n, this, sizeof(*this)); /* all of it is faster */
+        memcpy(out + n, this, sizeof(*this));
         n += this->n;
     }
     *c = this;
@@ -174,14 +197,14 @@ int gpt_wide_encode(struct gpt_wide *w, const char *text, size_t len,
                      .text = (const uint8_t *)text, .err = err};
     const struct gpt_wide_char *c;
 
+    assert(at < len);
     if (text[at] == ' ') {
         *run = (struct gpt_wide_run){at, blank_end(&k, at)};
         return k.status;
     }
     c = char_at(&k, at);
     while (c && !k.joined) {
-        GPT_TRY(gpt_grow(&ids->data, &ids->cap, ids->len + 4 * BATCH,
-                         sizeof(*ids->data), "token ids", err));
+        GPT_TRY(gpt_ids_reserve(ids, 4 * BATCH, err));
         ids->len += copy_ids(&k, &c, &at, ids->data + ids->len);
     }
     *run = (struct gpt_wide_run){at, c ? group_end(&k, c, at) : at};

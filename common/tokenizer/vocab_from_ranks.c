@@ -1,10 +1,14 @@
 /* Merges out of ranks: a vocabulary that is only a list of tokens merges the
  * two neighbours whose bytes together are the first token in the list. That is
- * the same as a merge for each way to cut a token into two others, all of a
- * token's with one rank. */
+ * the same as a merge for each way to cut a token into two others, where all
+ * merges of a token share a rank. Start at gpt_vocab_rank_tokens(). */
 #include "tokenizer/token_map.h"
 #include "tokenizer/vocab.h"
 
+#include <assert.h>
+
+/* Adds the merges that make a token: one for each cut into two tokens. Tokens
+ * that no cut makes are reached only as whole pieces. */
 static int rank_token(struct gpt_vocab *v, const struct gpt_token_map *map,
                       int32_t id, size_t *cap, struct gpt_err *err)
 {
@@ -45,6 +49,7 @@ int gpt_vocab_rank_tokens(struct gpt_vocab *v, const struct gpt_token_map *map,
 {
     size_t cap = 0;
 
+    assert(v->n_merges == 0);
     v->shared_ranks = true;
     GPT_TRY(find_bytes(v, map, what, err));
     for (int64_t id = 0; id < v->n; id++)

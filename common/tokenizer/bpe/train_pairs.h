@@ -1,17 +1,17 @@
 /* The pairs that a vocabulary's training may still merge: by name (a hash
  * table), by rank (a heap), and with the places where each occurs. Private to
- * bpe_train.c.
+ * train.c.
  *
  * The heap is lazy. A count only ever falls after its pair was added, because
  * every merge makes a token that no earlier pair knows. So an entry's count is
  * an upper bound: taken from the top, it is either true or put back lower. */
-#ifndef GPT_TOKENIZER_BPE_PAIRS_H
-#define GPT_TOKENIZER_BPE_PAIRS_H
+#ifndef GPT_TOKENIZER_BPE_TRAIN_PAIRS_H
+#define GPT_TOKENIZER_BPE_TRAIN_PAIRS_H
 
 #include "base/status.h"
 
-/* Where a pair was seen: byte `offset` of piece `piece`. May have gone since:
- * whoever uses it looks. */
+/* Where a pair was seen: byte `offset` of piece `piece`. The pair may have gone
+ * from there since, which the user of a place must check. */
 struct gpt_bpe_place {
     uint32_t piece, offset;
 };

@@ -6,6 +6,8 @@
 
 #include "tokenizer/pretok_chars.h"
 
+#include <assert.h>
+
 /* ---- StarCoder: \p{N}, then GPT-2's pattern ---- */
 
 /* White space before a number ends its text: a blank does not go with the
@@ -16,6 +18,7 @@ size_t gpt_pretok_starcoder(const char *text, size_t len)
     size_t n, m;
     unsigned first = gpt_ch_at(p, len, &n);
 
+    assert(len > 0);
     if (first & GPT_CH_N)
         return n;
     size_t piece = gpt_pretok_gpt2(text, len);
@@ -64,7 +67,7 @@ static unsigned inner_at(const struct inner *t, size_t i, size_t *n)
     return c & GPT_CH_N || is_cjk(t->p + i, *n) != t->cjk ? OUTSIDE : c;
 }
 
-static size_t skip(const struct inner *t, size_t i, unsigned classes)
+static size_t skip_inner(const struct inner *t, size_t i, unsigned classes)
 {
     size_t n;
 
@@ -100,7 +103,7 @@ static size_t match_spaces(const struct inner *t, size_t start)
  *   [^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+
  *    ?[\p{P}\p{S}]+[\r\n]*
  *   spaces */
-static size_t match(const struct inner *t, size_t i)
+static size_t match_third(const struct inner *t, size_t i)
 {
     const unsigned word = GPT_CH_L | GPT_CH_M;
     size_t n, m;
@@ -114,9 +117,9 @@ static size_t match(const struct inner *t, size_t i)
     }
     if (first & word ||
         (!(first & (GPT_CH_CRLF | GPT_CH_PS)) && second & word))
-        return skip(t, i + n, word);
+        return skip_inner(t, i + n, word);
     if (first & GPT_CH_PS || (t->p[i] == ' ' && second & GPT_CH_PS))
-        return skip(t, skip(t, i + n, GPT_CH_PS), GPT_CH_CRLF);
+        return skip_inner(t, skip_inner(t, i + n, GPT_CH_PS), GPT_CH_CRLF);
     return first & GPT_CH_SPACE ? match_spaces(t, i) : 0;
 }
 
@@ -135,11 +138,11 @@ size_t gpt_pretok_deepseek3(const char *text, size_t len)
         return i;
     }
     t.cjk = is_cjk(t.p, n);
-    end = match(&t, 0);
+    end = match_third(&t, 0);
     if (end)
         return end;
     do {
         end += n;
-    } while (!(inner_at(&t, end, &n) & OUTSIDE) && !match(&t, end));
+    } while (!(inner_at(&t, end, &n) & OUTSIDE) && !match_third(&t, end));
     return end;
 }

@@ -1,10 +1,18 @@
-/* Pairs by name and by rank: see bpe_pairs.h. Start at gpt_bpe_pairs_take(). */
-#include "tokenizer/bpe/pairs.h"
+/* Pairs by name and by rank: see train_pairs.h. Start at gpt_bpe_pairs_take().
+ *
+ * Two indices over one array. The table by name serves the counts that fall: a
+ * merge lowers pairs that are known by their two ids. The heap serves the
+ * choice of the next merge. A fall does not touch the heap, as it would have to
+ * find the entry first: the entry's count stays an upper bound and is put right
+ * when it comes up. */
+#include "tokenizer/bpe/train_pairs.h"
 
 #include "base/memory.h"
 
-/* An entry of the heap: what the pair's count was, the pair's ids as one
- * number, so that comparing needs no look at the pair, and its index. */
+#include <assert.h>
+
+/* An entry of the heap: the count that the pair had when the entry was placed,
+ * its ids as one number, so that a comparison reads no pair, and its index. */
 struct gpt_bpe_rank {
     int64_t count;
     uint64_t name;
@@ -42,6 +50,7 @@ static uint32_t *find_slot(const struct gpt_bpe_pairs *pairs, int32_t left,
     }
 }
 
+/* Doubles the table and enters all pairs again. */
 static int grow_slots(struct gpt_bpe_pairs *pairs, struct gpt_err *err)
 {
     size_t n = pairs->n_slots ? pairs->n_slots * 2 : 1 << 12;
@@ -68,6 +77,7 @@ void gpt_bpe_pairs_lower(struct gpt_bpe_pairs *pairs, int32_t left,
 
 /* ---- by rank ---- */
 
+/* The highest count first; of equal ones the lowest left, then right id. */
 static bool goes_before(const struct gpt_bpe_rank *a,
                         const struct gpt_bpe_rank *b)
 {
@@ -107,6 +117,7 @@ struct gpt_bpe_pair *gpt_bpe_pairs_take(struct gpt_bpe_pairs *pairs)
         struct gpt_bpe_pair *pair = &pairs->pair[top->pair];
         bool true_count = top->count == pair->count;
 
+        assert(pair->count <= top->count); /* counts only fall */
         if (true_count)
             *top = pairs->heap[--pairs->n_heap];
         else

@@ -1,0 +1,288 @@
+/* GPT-2's pieces by vectors: a window of 64 bytes that begins where a piece
+ * begins is turned into bits, one a byte, for each kind of character; shifts of
+ * these say where pieces begin, all of the window at once. Start at
+ * cut_windows().
+ *
+ * No state is carried from window to window. A window ends with the last
+ * beginning of a piece that its own bytes settle, and the next window is loaded
+ * there again, so that its first byte begins a piece by construction. The bytes
+ * between are read twice, which is cheaper than a state that every kind of run
+ * would need. What no window settles, a piece of 64 bytes and more, is left to
+ * pretok_gpt2.c. */
+#include "tokenizer/pretok_gpt2.h"
+
+#include "base/cpu.h"
+#include "tokenizer/pretok_vector.h"
+
+#include <assert.h>
+#include <string.h>
+
+/* The characters of a window as bits. `wide` marks bytes beyond ASCII. Once
+ * these are looked up, a letter or number has all its bytes marked, and a space
+ * has its bytes in `space` and its first byte in space2 or space3, by its
+ * length. */
+struct window {
+    uint64_t letter, number, space, blank, quote, wide;
+    uint64_t space2, space3;
+    unsigned known; /* bytes whose kind is known */
+    unsigned stop;  /* place of a character to stop at; GPT_WINDOW: none */
+};
+
+/* Fills in the bits of 64 bytes, all but space2 and space3. */
+typedef void classify_fn(const uint8_t *p, struct window *w);
+
+/* Looks up what is beyond ASCII, character by character. A character that the
+ * window's end cuts ends what is known. So does, when only `narrow` characters
+ * are asked for, one of three bytes: then w->stop is its place. */
+static void add_wide(struct window *w, const uint8_t *p, size_t len,
+                     bool narrow)
+{
+    for (uint64_t left = w->wide & gpt_low_bits(w->known); left;) {
+        unsigned at = gpt_first_bit(left);
+        size_t n;
+        enum gpt_piece_kind kind = gpt_piece_wide_kind(p + at, len - at, &n);
+
+        if (at + n > w->known) {
+            w->known = at;
+            break;
+        }
+        uint64_t bits = gpt_low_bits((unsigned)n) << at;
+        left &= ~bits;
+        if (narrow && n == 3 && kind != GPT_PIECE_SPACE) {
+            w->known = at + 3;
+            w->stop = at;
+            left = 0;
+        }
+        w->letter |= kind == GPT_PIECE_LETTER ? bits : 0;
+        w->number |= kind == GPT_PIECE_NUMBER ? bits : 0;
+        if (kind == GPT_PIECE_SPACE) {
+            w->space |= bits;
+            w->space2 |= n == 2 ? (uint64_t)1 << at : 0;
+            w->space3 |= n == 3 ? (uint64_t)1 << at : 0;
+        }
+    }
+}
+
+/* A contraction begins a piece, and the next piece begins after it. A quote is
+ * only asked when it begins a piece: inside "''s" it does not. */
+static uint64_t cut_contractions(uint64_t begins, uint64_t quotes,
+                                 const struct window *w, const uint8_t *p,
+                                 size_t len)
+{
+    for (; quotes; quotes &= quotes - 1) {
+        unsigned at = gpt_first_bit(quotes);
+        unsigned n = (unsigned)gpt_piece_contraction(p + at, len - at);
+
+        if (n == 0)
+            continue;
+        begins &= ~(gpt_low_bits(n - 1) << at << 1);
+        if (at + n < w->known)
+            begins |= (uint64_t)1 << (at + n);
+    }
+    return begins;
+}
+
+/* Where pieces begin in a window of which p[0] begins one, up to the last that
+ * is certain. The bits of bytes that are not known do not count.
+ *
+ * A run begins where its kind does and the byte before is of another kind,
+ * unless that byte is U+0020, which begins the piece in its place. Spaces begin
+ * a piece at their first byte, and again at the last one before something else,
+ * because \s+(?!\S) leaves that one behind. */
+GPT_INLINE uint64_t piece_begins(const struct window *w, const uint8_t *p,
+                                 size_t len)
+{
+    uint64_t letter = w->letter, number = w->number, space = w->space;
+    uint64_t other = gpt_low_bits(w->known) & ~(letter | number | space);
+    uint64_t ink = letter | number | other;
+    uint64_t narrow = space & ~(w->space2 | w->space2 << 1 | w->space3 |
+                                w->space3 << 1 | w->space3 << 2);
+    uint64_t begins = (letter & ~(letter << 1)) | (number & ~(number << 1)) |
+                      (other & ~(other << 1));
+
+    begins &= ~(w->blank << 1);
+    /* taken here, where begins are those of runs: a quote with a blank before
+     * it is no contraction */
+    uint64_t quotes = begins & w->quote;
+    begins |= space & ~(space << 1);
+    /* the last space before something else */
+    begins |= (narrow & ink >> 1) | (w->space2 & ink >> 2) |
+              (w->space3 & ink >> 3);
+    if (quotes)
+        begins = cut_contractions(begins, quotes, w, p, len);
+    if (w->known == len)
+        return begins;
+    /* Whether a space ends its run depends on the byte after it, which is up to
+     * three bytes further where spaces may be that long. A character to stop at
+     * is known not to be a space, whatever follows it. */
+    unsigned ahead = w->stop < GPT_WINDOW ? 2 : w->wide ? 3 : 1;
+    return w->known > ahead ? begins & gpt_low_bits(w->known - ahead) : 0;
+}
+
+/* The end of a text is copied, for 64 bytes must be there to load. */
+GPT_INLINE void load_window(struct window *w, const uint8_t *p, size_t len,
+                            classify_fn *classify, bool narrow)
+{
+    uint8_t tail[GPT_WINDOW];
+
+    w->space2 = w->space3 = 0;
+    w->known = w->stop = GPT_WINDOW;
+    if (len < GPT_WINDOW) {
+        memset(tail, 0, sizeof(tail));
+        memcpy(tail, p, len);
+        w->known = (unsigned)len;
+        classify(tail, w);
+    } else {
+        classify(p, w);
+    }
+    if (w->wide)
+        add_wide(w, p, len, narrow);
+}
+
+/* `wide`: see gpt_cut_narrow_fn; NULL: do not stop. A window holds at most 64
+ * pieces, so the room is asked for once a window and not once a piece. */
+GPT_INLINE size_t cut_windows(const char *text, size_t len, size_t *ends,
+                              size_t room, size_t *wide, classify_fn *classify)
+{
+    size_t n = 0, at = 0;
+
+    assert(room >= GPT_CUT_ROOM);
+    while (at < len && room - n >= GPT_CUT_ROOM) {
+        const uint8_t *p = (const uint8_t *)text + at;
+        struct window w;
+
+        load_window(&w, p, len - at, classify, wide != NULL);
+        if (w.stop == 0) {
+            /* only a wide character at text[0] is cut here */
+            if (at > 0)
+                break;
+            ends[n++] = at = gpt_pretok_gpt2(text, len);
+            continue;
+        }
+        size_t found = gpt_store_ends(piece_begins(&w, p, len - at) | 1, at,
+                                      ends + n);
+        n += found;
+        if (w.stop < GPT_WINDOW) {
+            *wide = at + w.stop;
+            break;
+        }
+        if (w.known == len - at)
+            ends[n++] = len;
+        else if (found == 0) /* a piece longer than the window */
+            ends[n++] = at + gpt_pretok_gpt2(text + at, len - at);
+        at = ends[n - 1];
+    }
+    return n;
+}
+
+#ifdef GPT_X86_VECTORS
+
+/* Letters of both cases are one range once bit 5 is set: no byte that is not a
+ * letter falls into it by that. */
+static inline GPT_AVX2 void classify_avx2(const uint8_t *p, struct window *w)
+{
+    __m256i a = _mm256_loadu_si256((const __m256i *)(const void *)p);
+    __m256i b = _mm256_loadu_si256((const __m256i *)(const void *)(p + 32));
+    __m256i lower = _mm256_set1_epi8(0x20);
+
+    w->letter = gpt_range_bits(_mm256_or_si256(a, lower),
+                               _mm256_or_si256(b, lower), GPT_TOP('z'),
+                               GPT_ABOVE('a', 'z'));
+    w->number = gpt_range_bits(a, b, GPT_TOP('9'), GPT_ABOVE('0', '9'));
+    w->blank = gpt_equal_bits(a, b, ' ');
+    w->space = w->blank | gpt_range_bits(a, b, GPT_TOP('\r'),
+                                         GPT_ABOVE('\t', '\r'));
+    w->quote = gpt_equal_bits(a, b, '\'');
+    w->wide = gpt_bits_of(a, b);
+}
+
+static GPT_AVX2 size_t cut_avx2(const char *text, size_t len, size_t *ends,
+                            size_t room)
+{
+    return cut_windows(text, len, ends, room, NULL, classify_avx2);
+}
+
+static GPT_AVX2 size_t cut_narrow_avx2(const char *text, size_t len,
+                                       size_t *ends, size_t room, size_t *wide)
+{
+    *wide = 0;
+    return cut_windows(text, len, ends, room, wide, classify_avx2);
+}
+
+static inline GPT_AVX512 void classify_avx512(const uint8_t *p,
+                                              struct window *w)
+{
+    __m512i v = _mm512_loadu_si512(p);
+    __m512i lower = _mm512_or_si512(v, _mm512_set1_epi8(0x20));
+
+    w->letter = gpt_range_mask(lower, 'a', 'z');
+    w->number = gpt_range_mask(v, '0', '9');
+    w->blank = _mm512_cmpeq_epi8_mask(v, _mm512_set1_epi8(' '));
+    w->space = w->blank | gpt_range_mask(v, '\t', '\r');
+    w->quote = _mm512_cmpeq_epi8_mask(v, _mm512_set1_epi8('\''));
+    w->wide = _mm512_movepi8_mask(v);
+}
+
+static GPT_AVX512 size_t cut_avx512(const char *text, size_t len, size_t *ends,
+                                size_t room)
+{
+    return cut_windows(text, len, ends, room, NULL, classify_avx512);
+}
+
+static GPT_AVX512 size_t cut_narrow_avx512(const char *text, size_t len,
+                                           size_t *ends, size_t room,
+                                           size_t *wide)
+{
+    *wide = 0;
+    return cut_windows(text, len, ends, room, wide, classify_avx512);
+}
+
+#else
+#define cut_avx2 NULL
+#define cut_avx512 NULL
+#define cut_narrow_avx2 NULL
+#define cut_narrow_avx512 NULL
+#endif
+
+static const struct form {
+    const char *isa;
+    gpt_cut_fn *cut;
+    gpt_cut_narrow_fn *narrow;
+} forms[] = {
+    {"avx2", cut_avx2, cut_narrow_avx2},
+    {"avx512", cut_avx512, cut_narrow_avx512},
+};
+
+static const struct form *form_of(const char *isa)
+{
+    static const struct form none;
+
+    for (size_t i = 0; i < GPT_COUNT(forms) && gpt_cpu_has(isa); i++)
+        if (strcmp(forms[i].isa, isa) == 0)
+            return &forms[i];
+    return &none;
+}
+
+gpt_cut_fn *gpt_cut_gpt2_of(const char *isa)
+{
+    return form_of(isa)->cut;
+}
+
+gpt_cut_narrow_fn *gpt_cut_narrow_of(const char *isa)
+{
+    return form_of(isa)->narrow;
+}
+
+/* Both are here and not with the table of pretok_table.c, so that a program
+ * that only names pre-tokenizers links no vector form. */
+gpt_cut_fn *gpt_cut_like(gpt_pretok_fn *pretok)
+{
+    return pretok == gpt_pretok_gpt2
+               ? gpt_cut_gpt2_of(gpt_cpu_isa())
+               : gpt_cut_words_of(pretok, gpt_cpu_isa());
+}
+
+gpt_cut_narrow_fn *gpt_cut_narrow_like(gpt_pretok_fn *pretok)
+{
+    return pretok == gpt_pretok_gpt2 ? gpt_cut_narrow_of(gpt_cpu_isa()) : NULL;
+}
