@@ -1,12 +1,13 @@
 /* Reads data sets of every format that convert.h knows. All become one part:
- * lengths as int32, document indices as int64. Start at gpt_foreign_open(), at
- * the end. */
+ * lengths as int32, document indices as int64. Only MMIDIDX has these in its
+ * file; the other formats are checked value by value while they are made, as
+ * what comes out of here is trusted. Start at gpt_foreign_open(), at the end. */
 #include "cmd/dataset/convert.h"
 
 #include "base/memory.h"
 #include "base/num.h"
+#include "cmd/dataset/untrusted.h"
 #include "data/indexed.h"
-#include "cmd/dataset/verify.h"
 
 #include <inttypes.h>
 
@@ -17,6 +18,8 @@ static int64_t item_of(const struct gpt_foreign *s)
     return (int64_t)gpt_dtype_bytes(s->dtype);
 }
 
+/* Makes room for the arrays of a format that does not have them as they are;
+ * n_documents < 0: document indices are used where they lie. */
 static int new_arrays(struct gpt_foreign *s, int64_t n_sequences,
                       int64_t n_documents, struct gpt_err *err)
 {
@@ -32,7 +35,7 @@ static int new_arrays(struct gpt_foreign *s, int64_t n_sequences,
     return GPT_OK;
 }
 
-/* Length of sequence i, read at `at` of the index. */
+/* Sets the length of sequence i, read at byte `at` of the index. */
 static int set_length(struct gpt_foreign *s, int64_t i, int64_t length,
                       int64_t at, struct gpt_err *err)
 {
@@ -45,6 +48,8 @@ static int set_length(struct gpt_foreign *s, int64_t i, int64_t length,
     return GPT_OK;
 }
 
+/* Refuses a file that does not hold exactly the tokens of its index: no format
+ * but this says how many there are, and a wrong type shows here first. */
 static int check_size(const struct gpt_foreign *s, int64_t tokens,
                       struct gpt_err *err)
 {
@@ -81,6 +86,9 @@ struct tntidx {
     int64_t dims_at, data_at, sizes_at, documents_at;
 };
 
+/* Checks the header before an array is looked at. The counts come from the file:
+ * they are compared to the words that it has, and only then added or
+ * multiplied. */
 static int tntidx_header(struct gpt_foreign *s, struct tntidx *t,
                          struct gpt_err *err)
 {
@@ -104,6 +112,8 @@ static int tntidx_header(struct gpt_foreign *s, struct tntidx *t,
         return gpt_fail(err, GPT_EDATA, "%s:24: element size is %" PRIu64
                         ", that of type %s is %zu", s->index_path, field[2],
                         gpt_dtype_name(s->dtype), gpt_dtype_bytes(s->dtype));
+    /* After the header only words of 8 bytes follow: dims (N + 1), data (N + 1),
+     * sizes (L), documents (D). An item of one dimension has one size. */
     uint64_t words = (uint64_t)(size - GPT_TNTIDX_HEADER) / 8;
     bool fits = size % 8 == 0 && field[3] < words / 2 && field[4] <= words &&
                 field[5] <= words &&
@@ -128,6 +138,8 @@ static int64_t word(const struct tntidx *t, int64_t at, int64_t i)
     return gpt_idx_i64(t->image + at, i);
 }
 
+/* Takes the sizes as lengths, after the offsets agreed with them: the tokens must
+ * lie in the file without gaps, as nothing else is copied. */
 static int tntidx_items(struct gpt_foreign *s, const struct tntidx *t,
                         struct gpt_err *err)
 {
@@ -153,6 +165,7 @@ static int tntidx_items(struct gpt_foreign *s, const struct tntidx *t,
     return check_size(s, end, err);
 }
 
+/* Document indices are used where they lie in the mapped file. */
 static int tntidx_documents(struct gpt_foreign *s, const struct tntidx *t,
                             struct gpt_err *err)
 {
@@ -190,7 +203,8 @@ static int read_tntidx(struct gpt_foreign *s, struct gpt_err *err)
 /* ---- .ds ---- */
 
 /* A document ends where the index says, in tokens. The index does not say what
- * a token is: two bytes or four, whichever makes the sizes agree. */
+ * a token is: two bytes or four, whichever makes the sizes agree. An empty file
+ * agrees with both, and is taken for two. */
 static int read_ds(struct gpt_foreign *s, struct gpt_err *err)
 {
     const uint8_t *ends;
@@ -224,7 +238,9 @@ static int read_ds(struct gpt_foreign *s, struct gpt_err *err)
 
 /* ---- llm.c ---- */
 
-/* Documents end after `eod`; without, all tokens are one. */
+/* Cuts documents after each `eod`, in two passes, as their number is needed for
+ * the arrays; without an eod all tokens are one document. The last document need
+ * not end with it. */
 static int cut_llmc(struct gpt_foreign *s, const uint8_t *tokens, int64_t n,
                     int64_t eod, struct gpt_err *err)
 {
@@ -267,7 +283,7 @@ static int read_llmc(struct gpt_foreign *s, int64_t eod, struct gpt_err *err)
     s->part.bytes = size - GPT_LLMC_HEADER;
     if (count > INT32_MAX || s->part.bytes != count * item_of(s))
         return gpt_fail(err, GPT_EDATA, "%s:8: number of tokens is %" PRIu32
-                        ", the file has %" PRId64 " bytes of type %s behind its"
+                        ", the file has %" PRId64 " bytes of type %s after its"
                         " header", s->data_path, count, s->part.bytes,
                         gpt_dtype_name(s->dtype));
     return cut_llmc(s, image + GPT_LLMC_HEADER, count, eod, err);
@@ -281,13 +297,15 @@ static int name_files(struct gpt_foreign *s, const char *prefix,
     gpt_free(s->data_path);
     gpt_free(s->index_path);
     s->data_path = s->index_path = NULL;
-    GPT_TRY(gpt_prefixed(&s->data_path, prefix, data, err));
-    GPT_TRY(gpt_prefixed(&s->index_path, prefix, index, err));
+    GPT_TRY(gpt_join_name(&s->data_path, prefix, data, err));
+    GPT_TRY(gpt_join_name(&s->index_path, prefix, index, err));
     s->part.path = s->data_path;
     s->part.idx_path = s->index_path;
     return GPT_OK;
 }
 
+/* The name alone leaves two formats open, TNTIDX and MMIDIDX, which their first
+ * bytes tell. A .bin without an index can only be llm.c's. */
 static int open_any(struct gpt_foreign *s, const char *prefix, int64_t eod,
                     struct gpt_err *err)
 {

@@ -1,12 +1,17 @@
-/* Repairs data sets: finds out what is wrong (idx.c), makes new arrays where
- * the old ones are, has the rest copied (assemble.c). Start at gpt_repair(),
- * at the end. */
-#include "cmd/dataset/repair.h"
+/* gpt-dataset repair: makes a good data set of a damaged one. First the check of
+ * data/idx.c collects what is wrong. Rebuilt are then pointers, a wrong type,
+ * missing or disordered documents, lengths without the end of documents; what a
+ * .bin lacks is dropped with its document, what it has too much is dropped. The
+ * damaged files are never written to. Start at repair_set() and read upwards. */
+#include "cmd/dataset/command.h"
 
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/num.h"
-#include "cmd/dataset/verify.h"
+#include "cmd/dataset/untrusted.h"
+#include "data/idx.h"
+#include "cmd/dataset/write_set.h"
+#include "data/set_damage.h"
 
 #include <inttypes.h>
 
@@ -14,13 +19,14 @@ struct repair {
     struct gpt_untrusted set;
     struct gpt_idx idx;
     struct gpt_damages damages;
-    struct gpt_err first[GPT_N_DAMAGES]; /* finding of each kind */
+    struct gpt_err first[GPT_N_DAMAGES]; /* the first finding of each kind */
     struct gpt_set_range part;
     uint8_t *lengths, *documents; /* new ones, or NULL */
     const char *path;             /* of the .idx, for messages */
 };
 
-static void remember(void *user, enum gpt_damage kind,
+/* gpt_damages.found */
+static void keep_first(void *user, enum gpt_damage kind,
                      const struct gpt_err *err)
 {
     struct repair *r = user;
@@ -40,7 +46,8 @@ static int refuse(const struct repair *r, enum gpt_damage kind, const char *why,
     return gpt_hint(err, "this cannot be repaired: %s", why);
 }
 
-/* What is not known cannot be made up. */
+/* Refuses damage that leaves open what the set was: a guess would be a set that
+ * looks good and holds other tokens. */
 static int refuse_hopeless(const struct repair *r, bool readable,
                            struct gpt_err *err)
 {
@@ -66,6 +73,9 @@ static int refuse_hopeless(const struct repair *r, bool readable,
 
 /* ---- documents ---- */
 
+/* Makes documents of one sequence each, after the part of the old ones that is
+ * kept: all of them or none. Old merges lost the documents of all parts but the
+ * first, where a document mostly was a sequence. */
 static int new_documents(struct repair *r, int64_t kept, const char *what,
                          struct gpt_err *err)
 {
@@ -97,13 +107,14 @@ static int repair_documents(struct repair *r, struct gpt_err *err)
 
 /* ---- lengths ---- */
 
-/* Tokens of the .bin. */
-static int64_t there(const struct repair *r)
+/* How many tokens the .bin holds. */
+static int64_t tokens_there(const struct repair *r)
 {
     return r->set.bin_bytes / (int64_t)gpt_dtype_bytes(r->idx.dtype);
 }
 
-/* Ends the set with the last document that is complete. */
+/* Ends the set with the last document that is complete: half a document would
+ * train as if it ended there. */
 static void drop_tail(struct repair *r)
 {
     struct gpt_set_range *p = &r->part;
@@ -112,7 +123,7 @@ static void drop_tail(struct repair *r)
     while (kept < p->n_sequences) {
         int64_t next = tokens + gpt_idx_i32(p->lengths, kept);
 
-        if (next > there(r))
+        if (next > tokens_there(r))
             break;
         tokens = next;
         kept++;
@@ -124,8 +135,9 @@ static void drop_tail(struct repair *r)
              " documents are dropped", r->path, n - p->n_documents, n);
 }
 
-/* Gives the last sequence of each document its end back. All of these must
- * then end with the same token: that tells this damage from another. */
+/* Counts the end-of-document token in the last sequence of each document, where
+ * Megatron-LM forgot it in summer 2023. All documents must then end with the
+ * same token: that tells this damage from another of the same size. */
 static int count_eod(struct repair *r, struct gpt_err *err)
 {
     struct gpt_set_range *p = &r->part;
@@ -162,7 +174,7 @@ static int repair_lengths(struct repair *r, struct gpt_err *err)
     if (has(r, GPT_DAMAGE_EOD_LENGTH))
         GPT_TRY(count_eod(r, err));
     if (has(r, GPT_DAMAGE_BIN_LONG))
-        gpt_warn("%s: what the .bin has behind the last sequence is dropped",
+        gpt_warn("%s: bytes of the .bin after the last sequence are dropped",
                  r->path);
     int64_t tokens = 0;
     for (int64_t i = 0; i < r->part.n_sequences; i++)
@@ -173,7 +185,7 @@ static int repair_lengths(struct repair *r, struct gpt_err *err)
 
 /* ---- all ---- */
 
-static void tell_rebuilt(const struct repair *r)
+static void report_rebuilt(const struct repair *r)
 {
     int64_t pointers = r->damages.count[GPT_DAMAGE_POINTER] +
                        r->damages.count[GPT_DAMAGE_POINTER_32];
@@ -184,14 +196,14 @@ static void tell_rebuilt(const struct repair *r)
         gpt_warn("%s: the type is %s by the size of the .bin", r->path,
                  gpt_dtype_name(r->idx.dtype));
     if (has(r, GPT_DAMAGE_IDX_SIZE))
-        gpt_warn("%s: bytes behind the document indices are dropped", r->path);
+        gpt_warn("%s: bytes after the document indices are dropped", r->path);
 }
 
 static int write_repaired(struct repair *r,
-                          const struct gpt_assemble_options *options,
+                          const struct gpt_write_set_options *options,
                           struct gpt_err *err)
 {
-    struct gpt_assemble_options o = *options;
+    struct gpt_write_set_options o = *options;
 
     r->part = (struct gpt_set_range){
         .path = gpt_in_path(r->set.bin_file),
@@ -201,7 +213,7 @@ static int write_repaired(struct repair *r,
         .documents = r->idx.documents,
         .n_documents = r->idx.n_documents,
     };
-    tell_rebuilt(r);
+    report_rebuilt(r);
     GPT_TRY(repair_documents(r, err));
     GPT_TRY(repair_lengths(r, err));
     if (o.index_only && r->part.bytes != r->set.bin_bytes)
@@ -210,16 +222,16 @@ static int write_repaired(struct repair *r,
                         PRId64 " to %" PRId64 " bytes", r->part.path,
                         r->set.bin_bytes, r->part.bytes);
     o.dtype = r->idx.dtype;
-    return gpt_assemble(&o, &r->part, 1, err);
+    return gpt_write_set(&o, &r->part, 1, err);
 }
 
-static int repair(struct repair *r, const char *prefix,
-                  const struct gpt_assemble_options *o, bool *damaged,
+static int repair_set(struct repair *r, const char *prefix,
+                  const struct gpt_write_set_options *o, bool *damaged,
                   struct gpt_err *err)
 {
     GPT_TRY(gpt_untrusted_open(&r->set, prefix, err));
     r->path = gpt_in_path(r->set.idx_file);
-    r->damages = (struct gpt_damages){.most = 1, .found = remember, .user = r};
+    r->damages = (struct gpt_damages){.most = 1, .found = keep_first, .user = r};
     bool readable = gpt_idx_check(&r->idx, r->set.image, r->set.image_bytes,
                                   r->set.bin_bytes, r->path,
                                   &r->damages) == GPT_OK;
@@ -230,17 +242,53 @@ static int repair(struct repair *r, const char *prefix,
     return write_repaired(r, o, err);
 }
 
-int gpt_repair(const char *prefix, const struct gpt_assemble_options *options,
-               bool *damaged, struct gpt_err *err)
+static int repair_and_report(struct repair *r,
+                             const struct gpt_dataset_options *o,
+                             const char *prefix, struct gpt_err *err)
+{
+    struct gpt_progress *p = gpt_dataset_open_progress(o, "repair", 0);
+    struct gpt_write_set_options wo = gpt_dataset_writing(o, p);
+    bool damaged = false;
+
+    wo.index_only = o->index_only;
+    int status = repair_set(r, prefix, &wo, &damaged, err);
+    gpt_progress_close(p);
+    if (status == GPT_OK && damaged)
+        gpt_info("%s: written", o->output_prefix);
+    else if (status == GPT_OK)
+        gpt_warn("%s: nothing is wrong with it; nothing is written", prefix);
+    return status;
+}
+
+static int run_repair(const struct gpt_dataset_options *o,
+                      const char *const *sets, int n, struct gpt_err *err)
 {
     struct repair *r;
 
-    *damaged = false;
+    (void)n;
+    GPT_TRY(gpt_dataset_check_output(o, err));
+    /* Too large for the stack: it keeps a text for each kind of damage. */
     GPT_TRY(gpt_new(&r, 1, sizeof(*r), "a repair", err));
-    int status = repair(r, prefix, options, damaged, err);
+    int status = repair_and_report(r, o, sets[0], err);
     gpt_untrusted_close(&r->set);
     gpt_free(r->lengths);
     gpt_free(r->documents);
     gpt_free(r);
     return status;
 }
+
+static const struct gpt_opt options[] = {
+    GPT_DATASET_OUTPUT_PREFIX,
+    {.kind = GPT_OPT_FLAG, .name = "index-only", GPT_DATASET_AT(index_only),
+     .help = "write PREFIX.idx alone"},
+};
+
+const struct gpt_dataset_command gpt_dataset_repair = {
+    .name = "repair",
+    .run = run_repair,
+    .min_sets = 1,
+    .max_sets = 1,
+    .options = options,
+    .n_options = GPT_COUNT(options),
+    .usage = "repair PREFIX [--index-only] --output-prefix PREFIX",
+};

@@ -3,6 +3,7 @@
 
 #include "base/io.h"
 #include "base/memory.h"
+#include "data/document_sources.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* The three indices of a split against Megatron's own, and the plan of epochs
  * at its borders. */
-#include "data/samples.h"
+#include "data/sample_index.h"
 
 #include "data/mt19937.h"
 #include "tests/unit/golden.h"

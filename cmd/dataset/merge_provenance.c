@@ -1,10 +1,14 @@
-/* What merged data sets come from: the JSONs of all together, and their
- * sources. Start at gpt_provenance_merge_open(). */
-#include "data/provenance.h"
+/* Merges the JSONs and the sources of data sets. Numbers are added, lists are
+ * joined in the order of the parts; a record of the sources names its input by
+ * number, so that those of a later part are shifted by the inputs before it.
+ * Start at gpt_provenance_merge_open(). */
+#include "cmd/dataset/merge_provenance.h"
 
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/num.h"
+#include "data/document_sources.h"
+#include "data/provenance.h"
 
 #include <string.h>
 
@@ -30,7 +34,8 @@ static double number(const cJSON *o, const char *name)
 
 /* ---- the JSON ---- */
 
-/* Puts in what is the same for all, as the first has it. */
+/* Copies what is the same for all parts from the first one. A part without a
+ * field, of an older program, is no failure. */
 static bool copy_common(const struct gpt_provenance_merge *m)
 {
     static const char *const names[] = {"unicode", "key", "index", "dtype",
@@ -65,8 +70,8 @@ static bool add_sums(const struct gpt_provenance_merge *m)
         tokens > 0 ? number(m->root, "text_bytes") / tokens : 0);
 }
 
-/* Rows of all parts that begin at the same length become one; as each list
- * rises, so does the sum. */
+/* Rows of all parts that begin at the same length become one. Buckets are taken
+ * in order, so that the list rises as those of the parts do. */
 static bool add_lengths(const struct gpt_provenance_merge *m)
 {
     cJSON *list = cJSON_AddArrayToObject(m->root, "lengths");
@@ -110,7 +115,7 @@ static bool add_bad_lines(const struct gpt_provenance_merge *m)
     return good;
 }
 
-/* A list of all parts put behind each other. */
+/* Joins a list of all parts, in their order. */
 static bool join_lists(const struct gpt_provenance_merge *m, const char *name)
 {
     cJSON *all = cJSON_AddArrayToObject(m->root, name);
@@ -145,7 +150,8 @@ static bool add_parts(const struct gpt_provenance_merge *m,
     return good;
 }
 
-/* Sets of two tokenizers in one are hardly ever meant. */
+/* A warning, no failure: two tokenizers in one set are hardly ever meant, but
+ * two files with the same tokens under other names look like that, too. */
 static void compare_tokenizers(const struct gpt_provenance_merge *m,
                                const char *const *sets)
 {
@@ -181,6 +187,8 @@ static int write_json(struct gpt_provenance_merge *m, struct gpt_err *err)
 
 /* ---- the sources ---- */
 
+/* Copies the records of a part, with `shift` added to the number of the input:
+ * the first field of each. */
 static int shift_sources(struct gpt_out *out, struct gpt_in *in, uint32_t shift,
                          struct gpt_err *err)
 {
@@ -230,7 +238,8 @@ static int open_beside(struct gpt_out **out, const char *prefix,
     return status;
 }
 
-/* *all is false when a set has none. */
+/* *all is false when a set has none: sources of some documents only would name
+ * the wrong lines for the rest. */
 static int open_sources(struct gpt_provenance_merge *m,
                         const char *const *sets, bool *all,
                         struct gpt_err *err)
@@ -300,6 +309,8 @@ int gpt_provenance_merge_commit(struct gpt_provenance_merge *m,
         GPT_TRY(write_json(m, err));
     if (sources)
         GPT_TRY(write_sources(m, err));
+    /* Both are whole before the first gets its name. A commit frees the file
+     * whatever happens, so that close() must not see it again. */
     m->json = NULL;
     if (json)
         GPT_TRY(gpt_out_commit(json, err));

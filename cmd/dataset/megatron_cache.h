@@ -1,7 +1,7 @@
 /* Megatron's caches of a data set's sample order: what its GPTDataset would
  * write before the first step, made ahead. */
-#ifndef GPT_CMD_DATASET_CACHE_H
-#define GPT_CMD_DATASET_CACHE_H
+#ifndef GPT_CMD_DATASET_MEGATRON_CACHE_H
+#define GPT_CMD_DATASET_MEGATRON_CACHE_H
 
 #include "data/indexed.h"
 

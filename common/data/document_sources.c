@@ -1,8 +1,12 @@
-/* The side file of provenance.h: documents and their lines. */
-#include "data/provenance.h"
+/* Documents and their lines: see document_sources.h. The records are mapped, not
+ * read: a lookup touches one page, however many documents there are. */
+#include "data/document_sources.h"
 
 #include "base/memory.h"
 #include "base/num.h"
+#include "data/provenance.h"
+
+#include <assert.h>
 
 #include <string.h>
 
@@ -23,6 +27,7 @@ void gpt_source_put(uint8_t record[GPT_SOURCE_BYTES],
     gpt_put_u64(record + 8, s->offset);
 }
 
+/* The names of the inputs, which the records number, are in the JSON. */
 static int read_paths(struct gpt_sources *s, const char *prefix,
                       struct gpt_err *err)
 {
@@ -40,6 +45,22 @@ static int read_paths(struct gpt_sources *s, const char *prefix,
     return GPT_OK;
 }
 
+/* The file must have a record for each document, as they are found by number. */
+static int check_records(const struct gpt_sources *s, struct gpt_err *err)
+{
+    int64_t rest = gpt_in_size(s->in) - GPT_SOURCES_HEADER;
+
+    if (rest < 0 ||
+        memcmp(s->records, GPT_SOURCES_MAGIC, GPT_SOURCES_HEADER) != 0)
+        return gpt_fail(err, GPT_EDATA, "%s: does not begin with "
+                        GPT_SOURCES_MAGIC, gpt_in_path(s->in));
+    if (rest == s->n * GPT_SOURCE_BYTES)
+        return GPT_OK;
+    return gpt_fail(err, GPT_EDATA, "%s: %lld bytes of records, %lld documents "
+                    "need %lld", gpt_in_path(s->in), (long long)rest,
+                    (long long)s->n, (long long)(s->n * GPT_SOURCE_BYTES));
+}
+
 static int map_records(struct gpt_sources *s, const char *prefix,
                        struct gpt_err *err)
 {
@@ -48,22 +69,10 @@ static int map_records(struct gpt_sources *s, const char *prefix,
     if (gpt_buf_printf(&path, "%s.sources", prefix) != GPT_OK)
         return gpt_fail(err, GPT_EFAIL, "out of memory for a file name");
     int status = gpt_in_open(&s->in, path.data, err);
-    if (status == GPT_OK)
-        status = gpt_in_map(s->in, &s->records, err);
-    if (status == GPT_OK &&
-        (gpt_in_size(s->in) < GPT_SOURCES_HEADER ||
-         memcmp(s->records, GPT_SOURCES_MAGIC, GPT_SOURCES_HEADER) != 0))
-        status = gpt_fail(err, GPT_EDATA, "%s: does not begin with "
-                          GPT_SOURCES_MAGIC, path.data);
-    int64_t rest = status == GPT_OK ? gpt_in_size(s->in) - GPT_SOURCES_HEADER
-                                    : 0;
-    if (status == GPT_OK && rest != s->n * GPT_SOURCE_BYTES)
-        status = gpt_fail(err, GPT_EDATA, "%s: %lld bytes of records, %lld "
-                          "documents need %lld", path.data, (long long)rest,
-                          (long long)s->n,
-                          (long long)(s->n * GPT_SOURCE_BYTES));
     gpt_buf_free(&path);
-    return status;
+    GPT_TRY(status);
+    GPT_TRY(gpt_in_map(s->in, &s->records, err));
+    return check_records(s, err);
 }
 
 int gpt_sources_open(struct gpt_sources **sources, const char *prefix,
@@ -73,13 +82,13 @@ int gpt_sources_open(struct gpt_sources **sources, const char *prefix,
 
     GPT_TRY(gpt_new(&s, 1, sizeof(*s), "sources", err));
     s->n = n_documents;
-    int status = map_records(s, prefix, err);
-    if (status == GPT_OK)
-        status = read_paths(s, prefix, err);
-    if (status != GPT_OK)
-        gpt_sources_close(s);
-    else
-        *sources = s;
+    int status;
+    GPT_TRY_GOTO(status, map_records(s, prefix, err), fail);
+    GPT_TRY_GOTO(status, read_paths(s, prefix, err), fail);
+    *sources = s;
+    return GPT_OK;
+fail:
+    gpt_sources_close(s);
     return status;
 }
 
@@ -100,6 +109,7 @@ int gpt_sources_get(const struct gpt_sources *s, int64_t document,
     const uint8_t *record =
         s->records + GPT_SOURCES_HEADER + GPT_SOURCE_BYTES * document;
 
+    assert(document >= 0 && document < s->n);
     source->input = gpt_get_u32(record);
     source->line = gpt_get_u32(record + 4);
     source->offset = gpt_get_u64(record + 8);

@@ -1,7 +1,7 @@
 /* Statistics of a data set: lengths of documents from the index alone, tokens
  * when they are asked for. Start at gpt_stat(). */
-#ifndef GPT_CMD_DATASET_STAT_H
-#define GPT_CMD_DATASET_STAT_H
+#ifndef GPT_CMD_DATASET_STATISTICS_H
+#define GPT_CMD_DATASET_STATISTICS_H
 
 #include "data/indexed.h"
 #include "tokenizer/tokenizer.h"

@@ -1,6 +1,6 @@
-/* Inputs, targets and masks of a batch: Megatron's
- * get_ltor_masks_and_position_ids(), one row at a time. */
-#include "data/corpus.h"
+/* Inputs, targets and masks of a batch, one row at a time; see batch.h. A sample
+ * has one token more than the sequence: position i predicts token i + 1. */
+#include "data/batch.h"
 
 void gpt_batch_masks(const struct gpt_mask_options *o, const int32_t *tokens,
                      int64_t b, int64_t t, int32_t *input, int32_t *target,
@@ -21,6 +21,8 @@ void gpt_batch_masks(const struct gpt_mask_options *o, const int32_t *tokens,
             position[at] = i - origin;
             doc_start[at] = first;
             weight[at] = padding || (eod && o->eod_mask_loss) ? 0.0F : 1.0F;
+            /* The end itself belongs to the document before it: the change
+             * begins at the position after it. */
             if (eod && o->reset_position_ids)
                 origin = i + 1;
             if (eod && o->reset_attention_mask)

@@ -2,8 +2,8 @@
  * order in which they are visited, over as many epochs as needed), a sample
  * index (where in it each sample starts) and a shuffle index, equal to those of
  * Megatron's GPTDataset. Start at gpt_samples_build(). */
-#ifndef GPT_DATA_SAMPLES_H
-#define GPT_DATA_SAMPLES_H
+#ifndef GPT_DATA_SAMPLE_INDEX_H
+#define GPT_DATA_SAMPLE_INDEX_H
 
 #include "base/status.h"
 

@@ -1,6 +1,6 @@
-/* Findings about damaged data sets: counted by kind, the first ones told. The
- * kinds and their words are in idx.h. */
-#include "data/idx.h"
+/* Collects findings about damaged data sets: all are counted by kind, the first
+ * of each kind are handed on. See set_damage.h. */
+#include "data/set_damage.h"
 
 #include <stdio.h>
 
@@ -32,6 +32,8 @@ int gpt_damage_found(struct gpt_damages *all, struct gpt_err *err,
     char text[sizeof(own.text)];
     va_list args;
 
+    /* Beyond the first ones no text is made: a damaged set may have a finding a
+     * token. */
     if (all && ++all->count[kind] > all->most)
         return GPT_OK;
     va_start(args, fmt);

@@ -1,6 +1,8 @@
-/* Puts data sets together; see assemble.h. The index is written array by array,
- * each by a walk over all parts. */
-#include "cmd/dataset/assemble.h"
+/* Writes a data set from parts of other files; see write_set.h. Tokens are copied
+ * by the kernel where it can. The index is written array by array, each by a
+ * walk over all parts, so that memory does not grow with the sets. Start at
+ * gpt_write_set(), at the end. */
+#include "cmd/dataset/write_set.h"
 
 #include "base/memory.h"
 #include "base/num.h"
@@ -9,7 +11,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-int gpt_prefixed(char **path, const char *prefix, const char *suffix,
+int gpt_join_name(char **path, const char *prefix, const char *suffix,
                  struct gpt_err *err)
 {
     size_t n = strlen(prefix), m = strlen(suffix);
@@ -30,7 +32,9 @@ static int write_lengths(struct gpt_out *out, const struct gpt_set_range *p,
     return gpt_out_write(out, p->lengths, 4 * (size_t)p->n_sequences, err);
 }
 
-/* Pointers of a part that begins at byte *at; moves *at behind it. */
+/* Writes the pointers of a part that begins at byte *at of the new .bin, and
+ * moves *at to its end. They are sums of the lengths, as those of the old index
+ * start from another place. */
 static int write_pointers(struct gpt_out *out, const struct gpt_set_range *p,
                           int64_t item, int64_t *at, struct gpt_err *err)
 {
@@ -48,7 +52,9 @@ static int write_pointers(struct gpt_out *out, const struct gpt_set_range *p,
     return GPT_OK;
 }
 
-/* Ends of the documents of a part whose first sequence is number `first`. */
+/* Writes the ends of the documents of a part whose first sequence becomes number
+ * `first`: a shift of the old ones, whose first one a slice need not begin
+ * at 0. */
 static int write_documents(struct gpt_out *out, const struct gpt_set_range *p,
                            int64_t first, struct gpt_err *err)
 {
@@ -70,6 +76,8 @@ static int write_documents(struct gpt_out *out, const struct gpt_set_range *p,
     return GPT_OK;
 }
 
+/* The arrays in the order of the format: lengths, pointers, documents. The
+ * document array has one entry more than documents: the 0 before them. */
 static int write_idx(struct gpt_out *out, enum gpt_dtype dtype,
                      const struct gpt_set_range *parts, int64_t n,
                      struct gpt_err *err)
@@ -100,46 +108,50 @@ static int write_idx(struct gpt_out *out, enum gpt_dtype dtype,
 
 /* ---- the tokens ---- */
 
-int gpt_assemble_copy(struct gpt_out *out, const char *path, int64_t offset,
-                      int64_t n, const struct gpt_assemble_options *o,
+int gpt_copy_bytes(struct gpt_out *out, const char *path, int64_t offset,
+                      int64_t n, const struct gpt_write_set_options *o,
                       struct gpt_err *err)
 {
-    const int64_t step = INT64_C(16) << 20; /* between two looks at signals */
+    const int64_t step = INT64_C(16) << 20; /* bytes between signal checks */
     struct gpt_in *in;
 
     GPT_TRY(gpt_in_open(&in, path, err));
     int status = GPT_OK;
-    while (n > 0 && status == GPT_OK) {
+    while (n > 0) {
         int64_t some = gpt_min_i64(n, step);
 
-        status = gpt_out_copy(out, in, offset, some, err);
+        GPT_TRY_GOTO(status, gpt_out_copy(out, in, offset, some, err), out);
         offset += some;
         n -= some;
-        if (status == GPT_OK && o->report)
+        if (o->report)
             o->report(o->user, gpt_out_tell(out));
-        if (status == GPT_OK && gpt_signals_stop())
+        if (gpt_signals_stop()) {
             status = gpt_fail(err, GPT_EFAIL, "stopped");
+            break;
+        }
     }
+out:
     gpt_in_close(in);
     return status;
 }
 
-static int write_bin(struct gpt_out *out, const struct gpt_assemble_options *o,
+static int write_bin(struct gpt_out *out, const struct gpt_write_set_options *o,
                      const struct gpt_set_range *parts, int64_t n,
                      struct gpt_err *err)
 {
     for (int64_t i = 0; i < n; i++)
         if (parts[i].bytes > 0)
-            GPT_TRY(gpt_assemble_copy(out, parts[i].path, parts[i].offset,
+            GPT_TRY(gpt_copy_bytes(out, parts[i].path, parts[i].offset,
                                       parts[i].bytes, o, err));
     return GPT_OK;
 }
 
 /* ---- both ---- */
 
-/* A .bin that is not written may be anything, the input itself included. */
-static int refuse_same(const char *bin, const char *idx,
-                       const struct gpt_assemble_options *o,
+/* Refuses an output that is an input under any name. With index_only the .bin is
+ * not written, and may be the input itself. */
+static int refuse_inputs(const char *bin, const char *idx,
+                       const struct gpt_write_set_options *o,
                        const struct gpt_set_range *parts, int64_t n,
                        struct gpt_err *err)
 {
@@ -154,7 +166,7 @@ static int refuse_same(const char *bin, const char *idx,
     return GPT_OK;
 }
 
-int gpt_assemble(const struct gpt_assemble_options *o,
+int gpt_write_set(const struct gpt_write_set_options *o,
                  const struct gpt_set_range *parts, int64_t n,
                  struct gpt_err *err)
 {
@@ -165,9 +177,9 @@ int gpt_assemble(const struct gpt_assemble_options *o,
 
     for (int64_t i = 0; i < n; i++)
         bytes += parts[i].bytes;
-    GPT_TRY_GOTO(status, gpt_prefixed(&bin_path, o->prefix, ".bin", err), out);
-    GPT_TRY_GOTO(status, gpt_prefixed(&idx_path, o->prefix, ".idx", err), out);
-    GPT_TRY_GOTO(status, refuse_same(bin_path, idx_path, o, parts, n, err),
+    GPT_TRY_GOTO(status, gpt_join_name(&bin_path, o->prefix, ".bin", err), out);
+    GPT_TRY_GOTO(status, gpt_join_name(&idx_path, o->prefix, ".idx", err), out);
+    GPT_TRY_GOTO(status, refuse_inputs(bin_path, idx_path, o, parts, n, err),
                  out);
     GPT_TRY_GOTO(status, gpt_out_open(&idx, idx_path, o->flags, 0, err), out);
     if (!o->index_only) {
@@ -176,13 +188,15 @@ int gpt_assemble(const struct gpt_assemble_options *o,
         GPT_TRY_GOTO(status, write_bin(bin, o, parts, n, err), out);
     }
     GPT_TRY_GOTO(status, write_idx(idx, o->dtype, parts, n, err), out);
-    struct gpt_out *done = bin;
+    /* The .bin gets its name first: a reader that finds the .idx finds both. A
+     * commit frees the file whatever happens. */
+    struct gpt_out *whole = bin;
     bin = NULL;
-    if (done)
-        GPT_TRY_GOTO(status, gpt_out_commit(done, err), out);
-    done = idx;
+    if (whole)
+        GPT_TRY_GOTO(status, gpt_out_commit(whole, err), out);
+    whole = idx;
     idx = NULL;
-    status = gpt_out_commit(done, err);
+    status = gpt_out_commit(whole, err);
 out:
     gpt_out_abort(bin);
     gpt_out_abort(idx);

@@ -1,25 +1,28 @@
 /* Writes the files that Megatron looks for before it builds a sample order: a
- * description, whose digest is in all names, and three arrays of numpy. Start
- * at gpt_cache_write(), at the end. */
-#include "cmd/dataset/cache.h"
+ * description, whose digest is in all names, and three arrays of numpy. The
+ * digest is an MD5 of the description's bytes, so that each blank and each digit
+ * of a number must be Python's: one that differs makes a cache that Megatron
+ * never finds, and builds again. Start at gpt_cache_write(), at the end. */
+#include "cmd/dataset/megatron_cache.h"
 
 #include "base/hash.h"
 #include "base/io.h"
 #include "base/memory.h"
 #include "base/num.h"
-#include "data/blend.h"
-#include "data/idx.h"
 #include "cmd/dataset/python_json.h"
-#include "data/samples.h"
+#include "data/blend.h"
+#include "data/sample_index.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 
-static const char *const names[] = {"train", "valid", "test"};
+static const char *const split_names[] = {"train", "valid", "test"};
 
 /* ---- the description ---- */
 
+/* The edges of the splits, as Python prints a list of pairs with indent=4; a
+ * split without a share is None there. */
 static int add_matrix(struct gpt_buf *b, const double edge[4])
 {
     for (int i = 0; i < 3; i++) {
@@ -29,7 +32,7 @@ static int add_matrix(struct gpt_buf *b, const double edge[4])
             continue;
         }
         GPT_TRY(gpt_buf_printf(b, "[\n            "));
-        if (i == 0) /* the sum starts from an integer there */
+        if (i == 0) /* Megatron's list starts with the integer 0, not 0.0 */
             GPT_TRY(gpt_buf_printf(b, "0"));
         else
             GPT_TRY(gpt_python_float(b, edge[i]));
@@ -40,6 +43,7 @@ static int add_matrix(struct gpt_buf *b, const double edge[4])
     return GPT_OK;
 }
 
+/* The fields are those of Megatron's GPTDatasetConfig, sorted by name. */
 static int describe(struct gpt_buf *b, const struct gpt_indexed *set, int split,
                     int64_t wanted, const double edge[4],
                     const struct gpt_cache_options *o)
@@ -56,7 +60,7 @@ static int describe(struct gpt_buf *b, const struct gpt_indexed *set, int split,
                               "    \"random_seed\": %" PRIu32 ",\n"
                               "    \"sequence_length\": %" PRId64 ",\n"
                               "    \"split\": ",
-                           names[split], o->seed, o->seq_length));
+                           split_names[split], o->seed, o->seq_length));
     GPT_TRY(gpt_python_string(b, o->split));
     GPT_TRY(gpt_buf_printf(b, ",\n    \"split_matrix\": ["));
     GPT_TRY(add_matrix(b, edge));
@@ -67,8 +71,9 @@ static int describe(struct gpt_buf *b, const struct gpt_indexed *set, int split,
 
 /* ---- files ---- */
 
-/* Version 1.0 of the .npy format; `columns` 0: one dimension. The blanks after
- * the shape are numpy's, room for it to grow. */
+/* Version 1.0 of the .npy format; `columns` 0: one dimension. numpy 2 leaves
+ * blanks after the shape, so that it can grow in place to 21 digits, and fills
+ * the header up to a multiple of 64 bytes; files must be equal byte for byte. */
 static int write_npy_header(struct gpt_out *out, const char *type, int64_t rows,
                             int columns, struct gpt_err *err)
 {
@@ -94,6 +99,7 @@ static int write_words(struct gpt_out *out, const char *type,
     return gpt_out_write(out, words, (size_t)n * sizeof(*words), err);
 }
 
+/* The sample index: a visit and an offset a row. */
 static int write_pairs(struct gpt_out *out, const struct gpt_samples *s,
                        struct gpt_err *err)
 {
@@ -114,8 +120,9 @@ struct cache {
     const struct gpt_samples *samples;
 };
 
-/* Number `which` of the four; Megatron looks for the description as well, so
- * that it comes last. */
+/* Writes number `which` of the four. Megatron takes the arrays for complete when
+ * all four are there; the description comes last, so that an interrupted run
+ * leaves none that could be taken. */
 static int write_file(const struct cache *c, int which, struct gpt_err *err)
 {
     static const char *const ends[] = {"document_index.npy", "sample_index.npy",
@@ -126,7 +133,7 @@ static int write_file(const struct cache *c, int which, struct gpt_err *err)
     int status;
 
     snprintf(name, sizeof(name), "%s-GPTDataset-%s-%s", c->digest,
-             names[c->split], ends[which]);
+             split_names[c->split], ends[which]);
     GPT_TRY(gpt_path_join(path, sizeof(path), c->directory, name, err));
     GPT_TRY(gpt_out_open(&out, path, c->flags, 0, err));
     switch (which) {
@@ -159,10 +166,11 @@ static int write_files(const struct cache *c, struct gpt_err *err)
 
 /* ---- all ---- */
 
-static int build(struct gpt_samples *s, const struct gpt_indexed *set,
+static int build_samples(struct gpt_samples *s, const struct gpt_indexed *set,
                  int split, int64_t wanted, const double edge[4],
                  const struct gpt_cache_options *o, struct gpt_err *err)
 {
+    /* rint() rounds halves to even, as Python's round() does. */
     double n = (double)gpt_indexed_n_sequences(set);
     const struct gpt_samples_source source = {
         .lengths = gpt_indexed_lengths(set),
@@ -175,7 +183,7 @@ static int build(struct gpt_samples *s, const struct gpt_indexed *set,
     int status = gpt_samples_build(s, &source, err);
 
     if (status == GPT_EDATA)
-        gpt_context(err, "%s: %s split", gpt_indexed_prefix(set), names[split]);
+        gpt_context(err, "%s: %s split", gpt_indexed_prefix(set), split_names[split]);
     if (status != GPT_OK || s->n_visits <= INT32_MAX)
         return status;
     gpt_fail(err, GPT_EDATA, "%s: %" PRId64 " visits, Megatron numbers them in"
@@ -213,16 +221,17 @@ int gpt_cache_write(const struct gpt_indexed *set, int split, int64_t wanted,
     if (!(edge[split + 1] > edge[split]))
         return GPT_OK;
     GPT_TRY(cache_directory(directory, sizeof(directory), set, o, err));
-    GPT_TRY(build(&samples, set, split, wanted, edge, o, err));
-    int status = describe(&text, set, split, wanted, edge, o);
-    if (status == GPT_OK) {
-        gpt_md5(digest, text.data, text.len);
-        const struct cache c = {directory, digest,  split,
-                                o->flags,  &text, &samples};
-        status = write_files(&c, err);
-    } else {
+    GPT_TRY(build_samples(&samples, set, split, wanted, edge, o, err));
+    int status;
+    if (describe(&text, set, split, wanted, edge, o) != GPT_OK) {
         status = gpt_fail(err, GPT_EFAIL, "out of memory for a description");
+        goto out;
     }
+    gpt_md5(digest, text.data, text.len);
+    const struct cache c = {directory, digest,  split,
+                            o->flags,  &text, &samples};
+    status = write_files(&c, err);
+out:
     gpt_buf_free(&text);
     gpt_samples_free(&samples);
     return status;

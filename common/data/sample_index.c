@@ -2,7 +2,7 @@
  * the format: documents of the early epochs, documents of the last one, then
  * samples of the early epochs, samples of the last one. Start at
  * gpt_samples_build(). */
-#include "data/samples.h"
+#include "data/sample_index.h"
 
 #include "base/memory.h"
 #include "base/num.h"
