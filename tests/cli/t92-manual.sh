@@ -47,21 +47,21 @@ END
 chmod +x bin/sbatch
 PATH=$scratch/bin:$PATH
 
-# The run that is gone on with has stopped before: its files could not grow.
+# The run that is resumed has stopped before: its files could not grow.
 grep -- '--output-prefix long' commands >long
-check 'one example goes on' [ "$(wc -l <long)" = 1 ]
+check 'one example resumes' [ "$(wc -l <long)" = 1 ]
 expect 4 'it was stopped' sh -c "ulimit -f 2000; trap '' XFSZ
     $(cat long) --resume-interval 0 --threads 1"
 
 while IFS= read -r line; do
     expect 0 "$ $line" sh -c "$line"
     case $line in
-    *'--output-prefix long'*) err_has 'going on behind document' ;;
-    *crawl.bad*--max-errors*) err_has '2 bad lines left out' ;;
+    *'--output-prefix long'*) err_has 'resuming after document' ;;
+    *crawl.bad*--max-errors*) err_has '2 bad lines skipped' ;;
     *'cat crawl'*) out_has 'crawl-1.jsonl:1	document 0 of part 1' ;;
     esac
 done <commands
-check 'the run that went on gives the same' cmp my-gpt2_text_document.bin \
+check 'the run that was resumed gives the same' cmp my-gpt2_text_document.bin \
     long_text_document.bin
 check 'parts of eight nodes give the same' cmp my-gpt2_text_document.bin \
     merged.bin

@@ -1,7 +1,7 @@
 /* Fuzz target: a line of a journal, whose check sum is taken for right. What is
  * taken must lead to no place outside of the inputs and counts. */
 #include "base/memory.h"
-#include "cmd/preprocess/resume_point.h"
+#include "cmd/preprocess/journal_json.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,17 +1,24 @@
-/* The piece of work of preprocess.c: a chunk of whole lines, how the reader
- * cuts it, and what a worker makes of it. */
-#ifndef GPT_CMD_PREPROCESS_LINES_H
-#define GPT_CMD_PREPROCESS_LINES_H
+/* A chunk of whole lines, the unit of work: the reader fills it (cutter.h), a
+ * worker tokenizes it (gpt_line_chunk_encode()), the writer adds it to the data
+ * sets (output.h). Each has it alone, in turn (ring.h). */
+#ifndef GPT_CMD_PREPROCESS_LINE_CHUNK_H
+#define GPT_CMD_PREPROCESS_LINE_CHUNK_H
 
 #include "base/dtype.h"
-#include "data/indexed.h"
+#include "base/hash.h"
 #include "cmd/preprocess/preprocess.h"
-#include "text/input.h"
 #include "text/jsonl.h"
+
+/* How much a key held when a line began. */
+struct gpt_line_chunk_mark {
+    size_t n_ids, n_lengths, n_documents;
+    int64_t text_bytes;
+};
 
 /* What one key of a chunk's lines becomes: gpt_indexed_block's arrays. */
 struct gpt_line_chunk_key {
-    struct gpt_ids ids; /* narrowed in place to the data set's type at last */
+    struct gpt_ids ids; /* narrowed in place to the data set's type
+                         * once the chunk is encoded */
     int32_t *lengths;
     size_t n_lengths, lengths_cap;
     int32_t *document_sequences;
@@ -19,8 +26,7 @@ struct gpt_line_chunk_key {
     int64_t text_bytes; /* of the strings */
     struct gpt_line_chunk_place *places; /* of documents, when wanted */
     size_t places_cap;
-    size_t mark_ids, mark_lengths, mark_documents; /* before the line */
-    int64_t mark_text_bytes;
+    struct gpt_line_chunk_mark mark; /* of the line that is being added */
 };
 
 /* Where in a chunk a document's line is. */
@@ -45,7 +51,7 @@ struct gpt_line_chunk {
     struct gpt_xxh64 digest; /* of a plain part up to there */
     struct gpt_line_chunk_key *keys;
     int64_t lines;      /* read, the bad one included */
-    struct gpt_bad_line *bad; /* lines left out */
+    struct gpt_bad_line *bad; /* lines skipped */
     size_t n_bad, bad_cap;
     struct gpt_err named[GPT_BAD_NAMED]; /* what is wrong with the first */
     int status;         /* of reader or worker */
@@ -59,26 +65,6 @@ int gpt_line_chunk_init(struct gpt_line_chunk *c, size_t n_keys,
 void gpt_line_chunk_free(struct gpt_line_chunk *c, size_t n_keys);
 /* Frees what only a long line needs: blocks of more than `bytes`. */
 void gpt_line_chunk_trim(struct gpt_line_chunk *c, size_t n_keys, size_t bytes);
-
-/* Cuts an input into chunks. */
-struct gpt_cutter {
-    struct gpt_input *in;
-    int64_t chunk_bytes;
-    int64_t max_line, long_line; /* as in gpt_preprocess_limits */
-    void (*wait_alone)(void *user); /* until no other chunk is in memory */
-    void *user;
-    int64_t offset; /* of the next chunk in the input, decompressed */
-    char *rest; /* the beginning of a line, for the next chunk */
-    size_t rest_len, rest_cap;
-    int status; /* a failure to be told after the lines before it */
-    struct gpt_err err;
-    bool at_end;
-    bool whole_lines; /* even of what cannot be JSON: it will be left out */
-};
-
-/* Fills c with lines, at least one; len = 0 at the end or on failure, which
- * then is c->status. */
-void gpt_cutter_next(struct gpt_cutter *cut, struct gpt_line_chunk *c);
 
 /* A worker's own state. */
 struct gpt_line_chunk_worker {

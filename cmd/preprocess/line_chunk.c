@@ -1,9 +1,11 @@
-/* Cutting and encoding of chunks. Start at gpt_line_chunk_encode(). */
-#include "cmd/preprocess/lines.h"
+/* A chunk of lines and what a worker makes of it; see line_chunk.h. Start at
+ * gpt_line_chunk_encode(), at the end, and read upwards: chunk, line, document,
+ * sequence. */
+#include "cmd/preprocess/line_chunk.h"
 
 #include "base/memory.h"
-#include "base/num.h"
 
+#include <assert.h>
 #include <string.h>
 
 int gpt_line_chunk_init(struct gpt_line_chunk *c, size_t n_keys,
@@ -25,7 +27,10 @@ void gpt_line_chunk_free(struct gpt_line_chunk *c, size_t n_keys)
     gpt_free(c->data);
 }
 
-static void trim(void *array_pointer, size_t *cap, size_t size, size_t bytes)
+/* Frees an array of more than `bytes` bytes. *array_pointer is a pointer of any
+ * type, and read as bytes for that reason. */
+static void trim_array(void *array_pointer, size_t *cap, size_t size,
+                       size_t bytes)
 {
     void *array, *none = NULL;
 
@@ -39,105 +44,11 @@ static void trim(void *array_pointer, size_t *cap, size_t size, size_t bytes)
 
 void gpt_line_chunk_trim(struct gpt_line_chunk *c, size_t n_keys, size_t bytes)
 {
-    trim(&c->data, &c->cap, 1, bytes);
+    trim_array(&c->data, &c->cap, 1, bytes);
     for (size_t k = 0; k < n_keys; k++) {
         struct gpt_ids *ids = &c->keys[k].ids;
 
-        trim(&ids->data, &ids->cap, sizeof(*ids->data), bytes);
-    }
-}
-
-/* ---- cutting ---- */
-
-/* Can these bytes begin a good line? Input that is no JSON at all may have no
- * newline for long; this tells before all of it is in memory. */
-static bool may_be_object(const char *p, size_t len)
-{
-    size_t i = 0;
-
-    while (i < len && (p[i] == ' ' || p[i] == '\t' || p[i] == '\r'))
-        i++;
-    return i == len || p[i] == '{';
-}
-
-/* A line that does not lie in a file as long as itself has a limit: a few
- * kilobytes of compressed data can become any number of bytes. */
-static int check_line(struct gpt_cutter *cut, const struct gpt_line_chunk *c)
-{
-    int64_t limit =
-        gpt_max_i64(cut->max_line, gpt_input_size(cut->in) + 1);
-
-    if ((int64_t)c->len >= limit)
-        return gpt_fail(&cut->err, GPT_EDATA, "%s: a line of %lld bytes or "
-                        "more", gpt_input_name(cut->in), (long long)limit);
-    if ((int64_t)c->len >= cut->long_line)
-        cut->wait_alone(cut->user);
-    return GPT_OK;
-}
-
-/* Reads until c holds chunk_bytes and a newline, at most chunk_bytes behind
- * that; *lines is the length of the whole lines among them. */
-static int read_lines(struct gpt_cutter *cut, struct gpt_line_chunk *c,
-                      size_t *lines)
-{
-    size_t want = (size_t)cut->chunk_bytes;
-
-    *lines = 0;
-    do {
-        size_t room = c->len < want ? want : c->len + want, got;
-
-        if (!*lines)
-            GPT_TRY(check_line(cut, c));
-        GPT_TRY(gpt_grow(&c->data, &c->cap, room, 1, "a line", &cut->err));
-        GPT_TRY(gpt_input_read(cut->in, c->data + c->len, room - c->len, &got,
-                               &cut->err));
-        const char *newline = memrchr(c->data + c->len, '\n', got);
-        if (newline)
-            *lines = (size_t)(newline - c->data) + 1;
-        c->len += got;
-        if (got == 0) {
-            cut->at_end = true;
-            *lines = c->len;
-        }
-    } while (!cut->at_end && (c->len < want || !*lines) &&
-             (*lines || c->len < want || cut->whole_lines ||
-              may_be_object(c->data, c->len)));
-    return GPT_OK;
-}
-
-void gpt_cutter_next(struct gpt_cutter *cut, struct gpt_line_chunk *c)
-{
-    size_t lines = 0;
-
-    c->len = 0;
-    c->status = cut->status;
-    c->err = cut->err;
-    c->in_line = false;
-    if (cut->status != GPT_OK || cut->at_end)
-        return;
-    cut->status = gpt_grow(&c->data, &c->cap, cut->rest_len, 1, "a line",
-                           &cut->err);
-    if (cut->status == GPT_OK) {
-        if (cut->rest_len)
-            memcpy(c->data, cut->rest, cut->rest_len);
-        c->len = cut->rest_len;
-        cut->status = read_lines(cut, c, &lines);
-    }
-    if (lines == 0 && cut->status == GPT_OK)
-        lines = c->len; /* cannot be JSON: to be refused as it is */
-    size_t rest = c->len - lines;
-    if (cut->status == GPT_OK)
-        cut->status = gpt_grow(&cut->rest, &cut->rest_cap, rest, 1, "a line",
-                               &cut->err);
-    if (cut->status == GPT_OK && rest)
-        memcpy(cut->rest, c->data + lines, rest);
-    cut->rest_len = rest;
-    c->len = lines;
-    cut->offset += (int64_t)lines;
-    c->end = cut->offset;
-    if (lines == 0) {
-        c->status = cut->status;
-        c->err = cut->err;
+        trim_array(&ids->data, &ids->cap, sizeof(*ids->data), bytes);
     }
 }
 
@@ -152,6 +63,7 @@ static int add_length(struct gpt_line_chunk_key *key, int32_t n,
     return GPT_OK;
 }
 
+/* A string that tokenizes to nothing is no sequence, as in Megatron-LM. */
 static int add_sequence(struct gpt_line_chunk_worker *w,
                         struct gpt_line_chunk_key *key, struct gpt_str text,
                         struct gpt_err *err)
@@ -168,16 +80,19 @@ static int add_sequence(struct gpt_line_chunk_worker *w,
     return add_length(key, (int32_t)n, err);
 }
 
+/* The end-of-document token belongs to the last sequence: its length counts it. */
 static int add_eod(struct gpt_line_chunk_key *key, int32_t eod,
                    struct gpt_err *err)
 {
     GPT_TRY(gpt_grow(&key->ids.data, &key->ids.cap, key->ids.len + 1,
                      sizeof(*key->ids.data), "token ids", err));
+    assert(key->n_lengths > 0);
     key->ids.data[key->ids.len++] = eod;
     key->lengths[key->n_lengths - 1]++;
     return GPT_OK;
 }
 
+/* Keeps where the document comes from. Called before the document is counted. */
 static int add_place(struct gpt_line_chunk_key *key,
                      const struct gpt_line_chunk *c, struct gpt_err *err)
 {
@@ -188,6 +103,9 @@ static int add_place(struct gpt_line_chunk_key *key,
     return GPT_OK;
 }
 
+/* What key k of the line becomes: a sequence for each of its strings, then the
+ * end of the document. A document without a sequence is kept, dropped, or made
+ * of the end alone, as the worker is set. */
 static int add_document(struct gpt_line_chunk_worker *w,
                         struct gpt_line_chunk *c, size_t k, struct gpt_err *err)
 {
@@ -218,7 +136,9 @@ static int add_document(struct gpt_line_chunk_worker *w,
     return GPT_OK;
 }
 
-/* *kind is that of a failure with GPT_EDATA. */
+/* Adds the documents of a line, one a key. *kind is the kind of bad line when it
+ * fails with GPT_EDATA: before the scanner has returned it is the scanner's,
+ * after it only a sequence can be too long. */
 static int encode_line(struct gpt_line_chunk_worker *w,
                        struct gpt_line_chunk *c, struct gpt_str line, int *kind,
                        struct gpt_err *err)
@@ -227,7 +147,9 @@ static int encode_line(struct gpt_line_chunk_worker *w,
 
     *kind = (int)gpt_jsonl_bad(w->scanner);
     GPT_TRY(status);
-    if (line.len >= (size_t)w->long_line && !w->keep_bad) /* texts are copies */
+    /* The scanner's strings are copies: the pages of a long line can be given back
+     * before its tokens need as many. Not when a bad line is to be kept. */
+    if (line.len >= (size_t)w->long_line && !w->keep_bad)
         gpt_drop_pages(c->data + c->line_at, line.len);
     *kind = GPT_BAD_LONG;
     for (size_t k = 0; k < w->n_keys; k++)
@@ -235,31 +157,35 @@ static int encode_line(struct gpt_line_chunk_worker *w,
     return GPT_OK;
 }
 
-static void mark_keys(struct gpt_line_chunk *c, size_t n_keys)
-{
-    for (size_t k = 0; k < n_keys; k++) {
-        struct gpt_line_chunk_key *key = &c->keys[k];
+/* ---- marks: a bad line leaves nothing behind ---- */
 
-        key->mark_ids = key->ids.len;
-        key->mark_lengths = key->n_lengths;
-        key->mark_documents = key->n_documents;
-        key->mark_text_bytes = key->text_bytes;
-    }
+static void mark_key(struct gpt_line_chunk_key *key)
+{
+    key->mark = (struct gpt_line_chunk_mark){
+        .n_ids = key->ids.len,
+        .n_lengths = key->n_lengths,
+        .n_documents = key->n_documents,
+        .text_bytes = key->text_bytes,
+    };
 }
 
-static void reset_keys(struct gpt_line_chunk *c, size_t n_keys)
+/* Drops what was added after the mark. Memory is kept: counts alone say what an
+ * array holds. */
+static void reset_key(struct gpt_line_chunk_key *key,
+                      const struct gpt_line_chunk_mark *mark)
 {
-    for (size_t k = 0; k < n_keys; k++) {
-        struct gpt_line_chunk_key *key = &c->keys[k];
-
-        key->ids.len = key->mark_ids;
-        key->n_lengths = key->mark_lengths;
-        key->n_documents = key->mark_documents;
-        key->text_bytes = key->mark_text_bytes;
-    }
+    assert(mark->n_ids <= key->ids.len && mark->n_lengths <= key->n_lengths);
+    key->ids.len = mark->n_ids;
+    key->n_lengths = mark->n_lengths;
+    key->n_documents = mark->n_documents;
+    key->text_bytes = mark->text_bytes;
 }
 
-/* Like encode_line(); a bad line leaves only an entry in the list. */
+/* ---- lines ---- */
+
+/* Like encode_line(), but a bad line leaves only an entry in the list. A later
+ * key of the line may be bad when an earlier one has been added: all keys go back
+ * to their marks. */
 static int encode_or_skip(struct gpt_line_chunk_worker *w,
                           struct gpt_line_chunk *c, struct gpt_str line,
                           struct gpt_err *err)
@@ -269,11 +195,13 @@ static int encode_or_skip(struct gpt_line_chunk_worker *w,
         .at = c->line_at,
     };
 
-    mark_keys(c, w->n_keys);
+    for (size_t k = 0; k < w->n_keys; k++)
+        mark_key(&c->keys[k]);
     int status = encode_line(w, c, line, &bad.kind, err);
     if (status != GPT_EDATA || !w->skip_bad)
         return status;
-    reset_keys(c, w->n_keys);
+    for (size_t k = 0; k < w->n_keys; k++)
+        reset_key(&c->keys[k], &c->keys[k].mark);
     if (c->n_bad < GPT_BAD_NAMED)
         c->named[c->n_bad] = *err;
     GPT_TRY(gpt_grow(&c->bad, &c->bad_cap, c->n_bad + 1, sizeof(*c->bad),
@@ -300,8 +228,9 @@ static int encode_lines(struct gpt_line_chunk_worker *w,
     return GPT_OK;
 }
 
-/* int32 to uint16 in place, eight at a time: each eight are read before they
- * are written over. */
+/* Makes uint16 of int32 in place, eight at a time: writing is never ahead of
+ * reading, as the results are half as long. The caller has checked that the
+ * vocabulary fits. */
 static void narrow(int32_t *ids, size_t n)
 {
     typedef int32_t wide __attribute__((vector_size(32)));
@@ -325,14 +254,12 @@ static void narrow(int32_t *ids, size_t n)
 void gpt_line_chunk_encode(struct gpt_line_chunk_worker *w,
                            struct gpt_line_chunk *c)
 {
+    static const struct gpt_line_chunk_mark empty = {0};
+
     c->lines = 0;
     c->n_bad = 0;
-    for (size_t k = 0; k < w->n_keys; k++) {
-        c->keys[k].ids.len = 0;
-        c->keys[k].n_lengths = 0;
-        c->keys[k].n_documents = 0;
-        c->keys[k].text_bytes = 0;
-    }
+    for (size_t k = 0; k < w->n_keys; k++)
+        reset_key(&c->keys[k], &empty);
     if (c->status != GPT_OK)
         return;
     c->status = encode_lines(w, c, &c->err);

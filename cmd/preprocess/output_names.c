@@ -1,13 +1,13 @@
-/* What can be done with the files of a run by their names alone, when the run
- * that wrote them is over: see preprocess_output.h. */
-#include "cmd/preprocess/output.h"
+/* Names of outputs, and what is done with the files by their names; see
+ * output_names.h. */
+#include "cmd/preprocess/output_names.h"
 
 #include "base/io.h"
-#include "base/memory.h"
 
 #include <string.h>
 
-/* What the file of a key is, by the end of its name. */
+/* The files of a key by the end of their names: those that a user sees, and those
+ * that only the writer of the index needs (data/indexed_writer.c). */
 static const char *const published[] = {".bin", ".idx", ".json", ".sources",
                                         NULL};
 static const char *const scratch[] = {".lengths", ".documents", NULL};
@@ -44,8 +44,8 @@ bool gpt_is_output(const struct gpt_preprocess_options *o, const char *path)
     return false;
 }
 
-/* Calls `act` with the name of each of the files of all keys. */
-static int each_file(const struct gpt_preprocess_options *o,
+/* Calls `act` with the name of each file of all keys. */
+static int for_each_file(const struct gpt_preprocess_options *o,
                      const char *const *suffixes,
                      int (*act)(const char *path, struct gpt_err *err),
                      struct gpt_err *err)
@@ -63,16 +63,19 @@ static int each_file(const struct gpt_preprocess_options *o,
     return GPT_OK;
 }
 
-/* The quarantine first: no data set without the lines that it lacks. */
+/* The quarantine comes first, and its directory is synced before the next name
+ * changes: after a crash there may be bad lines without a data set, but no data
+ * set without the lines that it lacks. .idx comes after .bin in the list, for a
+ * reader that finds the .idx. */
 int gpt_outputs_publish(const struct gpt_preprocess_options *o,
                         struct gpt_err *err)
 {
-    GPT_TRY(each_file(o, scratch, gpt_out_remove_part, err));
+    GPT_TRY(for_each_file(o, scratch, gpt_out_remove_part, err));
     if (o->quarantine) {
         GPT_TRY(gpt_out_publish_part(o->quarantine, err));
         GPT_TRY(gpt_out_sync_names(o->quarantine, err));
     }
-    GPT_TRY(each_file(o, published, gpt_out_publish_part, err));
+    GPT_TRY(for_each_file(o, published, gpt_out_publish_part, err));
     return gpt_out_sync_names(o->output_prefix, err);
 }
 
@@ -91,15 +94,15 @@ bool gpt_outputs_are_there(const struct gpt_preprocess_options *o)
 {
     static const char *const always[] = {".bin", ".idx", NULL};
 
-    return each_file(o, always, is_there, NULL) == GPT_OK &&
+    return for_each_file(o, always, is_there, NULL) == GPT_OK &&
            (!o->quarantine || is_there(o->quarantine, NULL) == GPT_OK);
 }
 
 int gpt_outputs_discard(const struct gpt_preprocess_options *o,
                         struct gpt_err *err)
 {
-    GPT_TRY(each_file(o, scratch, gpt_out_remove_part, err));
+    GPT_TRY(for_each_file(o, scratch, gpt_out_remove_part, err));
     if (o->quarantine)
         GPT_TRY(gpt_out_remove_part(o->quarantine, err));
-    return each_file(o, published, gpt_out_remove_part, err);
+    return for_each_file(o, published, gpt_out_remove_part, err);
 }
