@@ -4,7 +4,7 @@
  * Plain: a document and a line end; ids have blanks between them, and a tab
  * between sequences. JSON lines: {"document":N,"text":"..."}, or "ids":[...],
  * and a list of those when the document has several sequences. With sources the
- * file, the line (when it is known) and the offset stand before that: as fields,
+ * file, the line (when it is known) and the offset come before that, as fields
  * or as one word and a tab. Tokens are read a piece at a time, so that memory
  * does not depend on the length of a document. */
 #include "cmd/dataset/command.h"
@@ -31,6 +31,7 @@ struct dump {
     struct gpt_json_text json;
 };
 
+/* Writes a word. The output is buffered, so that this costs no system call. */
 static int put(const struct dump *d, const char *text, struct gpt_err *err)
 {
     return gpt_out_write(d->out, text, strlen(text), err);
@@ -48,6 +49,8 @@ static int put_text(struct dump *d, int64_t sequence, int64_t at, int32_t id,
                         " is %d, which is not in the vocabulary of %" PRId64,
                         gpt_indexed_prefix(d->set), at, sequence, id,
                         gpt_tokenizer_vocab_size(d->tokenizer));
+    /* Families that put a space before a text drop the one of the first
+     * token. */
     size_t skip = at == 0 ? gpt_first_space(d->tokenizer, id) : 0;
     bytes += skip;
     n -= skip;
@@ -55,7 +58,8 @@ static int put_text(struct dump *d, int64_t sequence, int64_t at, int32_t id,
                     : gpt_out_write(d->out, bytes, n, err);
 }
 
-/* Tokens [0, n) of a sequence. */
+/* Tokens [0, n) of a sequence. At most PIECE ids are in memory, however long
+ * the sequence is. */
 static int put_tokens(struct dump *d, int64_t sequence, int64_t n,
                       struct gpt_err *err)
 {
@@ -85,6 +89,8 @@ static int put_sequence(struct dump *d, int64_t i, bool last,
     int64_t n = gpt_indexed_length(d->set, i);
     int32_t id;
 
+    /* The token is dropped only where it ends the document: the same token in
+     * the middle is text. */
     if (last && d->strip_eod && n > 0) {
         GPT_TRY(gpt_indexed_read(d->set, i, n - 1, 1, &id, err));
         n -= id == gpt_tokenizer_eod(tok);
@@ -101,6 +107,7 @@ static int put_sequence(struct dump *d, int64_t i, bool last,
 /* "file":"...","line":17,"offset":1234, or file:17 and a tab. */
 static int put_source(struct dump *d, int64_t document, struct gpt_err *err)
 {
+    /* A line that is not known is not printed; the offset always is. */
     struct gpt_source_record s;
     const char *path;
 
@@ -123,6 +130,8 @@ static int put_document(struct dump *d, int64_t document, struct gpt_err *err)
     bool jsonl = d->jsonl, text = d->tokenizer != NULL;
     int64_t first = gpt_indexed_document(d->set, document);
     int64_t end = gpt_indexed_document(d->set, document + 1);
+    /* A document of one sequence is a string, as most are, not a list of
+     * one. */
     bool list = jsonl && end - first > 1;
 
     if (jsonl)

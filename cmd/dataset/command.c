@@ -46,6 +46,7 @@ static bool parse_ends(const char *text, int64_t *begin, int64_t *end)
     return true;
 }
 
+/* Without a text the range is all documents. */
 int gpt_dataset_parse_range(const char *text, int64_t n, const char *prefix,
                             int64_t *begin, int64_t *end, struct gpt_err *err)
 {
@@ -57,6 +58,8 @@ int gpt_dataset_parse_range(const char *text, int64_t n, const char *prefix,
         return gpt_fail(err, GPT_EUSAGE,
                         "--documents is '%.100s', must be A:B with A <= B",
                         text);
+    /* A range beyond the end is refused, not cut: it mostly is a slip of a
+     * digit. */
     if (*end > n)
         return gpt_fail(err, GPT_EUSAGE,
                         "--documents is '%.100s', %.300s has %lld documents",

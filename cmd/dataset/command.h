@@ -1,7 +1,8 @@
-/* The commands of gpt-dataset(1). Each has a file of its own, info.c to index.c,
- * with the command, the rows of its options and its line in --help; main.c lists
- * them. option_table.c makes the program's one table out of all rows. What
- * several commands need is declared here. Start at struct gpt_dataset_command. */
+/* The commands of gpt-dataset(1). Each has a file of its own, info.c to
+ * index.c, with the command, the rows of its options and its line in --help;
+ * main.c lists them. option_table.c makes the program's one table out of all
+ * rows. What several commands need is declared here. Start at struct
+ * gpt_dataset_command. */
 #ifndef GPT_CMD_DATASET_COMMAND_H
 #define GPT_CMD_DATASET_COMMAND_H
 

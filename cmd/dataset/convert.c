@@ -47,6 +47,7 @@ static int run_convert(const struct gpt_dataset_options *o,
 
     (void)n;
     GPT_TRY(gpt_dataset_check_output(o, err));
+    /* The whole index is checked here, before an output is opened. */
     GPT_TRY_GOTO(status, gpt_foreign_open(&source, sets[0], o->eod, err), out);
     GPT_TRY_GOTO(status, check_eod(o, &source, sets[0], err), out);
     p = gpt_dataset_open_progress(o, "convert", source.part.bytes);

@@ -1,7 +1,8 @@
 /* Reads data sets of every format that convert.h knows. All become one part:
  * lengths as int32, document indices as int64. Only MMIDIDX has these in its
  * file; the other formats are checked value by value while they are made, as
- * what comes out of here is trusted. Start at gpt_foreign_open(), at the end. */
+ * what comes out of here is trusted. Start at gpt_foreign_open(), at the
+ * end. */
 #include "cmd/dataset/convert.h"
 
 #include "base/memory.h"
@@ -78,7 +79,17 @@ static int read_mmididx(struct gpt_foreign *s, const char *prefix,
     return GPT_OK;
 }
 
-/* ---- TNTIDX ---- */
+/* ---- TNTIDX ----
+ *
+ *     0   "TNTIDX\0\0"
+ *     8   version (1), dtype code, bytes of an element, N, L, D: six words
+ *     56  dims (N + 1): which of the sizes are those of item i
+ *         data (N + 1): tokens before item i
+ *         sizes (L):    tokens of an item in each of its dimensions
+ *         documents (D): items before each document, and N at the end
+ *
+ * An item could have several dimensions. A sequence of tokens has one, so that
+ * L is N and dims counts up; what is otherwise is no data set of tokens. */
 
 struct tntidx {
     const uint8_t *image;
@@ -86,8 +97,8 @@ struct tntidx {
     int64_t dims_at, data_at, sizes_at, documents_at;
 };
 
-/* Checks the header before an array is looked at. The counts come from the file:
- * they are compared to the words that it has, and only then added or
+/* Checks the header before an array is looked at. The counts come from the
+ * file: they are compared to the words that it has, and only then added or
  * multiplied. */
 static int tntidx_header(struct gpt_foreign *s, struct tntidx *t,
                          struct gpt_err *err)
@@ -112,8 +123,7 @@ static int tntidx_header(struct gpt_foreign *s, struct tntidx *t,
         return gpt_fail(err, GPT_EDATA, "%s:24: element size is %" PRIu64
                         ", that of type %s is %zu", s->index_path, field[2],
                         gpt_dtype_name(s->dtype), gpt_dtype_bytes(s->dtype));
-    /* After the header only words of 8 bytes follow: dims (N + 1), data (N + 1),
-     * sizes (L), documents (D). An item of one dimension has one size. */
+    /* All arrays are words of 8 bytes: their number follows from the size. */
     uint64_t words = (uint64_t)(size - GPT_TNTIDX_HEADER) / 8;
     bool fits = size % 8 == 0 && field[3] < words / 2 && field[4] <= words &&
                 field[5] <= words &&
@@ -133,13 +143,14 @@ static int tntidx_header(struct gpt_foreign *s, struct tntidx *t,
     return GPT_OK;
 }
 
+/* No array of the file is aligned by more than chance. */
 static int64_t word(const struct tntidx *t, int64_t at, int64_t i)
 {
     return gpt_idx_i64(t->image + at, i);
 }
 
-/* Takes the sizes as lengths, after the offsets agreed with them: the tokens must
- * lie in the file without gaps, as nothing else is copied. */
+/* Takes the sizes as lengths, after the offsets agreed with them: the tokens
+ * must lie in the file without gaps, as nothing else is copied. */
 static int tntidx_items(struct gpt_foreign *s, const struct tntidx *t,
                         struct gpt_err *err)
 {
@@ -200,8 +211,11 @@ static int read_tntidx(struct gpt_foreign *s, struct gpt_err *err)
     return tntidx_documents(s, &t, err);
 }
 
-/* ---- .ds ---- */
-
+/* ---- .ds ----
+ *
+ * PREFIX.ds has the tokens and nothing else; PREFIX.ds.index has the end of
+ * each document in tokens, a word each. Neither has a magic: a foreign file
+ * with such a name is only refused because the sizes do not agree. */
 /* A document ends where the index says, in tokens. The index does not say what
  * a token is: two bytes or four, whichever makes the sizes agree. An empty file
  * agrees with both, and is taken for two. */
@@ -215,6 +229,7 @@ static int read_ds(struct gpt_foreign *s, struct gpt_err *err)
     if (size % 8 != 0)
         return gpt_fail(err, GPT_EDATA, "%s: size is %" PRId64
                         " bytes, must be a multiple of 8", s->index_path, size);
+    /* The last end is the number of all tokens. */
     int64_t tokens = n > 0 ? gpt_idx_i64(ends, n - 1) : 0;
     s->part.bytes = gpt_in_size(s->data);
     s->dtype = tokens > 0 && s->part.bytes / 4 == tokens ? GPT_I32 : GPT_U16;
@@ -236,11 +251,14 @@ static int read_ds(struct gpt_foreign *s, struct gpt_err *err)
     return GPT_OK;
 }
 
-/* ---- llm.c ---- */
-
+/* ---- llm.c ----
+ *
+ * 256 words of 32 bits, of which magic, version and the number of tokens are
+ * used, then the tokens. The magic tells 16 bits from 32. The file does not say
+ * where documents end: only the token that ends them does. */
 /* Cuts documents after each `eod`, in two passes, as their number is needed for
- * the arrays; without an eod all tokens are one document. The last document need
- * not end with it. */
+ * the arrays; without an eod all tokens are one document. The last document
+ * need not end with it. */
 static int cut_llmc(struct gpt_foreign *s, const uint8_t *tokens, int64_t n,
                     int64_t eod, struct gpt_err *err)
 {
@@ -281,6 +299,8 @@ static int read_llmc(struct gpt_foreign *s, int64_t eod, struct gpt_err *err)
     s->dtype = magic == GPT_LLMC_U16 ? GPT_U16 : GPT_I32;
     s->part.offset = GPT_LLMC_HEADER;
     s->part.bytes = size - GPT_LLMC_HEADER;
+    /* The header counts in 32 bits, and the file must hold exactly so many
+     * tokens: no trailing bytes are taken for tokens. */
     if (count > INT32_MAX || s->part.bytes != count * item_of(s))
         return gpt_fail(err, GPT_EDATA, "%s:8: number of tokens is %" PRIu32
                         ", the file has %" PRId64 " bytes of type %s after its"
@@ -316,12 +336,15 @@ static int open_any(struct gpt_foreign *s, const char *prefix, int64_t eod,
         GPT_TRY(gpt_in_open(&s->index, s->index_path, err));
         if (gpt_in_size(s->index) >= (int64_t)sizeof(magic))
             GPT_TRY(gpt_in_read(s->index, magic, 0, sizeof(magic), err));
+        /* Anything else is left to the reader of MMIDIDX, whose messages say
+         * what is wrong with it. */
         bool legacy = memcmp(magic, "TNTIDX\0", 8) == 0;
         s->format = legacy ? GPT_SET_TNTIDX : GPT_SET_MMIDIDX;
         return legacy ? read_tntidx(s, err) : read_mmididx(s, prefix, err);
     }
     if (gpt_path_exists(s->data_path)) {
         s->format = GPT_SET_LLMC;
+        /* Without an index only the .bin is an input. */
         s->part.idx_path = NULL;
         GPT_TRY(gpt_in_open(&s->data, s->data_path, err));
         return read_llmc(s, eod, err);

@@ -1,7 +1,10 @@
 /* Writes data sets of every format that convert.h knows. Each is a row of
  * `formats`: the names of its files, what is written before the tokens, what is
  * written into the index. A new format is a row here and a reader in
- * convert_read.c. */
+ *  convert_read.c.
+ *
+ * Both files are complete before the first gets its name; a set that the format
+ * cannot hold leaves none. */
 #include "cmd/dataset/convert.h"
 
 #include "base/memory.h"
@@ -9,6 +12,7 @@
 
 #include <inttypes.h>
 
+/* All arrays of these formats are 64-bit words; the output is buffered. */
 static int put_word(struct gpt_out *out, uint64_t v, struct gpt_err *err)
 {
     uint8_t word[8];
@@ -68,8 +72,8 @@ static int check_width(const struct gpt_foreign *s, struct gpt_err *err)
                     s->data_path, gpt_dtype_name(s->dtype));
 }
 
-/* The end of each document, in tokens from the beginning. Sequences are lost: the
- * format has none. */
+/* The end of each document, in tokens from the beginning. Sequences are lost:
+ * the format has none. */
 static int ds_index(struct gpt_out *out, const struct gpt_foreign *s,
                     struct gpt_err *err)
 {
@@ -89,6 +93,7 @@ static int ds_index(struct gpt_out *out, const struct gpt_foreign *s,
 static int llmc_header(struct gpt_out *out, const struct gpt_foreign *s,
                        struct gpt_err *err)
 {
+    /* The words that are not used are zero, as llm.c writes them. */
     uint8_t header[GPT_LLMC_HEADER] = {0};
     bool wide = s->dtype == GPT_I32;
 

@@ -1,5 +1,6 @@
 /* gpt-dataset index: makes the caches of Megatron-LM ahead, so that its first
- * step need not wait for them. megatron_cache.h writes the files. */
+ * step need not wait for them: on many nodes rank 0 builds them while all
+ * others wait. megatron_cache.h writes the files. */
 #include "cmd/dataset/command.h"
 
 #include "base/json.h"
@@ -28,6 +29,8 @@ static int read_identity(cJSON **root, const cJSON **tokenizer,
                     o->tokenizer_like);
 }
 
+/* Writes the four files of a split. A split without a share has none, which is
+ * no failure. */
 static int index_split(const struct gpt_dataset_options *o,
                        const struct gpt_indexed *set, int split,
                        const struct gpt_cache_options *co, struct gpt_err *err)
@@ -85,6 +88,7 @@ static int run_index(const struct gpt_dataset_options *o,
     cJSON *root;
 
     (void)n;
+    /* The last splits may be left out: nothing is then made for them. */
     if (o->num_samples.n < 1 || o->num_samples.n > 3)
         return gpt_fail(err, GPT_EUSAGE, "--num-samples needs one to three"
                         " numbers, of the train, valid and test split");

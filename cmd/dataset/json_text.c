@@ -7,6 +7,8 @@
 #include <assert.h>
 #include <string.h>
 
+/* n = 0: the bytes are no character. DEL is escaped as well: it is legal, but
+ * no terminal shows it. */
 static int put_character(struct gpt_out *out, const char *p, size_t n,
                          struct gpt_err *err)
 {

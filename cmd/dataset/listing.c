@@ -1,5 +1,7 @@
 /* Tables and JSON about data sets; see listing.h. JSON objects are built with
- * cJSON, so that every name in them is escaped. */
+ * cJSON, so that every name in them is escaped. Results of its functions are
+ * not looked at one by one: an object that could not be made prints as NULL,
+ * which gpt_listing_add() reports. */
 #include "cmd/dataset/listing.h"
 
 #include "data/idx.h"
@@ -51,10 +53,9 @@ int64_t gpt_listing_idx_bytes(const struct gpt_indexed *set)
            8 * (gpt_indexed_n_documents(set) + 1);
 }
 
+/* A name may hold any bytes; a script reads them as the terminal shows them. */
 void gpt_listing_put_counts(cJSON *o, const struct gpt_indexed *set)
 {
-    /* A name may hold any bytes; a script reads them as the terminal shows
-     * them. */
     cJSON_AddStringToObject(o, "prefix", gpt_indexed_prefix(set));
     cJSON_AddStringToObject(o, "format", "MMIDIDX");
     gpt_listing_put_int(o, "version", 1);

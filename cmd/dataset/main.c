@@ -1,7 +1,7 @@
-/* gpt-dataset: looks at data sets, checks them, and makes new ones of them. Each
- * command is a file of this folder (command.h says what one is); here they are
- * listed, and the one that the command line names is run. Start at `commands`
- * and run_program(). */
+/* gpt-dataset: looks at data sets, checks them, and makes new ones of them.
+ * Each command is a file of this folder (command.h says what one is); here they
+ * are listed, and the one that the command line names is run. Start at
+ * `commands` and run_program(). */
 #include "base/io.h"
 #include "base/memory.h"
 #include "base/options.h"
@@ -20,6 +20,8 @@ static const struct gpt_dataset_command *const commands[] = {
 
 static struct gpt_dataset_table table; /* filled once, by main() */
 
+/* Finds a command by its name. The names that it passes are kept, for the hint
+ * at the nearest one. */
 static int find_command(const struct gpt_dataset_command **command,
                         const char *name, struct gpt_err *err)
 {
@@ -69,7 +71,8 @@ static int strip_suffixes(struct gpt_arena *arena, const char **names, int n,
 }
 
 /* Standard output is committed after a failure, too: what a command printed
- * before it failed is of use. The failure of the command is the one reported. */
+ * before it failed is of use. The failure of the command is the one
+ * reported. */
 static int run_command(const struct gpt_dataset_command *command,
                        struct gpt_dataset_options o, const char **sets, int n,
                        struct gpt_err *err)

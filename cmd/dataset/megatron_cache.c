@@ -1,8 +1,9 @@
 /* Writes the files that Megatron looks for before it builds a sample order: a
  * description, whose digest is in all names, and three arrays of numpy. The
- * digest is an MD5 of the description's bytes, so that each blank and each digit
- * of a number must be Python's: one that differs makes a cache that Megatron
- * never finds, and builds again. Start at gpt_cache_write(), at the end. */
+ * digest is an MD5 of the description's bytes, so that each blank and each
+ * digit of a number must be Python's: one that differs makes a cache that
+ * Megatron never finds, and builds again. Start at gpt_cache_write(), at the
+ * end. */
 #include "cmd/dataset/megatron_cache.h"
 
 #include "base/hash.h"
@@ -48,6 +49,8 @@ static int describe(struct gpt_buf *b, const struct gpt_indexed *set, int split,
                     int64_t wanted, const double edge[4],
                     const struct gpt_cache_options *o)
 {
+    /* json.dumps(indent=4): an item a line, no comma after the last, ": " after
+     * a name. */
     GPT_TRY(gpt_buf_printf(b, "{\n    \"class\": \"GPTDataset\",\n"
                               "    \"dataset_path\": "));
     GPT_TRY(gpt_python_string(b, gpt_indexed_prefix(set)));
@@ -73,7 +76,8 @@ static int describe(struct gpt_buf *b, const struct gpt_indexed *set, int split,
 
 /* Version 1.0 of the .npy format; `columns` 0: one dimension. numpy 2 leaves
  * blanks after the shape, so that it can grow in place to 21 digits, and fills
- * the header up to a multiple of 64 bytes; files must be equal byte for byte. */
+ * the header up to a multiple of 64 bytes; files must be equal byte for
+ * byte. */
 static int write_npy_header(struct gpt_out *out, const char *type, int64_t rows,
                             int columns, struct gpt_err *err)
 {
@@ -92,6 +96,8 @@ static int write_npy_header(struct gpt_out *out, const char *type, int64_t rows,
     return gpt_out_printf(out, err, "%s%*s\n", text, all - n - 1, "");
 }
 
+/* Words are written as they are in memory: "<i4" and "<u4" are little-endian,
+ * and data/idx.h asserts that this machine is. */
 static int write_words(struct gpt_out *out, const char *type,
                        const uint32_t *words, int64_t n, struct gpt_err *err)
 {
@@ -120,9 +126,9 @@ struct cache {
     const struct gpt_samples *samples;
 };
 
-/* Writes number `which` of the four. Megatron takes the arrays for complete when
- * all four are there; the description comes last, so that an interrupted run
- * leaves none that could be taken. */
+/* Writes number `which` of the four. Megatron takes the arrays for complete
+ * when all four are there; the description comes last, so that an interrupted
+ * run leaves none that could be taken. */
 static int write_file(const struct cache *c, int which, struct gpt_err *err)
 {
     static const char *const ends[] = {"document_index.npy", "sample_index.npy",
@@ -156,6 +162,8 @@ static int write_file(const struct cache *c, int which, struct gpt_err *err)
     return status;
 }
 
+/* The directory is made with all that is missing above it, as Megatron makes
+ * it. */
 static int write_files(const struct cache *c, struct gpt_err *err)
 {
     GPT_TRY(gpt_path_mkdirs(c->directory, err));
@@ -166,11 +174,11 @@ static int write_files(const struct cache *c, struct gpt_err *err)
 
 /* ---- all ---- */
 
+/* rint() rounds halves to even, as Python's round() does. */
 static int build_samples(struct gpt_samples *s, const struct gpt_indexed *set,
                  int split, int64_t wanted, const double edge[4],
                  const struct gpt_cache_options *o, struct gpt_err *err)
 {
-    /* rint() rounds halves to even, as Python's round() does. */
     double n = (double)gpt_indexed_n_sequences(set);
     const struct gpt_samples_source source = {
         .lengths = gpt_indexed_lengths(set),
@@ -183,7 +191,10 @@ static int build_samples(struct gpt_samples *s, const struct gpt_indexed *set,
     int status = gpt_samples_build(s, &source, err);
 
     if (status == GPT_EDATA)
-        gpt_context(err, "%s: %s split", gpt_indexed_prefix(set), split_names[split]);
+        gpt_context(err, "%s: %s split", gpt_indexed_prefix(set),
+                    split_names[split]);
+    /* Our index numbers visits in 32 bits without a sign, numpy's array there
+     * has one. */
     if (status != GPT_OK || s->n_visits <= INT32_MAX)
         return status;
     gpt_fail(err, GPT_EDATA, "%s: %" PRId64 " visits, Megatron numbers them in"
@@ -192,6 +203,8 @@ static int build_samples(struct gpt_samples *s, const struct gpt_indexed *set,
     return GPT_EDATA;
 }
 
+/* The default is the directory that Megatron looks in without
+ * --data-cache-path. */
 static int cache_directory(char *path, size_t cap,
                            const struct gpt_indexed *set,
                            const struct gpt_cache_options *o,
@@ -218,6 +231,7 @@ int gpt_cache_write(const struct gpt_indexed *set, int split, int64_t wanted,
 
     digest[0] = '\0';
     GPT_TRY(gpt_split_parse(edge, o->split, err));
+    /* Megatron makes no data set for such a split, and looks for no files. */
     if (!(edge[split + 1] > edge[split]))
         return GPT_OK;
     GPT_TRY(cache_directory(directory, sizeof(directory), set, o, err));

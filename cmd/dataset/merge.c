@@ -1,6 +1,7 @@
-/* gpt-dataset merge: data sets one after the other as one. The tokens are copied
- * as they are, the index is made anew, and what the parts say of their origin is
- * merged, too (merge_provenance.h). Start at run_merge(), at the end. */
+/* gpt-dataset merge: data sets one after the other as one. The tokens are
+ * copied as they are, the index is made anew, and what the parts say of their
+ * origin is merged, too (merge_provenance.h). Start at run_merge(), at the
+ * end. */
 #include "cmd/dataset/command.h"
 
 #include "base/log.h"
@@ -21,6 +22,7 @@ struct names {
     size_t n, cap;
 };
 
+/* Adds the set of an .idx. A hidden file is the temporary one of a writer. */
 static int add_name(struct names *names, const char *dir, const char *name,
                     struct gpt_err *err)
 {
@@ -38,6 +40,7 @@ static int add_name(struct names *names, const char *dir, const char *name,
     return GPT_OK;
 }
 
+/* The order is that of bytes, not of a locale: it is the same everywhere. */
 static int by_name(const void *a, const void *b)
 {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
@@ -46,8 +49,8 @@ static int by_name(const void *a, const void *b)
 /* Sorts the list by bytes, as readdir() gives any order, and the order of a
  * merge is the order of its documents. It moves into the arena, which then owns
  * list and names. */
-static int sort_names(struct names *names, const char *const **prefixes, int64_t *n,
-                struct gpt_err *err)
+static int sort_names(struct names *names, const char *const **prefixes,
+                      int64_t *n, struct gpt_err *err)
 {
     const char **list = gpt_arena_alloc(names->arena, names->n, sizeof(*list));
 

@@ -1,7 +1,16 @@
 /* Merges the JSONs and the sources of data sets. Numbers are added, lists are
  * joined in the order of the parts; a record of the sources names its input by
  * number, so that those of a later part are shifted by the inputs before it.
- * Start at gpt_provenance_merge_open(). */
+ * Start at gpt_provenance_merge_open().
+ *
+ *     "tool"      gpt-dataset and its version
+ *     "merged"    for each part its name and the command that made it
+ *     "unicode", "key", "index", "dtype", "tokenizer"   as the first part has
+ *     "documents", "sequences", "tokens", "text_bytes"  sums over all parts
+ *     "lengths"   the histograms, added
+ *     "bad_lines" the counts, added
+ *     "inputs"    the lists, one after the other: sources number them
+ */
 #include "cmd/dataset/merge_provenance.h"
 
 #include "base/log.h"
@@ -12,6 +21,8 @@
 
 #include <string.h>
 
+/* Everything is read and put together at open; only writing is left to
+ * commit. */
 struct gpt_provenance_merge {
     int64_t n;
     cJSON **parts;          /* their JSONs */
@@ -25,6 +36,8 @@ static const cJSON *field(const cJSON *o, const char *name)
     return cJSON_GetObjectItemCaseSensitive(o, name);
 }
 
+/* A JSON is a file that may have been edited: a field of another kind counts as
+ * 0. */
 static double number(const cJSON *o, const char *name)
 {
     const cJSON *v = field(o, name);
@@ -51,6 +64,8 @@ static bool copy_common(const struct gpt_provenance_merge *m)
     return true;
 }
 
+/* Adds the counts of all parts. cJSON holds doubles: sums are exact up to
+ * 2^53. */
 static bool add_sums(const struct gpt_provenance_merge *m)
 {
     static const char *const names[] = {"documents", "sequences", "tokens",
@@ -64,6 +79,7 @@ static bool add_sums(const struct gpt_provenance_merge *m)
         if (!cJSON_AddNumberToObject(m->root, names[i], sum))
             return false;
     }
+    /* This is the ratio of the sums, not the mean of the ratios. */
     double tokens = number(m->root, "tokens");
     return cJSON_AddNumberToObject(
         m->root, "bytes_per_token",
@@ -99,6 +115,8 @@ static bool add_lengths(const struct gpt_provenance_merge *m)
     return good;
 }
 
+/* Kinds are in the order of the enum, not of the parts: the bytes do not depend
+ * on which part had which. */
 static bool add_bad_lines(const struct gpt_provenance_merge *m)
 {
     cJSON *all = cJSON_AddObjectToObject(m->root, "bad_lines");
@@ -131,6 +149,8 @@ static bool join_lists(const struct gpt_provenance_merge *m, const char *name)
     return good;
 }
 
+/* The command of each part is kept: the merged set can be made again from the
+ * inputs. */
 static bool add_parts(const struct gpt_provenance_merge *m,
                       const char *const *sets)
 {
@@ -226,6 +246,7 @@ static int write_sources(struct gpt_provenance_merge *m, struct gpt_err *err)
 
 /* ---- open, commit ---- */
 
+/* The flags are those of the data set: both are replaced, or neither is. */
 static int open_beside(struct gpt_out **out, const char *prefix,
                        const char *suffix, unsigned flags, struct gpt_err *err)
 {
@@ -263,6 +284,8 @@ static int open_sources(struct gpt_provenance_merge *m,
     return GPT_OK;
 }
 
+/* One part without a JSON is enough for none: a JSON of some parts would be
+ * wrong for the set. */
 static int open_all(struct gpt_provenance_merge *m, const char *prefix,
                     const char *const *sets, unsigned flags,
                     struct gpt_err *err)

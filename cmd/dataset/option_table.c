@@ -1,9 +1,9 @@
-/* Makes one option table out of the commands' rows. A row belongs to the heading
- * above it; rows of one name are one option, whose commands are its takers.
- * Where all options of a heading have the same takers the heading names them,
- * elsewhere each help text does ("slice, cat: documents A to B"). So neither the
- * table nor a check of options repeats by hand which command takes what. Start
- * at gpt_dataset_fill_table(). */
+/* Makes one option table out of the commands' rows. A row belongs to the
+ * heading above it; rows of one name are one option, whose commands are its
+ * takers. Where all options of a heading have the same takers the heading names
+ * them, elsewhere each help text does ("slice, cat: documents A to B"). So
+ * neither the table nor a check of options repeats by hand which command takes
+ * what. Start at gpt_dataset_fill_table(). */
 #include "cmd/dataset/option_table.h"
 
 #include <assert.h>
@@ -44,6 +44,7 @@ static void add_heading(struct collection *c, const char *heading)
     c->headings[c->n_headings++] = heading;
 }
 
+/* The search is linear: there are forty rows, once a start. */
 static struct option *find_option(struct collection *c,
                                   const struct gpt_opt *row,
                                   const char *heading)
@@ -77,6 +78,7 @@ static void add_row(struct collection *c, const struct gpt_opt *row,
     o->takers |= taker;
 }
 
+/* Takers are bits: an unsigned has room for twice as many commands. */
 static void collect_rows(struct collection *c)
 {
     for (size_t i = 0; i < c->n_commands; i++) {
@@ -207,6 +209,7 @@ void gpt_dataset_fill_table(struct gpt_dataset_table *t,
     collect_rows(&c);
     for (size_t i = 0; i < c.n_headings; i++)
         put_heading(t, &c, c.headings[i]);
+    /* What follows is in every program, and every command takes it. */
     t->n_own = t->n_rows;
     for (size_t i = 0; i < GPT_COUNT(every_program); i++)
         put_row(t, &every_program[i], every_program[i].help);

@@ -1,16 +1,25 @@
-/* gpt-dataset repair: makes a good data set of a damaged one. First the check of
- * data/idx.c collects what is wrong. Rebuilt are then pointers, a wrong type,
- * missing or disordered documents, lengths without the end of documents; what a
- * .bin lacks is dropped with its document, what it has too much is dropped. The
- * damaged files are never written to. Start at repair_set() and read upwards. */
+/* gpt-dataset repair: makes a good data set of a damaged one. First the check
+ * of data/idx.c collects what is wrong. Each kind has its remedy:
+ *
+ *     pointer, pointer-32-bit   made anew from the lengths
+ *     dtype                     the one that makes the size of the .bin right
+ *     idx-size                  bytes after the arrays are dropped
+ *     documents-missing         the sequences after them become a document each
+ *     document-order            all sequences do
+ *     eod-length                every document's last sequence grows by a token
+ *     bin-truncated             documents that are not whole are dropped
+ *     bin-too-long              what is too much is dropped
+ *
+ * Other kinds leave open what the set was, and are refused. The damaged files
+ * are never written to. Start at repair_set() and read upwards. */
 #include "cmd/dataset/command.h"
 
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/num.h"
 #include "cmd/dataset/untrusted.h"
-#include "data/idx.h"
 #include "cmd/dataset/write_set.h"
+#include "data/idx.h"
 #include "data/set_damage.h"
 
 #include <inttypes.h>
@@ -27,7 +36,7 @@ struct repair {
 
 /* gpt_damages.found */
 static void keep_first(void *user, enum gpt_damage kind,
-                     const struct gpt_err *err)
+                       const struct gpt_err *err)
 {
     struct repair *r = user;
 
@@ -51,6 +60,8 @@ static int refuse(const struct repair *r, enum gpt_damage kind, const char *why,
 static int refuse_hopeless(const struct repair *r, bool readable,
                            struct gpt_err *err)
 {
+    /* A type that is refused is not in r->idx: its code is read from the
+     * header. */
     uint8_t code = has(r, GPT_DAMAGE_DTYPE) ? r->set.image[17] : 0;
 
     if (has(r, GPT_DAMAGE_HEADER))
@@ -63,6 +74,7 @@ static int refuse_hopeless(const struct repair *r, bool readable,
     if (has(r, GPT_DAMAGE_LENGTH))
         return refuse(r, GPT_DAMAGE_LENGTH, "the length is not known", err);
     if (has(r, GPT_DAMAGE_IDX_SIZE) &&
+        /* A multimodal set has a byte a sequence after its documents. */
         r->set.image_bytes == GPT_IDX_HEADER + 13 * r->idx.n_sequences +
                                   8 * (r->idx.n_documents + 1))
         return refuse(r, GPT_DAMAGE_IDX_SIZE, "the set is multimodal", err);
@@ -118,6 +130,8 @@ static int64_t tokens_there(const struct repair *r)
 static void drop_tail(struct repair *r)
 {
     struct gpt_set_range *p = &r->part;
+    /* Sequences are counted first, and then documents whose sequences are all
+     * there. */
     int64_t kept = 0, tokens = 0, n = p->n_documents;
 
     while (kept < p->n_sequences) {
@@ -167,6 +181,8 @@ static int count_eod(struct repair *r, struct gpt_err *err)
     return GPT_OK;
 }
 
+/* At most one of these is found: the size of the .bin is less, or more by an
+ * end a document, or more by anything else. */
 static int repair_lengths(struct repair *r, struct gpt_err *err)
 {
     if (has(r, GPT_DAMAGE_BIN_SHORT))
@@ -199,6 +215,8 @@ static void report_rebuilt(const struct repair *r)
         gpt_warn("%s: bytes after the document indices are dropped", r->path);
 }
 
+/* The arrays of the damaged index are used where they lie; only those that are
+ * wrong are made anew. Pointers are always made anew, by write_set.c. */
 static int write_repaired(struct repair *r,
                           const struct gpt_write_set_options *options,
                           struct gpt_err *err)
@@ -226,12 +244,13 @@ static int write_repaired(struct repair *r,
 }
 
 static int repair_set(struct repair *r, const char *prefix,
-                  const struct gpt_write_set_options *o, bool *damaged,
-                  struct gpt_err *err)
+                      const struct gpt_write_set_options *o, bool *damaged,
+                      struct gpt_err *err)
 {
     GPT_TRY(gpt_untrusted_open(&r->set, prefix, err));
     r->path = gpt_in_path(r->set.idx_file);
-    r->damages = (struct gpt_damages){.most = 1, .found = keep_first, .user = r};
+    r->damages =
+        (struct gpt_damages){.most = 1, .found = keep_first, .user = r};
     bool readable = gpt_idx_check(&r->idx, r->set.image, r->set.image_bytes,
                                   r->set.bin_bytes, r->path,
                                   &r->damages) == GPT_OK;

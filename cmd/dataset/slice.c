@@ -1,5 +1,6 @@
 /* gpt-dataset slice and head: a range of a set's documents as a set of its own.
- * head is the slice that begins at document 0. */
+ * head is the slice that begins at document 0. Both copy bytes and entries of
+ * the index; neither looks at a token, so that any vocabulary will do. */
 #include "cmd/dataset/command.h"
 
 #include "base/num.h"

@@ -10,6 +10,7 @@
 
 /* ---- tables and JSON ---- */
 
+/* Bucket k holds lengths of k bits. */
 static int64_t bucket_low(int k)
 {
     return k == 0 ? 0 : INT64_C(1) << (k - 1);
@@ -20,6 +21,8 @@ static int64_t bucket_high(int k)
     return k == 0 ? 0 : (INT64_C(1) << (k - 1)) * 2 - 1;
 }
 
+/* Adds the most frequent ids without their text: a token may be no UTF-8, and
+ * JSON has no other text. */
 static void put_top(cJSON *o, const struct gpt_stat *s)
 {
     cJSON *list = cJSON_AddArrayToObject(o, "top");
@@ -33,6 +36,8 @@ static void put_top(cJSON *o, const struct gpt_stat *s)
     }
 }
 
+/* Fields about tokens are there only when tokens were read: a 0 would be taken
+ * for a count. */
 static cJSON *stat_object(const struct gpt_indexed *set,
                           const struct gpt_stat *s)
 {
@@ -74,6 +79,7 @@ static int add_row(struct gpt_listing *l, const char *name, int64_t v)
     return gpt_buf_printf(&l->text, "  %-18s %15" PRId64 "\n", name, v);
 }
 
+/* The divisor of an empty set is 1: all its shares are 0. */
 static int add_lengths(struct gpt_listing *l, const struct gpt_stat *s)
 {
     double n = s->documents ? (double)s->documents : 1;
@@ -139,16 +145,19 @@ static int add_tokens(struct gpt_listing *l, const struct gpt_stat *s,
                                (double)s->text_bytes / n));
     }
     if (s->n_top > 0)
-        GPT_TRY(gpt_buf_printf(&l->text, "  %10s %15s  share\n", "id", "count"));
+        GPT_TRY(gpt_buf_printf(&l->text, "  %10s %15s  share\n", "id",
+                               "count"));
     for (int64_t i = 0; i < s->n_top; i++) {
         size_t len = 0;
 
-        GPT_TRY(gpt_buf_printf(&l->text, "  %10" PRId64 " %15" PRId64 " %5.2f%%",
+        GPT_TRY(gpt_buf_printf(&l->text,
+                               "  %10" PRId64 " %15" PRId64 " %5.2f%%",
                                s->top[i].id, s->top[i].count,
                                100 * (double)s->top[i].count / n));
         const char *p = tokenizer ? gpt_token_bytes(
                                         tokenizer, (int32_t)s->top[i].id, &len)
                                   : NULL;
+        /* A token without text is one that the vocabulary does not have. */
         if (len > 0)
             GPT_TRY(add_visible(&l->text, p, len));
         GPT_TRY(gpt_buf_add(&l->text, "\n", 1));
@@ -167,11 +176,11 @@ static int add_table(struct gpt_listing *l, const char *prefix,
 
 /* ---- the command ---- */
 
+/* The .bin is read only when something about tokens is asked for. */
 static int add_set(struct gpt_listing *l, const struct gpt_dataset_options *o,
                    const char *prefix, const struct gpt_tokenizer *tok,
                    struct gpt_err *err)
 {
-    /* The .bin is read only when something about tokens is asked for. */
     const struct gpt_stat_options so = {
         .tokens = o->top > 0 || tok, .top = o->top, .tokenizer = tok};
     struct gpt_stat s = {0};

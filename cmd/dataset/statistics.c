@@ -22,6 +22,8 @@ static int bucket_of(int64_t length)
     return length == 0 ? 0 : 64 - __builtin_clzll((uint64_t)length);
 }
 
+/* One pass over the index gives all but the quantiles, which need the range of
+ * lengths. */
 static void count_lengths(struct gpt_stat *s, const struct gpt_indexed *set)
 {
     s->documents = gpt_indexed_n_documents(set);
@@ -41,10 +43,11 @@ static void count_lengths(struct gpt_stat *s, const struct gpt_indexed *set)
 }
 
 /* The length at `rank`, from 0, in the order of lengths. Each pass counts the
- * lengths of the range in BINS equal bins and keeps the bin that holds the rank:
- * lengths below 2^31 need four passes, whatever the number of documents. */
-static int64_t length_at_rank(const struct gpt_stat *s, const struct gpt_indexed *set,
-                       int64_t rank)
+ * lengths of the range in BINS equal bins and keeps the bin that holds the
+ * rank: lengths below 2^31 need four passes, whatever the number of
+ * documents. */
+static int64_t length_at_rank(const struct gpt_stat *s,
+                              const struct gpt_indexed *set, int64_t rank)
 {
     enum { BINS = 1024 };
     int64_t low = s->min, high = s->max; /* it is one of these */
@@ -99,6 +102,7 @@ static void count_piece(struct gpt_stat *s, const struct counts *c,
             c->ids[ids[i]]++;
         else
             s->other++;
+        /* The end of a document is a token without text in the input. */
         if (!c->tokenizer || ids[i] == gpt_tokenizer_eod(c->tokenizer))
             continue;
         (void)gpt_token_bytes(c->tokenizer, ids[i], &len);
@@ -115,6 +119,8 @@ static void count_last(struct gpt_stat *s, int64_t id)
     s->n_last += id == s->last_id;
 }
 
+/* Counts the tokens of a document, a piece at a time: memory does not depend on
+ * its length. */
 static int count_document(struct gpt_stat *s, const struct counts *c,
                           const struct gpt_indexed *set, int64_t d,
                           struct gpt_err *err)

@@ -17,6 +17,7 @@ static int open_file(struct gpt_in **in, const char *prefix,
     return status;
 }
 
+/* A set that was opened in part is closed like any other. */
 int gpt_untrusted_open(struct gpt_untrusted *set, const char *prefix,
                        struct gpt_err *err)
 {
@@ -36,6 +37,8 @@ void gpt_untrusted_close(struct gpt_untrusted *set)
     memset(set, 0, sizeof(*set));
 }
 
+/* Tokens are copied before they are read, as none in a .bin is aligned by more
+ * than chance. */
 int64_t gpt_token_at(const uint8_t *bytes, enum gpt_dtype dtype, int64_t i)
 {
     switch (dtype) {

@@ -1,7 +1,12 @@
 /* gpt-dataset verify: everything that is wrong with data sets, by the rules of
  * gpt-dataset(5). First the index is checked (data/idx.c); then, where it says
  * where tokens are, the tokens are. Start at run_verify() for the command, at
- * gpt_verify() for the check. */
+ * gpt_verify() for the check.
+ *
+ * A reader of the set would stop at the first damage; this one continues as
+ * long as the next check has a meaning: without a header there is no index,
+ * without a type there are no tokens, and without lengths no document has a
+ * known end. */
 #include "cmd/dataset/verify.h"
 
 #include "base/memory.h"
@@ -25,8 +30,8 @@ struct token_check {
     int64_t document; /* the next one whose end is to be seen */
 };
 
-static void report_token(const struct token_check *p, int64_t sequence, int64_t begin,
-                      int64_t i)
+static void report_token(const struct token_check *p, int64_t sequence,
+                         int64_t begin, int64_t i)
 {
     int64_t id = gpt_token_at(p->set->bytes, p->idx->dtype, i);
 
@@ -38,8 +43,8 @@ static void report_token(const struct token_check *p, int64_t sequence, int64_t 
                      sequence, id, p->limit);
 }
 
-static void check_range(const struct token_check *p, int64_t sequence, int64_t begin,
-                        int64_t end)
+static void check_range(const struct token_check *p, int64_t sequence,
+                        int64_t begin, int64_t end)
 {
     for (int64_t i = begin; i < end; i++) {
         int64_t id = gpt_token_at(p->set->bytes, p->idx->dtype, i);
@@ -52,7 +57,8 @@ static void check_range(const struct token_check *p, int64_t sequence, int64_t b
 /* Checks the last tokens of the documents that end with sequence i, whose own
  * end is token `end`. Several documents end with one sequence where empty ones
  * follow it. */
-static void check_eod(struct token_check *p, int64_t i, int64_t begin, int64_t end)
+static void check_eod(struct token_check *p, int64_t i, int64_t begin,
+                      int64_t end)
 {
     const struct gpt_idx *idx = p->idx;
 
@@ -80,8 +86,8 @@ static void check_eod(struct token_check *p, int64_t i, int64_t begin, int64_t e
 }
 
 /* True when it is known where documents end: their array is in order, and the
- * lengths are right. Otherwise every document after the damage would be reported
- * for it. */
+ * lengths are right. Otherwise every document after the damage would be
+ * reported for it. */
 static bool ends_known(const struct gpt_damages *all)
 {
     return all->count[GPT_DAMAGE_DOCUMENT] == 0 &&
@@ -89,8 +95,8 @@ static bool ends_known(const struct gpt_damages *all)
            all->count[GPT_DAMAGE_EOD_LENGTH] == 0;
 }
 
-/* True when tokens of this type can be what is no id. Most sets are uint16 with a
- * vocabulary of less than 65536, and need not be read for this at all. */
+/* True when tokens of this type can be what is no id. Most sets are uint16 with
+ * a vocabulary of less than 65536, and need not be read for this at all. */
 static bool can_exceed(enum gpt_dtype dtype, int64_t limit)
 {
     return !(dtype == GPT_U16 && limit > UINT16_MAX) &&
@@ -100,11 +106,14 @@ static bool can_exceed(enum gpt_dtype dtype, int64_t limit)
 static int check_tokens(struct token_check *p, struct gpt_err *err)
 {
     const struct gpt_idx *idx = p->idx;
+    /* Where the .bin is too short the tokens that are there are still
+     * checked. */
     int64_t there = p->set->bin_bytes / (int64_t)gpt_dtype_bytes(idx->dtype);
     bool range = can_exceed(idx->dtype, p->limit);
     bool eod = p->o->eod >= 0 && ends_known(p->all);
     int64_t begin = 0;
 
+    /* Without either check the .bin is not read at all. */
     if (!range && !eod)
         return GPT_OK;
     for (int64_t i = 0; i < idx->n_sequences && begin <= there; i++) {
@@ -160,7 +169,8 @@ struct findings {
 
 /* Keeps a finding: gpt_damages.found. It cannot fail, so that a lack of memory
  * is kept, too, and reported at the end. */
-static void keep_finding(void *user, enum gpt_damage kind, const struct gpt_err *err)
+static void keep_finding(void *user, enum gpt_damage kind,
+                         const struct gpt_err *err)
 {
     struct findings *f = user;
     struct gpt_err ignored;
@@ -186,6 +196,7 @@ static void close_findings(struct findings *f)
     f->n = f->cap = 0;
 }
 
+/* The counts are of all findings, the list has the first of each kind. */
 static cJSON *findings_object(const char *prefix, const struct findings *f)
 {
     cJSON *o = cJSON_CreateObject();
@@ -195,7 +206,8 @@ static cJSON *findings_object(const char *prefix, const struct findings *f)
     cJSON *counts = cJSON_AddObjectToObject(o, "counts");
     for (int k = 0; k < GPT_N_DAMAGES; k++)
         if (f->damages.count[k] > 0)
-            gpt_listing_put_int(counts, gpt_damage_word(k), f->damages.count[k]);
+            gpt_listing_put_int(counts, gpt_damage_word(k),
+                                f->damages.count[k]);
     cJSON *list = cJSON_AddArrayToObject(o, "findings");
     for (size_t i = 0; i < f->n; i++) {
         cJSON *item = cJSON_CreateObject();
@@ -218,6 +230,8 @@ static int add_kind(struct gpt_listing *l, const struct findings *f,
     int64_t shown = 0;
 
     for (size_t i = 0; i < f->n; i++) {
+        /* The list is in the order of the file; here findings of a kind stand
+         * together. */
         if (f->items[i].kind != kind)
             continue;
         GPT_TRY(gpt_buf_printf(&l->text, "%-17s %s\n", gpt_damage_word(kind),

@@ -10,8 +10,8 @@ struct gpt_verify_options {
     int64_t eod;        /* that every document must end with; -1: any may */
 };
 
-/* Checks all of both files and reports to `all`. GPT_OK when that could be done,
- * whatever was found; GPT_EIO when a file cannot be read. */
+/* Checks all of both files and reports to `all`. GPT_OK when that could be
+ * done, whatever was found; GPT_EIO when a file cannot be read. */
 int gpt_verify(const char *prefix, const struct gpt_verify_options *options,
                struct gpt_damages *all, struct gpt_err *err) GPT_MUST_USE;
 

@@ -10,6 +10,7 @@
 
 #include <assert.h>
 
+/* The index has the sums: no walk over the lengths is needed. */
 static int64_t range_tokens(const struct gpt_document_range *r)
 {
     return gpt_indexed_start(r->set, gpt_indexed_document(r->set, r->end)) -
@@ -67,6 +68,8 @@ static int fill_parts(struct gpt_set_range *parts, char **names,
     return GPT_OK;
 }
 
+/* Names of files are owned here, as a part only points to them: a merge may
+ * have thousands. */
 static int write_ranges(const struct gpt_write_set_options *options,
                         const struct gpt_document_range *ranges, int64_t n,
                         struct gpt_err *err)

@@ -12,9 +12,9 @@ struct gpt_document_range {
 
 /* Writes the documents of n ranges as o->output_prefix, with a progress line
  * called `what`, and reports how many there were. Whole sets give, byte for
- * byte, what Megatron's IndexedDatasetBuilder.add_index() gives. GPT_EDATA names
- * the set whose tokens have another type than those of the first; GPT_EUSAGE
- * when there is no range, or the output is an input. */
+ * byte, what Megatron's IndexedDatasetBuilder.add_index() gives. GPT_EDATA
+ * names the set whose tokens have another type than those of the first;
+ * GPT_EUSAGE when there is no range, or the output is an input. */
 int gpt_write_documents(const struct gpt_dataset_options *o, const char *what,
                         const struct gpt_document_range *ranges, int64_t n,
                         struct gpt_err *err) GPT_MUST_USE;

@@ -1,7 +1,12 @@
-/* Writes a data set from parts of other files; see write_set.h. Tokens are copied
- * by the kernel where it can. The index is written array by array, each by a
- * walk over all parts, so that memory does not grow with the sets. Start at
- * gpt_write_set(), at the end. */
+/* Writes a data set from parts of other files; see write_set.h. Tokens are
+ * copied by the kernel where it can. The index is written array by array, each
+ * by a walk over all parts, so that memory does not grow with the sets. Start
+ * at gpt_write_set(), at the end.
+ *
+ * Sums are of 64 bits throughout: Megatron-LM's own writer once added lengths
+ * in 32 bits, and sets of more than 2 GiB got pointers that had wrapped.
+ * Lengths and documents of the parts were checked when they were opened, and
+ * are not checked again here. */
 #include "cmd/dataset/write_set.h"
 
 #include "base/memory.h"
@@ -52,9 +57,9 @@ static int write_pointers(struct gpt_out *out, const struct gpt_set_range *p,
     return GPT_OK;
 }
 
-/* Writes the ends of the documents of a part whose first sequence becomes number
- * `first`: a shift of the old ones, whose first one a slice need not begin
- * at 0. */
+/* Writes the ends of the documents of a part whose first sequence becomes
+ * number `first`: a shift of the old ones, whose first one a slice need not
+ * begin at 0. */
 static int write_documents(struct gpt_out *out, const struct gpt_set_range *p,
                            int64_t first, struct gpt_err *err)
 {
@@ -148,8 +153,8 @@ static int write_bin(struct gpt_out *out, const struct gpt_write_set_options *o,
 
 /* ---- both ---- */
 
-/* Refuses an output that is an input under any name. With index_only the .bin is
- * not written, and may be the input itself. */
+/* Refuses an output that is an input under any name. With index_only the .bin
+ * is not written, and may be the input itself. */
 static int refuse_inputs(const char *bin, const char *idx,
                        const struct gpt_write_set_options *o,
                        const struct gpt_set_range *parts, int64_t n,

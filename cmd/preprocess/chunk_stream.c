@@ -58,6 +58,7 @@ struct gpt_chunk_stream {
 
 /* ---- the workers ---- */
 
+/* A worker has its own encoder and scanner: only the ring is shared. */
 static void *encode_chunks(void *worker)
 {
     struct worker *w = worker;
@@ -88,8 +89,9 @@ static void set_input(struct gpt_chunk_stream *s, struct gpt_input *in)
     pthread_mutex_unlock(&s->lock);
 }
 
-/* Keeps the sum of an input that is at its end. It is that of the bytes on disk:
- * a decompressor sees them, and a plain input's are those of its chunks. */
+/* Keeps the sum of an input that is at its end. It is that of the bytes on
+ * disk: a decompressor sees them, and a plain input's are those of its
+ * chunks. */
 static void keep_sum(struct gpt_chunk_stream *s, const struct gpt_cutter *cut,
                      int64_t number, const struct gpt_xxh64 *plain)
 {
@@ -170,9 +172,12 @@ static bool open_and_read(struct gpt_chunk_stream *s, int64_t number)
         cut.status = gpt_input_skip(in, offset, &cut.err);
     if (first)
         digest = s->first_digest;
+    /* A failure to open or to skip is in cut.status: the first chunk carries
+     * it. */
     bool more = read_input(s, &cut, number, digest);
     set_input(s, NULL);
     gpt_input_close(in);
+    /* What is left there was a line cut by a failure. */
     gpt_free(cut.rest);
     return more;
 }
@@ -219,6 +224,7 @@ int64_t gpt_chunk_stream_consumed(struct gpt_chunk_stream *s)
 
 /* ---- open, start, close ---- */
 
+/* Tests lower the limits; users have no option for them. */
 static int64_t limit_or(int64_t given, int64_t otherwise)
 {
     return given > 0 ? given : otherwise;
@@ -277,6 +283,7 @@ fail:
     return status;
 }
 
+/* Encoders share the tokenizer, which is not changed after it was loaded. */
 static int open_worker(struct gpt_chunk_stream *s, struct worker *w,
                        enum gpt_dtype dtype, struct gpt_err *err)
 {

@@ -30,8 +30,8 @@ void gpt_chunk_stream_release(struct gpt_chunk_stream *stream);
 
 /* The sums of all inputs, by number. That of an input is set once a chunk of a
  * later input, or the end, was returned by gpt_chunk_stream_next(). The input
- * that the stream began in has the sum from its beginning on, as the point holds
- * the digest of what lies before it. */
+ * that the stream began in has the sum from its beginning on, as the point
+ * holds the digest of what lies before it. */
 const struct gpt_input_sum *
 gpt_chunk_stream_sums(const struct gpt_chunk_stream *stream);
 

@@ -22,8 +22,8 @@ static bool may_be_object(const char *p, size_t len)
 }
 
 /* A line may be as long as its file: such memory the file's own size justifies.
- * A longer one has a limit, as a few kilobytes of compressed data can become any
- * number of bytes. */
+ * A longer one has a limit, as a few kilobytes of compressed data can become
+ * any number of bytes. */
 static int check_line(struct gpt_cutter *cut, const struct gpt_line_chunk *c)
 {
     int64_t limit =
@@ -68,8 +68,8 @@ static int read_lines(struct gpt_cutter *cut, struct gpt_line_chunk *c,
     return GPT_OK;
 }
 
-/* Carried-over bytes, then new ones; the rest is carried over in turn. *lines is
- * right also after a failure: the lines before it are good. */
+/* Carried-over bytes, then new ones; the rest is carried over in turn. *lines
+ * is right also after a failure: the lines before it are good. */
 static int cut_lines(struct gpt_cutter *cut, struct gpt_line_chunk *c,
                      size_t *lines)
 {

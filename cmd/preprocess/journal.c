@@ -1,7 +1,7 @@
 /* The journal of a run: see journal.h for its format. Its safety rests on three
  * orders: a point is added only after all files are on disk up to it; a line
- * counts only with its check sum, so that a torn one is as good as none; and the
- * journal is removed last, when every output has its name. Start at
+ * counts only with its check sum, so that a torn one is as good as none; and
+ * the journal is removed last, when every output has its name. Start at
  * gpt_journal_open(). */
 #include "cmd/preprocess/journal.h"
 
@@ -29,6 +29,7 @@ struct gpt_journal {
     bool has_point; /* or may have one: then it is not removed */
 };
 
+/* A quarantine that is not there yet will be a regular file. */
 bool gpt_journal_possible(const struct gpt_preprocess_options *o)
 {
     struct stat st;
@@ -86,6 +87,7 @@ static cJSON *take_line(const char *data, size_t len, size_t *at)
 
 /* ---- points ---- */
 
+/* At the end the last input is complete, too. */
 int gpt_journal_add(struct gpt_journal *j, const struct gpt_point *p,
                     struct gpt_err *err)
 {
@@ -103,9 +105,9 @@ int gpt_journal_add(struct gpt_journal *j, const struct gpt_point *p,
     return GPT_OK;
 }
 
-/* Reads up to the last whole line, and cuts off what follows it, so that the next
- * line does not continue a torn one. The sums of inputs are spread over all
- * lines; of the rest the last line counts. */
+/* Reads up to the last whole line, and cuts off what follows it, so that the
+ * next line does not continue a torn one. The sums of inputs are spread over
+ * all lines; of the rest the last line counts. */
 static int read_points(struct gpt_journal *j, const char *data, size_t len,
                        size_t at, struct gpt_point *p, struct gpt_err *err)
 {
@@ -142,8 +144,9 @@ static int check_ours(const struct gpt_journal *j, const cJSON *first,
 }
 
 /* Takes over the journal that is there, or begins it. */
-static int begin_or_resume(struct gpt_journal *j, const cJSON *run, const char *data,
-                 size_t len, struct gpt_point *p, struct gpt_err *err)
+static int begin_or_resume(struct gpt_journal *j, const cJSON *run,
+                           const char *data, size_t len, struct gpt_point *p,
+                           struct gpt_err *err)
 {
     size_t at = 0;
     cJSON *was = take_line(data, len, &at);
@@ -163,6 +166,7 @@ out:
     return add_line(j, run, err);
 }
 
+/* Beside the outputs: who copies or removes these sees it. */
 static int name_journal(struct gpt_journal *j, struct gpt_err *err)
 {
     size_t n = strlen(j->about.o->output_prefix) + sizeof ".resume";
@@ -172,8 +176,8 @@ static int name_journal(struct gpt_journal *j, struct gpt_err *err)
     return GPT_OK;
 }
 
-/* The lock is the process's: it ends with a crash, and keeps a second run of the
- * same command from the files of the first. */
+/* The lock is the process's: it ends with a crash, and keeps a second run of
+ * the same command from the files of the first. */
 static int lock_journal(struct gpt_journal *j, struct gpt_err *err)
 {
     j->has_point = true; /* until it is read: nothing is removed */
@@ -181,6 +185,8 @@ static int lock_journal(struct gpt_journal *j, struct gpt_err *err)
     return gpt_append_lock(j->file, err);
 }
 
+/* The description is compared before a point is read: a journal of another run
+ * says nothing about this one. */
 static int open_file(struct gpt_journal *j, enum gpt_dtype dtype,
                      struct gpt_point *p, struct gpt_err *err)
 {

@@ -48,8 +48,8 @@ void gpt_journal_remove(struct gpt_journal *journal);
 int gpt_journal_discard(const struct gpt_preprocess_options *options,
                         struct gpt_err *err) GPT_MUST_USE;
 
-/* Returns true when this run can be resumed after it was killed: it reads nothing
- * that cannot be read twice, and writes to regular files only. */
+/* Returns true when this run can be resumed after it was killed: it reads
+ * nothing that cannot be read twice, and writes to regular files only. */
 bool gpt_journal_possible(const struct gpt_preprocess_options *options);
 
 #endif

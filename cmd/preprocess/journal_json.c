@@ -1,7 +1,13 @@
-/* The lines of a journal as JSON: see journal_json.h. The first part of this file
- * is the line that describes the run, the second the lines that are points in
- * it. cJSON holds numbers as doubles: counts up to 2^53 are exact, and a digest,
- * which has 64 bits, is text. */
+/* The lines of a journal as JSON: see journal_json.h. The first part of this
+ * file is the line that describes the run, the second the lines that are points
+ * in it. cJSON holds numbers as doubles: counts up to 2^53 are exact, and a
+ * digest,  which has 64 bits, is text.
+ *
+ *     {"version":"0.1.0","tokenizer":[...],"dtype":"U16",...,"keys":["text"],
+ *      "inputs":[{"path":"a.jsonl","begin":0,"end":-1,"bytes":81,...}]}
+ *     {"input":0,"offset":262144,"lines":400,...,"complete":false,
+ *      "on_error":"stop","keys":[{"documents":400,...}],"sums":[]}
+ */
 #include "cmd/preprocess/journal_json.h"
 
 #include "base/memory.h"
@@ -51,6 +57,8 @@ static bool add_keys(cJSON *run, const struct gpt_preprocess_options *o)
     return good;
 }
 
+/* By digest: a vocabulary that was edited would give other tokens in the middle
+ * of a data set. */
 static bool add_tokenizer(cJSON *run, const struct gpt_tokenizer_id *id)
 {
     cJSON *list = cJSON_AddArrayToObject(run, "tokenizer");
@@ -63,6 +71,8 @@ static bool add_tokenizer(cJSON *run, const struct gpt_tokenizer_id *id)
     return good;
 }
 
+/* Neither workers nor intervals are here: they have no influence on the bytes,
+ * and may change when a run is resumed. */
 cJSON *gpt_resume_to_json(const struct gpt_preprocess_options *o,
                           enum gpt_dtype dtype)
 {
@@ -82,10 +92,10 @@ cJSON *gpt_resume_to_json(const struct gpt_preprocess_options *o,
     return NULL;
 }
 
-/* Appends the first difference of two descriptions, as "inputs[3].bytes is 7, was
- * 5"; returns false when they are alike. `name` is a buffer of `cap` that holds
- * the name of the two. The fields are compared in order, as both were written by
- * gpt_resume_to_json(); the depth is that of its objects. */
+/* Appends the first difference of two descriptions, as "inputs[3].bytes is 7,
+ * was 5"; returns false when they are alike. `name` is a buffer of `cap` that
+ * holds the name of the two. The fields are compared in order, as both were
+ * written by gpt_resume_to_json(); the depth is that of its objects. */
 static bool describe_difference(const cJSON *now, const cJSON *was, char *name,
                                 size_t cap, struct gpt_buf *b)
 {
@@ -138,8 +148,8 @@ int gpt_resume_check(const struct gpt_journal_about *j, const cJSON *now,
 
 /* ---- points: written ---- */
 
-/* The fields of a point, by name; one table for both directions. `keys` and `bad`
- * are not numbers and have functions of their own. */
+/* The fields of a point, by name; one table for both directions. `keys` and
+ * `bad` are not numbers and have functions of their own. */
 #define POINT_FIELDS(X)                                                        \
     X("input", input)                                                          \
     X("offset", offset)                                                        \
@@ -158,6 +168,8 @@ int gpt_resume_check(const struct gpt_journal_about *j, const cJSON *now,
     X(tokens)                                                                  \
     X(text_bytes)
 
+/* An array in the order of the keys of the run, whose names are in its
+ * description. */
 static bool put_keys(cJSON *o, const struct gpt_point *p, int64_t n)
 {
     cJSON *keys = cJSON_AddArrayToObject(o, "keys");
@@ -179,8 +191,9 @@ static bool put_keys(cJSON *o, const struct gpt_point *p, int64_t n)
     return good;
 }
 
-/* The state of the digest, as bytes in hexadecimal digits: a resumed run continues the
- * sum in the middle of an input. It is read on the same machine only. */
+/* The state of the digest, as bytes in hexadecimal digits: a resumed run
+ * continues the sum in the middle of an input. It is read on the same machine
+ * only. */
 static bool put_digest(cJSON *o, const struct gpt_xxh64 *h)
 {
     const uint8_t *bytes = (const uint8_t *)h;
@@ -211,6 +224,8 @@ static bool put_sums(cJSON *o, const struct gpt_point *p, int64_t begin,
     return good;
 }
 
+/* Counts by number of kind: the version of the program is part of the
+ * description, so that kinds do not change between writing and reading. */
 static bool put_bad(cJSON *o, const struct gpt_bad_report *bad)
 {
     cJSON *kinds = cJSON_AddArrayToObject(o, "bad_of_kind");
@@ -258,8 +273,9 @@ static int read_int(const cJSON *object, const char *name, int64_t *v,
 }
 
 /* Reads a list of n counts. */
-static int read_counts(const cJSON *object, const char *name, int64_t *to, int n,
-                      const struct gpt_journal_about *j, struct gpt_err *err)
+static int read_counts(const cJSON *object, const char *name, int64_t *to,
+                       int n, const struct gpt_journal_about *j,
+                       struct gpt_err *err)
 {
     const cJSON *list = cJSON_GetObjectItemCaseSensitive(object, name), *item;
 
@@ -290,8 +306,8 @@ static int read_keys(const cJSON *o, struct gpt_point *p,
 #define X(field) GPT_TRY(read_int(key, #field, &at->field, j, err));
         KEY_FIELDS(X)
 #undef X
-        GPT_TRY(read_counts(key, "lengths", at->of_length, GPT_LENGTH_BUCKETS, j,
-                           err));
+        GPT_TRY(read_counts(key, "lengths", at->of_length, GPT_LENGTH_BUCKETS,
+                            j, err));
         at++;
     }
     return GPT_OK;
@@ -363,16 +379,17 @@ int gpt_point_from_json(const struct gpt_journal_about *j, const cJSON *o,
     GPT_TRY(read_keys(o, p, j, err));
     GPT_TRY(read_bad(o, &p->stats.bad, j, err));
     GPT_TRY(read_digest(o, &p->digest, j, err));
+    /* The number will index the inputs and their sums. */
     if (p->input >= j->o->n_inputs)
         return gpt_fail(err, GPT_EDATA, "%s: input is %lld, must be below %lld",
                         j->path, (long long)p->input,
                         (long long)j->o->n_inputs);
     if (p->stats.bad.n == 0 || strcmp(was, on_error(j->o)) == 0)
         return GPT_OK;
-    /* With bad lines behind it a run cannot change what becomes of them: half of
-     * them would be in the quarantine file. */
-    gpt_fail(err, GPT_EEXIST, "'%s' belongs to an unfinished run, which skipped "
-             "bad lines with --on-error %s%s", j->path,
+    /* With bad lines behind it a run cannot change what becomes of them: half
+     * of them would be in the quarantine file. */
+    gpt_fail(err, GPT_EEXIST, "'%s' belongs to an unfinished run, which "
+             "skipped bad lines with --on-error %s%s", j->path,
              strcmp(was, "skip") == 0 ? "" : "quarantine=", was);
     return gpt_hint(err, "--no-resume gives the unfinished run up and starts "
                     "over");

@@ -54,6 +54,8 @@ void gpt_line_chunk_trim(struct gpt_line_chunk *c, size_t n_keys, size_t bytes)
 
 /* ---- encoding ---- */
 
+/* Lengths are kept apart from tokens, as the data set has them in another
+ * file. */
 static int add_length(struct gpt_line_chunk_key *key, int32_t n,
                       struct gpt_err *err)
 {
@@ -80,7 +82,8 @@ static int add_sequence(struct gpt_line_chunk_worker *w,
     return add_length(key, (int32_t)n, err);
 }
 
-/* The end-of-document token belongs to the last sequence: its length counts it. */
+/* The end-of-document token belongs to the last sequence: its length counts
+ * it. */
 static int add_eod(struct gpt_line_chunk_key *key, int32_t eod,
                    struct gpt_err *err)
 {
@@ -92,7 +95,8 @@ static int add_eod(struct gpt_line_chunk_key *key, int32_t eod,
     return GPT_OK;
 }
 
-/* Keeps where the document comes from. Called before the document is counted. */
+/* Keeps where the document comes from. Called before the document is
+ * counted. */
 static int add_place(struct gpt_line_chunk_key *key,
                      const struct gpt_line_chunk *c, struct gpt_err *err)
 {
@@ -125,6 +129,8 @@ static int add_document(struct gpt_line_chunk_worker *w,
         GPT_TRY(add_eod(key, w->eod, err));
     if (!sequences && w->empty == GPT_EMPTY_DROP)
         return GPT_OK;
+    /* The scratch file of the writer counts sequences of a document in 31
+     * bits. */
     if (sequences > INT32_MAX)
         return gpt_fail(err, GPT_EDATA, "a document of %zu sequences, limit %d",
                         sequences, INT32_MAX);
@@ -136,8 +142,8 @@ static int add_document(struct gpt_line_chunk_worker *w,
     return GPT_OK;
 }
 
-/* Adds the documents of a line, one a key. *kind is the kind of bad line when it
- * fails with GPT_EDATA: before the scanner has returned it is the scanner's,
+/* Adds the documents of a line, one a key. *kind is the kind of bad line when
+ * it fails with GPT_EDATA: before the scanner has returned it is the scanner's,
  * after it only a sequence can be too long. */
 static int encode_line(struct gpt_line_chunk_worker *w,
                        struct gpt_line_chunk *c, struct gpt_str line, int *kind,
@@ -147,8 +153,9 @@ static int encode_line(struct gpt_line_chunk_worker *w,
 
     *kind = (int)gpt_jsonl_bad(w->scanner);
     GPT_TRY(status);
-    /* The scanner's strings are copies: the pages of a long line can be given back
-     * before its tokens need as many. Not when a bad line is to be kept. */
+    /* The scanner's strings are copies: the pages of a long line can be given
+     * back before its tokens need as many. Not when a bad line is to be
+     * kept. */
     if (line.len >= (size_t)w->long_line && !w->keep_bad)
         gpt_drop_pages(c->data + c->line_at, line.len);
     *kind = GPT_BAD_LONG;
@@ -184,12 +191,14 @@ static void reset_key(struct gpt_line_chunk_key *key,
 /* ---- lines ---- */
 
 /* Like encode_line(), but a bad line leaves only an entry in the list. A later
- * key of the line may be bad when an earlier one has been added: all keys go back
- * to their marks. */
+ * key of the line may be bad when an earlier one has been added: all keys go
+ * back to their marks. */
 static int encode_or_skip(struct gpt_line_chunk_worker *w,
                           struct gpt_line_chunk *c, struct gpt_str line,
                           struct gpt_err *err)
 {
+    /* Where the line is must be kept before it is scanned: a failure may be
+     * anywhere in it. */
     struct gpt_bad_line bad = {
         .line = c->lines,
         .at = c->line_at,
@@ -202,6 +211,8 @@ static int encode_or_skip(struct gpt_line_chunk_worker *w,
         return status;
     for (size_t k = 0; k < w->n_keys; k++)
         reset_key(&c->keys[k], &c->keys[k].mark);
+    /* Only the first bad lines of a run are named, and those of a chunk may be
+     * these: the writer knows, a worker does not. */
     if (c->n_bad < GPT_BAD_NAMED)
         c->named[c->n_bad] = *err;
     GPT_TRY(gpt_grow(&c->bad, &c->bad_cap, c->n_bad + 1, sizeof(*c->bad),
@@ -216,6 +227,7 @@ static int encode_lines(struct gpt_line_chunk_worker *w,
     const char *p = c->data, *end = p + c->len;
 
     while (p < end) {
+        /* The last line of an input may lack its newline. */
         const char *newline = memchr(p, '\n', (size_t)(end - p));
         const char *stop = newline ? newline : end;
 
@@ -266,6 +278,8 @@ void gpt_line_chunk_encode(struct gpt_line_chunk_worker *w,
     c->in_line = c->status != GPT_OK;
     for (size_t k = 0; k < w->n_keys && w->dtype == GPT_U16; k++)
         narrow(c->keys[k].ids.data, c->keys[k].ids.len);
+    /* The scanner keeps its buffers from line to line, but not those of a line
+     * of megabytes. */
     if (c->len >= (size_t)w->long_line)
         gpt_jsonl_trim(w->scanner);
 }

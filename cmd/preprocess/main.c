@@ -1,12 +1,15 @@
-/* gpt-preprocess: JSON lines to the token files that training reads. Here are the
- * options. plan.c makes of them what is to be done, preprocess.c does it, and
- * report.c prints progress and summary. Start at run_program(). */
+/* gpt-preprocess: JSON lines to the token files that training reads. Here are
+ * the options. plan.c makes of them what is to be done, preprocess.c does it,
+ * and report.c prints progress and summary. Start at run_program(). The names
+ * of options are those of Megatron-LM's preprocess_data.py, whose command lines
+ * run here with only the program's name replaced. */
 #include "base/options.h"
 #include "cmd/preprocess/command.h"
 #include "cmd/preprocess/plan.h"
 #include "cmd/preprocess/report.h"
 #include "tokenizer/tokenizer_options.h"
 
+/* Names of Megatron-LM; cached and lazy are one format on disk. */
 static const char *const dataset_impls[] = {"mmap", "cached", "lazy", NULL};
 static const char *const dtypes[] = {"auto", "uint16", "int32", NULL};
 #define AT(field) .offset = offsetof(struct gpt_preprocess_command, field)

@@ -1,13 +1,14 @@
 /* Names of outputs, and what is done with the files by their names; see
- * output_names.h. */
+ * output_names.h. Everything here can be repeated after a crash, as it looks at
+ * what is there and not at what was done. */
 #include "cmd/preprocess/output_names.h"
 
 #include "base/io.h"
 
 #include <string.h>
 
-/* The files of a key by the end of their names: those that a user sees, and those
- * that only the writer of the index needs (data/indexed_writer.c). */
+/* The files of a key by the end of their names: those that a user sees, and
+ * those that only the writer of the index needs (data/indexed_writer.c). */
 static const char *const published[] = {".bin", ".idx", ".json", ".sources",
                                         NULL};
 static const char *const scratch[] = {".lengths", ".documents", NULL};
@@ -23,6 +24,7 @@ int gpt_output_name(struct gpt_buf *name,
     return gpt_fail(err, GPT_EFAIL, "cannot allocate a file name");
 }
 
+/* Compared as text: the file need not exist. */
 bool gpt_is_output(const struct gpt_preprocess_options *o, const char *path)
 {
     size_t n = strlen(o->output_prefix);
@@ -79,6 +81,8 @@ int gpt_outputs_publish(const struct gpt_preprocess_options *o,
     return gpt_out_sync_names(o->output_prefix, err);
 }
 
+/* A crash while files are published leaves some with their names and some as
+ * PATH.part. */
 static int is_there(const char *path, struct gpt_err *err)
 {
     struct gpt_buf part = {0};
@@ -98,6 +102,8 @@ bool gpt_outputs_are_there(const struct gpt_preprocess_options *o)
            (!o->quarantine || is_there(o->quarantine, NULL) == GPT_OK);
 }
 
+/* Files that have their names are of a run that was complete: they are not
+ * touched. */
 int gpt_outputs_discard(const struct gpt_preprocess_options *o,
                         struct gpt_err *err)
 {

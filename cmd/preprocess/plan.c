@@ -1,6 +1,6 @@
 /* From options to what is to be done; see plan.h. What an option may be is
- * checked by the option table; what options mean together is checked here. Start
- * at gpt_preprocess_plan_open(). */
+ * checked by the option table; what options mean together is checked here.
+ * Start at gpt_preprocess_plan_open(). */
 #include "cmd/preprocess/plan.h"
 
 #include "base/io.h"
@@ -66,6 +66,8 @@ static int plan_files(struct gpt_preprocess_plan *p,
     int64_t n;
 
     GPT_TRY(parse_shard(p, c->shard, err));
+    /* Directories and patterns first: the shard is a part of all that they
+     * hold. */
     GPT_TRY(gpt_inputs_expand(&p->arena, c->input.items, c->input.n, &paths,
                               &n, err));
     GPT_TRY(gpt_inputs_shard(&p->arena, paths, n, p->shard, p->n_shards,
@@ -106,8 +108,8 @@ static int plan_bad_lines(struct gpt_preprocess_plan *p,
 }
 
 /* Megatron-LM deals lines out to partitions in turn, and joins these one after
- * the other: an order of documents that depends on the number of partitions, and
- * that takes as many copies of the corpus. */
+ * the other: an order of documents that depends on the number of partitions,
+ * and that takes as many copies of the corpus. */
 static int check_partitions(const struct gpt_preprocess_command *c,
                             struct gpt_err *err)
 {
@@ -130,6 +132,7 @@ static enum gpt_empty find_empty(const char *name)
     return e;
 }
 
+/* What the option table has checked is only copied. */
 static void copy_options(struct gpt_preprocess_plan *p,
                          const struct gpt_preprocess_command *c)
 {

@@ -31,8 +31,9 @@ struct run {
     bool cannot_write; /* a write failed: another one would, too */
 };
 
-/* Puts the place of the line at byte `at` of a chunk before the error: "file:line",
- * or "file: offset N" where the lines before are not known. Returns its status. */
+/* Puts the place of the line at byte `at` of a chunk before the error:
+ * "file:line", or "file: offset N" where the lines before are not known.
+ * Returns its status. */
 static int add_place(struct gpt_err *err, const struct gpt_line_chunk *c,
                       int64_t line, size_t at)
 {
@@ -42,9 +43,9 @@ static int add_place(struct gpt_err *err, const struct gpt_line_chunk *c,
     return gpt_context(err, "%s: offset %lld", c->name, (long long)offset);
 }
 
-/* Counts the bad lines of a chunk that follows `lines` lines of its input. It is
- * done here and not by the workers, so that the limit is passed at the same line
- * for any number of them. */
+/* Counts the bad lines of a chunk that follows `lines` lines of its input. It
+ * is done here and not by the workers, so that the limit is passed at the same
+ * line for any number of them. */
 static int count_bad_lines(struct run *run, const struct gpt_line_chunk *c,
                      int64_t lines, struct gpt_err *err)
 {
@@ -84,6 +85,7 @@ static int write_chunk(struct run *run, const struct gpt_line_chunk *c,
 
     assert(c->input >= run->at.input); /* chunks come in order */
     if (c->status != GPT_OK) {
+        /* The failure of a thread travelled in the chunk. */
         if (err)
             *err = c->err;
         return c->in_line ? add_place(err, c, lines + c->lines, c->line_at)
@@ -137,8 +139,8 @@ static int open_journal(struct run *run, bool *found, struct gpt_err *err)
     return gpt_journal_open(&run->journal, o, run->dtype, &run->at, found, err);
 }
 
-/* Leaves what a failed run can be resumed from: its last point, moved to the last
- * chunk if that can be written; or nothing, when there never was one. */
+/* Leaves what a failed run can be resumed from: its last point, moved to the
+ * last chunk if that can be written; or nothing, when there never was one. */
 static void leave_files(struct run *run)
 {
     if (run->journal && gpt_journal_has_point(run->journal)) {
@@ -156,6 +158,8 @@ static void leave_files(struct run *run)
 static int write_chunks(struct run *run, struct gpt_err *err)
 {
     for (bool end = false; !end;) {
+        /* It returns five times a second without a chunk, so that a signal is
+         * seen and progress shown while a pipe is silent. */
         const struct gpt_line_chunk *c = gpt_chunk_stream_next(run->stream,
                                                                &end);
 
@@ -189,9 +193,9 @@ static int publish_files(struct run *run, struct gpt_err *err)
     return GPT_OK;
 }
 
-/* With a journal: all files are made complete on disk, then the journal says so,
- * then they get their names, then the journal is removed. A crash at any place
- * leaves what the same command can finish. */
+/* With a journal: all files are made complete on disk, then the journal says
+ * so, then they get their names, then the journal is removed. A crash at any
+ * place leaves what the same command can finish. */
 static int finish_files(struct run *run, struct gpt_err *err)
 {
     run->at.stats = *run->stats;
@@ -238,7 +242,8 @@ out:
     return status;
 }
 
-/* Goes back to the beginning: the files of a complete run are gone. */
+/* Goes back to the beginning: the files of a complete run are gone. The arrays
+ * stay, and the counts in them are zeroed. */
 static void reset_point(struct run *run)
 {
     memset(run->at.keys, 0, (size_t)run->o->n_keys * sizeof(*run->at.keys));
@@ -248,6 +253,8 @@ static void reset_point(struct run *run)
 static int begin_or_resume(struct run *run, struct gpt_err *err)
 {
     const struct gpt_preprocess_options *o = run->o;
+    /* Arrays of the point live as long as the run: the journal fills them, and
+     * each chunk changes them. */
     bool found;
 
     GPT_TRY(gpt_new(&run->at.keys, (size_t)o->n_keys, sizeof(*run->at.keys),
@@ -264,7 +271,8 @@ static int begin_or_resume(struct run *run, struct gpt_err *err)
     *run->stats = run->at.stats;
     gpt_info("resuming after document %lld, where an earlier run stopped",
              (long long)run->at.stats.documents);
-    return run->at.complete ? publish_files(run, err) : write_data_sets(run, err);
+    return run->at.complete ? publish_files(run, err)
+                            : write_data_sets(run, err);
 }
 
 /* Checks what the options ask of the tokenizer, and sets the type of tokens. */

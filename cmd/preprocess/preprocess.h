@@ -24,7 +24,7 @@ struct gpt_preprocess_stats {
     int64_t line_bytes;  /* decompressed */
     int64_t input_bytes; /* read from the files, compressed as they may be */
     struct gpt_bad_report bad;
-    bool kept; /* after a failure: the same call resumes where this one stopped */
+    bool kept; /* after a failure: the same call resumes from here */
 };
 
 /* What is too much, and what is unusual. Zeros are the defaults; tests lower
@@ -67,7 +67,7 @@ struct gpt_preprocess_options {
     /* called now and then by the calling thread; may be NULL */
     void (*report)(void *user, const struct gpt_preprocess_stats *stats);
     void *user;
-    struct gpt_chunk_stream *begun; /* of gpt_preprocess_begin(); NULL = nothing */
+    struct gpt_chunk_stream *begun; /* of gpt_preprocess_begin(), or NULL */
 };
 
 /* Begins to read the inputs, for gpt_preprocess() with the same options, in
@@ -82,8 +82,8 @@ void gpt_preprocess_give_up(struct gpt_preprocess_options *options);
  *
  * With `resume` a call that fails or is killed leaves PREFIX.resume, and beside
  * each output PATH.part, once it has lasted resume_seconds; the next call with
- * the same options resumes there and gives the same files. Inputs are recognised
- * by name, size and time of modification. A run that reads from a pipe, or
+ * the same options resumes there and gives the same files. An input is known by
+ * its name, size and time of modification. A run that reads from a pipe, or
  * writes bad lines to one, leaves nothing. Without `resume` what an earlier
  * call left is removed. GPT_EEXIST when the earlier call was another one.
  *

@@ -1,5 +1,7 @@
 /* What gpt-preprocess prints: a progress line, or a line every N documents, and
- * at the end counts, rates and bad lines. */
+ * at the end counts, rates and bad lines. All of it is messages, on standard
+ * error: the product of the program is files. Rates are of lines as they are in
+ * JSON, decompressed, so that they can be compared for any compression. */
 #include "cmd/preprocess/report.h"
 
 #include "base/log.h"
@@ -17,6 +19,7 @@ struct reporter {
     double start;
 };
 
+/* No rate in the first moment, when no time has passed. */
 static double rate_since_start(double amount, const struct reporter *r)
 {
     double seconds = gpt_now() - r->start;
@@ -39,6 +42,8 @@ static void report_progress(void *user, const struct gpt_preprocess_stats *s)
                  (long long)s->documents,
                  rate_since_start((double)s->documents, r),
                  rate_since_start((double)s->line_bytes, r) / 1e6);
+    /* Chunks bring hundreds of documents at once: the next line is due at the
+     * next multiple, not one interval later. */
     r->next_log = (s->documents / r->log_interval + 1) * r->log_interval;
 }
 

@@ -61,9 +61,9 @@ struct gpt_line_chunk *gpt_ring_take_empty(struct gpt_ring *r, size_t limit)
     return c;
 }
 
-/* Unused chunks lie on a stack: the one that was used last, whose memory is most
- * likely in a cache, is taken first, and chunks of a ring that is never full are
- * never touched. With the lock. */
+/* Unused chunks lie on a stack: the one that was used last, whose memory is
+ * most likely in a cache, is taken first, and chunks of a ring that is never
+ * full are never touched. With the lock. */
 static void push_unused(struct gpt_ring *r, struct gpt_line_chunk *c)
 {
     assert(r->n_unused < r->n_slots);
@@ -165,10 +165,10 @@ const struct gpt_line_chunk *gpt_ring_next(struct gpt_ring *r, bool *end)
     return c;
 }
 
+/* Only the writer moves the tail: it may read it without the lock, and the
+ * chunk is still its own. */
 void gpt_ring_release(struct gpt_ring *r)
 {
-    /* Only the writer moves the tail: it may read it without the lock, and the
-     * chunk is still its own. */
     struct gpt_line_chunk *c = slot_of(r, r->tail)->chunk;
 
     gpt_line_chunk_trim(c, r->n_keys, r->keep);

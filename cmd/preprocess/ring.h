@@ -7,7 +7,8 @@
  *     tail <= take <= head <= tail + n_slots
  *
  *     reader   gpt_ring_take_empty(), fills it, gpt_ring_put_filled(): head + 1
- *     worker   gpt_ring_take_filled(): take + 1; encodes, gpt_ring_put_encoded()
+ *     worker   gpt_ring_take_filled(): take + 1, encodes it,
+ *              gpt_ring_put_encoded()
  *     writer   gpt_ring_next() once chunk `tail` is encoded, writes it,
  *              gpt_ring_release(): tail + 1
  *
@@ -16,8 +17,9 @@
  * bounds the memory. A failure travels inside its chunk: the first one in the
  * order of the input is the one that is seen, whatever the timing.
  *
- * A line of megabytes is read alone: the reader waits with gpt_ring_wait_empty()
- * until no other chunk is in flight, so that only one is ever that large. */
+ * A line of megabytes is read alone: the reader waits, in
+ * gpt_ring_wait_empty(), until no other chunk is in flight, so that only one is
+ * ever that large. */
 #ifndef GPT_CMD_PREPROCESS_RING_H
 #define GPT_CMD_PREPROCESS_RING_H
 

@@ -1,10 +1,10 @@
-/* Counts pieces in parallel: see corpus_count.h. The calling thread reads blocks
- * and hands them to workers, each with a counter of its own, so that counting
- * needs no lock; blocks circulate between the two lists `spare` and `full`. Sums
- * do not depend on which worker counted which block. A failure does not stop the
- * workers at once: a block before it may fail, too, and the first failure in the
- * order of the corpus is the one to report, whatever the timing. Start at
- * gpt_count_corpus(), then count_blocks(). */
+/* Counts pieces in parallel: see corpus_count.h. The calling thread reads
+ * blocks and hands them to workers, each with a counter of its own, so that
+ * counting needs no lock; blocks circulate between the two lists `spare` and
+ * `full`. Sums do not depend on which worker counted which block. A failure
+ * does not stop the workers at once: a block before it may fail, too, and the
+ * first failure in the order of the corpus is the one to report, whatever the
+ * timing. Start at gpt_count_corpus(), then count_blocks(). */
 #include "cmd/vocab/corpus_count.h"
 
 #include "base/memory.h"
@@ -32,6 +32,7 @@ struct pool {
     struct gpt_err failure;
 };
 
+/* What a worker counts is its own until the end: only the lists are shared. */
 struct worker {
     struct pool *pool;
     pthread_t thread;
@@ -66,8 +67,8 @@ static int count_line(struct worker *w, const char *line, size_t len,
     return GPT_OK;
 }
 
-/* Blocks of JSON Lines end with a line, so that each is counted by itself; blocks
- * of plain text end where no piece can go across. */
+/* Blocks of JSON Lines end with a line, so that each is counted by itself;
+ * blocks of plain text end where no piece can go across. */
 static int count_block(struct worker *w, const struct gpt_block *b,
                        struct gpt_err *err)
 {
@@ -75,6 +76,7 @@ static int count_block(struct worker *w, const struct gpt_block *b,
         w->documents += b->begins_file;
         return count_text(w, b->data, b->len, err);
     }
+    /* Lines are counted for messages: the block knows its first one. */
     int64_t number = b->first_line;
     const char *end = b->data + b->len;
     for (const char *line = b->data; line < end; number++) {
@@ -130,6 +132,8 @@ static struct job *take_spare(struct pool *p)
     return j;
 }
 
+/* Full blocks are a queue, so that they are counted about in the order of the
+ * corpus: an error is then found early. */
 static void give_full(struct pool *p, struct job *j)
 {
     pthread_mutex_lock(&p->lock);
@@ -158,6 +162,7 @@ static void give_spare(struct pool *p, struct job *j, int status,
     pthread_mutex_unlock(&p->lock);
 }
 
+/* Workers still take what is full. */
 static void end_jobs(struct pool *p)
 {
     pthread_mutex_lock(&p->lock);
@@ -197,6 +202,8 @@ static int read_corpus(struct pool *p, struct gpt_blocks *blocks,
         status = gpt_blocks_next(blocks, &j->block, &end, err);
         if (status == GPT_OK && gpt_signals_stop())
             status = gpt_fail(err, GPT_EFAIL, "interrupted while reading");
+        /* A failure to read has the number of its block: one of an earlier line
+         * counts before it. */
         if (status != GPT_OK || end) {
             give_spare(p, j, status, err);
             break;
@@ -249,8 +256,9 @@ out:
     return status;
 }
 
-/* Adds everything to the first worker's counter and hands that out. Each counter
- * is closed once it was added: two copies of the distinct pieces are enough. */
+/* Adds everything to the first worker's counter and hands that out. Each
+ * counter is closed once it was added: two copies of the distinct pieces are
+ * enough. */
 static int add_up(struct worker *w, int64_t n,
                   struct gpt_piece_counter **counter,
                   struct gpt_count_totals *totals, struct gpt_err *err)

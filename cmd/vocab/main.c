@@ -1,8 +1,11 @@
 /* gpt-vocab: trains a GPT-2 vocabulary on a corpus. Here are the options;
- * train_vocab.c does the work. */
+ * train_vocab.c does the work. A vocabulary always has the 256 bytes, so that
+ * any text can be written with it, and <|endoftext|>: the smallest size is of
+ * these. */
 #include "base/options.h"
 #include "cmd/vocab/train_vocab.h"
 
+/* What "auto" looks at is in text/text_blocks.h. */
 static const char *const input_formats[] = {"auto", "jsonl", "text", NULL};
 
 #define AT(field) .offset = offsetof(struct gpt_vocab_command, field)

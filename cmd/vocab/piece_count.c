@@ -1,6 +1,7 @@
 /* Distinct pieces and their counts: see piece_count.h. A hash table with open
- * addressing over one block of text: 24 bytes an entry, and no allocation a piece,
- * of which a corpus has tens of millions. Start at gpt_piece_counter_add(). */
+ * addressing over one block of text: 24 bytes an entry, and no allocation a
+ * piece, of which a corpus has tens of millions. Start at
+ * gpt_piece_counter_add(). */
 #include "cmd/vocab/piece_count.h"
 
 #include "base/hash.h"
@@ -56,6 +57,7 @@ static int grow_table(struct gpt_piece_counter *c, struct gpt_err *err)
     struct entry *bigger;
     size_t n = c->n_entries * 2;
 
+    /* Half of what 32 bits can place: the table is never full. */
     if (c->n >= max_pieces)
         return gpt_fail(err, GPT_EDATA, "more than %zu distinct pieces",
                         max_pieces);
@@ -66,6 +68,8 @@ static int grow_table(struct gpt_piece_counter *c, struct gpt_err *err)
         if (e->count == 0)
             continue;
         size_t at = e->hash & (n - 1);
+        /* Linear probing: the next entry is in the same cache line more often
+         * than not. */
         while (bigger[at].count)
             at = (at + 1) & (n - 1);
         bigger[at] = *e;
@@ -76,8 +80,8 @@ static int grow_table(struct gpt_piece_counter *c, struct gpt_err *err)
     return GPT_OK;
 }
 
-/* Fills the free entry that the search ended at. The table is at most two thirds
- * full, so that a search always ends. */
+/* Fills the free entry that the search ended at. The table is at most two
+ * thirds full, so that a search always ends. */
 static int insert_piece(struct gpt_piece_counter *c, struct entry *e,
                         const char *piece, size_t len, uint32_t hash,
                         int64_t count, struct gpt_err *err)
@@ -97,6 +101,8 @@ static int insert_piece(struct gpt_piece_counter *c, struct entry *e,
     return c->n * 3 > c->n_entries * 2 ? grow_table(c, err) : GPT_OK;
 }
 
+/* The hash has no secret key: an input that collides on purpose only makes its
+ * own run slow. */
 int gpt_piece_counter_add(struct gpt_piece_counter *c, const char *piece,
                           size_t len, int64_t count, struct gpt_err *err)
 {
@@ -130,6 +136,8 @@ int gpt_piece_counter_text(struct gpt_piece_counter *c, gpt_pretok_fn *pretok,
     return GPT_OK;
 }
 
+/* Which counter a piece was in does not show in the sums. Only the order of the
+ * list may differ. */
 int gpt_piece_counter_merge(struct gpt_piece_counter *to,
                             const struct gpt_piece_counter *from,
                             struct gpt_err *err)

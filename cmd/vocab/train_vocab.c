@@ -1,6 +1,11 @@
-/* Trains a vocabulary: corpus_count.h counts pieces, tokenizer/bpe/train.h merges
- * them, tokenizer/vocab_write.h makes the files. Start at gpt_train_vocab(), at
- * the end. */
+/* Trains a vocabulary: corpus_count.h counts pieces, tokenizer/bpe/train.h
+ * merges them, tokenizer/vocab_write.h makes the files. Start at
+ * gpt_train_vocab(), at the end.
+ *
+ * The text itself is never in memory: only its distinct pieces with their
+ * counts are, and merging needs nothing else, as a pair is never across two
+ * pieces. Two things make the result the same for any number of threads: counts
+ * are sums, and training does not depend on the order of the pieces. */
 #include "cmd/vocab/train_vocab.h"
 
 #include "base/io.h"
@@ -14,13 +19,14 @@
 
 #include <unistd.h>
 
-/* The two files are opened before the work, which may take hours: what cannot be
- * written is reported at once. */
+/* The two files are opened before the work, which may take hours: what cannot
+ * be written is reported at once. */
 struct outputs {
     struct gpt_arena names;
     struct gpt_out *vocab, *merges;
 };
 
+/* The names of both files are kept until the end, for messages. */
 static int open_output(struct gpt_out **out, struct outputs *files,
                        const struct gpt_vocab_command *o, const char *suffix,
                        struct gpt_err *err)
@@ -34,8 +40,8 @@ static int open_output(struct gpt_out **out, struct outputs *files,
                         err);
 }
 
-static int open_outputs(struct outputs *files, const struct gpt_vocab_command *o,
-                        struct gpt_err *err)
+static int open_outputs(struct outputs *files,
+                        const struct gpt_vocab_command *o, struct gpt_err *err)
 {
     GPT_TRY(open_output(&files->vocab, files, o, "vocab.json", err));
     return open_output(&files->merges, files, o, "merges.txt", err);
@@ -48,8 +54,8 @@ static void abort_outputs(struct outputs *files)
     gpt_arena_free(&files->names);
 }
 
-/* Both files are written before the first gets its name. A commit frees its file
- * whatever happens, so that it must not be aborted after it. */
+/* Both files are written before the first gets its name. A commit frees its
+ * file whatever happens, so that it must not be aborted after it. */
 static int write_outputs(struct outputs *files,
                          const struct gpt_bpe_trained *model,
                          struct gpt_err *err)
@@ -64,11 +70,14 @@ static int write_outputs(struct outputs *files,
     return status;
 }
 
+/* The progress line is a message: --quiet turns it off. */
 static const char *progress_mode(const struct gpt_vocab_command *o)
 {
     return o->common.quiet ? "never" : o->common.progress;
 }
 
+/* An empty corpus would give a vocabulary of single bytes, which is hardly
+ * meant. */
 static int count_corpus(struct gpt_piece_counter **counter,
                         const struct gpt_vocab_command *o,
                         const char *const *inputs, int64_t n_inputs,
@@ -147,6 +156,8 @@ static void print_summary(const struct gpt_bpe_trained *model,
     long long n = (long long)gpt_vocab_size(model);
 
     if (n < o->vocab_size)
+        /* Fewer tokens than asked for is no failure: a small corpus has no more
+         * pairs. */
         gpt_warn("the vocabulary has %lld tokens, not %lld: no other pair "
                  "occurs %lld times", n, (long long)o->vocab_size,
                  (long long)o->min_frequency);
@@ -166,7 +177,8 @@ static int train_and_write(struct outputs *files,
 
     GPT_TRY(count_inputs(&counter, o, err));
     int status = merge_pieces(&model, counter, o, err);
-    /* The counter holds the corpus's distinct pieces: gone before the writing. */
+    /* The counter holds the corpus's distinct pieces: gone before the
+     * writing. */
     gpt_piece_counter_close(counter);
     GPT_TRY(status);
     GPT_TRY_GOTO(status, write_outputs(files, &model, err), out);

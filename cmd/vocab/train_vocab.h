@@ -1,5 +1,5 @@
-/* What gpt-vocab does: counts the pieces of a corpus, merges them, writes the two
- * files. */
+/* What gpt-vocab does: counts the pieces of a corpus, merges them, writes the
+ * two files. */
 #ifndef GPT_CMD_VOCAB_TRAIN_VOCAB_H
 #define GPT_CMD_VOCAB_TRAIN_VOCAB_H
 

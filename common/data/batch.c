@@ -1,5 +1,6 @@
-/* Inputs, targets and masks of a batch, one row at a time; see batch.h. A sample
- * has one token more than the sequence: position i predicts token i + 1. */
+/* Inputs, targets and masks of a batch, one row at a time; see batch.h. A
+ * sample has one token more than the sequence: position i predicts token i +
+ * 1. */
 #include "data/batch.h"
 
 void gpt_batch_masks(const struct gpt_mask_options *o, const int32_t *tokens,

@@ -1,5 +1,6 @@
 /* What a training step reads of a batch: inputs, targets and masks, made of the
- * tokens of its samples as Megatron's get_ltor_masks_and_position_ids() does. */
+ * tokens of its samples as Megatron's get_ltor_masks_and_position_ids()
+ * does. */
 #ifndef GPT_DATA_BATCH_H
 #define GPT_DATA_BATCH_H
 

@@ -18,11 +18,13 @@
 /* ---- arguments ---- */
 
 /* An even number of arguments is weights and prefixes when each first one of a
- * pair is a number, and prefixes alone when none is. Anything between is a slip:
- * it must not silently become a blend of two other data sets. */
+ * pair is a number, and prefixes alone when none is. Anything between is a
+ * slip: it must not silently become a blend of two other data sets. */
 static int count_weights(const char *const *args, int64_t n_args,
                          int64_t *n_weights, struct gpt_err *err)
 {
+    /* Every first one of a pair is tried: one that is no number among numbers
+     * is the argument to name. */
     double w;
 
     *n_weights = 0;
@@ -41,7 +43,8 @@ static int count_weights(const char *const *args, int64_t n_args,
     return GPT_OK;
 }
 
-/* A prefix that looks like a number ("1") counts as a weight where one can be. */
+/* A prefix that looks like a number ("1") counts as a weight where one can
+ * be. */
 static int fill_parts(struct gpt_blend_parts *parts, const char *const *args,
                       int64_t n_args, int64_t n_weights, struct gpt_err *err)
 {
@@ -118,6 +121,8 @@ int gpt_split_parse(double edge[4], const char *text, struct gpt_err *err)
     if (!(share[0] + share[1] + share[2] > 0))
         return gpt_fail(err, GPT_EUSAGE,
                         "split '%s' has no positive number", text);
+    /* The sum that divides is numpy's pairwise one: another order of the three
+     * additions may give another last bit. */
     gpt_normalize(share, 3);
     edge[0] = 0;
     for (int i = 0; i < 3; i++)
@@ -128,8 +133,8 @@ int gpt_split_parse(double edge[4], const char *text, struct gpt_err *err)
 /* ---- sums and sizes ---- */
 
 /* The order of additions is numpy's pairwise_sum for doubles: up to 8 terms one
- * after the other, up to 128 in eight partial sums, more in two halves, of which
- * the first is a multiple of 8. Any other order gives other last bits. */
+ * after the other, up to 128 in eight partial sums, more in two halves, of
+ * which the first is a multiple of 8. Any other order gives other last bits. */
 double gpt_pairwise_sum(const double *a, int64_t n)
 {
     if (n < 8) {
@@ -167,6 +172,8 @@ void gpt_normalize(double *w, int64_t n)
         w[i] /= sum;
 }
 
+/* The share is rounded up, so that the shares of a blend cover it; their sum
+ * may be larger. */
 int64_t gpt_blend_share(int64_t size, double w)
 {
     return (int64_t)ceil((double)size * w);
@@ -201,6 +208,8 @@ int gpt_blend_build(struct gpt_blend *blend, const double *weight, int64_t n,
     GPT_TRY_GOTO(status, gpt_new(&blend->sample, (size_t)size,
                                  sizeof(*blend->sample), what, err), out);
     blend->size = size;
+    /* `given` counts the samples that the set gave before: the samples of each
+     * set are taken in their own order, none twice. */
     for (int64_t t = 0; t < size; t++) {
         int64_t given, i = gpt_blend_order_next(order, &given);
 

@@ -103,9 +103,9 @@ static void play_games(struct gpt_blend_order *o, int64_t at, int64_t t)
         me->expires = b->expires;
 }
 
+/* Megatron multiplies by max(t, 1): at sample 0 the largest weight wins. */
 int64_t gpt_blend_order_next(struct gpt_blend_order *o, int64_t *given)
 {
-    /* Megatron multiplies by max(t, 1): at sample 0 the largest weight wins. */
     int64_t t = o->next > 0 ? o->next : 1, i;
 
     o->next++;

@@ -25,6 +25,7 @@ struct member {
     struct gpt_samples samples;
 };
 
+/* A split that is one data set has no blend: its sample i is the set's own. */
 struct split {
     int64_t n_members;
     struct member *member;
@@ -46,6 +47,7 @@ struct gpt_corpus {
 static const char *const split_names[GPT_N_SPLITS] = {"train", "valid",
                                                       "test"};
 
+/* The split may have been opened in part. */
 static void free_split(struct split *s)
 {
     for (int64_t i = 0; s->member && i < s->n_members; i++)
@@ -83,11 +85,14 @@ static int open_set(struct gpt_corpus *c, const char *prefix,
                      "data sets", err));
     c->cap_sets = (int64_t)cap;
     GPT_TRY(gpt_indexed_open(&c->set[c->n_sets], prefix, c->impl, err));
+    /* A sample is a few pages somewhere in the file. */
     gpt_indexed_read_randomly(c->set[c->n_sets]);
     *set = c->set[c->n_sets++];
     return GPT_OK;
 }
 
+/* The lengths are borrowed from the mapped index: a corpus of thousands of sets
+ * holds no copy of them. */
 static int build_member(const struct gpt_corpus *c, struct member *m,
                         const char *split, int64_t wanted,
                         struct gpt_err *err)
@@ -111,8 +116,9 @@ static int build_member(const struct gpt_corpus *c, struct member *m,
     return status;
 }
 
-/* Builds the indices of all members, several at a time. The failure of the first
- * member, not of the first thread, is reported: it is the same in each run. */
+/* Builds the indices of all members, several at a time. The failure of the
+ * first member, not of the first thread, is reported: it is the same in each
+ * run. */
 static int build_members(const struct gpt_corpus *c, struct split *s,
                          const char *name, int64_t wanted,
                          struct gpt_err *err)
@@ -120,6 +126,8 @@ static int build_members(const struct gpt_corpus *c, struct split *s,
     int64_t failed = s->n_members;
     int status = GPT_OK;
 
+/* Each index is shuffled by its own generator, so that the threads share
+ * nothing. */
 #pragma omp parallel for schedule(dynamic) if (s->n_members > 1)
     for (int64_t i = 0; i < s->n_members; i++) {
         struct member *m = &s->member[i];
@@ -130,6 +138,7 @@ static int build_members(const struct gpt_corpus *c, struct split *s,
                     : s->weighted ? gpt_blend_share_built(wanted, m->weight)
                                   : 0;
         int got = build_member(c, m, name, n, &e);
+/* Members fail in any order; the lowest number wins. */
 #pragma omp critical(gpt_corpus_build)
         if (got != GPT_OK && i < failed) {
             failed = i;
@@ -141,9 +150,9 @@ static int build_members(const struct gpt_corpus *c, struct split *s,
     return status;
 }
 
-/* With weights each set gives its share of what is wanted; the shares are rounded
- * up, so that the blend may be larger. Without weights each set gives its one
- * epoch, in proportion, and what is wanted must be there. */
+/* With weights each set gives its share of what is wanted; the shares are
+ * rounded up, so that the blend may be larger. Without weights each set gives
+ * its one epoch, in proportion, and what is wanted must be there. */
 static int build_blend(struct split *s, const char *name, int64_t wanted,
                        struct gpt_err *err)
 {
@@ -201,6 +210,8 @@ static int open_split(struct gpt_corpus *c, enum gpt_split which,
     s->n_members = parts->n;
     s->blended = blended;
     s->weighted = parts->weight != NULL;
+    /* Weights are normalized over all parts here, and once more over those of
+     * the blend: both sums are pairwise. */
     double sum = parts->weight ? gpt_pairwise_sum(parts->weight, parts->n) : 1;
     for (int64_t i = 0; i < parts->n; i++) {
         struct member *m = &s->member[i];
@@ -241,7 +252,8 @@ out:
 }
 
 /* Opens splits that have data sets of their own. A single one is not blended
- * here even with a weight, unlike in open_shared(): both are Megatron's rule. */
+ * here even with a weight, unlike in open_shared(): both are Megatron's
+ * rule. */
 static int open_per_split(struct gpt_corpus *c,
                           const struct gpt_corpus_options *o,
                           struct gpt_err *err)
@@ -270,6 +282,8 @@ static int check_options(const struct gpt_corpus_options *o,
                         " common ones nor shares of them may be");
     if (!per_split && o->n_data_path <= 0)
         return gpt_fail(err, GPT_EUSAGE, "no data set is given");
+    /* One token more than the sequence must still be counted in 31 bits: the
+     * index of samples has an offset of that width. */
     if (o->seq_length < 1 || o->seq_length >= INT32_MAX)
         return gpt_fail(err, GPT_EUSAGE,
                         "sequence length is %" PRId64
@@ -306,12 +320,15 @@ static const char *last_component(const char *prefix)
     return slash ? slash + 1 : prefix;
 }
 
+/* The lengths of all sequences enter, not the tokens: reading these would take
+ * as long as an epoch does. */
 static uint64_t digest_member(uint64_t h, const struct member *m)
 {
     const struct gpt_samples_plan *plan = &m->samples.plan;
     int64_t n = gpt_indexed_n_sequences(m->set);
     uint64_t weight;
 
+    /* The weight enters bit for bit: the order depends on its last bit. */
     memcpy(&weight, &m->weight, sizeof(weight));
     h = mix(h, gpt_fnv1a(last_component(gpt_indexed_prefix(m->set))));
     h = mix(h, (uint64_t)n);
@@ -365,6 +382,7 @@ int gpt_corpus_open(struct gpt_corpus **out,
         gpt_corpus_close(c);
         return status;
     }
+    /* It is only needed while sets are opened. */
     c->impl = NULL; /* the caller's */
     c->digest = digest(c);
     *out = c;
@@ -381,8 +399,8 @@ uint64_t gpt_corpus_digest(const struct gpt_corpus *c)
     return c->digest;
 }
 
-/* Refuses tokens that the model has no row for, with their place: beyond here an
- * id is an index. As unsigned, a negative one is too large. */
+/* Refuses tokens that the model has no row for, with their place: beyond here
+ * an id is an index. As unsigned, a negative one is too large. */
 static int check_tokens(const struct gpt_corpus *c,
                         const struct gpt_indexed *set, int64_t sequence,
                         int64_t begin, const int32_t *tokens, int64_t n,

@@ -1,5 +1,5 @@
-/* Documents and their lines: see document_sources.h. The records are mapped, not
- * read: a lookup touches one page, however many documents there are. */
+/* Documents and their lines: see document_sources.h. The records are mapped,
+ * not read: a lookup touches one page, however many documents there are. */
 #include "data/document_sources.h"
 
 #include "base/memory.h"
@@ -19,6 +19,8 @@ struct gpt_sources {
     int64_t n_paths;
 };
 
+/* The record is written field by field: it has no padding and is the same on
+ * any machine. */
 void gpt_source_put(uint8_t record[GPT_SOURCE_BYTES],
                     const struct gpt_source_record *s)
 {
@@ -45,9 +47,12 @@ static int read_paths(struct gpt_sources *s, const char *prefix,
     return GPT_OK;
 }
 
-/* The file must have a record for each document, as they are found by number. */
+/* The file must have a record for each document, as they are found by
+ * number. */
 static int check_records(const struct gpt_sources *s, struct gpt_err *err)
 {
+    /* The size is known exactly, so that a file of another set, or a torn one,
+     * is refused before a record is read. */
     int64_t rest = gpt_in_size(s->in) - GPT_SOURCES_HEADER;
 
     if (rest < 0 ||
@@ -113,6 +118,7 @@ int gpt_sources_get(const struct gpt_sources *s, int64_t document,
     source->input = gpt_get_u32(record);
     source->line = gpt_get_u32(record + 4);
     source->offset = gpt_get_u64(record + 8);
+    /* A hostile file may name any input. */
     if (source->input >= s->n_paths)
         return gpt_fail(err, GPT_EDATA, "%s: document %lld is of input %u, "
                         "must be below %lld", gpt_in_path(s->in),

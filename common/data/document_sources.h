@@ -1,6 +1,6 @@
-/* PREFIX_KEY_document.sources, beside a data set: for each document the file and
- * the line that it comes from. gpt-dataset(5) describes it. The records name
- * inputs by their number in the JSON of data/provenance.h. */
+/* PREFIX_KEY_document.sources, beside a data set: for each document the file
+ * and the line that it comes from. gpt-dataset(5) describes it. The records
+ * name inputs by their number in the JSON of data/provenance.h. */
 #ifndef GPT_DATA_DOCUMENT_SOURCES_H
 #define GPT_DATA_DOCUMENT_SOURCES_H
 

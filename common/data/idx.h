@@ -55,8 +55,8 @@ int gpt_idx_parse(struct gpt_idx *idx, const uint8_t *image, int64_t size,
 /* gpt_idx_parse() that continues after a finding. GPT_EDATA when nothing else
  * can be read (kind HEADER or DTYPE, counted in `all`). After GPT_OK the arrays
  * lie inside of the image and n_tokens is the sum of the lengths that are not
- * negative; all->count says what else holds. A wrong type is replaced by a guess
- * from the size: the .bin must hold n_tokens of it exactly. */
+ * negative; all->count says what else holds. A wrong type is replaced by a
+ * guess from the size: the .bin must hold n_tokens of it exactly. */
 int gpt_idx_check(struct gpt_idx *idx, const uint8_t *image, int64_t size,
                   int64_t bin_bytes, const char *path,
                   struct gpt_damages *all) GPT_MUST_USE;

@@ -93,7 +93,8 @@ int gpt_indexed_writer_open_with(
     const struct gpt_indexed_writer_options *options, struct gpt_err *err)
     GPT_MUST_USE;
 /* Everything that was added is on disk on return. A writer can resume here when
- * documents are whole: no sequence was added without the end of its document. */
+ * documents are whole: no sequence was added without the end of its
+ * document. */
 int gpt_indexed_writer_sync(struct gpt_indexed_writer *w, struct gpt_err *err)
     GPT_MUST_USE;
 /* Leaves the PATH.part files; frees w. NULL is fine. */

@@ -1,6 +1,6 @@
-/* Where a data set comes from: PREFIX_KEY_document.json, beside it. It depends on
- * the input and on options with an influence on the tokens, on nothing else: no
- * time, no host, no number of workers, so that the same input gives the same
+/* Where a data set comes from: PREFIX_KEY_document.json, beside it. It depends
+ * on the input and on options with an influence on the tokens, on nothing else:
+ * no time, no host, no number of workers, so that the same input gives the same
  * bytes here, too. gpt-dataset(5) describes it; data/document_sources.h has the
  * lines of single documents. */
 #ifndef GPT_DATA_PROVENANCE_H

@@ -9,8 +9,11 @@
 #include "data/idx.h"
 #include "data/mt19937.h"
 
+#include <assert.h>
 #include <inttypes.h>
 
+/* A sample needs seq_length tokens and one more, which the next sample shares:
+ * n samples need n * seq_length + 1. */
 bool gpt_samples_plan(struct gpt_samples_plan *plan, int64_t tokens,
                       int64_t seq_length, int64_t wanted)
 {
@@ -25,9 +28,14 @@ bool gpt_samples_plan(struct gpt_samples_plan *plan, int64_t tokens,
         return false;
     plan->n = plan->n_before = (all - 1) / seq_length;
     if (plan->epochs > 1) {
+        /* Samples that begin in the epochs before the last one. */
         int64_t before = (all - tokens - 1) / seq_length;
         int64_t an_epoch = (tokens - 1) / seq_length;
 
+        /* Megatron shuffles the last epoch by itself when less than 80 % of it
+         * is used: else the samples that are left out would be spread over all
+         * epochs, and early ones would miss documents. The expression is its
+         * own, with its rounding. */
         plan->separate = wanted - before < (int64_t)(0.80 * (double)an_epoch);
         if (plan->separate)
             plan->n_before = before;
@@ -57,13 +65,15 @@ static void fill_documents(uint32_t *document,
     gpt_mt19937_shuffle(mt, document, epochs * n);
 }
 
-/* Row k + 1 lies seq_length tokens behind row k. A sample takes one token more
+/* Row k + 1 lies seq_length tokens after row k. A sample takes one token more
  * than the distance, so a row never points past the end of a document: where
  * sample k took a document to its end, row k + 1 is its last token. */
 static void walk(struct gpt_samples *s,
                  const struct gpt_samples_source *source)
 {
     enum { AHEAD = 32 }; /* visits are in random order */
+    /* Documents are taken in the order of `document`; a sample may begin in the
+     * middle of one and end several later. */
     int64_t visit = 0, offset = 0;
     int64_t length = gpt_idx_i32(source->lengths, s->document[0]);
     int64_t last = s->n_visits - 1;
@@ -82,21 +92,27 @@ static void walk(struct gpt_samples *s,
                                4 * (size_t)s->document[ahead]);
         }
         offset += left - 1;
+        assert(visit <= last && offset >= 0 && offset < INT32_MAX);
         s->visit[k] = (uint32_t)visit;
         s->offset[k] = (int32_t)offset;
     }
 }
 
+/* The early samples and those of the last epoch are shuffled apart, as the
+ * documents were: a run that ends early has then seen whole epochs. */
 static void fill_shuffle(struct gpt_samples *s, struct gpt_mt19937 *mt)
 {
     int64_t n = s->plan.n, before = s->plan.n_before;
 
+    assert(before >= 0 && before <= n);
     for (int64_t k = 0; k < n; k++)
         s->shuffle[k] = (uint32_t)k;
     gpt_mt19937_shuffle(mt, s->shuffle, before);
     gpt_mt19937_shuffle(mt, s->shuffle + before, n - before);
 }
 
+/* The indices hold 32-bit numbers, as Megatron's do: more is refused, where a
+ * number would wrap silently. */
 static int check_sizes(struct gpt_samples *s,
                        const struct gpt_samples_source *source,
                        struct gpt_err *err)
@@ -143,6 +159,8 @@ int gpt_samples_build(struct gpt_samples *s,
     GPT_TRY_GOTO(status, gpt_new(&s->shuffle, rows, sizeof(*s->shuffle), what,
                                  err), fail);
 
+    /* One generator for all four draws, in this order: another order, or a draw
+     * more, is another data set order for every user. */
     gpt_mt19937_seed(&mt, source->seed);
     int64_t last = s->plan.separate;
     int64_t early = (s->plan.epochs - last) * (source->end - source->begin);

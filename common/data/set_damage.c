@@ -2,6 +2,7 @@
  * of each kind are handed on. See set_damage.h. */
 #include "data/set_damage.h"
 
+#include <assert.h>
 #include <stdio.h>
 
 const char *gpt_damage_word(enum gpt_damage kind)
@@ -24,6 +25,7 @@ int64_t gpt_damages_total(const struct gpt_damages *all)
     return n;
 }
 
+/* The text is made before it is known where it goes: *err may be NULL. */
 int gpt_damage_found(struct gpt_damages *all, struct gpt_err *err,
                      enum gpt_damage kind, const char *hint, const char *fmt,
                      ...)
@@ -32,6 +34,7 @@ int gpt_damage_found(struct gpt_damages *all, struct gpt_err *err,
     char text[sizeof(own.text)];
     va_list args;
 
+    assert(kind < GPT_N_DAMAGES);
     /* Beyond the first ones no text is made: a damaged set may have a finding a
      * token. */
     if (all && ++all->count[kind] > all->most)

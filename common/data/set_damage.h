@@ -42,9 +42,9 @@ struct gpt_damages {
 int64_t gpt_damages_total(const struct gpt_damages *all);
 
 /* Reports a finding. With `all` it is counted and handed on, and GPT_OK is
- * returned; without, it is an error: fills *err, returns GPT_EDATA. So one check
- * serves a reader, which stops at the first, and a report of all. `hint` may be
- * NULL. */
+ * returned; without, it is an error: fills *err, returns GPT_EDATA. So one
+ * check serves a reader, which stops at the first, and a report of all. `hint`
+ * may be NULL. */
 int gpt_damage_found(struct gpt_damages *all, struct gpt_err *err,
                      enum gpt_damage kind, const char *hint, const char *fmt,
                      ...) GPT_PRINTF(5, 6);

@@ -14,6 +14,9 @@ const char *gpt_shard_name(struct gpt_arena *arena, const char *name,
 /* The last "-IIIII-of-NNNNN" in a name. */
 static bool parse(const char *name, int64_t *shard, int64_t *n_shards)
 {
+    /* "-00002-of-00008": fixed width, so that the order of the bytes is the
+     * order of the numbers. The last one in a name counts, as a prefix may
+     * itself be of a shard. */
     enum { LENGTH = 15 };
     int i, of, end;
     for (size_t at = strlen(name); at-- > 0;) {
@@ -29,6 +32,9 @@ static bool parse(const char *name, int64_t *shard, int64_t *n_shards)
     return false;
 }
 
+/* Names are expected in rising order, which is that of the documents. One that
+ * is out of order is reported before one that is missing: it mostly is the
+ * reason. */
 int64_t gpt_shards_gap(const char *const *names, int64_t n, int64_t *n_shards,
                        const char **what)
 {
