@@ -32,7 +32,8 @@ struct dump {
 };
 
 /* Writes a word. The output is buffered, so that this costs no system call. */
-static int put(const struct dump *d, const char *text, struct gpt_err *err)
+static int put_string(const struct dump *d, const char *text,
+                      struct gpt_err *err)
 {
     return gpt_out_write(d->out, text, strlen(text), err);
 }
@@ -96,12 +97,12 @@ static int put_sequence(struct dump *d, int64_t i, bool last,
         n -= id == gpt_tokenizer_eod(tok);
     }
     if (d->jsonl)
-        GPT_TRY(put(d, tok ? "\"" : "[", err));
+        GPT_TRY(put_string(d, tok ? "\"" : "[", err));
     GPT_TRY(put_tokens(d, i, n, err));
     if (!d->jsonl)
         return GPT_OK;
     GPT_TRY(gpt_json_text_end(&d->json, d->out, err));
-    return put(d, tok ? "\"" : "]", err);
+    return put_string(d, tok ? "\"" : "]", err);
 }
 
 /* "file":"...","line":17,"offset":1234, or file:17 and a tab. */
@@ -116,10 +117,10 @@ static int put_source(struct dump *d, int64_t document, struct gpt_err *err)
         return s.line ? gpt_out_printf(d->out, err, "%s:%u\t", path, s.line)
                       : gpt_out_printf(d->out, err, "%s@%" PRIu64 "\t", path,
                                        s.offset);
-    GPT_TRY(put(d, "\"file\":\"", err));
+    GPT_TRY(put_string(d, "\"file\":\"", err));
     GPT_TRY(gpt_json_text_add(&d->json, d->out, path, strlen(path), err));
     GPT_TRY(gpt_json_text_end(&d->json, d->out, err));
-    GPT_TRY(put(d, "\",", err));
+    GPT_TRY(put_string(d, "\",", err));
     if (s.line)
         GPT_TRY(gpt_out_printf(d->out, err, "\"line\":%u,", s.line));
     return gpt_out_printf(d->out, err, "\"offset\":%" PRIu64 ",", s.offset);
@@ -143,13 +144,13 @@ static int put_document(struct dump *d, int64_t document, struct gpt_err *err)
         GPT_TRY(gpt_out_printf(d->out, err, "\"%s\":%s", text ? "text" : "ids",
                                list ? "[" : ""));
     if (jsonl && first == end)
-        GPT_TRY(put(d, text ? "\"\"" : "[]", err));
+        GPT_TRY(put_string(d, text ? "\"\"" : "[]", err));
     for (int64_t i = first; i < end; i++) {
         if (i > first && (jsonl || !text))
-            GPT_TRY(put(d, jsonl ? "," : "\t", err));
+            GPT_TRY(put_string(d, jsonl ? "," : "\t", err));
         GPT_TRY(put_sequence(d, i, i + 1 == end, err));
     }
-    return put(d, list ? "]}\n" : jsonl ? "}\n" : "\n", err);
+    return put_string(d, list ? "]}\n" : jsonl ? "}\n" : "\n", err);
 }
 
 static int put_documents(struct dump *d, struct gpt_err *err)

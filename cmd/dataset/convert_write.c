@@ -141,7 +141,7 @@ static int open_file(struct gpt_out **out, const char *suffix, int64_t bytes,
     return status;
 }
 
-static int commit(struct gpt_out **out, struct gpt_err *err)
+static int commit_file(struct gpt_out **out, struct gpt_err *err)
 {
     struct gpt_out *done = *out;
 
@@ -167,8 +167,8 @@ static int write_format(const struct gpt_foreign *s, const struct format *f,
     GPT_TRY_GOTO(status, gpt_copy_bytes(data, s->part.path, s->part.offset,
                                            s->part.bytes, o, err), out);
     /* Data before index, as in write_set.c: an index never lacks its data. */
-    GPT_TRY_GOTO(status, commit(&data, err), out);
-    status = commit(&index, err);
+    GPT_TRY_GOTO(status, commit_file(&data, err), out);
+    status = commit_file(&index, err);
 out:
     gpt_out_abort(data);
     gpt_out_abort(index);

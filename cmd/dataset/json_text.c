@@ -46,7 +46,7 @@ int gpt_json_text_add(struct gpt_json_text *t, struct gpt_out *out,
             if (good == 0 && t->n < length_by_first(t->carry))
                 break;
             GPT_TRY(put_character(out, t->carry, good, err));
-            /* Of bytes that are no character the first one alone is replaced:
+            /* Only the first one of bytes that are no character is replaced:
              * a good character may begin right after it. */
             size_t used = good ? good : 1;
             t->n -= used;

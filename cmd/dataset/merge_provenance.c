@@ -31,16 +31,16 @@ struct gpt_provenance_merge {
     struct gpt_out *json, *all_sources; /* or NULL */
 };
 
-static const cJSON *field(const cJSON *o, const char *name)
+static const cJSON *field_of(const cJSON *o, const char *name)
 {
     return cJSON_GetObjectItemCaseSensitive(o, name);
 }
 
 /* A JSON is a file that may have been edited: a field of another kind counts as
  * 0. */
-static double number(const cJSON *o, const char *name)
+static double number_of(const cJSON *o, const char *name)
 {
-    const cJSON *v = field(o, name);
+    const cJSON *v = field_of(o, name);
 
     return cJSON_IsNumber(v) ? v->valuedouble : 0;
 }
@@ -55,7 +55,7 @@ static bool copy_common(const struct gpt_provenance_merge *m)
                                         "tokenizer"};
 
     for (size_t i = 0; i < GPT_COUNT(names); i++) {
-        const cJSON *v = field(m->parts[0], names[i]);
+        const cJSON *v = field_of(m->parts[0], names[i]);
 
         if (v && !cJSON_AddItemToObject(m->root, names[i],
                                         cJSON_Duplicate(v, true)))
@@ -75,15 +75,15 @@ static bool add_sums(const struct gpt_provenance_merge *m)
         double sum = 0;
 
         for (int64_t k = 0; k < m->n; k++)
-            sum += number(m->parts[k], names[i]);
+            sum += number_of(m->parts[k], names[i]);
         if (!cJSON_AddNumberToObject(m->root, names[i], sum))
             return false;
     }
     /* This is the ratio of the sums, not the mean of the ratios. */
-    double tokens = number(m->root, "tokens");
+    double tokens = number_of(m->root, "tokens");
     return cJSON_AddNumberToObject(
         m->root, "bytes_per_token",
-        tokens > 0 ? number(m->root, "text_bytes") / tokens : 0);
+        tokens > 0 ? number_of(m->root, "text_bytes") / tokens : 0);
 }
 
 /* Rows of all parts that begin at the same length become one. Buckets are taken
@@ -99,9 +99,9 @@ static bool add_lengths(const struct gpt_provenance_merge *m)
         for (int64_t k = 0; k < m->n; k++) {
             const cJSON *row;
 
-            cJSON_ArrayForEach(row, field(m->parts[k], "lengths"))
-                if (number(row, "from") == from)
-                    sum += number(row, "documents");
+            cJSON_ArrayForEach(row, field_of(m->parts[k], "lengths"))
+                if (number_of(row, "from") == from)
+                    sum += number_of(row, "documents");
         }
         if (sum == 0)
             continue;
@@ -126,7 +126,8 @@ static bool add_bad_lines(const struct gpt_provenance_merge *m)
         double sum = 0;
 
         for (int64_t k = 0; k < m->n; k++)
-            sum += number(field(m->parts[k], "bad_lines"), gpt_bad_word(kind));
+            sum += number_of(field_of(m->parts[k], "bad_lines"),
+                             gpt_bad_word(kind));
         if (sum > 0)
             good = cJSON_AddNumberToObject(all, gpt_bad_word(kind), sum);
     }
@@ -142,7 +143,7 @@ static bool join_lists(const struct gpt_provenance_merge *m, const char *name)
     for (int64_t k = 0; good && k < m->n; k++) {
         const cJSON *item;
 
-        cJSON_ArrayForEach(item, field(m->parts[k], name))
+        cJSON_ArrayForEach(item, field_of(m->parts[k], name))
             good = good &&
                    cJSON_AddItemToArray(all, cJSON_Duplicate(item, true));
     }
@@ -159,7 +160,7 @@ static bool add_parts(const struct gpt_provenance_merge *m,
 
     for (int64_t k = 0; good && k < m->n; k++) {
         cJSON *part = cJSON_CreateObject();
-        const cJSON *command = field(m->parts[k], "command");
+        const cJSON *command = field_of(m->parts[k], "command");
 
         good = cJSON_AddItemToArray(all, part) &&
                cJSON_AddStringToObject(part, "set", sets[k]) &&
@@ -176,8 +177,8 @@ static void compare_tokenizers(const struct gpt_provenance_merge *m,
                                const char *const *sets)
 {
     for (int64_t k = 1; k < m->n; k++)
-        if (!cJSON_Compare(field(m->parts[0], "tokenizer"),
-                           field(m->parts[k], "tokenizer"), true))
+        if (!cJSON_Compare(field_of(m->parts[0], "tokenizer"),
+                           field_of(m->parts[k], "tokenizer"), true))
             gpt_warn("%s: made with another tokenizer than %s", sets[k],
                      sets[0]);
 }
@@ -239,7 +240,7 @@ static int write_sources(struct gpt_provenance_merge *m, struct gpt_err *err)
                           GPT_SOURCES_HEADER, err));
     for (int64_t k = 0; k < m->n; k++) {
         GPT_TRY(shift_sources(m->all_sources, m->sources[k], shift, err));
-        shift += (uint32_t)cJSON_GetArraySize(field(m->parts[k], "inputs"));
+        shift += (uint32_t)cJSON_GetArraySize(field_of(m->parts[k], "inputs"));
     }
     return GPT_OK;
 }

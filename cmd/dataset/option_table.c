@@ -92,7 +92,7 @@ static void collect_rows(struct collection *c)
                 heading = row->help;
                 add_heading(c, heading);
             } else {
-                assert(heading); /* every row stands below one */
+                assert(heading); /* every row is below one */
                 add_row(c, row, heading, 1U << i);
             }
         }

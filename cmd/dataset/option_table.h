@@ -1,5 +1,5 @@
 /* The option table of gpt-dataset, made of the rows of its commands: a row that
- * several commands take stands there once, and its help names them. */
+ * several commands take is there once, and its help names them. */
 #ifndef GPT_CMD_DATASET_OPTION_TABLE_H
 #define GPT_CMD_DATASET_OPTION_TABLE_H
 

@@ -43,7 +43,7 @@ static void keep_first(void *user, enum gpt_damage kind,
     r->first[kind] = *err;
 }
 
-static bool has(const struct repair *r, enum gpt_damage kind)
+static bool has_damage(const struct repair *r, enum gpt_damage kind)
 {
     return r->damages.count[kind] > 0;
 }
@@ -62,23 +62,24 @@ static int refuse_hopeless(const struct repair *r, bool readable,
 {
     /* A type that is refused is not in r->idx: its code is read from the
      * header. */
-    uint8_t code = has(r, GPT_DAMAGE_DTYPE) ? r->set.image[17] : 0;
+    uint8_t code = has_damage(r, GPT_DAMAGE_DTYPE) ? r->set.image[17] : 0;
 
-    if (has(r, GPT_DAMAGE_HEADER))
+    if (has_damage(r, GPT_DAMAGE_HEADER))
         return refuse(r, GPT_DAMAGE_HEADER, "nothing else can be read", err);
     if (code == 6 || code == 7)
         return refuse(r, GPT_DAMAGE_DTYPE, "floating values are no tokens",
                       err);
     if (!readable)
         return refuse(r, GPT_DAMAGE_DTYPE, "no type fits the .bin", err);
-    if (has(r, GPT_DAMAGE_LENGTH))
+    if (has_damage(r, GPT_DAMAGE_LENGTH))
         return refuse(r, GPT_DAMAGE_LENGTH, "the length is not known", err);
-    if (has(r, GPT_DAMAGE_IDX_SIZE) &&
+    if (has_damage(r, GPT_DAMAGE_IDX_SIZE) &&
         /* A multimodal set has a byte a sequence after its documents. */
         r->set.image_bytes == GPT_IDX_HEADER + 13 * r->idx.n_sequences +
                                   8 * (r->idx.n_documents + 1))
         return refuse(r, GPT_DAMAGE_IDX_SIZE, "the set is multimodal", err);
-    if (has(r, GPT_DAMAGE_EOD_LENGTH) && has(r, GPT_DAMAGE_DOCUMENT))
+    if (has_damage(r, GPT_DAMAGE_EOD_LENGTH) &&
+        has_damage(r, GPT_DAMAGE_DOCUMENT))
         return refuse(r, GPT_DAMAGE_DOCUMENT, "lengths are wrong as well", err);
     return GPT_OK;
 }
@@ -110,9 +111,9 @@ static int new_documents(struct repair *r, int64_t kept, const char *what,
 
 static int repair_documents(struct repair *r, struct gpt_err *err)
 {
-    if (has(r, GPT_DAMAGE_DOCUMENT))
+    if (has_damage(r, GPT_DAMAGE_DOCUMENT))
         return new_documents(r, 0, "documents are in disorder", err);
-    if (has(r, GPT_DAMAGE_DOCUMENTS))
+    if (has_damage(r, GPT_DAMAGE_DOCUMENTS))
         return new_documents(r, 1, "documents are missing", err);
     return GPT_OK;
 }
@@ -185,11 +186,11 @@ static int count_eod(struct repair *r, struct gpt_err *err)
  * end a document, or more by anything else. */
 static int repair_lengths(struct repair *r, struct gpt_err *err)
 {
-    if (has(r, GPT_DAMAGE_BIN_SHORT))
+    if (has_damage(r, GPT_DAMAGE_BIN_SHORT))
         drop_tail(r);
-    if (has(r, GPT_DAMAGE_EOD_LENGTH))
+    if (has_damage(r, GPT_DAMAGE_EOD_LENGTH))
         GPT_TRY(count_eod(r, err));
-    if (has(r, GPT_DAMAGE_BIN_LONG))
+    if (has_damage(r, GPT_DAMAGE_BIN_LONG))
         gpt_warn("%s: bytes of the .bin after the last sequence are dropped",
                  r->path);
     int64_t tokens = 0;
@@ -208,10 +209,10 @@ static void report_rebuilt(const struct repair *r)
 
     if (pointers > 0)
         gpt_warn("%s: %" PRId64 " pointers were wrong", r->path, pointers);
-    if (has(r, GPT_DAMAGE_DTYPE))
+    if (has_damage(r, GPT_DAMAGE_DTYPE))
         gpt_warn("%s: the type is %s by the size of the .bin", r->path,
                  gpt_dtype_name(r->idx.dtype));
-    if (has(r, GPT_DAMAGE_IDX_SIZE))
+    if (has_damage(r, GPT_DAMAGE_IDX_SIZE))
         gpt_warn("%s: bytes after the document indices are dropped", r->path);
 }
 

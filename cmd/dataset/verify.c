@@ -230,7 +230,7 @@ static int add_kind(struct gpt_listing *l, const struct findings *f,
     int64_t shown = 0;
 
     for (size_t i = 0; i < f->n; i++) {
-        /* The list is in the order of the file; here findings of a kind stand
+        /* The list is in the order of the file; here findings of a kind are
          * together. */
         if (f->items[i].kind != kind)
             continue;

@@ -15,7 +15,7 @@
 enum { MAX_WORKERS = 1024, CHUNK_BYTES = 1 << 18 };
 
 /* How many more chunks may be in flight where the input is decompressed: that
- * continues while a vocabulary loads and nobody takes them, and the slowest
+ * continues while a vocabulary loads and no worker takes them, and the slowest
  * vocabulary takes about that many chunks of time. What lies plain on disk need
  * not be read early. */
 enum { AHEAD = 32 };
@@ -245,7 +245,7 @@ static void fill_stream(struct gpt_chunk_stream *s,
     s->n_workers =
         (size_t)gpt_max_i64(1, gpt_min_i64(o->workers, MAX_WORKERS));
     /* One in the hands of each worker, one waiting for it, and some that wait
-     * for the writer behind a slow one. */
+     * for a slow one to be written. */
     s->n_slots = 2 * s->n_workers + 4 + AHEAD;
     pthread_mutex_init(&s->lock, NULL);
 }

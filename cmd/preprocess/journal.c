@@ -166,7 +166,8 @@ out:
     return add_line(j, run, err);
 }
 
-/* Beside the outputs: who copies or removes these sees it. */
+/* The journal is beside the outputs, where it is seen when these are copied or
+ * removed. */
 static int name_journal(struct gpt_journal *j, struct gpt_err *err)
 {
     size_t n = strlen(j->about.o->output_prefix) + sizeof ".resume";

@@ -164,7 +164,7 @@ static int encode_line(struct gpt_line_chunk_worker *w,
     return GPT_OK;
 }
 
-/* ---- marks: a bad line leaves nothing behind ---- */
+/* ---- marks: a bad line leaves no tokens ---- */
 
 static void mark_key(struct gpt_line_chunk_key *key)
 {

@@ -1,6 +1,6 @@
 /* The files of a run: a data set a key, what is beside it, and the bad lines;
  * see output.h. With a point to resume from they are PATH.part files, which a
- * stopped run leaves behind: what was written after the point is cut off when
+ * stopped run leaves: what was written after the point is cut off when
  * they are opened again. Start at gpt_outputs_open().
  *
  *     PREFIX_KEY_document.bin, .idx        the data set

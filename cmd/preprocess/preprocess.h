@@ -1,7 +1,7 @@
 /* From JSON lines to indexed data sets: one reader, any number of workers that
- * tokenize, and a writer that keeps the order of the input. What comes out does
- * not depend on the number of workers or the size of chunks; memory is bounded
- * by the chunks in flight and the longest line. */
+ * tokenize, and a writer that keeps the order of the input. The output does not
+ * depend on the number of workers or the size of chunks; memory is bounded by
+ * the chunks in flight and the longest line. */
 #ifndef GPT_CMD_PREPROCESS_PREPROCESS_H
 #define GPT_CMD_PREPROCESS_PREPROCESS_H
 
@@ -31,8 +31,8 @@ struct gpt_preprocess_stats {
  * them. */
 struct gpt_preprocess_limits {
     int64_t line;      /* bytes, of a file that is shorter; default 4 GiB */
-    int64_t sequence;  /* tokens; default 2^31 - 2, which is as far as an index
-                          can count with an end behind them */
+    int64_t sequence;  /* tokens; default 2^31 - 2, the most that an index
+                          can count with an end after them */
     int64_t long_line; /* bytes; from here on a line is read while no other
                           chunk is in memory; default 16 MiB */
 };

@@ -42,7 +42,7 @@ struct gpt_blend {
     int64_t *taken;   /* (n) samples that each data set gives */
 };
 
-/* Sample t comes from the data set that lags most behind weight * t. */
+/* Sample t comes from the data set whose count is furthest below weight * t. */
 int gpt_blend_build(struct gpt_blend *blend, const double *weight, int64_t n,
                     int64_t size, struct gpt_err *err) GPT_MUST_USE;
 void gpt_blend_free(struct gpt_blend *blend);

@@ -49,10 +49,10 @@ static int64_t scan_sets(const struct gpt_blend_order *o, int64_t t)
     double most = lag_of(o, 0, t);
 
     for (int64_t i = 1; i < o->n; i++) {
-        double behind = lag_of(o, i, t);
+        double lag = lag_of(o, i, t);
 
-        if (behind > most) {
-            most = behind;
+        if (lag > most) {
+            most = lag;
             best = i;
         }
     }

@@ -304,7 +304,7 @@ static int check_options(const struct gpt_corpus_options *o,
 /* ---- digest ---- */
 
 /* Order matters: a digest of (a, b) is another one than that of (b, a). */
-static uint64_t mix(uint64_t h, uint64_t v)
+static uint64_t mix_in(uint64_t h, uint64_t v)
 {
     uint8_t bytes[8];
 
@@ -330,23 +330,23 @@ static uint64_t digest_member(uint64_t h, const struct member *m)
 
     /* The weight enters bit for bit: the order depends on its last bit. */
     memcpy(&weight, &m->weight, sizeof(weight));
-    h = mix(h, gpt_fnv1a(last_component(gpt_indexed_prefix(m->set))));
-    h = mix(h, (uint64_t)n);
-    h = mix(h, (uint64_t)gpt_indexed_n_tokens(m->set));
-    h = mix(h, gpt_crc32c(0, gpt_indexed_lengths(m->set), 4 * (size_t)n));
-    h = mix(h, (uint64_t)m->begin);
-    h = mix(h, (uint64_t)m->end);
-    h = mix(h, (uint64_t)plan->n);
-    h = mix(h, (uint64_t)plan->n_before);
-    return mix(h, weight);
+    h = mix_in(h, gpt_fnv1a(last_component(gpt_indexed_prefix(m->set))));
+    h = mix_in(h, (uint64_t)n);
+    h = mix_in(h, (uint64_t)gpt_indexed_n_tokens(m->set));
+    h = mix_in(h, gpt_crc32c(0, gpt_indexed_lengths(m->set), 4 * (size_t)n));
+    h = mix_in(h, (uint64_t)m->begin);
+    h = mix_in(h, (uint64_t)m->end);
+    h = mix_in(h, (uint64_t)plan->n);
+    h = mix_in(h, (uint64_t)plan->n_before);
+    return mix_in(h, weight);
 }
 
 /* The digest of the first split in use. It is built from what the order depends
  * on, not from what was asked for: a longer run that needs no further epoch
  * keeps it. */
-static uint64_t digest(const struct gpt_corpus *c)
+static uint64_t digest_corpus(const struct gpt_corpus *c)
 {
-    uint64_t h = mix(mix(1, (uint64_t)c->seq_length), c->seed);
+    uint64_t h = mix_in(mix_in(1, (uint64_t)c->seq_length), c->seed);
 
     for (int k = 0; k < GPT_N_SPLITS; k++) {
         const struct split *s = &c->split[k];
@@ -384,7 +384,7 @@ int gpt_corpus_open(struct gpt_corpus **out,
     }
     /* It is only needed while sets are opened. */
     c->impl = NULL; /* the caller's */
-    c->digest = digest(c);
+    c->digest = digest_corpus(c);
     *out = c;
     return GPT_OK;
 }

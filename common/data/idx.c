@@ -151,7 +151,7 @@ static enum gpt_dtype fitting_dtype(const struct check *c, int64_t n)
     return GPT_N_DTYPES;
 }
 
-/* Of the lengths that are not negative; -1 when it overflows. */
+/* The sum of the lengths that are not negative; -1 when it overflows. */
 static int64_t sum_lengths(const struct gpt_idx *idx)
 {
     int64_t sum = 0;

@@ -270,8 +270,8 @@ int gpt_indexed_read(const struct gpt_indexed *set, int64_t i, int64_t begin,
         if (!set->bytes)
             GPT_TRY(gpt_in_read(set->bin_file, piece, at,
                                 (size_t)(some * set->item), err));
-        /* Signed types keep their sign: an id below 0 is for the caller to
-         * refuse, who knows the vocabulary. */
+        /* Signed types keep their sign: the caller refuses an id below 0, as it
+         * knows the vocabulary. */
         int64_t good = widen(dst + done, src, some, set->idx.dtype);
         if (good != some)
             return gpt_fail(err, GPT_EDATA,

@@ -200,7 +200,8 @@ int gpt_indexed_writer_add(struct gpt_indexed_writer *w,
 enum { AS_IT_IS, WIDE, SUM_BEFORE, SUM_AFTER, NUMBER };
 
 /* `v` is the value itself, `before` the sum of those before it. */
-static int64_t value(int what, int64_t v, int64_t before, int64_t number)
+static int64_t value_to_write(int what, int64_t v, int64_t before,
+                              int64_t number)
 {
     switch (what) {
     case WIDE:
@@ -217,8 +218,9 @@ static int64_t value(int what, int64_t v, int64_t before, int64_t number)
 /* Streams n values of `from`, times `scale`, into the .idx. The scratch files
  * are read back once for each array of the index, through a buffer of fixed
  * size: memory does not grow with the set. */
-static int stream(struct gpt_indexed_writer *w, struct gpt_out *from,
-                  int64_t n, int what, int64_t scale, struct gpt_err *err)
+static int stream_values(struct gpt_indexed_writer *w, struct gpt_out *from,
+                         int64_t n, int what, int64_t scale,
+                         struct gpt_err *err)
 {
     enum { PIECE = 8192 };
     int32_t in[PIECE];
@@ -236,7 +238,7 @@ static int stream(struct gpt_indexed_writer *w, struct gpt_out *from,
         for (size_t i = 0; i < some; i++) {
             int64_t v = in[i] * scale;
 
-            out[i] = value(what, v, sum, done + (int64_t)i + 1);
+            out[i] = value_to_write(what, v, sum, done + (int64_t)i + 1);
             sum += v;
         }
         GPT_TRY(gpt_out_write(w->idx, out, some * sizeof(*out), err));
@@ -260,10 +262,11 @@ static int write_mmididx(struct gpt_indexed_writer *w, struct gpt_err *err)
     if (!gpt_idx_header(header, w->dtype, w->n_sequences, w->n_documents))
         return gpt_fail(err, GPT_EFAIL, "%s: type of tokens", w->prefix);
     GPT_TRY(gpt_out_write(w->idx, header, sizeof(header), err));
-    GPT_TRY(stream(w, w->lengths, w->n_sequences, AS_IT_IS, 1, err));
-    GPT_TRY(stream(w, w->lengths, w->n_sequences, SUM_BEFORE, item, err));
+    GPT_TRY(stream_values(w, w->lengths, w->n_sequences, AS_IT_IS, 1, err));
+    GPT_TRY(stream_values(w, w->lengths, w->n_sequences, SUM_BEFORE, item,
+                          err));
     GPT_TRY(put_word(w, 0, err));
-    return stream(w, w->documents, w->n_documents, SUM_AFTER, 1, err);
+    return stream_values(w, w->documents, w->n_documents, SUM_AFTER, 1, err);
 }
 
 /* gpt-dataset(5): sequences are items of one dimension, places count tokens. */
@@ -278,12 +281,12 @@ static int write_tntidx(struct gpt_indexed_writer *w, struct gpt_err *err)
     GPT_TRY(gpt_out_write(w->idx, "TNTIDX\0", 8, err));
     GPT_TRY(gpt_out_write(w->idx, header, sizeof(header), err));
     GPT_TRY(put_word(w, 0, err));
-    GPT_TRY(stream(w, w->lengths, n, NUMBER, 1, err));
+    GPT_TRY(stream_values(w, w->lengths, n, NUMBER, 1, err));
     GPT_TRY(put_word(w, 0, err));
-    GPT_TRY(stream(w, w->lengths, n, SUM_AFTER, 1, err));
-    GPT_TRY(stream(w, w->lengths, n, WIDE, 1, err));
+    GPT_TRY(stream_values(w, w->lengths, n, SUM_AFTER, 1, err));
+    GPT_TRY(stream_values(w, w->lengths, n, WIDE, 1, err));
     GPT_TRY(put_word(w, 0, err));
-    return stream(w, w->documents, w->n_documents, SUM_AFTER, 1, err);
+    return stream_values(w, w->documents, w->n_documents, SUM_AFTER, 1, err);
 }
 
 /* A sequence without the end of its document would belong to no document, and

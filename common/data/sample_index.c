@@ -68,8 +68,8 @@ static void fill_documents(uint32_t *document,
 /* Row k + 1 lies seq_length tokens after row k. A sample takes one token more
  * than the distance, so a row never points past the end of a document: where
  * sample k took a document to its end, row k + 1 is its last token. */
-static void walk(struct gpt_samples *s,
-                 const struct gpt_samples_source *source)
+static void fill_starts(struct gpt_samples *s,
+                        const struct gpt_samples_source *source)
 {
     enum { AHEAD = 32 }; /* visits are in random order */
     /* Documents are taken in the order of `document`; a sample may begin in the
@@ -166,7 +166,7 @@ int gpt_samples_build(struct gpt_samples *s,
     int64_t early = (s->plan.epochs - last) * (source->end - source->begin);
     fill_documents(s->document, source, s->plan.epochs - last, &mt);
     fill_documents(s->document + early, source, last, &mt);
-    walk(s, source);
+    fill_starts(s, source);
     fill_shuffle(s, &mt);
     return GPT_OK;
 fail:
