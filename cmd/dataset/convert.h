@@ -1,9 +1,9 @@
 /* Data sets of other programs, read and written: the tokens stay the same
- * bytes, only what stands beside them changes. Start at gpt_convert_set(). */
+ * bytes, only what is beside them changes. Start at gpt_convert_set(). */
 #ifndef GPT_CMD_DATASET_CONVERT_H
 #define GPT_CMD_DATASET_CONVERT_H
 
-#include "cmd/dataset/assemble.h"
+#include "cmd/dataset/write_set.h"
 
 enum gpt_set_format {
     GPT_SET_MMIDIDX, /* PREFIX.bin, PREFIX.idx: gpt-dataset(5) */
@@ -14,8 +14,8 @@ enum gpt_set_format {
     GPT_N_SET_FORMATS
 };
 
-/* What a set of any format comes to; one part, all of its tokens. Opened by
- * gpt_foreign_open(), which checks everything that it hands on. */
+/* A set of any format, read as one part with all of its tokens. What
+ * gpt_foreign_open() leaves here is checked. */
 struct gpt_foreign {
     enum gpt_set_format format;
     enum gpt_dtype dtype;
@@ -35,7 +35,7 @@ void gpt_foreign_close(struct gpt_foreign *s);
 
 /* Writes options->prefix in a format. GPT_EDATA when that cannot hold it. */
 int gpt_convert_set(const struct gpt_foreign *s, enum gpt_set_format to,
-                const struct gpt_assemble_options *options,
+                const struct gpt_write_set_options *options,
                 struct gpt_err *err) GPT_MUST_USE;
 
 /* llm.c: 256 words of 32 bits before the tokens. */

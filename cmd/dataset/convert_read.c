@@ -1,12 +1,14 @@
 /* Reads data sets of every format that convert.h knows. All become one part:
- * lengths as int32, document indices as int64. Start at gpt_foreign_open(), at
- * the end. */
+ * lengths as int32, document indices as int64. Only MMIDIDX has these in its
+ * file; the other formats are checked value by value while they are made, as
+ * what comes out of here is trusted. Start at gpt_foreign_open(), at the
+ * end. */
 #include "cmd/dataset/convert.h"
 
 #include "base/memory.h"
 #include "base/num.h"
+#include "cmd/dataset/untrusted.h"
 #include "data/indexed.h"
-#include "cmd/dataset/verify.h"
 
 #include <inttypes.h>
 
@@ -17,6 +19,8 @@ static int64_t item_of(const struct gpt_foreign *s)
     return (int64_t)gpt_dtype_bytes(s->dtype);
 }
 
+/* Makes room for the arrays of a format that does not have them as they are;
+ * n_documents < 0: document indices are used where they lie. */
 static int new_arrays(struct gpt_foreign *s, int64_t n_sequences,
                       int64_t n_documents, struct gpt_err *err)
 {
@@ -32,7 +36,7 @@ static int new_arrays(struct gpt_foreign *s, int64_t n_sequences,
     return GPT_OK;
 }
 
-/* Length of sequence i, read at `at` of the index. */
+/* Sets the length of sequence i, read at byte `at` of the index. */
 static int set_length(struct gpt_foreign *s, int64_t i, int64_t length,
                       int64_t at, struct gpt_err *err)
 {
@@ -45,6 +49,8 @@ static int set_length(struct gpt_foreign *s, int64_t i, int64_t length,
     return GPT_OK;
 }
 
+/* Refuses a file that does not hold exactly the tokens of its index: no format
+ * but this says how many there are, and a wrong type shows here first. */
 static int check_size(const struct gpt_foreign *s, int64_t tokens,
                       struct gpt_err *err)
 {
@@ -73,7 +79,17 @@ static int read_mmididx(struct gpt_foreign *s, const char *prefix,
     return GPT_OK;
 }
 
-/* ---- TNTIDX ---- */
+/* ---- TNTIDX ----
+ *
+ *     0   "TNTIDX\0\0"
+ *     8   version (1), dtype code, bytes of an element, N, L, D: six words
+ *     56  dims (N + 1): which of the sizes are those of item i
+ *         data (N + 1): tokens before item i
+ *         sizes (L):    tokens of an item in each of its dimensions
+ *         documents (D): items before each document, and N at the end
+ *
+ * An item could have several dimensions. A sequence of tokens has one, so that
+ * L is N and dims counts up; what is otherwise is no data set of tokens. */
 
 struct tntidx {
     const uint8_t *image;
@@ -81,6 +97,9 @@ struct tntidx {
     int64_t dims_at, data_at, sizes_at, documents_at;
 };
 
+/* Checks the header before an array is looked at. The counts come from the
+ * file: they are compared to the words that it has, and only then added or
+ * multiplied. */
 static int tntidx_header(struct gpt_foreign *s, struct tntidx *t,
                          struct gpt_err *err)
 {
@@ -104,6 +123,7 @@ static int tntidx_header(struct gpt_foreign *s, struct tntidx *t,
         return gpt_fail(err, GPT_EDATA, "%s:24: element size is %" PRIu64
                         ", that of type %s is %zu", s->index_path, field[2],
                         gpt_dtype_name(s->dtype), gpt_dtype_bytes(s->dtype));
+    /* All arrays are words of 8 bytes: their number follows from the size. */
     uint64_t words = (uint64_t)(size - GPT_TNTIDX_HEADER) / 8;
     bool fits = size % 8 == 0 && field[3] < words / 2 && field[4] <= words &&
                 field[5] <= words &&
@@ -123,11 +143,14 @@ static int tntidx_header(struct gpt_foreign *s, struct tntidx *t,
     return GPT_OK;
 }
 
+/* No array of the file is aligned by more than chance. */
 static int64_t word(const struct tntidx *t, int64_t at, int64_t i)
 {
     return gpt_idx_i64(t->image + at, i);
 }
 
+/* Takes the sizes as lengths, after the offsets agreed with them: the tokens
+ * must lie in the file without gaps, as nothing else is copied. */
 static int tntidx_items(struct gpt_foreign *s, const struct tntidx *t,
                         struct gpt_err *err)
 {
@@ -153,6 +176,7 @@ static int tntidx_items(struct gpt_foreign *s, const struct tntidx *t,
     return check_size(s, end, err);
 }
 
+/* Document indices are used where they lie in the mapped file. */
 static int tntidx_documents(struct gpt_foreign *s, const struct tntidx *t,
                             struct gpt_err *err)
 {
@@ -187,10 +211,14 @@ static int read_tntidx(struct gpt_foreign *s, struct gpt_err *err)
     return tntidx_documents(s, &t, err);
 }
 
-/* ---- .ds ---- */
-
+/* ---- .ds ----
+ *
+ * PREFIX.ds has the tokens and nothing else; PREFIX.ds.index has the end of
+ * each document in tokens, a word each. Neither has a magic: a foreign file
+ * with such a name is only refused because the sizes do not agree. */
 /* A document ends where the index says, in tokens. The index does not say what
- * a token is: two bytes or four, whichever makes the sizes agree. */
+ * a token is: two bytes or four, whichever makes the sizes agree. An empty file
+ * agrees with both, and is taken for two. */
 static int read_ds(struct gpt_foreign *s, struct gpt_err *err)
 {
     const uint8_t *ends;
@@ -201,6 +229,7 @@ static int read_ds(struct gpt_foreign *s, struct gpt_err *err)
     if (size % 8 != 0)
         return gpt_fail(err, GPT_EDATA, "%s: size is %" PRId64
                         " bytes, must be a multiple of 8", s->index_path, size);
+    /* The last end is the number of all tokens. */
     int64_t tokens = n > 0 ? gpt_idx_i64(ends, n - 1) : 0;
     s->part.bytes = gpt_in_size(s->data);
     s->dtype = tokens > 0 && s->part.bytes / 4 == tokens ? GPT_I32 : GPT_U16;
@@ -222,9 +251,14 @@ static int read_ds(struct gpt_foreign *s, struct gpt_err *err)
     return GPT_OK;
 }
 
-/* ---- llm.c ---- */
-
-/* Documents end after `eod`; without, all tokens are one. */
+/* ---- llm.c ----
+ *
+ * 256 words of 32 bits, of which magic, version and the number of tokens are
+ * used, then the tokens. The magic tells 16 bits from 32. The file does not say
+ * where documents end: only the token that ends them does. */
+/* Cuts documents after each `eod`, in two passes, as their number is needed for
+ * the arrays; without an eod all tokens are one document. The last document
+ * need not end with it. */
 static int cut_llmc(struct gpt_foreign *s, const uint8_t *tokens, int64_t n,
                     int64_t eod, struct gpt_err *err)
 {
@@ -265,9 +299,11 @@ static int read_llmc(struct gpt_foreign *s, int64_t eod, struct gpt_err *err)
     s->dtype = magic == GPT_LLMC_U16 ? GPT_U16 : GPT_I32;
     s->part.offset = GPT_LLMC_HEADER;
     s->part.bytes = size - GPT_LLMC_HEADER;
+    /* The header counts in 32 bits, and the file must hold exactly so many
+     * tokens: no trailing bytes are taken for tokens. */
     if (count > INT32_MAX || s->part.bytes != count * item_of(s))
         return gpt_fail(err, GPT_EDATA, "%s:8: number of tokens is %" PRIu32
-                        ", the file has %" PRId64 " bytes of type %s behind its"
+                        ", the file has %" PRId64 " bytes of type %s after its"
                         " header", s->data_path, count, s->part.bytes,
                         gpt_dtype_name(s->dtype));
     return cut_llmc(s, image + GPT_LLMC_HEADER, count, eod, err);
@@ -281,13 +317,15 @@ static int name_files(struct gpt_foreign *s, const char *prefix,
     gpt_free(s->data_path);
     gpt_free(s->index_path);
     s->data_path = s->index_path = NULL;
-    GPT_TRY(gpt_prefixed(&s->data_path, prefix, data, err));
-    GPT_TRY(gpt_prefixed(&s->index_path, prefix, index, err));
+    GPT_TRY(gpt_join_name(&s->data_path, prefix, data, err));
+    GPT_TRY(gpt_join_name(&s->index_path, prefix, index, err));
     s->part.path = s->data_path;
     s->part.idx_path = s->index_path;
     return GPT_OK;
 }
 
+/* The name alone leaves two formats open, TNTIDX and MMIDIDX, which their first
+ * bytes tell. A .bin without an index can only be llm.c's. */
 static int open_any(struct gpt_foreign *s, const char *prefix, int64_t eod,
                     struct gpt_err *err)
 {
@@ -298,12 +336,15 @@ static int open_any(struct gpt_foreign *s, const char *prefix, int64_t eod,
         GPT_TRY(gpt_in_open(&s->index, s->index_path, err));
         if (gpt_in_size(s->index) >= (int64_t)sizeof(magic))
             GPT_TRY(gpt_in_read(s->index, magic, 0, sizeof(magic), err));
+        /* Anything else is left to the reader of MMIDIDX, whose messages say
+         * what is wrong with it. */
         bool legacy = memcmp(magic, "TNTIDX\0", 8) == 0;
         s->format = legacy ? GPT_SET_TNTIDX : GPT_SET_MMIDIDX;
         return legacy ? read_tntidx(s, err) : read_mmididx(s, prefix, err);
     }
     if (gpt_path_exists(s->data_path)) {
         s->format = GPT_SET_LLMC;
+        /* Without an index only the .bin is an input. */
         s->part.idx_path = NULL;
         GPT_TRY(gpt_in_open(&s->data, s->data_path, err));
         return read_llmc(s, eod, err);

@@ -1,5 +1,10 @@
 /* Writes data sets of every format that convert.h knows. Each is a row of
- * `formats`: names, what stands before the tokens, what stands in the index. */
+ * `formats`: the names of its files, what is written before the tokens, what is
+ * written into the index. A new format is a row here and a reader in
+ *  convert_read.c.
+ *
+ * Both files are complete before the first gets its name; a set that the format
+ * cannot hold leaves none. */
 #include "cmd/dataset/convert.h"
 
 #include "base/memory.h"
@@ -7,6 +12,7 @@
 
 #include <inttypes.h>
 
+/* All arrays of these formats are 64-bit words; the output is buffered. */
 static int put_word(struct gpt_out *out, uint64_t v, struct gpt_err *err)
 {
     uint8_t word[8];
@@ -22,6 +28,9 @@ static int64_t n_tokens(const struct gpt_foreign *s)
 
 /* ---- TNTIDX ---- */
 
+/* Header, then where each item's dimensions begin (item i has the i-th size
+ * alone), where its tokens begin, its size, and the documents. Places count
+ * tokens; the writer of Megatron-LM counted no bytes here. */
 static int tntidx_index(struct gpt_out *out, const struct gpt_foreign *s,
                         struct gpt_err *err)
 {
@@ -52,6 +61,8 @@ static int tntidx_index(struct gpt_out *out, const struct gpt_foreign *s,
 
 /* ---- .ds, llm.c: two bytes or four a token ---- */
 
+/* Both formats know two widths: uint16, and 32 bits whose sign no reader asks
+ * for. */
 static int check_width(const struct gpt_foreign *s, struct gpt_err *err)
 {
     if (s->dtype == GPT_U16 || s->dtype == GPT_I32)
@@ -61,6 +72,8 @@ static int check_width(const struct gpt_foreign *s, struct gpt_err *err)
                     s->data_path, gpt_dtype_name(s->dtype));
 }
 
+/* The end of each document, in tokens from the beginning. Sequences are lost:
+ * the format has none. */
 static int ds_index(struct gpt_out *out, const struct gpt_foreign *s,
                     struct gpt_err *err)
 {
@@ -76,9 +89,11 @@ static int ds_index(struct gpt_out *out, const struct gpt_foreign *s,
     return GPT_OK;
 }
 
+/* 256 words, of which three are used: magic, version, number of tokens. */
 static int llmc_header(struct gpt_out *out, const struct gpt_foreign *s,
                        struct gpt_err *err)
 {
+    /* The words that are not used are zero, as llm.c writes them. */
     uint8_t header[GPT_LLMC_HEADER] = {0};
     bool wide = s->dtype == GPT_I32;
 
@@ -103,7 +118,7 @@ static const struct format {
     int (*write_index)(struct gpt_out *out, const struct gpt_foreign *s,
                        struct gpt_err *err);
 } formats[] = {
-    [GPT_SET_MMIDIDX] = {".bin", ".idx", NULL, NULL}, /* gpt_assemble() */
+    [GPT_SET_MMIDIDX] = {".bin", ".idx", NULL, NULL}, /* gpt_write_set() */
     [GPT_SET_TNTIDX] = {".bin", ".idx", NULL, tntidx_index},
     [GPT_SET_DS] = {".ds", ".ds.index", NULL, ds_index},
     [GPT_SET_LLMC] = {".bin", NULL, llmc_header, NULL},
@@ -112,23 +127,21 @@ static const struct format {
 /* Opens prefix + suffix, unless that is a file of the input. */
 static int open_file(struct gpt_out **out, const char *suffix, int64_t bytes,
                      const struct gpt_foreign *s,
-                     const struct gpt_assemble_options *o, struct gpt_err *err)
+                     const struct gpt_write_set_options *o, struct gpt_err *err)
 {
     char *path = NULL;
 
-    GPT_TRY(gpt_prefixed(&path, o->prefix, suffix, err));
-    int status = GPT_OK;
-    if (gpt_path_same(path, s->part.path) ||
-        (s->part.idx_path && gpt_path_same(path, s->part.idx_path)))
-        status = gpt_fail(err, GPT_EUSAGE, "the output '%s' is an input:"
-                          " inputs are never modified", path);
-    if (status == GPT_OK)
-        status = gpt_out_open(out, path, o->flags, bytes, err);
+    GPT_TRY(gpt_join_name(&path, o->prefix, suffix, err));
+    bool input = gpt_path_same(path, s->part.path) ||
+                 (s->part.idx_path && gpt_path_same(path, s->part.idx_path));
+    int status = input ? gpt_fail(err, GPT_EUSAGE, "the output '%s' is an"
+                                  " input: inputs are never modified", path)
+                       : gpt_out_open(out, path, o->flags, bytes, err);
     gpt_free(path);
     return status;
 }
 
-static int commit(struct gpt_out **out, struct gpt_err *err)
+static int commit_file(struct gpt_out **out, struct gpt_err *err)
 {
     struct gpt_out *done = *out;
 
@@ -137,7 +150,7 @@ static int commit(struct gpt_out **out, struct gpt_err *err)
 }
 
 static int write_format(const struct gpt_foreign *s, const struct format *f,
-                        const struct gpt_assemble_options *o,
+                        const struct gpt_write_set_options *o,
                         struct gpt_err *err)
 {
     struct gpt_out *data = NULL, *index = NULL;
@@ -151,10 +164,11 @@ static int write_format(const struct gpt_foreign *s, const struct format *f,
     }
     if (f->header)
         GPT_TRY_GOTO(status, f->header(data, s, err), out);
-    GPT_TRY_GOTO(status, gpt_assemble_copy(data, s->part.path, s->part.offset,
+    GPT_TRY_GOTO(status, gpt_copy_bytes(data, s->part.path, s->part.offset,
                                            s->part.bytes, o, err), out);
-    GPT_TRY_GOTO(status, commit(&data, err), out);
-    status = commit(&index, err);
+    /* Data before index, as in write_set.c: an index never lacks its data. */
+    GPT_TRY_GOTO(status, commit_file(&data, err), out);
+    status = commit_file(&index, err);
 out:
     gpt_out_abort(data);
     gpt_out_abort(index);
@@ -162,13 +176,13 @@ out:
 }
 
 int gpt_convert_set(const struct gpt_foreign *s, enum gpt_set_format to,
-                const struct gpt_assemble_options *options,
+                const struct gpt_write_set_options *options,
                 struct gpt_err *err)
 {
-    struct gpt_assemble_options o = *options;
+    struct gpt_write_set_options o = *options;
 
     if (to != GPT_SET_MMIDIDX)
         return write_format(s, &formats[to], &o, err);
     o.dtype = s->dtype;
-    return gpt_assemble(&o, &s->part, 1, err);
+    return gpt_write_set(&o, &s->part, 1, err);
 }

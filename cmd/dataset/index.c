@@ -1,14 +1,19 @@
-/* gpt-dataset index: the caches of Megatron-LM. */
-#include "cmd/dataset/commands.h"
+/* gpt-dataset index: makes the caches of Megatron-LM ahead, so that its first
+ * step need not wait for them: on many nodes rank 0 builds them while all
+ * others wait. megatron_cache.h writes the files. */
+#include "cmd/dataset/command.h"
 
 #include "base/json.h"
 #include "base/log.h"
 #include "base/num.h"
-#include "cmd/dataset/cache.h"
+#include "cmd/dataset/megatron_cache.h"
+#include "data/blend.h"
 
-/* What Megatron calls the tokenizer is a field of each description. */
+/* Reads the tokenizer's object out of a description that Megatron wrote. It is
+ * part of the digest in all file names, and its fields depend on Megatron's own
+ * classes, so that it is copied and not made. *root owns it. */
 static int read_identity(cJSON **root, const cJSON **tokenizer,
-                         const struct gpt_command_options *o,
+                         const struct gpt_dataset_options *o,
                          struct gpt_err *err)
 {
     *root = NULL;
@@ -24,7 +29,9 @@ static int read_identity(cJSON **root, const cJSON **tokenizer,
                     o->tokenizer_like);
 }
 
-static int index_split(const struct gpt_command_options *o,
+/* Writes the four files of a split. A split without a share has none, which is
+ * no failure. */
+static int index_split(const struct gpt_dataset_options *o,
                        const struct gpt_indexed *set, int split,
                        const struct gpt_cache_options *co, struct gpt_err *err)
 {
@@ -43,7 +50,32 @@ static int index_split(const struct gpt_command_options *o,
     return GPT_OK;
 }
 
-int gpt_command_index(const struct gpt_command_options *o,
+static int write_caches(const struct gpt_dataset_options *o,
+                        const char *prefix, const struct gpt_cache_options *co,
+                        struct gpt_err *err)
+{
+    struct gpt_indexed *set;
+    int status = GPT_OK;
+
+    GPT_TRY(gpt_dataset_open_set(&set, prefix, err));
+    for (int i = 0; i < o->num_samples.n; i++)
+        GPT_TRY_GOTO(status, index_split(o, set, i, co, err), out);
+out:
+    gpt_indexed_close(set);
+    return status;
+}
+
+/* The rule of the text is the library's; here it gets the option's name. */
+static int check_split(const char *text, struct gpt_err *err)
+{
+    double edge[4];
+
+    return gpt_split_parse(edge, text, err) == GPT_OK
+               ? GPT_OK
+               : gpt_context(err, "--split");
+}
+
+static int run_index(const struct gpt_dataset_options *o,
                      const char *const *sets, int n, struct gpt_err *err)
 {
     struct gpt_cache_options co = {
@@ -51,20 +83,51 @@ int gpt_command_index(const struct gpt_command_options *o,
         .split = o->split,
         .seq_length = o->seq_length,
         .seed = (uint32_t)o->seed,
-        .flags = o->out_flags,
+        .flags = o->common.force ? GPT_OUT_FORCE : 0,
     };
     cJSON *root;
 
     (void)n;
+    /* The last splits may be left out: nothing is then made for them. */
     if (o->num_samples.n < 1 || o->num_samples.n > 3)
         return gpt_fail(err, GPT_EUSAGE, "--num-samples needs one to three"
                         " numbers, of the train, valid and test split");
+    GPT_TRY(check_split(o->split, err));
     GPT_TRY(read_identity(&root, &co.tokenizer, o, err));
-    struct gpt_indexed *set;
-    int status = gpt_command_open(&set, sets[0], err);
-    for (int i = 0; i < o->num_samples.n && status == GPT_OK; i++)
-        status = index_split(o, set, i, &co, err);
-    gpt_indexed_close(set);
+    int status = write_caches(o, sets[0], &co, err);
     cJSON_Delete(root);
     return status;
 }
+
+static const struct gpt_opt options[] = {
+    GPT_DATASET_GROUP("Caches of Megatron-LM"),
+    {.kind = GPT_OPT_STRING, .name = "data-cache-path", .arg = "DIR",
+     GPT_DATASET_AT(cache_path), .flags = GPT_OPT_DIR,
+     .help = "directory to write; default: PREFIX/cache/GPTDataset_indices"},
+    {.kind = GPT_OPT_STRING, .name = "tokenizer-like", .arg = "FILE",
+     GPT_DATASET_AT(tokenizer_like), .flags = GPT_OPT_FILE,
+     .help = "a description.txt of Megatron-LM with the same tokenizer"},
+    {.kind = GPT_OPT_LIST, .name = "num-samples", .arg = "N",
+     GPT_DATASET_AT(num_samples),
+     .help = "of train, valid and test split; 0: one epoch of it"},
+    {.kind = GPT_OPT_INT, .name = "seq-length", .arg = "N",
+     GPT_DATASET_AT(seq_length), .def = "1024", .min = 1, .max = INT32_MAX,
+     .help = "tokens of a sample"},
+    {.kind = GPT_OPT_INT, .name = "seed", .arg = "N", GPT_DATASET_AT(seed),
+     .def = "1234", .min = 0, .max = UINT32_MAX,
+     .help = "of the order of samples"},
+    {.kind = GPT_OPT_STRING, .name = "split", .arg = "A,B,C",
+     GPT_DATASET_AT(split), .def = "969,30,1",
+     .help = "shares of train, valid and test"},
+};
+
+const struct gpt_dataset_command gpt_dataset_index = {
+    .name = "index",
+    .run = run_index,
+    .min_sets = 1,
+    .max_sets = 1,
+    .options = options,
+    .n_options = GPT_COUNT(options),
+    .usage = "index PREFIX --tokenizer-like FILE --num-samples N..."
+             " [--seq-length N]",
+};

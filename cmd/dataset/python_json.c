@@ -1,4 +1,5 @@
-/* JSON in Python's words; see python_json.h. */
+/* JSON as Python's json.dumps() writes it, with its default ensure_ascii: see
+ * python_json.h. */
 #include "cmd/dataset/python_json.h"
 
 #include "base/utf8.h"
@@ -18,6 +19,9 @@ static uint32_t code_point(const unsigned char *s, size_t n)
     return c;
 }
 
+/* Six characters have names; the rest of ASCII that can be printed stays; 0x7f
+ * and everything above becomes \\uXXXX, in pairs of surrogates beyond the first
+ * plane. */
 static int add_character(struct gpt_buf *b, uint32_t c)
 {
     static const char plain[] = "\"\\\b\f\n\r\t", names[] = "\"\\bfnrt";
@@ -34,8 +38,8 @@ static int add_character(struct gpt_buf *b, uint32_t c)
                           0xdc00 + (c & 0x3ff));
 }
 
-/* Bytes that are not UTF-8 are what Python makes of a file name's: lone
- * surrogates. */
+/* Bytes that are not UTF-8 become lone surrogates, as Python decodes file names
+ * (surrogateescape): a prefix may hold any bytes. */
 int gpt_python_string(struct gpt_buf *b, const char *s)
 {
     size_t left = strlen(s);
@@ -52,6 +56,8 @@ int gpt_python_string(struct gpt_buf *b, const char *s)
     return gpt_buf_add(b, "\"", 1);
 }
 
+/* repr() takes the fewest digits that read back as the same double: tried one
+ * after the other, from few. */
 int gpt_python_float(struct gpt_buf *b, double v)
 {
     char text[40];
@@ -68,6 +74,8 @@ int gpt_python_float(struct gpt_buf *b, double v)
     return gpt_buf_printf(b, "%s%s", text, whole ? ".0" : "");
 }
 
+/* cJSON holds all numbers as doubles; an integer prints as one, as it was read
+ * from text that a Python int wrote. */
 static int add_number(struct gpt_buf *b, double v)
 {
     if (v == floor(v) && fabs(v) < 0x1p53)

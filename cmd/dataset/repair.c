@@ -1,12 +1,26 @@
-/* Repairs data sets: finds out what is wrong (idx.c), makes new arrays where
- * the old ones are, has the rest copied (assemble.c). Start at gpt_repair(),
- * at the end. */
-#include "cmd/dataset/repair.h"
+/* gpt-dataset repair: makes a good data set of a damaged one. First the check
+ * of data/idx.c collects what is wrong. Each kind has its remedy:
+ *
+ *     pointer, pointer-32-bit   made anew from the lengths
+ *     dtype                     the one that makes the size of the .bin right
+ *     idx-size                  bytes after the arrays are dropped
+ *     documents-missing         the sequences after them become a document each
+ *     document-order            all sequences do
+ *     eod-length                every document's last sequence grows by a token
+ *     bin-truncated             documents that are not whole are dropped
+ *     bin-too-long              what is too much is dropped
+ *
+ * Other kinds leave open what the set was, and are refused. The damaged files
+ * are never written to. Start at repair_set() and read upwards. */
+#include "cmd/dataset/command.h"
 
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/num.h"
-#include "cmd/dataset/verify.h"
+#include "cmd/dataset/untrusted.h"
+#include "cmd/dataset/write_set.h"
+#include "data/idx.h"
+#include "data/set_damage.h"
 
 #include <inttypes.h>
 
@@ -14,21 +28,22 @@ struct repair {
     struct gpt_untrusted set;
     struct gpt_idx idx;
     struct gpt_damages damages;
-    struct gpt_err first[GPT_N_DAMAGES]; /* finding of each kind */
+    struct gpt_err first[GPT_N_DAMAGES]; /* the first finding of each kind */
     struct gpt_set_range part;
     uint8_t *lengths, *documents; /* new ones, or NULL */
     const char *path;             /* of the .idx, for messages */
 };
 
-static void remember(void *user, enum gpt_damage kind,
-                     const struct gpt_err *err)
+/* gpt_damages.found */
+static void keep_first(void *user, enum gpt_damage kind,
+                       const struct gpt_err *err)
 {
     struct repair *r = user;
 
     r->first[kind] = *err;
 }
 
-static bool has(const struct repair *r, enum gpt_damage kind)
+static bool has_damage(const struct repair *r, enum gpt_damage kind)
 {
     return r->damages.count[kind] > 0;
 }
@@ -40,32 +55,40 @@ static int refuse(const struct repair *r, enum gpt_damage kind, const char *why,
     return gpt_hint(err, "this cannot be repaired: %s", why);
 }
 
-/* What is not known cannot be made up. */
+/* Refuses damage that leaves open what the set was: a guess would be a set that
+ * looks good and holds other tokens. */
 static int refuse_hopeless(const struct repair *r, bool readable,
                            struct gpt_err *err)
 {
-    uint8_t code = has(r, GPT_DAMAGE_DTYPE) ? r->set.image[17] : 0;
+    /* A type that is refused is not in r->idx: its code is read from the
+     * header. */
+    uint8_t code = has_damage(r, GPT_DAMAGE_DTYPE) ? r->set.image[17] : 0;
 
-    if (has(r, GPT_DAMAGE_HEADER))
+    if (has_damage(r, GPT_DAMAGE_HEADER))
         return refuse(r, GPT_DAMAGE_HEADER, "nothing else can be read", err);
     if (code == 6 || code == 7)
         return refuse(r, GPT_DAMAGE_DTYPE, "floating values are no tokens",
                       err);
     if (!readable)
         return refuse(r, GPT_DAMAGE_DTYPE, "no type fits the .bin", err);
-    if (has(r, GPT_DAMAGE_LENGTH))
+    if (has_damage(r, GPT_DAMAGE_LENGTH))
         return refuse(r, GPT_DAMAGE_LENGTH, "the length is not known", err);
-    if (has(r, GPT_DAMAGE_IDX_SIZE) &&
+    if (has_damage(r, GPT_DAMAGE_IDX_SIZE) &&
+        /* A multimodal set has a byte a sequence after its documents. */
         r->set.image_bytes == GPT_IDX_HEADER + 13 * r->idx.n_sequences +
                                   8 * (r->idx.n_documents + 1))
         return refuse(r, GPT_DAMAGE_IDX_SIZE, "the set is multimodal", err);
-    if (has(r, GPT_DAMAGE_EOD_LENGTH) && has(r, GPT_DAMAGE_DOCUMENT))
+    if (has_damage(r, GPT_DAMAGE_EOD_LENGTH) &&
+        has_damage(r, GPT_DAMAGE_DOCUMENT))
         return refuse(r, GPT_DAMAGE_DOCUMENT, "lengths are wrong as well", err);
     return GPT_OK;
 }
 
 /* ---- documents ---- */
 
+/* Makes documents of one sequence each, after the part of the old ones that is
+ * kept: all of them or none. Old merges lost the documents of all parts but the
+ * first, where a document mostly was a sequence. */
 static int new_documents(struct repair *r, int64_t kept, const char *what,
                          struct gpt_err *err)
 {
@@ -88,31 +111,34 @@ static int new_documents(struct repair *r, int64_t kept, const char *what,
 
 static int repair_documents(struct repair *r, struct gpt_err *err)
 {
-    if (has(r, GPT_DAMAGE_DOCUMENT))
+    if (has_damage(r, GPT_DAMAGE_DOCUMENT))
         return new_documents(r, 0, "documents are in disorder", err);
-    if (has(r, GPT_DAMAGE_DOCUMENTS))
+    if (has_damage(r, GPT_DAMAGE_DOCUMENTS))
         return new_documents(r, 1, "documents are missing", err);
     return GPT_OK;
 }
 
 /* ---- lengths ---- */
 
-/* Tokens of the .bin. */
-static int64_t there(const struct repair *r)
+/* How many tokens the .bin holds. */
+static int64_t tokens_there(const struct repair *r)
 {
     return r->set.bin_bytes / (int64_t)gpt_dtype_bytes(r->idx.dtype);
 }
 
-/* Ends the set with the last document that is complete. */
+/* Ends the set with the last document that is complete: half a document would
+ * train as if it ended there. */
 static void drop_tail(struct repair *r)
 {
     struct gpt_set_range *p = &r->part;
+    /* Sequences are counted first, and then documents whose sequences are all
+     * there. */
     int64_t kept = 0, tokens = 0, n = p->n_documents;
 
     while (kept < p->n_sequences) {
         int64_t next = tokens + gpt_idx_i32(p->lengths, kept);
 
-        if (next > there(r))
+        if (next > tokens_there(r))
             break;
         tokens = next;
         kept++;
@@ -124,8 +150,9 @@ static void drop_tail(struct repair *r)
              " documents are dropped", r->path, n - p->n_documents, n);
 }
 
-/* Gives the last sequence of each document its end back. All of these must
- * then end with the same token: that tells this damage from another. */
+/* Counts the end-of-document token in the last sequence of each document, where
+ * Megatron-LM forgot it in summer 2023. All documents must then end with the
+ * same token: that tells this damage from another of the same size. */
 static int count_eod(struct repair *r, struct gpt_err *err)
 {
     struct gpt_set_range *p = &r->part;
@@ -155,14 +182,16 @@ static int count_eod(struct repair *r, struct gpt_err *err)
     return GPT_OK;
 }
 
+/* At most one of these is found: the size of the .bin is less, or more by an
+ * end a document, or more by anything else. */
 static int repair_lengths(struct repair *r, struct gpt_err *err)
 {
-    if (has(r, GPT_DAMAGE_BIN_SHORT))
+    if (has_damage(r, GPT_DAMAGE_BIN_SHORT))
         drop_tail(r);
-    if (has(r, GPT_DAMAGE_EOD_LENGTH))
+    if (has_damage(r, GPT_DAMAGE_EOD_LENGTH))
         GPT_TRY(count_eod(r, err));
-    if (has(r, GPT_DAMAGE_BIN_LONG))
-        gpt_warn("%s: what the .bin has behind the last sequence is dropped",
+    if (has_damage(r, GPT_DAMAGE_BIN_LONG))
+        gpt_warn("%s: bytes of the .bin after the last sequence are dropped",
                  r->path);
     int64_t tokens = 0;
     for (int64_t i = 0; i < r->part.n_sequences; i++)
@@ -173,25 +202,27 @@ static int repair_lengths(struct repair *r, struct gpt_err *err)
 
 /* ---- all ---- */
 
-static void tell_rebuilt(const struct repair *r)
+static void report_rebuilt(const struct repair *r)
 {
     int64_t pointers = r->damages.count[GPT_DAMAGE_POINTER] +
                        r->damages.count[GPT_DAMAGE_POINTER_32];
 
     if (pointers > 0)
         gpt_warn("%s: %" PRId64 " pointers were wrong", r->path, pointers);
-    if (has(r, GPT_DAMAGE_DTYPE))
+    if (has_damage(r, GPT_DAMAGE_DTYPE))
         gpt_warn("%s: the type is %s by the size of the .bin", r->path,
                  gpt_dtype_name(r->idx.dtype));
-    if (has(r, GPT_DAMAGE_IDX_SIZE))
-        gpt_warn("%s: bytes behind the document indices are dropped", r->path);
+    if (has_damage(r, GPT_DAMAGE_IDX_SIZE))
+        gpt_warn("%s: bytes after the document indices are dropped", r->path);
 }
 
+/* The arrays of the damaged index are used where they lie; only those that are
+ * wrong are made anew. Pointers are always made anew, by write_set.c. */
 static int write_repaired(struct repair *r,
-                          const struct gpt_assemble_options *options,
+                          const struct gpt_write_set_options *options,
                           struct gpt_err *err)
 {
-    struct gpt_assemble_options o = *options;
+    struct gpt_write_set_options o = *options;
 
     r->part = (struct gpt_set_range){
         .path = gpt_in_path(r->set.bin_file),
@@ -201,7 +232,7 @@ static int write_repaired(struct repair *r,
         .documents = r->idx.documents,
         .n_documents = r->idx.n_documents,
     };
-    tell_rebuilt(r);
+    report_rebuilt(r);
     GPT_TRY(repair_documents(r, err));
     GPT_TRY(repair_lengths(r, err));
     if (o.index_only && r->part.bytes != r->set.bin_bytes)
@@ -210,16 +241,17 @@ static int write_repaired(struct repair *r,
                         PRId64 " to %" PRId64 " bytes", r->part.path,
                         r->set.bin_bytes, r->part.bytes);
     o.dtype = r->idx.dtype;
-    return gpt_assemble(&o, &r->part, 1, err);
+    return gpt_write_set(&o, &r->part, 1, err);
 }
 
-static int repair(struct repair *r, const char *prefix,
-                  const struct gpt_assemble_options *o, bool *damaged,
-                  struct gpt_err *err)
+static int repair_set(struct repair *r, const char *prefix,
+                      const struct gpt_write_set_options *o, bool *damaged,
+                      struct gpt_err *err)
 {
     GPT_TRY(gpt_untrusted_open(&r->set, prefix, err));
     r->path = gpt_in_path(r->set.idx_file);
-    r->damages = (struct gpt_damages){.most = 1, .found = remember, .user = r};
+    r->damages =
+        (struct gpt_damages){.most = 1, .found = keep_first, .user = r};
     bool readable = gpt_idx_check(&r->idx, r->set.image, r->set.image_bytes,
                                   r->set.bin_bytes, r->path,
                                   &r->damages) == GPT_OK;
@@ -230,17 +262,53 @@ static int repair(struct repair *r, const char *prefix,
     return write_repaired(r, o, err);
 }
 
-int gpt_repair(const char *prefix, const struct gpt_assemble_options *options,
-               bool *damaged, struct gpt_err *err)
+static int repair_and_report(struct repair *r,
+                             const struct gpt_dataset_options *o,
+                             const char *prefix, struct gpt_err *err)
+{
+    struct gpt_progress *p = gpt_dataset_open_progress(o, "repair", 0);
+    struct gpt_write_set_options wo = gpt_dataset_writing(o, p);
+    bool damaged = false;
+
+    wo.index_only = o->index_only;
+    int status = repair_set(r, prefix, &wo, &damaged, err);
+    gpt_progress_close(p);
+    if (status == GPT_OK && damaged)
+        gpt_info("%s: written", o->output_prefix);
+    else if (status == GPT_OK)
+        gpt_warn("%s: nothing is wrong with it; nothing is written", prefix);
+    return status;
+}
+
+static int run_repair(const struct gpt_dataset_options *o,
+                      const char *const *sets, int n, struct gpt_err *err)
 {
     struct repair *r;
 
-    *damaged = false;
+    (void)n;
+    GPT_TRY(gpt_dataset_check_output(o, err));
+    /* Too large for the stack: it keeps a text for each kind of damage. */
     GPT_TRY(gpt_new(&r, 1, sizeof(*r), "a repair", err));
-    int status = repair(r, prefix, options, damaged, err);
+    int status = repair_and_report(r, o, sets[0], err);
     gpt_untrusted_close(&r->set);
     gpt_free(r->lengths);
     gpt_free(r->documents);
     gpt_free(r);
     return status;
 }
+
+static const struct gpt_opt options[] = {
+    GPT_DATASET_OUTPUT_PREFIX,
+    {.kind = GPT_OPT_FLAG, .name = "index-only", GPT_DATASET_AT(index_only),
+     .help = "write PREFIX.idx alone"},
+};
+
+const struct gpt_dataset_command gpt_dataset_repair = {
+    .name = "repair",
+    .run = run_repair,
+    .min_sets = 1,
+    .max_sets = 1,
+    .options = options,
+    .n_options = GPT_COUNT(options),
+    .usage = "repair PREFIX [--index-only] --output-prefix PREFIX",
+};

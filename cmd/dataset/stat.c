@@ -1,194 +1,235 @@
-/* Statistics of data sets in constant memory: quantiles by narrowing a range
- * down, pass after pass over the index, instead of sorting lengths. */
-#include "cmd/dataset/stat.h"
+/* gpt-dataset stat: lengths of documents, and with a vocabulary or a number of
+ * ids to list also the tokens. statistics.c counts; here is what is printed of
+ * it. Start at run_stat(). */
+#include "cmd/dataset/command.h"
 
-#include "base/memory.h"
-#include "base/num.h"
-#include "base/signals.h"
-#include "data/idx.h"
+#include "cmd/dataset/listing.h"
+#include "cmd/dataset/statistics.h"
 
-#include <stdlib.h>
+#include <inttypes.h>
 
-int64_t gpt_document_length(const struct gpt_indexed *set, int64_t d)
+/* ---- tables and JSON ---- */
+
+/* Bucket k holds lengths of k bits. */
+static int64_t bucket_low(int k)
 {
-    return gpt_indexed_start(set, gpt_indexed_document(set, d + 1)) -
-           gpt_indexed_start(set, gpt_indexed_document(set, d));
+    return k == 0 ? 0 : INT64_C(1) << (k - 1);
 }
 
-/* 0 for 0, k for [2^(k-1), 2^k) */
-static int bucket_of(int64_t length)
+static int64_t bucket_high(int k)
 {
-    return length == 0 ? 0 : 64 - __builtin_clzll((uint64_t)length);
+    return k == 0 ? 0 : (INT64_C(1) << (k - 1)) * 2 - 1;
 }
 
-static void count_lengths(struct gpt_stat *s, const struct gpt_indexed *set)
+/* Adds the most frequent ids without their text: a token may be no UTF-8, and
+ * JSON has no other text. */
+static void put_top(cJSON *o, const struct gpt_stat *s)
 {
-    s->documents = gpt_indexed_n_documents(set);
-    s->sequences = gpt_indexed_n_sequences(set);
-    s->tokens = gpt_indexed_n_tokens(set);
-    s->min = s->documents ? INT64_MAX : 0;
-    for (int64_t d = 0; d < s->documents; d++) {
-        int64_t n = gpt_document_length(set, d);
+    cJSON *list = cJSON_AddArrayToObject(o, "top");
 
-        s->min = gpt_min_i64(s->min, n);
-        s->max = gpt_max_i64(s->max, n);
-        s->bucket[bucket_of(n)]++;
+    for (int64_t i = 0; i < s->n_top; i++) {
+        cJSON *row = cJSON_CreateObject();
+
+        gpt_listing_put_int(row, "id", s->top[i].id);
+        gpt_listing_put_int(row, "count", s->top[i].count);
+        cJSON_AddItemToArray(list, row);
     }
-    s->empty_documents = s->bucket[0];
-    for (int64_t i = 0; i < s->sequences; i++)
-        s->empty_sequences += gpt_indexed_length(set, i) == 0;
 }
 
-/* The length that stands at `rank`, from 0, when all are in order. */
-static int64_t at_rank(const struct gpt_stat *s, const struct gpt_indexed *set,
-                       int64_t rank)
+/* Fields about tokens are there only when tokens were read: a 0 would be taken
+ * for a count. */
+static cJSON *stat_object(const struct gpt_indexed *set,
+                          const struct gpt_stat *s)
 {
-    enum { BINS = 1024 };
-    int64_t low = s->min, high = s->max; /* it is one of these */
+    cJSON *o = cJSON_CreateObject(), *list;
 
-    while (low < high) {
-        int64_t width = (high - low) / BINS + 1;
-        int64_t bins[BINS] = {0}, before = 0;
-        int k = 0;
-
-        for (int64_t d = 0; d < s->documents; d++) {
-            int64_t n = gpt_document_length(set, d);
-
-            if (n < low)
-                before++;
-            else if (n <= high)
-                bins[(n - low) / width]++;
-        }
-        while (before + bins[k] <= rank)
-            before += bins[k++];
-        low += k * width;
-        high = gpt_min_i64(high, low + width - 1);
-    }
-    return low;
-}
-
-static int64_t quantile(const struct gpt_stat *s, const struct gpt_indexed *set,
-                        int64_t percent)
-{
-    int64_t n = s->documents;
-    int64_t rank = n / 100 * percent + gpt_ceil_div(n % 100 * percent, 100);
-
-    return n == 0 ? 0 : at_rank(s, set, rank - 1);
-}
-
-/* ---- tokens ---- */
-
-struct counts {
-    int64_t *ids; /* (GPT_STAT_IDS) */
-    const struct gpt_tokenizer *tokenizer;
-};
-
-static void count_piece(struct gpt_stat *s, const struct counts *c,
-                        const int32_t *ids, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++) {
-        size_t len = 0;
-
-        if (ids[i] >= 0 && ids[i] < GPT_STAT_IDS)
-            c->ids[ids[i]]++;
-        else
-            s->other++;
-        if (!c->tokenizer || ids[i] == gpt_tokenizer_eod(c->tokenizer))
+    gpt_listing_put_counts(o, set);
+    gpt_listing_put_int(o, "empty_documents", s->empty_documents);
+    gpt_listing_put_int(o, "empty_sequences", s->empty_sequences);
+    cJSON *length = cJSON_AddObjectToObject(o, "document_length");
+    gpt_listing_put_int(length, "min", s->min);
+    gpt_listing_put_int(length, "median", s->median);
+    gpt_listing_put_int(length, "p90", s->p90);
+    gpt_listing_put_int(length, "p99", s->p99);
+    gpt_listing_put_int(length, "max", s->max);
+    list = cJSON_AddArrayToObject(o, "histogram");
+    for (int k = 0; k < GPT_STAT_BUCKETS; k++) {
+        if (s->bucket[k] == 0)
             continue;
-        (void)gpt_token_bytes(c->tokenizer, ids[i], &len);
-        s->text_bytes += (int64_t)len;
+        cJSON *row = cJSON_CreateObject();
+        gpt_listing_put_int(row, "from", bucket_low(k));
+        gpt_listing_put_int(row, "to", bucket_high(k));
+        gpt_listing_put_int(row, "documents", s->bucket[k]);
+        cJSON_AddItemToArray(list, row);
     }
+    if (!s->top)
+        return o;
+    gpt_listing_put_int(o, "distinct_ids", s->distinct);
+    if (s->filled > 0)
+        gpt_listing_put_int(o, "last_id", s->last_id);
+    gpt_listing_put_int(o, "documents_with_last_id", s->n_last);
+    if (s->text_bytes >= 0)
+        gpt_listing_put_int(o, "text_bytes", s->text_bytes);
+    put_top(o, s);
+    return o;
 }
 
-static void count_last(struct gpt_stat *s, int64_t id)
+static int add_row(struct gpt_listing *l, const char *name, int64_t v)
 {
-    if (s->filled++ == 0)
-        s->last_id = id;
-    s->n_last += id == s->last_id;
+    return gpt_buf_printf(&l->text, "  %-18s %15" PRId64 "\n", name, v);
 }
 
-static int count_document(struct gpt_stat *s, const struct counts *c,
-                          const struct gpt_indexed *set, int64_t d,
-                          struct gpt_err *err)
+/* The divisor of an empty set is 1: all its shares are 0. */
+static int add_lengths(struct gpt_listing *l, const struct gpt_stat *s)
 {
-    enum { PIECE = 4096 };
-    int32_t ids[PIECE];
-    int64_t first = gpt_indexed_document(set, d);
-    int64_t end = gpt_indexed_document(set, d + 1), last = -1;
+    double n = s->documents ? (double)s->documents : 1;
 
-    for (int64_t i = first; i < end; i++) {
-        int64_t length = gpt_indexed_length(set, i);
-
-        for (int64_t at = 0; at < length; at += PIECE) {
-            int64_t n = gpt_min_i64(PIECE, length - at);
-
-            GPT_TRY(gpt_indexed_read(set, i, at, n, ids, err));
-            count_piece(s, c, ids, n);
-            last = ids[n - 1];
-        }
-    }
-    if (gpt_document_length(set, d) > 0)
-        count_last(s, last);
-    return gpt_signals_stop() ? gpt_fail(err, GPT_EFAIL, "stopped") : GPT_OK;
-}
-
-static int by_count(const void *a, const void *b)
-{
-    const struct gpt_token_count *x = a, *y = b;
-
-    if (x->count != y->count)
-        return x->count < y->count ? 1 : -1;
-    return x->id < y->id ? -1 : 1;
-}
-
-static int find_top(struct gpt_stat *s, const struct counts *c, int64_t top,
-                    struct gpt_err *err)
-{
-    for (int64_t id = 0; id < GPT_STAT_IDS; id++)
-        s->distinct += c->ids[id] > 0;
-    GPT_TRY(gpt_new(&s->top, (size_t)s->distinct, sizeof(*s->top),
-                    "token counts", err));
-    for (int64_t id = 0; id < GPT_STAT_IDS; id++)
-        if (c->ids[id] > 0)
-            s->top[s->n_top++] = (struct gpt_token_count){id, c->ids[id]};
-    qsort(s->top, (size_t)s->n_top, sizeof(*s->top), by_count);
-    s->n_top = gpt_min_i64(s->n_top, top);
+    GPT_TRY(add_row(l, "documents", s->documents));
+    GPT_TRY(add_row(l, "  of no token", s->empty_documents));
+    GPT_TRY(add_row(l, "sequences", s->sequences));
+    GPT_TRY(add_row(l, "  of no token", s->empty_sequences));
+    GPT_TRY(add_row(l, "tokens", s->tokens));
+    GPT_TRY(gpt_buf_printf(&l->text, "  %-18s %15.1f\n", "tokens a document",
+                           (double)s->tokens / n));
+    GPT_TRY(add_row(l, "  shortest", s->min));
+    GPT_TRY(add_row(l, "  median", s->median));
+    GPT_TRY(add_row(l, "  90 %", s->p90));
+    GPT_TRY(add_row(l, "  99 %", s->p99));
+    GPT_TRY(add_row(l, "  longest", s->max));
+    if (s->documents > 0)
+        GPT_TRY(gpt_buf_printf(&l->text, "  %-27s %10s  share\n", "length",
+                               "documents"));
+    for (int k = 0; k < GPT_STAT_BUCKETS; k++)
+        if (s->bucket[k] > 0)
+            GPT_TRY(gpt_buf_printf(&l->text, "  %12" PRId64 " .. %-11" PRId64
+                                   " %10" PRId64 " %5.1f%%\n", bucket_low(k),
+                                   bucket_high(k), s->bucket[k],
+                                   100 * (double)s->bucket[k] / n));
     return GPT_OK;
 }
 
-static int count_tokens(struct gpt_stat *s, const struct gpt_indexed *set,
-                        const struct gpt_stat_options *o, struct gpt_err *err)
+/* Escapes what is no printable ASCII: a token may be half a character, which
+ * no terminal can show. */
+static int add_visible(struct gpt_buf *b, const char *p, size_t n)
 {
-    struct counts c = {NULL, o->tokenizer};
+    GPT_TRY(gpt_buf_add(b, "  \"", 3));
+    for (size_t i = 0; i < n; i++) {
+        unsigned char c = (unsigned char)p[i];
 
-    GPT_TRY(gpt_new(&c.ids, GPT_STAT_IDS, sizeof(*c.ids), "token counts", err));
-    s->text_bytes = o->tokenizer ? 0 : -1;
-    int status = GPT_OK;
-    for (int64_t d = 0; d < s->documents && status == GPT_OK; d++)
-        status = count_document(s, &c, set, d, err);
-    if (status == GPT_OK)
-        status = find_top(s, &c, o->top, err);
-    gpt_free(c.ids);
+        if (c == '"' || c == '\\')
+            GPT_TRY(gpt_buf_printf(b, "\\%c", c));
+        else if (c < 0x20 || c > 0x7e)
+            GPT_TRY(gpt_buf_printf(b, "\\x%02x", c));
+        else
+            GPT_TRY(gpt_buf_add(b, &p[i], 1));
+    }
+    return gpt_buf_add(b, "\"", 1);
+}
+
+static int add_tokens(struct gpt_listing *l, const struct gpt_stat *s,
+                  const struct gpt_tokenizer *tokenizer)
+{
+    double n = s->tokens ? (double)s->tokens : 1;
+
+    GPT_TRY(add_row(l, "distinct ids", s->distinct));
+    if (s->other > 0)
+        GPT_TRY(gpt_buf_printf(&l->text, "  tokens with ids below 0 or from %d"
+                               " on: %" PRId64 "\n", GPT_STAT_IDS, s->other));
+    if (s->filled > 0)
+        GPT_TRY(gpt_buf_printf(&l->text, "  %" PRId64 " of %" PRId64
+                               " documents end with token %" PRId64 "\n",
+                               s->n_last, s->filled, s->last_id));
+    if (s->text_bytes >= 0) {
+        GPT_TRY(add_row(l, "bytes of text", s->text_bytes));
+        GPT_TRY(gpt_buf_printf(&l->text, "  %-18s %15.3f\n", "bytes a token",
+                               (double)s->text_bytes / n));
+    }
+    if (s->n_top > 0)
+        GPT_TRY(gpt_buf_printf(&l->text, "  %10s %15s  share\n", "id",
+                               "count"));
+    for (int64_t i = 0; i < s->n_top; i++) {
+        size_t len = 0;
+
+        GPT_TRY(gpt_buf_printf(&l->text,
+                               "  %10" PRId64 " %15" PRId64 " %5.2f%%",
+                               s->top[i].id, s->top[i].count,
+                               100 * (double)s->top[i].count / n));
+        const char *p = tokenizer ? gpt_token_bytes(
+                                        tokenizer, (int32_t)s->top[i].id, &len)
+                                  : NULL;
+        /* A token without text is one that the vocabulary does not have. */
+        if (len > 0)
+            GPT_TRY(add_visible(&l->text, p, len));
+        GPT_TRY(gpt_buf_add(&l->text, "\n", 1));
+    }
+    return GPT_OK;
+}
+
+static int add_table(struct gpt_listing *l, const char *prefix,
+                     const struct gpt_stat *s,
+                     const struct gpt_tokenizer *tokenizer)
+{
+    GPT_TRY(gpt_buf_printf(&l->text, "%s%s\n", l->n++ ? "\n" : "", prefix));
+    GPT_TRY(add_lengths(l, s));
+    return s->top ? add_tokens(l, s, tokenizer) : GPT_OK;
+}
+
+/* ---- the command ---- */
+
+/* The .bin is read only when something about tokens is asked for. */
+static int add_set(struct gpt_listing *l, const struct gpt_dataset_options *o,
+                   const char *prefix, const struct gpt_tokenizer *tok,
+                   struct gpt_err *err)
+{
+    const struct gpt_stat_options so = {
+        .tokens = o->top > 0 || tok, .top = o->top, .tokenizer = tok};
+    struct gpt_stat s = {0};
+    struct gpt_indexed *set;
+    int status;
+
+    GPT_TRY(gpt_dataset_open_set(&set, prefix, err));
+    GPT_TRY_GOTO(status, gpt_stat(&s, set, &so, err), out);
+    status = l->json
+                 ? gpt_listing_add(l, stat_object(set, &s), err)
+                 : gpt_listing_check(
+                       add_table(l, gpt_indexed_prefix(set), &s, tok), err);
+out:
+    gpt_stat_free(&s);
+    gpt_indexed_close(set);
     return status;
 }
 
-int gpt_stat(struct gpt_stat *s, const struct gpt_indexed *set,
-             const struct gpt_stat_options *o, struct gpt_err *err)
+static int run_stat(const struct gpt_dataset_options *o,
+                    const char *const *sets, int n, struct gpt_err *err)
 {
-    memset(s, 0, sizeof(*s));
-    s->text_bytes = -1;
-    count_lengths(s, set);
-    s->median = quantile(s, set, 50);
-    s->p90 = quantile(s, set, 90);
-    s->p99 = quantile(s, set, 99);
-    int status = o->tokens ? count_tokens(s, set, o, err) : GPT_OK;
-    if (status != GPT_OK)
-        gpt_stat_free(s);
-    return status;
+    struct gpt_listing l = {.json = o->json};
+    struct gpt_tokenizer *tok;
+    int status;
+
+    GPT_TRY_GOTO(status, gpt_dataset_open_tokenizer(&tok, o, err), out);
+    for (int i = 0; i < n; i++)
+        GPT_TRY_GOTO(status, add_set(&l, o, sets[i], tok, err), out);
+out:
+    gpt_tokenizer_close(tok);
+    return gpt_listing_print(&l, o->out, status, err);
 }
 
-void gpt_stat_free(struct gpt_stat *s)
-{
-    gpt_free(s->top);
-    s->top = NULL;
-}
+static const struct gpt_opt options[] = {
+    GPT_DATASET_JSON,
+    GPT_DATASET_VOCABULARY("size of NullTokenizer and of a TikTokenizer"),
+    GPT_DATASET_GROUP("What to look for"),
+    {.kind = GPT_OPT_INT, .name = "top", .arg = "N", GPT_DATASET_AT(top),
+     .def = "0", .min = 0, .max = 1 << 20,
+     .help = "read the tokens and list the N most frequent"},
+};
+
+const struct gpt_dataset_command gpt_dataset_stat = {
+    .name = "stat",
+    .run = run_stat,
+    .min_sets = 1,
+    .max_sets = INT32_MAX,
+    .options = options,
+    .n_options = GPT_COUNT(options),
+    .usage = "stat PREFIX... [--top N] [--vocab-file FILE --merge-file FILE]"
+             " [--json]",
+};

@@ -1,78 +1,37 @@
-/* Verifies data sets: first the index (idx.c), then, as far as it can be
- * believed, the tokens. Start at gpt_verify(), at the end. */
+/* gpt-dataset verify: everything that is wrong with data sets, by the rules of
+ * gpt-dataset(5). First the index is checked (data/idx.c); then, where it says
+ * where tokens are, the tokens are. Start at run_verify() for the command, at
+ * gpt_verify() for the check.
+ *
+ * A reader of the set would stop at the first damage; this one continues as
+ * long as the next check has a meaning: without a header there is no index,
+ * without a type there are no tokens, and without lengths no document has a
+ * known end. */
 #include "cmd/dataset/verify.h"
 
 #include "base/memory.h"
 #include "base/num.h"
 #include "base/signals.h"
+#include "cmd/dataset/command.h"
+#include "cmd/dataset/listing.h"
+#include "cmd/dataset/untrusted.h"
+#include "data/idx.h"
 
 #include <inttypes.h>
 
-static int open_part(struct gpt_in **in, const char *prefix,
-                     const char *suffix, struct gpt_err *err)
-{
-    struct gpt_buf path = {0};
-    int status = gpt_buf_printf(&path, "%s%s", prefix, suffix);
+/* ---- the check ---- */
 
-    if (status == GPT_OK)
-        status = gpt_in_open(in, path.data, err);
-    else
-        status = gpt_fail(err, GPT_EFAIL, "%s: out of memory", prefix);
-    gpt_buf_free(&path);
-    return status;
-}
-
-int gpt_untrusted_open(struct gpt_untrusted *set, const char *prefix,
-                       struct gpt_err *err)
-{
-    memset(set, 0, sizeof(*set));
-    GPT_TRY(open_part(&set->idx_file, prefix, ".idx", err));
-    GPT_TRY(open_part(&set->bin_file, prefix, ".bin", err));
-    set->image_bytes = gpt_in_size(set->idx_file);
-    set->bin_bytes = gpt_in_size(set->bin_file);
-    GPT_TRY(gpt_in_map(set->idx_file, &set->image, err));
-    return gpt_in_map(set->bin_file, &set->bytes, err);
-}
-
-void gpt_untrusted_close(struct gpt_untrusted *set)
-{
-    gpt_in_close(set->idx_file);
-    gpt_in_close(set->bin_file);
-    memset(set, 0, sizeof(*set));
-}
-
-int64_t gpt_token_at(const uint8_t *bytes, enum gpt_dtype dtype, int64_t i)
-{
-    switch (dtype) {
-#define AT(name, type)                                        \
-    case name: {                                              \
-        type v;                                               \
-        memcpy(&v, bytes + (size_t)i * sizeof(v), sizeof(v)); \
-        return v;                                             \
-    }
-        AT(GPT_U8, uint8_t)
-        AT(GPT_I8, int8_t)
-        AT(GPT_I16, int16_t)
-        AT(GPT_U16, uint16_t)
-        AT(GPT_I32, int32_t)
-        AT(GPT_I64, int64_t)
-#undef AT
-    default:
-        return -1; /* no other type is in gpt_idx */
-    }
-}
-
-struct pass {
+struct token_check {
     const struct gpt_untrusted *set;
     const struct gpt_idx *idx;
     const struct gpt_verify_options *o;
     struct gpt_damages *all;
-    int64_t limit; /* ids are below */
-    int64_t document;
+    int64_t limit;    /* ids are below it */
+    int64_t document; /* the next one whose end is to be seen */
 };
 
-static void bad_token(const struct pass *p, int64_t sequence, int64_t begin,
-                      int64_t i)
+static void report_token(const struct token_check *p, int64_t sequence,
+                         int64_t begin, int64_t i)
 {
     int64_t id = gpt_token_at(p->set->bytes, p->idx->dtype, i);
 
@@ -84,19 +43,22 @@ static void bad_token(const struct pass *p, int64_t sequence, int64_t begin,
                      sequence, id, p->limit);
 }
 
-static void check_range(const struct pass *p, int64_t sequence, int64_t begin,
-                        int64_t end)
+static void check_range(const struct token_check *p, int64_t sequence,
+                        int64_t begin, int64_t end)
 {
     for (int64_t i = begin; i < end; i++) {
         int64_t id = gpt_token_at(p->set->bytes, p->idx->dtype, i);
 
         if (id < 0 || id >= p->limit)
-            bad_token(p, sequence, begin, i);
+            report_token(p, sequence, begin, i);
     }
 }
 
-/* Sequence i ends at token `end`; the documents that end with it are done. */
-static void check_eod(struct pass *p, int64_t i, int64_t begin, int64_t end)
+/* Checks the last tokens of the documents that end with sequence i, whose own
+ * end is token `end`. Several documents end with one sequence where empty ones
+ * follow it. */
+static void check_eod(struct token_check *p, int64_t i, int64_t begin,
+                      int64_t end)
 {
     const struct gpt_idx *idx = p->idx;
 
@@ -123,8 +85,9 @@ static void check_eod(struct pass *p, int64_t i, int64_t begin, int64_t end)
     }
 }
 
-/* Where documents end is known when their array is in order and the lengths
- * are right. */
+/* True when it is known where documents end: their array is in order, and the
+ * lengths are right. Otherwise every document after the damage would be
+ * reported for it. */
 static bool ends_known(const struct gpt_damages *all)
 {
     return all->count[GPT_DAMAGE_DOCUMENT] == 0 &&
@@ -132,21 +95,25 @@ static bool ends_known(const struct gpt_damages *all)
            all->count[GPT_DAMAGE_EOD_LENGTH] == 0;
 }
 
-/* Every type but u8 and u16 can hold what is no id. */
-static bool range_needed(enum gpt_dtype dtype, int64_t limit)
+/* True when tokens of this type can be what is no id. Most sets are uint16 with
+ * a vocabulary of less than 65536, and need not be read for this at all. */
+static bool can_exceed(enum gpt_dtype dtype, int64_t limit)
 {
     return !(dtype == GPT_U16 && limit > UINT16_MAX) &&
            !(dtype == GPT_U8 && limit > UINT8_MAX);
 }
 
-static int check_tokens(struct pass *p, struct gpt_err *err)
+static int check_tokens(struct token_check *p, struct gpt_err *err)
 {
     const struct gpt_idx *idx = p->idx;
+    /* Where the .bin is too short the tokens that are there are still
+     * checked. */
     int64_t there = p->set->bin_bytes / (int64_t)gpt_dtype_bytes(idx->dtype);
-    bool range = range_needed(idx->dtype, p->limit);
+    bool range = can_exceed(idx->dtype, p->limit);
     bool eod = p->o->eod >= 0 && ends_known(p->all);
     int64_t begin = 0;
 
+    /* Without either check the .bin is not read at all. */
     if (!range && !eod)
         return GPT_OK;
     for (int64_t i = 0; i < idx->n_sequences && begin <= there; i++) {
@@ -169,16 +136,211 @@ int gpt_verify(const char *prefix, const struct gpt_verify_options *options,
 {
     struct gpt_untrusted set;
     struct gpt_idx idx;
-    struct pass p = {&set, &idx, options, all,
+    struct token_check p = {&set, &idx, options, all,
                      options->vocab_size > 0 ? options->vocab_size
                                              : INT64_C(1) << 31,
                      0};
-    int status = gpt_untrusted_open(&set, prefix, err);
+    int status;
 
-    if (status == GPT_OK &&
-        gpt_idx_check(&idx, set.image, set.image_bytes, set.bin_bytes,
+    GPT_TRY_GOTO(status, gpt_untrusted_open(&set, prefix, err), out);
+    /* Tokens are looked at only when the index says where they are. */
+    if (gpt_idx_check(&idx, set.image, set.image_bytes, set.bin_bytes,
                       gpt_in_path(set.idx_file), all) == GPT_OK)
         status = check_tokens(&p, err);
+out:
     gpt_untrusted_close(&set);
     return status;
 }
+
+/* ---- what is printed ---- */
+
+struct finding {
+    enum gpt_damage kind;
+    struct gpt_err err;
+};
+
+/* The findings of a set. */
+struct findings {
+    struct gpt_damages damages; /* .user is this struct */
+    struct finding *items;
+    size_t n, cap;
+    bool out_of_memory;
+};
+
+/* Keeps a finding: gpt_damages.found. It cannot fail, so that a lack of memory
+ * is kept, too, and reported at the end. */
+static void keep_finding(void *user, enum gpt_damage kind,
+                         const struct gpt_err *err)
+{
+    struct findings *f = user;
+    struct gpt_err ignored;
+
+    if (gpt_grow(&f->items, &f->cap, f->n + 1, sizeof(*f->items), "findings",
+                 &ignored) != GPT_OK) {
+        f->out_of_memory = true;
+        return;
+    }
+    f->items[f->n++] = (struct finding){kind, *err};
+}
+
+static void open_findings(struct findings *f, int64_t most)
+{
+    *f = (struct findings){
+        .damages = {.most = most, .found = keep_finding, .user = f}};
+}
+
+static void close_findings(struct findings *f)
+{
+    gpt_free(f->items);
+    f->items = NULL;
+    f->n = f->cap = 0;
+}
+
+/* The counts are of all findings, the list has the first of each kind. */
+static cJSON *findings_object(const char *prefix, const struct findings *f)
+{
+    cJSON *o = cJSON_CreateObject();
+
+    cJSON_AddStringToObject(o, "prefix", prefix);
+    cJSON_AddBoolToObject(o, "good", gpt_damages_total(&f->damages) == 0);
+    cJSON *counts = cJSON_AddObjectToObject(o, "counts");
+    for (int k = 0; k < GPT_N_DAMAGES; k++)
+        if (f->damages.count[k] > 0)
+            gpt_listing_put_int(counts, gpt_damage_word(k),
+                                f->damages.count[k]);
+    cJSON *list = cJSON_AddArrayToObject(o, "findings");
+    for (size_t i = 0; i < f->n; i++) {
+        cJSON *item = cJSON_CreateObject();
+        const struct finding *found = &f->items[i];
+
+        cJSON_AddStringToObject(item, "kind", gpt_damage_word(found->kind));
+        cJSON_AddStringToObject(item, "text", found->err.text);
+        if (found->err.hint[0])
+            cJSON_AddStringToObject(item, "hint", found->err.hint);
+        cJSON_AddItemToArray(list, item);
+    }
+    return o;
+}
+
+/* The findings of a kind, one a line, and their hint once. */
+static int add_kind(struct gpt_listing *l, const struct findings *f,
+                    enum gpt_damage kind)
+{
+    const char *hint = "";
+    int64_t shown = 0;
+
+    for (size_t i = 0; i < f->n; i++) {
+        /* The list is in the order of the file; here findings of a kind are
+         * together. */
+        if (f->items[i].kind != kind)
+            continue;
+        GPT_TRY(gpt_buf_printf(&l->text, "%-17s %s\n", gpt_damage_word(kind),
+                               f->items[i].err.text));
+        hint = f->items[i].err.hint;
+        shown++;
+    }
+    if (f->damages.count[kind] > shown)
+        GPT_TRY(gpt_buf_printf(&l->text, "%-17s and %" PRId64 " more\n",
+                               gpt_damage_word(kind),
+                               f->damages.count[kind] - shown));
+    return hint[0] ? gpt_buf_printf(&l->text, "%-17s %s\n", "", hint) : GPT_OK;
+}
+
+static int add_table(struct gpt_listing *l, const char *prefix,
+                     const struct findings *f)
+{
+    int64_t total = gpt_damages_total(&f->damages);
+
+    if (total == 0)
+        return gpt_buf_printf(&l->text, "%s: good\n", prefix);
+    for (int k = 0; k < GPT_N_DAMAGES; k++)
+        GPT_TRY(add_kind(l, f, k));
+    return gpt_buf_printf(&l->text, "%s: %" PRId64 " finding%s\n", prefix,
+                          total, total == 1 ? "" : "s");
+}
+
+static int add_findings(struct gpt_listing *l, const char *prefix,
+                        const struct findings *f, struct gpt_err *err)
+{
+    if (f->out_of_memory)
+        return gpt_listing_check(GPT_EFAIL, err);
+    if (l->json)
+        return gpt_listing_add(l, findings_object(prefix, f), err);
+    return gpt_listing_check(add_table(l, prefix, f), err);
+}
+
+/* ---- the command ---- */
+
+/* Adds to *n how much is wrong with the set. */
+static int verify_set(struct gpt_listing *l, const char *prefix,
+                      const struct gpt_verify_options *vo, int64_t most,
+                      int64_t *n, struct gpt_err *err)
+{
+    struct findings f;
+    int status;
+
+    open_findings(&f, most);
+    GPT_TRY_GOTO(status, gpt_verify(prefix, vo, &f.damages, err), out);
+    status = add_findings(l, prefix, &f, err);
+    *n += gpt_damages_total(&f.damages);
+out:
+    close_findings(&f);
+    return status;
+}
+
+/* The size that was given counts, else that of the vocabulary, else none. */
+static int find_vocab_size(int64_t *size, const struct gpt_dataset_options *o,
+                           struct gpt_err *err)
+{
+    struct gpt_tokenizer *tok;
+
+    GPT_TRY(gpt_dataset_open_tokenizer(&tok, o, err));
+    *size = o->vocab_size;
+    if (tok && *size == 0)
+        *size = gpt_tokenizer_vocab_size(tok);
+    gpt_tokenizer_close(tok);
+    return GPT_OK;
+}
+
+static int run_verify(const struct gpt_dataset_options *o,
+                      const char *const *sets, int n, struct gpt_err *err)
+{
+    struct gpt_listing l = {.json = o->json};
+    struct gpt_verify_options vo = {.eod = o->eod};
+    int64_t findings = 0;
+    int status = GPT_OK;
+
+    GPT_TRY(find_vocab_size(&vo.vocab_size, o, err));
+    for (int i = 0; i < n; i++)
+        GPT_TRY_GOTO(status, verify_set(&l, sets[i], &vo, o->max_findings,
+                                        &findings, err), out);
+out:
+    status = gpt_listing_print(&l, o->out, status, err);
+    if (status == GPT_OK && findings > 0)
+        return gpt_fail(err, GPT_EDATA, "%lld finding%s", (long long)findings,
+                        findings == 1 ? "" : "s");
+    return status;
+}
+
+static const struct gpt_opt options[] = {
+    GPT_DATASET_JSON,
+    GPT_DATASET_VOCABULARY("ids must be below N; 0: below what the vocabulary "
+                           "has"),
+    GPT_DATASET_GROUP("What to look for"),
+    GPT_DATASET_EOD("each document must end with this token; -1: any may"),
+    {.kind = GPT_OPT_INT, .name = "max-findings", .arg = "N",
+     GPT_DATASET_AT(max_findings), .def = "5", .min = 1, .max = 1e6,
+     .help = "how many of a kind are listed; all are counted"},
+};
+
+const struct gpt_dataset_command gpt_dataset_verify = {
+    .name = "verify",
+    .run = run_verify,
+    .min_sets = 1,
+    .max_sets = INT32_MAX,
+    .options = options,
+    .n_options = GPT_COUNT(options),
+    .usage = "verify PREFIX... [--vocab-size N] [--eod ID] [--json]",
+    .example = "gpt-dataset verify my_text_document --vocab-size 50257 "
+               "--eod 50256",
+};

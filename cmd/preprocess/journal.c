@@ -1,11 +1,15 @@
-/* The journal of preprocess_journal.h. Start at gpt_journal_open(). */
+/* The journal of a run: see journal.h for its format. Its safety rests on three
+ * orders: a point is added only after all files are on disk up to it; a line
+ * counts only with its check sum, so that a torn one is as good as none; and
+ * the journal is removed last, when every output has its name. Start at
+ * gpt_journal_open(). */
 #include "cmd/preprocess/journal.h"
 
 #include "base/hash.h"
 #include "base/io.h"
 #include "base/memory.h"
-#include "cmd/preprocess/output.h"
-#include "cmd/preprocess/resume_point.h"
+#include "cmd/preprocess/journal_json.h"
+#include "cmd/preprocess/output_names.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -22,9 +26,10 @@ enum {
 struct gpt_journal {
     struct gpt_journal_about about;
     struct gpt_append *file;
-    bool has_point; /* or may have one: it is not removed */
+    bool has_point; /* or may have one: then it is not removed */
 };
 
+/* A quarantine that is not there yet will be a regular file. */
 bool gpt_journal_possible(const struct gpt_preprocess_options *o)
 {
     struct stat st;
@@ -43,24 +48,25 @@ static int add_line(struct gpt_journal *j, const cJSON *object,
 {
     char *text = gpt_json_print(object, false);
     struct gpt_buf line = {0};
-    int status = GPT_OK;
+    int status;
 
     if (!text || gpt_buf_printf(&line, "%08" PRIx32 " %s",
                                 gpt_crc32c(0, text, strlen(text)), text) !=
-                     GPT_OK)
+                     GPT_OK) {
         status = gpt_fail(err, GPT_EFAIL, "out of memory for '%s'",
                           j->about.path);
-    if (status == GPT_OK)
-        status = gpt_append_line(j->file, line.data, err);
-    if (status == GPT_OK)
-        status = gpt_append_sync(j->file, err);
+        goto out;
+    }
+    GPT_TRY_GOTO(status, gpt_append_line(j->file, line.data, err), out);
+    status = gpt_append_sync(j->file, err);
+out:
     gpt_buf_free(&line);
     cJSON_free(text);
     return status;
 }
 
-/* The object of the line at *at, which moves behind it; NULL when the line is
- * not whole. */
+/* Takes the object of the line at *at, which moves to the next line; NULL when
+ * the line is not whole: cut by a crash, or of another program. */
 static cJSON *take_line(const char *data, size_t len, size_t *at)
 {
     const char *line = data + *at, *end = memchr(line, '\n', len - *at);
@@ -81,6 +87,7 @@ static cJSON *take_line(const char *data, size_t len, size_t *at)
 
 /* ---- points ---- */
 
+/* At the end the last input is complete, too. */
 int gpt_journal_add(struct gpt_journal *j, const struct gpt_point *p,
                     struct gpt_err *err)
 {
@@ -92,34 +99,37 @@ int gpt_journal_add(struct gpt_journal *j, const struct gpt_point *p,
 
     cJSON_Delete(o);
     GPT_TRY(status);
+    /* The next line begins with the sums that this one does not have. */
     j->has_point = true;
     j->about.n_sums = n_sums;
     return GPT_OK;
 }
 
-/* Looks for the last whole line; what follows it is cut off. */
+/* Reads up to the last whole line, and cuts off what follows it, so that the
+ * next line does not continue a torn one. The sums of inputs are spread over
+ * all lines; of the rest the last line counts. */
 static int read_points(struct gpt_journal *j, const char *data, size_t len,
                        size_t at, struct gpt_point *p, struct gpt_err *err)
 {
     cJSON *last = NULL, *next;
     int status = GPT_OK;
 
-    while (status == GPT_OK && at < len &&
-           (next = take_line(data, len, &at)) != NULL) {
+    while (at < len && (next = take_line(data, len, &at)) != NULL) {
         cJSON_Delete(last);
         last = next;
-        status = gpt_sums_from_json(&j->about, last, p, err);
+        GPT_TRY_GOTO(status, gpt_sums_from_json(&j->about, last, p, err), out);
     }
-    if (status == GPT_OK)
-        status = gpt_append_cut(j->file, (int64_t)at, err);
-    if (status == GPT_OK && last)
+    GPT_TRY_GOTO(status, gpt_append_cut(j->file, (int64_t)at, err), out);
+    if (last)
         status = gpt_point_from_json(&j->about, last, p, err);
+out:
+    /* Also after a failure: a journal with a point is never removed for it. */
     j->has_point = last != NULL;
     cJSON_Delete(last);
     return status;
 }
 
-/* Nothing of others is overwritten or removed, whatever its name: a journal
+/* Refuses a file of another program, which would be cut or removed: a journal
  * begins with a whole line, or with as much of one as a crash left. */
 static int check_ours(const struct gpt_journal *j, const cJSON *first,
                       const char *data, size_t len, struct gpt_err *err)
@@ -134,25 +144,30 @@ static int check_ours(const struct gpt_journal *j, const cJSON *first,
 }
 
 /* Takes over the journal that is there, or begins it. */
-static int begin(struct gpt_journal *j, const cJSON *run, const char *data,
-                 size_t len, struct gpt_point *p, struct gpt_err *err)
+static int begin_or_resume(struct gpt_journal *j, const cJSON *run,
+                           const char *data, size_t len, struct gpt_point *p,
+                           struct gpt_err *err)
 {
     size_t at = 0;
     cJSON *was = take_line(data, len, &at);
-    int status = check_ours(j, was, data, len, err);
+    bool found = was != NULL;
+    int status;
 
-    if (status == GPT_OK && was)
+    GPT_TRY_GOTO(status, check_ours(j, was, data, len, err), out);
+    if (was)
         status = gpt_resume_check(&j->about, run, was, err);
-    bool fresh = !was;
+out:
     cJSON_Delete(was);
     GPT_TRY(status);
-    if (!fresh)
+    if (found)
         return read_points(j, data, len, at, p, err);
     GPT_TRY(gpt_append_cut(j->file, 0, err));
     j->has_point = false;
     return add_line(j, run, err);
 }
 
+/* The journal is beside the outputs, where it is seen when these are copied or
+ * removed. */
 static int name_journal(struct gpt_journal *j, struct gpt_err *err)
 {
     size_t n = strlen(j->about.o->output_prefix) + sizeof ".resume";
@@ -162,13 +177,17 @@ static int name_journal(struct gpt_journal *j, struct gpt_err *err)
     return GPT_OK;
 }
 
+/* The lock is the process's: it ends with a crash, and keeps a second run of
+ * the same command from the files of the first. */
 static int lock_journal(struct gpt_journal *j, struct gpt_err *err)
 {
-    j->has_point = true; /* until it is known: nothing is removed */
+    j->has_point = true; /* until it is read: nothing is removed */
     GPT_TRY(gpt_append_open(&j->file, j->about.path, err));
     return gpt_append_lock(j->file, err);
 }
 
+/* The description is compared before a point is read: a journal of another run
+ * says nothing about this one. */
 static int open_file(struct gpt_journal *j, enum gpt_dtype dtype,
                      struct gpt_point *p, struct gpt_err *err)
 {
@@ -179,7 +198,7 @@ static int open_file(struct gpt_journal *j, enum gpt_dtype dtype,
     GPT_TRY(lock_journal(j, err));
     GPT_TRY(gpt_read_file(j->about.path, MAX_BYTES, &data, &len, err));
     cJSON *run = gpt_resume_to_json(j->about.o, dtype);
-    int status = run ? begin(j, run, data, len, p, err)
+    int status = run ? begin_or_resume(j, run, data, len, p, err)
                  : gpt_fail(err, GPT_EFAIL, "cannot describe the run: an input "
                             "is not there, or memory is out");
     cJSON_Delete(run);
@@ -210,7 +229,8 @@ bool gpt_journal_has_point(const struct gpt_journal *j)
     return j->has_point;
 }
 
-/* Unlinked while it is locked, so that nobody else's is. */
+/* The journal is unlinked while it is locked: after that the name may be the
+ * journal of another run. */
 static void close_journal(struct gpt_journal *j, bool remove)
 {
     if (j->file && remove)
@@ -231,7 +251,9 @@ void gpt_journal_remove(struct gpt_journal *j)
     close_journal(j, true);
 }
 
-static int discard(struct gpt_journal *j, struct gpt_err *err)
+/* The files go before the journal: a crash in between leaves a journal that the
+ * next call discards again. */
+static int discard_run(struct gpt_journal *j, struct gpt_err *err)
 {
     size_t len, at = 0;
     char *data;
@@ -256,7 +278,7 @@ int gpt_journal_discard(const struct gpt_preprocess_options *options,
     GPT_TRY(name_journal(&j, err));
     int status = GPT_OK;
     if (gpt_path_exists(j.about.path)) {
-        status = discard(&j, err);
+        status = discard_run(&j, err);
         (void)gpt_append_close(j.file, NULL);
     }
     gpt_free(j.about.path);

@@ -1,6 +1,6 @@
 /* The journal of a run of gpt_preprocess(), PREFIX.resume: what the run is, and
- * how far it has come; internal to data/preprocess*.c. A killed run leaves it
- * with its PATH.part files, and the same run goes on from its last entry.
+ * how far it has come. A killed run leaves it with its PATH.part files, and the
+ * same command resumes from its last entry.
  *
  * Each line is a CRC-32C, a blank and a JSON object: the first one describes
  * the run, each other one is a point that all files had reached on disk before
@@ -14,7 +14,7 @@
 
 /* How far a run has come. */
 struct gpt_point {
-    int64_t input;  /* number of the input to go on with */
+    int64_t input;  /* number of the input to resume in */
     int64_t offset; /* bytes of it that are done, decompressed */
     int64_t lines;  /* of it that are done */
     int64_t quarantine_bytes;
@@ -37,19 +37,19 @@ int gpt_journal_open(struct gpt_journal **journal,
 /* Adds a point; it is on disk on return. */
 int gpt_journal_add(struct gpt_journal *journal, const struct gpt_point *point,
                     struct gpt_err *err) GPT_MUST_USE;
-/* Is there a point to go on from? */
+/* Returns true when there is a point to resume from. */
 bool gpt_journal_has_point(const struct gpt_journal *journal);
 /* Removes the journal when it holds no point; frees. NULL is fine. */
 void gpt_journal_close(struct gpt_journal *journal);
 /* Removes it in any case; frees. */
 void gpt_journal_remove(struct gpt_journal *journal);
 /* Removes the journal of an unfinished run, if there is one, and its files.
- * GPT_EEXIST when that run is still on its way. */
+ * GPT_EEXIST when that run is still running. */
 int gpt_journal_discard(const struct gpt_preprocess_options *options,
                         struct gpt_err *err) GPT_MUST_USE;
 
-/* Can this run go on after it was killed? Not if it reads what cannot be read
- * twice or writes to what is no regular file. */
+/* Returns true when this run can be resumed after it was killed: it reads
+ * nothing that cannot be read twice, and writes to regular files only. */
 bool gpt_journal_possible(const struct gpt_preprocess_options *options);
 
 #endif

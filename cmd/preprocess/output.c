@@ -1,8 +1,21 @@
-/* The files of preprocess_output.h: a data set a key, and the bad lines. */
+/* The files of a run: a data set a key, what is beside it, and the bad lines;
+ * see output.h. With a point to resume from they are PATH.part files, which a
+ * stopped run leaves: what was written after the point is cut off when
+ * they are opened again. Start at gpt_outputs_open().
+ *
+ *     PREFIX_KEY_document.bin, .idx        the data set
+ *       .lengths, .documents               what the .idx is made of at the end
+ *       .json                              where the set comes from
+ *       .sources                           where each document comes from
+ *     the quarantine file                  bad lines, for all keys together
+ */
 #include "cmd/preprocess/output.h"
 
 #include "base/io.h"
 #include "base/memory.h"
+#include "cmd/preprocess/output_names.h"
+#include "data/document_sources.h"
+#include "data/indexed.h"
 
 #include <string.h>
 
@@ -21,7 +34,8 @@ struct gpt_outputs {
 
 /* ---- open ---- */
 
-/* "key 'text' is named twice" */
+/* "key 'text' is named twice" Two keys of one name would write the same
+ * files. */
 static int check_keys(const struct gpt_preprocess_options *o,
                       struct gpt_err *err)
 {
@@ -33,7 +47,7 @@ static int check_keys(const struct gpt_preprocess_options *o,
     return GPT_OK;
 }
 
-/* at < 0: a run that cannot be gone on with. */
+/* at < 0: a run that cannot be resumed. */
 static int open_file(struct gpt_out **file, const struct gpt_outputs *out,
                      const char *path, int64_t at, struct gpt_err *err)
 {
@@ -43,7 +57,7 @@ static int open_file(struct gpt_out **file, const struct gpt_outputs *out,
                   : gpt_out_open_part(file, path, flags, at, err);
 }
 
-/* One beside the data set of a key. */
+/* Opens a file beside the data set of a key. */
 static int open_beside(struct gpt_out **file, const struct gpt_outputs *out,
                        int64_t key, const char *suffix, int64_t at,
                        struct gpt_err *err)
@@ -77,6 +91,7 @@ static int open_set(struct gpt_outputs *out, int64_t key,
     return status;
 }
 
+/* A resumed file has its header already; its size follows from the count. */
 static int open_sources(struct gpt_outputs *out, int64_t key,
                         const struct gpt_point *at, struct gpt_err *err)
 {
@@ -91,6 +106,7 @@ static int open_sources(struct gpt_outputs *out, int64_t key,
                              err);
 }
 
+/* Counts are set first: the sizes of resumed files follow from them. */
 static int open_key(struct gpt_outputs *out, int64_t key,
                     const struct gpt_point *at, struct gpt_err *err)
 {
@@ -122,6 +138,8 @@ static int open_quarantine(struct gpt_outputs *out,
 
     if (!o->quarantine)
         return GPT_OK;
+    /* Neither of the two may overwrite the other, and an input is never written
+     * to. Inputs are compared as files, since links have many names. */
     if (gpt_is_output(o, o->quarantine))
         return gpt_fail(err, GPT_EUSAGE, "'%s' cannot be both a data set and "
                         "the file for bad lines", o->quarantine);
@@ -144,12 +162,15 @@ int gpt_outputs_open(struct gpt_outputs **outputs,
     GPT_TRY(gpt_new(&out, 1, sizeof(*out), "outputs", err));
     out->o = options;
     out->dtype = dtype;
-    int status = open_keys(out, at, err);
-    if (status == GPT_OK)
-        status = open_quarantine(out, at, err);
-    if (status == GPT_OK)
-        *outputs = out;
-    else if (at && (at->stats.line_bytes > 0)) /* there is something to lose */
+    int status;
+    GPT_TRY_GOTO(status, open_keys(out, at, err), fail);
+    GPT_TRY_GOTO(status, open_quarantine(out, at, err), fail);
+    *outputs = out;
+    return GPT_OK;
+fail:
+    /* The files of an earlier run are worth keeping, those of this one are
+     * not. */
+    if (at && at->stats.line_bytes > 0)
         gpt_outputs_suspend(out);
     else
         gpt_outputs_abort(out);
@@ -158,7 +179,9 @@ int gpt_outputs_open(struct gpt_outputs **outputs,
 
 /* ---- write ---- */
 
-static void count(struct gpt_key_counts *counts,
+/* Adds what a chunk holds of a key to its counts, document by document, as the
+ * provenance has a histogram of lengths. */
+static void add_counts(struct gpt_key_counts *counts,
                   const struct gpt_line_chunk_key *key)
 {
     const int32_t *lengths = key->lengths;
@@ -175,7 +198,9 @@ static void count(struct gpt_key_counts *counts,
     counts->text_bytes += key->text_bytes;
 }
 
-/* Lines are counted in the file where its beginning is known. */
+/* Writes where each document comes from. In a part of a file that does not
+ * begin at 0 lines cannot be counted: 0 says so, and the offset is always
+ * right. */
 static int add_sources(struct gpt_out *out, const struct gpt_line_chunk *c,
                        const struct gpt_line_chunk_key *key, int64_t lines,
                        struct gpt_err *err)
@@ -198,6 +223,7 @@ static int add_sources(struct gpt_out *out, const struct gpt_line_chunk *c,
     return GPT_OK;
 }
 
+/* The block is copied before this returns; the chunk can be released. */
 static int add_key(struct key_output *k, const struct gpt_line_chunk *c,
                    const struct gpt_line_chunk_key *key, int64_t lines,
                    struct gpt_err *err)
@@ -212,7 +238,7 @@ static int add_key(struct key_output *k, const struct gpt_line_chunk *c,
     };
 
     GPT_TRY(gpt_indexed_writer_add(k->set, &block, err));
-    count(&k->counts, key);
+    add_counts(&k->counts, key);
     return k->sources ? add_sources(k->sources, c, key, lines, err) : GPT_OK;
 }
 
@@ -225,12 +251,14 @@ int gpt_outputs_add(struct gpt_outputs *out, const struct gpt_line_chunk *c,
         stats->tokens += (int64_t)c->keys[k].ids.len;
         stats->text_bytes += c->keys[k].text_bytes;
     }
+    /* A document a good line, for any number of keys. */
     stats->documents += c->lines - (int64_t)c->n_bad;
     stats->line_bytes += (int64_t)c->len;
     return GPT_OK;
 }
 
-/* As it is, with a newline, which only the last line of a file may lack. */
+/* The line as it is, with a newline, which only the last line of a file may
+ * lack. */
 int gpt_outputs_add_bad(struct gpt_outputs *out, const struct gpt_line_chunk *c,
                         size_t at, struct gpt_err *err)
 {
@@ -245,6 +273,7 @@ int gpt_outputs_add_bad(struct gpt_outputs *out, const struct gpt_line_chunk *c,
 
 /* ---- the end ---- */
 
+/* The sums of the inputs are complete only now. */
 static int write_json(struct gpt_outputs *out, int64_t key,
                       const struct gpt_point *at, struct gpt_err *err)
 {
@@ -271,6 +300,7 @@ static int write_json(struct gpt_outputs *out, int64_t key,
     return k->json ? gpt_provenance_write(k->json, &p, err) : GPT_OK;
 }
 
+/* A commit frees the file whatever happens. */
 static int commit_file(struct gpt_out **file, struct gpt_err *err)
 {
     struct gpt_out *out = *file;
@@ -289,7 +319,9 @@ static int commit_key(struct key_output *k, struct gpt_err *err)
     return commit_file(&k->sources, err);
 }
 
-/* The quarantine first: no data set without the lines that it lacks. */
+/* Without a journal nothing can be repeated after a crash, so that every JSON
+ * is written before the first file gets its name. The quarantine comes first:
+ * no data set without the lines that it lacks. */
 static int commit_all(struct gpt_outputs *out, const struct gpt_point *at,
                       struct gpt_err *err)
 {
@@ -310,6 +342,7 @@ int gpt_outputs_commit(struct gpt_outputs *out, const struct gpt_point *at,
     return status;
 }
 
+/* Suspending and aborting differ only in what becomes of each file. */
 static void close_outputs(struct gpt_outputs *out,
                           void (*close_file)(struct gpt_out *),
                           void (*close_set)(struct gpt_indexed_writer *))
@@ -338,6 +371,7 @@ void gpt_outputs_suspend(struct gpt_outputs *out)
     close_outputs(out, gpt_out_suspend, gpt_indexed_writer_suspend);
 }
 
+/* The size to which the file is cut when the run is resumed. */
 int64_t gpt_outputs_quarantined(const struct gpt_outputs *out)
 {
     return out->quarantine ? gpt_out_tell(out->quarantine) : 0;
@@ -348,6 +382,7 @@ static int sync_file(struct gpt_out *file, struct gpt_err *err)
     return file ? gpt_out_sync(file, err) : GPT_OK;
 }
 
+/* Only after all files are on disk may the journal name the point. */
 int gpt_outputs_sync(struct gpt_outputs *out, struct gpt_point *at,
                      struct gpt_err *err)
 {
@@ -366,7 +401,8 @@ static int begin_sync(struct gpt_out *file, struct gpt_err *err)
     return file ? gpt_out_begin_sync(file, err) : GPT_OK;
 }
 
-/* Everything is written before the first file is waited for. */
+/* Everything is written, and its way to the disk begun, before the first file
+ * is waited for: the disk works on all at once. */
 int gpt_outputs_finish(struct gpt_outputs *out, struct gpt_point *at,
                        struct gpt_err *err)
 {

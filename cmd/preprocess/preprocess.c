@@ -1,7 +1,8 @@
-/* From JSON lines to data sets: see preprocess.h. Chunks come from the ring of
- * ring.h and go to the files of output.h; here is what
- * happens between the two, in the order of the input. Start at
- * gpt_preprocess(). */
+/* From JSON lines to data sets: see preprocess.h. Chunks come, encoded, from
+ * chunk_stream.h and go to the files of output.h; here is what happens between
+ * the two, in the order of the input and on one thread: counting bad lines,
+ * writing, and saving the point from which a stopped run is resumed. Start at
+ * gpt_preprocess(), at the end, and read upwards. */
 #include "cmd/preprocess/preprocess.h"
 
 #include "base/log.h"
@@ -9,28 +10,31 @@
 #include "base/num.h"
 #include "base/progress.h"
 #include "base/signals.h"
+#include "cmd/preprocess/chunk_stream.h"
 #include "cmd/preprocess/journal.h"
 #include "cmd/preprocess/output.h"
-#include "cmd/preprocess/ring.h"
+#include "cmd/preprocess/output_names.h"
+#include "data/indexed.h"
 
+#include <assert.h>
 #include <string.h>
-#include <sys/stat.h>
 
 struct run {
     const struct gpt_preprocess_options *o;
     struct gpt_preprocess_stats *stats;
     enum gpt_dtype dtype;
     struct gpt_outputs *out;
-    struct gpt_ring *ring;
-    struct gpt_journal *journal; /* NULL: the run cannot be gone on with */
-    struct gpt_point at;         /* behind the chunk taken last */
+    struct gpt_chunk_stream *stream;
+    struct gpt_journal *journal; /* NULL: the run cannot be resumed */
+    struct gpt_point at;         /* after the chunk written last */
     double saved;                /* when `at` was put into the journal last */
-    bool cannot_write;
+    bool cannot_write; /* a write failed: another one would, too */
 };
 
-/* "file:line", or, where the lines before are not known, "file: offset N", of
- * the line at byte `at` of a chunk. Returns err's status. */
-static int tell_place(struct gpt_err *err, const struct gpt_line_chunk *c,
+/* Puts the place of the line at byte `at` of a chunk before the error:
+ * "file:line", or "file: offset N" where the lines before are not known.
+ * Returns its status. */
+static int add_place(struct gpt_err *err, const struct gpt_line_chunk *c,
                       int64_t line, size_t at)
 {
     if (c->begin == 0)
@@ -39,8 +43,10 @@ static int tell_place(struct gpt_err *err, const struct gpt_line_chunk *c,
     return gpt_context(err, "%s: offset %lld", c->name, (long long)offset);
 }
 
-/* The bad lines of a chunk that follows `lines` lines of its input. */
-static int count_bad(struct run *run, const struct gpt_line_chunk *c,
+/* Counts the bad lines of a chunk that follows `lines` lines of its input. It
+ * is done here and not by the workers, so that the limit is passed at the same
+ * line for any number of them. */
+static int count_bad_lines(struct run *run, const struct gpt_line_chunk *c,
                      int64_t lines, struct gpt_err *err)
 {
     struct gpt_bad_report *bad = &run->stats->bad;
@@ -52,38 +58,41 @@ static int count_bad(struct run *run, const struct gpt_line_chunk *c,
         bad->of_kind[c->bad[i].kind]++;
         if (bad->n++ < GPT_BAD_NAMED) {
             bad->named[bad->n_named] = c->named[i];
-            tell_place(&bad->named[bad->n_named++], c, line, c->bad[i].at);
+            add_place(&bad->named[bad->n_named++], c, line, c->bad[i].at);
         }
         if (limit >= 0 && bad->n > limit) {
             gpt_fail(err, GPT_EDATA, "bad line number %lld, limit %lld",
                      (long long)bad->n, (long long)limit);
-            return tell_place(err, c, line, c->bad[i].at);
+            return add_place(err, c, line, c->bad[i].at);
         }
         GPT_TRY(gpt_outputs_add_bad(run->out, c, c->bad[i].at, err));
     }
     return GPT_OK;
 }
 
-/* Of the inputs that lie behind. */
+/* Copies the sums of the inputs before number `end`, which are complete. */
 static void take_sums(struct run *run, int64_t end)
 {
     for (int64_t i = run->at.input; i < end; i++)
-        run->at.sums[i] = gpt_ring_sums(run->ring)[i];
+        run->at.sums[i] = gpt_chunk_stream_sums(run->stream)[i];
 }
 
-static int take_chunk(struct run *run, const struct gpt_line_chunk *c,
+/* Writes a chunk, and moves the point to its end. */
+static int write_chunk(struct run *run, const struct gpt_line_chunk *c,
                       struct gpt_err *err)
 {
     int64_t lines = c->input == run->at.input ? run->at.lines : 0;
 
+    assert(c->input >= run->at.input); /* chunks come in order */
     if (c->status != GPT_OK) {
+        /* The failure of a thread travelled in the chunk. */
         if (err)
             *err = c->err;
-        return c->in_line ? tell_place(err, c, lines + c->lines, c->line_at)
+        return c->in_line ? add_place(err, c, lines + c->lines, c->line_at)
                           : c->status;
     }
     take_sums(run, c->input);
-    GPT_TRY(count_bad(run, c, lines, err));
+    GPT_TRY(count_bad_lines(run, c, lines, err));
     int status = gpt_outputs_add(run->out, c, lines, run->stats, err);
     run->cannot_write = status != GPT_OK;
     run->at.input = c->input;
@@ -95,9 +104,10 @@ static int take_chunk(struct run *run, const struct gpt_line_chunk *c,
     return status;
 }
 
-/* ---- the place to go on from ---- */
+/* ---- the point to resume from ---- */
 
-static int save(struct run *run, struct gpt_err *err)
+/* The files are on disk before the journal says so. */
+static int save_point(struct run *run, struct gpt_err *err)
 {
     GPT_TRY(gpt_outputs_sync(run->out, &run->at, err));
     GPT_TRY(gpt_journal_add(run->journal, &run->at, err));
@@ -105,11 +115,11 @@ static int save(struct run *run, struct gpt_err *err)
     return GPT_OK;
 }
 
-static int save_now_and_then(struct run *run, struct gpt_err *err)
+static int save_when_due(struct run *run, struct gpt_err *err)
 {
     if (!run->journal || gpt_now() - run->saved < run->o->resume_seconds)
         return GPT_OK;
-    int status = save(run, err);
+    int status = save_point(run, err);
     run->cannot_write = status != GPT_OK;
     return status;
 }
@@ -123,19 +133,19 @@ static int open_journal(struct run *run, bool *found, struct gpt_err *err)
         return gpt_journal_discard(o, err);
     if (!gpt_journal_possible(o)) {
         gpt_debug("a pipe is read or written: a run that is stopped cannot be "
-                  "gone on with");
+                  "resumed");
         return GPT_OK;
     }
     return gpt_journal_open(&run->journal, o, run->dtype, &run->at, found, err);
 }
 
-/* What a failed run leaves: its last point, moved on as far as can be, or
- * nothing. */
-static void leave(struct run *run)
+/* Leaves what a failed run can be resumed from: its last point, moved to the
+ * last chunk if that can be written; or nothing, when there never was one. */
+static void leave_files(struct run *run)
 {
     if (run->journal && gpt_journal_has_point(run->journal)) {
         if (!run->cannot_write)
-            (void)!save(run, NULL);
+            (void)!save_point(run, NULL);
         run->stats->kept = true;
         gpt_outputs_suspend(run->out);
     } else {
@@ -145,27 +155,32 @@ static void leave(struct run *run)
 
 /* ---- the run ---- */
 
-static int take_all(struct run *run, struct gpt_err *err)
+static int write_chunks(struct run *run, struct gpt_err *err)
 {
     for (bool end = false; !end;) {
-        const struct gpt_line_chunk *c = gpt_ring_next(run->ring, &end);
+        /* It returns five times a second without a chunk, so that a signal is
+         * seen and progress shown while a pipe is silent. */
+        const struct gpt_line_chunk *c = gpt_chunk_stream_next(run->stream,
+                                                               &end);
 
         if (gpt_signals_stop())
             return gpt_fail(err, GPT_EFAIL, "stopped by %s",
                             gpt_signal_name(gpt_signals_stop()));
         if (c) {
-            GPT_TRY(take_chunk(run, c, err));
-            gpt_ring_release(run->ring);
-            GPT_TRY(save_now_and_then(run, err));
+            GPT_TRY(write_chunk(run, c, err));
+            gpt_chunk_stream_release(run->stream);
+            GPT_TRY(save_when_due(run, err));
         }
-        run->stats->input_bytes = gpt_ring_consumed(run->ring);
+        run->stats->input_bytes = gpt_chunk_stream_consumed(run->stream);
         if (run->o->report)
             run->o->report(run->o->user, run->stats);
     }
     return GPT_OK;
 }
 
-static int publish(struct run *run, struct gpt_err *err)
+/* Names can be missing even after a failure here; the same command then finds a
+ * complete point, and publishes again. */
+static int publish_files(struct run *run, struct gpt_err *err)
 {
     int status = gpt_outputs_publish(run->o, err);
 
@@ -178,8 +193,10 @@ static int publish(struct run *run, struct gpt_err *err)
     return GPT_OK;
 }
 
-/* Once the journal says that all is complete, names are all that is missing. */
-static int finish(struct run *run, struct gpt_err *err)
+/* With a journal: all files are made complete on disk, then the journal says
+ * so, then they get their names, then the journal is removed. A crash at any
+ * place leaves what the same command can finish. */
+static int finish_files(struct run *run, struct gpt_err *err)
 {
     run->at.stats = *run->stats;
     if (!run->journal) {
@@ -193,48 +210,51 @@ static int finish(struct run *run, struct gpt_err *err)
     GPT_TRY(gpt_journal_add(run->journal, &run->at, err));
     gpt_outputs_suspend(run->out);
     run->out = NULL;
-    return publish(run, err);
+    return publish_files(run, err);
 }
 
-/* What was begun to be read is of use at the beginning only. */
-static int open_ring(struct run *run, struct gpt_err *err)
+/* Uses the stream that gpt_preprocess_begin() opened, unless the run is resumed
+ * elsewhere: that stream reads from the beginning. */
+static int start_stream(struct run *run, struct gpt_err *err)
 {
-    if (run->ring && (run->at.input > 0 || run->at.offset > 0)) {
-        gpt_ring_close(run->ring);
-        run->ring = NULL;
+    if (run->stream && (run->at.input > 0 || run->at.offset > 0)) {
+        gpt_chunk_stream_close(run->stream);
+        run->stream = NULL;
     }
-    if (!run->ring)
-        GPT_TRY(gpt_ring_open(&run->ring, run->o, &run->at, err));
-    return gpt_ring_start(run->ring, run->dtype, err);
+    if (!run->stream)
+        GPT_TRY(gpt_chunk_stream_open(&run->stream, run->o, &run->at, err));
+    return gpt_chunk_stream_start(run->stream, run->dtype, err);
 }
 
-static int work(struct run *run, struct gpt_err *err)
+static int write_data_sets(struct run *run, struct gpt_err *err)
 {
     GPT_TRY(gpt_outputs_open(&run->out, run->o, run->dtype,
                              run->journal ? &run->at : NULL, err));
-    int status = open_ring(run, err);
-    if (status == GPT_OK)
-        status = take_all(run, err);
-    if (status == GPT_OK) {
-        take_sums(run, run->o->n_inputs);
-        run->cannot_write = true; /* whatever fails now */
-        status = finish(run, err);
-    }
+    int status;
+    GPT_TRY_GOTO(status, start_stream(run, err), out);
+    GPT_TRY_GOTO(status, write_chunks(run, err), out);
+    take_sums(run, run->o->n_inputs);
+    run->cannot_write = true; /* whatever fails now is a write */
+    status = finish_files(run, err);
+out:
     if (run->out)
-        leave(run);
+        leave_files(run);
     return status;
 }
 
-/* Back to the beginning: somebody took the files of a complete run away. */
-static void forget(struct run *run)
+/* Goes back to the beginning: the files of a complete run are gone. The arrays
+ * stay, and the counts in them are zeroed. */
+static void reset_point(struct run *run)
 {
     memset(run->at.keys, 0, (size_t)run->o->n_keys * sizeof(*run->at.keys));
     run->at = (struct gpt_point){.keys = run->at.keys, .sums = run->at.sums};
 }
 
-static int begin(struct run *run, struct gpt_err *err)
+static int begin_or_resume(struct run *run, struct gpt_err *err)
 {
     const struct gpt_preprocess_options *o = run->o;
+    /* Arrays of the point live as long as the run: the journal fills them, and
+     * each chunk changes them. */
     bool found;
 
     GPT_TRY(gpt_new(&run->at.keys, (size_t)o->n_keys, sizeof(*run->at.keys),
@@ -243,18 +263,19 @@ static int begin(struct run *run, struct gpt_err *err)
                     "digests of inputs", err));
     GPT_TRY(open_journal(run, &found, err));
     if (found && run->at.complete && !gpt_outputs_are_there(run->o)) {
-        forget(run);
+        reset_point(run);
         found = false;
     }
     if (!found)
-        return work(run, err);
+        return write_data_sets(run, err);
     *run->stats = run->at.stats;
-    gpt_info("going on behind document %lld, where an earlier run stood",
+    gpt_info("resuming after document %lld, where an earlier run stopped",
              (long long)run->at.stats.documents);
-    return run->at.complete ? publish(run, err) : work(run, err);
+    return run->at.complete ? publish_files(run, err)
+                            : write_data_sets(run, err);
 }
 
-/* What the options ask of the tokenizer. */
+/* Checks what the options ask of the tokenizer, and sets the type of tokens. */
 static int check_options(struct run *run, struct gpt_err *err)
 {
     const struct gpt_preprocess_options *o = run->o;
@@ -282,27 +303,28 @@ int gpt_preprocess_begin(struct gpt_preprocess_options *options,
 {
     const struct gpt_point start = {0};
 
-    return gpt_ring_open(&options->begun, options, &start, err);
+    return gpt_chunk_stream_open(&options->begun, options, &start, err);
 }
 
 void gpt_preprocess_give_up(struct gpt_preprocess_options *options)
 {
-    gpt_ring_close(options->begun);
+    gpt_chunk_stream_close(options->begun);
     options->begun = NULL;
 }
 
 int gpt_preprocess(struct gpt_preprocess_options *options,
                    struct gpt_preprocess_stats *stats, struct gpt_err *err)
 {
-    struct run run = {.o = options, .stats = stats, .ring = options->begun,
+    struct run run = {.o = options, .stats = stats, .stream = options->begun,
                       .saved = gpt_now()};
 
     options->begun = NULL;
     memset(stats, 0, sizeof(*stats));
-    int status = check_options(&run, err);
-    if (status == GPT_OK)
-        status = begin(&run, err);
-    gpt_ring_close(run.ring);
+    int status;
+    GPT_TRY_GOTO(status, check_options(&run, err), out);
+    status = begin_or_resume(&run, err);
+out:
+    gpt_chunk_stream_close(run.stream);
     gpt_journal_close(run.journal);
     gpt_free(run.at.keys);
     gpt_free(run.at.sums);

@@ -1,7 +1,7 @@
 /* From JSON lines to indexed data sets: one reader, any number of workers that
- * tokenize, and a writer that keeps the order of the input. What comes out does
- * not depend on the number of workers or the size of chunks; memory is bounded
- * by the chunks in flight and the longest line. */
+ * tokenize, and a writer that keeps the order of the input. The output does not
+ * depend on the number of workers or the size of chunks; memory is bounded by
+ * the chunks in flight and the longest line. */
 #ifndef GPT_CMD_PREPROCESS_PREPROCESS_H
 #define GPT_CMD_PREPROCESS_PREPROCESS_H
 
@@ -24,20 +24,20 @@ struct gpt_preprocess_stats {
     int64_t line_bytes;  /* decompressed */
     int64_t input_bytes; /* read from the files, compressed as they may be */
     struct gpt_bad_report bad;
-    bool kept; /* after a failure: the same call goes on where this one stood */
+    bool kept; /* after a failure: the same call resumes from here */
 };
 
 /* What is too much, and what is unusual. Zeros are the defaults; tests lower
  * them. */
 struct gpt_preprocess_limits {
     int64_t line;      /* bytes, of a file that is shorter; default 4 GiB */
-    int64_t sequence;  /* tokens; default 2^31 - 2, which is as far as an index
-                          can count with an end behind them */
+    int64_t sequence;  /* tokens; default 2^31 - 2, the most that an index
+                          can count with an end after them */
     int64_t long_line; /* bytes; from here on a line is read while no other
                           chunk is in memory; default 16 MiB */
 };
 
-struct gpt_ring;
+struct gpt_chunk_stream;
 
 struct gpt_preprocess_options {
     const struct gpt_input_range *inputs; /* "-" is standard input */
@@ -55,35 +55,35 @@ struct gpt_preprocess_options {
     int64_t workers;     /* >= 1 */
     int64_t chunk_bytes; /* of lines that a worker takes at once; 0 = 256 KiB */
     struct gpt_preprocess_limits limits;
-    bool skip_bad;       /* leave bad lines out instead of failing */
+    bool skip_bad;       /* skip bad lines instead of failing */
     int64_t max_bad;     /* with skip_bad: fail at one more; < 0 = no limit */
     const char *quarantine; /* with skip_bad: file for them; NULL = none */
     bool provenance; /* write PREFIX_KEY_document.json: data/provenance.h */
     bool sources;    /* write PREFIX_KEY_document.sources, too */
     const char *command; /* lines for the JSON to repeat; may be NULL */
     int64_t shard, n_shards; /* for the JSON; n_shards = 0: none */
-    bool resume; /* go on where an earlier call stood, and keep such a place */
-    double resume_seconds; /* how often that place is moved on */
+    bool resume; /* from where an earlier call stopped; save such points */
+    double resume_seconds; /* between two points */
     /* called now and then by the calling thread; may be NULL */
     void (*report)(void *user, const struct gpt_preprocess_stats *stats);
     void *user;
-    struct gpt_ring *begun; /* of gpt_preprocess_begin(); NULL = nothing */
+    struct gpt_chunk_stream *begun; /* of gpt_preprocess_begin(), or NULL */
 };
 
 /* Begins to read the inputs, for gpt_preprocess() with the same options, in
- * which the tokenizer and what is said of it are still missing: decompression
- * need not wait while a vocabulary is loaded. */
+ * which the tokenizer and its description are still missing: decompression need
+ * not wait while a vocabulary is loaded. */
 int gpt_preprocess_begin(struct gpt_preprocess_options *options,
                          struct gpt_err *err) GPT_MUST_USE;
-/* When it does not come to that. */
+/* Ends that when gpt_preprocess() is not called. */
 void gpt_preprocess_give_up(struct gpt_preprocess_options *options);
 
 /* Makes the data sets, all or (on failure) none.
  *
  * With `resume` a call that fails or is killed leaves PREFIX.resume, and beside
  * each output PATH.part, once it has lasted resume_seconds; the next call with
- * the same options goes on from there and gives the same files. Inputs are told
- * by name, size and time of modification. A run that reads from a pipe, or
+ * the same options resumes there and gives the same files. An input is known by
+ * its name, size and time of modification. A run that reads from a pipe, or
  * writes bad lines to one, leaves nothing. Without `resume` what an earlier
  * call left is removed. GPT_EEXIST when the earlier call was another one.
  *
@@ -94,7 +94,7 @@ void gpt_preprocess_give_up(struct gpt_preprocess_options *options);
  * names file and line of the first line that is wrong, or file and offset in a
  * part of a file.
  *
- * With skip_bad such lines are left out and counted, and written as they are
+ * With skip_bad such lines are skipped and counted, and written as they are
  * to the quarantine file, which appears together with the data sets; each ends
  * in a newline there. A file that cannot be read, or whose compression is
  * damaged, is a failure all the same. stats->bad is valid after a failure, too.

@@ -1,65 +1,150 @@
-/* The ring of preprocess_ring.h: the reader fills a chunk for the slot at
- * `head`, workers take those from `take` on, the caller empties the one at
- * `tail` once it is done. Chunks that are free lie on a stack, so that the ones
- * in use are those that caches hold. Start at gpt_ring_next() and read upwards.
- */
-#include "cmd/preprocess/ring_internal.h"
+/* The ring of chunks: see ring.h for the protocol. One lock guards all numbers;
+ * it is held for a few instructions a chunk of some hundred kilobytes, so that
+ * threads hardly ever meet at it. A chunk itself belongs to the one thread that
+ * took it, without a lock. Read the reader's part first. */
+#include "cmd/preprocess/ring.h"
 
 #include "base/memory.h"
-#include "base/num.h"
-#include "text/inputs.h"
 
+#include <assert.h>
 #include <errno.h>
+#include <pthread.h>
 #include <time.h>
 
-enum { MAX_WORKERS = 1024, WAIT_MS = 200 };
+enum { WAIT_MS = 200 };
 
-static const struct gpt_preprocess_limits defaults = {
-    .line = (int64_t)4 << 30,
-    .sequence = INT32_MAX - 1,
-    .long_line = 16 << 20,
+struct slot {
+    struct gpt_line_chunk *chunk;
+    bool encoded;
 };
+
+struct gpt_ring {
+    size_t n_slots, n_keys, keep;  /* as many chunks as slots */
+    struct gpt_line_chunk *chunks; /* the memory of all */
+
+    pthread_mutex_t lock; /* of all below */
+    pthread_cond_t can_fill, can_take, can_write;
+    struct slot *slots;
+    size_t head, take, tail; /* chunk numbers; they only grow */
+    struct gpt_line_chunk **unused;
+    size_t n_unused;
+    bool ended, stopped;
+};
+
+static struct slot *slot_of(struct gpt_ring *r, size_t number)
+{
+    return &r->slots[number % r->n_slots];
+}
+
+/* ---- the reader ---- */
+
+/* With the lock. Returns false after a stop. */
+static bool wait_fewer(struct gpt_ring *r, size_t limit)
+{
+    while (!r->stopped && r->head - r->tail >= limit)
+        pthread_cond_wait(&r->can_fill, &r->lock);
+    return !r->stopped;
+}
+
+struct gpt_line_chunk *gpt_ring_take_empty(struct gpt_ring *r, size_t limit)
+{
+    struct gpt_line_chunk *c = NULL;
+
+    assert(limit >= 1 && limit <= r->n_slots);
+    pthread_mutex_lock(&r->lock);
+    if (wait_fewer(r, limit)) {
+        /* Fewer in flight than chunks: one is unused. */
+        assert(r->n_unused > 0);
+        c = r->unused[--r->n_unused];
+    }
+    pthread_mutex_unlock(&r->lock);
+    return c;
+}
+
+/* Unused chunks lie on a stack: the one that was used last, whose memory is
+ * most likely in a cache, is taken first, and chunks of a ring that is never
+ * full are never touched. With the lock. */
+static void push_unused(struct gpt_ring *r, struct gpt_line_chunk *c)
+{
+    assert(r->n_unused < r->n_slots);
+    r->unused[r->n_unused++] = c;
+}
+
+void gpt_ring_put_empty(struct gpt_ring *r, struct gpt_line_chunk *c)
+{
+    pthread_mutex_lock(&r->lock);
+    push_unused(r, c);
+    pthread_mutex_unlock(&r->lock);
+}
+
+void gpt_ring_put_filled(struct gpt_ring *r, struct gpt_line_chunk *c)
+{
+    pthread_mutex_lock(&r->lock);
+    assert(r->head - r->tail < r->n_slots && !r->ended);
+    *slot_of(r, r->head++) = (struct slot){c, false};
+    pthread_cond_signal(&r->can_take); /* one chunk, one worker */
+    pthread_mutex_unlock(&r->lock);
+}
+
+void gpt_ring_wait_empty(struct gpt_ring *r)
+{
+    pthread_mutex_lock(&r->lock);
+    wait_fewer(r, 1);
+    pthread_mutex_unlock(&r->lock);
+}
+
+void gpt_ring_end(struct gpt_ring *r)
+{
+    pthread_mutex_lock(&r->lock);
+    r->ended = true;
+    /* Every worker that waits ends; so does the writer, if all is written. */
+    pthread_cond_broadcast(&r->can_take);
+    pthread_cond_signal(&r->can_write);
+    pthread_mutex_unlock(&r->lock);
+}
 
 /* ---- the workers ---- */
 
-static struct gpt_ring_slot *wait_filled(struct gpt_ring *r)
+struct gpt_line_chunk *gpt_ring_take_filled(struct gpt_ring *r, size_t *number)
 {
-    while (!r->stop && r->take == r->head && !r->reader_done)
-        pthread_cond_wait(&r->can_take, &r->lock);
-    if (r->stop || r->take == r->head)
-        return NULL;
-    return &r->slots[r->take++ % r->n_slots];
-}
-
-static void *worker_main(void *arg)
-{
-    struct gpt_ring *r = arg;
-    struct gpt_ring_slot *s;
+    struct gpt_line_chunk *c = NULL;
 
     pthread_mutex_lock(&r->lock);
-    struct gpt_line_chunk_worker *w = &r->workers[r->n_started++];
-    while ((s = wait_filled(r))) {
-        pthread_mutex_unlock(&r->lock);
-        gpt_line_chunk_encode(w, s->chunk);
-        pthread_mutex_lock(&r->lock);
-        s->done = true;
-        pthread_cond_signal(&r->can_write);
+    while (!r->stopped && r->take == r->head && !r->ended)
+        pthread_cond_wait(&r->can_take, &r->lock);
+    /* At the end the chunks that are left are still encoded. */
+    if (!r->stopped && r->take != r->head) {
+        *number = r->take++;
+        c = slot_of(r, *number)->chunk;
     }
     pthread_mutex_unlock(&r->lock);
-    return NULL;
+    return c;
 }
 
-/* ---- who empties the ring ---- */
+void gpt_ring_put_encoded(struct gpt_ring *r, size_t number)
+{
+    pthread_mutex_lock(&r->lock);
+    assert(number - r->tail < r->take - r->tail); /* was taken, not released */
+    slot_of(r, number)->encoded = true;
+    /* Also when it is not the one at the tail: the writer looks again, and the
+     * common case needs no second condition. */
+    pthread_cond_signal(&r->can_write);
+    pthread_mutex_unlock(&r->lock);
+}
+
+/* ---- the writer ---- */
+
+/* The chunk at the tail, if it is encoded. With the lock. */
+static struct gpt_line_chunk *encoded_tail(struct gpt_ring *r)
+{
+    const struct slot *s = slot_of(r, r->tail);
+
+    return r->tail != r->head && s->encoded ? s->chunk : NULL;
+}
 
 static bool at_end(const struct gpt_ring *r)
 {
-    return r->reader_done && r->tail == r->head;
-}
-
-/* The chunk at the tail is encoded. */
-static bool tail_done(const struct gpt_ring *r)
-{
-    return r->tail != r->head && r->slots[r->tail % r->n_slots].done;
+    return r->ended && r->tail == r->head;
 }
 
 const struct gpt_line_chunk *gpt_ring_next(struct gpt_ring *r, bool *end)
@@ -72,106 +157,60 @@ const struct gpt_line_chunk *gpt_ring_next(struct gpt_ring *r, bool *end)
     until.tv_nsec %= 1000000000;
     int timed = 0;
     pthread_mutex_lock(&r->lock);
-    while (!tail_done(r) && !at_end(r) && timed != ETIMEDOUT)
+    while (!encoded_tail(r) && !at_end(r) && timed != ETIMEDOUT)
         timed = pthread_cond_timedwait(&r->can_write, &r->lock, &until);
-    const struct gpt_line_chunk *c =
-        tail_done(r) ? r->slots[r->tail % r->n_slots].chunk : NULL;
+    const struct gpt_line_chunk *c = encoded_tail(r);
     *end = at_end(r);
     pthread_mutex_unlock(&r->lock);
     return c;
 }
 
+/* Only the writer moves the tail: it may read it without the lock, and the
+ * chunk is still its own. */
 void gpt_ring_release(struct gpt_ring *r)
 {
-    struct gpt_line_chunk *c = r->slots[r->tail % r->n_slots].chunk;
+    struct gpt_line_chunk *c = slot_of(r, r->tail)->chunk;
 
-    gpt_line_chunk_trim(c, (size_t)r->o->n_keys, (size_t)r->limits.long_line);
+    gpt_line_chunk_trim(c, r->n_keys, r->keep);
     pthread_mutex_lock(&r->lock);
-    r->unused[r->n_unused++] = c;
+    assert(encoded_tail(r) == c && r->tail != r->take);
+    push_unused(r, c);
     r->tail++;
     pthread_cond_signal(&r->can_fill);
     pthread_mutex_unlock(&r->lock);
 }
 
-const struct gpt_input_sum *gpt_ring_sums(const struct gpt_ring *r)
-{
-    return r->sums;
-}
-
-int64_t gpt_ring_consumed(struct gpt_ring *r)
-{
-    pthread_mutex_lock(&r->lock);
-    int64_t bytes = r->input_bytes;
-    if (r->input)
-        bytes += gpt_input_consumed(r->input);
-    pthread_mutex_unlock(&r->lock);
-    return bytes;
-}
-
-/* ---- setting up and taking down ---- */
-
-static int64_t limit_or(int64_t given, int64_t otherwise)
-{
-    return given > 0 ? given : otherwise;
-}
-
-static void fill_ring(struct gpt_ring *r,
-                      const struct gpt_preprocess_options *o,
-                      const struct gpt_point *from)
-{
-    r->o = o;
-    r->limits.line = limit_or(o->limits.line, defaults.line);
-    r->limits.sequence = limit_or(o->limits.sequence, defaults.sequence);
-    r->limits.long_line = limit_or(o->limits.long_line, defaults.long_line);
-    r->first_input = from->input;
-    r->first_offset = from->offset;
-    r->first_digest = from->digest;
-    r->input_bytes = gpt_max_i64(0, gpt_inputs_bytes(o->inputs, from->input));
-    r->n_workers =
-        (size_t)gpt_max_i64(1, gpt_min_i64(o->workers, MAX_WORKERS));
-    r->n_slots = 2 * r->n_workers + 4 + GPT_RING_AHEAD;
-    pthread_mutex_init(&r->lock, NULL);
-    pthread_cond_init(&r->can_fill, NULL);
-    pthread_cond_init(&r->can_take, NULL);
-    pthread_cond_init(&r->can_write, NULL);
-}
+/* ---- open, stop, close ---- */
 
 static int make_chunks(struct gpt_ring *r, struct gpt_err *err)
 {
-    size_t n = r->n_slots, n_keys = (size_t)r->o->n_keys;
+    size_t n = r->n_slots;
 
     GPT_TRY(gpt_new(&r->slots, n, sizeof(*r->slots), "chunks", err));
     GPT_TRY(gpt_new(&r->unused, n, sizeof(*r->unused), "chunks", err));
     GPT_TRY(gpt_new(&r->chunks, n, sizeof(*r->chunks), "chunks", err));
     for (size_t i = 0; i < n; i++) {
-        GPT_TRY(gpt_line_chunk_init(&r->chunks[i], n_keys, err));
-        r->unused[r->n_unused++] = &r->chunks[i];
+        GPT_TRY(gpt_line_chunk_init(&r->chunks[i], r->n_keys, err));
+        push_unused(r, &r->chunks[i]);
     }
-    return gpt_new(&r->sums, (size_t)r->o->n_inputs, sizeof(*r->sums),
-                   "digests of inputs", err);
+    return GPT_OK;
 }
 
-static int start_thread(pthread_t *thread, void *(*run)(void *),
-                        struct gpt_ring *r, struct gpt_err *err)
-{
-    errno = pthread_create(thread, NULL, run, r);
-    return errno ? gpt_fail_errno(err, GPT_EFAIL, "cannot start a thread")
-                 : GPT_OK;
-}
-
-int gpt_ring_open(struct gpt_ring **ring,
-                  const struct gpt_preprocess_options *options,
-                  const struct gpt_point *from, struct gpt_err *err)
+int gpt_ring_open(struct gpt_ring **ring, size_t n_slots, size_t n_keys,
+                  size_t keep, struct gpt_err *err)
 {
     struct gpt_ring *r;
 
     *ring = NULL;
     GPT_TRY(gpt_new(&r, 1, sizeof(*r), "a ring of chunks", err));
-    fill_ring(r, options, from);
+    r->n_slots = n_slots;
+    r->n_keys = n_keys;
+    r->keep = keep;
+    pthread_mutex_init(&r->lock, NULL);
+    pthread_cond_init(&r->can_fill, NULL);
+    pthread_cond_init(&r->can_take, NULL);
+    pthread_cond_init(&r->can_write, NULL);
     int status = make_chunks(r, err);
-    if (status == GPT_OK)
-        status = start_thread(&r->reader, gpt_ring_reader, r, err);
-    r->reading = status == GPT_OK;
     if (status != GPT_OK)
         gpt_ring_close(r);
     else
@@ -179,75 +218,27 @@ int gpt_ring_open(struct gpt_ring **ring,
     return status;
 }
 
-static int open_worker(struct gpt_ring *r, struct gpt_line_chunk_worker *w,
-                       enum gpt_dtype dtype, struct gpt_err *err)
-{
-    const struct gpt_preprocess_options *o = r->o;
-
-    *w = (struct gpt_line_chunk_worker){
-        .n_keys = (size_t)o->n_keys,
-        .dtype = dtype,
-        .eod = o->append_eod ? gpt_tokenizer_eod(o->tokenizer) : -1,
-        .empty = o->empty,
-        .skip_bad = o->skip_bad,
-        .keep_bad = o->quarantine != NULL,
-        .places = o->sources,
-        .max_sequence = r->limits.sequence,
-        .long_line = r->limits.long_line,
-    };
-    GPT_TRY(gpt_encoder_open(&w->encoder, o->tokenizer, err));
-    return gpt_jsonl_open(&w->scanner, o->keys, w->n_keys, err);
-}
-
-int gpt_ring_start(struct gpt_ring *r, enum gpt_dtype dtype,
-                   struct gpt_err *err)
-{
-    size_t n = r->n_workers;
-
-    GPT_TRY(gpt_new(&r->workers, n, sizeof(*r->workers), "workers", err));
-    GPT_TRY(gpt_new(&r->threads, n, sizeof(*r->threads), "threads", err));
-    for (size_t i = 0; i < n; i++)
-        GPT_TRY(open_worker(r, &r->workers[i], dtype, err));
-    for (; r->n_threads < n; r->n_threads++)
-        GPT_TRY(start_thread(&r->threads[r->n_threads], worker_main, r, err));
-    return GPT_OK;
-}
-
-static void join_threads(struct gpt_ring *r)
+void gpt_ring_stop(struct gpt_ring *r)
 {
     pthread_mutex_lock(&r->lock);
-    r->stop = true;
-    if (r->input)
-        gpt_input_cancel(r->input);
+    r->stopped = true;
     pthread_cond_broadcast(&r->can_fill);
     pthread_cond_broadcast(&r->can_take);
     pthread_mutex_unlock(&r->lock);
-    if (r->reading)
-        pthread_join(r->reader, NULL);
-    for (size_t i = 0; i < r->n_threads; i++)
-        pthread_join(r->threads[i], NULL);
 }
 
 void gpt_ring_close(struct gpt_ring *r)
 {
     if (!r)
         return;
-    join_threads(r);
-    for (size_t i = 0; r->workers && i < r->n_workers; i++) {
-        gpt_encoder_close(r->workers[i].encoder);
-        gpt_jsonl_close(r->workers[i].scanner);
-    }
     for (size_t i = 0; r->chunks && i < r->n_slots; i++)
-        gpt_line_chunk_free(&r->chunks[i], (size_t)r->o->n_keys);
+        gpt_line_chunk_free(&r->chunks[i], r->n_keys);
     pthread_cond_destroy(&r->can_write);
     pthread_cond_destroy(&r->can_take);
     pthread_cond_destroy(&r->can_fill);
     pthread_mutex_destroy(&r->lock);
-    gpt_free(r->workers);
     gpt_free(r->chunks);
     gpt_free(r->unused);
     gpt_free(r->slots);
-    gpt_free(r->sums);
-    gpt_free(r->threads);
     gpt_free(r);
 }

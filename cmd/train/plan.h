@@ -3,6 +3,7 @@
 #ifndef GPT_CMD_TRAIN_PLAN_H
 #define GPT_CMD_TRAIN_PLAN_H
 
+#include "data/batch.h"
 #include "data/corpus.h"
 #include "parallel/world.h"
 #include "tokenizer/tokenizer.h"

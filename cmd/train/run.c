@@ -304,7 +304,11 @@ static int open_corpus(struct gpt_run *r, struct gpt_err *err)
     if (r->plan.corpus.n_data_path == 0 &&
         r->plan.corpus.n_split_path[GPT_TRAIN] == 0)
         return GPT_OK;
-    GPT_TRY(gpt_corpus_open(&r->corpus, &r->plan.corpus, err));
+    int status = gpt_corpus_open(&r->corpus, &r->plan.corpus, err);
+    if (status == GPT_EUSAGE && err && !err->hint[0])
+        gpt_hint(err, "--data-path and --split, or --train-data-path and its "
+                 "like, say which data are read");
+    GPT_TRY(status);
     r->context.corpus_digest = gpt_corpus_digest(r->corpus);
     return GPT_OK;
 }

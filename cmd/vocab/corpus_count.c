@@ -1,7 +1,10 @@
 /* Counts pieces in parallel: see corpus_count.h. The calling thread reads
- * blocks and hands them to workers, each with a counter of its own; blocks go
- * round between the two lists `spare` and `full`. Start at gpt_count_corpus(),
- * then worker(). */
+ * blocks and hands them to workers, each with a counter of its own, so that
+ * counting needs no lock; blocks circulate between the two lists `spare` and
+ * `full`. Sums do not depend on which worker counted which block. A failure
+ * does not stop the workers at once: a block before it may fail, too, and the
+ * first failure in the order of the corpus is the one to report, whatever the
+ * timing. Start at gpt_count_corpus(), then count_blocks(). */
 #include "cmd/vocab/corpus_count.h"
 
 #include "base/memory.h"
@@ -29,6 +32,7 @@ struct pool {
     struct gpt_err failure;
 };
 
+/* What a worker counts is its own until the end: only the lists are shared. */
 struct worker {
     struct pool *pool;
     pthread_t thread;
@@ -47,6 +51,7 @@ static int count_text(struct worker *w, const char *text, size_t len,
     return gpt_piece_counter_text(w->counter, gpt_pretok_gpt2, text, len, err);
 }
 
+/* A key that holds a list of strings counts each of them. */
 static int count_line(struct worker *w, const char *line, size_t len,
                       struct gpt_err *err)
 {
@@ -62,6 +67,8 @@ static int count_line(struct worker *w, const char *line, size_t len,
     return GPT_OK;
 }
 
+/* Blocks of JSON Lines end with a line, so that each is counted by itself;
+ * blocks of plain text end where no piece can go across. */
 static int count_block(struct worker *w, const struct gpt_block *b,
                        struct gpt_err *err)
 {
@@ -69,6 +76,7 @@ static int count_block(struct worker *w, const struct gpt_block *b,
         w->documents += b->begins_file;
         return count_text(w, b->data, b->len, err);
     }
+    /* Lines are counted for messages: the block knows its first one. */
     int64_t number = b->first_line;
     const char *end = b->data + b->len;
     for (const char *line = b->data; line < end; number++) {
@@ -91,8 +99,8 @@ static int count_block(struct worker *w, const struct gpt_block *b,
 
 /* ---- threads ---- */
 
-/* A full block, or NULL when there will be none. After a failure only blocks
- * before the one that failed are of interest: they may fail, too. */
+/* Takes a full block, or returns NULL when there will be none. After a failure
+ * only blocks before the one that failed matter: they may fail, too. */
 static struct job *take_full(struct pool *p)
 {
     pthread_mutex_lock(&p->lock);
@@ -110,6 +118,8 @@ static struct job *take_full(struct pool *p)
     return j;
 }
 
+/* Takes a block to read into; NULL after a failure, which ends the reading. As
+ * many blocks as exist bound the memory. */
 static struct job *take_spare(struct pool *p)
 {
     pthread_mutex_lock(&p->lock);
@@ -122,6 +132,8 @@ static struct job *take_spare(struct pool *p)
     return j;
 }
 
+/* Full blocks are a queue, so that they are counted about in the order of the
+ * corpus: an error is then found early. */
 static void give_full(struct pool *p, struct job *j)
 {
     pthread_mutex_lock(&p->lock);
@@ -132,6 +144,8 @@ static void give_full(struct pool *p, struct job *j)
     pthread_mutex_unlock(&p->lock);
 }
 
+/* Gives a block back with the status of its work. The failure of the lowest
+ * number is kept. */
 static void give_spare(struct pool *p, struct job *j, int status,
                        const struct gpt_err *err)
 {
@@ -148,7 +162,8 @@ static void give_spare(struct pool *p, struct job *j, int status,
     pthread_mutex_unlock(&p->lock);
 }
 
-static void finish(struct pool *p)
+/* Workers still take what is full. */
+static void end_jobs(struct pool *p)
 {
     pthread_mutex_lock(&p->lock);
     p->finished = true;
@@ -156,7 +171,7 @@ static void finish(struct pool *p)
     pthread_mutex_unlock(&p->lock);
 }
 
-static void *worker(void *arg)
+static void *count_blocks(void *arg)
 {
     struct worker *w = arg;
     struct job *j;
@@ -187,6 +202,8 @@ static int read_corpus(struct pool *p, struct gpt_blocks *blocks,
         status = gpt_blocks_next(blocks, &j->block, &end, err);
         if (status == GPT_OK && gpt_signals_stop())
             status = gpt_fail(err, GPT_EFAIL, "interrupted while reading");
+        /* A failure to read has the number of its block: one of an earlier line
+         * counts before it. */
         if (status != GPT_OK || end) {
             give_spare(p, j, status, err);
             break;
@@ -198,20 +215,23 @@ static int read_corpus(struct pool *p, struct gpt_blocks *blocks,
     return status;
 }
 
-static int start(struct worker *w, struct pool *pool, struct gpt_err *err)
+static int start_worker(struct worker *w, struct pool *pool,
+                        struct gpt_err *err)
 {
     const struct gpt_count_options *o = pool->options;
 
     w->pool = pool;
     GPT_TRY(gpt_piece_counter_open(&w->counter, err));
     GPT_TRY(gpt_jsonl_open(&w->scanner, o->keys, (size_t)o->n_keys, err));
-    if (pthread_create(&w->thread, NULL, worker, w) != 0)
+    if (pthread_create(&w->thread, NULL, count_blocks, w) != 0)
         return gpt_fail(err, GPT_EFAIL, "cannot start a thread");
     w->started = true;
     return GPT_OK;
 }
 
-static int run(struct pool *pool, struct worker *w, struct gpt_err *err)
+/* Workers that wait for a block are ended by end_jobs(), also when the reading
+ * failed or one of them could not be started. */
+static int run_pool(struct pool *pool, struct worker *w, struct gpt_err *err)
 {
     const struct gpt_count_options *o = pool->options;
     struct gpt_blocks *blocks = NULL;
@@ -221,10 +241,10 @@ static int run(struct pool *pool, struct worker *w, struct gpt_err *err)
     b.threads = o->threads;
     GPT_TRY_GOTO(status, gpt_blocks_open(&blocks, &b, err), out);
     for (int64_t i = 0; i < o->threads; i++)
-        GPT_TRY_GOTO(status, start(&w[i], pool, err), out);
+        GPT_TRY_GOTO(status, start_worker(&w[i], pool, err), out);
     status = read_corpus(pool, blocks, err);
 out:
-    finish(pool);
+    end_jobs(pool);
     for (int64_t i = 0; i < o->threads; i++)
         if (w[i].started)
             pthread_join(w[i].thread, NULL);
@@ -236,7 +256,9 @@ out:
     return status;
 }
 
-/* Adds everything to the first worker's counter and hands that out. */
+/* Adds everything to the first worker's counter and hands that out. Each
+ * counter is closed once it was added: two copies of the distinct pieces are
+ * enough. */
 static int add_up(struct worker *w, int64_t n,
                   struct gpt_piece_counter **counter,
                   struct gpt_count_totals *totals, struct gpt_err *err)
@@ -263,6 +285,7 @@ int gpt_count_corpus(struct gpt_piece_counter **counter,
     struct pool pool = {.options = options};
     struct worker *w = NULL;
     struct job *jobs = NULL;
+    /* For each worker the block it counts and one that waits; one to read. */
     size_t n = (size_t)options->threads, n_jobs = 2 * n + 1;
     int status;
 
@@ -277,7 +300,7 @@ int gpt_count_corpus(struct gpt_piece_counter **counter,
         jobs[i].next = pool.spare;
         pool.spare = &jobs[i];
     }
-    GPT_TRY_GOTO(status, run(&pool, w, err), out);
+    GPT_TRY_GOTO(status, run_pool(&pool, w, err), out);
     status = add_up(w, options->threads, counter, totals, err);
 out:
     for (size_t i = 0; jobs && i < n_jobs; i++)

@@ -1,17 +1,20 @@
 /* Distinct pieces and their counts: see piece_count.h. A hash table with open
- * addressing over one block of text. Start at gpt_piece_counter_add(). */
+ * addressing over one block of text: 24 bytes an entry, and no allocation a
+ * piece, of which a corpus has tens of millions. Start at
+ * gpt_piece_counter_add(). */
 #include "cmd/vocab/piece_count.h"
 
 #include "base/hash.h"
 #include "base/memory.h"
 
+#include <assert.h>
 #include <string.h>
 
 struct entry {
     uint64_t begin; /* in text */
     int64_t count;  /* 0 = free */
     uint32_t len;
-    uint32_t hash; /* also the place in the table, which stays below 2^32 */
+    uint32_t hash; /* the place in the table, too: at most 2^32 entries */
 };
 
 struct gpt_piece_counter {
@@ -48,11 +51,13 @@ void gpt_piece_counter_close(struct gpt_piece_counter *c)
     gpt_free(c);
 }
 
-static int grow(struct gpt_piece_counter *c, struct gpt_err *err)
+/* Doubles the table. Entries keep their hashes: no text is read again. */
+static int grow_table(struct gpt_piece_counter *c, struct gpt_err *err)
 {
     struct entry *bigger;
     size_t n = c->n_entries * 2;
 
+    /* Half of what 32 bits can place: the table is never full. */
     if (c->n >= max_pieces)
         return gpt_fail(err, GPT_EDATA, "more than %zu distinct pieces",
                         max_pieces);
@@ -63,6 +68,8 @@ static int grow(struct gpt_piece_counter *c, struct gpt_err *err)
         if (e->count == 0)
             continue;
         size_t at = e->hash & (n - 1);
+        /* Linear probing: the next entry is in the same cache line more often
+         * than not. */
         while (bigger[at].count)
             at = (at + 1) & (n - 1);
         bigger[at] = *e;
@@ -73,14 +80,17 @@ static int grow(struct gpt_piece_counter *c, struct gpt_err *err)
     return GPT_OK;
 }
 
-static int insert(struct gpt_piece_counter *c, struct entry *e,
-                  const char *piece, size_t len, uint32_t hash, int64_t count,
-                  struct gpt_err *err)
+/* Fills the free entry that the search ended at. The table is at most two
+ * thirds full, so that a search always ends. */
+static int insert_piece(struct gpt_piece_counter *c, struct entry *e,
+                        const char *piece, size_t len, uint32_t hash,
+                        int64_t count, struct gpt_err *err)
 {
     if (len > UINT32_MAX)
         return gpt_fail(err, GPT_EDATA,
                         "a piece of %zu bytes without a break is longer than "
                         "2^32 - 1", len);
+    assert(e->count == 0 && count > 0);
     uint64_t begin = c->text.len;
     if (gpt_buf_add(&c->text, piece, len) != GPT_OK)
         return gpt_fail(err, GPT_EFAIL,
@@ -88,9 +98,11 @@ static int insert(struct gpt_piece_counter *c, struct entry *e,
                         c->text.len + len);
     *e = (struct entry){begin, count, (uint32_t)len, hash};
     c->n++;
-    return c->n * 3 > c->n_entries * 2 ? grow(c, err) : GPT_OK;
+    return c->n * 3 > c->n_entries * 2 ? grow_table(c, err) : GPT_OK;
 }
 
+/* The hash has no secret key: an input that collides on purpose only makes its
+ * own run slow. */
 int gpt_piece_counter_add(struct gpt_piece_counter *c, const char *piece,
                           size_t len, int64_t count, struct gpt_err *err)
 {
@@ -100,7 +112,8 @@ int gpt_piece_counter_add(struct gpt_piece_counter *c, const char *piece,
         struct entry *e = &c->entry[i & (c->n_entries - 1)];
 
         if (e->count == 0)
-            return insert(c, e, piece, len, hash, count, err);
+            return insert_piece(c, e, piece, len, hash, count, err);
+        /* The hash is compared first: the text is another cache miss. */
         if (e->hash == hash && e->len == len &&
             memcmp(c->text.data + e->begin, piece, len) == 0) {
             e->count += count;
@@ -115,6 +128,7 @@ int gpt_piece_counter_text(struct gpt_piece_counter *c, gpt_pretok_fn *pretok,
     while (len) {
         size_t n = pretok(text, len);
 
+        assert(n >= 1 && n <= len);
         GPT_TRY(gpt_piece_counter_add(c, text, n, 1, err));
         text += n;
         len -= n;
@@ -122,6 +136,8 @@ int gpt_piece_counter_text(struct gpt_piece_counter *c, gpt_pretok_fn *pretok,
     return GPT_OK;
 }
 
+/* Which counter a piece was in does not show in the sums. Only the order of the
+ * list may differ. */
 int gpt_piece_counter_merge(struct gpt_piece_counter *to,
                             const struct gpt_piece_counter *from,
                             struct gpt_err *err)

@@ -1,6 +1,9 @@
 /* The words of bad_lines.h. */
 #include "data/bad_lines.h"
 
+#include <assert.h>
+
+/* The words are those of the scanner, and one for a line that is good JSON. */
 const char *gpt_bad_word(int kind)
 {
     static const char *const words[GPT_BAD_KINDS] = {
@@ -10,5 +13,6 @@ const char *gpt_bad_word(int kind)
         [GPT_BAD_LONG] = "too long",
     };
 
+    assert(kind >= 0 && kind < GPT_BAD_KINDS);
     return words[kind];
 }

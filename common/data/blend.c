@@ -1,12 +1,15 @@
 /* Weights, sizes and the order of a blend. Every expression is evaluated as
- * numpy and Megatron's C++ do it, in double and without contraction: equal
- * weights decide by their last bit. Start at gpt_blend_build(). */
+ * numpy and Megatron's C++ evaluate it, in double and without contraction (the
+ * Makefile's -ffp-contract=off): which of two data sets with almost equal lags
+ * comes first depends on the last bit of their weights, and from there on every
+ * sample differs. Start at gpt_blend_build(). */
 #include "data/blend.h"
 
 #include "base/memory.h"
 #include "base/num.h"
 #include "data/blend_order.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -14,11 +17,14 @@
 
 /* ---- arguments ---- */
 
-/* An even number of arguments is weights and prefixes if each odd one is a
- * number; none may be, but not some. */
+/* An even number of arguments is weights and prefixes when each first one of a
+ * pair is a number, and prefixes alone when none is. Anything between is a
+ * slip: it must not silently become a blend of two other data sets. */
 static int count_weights(const char *const *args, int64_t n_args,
                          int64_t *n_weights, struct gpt_err *err)
 {
+    /* Every first one of a pair is tried: one that is no number among numbers
+     * is the argument to name. */
     double w;
 
     *n_weights = 0;
@@ -37,6 +43,8 @@ static int count_weights(const char *const *args, int64_t n_args,
     return GPT_OK;
 }
 
+/* A prefix that looks like a number ("1") counts as a weight where one can
+ * be. */
 static int fill_parts(struct gpt_blend_parts *parts, const char *const *args,
                       int64_t n_args, int64_t n_weights, struct gpt_err *err)
 {
@@ -83,7 +91,9 @@ void gpt_blend_parts_free(struct gpt_blend_parts *parts)
     memset(parts, 0, sizeof(*parts));
 }
 
-/* Whatever stands between runs of digits and dots separates them. */
+/* Whatever is between runs of digits and dots separates the numbers: Megatron
+ * takes "949,50,1" and "949/50/1" alike. The edges are sums from the left of
+ * normalized shares, in this order; edge[3] may miss 1 by the last bit. */
 int gpt_split_parse(double edge[4], const char *text, struct gpt_err *err)
 {
     static const char digits[] = ".0123456789";
@@ -96,22 +106,23 @@ int gpt_split_parse(double edge[4], const char *text, struct gpt_err *err)
 
         if (n == 3)
             return gpt_fail(err, GPT_EUSAGE,
-                            "--split is '%s', has at most three numbers",
-                            text);
+                            "split '%s' has more than three numbers", text);
         if (len >= sizeof(word))
             return gpt_fail(err, GPT_EUSAGE,
-                            "--split is '%s', not three numbers", text);
+                            "split '%s' is not three numbers", text);
         memcpy(word, p, len);
         word[len] = '\0';
         if (!gpt_parse_real(word, &share[n++]))
             return gpt_fail(err, GPT_EUSAGE,
-                            "--split is '%s', '%s' is no number", text, word);
+                            "split '%s': '%s' is no number", text, word);
         p += len;
         p += strcspn(p, digits);
     }
     if (!(share[0] + share[1] + share[2] > 0))
         return gpt_fail(err, GPT_EUSAGE,
-                        "--split is '%s', needs a positive number", text);
+                        "split '%s' has no positive number", text);
+    /* The sum that divides is numpy's pairwise one: another order of the three
+     * additions may give another last bit. */
     gpt_normalize(share, 3);
     edge[0] = 0;
     for (int i = 0; i < 3; i++)
@@ -121,6 +132,9 @@ int gpt_split_parse(double edge[4], const char *text, struct gpt_err *err)
 
 /* ---- sums and sizes ---- */
 
+/* The order of additions is numpy's pairwise_sum for doubles: up to 8 terms one
+ * after the other, up to 128 in eight partial sums, more in two halves, of
+ * which the first is a multiple of 8. Any other order gives other last bits. */
 double gpt_pairwise_sum(const double *a, int64_t n)
 {
     if (n < 8) {
@@ -142,6 +156,7 @@ double gpt_pairwise_sum(const double *a, int64_t n)
     for (; i < n - n % 8; i += 8)
         for (int k = 0; k < 8; k++)
             r[k] += a[i + k];
+    /* The parentheses are numpy's, too; what is left over is added last. */
     double sum = ((r[0] + r[1]) + (r[2] + r[3])) +
                  ((r[4] + r[5]) + (r[6] + r[7]));
     for (; i < n; i++)
@@ -157,6 +172,8 @@ void gpt_normalize(double *w, int64_t n)
         w[i] /= sum;
 }
 
+/* The share is rounded up, so that the shares of a blend cover it; their sum
+ * may be larger. */
 int64_t gpt_blend_share(int64_t size, double w)
 {
     return (int64_t)ceil((double)size * w);
@@ -191,9 +208,12 @@ int gpt_blend_build(struct gpt_blend *blend, const double *weight, int64_t n,
     GPT_TRY_GOTO(status, gpt_new(&blend->sample, (size_t)size,
                                  sizeof(*blend->sample), what, err), out);
     blend->size = size;
+    /* `given` counts the samples that the set gave before: the samples of each
+     * set are taken in their own order, none twice. */
     for (int64_t t = 0; t < size; t++) {
         int64_t given, i = gpt_blend_order_next(order, &given);
 
+        assert(i >= 0 && i < n && given == blend->taken[i]);
         blend->set[t] = (uint16_t)i;
         blend->sample[t] = (uint32_t)given;
         blend->taken[i]++;

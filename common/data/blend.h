@@ -7,7 +7,7 @@
 
 enum { GPT_BLEND_MAX = 32766 }; /* data sets of one blend */
 
-/* The parts of --data-path: prefixes, or weights and prefixes by turns. */
+/* The parts of a data path: prefixes, or weights and prefixes in turns. */
 struct gpt_blend_parts {
     int64_t n;
     const char **prefix; /* borrowed strings */
@@ -19,7 +19,7 @@ int gpt_blend_parse(struct gpt_blend_parts *parts, const char *const *args,
                     int64_t n_args, struct gpt_err *err) GPT_MUST_USE;
 void gpt_blend_parts_free(struct gpt_blend_parts *parts);
 
-/* The three shares of --split "949,50,1" as fractions: split i covers
+/* The three shares of a split "949,50,1" as fractions: split i covers
  * [edge[i], edge[i + 1]). GPT_EUSAGE when it has no positive number or more
  * than three. */
 int gpt_split_parse(double edge[4], const char *text, struct gpt_err *err)
@@ -42,7 +42,7 @@ struct gpt_blend {
     int64_t *taken;   /* (n) samples that each data set gives */
 };
 
-/* Sample t comes from the data set that lags most behind weight * t. */
+/* Sample t comes from the data set whose count is furthest below weight * t. */
 int gpt_blend_build(struct gpt_blend *blend, const double *weight, int64_t n,
                     int64_t size, struct gpt_err *err) GPT_MUST_USE;
 void gpt_blend_free(struct gpt_blend *blend);

@@ -16,10 +16,13 @@
 
 #include "base/memory.h"
 
-enum { NOBODY = -1, SCAN_UP_TO = 700 };
+#include <assert.h>
+
+/* Up to SCAN_UP_TO data sets the scan is faster than the tree. */
+enum { NO_SET = -1, SCAN_UP_TO = 700 };
 
 struct node {
-    int32_t winner;  /* data set, or NOBODY */
+    int32_t winner;  /* data set, or NO_SET */
     int64_t expires; /* play again from this t on */
 };
 
@@ -33,30 +36,34 @@ struct gpt_blend_order {
     int64_t end;
 };
 
-static double lag(const struct gpt_blend_order *o, int64_t i, int64_t t)
+/* Rounded as Megatron's C++ rounds it: a product, then a difference. */
+static double lag_of(const struct gpt_blend_order *o, int64_t i, int64_t t)
 {
     return o->weight[i] * (double)t - o->given[i];
 }
 
-static int64_t scan(const struct gpt_blend_order *o, int64_t t)
+/* The first one of equal lags wins: ">" and not ">=" is part of the order. */
+static int64_t scan_sets(const struct gpt_blend_order *o, int64_t t)
 {
     int64_t best = 0;
-    double most = lag(o, 0, t);
+    double most = lag_of(o, 0, t);
 
     for (int64_t i = 1; i < o->n; i++) {
-        double behind = lag(o, i, t);
+        double lag = lag_of(o, i, t);
 
-        if (behind > most) {
-            most = behind;
+        if (lag > most) {
+            most = lag;
             best = i;
         }
     }
     return best;
 }
 
-/* Until when a winner that leads by `lead` stays it. Equal weights never
- * overtake each other: they are rounded alike and differ by whole samples. */
-static int64_t lasts(const struct gpt_blend_order *o, int64_t winner,
+/* The time until which a winner that leads by `lead` surely stays the winner.
+ * Equal weights never overtake each other: they are rounded alike and differ by
+ * whole samples. `slack` keeps the estimate below the true time, as an early
+ * replay costs a little and a late one the order. */
+static int64_t winner_until(const struct gpt_blend_order *o, int64_t winner,
                      int64_t loser, double lead, int64_t t)
 {
     double closing = o->weight[loser] - o->weight[winner];
@@ -69,22 +76,26 @@ static int64_t lasts(const struct gpt_blend_order *o, int64_t winner,
     return steps < (double)(o->end - t) ? t + (int64_t)steps : o->end;
 }
 
-static void play(struct gpt_blend_order *o, int64_t at, int64_t t)
+/* Plays the games below node `at` whose time has come, then its own. The depth
+ * is that of the tree, at most 15. */
+static void play_games(struct gpt_blend_order *o, int64_t at, int64_t t)
 {
     struct node *me = &o->node[at];
     struct node *a = &o->node[2 * at], *b = a + 1;
 
     if (me->expires > t)
         return;
-    play(o, 2 * at, t);
-    play(o, 2 * at + 1, t);
+    play_games(o, 2 * at, t);
+    play_games(o, 2 * at + 1, t);
     me->winner = a->winner;
     me->expires = o->end;
-    if (b->winner != NOBODY) { /* then the half before it is full */
-        double x = lag(o, a->winner, t), y = lag(o, b->winner, t);
+    if (b->winner != NO_SET) { /* then the half before it is full */
+        double x = lag_of(o, a->winner, t), y = lag_of(o, b->winner, t);
         me->winner = y > x ? b->winner : a->winner;
-        me->expires = y > x ? lasts(o, b->winner, a->winner, y - x, t)
-                            : lasts(o, a->winner, b->winner, x - y, t);
+        me->expires = y > x ? winner_until(o, b->winner, a->winner, y - x,
+                                            t)
+                            : winner_until(o, a->winner, b->winner, x - y,
+                                            t);
     }
     if (a->expires < me->expires)
         me->expires = a->expires;
@@ -92,16 +103,19 @@ static void play(struct gpt_blend_order *o, int64_t at, int64_t t)
         me->expires = b->expires;
 }
 
+/* Megatron multiplies by max(t, 1): at sample 0 the largest weight wins. */
 int64_t gpt_blend_order_next(struct gpt_blend_order *o, int64_t *given)
 {
     int64_t t = o->next > 0 ? o->next : 1, i;
 
     o->next++;
     if (o->leaves == 0) {
-        i = scan(o, t);
+        i = scan_sets(o, t);
     } else {
-        play(o, 1, t);
+        play_games(o, 1, t);
         i = o->node[1].winner;
+        assert(i >= 0 && i < o->n);
+        /* Its lag falls by one whole sample, at no time that was foreseen. */
         for (int64_t at = (o->leaves + i) / 2; at > 0; at /= 2)
             o->node[at].expires = 0;
     }
@@ -110,7 +124,8 @@ int64_t gpt_blend_order_next(struct gpt_blend_order *o, int64_t *given)
     return i;
 }
 
-static int plant(struct gpt_blend_order *o, struct gpt_err *err)
+/* All times are 0 in a new tree: the first call plays every game. */
+static int make_tree(struct gpt_blend_order *o, struct gpt_err *err)
 {
     o->leaves = 1;
     while (o->leaves < o->n)
@@ -120,7 +135,7 @@ static int plant(struct gpt_blend_order *o, struct gpt_err *err)
     for (int64_t i = 0; i < o->leaves; i++) {
         struct node *leaf = &o->node[o->leaves + i];
 
-        leaf->winner = i < o->n ? (int32_t)i : NOBODY;
+        leaf->winner = i < o->n ? (int32_t)i : NO_SET;
         leaf->expires = o->end;
     }
     return GPT_OK;
@@ -137,11 +152,12 @@ int gpt_blend_order_open(struct gpt_blend_order **out, const double *weight,
     o->weight = weight;
     o->n = n;
     o->end = size + 2; /* later than any t */
+    /* A game compares two lags below size + 2, each rounded twice. */
     o->slack = (double)(size + 2) * 0x1p-49;
     GPT_TRY_GOTO(status, gpt_new(&o->given, (size_t)n, sizeof(*o->given),
                                  "a blend", err), fail);
     if (n > SCAN_UP_TO)
-        GPT_TRY_GOTO(status, plant(o, err), fail);
+        GPT_TRY_GOTO(status, make_tree(o, err), fail);
     *out = o;
     return GPT_OK;
 fail:

@@ -1,5 +1,5 @@
-/* Which data set of a blend lags most behind its weight, sample after sample:
- * the inner loop of gpt_blend_build(). Internal to data/. */
+/* Which data set of a blend has given least for its weight, sample after
+ * sample: the inner loop of gpt_blend_build(). Internal to data/. */
 #ifndef GPT_DATA_BLEND_ORDER_H
 #define GPT_DATA_BLEND_ORDER_H
 

@@ -1,6 +1,8 @@
 /* A corpus: for each split the data sets it draws from, their sample indices,
  * and the blend that says which one gives sample i. Everything is built at open
- * and only read afterwards. Start at gpt_corpus_open(). */
+ * and only read afterwards, so that gpt_corpus_get() needs no lock. Every rank
+ * builds the same, from the same files, and reads other samples of it. Start at
+ * gpt_corpus_open(). */
 #include "data/corpus.h"
 
 #include "base/hash.h"
@@ -9,8 +11,9 @@
 #include "data/blend.h"
 #include "data/idx.h"
 #include "data/indexed.h"
-#include "data/samples.h"
+#include "data/sample_index.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <math.h>
 
@@ -22,6 +25,7 @@ struct member {
     struct gpt_samples samples;
 };
 
+/* A split that is one data set has no blend: its sample i is the set's own. */
 struct split {
     int64_t n_members;
     struct member *member;
@@ -43,6 +47,7 @@ struct gpt_corpus {
 static const char *const split_names[GPT_N_SPLITS] = {"train", "valid",
                                                       "test"};
 
+/* The split may have been opened in part. */
 static void free_split(struct split *s)
 {
     for (int64_t i = 0; s->member && i < s->n_members; i++)
@@ -65,6 +70,8 @@ void gpt_corpus_close(struct gpt_corpus *c)
 
 /* ---- opening ---- */
 
+/* A prefix that several splits or parts name is opened once: descriptors and
+ * address space are shared. */
 static int open_set(struct gpt_corpus *c, const char *prefix,
                     const struct gpt_indexed **set, struct gpt_err *err)
 {
@@ -78,11 +85,14 @@ static int open_set(struct gpt_corpus *c, const char *prefix,
                      "data sets", err));
     c->cap_sets = (int64_t)cap;
     GPT_TRY(gpt_indexed_open(&c->set[c->n_sets], prefix, c->impl, err));
+    /* A sample is a few pages somewhere in the file. */
     gpt_indexed_read_randomly(c->set[c->n_sets]);
     *set = c->set[c->n_sets++];
     return GPT_OK;
 }
 
+/* The lengths are borrowed from the mapped index: a corpus of thousands of sets
+ * holds no copy of them. */
 static int build_member(const struct gpt_corpus *c, struct member *m,
                         const char *split, int64_t wanted,
                         struct gpt_err *err)
@@ -100,13 +110,15 @@ static int build_member(const struct gpt_corpus *c, struct member *m,
     if (status == GPT_EDATA) {
         gpt_context(err, "%s: %s split [%" PRId64 ", %" PRId64 ")",
                     gpt_indexed_prefix(m->set), split, m->begin, m->end);
-        gpt_hint(err, "give the split a larger share (--split) or more data,"
-                      " or shorten the sequences");
+        gpt_hint(err, "give the split a larger share or more data, or"
+                      " shorten the sequences");
     }
     return status;
 }
 
-/* The indices of all members, several at a time; the first failure counts. */
+/* Builds the indices of all members, several at a time. The failure of the
+ * first member, not of the first thread, is reported: it is the same in each
+ * run. */
 static int build_members(const struct gpt_corpus *c, struct split *s,
                          const char *name, int64_t wanted,
                          struct gpt_err *err)
@@ -114,14 +126,19 @@ static int build_members(const struct gpt_corpus *c, struct split *s,
     int64_t failed = s->n_members;
     int status = GPT_OK;
 
+/* Each index is shuffled by its own generator, so that the threads share
+ * nothing. */
 #pragma omp parallel for schedule(dynamic) if (s->n_members > 1)
     for (int64_t i = 0; i < s->n_members; i++) {
         struct member *m = &s->member[i];
         struct gpt_err e = {0};
+        /* Alone: what is wanted. With weights: its share, and half a percent
+         * more, as the blend rounds. Without: one epoch. */
         int64_t n = !s->blended   ? wanted
                     : s->weighted ? gpt_blend_share_built(wanted, m->weight)
                                   : 0;
         int got = build_member(c, m, name, n, &e);
+/* Members fail in any order; the lowest number wins. */
 #pragma omp critical(gpt_corpus_build)
         if (got != GPT_OK && i < failed) {
             failed = i;
@@ -133,8 +150,9 @@ static int build_members(const struct gpt_corpus *c, struct split *s,
     return status;
 }
 
-/* Given weights: each set gives its share of what is wanted. None: each set
- * gives its one epoch, in proportion. */
+/* With weights each set gives its share of what is wanted; the shares are
+ * rounded up, so that the blend may be larger. Without weights each set gives
+ * its one epoch, in proportion, and what is wanted must be there. */
 static int build_blend(struct split *s, const char *name, int64_t wanted,
                        struct gpt_err *err)
 {
@@ -149,6 +167,8 @@ static int build_blend(struct split *s, const char *name, int64_t wanted,
         size += s->weighted ? gpt_blend_share(wanted, w[i])
                             : m->samples.plan.n;
     }
+    /* The weights were normalized once, at open; a second time here gives other
+     * last bits, and is what Megatron does. */
     int status = GPT_OK;
     if (size < wanted) {
         gpt_fail(err, GPT_EDATA,
@@ -163,6 +183,7 @@ static int build_blend(struct split *s, const char *name, int64_t wanted,
         status = gpt_blend_build(&s->blend, w, n, size, err);
     }
     gpt_free(w);
+    /* A blend that asks for more than was built would read past an index. */
     for (int64_t i = 0; status == GPT_OK && i < n; i++)
         if (s->blend.taken[i] > s->member[i].samples.plan.n)
             status = gpt_fail(err, GPT_EDATA,
@@ -175,7 +196,8 @@ static int build_blend(struct split *s, const char *name, int64_t wanted,
     return status;
 }
 
-/* Sequences [lo * S, hi * S) of each part, rounded half to even. */
+/* Opens sequences [lo * S, hi * S) of each part. Rounded half to even, as
+ * Python rounds. */
 static int open_split(struct gpt_corpus *c, enum gpt_split which,
                       const struct gpt_blend_parts *parts, double lo,
                       double hi, bool blended, int64_t wanted,
@@ -188,6 +210,8 @@ static int open_split(struct gpt_corpus *c, enum gpt_split which,
     s->n_members = parts->n;
     s->blended = blended;
     s->weighted = parts->weight != NULL;
+    /* Weights are normalized over all parts here, and once more over those of
+     * the blend: both sums are pairwise. */
     double sum = parts->weight ? gpt_pairwise_sum(parts->weight, parts->n) : 1;
     for (int64_t i = 0; i < parts->n; i++) {
         struct member *m = &s->member[i];
@@ -205,7 +229,7 @@ static int open_split(struct gpt_corpus *c, enum gpt_split which,
     return GPT_OK;
 }
 
-/* All splits are shares of the same data sets. */
+/* Opens splits that are shares of the same data sets. */
 static int open_shared(struct gpt_corpus *c,
                        const struct gpt_corpus_options *o,
                        struct gpt_err *err)
@@ -217,15 +241,19 @@ static int open_shared(struct gpt_corpus *c,
     GPT_TRY(gpt_split_parse(edge, o->split ? o->split : "969,30,1", err));
     GPT_TRY(gpt_blend_parse(&parts, o->data_path, o->n_data_path, err));
     bool blended = parts.n > 1 || parts.weight;
-    for (int k = 0; k < GPT_N_SPLITS && status == GPT_OK; k++)
+    for (int k = 0; k < GPT_N_SPLITS; k++)
         if (o->n_samples[k] > 0 && edge[k + 1] > edge[k])
-            status = open_split(c, (enum gpt_split)k, &parts, edge[k],
-                                edge[k + 1], blended, o->n_samples[k], err);
+            GPT_TRY_GOTO(status, open_split(c, (enum gpt_split)k, &parts,
+                                            edge[k], edge[k + 1], blended,
+                                            o->n_samples[k], err), out);
+out:
     gpt_blend_parts_free(&parts);
     return status;
 }
 
-/* Each split has data sets of its own; a single one is never blended. */
+/* Opens splits that have data sets of their own. A single one is not blended
+ * here even with a weight, unlike in open_shared(): both are Megatron's
+ * rule. */
 static int open_per_split(struct gpt_corpus *c,
                           const struct gpt_corpus_options *o,
                           struct gpt_err *err)
@@ -250,10 +278,12 @@ static int check_options(const struct gpt_corpus_options *o,
 {
     if (per_split && (o->n_data_path > 0 || o->split))
         return gpt_fail(err, GPT_EUSAGE,
-                        "data sets are given for each split, so neither"
-                        " --data-path nor --split may be");
+                        "data sets are given for each split, so that neither"
+                        " common ones nor shares of them may be");
     if (!per_split && o->n_data_path <= 0)
-        return gpt_fail(err, GPT_EUSAGE, "no data set is given: --data-path");
+        return gpt_fail(err, GPT_EUSAGE, "no data set is given");
+    /* One token more than the sequence must still be counted in 31 bits: the
+     * index of samples has an offset of that width. */
     if (o->seq_length < 1 || o->seq_length >= INT32_MAX)
         return gpt_fail(err, GPT_EUSAGE,
                         "sequence length is %" PRId64
@@ -273,7 +303,8 @@ static int check_options(const struct gpt_corpus_options *o,
 
 /* ---- digest ---- */
 
-static uint64_t mix(uint64_t h, uint64_t v)
+/* Order matters: a digest of (a, b) is another one than that of (b, a). */
+static uint64_t mix_in(uint64_t h, uint64_t v)
 {
     uint8_t bytes[8];
 
@@ -289,29 +320,33 @@ static const char *last_component(const char *prefix)
     return slash ? slash + 1 : prefix;
 }
 
+/* The lengths of all sequences enter, not the tokens: reading these would take
+ * as long as an epoch does. */
 static uint64_t digest_member(uint64_t h, const struct member *m)
 {
     const struct gpt_samples_plan *plan = &m->samples.plan;
     int64_t n = gpt_indexed_n_sequences(m->set);
     uint64_t weight;
 
+    /* The weight enters bit for bit: the order depends on its last bit. */
     memcpy(&weight, &m->weight, sizeof(weight));
-    h = mix(h, gpt_fnv1a(last_component(gpt_indexed_prefix(m->set))));
-    h = mix(h, (uint64_t)n);
-    h = mix(h, (uint64_t)gpt_indexed_n_tokens(m->set));
-    h = mix(h, gpt_crc32c(0, gpt_indexed_lengths(m->set), 4 * (size_t)n));
-    h = mix(h, (uint64_t)m->begin);
-    h = mix(h, (uint64_t)m->end);
-    h = mix(h, (uint64_t)plan->n);
-    h = mix(h, (uint64_t)plan->n_before);
-    return mix(h, weight);
+    h = mix_in(h, gpt_fnv1a(last_component(gpt_indexed_prefix(m->set))));
+    h = mix_in(h, (uint64_t)n);
+    h = mix_in(h, (uint64_t)gpt_indexed_n_tokens(m->set));
+    h = mix_in(h, gpt_crc32c(0, gpt_indexed_lengths(m->set), 4 * (size_t)n));
+    h = mix_in(h, (uint64_t)m->begin);
+    h = mix_in(h, (uint64_t)m->end);
+    h = mix_in(h, (uint64_t)plan->n);
+    h = mix_in(h, (uint64_t)plan->n_before);
+    return mix_in(h, weight);
 }
 
-/* Of the first split in use. Built from what the order depends on, not from
- * what was asked for: a longer run that needs no further epoch keeps it. */
-static uint64_t digest(const struct gpt_corpus *c)
+/* The digest of the first split in use. It is built from what the order depends
+ * on, not from what was asked for: a longer run that needs no further epoch
+ * keeps it. */
+static uint64_t digest_corpus(const struct gpt_corpus *c)
 {
-    uint64_t h = mix(mix(1, (uint64_t)c->seq_length), c->seed);
+    uint64_t h = mix_in(mix_in(1, (uint64_t)c->seq_length), c->seed);
 
     for (int k = 0; k < GPT_N_SPLITS; k++) {
         const struct split *s = &c->split[k];
@@ -324,7 +359,7 @@ static uint64_t digest(const struct gpt_corpus *c)
     return h;
 }
 
-/* ---- the doors ---- */
+/* ---- open, read ---- */
 
 int gpt_corpus_open(struct gpt_corpus **out,
                     const struct gpt_corpus_options *o, struct gpt_err *err)
@@ -347,8 +382,9 @@ int gpt_corpus_open(struct gpt_corpus **out,
         gpt_corpus_close(c);
         return status;
     }
+    /* It is only needed while sets are opened. */
     c->impl = NULL; /* the caller's */
-    c->digest = digest(c);
+    c->digest = digest_corpus(c);
     *out = c;
     return GPT_OK;
 }
@@ -363,7 +399,8 @@ uint64_t gpt_corpus_digest(const struct gpt_corpus *c)
     return c->digest;
 }
 
-/* Tokens that no model has a row for end the run here, with their place. */
+/* Refuses tokens that the model has no row for, with their place: beyond here
+ * an id is an index. As unsigned, a negative one is too large. */
 static int check_tokens(const struct gpt_corpus *c,
                         const struct gpt_indexed *set, int64_t sequence,
                         int64_t begin, const int32_t *tokens, int64_t n,
@@ -394,9 +431,11 @@ int gpt_corpus_get(const struct gpt_corpus *c, enum gpt_split split,
                         i, split_names[split], s->size);
     const struct member *m = &s->member[s->blended ? s->blend.set[i] : 0];
     const struct gpt_samples *samples = &m->samples;
+    assert(!s->blended || s->blend.set[i] < s->n_members);
     uint32_t k = samples->shuffle[s->blended ? s->blend.sample[i] : i];
     uint32_t visit = samples->visit[k];
     int64_t begin = samples->offset[k];
+    /* A sample runs on into the sequences visited next, as many as it takes. */
     for (int64_t left = c->seq_length + 1; left > 0; visit++, begin = 0) {
         int64_t sequence = samples->document[visit];
         int64_t n = gpt_indexed_length(m->set, sequence) - begin;

@@ -47,19 +47,4 @@ int gpt_corpus_get(const struct gpt_corpus *c, enum gpt_split split,
  * longer without a further epoch does not change it. */
 uint64_t gpt_corpus_digest(const struct gpt_corpus *c);
 
-/* Inputs, targets and masks of a batch. tokens (B, T+1) from gpt_corpus_get;
- * input, target, position (B, T) int32; weight (B, T) float 0 or 1;
- * doc_start (B, T) int32, first position visible from t (all 0 without
- * reset_attention_mask). Padding (-1) becomes token 0 with weight 0. eod < 0:
- * no document ends are known. Megatron's --eod-mask-loss,
- * --reset-position-ids, --reset-attention-mask. */
-struct gpt_mask_options {
-    int32_t eod;
-    bool eod_mask_loss, reset_position_ids, reset_attention_mask;
-};
-void gpt_batch_masks(const struct gpt_mask_options *options,
-                     const int32_t *tokens, int64_t b, int64_t t,
-                     int32_t *input, int32_t *target, int32_t *position,
-                     float *weight, int32_t *doc_start);
-
 #endif

@@ -41,7 +41,10 @@ bool gpt_idx_dtype_code(enum gpt_dtype dtype, uint8_t *code)
     return false;
 }
 
-/* What the checks share. Without `all`, the first finding ends them. */
+/* What the checks share. Without `all`, the first finding ends them. The same
+ * functions serve a reader and a report of all damage: gpt_damage_found()
+ * returns GPT_EDATA in the one case and GPT_OK in the other, so that GPT_TRY
+ * ends the first and continues the second. */
 struct check {
     struct gpt_idx *idx;
     const uint8_t *image;
@@ -59,6 +62,8 @@ static int64_t offset_of(const struct check *c, const uint8_t *p)
     return (int64_t)(p - c->image);
 }
 
+/* Without a header that is right nothing else can be found, so that its damage
+ * ends a report, too. */
 static int check_magic(const struct check *c)
 {
     const enum gpt_damage header = GPT_DAMAGE_HEADER;
@@ -86,6 +91,8 @@ static int check_magic(const struct check *c)
 /* Both counts against the bytes that are there, before anything is added. */
 static int check_counts(const struct check *c)
 {
+    /* Both counts are 64 bits of a hostile file: they are compared by division,
+     * never multiplied, before anything is added. */
     uint64_t left = (uint64_t)(c->size - GPT_IDX_HEADER);
     uint64_t s = gpt_get_u64(c->image + SEQUENCES_AT);
     uint64_t d = gpt_get_u64(c->image + DOCUMENTS_AT);
@@ -129,7 +136,8 @@ static int check_counts(const struct check *c)
 }
 
 /* The integer type of which the .bin holds n tokens exactly; GPT_N_DTYPES when
- * there is none. */
+ * there is none. The common types come first: where two fit, which takes sizes
+ * that are multiples of each other, the likelier one is taken. */
 static enum gpt_dtype fitting_dtype(const struct check *c, int64_t n)
 {
     static const enum gpt_dtype types[] = {GPT_U16, GPT_I32, GPT_U8, GPT_I64};
@@ -143,7 +151,7 @@ static enum gpt_dtype fitting_dtype(const struct check *c, int64_t n)
     return GPT_N_DTYPES;
 }
 
-/* Of the lengths that are not negative; -1 when it overflows. */
+/* The sum of the lengths that are not negative; -1 when it overflows. */
 static int64_t sum_lengths(const struct gpt_idx *idx)
 {
     int64_t sum = 0;
@@ -154,6 +162,7 @@ static int64_t sum_lengths(const struct gpt_idx *idx)
     return sum;
 }
 
+/* A type is believed if it is known; guess_dtype() doubts it later. */
 static int check_dtype(const struct check *c)
 {
     uint8_t code = c->image[DTYPE_AT];
@@ -176,6 +185,8 @@ static int check_dtype(const struct check *c)
     return c->idx->dtype == GPT_N_DTYPES ? GPT_EDATA : GPT_OK;
 }
 
+/* A pointer that is right in its lower 32 bits tells which writer made it, and
+ * that the lengths can be trusted. */
 static int bad_pointer(const struct check *c, int64_t i, int64_t expected)
 {
     int64_t pointer = gpt_idx_i64(c->idx->pointers, i);
@@ -191,6 +202,7 @@ static int bad_pointer(const struct check *c, int64_t i, int64_t expected)
                  offset_of(c, c->idx->pointers) + 8 * i, i, pointer, expected);
 }
 
+/* `end` is where the sequence begins in the .bin, by the lengths before it. */
 static int bad_length(const struct check *c, int64_t i, int64_t end)
 {
     int64_t at = offset_of(c, c->idx->lengths) + 4 * i;
@@ -208,6 +220,9 @@ static int bad_length(const struct check *c, int64_t i, int64_t end)
                  c->bin_bytes, (c->bin_bytes - end) / item);
 }
 
+/* One token too many a document is a known bug, and not a foreign tail: the
+ * size tells them apart, as a set of several documents hardly has such a tail
+ * by chance. */
 static int bad_bin(const struct check *c, int64_t end)
 {
     int64_t item = (int64_t)gpt_dtype_bytes(c->idx->dtype);
@@ -224,9 +239,9 @@ static int bad_bin(const struct check *c, int64_t end)
                  c->idx->n_tokens, gpt_dtype_name(c->idx->dtype), end);
 }
 
-/* A type of another size that makes .idx and .bin agree is the likelier mistake
- * than half of the tokens missing, unless the pointers speak for the type. Only
- * who collects asks. */
+/* Replaces a type that is known but of the wrong size: that is likelier than
+ * half of the tokens missing, unless the pointers agree with the type. Only a
+ * report of all damage guesses; a reader refuses the set. */
 static void guess_dtype(const struct check *c)
 {
     struct gpt_idx *idx = c->idx;
@@ -237,6 +252,8 @@ static void guess_dtype(const struct check *c)
     if (guess == GPT_N_DTYPES || !gpt_mul(n, item, &bytes) ||
         bytes == c->bin_bytes)
         return;
+    /* The last pointer depends on the width of all tokens before it: when it
+     * agrees, the type is right and the .bin is not. */
     int64_t before = n - gpt_max_i64(0, gpt_idx_i32(idx->lengths, last));
     if (before > 0 && gpt_idx_i64(idx->pointers, last) == before * item)
         return;
@@ -247,15 +264,15 @@ static void guess_dtype(const struct check *c)
     idx->dtype = guess;
 }
 
-/* Lengths and pointers side by side; what a length may be is bounded by the
- * bytes that the .bin has left, so that no sum overflows, or else added with
- * care. */
+/* Checks lengths and pointers side by side. For a reader the bytes that the
+ * .bin has left bound each length, so that no sum overflows; a report continues
+ * past that, and its sums are checked. */
 static int check_sequences(const struct check *c)
 {
     struct gpt_idx *idx = c->idx;
     int64_t item = (int64_t)gpt_dtype_bytes(idx->dtype);
     int64_t end = 0;               /* of the sequence before, in bytes */
-    int64_t cut = -1, cut_end = 0; /* the first sequence that is not there */
+    int64_t cut = -1, cut_end = 0; /* the first that the .bin lacks */
 
     for (int64_t i = 0; i < idx->n_sequences; i++) {
         int64_t length = gpt_idx_i32(idx->lengths, i), next;
@@ -282,6 +299,8 @@ static int check_sequences(const struct check *c)
     return end == c->bin_bytes ? GPT_OK : bad_bin(c, end);
 }
 
+/* Documents may be empty, so that equal indices are good; one that falls is
+ * not. That the last one is missing is a bug of its own, of old merges. */
 static int check_documents(const struct check *c)
 {
     const struct gpt_idx *idx = c->idx;
@@ -319,8 +338,9 @@ static int check_all(const struct check *c)
 {
     memset(c->idx, 0, sizeof(*c->idx));
     GPT_TRY(check_magic(c));
-    if (!c->all) /* a wrong type is told before a wrong count */
+    if (!c->all) /* a wrong type is reported before a wrong count */
         GPT_TRY(check_dtype(c));
+    /* A report needs the arrays first: it guesses the type from them. */
     GPT_TRY(check_counts(c));
     if (c->all) {
         GPT_TRY(check_dtype(c));
@@ -346,6 +366,7 @@ int gpt_idx_check(struct gpt_idx *idx, const uint8_t *image, int64_t size,
     return check_all(&c);
 }
 
+/* Documents without a sequence had no end to forget. */
 int64_t gpt_idx_filled_documents(const struct gpt_idx *idx)
 {
     int64_t n = 0;

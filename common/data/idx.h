@@ -1,10 +1,11 @@
 /* The .idx file of a data set (MMIDIDX version 1, gpt-dataset(5)): where its
  * arrays are, and the check that nothing in it leads a reader outside of either
- * file. Internal to data/; start at gpt_idx_parse(). */
+ * file. Start at gpt_idx_parse(). */
 #ifndef GPT_DATA_IDX_H
 #define GPT_DATA_IDX_H
 
 #include "base/dtype.h"
+#include "data/set_damage.h"
 
 #include <string.h>
 
@@ -49,55 +50,13 @@ int gpt_idx_parse(struct gpt_idx *idx, const uint8_t *image, int64_t size,
                   int64_t bin_bytes, const char *path, struct gpt_err *err)
     GPT_MUST_USE;
 
-/* ---- the same checks, for who wants to know everything that is wrong ---- */
+/* ---- the same checks, collected ---- */
 
-/* enumerator, word in reports */
-#define GPT_DAMAGE_LIST(X)                                                     \
-    X(GPT_DAMAGE_HEADER, "header") /* nothing behind it can be read */         \
-    X(GPT_DAMAGE_DTYPE, "dtype")                                               \
-    X(GPT_DAMAGE_IDX_SIZE, "idx-size")                                         \
-    X(GPT_DAMAGE_LENGTH, "length")                                             \
-    X(GPT_DAMAGE_POINTER, "pointer")                                           \
-    X(GPT_DAMAGE_POINTER_32, "pointer-32-bit")                                 \
-    X(GPT_DAMAGE_BIN_SHORT, "bin-truncated")                                   \
-    X(GPT_DAMAGE_BIN_LONG, "bin-too-long")                                     \
-    X(GPT_DAMAGE_EOD_LENGTH, "eod-length")                                     \
-    X(GPT_DAMAGE_DOCUMENT, "document-order")                                   \
-    X(GPT_DAMAGE_DOCUMENTS, "documents-missing")                               \
-    X(GPT_DAMAGE_TOKEN, "token-range")                                         \
-    X(GPT_DAMAGE_EOD, "eod-missing")
-
-enum gpt_damage {
-#define X(name, word) name,
-    GPT_DAMAGE_LIST(X)
-#undef X
-    GPT_N_DAMAGES
-};
-
-const char *gpt_damage_word(enum gpt_damage kind);
-
-/* Counts findings by kind; the first `most` of a kind are handed to `found`,
- * each with its place, value, limit and hint. */
-struct gpt_damages {
-    int64_t count[GPT_N_DAMAGES];
-    int64_t most;
-    void (*found)(void *user, enum gpt_damage kind, const struct gpt_err *err);
-    void *user;
-};
-
-int64_t gpt_damages_total(const struct gpt_damages *all);
-
-/* One finding. Without `all` it is an error: fills *err, returns GPT_EDATA.
- * `hint` may be NULL. */
-int gpt_damage_found(struct gpt_damages *all, struct gpt_err *err,
-                     enum gpt_damage kind, const char *hint, const char *fmt,
-                     ...) GPT_PRINTF(5, 6);
-
-/* gpt_idx_parse() that goes on after a finding. GPT_EDATA when nothing else can
- * be read (kind HEADER or DTYPE, counted in `all`). After GPT_OK the arrays lie
- * inside of the image and n_tokens is the sum of the lengths that are not
- * negative; what else holds is told by all->count. Where the type is wrong it
- * is guessed by size: the .bin must hold n_tokens of it exactly. */
+/* gpt_idx_parse() that continues after a finding. GPT_EDATA when nothing else
+ * can be read (kind HEADER or DTYPE, counted in `all`). After GPT_OK the arrays
+ * lie inside of the image and n_tokens is the sum of the lengths that are not
+ * negative; all->count says what else holds. A wrong type is replaced by a
+ * guess from the size: the .bin must hold n_tokens of it exactly. */
 int gpt_idx_check(struct gpt_idx *idx, const uint8_t *image, int64_t size,
                   int64_t bin_bytes, const char *path,
                   struct gpt_damages *all) GPT_MUST_USE;
@@ -112,17 +71,5 @@ bool gpt_idx_header(uint8_t header[GPT_IDX_HEADER], enum gpt_dtype dtype,
 /* Megatron's codes of integer types. False when there is none. */
 bool gpt_idx_dtype(uint64_t code, enum gpt_dtype *dtype);
 bool gpt_idx_dtype_code(enum gpt_dtype dtype, uint8_t *code);
-
-/* The lengths of an open set: int32, any alignment. */
-struct gpt_indexed;
-const uint8_t *gpt_indexed_lengths(const struct gpt_indexed *set);
-/* Its document indices: int64 (n_documents + 1), any alignment. */
-const uint8_t *gpt_indexed_documents(const struct gpt_indexed *set);
-/* Tokens before sequence i, i = 0 .. S. */
-int64_t gpt_indexed_start(const struct gpt_indexed *set, int64_t i);
-
-/* Sequences will be read in random order: a fault on a mapped .bin then reads
- * the pages asked for, not the disk's whole read-ahead of up to megabytes. */
-void gpt_indexed_read_randomly(struct gpt_indexed *set);
 
 #endif

@@ -25,6 +25,8 @@ struct gpt_indexed {
 
 enum impl { MMAP, CACHED, LAZY };
 
+/* The names are those of Megatron-LM, whose scripts give them; "infer" is what
+ * it calls looking at the magic, which is done in any case. */
 static int parse_impl(const char *impl, enum impl *out, struct gpt_err *err)
 {
     static const struct {
@@ -46,7 +48,8 @@ static int parse_impl(const char *impl, enum impl *out, struct gpt_err *err)
                     " lazy and infer", impl);
 }
 
-/* Opens prefix + suffix. People often give a file name as the prefix. */
+/* Opens prefix + suffix. A file name is often given as the prefix: the hint
+ * then has the prefix. */
 static int open_part(struct gpt_in **in, const char *prefix,
                      const char *suffix, struct gpt_err *err)
 {
@@ -68,6 +71,9 @@ static int open_part(struct gpt_in **in, const char *prefix,
     return status;
 }
 
+/* What the three ways cost: mapped files share the page cache between
+ * processes; "cached" reads once and never waits again; "lazy" needs no address
+ * space, and a system call a read. */
 static int open_bin(struct gpt_indexed *set, enum impl impl,
                     struct gpt_err *err)
 {
@@ -76,6 +82,7 @@ static int open_bin(struct gpt_indexed *set, enum impl impl,
     gpt_in_map_only(set->idx_file); /* blends have thousands of files */
     if (impl == MMAP) {
         GPT_TRY(gpt_in_map(set->bin_file, &set->bytes, err));
+        /* A map outlives its descriptor. */
         gpt_in_map_only(set->bin_file);
         return GPT_OK;
     }
@@ -96,6 +103,7 @@ static int open_set(struct gpt_indexed *set, const char *prefix,
     const uint8_t *image;
 
     GPT_TRY(gpt_new(&set->prefix, strlen(prefix) + 1, 1, "a prefix", err));
+    /* gpt_new() zeroed the byte after it. */
     memcpy(set->prefix, prefix, strlen(prefix));
     GPT_TRY(open_part(&set->idx_file, prefix, ".idx", err));
     GPT_TRY(open_part(&set->bin_file, prefix, ".bin", err));
@@ -103,6 +111,8 @@ static int open_set(struct gpt_indexed *set, const char *prefix,
     GPT_TRY(gpt_idx_parse(&set->idx, image, gpt_in_size(set->idx_file),
                           gpt_in_size(set->bin_file),
                           gpt_in_path(set->idx_file), err));
+    /* From here on every pointer and length of the index is known to lie inside
+     * of the .bin. */
     set->item = (int64_t)gpt_dtype_bytes(set->idx.dtype);
     return open_bin(set, impl, err);
 }
@@ -198,6 +208,7 @@ static void advise(const uint8_t *p, int64_t n, int advice)
     (void)madvise((void *)begin, (uintptr_t)p + (uintptr_t)n - begin, advice);
 }
 
+/* A copy in memory has no pages to fault, and an empty map no address. */
 void gpt_indexed_read_randomly(struct gpt_indexed *set)
 {
     set->random = set->bytes && !set->copy && set->idx.n_tokens > 0;
@@ -205,8 +216,9 @@ void gpt_indexed_read_randomly(struct gpt_indexed *set)
         advise(set->bytes, set->idx.n_tokens * set->item, MADV_RANDOM);
 }
 
-/* n tokens of the file as int32. Returns n, or where the first one is that
- * does not fit (only 64-bit tokens can be too large). */
+/* n tokens of the file as int32. Returns n, or where the first one is that does
+ * not fit (only 64-bit tokens can be too large). One loop a type, chosen once
+ * and not for each token: the compiler vectorizes them. */
 static int64_t widen(int32_t *dst, const uint8_t *src, int64_t n,
                      enum gpt_dtype dtype)
 {
@@ -233,6 +245,8 @@ static int64_t widen(int32_t *dst, const uint8_t *src, int64_t n,
     }
 }
 
+/* Where the map is read at random the kernel does not read ahead: a longer run
+ * asks for its pages at once, instead of one fault after the other. */
 int gpt_indexed_read(const struct gpt_indexed *set, int64_t i, int64_t begin,
                      int64_t n, int32_t *dst, struct gpt_err *err)
 {
@@ -256,6 +270,8 @@ int gpt_indexed_read(const struct gpt_indexed *set, int64_t i, int64_t begin,
         if (!set->bytes)
             GPT_TRY(gpt_in_read(set->bin_file, piece, at,
                                 (size_t)(some * set->item), err));
+        /* Signed types keep their sign: the caller refuses an id below 0, as it
+         * knows the vocabulary. */
         int64_t good = widen(dst + done, src, some, set->idx.dtype);
         if (good != some)
             return gpt_fail(err, GPT_EDATA,

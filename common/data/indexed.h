@@ -34,6 +34,18 @@ int gpt_indexed_read(const struct gpt_indexed *set, int64_t i, int64_t begin,
                      int64_t n, int32_t *dst, struct gpt_err *err)
     GPT_MUST_USE;
 
+/* Sequences will be read in random order: a fault on a mapped .bin then reads
+ * the pages asked for, not the disk's whole read-ahead of up to megabytes. */
+void gpt_indexed_read_randomly(struct gpt_indexed *set);
+
+/* The arrays as they are in the .idx, of any alignment, to be read with
+ * gpt_idx_i32() and gpt_idx_i64() of data/idx.h: lengths, int32 (S), and
+ * document indices, int64 (n_documents + 1). Borrowed until close. */
+const uint8_t *gpt_indexed_lengths(const struct gpt_indexed *set);
+const uint8_t *gpt_indexed_documents(const struct gpt_indexed *set);
+/* Tokens before sequence i, i = 0 .. S. */
+int64_t gpt_indexed_start(const struct gpt_indexed *set, int64_t i);
+
 /* ---- writing ---- */
 struct gpt_indexed_writer;
 
@@ -61,13 +73,14 @@ int gpt_indexed_writer_add(struct gpt_indexed_writer *w,
                            const struct gpt_indexed_block *block,
                            struct gpt_err *err) GPT_MUST_USE;
 
-/* Where a writer stood at its last sync. */
+/* What a writer had written at its last sync. */
 struct gpt_indexed_position {
     int64_t n_tokens, n_sequences, n_documents;
 };
 
-/* The same with more to choose. With `at`, all zero at the beginning, the files
- * have the PATH.part names of base/io.h and are gone on with from there. */
+/* The same with more to choose. With `at` the files have the PATH.part names of
+ * base/io.h, so that a later writer can resume them: writing continues at that
+ * position, all zero for a new set. */
 struct gpt_indexed_writer_options {
     const char *prefix;
     enum gpt_dtype dtype;
@@ -79,13 +92,14 @@ int gpt_indexed_writer_open_with(
     struct gpt_indexed_writer **w,
     const struct gpt_indexed_writer_options *options, struct gpt_err *err)
     GPT_MUST_USE;
-/* What was added is on disk. To go on from there, documents must be whole: no
- * sequence was added without the end of its document. */
+/* Everything that was added is on disk on return. A writer can resume here when
+ * documents are whole: no sequence was added without the end of its
+ * document. */
 int gpt_indexed_writer_sync(struct gpt_indexed_writer *w, struct gpt_err *err)
     GPT_MUST_USE;
 /* Leaves the PATH.part files; frees w. NULL is fine. */
 void gpt_indexed_writer_suspend(struct gpt_indexed_writer *w);
-/* Makes both files complete, and sends them on their way to the disk. */
+/* Makes both files complete, and begins to write them to the disk. */
 int gpt_indexed_writer_end(struct gpt_indexed_writer *w, struct gpt_err *err)
     GPT_MUST_USE;
 /* The same, and waits for the disk; only their names are missing. */

@@ -8,6 +8,7 @@
 #include "data/idx.h"
 #include "data/indexed.h"
 
+#include <assert.h>
 #include <inttypes.h>
 
 struct gpt_indexed_writer {
@@ -44,6 +45,8 @@ static int open_file(struct gpt_out **out, const char *prefix,
     return status;
 }
 
+/* The scratch files need no sync unless they are resumed from: they are never
+ * published, and what they hold is lost with the run. */
 static int open_files(struct gpt_indexed_writer *w,
                       const struct gpt_indexed_writer_options *o,
                       struct gpt_err *err)
@@ -61,6 +64,7 @@ static int open_files(struct gpt_indexed_writer *w,
                      at ? 4 * at->n_documents : -1, err);
 }
 
+/* A resumed writer counts from the position: the files are cut there. */
 static int fill_writer(struct gpt_indexed_writer *w,
                        const struct gpt_indexed_writer_options *o,
                        struct gpt_err *err)
@@ -69,6 +73,7 @@ static int fill_writer(struct gpt_indexed_writer *w,
     w->tntidx = o->tntidx;
     if (o->at) {
         w->n_tokens = o->at->n_tokens;
+        /* All documents are whole at a position. */
         w->n_sequences = w->n_closed = o->at->n_sequences;
         w->n_documents = o->at->n_documents;
     }
@@ -92,7 +97,7 @@ int gpt_indexed_writer_open_with(
     int status = fill_writer(w, o, err);
     if (status == GPT_OK)
         *out = w;
-    else if (o->at && o->at->n_documents > 0) /* there is something to lose */
+    else if (o->at && o->at->n_documents > 0) /* of an earlier run: keep it */
         gpt_indexed_writer_suspend(w);
     else
         gpt_indexed_writer_abort(w);
@@ -163,12 +168,15 @@ static int check_block(const struct gpt_indexed_writer *w,
     return GPT_OK;
 }
 
+/* The block is checked as a whole before its first byte is written: after a
+ * refusal the set is as it was. */
 int gpt_indexed_writer_add(struct gpt_indexed_writer *w,
                            const struct gpt_indexed_block *b,
                            struct gpt_err *err)
 {
     int64_t closed;
 
+    assert(!w->finished);
     GPT_TRY(check_block(w, b, &closed, err));
     GPT_TRY(gpt_out_write(w->bin, b->tokens,
                           (size_t)b->n_tokens * gpt_dtype_bytes(w->dtype),
@@ -191,7 +199,9 @@ int gpt_indexed_writer_add(struct gpt_indexed_writer *w,
  * the running sum before or after it, or its number from 1. */
 enum { AS_IT_IS, WIDE, SUM_BEFORE, SUM_AFTER, NUMBER };
 
-static int64_t value(int what, int64_t v, int64_t before, int64_t number)
+/* `v` is the value itself, `before` the sum of those before it. */
+static int64_t value_to_write(int what, int64_t v, int64_t before,
+                              int64_t number)
 {
     switch (what) {
     case WIDE:
@@ -205,9 +215,12 @@ static int64_t value(int what, int64_t v, int64_t before, int64_t number)
     }
 }
 
-/* Streams n values of `from`, times `scale`, into the .idx. */
-static int stream(struct gpt_indexed_writer *w, struct gpt_out *from,
-                  int64_t n, int what, int64_t scale, struct gpt_err *err)
+/* Streams n values of `from`, times `scale`, into the .idx. The scratch files
+ * are read back once for each array of the index, through a buffer of fixed
+ * size: memory does not grow with the set. */
+static int stream_values(struct gpt_indexed_writer *w, struct gpt_out *from,
+                         int64_t n, int what, int64_t scale,
+                         struct gpt_err *err)
 {
     enum { PIECE = 8192 };
     int32_t in[PIECE];
@@ -225,7 +238,7 @@ static int stream(struct gpt_indexed_writer *w, struct gpt_out *from,
         for (size_t i = 0; i < some; i++) {
             int64_t v = in[i] * scale;
 
-            out[i] = value(what, v, sum, done + (int64_t)i + 1);
+            out[i] = value_to_write(what, v, sum, done + (int64_t)i + 1);
             sum += v;
         }
         GPT_TRY(gpt_out_write(w->idx, out, some * sizeof(*out), err));
@@ -239,6 +252,8 @@ static int put_word(struct gpt_indexed_writer *w, int64_t v,
     return gpt_out_write(w->idx, &v, sizeof(v), err);
 }
 
+/* Lengths count tokens, pointers count bytes; the document array begins with
+ * the 0 before all documents. */
 static int write_mmididx(struct gpt_indexed_writer *w, struct gpt_err *err)
 {
     uint8_t header[GPT_IDX_HEADER];
@@ -247,10 +262,11 @@ static int write_mmididx(struct gpt_indexed_writer *w, struct gpt_err *err)
     if (!gpt_idx_header(header, w->dtype, w->n_sequences, w->n_documents))
         return gpt_fail(err, GPT_EFAIL, "%s: type of tokens", w->prefix);
     GPT_TRY(gpt_out_write(w->idx, header, sizeof(header), err));
-    GPT_TRY(stream(w, w->lengths, w->n_sequences, AS_IT_IS, 1, err));
-    GPT_TRY(stream(w, w->lengths, w->n_sequences, SUM_BEFORE, item, err));
+    GPT_TRY(stream_values(w, w->lengths, w->n_sequences, AS_IT_IS, 1, err));
+    GPT_TRY(stream_values(w, w->lengths, w->n_sequences, SUM_BEFORE, item,
+                          err));
     GPT_TRY(put_word(w, 0, err));
-    return stream(w, w->documents, w->n_documents, SUM_AFTER, 1, err);
+    return stream_values(w, w->documents, w->n_documents, SUM_AFTER, 1, err);
 }
 
 /* gpt-dataset(5): sequences are items of one dimension, places count tokens. */
@@ -265,14 +281,16 @@ static int write_tntidx(struct gpt_indexed_writer *w, struct gpt_err *err)
     GPT_TRY(gpt_out_write(w->idx, "TNTIDX\0", 8, err));
     GPT_TRY(gpt_out_write(w->idx, header, sizeof(header), err));
     GPT_TRY(put_word(w, 0, err));
-    GPT_TRY(stream(w, w->lengths, n, NUMBER, 1, err));
+    GPT_TRY(stream_values(w, w->lengths, n, NUMBER, 1, err));
     GPT_TRY(put_word(w, 0, err));
-    GPT_TRY(stream(w, w->lengths, n, SUM_AFTER, 1, err));
-    GPT_TRY(stream(w, w->lengths, n, WIDE, 1, err));
+    GPT_TRY(stream_values(w, w->lengths, n, SUM_AFTER, 1, err));
+    GPT_TRY(stream_values(w, w->lengths, n, WIDE, 1, err));
     GPT_TRY(put_word(w, 0, err));
-    return stream(w, w->documents, w->n_documents, SUM_AFTER, 1, err);
+    return stream_values(w, w->documents, w->n_documents, SUM_AFTER, 1, err);
 }
 
+/* A sequence without the end of its document would belong to no document, and
+ * every reader would refuse the set. */
 static int write_idx(struct gpt_indexed_writer *w, struct gpt_err *err)
 {
     if (w->n_closed != w->n_sequences)
@@ -284,6 +302,8 @@ static int write_idx(struct gpt_indexed_writer *w, struct gpt_err *err)
 
 /* ---- the end ---- */
 
+/* The .idx need not be there before the end: it is made of the scratch
+ * files. */
 int gpt_indexed_writer_sync(struct gpt_indexed_writer *w, struct gpt_err *err)
 {
     GPT_TRY(gpt_out_sync(w->bin, err));

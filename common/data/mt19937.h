@@ -1,7 +1,7 @@
-/* numpy.random.RandomState as far as Megatron's sample order needs it: MT19937
- * seeded by an integer, and shuffle. Not for anything else: base/rng.h has this
- * project's own random numbers. Source: Matsumoto and Nishimura, 1998; numpy's
- * legacy seeding and masked rejection. */
+/* The part of numpy.random.RandomState that Megatron's sample order needs:
+ * MT19937 seeded by an integer, and shuffle. Not for anything else: base/rng.h
+ * has this project's own random numbers. Source: Matsumoto and Nishimura, 1998;
+ * numpy's legacy seeding and masked rejection. */
 #ifndef GPT_DATA_MT19937_H
 #define GPT_DATA_MT19937_H
 

@@ -6,6 +6,7 @@
 #include "base/num.h"
 #include "text/unicode.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,12 +14,15 @@
 
 enum { MAX_BYTES = 1 << 30 };
 
+/* Bucket b holds lengths of b bits, so that it ends at a power of two; the last
+ * one holds all that is longer. */
 void gpt_key_counts_add(struct gpt_key_counts *c, int64_t document_tokens)
 {
     int bucket = 0;
 
     while (document_tokens >> bucket && bucket < GPT_LENGTH_BUCKETS - 1)
         bucket++;
+    assert(document_tokens >= 0);
     c->of_length[bucket]++;
     c->documents++;
 }
@@ -34,6 +38,8 @@ int gpt_tokenizer_id_add(struct gpt_tokenizer_id *id, const char *option,
     if (id->n_files == GPT_TOKENIZER_FILES)
         return gpt_fail(err, GPT_EFAIL, "a tokenizer of more than %d files",
                         GPT_TOKENIZER_FILES);
+    /* A digest of the whole file says which vocabulary it was, whatever its
+     * name. */
     GPT_TRY(gpt_read_file(path, INT64_C(1) << 32, &data, &len, err));
     id->files[id->n_files].option = option;
     id->files[id->n_files].path = path;
@@ -43,6 +49,8 @@ int gpt_tokenizer_id_add(struct gpt_tokenizer_id *id, const char *option,
     return GPT_OK;
 }
 
+/* cJSON functions fail only without memory; each helper returns false then, and
+ * the chain of && ends. */
 static bool put_int(cJSON *o, const char *name, int64_t v)
 {
     return cJSON_AddNumberToObject(o, name, (double)v) != NULL;
@@ -53,7 +61,8 @@ static bool put_string(cJSON *o, const char *name, const char *v)
     return cJSON_AddStringToObject(o, name, v ? v : "") != NULL;
 }
 
-/* A list of lines. */
+/* A list of lines. A list of lines, as a JSON text of many lines is hard to
+ * read; it can be joined to a configuration file that repeats the run. */
 static bool put_command(cJSON *root, const char *lines)
 {
     cJSON *list = cJSON_AddArrayToObject(root, "command");
@@ -77,6 +86,8 @@ static bool put_settings(cJSON *t, const struct gpt_tokenizer_id *id)
                                         gpt_tokenizer_to_json(id->options));
 }
 
+/* Names of files may change, digests do not: two data sets fit together when
+ * the digests of their tokenizers are equal. */
 static bool put_tokenizer(cJSON *root, const struct gpt_set_origin *o)
 {
     const struct gpt_tokenizer_id *id = o->tokenizer_id;
@@ -100,6 +111,7 @@ static bool put_tokenizer(cJSON *root, const struct gpt_set_origin *o)
     return good;
 }
 
+/* The offset is written only for parts of files. */
 static bool put_inputs(cJSON *root, const struct gpt_provenance *p)
 {
     cJSON *inputs = cJSON_AddArrayToObject(root, "inputs");
@@ -122,6 +134,7 @@ static bool put_inputs(cJSON *root, const struct gpt_provenance *p)
     return good;
 }
 
+/* Kinds that did not occur are left out, as in the summary of a run. */
 static bool put_bad(cJSON *root, const struct gpt_bad_report *bad)
 {
     cJSON *kinds = cJSON_AddObjectToObject(root, "bad_lines");
@@ -133,6 +146,7 @@ static bool put_bad(cJSON *root, const struct gpt_bad_report *bad)
     return good;
 }
 
+/* Counts up to 2^53 are exact in the doubles of cJSON. */
 static bool put_counts(cJSON *root, const struct gpt_key_counts *c)
 {
     double per_token =
@@ -171,6 +185,7 @@ int gpt_provenance_write(struct gpt_out *out, const struct gpt_provenance *p,
     char *text = NULL;
     int status = GPT_OK;
 
+    /* The order of the fields is part of the bytes: same input, same file. */
     if (root && put_string(root, "tool", "gpt-preprocess " GPT_VERSION) &&
         put_string(root, "unicode", GPT_UNICODE_VERSION) &&
         put_command(root, o->command) && put_string(root, "key", p->key) &&
@@ -197,6 +212,8 @@ static const char *text_of(const cJSON *o, const char *name)
     return cJSON_IsString(item) ? item->valuestring : "?";
 }
 
+/* The file may be of another program: a field that is missing, or of another
+ * kind, prints as "?" or 0. */
 void gpt_provenance_brief(char *buf, size_t cap, const cJSON *root)
 {
     const cJSON *inputs = cJSON_GetObjectItemCaseSensitive(root, "inputs");
@@ -222,6 +239,7 @@ int gpt_provenance_read(cJSON **root, const char *prefix, struct gpt_err *err)
     struct gpt_buf path = {0};
     int status = GPT_OK;
 
+    /* A set without the file is good; what made it is not known. */
     *root = NULL;
     if (gpt_buf_printf(&path, "%s.json", prefix) != GPT_OK)
         status = gpt_fail(err, GPT_EFAIL, "out of memory for a file name");

@@ -1,7 +1,8 @@
-/* Where a data set comes from: PREFIX_KEY_document.json, beside it, and
- * PREFIX_KEY_document.sources, for each document the file and line. Both depend
+/* Where a data set comes from: PREFIX_KEY_document.json, beside it. It depends
  * on the input and on options with an influence on the tokens, on nothing else:
- * no time, no host, no number of workers. gpt-dataset(5) describes them. */
+ * no time, no host, no number of workers, so that the same input gives the same
+ * bytes here, too. gpt-dataset(5) describes it; data/document_sources.h has the
+ * lines of single documents. */
 #ifndef GPT_DATA_PROVENANCE_H
 #define GPT_DATA_PROVENANCE_H
 
@@ -74,44 +75,5 @@ void gpt_provenance_brief(char *buf, size_t cap, const cJSON *root);
  * cJSON_Delete(). */
 int gpt_provenance_read(cJSON **root, const char *prefix, struct gpt_err *err)
     GPT_MUST_USE;
-
-/* Of a data set `prefix` that is made of n others, one behind the other:
- * written beside it when all of them have a JSON, and sources when all have
- * these. Open before the work, to know what exists; commit and close after
- * it. */
-struct gpt_provenance_merge;
-int gpt_provenance_merge_open(struct gpt_provenance_merge **merge,
-                              const char *prefix, const char *const *sets,
-                              int64_t n, unsigned flags, struct gpt_err *err)
-    GPT_MUST_USE;
-int gpt_provenance_merge_commit(struct gpt_provenance_merge *merge,
-                                struct gpt_err *err) GPT_MUST_USE;
-void gpt_provenance_merge_close(struct gpt_provenance_merge *merge);
-
-/* ---- documents and their lines ---- */
-
-#define GPT_SOURCES_MAGIC "GPTSRC1" /* and NUL; then a record a document */
-enum { GPT_SOURCES_HEADER = 8, GPT_SOURCE_BYTES = 16 };
-
-/* A record: u32, u32, u64, little-endian. */
-struct gpt_source_record {
-    uint32_t input;  /* number in the JSON's "inputs" */
-    uint32_t line;   /* from 1; 0 when not known: in a part of a file */
-    uint64_t offset; /* of the line in the file, decompressed */
-};
-void gpt_source_put(uint8_t record[GPT_SOURCE_BYTES],
-                    const struct gpt_source_record *source);
-
-/* Sources of an open data set. */
-struct gpt_sources;
-/* GPT_EIO when the files are not there, GPT_EDATA when they do not fit a set
- * of n_documents. */
-int gpt_sources_open(struct gpt_sources **s, const char *prefix,
-                     int64_t n_documents, struct gpt_err *err) GPT_MUST_USE;
-void gpt_sources_close(struct gpt_sources *s); /* NULL is fine */
-/* The source of a document and the name of its file, borrowed. */
-int gpt_sources_get(const struct gpt_sources *s, int64_t document,
-                    struct gpt_source_record *source, const char **path,
-                    struct gpt_err *err) GPT_MUST_USE;
 
 #endif

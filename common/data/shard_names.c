@@ -12,8 +12,12 @@ const char *gpt_shard_name(struct gpt_arena *arena, const char *name,
 }
 
 /* The last "-IIIII-of-NNNNN" in a name. */
-static bool parse(const char *name, int64_t *shard, int64_t *n_shards)
+static bool parse_shard_name(const char *name, int64_t *shard,
+                             int64_t *n_shards)
 {
+    /* "-00002-of-00008": fixed width, so that the order of the bytes is the
+     * order of the numbers. The last one in a name counts, as a prefix may
+     * itself be of a shard. */
     enum { LENGTH = 15 };
     int i, of, end;
     for (size_t at = strlen(name); at-- > 0;) {
@@ -29,6 +33,9 @@ static bool parse(const char *name, int64_t *shard, int64_t *n_shards)
     return false;
 }
 
+/* Names are expected in rising order, which is that of the documents. One that
+ * is out of order is reported before one that is missing: it mostly is the
+ * reason. */
 int64_t gpt_shards_gap(const char *const *names, int64_t n, int64_t *n_shards,
                        const char **what)
 {
@@ -37,7 +44,8 @@ int64_t gpt_shards_gap(const char *const *names, int64_t n, int64_t *n_shards,
     for (int64_t i = 0; i < n; i++) {
         int64_t shard, of;
 
-        if (!parse(names[i], &shard, &of) || (i > 0 && of != *n_shards))
+        if (!parse_shard_name(names[i], &shard, &of) ||
+            (i > 0 && of != *n_shards))
             return 0; /* not shards, or of several divisions */
         *n_shards = of;
         if (shard <= last && !misplaced)

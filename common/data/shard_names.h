@@ -7,12 +7,12 @@
 
 enum { GPT_MAX_SHARDS = 99999 };
 
-/* `name` with that behind it; NULL when out of memory. */
+/* `name` with the shard after it; NULL when out of memory. */
 const char *gpt_shard_name(struct gpt_arena *arena, const char *name,
                            int64_t shard, int64_t n_shards);
 
 /* When all names are of shards of one division: the first shard that is not
- * among them, or that stands behind one with a higher number; *what says which
+ * among them, or that comes after one with a higher number; *what says which
  * of the two ("missing", "out of order"). 0 when there is none. */
 int64_t gpt_shards_gap(const char *const *names, int64_t n, int64_t *n_shards,
                        const char **what);

@@ -10,6 +10,7 @@
 #ifndef GPT_TRAIN_FEED_H
 #define GPT_TRAIN_FEED_H
 
+#include "data/batch.h"
 #include "data/corpus.h"
 #include "model/stage.h"
 

@@ -7,7 +7,7 @@
 #include "data/idx.h"
 #include "data/indexed.h"
 #include "data/mt19937.h"
-#include "data/samples.h"
+#include "data/sample_index.h"
 #include "tests/bench/bench.h"
 
 #include <inttypes.h>

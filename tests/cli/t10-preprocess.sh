@@ -278,7 +278,7 @@ has_line 'mixed.jsonl:25001: truncated: ends at byte 12'
 has_line "mixed.jsonl:25005: blank line"
 check 'names five' [ "$(grep -c 'mixed.jsonl:' said.1)" = 5 ]
 has_line '... and 8 more'
-has_line "13 bad lines left out, limit 13, kept in 'on1.bad': blank line 2, \
+has_line "13 bad lines skipped, limit 13, kept in 'on1.bad': blank line 2, \
 not JSON 3, truncated 2, invalid UTF-8 1, raw control character 1, NUL byte 1, \
 no field 1, not a string 2"
 for n in 2 7; do
@@ -290,7 +290,7 @@ for n in 1 5; do
     expect 3 "over the limit, $n workers" pp mixed.jsonl over --workers $n \
         --on-error quarantine=over_bad --max-errors 12
     err_has 'mixed.jsonl:60013: bad line number 13, limit 12'
-    err_has '13 bad lines until the failure: blank line 2'
+    err_has '13 bad lines before the failure: blank line 2'
     nothing_left over_
 done
 expect 3 'no bad line allowed' pp mixed.jsonl over --on-error skip \
@@ -298,12 +298,12 @@ expect 3 'no bad line allowed' pp mixed.jsonl over --on-error skip \
 err_has 'mixed.jsonl:25001: bad line number 1, limit 0'
 nothing_left over_
 expect 0 'skipped, any number' pp mixed.jsonl skip --append-eod --on-error skip
-err_has '13 bad lines left out, no limit: blank line 2'
+err_has '13 bad lines skipped, no limit: blank line 2'
 check 'same tokens' cmp w1_text_document.bin skip_text_document.bin
 expect 0 'lines are counted for each file' gpt-preprocess $vocab \
     --input cut.jsonl cut.jsonl --output-prefix each --on-error skip
 err_has 'cut.jsonl:2: truncated'
-err_has '2 bad lines left out, no limit: truncated 2'
+err_has '2 bad lines skipped, no limit: truncated 2'
 check 'named for each' [ "$(grep -c 'cut.jsonl:2:' "$scratch/err")" = 2 ]
 printf '{"a":"1","b":"x"}\n{"a":"2"}\n{"b":"y","a":"3"}\n' >keys.jsonl
 expect 0 'a key is missing' gpt-preprocess --input keys.jsonl \
@@ -312,7 +312,7 @@ expect 0 'a key is missing' gpt-preprocess --input keys.jsonl \
 check 'first key' [ "$(hex ks_a_document.bin)" = 31003300 ]
 check 'second key' [ "$(hex ks_b_document.bin)" = 78007900 ]
 expect 0 'nothing is good' pp zero.jsonl zero --on-error quarantine=zero.bad
-err_has '1 bad lines left out, no limit'
+err_has '1 bad lines skipped, no limit'
 err_has 'no documents'
 check 'all of it in quarantine' [ "$(wc -c <zero.bad)" = 3000001 ]
 expect 0 'nothing is bad' pp small.jsonl good --on-error quarantine=good.bad
@@ -353,7 +353,7 @@ if has zlib; then
       cat big.jsonl; } | gzip -1 | head -c 50000 >cut.gz
     expect 3 'damage of a file is no bad line' pp cut.gz self --on-error skip
     err_has 'cut.gz: gzip data truncated'
-    err_has '1 bad lines until the failure: truncated 1'
+    err_has '1 bad lines before the failure: truncated 1'
 fi
 nothing_left self_
 

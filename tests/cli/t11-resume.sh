@@ -72,7 +72,7 @@ seed=$$
 kills=0
 round=0
 while [ $kills -lt "${GPT_KILLS:-5}" ] ||
-    ! grep -q 'going on behind' killed.log; do
+    ! grep -q 'resuming after' killed.log; do
     [ $round -lt 100 ] || break
     round=$((round + 1))
     rm -f kill_* kill.bad
@@ -86,7 +86,7 @@ while [ $kills -lt "${GPT_KILLS:-5}" ] ||
     rm kill_text_document.sources
     nothing_but_outputs kill
 done
-check 'some runs resumed in the middle' grep -q 'going on behind' killed.log
+check 'some runs went on from the middle' grep -q 'resuming after' killed.log
 echo "# killed $kills times in $round rounds"
 
 # ---- stopped by a bad line, a full disk or a limit, then resumed ----
@@ -103,7 +103,7 @@ begin() { # prefix: a run that stops at line 60000 of tail.jsonl
     expect 3 "$1: stops at a bad line" gpt-preprocess --output-prefix "$1" \
         --input part.aa.good tail.jsonl $bytes $rest --workers 1
     err_has 'tail.jsonl:60000: not JSON'
-    err_has 'the same command goes on'
+    err_has 'the same command resumes'
     stopped "$1"
 }
 grep -v '^bad' part.aa >part.aa.good
@@ -113,7 +113,7 @@ grep -v '^bad' part.aa >part.aa.good
 begin stop
 expect 0 'resumes, and skips it' gpt-preprocess --output-prefix stop \
     --input part.aa.good tail.jsonl $bytes $rest --on-error skip
-err_has 'going on behind document'
+err_has 'resuming after document'
 expect 0 'the same at once' gpt-preprocess --output-prefix once \
     --input part.aa.good tail.jsonl $bytes --on-error skip
 check 'same bytes' same_as once stop
@@ -122,7 +122,7 @@ nothing_but_outputs stop
 begin other
 expect 7 'another command' gpt-preprocess --output-prefix other \
     --input part.aa.good tail.jsonl --tokenizer-type ByteTokenizer
-err_has "is of a run that was not finished"
+err_has "belongs to an unfinished run"
 err_has 'append_eod is false, was true'
 expect 7 'other input' gpt-preprocess --output-prefix other --input tail.jsonl \
     $bytes
@@ -163,10 +163,10 @@ expect 3 'bad lines left out' gpt-preprocess --output-prefix quota $rest \
     --input part.aa tail.jsonl corpus.jsonl $bytes --on-error skip --max-errors 2
 expect 7 'and then not any more' gpt-preprocess --output-prefix quota $rest \
     --input part.aa tail.jsonl corpus.jsonl $bytes
-err_has 'has left out bad lines with --on-error skip'
+err_has 'which skipped bad lines with --on-error skip'
 expect 0 'the limit may be raised' gpt-preprocess --output-prefix quota $rest \
     --input part.aa tail.jsonl corpus.jsonl $bytes --on-error skip
-err_has '5 bad lines left out'
+err_has '5 bad lines skipped'
 nothing_but_outputs quota
 
 expect 4 'a limit on file size' sh -c "ulimit -f 12000; trap '' XFSZ

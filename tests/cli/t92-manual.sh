@@ -56,8 +56,8 @@ expect 4 'it was stopped' sh -c "ulimit -f 2000; trap '' XFSZ
 while IFS= read -r line; do
     expect 0 "$ $line" sh -c "$line"
     case $line in
-    *'--output-prefix long'*) err_has 'going on behind document' ;;
-    *crawl.bad*--max-errors*) err_has '2 bad lines left out' ;;
+    *'--output-prefix long'*) err_has 'resuming after document' ;;
+    *crawl.bad*--max-errors*) err_has '2 bad lines skipped' ;;
     *'cat crawl'*) out_has 'crawl-1.jsonl:1	document 0 of part 1' ;;
     esac
 done <commands

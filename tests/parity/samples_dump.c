@@ -11,11 +11,12 @@
  */
 #include "base/memory.h"
 #include "base/num.h"
+#include "data/batch.h"
 #include "data/blend.h"
 #include "data/corpus.h"
 #include "data/idx.h"
 #include "data/indexed.h"
-#include "data/samples.h"
+#include "data/sample_index.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -5,8 +5,8 @@
 #include "base/memory.h"
 #include "base/num.h"
 #include "base/rng.h"
-#include "cmd/dataset/dump.h"
-#include "cmd/dataset/stat.h"
+#include "cmd/dataset/json_text.h"
+#include "cmd/dataset/statistics.h"
 #include "cmd/dataset/verify.h"
 #include "tests/lib/tap.h"
 

@@ -1,5 +1,5 @@
 /* Inputs, targets, positions and masks: Megatron's rules on small rows. */
-#include "data/corpus.h"
+#include "data/batch.h"
 
 #include "tests/lib/tap.h"
 

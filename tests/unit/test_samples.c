@@ -1,6 +1,6 @@
 /* Compares the three indices of a split with Megatron's; limits of the plan of
  * epochs. */
-#include "data/samples.h"
+#include "data/sample_index.h"
 
 #include "data/mt19937.h"
 #include "tests/unit/golden.h"

@@ -1,0 +1,361 @@
+/* Merges the JSONs and the sources of data sets. Numbers are added, lists are
+ * joined in the order of the parts; a record of the sources names its input by
+ * number, so that those of a later part are shifted by the inputs before it.
+ * Start at gpt_provenance_merge_open().
+ *
+ *     "tool"      gpt-dataset and its version
+ *     "merged"    for each part its name and the command that made it
+ *     "unicode", "key", "index", "dtype", "tokenizer"   as the first part has
+ *     "documents", "sequences", "tokens", "text_bytes"  sums over all parts
+ *     "lengths"   the histograms, added
+ *     "bad_lines" the counts, added
+ *     "inputs"    the lists, one after the other: sources number them
+ */
+#include "cmd/dataset/merge_provenance.h"
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/num.h"
+#include "data/document_sources.h"
+#include "data/provenance.h"
+
+#include <string.h>
+
+/* Everything is read and put together at open; only writing is left to
+ * commit. */
+struct gpt_provenance_merge {
+    int64_t n;
+    cJSON **parts;          /* their JSONs */
+    struct gpt_in **sources; /* NULL when one lacks them */
+    cJSON *root;
+    struct gpt_out *json, *all_sources; /* or NULL */
+};
+
+static const cJSON *field_of(const cJSON *o, const char *name)
+{
+    return cJSON_GetObjectItemCaseSensitive(o, name);
+}
+
+/* A JSON is a file that may have been edited: a field of another kind counts as
+ * 0. */
+static double number_of(const cJSON *o, const char *name)
+{
+    const cJSON *v = field_of(o, name);
+
+    return cJSON_IsNumber(v) ? v->valuedouble : 0;
+}
+
+/* ---- the JSON ---- */
+
+/* Copies what is the same for all parts from the first one. A part without a
+ * field, of an older program, is no failure. */
+static bool copy_common(const struct gpt_provenance_merge *m)
+{
+    static const char *const names[] = {"unicode", "key", "index", "dtype",
+                                        "tokenizer"};
+
+    for (size_t i = 0; i < GPT_COUNT(names); i++) {
+        const cJSON *v = field_of(m->parts[0], names[i]);
+
+        if (v && !cJSON_AddItemToObject(m->root, names[i],
+                                        cJSON_Duplicate(v, true)))
+            return false;
+    }
+    return true;
+}
+
+/* Adds the counts of all parts. cJSON holds doubles: sums are exact up to
+ * 2^53. */
+static bool add_sums(const struct gpt_provenance_merge *m)
+{
+    static const char *const names[] = {"documents", "sequences", "tokens",
+                                        "text_bytes"};
+
+    for (size_t i = 0; i < GPT_COUNT(names); i++) {
+        double sum = 0;
+
+        for (int64_t k = 0; k < m->n; k++)
+            sum += number_of(m->parts[k], names[i]);
+        if (!cJSON_AddNumberToObject(m->root, names[i], sum))
+            return false;
+    }
+    /* This is the ratio of the sums, not the mean of the ratios. */
+    double tokens = number_of(m->root, "tokens");
+    return cJSON_AddNumberToObject(
+        m->root, "bytes_per_token",
+        tokens > 0 ? number_of(m->root, "text_bytes") / tokens : 0);
+}
+
+/* Rows of all parts that begin at the same length become one. Buckets are taken
+ * in order, so that the list rises as those of the parts do. */
+static bool add_lengths(const struct gpt_provenance_merge *m)
+{
+    cJSON *list = cJSON_AddArrayToObject(m->root, "lengths");
+    bool good = list != NULL;
+
+    for (int b = 0; good && b < GPT_LENGTH_BUCKETS; b++) {
+        double from = b ? (double)(INT64_C(1) << (b - 1)) : 0, sum = 0;
+
+        for (int64_t k = 0; k < m->n; k++) {
+            const cJSON *row;
+
+            cJSON_ArrayForEach(row, field_of(m->parts[k], "lengths"))
+                if (number_of(row, "from") == from)
+                    sum += number_of(row, "documents");
+        }
+        if (sum == 0)
+            continue;
+        cJSON *row = cJSON_CreateObject();
+        good = cJSON_AddItemToArray(list, row) &&
+               cJSON_AddNumberToObject(row, "from", from) &&
+               cJSON_AddNumberToObject(row, "to",
+                                       (double)((INT64_C(1) << b) - 1)) &&
+               cJSON_AddNumberToObject(row, "documents", sum);
+    }
+    return good;
+}
+
+/* Kinds are in the order of the enum, not of the parts: the bytes do not depend
+ * on which part had which. */
+static bool add_bad_lines(const struct gpt_provenance_merge *m)
+{
+    cJSON *all = cJSON_AddObjectToObject(m->root, "bad_lines");
+    bool good = all != NULL;
+
+    for (int kind = 0; good && kind < GPT_BAD_KINDS; kind++) {
+        double sum = 0;
+
+        for (int64_t k = 0; k < m->n; k++)
+            sum += number_of(field_of(m->parts[k], "bad_lines"),
+                             gpt_bad_word(kind));
+        if (sum > 0)
+            good = cJSON_AddNumberToObject(all, gpt_bad_word(kind), sum);
+    }
+    return good;
+}
+
+/* Joins a list of all parts, in their order. */
+static bool join_lists(const struct gpt_provenance_merge *m, const char *name)
+{
+    cJSON *all = cJSON_AddArrayToObject(m->root, name);
+    bool good = all != NULL;
+
+    for (int64_t k = 0; good && k < m->n; k++) {
+        const cJSON *item;
+
+        cJSON_ArrayForEach(item, field_of(m->parts[k], name))
+            good = good &&
+                   cJSON_AddItemToArray(all, cJSON_Duplicate(item, true));
+    }
+    return good;
+}
+
+/* The command of each part is kept: the merged set can be made again from the
+ * inputs. */
+static bool add_parts(const struct gpt_provenance_merge *m,
+                      const char *const *sets)
+{
+    cJSON *all = cJSON_AddArrayToObject(m->root, "merged");
+    bool good = all != NULL;
+
+    for (int64_t k = 0; good && k < m->n; k++) {
+        cJSON *part = cJSON_CreateObject();
+        const cJSON *command = field_of(m->parts[k], "command");
+
+        good = cJSON_AddItemToArray(all, part) &&
+               cJSON_AddStringToObject(part, "set", sets[k]) &&
+               (!command ||
+                cJSON_AddItemToObject(part, "command",
+                                      cJSON_Duplicate(command, true)));
+    }
+    return good;
+}
+
+/* A warning, no failure: two tokenizers in one set are hardly ever meant, but
+ * two files with the same tokens under other names look like that, too. */
+static void compare_tokenizers(const struct gpt_provenance_merge *m,
+                               const char *const *sets)
+{
+    for (int64_t k = 1; k < m->n; k++)
+        if (!cJSON_Compare(field_of(m->parts[0], "tokenizer"),
+                           field_of(m->parts[k], "tokenizer"), true))
+            gpt_warn("%s: made with another tokenizer than %s", sets[k],
+                     sets[0]);
+}
+
+static int make_json(struct gpt_provenance_merge *m, const char *const *sets,
+                     struct gpt_err *err)
+{
+    compare_tokenizers(m, sets);
+    m->root = cJSON_CreateObject();
+    if (m->root &&
+        cJSON_AddStringToObject(m->root, "tool", "gpt-dataset " GPT_VERSION) &&
+        add_parts(m, sets) && copy_common(m) && add_sums(m) &&
+        add_lengths(m) && add_bad_lines(m) && join_lists(m, "inputs"))
+        return GPT_OK;
+    return gpt_fail(err, GPT_EFAIL, "out of memory for the provenance");
+}
+
+static int write_json(struct gpt_provenance_merge *m, struct gpt_err *err)
+{
+    char *text = gpt_json_print(m->root, true);
+    int status = text ? gpt_out_printf(m->json, err, "%s\n", text)
+                      : gpt_fail(err, GPT_EFAIL, "out of memory");
+
+    cJSON_free(text);
+    return status;
+}
+
+/* ---- the sources ---- */
+
+/* Copies the records of a part, with `shift` added to the number of the input:
+ * the first field of each. */
+static int shift_sources(struct gpt_out *out, struct gpt_in *in, uint32_t shift,
+                         struct gpt_err *err)
+{
+    enum { PIECE = 4096 };
+    uint8_t records[PIECE * GPT_SOURCE_BYTES];
+    int64_t n = (gpt_in_size(in) - GPT_SOURCES_HEADER) / GPT_SOURCE_BYTES;
+    for (int64_t done = 0; done < n; done += PIECE) {
+        size_t some = (size_t)gpt_min_i64(PIECE, n - done);
+
+        GPT_TRY(gpt_in_read(in, records,
+                            GPT_SOURCES_HEADER + done * GPT_SOURCE_BYTES,
+                            some * GPT_SOURCE_BYTES, err));
+        for (size_t i = 0; i < some; i++) {
+            uint8_t *input = records + i * GPT_SOURCE_BYTES;
+
+            gpt_put_u32(input, gpt_get_u32(input) + shift);
+        }
+        GPT_TRY(gpt_out_write(out, records, some * GPT_SOURCE_BYTES, err));
+    }
+    return GPT_OK;
+}
+
+static int write_sources(struct gpt_provenance_merge *m, struct gpt_err *err)
+{
+    uint32_t shift = 0;
+
+    GPT_TRY(gpt_out_write(m->all_sources, GPT_SOURCES_MAGIC,
+                          GPT_SOURCES_HEADER, err));
+    for (int64_t k = 0; k < m->n; k++) {
+        GPT_TRY(shift_sources(m->all_sources, m->sources[k], shift, err));
+        shift += (uint32_t)cJSON_GetArraySize(field_of(m->parts[k], "inputs"));
+    }
+    return GPT_OK;
+}
+
+/* ---- open, commit ---- */
+
+/* The flags are those of the data set: both are replaced, or neither is. */
+static int open_beside(struct gpt_out **out, const char *prefix,
+                       const char *suffix, unsigned flags, struct gpt_err *err)
+{
+    struct gpt_buf path = {0};
+    int status = gpt_buf_printf(&path, "%s%s", prefix, suffix);
+
+    status = status == GPT_OK ? gpt_out_open(out, path.data, flags, 0, err)
+                              : gpt_fail(err, GPT_EFAIL, "out of memory");
+    gpt_buf_free(&path);
+    return status;
+}
+
+/* *all is false when a set has none: sources of some documents only would name
+ * the wrong lines for the rest. */
+static int open_sources(struct gpt_provenance_merge *m,
+                        const char *const *sets, bool *all,
+                        struct gpt_err *err)
+{
+    GPT_TRY(gpt_new(&m->sources, (size_t)m->n, sizeof(*m->sources),
+                    "sources of data sets", err));
+    *all = true;
+    for (int64_t k = 0; k < m->n && *all; k++) {
+        struct gpt_buf path = {0};
+        int status = GPT_OK;
+
+        if (gpt_buf_printf(&path, "%s.sources", sets[k]) != GPT_OK)
+            status = gpt_fail(err, GPT_EFAIL, "out of memory");
+        else if (gpt_path_exists(path.data))
+            status = gpt_in_open(&m->sources[k], path.data, err);
+        else
+            *all = false;
+        gpt_buf_free(&path);
+        GPT_TRY(status);
+    }
+    return GPT_OK;
+}
+
+/* One part without a JSON is enough for none: a JSON of some parts would be
+ * wrong for the set. */
+static int open_all(struct gpt_provenance_merge *m, const char *prefix,
+                    const char *const *sets, unsigned flags,
+                    struct gpt_err *err)
+{
+    bool all;
+
+    GPT_TRY(gpt_new(&m->parts, (size_t)m->n, sizeof(*m->parts), "provenances",
+                    err));
+    for (int64_t k = 0; k < m->n; k++) {
+        GPT_TRY(gpt_provenance_read(&m->parts[k], sets[k], err));
+        if (!m->parts[k])
+            return GPT_OK;
+    }
+    GPT_TRY(make_json(m, sets, err));
+    GPT_TRY(open_beside(&m->json, prefix, ".json", flags, err));
+    GPT_TRY(open_sources(m, sets, &all, err));
+    return all ? open_beside(&m->all_sources, prefix, ".sources", flags, err)
+               : GPT_OK;
+}
+
+int gpt_provenance_merge_open(struct gpt_provenance_merge **merge,
+                              const char *prefix, const char *const *sets,
+                              int64_t n, unsigned flags, struct gpt_err *err)
+{
+    struct gpt_provenance_merge *m;
+
+    *merge = NULL;
+    GPT_TRY(gpt_new(&m, 1, sizeof(*m), "a provenance", err));
+    m->n = n;
+    int status = open_all(m, prefix, sets, flags, err);
+    if (status != GPT_OK)
+        gpt_provenance_merge_close(m);
+    else
+        *merge = m;
+    return status;
+}
+
+int gpt_provenance_merge_commit(struct gpt_provenance_merge *m,
+                                struct gpt_err *err)
+{
+    struct gpt_out *json = m->json, *sources = m->all_sources;
+
+    if (json)
+        GPT_TRY(write_json(m, err));
+    if (sources)
+        GPT_TRY(write_sources(m, err));
+    /* Both are whole before the first gets its name. A commit frees the file
+     * whatever happens, so that close() must not see it again. */
+    m->json = NULL;
+    if (json)
+        GPT_TRY(gpt_out_commit(json, err));
+    m->all_sources = NULL;
+    return sources ? gpt_out_commit(sources, err) : GPT_OK;
+}
+
+void gpt_provenance_merge_close(struct gpt_provenance_merge *m)
+{
+    if (!m)
+        return;
+    gpt_out_abort(m->json);
+    gpt_out_abort(m->all_sources);
+    for (int64_t k = 0; k < m->n; k++) {
+        if (m->parts)
+            cJSON_Delete(m->parts[k]);
+        if (m->sources)
+            gpt_in_close(m->sources[k]);
+    }
+    gpt_free(m->parts);
+    gpt_free(m->sources);
+    cJSON_Delete(m->root);
+    gpt_free(m);
+}

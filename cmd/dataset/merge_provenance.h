@@ -1,0 +1,21 @@
+/* What a merged data set comes from: the JSONs of its parts become one, and so
+ * do their sources. gpt-dataset(5) describes both files. */
+#ifndef GPT_CMD_DATASET_MERGE_PROVENANCE_H
+#define GPT_CMD_DATASET_MERGE_PROVENANCE_H
+
+#include "base/io.h"
+
+/* For a data set `prefix` that is made of n others, one after the other. A JSON
+ * is written when all of them have one, sources when all have these, too. Open
+ * before the tokens are copied: an output that exists (GPT_EEXIST) or a JSON
+ * that is damaged (GPT_EDATA) is reported before the work. Commit after it. */
+struct gpt_provenance_merge;
+int gpt_provenance_merge_open(struct gpt_provenance_merge **merge,
+                              const char *prefix, const char *const *sets,
+                              int64_t n, unsigned flags, struct gpt_err *err)
+    GPT_MUST_USE;
+int gpt_provenance_merge_commit(struct gpt_provenance_merge *merge,
+                                struct gpt_err *err) GPT_MUST_USE;
+void gpt_provenance_merge_close(struct gpt_provenance_merge *merge);
+
+#endif

@@ -1,0 +1,61 @@
+/* Maps the files of data sets that may be damaged; see untrusted.h. */
+#include "cmd/dataset/untrusted.h"
+
+#include "base/memory.h"
+
+#include <string.h>
+
+static int open_file(struct gpt_in **in, const char *prefix,
+                     const char *suffix, struct gpt_err *err)
+{
+    struct gpt_buf path = {0};
+    int status = gpt_buf_printf(&path, "%s%s", prefix, suffix) == GPT_OK
+                     ? gpt_in_open(in, path.data, err)
+                     : gpt_fail(err, GPT_EFAIL, "%s: out of memory", prefix);
+
+    gpt_buf_free(&path);
+    return status;
+}
+
+/* A set that was opened in part is closed like any other. */
+int gpt_untrusted_open(struct gpt_untrusted *set, const char *prefix,
+                       struct gpt_err *err)
+{
+    memset(set, 0, sizeof(*set));
+    GPT_TRY(open_file(&set->idx_file, prefix, ".idx", err));
+    GPT_TRY(open_file(&set->bin_file, prefix, ".bin", err));
+    set->image_bytes = gpt_in_size(set->idx_file);
+    set->bin_bytes = gpt_in_size(set->bin_file);
+    GPT_TRY(gpt_in_map(set->idx_file, &set->image, err));
+    return gpt_in_map(set->bin_file, &set->bytes, err);
+}
+
+void gpt_untrusted_close(struct gpt_untrusted *set)
+{
+    gpt_in_close(set->idx_file);
+    gpt_in_close(set->bin_file);
+    memset(set, 0, sizeof(*set));
+}
+
+/* Tokens are copied before they are read, as none in a .bin is aligned by more
+ * than chance. */
+int64_t gpt_token_at(const uint8_t *bytes, enum gpt_dtype dtype, int64_t i)
+{
+    switch (dtype) {
+#define AT(name, type)                                        \
+    case name: {                                              \
+        type v;                                               \
+        memcpy(&v, bytes + (size_t)i * sizeof(v), sizeof(v)); \
+        return v;                                             \
+    }
+        AT(GPT_U8, uint8_t)
+        AT(GPT_I8, int8_t)
+        AT(GPT_I16, int16_t)
+        AT(GPT_U16, uint16_t)
+        AT(GPT_I32, int32_t)
+        AT(GPT_I64, int64_t)
+#undef AT
+    default:
+        return -1; /* gpt_idx_dtype() gives no other type */
+    }
+}

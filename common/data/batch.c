@@ -1,0 +1,33 @@
+/* Inputs, targets and masks of a batch, one row at a time; see batch.h. A
+ * sample has one token more than the sequence: position i predicts token i +
+ * 1. */
+#include "data/batch.h"
+
+void gpt_batch_masks(const struct gpt_mask_options *o, const int32_t *tokens,
+                     int64_t b, int64_t t, int32_t *input, int32_t *target,
+                     int32_t *position, float *weight, int32_t *doc_start)
+{
+    for (int64_t row = 0; row < b; row++) {
+        const int32_t *x = tokens + row * (t + 1);
+        int64_t at = row * t;
+        int32_t origin = 0; /* of positions */
+        int32_t first = 0;  /* position that is still visible */
+
+        for (int32_t i = 0; i < t; i++, at++) {
+            bool eod = o->eod >= 0 && x[i] == o->eod;
+            bool padding = x[i + 1] < 0;
+
+            input[at] = x[i] < 0 ? 0 : x[i];
+            target[at] = padding ? 0 : x[i + 1];
+            position[at] = i - origin;
+            doc_start[at] = first;
+            weight[at] = padding || (eod && o->eod_mask_loss) ? 0.0F : 1.0F;
+            /* The end itself belongs to the document before it: the change
+             * begins at the position after it. */
+            if (eod && o->reset_position_ids)
+                origin = i + 1;
+            if (eod && o->reset_attention_mask)
+                first = i + 1;
+        }
+    }
+}

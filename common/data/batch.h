@@ -1,0 +1,26 @@
+/* What a training step reads of a batch: inputs, targets and masks, made of the
+ * tokens of its samples as Megatron's get_ltor_masks_and_position_ids()
+ * does. */
+#ifndef GPT_DATA_BATCH_H
+#define GPT_DATA_BATCH_H
+
+#include "base/status.h"
+
+/* What a document's end does besides being a token; Megatron's names. */
+struct gpt_mask_options {
+    int32_t eod;               /* the token; < 0: no document ends are known */
+    bool eod_mask_loss;        /* no loss where it is the input */
+    bool reset_position_ids;   /* positions begin anew after it */
+    bool reset_attention_mask; /* nothing before it is visible after it */
+};
+
+/* tokens (B, T+1) of gpt_corpus_get() for each row; input, target, position
+ * (B, T) int32; weight (B, T) float 0 or 1; doc_start (B, T) int32, the first
+ * position that is visible from t (all 0 without reset_attention_mask). Padding
+ * (-1) becomes token 0, with weight 0 where it is the target. */
+void gpt_batch_masks(const struct gpt_mask_options *options,
+                     const int32_t *tokens, int64_t b, int64_t t,
+                     int32_t *input, int32_t *target, int32_t *position,
+                     float *weight, int32_t *doc_start);
+
+#endif

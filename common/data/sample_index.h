@@ -1,0 +1,50 @@
+/* The samples of one split of one data set: a document index (sequences in the
+ * order in which they are visited, over as many epochs as needed), a sample
+ * index (where in it each sample starts) and a shuffle index, equal to those of
+ * Megatron's GPTDataset. Start at gpt_samples_build(). */
+#ifndef GPT_DATA_SAMPLE_INDEX_H
+#define GPT_DATA_SAMPLE_INDEX_H
+
+#include "base/status.h"
+
+/* What follows from counts alone. */
+struct gpt_samples_plan {
+    int64_t epochs;   /* times that every sequence is visited */
+    int64_t n;        /* samples in all of them */
+    bool separate;    /* the last epoch is shuffled by itself, as little of */
+    int64_t n_before; /* it is used; samples that start before it */
+};
+
+/* tokens >= 1 of one epoch; wanted samples, or 0 for one epoch. False when the
+ * numbers overflow. */
+bool gpt_samples_plan(struct gpt_samples_plan *plan, int64_t tokens,
+                      int64_t seq_length, int64_t wanted);
+
+/* Sequences [begin, end) of a data set, their lengths (int32, any alignment,
+ * indexed from 0), and what is wanted of them. */
+struct gpt_samples_source {
+    const uint8_t *lengths;
+    int64_t begin, end;
+    int64_t seq_length; /* a sample has one token more */
+    int64_t wanted;     /* samples; 0 = one epoch */
+    uint32_t seed;
+};
+
+struct gpt_samples {
+    struct gpt_samples_plan plan;
+    int64_t n_tokens;   /* of one epoch */
+    int64_t n_visits;   /* epochs * (end - begin) */
+    uint32_t *document; /* (n_visits) sequence numbers */
+    uint32_t *visit;    /* (n + 1) index into `document` ... */
+    int32_t *offset;    /* (n + 1) ... and token where sample k starts */
+    uint32_t *shuffle;  /* (n) sample number -> k */
+};
+
+/* GPT_EDATA when there are fewer tokens than one sample takes, or more visits
+ * or samples than 32 bits number. */
+int gpt_samples_build(struct gpt_samples *s,
+                      const struct gpt_samples_source *source,
+                      struct gpt_err *err) GPT_MUST_USE;
+void gpt_samples_free(struct gpt_samples *s);
+
+#endif
