@@ -8,6 +8,8 @@
 #include "base/memory.h"
 #include "base/num.h"
 
+#include <assert.h>
+
 struct builder {
     struct gpt_pipeline_plan *plan;
     int64_t stages, chunks, microbatches, stage;
@@ -28,7 +30,6 @@ const char *gpt_action_name(enum gpt_action_kind kind)
         [GPT_ACT_RECV_FORWARD] = "recv-forward",
         [GPT_ACT_SEND_BACKWARD] = "send-backward",
         [GPT_ACT_RECV_BACKWARD] = "recv-backward",
-        [GPT_ACT_REDUCE_GRADS] = "reduce-grads",
     };
 
     return names[kind];
@@ -76,6 +77,7 @@ static int32_t slot_take(struct builder *b, struct unit u)
 
     while (used[s])
         s++;
+    assert(s < b->microbatches);
     used[s] = 1;
     b->slot_of[u.chunk * b->microbatches + u.microbatch] = s;
     if (b->plan->slots[u.chunk] < s + 1)
@@ -201,11 +203,6 @@ static void exchange(struct builder *b, struct step done, struct step next)
         transfer(b, GPT_ACT_SEND_BACKWARD, unit_at(b, done.g, false), -1);
     if (next.g >= 0)
         transfer(b, GPT_ACT_RECV_BACKWARD, unit_at(b, next.g, false), +1);
-    if (done.g < 0)
-        return;
-    struct unit u = unit_at(b, done.g, false);
-    if (u.microbatch == b->microbatches - 1)
-        emit(b, GPT_ACT_REDUCE_GRADS, (struct unit){-1, u.chunk}, -1);
 }
 
 static void build(struct builder *b)
@@ -267,8 +264,8 @@ static int build_plan(struct gpt_pipeline_plan *p, bool forward_only,
     GPT_TRY(check(stages, chunks, microbatches, stage, err));
     b.total = microbatches * chunks;
     b.warmup = warmup_of(&b);
-    /* a forward and a backward with two transfers each, and the reductions */
-    size_t most = (size_t)(6 * b.total + chunks);
+    /* a forward and a backward with two transfers each */
+    size_t most = (size_t)(6 * b.total);
     GPT_TRY_GOTO(status,
                  gpt_new(&p->actions, most, sizeof(*p->actions),
                          "a pipeline schedule", err),
@@ -282,6 +279,8 @@ static int build_plan(struct gpt_pipeline_plan *p, bool forward_only,
                          "slots of a pipeline schedule", err),
                  out);
     build(&b);
+    assert(p->n <= 6 * b.total);
+    assert(forward_only || b.in_use == 0);
 out:
     gpt_free(b.slot_of);
     gpt_free(b.used);

@@ -24,7 +24,6 @@ enum gpt_action_kind {
     GPT_ACT_RECV_FORWARD,  /* into slot's input */
     GPT_ACT_SEND_BACKWARD, /* gradient made, to the stage before */
     GPT_ACT_RECV_BACKWARD, /* gradient received */
-    GPT_ACT_REDUCE_GRADS,  /* the chunk's gradients are complete */
     GPT_N_ACTIONS
 };
 const char *gpt_action_name(enum gpt_action_kind kind); /* "send-forward" */
@@ -34,12 +33,13 @@ const char *gpt_action_name(enum gpt_action_kind kind); /* "send-forward" */
  * one of each kind. */
 struct gpt_action {
     enum gpt_action_kind kind;
-    int32_t microbatch, chunk; /* chunk: of this stage; -1 microbatch: all */
+    int32_t microbatch, chunk; /* chunk: of this stage */
     int32_t slot;              /* activation slot that holds the microbatch */
     int32_t peer;              /* stage, for sends and receives; else -1 */
     int32_t group;
-    bool last; /* a chunk's last backward: its gradients may be reduced as
-                * they appear */
+    bool last; /* a chunk's last backward of the step: each gradient is
+                * complete as soon as this action has written it, and may be
+                * summed over ranks while the others are computed */
 };
 
 enum { GPT_MAX_STAGES = 4096, GPT_GROUP_ACTIONS = 4 };

@@ -21,7 +21,6 @@ struct holder {
     int32_t gradient;   /* received */
     int32_t made;       /* by the last backward, to be sent */
     int32_t backwards[GPT_MAX_CHUNKS];
-    bool reduced[GPT_MAX_CHUNKS];
 };
 
 struct checker {
@@ -57,8 +56,6 @@ static int check_fields(struct checker *c, int64_t s, int64_t i)
         return wrong(c, s, i, "no such chunk");
     if (moves && (a->peer < 0 || a->peer >= c->stages))
         return wrong(c, s, i, "its peer is no stage");
-    if (a->kind == GPT_ACT_REDUCE_GRADS)
-        return GPT_OK;
     if (a->microbatch < 0 || a->microbatch >= c->microbatches)
         return wrong(c, s, i, "no such microbatch");
     if (a->slot < 0 || a->slot >= c->plans[s].slots[a->chunk] ||
@@ -144,19 +141,6 @@ static int check_backward(struct checker *c, int64_t s, int64_t i)
     return GPT_OK;
 }
 
-static int check_reduce(struct checker *c, int64_t s, int64_t i)
-{
-    const int32_t chunk = c->plans[s].actions[i].chunk;
-    struct holder *h = &c->holders[s];
-
-    if (h->backwards[chunk] != c->microbatches)
-        return wrong(c, s, i, "a backward is still to come");
-    if (h->reduced[chunk])
-        return wrong(c, s, i, "it ran before");
-    h->reduced[chunk] = true;
-    return GPT_OK;
-}
-
 /* ---- transfers ---- */
 
 static int check_send(struct checker *c, int64_t s, int64_t i)
@@ -217,14 +201,9 @@ static int check_event(struct checker *c, const struct gpt_play_event *e)
 {
     if (e->to >= 0)
         return check_transfer(c, e);
-    switch (c->plans[e->stage].actions[e->action].kind) {
-    case GPT_ACT_FORWARD:
+    if (c->plans[e->stage].actions[e->action].kind == GPT_ACT_FORWARD)
         return check_forward(c, e->stage, e->action);
-    case GPT_ACT_BACKWARD:
-        return check_backward(c, e->stage, e->action);
-    default:
-        return check_reduce(c, e->stage, e->action);
-    }
+    return check_backward(c, e->stage, e->action);
 }
 
 /* ---- the whole ---- */
@@ -242,10 +221,10 @@ static int check_end(struct checker *c)
                                 (long long)(u % c->microbatches),
                                 (long long)(u / c->microbatches));
         for (int64_t v = 0; v < c->chunks; v++)
-            if (!c->plans[s].forward_only && !h->reduced[v])
+            if (!c->plans[s].forward_only &&
+                h->backwards[v] != c->microbatches)
                 return gpt_fail(c->err, GPT_EFAIL,
-                                "stage %lld, chunk %lld: %d of %lld backwards, "
-                                "and no reduction after them",
+                                "stage %lld, chunk %lld: %d of %lld backwards",
                                 (long long)s, (long long)v,
                                 (int)h->backwards[v],
                                 (long long)c->microbatches);

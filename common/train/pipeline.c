@@ -163,8 +163,6 @@ static int run_plan(struct gpt_pipeline *p,
         case GPT_ACT_BACKWARD:
             backward(p, r, a);
             break;
-        case GPT_ACT_REDUCE_GRADS: /* hooks let the buckets go one by one */
-            break;
         default:
             step = list_group(p, a, plan->n - i, list);
             GPT_TRY(exchange(p, r, list, step, err));
