@@ -33,15 +33,16 @@ static void key_of(char *key, size_t cap, const struct gpt_agreement *p,
         snprintf(key, cap, "checkpoint/%s/%lld", p->name, (long long)rank);
 }
 
-static int post(struct gpt_agreement *p, int64_t rank, int status,
-                const char *text, struct gpt_err *err)
+/* `failed`: the rank that the status is of, -1 when none is known. */
+static int post_message(struct gpt_agreement *p, int64_t rank, int status,
+                        int64_t failed, const char *text, struct gpt_err *err)
 {
     struct gpt_buf b = {0};
     char key[100];
 
     key_of(key, sizeof(key), p, rank);
-    int done = gpt_buf_printf(&b, "%lld %d\n%s", (long long)p->round, status,
-                              text);
+    int done = gpt_buf_printf(&b, "%lld %d %lld\n%s", (long long)p->round,
+                              status, (long long)failed, text);
     if (done != GPT_OK)
         done = gpt_fail(err, GPT_EFAIL, "out of memory");
     else
@@ -53,15 +54,15 @@ static int post(struct gpt_agreement *p, int64_t rank, int status,
 /* What a failed rank says of itself replaces the wait for it. */
 static int check_alive(struct gpt_agreement *p, struct gpt_err *err)
 {
-    char text[600];
-    int64_t rank;
+    struct gpt_err failure;
 
-    if (!gpt_store_failed(p->store, &rank, text, sizeof(text)))
+    if (!gpt_store_failed(p->store, &failure))
         return GPT_OK;
-    if (rank < 0)
-        return gpt_fail(err, GPT_EFAIL, "the launcher failed: %s", text);
-    return gpt_fail(err, GPT_EFAIL, "rank %lld failed: %s", (long long)rank,
-                    text);
+    if (failure.rank < 0)
+        return gpt_fail(err, GPT_EFAIL, "the launcher failed: %s",
+                        failure.text);
+    return gpt_fail(err, GPT_EFAIL, "rank %lld failed: %s",
+                    (long long)failure.rank, failure.text);
 }
 
 /* The value of a key if it is of this round, else *value NULL. */
@@ -268,13 +269,15 @@ static int open_message(char *value, char **text, struct gpt_err *err)
 {
     char *line = strchr(value, '\n');
     int status = GPT_EFAIL;
+    long long failed = -1;
 
-    (void)sscanf(value, "%*d %d", &status);
+    (void)sscanf(value, "%*d %d %lld", &status, &failed);
     if (status == GPT_OK) {
         *text = line + 1;
         return GPT_OK;
     }
-    return gpt_fail(err, status, "%s", line + 1);
+    gpt_fail(err, status, "%s", line + 1);
+    return gpt_fail_on_rank(err, failed);
 }
 
 /* Waits for one rank's part; blanks it in the store, which may be long. */
@@ -287,8 +290,6 @@ static int take_part(struct gpt_agreement *p, int64_t rank, char **part,
     int status = open_message(value, &text, err);
     if (status == GPT_OK)
         memmove(value, text, strlen(text) + 1);
-    else
-        gpt_context(err, "rank %lld", (long long)rank);
     key_of(key, sizeof(key), p, rank);
     struct gpt_err lost;
     int blanked = gpt_store_set(p->store, key, "", 0, &lost);
@@ -337,10 +338,11 @@ int gpt_agreement_gather(struct gpt_agreement *p, int status, const char *text,
     if (!p)
         return status;
     if (p->rank > 0)
-        return post(p, p->rank, status, status == GPT_OK ? text : err->text,
-                    status == GPT_OK ? err : &others);
+        return post_message(p, p->rank, status, p->rank,
+                            status == GPT_OK ? text : err->text,
+                            status == GPT_OK ? err : &others);
     if (status != GPT_OK)
-        gpt_context(err, "rank 0");
+        gpt_fail_on_rank(err, 0);
     GPT_TRY(gpt_new(parts, (size_t)p->size, sizeof **parts, "ranks", &others));
     int failed = take_parts(p, *parts, &others);
     if (status == GPT_OK && failed != GPT_OK) {
@@ -365,8 +367,9 @@ int gpt_agreement_tell(struct gpt_agreement *p, int status, const char *text,
     if (!p)
         return status;
     if (p->rank == 0) {
-        int posted = post(p, -1, status, status == GPT_OK ? text : err->text,
-                          status == GPT_OK ? err : &lost);
+        const bool well = status == GPT_OK;
+        int posted = post_message(p, -1, status, well ? -1 : err->rank,
+                                  well ? text : err->text, well ? err : &lost);
 
         p->round++;
         return status == GPT_OK ? posted : status;

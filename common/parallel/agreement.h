@@ -35,9 +35,9 @@ bool gpt_agreement_first(const struct gpt_agreement *p);
 
 /* Within that, all ranks call gather and then tell, as often as they need. A
  * failure (status and *err) may be handed in instead of a text, and comes out
- * on the other side as "rank 3: its text" with its status; a rank that does not
- * come in time, falls silent, or posted a failure is GPT_EFAIL with its
- * number. */
+ * on the other side with its status, its text and its rank (err->rank). A rank
+ * that does not come in time, falls silent, or posted a failure is GPT_EFAIL
+ * with its number in the text. */
 
 /* On rank 0: parts[r] is what rank r handed in, for all `size` ranks (NULL for
  * its own); freed by gpt_agreement_free_parts(). Returns the first failure,

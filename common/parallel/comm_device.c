@@ -169,11 +169,11 @@ static void end_calls(struct gpt_comm *c)
 static int check_wait(struct gpt_comm *c, double end, const char *what,
                       struct gpt_err *err)
 {
-    char text[512];
-    int64_t rank;
+    struct gpt_err failure;
 
-    if (gpt_store_failed(c->store, &rank, text, sizeof(text)))
-        return gpt_fail(err, GPT_EIO, "rank %lld: %s", (long long)rank, text);
+    if (gpt_store_failed(c->store, &failure))
+        return gpt_fail(err, GPT_EIO, "rank %lld: %s", (long long)failure.rank,
+                        failure.text);
     if (gpt_now() > end)
         return gpt_fail(err, GPT_EIO, "%s", what);
     return GPT_OK;

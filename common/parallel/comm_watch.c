@@ -21,7 +21,7 @@ const double gpt_comm_reason = 1.5;
 
 void gpt_comm_fail(struct gpt_comm *c, bool post, const char *fmt, ...)
 {
-    struct gpt_err ignored = {0};
+    struct gpt_err ignored = {0}, failure;
     char text[700];
     va_list args;
 
@@ -33,10 +33,12 @@ void gpt_comm_fail(struct gpt_comm *c, bool post, const char *fmt, ...)
     c->failed = true;
     if (first)
         gpt_fail(&c->why, GPT_EFAIL, "%s", text);
+    failure = c->why;
     pthread_mutex_unlock(&c->lock);
-    if (first && post && c->store)
-        (void)gpt_store_post_failure(c->store, c->ranks[c->index], text,
-                                     &ignored);
+    if (!first || !post || !c->store)
+        return;
+    gpt_fail_on_rank(&failure, c->ranks[c->index]);
+    (void)gpt_store_post_failure(c->store, &failure, &ignored);
 }
 
 bool gpt_comm_failed(struct gpt_comm *c)
@@ -61,22 +63,22 @@ int gpt_comm_check(struct gpt_comm *c, struct gpt_err *err)
     return status;
 }
 
-/* Has a rank failed: another one, or this one in another group? */
-static bool somebody_failed(struct gpt_comm *c, const char *what,
-                            int64_t number)
+/* Fails the communicator when a rank has failed: another one, or this one in
+ * another group. True when it did. */
+static bool take_over_failure(struct gpt_comm *c, const char *what,
+                              int64_t number)
 {
-    const int64_t self = c->ranks[c->index];
-    int64_t rank = -2;
-    char text[512];
+    struct gpt_err failure = {.rank = -1};
 
-    if (gpt_store_failed(c->store, &rank, text, sizeof(text))) {
+    if (gpt_store_failed(c->store, &failure)) {
         gpt_comm_fail(c, false, "%s %lld of group '%s': rank %lld: %s", what,
-                      (long long)number, c->name, (long long)rank, text);
+                      (long long)number, c->name, (long long)failure.rank,
+                      failure.text);
         return true;
     }
-    if (rank != self)
+    if (failure.rank != c->ranks[c->index])
         return false;
-    gpt_comm_fail(c, false, "%s", text);
+    gpt_comm_fail(c, false, "%s", failure.text);
     return true;
 }
 
@@ -86,7 +88,7 @@ bool gpt_comm_other_failed(struct gpt_comm *c, const char *what, int64_t number,
     const double end = gpt_now() + seconds;
     const struct timespec tick = {0, 50 * 1000 * 1000};
 
-    while (!somebody_failed(c, what, number)) {
+    while (!take_over_failure(c, what, number)) {
         if (gpt_now() >= end)
             return false;
         nanosleep(&tick, NULL);
@@ -203,7 +205,7 @@ static void look(struct gpt_comm *c, const struct view *v)
 {
     const double over = gpt_now() - v->since - v->timeout;
 
-    if (somebody_failed(c, v->what, v->number) ||
+    if (take_over_failure(c, v->what, v->number) ||
         (over >= 0 && give_up(c, v, over)))
         c->carrier->abort(c);
 }

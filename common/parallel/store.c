@@ -7,6 +7,7 @@
 #include "base/progress.h"
 #include "parallel/store_wire.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -274,6 +275,30 @@ static int check_sizes(const struct gpt_store *s, const char *key, size_t len,
     return GPT_OK;
 }
 
+/* ---- reports of failures ---- */
+
+/* "RANK STATUS\nTEXT": values of the store are bytes. Returns their number. */
+static size_t format_report(char *report, size_t cap,
+                            const struct gpt_err *failure)
+{
+    int n = snprintf(report, cap, "%lld %d\n%s", (long long)failure->rank,
+                     failure->status, failure->text);
+
+    assert(n > 0);
+    return (size_t)gpt_min_i64(n, (int64_t)cap - 1);
+}
+
+static void parse_report(const char *report, struct gpt_err *failure)
+{
+    const char *line = strchr(report, '\n');
+    char *end;
+    const int64_t rank = strtoll(report, &end, 10);
+    const int status = (int)strtol(end, NULL, 10);
+
+    gpt_fail(failure, status, "%s", line ? line + 1 : report);
+    gpt_fail_on_rank(failure, rank);
+}
+
 /* ---- open and close ---- */
 
 static int greet(struct gpt_store *s, struct gpt_err *err)
@@ -303,16 +328,17 @@ static int greet(struct gpt_store *s, struct gpt_err *err)
  * why a rank ended. */
 static int leave_will(struct gpt_store *s, struct gpt_err *err)
 {
+    struct gpt_err will;
     char key[32], report[128];
 
     if (s->agent_store || s->table)
         return GPT_OK;
+    gpt_fail(&will, GPT_EFAIL,
+             "ended without a word: its connection to the store was closed");
+    gpt_fail_on_rank(&will, s->rank);
     snprintf(key, sizeof(key), "will/%lld", (long long)s->rank);
-    snprintf(report, sizeof(report),
-             "%lld\nended without a word: its connection to the store was "
-             "closed",
-             (long long)s->rank);
-    return gpt_store_set(s, key, report, strlen(report), err);
+    return gpt_store_set(s, key, report,
+                         format_report(report, sizeof(report), &will), err);
 }
 
 static void withdraw_will(struct gpt_store *s)
@@ -460,8 +486,8 @@ int gpt_store_check(struct gpt_store *s, const char *key, bool *exists,
 }
 
 /* *exists tells whether there was a value. */
-static int look(struct gpt_store *s, const char *key, bool *exists,
-                void **value, size_t *len, struct gpt_err *err)
+static int read_if_set(struct gpt_store *s, const char *key, bool *exists,
+                       void **value, size_t *len, struct gpt_err *err)
 {
     pthread_mutex_lock(&s->lock);
     int status = check_locked(s, key, exists, err);
@@ -486,7 +512,7 @@ int gpt_store_get(struct gpt_store *s, const char *key, double timeout,
 
     GPT_TRY(check_sizes(s, key, 0, err));
     for (;;) {
-        GPT_TRY(look(s, key, &exists, value, len, err));
+        GPT_TRY(read_if_set(s, key, &exists, value, len, err));
         if (exists)
             return GPT_OK;
         if (gpt_now() >= end)
@@ -502,22 +528,20 @@ int gpt_store_get(struct gpt_store *s, const char *key, double timeout,
 
 static const char failure_key[] = "failure";
 
-int gpt_store_post_failure(struct gpt_store *s, int64_t rank, const char *text,
+int gpt_store_post_failure(struct gpt_store *s, const struct gpt_err *failure,
                            struct gpt_err *err)
 {
     char report[1024];
+    const size_t n = format_report(report, sizeof(report), failure);
     void *winner = NULL;
     size_t len;
     int status = GPT_OK;
 
-    int n = snprintf(report, sizeof(report), "%lld\n%s", (long long)rank, text);
-    if (n >= (int)sizeof(report))
-        n = (int)sizeof(report) - 1;
     pthread_mutex_lock(&s->lock);
     if (begin(s, GPT_WIRE_COMPARE_SET) != GPT_OK ||
         put_key(s, failure_key) != GPT_OK ||
         gpt_wire_put_bytes(&s->request, "", 0) != GPT_OK ||
-        gpt_wire_put_bytes(&s->request, report, (size_t)n) != GPT_OK)
+        gpt_wire_put_bytes(&s->request, report, n) != GPT_OK)
         status = no_memory(err);
     if (status == GPT_OK)
         status = send_request(s, err);
@@ -528,26 +552,22 @@ int gpt_store_post_failure(struct gpt_store *s, int64_t rank, const char *text,
     return status;
 }
 
-bool gpt_store_failed(struct gpt_store *s, int64_t *rank, char *text,
-                      size_t cap)
+bool gpt_store_failed(struct gpt_store *s, struct gpt_err *failure)
 {
-    struct gpt_err err = {0};
     void *value = NULL;
     size_t len;
     bool exists = false;
 
-    if (look(s, failure_key, &exists, &value, &len, &err) != GPT_OK) {
-        *rank = s->agent_store ? -1 : 0;
-        snprintf(text, cap, "%s", err.text);
+    if (read_if_set(s, failure_key, &exists, &value, &len, failure) !=
+        GPT_OK) {
+        gpt_fail_on_rank(failure, s->agent_store ? -1 : 0);
         return true;
     }
     if (!exists)
         return false;
-    const char *report = value, *line = strchr(report, '\n');
-    *rank = strtoll(report, NULL, 10);
-    snprintf(text, cap, "%s", line ? line + 1 : report);
+    parse_report(value, failure);
     gpt_free(value);
-    return *rank != s->rank;
+    return failure->rank != s->rank;
 }
 
 /* ---- barriers ---- */
@@ -593,8 +613,9 @@ int gpt_store_barrier(struct gpt_store *s, const char *name, double timeout,
 {
     const double end = gpt_now() + timeout;
     double pause = 0.001, look_at = gpt_now() + 0.5;
-    char key[256], text[512];
-    int64_t round, count, rank;
+    struct gpt_err failure;
+    char key[256];
+    int64_t round, count;
 
     if (strlen(name) > 200)
         return gpt_fail(err, GPT_EFAIL, "the name of a barrier is too long");
@@ -606,10 +627,10 @@ int gpt_store_barrier(struct gpt_store *s, const char *name, double timeout,
         if (gpt_now() >= end)
             return barrier_late(s, name, round, timeout, err);
         if (gpt_now() >= look_at) {
-            if (gpt_store_failed(s, &rank, text, sizeof(text)))
+            if (gpt_store_failed(s, &failure))
                 return gpt_fail(err, GPT_EFAIL,
                                 "barrier '%.100s': rank %lld failed: %s", name,
-                                (long long)rank, text);
+                                (long long)failure.rank, failure.text);
             look_at = gpt_now() + 0.5;
         }
         pause_longer(&pause);

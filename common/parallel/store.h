@@ -43,16 +43,17 @@ int gpt_store_check(struct gpt_store *s, const char *key, bool *exists,
 int gpt_store_barrier(struct gpt_store *s, const char *name, double timeout,
                       struct gpt_err *err) GPT_MUST_USE;
 
-/* Failure reports: a rank posts why it ends (a launcher: why `rank` ended);
- * the others look. The first report posted wins the place that
- * gpt_store_failed() shows. */
-int gpt_store_post_failure(struct gpt_store *s, int64_t rank, const char *text,
+/* Failure reports: a rank posts why it ends, a launcher why one of its ranks
+ * ended: rank, text and status of *failure. Status GPT_OK stands for "not
+ * known": a launcher sees an exit code only. The first report that is posted
+ * is the one that gpt_store_failed() shows, on all ranks. */
+int gpt_store_post_failure(struct gpt_store *s, const struct gpt_err *failure,
                            struct gpt_err *err);
-/* True when another rank failed: fills *rank and text. A lost connection counts
- * as a failure of who served it, rank 0 or (-1) the launcher. When this rank
- * itself did: false, and fills them too. */
-bool gpt_store_failed(struct gpt_store *s, int64_t *rank, char *text,
-                      size_t cap);
+/* True when another rank failed: fills rank, status and text of *failure. A
+ * lost connection counts as a failure of the process at its other end, which is
+ * rank 0 or (rank -1) the launcher. False when no rank failed, or this rank
+ * itself did; *failure is filled in the second case, too. */
+bool gpt_store_failed(struct gpt_store *s, struct gpt_err *failure);
 
 /* This machine's address on the way to the store, as digits, into text: where
  * other ranks reach this one. "127.0.0.1" in a world of one. */

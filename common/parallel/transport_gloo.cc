@@ -50,12 +50,12 @@ class Store : public gloo::rendezvous::Store {
 
         while (gpt_store_get(store_, (prefix_ + key).c_str(), 0.5, &value,
                              &len, &err) != GPT_OK) {
-            int64_t rank;
-            char text[512];
+            struct gpt_err failure;
 
-            if (gpt_store_failed(store_, &rank, text, sizeof(text)))
-                throw std::runtime_error("rank " + std::to_string(rank) + " " +
-                                         text);
+            if (gpt_store_failed(store_, &failure))
+                throw std::runtime_error("rank " +
+                                         std::to_string(failure.rank) + " " +
+                                         failure.text);
             if (gpt_now() > end)
                 throw std::runtime_error("no address of member " + key);
         }

@@ -280,57 +280,29 @@ int gpt_world_cores(struct gpt_world *w, int64_t *cores, struct gpt_err *err)
 
 /* ---- the end ---- */
 
-/* Reports of ranks begin with the word of their status, "bad-data: ...", so
- * that all end with the same one. Reports of launchers and communicators do
- * not. */
-static int status_of(const char **text)
+/* Posts this rank's failure, or the one that it has from another rank
+ * (err->rank), and takes over the first one posted, so that all ranks end with
+ * the same status and reason. The first one may be of this rank, too: its
+ * communicators say why before what else goes wrong in consequence. */
+static int report_first_failure(struct gpt_world *w, int status,
+                                struct gpt_err *err)
 {
-    for (int status = 1; status <= GPT_EEXIST; status++) {
-        const char *word = gpt_status_word(status);
-        size_t n = strlen(word);
+    struct gpt_err ignored = {0}, first = {.rank = -1};
 
-        if (strncmp(*text, word, n) == 0 && strncmp(*text + n, ": ", 2) == 0) {
-            *text += n + 2;
-            return status;
-        }
+    err->status = status;
+    if (err->rank < 0)
+        err->rank = w->launch.rank;
+    (void)gpt_store_post_failure(w->store, err, &ignored);
+    (void)gpt_store_failed(w->store, &first);
+    if (first.rank >= 0) { /* else the launcher is gone: this rank knows more */
+        if (strcmp(first.text, err->text) != 0) /* the same keeps its hint */
+            gpt_fail(err, GPT_EFAIL, "%s", first.text);
+        err->status = first.status != GPT_OK ? first.status : GPT_EFAIL;
+        gpt_fail_on_rank(err, first.rank);
     }
-    return GPT_EFAIL;
-}
-
-/* Who failed: this rank, unless its error begins with "rank N: ", which is
- * then cut off. */
-static int64_t who_failed(const struct gpt_world *w, struct gpt_err *err)
-{
-    long long rank;
-    int n = 0;
-
-    if (sscanf(err->text, "rank %lld: %n", &rank, &n) != 1 || n == 0)
-        return w->launch.rank;
-    memmove(err->text, err->text + n, strlen(err->text + n) + 1);
-    return rank;
-}
-
-/* Posts the failure, and takes over the first one posted: of this rank, too,
- * whose communicators may have said why before something else went wrong. */
-static int first_failure(struct gpt_world *w, int status, struct gpt_err *err)
-{
-    struct gpt_err ignored = {0};
-    char text[sizeof(err->text) + 32];
-    const char *why = text;
-    int64_t rank = who_failed(w, err), first = w->launch.rank;
-
-    snprintf(text, sizeof(text), "%s: %s", gpt_status_word(status), err->text);
-    (void)gpt_store_post_failure(w->store, rank, text, &ignored);
-    (void)gpt_store_failed(w->store, &first, text, sizeof(text));
-    if (first >= 0) { /* else the launcher is gone, and this rank knows more */
-        status = err->status = status_of(&why);
-        if (strcmp(why, err->text) != 0) /* the same here: keep the hint */
-            gpt_fail(err, status, "%s", why);
-        rank = first;
-    }
-    gpt_context(err, "rank %lld", (long long)rank);
+    gpt_context(err, "rank %lld", (long long)err->rank);
     gpt_launch_env_report(err->text);
-    return status;
+    return err->status;
 }
 
 int gpt_world_end(struct gpt_world *w, int status, struct gpt_err *err)
@@ -339,7 +311,7 @@ int gpt_world_end(struct gpt_world *w, int status, struct gpt_err *err)
         return status;
     if (status == GPT_OK)
         status = gpt_world_wait(w, "end", err);
-    return status == GPT_OK ? GPT_OK : first_failure(w, status, err);
+    return status == GPT_OK ? GPT_OK : report_first_failure(w, status, err);
 }
 
 void gpt_world_close(struct gpt_world *w)
