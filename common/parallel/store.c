@@ -560,6 +560,8 @@ bool gpt_store_failed(struct gpt_store *s, struct gpt_err *failure)
 
     if (read_if_set(s, failure_key, &exists, &value, &len, failure) !=
         GPT_OK) {
+        /* a failure of that process, not an I/O error of this one */
+        failure->status = GPT_EFAIL;
         gpt_fail_on_rank(failure, s->agent_store ? -1 : 0);
         return true;
     }
