@@ -87,9 +87,9 @@ int gpt_world_choose(struct gpt_world *w, struct gpt_backend *be,
         return GPT_OK;
     }
     if (asked) {
-        gpt_fail(err, GPT_EUSAGE, "--distributed-backend nccl: %s", why);
-        return gpt_hint(err, "--distributed-backend gloo works on the CPU, and "
-                             "lets ranks share a GPU");
+        gpt_fail(err, GPT_EUSAGE, "%s", why);
+        return gpt_hint(err, "Gloo works on the CPU, and lets ranks share a "
+                             "GPU");
     }
     if (!be->host_memory)
         snprintf(text, cap, "Gloo (%s)", why);
