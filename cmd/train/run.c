@@ -258,7 +258,7 @@ static int check_memory(const struct gpt_run *r, const struct gpt_args *args,
 
 static int choose_carrier(struct gpt_run *r, struct gpt_err *err)
 {
-    const int status = gpt_world_choose(r->world, r->be, r->o->backend,
+    const int status = gpt_world_choose_carrier(r->world, r->be, r->o->backend,
                                         r->carrier, sizeof(r->carrier), err);
 
     if (status != GPT_EUSAGE || !r->o->backend)

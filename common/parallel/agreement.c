@@ -356,7 +356,7 @@ int gpt_agreement_gather(struct gpt_agreement *p, int status, const char *text,
     return status;
 }
 
-int gpt_agreement_tell(struct gpt_agreement *p, int status, const char *text,
+int gpt_agreement_answer(struct gpt_agreement *p, int status, const char *text,
                        char **told, struct gpt_err *err)
 {
     struct gpt_err lost = {0};
@@ -386,7 +386,7 @@ int gpt_agreement_tell(struct gpt_agreement *p, int status, const char *text,
     return status;
 }
 
-int gpt_agreement_meet(struct gpt_agreement *p, int status, const char *text,
+int gpt_agreement_settle(struct gpt_agreement *p, int status, const char *text,
                        char **told, struct gpt_err *err)
 {
     char **parts;
@@ -400,5 +400,5 @@ int gpt_agreement_meet(struct gpt_agreement *p, int status, const char *text,
         gpt_agreement_free_parts(p, parts);
     else if (gathered != GPT_OK)
         return status == GPT_OK ? gathered : status;
-    return gpt_agreement_tell(p, gathered, text, told, err);
+    return gpt_agreement_answer(p, gathered, text, told, err);
 }

@@ -50,12 +50,12 @@ void gpt_agreement_free_parts(const struct gpt_agreement *p, char **parts);
 /* On rank 0: tells `text`, or the failure that *err is. On other ranks: *told
  * is rank 0's text, freed with gpt_free(). Returns on all ranks what rank 0
  * called it with. told: may be NULL. */
-int gpt_agreement_tell(struct gpt_agreement *p, int status, const char *text,
+int gpt_agreement_answer(struct gpt_agreement *p, int status, const char *text,
                        char **told, struct gpt_err *err) GPT_MUST_USE;
 
 /* Both, where only rank 0 has something to say: the first failure of any rank,
  * on all ranks, or rank 0's text. */
-int gpt_agreement_meet(struct gpt_agreement *p, int status, const char *text,
+int gpt_agreement_settle(struct gpt_agreement *p, int status, const char *text,
                        char **told, struct gpt_err *err) GPT_MUST_USE;
 
 #endif

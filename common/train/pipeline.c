@@ -86,7 +86,7 @@ static void backward(struct gpt_pipeline *p, const struct run *r,
     const bool end = p->o.stage_index == p->o.stages - 1 &&
                      a->chunk == p->o.chunks - 1;
 
-    gpt_reducer_last(p->o.reducer, a->last);
+    gpt_reducer_begin_backward(p->o.reducer, a->last);
     p->made = gpt_stage_backward(p->o.stage, r->q, a->chunk, a->slot,
                                  end ? NULL : p->received);
 }
