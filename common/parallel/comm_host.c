@@ -8,7 +8,7 @@
 #include "base/num.h"
 #include "base/progress.h"
 #include "parallel/comm_sum.h"
-#include "parallel/transport.h"
+#include "parallel/gloo.h"
 
 #include <string.h>
 
@@ -18,7 +18,7 @@ struct block {
 };
 
 struct gpt_comm_host {
-    struct gpt_transport *transport;
+    struct gpt_gloo *gloo;
     struct gpt_move *moves;
     size_t n_moves, moves_cap;
     struct block in, out, parts; /* of device memory; of sums */
@@ -81,7 +81,7 @@ static bool exchange(struct gpt_comm *c, enum gpt_collective_kind kind)
     if (gpt_comm_failed(c) || h->n_moves == 0)
         return !gpt_comm_failed(c);
     gpt_comm_watch(c, what, c->calls);
-    int status = gpt_transport_exchange(h->transport, h->moves,
+    int status = gpt_gloo_exchange(h->gloo, h->moves,
                                         (int64_t)h->n_moves, &err);
     gpt_comm_watch(c, NULL, 0);
     c->waited += gpt_now() - begun;
@@ -429,13 +429,13 @@ static bool waits_for(struct gpt_comm *c, int64_t member)
 
 static void end_exchange(struct gpt_comm *c)
 {
-    gpt_transport_abort(c->host->transport);
+    gpt_gloo_abort(c->host->gloo);
 }
 
 static int open_host(struct gpt_comm *c, double timeout, struct gpt_err *err)
 {
     GPT_TRY(gpt_new(&c->host, 1, sizeof(*c->host), "a group of ranks", err));
-    return gpt_transport_open(&c->host->transport, c->store, c->name, c->index,
+    return gpt_gloo_open(&c->host->gloo, c->store, c->name, c->index,
                               c->size, timeout, err);
 }
 
@@ -445,7 +445,7 @@ static void close_host(struct gpt_comm *c)
 
     if (!h)
         return;
-    gpt_transport_close(h->transport);
+    gpt_gloo_close(h->gloo);
     gpt_free(h->moves);
     gpt_free(h->in.p);
     gpt_free(h->out.p);
