@@ -1,7 +1,7 @@
 /* The rendezvous store: a few small values that all ranks can set, wait for
  * and count. Speaks PyTorch's TCPStore protocol (the one with VALIDATE and
  * PING, torch >= 2.4), as client of torchrun's or gpt-launch's server, and as
- * server on rank 0 where nobody else listens. Unique ids, named barriers and
+ * server on rank 0 where no launcher serves. Unique ids, named barriers and
  * reports of failure go through it. Start at gpt_store_open(). */
 #ifndef GPT_PARALLEL_STORE_H
 #define GPT_PARALLEL_STORE_H
@@ -15,8 +15,8 @@ struct gpt_store;
  * of one needs no network. */
 int gpt_store_open(struct gpt_store **s, const struct gpt_launch_env *l,
                    double timeout, struct gpt_err *err) GPT_MUST_USE;
-/* A rank that ends without closing the store that rank 0 serves has failed, and
- * is shown as such to the others. The server of rank 0 first waits until the
+/* A rank that ends without closing the store that rank 0 serves counts as
+ * failed, and is reported to the others. The server of rank 0 first waits until the
  * others have closed, at most 5 seconds, so that they can read why the job
  * ends. NULL is fine. */
 void gpt_store_close(struct gpt_store *s);

@@ -78,7 +78,7 @@ static void test_values(struct gpt_store *s, const char *where)
     ok(gpt_store_add(s, "n", 5, &n, &err) == GPT_OK && n == 5, "add");
     ok(gpt_store_add(s, "n", -7, &n, &err) == GPT_OK && n == -2, "add less");
     ok(gpt_store_get(s, "missing", 0.05, &value, &len, &err) == GPT_EFAIL &&
-           strstr(err.text, "nobody has set 'missing'") &&
+           strstr(err.text, "'missing' was not set") &&
            strstr(err.text, "0.05 s"),
        "%s", err.text);
 
