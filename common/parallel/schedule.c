@@ -1,8 +1,14 @@
 /* Building the list of one stage. A stage computes a fixed order of forwards
  * and backwards; what has to be received before and sent after each follows
  * from it. Between two steps of computing there is one group of transfers: the
- * results of the first go out while the inputs of the second come in, which
- * keeps neighbours from waiting for each other. Start at build(). */
+ * results of the first go out while the inputs of the second come in. A
+ * transfer may block until its other end is posted, so a stage that first sent
+ * and then received could wait for a neighbour that does the same; posted as
+ * one group they cannot.
+ *
+ * Backwards run in the order of microbatches on every stage and in every
+ * schedule. Gradients are added up in that order, so their bits do not depend
+ * on the schedule. Start at build(). */
 #include "parallel/schedule.h"
 
 #include "base/memory.h"
@@ -42,8 +48,9 @@ struct unit { /* one forward or backward */
 };
 
 /* The k-th forward (backward) of a stage. Interleaved: `stages` microbatches
- * through chunk 0, the same through chunk 1, and so on; backwards begin with
- * the last chunk. */
+ * go through chunk 0, the same ones through chunk 1, and so on; backwards begin
+ * with the last chunk. With groups of just `stages` the first microbatch comes
+ * back from the last stage when the first stage has finished the group. */
 static struct unit unit_at(const struct builder *b, int64_t k, bool forward)
 {
     int64_t group = b->chunks > 1 ? b->stages : b->microbatches;
@@ -56,7 +63,7 @@ static struct unit unit_at(const struct builder *b, int64_t k, bool forward)
 }
 
 /* Forwards before the first backward: enough for the stages after this one to
- * have work, and not more. */
+ * have work, and not more, since each keeps its activations. */
 static int64_t warmup_of(const struct builder *b)
 {
     int64_t later = b->stages - 1 - b->stage;
@@ -68,7 +75,12 @@ static int64_t warmup_of(const struct builder *b)
     return gpt_min_i64(later, b->total);
 }
 
-/* ---- slots ---- */
+/* ---- slots ----
+ *
+ * A slot holds a microbatch from the receipt of its input (or its forward, on
+ * the first stage) to its backward. The lowest free one is taken, so the
+ * highest number ever used is the number of slots that a chunk needs: memory
+ * follows from the list. */
 
 static int32_t slot_take(struct builder *b, struct unit u)
 {
@@ -114,8 +126,8 @@ static struct gpt_action *emit(struct builder *b, enum gpt_action_kind kind,
     return a;
 }
 
-/* The stage before (step -1) or after (+1) in the way through all chunks, or
- * -1 at its ends. */
+/* The stage before (step -1) or after (+1) this one on a microbatch's way through
+ * all chunks of all stages, or -1 at the ends of that way. */
 static int32_t neighbour(const struct builder *b, struct unit u, int step)
 {
     int64_t at = u.chunk * b->stages + b->stage + step;
@@ -164,8 +176,8 @@ struct step {
     int64_t f, g;
 };
 
-/* 1F1B exchanges between a forward and a backward. Interleaved, the pair is
- * one step, as nobody needs the forward's result earlier. */
+/* 1F1B exchanges between a forward and a backward. Interleaved, the pair is one
+ * step: the next stage needs the forward's result only a pair later. */
 static struct step step_at(const struct builder *b, int64_t s)
 {
     const int64_t pairs = b->total - b->warmup;
@@ -191,7 +203,7 @@ static int64_t steps_of(const struct builder *b)
     return b->chunks > 1 ? b->total + b->warmup : 2 * b->total;
 }
 
-/* The results of one step go out, what the next one needs comes in. */
+/* One group of transfers: the results of one step and the inputs of the next. */
 static void exchange(struct builder *b, struct step done, struct step next)
 {
     b->group++;

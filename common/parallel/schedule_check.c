@@ -1,5 +1,7 @@
-/* The checker: what every buffer of every stage holds, action by action, as
- * schedule.h describes the executor. Start at gpt_pipeline_plan_check(). */
+/* The checker: keeps for every buffer of every stage what it holds, action by
+ * action, as schedule.h describes the executor. The plans are played under the
+ * strictest rule that a transport may have (schedule_play.h); a plan that passes
+ * cannot deadlock under a laxer one. Start at gpt_pipeline_plan_check(). */
 #include "parallel/schedule_play.h"
 
 #include "base/memory.h"
@@ -41,7 +43,8 @@ static int wrong(struct checker *c, int64_t s, int64_t i, const char *why)
                     (int)a->microbatch, (int)a->chunk, (int)a->slot, why);
 }
 
-/* Numbers of an action within their ranges, so that they can be indices. */
+/* Checks that the numbers of an action are within their ranges: everything after
+ * this uses them as indices. */
 static int check_fields(struct checker *c, int64_t s, int64_t i)
 {
     const struct gpt_action *a = &c->plans[s].actions[i];
@@ -64,12 +67,14 @@ static int check_fields(struct checker *c, int64_t s, int64_t i)
     return GPT_OK;
 }
 
-/* Place in the way of a microbatch through all chunks of all stages. */
+/* The place of a chunk on a microbatch's way: chunk 0 of all stages in turn, then
+ * chunk 1 of all stages, and so on. */
 static int64_t place(const struct checker *c, int64_t s, int32_t chunk)
 {
     return chunk * c->stages + s;
 }
 
+/* The end of the way: the output is the loss, and nothing is sent. */
 static bool is_end(const struct checker *c, int64_t s, int32_t chunk)
 {
     return place(c, s, chunk) == c->stages * c->chunks - 1;
@@ -122,6 +127,7 @@ static int check_backward(struct checker *c, int64_t s, int64_t i)
 
     if (slot->state != SLOT_KEPT || slot->microbatch != a->microbatch)
         return wrong(c, s, i, "its activations are not there");
+    /* the sum of gradients is a sum of floats: its order is part of a result */
     if (a->microbatch != h->backwards[a->chunk])
         return wrong(c, s, i, "gradients would be summed in another order");
     if (!is_end(c, s, a->chunk)) {
@@ -174,7 +180,7 @@ static int check_receive(struct checker *c, int64_t s, int64_t i)
     return GPT_OK;
 }
 
-/* Do both ends mean the same, and are they neighbours on the way? */
+/* Checks that both ends mean the same microbatch, and are neighbours on its way. */
 static int check_transfer(struct checker *c, const struct gpt_play_event *e)
 {
     const struct gpt_action *a = &c->plans[e->stage].actions[e->action];
