@@ -49,7 +49,7 @@ ALL_CPPFLAGS = -D_GNU_SOURCE -DGPT_VERSION='"$(VERSION)"' \
                -DGPT_DATADIR='"$(DATADIR)"' \
                -Icommon -Ikernels -I. $(FEATURES) $(CPPFLAGS)
 ALL_CFLAGS = -std=c11 -fopenmp $(WARN) $(HARDEN) $(MATHS) $(CFLAGS) $(SANITIZE)
-# Gloo is C++: one file behind common/parallel/transport.h.
+# Gloo is C++: one file behind common/parallel/gloo.h.
 ALL_CXXFLAGS = -std=c++17 -Wall -Wextra -Wshadow -Wundef $(HARDEN) $(CFLAGS) \
                $(SANITIZE)
 ALL_LDFLAGS = -fopenmp -pie -Wl,-z,relro,-z,now $(LDFLAGS) $(SANITIZE)

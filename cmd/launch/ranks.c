@@ -206,22 +206,23 @@ static void first_failure(struct job *j, const struct gpt_child *c)
 {
     const bool killed = WIFSIGNALED(c->status);
     const int code = killed ? WTERMSIG(c->status) : WEXITSTATUS(c->status);
-    struct gpt_err ignored = {0};
-    char text[128];
+    struct gpt_err ignored = {0}, failure;
 
     if (killed)
-        snprintf(text, sizeof(text), "was killed by %s (%d)",
+        gpt_fail(&failure, GPT_OK, "was killed by %s (%d)",
                  gpt_signal_name(code), code);
     else
-        snprintf(text, sizeof(text), "ended with status %d (%s)", code,
+        gpt_fail(&failure, GPT_OK, "ended with status %d (%s)", code,
                  gpt_status_word(code));
+    gpt_fail_on_rank(&failure, c->rank);
     j->status = killed ? 128 + code : code;
-    gpt_fail(&j->why, j->status, "rank %lld %s", (long long)c->rank, text);
+    gpt_fail(&j->why, j->status, "rank %lld %s", (long long)c->rank,
+             failure.text);
     if (killed && code == SIGKILL)
         gpt_hint(&j->why, "the system kills with SIGKILL when memory is out");
     if (j->store)
-        (void)gpt_store_post_failure(j->store, c->rank, text, &ignored);
-    gpt_warn("rank %lld %s; ending the others", (long long)c->rank, text);
+        (void)gpt_store_post_failure(j->store, &failure, &ignored);
+    gpt_warn("%s; ending the others", j->why.text);
     end_others(j);
 }
 
@@ -245,18 +246,20 @@ static void look_for_ends(struct job *j)
 /* A rank of another node has failed, or that node's launcher says so. */
 static void look_at_store(struct job *j)
 {
-    char text[512];
-    int64_t rank;
+    struct gpt_err failure;
 
     if (!j->store || j->o->nnodes == 1 || j->failing || gpt_now() < j->look_at)
         return;
     j->look_at = gpt_now() + 1;
-    if (!gpt_store_failed(j->store, &rank, text, sizeof(text)))
+    if (!gpt_store_failed(j->store, &failure))
         return;
-    if (rank < 0)
-        gpt_fail(&j->why, GPT_EFAIL, "%s", text);
-    else
-        gpt_fail(&j->why, GPT_EFAIL, "rank %lld %s", (long long)rank, text);
+    gpt_fail(&j->why, GPT_EFAIL, "%s", failure.text);
+    if (failure.rank >= 0 && failure.status == GPT_OK) /* "was killed by" */
+        gpt_fail(&j->why, GPT_EFAIL, "rank %lld %s", (long long)failure.rank,
+                 failure.text);
+    else if (failure.rank >= 0)
+        gpt_context(&j->why, "rank %lld %s", (long long)failure.rank,
+                    gpt_status_word(failure.status));
     j->status = GPT_EFAIL;
     gpt_warn("%s; ending the ranks of this node", j->why.text);
     end_others(j);

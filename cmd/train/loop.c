@@ -145,7 +145,7 @@ static int one_step(struct gpt_run *r, struct gpt_step *step,
         gpt_feed_ahead(r->feed, GPT_TRAIN, first + batch, next / micro);
     GPT_TRY(gpt_step_train(r->replica, r->feed, step, err));
     if (++r->steps == 1)
-        gpt_world_settled(r->world);
+        gpt_world_shorten_timeout(r->world);
     r->state.iteration++;
     r->state.consumed_train += batch;
     r->state.scheduled += step->skipped ? 0 : batch;

@@ -88,7 +88,7 @@ int gpt_lr_schedule_from_json(struct gpt_lr_schedule *s, const cJSON *state,
             GPT_TRY(gpt_json_int(json, fields[i].name, 0, MAX_COUNT, at, what,
                                  err));
     }
-    if (gpt_lr_schedule_check(s, err) != GPT_OK)
+    if (gpt_lr_schedule_check(s, NULL, err) != GPT_OK)
         return gpt_fail(err, GPT_EDATA, "%s: its schedule is not valid", what);
     return GPT_OK;
 }

@@ -7,6 +7,27 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* What messages of the library call the values of options. */
+static const struct gpt_loss_scale_names scale_names = {
+    .constant = "--loss-scale",
+    .initial = "--initial-loss-scale",
+    .min = "--min-loss-scale",
+    .window = "--loss-scale-window",
+    .hysteresis = "--hysteresis",
+};
+static const struct gpt_rampup_names rampup_names = {
+    .global_batch = "--global-batch-size",
+    .rampup = "--rampup-batch-size",
+};
+static const struct gpt_lr_schedule_names lr_names = {
+    .max_lr = "--lr",
+    .min_lr = "--min-lr",
+    .init_lr = "--lr-warmup-init",
+    .start_wd = "--start-weight-decay",
+    .end_wd = "--end-weight-decay",
+    .wd_style = "--weight-decay-incr-style",
+};
+
 /* Is nothing going to be trained? Then data, length and rate may be missing. */
 static bool planning(const struct gpt_train_options *o)
 {
@@ -146,7 +167,7 @@ static int plan_precision(struct gpt_train_plan *p,
         .hysteresis = o->hysteresis,
         .constant = o->loss_scale > 0,
     };
-    return gpt_loss_scale_check(scale, err);
+    return gpt_loss_scale_check(scale, &scale_names, err);
 }
 
 /* ---- batches and length ---- */
@@ -179,7 +200,7 @@ static int plan_rampup(struct gpt_train_plan *p,
                             "--rampup-batch-size needs "
                             "--train-samples, not --train-iters");
     }
-    return gpt_rampup_check(r, multiple, err);
+    return gpt_rampup_check(r, multiple, &rampup_names, err);
 }
 
 /* Steps until `samples` are consumed; a last partial step is not made. */
@@ -416,7 +437,7 @@ int gpt_train_plan(struct gpt_train_plan *p, const struct gpt_train_options *o,
     GPT_TRY(plan_learning_rate(p, o, err));
     GPT_TRY(plan_weight_decay(p, o, args, err));
     if (p->train_iters > 0)
-        GPT_TRY(gpt_lr_schedule_check(&p->schedule, err));
+        GPT_TRY(gpt_lr_schedule_check(&p->schedule, &lr_names, err));
     if (o->finetune && !o->load)
         return gpt_fail(err, GPT_EUSAGE, "--finetune needs --load");
     if (o->override_scheduler && o->use_checkpoint_scheduler)

@@ -126,7 +126,7 @@ static int plan_rounds(const struct gpt_train_plan *p,
     if (gpt_rampup_check(&p->rampup,
                          o->micro_batch_size * t->size[GPT_DP] *
                              t->size[GPT_PP],
-                         NULL) == GPT_OK)
+                         NULL, NULL) == GPT_OK)
         return GPT_OK;
     return gpt_fail(err, GPT_EUSAGE,
                     "virtual stages: the microbatches of a step must be a "

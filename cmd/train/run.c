@@ -256,6 +256,18 @@ static int check_memory(const struct gpt_run *r, const struct gpt_args *args,
     return hint_of_memory(r, args, has, err);
 }
 
+static int choose_carrier(struct gpt_run *r, struct gpt_err *err)
+{
+    const int status = gpt_world_choose_carrier(r->world, r->be, r->o->backend,
+                                        r->carrier, sizeof(r->carrier), err);
+
+    if (status != GPT_EUSAGE || !r->o->backend)
+        return status;
+    gpt_context(err, "--distributed-backend %s", r->o->backend);
+    return gpt_hint(err, "--distributed-backend gloo works on the CPU, and "
+                         "lets ranks share a GPU");
+}
+
 static int set_tf32(const struct gpt_run *r, struct gpt_err *err)
 {
     if (!r->o->tf32)
@@ -497,8 +509,7 @@ int gpt_run_open(struct gpt_run *r, const struct gpt_args *args,
                                   r->world->launch.local_rank, err));
     GPT_TRY(check_type(r, err));
     GPT_TRY(set_tf32(r, err));
-    GPT_TRY(gpt_world_choose(r->world, r->be, r->o->backend, r->carrier,
-                             sizeof(r->carrier), err));
+    GPT_TRY(choose_carrier(r, err));
     GPT_TRY(gpt_replica_new(&r->replica, r->be, &r->plan.replica, err));
     GPT_TRY(gpt_estimate_rank(&r->plan, r->replica, &memory, err));
     GPT_TRY(print_model(r, &memory, err));

@@ -285,7 +285,7 @@ static int load_all(struct gpt_replica *r, struct gpt_train_state *state,
 
     GPT_TRY(gpt_checkpoint_open_all(&ck, c->options->load, -1, true, all, err));
     int status = load_open(r, ck, state, c, schedule, err);
-    status = gpt_agreement_meet(all, status, "", NULL, err);
+    status = gpt_agreement_settle(all, status, "", NULL, err);
     if (status == GPT_OK)
         status = gpt_replica_refresh(r, err);
     if (status == GPT_OK)

@@ -24,6 +24,7 @@ int gpt_fail(struct gpt_err *err, int status, const char *fmt, ...)
     set_text(err, fmt, args);
     va_end(args);
     err->status = status;
+    err->rank = -1;
     err->hint[0] = '\0';
     return status;
 }
@@ -40,6 +41,7 @@ int gpt_fail_errno(struct gpt_err *err, int status, const char *fmt, ...)
     set_text(err, fmt, args);
     va_end(args);
     err->status = status;
+    err->rank = -1;
     err->hint[0] = '\0';
     size_t len = strlen(err->text);
     snprintf(err->text + len, sizeof(err->text) - len, ": %s",
@@ -59,6 +61,14 @@ int gpt_hint(struct gpt_err *err, const char *fmt, ...)
     vsnprintf(hint, sizeof(hint), fmt, args);
     va_end(args);
     memcpy(err->hint, hint, sizeof(hint));
+    return err->status;
+}
+
+int gpt_fail_on_rank(struct gpt_err *err, int64_t rank)
+{
+    if (!err)
+        return GPT_EFAIL;
+    err->rank = rank;
     return err->status;
 }
 

@@ -34,6 +34,7 @@ enum gpt_status {
  * case, no full stop; `hint` is the next command to try, or empty. */
 struct gpt_err {
     int status;
+    int64_t rank; /* of a job, that failed; -1: this process, or no rank */
     char text[768];
     char hint[256];
 };
@@ -50,6 +51,10 @@ int gpt_fail_errno(struct gpt_err *err, int status, const char *fmt, ...)
 
 /* Sets the hint of an error already reported; returns its status. */
 int gpt_hint(struct gpt_err *err, const char *fmt, ...) GPT_PRINTF(2, 3);
+
+/* Sets the rank that an error already reported comes from, for callers that
+ * have it from another process; returns its status. */
+int gpt_fail_on_rank(struct gpt_err *err, int64_t rank);
 
 /* Puts "fmt...: " before the text of an error already reported; returns its
  * status. For callers that know the file where the callee knew the field. */

@@ -163,10 +163,10 @@ int gpt_checkpoint_commit_all(struct gpt_checkpoint_writer *w, int status,
         if (peers)
             gpt_agreement_free_parts(peers, parts);
         gpt_checkpoint_abort(w);
-        return gpt_agreement_tell(peers, status, "", NULL, err);
+        return gpt_agreement_answer(peers, status, "", NULL, err);
     }
     if (status == GPT_OK)
-        status = gpt_agreement_tell(peers, GPT_OK, "", NULL, err);
+        status = gpt_agreement_answer(peers, GPT_OK, "", NULL, err);
     gpt_checkpoint_abort(w);
     return status;
 }

@@ -22,7 +22,7 @@ static int open_dir(struct gpt_checkpoint **c, const char *dir, bool verify,
                      ? gpt_checkpoint_open_here(c, dir, &share, err)
                      : gpt_fail(err, GPT_EDATA, "%s: no such checkpoint", dir);
 
-    status = gpt_agreement_meet(peers, status, "", NULL, err);
+    status = gpt_agreement_settle(peers, status, "", NULL, err);
     if (status != GPT_OK) {
         gpt_checkpoint_close(*c);
         *c = NULL;
@@ -142,7 +142,7 @@ int gpt_checkpoint_open_all(struct gpt_checkpoint **c, const char *path,
     err = err ? err : &own;
     if (gpt_agreement_first(peers))
         status = list_candidates(&list, path, iteration, &why, err);
-    status = gpt_agreement_meet(peers, status, list.data, &told, err);
+    status = gpt_agreement_settle(peers, status, list.data, &told, err);
     if (status == GPT_OK)
         status = open_first(c, path, told ? told : list.data, verify, peers,
                             &why, err);

@@ -64,11 +64,11 @@ int gpt_checkpoint_create_all(struct gpt_checkpoint_writer **out,
     if (gpt_agreement_first(peers) && status == GPT_OK)
         status = make_directory(w, err);
     const char *made = w && w->dir ? gpt_outdir_path(w->dir) : "";
-    status = gpt_agreement_meet(peers, status, made, &path, err);
+    status = gpt_agreement_settle(peers, status, made, &path, err);
     if (path)
         status = join_directory(w, path, err);
     if (status == GPT_OK || path)
-        status = gpt_agreement_meet(peers, status, "", NULL, err);
+        status = gpt_agreement_settle(peers, status, "", NULL, err);
     gpt_free(path);
     if (status != GPT_OK) {
         gpt_checkpoint_abort(w);

@@ -1,20 +1,39 @@
-/* Agreement through the store; see peers.h. A message is "ROUND STATUS\nTEXT";
- * its key is used again in the next round, so that the store does not grow.
- * Nobody can be ahead: a rank hands in only after it was told the last result,
- * and rank 0 tells only after all have handed in. */
+/* Agreement through the store; see agreement.h.
+ *
+ * A round: each rank posts a message under its own key, rank 0 reads all of
+ * them and posts its answer under one more key, which all ranks read. A message
+ * is "ROUND STATUS RANK\nTEXT", where RANK is the rank that a bad status comes
+ * from. Keys are used again in the next round, so the store does not grow; the
+ * number of the round tells an old message from a new one. No rank can be a
+ * round ahead: it hands in only after it has read the last answer, and rank 0
+ * answers only after all ranks have handed in.
+ *
+ * So an answer is final and the same for all: either every rank resumes with
+ * success, or every rank fails with the status, rank and text of one failure.
+ * That is what makes a checkpoint of many files complete or absent.
+ *
+ * Signs of life: work between two rounds may take minutes (writing gigabytes),
+ * so a timeout cannot tell a slow rank from a dead one. Each rank therefore has
+ * a thread that counts up a number in the store, and a rank that waits measures
+ * how long that number stands still.
+ *
+ * Start at gpt_agreement_settle(). */
 #include "parallel/agreement.h"
 
 #include "base/memory.h"
 #include "base/num.h"
 #include "base/progress.h"
 
+#include <assert.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-enum { ROUNDS = 1 << 20 }; /* more than a session has */
+/* More rounds than a session has. Sessions begin at different numbers, so what a
+ * failed session has left in the store fits no round of the next one. */
+enum { ROUNDS = 1 << 20 };
 
 bool gpt_agreement_first(const struct gpt_agreement *p)
 {
@@ -23,7 +42,7 @@ bool gpt_agreement_first(const struct gpt_agreement *p)
 
 /* ---- messages ---- */
 
-/* rank < 0: what rank 0 tells. */
+/* The key of a rank's message; rank < 0: of rank 0's answer. */
 static void key_of(char *key, size_t cap, const struct gpt_agreement *p,
                    int64_t rank)
 {
@@ -33,15 +52,16 @@ static void key_of(char *key, size_t cap, const struct gpt_agreement *p,
         snprintf(key, cap, "checkpoint/%s/%lld", p->name, (long long)rank);
 }
 
-static int post(struct gpt_agreement *p, int64_t rank, int status,
-                const char *text, struct gpt_err *err)
+/* `failed`: the rank that the status is of, -1 when none is known. */
+static int post_message(struct gpt_agreement *p, int64_t rank, int status,
+                        int64_t failed, const char *text, struct gpt_err *err)
 {
     struct gpt_buf b = {0};
     char key[100];
 
     key_of(key, sizeof(key), p, rank);
-    int done = gpt_buf_printf(&b, "%lld %d\n%s", (long long)p->round, status,
-                              text);
+    int done = gpt_buf_printf(&b, "%lld %d %lld\n%s", (long long)p->round,
+                              status, (long long)failed, text);
     if (done != GPT_OK)
         done = gpt_fail(err, GPT_EFAIL, "out of memory");
     else
@@ -50,22 +70,22 @@ static int post(struct gpt_agreement *p, int64_t rank, int status,
     return done;
 }
 
-/* What a failed rank says of itself replaces the wait for it. */
+/* A report of a failure replaces the wait for the rank. */
 static int check_alive(struct gpt_agreement *p, struct gpt_err *err)
 {
-    char text[600];
-    int64_t rank;
+    struct gpt_err failure;
 
-    if (!gpt_store_failed(p->store, &rank, text, sizeof(text)))
+    if (!gpt_store_failed(p->store, &failure))
         return GPT_OK;
-    if (rank < 0)
-        return gpt_fail(err, GPT_EFAIL, "the launcher failed: %s", text);
-    return gpt_fail(err, GPT_EFAIL, "rank %lld failed: %s", (long long)rank,
-                    text);
+    if (failure.rank < 0)
+        return gpt_fail(err, GPT_EFAIL, "the launcher failed: %s",
+                        failure.text);
+    return gpt_fail(err, GPT_EFAIL, "rank %lld failed: %s",
+                    (long long)failure.rank, failure.text);
 }
 
-/* The value of a key if it is of this round, else *value NULL. */
-static int look(struct gpt_agreement *p, const char *key, char **value,
+/* Reads the message at a key if it is of this round; else *value is NULL. */
+static int read_message(struct gpt_agreement *p, const char *key, char **value,
                 struct gpt_err *err)
 {
     bool exists;
@@ -100,14 +120,15 @@ static void pulse_key(char *key, size_t cap, const struct gpt_agreement *p,
     snprintf(key, cap, "checkpoint/%s/pulse/%lld", p->name, (long long)rank);
 }
 
-/* A rank that has come may be silent for so long; it beats far more often. */
+/* Seconds that a rank may be silent. It signs eight times as often: a store that
+ * is slow for a moment is no death. */
 static double patience(const struct gpt_agreement *p)
 {
     return p->timeout < GPT_AGREEMENT_SILENCE ? p->timeout
                                               : GPT_AGREEMENT_SILENCE;
 }
 
-static int beat(struct gpt_agreement *p, int64_t n, struct gpt_err *err)
+static int post_sign(struct gpt_agreement *p, int64_t n, struct gpt_err *err)
 {
     char key[120], text[60];
 
@@ -117,8 +138,8 @@ static int beat(struct gpt_agreement *p, int64_t n, struct gpt_err *err)
     return gpt_store_set(p->store, key, text, strlen(text), err);
 }
 
-/* Ends by itself when the store is lost: who waits will notice that, too. */
-static void *keep_beating(void *peers)
+/* Ends by itself when the store is lost: ranks that wait notice that, too. */
+static void *post_signs(void *peers)
 {
     struct gpt_agreement *p = peers;
     struct gpt_pulse *pulse = p->pulse;
@@ -137,9 +158,9 @@ static void *keep_beating(void *peers)
                    0)
             ;
         pthread_mutex_unlock(&pulse->lock);
-        bool beaten = beat(p, n, &lost) == GPT_OK;
+        bool posted = post_sign(p, n, &lost) == GPT_OK;
         pthread_mutex_lock(&pulse->lock);
-        pulse->stop = pulse->stop || !beaten;
+        pulse->stop = pulse->stop || !posted;
     }
     pthread_mutex_unlock(&pulse->lock);
     return NULL;
@@ -156,12 +177,12 @@ int gpt_agreement_begin(struct gpt_agreement *p, struct gpt_err *err)
              (long long)p->rank);
     GPT_TRY(gpt_store_add(p->store, key, 1, &p->session, err));
     p->round = p->session * ROUNDS;
-    GPT_TRY(beat(p, 0, err));
+    GPT_TRY(post_sign(p, 0, err));
     GPT_TRY(gpt_new(&pulse, 1, sizeof(*pulse), "agreement", err));
     pthread_mutex_init(&pulse->lock, NULL);
     pthread_cond_init(&pulse->changed, NULL);
     p->pulse = pulse;
-    int code = pthread_create(&pulse->thread, NULL, keep_beating, p);
+    int code = pthread_create(&pulse->thread, NULL, post_signs, p);
     if (code == 0)
         return GPT_OK;
     gpt_free(pulse);
@@ -185,15 +206,17 @@ void gpt_agreement_end(struct gpt_agreement *p)
     p->pulse = NULL;
 }
 
-/* How long a rank has been silent. Time in which this process did not run
- * itself (a job that was stopped and continued) does not count. */
+/* How long a rank has been silent. Time in which this process did not run itself
+ * does not count: when a whole job is stopped and continued, every rank finds a
+ * long silence of all others, and none of them has died. So a step between two
+ * looks counts for a second at most. */
 struct silence {
     bool came;    /* it is in this session */
-    int64_t beat; /* its last one */
-    double seconds, looked;
+    int64_t sign; /* its last number */
+    double seconds, checked_at;
 };
 
-static int listen_to(struct gpt_agreement *p, int64_t rank, struct silence *s,
+static int update_silence(struct gpt_agreement *p, int64_t rank, struct silence *s,
                      struct gpt_err *err)
 {
     long long session = -1, n = -1;
@@ -203,8 +226,8 @@ static int listen_to(struct gpt_agreement *p, int64_t rank, struct silence *s,
     size_t len;
     bool exists;
 
-    s->seconds += now - s->looked < 1 ? now - s->looked : 1;
-    s->looked = now;
+    s->seconds += now - s->checked_at < 1 ? now - s->checked_at : 1;
+    s->checked_at = now;
     pulse_key(key, sizeof(key), p, rank);
     GPT_TRY(gpt_store_check(p->store, key, &exists, err));
     if (!exists)
@@ -212,22 +235,23 @@ static int listen_to(struct gpt_agreement *p, int64_t rank, struct silence *s,
     GPT_TRY(gpt_store_get(p->store, key, p->timeout, &text, &len, err));
     (void)sscanf(text, "%lld %lld", &session, &n);
     gpt_free(text);
-    if (session != p->session || (s->came && n == s->beat))
+    if (session != p->session || (s->came && n == s->sign))
         return GPT_OK;
     s->came = true;
-    s->beat = n;
+    s->sign = n;
     s->seconds = 0;
     return GPT_OK;
 }
 
-/* Is there hope that the rank comes, or goes on? */
+/* Fails when a wait for the rank is in vain. A rank that has not come yet has the
+ * long timeout: it may still be in a training step. */
 static int check_hope(struct gpt_agreement *p, int64_t rank, struct silence *s,
                       struct gpt_err *err)
 {
     const double limit = s->came ? patience(p) : p->timeout;
 
     GPT_TRY(check_alive(p, err));
-    GPT_TRY(listen_to(p, rank, s, err));
+    GPT_TRY(update_silence(p, rank, s, err));
     if (s->seconds < limit)
         return GPT_OK;
     return gpt_fail(err, GPT_EFAIL,
@@ -237,23 +261,23 @@ static int check_hope(struct gpt_agreement *p, int64_t rank, struct silence *s,
                     (long long)rank, p->name, limit);
 }
 
-/* rank < 0: rank 0's answer. */
-static int await(struct gpt_agreement *p, int64_t rank, char **value,
+/* Waits for a rank's message of this round; rank < 0: for rank 0's answer. */
+static int wait_for_message(struct gpt_agreement *p, int64_t rank, char **value,
                  struct gpt_err *err)
 {
-    struct silence silence = {.looked = gpt_now()};
+    struct silence silence = {.checked_at = gpt_now()};
     struct timespec pause = {0, 1000000};
-    double look_at = silence.looked + 0.25;
+    double check_at = silence.checked_at + 0.25;
     char key[100];
 
     key_of(key, sizeof(key), p, rank);
     for (;;) {
-        GPT_TRY(look(p, key, value, err));
+        GPT_TRY(read_message(p, key, value, err));
         if (*value)
             return GPT_OK;
-        if (gpt_now() >= look_at) {
+        if (gpt_now() >= check_at) {
             GPT_TRY(check_hope(p, gpt_max_i64(rank, 0), &silence, err));
-            look_at = gpt_now() + 0.25;
+            check_at = gpt_now() + 0.25;
         }
         nanosleep(&pause, NULL);
         if (pause.tv_nsec < 50000000)
@@ -261,34 +285,34 @@ static int await(struct gpt_agreement *p, int64_t rank, char **value,
     }
 }
 
-/* ---- gather and tell ---- */
+/* ---- gather and answer ---- */
 
-/* Takes the head off a message, or fails as it says. */
+/* *text is the message without its head; a bad status in the head becomes *err. */
 static int open_message(char *value, char **text, struct gpt_err *err)
 {
     char *line = strchr(value, '\n');
     int status = GPT_EFAIL;
+    long long failed = -1;
 
-    (void)sscanf(value, "%*d %d", &status);
+    (void)sscanf(value, "%*d %d %lld", &status, &failed);
     if (status == GPT_OK) {
         *text = line + 1;
         return GPT_OK;
     }
-    return gpt_fail(err, status, "%s", line + 1);
+    gpt_fail(err, status, "%s", line + 1);
+    return gpt_fail_on_rank(err, failed);
 }
 
-/* Waits for one rank's part; blanks it in the store, which may be long. */
+/* Waits for one rank's part and blanks it in the store: it may be long. */
 static int take_part(struct gpt_agreement *p, int64_t rank, char **part,
                      struct gpt_err *err)
 {
     char key[100], *value, *text;
 
-    GPT_TRY(await(p, rank, &value, err));
+    GPT_TRY(wait_for_message(p, rank, &value, err));
     int status = open_message(value, &text, err);
     if (status == GPT_OK)
         memmove(value, text, strlen(text) + 1);
-    else
-        gpt_context(err, "rank %lld", (long long)rank);
     key_of(key, sizeof(key), p, rank);
     struct gpt_err lost;
     int blanked = gpt_store_set(p->store, key, "", 0, &lost);
@@ -307,8 +331,8 @@ void gpt_agreement_free_parts(const struct gpt_agreement *p, char **parts)
     gpt_free(parts);
 }
 
-/* All ranks are waited for even when one failed, since they still write; not
- * when one is gone. */
+/* All ranks are waited for even when one has failed, since they still write files
+ * that rank 0 is going to remove; not when one is gone. */
 static int take_parts(struct gpt_agreement *p, char **parts,
                       struct gpt_err *err)
 {
@@ -336,12 +360,14 @@ int gpt_agreement_gather(struct gpt_agreement *p, int status, const char *text,
     *parts = NULL;
     if (!p)
         return status;
+    assert(p->session > 0 && p->rank < p->size);
     if (p->rank > 0)
-        return post(p, p->rank, status, status == GPT_OK ? text : err->text,
-                    status == GPT_OK ? err : &others);
+        return post_message(p, p->rank, status, p->rank,
+                            status == GPT_OK ? text : err->text,
+                            status == GPT_OK ? err : &others);
     if (status != GPT_OK)
-        gpt_context(err, "rank 0");
-    GPT_TRY(gpt_new(parts, (size_t)p->size, sizeof **parts, "ranks", &others));
+        gpt_fail_on_rank(err, 0);
+    GPT_TRY(gpt_new(parts, (size_t)p->size, sizeof(**parts), "ranks", &others));
     int failed = take_parts(p, *parts, &others);
     if (status == GPT_OK && failed != GPT_OK) {
         *err = others;
@@ -354,7 +380,7 @@ int gpt_agreement_gather(struct gpt_agreement *p, int status, const char *text,
     return status;
 }
 
-int gpt_agreement_tell(struct gpt_agreement *p, int status, const char *text,
+int gpt_agreement_answer(struct gpt_agreement *p, int status, const char *text,
                        char **told, struct gpt_err *err)
 {
     struct gpt_err lost = {0};
@@ -365,13 +391,14 @@ int gpt_agreement_tell(struct gpt_agreement *p, int status, const char *text,
     if (!p)
         return status;
     if (p->rank == 0) {
-        int posted = post(p, -1, status, status == GPT_OK ? text : err->text,
-                          status == GPT_OK ? err : &lost);
+        const bool well = status == GPT_OK;
+        int posted = post_message(p, -1, status, well ? -1 : err->rank,
+                                  well ? text : err->text, well ? err : &lost);
 
         p->round++;
         return status == GPT_OK ? posted : status;
     }
-    GPT_TRY(await(p, -1, &value, err));
+    GPT_TRY(wait_for_message(p, -1, &value, err));
     p->round++;
     status = open_message(value, &body, err);
     if (status == GPT_OK && told) {
@@ -383,7 +410,7 @@ int gpt_agreement_tell(struct gpt_agreement *p, int status, const char *text,
     return status;
 }
 
-int gpt_agreement_meet(struct gpt_agreement *p, int status, const char *text,
+int gpt_agreement_settle(struct gpt_agreement *p, int status, const char *text,
                        char **told, struct gpt_err *err)
 {
     char **parts;
@@ -397,5 +424,5 @@ int gpt_agreement_meet(struct gpt_agreement *p, int status, const char *text,
         gpt_agreement_free_parts(p, parts);
     else if (gathered != GPT_OK)
         return status == GPT_OK ? gathered : status;
-    return gpt_agreement_tell(p, gathered, text, told, err);
+    return gpt_agreement_answer(p, gathered, text, told, err);
 }

@@ -1,10 +1,16 @@
 /* The calls of a communicator, and its beginning and end. A call is described
  * once (struct gpt_collective) and made by the group's carrier: comm_host.c or
- * comm_device.c. Start at gpt_comm_call(). */
+ * comm_device.c. Start at gpt_comm_call().
+ *
+ * Calls return nothing. A failure sticks to the communicator instead, because
+ * most calls are made where no status could go (in hooks of backward, on a
+ * lane's thread, on a device's queue), and gpt_comm_check() asks for it where a
+ * step can still be given up: before anything was updated. */
 #include "parallel/comm_internal.h"
 
 #include "base/memory.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -27,7 +33,7 @@ const char *gpt_collective_name(enum gpt_collective_kind kind)
 void gpt_comm_call(struct gpt_comm *c, struct gpt_queue *q,
                    const struct gpt_collective *call)
 {
-    c->calls++;
+    c->calls++; /* also of calls that are not made: members count alike */
     if (gpt_comm_failed(c))
         return;
     if (c->carrier)
@@ -104,8 +110,9 @@ void gpt_comm_barrier(struct gpt_comm *c, struct gpt_queue *q)
 
 /* ---- open and close ---- */
 
-static int start(struct gpt_comm *c, enum gpt_carrier carrier, double timeout,
-                 struct gpt_err *err)
+/* The watcher starts after the connecting, which has a timeout of its own. */
+static int start_carrier(struct gpt_comm *c, enum gpt_carrier carrier,
+                         double timeout, struct gpt_err *err)
 {
     c->carrier =
         carrier == GPT_NCCL ? &gpt_comm_through_device : &gpt_comm_through_host;
@@ -123,6 +130,7 @@ int gpt_comm_open(struct gpt_comm **out, struct gpt_store *store,
     int status;
 
     *out = NULL;
+    assert(index >= 0 && index < n && ranks[index] >= 0);
     GPT_TRY(gpt_new(&c, 1, sizeof(*c), "a group of ranks", err));
     *c = (struct gpt_comm){.store = store,
                            .be = be,
@@ -132,20 +140,21 @@ int gpt_comm_open(struct gpt_comm **out, struct gpt_store *store,
     snprintf(c->name, sizeof(c->name), "%s", name);
     pthread_mutex_init(&c->lock, NULL);
     pthread_condattr_init(&monotonic);
+    /* a clock that is set must not end or prolong a wait */
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_cond_init(&c->wake, &monotonic);
     pthread_condattr_destroy(&monotonic);
-    status = gpt_new(&c->ranks, (size_t)n, sizeof(*c->ranks),
-                     "a group of ranks", err);
-    if (status == GPT_OK) {
-        memcpy(c->ranks, ranks, (size_t)n * sizeof(*ranks));
-        if (n > 1)
-            status = start(c, carrier, timeout, err);
-    }
-    if (status == GPT_OK)
-        *out = c;
-    else
-        gpt_comm_close(c);
+    GPT_TRY_GOTO(status,
+                 gpt_new(&c->ranks, (size_t)n, sizeof(*c->ranks),
+                         "a group of ranks", err),
+                 fail);
+    memcpy(c->ranks, ranks, (size_t)n * sizeof(*ranks));
+    if (n > 1)
+        GPT_TRY_GOTO(status, start_carrier(c, carrier, timeout, err), fail);
+    *out = c;
+    return GPT_OK;
+fail:
+    gpt_comm_close(c);
     return status;
 }
 

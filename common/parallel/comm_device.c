@@ -1,7 +1,7 @@
-/* Collectives by the device's own library (NCCL). A call is put on the queue,
- * and the host goes on; the watching thread asks now and then which call the
- * queue has come to and whether the library has found something wrong. Start at
- * run(), then look().
+/* Collectives by the device's own library (NCCL). A call is put on the queue
+ * and the host does not wait for it; the watching thread asks every tick which
+ * call the queue has come to, and whether the library has found something
+ * wrong. Start at put_call(), then poll_queue().
  *
  * Every group makes a communicator of its own, from an id of its first member,
  * instead of being split from that of all ranks: a split is a collective of the
@@ -14,13 +14,15 @@
 #include "base/num.h"
 #include "base/progress.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
 enum { MOST_PEERS = 8 }; /* that are remembered of an exchange */
 
-/* A call on the queue, for messages. */
+/* A call on the queue, for messages: when it hangs, the description that the
+ * caller gave is long gone. */
 struct flight {
     enum gpt_collective_kind kind;
     int64_t peer[MOST_PEERS];
@@ -46,6 +48,7 @@ static void remember(struct gpt_comm *c, const struct gpt_collective *call)
 {
     struct gpt_comm_device *d = c->device;
 
+    assert(c->calls > d->last);
     pthread_mutex_lock(&d->lock);
     struct flight *f = flight_of(d, c->calls);
     d->last = c->calls;
@@ -55,8 +58,10 @@ static void remember(struct gpt_comm *c, const struct gpt_collective *call)
     pthread_mutex_unlock(&d->lock);
 }
 
-/* What a ring sends, which is the least that any algorithm does. */
-static int64_t sent(const struct gpt_comm *c, const struct gpt_collective *call)
+/* Bytes that a ring sends, which is the least of all algorithms: NCCL does not
+ * say which one it takes. */
+static int64_t count_bytes(const struct gpt_comm *c,
+                           const struct gpt_collective *call)
 {
     const int64_t others = c->size - 1;
     const int64_t bytes = call->n * (int64_t)gpt_dtype_bytes(call->type);
@@ -87,9 +92,10 @@ static bool is_nothing(const struct gpt_collective *call)
                                             call->n == 0;
 }
 
-/* Something is wrong with call `number`; who ended may yet say why. Calls that
- * are on the queue would wait for ever. */
-static void lose(struct gpt_comm *c, const char *what, int64_t number,
+/* Something is wrong with call `number`. The rank that caused it may report why
+ * within a moment. Then the clique is aborted: kernels of calls that are on the
+ * queue would spin for ever, and with them every later sync of the device. */
+static void fail_call(struct gpt_comm *c, const char *what, int64_t number,
                  const char *why)
 {
     if (!gpt_comm_failed(c) &&
@@ -99,8 +105,8 @@ static void lose(struct gpt_comm *c, const char *what, int64_t number,
     c->device->lib->abort(c->device->clique);
 }
 
-static void run(struct gpt_comm *c, struct gpt_queue *q,
-                const struct gpt_collective *call)
+static void put_call(struct gpt_comm *c, struct gpt_queue *q,
+                     const struct gpt_collective *call)
 {
     const struct gpt_comm_device *d = c->device;
     struct gpt_err err = {0};
@@ -109,15 +115,15 @@ static void run(struct gpt_comm *c, struct gpt_queue *q,
     if (is_nothing(call))
         return;
     remember(c, call);
-    c->bytes += sent(c, call);
+    c->bytes += count_bytes(c, call);
     if (d->lib->put(d->clique, q, call, c->calls, &err) != GPT_OK)
-        lose(c, gpt_collective_name(call->kind), c->calls, err.text);
+        fail_call(c, gpt_collective_name(call->kind), c->calls, err.text);
     c->waited += gpt_now() - begun;
 }
 
 /* ---- watching ---- */
 
-/* Of call *number, or of the last one when that is 0. */
+/* The name of call *number; 0 becomes the number of the last one. */
 static const char *name_of(struct gpt_comm *c, int64_t *number)
 {
     struct gpt_comm_device *d = c->device;
@@ -130,7 +136,9 @@ static const char *name_of(struct gpt_comm *c, int64_t *number)
     return gpt_collective_name(kind);
 }
 
-static void look(struct gpt_comm *c)
+/* Tells the watcher which call "waits": the one that the queue has come to. A
+ * call that waits for earlier work of its own queue is not late. */
+static void poll_queue(struct gpt_comm *c)
 {
     const struct gpt_comm_device *d = c->device;
     char why[400];
@@ -140,7 +148,7 @@ static void look(struct gpt_comm *c)
     int64_t number = d->lib->running(d->clique);
     const char *what = number ? name_of(c, &number) : NULL;
     if (d->lib->state(d->clique, why, sizeof(why)) == GPT_CLIQUE_FAILED)
-        lose(c, name_of(c, &number), number, why);
+        fail_call(c, name_of(c, &number), number, why);
     else if (number != c->number) /* this thread alone sets it */
         gpt_comm_watch(c, what, number);
 }
@@ -165,15 +173,15 @@ static void end_calls(struct gpt_comm *c)
 
 /* ---- open and close ---- */
 
-/* Why there is no point in waiting any more, if so. */
+/* Fails when waiting is in vain: a rank has failed, or the time is over. */
 static int check_wait(struct gpt_comm *c, double end, const char *what,
                       struct gpt_err *err)
 {
-    char text[512];
-    int64_t rank;
+    struct gpt_err failure;
 
-    if (gpt_store_failed(c->store, &rank, text, sizeof(text)))
-        return gpt_fail(err, GPT_EIO, "rank %lld: %s", (long long)rank, text);
+    if (gpt_store_failed(c->store, &failure))
+        return gpt_fail(err, GPT_EIO, "rank %lld: %s", (long long)failure.rank,
+                        failure.text);
     if (gpt_now() > end)
         return gpt_fail(err, GPT_EIO, "%s", what);
     return GPT_OK;
@@ -193,7 +201,7 @@ static int share_id(struct gpt_comm *c, char *id, double end,
         return gpt_store_set(c->store, key, id, GPT_CLIQUE_ID, err);
     }
     while (gpt_store_get(c->store, key, 0.5, &value, &len, err) != GPT_OK)
-        GPT_TRY(check_wait(c, end, "its first member has not come", err));
+        GPT_TRY(check_wait(c, end, "its first member has not arrived", err));
     bool whole = len == GPT_CLIQUE_ID;
     if (whole)
         memcpy(id, value, GPT_CLIQUE_ID);
@@ -203,22 +211,23 @@ static int share_id(struct gpt_comm *c, char *id, double end,
                             (int)GPT_CLIQUE_ID);
 }
 
-/* Until all members are connected. */
-static int await(struct gpt_comm *c, double end, struct gpt_err *err)
+/* Waits until all members are connected. Opening does not block, so that a
+ * member that never comes ends in a message and not in a hang. */
+static int wait_until_connected(struct gpt_comm *c, double end, struct gpt_err *err)
 {
     const struct gpt_comm_device *d = c->device;
     const struct timespec tick = {0, 2 * 1000 * 1000};
-    double look_at = gpt_now() + 0.25;
+    double check_at = gpt_now() + 0.25;
     enum gpt_clique_state state;
     char why[400];
 
     while ((state = d->lib->state(d->clique, why, sizeof(why))) ==
            GPT_CLIQUE_BUSY) {
         nanosleep(&tick, NULL);
-        if (gpt_now() < look_at)
+        if (gpt_now() < check_at)
             continue;
-        look_at = gpt_now() + 0.25;
-        GPT_TRY(check_wait(c, end, "not all members have come", err));
+        check_at = gpt_now() + 0.25;
+        GPT_TRY(check_wait(c, end, "not all members have arrived", err));
     }
     return state == GPT_CLIQUE_READY ? GPT_OK
                                    : gpt_fail(err, GPT_EIO, "%s", why);
@@ -233,7 +242,7 @@ static int connect_clique(struct gpt_comm *c, double timeout,
 
     GPT_TRY(share_id(c, id, end, err));
     GPT_TRY(d->lib->open(&d->clique, id, c->name, c->size, c->index, err));
-    int status = await(c, end, err);
+    int status = wait_until_connected(c, end, err);
     if (status != GPT_OK)
         d->lib->abort(d->clique);
     return status;
@@ -264,8 +273,8 @@ static void close_device(struct gpt_comm *c)
 const struct gpt_comm_carrier gpt_comm_through_device = {
     .open = open_device,
     .close = close_device,
-    .run = run,
+    .run = put_call,
     .abort = end_calls,
     .waits_for = waits_for,
-    .poll = look,
+    .poll = poll_queue,
 };

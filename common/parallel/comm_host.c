@@ -1,15 +1,27 @@
-/* Collectives through Gloo, made of one exchange of messages: everybody sends
- * everybody what it needs, and sums what it receives in the order of ranks.
- * That moves as few bytes as a ring does, in one step instead of many. Start at
- * exchange(). */
+/* Collectives through Gloo, made of messages between all pairs of members.
+ *
+ * A sum: member m is responsible for the m-th slice of the elements. Every
+ * member sends each other member that one's slice, adds up the `size` versions
+ * of its own slice, and sends the sum to all (an all-reduce; a reduce-scatter
+ * ends before that). A member sends 2 (n - 1)/n of the elements, as few as in a
+ * ring, in two steps instead of 2 (n - 1): over sockets between CPUs the number
+ * of steps is what a small sum costs. Short vectors take one step: every member
+ * gets all versions whole (at_once).
+ *
+ * The versions of a slice are added in the order of ranks, whichever message
+ * came first, and only its owner adds them. So all members hold the same bits,
+ * every time: the replicas of a model stay equal without ever being compared.
+ *
+ * Start at exchange(), then reduce_slices(). */
 #include "parallel/comm_internal.h"
 
 #include "base/memory.h"
 #include "base/num.h"
 #include "base/progress.h"
 #include "parallel/comm_sum.h"
-#include "parallel/transport.h"
+#include "parallel/gloo.h"
 
+#include <assert.h>
 #include <string.h>
 
 struct block {
@@ -18,7 +30,7 @@ struct block {
 };
 
 struct gpt_comm_host {
-    struct gpt_transport *transport;
+    struct gpt_gloo *gloo;
     struct gpt_move *moves;
     size_t n_moves, moves_cap;
     struct block in, out, parts; /* of device memory; of sums */
@@ -26,6 +38,7 @@ struct gpt_comm_host {
 
 /* ---- exchanging ---- */
 
+/* Moves are collected first and posted together by exchange(). */
 static bool add_move(struct gpt_comm *c, bool send, int64_t peer, void *buf,
                      size_t bytes)
 {
@@ -56,8 +69,8 @@ static bool add_send(struct gpt_comm *c, int64_t peer, const void *buf,
     return add_move(c, true, peer, p, bytes);
 }
 
-/* A peer is gone, and nobody says why. */
-static void lose(struct gpt_comm *c, const char *what, const char *why)
+/* A connection is lost, and no rank has reported why: names the peer. */
+static void report_lost_peer(struct gpt_comm *c, const char *what, const char *why)
 {
     const struct gpt_comm_host *h = c->host;
     size_t i = 0;
@@ -70,7 +83,9 @@ static void lose(struct gpt_comm *c, const char *what, const char *why)
                   why);
 }
 
-/* The moves that were added. */
+/* Makes the moves that were added. When a connection fails, the peer has mostly
+ * failed itself and says why in the store a moment later: that reason is worth
+ * the wait, as "connection reset" explains nothing. */
 static bool exchange(struct gpt_comm *c, enum gpt_collective_kind kind)
 {
     const char *what = gpt_collective_name(kind);
@@ -81,20 +96,21 @@ static bool exchange(struct gpt_comm *c, enum gpt_collective_kind kind)
     if (gpt_comm_failed(c) || h->n_moves == 0)
         return !gpt_comm_failed(c);
     gpt_comm_watch(c, what, c->calls);
-    int status = gpt_transport_exchange(h->transport, h->moves,
+    int status = gpt_gloo_exchange(h->gloo, h->moves,
                                         (int64_t)h->n_moves, &err);
     gpt_comm_watch(c, NULL, 0);
     c->waited += gpt_now() - begun;
     if (status != GPT_OK && !gpt_comm_failed(c) &&
         !gpt_comm_other_failed(c, what, c->calls, gpt_comm_reason))
-        lose(c, what, err.text);
+        report_lost_peer(c, what, err.text);
     return status == GPT_OK;
 }
 
 /* ---- memory ---- */
 
-/* Does everybody add up everything? One exchange instead of two, for more sums
- * and (unless there are two ranks) more bytes. */
+/* True when every member adds up everything: one exchange instead of two, for
+ * more additions and (unless there are two ranks) more bytes. All members get
+ * the same answer, from sizes alone. */
 static bool at_once(int64_t size, int64_t bytes)
 {
     enum { FEW = 1 << 20 };
@@ -103,7 +119,7 @@ static bool at_once(int64_t size, int64_t bytes)
     return bytes <= FEW / (others * others);
 }
 
-/* Everybody's part of a sum of `bytes`, and where they lie. */
+/* Room for all members' versions of a slice of `bytes`, and pointers to them. */
 static int64_t parts_bytes(int64_t size, int64_t bytes)
 {
     return size * ((int64_t)sizeof(uint8_t *) + bytes);
@@ -154,7 +170,7 @@ int64_t gpt_comm_room_bytes(const struct gpt_comm_room *room)
     return room->in + room->out + room->parts;
 }
 
-/* At least so many bytes, whose contents may be lost. */
+/* Makes a block at least as long as `bytes`; its contents may be lost. */
 static bool widen(struct gpt_comm *c, struct block *b, int64_t bytes)
 {
     if (b->p && bytes <= b->bytes)
@@ -180,8 +196,8 @@ static bool make_room(struct gpt_comm *c, const struct gpt_collective *call)
            widen(c, &h->parts, room.parts);
 }
 
-/* Waits for the queue: false when it has failed. */
-static bool settle(struct gpt_comm *c, struct gpt_queue *q)
+/* Waits for what is on the queue. False when it has failed. */
+static bool wait_for_queue(struct gpt_comm *c, struct gpt_queue *q)
 {
     struct gpt_err err = {0};
 
@@ -191,7 +207,8 @@ static bool settle(struct gpt_comm *c, struct gpt_queue *q)
     return false;
 }
 
-/* What the host may read of `bytes` at p: p itself, or a copy. */
+/* Where the host has the `bytes` of p: p itself, or a block beside it. read: the
+ * block is filled with what the device has there. */
 static uint8_t *host_of(struct gpt_comm *c, struct gpt_queue *q,
                         const struct block *b, const void *p, size_t bytes,
                         bool read)
@@ -205,17 +222,18 @@ static uint8_t *host_of(struct gpt_comm *c, struct gpt_queue *q,
     if (!read)
         return b->p;
     c->be->copy_out(q, b->p, p, bytes);
-    return settle(c, q) ? b->p : NULL;
+    return wait_for_queue(c, q) ? b->p : NULL;
 }
 
-/* The host's copy is used again by the next call, so this one waits. */
-static void back(struct gpt_comm *c, struct gpt_queue *q, void *p,
+/* Puts a result to where the device wants it. The block is used again by the
+ * next call, so this one waits until the copy is made. */
+static void copy_back(struct gpt_comm *c, struct gpt_queue *q, void *p,
                  const uint8_t *host, size_t bytes)
 {
     if (c->be->host_memory)
         return;
     c->be->copy_in(q, p, host, bytes);
-    (void)settle(c, q);
+    (void)wait_for_queue(c, q);
 }
 
 /* ---- slices ---- */
@@ -224,8 +242,8 @@ struct slice {
     int64_t begin, count; /* elements */
 };
 
-/* Member m's part of n elements, `part` to each while they last; part 0:
- * everybody has all. */
+/* Member m's slice of n elements, `part` to each while they last; part 0: all
+ * of them for each member. */
 static struct slice slice_of(int64_t m, int64_t part, int64_t n)
 {
     if (part == 0)
@@ -235,7 +253,8 @@ static struct slice slice_of(int64_t m, int64_t part, int64_t n)
     return (struct slice){begin, gpt_min_i64(part, n - begin)};
 }
 
-/* out: the sum of this rank's slice of everybody's `in` (n elements). */
+/* Writes to `out` the sum over all members of this rank's slice of `in`
+ * (n elements). */
 static bool reduce_slices(struct gpt_comm *c, const struct gpt_collective *call,
                           uint8_t *out, const uint8_t *in, int64_t part,
                           int64_t n)
@@ -254,6 +273,7 @@ static bool reduce_slices(struct gpt_comm *c, const struct gpt_collective *call,
     /* pointers in front; blocks of memory.h are aligned */
     const uint8_t **from = (const uint8_t **)(void *)parts;
     uint8_t *base = parts + sizeof(uint8_t *) * (size_t)c->size;
+    assert((const uint8_t *)base <= parts + c->host->parts.bytes);
     for (int64_t m = 0; m < c->size; m++) {
         const struct slice s = slice_of(m, part, n);
         uint8_t *to = base + (size_t)m * room_each;
@@ -267,6 +287,7 @@ static bool reduce_slices(struct gpt_comm *c, const struct gpt_collective *call,
     }
     if (!exchange(c, call->kind))
         return false;
+    /* from[] is in the order of ranks: the order of the sum */
     reduce(out, from, c->size, mine.count, call->op);
     return true;
 }
@@ -297,7 +318,7 @@ static void all_reduce(struct gpt_comm *c, struct gpt_queue *q,
             return;
     }
     if (part == 0 || exchange(c, call->kind))
-        back(c, q, call->out, host, (size_t)(n * bytes));
+        copy_back(c, q, call->out, host, (size_t)(n * bytes));
 }
 
 static void reduce_scatter(struct gpt_comm *c, struct gpt_queue *q,
@@ -310,7 +331,7 @@ static void reduce_scatter(struct gpt_comm *c, struct gpt_queue *q,
 
     if (from && to &&
         reduce_slices(c, call, to, from, call->n, call->n * c->size))
-        back(c, q, call->out, to, bytes);
+        copy_back(c, q, call->out, to, bytes);
 }
 
 static void all_gather(struct gpt_comm *c, struct gpt_queue *q,
@@ -332,7 +353,7 @@ static void all_gather(struct gpt_comm *c, struct gpt_queue *q,
     if (own != from)
         memmove(own, from, bytes);
     if (exchange(c, call->kind))
-        back(c, q, call->out, to, all);
+        copy_back(c, q, call->out, to, all);
 }
 
 static void broadcast(struct gpt_comm *c, struct gpt_queue *q,
@@ -349,7 +370,7 @@ static void broadcast(struct gpt_comm *c, struct gpt_queue *q,
                     : m == call->root && !add_move(c, false, m, host, bytes))
             return;
     if (exchange(c, call->kind) && !is_root)
-        back(c, q, call->out, host, bytes);
+        copy_back(c, q, call->out, host, bytes);
 }
 
 static void barrier(struct gpt_comm *c, struct gpt_queue *q,
@@ -365,8 +386,8 @@ static void barrier(struct gpt_comm *c, struct gpt_queue *q,
     (void)exchange(c, call->kind);
 }
 
-/* Device memory: all that is sent stands in one copy, all received in another,
- * in the order of the list. */
+/* With device memory, all that is sent is in one block and all that is received
+ * in another, in the order of the list. */
 static void exchange_list(struct gpt_comm *c, struct gpt_queue *q,
                           const struct gpt_collective *call)
 {
@@ -386,7 +407,7 @@ static void exchange_list(struct gpt_comm *c, struct gpt_queue *q,
         if (!add_move(c, t->send, t->peer, p, (size_t)t->bytes))
             return;
     }
-    (void)settle(c, q);
+    (void)wait_for_queue(c, q);
     if (!exchange(c, call->kind) || c->be->host_memory)
         return;
     at[0] = 0;
@@ -394,15 +415,15 @@ static void exchange_list(struct gpt_comm *c, struct gpt_queue *q,
         if (!call->list[i].send) {
             const size_t bytes = (size_t)call->list[i].bytes;
 
-            back(c, q, call->list[i].buf, host[0] + at[0], bytes);
+            copy_back(c, q, call->list[i].buf, host[0] + at[0], bytes);
             at[0] += bytes;
         }
 }
 
 /* ---- the carrier ---- */
 
-static void run(struct gpt_comm *c, struct gpt_queue *q,
-                const struct gpt_collective *call)
+static void make_call(struct gpt_comm *c, struct gpt_queue *q,
+                      const struct gpt_collective *call)
 {
     static void (*const kinds[])(struct gpt_comm *, struct gpt_queue *,
                                  const struct gpt_collective *) = {
@@ -411,11 +432,14 @@ static void run(struct gpt_comm *c, struct gpt_queue *q,
         [GPT_EXCHANGE] = exchange_list, [GPT_BARRIER] = barrier,
     };
 
+    assert((size_t)call->kind < GPT_COUNT(kinds));
     c->host->n_moves = 0;
-    if (make_room(c, call) && settle(c, q))
+    if (make_room(c, call) && wait_for_queue(c, q))
         kinds[call->kind](c, q, call);
 }
 
+/* Runs in the watching thread while the exchange is under way; the list itself
+ * does not change then. */
 static bool waits_for(struct gpt_comm *c, int64_t member)
 {
     const struct gpt_comm_host *h = c->host;
@@ -429,13 +453,13 @@ static bool waits_for(struct gpt_comm *c, int64_t member)
 
 static void end_exchange(struct gpt_comm *c)
 {
-    gpt_transport_abort(c->host->transport);
+    gpt_gloo_abort(c->host->gloo);
 }
 
 static int open_host(struct gpt_comm *c, double timeout, struct gpt_err *err)
 {
     GPT_TRY(gpt_new(&c->host, 1, sizeof(*c->host), "a group of ranks", err));
-    return gpt_transport_open(&c->host->transport, c->store, c->name, c->index,
+    return gpt_gloo_open(&c->host->gloo, c->store, c->name, c->index,
                               c->size, timeout, err);
 }
 
@@ -445,7 +469,7 @@ static void close_host(struct gpt_comm *c)
 
     if (!h)
         return;
-    gpt_transport_close(h->transport);
+    gpt_gloo_close(h->gloo);
     gpt_free(h->moves);
     gpt_free(h->in.p);
     gpt_free(h->out.p);
@@ -463,7 +487,7 @@ static int64_t held(const struct gpt_comm *c)
 const struct gpt_comm_carrier gpt_comm_through_host = {
     .open = open_host,
     .close = close_host,
-    .run = run,
+    .run = make_call,
     .abort = end_exchange,
     .waits_for = waits_for,
     .held = held,

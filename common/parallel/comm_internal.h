@@ -33,19 +33,19 @@ struct gpt_comm {
     struct gpt_err why;
 };
 
-/* How calls are made. */
+/* How calls are made: through Gloo by the host, or by the device. */
 struct gpt_comm_carrier {
     /* Connects all members, `timeout` seconds at most. */
     int (*open)(struct gpt_comm *c, double timeout, struct gpt_err *err);
     void (*close)(struct gpt_comm *c);
     void (*run)(struct gpt_comm *c, struct gpt_queue *q,
                 const struct gpt_collective *call);
-    /* Ends calls that wait, whoever waits in them. */
+    /* Ends calls that wait. Called by the watching thread, too. */
     void (*abort)(struct gpt_comm *c);
-    /* Does the call that waits wait for this member? */
+    /* True when the call that waits is waiting for this member. */
     bool (*waits_for)(struct gpt_comm *c, int64_t member);
-    /* Where calls do not wait: looks at those on the queue, now and then. Or
-     * NULL. */
+    /* Where calls do not wait: finds out, every tick of the watcher, which of
+     * those on the queue runs. Or NULL. */
     void (*poll)(struct gpt_comm *c);
     /* Host memory for calls; or NULL: none. */
     int64_t (*held)(const struct gpt_comm *c);
@@ -59,18 +59,19 @@ const char *gpt_collective_name(enum gpt_collective_kind kind);
 
 /* ---- comm_watch.c ---- */
 
-/* The first failure stays; with `post` it is told to all ranks. */
+/* The first failure stays. post: it is posted to the store, for all ranks. */
 void gpt_comm_fail(struct gpt_comm *c, bool post, const char *fmt, ...)
     GPT_PRINTF(3, 4);
 bool gpt_comm_failed(struct gpt_comm *c);
-/* Did another rank say why it ended? Waits at most `seconds` for it to do so;
- * call `number` fails with that. */
+/* Waits at most `seconds` for another rank's report of its failure. True when
+ * one came: call `number` has failed with it. */
 bool gpt_comm_other_failed(struct gpt_comm *c, const char *what, int64_t number,
                            double seconds);
-/* How long the reason of a lost peer may take. */
+/* Seconds that the report of a lost peer may take to come. */
 extern const double gpt_comm_reason;
 
-/* A thread that watches call `number`, begun now, until what is NULL. */
+/* A thread that watches call `number`, which begins now, until gpt_comm_watch()
+ * is called with what NULL. */
 int gpt_comm_watch_start(struct gpt_comm *c, struct gpt_err *err);
 void gpt_comm_watch_stop(struct gpt_comm *c);
 void gpt_comm_watch(struct gpt_comm *c, const char *what, int64_t number);

@@ -1,27 +1,49 @@
-/* Failures of a communicator, and the thread beside it that watches a call that
- * takes long: it tells the store that this rank has arrived, looks for failures
- * of others, and gives up after the timeout, naming who has not arrived. Start
- * at watch(). */
+/* Failures of a communicator, and the thread that watches its calls.
+ *
+ * Every rank watches its own calls; no rank watches another. A call that is
+ * over within a second costs nothing but a flag under a lock. Of a longer one
+ * the watcher posts to the store that this rank has arrived in it, and then
+ * reads two things four times a second: whether a rank has posted a failure,
+ * and, after the timeout, which members have not posted their arrival.
+ *
+ * After a rank dies: a report of it gets into the store, by the rank itself, by
+ * its launcher, or by the store's server, whose connection to it has closed.
+ * Every rank that waits, for whatever and in whatever group, sees the report
+ * within a quarter of a second, fails its communicator with it and aborts the
+ * call. So all ranks end with one reason, also those that share no group with
+ * the dead rank and would wait for others that wait for it.
+ *
+ * Aborting from this thread is safe: what an abort touches has a lock of its
+ * own (gloo.cc, the device's library), a communicator is marked as failed
+ * before it is aborted, and calls look at the mark before they begin. While the
+ * watcher works on a call (`watching`), gpt_comm_watch(c, NULL, 0) does not
+ * return, so the call cannot end and its memory be reused under the watcher.
+ *
+ * Start at watch(). */
 #include "parallel/comm_internal.h"
 
 #include "base/memory.h"
 #include "base/progress.h"
 
+#include <assert.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-enum { LOOK_MS = 250 };
-static const double late = 1; /* a call that takes longer is reported */
+enum { TICK_MS = 250 };
+static const double late = 1; /* seconds after which an arrival is posted */
 const double gpt_comm_reason = 1.5;
 
 /* ---- failures ---- */
 
+/* The first failure stays: what fails later is mostly its consequence. The
+ * store is written without the lock, since it may be slow to answer and the
+ * thread that makes calls takes the lock for each. */
 void gpt_comm_fail(struct gpt_comm *c, bool post, const char *fmt, ...)
 {
-    struct gpt_err ignored = {0};
+    struct gpt_err ignored = {0}, failure;
     char text[700];
     va_list args;
 
@@ -33,10 +55,12 @@ void gpt_comm_fail(struct gpt_comm *c, bool post, const char *fmt, ...)
     c->failed = true;
     if (first)
         gpt_fail(&c->why, GPT_EFAIL, "%s", text);
+    failure = c->why;
     pthread_mutex_unlock(&c->lock);
-    if (first && post && c->store)
-        (void)gpt_store_post_failure(c->store, c->ranks[c->index], text,
-                                     &ignored);
+    if (!first || !post || !c->store)
+        return;
+    gpt_fail_on_rank(&failure, c->ranks[c->index]);
+    (void)gpt_store_post_failure(c->store, &failure, &ignored);
 }
 
 bool gpt_comm_failed(struct gpt_comm *c)
@@ -61,22 +85,22 @@ int gpt_comm_check(struct gpt_comm *c, struct gpt_err *err)
     return status;
 }
 
-/* Has a rank failed: another one, or this one in another group? */
-static bool somebody_failed(struct gpt_comm *c, const char *what,
-                            int64_t number)
+/* Fails the communicator when a rank has failed: another one, or this one in
+ * another group. True when it did. */
+static bool take_over_failure(struct gpt_comm *c, const char *what,
+                              int64_t number)
 {
-    const int64_t self = c->ranks[c->index];
-    int64_t rank = -2;
-    char text[512];
+    struct gpt_err failure = {.rank = -1};
 
-    if (gpt_store_failed(c->store, &rank, text, sizeof(text))) {
+    if (gpt_store_failed(c->store, &failure)) {
         gpt_comm_fail(c, false, "%s %lld of group '%s': rank %lld: %s", what,
-                      (long long)number, c->name, (long long)rank, text);
+                      (long long)number, c->name, (long long)failure.rank,
+                      failure.text);
         return true;
     }
-    if (rank != self)
+    if (failure.rank != c->ranks[c->index])
         return false;
-    gpt_comm_fail(c, false, "%s", text);
+    gpt_comm_fail(c, false, "%s", failure.text);
     return true;
 }
 
@@ -86,7 +110,7 @@ bool gpt_comm_other_failed(struct gpt_comm *c, const char *what, int64_t number,
     const double end = gpt_now() + seconds;
     const struct timespec tick = {0, 50 * 1000 * 1000};
 
-    while (!somebody_failed(c, what, number)) {
+    while (!take_over_failure(c, what, number)) {
         if (gpt_now() >= end)
             return false;
         nanosleep(&tick, NULL);
@@ -94,7 +118,7 @@ bool gpt_comm_other_failed(struct gpt_comm *c, const char *what, int64_t number,
     return true;
 }
 
-/* ---- who has arrived ---- */
+/* ---- arrivals ---- */
 
 static void arrival_key(const struct gpt_comm *c, int64_t member, char *key,
                         size_t cap)
@@ -102,8 +126,9 @@ static void arrival_key(const struct gpt_comm *c, int64_t member, char *key,
     snprintf(key, cap, "comm/%s/%lld", c->name, (long long)c->ranks[member]);
 }
 
-/* In how many calls, of any group, a rank has waited for long, and still does:
- * who waits is not who is waited for. */
+/* Counts the calls, of any group, in which this rank waits for long. A rank that
+ * waits itself is not the one that holds up the others: of a chain of ranks
+ * that wait for each other the message must name the end. */
 static void count_wait(struct gpt_comm *c, int64_t change)
 {
     struct gpt_err ignored = {0};
@@ -114,8 +139,8 @@ static void count_wait(struct gpt_comm *c, int64_t change)
     (void)!gpt_store_add(c->store, key, change, &now, &ignored);
 }
 
-/* A number in the store; 0 when it is not there. */
-static int64_t stored(struct gpt_comm *c, const char *key)
+/* The number at a key of the store; 0 when it has none. */
+static int64_t read_number(struct gpt_comm *c, const char *key)
 {
     struct gpt_err ignored = {0};
     void *value;
@@ -128,14 +153,16 @@ static int64_t stored(struct gpt_comm *c, const char *key)
     return number;
 }
 
-static bool waits(struct gpt_comm *c, int64_t member)
+static bool waits_anywhere(struct gpt_comm *c, int64_t member)
 {
     char key[64];
 
     snprintf(key, sizeof(key), "waits/%lld", (long long)c->ranks[member]);
-    return stored(c, key) > 0;
+    return read_number(c, key) > 0;
 }
 
+/* Arrivals are numbers of calls, not flags: a key is written again by the next
+ * call that takes long, and the store does not grow. */
 static void post_arrival(struct gpt_comm *c, int64_t number)
 {
     struct gpt_err ignored = {0};
@@ -152,11 +179,12 @@ static bool has_arrived(struct gpt_comm *c, int64_t member, int64_t number)
     char key[128];
 
     arrival_key(c, member, key, sizeof(key));
-    return stored(c, key) >= number;
+    return read_number(c, key) >= number;
 }
 
-/* World ranks that do not wait in this call; with `open`, only those that it
- * waits for; with `idle`, only those that wait in no other call either. */
+/* Writes the world ranks of members that have not arrived in this call. open:
+ * only those that the call still waits for. idle: only those that do not wait
+ * in another call either. Returns the length. */
 static size_t name_absent(struct gpt_comm *c, int64_t number, bool open,
                           bool idle, char *names, size_t cap)
 {
@@ -165,7 +193,7 @@ static size_t name_absent(struct gpt_comm *c, int64_t number, bool open,
     names[0] = '\0';
     for (int64_t m = 0; m < c->size && at + 32 < cap; m++)
         if (m != c->index && (!open || c->carrier->waits_for(c, m)) &&
-            !has_arrived(c, m, number) && !(idle && waits(c, m)))
+            !has_arrived(c, m, number) && !(idle && waits_anywhere(c, m)))
             at += (size_t)snprintf(names + at, cap - at, "%s%lld",
                                    at ? ", " : "", (long long)c->ranks[m]);
     return at;
@@ -173,15 +201,17 @@ static size_t name_absent(struct gpt_comm *c, int64_t number, bool open,
 
 /* ---- the watching thread ---- */
 
-struct view { /* of the call that is waited in */
+/* The call that is waited in, as the lock showed it. */
+struct view {
     const char *what;
     int64_t number;
     double since, timeout;
 };
 
-/* When all that this call waits for wait themselves, they will say for whom:
- * false, for a while (`over`: of the timeout). */
-static bool give_up(struct gpt_comm *c, const struct view *v, double over)
+/* Fails the call after its timeout. When all that it waits for wait themselves,
+ * the ranks at the end of that chain know the culprit and will post it: this
+ * rank leaves them a moment. over: seconds since the timeout. */
+static bool fail_if_late(struct gpt_comm *c, const struct view *v, double over)
 {
     char names[400];
 
@@ -199,22 +229,23 @@ static bool give_up(struct gpt_comm *c, const struct view *v, double over)
     return true;
 }
 
-static void look(struct gpt_comm *c, const struct view *v)
+static void check_call(struct gpt_comm *c, const struct view *v)
 {
     const double over = gpt_now() - v->since - v->timeout;
 
-    if (somebody_failed(c, v->what, v->number) ||
-        (over >= 0 && give_up(c, v, over)))
+    if (take_over_failure(c, v->what, v->number) ||
+        (over >= 0 && fail_if_late(c, v, over)))
         c->carrier->abort(c);
 }
 
-/* Waits for a while, or until somebody wakes it; with the lock. */
-static void doze(struct gpt_comm *c)
+/* Waits for a tick, or until the end of the thread is asked for. The lock is
+ * held, and free meanwhile. */
+static void wait_for_tick(struct gpt_comm *c)
 {
     struct timespec at;
 
     clock_gettime(CLOCK_MONOTONIC, &at);
-    at.tv_nsec += LOOK_MS * 1000000L;
+    at.tv_nsec += TICK_MS * 1000000L;
     at.tv_sec += at.tv_nsec / 1000000000L;
     at.tv_nsec %= 1000000000L;
     pthread_cond_timedwait(&c->wake, &c->lock, &at);
@@ -226,7 +257,7 @@ static void *watch(void *arg)
 
     pthread_mutex_lock(&c->lock);
     for (;;) {
-        doze(c);
+        wait_for_tick(c);
         if (c->closing)
             break;
         if (c->carrier->poll) {
@@ -240,11 +271,11 @@ static void *watch(void *arg)
             continue;
         bool post = !c->posted;
         c->posted = true;
-        c->watching = true; /* the call does not return meanwhile */
+        c->watching = true; /* holds the call, see gpt_comm_watch() */
         pthread_mutex_unlock(&c->lock);
         if (post)
             post_arrival(c, v.number);
-        look(c, &v);
+        check_call(c, &v);
         pthread_mutex_lock(&c->lock);
         c->watching = false;
         pthread_cond_broadcast(&c->wake);
@@ -253,6 +284,8 @@ static void *watch(void *arg)
     return NULL;
 }
 
+/* Begins the watch of a call, or (what NULL) ends it. The wait for `watching`
+ * keeps the order "arrived, then no longer waiting" in the store, too. */
 void gpt_comm_watch(struct gpt_comm *c, const char *what, int64_t number)
 {
     pthread_mutex_lock(&c->lock);
@@ -264,6 +297,7 @@ void gpt_comm_watch(struct gpt_comm *c, const char *what, int64_t number)
     c->number = number;
     c->since = gpt_now();
     c->posted = false;
+    assert(!what || number > 0);
     pthread_mutex_unlock(&c->lock);
     if (over)
         count_wait(c, -1);

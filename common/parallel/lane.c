@@ -1,21 +1,37 @@
-/* Lanes; see lane.h. Start at run(): what becomes of a job, in a thread of the
- * lane or in the caller's. */
+/* Lanes; see lane.h.
+ *
+ * A job's way: gpt_lane_begin() writes it into a ring and records `ready` on the
+ * caller's queue. run_job() lets the lane's queue wait for `ready`, makes the
+ * call and records `over`; gpt_lane_join() lets the caller's queue wait for
+ * `over`. So the two queues wait for each other by events and the data needs no
+ * lock.
+ *
+ * With Gloo a call blocks its thread, so run_job() runs in a thread of the
+ * lane; counters under the lock say how far it is. With NCCL a call is only put
+ * on a queue, and run_job() runs in the caller's thread at once.
+ *
+ * Jobs run in the order of their numbers in both cases. That order is part of
+ * the contract: the other members of the group make the same calls in the same
+ * order, and nothing else would pair them.
+ *
+ * Start at run_job(). */
 #include "parallel/lane.h"
 
 #include "base/memory.h"
 #include "base/progress.h"
 
+#include <assert.h>
 #include <omp.h>
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
 
-/* A job's place in the ring. */
+/* A job's place in the ring. It is used again n_ring jobs later. */
 struct place {
     struct gpt_collective call;
     float *add_to;
-    struct gpt_event *ready; /* its queue has come to it */
-    struct gpt_event *over;  /* and the lane is past it */
+    struct gpt_event *ready; /* the caller's queue: its input is written */
+    struct gpt_event *over;  /* the lane's queue: its result is there */
 };
 
 struct gpt_lane {
@@ -39,10 +55,11 @@ struct gpt_lane {
 
 static struct place *place_of(struct gpt_lane *l, int64_t job)
 {
+    assert(job > 0);
     return &l->ring[(job - 1) % l->n_ring];
 }
 
-static void run(struct gpt_lane *l, int64_t job)
+static void run_job(struct gpt_lane *l, int64_t job)
 {
     struct place *p = place_of(l, job);
 
@@ -53,8 +70,9 @@ static void run(struct gpt_lane *l, int64_t job)
     l->be->event_record(l->q, p->over);
 }
 
-/* Beside this thread the others compute: sums of its own get one core. */
-static void *run_all(void *arg)
+/* The lane's thread. The program's threads compute meanwhile, on all cores but
+ * what this thread takes, so its additions stay on one. */
+static void *work(void *arg)
 {
     struct gpt_lane *l = arg;
 
@@ -67,17 +85,18 @@ static void *run_all(void *arg)
             break;
         pthread_mutex_unlock(&l->lock);
         const double begun = gpt_now();
-        run(l, l->done + 1);
+        run_job(l, l->done + 1);
         pthread_mutex_lock(&l->lock);
         l->times.total += gpt_now() - begun;
         l->done++;
+        assert(l->done <= l->pushed);
         pthread_cond_broadcast(&l->changed);
     }
     pthread_mutex_unlock(&l->lock);
     return NULL;
 }
 
-static void push(struct gpt_lane *l, int64_t job)
+static void hand_over(struct gpt_lane *l, int64_t job)
 {
     pthread_mutex_lock(&l->lock);
     l->pushed = job;
@@ -85,7 +104,8 @@ static void push(struct gpt_lane *l, int64_t job)
     pthread_mutex_unlock(&l->lock);
 }
 
-/* Until the thread has done so many; without one they are on the queue. */
+/* Waits until the thread has made all jobs up to this one. Without a thread they
+ * are on the lane's queue already. */
 static void wait_for(struct gpt_lane *l, int64_t job)
 {
     if (!l->threaded)
@@ -104,24 +124,26 @@ int64_t gpt_lane_begin(struct gpt_lane *l, struct gpt_queue *q,
     const int64_t number = l->begun + 1;
     struct place *p = place_of(l, number);
 
-    if (number > l->n_ring)
+    if (number > l->n_ring) /* this place's last job must be over */
         wait_for(l, number - l->n_ring);
     p->call = *call;
     p->add_to = add_to;
     l->be->event_record(q, p->ready);
-    l->begun = number;
+    l->begun = number; /* the place is whole before the thread may see it */
     if (l->threaded)
-        push(l, number);
+        hand_over(l, number);
     else
-        run(l, number);
+        run_job(l, number);
     return number;
 }
 
 void gpt_lane_join(struct gpt_lane *l, struct gpt_queue *q, int64_t job)
 {
+    assert(job <= l->begun);
     if (job <= l->joined)
         return;
     l->joined = job;
+    /* the event says nothing before it is recorded, which the thread does */
     wait_for(l, job);
     l->be->event_wait(q, place_of(l, job)->over);
 }
@@ -138,14 +160,14 @@ struct gpt_lane_times gpt_lane_times(const struct gpt_lane *l)
 
 /* ---- open and close ---- */
 
-/* Signals are left to the program. */
+/* Signals go to the threads of the program. */
 static int start_thread(struct gpt_lane *l, struct gpt_err *err)
 {
     sigset_t all, old;
 
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
-    int status = pthread_create(&l->thread, NULL, run_all, l);
+    int status = pthread_create(&l->thread, NULL, work, l);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     l->threaded = status == 0;
     if (l->threaded)

@@ -1,5 +1,6 @@
-/* One row a launcher: the variables that say who this process is. Then, the
- * same for all, where the store is. Start at gpt_launch_env_detect(). */
+/* One row a launcher: the variables in which it gives a process its rank. Where
+ * the store is follows by one rule for all launchers. Start at
+ * gpt_launch_env_detect(). */
 #include "parallel/launch_env.h"
 
 #include "base/io.h"
@@ -60,7 +61,7 @@ static int number_or(const char *launcher, const char *name, int64_t def,
     return number_of(launcher, name, min, max, out, err);
 }
 
-/* ---- who ---- */
+/* ---- ranks ---- */
 
 struct launcher {
     const char *name;
@@ -69,6 +70,10 @@ struct launcher {
     const char *job, *restart; /* make the run's name */
 };
 
+/* The first row whose sign is set wins. Launchers nest (torchrun under srun, mpirun
+ * in a Slurm allocation) and the inner one's variables describe this process, so
+ * rows go from the innermost outwards: what a user sets by hand or torchrun
+ * sets, then MPI launchers, then Slurm. */
 static const struct launcher launchers[] = {
     {"torchrun", "TORCHELASTIC_RUN_ID", "RANK", "WORLD_SIZE", "LOCAL_RANK",
      "LOCAL_WORLD_SIZE", "GROUP_RANK", "TORCHELASTIC_RUN_ID",
@@ -80,7 +85,8 @@ static const struct launcher launchers[] = {
     {"openmpi", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK",
      "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
      "OMPI_COMM_WORLD_LOCAL_SIZE", NULL, "PMIX_NAMESPACE", NULL},
-    /* srun sets PMI_RANK, too; Slurm's own variables say more then */
+    /* srun sets PMI_RANK, too: only a row with a sign of Hydra's own may come
+     * before Slurm's, whose variables tell more */
     {"pmi", "MPI_LOCALRANKID", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID",
      "MPI_LOCALNRANKS", NULL, NULL, NULL},
     {"slurm", "SLURM_PROCID", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID",
@@ -114,7 +120,7 @@ static int read_ranks(struct gpt_launch_env *l, const struct launcher *w,
     return number_or(w->name, w->node, 0, 0, INT32_MAX, &l->node, err);
 }
 
-/* ---- where ---- */
+/* ---- the store ---- */
 
 bool gpt_first_host(const char *list, char *host, size_t cap)
 {
@@ -181,7 +187,9 @@ static int find_host(struct gpt_launch_env *l, struct gpt_err *err)
                          "rank 0");
 }
 
-/* Jobs on one machine get ports of their own where the launcher names jobs. */
+/* Two jobs on one machine must not meet in one store. Where the launcher numbers
+ * jobs the port follows from the number, below the range that the kernel gives
+ * to outgoing connections. */
 static int64_t port_of_job(const char *launcher, const char *job)
 {
     int64_t id = 0;
@@ -192,6 +200,8 @@ static int64_t port_of_job(const char *launcher, const char *job)
     return DEFAULT_PORT;
 }
 
+/* The name is the prefix of all keys in the store: a job that is restarted under a
+ * launcher whose store lives on must not read what its former self wrote. */
 static int name_run(struct gpt_launch_env *l, const struct launcher *w,
                     struct gpt_err *err)
 {
@@ -247,8 +257,8 @@ int gpt_launch_env_detect(struct gpt_launch_env *l, struct gpt_err *err)
 
 /* ---- the end ---- */
 
-/* A file that the agent reads: torch/distributed/elastic/multiprocessing/
- * errors, ProcessFailure. */
+/* Writes the file that torchrun's agent reads when a process fails; its format is
+ * that of ProcessFailure in torch/distributed/elastic/multiprocessing/errors. */
 void gpt_launch_env_report(const char *reason)
 {
     const char *path = text_of("TORCHELASTIC_ERROR_FILE");

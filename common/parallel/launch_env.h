@@ -14,7 +14,7 @@ struct gpt_launch_env {
     int64_t node;
     char host[256]; /* of the store, with its port */
     int64_t port;
-    bool agent_store; /* somebody else already listens there */
+    bool agent_store; /* the launcher serves the store there */
     char run_id[128]; /* of this job and restart: prefix of all keys */
 };
 
@@ -24,8 +24,8 @@ struct gpt_launch_env {
 int gpt_launch_env_detect(struct gpt_launch_env *l,
                           struct gpt_err *err) GPT_MUST_USE;
 
-/* Tells torchrun why this process fails; it shows the reason of the one that
- * ended first. Other launchers are told nothing. */
+/* Reports to torchrun why this process fails; torchrun shows the reason of the
+ * process that ended first. Does nothing under other launchers. */
 void gpt_launch_env_report(const char *reason);
 
 /* The first host of a list as Slurm writes it, "gpu[007-009,12],login" is

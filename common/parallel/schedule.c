@@ -1,12 +1,20 @@
 /* Building the list of one stage. A stage computes a fixed order of forwards
  * and backwards; what has to be received before and sent after each follows
  * from it. Between two steps of computing there is one group of transfers: the
- * results of the first go out while the inputs of the second come in, which
- * keeps neighbours from waiting for each other. Start at build(). */
+ * results of the first go out while the inputs of the second come in. A
+ * transfer may block until its other end is posted, so a stage that first sent
+ * and then received could wait for a neighbour that does the same; posted as
+ * one group they cannot.
+ *
+ * Backwards run in the order of microbatches on every stage and in every
+ * schedule. Gradients are added up in that order, so their bits do not depend
+ * on the schedule. Start at build(). */
 #include "parallel/schedule.h"
 
 #include "base/memory.h"
 #include "base/num.h"
+
+#include <assert.h>
 
 struct builder {
     struct gpt_pipeline_plan *plan;
@@ -28,7 +36,6 @@ const char *gpt_action_name(enum gpt_action_kind kind)
         [GPT_ACT_RECV_FORWARD] = "recv-forward",
         [GPT_ACT_SEND_BACKWARD] = "send-backward",
         [GPT_ACT_RECV_BACKWARD] = "recv-backward",
-        [GPT_ACT_REDUCE_GRADS] = "reduce-grads",
     };
 
     return names[kind];
@@ -41,8 +48,9 @@ struct unit { /* one forward or backward */
 };
 
 /* The k-th forward (backward) of a stage. Interleaved: `stages` microbatches
- * through chunk 0, the same through chunk 1, and so on; backwards begin with
- * the last chunk. */
+ * go through chunk 0, the same ones through chunk 1, and so on; backwards begin
+ * with the last chunk. With groups of just `stages` the first microbatch comes
+ * back from the last stage when the first stage has finished the group. */
 static struct unit unit_at(const struct builder *b, int64_t k, bool forward)
 {
     int64_t group = b->chunks > 1 ? b->stages : b->microbatches;
@@ -55,7 +63,7 @@ static struct unit unit_at(const struct builder *b, int64_t k, bool forward)
 }
 
 /* Forwards before the first backward: enough for the stages after this one to
- * have work, and not more. */
+ * have work, and not more, since each keeps its activations. */
 static int64_t warmup_of(const struct builder *b)
 {
     int64_t later = b->stages - 1 - b->stage;
@@ -67,7 +75,12 @@ static int64_t warmup_of(const struct builder *b)
     return gpt_min_i64(later, b->total);
 }
 
-/* ---- slots ---- */
+/* ---- slots ----
+ *
+ * A slot holds a microbatch from the receipt of its input (or its forward, on
+ * the first stage) to its backward. The lowest free one is taken, so the
+ * highest number ever used is the number of slots that a chunk needs: memory
+ * follows from the list. */
 
 static int32_t slot_take(struct builder *b, struct unit u)
 {
@@ -76,6 +89,7 @@ static int32_t slot_take(struct builder *b, struct unit u)
 
     while (used[s])
         s++;
+    assert(s < b->microbatches);
     used[s] = 1;
     b->slot_of[u.chunk * b->microbatches + u.microbatch] = s;
     if (b->plan->slots[u.chunk] < s + 1)
@@ -112,8 +126,8 @@ static struct gpt_action *emit(struct builder *b, enum gpt_action_kind kind,
     return a;
 }
 
-/* The stage before (step -1) or after (+1) in the way through all chunks, or
- * -1 at its ends. */
+/* The stage before (step -1) or after (+1) this one on a microbatch's way through
+ * all chunks of all stages, or -1 at the ends of that way. */
 static int32_t neighbour(const struct builder *b, struct unit u, int step)
 {
     int64_t at = u.chunk * b->stages + b->stage + step;
@@ -162,8 +176,8 @@ struct step {
     int64_t f, g;
 };
 
-/* 1F1B exchanges between a forward and a backward. Interleaved, the pair is
- * one step, as nobody needs the forward's result earlier. */
+/* 1F1B exchanges between a forward and a backward. Interleaved, the pair is one
+ * step: the next stage needs the forward's result only a pair later. */
 static struct step step_at(const struct builder *b, int64_t s)
 {
     const int64_t pairs = b->total - b->warmup;
@@ -189,7 +203,7 @@ static int64_t steps_of(const struct builder *b)
     return b->chunks > 1 ? b->total + b->warmup : 2 * b->total;
 }
 
-/* The results of one step go out, what the next one needs comes in. */
+/* One group of transfers: the results of one step and the inputs of the next. */
 static void exchange(struct builder *b, struct step done, struct step next)
 {
     b->group++;
@@ -201,11 +215,6 @@ static void exchange(struct builder *b, struct step done, struct step next)
         transfer(b, GPT_ACT_SEND_BACKWARD, unit_at(b, done.g, false), -1);
     if (next.g >= 0)
         transfer(b, GPT_ACT_RECV_BACKWARD, unit_at(b, next.g, false), +1);
-    if (done.g < 0)
-        return;
-    struct unit u = unit_at(b, done.g, false);
-    if (u.microbatch == b->microbatches - 1)
-        emit(b, GPT_ACT_REDUCE_GRADS, (struct unit){-1, u.chunk}, -1);
 }
 
 static void build(struct builder *b)
@@ -267,8 +276,8 @@ static int build_plan(struct gpt_pipeline_plan *p, bool forward_only,
     GPT_TRY(check(stages, chunks, microbatches, stage, err));
     b.total = microbatches * chunks;
     b.warmup = warmup_of(&b);
-    /* a forward and a backward with two transfers each, and the reductions */
-    size_t most = (size_t)(6 * b.total + chunks);
+    /* a forward and a backward with two transfers each */
+    size_t most = (size_t)(6 * b.total);
     GPT_TRY_GOTO(status,
                  gpt_new(&p->actions, most, sizeof(*p->actions),
                          "a pipeline schedule", err),
@@ -282,6 +291,8 @@ static int build_plan(struct gpt_pipeline_plan *p, bool forward_only,
                          "slots of a pipeline schedule", err),
                  out);
     build(&b);
+    assert(p->n <= 6 * b.total);
+    assert(forward_only || b.in_use == 0);
 out:
     gpt_free(b.slot_of);
     gpt_free(b.used);

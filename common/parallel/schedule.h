@@ -24,22 +24,22 @@ enum gpt_action_kind {
     GPT_ACT_RECV_FORWARD,  /* into slot's input */
     GPT_ACT_SEND_BACKWARD, /* gradient made, to the stage before */
     GPT_ACT_RECV_BACKWARD, /* gradient received */
-    GPT_ACT_REDUCE_GRADS,  /* the chunk's gradients are complete */
     GPT_N_ACTIONS
 };
 const char *gpt_action_name(enum gpt_action_kind kind); /* "send-forward" */
 
-/* Actions with the same group > 0 that stand next to each other are posted
+/* Neighbouring actions of the same group > 0 are posted
  * together (a send and a receive that may not wait for one another): at most
  * one of each kind. */
 struct gpt_action {
     enum gpt_action_kind kind;
-    int32_t microbatch, chunk; /* chunk: of this stage; -1 microbatch: all */
+    int32_t microbatch, chunk; /* chunk: of this stage */
     int32_t slot;              /* activation slot that holds the microbatch */
     int32_t peer;              /* stage, for sends and receives; else -1 */
     int32_t group;
-    bool last; /* a chunk's last backward: its gradients may be reduced as
-                * they appear */
+    bool last; /* a chunk's last backward of the step: each gradient is
+                * complete as soon as this action has written it, and may be
+                * summed over ranks while the others are computed */
 };
 
 enum { GPT_MAX_STAGES = 4096, GPT_GROUP_ACTIONS = 4 };
@@ -70,25 +70,26 @@ bool gpt_action_sends(enum gpt_action_kind kind);
 int64_t gpt_pipeline_plan_group(const struct gpt_action *actions, int64_t n);
 
 /* Plays the plans of all stages against each other, every send waiting for its
- * receive: every receive meets its send in order, nothing is used before it is
- * there or overwritten before it is used, every microbatch runs forward (and,
- * unless the plans are forward only, backward) once, nobody waits for ever.
- * GPT_EFAIL says what went wrong where. */
+ * receive. Checks that every receive meets its send in order, nothing is used
+ * before it is there or overwritten before it is used, every microbatch runs
+ * forward (and, unless the plans are forward only, backward) once, and no stage
+ * waits for ever. GPT_EFAIL names stage, action and reason. */
 int gpt_pipeline_plan_check(const struct gpt_pipeline_plan *plans,
                             int64_t stages, int64_t chunks,
                             int64_t microbatches,
                             struct gpt_err *err) GPT_MUST_USE;
 
-/* Seconds that things take: one chunk's forward and backward; a transfer; and
- * gathering the weights of a chunk, which goes on from the step's begin, layer
- * by layer, while its first forward waits for each of its `layers`. */
+/* Seconds that each thing takes: one chunk's forward and backward; a transfer;
+ * and gathering the weights of a chunk. Weights are gathered layer by layer from
+ * the beginning of the step, and a chunk's first forward waits for each of its
+ * `layers`. */
 struct gpt_pipeline_plan_costs {
     double forward, backward, transfer;
     double weights; /* 0: they are there */
     int64_t layers;
 };
 
-/* What comes of it. */
+/* Results of a simulation, seconds. */
 struct gpt_pipeline_plan_result {
     double total;   /* length of the step */
     double bubble;  /* idle time of the busiest stage by its computing time */

@@ -1,5 +1,7 @@
-/* The checker: what every buffer of every stage holds, action by action, as
- * schedule.h describes the executor. Start at gpt_pipeline_plan_check(). */
+/* The checker: keeps for every buffer of every stage what it holds, action by
+ * action, as schedule.h describes the executor. The plans are played under the
+ * strictest rule that a transport may have (schedule_play.h); a plan that passes
+ * cannot deadlock under a laxer one. Start at gpt_pipeline_plan_check(). */
 #include "parallel/schedule_play.h"
 
 #include "base/memory.h"
@@ -21,7 +23,6 @@ struct holder {
     int32_t gradient;   /* received */
     int32_t made;       /* by the last backward, to be sent */
     int32_t backwards[GPT_MAX_CHUNKS];
-    bool reduced[GPT_MAX_CHUNKS];
 };
 
 struct checker {
@@ -42,7 +43,8 @@ static int wrong(struct checker *c, int64_t s, int64_t i, const char *why)
                     (int)a->microbatch, (int)a->chunk, (int)a->slot, why);
 }
 
-/* Numbers of an action within their ranges, so that they can be indices. */
+/* Checks that the numbers of an action are within their ranges: everything after
+ * this uses them as indices. */
 static int check_fields(struct checker *c, int64_t s, int64_t i)
 {
     const struct gpt_action *a = &c->plans[s].actions[i];
@@ -57,8 +59,6 @@ static int check_fields(struct checker *c, int64_t s, int64_t i)
         return wrong(c, s, i, "no such chunk");
     if (moves && (a->peer < 0 || a->peer >= c->stages))
         return wrong(c, s, i, "its peer is no stage");
-    if (a->kind == GPT_ACT_REDUCE_GRADS)
-        return GPT_OK;
     if (a->microbatch < 0 || a->microbatch >= c->microbatches)
         return wrong(c, s, i, "no such microbatch");
     if (a->slot < 0 || a->slot >= c->plans[s].slots[a->chunk] ||
@@ -67,12 +67,14 @@ static int check_fields(struct checker *c, int64_t s, int64_t i)
     return GPT_OK;
 }
 
-/* Place in the way of a microbatch through all chunks of all stages. */
+/* The place of a chunk on a microbatch's way: chunk 0 of all stages in turn, then
+ * chunk 1 of all stages, and so on. */
 static int64_t place(const struct checker *c, int64_t s, int32_t chunk)
 {
     return chunk * c->stages + s;
 }
 
+/* The end of the way: the output is the loss, and nothing is sent. */
 static bool is_end(const struct checker *c, int64_t s, int32_t chunk)
 {
     return place(c, s, chunk) == c->stages * c->chunks - 1;
@@ -125,6 +127,7 @@ static int check_backward(struct checker *c, int64_t s, int64_t i)
 
     if (slot->state != SLOT_KEPT || slot->microbatch != a->microbatch)
         return wrong(c, s, i, "its activations are not there");
+    /* the sum of gradients is a sum of floats: its order is part of a result */
     if (a->microbatch != h->backwards[a->chunk])
         return wrong(c, s, i, "gradients would be summed in another order");
     if (!is_end(c, s, a->chunk)) {
@@ -141,19 +144,6 @@ static int check_backward(struct checker *c, int64_t s, int64_t i)
     if (a->last != (h->backwards[a->chunk] == c->microbatches))
         return wrong(c, s, i, "it is wrongly marked as last or not");
     *slot = (struct slot){SLOT_FREE, NOTHING};
-    return GPT_OK;
-}
-
-static int check_reduce(struct checker *c, int64_t s, int64_t i)
-{
-    const int32_t chunk = c->plans[s].actions[i].chunk;
-    struct holder *h = &c->holders[s];
-
-    if (h->backwards[chunk] != c->microbatches)
-        return wrong(c, s, i, "a backward is still to come");
-    if (h->reduced[chunk])
-        return wrong(c, s, i, "it ran before");
-    h->reduced[chunk] = true;
     return GPT_OK;
 }
 
@@ -190,7 +180,7 @@ static int check_receive(struct checker *c, int64_t s, int64_t i)
     return GPT_OK;
 }
 
-/* Do both ends mean the same, and are they neighbours on the way? */
+/* Checks that both ends mean the same microbatch, and are neighbours on its way. */
 static int check_transfer(struct checker *c, const struct gpt_play_event *e)
 {
     const struct gpt_action *a = &c->plans[e->stage].actions[e->action];
@@ -217,14 +207,9 @@ static int check_event(struct checker *c, const struct gpt_play_event *e)
 {
     if (e->to >= 0)
         return check_transfer(c, e);
-    switch (c->plans[e->stage].actions[e->action].kind) {
-    case GPT_ACT_FORWARD:
+    if (c->plans[e->stage].actions[e->action].kind == GPT_ACT_FORWARD)
         return check_forward(c, e->stage, e->action);
-    case GPT_ACT_BACKWARD:
-        return check_backward(c, e->stage, e->action);
-    default:
-        return check_reduce(c, e->stage, e->action);
-    }
+    return check_backward(c, e->stage, e->action);
 }
 
 /* ---- the whole ---- */
@@ -242,10 +227,10 @@ static int check_end(struct checker *c)
                                 (long long)(u % c->microbatches),
                                 (long long)(u / c->microbatches));
         for (int64_t v = 0; v < c->chunks; v++)
-            if (!c->plans[s].forward_only && !h->reduced[v])
+            if (!c->plans[s].forward_only &&
+                h->backwards[v] != c->microbatches)
                 return gpt_fail(c->err, GPT_EFAIL,
-                                "stage %lld, chunk %lld: %d of %lld backwards, "
-                                "and no reduction after them",
+                                "stage %lld, chunk %lld: %d of %lld backwards",
                                 (long long)s, (long long)v,
                                 (int)h->backwards[v],
                                 (long long)c->microbatches);

@@ -1,7 +1,9 @@
-/* A stage goes on until it posts a group of transfers that is not complete.
- * Whoever posts later looks for the matches of both, and wakes the other when
- * its group is done; so each transfer is looked at a constant number of times.
- */
+/* Playing the plans of all stages. A stage runs until it posts a group of
+ * transfers that is not complete. The stage that posts the later end of a
+ * transfer finds the match, and wakes the other one when that one's group is
+ * done. So a stage is looked at only when something has changed for it, and the
+ * time is that of the actions, not of actions times stages: plans of thousands
+ * of stages are checked in a test. Start at gpt_play_next(). */
 #include "parallel/schedule_play.h"
 
 #include "base/memory.h"
@@ -21,6 +23,7 @@ static bool is_transfer(const struct gpt_action *a)
     return gpt_action_sends(a->kind) || gpt_action_receives(a->kind);
 }
 
+/* Puts a stage on the list of those that may have something to do. */
 static void wake(struct gpt_play *y, int64_t stage)
 {
     if (y->is_ready[stage])
@@ -96,6 +99,7 @@ static int64_t first_open(const struct gpt_play *y, int64_t s, int64_t peer,
     return -1;
 }
 
+/* Ends the posted group of a stage when all of its transfers are done. */
 static void leave_if_done(struct gpt_play *y, int64_t s)
 {
     for (int64_t i = y->at[s]; i < y->end[s]; i++)
@@ -106,7 +110,8 @@ static void leave_if_done(struct gpt_play *y, int64_t s)
     wake(y, s);
 }
 
-/* One match for the posted group of stage s. */
+/* Finds one match for the posted group of stage s. Between two stages messages
+ * arrive in order: only the first open transfer of a direction can match. */
 static bool match(struct gpt_play *y, int64_t s, struct gpt_play_event *e)
 {
     const struct gpt_action *a = y->plans[s].actions;

@@ -12,7 +12,7 @@ struct gpt_play {
     int64_t *at;   /* a stage: the next action, or where its group begins */
     int64_t *end;  /* a stage: end of the posted group, 0 when none is */
     uint8_t **met; /* a stage, an action: this transfer is done */
-    int64_t *ready, n_ready; /* stages that may go on */
+    int64_t *ready, n_ready; /* stages that may have something to do */
     bool *is_ready;
 };
 
@@ -26,8 +26,8 @@ int gpt_play_open(struct gpt_play *y, const struct gpt_pipeline_plan *plans,
                   int64_t stages, struct gpt_err *err) GPT_MUST_USE;
 void gpt_play_close(struct gpt_play *y);
 
-/* False when nothing can happen any more: all is done, or some wait for ever.
- * Peers must be stages. */
+/* False when nothing can happen any more: all is done, or some stages wait for
+ * ever. Peers must be numbers of stages. */
 bool gpt_play_next(struct gpt_play *y, struct gpt_play_event *e);
 
 /* A stage that did not reach its end, or -1. */

@@ -1,5 +1,6 @@
-/* Time: a stage computes one thing after the other; a transfer begins when both
- * ends have posted it, and a group is over with its last transfer. */
+/* The time that a schedule takes: a stage computes one thing after the other; a
+ * transfer begins when both ends have posted it, and a group is over with its
+ * last transfer. Start at play_with_clocks(). */
 #include "parallel/schedule_play.h"
 
 #include "base/memory.h"
@@ -30,9 +31,10 @@ static double seconds_of(const struct gpt_pipeline_plan_costs *costs,
                                          : 0;
 }
 
-/* Of an action that would begin now: a forward goes from layer to layer, and
- * their weights come as evenly, so that it is the first or the last layer that
- * is waited for. */
+/* Seconds that an action which could begin now waits for weights. A forward goes
+ * from layer to layer, and the layers' weights come one after the other, both
+ * at an even rate. So either the weights come faster, and only the first layer
+ * waits, or the computing is faster, and the last layer decides. */
 static double wait_for_weights(const struct gpt_pipeline_plan_costs *costs,
                                const struct gpt_action *a, double now)
 {
@@ -46,7 +48,7 @@ static double wait_for_weights(const struct gpt_pipeline_plan_costs *costs,
     return later(0, later(first, last) - now);
 }
 
-/* Returns when it begins. */
+/* Advances a stage's clock by an action; returns the time when it begins. */
 static double compute(struct clock *c,
                       const struct gpt_pipeline_plan_costs *costs,
                       const struct gpt_action *a)
@@ -60,10 +62,11 @@ static double compute(struct clock *c,
     return begin;
 }
 
-/* posted: when the group that a stage waits in was posted. */
-static void run(struct gpt_play *y, const struct gpt_pipeline_plan_costs *costs,
-                struct clock *clocks, double *posted,
-                struct gpt_interval **times)
+/* posted: by stage, the time when the group that it waits in was posted. */
+static void play_with_clocks(struct gpt_play *y,
+                             const struct gpt_pipeline_plan_costs *costs,
+                             struct clock *clocks, double *posted,
+                             struct gpt_interval **times)
 {
     const double transfer = costs->transfer;
     struct gpt_play_event e;
@@ -112,7 +115,7 @@ int gpt_pipeline_plan_simulate(const struct gpt_pipeline_plan *plans,
     GPT_TRY_GOTO(status,
                  gpt_new(&posted, (size_t)stages, sizeof(*posted), what, err),
                  out);
-    run(&y, costs, clocks, posted, times);
+    play_with_clocks(&y, costs, clocks, posted, times);
     if (gpt_play_stuck(&y) >= 0) {
         status = gpt_fail(err, GPT_EFAIL,
                           "the pipeline schedule stops at stage %lld, action "

@@ -1,12 +1,25 @@
-/* The client, and what is built on single requests: barriers and reports of
- * failure. One connection, one request at a time; waiting is polling, so that
- * no thread keeps the connection from the others. */
+/* The store's client, and what is built of single requests: barriers and reports
+ * of failure.
+ *
+ * There is one connection a process, used by all of its threads under a lock,
+ * one request at a time. So no request may wait at the server: waiting is
+ * polling, with pauses from 1 to 50 ms, and the lock is free in the pauses. The
+ * protocol has a WAIT, but a thread that waited in it would keep the watcher of
+ * a communicator from reporting a failure.
+ *
+ * A request that was sent in part, or a reply that was read in part, leaves the
+ * stream at an unknown place. Then the connection is lost for good and every
+ * later request fails with the same reason; there is no reconnecting, since the
+ * server has taken the end of the connection for the end of this rank.
+ *
+ * Start at gpt_store_open(), then gpt_store_failed(). */
 #include "parallel/store.h"
 
 #include "base/num.h"
 #include "base/progress.h"
 #include "parallel/store_wire.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -47,7 +60,9 @@ static void sleep_for(double seconds)
     nanosleep(&t, NULL);
 }
 
-/* Polling: from 1 ms up to 50 ms between two looks. */
+/* Between two polls: 1 ms at first, so that a barrier of ranks that arrive
+ * together is quick, and 50 ms at most, so that the server of a thousand ranks
+ * that wait is not kept busy. */
 static void pause_longer(double *pause)
 {
     sleep_for(*pause);
@@ -126,7 +141,8 @@ static int connect_store(struct gpt_store *s, const struct gpt_launch_env *l,
 
 /* ---- one request; the lock is held ---- */
 
-static int lose(struct gpt_store *s, const char *what, struct gpt_err *err)
+/* errno says why; 0 stands for the end of the stream. */
+static int lose_connection(struct gpt_store *s, const char *what, struct gpt_err *err)
 {
     const char *reason = strerror(errno);
 
@@ -145,8 +161,8 @@ static int no_memory(struct gpt_err *err)
     return gpt_fail(err, GPT_EFAIL, "out of memory for a request of the store");
 }
 
-/* In a world of one, the request goes through the same reading and executing
- * as a server's. */
+/* In a world of one the request goes through the same reading and executing as
+ * in a server, without sockets: there is one code for both. */
 static int execute_here(struct gpt_store *s, struct gpt_err *err)
 {
     struct gpt_wire_request r = {0};
@@ -176,7 +192,7 @@ static int send_request(struct gpt_store *s, struct gpt_err *err)
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0)
-            return lose(s, "write to", err);
+            return lose_connection(s, "write to", err);
         sent += (size_t)n;
     }
     return GPT_OK;
@@ -187,7 +203,8 @@ static int read_reply(struct gpt_store *s, void *dst, size_t n,
 {
     uint8_t *p = dst;
 
-    if (s->table) { /* as long as the request promises */
+    if (s->table) {
+        assert(s->replied + n <= s->reply.len);
         memcpy(p, s->reply.data + s->replied, n);
         s->replied += n;
         return GPT_OK;
@@ -200,7 +217,7 @@ static int read_reply(struct gpt_store *s, void *dst, size_t n,
         if (got == 0)
             errno = 0;
         if (got <= 0)
-            return lose(s, "read from", err);
+            return lose_connection(s, "read from", err);
         p += got;
         n -= (size_t)got;
     }
@@ -225,7 +242,7 @@ static int read_value(struct gpt_store *s, void **value, size_t *len,
     GPT_TRY(read_u64(s, &n, err));
     if (n > GPT_STORE_VALUE) {
         errno = EPROTO;
-        return lose(s, "read from", err);
+        return lose_connection(s, "read from", err);
     }
     int status = gpt_new(&p, (size_t)n + 1, 1, "a value of the store", err);
     if (status != GPT_OK) {
@@ -243,7 +260,7 @@ static int read_value(struct gpt_store *s, void **value, size_t *len,
     return GPT_OK;
 }
 
-static int begin(struct gpt_store *s, enum gpt_wire_code code)
+static int begin_request(struct gpt_store *s, enum gpt_wire_code code)
 {
     s->request.len = 0;
     return gpt_wire_put_code(&s->request, code);
@@ -274,8 +291,35 @@ static int check_sizes(const struct gpt_store *s, const char *key, size_t len,
     return GPT_OK;
 }
 
+/* ---- reports of failures ---- */
+
+/* "RANK STATUS\nTEXT": values of the store are bytes. Returns their number. */
+static size_t format_report(char *report, size_t cap,
+                            const struct gpt_err *failure)
+{
+    int n = snprintf(report, cap, "%lld %d\n%s", (long long)failure->rank,
+                     failure->status, failure->text);
+
+    assert(n > 0);
+    return (size_t)gpt_min_i64(n, (int64_t)cap - 1);
+}
+
+static void parse_report(const char *report, struct gpt_err *failure)
+{
+    const char *line = strchr(report, '\n');
+    char *end;
+    const int64_t rank = strtoll(report, &end, 10);
+    const int status = (int)strtol(end, NULL, 10);
+
+    gpt_fail(failure, status, "%s", line ? line + 1 : report);
+    gpt_fail_on_rank(failure, rank);
+}
+
 /* ---- open and close ---- */
 
+/* Sends VALIDATE, which has no answer, and PING, which has: the answer shows
+ * that a store is there, before a rank waits for values of something else that
+ * listens on the port. */
 static int greet(struct gpt_store *s, struct gpt_err *err)
 {
     const uint32_t nonce = (uint32_t)s->rank ^ UINT32_C(0x5EED0000);
@@ -283,7 +327,7 @@ static int greet(struct gpt_store *s, struct gpt_err *err)
 
     if (s->table)
         return GPT_OK;
-    if (begin(s, GPT_WIRE_VALIDATE) != GPT_OK ||
+    if (begin_request(s, GPT_WIRE_VALIDATE) != GPT_OK ||
         gpt_wire_put_u32(&s->request, GPT_WIRE_MAGIC) != GPT_OK ||
         gpt_wire_put_code(&s->request, GPT_WIRE_PING) != GPT_OK ||
         gpt_wire_put_u32(&s->request, nonce) != GPT_OK)
@@ -292,27 +336,29 @@ static int greet(struct gpt_store *s, struct gpt_err *err)
     if (read_reply(s, raw, sizeof(raw), err) != GPT_OK ||
         gpt_get_u32(raw) != nonce)
         return gpt_fail(err, GPT_EIO,
-                        "who listens at %s does not speak the protocol of "
+                        "the server at %s does not speak the protocol of "
                         "PyTorch's TCPStore (2.4 or newer)",
                         s->where);
     return GPT_OK;
 }
 
-/* Our own server posts a rank's will when its connection ends without
- * gpt_store_close(): see keep_will() there. A launcher that serves knows better
- * why a rank ended. */
+/* A rank that is killed cannot report it. Its connection ends, which our own
+ * server notices: it then posts the will that the rank has left here, see
+ * keep_will() there. Where a launcher serves there is no will: it sees how the
+ * process ended, and reports that. */
 static int leave_will(struct gpt_store *s, struct gpt_err *err)
 {
+    struct gpt_err will;
     char key[32], report[128];
 
     if (s->agent_store || s->table)
         return GPT_OK;
+    gpt_fail(&will, GPT_EFAIL,
+             "ended without a word: its connection to the store was closed");
+    gpt_fail_on_rank(&will, s->rank);
     snprintf(key, sizeof(key), "will/%lld", (long long)s->rank);
-    snprintf(report, sizeof(report),
-             "%lld\nended without a word: its connection to the store was "
-             "closed",
-             (long long)s->rank);
-    return gpt_store_set(s, key, report, strlen(report), err);
+    return gpt_store_set(s, key, report,
+                         format_report(report, sizeof(report), &will), err);
 }
 
 static void withdraw_will(struct gpt_store *s)
@@ -323,16 +369,29 @@ static void withdraw_will(struct gpt_store *s)
 
     snprintf(key, sizeof(key), "will/%lld", (long long)s->rank);
     if (s->fd >= 0 && !s->agent_store &&
-        begin(s, GPT_WIRE_DELETE) == GPT_OK && put_key(s, key) == GPT_OK &&
+        begin_request(s, GPT_WIRE_DELETE) == GPT_OK && put_key(s, key) == GPT_OK &&
         send_request(s, &ignored) == GPT_OK)
         (void)!read_u64(s, &deleted, &ignored);
+}
+
+/* Rank 0 serves before it connects, and is then a client like the others. */
+static int open_connection(struct gpt_store *s, const struct gpt_launch_env *l,
+                           double timeout, struct gpt_err *err)
+{
+    if (l->world_size == 1) {
+        s->table = gpt_store_table_open();
+        return s->table ? GPT_OK : no_memory(err);
+    }
+    if (l->rank == 0 && !l->agent_store)
+        GPT_TRY(gpt_store_server_open(&s->server, l->host, l->port, err));
+    return connect_store(s, l, timeout, err);
 }
 
 int gpt_store_open(struct gpt_store **out, const struct gpt_launch_env *l,
                    double timeout, struct gpt_err *err)
 {
     struct gpt_store *s;
-    int status = GPT_OK;
+    int status;
 
     *out = NULL;
     GPT_TRY(gpt_new(&s, 1, sizeof(*s), "the store", err));
@@ -344,23 +403,13 @@ int gpt_store_open(struct gpt_store **out, const struct gpt_launch_env *l,
     snprintf(s->where, sizeof(s->where), "%s:%lld", l->host,
              (long long)l->port);
     snprintf(s->prefix, sizeof(s->prefix), "gpt/%s/", l->run_id);
-    if (l->world_size == 1) {
-        s->table = gpt_store_table_open();
-        if (!s->table)
-            status = no_memory(err);
-    } else if (l->rank == 0 && !l->agent_store) {
-        status = gpt_store_server_open(&s->server, l->host, l->port, err);
-    }
-    if (status == GPT_OK && !s->table)
-        status = connect_store(s, l, timeout, err);
-    if (status == GPT_OK)
-        status = greet(s, err);
-    if (status == GPT_OK)
-        status = leave_will(s, err);
-    if (status == GPT_OK)
-        *out = s;
-    else
-        gpt_store_close(s);
+    GPT_TRY_GOTO(status, open_connection(s, l, timeout, err), fail);
+    GPT_TRY_GOTO(status, greet(s, err), fail);
+    GPT_TRY_GOTO(status, leave_will(s, err), fail);
+    *out = s;
+    return GPT_OK;
+fail:
+    gpt_store_close(s);
     return status;
 }
 
@@ -368,9 +417,10 @@ void gpt_store_close(struct gpt_store *s)
 {
     if (!s)
         return;
-    withdraw_will(s);
+    withdraw_will(s); /* this end is no failure */
     if (s->fd >= 0)
         close(s->fd);
+    /* after its own connection: others may still read why the job ends */
     gpt_store_server_close(s->server, LINGER_SECONDS);
     gpt_store_table_close(s->table);
     gpt_buf_free(&s->request);
@@ -395,7 +445,7 @@ void gpt_store_local_address(const struct gpt_store *s, char *text, size_t cap)
 static int set_locked(struct gpt_store *s, const char *key, const void *value,
                       size_t len, struct gpt_err *err)
 {
-    if (begin(s, GPT_WIRE_SET) != GPT_OK || put_key(s, key) != GPT_OK ||
+    if (begin_request(s, GPT_WIRE_SET) != GPT_OK || put_key(s, key) != GPT_OK ||
         gpt_wire_put_bytes(&s->request, value, len) != GPT_OK)
         return no_memory(err);
     return send_request(s, err);
@@ -416,7 +466,7 @@ static int add_locked(struct gpt_store *s, const char *key, int64_t delta,
 {
     uint64_t v;
 
-    if (begin(s, GPT_WIRE_ADD) != GPT_OK || put_key(s, key) != GPT_OK ||
+    if (begin_request(s, GPT_WIRE_ADD) != GPT_OK || put_key(s, key) != GPT_OK ||
         gpt_wire_put_u64(&s->request, (uint64_t)delta) != GPT_OK)
         return no_memory(err);
     GPT_TRY(send_request(s, err));
@@ -440,7 +490,7 @@ static int check_locked(struct gpt_store *s, const char *key, bool *exists,
 {
     uint8_t answer;
 
-    if (begin(s, GPT_WIRE_CHECK) != GPT_OK ||
+    if (begin_request(s, GPT_WIRE_CHECK) != GPT_OK ||
         gpt_wire_put_u64(&s->request, 1) != GPT_OK || put_key(s, key) != GPT_OK)
         return no_memory(err);
     GPT_TRY(send_request(s, err));
@@ -459,14 +509,16 @@ int gpt_store_check(struct gpt_store *s, const char *key, bool *exists,
     return status;
 }
 
-/* *exists tells whether there was a value. */
-static int look(struct gpt_store *s, const char *key, bool *exists,
-                void **value, size_t *len, struct gpt_err *err)
+/* Reads a value where there is one. Two requests under one lock; a key is never
+ * deleted between them, as only wills are deleted. */
+static int read_if_set(struct gpt_store *s, const char *key, bool *exists,
+                       void **value, size_t *len, struct gpt_err *err)
 {
     pthread_mutex_lock(&s->lock);
     int status = check_locked(s, key, exists, err);
     if (status == GPT_OK && *exists) {
-        if (begin(s, GPT_WIRE_GET) != GPT_OK || put_key(s, key) != GPT_OK)
+        if (begin_request(s, GPT_WIRE_GET) != GPT_OK ||
+            put_key(s, key) != GPT_OK)
             status = no_memory(err);
         if (status == GPT_OK)
             status = send_request(s, err);
@@ -486,12 +538,12 @@ int gpt_store_get(struct gpt_store *s, const char *key, double timeout,
 
     GPT_TRY(check_sizes(s, key, 0, err));
     for (;;) {
-        GPT_TRY(look(s, key, &exists, value, len, err));
+        GPT_TRY(read_if_set(s, key, &exists, value, len, err));
         if (exists)
             return GPT_OK;
         if (gpt_now() >= end)
             return gpt_fail(err, GPT_EFAIL,
-                            "nobody has set '%.100s' in the store at %s for "
+                            "'%.100s' was not set in the store at %s within "
                             "%g s",
                             key, s->where, timeout);
         pause_longer(&pause);
@@ -502,22 +554,23 @@ int gpt_store_get(struct gpt_store *s, const char *key, double timeout,
 
 static const char failure_key[] = "failure";
 
-int gpt_store_post_failure(struct gpt_store *s, int64_t rank, const char *text,
+/* COMPARE_SET with an empty expectation writes only where there is no value: the
+ * server decides which of several reports is the first, and all ranks read that
+ * one. */
+int gpt_store_post_failure(struct gpt_store *s, const struct gpt_err *failure,
                            struct gpt_err *err)
 {
     char report[1024];
+    const size_t n = format_report(report, sizeof(report), failure);
     void *winner = NULL;
     size_t len;
     int status = GPT_OK;
 
-    int n = snprintf(report, sizeof(report), "%lld\n%s", (long long)rank, text);
-    if (n >= (int)sizeof(report))
-        n = (int)sizeof(report) - 1;
     pthread_mutex_lock(&s->lock);
-    if (begin(s, GPT_WIRE_COMPARE_SET) != GPT_OK ||
+    if (begin_request(s, GPT_WIRE_COMPARE_SET) != GPT_OK ||
         put_key(s, failure_key) != GPT_OK ||
         gpt_wire_put_bytes(&s->request, "", 0) != GPT_OK ||
-        gpt_wire_put_bytes(&s->request, report, (size_t)n) != GPT_OK)
+        gpt_wire_put_bytes(&s->request, report, n) != GPT_OK)
         status = no_memory(err);
     if (status == GPT_OK)
         status = send_request(s, err);
@@ -528,26 +581,24 @@ int gpt_store_post_failure(struct gpt_store *s, int64_t rank, const char *text,
     return status;
 }
 
-bool gpt_store_failed(struct gpt_store *s, int64_t *rank, char *text,
-                      size_t cap)
+bool gpt_store_failed(struct gpt_store *s, struct gpt_err *failure)
 {
-    struct gpt_err err = {0};
     void *value = NULL;
     size_t len;
     bool exists = false;
 
-    if (look(s, failure_key, &exists, &value, &len, &err) != GPT_OK) {
-        *rank = s->agent_store ? -1 : 0;
-        snprintf(text, cap, "%s", err.text);
+    if (read_if_set(s, failure_key, &exists, &value, &len, failure) !=
+        GPT_OK) {
+        /* a failure of that process, not an I/O error of this one */
+        failure->status = GPT_EFAIL;
+        gpt_fail_on_rank(failure, s->agent_store ? -1 : 0);
         return true;
     }
     if (!exists)
         return false;
-    const char *report = value, *line = strchr(report, '\n');
-    *rank = strtoll(report, NULL, 10);
-    snprintf(text, cap, "%s", line ? line + 1 : report);
+    parse_report(value, failure);
     gpt_free(value);
-    return *rank != s->rank;
+    return failure->rank != s->rank;
 }
 
 /* ---- barriers ---- */
@@ -588,13 +639,19 @@ static int barrier_late(struct gpt_store *s, const char *name, int64_t round,
                     strchr(missing, ',') ? "s" : "", missing, timeout);
 }
 
+/* Two counters: one a rank, which numbers its rounds, so that a name can be used
+ * again; and one of all ranks, which is full at round * world_size. A rank polls
+ * the second one only; the first ones are read when the barrier is late, to name
+ * the missing. A rank of the next round cannot fill the counter of this one: it
+ * would have had to leave this round first. */
 int gpt_store_barrier(struct gpt_store *s, const char *name, double timeout,
                       struct gpt_err *err)
 {
     const double end = gpt_now() + timeout;
-    double pause = 0.001, look_at = gpt_now() + 0.5;
-    char key[256], text[512];
-    int64_t round, count, rank;
+    double pause = 0.001, check_at = gpt_now() + 0.5;
+    struct gpt_err failure;
+    char key[256];
+    int64_t round, count;
 
     if (strlen(name) > 200)
         return gpt_fail(err, GPT_EFAIL, "the name of a barrier is too long");
@@ -605,12 +662,12 @@ int gpt_store_barrier(struct gpt_store *s, const char *name, double timeout,
     while (count < round * s->world_size) {
         if (gpt_now() >= end)
             return barrier_late(s, name, round, timeout, err);
-        if (gpt_now() >= look_at) {
-            if (gpt_store_failed(s, &rank, text, sizeof(text)))
+        if (gpt_now() >= check_at) {
+            if (gpt_store_failed(s, &failure))
                 return gpt_fail(err, GPT_EFAIL,
                                 "barrier '%.100s': rank %lld failed: %s", name,
-                                (long long)rank, text);
-            look_at = gpt_now() + 0.5;
+                                (long long)failure.rank, failure.text);
+            check_at = gpt_now() + 0.5;
         }
         pause_longer(&pause);
         GPT_TRY(gpt_store_add(s, key, 0, &count, err));

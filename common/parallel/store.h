@@ -1,7 +1,7 @@
 /* The rendezvous store: a few small values that all ranks can set, wait for
  * and count. Speaks PyTorch's TCPStore protocol (the one with VALIDATE and
  * PING, torch >= 2.4), as client of torchrun's or gpt-launch's server, and as
- * server on rank 0 where nobody else listens. Unique ids, named barriers and
+ * server on rank 0 where no launcher serves. Unique ids, named barriers and
  * reports of failure go through it. Start at gpt_store_open(). */
 #ifndef GPT_PARALLEL_STORE_H
 #define GPT_PARALLEL_STORE_H
@@ -15,8 +15,8 @@ struct gpt_store;
  * of one needs no network. */
 int gpt_store_open(struct gpt_store **s, const struct gpt_launch_env *l,
                    double timeout, struct gpt_err *err) GPT_MUST_USE;
-/* A rank that ends without closing the store that rank 0 serves has failed, and
- * is shown as such to the others. The server of rank 0 first waits until the
+/* A rank that ends without closing the store that rank 0 serves counts as
+ * failed, and is reported to the others. The server of rank 0 first waits until the
  * others have closed, at most 5 seconds, so that they can read why the job
  * ends. NULL is fine. */
 void gpt_store_close(struct gpt_store *s);
@@ -43,16 +43,17 @@ int gpt_store_check(struct gpt_store *s, const char *key, bool *exists,
 int gpt_store_barrier(struct gpt_store *s, const char *name, double timeout,
                       struct gpt_err *err) GPT_MUST_USE;
 
-/* Failure reports: a rank posts why it ends (a launcher: why `rank` ended);
- * the others look. The first report posted wins the place that
- * gpt_store_failed() shows. */
-int gpt_store_post_failure(struct gpt_store *s, int64_t rank, const char *text,
+/* Failure reports: a rank posts why it ends, a launcher why one of its ranks
+ * ended: rank, text and status of *failure. Status GPT_OK stands for "not
+ * known": a launcher sees an exit code only. The first report that is posted
+ * is the one that gpt_store_failed() shows, on all ranks. */
+int gpt_store_post_failure(struct gpt_store *s, const struct gpt_err *failure,
                            struct gpt_err *err);
-/* True when another rank failed: fills *rank and text. A lost connection counts
- * as a failure of who served it, rank 0 or (-1) the launcher. When this rank
- * itself did: false, and fills them too. */
-bool gpt_store_failed(struct gpt_store *s, int64_t *rank, char *text,
-                      size_t cap);
+/* True when another rank failed: fills rank, status and text of *failure. A
+ * lost connection counts as a failure of the process at its other end, which is
+ * rank 0 or (rank -1) the launcher. False when no rank failed, or this rank
+ * itself did; *failure is filled in the second case, too. */
+bool gpt_store_failed(struct gpt_store *s, struct gpt_err *failure);
 
 /* This machine's address on the way to the store, as digits, into text: where
  * other ranks reach this one. "127.0.0.1" in a world of one. */

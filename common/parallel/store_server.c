@@ -1,5 +1,14 @@
-/* The server: one thread, poll(2), no locks. A client that sends what is no
- * request is dropped; the others do not notice. Start at serve(). */
+/* The store's server: one thread, poll(2), no locks, since nothing but this
+ * thread touches table and clients.
+ *
+ * A turn of the loop: read from the clients that have sent something, execute
+ * what is whole until nothing changes any more, send replies, drop clients that
+ * are gone. Requests of one client are executed in their order; replies leave
+ * in that order, too, as a client's protocol has no numbers to pair them by.
+ *
+ * Clients are not trusted: a message that is no request, or a client that never
+ * reads its replies, costs bounded memory and ends with that client dropped;
+ * the others do not notice. Start at serve(). */
 #include "parallel/store.h"
 
 #include "base/num.h"
@@ -45,7 +54,8 @@ struct gpt_store_server {
     size_t n, cap;
     struct pollfd *polls;
     size_t polls_cap;
-    bool full; /* no descriptor for another client: try again later */
+    bool full; /* no descriptor for another client; the listener is left out
+                * of the next poll, which would return at once */
     pthread_t thread;
 };
 
@@ -85,7 +95,9 @@ static void next_request(struct client *c, size_t bytes)
     gpt_wire_restart(&c->request);
 }
 
-/* A WAIT stays in front until its keys are there or a CANCEL_WAIT follows. */
+/* A WAIT stays the client's first message until its keys are there, or until a
+ * CANCEL_WAIT follows. `found` only grows: keys that a WAIT has seen are not
+ * looked up again at every change of the table. */
 static bool wait_ends(const struct gpt_store_server *v, struct client *c)
 {
     const struct gpt_wire_request *r = &c->request;
@@ -110,9 +122,14 @@ static bool wait_ends(const struct gpt_store_server *v, struct client *c)
 
 /* ---- wills ---- */
 
-/* A client that sets PREFIX/will/RANK leaves a report of its failure: should it
- * go without deleting the key, the report is posted as PREFIX/failure, unless
- * there is one. */
+/* A client that sets PREFIX/will/RANK leaves a report of its failure. When its
+ * connection ends before it has deleted the key, the report is posted as
+ * PREFIX/failure, unless there is one. A killed process thereby reports itself:
+ * the kernel closes its connection, however it died. (A host that loses power
+ * closes nothing; keep-alive and the timeouts of the others find that.)
+ *
+ * The will is a complete COMPARE_SET request, made when the key is set, so that
+ * nothing has to be composed, or can fail, at the time of death. */
 static void keep_will(struct client *c)
 {
     static const char mark[] = "/will/", place[] = "/failure";
@@ -173,7 +190,7 @@ static void execute(struct gpt_store_server *v, struct client *c)
     next_request(c, r->end);
 }
 
-/* Executes what has arrived, as far as the client takes its replies. */
+/* Executes what has arrived, while the client takes its replies. */
 static void process(struct gpt_store_server *v, struct client *c)
 {
     while (!c->dropped && c->out.len - c->sent < OUT_HIGH) {
@@ -251,6 +268,7 @@ static void accept_client(struct gpt_store_server *v)
     v->clients[v->n++] = c;
 }
 
+/* Wills are executed before the next turn, so that waits see the failure. */
 static void drop_clients(struct gpt_store_server *v)
 {
     size_t kept = 0;
@@ -265,8 +283,8 @@ static void drop_clients(struct gpt_store_server *v)
     v->n = kept;
 }
 
-/* Changes by one client end the waits of others, which may go on to make
- * changes in their turn. */
+/* A change by one client can end the wait of another, whose next request may be
+ * a change again: clients are gone through until a round changes nothing. */
 static void process_all(struct gpt_store_server *v)
 {
     uint64_t seen;
@@ -281,8 +299,9 @@ static void process_all(struct gpt_store_server *v)
     drop_clients(v);
 }
 
-/* Clients whose input waits for their output, or for a key, are not read
- * beyond one message. */
+/* Which events of a client matter now. Clients that do not take their replies,
+ * or wait for a key, are not read beyond one message: their sender then waits,
+ * and this process holds no more than that for them. */
 static short interest(const struct client *c)
 {
     short events = 0;

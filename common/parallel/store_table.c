@@ -1,5 +1,10 @@
-/* The store's values, and what each request does to them. Semantics are those
- * of PyTorch's server. */
+/* The store's values, and what each request does to them, as PyTorch's server
+ * does it: other programs of a job may use the same store. Start at
+ * gpt_store_table_apply().
+ *
+ * A hash table with chains. All memory is bounded by BYTES_MAX, whatever clients
+ * send; a request that would pass a bound is refused, and costs its client the
+ * connection. */
 #include "parallel/store_wire.h"
 
 #include "base/hash.h"
@@ -88,7 +93,7 @@ bool gpt_store_table_has(const struct gpt_store_table *t, const void *key,
     return *find(t, (struct text){key, len}) != NULL;
 }
 
-/* Chains stay short; when memory is out they grow longer instead. */
+/* Four times the heads. Out of memory is no failure: chains grow longer. */
 static void rehash(struct gpt_store_table *t)
 {
     size_t n = t->n_heads * 4;
@@ -126,7 +131,8 @@ static struct entry *insert(struct gpt_store_table *t, struct text key)
     return e;
 }
 
-/* The value of a key becomes the old value (append) or nothing, and then v. */
+/* Sets a key to v, or (append) to its old value and v. The new value is whole
+ * before the old one goes, so a refused request changes nothing. */
 static bool put(struct gpt_store_table *t, struct text key, struct text v,
                 bool append)
 {
@@ -193,7 +199,8 @@ static bool reply_number(struct gpt_buf *reply, int64_t v)
     return gpt_wire_put_u64(reply, (uint64_t)v) == GPT_OK;
 }
 
-/* Counters are kept as decimal text. */
+/* Counters are kept as decimal text, as in PyTorch: GET of a counter is defined,
+ * and so is ADD to a text that SET wrote. */
 static bool add(struct gpt_store_table *t, struct text key, int64_t delta,
                 struct gpt_buf *reply)
 {
@@ -215,6 +222,8 @@ static bool add(struct gpt_store_table *t, struct text key, int64_t delta,
            reply_number(reply, v);
 }
 
+/* An empty expectation stands for "no such key"; the reply is the value after
+ * the request, or the expectation where there is still no key. */
 static bool compare_set(struct gpt_store_table *t, struct text key,
                         struct text expected, struct text desired,
                         struct gpt_buf *reply)
@@ -242,8 +251,9 @@ static bool multi_get(const struct gpt_store_table *t,
     return true;
 }
 
-static bool check(const struct gpt_store_table *t, const struct gpt_wire_request *r,
-                  const uint8_t *data, struct gpt_buf *reply)
+static bool check_keys(const struct gpt_store_table *t,
+                       const struct gpt_wire_request *r, const uint8_t *data,
+                       struct gpt_buf *reply)
 {
     uint8_t answer = GPT_WIRE_READY;
 
@@ -259,6 +269,7 @@ bool gpt_store_table_apply(struct gpt_store_table *t,
 {
     struct text f[3] = {{NULL, 0}};
 
+    /* gpt_wire_read() has counted the fields that each code needs */
     for (size_t i = 0; i < r->n && i < GPT_COUNT(f); i++)
         f[i] = (struct text){data + r->fields[i].at, r->fields[i].len};
     switch (r->code) {
@@ -273,7 +284,7 @@ bool gpt_store_table_apply(struct gpt_store_table *t,
     case GPT_WIRE_ADD:
         return add(t, f[0], (int64_t)r->number, reply);
     case GPT_WIRE_CHECK:
-        return check(t, r, data, reply);
+        return check_keys(t, r, data, reply);
     case GPT_WIRE_NUM_KEYS:
         return reply_number(reply, (int64_t)t->n);
     case GPT_WIRE_DELETE:

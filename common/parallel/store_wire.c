@@ -1,9 +1,15 @@
-/* Reading requests byte by byte from clients that may be hostile: nothing is
- * read twice, and memory grows only with what has arrived. */
+/* Reading requests from clients that may be hostile. A request may arrive in any
+ * number of parts: gpt_wire_read() resumes where the last call stopped, so no
+ * byte is read twice and a slow client costs no more than a quick one. Lengths
+ * are checked against limits before anything is waited for, and memory grows
+ * only with what has arrived, never with what a length promises. Start at
+ * `forms`, then gpt_wire_read(). */
 #include "parallel/store_wire.h"
 
 #include "base/num.h"
 #include "parallel/store.h"
+
+#include <assert.h>
 
 enum { LIST = -1, PAIRS = -2 }; /* a count comes first */
 
@@ -19,6 +25,7 @@ static const struct {
     [GPT_WIRE_CANCEL_WAIT] = {0, 0},  [GPT_WIRE_PING] = {0, 4},
 };
 
+/* Keys have a smaller limit than values. */
 static bool is_value(const struct gpt_wire_request *r, size_t field)
 {
     return r->code == GPT_WIRE_MULTI_SET
@@ -47,9 +54,11 @@ static enum gpt_wire_status read_count(struct gpt_wire_request *r,
 static enum gpt_wire_status read_field(struct gpt_wire_request *r,
                                        const uint8_t *data, size_t len)
 {
+    assert(r->end <= len);
     if (len - r->end < 8)
         return GPT_WIRE_MORE;
     uint64_t n = gpt_get_u64(data + r->end);
+    /* n is at most 8 MiB after this, so the sums below cannot overflow */
     if (n > (is_value(r, r->n) ? GPT_STORE_VALUE : GPT_STORE_KEY) ||
         r->end + 8 + n > GPT_WIRE_MESSAGE)
         return GPT_WIRE_BAD;

@@ -55,8 +55,8 @@ struct gpt_wire_request {
 
 enum gpt_wire_status { GPT_WIRE_MORE, GPT_WIRE_DONE, GPT_WIRE_BAD };
 
-/* Goes on reading the message at data[0..len) where the last call stopped. The
- * caller keeps all of its bytes until it is done. */
+/* Resumes reading the message at data[0..len) where the last call stopped. The
+ * caller keeps all of its bytes until the message is done. */
 enum gpt_wire_status gpt_wire_read(struct gpt_wire_request *r,
                                    const uint8_t *data, size_t len);
 void gpt_wire_restart(struct gpt_wire_request *r); /* for the next message */
@@ -76,8 +76,8 @@ void gpt_store_table_close(struct gpt_store_table *t);
 bool gpt_store_table_has(const struct gpt_store_table *t, const void *key,
                          size_t len);
 /* Executes a complete request other than VALIDATE, WAIT and CANCEL_WAIT;
- * appends the reply. False when it cannot be: an ADD to what is no number,
- * values or replies beyond all limits, out of memory. */
+ * appends the reply. False when the request fails: an ADD to what is no number,
+ * a value or reply beyond its limit, or out of memory. */
 bool gpt_store_table_apply(struct gpt_store_table *t,
                            const struct gpt_wire_request *r,
                            const uint8_t *data, struct gpt_buf *reply);

@@ -1,4 +1,5 @@
-/* Pictures of schedules; see timeline.h. */
+/* Pictures of schedules; see timeline.h. Both kinds draw computing only: what is
+ * left blank is a wait, which is what a reader looks for. */
 #include "parallel/timeline.h"
 
 #include <math.h>
@@ -12,7 +13,7 @@ enum {
     FONT = 11,
 };
 
-/* What is drawn: computing, not waiting. */
+/* True for actions that are drawn. */
 static bool computes(const struct gpt_action *a)
 {
     return a->kind == GPT_ACT_FORWARD || a->kind == GPT_ACT_BACKWARD;

@@ -1,6 +1,9 @@
-/* A rank's way through a job: it finds the others (gpt_world_open), connects to
- * those of its groups (gpt_world_connect), and says at the end how it ends
- * (gpt_world_end), so that every rank can name the first failure. */
+/* A rank's way through a job: it finds the other ranks (gpt_world_open), agrees
+ * with them on what carries bytes (gpt_world_choose_carrier), connects to those
+ * of its groups (gpt_world_connect), and reports at the end how it ends
+ * (gpt_world_end), so that every rank can name the first failure. All of this
+ * goes through the store: a few small values, before there are communicators or
+ * when they have failed. */
 #include "parallel/world.h"
 
 #include "base/hash.h"
@@ -16,8 +19,8 @@
 
 enum { GROUP_NAME = 48, LINE = 160 };
 
-/* Also in a world that is only imagined. */
-static bool alone(const struct gpt_world *w)
+/* No other process is there: in a world of one, and in an imagined one. */
+static bool is_alone(const struct gpt_world *w)
 {
     return !w->store || w->topology.world_size == 1;
 }
@@ -51,6 +54,102 @@ int gpt_world_open(struct gpt_world **out, const struct gpt_world_options *o,
         return status;
     }
     *out = w;
+    return GPT_OK;
+}
+
+/* ---- what carries bytes ---- */
+
+/* NCCL must be possible on every rank or is used on none, since a communicator
+ * has one carrier. The ranks count in the store those that cannot use it: one
+ * or two requests a rank, where rank 0 asking every rank would be as many
+ * requests of one process as there are ranks. The barrier between counting and
+ * reading makes the count final. */
+
+/* Why this rank cannot use NCCL, or "". Fills `library` with its name. */
+static int find_hindrance(struct gpt_world *w, const struct gpt_backend *be,
+                          char *why, size_t why_cap, char *library, size_t cap,
+                          struct gpt_err *err)
+{
+    char gpu[96], key[128];
+    int64_t sharing;
+
+    why[0] = '\0';
+    if (!be->collectives) {
+        snprintf(why, why_cap, "device %s has no NCCL", be->name);
+        return GPT_OK;
+    }
+    if (!be->collectives->library(library, cap)) {
+        snprintf(why, why_cap, "%s", library);
+        return GPT_OK;
+    }
+    GPT_TRY(be->collectives->device(gpu, sizeof(gpu), err));
+    snprintf(key, sizeof(key), "gpu/%s", gpu);
+    GPT_TRY(gpt_store_add(w->store, key, 1, &sharing, err));
+    if (sharing > 1)
+        snprintf(why, why_cap,
+                 "ranks share a GPU, and NCCL needs one for each (LOCAL_RANK "
+                 "says which)");
+    return GPT_OK;
+}
+
+/* Replaces an empty `why` by the reason of another rank, where one has any. */
+static int share_hindrance(struct gpt_world *w, char *why, size_t cap,
+                           struct gpt_err *err)
+{
+    char text[330]; /* why, and whose */
+    int64_t hindered;
+    void *value;
+    size_t len;
+
+    if (why[0]) {
+        snprintf(text, sizeof(text), "rank %lld: %s",
+                 (long long)w->launch.rank, why);
+        GPT_TRY(gpt_store_set(w->store, "carrier/why", text, strlen(text),
+                              err));
+        GPT_TRY(gpt_store_add(w->store, "carrier/not", 1, &hindered, err));
+    }
+    GPT_TRY(gpt_world_wait(w, "carrier", err));
+    GPT_TRY(gpt_store_add(w->store, "carrier/not", 0, &hindered, err));
+    if (hindered == 0 || why[0]) /* its own reason tells a rank most */
+        return GPT_OK;
+    GPT_TRY(gpt_store_get(w->store, "carrier/why", w->timeout, &value, &len,
+                          err));
+    snprintf(why, cap, "%s", (const char *)value);
+    gpt_free(value);
+    return GPT_OK;
+}
+
+/* The ranks share their hindrances even where Gloo is asked for: ranks that
+ * were not given the same options all pass the barrier here, and fail together
+ * in the comparison of their options, with a better message than a timeout. */
+int gpt_world_choose_carrier(struct gpt_world *w, struct gpt_backend *be,
+                             const char *asked, char *text, size_t cap,
+                             struct gpt_err *err)
+{
+    const bool gloo = asked && strcmp(asked, "gloo") == 0;
+    char why[300], library[160] = "";
+
+    snprintf(text, cap, "Gloo");
+    w->carrier = GPT_GLOO;
+    if (is_alone(w))
+        return GPT_OK;
+    GPT_TRY(find_hindrance(w, be, why, sizeof(why), library, sizeof(library),
+                           err));
+    GPT_TRY(share_hindrance(w, why, sizeof(why), err));
+    if (gloo)
+        return GPT_OK;
+    if (!why[0]) {
+        w->carrier = GPT_NCCL;
+        snprintf(text, cap, "%s", library);
+        return GPT_OK;
+    }
+    if (asked) {
+        gpt_fail(err, GPT_EUSAGE, "%s", why);
+        return gpt_hint(err, "Gloo works on the CPU, and lets ranks share a "
+                             "GPU");
+    }
+    if (!be->host_memory)
+        snprintf(text, cap, "Gloo (%s)", why);
     return GPT_OK;
 }
 
@@ -98,7 +197,7 @@ int gpt_world_connect(struct gpt_world *w, struct gpt_backend *be,
     int64_t *ranks;
     int status = GPT_OK;
 
-    if (alone(w))
+    if (is_alone(w))
         return GPT_OK;
     GPT_TRY(gpt_new(&ranks, (size_t)w->topology.world_size, sizeof(*ranks),
                     "a list of ranks", err));
@@ -115,11 +214,11 @@ int gpt_world_connect(struct gpt_world *w, struct gpt_backend *be,
     return status;
 }
 
-/* All communicators in turn; NULL at the end. */
+/* The next communicator of a walk over all of them; NULL at its end. */
 static struct gpt_comm *next_comm(const struct gpt_world *w, int *at)
 {
     while (*at < 2 * GPT_N_GROUPS) {
-        int i = (*at)++;
+        const int i = (*at)++;
         struct gpt_comm *c =
             i < GPT_N_GROUPS ? w->comm[i] : w->reduce[i - GPT_N_GROUPS];
 
@@ -129,7 +228,7 @@ static struct gpt_comm *next_comm(const struct gpt_world *w, int *at)
     return NULL;
 }
 
-void gpt_world_settled(struct gpt_world *w)
+void gpt_world_shorten_timeout(struct gpt_world *w)
 {
     struct gpt_comm *c;
     int at = 0;
@@ -151,11 +250,18 @@ int gpt_world_check(struct gpt_world *w, struct gpt_err *err)
 
 int gpt_world_wait(struct gpt_world *w, const char *what, struct gpt_err *err)
 {
-    return alone(w) ? GPT_OK
+    return is_alone(w) ? GPT_OK
                     : gpt_store_barrier(w->store, what, w->timeout, err);
 }
 
-/* ---- agreement ---- */
+/* ---- comparing texts over all ranks ----
+ *
+ * Rank 0 posts its text, every other rank compares it with its own and, where
+ * they differ, posts one line about it and raises a counter. Two barriers order
+ * this: after the first one rank 0's text is there, after the second one the
+ * counter is final. Only if it is not zero does a rank ask for each of the
+ * others, so a job that agrees costs a constant number of requests a rank. All
+ * ranks read the same counter, so all of them fail or none does. */
 
 /* The first line in which two texts differ, cut to LINE bytes each. */
 static void first_difference(const char *a, const char *b, char *line_a,
@@ -178,7 +284,7 @@ static void agree_key(char *key, size_t cap, const char *what, int64_t rank)
     snprintf(key, cap, "agree/%.60s/%lld", what, (long long)rank);
 }
 
-/* Sets this rank's difference from rank 0, if there is one. */
+/* Posts this rank's first difference from rank 0, if there is one. */
 static int post_difference(struct gpt_world *w, const char *what,
                            const char *text, struct gpt_err *err)
 {
@@ -202,7 +308,7 @@ static int post_difference(struct gpt_world *w, const char *what,
     return gpt_store_add(w->store, key, 1, &differing, err);
 }
 
-/* Which ranks differ, and what the first of them has. */
+/* Fails with the ranks that differ, and the line of the first of them. */
 static int name_differing(struct gpt_world *w, const char *what,
                           struct gpt_err *err)
 {
@@ -241,7 +347,7 @@ int gpt_world_agree(struct gpt_world *w, const char *what, const char *text,
     char key[96];
     int64_t differing;
 
-    if (alone(w))
+    if (is_alone(w))
         return GPT_OK;
     agree_key(key, sizeof(key), what, 0);
     if (w->launch.rank == 0)
@@ -256,6 +362,9 @@ int gpt_world_agree(struct gpt_world *w, const char *what, const char *text,
 
 /* ---- processors ---- */
 
+/* Ranks share cores when they run on one host under one affinity mask: where a
+ * launcher binds each rank to cores of its own, the masks differ and each rank
+ * counts itself alone. */
 int gpt_world_cores(struct gpt_world *w, int64_t *cores, struct gpt_err *err)
 {
     char host[128] = "", key[192];
@@ -266,7 +375,7 @@ int gpt_world_cores(struct gpt_world *w, int64_t *cores, struct gpt_err *err)
     if (sched_getaffinity(0, sizeof(mine), &mine) != 0)
         return gpt_fail_errno(err, GPT_EFAIL, "cannot see this rank's cores");
     *cores = omp_get_num_procs();
-    if (alone(w))
+    if (is_alone(w))
         return GPT_OK;
     (void)gethostname(host, sizeof(host) - 1);
     snprintf(key, sizeof(key), "cores/%s/%016llx", host,
@@ -280,66 +389,41 @@ int gpt_world_cores(struct gpt_world *w, int64_t *cores, struct gpt_err *err)
 
 /* ---- the end ---- */
 
-/* Reports of ranks begin with the word of their status, "bad-data: ...", so
- * that all end with the same one. Reports of launchers and communicators do
- * not. */
-static int status_of(const char **text)
+/* Posts this rank's failure, or the one that it has from another rank
+ * (err->rank), and takes over the first one posted, so that all ranks end with
+ * the same status and reason. The first one may be of this rank, too: its
+ * communicators say why before what else goes wrong in consequence. */
+static int report_first_failure(struct gpt_world *w, int status,
+                                struct gpt_err *err)
 {
-    for (int status = 1; status <= GPT_EEXIST; status++) {
-        const char *word = gpt_status_word(status);
-        size_t n = strlen(word);
+    struct gpt_err ignored = {0}, first = {.rank = -1};
 
-        if (strncmp(*text, word, n) == 0 && strncmp(*text + n, ": ", 2) == 0) {
-            *text += n + 2;
-            return status;
-        }
+    err->status = status;
+    if (err->rank < 0)
+        err->rank = w->launch.rank;
+    (void)gpt_store_post_failure(w->store, err, &ignored);
+    (void)gpt_store_failed(w->store, &first);
+    if (first.rank >= 0) { /* else the launcher is gone: this rank knows more */
+        if (strcmp(first.text, err->text) != 0) /* the same keeps its hint */
+            gpt_fail(err, GPT_EFAIL, "%s", first.text);
+        err->status = first.status != GPT_OK ? first.status : GPT_EFAIL;
+        gpt_fail_on_rank(err, first.rank);
     }
-    return GPT_EFAIL;
-}
-
-/* Who failed: this rank, unless its error begins with "rank N: ", which is
- * then cut off. */
-static int64_t who_failed(const struct gpt_world *w, struct gpt_err *err)
-{
-    long long rank;
-    int n = 0;
-
-    if (sscanf(err->text, "rank %lld: %n", &rank, &n) != 1 || n == 0)
-        return w->launch.rank;
-    memmove(err->text, err->text + n, strlen(err->text + n) + 1);
-    return rank;
-}
-
-/* Posts the failure, and takes over the first one posted: of this rank, too,
- * whose communicators may have said why before something else went wrong. */
-static int first_failure(struct gpt_world *w, int status, struct gpt_err *err)
-{
-    struct gpt_err ignored = {0};
-    char text[sizeof(err->text) + 32];
-    const char *why = text;
-    int64_t rank = who_failed(w, err), first = w->launch.rank;
-
-    snprintf(text, sizeof(text), "%s: %s", gpt_status_word(status), err->text);
-    (void)gpt_store_post_failure(w->store, rank, text, &ignored);
-    (void)gpt_store_failed(w->store, &first, text, sizeof(text));
-    if (first >= 0) { /* else the launcher is gone, and this rank knows more */
-        status = err->status = status_of(&why);
-        if (strcmp(why, err->text) != 0) /* the same here: keep the hint */
-            gpt_fail(err, status, "%s", why);
-        rank = first;
-    }
-    gpt_context(err, "rank %lld", (long long)rank);
+    gpt_context(err, "rank %lld", (long long)err->rank);
     gpt_launch_env_report(err->text);
-    return status;
+    return err->status;
 }
 
+/* A rank that ends well waits for the others: were it to leave, its closed
+ * connections would look like a failure to ranks that still work. The same wait
+ * tells it of a failure elsewhere, so that it ends with that status. */
 int gpt_world_end(struct gpt_world *w, int status, struct gpt_err *err)
 {
-    if (!w || alone(w))
+    if (!w || is_alone(w))
         return status;
     if (status == GPT_OK)
         status = gpt_world_wait(w, "end", err);
-    return status == GPT_OK ? GPT_OK : first_failure(w, status, err);
+    return status == GPT_OK ? GPT_OK : report_first_failure(w, status, err);
 }
 
 void gpt_world_close(struct gpt_world *w)

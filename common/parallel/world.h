@@ -1,6 +1,12 @@
-/* This process as one rank of a job: who started it, the store that it meets
- * the others at, its place in the topology, and a communicator for every group
- * that it is in. Start at gpt_world_open(). */
+/* parallel/: a job of several ranks. This header is its front door: one process
+ * as a rank, with its launcher, the store where the ranks exchange small
+ * values, its place in the topology, and a communicator for every group that it
+ * is in. Start at gpt_world_open().
+ *
+ * From the bottom up: store.h (small values, barriers, reports of failure);
+ * topology.h (coordinates and groups); comm.h (collectives over a group,
+ * through Gloo or NCCL), lane.h (collectives beside computing); schedule.h
+ * (pipelines); agreement.h (a thread's votes through the store). */
 #ifndef GPT_PARALLEL_WORLD_H
 #define GPT_PARALLEL_WORLD_H
 
@@ -24,10 +30,10 @@ struct gpt_world {
 struct gpt_world_options {
     int64_t size[GPT_N_DIMS]; /* but of GPT_DP: see gpt_topology_init() */
     int64_t chunks;
-    int64_t imagined;     /* > 0: rank 0 of so many, of which none is started:
-                           * for plans; there is nobody to connect to */
+    int64_t imagined;     /* > 0: this process plans for rank 0 of that many
+                           * ranks, of which none is started */
     double timeout;       /* seconds: of the rendezvous and the first step */
-    double timeout_later; /* see gpt_world_settled() */
+    double timeout_later; /* see gpt_world_shorten_timeout() */
 };
 
 /* Rendezvous: environment, topology, store. GPT_EUSAGE when the sizes do not
@@ -41,9 +47,9 @@ int gpt_world_open(struct gpt_world **w, const struct gpt_world_options *o,
  * has a GPU of its own and the library, else Gloo. `text` says which it is
  * ("NCCL 2.28.9") and, with a GPU, why it is not NCCL. All ranks call it,
  * before they connect. */
-int gpt_world_choose(struct gpt_world *w, struct gpt_backend *be,
-                     const char *asked, char *text, size_t cap,
-                     struct gpt_err *err) GPT_MUST_USE;
+int gpt_world_choose_carrier(struct gpt_world *w, struct gpt_backend *be,
+                             const char *asked, char *text, size_t cap,
+                             struct gpt_err *err) GPT_MUST_USE;
 
 /* Opens the communicators; all ranks call it. `be` outlives the world. */
 int gpt_world_connect(struct gpt_world *w, struct gpt_backend *be,
@@ -61,8 +67,9 @@ int gpt_world_agree(struct gpt_world *w, const char *what, const char *text,
 int gpt_world_wait(struct gpt_world *w, const char *what,
                    struct gpt_err *err) GPT_MUST_USE;
 
-/* The first step is over: nobody needs the long timeout any more. */
-void gpt_world_settled(struct gpt_world *w);
+/* Sets the later timeout: for the time after the first step, which is the one
+ * that allocates, loads and may take long. */
+void gpt_world_shorten_timeout(struct gpt_world *w);
 
 /* The first failure of any communicator. */
 int gpt_world_check(struct gpt_world *w, struct gpt_err *err) GPT_MUST_USE;

@@ -5,26 +5,35 @@
 
 static const float growth = 2, backoff = 0.5F, largest = 0x1p126F;
 
+static const struct gpt_loss_scale_names plain_names = {
+    .constant = "the loss scale",
+    .initial = "the initial loss scale",
+    .min = "the least loss scale",
+    .window = "the window of the loss scale",
+    .hysteresis = "the hysteresis of the loss scale",
+};
+
 int gpt_loss_scale_check(const struct gpt_loss_scale_options *o,
+                         const struct gpt_loss_scale_names *names,
                          struct gpt_err *err)
 {
+    const struct gpt_loss_scale_names *of = names ? names : &plain_names;
+
     if (!isfinite(o->initial) || o->initial <= 0 || o->initial > 0x1p126)
         return gpt_fail(err, GPT_EUSAGE,
                         "%s %g is not above 0 and at most 2^126",
-                        o->constant ? "--loss-scale" : "--initial-loss-scale",
-                        o->initial);
+                        o->constant ? of->constant : of->initial, o->initial);
     if (o->constant)
         return GPT_OK;
     if (!(o->min > 0) || o->min > o->initial)
         return gpt_fail(err, GPT_EUSAGE,
-                        "--min-loss-scale %g is not above 0 and at most "
-                        "--initial-loss-scale %g",
-                        o->min, o->initial);
+                        "%s %g is not above 0 and at most %s %g", of->min,
+                        o->min, of->initial, o->initial);
     if (o->window < 1)
-        return gpt_fail(err, GPT_EUSAGE, "--loss-scale-window %lld is below 1",
+        return gpt_fail(err, GPT_EUSAGE, "%s %lld is below 1", of->window,
                         (long long)o->window);
     if (o->hysteresis < 1)
-        return gpt_fail(err, GPT_EUSAGE, "--hysteresis %lld is below 1",
+        return gpt_fail(err, GPT_EUSAGE, "%s %lld is below 1", of->hysteresis,
                         (long long)o->hysteresis);
     return GPT_OK;
 }

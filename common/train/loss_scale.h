@@ -16,7 +16,7 @@ struct gpt_loss_scale_options {
     bool constant;      /* initial is kept for ever */
 };
 
-/* Where a run stands; kept in checkpoints. */
+/* The state of a run's scale; kept in checkpoints. */
 struct gpt_loss_scale {
     struct gpt_loss_scale_options o;
     float scale;
@@ -24,15 +24,22 @@ struct gpt_loss_scale {
     int64_t left; /* of the hysteresis; may go below 0 */
 };
 
-/* GPT_EUSAGE names the option, its value and the limit. */
+/* What messages call the options: names that the caller's user knows. */
+struct gpt_loss_scale_names {
+    const char *constant, *initial; /* of `initial`, when constant and else */
+    const char *min, *window, *hysteresis;
+};
+
+/* GPT_EUSAGE names the option, its value and the limit. names may be NULL. */
 int gpt_loss_scale_check(const struct gpt_loss_scale_options *o,
+                         const struct gpt_loss_scale_names *names,
                          struct gpt_err *err) GPT_MUST_USE;
 
 /* As at the start of a run. */
 struct gpt_loss_scale gpt_loss_scale_new(
     const struct gpt_loss_scale_options *o);
 
-/* After a step: were all its gradients finite? */
+/* After a step; finite: all of its gradients were. */
 void gpt_loss_scale_update(struct gpt_loss_scale *s, bool finite);
 
 #endif

@@ -57,7 +57,18 @@ bool gpt_wd_style_parse(const char *name, enum gpt_wd_style *style)
     return true;
 }
 
-static int check_wd(const struct gpt_lr_schedule *s, struct gpt_err *err)
+static const struct gpt_lr_schedule_names plain_names = {
+    .max_lr = "the learning rate",
+    .min_lr = "the least learning rate",
+    .init_lr = "the first learning rate of the warm-up",
+    .start_wd = "the first weight decay",
+    .end_wd = "the last weight decay",
+    .wd_style = "the growth of the weight decay",
+};
+
+static int check_wd(const struct gpt_lr_schedule *s,
+                    const struct gpt_lr_schedule_names *of,
+                    struct gpt_err *err)
 {
     if (!(s->start_wd >= 0) || !(s->end_wd >= s->start_wd))
         return gpt_fail(err, GPT_EUSAGE,
@@ -65,9 +76,9 @@ static int check_wd(const struct gpt_lr_schedule *s, struct gpt_err *err)
                         " not fall", s->start_wd, s->end_wd);
     if (s->wd_style == GPT_WD_CONSTANT && s->start_wd != s->end_wd)
         return gpt_fail(err, GPT_EUSAGE,
-                        "--weight-decay-incr-style is constant, but"
-                        " --start-weight-decay %g differs from"
-                        " --end-weight-decay %g", s->start_wd, s->end_wd);
+                        "%s is constant, but %s %g differs from %s %g",
+                        of->wd_style, of->start_wd, s->start_wd, of->end_wd,
+                        s->end_wd);
     if (s->wd_style != GPT_WD_CONSTANT && s->wd_incr_samples <= 0)
         return gpt_fail(err, GPT_EUSAGE,
                         "weight decay grows over %" PRId64
@@ -75,16 +86,20 @@ static int check_wd(const struct gpt_lr_schedule *s, struct gpt_err *err)
     return GPT_OK;
 }
 
-int gpt_lr_schedule_check(const struct gpt_lr_schedule *s, struct gpt_err *err)
+int gpt_lr_schedule_check(const struct gpt_lr_schedule *s,
+                          const struct gpt_lr_schedule_names *names,
+                          struct gpt_err *err)
 {
+    const struct gpt_lr_schedule_names *of = names ? names : &plain_names;
+
     if (!(s->min_lr >= 0) || !(s->max_lr >= s->min_lr))
         return gpt_fail(err, GPT_EUSAGE,
-                        "--min-lr is %g, must be >= 0 and at most --lr %g",
-                        s->min_lr, s->max_lr);
+                        "%s is %g, must be >= 0 and at most %s %g",
+                        of->min_lr, s->min_lr, of->max_lr, s->max_lr);
     if (!(s->init_lr <= s->max_lr) || !(s->init_lr >= 0))
         return gpt_fail(err, GPT_EUSAGE,
-                        "--lr-warmup-init is %g, must be >= 0 and at most"
-                        " --lr %g", s->init_lr, s->max_lr);
+                        "%s is %g, must be >= 0 and at most %s %g",
+                        of->init_lr, s->init_lr, of->max_lr, s->max_lr);
     if (s->decay_samples <= 0)
         return gpt_fail(err, GPT_EUSAGE,
                         "the learning rate decays over %" PRId64
@@ -101,7 +116,7 @@ int gpt_lr_schedule_check(const struct gpt_lr_schedule *s, struct gpt_err *err)
                         " samples, must be > 0 and at most the %" PRId64
                         " of the decay", s->wsd_decay_samples,
                         s->decay_samples);
-    return check_wd(s, err);
+    return check_wd(s, of, err);
 }
 
 /* 1 before the tail; q runs from 0 to 1 in it. */
@@ -170,33 +185,36 @@ double gpt_lr_schedule_weight_decay(const struct gpt_lr_schedule *s,
 }
 
 int gpt_rampup_check(const struct gpt_rampup *r, int64_t multiple,
+                     const struct gpt_rampup_names *names,
                      struct gpt_err *err)
 {
+    const char *batch = names ? names->global_batch : "the global batch size";
+    const char *rampup = names ? names->rampup : "the ramp-up of the batch";
+
     if (r->global_batch <= 0 || r->global_batch % multiple != 0)
         return gpt_fail(err, GPT_EUSAGE,
-                        "--global-batch-size is %" PRId64
+                        "%s is %" PRId64
                         ", must be a multiple of micro batch * data parallel"
-                        " size = %" PRId64, r->global_batch, multiple);
+                        " size = %" PRId64, batch, r->global_batch, multiple);
     if (r->start == 0)
         return GPT_OK;
     if (r->start < 0 || r->increment <= 0 || r->samples < 0)
         return gpt_fail(err, GPT_EUSAGE,
-                        "--rampup-batch-size is %" PRId64 " %" PRId64
-                        " %" PRId64 ": start and increment must be > 0,"
-                        " samples >= 0", r->start, r->increment, r->samples);
+                        "%s is %" PRId64 " %" PRId64 " %" PRId64
+                        ": start and increment must be > 0, samples >= 0",
+                        rampup, r->start, r->increment, r->samples);
     if (r->start > r->global_batch ||
         (r->global_batch - r->start) % r->increment != 0)
         return gpt_fail(err, GPT_EUSAGE,
-                        "--rampup-batch-size: steps of %" PRId64
-                        " do not lead from %" PRId64
-                        " to --global-batch-size %" PRId64, r->increment,
-                        r->start, r->global_batch);
+                        "%s: steps of %" PRId64 " do not lead from %" PRId64
+                        " to %s %" PRId64, rampup, r->increment, r->start,
+                        batch, r->global_batch);
     if (r->start % multiple != 0 || r->increment % multiple != 0)
         return gpt_fail(err, GPT_EUSAGE,
-                        "--rampup-batch-size: start %" PRId64
-                        " and increment %" PRId64
+                        "%s: start %" PRId64 " and increment %" PRId64
                         " must be multiples of micro batch * data parallel"
-                        " size = %" PRId64, r->start, r->increment, multiple);
+                        " size = %" PRId64, rampup, r->start, r->increment,
+                        multiple);
     return GPT_OK;
 }
 

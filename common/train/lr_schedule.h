@@ -42,9 +42,15 @@ bool gpt_lr_style_parse(const char *name, enum gpt_lr_style *style);
 bool gpt_wsd_style_parse(const char *name, enum gpt_wsd_style *style);
 bool gpt_wd_style_parse(const char *name, enum gpt_wd_style *style);
 
-/* GPT_EUSAGE names the option, its value and the limit. A schedule that passes
- * is defined for every number of samples >= 0. */
+/* What messages call the fields: names that the caller's user knows. */
+struct gpt_lr_schedule_names {
+    const char *max_lr, *min_lr, *init_lr, *start_wd, *end_wd, *wd_style;
+};
+
+/* GPT_EUSAGE names the field, its value and the limit; names may be NULL. A
+ * schedule that passes is defined for every number of samples >= 0. */
 int gpt_lr_schedule_check(const struct gpt_lr_schedule *s,
+                          const struct gpt_lr_schedule_names *names,
                           struct gpt_err *err) GPT_MUST_USE;
 
 /* Used by the step that starts after `samples`: the first step has 0. */
@@ -52,17 +58,23 @@ double gpt_lr_schedule_value(const struct gpt_lr_schedule *s, int64_t samples);
 double gpt_lr_schedule_weight_decay(const struct gpt_lr_schedule *s,
                                     int64_t samples);
 
-/* --rampup-batch-size START INC SAMPLES: the global batch grows from `start` by
- * `increment` at equal distances until `samples` were consumed, then it is
- * `global_batch`. start == 0: no ramp-up. */
+/* The global batch grows from `start` by `increment` at equal distances until
+ * `samples` were consumed; from then on it is `global_batch`. start == 0: no
+ * ramp-up. */
 struct gpt_rampup {
     int64_t start, increment, samples;
     int64_t global_batch;
 };
 
+struct gpt_rampup_names {
+    const char *global_batch, *rampup;
+};
+
 /* `multiple` = micro batch * data parallel size: every batch size on the way
- * must be a multiple of it. GPT_EUSAGE with the numbers otherwise. */
+ * must be a multiple of it. GPT_EUSAGE with the numbers otherwise; names may be
+ * NULL. */
 int gpt_rampup_check(const struct gpt_rampup *r, int64_t multiple,
+                     const struct gpt_rampup_names *names,
                      struct gpt_err *err) GPT_MUST_USE;
 int64_t gpt_rampup_global_batch(const struct gpt_rampup *r,
                                 int64_t consumed_samples);

@@ -86,7 +86,7 @@ static void backward(struct gpt_pipeline *p, const struct run *r,
     const bool end = p->o.stage_index == p->o.stages - 1 &&
                      a->chunk == p->o.chunks - 1;
 
-    gpt_reducer_last(p->o.reducer, a->last);
+    gpt_reducer_begin_backward(p->o.reducer, a->last);
     p->made = gpt_stage_backward(p->o.stage, r->q, a->chunk, a->slot,
                                  end ? NULL : p->received);
 }
@@ -162,8 +162,6 @@ static int run_plan(struct gpt_pipeline *p,
             break;
         case GPT_ACT_BACKWARD:
             backward(p, r, a);
-            break;
-        case GPT_ACT_REDUCE_GRADS: /* hooks let the buckets go one by one */
             break;
         default:
             step = list_group(p, a, plan->n - i, list);

@@ -1,7 +1,8 @@
-/* Sums of gradients over the data parallel ranks, bucket by bucket while
- * backward still goes on: a lane with a communicator of its own works through
- * the buckets in the order in which they were completed, which is the same on
- * all ranks. Also where gradients live, which follows from how they are summed.
+/* Sums of gradients over ranks, bucket by bucket while backward still runs: a
+ * lane with a communicator of its own works through the buckets in the order in
+ * which they are completed, which is the same on all ranks. A bucket names the
+ * group that it is summed over (gpt_bucket.group: the data parallel ranks).
+ * Also the memory of gradients, which follows from how they are summed.
  *
  * - no distributed optimizer: each bucket is all-reduced in place;
  * - ZeRO-1: each is reduce-scattered, its sum is left in this rank's shard;
@@ -39,24 +40,26 @@ int64_t gpt_reducer_memory(const struct gpt_reducer_options *options);
 /* Elements of a bucket; and of all that tensor parallel ranks hold in parts. */
 int64_t gpt_bucket_elements(const struct gpt_flat *flat, int64_t bucket);
 int64_t gpt_reducer_pieces(const struct gpt_reducer_options *options);
-/* Are gradients of layers overwritten by every backward? For the stage. */
-bool gpt_reducer_fresh(const struct gpt_reducer_options *options);
+/* True when every backward overwrites the gradients of layers, instead of
+ * adding to them (ZeRO-2). For gpt_stage_options.fresh_gradients. */
+bool gpt_reducer_overwrites(const struct gpt_reducer_options *options);
 
 int gpt_reducer_open(struct gpt_reducer **r, struct gpt_backend *be,
                      const struct gpt_reducer_options *options,
                      struct gpt_err *err) GPT_MUST_USE;
 void gpt_reducer_close(struct gpt_reducer *r); /* NULL is fine */
 
-/* Memory of every bucket, for gpt_stage_open(). Unless gradients are fresh,
- * one block in the order of the flat buffer. */
+/* Memory of every bucket, for gpt_stage_open(). Unless layers' gradients are
+ * overwritten, one block in the order of the flat buffer. */
 float *const *gpt_reducer_buckets(const struct gpt_reducer *r);
 struct gpt_gradient_hooks gpt_reducer_hooks(struct gpt_reducer *r);
 
-/* A new step. */
+/* Begins a step. */
 void gpt_reducer_begin(struct gpt_reducer *r);
-/* Whether the backward that comes next is its chunk's last of the step
- * (gpt_action.last), which lets the chunk's buckets go. */
-void gpt_reducer_last(struct gpt_reducer *r, bool last);
+/* Begins a backward. last: it is its chunk's last of the step
+ * (gpt_action.last), so each of the chunk's buckets is summed as soon as it is
+ * written. */
+void gpt_reducer_begin_backward(struct gpt_reducer *r, bool last);
 /* Adds up the two copies of a tied word table, waits for all sums, then adds up
  * what tensor parallel ranks hold in parts. */
 int gpt_reducer_finish(struct gpt_reducer *r, struct gpt_err *err) GPT_MUST_USE;
@@ -65,7 +68,7 @@ int gpt_reducer_finish(struct gpt_reducer *r, struct gpt_err *err) GPT_MUST_USE;
  * (gpt_bucket_shard). */
 float *const *gpt_reducer_shards(const struct gpt_reducer *r);
 
-/* Of the sums; NULL without other data parallel ranks. */
+/* The lane of the sums; NULL without other data parallel ranks. */
 struct gpt_lane *gpt_reducer_lane(const struct gpt_reducer *r);
 
 /* Seconds of the last step that backward and gpt_reducer_finish() waited for

@@ -72,7 +72,7 @@ static struct gpt_stage_options stage_options(const struct gpt_replica *r)
         .sequence_parallel = r->o.sequence_parallel,
         .recompute = r->o.recompute,
         .recompute_layers = r->o.recompute_layers,
-        .fresh_gradients = gpt_reducer_fresh(&reducer),
+        .fresh_gradients = gpt_reducer_overwrites(&reducer),
         .seed = r->o.seed,
         .act = r->o.act,
     };

@@ -53,7 +53,7 @@ has_gloo() {
 if [ "$GLOO" != 0 ] && has_gloo; then
     features="$features -DGPT_HAVE_GLOO=1"
     libs="$libs -lgloo -lstdc++"
-    cxx_src=common/parallel/transport_gloo.cc
+    cxx_src=common/parallel/gloo.cc
 elif [ "$GLOO" = 1 ]; then
     echo "probe: Gloo or g++ is missing (Debian: libgloo-dev g++)" >&2
     exit 1

@@ -121,7 +121,7 @@ static int step(struct member *m, struct gpt_err *err)
 {
     gpt_reducer_begin(m->reducer);
     for (int k = 0; k < MICRO; k++) {
-        gpt_reducer_last(m->reducer, k == MICRO - 1);
+        gpt_reducer_begin_backward(m->reducer, k == MICRO - 1);
         forward(m);
         backward(m);
     }

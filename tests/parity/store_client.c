@@ -92,15 +92,18 @@ static int execute(struct gpt_store *s, const char *word, const char *key,
         if (status == GPT_OK)
             printf("ok\n");
     } else if (strcmp(word, "fail") == 0) {
-        status = gpt_store_post_failure(s, atoll(key), text, &err);
+        struct gpt_err failure;
+
+        gpt_fail(&failure, GPT_EFAIL, "%s", text);
+        gpt_fail_on_rank(&failure, atoll(key));
+        status = gpt_store_post_failure(s, &failure, &err);
         if (status == GPT_OK)
             printf("ok\n");
     } else if (strcmp(word, "failed") == 0) {
-        char why[256] = "nobody";
+        struct gpt_err failure = {.rank = -1, .text = "nobody"};
 
-        n = -1;
-        gpt_store_failed(s, &n, why, sizeof(why));
-        printf("%lld %s\n", (long long)n, why);
+        (void)gpt_store_failed(s, &failure);
+        printf("%lld %s\n", (long long)failure.rank, failure.text);
     }
     return status == GPT_OK ? 0 : fail(&err);
 }

@@ -356,12 +356,13 @@ static void expect_failure(struct member *m, const char *says)
 
 static void one_reports(struct member *m)
 {
+    const struct gpt_err failure = {GPT_EFAIL, 1, "no memory", ""};
     struct gpt_err err = {0};
 
     all_reduce_once(m);
     if (m->rank == 1) {
         expect_true(
-            m, gpt_store_post_failure(m->store, 1, "no memory", &err) == GPT_OK,
+            m, gpt_store_post_failure(m->store, &failure, &err) == GPT_OK,
             "posted");
         _exit(m->wrong);
     }

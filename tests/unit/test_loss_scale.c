@@ -21,7 +21,7 @@ static void golden(void)
             exit(1);
         o.window = window;
         o.hysteresis = hysteresis;
-        is_int(gpt_loss_scale_check(&o, &err), GPT_OK, "scaler%.*s",
+        is_int(gpt_loss_scale_check(&o, NULL, &err), GPT_OK, "scaler%.*s",
                (int)strcspn(line, "\n"), line);
         struct gpt_loss_scale s = gpt_loss_scale_new(&o);
         int n = golden_array(f, "bad", bad);
@@ -52,10 +52,18 @@ static void refused(void)
         {{16, 1, 1000, 0, false}, "--hysteresis 0"},
     };
 
+    static const struct gpt_loss_scale_names names = {
+        .constant = "--loss-scale",
+        .initial = "--initial-loss-scale",
+        .min = "--min-loss-scale",
+        .window = "--loss-scale-window",
+        .hysteresis = "--hysteresis",
+    };
+
     for (size_t i = 0; i < GPT_COUNT(rows); i++) {
         struct gpt_err err;
 
-        ok(gpt_loss_scale_check(&rows[i].o, &err) == GPT_EUSAGE &&
+        ok(gpt_loss_scale_check(&rows[i].o, &names, &err) == GPT_EUSAGE &&
                strstr(err.text, rows[i].names),
            "refused: %s", rows[i].names);
     }
@@ -66,7 +74,7 @@ static void constant(void)
     struct gpt_loss_scale_options o = {.initial = 128, .constant = true};
     struct gpt_err err;
 
-    is_int(gpt_loss_scale_check(&o, &err), GPT_OK, "a constant scale");
+    is_int(gpt_loss_scale_check(&o, NULL, &err), GPT_OK, "a constant scale");
     struct gpt_loss_scale s = gpt_loss_scale_new(&o);
     for (int i = 0; i < 5000; i++)
         gpt_loss_scale_update(&s, i % 2 == 0);

@@ -183,7 +183,7 @@ static void test_slots(void)
     free_all(4);
     build_all(1, 1, 8);
     is_int(plans[0].slots[0], 1, "accumulation: one slot");
-    is_int(plans[0].n, 17, "accumulation: forward, backward, one reduction");
+    is_int(plans[0].n, 16, "accumulation: forward and backward");
     free_all(1);
 }
 
@@ -209,7 +209,7 @@ static void test_simulated(void)
             plans[1].actions[i].kind == GPT_ACT_BACKWARD)
             computing += spans[1][i].end - spans[1][i].begin;
     is_near(computing, 6, 0, 1e-12, "spans of the second stage");
-    is_near(spans[0][plans[0].n - 2].end, 10.5, 0, 1e-12,
+    is_near(spans[0][plans[0].n - 1].end, 10.5, 0, 1e-12,
             "the last backward ends the step");
     free_all(2);
 }
@@ -288,11 +288,13 @@ static void test_mistakes(void)
     MISTAKE(1, "its gradient is not there",
             drop(3, find(3, GPT_ACT_SEND_BACKWARD, 7));
             drop(2, find(2, GPT_ACT_RECV_BACKWARD, 7)));
-    MISTAKE(1, "and no reduction", drop(3, find(3, GPT_ACT_REDUCE_GRADS, 0)));
-    MISTAKE(1, "a backward is still to come",
-            swap(0, find(0, GPT_ACT_BACKWARD, 7),
-                 find(0, GPT_ACT_REDUCE_GRADS, 0)));
-    MISTAKE(1, "it ran before", twice(0, find(0, GPT_ACT_REDUCE_GRADS, 0)));
+    MISTAKE(1, "7 of 8 backwards", drop(0, find(0, GPT_ACT_BACKWARD, 7)));
+    MISTAKE(1, "gradients would be summed in another order",
+            swap(0, find(0, GPT_ACT_BACKWARD, 6),
+                 find(0, GPT_ACT_BACKWARD, 7)));
+    MISTAKE(1, "its activations are not there",
+            twice(0, find(0, GPT_ACT_BACKWARD, 7)));
+    MISTAKE(1, "wrongly marked", ACTION(0, BACKWARD, 6).last = true);
     MISTAKE(1, "its slot is in use", ACTION(0, FORWARD, 1).slot = 0);
     MISTAKE(1, "its slot is in use", ACTION(1, RECV_FORWARD, 1).slot = 0);
     MISTAKE(1, "no such slot", plans[0].slots[0]--);

@@ -65,7 +65,7 @@ static void backward(struct member *m, int64_t mb)
     const struct gpt_gradient_hooks h = gpt_reducer_hooks(m->reducer);
     const bool fresh = m->job->zero == GPT_ZERO_2 && m->job->dp > 1;
 
-    gpt_reducer_last(m->reducer, mb == MICRO - 1);
+    gpt_reducer_begin_backward(m->reducer, mb == MICRO - 1);
     for (int64_t b = m->flat.n_buckets - 1; b >= 0; b--) {
         if (h.before)
             h.before(h.context, b);
@@ -252,11 +252,11 @@ static void test_memory(void)
     const int64_t one = layer->end - layer->begin;
     const int64_t saved = (LAYERS - 2) * one - LAYERS * one / 4;
     is_int(gpt_reducer_memory(&o), m.flat.elements * 4, "ZeRO-1: all");
-    ok(!gpt_reducer_fresh(&o), "whose gradients are added to");
+    ok(!gpt_reducer_overwrites(&o), "whose gradients are added to");
     o.zero = GPT_ZERO_2;
     is_int(gpt_reducer_memory(&o), (m.flat.elements - saved) * 4,
            "ZeRO-2: two layers, and the shards of all");
-    ok(gpt_reducer_fresh(&o), "whose gradients are overwritten");
+    ok(gpt_reducer_overwrites(&o), "whose gradients are overwritten");
     gpt_flat_free(&m.flat);
     gpt_params_free(&m.table);
 }

@@ -30,7 +30,7 @@ static void test_schedules(void)
         ok(gpt_lr_style_parse(style, &s.style) &&
                gpt_wsd_style_parse(wsd, &s.wsd_style) &&
                gpt_wd_style_parse(wd, &s.wd_style) &&
-               gpt_lr_schedule_check(&s, &err) == GPT_OK,
+               gpt_lr_schedule_check(&s, NULL, &err) == GPT_OK,
            "schedule%.*s", (int)strcspn(line, "\n"), line);
         int n = golden_array(f, "samples", at);
         golden_array(f, "lr", lr);
@@ -64,7 +64,7 @@ static void test_rampups(void)
                    &full) != 4)
             exit(1);
         const struct gpt_rampup r = {start, increment, samples, full};
-        is_int(gpt_rampup_check(&r, 1, &err), GPT_OK, "ramp-up %lld to %lld",
+        is_int(gpt_rampup_check(&r, 1, NULL, &err), GPT_OK, "ramp-up %lld to %lld",
                start, full);
         int n = golden_array(f, "consumed", at);
         golden_array(f, "batch", want);
@@ -96,11 +96,11 @@ static void test_refused(void)
     do {                                                    \
         s = fine;                                           \
         s.field = (value);                                  \
-        is_int(gpt_lr_schedule_check(&s, &err), GPT_EUSAGE, \
+        is_int(gpt_lr_schedule_check(&s, NULL, &err), GPT_EUSAGE, \
                "refused: " #field " " #value);              \
     } while (0)
     s = fine;
-    is_int(gpt_lr_schedule_check(&s, &err), GPT_OK, "a fine schedule");
+    is_int(gpt_lr_schedule_check(&s, NULL, &err), GPT_OK, "a fine schedule");
     REFUSED(min_lr, -1);
     REFUSED(min_lr, 2e-3);
     REFUSED(max_lr, NAN);
@@ -129,7 +129,7 @@ static void test_refused(void)
         {{0, 0, 0, 0}, 8, GPT_EUSAGE},
     };
     for (size_t i = 0; i < GPT_COUNT(rows); i++)
-        is_int(gpt_rampup_check(&rows[i].r, rows[i].multiple, &err),
+        is_int(gpt_rampup_check(&rows[i].r, rows[i].multiple, NULL, &err),
                rows[i].status, "ramp-up row %zu", i);
 
     enum gpt_lr_style a;

@@ -78,7 +78,7 @@ static void test_values(struct gpt_store *s, const char *where)
     ok(gpt_store_add(s, "n", 5, &n, &err) == GPT_OK && n == 5, "add");
     ok(gpt_store_add(s, "n", -7, &n, &err) == GPT_OK && n == -2, "add less");
     ok(gpt_store_get(s, "missing", 0.05, &value, &len, &err) == GPT_EFAIL &&
-           strstr(err.text, "nobody has set 'missing'") &&
+           strstr(err.text, "'missing' was not set") &&
            strstr(err.text, "0.05 s"),
        "%s", err.text);
 
@@ -101,15 +101,13 @@ static void test_world_of_one(void)
 {
     struct gpt_launch_env l = launch(1, 0, 1, true); /* nobody listens there */
     struct gpt_store *s;
-    struct gpt_err err = {0};
-    int64_t rank;
-    char text[64];
+    struct gpt_err err = {0}, failure;
 
     is_int(gpt_store_open(&s, &l, 0, &err), GPT_OK, "a world of one");
     test_values(s, "world of one");
     is_int(gpt_store_barrier(s, "b", 0, &err), GPT_OK, "barrier");
     is_int(gpt_store_barrier(s, "b", 0, &err), GPT_OK, "barrier again");
-    ok(!gpt_store_failed(s, &rank, text, sizeof(text)), "no failure");
+    ok(!gpt_store_failed(s, &failure), "no failure");
     gpt_store_close(s);
 }
 
@@ -230,24 +228,25 @@ static void test_failures(void)
     struct gpt_store_server *v = serve();
     struct gpt_store *a = join(v, 3, 0), *b = join(v, 3, 1);
     struct gpt_err err = {0};
-    char text[256] = "";
-    int64_t rank = -9;
+    const struct gpt_err first = {GPT_EDEVICE, 1, "out of memory", ""};
+    const struct gpt_err second = {GPT_EFAIL, 0, "lost rank 1", ""};
+    struct gpt_err seen = {.rank = -9};
 
-    ok(!gpt_store_failed(a, &rank, text, sizeof(text)), "no failure yet");
-    is_int(gpt_store_post_failure(b, 1, "out of memory", &err), GPT_OK,
-           "rank 1 posts");
-    is_int(gpt_store_post_failure(a, 0, "lost rank 1", &err), GPT_OK,
+    ok(!gpt_store_failed(a, &seen), "no failure yet");
+    is_int(gpt_store_post_failure(b, &first, &err), GPT_OK, "rank 1 posts");
+    is_int(gpt_store_post_failure(a, &second, &err), GPT_OK,
            "rank 0 posts later");
-    ok(gpt_store_failed(a, &rank, text, sizeof(text)) && rank == 1, "rank 1");
-    is_str(text, "out of memory", "the first report wins");
-    ok(!gpt_store_failed(b, &rank, text, sizeof(text)), "not for itself");
+    ok(gpt_store_failed(a, &seen) && seen.rank == 1, "rank 1");
+    is_str(seen.text, "out of memory", "the first report wins");
+    is_int(seen.status, GPT_EDEVICE, "with its status");
+    ok(!gpt_store_failed(b, &seen) && seen.rank == 1, "not for itself");
     ok(gpt_store_barrier(a, "x", 20, &err) == GPT_EFAIL &&
            strstr(err.text, "barrier 'x': rank 1 failed: out of memory"),
        "%s", err.text);
     gpt_store_server_close(v, 0);
-    ok(gpt_store_failed(a, &rank, text, sizeof(text)) && rank == -1 &&
-           strstr(text, "the store of the launcher at 127.0.0.1:"),
-       "server gone: %s", text);
+    ok(gpt_store_failed(a, &seen) && seen.rank == -1 &&
+           strstr(seen.text, "the store of the launcher at 127.0.0.1:"),
+       "server gone: %s", seen.text);
     int64_t n;
     is_int(gpt_store_add(a, "n", 1, &n, &err), GPT_EIO, "and stays lost: %s",
            err.text);

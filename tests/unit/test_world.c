@@ -67,7 +67,7 @@ static int groups(struct member *m, struct gpt_err *err)
     gpt_comm_all_reduce(m->w->reduce[GPT_GROUP_DP], m->q, &one, 1, GPT_F32,
                         GPT_SUM);
     expect(m, one == (float)t->size[GPT_DP], "sum", "reduce");
-    gpt_world_settled(m->w);
+    gpt_world_shorten_timeout(m->w);
     return gpt_world_check(m->w, err);
 }
 

@@ -1,9 +1,11 @@
-/* Gloo as a carrier of bytes, and nothing else of it: collectives are in
- * comm.c, where their order of sums is ours. Exceptions end here. */
+/* Messages through Gloo. Its collectives are not used: comm_host.c makes them
+ * of messages, so that the order of sums is known and a member that does not
+ * answer can be named. No exception leaves this file. Start at
+ * gpt_gloo_exchange(). */
 extern "C" {
 #include "base/memory.h"
 #include "base/progress.h"
-#include "parallel/transport.h"
+#include "parallel/gloo.h"
 }
 
 #include <chrono>
@@ -40,7 +42,8 @@ class Store : public gloo::rendezvous::Store {
             throw std::runtime_error(err.text);
     }
 
-    /* Looks now and then whether it is in vain. */
+    /* Waits in short steps and asks between them for failures: a member that
+     * has failed will never set its address. */
     std::vector<char> get(const std::string &key) override
     {
         const double end = gpt_now() + timeout_;
@@ -50,12 +53,12 @@ class Store : public gloo::rendezvous::Store {
 
         while (gpt_store_get(store_, (prefix_ + key).c_str(), 0.5, &value,
                              &len, &err) != GPT_OK) {
-            int64_t rank;
-            char text[512];
+            struct gpt_err failure;
 
-            if (gpt_store_failed(store_, &rank, text, sizeof(text)))
-                throw std::runtime_error("rank " + std::to_string(rank) + " " +
-                                         text);
+            if (gpt_store_failed(store_, &failure))
+                throw std::runtime_error("rank " +
+                                         std::to_string(failure.rank) + " " +
+                                         failure.text);
             if (gpt_now() > end)
                 throw std::runtime_error("no address of member " + key);
         }
@@ -80,7 +83,7 @@ class Store : public gloo::rendezvous::Store {
 
 } // namespace
 
-struct gpt_transport {
+struct gpt_gloo {
     std::shared_ptr<gloo::rendezvous::Context> context;
     /* messages so far, a peer: Gloo pairs them by these numbers */
     std::vector<uint64_t> sent, received;
@@ -99,7 +102,7 @@ static void ignore_broken_pipes()
         std::signal(SIGPIPE, SIG_IGN);
 }
 
-int gpt_transport_open(struct gpt_transport **out, struct gpt_store *store,
+int gpt_gloo_open(struct gpt_gloo **out, struct gpt_store *store,
                        const char *name, int64_t rank, int64_t size,
                        double timeout, struct gpt_err *err)
 {
@@ -109,7 +112,7 @@ int gpt_transport_open(struct gpt_transport **out, struct gpt_store *store,
     ignore_broken_pipes();
     gpt_store_local_address(store, address, sizeof(address));
     try {
-        auto t = std::make_unique<gpt_transport>();
+        auto t = std::make_unique<gpt_gloo>();
         gloo::transport::tcp::attr attr(address);
         auto device = gloo::transport::tcp::CreateDevice(attr);
         Store through(store, name, timeout);
@@ -128,7 +131,7 @@ int gpt_transport_open(struct gpt_transport **out, struct gpt_store *store,
     }
 }
 
-void gpt_transport_close(struct gpt_transport *t)
+void gpt_gloo_close(struct gpt_gloo *t)
 {
     if (!t)
         return;
@@ -140,7 +143,7 @@ void gpt_transport_close(struct gpt_transport *t)
     delete t;
 }
 
-static void post(struct gpt_transport *t, const struct gpt_move *m,
+static void post(struct gpt_gloo *t, const struct gpt_move *m,
                  gloo::transport::UnboundBuffer *buffer)
 {
     const size_t peer = static_cast<size_t>(m->peer);
@@ -159,11 +162,13 @@ static const char *without_place(const char *text)
     return end ? end + 2 : text;
 }
 
-int gpt_transport_exchange(struct gpt_transport *t, struct gpt_move *list,
+int gpt_gloo_exchange(struct gpt_gloo *t, struct gpt_move *list,
                            int64_t n, struct gpt_err *err)
 {
+    /* no timeout of Gloo's own: the watcher (comm_watch.c) decides, as it can
+     * say which member is missing, and ends the wait by an abort */
     const auto forever = std::chrono::milliseconds(86400 * 1000);
-    struct gpt_move *at = list; /* who is talked to */
+    struct gpt_move *at = list; /* the move that an exception is of */
     bool done = true;
 
     try {
@@ -175,6 +180,8 @@ int gpt_transport_exchange(struct gpt_transport *t, struct gpt_move *list,
                 t->active.push_back(t->context->createUnboundBuffer(
                     list[i].buf, list[i].bytes));
         }
+        /* all are posted before any is waited for: no order of the members
+         * can make them wait for each other in a circle */
         for (int64_t i = 0; i < n; i++) {
             at = &list[i];
             post(t, at, t->active[static_cast<size_t>(i)].get());
@@ -197,7 +204,10 @@ int gpt_transport_exchange(struct gpt_transport *t, struct gpt_move *list,
     return done ? GPT_OK : gpt_fail(err, GPT_EFAIL, "given up");
 }
 
-void gpt_transport_abort(struct gpt_transport *t)
+/* Called by the watcher while the thread of the exchange waits in Gloo. The
+ * lock keeps the buffers alive meanwhile: that thread clears them only with it.
+ * The flag comes first, so an exchange that begins later does not wait. */
+void gpt_gloo_abort(struct gpt_gloo *t)
 {
     std::lock_guard<std::mutex> guard(t->lock);
 
