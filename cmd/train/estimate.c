@@ -1,5 +1,5 @@
 /* What a plan costs; see estimate.h. Start at gpt_estimate_print(). Memory is
- * in estimate_memory.c. */
+ * in estimate_memory.c, calls of communicators in estimate_calls.c. */
 #include "cmd/train/estimate.h"
 
 #include "base/log.h"
@@ -22,8 +22,17 @@ const char *gpt_link_name(enum gpt_link link)
     return names[link];
 }
 
-/* Layers of a stage that backward computes again. */
-static int64_t recomputed(const struct gpt_replica_options *o,
+static struct gpt_rows rows_of(const struct gpt_replica_options *o,
+                               const struct gpt_layout *layout)
+{
+    const struct gpt_execution *e = &o->exec;
+
+    return gpt_rows_of(e->micro_batch, e->seq_length, layout->tp_size,
+                       e->sequence_parallel);
+}
+
+/* How many layers of a stage backward computes again. */
+static int64_t count_recomputed(const struct gpt_replica_options *o,
                           const struct gpt_layout *layout)
 {
     int64_t n = 0;
@@ -31,15 +40,15 @@ static int64_t recomputed(const struct gpt_replica_options *o,
     for (int64_t i = 0; i < layout->chunks; i++) {
         const int64_t layers = layout->chunk[i].n_layers;
 
-        if (o->recompute == GPT_RECOMPUTE_UNIFORM)
+        if (o->exec.recompute == GPT_RECOMPUTE_UNIFORM)
             n += layers;
-        else if (o->recompute == GPT_RECOMPUTE_BLOCK)
-            n += gpt_min_i64(layers, o->recompute_layers);
+        else if (o->exec.recompute == GPT_RECOMPUTE_BLOCK)
+            n += gpt_min_i64(layers, o->exec.recompute_layers);
     }
     return n;
 }
 
-static int64_t layers_of(const struct gpt_layout *layout)
+static int64_t count_layers(const struct gpt_layout *layout)
 {
     int64_t n = 0;
 
@@ -48,23 +57,23 @@ static int64_t layers_of(const struct gpt_layout *layout)
     return n;
 }
 
-/* A rank's share in moving (N, C) once: in an all-gather or a reduce-scatter;
- * an all-reduce is both. */
+/* What a rank sends of `bytes` in an all-gather or a reduce-scatter: all but its
+ * own part. An all-reduce is both. */
 static double share(double bytes, int64_t ranks)
 {
     return bytes * (double)(ranks - 1) / (double)ranks;
 }
 
-/* Times that a microbatch's (N, C) moves. Without sequence parallelism each of
+/* How often a microbatch's (N, C) moves. Without sequence parallelism each of
  * the two sums forward and backward moves it twice; with it, gathers and
  * scatters move it as often, and backward gathers two inputs again. */
 static double tensor_moves(const struct gpt_replica_options *o,
                            const struct gpt_layout *layout)
 {
-    const bool sequence = o->sequence_parallel;
-    double moves = (sequence ? 4 + 6 : 4 + 4) * (double)layers_of(layout);
+    const bool sequence = o->exec.sequence_parallel;
+    double moves = (sequence ? 4 + 6 : 4 + 4) * (double)count_layers(layout);
 
-    moves += (sequence ? 3 : 2) * (double)recomputed(o, layout);
+    moves += (sequence ? 3 : 2) * (double)count_recomputed(o, layout);
     if (layout->has_embedding)
         moves += 2;
     if (layout->has_output)
@@ -72,18 +81,19 @@ static double tensor_moves(const struct gpt_replica_options *o,
     return moves;
 }
 
-/* Statistics of the vocabulary's parts, which every rank sends to all. */
-static double loss_bytes(const struct gpt_replica_options *o,
+/* Statistics of the vocabulary's parts, which every rank sends to all others. */
+static double loss_bytes(const struct gpt_rows *rows,
                          const struct gpt_layout *layout)
 {
     if (!layout->has_output)
         return 0;
-    return (double)(GPT_XENT_STATS * o->micro_batch * o->seq_length *
-                    (int64_t)sizeof(float) * (layout->tp_size - 1));
+    return (double)(GPT_XENT_STATS * rows->n * (int64_t)sizeof(float) *
+                    (layout->tp_size - 1));
 }
 
-/* Chunks whose output goes to another stage; as many gradients come back. */
-static int64_t crossings(const struct gpt_layout *layout)
+/* How many messages of a microbatch a stage sends: the output of each chunk
+ * that another stage follows, and the gradient of each chunk's input. */
+static int64_t count_messages(const struct gpt_layout *layout)
 {
     if (layout->pp_size == 1)
         return 0;
@@ -107,7 +117,7 @@ static double data_bytes(const struct gpt_replica_options *o,
             bytes += 2 * share(n * sizeof(float), ranks);
         else
             bytes += share(n * sizeof(float), ranks) * (double)times +
-                     share(n * (double)gpt_dtype_bytes(o->act), ranks);
+                     share(n * (double)gpt_dtype_bytes(o->exec.act), ranks);
     }
     return bytes;
 }
@@ -116,27 +126,47 @@ static double data_bytes(const struct gpt_replica_options *o,
 static double tied_bytes(const struct gpt_replica_options *o,
                          const struct gpt_layout *layout)
 {
-    const struct gpt_config *c = &o->config;
+    const struct gpt_widths w = gpt_widths_of(&o->config, layout->tp_size);
 
-    if (!c->tied_embeddings || layout->pp_size == 1 ||
+    if (!o->config.tied_embeddings || layout->pp_size == 1 ||
         layout->has_embedding == layout->has_output)
         return 0;
-    return (double)(c->padded_vocab_size / layout->tp_size * c->hidden_size) *
-           sizeof(float);
+    return (double)(w.vocab * w.hidden) * sizeof(float);
 }
 
-/* Gradients of norms and of biases that sequence parallel ranks have in
- * parts: this rank's shard of them. */
-static double piece_bytes(const struct gpt_replica_options *o,
+/* Sequence parallel ranks each have a part of the gradients of norms and of some
+ * biases: bytes of their sum, over this rank's shard. */
+static double partial_bytes(const struct gpt_replica_options *o,
                           const struct gpt_flat *flat, int64_t tp_size)
 {
     double n = 0;
 
-    for (int64_t i = 0; o->sequence_parallel && i < flat->n; i++) {
+    for (int64_t i = 0; o->exec.sequence_parallel && i < flat->n; i++) {
         if (flat->slices[i].param->sequence_sum)
             n += (double)flat->slices[i].count;
     }
     return 2 * share(n / (double)flat->shards * sizeof(float), tp_size);
+}
+
+/* All microbatches of a step over the tensor parallel ranks. */
+static double tensor_bytes(const struct gpt_replica_options *o,
+                           const struct gpt_layout *layout, double m)
+{
+    const struct gpt_rows rows = rows_of(o, layout), whole = {rows.n, rows.n};
+    const int64_t block = gpt_message_bytes(&o->config, whole, o->exec.act);
+
+    return m * (tensor_moves(o, layout) *
+                    share((double)block, layout->tp_size) +
+                loss_bytes(&rows, layout));
+}
+
+static double pipeline_bytes(const struct gpt_replica_options *o,
+                             const struct gpt_layout *layout, double m)
+{
+    const int64_t message =
+        gpt_message_bytes(&o->config, rows_of(o, layout), o->exec.act);
+
+    return m * (double)count_messages(layout) * (double)message;
 }
 
 int gpt_estimate_traffic(const struct gpt_train_plan *plan, int64_t pp_rank,
@@ -144,9 +174,6 @@ int gpt_estimate_traffic(const struct gpt_train_plan *plan, int64_t pp_rank,
 {
     const struct gpt_replica_options *o = &plan->replica;
     const double m = (double)gpt_max_i64(o->micro_batches, 1);
-    const double block = (double)(o->micro_batch * o->seq_length) *
-                         (double)o->config.hidden_size *
-                         (double)gpt_dtype_bytes(o->act);
     struct gpt_param_table table;
     struct gpt_layout layout;
     struct gpt_flat flat;
@@ -155,14 +182,9 @@ int gpt_estimate_traffic(const struct gpt_train_plan *plan, int64_t pp_rank,
     GPT_TRY(gpt_params_build(&table, &o->config, err));
     int status = gpt_flat_build(&flat, &table, &layout, err);
     if (status == GPT_OK) {
-        const int64_t t = layout.tp_size;
-
-        bytes[GPT_LINK_TENSOR] =
-            m * (tensor_moves(o, &layout) * share(block, t) +
-                 loss_bytes(o, &layout)) +
-            piece_bytes(o, &flat, t);
-        bytes[GPT_LINK_PIPELINE] = m * (double)crossings(&layout) * block /
-                                   (double)(o->sequence_parallel ? t : 1);
+        bytes[GPT_LINK_TENSOR] = tensor_bytes(o, &layout, m) +
+                                 partial_bytes(o, &flat, layout.tp_size);
+        bytes[GPT_LINK_PIPELINE] = pipeline_bytes(o, &layout, m);
         bytes[GPT_LINK_DATA] = data_bytes(o, &flat, plan->topology.dp_size);
         bytes[GPT_LINK_TIED] = tied_bytes(o, &layout);
     }
@@ -207,7 +229,7 @@ static void print_memory(int64_t first, int64_t last, int64_t parameters,
                  gpt_text_bytes(text, gpt_memory_total(memory)));
 }
 
-/* Stages that are alike in one line. */
+/* Neighbouring stages with equal figures share a line. */
 static int print_stages(const struct gpt_train_plan *plan,
                         struct gpt_backend *be, struct gpt_err *err)
 {
@@ -235,7 +257,7 @@ static int print_stages(const struct gpt_train_plan *plan,
     return GPT_OK;
 }
 
-/* Of the stage that sends most. */
+/* Prints the traffic of the stage that sends most. */
 static int print_traffic(const struct gpt_train_plan *plan,
                          struct gpt_err *err)
 {
@@ -288,7 +310,7 @@ int gpt_estimate_print(const struct gpt_train_plan *plan,
                        struct gpt_err *err)
 {
     const struct gpt_config *c = &plan->replica.config;
-    const int64_t t = plan->replica.seq_length;
+    const int64_t t = plan->replica.exec.seq_length;
 
     GPT_TRY(print_stages(plan, be, err));
     GPT_TRY(print_traffic(plan, err));
@@ -296,7 +318,7 @@ int gpt_estimate_print(const struct gpt_train_plan *plan,
                  "(P - 1) / (V m)",
                  gpt_estimate_bubble(plan));
     gpt_log_line(" > a step computes %.4g floating point operations a rank",
-                 gpt_config_flops_per_token(c, t) * (double)t *
+                 gpt_flops_per_token(c, t) * (double)t *
                      (double)plan->rampup.global_batch /
                      (double)plan->topology.world_size);
     return print_fit(plan, be, limit, err);

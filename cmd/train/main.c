@@ -4,8 +4,8 @@
 #include "cmd/train/loop.h"
 #include "cmd/train/options.h"
 
-static int run(const void *options, const struct gpt_args *args,
-               struct gpt_err *err)
+static int train(const void *options, const struct gpt_args *args,
+                 struct gpt_err *err)
 {
     return gpt_train(options, args, err);
 }
@@ -38,7 +38,7 @@ int main(int argc, char **argv)
         .n_options = gpt_train_n_options,
         .options_bytes = sizeof(struct gpt_train_options),
         .version = gpt_backend_version,
-        .run = run,
+        .run = train,
     };
 
     return gpt_main(&program, argc, argv);

@@ -1,4 +1,6 @@
-/* From options to a plan; see plan.h. Read gpt_train_plan() at the end. */
+/* From options to a plan; see plan.h. Read gpt_train_plan() at the end: it is
+ * the order in which later parts read what earlier ones have filled. The part
+ * about ranks is in plan_ranks.c. */
 #include "cmd/train/plan.h"
 
 #include "base/num.h"
@@ -7,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Is nothing going to be trained? Then data, length and rate may be missing. */
-static bool planning(const struct gpt_train_options *o)
+/* True when nothing will be trained: data, length and rate may be missing. */
+static bool is_dry(const struct gpt_train_options *o)
 {
     return o->dry_run || o->simulate;
 }
@@ -64,9 +66,8 @@ static int plan_positions(struct gpt_config *c,
 {
     static const char *const of_rope[] = {"rotary-base", "rotary-percent"};
 
-    while (strcmp(gpt_position_embeddings[c->position_embedding],
-                  o->position_embedding_type) != 0)
-        c->position_embedding++;
+    c->position_embedding = gpt_train_choice(gpt_position_embeddings,
+                                             o->position_embedding_type);
     if (c->position_embedding == GPT_POSITION_ROPE) {
         c->rotary_base = (double)o->rotary_base;
         c->rotary_percent = o->rotary_percent;
@@ -133,7 +134,7 @@ static int plan_precision(struct gpt_train_plan *p,
         return gpt_fail(err, GPT_EUSAGE,
                         "--tf32 and --%s exclude each other: TF32 is for "
                         "products of float", o->bf16 ? "bf16" : "fp16");
-    p->replica.act = o->bf16 ? GPT_BF16 : o->fp16 ? GPT_F16 : GPT_F32;
+    p->replica.exec.act = o->bf16 ? GPT_BF16 : o->fp16 ? GPT_F16 : GPT_F32;
     for (size_t i = 0; i < GPT_COUNT(of_fp16) && !o->fp16; i++)
         if (gpt_option_given(args, of_fp16[i]))
             return gpt_fail(err, GPT_EUSAGE, "--%s needs --fp16", of_fp16[i]);
@@ -154,12 +155,11 @@ static int plan_precision(struct gpt_train_plan *p,
 static int plan_rampup(struct gpt_train_plan *p,
                        const struct gpt_train_options *o, struct gpt_err *err)
 {
-    const int64_t multiple = o->micro_batch_size * p->topology.dp_size;
     struct gpt_rampup *r = &p->rampup;
     int64_t *fields[] = {&r->start, &r->increment, &r->samples};
 
     r->global_batch =
-        o->global_batch_size ? o->global_batch_size : multiple;
+        o->global_batch_size ? o->global_batch_size : p->micro_samples;
     if (o->rampup.n > 0) {
         if (o->rampup.n != 3)
             return gpt_fail(err, GPT_EUSAGE,
@@ -179,11 +179,12 @@ static int plan_rampup(struct gpt_train_plan *p,
                             "--rampup-batch-size needs "
                             "--train-samples, not --train-iters");
     }
-    return gpt_rampup_check(r, multiple, err);
+    return gpt_rampup_check(r, p->micro_samples, err);
 }
 
-/* Steps until `samples` are consumed; a last partial step is not made. */
-static void steps_of_samples(struct gpt_train_plan *p, int64_t samples)
+/* Steps until `samples` are consumed; a last partial step is not made. While
+ * the batch grows the steps are counted one by one. */
+static void count_steps(struct gpt_train_plan *p, int64_t samples)
 {
     int64_t consumed = 0, steps = 0, batch = p->rampup.global_batch;
 
@@ -220,7 +221,7 @@ static int plan_length(struct gpt_train_plan *p,
                             (long long)o->train_iters,
                             (long long)p->rampup.global_batch);
     } else {
-        steps_of_samples(p, o->train_samples);
+        count_steps(p, o->train_samples);
         if (o->train_samples > 0 && p->train_iters == 0)
             return gpt_fail(err, GPT_EUSAGE,
                             "--train-samples %lld is below "
@@ -228,7 +229,7 @@ static int plan_length(struct gpt_train_plan *p,
                             (long long)o->train_samples,
                             (long long)p->rampup.global_batch);
     }
-    if (p->train_iters == 0 && !planning(o))
+    if (p->train_iters == 0 && !is_dry(o))
         return gpt_fail(err, GPT_EUSAGE,
                         "give the length of the run: --train-iters or "
                         "--train-samples");
@@ -269,7 +270,7 @@ static int plan_learning_rate(struct gpt_train_plan *p,
 {
     struct gpt_lr_schedule *s = &p->schedule;
 
-    if (o->lr <= 0 && !planning(o))
+    if (o->lr <= 0 && !is_dry(o))
         return gpt_fail(err, GPT_EUSAGE, "give the learning rate: --lr");
     s->max_lr = o->lr;
     s->min_lr = o->min_lr;
@@ -326,8 +327,8 @@ static int plan_weight_decay(struct gpt_train_plan *p,
 
 /* ---- data ---- */
 
-/* Share `i` of "949,50,1"; 0 when it is not there (the corpus reports text
- * that is no split). */
+/* Share `i` of "949,50,1"; 0 when it is not there. The corpus refuses text that
+ * is no split. */
 static double split_share(const char *split, int i)
 {
     for (; i > 0 && split; i--) {
@@ -362,7 +363,7 @@ static int plan_data(struct gpt_train_plan *p,
         c->split_path[i] = lists[i]->items;
         c->n_split_path[i] = lists[i]->n;
     }
-    if (!whole && o->train_path.n == 0 && !planning(o))
+    if (!whole && o->train_path.n == 0 && !is_dry(o))
         return gpt_fail(err, GPT_EUSAGE,
                         "no training data: give --data-path "
                         "or --train-data-path");
@@ -379,6 +380,12 @@ static int plan_data(struct gpt_train_plan *p,
     return GPT_OK;
 }
 
+static bool wants_graph(const struct gpt_train_options *o)
+{
+    return o->enable_graph ||
+           gpt_train_choice(gpt_train_graphs, o->graph_impl) != GPT_GRAPH_NONE;
+}
+
 int gpt_train_plan(struct gpt_train_plan *p, const struct gpt_train_options *o,
                    const struct gpt_args *args, const struct gpt_topology *t,
                    struct gpt_err *err)
@@ -386,14 +393,17 @@ int gpt_train_plan(struct gpt_train_plan *p, const struct gpt_train_options *o,
     *p = (struct gpt_train_plan){
         .options = o,
         .topology = *t,
+        .micro_samples = o->micro_batch_size * t->dp_size,
         .replica =
             {
-                .micro_batch = o->micro_batch_size,
-                .seq_length = o->seq_length,
-                .documents = o->reset_attention_mask,
-                .record =
-                    o->enable_graph || strcmp(o->graph_impl, "none") != 0,
-                .seed = (uint64_t)o->seed,
+                .exec =
+                    {
+                        .micro_batch = o->micro_batch_size,
+                        .seq_length = o->seq_length,
+                        .documents = o->reset_attention_mask,
+                        .record = wants_graph(o),
+                        .seed = (uint64_t)o->seed,
+                    },
                 .optimizer =
                     {
                         .beta1 = o->adam_beta1,

@@ -1,9 +1,10 @@
 /* The part of a plan that is about ranks: which part of the model this one has,
  * what is kept and what computed again, and every rule that makes a layout
- * fit. Start at gpt_train_plan_ranks(). */
+ * fit. The rules themselves are the library's (model/geometry.h); here they are
+ * told in the words of options. Start at gpt_train_plan_ranks(). */
 #include "cmd/train/plan.h"
 
-#include <string.h>
+#include <stdio.h>
 
 /* ---- sizes ---- */
 
@@ -63,8 +64,9 @@ int gpt_train_layout(const struct gpt_train_plan *p, int64_t tp_rank,
 
     there.tp_rank = tp_rank;
     there.pp_rank = pp_rank;
-    if (gpt_layout_init(layout, &p->replica.config, &there, p->first_layers,
-                        p->last_layers, err) != GPT_OK)
+    if (gpt_layout_init(layout, &p->replica.config, &there,
+                        p->options->first_layers, p->options->last_layers,
+                        err) != GPT_OK)
         return gpt_context(err,
                            "--num-layers %lld, --pipeline-model-parallel-size "
                            "%lld",
@@ -79,53 +81,54 @@ int gpt_train_layout(const struct gpt_train_plan *p, int64_t tp_rank,
 
 /* ---- tensor parallel ---- */
 
+/* The option of a field of gpt_config: they share their names. */
+static void option_of(char *option, size_t cap, const char *field)
+{
+    snprintf(option, cap, "%s", field);
+    for (char *c = option; *c; c++)
+        if (*c == '_')
+            *c = '-';
+}
+
 static int plan_tensor(struct gpt_train_plan *p,
                        const struct gpt_train_options *o, struct gpt_err *err)
 {
     const int64_t tp = p->topology.tp_size;
-    const struct {
-        const char *option;
-        int64_t value;
-    } divided[] = {
-        {"num-attention-heads", p->replica.config.num_attention_heads},
-        {"num-query-groups", p->replica.config.num_query_groups},
-        {"ffn-hidden-size", p->replica.config.ffn_hidden_size},
-    };
+    struct gpt_execution *e = &p->replica.exec;
+    struct gpt_undivided first;
+    char option[64];
 
-    for (size_t i = 0; i < GPT_COUNT(divided); i++)
-        if (divided[i].value % tp != 0)
-            return gpt_fail(err, GPT_EUSAGE,
-                            "--%s %lld is not a multiple of "
-                            "--tensor-model-parallel-size %lld",
-                            divided[i].option, (long long)divided[i].value,
-                            (long long)tp);
-    p->replica.overlap_tensor = o->overlap_tensor;
-    p->replica.sequence_parallel = o->sequence_parallel && tp > 1;
-    if (p->replica.sequence_parallel &&
-        o->micro_batch_size * o->seq_length % tp != 0)
+    if (!gpt_widths_divide(&p->replica.config, tp, &first)) {
+        option_of(option, sizeof(option), first.field);
+        return gpt_fail(err, GPT_EUSAGE,
+                        "--%s %lld is not a multiple of "
+                        "--tensor-model-parallel-size %lld",
+                        option, (long long)first.value, (long long)tp);
+    }
+    e->overlap_tensor = o->overlap_tensor;
+    e->sequence_parallel = o->sequence_parallel && tp > 1;
+    if (e->sequence_parallel &&
+        gpt_rows_check(e->micro_batch, e->seq_length, tp, NULL) != GPT_OK)
         return gpt_fail(err, GPT_EUSAGE,
                         "--sequence-parallel: --micro-batch-size %lld x "
                         "--seq-length %lld is not a multiple of "
                         "--tensor-model-parallel-size %lld",
-                        (long long)o->micro_batch_size,
-                        (long long)o->seq_length, (long long)tp);
+                        (long long)e->micro_batch, (long long)e->seq_length,
+                        (long long)tp);
     return GPT_OK;
 }
 
 /* ---- pipeline ---- */
 
-/* Interleaved stages take microbatches in rounds of as many as there are
- * stages. */
-static int plan_rounds(const struct gpt_train_plan *p,
-                       const struct gpt_train_options *o, struct gpt_err *err)
+/* Interleaved stages take microbatches in rounds of pp_size each. */
+static int check_rounds(const struct gpt_train_plan *p, struct gpt_err *err)
 {
     const struct gpt_topology *t = &p->topology;
 
     if (t->chunks == 1)
         return GPT_OK;
-    if (gpt_rampup_check(&p->rampup,
-                         o->micro_batch_size * t->dp_size * t->pp_size,
-                         NULL) == GPT_OK)
+    if (gpt_rampup_check(&p->rampup, p->micro_samples * t->pp_size, NULL) ==
+        GPT_OK)
         return GPT_OK;
     return gpt_fail(err, GPT_EUSAGE,
                     "virtual stages: the microbatches of a step must be a "
@@ -133,8 +136,7 @@ static int plan_rounds(const struct gpt_train_plan *p,
                     "--global-batch-size %lld (and what "
                     "--rampup-batch-size makes of it) of %lld",
                     (long long)t->pp_size, (long long)p->rampup.global_batch,
-                    (long long)(o->micro_batch_size * t->dp_size *
-                                t->pp_size));
+                    (long long)(p->micro_samples * t->pp_size));
 }
 
 /* ---- data parallel ---- */
@@ -143,17 +145,11 @@ static int plan_sharding(struct gpt_train_plan *p,
                          const struct gpt_train_options *o,
                          const struct gpt_args *args, struct gpt_err *err)
 {
-    static const char *const names[] = {
-        [GPT_ZERO_OFF] = "no_shard",
-        [GPT_ZERO_1] = "optim",
-        [GPT_ZERO_2] = "optim_grads",
-    };
     const bool given =
         gpt_option_given(args, "data-parallel-sharding-strategy");
 
-    for (size_t i = 0; i < GPT_COUNT(names); i++)
-        if (strcmp(o->sharding, names[i]) == 0)
-            p->replica.zero = (enum gpt_zero)i;
+    p->replica.zero =
+        (enum gpt_zero)gpt_train_choice(gpt_train_shardings, o->sharding);
     if (o->distributed_optimizer && given && p->replica.zero == GPT_ZERO_OFF)
         return gpt_fail(err, GPT_EUSAGE,
                         "--use-distributed-optimizer excludes "
@@ -165,7 +161,7 @@ static int plan_sharding(struct gpt_train_plan *p,
                         "--overlap-param-gather needs "
                         "--use-distributed-optimizer");
     p->replica.overlap_gather = o->overlap_gather;
-    if (p->topology.dp_size == 1) /* nobody to share with */
+    if (p->topology.dp_size == 1) /* no other rank to share with */
         p->replica.zero = GPT_ZERO_OFF;
     if (!o->overlap_reduce)
         return gpt_fail(err, GPT_EUSAGE,
@@ -182,8 +178,11 @@ static int plan_recompute(struct gpt_train_plan *p,
 {
     static const char *const of_full[] = {"recompute-method",
                                           "recompute-num-layers"};
-    const char *what = o->recompute_granularity;
-    const bool full = what && strcmp(what, "full") == 0;
+    const int what =
+        gpt_train_choice(gpt_train_granularities, o->recompute_granularity);
+    const int method = gpt_train_choice(gpt_train_methods, o->recompute_method);
+    const bool full = what == GPT_GRANULARITY_FULL;
+    struct gpt_execution *e = &p->replica.exec;
 
     if (full && o->recompute_activations)
         return gpt_fail(err, GPT_EUSAGE,
@@ -194,13 +193,12 @@ static int plan_recompute(struct gpt_train_plan *p,
             return gpt_fail(err, GPT_EUSAGE,
                             "--%s needs --recompute-granularity full",
                             of_full[i]);
-    p->replica.recompute_layers = o->recompute_layers;
+    e->recompute_layers = o->recompute_layers;
     if (full)
-        p->replica.recompute = strcmp(o->recompute_method, "block") == 0
-                           ? GPT_RECOMPUTE_BLOCK
-                           : GPT_RECOMPUTE_UNIFORM;
-    else if (what || o->recompute_activations)
-        p->replica.recompute = GPT_RECOMPUTE_SELECTIVE;
+        e->recompute = method == GPT_METHOD_BLOCK ? GPT_RECOMPUTE_BLOCK
+                                                  : GPT_RECOMPUTE_UNIFORM;
+    else if (what == GPT_GRANULARITY_SELECTIVE || o->recompute_activations)
+        e->recompute = GPT_RECOMPUTE_SELECTIVE;
     if (full && o->recompute_layers > p->replica.layout.chunk[0].n_layers)
         return gpt_fail(err, GPT_EUSAGE,
                         "--recompute-num-layers %lld is above the %lld layers "
@@ -217,15 +215,12 @@ int gpt_train_plan_ranks(struct gpt_train_plan *p,
                          const struct gpt_train_options *o,
                          const struct gpt_args *args, struct gpt_err *err)
 {
-    p->first_layers = o->first_layers;
-    p->last_layers = o->last_layers;
     GPT_TRY(plan_tensor(p, o, err));
-    GPT_TRY(plan_rounds(p, o, err));
+    GPT_TRY(check_rounds(p, err));
     GPT_TRY(plan_sharding(p, o, args, err));
     GPT_TRY(gpt_train_layout(p, p->topology.tp_rank, p->topology.pp_rank,
                              &p->replica.layout, err));
     GPT_TRY(plan_recompute(p, o, args, err));
-    p->replica.micro_batches =
-        p->rampup.global_batch / (o->micro_batch_size * p->topology.dp_size);
+    p->replica.micro_batches = p->rampup.global_batch / p->micro_samples;
     return GPT_OK;
 }

@@ -1,7 +1,7 @@
-/* The forward pass for generation; see decode.h. Start at forward(): it is the
- * layers of stage.c with attention against the cache, in place, over a block
- * of rows that are either consecutive tokens of one text or the next tokens of
- * several. */
+/* The forward pass for generation; see decode.h. Start at forward_block(): it
+ * is the layers of stage.c with attention against the cache, in place, over a
+ * block of rows that are either consecutive tokens of one text or the next
+ * tokens of several. */
 #include "model/decode.h"
 
 #include "base/memory.h"
@@ -21,9 +21,9 @@ enum buffer {
     NORMED,
     BLOCK, /* a block's output, not yet added to the residual stream */
     QKV,
-    HEADS,
-    WIDE, /* after GELU */
-    PRE,  /* before */
+    ATTENTION,
+    FFN,    /* after the activation */
+    FFN_IN, /* before */
     MEAN,
     RSTD,
     TOKENS,
@@ -35,10 +35,20 @@ enum buffer {
 };
 
 static const char *const buffer_names[N_BUFFERS] = {
-    "residual stream", "normed activations", "block outputs",
-    "queries, keys and values", "attention outputs", "feed-forward", "gelu",
-    "means", "deviations", "tokens", "positions", "logits", "key cache",
-    "value cache",
+    [RESIDUAL] = "residual stream",
+    [NORMED] = "normed activations",
+    [BLOCK] = "block outputs",
+    [QKV] = "queries, keys and values",
+    [ATTENTION] = "attention outputs",
+    [FFN] = "feed-forward",
+    [FFN_IN] = "gelu",
+    [MEAN] = "means",
+    [RSTD] = "deviations",
+    [TOKENS] = "tokens",
+    [POSITIONS] = "positions",
+    [LOGITS] = "logits",
+    [KEYS] = "key cache",
+    [VALUES] = "value cache",
 };
 
 struct gpt_decoder {
@@ -72,9 +82,8 @@ static bool buffer_bytes(const struct gpt_decoder_options *o,
                          int64_t bytes[N_BUFFERS])
 {
     const struct gpt_config *c = o->config;
+    const struct gpt_widths w = gpt_widths_of(c, 1);
     int64_t act = (int64_t)gpt_dtype_bytes(o->act), rows = block_rows(o);
-    int64_t heads = c->num_attention_heads * c->head_size;
-    int64_t keys = c->num_query_groups * c->head_size;
     int64_t cache_rows = 0;
 
     if (!gpt_mul(o->slots, o->positions, &cache_rows) ||
@@ -83,20 +92,20 @@ static bool buffer_bytes(const struct gpt_decoder_options *o,
     const struct {
         int64_t rows, width, element;
     } shapes[N_BUFFERS] = {
-        [RESIDUAL] = {rows, c->hidden_size, act},
-        [NORMED] = {rows, c->hidden_size, act},
-        [BLOCK] = {rows, c->hidden_size, act},
-        [QKV] = {rows, heads + 2 * keys, act},
-        [HEADS] = {rows, heads, act},
-        [WIDE] = {rows, c->ffn_hidden_size, act},
-        [PRE] = {rows, c->ffn_hidden_size, act},
+        [RESIDUAL] = {rows, w.hidden, act},
+        [NORMED] = {rows, w.hidden, act},
+        [BLOCK] = {rows, w.hidden, act},
+        [QKV] = {rows, w.qkv, act},
+        [ATTENTION] = {rows, w.attention, act},
+        [FFN] = {rows, w.ffn, act},
+        [FFN_IN] = {rows, w.ffn_in, act},
         [MEAN] = {rows, 1, sizeof(float)},
         [RSTD] = {rows, 1, sizeof(float)},
         [TOKENS] = {rows, 1, sizeof(int32_t)},
         [POSITIONS] = {rows, 1, sizeof(int32_t)},
         [LOGITS] = {logit_rows(o), c->vocab_size, sizeof(float)},
-        [KEYS] = {cache_rows, keys, act},
-        [VALUES] = {cache_rows, keys, act},
+        [KEYS] = {cache_rows, w.keys, act},
+        [VALUES] = {cache_rows, w.keys, act},
     };
     for (int i = 0; i < N_BUFFERS; i++)
         if (!gpt_mul(shapes[i].rows, shapes[i].width, &bytes[i]) ||
@@ -169,7 +178,7 @@ static int alloc_host(struct gpt_decoder *d,
     return gpt_new(&d->slot, slots, int32, "a decoder's slots", err);
 }
 
-static void bind(struct gpt_decoder *d, const struct gpt_decoder_options *o,
+static void bind_weights(struct gpt_decoder *d, const struct gpt_decoder_options *o,
                  void *weights)
 {
     const struct gpt_flat *flat = o->flat;
@@ -201,16 +210,16 @@ int gpt_decoder_open(struct gpt_decoder **out, struct gpt_backend *be,
     d->be = be;
     d->o = *o;
     d->layout = GPT_LAYOUT_SINGLE(o->config);
-    int rc = GPT_OK;
-    GPT_TRY_GOTO(rc, alloc_host(d, o, err), fail);
-    GPT_TRY_GOTO(rc, be->queue_open(be, &d->q, err), fail);
-    GPT_TRY_GOTO(rc, alloc_device(d, o, err), fail);
-    bind(d, o, weights);
+    int status = GPT_OK;
+    GPT_TRY_GOTO(status, alloc_host(d, o, err), fail);
+    GPT_TRY_GOTO(status, be->queue_open(be, &d->q, err), fail);
+    GPT_TRY_GOTO(status, alloc_device(d, o, err), fail);
+    bind_weights(d, o, weights);
     *out = d;
     return GPT_OK;
 fail:
     gpt_decoder_close(d);
-    return rc;
+    return status;
 }
 
 void gpt_decoder_close(struct gpt_decoder *d)
@@ -234,7 +243,7 @@ void gpt_decoder_close(struct gpt_decoder *d)
 
 /* ---- the pass ---- */
 
-static void embed(struct gpt_decoder *d, int64_t n)
+static void embed_tokens(struct gpt_decoder *d, int64_t n)
 {
     const struct gpt_config *c = d->o.config;
     size_t bytes = (size_t)n * sizeof(int32_t);
@@ -259,7 +268,7 @@ static void embed(struct gpt_decoder *d, int64_t n)
  * d->tokens, rows_pos, pos, len and slot say. Leaves the normed rows in
  * buffers[NORMED]. All layers use the same buffers, the residual stream is
  * updated in place. */
-static void forward(struct gpt_decoder *d, int64_t b, int64_t t)
+static void forward_block(struct gpt_decoder *d, int64_t b, int64_t t)
 {
     static const struct gpt_rng no_rng; /* dropout is off: never drawn from */
     struct gpt_norm_acts norm = {
@@ -272,9 +281,9 @@ static void forward(struct gpt_decoder *d, int64_t b, int64_t t)
         .norm1 = norm,
         .norm2 = norm,
         .qkv = d->buffers[QKV],
-        .att = d->buffers[HEADS],
-        .pre = d->buffers[PRE],
-        .gelu = d->buffers[WIDE],
+        .att = d->buffers[ATTENTION],
+        .pre = d->buffers[FFN_IN],
+        .gelu = d->buffers[FFN],
     };
     struct gpt_attn_cached cache = {
         .b = b,
@@ -291,6 +300,7 @@ static void forward(struct gpt_decoder *d, int64_t b, int64_t t)
         .q = d->q,
         .config = d->o.config,
         .layout = &d->layout,
+        .widths = gpt_widths_of(d->o.config, 1),
         .act = d->o.act,
         .b = b,
         .t = t,
@@ -301,7 +311,7 @@ static void forward(struct gpt_decoder *d, int64_t b, int64_t t)
         .work.x = d->buffers[BLOCK],
     };
 
-    embed(d, b * t);
+    embed_tokens(d, b * t);
     for (int64_t l = 0; l < d->o.config->num_layers; l++) {
         gpt_layer_forward(&d->layers[l], &pass, &acts, norm.r,
                           l > 0 ? &no_rng : NULL);
@@ -318,7 +328,7 @@ static void forward(struct gpt_decoder *d, int64_t b, int64_t t)
 }
 
 /* Logits of normed rows first..first+n to host memory. */
-static void output(struct gpt_decoder *d, int64_t first, int64_t n,
+static void write_logits(struct gpt_decoder *d, int64_t first, int64_t n,
                    float *logits)
 {
     const struct gpt_config *c = d->o.config;
@@ -376,7 +386,7 @@ static void append_block(struct gpt_decoder *d, int64_t slot,
     d->pos[0] = start;
     d->len[0] = (int32_t)n;
     d->slot[0] = (int32_t)slot;
-    forward(d, 1, n);
+    forward_block(d, 1, n);
     d->length[slot] += (int32_t)n;
 }
 
@@ -388,22 +398,22 @@ int gpt_decoder_append(struct gpt_decoder *d, int64_t slot,
     for (int64_t i = 0; i < n; i++)
         GPT_TRY(check_token(d, tokens[i], err));
     int32_t before = d->length[slot];
-    int rc = GPT_OK;
-    for (int64_t at = 0; at < n && rc == GPT_OK; at += CHUNK) {
+    int status = GPT_OK;
+    for (int64_t at = 0; at < n && status == GPT_OK; at += CHUNK) {
         int64_t rows = gpt_min_i64(CHUNK, n - at);
 
         append_block(d, slot, tokens + at, rows);
         if (which == GPT_LOGITS_LAST && at + rows == n)
-            output(d, rows - 1, 1, logits);
+            write_logits(d, rows - 1, 1, logits);
         for (int64_t i = 0; which == GPT_LOGITS_ALL && i < rows;
              i += LOGIT_ROWS)
-            output(d, i, gpt_min_i64(LOGIT_ROWS, rows - i),
-                   logits + (at + i) * d->o.config->vocab_size);
-        rc = d->be->sync(d->q, err);
+            write_logits(d, i, gpt_min_i64(LOGIT_ROWS, rows - i),
+                         logits + (at + i) * d->o.config->vocab_size);
+        status = d->be->sync(d->q, err);
     }
-    if (rc != GPT_OK)
+    if (status != GPT_OK)
         d->length[slot] = before;
-    return rc;
+    return status;
 }
 
 int gpt_decoder_step(struct gpt_decoder *d, const int32_t *slots,
@@ -418,8 +428,8 @@ int gpt_decoder_step(struct gpt_decoder *d, const int32_t *slots,
         d->rows_pos[i] = d->pos[i] = d->length[slots[i]];
         d->len[i] = 1;
     }
-    forward(d, n, 1);
-    output(d, 0, n, logits);
+    forward_block(d, n, 1);
+    write_logits(d, 0, n, logits);
     GPT_TRY(d->be->sync(d->q, err));
     for (int64_t i = 0; i < n; i++)
         d->length[slots[i]]++;

@@ -1,4 +1,5 @@
-/* The layout of a microbatch in memory; see microbatch.h. */
+/* The layout of a microbatch in memory; see microbatch.h. Parts are aligned, so
+ * that device kernels may read each as vectors. */
 #include "model/microbatch.h"
 
 #include "base/memory.h"
@@ -9,6 +10,7 @@ static int64_t part_bytes(int64_t rows)
     return gpt_round_up(rows * (int64_t)sizeof(int32_t), GPT_ALIGN);
 }
 
+/* The first GPT_ALIGN bytes hold sample0, then come the five parts. */
 int64_t gpt_microbatch_bytes(int64_t rows)
 {
     return GPT_ALIGN + 5 * part_bytes(rows);

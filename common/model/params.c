@@ -1,90 +1,130 @@
 /* The rows of the parameter table, and what a rank holds of them. Start at
- * `kinds`: it is the architecture. */
+ * `kinds`: it is the architecture. Then gpt_flat_build() lays a rank's part out
+ * in memory, and gpt_param_init() fills it. */
 #include "model/params.h"
 
 #include "base/memory.h"
 #include "base/num.h"
 #include "base/rng.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 /* Which size of the model a dimension is. */
-enum size { ONE, CHANNELS, QKV, HEADS, FFN, VOCAB, POSITIONS };
+enum size { ONE, CHANNELS, QKV, ATTENTION, FFN_IN, FFN, VOCAB, POSITIONS };
 
 struct kind {
     enum gpt_param_role role;
     enum gpt_param_place place;
     const char *name; /* after "decoder.layers.N." in a layer */
     enum size rows, columns; /* columns ONE: a vector */
-    int split_dim;
+    enum gpt_param_split split;
     enum gpt_param_init init;
+    enum gpt_first_write first_write;
     bool sequence_sum;
+    bool (*present)(const struct gpt_config *c); /* NULL: in every model */
 };
 
-#define EMBEDDING GPT_PLACE_EMBEDDING
-#define LAYER GPT_PLACE_LAYER
-#define FINAL GPT_PLACE_FINAL
+static bool learns_positions(const struct gpt_config *c)
+{
+    return c->position_embedding == GPT_POSITION_LEARNED;
+}
 
-/* GPT-2, in order of the forward pass; absent() says what variants lack. */
+static bool is_untied(const struct gpt_config *c)
+{
+    return !c->tied_embeddings;
+}
+
+/* A row begins with its place in a layer, the shape and the split; the rest is
+ * named. GPT_SPLIT_NONE, GPT_INIT_ZERO and GPT_FIRST_ADDS are what is not. */
+#define OUTSIDE(role, place, name, rows, columns) \
+    GPT_##role, GPT_PLACE_##place, name, rows, columns
+#define IN_LAYER(role, name, rows, columns) \
+    GPT_##role, GPT_PLACE_LAYER, name, rows, columns
+
+/* GPT-2 and its variants, in order of the forward pass. */
 static const struct kind kinds[] = {
-    {GPT_WORD_EMBEDDING, EMBEDDING, "embedding.word_embeddings.weight", VOCAB,
-     CHANNELS, 0, GPT_INIT_NORMAL, false},
-    {GPT_POSITION_EMBEDDING, EMBEDDING, "embedding.position_embeddings.weight",
-     POSITIONS, CHANNELS, -1, GPT_INIT_NORMAL, false},
-    {GPT_NORM1_WEIGHT, LAYER, "input_layernorm.weight", CHANNELS, ONE, -1,
-     GPT_INIT_ONE, true},
-    {GPT_NORM1_BIAS, LAYER, "input_layernorm.bias", CHANNELS, ONE, -1,
-     GPT_INIT_ZERO, true},
-    {GPT_QKV_WEIGHT, LAYER, "self_attention.linear_qkv.weight", QKV, CHANNELS,
-     0, GPT_INIT_NORMAL, false},
-    {GPT_QKV_BIAS, LAYER, "self_attention.linear_qkv.bias", QKV, ONE, 0,
-     GPT_INIT_ZERO, false},
-    {GPT_PROJ_WEIGHT, LAYER, "self_attention.linear_proj.weight", CHANNELS,
-     HEADS, 1, GPT_INIT_NORMAL_OUTPUT, false},
-    {GPT_PROJ_BIAS, LAYER, "self_attention.linear_proj.bias", CHANNELS, ONE, -1,
-     GPT_INIT_ZERO, true},
-    {GPT_NORM2_WEIGHT, LAYER, "pre_mlp_layernorm.weight", CHANNELS, ONE, -1,
-     GPT_INIT_ONE, true},
-    {GPT_NORM2_BIAS, LAYER, "pre_mlp_layernorm.bias", CHANNELS, ONE, -1,
-     GPT_INIT_ZERO, true},
-    {GPT_FC1_WEIGHT, LAYER, "mlp.linear_fc1.weight", FFN, CHANNELS, 0,
-     GPT_INIT_NORMAL, false},
-    {GPT_FC1_BIAS, LAYER, "mlp.linear_fc1.bias", FFN, ONE, 0, GPT_INIT_ZERO,
-     false},
-    {GPT_FC2_WEIGHT, LAYER, "mlp.linear_fc2.weight", CHANNELS, FFN, 1,
-     GPT_INIT_NORMAL_OUTPUT, false},
-    {GPT_FC2_BIAS, LAYER, "mlp.linear_fc2.bias", CHANNELS, ONE, -1,
-     GPT_INIT_ZERO, true},
-    {GPT_FINAL_NORM_WEIGHT, FINAL, "decoder.final_layernorm.weight", CHANNELS,
-     ONE, -1, GPT_INIT_ONE, true},
-    {GPT_FINAL_NORM_BIAS, FINAL, "decoder.final_layernorm.bias", CHANNELS, ONE,
-     -1, GPT_INIT_ZERO, true},
-    {GPT_OUTPUT_WEIGHT, FINAL, "output_layer.weight", VOCAB, CHANNELS, 0,
-     GPT_INIT_NORMAL, false},
+    {OUTSIDE(WORD_EMBEDDING, EMBEDDING, "embedding.word_embeddings.weight",
+             VOCAB, CHANNELS),
+     .split = GPT_SPLIT_ROWS, .init = GPT_INIT_NORMAL,
+     .first_write = GPT_FIRST_OUTPUT},
+    {OUTSIDE(POSITION_EMBEDDING, EMBEDDING,
+             "embedding.position_embeddings.weight", POSITIONS, CHANNELS),
+     .init = GPT_INIT_NORMAL, .present = learns_positions},
+    {IN_LAYER(NORM1_WEIGHT, "input_layernorm.weight", CHANNELS, ONE),
+     .init = GPT_INIT_ONE, .sequence_sum = true},
+    {IN_LAYER(NORM1_BIAS, "input_layernorm.bias", CHANNELS, ONE),
+     .sequence_sum = true},
+    {IN_LAYER(QKV_WEIGHT, "self_attention.linear_qkv.weight", QKV, CHANNELS),
+     .split = GPT_SPLIT_BY_GROUP, .init = GPT_INIT_NORMAL,
+     .first_write = GPT_FIRST_PRODUCT},
+    {IN_LAYER(QKV_BIAS, "self_attention.linear_qkv.bias", QKV, ONE),
+     .split = GPT_SPLIT_BY_GROUP},
+    {IN_LAYER(PROJ_WEIGHT, "self_attention.linear_proj.weight", CHANNELS,
+              ATTENTION),
+     .split = GPT_SPLIT_COLUMNS, .init = GPT_INIT_NORMAL_OUTPUT,
+     .first_write = GPT_FIRST_PRODUCT},
+    {IN_LAYER(PROJ_BIAS, "self_attention.linear_proj.bias", CHANNELS, ONE),
+     .sequence_sum = true},
+    {IN_LAYER(NORM2_WEIGHT, "pre_mlp_layernorm.weight", CHANNELS, ONE),
+     .init = GPT_INIT_ONE, .sequence_sum = true},
+    {IN_LAYER(NORM2_BIAS, "pre_mlp_layernorm.bias", CHANNELS, ONE),
+     .sequence_sum = true},
+    {IN_LAYER(FC1_WEIGHT, "mlp.linear_fc1.weight", FFN_IN, CHANNELS),
+     .split = GPT_SPLIT_ROWS, .init = GPT_INIT_NORMAL,
+     .first_write = GPT_FIRST_PRODUCT},
+    {IN_LAYER(FC1_BIAS, "mlp.linear_fc1.bias", FFN_IN, ONE),
+     .split = GPT_SPLIT_ROWS},
+    {IN_LAYER(FC2_WEIGHT, "mlp.linear_fc2.weight", CHANNELS, FFN),
+     .split = GPT_SPLIT_COLUMNS, .init = GPT_INIT_NORMAL_OUTPUT,
+     .first_write = GPT_FIRST_PRODUCT},
+    {IN_LAYER(FC2_BIAS, "mlp.linear_fc2.bias", CHANNELS, ONE),
+     .sequence_sum = true},
+    {OUTSIDE(FINAL_NORM_WEIGHT, FINAL, "decoder.final_layernorm.weight",
+             CHANNELS, ONE),
+     .init = GPT_INIT_ONE, .sequence_sum = true},
+    {OUTSIDE(FINAL_NORM_BIAS, FINAL, "decoder.final_layernorm.bias", CHANNELS,
+             ONE),
+     .sequence_sum = true},
+    {OUTSIDE(OUTPUT_WEIGHT, FINAL, "output_layer.weight", VOCAB, CHANNELS),
+     .split = GPT_SPLIT_ROWS, .init = GPT_INIT_NORMAL,
+     .first_write = GPT_FIRST_OUTPUT, .present = is_untied},
 };
+
+/* ---- rows ---- */
 
 static int64_t size_of(const struct gpt_config *c, enum size s)
 {
+    const struct gpt_widths w = gpt_widths_of(c, 1);
+
     switch (s) {
     case ONE:
         return 1;
     case CHANNELS:
-        return c->hidden_size;
+        return w.hidden;
     case QKV:
-        return (c->num_attention_heads + 2 * c->num_query_groups) *
-               c->head_size;
-    case HEADS:
-        return c->num_attention_heads * c->head_size;
+        return w.qkv;
+    case ATTENTION:
+        return w.attention;
+    case FFN_IN:
+        return w.ffn_in;
     case FFN:
-        return c->ffn_hidden_size;
+        return w.ffn;
     case VOCAB:
-        return c->padded_vocab_size;
+        return w.vocab;
     case POSITIONS:
         return c->max_positions;
     }
     return 0;
+}
+
+static int64_t split_unit(const struct gpt_config *c, enum gpt_param_split split)
+{
+    const struct gpt_widths w = gpt_widths_of(c, 1);
+
+    return split == GPT_SPLIT_BY_GROUP ? w.qkv / w.groups : 1;
 }
 
 static void fill_row(struct gpt_param *p, const struct kind *k, int64_t layer,
@@ -96,11 +136,13 @@ static void fill_row(struct gpt_param *p, const struct kind *k, int64_t layer,
         .layer = layer,
         .ndim = k->columns == ONE ? 1 : 2,
         .shape = {size_of(c, k->rows), size_of(c, k->columns)},
-        .split_dim = k->split_dim,
+        .split = k->split,
+        .split_unit = split_unit(c, k->split),
         .vocab_rows = k->rows == VOCAB,
         .decay = k->columns != ONE,
         .tied = k->role == GPT_WORD_EMBEDDING && c->tied_embeddings,
         .sequence_sum = k->sequence_sum,
+        .first_write = k->first_write,
         .init = k->init,
     };
     if (layer < 0)
@@ -110,13 +152,6 @@ static void fill_row(struct gpt_param *p, const struct kind *k, int64_t layer,
                  (long long)layer, k->name);
 }
 
-static bool absent(const struct gpt_config *c, enum gpt_param_role role)
-{
-    return (role == GPT_OUTPUT_WEIGHT && c->tied_embeddings) ||
-           (role == GPT_POSITION_EMBEDDING &&
-            c->position_embedding != GPT_POSITION_LEARNED);
-}
-
 /* Rows of one place (and layer) appended to the table. */
 static void add_rows(struct gpt_param_table *t, const struct gpt_config *c,
                      enum gpt_param_place place, int64_t layer)
@@ -124,7 +159,7 @@ static void add_rows(struct gpt_param_table *t, const struct gpt_config *c,
     for (size_t i = 0; i < GPT_COUNT(kinds); i++) {
         const struct kind *k = &kinds[i];
 
-        if (k->place == place && !absent(c, k->role))
+        if (k->place == place && (!k->present || k->present(c)))
             fill_row(&t->rows[t->n++], k, layer, c);
     }
 }
@@ -163,23 +198,22 @@ int64_t gpt_param_count(const struct gpt_param *p)
     return p->shape[0] * p->shape[1];
 }
 
+/* ---- layouts ---- */
+
 struct gpt_layout gpt_layout_even(const struct gpt_config *c, int64_t tp_size,
                                   int64_t tp_rank, int64_t pp_size,
                                   int64_t pp_rank)
 {
-    int64_t layers = c->num_layers / pp_size;
+    struct gpt_topology t;
+    struct gpt_layout layout = {0};
+    int status = gpt_topology_init(&t, tp_size * pp_size,
+                                   tp_rank + tp_size * pp_rank, tp_size,
+                                   pp_size, 1, NULL);
 
-    return (struct gpt_layout){
-        .tp_size = tp_size,
-        .tp_rank = tp_rank,
-        .pp_size = pp_size,
-        .pp_rank = pp_rank,
-        .chunks = 1,
-        .chunk = {{pp_rank * layers, layers}},
-        .has_embedding = pp_rank == 0,
-        .has_output = pp_rank == pp_size - 1,
-        .shards = 1,
-    };
+    if (status == GPT_OK)
+        status = gpt_layout_init(&layout, c, &t, 0, 0, NULL);
+    assert(status == GPT_OK);
+    return layout;
 }
 
 int gpt_layout_init(struct gpt_layout *layout, const struct gpt_config *c,
@@ -199,7 +233,7 @@ int gpt_layout_init(struct gpt_layout *layout, const struct gpt_config *c,
     if (t->chunks > GPT_MAX_CHUNKS)
         return gpt_fail(err, GPT_EUSAGE, "%lld virtual chunks a stage: at most "
                         "%d", (long long)t->chunks, GPT_MAX_CHUNKS);
-    GPT_TRY(gpt_layout_check(c, t->tp_size, 1, err));
+    GPT_TRY(gpt_widths_check(c, t->tp_size, err));
     for (int64_t i = 0; i < t->chunks; i++)
         GPT_TRY(gpt_topology_layers(t, c->num_layers, first, last, t->pp_rank,
                                     i, &layout->chunk[i].first_layer,
@@ -210,27 +244,15 @@ int gpt_layout_init(struct gpt_layout *layout, const struct gpt_config *c,
 int gpt_layout_check(const struct gpt_config *c, int64_t tp_size,
                      int64_t pp_size, struct gpt_err *err)
 {
-    const struct {
-        const char *name;
-        int64_t value, by;
-        const char *by_name;
-    } rules[] = {
-        {"num_layers", c->num_layers, pp_size, "pipeline"},
-        {"num_attention_heads", c->num_attention_heads, tp_size, "tensor"},
-        {"num_query_groups", c->num_query_groups, tp_size, "tensor"},
-        {"ffn_hidden_size", c->ffn_hidden_size, tp_size, "tensor"},
-        {"padded_vocab_size", c->padded_vocab_size, tp_size, "tensor"},
-    };
+    struct gpt_topology t;
+    struct gpt_layout layout;
 
-    for (size_t i = 0; i < GPT_COUNT(rules); i++)
-        if (rules[i].by < 1 || rules[i].value % rules[i].by != 0)
-            return gpt_fail(err, GPT_EUSAGE,
-                            "%s (%lld) does not divide by the %s model "
-                            "parallel size (%lld)",
-                            rules[i].name, (long long)rules[i].value,
-                            rules[i].by_name, (long long)rules[i].by);
-    return GPT_OK;
+    GPT_TRY(gpt_topology_init(&t, tp_size * pp_size, 0, tp_size, pp_size, 1,
+                              err));
+    return gpt_layout_init(&layout, c, &t, 0, 0, err);
 }
+
+/* ---- a rank's slices and buckets ---- */
 
 static bool holds_layer(const struct gpt_layout *layout, int64_t layer)
 {
@@ -244,8 +266,8 @@ static bool holds_layer(const struct gpt_layout *layout, int64_t layer)
     return false;
 }
 
-static bool held(const struct gpt_param *p, const struct gpt_layout *layout,
-                 bool *copy)
+static bool holds(const struct gpt_layout *layout, const struct gpt_param *p,
+                  bool *copy)
 {
     *copy = false;
     switch (p->place) {
@@ -260,19 +282,25 @@ static bool held(const struct gpt_param *p, const struct gpt_layout *layout,
     return false;
 }
 
-static void cut(struct gpt_slice *s, const struct gpt_layout *layout)
+/* The one place that knows what a split does to a shape. */
+static void cut_slice(struct gpt_slice *s, const struct gpt_layout *layout)
 {
-    for (int d = 0; d < GPT_PARAM_DIMS; d++) {
+    const enum gpt_param_split split = s->param->split;
+
+    for (int d = 0; d < GPT_PARAM_DIMS; d++)
         s->shape[d] = s->param->shape[d];
-        if (d == s->param->split_dim) {
-            s->shape[d] /= layout->tp_size;
-            s->begin[d] = s->shape[d] * layout->tp_rank;
-        }
+    if (split != GPT_SPLIT_NONE) {
+        const int d = split == GPT_SPLIT_COLUMNS ? 1 : 0;
+
+        assert(s->shape[d] % (layout->tp_size * s->param->split_unit) == 0);
+        s->shape[d] /= layout->tp_size;
+        s->begin[d] = s->shape[d] * layout->tp_rank;
     }
     s->count = s->shape[0] * s->shape[1];
 }
 
-/* Pads the last bucket to whole shards. */
+/* Pads the last bucket so that its shards are equal and each begins at a
+ * multiple of 64 elements: what vector code and collectives want. */
 static void close_bucket(struct gpt_flat *f)
 {
     struct gpt_bucket *b = f->buckets + f->n_buckets - 1;
@@ -306,6 +334,7 @@ int gpt_flat_build(struct gpt_flat *f, const struct gpt_param_table *t,
 {
     *f = (struct gpt_flat){.shards = gpt_max_i64(layout->shards, 1),
                            .shard = layout->shard};
+    assert(f->shard >= 0 && f->shard < f->shards);
     GPT_TRY(gpt_new(&f->slices, (size_t)t->n, sizeof(f->slices[0]),
                     "parameter slices", err));
     GPT_TRY(gpt_new(&f->buckets, (size_t)t->n, sizeof(f->buckets[0]),
@@ -313,9 +342,9 @@ int gpt_flat_build(struct gpt_flat *f, const struct gpt_param_table *t,
     for (int64_t i = 0; i < t->n; i++) {
         struct gpt_slice s = {.param = &t->rows[i]};
 
-        if (!held(s.param, layout, &s.copy))
+        if (!holds(layout, s.param, &s.copy))
             continue;
-        cut(&s, layout);
+        cut_slice(&s, layout);
         if (f->n > 0 && f->slices[f->n - 1].param->layer != s.param->layer)
             close_bucket(f);
         append(f, s);
@@ -337,6 +366,8 @@ void gpt_bucket_shard(const struct gpt_flat *f, int64_t bucket, int64_t shard,
     const struct gpt_bucket *b = &f->buckets[bucket];
     int64_t n = (b->end - b->begin) / f->shards;
 
+    assert(bucket >= 0 && bucket < f->n_buckets);
+    assert(n * f->shards == b->end - b->begin);
     *begin = b->begin + n * shard;
     *end = *begin + n;
 }
@@ -363,6 +394,10 @@ const struct gpt_slice *gpt_flat_find(const struct gpt_flat *f,
     return NULL;
 }
 
+/* ---- initial values ---- */
+
+/* Numbers are drawn by the global index of an element, so that they depend
+ * neither on the cut nor on the number of threads. */
 static void init_normal(const struct gpt_slice *s, uint64_t seed, double std,
                         float *dst)
 {

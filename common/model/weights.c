@@ -1,4 +1,5 @@
-/* Pointers by role into flat buffers; see weights.h. */
+/* Pointers by role into flat buffers; see weights.h. Gradients are bound by
+ * bucket rather than from one base: with ZeRO-2 several buckets share memory. */
 #include "model/weights.h"
 
 void gpt_roles_bind(struct gpt_roles *roles, const struct gpt_flat *flat,
