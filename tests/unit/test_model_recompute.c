@@ -99,7 +99,9 @@ static void memory(void)
     struct gpt_config c = gpt_config_default();
     struct gpt_err err;
     struct gpt_stage_options o = {
-        .exec.micro_batch = 2, .exec.seq_length = T, .slots = {3}, .exec.act = GPT_BF16};
+        .exec = {.micro_batch = 2, .seq_length = T, .act = GPT_BF16},
+        .slots = {3},
+    };
     const int64_t n = 2 * T, slots = 3;
     const int64_t stats = 4 * 4 * n; /* mean and rstd of two norms */
 
@@ -109,9 +111,8 @@ static void memory(void)
     c.head_size = C / H;
     c.ffn_hidden_size = 4 * C;
     must(gpt_config_complete(&c, 128, 1, &err), &err);
-    o.layout = gpt_layout_even(&c, 1, 0, 3, 1);
-    o.layout.chunk[0] = (struct gpt_layer_range){0, LAYERS};
-    o.layout.has_output = false;
+    o.layout = GPT_LAYOUT_SINGLE(&c);
+    o.layout.has_embedding = o.layout.has_output = false;
     is_int(activations(o, &c),
            slots * LAYERS * (16 * 2 * n * C + stats + 4 * n * H),
            "no recomputation: 16 blocks a layer");
@@ -146,8 +147,14 @@ static void evaluation_only(void)
     static struct batch x, want;
     struct rig whole;
     struct gpt_stage_options o = {
-        .config = &c, .layout = GPT_LAYOUT_SINGLE(&c), .exec.micro_batch = 2,
-        .exec.seq_length = 9, .slots = {1}, .exec.documents = true, .exec.act = GPT_F32};
+        .config = &c,
+        .layout = GPT_LAYOUT_SINGLE(&c),
+        .exec = {.micro_batch = 2,
+                 .seq_length = 9,
+                 .documents = true,
+                 .act = GPT_F32},
+        .slots = {1},
+    };
     struct gpt_stage *trains, *s;
     struct gpt_memory more = {.bytes = {0}}, less = {.bytes = {0}};
     struct gpt_err err;
@@ -181,8 +188,13 @@ static void refusals(void)
     struct gpt_memory memory_of;
     struct gpt_err err;
     struct gpt_stage_options o = {
-        .config = &c, .layout = gpt_layout_even(&c, 4, 0, 1, 0),
-        .exec.micro_batch = 1, .exec.seq_length = 10, .slots = {1}, .training = true};
+        .config = &c,
+        .layout = gpt_layout_even(&c, 4, 0, 1, 0),
+        .exec.micro_batch = 1,
+        .exec.seq_length = 10,
+        .slots = {1},
+        .training = true,
+    };
 
     o.exec.sequence_parallel = true;
     is_int(gpt_stage_memory(&memory_of, be, &o, &err), GPT_EUSAGE, "%s",
