@@ -27,7 +27,7 @@ static struct gpt_rows rows_of(const struct gpt_replica_options *o,
 {
     const struct gpt_execution *e = &o->exec;
 
-    return gpt_rows_of(e->micro_batch, e->seq_length, layout->tp_size,
+    return gpt_rows_of(e->micro_batch, e->seq_length, layout->size[GPT_TP],
                        e->sequence_parallel);
 }
 
@@ -88,14 +88,14 @@ static double loss_bytes(const struct gpt_rows *rows,
     if (!layout->has_output)
         return 0;
     return (double)(GPT_XENT_STATS * rows->n * (int64_t)sizeof(float) *
-                    (layout->tp_size - 1));
+                    (layout->size[GPT_TP] - 1));
 }
 
 /* How many messages of a microbatch a stage sends: the output of each chunk
  * that another stage follows, and the gradient of each chunk's input. */
 static int64_t count_messages(const struct gpt_layout *layout)
 {
-    if (layout->pp_size == 1)
+    if (layout->size[GPT_PP] == 1)
         return 0;
     return 2 * layout->chunks - layout->has_embedding - layout->has_output;
 }
@@ -126,9 +126,9 @@ static double data_bytes(const struct gpt_replica_options *o,
 static double tied_bytes(const struct gpt_replica_options *o,
                          const struct gpt_layout *layout)
 {
-    const struct gpt_widths w = gpt_widths_of(&o->config, layout->tp_size);
+    const struct gpt_widths w = gpt_widths_of(&o->config, layout->size[GPT_TP]);
 
-    if (!o->config.tied_embeddings || layout->pp_size == 1 ||
+    if (!o->config.tied_embeddings || layout->size[GPT_PP] == 1 ||
         layout->has_embedding == layout->has_output)
         return 0;
     return (double)(w.vocab * w.hidden) * sizeof(float);
@@ -156,7 +156,7 @@ static double tensor_bytes(const struct gpt_replica_options *o,
     const int64_t block = gpt_message_bytes(&o->config, whole, o->exec.act);
 
     return m * (tensor_moves(o, layout) *
-                    share((double)block, layout->tp_size) +
+                    share((double)block, layout->size[GPT_TP]) +
                 loss_bytes(&rows, layout));
 }
 
@@ -183,9 +183,9 @@ int gpt_estimate_traffic(const struct gpt_train_plan *plan, int64_t pp_rank,
     int status = gpt_flat_build(&flat, &table, &layout, err);
     if (status == GPT_OK) {
         bytes[GPT_LINK_TENSOR] = tensor_bytes(o, &layout, m) +
-                                 partial_bytes(o, &flat, layout.tp_size);
+                                 partial_bytes(o, &flat, layout.size[GPT_TP]);
         bytes[GPT_LINK_PIPELINE] = pipeline_bytes(o, &layout, m);
-        bytes[GPT_LINK_DATA] = data_bytes(o, &flat, plan->topology.dp_size);
+        bytes[GPT_LINK_DATA] = data_bytes(o, &flat, plan->topology.size[GPT_DP]);
         bytes[GPT_LINK_TIED] = tied_bytes(o, &layout);
     }
     gpt_flat_free(&flat);
@@ -197,7 +197,7 @@ double gpt_estimate_bubble(const struct gpt_train_plan *plan)
 {
     const struct gpt_topology *t = &plan->topology;
 
-    return (double)(t->pp_size - 1) /
+    return (double)(t->size[GPT_PP] - 1) /
            (double)(t->chunks * gpt_max_i64(plan->replica.micro_batches, 1));
 }
 
@@ -233,7 +233,7 @@ static void print_memory(int64_t first, int64_t last, int64_t parameters,
 static int print_stages(const struct gpt_train_plan *plan,
                         struct gpt_backend *be, struct gpt_err *err)
 {
-    const int64_t stages = plan->topology.pp_size;
+    const int64_t stages = plan->topology.size[GPT_PP];
     struct gpt_memory memory, next;
     int64_t parameters, next_parameters, first = 0;
 
@@ -265,7 +265,7 @@ static int print_traffic(const struct gpt_train_plan *plan,
     int64_t busiest = 0;
     char text[32];
 
-    for (int64_t p = 0; p < plan->topology.pp_size; p++) {
+    for (int64_t p = 0; p < plan->topology.size[GPT_PP]; p++) {
         double bytes[GPT_N_LINKS], sum = 0;
 
         GPT_TRY(gpt_estimate_traffic(plan, p, bytes, err));

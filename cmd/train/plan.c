@@ -105,7 +105,7 @@ static int plan_model(struct gpt_train_plan *p,
     GPT_TRY(plan_positions(c, o, args, err));
     GPT_TRY(plan_vocabulary(p, o, err));
     GPT_TRY(gpt_config_complete(c, o->make_vocab_size_divisible_by,
-                                p->topology.tp_size, err));
+                                p->topology.size[GPT_TP], err));
     if (o->seq_length > c->max_positions)
         return gpt_fail(err, GPT_EUSAGE,
                         "--seq-length %lld is above "
@@ -393,7 +393,7 @@ int gpt_train_plan(struct gpt_train_plan *p, const struct gpt_train_options *o,
     *p = (struct gpt_train_plan){
         .options = o,
         .topology = *t,
-        .micro_samples = o->micro_batch_size * t->dp_size,
+        .micro_samples = o->micro_batch_size * t->size[GPT_DP],
         .replica =
             {
                 .exec =

@@ -39,12 +39,12 @@ static int count_chunks(const struct gpt_train_options *o, int64_t *chunks,
     return GPT_OK;
 }
 
-int gpt_train_world(struct gpt_world_options *w,
-                    const struct gpt_train_options *o, struct gpt_err *err)
+int gpt_train_world_options(struct gpt_world_options *w,
+                            const struct gpt_train_options *o,
+                            struct gpt_err *err)
 {
     *w = (struct gpt_world_options){
-        .tp_size = o->tp_size,
-        .pp_size = o->pp_size,
+        .size = {[GPT_TP] = o->tp_size, [GPT_PP] = o->pp_size},
         .imagined = o->world_size,
         .timeout = 60 * o->timeout_mins,
         .timeout_later = 60 * o->step_timeout_mins,
@@ -62,8 +62,8 @@ int gpt_train_layout(const struct gpt_train_plan *p, int64_t tp_rank,
 {
     struct gpt_topology there = p->topology;
 
-    there.tp_rank = tp_rank;
-    there.pp_rank = pp_rank;
+    there.at[GPT_TP] = tp_rank;
+    there.at[GPT_PP] = pp_rank;
     if (gpt_layout_init(layout, &p->replica.config, &there,
                         p->options->first_layers, p->options->last_layers,
                         err) != GPT_OK)
@@ -71,11 +71,11 @@ int gpt_train_layout(const struct gpt_train_plan *p, int64_t tp_rank,
                            "--num-layers %lld, --pipeline-model-parallel-size "
                            "%lld",
                            (long long)p->replica.config.num_layers,
-                           (long long)there.pp_size);
+                           (long long)there.size[GPT_PP]);
     if (p->replica.zero == GPT_ZERO_OFF)
         return GPT_OK;
-    layout->shards = there.dp_size;
-    layout->shard = there.dp_rank;
+    layout->shards = there.size[GPT_DP];
+    layout->shard = there.at[GPT_DP];
     return GPT_OK;
 }
 
@@ -93,7 +93,7 @@ static void option_of(char *option, size_t cap, const char *field)
 static int plan_tensor(struct gpt_train_plan *p,
                        const struct gpt_train_options *o, struct gpt_err *err)
 {
-    const int64_t tp = p->topology.tp_size;
+    const int64_t tp = p->topology.size[GPT_TP];
     struct gpt_execution *e = &p->replica.exec;
     struct gpt_undivided first;
     char option[64];
@@ -127,7 +127,7 @@ static int check_rounds(const struct gpt_train_plan *p, struct gpt_err *err)
 
     if (t->chunks == 1)
         return GPT_OK;
-    if (gpt_rampup_check(&p->rampup, p->micro_samples * t->pp_size, NULL) ==
+    if (gpt_rampup_check(&p->rampup, p->micro_samples * t->size[GPT_PP], NULL) ==
         GPT_OK)
         return GPT_OK;
     return gpt_fail(err, GPT_EUSAGE,
@@ -135,8 +135,8 @@ static int check_rounds(const struct gpt_train_plan *p, struct gpt_err *err)
                     "multiple of --pipeline-model-parallel-size %lld, so "
                     "--global-batch-size %lld (and what "
                     "--rampup-batch-size makes of it) of %lld",
-                    (long long)t->pp_size, (long long)p->rampup.global_batch,
-                    (long long)(p->micro_samples * t->pp_size));
+                    (long long)t->size[GPT_PP], (long long)p->rampup.global_batch,
+                    (long long)(p->micro_samples * t->size[GPT_PP]));
 }
 
 /* ---- data parallel ---- */
@@ -161,7 +161,7 @@ static int plan_sharding(struct gpt_train_plan *p,
                         "--overlap-param-gather needs "
                         "--use-distributed-optimizer");
     p->replica.overlap_gather = o->overlap_gather;
-    if (p->topology.dp_size == 1) /* no other rank to share with */
+    if (p->topology.size[GPT_DP] == 1) /* no other rank to share with */
         p->replica.zero = GPT_ZERO_OFF;
     if (!o->overlap_reduce)
         return gpt_fail(err, GPT_EUSAGE,
@@ -218,7 +218,7 @@ int gpt_train_plan_ranks(struct gpt_train_plan *p,
     GPT_TRY(plan_tensor(p, o, err));
     GPT_TRY(check_rounds(p, err));
     GPT_TRY(plan_sharding(p, o, args, err));
-    GPT_TRY(gpt_train_layout(p, p->topology.tp_rank, p->topology.pp_rank,
+    GPT_TRY(gpt_train_layout(p, p->topology.at[GPT_TP], p->topology.at[GPT_PP],
                              &p->replica.layout, err));
     GPT_TRY(plan_recompute(p, o, args, err));
     p->replica.micro_batches = p->rampup.global_batch / p->micro_samples;

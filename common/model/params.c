@@ -204,12 +204,13 @@ struct gpt_layout gpt_layout_even(const struct gpt_config *c, int64_t tp_size,
                                   int64_t tp_rank, int64_t pp_size,
                                   int64_t pp_rank)
 {
+    const int64_t size[GPT_N_DIMS] = {[GPT_TP] = tp_size, [GPT_PP] = pp_size};
     struct gpt_topology t;
-    struct gpt_layout layout = {0};
-    int status = gpt_topology_init(&t, tp_size * pp_size,
-                                   tp_rank + tp_size * pp_rank, tp_size,
-                                   pp_size, 1, NULL);
+    struct gpt_layout layout = {.chunks = 0};
+    int status = gpt_topology_init(&t, tp_size * pp_size, 0, size, 1, NULL);
 
+    t.at[GPT_TP] = tp_rank;
+    t.at[GPT_PP] = pp_rank;
     if (status == GPT_OK)
         status = gpt_layout_init(&layout, c, &t, 0, 0, NULL);
     assert(status == GPT_OK);
@@ -220,22 +221,22 @@ int gpt_layout_init(struct gpt_layout *layout, const struct gpt_config *c,
                     const struct gpt_topology *t, int64_t first, int64_t last,
                     struct gpt_err *err)
 {
+    const int64_t stage = t->at[GPT_PP];
+
     *layout = (struct gpt_layout){
-        .tp_size = t->tp_size,
-        .tp_rank = t->tp_rank,
-        .pp_size = t->pp_size,
-        .pp_rank = t->pp_rank,
         .chunks = t->chunks,
-        .has_embedding = t->pp_rank == 0,
-        .has_output = t->pp_rank == t->pp_size - 1,
+        .has_embedding = stage == 0,
+        .has_output = stage == t->size[GPT_PP] - 1,
         .shards = 1,
     };
+    memcpy(layout->size, t->size, sizeof(layout->size));
+    memcpy(layout->at, t->at, sizeof(layout->at));
     if (t->chunks > GPT_MAX_CHUNKS)
         return gpt_fail(err, GPT_EUSAGE, "%lld virtual chunks a stage: at most "
                         "%d", (long long)t->chunks, GPT_MAX_CHUNKS);
-    GPT_TRY(gpt_widths_check(c, t->tp_size, err));
+    GPT_TRY(gpt_widths_check(c, t->size[GPT_TP], err));
     for (int64_t i = 0; i < t->chunks; i++)
-        GPT_TRY(gpt_topology_layers(t, c->num_layers, first, last, t->pp_rank,
+        GPT_TRY(gpt_topology_layers(t, c->num_layers, first, last, stage,
                                     i, &layout->chunk[i].first_layer,
                                     &layout->chunk[i].n_layers, err));
     return GPT_OK;
@@ -244,11 +245,11 @@ int gpt_layout_init(struct gpt_layout *layout, const struct gpt_config *c,
 int gpt_layout_check(const struct gpt_config *c, int64_t tp_size,
                      int64_t pp_size, struct gpt_err *err)
 {
+    const int64_t size[GPT_N_DIMS] = {[GPT_TP] = tp_size, [GPT_PP] = pp_size};
     struct gpt_topology t;
     struct gpt_layout layout;
 
-    GPT_TRY(gpt_topology_init(&t, tp_size * pp_size, 0, tp_size, pp_size, 1,
-                              err));
+    GPT_TRY(gpt_topology_init(&t, tp_size * pp_size, 0, size, 1, err));
     return gpt_layout_init(&layout, c, &t, 0, 0, err);
 }
 
@@ -292,9 +293,9 @@ static void cut_slice(struct gpt_slice *s, const struct gpt_layout *layout)
     if (split != GPT_SPLIT_NONE) {
         const int d = split == GPT_SPLIT_COLUMNS ? 1 : 0;
 
-        assert(s->shape[d] % (layout->tp_size * s->param->split_unit) == 0);
-        s->shape[d] /= layout->tp_size;
-        s->begin[d] = s->shape[d] * layout->tp_rank;
+        assert(s->shape[d] % (layout->size[GPT_TP] * s->param->split_unit) == 0);
+        s->shape[d] /= layout->size[GPT_TP];
+        s->begin[d] = s->shape[d] * layout->at[GPT_TP];
     }
     s->count = s->shape[0] * s->shape[1];
 }
@@ -319,6 +320,7 @@ static void append(struct gpt_flat *f, struct gpt_slice s)
         b->layer = s.param->layer;
         b->begin = f->elements;
         b->first_slice = f->n;
+        b->group = GPT_GROUP_DP;
     }
     s.bucket = b - f->buckets;
     s.offset = f->elements;

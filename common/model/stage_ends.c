@@ -15,7 +15,7 @@ static struct gpt_embed embed_op(const struct gpt_stage *s,
     return (struct gpt_embed){
         .n = pass->n,
         .c = s->widths.hidden,
-        .v_begin = s->widths.vocab * s->o.layout.tp_rank,
+        .v_begin = s->widths.vocab * s->o.layout.at[GPT_TP],
         .v_local = s->widths.vocab,
         .act = s->o.exec.act,
         .tokens = slot->in.input,
@@ -42,7 +42,7 @@ void gpt_stage_embed(struct gpt_stage *s, const struct gpt_pass *pass,
     }
     /* One rank holds the word, and the first one adds the position. All others
      * give zeros, so that the sum has the bits that one rank alone computes. */
-    if (s->o.layout.tp_rank > 0)
+    if (s->o.layout.at[GPT_TP] > 0)
         embed.wpe = NULL;
     s->be->embed_fwd(pass->q, &embed);
     gpt_pass_sum(pass, embed.out, r);
@@ -105,7 +105,7 @@ static void output_backward(struct gpt_stage *s, struct gpt_queue *q, void *y,
 static void cross_entropy(struct gpt_stage *s, const struct gpt_pass *pass,
                           const struct gpt_xent *xent)
 {
-    int64_t rank = s->o.layout.tp_rank, n = GPT_XENT_STATS * xent->n;
+    int64_t rank = s->o.layout.at[GPT_TP], n = GPT_XENT_STATS * xent->n;
 
     if (!pass->tp) {
         s->be->xent(pass->q, xent);
@@ -114,7 +114,7 @@ static void cross_entropy(struct gpt_stage *s, const struct gpt_pass *pass,
     s->be->xent_partial(pass->q, xent, s->stats + rank * n);
     gpt_comm_all_gather(pass->tp, pass->q, s->stats, s->stats + rank * n, n,
                         GPT_F32);
-    s->be->xent_finish(pass->q, xent, s->stats, s->o.layout.tp_size, rank);
+    s->be->xent_finish(pass->q, xent, s->stats, s->o.layout.size[GPT_TP], rank);
 }
 
 /* Logits, losses and with `grad` the backward of rows [i, i + rows) of the
@@ -140,7 +140,7 @@ static void output_rows(struct gpt_stage *s, const struct gpt_pass *pass,
         .n = rows,
         .v = v,
         .v_real = s->o.config->vocab_size,
-        .v_begin = v * s->o.layout.tp_rank,
+        .v_begin = v * s->o.layout.at[GPT_TP],
         .ld = v,
         .act = s->o.exec.act,
         .logits = s->logits,

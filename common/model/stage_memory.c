@@ -151,7 +151,7 @@ static void bind_backward(struct gpt_stage *s, struct gpt_binder *b)
 {
     const struct gpt_widths *w = &s->widths;
     const int64_t part = s->o.exec.sequence_parallel
-                             ? gpt_ceil_div(w->hidden, s->o.layout.tp_size)
+                             ? gpt_ceil_div(w->hidden, s->o.layout.size[GPT_TP])
                              : w->hidden;
 
     s->work.dresid = take_rows(s, b, GPT_MEM_WORKSPACE);
@@ -165,7 +165,7 @@ static void bind_backward(struct gpt_stage *s, struct gpt_binder *b)
 
 static void bind_work(struct gpt_stage *s, struct gpt_binder *b)
 {
-    const int64_t tp = s->o.layout.tp_size;
+    const int64_t tp = s->o.layout.size[GPT_TP];
 
     s->work.x = take_rows(s, b, GPT_MEM_WORKSPACE);
     if (s->o.exec.sequence_parallel)

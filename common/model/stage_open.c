@@ -91,7 +91,7 @@ static int check_options(const struct gpt_stage_options *o,
                         (long long)e->recompute_layers);
     if (!e->sequence_parallel)
         return GPT_OK;
-    return gpt_rows_check(e->micro_batch, e->seq_length, o->layout.tp_size,
+    return gpt_rows_check(e->micro_batch, e->seq_length, o->layout.size[GPT_TP],
                           err);
 }
 
@@ -99,7 +99,7 @@ int64_t gpt_stage_logits_rows(const struct gpt_config *config,
                               const struct gpt_layout *layout,
                               enum gpt_dtype act, int64_t rows)
 {
-    const int64_t row = gpt_widths_of(config, layout->tp_size).vocab *
+    const int64_t row = gpt_widths_of(config, layout->size[GPT_TP]).vocab *
                         (int64_t)gpt_dtype_bytes(act);
     const int64_t blocks = LOGITS_LIMIT / row / LOGITS_ROWS_MIN;
 
@@ -119,13 +119,13 @@ static int stage_new(struct gpt_stage **stage, struct gpt_backend *be,
     s->o = *o;
     if (!o->training)
         s->o.exec.recompute = GPT_RECOMPUTE_NONE;
-    if (o->layout.tp_size == 1) {
+    if (o->layout.size[GPT_TP] == 1) {
         s->o.tp = NULL;
         s->o.exec.sequence_parallel = false;
     }
-    s->widths = gpt_widths_of(o->config, o->layout.tp_size);
+    s->widths = gpt_widths_of(o->config, o->layout.size[GPT_TP]);
     s->rows = gpt_rows_of(o->exec.micro_batch, o->exec.seq_length,
-                          o->layout.tp_size, s->o.exec.sequence_parallel);
+                          o->layout.size[GPT_TP], s->o.exec.sequence_parallel);
     s->embedding_rng = gpt_rng_open(o->exec.seed, "dropout/embedding");
     s->logits_rows = gpt_stage_logits_rows(o->config, &o->layout, o->exec.act,
                                            s->rows.n);
@@ -220,10 +220,10 @@ int gpt_stage_open(struct gpt_stage **stage, struct gpt_backend *be,
     int status;
 
     *stage = NULL;
-    if (options->layout.tp_size > 1 && !options->tp)
+    if (options->layout.size[GPT_TP] > 1 && !options->tp)
         return gpt_fail(err, GPT_EFAIL, "a stage of %lld tensor parallel ranks "
                         "without their communicator",
-                        (long long)options->layout.tp_size);
+                        (long long)options->layout.size[GPT_TP]);
     GPT_TRY_GOTO(status, stage_new(&s, be, options, err), fail);
     GPT_TRY_GOTO(status, stage_allocate(s, err), fail);
     GPT_TRY_GOTO(status, allocate_host(s, err), fail);
