@@ -61,6 +61,7 @@ add_text(struct trial *t, const char *fmt, ...)
 static bool change_layout(struct trial *t, const struct candidate *c,
                    const struct gpt_args *args)
 {
+    /* the plan is made anew from options: a layout decides too much of it */
     const int64_t tp = gpt_max_i64(c->tp, 1), pp = gpt_max_i64(c->pp, 1);
     struct gpt_topology *now = &t->plan.topology, then;
     int64_t world = now->world_size;
@@ -89,6 +90,7 @@ static void recompute_more(struct trial *t, enum gpt_recompute what)
 {
     struct gpt_execution *o = &t->plan.replica.exec;
 
+    /* block stays: the user has chosen how many layers it covers */
     if (what <= o->recompute || o->recompute == GPT_RECOMPUTE_BLOCK)
         return;
     o->recompute = what;
@@ -108,7 +110,9 @@ static void shard_optimizer(struct trial *t)
     add_text(t, " --use-distributed-optimizer");
 }
 
-static void shrink_micro_batch(struct trial *t, struct gpt_backend *be, double limit)
+/* The global batch stays: a smaller micro batch means more of them. */
+static void shrink_micro_batch(struct trial *t, struct gpt_backend *be,
+                               double limit)
 {
     struct gpt_replica_options *o = &t->plan.replica;
     int64_t b;
@@ -150,6 +154,7 @@ void gpt_advise(const struct gpt_train_plan *plan, const struct gpt_args *args,
     for (size_t i = 0; i < GPT_COUNT(candidates); i++) {
         struct trial t = {.options = *plan->options, .plan = *plan};
 
+        /* a candidate has other ranks than those that are connected */
         t.plan.replica.world = NULL;
         const double most = try_candidate(&t, &candidates[i], args, be, limit);
         if (most == 0 || most > limit)

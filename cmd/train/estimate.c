@@ -48,6 +48,7 @@ static int64_t count_recomputed(const struct gpt_replica_options *o,
     return n;
 }
 
+/* Layers of all chunks of a stage. */
 static int64_t count_layers(const struct gpt_layout *layout)
 {
     int64_t n = 0;
@@ -57,9 +58,9 @@ static int64_t count_layers(const struct gpt_layout *layout)
     return n;
 }
 
-/* What a rank sends of `bytes` in an all-gather or a reduce-scatter: all but its
- * own part. An all-reduce is both. */
-static double share(double bytes, int64_t ranks)
+/* What a rank sends of `bytes` in an all-gather or a reduce-scatter: all but
+ * its own part. An all-reduce is both. */
+static double rank_share(double bytes, int64_t ranks)
 {
     return bytes * (double)(ranks - 1) / (double)ranks;
 }
@@ -74,6 +75,8 @@ static double tensor_moves(const struct gpt_replica_options *o,
     double moves = (sequence ? 4 + 6 : 4 + 4) * (double)count_layers(layout);
 
     moves += (sequence ? 3 : 2) * (double)count_recomputed(o, layout);
+    /* forward of the embedding and backward of the output layer are sums, the
+     * other direction of each gathers where rows are cut */
     if (layout->has_embedding)
         moves += 2;
     if (layout->has_output)
@@ -81,7 +84,8 @@ static double tensor_moves(const struct gpt_replica_options *o,
     return moves;
 }
 
-/* Statistics of the vocabulary's parts, which every rank sends to all others. */
+/* Statistics of a softmax over parts of the vocabulary: every rank sends its
+ * own to all others. */
 static double loss_bytes(const struct gpt_rows *rows,
                          const struct gpt_layout *layout)
 {
@@ -100,6 +104,8 @@ static int64_t count_messages(const struct gpt_layout *layout)
     return 2 * layout->chunks - layout->has_embedding - layout->has_output;
 }
 
+/* Gradients over data parallel ranks in a step, bucket by bucket as they are
+ * sent: padding of buckets is sent, too. */
 static double data_bytes(const struct gpt_replica_options *o,
                          const struct gpt_flat *flat, int64_t ranks)
 {
@@ -110,19 +116,24 @@ static double data_bytes(const struct gpt_replica_options *o,
     for (int64_t b = 0; b < flat->n_buckets; b++) {
         const struct gpt_bucket *bucket = &flat->buckets[b];
         const double n = (double)(bucket->end - bucket->begin);
+        /* ZeRO-2 keeps no gradients of layers between microbatches: they are
+         * scattered after each */
         const bool each = o->zero == GPT_ZERO_2 && bucket->layer >= 0;
         const int64_t times = each ? o->micro_batches : 1;
 
+        /* gradients are float; a distributed optimizer then gathers weights
+         * in the type that is computed with */
         if (flat->shards == 1)
-            bytes += 2 * share(n * sizeof(float), ranks);
+            bytes += 2 * rank_share(n * sizeof(float), ranks);
         else
-            bytes += share(n * sizeof(float), ranks) * (double)times +
-                     share(n * (double)gpt_dtype_bytes(o->exec.act), ranks);
+            bytes += rank_share(n * sizeof(float), ranks) * (double)times +
+                     rank_share(n * (double)gpt_dtype_bytes(o->exec.act), ranks);
     }
     return bytes;
 }
 
-/* The two copies of a tied word table add their gradients. */
+/* The two copies of a tied word table add their gradients: an all-reduce over
+ * two ranks, in which each sends all of it once. */
 static double tied_bytes(const struct gpt_replica_options *o,
                          const struct gpt_layout *layout)
 {
@@ -134,8 +145,8 @@ static double tied_bytes(const struct gpt_replica_options *o,
     return (double)(w.vocab * w.hidden) * sizeof(float);
 }
 
-/* Sequence parallel ranks each have a part of the gradients of norms and of some
- * biases: bytes of their sum, over this rank's shard. */
+/* Sequence parallel ranks each have a part of the gradients of norms and of
+ * some biases: bytes of their sum, over this rank's shard. */
 static double partial_bytes(const struct gpt_replica_options *o,
                           const struct gpt_flat *flat, int64_t tp_size)
 {
@@ -145,7 +156,7 @@ static double partial_bytes(const struct gpt_replica_options *o,
         if (flat->slices[i].param->sequence_sum)
             n += (double)flat->slices[i].count;
     }
-    return 2 * share(n / (double)flat->shards * sizeof(float), tp_size);
+    return 2 * rank_share(n / (double)flat->shards * sizeof(float), tp_size);
 }
 
 /* All microbatches of a step over the tensor parallel ranks. */
@@ -156,10 +167,12 @@ static double tensor_bytes(const struct gpt_replica_options *o,
     const int64_t block = gpt_message_bytes(&o->config, whole, o->exec.act);
 
     return m * (tensor_moves(o, layout) *
-                    share((double)block, layout->size[GPT_TP]) +
+                    rank_share((double)block, layout->size[GPT_TP]) +
                 loss_bytes(&rows, layout));
 }
 
+/* Messages have the rows that a rank keeps: sequence parallel ranks of two
+ * stages send each other their parts. */
 static double pipeline_bytes(const struct gpt_replica_options *o,
                              const struct gpt_layout *layout, double m)
 {
@@ -176,18 +189,18 @@ int gpt_estimate_traffic(const struct gpt_train_plan *plan, int64_t pp_rank,
     const double m = (double)gpt_max_i64(o->micro_batches, 1);
     struct gpt_param_table table;
     struct gpt_layout layout;
-    struct gpt_flat flat;
+    struct gpt_flat flat = {0};
+    int status;
 
     GPT_TRY(gpt_train_layout(plan, 0, pp_rank, &layout, err));
     GPT_TRY(gpt_params_build(&table, &o->config, err));
-    int status = gpt_flat_build(&flat, &table, &layout, err);
-    if (status == GPT_OK) {
-        bytes[GPT_LINK_TENSOR] = tensor_bytes(o, &layout, m) +
-                                 partial_bytes(o, &flat, layout.size[GPT_TP]);
-        bytes[GPT_LINK_PIPELINE] = pipeline_bytes(o, &layout, m);
-        bytes[GPT_LINK_DATA] = data_bytes(o, &flat, plan->topology.size[GPT_DP]);
-        bytes[GPT_LINK_TIED] = tied_bytes(o, &layout);
-    }
+    GPT_TRY_GOTO(status, gpt_flat_build(&flat, &table, &layout, err), out);
+    bytes[GPT_LINK_TENSOR] = tensor_bytes(o, &layout, m) +
+                             partial_bytes(o, &flat, layout.size[GPT_TP]);
+    bytes[GPT_LINK_PIPELINE] = pipeline_bytes(o, &layout, m);
+    bytes[GPT_LINK_DATA] = data_bytes(o, &flat, plan->topology.size[GPT_DP]);
+    bytes[GPT_LINK_TIED] = tied_bytes(o, &layout);
+out:
     gpt_flat_free(&flat);
     gpt_params_free(&table);
     return status;
@@ -197,6 +210,8 @@ double gpt_estimate_bubble(const struct gpt_train_plan *plan)
 {
     const struct gpt_topology *t = &plan->topology;
 
+    /* the first microbatch takes P - 1 steps to reach the last stage, and its
+     * gradient as many back; V chunks make each step a V-th as long */
     return (double)(t->size[GPT_PP] - 1) /
            (double)(t->chunks * gpt_max_i64(plan->replica.micro_batches, 1));
 }
@@ -210,7 +225,7 @@ static void print_memory(int64_t first, int64_t last, int64_t parameters,
         GPT_MEM_PARAMETERS, GPT_MEM_GRADIENTS, GPT_MEM_OPTIMIZER,
         GPT_MEM_ACTIVATIONS};
     char stages[48], text[32], line[160] = "";
-    double rest = gpt_memory_total(memory);
+    double rest = gpt_memory_total(memory); /* what no column shows */
 
     snprintf(stages, sizeof(stages),
              first == last ? "%lld" : "%lld to %lld", (long long)first,
@@ -286,6 +301,7 @@ static int print_traffic(const struct gpt_train_plan *plan,
     return GPT_OK;
 }
 
+/* Says how far a device would carry this plan, when its size is known. */
 static int print_fit(const struct gpt_train_plan *plan, struct gpt_backend *be,
                      double limit, struct gpt_err *err)
 {

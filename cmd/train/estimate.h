@@ -1,5 +1,5 @@
-/* What a plan costs, for a world of any size that need not be started: memory of
- * every pipeline stage, bytes that a rank sends in a step, the bubble, the
+/* What a plan costs, for a world of any size that need not be started: memory
+ * of every pipeline stage, bytes that a rank sends in a step, the bubble, the
  * largest microbatch that fits. All of it follows from the parameter table, the
  * layout and the schedule; the code that sizes memory is the code that
  * allocates it. For --dry-run. */
@@ -60,8 +60,8 @@ int gpt_estimate_fit(const struct gpt_train_plan *plan, struct gpt_backend *be,
                      double limit, int64_t *micro_batch,
                      struct gpt_err *err) GPT_MUST_USE;
 
-/* Logs all of these, a line each. limit: bytes of memory of a rank, 0 when it is
- * not known. */
+/* Logs all of these, a line each. limit: bytes of memory of a rank, 0 when it
+ * is not known. */
 int gpt_estimate_print(const struct gpt_train_plan *plan,
                        struct gpt_backend *be, double limit,
                        struct gpt_err *err) GPT_MUST_USE;

@@ -108,6 +108,7 @@ static int pipeline_calls(const struct gpt_replica *r, struct calls *c,
 
     if (c->size == 1)
         return GPT_OK;
+    /* training, then validation: its forwards are grouped in another way */
     GPT_TRY(gpt_pipeline_plan_build(&plan, l->size[GPT_PP], l->chunks, m,
                                     l->at[GPT_PP], err));
     plan_calls(&plan, gpt_replica_message(r), c);
@@ -124,6 +125,7 @@ int gpt_estimate_calls(const struct gpt_replica *r,
                        struct gpt_err *err)
 {
     const bool ends = t->size[GPT_PP] > 1 && r->o.config.tied_embeddings;
+    /* what is on a device goes through a block of host memory besides */
     const bool staged = !r->be->host_memory;
     struct calls tensor = {.size = t->size[GPT_TP], .staged = staged};
     struct calls gradients = {.size = t->size[GPT_DP], .staged = staged};
@@ -139,6 +141,7 @@ int gpt_estimate_calls(const struct gpt_replica *r,
     weight_calls(r, &weights);
     tied_calls(r, &tied);
     GPT_TRY(pipeline_calls(r, &stages, err));
+    /* losses, norms and flags of a step */
     add_call(&world, GPT_ALL_REDUCE, GPT_REPLICA_SUMS, GPT_F64);
     *bytes = 0;
     for (size_t i = 0; i < GPT_COUNT(all); i++)

@@ -13,6 +13,7 @@ static bool exchanges_in_host(const struct gpt_train_plan *plan,
 {
     const char *asked = plan->options->backend;
 
+    /* an open world has decided; for a planned one the device decides */
     if (plan->replica.world)
         return plan->replica.world->carrier == GPT_GLOO;
     return asked ? gpt_train_choice(gpt_train_backends, asked) == GPT_GLOO
@@ -52,6 +53,7 @@ int gpt_estimate_memory(const struct gpt_train_plan *plan,
                         struct gpt_memory *memory, int64_t *parameters,
                         struct gpt_err *err)
 {
+    /* a replica that is never opened: its tables are enough to be asked */
     struct gpt_replica_options options = plan->replica;
     struct gpt_replica *r;
 
@@ -96,6 +98,7 @@ int gpt_estimate_fit(const struct gpt_train_plan *plan, struct gpt_backend *be,
     double most;
 
     *micro_batch = 0;
+    /* the global batch stays: only divisors of a rank's share are tried */
     for (int64_t b = 1; b <= samples; b++) {
         if (samples % b != 0 || !can_schedule(t, samples / b))
             continue;

@@ -17,6 +17,8 @@
 #define AT(field) .offset = offsetof(struct gpt_train_options, field)
 #define GROUP(text) { .kind = GPT_OPT_GROUP, .help = (text) }
 
+/* Choices whose meaning is elsewhere: data/indexed.c and train/lr_schedule.c
+ * parse these names. */
 static const char *const impls[] = { "infer", "mmap", "cached", "lazy", NULL };
 static const char *const lr_styles[] = { "constant", "linear", "cosine",
                                          "inverse-square-root", "WSD", NULL };
@@ -52,6 +54,8 @@ const char *const gpt_train_graphs[] = {
     NULL,
 };
 
+/* The option table has refused every other text, so that a search cannot fail:
+ * the assertion is for a table that names other choices than the caller. */
 int gpt_train_choice(const char *const *names, const char *choice)
 {
     int i = 0;
@@ -71,6 +75,9 @@ int gpt_train_choice(const char *const *names, const char *choice)
 /* GPT_OPT_LOCAL: what ranks need not agree on, because it concerns one process,
  * as its device, or names input files, which may lie elsewhere on another
  * machine. */
+/* Names and defaults are Megatron's, where it has the option. A rule about one
+ * option is its range here; a rule between options is in plan.c, which can name
+ * both. */
 const struct gpt_opt gpt_train_option_table[] = {
     GROUP("Model"),
     {.kind = GPT_OPT_INT, .name = "num-layers", .arg = "N", .def = "12",
@@ -148,7 +155,8 @@ const struct gpt_opt gpt_train_option_table[] = {
      AT(distributed_optimizer),
      .help = "data parallel ranks share the optimizer's state (ZeRO-1)"},
     {.kind = GPT_OPT_CHOICE, .name = "data-parallel-sharding-strategy",
-     .arg = "WHAT", .def = "no_shard", AT(sharding), .choices = gpt_train_shardings,
+     .arg = "WHAT", .def = "no_shard", AT(sharding),
+     .choices = gpt_train_shardings,
      .help = "what data parallel ranks share: optim (ZeRO-1), optim_grads "
              "(ZeRO-2)"},
     {.kind = GPT_OPT_FLAG, .name = "overlap-grad-reduce", .def = "true",

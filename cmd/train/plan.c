@@ -18,6 +18,7 @@ static bool is_dry(const struct gpt_train_options *o)
 /* ---- model ---- */
 
 /* Vocabulary size and end-of-document token from the tokenizer, if any. */
+/* The tokenizer is opened only for these two numbers: training reads ids. */
 static int plan_vocabulary(struct gpt_train_plan *p,
                            const struct gpt_train_options *o,
                            struct gpt_err *err)
@@ -26,7 +27,8 @@ static int plan_vocabulary(struct gpt_train_plan *p,
     struct gpt_config *c = &p->replica.config;
     struct gpt_tokenizer *tok;
 
-    /* NullTokenizer adds a token to the N of --vocab-size */
+    /* NullTokenizer adds a token to the N of --vocab-size, so that N is not
+     * the model's size: the tokenizer says what is */
     bool null = strcmp(options.type, "NullTokenizer") == 0;
     c->vocab_size = null ? 0 : o->vocab_size;
     options.vocab_size = o->vocab_size;
@@ -38,6 +40,8 @@ static int plan_vocabulary(struct gpt_train_plan *p,
         gpt_tokenizer_close(tok);
         if (c->vocab_size == 0)
             c->vocab_size = size;
+        /* more is a model whose table has room; less would have ids without
+         * a row */
         if (c->vocab_size < size)
             return gpt_fail(err, GPT_EUSAGE,
                             "--vocab-size %lld is below the tokenizer's %lld",
@@ -48,6 +52,7 @@ static int plan_vocabulary(struct gpt_train_plan *p,
                         "the vocabulary size is not known: "
                         "give --vocab-file and --merge-file, "
                         "--tokenizer-model, or --vocab-size");
+    /* without it these would silently do nothing */
     if (p->masks.eod < 0 &&
         (o->eod_mask_loss || o->reset_position_ids || o->reset_attention_mask))
         return gpt_fail(err, GPT_EUSAGE,
@@ -73,6 +78,8 @@ static int plan_positions(struct gpt_config *c,
         c->rotary_percent = o->rotary_percent;
         return GPT_OK;
     }
+    /* a value that would not be used is a mistake, not a preference; defaults
+     * do not count as given */
     for (size_t i = 0; i < GPT_COUNT(of_rope); i++)
         if (gpt_option_given(args, of_rope[i]))
             return gpt_fail(err, GPT_EUSAGE,
@@ -81,6 +88,9 @@ static int plan_positions(struct gpt_config *c,
     return GPT_OK;
 }
 
+/* Options to a configuration, field by field; what is 0 follows from the rest.
+ * The padded vocabulary depends on the tensor parallel size, and is the only
+ * part of the model that a layout decides. */
 static int plan_model(struct gpt_train_plan *p,
                       const struct gpt_train_options *o,
                       const struct gpt_args *args, struct gpt_err *err)
@@ -104,6 +114,7 @@ static int plan_model(struct gpt_train_plan *p,
     };
     GPT_TRY(plan_positions(c, o, args, err));
     GPT_TRY(plan_vocabulary(p, o, err));
+    /* fills what is 0; from here on the configuration is the model's */
     GPT_TRY(gpt_config_complete(c, o->make_vocab_size_divisible_by,
                                 p->topology.size[GPT_TP], err));
     if (o->seq_length > c->max_positions)
@@ -117,6 +128,8 @@ static int plan_model(struct gpt_train_plan *p,
 
 /* ---- precision ---- */
 
+/* The type of weights and activations, and the loss scale. Statistics, losses,
+ * gradients and the optimizer are float in any case. */
 static int plan_precision(struct gpt_train_plan *p,
                           const struct gpt_train_options *o,
                           const struct gpt_args *args, struct gpt_err *err)
@@ -138,6 +151,8 @@ static int plan_precision(struct gpt_train_plan *p,
     for (size_t i = 0; i < GPT_COUNT(of_fp16) && !o->fp16; i++)
         if (gpt_option_given(args, of_fp16[i]))
             return gpt_fail(err, GPT_EUSAGE, "--%s needs --fp16", of_fp16[i]);
+    /* half precision alone needs a scale: small gradients would be zero. A
+     * constant one is given by --loss-scale, else the scale adapts */
     if (!o->fp16)
         return GPT_OK;
     *scale = (struct gpt_loss_scale_options){
@@ -152,6 +167,8 @@ static int plan_precision(struct gpt_train_plan *p,
 
 /* ---- batches and length ---- */
 
+/* Global batch sizes: every one of them is a whole number of microbatches on
+ * every data parallel rank. */
 static int plan_rampup(struct gpt_train_plan *p,
                        const struct gpt_train_options *o, struct gpt_err *err)
 {
@@ -160,6 +177,8 @@ static int plan_rampup(struct gpt_train_plan *p,
 
     r->global_batch =
         o->global_batch_size ? o->global_batch_size : p->micro_samples;
+    /* Megatron's three numbers; they make sense with samples only, as the
+     * iterations of a growing batch are not known beforehand */
     if (o->rampup.n > 0) {
         if (o->rampup.n != 3)
             return gpt_fail(err, GPT_EUSAGE,
@@ -196,6 +215,7 @@ static void count_steps(struct gpt_train_plan *p, int64_t samples)
         consumed += now;
         steps++;
     }
+    /* from here on all steps have the full size */
     if (p->rampup.start == 0 || consumed > p->rampup.samples) {
         steps += (samples - consumed) / batch;
         consumed += (samples - consumed) / batch * batch;
@@ -204,6 +224,8 @@ static void count_steps(struct gpt_train_plan *p, int64_t samples)
     p->train_samples = consumed;
 }
 
+/* Length in steps and in samples, whichever was given: schedules count samples,
+ * the loop counts steps. */
 static int plan_length(struct gpt_train_plan *p,
                        const struct gpt_train_options *o, struct gpt_err *err)
 {
@@ -238,8 +260,8 @@ static int plan_length(struct gpt_train_plan *p,
 
 /* ---- schedules ---- */
 
-/* One of a pair --NAME-iters, --NAME-samples, in samples; `def` when neither
- * is given. */
+/* The value of a pair --NAME-iters, --NAME-samples in samples; `def` when
+ * neither is given. A run counts in one unit: that of its length. */
 static int in_samples(const struct gpt_train_plan *p,
                       const struct gpt_train_options *o, const char *name,
                       int64_t iters, int64_t samples, int64_t def, int64_t *out,
@@ -264,6 +286,8 @@ static int in_samples(const struct gpt_train_plan *p,
     return GPT_OK;
 }
 
+/* Megatron's options for the learning rate. Its defaults reach to the end of
+ * the run, so that this comes after the length. */
 static int plan_learning_rate(struct gpt_train_plan *p,
                               const struct gpt_train_options *o,
                               struct gpt_err *err)
@@ -275,6 +299,7 @@ static int plan_learning_rate(struct gpt_train_plan *p,
     s->max_lr = o->lr;
     s->min_lr = o->min_lr;
     s->init_lr = o->lr_warmup_init;
+    /* the option table has checked the names */
     (void)gpt_lr_style_parse(o->lr_decay_style, &s->style);
     (void)gpt_wsd_style_parse(o->lr_wsd_decay_style, &s->wsd_style);
     GPT_TRY(
@@ -296,6 +321,8 @@ static int plan_learning_rate(struct gpt_train_plan *p,
     return GPT_OK;
 }
 
+/* Constant, or from a start to an end over the run: then both must be given, as
+ * --weight-decay is neither. */
 static int plan_weight_decay(struct gpt_train_plan *p,
                              const struct gpt_train_options *o,
                              const struct gpt_args *args, struct gpt_err *err)
@@ -305,7 +332,7 @@ static int plan_weight_decay(struct gpt_train_plan *p,
     bool end = gpt_option_given(args, "end-weight-decay");
 
     (void)gpt_wd_style_parse(o->weight_decay_incr_style, &s->wd_style);
-    s->wd_incr_samples = p->train_samples;
+    s->wd_incr_samples = p->train_samples; /* as Megatron: over the whole run */
     if (s->wd_style == GPT_WD_CONSTANT) {
         if (start || end)
             return gpt_fail(err, GPT_EUSAGE,
@@ -338,6 +365,8 @@ static double split_share(const char *split, int i)
     return split ? strtod(split, NULL) : 0;
 }
 
+/* Which files, and how many samples of each split the run will take: indices
+ * are built for these numbers. */
 static int plan_data(struct gpt_train_plan *p,
                      const struct gpt_train_options *o,
                      const struct gpt_args *args, struct gpt_err *err)
@@ -345,9 +374,11 @@ static int plan_data(struct gpt_train_plan *p,
     const struct gpt_list *lists[] = {&o->train_path, &o->valid_path,
                                       &o->test_path};
     struct gpt_corpus_options *c = &p->corpus;
+    /* validations at intervals, and one after the last step */
     int64_t evals = (p->train_iters / o->eval_interval + 1) * o->eval_iters;
     bool whole = o->data_path.n > 0;
-    /* the default split's last share is too small for most small sets */
+    /* the default split's last share is too small for most small sets, so a
+     * test set is made only on request */
     bool test =
         gpt_option_given(args, "split") && split_share(o->split, GPT_TEST) > 0;
     bool valid = split_share(o->split, GPT_VALID) > 0;
@@ -380,6 +411,7 @@ static int plan_data(struct gpt_train_plan *p,
     return GPT_OK;
 }
 
+/* Both of Megatron's ways of asking for CUDA graphs. */
 static bool wants_graph(const struct gpt_train_options *o)
 {
     return o->enable_graph ||
@@ -419,6 +451,7 @@ int gpt_train_plan(struct gpt_train_plan *p, const struct gpt_train_options *o,
                 .reset_attention_mask = o->reset_attention_mask,
             },
     };
+    /* the model decides what ranks may cut, batches how many there are */
     GPT_TRY(plan_precision(p, o, args, err));
     GPT_TRY(plan_model(p, o, args, err));
     GPT_TRY(plan_length(p, o, err));
@@ -427,6 +460,7 @@ int gpt_train_plan(struct gpt_train_plan *p, const struct gpt_train_options *o,
     GPT_TRY(plan_weight_decay(p, o, args, err));
     if (p->train_iters > 0)
         GPT_TRY(gpt_lr_schedule_check(&p->schedule, err));
+    /* options of checkpoints that mean nothing alone, or contradict */
     if (o->finetune && !o->load)
         return gpt_fail(err, GPT_EUSAGE, "--finetune needs --load");
     if (o->override_scheduler && o->use_checkpoint_scheduler)

@@ -28,6 +28,7 @@ static int count_chunks(const struct gpt_train_options *o, int64_t *chunks,
                         "stages; with --decoder-%s-pipeline-num-layers give "
                         "--num-virtual-stages-per-pipeline-rank",
                         o->first_layers > 0 ? "first" : "last");
+    /* the number of stages is not known to fit the layers yet */
     if (o->num_layers % (o->pp_size * each) != 0)
         return gpt_fail(err, GPT_EUSAGE,
                         "--num-layers %lld is not a multiple of "
@@ -49,6 +50,7 @@ int gpt_train_world_options(struct gpt_world_options *w,
         .timeout = 60 * o->timeout_mins,
         .timeout_later = 60 * o->step_timeout_mins,
     };
+    /* ranks that are only planned compute nothing */
     if (o->world_size > 0 && !o->dry_run && !o->simulate)
         return gpt_fail(err, GPT_EUSAGE,
                         "--world-size is for --dry-run and --simulate: what "
@@ -74,6 +76,7 @@ int gpt_train_layout(const struct gpt_train_plan *p, int64_t tp_rank,
                            (long long)there.size[GPT_PP]);
     if (p->replica.zero == GPT_ZERO_OFF)
         return GPT_OK;
+    /* plan_sharding() comes first: shards follow from its decision */
     layout->shards = there.size[GPT_DP];
     layout->shard = there.at[GPT_DP];
     return GPT_OK;
@@ -90,6 +93,8 @@ static void option_of(char *option, size_t cap, const char *field)
             *c = '-';
 }
 
+/* Both rules hold again in the library, which would tell them without options:
+ * gpt_layout_init() and gpt_stage_open() check what they need. */
 static int plan_tensor(struct gpt_train_plan *p,
                        const struct gpt_train_options *o, struct gpt_err *err)
 {
@@ -106,7 +111,7 @@ static int plan_tensor(struct gpt_train_plan *p,
                         option, (long long)first.value, (long long)tp);
     }
     e->overlap_tensor = o->overlap_tensor;
-    e->sequence_parallel = o->sequence_parallel && tp > 1;
+    e->sequence_parallel = o->sequence_parallel && tp > 1; /* as Megatron */
     if (e->sequence_parallel &&
         gpt_rows_check(e->micro_batch, e->seq_length, tp, NULL) != GPT_OK)
         return gpt_fail(err, GPT_EUSAGE,
@@ -120,23 +125,23 @@ static int plan_tensor(struct gpt_train_plan *p,
 
 /* ---- pipeline ---- */
 
-/* Interleaved stages take microbatches in rounds of pp_size each. */
+/* An interleaved schedule gives each chunk a round of microbatches, as many as
+ * there are stages, before the next chunk begins. */
 static int check_rounds(const struct gpt_train_plan *p, struct gpt_err *err)
 {
-    const struct gpt_topology *t = &p->topology;
+    const int64_t stages = p->topology.size[GPT_PP];
+    const int64_t samples = p->micro_samples * stages;
 
-    if (t->chunks == 1)
-        return GPT_OK;
-    if (gpt_rampup_check(&p->rampup, p->micro_samples * t->size[GPT_PP], NULL) ==
-        GPT_OK)
+    if (p->topology.chunks == 1 ||
+        gpt_rampup_check(&p->rampup, samples, NULL) == GPT_OK)
         return GPT_OK;
     return gpt_fail(err, GPT_EUSAGE,
                     "virtual stages: the microbatches of a step must be a "
                     "multiple of --pipeline-model-parallel-size %lld, so "
                     "--global-batch-size %lld (and what "
                     "--rampup-batch-size makes of it) of %lld",
-                    (long long)t->size[GPT_PP], (long long)p->rampup.global_batch,
-                    (long long)(p->micro_samples * t->size[GPT_PP]));
+                    (long long)stages, (long long)p->rampup.global_batch,
+                    (long long)samples);
 }
 
 /* ---- data parallel ---- */
@@ -145,6 +150,8 @@ static int plan_sharding(struct gpt_train_plan *p,
                          const struct gpt_train_options *o,
                          const struct gpt_args *args, struct gpt_err *err)
 {
+    /* --use-distributed-optimizer is the older name of strategy "optim"; it
+     * contradicts "no_shard" only where that was typed, not as a default */
     const bool given =
         gpt_option_given(args, "data-parallel-sharding-strategy");
 
@@ -163,6 +170,7 @@ static int plan_sharding(struct gpt_train_plan *p,
     p->replica.overlap_gather = o->overlap_gather;
     if (p->topology.size[GPT_DP] == 1) /* no other rank to share with */
         p->replica.zero = GPT_ZERO_OFF;
+    /* accepted with its only value, so that Megatron's scripts run */
     if (!o->overlap_reduce)
         return gpt_fail(err, GPT_EUSAGE,
                         "--no-overlap-grad-reduce: gradients are always "
@@ -199,6 +207,7 @@ static int plan_recompute(struct gpt_train_plan *p,
                                                   : GPT_RECOMPUTE_UNIFORM;
     else if (what == GPT_GRANULARITY_SELECTIVE || o->recompute_activations)
         e->recompute = GPT_RECOMPUTE_SELECTIVE;
+    /* all chunks of a stage have as many layers as the first */
     if (full && o->recompute_layers > p->replica.layout.chunk[0].n_layers)
         return gpt_fail(err, GPT_EUSAGE,
                         "--recompute-num-layers %lld is above the %lld layers "
@@ -215,6 +224,8 @@ int gpt_train_plan_ranks(struct gpt_train_plan *p,
                          const struct gpt_train_options *o,
                          const struct gpt_args *args, struct gpt_err *err)
 {
+    /* sharding before the layout, which has shards; the layout before
+     * recomputation, which counts its layers */
     GPT_TRY(plan_tensor(p, o, err));
     GPT_TRY(check_rounds(p, err));
     GPT_TRY(plan_sharding(p, o, args, err));

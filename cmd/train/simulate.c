@@ -27,6 +27,7 @@ int gpt_simulate_parse(struct gpt_simulate_options *o, const char *text,
     for (size_t i = 0; i < GPT_COUNT(fields); i++) {
         char *end;
 
+        /* forward and backward must take time: a column is a part of them */
         *fields[i] = strtod(at, &end);
         const bool good = end > at && isfinite(*fields[i]) &&
                           (i > 1 ? *fields[i] >= 0 : *fields[i] > 0);
@@ -42,6 +43,7 @@ int gpt_simulate_parse(struct gpt_simulate_options *o, const char *text,
                     text);
 }
 
+/* The schedule of every stage, and when each of its actions runs. */
 struct played {
     struct gpt_pipeline_plan *plans;
     struct gpt_interval **times;
@@ -50,6 +52,7 @@ struct played {
 
 static void free_played(struct played *p)
 {
+    /* built in the order of stages: what a failure left out is zero */
     for (int64_t s = 0; s < p->stages; s++) {
         if (p->times)
             gpt_free(p->times[s]);
@@ -79,25 +82,18 @@ static int build_plans(struct played *p, const struct gpt_topology *t,
     return GPT_OK;
 }
 
+/* The picture is composed in memory: a file is written whole or not at all. */
 static int write_svg(const struct gpt_timeline *t,
                      const struct gpt_simulate_options *o, struct gpt_err *err)
 {
     struct gpt_buf picture = {0};
-    struct gpt_out *out;
+    int status;
 
-    if (!gpt_timeline_svg(t, &picture)) {
-        gpt_buf_free(&picture);
-        return gpt_fail(err, GPT_EFAIL, "out of memory for a timeline");
-    }
-    int status = gpt_out_open(&out, o->svg, o->force ? GPT_OUT_FORCE : 0,
-                              (int64_t)picture.len, err);
-    if (status == GPT_OK) {
-        status = gpt_out_write(out, picture.data, picture.len, err);
-        if (status == GPT_OK)
-            status = gpt_out_commit(out, err);
-        else
-            gpt_out_abort(out);
-    }
+    if (gpt_timeline_svg(t, &picture))
+        status = gpt_write_file(o->svg, o->force ? GPT_OUT_FORCE : 0,
+                                picture.data, picture.len, err);
+    else
+        status = gpt_fail(err, GPT_EFAIL, "out of memory for a timeline");
     gpt_buf_free(&picture);
     return status;
 }
@@ -105,7 +101,7 @@ static int write_svg(const struct gpt_timeline *t,
 /* Seconds of a column: few enough that every action has room for the number of
  * its microbatch. */
 static double column_seconds(const struct gpt_simulate_options *o,
-                     const struct gpt_timeline *t)
+                             const struct gpt_timeline *t)
 {
     char number[32];
     int digits = snprintf(number, sizeof(number), "%lld",
@@ -155,7 +151,9 @@ static struct gpt_lane_times tensor_times(const struct gpt_train_plan *plan,
     return t;
 }
 
-/* What a chunk takes with what it waits for. */
+/* Seconds of a chunk's actions: computing, and what it waits for within. Sums
+ * are part of forward and backward; gathering weights is not, as the simulation
+ * lets it run beside. */
 static struct gpt_pipeline_plan_costs
 costs_of(const struct gpt_train_plan *plan,
          const struct gpt_simulate_options *o)
@@ -176,6 +174,8 @@ costs_of(const struct gpt_train_plan *plan,
     return c;
 }
 
+/* Times that no group of ranks could spend are refused: they would silently
+ * count for nothing. */
 static int check_groups(const struct gpt_train_plan *plan,
                         const struct gpt_simulate_options *o,
                         struct gpt_err *err)
@@ -191,6 +191,7 @@ static int check_groups(const struct gpt_train_plan *plan,
     return GPT_OK;
 }
 
+/* A line of totals; nothing where no time was given. False: out of memory. */
 static bool print_times(const char *what, struct gpt_lane_times t,
                          struct gpt_buf *out)
 {
@@ -200,13 +201,15 @@ static bool print_times(const char *what, struct gpt_lane_times t,
                           t.total - t.waited) == GPT_OK;
 }
 
-/* ---- the whole ---- */
+/* ---- the timeline ---- */
 
-static int print_timeline(struct gpt_timeline *t, const struct gpt_train_plan *plan,
-                const struct gpt_simulate_options *o,
-                const struct gpt_pipeline_plan_result *r, struct gpt_buf *out,
-                struct gpt_err *err)
+static int print_timeline(struct gpt_timeline *t,
+                          const struct gpt_train_plan *plan,
+                          const struct gpt_simulate_options *o,
+                          const struct gpt_pipeline_plan_result *r,
+                          struct gpt_buf *out, struct gpt_err *err)
 {
+    /* without overlap all weights come before the step's first forward */
     const double all = o->weights * (double)t->chunks;
     const bool overlap = plan->replica.overlap_gather;
     const struct gpt_lane_times weights = {all, overlap ? r->weights : all};
@@ -233,7 +236,7 @@ static int print_timeline(struct gpt_timeline *t, const struct gpt_train_plan *p
 }
 
 int gpt_simulate(const struct gpt_train_plan *plan,
-                 const struct gpt_simulate_options *o, struct gpt_buf *out,
+                 const struct gpt_simulate_options *o, struct gpt_buf *text,
                  struct gpt_err *err)
 {
     const struct gpt_topology *t = &plan->topology;
@@ -247,17 +250,19 @@ int gpt_simulate(const struct gpt_train_plan *plan,
     const struct gpt_pipeline_plan_costs costs = costs_of(plan, o);
     struct gpt_pipeline_plan_result result;
 
+    int status;
+
     GPT_TRY(check_groups(plan, o, err));
-    int status = build_plans(&p, t, m, err);
-    if (status == GPT_OK)
-        status = gpt_pipeline_plan_simulate(p.plans, p.stages, &costs, p.times,
-                                            &result, err);
+    GPT_TRY_GOTO(status, build_plans(&p, t, m, err), out);
+    GPT_TRY_GOTO(status,
+                 gpt_pipeline_plan_simulate(p.plans, p.stages, &costs, p.times,
+                                            &result, err),
+                 out);
     timeline.plans = p.plans;
     timeline.times = (const struct gpt_interval *const *)p.times;
-    if (status == GPT_OK) {
-        timeline.total = result.total;
-        status = print_timeline(&timeline, plan, o, &result, out, err);
-    }
+    timeline.total = result.total;
+    status = print_timeline(&timeline, plan, o, &result, text, err);
+out:
     free_played(&p);
     return status;
 }

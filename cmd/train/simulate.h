@@ -19,12 +19,12 @@ struct gpt_simulate_options {
 int gpt_simulate_parse(struct gpt_simulate_options *o, const char *text,
                        struct gpt_err *err) GPT_MUST_USE;
 
-/* Appends the timeline to *out as text, one line a stage, then its figures: the
+/* Appends the timeline to *text, one line a stage, then its figures: the
  * length of the step, the bubble, and how long sums and weights are waited for
  * or hidden. GPT_EUSAGE when it is too long to be drawn, or when there is no
  * rank to sum or gather with. */
 int gpt_simulate(const struct gpt_train_plan *plan,
-                 const struct gpt_simulate_options *o, struct gpt_buf *out,
+                 const struct gpt_simulate_options *o, struct gpt_buf *text,
                  struct gpt_err *err) GPT_MUST_USE;
 
 #endif

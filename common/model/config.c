@@ -9,6 +9,9 @@
 #include <stddef.h>
 #include <string.h>
 
+/* How a field is stored, and how JSON writes it: a SIZE as a whole number, a
+ * RATE as any, a FLAG as true or false, a CHOICE by name. In memory a SIZE and
+ * a CHOICE are int64_t, a RATE is double, a FLAG bool. */
 enum kind { SIZE, RATE, FLAG, CHOICE };
 
 struct field {
@@ -29,6 +32,10 @@ const char *const gpt_position_embeddings[] = {
     NULL,
 };
 
+/* In the order of a checkpoint's JSON. `identity` is false for what a run may
+ * change between two checkpoints of one model: dropout, how weights were
+ * initialised, and padding, which reshaping changes. `optional` is true for
+ * fields that the first checkpoints did not have; their 0 is what was then. */
 #define AT(name) offsetof(struct gpt_config, name)
 
 /* The limits are far above what exists, near enough that products of three of
@@ -62,25 +69,28 @@ static const struct field fields[] = {
     {"tied_embeddings", FLAG, AT(tied_embeddings), 0, 1, .identity = true},
 };
 
-static const void *at(const struct gpt_config *c, const struct field *f)
+static const void *field_at(const struct gpt_config *c, const struct field *f)
 {
     return (const char *)c + f->offset;
 }
 
-static double value(const struct gpt_config *c, const struct field *f)
+/* Every kind as a double, which holds all sizes exactly: the limits are far
+ * below 2^53. So ranges, comparison and JSON need no case for each kind. */
+static double field_value(const struct gpt_config *c, const struct field *f)
 {
     switch (f->kind) {
     case SIZE:
     case CHOICE:
-        return (double)*(const int64_t *)at(c, f);
+        return (double)*(const int64_t *)field_at(c, f);
     case RATE:
-        return *(const double *)at(c, f);
+        return *(const double *)field_at(c, f);
     case FLAG:
-        return *(const bool *)at(c, f);
+        return *(const bool *)field_at(c, f);
     }
     return 0;
 }
 
+/* What is left 0 here is filled by gpt_config_complete(). */
 struct gpt_config gpt_config_default(void)
 {
     return (struct gpt_config){
@@ -97,6 +107,8 @@ struct gpt_config gpt_config_default(void)
     };
 }
 
+/* A vocabulary that is a multiple of 128 on every rank makes large products
+ * fast; Megatron does the same. */
 int64_t gpt_config_padded_vocab(int64_t vocab, int64_t divisible_by, int64_t tp)
 {
     return gpt_round_up(vocab, divisible_by * tp);
@@ -112,8 +124,9 @@ static int check_ranges(const struct gpt_config *c, int status,
 {
     for (size_t i = 0; i < GPT_COUNT(fields); i++) {
         const struct field *f = &fields[i];
-        double v = value(c, f);
+        double v = field_value(c, f);
 
+        /* written so that NaN is outside, too */
         if (!(v >= f->min && v <= f->max))
             return gpt_fail(err, status, "%s: %s is %g, must be %g to %g",
                             what, f->name, v, f->min, f->max);
@@ -131,6 +144,7 @@ static int check_rules(const struct gpt_config *c, int status,
                         "num_query_groups (%lld)",
                         what, (long long)c->num_attention_heads,
                         (long long)c->num_query_groups);
+    /* the rotation takes pairs of elements */
     if (c->position_embedding == GPT_POSITION_ROPE &&
         (!(c->rotary_base > 1) || gpt_config_rotary(c) < 2 ||
          gpt_config_rotary(c) % 2 != 0))
@@ -164,6 +178,7 @@ int gpt_config_complete(struct gpt_config *c, int64_t divisible_by, int64_t tp,
                             (long long)c->num_attention_heads);
         c->head_size = c->hidden_size / c->num_attention_heads;
     }
+    /* defaults of GPT-2, in an order in which each has what it needs */
     if (c->num_query_groups == 0)
         c->num_query_groups = c->num_attention_heads;
     if (c->ffn_hidden_size == 0)
@@ -171,13 +186,14 @@ int gpt_config_complete(struct gpt_config *c, int64_t divisible_by, int64_t tp,
     if (c->padded_vocab_size == 0)
         c->padded_vocab_size =
             gpt_config_padded_vocab(c->vocab_size, divisible_by, tp);
+    /* ranges first: the rules divide by fields that may be 0 before it */
     GPT_TRY(check_ranges(c, GPT_EUSAGE, "model", err));
     return check_rules(c, GPT_EUSAGE, "model", err);
 }
 
 static cJSON *to_json(const struct gpt_config *c, const struct field *f)
 {
-    double v = value(c, f);
+    double v = field_value(c, f);
 
     if (f->kind == FLAG)
         return cJSON_CreateBool(v != 0.0);
@@ -190,6 +206,7 @@ cJSON *gpt_config_to_json(const struct gpt_config *c)
 {
     cJSON *json = cJSON_CreateObject();
 
+    /* cJSON takes NULL for an item that it had no memory for, and refuses */
     for (size_t i = 0; json && i < GPT_COUNT(fields); i++)
         if (!cJSON_AddItemToObject(json, fields[i].name,
                                    to_json(c, &fields[i]))) {
@@ -213,6 +230,8 @@ static double from_json(const struct field *f, const cJSON *item)
     return (double)NAN;
 }
 
+/* A file is input from anywhere: nothing is written before type, range and
+ * wholeness hold, and messages name file, field, value and limit. */
 static int read_field(struct gpt_config *c, const struct field *f,
                       const cJSON *item, const char *what, struct gpt_err *err)
 {
@@ -251,8 +270,11 @@ int gpt_config_from_json(struct gpt_config *c, const cJSON *json,
 const char *gpt_config_difference(const struct gpt_config *a,
                                   const struct gpt_config *b)
 {
+    /* exact comparison: both sides come from options or JSON, which keep every
+     * double */
     for (size_t i = 0; i < GPT_COUNT(fields); i++)
-        if (fields[i].identity && value(a, &fields[i]) != value(b, &fields[i]))
+        if (fields[i].identity &&
+            field_value(a, &fields[i]) != field_value(b, &fields[i]))
             return fields[i].name;
     return NULL;
 }

@@ -8,6 +8,7 @@
 #include "base/num.h"
 #include "model/layer.h"
 
+#include <assert.h>
 #include <string.h>
 
 /* Tokens of a prompt that go through the layers at once: enough for matrix
@@ -51,6 +52,9 @@ static const char *const buffer_names[N_BUFFERS] = {
     [VALUES] = "value cache",
 };
 
+/* Device memory is in buffers[], allocated in a loop over their table; the host
+ * arrays below describe one block of rows, and kernels read them during the
+ * call that queues the block. */
 struct gpt_decoder {
     struct gpt_backend *be;
     struct gpt_queue *q;
@@ -66,18 +70,23 @@ struct gpt_decoder {
     int32_t *tokens, *rows_pos, *pos, *len, *slot;
 };
 
-/* Rows that the activation buffers hold. */
+/* Rows that the activation buffers hold: a block of a prompt, or one token of
+ * every text. */
 static int64_t block_rows(const struct gpt_decoder_options *o)
 {
     return gpt_max_i64(o->slots, gpt_min_i64(CHUNK, o->positions));
 }
 
+/* Rows of logits: a step wants those of all texts at once; a prompt whose
+ * tokens are all scored takes several turns, as V floats a row are large. */
 static int64_t logit_rows(const struct gpt_decoder_options *o)
 {
     return gpt_max_i64(o->slots, LOGIT_ROWS);
 }
 
-/* Bytes of every buffer; false when a product overflows. */
+/* Bytes of every buffer; false when a product overflows. The same numbers
+ * predict and allocate. There is one rank: a model that is too large for one
+ * device cannot be decoded. */
 static bool buffer_bytes(const struct gpt_decoder_options *o,
                          int64_t bytes[N_BUFFERS])
 {
@@ -117,6 +126,7 @@ static bool buffer_bytes(const struct gpt_decoder_options *o,
 static int check_options(const struct gpt_decoder_options *o,
                          struct gpt_err *err)
 {
+    /* positions past the model's would have no row, or no meaning */
     if (o->slots < 1 || o->slots > 65536)
         return gpt_fail(err, GPT_EUSAGE,
                         "%lld texts at once: must be 1 to 65536",
@@ -146,7 +156,7 @@ int gpt_decoder_memory(int64_t *bytes, const struct gpt_decoder_options *o,
     return GPT_OK;
 }
 
-/* ---- open and close ---- */
+/* ---- open and close: what fails half-way is closed like what is open ---- */
 
 static int alloc_device(struct gpt_decoder *d,
                         const struct gpt_decoder_options *o,
@@ -158,6 +168,8 @@ static int alloc_device(struct gpt_decoder *d,
     for (int i = 0; i < N_BUFFERS; i++)
         GPT_TRY(d->be->alloc(d->be, (size_t)bytes[i], buffer_names[i],
                              &d->buffers[i], err));
+    /* the layers' parts of a cache follow each other: forward_block() moves
+     * from one to the next by this */
     d->layer_cache_bytes = (size_t)(bytes[KEYS] / o->config->num_layers);
     return GPT_OK;
 }
@@ -178,12 +190,15 @@ static int alloc_host(struct gpt_decoder *d,
     return gpt_new(&d->slot, slots, int32, "a decoder's slots", err);
 }
 
-static void bind_weights(struct gpt_decoder *d, const struct gpt_decoder_options *o,
-                 void *weights)
+static void bind_weights(struct gpt_decoder *d,
+                         const struct gpt_decoder_options *o, void *weights)
 {
     const struct gpt_flat *flat = o->flat;
     int64_t count = 0;
 
+    /* a step reads one row of the embedding for each text, which is not
+     * counted; a tied table is read whole as the output layer, without its
+     * dummy rows */
     for (int64_t i = 0; i < flat->n; i++) {
         const struct gpt_param *p = flat->slices[i].param;
 
@@ -258,7 +273,7 @@ static void embed_tokens(struct gpt_decoder *d, int64_t n)
         .tokens = d->buffers[TOKENS],
         .positions = d->buffers[POSITIONS],
         .wte = d->outer.at[GPT_WORD_EMBEDDING],
-        .wpe = d->outer.at[GPT_POSITION_EMBEDDING],
+        .wpe = d->outer.at[GPT_POSITION_EMBEDDING], /* NULL: none are learned */
         .out = d->buffers[RESIDUAL],
     };
     d->be->embed_fwd(d->q, &op);
@@ -277,6 +292,7 @@ static void forward_block(struct gpt_decoder *d, int64_t b, int64_t t)
         .mean = d->buffers[MEAN],
         .rstd = d->buffers[RSTD],
     };
+    /* both norms share their buffers: nothing is kept for a backward */
     struct gpt_layer_acts acts = {
         .norm1 = norm,
         .norm2 = norm,
@@ -313,6 +329,7 @@ static void forward_block(struct gpt_decoder *d, int64_t b, int64_t t)
 
     embed_tokens(d, b * t);
     for (int64_t l = 0; l < d->o.config->num_layers; l++) {
+        /* from the second layer on, the first norm adds the block before */
         gpt_layer_forward(&d->layers[l], &pass, &acts, norm.r,
                           l > 0 ? &no_rng : NULL);
         cache.k_cache = (char *)cache.k_cache + d->layer_cache_bytes;
@@ -334,7 +351,7 @@ static void write_logits(struct gpt_decoder *d, int64_t first, int64_t n,
     const struct gpt_config *c = d->o.config;
     struct gpt_matmul op = {
         .m = n,
-        .n = c->vocab_size,
+        .n = c->vocab_size, /* dummy rows come last: they are left out */
         .k = c->hidden_size,
         .tb = true,
         .a = (char *)d->buffers[NORMED] +
@@ -352,6 +369,7 @@ static void write_logits(struct gpt_decoder *d, int64_t first, int64_t n,
 
 /* ---- adding tokens ---- */
 
+/* An id past the vocabulary would read past the word table. */
 static int check_token(const struct gpt_decoder *d, int32_t token,
                        struct gpt_err *err)
 {
@@ -362,6 +380,8 @@ static int check_token(const struct gpt_decoder *d, int32_t token,
     return GPT_OK;
 }
 
+/* Positions of a slot are fixed when the decoder opens; a longer text would
+ * write into the cache of the next slot. */
 static int check_room(const struct gpt_decoder *d, int64_t slot, int64_t n,
                       struct gpt_err *err)
 {
@@ -383,6 +403,7 @@ static void append_block(struct gpt_decoder *d, int64_t slot,
         d->tokens[i] = tokens[i];
         d->rows_pos[i] = start + (int32_t)i;
     }
+    assert(n <= block_rows(&d->o));
     d->pos[0] = start;
     d->len[0] = (int32_t)n;
     d->slot[0] = (int32_t)slot;
@@ -394,6 +415,7 @@ int gpt_decoder_append(struct gpt_decoder *d, int64_t slot,
                        const int32_t *tokens, int64_t n, enum gpt_logits which,
                        float *logits, struct gpt_err *err)
 {
+    /* all checks before any work: a refused text leaves the slot as it was */
     GPT_TRY(check_room(d, slot, n, err));
     for (int64_t i = 0; i < n; i++)
         GPT_TRY(check_token(d, tokens[i], err));
@@ -411,11 +433,14 @@ int gpt_decoder_append(struct gpt_decoder *d, int64_t slot,
                          logits + (at + i) * d->o.config->vocab_size);
         status = d->be->sync(d->q, err);
     }
+    /* what blocks before have put into the cache is overwritten later */
     if (status != GPT_OK)
         d->length[slot] = before;
     return status;
 }
 
+/* Reads the weights once for all texts: that is what makes several texts cost
+ * little more than one. */
 int gpt_decoder_step(struct gpt_decoder *d, const int32_t *slots,
                      const int32_t *tokens, int64_t n, float *logits,
                      struct gpt_err *err)
@@ -425,11 +450,13 @@ int gpt_decoder_step(struct gpt_decoder *d, const int32_t *slots,
         GPT_TRY(check_room(d, slots[i], 1, err));
         d->tokens[i] = tokens[i];
         d->slot[i] = slots[i];
+        /* texts of any lengths: each row has its own position */
         d->rows_pos[i] = d->pos[i] = d->length[slots[i]];
         d->len[i] = 1;
     }
     forward_block(d, n, 1);
     write_logits(d, 0, n, logits);
+    /* only now: a device that fails adds no token to any text */
     GPT_TRY(d->be->sync(d->q, err));
     for (int64_t i = 0; i < n; i++)
         d->length[slots[i]]++;
@@ -438,11 +465,13 @@ int gpt_decoder_step(struct gpt_decoder *d, const int32_t *slots,
 
 int64_t gpt_decoder_length(const struct gpt_decoder *d, int64_t slot)
 {
+    assert(slot >= 0 && slot < d->o.slots);
     return d->length[slot];
 }
 
 void gpt_decoder_truncate(struct gpt_decoder *d, int64_t slot, int64_t length)
 {
+    /* keys past the end stay in the cache, where no query reads them */
     if (length < d->length[slot])
         d->length[slot] = (int32_t)length;
 }

@@ -2,6 +2,8 @@
  * of the architecture that changes a width changes it in gpt_widths_of(). */
 #include "model/geometry.h"
 
+/* Division comes before multiplication by the head size: a rank holds whole
+ * heads and whole groups, whatever the head size divides by. */
 struct gpt_widths gpt_widths_of(const struct gpt_config *c, int64_t tp)
 {
     struct gpt_widths w = {
@@ -20,6 +22,8 @@ struct gpt_widths gpt_widths_of(const struct gpt_config *c, int64_t tp)
     return w;
 }
 
+/* The residual stream is not in the list: its width is never cut. Layers are
+ * cut by gpt_topology_layers(). */
 bool gpt_widths_divide(const struct gpt_config *c, int64_t tp,
                        struct gpt_undivided *first)
 {
@@ -55,6 +59,8 @@ int gpt_widths_check(const struct gpt_config *c, int64_t tp,
 struct gpt_rows gpt_rows_of(int64_t micro_batch, int64_t seq_length,
                             int64_t tp, bool sequence_parallel)
 {
+    /* rows are cut without regard to samples: a rank may keep the end of one
+     * and the beginning of the next */
     const int64_t n = micro_batch * seq_length;
 
     return (struct gpt_rows){.n = n, .kept = sequence_parallel ? n / tp : n};

@@ -14,6 +14,8 @@
 #include <math.h>
 #include <stdio.h>
 
+/* Streams are named by the global number of the layer: masks do not depend on
+ * the stage or the chunk that a layer is in. */
 static struct gpt_rng layer_rng(uint64_t seed, int64_t number, const char *what)
 {
     char name[64];
@@ -38,6 +40,9 @@ void gpt_layer_bind(struct gpt_layer *layer, const struct gpt_flat *flat,
 
 /* ---- norms ---- */
 
+/* The norm of a site as an operation; forward and backward take the same one.
+ * The residual stream has been summed over the ranks before, dropout has not
+ * been applied yet: the norm applies it while it adds x. */
 static struct gpt_norm norm_op(const struct gpt_pass *pass,
                                const struct gpt_norm_site *site, const void *r)
 {
@@ -75,6 +80,7 @@ void gpt_norm_site_forward(const struct gpt_pass *pass,
 void gpt_norm_site_backward(const struct gpt_pass *pass,
                             const struct gpt_norm_site *site, const void *dy)
 {
+    /* backward reads the sum that forward left, instead of its two terms */
     struct gpt_norm op = norm_op(pass, site, site->acts->r);
     struct gpt_norm_grad grad = {
         .dy = dy,
@@ -98,6 +104,8 @@ static void norm_again(const struct gpt_pass *pass,
     pass->be->norm_fwd(pass->q, &op);
 }
 
+/* In front of attention: adds what the layer before has left, if there is one,
+ * with that layer's dropout. */
 static struct gpt_norm_site site1(const struct gpt_layer *layer,
                                   const struct gpt_layer_acts *acts,
                                   const struct gpt_rng *x_rng)
@@ -112,6 +120,7 @@ static struct gpt_norm_site site1(const struct gpt_layer *layer,
     };
 }
 
+/* In front of the feed-forward: adds attention's output. */
 static struct gpt_norm_site site2(const struct gpt_layer *layer,
                                   const struct gpt_layer_acts *acts)
 {
@@ -171,6 +180,8 @@ static void linear_sum(const struct gpt_pass *pass, const struct gpt_roles *w,
            pass->tp ? GPT_EPI_NONE : bias_epilogue(w, bias), NULL);
     if (!pass->tp)
         return;
+    /* the bias is whole on every rank: added to each part it would count once
+     * a rank */
     gpt_pass_sum(pass, part, sum);
     if (w->at[bias])
         pass->be->bias_add(pass->q, sum, w->at[bias], pass->rows, c,
@@ -197,7 +208,8 @@ static void linear_dx(const struct gpt_pass *pass, const void *w, int64_t in,
     pass->be->matmul(pass->q, &op);
 }
 
-/* dW (out, in) += dy^T x, dy (N, out), x (N, in) */
+/* dW (out, in) += dy^T x, dy (N, out), x (N, in), in float whatever `act` is: a
+ * step adds many small terms. The first microbatch overwrites (beta 0). */
 static void linear_dw(const struct gpt_pass *pass, const struct gpt_roles *dw,
                       enum gpt_param_role weight, int64_t in, int64_t out,
                       const void *dy, const void *x)
@@ -242,7 +254,7 @@ struct gpt_attn gpt_layer_attn(const struct gpt_layer *layer,
         .g = w->groups,
         .d = c->head_size,
         .head0 = w->heads * pass->layout->at[GPT_TP],
-        .h_global = c->num_attention_heads,
+        .h_global = c->num_attention_heads, /* keys dropout and ALiBi */
         .scale = 1.0F / sqrtf((float)c->head_size),
         .alibi = c->position_embedding == GPT_POSITION_ALIBI,
         .act = pass->act,
@@ -283,6 +295,7 @@ static void attend(const struct gpt_layer *layer, const struct gpt_pass *pass,
 {
     struct gpt_attn attn = gpt_layer_attn(layer, pass, acts);
 
+    /* generation brings its own cache; the heads are those of training */
     if (!pass->cache) {
         pass->be->attn_fwd(pass->q, &attn);
         return;
@@ -321,6 +334,8 @@ static void activate_again(const struct gpt_pass *pass,
 
 /* ---- forward ---- */
 
+/* Ends with the activation: backward needs fc2's input and not its output, so
+ * that recomputation leaves the last product, and its sum over ranks, out. */
 void gpt_layer_recompute(const struct gpt_layer *layer,
                          const struct gpt_pass *pass,
                          const struct gpt_layer_acts *acts, const void *r,
@@ -379,7 +394,7 @@ static void backward_wide(const struct gpt_layer *layer,
 }
 
 /* Backward of fc2 or proj: work.x is the gradient of the output, h (N, in) the
- * input, whose gradient goes to dh. pre: dh is the gradient in front of GELU. */
+ * input, whose gradient goes to dh; with `pre` the one in front of GELU. */
 static void backward_sum(const struct gpt_layer *layer,
                          const struct gpt_pass *pass,
                          enum gpt_param_role weight, enum gpt_param_role bias,
@@ -388,6 +403,7 @@ static void backward_sum(const struct gpt_layer *layer,
     int64_t c = pass->widths.hidden;
     const void *dy = gpt_pass_all(pass, pass->work.x);
 
+    /* the bias' gradient reads this rank's rows alone, while the others come */
     const int64_t job = gpt_pass_begin_gather(pass, pass->work.x);
     bias_grad(pass, layer->dw.at[bias], pass->work.x, pass->rows, c);
     gpt_pass_join(pass, job);
@@ -428,6 +444,7 @@ static void attention_backward(const struct gpt_layer *layer,
         .scratch = work->scratch,
     };
 
+    /* selective: attention's output and log-sum-exp were not kept */
     if (pass->selective)
         attend(layer, pass, acts);
     backward_sum(layer, pass, GPT_PROJ_WEIGHT, GPT_PROJ_BIAS, w->attention,

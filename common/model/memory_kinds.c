@@ -3,6 +3,8 @@
 
 #include <assert.h>
 
+/* A kind is the host's when it is allocated with host_alloc() or malloc(), and
+ * not by the device's alloc(). */
 static const struct {
     const char *name;
     bool host; /* not the device's, whatever the device */
@@ -25,6 +27,8 @@ const char *gpt_memory_kind_name(enum gpt_memory_kind kind)
     return kinds[kind].name;
 }
 
+/* One loop for both sums: a new kind cannot be in one of them and be forgotten
+ * in the other. */
 static double sum_kinds(const struct gpt_memory *memory, bool with_host)
 {
     double sum = 0;
@@ -43,5 +47,6 @@ double gpt_memory_total(const struct gpt_memory *memory)
 double gpt_memory_device(const struct gpt_memory *memory,
                          const struct gpt_backend *be)
 {
+    /* a CPU's memory is the host's: everything counts against the same limit */
     return sum_kinds(memory, be->host_memory);
 }

@@ -17,7 +17,7 @@ int64_t gpt_microbatch_bytes(int64_t rows)
 }
 
 /* Part i of a block. */
-static void *part(char *base, int64_t rows, int64_t i)
+static void *part_at(char *base, int64_t rows, int64_t i)
 {
     return base ? base + GPT_ALIGN + i * part_bytes(rows) : NULL;
 }
@@ -26,9 +26,9 @@ void gpt_microbatch_lay_out(struct gpt_microbatch_block *b, void *base,
                             int64_t rows)
 {
     b->sample0 = base;
-    b->input = part(base, rows, 0);
-    b->target = part(base, rows, 1);
-    b->position = part(base, rows, 2);
-    b->doc_start = part(base, rows, 3);
-    b->weight = part(base, rows, 4);
+    b->input = part_at(base, rows, 0);
+    b->target = part_at(base, rows, 1);
+    b->position = part_at(base, rows, 2);
+    b->doc_start = part_at(base, rows, 3);
+    b->weight = part_at(base, rows, 4);
 }

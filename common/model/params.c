@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Which size of the model a dimension is. */
+/* Which size of the model a dimension is; geometry.h has the numbers. */
 enum size { ONE, CHANNELS, QKV, ATTENTION, FFN_IN, FFN, VOCAB, POSITIONS };
 
 struct kind {
@@ -27,6 +27,8 @@ struct kind {
     bool (*present)(const struct gpt_config *c); /* NULL: in every model */
 };
 
+/* ---- the column `present`: what variants do not have ---- */
+
 static bool learns_positions(const struct gpt_config *c)
 {
     return c->position_embedding == GPT_POSITION_LEARNED;
@@ -37,14 +39,22 @@ static bool is_untied(const struct gpt_config *c)
     return !c->tied_embeddings;
 }
 
-/* A row begins with its place in a layer, the shape and the split; the rest is
- * named. GPT_SPLIT_NONE, GPT_INIT_ZERO and GPT_FIRST_ADDS are what is not. */
+/* ---- the table ---- */
+
+/* A row begins with role, place, name and shape; the other columns are named.
+ * A column that is not named is 0: GPT_SPLIT_NONE, GPT_INIT_ZERO,
+ * GPT_FIRST_ADDS, no sum over sequence parallel ranks, in every model. */
 #define OUTSIDE(role, place, name, rows, columns) \
     GPT_##role, GPT_PLACE_##place, name, rows, columns
 #define IN_LAYER(role, name, rows, columns) \
     GPT_##role, GPT_PLACE_LAYER, name, rows, columns
 
-/* GPT-2 and its variants, in order of the forward pass. */
+/* GPT-2 and its variants, in order of the forward pass.
+ *
+ * sequence_sum marks what every rank holds whole while sequence parallel ranks
+ * compute its gradient from their own rows: norms, and biases that are added
+ * after a sum. The weights of residual blocks' outputs begin smaller, as each
+ * of them adds to the stream. */
 static const struct kind kinds[] = {
     {OUTSIDE(WORD_EMBEDDING, EMBEDDING, "embedding.word_embeddings.weight",
              VOCAB, CHANNELS),
@@ -120,13 +130,17 @@ static int64_t size_of(const struct gpt_config *c, enum size s)
     return 0;
 }
 
-static int64_t split_unit(const struct gpt_config *c, enum gpt_param_split split)
+/* Query groups are kept whole: attention of a group needs its key and value. */
+static int64_t split_unit(const struct gpt_config *c,
+                          enum gpt_param_split split)
 {
     const struct gpt_widths w = gpt_widths_of(c, 1);
 
     return split == GPT_SPLIT_BY_GROUP ? w.qkv / w.groups : 1;
 }
 
+/* What follows from other columns is derived here: vectors are not decayed, and
+ * rows of the vocabulary may be dummies. */
 static void fill_row(struct gpt_param *p, const struct kind *k, int64_t layer,
                      const struct gpt_config *c)
 {
@@ -168,6 +182,7 @@ int gpt_params_build(struct gpt_param_table *t, const struct gpt_config *c,
                      struct gpt_err *err)
 {
     *t = (struct gpt_param_table){0};
+    /* more than enough: no layer has rows of the two ends */
     size_t most = GPT_COUNT(kinds) * (size_t)(c->num_layers + 2);
     GPT_TRY(gpt_new(&t->rows, most, sizeof(t->rows[0]), "parameter table",
                     err));
@@ -209,6 +224,7 @@ struct gpt_layout gpt_layout_even(const struct gpt_config *c, int64_t tp_size,
     struct gpt_layout layout = {.chunks = 0};
     int status = gpt_topology_init(&t, tp_size * pp_size, 0, size, 1, NULL);
 
+    /* of a topology only coordinates are read; its rank stays 0 */
     t.at[GPT_TP] = tp_rank;
     t.at[GPT_PP] = pp_rank;
     if (status == GPT_OK)
@@ -217,6 +233,9 @@ struct gpt_layout gpt_layout_even(const struct gpt_config *c, int64_t tp_size,
     return layout;
 }
 
+/* Both rules of a layout: what tensor parallel ranks share must divide, and the
+ * layers must divide over stages and chunks. gpt_topology_layers() knows the
+ * second alone, so that even and uneven stages cannot differ in it. */
 int gpt_layout_init(struct gpt_layout *layout, const struct gpt_config *c,
                     const struct gpt_topology *t, int64_t first, int64_t last,
                     struct gpt_err *err)
@@ -255,6 +274,7 @@ int gpt_layout_check(const struct gpt_config *c, int64_t tp_size,
 
 /* ---- a rank's slices and buckets ---- */
 
+/* Chunks of a stage are few: a search costs less than a table. */
 static bool holds_layer(const struct gpt_layout *layout, int64_t layer)
 {
     for (int64_t i = 0; i < layout->chunks; i++) {
@@ -267,12 +287,15 @@ static bool holds_layer(const struct gpt_layout *layout, int64_t layer)
     return false;
 }
 
+/* True when the rank has a part of p; *copy when that is the second copy of a
+ * tied table, which another rank saves and counts. */
 static bool holds(const struct gpt_layout *layout, const struct gpt_param *p,
                   bool *copy)
 {
     *copy = false;
     switch (p->place) {
     case GPT_PLACE_EMBEDDING:
+        /* the last stage needs a tied word table for its output layer */
         *copy = !layout->has_embedding && layout->has_output && p->tied;
         return layout->has_embedding || *copy;
     case GPT_PLACE_LAYER:
@@ -283,7 +306,8 @@ static bool holds(const struct gpt_layout *layout, const struct gpt_param *p,
     return false;
 }
 
-/* The one place that knows what a split does to a shape. */
+/* The one place that knows what a split does to a shape. gpt_layout_init() has
+ * checked that the model divides. */
 static void cut_slice(struct gpt_slice *s, const struct gpt_layout *layout)
 {
     const enum gpt_param_split split = s->param->split;
@@ -293,8 +317,9 @@ static void cut_slice(struct gpt_slice *s, const struct gpt_layout *layout)
     if (split != GPT_SPLIT_NONE) {
         const int d = split == GPT_SPLIT_COLUMNS ? 1 : 0;
 
-        assert(s->shape[d] % (layout->size[GPT_TP] * s->param->split_unit) == 0);
         s->shape[d] /= layout->size[GPT_TP];
+        assert(s->shape[d] * layout->size[GPT_TP] == s->param->shape[d]);
+        assert(s->shape[d] % s->param->split_unit == 0);
         s->begin[d] = s->shape[d] * layout->at[GPT_TP];
     }
     s->count = s->shape[0] * s->shape[1];
@@ -310,7 +335,10 @@ static void close_bucket(struct gpt_flat *f)
     f->elements = b->end;
 }
 
-/* Appends a slice to the last bucket, or to a new one. */
+/* Appends a slice to the last bucket, or to a new one when its layer differs:
+ * backward completes a layer's gradients at one moment, so that they can be
+ * summed over ranks together. Each slice begins at a multiple of 64 elements,
+ * for vector instructions and the loads of tensor cores. */
 static void append(struct gpt_flat *f, struct gpt_slice s)
 {
     struct gpt_bucket *b = f->buckets + f->n_buckets - 1;
@@ -322,6 +350,7 @@ static void append(struct gpt_flat *f, struct gpt_slice s)
         b->first_slice = f->n;
         b->group = GPT_GROUP_DP;
     }
+    assert(f->elements % 64 == 0);
     s.bucket = b - f->buckets;
     s.offset = f->elements;
     f->slices[f->n++] = s;
@@ -341,6 +370,7 @@ int gpt_flat_build(struct gpt_flat *f, const struct gpt_param_table *t,
                     "parameter slices", err));
     GPT_TRY(gpt_new(&f->buckets, (size_t)t->n, sizeof(f->buckets[0]),
                     "parameter slices", err));
+    /* table order is forward order: buckets are in that of layers */
     for (int64_t i = 0; i < t->n; i++) {
         struct gpt_slice s = {.param = &t->rows[i]};
 
@@ -362,6 +392,8 @@ void gpt_flat_free(struct gpt_flat *f)
     *f = (struct gpt_flat){0};
 }
 
+/* Shards are cut from buckets and not from the whole buffer, so that one bucket
+ * can be reduced, updated and gathered while others are not ready. */
 void gpt_bucket_shard(const struct gpt_flat *f, int64_t bucket, int64_t shard,
                       int64_t *begin, int64_t *end)
 {
@@ -376,6 +408,7 @@ void gpt_bucket_shard(const struct gpt_flat *f, int64_t bucket, int64_t shard,
 
 int64_t gpt_flat_compact(const struct gpt_flat *f)
 {
+    /* exact: every bucket is a multiple of 64 shards */
     return f->elements / f->shards;
 }
 
@@ -387,6 +420,7 @@ int64_t gpt_bucket_compact(const struct gpt_flat *f, int64_t bucket)
 const struct gpt_slice *gpt_flat_find(const struct gpt_flat *f,
                                       enum gpt_param_role role, int64_t layer)
 {
+    /* a search, as it only happens while pointers are bound */
     for (int64_t i = 0; i < f->n; i++) {
         const struct gpt_param *p = f->slices[i].param;
 
@@ -399,7 +433,8 @@ const struct gpt_slice *gpt_flat_find(const struct gpt_flat *f,
 /* ---- initial values ---- */
 
 /* Numbers are drawn by the global index of an element, so that they depend
- * neither on the cut nor on the number of threads. */
+ * neither on the cut nor on the number of threads. The stream's name is that of
+ * the parameter: adding rows to the table changes no other parameter. */
 static void init_normal(const struct gpt_slice *s, uint64_t seed, double std,
                         float *dst)
 {
@@ -432,6 +467,8 @@ void gpt_param_init(const struct gpt_config *c, const struct gpt_slice *slice,
         init_normal(slice, seed, c->init_std, dst);
         return;
     case GPT_INIT_NORMAL_OUTPUT:
+        /* each of the 2 L blocks adds to the residual stream: its variance
+         * must not grow with their number (Radford et al. 2019) */
         init_normal(slice, seed,
                     c->init_std / sqrt(2.0 * (double)c->num_layers), dst);
         return;

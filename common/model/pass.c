@@ -21,13 +21,16 @@ struct gpt_dropout gpt_pass_dropout(const struct gpt_pass *pass,
     };
 }
 
-/* ---- over the tensor parallel ranks ---- */
+/* ---- over the tensor parallel ranks: all of them make the same calls in the
+ * same order, as each call waits for the others ---- */
 
 static int64_t elements(const struct gpt_pass *pass)
 {
     return pass->rows * pass->widths.hidden;
 }
 
+/* Which call a gather or a sum is, with or without sequence parallelism, is
+ * decided here once, for calls that wait and for calls on the lane. */
 static struct gpt_collective gather_of(const struct gpt_pass *pass, void *mine)
 {
     return (struct gpt_collective){
@@ -43,6 +46,7 @@ static struct gpt_collective sum_of(const struct gpt_pass *pass,
                                     const void *part, void *mine)
 {
     return (struct gpt_collective){
+        /* a rank that keeps few rows needs the sum of those alone */
         .kind = pass->sequence ? GPT_REDUCE_SCATTER : GPT_ALL_REDUCE,
         .out = mine,
         .in = part,

@@ -1,4 +1,6 @@
-/* Recorded work; see recorder.h. Start at gpt_recorder_run(). */
+/* Recorded work; see recorder.h. Start at gpt_recorder_run(). Replaying one
+ * recording instead of queueing hundreds of operations is what keeps a fast
+ * device busy with a small model. */
 #include "model/recorder.h"
 
 #include "base/log.h"
@@ -22,7 +24,7 @@ int gpt_recorder_open(struct gpt_recorder **out, struct gpt_backend *be,
                       int64_t n, struct gpt_err *err)
 {
     struct gpt_recorder *r;
-    char *block;
+    char *block; /* a recorder with its entries: gpt_new() takes one size */
 
     *out = NULL;
     GPT_TRY(gpt_new(&block, sizeof(*r) + (size_t)n * sizeof(*r->entries), 1,
@@ -60,6 +62,7 @@ static void record_work(struct gpt_recorder *r, struct gpt_queue *q,
         work(context);
         status = r->be->record_end(q, &entry->recording, &err);
     }
+    /* a warning, not an error: without recordings a run is only slower */
     if (status != GPT_OK) {
         r->off = true;
         gpt_warn("operations are not recorded: %s", err.text);
@@ -72,6 +75,7 @@ void gpt_recorder_run(struct gpt_recorder *r, struct gpt_queue *q,
     assert(number >= 0 && number < r->n);
     struct entry *entry = &r->entries[number];
 
+    /* the usual case, once per pass of every microbatch */
     if (entry->recording && r->be->replay(q, entry->recording))
         return;
     if (entry->called && !r->off)

@@ -43,6 +43,9 @@ static void zero_added(struct gpt_stage *s, struct gpt_queue *q, int64_t bucket)
     }
 }
 
+/* Buckets of layers are zeroed later, each when its first backward begins: its
+ * memory may be another layer's until then. Those outside layers collect over
+ * the whole step, and the output layer adds to them in forward already. */
 void gpt_stage_begin(struct gpt_stage *s, struct gpt_queue *q)
 {
     for (int64_t i = 0; i < s->o.flat->n_buckets; i++)
@@ -55,6 +58,7 @@ void gpt_stage_begin(struct gpt_stage *s, struct gpt_queue *q)
 
 void gpt_stage_scale(struct gpt_stage *s, struct gpt_queue *q, float scale)
 {
+    /* 0 until the first call: the kernels are then given no scale at all */
     if (*s->host_scale == scale)
         return;
     *s->host_scale = scale;
@@ -103,6 +107,8 @@ static void await_weights_outside(const struct gpt_stage *s, bool embedding)
 
 /* ---- forward ---- */
 
+/* Made anew for every pass: what changes from one to the next is here (queue,
+ * slot, dropout, beta), and layers keep none of it. */
 struct gpt_pass gpt_stage_pass(const struct gpt_stage *s, struct gpt_queue *q,
                                const struct gpt_stage_chunk *chunk,
                                const struct gpt_slot *slot)
@@ -130,6 +136,8 @@ struct gpt_pass gpt_stage_pass(const struct gpt_stage *s, struct gpt_queue *q,
     };
 }
 
+/* A stage copies what its chunk reads: middle chunks only the sample's number,
+ * for dropout, and where documents begin. */
 static void copy_inputs(struct gpt_stage *s, struct gpt_queue *q,
                         const struct gpt_stage_chunk *chunk,
                         struct gpt_slot *slot, const struct gpt_microbatch *mb)
@@ -193,6 +201,8 @@ struct gpt_lane *gpt_stage_lane(const struct gpt_stage *s)
 
 void *gpt_stage_input(struct gpt_stage *s, int64_t chunk, int64_t slot)
 {
+    /* a microbatch's input is kept for backward: receiving it in its place
+     * needs no copy, and lets the pass be recorded */
     const struct gpt_stage_chunk *c = &s->chunks[chunk];
 
     return c->embedding ? NULL : c->slots[slot].layers[0].norm1.r;
@@ -220,6 +230,7 @@ static void walk_forward(void *context)
     const void *r = w->in;
 
     if (chunk->embedding) {
+        /* gathered weights come bucket by bucket, in forward's order */
         await_weights_outside(s, true);
         gpt_stage_embed(s, &pass, slot);
     }
@@ -288,7 +299,9 @@ const void *gpt_stage_forward(struct gpt_stage *s, struct gpt_queue *q,
         .logits = chunk->output ? result->logits : NULL,
     };
 
+    /* backward of this slot must draw the same masks */
     slot->dropout = mode == GPT_STAGE_TRAIN;
+    /* never recorded: the copies read memory that changes its place */
     copy_inputs(s, q, chunk, slot, mb);
     queue_walk(&w, can_record_forward(&w), forward_variant(&w), walk_forward);
     if (!chunk->output)
@@ -312,11 +325,13 @@ static void backward_end(struct gpt_stage *s, const struct gpt_pass *pass,
 
     if (chunk->output) {
         call_hook_outside(s, s->o.hooks.before, false);
+        /* nothing follows the final norm in the residual stream */
         s->be->zero(pass->q, s->work.dresid, gpt_stage_bytes(s));
         gpt_norm_site_backward(pass, &end, slot->end.y);
         call_hook_outside(s, s->o.hooks.after, false);
         return;
     }
+    /* the chunk's output was r + dropout(x): x's gradient has its mask */
     struct gpt_dropout dropout =
         gpt_pass_dropout(pass, *end.x_rng, s->o.config->hidden_dropout);
     s->be->dropout(pass->q, s->work.x, s->work.dresid, pass->rows,
@@ -375,6 +390,8 @@ static void walk_backward(void *context)
     struct gpt_pass pass = gpt_stage_pass(s, w->q, chunk, slot);
 
     backward_end(s, &pass, chunk, slot);
+    /* groups from the last to the first; a layer that is not recomputed is a
+     * group of its own */
     for (int64_t end = chunk->n_layers, first; end > 0; end = first) {
         first = gpt_stage_group(s, chunk, end - 1);
         if (end <= chunk->recomputed)
@@ -389,6 +406,7 @@ static void walk_backward(void *context)
     call_hook_outside(s, s->o.hooks.after, true);
 }
 
+/* The same for backward: whether it overwrites gradients, and masks. */
 static int backward_variant(const struct walk *w)
 {
     return GPT_STAGE_FORWARDS + w->chunk->fresh * 2 + w->slot->dropout;
@@ -413,6 +431,7 @@ const void *gpt_stage_backward(struct gpt_stage *s, struct gpt_queue *q,
         s->be->copy(q, s->work.dresid, dout, gpt_stage_bytes(s));
     queue_walk(&w, s->recorder && !s->o.hooks.before, backward_variant(&w),
                walk_backward);
+    /* with ZeRO-2 the sums have taken the gradients away: overwrite again */
     chunk->fresh = s->o.fresh_gradients;
     return chunk->embedding ? NULL : s->work.dresid;
 }

@@ -139,7 +139,7 @@ static void output_rows(struct gpt_stage *s, const struct gpt_pass *pass,
     struct gpt_xent xent = {
         .n = rows,
         .v = v,
-        .v_real = s->o.config->vocab_size,
+        .v_real = s->o.config->vocab_size, /* dummies take no probability */
         .v_begin = v * s->o.layout.at[GPT_TP],
         .ld = v,
         .act = s->o.exec.act,
@@ -152,6 +152,7 @@ static void output_rows(struct gpt_stage *s, const struct gpt_pass *pass,
     };
 
     s->be->matmul(pass->q, &logits);
+    /* before the softmax, which leaves gradients in their place */
     if (all_logits)
         s->be->copy_out(pass->q, (char *)all_logits + (size_t)i * row,
                         s->logits, (size_t)rows * row);
@@ -161,6 +162,9 @@ static void output_rows(struct gpt_stage *s, const struct gpt_pass *pass,
         output_backward(s, pass->q, y, rows, s->fresh_output && i == 0);
 }
 
+/* A few rows at a time: the logits of a whole microbatch would be the largest
+ * buffer of all. With `grad` each chunk of rows is finished before the next, so
+ * that no logits are kept for backward. */
 void gpt_stage_output(struct gpt_stage *s, const struct gpt_pass *pass,
                       const struct gpt_slot *slot, bool grad, void *logits)
 {

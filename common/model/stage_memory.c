@@ -6,12 +6,14 @@
 #include "base/num.h"
 
 /* The next rows x columns elements of a kind; NULL while only counting. */
-static void *take(struct gpt_binder *b, enum gpt_memory_kind kind, int64_t rows,
-                  int64_t columns, size_t element)
+static void *take_block(struct gpt_binder *b, enum gpt_memory_kind kind,
+                        int64_t rows, int64_t columns, size_t element)
 {
     int64_t n, bytes, end;
     int64_t at = b->used[kind];
 
+    /* options may ask for any size: a product that overflows is reported at
+     * the end, once, by gpt_stage_bind() */
     if (!gpt_mul(rows, columns, &n) || !gpt_mul(n, (int64_t)element, &bytes) ||
         bytes > INT64_MAX / 2 || !gpt_add(at, bytes + GPT_ALIGN, &end)) {
         b->overflow = true;
@@ -25,23 +27,24 @@ static void *take(struct gpt_binder *b, enum gpt_memory_kind kind, int64_t rows,
 static void *take_all(const struct gpt_stage *s, struct gpt_binder *b,
                       enum gpt_memory_kind kind, int64_t width)
 {
-    return take(b, kind, s->rows.n, width, gpt_dtype_bytes(s->o.exec.act));
+    return take_block(b, kind, s->rows.n, width,
+                      gpt_dtype_bytes(s->o.exec.act));
 }
 
 /* A (rows, C) block of the residual stream or of what is added to it. */
 static void *take_rows(const struct gpt_stage *s, struct gpt_binder *b,
                        enum gpt_memory_kind kind)
 {
-    return take(b, kind, s->rows.kept, s->widths.hidden,
-                gpt_dtype_bytes(s->o.exec.act));
+    return take_block(b, kind, s->rows.kept, s->widths.hidden,
+                      gpt_dtype_bytes(s->o.exec.act));
 }
 
 static void bind_statistics(const struct gpt_stage *s, struct gpt_binder *b,
                             enum gpt_memory_kind kind,
                             struct gpt_norm_acts *norm)
 {
-    norm->mean = take(b, kind, s->rows.kept, 1, sizeof(float));
-    norm->rstd = take(b, kind, s->rows.kept, 1, sizeof(float));
+    norm->mean = take_block(b, kind, s->rows.kept, 1, sizeof(float));
+    norm->rstd = take_block(b, kind, s->rows.kept, 1, sizeof(float));
 }
 
 /* What selective recomputation keeps of a layer, beside the residual stream in
@@ -63,7 +66,7 @@ static void bind_derived(const struct gpt_stage *s, struct gpt_binder *b,
 {
     a->norm1.y = take_rows(s, b, kind);
     a->att = take_all(s, b, kind, s->widths.attention);
-    a->lse = take(b, kind, s->rows.n, s->widths.heads, sizeof(float));
+    a->lse = take_block(b, kind, s->rows.n, s->widths.heads, sizeof(float));
     a->norm2.y = gpt_stage_selective(s) ? a->norm1.y : take_rows(s, b, kind);
     a->gelu = take_all(s, b, kind, s->widths.ffn);
 }
@@ -84,6 +87,8 @@ static void bind_shared(const struct gpt_stage *s, struct gpt_binder *b)
     }
 }
 
+/* A layer's activations in one slot, by what of it is recomputed: all but the
+ * stream in front of its group, all but products, or nothing. */
 static void bind_layer(const struct gpt_stage *s, struct gpt_binder *b,
                        const struct gpt_stage_chunk *chunk,
                        const struct gpt_slot *slot, int64_t i)
@@ -92,6 +97,7 @@ static void bind_layer(const struct gpt_stage *s, struct gpt_binder *b,
     int64_t first = gpt_stage_group(s, chunk, i);
     bool again = i < chunk->recomputed;
 
+    /* shared first: what this layer keeps then replaces its part of that */
     if (again || gpt_stage_selective(s))
         *a = s->shared[i - first];
     if (i == first)
@@ -103,15 +109,16 @@ static void bind_layer(const struct gpt_stage *s, struct gpt_binder *b,
         bind_derived(s, b, GPT_MEM_ACTIVATIONS, a);
 }
 
+/* Tokens stay with the slot: the embedding's backward reads them again. */
 static void bind_inputs(const struct gpt_stage *s, struct gpt_binder *b,
                         const struct gpt_stage_chunk *chunk,
                         struct gpt_slot *slot)
 {
     slot->block =
-        take(b, GPT_MEM_INPUTS, 1, gpt_microbatch_bytes(s->rows.n), 1);
+        take_block(b, GPT_MEM_INPUTS, 1, gpt_microbatch_bytes(s->rows.n), 1);
     gpt_microbatch_lay_out(&slot->in, slot->block, s->rows.n);
     if (chunk->output)
-        slot->loss = take(b, GPT_MEM_INPUTS, s->rows.n, 1, sizeof(float));
+        slot->loss = take_block(b, GPT_MEM_INPUTS, s->rows.n, 1, sizeof(float));
 }
 
 static void bind_slot(const struct gpt_stage *s, struct gpt_binder *b,
@@ -160,7 +167,7 @@ static void bind_backward(struct gpt_stage *s, struct gpt_binder *b)
     s->work.dwide = take_all(s, b, GPT_MEM_WORKSPACE,
                              gpt_max_i64(w->qkv, w->ffn_in));
     s->work.scratch =
-        take(b, GPT_MEM_WORKSPACE, 1, (int64_t)scratch_bytes(s), 1);
+        take_block(b, GPT_MEM_WORKSPACE, 1, (int64_t)scratch_bytes(s), 1);
 }
 
 static void bind_work(struct gpt_stage *s, struct gpt_binder *b)
@@ -179,18 +186,19 @@ static void bind_work(struct gpt_stage *s, struct gpt_binder *b)
     if (s->o.training)
         bind_backward(s, b);
     if (s->o.layout.has_output) {
-        s->logits = take(b, GPT_MEM_LOGITS, s->logits_rows, s->widths.vocab,
-                         gpt_dtype_bytes(s->o.exec.act));
+        s->logits = take_block(b, GPT_MEM_LOGITS, s->logits_rows,
+                               s->widths.vocab,
+                               gpt_dtype_bytes(s->o.exec.act));
         if (tp > 1)
-            s->stats = take(b, GPT_MEM_LOGITS, s->logits_rows * tp,
-                            GPT_XENT_STATS, sizeof(float));
+            s->stats = take_block(b, GPT_MEM_LOGITS, s->logits_rows * tp,
+                                  GPT_XENT_STATS, sizeof(float));
     }
 }
 
 int gpt_stage_bind(struct gpt_stage *s, struct gpt_binder *b,
                    struct gpt_err *err)
 {
-    s->scale = take(b, GPT_MEM_INPUTS, 1, 1, sizeof(float));
+    s->scale = take_block(b, GPT_MEM_INPUTS, 1, 1, sizeof(float));
     bind_work(s, b);
     bind_shared(s, b);
     for (int64_t i = 0; i < s->o.layout.chunks; i++)

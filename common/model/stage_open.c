@@ -7,7 +7,8 @@
 
 #include <string.h>
 
-/* Logits of one chunk of rows take about this much at most. */
+/* Logits of one chunk of rows take about this much at most: large products run
+ * at full speed, and memory does not grow with batch x vocabulary. */
 enum { LOGITS_LIMIT = 128 << 20, LOGITS_ROWS_MIN = 64 };
 
 /* How many of a chunk's first layers are recomputed in full. Without backward
@@ -22,13 +23,15 @@ static int64_t count_recomputed(const struct gpt_stage_options *o,
     return 0;
 }
 
-/* How many layers share what is recomputed together. */
+/* How many layers are recomputed together: their activations exist at the same
+ * time, in memory that all groups share. */
 static int64_t group_size(const struct gpt_stage_options *o)
 {
     int64_t most = 0;
 
     if (!o->training)
         return 1;
+    /* selective and block share one layer's buffers, in turns */
     if (o->exec.recompute != GPT_RECOMPUTE_UNIFORM)
         return o->exec.recompute == GPT_RECOMPUTE_NONE ? 0 : 1;
     for (int64_t i = 0; i < o->layout.chunks; i++)
@@ -36,12 +39,15 @@ static int64_t group_size(const struct gpt_stage_options *o)
     return gpt_min_i64(o->exec.recompute_layers, most);
 }
 
-/* Chunks, their layers and slots, empty. */
+/* Chunks, their layers and slots, empty: bind functions point them at memory
+ * later. */
 static int new_chunks(struct gpt_stage *s, struct gpt_err *err)
 {
     const struct gpt_layout *layout = &s->o.layout;
     int64_t layers = 0, slots = 0, acts = 0;
 
+    /* one block a kind for all chunks: a slot's place in all_slots is also its
+     * number for the recorder */
     GPT_TRY(gpt_new(&s->chunks, (size_t)layout->chunks, sizeof(*s->chunks),
                     "chunks", err));
     for (int64_t i = 0; i < layout->chunks; i++) {
@@ -78,6 +84,8 @@ static int new_chunks(struct gpt_stage *s, struct gpt_err *err)
     return GPT_OK;
 }
 
+/* What an open stage relies on. A program that plans a run has checked the same
+ * before, and names its options then. */
 static int check_options(const struct gpt_stage_options *o,
                          struct gpt_err *err)
 {
@@ -101,12 +109,13 @@ int64_t gpt_stage_logits_rows(const struct gpt_config *config,
 {
     const int64_t row = gpt_widths_of(config, layout->size[GPT_TP]).vocab *
                         (int64_t)gpt_dtype_bytes(act);
+    /* whole blocks of rows, at least one, even for an enormous vocabulary */
     const int64_t blocks = LOGITS_LIMIT / row / LOGITS_ROWS_MIN;
 
     return gpt_min_i64(rows, gpt_max_i64(blocks, 1) * LOGITS_ROWS_MIN);
 }
 
-/* Everything but device memory. */
+/* Everything but memory of the device: prediction and opening both need it. */
 static int stage_new(struct gpt_stage **stage, struct gpt_backend *be,
                      const struct gpt_stage_options *o, struct gpt_err *err)
 {
@@ -117,12 +126,16 @@ static int stage_new(struct gpt_stage **stage, struct gpt_backend *be,
     s = *stage;
     s->be = be;
     s->o = *o;
+    /* without backward nothing is kept, so that nothing can be recomputed */
     if (!o->training)
         s->o.exec.recompute = GPT_RECOMPUTE_NONE;
+    /* one rank alone has nothing to sum: every path below then asks for tp or
+     * sequence_parallel and finds neither */
     if (o->layout.size[GPT_TP] == 1) {
         s->o.tp = NULL;
         s->o.exec.sequence_parallel = false;
     }
+    /* after sequence_parallel is settled: rows depend on it */
     s->widths = gpt_widths_of(o->config, o->layout.size[GPT_TP]);
     s->rows = gpt_rows_of(o->exec.micro_batch, o->exec.seq_length,
                           o->layout.size[GPT_TP], s->o.exec.sequence_parallel);
@@ -137,6 +150,7 @@ static int stage_new(struct gpt_stage **stage, struct gpt_backend *be,
     return new_chunks(s, err);
 }
 
+/* Makes a stage without memory, counts what it would get, and closes it. */
 int gpt_stage_memory(struct gpt_memory *memory, struct gpt_backend *be,
                      const struct gpt_stage_options *options,
                      struct gpt_err *err)
@@ -154,6 +168,8 @@ out:
     return status;
 }
 
+/* Walks the buffers twice: to count, and to place them in one allocation a
+ * kind. The first walk is that of gpt_stage_memory(). */
 static int stage_allocate(struct gpt_stage *s, struct gpt_err *err)
 {
     struct gpt_binder count = {.overflow = false}, b = {.overflow = false};
@@ -170,6 +186,8 @@ static int stage_allocate(struct gpt_stage *s, struct gpt_err *err)
     return gpt_stage_bind(s, &b, err);
 }
 
+/* The loss scale is copied from pinned memory: the copy must not make the host
+ * wait. */
 static int allocate_host(struct gpt_stage *s, struct gpt_err *err)
 {
     void *scale;
@@ -194,6 +212,8 @@ static int open_recorder(struct gpt_stage *s, struct gpt_err *err)
                              err);
 }
 
+/* Weights and gradients stay the caller's; layers keep pointers into them. What
+ * is outside layers is bound once for the stage. */
 static void bind_parameters(struct gpt_stage *s, void *weights,
                             float *const *gradients)
 {
@@ -220,6 +240,7 @@ int gpt_stage_open(struct gpt_stage **stage, struct gpt_backend *be,
     int status;
 
     *stage = NULL;
+    /* a prediction may lack the communicator; a stage that runs may not */
     if (options->layout.size[GPT_TP] > 1 && !options->tp)
         return gpt_fail(err, GPT_EFAIL, "a stage of %lld tensor parallel ranks "
                         "without their communicator",
@@ -229,6 +250,7 @@ int gpt_stage_open(struct gpt_stage **stage, struct gpt_backend *be,
     GPT_TRY_GOTO(status, allocate_host(s, err), fail);
     GPT_TRY_GOTO(status, open_recorder(s, err), fail);
     bind_parameters(s, weights, gradients);
+    /* one lane of one job at a time: gathers and sums of a layer alternate */
     if (s->o.tp && s->o.training && s->o.exec.overlap_tensor)
         GPT_TRY_GOTO(status, gpt_lane_open(&s->lane, be, s->o.tp, 1, err),
                      fail);
@@ -243,7 +265,7 @@ void gpt_stage_close(struct gpt_stage *s)
 {
     if (!s)
         return;
-    gpt_lane_close(s->lane);
+    gpt_lane_close(s->lane); /* first: its thread may use the buffers */
     for (int kind = 0; kind < GPT_N_MEMORY_KINDS; kind++)
         if (s->mem[kind])
             s->be->free(s->be, s->mem[kind]);
