@@ -127,7 +127,8 @@ static double data_bytes(const struct gpt_replica_options *o,
             bytes += 2 * rank_share(n * sizeof(float), ranks);
         else
             bytes += rank_share(n * sizeof(float), ranks) * (double)times +
-                     rank_share(n * (double)gpt_dtype_bytes(o->exec.act), ranks);
+                     rank_share(n * (double)gpt_dtype_bytes(o->exec.act),
+                                ranks);
     }
     return bytes;
 }
