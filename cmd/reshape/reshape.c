@@ -135,7 +135,7 @@ static int plan_file(struct gpt_reshape *r, struct gpt_reshape_file *f,
         const struct gpt_slice *s = &flat->slices[i];
         int64_t row = s->param - r->table.rows;
 
-        if (s->copy || (tp > 0 && s->param->split_dim < 0))
+        if (s->copy || (tp > 0 && s->param->split == GPT_SPLIT_NONE))
             continue; /* another rank writes it */
         struct gpt_tensor_slice *to = &f->slices[f->n];
         *to = (struct gpt_tensor_slice){

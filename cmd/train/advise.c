@@ -1,5 +1,6 @@
-/* Advice for runs that do not fit; see advise.h. Every candidate is a plan like
- * the run's own, whose memory is predicted. Start at gpt_advise(). */
+/* Advice for runs that do not fit; see advise.h. Every candidate changes a copy
+ * of the run's plan, and the memory of that plan is predicted: advice that is
+ * given has been checked. Start at gpt_advise(). */
 #include "cmd/train/advise.h"
 
 #include "base/num.h"
@@ -8,14 +9,16 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What is changed; tp, pp: times as many, 0 = as it is. */
+/* What is changed; tp, pp: times as many ranks, 0 = unchanged. */
 struct candidate {
-    enum gpt_recompute recompute; /* NONE: as it is */
+    enum gpt_recompute recompute; /* NONE: unchanged */
     bool micro_batch;             /* the largest that fits */
     bool shard;
     int64_t tp, pp;
 };
 
+/* In the order of what they cost: first those that take time only, then those
+ * that take ranks. */
 static const struct candidate candidates[] = {
     {.recompute = GPT_RECOMPUTE_SELECTIVE},
     {.recompute = GPT_RECOMPUTE_UNIFORM},
@@ -34,7 +37,7 @@ static const struct candidate candidates[] = {
     {.recompute = GPT_RECOMPUTE_UNIFORM, .micro_batch = true, .tp = 8, .pp = 8},
 };
 
-/* A plan in the making, and the options that lead to it. */
+/* A changed plan, and the options that lead to it. */
 struct trial {
     struct gpt_train_options options;
     struct gpt_train_plan plan;
@@ -42,7 +45,7 @@ struct trial {
 };
 
 __attribute__((format(printf, 2, 3))) static void
-say(struct trial *t, const char *fmt, ...)
+add_text(struct trial *t, const char *fmt, ...)
 {
     const size_t n = strlen(t->text);
     va_list args;
@@ -52,11 +55,13 @@ say(struct trial *t, const char *fmt, ...)
     va_end(args);
 }
 
-/* With the ranks that there are, where data parallel ones can be taken for it;
- * else with more. False when the model cannot be cut so. */
-static bool spread(struct trial *t, const struct candidate *c,
+/* More tensor parallel ranks or stages: from the ranks that there are, where
+ * data parallel ones can be used for it; else with more ranks. False when the
+ * model cannot be cut like this. */
+static bool change_layout(struct trial *t, const struct candidate *c,
                    const struct gpt_args *args)
 {
+    /* the plan is made anew from options: a layout decides too much of it */
     const int64_t tp = gpt_max_i64(c->tp, 1), pp = gpt_max_i64(c->pp, 1);
     struct gpt_topology *now = &t->plan.topology, then;
     int64_t world = now->world_size;
@@ -71,64 +76,70 @@ static bool spread(struct trial *t, const struct candidate *c,
     if (gpt_topology_init(&then, world, 0, size, now->chunks, NULL) != GPT_OK)
         return false;
     if (c->tp > 0)
-        say(t, " --tensor-model-parallel-size %lld",
+        add_text(t, " --tensor-model-parallel-size %lld",
             (long long)t->options.tp_size);
     if (c->pp > 0)
-        say(t, " --pipeline-model-parallel-size %lld",
+        add_text(t, " --pipeline-model-parallel-size %lld",
             (long long)t->options.pp_size);
     if (world > now->world_size)
-        say(t, " on %lld ranks", (long long)world);
+        add_text(t, " on %lld ranks", (long long)world);
     return gpt_train_plan(&t->plan, &t->options, args, &then, NULL) == GPT_OK;
 }
 
-static void recompute(struct trial *t, enum gpt_recompute what)
+static void recompute_more(struct trial *t, enum gpt_recompute what)
 {
-    struct gpt_replica_options *o = &t->plan.replica;
+    struct gpt_execution *o = &t->plan.replica.exec;
 
+    /* block stays: the user has chosen how many layers it covers */
     if (what <= o->recompute || o->recompute == GPT_RECOMPUTE_BLOCK)
         return;
     o->recompute = what;
     o->recompute_layers = 1;
-    say(t, " --recompute-granularity %s",
-        what == GPT_RECOMPUTE_SELECTIVE ? "selective" : "full");
+    add_text(t, " --recompute-granularity %s",
+             gpt_train_granularities[what == GPT_RECOMPUTE_SELECTIVE
+                                         ? GPT_GRANULARITY_SELECTIVE
+                                         : GPT_GRANULARITY_FULL]);
 }
 
-static void shard(struct trial *t)
+static void shard_optimizer(struct trial *t)
 {
     if (t->plan.topology.size[GPT_DP] == 1 ||
         t->plan.replica.zero != GPT_ZERO_OFF)
         return;
     t->plan.replica.zero = GPT_ZERO_1;
-    say(t, " --use-distributed-optimizer");
+    add_text(t, " --use-distributed-optimizer");
 }
 
-static void shrink(struct trial *t, struct gpt_backend *be, double limit)
+/* The global batch stays: a smaller micro batch means more of them. */
+static void shrink_micro_batch(struct trial *t, struct gpt_backend *be,
+                               double limit)
 {
     struct gpt_replica_options *o = &t->plan.replica;
     int64_t b;
 
     if (gpt_estimate_fit(&t->plan, be, limit, &b, NULL) != GPT_OK || b == 0 ||
-        b >= o->micro_batch)
+        b >= o->exec.micro_batch)
         return;
-    o->micro_batches = o->micro_batches * o->micro_batch / b;
-    o->micro_batch = b;
-    say(t, " --micro-batch-size %lld", (long long)b);
+    o->micro_batches = o->micro_batches * o->exec.micro_batch / b;
+    o->exec.micro_batch = b;
+    add_text(t, " --micro-batch-size %lld", (long long)b);
 }
 
-/* Bytes that a rank needs then; 0 when it is no change, or not possible. */
-static double needs(struct trial *t, const struct candidate *c,
+/* Makes the change, and returns the bytes that a rank then needs; 0 when it is
+ * no change, or not possible. */
+static double try_candidate(struct trial *t, const struct candidate *c,
                     const struct gpt_args *args, struct gpt_backend *be,
                     double limit)
 {
     double most;
 
-    if ((c->tp > 0 || c->pp > 0) && !spread(t, c, args))
+    if ((c->tp > 0 || c->pp > 0) && !change_layout(t, c, args))
         return 0;
-    recompute(t, c->recompute);
+    recompute_more(t, c->recompute);
     if (c->shard)
-        shard(t);
+        shard_optimizer(t);
     if (c->micro_batch)
-        shrink(t, be, limit);
+        shrink_micro_batch(t, be, limit);
     if (!t->text[0] ||
         gpt_estimate_largest(&t->plan, be, &most, NULL) != GPT_OK)
         return 0;
@@ -143,8 +154,9 @@ void gpt_advise(const struct gpt_train_plan *plan, const struct gpt_args *args,
     for (size_t i = 0; i < GPT_COUNT(candidates); i++) {
         struct trial t = {.options = *plan->options, .plan = *plan};
 
+        /* a candidate has other ranks than those that are connected */
         t.plan.replica.world = NULL;
-        const double most = needs(&t, &candidates[i], args, be, limit);
+        const double most = try_candidate(&t, &candidates[i], args, be, limit);
         if (most == 0 || most > limit)
             continue;
         snprintf(text, cap, "with%s a rank needs %s", t.text,

@@ -1,5 +1,5 @@
 /* What a plan costs; see estimate.h. Start at gpt_estimate_print(). Memory is
- * in estimate_memory.c. */
+ * in estimate_memory.c, calls of communicators in estimate_calls.c. */
 #include "cmd/train/estimate.h"
 
 #include "base/log.h"
@@ -22,8 +22,17 @@ const char *gpt_link_name(enum gpt_link link)
     return names[link];
 }
 
-/* Layers of a stage that backward computes again. */
-static int64_t recomputed(const struct gpt_replica_options *o,
+static struct gpt_rows rows_of(const struct gpt_replica_options *o,
+                               const struct gpt_layout *layout)
+{
+    const struct gpt_execution *e = &o->exec;
+
+    return gpt_rows_of(e->micro_batch, e->seq_length, layout->size[GPT_TP],
+                       e->sequence_parallel);
+}
+
+/* How many layers of a stage backward computes again. */
+static int64_t count_recomputed(const struct gpt_replica_options *o,
                           const struct gpt_layout *layout)
 {
     int64_t n = 0;
@@ -31,15 +40,16 @@ static int64_t recomputed(const struct gpt_replica_options *o,
     for (int64_t i = 0; i < layout->chunks; i++) {
         const int64_t layers = layout->chunk[i].n_layers;
 
-        if (o->recompute == GPT_RECOMPUTE_UNIFORM)
+        if (o->exec.recompute == GPT_RECOMPUTE_UNIFORM)
             n += layers;
-        else if (o->recompute == GPT_RECOMPUTE_BLOCK)
-            n += gpt_min_i64(layers, o->recompute_layers);
+        else if (o->exec.recompute == GPT_RECOMPUTE_BLOCK)
+            n += gpt_min_i64(layers, o->exec.recompute_layers);
     }
     return n;
 }
 
-static int64_t layers_of(const struct gpt_layout *layout)
+/* Layers of all chunks of a stage. */
+static int64_t count_layers(const struct gpt_layout *layout)
 {
     int64_t n = 0;
 
@@ -48,23 +58,25 @@ static int64_t layers_of(const struct gpt_layout *layout)
     return n;
 }
 
-/* A rank's share in moving (N, C) once: in an all-gather or a reduce-scatter;
- * an all-reduce is both. */
-static double share(double bytes, int64_t ranks)
+/* What a rank sends of `bytes` in an all-gather or a reduce-scatter: all but
+ * its own part. An all-reduce is both. */
+static double rank_share(double bytes, int64_t ranks)
 {
     return bytes * (double)(ranks - 1) / (double)ranks;
 }
 
-/* Times that a microbatch's (N, C) moves. Without sequence parallelism each of
+/* How often a microbatch's (N, C) moves. Without sequence parallelism each of
  * the two sums forward and backward moves it twice; with it, gathers and
  * scatters move it as often, and backward gathers two inputs again. */
 static double tensor_moves(const struct gpt_replica_options *o,
                            const struct gpt_layout *layout)
 {
-    const bool sequence = o->sequence_parallel;
-    double moves = (sequence ? 4 + 6 : 4 + 4) * (double)layers_of(layout);
+    const bool sequence = o->exec.sequence_parallel;
+    double moves = (sequence ? 4 + 6 : 4 + 4) * (double)count_layers(layout);
 
-    moves += (sequence ? 3 : 2) * (double)recomputed(o, layout);
+    moves += (sequence ? 3 : 2) * (double)count_recomputed(o, layout);
+    /* forward of the embedding and backward of the output layer are sums, the
+     * other direction of each gathers where rows are cut */
     if (layout->has_embedding)
         moves += 2;
     if (layout->has_output)
@@ -72,24 +84,28 @@ static double tensor_moves(const struct gpt_replica_options *o,
     return moves;
 }
 
-/* Statistics of the vocabulary's parts, which every rank sends to all. */
-static double loss_bytes(const struct gpt_replica_options *o,
+/* Statistics of a softmax over parts of the vocabulary: every rank sends its
+ * own to all others. */
+static double loss_bytes(const struct gpt_rows *rows,
                          const struct gpt_layout *layout)
 {
     if (!layout->has_output)
         return 0;
-    return (double)(GPT_XENT_STATS * o->micro_batch * o->seq_length *
-                    (int64_t)sizeof(float) * (layout->size[GPT_TP] - 1));
+    return (double)(GPT_XENT_STATS * rows->n * (int64_t)sizeof(float) *
+                    (layout->size[GPT_TP] - 1));
 }
 
-/* Chunks whose output goes to another stage; as many gradients come back. */
-static int64_t crossings(const struct gpt_layout *layout)
+/* How many messages of a microbatch a stage sends: the output of each chunk
+ * that another stage follows, and the gradient of each chunk's input. */
+static int64_t count_messages(const struct gpt_layout *layout)
 {
     if (layout->size[GPT_PP] == 1)
         return 0;
     return 2 * layout->chunks - layout->has_embedding - layout->has_output;
 }
 
+/* Gradients over data parallel ranks in a step, bucket by bucket as they are
+ * sent: padding of buckets is sent, too. */
 static double data_bytes(const struct gpt_replica_options *o,
                          const struct gpt_flat *flat, int64_t ranks)
 {
@@ -100,44 +116,71 @@ static double data_bytes(const struct gpt_replica_options *o,
     for (int64_t b = 0; b < flat->n_buckets; b++) {
         const struct gpt_bucket *bucket = &flat->buckets[b];
         const double n = (double)(bucket->end - bucket->begin);
+        /* ZeRO-2 keeps no gradients of layers between microbatches: they are
+         * scattered after each */
         const bool each = o->zero == GPT_ZERO_2 && bucket->layer >= 0;
         const int64_t times = each ? o->micro_batches : 1;
 
+        /* gradients are float; a distributed optimizer then gathers weights
+         * in the type that is computed with */
         if (flat->shards == 1)
-            bytes += 2 * share(n * sizeof(float), ranks);
+            bytes += 2 * rank_share(n * sizeof(float), ranks);
         else
-            bytes += share(n * sizeof(float), ranks) * (double)times +
-                     share(n * (double)gpt_dtype_bytes(o->act), ranks);
+            bytes += rank_share(n * sizeof(float), ranks) * (double)times +
+                     rank_share(n * (double)gpt_dtype_bytes(o->exec.act),
+                                ranks);
     }
     return bytes;
 }
 
-/* The two copies of a tied word table add their gradients. */
+/* The two copies of a tied word table add their gradients: an all-reduce over
+ * two ranks, in which each sends all of it once. */
 static double tied_bytes(const struct gpt_replica_options *o,
                          const struct gpt_layout *layout)
 {
-    const struct gpt_config *c = &o->config;
+    const struct gpt_widths w = gpt_widths_of(&o->config, layout->size[GPT_TP]);
 
-    if (!c->tied_embeddings || layout->size[GPT_PP] == 1 ||
+    if (!o->config.tied_embeddings || layout->size[GPT_PP] == 1 ||
         layout->has_embedding == layout->has_output)
         return 0;
-    return (double)(c->padded_vocab_size / layout->size[GPT_TP] *
-                    c->hidden_size) *
-           sizeof(float);
+    return (double)(w.vocab * w.hidden) * sizeof(float);
 }
 
-/* Gradients of norms and of biases that sequence parallel ranks have in
- * parts: this rank's shard of them. */
-static double piece_bytes(const struct gpt_replica_options *o,
+/* Sequence parallel ranks each have a part of the gradients of norms and of
+ * some biases: bytes of their sum, over this rank's shard. */
+static double partial_bytes(const struct gpt_replica_options *o,
                           const struct gpt_flat *flat, int64_t tp_size)
 {
     double n = 0;
 
-    for (int64_t i = 0; o->sequence_parallel && i < flat->n; i++) {
+    for (int64_t i = 0; o->exec.sequence_parallel && i < flat->n; i++) {
         if (flat->slices[i].param->sequence_sum)
             n += (double)flat->slices[i].count;
     }
-    return 2 * share(n / (double)flat->shards * sizeof(float), tp_size);
+    return 2 * rank_share(n / (double)flat->shards * sizeof(float), tp_size);
+}
+
+/* All microbatches of a step over the tensor parallel ranks. */
+static double tensor_bytes(const struct gpt_replica_options *o,
+                           const struct gpt_layout *layout, double m)
+{
+    const struct gpt_rows rows = rows_of(o, layout), whole = {rows.n, rows.n};
+    const int64_t block = gpt_message_bytes(&o->config, whole, o->exec.act);
+
+    return m * (tensor_moves(o, layout) *
+                    rank_share((double)block, layout->size[GPT_TP]) +
+                loss_bytes(&rows, layout));
+}
+
+/* Messages have the rows that a rank keeps: sequence parallel ranks of two
+ * stages send each other their parts. */
+static double pipeline_bytes(const struct gpt_replica_options *o,
+                             const struct gpt_layout *layout, double m)
+{
+    const int64_t message =
+        gpt_message_bytes(&o->config, rows_of(o, layout), o->exec.act);
+
+    return m * (double)count_messages(layout) * (double)message;
 }
 
 int gpt_estimate_traffic(const struct gpt_train_plan *plan, int64_t pp_rank,
@@ -145,29 +188,20 @@ int gpt_estimate_traffic(const struct gpt_train_plan *plan, int64_t pp_rank,
 {
     const struct gpt_replica_options *o = &plan->replica;
     const double m = (double)gpt_max_i64(o->micro_batches, 1);
-    const double block = (double)(o->micro_batch * o->seq_length) *
-                         (double)o->config.hidden_size *
-                         (double)gpt_dtype_bytes(o->act);
     struct gpt_param_table table;
     struct gpt_layout layout;
-    struct gpt_flat flat;
+    struct gpt_flat flat = {0};
+    int status;
 
     GPT_TRY(gpt_train_layout(plan, 0, pp_rank, &layout, err));
     GPT_TRY(gpt_params_build(&table, &o->config, err));
-    int status = gpt_flat_build(&flat, &table, &layout, err);
-    if (status == GPT_OK) {
-        const int64_t t = layout.size[GPT_TP];
-
-        bytes[GPT_LINK_TENSOR] =
-            m * (tensor_moves(o, &layout) * share(block, t) +
-                 loss_bytes(o, &layout)) +
-            piece_bytes(o, &flat, t);
-        bytes[GPT_LINK_PIPELINE] = m * (double)crossings(&layout) * block /
-                                   (double)(o->sequence_parallel ? t : 1);
-        bytes[GPT_LINK_DATA] =
-            data_bytes(o, &flat, plan->topology.size[GPT_DP]);
-        bytes[GPT_LINK_TIED] = tied_bytes(o, &layout);
-    }
+    GPT_TRY_GOTO(status, gpt_flat_build(&flat, &table, &layout, err), out);
+    bytes[GPT_LINK_TENSOR] = tensor_bytes(o, &layout, m) +
+                             partial_bytes(o, &flat, layout.size[GPT_TP]);
+    bytes[GPT_LINK_PIPELINE] = pipeline_bytes(o, &layout, m);
+    bytes[GPT_LINK_DATA] = data_bytes(o, &flat, plan->topology.size[GPT_DP]);
+    bytes[GPT_LINK_TIED] = tied_bytes(o, &layout);
+out:
     gpt_flat_free(&flat);
     gpt_params_free(&table);
     return status;
@@ -177,6 +211,8 @@ double gpt_estimate_bubble(const struct gpt_train_plan *plan)
 {
     const struct gpt_topology *t = &plan->topology;
 
+    /* the first microbatch takes P - 1 steps to reach the last stage, and its
+     * gradient as many back; V chunks make each step a V-th as long */
     return (double)(t->size[GPT_PP] - 1) /
            (double)(t->chunks * gpt_max_i64(plan->replica.micro_batches, 1));
 }
@@ -190,7 +226,7 @@ static void print_memory(int64_t first, int64_t last, int64_t parameters,
         GPT_MEM_PARAMETERS, GPT_MEM_GRADIENTS, GPT_MEM_OPTIMIZER,
         GPT_MEM_ACTIVATIONS};
     char stages[48], text[32], line[160] = "";
-    double rest = gpt_memory_total(memory);
+    double rest = gpt_memory_total(memory); /* what no column shows */
 
     snprintf(stages, sizeof(stages),
              first == last ? "%lld" : "%lld to %lld", (long long)first,
@@ -209,7 +245,7 @@ static void print_memory(int64_t first, int64_t last, int64_t parameters,
                  gpt_text_bytes(text, gpt_memory_total(memory)));
 }
 
-/* Stages that are alike in one line. */
+/* Neighbouring stages with equal figures share a line. */
 static int print_stages(const struct gpt_train_plan *plan,
                         struct gpt_backend *be, struct gpt_err *err)
 {
@@ -237,7 +273,7 @@ static int print_stages(const struct gpt_train_plan *plan,
     return GPT_OK;
 }
 
-/* Of the stage that sends most. */
+/* Prints the traffic of the stage that sends most. */
 static int print_traffic(const struct gpt_train_plan *plan,
                          struct gpt_err *err)
 {
@@ -266,6 +302,7 @@ static int print_traffic(const struct gpt_train_plan *plan,
     return GPT_OK;
 }
 
+/* Says how far a device would carry this plan, when its size is known. */
 static int print_fit(const struct gpt_train_plan *plan, struct gpt_backend *be,
                      double limit, struct gpt_err *err)
 {
@@ -290,7 +327,7 @@ int gpt_estimate_print(const struct gpt_train_plan *plan,
                        struct gpt_err *err)
 {
     const struct gpt_config *c = &plan->replica.config;
-    const int64_t t = plan->replica.seq_length;
+    const int64_t t = plan->replica.exec.seq_length;
 
     GPT_TRY(print_stages(plan, be, err));
     GPT_TRY(print_traffic(plan, err));
@@ -298,7 +335,7 @@ int gpt_estimate_print(const struct gpt_train_plan *plan,
                  "(P - 1) / (V m)",
                  gpt_estimate_bubble(plan));
     gpt_log_line(" > a step computes %.4g floating point operations a rank",
-                 gpt_config_flops_per_token(c, t) * (double)t *
+                 gpt_flops_per_token(c, t) * (double)t *
                      (double)plan->rampup.global_batch /
                      (double)plan->topology.world_size);
     return print_fit(plan, be, limit, err);

@@ -1,40 +1,36 @@
-/* What a plan costs, for a world of any size, of which nothing is started:
- * memory of every pipeline stage, bytes that a rank sends in a step, the
- * bubble, the largest microbatch that fits. All of it follows from the
- * parameter table, the layout and the schedule; the code that sizes memory is
- * the code that allocates it. For --dry-run. */
+/* What a plan costs, for a world of any size that need not be started: memory
+ * of every pipeline stage, bytes that a rank sends in a step, the bubble, the
+ * largest microbatch that fits. All of it follows from the parameter table, the
+ * layout and the schedule; the code that sizes memory is the code that
+ * allocates it. For --dry-run. */
 #ifndef GPT_CMD_TRAIN_ESTIMATE_H
 #define GPT_CMD_TRAIN_ESTIMATE_H
 
 #include "cmd/train/plan.h"
 
-/* What the rank that has this replica, open or not, allocates for a run: that
- * of the replica and its communicators, batches, and with --save what is saved
- * in the background. */
+/* Everything that the rank of this replica, open or not, allocates for a run:
+ * the replica, its communicators, batches, and with --save the copy that is
+ * saved in the background. */
 int gpt_estimate_rank(const struct gpt_train_plan *plan,
                       const struct gpt_replica *replica,
                       struct gpt_memory *memory,
                       struct gpt_err *err) GPT_MUST_USE;
 
-/* Bytes that the communicators of that rank come to hold in host memory when
- * they go through Gloo. */
+/* Bytes of host memory that the communicators of that rank hold when they go
+ * through Gloo. */
 int gpt_estimate_calls(const struct gpt_replica *replica,
                        const struct gpt_topology *topology, int64_t *bytes,
                        struct gpt_err *err) GPT_MUST_USE;
 
-/* The same as gpt_estimate_rank(), of each rank of a pipeline stage (tensor
- * parallel rank 0, which holds no less than the others). */
+/* The same as gpt_estimate_rank() for any rank of a pipeline stage (tensor
+ * parallel rank 0 is taken, which holds no less than the others), and its
+ * number of parameters. */
 int gpt_estimate_memory(const struct gpt_train_plan *plan,
                         struct gpt_backend *be, int64_t pp_rank,
                         struct gpt_memory *memory, int64_t *parameters,
                         struct gpt_err *err) GPT_MUST_USE;
 
-/* All of it, and what of it is memory of the device. */
-double gpt_memory_total(const struct gpt_memory *memory);
-double gpt_memory_device(const struct gpt_memory *memory,
-                         const struct gpt_backend *be);
-
-/* Memory of the device that the rank needs that needs most. */
+/* Memory of the device that a rank needs, at the rank that needs most. */
 int gpt_estimate_largest(const struct gpt_train_plan *plan,
                          struct gpt_backend *be, double *bytes,
                          struct gpt_err *err) GPT_MUST_USE;
@@ -64,7 +60,7 @@ int gpt_estimate_fit(const struct gpt_train_plan *plan, struct gpt_backend *be,
                      double limit, int64_t *micro_batch,
                      struct gpt_err *err) GPT_MUST_USE;
 
-/* Everything as lines of the log. limit: bytes of memory of a rank, 0 when it
+/* Logs all of these, a line each. limit: bytes of memory of a rank, 0 when it
  * is not known. */
 int gpt_estimate_print(const struct gpt_train_plan *plan,
                        struct gpt_backend *be, double limit,

@@ -1,18 +1,22 @@
 /* The part of estimate.h about what communicators hold in host memory: the
- * calls of a step, by group. Each is made in one place: stage_ends.c and pass.c
- * (tensor parallel), reduce.c, gather.c, pipeline.c, step.c. */
+ * calls of a step, by group. The code that makes a call cannot be asked, as it
+ * needs open communicators; so each is described here a second time. They are
+ * made in stage_ends.c and pass.c (tensor parallel), reduce.c, gather.c,
+ * pipeline.c, step.c; tests compare the result with what is then held. Start at
+ * gpt_estimate_calls(). */
 #include "cmd/train/estimate.h"
 
 #include "base/num.h"
 
-/* What the calls of a group need. */
+/* The room that the calls of a group need: the largest call counts, as each
+ * uses it in its turn. */
 struct calls {
     struct gpt_comm_room room;
     int64_t size; /* of the group */
     bool staged;
 };
 
-static void add(struct calls *c, enum gpt_collective_kind kind, int64_t n,
+static void add_call(struct calls *c, enum gpt_collective_kind kind, int64_t n,
                 enum gpt_dtype type)
 {
     const struct gpt_collective call = {.kind = kind, .n = n, .type = type};
@@ -26,7 +30,7 @@ static struct gpt_reducer_options reducer_of(const struct gpt_replica *r)
     return (struct gpt_reducer_options){
         .flat = &r->flat,
         .zero = r->o.zero,
-        .sequence_parallel = r->o.sequence_parallel,
+        .sequence_parallel = r->o.exec.sequence_parallel,
     };
 }
 
@@ -35,22 +39,22 @@ static struct gpt_reducer_options reducer_of(const struct gpt_replica *r)
 static void tensor_calls(const struct gpt_replica *r, struct calls *c)
 {
     const struct gpt_reducer_options reducer = reducer_of(r);
-    const int64_t rows = r->o.micro_batch * r->o.seq_length;
-    const int64_t n = rows * r->o.config.hidden_size;
+    const struct gpt_rows rows = gpt_replica_rows(r);
+    const int64_t n = rows.kept * r->o.config.hidden_size;
 
-    if (r->o.sequence_parallel) {
-        add(c, GPT_ALL_GATHER, n / c->size, r->o.act);
-        add(c, GPT_REDUCE_SCATTER, n / c->size, r->o.act);
+    if (r->o.exec.sequence_parallel) {
+        add_call(c, GPT_ALL_GATHER, n, r->o.exec.act);
+        add_call(c, GPT_REDUCE_SCATTER, n, r->o.exec.act);
     } else {
-        add(c, GPT_ALL_REDUCE, n, r->o.act);
+        add_call(c, GPT_ALL_REDUCE, n, r->o.exec.act);
     }
     if (r->o.layout.has_output)
-        add(c, GPT_ALL_GATHER,
+        add_call(c, GPT_ALL_GATHER,
             GPT_XENT_STATS *
-                gpt_stage_logits_rows(&r->o.config, &r->o.layout, r->o.act,
-                                      rows),
+                gpt_stage_logits_rows(&r->o.config, &r->o.layout, r->o.exec.act,
+                                      rows.n),
             GPT_F32);
-    add(c, GPT_ALL_REDUCE, gpt_reducer_pieces(&reducer), GPT_F32);
+    add_call(c, GPT_ALL_REDUCE, gpt_reducer_pieces(&reducer), GPT_F32);
 }
 
 static void gradient_calls(const struct gpt_replica *r, struct calls *c)
@@ -58,25 +62,26 @@ static void gradient_calls(const struct gpt_replica *r, struct calls *c)
     const bool whole = r->flat.shards == 1;
 
     for (int64_t b = 0; b < r->flat.n_buckets; b++)
-        add(c, whole ? GPT_ALL_REDUCE : GPT_REDUCE_SCATTER,
+        add_call(c, whole ? GPT_ALL_REDUCE : GPT_REDUCE_SCATTER,
             gpt_bucket_elements(&r->flat, b) / r->flat.shards, GPT_F32);
 }
 
 static void weight_calls(const struct gpt_replica *r, struct calls *c)
 {
     for (int64_t b = 0; r->flat.shards > 1 && b < r->flat.n_buckets; b++)
-        add(c, GPT_ALL_GATHER,
-            gpt_bucket_elements(&r->flat, b) / r->flat.shards, r->o.act);
+        add_call(c, GPT_ALL_GATHER,
+            gpt_bucket_elements(&r->flat, b) / r->flat.shards, r->o.exec.act);
 }
 
 static void tied_calls(const struct gpt_replica *r, struct calls *c)
 {
     for (int64_t i = 0; i < r->flat.n; i++)
         if (r->flat.slices[i].param->tied)
-            add(c, GPT_ALL_REDUCE, r->flat.slices[i].count, GPT_F32);
+            add_call(c, GPT_ALL_REDUCE, r->flat.slices[i].count, GPT_F32);
 }
 
-/* Transfers of a plan that are posted together. */
+/* The messages of a pipeline plan: those of neighbouring actions are posted
+ * together, as one call. */
 static void plan_calls(const struct gpt_pipeline_plan *plan, int64_t bytes,
                        struct calls *c)
 {
@@ -103,6 +108,7 @@ static int pipeline_calls(const struct gpt_replica *r, struct calls *c,
 
     if (c->size == 1)
         return GPT_OK;
+    /* training, then validation: its forwards are grouped in another way */
     GPT_TRY(gpt_pipeline_plan_build(&plan, l->size[GPT_PP], l->chunks, m,
                                     l->at[GPT_PP], err));
     plan_calls(&plan, gpt_replica_message(r), c);
@@ -119,6 +125,7 @@ int gpt_estimate_calls(const struct gpt_replica *r,
                        struct gpt_err *err)
 {
     const bool ends = t->size[GPT_PP] > 1 && r->o.config.tied_embeddings;
+    /* what is on a device goes through a block of host memory besides */
     const bool staged = !r->be->host_memory;
     struct calls tensor = {.size = t->size[GPT_TP], .staged = staged};
     struct calls gradients = {.size = t->size[GPT_DP], .staged = staged};
@@ -134,7 +141,8 @@ int gpt_estimate_calls(const struct gpt_replica *r,
     weight_calls(r, &weights);
     tied_calls(r, &tied);
     GPT_TRY(pipeline_calls(r, &stages, err));
-    add(&world, GPT_ALL_REDUCE, GPT_REPLICA_SUMS, GPT_F64);
+    /* losses, norms and flags of a step */
+    add_call(&world, GPT_ALL_REDUCE, GPT_REPLICA_SUMS, GPT_F64);
     *bytes = 0;
     for (size_t i = 0; i < GPT_COUNT(all); i++)
         *bytes += gpt_comm_room_bytes(&all[i]->room);

@@ -1,22 +1,23 @@
 /* The part of estimate.h about memory. Start at gpt_estimate_rank(): the one
- * place that knows all that a rank allocates. */
+ * place that knows everything that a rank allocates. */
 #include "cmd/train/estimate.h"
 
 #include "base/num.h"
 #include "train/feed.h"
 #include "cmd/train/saver.h"
 
-#include <string.h>
-
-/* Ranks that are only imagined use what they would on such a device. */
-static bool goes_through_host(const struct gpt_train_plan *plan,
+/* True when communicators copy through host memory. Ranks that are only planned
+ * would use what such a device has. */
+static bool exchanges_in_host(const struct gpt_train_plan *plan,
                               const struct gpt_backend *be)
 {
     const char *asked = plan->options->backend;
 
+    /* an open world has decided; for a planned one the device decides */
     if (plan->replica.world)
         return plan->replica.world->carrier == GPT_GLOO;
-    return asked ? strcmp(asked, "gloo") == 0 : !be->collectives;
+    return asked ? gpt_train_choice(gpt_train_backends, asked) == GPT_GLOO
+                 : !be->collectives;
 }
 
 int gpt_estimate_rank(const struct gpt_train_plan *plan,
@@ -25,16 +26,20 @@ int gpt_estimate_rank(const struct gpt_train_plan *plan,
 {
     const struct gpt_topology *t = &plan->topology;
     const struct gpt_feed_options feed = {
-        .micro_batch = r->o.micro_batch,
-        .seq_length = r->o.seq_length,
+        .micro_batch = r->o.exec.micro_batch,
+        .seq_length = r->o.exec.seq_length,
         .max_micro_batches = r->o.micro_batches,
         .be = r->be,
     };
 
-    GPT_TRY(gpt_replica_memory(r, memory, err));
+    const int status = gpt_replica_memory(r, memory, err);
+    if (status == GPT_EUSAGE) /* the plan has checked all but the size */
+        gpt_hint(err, "a smaller --micro-batch-size or --seq-length needs "
+                      "less");
+    GPT_TRY(status);
     memory->bytes[GPT_MEM_BATCHES] = gpt_feed_memory(&feed);
     memory->bytes[GPT_MEM_INPUTS] += gpt_feed_device_memory(&feed);
-    if (goes_through_host(plan, r->be))
+    if (exchanges_in_host(plan, r->be))
         GPT_TRY(gpt_estimate_calls(r, t, &memory->bytes[GPT_MEM_EXCHANGE],
                                    err));
     if (!plan->options->save)
@@ -48,6 +53,7 @@ int gpt_estimate_memory(const struct gpt_train_plan *plan,
                         struct gpt_memory *memory, int64_t *parameters,
                         struct gpt_err *err)
 {
+    /* a replica that is never opened: its tables are enough to be asked */
     struct gpt_replica_options options = plan->replica;
     struct gpt_replica *r;
 
@@ -57,25 +63,6 @@ int gpt_estimate_memory(const struct gpt_train_plan *plan,
     *parameters = r->flat.count;
     gpt_replica_close(r);
     return status;
-}
-
-double gpt_memory_total(const struct gpt_memory *memory)
-{
-    double sum = 0;
-
-    for (int kind = 0; kind < GPT_N_MEMORY_KINDS; kind++)
-        sum += (double)memory->bytes[kind];
-    return sum;
-}
-
-double gpt_memory_device(const struct gpt_memory *memory,
-                         const struct gpt_backend *be)
-{
-    if (be->host_memory)
-        return gpt_memory_total(memory);
-    return gpt_memory_total(memory) -
-           (double)memory->bytes[GPT_MEM_BATCHES] -
-           (double)memory->bytes[GPT_MEM_SAVING];
 }
 
 /* ---- the microbatch that fits ---- */
@@ -96,8 +83,8 @@ int gpt_estimate_largest(const struct gpt_train_plan *plan,
     return GPT_OK;
 }
 
-/* Interleaved schedules take microbatches in groups of the stages. */
-static bool schedulable(const struct gpt_topology *t, int64_t micro_batches)
+/* Interleaved schedules take microbatches in groups of pp_size. */
+static bool can_schedule(const struct gpt_topology *t, int64_t micro_batches)
 {
     return t->chunks == 1 || micro_batches % t->size[GPT_PP] == 0;
 }
@@ -111,13 +98,14 @@ int gpt_estimate_fit(const struct gpt_train_plan *plan, struct gpt_backend *be,
     double most;
 
     *micro_batch = 0;
+    /* the global batch stays: only divisors of a rank's share are tried */
     for (int64_t b = 1; b <= samples; b++) {
-        if (samples % b != 0 || !schedulable(t, samples / b))
+        if (samples % b != 0 || !can_schedule(t, samples / b))
             continue;
-        other.replica.micro_batch = b;
+        other.replica.exec.micro_batch = b;
         other.replica.micro_batches = samples / b;
         GPT_TRY(gpt_estimate_largest(&other, be, &most, err));
-        if (most > limit)
+        if (most > limit) /* larger ones need more still */
             break;
         *micro_batch = b;
     }

@@ -1,11 +1,13 @@
 /* gpt-train: pretrains a GPT on indexed data sets. The option table is in
- * cmd/train/options.c, the run starts in cmd/train/loop.c. */
+ * cmd/train/options.c, the run starts in cmd/train/loop.c. Between them is the
+ * plan, cmd/train/plan.c: everything that follows from the options. This file
+ * has only what gpt_main() shows and calls. */
 #include "backend.h"
 #include "cmd/train/loop.h"
 #include "cmd/train/options.h"
 
-static int run(const void *options, const struct gpt_args *args,
-               struct gpt_err *err)
+static int train(const void *options, const struct gpt_args *args,
+                 struct gpt_err *err)
 {
     return gpt_train(options, args, err);
 }
@@ -38,7 +40,7 @@ int main(int argc, char **argv)
         .n_options = gpt_train_n_options,
         .options_bytes = sizeof(struct gpt_train_options),
         .version = gpt_backend_version,
-        .run = run,
+        .run = train,
     };
 
     return gpt_main(&program, argc, argv);

@@ -1,17 +1,24 @@
-/* The option table of gpt-train: one row an option, in the order of --help. */
+/* The option table of gpt-train: one row an option, in the order of --help.
+ * Parsing, ranges, --help and --print-config read it; what the options mean
+ * together is in plan.c. */
 #include "cmd/train/options.h"
-#include "model/config.h"
 
 #include "base/memory.h"
-#include "parallel/topology.h"
 #include "tokenizer/tokenizer_options.h"
+#include "parallel/comm.h"
+#include "parallel/topology.h"
+#include "model/config.h"
+#include "train/reduce.h"
 
+#include <assert.h>
 #include <stddef.h>
 #include <string.h>
 
 #define AT(field) .offset = offsetof(struct gpt_train_options, field)
 #define GROUP(text) { .kind = GPT_OPT_GROUP, .help = (text) }
 
+/* Choices whose meaning is elsewhere: data/indexed.c and train/lr_schedule.c
+ * parse these names. */
 static const char *const impls[] = { "infer", "mmap", "cached", "lazy", NULL };
 static const char *const lr_styles[] = { "constant", "linear", "cosine",
                                          "inverse-square-root", "WSD", NULL };
@@ -20,13 +27,46 @@ static const char *const wsd_styles[] = { "exponential", "linear", "cosine",
 static const char *const wd_styles[] = { "constant", "linear", "cosine",
                                          NULL };
 
-static const char *const shardings[] = {"no_shard", "optim", "optim_grads",
-                                        NULL};
-static const char *const granularities[] = {"full", "selective", NULL};
-static const char *const recompute_methods[] = {"uniform", "block", NULL};
-static const char *const graph_impls[] = {"none", "local", "transformer_engine",
-                                          "full_iteration", NULL};
-static const char *const backends[] = {"gloo", "nccl", NULL};
+const char *const gpt_train_shardings[] = {
+    [GPT_ZERO_OFF] = "no_shard",
+    [GPT_ZERO_1] = "optim",
+    [GPT_ZERO_2] = "optim_grads",
+    NULL,
+};
+const char *const gpt_train_backends[] = {
+    [GPT_GLOO] = "gloo",
+    [GPT_NCCL] = "nccl",
+    NULL,
+};
+const char *const gpt_train_granularities[] = {
+    [GPT_GRANULARITY_FULL] = "full",
+    [GPT_GRANULARITY_SELECTIVE] = "selective",
+    NULL,
+};
+const char *const gpt_train_methods[] = {
+    [GPT_METHOD_UNIFORM] = "uniform",
+    [GPT_METHOD_BLOCK] = "block",
+    NULL,
+};
+const char *const gpt_train_graphs[] = {
+    [GPT_GRAPH_NONE] = "none",
+    "local", "transformer_engine", "full_iteration",
+    NULL,
+};
+
+/* The option table has refused every other text, so that a search cannot fail:
+ * the assertion is for a table that names other choices than the caller. */
+int gpt_train_choice(const char *const *names, const char *choice)
+{
+    int i = 0;
+
+    if (!choice)
+        return -1;
+    while (names[i] && strcmp(names[i], choice) != 0)
+        i++;
+    assert(names[i]);
+    return i;
+}
 
 /* Limits that keep every product of sizes countable. */
 #define MAX_SIZE 16777216.0
@@ -35,6 +75,9 @@ static const char *const backends[] = {"gloo", "nccl", NULL};
 /* GPT_OPT_LOCAL: what ranks need not agree on, because it concerns one process,
  * as its device, or names input files, which may lie elsewhere on another
  * machine. */
+/* Names and defaults are Megatron's, where it has the option. A rule about one
+ * option is its range here; a rule between options is in plan.c, which can name
+ * both. */
 const struct gpt_opt gpt_train_option_table[] = {
     GROUP("Model"),
     {.kind = GPT_OPT_INT, .name = "num-layers", .arg = "N", .def = "12",
@@ -112,7 +155,8 @@ const struct gpt_opt gpt_train_option_table[] = {
      AT(distributed_optimizer),
      .help = "data parallel ranks share the optimizer's state (ZeRO-1)"},
     {.kind = GPT_OPT_CHOICE, .name = "data-parallel-sharding-strategy",
-     .arg = "WHAT", .def = "no_shard", AT(sharding), .choices = shardings,
+     .arg = "WHAT", .def = "no_shard", AT(sharding),
+     .choices = gpt_train_shardings,
      .help = "what data parallel ranks share: optim (ZeRO-1), optim_grads "
              "(ZeRO-2)"},
     {.kind = GPT_OPT_FLAG, .name = "overlap-grad-reduce", .def = "true",
@@ -129,10 +173,10 @@ const struct gpt_opt gpt_train_option_table[] = {
      AT(recompute_activations),
      .help = "the same as --recompute-granularity selective"},
     {.kind = GPT_OPT_CHOICE, .name = "recompute-granularity",
-     .choices = granularities, AT(recompute_granularity),
+     .choices = gpt_train_granularities, AT(recompute_granularity),
      .help = "what backward computes again: whole layers, or what is cheap"},
     {.kind = GPT_OPT_CHOICE, .name = "recompute-method", .def = "uniform",
-     .choices = recompute_methods, AT(recompute_method),
+     .choices = gpt_train_methods, AT(recompute_method),
      .help = "full: keep the input of every group of layers, or recompute a "
              "stage's first layers one by one",
      .alias = "activations-checkpoint-method"},
@@ -141,7 +185,7 @@ const struct gpt_opt gpt_train_option_table[] = {
      .help = "uniform: layers of a group; block: layers a stage",
      .alias = "activations-checkpoint-num-layers"},
     {.kind = GPT_OPT_CHOICE, .name = "distributed-backend",
-     AT(backend), .choices = backends,
+     AT(backend), .choices = gpt_train_backends,
      .help = "what carries bytes between ranks; nccl where each has a GPU of "
              "its own, else gloo"},
     {.kind = GPT_OPT_REAL, .name = "distributed-timeout-minutes", .arg = "M",
@@ -362,7 +406,7 @@ const struct gpt_opt gpt_train_option_table[] = {
      AT(device), .flags = GPT_OPT_LOCAL,
      .help = "what computes: auto, cpu, cuda or cuda:N"},
     {.kind = GPT_OPT_CHOICE, .name = "cuda-graph-impl", .arg = "HOW",
-     .def = "none", AT(graph_impl), .choices = graph_impls,
+     .def = "none", AT(graph_impl), .choices = gpt_train_graphs,
      .help = "record forward and backward, for models too small to keep a GPU "
              "busy; all but none are the same here"},
     {.kind = GPT_OPT_FLAG, .name = "enable-cuda-graph", AT(enable_graph),

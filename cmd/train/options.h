@@ -1,5 +1,8 @@
-/* What gpt-train is asked to do, as typed: the option table fills this struct.
- * Names follow Megatron-LM's arguments. plan.h turns it into a run. */
+/* The options of gpt-train as typed: the option table fills this struct. Names
+ * follow Megatron-LM's arguments. plan.h turns it into a run.
+ *
+ * This folder is gpt-train: its options, the plan that follows from them
+ * (plan.h), what a plan costs (estimate.h), and the run itself (loop.h). */
 #ifndef GPT_CMD_TRAIN_OPTIONS_H
 #define GPT_CMD_TRAIN_OPTIONS_H
 
@@ -79,6 +82,21 @@ struct gpt_train_options {
     const char *graph_impl;
     bool enable_graph;
 };
+
+/* Choices of options, each in the order of an enum, so that a choice's place is
+ * the enum's value: NULL-terminated. */
+enum gpt_train_granularity { GPT_GRANULARITY_FULL, GPT_GRANULARITY_SELECTIVE };
+enum gpt_train_method { GPT_METHOD_UNIFORM, GPT_METHOD_BLOCK };
+enum gpt_train_graph { GPT_GRAPH_NONE }; /* all others mean the same */
+extern const char *const gpt_train_shardings[];     /* enum gpt_zero */
+extern const char *const gpt_train_backends[];      /* enum gpt_carrier */
+extern const char *const gpt_train_granularities[]; /* the enums above */
+extern const char *const gpt_train_methods[];
+extern const char *const gpt_train_graphs[];
+
+/* The place of a choice among its names; the option table has checked that it
+ * is one of them. -1 for NULL: not given. */
+int gpt_train_choice(const char *const *names, const char *choice);
 
 extern const struct gpt_opt gpt_train_option_table[];
 extern const size_t gpt_train_n_options;

@@ -1,4 +1,6 @@
-/* From options to a plan; see plan.h. Read gpt_train_plan() at the end. */
+/* From options to a plan; see plan.h. Read gpt_train_plan() at the end: it is
+ * the order in which later parts read what earlier ones have filled. The part
+ * about ranks is in plan_ranks.c. */
 #include "cmd/train/plan.h"
 
 #include "base/num.h"
@@ -28,8 +30,8 @@ static const struct gpt_lr_schedule_names lr_names = {
     .wd_style = "--weight-decay-incr-style",
 };
 
-/* Is nothing going to be trained? Then data, length and rate may be missing. */
-static bool planning(const struct gpt_train_options *o)
+/* True when nothing will be trained: data, length and rate may be missing. */
+static bool is_dry(const struct gpt_train_options *o)
 {
     return o->dry_run || o->simulate;
 }
@@ -37,6 +39,7 @@ static bool planning(const struct gpt_train_options *o)
 /* ---- model ---- */
 
 /* Vocabulary size and end-of-document token from the tokenizer, if any. */
+/* The tokenizer is opened only for these two numbers: training reads ids. */
 static int plan_vocabulary(struct gpt_train_plan *p,
                            const struct gpt_train_options *o,
                            struct gpt_err *err)
@@ -45,7 +48,8 @@ static int plan_vocabulary(struct gpt_train_plan *p,
     struct gpt_config *c = &p->replica.config;
     struct gpt_tokenizer *tok;
 
-    /* NullTokenizer adds a token to the N of --vocab-size */
+    /* NullTokenizer adds a token to the N of --vocab-size, so that N is not
+     * the model's size: the tokenizer says what is */
     bool null = strcmp(options.type, "NullTokenizer") == 0;
     c->vocab_size = null ? 0 : o->vocab_size;
     options.vocab_size = o->vocab_size;
@@ -57,6 +61,8 @@ static int plan_vocabulary(struct gpt_train_plan *p,
         gpt_tokenizer_close(tok);
         if (c->vocab_size == 0)
             c->vocab_size = size;
+        /* more is a model whose table has room; less would have ids without
+         * a row */
         if (c->vocab_size < size)
             return gpt_fail(err, GPT_EUSAGE,
                             "--vocab-size %lld is below the tokenizer's %lld",
@@ -67,6 +73,7 @@ static int plan_vocabulary(struct gpt_train_plan *p,
                         "the vocabulary size is not known: "
                         "give --vocab-file and --merge-file, "
                         "--tokenizer-model, or --vocab-size");
+    /* without it these would silently do nothing */
     if (p->masks.eod < 0 &&
         (o->eod_mask_loss || o->reset_position_ids || o->reset_attention_mask))
         return gpt_fail(err, GPT_EUSAGE,
@@ -85,14 +92,15 @@ static int plan_positions(struct gpt_config *c,
 {
     static const char *const of_rope[] = {"rotary-base", "rotary-percent"};
 
-    while (strcmp(gpt_position_embeddings[c->position_embedding],
-                  o->position_embedding_type) != 0)
-        c->position_embedding++;
+    c->position_embedding = gpt_train_choice(gpt_position_embeddings,
+                                             o->position_embedding_type);
     if (c->position_embedding == GPT_POSITION_ROPE) {
         c->rotary_base = (double)o->rotary_base;
         c->rotary_percent = o->rotary_percent;
         return GPT_OK;
     }
+    /* a value that would not be used is a mistake, not a preference; defaults
+     * do not count as given */
     for (size_t i = 0; i < GPT_COUNT(of_rope); i++)
         if (gpt_option_given(args, of_rope[i]))
             return gpt_fail(err, GPT_EUSAGE,
@@ -101,6 +109,9 @@ static int plan_positions(struct gpt_config *c,
     return GPT_OK;
 }
 
+/* Options to a configuration, field by field; what is 0 follows from the rest.
+ * The padded vocabulary depends on the tensor parallel size, and is the only
+ * part of the model that a layout decides. */
 static int plan_model(struct gpt_train_plan *p,
                       const struct gpt_train_options *o,
                       const struct gpt_args *args, struct gpt_err *err)
@@ -124,6 +135,7 @@ static int plan_model(struct gpt_train_plan *p,
     };
     GPT_TRY(plan_positions(c, o, args, err));
     GPT_TRY(plan_vocabulary(p, o, err));
+    /* fills what is 0; from here on the configuration is the model's */
     GPT_TRY(gpt_config_complete(c, o->make_vocab_size_divisible_by,
                                 p->topology.size[GPT_TP], err));
     if (o->seq_length > c->max_positions)
@@ -137,6 +149,8 @@ static int plan_model(struct gpt_train_plan *p,
 
 /* ---- precision ---- */
 
+/* The type of weights and activations, and the loss scale. Statistics, losses,
+ * gradients and the optimizer are float in any case. */
 static int plan_precision(struct gpt_train_plan *p,
                           const struct gpt_train_options *o,
                           const struct gpt_args *args, struct gpt_err *err)
@@ -154,10 +168,12 @@ static int plan_precision(struct gpt_train_plan *p,
         return gpt_fail(err, GPT_EUSAGE,
                         "--tf32 and --%s exclude each other: TF32 is for "
                         "products of float", o->bf16 ? "bf16" : "fp16");
-    p->replica.act = o->bf16 ? GPT_BF16 : o->fp16 ? GPT_F16 : GPT_F32;
+    p->replica.exec.act = o->bf16 ? GPT_BF16 : o->fp16 ? GPT_F16 : GPT_F32;
     for (size_t i = 0; i < GPT_COUNT(of_fp16) && !o->fp16; i++)
         if (gpt_option_given(args, of_fp16[i]))
             return gpt_fail(err, GPT_EUSAGE, "--%s needs --fp16", of_fp16[i]);
+    /* half precision alone needs a scale: small gradients would be zero. A
+     * constant one is given by --loss-scale, else the scale adapts */
     if (!o->fp16)
         return GPT_OK;
     *scale = (struct gpt_loss_scale_options){
@@ -172,15 +188,18 @@ static int plan_precision(struct gpt_train_plan *p,
 
 /* ---- batches and length ---- */
 
+/* Global batch sizes: every one of them is a whole number of microbatches on
+ * every data parallel rank. */
 static int plan_rampup(struct gpt_train_plan *p,
                        const struct gpt_train_options *o, struct gpt_err *err)
 {
-    const int64_t multiple = o->micro_batch_size * p->topology.size[GPT_DP];
     struct gpt_rampup *r = &p->rampup;
     int64_t *fields[] = {&r->start, &r->increment, &r->samples};
 
     r->global_batch =
-        o->global_batch_size ? o->global_batch_size : multiple;
+        o->global_batch_size ? o->global_batch_size : p->micro_samples;
+    /* Megatron's three numbers; they make sense with samples only, as the
+     * iterations of a growing batch are not known beforehand */
     if (o->rampup.n > 0) {
         if (o->rampup.n != 3)
             return gpt_fail(err, GPT_EUSAGE,
@@ -200,11 +219,12 @@ static int plan_rampup(struct gpt_train_plan *p,
                             "--rampup-batch-size needs "
                             "--train-samples, not --train-iters");
     }
-    return gpt_rampup_check(r, multiple, &rampup_names, err);
+    return gpt_rampup_check(r, p->micro_samples, &rampup_names, err);
 }
 
-/* Steps until `samples` are consumed; a last partial step is not made. */
-static void steps_of_samples(struct gpt_train_plan *p, int64_t samples)
+/* Steps until `samples` are consumed; a last partial step is not made. While
+ * the batch grows the steps are counted one by one. */
+static void count_steps(struct gpt_train_plan *p, int64_t samples)
 {
     int64_t consumed = 0, steps = 0, batch = p->rampup.global_batch;
 
@@ -216,6 +236,7 @@ static void steps_of_samples(struct gpt_train_plan *p, int64_t samples)
         consumed += now;
         steps++;
     }
+    /* from here on all steps have the full size */
     if (p->rampup.start == 0 || consumed > p->rampup.samples) {
         steps += (samples - consumed) / batch;
         consumed += (samples - consumed) / batch * batch;
@@ -224,6 +245,8 @@ static void steps_of_samples(struct gpt_train_plan *p, int64_t samples)
     p->train_samples = consumed;
 }
 
+/* Length in steps and in samples, whichever was given: schedules count samples,
+ * the loop counts steps. */
 static int plan_length(struct gpt_train_plan *p,
                        const struct gpt_train_options *o, struct gpt_err *err)
 {
@@ -241,7 +264,7 @@ static int plan_length(struct gpt_train_plan *p,
                             (long long)o->train_iters,
                             (long long)p->rampup.global_batch);
     } else {
-        steps_of_samples(p, o->train_samples);
+        count_steps(p, o->train_samples);
         if (o->train_samples > 0 && p->train_iters == 0)
             return gpt_fail(err, GPT_EUSAGE,
                             "--train-samples %lld is below "
@@ -249,7 +272,7 @@ static int plan_length(struct gpt_train_plan *p,
                             (long long)o->train_samples,
                             (long long)p->rampup.global_batch);
     }
-    if (p->train_iters == 0 && !planning(o))
+    if (p->train_iters == 0 && !is_dry(o))
         return gpt_fail(err, GPT_EUSAGE,
                         "give the length of the run: --train-iters or "
                         "--train-samples");
@@ -258,8 +281,8 @@ static int plan_length(struct gpt_train_plan *p,
 
 /* ---- schedules ---- */
 
-/* One of a pair --NAME-iters, --NAME-samples, in samples; `def` when neither
- * is given. */
+/* The value of a pair --NAME-iters, --NAME-samples in samples; `def` when
+ * neither is given. A run counts in one unit: that of its length. */
 static int in_samples(const struct gpt_train_plan *p,
                       const struct gpt_train_options *o, const char *name,
                       int64_t iters, int64_t samples, int64_t def, int64_t *out,
@@ -284,17 +307,20 @@ static int in_samples(const struct gpt_train_plan *p,
     return GPT_OK;
 }
 
+/* Megatron's options for the learning rate. Its defaults reach to the end of
+ * the run, so that this comes after the length. */
 static int plan_learning_rate(struct gpt_train_plan *p,
                               const struct gpt_train_options *o,
                               struct gpt_err *err)
 {
     struct gpt_lr_schedule *s = &p->schedule;
 
-    if (o->lr <= 0 && !planning(o))
+    if (o->lr <= 0 && !is_dry(o))
         return gpt_fail(err, GPT_EUSAGE, "give the learning rate: --lr");
     s->max_lr = o->lr;
     s->min_lr = o->min_lr;
     s->init_lr = o->lr_warmup_init;
+    /* the option table has checked the names */
     (void)gpt_lr_style_parse(o->lr_decay_style, &s->style);
     (void)gpt_wsd_style_parse(o->lr_wsd_decay_style, &s->wsd_style);
     GPT_TRY(
@@ -316,6 +342,8 @@ static int plan_learning_rate(struct gpt_train_plan *p,
     return GPT_OK;
 }
 
+/* Constant, or from a start to an end over the run: then both must be given, as
+ * --weight-decay is neither. */
 static int plan_weight_decay(struct gpt_train_plan *p,
                              const struct gpt_train_options *o,
                              const struct gpt_args *args, struct gpt_err *err)
@@ -325,7 +353,7 @@ static int plan_weight_decay(struct gpt_train_plan *p,
     bool end = gpt_option_given(args, "end-weight-decay");
 
     (void)gpt_wd_style_parse(o->weight_decay_incr_style, &s->wd_style);
-    s->wd_incr_samples = p->train_samples;
+    s->wd_incr_samples = p->train_samples; /* as Megatron: over the whole run */
     if (s->wd_style == GPT_WD_CONSTANT) {
         if (start || end)
             return gpt_fail(err, GPT_EUSAGE,
@@ -347,8 +375,8 @@ static int plan_weight_decay(struct gpt_train_plan *p,
 
 /* ---- data ---- */
 
-/* Share `i` of "949,50,1"; 0 when it is not there (the corpus reports text
- * that is no split). */
+/* Share `i` of "949,50,1"; 0 when it is not there. The corpus refuses text that
+ * is no split. */
 static double split_share(const char *split, int i)
 {
     for (; i > 0 && split; i--) {
@@ -358,6 +386,8 @@ static double split_share(const char *split, int i)
     return split ? strtod(split, NULL) : 0;
 }
 
+/* Which files, and how many samples of each split the run will take: indices
+ * are built for these numbers. */
 static int plan_data(struct gpt_train_plan *p,
                      const struct gpt_train_options *o,
                      const struct gpt_args *args, struct gpt_err *err)
@@ -365,9 +395,11 @@ static int plan_data(struct gpt_train_plan *p,
     const struct gpt_list *lists[] = {&o->train_path, &o->valid_path,
                                       &o->test_path};
     struct gpt_corpus_options *c = &p->corpus;
+    /* validations at intervals, and one after the last step */
     int64_t evals = (p->train_iters / o->eval_interval + 1) * o->eval_iters;
     bool whole = o->data_path.n > 0;
-    /* the default split's last share is too small for most small sets */
+    /* the default split's last share is too small for most small sets, so a
+     * test set is made only on request */
     bool test =
         gpt_option_given(args, "split") && split_share(o->split, GPT_TEST) > 0;
     bool valid = split_share(o->split, GPT_VALID) > 0;
@@ -383,7 +415,7 @@ static int plan_data(struct gpt_train_plan *p,
         c->split_path[i] = lists[i]->items;
         c->n_split_path[i] = lists[i]->n;
     }
-    if (!whole && o->train_path.n == 0 && !planning(o))
+    if (!whole && o->train_path.n == 0 && !is_dry(o))
         return gpt_fail(err, GPT_EUSAGE,
                         "no training data: give --data-path "
                         "or --train-data-path");
@@ -400,6 +432,13 @@ static int plan_data(struct gpt_train_plan *p,
     return GPT_OK;
 }
 
+/* Both of Megatron's ways of asking for CUDA graphs. */
+static bool wants_graph(const struct gpt_train_options *o)
+{
+    return o->enable_graph ||
+           gpt_train_choice(gpt_train_graphs, o->graph_impl) != GPT_GRAPH_NONE;
+}
+
 int gpt_train_plan(struct gpt_train_plan *p, const struct gpt_train_options *o,
                    const struct gpt_args *args, const struct gpt_topology *t,
                    struct gpt_err *err)
@@ -407,14 +446,17 @@ int gpt_train_plan(struct gpt_train_plan *p, const struct gpt_train_options *o,
     *p = (struct gpt_train_plan){
         .options = o,
         .topology = *t,
+        .micro_samples = o->micro_batch_size * t->size[GPT_DP],
         .replica =
             {
-                .micro_batch = o->micro_batch_size,
-                .seq_length = o->seq_length,
-                .documents = o->reset_attention_mask,
-                .record =
-                    o->enable_graph || strcmp(o->graph_impl, "none") != 0,
-                .seed = (uint64_t)o->seed,
+                .exec =
+                    {
+                        .micro_batch = o->micro_batch_size,
+                        .seq_length = o->seq_length,
+                        .documents = o->reset_attention_mask,
+                        .record = wants_graph(o),
+                        .seed = (uint64_t)o->seed,
+                    },
                 .optimizer =
                     {
                         .beta1 = o->adam_beta1,
@@ -430,6 +472,7 @@ int gpt_train_plan(struct gpt_train_plan *p, const struct gpt_train_options *o,
                 .reset_attention_mask = o->reset_attention_mask,
             },
     };
+    /* the model decides what ranks may cut, batches how many there are */
     GPT_TRY(plan_precision(p, o, args, err));
     GPT_TRY(plan_model(p, o, args, err));
     GPT_TRY(plan_length(p, o, err));
@@ -438,6 +481,7 @@ int gpt_train_plan(struct gpt_train_plan *p, const struct gpt_train_options *o,
     GPT_TRY(plan_weight_decay(p, o, args, err));
     if (p->train_iters > 0)
         GPT_TRY(gpt_lr_schedule_check(&p->schedule, &lr_names, err));
+    /* options of checkpoints that mean nothing alone, or contradict */
     if (o->finetune && !o->load)
         return gpt_fail(err, GPT_EUSAGE, "--finetune needs --load");
     if (o->override_scheduler && o->use_checkpoint_scheduler)

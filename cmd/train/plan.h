@@ -1,5 +1,7 @@
 /* The plan of a run: what follows from the options before anything large is
- * allocated or read. Start at gpt_train_plan(). */
+ * allocated or read. Every rule between options is checked here, and every
+ * number that several options decide is computed here, once. Start at
+ * gpt_train_plan(). */
 #ifndef GPT_CMD_TRAIN_PLAN_H
 #define GPT_CMD_TRAIN_PLAN_H
 
@@ -16,7 +18,8 @@ struct gpt_train_plan {
     const struct gpt_train_options *options; /* that it was made from */
     struct gpt_topology topology;
     struct gpt_replica_options replica;
-    int64_t first_layers, last_layers; /* of uneven stages, 0 = even */
+    int64_t micro_samples; /* samples that all data parallel ranks together take
+                            * as one microbatch each */
     struct gpt_corpus_options corpus;
     struct gpt_mask_options masks;
     struct gpt_lr_schedule schedule;
@@ -26,8 +29,8 @@ struct gpt_train_plan {
     int64_t vocab_dummies;    /* rows added by padding */
 };
 
-/* What the world needs to know before it is opened: sizes and timeouts.
- * GPT_EUSAGE names option, value and rule. */
+/* Fills the options of the world: sizes and timeouts. GPT_EUSAGE names option,
+ * value and rule. */
 int gpt_train_world_options(struct gpt_world_options *world,
                     const struct gpt_train_options *o,
                     struct gpt_err *err) GPT_MUST_USE;
@@ -40,14 +43,14 @@ int gpt_train_plan(struct gpt_train_plan *plan,
                    const struct gpt_args *args, const struct gpt_topology *t,
                    struct gpt_err *err) GPT_MUST_USE;
 
-/* The part of the model that another rank of the plan has: tensor parallel
- * rank tp_rank of stage pp_rank. */
+/* The part of the model that tensor parallel rank tp_rank of stage pp_rank
+ * has. */
 int gpt_train_layout(const struct gpt_train_plan *plan, int64_t tp_rank,
                      int64_t pp_rank, struct gpt_layout *layout,
                      struct gpt_err *err) GPT_MUST_USE;
 
-/* Inside train/: the part of gpt_train_plan() about ranks; after the model and
- * the batches. */
+/* For plan.c: the part of gpt_train_plan() about ranks, after the model and the
+ * batches. */
 int gpt_train_plan_ranks(struct gpt_train_plan *plan,
                          const struct gpt_train_options *o,
                          const struct gpt_args *args,

@@ -1,9 +1,10 @@
 /* The part of a plan that is about ranks: which part of the model this one has,
  * what is kept and what computed again, and every rule that makes a layout
- * fit. Start at gpt_train_plan_ranks(). */
+ * fit. The rules themselves are the library's (model/geometry.h); here they are
+ * told in the words of options. Start at gpt_train_plan_ranks(). */
 #include "cmd/train/plan.h"
 
-#include <string.h>
+#include <stdio.h>
 
 /* ---- sizes ---- */
 
@@ -27,6 +28,7 @@ static int count_chunks(const struct gpt_train_options *o, int64_t *chunks,
                         "stages; with --decoder-%s-pipeline-num-layers give "
                         "--num-virtual-stages-per-pipeline-rank",
                         o->first_layers > 0 ? "first" : "last");
+    /* the number of stages is not known to fit the layers yet */
     if (o->num_layers % (o->pp_size * each) != 0)
         return gpt_fail(err, GPT_EUSAGE,
                         "--num-layers %lld is not a multiple of "
@@ -48,6 +50,7 @@ int gpt_train_world_options(struct gpt_world_options *w,
         .timeout = 60 * o->timeout_mins,
         .timeout_later = 60 * o->step_timeout_mins,
     };
+    /* ranks that are only planned compute nothing */
     if (o->world_size > 0 && !o->dry_run && !o->simulate)
         return gpt_fail(err, GPT_EUSAGE,
                         "--world-size is for --dry-run and --simulate: what "
@@ -63,8 +66,9 @@ int gpt_train_layout(const struct gpt_train_plan *p, int64_t tp_rank,
 
     there.at[GPT_TP] = tp_rank;
     there.at[GPT_PP] = pp_rank;
-    if (gpt_layout_init(layout, &p->replica.config, &there, p->first_layers,
-                        p->last_layers, err) != GPT_OK)
+    if (gpt_layout_init(layout, &p->replica.config, &there,
+                        p->options->first_layers, p->options->last_layers,
+                        err) != GPT_OK)
         return gpt_context(err,
                            "--num-layers %lld, --pipeline-model-parallel-size "
                            "%lld",
@@ -72,6 +76,7 @@ int gpt_train_layout(const struct gpt_train_plan *p, int64_t tp_rank,
                            (long long)there.size[GPT_PP]);
     if (p->replica.zero == GPT_ZERO_OFF)
         return GPT_OK;
+    /* plan_sharding() comes first: shards follow from its decision */
     layout->shards = there.size[GPT_DP];
     layout->shard = there.at[GPT_DP];
     return GPT_OK;
@@ -79,64 +84,64 @@ int gpt_train_layout(const struct gpt_train_plan *p, int64_t tp_rank,
 
 /* ---- tensor parallel ---- */
 
+/* The option of a field of gpt_config: they share their names. */
+static void option_of(char *option, size_t cap, const char *field)
+{
+    snprintf(option, cap, "%s", field);
+    for (char *c = option; *c; c++)
+        if (*c == '_')
+            *c = '-';
+}
+
+/* Both rules hold again in the library, which would tell them without options:
+ * gpt_layout_init() and gpt_stage_open() check what they need. */
 static int plan_tensor(struct gpt_train_plan *p,
                        const struct gpt_train_options *o, struct gpt_err *err)
 {
     const int64_t tp = p->topology.size[GPT_TP];
-    const struct {
-        const char *option;
-        int64_t value;
-    } divided[] = {
-        {"num-attention-heads", p->replica.config.num_attention_heads},
-        {"num-query-groups", p->replica.config.num_query_groups},
-        {"ffn-hidden-size", p->replica.config.ffn_hidden_size},
-    };
+    struct gpt_execution *e = &p->replica.exec;
+    struct gpt_undivided first;
+    char option[64];
 
-    for (size_t i = 0; i < GPT_COUNT(divided); i++)
-        if (divided[i].value % tp != 0)
-            return gpt_fail(err, GPT_EUSAGE,
-                            "--%s %lld is not a multiple of "
-                            "--tensor-model-parallel-size %lld",
-                            divided[i].option, (long long)divided[i].value,
-                            (long long)tp);
-    p->replica.overlap_tensor = o->overlap_tensor;
-    p->replica.sequence_parallel = o->sequence_parallel && tp > 1;
-    if (p->replica.sequence_parallel &&
-        o->micro_batch_size * o->seq_length % tp != 0)
+    if (!gpt_widths_divide(&p->replica.config, tp, &first)) {
+        option_of(option, sizeof(option), first.field);
+        return gpt_fail(err, GPT_EUSAGE,
+                        "--%s %lld is not a multiple of "
+                        "--tensor-model-parallel-size %lld",
+                        option, (long long)first.value, (long long)tp);
+    }
+    e->overlap_tensor = o->overlap_tensor;
+    e->sequence_parallel = o->sequence_parallel && tp > 1; /* as Megatron */
+    if (e->sequence_parallel &&
+        gpt_rows_check(e->micro_batch, e->seq_length, tp, NULL) != GPT_OK)
         return gpt_fail(err, GPT_EUSAGE,
                         "--sequence-parallel: --micro-batch-size %lld x "
                         "--seq-length %lld is not a multiple of "
                         "--tensor-model-parallel-size %lld",
-                        (long long)o->micro_batch_size,
-                        (long long)o->seq_length, (long long)tp);
+                        (long long)e->micro_batch, (long long)e->seq_length,
+                        (long long)tp);
     return GPT_OK;
 }
 
 /* ---- pipeline ---- */
 
-/* Interleaved stages take microbatches in rounds of as many as there are
- * stages. */
-static int plan_rounds(const struct gpt_train_plan *p,
-                       const struct gpt_train_options *o, struct gpt_err *err)
+/* An interleaved schedule gives each chunk a round of microbatches, as many as
+ * there are stages, before the next chunk begins. */
+static int check_rounds(const struct gpt_train_plan *p, struct gpt_err *err)
 {
-    const struct gpt_topology *t = &p->topology;
+    const int64_t stages = p->topology.size[GPT_PP];
+    const int64_t samples = p->micro_samples * stages;
 
-    if (t->chunks == 1)
-        return GPT_OK;
-    if (gpt_rampup_check(&p->rampup,
-                         o->micro_batch_size * t->size[GPT_DP] *
-                             t->size[GPT_PP],
-                         NULL, NULL) == GPT_OK)
+    if (p->topology.chunks == 1 ||
+        gpt_rampup_check(&p->rampup, samples, NULL, NULL) == GPT_OK)
         return GPT_OK;
     return gpt_fail(err, GPT_EUSAGE,
                     "virtual stages: the microbatches of a step must be a "
                     "multiple of --pipeline-model-parallel-size %lld, so "
                     "--global-batch-size %lld (and what "
                     "--rampup-batch-size makes of it) of %lld",
-                    (long long)t->size[GPT_PP],
-                    (long long)p->rampup.global_batch,
-                    (long long)(o->micro_batch_size * t->size[GPT_DP] *
-                                t->size[GPT_PP]));
+                    (long long)stages, (long long)p->rampup.global_batch,
+                    (long long)samples);
 }
 
 /* ---- data parallel ---- */
@@ -145,17 +150,13 @@ static int plan_sharding(struct gpt_train_plan *p,
                          const struct gpt_train_options *o,
                          const struct gpt_args *args, struct gpt_err *err)
 {
-    static const char *const names[] = {
-        [GPT_ZERO_OFF] = "no_shard",
-        [GPT_ZERO_1] = "optim",
-        [GPT_ZERO_2] = "optim_grads",
-    };
+    /* --use-distributed-optimizer is the older name of strategy "optim"; it
+     * contradicts "no_shard" only where that was typed, not as a default */
     const bool given =
         gpt_option_given(args, "data-parallel-sharding-strategy");
 
-    for (size_t i = 0; i < GPT_COUNT(names); i++)
-        if (strcmp(o->sharding, names[i]) == 0)
-            p->replica.zero = (enum gpt_zero)i;
+    p->replica.zero =
+        (enum gpt_zero)gpt_train_choice(gpt_train_shardings, o->sharding);
     if (o->distributed_optimizer && given && p->replica.zero == GPT_ZERO_OFF)
         return gpt_fail(err, GPT_EUSAGE,
                         "--use-distributed-optimizer excludes "
@@ -167,8 +168,9 @@ static int plan_sharding(struct gpt_train_plan *p,
                         "--overlap-param-gather needs "
                         "--use-distributed-optimizer");
     p->replica.overlap_gather = o->overlap_gather;
-    if (p->topology.size[GPT_DP] == 1) /* nobody to share with */
+    if (p->topology.size[GPT_DP] == 1) /* no other rank to share with */
         p->replica.zero = GPT_ZERO_OFF;
+    /* accepted with its only value, so that Megatron's scripts run */
     if (!o->overlap_reduce)
         return gpt_fail(err, GPT_EUSAGE,
                         "--no-overlap-grad-reduce: gradients are always "
@@ -184,8 +186,11 @@ static int plan_recompute(struct gpt_train_plan *p,
 {
     static const char *const of_full[] = {"recompute-method",
                                           "recompute-num-layers"};
-    const char *what = o->recompute_granularity;
-    const bool full = what && strcmp(what, "full") == 0;
+    const int what =
+        gpt_train_choice(gpt_train_granularities, o->recompute_granularity);
+    const int method = gpt_train_choice(gpt_train_methods, o->recompute_method);
+    const bool full = what == GPT_GRANULARITY_FULL;
+    struct gpt_execution *e = &p->replica.exec;
 
     if (full && o->recompute_activations)
         return gpt_fail(err, GPT_EUSAGE,
@@ -196,13 +201,13 @@ static int plan_recompute(struct gpt_train_plan *p,
             return gpt_fail(err, GPT_EUSAGE,
                             "--%s needs --recompute-granularity full",
                             of_full[i]);
-    p->replica.recompute_layers = o->recompute_layers;
+    e->recompute_layers = o->recompute_layers;
     if (full)
-        p->replica.recompute = strcmp(o->recompute_method, "block") == 0
-                           ? GPT_RECOMPUTE_BLOCK
-                           : GPT_RECOMPUTE_UNIFORM;
-    else if (what || o->recompute_activations)
-        p->replica.recompute = GPT_RECOMPUTE_SELECTIVE;
+        e->recompute = method == GPT_METHOD_BLOCK ? GPT_RECOMPUTE_BLOCK
+                                                  : GPT_RECOMPUTE_UNIFORM;
+    else if (what == GPT_GRANULARITY_SELECTIVE || o->recompute_activations)
+        e->recompute = GPT_RECOMPUTE_SELECTIVE;
+    /* all chunks of a stage have as many layers as the first */
     if (full && o->recompute_layers > p->replica.layout.chunk[0].n_layers)
         return gpt_fail(err, GPT_EUSAGE,
                         "--recompute-num-layers %lld is above the %lld layers "
@@ -219,16 +224,14 @@ int gpt_train_plan_ranks(struct gpt_train_plan *p,
                          const struct gpt_train_options *o,
                          const struct gpt_args *args, struct gpt_err *err)
 {
-    p->first_layers = o->first_layers;
-    p->last_layers = o->last_layers;
+    /* sharding before the layout, which has shards; the layout before
+     * recomputation, which counts its layers */
     GPT_TRY(plan_tensor(p, o, err));
-    GPT_TRY(plan_rounds(p, o, err));
+    GPT_TRY(check_rounds(p, err));
     GPT_TRY(plan_sharding(p, o, args, err));
     GPT_TRY(gpt_train_layout(p, p->topology.at[GPT_TP], p->topology.at[GPT_PP],
                              &p->replica.layout, err));
     GPT_TRY(plan_recompute(p, o, args, err));
-    p->replica.micro_batches =
-        p->rampup.global_batch /
-        (o->micro_batch_size * p->topology.size[GPT_DP]);
+    p->replica.micro_batches = p->rampup.global_batch / p->micro_samples;
     return GPT_OK;
 }

@@ -34,7 +34,7 @@ static bool is_alone(const struct gpt_run *r)
 
 int64_t gpt_run_samples(const struct gpt_run *r)
 {
-    return r->o->micro_batch_size * r->plan.topology.size[GPT_DP];
+    return r->plan.micro_samples;
 }
 
 /* ---- the world ---- */
@@ -107,7 +107,7 @@ static void print_ranks(const struct gpt_run *r)
     };
     const struct gpt_topology *t = &r->plan.topology;
 
-    if (r->o->sequence_parallel && !r->plan.replica.sequence_parallel)
+    if (r->o->sequence_parallel && !r->plan.replica.exec.sequence_parallel)
         gpt_log_line(" > sequence parallelism is off: it needs "
                      "--tensor-model-parallel-size of at least 2");
     if (is_alone(r))
@@ -117,7 +117,9 @@ static void print_ranks(const struct gpt_run *r)
                  (long long)t->world_size, r->world->launch.launcher,
                  (long long)t->size[GPT_TP], (long long)t->size[GPT_PP],
                  (long long)t->chunks, (long long)t->size[GPT_DP],
-                 r->plan.replica.sequence_parallel ? ", sequence parallel" : "",
+                 r->plan.replica.exec.sequence_parallel
+                     ? ", sequence parallel"
+                     : "",
                  shardings[r->plan.replica.zero], r->carrier);
 }
 
@@ -126,7 +128,7 @@ static void print_graphs(const struct gpt_run *r)
 {
     const struct gpt_replica_options *o = &r->plan.replica;
 
-    if (!o->record)
+    if (!o->exec.record)
         return;
     if (!r->be->record_begin)
         gpt_log_line(" > CUDA graphs are off: device %s has none", r->be->name);
@@ -281,7 +283,7 @@ static int set_tf32(const struct gpt_run *r, struct gpt_err *err)
 
 static int check_type(const struct gpt_run *r, struct gpt_err *err)
 {
-    const enum gpt_dtype act = r->plan.replica.act;
+    const enum gpt_dtype act = r->plan.replica.exec.act;
 
     if (r->o->world_size > 0 || (r->be->act_types >> act & 1))
         return GPT_OK;
@@ -301,8 +303,8 @@ static struct gpt_feed_options feed_options(const struct gpt_run *r)
     return (struct gpt_feed_options){
         .corpus = r->corpus,
         .masks = r->plan.masks,
-        .micro_batch = r->o->micro_batch_size,
-        .seq_length = r->o->seq_length,
+        .micro_batch = r->plan.replica.exec.micro_batch,
+        .seq_length = r->plan.replica.exec.seq_length,
         .max_micro_batches = r->plan.replica.micro_batches,
         .dp_size = r->plan.topology.size[GPT_DP],
         .dp_rank = r->plan.topology.at[GPT_DP],
@@ -389,7 +391,7 @@ static int open_report(struct gpt_run *r, struct gpt_err *err)
         .train_iters = r->plan.train_iters,
         .log_interval = o->log_interval,
         .flops_per_token =
-            gpt_config_flops_per_token(&r->plan.replica.config, o->seq_length),
+            gpt_flops_per_token(&r->plan.replica.config, o->seq_length),
         .seq_length = o->seq_length,
         .ranks = r->plan.topology.world_size,
         .log_throughput = o->log_throughput,

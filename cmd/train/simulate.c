@@ -1,4 +1,6 @@
-/* The timeline of a plan; see simulate.h. */
+/* The timeline of a plan; see simulate.h. Start at gpt_simulate() at the end:
+ * the schedule of each stage is played with the times that were given, of which
+ * hidden_sums() subtracts what backward's products cover. */
 #include "cmd/train/simulate.h"
 
 #include "base/io.h"
@@ -12,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A timeline of more columns, all stages together, is of no use to anybody. */
+/* A longer timeline, counted in columns of all stages, cannot be read. */
 enum { COLUMNS_MAX = 50000000 };
 
 int gpt_simulate_parse(struct gpt_simulate_options *o, const char *text,
@@ -25,6 +27,7 @@ int gpt_simulate_parse(struct gpt_simulate_options *o, const char *text,
     for (size_t i = 0; i < GPT_COUNT(fields); i++) {
         char *end;
 
+        /* forward and backward must take time: a column is a part of them */
         *fields[i] = strtod(at, &end);
         const bool good = end > at && isfinite(*fields[i]) &&
                           (i > 1 ? *fields[i] >= 0 : *fields[i] > 0);
@@ -40,14 +43,16 @@ int gpt_simulate_parse(struct gpt_simulate_options *o, const char *text,
                     text);
 }
 
+/* The schedule of every stage, and when each of its actions runs. */
 struct played {
     struct gpt_pipeline_plan *plans;
     struct gpt_interval **times;
     int64_t stages;
 };
 
-static void played_free(struct played *p)
+static void free_played(struct played *p)
 {
+    /* built in the order of stages: what a failure left out is zero */
     for (int64_t s = 0; s < p->stages; s++) {
         if (p->times)
             gpt_free(p->times[s]);
@@ -58,7 +63,7 @@ static void played_free(struct played *p)
     gpt_free(p->plans);
 }
 
-static int played_new(struct played *p, const struct gpt_topology *t,
+static int build_plans(struct played *p, const struct gpt_topology *t,
                       int64_t micro_batches, struct gpt_err *err)
 {
     static const char what[] = "the simulation of a pipeline";
@@ -72,37 +77,31 @@ static int played_new(struct played *p, const struct gpt_topology *t,
         GPT_TRY(gpt_pipeline_plan_build(&p->plans[s], t->size[GPT_PP],
                                         t->chunks, micro_batches, s, err));
         GPT_TRY(gpt_new(&p->times[s], (size_t)p->plans[s].n,
-                        sizeof **p->times, what, err));
+                        sizeof(**p->times), what, err));
     }
     return GPT_OK;
 }
 
+/* The picture is composed in memory: a file is written whole or not at all. */
 static int write_svg(const struct gpt_timeline *t,
                      const struct gpt_simulate_options *o, struct gpt_err *err)
 {
     struct gpt_buf picture = {0};
-    struct gpt_out *out;
+    int status;
 
-    if (!gpt_timeline_svg(t, &picture)) {
-        gpt_buf_free(&picture);
-        return gpt_fail(err, GPT_EFAIL, "out of memory for a timeline");
-    }
-    int status = gpt_out_open(&out, o->svg, o->force ? GPT_OUT_FORCE : 0,
-                              (int64_t)picture.len, err);
-    if (status == GPT_OK) {
-        status = gpt_out_write(out, picture.data, picture.len, err);
-        if (status == GPT_OK)
-            status = gpt_out_commit(out, err);
-        else
-            gpt_out_abort(out);
-    }
+    if (gpt_timeline_svg(t, &picture))
+        status = gpt_write_file(o->svg, o->force ? GPT_OUT_FORCE : 0,
+                                picture.data, picture.len, err);
+    else
+        status = gpt_fail(err, GPT_EFAIL, "out of memory for a timeline");
     gpt_buf_free(&picture);
     return status;
 }
 
-/* A column is short enough for the number of every microbatch to be seen. */
-static double column(const struct gpt_simulate_options *o,
-                     const struct gpt_timeline *t)
+/* Seconds of a column: few enough that every action has room for the number of
+ * its microbatch. */
+static double column_seconds(const struct gpt_simulate_options *o,
+                             const struct gpt_timeline *t)
 {
     char number[32];
     int digits = snprintf(number, sizeof(number), "%lld",
@@ -112,10 +111,10 @@ static double column(const struct gpt_simulate_options *o,
            (double)(digits + (t->chunks > 1) + 1);
 }
 
-/* ---- what hides behind computing ---- */
+/* ---- sums and gathers beside computing ---- */
 
-/* Of a chunk; uneven ones are taken for even. */
-static int64_t layers_of(const struct gpt_train_plan *plan)
+/* Layers of a chunk; uneven stages are taken for even. */
+static int64_t layers_of_chunk(const struct gpt_train_plan *plan)
 {
     const struct gpt_topology *t = &plan->topology;
 
@@ -123,43 +122,43 @@ static int64_t layers_of(const struct gpt_train_plan *plan)
         plan->replica.config.num_layers / (t->size[GPT_PP] * t->chunks), 1);
 }
 
-/* Of the two sums in a layer's backward, `sum` seconds each: what the weight
- * gradients of qkv and fc1 hide, which take so much of a layer's backward,
- * twice all its products. */
+/* Seconds of a layer's two sums in backward, `sum` each, that are not waited
+ * for: they run beside the weight gradients of qkv and fc1. Those products take
+ * their share of a layer's backward, which is twice all products of forward. */
 static double hidden_sums(const struct gpt_config *c, double backward,
                           double sum)
 {
-    const double heads = (double)(c->num_attention_heads * c->head_size);
-    const double groups = (double)(c->num_query_groups * c->head_size);
-    const double ffn = (double)c->ffn_hidden_size;
-    const double all = 2 * (2 * heads + 2 * groups + 2 * ffn);
+    const struct gpt_widths w = gpt_widths_of(c, 1);
+    const double qkv = (double)w.qkv, fc1 = (double)w.ffn_in;
+    const double all = 2 * (qkv + (double)w.attention + fc1 + (double)w.ffn);
 
-    return fmin(sum, backward * (heads + 2 * groups) / all) +
-           fmin(sum, backward * ffn / all);
+    return fmin(sum, backward * qkv / all) + fmin(sum, backward * fc1 / all);
 }
 
 /* A step's sums: two in a layer's forward and two in its backward. */
 static struct gpt_lane_times tensor_times(const struct gpt_train_plan *plan,
                                           const struct gpt_simulate_options *o)
 {
-    const int64_t n = layers_of(plan);
+    const int64_t n = layers_of_chunk(plan);
     const double layers = (double)(n * plan->topology.chunks *
                                    gpt_max_i64(plan->replica.micro_batches, 1));
     struct gpt_lane_times t = {.total = 4 * o->sum * layers,
                                .waited = 4 * o->sum * layers};
 
-    if (plan->replica.overlap_tensor)
+    if (plan->replica.exec.overlap_tensor)
         t.waited -= layers * hidden_sums(&plan->replica.config,
                                          o->backward / (double)n, o->sum);
     return t;
 }
 
-/* What a chunk takes with what it waits for. */
+/* Seconds of a chunk's actions: computing, and what it waits for within. Sums
+ * are part of forward and backward; gathering weights is not, as the simulation
+ * lets it run beside. */
 static struct gpt_pipeline_plan_costs
 costs_of(const struct gpt_train_plan *plan,
          const struct gpt_simulate_options *o)
 {
-    const int64_t n = layers_of(plan);
+    const int64_t n = layers_of_chunk(plan);
     struct gpt_pipeline_plan_costs c = {
         .forward = o->forward + 2 * o->sum * (double)n,
         .backward = o->backward + 2 * o->sum * (double)n,
@@ -167,7 +166,7 @@ costs_of(const struct gpt_train_plan *plan,
         .layers = n,
     };
 
-    if (plan->replica.overlap_tensor)
+    if (plan->replica.exec.overlap_tensor)
         c.backward -= (double)n * hidden_sums(&plan->replica.config,
                                               o->backward / (double)n, o->sum);
     if (plan->replica.overlap_gather)
@@ -175,6 +174,8 @@ costs_of(const struct gpt_train_plan *plan,
     return c;
 }
 
+/* Times that no group of ranks could spend are refused: they would silently
+ * count for nothing. */
 static int check_groups(const struct gpt_train_plan *plan,
                         const struct gpt_simulate_options *o,
                         struct gpt_err *err)
@@ -190,7 +191,8 @@ static int check_groups(const struct gpt_train_plan *plan,
     return GPT_OK;
 }
 
-static bool show_traffic(const char *what, struct gpt_lane_times t,
+/* A line of totals; nothing where no time was given. False: out of memory. */
+static bool print_times(const char *what, struct gpt_lane_times t,
                          struct gpt_buf *out)
 {
     return t.total == 0 ||
@@ -199,18 +201,20 @@ static bool show_traffic(const char *what, struct gpt_lane_times t,
                           t.total - t.waited) == GPT_OK;
 }
 
-/* ---- the whole ---- */
+/* ---- the timeline ---- */
 
-static int show(struct gpt_timeline *t, const struct gpt_train_plan *plan,
-                const struct gpt_simulate_options *o,
-                const struct gpt_pipeline_plan_result *r, struct gpt_buf *out,
-                struct gpt_err *err)
+static int print_timeline(struct gpt_timeline *t,
+                          const struct gpt_train_plan *plan,
+                          const struct gpt_simulate_options *o,
+                          const struct gpt_pipeline_plan_result *r,
+                          struct gpt_buf *out, struct gpt_err *err)
 {
+    /* without overlap all weights come before the step's first forward */
     const double all = o->weights * (double)t->chunks;
     const bool overlap = plan->replica.overlap_gather;
     const struct gpt_lane_times weights = {all, overlap ? r->weights : all};
 
-    t->column = column(o, t);
+    t->column = column_seconds(o, t);
     if (t->total / t->column * (double)t->stages > COLUMNS_MAX)
         return gpt_fail(err, GPT_EUSAGE,
                         "--simulate: %lld stages and %lld microbatches are "
@@ -224,15 +228,15 @@ static int show(struct gpt_timeline *t, const struct gpt_train_plan *plan,
                        "(P - 1) / (V m) = %.4f\n",
                        r->total + (overlap ? 0 : all), r->bubble,
                        gpt_estimate_bubble(plan)) != GPT_OK ||
-        !show_traffic("tensor parallel sums of a step", tensor_times(plan, o),
+        !print_times("tensor parallel sums of a step", tensor_times(plan, o),
                       out) ||
-        !show_traffic("gathering weights", weights, out))
+        !print_times("gathering weights", weights, out))
         return gpt_fail(err, GPT_EFAIL, "out of memory for a timeline");
     return GPT_OK;
 }
 
 int gpt_simulate(const struct gpt_train_plan *plan,
-                 const struct gpt_simulate_options *o, struct gpt_buf *out,
+                 const struct gpt_simulate_options *o, struct gpt_buf *text,
                  struct gpt_err *err)
 {
     const struct gpt_topology *t = &plan->topology;
@@ -246,17 +250,19 @@ int gpt_simulate(const struct gpt_train_plan *plan,
     const struct gpt_pipeline_plan_costs costs = costs_of(plan, o);
     struct gpt_pipeline_plan_result result;
 
+    int status;
+
     GPT_TRY(check_groups(plan, o, err));
-    int status = played_new(&p, t, m, err);
-    if (status == GPT_OK)
-        status = gpt_pipeline_plan_simulate(p.plans, p.stages, &costs, p.times,
-                                            &result, err);
+    GPT_TRY_GOTO(status, build_plans(&p, t, m, err), out);
+    GPT_TRY_GOTO(status,
+                 gpt_pipeline_plan_simulate(p.plans, p.stages, &costs, p.times,
+                                            &result, err),
+                 out);
     timeline.plans = p.plans;
     timeline.times = (const struct gpt_interval *const *)p.times;
-    if (status == GPT_OK) {
-        timeline.total = result.total;
-        status = show(&timeline, plan, o, &result, out, err);
-    }
-    played_free(&p);
+    timeline.total = result.total;
+    status = print_timeline(&timeline, plan, o, &result, text, err);
+out:
+    free_played(&p);
     return status;
 }

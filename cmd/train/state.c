@@ -46,8 +46,8 @@ cJSON *gpt_state_to_json(const struct gpt_replica *r,
     cJSON_AddNumberToObject(json, "consumed_valid_samples",
                             (double)state->consumed_valid);
     cJSON_AddNumberToObject(json, "optimizer_step", (double)r->optimizer->step);
-    cJSON_AddNumberToObject(json, "seed", (double)r->o.seed);
-    cJSON_AddNumberToObject(json, "seq_length", (double)r->o.seq_length);
+    cJSON_AddNumberToObject(json, "seed", (double)r->o.exec.seed);
+    cJSON_AddNumberToObject(json, "seq_length", (double)r->o.exec.seq_length);
     cJSON_AddStringToObject(json, "corpus_digest", digest);
     if (r->o.loss_scale.initial > 0)
         cJSON_AddItemToObject(json, "loss_scale", scale_to_json(&r->scale));
@@ -187,10 +187,10 @@ static int read_position(struct gpt_replica *r, struct gpt_train_state *state,
                          &state->consumed_valid, what, err));
     GPT_TRY(gpt_json_int(json, "seed", 0, MAX_COUNT, &seed, what, err));
     GPT_TRY(gpt_json_string(json, "corpus_digest", &digest, what, err));
-    if (seed != (int64_t)r->o.seed)
+    if (seed != (int64_t)r->o.exec.seed)
         gpt_warn("%s: its run had --seed %lld, this one %lld: dropout and "
                  "data order change",
-                 what, (long long)seed, (long long)r->o.seed);
+                 what, (long long)seed, (long long)r->o.exec.seed);
     snprintf(here, sizeof(here), "%016" PRIx64, c->corpus_digest);
     if (strcmp(here, digest) != 0)
         gpt_warn("%s: its run had other data, or other data options "

@@ -105,7 +105,7 @@ static int share_buckets(const struct gpt_flat *flat, int64_t dp_size,
 static bool writes(const struct gpt_ownership_writer *w, const int64_t *owners,
                    const struct gpt_slice *s)
 {
-    if (s->copy || (s->param->split_dim < 0 && w->tp_rank > 0))
+    if (s->copy || (s->param->split == GPT_SPLIT_NONE && w->tp_rank > 0))
         return false;
     return !owners || owners[s->bucket] == w->dp_rank;
 }

@@ -1,5 +1,6 @@
 /* Model configuration: defaults, what follows from what, JSON. The table
- * `fields` names every field once; reading, writing and comparing walk it. */
+ * `fields` names every field once; reading, writing and comparing walk it, so
+ * that a new field, a named choice included, is a row. */
 #include "model/config.h"
 
 #include "base/num.h"
@@ -8,15 +9,19 @@
 #include <stddef.h>
 #include <string.h>
 
-enum kind { SIZE, RATE, FLAG, POSITION };
+/* How a field is stored, and how JSON writes it: a SIZE as a whole number, a
+ * RATE as any, a FLAG as true or false, a CHOICE by name. In memory a SIZE and
+ * a CHOICE are int64_t, a RATE is double, a FLAG bool. */
+enum kind { SIZE, RATE, FLAG, CHOICE };
 
 struct field {
     const char *name;
     enum kind kind;
     size_t offset;
-    double min, max;
-    bool identity; /* part of what makes two models the same */
-    bool optional; /* in JSON: else 0 */
+    double min, max; /* of a CHOICE: its first and last number */
+    bool identity;   /* two models that differ here are not the same */
+    bool optional;   /* may be missing in JSON: 0 then */
+    const char *const *names; /* of a CHOICE: in JSON, by number */
 };
 
 const char *const gpt_position_embeddings[] = {
@@ -27,52 +32,65 @@ const char *const gpt_position_embeddings[] = {
     NULL,
 };
 
+/* In the order of a checkpoint's JSON. `identity` is false for what a run may
+ * change between two checkpoints of one model: dropout, how weights were
+ * initialised, and padding, which reshaping changes. `optional` is true for
+ * fields that the first checkpoints did not have; their 0 is what was then. */
 #define AT(name) offsetof(struct gpt_config, name)
 
 /* The limits are far above what exists, near enough that products of three of
  * them stay inside int64. */
 static const struct field fields[] = {
-    {"num_layers", SIZE, AT(num_layers), 1, 65536, true, false},
-    {"hidden_size", SIZE, AT(hidden_size), 1, 1 << 20, true, false},
-    {"num_attention_heads", SIZE, AT(num_attention_heads), 1, 65536, true,
-     false},
-    {"num_query_groups", SIZE, AT(num_query_groups), 1, 65536, true, false},
-    {"head_size", SIZE, AT(head_size), 1, 65536, true, false},
-    {"ffn_hidden_size", SIZE, AT(ffn_hidden_size), 1, 1 << 22, true, false},
-    {"max_positions", SIZE, AT(max_positions), 1, 1 << 24, true, false},
-    {"position_embedding", POSITION, AT(position_embedding), 0,
-     GPT_POSITION_NONE, true, true},
-    {"rotary_base", RATE, AT(rotary_base), 0, 1e12, true, true},
-    {"rotary_percent", RATE, AT(rotary_percent), 0, 1, true, true},
-    {"vocab_size", SIZE, AT(vocab_size), 1, 1 << 24, true, false},
-    {"padded_vocab_size", SIZE, AT(padded_vocab_size), 1, 1 << 25, false,
-     false},
-    {"norm_epsilon", RATE, AT(norm_epsilon), 0, 1, true, false},
-    {"init_std", RATE, AT(init_std), 0, 1e3, false, false},
-    {"hidden_dropout", RATE, AT(hidden_dropout), 0, 0.999, false, false},
-    {"attention_dropout", RATE, AT(attention_dropout), 0, 0.999, false, false},
-    {"tied_embeddings", FLAG, AT(tied_embeddings), 0, 1, true, false},
+    {"num_layers", SIZE, AT(num_layers), 1, 65536, .identity = true},
+    {"hidden_size", SIZE, AT(hidden_size), 1, 1 << 20, .identity = true},
+    {"num_attention_heads", SIZE, AT(num_attention_heads), 1, 65536,
+     .identity = true},
+    {"num_query_groups", SIZE, AT(num_query_groups), 1, 65536,
+     .identity = true},
+    {"head_size", SIZE, AT(head_size), 1, 65536, .identity = true},
+    {"ffn_hidden_size", SIZE, AT(ffn_hidden_size), 1, 1 << 22,
+     .identity = true},
+    {"max_positions", SIZE, AT(max_positions), 1, 1 << 24, .identity = true},
+    {"position_embedding", CHOICE, AT(position_embedding), 0,
+     GPT_POSITION_NONE, .identity = true, .optional = true,
+     .names = gpt_position_embeddings},
+    {"rotary_base", RATE, AT(rotary_base), 0, 1e12, .identity = true,
+     .optional = true},
+    {"rotary_percent", RATE, AT(rotary_percent), 0, 1, .identity = true,
+     .optional = true},
+    {"vocab_size", SIZE, AT(vocab_size), 1, 1 << 24, .identity = true},
+    {"padded_vocab_size", SIZE, AT(padded_vocab_size), 1, 1 << 25,
+     .identity = false},
+    {"norm_epsilon", RATE, AT(norm_epsilon), 0, 1, .identity = true},
+    {"init_std", RATE, AT(init_std), 0, 1e3, .identity = false},
+    {"hidden_dropout", RATE, AT(hidden_dropout), 0, 0.999, .identity = false},
+    {"attention_dropout", RATE, AT(attention_dropout), 0, 0.999,
+     .identity = false},
+    {"tied_embeddings", FLAG, AT(tied_embeddings), 0, 1, .identity = true},
 };
 
-static const void *at(const struct gpt_config *c, const struct field *f)
+static const void *field_at(const struct gpt_config *c, const struct field *f)
 {
     return (const char *)c + f->offset;
 }
 
-static double value(const struct gpt_config *c, const struct field *f)
+/* Every kind as a double, which holds all sizes exactly: the limits are far
+ * below 2^53. So ranges, comparison and JSON need no case for each kind. */
+static double field_value(const struct gpt_config *c, const struct field *f)
 {
     switch (f->kind) {
     case SIZE:
-    case POSITION:
-        return (double)*(const int64_t *)at(c, f);
+    case CHOICE:
+        return (double)*(const int64_t *)field_at(c, f);
     case RATE:
-        return *(const double *)at(c, f);
+        return *(const double *)field_at(c, f);
     case FLAG:
-        return *(const bool *)at(c, f);
+        return *(const bool *)field_at(c, f);
     }
     return 0;
 }
 
+/* What is left 0 here is filled by gpt_config_complete(). */
 struct gpt_config gpt_config_default(void)
 {
     return (struct gpt_config){
@@ -89,6 +107,8 @@ struct gpt_config gpt_config_default(void)
     };
 }
 
+/* A vocabulary that is a multiple of 128 on every rank makes large products
+ * fast; Megatron does the same. */
 int64_t gpt_config_padded_vocab(int64_t vocab, int64_t divisible_by, int64_t tp)
 {
     return gpt_round_up(vocab, divisible_by * tp);
@@ -104,8 +124,9 @@ static int check_ranges(const struct gpt_config *c, int status,
 {
     for (size_t i = 0; i < GPT_COUNT(fields); i++) {
         const struct field *f = &fields[i];
-        double v = value(c, f);
+        double v = field_value(c, f);
 
+        /* written so that NaN is outside, too */
         if (!(v >= f->min && v <= f->max))
             return gpt_fail(err, status, "%s: %s is %g, must be %g to %g",
                             what, f->name, v, f->min, f->max);
@@ -113,7 +134,7 @@ static int check_ranges(const struct gpt_config *c, int status,
     return GPT_OK;
 }
 
-/* Rules between fields; ranges hold already. */
+/* Rules between fields. Ranges hold already, so that no product overflows. */
 static int check_rules(const struct gpt_config *c, int status,
                        const char *what, struct gpt_err *err)
 {
@@ -123,6 +144,7 @@ static int check_rules(const struct gpt_config *c, int status,
                         "num_query_groups (%lld)",
                         what, (long long)c->num_attention_heads,
                         (long long)c->num_query_groups);
+    /* the rotation takes pairs of elements */
     if (c->position_embedding == GPT_POSITION_ROPE &&
         (!(c->rotary_base > 1) || gpt_config_rotary(c) < 2 ||
          gpt_config_rotary(c) % 2 != 0))
@@ -156,6 +178,7 @@ int gpt_config_complete(struct gpt_config *c, int64_t divisible_by, int64_t tp,
                             (long long)c->num_attention_heads);
         c->head_size = c->hidden_size / c->num_attention_heads;
     }
+    /* defaults of GPT-2, in an order in which each has what it needs */
     if (c->num_query_groups == 0)
         c->num_query_groups = c->num_attention_heads;
     if (c->ffn_hidden_size == 0)
@@ -163,18 +186,19 @@ int gpt_config_complete(struct gpt_config *c, int64_t divisible_by, int64_t tp,
     if (c->padded_vocab_size == 0)
         c->padded_vocab_size =
             gpt_config_padded_vocab(c->vocab_size, divisible_by, tp);
+    /* ranges first: the rules divide by fields that may be 0 before it */
     GPT_TRY(check_ranges(c, GPT_EUSAGE, "model", err));
     return check_rules(c, GPT_EUSAGE, "model", err);
 }
 
 static cJSON *to_json(const struct gpt_config *c, const struct field *f)
 {
-    double v = value(c, f);
+    double v = field_value(c, f);
 
     if (f->kind == FLAG)
         return cJSON_CreateBool(v != 0.0);
-    if (f->kind == POSITION)
-        return cJSON_CreateString(gpt_position_embeddings[(int)v]);
+    if (f->kind == CHOICE)
+        return cJSON_CreateString(f->names[(int)v]);
     return cJSON_CreateNumber(v);
 }
 
@@ -182,6 +206,7 @@ cJSON *gpt_config_to_json(const struct gpt_config *c)
 {
     cJSON *json = cJSON_CreateObject();
 
+    /* cJSON takes NULL for an item that it had no memory for, and refuses */
     for (size_t i = 0; json && i < GPT_COUNT(fields); i++)
         if (!cJSON_AddItemToObject(json, fields[i].name,
                                    to_json(c, &fields[i]))) {
@@ -191,19 +216,22 @@ cJSON *gpt_config_to_json(const struct gpt_config *c)
     return json;
 }
 
-/* A field's number: of a flag 0 or 1, of a name its place; NaN: wrong type. */
+/* A field as a number: a flag is 0 or 1, a choice its place among the names.
+ * NaN means that JSON holds the wrong type, or no such name. */
 static double from_json(const struct field *f, const cJSON *item)
 {
     if (f->kind == FLAG)
         return cJSON_IsBool(item) ? cJSON_IsTrue(item) : (double)NAN;
-    if (f->kind != POSITION)
+    if (f->kind != CHOICE)
         return cJSON_IsNumber(item) ? item->valuedouble : (double)NAN;
-    for (int i = 0; cJSON_IsString(item) && gpt_position_embeddings[i]; i++)
-        if (strcmp(item->valuestring, gpt_position_embeddings[i]) == 0)
+    for (int i = 0; cJSON_IsString(item) && f->names[i]; i++)
+        if (strcmp(item->valuestring, f->names[i]) == 0)
             return i;
     return (double)NAN;
 }
 
+/* A file is input from anywhere: nothing is written before type, range and
+ * wholeness hold, and messages name file, field, value and limit. */
 static int read_field(struct gpt_config *c, const struct field *f,
                       const cJSON *item, const char *what, struct gpt_err *err)
 {
@@ -215,6 +243,7 @@ static int read_field(struct gpt_config *c, const struct field *f,
     if (isnan(v))
         return gpt_fail(err, GPT_EDATA, "%s: wrong type of field '%s'", what,
                         f->name);
+    /* a size such as 2.5 would be cut to 2 without a word */
     bool whole = f->kind == RATE || v == floor(v);
     if (!(v >= f->min && v <= f->max) || !whole)
         return gpt_fail(err, GPT_EDATA, "%s: %s is %g, must be %g to %g", what,
@@ -241,21 +270,11 @@ int gpt_config_from_json(struct gpt_config *c, const cJSON *json,
 const char *gpt_config_difference(const struct gpt_config *a,
                                   const struct gpt_config *b)
 {
+    /* exact comparison: both sides come from options or JSON, which keep every
+     * double */
     for (size_t i = 0; i < GPT_COUNT(fields); i++)
-        if (fields[i].identity && value(a, &fields[i]) != value(b, &fields[i]))
+        if (fields[i].identity &&
+            field_value(a, &fields[i]) != field_value(b, &fields[i]))
             return fields[i].name;
     return NULL;
-}
-
-double gpt_config_flops_per_token(const struct gpt_config *c,
-                                  int64_t seq_length)
-{
-    double h = (double)c->hidden_size, f = (double)c->ffn_hidden_size;
-    double q = (double)c->num_attention_heads * (double)c->head_size;
-    double kv = (double)c->num_query_groups * (double)c->head_size;
-    double layer = h * (q + 2 * kv) + q * h + 2 * h * f +
-                   q * (double)seq_length; /* scores and values, causal */
-
-    return 3 * 2 * ((double)c->num_layers * layer +
-                    h * (double)c->padded_vocab_size);
 }

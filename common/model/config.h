@@ -1,14 +1,20 @@
-/* What a model is: sizes and variants, independent of how it is spread over
- * ranks. Kept in every checkpoint as JSON, with these names. */
+/* What a model is: sizes and variants, independent of how ranks share it. Every
+ * checkpoint keeps it as JSON, with these names.
+ *
+ * This folder is the model: its configuration, its sizes (geometry.h), its
+ * parameters (params.h), a transformer layer (layer.h), a pipeline stage of
+ * layers for training (stage.h), and the forward pass of generation
+ * (decode.h). Start at params.c, where a table is the architecture. */
 #ifndef GPT_MODEL_CONFIG_H
 #define GPT_MODEL_CONFIG_H
 
 #include "base/json.h"
 #include "base/status.h"
 
-/* How a model knows where a token stands: by a table that is added to the words
- * (GPT-2), by turning queries and keys (rotary positions, Su et al. 2021), by
- * what scores lose with distance (ALiBi, Press et al. 2022), or not at all. */
+/* How a model knows the position of a token: by a table that is added to the
+ * words (GPT-2), by turning queries and keys (rotary positions, Su et al.
+ * 2021), by scores that fall with distance (ALiBi, Press et al. 2022), or not
+ * at all. */
 enum gpt_position_embedding {
     GPT_POSITION_LEARNED,
     GPT_POSITION_ROPE,
@@ -42,7 +48,7 @@ struct gpt_config gpt_config_default(void);
 
 /* Fills what is 0 and follows from the rest (D, F, G, padded vocabulary for
  * tensor parallel size `tp` by `divisible_by` x tp) and checks every range and
- * divisibility. GPT_EUSAGE names option, value and rule. */
+ * rule between fields. GPT_EUSAGE names field, value and rule. */
 int gpt_config_complete(struct gpt_config *c, int64_t divisible_by, int64_t tp,
                         struct gpt_err *err) GPT_MUST_USE;
 
@@ -50,7 +56,7 @@ int gpt_config_complete(struct gpt_config *c, int64_t divisible_by, int64_t tp,
 int64_t gpt_config_padded_vocab(int64_t vocab, int64_t divisible_by,
                                 int64_t tp);
 
-/* Elements of a head that turn, even. */
+/* How many elements of a head rotary positions turn; an even number. */
 int64_t gpt_config_rotary(const struct gpt_config *c);
 
 /* JSON with the field names above. Reading checks every range (hostile input):
@@ -63,11 +69,5 @@ int gpt_config_from_json(struct gpt_config *c, const cJSON *json,
  * padding), or NULL: "hidden_size". */
 const char *gpt_config_difference(const struct gpt_config *a,
                                   const struct gpt_config *b);
-
-/* Floating point operations a token, forward and backward, by Megatron's
- * num_floating_point_operations (training/training.py): matrix products and
- * causal attention. */
-double gpt_config_flops_per_token(const struct gpt_config *c,
-                                  int64_t seq_length);
 
 #endif

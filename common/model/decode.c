@@ -1,13 +1,14 @@
-/* The forward pass for generation; see decode.h. Start at forward(): it is the
- * layers of stage.c with attention against the cache, in place, over a block
- * of rows that are either consecutive tokens of one text or the next tokens of
- * several. */
+/* The forward pass for generation; see decode.h. Start at forward_block(): it
+ * is the layers of stage.c with attention against the cache, in place, over a
+ * block of rows that are either consecutive tokens of one text or the next
+ * tokens of several. */
 #include "model/decode.h"
 
 #include "base/memory.h"
 #include "base/num.h"
 #include "model/layer.h"
 
+#include <assert.h>
 #include <string.h>
 
 /* Tokens of a prompt that go through the layers at once: enough for matrix
@@ -21,9 +22,9 @@ enum buffer {
     NORMED,
     BLOCK, /* a block's output, not yet added to the residual stream */
     QKV,
-    HEADS,
-    WIDE, /* after GELU */
-    PRE,  /* before */
+    ATTENTION,
+    FFN,    /* after the activation */
+    FFN_IN, /* before */
     MEAN,
     RSTD,
     TOKENS,
@@ -35,12 +36,25 @@ enum buffer {
 };
 
 static const char *const buffer_names[N_BUFFERS] = {
-    "residual stream", "normed activations", "block outputs",
-    "queries, keys and values", "attention outputs", "feed-forward", "gelu",
-    "means", "deviations", "tokens", "positions", "logits", "key cache",
-    "value cache",
+    [RESIDUAL] = "residual stream",
+    [NORMED] = "normed activations",
+    [BLOCK] = "block outputs",
+    [QKV] = "queries, keys and values",
+    [ATTENTION] = "attention outputs",
+    [FFN] = "feed-forward",
+    [FFN_IN] = "gelu",
+    [MEAN] = "means",
+    [RSTD] = "deviations",
+    [TOKENS] = "tokens",
+    [POSITIONS] = "positions",
+    [LOGITS] = "logits",
+    [KEYS] = "key cache",
+    [VALUES] = "value cache",
 };
 
+/* Device memory is in buffers[], allocated in a loop over their table; the host
+ * arrays below describe one block of rows, and kernels read them during the
+ * call that queues the block. */
 struct gpt_decoder {
     struct gpt_backend *be;
     struct gpt_queue *q;
@@ -56,25 +70,29 @@ struct gpt_decoder {
     int32_t *tokens, *rows_pos, *pos, *len, *slot;
 };
 
-/* Rows that the activation buffers hold. */
+/* Rows that the activation buffers hold: a block of a prompt, or one token of
+ * every text. */
 static int64_t block_rows(const struct gpt_decoder_options *o)
 {
     return gpt_max_i64(o->slots, gpt_min_i64(CHUNK, o->positions));
 }
 
+/* Rows of logits: a step wants those of all texts at once; a prompt whose
+ * tokens are all scored takes several turns, as V floats a row are large. */
 static int64_t logit_rows(const struct gpt_decoder_options *o)
 {
     return gpt_max_i64(o->slots, LOGIT_ROWS);
 }
 
-/* Bytes of every buffer; false when a product overflows. */
+/* Bytes of every buffer; false when a product overflows. The same numbers
+ * predict and allocate. There is one rank: a model that is too large for one
+ * device cannot be decoded. */
 static bool buffer_bytes(const struct gpt_decoder_options *o,
                          int64_t bytes[N_BUFFERS])
 {
     const struct gpt_config *c = o->config;
+    const struct gpt_widths w = gpt_widths_of(c, 1);
     int64_t act = (int64_t)gpt_dtype_bytes(o->act), rows = block_rows(o);
-    int64_t heads = c->num_attention_heads * c->head_size;
-    int64_t keys = c->num_query_groups * c->head_size;
     int64_t cache_rows = 0;
 
     if (!gpt_mul(o->slots, o->positions, &cache_rows) ||
@@ -83,20 +101,20 @@ static bool buffer_bytes(const struct gpt_decoder_options *o,
     const struct {
         int64_t rows, width, element;
     } shapes[N_BUFFERS] = {
-        [RESIDUAL] = {rows, c->hidden_size, act},
-        [NORMED] = {rows, c->hidden_size, act},
-        [BLOCK] = {rows, c->hidden_size, act},
-        [QKV] = {rows, heads + 2 * keys, act},
-        [HEADS] = {rows, heads, act},
-        [WIDE] = {rows, c->ffn_hidden_size, act},
-        [PRE] = {rows, c->ffn_hidden_size, act},
+        [RESIDUAL] = {rows, w.hidden, act},
+        [NORMED] = {rows, w.hidden, act},
+        [BLOCK] = {rows, w.hidden, act},
+        [QKV] = {rows, w.qkv, act},
+        [ATTENTION] = {rows, w.attention, act},
+        [FFN] = {rows, w.ffn, act},
+        [FFN_IN] = {rows, w.ffn_in, act},
         [MEAN] = {rows, 1, sizeof(float)},
         [RSTD] = {rows, 1, sizeof(float)},
         [TOKENS] = {rows, 1, sizeof(int32_t)},
         [POSITIONS] = {rows, 1, sizeof(int32_t)},
         [LOGITS] = {logit_rows(o), c->vocab_size, sizeof(float)},
-        [KEYS] = {cache_rows, keys, act},
-        [VALUES] = {cache_rows, keys, act},
+        [KEYS] = {cache_rows, w.keys, act},
+        [VALUES] = {cache_rows, w.keys, act},
     };
     for (int i = 0; i < N_BUFFERS; i++)
         if (!gpt_mul(shapes[i].rows, shapes[i].width, &bytes[i]) ||
@@ -108,6 +126,7 @@ static bool buffer_bytes(const struct gpt_decoder_options *o,
 static int check_options(const struct gpt_decoder_options *o,
                          struct gpt_err *err)
 {
+    /* positions past the model's would have no row, or no meaning */
     if (o->slots < 1 || o->slots > 65536)
         return gpt_fail(err, GPT_EUSAGE,
                         "%lld texts at once: must be 1 to 65536",
@@ -137,7 +156,7 @@ int gpt_decoder_memory(int64_t *bytes, const struct gpt_decoder_options *o,
     return GPT_OK;
 }
 
-/* ---- open and close ---- */
+/* ---- open and close: what fails half-way is closed like what is open ---- */
 
 static int alloc_device(struct gpt_decoder *d,
                         const struct gpt_decoder_options *o,
@@ -149,6 +168,8 @@ static int alloc_device(struct gpt_decoder *d,
     for (int i = 0; i < N_BUFFERS; i++)
         GPT_TRY(d->be->alloc(d->be, (size_t)bytes[i], buffer_names[i],
                              &d->buffers[i], err));
+    /* the layers' parts of a cache follow each other: forward_block() moves
+     * from one to the next by this */
     d->layer_cache_bytes = (size_t)(bytes[KEYS] / o->config->num_layers);
     return GPT_OK;
 }
@@ -169,12 +190,15 @@ static int alloc_host(struct gpt_decoder *d,
     return gpt_new(&d->slot, slots, int32, "a decoder's slots", err);
 }
 
-static void bind(struct gpt_decoder *d, const struct gpt_decoder_options *o,
-                 void *weights)
+static void bind_weights(struct gpt_decoder *d,
+                         const struct gpt_decoder_options *o, void *weights)
 {
     const struct gpt_flat *flat = o->flat;
     int64_t count = 0;
 
+    /* a step reads one row of the embedding for each text, which is not
+     * counted; a tied table is read whole as the output layer, without its
+     * dummy rows */
     for (int64_t i = 0; i < flat->n; i++) {
         const struct gpt_param *p = flat->slices[i].param;
 
@@ -201,16 +225,16 @@ int gpt_decoder_open(struct gpt_decoder **out, struct gpt_backend *be,
     d->be = be;
     d->o = *o;
     d->layout = GPT_LAYOUT_SINGLE(o->config);
-    int rc = GPT_OK;
-    GPT_TRY_GOTO(rc, alloc_host(d, o, err), fail);
-    GPT_TRY_GOTO(rc, be->queue_open(be, &d->q, err), fail);
-    GPT_TRY_GOTO(rc, alloc_device(d, o, err), fail);
-    bind(d, o, weights);
+    int status = GPT_OK;
+    GPT_TRY_GOTO(status, alloc_host(d, o, err), fail);
+    GPT_TRY_GOTO(status, be->queue_open(be, &d->q, err), fail);
+    GPT_TRY_GOTO(status, alloc_device(d, o, err), fail);
+    bind_weights(d, o, weights);
     *out = d;
     return GPT_OK;
 fail:
     gpt_decoder_close(d);
-    return rc;
+    return status;
 }
 
 void gpt_decoder_close(struct gpt_decoder *d)
@@ -234,7 +258,7 @@ void gpt_decoder_close(struct gpt_decoder *d)
 
 /* ---- the pass ---- */
 
-static void embed(struct gpt_decoder *d, int64_t n)
+static void embed_tokens(struct gpt_decoder *d, int64_t n)
 {
     const struct gpt_config *c = d->o.config;
     size_t bytes = (size_t)n * sizeof(int32_t);
@@ -249,7 +273,7 @@ static void embed(struct gpt_decoder *d, int64_t n)
         .tokens = d->buffers[TOKENS],
         .positions = d->buffers[POSITIONS],
         .wte = d->outer.at[GPT_WORD_EMBEDDING],
-        .wpe = d->outer.at[GPT_POSITION_EMBEDDING],
+        .wpe = d->outer.at[GPT_POSITION_EMBEDDING], /* NULL: none are learned */
         .out = d->buffers[RESIDUAL],
     };
     d->be->embed_fwd(d->q, &op);
@@ -259,7 +283,7 @@ static void embed(struct gpt_decoder *d, int64_t n)
  * d->tokens, rows_pos, pos, len and slot say. Leaves the normed rows in
  * buffers[NORMED]. All layers use the same buffers, the residual stream is
  * updated in place. */
-static void forward(struct gpt_decoder *d, int64_t b, int64_t t)
+static void forward_block(struct gpt_decoder *d, int64_t b, int64_t t)
 {
     static const struct gpt_rng no_rng; /* dropout is off: never drawn from */
     struct gpt_norm_acts norm = {
@@ -268,13 +292,14 @@ static void forward(struct gpt_decoder *d, int64_t b, int64_t t)
         .mean = d->buffers[MEAN],
         .rstd = d->buffers[RSTD],
     };
+    /* both norms share their buffers: nothing is kept for a backward */
     struct gpt_layer_acts acts = {
         .norm1 = norm,
         .norm2 = norm,
         .qkv = d->buffers[QKV],
-        .att = d->buffers[HEADS],
-        .pre = d->buffers[PRE],
-        .gelu = d->buffers[WIDE],
+        .att = d->buffers[ATTENTION],
+        .pre = d->buffers[FFN_IN],
+        .gelu = d->buffers[FFN],
     };
     struct gpt_attn_cached cache = {
         .b = b,
@@ -291,6 +316,7 @@ static void forward(struct gpt_decoder *d, int64_t b, int64_t t)
         .q = d->q,
         .config = d->o.config,
         .layout = &d->layout,
+        .widths = gpt_widths_of(d->o.config, 1),
         .act = d->o.act,
         .b = b,
         .t = t,
@@ -301,8 +327,9 @@ static void forward(struct gpt_decoder *d, int64_t b, int64_t t)
         .work.x = d->buffers[BLOCK],
     };
 
-    embed(d, b * t);
+    embed_tokens(d, b * t);
     for (int64_t l = 0; l < d->o.config->num_layers; l++) {
+        /* from the second layer on, the first norm adds the block before */
         gpt_layer_forward(&d->layers[l], &pass, &acts, norm.r,
                           l > 0 ? &no_rng : NULL);
         cache.k_cache = (char *)cache.k_cache + d->layer_cache_bytes;
@@ -318,13 +345,13 @@ static void forward(struct gpt_decoder *d, int64_t b, int64_t t)
 }
 
 /* Logits of normed rows first..first+n to host memory. */
-static void output(struct gpt_decoder *d, int64_t first, int64_t n,
+static void write_logits(struct gpt_decoder *d, int64_t first, int64_t n,
                    float *logits)
 {
     const struct gpt_config *c = d->o.config;
     struct gpt_matmul op = {
         .m = n,
-        .n = c->vocab_size,
+        .n = c->vocab_size, /* dummy rows come last: they are left out */
         .k = c->hidden_size,
         .tb = true,
         .a = (char *)d->buffers[NORMED] +
@@ -342,6 +369,7 @@ static void output(struct gpt_decoder *d, int64_t first, int64_t n,
 
 /* ---- adding tokens ---- */
 
+/* An id past the vocabulary would read past the word table. */
 static int check_token(const struct gpt_decoder *d, int32_t token,
                        struct gpt_err *err)
 {
@@ -352,6 +380,8 @@ static int check_token(const struct gpt_decoder *d, int32_t token,
     return GPT_OK;
 }
 
+/* Positions of a slot are fixed when the decoder opens; a longer text would
+ * write into the cache of the next slot. */
 static int check_room(const struct gpt_decoder *d, int64_t slot, int64_t n,
                       struct gpt_err *err)
 {
@@ -373,10 +403,11 @@ static void append_block(struct gpt_decoder *d, int64_t slot,
         d->tokens[i] = tokens[i];
         d->rows_pos[i] = start + (int32_t)i;
     }
+    assert(n <= block_rows(&d->o));
     d->pos[0] = start;
     d->len[0] = (int32_t)n;
     d->slot[0] = (int32_t)slot;
-    forward(d, 1, n);
+    forward_block(d, 1, n);
     d->length[slot] += (int32_t)n;
 }
 
@@ -384,28 +415,32 @@ int gpt_decoder_append(struct gpt_decoder *d, int64_t slot,
                        const int32_t *tokens, int64_t n, enum gpt_logits which,
                        float *logits, struct gpt_err *err)
 {
+    /* all checks before any work: a refused text leaves the slot as it was */
     GPT_TRY(check_room(d, slot, n, err));
     for (int64_t i = 0; i < n; i++)
         GPT_TRY(check_token(d, tokens[i], err));
     int32_t before = d->length[slot];
-    int rc = GPT_OK;
-    for (int64_t at = 0; at < n && rc == GPT_OK; at += CHUNK) {
+    int status = GPT_OK;
+    for (int64_t at = 0; at < n && status == GPT_OK; at += CHUNK) {
         int64_t rows = gpt_min_i64(CHUNK, n - at);
 
         append_block(d, slot, tokens + at, rows);
         if (which == GPT_LOGITS_LAST && at + rows == n)
-            output(d, rows - 1, 1, logits);
+            write_logits(d, rows - 1, 1, logits);
         for (int64_t i = 0; which == GPT_LOGITS_ALL && i < rows;
              i += LOGIT_ROWS)
-            output(d, i, gpt_min_i64(LOGIT_ROWS, rows - i),
-                   logits + (at + i) * d->o.config->vocab_size);
-        rc = d->be->sync(d->q, err);
+            write_logits(d, i, gpt_min_i64(LOGIT_ROWS, rows - i),
+                         logits + (at + i) * d->o.config->vocab_size);
+        status = d->be->sync(d->q, err);
     }
-    if (rc != GPT_OK)
+    /* what blocks before have put into the cache is overwritten later */
+    if (status != GPT_OK)
         d->length[slot] = before;
-    return rc;
+    return status;
 }
 
+/* Reads the weights once for all texts: that is what makes several texts cost
+ * little more than one. */
 int gpt_decoder_step(struct gpt_decoder *d, const int32_t *slots,
                      const int32_t *tokens, int64_t n, float *logits,
                      struct gpt_err *err)
@@ -415,11 +450,13 @@ int gpt_decoder_step(struct gpt_decoder *d, const int32_t *slots,
         GPT_TRY(check_room(d, slots[i], 1, err));
         d->tokens[i] = tokens[i];
         d->slot[i] = slots[i];
+        /* texts of any lengths: each row has its own position */
         d->rows_pos[i] = d->pos[i] = d->length[slots[i]];
         d->len[i] = 1;
     }
-    forward(d, n, 1);
-    output(d, 0, n, logits);
+    forward_block(d, n, 1);
+    write_logits(d, 0, n, logits);
+    /* only now: a device that fails adds no token to any text */
     GPT_TRY(d->be->sync(d->q, err));
     for (int64_t i = 0; i < n; i++)
         d->length[slots[i]]++;
@@ -428,11 +465,13 @@ int gpt_decoder_step(struct gpt_decoder *d, const int32_t *slots,
 
 int64_t gpt_decoder_length(const struct gpt_decoder *d, int64_t slot)
 {
+    assert(slot >= 0 && slot < d->o.slots);
     return d->length[slot];
 }
 
 void gpt_decoder_truncate(struct gpt_decoder *d, int64_t slot, int64_t length)
 {
+    /* keys past the end stay in the cache, where no query reads them */
     if (length < d->length[slot])
         d->length[slot] = (int32_t)length;
 }

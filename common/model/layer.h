@@ -6,9 +6,10 @@
  * residual, dropout and norm are one pass over memory.
  *
  * Tensor parallel ranks hold H / tp heads and F / tp of the feed-forward; H, G
- * and F below are those held here. With sequence parallelism a rank keeps
- * `rows` = N / tp rows of the residual stream, and everything between its
- * linear layers' sums and their next inputs is of these rows; else rows = N. */
+ * and F below are those held here (geometry.h), F' the width of fc1's output.
+ * With sequence parallelism a rank keeps `rows` = N / tp rows of the residual
+ * stream, and works on these rows between the sum of one linear layer and the
+ * input of the next; else rows = N. */
 #ifndef GPT_MODEL_LAYER_H
 #define GPT_MODEL_LAYER_H
 
@@ -19,17 +20,19 @@
 /* What one microbatch keeps of a norm for backward. */
 struct gpt_norm_acts {
     void *r;            /* (rows, C) act: residual stream that went in */
-    void *y;            /* (rows, C) act: normalised; NULL: r alone is wanted */
+    void *y;            /* (rows, C) act: normalised; NULL: only r is wanted */
     float *mean, *rstd; /* (rows) */
 };
 
-/* And of a layer. Layers may share what is computed again in backward. */
+/* What one microbatch keeps of a layer. Layers may share what backward computes
+ * again. */
 struct gpt_layer_acts {
     struct gpt_norm_acts norm1, norm2;
     void *qkv;        /* (N, (H + 2G) D) act */
     void *att;        /* (N, H D) act: attention's output */
     float *lse;       /* (B, H, T) */
-    void *pre, *gelu; /* (N, F) act: before and after GELU */
+    void *pre;        /* (N, F') act: fc1's output, before the activation */
+    void *gelu;       /* (N, F) act: after it */
 };
 
 /* Buffers shared by all layers; x is also what a block hands to the next norm
@@ -38,11 +41,11 @@ struct gpt_layer_work {
     void *x;      /* (rows, C) act */
     void *dresid; /* (rows, C) act: gradient of the residual stream */
     void *dy;     /* (rows, C) and (N, H D) act */
-    void *dwide;  /* (N, max(F, (H + 2G) D)) act */
-    void *all;    /* (N, C) act: with sequence parallelism, the rows of all
-                   * ranks of what is (rows, C) */
-    void *part;   /* (N, C) act: likewise, this rank's part of a sum; `all`
-                   * where there is no backward */
+    void *dwide;  /* (N, max(F', (H + 2G) D)) act */
+    void *all;    /* (N, C) act: with sequence parallelism, a (rows, C) block
+                   * gathered from all ranks */
+    void *part;   /* (N, C) act: with sequence parallelism, this rank's part of
+                   * a sum; `all` where there is no backward */
     void *scratch;
 };
 
@@ -52,16 +55,17 @@ struct gpt_pass {
     struct gpt_queue *q;
     const struct gpt_config *config;
     const struct gpt_layout *layout;
+    struct gpt_widths widths; /* held here */
     enum gpt_dtype act;
     int64_t b, t, n;     /* n = b * t */
     int64_t rows;        /* of the residual stream here */
     struct gpt_comm *tp; /* NULL: one rank */
-    struct gpt_lane *lane; /* of tp: for what backward can do meanwhile; NULL:
-                            * it waits */
+    struct gpt_lane *lane; /* runs collectives of tp while backward computes;
+                            * NULL: backward waits for them */
     bool sequence;       /* rows are cut over the ranks */
     const int64_t *samples;   /* device: number of the first sample */
     bool dropout;             /* masks are on: training */
-    bool selective;           /* what is cheap is computed again in backward */
+    bool selective;           /* GPT_RECOMPUTE_SELECTIVE */
     float beta;               /* of weight gradients: 0 overwrites, 1 adds */
     const int32_t *doc_start; /* (B, T) device, or NULL */
     const int32_t *positions; /* (N) device, or NULL: row n mod T */
@@ -127,17 +131,17 @@ void *gpt_pass_gather(const struct gpt_pass *pass, void *mine);
 void *gpt_pass_part(const struct gpt_pass *pass, void *mine);
 void gpt_pass_sum(const struct gpt_pass *pass, const void *part, void *mine);
 
-/* Both may only be begun: on the pass's lane, where it has one. Until the job
- * is joined nothing touches what it reads and writes, and nothing else is
- * begun. */
+/* Begin the same calls on the pass's lane (or make them, where there is none)
+ * and return a job. Until gpt_pass_join() nothing may touch what the job reads
+ * and writes, and no other job may begin. */
 int64_t gpt_pass_begin_gather(const struct gpt_pass *pass, void *mine);
 int64_t gpt_pass_begin_sum(const struct gpt_pass *pass, const void *part,
                            void *mine);
 void gpt_pass_join(const struct gpt_pass *pass, int64_t job);
-/* What the gather of `mine` leads to. */
+/* Where gpt_pass_gather() puts the rows of `mine`. */
 void *gpt_pass_all(const struct gpt_pass *pass, void *mine);
 
-/* Attention of a layer as the backend wants it (also to size its scratch). */
+/* The operation of a layer's attention (also used to size its scratch). */
 struct gpt_attn gpt_layer_attn(const struct gpt_layer *layer,
                                const struct gpt_pass *pass,
                                const struct gpt_layer_acts *acts);

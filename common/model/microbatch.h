@@ -1,5 +1,5 @@
-/* One microbatch: what the ends of a pipeline read of it, and the same as one
- * block of memory, which takes one copy. */
+/* One microbatch: what the ends of a pipeline read of it, and the same data as
+ * one block of memory, which one copy moves. */
 #ifndef GPT_MODEL_MICROBATCH_H
 #define GPT_MODEL_MICROBATCH_H
 
@@ -15,11 +15,11 @@ struct gpt_microbatch {
     const float *weight;
     int64_t sample0; /* global number of the first sample: keys dropout, so
                       * that masks differ a step and not a layout */
-    const void *device; /* all of it as a block in device memory: the rest is
-                         * not read then. NULL: it is not there */
+    const void *device; /* all of it as a block in device memory, instead of
+                         * the other fields; NULL: those are read */
 };
 
-/* Where its parts lie in a block of gpt_microbatch_bytes(B * T). */
+/* The parts of a block of gpt_microbatch_bytes(B * T). */
 struct gpt_microbatch_block {
     int64_t *sample0; /* (1) */
     int32_t *input, *target, *position, *doc_start;

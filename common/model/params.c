@@ -1,92 +1,146 @@
 /* The rows of the parameter table, and what a rank holds of them. Start at
- * `kinds`: it is the architecture. */
+ * `kinds`: it is the architecture. Then gpt_flat_build() lays a rank's part out
+ * in memory, and gpt_param_init() fills it. */
 #include "model/params.h"
 
 #include "base/memory.h"
 #include "base/num.h"
 #include "base/rng.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-/* Which size of the model a dimension is. */
-enum size { ONE, CHANNELS, QKV, HEADS, FFN, VOCAB, POSITIONS };
+/* Which size of the model a dimension is; geometry.h has the numbers. */
+enum size { ONE, CHANNELS, QKV, ATTENTION, FFN_IN, FFN, VOCAB, POSITIONS };
 
 struct kind {
     enum gpt_param_role role;
     enum gpt_param_place place;
     const char *name; /* after "decoder.layers.N." in a layer */
     enum size rows, columns; /* columns ONE: a vector */
-    int split_dim;
+    enum gpt_param_split split;
     enum gpt_param_init init;
+    enum gpt_first_write first_write;
     bool sequence_sum;
+    bool (*present)(const struct gpt_config *c); /* NULL: in every model */
 };
 
-#define EMBEDDING GPT_PLACE_EMBEDDING
-#define LAYER GPT_PLACE_LAYER
-#define FINAL GPT_PLACE_FINAL
+/* ---- the column `present`: what variants do not have ---- */
 
-/* GPT-2, in order of the forward pass; absent() says what variants lack. */
+static bool learns_positions(const struct gpt_config *c)
+{
+    return c->position_embedding == GPT_POSITION_LEARNED;
+}
+
+static bool is_untied(const struct gpt_config *c)
+{
+    return !c->tied_embeddings;
+}
+
+/* ---- the table ---- */
+
+/* A row begins with role, place, name and shape; the other columns are named.
+ * A column that is not named is 0: GPT_SPLIT_NONE, GPT_INIT_ZERO,
+ * GPT_FIRST_ADDS, no sum over sequence parallel ranks, in every model. */
+#define OUTSIDE(role, place, name, rows, columns) \
+    GPT_##role, GPT_PLACE_##place, name, rows, columns
+#define IN_LAYER(role, name, rows, columns) \
+    GPT_##role, GPT_PLACE_LAYER, name, rows, columns
+
+/* GPT-2 and its variants, in order of the forward pass.
+ *
+ * sequence_sum marks what every rank holds whole while sequence parallel ranks
+ * compute its gradient from their own rows: norms, and biases that are added
+ * after a sum. The weights of residual blocks' outputs begin smaller, as each
+ * of them adds to the stream. */
 static const struct kind kinds[] = {
-    {GPT_WORD_EMBEDDING, EMBEDDING, "embedding.word_embeddings.weight", VOCAB,
-     CHANNELS, 0, GPT_INIT_NORMAL, false},
-    {GPT_POSITION_EMBEDDING, EMBEDDING, "embedding.position_embeddings.weight",
-     POSITIONS, CHANNELS, -1, GPT_INIT_NORMAL, false},
-    {GPT_NORM1_WEIGHT, LAYER, "input_layernorm.weight", CHANNELS, ONE, -1,
-     GPT_INIT_ONE, true},
-    {GPT_NORM1_BIAS, LAYER, "input_layernorm.bias", CHANNELS, ONE, -1,
-     GPT_INIT_ZERO, true},
-    {GPT_QKV_WEIGHT, LAYER, "self_attention.linear_qkv.weight", QKV, CHANNELS,
-     0, GPT_INIT_NORMAL, false},
-    {GPT_QKV_BIAS, LAYER, "self_attention.linear_qkv.bias", QKV, ONE, 0,
-     GPT_INIT_ZERO, false},
-    {GPT_PROJ_WEIGHT, LAYER, "self_attention.linear_proj.weight", CHANNELS,
-     HEADS, 1, GPT_INIT_NORMAL_OUTPUT, false},
-    {GPT_PROJ_BIAS, LAYER, "self_attention.linear_proj.bias", CHANNELS, ONE, -1,
-     GPT_INIT_ZERO, true},
-    {GPT_NORM2_WEIGHT, LAYER, "pre_mlp_layernorm.weight", CHANNELS, ONE, -1,
-     GPT_INIT_ONE, true},
-    {GPT_NORM2_BIAS, LAYER, "pre_mlp_layernorm.bias", CHANNELS, ONE, -1,
-     GPT_INIT_ZERO, true},
-    {GPT_FC1_WEIGHT, LAYER, "mlp.linear_fc1.weight", FFN, CHANNELS, 0,
-     GPT_INIT_NORMAL, false},
-    {GPT_FC1_BIAS, LAYER, "mlp.linear_fc1.bias", FFN, ONE, 0, GPT_INIT_ZERO,
-     false},
-    {GPT_FC2_WEIGHT, LAYER, "mlp.linear_fc2.weight", CHANNELS, FFN, 1,
-     GPT_INIT_NORMAL_OUTPUT, false},
-    {GPT_FC2_BIAS, LAYER, "mlp.linear_fc2.bias", CHANNELS, ONE, -1,
-     GPT_INIT_ZERO, true},
-    {GPT_FINAL_NORM_WEIGHT, FINAL, "decoder.final_layernorm.weight", CHANNELS,
-     ONE, -1, GPT_INIT_ONE, true},
-    {GPT_FINAL_NORM_BIAS, FINAL, "decoder.final_layernorm.bias", CHANNELS, ONE,
-     -1, GPT_INIT_ZERO, true},
-    {GPT_OUTPUT_WEIGHT, FINAL, "output_layer.weight", VOCAB, CHANNELS, 0,
-     GPT_INIT_NORMAL, false},
+    {OUTSIDE(WORD_EMBEDDING, EMBEDDING, "embedding.word_embeddings.weight",
+             VOCAB, CHANNELS),
+     .split = GPT_SPLIT_ROWS, .init = GPT_INIT_NORMAL,
+     .first_write = GPT_FIRST_OUTPUT},
+    {OUTSIDE(POSITION_EMBEDDING, EMBEDDING,
+             "embedding.position_embeddings.weight", POSITIONS, CHANNELS),
+     .init = GPT_INIT_NORMAL, .present = learns_positions},
+    {IN_LAYER(NORM1_WEIGHT, "input_layernorm.weight", CHANNELS, ONE),
+     .init = GPT_INIT_ONE, .sequence_sum = true},
+    {IN_LAYER(NORM1_BIAS, "input_layernorm.bias", CHANNELS, ONE),
+     .sequence_sum = true},
+    {IN_LAYER(QKV_WEIGHT, "self_attention.linear_qkv.weight", QKV, CHANNELS),
+     .split = GPT_SPLIT_BY_GROUP, .init = GPT_INIT_NORMAL,
+     .first_write = GPT_FIRST_PRODUCT},
+    {IN_LAYER(QKV_BIAS, "self_attention.linear_qkv.bias", QKV, ONE),
+     .split = GPT_SPLIT_BY_GROUP},
+    {IN_LAYER(PROJ_WEIGHT, "self_attention.linear_proj.weight", CHANNELS,
+              ATTENTION),
+     .split = GPT_SPLIT_COLUMNS, .init = GPT_INIT_NORMAL_OUTPUT,
+     .first_write = GPT_FIRST_PRODUCT},
+    {IN_LAYER(PROJ_BIAS, "self_attention.linear_proj.bias", CHANNELS, ONE),
+     .sequence_sum = true},
+    {IN_LAYER(NORM2_WEIGHT, "pre_mlp_layernorm.weight", CHANNELS, ONE),
+     .init = GPT_INIT_ONE, .sequence_sum = true},
+    {IN_LAYER(NORM2_BIAS, "pre_mlp_layernorm.bias", CHANNELS, ONE),
+     .sequence_sum = true},
+    {IN_LAYER(FC1_WEIGHT, "mlp.linear_fc1.weight", FFN_IN, CHANNELS),
+     .split = GPT_SPLIT_ROWS, .init = GPT_INIT_NORMAL,
+     .first_write = GPT_FIRST_PRODUCT},
+    {IN_LAYER(FC1_BIAS, "mlp.linear_fc1.bias", FFN_IN, ONE),
+     .split = GPT_SPLIT_ROWS},
+    {IN_LAYER(FC2_WEIGHT, "mlp.linear_fc2.weight", CHANNELS, FFN),
+     .split = GPT_SPLIT_COLUMNS, .init = GPT_INIT_NORMAL_OUTPUT,
+     .first_write = GPT_FIRST_PRODUCT},
+    {IN_LAYER(FC2_BIAS, "mlp.linear_fc2.bias", CHANNELS, ONE),
+     .sequence_sum = true},
+    {OUTSIDE(FINAL_NORM_WEIGHT, FINAL, "decoder.final_layernorm.weight",
+             CHANNELS, ONE),
+     .init = GPT_INIT_ONE, .sequence_sum = true},
+    {OUTSIDE(FINAL_NORM_BIAS, FINAL, "decoder.final_layernorm.bias", CHANNELS,
+             ONE),
+     .sequence_sum = true},
+    {OUTSIDE(OUTPUT_WEIGHT, FINAL, "output_layer.weight", VOCAB, CHANNELS),
+     .split = GPT_SPLIT_ROWS, .init = GPT_INIT_NORMAL,
+     .first_write = GPT_FIRST_OUTPUT, .present = is_untied},
 };
+
+/* ---- rows ---- */
 
 static int64_t size_of(const struct gpt_config *c, enum size s)
 {
+    const struct gpt_widths w = gpt_widths_of(c, 1);
+
     switch (s) {
     case ONE:
         return 1;
     case CHANNELS:
-        return c->hidden_size;
+        return w.hidden;
     case QKV:
-        return (c->num_attention_heads + 2 * c->num_query_groups) *
-               c->head_size;
-    case HEADS:
-        return c->num_attention_heads * c->head_size;
+        return w.qkv;
+    case ATTENTION:
+        return w.attention;
+    case FFN_IN:
+        return w.ffn_in;
     case FFN:
-        return c->ffn_hidden_size;
+        return w.ffn;
     case VOCAB:
-        return c->padded_vocab_size;
+        return w.vocab;
     case POSITIONS:
         return c->max_positions;
     }
     return 0;
 }
 
+/* Query groups are kept whole: attention of a group needs its key and value. */
+static int64_t split_unit(const struct gpt_config *c,
+                          enum gpt_param_split split)
+{
+    const struct gpt_widths w = gpt_widths_of(c, 1);
+
+    return split == GPT_SPLIT_BY_GROUP ? w.qkv / w.groups : 1;
+}
+
+/* What follows from other columns is derived here: vectors are not decayed, and
+ * rows of the vocabulary may be dummies. */
 static void fill_row(struct gpt_param *p, const struct kind *k, int64_t layer,
                      const struct gpt_config *c)
 {
@@ -96,11 +150,13 @@ static void fill_row(struct gpt_param *p, const struct kind *k, int64_t layer,
         .layer = layer,
         .ndim = k->columns == ONE ? 1 : 2,
         .shape = {size_of(c, k->rows), size_of(c, k->columns)},
-        .split_dim = k->split_dim,
+        .split = k->split,
+        .split_unit = split_unit(c, k->split),
         .vocab_rows = k->rows == VOCAB,
         .decay = k->columns != ONE,
         .tied = k->role == GPT_WORD_EMBEDDING && c->tied_embeddings,
         .sequence_sum = k->sequence_sum,
+        .first_write = k->first_write,
         .init = k->init,
     };
     if (layer < 0)
@@ -110,13 +166,6 @@ static void fill_row(struct gpt_param *p, const struct kind *k, int64_t layer,
                  (long long)layer, k->name);
 }
 
-static bool absent(const struct gpt_config *c, enum gpt_param_role role)
-{
-    return (role == GPT_OUTPUT_WEIGHT && c->tied_embeddings) ||
-           (role == GPT_POSITION_EMBEDDING &&
-            c->position_embedding != GPT_POSITION_LEARNED);
-}
-
 /* Rows of one place (and layer) appended to the table. */
 static void add_rows(struct gpt_param_table *t, const struct gpt_config *c,
                      enum gpt_param_place place, int64_t layer)
@@ -124,7 +173,7 @@ static void add_rows(struct gpt_param_table *t, const struct gpt_config *c,
     for (size_t i = 0; i < GPT_COUNT(kinds); i++) {
         const struct kind *k = &kinds[i];
 
-        if (k->place == place && !absent(c, k->role))
+        if (k->place == place && (!k->present || k->present(c)))
             fill_row(&t->rows[t->n++], k, layer, c);
     }
 }
@@ -133,6 +182,7 @@ int gpt_params_build(struct gpt_param_table *t, const struct gpt_config *c,
                      struct gpt_err *err)
 {
     *t = (struct gpt_param_table){0};
+    /* more than enough: no layer has rows of the two ends */
     size_t most = GPT_COUNT(kinds) * (size_t)(c->num_layers + 2);
     GPT_TRY(gpt_new(&t->rows, most, sizeof(t->rows[0]), "parameter table",
                     err));
@@ -163,23 +213,29 @@ int64_t gpt_param_count(const struct gpt_param *p)
     return p->shape[0] * p->shape[1];
 }
 
+/* ---- layouts ---- */
+
 struct gpt_layout gpt_layout_even(const struct gpt_config *c, int64_t tp_size,
                                   int64_t tp_rank, int64_t pp_size,
                                   int64_t pp_rank)
 {
-    int64_t layers = c->num_layers / pp_size;
+    const int64_t size[GPT_N_DIMS] = {[GPT_TP] = tp_size, [GPT_PP] = pp_size};
+    struct gpt_topology t;
+    struct gpt_layout layout = {.chunks = 0};
+    int status = gpt_topology_init(&t, tp_size * pp_size, 0, size, 1, NULL);
 
-    return (struct gpt_layout){
-        .size = {[GPT_TP] = tp_size, [GPT_DP] = 1, [GPT_PP] = pp_size},
-        .at = {[GPT_TP] = tp_rank, [GPT_PP] = pp_rank},
-        .chunks = 1,
-        .chunk = {{pp_rank * layers, layers}},
-        .has_embedding = pp_rank == 0,
-        .has_output = pp_rank == pp_size - 1,
-        .shards = 1,
-    };
+    /* of a topology only coordinates are read; its rank stays 0 */
+    t.at[GPT_TP] = tp_rank;
+    t.at[GPT_PP] = pp_rank;
+    if (status == GPT_OK)
+        status = gpt_layout_init(&layout, c, &t, 0, 0, NULL);
+    assert(status == GPT_OK);
+    return layout;
 }
 
+/* Both rules of a layout: what tensor parallel ranks share must divide, and the
+ * layers must divide over stages and chunks. gpt_topology_layers() knows the
+ * second alone, so that even and uneven stages cannot differ in it. */
 int gpt_layout_init(struct gpt_layout *layout, const struct gpt_config *c,
                     const struct gpt_topology *t, int64_t first, int64_t last,
                     struct gpt_err *err)
@@ -197,7 +253,7 @@ int gpt_layout_init(struct gpt_layout *layout, const struct gpt_config *c,
     if (t->chunks > GPT_MAX_CHUNKS)
         return gpt_fail(err, GPT_EUSAGE, "%lld virtual chunks a stage: at most "
                         "%d", (long long)t->chunks, GPT_MAX_CHUNKS);
-    GPT_TRY(gpt_layout_check(c, t->size[GPT_TP], 1, err));
+    GPT_TRY(gpt_widths_check(c, t->size[GPT_TP], err));
     for (int64_t i = 0; i < t->chunks; i++)
         GPT_TRY(gpt_topology_layers(t, c->num_layers, first, last, stage,
                                     i, &layout->chunk[i].first_layer,
@@ -208,28 +264,17 @@ int gpt_layout_init(struct gpt_layout *layout, const struct gpt_config *c,
 int gpt_layout_check(const struct gpt_config *c, int64_t tp_size,
                      int64_t pp_size, struct gpt_err *err)
 {
-    const struct {
-        const char *name;
-        int64_t value, by;
-        const char *by_name;
-    } rules[] = {
-        {"num_layers", c->num_layers, pp_size, "pipeline"},
-        {"num_attention_heads", c->num_attention_heads, tp_size, "tensor"},
-        {"num_query_groups", c->num_query_groups, tp_size, "tensor"},
-        {"ffn_hidden_size", c->ffn_hidden_size, tp_size, "tensor"},
-        {"padded_vocab_size", c->padded_vocab_size, tp_size, "tensor"},
-    };
+    const int64_t size[GPT_N_DIMS] = {[GPT_TP] = tp_size, [GPT_PP] = pp_size};
+    struct gpt_topology t;
+    struct gpt_layout layout;
 
-    for (size_t i = 0; i < GPT_COUNT(rules); i++)
-        if (rules[i].by < 1 || rules[i].value % rules[i].by != 0)
-            return gpt_fail(err, GPT_EUSAGE,
-                            "%s (%lld) does not divide by the %s model "
-                            "parallel size (%lld)",
-                            rules[i].name, (long long)rules[i].value,
-                            rules[i].by_name, (long long)rules[i].by);
-    return GPT_OK;
+    GPT_TRY(gpt_topology_init(&t, tp_size * pp_size, 0, size, 1, err));
+    return gpt_layout_init(&layout, c, &t, 0, 0, err);
 }
 
+/* ---- a rank's slices and buckets ---- */
+
+/* Chunks of a stage are few: a search costs less than a table. */
 static bool holds_layer(const struct gpt_layout *layout, int64_t layer)
 {
     for (int64_t i = 0; i < layout->chunks; i++) {
@@ -242,12 +287,15 @@ static bool holds_layer(const struct gpt_layout *layout, int64_t layer)
     return false;
 }
 
-static bool held(const struct gpt_param *p, const struct gpt_layout *layout,
-                 bool *copy)
+/* True when the rank has a part of p; *copy when that is the second copy of a
+ * tied table, which another rank saves and counts. */
+static bool holds(const struct gpt_layout *layout, const struct gpt_param *p,
+                  bool *copy)
 {
     *copy = false;
     switch (p->place) {
     case GPT_PLACE_EMBEDDING:
+        /* the last stage needs a tied word table for its output layer */
         *copy = !layout->has_embedding && layout->has_output && p->tied;
         return layout->has_embedding || *copy;
     case GPT_PLACE_LAYER:
@@ -258,19 +306,27 @@ static bool held(const struct gpt_param *p, const struct gpt_layout *layout,
     return false;
 }
 
-static void cut(struct gpt_slice *s, const struct gpt_layout *layout)
+/* The one place that knows what a split does to a shape. gpt_layout_init() has
+ * checked that the model divides. */
+static void cut_slice(struct gpt_slice *s, const struct gpt_layout *layout)
 {
-    for (int d = 0; d < GPT_PARAM_DIMS; d++) {
+    const enum gpt_param_split split = s->param->split;
+
+    for (int d = 0; d < GPT_PARAM_DIMS; d++)
         s->shape[d] = s->param->shape[d];
-        if (d == s->param->split_dim) {
-            s->shape[d] /= layout->size[GPT_TP];
-            s->begin[d] = s->shape[d] * layout->at[GPT_TP];
-        }
+    if (split != GPT_SPLIT_NONE) {
+        const int d = split == GPT_SPLIT_COLUMNS ? 1 : 0;
+
+        s->shape[d] /= layout->size[GPT_TP];
+        assert(s->shape[d] * layout->size[GPT_TP] == s->param->shape[d]);
+        assert(s->shape[d] % s->param->split_unit == 0);
+        s->begin[d] = s->shape[d] * layout->at[GPT_TP];
     }
     s->count = s->shape[0] * s->shape[1];
 }
 
-/* Pads the last bucket to whole shards. */
+/* Pads the last bucket so that its shards are equal and each begins at a
+ * multiple of 64 elements: what vector code and collectives want. */
 static void close_bucket(struct gpt_flat *f)
 {
     struct gpt_bucket *b = f->buckets + f->n_buckets - 1;
@@ -279,7 +335,10 @@ static void close_bucket(struct gpt_flat *f)
     f->elements = b->end;
 }
 
-/* Appends a slice to the last bucket, or to a new one. */
+/* Appends a slice to the last bucket, or to a new one when its layer differs:
+ * backward completes a layer's gradients at one moment, so that they can be
+ * summed over ranks together. Each slice begins at a multiple of 64 elements,
+ * for vector instructions and the loads of tensor cores. */
 static void append(struct gpt_flat *f, struct gpt_slice s)
 {
     struct gpt_bucket *b = f->buckets + f->n_buckets - 1;
@@ -291,6 +350,7 @@ static void append(struct gpt_flat *f, struct gpt_slice s)
         b->first_slice = f->n;
         b->group = GPT_GROUP_DP;
     }
+    assert(f->elements % 64 == 0);
     s.bucket = b - f->buckets;
     s.offset = f->elements;
     f->slices[f->n++] = s;
@@ -305,16 +365,18 @@ int gpt_flat_build(struct gpt_flat *f, const struct gpt_param_table *t,
 {
     *f = (struct gpt_flat){.shards = gpt_max_i64(layout->shards, 1),
                            .shard = layout->shard};
+    assert(f->shard >= 0 && f->shard < f->shards);
     GPT_TRY(gpt_new(&f->slices, (size_t)t->n, sizeof(f->slices[0]),
                     "parameter slices", err));
     GPT_TRY(gpt_new(&f->buckets, (size_t)t->n, sizeof(f->buckets[0]),
                     "parameter slices", err));
+    /* table order is forward order: buckets are in that of layers */
     for (int64_t i = 0; i < t->n; i++) {
         struct gpt_slice s = {.param = &t->rows[i]};
 
-        if (!held(s.param, layout, &s.copy))
+        if (!holds(layout, s.param, &s.copy))
             continue;
-        cut(&s, layout);
+        cut_slice(&s, layout);
         if (f->n > 0 && f->slices[f->n - 1].param->layer != s.param->layer)
             close_bucket(f);
         append(f, s);
@@ -330,18 +392,23 @@ void gpt_flat_free(struct gpt_flat *f)
     *f = (struct gpt_flat){0};
 }
 
+/* Shards are cut from buckets and not from the whole buffer, so that one bucket
+ * can be reduced, updated and gathered while others are not ready. */
 void gpt_bucket_shard(const struct gpt_flat *f, int64_t bucket, int64_t shard,
                       int64_t *begin, int64_t *end)
 {
     const struct gpt_bucket *b = &f->buckets[bucket];
     int64_t n = (b->end - b->begin) / f->shards;
 
+    assert(bucket >= 0 && bucket < f->n_buckets);
+    assert(n * f->shards == b->end - b->begin);
     *begin = b->begin + n * shard;
     *end = *begin + n;
 }
 
 int64_t gpt_flat_compact(const struct gpt_flat *f)
 {
+    /* exact: every bucket is a multiple of 64 shards */
     return f->elements / f->shards;
 }
 
@@ -353,6 +420,7 @@ int64_t gpt_bucket_compact(const struct gpt_flat *f, int64_t bucket)
 const struct gpt_slice *gpt_flat_find(const struct gpt_flat *f,
                                       enum gpt_param_role role, int64_t layer)
 {
+    /* a search, as it only happens while pointers are bound */
     for (int64_t i = 0; i < f->n; i++) {
         const struct gpt_param *p = f->slices[i].param;
 
@@ -362,6 +430,11 @@ const struct gpt_slice *gpt_flat_find(const struct gpt_flat *f,
     return NULL;
 }
 
+/* ---- initial values ---- */
+
+/* Numbers are drawn by the global index of an element, so that they depend
+ * neither on the cut nor on the number of threads. The stream's name is that of
+ * the parameter: adding rows to the table changes no other parameter. */
 static void init_normal(const struct gpt_slice *s, uint64_t seed, double std,
                         float *dst)
 {
@@ -394,6 +467,8 @@ void gpt_param_init(const struct gpt_config *c, const struct gpt_slice *slice,
         init_normal(slice, seed, c->init_std, dst);
         return;
     case GPT_INIT_NORMAL_OUTPUT:
+        /* each of the 2 L blocks adds to the residual stream: its variance
+         * must not grow with their number (Radford et al. 2019) */
         init_normal(slice, seed,
                     c->init_std / sqrt(2.0 * (double)c->num_layers), dst);
         return;

@@ -3,13 +3,17 @@
  * norm all read this table and nothing else; a new architecture is new rows.
  *
  * Names are Megatron-core's with global layer numbers. Matrices are (out, in),
- * row-major. Every tensor-parallel split is an equal cut of one dimension:
- * linear_qkv keeps Megatron's order (for each query group its query heads, its
- * key, its value), so its rows cut by group. */
+ * row-major. A rank's part of a parameter is always one box, an equal cut of
+ * one dimension; what ranks must not tear apart is therefore kept together in
+ * the order of rows: linear_qkv has, for each query group, its query heads, its
+ * key, its value (Megatron's order). The fused matrix of a gated activation
+ * would likewise have the gate's row of a feature next to its value's row, and
+ * a front end of checkpoint/ would show other formats' [gate; up] in this
+ * order. */
 #ifndef GPT_MODEL_PARAMS_H
 #define GPT_MODEL_PARAMS_H
 
-#include "model/config.h"
+#include "model/geometry.h"
 #include "parallel/topology.h"
 
 enum { GPT_PARAM_NAME = 96, GPT_PARAM_DIMS = 2 };
@@ -26,6 +30,22 @@ enum gpt_param_place {
     GPT_PLACE_EMBEDDING, /* first stage */
     GPT_PLACE_LAYER,     /* the stage that holds .layer */
     GPT_PLACE_FINAL,     /* last stage */
+};
+
+/* How tensor parallel ranks share a parameter: equal parts, in their order. */
+enum gpt_param_split {
+    GPT_SPLIT_NONE,     /* every rank holds all of it */
+    GPT_SPLIT_ROWS,     /* dimension 0: outputs */
+    GPT_SPLIT_BY_GROUP, /* dimension 0, between query groups */
+    GPT_SPLIT_COLUMNS,  /* dimension 1: inputs */
+};
+
+/* Which operation writes a gradient first in a step. */
+enum gpt_first_write {
+    GPT_FIRST_ADDS,     /* one that adds: the gradient is zeroed before */
+    GPT_FIRST_PRODUCT,  /* a matrix product, which overwrites (beta 0) */
+    GPT_FIRST_OUTPUT,   /* the output layer's product, where this is its matrix
+                         * and the stage has it; else one that adds */
 };
 
 /* Which parameter of a layer this is: how layer code finds its weights. */
@@ -57,11 +77,13 @@ struct gpt_param {
     int64_t layer; /* global number, -1 outside layers */
     int ndim;
     int64_t shape[GPT_PARAM_DIMS]; /* global; shape[1] = 1 for vectors */
-    int split_dim;                 /* cut by tensor parallelism: 0, 1, or -1 */
+    enum gpt_param_split split;
+    int64_t split_unit; /* rows or columns that one rank holds together */
     bool vocab_rows; /* rows from vocab_size on are dummies */
     bool decay;      /* weight decay applies: matrices, not vectors */
-    bool tied; /* also used as output layer: a second copy on the last stage */
+    bool tied; /* also the output layer's: a second copy on the last stage */
     bool sequence_sum; /* gradient is summed over TP ranks under SP */
+    enum gpt_first_write first_write;
     enum gpt_param_init init;
 };
 
@@ -88,13 +110,14 @@ struct gpt_layout {
     int64_t chunks; /* of this stage; more than 1 when interleaved */
     struct gpt_layer_range chunk[GPT_MAX_CHUNKS];
     bool has_embedding; /* in front of the first chunk: first stage */
-    bool has_output;    /* behind the last chunk: last stage */
-    /* Distributed optimizer: every bucket is cut into so many equal shards
-     * (the data parallel size), of which this rank keeps one. 1, 0: whole. */
+    bool has_output;    /* after the last chunk: last stage */
+    /* Distributed optimizer: every bucket is cut into `shards` equal parts (the
+     * data parallel size), and this rank keeps part `shard`. 1, 0: whole. */
     int64_t shards, shard;
 };
 
-/* The layout of one rank when the layers are cut evenly over pp_size stages. */
+/* The layout of one rank when the layers are cut evenly over pp_size stages;
+ * gpt_layout_check() must allow it. */
 struct gpt_layout gpt_layout_even(const struct gpt_config *c, int64_t tp_size,
                                   int64_t tp_rank, int64_t pp_size,
                                   int64_t pp_rank);
@@ -107,7 +130,7 @@ int gpt_layout_init(struct gpt_layout *layout, const struct gpt_config *c,
                     const struct gpt_topology *t, int64_t first, int64_t last,
                     struct gpt_err *err) GPT_MUST_USE;
 
-/* Checks that the model divides by the layout: GPT_EUSAGE names the rule. */
+/* Checks that the model divides evenly: GPT_EUSAGE names the rule. */
 int gpt_layout_check(const struct gpt_config *c, int64_t tp_size,
                      int64_t pp_size, struct gpt_err *err) GPT_MUST_USE;
 
@@ -123,8 +146,8 @@ struct gpt_slice {
                      * saved, not counted in the norm */
 };
 
-/* A stretch of the flat buffer whose gradients are complete, and reduced,
- * together: one layer, or what is in front of or behind the layers. Its length
+/* A range of the flat buffer whose gradients are complete, and reduced,
+ * together: one layer, or what is in front of or after the layers. Its length
  * is a multiple of 64 * shards; shard i is the i-th of equal parts, whatever
  * parameters it cuts through. */
 struct gpt_bucket {
@@ -154,9 +177,9 @@ void gpt_flat_free(struct gpt_flat *f);
 /* A shard of a bucket, in elements of the flat buffer: *begin, *end. */
 void gpt_bucket_shard(const struct gpt_flat *f, int64_t bucket, int64_t shard,
                       int64_t *begin, int64_t *end);
-/* What is kept for this rank's shards alone (optimizer state) is compact: the
- * shards of all buckets in their order, so many elements, that of a bucket
- * beginning at a multiple of 64. */
+/* A compact buffer holds what this rank keeps for its shards alone (optimizer
+ * state): the shards of all buckets in their order. Its elements, and where in
+ * it the shard of a bucket begins, a multiple of 64. */
 int64_t gpt_flat_compact(const struct gpt_flat *f);
 int64_t gpt_bucket_compact(const struct gpt_flat *f, int64_t bucket);
 /* The slice of a role (and layer), or NULL when it is not held here. */

@@ -1,10 +1,13 @@
-/* What layers and both ends of a stage ask of a pass: dropout masks, and sums
- * and rows over the tensor parallel ranks; see layer.h. */
+/* What layers and both ends of a stage need of a pass: dropout masks, and sums
+ * and gathers over the tensor parallel ranks; see layer.h. Without tensor
+ * parallelism every call here returns its argument and moves nothing. */
 #include "model/layer.h"
 
-/* Counters of dropout go through the rows of (B, T) one after the other, so
- * consecutive rows in the middle of it are those of one sample that begins
- * there. */
+#include <assert.h>
+
+/* Dropout counts the rows of (B, T) one after the other. So this rank's
+ * consecutive rows are described as one sample of `rows` positions that begins
+ * at position t0 of the first sample: t0 may lie past its end. */
 struct gpt_dropout gpt_pass_dropout(const struct gpt_pass *pass,
                                     struct gpt_rng rng, double p)
 {
@@ -18,13 +21,16 @@ struct gpt_dropout gpt_pass_dropout(const struct gpt_pass *pass,
     };
 }
 
-/* ---- over the tensor parallel ranks ---- */
+/* ---- over the tensor parallel ranks: all of them make the same calls in the
+ * same order, as each call waits for the others ---- */
 
 static int64_t elements(const struct gpt_pass *pass)
 {
-    return pass->rows * pass->config->hidden_size;
+    return pass->rows * pass->widths.hidden;
 }
 
+/* Which call a gather or a sum is, with or without sequence parallelism, is
+ * decided here once, for calls that wait and for calls on the lane. */
 static struct gpt_collective gather_of(const struct gpt_pass *pass, void *mine)
 {
     return (struct gpt_collective){
@@ -40,6 +46,7 @@ static struct gpt_collective sum_of(const struct gpt_pass *pass,
                                     const void *part, void *mine)
 {
     return (struct gpt_collective){
+        /* a rank that keeps few rows needs the sum of those alone */
         .kind = pass->sequence ? GPT_REDUCE_SCATTER : GPT_ALL_REDUCE,
         .out = mine,
         .in = part,
@@ -82,7 +89,7 @@ int64_t gpt_pass_begin_gather(const struct gpt_pass *pass, void *mine)
     if (pass->sequence && pass->lane)
         return gpt_lane_begin(pass->lane, pass->q, &call, NULL);
     gpt_pass_gather(pass, mine);
-    return 0;
+    return 0; /* joining job 0 waits for nothing */
 }
 
 int64_t gpt_pass_begin_sum(const struct gpt_pass *pass, const void *part,
@@ -90,6 +97,7 @@ int64_t gpt_pass_begin_sum(const struct gpt_pass *pass, const void *part,
 {
     const struct gpt_collective call = sum_of(pass, part, mine);
 
+    assert(!pass->sequence || part != mine);
     if (pass->lane)
         return gpt_lane_begin(pass->lane, pass->q, &call, NULL);
     gpt_pass_sum(pass, part, mine);

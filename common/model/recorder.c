@@ -1,77 +1,87 @@
-/* Recorded pieces of work; see pieces.h. Start at gpt_recorder_run(). */
+/* Recorded work; see recorder.h. Start at gpt_recorder_run(). Replaying one
+ * recording instead of queueing hundreds of operations is what keeps a fast
+ * device busy with a small model. */
 #include "model/recorder.h"
 
 #include "base/log.h"
 #include "base/memory.h"
 
-struct piece {
-    bool known; /* it has run before */
+#include <assert.h>
+
+struct entry {
+    bool called; /* at least once: it may be recorded now */
     struct gpt_recording *recording;
 };
 
 struct gpt_recorder {
     struct gpt_backend *be;
     int64_t n;
-    bool off; /* recording failed: everything runs as it is */
-    struct piece pieces[];
+    bool off; /* recording failed: nothing is recorded from then on */
+    struct entry entries[];
 };
 
 int gpt_recorder_open(struct gpt_recorder **out, struct gpt_backend *be,
                       int64_t n, struct gpt_err *err)
 {
-    struct gpt_recorder *p;
-    char *block;
+    struct gpt_recorder *r;
+    char *block; /* a recorder with its entries: gpt_new() takes one size */
 
     *out = NULL;
-    GPT_TRY(gpt_new(&block, sizeof(*p) + (size_t)n * sizeof(*p->pieces), 1,
+    GPT_TRY(gpt_new(&block, sizeof(*r) + (size_t)n * sizeof(*r->entries), 1,
                     "recorded work", err));
-    p = (void *)block;
-    p->be = be;
-    p->n = n;
-    *out = p;
+    r = (void *)block;
+    r->be = be;
+    r->n = n;
+    *out = r;
     return GPT_OK;
 }
 
-void gpt_recorder_close(struct gpt_recorder *p)
+void gpt_recorder_close(struct gpt_recorder *r)
 {
-    if (!p)
+    if (!r)
         return;
-    for (int64_t i = 0; i < p->n; i++)
-        if (p->pieces[i].recording)
-            p->be->recording_close(p->pieces[i].recording);
-    gpt_free(p);
+    for (int64_t i = 0; i < r->n; i++)
+        if (r->entries[i].recording)
+            r->be->recording_close(r->entries[i].recording);
+    gpt_free(r);
 }
 
-/* Leaves a recording, or says why there is none from now on. */
-static void record(struct gpt_recorder *p, struct gpt_queue *q,
-                   struct piece *piece, void (*work)(void *), void *context)
+/* Leaves a recording in the entry; after a failure none, there or later. */
+static void record_work(struct gpt_recorder *r, struct gpt_queue *q,
+                        struct entry *entry, void (*work)(void *),
+                        void *context)
 {
     struct gpt_err err;
 
-    if (piece->recording)
-        p->be->recording_close(piece->recording);
-    piece->recording = NULL;
-    int status = p->be->record_begin(q, &err);
+    /* a replay was refused: the queue is no longer as when this was made */
+    if (entry->recording)
+        r->be->recording_close(entry->recording);
+    entry->recording = NULL;
+    int status = r->be->record_begin(q, &err);
     if (status == GPT_OK) {
         work(context);
-        status = p->be->record_end(q, &piece->recording, &err);
+        status = r->be->record_end(q, &entry->recording, &err);
     }
+    /* a warning, not an error: without recordings a run is only slower */
     if (status != GPT_OK) {
-        p->off = true;
+        r->off = true;
         gpt_warn("operations are not recorded: %s", err.text);
     }
 }
 
-void gpt_recorder_run(struct gpt_recorder *p, struct gpt_queue *q, int64_t i,
-                      void (*work)(void *), void *context)
+void gpt_recorder_run(struct gpt_recorder *r, struct gpt_queue *q,
+                      int64_t number, void (*work)(void *), void *context)
 {
-    struct piece *piece = &p->pieces[i];
+    assert(number >= 0 && number < r->n);
+    struct entry *entry = &r->entries[number];
 
-    if (piece->recording && p->be->replay(q, piece->recording))
+    /* the usual case, once per pass of every microbatch */
+    if (entry->recording && r->be->replay(q, entry->recording))
         return;
-    if (piece->known && !p->off)
-        record(p, q, piece, work, context);
-    piece->known = true;
-    if (!piece->recording || !p->be->replay(q, piece->recording))
+    if (entry->called && !r->off)
+        record_work(r, q, entry, work, context);
+    entry->called = true;
+    /* recording only collects: the operations still have to be run */
+    if (!entry->recording || !r->be->replay(q, entry->recording))
         work(context);
 }

@@ -1,7 +1,7 @@
-/* Pieces of work that are put on a queue again and again, recorded where the
- * device can (backend.h): the first time a piece runs as it is, so that work
- * space is there and algorithms are chosen; the second time it is recorded;
- * from then on one call puts it on the queue. */
+/* Records operations on a queue and replays them, where the device can
+ * (backend.h: CUDA graphs). Work that repeats has a number. Its first call runs
+ * directly, so that work space is there and algorithms are chosen; its second
+ * call is recorded; from then on one replay puts it on the queue. */
 #ifndef GPT_MODEL_RECORDER_H
 #define GPT_MODEL_RECORDER_H
 
@@ -9,14 +9,17 @@
 
 struct gpt_recorder;
 
-/* n pieces, numbered from 0. */
-int gpt_recorder_open(struct gpt_recorder **pieces, struct gpt_backend *be,
+/* For work numbered from 0 to n - 1. */
+int gpt_recorder_open(struct gpt_recorder **recorder, struct gpt_backend *be,
                       int64_t n, struct gpt_err *err) GPT_MUST_USE;
-void gpt_recorder_close(struct gpt_recorder *pieces); /* NULL is fine */
+void gpt_recorder_close(struct gpt_recorder *recorder); /* NULL is fine */
 
-/* Puts piece i on the queue: work(context), which depends on i alone but for
- * what it reads from device memory. */
-void gpt_recorder_run(struct gpt_recorder *pieces, struct gpt_queue *q,
-                      int64_t i, void (*work)(void *context), void *context);
+/* Puts the operations of work `number` on the queue: replays them, or calls
+ * work(context). They may depend on the number alone, and on what they read
+ * from device memory. A failure to record is logged once, and every later call
+ * runs directly. */
+void gpt_recorder_run(struct gpt_recorder *recorder, struct gpt_queue *q,
+                      int64_t number, void (*work)(void *context),
+                      void *context);
 
 #endif

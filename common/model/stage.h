@@ -1,13 +1,13 @@
 /* A pipeline stage: chunks of consecutive layers (one, or several when the
  * schedule is interleaved), with the embedding in front of the first stage's
- * first chunk and the output layer behind the last stage's last chunk (one
- * rank: both). Forward and backward of one chunk for one microbatch at a time;
- * what a microbatch in flight needs for its backward lives in a slot.
+ * first chunk and the output layer after the last stage's last chunk (one
+ * rank: both). Forward and backward handle one chunk for one microbatch at a
+ * time; what a microbatch in flight needs for its backward lives in a slot.
  *
- * Tensor parallel ranks run the same calls; sums over them happen within. With
+ * Tensor parallel ranks make the same calls; sums over them happen within. With
  * sequence parallelism the residual stream is cut by rows: N rows, flattened
  * over (B, T), of which each rank keeps N / tp consecutive ones; "rows" below
- * are these.
+ * are these (geometry.h: kept).
  *
  * Everything is sized by gpt_stage_memory() before anything is allocated, and
  * allocated once in gpt_stage_open(): prediction and allocation are the same
@@ -18,28 +18,10 @@
 #define GPT_MODEL_STAGE_H
 
 #include "backend.h"
+#include "model/memory_kinds.h"
 #include "model/microbatch.h"
 #include "model/params.h"
 #include "parallel/lane.h"
-
-/* Kinds of memory of a rank. A stage allocates activations to inputs. */
-enum gpt_memory_kind {
-    GPT_MEM_PARAMETERS,
-    GPT_MEM_GRADIENTS,
-    GPT_MEM_OPTIMIZER,
-    GPT_MEM_ACTIVATIONS, /* kept from forward to backward, every slot */
-    GPT_MEM_LOGITS,      /* one chunk of rows of the output layer */
-    GPT_MEM_WORKSPACE,   /* used within a layer, shared by all */
-    GPT_MEM_INPUTS,      /* tokens, targets, masks, losses */
-    GPT_MEM_BATCHES,     /* host: a global batch, and the next one */
-    GPT_MEM_EXCHANGE,    /* host: on its way to other ranks and from them */
-    GPT_MEM_SAVING,      /* host: what is saved in the background */
-    GPT_N_MEMORY_KINDS
-};
-struct gpt_memory {
-    int64_t bytes[GPT_N_MEMORY_KINDS];
-};
-const char *gpt_memory_kind_name(enum gpt_memory_kind kind);
 
 /* What a layer's forward does not keep, and backward computes again. */
 enum gpt_recompute {
@@ -51,20 +33,36 @@ enum gpt_recompute {
                               * recompute_layers layers of a chunk */
 };
 
-/* Told while backward goes through the layers, from the last to the first:
- * gradients of flat->buckets[bucket] are about to be written (before), and are
- * complete for this microbatch (after). Buckets outside the layers are
- * complete after the embedding's backward, or the final norm's when they hold
- * nothing of the embedding; they are added to over the whole step (the output
- * layer's matrix already in forward, see gpt_stage_mode). */
+/* How a rank computes its part of the model: decided once, in the plan of a
+ * run, and handed down whole to the replica and its stage. */
+struct gpt_execution {
+    int64_t micro_batch, seq_length; /* B, T */
+    enum gpt_dtype act;     /* of weights and activations */
+    bool sequence_parallel; /* B * T divides by the tensor parallel size */
+    bool overlap_tensor; /* backward computes while its sums and gathers over
+                          * tensor parallel ranks are under way */
+    enum gpt_recompute recompute;
+    int64_t recompute_layers;
+    bool record; /* passes that exchange nothing with other ranks are recorded
+                  * (backend.h), where the device can */
+    bool documents; /* attention stays within documents (doc_start) */
+    uint64_t seed;  /* of dropout */
+};
+
+/* Called while backward goes through the layers, from the last to the first:
+ * `before` when gradients of flat->buckets[bucket] are about to be written,
+ * `after` when they are complete for this microbatch. Buckets outside the
+ * layers are complete after the embedding's backward, or the final norm's when
+ * they hold nothing of the embedding; they are added to over the whole step
+ * (the output layer's matrix already in forward, see gpt_stage_mode). */
 struct gpt_gradient_hooks {
     void *context;
     void (*before)(void *context, int64_t bucket);
     void (*after)(void *context, int64_t bucket);
 };
 
-/* Told in forward: the weights of flat->buckets[bucket] are about to be read.
- * Backward reads none that a forward before it did not. */
+/* Called in forward when the weights of flat->buckets[bucket] are about to be
+ * read. Backward reads only weights that a forward before it has read. */
 struct gpt_weight_hook {
     void *context;
     void (*before)(void *context, int64_t bucket); /* may be NULL */
@@ -74,34 +72,25 @@ struct gpt_stage_options {
     const struct gpt_config *config; /* outlives the stage */
     const struct gpt_flat *flat;     /* outlives the stage */
     struct gpt_layout layout;
-    int64_t micro_batch, seq_length; /* B, T */
+    struct gpt_execution exec;
     int32_t slots[GPT_MAX_CHUNKS]; /* of each chunk: microbatches in flight,
                                     * 1 without a pipeline */
     struct gpt_comm *tp; /* NULL: alone, or only asking for memory */
-    bool overlap_tensor; /* backward computes while its sums and gathers over tp
-                          * are under way */
-    bool sequence_parallel; /* B * T divides by the tensor parallel size */
-    enum gpt_recompute recompute;
-    int64_t recompute_layers;
-    /* Layers' gradients are overwritten by every backward, not added to: their
-     * memory is that of other layers, too (ZeRO-2). */
+    /* Every backward overwrites the gradients of layers instead of adding to
+     * them: several layers share their memory (ZeRO-2). */
     bool fresh_gradients;
     struct gpt_gradient_hooks hooks; /* functions may be NULL */
     struct gpt_weight_hook weights;
-    bool record; /* passes that exchange nothing with other ranks are recorded
-                  * (backend.h), where the device can */
-    bool documents;     /* attention stays within documents (doc_start) */
-    bool training;      /* false: forward only, no gradient buffers */
-    uint64_t seed;      /* of dropout */
-    enum gpt_dtype act; /* GPT_F32 */
+    bool training; /* false: forward only, no gradient buffers */
 };
 
-/* The bytes that gpt_stage_open() will allocate, by kind. */
+/* The bytes that gpt_stage_open() will allocate, by kind. GPT_EUSAGE for a
+ * microbatch that does not fit the layout, or is too large to be counted. */
 int gpt_stage_memory(struct gpt_memory *memory, struct gpt_backend *be,
                      const struct gpt_stage_options *options,
                      struct gpt_err *err) GPT_MUST_USE;
 
-/* Logits of so many rows, of `rows`, exist at a time. */
+/* How many rows of logits, of `rows`, are held at once. */
 int64_t gpt_stage_logits_rows(const struct gpt_config *config,
                               const struct gpt_layout *layout,
                               enum gpt_dtype act, int64_t rows);
@@ -115,7 +104,8 @@ int gpt_stage_open(struct gpt_stage **stage, struct gpt_backend *be,
                    const struct gpt_stage_options *options, void *weights,
                    float *const *gradients, struct gpt_err *err) GPT_MUST_USE;
 void gpt_stage_close(struct gpt_stage *stage); /* NULL is fine */
-/* Of what overlap_tensor lets go on beside backward; NULL without. */
+/* The lane that overlaps tensor parallel sums with backward; NULL unless
+ * overlap_tensor. */
 struct gpt_lane *gpt_stage_lane(const struct gpt_stage *stage);
 
 enum gpt_stage_mode {
@@ -133,16 +123,16 @@ struct gpt_stage_result {
                     * NULL: tests and scoring */
 };
 
-/* A new step: the next backward overwrites weight gradients, later ones add,
+/* Begins a step: the next backward overwrites weight gradients, later ones add,
  * so that no pass over the buffer is needed to zero it. */
 void gpt_stage_begin(struct gpt_stage *stage, struct gpt_queue *q);
 
-/* The weights of losses are multiplied by this from here on; 1 at first. Keep
- * the queue's order: not while an earlier call may not have been run. */
+/* The weights of losses are multiplied by this from here on; 1 at first. The
+ * queue copies the value when it comes to it: between two calls with different
+ * values the queue must be synced. */
 void gpt_stage_scale(struct gpt_stage *stage, struct gpt_queue *q, float scale);
 
-/* Rows and bytes of what stages hand to each other. */
-int64_t gpt_stage_rows(const struct gpt_stage *stage);
+/* Bytes that stages hand to each other: gpt_message_bytes() of this stage. */
 size_t gpt_stage_bytes(const struct gpt_stage *stage);
 
 /* Where the output of the stage before may be received: giving it to
@@ -152,7 +142,7 @@ void *gpt_stage_input(struct gpt_stage *stage, int64_t chunk, int64_t slot);
 /* Forward of microbatch *mb through a chunk, in `slot`. in (rows, C) act,
  * device: output of the chunk before, NULL in front of the embedding. Returns
  * this chunk's output (device, valid until the stage's next forward), NULL
- * behind the output layer. */
+ * after the output layer. */
 const void *gpt_stage_forward(struct gpt_stage *stage, struct gpt_queue *q,
                               int64_t chunk, int64_t slot,
                               enum gpt_stage_mode mode,
@@ -160,7 +150,7 @@ const void *gpt_stage_forward(struct gpt_stage *stage, struct gpt_queue *q,
                               const struct gpt_stage_result *result);
 
 /* Backward of the microbatch in `slot`, adding to the gradients. dout (rows, C)
- * act, device: gradient of the output, NULL behind the output layer. Returns
+ * act, device: gradient of the output, NULL after the output layer. Returns
  * the gradient of `in` (device, valid until the stage's next backward), NULL in
  * front of the embedding. */
 const void *gpt_stage_backward(struct gpt_stage *stage, struct gpt_queue *q,

@@ -1,28 +1,23 @@
 /* The two ends of a pipeline: the embedding in front of the first layer, the
- * output layer with its losses behind the last. Tensor parallel ranks hold V /
- * tp words each. */
+ * output layer with its losses after the last. Tensor parallel ranks hold V /
+ * tp words each. Start at gpt_stage_output(). */
 #include "model/stage_internal.h"
 
 #include "base/num.h"
 
-static int64_t vocabulary(const struct gpt_stage *s)
-{
-    return s->o.config->padded_vocab_size / s->o.layout.size[GPT_TP];
-}
-
 /* ---- embedding ---- */
 
-/* For all rows; out and dropout are the passes' own. */
+/* The embedding of all rows; forward and backward add out and dropout. */
 static struct gpt_embed embed_op(const struct gpt_stage *s,
                                  const struct gpt_pass *pass,
                                  const struct gpt_slot *slot)
 {
     return (struct gpt_embed){
         .n = pass->n,
-        .c = s->o.config->hidden_size,
-        .v_begin = vocabulary(s) * s->o.layout.at[GPT_TP],
-        .v_local = vocabulary(s),
-        .act = s->o.act,
+        .c = s->widths.hidden,
+        .v_begin = s->widths.vocab * s->o.layout.at[GPT_TP],
+        .v_local = s->widths.vocab,
+        .act = s->o.exec.act,
         .tokens = slot->in.input,
         .positions = slot->in.position,
         .wte = s->w.at[GPT_WORD_EMBEDDING],
@@ -33,7 +28,7 @@ static struct gpt_embed embed_op(const struct gpt_stage *s,
 void gpt_stage_embed(struct gpt_stage *s, const struct gpt_pass *pass,
                      const struct gpt_slot *slot)
 {
-    int64_t c = s->o.config->hidden_size;
+    int64_t c = s->widths.hidden;
     void *r = slot->layers[0].norm1.r;
     struct gpt_embed embed = embed_op(s, pass, slot);
     struct gpt_dropout dropout = gpt_pass_dropout(
@@ -45,20 +40,21 @@ void gpt_stage_embed(struct gpt_stage *s, const struct gpt_pass *pass,
         s->be->embed_fwd(pass->q, &embed);
         return;
     }
-    /* One rank knows the word, the first one adds the position: the sum over
-     * the ranks has the bits of one rank's. */
+    /* One rank holds the word, and the first one adds the position. All others
+     * give zeros, so that the sum has the bits that one rank alone computes. */
     if (s->o.layout.at[GPT_TP] > 0)
         embed.wpe = NULL;
     s->be->embed_fwd(pass->q, &embed);
     gpt_pass_sum(pass, embed.out, r);
-    s->be->dropout(pass->q, r, r, pass->rows, c, s->o.act, &dropout);
+    s->be->dropout(pass->q, r, r, pass->rows, c, s->o.exec.act, &dropout);
 }
 
 void gpt_stage_embed_backward(struct gpt_stage *s, const struct gpt_pass *pass,
                               const struct gpt_slot *slot)
 {
     struct gpt_embed embed = embed_op(s, pass, slot);
-    struct gpt_pass whole = *pass; /* every rank sees all rows */
+    struct gpt_pass whole = *pass; /* every rank handles all rows, as any of
+                                    * them may hold the word of any row */
 
     whole.rows = pass->n;
     whole.sequence = false;
@@ -72,39 +68,40 @@ void gpt_stage_embed_backward(struct gpt_stage *s, const struct gpt_pass *pass,
 /* ---- output layer ---- */
 
 /* Backward of the output layer for `rows` rows at y: dW += dlogits^T y, then
- * y is overwritten by its own gradient, dlogits W, as far as the words here
- * add to it. fresh: dW is overwritten. */
+ * y is overwritten by this rank's part of its own gradient, dlogits W. fresh:
+ * dW is overwritten. */
 static void output_backward(struct gpt_stage *s, struct gpt_queue *q, void *y,
                             int64_t rows, bool fresh)
 {
     struct gpt_matmul dw = {
-        .m = vocabulary(s),
-        .n = s->o.config->hidden_size,
+        .m = s->widths.vocab,
+        .n = s->widths.hidden,
         .k = rows,
         .ta = true,
         .a = s->logits,
         .b = y,
         .c = gpt_roles_output(&s->dw),
-        .act = s->o.act,
+        .act = s->o.exec.act,
         .c_type = GPT_F32,
         .beta = fresh ? 0.0F : 1.0F,
     };
     struct gpt_matmul dy = {
         .m = rows,
-        .n = s->o.config->hidden_size,
-        .k = vocabulary(s),
+        .n = s->widths.hidden,
+        .k = s->widths.vocab,
         .a = s->logits,
         .b = gpt_roles_output(&s->w),
         .c = y,
-        .act = s->o.act,
-        .c_type = s->o.act,
+        .act = s->o.exec.act,
+        .c_type = s->o.exec.act,
     };
 
     s->be->matmul(q, &dw);
     s->be->matmul(q, &dy);
 }
 
-/* The ranks' parts of a softmax meet in three numbers a row. */
+/* Ranks that share the vocabulary exchange three numbers a row; each then
+ * finishes its own columns of the softmax. */
 static void cross_entropy(struct gpt_stage *s, const struct gpt_pass *pass,
                           const struct gpt_xent *xent)
 {
@@ -120,31 +117,32 @@ static void cross_entropy(struct gpt_stage *s, const struct gpt_pass *pass,
     s->be->xent_finish(pass->q, xent, s->stats, s->o.layout.size[GPT_TP], rank);
 }
 
-/* Rows i.. of the batch, which are at y. */
+/* Logits, losses and with `grad` the backward of rows [i, i + rows) of the
+ * batch, which are at y. */
 static void output_rows(struct gpt_stage *s, const struct gpt_pass *pass,
                         const struct gpt_slot *slot, int64_t i, int64_t rows,
                         void *y, bool grad, void *all_logits)
 {
-    int64_t v = vocabulary(s);
-    size_t row = (size_t)v * gpt_dtype_bytes(s->o.act);
+    int64_t v = s->widths.vocab;
+    size_t row = (size_t)v * gpt_dtype_bytes(s->o.exec.act);
     struct gpt_matmul logits = {
         .m = rows,
         .n = v,
-        .k = s->o.config->hidden_size,
+        .k = s->widths.hidden,
         .tb = true,
         .a = y,
         .b = gpt_roles_output(&s->w),
         .c = s->logits,
-        .act = s->o.act,
-        .c_type = s->o.act,
+        .act = s->o.exec.act,
+        .c_type = s->o.exec.act,
     };
     struct gpt_xent xent = {
         .n = rows,
         .v = v,
-        .v_real = s->o.config->vocab_size,
+        .v_real = s->o.config->vocab_size, /* dummies take no probability */
         .v_begin = v * s->o.layout.at[GPT_TP],
         .ld = v,
-        .act = s->o.act,
+        .act = s->o.exec.act,
         .logits = s->logits,
         .target = slot->in.target + i,
         .weight = slot->in.weight + i,
@@ -154,19 +152,24 @@ static void output_rows(struct gpt_stage *s, const struct gpt_pass *pass,
     };
 
     s->be->matmul(pass->q, &logits);
+    /* before the softmax, which leaves gradients in their place */
     if (all_logits)
         s->be->copy_out(pass->q, (char *)all_logits + (size_t)i * row,
                         s->logits, (size_t)rows * row);
     cross_entropy(s, pass, &xent);
+    /* the first rows of a step overwrite dW, all others add to it */
     if (grad)
         output_backward(s, pass->q, y, rows, s->fresh_output && i == 0);
 }
 
+/* A few rows at a time: the logits of a whole microbatch would be the largest
+ * buffer of all. With `grad` each chunk of rows is finished before the next, so
+ * that no logits are kept for backward. */
 void gpt_stage_output(struct gpt_stage *s, const struct gpt_pass *pass,
                       const struct gpt_slot *slot, bool grad, void *logits)
 {
     size_t row =
-        (size_t)s->o.config->hidden_size * gpt_dtype_bytes(s->o.act);
+        (size_t)s->widths.hidden * gpt_dtype_bytes(s->o.exec.act);
     char *y = gpt_pass_gather(pass, slot->end.y);
 
     for (int64_t i = 0; i < pass->n; i += s->logits_rows)

@@ -12,8 +12,8 @@ struct gpt_slot {
     struct gpt_layer_acts *layers; /* of the chunk */
     struct gpt_norm_acts end; /* the final norm; without output layer only r,
                                * the stage's one output buffer */
-    void *block; /* a microbatch, with ... */
-    struct gpt_microbatch_block in; /* ... these parts */
+    void *block; /* a microbatch in device memory */
+    struct gpt_microbatch_block in; /* its parts */
     float *loss; /* (B, T) */
     int64_t sample0;
     bool dropout;
@@ -26,20 +26,29 @@ struct gpt_stage_chunk {
     struct gpt_slot *slots;
     int64_t n_slots;
     bool embedding, output;
-    int64_t recomputed; /* so many of the first layers keep only the input of
+    int64_t recomputed; /* this many of the first layers keep only the input of
                          * each group of stage->group; the rest is shared */
-    bool fresh; /* nothing added to its layers' gradients in this step yet */
+    bool fresh; /* its layers' gradients of this step are not written yet */
 };
 
-/* Pieces of a slot that may be recorded: see forward_variant(). */
+/* Passes of a slot that may be recorded: see forward_variant(). */
 enum {
-    GPT_STAGE_FORWARDS = 6, /* modes, and is the output's gradient fresh? */
-    GPT_STAGE_VARIANTS = GPT_STAGE_FORWARDS + 4, /* fresh? dropout? */
+    GPT_STAGE_FORWARDS = 6, /* three modes, output's gradient fresh or not */
+    /* and backwards: fresh or not, with dropout or not */
+    GPT_STAGE_VARIANTS = GPT_STAGE_FORWARDS + 4,
+};
+
+/* The kinds of memory that a stage allocates. */
+enum {
+    GPT_STAGE_FIRST_KIND = GPT_MEM_ACTIVATIONS,
+    GPT_STAGE_LAST_KIND = GPT_MEM_INPUTS,
 };
 
 struct gpt_stage {
     struct gpt_backend *be;
     struct gpt_stage_options o;
+    struct gpt_widths widths; /* held here */
+    struct gpt_rows rows;     /* of a microbatch */
     struct gpt_stage_chunk *chunks;
     struct gpt_roles w, dw; /* outside layers */
     struct gpt_rng embedding_rng;
@@ -52,18 +61,20 @@ struct gpt_stage {
     void *logits;
     float *stats; /* (tp, logits_rows, 3): of the softmax of each rank */
     int64_t logits_rows;
-    float *scale, *host_scale; /* (1) of losses; the latter pinned, 0: none
-                                * was given */
-    bool fresh_output; /* the output layer's gradient, likewise */
-    struct gpt_recorder *pieces; /* NULL: nothing is recorded */
+    float *scale, *host_scale; /* (1) of losses; the latter is pinned memory,
+                                * 0 until a scale is given */
+    bool fresh_output; /* the output layer's gradient of this step is not
+                        * written yet */
+    struct gpt_recorder *recorder; /* of passes; NULL: none is recorded */
     void *mem[GPT_N_MEMORY_KINDS];
-    /* what the pointers above lead to, all chunks in one block */
+    /* the blocks that the chunks' pointers lead into */
     struct gpt_layer *all_layers;
     struct gpt_slot *all_slots;
     struct gpt_layer_acts *all_acts;
 };
 
-/* Lays a stage's buffers out, one after the other within each kind. */
+/* Lays a stage's buffers out, one after the other within each kind. The same
+ * walk counts (all base NULL) and places: what is predicted is allocated. */
 struct gpt_binder {
     char *base[GPT_N_MEMORY_KINDS]; /* NULL: only count */
     int64_t used[GPT_N_MEMORY_KINDS];
@@ -76,10 +87,10 @@ int gpt_stage_bind(struct gpt_stage *s, struct gpt_binder *b,
 
 static inline bool gpt_stage_selective(const struct gpt_stage *s)
 {
-    return s->o.recompute == GPT_RECOMPUTE_SELECTIVE;
+    return s->o.exec.recompute == GPT_RECOMPUTE_SELECTIVE;
 }
 
-/* What the layers get to know of a pass of the microbatch in `slot`. */
+/* The pass of the microbatch in `slot`, as its layers see it. */
 struct gpt_pass gpt_stage_pass(const struct gpt_stage *s, struct gpt_queue *q,
                                const struct gpt_stage_chunk *chunk,
                                const struct gpt_slot *slot);

@@ -1,4 +1,4 @@
-/* How a stage comes and goes: its chunks and slots, predicted memory, one
+/* Opens and closes a stage: its chunks and slots, predicted memory, one
  * allocation a kind. Start at gpt_stage_open(). */
 #include "model/stage_internal.h"
 
@@ -7,40 +7,47 @@
 
 #include <string.h>
 
-/* Logits of one chunk of rows take about this much at most. */
+/* Logits of one chunk of rows take about this much at most: large products run
+ * at full speed, and memory does not grow with batch x vocabulary. */
 enum { LOGITS_LIMIT = 128 << 20, LOGITS_ROWS_MIN = 64 };
 
 /* How many of a chunk's first layers are recomputed in full. Without backward
- * nothing is kept of any. */
-static int64_t recomputed(const struct gpt_stage_options *o, int64_t n_layers)
+ * no layer keeps anything. */
+static int64_t count_recomputed(const struct gpt_stage_options *o,
+                                int64_t n_layers)
 {
-    if (!o->training || o->recompute == GPT_RECOMPUTE_UNIFORM)
+    if (!o->training || o->exec.recompute == GPT_RECOMPUTE_UNIFORM)
         return n_layers;
-    if (o->recompute == GPT_RECOMPUTE_BLOCK)
-        return gpt_min_i64(o->recompute_layers, n_layers);
+    if (o->exec.recompute == GPT_RECOMPUTE_BLOCK)
+        return gpt_min_i64(o->exec.recompute_layers, n_layers);
     return 0;
 }
 
-/* How many layers share what is recomputed together. */
+/* How many layers are recomputed together: their activations exist at the same
+ * time, in memory that all groups share. */
 static int64_t group_size(const struct gpt_stage_options *o)
 {
     int64_t most = 0;
 
     if (!o->training)
         return 1;
-    if (o->recompute != GPT_RECOMPUTE_UNIFORM)
-        return o->recompute == GPT_RECOMPUTE_NONE ? 0 : 1;
+    /* selective and block share one layer's buffers, in turns */
+    if (o->exec.recompute != GPT_RECOMPUTE_UNIFORM)
+        return o->exec.recompute == GPT_RECOMPUTE_NONE ? 0 : 1;
     for (int64_t i = 0; i < o->layout.chunks; i++)
         most = gpt_max_i64(most, o->layout.chunk[i].n_layers);
-    return gpt_min_i64(o->recompute_layers, most);
+    return gpt_min_i64(o->exec.recompute_layers, most);
 }
 
-/* Chunks, their layers and slots, empty. */
+/* Chunks, their layers and slots, empty: bind functions point them at memory
+ * later. */
 static int new_chunks(struct gpt_stage *s, struct gpt_err *err)
 {
     const struct gpt_layout *layout = &s->o.layout;
     int64_t layers = 0, slots = 0, acts = 0;
 
+    /* one block a kind for all chunks: a slot's place in all_slots is also its
+     * number for the recorder */
     GPT_TRY(gpt_new(&s->chunks, (size_t)layout->chunks, sizeof(*s->chunks),
                     "chunks", err));
     for (int64_t i = 0; i < layout->chunks; i++) {
@@ -65,7 +72,7 @@ static int new_chunks(struct gpt_stage *s, struct gpt_err *err)
             .n_slots = s->o.slots[i],
             .embedding = i == 0 && layout->has_embedding,
             .output = i == layout->chunks - 1 && layout->has_output,
-            .recomputed = recomputed(&s->o, layout->chunk[i].n_layers),
+            .recomputed = count_recomputed(&s->o, layout->chunk[i].n_layers),
         };
         for (int64_t k = 0; k < chunk->n_slots; k++)
             chunk->slots[k].layers =
@@ -77,39 +84,38 @@ static int new_chunks(struct gpt_stage *s, struct gpt_err *err)
     return GPT_OK;
 }
 
+/* What an open stage relies on. A program that plans a run has checked the same
+ * before, and names its options then. */
 static int check_options(const struct gpt_stage_options *o,
                          struct gpt_err *err)
 {
-    bool full = o->recompute == GPT_RECOMPUTE_UNIFORM ||
-                o->recompute == GPT_RECOMPUTE_BLOCK;
+    const struct gpt_execution *e = &o->exec;
+    bool full = e->recompute == GPT_RECOMPUTE_UNIFORM ||
+                e->recompute == GPT_RECOMPUTE_BLOCK;
 
-    if (full && o->recompute_layers < 1)
+    if (full && e->recompute_layers < 1)
         return gpt_fail(err, GPT_EUSAGE,
-                        "--recompute-num-layers %lld: at least 1",
-                        (long long)o->recompute_layers);
-    if (o->sequence_parallel &&
-        o->micro_batch * o->seq_length % o->layout.size[GPT_TP] != 0)
-        return gpt_fail(err, GPT_EUSAGE,
-                        "--sequence-parallel: --micro-batch-size %lld times "
-                        "--seq-length %lld does not divide by the tensor model "
-                        "parallel size (%lld)",
-                        (long long)o->micro_batch, (long long)o->seq_length,
-                        (long long)o->layout.size[GPT_TP]);
-    return GPT_OK;
+                        "full recomputation of %lld layers: at least 1",
+                        (long long)e->recompute_layers);
+    if (!e->sequence_parallel)
+        return GPT_OK;
+    return gpt_rows_check(e->micro_batch, e->seq_length, o->layout.size[GPT_TP],
+                          err);
 }
 
 int64_t gpt_stage_logits_rows(const struct gpt_config *config,
                               const struct gpt_layout *layout,
                               enum gpt_dtype act, int64_t rows)
 {
-    const int64_t row = config->padded_vocab_size / layout->size[GPT_TP] *
+    const int64_t row = gpt_widths_of(config, layout->size[GPT_TP]).vocab *
                         (int64_t)gpt_dtype_bytes(act);
+    /* whole blocks of rows, at least one, even for an enormous vocabulary */
     const int64_t blocks = LOGITS_LIMIT / row / LOGITS_ROWS_MIN;
 
     return gpt_min_i64(rows, gpt_max_i64(blocks, 1) * LOGITS_ROWS_MIN);
 }
 
-/* Everything but device memory. */
+/* Everything but memory of the device: prediction and opening both need it. */
 static int stage_new(struct gpt_stage **stage, struct gpt_backend *be,
                      const struct gpt_stage_options *o, struct gpt_err *err)
 {
@@ -120,15 +126,22 @@ static int stage_new(struct gpt_stage **stage, struct gpt_backend *be,
     s = *stage;
     s->be = be;
     s->o = *o;
+    /* without backward nothing is kept, so that nothing can be recomputed */
     if (!o->training)
-        s->o.recompute = GPT_RECOMPUTE_NONE;
+        s->o.exec.recompute = GPT_RECOMPUTE_NONE;
+    /* one rank alone has nothing to sum: every path below then asks for tp or
+     * sequence_parallel and finds neither */
     if (o->layout.size[GPT_TP] == 1) {
         s->o.tp = NULL;
-        s->o.sequence_parallel = false;
+        s->o.exec.sequence_parallel = false;
     }
-    s->embedding_rng = gpt_rng_open(o->seed, "dropout/embedding");
-    s->logits_rows = gpt_stage_logits_rows(o->config, &o->layout, o->act,
-                                           o->micro_batch * o->seq_length);
+    /* after sequence_parallel is settled: rows depend on it */
+    s->widths = gpt_widths_of(o->config, o->layout.size[GPT_TP]);
+    s->rows = gpt_rows_of(o->exec.micro_batch, o->exec.seq_length,
+                          o->layout.size[GPT_TP], s->o.exec.sequence_parallel);
+    s->embedding_rng = gpt_rng_open(o->exec.seed, "dropout/embedding");
+    s->logits_rows = gpt_stage_logits_rows(o->config, &o->layout, o->exec.act,
+                                           s->rows.n);
     GPT_TRY(gpt_new(&s->gradients, (size_t)o->flat->n_buckets,
                     sizeof(*s->gradients), "buckets", err));
     s->group = group_size(&s->o);
@@ -137,6 +150,7 @@ static int stage_new(struct gpt_stage **stage, struct gpt_backend *be,
     return new_chunks(s, err);
 }
 
+/* Makes a stage without memory, counts what it would get, and closes it. */
 int gpt_stage_memory(struct gpt_memory *memory, struct gpt_backend *be,
                      const struct gpt_stage_options *options,
                      struct gpt_err *err)
@@ -147,19 +161,21 @@ int gpt_stage_memory(struct gpt_memory *memory, struct gpt_backend *be,
 
     GPT_TRY_GOTO(status, stage_new(&s, be, options, err), out);
     GPT_TRY_GOTO(status, gpt_stage_bind(s, &b, err), out);
-    for (int kind = GPT_MEM_ACTIVATIONS; kind <= GPT_MEM_INPUTS; kind++)
+    for (int kind = GPT_STAGE_FIRST_KIND; kind <= GPT_STAGE_LAST_KIND; kind++)
         memory->bytes[kind] = b.used[kind];
 out:
     gpt_stage_close(s);
     return status;
 }
 
+/* Walks the buffers twice: to count, and to place them in one allocation a
+ * kind. The first walk is that of gpt_stage_memory(). */
 static int stage_allocate(struct gpt_stage *s, struct gpt_err *err)
 {
     struct gpt_binder count = {.overflow = false}, b = {.overflow = false};
 
     GPT_TRY(gpt_stage_bind(s, &count, err));
-    for (int kind = GPT_MEM_ACTIVATIONS; kind <= GPT_MEM_INPUTS; kind++) {
+    for (int kind = GPT_STAGE_FIRST_KIND; kind <= GPT_STAGE_LAST_KIND; kind++) {
         if (count.used[kind] == 0)
             continue;
         GPT_TRY(s->be->alloc(s->be, (size_t)count.used[kind],
@@ -170,6 +186,8 @@ static int stage_allocate(struct gpt_stage *s, struct gpt_err *err)
     return gpt_stage_bind(s, &b, err);
 }
 
+/* The loss scale is copied from pinned memory: the copy must not make the host
+ * wait. */
 static int allocate_host(struct gpt_stage *s, struct gpt_err *err)
 {
     void *scale;
@@ -180,25 +198,28 @@ static int allocate_host(struct gpt_stage *s, struct gpt_err *err)
     return GPT_OK;
 }
 
-/* What other ranks take part in is not recorded: they may wait. */
-static int open_pieces(struct gpt_stage *s, struct gpt_err *err)
+/* Operations that exchange bytes with other ranks are not recorded: a replay
+ * could not wait for those ranks, or fail with them. */
+static int open_recorder(struct gpt_stage *s, struct gpt_err *err)
 {
     int64_t slots = 0;
 
-    if (!s->o.record || !s->be->record_begin || s->o.tp)
+    if (!s->o.exec.record || !s->be->record_begin || s->o.tp)
         return GPT_OK;
     for (int64_t i = 0; i < s->o.layout.chunks; i++)
         slots += s->chunks[i].n_slots;
-    return gpt_recorder_open(&s->pieces, s->be, slots * GPT_STAGE_VARIANTS,
+    return gpt_recorder_open(&s->recorder, s->be, slots * GPT_STAGE_VARIANTS,
                              err);
 }
 
+/* Weights and gradients stay the caller's; layers keep pointers into them. What
+ * is outside layers is bound once for the stage. */
 static void bind_parameters(struct gpt_stage *s, void *weights,
                             float *const *gradients)
 {
     const struct gpt_flat *flat = s->o.flat;
 
-    gpt_roles_bind(&s->w, flat, -1, weights, s->o.act);
+    gpt_roles_bind(&s->w, flat, -1, weights, s->o.exec.act);
     if (gradients) {
         memcpy(s->gradients, gradients,
                (size_t)flat->n_buckets * sizeof(*gradients));
@@ -208,7 +229,7 @@ static void bind_parameters(struct gpt_stage *s, void *weights,
         for (int64_t k = 0; k < s->chunks[i].n_layers; k++)
             gpt_layer_bind(&s->chunks[i].layers[k], flat,
                            s->o.layout.chunk[i].first_layer + k, weights,
-                           s->o.act, gradients, s->o.seed);
+                           s->o.exec.act, gradients, s->o.exec.seed);
 }
 
 int gpt_stage_open(struct gpt_stage **stage, struct gpt_backend *be,
@@ -219,6 +240,7 @@ int gpt_stage_open(struct gpt_stage **stage, struct gpt_backend *be,
     int status;
 
     *stage = NULL;
+    /* a prediction may lack the communicator; a stage that runs may not */
     if (options->layout.size[GPT_TP] > 1 && !options->tp)
         return gpt_fail(err, GPT_EFAIL, "a stage of %lld tensor parallel ranks "
                         "without their communicator",
@@ -226,9 +248,10 @@ int gpt_stage_open(struct gpt_stage **stage, struct gpt_backend *be,
     GPT_TRY_GOTO(status, stage_new(&s, be, options, err), fail);
     GPT_TRY_GOTO(status, stage_allocate(s, err), fail);
     GPT_TRY_GOTO(status, allocate_host(s, err), fail);
-    GPT_TRY_GOTO(status, open_pieces(s, err), fail);
+    GPT_TRY_GOTO(status, open_recorder(s, err), fail);
     bind_parameters(s, weights, gradients);
-    if (s->o.tp && s->o.training && s->o.overlap_tensor)
+    /* one lane of one job at a time: gathers and sums of a layer alternate */
+    if (s->o.tp && s->o.training && s->o.exec.overlap_tensor)
         GPT_TRY_GOTO(status, gpt_lane_open(&s->lane, be, s->o.tp, 1, err),
                      fail);
     *stage = s;
@@ -242,12 +265,11 @@ void gpt_stage_close(struct gpt_stage *s)
 {
     if (!s)
         return;
-    gpt_lane_close(s->lane);
-    for (int kind = 0; kind < GPT_N_MEMORY_KINDS; kind++) {
+    gpt_lane_close(s->lane); /* first: its thread may use the buffers */
+    for (int kind = 0; kind < GPT_N_MEMORY_KINDS; kind++)
         if (s->mem[kind])
             s->be->free(s->be, s->mem[kind]);
-    }
-    gpt_recorder_close(s->pieces);
+    gpt_recorder_close(s->recorder);
     if (s->host_scale)
         s->be->host_free(s->be, s->host_scale);
     gpt_free(s->all_acts);

@@ -1,4 +1,6 @@
-/* Pointers by role into flat buffers; see weights.h. */
+/* Pointers by role into flat buffers; see weights.h. Gradients are bound by
+ * bucket instead of from one base: with ZeRO-2 several buckets share memory,
+ * and a bucket's memory holds it from its own beginning. */
 #include "model/weights.h"
 
 void gpt_roles_bind(struct gpt_roles *roles, const struct gpt_flat *flat,
@@ -8,6 +10,7 @@ void gpt_roles_bind(struct gpt_roles *roles, const struct gpt_flat *flat,
         const struct gpt_slice *slice =
             gpt_flat_find(flat, (enum gpt_param_role)role, layer);
 
+        /* layer code takes NULL for a parameter that this model lacks */
         roles->at[role] = NULL;
         if (slice)
             roles->at[role] =
@@ -33,6 +36,7 @@ void gpt_roles_bind_gradients(struct gpt_roles *roles,
 
 void *gpt_roles_output(const struct gpt_roles *roles)
 {
+    /* without an own matrix the model is tied: the table has no such row */
     void *own = roles->at[GPT_OUTPUT_WEIGHT];
 
     return own ? own : roles->at[GPT_WORD_EMBEDDING];

@@ -1,19 +1,19 @@
-/* Where each parameter of a layer sits in a rank's flat buffer: layer code
- * reads weights and adds to gradients through these pointers. */
+/* Where each parameter of a layer is in a rank's flat buffer: layer code reads
+ * weights and adds to gradients through these pointers. */
 #ifndef GPT_MODEL_WEIGHTS_H
 #define GPT_MODEL_WEIGHTS_H
 
 #include "base/dtype.h"
 #include "model/params.h"
 
-/* Pointers by role into one flat buffer (weights, or gradients); NULL for what
- * this rank or architecture does not have. */
+/* Pointers by role into one flat buffer (weights, or gradients); NULL for a
+ * parameter that this rank or architecture does not have. */
 struct gpt_roles {
     void *at[GPT_N_ROLES];
 };
 
-/* The roles of a layer (global number), or of what is outside layers
- * (layer -1). `base` is a buffer of flat->elements of `type`. */
+/* The roles of a layer (global number), or with layer -1 those outside layers.
+ * `base` is a buffer of flat->elements of `type`. */
 void gpt_roles_bind(struct gpt_roles *roles, const struct gpt_flat *flat,
                     int64_t layer, void *base, enum gpt_dtype type);
 

@@ -81,7 +81,8 @@ static void cut(struct gpt_optimizer *o, struct stretch *t, int64_t tp_rank)
         if (begin >= end)
             continue;
         add_segment(o, t, begin, s->param->decay);
-        counted = !s->copy && (s->param->split_dim >= 0 || tp_rank == 0);
+        counted = !s->copy &&
+                  (s->param->split != GPT_SPLIT_NONE || tp_rank == 0);
         if (counted)
             add_run(o, t, begin, end, before);
     }

@@ -49,7 +49,7 @@ static struct gpt_reducer_options reducer_options(const struct gpt_replica *r)
     return (struct gpt_reducer_options){
         .flat = &r->flat,
         .zero = r->o.zero,
-        .sequence_parallel = r->o.sequence_parallel,
+        .sequence_parallel = r->o.exec.sequence_parallel,
         .world = r->o.world,
         .q = r->q,
     };
@@ -62,43 +62,38 @@ static struct gpt_stage_options stage_options(const struct gpt_replica *r)
         .config = &r->o.config,
         .flat = &r->flat,
         .layout = r->o.layout,
-        .micro_batch = r->o.micro_batch,
-        .seq_length = r->o.seq_length,
-        .documents = r->o.documents,
-        .record = r->o.record,
+        .exec = r->o.exec,
         .training = true,
         .tp = r->o.world ? r->o.world->comm[GPT_GROUP_TP] : NULL,
-        .overlap_tensor = r->o.overlap_tensor,
-        .sequence_parallel = r->o.sequence_parallel,
-        .recompute = r->o.recompute,
-        .recompute_layers = r->o.recompute_layers,
         .fresh_gradients = gpt_reducer_overwrites(&reducer),
-        .seed = r->o.seed,
-        .act = r->o.act,
     };
 
     memcpy(o.slots, r->slots, sizeof(o.slots));
     return o;
 }
 
+struct gpt_rows gpt_replica_rows(const struct gpt_replica *r)
+{
+    const struct gpt_execution *e = &r->o.exec;
+
+    return gpt_rows_of(e->micro_batch, e->seq_length, r->o.layout.size[GPT_TP],
+                       e->sequence_parallel);
+}
+
 int64_t gpt_replica_message(const struct gpt_replica *r)
 {
-    int64_t rows = r->o.micro_batch * r->o.seq_length;
-
-    if (r->o.sequence_parallel)
-        rows /= r->o.layout.size[GPT_TP];
-    return rows * r->o.config.hidden_size *
-           (int64_t)gpt_dtype_bytes(r->o.act);
+    return gpt_message_bytes(&r->o.config, gpt_replica_rows(r),
+                             r->o.exec.act);
 }
 
 bool gpt_replica_compact(const struct gpt_replica *r)
 {
-    return r->o.act != GPT_F32;
+    return r->o.exec.act != GPT_F32;
 }
 
 static int64_t weight_bytes(const struct gpt_replica *r)
 {
-    return r->flat.elements * (int64_t)gpt_dtype_bytes(r->o.act);
+    return r->flat.elements * (int64_t)gpt_dtype_bytes(r->o.exec.act);
 }
 
 /* Of `params`, where they are not the weights. */
@@ -143,7 +138,7 @@ static int open_gatherer(struct gpt_replica *r, struct gpt_err *err)
     const struct gpt_gatherer_options options = {
         .flat = &r->flat,
         .weights = r->weights,
-        .act = r->o.act,
+        .act = r->o.exec.act,
         .comm = r->o.world ? r->o.world->comm[GPT_GROUP_DP] : NULL,
         .q = r->q,
         .overlap = r->o.overlap_gather,
@@ -250,14 +245,14 @@ void gpt_replica_close(struct gpt_replica *r)
 int gpt_replica_refresh(struct gpt_replica *r, struct gpt_err *err)
 {
     const struct gpt_flat *flat = &r->flat;
-    const int64_t type = (int64_t)gpt_dtype_bytes(r->o.act);
+    const int64_t type = (int64_t)gpt_dtype_bytes(r->o.exec.act);
     int64_t begin, end;
 
     if (!gpt_replica_compact(r))
         return GPT_OK;
     for (int64_t b = 0; b < flat->n_buckets; b++) {
         gpt_bucket_shard(flat, b, flat->shard, &begin, &end);
-        r->be->cast(r->q, (char *)r->weights + begin * type, r->o.act,
+        r->be->cast(r->q, (char *)r->weights + begin * type, r->o.exec.act,
                     r->params + gpt_bucket_compact(flat, b), GPT_F32,
                     end - begin);
     }
@@ -298,7 +293,7 @@ int gpt_replica_init(struct gpt_replica *r, struct gpt_err *err)
     GPT_TRY(
         gpt_new(&host, (size_t)largest, sizeof(*host), "initial values", err));
     for (int64_t i = 0; i < r->flat.n && status == GPT_OK; i++) {
-        gpt_param_init(&r->o.config, &r->flat.slices[i], r->o.seed, host);
+        gpt_param_init(&r->o.config, &r->flat.slices[i], r->o.exec.seed, host);
         put(r, &r->flat.slices[i], host);
         status = r->be->sync(r->q, err);
     }

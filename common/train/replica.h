@@ -14,20 +14,11 @@ struct gpt_replica_options {
     struct gpt_config config; /* complete */
     struct gpt_layout layout;
     struct gpt_optimizer_options optimizer;
-    enum gpt_dtype act; /* of weights and activations: GPT_F32, GPT_BF16,
-                         * GPT_F16 */
+    struct gpt_execution exec; /* see stage.h */
     struct gpt_loss_scale_options loss_scale; /* initial 0: none */
-    int64_t micro_batch, seq_length;
     int64_t micro_batches; /* of this rank, in the largest step; 0: one */
     enum gpt_zero zero;    /* with layout.shards = data parallel size */
     bool overlap_gather;   /* of weights with the next step's forward */
-    bool overlap_tensor;   /* see stage.h */
-    bool sequence_parallel;
-    enum gpt_recompute recompute;
-    int64_t recompute_layers;
-    bool documents;
-    bool record; /* see stage.h */
-    uint64_t seed;
     struct gpt_world *world; /* outlives the replica; NULL: a single rank, or
                               * only gpt_replica_memory() is wanted */
 };
@@ -70,8 +61,8 @@ int gpt_replica_open(struct gpt_replica *replica,
                      struct gpt_err *err) GPT_MUST_USE;
 void gpt_replica_close(struct gpt_replica *replica);
 
-/* Bytes that stages hand to each other, as gpt_stage_bytes() says of an open
- * one. */
+/* Rows of a microbatch here, and bytes that stages hand to each other. */
+struct gpt_rows gpt_replica_rows(const struct gpt_replica *replica);
 int64_t gpt_replica_message(const struct gpt_replica *replica);
 
 /* Is `params` compact? */

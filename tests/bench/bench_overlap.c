@@ -228,6 +228,7 @@ static int open_tensor(struct member *m, struct gpt_err *err)
         .q = m->q,
         .config = &m->config,
         .layout = &m->layout,
+        .widths = gpt_widths_of(&m->config, m->row->tp),
         .act = GPT_F32,
         .n = N,
         .rows = m->row->sequence ? N / m->row->tp : N,

@@ -114,7 +114,7 @@ static void train(struct gpt_backend *be, const struct gpt_config *c,
 {
     struct gpt_replica *r = open_replica(be, c, act);
     double times[STEPS], loss = 0, total = 0;
-    double flops = gpt_config_flops_per_token(c, T) * N;
+    double flops = gpt_flops_per_token(c, T) * N;
     double ceiling = bench_sgemm_ceiling();
     double first = step(r, VOCABULARY);
     char name[40];

@@ -27,10 +27,10 @@ static inline struct gpt_replica *open_replica(struct gpt_backend *be,
     const struct gpt_replica_options o = {
         .config = *c,
         .layout = GPT_LAYOUT_SINGLE(c),
-        .act = act,
-        .micro_batch = B,
-        .seq_length = T,
-        .seed = 1234,
+        .exec.act = act,
+        .exec.micro_batch = B,
+        .exec.seq_length = T,
+        .exec.seed = 1234,
         .optimizer = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .clip_grad = 1},
     };
 
@@ -54,7 +54,7 @@ static inline double step(struct gpt_replica *r, int vocabulary)
         .compact = gpt_replica_compact(r),
         .weights = gpt_replica_compact(r) ? r->weights : NULL,
         .gradients = gpt_reducer_shards(r->reducer),
-        .act = r->o.act,
+        .act = r->o.exec.act,
         .loss_scale = 1,
         .lr = 1e-4,
         .weight_decay = 0.1,

@@ -119,11 +119,11 @@ static void rig_open(struct rig *r, const struct gpt_config *c,
         r->gradients[i] = again ? r->gradients[i - 1]
                                 : device(b->end - b->begin, sizeof(float));
     }
-    fill(r, o.act);
+    fill(r, o.exec.act);
     o.config = &r->c;
     o.flat = &r->flat;
-    o.training = o.documents = true;
-    o.seed = 11;
+    o.training = o.exec.documents = true;
+    o.exec.seed = 11;
     for (int64_t i = 0; i < o.layout.chunks; i++)
         o.slots[i] = o.slots[i] ? o.slots[i] : 1;
     o.fresh_gradients = shared;

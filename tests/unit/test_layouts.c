@@ -79,7 +79,7 @@ static void hash_params(const struct gpt_replica *r, struct found *f)
         size_t bytes = (size_t)s->count * sizeof(*p);
 
         f->replicated = gpt_hash64(p, bytes, f->replicated);
-        if (s->param->split_dim < 0)
+        if (s->param->split == GPT_SPLIT_NONE)
             f->common = gpt_hash64(p, bytes, f->common);
         if (s->param->role == GPT_WORD_EMBEDDING)
             f->words = gpt_hash64(p, bytes, 0);

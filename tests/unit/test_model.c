@@ -19,11 +19,11 @@ static struct gpt_replica *open_replica(const struct gpt_config *c, int64_t b,
     struct gpt_replica_options o = {
         .config = *c,
         .layout = gpt_layout_even(c, 1, 0, pp, rank),
-        .act = GPT_F32,
-        .micro_batch = b,
-        .seq_length = t,
-        .documents = true,
-        .seed = 7,
+        .exec.act = GPT_F32,
+        .exec.micro_batch = b,
+        .exec.seq_length = t,
+        .exec.documents = true,
+        .exec.seed = 7,
         .optimizer = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8},
     };
 
@@ -494,10 +494,10 @@ static void memory(void)
     struct gpt_replica_options o = {
         .config = c,
         .layout = GPT_LAYOUT_SINGLE(&c),
-        .act = GPT_F32,
-        .micro_batch = SAMPLES,
-        .seq_length = TIME,
-        .documents = true,
+        .exec.act = GPT_F32,
+        .exec.micro_batch = SAMPLES,
+        .exec.seq_length = TIME,
+        .exec.documents = true,
         .optimizer = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8},
     };
     int64_t sum = 0;

@@ -11,7 +11,9 @@ static struct gpt_stage_options chunk_options(const struct gpt_config *c,
                                               int64_t chunks)
 {
     struct gpt_stage_options o = {
-        .micro_batch = 2, .seq_length = 9, .slots = {2, 2}, .act = GPT_F32};
+        .exec = {.micro_batch = 2, .seq_length = 9, .act = GPT_F32},
+        .slots = {2, 2},
+    };
     struct gpt_topology t;
     struct gpt_err err;
 

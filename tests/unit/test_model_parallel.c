@@ -87,14 +87,14 @@ static struct finding find(const struct parallel_case *k, struct gpt_comm *tp)
     struct finding f = {.same = true};
     struct gpt_stage_options o = {
         .layout = gpt_layout_even(&c, size, rank, 1, 0),
-        .micro_batch = k->b,
-        .seq_length = k->t,
+        .exec.micro_batch = k->b,
+        .exec.seq_length = k->t,
         .tp = tp,
-        .overlap_tensor = true,
-        .sequence_parallel = k->sequence,
-        .recompute = k->recompute,
-        .recompute_layers = k->recompute_layers,
-        .act = GPT_F32,
+        .exec.overlap_tensor = true,
+        .exec.sequence_parallel = k->sequence,
+        .exec.recompute = k->recompute,
+        .exec.recompute_layers = k->recompute_layers,
+        .exec.act = GPT_F32,
     };
 
     batch_open(&x, k->b, k->t, columns);
@@ -102,15 +102,15 @@ static struct finding find(const struct parallel_case *k, struct gpt_comm *tp)
     batch_open(&want, k->b, k->t, c.padded_vocab_size);
     rig_open(&r, &c, o, false);
     run(&r, &x, columns);
-    o.recompute = GPT_RECOMPUTE_NONE;
-    o.overlap_tensor = false;
+    o.exec.recompute = GPT_RECOMPUTE_NONE;
+    o.exec.overlap_tensor = false;
     rig_open(&plain, &c, o, false);
     run(&plain, &y, columns);
     f.same = same_bits(&r, &x, &plain, &y);
     rig_close(&plain);
     o.layout = GPT_LAYOUT_SINGLE(&c);
     o.tp = NULL;
-    o.sequence_parallel = false;
+    o.exec.sequence_parallel = false;
     rig_open(&whole, &c, o, false);
     run(&whole, &want, c.padded_vocab_size);
     f.loss = loss_error(&x, &want);

@@ -19,9 +19,9 @@ static void recomputation(enum gpt_dtype act)
     struct rig r, whole;
     struct gpt_stage_options o = {
         .layout = GPT_LAYOUT_SINGLE(&c),
-        .micro_batch = 2,
-        .seq_length = 9,
-        .act = act,
+        .exec.micro_batch = 2,
+        .exec.seq_length = 9,
+        .exec.act = act,
     };
 
     batch_open(&x, 2, 9, c.padded_vocab_size);
@@ -29,8 +29,8 @@ static void recomputation(enum gpt_dtype act)
     rig_open(&whole, &c, o, false);
     run(&whole, &want, c.padded_vocab_size);
     for (size_t i = 0; i < GPT_COUNT(modes); i++) {
-        o.recompute = modes[i].recompute;
-        o.recompute_layers = modes[i].layers;
+        o.exec.recompute = modes[i].recompute;
+        o.exec.recompute_layers = modes[i].layers;
         rig_open(&r, &c, o, false);
         run(&r, &x, c.padded_vocab_size);
         ok(same_bits(&r, &x, &whole, &want), "%s: recompute %s %lld: same bits",
@@ -99,7 +99,9 @@ static void memory(void)
     struct gpt_config c = gpt_config_default();
     struct gpt_err err;
     struct gpt_stage_options o = {
-        .micro_batch = 2, .seq_length = T, .slots = {3}, .act = GPT_BF16};
+        .exec = {.micro_batch = 2, .seq_length = T, .act = GPT_BF16},
+        .slots = {3},
+    };
     const int64_t n = 2 * T, slots = 3;
     const int64_t stats = 4 * 4 * n; /* mean and rstd of two norms */
 
@@ -109,31 +111,30 @@ static void memory(void)
     c.head_size = C / H;
     c.ffn_hidden_size = 4 * C;
     must(gpt_config_complete(&c, 128, 1, &err), &err);
-    o.layout = gpt_layout_even(&c, 1, 0, 3, 1);
-    o.layout.chunk[0] = (struct gpt_layer_range){0, LAYERS};
-    o.layout.has_output = false;
+    o.layout = GPT_LAYOUT_SINGLE(&c);
+    o.layout.has_embedding = o.layout.has_output = false;
     is_int(activations(o, &c),
            slots * LAYERS * (16 * 2 * n * C + stats + 4 * n * H),
            "no recomputation: 16 blocks a layer");
-    o.recompute = GPT_RECOMPUTE_SELECTIVE;
+    o.exec.recompute = GPT_RECOMPUTE_SELECTIVE;
     is_int(activations(o, &c),
            slots * LAYERS * (9 * 2 * n * C + stats), "selective: 9");
-    o.recompute = GPT_RECOMPUTE_UNIFORM;
-    o.recompute_layers = 3;
+    o.exec.recompute = GPT_RECOMPUTE_UNIFORM;
+    o.exec.recompute_layers = 3;
     is_int(activations(o, &c), slots * 3 * 2 * n * C,
            "uniform: 1 a group");
-    o.recompute = GPT_RECOMPUTE_BLOCK;
+    o.exec.recompute = GPT_RECOMPUTE_BLOCK;
     is_int(activations(o, &c),
            slots * (3 * 2 * n * C +
                     5 * (16 * 2 * n * C + stats + 4 * n * H)),
            "block: 1 for the first layers");
-    o.recompute = GPT_RECOMPUTE_NONE;
+    o.exec.recompute = GPT_RECOMPUTE_NONE;
     o.layout.size[GPT_TP] = 4;
-    o.sequence_parallel = true;
+    o.exec.sequence_parallel = true;
     is_int(activations(o, &c),
            slots * LAYERS * (16 * 2 * n * C + stats + 4 * n * H) / 4,
            "sequence parallelism: a fourth");
-    o.sequence_parallel = false;
+    o.exec.sequence_parallel = false;
     is_int(activations(o, &c),
            slots * LAYERS * ((4 + 12 / 4) * 2 * n * C + stats + n * H),
            "tensor parallelism alone: what is between norms stays whole");
@@ -147,8 +148,14 @@ static void evaluation_only(void)
     static struct batch x, want;
     struct rig whole;
     struct gpt_stage_options o = {
-        .config = &c, .layout = GPT_LAYOUT_SINGLE(&c), .micro_batch = 2,
-        .seq_length = 9, .slots = {1}, .documents = true, .act = GPT_F32};
+        .config = &c,
+        .layout = GPT_LAYOUT_SINGLE(&c),
+        .exec = {.micro_batch = 2,
+                 .seq_length = 9,
+                 .documents = true,
+                 .act = GPT_F32},
+        .slots = {1},
+    };
     struct gpt_stage *trains, *s;
     struct gpt_memory more = {.bytes = {0}}, less = {.bytes = {0}};
     struct gpt_err err;
@@ -182,14 +189,19 @@ static void refusals(void)
     struct gpt_memory memory_of;
     struct gpt_err err;
     struct gpt_stage_options o = {
-        .config = &c, .layout = gpt_layout_even(&c, 4, 0, 1, 0),
-        .micro_batch = 1, .seq_length = 10, .slots = {1}, .training = true};
+        .config = &c,
+        .layout = gpt_layout_even(&c, 4, 0, 1, 0),
+        .exec.micro_batch = 1,
+        .exec.seq_length = 10,
+        .slots = {1},
+        .training = true,
+    };
 
-    o.sequence_parallel = true;
+    o.exec.sequence_parallel = true;
     is_int(gpt_stage_memory(&memory_of, be, &o, &err), GPT_EUSAGE, "%s",
            err.text);
-    o.sequence_parallel = false;
-    o.recompute = GPT_RECOMPUTE_BLOCK;
+    o.exec.sequence_parallel = false;
+    o.exec.recompute = GPT_RECOMPUTE_BLOCK;
     is_int(gpt_stage_memory(&memory_of, be, &o, &err), GPT_EUSAGE, "%s",
            err.text);
 }

@@ -116,6 +116,104 @@ static void test_init_is_layout_free(void)
     ok(same && seen > 0, "initial values do not depend on the layout");
 }
 
+static const struct gpt_param *row(const struct gpt_param_table *t,
+                                   const char *name)
+{
+    return gpt_params_find(t, name);
+}
+
+/* Which rows a model has, by the column `present`. */
+static void test_presence(void)
+{
+    static const struct {
+        int64_t positions;
+        bool tied, table, output;
+    } cases[] = {
+        {GPT_POSITION_LEARNED, true, true, false},
+        {GPT_POSITION_LEARNED, false, true, true},
+        {GPT_POSITION_ROPE, true, false, false},
+        {GPT_POSITION_NONE, false, false, true},
+    };
+    struct shape tiny = {"tiny", 2, 32, 4};
+
+    for (size_t i = 0; i < GPT_COUNT(cases); i++) {
+        struct gpt_config c = config_of(&tiny, 1);
+        struct gpt_param_table t;
+
+        c.position_embedding = cases[i].positions;
+        c.tied_embeddings = cases[i].tied;
+        if (!ok(gpt_params_build(&t, &c, NULL) == GPT_OK, "case %zu", i))
+            continue;
+        ok(!!row(&t, "embedding.position_embeddings.weight") == cases[i].table,
+           "a table of positions where they are learned");
+        ok(!!row(&t, "output_layer.weight") == cases[i].output,
+           "an output layer's matrix where it is untied");
+        gpt_params_free(&t);
+    }
+}
+
+/* How rows are cut, by the column `split`: parts of all ranks are in order,
+ * equal, and never begin within what belongs together. */
+static void test_splits(void)
+{
+    struct gpt_config c = config_of(&gpt2_124m, 2);
+    struct gpt_param_table t;
+    struct gpt_flat flat;
+    bool whole = true, apart = true;
+
+    c.num_query_groups = 4; /* of 3 query heads each, which have 5 D rows */
+    if (!ok(gpt_params_build(&t, &c, NULL) == GPT_OK, "table"))
+        return;
+    is_int(row(&t, "decoder.layers.0.self_attention.linear_qkv.weight")
+               ->split_unit,
+           5 * 64, "a query group's queries, key and value are one unit");
+    for (int64_t rank = 0; rank < 2; rank++) {
+        const struct gpt_layout layout = gpt_layout_even(&c, 2, rank, 1, 0);
+
+        if (!ok(gpt_flat_build(&flat, &t, &layout, NULL) == GPT_OK, "rank"))
+            continue;
+        for (int64_t i = 0; i < flat.n; i++) {
+            const struct gpt_slice *s = &flat.slices[i];
+            const struct gpt_param *p = s->param;
+            const int d = p->split == GPT_SPLIT_COLUMNS ? 1 : 0;
+            const bool cut = p->split != GPT_SPLIT_NONE;
+
+            whole = whole && s->shape[!d] == p->shape[!d] &&
+                    s->begin[!d] == 0 &&
+                    s->shape[d] == p->shape[d] / (cut ? 2 : 1) &&
+                    s->begin[d] == (cut ? rank * s->shape[d] : 0);
+            apart = apart && s->begin[d] % p->split_unit == 0;
+        }
+        gpt_flat_free(&flat);
+    }
+    ok(whole, "a split cuts one dimension in equal parts");
+    ok(apart, "between units");
+    gpt_params_free(&t);
+}
+
+/* Matrices of layers are overwritten, and what they are not is added to. */
+static void test_first_writes(void)
+{
+    struct gpt_config c = config_of(&gpt2_124m, 1);
+    struct gpt_param_table t;
+    bool good = true;
+
+    if (!ok(gpt_params_build(&t, &c, NULL) == GPT_OK, "table"))
+        return;
+    for (int64_t i = 0; i < t.n; i++) {
+        const struct gpt_param *p = &t.rows[i];
+        const bool product = p->place == GPT_PLACE_LAYER && p->ndim == 2;
+
+        good = good && (p->first_write == GPT_FIRST_PRODUCT) == product;
+    }
+    ok(good, "products write the gradients of a layer's matrices");
+    is_int(row(&t, "embedding.word_embeddings.weight")->first_write,
+           GPT_FIRST_OUTPUT, "and the output layer that of the word table");
+    is_int(row(&t, "embedding.position_embeddings.weight")->first_write,
+           GPT_FIRST_ADDS, "positions are only added to");
+    gpt_params_free(&t);
+}
+
 static void test_init_moments(void)
 {
     struct gpt_config c = config_of(&gpt2_124m, 1);
@@ -165,6 +263,18 @@ static void test_config_json(void)
     cJSON_SetNumberValue(cJSON_GetObjectItem(json, "num_layers"), 2.5);
     is_int(gpt_config_from_json(&back, json, "x.json", &err), GPT_EDATA,
            "half a layer is refused");
+    cJSON_SetNumberValue(cJSON_GetObjectItem(json, "num_layers"), 2);
+    cJSON_ReplaceItemInObject(json, "position_embedding",
+                              cJSON_CreateString("rope"));
+    cJSON_ReplaceItemInObject(json, "rotary_base", cJSON_CreateNumber(1e4));
+    cJSON_ReplaceItemInObject(json, "rotary_percent", cJSON_CreateNumber(1));
+    is_int(gpt_config_from_json(&back, json, "x.json", &err), GPT_OK,
+           "a choice is read by name");
+    is_int(back.position_embedding, GPT_POSITION_ROPE, "as its number");
+    cJSON_ReplaceItemInObject(json, "position_embedding",
+                              cJSON_CreateString("spiral"));
+    is_int(gpt_config_from_json(&back, json, "x.json", &err), GPT_EDATA,
+           "a choice that is none is refused");
     cJSON_DeleteItemFromObject(json, "num_layers");
     is_int(gpt_config_from_json(&back, json, "x.json", &err), GPT_EDATA,
            "a missing field is refused");
@@ -191,6 +301,9 @@ int main(void)
 {
     test_counts();
     test_init_is_layout_free();
+    test_presence();
+    test_splits();
+    test_first_writes();
     test_init_moments();
     test_config_json();
     test_rules();

@@ -79,11 +79,11 @@ static int open_member(struct member *m, const struct layout *l,
                        const struct rank *rank, struct gpt_err *err)
 {
     struct gpt_replica_options o = {.config = tiny(),
-                                    .act = l->act,
-                                    .micro_batch = 1,
+                                    .exec.act = l->act,
+                                    .exec.micro_batch = 1,
                                     .micro_batches = 2,
-                                    .seq_length = 12,
-                                    .seed = 3,
+                                    .exec.seq_length = 12,
+                                    .exec.seed = 3,
                                     .world = &m->world};
     struct gpt_backend *be;
     void *memory;

@@ -93,12 +93,12 @@ static struct gpt_replica *open_replica(enum gpt_dtype act, double scale)
                    .hidden_dropout = 0.1,
                    .attention_dropout = 0.1,
                    .tied_embeddings = true},
-        .act = act,
+        .exec.act = act,
         .loss_scale = {.initial = scale, .min = 1, .window = 3,
                        .hysteresis = 2},
-        .micro_batch = B,
-        .seq_length = T,
-        .seed = 5,
+        .exec.micro_batch = B,
+        .exec.seq_length = T,
+        .exec.seed = 5,
         .optimizer = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .clip_grad = 1},
     };
     struct gpt_replica *r;

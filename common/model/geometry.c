@@ -1,0 +1,98 @@
+/* Sizes that follow from a configuration and a cut; see geometry.h. A variant
+ * of the architecture that changes a width changes it in gpt_widths_of(). */
+#include "model/geometry.h"
+
+/* Division comes before multiplication by the head size: a rank holds whole
+ * heads and whole groups, whatever the head size divides by. */
+struct gpt_widths gpt_widths_of(const struct gpt_config *c, int64_t tp)
+{
+    struct gpt_widths w = {
+        .hidden = c->hidden_size,
+        .heads = c->num_attention_heads / tp,
+        .groups = c->num_query_groups / tp,
+        .ffn = c->ffn_hidden_size / tp,
+        .vocab = c->padded_vocab_size / tp,
+    };
+
+    w.attention = w.heads * c->head_size;
+    w.keys = w.groups * c->head_size;
+    w.qkv = w.attention + 2 * w.keys;
+    /* GELU has one input an output; a gated activation has two */
+    w.ffn_in = w.ffn;
+    return w;
+}
+
+/* The residual stream is not in the list: its width is never cut. Layers are
+ * cut by gpt_topology_layers(). */
+bool gpt_widths_divide(const struct gpt_config *c, int64_t tp,
+                       struct gpt_undivided *first)
+{
+    const struct gpt_undivided cut[] = {
+        {"num_attention_heads", c->num_attention_heads},
+        {"num_query_groups", c->num_query_groups},
+        {"ffn_hidden_size", c->ffn_hidden_size},
+        {"padded_vocab_size", c->padded_vocab_size},
+    };
+
+    for (size_t i = 0; i < GPT_COUNT(cut); i++) {
+        if (tp >= 1 && cut[i].value % tp == 0)
+            continue;
+        *first = cut[i];
+        return false;
+    }
+    return true;
+}
+
+int gpt_widths_check(const struct gpt_config *c, int64_t tp,
+                     struct gpt_err *err)
+{
+    struct gpt_undivided first;
+
+    if (gpt_widths_divide(c, tp, &first))
+        return GPT_OK;
+    return gpt_fail(err, GPT_EUSAGE,
+                    "%s (%lld) does not divide by the tensor model parallel "
+                    "size (%lld)",
+                    first.field, (long long)first.value, (long long)tp);
+}
+
+struct gpt_rows gpt_rows_of(int64_t micro_batch, int64_t seq_length,
+                            int64_t tp, bool sequence_parallel)
+{
+    /* rows are cut without regard to samples: a rank may keep the end of one
+     * and the beginning of the next */
+    const int64_t n = micro_batch * seq_length;
+
+    return (struct gpt_rows){.n = n, .kept = sequence_parallel ? n / tp : n};
+}
+
+int gpt_rows_check(int64_t micro_batch, int64_t seq_length, int64_t tp,
+                   struct gpt_err *err)
+{
+    if (micro_batch * seq_length % tp == 0)
+        return GPT_OK;
+    return gpt_fail(err, GPT_EUSAGE,
+                    "sequence parallelism: a micro batch of %lld x %lld tokens "
+                    "does not divide by the tensor model parallel size (%lld)",
+                    (long long)micro_batch, (long long)seq_length,
+                    (long long)tp);
+}
+
+int64_t gpt_message_bytes(const struct gpt_config *c, struct gpt_rows rows,
+                          enum gpt_dtype act)
+{
+    return rows.kept * c->hidden_size * (int64_t)gpt_dtype_bytes(act);
+}
+
+double gpt_flops_per_token(const struct gpt_config *c, int64_t seq_length)
+{
+    const struct gpt_widths w = gpt_widths_of(c, 1);
+    const double h = (double)w.hidden, attention = (double)w.attention;
+    /* scores and values are two products over half the positions: causal */
+    double layer = h * (double)w.qkv + attention * h +
+                   h * (double)(w.ffn_in + w.ffn) +
+                   attention * (double)seq_length;
+
+    /* a product is multiplications and additions; backward is two products */
+    return 3 * 2 * ((double)c->num_layers * layer + h * (double)w.vocab);
+}

@@ -1,0 +1,142 @@
+/* Widths, rows, messages and operations that follow from a configuration, and
+ * which memory is the device's. */
+#include "model/geometry.h"
+#include "model/memory_kinds.h"
+
+#include "tests/lib/tap.h"
+
+/* 8 heads of 4 elements, 2 query groups: hidden size and attention differ. */
+static struct gpt_config grouped(void)
+{
+    struct gpt_config c = gpt_config_default();
+    struct gpt_err err;
+
+    c.num_layers = 3;
+    c.hidden_size = 40;
+    c.num_attention_heads = 8;
+    c.num_query_groups = 2;
+    c.head_size = 4;
+    c.ffn_hidden_size = 24;
+    c.vocab_size = 50;
+    if (gpt_config_complete(&c, 4, 2, &err) != GPT_OK)
+        printf("# %s\n", err.text);
+    return c;
+}
+
+static void test_widths(void)
+{
+    const struct gpt_config c = grouped();
+    const struct gpt_widths all = gpt_widths_of(&c, 1);
+    const struct gpt_widths half = gpt_widths_of(&c, 2);
+
+    is_int(all.attention, 32, "attention's output: heads of 4 elements");
+    is_int(all.keys, 8, "keys of 2 groups");
+    is_int(all.qkv, 32 + 2 * 8, "queries, keys and values");
+    is_int(all.ffn_in, 24, "one input of GELU an output");
+    is_int(all.vocab, 56, "the padded vocabulary");
+    is_int(half.heads * 2, all.heads, "half the heads on each of two ranks");
+    is_int(half.qkv * 2, all.qkv, "and half of what comes of them");
+    is_int(half.ffn * 2, all.ffn, "half the feed-forward");
+    is_int(half.vocab * 2, all.vocab, "half the vocabulary");
+    is_int(half.hidden, all.hidden, "the residual stream is not cut");
+}
+
+static void test_division(void)
+{
+    static const struct {
+        int64_t heads, groups, ffn, padded, tp;
+        const char *field; /* NULL: divides */
+    } cases[] = {
+        {8, 2, 24, 56, 1, NULL},
+        {8, 2, 24, 56, 2, NULL},
+        {6, 2, 24, 56, 4, "num_attention_heads"},
+        {8, 2, 24, 56, 4, "num_query_groups"},
+        {8, 4, 22, 56, 4, "ffn_hidden_size"},
+        {8, 4, 24, 54, 4, "padded_vocab_size"},
+        {8, 4, 24, 56, 0, "num_attention_heads"},
+    };
+
+    for (size_t i = 0; i < GPT_COUNT(cases); i++) {
+        struct gpt_config c = grouped();
+        struct gpt_undivided first = {0};
+        struct gpt_err err;
+
+        c.num_attention_heads = cases[i].heads;
+        c.num_query_groups = cases[i].groups;
+        c.ffn_hidden_size = cases[i].ffn;
+        c.padded_vocab_size = cases[i].padded;
+        is_int(gpt_widths_check(&c, cases[i].tp, &err),
+               cases[i].field ? GPT_EUSAGE : GPT_OK, "case %zu", i);
+        if (gpt_widths_divide(&c, cases[i].tp, &first) || !cases[i].field)
+            continue;
+        is_str(first.field, cases[i].field, "names what does not divide");
+        ok(strstr(err.text, cases[i].field) != NULL, "so does the message");
+    }
+}
+
+static void test_rows(void)
+{
+    const struct gpt_config c = grouped();
+    const struct gpt_rows whole = gpt_rows_of(3, 8, 4, false);
+    const struct gpt_rows cut = gpt_rows_of(3, 8, 4, true);
+    struct gpt_err err;
+
+    is_int(whole.n, 24, "rows of a microbatch");
+    is_int(whole.kept, 24, "kept by every rank");
+    is_int(cut.n, 24, "sequence parallel ranks compute all");
+    is_int(cut.kept, 6, "and keep a fourth");
+    is_int(gpt_message_bytes(&c, whole, GPT_F32), 24 * 40 * 4, "a message");
+    is_int(gpt_message_bytes(&c, cut, GPT_BF16), 6 * 40 * 2, "a part of one");
+    is_int(gpt_rows_check(3, 8, 4, &err), GPT_OK, "24 rows divide by 4");
+    is_int(gpt_rows_check(3, 7, 4, &err), GPT_EUSAGE, "21 do not: %s",
+           err.text);
+}
+
+/* num_floating_point_operations of Megatron-LM for GPT-2 small, one sample of
+ * 1024 tokens, vocabulary 50304: counted with its formula for a model whose
+ * heads are as wide as the hidden size,
+ * 72 L C^2 (1 + T / (6 C) + V / (12 L C)) a token, with causal attention half
+ * of T. */
+static void test_operations(void)
+{
+    struct gpt_config c = gpt_config_default();
+    const double L = 12, C = 768, T = 1024, V = 50304;
+    struct gpt_err err;
+
+    is_int(gpt_config_complete(&c, 128, 1, &err), GPT_OK, "GPT-2 small");
+    is_near(gpt_flops_per_token(&c, 1024),
+            72 * L * C * C * (1 + T / 2 / (6 * C) + V / (12 * L * C)), 1e-12,
+            0, "operations a token");
+}
+
+static void test_memory_kinds(void)
+{
+    const struct gpt_backend host = {.host_memory = true};
+    const struct gpt_backend device = {.host_memory = false};
+    struct gpt_memory m;
+    double sum = 0, there = 0;
+
+    for (int i = 0; i < GPT_N_MEMORY_KINDS; i++) {
+        m = (struct gpt_memory){.bytes = {[0] = 0}};
+        m.bytes[i] = 1000 + i;
+        ok(gpt_memory_kind_name((enum gpt_memory_kind)i)[0] != '\0',
+           "a kind has a name");
+        is_int((int64_t)gpt_memory_total(&m), 1000 + i, "it counts once");
+        sum += gpt_memory_device(&m, &host);
+        there += gpt_memory_device(&m, &device);
+    }
+    is_int((int64_t)(sum - there),
+           3000 + GPT_MEM_BATCHES + GPT_MEM_EXCHANGE + GPT_MEM_SAVING,
+           "a device holds neither batches, nor what is on its way through the "
+           "host, nor what is saved");
+}
+
+int main(void)
+{
+    test_widths();
+    test_division();
+    test_rows();
+    test_operations();
+    test_memory_kinds();
+    return tap_done();
+}
