@@ -4,8 +4,9 @@
 
 #include <math.h>
 
-static void range(const struct gpt_adamw *op, const struct cpu_adamw_rates *r,
-                  int64_t begin, int64_t end)
+static void update_range(const struct gpt_adamw *op,
+                         const struct cpu_adamw_rates *r, int64_t begin,
+                         int64_t end)
 {
     cpu_isa->adamw(op->p + begin, op->m + begin, op->v + begin, op->g + begin,
                    end - begin, r);
@@ -31,8 +32,8 @@ static int64_t segment_of(const struct gpt_adamw *op, int64_t i)
     return lo;
 }
 
-static void chunk(const struct gpt_adamw *op, struct cpu_adamw_rates r,
-                  int64_t begin, int64_t end)
+static void update_chunk(const struct gpt_adamw *op, struct cpu_adamw_rates r,
+                         int64_t begin, int64_t end)
 {
     float keep = r.keep;
 
@@ -43,7 +44,7 @@ static void chunk(const struct gpt_adamw *op, struct cpu_adamw_rates r,
         if (s + 1 < op->n_segments && op->segments[s + 1].begin < stop)
             stop = op->segments[s + 1].begin;
         r.keep = decay ? keep : 1;
-        range(op, &r, begin, stop);
+        update_range(op, &r, begin, stop);
         begin = stop;
     }
 }
@@ -69,5 +70,5 @@ void cpu_adamw(struct gpt_queue *q, const struct gpt_adamw *op)
     };
 #pragma omp parallel for schedule(static) if (cpu_worth_threads(2 * op->n))
     for (int64_t at = 0; at < op->n; at += CHUNK)
-        chunk(op, r, at, op->n - at < CHUNK ? op->n : at + CHUNK);
+        update_chunk(op, r, at, op->n - at < CHUNK ? op->n : at + CHUNK);
 }

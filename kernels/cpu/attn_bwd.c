@@ -20,7 +20,7 @@ struct work {
     float *s, *dp, *dq, *dk, *dv, *keep;
 };
 
-static int64_t carve(struct work *w, float *mem, int64_t t, int64_t d)
+static int64_t carve_work(struct work *w, float *mem, int64_t t, int64_t d)
 {
     int64_t at = 0;
 
@@ -85,8 +85,8 @@ static void grad_row(const struct task *k, int64_t i, int64_t query, int64_t j,
 }
 
 /* Queries q .. q + m - 1 against keys j .. of a tile `height` keys high. */
-static void tile(const struct task *k, int64_t q, int64_t m, int64_t j,
-                 int64_t height, const float *delta)
+static void grad_tile(const struct task *k, int64_t q, int64_t m, int64_t j,
+                      int64_t height, const float *delta)
 {
     const struct attn_head *h = &k->h;
     const struct work *w = &k->w;
@@ -118,7 +118,7 @@ static void tile(const struct task *k, int64_t q, int64_t m, int64_t j,
     cpu_attn_product(&t, m * nr); /* dV */
 }
 
-static void query_tile(const struct task *k, int64_t q, int64_t m)
+static void grad_queries(const struct task *k, int64_t q, int64_t m)
 {
     const struct attn_head *h = &k->h;
     const struct work *w = &k->w;
@@ -132,7 +132,7 @@ static void query_tile(const struct task *k, int64_t q, int64_t m)
     memset(w->dq, 0, (size_t)(ATTN_BQ * w->d_pad) * sizeof(*w->dq));
     int64_t j = h->start ? cpu_attn_first(h->start + q, m) : 0;
     for (j = j / ATTN_BK * ATTN_BK; j < q + m; j += ATTN_BK)
-        tile(k, q, m, j, h->nq - j < ATTN_BK ? h->nq - j : ATTN_BK, delta);
+        grad_tile(k, q, m, j, h->nq - j < ATTN_BK ? h->nq - j : ATTN_BK, delta);
     for (int64_t i = 0; i < m; i++)
         memcpy(k->dq + (q + i) * h->ldq, w->dq + i * w->d_pad,
                (size_t)h->d * sizeof(*k->dq));
@@ -157,7 +157,7 @@ static void head_grad(struct task *k, float *dk, float *dv, int64_t ldk)
         cpu_isa->pack_b(w->keys + j * w->d_pad, key, h->ldk, 1, n, h->d);
     }
     for (int64_t q = 0; q < h->nq; q += ATTN_BQ)
-        query_tile(k, q, h->nq - q < ATTN_BQ ? h->nq - q : ATTN_BQ);
+        grad_queries(k, q, h->nq - q < ATTN_BQ ? h->nq - q : ATTN_BQ);
     size_t row = (size_t)h->d * sizeof(float);
     for (int64_t i = 0; i < h->nq; i++) {
         memcpy(dk + i * ldk, w->dk + i * w->d_pad, row);
@@ -202,7 +202,7 @@ void cpu_attn_bwd(struct gpt_queue *q, const struct gpt_attn *op,
     if (!cpu_ready(q, "attn_bwd", op->act))
         return;
     struct work sizes;
-    int64_t each = carve(&sizes, NULL, op->t, op->d);
+    int64_t each = carve_work(&sizes, NULL, op->t, op->d);
     float *work = cpu_work(q, (size_t)(each * (int64_t)omp_get_max_threads()));
     if (!work)
         return;
@@ -217,7 +217,7 @@ void cpu_attn_bwd(struct gpt_queue *q, const struct gpt_attn *op,
         struct task k;
 
         cpu_attn_view(op, i / op->h, i % op->h, &k.h);
-        carve(&k.w, work + omp_get_thread_num() * each, op->t, op->d);
+        carve_work(&k.w, work + omp_get_thread_num() * each, op->t, op->d);
         k.h.drop = op->dropout.p > 0 ? &drop : NULL;
         k.dout = (const float *)grad->dout + (k.h.out - (float *)op->out);
         float *dqkv = grad->dqkv;

@@ -17,7 +17,8 @@ struct group {
     float *k, *v, *out;
 };
 
-static struct group view(const struct gpt_attn_cached *op, int64_t b, int64_t g)
+static struct group group_of(const struct gpt_attn_cached *op, int64_t b,
+                             int64_t g)
 {
     int64_t per = op->h / op->g, d = op->d;
     int64_t at = ((int64_t)op->slot[b] * op->g + g) * op->t_max * d;
@@ -35,7 +36,7 @@ static struct group view(const struct gpt_attn_cached *op, int64_t b, int64_t g)
     return v;
 }
 
-static void append(const struct group *g, int64_t d)
+static void append_to_cache(const struct group *g, int64_t d)
 {
     for (int64_t i = 0; i < g->len; i++) {
         const float *key = g->q + i * g->ld + g->per * d;
@@ -46,8 +47,8 @@ static void append(const struct group *g, int64_t d)
 }
 
 /* Token i of the new ones, all heads of the group. */
-static void token(const struct gpt_attn_cached *op, const struct group *g,
-                  int64_t i, float *scores)
+static void attend_token(const struct gpt_attn_cached *op,
+                         const struct group *g, int64_t i, float *scores)
 {
     int64_t d = op->d, n = g->pos + i + 1;
 
@@ -71,8 +72,8 @@ static void token(const struct gpt_attn_cached *op, const struct group *g,
     }
 }
 
-static void piece(const struct gpt_attn_cached *op, const struct group *g,
-                  float *work)
+static void attend_piece(const struct gpt_attn_cached *op,
+                         const struct group *g, float *work)
 {
     for (int64_t h = 0; h < g->per; h++) {
         struct attn_head head = {.d = op->d,
@@ -94,7 +95,7 @@ static void piece(const struct gpt_attn_cached *op, const struct group *g,
     }
 }
 
-static bool fits(struct gpt_queue *q, const struct gpt_attn_cached *op)
+static bool check_rows(struct gpt_queue *q, const struct gpt_attn_cached *op)
 {
     for (int64_t b = 0; b < op->b; b++)
         if (op->pos[b] < 0 || op->len[b] < 0 || op->len[b] > op->t_new ||
@@ -111,7 +112,7 @@ static bool fits(struct gpt_queue *q, const struct gpt_attn_cached *op)
 
 void cpu_attn_cached(struct gpt_queue *q, const struct gpt_attn_cached *op)
 {
-    if (!cpu_ready(q, "attn_cached", op->act) || !fits(q, op))
+    if (!cpu_ready(q, "attn_cached", op->act) || !check_rows(q, op))
         return;
     size_t each = cpu_attn_work(op->t_max, op->d);
     if (each < (size_t)(FEW * op->t_max))
@@ -125,14 +126,14 @@ void cpu_attn_cached(struct gpt_queue *q, const struct gpt_attn_cached *op)
 #pragma omp parallel for schedule(dynamic) if (                                \
         cpu_worth_threads(pairs * (op->d / 8 + 1)))
     for (int64_t k = 0; k < op->b * op->g; k++) {
-        struct group g = view(op, k / op->g, k % op->g);
+        struct group g = group_of(op, k / op->g, k % op->g);
         float *mine = work + (size_t)omp_get_thread_num() * each;
 
-        append(&g, op->d);
+        append_to_cache(&g, op->d);
         if (g.len > 8)
-            piece(op, &g, mine);
+            attend_piece(op, &g, mine);
         else
             for (int64_t i = 0; i < g.len; i++)
-                token(op, &g, i, mine);
+                attend_token(op, &g, i, mine);
     }
 }

@@ -13,7 +13,7 @@ struct work {
     int64_t d_pad;
 };
 
-static struct work carve(float *mem, int64_t nk, int64_t d)
+static struct work carve_work(float *mem, int64_t nk, int64_t d)
 {
     struct work w = {.d_pad = attn_round(d, CPU_NR_MAX)};
     int64_t nk_pad = attn_round(nk, ATTN_BK);
@@ -62,8 +62,8 @@ void cpu_attn_product(const struct cpu_tile *all, int64_t panel_floats)
         }
 }
 
-static void pack(const struct attn_head *h, struct work w, int64_t from,
-                 int64_t to)
+static void pack_head(const struct attn_head *h, struct work w, int64_t from,
+                      int64_t to)
 {
     for (int64_t j = from; j < to; j += ATTN_BK) {
         int64_t n = to - j < ATTN_BK ? to - j : ATTN_BK;
@@ -108,8 +108,8 @@ static void softmax_row(const struct attn_head *h, struct work w, int64_t i,
 }
 
 /* Queries q .. q + m - 1 against the tile of keys from j on. */
-static void tile(const struct attn_head *h, struct work w, int64_t q, int64_t m,
-                 int64_t j, int64_t height)
+static void attend_tile(const struct attn_head *h, struct work w, int64_t q,
+                        int64_t m, int64_t j, int64_t height)
 {
     int64_t last = h->q0 + q + m - j; /* keys past the last query: not at all */
     int64_t n = last < height ? last : height;
@@ -137,10 +137,10 @@ static void tile(const struct attn_head *h, struct work w, int64_t q, int64_t m,
 void cpu_attn_head(const struct attn_head *h, float *work)
 {
     int64_t nk = h->q0 + h->nq;
-    struct work w = carve(work, nk, h->d);
+    struct work w = carve_work(work, nk, h->d);
     int64_t first = cpu_attn_first(h->start, h->nq) / ATTN_BK * ATTN_BK;
 
-    pack(h, w, first, nk);
+    pack_head(h, w, first, nk);
     for (int64_t q = 0; q < h->nq; q += ATTN_BQ) {
         int64_t m = h->nq - q < ATTN_BQ ? h->nq - q : ATTN_BQ;
 
@@ -151,7 +151,7 @@ void cpu_attn_head(const struct attn_head *h, float *work)
         }
         int64_t j = h->start ? cpu_attn_first(h->start + q, m) : 0;
         for (j = j / ATTN_BK * ATTN_BK; j < h->q0 + q + m; j += ATTN_BK)
-            tile(h, w, q, m, j, nk - j < ATTN_BK ? nk - j : ATTN_BK);
+            attend_tile(h, w, q, m, j, nk - j < ATTN_BK ? nk - j : ATTN_BK);
         for (int64_t i = 0; i < m; i++) {
             float *out = h->out + (q + i) * h->ldo;
 

@@ -2,6 +2,8 @@
  * gpt_backend_cpu(); the operations are in the files beside this one. */
 #include "cpu/cpu.h"
 
+#include "queue_fail.h"
+
 #include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -139,14 +141,11 @@ static void cpu_event_pass(struct gpt_queue *q, struct gpt_event *e)
 
 void cpu_fail(struct gpt_queue *q, const char *fmt, ...)
 {
-    if (q->err.status != GPT_OK)
-        return;
-    char text[sizeof(q->err.text)];
     va_list args;
+
     va_start(args, fmt);
-    vsnprintf(text, sizeof(text), fmt, args);
+    queue_vfail(&q->err, "cpu", NULL, fmt, args);
     va_end(args);
-    gpt_fail(&q->err, GPT_EDEVICE, "cpu: %s", text);
 }
 
 bool cpu_ready(struct gpt_queue *q, const char *what, enum gpt_dtype act)
@@ -160,8 +159,8 @@ bool cpu_ready(struct gpt_queue *q, const char *what, enum gpt_dtype act)
     return false;
 }
 
-static float *grown(struct gpt_queue *q, struct cpu_space *space,
-                    size_t floats)
+static float *grow_space(struct gpt_queue *q, struct cpu_space *space,
+                         size_t floats)
 {
     if (space->bytes >= floats * sizeof(float) && space->mem)
         return space->mem;
@@ -177,12 +176,12 @@ static float *grown(struct gpt_queue *q, struct cpu_space *space,
 
 float *cpu_work(struct gpt_queue *q, size_t floats)
 {
-    return grown(q, &q->work, floats);
+    return grow_space(q, &q->work, floats);
 }
 
 float *cpu_wide(struct gpt_queue *q, size_t floats)
 {
-    return q->err.status == GPT_OK ? grown(q, &q->wide, floats) : NULL;
+    return q->err.status == GPT_OK ? grow_space(q, &q->wide, floats) : NULL;
 }
 
 static void copy_bytes(struct gpt_queue *q, void *dst, const void *src,

@@ -42,18 +42,18 @@ struct layout {
 #if DNNL_VERSION_MAJOR >= 3
 typedef dnnl_memory_desc_t desc;
 
-static bool describe(desc *d, const struct layout *l)
+static bool init_desc(desc *d, const struct layout *l)
 {
     return dnnl_memory_desc_create_with_strides(d, 2, l->dims, l->type,
                                                 l->strides) == dnnl_success;
 }
 
-static void forget(desc *d)
+static void free_desc(desc *d)
 {
     dnnl_memory_desc_destroy(*d);
 }
 
-static bool hold(dnnl_memory_t *mem, const desc *d, dnnl_engine_t engine)
+static bool open_memory(dnnl_memory_t *mem, const desc *d, dnnl_engine_t engine)
 {
     return dnnl_memory_create(mem, *d, engine, DNNL_MEMORY_NONE) ==
            dnnl_success;
@@ -65,8 +65,9 @@ static bool append_sum(dnnl_post_ops_t ops)
            dnnl_success;
 }
 
-static bool plan(dnnl_primitive_desc_t *pd, dnnl_engine_t engine,
-                 const desc d[OPERANDS], const_dnnl_primitive_attr_t attr)
+static bool plan_matmul(dnnl_primitive_desc_t *pd, dnnl_engine_t engine,
+                        const desc d[OPERANDS],
+                        const_dnnl_primitive_attr_t attr)
 {
     return dnnl_matmul_primitive_desc_create(pd, engine, d[SRC], d[WEIGHTS],
                                              NULL, d[DST],
@@ -75,18 +76,18 @@ static bool plan(dnnl_primitive_desc_t *pd, dnnl_engine_t engine,
 #else
 typedef dnnl_memory_desc_t desc;
 
-static bool describe(desc *d, const struct layout *l)
+static bool init_desc(desc *d, const struct layout *l)
 {
     return dnnl_memory_desc_init_by_strides(d, 2, l->dims, l->type,
                                             l->strides) == dnnl_success;
 }
 
-static void forget(desc *d)
+static void free_desc(desc *d)
 {
     (void)d;
 }
 
-static bool hold(dnnl_memory_t *mem, const desc *d, dnnl_engine_t engine)
+static bool open_memory(dnnl_memory_t *mem, const desc *d, dnnl_engine_t engine)
 {
     return dnnl_memory_create(mem, d, engine, DNNL_MEMORY_NONE) ==
            dnnl_success;
@@ -97,8 +98,9 @@ static bool append_sum(dnnl_post_ops_t ops)
     return dnnl_post_ops_append_sum(ops, 1) == dnnl_success;
 }
 
-static bool plan(dnnl_primitive_desc_t *pd, dnnl_engine_t engine,
-                 const desc d[OPERANDS], const_dnnl_primitive_attr_t attr)
+static bool plan_matmul(dnnl_primitive_desc_t *pd, dnnl_engine_t engine,
+                        const desc d[OPERANDS],
+                        const_dnnl_primitive_attr_t attr)
 {
     dnnl_matmul_desc_t op;
 
@@ -125,7 +127,7 @@ static dnnl_engine_t the_engine(void)
     return e;
 }
 
-static void release(struct primitive *p)
+static void release_primitive(struct primitive *p)
 {
     if (p->run)
         dnnl_primitive_destroy(p->run);
@@ -136,8 +138,8 @@ static void release(struct primitive *p)
 }
 
 /* p->run of the operands described, added to what is there or not. */
-static bool compile(struct primitive *p, const desc d[OPERANDS],
-                    dnnl_engine_t engine)
+static bool compile_primitive(struct primitive *p, const desc d[OPERANDS],
+                              dnnl_engine_t engine)
 {
     dnnl_primitive_attr_t attr = NULL;
     dnnl_post_ops_t ops = NULL;
@@ -147,7 +149,7 @@ static bool compile(struct primitive *p, const desc d[OPERANDS],
                 dnnl_post_ops_create(&ops) == dnnl_success &&
                 (!p->shape.add || append_sum(ops)) &&
                 dnnl_primitive_attr_set_post_ops(attr, ops) == dnnl_success &&
-                plan(&pd, engine, d, attr) &&
+                plan_matmul(&pd, engine, d, attr) &&
                 dnnl_primitive_create(&p->run, pd) == dnnl_success;
     if (pd)
         dnnl_primitive_desc_destroy(pd);
@@ -158,7 +160,7 @@ static bool compile(struct primitive *p, const desc d[OPERANDS],
     return good;
 }
 
-static bool make(struct primitive *p, const struct shape *s)
+static bool make_primitive(struct primitive *p, const struct shape *s)
 {
     dnnl_engine_t engine = the_engine();
     dnnl_data_type_t in = s->narrow ? dnnl_bf16 : dnnl_f32;
@@ -172,33 +174,33 @@ static bool make(struct primitive *p, const struct shape *s)
     int made = 0;
 
     p->shape = *s;
-    while (engine && made < OPERANDS && describe(&d[made], &layouts[made]) &&
-           hold(&p->mem[made], &d[made], engine))
+    while (engine && made < OPERANDS && init_desc(&d[made], &layouts[made]) &&
+           open_memory(&p->mem[made], &d[made], engine))
         made++;
-    bool good = made == OPERANDS && compile(p, d, engine);
+    bool good = made == OPERANDS && compile_primitive(p, d, engine);
     for (int i = 0; i < made; i++)
-        forget(&d[i]);
+        free_desc(&d[i]);
     if (!good)
-        release(p);
+        release_primitive(p);
     return good;
 }
 
-static struct primitive *find(const struct shape *s)
+static struct primitive *find_primitive(const struct shape *s)
 {
     for (int i = 0; i < KEPT; i++)
         if (kept.list[i].run &&
             memcmp(&kept.list[i].shape, s, sizeof(*s)) == 0)
             return &kept.list[i];
     struct primitive *p = &kept.list[kept.next++ % KEPT];
-    release(p);
-    return make(p, s) ? p : NULL;
+    release_primitive(p);
+    return make_primitive(p, s) ? p : NULL;
 }
 
 bool cpu_library_primitive(const struct cpu_product *b)
 {
     struct shape s = {b->m,  b->n,  b->k,         b->lda,   b->ldb, b->ldc,
                       b->ta, b->tb, b->beta != 0, b->narrow};
-    struct primitive *p = find(&s);
+    struct primitive *p = find_primitive(&s);
 
     if (!p || (!kept.stream &&
                dnnl_stream_create(&kept.stream, the_engine(),

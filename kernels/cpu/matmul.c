@@ -23,19 +23,6 @@ static size_t element(const struct cpu_product *p)
     return p->narrow ? sizeof(uint16_t) : sizeof(float);
 }
 
-const float *cpu_floats(const struct cpu_product *p, const void *mem,
-                        int64_t at, int64_t rows, int64_t cols, int64_t *ld,
-                        float *room)
-{
-    if (!p->narrow)
-        return (const float *)mem + at;
-    for (int64_t i = 0; i < rows; i++)
-        cpu_isa->widen(room + i * cols, (const uint16_t *)mem + at + i * *ld,
-                       cols);
-    *ld = cols;
-    return room;
-}
-
 /* ---- epilogues ---- */
 
 static void float_epilogue(const struct cpu_product *p, float *c, int64_t i)
@@ -71,7 +58,7 @@ static void narrow_epilogue(const struct cpu_product *p, float *c, int64_t i,
         cpu_isa->narrow(p->c16 + i * p->ld16, c, p->n);
 }
 
-static void epilogue(const struct cpu_product *p)
+static void run_epilogue(const struct cpu_product *p)
 {
     float bias[CPU_BN];
 
@@ -123,7 +110,8 @@ static void empty_block(const struct cpu_product *p)
         memset(p->c + i * p->ldc, 0, (size_t)p->n * sizeof(*p->c));
 }
 
-static bool run_block(const struct cpu_product *p, bool library, float *work)
+static bool compute_block(const struct cpu_product *p, bool library,
+                          float *work)
 {
     bool good = true;
 
@@ -133,7 +121,7 @@ static bool run_block(const struct cpu_product *p, bool library, float *work)
         good = cpu_library(p);
     else
         cpu_tiles(p, work);
-    epilogue(p);
+    run_epilogue(p);
     return good;
 }
 
@@ -151,7 +139,8 @@ static bool pack_whole(const struct cpu_product *p)
     return p->n > 2 * CPU_BN && p->m * p->k <= MOST;
 }
 
-static void product(struct gpt_queue *q, struct cpu_product *p, bool library)
+static void multiply_blocks(struct gpt_queue *q, struct cpu_product *p,
+                            bool library)
 {
     int64_t sums = p->c16 ? CPU_BM * CPU_BN : 0;
     int64_t each = sums + (library ? 0 : cpu_tiles_work(p));
@@ -175,7 +164,7 @@ static void product(struct gpt_queue *q, struct cpu_product *p, bool library)
                                            i / rows * CPU_BN, CPU_BM, CPU_BN,
                                            mine);
 
-        good = run_block(&part, library, mine ? mine + sums : NULL) && good;
+        good = compute_block(&part, library, mine ? mine + sums : NULL) && good;
     }
     if (!good)
         cpu_fail(q, "matmul: oneDNN refused %lld x %lld x %lld",
@@ -188,7 +177,7 @@ static void product(struct gpt_queue *q, struct cpu_product *p, bool library)
  * b, which stay in the second. */
 enum { FEW = 16, ROWS = 8, STRIP = 16 };
 
-static void strip(const struct cpu_product *p, int64_t n0, float *room)
+static void multiply_strip(const struct cpu_product *p, int64_t n0, float *room)
 {
     int64_t n = p->n - n0 < STRIP ? p->n - n0 : STRIP, ldb = p->ldb;
     float *sums = room, *wide = room + ROWS * STRIP;
@@ -202,11 +191,11 @@ static void strip(const struct cpu_product *p, int64_t n0, float *room)
 
         cpu_isa->dots(part.c, part.ldc, a, lda, b, ldb, part.m, part.n, p->k,
                       part.beta != 0);
-        epilogue(&part);
+        run_epilogue(&part);
     }
 }
 
-static void few_rows(struct gpt_queue *q, const struct cpu_product *p)
+static void multiply_few_rows(struct gpt_queue *q, const struct cpu_product *p)
 {
     int64_t each = p->narrow ? ROWS * STRIP + (STRIP + ROWS) * p->k : 0;
     float *room = NULL;
@@ -216,7 +205,7 @@ static void few_rows(struct gpt_queue *q, const struct cpu_product *p)
         return;
 #pragma omp parallel for schedule(static) if (cpu_worth_threads(nanoseconds(p)))
     for (int64_t n0 = 0; n0 < p->n; n0 += STRIP)
-        strip(p, n0, room ? room + omp_get_thread_num() * each : NULL);
+        multiply_strip(p, n0, room ? room + omp_get_thread_num() * each : NULL);
 }
 
 /* ---- the operation ---- */
@@ -265,7 +254,7 @@ void cpu_matmul(struct gpt_queue *q, const struct gpt_matmul *op)
         .epilogue = op->epilogue,
     };
     if (p.m <= FEW && !p.ta && p.tb)
-        few_rows(q, &p);
+        multiply_few_rows(q, &p);
     else
-        product(q, &p, by_library(op));
+        multiply_blocks(q, &p, by_library(op));
 }

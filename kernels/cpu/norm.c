@@ -5,8 +5,8 @@
 #include <string.h>
 
 /* resid_out = resid_in + dropout(x) for one row */
-static const float *residual(const struct gpt_norm *op,
-                             const struct cpu_drop *drop, int64_t i)
+static const float *add_residual(const struct gpt_norm *op,
+                                 const struct cpu_drop *drop, int64_t i)
 {
     enum { PART = 256 };
     int64_t c = op->c;
@@ -33,7 +33,7 @@ static void forward_row(const struct gpt_norm *op, const struct cpu_drop *drop,
                         int64_t i)
 {
     bool centred = op->kind == GPT_LAYERNORM;
-    const float *x = residual(op, drop, i);
+    const float *x = add_residual(op, drop, i);
 
     if (!op->y)
         return;

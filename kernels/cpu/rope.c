@@ -13,7 +13,8 @@ struct rope {
     int64_t each;
 };
 
-static void turn(float *x, int64_t half, const float *cosine, const float *sine)
+static void rotate_pairs(float *x, int64_t half, const float *cosine,
+                         const float *sine)
 {
     for (int64_t i = 0; i < half; i++) {
         float a = x[i], b = x[i + half];
@@ -23,15 +24,15 @@ static void turn(float *x, int64_t half, const float *cosine, const float *sine)
     }
 }
 
-static void turn_narrow(uint16_t *x, int64_t half, const float *cosine,
-                        const float *sine, float *wide)
+static void rotate_narrow(uint16_t *x, int64_t half, const float *cosine,
+                          const float *sine, float *wide)
 {
     cpu_isa->widen(wide, x, 2 * half);
-    turn(wide, half, cosine, sine);
+    rotate_pairs(wide, half, cosine, sine);
     cpu_isa->narrow(x, wide, 2 * half);
 }
 
-static void row(const struct rope *r, int64_t n)
+static void rotate_row(const struct rope *r, int64_t n)
 {
     const struct gpt_rope *op = r->op;
     int64_t half = op->rotary / 2, heads = op->h / op->g + 2;
@@ -51,9 +52,9 @@ static void row(const struct rope *r, int64_t n)
         if (k % heads == heads - 1)
             continue; /* a value */
         if (op->act == GPT_BF16)
-            turn_narrow((uint16_t *)op->qkv + at, half, cosine, sine, wide);
+            rotate_narrow((uint16_t *)op->qkv + at, half, cosine, sine, wide);
         else
-            turn((float *)op->qkv + at, half, cosine, sine);
+            rotate_pairs((float *)op->qkv + at, half, cosine, sine);
     }
 }
 
@@ -73,5 +74,5 @@ void cpu_rope(struct gpt_queue *q, const struct gpt_rope *op)
 #pragma omp parallel for schedule(static) if (                                 \
         cpu_worth_threads(op->n * (op->h + op->g) * op->rotary))
     for (int64_t n = 0; n < op->n; n++)
-        row(&r, n);
+        rotate_row(&r, n);
 }

@@ -13,6 +13,19 @@ enum {
     WIDENED = CPU_BN * KC, /* what is packed next, of a or of b */
 };
 
+const float *cpu_floats(const struct cpu_product *p, const void *mem,
+                        int64_t at, int64_t rows, int64_t cols, int64_t *ld,
+                        float *room)
+{
+    if (!p->narrow)
+        return (const float *)mem + at;
+    for (int64_t i = 0; i < rows; i++)
+        cpu_isa->widen(room + i * cols, (const uint16_t *)mem + at + i * *ld,
+                       cols);
+    *ld = cols;
+    return room;
+}
+
 int64_t cpu_tiles_work(const struct cpu_product *whole)
 {
     return PACK_A + PACK_B + (whole->narrow ? WIDENED : 0);

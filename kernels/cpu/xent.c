@@ -48,7 +48,7 @@ static float exponentials(const struct gpt_xent *op, float *x, float max)
                     : cpu_isa->sum_exp(x, real, max);
 }
 
-static void row(const struct gpt_xent *op, int64_t i)
+static void whole_row(const struct gpt_xent *op, int64_t i)
 {
     float *x = logits_of(op, i);
     float max = cpu_isa->max(x, op->v_real), target = x[op->target[i]];
@@ -59,8 +59,8 @@ static void row(const struct gpt_xent *op, int64_t i)
         gradient(op, i, weight_of(op, i) / sum);
 }
 
-static bool ready(struct gpt_queue *q, const char *what,
-                  const struct gpt_xent *op)
+static bool targets_ready(struct gpt_queue *q, const char *what,
+                          const struct gpt_xent *op)
 {
     if (!cpu_ready(q, what, op->act))
         return false;
@@ -75,11 +75,11 @@ static bool ready(struct gpt_queue *q, const char *what,
 
 void cpu_xent(struct gpt_queue *q, const struct gpt_xent *op)
 {
-    if (!ready(q, "xent", op))
+    if (!targets_ready(q, "xent", op))
         return;
 #pragma omp parallel for schedule(static) if (cpu_worth_threads(op->n * op->v))
     for (int64_t i = 0; i < op->n; i++)
-        row(op, i);
+        whole_row(op, i);
 }
 
 /* What ranks tell each other of a row. */
@@ -98,7 +98,7 @@ static void partial_row(const struct gpt_xent *op, int64_t i, float *stats)
 void cpu_xent_partial(struct gpt_queue *q, const struct gpt_xent *op,
                       float *stats)
 {
-    if (!ready(q, "xent_partial", op))
+    if (!targets_ready(q, "xent_partial", op))
         return;
 #pragma omp parallel for schedule(static) if (cpu_worth_threads(op->n * op->v))
     for (int64_t i = 0; i < op->n; i++)
