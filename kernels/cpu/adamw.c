@@ -2,8 +2,11 @@
  * depend on how the pass is cut, so any number of threads gives the same. */
 #include "cpu/cpu.h"
 
+#include <assert.h>
 #include <math.h>
 
+/* The copy in p_act is made while the new parameters are in the cache, so that
+ * they cross the memory bus once. In float, p_act may be p itself. */
 static void update_range(const struct gpt_adamw *op,
                          const struct cpu_adamw_rates *r, int64_t begin,
                          int64_t end)
@@ -29,9 +32,13 @@ static int64_t segment_of(const struct gpt_adamw *op, int64_t i)
         else
             hi = mid;
     }
+    assert(hi == 0 || op->segments[lo].begin <= i);
     return lo;
 }
 
+/* Elements begin .. end - 1, segment by segment. Without segments nothing is
+ * decayed. A factor of exactly 1 takes the place of a test in the inner
+ * loop. */
 static void update_chunk(const struct gpt_adamw *op, struct cpu_adamw_rates r,
                          int64_t begin, int64_t end)
 {
@@ -55,7 +62,11 @@ void cpu_adamw(struct gpt_queue *q, const struct gpt_adamw *op)
 
     if (!cpu_ready(q, "adamw", op->p_act && !narrow ? op->act : GPT_F32))
         return;
+    /* 64 KiB of each of four arrays: they fit the second cache together, and a
+     * chunk is long enough to be worth a task. */
     enum { CHUNK = 1 << 14 };
+    /* The factors are computed in double once: 1 - beta2^t of float would have
+     * lost its leading digits in the first steps, when beta2^t is near 1. */
     double t = (double)op->step;
     struct cpu_adamw_rates r = {
         .b1 = (float)op->beta1,

@@ -36,6 +36,8 @@ static struct group group_of(const struct gpt_attn_cached *op, int64_t b,
     return v;
 }
 
+/* New keys and values go to the cache before anything is attended to, since a
+ * token sees itself, and a prompt's tokens see those before them. */
 static void append_to_cache(const struct group *g, int64_t d)
 {
     for (int64_t i = 0; i < g->len; i++) {
@@ -56,6 +58,9 @@ static void attend_token(const struct gpt_attn_cached *op,
         int64_t m = g->per - h < FEW ? g->per - h : FEW;
         float *out = g->out + i * g->ldo + h * d;
 
+        /* Query heads of a group share its keys: up to FEW of them meet a key
+         * while it is in the cache. The time of generation is that of reading
+         * the cache from memory. */
         cpu_isa->dots(scores, n, g->q + i * g->ld + h * d, d, g->k, d, m, n, d,
                       false);
         memset(out, 0, (size_t)(m * d) * sizeof(*out));
@@ -64,6 +69,8 @@ static void attend_token(const struct gpt_attn_cached *op,
 
             attn_lean(s, n, attn_slope(op->alibi, g->head0 + h + k, op->h,
                                        op->scale), n - 1);
+            /* One row of scores is short enough to be held whole: the plain
+             * softmax, less its maximum, as in attn_head.c. */
             float top = cpu_isa->max(s, n) * op->scale;
             float sum = cpu_isa->exp_sum(s, n, op->scale, top);
             cpu_isa->combine(out, s, g->v, d, d, n);
@@ -115,6 +122,8 @@ void cpu_attn_cached(struct gpt_queue *q, const struct gpt_attn_cached *op)
     if (!cpu_ready(q, "attn_cached", op->act) || !check_rows(q, op))
         return;
     size_t each = cpu_attn_work(op->t_max, op->d);
+    /* The same memory serves both ways; scores of FEW heads may be longer than
+     * what the tiles need. */
     if (each < (size_t)(FEW * op->t_max))
         each = (size_t)attn_round(FEW * op->t_max, 16);
     float *work = cpu_work(q, each * (size_t)omp_get_max_threads());
@@ -130,6 +139,8 @@ void cpu_attn_cached(struct gpt_queue *q, const struct gpt_attn_cached *op)
         float *mine = work + (size_t)omp_get_thread_num() * each;
 
         append_to_cache(&g, op->d);
+        /* Tiles pack all keys, which takes as long as a pass over the cache:
+         * from about eight tokens on that is paid back. */
         if (g.len > 8)
             attend_piece(op, &g, mine);
         else

@@ -62,6 +62,7 @@ static bool stage(struct gpt_queue *q, enum gpt_dtype *act,
         list[i].mem = read_slot(&list[i]);
         total += list[i].mem ? padded(list[i].n) : 0;
     }
+    /* cpu_wide(), not cpu_work(): the float operation uses the latter. */
     float *at = cpu_wide(q, (size_t)total);
     if (!at)
         return false;

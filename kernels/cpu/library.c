@@ -6,6 +6,7 @@
 #include <string.h>
 
 #ifdef GPT_HAVE_DNNL
+#include <assert.h>
 #include <dnnl.h>
 
 /* What a primitive is made for. Only compared whole: no padding. */
@@ -24,12 +25,16 @@ struct primitive {
     dnnl_memory_t mem[OPERANDS];
 };
 
+/* A layer has few shapes: 4 products forward, 8 backward, and for edges of the
+ * blocks as many again. Compiling one takes milliseconds. */
 enum { KEPT = 32 };
 struct kept {
     dnnl_stream_t stream;
     struct primitive list[KEPT];
     unsigned next; /* to be replaced */
 };
+/* A thread's own: a primitive's operands are set before each run, which two
+ * threads could not share. OpenMP keeps its threads, and they keep these. */
 static _Thread_local struct kept kept;
 
 /* ---- what 2.x and 3.x call by different names ---- */
@@ -113,6 +118,8 @@ static bool plan_matmul(dnnl_primitive_desc_t *pd, dnnl_engine_t engine,
 
 /* ---- primitives ---- */
 
+/* One for all threads. It is opened at the first product, not before main():
+ * oneDNN reads the processor and its environment then. */
 static dnnl_engine_t the_engine(void)
 {
     static dnnl_engine_t engine; /* for the life of the program */
@@ -145,6 +152,7 @@ static bool compile_primitive(struct primitive *p, const desc d[OPERANDS],
     dnnl_post_ops_t ops = NULL;
     dnnl_primitive_desc_t pd = NULL;
 
+    /* beta: the sum that oneDNN adds to is c itself, as a post-operation. */
     bool good = dnnl_primitive_attr_create(&attr) == dnnl_success &&
                 dnnl_post_ops_create(&ops) == dnnl_success &&
                 (!p->shape.add || append_sum(ops)) &&
@@ -164,6 +172,8 @@ static bool make_primitive(struct primitive *p, const struct shape *s)
 {
     dnnl_engine_t engine = the_engine();
     dnnl_data_type_t in = s->narrow ? dnnl_bf16 : dnnl_f32;
+    /* A transposed operand is the same memory with its strides exchanged. c is
+     * float even for bf16 factors: the epilogue rounds, once. */
     const struct layout layouts[OPERANDS] = {
         [SRC] = {{s->m, s->k}, {s->ta ? 1 : s->lda, s->ta ? s->lda : 1}, in},
         [WEIGHTS] = {{s->k, s->n},
@@ -174,6 +184,8 @@ static bool make_primitive(struct primitive *p, const struct shape *s)
     int made = 0;
 
     p->shape = *s;
+    /* `made` counts how far this came, so that a failure half-way frees what
+     * there is. */
     while (engine && made < OPERANDS && init_desc(&d[made], &layouts[made]) &&
            open_memory(&p->mem[made], &d[made], engine))
         made++;
@@ -191,6 +203,8 @@ static struct primitive *find_primitive(const struct shape *s)
         if (kept.list[i].run &&
             memcmp(&kept.list[i].shape, s, sizeof(*s)) == 0)
             return &kept.list[i];
+    /* The oldest is replaced: shapes of one model come round in order, and 32
+     * hold them all. */
     struct primitive *p = &kept.list[kept.next++ % KEPT];
     release_primitive(p);
     return make_primitive(p, s) ? p : NULL;
@@ -201,6 +215,8 @@ bool cpu_library_primitive(const struct cpu_product *b)
     struct shape s = {b->m,  b->n,  b->k,         b->lda,   b->ldb, b->ldc,
                       b->ta, b->tb, b->beta != 0, b->narrow};
     struct primitive *p = find_primitive(&s);
+
+    assert(b->m > 0 && b->n > 0 && b->k > 0); /* oneDNN has no empty sums */
 
     if (!p || (!kept.stream &&
                dnnl_stream_create(&kept.stream, the_engine(),
@@ -216,11 +232,15 @@ bool cpu_library_primitive(const struct cpu_product *b)
             return false;
         args[i] = (dnnl_exec_arg_t){operand_names[i], p->mem[i]};
     }
+    /* Called inside a parallel region, oneDNN uses the calling thread alone: it
+     * asks OpenMP for a team, and nested teams have one thread. */
     return dnnl_primitive_execute(p->run, kept.stream, OPERANDS, args) ==
                dnnl_success &&
            dnnl_stream_wait(kept.stream) == dnnl_success;
 }
 
+/* dnnl_sgemm() is row-major and takes leading dimensions as they are. It needs
+ * no primitive, and hence no cache of them. */
 bool cpu_library(const struct cpu_product *b)
 {
     if (b->narrow)
@@ -230,6 +250,8 @@ bool cpu_library(const struct cpu_product *b)
                       b->ldc) == dnnl_success;
 }
 
+/* An emulator or a hypervisor may announce instructions that it does not carry
+ * out rightly; a small product is tried before bf16 is trusted to them. */
 /* Sums of small whole numbers are exact, whatever their order. */
 static bool multiplies(void)
 {
@@ -260,6 +282,8 @@ static bool multiplies(void)
 
 bool cpu_library_bf16(void)
 {
+    /* The effective set: ONEDNN_MAX_CPU_ISA may hide what the processor has.
+     * Sets are bit masks that include one another. */
     unsigned isa = (unsigned)dnnl_get_effective_cpu_isa();
     unsigned bf16 = dnnl_cpu_isa_avx512_core_bf16;
 

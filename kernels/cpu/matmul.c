@@ -15,6 +15,7 @@
  * stored in bf16 is rounded once, after the epilogue. */
 #include "cpu/product.h"
 
+#include <assert.h>
 #include <omp.h>
 #include <string.h>
 
@@ -25,6 +26,8 @@ static size_t element(const struct cpu_product *p)
 
 /* ---- epilogues ---- */
 
+/* Row by row while the block is in the cache: a separate pass over c would read
+ * and write all of it again. */
 static void float_epilogue(const struct cpu_product *p, float *c, int64_t i)
 {
     float *aux = p->aux ? (float *)p->aux + i * p->ld_aux : NULL;
@@ -41,6 +44,7 @@ static void float_epilogue(const struct cpu_product *p, float *c, int64_t i)
 static void narrow_epilogue(const struct cpu_product *p, float *c, int64_t i,
                             const float *bias)
 {
+    /* A row of a block is at most CPU_BN wide. */
     uint16_t *aux = p->aux ? (uint16_t *)p->aux + i * p->ld_aux : NULL;
     float wide[CPU_BN];
 
@@ -90,6 +94,8 @@ static struct cpu_product block_of(const struct cpu_product *whole, int64_t m0,
         p.bias = cpu_at(whole, p.bias, n0);
     if (p.aux)
         p.aux = (char *)p.aux + (size_t)(m0 * p.ld_aux + n0) * element(whole);
+    /* Sums of what ends as bf16 are made in `room`: a thread's own floats, in
+     * which beta's old c is the first term. */
     p.m0 = m0;
     if (!p.c16) {
         p.c += m0 * p.ldc + n0;
@@ -115,6 +121,7 @@ static bool compute_block(const struct cpu_product *p, bool library,
 {
     bool good = true;
 
+    assert(p->m > 0 && p->n > 0 && p->n <= CPU_BN);
     if (p->k == 0)
         empty_block(p);
     else if (library)
@@ -126,6 +133,8 @@ static bool compute_block(const struct cpu_product *p, bool library,
 }
 
 /* About how long it takes one thread. */
+/* 16 multiplications a nanosecond: a slow core with AVX2. An estimate that is
+ * wrong costs time, never a bit. */
 static int64_t nanoseconds(const struct cpu_product *p)
 {
     return p->m * p->n / 16 * p->k;
@@ -153,6 +162,9 @@ static void multiply_blocks(struct gpt_queue *q, struct cpu_product *p,
         return;
     if (whole)
         cpu_tiles_pack_a(p, work, work + whole, each);
+    /* Blocks follow from the shape, and a block's result from its operands: the
+     * number of threads only decides who computes which. Neighbours in i share
+     * columns of b. */
     int64_t rows = (p->m + CPU_BM - 1) / CPU_BM;
     int64_t cols = (p->n + CPU_BN - 1) / CPU_BN;
     bool good = true;
@@ -179,6 +191,7 @@ enum { FEW = 16, ROWS = 8, STRIP = 16 };
 
 static void multiply_strip(const struct cpu_product *p, int64_t n0, float *room)
 {
+    /* bf16 rows of b are widened once for all rows of a. */
     int64_t n = p->n - n0 < STRIP ? p->n - n0 : STRIP, ldb = p->ldb;
     float *sums = room, *wide = room + ROWS * STRIP;
     const float *b = cpu_floats(p, p->b, n0 * ldb, n, p->k, &ldb, wide);
@@ -253,6 +266,8 @@ void cpu_matmul(struct gpt_queue *q, const struct gpt_matmul *op)
         .beta = op->beta,
         .epilogue = op->epilogue,
     };
+    /* Few rows: packing b would take as long as the product. m is part of the
+     * shape, so this choice depends on no thread either. */
     if (p.m <= FEW && !p.ta && p.tb)
         multiply_few_rows(q, &p);
     else

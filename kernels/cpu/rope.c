@@ -24,6 +24,8 @@ static void rotate_pairs(float *x, int64_t half, const float *cosine,
     }
 }
 
+/* In float, and rounded once: sums of rounded products would lose more than
+ * bf16 itself does. */
 static void rotate_narrow(uint16_t *x, int64_t half, const float *cosine,
                           const float *sine, float *wide)
 {
@@ -41,6 +43,8 @@ static void rotate_row(const struct rope *r, int64_t n)
     float position = (float)(op->positions ? op->positions[n] : n % op->t);
 
     for (int64_t i = 0; i < half; i++) {
+        /* In float, as in PyTorch models: far positions lose digits there, too,
+         * and a checkpoint's model must see the angles it was trained with. */
         float angle = position * r->rates[i];
 
         cosine[i] = cosf(angle);
@@ -49,6 +53,7 @@ static void rotate_row(const struct rope *r, int64_t n)
     for (int64_t k = 0; k < op->g * heads; k++) {
         int64_t at = (n * op->g * heads + k) * op->d;
 
+        /* Of each group: query heads, a key, a value (Megatron's order). */
         if (k % heads == heads - 1)
             continue; /* a value */
         if (op->act == GPT_BF16)
@@ -69,6 +74,7 @@ void cpu_rope(struct gpt_queue *q, const struct gpt_rope *op)
         return;
     r.work = r.rates + half;
     for (int64_t i = 0; i < half; i++)
+        /* Computed in double and rounded once, the same on every machine. */
         r.rates[i] =
             (float)pow(op->base, -2 * (double)i / (double)op->rotary);
 #pragma omp parallel for schedule(static) if (                                 \

@@ -32,6 +32,8 @@ int64_t cpu_tiles_work(const struct cpu_product *whole)
 }
 
 /* Rows m0.. of a, columns k0..: mc x kc of them as panels. */
+/* A panel holds mr rows so that a step over k reads one run of memory, whatever
+ * the strides of the matrix: from here on transposed operands are as others. */
 static void pack_a(const struct cpu_product *p, float *to, int64_t m0,
                    int64_t mc, int64_t k0, int64_t kc, float *room)
 {
@@ -71,6 +73,8 @@ static void tiles(const struct cpu_product *p, int64_t m0, int64_t mc,
 {
     int64_t mr = cpu_isa->mr, nr = cpu_isa->nr;
 
+    /* The panel of b goes outside: it stays in the first cache while the panels
+     * of a, in the second, pass by. */
     for (int64_t n0 = 0; n0 < p->n; n0 += nr)
         for (int64_t i = 0; i < mc; i += mr) {
             struct cpu_tile t = {.m = mc - i < mr ? mc - i : mr,
@@ -92,6 +96,8 @@ void cpu_tiles(const struct cpu_product *p, float *work)
 {
     float *pb = work + PACK_A, *room = pb + PACK_B;
 
+    /* Sums are cut at multiples of KC, a constant, and parts are added to c in
+     * ascending order: the parentheses of every element are fixed. */
     for (int64_t k0 = 0; k0 < p->k; k0 += KC) {
         int64_t kc = p->k - k0 < KC ? p->k - k0 : KC;
 
@@ -100,6 +106,8 @@ void cpu_tiles(const struct cpu_product *p, float *work)
             int64_t mc = p->m - m0 < MC ? p->m - m0 : MC;
             const float *pa = work;
 
+            /* Parts of `packed` follow each other by k0, then by m0: a part
+             * for every thread to read, none to pack. */
             if (p->packed)
                 pa = p->packed + k0 * p->m_pad + (p->m0 + m0) * kc;
             else
@@ -112,6 +120,8 @@ void cpu_tiles(const struct cpu_product *p, float *work)
 void cpu_tiles_pack_a(struct cpu_product *p, float *to, float *work,
                       int64_t each)
 {
+    /* Workers write to places of their own; the end of the loop is a barrier,
+     * before anybody reads. */
     p->packed = to;
     int64_t rows = (p->m + MC - 1) / MC, parts = (p->k + KC - 1) / KC;
 #pragma omp parallel for schedule(static) if (cpu_worth_threads(p->m * p->k))

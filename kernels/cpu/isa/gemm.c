@@ -8,6 +8,9 @@ static inline __attribute__((always_inline)) void
 sum_tile(const struct cpu_tile *t, int64_t a_row, int64_t a_col,
          const int64_t *row, vf acc[MR][NV])
 {
+    /* MR x NV vectors of sums stay in registers over all of k; each step loads
+     * NV vectors of b and broadcasts MR floats of a. MR and NV are the largest
+     * for which the registers suffice (tile.h). */
     const float *a = t->a, *b = t->b;
 
     for (int64_t l = 0; l < t->k; l++, a += a_col, b += NR) {
@@ -25,6 +28,8 @@ sum_tile(const struct cpu_tile *t, int64_t a_row, int64_t a_col,
 static inline __attribute__((always_inline)) void
 whole_tile(const struct cpu_tile *t, int64_t a_row, int64_t a_col)
 {
+    /* Sums begin at zero and c is added at the end, so that the order within a
+     * part of k is the same whether c is added or not. */
     vf acc[MR][NV] = {{{0}}};
     float *c = t->c;
     int64_t ldc = t->ldc;
@@ -55,6 +60,7 @@ static void edge_tile(const struct cpu_tile *t)
     vf acc[MR][NV] = {{{0}}};
 
     for (int64_t i = 0; i < MR; i++)
+        /* Reading a row twice is harmless; reading past the matrix is not. */
         row[i] = (i < t->m ? i : t->m - 1) * t->a_row;
     sum_tile(t, 0, t->a_col, row, acc);
     memcpy(out, acc, sizeof(out));
@@ -70,6 +76,7 @@ void ISA(tile)(const struct cpu_tile *t)
 {
     if (t->m < MR || t->n < NR)
         edge_tile(t);
+    /* Strides that the compiler knows become addresses of the instruction. */
     else if (t->a_row == 1)
         whole_tile(t, 1, t->a_col);
     else if (t->a_col == 1)
@@ -136,6 +143,8 @@ transpose_panel(float *to, const float *from, int64_t col, int64_t k,
 }
 
 /* The last panel, or a source with strides both ways. */
+/* Zeros fill the columns that are not there: they add nothing to sums, and
+ * tiles need no case for them. */
 static void pack_part(float *to, const float *from, int64_t row, int64_t col,
                       int64_t k, int64_t n, int64_t width)
 {

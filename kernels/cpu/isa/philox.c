@@ -53,6 +53,8 @@ static inline void philox_words(const uint32_t key[2], uint64_t block,
         c1[h] = c0[h] >> 32;
     }
     uint64_t k0 = key[0], k1 = key[1];
+    /* Philox4x32-10 (Salmon et al. 2011): two multiplications a round, whose
+     * halves change places; the key grows by a constant. */
     for (int round = 0; round < 10; round++) {
         for (int h = 0; h < 2; h++) {
             vq p0 = multiply_words(c0[h], 0xd2511f53),
@@ -80,6 +82,7 @@ static inline vi dropped(vu word, uint32_t below)
 static int64_t drop_some(float *y, const float *x, int64_t n,
                          const struct cpu_drop *d, uint64_t block, int64_t skip)
 {
+    /* By way of memory: the few elements at an edge need no speed. */
     uint32_t word[4 * W];
     vu w[4];
 
