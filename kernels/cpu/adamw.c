@@ -2,10 +2,14 @@
  * depend on how the pass is cut, so any number of threads gives the same. */
 #include "cpu/cpu.h"
 
+#include <assert.h>
 #include <math.h>
 
-static void range(const struct gpt_adamw *op, const struct cpu_adamw_rates *r,
-                  int64_t begin, int64_t end)
+/* The copy in p_act is made while the new parameters are in the cache, so that
+ * they cross the memory bus once. In float, p_act may be p itself. */
+static void update_range(const struct gpt_adamw *op,
+                         const struct cpu_adamw_rates *r, int64_t begin,
+                         int64_t end)
 {
     cpu_isa->adamw(op->p + begin, op->m + begin, op->v + begin, op->g + begin,
                    end - begin, r);
@@ -28,11 +32,15 @@ static int64_t segment_of(const struct gpt_adamw *op, int64_t i)
         else
             hi = mid;
     }
+    assert(hi == 0 || op->segments[lo].begin <= i);
     return lo;
 }
 
-static void chunk(const struct gpt_adamw *op, struct cpu_adamw_rates r,
-                  int64_t begin, int64_t end)
+/* Elements begin .. end - 1, segment by segment. Without segments nothing is
+ * decayed. A factor of exactly 1 takes the place of a test in the inner
+ * loop. */
+static void update_chunk(const struct gpt_adamw *op, struct cpu_adamw_rates r,
+                         int64_t begin, int64_t end)
 {
     float keep = r.keep;
 
@@ -43,7 +51,7 @@ static void chunk(const struct gpt_adamw *op, struct cpu_adamw_rates r,
         if (s + 1 < op->n_segments && op->segments[s + 1].begin < stop)
             stop = op->segments[s + 1].begin;
         r.keep = decay ? keep : 1;
-        range(op, &r, begin, stop);
+        update_range(op, &r, begin, stop);
         begin = stop;
     }
 }
@@ -54,7 +62,11 @@ void cpu_adamw(struct gpt_queue *q, const struct gpt_adamw *op)
 
     if (!cpu_ready(q, "adamw", op->p_act && !narrow ? op->act : GPT_F32))
         return;
+    /* 64 KiB of each of four arrays: they fit the second cache together, and a
+     * chunk is long enough to be worth a task. */
     enum { CHUNK = 1 << 14 };
+    /* The factors are computed in double once: 1 - beta2^t of float would have
+     * lost its leading digits in the first steps, when beta2^t is near 1. */
     double t = (double)op->step;
     struct cpu_adamw_rates r = {
         .b1 = (float)op->beta1,
@@ -69,5 +81,5 @@ void cpu_adamw(struct gpt_queue *q, const struct gpt_adamw *op)
     };
 #pragma omp parallel for schedule(static) if (cpu_worth_threads(2 * op->n))
     for (int64_t at = 0; at < op->n; at += CHUNK)
-        chunk(op, r, at, op->n - at < CHUNK ? op->n : at + CHUNK);
+        update_chunk(op, r, at, op->n - at < CHUNK ? op->n : at + CHUNK);
 }

@@ -9,6 +9,7 @@
  * added in the order of heads at the end. */
 #include "cpu/attn.h"
 
+#include <assert.h>
 #include <omp.h>
 #include <string.h>
 
@@ -20,7 +21,9 @@ struct work {
     float *s, *dp, *dq, *dk, *dv, *keep;
 };
 
-static int64_t carve(struct work *w, float *mem, int64_t t, int64_t d)
+/* Cuts up a thread's memory; without memory only the size is computed, so that
+ * sizes and places cannot differ. */
+static int64_t carve_work(struct work *w, float *mem, int64_t t, int64_t d)
 {
     int64_t at = 0;
 
@@ -69,6 +72,8 @@ static void grad_row(const struct task *k, int64_t i, int64_t query, int64_t j,
     hi = hi > n ? n : hi;
     if (hi < lo)
         lo = hi = hi < 0 ? 0 : hi;
+    /* The mask as factors: ones through the same function as forward's, so that
+     * both passes drop alike. */
     if (h->drop && hi > lo) {
         for (int64_t l = 0; l < hi - lo; l++)
             k->w.keep[l] = 1;
@@ -78,6 +83,7 @@ static void grad_row(const struct task *k, int64_t i, int64_t query, int64_t j,
     attn_lean(s + lo, hi - lo, h->slope, query - j - lo);
     cpu_isa->softmax_grad(s + lo, dp + lo, h->drop ? k->w.keep : NULL, hi - lo,
                           h->scale, h->lse[query], delta);
+    /* Products go over whole tiles: what is not seen must add nothing. */
     memset(s, 0, (size_t)lo * sizeof(*s));
     memset(dp, 0, (size_t)lo * sizeof(*dp));
     memset(s + hi, 0, (size_t)(n - hi) * sizeof(*s));
@@ -85,8 +91,8 @@ static void grad_row(const struct task *k, int64_t i, int64_t query, int64_t j,
 }
 
 /* Queries q .. q + m - 1 against keys j .. of a tile `height` keys high. */
-static void tile(const struct task *k, int64_t q, int64_t m, int64_t j,
-                 int64_t height, const float *delta)
+static void grad_tile(const struct task *k, int64_t q, int64_t m, int64_t j,
+                      int64_t height, const float *delta)
 {
     const struct attn_head *h = &k->h;
     const struct work *w = &k->w;
@@ -96,6 +102,7 @@ static void tile(const struct task *k, int64_t q, int64_t m, int64_t j,
         m,    n,       d,    h->q + q * h->ldq, h->ldq, 1, w->keys_t + j * d,
         w->s, ATTN_BK, false};
 
+    assert(m <= ATTN_BQ && height <= ATTN_BK && n > 0);
     cpu_attn_product(&t, d * nr); /* scores */
     t.a = k->dout + q * h->ldo;
     t.a_row = h->ldo;
@@ -118,13 +125,15 @@ static void tile(const struct task *k, int64_t q, int64_t m, int64_t j,
     cpu_attn_product(&t, m * nr); /* dV */
 }
 
-static void query_tile(const struct task *k, int64_t q, int64_t m)
+static void grad_queries(const struct task *k, int64_t q, int64_t m)
 {
     const struct attn_head *h = &k->h;
     const struct work *w = &k->w;
     float delta[ATTN_BQ];
 
     for (int64_t i = 0; i < m; i++)
+        /* rowsum(dP * P) equals rowsum(dO * O): a dot product of D elements in
+         * place of a pass over all keys. */
         delta[i] = cpu_isa->dot(h->out + (q + i) * h->ldo,
                                 k->dout + (q + i) * h->ldo, h->d);
     cpu_isa->pack_b(w->queries, h->q + q * h->ldq, h->ldq, 1, m, h->d);
@@ -132,7 +141,7 @@ static void query_tile(const struct task *k, int64_t q, int64_t m)
     memset(w->dq, 0, (size_t)(ATTN_BQ * w->d_pad) * sizeof(*w->dq));
     int64_t j = h->start ? cpu_attn_first(h->start + q, m) : 0;
     for (j = j / ATTN_BK * ATTN_BK; j < q + m; j += ATTN_BK)
-        tile(k, q, m, j, h->nq - j < ATTN_BK ? h->nq - j : ATTN_BK, delta);
+        grad_tile(k, q, m, j, h->nq - j < ATTN_BK ? h->nq - j : ATTN_BK, delta);
     for (int64_t i = 0; i < m; i++)
         memcpy(k->dq + (q + i) * h->ldq, w->dq + i * w->d_pad,
                (size_t)h->d * sizeof(*k->dq));
@@ -146,6 +155,8 @@ static void head_grad(struct task *k, float *dk, float *dv, int64_t ldk)
     const struct work *w = &k->w;
     size_t sums = (size_t)(w->t_pad * w->d_pad) * sizeof(float);
 
+    /* dK and dV of the head stay in this thread's memory over all queries, and
+     * queries come in order: no sum is shared between threads. */
     memset(w->dk, 0, sums);
     memset(w->dv, 0, sums);
     for (int64_t j = 0; j < h->nq; j += ATTN_BK) {
@@ -157,7 +168,7 @@ static void head_grad(struct task *k, float *dk, float *dv, int64_t ldk)
         cpu_isa->pack_b(w->keys + j * w->d_pad, key, h->ldk, 1, n, h->d);
     }
     for (int64_t q = 0; q < h->nq; q += ATTN_BQ)
-        query_tile(k, q, h->nq - q < ATTN_BQ ? h->nq - q : ATTN_BQ);
+        grad_queries(k, q, h->nq - q < ATTN_BQ ? h->nq - q : ATTN_BQ);
     size_t row = (size_t)h->d * sizeof(float);
     for (int64_t i = 0; i < h->nq; i++) {
         memcpy(dk + i * ldk, w->dk + i * w->d_pad, row);
@@ -202,7 +213,7 @@ void cpu_attn_bwd(struct gpt_queue *q, const struct gpt_attn *op,
     if (!cpu_ready(q, "attn_bwd", op->act))
         return;
     struct work sizes;
-    int64_t each = carve(&sizes, NULL, op->t, op->d);
+    int64_t each = carve_work(&sizes, NULL, op->t, op->d);
     float *work = cpu_work(q, (size_t)(each * (int64_t)omp_get_max_threads()));
     if (!work)
         return;
@@ -210,6 +221,7 @@ void cpu_attn_bwd(struct gpt_queue *q, const struct gpt_attn *op,
     if (op->dropout.p > 0)
         drop = cpu_drop_of(&op->dropout);
     bool shared = op->h != op->g;
+    /* Backward makes five products of forward's two. */
     int64_t pairs = op->b * op->h * op->t * op->t / 2;
 #pragma omp parallel for schedule(dynamic) if (                                \
         cpu_worth_threads(pairs * (op->d / 4 + 1)))
@@ -217,12 +229,14 @@ void cpu_attn_bwd(struct gpt_queue *q, const struct gpt_attn *op,
         struct task k;
 
         cpu_attn_view(op, i / op->h, i % op->h, &k.h);
-        carve(&k.w, work + omp_get_thread_num() * each, op->t, op->d);
+        carve_work(&k.w, work + omp_get_thread_num() * each, op->t, op->d);
         k.h.drop = op->dropout.p > 0 ? &drop : NULL;
         k.dout = (const float *)grad->dout + (k.h.out - (float *)op->out);
         float *dqkv = grad->dqkv;
         const float *qkv = op->qkv;
         k.dq = dqkv + (k.h.q - qkv);
+        /* Heads of a group run at the same time: each has a place of its own
+         * for dK and dV, and add_heads() adds them in the order of heads. */
         float *dk = dqkv + (k.h.k - qkv);
         if (shared)
             dk = (float *)grad->scratch + i * op->t * 2 * op->d;

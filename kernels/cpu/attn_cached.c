@@ -17,7 +17,8 @@ struct group {
     float *k, *v, *out;
 };
 
-static struct group view(const struct gpt_attn_cached *op, int64_t b, int64_t g)
+static struct group group_of(const struct gpt_attn_cached *op, int64_t b,
+                             int64_t g)
 {
     int64_t per = op->h / op->g, d = op->d;
     int64_t at = ((int64_t)op->slot[b] * op->g + g) * op->t_max * d;
@@ -35,7 +36,9 @@ static struct group view(const struct gpt_attn_cached *op, int64_t b, int64_t g)
     return v;
 }
 
-static void append(const struct group *g, int64_t d)
+/* New keys and values go to the cache before anything is attended to, since a
+ * token sees itself, and a prompt's tokens see those before them. */
+static void append_to_cache(const struct group *g, int64_t d)
 {
     for (int64_t i = 0; i < g->len; i++) {
         const float *key = g->q + i * g->ld + g->per * d;
@@ -46,8 +49,8 @@ static void append(const struct group *g, int64_t d)
 }
 
 /* Token i of the new ones, all heads of the group. */
-static void token(const struct gpt_attn_cached *op, const struct group *g,
-                  int64_t i, float *scores)
+static void attend_token(const struct gpt_attn_cached *op,
+                         const struct group *g, int64_t i, float *scores)
 {
     int64_t d = op->d, n = g->pos + i + 1;
 
@@ -55,6 +58,9 @@ static void token(const struct gpt_attn_cached *op, const struct group *g,
         int64_t m = g->per - h < FEW ? g->per - h : FEW;
         float *out = g->out + i * g->ldo + h * d;
 
+        /* Query heads of a group share its keys: up to FEW of them meet a key
+         * while it is in the cache. The time of generation is that of reading
+         * the cache from memory. */
         cpu_isa->dots(scores, n, g->q + i * g->ld + h * d, d, g->k, d, m, n, d,
                       false);
         memset(out, 0, (size_t)(m * d) * sizeof(*out));
@@ -63,6 +69,8 @@ static void token(const struct gpt_attn_cached *op, const struct group *g,
 
             attn_lean(s, n, attn_slope(op->alibi, g->head0 + h + k, op->h,
                                        op->scale), n - 1);
+            /* One row of scores is short enough to be held whole: the plain
+             * softmax, less its maximum, as in attn_head.c. */
             float top = cpu_isa->max(s, n) * op->scale;
             float sum = cpu_isa->exp_sum(s, n, op->scale, top);
             cpu_isa->combine(out, s, g->v, d, d, n);
@@ -71,8 +79,8 @@ static void token(const struct gpt_attn_cached *op, const struct group *g,
     }
 }
 
-static void piece(const struct gpt_attn_cached *op, const struct group *g,
-                  float *work)
+static void attend_piece(const struct gpt_attn_cached *op,
+                         const struct group *g, float *work)
 {
     for (int64_t h = 0; h < g->per; h++) {
         struct attn_head head = {.d = op->d,
@@ -94,7 +102,7 @@ static void piece(const struct gpt_attn_cached *op, const struct group *g,
     }
 }
 
-static bool fits(struct gpt_queue *q, const struct gpt_attn_cached *op)
+static bool check_rows(struct gpt_queue *q, const struct gpt_attn_cached *op)
 {
     for (int64_t b = 0; b < op->b; b++)
         if (op->pos[b] < 0 || op->len[b] < 0 || op->len[b] > op->t_new ||
@@ -111,9 +119,11 @@ static bool fits(struct gpt_queue *q, const struct gpt_attn_cached *op)
 
 void cpu_attn_cached(struct gpt_queue *q, const struct gpt_attn_cached *op)
 {
-    if (!cpu_ready(q, "attn_cached", op->act) || !fits(q, op))
+    if (!cpu_ready(q, "attn_cached", op->act) || !check_rows(q, op))
         return;
     size_t each = cpu_attn_work(op->t_max, op->d);
+    /* The same memory serves both ways; scores of FEW heads may be longer than
+     * what the tiles need. */
     if (each < (size_t)(FEW * op->t_max))
         each = (size_t)attn_round(FEW * op->t_max, 16);
     float *work = cpu_work(q, each * (size_t)omp_get_max_threads());
@@ -125,14 +135,16 @@ void cpu_attn_cached(struct gpt_queue *q, const struct gpt_attn_cached *op)
 #pragma omp parallel for schedule(dynamic) if (                                \
         cpu_worth_threads(pairs * (op->d / 8 + 1)))
     for (int64_t k = 0; k < op->b * op->g; k++) {
-        struct group g = view(op, k / op->g, k % op->g);
+        struct group g = group_of(op, k / op->g, k % op->g);
         float *mine = work + (size_t)omp_get_thread_num() * each;
 
-        append(&g, op->d);
+        append_to_cache(&g, op->d);
+        /* Tiles pack all keys, which takes as long as a pass over the cache:
+         * from about eight tokens on that is paid back. */
         if (g.len > 8)
-            piece(op, &g, mine);
+            attend_piece(op, &g, mine);
         else
             for (int64_t i = 0; i < g.len; i++)
-                token(op, &g, i, mine);
+                attend_token(op, &g, i, mine);
     }
 }

@@ -12,6 +12,8 @@ void cpu_attn_view(const struct gpt_attn *op, int64_t b, int64_t h,
     const float *group =
         (const float *)op->qkv + b * t * ld + h / per * (per + 2) * d;
     int64_t sample = cpu_sample0(&op->dropout) + b;
+    /* The dropout counter counts heads of the whole model and samples of the
+     * whole batch, so that masks do not depend on the layout of ranks. */
     int64_t all_heads = sample * op->h_global + op->head0;
 
     *head = (struct attn_head){
@@ -41,6 +43,7 @@ void cpu_attn_fwd(struct gpt_queue *q, const struct gpt_attn *op)
 {
     if (!cpu_ready(q, "attn_fwd", op->act))
         return;
+    /* Every thread has a place for the longest task, whichever it gets. */
     size_t each = cpu_attn_work(op->t, op->d);
     float *work = cpu_work(q, each * (size_t)omp_get_max_threads());
     if (!work)
@@ -49,7 +52,10 @@ void cpu_attn_fwd(struct gpt_queue *q, const struct gpt_attn *op)
     if (op->dropout.p > 0)
         drop = cpu_drop_of(&op->dropout);
     int64_t runs = (op->t + RUN - 1) / RUN, heads = op->b * op->h;
+    /* Of the T x T scores the causal mask leaves half. */
     int64_t pairs = op->b * op->h * op->t * op->t / 2;
+    /* A task's result depends on its own queries only, so the order in which a
+     * dynamic schedule deals tasks out cannot be seen in the result. */
 #pragma omp parallel for schedule(dynamic) if (                                \
         cpu_worth_threads(pairs * (op->d / 8 + 1)))
     for (int64_t i = 0; i < heads * runs; i++) {
@@ -59,6 +65,7 @@ void cpu_attn_fwd(struct gpt_queue *q, const struct gpt_attn *op)
 
         cpu_attn_view(op, head / op->h, head % op->h, &h);
         h.q0 = from;
+        /* The run sees the keys before it, too: q0 says how many they are. */
         h.nq = op->t - from < RUN ? op->t - from : RUN;
         h.q += from * h.ldq;
         h.out += from * h.ldo;

@@ -3,6 +3,7 @@
  * ever holding more than one tile of scores. Start at cpu_attn_head(). */
 #include "cpu/attn.h"
 
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -13,7 +14,9 @@ struct work {
     int64_t d_pad;
 };
 
-static struct work carve(float *mem, int64_t nk, int64_t d)
+/* Rows of d_pad floats let every tile of a product write whole vectors; what
+ * lies beyond d is computed from the zeros that panels end with. */
+static struct work carve_work(float *mem, int64_t nk, int64_t d)
 {
     struct work w = {.d_pad = attn_round(d, CPU_NR_MAX)};
     int64_t nk_pad = attn_round(nk, ATTN_BK);
@@ -45,6 +48,8 @@ int64_t cpu_attn_first(const int32_t *start, int64_t n)
     return first;
 }
 
+/* Panels of b go outside, rows of a inside: a panel stays in the first cache
+ * while all rows pass by it. */
 void cpu_attn_product(const struct cpu_tile *all, int64_t panel_floats)
 {
     int64_t mr = cpu_isa->mr, nr = cpu_isa->nr;
@@ -62,8 +67,11 @@ void cpu_attn_product(const struct cpu_tile *all, int64_t panel_floats)
         }
 }
 
-static void pack(const struct attn_head *h, struct work w, int64_t from,
-                 int64_t to)
+/* Keys are packed transposed (scores are q times k^T), values as they are. A
+ * tile of keys begins at j * d floats, whatever the tile before it held, since
+ * tiles but the last are full. */
+static void pack_head(const struct attn_head *h, struct work w, int64_t from,
+                      int64_t to)
 {
     for (int64_t j = from; j < to; j += ATTN_BK) {
         int64_t n = to - j < ATTN_BK ? to - j : ATTN_BK;
@@ -92,6 +100,9 @@ static void softmax_row(const struct attn_head *h, struct work w, int64_t i,
         return;
     }
     attn_lean(s + lo, hi - lo, h->slope, h->q0 + query - j - lo);
+    /* The largest score is subtracted before exp(): the result is at most 1 and
+     * cannot overflow, and at least one term is 1, so that the sum cannot
+     * vanish. The softmax itself does not change by it. */
     float top = cpu_isa->max(s + lo, hi - lo) * h->scale;
     if (!(top <= w.max[i])) { /* NaN gets here too, and stays */
         float shrink = expf(w.max[i] - top);
@@ -99,6 +110,8 @@ static void softmax_row(const struct attn_head *h, struct work w, int64_t i,
         w.sum[i] *= shrink;
         cpu_isa->scale(w.out + i * w.d_pad, w.d_pad, shrink);
     }
+    /* The sum is taken before dropout: probabilities are normalized first, and
+     * what is dropped does not make the others larger. */
     w.sum[i] += cpu_isa->exp_sum(s + lo, hi - lo, h->scale, w.max[i]);
     memset(s, 0, (size_t)lo * sizeof(*s));
     memset(s + hi, 0, (size_t)(n - hi) * sizeof(*s));
@@ -108,8 +121,8 @@ static void softmax_row(const struct attn_head *h, struct work w, int64_t i,
 }
 
 /* Queries q .. q + m - 1 against the tile of keys from j on. */
-static void tile(const struct attn_head *h, struct work w, int64_t q, int64_t m,
-                 int64_t j, int64_t height)
+static void attend_tile(const struct attn_head *h, struct work w, int64_t q,
+                        int64_t m, int64_t j, int64_t height)
 {
     int64_t last = h->q0 + q + m - j; /* keys past the last query: not at all */
     int64_t n = last < height ? last : height;
@@ -130,6 +143,8 @@ static void tile(const struct attn_head *h, struct work w, int64_t q, int64_t m,
     struct cpu_tile sums = {
         m,     w.d_pad, n,   w.scores, ATTN_BK, 1, w.values + j * w.d_pad,
         w.out, w.d_pad, true};
+    /* No more columns than tiles of this instruction set touch: d_pad is for
+     * the widest one. */
     sums.n = attn_round(h->d, cpu_isa->nr);
     cpu_attn_product(&sums, height * cpu_isa->nr);
 }
@@ -137,13 +152,20 @@ static void tile(const struct attn_head *h, struct work w, int64_t q, int64_t m,
 void cpu_attn_head(const struct attn_head *h, float *work)
 {
     int64_t nk = h->q0 + h->nq;
-    struct work w = carve(work, nk, h->d);
+    struct work w = carve_work(work, nk, h->d);
+
+    /* rows of a tile begin at whole panels */
+    assert(ATTN_BQ % cpu_isa->mr == 0 && ATTN_BK % cpu_isa->nr == 0);
     int64_t first = cpu_attn_first(h->start, h->nq) / ATTN_BK * ATTN_BK;
 
-    pack(h, w, first, nk);
+    /* Keys before the first that any query sees are not packed, but keep their
+     * places, so that key j is found without an offset. */
+    pack_head(h, w, first, nk);
     for (int64_t q = 0; q < h->nq; q += ATTN_BQ) {
         int64_t m = h->nq - q < ATTN_BQ ? h->nq - q : ATTN_BQ;
 
+        /* The running softmax starts at minus infinity: the first tile scales
+         * the empty sums by exp(-inf) = 0. */
         memset(w.out, 0, (size_t)(ATTN_BQ * w.d_pad) * sizeof(*w.out));
         for (int64_t i = 0; i < m; i++) {
             w.max[i] = -INFINITY;
@@ -151,11 +173,13 @@ void cpu_attn_head(const struct attn_head *h, float *work)
         }
         int64_t j = h->start ? cpu_attn_first(h->start + q, m) : 0;
         for (j = j / ATTN_BK * ATTN_BK; j < h->q0 + q + m; j += ATTN_BK)
-            tile(h, w, q, m, j, nk - j < ATTN_BK ? nk - j : ATTN_BK);
+            attend_tile(h, w, q, m, j, nk - j < ATTN_BK ? nk - j : ATTN_BK);
         for (int64_t i = 0; i < m; i++) {
             float *out = h->out + (q + i) * h->ldo;
 
             memcpy(out, w.out + i * w.d_pad, (size_t)h->d * sizeof(*out));
+            /* One division a row; the log-sum-exp of max and sum is all that
+             * backward needs to have the probabilities again. */
             cpu_isa->scale(out, h->d, 1 / w.sum[i]);
             if (h->lse)
                 h->lse[q + i] = w.max[i] + logf(w.sum[i]);

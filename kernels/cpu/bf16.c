@@ -1,166 +1,174 @@
 /* Activations in bf16, but for matrix products (matmul.c): operands are widened
  * into work memory, the operation runs in float, results are rounded once, to
- * nearest even. So sums are float sums, and memory that lasts (kept
+ * nearest even. Sums are therefore float sums, and memory that lasts (kept
  * activations) takes half; the time is that of float and of the conversions.
- * Each function stands in front of the one in float. Start at stage(). */
+ *
+ * Each function has the arguments of the one in float that it calls. It lists
+ * the pointers among them; stage() puts the widened operands in their place, or
+ * leaves all as it is where the type is not bf16. Start at stage(). */
 #include "cpu/cpu.h"
 
+#include <assert.h>
 #include <string.h>
 
-/* One operand of n elements: where it is read from and written to (NULL: it is
- * not), and its place in work memory (NULL when neither). */
+/* One operand of n elements. slot: the address of the pointer to it, an
+ * argument or a member of the operation's copy. A NULL pointer is an operand
+ * that is not there. */
 struct operand {
-    const void *from;
-    void *to;
+    void *slot;
+    bool read, written;
     int64_t n;
-    float *wide;
+    void *mem;   /* set by stage(): where the operand is in bf16 */
+    float *wide; /* and its place in work memory; NULL: not staged */
 };
 
-#define IN(mem, n) {(mem), NULL, (n), NULL}
-#define OUT(mem, n) {NULL, (mem), (n), NULL}
-#define IN_OUT(mem, n) {(mem), (mem), (n), NULL}
+#define IN(slot, n) {(slot), true, false, (n), NULL, NULL}
+#define OUT(slot, n) {(slot), false, true, (n), NULL, NULL}
+#define IN_OUT(slot, n) {(slot), true, true, (n), NULL, NULL}
 
-static int64_t padded(const struct operand *o)
+/* Whole cache lines, so that two operands never share one. */
+static int64_t padded(int64_t n)
 {
-    return o->from || o->to ? (o->n + 15) / 16 * 16 : 0;
+    return (n + 15) / 16 * 16;
 }
 
-/* Gives every operand its place and fills those that are read; false after a
- * failure of the queue. */
-static bool stage(struct gpt_queue *q, struct operand *list, size_t n)
+/* Slots are of type void * and const void *; bytes are copied because C has no
+ * one type of pointer to both. */
+static void *read_slot(const struct operand *o)
+{
+    void *mem;
+
+    memcpy(&mem, o->slot, sizeof(mem));
+    return mem;
+}
+
+static void write_slot(const struct operand *o)
+{
+    memcpy(o->slot, &o->wide, sizeof(o->wide));
+}
+
+/* Where *act is bf16: gives every operand its place, fills those that are read,
+ * points the slots there and makes *act float. Another type is left as it is.
+ * False after a failure of the queue. All operands of one call come here
+ * together, since the next call reuses the work memory. */
+static bool stage(struct gpt_queue *q, enum gpt_dtype *act,
+                  struct operand *list, size_t n)
 {
     int64_t total = 0;
 
-    for (size_t i = 0; i < n; i++)
-        total += padded(&list[i]);
+    if (*act != GPT_BF16)
+        return true;
+    for (size_t i = 0; i < n; i++) {
+        list[i].mem = read_slot(&list[i]);
+        total += list[i].mem ? padded(list[i].n) : 0;
+    }
+    /* cpu_wide(), not cpu_work(): the float operation uses the latter. */
     float *at = cpu_wide(q, (size_t)total);
     if (!at)
         return false;
+    *act = GPT_F32;
     for (size_t i = 0; i < n; i++) {
         struct operand *o = &list[i];
 
-        if (padded(o) > 0)
-            o->wide = at;
-        at += padded(o);
-        if (o->from)
-            cpu_cast(q, o->wide, GPT_F32, o->from, GPT_BF16, o->n);
+        if (!o->mem)
+            continue;
+        o->wide = at;
+        at += padded(o->n);
+        if (o->read)
+            cpu_cast(q, o->wide, GPT_F32, o->mem, GPT_BF16, o->n);
+        write_slot(o);
     }
     return true;
 }
 
-/* Rounds what was written. */
+/* Rounds what was written. An operand that is read and written again loses
+ * nothing where it did not change: bf16, widened and rounded, is itself. */
 static void unstage(struct gpt_queue *q, const struct operand *list, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        if (list[i].to)
-            cpu_cast(q, list[i].to, GPT_BF16, list[i].wide, GPT_F32,
+        assert(list[i].read || list[i].written);
+        if (list[i].written && list[i].wide)
+            cpu_cast(q, list[i].mem, GPT_BF16, list[i].wide, GPT_F32,
                      list[i].n);
     }
-}
-
-/* Elements between the first and the last of `rows` rows, ld apart. */
-static int64_t span(int64_t rows, int64_t columns, int64_t ld)
-{
-    return rows > 0 ? (rows - 1) * (ld ? ld : columns) + columns : 0;
 }
 
 void cpu_bf16_bias_grad(struct gpt_queue *q, float *dbias, const void *dy,
                         int64_t m, int64_t n, enum gpt_dtype act)
 {
-    struct operand list[] = {IN(dy, m * n)};
+    struct operand list[] = {IN(&dy, m * n)};
 
-    if (act != GPT_BF16)
+    if (stage(q, &act, list, GPT_COUNT(list)))
         cpu_bias_grad(q, dbias, dy, m, n, act);
-    else if (stage(q, list, GPT_COUNT(list)))
-        cpu_bias_grad(q, dbias, list[0].wide, m, n, GPT_F32);
 }
 
 void cpu_bf16_bias_add(struct gpt_queue *q, void *x, const void *bias,
                        int64_t m, int64_t n, enum gpt_dtype act)
 {
-    struct operand list[] = {IN_OUT(x, m * n),
-                             IN(bias, n)};
+    struct operand list[] = {IN_OUT(&x, m * n), IN(&bias, n)};
 
-    if (act != GPT_BF16) {
-        cpu_bias_add(q, x, bias, m, n, act);
-    } else if (stage(q, list, GPT_COUNT(list))) {
-        cpu_bias_add(q, list[0].wide, list[1].wide, m, n, GPT_F32);
-        unstage(q, list, GPT_COUNT(list));
-    }
+    if (!stage(q, &act, list, GPT_COUNT(list)))
+        return;
+    cpu_bias_add(q, x, bias, m, n, act);
+    unstage(q, list, GPT_COUNT(list));
 }
 
 void cpu_bf16_gelu(struct gpt_queue *q, void *y, const void *x, int64_t n,
                    enum gpt_dtype act)
 {
-    struct operand list[] = {IN(x, n), OUT(y, n)};
+    struct operand list[] = {IN(&x, n), OUT(&y, n)};
 
-    if (act != GPT_BF16) {
-        cpu_gelu(q, y, x, n, act);
-    } else if (stage(q, list, GPT_COUNT(list))) {
-        cpu_gelu(q, list[1].wide, list[0].wide, n, GPT_F32);
-        unstage(q, list, GPT_COUNT(list));
-    }
+    if (!stage(q, &act, list, GPT_COUNT(list)))
+        return;
+    cpu_gelu(q, y, x, n, act);
+    unstage(q, list, GPT_COUNT(list));
 }
 
+static void norm_fwd_once(struct gpt_queue *q, struct gpt_norm op)
+{
+    int64_t n = op.n * op.c;
+    struct operand list[] = {
+        IN(&op.resid_in, n), IN(&op.x, n),  OUT(&op.resid_out, n),
+        OUT(&op.y, n),       IN(&op.w, op.c), IN(&op.b, op.c),
+    };
+
+    if (!stage(q, &op.act, list, GPT_COUNT(list)))
+        return;
+    cpu_norm_fwd(q, &op);
+    unstage(q, list, GPT_COUNT(list));
+}
+
+/* The norm is that of the sum as it is stored: recomputing it later from
+ * resid_out then gives the same bits. Hence two passes in bf16, the second of
+ * which reads what the first has rounded. */
 void cpu_bf16_norm_fwd(struct gpt_queue *q, const struct gpt_norm *op)
 {
-    if (op->act != GPT_BF16) {
-        cpu_norm_fwd(q, op);
-        return;
-    }
-    if (op->x && op->y) { /* the norm is that of the sum as it is stored */
-        struct gpt_norm part = *op;
+    struct gpt_norm part = *op;
+
+    if (op->act == GPT_BF16 && op->x && op->y) {
         part.y = NULL;
-        cpu_bf16_norm_fwd(q, &part);
+        norm_fwd_once(q, part);
         part = *op;
         part.x = NULL;
         part.resid_in = op->resid_out;
-        cpu_bf16_norm_fwd(q, &part);
-        return;
     }
-    int64_t n = op->n * op->c;
-    struct operand list[] = {
-        IN(op->resid_in, n), IN(op->x, n),
-        OUT(op->resid_out, n), OUT(op->y, n),
-        IN(op->w, op->c), IN(op->b, op->c),
-    };
-    if (!stage(q, list, GPT_COUNT(list)))
-        return;
-    struct gpt_norm wide = *op;
-    wide.act = GPT_F32;
-    wide.resid_in = list[0].wide;
-    wide.x = list[1].wide;
-    wide.resid_out = list[2].wide;
-    wide.y = list[3].wide;
-    wide.w = list[4].wide;
-    wide.b = list[5].wide;
-    cpu_norm_fwd(q, &wide);
-    unstage(q, list, GPT_COUNT(list));
+    norm_fwd_once(q, part);
 }
 
 void cpu_bf16_norm_bwd(struct gpt_queue *q, const struct gpt_norm *op,
                        const struct gpt_norm_grad *grad)
 {
-    if (op->act != GPT_BF16) {
-        cpu_norm_bwd(q, op, grad);
-        return;
-    }
     int64_t n = op->n * op->c;
-    struct operand list[] = {
-        IN(op->resid_out, n), IN(op->w, op->c),
-        IN(grad->dy, n), IN_OUT(grad->dresid, n),
-        OUT(grad->dx, n),
-    };
-    if (!stage(q, list, GPT_COUNT(list)))
-        return;
     struct gpt_norm wide = *op;
-    wide.act = GPT_F32;
-    wide.resid_out = list[0].wide;
-    wide.w = list[1].wide;
     struct gpt_norm_grad wide_grad = *grad;
-    wide_grad.dy = list[2].wide;
-    wide_grad.dresid = list[3].wide;
-    wide_grad.dx = list[4].wide;
+    struct operand list[] = {
+        IN(&wide.resid_out, n),  IN(&wide.w, op->c),
+        IN(&wide_grad.dy, n),    IN_OUT(&wide_grad.dresid, n),
+        OUT(&wide_grad.dx, n),
+    };
+
+    if (!stage(q, &wide.act, list, GPT_COUNT(list)))
+        return;
     cpu_norm_bwd(q, &wide, &wide_grad);
     unstage(q, list, GPT_COUNT(list));
 }
@@ -169,27 +177,22 @@ void cpu_bf16_dropout(struct gpt_queue *q, void *y, const void *x, int64_t n,
                       int64_t c, enum gpt_dtype act,
                       const struct gpt_dropout *d)
 {
-    struct operand list[] = {IN(x, n * c), OUT(y, n * c)};
+    struct operand list[] = {IN(&x, n * c), OUT(&y, n * c)};
 
-    if (act != GPT_BF16) {
-        cpu_dropout(q, y, x, n, c, act, d);
-    } else if (stage(q, list, GPT_COUNT(list))) {
-        cpu_dropout(q, list[1].wide, list[0].wide, n, c, GPT_F32, d);
-        unstage(q, list, GPT_COUNT(list));
-    }
+    if (!stage(q, &act, list, GPT_COUNT(list)))
+        return;
+    cpu_dropout(q, y, x, n, c, act, d);
+    unstage(q, list, GPT_COUNT(list));
 }
 
 void cpu_bf16_embed_bwd(struct gpt_queue *q, const struct gpt_embed *op,
                         const void *dout, float *dwte, float *dwpe)
 {
-    struct operand list[] = {IN(dout, op->n * op->c)};
-    struct gpt_embed wide = *op;
+    struct gpt_embed wide = *op; /* its tables and output are not touched */
+    struct operand list[] = {IN(&dout, op->n * op->c)};
 
-    wide.act = GPT_F32;
-    if (op->act != GPT_BF16)
-        cpu_embed_bwd(q, op, dout, dwte, dwpe);
-    else if (stage(q, list, GPT_COUNT(list)))
-        cpu_embed_bwd(q, &wide, list[0].wide, dwte, dwpe);
+    if (stage(q, &wide.act, list, GPT_COUNT(list)))
+        cpu_embed_bwd(q, &wide, dout, dwte, dwpe);
 }
 
 /* Elements of qkv. */
@@ -200,20 +203,14 @@ static int64_t qkv_elements(const struct gpt_attn *op)
 
 void cpu_bf16_attn_fwd(struct gpt_queue *q, const struct gpt_attn *op)
 {
-    if (op->act != GPT_BF16) {
-        cpu_attn_fwd(q, op);
-        return;
-    }
-    struct operand list[] = {
-        IN(op->qkv, qkv_elements(op)),
-        OUT(op->out, op->b * op->t * op->h * op->d),
-    };
-    if (!stage(q, list, GPT_COUNT(list)))
-        return;
     struct gpt_attn wide = *op;
-    wide.act = GPT_F32;
-    wide.qkv = list[0].wide;
-    wide.out = list[1].wide;
+    struct operand list[] = {
+        IN(&wide.qkv, qkv_elements(op)),
+        OUT(&wide.out, op->b * op->t * op->h * op->d),
+    };
+
+    if (!stage(q, &wide.act, list, GPT_COUNT(list)))
+        return;
     cpu_attn_fwd(q, &wide);
     unstage(q, list, GPT_COUNT(list));
 }
@@ -221,82 +218,64 @@ void cpu_bf16_attn_fwd(struct gpt_queue *q, const struct gpt_attn *op)
 void cpu_bf16_attn_bwd(struct gpt_queue *q, const struct gpt_attn *op,
                        const struct gpt_attn_grad *grad)
 {
-    if (op->act != GPT_BF16) {
-        cpu_attn_bwd(q, op, grad);
-        return;
-    }
     int64_t out = op->b * op->t * op->h * op->d;
-    struct operand list[] = {
-        IN(op->qkv, qkv_elements(op)),
-        IN(op->out, out),
-        IN(grad->dout, out),
-        OUT(grad->dqkv, qkv_elements(op)),
-    };
-    if (!stage(q, list, GPT_COUNT(list)))
-        return;
     struct gpt_attn wide = *op;
-    wide.act = GPT_F32;
-    wide.qkv = list[0].wide;
-    wide.out = list[1].wide;
-    struct gpt_attn_grad wide_grad = *grad;
-    wide_grad.dout = list[2].wide;
-    wide_grad.dqkv = list[3].wide;
+    struct gpt_attn_grad wide_grad = *grad; /* scratch is float as it is */
+    struct operand list[] = {
+        IN(&wide.qkv, qkv_elements(op)),
+        IN(&wide.out, out),
+        IN(&wide_grad.dout, out),
+        OUT(&wide_grad.dqkv, qkv_elements(op)),
+    };
+
+    if (!stage(q, &wide.act, list, GPT_COUNT(list)))
+        return;
     cpu_attn_bwd(q, &wide, &wide_grad);
     unstage(q, list, GPT_COUNT(list));
 }
 
-/* Logits are read, and written when a gradient, or what leads to it, is left
- * in them. */
-static bool stage_logits(struct gpt_queue *q, const struct gpt_xent *op,
-                         struct operand *logits, struct gpt_xent *wide)
+/* Logits are read, and written when a gradient, or the exponentials that lead
+ * to one, are left in them. Rows are ld apart; what is between them is copied
+ * to and fro, too, and keeps its bits. */
+static struct operand logits_operand(struct gpt_xent *op)
 {
-    *logits = (struct operand){op->logits, op->grad ? op->logits : NULL,
-                               span(op->n, op->v, op->ld), NULL};
-    if (!stage(q, logits, 1))
-        return false;
-    *wide = *op;
-    wide->act = GPT_F32;
-    wide->logits = logits->wide;
-    return true;
+    int64_t ld = op->ld ? op->ld : op->v;
+    int64_t n = op->n > 0 ? (op->n - 1) * ld + op->v : 0;
+
+    return (struct operand){&op->logits, true, op->grad, n, NULL, NULL};
 }
 
 void cpu_bf16_xent(struct gpt_queue *q, const struct gpt_xent *op)
 {
-    struct operand logits;
-    struct gpt_xent wide;
+    struct gpt_xent wide = *op;
+    struct operand logits = logits_operand(&wide);
 
-    if (op->act != GPT_BF16) {
-        cpu_xent(q, op);
-    } else if (stage_logits(q, op, &logits, &wide)) {
-        cpu_xent(q, &wide);
-        unstage(q, &logits, 1);
-    }
+    if (!stage(q, &wide.act, &logits, 1))
+        return;
+    cpu_xent(q, &wide);
+    unstage(q, &logits, 1);
 }
 
 void cpu_bf16_xent_partial(struct gpt_queue *q, const struct gpt_xent *op,
                            float *stats)
 {
-    struct operand logits;
-    struct gpt_xent wide;
+    struct gpt_xent wide = *op;
+    struct operand logits = logits_operand(&wide);
 
-    if (op->act != GPT_BF16) {
-        cpu_xent_partial(q, op, stats);
-    } else if (stage_logits(q, op, &logits, &wide)) {
-        cpu_xent_partial(q, &wide, stats);
-        unstage(q, &logits, 1);
-    }
+    if (!stage(q, &wide.act, &logits, 1))
+        return;
+    cpu_xent_partial(q, &wide, stats);
+    unstage(q, &logits, 1);
 }
 
 void cpu_bf16_xent_finish(struct gpt_queue *q, const struct gpt_xent *op,
                           const float *stats, int64_t ranks, int64_t rank)
 {
-    struct operand logits;
-    struct gpt_xent wide;
+    struct gpt_xent wide = *op;
+    struct operand logits = logits_operand(&wide);
 
-    if (op->act != GPT_BF16) {
-        cpu_xent_finish(q, op, stats, ranks, rank);
-    } else if (stage_logits(q, op, &logits, &wide)) {
-        cpu_xent_finish(q, &wide, stats, ranks, rank);
-        unstage(q, &logits, 1);
-    }
+    if (!stage(q, &wide.act, &logits, 1))
+        return;
+    cpu_xent_finish(q, &wide, stats, ranks, rank);
+    unstage(q, &logits, 1);
 }

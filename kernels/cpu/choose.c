@@ -4,6 +4,7 @@
 
 #include "base/cpu.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,6 +33,8 @@ static const struct {
 
 int cpu_choose(const char *isa, const char *matmul, struct gpt_err *err)
 {
+    /* A name that is not known is a mistake of the user's; one that is known
+     * and not there is a limit of the machine: two different statuses. */
     const struct cpu_isa *found = NULL;
     bool known = !isa;
 
@@ -63,8 +66,13 @@ int cpu_choose(const char *isa, const char *matmul, struct gpt_err *err)
         dnnl = false; /* our tiles are as fast there, and never slow */
     else if (matmul && strcmp(matmul, "portable") == 0)
         dnnl = false;
+    /* Nothing is changed before everything is known to be right: tests call
+     * this with wrong names and go on. */
+    assert(found->mr <= CPU_MR_MAX && found->nr <= CPU_NR_MAX);
     cpu_isa = found;
     cpu_use_dnnl = dnnl;
+    /* An instruction set that was forced applies to bf16, too: oneDNN would
+     * take the best that it finds itself. */
     cpu_use_dnnl_bf16 = !isa && !(matmul && strcmp(matmul, "portable") == 0) &&
                         cpu_library_bf16();
     return GPT_OK;

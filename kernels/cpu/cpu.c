@@ -2,6 +2,8 @@
  * gpt_backend_cpu(); the operations are in the files beside this one. */
 #include "cpu/cpu.h"
 
+#include "queue_fail.h"
+
 #include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,8 +25,11 @@ enum { HEADER = 64, MAP_FROM = 1 << 20 };
 
 static void *block_open(size_t bytes)
 {
+    /* Rounding up below cannot wrap around. */
     if (bytes > SIZE_MAX / 2)
         return NULL;
+    /* Whole cache lines: aligned_alloc() asks for a multiple of its alignment,
+     * and two blocks never share a line that two threads write. */
     size_t total = (bytes + HEADER + 63) & ~(size_t)63;
     struct block *b;
     if (total >= MAP_FROM) {
@@ -41,6 +46,8 @@ static void *block_open(size_t bytes)
             return NULL;
         memset(b, 0, total);
     }
+    /* The header says how the block is to be given back, since free() has
+     * only the address. */
     *b = (struct block){total, total >= MAP_FROM};
     return (char *)b + HEADER;
 }
@@ -102,6 +109,9 @@ static void cpu_queue_close(struct gpt_queue *q)
     free(q);
 }
 
+/* Work has run when the call that asked for it returned: what is left to do is
+ * to report the first failure. It stays, so that a caller who syncs late or
+ * twice learns of it all the same. */
 static int cpu_sync(struct gpt_queue *q, struct gpt_err *err)
 {
     if (q->err.status != GPT_OK && err)
@@ -139,20 +149,18 @@ static void cpu_event_pass(struct gpt_queue *q, struct gpt_event *e)
 
 void cpu_fail(struct gpt_queue *q, const char *fmt, ...)
 {
-    if (q->err.status != GPT_OK)
-        return;
-    char text[sizeof(q->err.text)];
     va_list args;
+
     va_start(args, fmt);
-    vsnprintf(text, sizeof(text), fmt, args);
+    queue_vfail(&q->err, "cpu", NULL, fmt, args);
     va_end(args);
-    gpt_fail(&q->err, GPT_EDEVICE, "cpu: %s", text);
 }
 
 bool cpu_ready(struct gpt_queue *q, const char *what, enum gpt_dtype act)
 {
     if (q->err.status != GPT_OK)
         return false;
+    /* bf16.c has made floats of bf16 before it came here. */
     if (act == GPT_F32)
         return true;
     cpu_fail(q, "%s: type %s is not computed here", what,
@@ -160,8 +168,10 @@ bool cpu_ready(struct gpt_queue *q, const char *what, enum gpt_dtype act)
     return false;
 }
 
-static float *grown(struct gpt_queue *q, struct cpu_space *space,
-                    size_t floats)
+/* Work space is kept at its largest, so that a training step allocates nothing
+ * after the first. What it held is not copied: nobody keeps results in it. */
+static float *grow_space(struct gpt_queue *q, struct cpu_space *space,
+                         size_t floats)
 {
     if (space->bytes >= floats * sizeof(float) && space->mem)
         return space->mem;
@@ -177,12 +187,12 @@ static float *grown(struct gpt_queue *q, struct cpu_space *space,
 
 float *cpu_work(struct gpt_queue *q, size_t floats)
 {
-    return grown(q, &q->work, floats);
+    return grow_space(q, &q->work, floats);
 }
 
 float *cpu_wide(struct gpt_queue *q, size_t floats)
 {
-    return q->err.status == GPT_OK ? grown(q, &q->wide, floats) : NULL;
+    return q->err.status == GPT_OK ? grow_space(q, &q->wide, floats) : NULL;
 }
 
 static void copy_bytes(struct gpt_queue *q, void *dst, const void *src,
@@ -198,6 +208,8 @@ static void cpu_zero(struct gpt_queue *q, void *dst, size_t bytes)
 {
     if (q->err.status != GPT_OK)
         return;
+    /* Static schedules give a thread the same part in every pass: on machines
+     * with several memories its pages are near it. */
 #pragma omp parallel for schedule(static) if (bytes > CHUNK)
     for (size_t at = 0; at < bytes; at += CHUNK)
         memset((char *)dst + at, 0, bytes - at < CHUNK ? bytes - at : CHUNK);
@@ -213,6 +225,8 @@ void cpu_cast(struct gpt_queue *q, void *dst, enum gpt_dtype dst_type,
                  gpt_dtype_name(dst_type));
         return;
     }
+    /* Every element is converted alone, so cutting into chunks for threads
+     * changes no bit. */
     size_t to = gpt_dtype_bytes(dst_type), from = gpt_dtype_bytes(src_type);
 #pragma omp parallel for schedule(static) if (n > CHUNK)
     for (int64_t at = 0; at < n; at += CHUNK)
@@ -237,6 +251,9 @@ static void cpu_describe(const struct gpt_backend *be, char *text, size_t cap)
              omp_get_max_threads(), cpu_isa->name);
 }
 
+/* record_begin(), allow_tf32() and collectives are NULL: there is nothing to
+ * gain from recording, no TF32, and Gloo serves the CPU. Operations named
+ * cpu_bf16_* widen bf16 first; the others take it as it is. */
 static struct gpt_backend cpu = {
     .api = GPT_BACKEND_API,
     .name = "cpu",
@@ -286,6 +303,7 @@ static struct gpt_backend cpu = {
 
 int gpt_backend_cpu(struct gpt_backend **be, struct gpt_err *err)
 {
+    /* Choosing again is harmless: the environment does not change. */
     GPT_TRY(cpu_choose(getenv("GPT_CPU_ISA"), getenv("GPT_CPU_MATMUL"), err));
     *be = &cpu;
     return GPT_OK;

@@ -4,6 +4,9 @@
 #include <math.h>
 #include <string.h>
 
+/* Counts over the whole sequence and batch, not over this block: the element
+ * has the same number on whichever rank and in whichever micro-batch it is
+ * computed. */
 uint64_t cpu_drop_index(const struct gpt_dropout *d, int64_t row, int64_t c)
 {
     int64_t sample = cpu_sample0(d) + row / d->t_local;
@@ -14,6 +17,9 @@ uint64_t cpu_drop_index(const struct gpt_dropout *d, int64_t row, int64_t c)
 
 struct cpu_drop cpu_drop_of(const struct gpt_dropout *d)
 {
+    /* gpt_rng_uniform() makes u * 2^-24 of the upper 24 bits of a word.
+     * Comparing integers instead of floats saves a conversion and cannot
+     * round. */
     /* u * 2^-24 < p, for an integer u */
     return (struct cpu_drop){.key = {d->rng.key[0], d->rng.key[1]},
                              .below = (uint32_t)ceil((double)d->p * 0x1p24),
@@ -36,6 +42,7 @@ void cpu_dropout(struct gpt_queue *q, void *y, const void *x, int64_t n,
         if (d->p > 0)
             cpu_isa->drop(out, in, c, &drop, cpu_drop_index(d, i, c));
         else
+            /* y may be x */
             memmove(out, in, (size_t)c * sizeof(*out));
     }
 }

@@ -5,6 +5,8 @@
 #include <string.h>
 
 /* Row of the words held here for token i, or -1 when it is held elsewhere. */
+/* Under tensor parallelism a rank holds a part of the vocabulary; the sum over
+ * ranks adds the zeros of the others. */
 static int64_t word_row(const struct gpt_embed *op, int64_t i)
 {
     int64_t row = op->tokens[i] - op->v_begin;
@@ -21,6 +23,7 @@ static void forward_part(const struct gpt_embed *op,
 {
     size_t type = gpt_dtype_bytes(op->act);
     int64_t c = op->c, row = word_row(op, i);
+    /* Both rows are added in float and rounded once, whatever `act` is. */
     float y[PART] = {0}, position[PART];
 
     if (row >= 0)
@@ -42,6 +45,8 @@ static void forward_part(const struct gpt_embed *op,
 
 void cpu_embed_fwd(struct gpt_queue *q, const struct gpt_embed *op)
 {
+    /* This operation converts its own rows: widening all of wte, as bf16.c does
+     * with operands, would cost more than the lookup. */
     if (op->act != GPT_BF16 && !cpu_ready(q, "embed_fwd", op->act))
         return;
     if (q->err.status != GPT_OK)
@@ -56,6 +61,8 @@ void cpu_embed_fwd(struct gpt_queue *q, const struct gpt_embed *op)
             forward_part(op, &drop, i, j, c - j < PART ? c - j : PART);
 }
 
+/* Columns of a task: four cache lines, so that two threads never write to the
+ * same line of a table. */
 enum { COLUMNS = 64 };
 
 void cpu_embed_bwd(struct gpt_queue *q, const struct gpt_embed *op,
@@ -73,6 +80,10 @@ void cpu_embed_bwd(struct gpt_queue *q, const struct gpt_embed *op,
         int64_t w = c - c0 < COLUMNS ? c - c0 : COLUMNS;
 
         for (int64_t i = 0; i < op->n; i++) {
+            /* Tokens repeat, and their rows are added to: a thread has all rows
+             * of its columns, in the order of positions, and no other thread
+             * touches them. Cutting the rows instead would need atomics, whose
+             * order nobody knows. */
             float dropped[COLUMNS];
             const float *d = dy + i * c + c0;
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #ifdef GPT_HAVE_DNNL
+#include <assert.h>
 #include <dnnl.h>
 
 /* What a primitive is made for. Only compared whole: no padding. */
@@ -24,12 +25,16 @@ struct primitive {
     dnnl_memory_t mem[OPERANDS];
 };
 
+/* A layer has few shapes: 4 products forward, 8 backward, and for edges of the
+ * blocks as many again. Compiling one takes milliseconds. */
 enum { KEPT = 32 };
 struct kept {
     dnnl_stream_t stream;
     struct primitive list[KEPT];
     unsigned next; /* to be replaced */
 };
+/* A thread's own: a primitive's operands are set before each run, which two
+ * threads could not share. OpenMP keeps its threads, and they keep these. */
 static _Thread_local struct kept kept;
 
 /* ---- what 2.x and 3.x call by different names ---- */
@@ -42,18 +47,18 @@ struct layout {
 #if DNNL_VERSION_MAJOR >= 3
 typedef dnnl_memory_desc_t desc;
 
-static bool describe(desc *d, const struct layout *l)
+static bool init_desc(desc *d, const struct layout *l)
 {
     return dnnl_memory_desc_create_with_strides(d, 2, l->dims, l->type,
                                                 l->strides) == dnnl_success;
 }
 
-static void forget(desc *d)
+static void free_desc(desc *d)
 {
     dnnl_memory_desc_destroy(*d);
 }
 
-static bool hold(dnnl_memory_t *mem, const desc *d, dnnl_engine_t engine)
+static bool open_memory(dnnl_memory_t *mem, const desc *d, dnnl_engine_t engine)
 {
     return dnnl_memory_create(mem, *d, engine, DNNL_MEMORY_NONE) ==
            dnnl_success;
@@ -65,8 +70,9 @@ static bool append_sum(dnnl_post_ops_t ops)
            dnnl_success;
 }
 
-static bool plan(dnnl_primitive_desc_t *pd, dnnl_engine_t engine,
-                 const desc d[OPERANDS], const_dnnl_primitive_attr_t attr)
+static bool plan_matmul(dnnl_primitive_desc_t *pd, dnnl_engine_t engine,
+                        const desc d[OPERANDS],
+                        const_dnnl_primitive_attr_t attr)
 {
     return dnnl_matmul_primitive_desc_create(pd, engine, d[SRC], d[WEIGHTS],
                                              NULL, d[DST],
@@ -75,18 +81,18 @@ static bool plan(dnnl_primitive_desc_t *pd, dnnl_engine_t engine,
 #else
 typedef dnnl_memory_desc_t desc;
 
-static bool describe(desc *d, const struct layout *l)
+static bool init_desc(desc *d, const struct layout *l)
 {
     return dnnl_memory_desc_init_by_strides(d, 2, l->dims, l->type,
                                             l->strides) == dnnl_success;
 }
 
-static void forget(desc *d)
+static void free_desc(desc *d)
 {
     (void)d;
 }
 
-static bool hold(dnnl_memory_t *mem, const desc *d, dnnl_engine_t engine)
+static bool open_memory(dnnl_memory_t *mem, const desc *d, dnnl_engine_t engine)
 {
     return dnnl_memory_create(mem, d, engine, DNNL_MEMORY_NONE) ==
            dnnl_success;
@@ -97,8 +103,9 @@ static bool append_sum(dnnl_post_ops_t ops)
     return dnnl_post_ops_append_sum(ops, 1) == dnnl_success;
 }
 
-static bool plan(dnnl_primitive_desc_t *pd, dnnl_engine_t engine,
-                 const desc d[OPERANDS], const_dnnl_primitive_attr_t attr)
+static bool plan_matmul(dnnl_primitive_desc_t *pd, dnnl_engine_t engine,
+                        const desc d[OPERANDS],
+                        const_dnnl_primitive_attr_t attr)
 {
     dnnl_matmul_desc_t op;
 
@@ -111,6 +118,8 @@ static bool plan(dnnl_primitive_desc_t *pd, dnnl_engine_t engine,
 
 /* ---- primitives ---- */
 
+/* One for all threads. It is opened at the first product, not before main():
+ * oneDNN reads the processor and its environment then. */
 static dnnl_engine_t the_engine(void)
 {
     static dnnl_engine_t engine; /* for the life of the program */
@@ -125,7 +134,7 @@ static dnnl_engine_t the_engine(void)
     return e;
 }
 
-static void release(struct primitive *p)
+static void release_primitive(struct primitive *p)
 {
     if (p->run)
         dnnl_primitive_destroy(p->run);
@@ -136,18 +145,19 @@ static void release(struct primitive *p)
 }
 
 /* p->run of the operands described, added to what is there or not. */
-static bool compile(struct primitive *p, const desc d[OPERANDS],
-                    dnnl_engine_t engine)
+static bool compile_primitive(struct primitive *p, const desc d[OPERANDS],
+                              dnnl_engine_t engine)
 {
     dnnl_primitive_attr_t attr = NULL;
     dnnl_post_ops_t ops = NULL;
     dnnl_primitive_desc_t pd = NULL;
 
+    /* beta: the sum that oneDNN adds to is c itself, as a post-operation. */
     bool good = dnnl_primitive_attr_create(&attr) == dnnl_success &&
                 dnnl_post_ops_create(&ops) == dnnl_success &&
                 (!p->shape.add || append_sum(ops)) &&
                 dnnl_primitive_attr_set_post_ops(attr, ops) == dnnl_success &&
-                plan(&pd, engine, d, attr) &&
+                plan_matmul(&pd, engine, d, attr) &&
                 dnnl_primitive_create(&p->run, pd) == dnnl_success;
     if (pd)
         dnnl_primitive_desc_destroy(pd);
@@ -158,10 +168,12 @@ static bool compile(struct primitive *p, const desc d[OPERANDS],
     return good;
 }
 
-static bool make(struct primitive *p, const struct shape *s)
+static bool make_primitive(struct primitive *p, const struct shape *s)
 {
     dnnl_engine_t engine = the_engine();
     dnnl_data_type_t in = s->narrow ? dnnl_bf16 : dnnl_f32;
+    /* A transposed operand is the same memory with its strides exchanged. c is
+     * float even for bf16 factors: the epilogue rounds, once. */
     const struct layout layouts[OPERANDS] = {
         [SRC] = {{s->m, s->k}, {s->ta ? 1 : s->lda, s->ta ? s->lda : 1}, in},
         [WEIGHTS] = {{s->k, s->n},
@@ -172,33 +184,39 @@ static bool make(struct primitive *p, const struct shape *s)
     int made = 0;
 
     p->shape = *s;
-    while (engine && made < OPERANDS && describe(&d[made], &layouts[made]) &&
-           hold(&p->mem[made], &d[made], engine))
+    /* `made` counts how far this came, so that a failure half-way frees what
+     * there is. */
+    while (engine && made < OPERANDS && init_desc(&d[made], &layouts[made]) &&
+           open_memory(&p->mem[made], &d[made], engine))
         made++;
-    bool good = made == OPERANDS && compile(p, d, engine);
+    bool good = made == OPERANDS && compile_primitive(p, d, engine);
     for (int i = 0; i < made; i++)
-        forget(&d[i]);
+        free_desc(&d[i]);
     if (!good)
-        release(p);
+        release_primitive(p);
     return good;
 }
 
-static struct primitive *find(const struct shape *s)
+static struct primitive *find_primitive(const struct shape *s)
 {
     for (int i = 0; i < KEPT; i++)
         if (kept.list[i].run &&
             memcmp(&kept.list[i].shape, s, sizeof(*s)) == 0)
             return &kept.list[i];
+    /* The oldest is replaced: shapes of one model come round in order, and 32
+     * hold them all. */
     struct primitive *p = &kept.list[kept.next++ % KEPT];
-    release(p);
-    return make(p, s) ? p : NULL;
+    release_primitive(p);
+    return make_primitive(p, s) ? p : NULL;
 }
 
 bool cpu_library_primitive(const struct cpu_product *b)
 {
     struct shape s = {b->m,  b->n,  b->k,         b->lda,   b->ldb, b->ldc,
                       b->ta, b->tb, b->beta != 0, b->narrow};
-    struct primitive *p = find(&s);
+    struct primitive *p = find_primitive(&s);
+
+    assert(b->m > 0 && b->n > 0 && b->k > 0); /* oneDNN has no empty sums */
 
     if (!p || (!kept.stream &&
                dnnl_stream_create(&kept.stream, the_engine(),
@@ -214,11 +232,15 @@ bool cpu_library_primitive(const struct cpu_product *b)
             return false;
         args[i] = (dnnl_exec_arg_t){operand_names[i], p->mem[i]};
     }
+    /* Called inside a parallel region, oneDNN uses the calling thread alone: it
+     * asks OpenMP for a team, and nested teams have one thread. */
     return dnnl_primitive_execute(p->run, kept.stream, OPERANDS, args) ==
                dnnl_success &&
            dnnl_stream_wait(kept.stream) == dnnl_success;
 }
 
+/* dnnl_sgemm() is row-major and takes leading dimensions as they are. It needs
+ * no primitive, and hence no cache of them. */
 bool cpu_library(const struct cpu_product *b)
 {
     if (b->narrow)
@@ -228,6 +250,8 @@ bool cpu_library(const struct cpu_product *b)
                       b->ldc) == dnnl_success;
 }
 
+/* An emulator or a hypervisor may announce instructions that it does not carry
+ * out rightly; a small product is tried before bf16 is trusted to them. */
 /* Sums of small whole numbers are exact, whatever their order. */
 static bool multiplies(void)
 {
@@ -258,6 +282,8 @@ static bool multiplies(void)
 
 bool cpu_library_bf16(void)
 {
+    /* The effective set: ONEDNN_MAX_CPU_ISA may hide what the processor has.
+     * Sets are bit masks that include one another. */
     unsigned isa = (unsigned)dnnl_get_effective_cpu_isa();
     unsigned bf16 = dnnl_cpu_isa_avx512_core_bf16;
 

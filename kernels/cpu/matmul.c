@@ -15,6 +15,7 @@
  * stored in bf16 is rounded once, after the epilogue. */
 #include "cpu/product.h"
 
+#include <assert.h>
 #include <omp.h>
 #include <string.h>
 
@@ -23,21 +24,10 @@ static size_t element(const struct cpu_product *p)
     return p->narrow ? sizeof(uint16_t) : sizeof(float);
 }
 
-const float *cpu_floats(const struct cpu_product *p, const void *mem,
-                        int64_t at, int64_t rows, int64_t cols, int64_t *ld,
-                        float *room)
-{
-    if (!p->narrow)
-        return (const float *)mem + at;
-    for (int64_t i = 0; i < rows; i++)
-        cpu_isa->widen(room + i * cols, (const uint16_t *)mem + at + i * *ld,
-                       cols);
-    *ld = cols;
-    return room;
-}
-
 /* ---- epilogues ---- */
 
+/* Row by row while the block is in the cache: a separate pass over c would read
+ * and write all of it again. */
 static void float_epilogue(const struct cpu_product *p, float *c, int64_t i)
 {
     float *aux = p->aux ? (float *)p->aux + i * p->ld_aux : NULL;
@@ -54,6 +44,7 @@ static void float_epilogue(const struct cpu_product *p, float *c, int64_t i)
 static void narrow_epilogue(const struct cpu_product *p, float *c, int64_t i,
                             const float *bias)
 {
+    /* A row of a block is at most CPU_BN wide. */
     uint16_t *aux = p->aux ? (uint16_t *)p->aux + i * p->ld_aux : NULL;
     float wide[CPU_BN];
 
@@ -71,7 +62,7 @@ static void narrow_epilogue(const struct cpu_product *p, float *c, int64_t i,
         cpu_isa->narrow(p->c16 + i * p->ld16, c, p->n);
 }
 
-static void epilogue(const struct cpu_product *p)
+static void run_epilogue(const struct cpu_product *p)
 {
     float bias[CPU_BN];
 
@@ -103,6 +94,8 @@ static struct cpu_product block_of(const struct cpu_product *whole, int64_t m0,
         p.bias = cpu_at(whole, p.bias, n0);
     if (p.aux)
         p.aux = (char *)p.aux + (size_t)(m0 * p.ld_aux + n0) * element(whole);
+    /* Sums of what ends as bf16 are made in `room`: a thread's own floats, in
+     * which beta's old c is the first term. */
     p.m0 = m0;
     if (!p.c16) {
         p.c += m0 * p.ldc + n0;
@@ -123,21 +116,25 @@ static void empty_block(const struct cpu_product *p)
         memset(p->c + i * p->ldc, 0, (size_t)p->n * sizeof(*p->c));
 }
 
-static bool run_block(const struct cpu_product *p, bool library, float *work)
+static bool compute_block(const struct cpu_product *p, bool library,
+                          float *work)
 {
     bool good = true;
 
+    assert(p->m > 0 && p->n > 0 && p->n <= CPU_BN);
     if (p->k == 0)
         empty_block(p);
     else if (library)
         good = cpu_library(p);
     else
         cpu_tiles(p, work);
-    epilogue(p);
+    run_epilogue(p);
     return good;
 }
 
 /* About how long it takes one thread. */
+/* 16 multiplications a nanosecond: a slow core with AVX2. An estimate that is
+ * wrong costs time, never a bit. */
 static int64_t nanoseconds(const struct cpu_product *p)
 {
     return p->m * p->n / 16 * p->k;
@@ -151,7 +148,8 @@ static bool pack_whole(const struct cpu_product *p)
     return p->n > 2 * CPU_BN && p->m * p->k <= MOST;
 }
 
-static void product(struct gpt_queue *q, struct cpu_product *p, bool library)
+static void multiply_blocks(struct gpt_queue *q, struct cpu_product *p,
+                            bool library)
 {
     int64_t sums = p->c16 ? CPU_BM * CPU_BN : 0;
     int64_t each = sums + (library ? 0 : cpu_tiles_work(p));
@@ -164,6 +162,9 @@ static void product(struct gpt_queue *q, struct cpu_product *p, bool library)
         return;
     if (whole)
         cpu_tiles_pack_a(p, work, work + whole, each);
+    /* Blocks follow from the shape, and a block's result from its operands: the
+     * number of threads only decides who computes which. Neighbours in i share
+     * columns of b. */
     int64_t rows = (p->m + CPU_BM - 1) / CPU_BM;
     int64_t cols = (p->n + CPU_BN - 1) / CPU_BN;
     bool good = true;
@@ -175,7 +176,7 @@ static void product(struct gpt_queue *q, struct cpu_product *p, bool library)
                                            i / rows * CPU_BN, CPU_BM, CPU_BN,
                                            mine);
 
-        good = run_block(&part, library, mine ? mine + sums : NULL) && good;
+        good = compute_block(&part, library, mine ? mine + sums : NULL) && good;
     }
     if (!good)
         cpu_fail(q, "matmul: oneDNN refused %lld x %lld x %lld",
@@ -188,8 +189,9 @@ static void product(struct gpt_queue *q, struct cpu_product *p, bool library)
  * b, which stay in the second. */
 enum { FEW = 16, ROWS = 8, STRIP = 16 };
 
-static void strip(const struct cpu_product *p, int64_t n0, float *room)
+static void multiply_strip(const struct cpu_product *p, int64_t n0, float *room)
 {
+    /* bf16 rows of b are widened once for all rows of a. */
     int64_t n = p->n - n0 < STRIP ? p->n - n0 : STRIP, ldb = p->ldb;
     float *sums = room, *wide = room + ROWS * STRIP;
     const float *b = cpu_floats(p, p->b, n0 * ldb, n, p->k, &ldb, wide);
@@ -202,11 +204,11 @@ static void strip(const struct cpu_product *p, int64_t n0, float *room)
 
         cpu_isa->dots(part.c, part.ldc, a, lda, b, ldb, part.m, part.n, p->k,
                       part.beta != 0);
-        epilogue(&part);
+        run_epilogue(&part);
     }
 }
 
-static void few_rows(struct gpt_queue *q, const struct cpu_product *p)
+static void multiply_few_rows(struct gpt_queue *q, const struct cpu_product *p)
 {
     int64_t each = p->narrow ? ROWS * STRIP + (STRIP + ROWS) * p->k : 0;
     float *room = NULL;
@@ -216,7 +218,7 @@ static void few_rows(struct gpt_queue *q, const struct cpu_product *p)
         return;
 #pragma omp parallel for schedule(static) if (cpu_worth_threads(nanoseconds(p)))
     for (int64_t n0 = 0; n0 < p->n; n0 += STRIP)
-        strip(p, n0, room ? room + omp_get_thread_num() * each : NULL);
+        multiply_strip(p, n0, room ? room + omp_get_thread_num() * each : NULL);
 }
 
 /* ---- the operation ---- */
@@ -264,8 +266,10 @@ void cpu_matmul(struct gpt_queue *q, const struct gpt_matmul *op)
         .beta = op->beta,
         .epilogue = op->epilogue,
     };
+    /* Few rows: packing b would take as long as the product. m is part of the
+     * shape, so this choice depends on no thread either. */
     if (p.m <= FEW && !p.ta && p.tb)
-        few_rows(q, &p);
+        multiply_few_rows(q, &p);
     else
-        product(q, &p, by_library(op));
+        multiply_blocks(q, &p, by_library(op));
 }

@@ -5,8 +5,8 @@
 #include <string.h>
 
 /* resid_out = resid_in + dropout(x) for one row */
-static const float *residual(const struct gpt_norm *op,
-                             const struct cpu_drop *drop, int64_t i)
+static const float *add_residual(const struct gpt_norm *op,
+                                 const struct cpu_drop *drop, int64_t i)
 {
     enum { PART = 256 };
     int64_t c = op->c;
@@ -19,6 +19,8 @@ static const float *residual(const struct gpt_norm *op,
         cpu_isa->add(out, in, x, c);
     else if (x) /* by way of a buffer, as out may be in */
         for (int64_t j = 0; j < c; j += PART) {
+            /* The mask of a part, and its sum, before the next: resid_in may be
+             * overwritten as soon as its part was added. */
             float kept[PART];
             int64_t n = c - j < PART ? c - j : PART;
             uint64_t at = cpu_drop_index(&op->dropout, i, c) + (uint64_t)j;
@@ -29,12 +31,15 @@ static const float *residual(const struct gpt_norm *op,
     return out;
 }
 
+/* The statistics are those of the sum as stored, and the row is still in the
+ * cache when it is read again. */
 static void forward_row(const struct gpt_norm *op, const struct cpu_drop *drop,
                         int64_t i)
 {
     bool centred = op->kind == GPT_LAYERNORM;
-    const float *x = residual(op, drop, i);
+    const float *x = add_residual(op, drop, i);
 
+    /* A bf16 norm calls once for the sum and once for the norm. */
     if (!op->y)
         return;
     cpu_isa->moments(x, op->c, op->eps, centred ? &op->mean[i] : NULL,
@@ -75,6 +80,8 @@ static void backward_row(const struct gpt_norm *op,
     cpu_isa->norm_grad_row(dr, (const float *)grad->dy + i * c,
                            (const float *)op->resid_out + i * c, op->w, dw, db,
                            c, centred ? op->mean[i] : 0, op->rstd[i], centred);
+    /* dx is the gradient of what dropout took: the same mask and scale, from
+     * the same counters. */
     if (!grad->dx)
         return;
     float *dx = (float *)grad->dx + i * c;
@@ -89,6 +96,9 @@ void cpu_norm_bwd(struct gpt_queue *q, const struct gpt_norm *op,
 {
     if (!cpu_ready(q, "norm_bwd", op->act))
         return;
+    /* Gradients of w and b are sums over all rows. Each of up to 64 blocks of
+     * rows sums its own, then blocks are added in order: the parentheses of the
+     * sum depend on n alone, not on the threads. */
     int64_t c = op->c, blocks = cpu_row_blocks(op->n);
     float *part = grad->scratch;
     struct cpu_drop drop = drop_of(op);
@@ -96,11 +106,13 @@ void cpu_norm_bwd(struct gpt_queue *q, const struct gpt_norm *op,
     for (int64_t k = 0; k < blocks; k++) {
         float *dw = part + k * 2 * c, *db = grad->db ? dw + c : NULL;
 
+        /* Scratch is not zero: it is kept between operations. */
         memset(dw, 0, (size_t)(2 * c) * sizeof(*dw));
         int64_t end = cpu_cut(op->n, blocks, k + 1);
         for (int64_t i = cpu_cut(op->n, blocks, k); i < end; i++)
             backward_row(op, grad, &drop, i, dw, db);
     }
+    /* The second pass is cut by columns, for the same reason. */
     enum { COLUMNS = 64 };
 #pragma omp parallel for schedule(static) if (cpu_worth_threads(blocks * c))
     for (int64_t j = 0; j < c; j += COLUMNS)

@@ -2,12 +2,17 @@
  * Flat sums are cut into fixed blocks whose results are added in order. */
 #include "cpu/cpu.h"
 
+/* 64 KiB of floats. A constant: were it n / threads, sums would depend on the
+ * number of threads. */
 enum { BLOCK = 1 << 14 };
 
+/* Double sums of floats: a gradient norm of 10^9 elements has then 29 bits to
+ * spare, and the order of blocks is fixed besides. */
 static void flat_sum(struct gpt_queue *q, double *out, const float *x,
                      int64_t n, bool squares)
 {
     int64_t blocks = (n + BLOCK - 1) / BLOCK;
+    /* Two floats make a double; the memory is aligned for both. */
     double *part = (double *)(void *)cpu_work(q, (size_t)(2 * blocks + 2));
 
     if (!part)
@@ -20,6 +25,7 @@ static void flat_sum(struct gpt_queue *q, double *out, const float *x,
         part[b] = squares ? cpu_isa->sum_squares(x + at, left)
                           : cpu_isa->sum_plain(x + at, left);
     }
+    /* One thread adds the blocks, in order. */
     *out = 0;
     for (int64_t b = 0; b < blocks; b++)
         *out += part[b];
@@ -77,6 +83,8 @@ void cpu_bias_grad(struct gpt_queue *q, float *dbias, const void *dy, int64_t m,
 
         for (int64_t i = 0; i < m; i++)
             cpu_isa->add(sum, sum, x + i * n + c0, w);
+        /* The sum over rows is added to dbias at once, at the end: adding each
+         * row to dbias would round a large total a thousand times. */
         cpu_isa->add(dbias + c0, dbias + c0, sum, w);
     }
 }

@@ -13,7 +13,8 @@ struct rope {
     int64_t each;
 };
 
-static void turn(float *x, int64_t half, const float *cosine, const float *sine)
+static void rotate_pairs(float *x, int64_t half, const float *cosine,
+                         const float *sine)
 {
     for (int64_t i = 0; i < half; i++) {
         float a = x[i], b = x[i + half];
@@ -23,15 +24,17 @@ static void turn(float *x, int64_t half, const float *cosine, const float *sine)
     }
 }
 
-static void turn_narrow(uint16_t *x, int64_t half, const float *cosine,
-                        const float *sine, float *wide)
+/* In float, and rounded once: sums of rounded products would lose more than
+ * bf16 itself does. */
+static void rotate_narrow(uint16_t *x, int64_t half, const float *cosine,
+                          const float *sine, float *wide)
 {
     cpu_isa->widen(wide, x, 2 * half);
-    turn(wide, half, cosine, sine);
+    rotate_pairs(wide, half, cosine, sine);
     cpu_isa->narrow(x, wide, 2 * half);
 }
 
-static void row(const struct rope *r, int64_t n)
+static void rotate_row(const struct rope *r, int64_t n)
 {
     const struct gpt_rope *op = r->op;
     int64_t half = op->rotary / 2, heads = op->h / op->g + 2;
@@ -40,6 +43,8 @@ static void row(const struct rope *r, int64_t n)
     float position = (float)(op->positions ? op->positions[n] : n % op->t);
 
     for (int64_t i = 0; i < half; i++) {
+        /* In float, as in PyTorch models: far positions lose digits there, too,
+         * and a checkpoint's model must see the angles it was trained with. */
         float angle = position * r->rates[i];
 
         cosine[i] = cosf(angle);
@@ -48,12 +53,13 @@ static void row(const struct rope *r, int64_t n)
     for (int64_t k = 0; k < op->g * heads; k++) {
         int64_t at = (n * op->g * heads + k) * op->d;
 
+        /* Of each group: query heads, a key, a value (Megatron's order). */
         if (k % heads == heads - 1)
             continue; /* a value */
         if (op->act == GPT_BF16)
-            turn_narrow((uint16_t *)op->qkv + at, half, cosine, sine, wide);
+            rotate_narrow((uint16_t *)op->qkv + at, half, cosine, sine, wide);
         else
-            turn((float *)op->qkv + at, half, cosine, sine);
+            rotate_pairs((float *)op->qkv + at, half, cosine, sine);
     }
 }
 
@@ -68,10 +74,11 @@ void cpu_rope(struct gpt_queue *q, const struct gpt_rope *op)
         return;
     r.work = r.rates + half;
     for (int64_t i = 0; i < half; i++)
+        /* Computed in double and rounded once, the same on every machine. */
         r.rates[i] =
             (float)pow(op->base, -2 * (double)i / (double)op->rotary);
 #pragma omp parallel for schedule(static) if (                                 \
         cpu_worth_threads(op->n * (op->h + op->g) * op->rotary))
     for (int64_t n = 0; n < op->n; n++)
-        row(&r, n);
+        rotate_row(&r, n);
 }

@@ -13,12 +13,27 @@ enum {
     WIDENED = CPU_BN * KC, /* what is packed next, of a or of b */
 };
 
+const float *cpu_floats(const struct cpu_product *p, const void *mem,
+                        int64_t at, int64_t rows, int64_t cols, int64_t *ld,
+                        float *room)
+{
+    if (!p->narrow)
+        return (const float *)mem + at;
+    for (int64_t i = 0; i < rows; i++)
+        cpu_isa->widen(room + i * cols, (const uint16_t *)mem + at + i * *ld,
+                       cols);
+    *ld = cols;
+    return room;
+}
+
 int64_t cpu_tiles_work(const struct cpu_product *whole)
 {
     return PACK_A + PACK_B + (whole->narrow ? WIDENED : 0);
 }
 
 /* Rows m0.. of a, columns k0..: mc x kc of them as panels. */
+/* A panel holds mr rows so that a step over k reads one run of memory, whatever
+ * the strides of the matrix: from here on transposed operands are as others. */
 static void pack_a(const struct cpu_product *p, float *to, int64_t m0,
                    int64_t mc, int64_t k0, int64_t kc, float *room)
 {
@@ -58,6 +73,8 @@ static void tiles(const struct cpu_product *p, int64_t m0, int64_t mc,
 {
     int64_t mr = cpu_isa->mr, nr = cpu_isa->nr;
 
+    /* The panel of b goes outside: it stays in the first cache while the panels
+     * of a, in the second, pass by. */
     for (int64_t n0 = 0; n0 < p->n; n0 += nr)
         for (int64_t i = 0; i < mc; i += mr) {
             struct cpu_tile t = {.m = mc - i < mr ? mc - i : mr,
@@ -79,6 +96,8 @@ void cpu_tiles(const struct cpu_product *p, float *work)
 {
     float *pb = work + PACK_A, *room = pb + PACK_B;
 
+    /* Sums are cut at multiples of KC, a constant, and parts are added to c in
+     * ascending order: the parentheses of every element are fixed. */
     for (int64_t k0 = 0; k0 < p->k; k0 += KC) {
         int64_t kc = p->k - k0 < KC ? p->k - k0 : KC;
 
@@ -87,6 +106,8 @@ void cpu_tiles(const struct cpu_product *p, float *work)
             int64_t mc = p->m - m0 < MC ? p->m - m0 : MC;
             const float *pa = work;
 
+            /* Parts of `packed` follow each other by k0, then by m0: a part
+             * for every thread to read, none to pack. */
             if (p->packed)
                 pa = p->packed + k0 * p->m_pad + (p->m0 + m0) * kc;
             else
@@ -99,6 +120,8 @@ void cpu_tiles(const struct cpu_product *p, float *work)
 void cpu_tiles_pack_a(struct cpu_product *p, float *to, float *work,
                       int64_t each)
 {
+    /* Workers write to places of their own; the end of the loop is a barrier,
+     * before anybody reads. */
     p->packed = to;
     int64_t rows = (p->m + MC - 1) / MC, parts = (p->k + KC - 1) / KC;
 #pragma omp parallel for schedule(static) if (cpu_worth_threads(p->m * p->k))

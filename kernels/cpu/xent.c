@@ -18,6 +18,7 @@ static int64_t real_columns(const struct gpt_xent *op)
     return real < 0 ? 0 : real < op->v ? real : op->v;
 }
 
+/* The loss scale is in device memory, since it changes without the host. */
 static float weight_of(const struct gpt_xent *op, int64_t i)
 {
     return op->scale ? op->weight[i] * *op->scale : op->weight[i];
@@ -30,16 +31,22 @@ static void gradient(const struct gpt_xent *op, int64_t i, float factor)
     float *x = logits_of(op, i), weight = weight_of(op, i);
     int64_t real = real_columns(op), at = op->target[i] - op->v_begin;
 
+    /* A row that is masked out has no gradient even when its logits are not
+     * finite: 0 * NaN would be NaN. */
     if (weight == 0) {
         memset(x, 0, (size_t)op->v * sizeof(*x));
         return;
     }
     cpu_isa->scale(x, real, factor);
     if (at >= 0 && at < real)
+        /* softmax - 1 at the target, both times the weight */
         x[at] -= weight;
+    /* Dummy columns pad the vocabulary: no probability, no gradient. */
     memset(x + real, 0, (size_t)(op->v - real) * sizeof(*x));
 }
 
+/* Less the largest logit no exponential overflows. Where no gradient is wanted
+ * the logits stay, and the pass writes nothing. */
 static float exponentials(const struct gpt_xent *op, float *x, float max)
 {
     int64_t real = real_columns(op);
@@ -48,7 +55,8 @@ static float exponentials(const struct gpt_xent *op, float *x, float max)
                     : cpu_isa->sum_exp(x, real, max);
 }
 
-static void row(const struct gpt_xent *op, int64_t i)
+/* The target's logit is read before exponentials take its place. */
+static void whole_row(const struct gpt_xent *op, int64_t i)
 {
     float *x = logits_of(op, i);
     float max = cpu_isa->max(x, op->v_real), target = x[op->target[i]];
@@ -59,12 +67,14 @@ static void row(const struct gpt_xent *op, int64_t i)
         gradient(op, i, weight_of(op, i) / sum);
 }
 
-static bool ready(struct gpt_queue *q, const char *what,
-                  const struct gpt_xent *op)
+static bool targets_ready(struct gpt_queue *q, const char *what,
+                          const struct gpt_xent *op)
 {
     if (!cpu_ready(q, what, op->act))
         return false;
     for (int64_t i = 0; i < op->n; i++)
+        /* Checked before any row is touched: a wrong target is an error of the
+         * data, and logits in the middle of a pass would tell nothing. */
         if (op->target[i] < 0 || op->target[i] >= op->v_real) {
             cpu_fail(q, "%s: row %lld: target %d is not in 0..%lld", what,
                      (long long)i, op->target[i], (long long)op->v_real - 1);
@@ -75,16 +85,17 @@ static bool ready(struct gpt_queue *q, const char *what,
 
 void cpu_xent(struct gpt_queue *q, const struct gpt_xent *op)
 {
-    if (!ready(q, "xent", op))
+    if (!targets_ready(q, "xent", op))
         return;
 #pragma omp parallel for schedule(static) if (cpu_worth_threads(op->n * op->v))
     for (int64_t i = 0; i < op->n; i++)
-        row(op, i);
+        whole_row(op, i);
 }
 
 /* What ranks tell each other of a row. */
 enum { LARGEST, SUM, TARGET };
 
+/* What this rank's columns contribute, relative to its own largest logit. */
 static void partial_row(const struct gpt_xent *op, int64_t i, float *stats)
 {
     float *x = logits_of(op, i);
@@ -98,7 +109,7 @@ static void partial_row(const struct gpt_xent *op, int64_t i, float *stats)
 void cpu_xent_partial(struct gpt_queue *q, const struct gpt_xent *op,
                       float *stats)
 {
-    if (!ready(q, "xent_partial", op))
+    if (!targets_ready(q, "xent_partial", op))
         return;
 #pragma omp parallel for schedule(static) if (cpu_worth_threads(op->n * op->v))
     for (int64_t i = 0; i < op->n; i++)
@@ -113,6 +124,8 @@ static void finish_row(const struct gpt_xent *op, int64_t i, const float *stats,
 
     for (int64_t r = 0; r < ranks; r++)
         max = fmaxf(max, stats[r * next + LARGEST]);
+    /* Every rank combines the statistics of all in the order of ranks, so that
+     * all have the same loss bit for bit without another message. */
     for (int64_t r = 0; r < ranks; r++) {
         const float *of = stats + r * next;
 
@@ -120,6 +133,8 @@ static void finish_row(const struct gpt_xent *op, int64_t i, const float *stats,
         target += of[TARGET];
     }
     op->loss[i] = logf(sum) + max - target;
+    /* The exponentials here are relative to this rank's maximum; the factor makes
+     * them relative to the common one. */
     if (op->grad)
         gradient(op, i,
                  weight_of(op, i) * expf(stats[rank * next + LARGEST] - max) /

@@ -1,7 +1,7 @@
 /* Collectives by NCCL, as kernels/collectives.h describes them. Communicators
  * do not block: a call returns while NCCL still works on it, and is on the
  * stream when NCCL says so. Two events around each call tell when the stream
- * has come to it and when it is over. Start at put(), then running().
+ * has come to it and when it is over. Start at put_call(), then running().
  *
  * NCCL sums in an order of its own and rounds on the way, in BF16 and F16, too.
  */
@@ -180,7 +180,7 @@ static int start_and_wait(struct gpt_clique *c, cudaStream_t stream,
     return r == ncclSuccess ? GPT_OK : gpt_fail(err, GPT_EFAIL, "%s", why);
 }
 
-static int put(struct gpt_clique *c, struct gpt_queue *q, const struct gpt_collective *call,
+static int put_call(struct gpt_clique *c, struct gpt_queue *q, const struct gpt_collective *call,
                int64_t number, struct gpt_err *err)
 {
     cuda_use_device();
@@ -297,7 +297,7 @@ const char *cuda_collectives_library(void)
 const struct gpt_collectives *cuda_collectives(void)
 {
     static const struct gpt_collectives table = {describe_library, name_device, make_id,
-                                                 clique_open,      clique_state, put,
+                                                 clique_open,      clique_state, put_call,
                                                  running,          clique_abort, clique_close};
 
     return &table;

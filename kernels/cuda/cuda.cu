@@ -5,6 +5,10 @@
 #include "cuda/comm_nccl.cuh"
 #include "cuda/gemm.cuh"
 
+extern "C" {
+#include "queue_fail.h"
+}
+
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -29,14 +33,11 @@ static int fail_runtime(struct gpt_err *err, cudaError_t e, const char *what)
 
 void cuda_fail(struct gpt_queue *q, const char *fmt, ...)
 {
-    if (q->err.status != GPT_OK)
-        return;
-    char text[sizeof(q->err.text)];
     va_list args;
+
     va_start(args, fmt);
-    vsnprintf(text, sizeof(text), fmt, args);
+    queue_vfail(&q->err, NAME, q->op, fmt, args);
     va_end(args);
-    gpt_fail(&q->err, GPT_EDEVICE, NAME ": %s: %s", q->op, text);
 }
 
 bool cuda_check(struct gpt_queue *q, cudaError_t e)
@@ -59,7 +60,7 @@ void cuda_use_device()
 }
 
 /* Begins an operation: false after a failure. */
-static bool begin(struct gpt_queue *q, const char *op)
+static bool begin_operation(struct gpt_queue *q, const char *op)
 {
     if (q->err.status != GPT_OK)
         return false;
@@ -70,7 +71,7 @@ static bool begin(struct gpt_queue *q, const char *op)
 
 bool cuda_ready(struct gpt_queue *q, const char *op, enum gpt_dtype act)
 {
-    if (!begin(q, op))
+    if (!begin_operation(q, op))
         return false;
     if (act == GPT_F32 || act == GPT_BF16 || act == GPT_F16)
         return true;
@@ -294,20 +295,20 @@ static int event_open(struct gpt_backend *be, struct gpt_event **out, struct gpt
 
 static void event_record(struct gpt_queue *q, struct gpt_event *e)
 {
-    if (begin(q, "event_record"))
+    if (begin_operation(q, "event_record"))
         cuda_check(q, cudaEventRecord(e->event, q->stream));
 }
 
 static void event_wait(struct gpt_queue *q, struct gpt_event *e)
 {
-    if (begin(q, "event_wait"))
+    if (begin_operation(q, "event_wait"))
         cuda_check(q, cudaStreamWaitEvent(q->stream, e->event, 0));
 }
 
 static void copy(struct gpt_queue *q, const char *op, void *dst, const void *src, size_t bytes,
                  cudaMemcpyKind kind)
 {
-    if (bytes && begin(q, op))
+    if (bytes && begin_operation(q, op))
         cuda_check(q, cudaMemcpyAsync(dst, src, bytes, kind, q->stream));
 }
 
@@ -328,7 +329,7 @@ static void cuda_copy(struct gpt_queue *q, void *dst, const void *src, size_t by
 
 static void cuda_zero(struct gpt_queue *q, void *dst, size_t bytes)
 {
-    if (bytes && begin(q, "zero"))
+    if (bytes && begin_operation(q, "zero"))
         cuda_check(q, cudaMemsetAsync(dst, 0, bytes, q->stream));
 }
 

@@ -255,7 +255,8 @@ static __global__ void __launch_bounds__(FLASH_THREADS, flash_blocks<D>)
 /* ---- launches ---- */
 
 template <int D, class T>
-static void run(struct gpt_queue *q, const struct gpt_attn *op, const struct gpt_attn_grad *grad)
+static void launch_backward(struct gpt_queue *q, const struct gpt_attn *op,
+                            const struct gpt_attn_grad *grad)
 {
     struct attn_shape s = attn_shape_of(op);
 
@@ -280,5 +281,7 @@ bool cuda_flash_bwd(struct gpt_queue *q, const struct gpt_attn *op,
 {
     if (!cuda_wide(op->act, op->d, grad->dout, grad->dqkv, grad->scratch))
         return false;
-    return flash_size(op, [&](auto type, auto d) { run<d.value, decltype(type)>(q, op, grad); });
+    return flash_size(op, [&](auto type, auto d) {
+        launch_backward<d.value, decltype(type)>(q, op, grad);
+    });
 }

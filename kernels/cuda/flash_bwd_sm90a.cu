@@ -31,6 +31,20 @@ template <class T> struct grads {
  * three threads, 3 * 168. */
 enum { COPY_REGISTERS = 24, REGISTERS = 240 };
 
+/* At the start of a block. One thread initialises the barriers; the fence shows
+ * them to the copies, which are another proxy, and the barrier of the block to
+ * the other threads. A warp arrives once: 4 * GROUPS arrivals empty a place. */
+template <class M, class R> static __device__ void init_barriers(M &m, R &ring)
+{
+    if (threadIdx.x == 0) {
+        mbarrier_init(m.full, 1);
+        mbarrier_init(m.empty, 4 * GROUPS);
+        ring_init(ring, 4 * GROUPS);
+        fence_async();
+    }
+    __syncthreads();
+}
+
 /* ---- probabilities and dS ---- */
 
 /* A probability that dropout removes becomes negative: dS needs it, and whether
@@ -83,7 +97,7 @@ static __device__ void produce_queries(key_memory<D, T> &m, const struct attn_sh
     for (int round = 0; round < hopper_rounds(plan); round++) {
         struct hopper_work turn;
 
-        if (!hopper_turn(turn, plan, round))
+        if (!hopper_next_work(turn, plan, round))
             continue;
         struct key_work w = key_work_of(s, turn);
         int key = w.g * (per + 2) + per;
@@ -191,7 +205,7 @@ static __device__ void consume_queries(key_memory<D, T> &m, const struct attn_sh
     for (int round = 0; round < hopper_rounds(plan); round++) {
         struct hopper_work turn;
 
-        if (!hopper_turn(turn, plan, round))
+        if (!hopper_next_work(turn, plan, round))
             continue;
         struct key_work w = key_work_of(s, turn);
         float dk[D / 8][4] = {}, dv[D / 8][4] = {};
@@ -223,13 +237,7 @@ static __global__ void __launch_bounds__(THREADS, 1)
               grads<T> p)
 {
     auto &m = hopper_shared<key_memory<D, T>>();
-    if (threadIdx.x == 0) {
-        mbarrier_init(m.full, 1);
-        mbarrier_init(m.empty, 4 * GROUPS);
-        ring_init(m.queries, 4 * GROUPS);
-        fence_async();
-    }
-    __syncthreads();
+    init_barriers(m, m.queries);
     if (threadIdx.x < WARPGROUP) {
         fewer_registers<COPY_REGISTERS>();
         if (threadIdx.x < 32)
@@ -263,7 +271,7 @@ static __device__ void produce_keys(query_memory<D, T> &m, const struct attn_sha
     for (int round = 0; round < hopper_rounds(plan); round++) {
         struct hopper_work turn;
 
-        if (!hopper_turn(turn, plan, round))
+        if (!hopper_next_work(turn, plan, round))
             continue;
         struct hopper_queries w = hopper_queries_of<ROWS, STEP>(s, plan, turn);
         int group = w.h / per * (per + 2), key = group + per;
@@ -350,7 +358,7 @@ static __device__ void consume_keys(query_memory<D, T> &m, const struct attn_sha
     for (int round = 0; round < hopper_rounds(plan); round++) {
         struct hopper_work turn;
 
-        if (!hopper_turn(turn, plan, round))
+        if (!hopper_next_work(turn, plan, round))
             continue;
         struct hopper_queries w = hopper_queries_of<ROWS, STEP>(s, plan, turn);
         int t = w.t0 + own + lane / 4;
@@ -383,13 +391,7 @@ static __global__ void __launch_bounds__(THREADS, 1)
                 grads<T> p)
 {
     auto &m = hopper_shared<query_memory<D, T>>();
-    if (threadIdx.x == 0) {
-        mbarrier_init(m.full, 1);
-        mbarrier_init(m.empty, 4 * GROUPS);
-        ring_init(m.keys, 4 * GROUPS);
-        fence_async();
-    }
-    __syncthreads();
+    init_barriers(m, m.keys);
     if (threadIdx.x < WARPGROUP) {
         fewer_registers<COPY_REGISTERS>();
         if (threadIdx.x < 32)
@@ -403,7 +405,8 @@ static __global__ void __launch_bounds__(THREADS, 1)
 /* ---- launches ---- */
 
 template <bool DROP, int D, class T>
-static void run(struct gpt_queue *q, const struct gpt_attn *op, const struct gpt_attn_grad *grad)
+static void launch_backward(struct gpt_queue *q, const struct gpt_attn *op,
+                            const struct gpt_attn_grad *grad)
 {
     struct attn_shape s = attn_shape_of(op);
     CUtensorMap qkv, dout;
@@ -429,9 +432,9 @@ bool cuda_hopper_bwd(struct gpt_queue *q, const struct gpt_attn *op,
         return false;
     hopper_with_size(op, [&](auto type, auto d) {
         if (op->dropout.p != 0)
-            run<true, d.value, decltype(type)>(q, op, grad);
+            launch_backward<true, d.value, decltype(type)>(q, op, grad);
         else
-            run<false, d.value, decltype(type)>(q, op, grad);
+            launch_backward<false, d.value, decltype(type)>(q, op, grad);
     });
     return true;
 }

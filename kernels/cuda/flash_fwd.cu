@@ -10,7 +10,7 @@ template <int D> struct running {
 };
 
 /* Scores that query t does not see become -inf; first: its first key. */
-static __device__ void hide(float (&s)[8][4], int t, int key, const int (&first)[2])
+static __device__ void hide_unseen(float (&s)[8][4], int t, int key, const int (&first)[2])
 {
 #pragma unroll
     for (int n = 0; n < 8; n++)
@@ -68,7 +68,7 @@ static __device__ void drop_scores(float (&s)[8][4], float scale, const uint32_t
 /* One tile of keys. slope: ALiBi's, before scores are scaled, or 0; t, key: of
  * this thread's first score; drop_at: the counter of the warp's first. */
 template <int D, class T>
-static __device__ void tile(const struct attn_shape &shape, running<D> &r,
+static __device__ void attend_tile(const struct attn_shape &shape, running<D> &r,
                             const uint32_t (&q)[D / 16][4], const T *keys, const T *values,
                             float slope, int t, int key, const int (&first)[2], bool all_seen,
                             uint64_t drop_at)
@@ -82,7 +82,7 @@ static __device__ void tile(const struct attn_shape &shape, running<D> &r,
     if (shape.alibi)
         flash_lean(s, slope, t, key);
     if (!all_seen)
-        hide(s, t, key, first);
+        hide_unseen(s, t, key, first);
     softmax<D>(s, r, shape.scale * FLASH_LOG2E);
     if (shape.drop.below)
         drop_scores(s, shape.drop.scale, kept);
@@ -91,7 +91,7 @@ static __device__ void tile(const struct attn_shape &shape, running<D> &r,
 
 /* Divides by the sums; writes what lies inside the sequence. */
 template <int D, class T>
-static __device__ void finish(const struct attn_shape &s, running<D> &r, T *out, float *lse,
+static __device__ void write_rows(const struct attn_shape &s, running<D> &r, T *out, float *lse,
                               int64_t t)
 {
     float by[2];
@@ -151,16 +151,16 @@ static __global__ void __launch_bounds__(FLASH_THREADS, FORWARD_BLOCKS)
         __syncthreads();
         if (j == begin)
             flash_rows<D>(q, queries);
-        tile<D>(s, r, q, keys + now * flash_tile<D>, values + now * flash_tile<D>,
+        attend_tile<D>(s, r, q, keys + now * flash_tile<D>, values + now * flash_tile<D>,
                 slope, (int)t, (int)j + lane % 4 * 2, first, j < t0 && !s.doc_start,
                 attn_drop_at(s, b, h, t0 + row) + j);
         __syncthreads(); /* the tile may be overwritten */
     }
     copy_wait<0>();
-    finish<D>(s, r, out + (b * s.t * s.h + h) * s.d, s.lse + (b * s.h + h) * s.t, t);
+    write_rows<D>(s, r, out + (b * s.t * s.h + h) * s.d, s.lse + (b * s.h + h) * s.t, t);
 }
 
-template <int D, class T> static void run(struct gpt_queue *q, const struct gpt_attn *op)
+template <int D, class T> static void launch_forward(struct gpt_queue *q, const struct gpt_attn *op)
 {
     dim3 grid(cuda_blocks(op->t, FLASH_ROWS), op->h, op->b);
 
@@ -170,5 +170,7 @@ template <int D, class T> static void run(struct gpt_queue *q, const struct gpt_
 
 bool cuda_flash_fwd(struct gpt_queue *q, const struct gpt_attn *op)
 {
-    return flash_size(op, [&](auto type, auto d) { run<d.value, decltype(type)>(q, op); });
+    return flash_size(op, [&](auto type, auto d) {
+        launch_forward<d.value, decltype(type)>(q, op);
+    });
 }

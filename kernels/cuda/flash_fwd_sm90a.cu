@@ -42,7 +42,7 @@ static __device__ void produce(memory<D, GROUPS, T> &m, const struct attn_shape 
     for (int round = 0; round < hopper_rounds(plan); round++) {
         struct hopper_work w;
 
-        if (!hopper_turn(w, plan, round))
+        if (!hopper_next_work(w, plan, round))
             continue;
         struct hopper_queries p = hopper_queries_of<64 * GROUPS, KEYS>(s, plan, w);
         int group = p.h / per * (per + 2), key = group + per;
@@ -77,7 +77,7 @@ template <int GROUPS> static __device__ void turn_end(int group)
 }
 
 /* A tile of which nobody here sees a key. */
-template <int GROUPS, class M> static __device__ void pass(M &m, unsigned step, int group)
+template <int GROUPS, class M> static __device__ void skip_tile(M &m, unsigned step, int group)
 {
     turn_begin<GROUPS>(group);
     turn_end<GROUPS>(group);
@@ -93,7 +93,7 @@ template <int D> struct running {
 
 /* Scores that a query does not see become -inf. key: of the tile's first. */
 template <int D>
-static __device__ void hide(float (&s)[N][4], const running<D> &r, int key)
+static __device__ void hide_unseen(float (&s)[N][4], const running<D> &r, int key)
 {
     bool all_seen = key + KEYS - 1 <= r.t && r.first[0] <= key && r.first[1] <= key;
 
@@ -144,7 +144,7 @@ struct kept {
     uint32_t of[2][2];
 };
 
-static __device__ struct kept keep(const struct attn_shape &s, uint64_t at)
+static __device__ struct kept keep_of(const struct attn_shape &s, uint64_t at)
 {
     struct kept k;
 
@@ -178,7 +178,7 @@ static __device__ void probabilities(float (&s)[N][4], running<D> &r, float (&sh
                                      const struct attn_shape &shape, int key,
                                      const struct kept &stay)
 {
-    hide(s, r, key);
+    hide_unseen(s, r, key);
     softmax(s, r, shrink, shape.scale * FLASH_LOG2E);
     if (DROP)
         drop_scores(s, stay);
@@ -197,9 +197,9 @@ static __device__ void attend(running<D> &r, memory<D, GROUPS, T> &m, const stru
     int j = p.end - 1;
 
     for (int last = (p.t0 + 64 * group + 63) / KEYS; j > last; j--, step++)
-        pass<GROUPS>(m, step, group);
+        skip_tile<GROUPS>(m, step, group);
     if (DROP)
-        stay = keep(s, drop_at + (uint64_t)j * KEYS);
+        stay = keep_of(s, drop_at + (uint64_t)j * KEYS);
     turn_begin<GROUPS>(group);
     hopper_scores(score, m.q, 64 * group, ring_get(m.k, step));
     turn_end<GROUPS>(group);
@@ -213,7 +213,7 @@ static __device__ void attend(running<D> &r, memory<D, GROUPS, T> &m, const stru
         hopper_add<T>(r.out, prob, ring_get(m.v, step));
         turn_end<GROUPS>(group);
         if (DROP)
-            stay = keep(s, drop_at + (uint64_t)j * KEYS);
+            stay = keep_of(s, drop_at + (uint64_t)j * KEYS);
         wgmma_wait<1>(score);
         ring_free(m.k, step + 1);
         probabilities<DROP>(score, r, shrink, s, j * KEYS, stay);
@@ -231,7 +231,7 @@ static __device__ void attend(running<D> &r, memory<D, GROUPS, T> &m, const stru
 
 /* Divides by the sums; writes what lies inside the sequence. */
 template <int D, class T>
-static __device__ void finish(const struct attn_shape &s, const running<D> &r,
+static __device__ void write_rows(const struct attn_shape &s, const running<D> &r,
                               const struct hopper_queries &p, T *out)
 {
     float by[2], *lse = s.lse + (p.b * s.h + p.h) * s.t;
@@ -261,7 +261,7 @@ static __device__ void consume(memory<D, GROUPS, T> &m, const struct attn_shape 
     for (int round = 0; round < hopper_rounds(plan); round++) {
         struct hopper_work w;
 
-        if (!hopper_turn(w, plan, round))
+        if (!hopper_next_work(w, plan, round))
             continue;
         struct hopper_queries p = hopper_queries_of<64 * GROUPS, KEYS>(s, plan, w);
         int t = p.t0 + row + threadIdx.x % 32 / 4;
@@ -271,7 +271,7 @@ static __device__ void consume(memory<D, GROUPS, T> &m, const struct attn_shape 
         mbarrier_wait(m.q_full, pieces++ % 2);
         attend<DROP>(r, m, s, p, step, group, attn_drop_at(s, p.b, p.h, p.t0 + row));
         step += p.end - p.begin;
-        finish(s, r, p, out);
+        write_rows(s, r, p, out);
     }
 }
 
@@ -300,7 +300,8 @@ static __global__ void __launch_bounds__((shape<D, DROP>::THREADS), 1)
     }
 }
 
-template <bool DROP, int D, class T> static void run(struct gpt_queue *q, const struct gpt_attn *op)
+template <bool DROP, int D, class T>
+static void launch_forward(struct gpt_queue *q, const struct gpt_attn *op)
 {
     using S = shape<D, DROP>;
     CUtensorMap qkv;
@@ -318,9 +319,9 @@ bool cuda_hopper_fwd(struct gpt_queue *q, const struct gpt_attn *op)
         return false;
     hopper_with_size(op, [&](auto type, auto d) {
         if (op->dropout.p != 0)
-            run<true, d.value, decltype(type)>(q, op);
+            launch_forward<true, d.value, decltype(type)>(q, op);
         else
-            run<false, d.value, decltype(type)>(q, op);
+            launch_forward<false, d.value, decltype(type)>(q, op);
     });
     return true;
 }

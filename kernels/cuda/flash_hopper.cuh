@@ -71,7 +71,8 @@ static __host__ __device__ inline int64_t hopper_works(const struct hopper_plan 
 }
 
 /* This block's work of a round; false: none. */
-__device__ inline bool hopper_turn(struct hopper_work &w, const struct hopper_plan &p, int round)
+__device__ inline bool hopper_next_work(struct hopper_work &w, const struct hopper_plan &p,
+                                        int round)
 {
     unsigned turn = round % 2 ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
     unsigned at = (unsigned)round * gridDim.x + turn;

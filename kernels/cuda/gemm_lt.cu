@@ -4,9 +4,9 @@
  * algorithm is another order of sums, so that tuned runs do not repeat to the
  * bit. Start at gemm_run(). */
 #include "cuda/gemm.cuh"
+#include "cuda/library.cuh"
 
 #include <cublasLt.h>
-#include <dlfcn.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -26,6 +26,11 @@ static struct {
     LT_LIST(X)
 #undef X
 } lt;
+static const char *const lt_names[] = {
+#define X(name) "cublasLt" #name,
+    LT_LIST(X)
+#undef X
+};
 static char lt_text[160]; /* what it is, or why it is not there */
 static bool lt_found;
 
@@ -34,15 +39,8 @@ static void find_library(void)
     char soname[32]; /* of the version whose header this was compiled with */
 
     snprintf(soname, sizeof(soname), "libcublasLt.so.%d", CUBLAS_VER_MAJOR);
-    void *library = dlopen(soname, RTLD_NOW | RTLD_LOCAL);
     snprintf(lt_text, sizeof(lt_text), "plain matrix products, slow: no usable %s", soname);
-    bool found = library != NULL;
-#define X(name)                                                                                  \
-    if (found)                                                                                   \
-        found = (lt.name = (decltype(lt.name))dlsym(library, "cublasLt" #name)) != NULL;
-    LT_LIST(X)
-#undef X
-    if (!found)
+    if (!library_open(soname, lt_names, &lt))
         return;
     size_t v = lt.GetVersion();
     snprintf(lt_text, sizeof(lt_text), "cuBLASLt %zu.%zu.%zu", v / 10000, v / 100 % 100, v % 100);
@@ -133,7 +131,7 @@ static cudaDataType_t type_of(enum gpt_dtype t)
 }
 
 template <class T>
-static bool set(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t what, T value)
+static bool set_attribute(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t what, T value)
 {
     return lt.MatmulDescSetAttribute(desc, what, &value, sizeof(value)) ==
            CUBLAS_STATUS_SUCCESS;
@@ -149,11 +147,11 @@ static cublasLtEpilogue_t epilogue_of(enum gpt_epilogue e)
 
 static bool set_addresses(struct plan *p, const struct gemm_call *c)
 {
-    return (!c->bias || set(p->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, c->bias)) &&
-           (!c->aux || set(p->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, c->aux));
+    return (!c->bias || set_attribute(p->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, c->bias)) &&
+           (!c->aux || set_attribute(p->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, c->aux));
 }
 
-static bool describe(struct plan *p, const struct gemm_call *c)
+static bool describe_product(struct plan *p, const struct gemm_call *c)
 {
     cudaDataType_t act = type_of(c->act), out = type_of(c->c_type);
 
@@ -165,14 +163,16 @@ static bool describe(struct plan *p, const struct gemm_call *c)
                                       c->ldb) ||
         lt.MatrixLayoutCreate(&p->c, out, c->m, c->n, c->ldc))
         return false;
-    bool good = set(p->desc, CUBLASLT_MATMUL_DESC_TRANSA, c->ta ? CUBLAS_OP_T : CUBLAS_OP_N) &&
-                set(p->desc, CUBLASLT_MATMUL_DESC_TRANSB, c->tb ? CUBLAS_OP_T : CUBLAS_OP_N) &&
-                set(p->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(c->epilogue));
+    cublasOperation_t op_a = c->ta ? CUBLAS_OP_T : CUBLAS_OP_N;
+    cublasOperation_t op_b = c->tb ? CUBLAS_OP_T : CUBLAS_OP_N;
+    bool good = set_attribute(p->desc, CUBLASLT_MATMUL_DESC_TRANSA, op_a) &&
+                set_attribute(p->desc, CUBLASLT_MATMUL_DESC_TRANSB, op_b) &&
+                set_attribute(p->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(c->epilogue));
     if (good && c->bias)
-        good = set(p->desc, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, act);
+        good = set_attribute(p->desc, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, act);
     if (good && c->aux)
-        good = set(p->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, c->ld_aux) &&
-               set(p->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE, act);
+        good = set_attribute(p->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, c->ld_aux) &&
+               set_attribute(p->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE, act);
     return good && set_addresses(p, c);
 }
 
@@ -214,8 +214,9 @@ static float time_of(struct gemm *g, const struct plan *p, const struct gemm_cal
 
 /* Puts the fastest of n into p->algo. A product that adds is tried into memory
  * of its own; where there is none, the first choice stays. */
-static void tune(struct gemm *g, struct plan *p, const struct gemm_call *c, cudaStream_t stream,
-                 const cublasLtMatmulHeuristicResult_t *choices, int n)
+static void tune_algorithm(struct gemm *g, struct plan *p, const struct gemm_call *c,
+                           cudaStream_t stream, const cublasLtMatmulHeuristicResult_t *choices,
+                           int n)
 {
     cudaEvent_t begun = NULL, ended = NULL;
     void *to = c->c;
@@ -246,7 +247,8 @@ static void tune(struct gemm *g, struct plan *p, const struct gemm_call *c, cuda
     cudaGetLastError(); /* what could not be tried is no failure */
 }
 
-static bool choose(struct gemm *g, struct plan *p, const struct gemm_call *c, cudaStream_t stream)
+static bool choose_algorithm(struct gemm *g, struct plan *p, const struct gemm_call *c,
+                             cudaStream_t stream)
 {
     cublasLtMatmulPreference_t like = NULL;
     cublasLtMatmulHeuristicResult_t choices[CHOICES] = {};
@@ -272,7 +274,7 @@ static bool choose(struct gemm *g, struct plan *p, const struct gemm_call *c, cu
     lt.MatmulPreferenceDestroy(like);
     p->algo = choices[0].algo;
     if (found && n > 1)
-        tune(g, p, c, stream, choices, n);
+        tune_algorithm(g, p, c, stream, choices, n);
     return found;
 }
 
@@ -309,7 +311,7 @@ static struct plan *plan_of(struct gemm *g, const struct gemm_call *c, cudaStrea
             close_plan(&g->plans[--g->n_plans]);
     struct plan *p = &g->plans[g->n_plans++];
     *p = key;
-    p->supported = describe(p, c) && choose(g, p, c, stream);
+    p->supported = describe_product(p, c) && choose_algorithm(g, p, c, stream);
     return p;
 }
 

@@ -402,7 +402,7 @@ __device__ inline void ring_pass(ring<Tile, STAGES> &r, unsigned i)
 
 /* Describes a tensor of elements of 2 bytes, dimensions innermost first,
  * strides of all but the innermost in bytes, to be copied in boxes; false after
- * recording why not. cuda_tensor.cu. */
+ * recording why not; tensor_map.cu. */
 struct tensor {
     const void *at;
     enum gpt_dtype type;

@@ -4,7 +4,8 @@
 
 #if GPT_HAVE_NCCL
 
-#include <dlfcn.h>
+#include "cuda/library.cuh"
+
 #include <pthread.h>
 #include <stdio.h>
 
@@ -12,23 +13,21 @@
 enum { OLDEST = NCCL_VERSION(2, 18, 1) };
 
 static struct nccl calls;
+static const char *const names[] = {
+#define X(name) "nccl" #name,
+    NCCL_LIST(X)
+#undef X
+};
 static char text[160]; /* what it is, or why it is not there */
 static bool found;
 
 static void find_library(void)
 {
     static const char soname[] = "libnccl.so.2";
-    void *library = dlopen(soname, RTLD_NOW | RTLD_LOCAL);
     int v = 0;
 
     snprintf(text, sizeof(text), "no usable %s", soname);
-    bool all = library != NULL;
-#define X(name)                                                                                  \
-    if (all)                                                                                     \
-        all = (calls.name = (decltype(calls.name))dlsym(library, "nccl" #name)) != NULL;
-    NCCL_LIST(X)
-#undef X
-    if (!all || calls.GetVersion(&v) != ncclSuccess)
+    if (!library_open(soname, names, &calls) || calls.GetVersion(&v) != ncclSuccess)
         return;
     snprintf(text, sizeof(text), "NCCL %d.%d.%d", v / 10000, v / 100 % 100, v % 100);
     found = v >= OLDEST;

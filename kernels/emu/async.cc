@@ -75,7 +75,7 @@ static struct mbarrier *mbarrier_of(uint64_t *b, const char *file, int line)
 }
 
 /* Ends the phase when all have arrived and all bytes are there. */
-static void settle(struct mbarrier *m)
+static void end_phase_if_complete(struct mbarrier *m)
 {
     if (m->pending || m->bytes)
         return;
@@ -99,7 +99,7 @@ static void arrive(struct mbarrier *m, const char *file, int line)
         fail("%s:%d: more than %u arrive at an mbarrier", file, line,
              (unsigned)m->expected);
     m->pending--;
-    settle(m);
+    end_phase_if_complete(m);
 }
 
 void mbarrier_arrive(uint64_t *b, const char *file, int line)
@@ -117,12 +117,12 @@ void mbarrier_expect(uint64_t *b, unsigned bytes, const char *file, int line)
     arrive(m, file, line);
 }
 
-static void complete(uint64_t *b, unsigned bytes)
+static void count_bytes(uint64_t *b, unsigned bytes)
 {
     struct mbarrier *m = (struct mbarrier *)(void *)b;
 
     m->bytes = m->bytes - (int)bytes;
-    settle(m);
+    end_phase_if_complete(m);
 }
 
 static bool phase_over(const struct thread *t)
@@ -230,7 +230,7 @@ void set_registers(unsigned count, bool more, const char *file, int line)
              count);
     now->number = count;
     poll(registers_there, "setmaxnreg", file, line);
-    meet("setmaxnreg", ~0u, &count, change_registers, file, line);
+    meet_lanes("setmaxnreg", ~0u, &count, change_registers, file, line);
 }
 
 /* ---- tensor maps ---- */
@@ -305,14 +305,14 @@ static void copy_element(const struct bulk_copy &c, unsigned i)
         memset(to, 0, m.element);
 }
 
-static void perform(const struct bulk_copy &c)
+static void do_copy(const struct bulk_copy &c)
 {
     for (unsigned i = 0; c.tensor && i < c.bytes / c.map.element; i++)
         copy_element(c, i);
     if (!c.tensor)
         if (char *to = shared_at(c.to, c.bytes))
             memcpy(to, c.from, c.bytes);
-    complete(c.barrier, c.bytes);
+    count_bytes(c.barrier, c.bytes);
 }
 
 static void begin_copy(struct bulk_copy &c, void *to, uint64_t *barrier,
@@ -326,7 +326,7 @@ static void begin_copy(struct bulk_copy &c, void *to, uint64_t *barrier,
         fail("%s:%d: a copy to shared address %#x, no multiple of %u", file,
              line, c.to, alignment);
     if (copies_at_once)
-        perform(c);
+        do_copy(c);
     else
         copies.push_back(c);
 }
@@ -368,7 +368,7 @@ bool finish_copy(uint64_t which)
     auto c = copies.begin() + (std::ptrdiff_t)(which % copies.size());
     struct bulk_copy doing = *c;
     copies.erase(c);
-    perform(doing);
+    do_copy(doing);
     return true;
 }
 

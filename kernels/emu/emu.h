@@ -13,15 +13,16 @@ namespace emu {
 
 /* Runs body(context) as every thread of every block; false when it failed,
  * and failure() says how. One launch at a time in a process; others wait. */
-bool run(const char *kernel, dim3 grid, dim3 block, size_t shared,
-         void (*body)(void *context), void *context);
+bool run_launch(const char *kernel, dim3 grid, dim3 block, size_t shared,
+                void (*body)(void *context), void *context);
 const char *failure();
 
 template <class F>
 bool launch(const char *kernel, dim3 grid, dim3 block, size_t shared, F body)
 {
-    return run(kernel, grid, block, shared,
-               [](void *context) { (*(F *)context)(); }, &body);
+    return run_launch(
+        kernel, grid, block, shared, [](void *context) { (*(F *)context)(); },
+        &body);
 }
 
 /* Dynamic shared memory of the running block: exactly what the launch asked
@@ -39,8 +40,8 @@ void check_aligned(const void *p, size_t bytes, EMU_HERE);
  * come, exchange() sees the slots of all (NULL: not in the mask), then all go
  * on. */
 typedef void (*exchange)(void *const slots[32], uint32_t mask);
-void meet(const char *what, uint32_t mask, void *slot, exchange f,
-          const char *file, int line);
+void meet_lanes(const char *what, uint32_t mask, void *slot, exchange f,
+                const char *file, int line);
 
 /* Lane of the running thread. */
 unsigned lane();

@@ -62,12 +62,12 @@ gpt_emu_swap:
 .size gpt_emu_swap, . - gpt_emu_swap
 )");
 
-static void swap(struct fiber *from, struct fiber *to)
+static void swap_stacks(struct fiber *from, struct fiber *to)
 {
     gpt_emu_swap(&from->state, to->state);
 }
 
-static void prepare(struct fiber *f, void (*entry)(void))
+static void prepare_stack(struct fiber *f, void (*entry)(void))
 {
     /* Stacks are whole pages apart: beginning at different lines of a page,
      * they do not all compete for the same ones of the cache. */
@@ -82,14 +82,14 @@ static void prepare(struct fiber *f, void (*entry)(void))
 #else
 #include <ucontext.h>
 
-static void swap(struct fiber *from, struct fiber *to)
+static void swap_stacks(struct fiber *from, struct fiber *to)
 {
     if (!from->state)
         from->state = new ucontext_t;
     swapcontext((ucontext_t *)from->state, (ucontext_t *)to->state);
 }
 
-static void prepare(struct fiber *f, void (*entry)(void))
+static void prepare_stack(struct fiber *f, void (*entry)(void))
 {
     if (!f->state)
         f->state = new ucontext_t;
@@ -103,7 +103,7 @@ static void prepare(struct fiber *f, void (*entry)(void))
 #endif
 
 /* The first thing a fiber runs. */
-static void start(void)
+static void start_fiber(void)
 {
 #if defined(__SANITIZE_ADDRESS__)
     __sanitizer_finish_switch_fiber(nullptr, nullptr, nullptr);
@@ -119,7 +119,7 @@ void fiber_begin(struct fiber *f, void (*entry)(void))
 #endif
     fiber_entry = entry;
     f->shadow = nullptr;
-    prepare(f, start);
+    prepare_stack(f, start_fiber);
 }
 
 void fiber_switch(struct fiber *from, struct fiber *to)
@@ -136,9 +136,9 @@ void fiber_switch(struct fiber *from, struct fiber *to)
         from->stack = low;
     }
     __sanitizer_start_switch_fiber(&from->shadow, to->stack, to->bytes);
-    swap(from, to);
+    swap_stacks(from, to);
     __sanitizer_finish_switch_fiber(from->shadow, nullptr, nullptr);
 #else
-    swap(from, to);
+    swap_stacks(from, to);
 #endif
 }

@@ -29,14 +29,14 @@ const char *gemm_library(void)
     return "emulated cuBLASLt";
 }
 
-static float get(const void *x, enum gpt_dtype t, int64_t i)
+static float load_element(const void *x, enum gpt_dtype t, int64_t i)
 {
     return t == GPT_F32    ? ((const float *)x)[i]
            : t == GPT_BF16 ? gpt_bf16_to_f32(((const uint16_t *)x)[i])
                            : gpt_f16_to_f32(((const uint16_t *)x)[i]);
 }
 
-static void put(void *x, enum gpt_dtype t, int64_t i, float value)
+static void store_element(void *x, enum gpt_dtype t, int64_t i, float value)
 {
     if (t == GPT_F32)
         ((float *)x)[i] = value;
@@ -60,7 +60,8 @@ static float gelu_slope(float x)
     return 0.5f * (1 + t) + 0.5f * x * (1 - t * t) * du;
 }
 
-static float finish(const struct gemm_call *c, int64_t i, int64_t j, float x)
+static float run_epilogue(const struct gemm_call *c, int64_t i, int64_t j,
+                          float x)
 {
     int64_t at = i + j * c->ld_aux;
 
@@ -68,13 +69,14 @@ static float finish(const struct gemm_call *c, int64_t i, int64_t j, float x)
     case GPT_EPI_NONE:
         break;
     case GPT_EPI_BIAS:
-        return x + get(c->bias, c->act, i);
+        return x + load_element(c->bias, c->act, i);
     case GPT_EPI_BIAS_GELU:
-        x += get(c->bias, c->act, i);
-        put(c->aux, c->act, at, x);
-        return gelu(get(c->aux, c->act, at)); /* as stored (backend.h) */
+        x += load_element(c->bias, c->act, i);
+        store_element(c->aux, c->act, at, x);
+        return gelu(
+            load_element(c->aux, c->act, at)); /* as stored (backend.h) */
     case GPT_EPI_DGELU:
-        return x * gelu_slope(get(c->aux, c->act, at));
+        return x * gelu_slope(load_element(c->aux, c->act, at));
     }
     return x;
 }
@@ -96,7 +98,7 @@ static void gather(float *to, const struct gemm_call *c, const void *x,
                    int64_t first, int64_t step, int64_t k)
 {
     for (int64_t l = 0; l < k; l++) {
-        to[l] = get(x, c->act, first + l * step);
+        to[l] = load_element(x, c->act, first + l * step);
         if (c->tf32)
             to[l] = to_tf32(to[l]);
     }
@@ -120,8 +122,8 @@ static void multiply(const struct gemm_call *c)
             for (int64_t l = 0; l < c->k; l++)
                 sum += a[i * c->k + l] * b[l];
             if (c->beta != 0)
-                sum += c->beta * get(c->c, c->c_type, at);
-            put(c->c, c->c_type, at, finish(c, i, j, sum));
+                sum += c->beta * load_element(c->c, c->c_type, at);
+            store_element(c->c, c->c_type, at, run_epilogue(c, i, j, sum));
         }
     }
     delete[] a;

@@ -205,7 +205,7 @@ ncclResult_t ncclCommFinalize(ncclComm_t c)
     return ncclInProgress;
 }
 
-static ncclResult_t end(ncclComm_t c, bool *how)
+static ncclResult_t end_comm(ncclComm_t c, bool *how)
 {
     {
         std::lock_guard<std::mutex> hold(c->lock);
@@ -219,7 +219,7 @@ static ncclResult_t end(ncclComm_t c, bool *how)
 
 ncclResult_t ncclCommDestroy(ncclComm_t c)
 {
-    return end(c, &c->destroyed);
+    return end_comm(c, &c->destroyed);
 }
 
 ncclResult_t ncclCommAbort(ncclComm_t c)
@@ -227,7 +227,7 @@ ncclResult_t ncclCommAbort(ncclComm_t c)
     while (asked_for("hang-abort"))
         sleep(1);
     c->wires.aborted = true;
-    return end(c, &c->aborted);
+    return end_comm(c, &c->aborted);
 }
 
 const char *ncclGetErrorString(ncclResult_t r)
@@ -258,8 +258,8 @@ struct grouped {
 static thread_local std::vector<grouped> group;
 static thread_local int depth;
 
-static ncclResult_t give(ncclComm_t comm, cudaStream_t stream,
-                         std::vector<call> calls)
+static ncclResult_t give_job(ncclComm_t comm, cudaStream_t stream,
+                             std::vector<call> calls)
 {
     std::lock_guard<std::mutex> hold(comm->lock);
     if (comm->state == ncclInProgress)
@@ -290,7 +290,8 @@ static bool in_memory(const ncclComm *comm, const call &c)
             emu::on_device(c.out, c.kind == ALL_GATHER ? all : bytes));
 }
 
-static ncclResult_t take(ncclComm_t comm, cudaStream_t stream, const call &c)
+static ncclResult_t take_call(ncclComm_t comm, cudaStream_t stream,
+                              const call &c)
 {
     const bool moves = c.kind >= SEND;
 
@@ -298,7 +299,7 @@ static ncclResult_t take(ncclComm_t comm, cudaStream_t stream, const call &c)
         (moves && c.peer == comm->rank))
         return ncclInvalidArgument;
     if (depth == 0)
-        return give(comm, stream, {c});
+        return give_job(comm, stream, {c});
     if (!group.empty() && (group[0].comm != comm || group[0].stream != stream ||
                            !moves || group[0].c.kind < SEND))
         return ncclInvalidUsage; /* NCCL could; nobody needs it */
@@ -323,53 +324,57 @@ ncclResult_t ncclGroupEnd()
         calls.push_back(g.c);
     const grouped first = group[0];
     group.clear();
-    return give(first.comm, first.stream, std::move(calls));
+    return give_job(first.comm, first.stream, std::move(calls));
 }
 
 ncclResult_t ncclAllReduce(const void *in, void *out, size_t n,
                            ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
                            cudaStream_t stream)
 {
-    return take(comm, stream,
-                {ALL_REDUCE, (const char *)in, (char *)out, n, type, op, 0});
+    return take_call(
+        comm, stream,
+        {ALL_REDUCE, (const char *)in, (char *)out, n, type, op, 0});
 }
 
 ncclResult_t ncclReduceScatter(const void *in, void *out, size_t n,
                                ncclDataType_t type, ncclRedOp_t op,
                                ncclComm_t comm, cudaStream_t stream)
 {
-    return take(comm, stream, {REDUCE_SCATTER, (const char *)in, (char *)out, n,
-                               type, op, 0});
+    return take_call(
+        comm, stream,
+        {REDUCE_SCATTER, (const char *)in, (char *)out, n, type, op, 0});
 }
 
 ncclResult_t ncclAllGather(const void *in, void *out, size_t n,
                            ncclDataType_t type, ncclComm_t comm,
                            cudaStream_t stream)
 {
-    return take(comm, stream, {ALL_GATHER, (const char *)in, (char *)out, n,
-                               type, ncclSum, 0});
+    return take_call(
+        comm, stream,
+        {ALL_GATHER, (const char *)in, (char *)out, n, type, ncclSum, 0});
 }
 
 ncclResult_t ncclBroadcast(const void *in, void *out, size_t n,
                            ncclDataType_t type, int root, ncclComm_t comm,
                            cudaStream_t stream)
 {
-    return take(comm, stream, {BROADCAST, (const char *)in, (char *)out, n,
-                               type, ncclSum, root});
+    return take_call(
+        comm, stream,
+        {BROADCAST, (const char *)in, (char *)out, n, type, ncclSum, root});
 }
 
 ncclResult_t ncclSend(const void *in, size_t n, ncclDataType_t type, int peer,
                       ncclComm_t comm, cudaStream_t stream)
 {
-    return take(comm, stream,
-                {SEND, (const char *)in, nullptr, n, type, ncclSum, peer});
+    return take_call(comm, stream,
+                     {SEND, (const char *)in, nullptr, n, type, ncclSum, peer});
 }
 
 ncclResult_t ncclRecv(void *out, size_t n, ncclDataType_t type, int peer,
                       ncclComm_t comm, cudaStream_t stream)
 {
-    return take(comm, stream,
-                {RECEIVE, nullptr, (char *)out, n, type, ncclSum, peer});
+    return take_call(comm, stream,
+                     {RECEIVE, nullptr, (char *)out, n, type, ncclSum, peer});
 }
 
 /* ---- the library ---- */

@@ -22,8 +22,8 @@ size_t bytes_of(ncclDataType_t t)
 /* to (n) = in[first] + in[first + 1] + ..., around the ring, as values that
  * load() makes of what is stored, and store() makes that again. */
 template <class T, class F, class G>
-static void add(char *to, const std::vector<const char *> &in, size_t n,
-                size_t first, ncclRedOp_t op, F load, G store)
+static void add_around(char *to, const std::vector<const char *> &in, size_t n,
+                       size_t first, ncclRedOp_t op, F load, G store)
 {
     for (size_t i = 0; i < n; i++) {
         auto at = [&](size_t r) { return ((const T *)in[r % in.size()])[i]; };
@@ -38,24 +38,24 @@ static void add(char *to, const std::vector<const char *> &in, size_t n,
     }
 }
 
-static void sum(char *to, const std::vector<const char *> &in, size_t n,
-                size_t first, const call &c)
+static void sum_ring(char *to, const std::vector<const char *> &in, size_t n,
+                     size_t first, const call &c)
 {
     auto same = [](auto x) { return x; };
 
     switch (c.type) {
     case ncclFloat32:
-        return add<float>(to, in, n, first, c.op, same, same);
+        return add_around<float>(to, in, n, first, c.op, same, same);
     case ncclFloat64:
-        return add<double>(to, in, n, first, c.op, same, same);
+        return add_around<double>(to, in, n, first, c.op, same, same);
     case ncclInt64:
-        return add<int64_t>(to, in, n, first, c.op, same, same);
+        return add_around<int64_t>(to, in, n, first, c.op, same, same);
     case ncclBfloat16:
-        return add<uint16_t>(to, in, n, first, c.op, gpt_bf16_to_f32,
-                             gpt_f32_to_bf16);
+        return add_around<uint16_t>(to, in, n, first, c.op, gpt_bf16_to_f32,
+                                    gpt_f32_to_bf16);
     case ncclFloat16:
-        return add<uint16_t>(to, in, n, first, c.op, gpt_f16_to_f32,
-                             gpt_f32_to_f16);
+        return add_around<uint16_t>(to, in, n, first, c.op, gpt_f16_to_f32,
+                                    gpt_f32_to_f16);
     case ncclInt8:
         break;
     }
@@ -71,15 +71,15 @@ static void sum_parts(const std::vector<const char *> &in, const call &c)
         std::vector<const char *> slices;
         for (const char *p : in)
             slices.push_back(p + at * each);
-        sum(c.out + at * each, slices, std::min(part, c.n - at), m + 1, c);
+        sum_ring(c.out + at * each, slices, std::min(part, c.n - at), m + 1, c);
     }
 }
 
 /* ---- one call ---- */
 
 /* What this member makes of what all have sent it. */
-static void finish(const std::vector<const char *> &in, size_t rank,
-                   const call &c)
+static void make_result(const std::vector<const char *> &in, size_t rank,
+                        const call &c)
 {
     const size_t bytes = c.n * bytes_of(c.type);
 
@@ -87,7 +87,7 @@ static void finish(const std::vector<const char *> &in, size_t rank,
     case ALL_REDUCE:
         return sum_parts(in, c);
     case REDUCE_SCATTER:
-        return sum(c.out, in, c.n, rank + 1, c);
+        return sum_ring(c.out, in, c.n, rank + 1, c);
     case ALL_GATHER:
         for (size_t r = 0; r < in.size(); r++)
             memcpy(c.out + r * bytes, in[r], bytes);
@@ -129,7 +129,7 @@ static bool make_collective(struct wires *wires, size_t size, size_t rank,
     }
     if (!wires->exchange(list))
         return false;
-    finish(in, rank, c);
+    make_result(in, rank, c);
     return true;
 }
 

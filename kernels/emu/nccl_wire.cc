@@ -130,14 +130,14 @@ enum progress { MOVED, BLOCKED, CLOSED, MISMATCH };
 
 } // namespace
 
-static enum progress after(ssize_t n)
+static enum progress progress_of(ssize_t n)
 {
     return n > 0                                   ? MOVED
            : n < 0 && (errno == EAGAIN || errno == EINTR) ? BLOCKED
                                                    : CLOSED;
 }
 
-static void next(flow &f, ssize_t n)
+static void advance_flow(flow &f, ssize_t n)
 {
     f.at += (size_t)n;
     if (f.at == sizeof(struct header) + f.list[f.i]->header.bytes) {
@@ -156,8 +156,8 @@ static enum progress send_some(int fd, flow &f)
                                     : head + m.header.bytes - f.at;
     ssize_t n = send(fd, from, left, MSG_NOSIGNAL);
     if (n > 0)
-        next(f, n);
-    return after(n);
+        advance_flow(f, n);
+    return progress_of(n);
 }
 
 static enum progress receive_some(int fd, flow &f)
@@ -169,15 +169,15 @@ static enum progress receive_some(int fd, flow &f)
                                     : head + m.header.bytes - f.at;
     ssize_t n = recv(fd, to, left, 0);
     if (n <= 0)
-        return after(n);
+        return progress_of(n);
     if (f.at < head && f.at + (size_t)n == head &&
         memcmp(&f.seen, &m.header, head) != 0)
         return MISMATCH;
-    next(f, n);
+    advance_flow(f, n);
     return MOVED;
 }
 
-static std::string describe(const struct header &h)
+static std::string describe_header(const struct header &h)
 {
     static const char *const kinds[] = {"all-reduce", "reduce-scatter",
                                         "all-gather", "broadcast", "send"};
@@ -225,10 +225,11 @@ bool wires::exchange(const std::vector<message> &list)
                 else if (p == CLOSED)
                     gone[r] = true;
                 else if (p == MISMATCH)
-                    return fail(ncclInvalidUsage, "rank " + std::to_string(r) +
-                                " of the group makes another call: " +
-                                describe(f.seen) + "; this one: " +
-                                describe(f.list[f.i]->header));
+                    return fail(ncclInvalidUsage,
+                                "rank " + std::to_string(r) +
+                                    " of the group makes another call: " +
+                                    describe_header(f.seen) + "; this one: " +
+                                    describe_header(f.list[f.i]->header));
             }
         }
     }

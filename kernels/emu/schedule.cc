@@ -1,5 +1,5 @@
 /* Runs the blocks of a launch one after another and the threads of a block as
- * fibers. Start at run(), then run_block().
+ * fibers. Start at run_launch(), then run_block().
  *
  * A thread runs until it waits for others or ends. A pass goes over all warps,
  * in the order asked for, and lets each thread go on that may; when a pass
@@ -137,7 +137,7 @@ static void thread_main()
     }
 }
 
-void wait(enum state state, const char *what, const char *file, int line)
+void set_waiting(enum state state, const char *what, const char *file, int line)
 {
     now->state = state;
     now->what = what;
@@ -155,7 +155,7 @@ void yield()
 void poll(bool (*over)(const struct thread *t), const char *what,
           const char *file, int line)
 {
-    wait(POLLING, what, file, line);
+    set_waiting(POLLING, what, file, line);
     now->over = over;
     if (over(now))
         now->state = READY;
@@ -175,7 +175,7 @@ static void resume(struct thread *t)
 void __syncthreads(const char *file, int line)
 {
     using namespace emu;
-    wait(AT_BARRIER, "__syncthreads", file, line);
+    set_waiting(AT_BARRIER, "__syncthreads", file, line);
     if (++at_barrier == n_threads) {
         at_barrier = 0;
         for (unsigned i = 0; i < n_threads; i++) {
@@ -226,7 +226,7 @@ bool coin()
 }
 
 /* The i-th of n things in the order asked for; `shuffled` is a permutation. */
-static void order(unsigned *permutation, unsigned n)
+static void permute(unsigned *permutation, unsigned n)
 {
     for (unsigned i = 0; i < n; i++)
         permutation[i] = backwards ? n - 1 - i : i;
@@ -265,7 +265,7 @@ static bool run_warp(unsigned first)
 
     for (; moved && sweeps > 0; sweeps--) {
         moved = false;
-        order(turn, lanes);
+        permute(turn, lanes);
         for (unsigned i = 0; i < lanes && !failed; i++) {
             struct thread *t = &threads[first + turn[i]];
 
@@ -297,7 +297,7 @@ static void run_block()
     while (!failed && count_ended() < n_threads) {
         bool moved = false;
 
-        order(turn, warps);
+        permute(turn, warps);
         for (unsigned i = 0; i < warps && !failed; i++)
             moved = run_warp(turn[i] * 32) || moved;
         if ((!moved || coin()) && !failed)
@@ -312,7 +312,7 @@ static void run_block()
 }
 
 /* Threads that were left in the middle begin anew. */
-static void abandon()
+static void restart_fibers()
 {
     for (unsigned i = 0; i < n_fibers; i++) {
         threads[i].copies.clear();
@@ -352,8 +352,8 @@ static void run_grid()
     }
 }
 
-bool run(const char *kernel, dim3 grid, dim3 block, size_t shared,
-         void (*body)(void *), void *context)
+bool run_launch(const char *kernel, dim3 grid, dim3 block, size_t shared,
+                void (*body)(void *), void *context)
 {
     std::lock_guard<std::mutex> alone(one_launch);
     device_access open;
@@ -379,7 +379,7 @@ bool run(const char *kernel, dim3 grid, dim3 block, size_t shared,
         run_grid();
     free(shared_memory);
     if (failed)
-        abandon();
+        restart_fibers();
     return !failed;
 }
 

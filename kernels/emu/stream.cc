@@ -58,7 +58,7 @@ struct emu_event {
 static bool advance(state &s, uint64_t number);
 
 /* False when the item has to wait. */
-static bool pass(state &s, item &i)
+static bool run_item(state &s, item &i)
 {
     if (i.other)
         return advance(*i.other, i.number);
@@ -77,7 +77,7 @@ static bool pass(state &s, item &i)
 /* Runs what needs not wait, up to a number: false when there is more. */
 static bool advance(state &s, uint64_t number)
 {
-    while (s.done < number && pass(s, s.held.front())) {
+    while (s.done < number && run_item(s, s.held.front())) {
         s.held.pop_front();
         s.done++;
     }
@@ -98,7 +98,7 @@ static cudaError_t take_failure(state &s)
     return e;
 }
 
-static cudaError_t add(state &s, item i)
+static cudaError_t add_item(state &s, item i)
 {
     s.held.push_back(std::move(i));
     s.put++;
@@ -117,7 +117,7 @@ cudaError_t emu::submit(cudaStream_t s, std::function<cudaError_t()> work)
     }
     item i;
     i.work = std::move(work);
-    return s ? add(*s->state, std::move(i)) : i.work();
+    return s ? add_item(*s->state, std::move(i)) : i.work();
 }
 
 void emu::submit(cudaStream_t s, std::shared_ptr<elsewhere> work)
@@ -130,7 +130,7 @@ void emu::submit(cudaStream_t s, std::shared_ptr<elsewhere> work)
     }
     item i;
     i.elsewhere = std::move(work);
-    add(*s->state, std::move(i));
+    add_item(*s->state, std::move(i));
 }
 
 /* What is behind it goes on by itself, as on a device. */
@@ -295,7 +295,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned)
     item i;
     i.other = e->state;
     i.number = e->number;
-    return add(*s->state, std::move(i));
+    return add_item(*s->state, std::move(i));
 }
 
 /* ---- graphs ---- */

@@ -45,7 +45,7 @@ static float *d_at(void *const slots[32], unsigned row, unsigned column)
 }
 
 template <float (*widen)(uint16_t)>
-static void product(void *const slots[32], uint32_t)
+static void multiply_fragments(void *const slots[32], uint32_t)
 {
     float a[16][16], b[8][16];
 
@@ -70,7 +70,7 @@ void mma_bf16(float d[4], const uint32_t a[4], const uint32_t b[2],
 {
     struct fragments f = {d, a, b};
 
-    meet("mma", ~0u, &f, product<gpt_bf16_to_f32>, file, line);
+    meet_lanes("mma", ~0u, &f, multiply_fragments<gpt_bf16_to_f32>, file, line);
 }
 
 void mma_f16(float d[4], const uint32_t a[4], const uint32_t b[2],
@@ -78,7 +78,7 @@ void mma_f16(float d[4], const uint32_t a[4], const uint32_t b[2],
 {
     struct fragments f = {d, a, b};
 
-    meet("mma", ~0u, &f, product<gpt_f16_to_f32>, file, line);
+    meet_lanes("mma", ~0u, &f, multiply_fragments<gpt_f16_to_f32>, file, line);
 }
 
 /* ---- ldmatrix ---- */
@@ -116,13 +116,13 @@ void ldmatrix(uint32_t *to, int n, bool transposed, const void *row,
 {
     check_aligned(row, 16, file, line);
     struct rows r = {row, {0, 0, 0, 0}, n, transposed};
-    meet("ldmatrix", ~0u, &r, load_rows, file, line);
+    meet_lanes("ldmatrix", ~0u, &r, load_rows, file, line);
     memcpy(to, r.out, (size_t)n * sizeof(*to));
 }
 
 /* ---- cp.async ---- */
 
-static void copy(const async_copy &c)
+static void do_copy(const async_copy &c)
 {
     memcpy(c.to, c.from, c.bytes);
     memset((char *)c.to + c.bytes, 0, c.zeros);
@@ -135,7 +135,7 @@ void copy_async(void *to, const void *from, size_t bytes, const char *file,
     check_aligned(from, 16, file, line);
     now->copies.push_back({to, from, bytes, 16 - bytes, now->group});
     if (copies_at_once)
-        copy(now->copies.back());
+        do_copy(now->copies.back());
 }
 
 void copy_commit()
@@ -150,7 +150,7 @@ void copy_wait(unsigned groups_left)
         if (c.group + groups_left >= now->group)
             later.push_back(c);
         else if (!copies_at_once)
-            copy(c);
+            do_copy(c);
     }
     now->copies.swap(later);
 }

@@ -43,7 +43,8 @@ extern bool copies_at_once;
 
 /* Marks the running thread as waiting; yield() then lets others run unless
  * somebody has set it READY already. */
-void wait(enum state state, const char *what, const char *file, int line);
+void set_waiting(enum state state, const char *what, const char *file,
+                 int line);
 void yield();
 
 /* Waits until over(this thread) is true. */

@@ -27,15 +27,15 @@ static void check_place(struct thread *warp, uint32_t mask)
     }
 }
 
-void meet(const char *what, uint32_t mask, void *slot, exchange f,
-          const char *file, int line)
+void meet_lanes(const char *what, uint32_t mask, void *slot, exchange f,
+                const char *file, int line)
 {
     unsigned self = (unsigned)(now - threads), w = self / 32;
     struct thread *warp = &threads[w * 32];
     unsigned lanes = n_threads - w * 32;
     uint32_t there = lanes < 32 ? (1u << lanes) - 1 : ~0u;
 
-    wait(IN_WARP, what, file, line);
+    set_waiting(IN_WARP, what, file, line);
     now->mask = mask;
     now->slot = slot;
     if (!(mask >> self % 32 & 1) || (mask & ~there))
@@ -57,7 +57,7 @@ void meet(const char *what, uint32_t mask, void *slot, exchange f,
     yield();
 }
 
-static void move(void *const slots[32], uint32_t mask)
+static void move_values(void *const slots[32], uint32_t mask)
 {
     for (unsigned i = 0; i < 32; i++)
         if (mask >> i & 1) {
@@ -75,11 +75,11 @@ uint64_t shuffled(const char *what, uint32_t mask, uint64_t value, int from,
 {
     struct shuffle s = {value, 0, from};
 
-    meet(what, mask, &s, move, file, line);
+    meet_lanes(what, mask, &s, move_values, file, line);
     return s.out;
 }
 
-static void count(void *const slots[32], uint32_t mask)
+static void count_votes(void *const slots[32], uint32_t mask)
 {
     uint64_t votes = 0;
 
@@ -96,11 +96,11 @@ uint32_t ballot(const char *what, uint32_t mask, bool vote, const char *file,
 {
     struct shuffle s = {vote, 0, 0};
 
-    meet(what, mask, &s, count, file, line);
+    meet_lanes(what, mask, &s, count_votes, file, line);
     return (uint32_t)s.out;
 }
 
-static void compare(void *const slots[32], uint32_t mask)
+static void compare_values(void *const slots[32], uint32_t mask)
 {
     for (unsigned i = 0; i < 32; i++)
         for (unsigned j = 0; j < 32; j++)
@@ -116,7 +116,7 @@ uint32_t same(uint32_t mask, uint64_t value, const char *file, int line)
 {
     struct shuffle s = {value, 0, 0};
 
-    meet("__match_any_sync", mask, &s, compare, file, line);
+    meet_lanes("__match_any_sync", mask, &s, compare_values, file, line);
     return (uint32_t)s.out;
 }
 
@@ -124,5 +124,5 @@ uint32_t same(uint32_t mask, uint64_t value, const char *file, int line)
 
 void __syncwarp(uint32_t mask, const char *file, int line)
 {
-    emu::meet("__syncwarp", mask, nullptr, nullptr, file, line);
+    emu::meet_lanes("__syncwarp", mask, nullptr, nullptr, file, line);
 }

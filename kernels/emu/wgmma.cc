@@ -34,7 +34,7 @@ static struct warp {
     uint64_t trace; /* of all instructions: the four warps' must be equal */
 } warps[MAX_THREADS / 32];
 
-static struct warp *own()
+static struct warp *own_warp()
 {
     return &warps[(now - threads) / 32];
 }
@@ -90,8 +90,8 @@ static float widen(enum wgmma_type type, uint16_t bits)
 }
 
 /* x[k * n + j] = element (first + j, k), for 16 k and n j. */
-static void read(float *x, const struct matrix &m, enum wgmma_type type,
-                 unsigned first, unsigned n)
+static void read_operand(float *x, const struct matrix &m, enum wgmma_type type,
+                         unsigned first, unsigned n)
 {
     unsigned step_j = m.k_major ? 1 : 8, step_k = m.k_major ? 8 : 1;
 
@@ -117,7 +117,7 @@ static float a_at(const struct product &p, unsigned row, unsigned k)
 
 /* ---- products ---- */
 
-static struct accumulator *find(struct warp *w, const float *d)
+static struct accumulator *find_accumulator(struct warp *w, const float *d)
 {
     for (struct accumulator &s : w->sums)
         if (s.at[0] == d)
@@ -128,7 +128,8 @@ static struct accumulator *find(struct warp *w, const float *d)
 static void read_a(float *x, const struct product &p, unsigned first)
 {
     if (!p.op.a)
-        return read(x, decode(p.op.desc_a, p.op.trans_a), p.op.type, first, 16);
+        return read_operand(x, decode(p.op.desc_a, p.op.trans_a), p.op.type,
+                            first, 16);
     for (unsigned k = 0; k < 16; k++)
         for (unsigned i = 0; i < 16; i++)
             x[k * 16 + i] = a_at(p, i, k);
@@ -136,12 +137,12 @@ static void read_a(float *x, const struct product &p, unsigned first)
 
 static void multiply(struct warp *w, struct product &p)
 {
-    struct accumulator *s = find(w, p.d);
+    struct accumulator *s = find_accumulator(w, p.d);
     float a[16 * 16], b[16 * 256];
     unsigned n = p.op.n;
 
     read_a(a, p, (unsigned)(w - warps) % 4 * 16);
-    read(b, decode(p.op.desc_b, p.op.trans_b), p.op.type, 0, n);
+    read_operand(b, decode(p.op.desc_b, p.op.trans_b), p.op.type, 0, n);
     if (!p.op.add)
         std::fill(s->sum.begin(), s->sum.end(), 0.0f);
     for (unsigned i = 0; i < 16; i++)
@@ -178,7 +179,7 @@ struct slot {
 };
 
 /* The numbers in the registers move here. */
-static void take(struct accumulator *s)
+static void take_registers(struct accumulator *s)
 {
     for (unsigned i = 0; i < 16; i++)
         for (unsigned j = 0; j < s->n; j++) {
@@ -201,7 +202,7 @@ static void check_untouched(const struct accumulator *s)
 static struct accumulator *accumulator_of(struct warp *w,
                                           void *const slots[32], unsigned n)
 {
-    struct accumulator *s = find(w, ((struct slot *)slots[0])->d);
+    struct accumulator *s = find_accumulator(w, ((struct slot *)slots[0])->d);
 
     if (!s) {
         w->sums.emplace_back();
@@ -210,7 +211,7 @@ static struct accumulator *accumulator_of(struct warp *w,
         s->sum.resize(16 * n);
         for (unsigned l = 0; l < 32; l++)
             s->at[l] = ((struct slot *)slots[l])->d;
-        take(s);
+        take_registers(s);
     } else if (s->n != n) {
         fail("wgmma: n is %u, but %u for the same accumulator in flight", n,
              s->n);
@@ -231,14 +232,14 @@ static void check_lanes(void *const slots[32])
     }
 }
 
-static void follow(struct warp *w, uint64_t x)
+static void trace_value(struct warp *w, uint64_t x)
 {
     w->trace = (w->trace ^ x) * 0x100000001b3; /* FNV-1a */
 }
 
 static void issue(void *const slots[32], uint32_t)
 {
-    struct warp *w = own();
+    struct warp *w = own_warp();
 
     const struct wgmma &op = ((struct slot *)slots[0])->op;
     check_lanes(slots);
@@ -252,7 +253,7 @@ static void issue(void *const slots[32], uint32_t)
     w->products.push_back(p);
     for (uint64_t x : {op.a ? 0 : op.desc_a, op.desc_b, (uint64_t)op.n,
                        (uint64_t)op.add})
-        follow(w, x);
+        trace_value(w, x);
     if (copies_at_once || coin())
         multiply_until(w, w->group + 1);
 }
@@ -265,26 +266,26 @@ void wgmma_issue(float *d, const struct wgmma &op, const char *file, int line)
         fail("%s:%d: wgmma of n = %u", file, line, op.n);
     if (n_threads % 128)
         fail("%s:%d: wgmma in a block of %u threads", file, line, n_threads);
-    meet("wgmma", ~0u, &s, issue, file, line);
+    meet_lanes("wgmma", ~0u, &s, issue, file, line);
 }
 
 void wgmma_fence()
 {
-    own()->fenced = true;
+    own_warp()->fenced = true;
 }
 
-static void commit(void *const *, uint32_t)
+static void commit_group(void *const *, uint32_t)
 {
-    struct warp *w = own();
+    struct warp *w = own_warp();
 
     w->group++;
     w->fenced = false;
-    follow(w, 1);
+    trace_value(w, 1);
 }
 
 void wgmma_commit(const char *file, int line)
 {
-    meet("wgmma.commit_group", ~0u, nullptr, commit, file, line);
+    meet_lanes("wgmma.commit_group", ~0u, nullptr, commit_group, file, line);
 }
 
 /* Numbers go back into registers that no group in flight adds to. */
@@ -304,9 +305,9 @@ static void give_back(struct warp *w, unsigned end)
     w->sums.swap(left);
 }
 
-static void finish(void *const slots[32], uint32_t)
+static void finish_groups(void *const slots[32], uint32_t)
 {
-    struct warp *w = own();
+    struct warp *w = own_warp();
     unsigned end = w->group - *(const unsigned *)slots[0];
 
     multiply_until(w, end);
@@ -320,7 +321,8 @@ static void finish(void *const slots[32], uint32_t)
 
 void wgmma_wait(unsigned groups_left, const char *file, int line)
 {
-    meet("wgmma.wait_group", ~0u, &groups_left, finish, file, line);
+    meet_lanes("wgmma.wait_group", ~0u, &groups_left, finish_groups, file,
+               line);
 }
 
 void begin_wgmma()

@@ -18,11 +18,9 @@ find_python 'tiktoken, tokenizers, sentencepiece, numpy' || {
         '(GPT_ORACLE_PYTHON)'
     exit 0
 }
-colons() {
-    printf '%s\n' "$@" | paste -sd: -
-}
-ref=/usr/share/debian-reference
-english=${GPT_BENCH_ENGLISH:-$(colons /usr/share/perl $ref/*.en.html)}
-cjk=${GPT_BENCH_CJK:-$(colons $ref/*.ja.html $ref/*.zh-*.html)}
+. tests/lib/texts.sh
+find_texts /usr/share/perl
+[ -n "$texts" ] || exit 0
+# shellcheck disable=SC2086 # NAME=PATHS, without blanks
 exec "$python" tests/bench/peers_families.py --build "$build" --files "$dir" \
-    "english=$english" "cjk=$cjk"
+    $texts

@@ -34,6 +34,7 @@ import multiprocessing
 import os
 import random
 import resource
+import shutil
 import statistics
 import subprocess
 import sys
@@ -224,8 +225,18 @@ def by_pool(args, texts):
            size_of(texts.part(PART["HF"])), run)
 
 
-PEERS = [("gigatoken", by_gigatoken), ("tiktoken", by_tiktoken),
-         ("tokenizers", by_hf), ("tokenizers", by_pool)]
+# the modules that each needs
+PEERS = [(("gigatoken", "tokenizers"), by_gigatoken),
+         (("tiktoken",), by_tiktoken),
+         (("tokenizers",), by_hf), (("tokenizers",), by_pool)]
+
+
+def absent(modules):
+    for module in modules:
+        try:
+            importlib.import_module(module)
+        except ImportError:
+            yield module
 
 
 # ---- tables ----
@@ -255,11 +266,10 @@ def compare(args, name, texts):
           f"MB/s of text, {'processor time' if CPU_TIME else 'wall clock'}")
     print(f"{'':42}{'median':>9}  {'slowest':>8} {'fastest':>8}   ours/it")
     runs = list(ours(args, texts))
-    for module, peer in PEERS:
-        try:
-            importlib.import_module(module)
-        except ImportError:
-            print(f"# absent: {module}")
+    for modules, peer in PEERS:
+        missing = list(absent(modules))
+        if missing:
+            print(f"# absent: {', '.join(missing)}, for {peer.__name__}")
             continue
         runs += peer(args, texts)
     rates = {title: [] for title, _, _ in runs}
@@ -335,6 +345,9 @@ class Long:
 
 
 def compressed(args, text, both):
+    if not shutil.which("xz"):
+        print("# absent: xz")
+        return
     text.compress()
     for name, path, n in (("one block", text.one, 1),
                           ("several blocks", text.many, 2)):

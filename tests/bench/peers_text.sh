@@ -4,7 +4,8 @@
 #     sh tests/bench/peers_text.sh --only xz,two-cores
 # The Python is GPT_ORACLE_PYTHON, or python3; the texts are GPT_BENCH_ENGLISH
 # and GPT_BENCH_CJK (files and folders, separated by colons), or Debian's
-# manuals; GPT-2's vocabulary is in GPT2_VOCAB_DIR.
+# manuals; GPT-2's vocabulary is in GPT2_VOCAB_DIR. Texts and peers that are not
+# installed are named and left out.
 cd "$(dirname "$0")/../.." || exit 1
 build=${BUILD:-build}
 . tests/lib/oracles.sh
@@ -12,16 +13,13 @@ find_gpt2 || {
     echo '# SKIP no vocabulary of GPT-2 (GPT2_VOCAB_DIR)'
     exit 0
 }
-find_python 'tiktoken, tokenizers, numpy' || {
-    echo "# SKIP no $python with tiktoken and tokenizers (GPT_ORACLE_PYTHON)"
+find_python numpy || {
+    echo "# SKIP no $python with numpy (GPT_ORACLE_PYTHON)"
     exit 0
 }
-colons() {
-    printf '%s\n' "$@" | paste -sd: -
-}
-ref=/usr/share/debian-reference
-english=${GPT_BENCH_ENGLISH:-$(colons /usr/share/doc /usr/share/perl \
-    /usr/share/man/man1 $ref/*.en.html)}
-cjk=${GPT_BENCH_CJK:-$(colons $ref/*.ja.html $ref/*.zh-*.html)}
+. tests/lib/texts.sh
+find_texts /usr/share/doc /usr/share/perl /usr/share/man/man1
+[ -n "$texts" ] || exit 0
+# shellcheck disable=SC2086 # NAME=PATHS, without blanks
 exec "$python" tests/bench/peers_text.py --build "$build" --vocab "$gpt2" \
-    "$@" "english=$english" "cjk=$cjk"
+    "$@" $texts

@@ -1,10 +1,9 @@
-"""GPT-2's tokenizer in tiktoken and in Hugging Face tokenizers; both need only
-a vocab.json and a merges.txt, and no network."""
+"""GPT-2's tokenizer in tiktoken and in Hugging Face tokenizers. Both need only
+a vocab.json and a merges.txt, and no network. Each library is imported where it
+is used, so that one may be missing."""
+import importlib
 import json
 import os
-
-import tiktoken
-import tokenizers
 
 PATTERN = (r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+"
            r"|\s+(?!\S)|\s+")
@@ -23,6 +22,7 @@ def letters():
 def by_tiktoken(folder):
     """Ranks are ids here: every merge's result has a higher id than those of
     the merges before it."""
+    tiktoken = importlib.import_module("tiktoken")
     byte_of = {c: b for b, c in letters().items()}
     with open(os.path.join(folder, "vocab.json"), encoding="utf-8") as f:
         vocab = json.load(f)
@@ -33,6 +33,7 @@ def by_tiktoken(folder):
 
 
 def by_hf(folder):
+    tokenizers = importlib.import_module("tokenizers")
     model = tokenizers.models.BPE.from_file(
         os.path.join(folder, "vocab.json"), os.path.join(folder, "merges.txt"))
     tok = tokenizers.Tokenizer(model)

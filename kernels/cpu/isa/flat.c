@@ -5,6 +5,8 @@ void ISA(adamw)(float *restrict p, float *restrict m, float *restrict v,
                 const float *restrict g, int64_t n,
                 const struct cpu_adamw_rates *r)
 {
+    /* A copy: stores to p, m and v might change *r, as far as the compiler
+     * knows, and it would load the rates again for every element. */
     const struct cpu_adamw_rates k = *r;
 
     for (int64_t i = 0; i < n; i++) {
@@ -14,6 +16,8 @@ void ISA(adamw)(float *restrict p, float *restrict m, float *restrict v,
 
         m[i] = mi;
         v[i] = vt;
+        /* eps outside the root, as in the paper: inside, it would be another
+         * optimizer where gradients are tiny. */
         float size = sqrtf(vt * k.inv_bias2) + k.eps;
         p[i] = p[i] * k.keep - k.step_size * (mi / size);
     }
@@ -35,7 +39,11 @@ void ISA(narrow)(uint16_t *y, const float *x, int64_t n)
         uint32_t u;
 
         memcpy(&u, &x[i], sizeof(u));
+        /* Half a unit less one bit, and one bit more when the last bit kept is
+         * odd: halves go to the even neighbour. Past the largest finite number
+         * the carry makes infinity. */
         uint32_t even = (u + 0x7fff + (u >> 16 & 1)) >> 16;
+        /* A NaN whose upper half is all zeros would become infinity. */
         uint32_t quiet = u >> 16 | 0x40;
         y[i] = (uint16_t)((u & 0x7fffffff) > 0x7f800000 ? quiet : even);
     }
@@ -45,6 +53,8 @@ void ISA(narrow)(uint16_t *y, const float *x, int64_t n)
  * vectors. */
 enum { LANES = 16 };
 
+/* Halves onto each other: the same tree of additions for every instruction
+ * set, since LANES is no property of one. */
 static double lanes_total(double x[LANES])
 {
     for (int half = LANES / 2; half > 0; half /= 2)

@@ -20,6 +20,7 @@ static inline vf gelu_of(vf x)
     return x * logistic_of(x, x * x);
 }
 
+/* s is used twice, in the value and in its derivative s (1 - s): one exp. */
 static inline vf slope(vf x)
 {
     vf square = x * x, s = logistic_of(x, square);
@@ -34,6 +35,8 @@ void ISA(bias_gelu)(float *c, float *aux, const float *bias, int64_t n)
         int64_t left = n - j;
 
         if (left >= W) {
+            /* aux gets the sum before GELU: backward computes the slope of it,
+             * which costs an exp and saves a second matrix. */
             vf x = load(c + j) + load(bias + j);
 
             if (aux)
@@ -49,6 +52,8 @@ void ISA(bias_gelu)(float *c, float *aux, const float *bias, int64_t n)
     }
 }
 
+/* The same vector code for whole vectors and the rest, so that an element's
+ * bits do not depend on where in a row it is. */
 void ISA(gelu)(float *y, const float *x, int64_t n)
 {
     for (int64_t j = 0; j < n; j += W) {

@@ -5,9 +5,12 @@
 /* Sums of a tile whose row i of a begins at a + i * a_row, or for a tile with
  * fewer rows, at a + row[i]. The loops over rows unroll. */
 static inline __attribute__((always_inline)) void
-sums(const struct cpu_tile *t, int64_t a_row, int64_t a_col, const int64_t *row,
-     vf acc[MR][NV])
+sum_tile(const struct cpu_tile *t, int64_t a_row, int64_t a_col,
+         const int64_t *row, vf acc[MR][NV])
 {
+    /* MR x NV vectors of sums stay in registers over all of k; each step loads
+     * NV vectors of b and broadcasts MR floats of a. MR and NV are the largest
+     * for which the registers suffice (tile.h). */
     const float *a = t->a, *b = t->b;
 
     for (int64_t l = 0; l < t->k; l++, a += a_col, b += NR) {
@@ -23,8 +26,10 @@ sums(const struct cpu_tile *t, int64_t a_row, int64_t a_col, const int64_t *row,
 }
 
 static inline __attribute__((always_inline)) void
-whole(const struct cpu_tile *t, int64_t a_row, int64_t a_col)
+whole_tile(const struct cpu_tile *t, int64_t a_row, int64_t a_col)
 {
+    /* Sums begin at zero and c is added at the end, so that the order within a
+     * part of k is the same whether c is added or not. */
     vf acc[MR][NV] = {{{0}}};
     float *c = t->c;
     int64_t ldc = t->ldc;
@@ -32,7 +37,7 @@ whole(const struct cpu_tile *t, int64_t a_row, int64_t a_col)
 
     for (int i = 0; i < MR; i++) /* comes while the sums run */
         __builtin_prefetch(c + i * ldc, 1);
-    sums(t, a_row, a_col, NULL, acc);
+    sum_tile(t, a_row, a_col, NULL, acc);
     if (add)
 #pragma GCC unroll 16
         for (int i = 0; i < MR; i++) {
@@ -48,15 +53,16 @@ whole(const struct cpu_tile *t, int64_t a_row, int64_t a_col)
 
 /* A tile cut off at an edge: rows that are not there repeat the last one, and
  * what is there of c is written by way of a buffer. */
-static void edge(const struct cpu_tile *t)
+static void edge_tile(const struct cpu_tile *t)
 {
     float out[MR][NR];
     int64_t row[MR];
     vf acc[MR][NV] = {{{0}}};
 
     for (int64_t i = 0; i < MR; i++)
+        /* Reading a row twice is harmless; reading past the matrix is not. */
         row[i] = (i < t->m ? i : t->m - 1) * t->a_row;
-    sums(t, 0, t->a_col, row, acc);
+    sum_tile(t, 0, t->a_col, row, acc);
     memcpy(out, acc, sizeof(out));
     for (int64_t i = 0; i < t->m; i++) {
         float *c = t->c + i * t->ldc;
@@ -69,13 +75,14 @@ static void edge(const struct cpu_tile *t)
 void ISA(tile)(const struct cpu_tile *t)
 {
     if (t->m < MR || t->n < NR)
-        edge(t);
+        edge_tile(t);
+    /* Strides that the compiler knows become addresses of the instruction. */
     else if (t->a_row == 1)
-        whole(t, 1, t->a_col);
+        whole_tile(t, 1, t->a_col);
     else if (t->a_col == 1)
-        whole(t, t->a_row, 1);
+        whole_tile(t, t->a_row, 1);
     else
-        whole(t, t->a_row, t->a_col);
+        whole_tile(t, t->a_row, t->a_col);
 }
 
 /* 4 x 4 transposition inside a panel, for sources whose rows are the panel's
@@ -116,8 +123,8 @@ static inline void transpose2(float *to, int64_t to_row, const float *from,
  * a power of two apart fall into the same few lines of a cache, so a line is
  * used up (16 floats) with only four rows in flight. */
 static inline __attribute__((always_inline)) void
-turned_panel(float *to, const float *from, int64_t col, int64_t k,
-             int64_t width)
+transpose_panel(float *to, const float *from, int64_t col, int64_t k,
+                int64_t width)
 {
     for (int64_t l0 = 0; l0 < k; l0 += 16) {
         int64_t end = k < l0 + 16 ? k : l0 + 16, whole4 = end - (end - l0) % 4;
@@ -136,8 +143,10 @@ turned_panel(float *to, const float *from, int64_t col, int64_t k,
 }
 
 /* The last panel, or a source with strides both ways. */
-static void part_panel(float *to, const float *from, int64_t row, int64_t col,
-                       int64_t k, int64_t n, int64_t width)
+/* Zeros fill the columns that are not there: they add nothing to sums, and
+ * tiles need no case for them. */
+static void pack_part(float *to, const float *from, int64_t row, int64_t col,
+                      int64_t k, int64_t n, int64_t width)
 {
     for (int64_t l = 0; l < k; l++)
         for (int64_t j = 0; j < width; j++)
@@ -147,8 +156,8 @@ static void part_panel(float *to, const float *from, int64_t row, int64_t col,
 /* Panels of `width` columns out of n: to[l * width + j] =
  * from[l * row + j * col]. */
 static inline __attribute__((always_inline)) void
-panels(float *to, const float *from, int64_t row, int64_t col, int64_t k,
-       int64_t n, int64_t width)
+pack_panels(float *to, const float *from, int64_t row, int64_t col, int64_t k,
+            int64_t n, int64_t width)
 {
     int64_t count = n / width, done = 0;
 
@@ -164,25 +173,25 @@ panels(float *to, const float *from, int64_t row, int64_t col, int64_t k,
         done = count;
     } else if (row == 1) {
         for (; done < count; done++)
-            turned_panel(to + done * k * width, from + done * width * col, col,
-                         k, width);
+            transpose_panel(to + done * k * width, from + done * width * col,
+                            col, k, width);
     }
     for (; done * width < n; done++) {
         int64_t left = n - done * width;
 
-        part_panel(to + done * k * width, from + done * width * col, row, col,
-                   k, left < width ? left : width, width);
+        pack_part(to + done * k * width, from + done * width * col, row, col, k,
+                  left < width ? left : width, width);
     }
 }
 
 void ISA(pack_b)(float *to, const float *b, int64_t row, int64_t col, int64_t k,
                  int64_t n)
 {
-    panels(to, b, row, col, k, n, NR);
+    pack_panels(to, b, row, col, k, n, NR);
 }
 
 void ISA(pack_a)(float *to, const float *a, int64_t row, int64_t col, int64_t m,
                  int64_t k)
 {
-    panels(to, a, col, row, k, m, MR);
+    pack_panels(to, a, col, row, k, m, MR);
 }

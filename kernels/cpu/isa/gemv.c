@@ -13,6 +13,8 @@ static inline __attribute__((always_inline)) void
 dots_of(float *y, int64_t ldy, const float *x, int64_t ldx, const float *w,
         int64_t ldw, int64_t k, bool add, const int M, const int R)
 {
+    /* Eight sums at most live in registers; the compiler sees M and R as
+     * constants and drops the rest of the array. */
     vf acc[4][4] = {{{0}}}; /* [row of x][row of w] */
     int64_t l = 0;
 
@@ -30,6 +32,7 @@ dots_of(float *y, int64_t ldy, const float *x, int64_t ldx, const float *w,
                     acc[i][r] += wr * load(x + i * ldx + l + u * W);
             }
     for (; l < k; l += W) {
+        /* The last part of a row: lanes past the end add zero times zero. */
         int64_t n = k - l < W ? k - l : W;
 #pragma GCC unroll 4
         for (int r = 0; r < R; r++) {
@@ -55,6 +58,9 @@ void ISA(dots)(float *y, int64_t ldy, const float *x, int64_t ldx,
 {
     int64_t j = 0;
 
+    /* One row of x: four rows of w side by side keep as many streams of memory
+     * open as the prefetcher follows. More rows of x: two of w, or sums would
+     * not fit the registers. */
     for (; m == 1 && j + 4 <= n; j += 4)
         dots_of(y + j, ldy, x, ldx, w + j * ldw, ldw, k, add, 1, 4);
     for (; j + 2 <= n; j += 2)
@@ -83,6 +89,7 @@ void ISA(combine)(float *y, const float *a, const float *x, int64_t ldx,
 {
     int64_t j = 0;
 
+    /* y is written once, not once for each of the k rows. */
     for (; j + 4 * W <= n; j += 4 * W) {
         vf s0 = load(y + j), s1 = load(y + j + W);
         vf s2 = load(y + j + 2 * W), s3 = load(y + j + 3 * W);

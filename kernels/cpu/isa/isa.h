@@ -1,6 +1,6 @@
 /* The inner loops of the CPU backend, compiled once for every instruction set
  * (-DGPT_ISA=base, avx2, avx512) and reached through a table that
- * cpu_isa_choose() picks at run time. Nothing in here knows of threads.
+ * cpu_choose() picks at run time. Nothing in here knows of threads.
  *
  * A loop is one line of CPU_ISA_LIST; its code is in the file of this folder
  * that the heading names. Sums run in a fixed order of lanes: a result may

@@ -36,10 +36,12 @@ void ISA(moments)(const float *x, int64_t n, float eps, float *mean,
         square += d * d;
     }
     if (j < n) {
+        /* Lanes past the end hold the mean: their deviation is zero. */
         vf d = load_part(x + j, n - j, m) - all(m);
 
         square += d * d;
     }
+    /* Divided by n, not n - 1: the variance of the row itself. */
     *rstd = 1 / sqrtf(lanes_sum(square) / (float)n + eps);
 }
 
@@ -65,16 +67,20 @@ void ISA(norm_grad_row)(float *dr, const float *dy, const float *x,
         vf xhat = (row_load(x, j, n) - all(mean)) * all(rstd);
         vf d = row_load(dy, j, n), g = d * row_load(w, j, n);
 
+        /* dw and db of a block of rows stay in the cache; they are added to in
+         * the order of rows. */
         sum += g;
         dot += g * xhat;
         row_store(dw, row_load(dw, j, n) + d * xhat, j, n);
         if (db)
             row_store(db, row_load(db, j, n) + d, j, n);
     }
+    /* The mean depends on every element, hence mean(g); RMSNorm has none. */
     vf a = all(centred ? lanes_sum(sum) / (float)n : 0);
     vf b = all(lanes_sum(dot) / (float)n);
     for (int64_t j = 0; j < n; j += W) {
         vf xhat = (row_load(x, j, n) - all(mean)) * all(rstd);
+        /* xhat and g again: computing them is faster than storing a row. */
         vf g = row_load(dy, j, n) * row_load(w, j, n);
         vf d = (g - a - xhat * b) * all(rstd);
 

@@ -13,7 +13,7 @@
 enum { Q = W / 2 }; /* blocks in a vector */
 
 /* The extension has no word for this instruction and would multiply 64 x 64. */
-static inline vq product(vq a, uint32_t m)
+static inline vq multiply_words(vq a, uint32_t m)
 {
 #if defined(__AVX512F__)
     return (vq)_mm512_mul_epu32((__m512i)a, _mm512_set1_epi32((int)m));
@@ -27,7 +27,7 @@ static inline vq product(vq a, uint32_t m)
 }
 
 /* a0 b0 a1 b1 ... of 64-bit lanes: the lower and the upper half */
-static inline void zip(vq a, vq b, vu *low, vu *high)
+static inline void zip_halves(vq a, vq b, vu *low, vu *high)
 {
     vq at = {0};
 
@@ -39,7 +39,8 @@ static inline void zip(vq a, vq b, vu *low, vu *high)
 
 /* The words of 2 Q = W blocks from `block` on, in the order of elements. Two
  * chains run side by side, as each step of one waits for the step before. */
-static inline void words(const uint32_t key[2], uint64_t block, vu out[4])
+static inline void philox_words(const uint32_t key[2], uint64_t block,
+                                vu out[4])
 {
     const vq low = (vq){0} + 0xffffffff;
     vq c0[2], c1[2], c2[2] = {{0}}, c3[2] = {{0}};
@@ -52,9 +53,12 @@ static inline void words(const uint32_t key[2], uint64_t block, vu out[4])
         c1[h] = c0[h] >> 32;
     }
     uint64_t k0 = key[0], k1 = key[1];
+    /* Philox4x32-10 (Salmon et al. 2011): two multiplications a round, whose
+     * halves change places; the key grows by a constant. */
     for (int round = 0; round < 10; round++) {
         for (int h = 0; h < 2; h++) {
-            vq p0 = product(c0[h], 0xd2511f53), p1 = product(c2[h], 0xcd9e8d57);
+            vq p0 = multiply_words(c0[h], 0xd2511f53),
+               p1 = multiply_words(c2[h], 0xcd9e8d57);
 
             c0[h] = (p1 >> 32) ^ c1[h] ^ k0;
             c1[h] = p1;
@@ -65,8 +69,8 @@ static inline void words(const uint32_t key[2], uint64_t block, vu out[4])
         k1 = (uint32_t)(k1 + 0xbb67ae85);
     }
     for (int h = 0; h < 2; h++)
-        zip((c0[h] & low) | (c1[h] << 32), (c2[h] & low) | (c3[h] << 32),
-            &out[2 * h], &out[2 * h + 1]);
+        zip_halves((c0[h] & low) | (c1[h] << 32), (c2[h] & low) | (c3[h] << 32),
+                   &out[2 * h], &out[2 * h + 1]);
 }
 
 static inline vi dropped(vu word, uint32_t below)
@@ -75,13 +79,14 @@ static inline vi dropped(vu word, uint32_t below)
 }
 
 /* Up to 4 W elements, of which the first `skip` belong to what came before. */
-static int64_t some(float *y, const float *x, int64_t n,
-                    const struct cpu_drop *d, uint64_t block, int64_t skip)
+static int64_t drop_some(float *y, const float *x, int64_t n,
+                         const struct cpu_drop *d, uint64_t block, int64_t skip)
 {
+    /* By way of memory: the few elements at an edge need no speed. */
     uint32_t word[4 * W];
     vu w[4];
 
-    words(d->key, block, w);
+    philox_words(d->key, block, w);
     memcpy(word, w, sizeof(word));
     int64_t count = 4 * W - skip < n ? 4 * W - skip : n;
     for (int64_t i = 0; i < count; i++)
@@ -95,12 +100,12 @@ void ISA(drop)(float *y, const float *x, int64_t n, const struct cpu_drop *d,
     int64_t i = 0;
 
     if (index % 4)
-        i = some(y, x, n, d, index / 4, (int64_t)(index % 4));
+        i = drop_some(y, x, n, d, index / 4, (int64_t)(index % 4));
     /* 4 W - index % 4 elements are done: from here on blocks are whole */
     for (; i + 4 * W <= n; i += 4 * W) {
         vu w[4];
 
-        words(d->key, (index + (uint64_t)i) / 4, w);
+        philox_words(d->key, (index + (uint64_t)i) / 4, w);
         for (int k = 0; k < 4; k++) {
             vf v = load(x + i + k * W) * all(d->scale);
 
@@ -108,5 +113,5 @@ void ISA(drop)(float *y, const float *x, int64_t n, const struct cpu_drop *d,
         }
     }
     if (i < n)
-        some(y + i, x + i, n - i, d, (index + (uint64_t)i) / 4, 0);
+        drop_some(y + i, x + i, n - i, d, (index + (uint64_t)i) / 4, 0);
 }

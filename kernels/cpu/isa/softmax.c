@@ -1,6 +1,9 @@
 /* The rows of a softmax: maximum, exponentials and their sum, gradient. */
 #include "cpu/isa/simd.h"
 
+/* Two chains, as a comparison waits for the one before. larger() gives its
+ * second argument where the first is NaN: a maximum ignores NaN, and exp() of
+ * that element brings it into the sum, where it stays. */
 float ISA(max)(const float *x, int64_t n)
 {
     vf a = all(-INFINITY), b = a;
@@ -15,6 +18,9 @@ float ISA(max)(const float *x, int64_t n)
     return lanes_max(larger(a, b));
 }
 
+/* scale > 0. Lanes past the end are -inf, whose exp is 0: they add nothing. One
+ * vector of sums, in the order of the row, then the tree of lanes_sum(): how
+ * many lanes there are is what differs between instruction sets. */
 float ISA(exp_sum)(float *x, int64_t n, float scale, float shift)
 {
     vf s = all(scale), t = all(shift), sum = {0};
@@ -35,6 +41,8 @@ float ISA(exp_sum)(float *x, int64_t n, float scale, float shift)
     return lanes_sum(sum);
 }
 
+/* The same terms in the same order as exp_sum(), so that a loss is the same
+ * with and without its gradient. */
 float ISA(sum_exp)(const float *x, int64_t n, float shift)
 {
     vf t = all(shift), sum = {0};
@@ -47,6 +55,8 @@ float ISA(sum_exp)(const float *x, int64_t n, float shift)
     return lanes_sum(sum);
 }
 
+/* Two vectors of sums: a fused multiply-add waits four cycles for the one
+ * before. */
 float ISA(dot)(const float *x, const float *y, int64_t n)
 {
     vf a = {0}, b = {0};
@@ -72,6 +82,7 @@ void ISA(scale)(float *x, int64_t n, float factor)
 
 static inline void grad_step(vf *s, vf *dp, vf keep, vf scale, vf lse, vf delta)
 {
+    /* lse holds both the maximum and the sum: p is normalized at once. */
     vf p = vexp(*s * scale - lse);
 
     *dp = p * (*dp * keep - delta) * scale;
@@ -88,6 +99,7 @@ void ISA(softmax_grad)(float *s, float *dp, const float *keep, int64_t n,
         bool part = left < W;
         vf sj = part ? load_part(s + j, left, 0) : load(s + j);
         vf dj = part ? load_part(dp + j, left, 0) : load(dp + j);
+        /* Without dropout `keep` is no memory that must be read. */
         vf kj = !keep  ? all(1)
                 : part ? load_part(keep + j, left, 0)
                        : load(keep + j);
