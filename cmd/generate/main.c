@@ -99,8 +99,8 @@ static const struct gpt_opt table[] = {
 /* Everything between opening and closing. */
 struct job {
     const struct options *o;
-    struct gpt_checkpoint *checkpoint;
-    const struct gpt_config *config;
+    struct gpt_source source;
+    const struct gpt_config *config; /* of the source */
     struct gpt_tokenizer *tokenizer;
     struct gpt_prompts prompts;
     struct gpt_ids *ids;           /* (prompts.n) */
@@ -115,24 +115,33 @@ struct job {
 
 /* ---- tokenizer ---- */
 
-/* What the command line leaves open stands in the checkpoint, unless another
- * family is asked for. Those of other programs name none: they are GPT-2's. */
+/* The family that the checkpoint's run had. Weights of other programs name
+ * none, so the files beside them tell. */
+static const char *find_family(const struct gpt_source *source)
+{
+    const cJSON *kept =
+        cJSON_GetObjectItemCaseSensitive(source->state, "tokenizer");
+    const cJSON *type = cJSON_GetObjectItemCaseSensitive(kept, "type");
+
+    return cJSON_IsString(type) ? type->valuestring
+                                : gpt_tokenizer_type_in(source->dir);
+}
+
+/* Takes what the command line leaves open from the checkpoint, unless the
+ * command line asks for another family. */
 static int complete_tokenizer(struct gpt_tokenizer_options *to,
                               const struct job *j, struct gpt_arena *arena,
                               struct gpt_err *err)
 {
-    const cJSON *kept = cJSON_GetObjectItemCaseSensitive(
-        gpt_checkpoint_state(j->checkpoint), "tokenizer");
-    const cJSON *type = cJSON_GetObjectItemCaseSensitive(kept, "type");
-    const char *family =
-        cJSON_IsString(type) ? type->valuestring : gpt_tokenizer_types[0];
+    const char *family = find_family(&j->source);
 
     if (!to->type)
         to->type = family;
     if (strcmp(to->type, family) != 0)
         return GPT_OK;
-    return gpt_tokenizer_from_json(to, kept, gpt_checkpoint_dir(j->checkpoint),
-                                   arena, err);
+    return gpt_tokenizer_from_json(
+        to, cJSON_GetObjectItemCaseSensitive(j->source.state, "tokenizer"),
+        j->source.dir, arena, err);
 }
 
 static int check_tokenizer(const struct job *j, struct gpt_err *err)
@@ -143,7 +152,7 @@ static int check_tokenizer(const struct job *j, struct gpt_err *err)
         return GPT_OK;
     return gpt_fail(err, GPT_EDATA,
                     "the tokenizer has %lld tokens, the model of %s %lld",
-                    (long long)have, gpt_checkpoint_dir(j->checkpoint),
+                    (long long)have, j->source.dir,
                     (long long)j->config->vocab_size);
 }
 
@@ -155,7 +164,7 @@ static int open_tokenizer(struct job *j, struct gpt_err *err)
 
     if (status == GPT_OK && !gpt_tokenizer_named(&to)) {
         gpt_fail(err, GPT_EUSAGE, "%s holds no vocabulary",
-                 gpt_checkpoint_dir(j->checkpoint));
+                 j->source.dir);
         status = gpt_hint(err, "give --vocab-file and --merge-file, "
                                "--tokenizer-model, or --tokenizer-type "
                                "ByteTokenizer");
@@ -223,11 +232,11 @@ static int encode_prompts(struct job *j, struct gpt_err *err)
 
     GPT_TRY(gpt_new(&j->ids, j->prompts.n, sizeof(*j->ids), "prompts", err));
     GPT_TRY(gpt_encoder_open(&encoder, j->tokenizer, err));
-    int rc = GPT_OK;
-    for (size_t i = 0; i < j->prompts.n && rc == GPT_OK; i++)
-        rc = encode_prompt(j, encoder, i, err);
+    int status = GPT_OK;
+    for (size_t i = 0; i < j->prompts.n && status == GPT_OK; i++)
+        status = encode_prompt(j, encoder, i, err);
     gpt_encoder_close(encoder);
-    return rc;
+    return status;
 }
 
 static int make_requests(struct job *j, struct gpt_err *err)
@@ -279,7 +288,7 @@ static int open_model(struct job *j, struct gpt_err *err)
     GPT_TRY(gpt_backend_open(&j->be, j->o->device, err));
     GPT_TRY(gpt_params_build(&j->params, j->config, err));
     GPT_TRY(gpt_flat_build(&j->flat, &j->params, &layout, err));
-    GPT_TRY(gpt_load_weights(&j->weights, j->checkpoint, &j->flat, GPT_F32,
+    GPT_TRY(gpt_load_weights(&j->weights, &j->source, &j->flat, GPT_F32,
                              j->be, err));
     struct gpt_decoder_options options = {
         .config = j->config,
@@ -350,21 +359,21 @@ static int generate(struct job *j, struct gpt_err *err)
     how.seed = choose_seed(o, gpt_sampling_is_greedy(&how.sampling));
     GPT_TRY(gpt_writer_open(&writer, &wo, err));
     how.user = writer;
-    int rc = gpt_generate(j->decoder, j->requests, j->n_requests, &how, &speed,
+    int status = gpt_generate(j->decoder, j->requests, j->n_requests, &how, &speed,
                           err);
     gpt_writer_close(writer);
-    if (rc == GPT_OK)
+    if (status == GPT_OK)
         report_speed(j, &speed);
-    return rc;
+    return status;
 }
 
 static int work(struct job *j, struct gpt_err *err)
 {
-    const struct options *o = j->o;
+    const struct gpt_source_options how = {.iteration = j->o->iteration,
+                                           .verify = j->o->verify};
 
-    GPT_TRY(gpt_checkpoint_open(&j->checkpoint, o->load, o->iteration,
-                                o->verify, err));
-    j->config = gpt_checkpoint_config(j->checkpoint);
+    GPT_TRY(gpt_source_open(&j->source, j->o->load, &how, err));
+    j->config = &j->source.config;
     GPT_TRY(open_tokenizer(j, err));
     GPT_TRY(read_prompts(j, err));
     if (gpt_signals_stop() || j->prompts.n == 0)
@@ -388,7 +397,7 @@ static void close_job(struct job *j)
     gpt_free(j->ids);
     gpt_prompts_free(&j->prompts);
     gpt_tokenizer_close(j->tokenizer);
-    gpt_checkpoint_close(j->checkpoint);
+    gpt_source_close(&j->source);
 }
 
 static int run(const void *options, const struct gpt_args *args,
@@ -397,9 +406,9 @@ static int run(const void *options, const struct gpt_args *args,
     struct job j = {.o = options};
 
     (void)args;
-    int rc = work(&j, err);
+    int status = work(&j, err);
     close_job(&j);
-    return rc;
+    return status;
 }
 
 static const char *const usage[] = {

@@ -22,7 +22,6 @@ struct options {
     int64_t tp, pp, divisible_by, true_vocab, max_shard_size;
 };
 
-static const char *const formats[] = {"native", "hf", NULL};
 static const char *const dtypes[] = {"fp32", "fp16", "bf16", NULL};
 
 #define AT(field) .offset = offsetof(struct options, field)
@@ -36,7 +35,7 @@ static const struct gpt_opt table[] = {
      .flags = GPT_OPT_DIR, .alias = "save-dir",
      .help = "directory to write: a native root, or a new directory"},
     {.kind = GPT_OPT_CHOICE, .name = "to", .arg = "FORMAT", AT(to),
-     .def = "native", .choices = formats, .help = "format to write"},
+     .def = "native", .choices = gpt_format_names, .help = "format to write"},
     {.kind = GPT_OPT_FLAG,
      .name = "convert-checkpoint-from-megatron-to-transformers",
      AT(to_transformers), .help = "the same as --to hf"},
@@ -97,13 +96,15 @@ static void print_plan(const struct gpt_reshape *r)
     char size[32];
 
     printf("read   %s: %s\n", r->source.dir,
-           gpt_text_bytes(size, (double)r->read_bytes));
-    for (int64_t i = 0; i < r->n_files; i++)
-        printf("write  %s: %lld tensors, %s\n", r->files[i].name,
-               (long long)r->files[i].n,
-               gpt_text_bytes(size, (double)r->files[i].bytes));
-    printf("total  %s to be written", gpt_text_bytes(size,
-                                                     (double)r->write_bytes));
+           gpt_text_bytes(size, (double)r->source.weight_bytes));
+    for (int64_t i = 0; i < r->target.n_files; i++) {
+        const struct gpt_target_file *f = &r->target.files[i];
+
+        printf("write  %s: %lld tensors, %s\n", f->name,
+               (long long)f->tensors, gpt_text_bytes(size, (double)f->bytes));
+    }
+    printf("total  %s to be written",
+           gpt_text_bytes(size, (double)r->target.bytes));
     printf(", at most %s of memory\n",
            gpt_text_bytes(size, (double)gpt_reshape_memory()));
 }
@@ -120,13 +121,13 @@ static int carry_out(struct gpt_reshape *r, const struct options *o,
     double start = gpt_now();
     struct gpt_progress *p = gpt_progress_open(
         o->common.quiet ? "never" : o->common.progress, "reshape", "B",
-        r->write_bytes);
-    int status = gpt_reshape_run(r, report, p, err);
+        r->target.bytes);
+    int status = gpt_reshape_write(r, report, p, err);
 
     gpt_progress_close(p);
     GPT_TRY(status);
-    gpt_info("%s: %lld files, %s in %s", r->o->save, (long long)r->n_files,
-             gpt_text_bytes(size, (double)r->write_bytes),
+    gpt_info("%s: %lld files, %s in %s", r->o->save, (long long)r->target.n_files,
+             gpt_text_bytes(size, (double)r->target.bytes),
              gpt_text_duration(time, gpt_now() - start));
     if (o->verify) {
         GPT_TRY(gpt_reshape_verify(r, err));
@@ -146,7 +147,7 @@ static int convert(const struct options *o, const struct gpt_args *args,
     struct gpt_reshape_options ro = {
         .load = o->load_path,
         .save = o->save_path,
-        .to_hf = o->to_transformers || strcmp(o->to, "hf") == 0,
+        .to = gpt_format_named(o->to_transformers ? "hf" : o->to),
         .tp = o->tp,
         .pp = o->pp,
         .divisible_by = o->divisible_by,

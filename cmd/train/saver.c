@@ -199,18 +199,18 @@ static int describe(const struct gpt_saver *s, int kind, const float *copy,
     return GPT_OK;
 }
 
-/* "model_tp00_pp01.safetensors", with "_dp02" where there are several. */
 static void name_file(char *name, size_t cap, const struct gpt_saver *s,
                       int kind)
 {
     const struct gpt_layout *layout = &s->replica->o.layout;
-    char dp[32] = "";
+    const struct gpt_file_rank rank = {
+        .tp_rank = layout->tp_rank,
+        .pp_rank = layout->pp_rank,
+        .dp_rank = s->who.dp_rank,
+        .dp_size = s->who.dp_size,
+    };
 
-    if (s->who.dp_size > 1)
-        snprintf(dp, sizeof(dp), "_dp%02d", (int)s->who.dp_rank);
-    snprintf(name, cap, "%s_tp%02d_pp%02d%s.safetensors",
-             gpt_kind_file((enum gpt_kind)kind), (int)layout->tp_rank,
-             (int)layout->pp_rank, dp);
+    gpt_name_file(name, cap, gpt_kind_prefix((enum gpt_kind)kind), &rank);
 }
 
 static int write_kind(struct gpt_saver *s, struct gpt_checkpoint_writer *w,
@@ -219,7 +219,7 @@ static int write_kind(struct gpt_saver *s, struct gpt_checkpoint_writer *w,
     const size_t n = s->parts[kind].n;
     struct gpt_arena arena = {.chunks = NULL};
     struct gpt_tensor_slice *slices;
-    char name[80];
+    char name[GPT_NATIVE_FILE_NAME];
 
     if (n == 0)
         return GPT_OK;

@@ -51,7 +51,4 @@ int gpt_state_load(struct gpt_replica *replica, struct gpt_train_state *state,
  * hold exact parameters, whatever the type of the weights. */
 bool gpt_state_compact(const struct gpt_replica *replica, enum gpt_kind kind);
 
-/* Is there a checkpoint in `dir`? */
-bool gpt_state_exists(const char *dir);
-
 #endif

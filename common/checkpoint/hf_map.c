@@ -7,11 +7,13 @@
 #include <stdio.h>
 #include <string.h>
 
-const char *const gpt_hf_vocab_files[] = {
-    "vocab.json",     "merges.txt",
-    "tokenizer.json", "tokenizer_config.json",
-    "special_tokens_map.json", "added_tokens.json",
-    NULL,
+const char *const gpt_hf_vocab_files[GPT_HF_VOCAB_FILES + 1] = {
+    GPT_HF_VOCAB,
+    "merges.txt",
+    "tokenizer.json",
+    GPT_HF_TOKENIZER_CONFIG,
+    "special_tokens_map.json",
+    "added_tokens.json",
 };
 
 enum order { SAME, TRANSPOSED, QKV };

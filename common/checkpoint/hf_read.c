@@ -4,7 +4,7 @@
 #include "checkpoint/huggingface.h"
 
 #include "base/io.h"
-#include "checkpoint/manifest.h"
+#include "checkpoint/names.h"
 #include "checkpoint/safetensors.h"
 
 #include <stdio.h>
@@ -48,7 +48,7 @@ static int open_shard(struct gpt_hf *hf, const char *name, struct gpt_err *err)
 {
     char path[PATH];
 
-    if (!gpt_manifest_name_ok(name))
+    if (!gpt_name_is_safe(name))
         return gpt_fail(err, GPT_EDATA, "%s/%s: bad file name '%.200s'",
                         hf->dir, GPT_HF_INDEX, name);
     GPT_TRY(gpt_path_join(path, sizeof(path), hf->dir, name, err));

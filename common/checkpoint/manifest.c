@@ -78,43 +78,6 @@ out:
     return status;
 }
 
-bool gpt_manifest_name_ok(const char *name)
-{
-    size_t n = strlen(name);
-
-    if (n == 0 || n > 200 || name[0] == '.')
-        return false;
-    for (; *name; name++)
-        if (*name <= ' ' || *name > '~' || strchr("/\\\"", *name))
-            return false;
-    return true;
-}
-
-int gpt_checkpoint_path(char *buf, size_t cap, const char *root,
-                        int64_t iteration, struct gpt_err *err)
-{
-    char name[40];
-
-    snprintf(name, sizeof(name), "iter_%07lld", (long long)iteration);
-    return gpt_path_join(buf, cap, root, name, err);
-}
-
-/* "iter_0000100", and nothing that prints differently. */
-static bool iteration_of(const char *name, int64_t *iteration)
-{
-    char again[40], *end;
-
-    if (strncmp(name, "iter_", 5) != 0)
-        return false;
-    errno = 0;
-    long long v = strtoll(name + 5, &end, 10);
-    if (errno || v < 0)
-        return false;
-    snprintf(again, sizeof(again), "iter_%07lld", v);
-    *iteration = v;
-    return strcmp(name, again) == 0;
-}
-
 static int descending(const void *a, const void *b)
 {
     const int64_t *x = a, *y = b;
@@ -136,7 +99,7 @@ int gpt_checkpoint_list(const char *root, int64_t **list, size_t *n,
     for (struct dirent *e; status == GPT_OK && (e = readdir(dir));) {
         int64_t iteration;
 
-        if (!iteration_of(e->d_name, &iteration))
+        if (!gpt_name_is_iteration(e->d_name, &iteration))
             continue;
         status = gpt_grow(list, &cap, *n + 1, sizeof **list, "iterations",
                           err);

@@ -60,7 +60,7 @@ static int push_slice(struct gpt_manifest_list *l, struct gpt_manifest_slice s,
 int gpt_manifest_add_file(struct gpt_manifest_list *l, const char *name,
                           struct gpt_err *err)
 {
-    if (!gpt_manifest_name_ok(name) || strcmp(name, GPT_MANIFEST) == 0)
+    if (!gpt_name_is_safe(name) || strcmp(name, GPT_MANIFEST) == 0)
         return gpt_fail(err, GPT_EFAIL, "'%s' is no name for a file", name);
     for (size_t i = 0; i < l->n_files; i++)
         if (strcmp(l->files[i].name, name) == 0)
@@ -115,7 +115,7 @@ int gpt_manifest_add_slices(struct gpt_manifest_list *l,
         struct gpt_manifest_slice s = {.s = slices[i], .file = l->n_files - 1};
 
         s.s.data = NULL;
-        if (!gpt_manifest_name_ok(s.s.name) || s.s.ndim < 0 ||
+        if (!gpt_name_is_safe(s.s.name) || s.s.ndim < 0 ||
             s.s.ndim > GPT_TENSOR_DIMS)
             return gpt_fail(err, GPT_EFAIL, "bad tensor name '%s'", s.s.name);
         GPT_TRY(keep(l, &s.s.name, err));
@@ -242,7 +242,7 @@ static int parse_file(struct gpt_manifest_list *l, const cJSON *item,
     const char *crc;
     char *end;
 
-    if (!gpt_manifest_name_ok(f.name))
+    if (!gpt_name_is_safe(f.name))
         return lie(what, err, "bad file name", f.name);
     GPT_TRY(gpt_json_int(item, "size", 0, INT64_MAX, &f.size, f.name, err));
     GPT_TRY(gpt_json_string(item, "crc32c", &crc, f.name, err));

@@ -2,13 +2,12 @@
  * directory gets its name, then the tracker names it. */
 #include "checkpoint/native.h"
 #include "checkpoint/native_internal.h"
+#include "checkpoint/output.h"
 
 #include "base/io.h"
 
 #include <stdio.h>
 #include <string.h>
-
-enum { PATH = 4096 };
 
 /* ---- the manifest ---- */
 
@@ -56,48 +55,40 @@ static int compose(struct gpt_buf *b, struct gpt_checkpoint_writer *w,
     return GPT_OK;
 }
 
-/* Writes a small file whole. */
-static int put_text(const char *path, unsigned flags, const char *text,
-                    size_t len, struct gpt_err *err)
-{
-    struct gpt_out *out;
-
-    GPT_TRY(gpt_out_open(&out, path, flags, (int64_t)len, err));
-    int status = gpt_out_write(out, text, len, err);
-    if (status == GPT_OK)
-        return gpt_out_commit(out, err);
-    gpt_out_abort(out);
-    return status;
-}
-
 static int put_manifest(struct gpt_checkpoint_writer *w,
                         const struct gpt_config *config, int64_t tp_size,
                         int64_t pp_size, const cJSON *state,
                         struct gpt_err *err)
 {
     struct gpt_buf b = {0};
-    char path[PATH];
-    int status = compose(&b, w, config, tp_size, pp_size, state, err);
+    int status;
 
-    if (status == GPT_OK)
-        status = gpt_path_join(path, sizeof(path), gpt_outdir_path(w->dir),
-                               GPT_MANIFEST, err);
-    if (status == GPT_OK)
-        status = put_text(path, w->flags | GPT_OUT_INSIDE, b.data, b.len, err);
+    GPT_TRY_GOTO(status, compose(&b, w, config, tp_size, pp_size, state, err),
+                 out);
+    status = gpt_small_file_write(gpt_outdir_path(w->dir), GPT_MANIFEST,
+                                  w->flags | GPT_OUT_INSIDE, b.data, b.len,
+                                  err);
+out:
     gpt_buf_free(&b);
     return status;
 }
 
+/* The order is what makes a crash harmless. The files and the manifest are on
+ * disk before the directory gets its name, and the directory has its name
+ * before the tracker mentions it. A machine that stops in between leaves a
+ * nameless directory, which nobody reads, or a whole checkpoint that the
+ * tracker does not know yet, next to the one that it knows. */
 static int publish(struct gpt_checkpoint_writer *w, struct gpt_err *err)
 {
-    char path[PATH], text[32];
     struct gpt_outdir *dir = w->dir;
+    char text[32];
 
     w->dir = NULL;
     GPT_TRY(gpt_outdir_commit(dir, err));
-    GPT_TRY(gpt_path_join(path, sizeof(path), w->root, GPT_TRACKER, err));
-    snprintf(text, sizeof(text), "%lld\n", (long long)w->iteration);
-    return put_text(path, w->flags | GPT_OUT_FORCE, text, strlen(text), err);
+    int n = snprintf(text, sizeof(text), "%lld\n", (long long)w->iteration);
+    return gpt_small_file_write(w->root, GPT_TRACKER,
+                                w->flags | GPT_OUT_FORCE, text, (size_t)n,
+                                err);
 }
 
 /* ---- several ranks ---- */

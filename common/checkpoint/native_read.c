@@ -22,7 +22,7 @@ struct gpt_checkpoint {
     cJSON *manifest;
     struct gpt_config config;
     int64_t iteration, tp, pp;
-    struct gpt_checkpoint_file *files; /* by name */
+    struct gpt_source_file *files;    /* in the order of the list */
     struct gpt_safetensors *contents;  /* of each file; empty when attached */
     int64_t n_files;
     struct gpt_tensor *tensors; /* by name */
@@ -78,13 +78,13 @@ static int check_crc(struct gpt_in *in, uint32_t want, struct gpt_err *err)
     return status;
 }
 
-static int open_file(const struct gpt_checkpoint *c,
-                     struct gpt_checkpoint_file *f, struct gpt_safetensors *st,
-                     bool verify, struct gpt_err *err)
+static int open_file(struct gpt_checkpoint *c, int64_t i, bool verify,
+                     struct gpt_err *err)
 {
+    const struct gpt_manifest_file *f = &c->list.files[i];
+    struct gpt_safetensors *st = &c->contents[i];
     char path[PATH];
     struct gpt_in *in;
-    const char *suffix = strrchr(f->name, '.');
 
     GPT_TRY(gpt_path_join(path, sizeof(path), c->dir, f->name, err));
     if (!gpt_path_exists(path))
@@ -101,17 +101,19 @@ static int open_file(const struct gpt_checkpoint *c,
     else if (verify)
         status = check_crc(in, f->crc, err);
     gpt_in_close(in);
-    if (status == GPT_OK && suffix && strcmp(suffix, ".safetensors") == 0) {
-        status = gpt_safetensors_open(st, path, err);
-        f->tensors = status == GPT_OK ? st->n : 0;
-    }
-    return status;
+    GPT_TRY(status);
+    if (!gpt_name_holds_tensors(f->name))
+        return GPT_OK;
+    GPT_TRY(gpt_safetensors_open(st, path, err));
+    c->files[i].tensors = st->n;
+    return GPT_OK;
 }
 
-static int open_files(struct gpt_checkpoint *c,
-                      const struct gpt_manifest_list *list,
-                      const struct gpt_share *share, struct gpt_err *err)
+static int open_files(struct gpt_checkpoint *c, const struct gpt_share *share,
+                      struct gpt_err *err)
 {
+    const struct gpt_manifest_list *list = &c->list;
+
     GPT_TRY(gpt_in_allow((int64_t)list->n_files, err));
     GPT_TRY(gpt_new(&c->files, list->n_files, sizeof(*c->files), "files", err));
     GPT_TRY(gpt_new(&c->contents, list->n_files, sizeof(*c->contents), "files",
@@ -119,13 +121,12 @@ static int open_files(struct gpt_checkpoint *c,
     for (size_t i = 0; i < list->n_files; i++) {
         const struct gpt_manifest_file *f = &list->files[i];
 
-        c->files[c->n_files++] = (struct gpt_checkpoint_file){
-            .name = f->name, .size = f->size, .crc = f->crc};
+        c->files[c->n_files++] =
+            (struct gpt_source_file){.name = f->name, .bytes = f->size};
     }
     for (int64_t i = 0; i < c->n_files; i++)
-        GPT_TRY(open_file(c, &c->files[i], &c->contents[i],
-                          share->verify && i % share->size == share->rank,
-                          err));
+        GPT_TRY(open_file(
+            c, i, share->verify && i % share->size == share->rank, err));
     return GPT_OK;
 }
 
@@ -275,7 +276,7 @@ int gpt_checkpoint_open_here(struct gpt_checkpoint **out, const char *dir,
     /* the list has it all, in far less memory */
     cJSON_DeleteItemFromObjectCaseSensitive(c->manifest, "files");
     cJSON_DeleteItemFromObjectCaseSensitive(c->manifest, "tensors");
-    GPT_TRY_GOTO(status, open_files(c, &c->list, share, err), fail);
+    GPT_TRY_GOTO(status, open_files(c, share, err), fail);
     GPT_TRY_GOTO(status, read_tensors(c, &c->list, err), fail);
     *out = c;
     return GPT_OK;
@@ -320,7 +321,7 @@ const struct gpt_tensor *gpt_checkpoint_tensors(const struct gpt_checkpoint *c,
     return c->tensors;
 }
 
-const struct gpt_checkpoint_file *
+const struct gpt_source_file *
 gpt_checkpoint_files(const struct gpt_checkpoint *c, int64_t *n)
 {
     *n = c->n_files;

@@ -3,14 +3,14 @@
  * publishes the directory. Start at gpt_checkpoint_write_plan(). */
 #include "checkpoint/native.h"
 #include "checkpoint/native_internal.h"
-#include "checkpoint/safetensors.h"
+#include "checkpoint/output.h"
 
 #include "base/hash.h"
 
 #include <stdio.h>
 #include <string.h>
 
-enum { ATTACH_LIMIT = 256 << 20, PATH = 4096 };
+enum { PATH = 4096 };
 
 /* ---- begin and end ---- */
 
@@ -97,17 +97,13 @@ void gpt_checkpoint_abort(struct gpt_checkpoint_writer *w)
 
 /* ---- files of tensors ---- */
 
-/* One more file of that name; gives the path to write it at. */
+/* Size and checksum are filled in when the file is written. */
 static int add_file(struct gpt_checkpoint_writer *w, const char *name,
-                    char *path, struct gpt_err *err)
+                    struct gpt_err *err)
 {
     int status = gpt_manifest_add_file(&w->list, name, err);
 
-    if (status != GPT_OK) {
-        gpt_context(err, "%s", w->path);
-        return status;
-    }
-    return gpt_path_join(path, PATH, gpt_outdir_path(w->dir), name, err);
+    return status == GPT_OK ? GPT_OK : gpt_context(err, "%s", w->path);
 }
 
 /* Headers of the slices, and a note for each that tells its place, so that a
@@ -139,28 +135,8 @@ static int describe(const struct gpt_manifest_slice *slices, int64_t n,
     return GPT_OK;
 }
 
-/* Where tiles go. */
-struct pour {
-    struct gpt_safetensors_writer *file;
-    gpt_bytes_done *done;
-    void *context;
-    int64_t bytes;
-};
-
-static int put_tile(void *context, const void *data, size_t bytes,
-                    struct gpt_err *err)
-{
-    struct pour *p = context;
-
-    GPT_TRY(gpt_safetensors_put(p->file, data, bytes, err));
-    p->bytes += (int64_t)bytes;
-    if (p->done)
-        p->done(p->context, p->bytes);
-    return GPT_OK;
-}
-
 /* Data of all slices in the file's order; sources NULL: from memory. */
-static int put_slices(struct pour *p, const struct gpt_safetensor *tensors,
+static int put_slices(struct gpt_pour *p, const struct gpt_safetensor *tensors,
                       const struct gpt_tensor_slice *slices,
                       const struct gpt_tensor *const *sources, int64_t n,
                       struct gpt_err *err)
@@ -176,9 +152,9 @@ static int put_slices(struct pour *p, const struct gpt_safetensor *tensors,
 
         if (sources)
             status = gpt_tensor_pour(sources[i], s->begin, s->shape, s->dtype,
-                                     tile, put_tile, p, err);
+                                     tile, gpt_pour_tile, p, err);
         else if (gpt_safetensor_bytes(&tensors[i], &bytes))
-            status = put_tile(p, s->data, (size_t)bytes, err);
+            status = gpt_pour_tile(p, s->data, (size_t)bytes, err);
     }
     gpt_free(tile);
     return status;
@@ -194,11 +170,12 @@ int gpt_checkpoint_write_plan(struct gpt_checkpoint_writer *w,
     struct gpt_safetensor *tensors = NULL;
     struct gpt_safetensors_note *notes = NULL;
     struct gpt_arena arena = {0};
-    struct pour p = {.done = done, .context = context};
+    struct gpt_pour p = {.done = done, .context = context};
     char path[PATH];
     int status;
 
-    GPT_TRY(add_file(w, file, path, err));
+    GPT_TRY(gpt_path_join(path, PATH, gpt_outdir_path(w->dir), file, err));
+    GPT_TRY(add_file(w, file, err));
     struct gpt_manifest_file *f = &w->list.files[w->list.n_files - 1];
     const size_t first = w->list.n_slices;
     GPT_TRY_GOTO(status, gpt_manifest_add_slices(&w->list, slices, n, err),
@@ -238,14 +215,15 @@ int gpt_checkpoint_file_bytes(const struct gpt_tensor_slice *slices, int64_t n,
     struct gpt_safetensor *tensors = NULL;
     struct gpt_safetensors_note *notes = NULL;
     struct gpt_arena arena = {0};
-    int status = gpt_manifest_add_file(&list, "x", err);
+    int status;
 
-    if (status == GPT_OK)
-        status = gpt_manifest_add_slices(&list, slices, n, err);
-    if (status == GPT_OK)
-        status = describe(list.slices, n, &tensors, &notes, &arena, err);
-    if (status == GPT_OK)
-        status = gpt_safetensors_size(tensors, n, notes, n, bytes, err);
+    GPT_TRY_GOTO(status, gpt_manifest_add_file(&list, "x", err), out);
+    GPT_TRY_GOTO(status, gpt_manifest_add_slices(&list, slices, n, err), out);
+    GPT_TRY_GOTO(status, describe(list.slices, n, &tensors, &notes, &arena,
+                                  err),
+                 out);
+    status = gpt_safetensors_size(tensors, n, notes, n, bytes, err);
+out:
     gpt_manifest_free(&list);
     gpt_free(tensors);
     gpt_free(notes);
@@ -258,24 +236,18 @@ int gpt_checkpoint_file_bytes(const struct gpt_tensor_slice *slices, int64_t n,
 int gpt_checkpoint_attach(struct gpt_checkpoint_writer *w, const char *name,
                           const char *source, struct gpt_err *err)
 {
-    struct gpt_out *out = NULL;
-    char path[PATH], *text;
+    char *text;
     size_t len;
     int status;
 
-    GPT_TRY(gpt_read_file(source, ATTACH_LIMIT, &text, &len, err));
-    GPT_TRY_GOTO(status, add_file(w, name, path, err), done);
+    GPT_TRY(gpt_small_file_read(source, &text, &len, err));
+    GPT_TRY_GOTO(status, add_file(w, name, err), out);
     struct gpt_manifest_file *f = &w->list.files[w->list.n_files - 1];
     f->size = (int64_t)len;
     f->crc = gpt_crc32c(0, text, len);
-    GPT_TRY_GOTO(status, gpt_out_open(&out, path, w->flags | GPT_OUT_INSIDE,
-                                      f->size, err),
-                 done);
-    GPT_TRY_GOTO(status, gpt_out_write(out, text, len, err), done);
-    status = gpt_out_commit(out, err);
-    out = NULL;
-done:
-    gpt_out_abort(out);
+    status = gpt_small_file_write(gpt_outdir_path(w->dir), name,
+                                  w->flags | GPT_OUT_INSIDE, text, len, err);
+out:
     gpt_free(text);
     return status;
 }

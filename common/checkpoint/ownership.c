@@ -7,24 +7,6 @@
 
 #include <string.h>
 
-static const struct {
-    const char *file, *prefix;
-} kinds[GPT_N_KINDS] = {
-    [GPT_KIND_PARAMETERS] = {"model", ""},
-    [GPT_KIND_EXP_AVG] = {"optimizer_exp_avg", "optimizer.exp_avg."},
-    [GPT_KIND_EXP_AVG_SQ] = {"optimizer_exp_avg_sq", "optimizer.exp_avg_sq."},
-};
-
-const char *gpt_kind_file(enum gpt_kind kind)
-{
-    return kinds[kind].file;
-}
-
-const char *gpt_kind_prefix(enum gpt_kind kind)
-{
-    return kinds[kind].prefix;
-}
-
 /* ---- cutting ---- */
 
 static int push(struct gpt_ownership *p, const struct gpt_slice *s, int64_t row,

@@ -12,15 +12,7 @@
 #define GPT_CHECKPOINT_OWNERSHIP_H
 
 #include "model/params.h"
-
-enum gpt_kind {
-    GPT_KIND_PARAMETERS,
-    GPT_KIND_EXP_AVG,
-    GPT_KIND_EXP_AVG_SQ,
-    GPT_N_KINDS
-};
-const char *gpt_kind_file(enum gpt_kind kind);   /* "optimizer_exp_avg" */
-const char *gpt_kind_prefix(enum gpt_kind kind); /* "optimizer.exp_avg." */
+#include "checkpoint/names.h"
 
 /* A box of a parameter, contiguous in memory. */
 struct gpt_owned_box {

@@ -1,0 +1,37 @@
+/* Writing files of a checkpoint; see output.h. */
+#include "checkpoint/output.h"
+
+enum { SMALL = 256 << 20 };
+
+int gpt_pour_tile(void *pour, const void *data, size_t bytes,
+                  struct gpt_err *err)
+{
+    struct gpt_pour *p = pour;
+
+    GPT_TRY(gpt_safetensors_put(p->file, data, bytes, err));
+    p->bytes += (int64_t)bytes;
+    if (p->done)
+        p->done(p->context, p->bytes);
+    return GPT_OK;
+}
+
+int gpt_small_file_write(const char *dir, const char *name, unsigned flags,
+                         const void *data, size_t len, struct gpt_err *err)
+{
+    char path[4096];
+    struct gpt_out *out;
+
+    GPT_TRY(gpt_path_join(path, sizeof(path), dir, name, err));
+    GPT_TRY(gpt_out_open(&out, path, flags, (int64_t)len, err));
+    int status = gpt_out_write(out, data, len, err);
+    if (status == GPT_OK)
+        return gpt_out_commit(out, err);
+    gpt_out_abort(out);
+    return status;
+}
+
+int gpt_small_file_read(const char *path, char **text, size_t *len,
+                        struct gpt_err *err)
+{
+    return gpt_read_file(path, SMALL, text, len, err);
+}
