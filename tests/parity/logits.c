@@ -70,7 +70,7 @@ static int run(const char *path, char **words, int n_words,
         .config = config,
         .flat = &flat,
         .act = GPT_F32,
-        .slots = {1},
+        .slots = 1,
         .positions = config->max_positions,
     };
     GPT_TRY(gpt_decoder_open(&d, be, &o, weights, err));
