@@ -360,8 +360,8 @@ static int generate(struct job *j, struct gpt_err *err)
     how.seed = choose_seed(o, gpt_sampling_is_greedy(&how.sampling));
     GPT_TRY(gpt_writer_open(&writer, &wo, err));
     how.user = writer;
-    int status = gpt_generate(j->decoder, j->requests, j->n_requests, &how, &speed,
-                          err);
+    int status = gpt_generate(j->decoder, j->requests, j->n_requests, &how,
+                              &speed, err);
     gpt_writer_close(writer);
     if (status == GPT_OK)
         report_speed(j, &speed);

@@ -59,9 +59,9 @@ static int read_all(const char *path, struct gpt_buf *b, struct gpt_err *err)
     FILE *f = fopen(path, "re");
     if (!f)
         return gpt_fail_errno(err, GPT_EIO, "cannot open '%s'", path);
-    int rc = read_stream(f, path, b, err);
+    int status = read_stream(f, path, b, err);
     fclose(f);
-    return rc;
+    return status;
 }
 
 /* Length without "\n" or "\r\n" at the end. */
@@ -78,12 +78,12 @@ int gpt_prompts_read_text(struct gpt_prompts *p, const char *path,
                           struct gpt_err *err)
 {
     struct gpt_buf b = {0};
-    int rc = read_all(path, &b, err);
+    int status = read_all(path, &b, err);
 
-    if (rc == GPT_OK)
-        rc = add(p, b.data, without_newline(b.data, b.len), NULL, err);
+    if (status == GPT_OK)
+        status = add(p, b.data, without_newline(b.data, b.len), NULL, err);
     gpt_buf_free(&b);
-    return rc;
+    return status;
 }
 
 /* ---- JSON Lines ---- */
@@ -119,9 +119,9 @@ static int add_object(struct gpt_prompts *p, const cJSON *object,
     char *id_text = id ? gpt_json_print(id, false) : NULL;
     if (id && !id_text)
         return gpt_fail(err, GPT_EFAIL, "%s: out of memory", what);
-    int rc = add(p, text, strlen(text), id_text, err);
+    int status = add(p, text, strlen(text), id_text, err);
     cJSON_free(id_text);
-    return rc;
+    return status;
 }
 
 static int add_line(struct gpt_prompts *p, const char *line, size_t len,
@@ -133,9 +133,9 @@ static int add_line(struct gpt_prompts *p, const char *line, size_t len,
         return gpt_fail(err, GPT_EDATA, "%s: a prompt cannot hold \\u0000",
                         what);
     GPT_TRY(gpt_json_parse(&object, line, len, what, err));
-    int rc = add_object(p, object, what, err);
+    int status = add_object(p, object, what, err);
     cJSON_Delete(object);
-    return rc;
+    return status;
 }
 
 int gpt_prompts_parse_jsonl(struct gpt_prompts *p, const char *text, size_t len,
@@ -158,12 +158,12 @@ int gpt_prompts_read_jsonl(struct gpt_prompts *p, const char *path,
                            struct gpt_err *err)
 {
     struct gpt_buf b = {0};
-    int rc = read_all(path, &b, err);
+    int status = read_all(path, &b, err);
 
-    if (rc == GPT_OK)
-        rc = gpt_prompts_parse_jsonl(p, b.data, b.len, name_of(path), err);
+    if (status == GPT_OK)
+        status = gpt_prompts_parse_jsonl(p, b.data, b.len, name_of(path), err);
     gpt_buf_free(&b);
-    return rc;
+    return status;
 }
 
 void gpt_prompts_free(struct gpt_prompts *p)

@@ -26,11 +26,11 @@ int gpt_writer_open(struct gpt_writer **out,
 
     GPT_TRY(gpt_new(&w, 1, sizeof(*w), "a writer", err));
     w->o = o;
-    int rc = gpt_new(&w->entries, (size_t)o->n_requests, sizeof(*w->entries),
-                     "texts", err);
-    if (rc != GPT_OK) {
+    int status = gpt_new(&w->entries, (size_t)o->n_requests,
+                         sizeof(*w->entries), "texts", err);
+    if (status != GPT_OK) {
         gpt_writer_close(w);
-        return rc;
+        return status;
     }
     *out = w;
     return GPT_OK;
@@ -51,8 +51,8 @@ static int out_of_memory(struct gpt_err *err)
     return gpt_fail(err, GPT_EFAIL, "out of memory for generated text");
 }
 
-static int put(struct gpt_writer *w, const char *p, size_t n,
-               struct gpt_err *err)
+static int put_bytes(struct gpt_writer *w, const char *p, size_t n,
+                     struct gpt_err *err)
 {
     if (n == 0)
         return GPT_OK;
@@ -67,21 +67,21 @@ static int put(struct gpt_writer *w, const char *p, size_t n,
 /* text is valid UTF-8. */
 static int add_json_string(struct gpt_buf *b, const char *text, size_t len)
 {
-    int rc = gpt_buf_add(b, "\"", 1);
+    int status = gpt_buf_add(b, "\"", 1);
 
-    for (size_t i = 0; i < len && rc == GPT_OK; i++) {
+    for (size_t i = 0; i < len && status == GPT_OK; i++) {
         unsigned char c = (unsigned char)text[i];
 
         if (c == '"' || c == '\\')
-            rc = gpt_buf_printf(b, "\\%c", c);
+            status = gpt_buf_printf(b, "\\%c", c);
         else if (c == '\n')
-            rc = gpt_buf_add(b, "\\n", 2);
+            status = gpt_buf_add(b, "\\n", 2);
         else if (c < 0x20 || c == 0x7F)
-            rc = gpt_buf_printf(b, "\\u%04x", c);
+            status = gpt_buf_printf(b, "\\u%04x", c);
         else
-            rc = gpt_buf_add(b, &text[i], 1);
+            status = gpt_buf_add(b, &text[i], 1);
     }
-    return rc == GPT_OK ? gpt_buf_add(b, "\"", 1) : rc;
+    return status == GPT_OK ? gpt_buf_add(b, "\"", 1) : status;
 }
 
 static int add_object(struct gpt_buf *b, const struct gpt_writer *w, int64_t i)
@@ -108,11 +108,12 @@ static int add_object(struct gpt_buf *b, const struct gpt_writer *w, int64_t i)
 static int put_object(struct gpt_writer *w, int64_t i, struct gpt_err *err)
 {
     struct gpt_buf b = {0};
-    int rc = add_object(&b, w, i);
+    int status = add_object(&b, w, i);
 
-    rc = rc == GPT_OK ? put(w, b.data, b.len, err) : out_of_memory(err);
+    status = status == GPT_OK ? put_bytes(w, b.data, b.len, err)
+                              : out_of_memory(err);
     gpt_buf_free(&b);
-    return rc;
+    return status;
 }
 
 /* ---- text ---- */
@@ -121,15 +122,15 @@ static int put_object(struct gpt_writer *w, int64_t i, struct gpt_err *err)
 static int put_text(struct gpt_writer *w, struct entry *e, struct gpt_err *err)
 {
     if (!e->opened && w->first > 0)
-        GPT_TRY(put(w, "---\n", 4, err));
+        GPT_TRY(put_bytes(w, "---\n", 4, err));
     if (!e->opened)
         w->last = 0;
     e->opened = true;
-    GPT_TRY(put(w, e->text.data, e->text.len, err));
+    GPT_TRY(put_bytes(w, e->text.data, e->text.len, err));
     e->text.len = 0;
     if (!e->done)
         return GPT_OK;
-    return w->last == '\n' ? GPT_OK : put(w, "\n", 1, err);
+    return w->last == '\n' ? GPT_OK : put_bytes(w, "\n", 1, err);
 }
 
 /* Writes what may be written now. */
@@ -151,7 +152,7 @@ static int advance(struct gpt_writer *w, struct gpt_err *err)
     return GPT_OK;
 }
 
-static int begin(struct gpt_writer *w, int64_t i, struct gpt_err *err)
+static int begin_text(struct gpt_writer *w, int64_t i, struct gpt_err *err)
 {
     struct entry *e = &w->entries[i];
     const struct gpt_prompt *prompt =
@@ -171,7 +172,7 @@ int gpt_writer_token(void *user, int64_t i, int32_t token, struct gpt_err *err)
     struct gpt_writer *w = user;
     struct entry *e = &w->entries[i];
 
-    GPT_TRY(begin(w, i, err));
+    GPT_TRY(begin_text(w, i, err));
     size_t len = 0;
     const char *bytes = gpt_token_bytes(w->o->tokenizer, token, &len);
     size_t skip = 0;
@@ -189,7 +190,7 @@ int gpt_writer_finish(void *user, int64_t i, enum gpt_finish finish,
     struct gpt_writer *w = user;
     struct entry *e = &w->entries[i];
 
-    GPT_TRY(begin(w, i, err));
+    GPT_TRY(begin_text(w, i, err));
     if (gpt_stream_end(&e->stream, &e->text))
         return out_of_memory(err);
     e->done = true;

@@ -166,8 +166,7 @@ static int print_table(struct gpt_buf *b, const struct report *r,
         if (t->file)
             GPT_TRY(gpt_buf_printf(b, "%s\n", t->file));
         else
-            GPT_TRY(gpt_buf_printf(b, "%lld slices\n",
-                                   (long long)t->slices));
+            GPT_TRY(gpt_buf_printf(b, "%lld slices\n", (long long)t->slices));
     }
     return gpt_buf_printf(b, "total: %zu tensors, %s parameters, %s\n",
                           r->n_rows,
@@ -217,7 +216,7 @@ static int print_json(struct gpt_buf *b, struct report *r, const char *path)
 }
 
 static int print_report(struct gpt_buf *out, struct report *r, const char *path,
-                 bool json, struct gpt_err *err)
+                        bool json, struct gpt_err *err)
 {
     if (r->n_rows)
         qsort(r->rows, r->n_rows, sizeof(*r->rows), row_order);
@@ -242,8 +241,7 @@ static int inspect_file(struct report *r, struct gpt_buf *out,
     const struct gpt_source_file file = {path, gpt_in_size(st.in), st.n};
     GPT_TRY_GOTO(status, add_file(r, &file, err), out);
     for (int64_t i = 0; i < st.n; i++) {
-        const struct gpt_stored entry =
-            gpt_stored_entry(&st.tensors[i], path);
+        const struct gpt_stored entry = gpt_stored_entry(&st.tensors[i], path);
 
         GPT_TRY_GOTO(status, add_row(r, &entry, err), out);
     }

@@ -32,9 +32,9 @@ static int collect_attachments(struct gpt_reshape *r, struct gpt_err *err)
     const struct gpt_attachment given[] = {{"vocab.json", r->o->vocab_file},
                                            {"merges.txt", r->o->merge_file}};
 
-    r->attached = gpt_arena_alloc(&r->arena,
-                                  (size_t)s->n_attached + GPT_COUNT(given),
-                                  sizeof(*r->attached));
+    r->attached =
+        gpt_arena_alloc(&r->arena, (size_t)s->n_attached + GPT_COUNT(given),
+                        sizeof(*r->attached));
     if (!r->attached)
         return gpt_fail(err, GPT_EFAIL, "out of memory");
     for (size_t k = 0; k < GPT_COUNT(given); k++)
@@ -99,8 +99,8 @@ static int plan_target(struct gpt_reshape *r, struct gpt_err *err)
     return gpt_target_plan(&r->target, o->to, &r->source, &to, err);
 }
 
-int gpt_reshape_open(struct gpt_reshape *r,
-                     const struct gpt_reshape_options *o, struct gpt_err *err)
+int gpt_reshape_open(struct gpt_reshape *r, const struct gpt_reshape_options *o,
+                     struct gpt_err *err)
 {
     struct gpt_source_options from = {.iteration = -1,
                                       .verify = o->verify_input};
@@ -129,8 +129,7 @@ int gpt_reshape_write(struct gpt_reshape *r, gpt_bytes_done *done,
 {
     const char *path = r->target.path;
 
-    if (gpt_path_same(path, r->source.dir) ||
-        gpt_path_same(path, r->o->load))
+    if (gpt_path_same(path, r->source.dir) || gpt_path_same(path, r->o->load))
         return gpt_fail(err, GPT_EUSAGE, "%s is the input", path);
     return gpt_target_write(&r->target, done, context, err);
 }
@@ -151,8 +150,8 @@ static int compare_rows(const struct gpt_tensor *in,
     int64_t step = GPT_TILE_BYTES / gpt_max_i64(row, 1);
     if (step < 1)
         return gpt_fail(err, GPT_EDATA,
-                        "tensor '%s': a row of %lld bytes, limit %d",
-                        out->name, (long long)row, GPT_TILE_BYTES);
+                        "tensor '%s': a row of %lld bytes, limit %d", out->name,
+                        (long long)row, GPT_TILE_BYTES);
     for (; begin[0] < rows; begin[0] += step) {
         shape[0] = gpt_min_i64(step, rows - begin[0]);
         GPT_TRY(gpt_tensor_gather(in, begin, shape, out->dtype, a, err));
@@ -197,14 +196,12 @@ int gpt_reshape_verify(struct gpt_reshape *r, struct gpt_err *err)
     struct gpt_source out;
 
     GPT_TRY(gpt_source_open(&out, r->target.path, &verified, err));
-    int status =
-        out.n_tensors == r->target.n_tensors
-            ? compare_tensors(&r->source, &out, err)
-            : gpt_fail(err, GPT_EDATA, "%lld tensors, expected %lld",
-                       (long long)out.n_tensors,
-                       (long long)r->target.n_tensors);
+    int status = out.n_tensors == r->target.n_tensors
+                     ? compare_tensors(&r->source, &out, err)
+                     : gpt_fail(err, GPT_EDATA, "%lld tensors, expected %lld",
+                                (long long)out.n_tensors,
+                                (long long)r->target.n_tensors);
     gpt_source_close(&out);
-    return status == GPT_OK
-               ? GPT_OK
-               : gpt_context(err, "%s: verify", r->target.path);
+    return status == GPT_OK ? GPT_OK
+                            : gpt_context(err, "%s: verify", r->target.path);
 }

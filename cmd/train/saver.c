@@ -1,5 +1,5 @@
 /* Saving a run; see saver.h. gpt_saver_save() takes what is to be saved,
- * write_checkpoint() writes it, here or in a thread of its own, and conclude()
+ * write_checkpoint() writes it, here or in a thread of its own, and end_save()
  * tells how that went. */
 #include "cmd/train/saver.h"
 
@@ -65,7 +65,7 @@ int gpt_saver_memory(const struct gpt_replica *r,
     return GPT_OK;
 }
 
-static void meet_peers(struct gpt_saver *s, const struct gpt_world *w)
+static void find_peers(struct gpt_saver *s, const struct gpt_world *w)
 {
     s->who = (struct gpt_ownership_writer){s->replica->o.layout.tp_rank, 0, 1};
     if (!w)
@@ -76,7 +76,7 @@ static void meet_peers(struct gpt_saver *s, const struct gpt_world *w)
         s->all = &s->peers;
 }
 
-static int allocate(struct gpt_saver *s, struct gpt_err *err)
+static int allocate_copy(struct gpt_saver *s, struct gpt_err *err)
 {
     int64_t elements = 0;
 
@@ -105,8 +105,8 @@ int gpt_saver_open(struct gpt_saver **saver, struct gpt_replica *replica,
     s->saved = -1;
     s->n_kinds = count_kinds(context->options);
     s->threads = context->options->async_save;
-    meet_peers(s, replica->o.world);
-    int status = allocate(s, err);
+    find_peers(s, replica->o.world);
+    int status = allocate_copy(s, err);
     if (status != GPT_OK)
         gpt_saver_close(s);
     else
@@ -168,9 +168,9 @@ static int take_copy(struct gpt_saver *s, struct gpt_err *err)
 /* ---- writing ---- */
 
 /* The parts of a kind as slices; `copy` is where they begin in the copy. */
-static int describe(const struct gpt_saver *s, int kind, const float *copy,
-                    struct gpt_arena *arena, struct gpt_tensor_slice *out,
-                    struct gpt_err *err)
+static int describe_parts(const struct gpt_saver *s, int kind,
+                          const float *copy, struct gpt_arena *arena,
+                          struct gpt_tensor_slice *out, struct gpt_err *err)
 {
     const struct gpt_ownership *parts = &s->parts[kind];
 
@@ -224,10 +224,12 @@ static int write_kind(struct gpt_saver *s, struct gpt_checkpoint_writer *w,
     if (n == 0)
         return GPT_OK;
     GPT_TRY(gpt_new(&slices, n, sizeof(*slices), "a checkpoint", err));
-    int status = describe(s, kind, copy, &arena, slices, err);
+    int status;
+    GPT_TRY_GOTO(status, describe_parts(s, kind, copy, &arena, slices, err),
+                 out);
     name_file(name, sizeof(name), s, kind);
-    if (status == GPT_OK)
-        status = gpt_checkpoint_write(w, name, slices, (int64_t)n, err);
+    status = gpt_checkpoint_write(w, name, slices, (int64_t)n, err);
+out:
     gpt_free(slices);
     gpt_arena_free(&arena);
     return status;
@@ -292,7 +294,7 @@ static void *write_thread(void *saver)
 }
 
 /* The save that was under way is over. */
-static int conclude(struct gpt_saver *s, struct gpt_err *err)
+static int end_save(struct gpt_saver *s, struct gpt_err *err)
 {
     cJSON_Delete(s->state);
     s->state = NULL;
@@ -310,7 +312,7 @@ int gpt_saver_wait(struct gpt_saver *s, struct gpt_err *err)
         return GPT_OK;
     pthread_join(s->thread, NULL);
     s->running = false;
-    return conclude(s, err);
+    return end_save(s, err);
 }
 
 int gpt_saver_check(struct gpt_saver *s, struct gpt_err *err)
@@ -336,5 +338,5 @@ int gpt_saver_save(struct gpt_saver *s, const struct gpt_train_state *state,
     if (s->running)
         return GPT_OK;
     write_thread(s);
-    return conclude(s, err);
+    return end_save(s, err);
 }

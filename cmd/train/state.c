@@ -192,8 +192,7 @@ static int read_optimizer(struct gpt_replica *r,
     GPT_TRY(gpt_json_int(source->state, "optimizer_step", 0, MAX_COUNT,
                          &r->optimizer->step, source->dir, err));
     GPT_TRY(read_scale(&r->scale, source->state, source->dir, err));
-    GPT_TRY(read_kind(r, source, GPT_KIND_EXP_AVG, r->optimizer->exp_avg,
-                      err));
+    GPT_TRY(read_kind(r, source, GPT_KIND_EXP_AVG, r->optimizer->exp_avg, err));
     return read_kind(r, source, GPT_KIND_EXP_AVG_SQ, r->optimizer->exp_avg_sq,
                      err);
 }
@@ -201,14 +200,13 @@ static int read_optimizer(struct gpt_replica *r,
 /* Fails when the checkpoint holds no run to resume. */
 static int check_run(const struct gpt_source *source, struct gpt_err *err)
 {
-    const bool converted = cJSON_GetObjectItemCaseSensitive(source->state,
-                                                            "converted_from");
+    const bool converted =
+        cJSON_GetObjectItemCaseSensitive(source->state, "converted_from");
 
     if (source->state && !converted)
         return GPT_OK;
     gpt_fail(err, GPT_EUSAGE,
-             "%s: %s: it holds weights only, and no run to resume",
-             source->dir,
+             "%s: %s: it holds weights only, and no run to resume", source->dir,
              converted ? "converted from another format"
                        : "a model of another program");
     return gpt_hint(err, "--finetune starts a new run from these weights");
@@ -224,13 +222,13 @@ static int read_run(struct gpt_replica *r, const struct gpt_source *source,
 
     GPT_TRY(read_position(r, state, c, source->state, source->dir, err));
     if (!o->override_scheduler) {
-        GPT_TRY(gpt_lr_schedule_from_json(&there, source->state, source->dir,
-                                          err));
+        GPT_TRY(
+            gpt_lr_schedule_from_json(&there, source->state, source->dir, err));
         if (o->use_checkpoint_scheduler)
             *schedule = there;
         else
-            GPT_TRY(gpt_lr_schedule_compare(schedule, &there, source->dir,
-                                            err));
+            GPT_TRY(
+                gpt_lr_schedule_compare(schedule, &there, source->dir, err));
     }
     return o->no_load_optim ? GPT_OK : read_optimizer(r, source, err);
 }

@@ -33,8 +33,8 @@ struct gpt_format {
 };
 
 /* In the order in which they are asked; X(name) is gpt_format_NAME. */
-#define GPT_FORMAT_LIST(X)                                                     \
-    X(native)                                                                  \
+#define GPT_FORMAT_LIST(X) \
+    X(native)              \
     X(hf)
 
 #define X(name) extern const struct gpt_format gpt_format_##name;

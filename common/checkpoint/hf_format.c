@@ -43,8 +43,8 @@ static int list_shards(struct gpt_source *s, struct gpt_err *err)
         return gpt_fail(err, GPT_EFAIL, "out of memory");
     for (int64_t i = 0; i < n; i++) {
         shard = gpt_hf_shard(s->data, (size_t)i, &name);
-        files[i] = (struct gpt_source_file){name, gpt_in_size(shard->in),
-                                            shard->n};
+        files[i] =
+            (struct gpt_source_file){name, gpt_in_size(shard->in), shard->n};
         s->weight_bytes += files[i].bytes;
     }
     s->files = files;
@@ -54,8 +54,8 @@ static int list_shards(struct gpt_source *s, struct gpt_err *err)
 
 static int list_vocabulary(struct gpt_source *s, struct gpt_err *err)
 {
-    const char **attached = gpt_arena_alloc(
-        &s->arena, GPT_HF_VOCAB_FILES, sizeof(*attached));
+    const char **attached =
+        gpt_arena_alloc(&s->arena, GPT_HF_VOCAB_FILES, sizeof(*attached));
 
     if (!attached)
         return gpt_fail(err, GPT_EFAIL, "out of memory");
@@ -143,8 +143,8 @@ static int64_t guess_end_of_text(const struct gpt_target *t)
 
     if (vocab_file &&
         (gpt_json_read(&vocab, vocab_file, 256 << 20, NULL) != GPT_OK ||
-         gpt_json_int(vocab, "<|endoftext|>", 0, most, &id, vocab_file,
-                      NULL) != GPT_OK))
+         gpt_json_int(vocab, "<|endoftext|>", 0, most, &id, vocab_file, NULL) !=
+             GPT_OK))
         id = GPT_TOKEN_NONE;
     cJSON_Delete(vocab);
     if (id < 0 && t->o.config.vocab_size == 50257)
@@ -240,9 +240,10 @@ static int write_hf(struct gpt_target *t, gpt_bytes_done *done, void *context,
     int status;
 
     GPT_TRY(gpt_outdir_open(&dir, t->o.save, flags, err));
-    GPT_TRY_GOTO(status, gpt_hf_write(t->data, gpt_outdir_path(dir), inside,
-                                      done, context, err),
-                 fail);
+    GPT_TRY_GOTO(
+        status,
+        gpt_hf_write(t->data, gpt_outdir_path(dir), inside, done, context, err),
+        fail);
     GPT_TRY_GOTO(status, write_vocabulary(t, gpt_outdir_path(dir), inside, err),
                  fail);
     return gpt_outdir_commit(dir, err);

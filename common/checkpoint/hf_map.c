@@ -70,7 +70,7 @@ int gpt_hf_name(char *buf, size_t cap, const struct gpt_param *p,
 }
 
 /* Is dimension 0 here dimension 1 there? */
-static bool swapped(const struct gpt_param *p)
+static bool is_transposed(const struct gpt_param *p)
 {
     const struct rule *r = rule_of(p);
 
@@ -80,7 +80,7 @@ static bool swapped(const struct gpt_param *p)
 void gpt_hf_shape(const struct gpt_config *c, const struct gpt_param *p,
                   int64_t *shape)
 {
-    bool swap = swapped(p);
+    bool swap = is_transposed(p);
 
     shape[0] = p->shape[swap];
     shape[1] = p->shape[!swap];
@@ -105,7 +105,7 @@ static int make_rows(struct rows **out, int64_t *n, const struct gpt_config *c,
     bool qkv = r && r->order == QKV;
 
     *n = qkv ? 3 * groups : 1;
-    GPT_TRY(gpt_new(out, (size_t)*n, sizeof **out, "views", err));
+    GPT_TRY(gpt_new(out, (size_t)*n, sizeof(**out), "views", err));
     struct rows *to = *out;
     if (!qkv)
         to[0] = (struct rows){
@@ -120,14 +120,14 @@ static int make_rows(struct rows **out, int64_t *n, const struct gpt_config *c,
     return GPT_OK;
 }
 
-static int view(struct gpt_tensor *out, const struct gpt_tensor *in,
-                const struct gpt_config *c, const struct gpt_param *p,
-                bool import, struct gpt_err *err)
+static int view_rows(struct gpt_tensor *out, const struct gpt_tensor *in,
+                     const struct gpt_config *c, const struct gpt_param *p,
+                     bool import, struct gpt_err *err)
 {
     struct rows *rows;
     int64_t n;
     int status = make_rows(&rows, &n, c, p, err);
-    bool swap = swapped(p);
+    bool swap = is_transposed(p);
 
     for (int64_t i = 0; status == GPT_OK && i < n; i++) {
         struct gpt_map m = {.perm = {swap, !swap, 2, 3}};
@@ -149,12 +149,12 @@ int gpt_hf_import(struct gpt_tensor *out, const struct gpt_tensor *there,
 {
     if (p->vocab_rows)
         return gpt_tensor_resize(out, there, true, err);
-    return view(out, there, c, p, true, err);
+    return view_rows(out, there, c, p, true, err);
 }
 
 int gpt_hf_export(struct gpt_tensor *there, const struct gpt_tensor *here,
                   const struct gpt_config *c, const struct gpt_param *p,
                   struct gpt_err *err)
 {
-    return view(there, here, c, p, false, err);
+    return view_rows(there, here, c, p, false, err);
 }

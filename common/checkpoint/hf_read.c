@@ -144,8 +144,8 @@ static int open_files(struct gpt_hf *hf, struct gpt_err *err)
 
 /* ---- tensors ---- */
 
-static const struct gpt_safetensor *find(const struct gpt_hf *hf,
-                                         const char *name, size_t *shard)
+static const struct gpt_safetensor *find_entry(const struct gpt_hf *hf,
+                                               const char *name, size_t *shard)
 {
     const struct gpt_safetensor *t = NULL;
 
@@ -156,7 +156,7 @@ static const struct gpt_safetensor *find(const struct gpt_hf *hf,
 }
 
 static int open_param(struct gpt_hf *hf, const struct gpt_param *p,
-                      const char *prefix, struct gpt_tensor *out,
+                      const char *prefix, struct gpt_tensor *here,
                       struct gpt_err *err)
 {
     char name[GPT_PARAM_NAME + 32];
@@ -165,7 +165,7 @@ static int open_param(struct gpt_hf *hf, const struct gpt_param *p,
 
     GPT_TRY(gpt_hf_name(name, sizeof(name), p, prefix, err));
     gpt_hf_shape(&hf->config, p, shape);
-    const struct gpt_safetensor *st = find(hf, name, &shard);
+    const struct gpt_safetensor *st = find_entry(hf, name, &shard);
     if (!st)
         return gpt_fail(err, GPT_EDATA, "%s: no tensor '%s'", hf->dir, name);
     if (st->ndim != p->ndim || st->shape[0] != shape[0] ||
@@ -181,11 +181,14 @@ static int open_param(struct gpt_hf *hf, const struct gpt_param *p,
                         hf->dir, hf->names[shard], name,
                         gpt_dtype_name(st->dtype));
     struct gpt_tensor there = gpt_tensor_make(name, st->dtype, p->ndim, shape);
-    *out = gpt_tensor_make(p->name, st->dtype, p->ndim, p->shape);
-    int status = gpt_tensor_add_rows(&there, hf->shards[shard].in, st->begin,
-                                     st->dtype, zero, shape, err);
-    if (status == GPT_OK)
-        status = gpt_hf_import(out, &there, &hf->config, p, err);
+    *here = gpt_tensor_make(p->name, st->dtype, p->ndim, p->shape);
+    int status;
+    GPT_TRY_GOTO(status,
+                 gpt_tensor_add_rows(&there, hf->shards[shard].in, st->begin,
+                                     st->dtype, zero, shape, err),
+                 out);
+    status = gpt_hf_import(here, &there, &hf->config, p, err);
+out:
     gpt_tensor_free(&there);
     return status;
 }
@@ -198,13 +201,13 @@ static bool ends_in(const char *s, const char *suffix)
 }
 
 /* Buffers of old files, and the head that is tied. */
-static bool ignored(const char *name, bool tied)
+static bool is_ignored(const char *name, bool tied)
 {
     return ends_in(name, ".attn.bias") || ends_in(name, ".attn.masked_bias") ||
            (tied && strcmp(name, "lm_head.weight") == 0);
 }
 
-static int by_text(const void *a, const void *b)
+static int compare_names(const void *a, const void *b)
 {
     const char *const *x = a, *const *y = b;
 
@@ -212,8 +215,8 @@ static int by_text(const void *a, const void *b)
 }
 
 /* Everything in the files is a parameter or known to be none. */
-static int check_strangers(const struct gpt_hf *hf, const char *prefix,
-                           struct gpt_err *err)
+static int check_unknown(const struct gpt_hf *hf, const char *prefix,
+                         struct gpt_err *err)
 {
     enum { NAME = GPT_PARAM_NAME + 32 };
     char (*text)[NAME];
@@ -228,14 +231,14 @@ static int check_strangers(const struct gpt_hf *hf, const char *prefix,
             text[i][0] = '\0';
         known[i] = text[i];
     }
-    qsort(known, (size_t)hf->table.n, sizeof(*known), by_text);
+    qsort(known, (size_t)hf->table.n, sizeof(*known), compare_names);
     for (size_t s = 0; s < hf->n_shards; s++)
         for (int64_t i = 0; status == GPT_OK && i < hf->shards[s].n; i++) {
             const char *name = hf->shards[s].tensors[i].name;
 
-            if (!ignored(name, hf->config.tied_embeddings) &&
+            if (!is_ignored(name, hf->config.tied_embeddings) &&
                 !bsearch(&name, known, (size_t)hf->table.n, sizeof(*known),
-                         by_text))
+                         compare_names))
                 status = gpt_fail(err, GPT_EDATA,
                                   "%s/%s: tensor '%.200s' is none of GPT-2's",
                                   hf->dir, hf->names[s], name);
@@ -251,7 +254,7 @@ static int open_tensors(struct gpt_hf *hf, struct gpt_err *err)
     size_t shard;
     int64_t held = 0;
     const char *prefix =
-        find(hf, "transformer.wte.weight", &shard) ? "transformer." : "";
+        find_entry(hf, "transformer.wte.weight", &shard) ? "transformer." : "";
 
     for (size_t i = 0; i < hf->n_shards; i++)
         held += hf->shards[i].n;
@@ -267,7 +270,7 @@ static int open_tensors(struct gpt_hf *hf, struct gpt_err *err)
     for (int64_t i = 0; i < hf->table.n; i++)
         GPT_TRY(open_param(hf, &hf->table.rows[i], prefix,
                            &hf->tensors[hf->n++], err));
-    return check_strangers(hf, prefix, err);
+    return check_unknown(hf, prefix, err);
 }
 
 int gpt_hf_open(struct gpt_hf **out, const char *dir, int64_t divisible_by,

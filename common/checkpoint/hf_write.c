@@ -57,7 +57,8 @@ static void end_shard(struct gpt_hf_plan *p, int64_t first, int64_t end,
 
 /* Greedy, by huggingface_hub's split_state_dict_into_shards_factory(): a shard
  * gets its number when it ends, one of a large tensor at once. */
-static int assign_shards(struct gpt_hf_plan *p, int64_t limit, struct gpt_err *err)
+static int assign_shards(struct gpt_hf_plan *p, int64_t limit,
+                         struct gpt_err *err)
 {
     int64_t first = 0, size = 0, bytes;
 
@@ -203,16 +204,16 @@ static int write_shard(const struct gpt_hf_plan *plan, int64_t shard,
     GPT_TRY_GOTO(status, gpt_safetensors_create(&p->file, path, flags, headers,
                                                 n, NULL, 0, err),
                  out);
-    for (int64_t k = 0; status == GPT_OK && k < n; k++) {
+    for (int64_t k = 0; k < n; k++) {
         const struct gpt_tensor *t = held[gpt_safetensors_order(p->file, k)];
 
-        status = gpt_tensor_pour(t, zero, t->shape, t->dtype, tile,
-                                 gpt_pour_tile, p, err);
+        GPT_TRY_GOTO(status,
+                     gpt_tensor_pour(t, zero, t->shape, t->dtype, tile,
+                                     gpt_pour_tile, p, err),
+                     out);
     }
-    if (status == GPT_OK) {
-        status = gpt_safetensors_commit(p->file, NULL, NULL, err);
-        p->file = NULL;
-    }
+    status = gpt_safetensors_commit(p->file, NULL, NULL, err);
+    p->file = NULL;
 out:
     gpt_safetensors_abort(p->file);
     p->file = NULL;
@@ -282,9 +283,9 @@ int gpt_hf_write(const struct gpt_hf_plan *plan, const char *dir,
     GPT_TRY(status);
     if (plan->n_shards > 1)
         GPT_TRY(write_json(make_index(plan), dir, GPT_HF_INDEX, flags, err));
-    GPT_TRY(write_json(gpt_hf_config_make(&plan->config, &plan->extra,
-                                        plan->tensors[0].dtype),
-                     dir, GPT_HF_CONFIG, flags, err));
+    GPT_TRY(write_json(
+        gpt_hf_config_make(&plan->config, &plan->extra, plan->tensors[0].dtype),
+        dir, GPT_HF_CONFIG, flags, err));
     return write_json(make_generation_config(plan), dir,
-                    GPT_HF_GENERATION_CONFIG, flags, err);
+                      GPT_HF_GENERATION_CONFIG, flags, err);
 }

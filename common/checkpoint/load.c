@@ -36,8 +36,8 @@ static int find_tensor(const struct gpt_load *load, enum gpt_kind kind,
     snprintf(name, sizeof(name), "%s%s", gpt_kind_prefix(kind), p->name);
     *t = gpt_source_find(load->source, name);
     if (!*t)
-        return gpt_fail(err, GPT_EDATA, "%s: no tensor '%s'",
-                        load->source->dir, name);
+        return gpt_fail(err, GPT_EDATA, "%s: no tensor '%s'", load->source->dir,
+                        name);
     return check_shape(load->source, *t, p, err);
 }
 
@@ -57,8 +57,8 @@ static int load_box(const struct gpt_load *load, enum gpt_kind kind,
         begin[d] = box->begin[d];
         shape[d] = box->shape[d];
         if (d == 0 && p->vocab_rows)
-            shape[d] = gpt_max_i64(
-                0, gpt_min_i64(shape[d], t->shape[d] - begin[d]));
+            shape[d] =
+                gpt_max_i64(0, gpt_min_i64(shape[d], t->shape[d] - begin[d]));
         count *= shape[d];
     }
     assert(count <= box->count);
@@ -100,9 +100,9 @@ int gpt_load_weights(void **weights, const struct gpt_source *source,
     *weights = NULL;
     GPT_TRY(gpt_ownership_build(&boxes, flat, false, NULL, err));
     GPT_TRY_GOTO(status, be->queue_open(be, &load.q, err), out);
-    GPT_TRY_GOTO(status, be->alloc(be, (size_t)flat->elements *
-                                           gpt_dtype_bytes(dtype),
-                                   "weights", &load.buffer, err),
+    GPT_TRY_GOTO(status,
+                 be->alloc(be, (size_t)flat->elements * gpt_dtype_bytes(dtype),
+                           "weights", &load.buffer, err),
                  out);
     status = gpt_load_boxes(&load, GPT_KIND_PARAMETERS, &boxes, err);
 out:

@@ -78,7 +78,7 @@ out:
     return status;
 }
 
-static int descending(const void *a, const void *b)
+static int compare_descending(const void *a, const void *b)
 {
     const int64_t *x = a, *y = b;
 
@@ -101,14 +101,14 @@ int gpt_checkpoint_list(const char *root, int64_t **list, size_t *n,
 
         if (!gpt_name_is_iteration(e->d_name, &iteration))
             continue;
-        status = gpt_grow(list, &cap, *n + 1, sizeof **list, "iterations",
-                          err);
+        status =
+            gpt_grow(list, &cap, *n + 1, sizeof(**list), "iterations", err);
         if (status == GPT_OK)
             (*list)[(*n)++] = iteration;
     }
     closedir(dir);
     if (status == GPT_OK && *n)
-        qsort(*list, *n, sizeof **list, descending);
+        qsort(*list, *n, sizeof(**list), compare_descending);
     if (status != GPT_OK) {
         gpt_free(*list);
         *list = NULL;

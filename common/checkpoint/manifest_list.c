@@ -31,25 +31,25 @@ void gpt_dims_text(char *buf, size_t cap, const int64_t *dims, int ndim,
 
 /* ---- filling ---- */
 
-static int keep(struct gpt_manifest_list *l, const char **name,
-                struct gpt_err *err)
+static int keep_name(struct gpt_manifest_list *l, const char **name,
+                     struct gpt_err *err)
 {
     *name = gpt_arena_strdup(&l->arena, *name);
     return *name ? GPT_OK : gpt_fail(err, GPT_EFAIL, "out of memory");
 }
 
-static int push_file(struct gpt_manifest_list *l, struct gpt_manifest_file f,
-                     struct gpt_err *err)
+static int add_file(struct gpt_manifest_list *l, struct gpt_manifest_file f,
+                    struct gpt_err *err)
 {
     GPT_TRY(gpt_grow(&l->files, &l->cap_files, l->n_files + 1,
                      sizeof(*l->files), "checkpoint files", err));
-    GPT_TRY(keep(l, &f.name, err));
+    GPT_TRY(keep_name(l, &f.name, err));
     l->files[l->n_files++] = f;
     return GPT_OK;
 }
 
-static int push_slice(struct gpt_manifest_list *l, struct gpt_manifest_slice s,
-                      struct gpt_err *err)
+static int add_slice(struct gpt_manifest_list *l, struct gpt_manifest_slice s,
+                     struct gpt_err *err)
 {
     GPT_TRY(gpt_grow(&l->slices, &l->cap_slices, l->n_slices + 1,
                      sizeof(*l->slices), "slices", err));
@@ -65,10 +65,10 @@ int gpt_manifest_add_file(struct gpt_manifest_list *l, const char *name,
     for (size_t i = 0; i < l->n_files; i++)
         if (strcmp(l->files[i].name, name) == 0)
             return gpt_fail(err, GPT_EFAIL, "file '%s' twice", name);
-    return push_file(l, (struct gpt_manifest_file){.name = name}, err);
+    return add_file(l, (struct gpt_manifest_file){.name = name}, err);
 }
 
-static int by_name(const void *a, const void *b)
+static int compare_tensors(const void *a, const void *b)
 {
     const struct gpt_manifest_slice *const *x = a, *const *y = b;
 
@@ -89,11 +89,12 @@ static int name_entries(struct gpt_manifest_list *l,
     for (size_t i = 0; i < n; i++)
         sorted[i] = &slices[i];
     if (n)
-        qsort(sorted, n, sizeof(*sorted), by_name);
+        qsort(sorted, n, sizeof(*sorted), compare_tensors);
     for (size_t i = 0; i < n && status == GPT_OK; i++) {
         struct gpt_manifest_slice *s = sorted[i];
-        bool alone = (i == 0 || by_name(&sorted[i - 1], &sorted[i])) &&
-                     (i + 1 == n || by_name(&sorted[i], &sorted[i + 1]));
+        bool alone =
+            (i == 0 || compare_tensors(&sorted[i - 1], &sorted[i])) &&
+            (i + 1 == n || compare_tensors(&sorted[i], &sorted[i + 1]));
 
         gpt_dims_text(at, sizeof(at), s->s.begin, s->s.ndim, ',');
         s->entry = alone ? s->s.name
@@ -118,8 +119,8 @@ int gpt_manifest_add_slices(struct gpt_manifest_list *l,
         if (!gpt_name_is_safe(s.s.name) || s.s.ndim < 0 ||
             s.s.ndim > GPT_TENSOR_DIMS)
             return gpt_fail(err, GPT_EFAIL, "bad tensor name '%s'", s.s.name);
-        GPT_TRY(keep(l, &s.s.name, err));
-        GPT_TRY(push_slice(l, s, err));
+        GPT_TRY(keep_name(l, &s.s.name, err));
+        GPT_TRY(add_slice(l, s, err));
     }
     return name_entries(l, l->slices + first, (size_t)n, err);
 }
@@ -229,8 +230,8 @@ int gpt_manifest_print(struct gpt_buf *b, struct gpt_manifest_list *l)
 
 /* ---- parsing ---- */
 
-static int lie(const char *what, struct gpt_err *err, const char *is,
-               const char *name)
+static int fail_name(const char *what, struct gpt_err *err, const char *is,
+                     const char *name)
 {
     return gpt_fail(err, GPT_EDATA, "%s: %s '%.200s'", what, is, name);
 }
@@ -243,13 +244,13 @@ static int parse_file(struct gpt_manifest_list *l, const cJSON *item,
     char *end;
 
     if (!gpt_name_is_safe(f.name))
-        return lie(what, err, "bad file name", f.name);
+        return fail_name(what, err, "bad file name", f.name);
     GPT_TRY(gpt_json_int(item, "size", 0, INT64_MAX, &f.size, f.name, err));
     GPT_TRY(gpt_json_string(item, "crc32c", &crc, f.name, err));
     f.crc = (uint32_t)strtoul(crc, &end, 16);
     if (strlen(crc) != 8 || *end)
-        return lie(what, err, "bad crc32c of file", f.name);
-    return push_file(l, f, err);
+        return fail_name(what, err, "bad crc32c of file", f.name);
+    return add_file(l, f, err);
 }
 
 /* A list of at most GPT_TENSOR_DIMS integers. */
@@ -261,13 +262,13 @@ static int parse_dims(const cJSON *obj, const char *key, const char *tensor,
 
     *n = 0;
     if (!cJSON_IsArray(list))
-        return lie(what, err, "no dimensions for tensor", tensor);
+        return fail_name(what, err, "no dimensions for tensor", tensor);
     cJSON_ArrayForEach(item, list)
     {
         double v = item->valuedouble;
         if (*n == GPT_TENSOR_DIMS || !cJSON_IsNumber(item) || !(v >= 0) ||
             v > 0x1p53 || v != (double)(int64_t)v)
-            return lie(what, err, "bad dimensions for tensor", tensor);
+            return fail_name(what, err, "bad dimensions for tensor", tensor);
         dims[(*n)++] = (int64_t)v;
     }
     return GPT_OK;
@@ -297,16 +298,16 @@ static int parse_slice(struct gpt_manifest_list *l, const struct file_index *x,
     if (cJSON_GetObjectItemCaseSensitive(item, "entry")) {
         GPT_TRY(gpt_json_string(item, "entry", &slice.entry, tensor->name,
                                 err));
-        GPT_TRY(keep(l, &slice.entry, err));
+        GPT_TRY(keep_name(l, &slice.entry, err));
     }
     f = x->n ? bsearch(&k, x->sorted, x->n, sizeof(*x->sorted), compare_files)
              : NULL;
     if (!f)
-        return lie(what, err, "no such file:", key.name);
+        return fail_name(what, err, "no such file:", key.name);
     if (nb != tensor->ndim || ns != tensor->ndim)
-        return lie(what, err, "bad slice of tensor", tensor->name);
+        return fail_name(what, err, "bad slice of tensor", tensor->name);
     slice.file = (size_t)(*f - l->files);
-    return push_slice(l, slice, err);
+    return add_slice(l, slice, err);
 }
 
 static int parse_tensor(struct gpt_manifest_list *l, const struct file_index *x,
@@ -318,12 +319,12 @@ static int parse_tensor(struct gpt_manifest_list *l, const struct file_index *x,
     struct gpt_tensor_slice t = {.name = item->string};
     const char *dtype;
 
-    GPT_TRY(keep(l, &t.name, err));
+    GPT_TRY(keep_name(l, &t.name, err));
     GPT_TRY(gpt_json_string(item, "dtype", &dtype, t.name, err));
     GPT_TRY(parse_dims(item, "shape", t.name, t.global, &t.ndim, what, err));
     if (!gpt_dtype_parse(dtype, &t.dtype) || !cJSON_IsArray(slices) ||
         !slices->child)
-        return lie(what, err, "bad type or slices of tensor", t.name);
+        return fail_name(what, err, "bad type or slices of tensor", t.name);
     cJSON_ArrayForEach(slice, slices)
         GPT_TRY(parse_slice(l, x, &t, slice, what, err));
     return GPT_OK;
@@ -360,8 +361,8 @@ int gpt_manifest_parse(struct gpt_manifest_list *l, const cJSON *root,
     size_t first = l->n_files;
 
     if (!cJSON_IsObject(files) || !cJSON_IsObject(tensors))
-        return lie(what, err, "no object",
-                   cJSON_IsObject(files) ? "tensors" : "files");
+        return fail_name(what, err, "no object",
+                         cJSON_IsObject(files) ? "tensors" : "files");
     cJSON_ArrayForEach(item, files)
         GPT_TRY(parse_file(l, item, what, err));
     return parse_tensors(l, first, tensors, what, err);

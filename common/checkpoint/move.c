@@ -1,5 +1,5 @@
 /* Moving bytes: executes a plan. gpt_tensor_pour() cuts the destination into
- * tiles, gather() a tile into bands, gather_band() meets the pieces,
+ * tiles, gather() a tile into bands, gather_band() intersects pieces with it,
  * gpt_box_move() (move_box.c) moves one box.
  *
  * What is only copied is moved by one thread: more would wait for the same
@@ -31,8 +31,8 @@ struct target {
 };
 
 /* What piece p gives to the target; returns its elements. */
-static int64_t meet(struct gpt_box *b, const struct target *g,
-                    const struct gpt_file_box *p)
+static int64_t intersect(struct gpt_box *b, const struct target *g,
+                         const struct gpt_file_box *p)
 {
     int pad = N - g->t->ndim;
     int64_t n = 1;
@@ -69,7 +69,7 @@ static int gather_band(const struct target *g, struct gpt_box *b,
     if (g->window && !b->window)
         GPT_TRY(gpt_new(&b->window, GPT_BOX_WINDOW, 1, "conversion", err));
     for (size_t i = 0; i < g->t->n && want > 0; i++) {
-        int64_t n = meet(b, g, &g->t->pieces[i]);
+        int64_t n = intersect(b, g, &g->t->pieces[i]);
 
         if (n > 0)
             GPT_TRY(gpt_box_move(b, err));
@@ -95,9 +95,9 @@ static void free_box(struct gpt_box *b)
 }
 
 /* Checks the box and fills the target. */
-static int aim(struct target *g, const struct gpt_tensor *t,
-               const int64_t *begin, const int64_t *shape,
-               enum gpt_dtype dtype, struct gpt_err *err)
+static int set_target(struct target *g, const struct gpt_tensor *t,
+                      const int64_t *begin, const int64_t *shape,
+                      enum gpt_dtype dtype, struct gpt_err *err)
 {
     int pad = N - t->ndim;
     int64_t pitch = (int64_t)gpt_dtype_bytes(dtype);
@@ -146,7 +146,7 @@ static struct cut choose_cut(struct target *g)
     bool casts = false;
 
     for (size_t i = 0; i < g->t->n; i++) {
-        if (meet(&b, g, &g->t->pieces[i]) == 0 || !b.in)
+        if (intersect(&b, g, &g->t->pieces[i]) == 0 || !b.in)
             continue;
         casts = casts || b.src_type != b.dst_type;
         if (!gpt_box_transposed(&b))
@@ -216,7 +216,7 @@ int gpt_tensor_gather(const struct gpt_tensor *t, const int64_t *begin,
 {
     struct target g;
 
-    GPT_TRY(aim(&g, t, begin, shape, dtype, err));
+    GPT_TRY(set_target(&g, t, begin, shape, dtype, err));
     g.dst = dst;
     return gather(&g, err);
 }
@@ -227,7 +227,7 @@ int gpt_tensor_pour(const struct gpt_tensor *t, const int64_t *begin,
 {
     struct target whole;
 
-    GPT_TRY(aim(&whole, t, begin, shape, dtype, err));
+    GPT_TRY(set_target(&whole, t, begin, shape, dtype, err));
     int d = 0;
     while (d < N - 1 && whole.pitch[d] > GPT_TILE_BYTES)
         d++;

@@ -105,8 +105,8 @@ static int put_transposed(const struct gpt_box *b, uint8_t *dst,
 }
 
 /* `bytes` bytes of the file from `offset` on, in the window. */
-static int look(struct gpt_box *b, int64_t offset, int64_t bytes,
-                const uint8_t **at, struct gpt_err *err)
+static int fill_window(struct gpt_box *b, int64_t offset, int64_t bytes,
+                       const uint8_t **at, struct gpt_err *err)
 {
     if (b->window_in != b->in || offset < b->window_at ||
         offset + bytes > b->window_at + b->window_bytes) {
@@ -134,7 +134,7 @@ static int move_transposed(struct gpt_box *b, int64_t offset, uint8_t *dst,
 
     if (b->window && b->from[3] > 0 && span <= GPT_BOX_WINDOW &&
         rows * b->dst_size <= b->room) {
-        GPT_TRY(look(b, offset, span, &at, err));
+        GPT_TRY(fill_window(b, offset, span, &at, err));
         return put_transposed(b, dst, at, b->from[3], cols, rows, err);
     }
     for (int64_t i = 0; i < rows; i += LONGEST) {

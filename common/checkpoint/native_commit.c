@@ -22,29 +22,30 @@ static int add_json(struct gpt_buf *b, const char *name, const cJSON *tree)
     return status;
 }
 
-static int compose(struct gpt_buf *b, struct gpt_checkpoint_writer *w,
-                   const struct gpt_config *config, int64_t tp, int64_t pp,
-                   const cJSON *state, struct gpt_err *err)
+static int compose_manifest(struct gpt_buf *b, struct gpt_checkpoint_writer *w,
+                            const struct gpt_config *config, int64_t tp,
+                            int64_t pp, const cJSON *state, struct gpt_err *err)
 {
     cJSON *empty = cJSON_CreateObject(), *model = gpt_config_to_json(config);
-    int status = gpt_buf_printf(
-        b,
-        "{\n\"format\": \"gpt-checkpoint\",\n\"version\": %d,\n"
-        "\"iteration\": %lld,\n\"layout\": {\"tensor_parallel\": %lld, "
-        "\"pipeline_parallel\": %lld},\n",
-        gpt_manifest_version(&w->list), (long long)w->iteration, (long long)tp,
-        (long long)pp);
+    int status;
 
-    if (status == GPT_OK)
-        status = add_json(b, "config", model);
-    if (status == GPT_OK)
-        status = add_json(b, "state", state ? state : empty);
+    GPT_TRY_GOTO(
+        status,
+        gpt_buf_printf(
+            b,
+            "{\n\"format\": \"gpt-checkpoint\",\n\"version\": %d,\n"
+            "\"iteration\": %lld,\n\"layout\": {\"tensor_parallel\": %lld, "
+            "\"pipeline_parallel\": %lld},\n",
+            gpt_manifest_version(&w->list), (long long)w->iteration,
+            (long long)tp, (long long)pp),
+        out);
+    GPT_TRY_GOTO(status, add_json(b, "config", model), out);
+    GPT_TRY_GOTO(status, add_json(b, "state", state ? state : empty), out);
+    GPT_TRY_GOTO(status, gpt_manifest_print(b, &w->list), out);
+    status = gpt_manifest_seal(b);
+out:
     cJSON_Delete(model);
     cJSON_Delete(empty);
-    if (status == GPT_OK)
-        status = gpt_manifest_print(b, &w->list);
-    if (status == GPT_OK)
-        status = gpt_manifest_seal(b);
     if (status != GPT_OK)
         return gpt_fail(err, status, "%s: no memory for the manifest",
                         w->path);
@@ -63,11 +64,12 @@ static int put_manifest(struct gpt_checkpoint_writer *w,
     struct gpt_buf b = {0};
     int status;
 
-    GPT_TRY_GOTO(status, compose(&b, w, config, tp_size, pp_size, state, err),
+    GPT_TRY_GOTO(status,
+                 compose_manifest(&b, w, config, tp_size, pp_size, state, err),
                  out);
-    status = gpt_small_file_write(gpt_outdir_path(w->dir), GPT_MANIFEST,
-                                  w->flags | GPT_OUT_INSIDE, b.data, b.len,
-                                  err);
+    status =
+        gpt_small_file_write(gpt_outdir_path(w->dir), GPT_MANIFEST,
+                             w->flags | GPT_OUT_INSIDE, b.data, b.len, err);
 out:
     gpt_buf_free(&b);
     return status;
@@ -86,16 +88,15 @@ static int publish(struct gpt_checkpoint_writer *w, struct gpt_err *err)
     w->dir = NULL;
     GPT_TRY(gpt_outdir_commit(dir, err));
     int n = snprintf(text, sizeof(text), "%lld\n", (long long)w->iteration);
-    return gpt_small_file_write(w->root, GPT_TRACKER,
-                                w->flags | GPT_OUT_FORCE, text, (size_t)n,
-                                err);
+    return gpt_small_file_write(w->root, GPT_TRACKER, w->flags | GPT_OUT_FORCE,
+                                text, (size_t)n, err);
 }
 
 /* ---- several ranks ---- */
 
 /* A rank's list as a JSON object. */
-static int list_text(struct gpt_buf *b, struct gpt_manifest_list *list,
-                     struct gpt_err *err)
+static int print_list(struct gpt_buf *b, struct gpt_manifest_list *list,
+                      struct gpt_err *err)
 {
     if (gpt_buf_printf(b, "{\n") != GPT_OK ||
         gpt_manifest_print(b, list) != GPT_OK || gpt_manifest_seal(b) != GPT_OK)
@@ -104,8 +105,8 @@ static int list_text(struct gpt_buf *b, struct gpt_manifest_list *list,
 }
 
 /* Adds what another rank wrote. */
-static int merge(struct gpt_checkpoint_writer *w, const char *text,
-                 int64_t rank, struct gpt_err *err)
+static int merge_list(struct gpt_checkpoint_writer *w, const char *text,
+                      int64_t rank, struct gpt_err *err)
 {
     char what[40];
     cJSON *root;
@@ -121,14 +122,15 @@ static int merge_all(struct gpt_checkpoint_writer *w, char **parts,
                      struct gpt_err *err)
 {
     for (int64_t r = 1; w->peers && r < w->peers->size; r++)
-        GPT_TRY(merge(w, parts[r], r, err));
+        GPT_TRY(merge_list(w, parts[r], r, err));
     return GPT_OK;
 }
 
 /* Rank 0: all ranks have written. */
-static int finish(struct gpt_checkpoint_writer *w, char **parts,
-                  const struct gpt_config *config, int64_t tp_size,
-                  int64_t pp_size, const cJSON *state, struct gpt_err *err)
+static int commit_merged(struct gpt_checkpoint_writer *w, char **parts,
+                         const struct gpt_config *config, int64_t tp_size,
+                         int64_t pp_size, const cJSON *state,
+                         struct gpt_err *err)
 {
     GPT_TRY(merge_all(w, parts, err));
     GPT_TRY(put_manifest(w, config, tp_size, pp_size, state, err));
@@ -145,12 +147,13 @@ int gpt_checkpoint_commit_all(struct gpt_checkpoint_writer *w, int status,
     char **parts = NULL;
 
     if (status == GPT_OK && !gpt_agreement_first(peers))
-        status = list_text(&mine, &w->list, err);
+        status = print_list(&mine, &w->list, err);
     status = gpt_agreement_gather(peers, status, mine.data, &parts, err);
     gpt_buf_free(&mine);
     if (gpt_agreement_first(peers)) {
         if (status == GPT_OK)
-            status = finish(w, parts, config, tp_size, pp_size, state, err);
+            status =
+                commit_merged(w, parts, config, tp_size, pp_size, state, err);
         if (peers)
             gpt_agreement_free_parts(peers, parts);
         gpt_checkpoint_abort(w);

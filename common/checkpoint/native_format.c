@@ -34,8 +34,8 @@ static bool recognise_native(const char *path)
  * them. */
 static int list_files(struct gpt_source *s, struct gpt_err *err)
 {
-    const char **attached = gpt_arena_alloc(
-        &s->arena, (size_t)s->n_files, sizeof(*attached));
+    const char **attached =
+        gpt_arena_alloc(&s->arena, (size_t)s->n_files, sizeof(*attached));
 
     if (!attached)
         return gpt_fail(err, GPT_EFAIL, "out of memory");
@@ -54,8 +54,8 @@ static int open_native(struct gpt_source *s, const char *path,
     struct gpt_checkpoint *c = NULL;
     int64_t id;
 
-    GPT_TRY(gpt_checkpoint_open_all(&c, path, o->iteration, o->verify,
-                                    o->peers, err));
+    GPT_TRY(gpt_checkpoint_open_all(&c, path, o->iteration, o->verify, o->peers,
+                                    err));
     s->data = c;
     s->dir = gpt_checkpoint_dir(c);
     s->config = *gpt_checkpoint_config(c);
@@ -64,8 +64,8 @@ static int open_native(struct gpt_source *s, const char *path,
     s->tensors = gpt_checkpoint_tensors(c, &s->n_tensors);
     s->files = gpt_checkpoint_files(c, &s->n_files);
     gpt_checkpoint_layout(c, &s->tp_size, &s->pp_size);
-    if (gpt_json_int(s->state, "eos_token_id", 0, s->config.vocab_size - 1,
-                     &id, "state", NULL) == GPT_OK)
+    if (gpt_json_int(s->state, "eos_token_id", 0, s->config.vocab_size - 1, &id,
+                     "state", NULL) == GPT_OK)
         s->bos_token_id = s->eos_token_id = id;
     /* No agreement is needed: files and their order are the manifest's, the
      * same on all ranks. */
@@ -196,8 +196,7 @@ static int find_source(struct gpt_target *t, const char *name,
                         "%lld x %lld",
                         t->source->dir, name, (long long)in->shape[0],
                         (long long)(in->ndim == 2 ? in->shape[1] : 1),
-                        (long long)param->shape[0],
-                        (long long)param->shape[1]);
+                        (long long)param->shape[0], (long long)param->shape[1]);
     *out = in;
     if (in->shape[0] == param->shape[0])
         return GPT_OK;
@@ -221,8 +220,7 @@ static int find_sources(struct gpt_target *t, const char *kind,
                          : row->name;
         if (!names[i])
             return gpt_fail(err, GPT_EFAIL, "out of memory");
-        GPT_TRY(find_source(t, names[i], row, *kind == '\0', &sources[i],
-                            err));
+        GPT_TRY(find_source(t, names[i], row, *kind == '\0', &sources[i], err));
     }
     return GPT_OK;
 }
@@ -242,8 +240,8 @@ static int plan_slices(struct gpt_target *t, int64_t file,
 
     GPT_TRY(gpt_new(&c->slices, (size_t)flat->n, sizeof(*c->slices), "slices",
                     err));
-    GPT_TRY(gpt_new(&c->sources, (size_t)flat->n, sizeof(*c->sources),
-                    "slices", err));
+    GPT_TRY(gpt_new(&c->sources, (size_t)flat->n, sizeof(*c->sources), "slices",
+                    err));
     for (int64_t i = 0; i < flat->n; i++) {
         const struct gpt_slice *s = &flat->slices[i];
         int64_t row = s->param - p->table.rows;
@@ -252,10 +250,10 @@ static int plan_slices(struct gpt_target *t, int64_t file,
         if (s->copy || (tp_rank > 0 && s->param->split_dim < 0))
             continue;
         struct gpt_tensor_slice *to = &c->slices[n];
-        *to = (struct gpt_tensor_slice){
-            .name = names[row],
-            .dtype = keep_type ? sources[row]->dtype : t->o.dtype,
-            .ndim = s->param->ndim};
+        *to = (struct gpt_tensor_slice){.name = names[row],
+                                        .dtype = keep_type ? sources[row]->dtype
+                                                           : t->o.dtype,
+                                        .ndim = s->param->ndim};
         memcpy(to->global, s->param->shape, sizeof(s->param->shape));
         memcpy(to->begin, s->begin, sizeof(s->begin));
         memcpy(to->shape, s->shape, sizeof(s->shape));
@@ -270,13 +268,11 @@ static int plan_file(struct gpt_target *t, int64_t file, const char *kind,
                      const struct gpt_file_rank *rank, struct gpt_err *err)
 {
     const struct native_plan *p = t->data;
-    struct gpt_layout layout =
-        gpt_layout_even(&t->o.config, t->o.tp_size, rank->tp_rank,
-                        t->o.pp_size, rank->pp_rank);
+    struct gpt_layout layout = gpt_layout_even(
+        &t->o.config, t->o.tp_size, rank->tp_rank, t->o.pp_size, rank->pp_rank);
     struct gpt_flat flat;
 
-    gpt_name_file(t->files[file].name, sizeof(t->files[file].name), kind,
-                  rank);
+    gpt_name_file(t->files[file].name, sizeof(t->files[file].name), kind, rank);
     GPT_TRY(gpt_flat_build(&flat, &p->table, &layout, err));
     int status = plan_slices(t, file, &flat, *kind != '\0', names, sources,
                              rank->tp_rank, err);
@@ -295,16 +291,17 @@ static int plan_kind(struct gpt_target *t, int64_t first, const char *kind,
     int status;
 
     GPT_TRY(gpt_new(&names, (size_t)p->table.n, sizeof(*names), "plan", err));
-    GPT_TRY_GOTO(status, gpt_new(&sources, (size_t)p->table.n,
-                                 sizeof(*sources), "plan", err),
-                 out);
+    GPT_TRY_GOTO(
+        status,
+        gpt_new(&sources, (size_t)p->table.n, sizeof(*sources), "plan", err),
+        out);
     GPT_TRY_GOTO(status, find_sources(t, kind, names, sources, err), out);
     for (int64_t i = 0; i < ranks; i++) {
         const struct gpt_file_rank rank = {.tp_rank = i % tp,
                                            .pp_rank = i / tp};
 
-        GPT_TRY_GOTO(status, plan_file(t, first + i, kind, names, sources,
-                                       &rank, err),
+        GPT_TRY_GOTO(status,
+                     plan_file(t, first + i, kind, names, sources, &rank, err),
                      out);
     }
 out:
@@ -372,8 +369,7 @@ static cJSON *make_state(const struct gpt_source *s)
     cJSON_AddNumberToObject(state, "consumed_valid_samples", 0);
     cJSON_AddStringToObject(state, "converted_from", s->format->title);
     if (s->eos_token_id >= 0)
-        cJSON_AddNumberToObject(state, "eos_token_id",
-                                (double)s->eos_token_id);
+        cJSON_AddNumberToObject(state, "eos_token_id", (double)s->eos_token_id);
     return state;
 }
 
@@ -412,8 +408,8 @@ static int write_native(struct gpt_target *t, gpt_bytes_done *done,
         return status;
     }
     cJSON *state = make_state(t->source);
-    status = gpt_checkpoint_commit(w, &o->config, o->tp_size, o->pp_size,
-                                   state, err);
+    status = gpt_checkpoint_commit(w, &o->config, o->tp_size, o->pp_size, state,
+                                   err);
     cJSON_Delete(state);
     return status;
 }

@@ -16,8 +16,9 @@
 enum { PATH = 4096, MAX_TRIED = 100 };
 
 /* On all ranks, or on none. */
-static int open_dir(struct gpt_checkpoint **c, const char *dir, bool verify,
-                    struct gpt_agreement *peers, struct gpt_err *err)
+static int open_directory(struct gpt_checkpoint **c, const char *dir,
+                          bool verify, struct gpt_agreement *peers,
+                          struct gpt_err *err)
 {
     struct gpt_share share = {verify, peers ? peers->rank : 0,
                           peers ? peers->size : 1};
@@ -33,9 +34,9 @@ static int open_dir(struct gpt_checkpoint **c, const char *dir, bool verify,
     return status;
 }
 
-/* Where to look, best first: iterations of a root, or HERE for a directory that
- * is a checkpoint itself. As text, for other ranks. */
-#define HERE (-1)
+/* Where to look, best first: iterations of a root, or ITSELF for a directory
+ * that is a checkpoint itself. As text, for other ranks. */
+#define ITSELF (-1)
 
 static int add_candidate(struct gpt_buf *list, int64_t iteration,
                          struct gpt_err *err)
@@ -82,7 +83,7 @@ static int list_candidates(struct gpt_buf *list, const char *path,
     const char *base = strrchr(path, '/');
     base = base ? base + 1 : path;
     if (gpt_path_exists(manifest) || strncmp(base, "iter_", 5) == 0)
-        return add_candidate(list, HERE, err);
+        return add_candidate(list, ITSELF, err);
     if (iteration >= 0)
         return add_candidate(list, iteration, err);
     GPT_TRY(list_root(list, path, why, err));
@@ -98,11 +99,11 @@ static int open_candidate(struct gpt_checkpoint **c, const char *path,
 {
     char dir[PATH];
 
-    if (iteration == HERE)
+    if (iteration == ITSELF)
         snprintf(dir, sizeof(dir), "%s", path);
     else
         GPT_TRY(gpt_checkpoint_path(dir, sizeof(dir), path, iteration, err));
-    return open_dir(c, dir, verify, peers, err);
+    return open_directory(c, dir, verify, peers, err);
 }
 
 /* The first candidate that opens, or why the best one did not. */

@@ -22,7 +22,7 @@ struct gpt_checkpoint {
     cJSON *manifest;
     struct gpt_config config;
     int64_t iteration, tp, pp;
-    struct gpt_source_file *files;    /* in the order of the list */
+    struct gpt_source_file *files;     /* in the order of the list */
     struct gpt_safetensors *contents;  /* of each file; empty when attached */
     int64_t n_files;
     struct gpt_tensor *tensors; /* by name */
@@ -63,18 +63,19 @@ static int check_crc(struct gpt_in *in, uint32_t want, struct gpt_err *err)
     int status = GPT_OK;
 
     GPT_TRY(gpt_new(&chunk, CRC_CHUNK, 1, "checksum", err));
-    for (int64_t at = 0; status == GPT_OK && at < size; at += CRC_CHUNK) {
+    for (int64_t at = 0; at < size; at += CRC_CHUNK) {
         size_t n = (size_t)gpt_min_i64(CRC_CHUNK, size - at);
 
-        status = gpt_in_read(in, chunk, at, n, err);
-        if (status == GPT_OK)
-            crc = gpt_crc32c(crc, chunk, n);
+        GPT_TRY_GOTO(status, gpt_in_read(in, chunk, at, n, err), out);
+        crc = gpt_crc32c(crc, chunk, n);
     }
+    if (crc != want)
+        status = gpt_fail(err, GPT_EDATA,
+                          "%s: altered: CRC-32C is %08x, the manifest says "
+                          "%08x",
+                          gpt_in_path(in), crc, want);
+out:
     gpt_free(chunk);
-    if (status == GPT_OK && crc != want)
-        return gpt_fail(err, GPT_EDATA,
-                        "%s: altered: CRC-32C is %08x, the manifest says %08x",
-                        gpt_in_path(in), crc, want);
     return status;
 }
 
@@ -125,8 +126,8 @@ static int open_files(struct gpt_checkpoint *c, const struct gpt_share *share,
             (struct gpt_source_file){.name = f->name, .bytes = f->size};
     }
     for (int64_t i = 0; i < c->n_files; i++)
-        GPT_TRY(open_file(
-            c, i, share->verify && i % share->size == share->rank, err));
+        GPT_TRY(open_file(c, i, share->verify && i % share->size == share->rank,
+                          err));
     return GPT_OK;
 }
 
@@ -232,9 +233,11 @@ static int read_tensors(struct gpt_checkpoint *c,
     if (n)
         qsort(c->tensors, n, sizeof(*c->tensors), compare_tensors);
     GPT_TRY(gpt_new(&used, (size_t)c->n_files, sizeof(*used), "files", err));
-    status = gpt_new(&sorted, list->n_slices, sizeof(*sorted), "slices", err);
-    if (status == GPT_OK)
-        status = check_entries(c, list, sorted, used, err);
+    GPT_TRY_GOTO(
+        status,
+        gpt_new(&sorted, list->n_slices, sizeof(*sorted), "slices", err), out);
+    status = check_entries(c, list, sorted, used, err);
+out:
     gpt_free(sorted);
     gpt_free(used);
     return status;

@@ -108,14 +108,14 @@ static int add_file(struct gpt_checkpoint_writer *w, const char *name,
 
 /* Headers of the slices, and a note for each that tells its place, so that a
  * file explains itself when the manifest is lost. */
-static int describe(const struct gpt_manifest_slice *slices, int64_t n,
-                    struct gpt_safetensor **tensors,
-                    struct gpt_safetensors_note **notes,
-                    struct gpt_arena *arena, struct gpt_err *err)
+static int describe_slices(const struct gpt_manifest_slice *slices, int64_t n,
+                           struct gpt_safetensor **tensors,
+                           struct gpt_safetensors_note **notes,
+                           struct gpt_arena *arena, struct gpt_err *err)
 {
     *notes = NULL;
-    GPT_TRY(gpt_new(tensors, (size_t)n, sizeof **tensors, "slices", err));
-    GPT_TRY(gpt_new(notes, (size_t)n, sizeof **notes, "slices", err));
+    GPT_TRY(gpt_new(tensors, (size_t)n, sizeof(**tensors), "slices", err));
+    GPT_TRY(gpt_new(notes, (size_t)n, sizeof(**notes), "slices", err));
     for (int64_t i = 0; i < n; i++) {
         const struct gpt_tensor_slice *s = &slices[i].s;
         struct gpt_safetensor *t = &(*tensors)[i];
@@ -180,8 +180,9 @@ int gpt_checkpoint_write_plan(struct gpt_checkpoint_writer *w,
     const size_t first = w->list.n_slices;
     GPT_TRY_GOTO(status, gpt_manifest_add_slices(&w->list, slices, n, err),
                  out);
-    GPT_TRY_GOTO(status, describe(w->list.slices + first, n, &tensors, &notes,
-                                  &arena, err),
+    GPT_TRY_GOTO(status,
+                 describe_slices(w->list.slices + first, n, &tensors, &notes,
+                                 &arena, err),
                  out);
     GPT_TRY_GOTO(status,
                  gpt_safetensors_create(&p.file, path,
@@ -219,8 +220,8 @@ int gpt_checkpoint_file_bytes(const struct gpt_tensor_slice *slices, int64_t n,
 
     GPT_TRY_GOTO(status, gpt_manifest_add_file(&list, "x", err), out);
     GPT_TRY_GOTO(status, gpt_manifest_add_slices(&list, slices, n, err), out);
-    GPT_TRY_GOTO(status, describe(list.slices, n, &tensors, &notes, &arena,
-                                  err),
+    GPT_TRY_GOTO(status,
+                 describe_slices(list.slices, n, &tensors, &notes, &arena, err),
                  out);
     status = gpt_safetensors_size(tensors, n, notes, n, bytes, err);
 out:

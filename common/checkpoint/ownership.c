@@ -9,9 +9,9 @@
 
 /* ---- cutting ---- */
 
-static int push(struct gpt_ownership *p, const struct gpt_slice *s, int64_t row,
-                int64_t column, int64_t rows, int64_t columns, int64_t at,
-                struct gpt_err *err)
+static int add_box(struct gpt_ownership *p, const struct gpt_slice *s,
+                   int64_t row, int64_t column, int64_t rows, int64_t columns,
+                   int64_t at, struct gpt_err *err)
 {
     GPT_TRY(gpt_grow(&p->items, &p->cap, p->n + 1, sizeof(*p->items),
                      "parts of a checkpoint", err));
@@ -27,9 +27,9 @@ static int push(struct gpt_ownership *p, const struct gpt_slice *s, int64_t row,
 }
 
 /* Elements [begin, end) of a slice, of which the first is at `at`. */
-static int push_range(struct gpt_ownership *p, const struct gpt_slice *s,
-                      int64_t begin, int64_t end, int64_t at,
-                      struct gpt_err *err)
+static int add_range(struct gpt_ownership *p, const struct gpt_slice *s,
+                     int64_t begin, int64_t end, int64_t at,
+                     struct gpt_err *err)
 {
     const int64_t width = s->shape[1];
 
@@ -39,7 +39,7 @@ static int push_range(struct gpt_ownership *p, const struct gpt_slice *s,
         int64_t rows = whole ? left / width : 1;
         int64_t columns = whole ? width : gpt_min_i64(width - column, left);
 
-        GPT_TRY(push(p, s, begin / width, column, rows, columns, at, err));
+        GPT_TRY(add_box(p, s, begin / width, column, rows, columns, at, err));
         begin += rows * columns;
         at += rows * columns;
     }
@@ -47,17 +47,16 @@ static int push_range(struct gpt_ownership *p, const struct gpt_slice *s,
 }
 
 /* What this rank's shard of its bucket has of a slice. */
-static int push_shard(struct gpt_ownership *p, const struct gpt_flat *flat,
-                      const struct gpt_slice *s, struct gpt_err *err)
+static int add_shard(struct gpt_ownership *p, const struct gpt_flat *flat,
+                     const struct gpt_slice *s, struct gpt_err *err)
 {
     int64_t shard, end;
 
     gpt_bucket_shard(flat, s->bucket, flat->shard, &shard, &end);
     int64_t first = gpt_max_i64(shard, s->offset);
     int64_t last = gpt_min_i64(end, s->offset + s->count);
-    return push_range(p, s, first - s->offset, last - s->offset,
-                      gpt_bucket_compact(flat, s->bucket) + first - shard,
-                      err);
+    return add_range(p, s, first - s->offset, last - s->offset,
+                     gpt_bucket_compact(flat, s->bucket) + first - shard, err);
 }
 
 /* ---- who writes ---- */
@@ -92,9 +91,9 @@ static bool writes(const struct gpt_ownership_writer *w, const int64_t *owners,
     return !owners || owners[s->bucket] == w->dp_rank;
 }
 
-static int build(struct gpt_ownership *p, const struct gpt_flat *flat,
-                 bool shards, const struct gpt_ownership_writer *writer,
-                 const int64_t *owners, struct gpt_err *err)
+static int add_slices(struct gpt_ownership *p, const struct gpt_flat *flat,
+                      bool shards, const struct gpt_ownership_writer *writer,
+                      const int64_t *owners, struct gpt_err *err)
 {
     for (int64_t i = 0; i < flat->n; i++) {
         const struct gpt_slice *s = &flat->slices[i];
@@ -102,9 +101,9 @@ static int build(struct gpt_ownership *p, const struct gpt_flat *flat,
         if (writer && !writes(writer, owners, s))
             continue;
         if (shards)
-            GPT_TRY(push_shard(p, flat, s, err));
+            GPT_TRY(add_shard(p, flat, s, err));
         else
-            GPT_TRY(push_range(p, s, 0, s->count, s->offset, err));
+            GPT_TRY(add_range(p, s, 0, s->count, s->offset, err));
     }
     return GPT_OK;
 }
@@ -121,10 +120,11 @@ int gpt_ownership_build(struct gpt_ownership *p, const struct gpt_flat *flat,
     if (writer && !shards) {
         GPT_TRY(gpt_new(&owners, (size_t)flat->n_buckets, sizeof(*owners),
                         "buckets", err));
-        status = share_buckets(flat, writer->dp_size, owners, err);
+        GPT_TRY_GOTO(status, share_buckets(flat, writer->dp_size, owners, err),
+                     out);
     }
-    if (status == GPT_OK)
-        status = build(p, flat, shards, writer, owners, err);
+    status = add_slices(p, flat, shards, writer, owners, err);
+out:
     gpt_free(owners);
     if (status != GPT_OK)
         gpt_ownership_free(p);

@@ -171,8 +171,8 @@ int gpt_tensor_check(const struct gpt_tensor *t, const char *what,
 }
 
 /* The part of piece p that rule m shows, in the coordinates of the view. */
-static bool show(struct gpt_file_box *out, const struct gpt_file_box *p,
-                 const struct gpt_map *m, int ndim)
+static bool show_piece(struct gpt_file_box *out, const struct gpt_file_box *p,
+                       const struct gpt_map *m, int ndim)
 {
     *out = *p;
     for (int d = 0; d < ndim; d++) {
@@ -200,7 +200,7 @@ int gpt_tensor_view(struct gpt_tensor *out, const struct gpt_tensor *in,
 
     for (int64_t i = 0; i < n; i++)
         for (size_t j = 0; j < in->n; j++)
-            if (show(&p, &in->pieces[j], &maps[i], in->ndim))
+            if (show_piece(&p, &in->pieces[j], &maps[i], in->ndim))
                 GPT_TRY(gpt_tensor_add(out, &p, err));
     return GPT_OK;
 }

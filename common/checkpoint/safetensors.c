@@ -148,14 +148,16 @@ int gpt_safetensors_parse(struct gpt_safetensors *st, const void *data,
     if ((int64_t)len < 8 + header)
         return gpt_fail(err, GPT_EDATA, "%s: %zu bytes given", what, len);
     st->data_start = 8 + header;
-    status = gpt_safetensors_scan(st, (const char *)data + 8, (size_t)header,
-                                  what, err);
-    if (status == GPT_OK)
-        status = check_tiling(st, file_size - st->data_start, what, err);
-    if (status == GPT_OK)
-        status = check_names(st, what, err);
-    if (status != GPT_OK)
-        gpt_safetensors_close(st);
+    GPT_TRY_GOTO(status,
+                 gpt_safetensors_scan(st, (const char *)data + 8,
+                                      (size_t)header, what, err),
+                 fail);
+    GPT_TRY_GOTO(status,
+                 check_tiling(st, file_size - st->data_start, what, err), fail);
+    GPT_TRY_GOTO(status, check_names(st, what, err), fail);
+    return GPT_OK;
+fail:
+    gpt_safetensors_close(st);
     return status;
 }
 

@@ -46,24 +46,24 @@ static void skip_space(struct scan *s)
 }
 
 /* The next character that is not white space, '\0' at the end. */
-static char peek(struct scan *s)
+static char peek_char(struct scan *s)
 {
     skip_space(s);
     return s->p < s->end ? *s->p : '\0';
 }
 
-static int expect(struct scan *s, char c)
+static int expect_char(struct scan *s, char c)
 {
-    if (peek(s) != c)
+    if (peek_char(s) != c)
         return BAD(s, s->p, "expected '%c' in the header", c);
     s->p++;
     return GPT_OK;
 }
 
 /* After a member: true when a comma says that another follows. */
-static int more(struct scan *s, char close, bool *again)
+static int scan_comma(struct scan *s, char close, bool *again)
 {
-    char c = peek(s);
+    char c = peek_char(s);
 
     if (c != ',' && c != close)
         return BAD(s, s->p, "expected ',' or '%c' in the header", close);
@@ -147,7 +147,7 @@ static int unescape(struct scan *s, char *out, size_t *n)
  * source, so the closing quote is found first. */
 static int scan_string(struct scan *s, const char **out)
 {
-    GPT_TRY(expect(s, '"'));
+    GPT_TRY(expect_char(s, '"'));
     const char *q = s->p;
     while (q < s->end && *q != '"') {
         if ((unsigned char)*q < 0x20)
@@ -176,7 +176,7 @@ static int scan_string(struct scan *s, const char **out)
 /* A JSON integer >= 0: digits only, no sign, fraction or exponent. */
 static int scan_uint(struct scan *s, int64_t *out)
 {
-    char c = peek(s);
+    char c = peek_char(s);
     const char *start = s->p;
     int64_t v = 0;
 
@@ -197,8 +197,8 @@ static int scan_list(struct scan *s, int64_t *list, int cap, int *n,
     bool again;
 
     *n = 0;
-    GPT_TRY(expect(s, '['));
-    if (peek(s) == ']') {
+    GPT_TRY(expect_char(s, '['));
+    if (peek_char(s) == ']') {
         s->p++;
         return GPT_OK;
     }
@@ -206,7 +206,7 @@ static int scan_list(struct scan *s, int64_t *list, int cap, int *n,
         if (*n == cap)
             return BAD(s, s->p, "%s has more than %d numbers", field, cap);
         GPT_TRY(scan_uint(s, &list[(*n)++]));
-        GPT_TRY(more(s, ']', &again));
+        GPT_TRY(scan_comma(s, ']', &again));
     } while (again);
     return GPT_OK;
 }
@@ -234,13 +234,13 @@ static int scan_tensor(struct scan *s, struct gpt_safetensor *t)
     bool again;
     const char *start = s->p;
 
-    GPT_TRY(expect(s, '{'));
+    GPT_TRY(expect_char(s, '{'));
     do {
         const char *key;
         unsigned k = 0;
 
         GPT_TRY(scan_string(s, &key));
-        GPT_TRY(expect(s, ':'));
+        GPT_TRY(expect_char(s, ':'));
         while (k < 3 && strcmp(key, fields[k]) != 0)
             k++;
         if (k == 3 || (seen & 1u << k))
@@ -254,7 +254,7 @@ static int scan_tensor(struct scan *s, struct gpt_safetensor *t)
                               "shape"));
         else
             GPT_TRY(scan_list(s, span, 2, &n_span, "data_offsets"));
-        GPT_TRY(more(s, '}', &again));
+        GPT_TRY(scan_comma(s, '}', &again));
     } while (again);
     if (seen != 7 || n_span != 2)
         return BAD(s, start, "tensor '%.99s' lacks dtype, shape or offsets",
@@ -269,8 +269,8 @@ static int scan_notes(struct scan *s, struct gpt_safetensors *st)
     size_t cap = 0;
     bool again;
 
-    GPT_TRY(expect(s, '{'));
-    if (peek(s) == '}') {
+    GPT_TRY(expect_char(s, '{'));
+    if (peek_char(s) == '}') {
         s->p++;
         return GPT_OK;
     }
@@ -279,10 +279,10 @@ static int scan_notes(struct scan *s, struct gpt_safetensors *st)
                          sizeof(*st->notes), "safetensors metadata", s->err));
         struct gpt_safetensors_note *note = &st->notes[st->n_notes];
         GPT_TRY(scan_string(s, &note->key));
-        GPT_TRY(expect(s, ':'));
+        GPT_TRY(expect_char(s, ':'));
         GPT_TRY(scan_string(s, &note->value));
         st->n_notes++;
-        GPT_TRY(more(s, '}', &again));
+        GPT_TRY(scan_comma(s, '}', &again));
     } while (again);
     return GPT_OK;
 }
@@ -292,15 +292,15 @@ static int scan_header(struct scan *s, struct gpt_safetensors *st)
     size_t cap = 0;
     bool again, noted = false;
 
-    GPT_TRY(expect(s, '{'));
-    if (peek(s) == '}') {
+    GPT_TRY(expect_char(s, '{'));
+    if (peek_char(s) == '}') {
         s->p++;
     } else {
         do {
             const char *name, *at = s->p;
 
             GPT_TRY(scan_string(s, &name));
-            GPT_TRY(expect(s, ':'));
+            GPT_TRY(expect_char(s, ':'));
             if (strcmp(name, "__metadata__") == 0) {
                 if (noted)
                     return BAD(s, at, "__metadata__ appears twice");
@@ -318,10 +318,10 @@ static int scan_header(struct scan *s, struct gpt_safetensors *st)
                 GPT_TRY(scan_tensor(s, &st->tensors[st->n]));
                 st->n++;
             }
-            GPT_TRY(more(s, '}', &again));
+            GPT_TRY(scan_comma(s, '}', &again));
         } while (again);
     }
-    if (peek(s) != '\0' || s->p != s->end)
+    if (peek_char(s) != '\0' || s->p != s->end)
         return BAD(s, s->p, "text behind the header's object");
     return GPT_OK;
 }

@@ -26,7 +26,7 @@ struct item {
     int64_t index;
 };
 
-static int official(const void *a, const void *b)
+static int compare_official(const void *a, const void *b)
 {
     const struct item *x = a, *y = b;
 
@@ -118,14 +118,17 @@ static int lay_out(const struct gpt_safetensor *tensors, int64_t n,
     for (int64_t i = 0; i < n; i++)
         items[i] = (struct item){&tensors[i], i};
     if (n)
-        qsort(items, (size_t)n, sizeof(*items), official);
+        qsort(items, (size_t)n, sizeof(*items), compare_official);
     int status = fill_header(header, items, n, notes, n_notes, &bytes);
-    if (status != GPT_OK)
+    if (status != GPT_OK) {
         gpt_fail(err, status, "cannot lay out a safetensors header");
-    if (status == GPT_OK)
-        status = gpt_new(order, (size_t)n, sizeof **order, "order", err);
-    for (int64_t i = 0; status == GPT_OK && i < n; i++)
+        goto out;
+    }
+    GPT_TRY_GOTO(status,
+                 gpt_new(order, (size_t)n, sizeof(**order), "order", err), out);
+    for (int64_t i = 0; i < n; i++)
         (*order)[i] = items[i].index;
+out:
     gpt_free(items);
     GPT_TRY(status);
     *size = (int64_t)header->len + bytes;
@@ -135,8 +138,8 @@ static int lay_out(const struct gpt_safetensor *tensors, int64_t n,
     return GPT_OK;
 }
 
-static int emit(struct gpt_safetensors_writer *w, const void *p, size_t n,
-                struct gpt_err *err)
+static int write_counted(struct gpt_safetensors_writer *w, const void *p,
+                         size_t n, struct gpt_err *err)
 {
     w->crc = gpt_crc32c(w->crc, p, n);
     w->written += (int64_t)n;
@@ -162,7 +165,7 @@ int gpt_safetensors_create(struct gpt_safetensors_writer **out,
                  out);
     GPT_TRY_GOTO(status, gpt_out_open(&w->out, path, flags, w->size, err),
                  out);
-    status = emit(w, header.data, header.len, err);
+    status = write_counted(w, header.data, header.len, err);
 out:
     gpt_buf_free(&header);
     if (status == GPT_OK)
@@ -184,7 +187,7 @@ int gpt_safetensors_put(struct gpt_safetensors_writer *w, const void *data,
     if ((int64_t)bytes > w->size - w->written)
         return gpt_fail(err, GPT_EFAIL, "%s: more data than its header says",
                         w->path);
-    return emit(w, data, bytes, err);
+    return write_counted(w, data, bytes, err);
 }
 
 int gpt_safetensors_commit(struct gpt_safetensors_writer *w, int64_t *size,

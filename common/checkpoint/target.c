@@ -7,8 +7,7 @@ int gpt_target_plan(struct gpt_target *t, const struct gpt_format *format,
                     const struct gpt_target_options *options,
                     struct gpt_err *err)
 {
-    *t = (struct gpt_target){
-        .format = format, .source = source, .o = *options};
+    *t = (struct gpt_target){.format = format, .source = source, .o = *options};
     int status = format->plan(t, err);
     if (status != GPT_OK) {
         gpt_target_close(t);

@@ -44,8 +44,8 @@ static int end_text(struct run *r, struct text *text, enum gpt_finish finish,
 }
 
 /* Text i's next token, from its logits. */
-static int choose(struct run *r, int64_t i, const float *logits, int32_t *token,
-                  struct gpt_err *err)
+static int choose_token(struct run *r, int64_t i, const float *logits,
+                        int32_t *token, struct gpt_err *err)
 {
     int64_t position = gpt_decoder_length(r->d, r->slot[i]);
     double u = gpt_sample_uniform(r->texts[i].rng, position);
@@ -55,7 +55,8 @@ static int choose(struct run *r, int64_t i, const float *logits, int32_t *token,
 }
 
 /* Hands the token out and sees whether the text ends here. */
-static int take(struct run *r, int64_t i, int32_t token, struct gpt_err *err)
+static int take_token(struct run *r, int64_t i, int32_t token,
+                      struct gpt_err *err)
 {
     struct text *text = &r->texts[i];
 
@@ -71,7 +72,7 @@ static int take(struct run *r, int64_t i, int32_t token, struct gpt_err *err)
 }
 
 /* Removes text i when it is done, keeping the order of the others. */
-static void settle(struct run *r, int64_t i)
+static void free_slot_if_done(struct run *r, int64_t i)
 {
     if (!r->texts[i].done)
         return;
@@ -86,7 +87,7 @@ static void settle(struct run *r, int64_t i)
 }
 
 /* Puts a request into a free slot: its prompt and its first token. */
-static int begin(struct run *r, int64_t request, struct gpt_err *err)
+static int begin_text(struct run *r, int64_t request, struct gpt_err *err)
 {
     const struct gpt_request *q = &r->requests[request];
     int64_t i = r->n++;
@@ -100,42 +101,42 @@ static int begin(struct run *r, int64_t request, struct gpt_err *err)
     gpt_decoder_truncate(r->d, r->slot[i], 0);
     GPT_TRY(gpt_decoder_append(r->d, r->slot[i], q->prompt, q->n_prompt,
                                GPT_LOGITS_LAST, r->logits, err));
-    GPT_TRY(choose(r, i, r->logits, &token, err));
+    GPT_TRY(choose_token(r, i, r->logits, &token, err));
     r->speed->prompt_seconds += gpt_now() - start;
     r->speed->prompt_tokens += q->n_prompt;
-    GPT_TRY(take(r, i, token, err));
-    settle(r, i);
+    GPT_TRY(take_token(r, i, token, err));
+    free_slot_if_done(r, i);
     return GPT_OK;
 }
 
 /* One token for each text under way. */
-static int step(struct run *r, struct gpt_err *err)
+static int step_texts(struct run *r, struct gpt_err *err)
 {
     int64_t n = r->n;
     double start = gpt_now();
 
     GPT_TRY(gpt_decoder_step(r->d, r->slot, r->next, n, r->logits, err));
     for (int64_t i = 0; i < n; i++)
-        GPT_TRY(choose(r, i, r->logits + i * r->vocab, &r->next[i], err));
+        GPT_TRY(choose_token(r, i, r->logits + i * r->vocab, &r->next[i], err));
     r->speed->step_seconds += gpt_now() - start;
     r->speed->step_tokens += n;
     r->speed->steps++;
     for (int64_t i = 0; i < n; i++)
-        GPT_TRY(take(r, i, r->next[i], err));
+        GPT_TRY(take_token(r, i, r->next[i], err));
     for (int64_t i = n - 1; i >= 0; i--)
-        settle(r, i);
+        free_slot_if_done(r, i);
     return GPT_OK;
 }
 
-static int run_all(struct run *r, int64_t n, struct gpt_err *err)
+static int answer_all(struct run *r, int64_t n, struct gpt_err *err)
 {
     int64_t begun = 0;
 
     while (!gpt_signals_stop() && (begun < n || r->n > 0)) {
         if (begun < n && r->n < r->slots)
-            GPT_TRY(begin(r, begun++, err));
+            GPT_TRY(begin_text(r, begun++, err));
         else
-            GPT_TRY(step(r, err));
+            GPT_TRY(step_texts(r, err));
     }
     for (int64_t i = 0; i < r->n; i++)
         GPT_TRY(end_text(r, &r->texts[i], GPT_FINISH_STOPPED, err));
@@ -155,7 +156,7 @@ static int check_prompts(const struct run *r, int64_t n, struct gpt_err *err)
     return GPT_OK;
 }
 
-static int alloc(struct run *r, struct gpt_err *err)
+static int allocate_run(struct run *r, struct gpt_err *err)
 {
     size_t slots = (size_t)r->slots;
 
@@ -186,15 +187,15 @@ int gpt_generate(struct gpt_decoder *d, const struct gpt_request *requests,
     };
 
     *speed = (struct gpt_speed){0};
-    int rc = check_prompts(&r, n, err);
-    if (rc == GPT_OK)
-        rc = alloc(&r, err);
-    if (rc == GPT_OK)
-        rc = run_all(&r, n, err);
+    int status;
+    GPT_TRY_GOTO(status, check_prompts(&r, n, err), out);
+    GPT_TRY_GOTO(status, allocate_run(&r, err), out);
+    status = answer_all(&r, n, err);
+out:
     gpt_sampler_close(r.sampler);
     gpt_free(r.logits);
     gpt_free(r.texts);
     gpt_free(r.next);
     gpt_free(r.slot);
-    return rc;
+    return status;
 }

@@ -36,20 +36,24 @@ int gpt_sampler_open(struct gpt_sampler **out, int64_t vocab,
 
     GPT_TRY(gpt_new(&s, 1, sizeof(*s), "a sampler", err));
     s->vocab = vocab;
-    int rc = gpt_new(&s->list, (size_t)vocab, sizeof(*s->list),
-                     "a sampler's candidates", err);
-    if (rc == GPT_OK)
-        rc = gpt_new(&s->scratch, (size_t)vocab, sizeof(*s->scratch),
-                     "a sampler's candidates", err);
-    if (rc == GPT_OK)
-        rc = gpt_new(&s->heap, (size_t)vocab, sizeof(*s->heap),
-                     "a sampler's heap", err);
-    if (rc != GPT_OK) {
-        gpt_sampler_close(s);
-        return rc;
-    }
+    int status;
+    GPT_TRY_GOTO(status,
+                 gpt_new(&s->list, (size_t)vocab, sizeof(*s->list),
+                         "a sampler's candidates", err),
+                 fail);
+    GPT_TRY_GOTO(status,
+                 gpt_new(&s->scratch, (size_t)vocab, sizeof(*s->scratch),
+                         "a sampler's candidates", err),
+                 fail);
+    GPT_TRY_GOTO(status,
+                 gpt_new(&s->heap, (size_t)vocab, sizeof(*s->heap),
+                         "a sampler's heap", err),
+                 fail);
     *out = s;
     return GPT_OK;
+fail:
+    gpt_sampler_close(s);
+    return status;
 }
 
 void gpt_sampler_close(struct gpt_sampler *s)
