@@ -142,8 +142,8 @@ int main(void)
         return 1;
     }
     make_model();
-    struct gpt_reshape_options keep = {.to = &gpt_format_native,
-                                       .dtype = GPT_N_DTYPES};
+    struct gpt_reshape_options keep = {
+        .to = &gpt_format_native, .dtype = GPT_N_DTYPES};
     struct gpt_reshape_options o = keep;
     o.tp = o.pp = 2;
     row("reshape/1x1-to-2x2", "native", "cut", o);
