@@ -1,12 +1,18 @@
 /* Moving bytes: executes a plan. gpt_tensor_pour() cuts the destination into
- * tiles, gather() a tile into bands, gather_band() intersects pieces with it,
- * gpt_box_move() (move_box.c) moves one box.
+ * tiles, gather() cuts a tile into bands, gather_band() intersects the tensor's
+ * pieces with a band, and gpt_box_move() (move_box.c) moves each intersection,
+ * which is a box.
  *
- * What is only copied is moved by one thread: more would wait for the same
- * memory. Conversions and transpositions are shared out. A transposition reads
- * many short runs; when the pieces of a tile together use much of the source's
- * rows (as the heads of Q, K and V do), bands are so narrow that all of a
- * band's runs lie in one window of the file, which is read at once. */
+ * Tiles bound the memory: whatever the size of a tensor, one tile and the
+ * scratch of each thread are all that is held. Bands are for threads. What is
+ * only copied is moved by one thread, since more would wait for the same
+ * memory; conversions and transpositions are shared out.
+ *
+ * A transposition reads many short runs, one a column of the destination. Read
+ * one by one they cost a system call each. When the pieces of a tile together
+ * use much of the source's rows, as the heads of Q, K and V do, bands are so
+ * narrow that all runs of a band lie in one window of the file, which is read
+ * at once. */
 #include "checkpoint/move_internal.h"
 
 #include "base/memory.h"
@@ -30,7 +36,10 @@ struct target {
     bool window; /* let bands read through one */
 };
 
-/* What piece p gives to the target; returns its elements. */
+/* Makes *b the part of piece p that lies in the target; returns its elements, 0
+ * when they are disjoint. The scratch in *b stays as it is. Leading dimensions
+ * of size 1 bring every tensor to N dimensions, so that nothing below this
+ * function asks how many there are. */
 static int64_t intersect(struct gpt_box *b, const struct target *g,
                          const struct gpt_file_box *p)
 {
@@ -61,9 +70,13 @@ static int64_t intersect(struct gpt_box *b, const struct target *g,
     return n;
 }
 
+/* Counts elements instead of looking for gaps: pieces do not overlap, which
+ * gpt_tensor_check() has made sure of when the file was opened, so a band is
+ * covered exactly when the intersections add up to it. */
 static int gather_band(const struct target *g, struct gpt_box *b,
                        struct gpt_err *err)
 {
+    /* Counted down to 0 by what the pieces give. */
     int64_t want = g->shape[0] * g->shape[1] * g->shape[2] * g->shape[3];
 
     if (g->window && !b->window)
@@ -94,7 +107,9 @@ static void free_box(struct gpt_box *b)
     gpt_free(b->window);
 }
 
-/* Checks the box and fills the target. */
+/* Checks the box and fills the target. begin and shape come from callers that
+ * computed them from a manifest, so each is compared with the tensor before
+ * anything is multiplied. */
 static int set_target(struct target *g, const struct gpt_tensor *t,
                       const int64_t *begin, const int64_t *shape,
                       enum gpt_dtype dtype, struct gpt_err *err)
@@ -135,9 +150,11 @@ struct cut {
     int64_t bands;
 };
 
-/* Looks at the pieces: copies stay together, conversions are cut along the
- * outermost dimension, transpositions along the columns, so that their runs
- * stay long. */
+/* Chooses by what the pieces need. Copies stay together. Conversions are cut
+ * along the outermost dimension that can be cut, so that a band is contiguous.
+ * Transpositions are cut along the columns: a run goes down the rows, and
+ * cutting the rows would make short runs shorter. Runs of a piece that is used
+ * sparsely are too far apart for a window; they are read one by one. */
 static struct cut choose_cut(struct target *g)
 {
     struct cut cut = {0, 1};
@@ -170,6 +187,8 @@ static struct cut choose_cut(struct target *g)
     return cut;
 }
 
+/* Band i of the target. Ends are computed from i alone, so bands tile the
+ * target without a remainder to hand on. */
 static struct target band_of(const struct target *g, struct cut cut, int64_t i)
 {
     struct target part = *g;
@@ -181,6 +200,9 @@ static struct target band_of(const struct target *g, struct cut cut, int64_t i)
     return part;
 }
 
+/* Every thread keeps its own scratch over all its bands. A failure does not
+ * stop the other bands, as an OpenMP loop cannot be left; the first one is
+ * reported. */
 static int gather(struct target *g, struct gpt_err *err)
 {
     int status = GPT_OK;
@@ -221,6 +243,10 @@ int gpt_tensor_gather(const struct gpt_tensor *t, const int64_t *begin,
     return gather(&g, err);
 }
 
+/* Tiles are whole rows of the innermost dimensions that fit: dimension d is the
+ * first whose rows are no larger than a tile, and the dimensions before it are
+ * walked element by element. A sink that writes a file thus gets the tensor's
+ * bytes in the order of the file. */
 int gpt_tensor_pour(const struct gpt_tensor *t, const int64_t *begin,
                     const int64_t *shape, enum gpt_dtype dtype, void *tile,
                     gpt_sink *sink, void *context, struct gpt_err *err)
@@ -249,6 +275,8 @@ int gpt_tensor_pour(const struct gpt_tensor *t, const int64_t *begin,
             }
             g.begin[d] += at;
             g.shape[d] = gpt_min_i64(step, whole.shape[d] - at);
+            /* The tile is tight, however far apart its rows are in the whole
+             * tensor. */
             g.dst = tile;
             for (int k = d - 1; k >= 0; k--)
                 g.pitch[k] = g.pitch[k + 1] * g.shape[k + 1];

@@ -11,7 +11,7 @@
 
 /* ---- the manifest ---- */
 
-/* "name": VALUE, taking and freeing a tree. */
+/* Appends "name": VALUE. A tree that is NULL is memory that ran out. */
 static int add_json(struct gpt_buf *b, const char *name, const cJSON *tree)
 {
     char *text = tree ? gpt_json_print(tree, true) : NULL;
@@ -22,6 +22,8 @@ static int add_json(struct gpt_buf *b, const char *name, const cJSON *tree)
     return status;
 }
 
+/* The text is written piece by piece, not as one tree: a list of slices of a
+ * large model is far larger as a tree than as text. */
 static int compose_manifest(struct gpt_buf *b, struct gpt_checkpoint_writer *w,
                             const struct gpt_config *config, int64_t tp,
                             int64_t pp, const cJSON *state, struct gpt_err *err)
@@ -56,6 +58,8 @@ out:
     return GPT_OK;
 }
 
+/* Written last into the directory, so that a directory with a manifest has all
+ * of its files. */
 static int put_manifest(struct gpt_checkpoint_writer *w,
                         const struct gpt_config *config, int64_t tp_size,
                         int64_t pp_size, const cJSON *state,
@@ -94,7 +98,8 @@ static int publish(struct gpt_checkpoint_writer *w, struct gpt_err *err)
 
 /* ---- several ranks ---- */
 
-/* A rank's list as a JSON object. */
+/* A rank's list as a JSON object: a manifest without its head, which rank 0
+ * parses with the same code and the same checks as a manifest on disk. */
 static int print_list(struct gpt_buf *b, struct gpt_manifest_list *list,
                       struct gpt_err *err)
 {
@@ -104,7 +109,7 @@ static int print_list(struct gpt_buf *b, struct gpt_manifest_list *list,
     return GPT_OK;
 }
 
-/* Adds what another rank wrote. */
+/* Adds what another rank wrote to rank 0's list. */
 static int merge_list(struct gpt_checkpoint_writer *w, const char *text,
                       int64_t rank, struct gpt_err *err)
 {
@@ -126,7 +131,8 @@ static int merge_all(struct gpt_checkpoint_writer *w, char **parts,
     return GPT_OK;
 }
 
-/* Rank 0: all ranks have written. */
+/* On rank 0, after every rank has its files on disk: manifest, directory,
+ * tracker. */
 static int commit_merged(struct gpt_checkpoint_writer *w, char **parts,
                          const struct gpt_config *config, int64_t tp_size,
                          int64_t pp_size, const cJSON *state,
@@ -137,6 +143,12 @@ static int commit_merged(struct gpt_checkpoint_writer *w, char **parts,
     return publish(w, err);
 }
 
+/* A rank other than 0 hands in its list, which says that its files are synced,
+ * and waits. Rank 0 publishes only when every list has come, and tells the
+ * others how that went: no rank goes on training in the belief that a
+ * checkpoint exists which does not. Rank 0 frees the writer before it answers,
+ * so that a failed commit has removed its directory when the others report
+ * it. */
 int gpt_checkpoint_commit_all(struct gpt_checkpoint_writer *w, int status,
                               const struct gpt_config *config, int64_t tp_size,
                               int64_t pp_size, const cJSON *state,

@@ -15,7 +15,9 @@
 
 enum { PATH = 4096, MAX_TRIED = 100 };
 
-/* On all ranks, or on none. */
+/* Opens one directory on all ranks, or on none. Each rank checks the checksums
+ * of its share of the files, so that together they read every byte once; a rank
+ * that finds damage makes the candidate fail for all. */
 static int open_directory(struct gpt_checkpoint **c, const char *dir,
                           bool verify, struct gpt_agreement *peers,
                           struct gpt_err *err)
@@ -46,8 +48,10 @@ static int add_candidate(struct gpt_buf *list, int64_t iteration,
                : gpt_fail(err, GPT_EFAIL, "out of memory");
 }
 
-/* What the tracker names, then the others, newest first. *why: what is wrong
- * with the tracker. */
+/* Lists what the tracker names, then the other iterations, newest first. A
+ * tracker that is missing or damaged is no failure yet: *why keeps what is
+ * wrong with it, to be reported if nothing else opens, and as a warning if
+ * something does. */
 static int list_root(struct gpt_buf *list, const char *root,
                      struct gpt_err *why, struct gpt_err *err)
 {
@@ -71,6 +75,9 @@ static int list_root(struct gpt_buf *list, const char *root,
     return status;
 }
 
+/* A directory named iter_* counts as a checkpoint even without its manifest:
+ * the message is then that this one is incomplete, and no other one is taken in
+ * the place of the one that was named. */
 static int list_candidates(struct gpt_buf *list, const char *path,
                            int64_t iteration, struct gpt_err *why,
                            struct gpt_err *err)
@@ -106,7 +113,10 @@ static int open_candidate(struct gpt_checkpoint **c, const char *path,
     return open_directory(c, dir, verify, peers, err);
 }
 
-/* The first candidate that opens, or why the best one did not. */
+/* Opens the first candidate that opens, or reports why the best one did not.
+ * Only bad data leads on to the next: a disk that cannot be read or a rank that
+ * died would fail for every candidate, and an older checkpoint must not be
+ * resumed because of a passing failure. */
 static int open_first(struct gpt_checkpoint **c, const char *path,
                       const char *candidates, bool verify,
                       struct gpt_agreement *peers, struct gpt_err *why,
@@ -133,6 +143,9 @@ static int open_first(struct gpt_checkpoint **c, const char *path,
     return why->status;
 }
 
+/* Rank 0 alone lists the candidates, because a directory may change while ranks
+ * list it. All ranks then walk the same list, and open_directory() makes them
+ * succeed or fail at each candidate together. */
 int gpt_checkpoint_open_all(struct gpt_checkpoint **c, const char *path,
                             int64_t iteration, bool verify,
                             struct gpt_agreement *peers, struct gpt_err *err)
@@ -173,7 +186,9 @@ static int remove_in(const char *dir, const char *name, struct gpt_err *err)
     return GPT_OK;
 }
 
-/* The manifest goes first: what is left is then visibly incomplete. */
+/* The manifest goes first. A directory without one counts as incomplete for
+ * every reader, so a crash in the middle leaves no checkpoint that opens and
+ * then lacks files. */
 static int remove_iteration(const char *path, struct gpt_err *err)
 {
     int status = remove_in(path, GPT_MANIFEST, err);
@@ -190,6 +205,9 @@ static int remove_iteration(const char *path, struct gpt_err *err)
     return status;
 }
 
+/* Counts complete checkpoints only, since an incomplete one is no fallback. The
+ * one that the tracker names stays whatever its age: a reader may be about to
+ * open it. */
 int gpt_checkpoint_prune(const char *root, int64_t keep, struct gpt_err *err)
 {
     int64_t *list, tracked = -1, complete = 0;

@@ -55,6 +55,8 @@ static int compare_tensors(const void *a, const void *b)
 
 /* ---- files ---- */
 
+/* Reads the whole file once. The system's cache then holds what fits of it,
+ * which the gathering that follows reads again. */
 static int check_crc(struct gpt_in *in, uint32_t want, struct gpt_err *err)
 {
     int64_t size = gpt_in_size(in);
@@ -79,6 +81,8 @@ out:
     return status;
 }
 
+/* The size is compared before the checksum: a truncated file, the common
+ * damage, is found without reading it. */
 static int open_file(struct gpt_checkpoint *c, int64_t i, bool verify,
                      struct gpt_err *err)
 {
@@ -110,6 +114,10 @@ static int open_file(struct gpt_checkpoint *c, int64_t i, bool verify,
     return GPT_OK;
 }
 
+/* All files stay open, since slices are read in the order of the destination
+ * and not of the files. A job of many ranks writes more files than a process
+ * may usually have open; gpt_in_allow() raises that limit or says which one it
+ * is. */
 static int open_files(struct gpt_checkpoint *c, const struct gpt_share *share,
                       struct gpt_err *err)
 {
@@ -133,8 +141,9 @@ static int open_files(struct gpt_checkpoint *c, const struct gpt_share *share,
 
 /* ---- tensors ---- */
 
-/* The entry of a file that a slice is, with the type and shape that the
- * manifest says. */
+/* Finds the entry of a file that a slice of the manifest is. Type and shape are
+ * said twice, in the manifest and in the file's header; both must say the same,
+ * or one of them was exchanged. */
 static int find_entry(const struct gpt_checkpoint *c,
                       const struct gpt_manifest_slice *slice,
                       const struct gpt_safetensor **entry,
@@ -154,8 +163,9 @@ static int find_entry(const struct gpt_checkpoint *c,
                     in ? "of another type or shape" : "it does not");
 }
 
-/* The tensor that begins at slice `first` of the list; *next: the slice behind
- * its last one. */
+/* Makes the tensor that begins at slice `first` of the list; *next is the slice
+ * after its last one. Names are compared by address: the parser gives all
+ * slices of a tensor one copy of its name. */
 static int read_tensor(struct gpt_checkpoint *c,
                        const struct gpt_manifest_list *list, size_t first,
                        size_t *next, struct gpt_err *err)
@@ -187,7 +197,9 @@ static int by_entry(const void *a, const void *b)
     return strcmp((*x)->entry, (*y)->entry);
 }
 
-/* Every entry of every file is one slice: none twice, none left over. */
+/* Checks that every entry of every file is one slice: none is used twice, none
+ * is left over. Together with gpt_tensor_check() this makes slices and entries
+ * one to one. */
 static int check_entries(const struct gpt_checkpoint *c,
                          const struct gpt_manifest_list *list,
                          const struct gpt_manifest_slice **sorted,
@@ -245,6 +257,9 @@ out:
 
 /* ---- opening ---- */
 
+/* What every reader needs before files are opened. Each number is checked
+ * against its range here, as the manifest's own checksum guards against
+ * accidents only. */
 static int read_head(struct gpt_checkpoint *c, struct gpt_err *err)
 {
     const cJSON *m = c->manifest;
@@ -265,6 +280,7 @@ static int read_head(struct gpt_checkpoint *c, struct gpt_err *err)
     return gpt_manifest_parse(&c->list, m, what, err);
 }
 
+/* The order is from cheap to dear: manifest, sizes and headers, coverage. */
 int gpt_checkpoint_open_here(struct gpt_checkpoint **out, const char *dir,
                              const struct gpt_share *share,
                              struct gpt_err *err)

@@ -31,14 +31,17 @@ static int make_writer(struct gpt_checkpoint_writer **out, const char *root,
     return gpt_checkpoint_path(w->path, sizeof(w->path), root, iteration, err);
 }
 
+/* The directory has a temporary name until the commit. The root is made first,
+ * since both must be on one file system for the rename. */
 static int make_directory(struct gpt_checkpoint_writer *w, struct gpt_err *err)
 {
     GPT_TRY(gpt_path_mkdirs(w->root, err));
     return gpt_outdir_open(&w->dir, w->path, w->flags, err);
 }
 
-/* The directory has a random part in its name, so who sees it sees the one
- * that rank 0 made. */
+/* The directory has a random part in its name. A rank that sees a directory of
+ * that name sees the one that rank 0 made, and not one that another job left on
+ * another disk. */
 static int join_directory(struct gpt_checkpoint_writer *w, const char *path,
                           struct gpt_err *err)
 {
@@ -51,6 +54,10 @@ static int join_directory(struct gpt_checkpoint_writer *w, const char *path,
                     "system that all ranks share?", path, w->root);
 }
 
+/* Two rounds. In the first, rank 0 makes the directory and all ranks learn its
+ * name, or the first failure. In the second, all have joined it or none goes
+ * on. A rank whose own preparation failed takes part in the first round all the
+ * same: others wait for it there. */
 int gpt_checkpoint_create_all(struct gpt_checkpoint_writer **out,
                               const char *root, int64_t iteration,
                               unsigned flags, struct gpt_agreement *peers,
@@ -106,8 +113,9 @@ static int add_file(struct gpt_checkpoint_writer *w, const char *name,
     return status == GPT_OK ? GPT_OK : gpt_context(err, "%s", w->path);
 }
 
-/* Headers of the slices, and a note for each that tells its place, so that a
- * file explains itself when the manifest is lost. */
+/* Fills in a header for each slice, and a note that tells the place of the
+ * slice in its tensor, so that a file explains itself when the manifest is
+ * lost. */
 static int describe_slices(const struct gpt_manifest_slice *slices, int64_t n,
                            struct gpt_safetensor **tensors,
                            struct gpt_safetensors_note **notes,
@@ -135,7 +143,9 @@ static int describe_slices(const struct gpt_manifest_slice *slices, int64_t n,
     return GPT_OK;
 }
 
-/* Data of all slices in the file's order; sources NULL: from memory. */
+/* Writes the data of all slices in the file's order, which is not that of the
+ * array: entries are sorted by type and name. sources NULL: from memory, in one
+ * piece; else tile by tile. */
 static int put_slices(struct gpt_pour *p, const struct gpt_safetensor *tensors,
                       const struct gpt_tensor_slice *slices,
                       const struct gpt_tensor *const *sources, int64_t n,
@@ -160,6 +170,9 @@ static int put_slices(struct gpt_pour *p, const struct gpt_safetensor *tensors,
     return status;
 }
 
+/* The file is noted in the list before it is written, since entries get their
+ * names there; its size and checksum are filled in when it is complete. After a
+ * failure the list is wrong, but then the writer can only be aborted. */
 int gpt_checkpoint_write_plan(struct gpt_checkpoint_writer *w,
                               const char *file,
                               const struct gpt_tensor_slice *slices,
@@ -209,6 +222,8 @@ int gpt_checkpoint_write(struct gpt_checkpoint_writer *w, const char *file,
                                      err);
 }
 
+/* Lays the header out as the writer will: names of entries and notes count too,
+ * so the size of a file is exact before anything is written. */
 int gpt_checkpoint_file_bytes(const struct gpt_tensor_slice *slices, int64_t n,
                               int64_t *bytes, struct gpt_err *err)
 {
@@ -234,6 +249,8 @@ out:
 
 /* ---- other files ---- */
 
+/* The checksum is that of the copy in memory and not of the source, which may
+ * change in the meantime. */
 int gpt_checkpoint_attach(struct gpt_checkpoint_writer *w, const char *name,
                           const char *source, struct gpt_err *err)
 {
