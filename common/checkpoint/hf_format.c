@@ -52,6 +52,7 @@ static int list_shards(struct gpt_source *s, struct gpt_err *err)
     return GPT_OK;
 }
 
+/* The list of names is this format's; what is there is attached. */
 static int list_vocabulary(struct gpt_source *s, struct gpt_err *err)
 {
     const char **attached =
@@ -67,6 +68,9 @@ static int list_vocabulary(struct gpt_source *s, struct gpt_err *err)
     return GPT_OK;
 }
 
+/* Padding is applied here, when the parameters become views: whoever reads the
+ * source sees a vocabulary of the height that was asked for, as from a native
+ * checkpoint that was saved with that padding. */
 static int open_alone(struct gpt_source *s, const char *path,
                       const struct gpt_source_options *o, struct gpt_err *err)
 {
@@ -106,6 +110,8 @@ static void close_hf(struct gpt_source *s)
     gpt_hf_close(s->data);
 }
 
+/* Shows the entries of the files, under their own names: what a user compares
+ * with another tool's listing. */
 static int list_hf(const struct gpt_source *s, gpt_stored_visit *visit,
                    void *context, struct gpt_err *err)
 {
@@ -152,6 +158,8 @@ static int64_t guess_end_of_text(const struct gpt_target *t)
     return id;
 }
 
+/* A source that says "none" is believed; one that says nothing is not taken for
+ * that. GPT-2 begins texts with the token that ends them. */
 static struct gpt_hf_extra find_extra(const struct gpt_target *t)
 {
     struct gpt_hf_extra extra = {t->source->bos_token_id,

@@ -69,7 +69,8 @@ int gpt_hf_name(char *buf, size_t cap, const struct gpt_param *p,
     return GPT_OK;
 }
 
-/* Is dimension 0 here dimension 1 there? */
+/* True when dimension 0 here is dimension 1 there: Conv1D computes x W and we
+ * compute x W^T. */
 static bool is_transposed(const struct gpt_param *p)
 {
     const struct rule *r = rule_of(p);
@@ -88,14 +89,17 @@ void gpt_hf_shape(const struct gpt_config *c, const struct gpt_param *p,
         shape[0] = c->vocab_size;
 }
 
-/* Elements [here, here + shape) of the parameter, in its own dimensions, are
- * those from `there` on; row r of it is index there + r of the dimension that
- * rows are in. */
+/* Rows that correspond: row `here` + r of a parameter, in its own dimensions,
+ * is index `there` + r of the dimension that rows are in there. */
 struct rows {
     int64_t here, there, n;
 };
 
-/* Rows that correspond: one run, or three a query group. */
+/* Rows that correspond: one run, or three a query group. There, c_attn is all
+ * queries, then all keys, then all values. Here, the heads of a query group are
+ * together (its queries, its key, its value), so that a rank of tensor
+ * parallelism holds consecutive rows. GPT-2 has one query a group; the formula
+ * holds for more. */
 static int make_rows(struct rows **out, int64_t *n, const struct gpt_config *c,
                      const struct gpt_param *p, struct gpt_err *err)
 {
@@ -120,6 +124,9 @@ static int make_rows(struct rows **out, int64_t *n, const struct gpt_config *c,
     return GPT_OK;
 }
 
+/* One rule of a view for each run of rows. Import and export differ in the
+ * direction only: the sides of the rule change places, and with them the
+ * dimension that rows are in. */
 static int view_rows(struct gpt_tensor *out, const struct gpt_tensor *in,
                      const struct gpt_config *c, const struct gpt_param *p,
                      bool import, struct gpt_err *err)
@@ -143,6 +150,9 @@ static int view_rows(struct gpt_tensor *out, const struct gpt_tensor *in,
     return status;
 }
 
+/* The vocabulary there has no dummy rows. Those that padding adds repeat the
+ * last row, as Megatron's converters have it; they take no probability either
+ * way. */
 int gpt_hf_import(struct gpt_tensor *out, const struct gpt_tensor *there,
                   const struct gpt_config *c, const struct gpt_param *p,
                   struct gpt_err *err)

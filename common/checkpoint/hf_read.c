@@ -1,6 +1,11 @@
 /* Reading a Hugging Face directory: shards are opened, their tensors matched
  * with the parameter table, and each parameter becomes a view of its tensor.
- * Start at gpt_hf_open(). */
+ * Start at gpt_hf_open().
+ *
+ * The match is exact in both directions. A parameter without a tensor would
+ * stay untrained, and a tensor without a parameter means that the model
+ * computes something that this one does not; both would go unnoticed until
+ * somebody looked at the texts. */
 #include "checkpoint/huggingface.h"
 
 #include "base/io.h"
@@ -44,6 +49,8 @@ void gpt_hf_close(struct gpt_hf *hf)
 
 /* ---- files ---- */
 
+/* Names of shards come out of the index, so they are checked before a path is
+ * made of them. */
 static int open_shard(struct gpt_hf *hf, const char *name, struct gpt_err *err)
 {
     char path[PATH];
@@ -80,8 +87,9 @@ static int shard_of(struct gpt_hf *hf, const char *name, size_t *shard,
     return open_shard(hf, name, err);
 }
 
-/* weight_map and the shards' headers must name the same tensors. total_size is
- * not looked at: writers in use get it wrong. */
+/* weight_map and the shards' headers must name the same tensors: every entry is
+ * looked up, and the counts agree. total_size is not looked at, since writers
+ * in use get it wrong. */
 static int open_indexed(struct gpt_hf *hf, const cJSON *index,
                         struct gpt_err *err)
 {
@@ -117,6 +125,9 @@ static int open_indexed(struct gpt_hf *hf, const cJSON *index,
     return GPT_OK;
 }
 
+/* A single file goes before an index, as in transformers. A directory with
+ * pickles alone gets a message of its own: it is the usual old layout, and code
+ * in a pickle is not executed here. */
 static int open_files(struct gpt_hf *hf, struct gpt_err *err)
 {
     char path[PATH];
@@ -144,6 +155,7 @@ static int open_files(struct gpt_hf *hf, struct gpt_err *err)
 
 /* ---- tensors ---- */
 
+/* Looks in every shard, whatever the index says. Shards are few. */
 static const struct gpt_safetensor *find_entry(const struct gpt_hf *hf,
                                                const char *name, size_t *shard)
 {
@@ -155,6 +167,9 @@ static const struct gpt_safetensor *find_entry(const struct gpt_hf *hf,
     return t;
 }
 
+/* The shape is compared with what config.json implies before a view is made.
+ * The views point into the shard's file; `there` is needed while they are made
+ * and no longer. */
 static int open_param(struct gpt_hf *hf, const struct gpt_param *p,
                       const char *prefix, struct gpt_tensor *here,
                       struct gpt_err *err)
@@ -200,7 +215,8 @@ static bool ends_in(const char *s, const char *suffix)
     return n >= k && strcmp(s + n - k, suffix) == 0;
 }
 
-/* Buffers of old files, and the head that is tied. */
+/* Old files also have the causal mask of each layer, which is a constant, and
+ * some have the tied output layer a second time. */
 static bool is_ignored(const char *name, bool tied)
 {
     return ends_in(name, ".attn.bias") || ends_in(name, ".attn.masked_bias") ||
@@ -214,7 +230,9 @@ static int compare_names(const void *a, const void *b)
     return strcmp(*x, *y);
 }
 
-/* Everything in the files is a parameter or known to be none. */
+/* Checks that everything in the files is a parameter or is known to be none.
+ * The names that are expected are sorted once, so that large directories are
+ * checked in O(n log n). */
 static int check_unknown(const struct gpt_hf *hf, const char *prefix,
                          struct gpt_err *err)
 {
@@ -249,6 +267,10 @@ out:
     return status;
 }
 
+/* Files of the base model lack the prefix "transformer."; the word table tells
+ * which kind it is. The number of layers is compared with the number of tensors
+ * first, because the parameter table has rows for as many layers as config.json
+ * claims. */
 static int open_tensors(struct gpt_hf *hf, struct gpt_err *err)
 {
     size_t shard;

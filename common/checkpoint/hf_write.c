@@ -1,5 +1,7 @@
-/* Writing a Hugging Face directory. gpt_hf_plan() makes the tensors and deals
- * them out to shards, gpt_hf_write() pours them. */
+/* Writing a Hugging Face directory. gpt_hf_plan() makes the tensors as views of
+ * the source's and assigns them to shards; gpt_hf_write() pours them. The bytes
+ * of a shard are moved once, from the source's files into the shard, whatever
+ * the permutation. */
 #include "checkpoint/huggingface.h"
 
 #include "base/io.h"
@@ -40,7 +42,8 @@ int64_t gpt_hf_tensor_bytes(const struct gpt_tensor *t)
     return fits ? bytes : 0;
 }
 
-/* Ends the shard that is open (its tensors have -1): the next number. */
+/* Ends the shard that is open: its tensors, which have no number yet, get the
+ * next one. */
 static void end_shard(struct gpt_hf_plan *p, int64_t first, int64_t end,
                       int64_t size)
 {
@@ -56,7 +59,9 @@ static void end_shard(struct gpt_hf_plan *p, int64_t first, int64_t end,
 }
 
 /* Greedy, by huggingface_hub's split_state_dict_into_shards_factory(): a shard
- * gets its number when it ends, one of a large tensor at once. */
+ * gets its number when it ends, one of a large tensor at once. The same rule
+ * gives the same files as save_pretrained() does, so a directory can be
+ * compared with one of transformers. */
 static int assign_shards(struct gpt_hf_plan *p, int64_t limit,
                          struct gpt_err *err)
 {
@@ -86,6 +91,7 @@ static int assign_shards(struct gpt_hf_plan *p, int64_t limit,
     return GPT_OK;
 }
 
+/* What this format cannot say is refused before anything is written. */
 static int check_model(const struct gpt_config *c, struct gpt_err *err)
 {
     if (c->num_query_groups != c->num_attention_heads ||
@@ -105,6 +111,8 @@ static int check_model(const struct gpt_config *c, struct gpt_err *err)
     return GPT_OK;
 }
 
+/* Shapes are compared with the model's here too: the source may be of a format
+ * that does not compare its tensors with its configuration. */
 static int plan_tensors(struct gpt_hf_plan *p,
                         const struct gpt_param_table *table,
                         const struct gpt_source *source, enum gpt_dtype dtype,
@@ -177,6 +185,8 @@ void gpt_hf_plan_free(struct gpt_hf_plan *plan)
 
 /* ---- writing ---- */
 
+/* Headers first, in the order of the plan; the writer sorts them as safetensors
+ * does and says in which order the data has to come. */
 static int write_shard(const struct gpt_hf_plan *plan, int64_t shard,
                        const char *dir, unsigned flags, struct gpt_pour *p,
                        void *tile, struct gpt_err *err)
@@ -239,6 +249,8 @@ static int write_json(cJSON *json, const char *dir, const char *name,
     return status;
 }
 
+/* total_size counts the bytes of tensors and not of files, as transformers has
+ * it. */
 static cJSON *make_index(const struct gpt_hf_plan *plan)
 {
     cJSON *json = cJSON_CreateObject();
@@ -268,6 +280,9 @@ static cJSON *make_generation_config(const struct gpt_hf_plan *plan)
     return json;
 }
 
+/* config.json is written after the weights. The order does not matter for a
+ * crash, as the directory has no name yet, but a full disk is met by the large
+ * files first. */
 int gpt_hf_write(const struct gpt_hf_plan *plan, const char *dir,
                  unsigned flags, gpt_bytes_done *done, void *context,
                  struct gpt_err *err)

@@ -27,6 +27,8 @@ static int check_shape(const struct gpt_source *s, const struct gpt_tensor *t,
                     (long long)p->shape[0], (long long)p->shape[1]);
 }
 
+/* The word table's copy on the last stage has the parameter's name as well, so
+ * both copies are filled from the one tensor of the checkpoint. */
 static int find_tensor(const struct gpt_load *load, enum gpt_kind kind,
                        const struct gpt_param *p, const struct gpt_tensor **t,
                        struct gpt_err *err)
@@ -72,6 +74,8 @@ static int load_box(const struct gpt_load *load, enum gpt_kind kind,
     return load->be->sync(load->q, err);
 }
 
+/* Boxes are read in the order of the buffer. For a rank of a layout like the
+ * writer's this is the order of the file, too. */
 int gpt_load_boxes(const struct gpt_load *load, enum gpt_kind kind,
                    const struct gpt_ownership *boxes, struct gpt_err *err)
 {
@@ -89,6 +93,8 @@ int gpt_load_boxes(const struct gpt_load *load, enum gpt_kind kind,
     return status;
 }
 
+/* A buffer that is not compact has one box a slice, as every slice is whole
+ * rows. */
 int gpt_load_weights(void **weights, const struct gpt_source *source,
                      const struct gpt_flat *flat, enum gpt_dtype dtype,
                      struct gpt_backend *be, struct gpt_err *err)

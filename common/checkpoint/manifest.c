@@ -17,6 +17,9 @@
 static const char tail_format[] = "\"crc32c\": \"%08x\"\n}\n";
 enum { TAIL = 23 }; /* bytes of it */
 
+/* The checksum covers the text and not the values, so it needs no canonical
+ * form: what was read is what was sealed. It is the last member and of fixed
+ * length, so a reader finds it without parsing. */
 int gpt_manifest_seal(struct gpt_buf *b)
 {
     char tail[64];
@@ -25,6 +28,8 @@ int gpt_manifest_seal(struct gpt_buf *b)
     return gpt_buf_add(b, tail, strlen(tail));
 }
 
+/* Makes the tail that the text should have and compares: a manifest that is cut
+ * short, in whatever place, does not end like that. */
 static int check_seal(const char *text, size_t len, const char *path,
                       struct gpt_err *err)
 {
@@ -41,6 +46,8 @@ static int check_seal(const char *text, size_t len, const char *path,
     return GPT_OK;
 }
 
+/* The checksum is checked before the parser sees the text. The version is
+ * checked before anything that a newer one may have changed. */
 int gpt_manifest_read(cJSON **root, const char *dir, struct gpt_err *err)
 {
     char path[4096], *text;
@@ -85,6 +92,7 @@ static int compare_descending(const void *a, const void *b)
     return (*x < *y) - (*x > *y);
 }
 
+/* Temporary directories of writers have other names and are not listed. */
 int gpt_checkpoint_list(const char *root, int64_t **list, size_t *n,
                         struct gpt_err *err)
 {
@@ -116,6 +124,9 @@ int gpt_checkpoint_list(const char *root, int64_t **list, size_t *n,
     return status;
 }
 
+/* A file of 64 bytes at most, which holds one number: anything more, even after
+ * a NUL, is damage, and a damaged tracker is a reason to look for other
+ * iterations, not to fail. */
 int gpt_checkpoint_tracker(const char *root, int64_t *iteration,
                            struct gpt_err *err)
 {

@@ -57,6 +57,7 @@ static int add_slice(struct gpt_manifest_list *l, struct gpt_manifest_slice s,
     return GPT_OK;
 }
 
+/* Linear, as a rank adds a few files of its own. */
 int gpt_manifest_add_file(struct gpt_manifest_list *l, const char *name,
                           struct gpt_err *err)
 {
@@ -68,6 +69,7 @@ int gpt_manifest_add_file(struct gpt_manifest_list *l, const char *name,
     return add_file(l, (struct gpt_manifest_file){.name = name}, err);
 }
 
+/* By name alone: slices of one tensor in one file come to lie together. */
 static int compare_tensors(const void *a, const void *b)
 {
     const struct gpt_manifest_slice *const *x = a, *const *y = b;
@@ -75,8 +77,10 @@ static int compare_tensors(const void *a, const void *b)
     return strcmp((*x)->s.name, (*y)->s.name);
 }
 
-/* Slices whose tensor has others in the file are told apart by where they
- * begin: "NAME@8,0". */
+/* Gives entries their names. A file can hold an entry of a name once, and a
+ * rank's shard may have several boxes of a tensor; these are told apart by
+ * where they begin: "NAME@8,0". A slice that is alone keeps the tensor's name,
+ * so that files of a plain layout read like any other safetensors file. */
 static int name_entries(struct gpt_manifest_list *l,
                         struct gpt_manifest_slice *slices, size_t n,
                         struct gpt_err *err)
@@ -125,6 +129,8 @@ int gpt_manifest_add_slices(struct gpt_manifest_list *l,
     return name_entries(l, l->slices + first, (size_t)n, err);
 }
 
+/* A checkpoint without split entries says version 1, which programs from before
+ * them read. */
 int gpt_manifest_version(const struct gpt_manifest_list *l)
 {
     for (size_t i = 0; i < l->n_slices; i++)
@@ -163,7 +169,8 @@ static int print_files(struct gpt_buf *b, const struct gpt_manifest_list *l)
     return status == GPT_OK ? gpt_buf_printf(b, "\n},\n") : status;
 }
 
-/* By tensor, file and place. */
+/* Sorts by tensor, file and place. The order is a total one, so the text of a
+ * manifest does not depend on which rank's list came first. */
 static int compare_slices(const void *a, const void *b)
 {
     const struct gpt_manifest_slice *x = a, *y = b;
@@ -194,6 +201,9 @@ static int print_slice(struct gpt_buf *b, const struct gpt_manifest_list *l,
                           shape);
 }
 
+/* The slices are sorted, so a tensor is complete when the next name comes. The
+ * head of a tensor is that of its first slice; all ranks describe a tensor
+ * alike, and a reader checks the whole. */
 static int print_tensors(struct gpt_buf *b, struct gpt_manifest_list *l)
 {
     const char *last = "";
@@ -236,6 +246,8 @@ static int fail_name(const char *what, struct gpt_err *err, const char *is,
     return gpt_fail(err, GPT_EDATA, "%s: %s '%.200s'", what, is, name);
 }
 
+/* The size is checked when the file is opened. Exactly eight digits: strtoul()
+ * alone would take a sign or blanks. */
 static int parse_file(struct gpt_manifest_list *l, const cJSON *item,
                       const char *what, struct gpt_err *err)
 {
@@ -253,7 +265,9 @@ static int parse_file(struct gpt_manifest_list *l, const cJSON *item,
     return add_file(l, f, err);
 }
 
-/* A list of at most GPT_TENSOR_DIMS integers. */
+/* A list of at most GPT_TENSOR_DIMS integers. JSON has one kind of number, so a
+ * fraction, a negative one and one that a double cannot hold exactly are
+ * refused one by one. */
 static int parse_dims(const cJSON *obj, const char *key, const char *tensor,
                       int64_t *dims, int *n, const char *what,
                       struct gpt_err *err)
@@ -274,12 +288,16 @@ static int parse_dims(const cJSON *obj, const char *key, const char *tensor,
     return GPT_OK;
 }
 
-/* The files that one parse added, by name. */
+/* The files that one parse added, by name: a large manifest names its files
+ * once for each of many thousand slices. Files that other ranks' lists added
+ * are not among them, so a list cannot refer to them. */
 struct file_index {
     const struct gpt_manifest_file **sorted;
     size_t n;
 };
 
+/* Boxes are not compared with the tensor's shape here; gpt_tensor_check() does
+ * that for all front ends. */
 static int parse_slice(struct gpt_manifest_list *l, const struct file_index *x,
                        const struct gpt_tensor_slice *tensor,
                        const cJSON *item, const char *what,
@@ -310,6 +328,7 @@ static int parse_slice(struct gpt_manifest_list *l, const struct file_index *x,
     return add_slice(l, slice, err);
 }
 
+/* All slices share one copy of the name, which is how a reader knows them. */
 static int parse_tensor(struct gpt_manifest_list *l, const struct file_index *x,
                         const cJSON *item, const char *what,
                         struct gpt_err *err)
@@ -352,6 +371,7 @@ static int parse_tensors(struct gpt_manifest_list *l, size_t first,
     return status;
 }
 
+/* Files first, as slices refer to them. */
 int gpt_manifest_parse(struct gpt_manifest_list *l, const cJSON *root,
                        const char *what, struct gpt_err *err)
 {

@@ -25,6 +25,9 @@ static bool holds(const char *dir, const char *name)
            gpt_path_exists(path);
 }
 
+/* A directory with either file is native, whatever else is in it. A root in
+ * which both are missing is still opened as one when no other front end
+ * recognises it; see choose_format(). */
 static bool recognise_native(const char *path)
 {
     return holds(path, GPT_MANIFEST) || holds(path, GPT_TRACKER);
@@ -48,6 +51,8 @@ static int list_files(struct gpt_source *s, struct gpt_err *err)
     return GPT_OK;
 }
 
+/* A checkpoint that gpt-reshape made from another format keeps the id of the
+ * end of a text in its state. */
 static int open_native(struct gpt_source *s, const char *path,
                        const struct gpt_source_options *o, struct gpt_err *err)
 {
@@ -77,7 +82,7 @@ static void close_native(struct gpt_source *s)
     gpt_checkpoint_close(s->data);
 }
 
-/* The name of the file that a box is in. */
+/* The name of the file that a box is in, without its directory. */
 static const char *file_of(const struct gpt_file_box *box)
 {
     const char *path = gpt_in_path(box->in), *slash = strrchr(path, '/');
@@ -373,6 +378,7 @@ static cJSON *make_state(const struct gpt_source *s)
     return state;
 }
 
+/* Weights before attached files: what may fill the disk comes first. */
 static int write_files(const struct gpt_target *t,
                        struct gpt_checkpoint_writer *w, struct progress *p,
                        struct gpt_err *err)

@@ -3,6 +3,8 @@
 
 enum { SMALL = 256 << 20 };
 
+/* Progress counts bytes that the writer has taken. They may still be in its
+ * buffer; the commit is what waits for the disk. */
 int gpt_pour_tile(void *pour, const void *data, size_t bytes,
                   struct gpt_err *err)
 {
@@ -15,6 +17,8 @@ int gpt_pour_tile(void *pour, const void *data, size_t bytes,
     return GPT_OK;
 }
 
+/* Reserves the size when opening, so that a full disk is reported before an old
+ * file is in question. */
 int gpt_small_file_write(const char *dir, const char *name, unsigned flags,
                          const void *data, size_t len, struct gpt_err *err)
 {

@@ -26,7 +26,9 @@ static int add_box(struct gpt_ownership *p, const struct gpt_slice *s,
     return GPT_OK;
 }
 
-/* Elements [begin, end) of a slice, of which the first is at `at`. */
+/* Adds elements [begin, end) of a slice, of which the first is at `at`. A shard
+ * cuts at any element, so the range is at most a part of a row, whole rows as
+ * one box, and a part of a row. */
 static int add_range(struct gpt_ownership *p, const struct gpt_slice *s,
                      int64_t begin, int64_t end, int64_t at,
                      struct gpt_err *err)
@@ -46,7 +48,9 @@ static int add_range(struct gpt_ownership *p, const struct gpt_slice *s,
     return GPT_OK;
 }
 
-/* What this rank's shard of its bucket has of a slice. */
+/* Adds what this rank's shard of its bucket has of a slice, which may be
+ * nothing: the shard is an equal part of the bucket, wherever parameters begin
+ * in it. */
 static int add_shard(struct gpt_ownership *p, const struct gpt_flat *flat,
                      const struct gpt_slice *s, struct gpt_err *err)
 {
@@ -61,7 +65,9 @@ static int add_shard(struct gpt_ownership *p, const struct gpt_flat *flat,
 
 /* ---- who writes ---- */
 
-/* Gives every bucket to the data parallel rank that has least so far. */
+/* Gives every bucket to the data parallel rank that has least so far. Every
+ * rank computes this for itself from the same sizes, and all come to the same
+ * result without a message. */
 static int share_buckets(const struct gpt_flat *flat, int64_t dp_size,
                          int64_t *owners, struct gpt_err *err)
 {
@@ -81,8 +87,10 @@ static int share_buckets(const struct gpt_flat *flat, int64_t dp_size,
     return GPT_OK;
 }
 
-/* Does the writer write its part of this slice? owners NULL: each data parallel
- * rank has its own part. */
+/* True when the writer writes its part of this slice. Every element must be
+ * written once: not the copy of a tied table, not by the other holders of what
+ * tensor parallelism does not cut. owners NULL: data parallel ranks hold
+ * different parts, so each writes its own. */
 static bool writes(const struct gpt_ownership_writer *w, const int64_t *owners,
                    const struct gpt_slice *s)
 {

@@ -19,6 +19,7 @@ bool gpt_safetensor_bytes(const struct gpt_safetensor *t, int64_t *bytes)
     return true;
 }
 
+/* Empty tensors have the offset of the one after them; the end decides. */
 static int by_offset(const void *a, const void *b)
 {
     const struct gpt_safetensor *x = a, *y = b;
@@ -42,8 +43,10 @@ static int by_key(const void *a, const void *b)
     return strcmp(x->key, y->key);
 }
 
-/* Sorted by offset, the tensors must fill the data from first to last byte;
- * offsets become those of the file. */
+/* Checks that the tensors, sorted by offset, fill the data from first to last
+ * byte, and makes offsets those of the file. This one rule excludes truncated
+ * files, holes, overlaps and trailing bytes, and with them two headers that
+ * mean different things by the same data. */
 static int check_tiling(struct gpt_safetensors *st, int64_t data_bytes,
                         const char *what, struct gpt_err *err)
 {
@@ -89,6 +92,7 @@ static int check_tiling(struct gpt_safetensors *st, int64_t data_bytes,
     return GPT_OK;
 }
 
+/* Sorts for gpt_safetensors_find(), after which equal names are neighbours. */
 static int check_names(struct gpt_safetensors *st, const char *what,
                        struct gpt_err *err)
 {
@@ -112,7 +116,8 @@ static int check_names(struct gpt_safetensors *st, const char *what,
     return GPT_OK;
 }
 
-/* The header's length field against the format's cap and the file. */
+/* Compares the header's length with the format's cap and with the file before a
+ * byte of memory is allocated for it. */
 static int check_length(const void *data, int64_t file_size, const char *what,
                         int64_t *header, struct gpt_err *err)
 {
@@ -161,6 +166,8 @@ fail:
     return status;
 }
 
+/* Only the header is read; a file of a terabyte opens as fast as its header
+ * parses. */
 int gpt_safetensors_open(struct gpt_safetensors *st, const char *path,
                          struct gpt_err *err)
 {

@@ -1,6 +1,11 @@
 /* Scanning the header of safetensors: a scanner for exactly this shape of JSON,
  * an object of objects, without a tree and without recursion. Start at
- * scan_header(). */
+ * scan_header().
+ *
+ * A general parser would build a tree many times as large as the header,
+ * recurse as deep as a hostile file says, and round integers above 2^53, which
+ * offsets may be. This scanner keeps the names, refuses every other shape, and
+ * reports the byte at which a header is wrong. */
 #include "checkpoint/safetensors_internal.h"
 
 #include "base/num.h"
@@ -173,7 +178,9 @@ static int scan_string(struct scan *s, const char **out)
     return GPT_OK;
 }
 
-/* A JSON integer >= 0: digits only, no sign, fraction or exponent. */
+/* Reads a JSON integer >= 0: digits only, no sign, fraction or exponent. In
+ * JSON these would be allowed, but no writer of the format produces them, and
+ * two spellings of one number would make two headers equal that are not. */
 static int scan_uint(struct scan *s, int64_t *out)
 {
     char c = peek_char(s);
@@ -224,7 +231,9 @@ static int scan_dtype(struct scan *s, enum gpt_dtype *dtype)
     return BAD(s, at, "dtype '%.20s' is not supported", text);
 }
 
-/* {"dtype": ..., "shape": [...], "data_offsets": [begin, end]} */
+/* Reads {"dtype": ..., "shape": [...], "data_offsets": [begin, end]}, in any
+ * order. A field that comes twice is refused, since readers differ in which of
+ * the two they take. */
 static int scan_tensor(struct scan *s, struct gpt_safetensor *t)
 {
     static const char *const fields[] = {"dtype", "shape", "data_offsets"};
@@ -264,6 +273,7 @@ static int scan_tensor(struct scan *s, struct gpt_safetensor *t)
     return GPT_OK;
 }
 
+/* An object of strings; anything else is no metadata of this format. */
 static int scan_notes(struct scan *s, struct gpt_safetensors *st)
 {
     size_t cap = 0;
@@ -351,6 +361,8 @@ static const char *not_utf8(const char *text, size_t len)
     return NULL;
 }
 
+/* UTF-8 is checked once for the whole header, so that the scanner may copy
+ * bytes without looking at them. */
 int gpt_safetensors_scan(struct gpt_safetensors *st, const char *text,
                          size_t len, const char *what, struct gpt_err *err)
 {

@@ -26,6 +26,9 @@ struct item {
     int64_t index;
 };
 
+/* The order of the reference implementation: element types by descending
+ * alignment, then names. Every tensor is then aligned to its element without
+ * padding, and files with the same tensors are the same bytes. */
 static int compare_official(const void *a, const void *b)
 {
     const struct item *x = a, *y = b;
@@ -63,6 +66,8 @@ static int add_notes(struct gpt_buf *b,
     return gpt_buf_add(b, "}", 1);
 }
 
+/* Offsets are counted from the first byte of data, in the order in which
+ * tensors are written. */
 static int add_tensor(struct gpt_buf *b, const struct gpt_safetensor *t,
                       int64_t *at)
 {
@@ -83,7 +88,8 @@ static int add_tensor(struct gpt_buf *b, const struct gpt_safetensor *t,
     return GPT_OK;
 }
 
-/* Eight bytes of length, the header, spaces up to a page. */
+/* Eight bytes of length, which is known last, the header, and spaces up to a
+ * page. Readers skip the spaces as white space after the JSON text. */
 static int fill_header(struct gpt_buf *b, const struct item *items, int64_t n,
                        const struct gpt_safetensors_note *notes,
                        int64_t n_notes, int64_t *data_bytes)
@@ -102,8 +108,9 @@ static int fill_header(struct gpt_buf *b, const struct item *items, int64_t n,
     return GPT_OK;
 }
 
-/* Order and header; the header is then parsed as a reader would, so that a
- * doubled name or a size beyond the format's limits never reaches the disk. */
+/* Makes order and header. The header is then parsed as a reader would parse it,
+ * so that a doubled name or a size beyond the format's limits never reaches the
+ * disk. */
 static int lay_out(const struct gpt_safetensor *tensors, int64_t n,
                    const struct gpt_safetensors_note *notes, int64_t n_notes,
                    struct gpt_buf *header, int64_t **order, int64_t *size,
@@ -138,6 +145,8 @@ out:
     return GPT_OK;
 }
 
+/* The checksum runs along with the writing: the file is not read again for the
+ * manifest. */
 static int write_counted(struct gpt_safetensors_writer *w, const void *p,
                          size_t n, struct gpt_err *err)
 {
@@ -181,6 +190,8 @@ int64_t gpt_safetensors_order(const struct gpt_safetensors_writer *w,
     return w->order[k];
 }
 
+/* The size is the header's promise, so too many bytes are an error of the
+ * program that must not become a file. */
 int gpt_safetensors_put(struct gpt_safetensors_writer *w, const void *data,
                         size_t bytes, struct gpt_err *err)
 {

@@ -45,6 +45,8 @@ static int check_layers(const struct gpt_source *s, struct gpt_err *err)
     return GPT_OK;
 }
 
+/* Front ends give tensors in whatever order suits them. Programs look them up
+ * by name, so the index is made here, once for all formats. */
 static int index_tensors(struct gpt_source *s, struct gpt_err *err)
 {
     GPT_TRY(check_layers(s, err));
@@ -58,6 +60,9 @@ static int index_tensors(struct gpt_source *s, struct gpt_err *err)
     return GPT_OK;
 }
 
+/* The front end agrees with its peers itself, because it may try several
+ * checkpoints in turn; what follows can fail on a single rank, and needs an
+ * agreement of its own. */
 int gpt_source_open(struct gpt_source *s, const char *path,
                     const struct gpt_source_options *options,
                     struct gpt_err *err)

@@ -2,6 +2,9 @@
  * the front ends'. */
 #include "checkpoint/format.h"
 
+/* Everything that can be wrong with the source, the model or the layout is
+ * found here, before the output is touched. A dry run ends after this
+ * function. */
 int gpt_target_plan(struct gpt_target *t, const struct gpt_format *format,
                     const struct gpt_source *source,
                     const struct gpt_target_options *options,
@@ -25,6 +28,8 @@ int gpt_target_files(struct gpt_target *t, int64_t n, struct gpt_err *err)
     return GPT_OK;
 }
 
+/* The plan's tensors are views of the source's, so a target is closed before
+ * its source. */
 void gpt_target_close(struct gpt_target *t)
 {
     if (t->format)
