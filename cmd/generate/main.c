@@ -1,6 +1,8 @@
 /* gpt-generate: text from a checkpoint. Start at run(): checkpoint, tokenizer,
- * prompts, model, texts. Everything but the options, the choice of files and
- * the speed line is in common/generate/ and model/decode.h. */
+ * prompts, model, texts. Here are the options, the choice of files and the line
+ * that reports the speed. Generating is common/generate/, the model is
+ * model/decode.h, and the checkpoint is a source of any format
+ * (checkpoint/source.h). */
 #include "base/io.h"
 #include "base/log.h"
 #include "base/num.h"
@@ -35,6 +37,8 @@ struct options {
 
 
 #define AT(field) .offset = offsetof(struct options, field)
+/* A row of --seed is -1 for a new seed each time, and of --iteration for the
+ * newest checkpoint, as 0 is a value of both. */
 static const struct gpt_opt table[] = {
     {.kind = GPT_OPT_GROUP, .help = "Model"},
     {.kind = GPT_OPT_STRING, .name = "load", .arg = "DIR", AT(load),
@@ -71,7 +75,7 @@ static const struct gpt_opt table[] = {
     {.kind = GPT_OPT_FLAG, .name = "echo", AT(echo),
      .help = "repeat the prompt in front of the text"},
     {.kind = GPT_OPT_FLAG, .name = "ignore-eod", AT(ignore_eod),
-     .help = "go on after the end of a document"},
+     .help = "continue after the end of a document"},
     {.kind = GPT_OPT_GROUP, .help = "Choice of tokens"},
     {.kind = GPT_OPT_REAL, .name = "temperature", .arg = "X",
      AT(temperature), .def = "1", .min = 0, .max = 1000,
@@ -97,7 +101,8 @@ static const struct gpt_opt table[] = {
     GPT_COMMON_OPTIONS(struct options, common),
 };
 
-/* Everything between opening and closing. */
+/* Everything between opening and closing, in the order in which it is made.
+ * close_job() frees whatever is there. */
 struct job {
     const struct options *o;
     struct gpt_source source;
@@ -129,7 +134,7 @@ static const char *find_family(const struct gpt_source *source)
 }
 
 /* Takes what the command line leaves open from the checkpoint, unless the
- * command line asks for another family. */
+ * command line asks for another family, whose options mean something else. */
 static int complete_tokenizer(struct gpt_tokenizer_options *to,
                               const struct job *j, struct gpt_arena *arena,
                               struct gpt_err *err)
@@ -145,6 +150,8 @@ static int complete_tokenizer(struct gpt_tokenizer_options *to,
         j->source.dir, arena, err);
 }
 
+/* Fewer tokens than the model has rows are usual, more would index past its
+ * word table. Dummy rows do not count: no text can hold them. */
 static int check_tokenizer(const struct job *j, struct gpt_err *err)
 {
     int64_t have = gpt_tokenizer_vocab_size(j->tokenizer);
@@ -157,6 +164,8 @@ static int check_tokenizer(const struct job *j, struct gpt_err *err)
                     (long long)j->config->vocab_size);
 }
 
+/* The arena holds paths and lists of the options, which the tokenizer copies
+ * when it opens. */
 static int open_tokenizer(struct job *j, struct gpt_err *err)
 {
     struct gpt_tokenizer_options to = j->o->tokenizer;
@@ -178,6 +187,8 @@ static int open_tokenizer(struct job *j, struct gpt_err *err)
 
 /* ---- prompts ---- */
 
+/* A terminal is not waited for: a program that waits in silence looks as if it
+ * hung. */
 static int read_prompts(struct job *j, struct gpt_err *err)
 {
     const struct options *o = j->o;
@@ -203,7 +214,8 @@ static int read_prompts(struct job *j, struct gpt_err *err)
     return GPT_OK;
 }
 
-/* An empty prompt becomes the end of the document before. */
+/* Encodes prompt i. The model needs a token to start from, so an empty prompt
+ * becomes the end of the document before. */
 static int encode_prompt(struct job *j, struct gpt_encoder *encoder, size_t i,
                          struct gpt_err *err)
 {
@@ -227,6 +239,9 @@ static int encode_prompt(struct job *j, struct gpt_encoder *encoder, size_t i,
     return GPT_OK;
 }
 
+/* All prompts are encoded before the model is loaded. A prompt that is wrong is
+ * reported in an instant, and the longest one decides how much memory a text
+ * takes. */
 static int encode_prompts(struct job *j, struct gpt_err *err)
 {
     struct gpt_encoder *encoder = NULL;
@@ -240,6 +255,8 @@ static int encode_prompts(struct job *j, struct gpt_err *err)
     return status;
 }
 
+/* The number of a request is that of its prompt, and names its random stream;
+ * samples of one prompt have streams of their own. */
 static int make_requests(struct job *j, struct gpt_err *err)
 {
     int64_t samples = j->o->num_samples;
@@ -264,7 +281,9 @@ static int make_requests(struct job *j, struct gpt_err *err)
 
 /* ---- model ---- */
 
-/* What the model and the texts under way take, and where. */
+/* Reports what the model and the texts under way take, and where. A text that
+ * may reach the last position of the model is announced, since it would end
+ * without another reason. */
 static void describe(const struct job *j, const struct gpt_decoder_options *d)
 {
     char device[128], weights[32], texts[32];
@@ -282,6 +301,8 @@ static void describe(const struct job *j, const struct gpt_decoder_options *d)
               (long long)d->positions);
 }
 
+/* Slots for more texts than there are, and positions that no text reaches,
+ * would be memory for nothing. */
 static int open_model(struct job *j, struct gpt_err *err)
 {
     struct gpt_layout layout = GPT_LAYOUT_SINGLE(j->config);
@@ -305,6 +326,7 @@ static int open_model(struct job *j, struct gpt_err *err)
 
 /* ---- texts ---- */
 
+/* A seed that is chosen is printed, so that a text can be had again. */
 static uint64_t choose_seed(const struct options *o, bool greedy)
 {
     uint32_t random = 0;
@@ -323,6 +345,8 @@ static double rate(double amount, double seconds)
     return seconds > 0 ? amount / seconds : 0;
 }
 
+/* Bytes a second of weights are what a step costs at least: against the
+ * memory's bandwidth they say how far from its limit the machine is. */
 static void report_speed(const struct job *j, const struct gpt_speed *s)
 {
     double bytes = (double)gpt_decoder_step_bytes(j->decoder);
@@ -368,6 +392,9 @@ static int generate(struct job *j, struct gpt_err *err)
     return status;
 }
 
+/* From cheap to dear: a checkpoint that does not open, a vocabulary that does
+ * not fit and a prompt that is too long are reported before weights are
+ * read. */
 static int work(struct job *j, struct gpt_err *err)
 {
     const struct gpt_source_options how = {.iteration = j->o->iteration,
@@ -385,6 +412,8 @@ static int work(struct job *j, struct gpt_err *err)
     return generate(j, err);
 }
 
+/* In the reverse order of opening: the decoder reads the weights, and these are
+ * described by the tables. */
 static void close_job(struct job *j)
 {
     gpt_decoder_close(j->decoder);
@@ -401,6 +430,8 @@ static void close_job(struct job *j)
     gpt_source_close(&j->source);
 }
 
+/* Everything is freed whatever happened: a signal and a failure leave no thread
+ * and no device memory. */
 static int run(const void *options, const struct gpt_args *args,
                struct gpt_err *err)
 {

@@ -1,9 +1,14 @@
-/* Generated texts onto a stream; see writer.h. Every text collects in a buffer
- * of its own; advance() moves what may go out to the stream. */
+/* Generated texts onto a stream; see writer.h. Requests interleave, as a text
+ * that ends makes room for the next at once, but the output has their order.
+ * Every text collects in a buffer of its own, and advance() moves what may go
+ * out to the stream. */
 #include "cmd/generate/writer.h"
 
 #include "generate/stream.h"
 
+/* A text that is being collected. What is not yet a character is in the stream;
+ * what is but may not go out yet, because a text before it is not finished, is
+ * in `text`. */
 struct entry {
     struct gpt_stream stream;
     struct gpt_buf text; /* collected and not yet written */
@@ -19,6 +24,8 @@ struct gpt_writer {
     char last;             /* byte written last */
 };
 
+/* Entries are small; their buffers grow only while a text waits for one before
+ * it. */
 int gpt_writer_open(struct gpt_writer **out,
                     const struct gpt_writer_options *o, struct gpt_err *err)
 {
@@ -51,6 +58,8 @@ static int out_of_memory(struct gpt_err *err)
     return gpt_fail(err, GPT_EFAIL, "out of memory for generated text");
 }
 
+/* Flushed at once: a reader sees a token when it is chosen, and a full disk or
+ * a closed pipe ends the work with the token that it cost. */
 static int put_bytes(struct gpt_writer *w, const char *p, size_t n,
                      struct gpt_err *err)
 {
@@ -64,7 +73,8 @@ static int put_bytes(struct gpt_writer *w, const char *p, size_t n,
 
 /* ---- JSON ---- */
 
-/* text is valid UTF-8. */
+/* The text is valid UTF-8, which the stream has made sure of. Everything else
+ * than control characters, quotes and backslashes goes out as it is. */
 static int add_json_string(struct gpt_buf *b, const char *text, size_t len)
 {
     int status = gpt_buf_add(b, "\"", 1);
@@ -84,6 +94,7 @@ static int add_json_string(struct gpt_buf *b, const char *text, size_t len)
     return status == GPT_OK ? gpt_buf_add(b, "\"", 1) : status;
 }
 
+/* One object a text, with what a program needs to tell it from others. */
 static int add_object(struct gpt_buf *b, const struct gpt_writer *w, int64_t i)
 {
     const struct gpt_request *q = &w->o->requests[i];
@@ -105,6 +116,7 @@ static int add_object(struct gpt_buf *b, const struct gpt_writer *w, int64_t i)
                           gpt_finish_name(e->finish));
 }
 
+/* In one piece, so that an interrupted run ends after a whole line. */
 static int put_object(struct gpt_writer *w, int64_t i, struct gpt_err *err)
 {
     struct gpt_buf b = {0};
@@ -118,7 +130,9 @@ static int put_object(struct gpt_writer *w, int64_t i, struct gpt_err *err)
 
 /* ---- text ---- */
 
-/* What has collected, after a line that divides it from the text before. */
+/* Writes what has been collected, after a line that divides it from the text
+ * before. A text that does not end in a newline gets one, which is not part of
+ * it. */
 static int put_text(struct gpt_writer *w, struct entry *e, struct gpt_err *err)
 {
     if (!e->opened && w->first > 0)
@@ -133,7 +147,8 @@ static int put_text(struct gpt_writer *w, struct entry *e, struct gpt_err *err)
     return w->last == '\n' ? GPT_OK : put_bytes(w, "\n", 1, err);
 }
 
-/* Writes what may be written now. */
+/* Writes what may be written now. Of texts in order, only the first unfinished
+ * one may grow on the stream; it hands over when it is done. */
 static int advance(struct gpt_writer *w, struct gpt_err *err)
 {
     for (; w->first < w->o->n_requests; w->first++) {
@@ -152,6 +167,7 @@ static int advance(struct gpt_writer *w, struct gpt_err *err)
     return GPT_OK;
 }
 
+/* A text begins with its first token or, when it has none, with its end. */
 static int begin_text(struct gpt_writer *w, int64_t i, struct gpt_err *err)
 {
     struct entry *e = &w->entries[i];
@@ -167,6 +183,8 @@ static int begin_text(struct gpt_writer *w, int64_t i, struct gpt_err *err)
     return GPT_OK;
 }
 
+/* A vocabulary of words marks their beginning with a space. The first token of
+ * a text that begins a document would show it, so it is left out there. */
 int gpt_writer_token(void *user, int64_t i, int32_t token, struct gpt_err *err)
 {
     struct gpt_writer *w = user;
@@ -184,6 +202,8 @@ int gpt_writer_token(void *user, int64_t i, int32_t token, struct gpt_err *err)
     return advance(w, err);
 }
 
+/* Bytes that are held back can no longer become a character. The text is then
+ * complete, and so may be those after it that waited. */
 int gpt_writer_finish(void *user, int64_t i, enum gpt_finish finish,
                       struct gpt_err *err)
 {

@@ -1,6 +1,10 @@
 /* Describing a checkpoint. Whatever the format, it becomes a struct report: a
- * JSON head (configuration, state, layout) and rows of tensors; two printers
- * show it. Start at gpt_inspect(). */
+ * JSON head (configuration, state, layout) and rows of tensors. Two printers
+ * show the report, a table for people and an object for programs. Start at
+ * gpt_inspect().
+ *
+ * A single safetensors file is not a checkpoint, so it does not become a
+ * source: it is shown as it is, with its own notes. */
 #include "cmd/reshape/inspect.h"
 
 #include "base/num.h"
@@ -11,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A tensor as the files have it, and its size. */
 struct row {
     struct gpt_stored t;
     int64_t bytes;
@@ -25,7 +30,8 @@ struct report {
     int64_t parameters, bytes; /* optimizer state counts in bytes only */
 };
 
-/* A gpt_stored_visit. */
+/* A gpt_stored_visit. Optimizer state is not counted as parameters, which are
+ * what people mean by the size of a model. */
 static int add_row(void *report, const struct gpt_stored *t,
                    struct gpt_err *err)
 {
@@ -44,6 +50,7 @@ static int add_row(void *report, const struct gpt_stored *t,
     return GPT_OK;
 }
 
+/* Names belong to the source, which outlives the report. */
 static int add_file(struct report *r, const struct gpt_source_file *file,
                     struct gpt_err *err)
 {
@@ -53,7 +60,8 @@ static int add_file(struct report *r, const struct gpt_source_file *file,
     return GPT_OK;
 }
 
-/* What a checkpoint has that holds a run and not weights alone. */
+/* Adds what only a checkpoint of a run has: where it stood, and the layout that
+ * wrote it. */
 static void add_run(struct report *r, const struct gpt_source *s)
 {
     cJSON *layout = cJSON_AddObjectToObject(r->head, "layout");
@@ -64,6 +72,8 @@ static void add_run(struct report *r, const struct gpt_source *s)
     cJSON_AddItemToObject(r->head, "state", cJSON_Duplicate(s->state, true));
 }
 
+/* Rows are the tensors under the names that the files have, so that a listing
+ * can be compared with other tools' listings. */
 static int fill_report(struct report *r, const struct gpt_source *s,
                        struct gpt_err *err)
 {
@@ -79,6 +89,9 @@ static int fill_report(struct report *r, const struct gpt_source *s,
 
 /* ---- printing ---- */
 
+/* Numbers in names count by their value, so that layer 10 comes after layer 9.
+ * Only the first difference decides: the names are walked to it, and back to
+ * the start of a number that it is inside. */
 static int row_order(const void *a, const void *b)
 {
     const struct row *x = a, *y = b;
@@ -98,6 +111,7 @@ static int row_order(const void *a, const void *b)
     return strcmp(p, q);
 }
 
+/* As JSON prints it, in both outputs. */
 static void shape_text(char *buf, size_t cap, const struct gpt_stored *t)
 {
     size_t n = 0;
@@ -112,7 +126,9 @@ static void shape_text(char *buf, size_t cap, const struct gpt_stored *t)
     snprintf(buf + n, cap - n, "]");
 }
 
-/* "hidden_size 768" a line; what is nested, as JSON. */
+/* One member a line: "hidden_size 768". Members that are objects themselves
+ * print as JSON, and a text of several lines, such as the options of a run, is
+ * only mentioned. */
 static int print_object(struct gpt_buf *b, const char *title,
                         const cJSON *object)
 {
@@ -133,6 +149,8 @@ static int print_object(struct gpt_buf *b, const char *title,
     return GPT_OK;
 }
 
+/* The width of names is measured first, as tables of different models have
+ * names of different lengths. */
 static int print_table(struct gpt_buf *b, const struct report *r,
                        const char *path)
 {
@@ -174,6 +192,7 @@ static int print_table(struct gpt_buf *b, const struct report *r,
                           gpt_text_bytes(size, (double)r->bytes));
 }
 
+/* Shapes are lists and types are safetensors' names. */
 static void row_to_json(cJSON *list, const struct row *row)
 {
     cJSON *item = cJSON_CreateObject(), *shape;
@@ -189,6 +208,8 @@ static void row_to_json(cJSON *list, const struct row *row)
     cJSON_AddItemToArray(list, item);
 }
 
+/* The head becomes the object that is printed, so its members come first.
+ * Programs read it, so numbers are not rounded to units as in the table. */
 static int print_json(struct gpt_buf *b, struct report *r, const char *path)
 {
     cJSON *files, *tensors;
@@ -215,6 +236,8 @@ static int print_json(struct gpt_buf *b, struct report *r, const char *path)
     return status;
 }
 
+/* Everything goes into a buffer. A failure halfway then leaves nothing on
+ * standard output. */
 static int print_report(struct gpt_buf *out, struct report *r, const char *path,
                         bool json, struct gpt_err *err)
 {
@@ -251,6 +274,8 @@ out:
     return status;
 }
 
+/* Checksums are not checked: inspecting reads headers, however large the
+ * files. */
 static int inspect_source(struct report *r, struct gpt_buf *out,
                           const char *path, bool json, struct gpt_err *err)
 {
@@ -265,6 +290,8 @@ out:
     return status;
 }
 
+/* A path that does not exist is left to the front ends, whose message names
+ * it. */
 int gpt_inspect(struct gpt_buf *out, const char *path, bool json,
                 struct gpt_err *err)
 {

@@ -1,6 +1,7 @@
 /* gpt-reshape: shows and converts checkpoints. Planning and carrying out is
- * cmd/reshape/reshape.h, showing cmd/reshape/inspect.h; here are the options
- * and what is said. */
+ * cmd/reshape/reshape.h, showing is cmd/reshape/inspect.h; here are the options
+ * and what is reported. Formats to choose from are those of
+ * checkpoint/format.h, without a list of their own. */
 #include "base/dtype.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -14,6 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 
+/* As the user gives them; gpt_reshape_options is what they mean. */
 struct options {
     struct gpt_common_options common;
     const char *load_path, *save_path, *to, *dtype, *vocab_file, *merge_file;
@@ -80,6 +82,8 @@ static const struct gpt_opt table[] = {
     GPT_COMMON_OPTIONS(struct options, common),
 };
 
+/* Printed at once, from memory: standard output holds a whole listing or
+ * nothing. */
 static int show(const char *path, bool json, struct gpt_err *err)
 {
     struct gpt_buf b = {0};
@@ -91,6 +95,7 @@ static int show(const char *path, bool json, struct gpt_err *err)
     return status;
 }
 
+/* The product of a dry run, so it goes to standard output. */
 static void print_plan(const struct gpt_reshape *r)
 {
     char size[32];
@@ -109,11 +114,15 @@ static void print_plan(const struct gpt_reshape *r)
            gpt_text_bytes(size, (double)gpt_reshape_memory()));
 }
 
+/* Hears the bytes of tensors so far; see gpt_target_write(). */
 static void report(void *context, int64_t bytes)
 {
     gpt_progress_set(context, bytes, NULL);
 }
 
+/* Progress counts the output's bytes, which are the plan's total. Verifying is
+ * not counted: it reads both sides again, and a bar would have to start
+ * over. */
 static int carry_out(struct gpt_reshape *r, const struct options *o,
                      struct gpt_err *err)
 {
@@ -137,6 +146,7 @@ static int carry_out(struct gpt_reshape *r, const struct options *o,
     return GPT_OK;
 }
 
+/* A dry run reads headers alone, so it checks no checksums either. */
 static int convert(const struct options *o, const struct gpt_args *args,
                    struct gpt_err *err)
 {
@@ -173,6 +183,8 @@ static int convert(const struct options *o, const struct gpt_args *args,
     return status;
 }
 
+/* Without a word on the command line the program converts; inspect is its only
+ * command. */
 static int run(const void *options, const struct gpt_args *args,
                struct gpt_err *err)
 {

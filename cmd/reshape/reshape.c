@@ -8,11 +8,15 @@
 #include <omp.h>
 #include <string.h>
 
+/* One tile of output and each thread's scratch, whatever the size of the
+ * checkpoint. */
 int64_t gpt_reshape_memory(void)
 {
     return GPT_TILE_BYTES + (int64_t)omp_get_max_threads() * GPT_TILE_SCRATCH;
 }
 
+/* The target refers to the source's tensors and the arena's paths, so it goes
+ * first. */
 void gpt_reshape_close(struct gpt_reshape *r)
 {
     gpt_target_close(&r->target);
@@ -59,7 +63,8 @@ static int collect_attachments(struct gpt_reshape *r, struct gpt_err *err)
 
 /* The output's true and padded vocabulary. Rows that the input has are kept,
  * dummies or not, unless another padding is asked for or they do not divide by
- * the layout. */
+ * the layout: a checkpoint that goes to another layout and back is then the
+ * same bytes. */
 static int set_vocabulary(const struct gpt_reshape *r, struct gpt_config *c,
                           int64_t tp_size, struct gpt_err *err)
 {
@@ -80,6 +85,7 @@ static int set_vocabulary(const struct gpt_reshape *r, struct gpt_config *c,
     return GPT_OK;
 }
 
+/* A layout that is not asked for is the input's. */
 static int plan_target(struct gpt_reshape *r, struct gpt_err *err)
 {
     const struct gpt_reshape_options *o = r->o;
@@ -99,6 +105,9 @@ static int plan_target(struct gpt_reshape *r, struct gpt_err *err)
     return gpt_target_plan(&r->target, o->to, &r->source, &to, err);
 }
 
+/* A format that stores padding is given it when the input is opened; a format
+ * that does not store it must not see any, or dummy rows would become real
+ * ones. */
 int gpt_reshape_open(struct gpt_reshape *r, const struct gpt_reshape_options *o,
                      struct gpt_err *err)
 {
@@ -136,7 +145,10 @@ int gpt_reshape_write(struct gpt_reshape *r, gpt_bytes_done *done,
 
 /* ---- verifying ---- */
 
-/* `rows` rows of both, read as the output's type, must be the same bytes. */
+/* Compares `rows` rows of both, read as the output's type: they must be the
+ * same bytes. The input is cast on the way, by the code that wrote the output
+ * but in other boxes. Tiles are whole rows, which for any real model are far
+ * smaller than a tile. */
 static int compare_rows(const struct gpt_tensor *in,
                         const struct gpt_tensor *out, int64_t rows, uint8_t *a,
                         uint8_t *b, struct gpt_err *err)
@@ -166,7 +178,9 @@ static int compare_rows(const struct gpt_tensor *in,
     return GPT_OK;
 }
 
-/* Rows that only one of the two has are padding, which may differ. */
+/* Compares every tensor of the output with the input's tensor of that name,
+ * after the cast. Rows that only one of the two has are padding, which may
+ * differ. */
 static int compare_tensors(const struct gpt_source *in,
                            const struct gpt_source *out, struct gpt_err *err)
 {
@@ -189,6 +203,9 @@ static int compare_tensors(const struct gpt_source *in,
     return status;
 }
 
+/* Opens the output as any program would, through its own front end and with its
+ * checksums: what is compared is what a reader gets, not what the writer
+ * remembers. */
 int gpt_reshape_verify(struct gpt_reshape *r, struct gpt_err *err)
 {
     const struct gpt_source_options verified = {.iteration = -1,

@@ -1,6 +1,7 @@
 /* Saving a run; see saver.h. gpt_saver_save() takes what is to be saved,
  * write_checkpoint() writes it, here or in a thread of its own, and end_save()
- * tells how that went. */
+ * reports how that went. What a rank writes is decided once, when the saver is
+ * opened, by checkpoint/ownership.h. */
 #include "cmd/train/saver.h"
 
 #include "base/memory.h"
@@ -12,10 +13,14 @@
 #include <stdio.h>
 #include <string.h>
 
+/* What is fixed when the saver is opened, and the save that is under way. The
+ * thread reads the copy and `state`, and writes `status`, `err` and `done`; the
+ * training thread touches none of these between starting the thread and joining
+ * it, except that it reads `done`. */
 struct gpt_saver {
     struct gpt_replica *replica;
     const struct gpt_state_context *context;
-    struct gpt_ownership_writer who;
+    struct gpt_ownership_writer writer; /* this rank */
     struct gpt_agreement peers, *all; /* all: NULL when this is the only rank */
     struct gpt_ownership parts[GPT_N_KINDS];
     int n_kinds;
@@ -35,6 +40,8 @@ struct gpt_saver {
 
 /* ---- open and close ---- */
 
+/* Files can be written from where the replica lies only when nothing changes it
+ * meanwhile and the host can read it. */
 static bool needs_copy(const struct gpt_replica *r,
                        const struct gpt_train_options *o)
 {
@@ -46,11 +53,12 @@ static int count_kinds(const struct gpt_train_options *o)
     return o->no_save_optim ? 1 : GPT_N_KINDS;
 }
 
+/* The same parts as the saver will have: the prediction is exact. */
 int gpt_saver_memory(const struct gpt_replica *r,
                      const struct gpt_train_options *o, int64_t dp_rank,
                      int64_t dp_size, int64_t *bytes, struct gpt_err *err)
 {
-    const struct gpt_ownership_writer who = {r->o.layout.tp_rank, dp_rank,
+    const struct gpt_ownership_writer writer = {r->o.layout.tp_rank, dp_rank,
                                          dp_size};
     struct gpt_ownership parts;
 
@@ -58,24 +66,29 @@ int gpt_saver_memory(const struct gpt_replica *r,
     for (int k = 0; needs_copy(r, o) && k < count_kinds(o); k++) {
         GPT_TRY(gpt_ownership_build(&parts, &r->flat,
                                     gpt_state_compact(r, (enum gpt_kind)k),
-                                    &who, err));
+                                    &writer, err));
         *bytes += parts.elements * (int64_t)sizeof(float);
         gpt_ownership_free(&parts);
     }
     return GPT_OK;
 }
 
+/* Without a world there is one rank, which owns everything and agrees with
+ * itself. */
 static void find_peers(struct gpt_saver *s, const struct gpt_world *w)
 {
-    s->who = (struct gpt_ownership_writer){s->replica->o.layout.tp_rank, 0, 1};
+    s->writer =
+        (struct gpt_ownership_writer){s->replica->o.layout.tp_rank, 0, 1};
     if (!w)
         return;
-    s->who.dp_rank = w->topology.dp_rank;
-    s->who.dp_size = w->topology.dp_size;
+    s->writer.dp_rank = w->topology.dp_rank;
+    s->writer.dp_size = w->topology.dp_size;
     if (gpt_state_peers(&s->peers, w, "save"))
         s->all = &s->peers;
 }
 
+/* Allocated once, when training begins: a save in the middle of a run must not
+ * find that memory is out. */
 static int allocate_copy(struct gpt_saver *s, struct gpt_err *err)
 {
     int64_t elements = 0;
@@ -83,7 +96,7 @@ static int allocate_copy(struct gpt_saver *s, struct gpt_err *err)
     for (int k = 0; k < s->n_kinds; k++) {
         GPT_TRY(gpt_ownership_build(
             &s->parts[k], &s->replica->flat,
-            gpt_state_compact(s->replica, (enum gpt_kind)k), &s->who, err));
+            gpt_state_compact(s->replica, (enum gpt_kind)k), &s->writer, err));
         elements += s->parts[k].elements;
     }
     if (!needs_copy(s->replica, s->context->options))
@@ -145,6 +158,8 @@ static const float *memory_of(const struct gpt_replica *r, int kind)
     return memory[kind];
 }
 
+/* Waits for gathering first, which may still be reading or writing the
+ * parameters on another queue. Training continues when the copy is complete. */
 static int take_copy(struct gpt_saver *s, struct gpt_err *err)
 {
     struct gpt_replica *r = s->replica;
@@ -206,13 +221,14 @@ static void name_file(char *name, size_t cap, const struct gpt_saver *s,
     const struct gpt_file_rank rank = {
         .tp_rank = layout->tp_rank,
         .pp_rank = layout->pp_rank,
-        .dp_rank = s->who.dp_rank,
-        .dp_size = s->who.dp_size,
+        .dp_rank = s->writer.dp_rank,
+        .dp_size = s->writer.dp_size,
     };
 
     gpt_name_file(name, cap, gpt_kind_prefix((enum gpt_kind)kind), &rank);
 }
 
+/* A rank that owns nothing of a kind writes no file for it. */
 static int write_kind(struct gpt_saver *s, struct gpt_checkpoint_writer *w,
                       int kind, const float *copy, struct gpt_err *err)
 {
@@ -235,6 +251,7 @@ out:
     return status;
 }
 
+/* One rank writes the vocabulary for all. */
 static int write_files(struct gpt_saver *s, struct gpt_checkpoint_writer *w,
                        struct gpt_err *err)
 {
@@ -255,6 +272,9 @@ static int write_files(struct gpt_saver *s, struct gpt_checkpoint_writer *w,
     return GPT_OK;
 }
 
+/* A commit that failed on any rank has failed on all. Old checkpoints are
+ * removed only after a new one is on disk, so at every moment at least one is
+ * there. */
 static int write_all(struct gpt_saver *s, struct gpt_err *err)
 {
     const struct gpt_replica *r = s->replica;
@@ -284,6 +304,9 @@ static int write_checkpoint(struct gpt_saver *s, struct gpt_err *err)
 
 /* ---- saving ---- */
 
+/* Runs beside training: ranks agree through the store and not through a
+ * communicator, which training uses. `done` is stored last, so that status and
+ * err are complete for a reader that sees it. */
 static void *write_thread(void *saver)
 {
     struct gpt_saver *s = saver;
@@ -293,7 +316,7 @@ static void *write_thread(void *saver)
     return NULL;
 }
 
-/* The save that was under way is over. */
+/* Takes over how the save went, after the thread is joined. */
 static int end_save(struct gpt_saver *s, struct gpt_err *err)
 {
     cJSON_Delete(s->state);
@@ -315,6 +338,8 @@ int gpt_saver_wait(struct gpt_saver *s, struct gpt_err *err)
     return end_save(s, err);
 }
 
+/* Between steps: a failure of a save in the background ends the run at the next
+ * step, not at its end. */
 int gpt_saver_check(struct gpt_saver *s, struct gpt_err *err)
 {
     if (!s->running || !atomic_load(&s->done))
@@ -322,6 +347,9 @@ int gpt_saver_check(struct gpt_saver *s, struct gpt_err *err)
     return gpt_saver_wait(s, err);
 }
 
+/* One save at a time: there is one copy, and checkpoints must become complete
+ * in the order of their iterations. A thread that cannot be started is no
+ * failure, the save then happens here. */
 int gpt_saver_save(struct gpt_saver *s, const struct gpt_train_state *state,
                    struct gpt_err *err)
 {

@@ -1,5 +1,7 @@
-/* Where a run stood, and loading it; see state.h. Read gpt_state_load() at the
- * end; saving is in saver.c. */
+/* The position of a run, and loading it; see state.h. Read gpt_state_load() at
+ * the end; saving is in saver.c. A checkpoint is a source of any format. One
+ * that holds weights only, with no state or converted from another format,
+ * begins a run and cannot resume one. */
 #include "cmd/train/state.h"
 
 #include "base/io.h"
@@ -19,6 +21,8 @@
 
 /* ---- saving ---- */
 
+/* The counters go along with the scale: a resumed run grows or halves it at the
+ * same step as one that was not stopped. */
 static cJSON *scale_to_json(const struct gpt_loss_scale *s)
 {
     cJSON *json = cJSON_CreateObject();
@@ -29,6 +33,8 @@ static cJSON *scale_to_json(const struct gpt_loss_scale *s)
     return json;
 }
 
+/* Integers are printed exactly up to 2^53, which is the limit of MAX_COUNT when
+ * they are read. The digest has 64 bits, so it is a string. */
 cJSON *gpt_state_to_json(const struct gpt_replica *r,
                          const struct gpt_train_state *state,
                          const struct gpt_state_context *c)
@@ -61,6 +67,8 @@ cJSON *gpt_state_to_json(const struct gpt_replica *r,
     return json;
 }
 
+/* Names of keys differ between saving and loading, as a save in the background
+ * may be under way when another agreement begins. */
 bool gpt_state_peers(struct gpt_agreement *peers, const struct gpt_world *w,
                      const char *name)
 {
@@ -76,6 +84,8 @@ bool gpt_state_peers(struct gpt_agreement *peers, const struct gpt_world *w,
     return true;
 }
 
+/* Moments are always kept for this rank's shards alone; parameters are when
+ * weights have another type. */
 bool gpt_state_compact(const struct gpt_replica *r, enum gpt_kind kind)
 {
     return kind != GPT_KIND_PARAMETERS || gpt_replica_compact(r);
@@ -83,6 +93,9 @@ bool gpt_state_compact(const struct gpt_replica *r, enum gpt_kind kind)
 
 /* ---- loading ---- */
 
+/* Every rank reads what its own buffer of this kind holds, copies of tied
+ * tables and values of other data parallel ranks as well: reading is not shared
+ * out as writing is, since any rank can read any slice. */
 static int read_kind(struct gpt_replica *r, const struct gpt_source *source,
                      enum gpt_kind kind, float *buffer, struct gpt_err *err)
 {
@@ -102,6 +115,8 @@ static int read_kind(struct gpt_replica *r, const struct gpt_source *source,
     return status;
 }
 
+/* Names the field in which the two differ, with both values, in the words of
+ * the configuration. Dropout and padding may differ. */
 static int check_model(const struct gpt_replica *r,
                        const struct gpt_source *source, struct gpt_err *err)
 {
@@ -126,6 +141,9 @@ static int check_model(const struct gpt_replica *r,
     return GPT_EUSAGE;
 }
 
+/* A position in other data is a warning and not an error: continuing on new
+ * data is a common wish. Checkpoints of old programs have no scheduled samples;
+ * then all that were consumed count. */
 static int read_position(struct gpt_replica *r, struct gpt_train_state *state,
                          const struct gpt_state_context *c, const cJSON *json,
                          const char *what, struct gpt_err *err)
@@ -178,6 +196,8 @@ static int read_scale(struct gpt_loss_scale *s, const cJSON *json,
     return GPT_OK;
 }
 
+/* The first parameter's moment tells whether there is optimizer state at all; a
+ * checkpoint that has some of it fails at the one that it lacks. */
 static int read_optimizer(struct gpt_replica *r,
                           const struct gpt_source *source, struct gpt_err *err)
 {
@@ -197,7 +217,8 @@ static int read_optimizer(struct gpt_replica *r,
                      err);
 }
 
-/* Fails when the checkpoint holds no run to resume. */
+/* Fails when the checkpoint holds no run to resume. Starting anew in silence
+ * would lose the position without a word, so that is asked for. */
 static int check_run(const struct gpt_source *source, struct gpt_err *err)
 {
     const bool converted =
@@ -212,6 +233,9 @@ static int check_run(const struct gpt_source *source, struct gpt_err *err)
     return gpt_hint(err, "--finetune starts a new run from these weights");
 }
 
+/* A schedule that differs from the checkpoint's is an error unless an option
+ * says which one counts: a learning rate that jumps shows only in the loss,
+ * much later. */
 static int read_run(struct gpt_replica *r, const struct gpt_source *source,
                     struct gpt_train_state *state,
                     const struct gpt_state_context *c,
@@ -233,8 +257,9 @@ static int read_run(struct gpt_replica *r, const struct gpt_source *source,
     return o->no_load_optim ? GPT_OK : read_optimizer(r, source, err);
 }
 
-/* This rank's part; every rank reads the state, so that all resume at one
- * place. */
+/* Reads this rank's part. Every rank reads the state for itself, and all resume
+ * at one place. What does not fit is reported before weights are read, which
+ * may take minutes. */
 static int read_source(struct gpt_replica *r, const struct gpt_source *source,
                        struct gpt_train_state *state,
                        const struct gpt_state_context *c,
@@ -252,6 +277,9 @@ static int read_source(struct gpt_replica *r, const struct gpt_source *source,
     return finetune ? GPT_OK : read_run(r, source, state, c, schedule, err);
 }
 
+/* Weights are gathered and cast anew when all ranks have read theirs. A rank
+ * that failed has told the others in the agreement, so none enters a collective
+ * alone. */
 static int load_together(struct gpt_replica *r, struct gpt_train_state *state,
                          const struct gpt_state_context *c,
                          struct gpt_lr_schedule *schedule,
@@ -278,6 +306,9 @@ out:
     return status;
 }
 
+/* Ranks agree through the store while they load: files may be slow, and a rank
+ * that reads for minutes is alive, while one that fails must be named by the
+ * others. */
 int gpt_state_load(struct gpt_replica *r, struct gpt_train_state *state,
                    const struct gpt_state_context *c,
                    struct gpt_lr_schedule *schedule, struct gpt_err *err)

@@ -26,6 +26,8 @@ const struct gpt_format *gpt_format_named(const char *name)
     return NULL;
 }
 
+/* Judged by names of files, without opening one, so that a damaged checkpoint
+ * is still opened by its own front end, which can say what is wrong. */
 const struct gpt_format *gpt_format_of(const char *path)
 {
     for (const struct gpt_format *const *f = gpt_formats; *f; f++)

@@ -34,6 +34,7 @@ static int size_field(const cJSON *json, const char *key, const char *alias,
     return gpt_json_int(json, item->string, 0, INT32_MAX, out, what, err);
 }
 
+/* Ranges of rates are the model's to check; here a rate is only a number. */
 static int rate_field(const cJSON *json, const char *key, double def,
                       double *out, const char *what, struct gpt_err *err)
 {
@@ -66,9 +67,9 @@ static int check_flag(const cJSON *json, const char *key, bool need,
     return GPT_OK;
 }
 
-/* Checks the architecture and its variants. Three names stand for the tanh form
- * of GELU, whose results differ by rounding alone; plain "gelu" is the other
- * form, and a model trained with it would compute something else. */
+/* Checks the architecture and its variants. Three names are the tanh form of
+ * GELU, whose results differ by rounding alone; plain "gelu" is the other form,
+ * and a model trained with it would compute something else. */
 static int check_features(const cJSON *json, const char *what,
                           struct gpt_err *err)
 {

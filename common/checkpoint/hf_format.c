@@ -24,11 +24,14 @@ static bool holds(const char *dir, const char *name)
            gpt_path_exists(path);
 }
 
+/* Native checkpoints are asked first, so a config.json that lies beside one
+ * does not hide it. */
 static bool recognise_hf(const char *path)
 {
     return holds(path, GPT_HF_CONFIG);
 }
 
+/* Sizes are those of the files, headers included: what a conversion reads. */
 static int list_shards(struct gpt_source *s, struct gpt_err *err)
 {
     const struct gpt_safetensors *shard;
@@ -68,9 +71,9 @@ static int list_vocabulary(struct gpt_source *s, struct gpt_err *err)
     return GPT_OK;
 }
 
-/* Padding is applied here, when the parameters become views: whoever reads the
- * source sees a vocabulary of the height that was asked for, as from a native
- * checkpoint that was saved with that padding. */
+/* Padding is applied here, when the parameters become views. The source then
+ * has a vocabulary of the height that was asked for, as a native checkpoint has
+ * that was saved with that padding. */
 static int open_alone(struct gpt_source *s, const char *path,
                       const struct gpt_source_options *o, struct gpt_err *err)
 {
@@ -130,6 +133,7 @@ static int list_hf(const struct gpt_source *s, gpt_stored_visit *visit,
 
 /* ---- planning ---- */
 
+/* An option may name a file that is called otherwise where it lies. */
 static const char *attached_path(const struct gpt_target *t, const char *name)
 {
     for (int64_t i = 0; i < t->o.n_attached; i++)
@@ -139,7 +143,9 @@ static const char *attached_path(const struct gpt_target *t, const char *name)
 }
 
 /* The id of <|endoftext|>, for a source that does not say: that of the
- * vocabulary that goes with the model, or GPT-2's when the size is GPT-2's. */
+ * vocabulary that goes with the model, or GPT-2's when the size is GPT-2's. A
+ * vocabulary that cannot be read is no failure here; copying it reports
+ * that. */
 static int64_t guess_end_of_text(const struct gpt_target *t)
 {
     const char *vocab_file = attached_path(t, GPT_HF_VOCAB);
@@ -179,6 +185,8 @@ static void free_hf_plan(struct gpt_target *t)
     gpt_free(t->data);
 }
 
+/* Sizes of files are those of their tensors. A header of a few kilobytes, which
+ * the writer makes, is not counted. */
 static int plan_hf(struct gpt_target *t, struct gpt_err *err)
 {
     const struct gpt_hf_extra extra = find_extra(t);
@@ -205,6 +213,7 @@ static int plan_hf(struct gpt_target *t, struct gpt_err *err)
 
 /* ---- writing ---- */
 
+/* In one piece: vocabulary files have a few megabytes. */
 static int copy_attached(const struct gpt_attachment *a, const char *dir,
                          unsigned flags, struct gpt_err *err)
 {
@@ -238,7 +247,9 @@ static int write_vocabulary(const struct gpt_target *t, const char *dir,
                                 (size_t)n, err);
 }
 
-/* The directory appears under its name when all of it is on disk. */
+/* The directory appears under its name when all of it is on disk. Files inside
+ * are written with GPT_OUT_INSIDE: they need no name of their own before the
+ * directory has its name. */
 static int write_hf(struct gpt_target *t, gpt_bytes_done *done, void *context,
                     struct gpt_err *err)
 {

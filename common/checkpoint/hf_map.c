@@ -42,6 +42,8 @@ static const struct rule {
     {GPT_OUTPUT_WEIGHT, SAME, "lm_head.weight"},
 };
 
+/* NULL for a role that this format has no tensor for: rows of a model with
+ * another layer variant. */
 static const struct rule *rule_of(const struct gpt_param *p)
 {
     for (size_t i = 0; i < GPT_COUNT(rules); i++)

@@ -4,8 +4,8 @@
  *
  * The match is exact in both directions. A parameter without a tensor would
  * stay untrained, and a tensor without a parameter means that the model
- * computes something that this one does not; both would go unnoticed until
- * somebody looked at the texts. */
+ * computes something that this one does not; neither would
+ * show before the texts do. */
 #include "checkpoint/huggingface.h"
 
 #include "base/io.h"
@@ -74,7 +74,8 @@ static int open_shard(struct gpt_hf *hf, const char *name, struct gpt_err *err)
     return GPT_OK;
 }
 
-/* Opens a shard at its first mention. Files are few, mentions in order. */
+/* Opens a shard at its first mention. Mentions are in the order of files,
+ * mostly, so the search begins at the newest shard. */
 static int shard_of(struct gpt_hf *hf, const char *name, size_t *shard,
                     struct gpt_err *err)
 {
@@ -295,6 +296,7 @@ static int open_tensors(struct gpt_hf *hf, struct gpt_err *err)
     return check_unknown(hf, prefix, err);
 }
 
+/* config.json first: it is small, and says what the files must hold. */
 int gpt_hf_open(struct gpt_hf **out, const char *dir, int64_t divisible_by,
                 int64_t tp, struct gpt_err *err)
 {

@@ -14,6 +14,7 @@
 
 enum { PATH = 4096, NAME = GPT_PARAM_NAME + 32 };
 
+/* One file has no number: that is the name which readers try first. */
 void gpt_hf_shard_name(char *buf, size_t cap, int64_t shard, int64_t n_shards)
 {
     if (n_shards <= 1)
@@ -23,6 +24,8 @@ void gpt_hf_shard_name(char *buf, size_t cap, int64_t shard, int64_t n_shards)
                  (long long)shard + 1, (long long)n_shards);
 }
 
+/* A plan's tensor has at most GPT_TENSOR_DIMS dimensions, fewer than a header
+ * can have. */
 static struct gpt_safetensor header_of(const struct gpt_tensor *t)
 {
     struct gpt_safetensor s = {
@@ -153,6 +156,8 @@ static int plan_tensors(struct gpt_hf_plan *p,
     return GPT_OK;
 }
 
+/* The table of parameters is needed while planning only: tensors have names of
+ * their own, in the plan's arena. */
 int gpt_hf_plan(struct gpt_hf_plan *plan, const struct gpt_config *c,
                 const struct gpt_hf_extra *extra,
                 const struct gpt_source *source, enum gpt_dtype dtype,
@@ -232,7 +237,7 @@ out:
     return status;
 }
 
-/* Takes and frees the tree. */
+/* Takes and frees the tree. Ends in a newline, as files of the hub do. */
 static int write_json(cJSON *json, const char *dir, const char *name,
                       unsigned flags, struct gpt_err *err)
 {
@@ -267,6 +272,8 @@ static cJSON *make_index(const struct gpt_hf_plan *plan)
     return json;
 }
 
+/* transformers takes the tokens for generation from this file when it is there,
+ * and not from config.json. */
 static cJSON *make_generation_config(const struct gpt_hf_plan *plan)
 {
     cJSON *json = cJSON_CreateObject();

@@ -71,7 +71,7 @@ struct gpt_hf_extra gpt_hf_extra(const struct gpt_hf *hf);
 /* One tensor a parameter, in the order of the parameter table. */
 const struct gpt_tensor *gpt_hf_tensors(const struct gpt_hf *hf, int64_t *n);
 
-/* Shard i and the name of its file; NULL behind the last. */
+/* Shard i and the name of its file; NULL after the last. */
 const struct gpt_safetensors *gpt_hf_shard(const struct gpt_hf *hf, size_t i,
                                            const char **name);
 

@@ -43,7 +43,9 @@ static int find_tensor(const struct gpt_load *load, enum gpt_kind kind,
     return check_shape(load->source, *t, p, err);
 }
 
-/* The block is used again for the next box, so each waits for its copy. */
+/* Only vocabulary rows may be missing. A shard that begins in rows that the
+ * source lacks has nothing to read. The block is used again for the next box,
+ * so each box waits for its copy to the device. */
 static int load_box(const struct gpt_load *load, enum gpt_kind kind,
                     const struct gpt_owned_box *box, void *block,
                     struct gpt_err *err)
@@ -94,7 +96,7 @@ int gpt_load_boxes(const struct gpt_load *load, enum gpt_kind kind,
 }
 
 /* A buffer that is not compact has one box a slice, as every slice is whole
- * rows. */
+ * rows. Alignment gaps between slices are zero since the allocation. */
 int gpt_load_weights(void **weights, const struct gpt_source *source,
                      const struct gpt_flat *flat, enum gpt_dtype dtype,
                      struct gpt_backend *be, struct gpt_err *err)

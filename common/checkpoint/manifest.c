@@ -14,6 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Every byte before it is covered by the checksum; TAIL is its length when
+ * printed, as the eight digits take the place of four characters. */
 static const char tail_format[] = "\"crc32c\": \"%08x\"\n}\n";
 enum { TAIL = 23 }; /* bytes of it */
 

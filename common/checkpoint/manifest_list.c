@@ -6,10 +6,12 @@
 
 #include "base/num.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+/* Names of files and tensors lie in the arena and go with it. */
 void gpt_manifest_free(struct gpt_manifest_list *l)
 {
     gpt_free(l->files);
@@ -18,6 +20,8 @@ void gpt_manifest_free(struct gpt_manifest_list *l)
     *l = (struct gpt_manifest_list){0};
 }
 
+/* One format for shapes in messages, notes and names of entries, where the
+ * separator differs. */
 void gpt_dims_text(char *buf, size_t cap, const int64_t *dims, int ndim,
                    char separator)
 {
@@ -31,6 +35,8 @@ void gpt_dims_text(char *buf, size_t cap, const int64_t *dims, int ndim,
 
 /* ---- filling ---- */
 
+/* Names are copied: a writer's come from the caller, a reader's from a tree of
+ * JSON that is freed right after. */
 static int keep_name(struct gpt_manifest_list *l, const char **name,
                      struct gpt_err *err)
 {
@@ -110,12 +116,15 @@ static int name_entries(struct gpt_manifest_list *l,
     return status;
 }
 
+/* A name that cannot be printed into the manifest is the caller's error, found
+ * before a file is written. */
 int gpt_manifest_add_slices(struct gpt_manifest_list *l,
                             const struct gpt_tensor_slice *slices, int64_t n,
                             struct gpt_err *err)
 {
     size_t first = l->n_slices;
 
+    assert(l->n_files > 0);
     for (int64_t i = 0; i < n; i++) {
         struct gpt_manifest_slice s = {.s = slices[i], .file = l->n_files - 1};
 
@@ -141,6 +150,8 @@ int gpt_manifest_version(const struct gpt_manifest_list *l)
 
 /* ---- printing ---- */
 
+/* Through pointers, so that files keep their place: slices refer to them by
+ * index. */
 static int compare_files(const void *a, const void *b)
 {
     const struct gpt_manifest_file *const *x = a, *const *y = b;
@@ -240,6 +251,7 @@ int gpt_manifest_print(struct gpt_buf *b, struct gpt_manifest_list *l)
 
 /* ---- parsing ---- */
 
+/* Every failure of parsing names the file or tensor that is wrong. */
 static int fail_name(const char *what, struct gpt_err *err, const char *is,
                      const char *name)
 {
@@ -349,6 +361,8 @@ static int parse_tensor(struct gpt_manifest_list *l, const struct file_index *x,
     return GPT_OK;
 }
 
+/* The index is by pointers into the list of files, which does not grow while
+ * slices are parsed. */
 static int parse_tensors(struct gpt_manifest_list *l, size_t first,
                          const cJSON *tensors, const char *what,
                          struct gpt_err *err)

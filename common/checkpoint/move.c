@@ -18,6 +18,7 @@
 #include "base/memory.h"
 #include "base/num.h"
 
+#include <assert.h>
 #include <string.h>
 
 enum {
@@ -51,6 +52,7 @@ static int64_t intersect(struct gpt_box *b, const struct target *g,
     b->dst = g->dst;
     b->src_type = p->dtype;
     b->src_size = (int64_t)gpt_dtype_bytes(p->dtype);
+    assert(pad >= 0); /* gpt_tensor_make() has checked the dimensions */
     for (int d = 0; d < N; d++) {
         int64_t begin = d < pad ? 0 : p->begin[d - pad];
         int64_t shape = d < pad ? 1 : p->shape[d - pad];
@@ -259,8 +261,9 @@ int gpt_tensor_pour(const struct gpt_tensor *t, const int64_t *begin,
         d++;
     if (bytes_of(&whole) == 0)
         return GPT_OK;
-    /* dimensions before d are walked one by one, d in steps of `step` */
+    /* Dimensions before d are walked one by one, d in steps of `step`. */
     int64_t step = GPT_TILE_BYTES / whole.pitch[d], outer = 1;
+    assert(step > 0); /* the last dimension's pitch is one element */
     for (int k = 0; k < d; k++)
         outer *= whole.shape[k];
     for (int64_t i = 0; i < outer; i++)

@@ -11,6 +11,7 @@
 #include "base/memory.h"
 #include "base/num.h"
 
+#include <assert.h>
 #include <string.h>
 
 enum {
@@ -268,6 +269,7 @@ int gpt_box_move(struct gpt_box *b, struct gpt_err *err)
         zero_box(b);
         return GPT_OK;
     }
+    assert(b->to[N - 1] == b->dst_size || b->shape[N - 1] == 1);
     simplify(b);
     GPT_TRY(make_room(b, err));
     for (int64_t i = 0; i < b->shape[0]; i++)

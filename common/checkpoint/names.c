@@ -95,6 +95,8 @@ bool gpt_name_is_safe(const char *file)
 
 /* ---- iterations ---- */
 
+/* Seven digits sort by name as by number up to ten million steps; later ones
+ * are longer and only sort otherwise. */
 static void name_iteration(char *buf, size_t cap, int64_t iteration)
 {
     snprintf(buf, cap, ITERATION "%07lld", (long long)iteration);

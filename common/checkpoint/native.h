@@ -116,8 +116,8 @@ const struct gpt_tensor *gpt_checkpoint_find(const struct gpt_checkpoint *c,
 const struct gpt_source_file *
 gpt_checkpoint_files(const struct gpt_checkpoint *c, int64_t *n);
 
-/* Is there such a tensor? Fills *info (data NULL, begin 0, shape = global)
- * when not NULL. */
+/* True when there is such a tensor. Fills *info (data NULL, begin 0, shape =
+ * global) when not NULL. */
 bool gpt_checkpoint_has(const struct gpt_checkpoint *c, const char *name,
                         struct gpt_tensor_slice *info);
 

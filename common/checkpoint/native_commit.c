@@ -82,8 +82,9 @@ out:
 /* The order is what makes a crash harmless. The files and the manifest are on
  * disk before the directory gets its name, and the directory has its name
  * before the tracker mentions it. A machine that stops in between leaves a
- * nameless directory, which nobody reads, or a whole checkpoint that the
- * tracker does not know yet, next to the one that it knows. */
+ * directory with a temporary name, which no program reads, or a whole
+ * checkpoint that the tracker does not know yet, next to the one that it
+ * knows. */
 static int publish(struct gpt_checkpoint_writer *w, struct gpt_err *err)
 {
     struct gpt_outdir *dir = w->dir;
@@ -145,7 +146,7 @@ static int commit_merged(struct gpt_checkpoint_writer *w, char **parts,
 
 /* A rank other than 0 hands in its list, which says that its files are synced,
  * and waits. Rank 0 publishes only when every list has come, and tells the
- * others how that went: no rank goes on training in the belief that a
+ * others how that went: no rank trains on in the belief that a
  * checkpoint exists which does not. Rank 0 frees the writer before it answers,
  * so that a failed commit has removed its directory when the others report
  * it. */

@@ -111,7 +111,8 @@ static int list_native(const struct gpt_source *s, gpt_stored_visit *visit,
 
 /* ---- planning ---- */
 
-/* What a file will hold, beside its struct gpt_target_file. */
+/* What a file will hold, beside its struct gpt_target_file. Both arrays have
+ * the same length, which is that struct's `tensors`. */
 struct content {
     struct gpt_tensor_slice *slices;
     const struct gpt_tensor **sources; /* one a slice */
@@ -125,6 +126,7 @@ struct native_plan {
     int64_t n_resized;
 };
 
+/* Also frees a plan that failed halfway; what was not made is zero. */
 static void free_native_plan(struct gpt_target *t)
 {
     struct native_plan *p = t->data;
@@ -205,6 +207,7 @@ static int find_source(struct gpt_target *t, const char *name,
     *out = in;
     if (in->shape[0] == param->shape[0])
         return GPT_OK;
+    assert(param->vocab_rows); /* two tables a kind, for which there is room */
     struct gpt_tensor *to = &p->resized[p->n_resized++];
     *to = gpt_tensor_make(in->name, in->dtype, param->ndim, param->shape);
     *out = to;
@@ -268,6 +271,8 @@ static int plan_slices(struct gpt_target *t, int64_t file,
     return gpt_checkpoint_file_bytes(c->slices, n, &t->files[file].bytes, err);
 }
 
+/* The layout of each rank is that of a run with as many ranks and evenly cut
+ * layers, so a run at that layout finds in one file all that it needs. */
 static int plan_file(struct gpt_target *t, int64_t file, const char *kind,
                      const char **names, const struct gpt_tensor **sources,
                      const struct gpt_file_rank *rank, struct gpt_err *err)
@@ -285,7 +290,8 @@ static int plan_file(struct gpt_target *t, int64_t file, const char *kind,
     return status;
 }
 
-/* Files first to first + tp_size * pp_size. */
+/* Plans files `first` to first + tp_size * pp_size. The sources are found once
+ * and shared by all ranks' files. */
 static int plan_kind(struct gpt_target *t, int64_t first, const char *kind,
                      struct gpt_err *err)
 {
@@ -352,6 +358,7 @@ struct progress {
     int64_t before, now;
 };
 
+/* The writer counts each file from 0. */
 static void report_bytes(void *context, int64_t bytes)
 {
     struct progress *p = context;
@@ -399,6 +406,8 @@ static int write_files(const struct gpt_target *t,
     return GPT_OK;
 }
 
+/* The iteration is the source's: a conversion is not a step. Commit and abort
+ * both free the writer. */
 static int write_native(struct gpt_target *t, gpt_bytes_done *done,
                         void *context, struct gpt_err *err)
 {

@@ -100,6 +100,8 @@ static int list_candidates(struct gpt_buf *list, const char *path,
     return why->status;
 }
 
+/* The iteration as rank 0 has told it; each rank makes the path itself, as
+ * ranks may see the root under the same name only. */
 static int open_candidate(struct gpt_checkpoint **c, const char *path,
                           int64_t iteration, bool verify,
                           struct gpt_agreement *peers, struct gpt_err *err)
@@ -176,6 +178,8 @@ int gpt_checkpoint_open(struct gpt_checkpoint **c, const char *path,
 
 /* ---- removing ---- */
 
+/* A file that is gone already is no failure: an earlier run may have been
+ * stopped while it removed the directory. */
 static int remove_in(const char *dir, const char *name, struct gpt_err *err)
 {
     char path[PATH];

@@ -30,6 +30,7 @@ struct gpt_checkpoint {
     struct gpt_manifest_list list; /* as the manifest says; its names */
 };
 
+/* Also frees what a failed open has left: counts grow as parts become valid. */
 void gpt_checkpoint_close(struct gpt_checkpoint *c)
 {
     if (!c)
@@ -46,6 +47,7 @@ void gpt_checkpoint_close(struct gpt_checkpoint *c)
     gpt_free(c);
 }
 
+/* Bytewise, as in the manifest, and not by the locale. */
 static int compare_tensors(const void *a, const void *b)
 {
     const struct gpt_tensor *x = a, *y = b;
@@ -55,8 +57,7 @@ static int compare_tensors(const void *a, const void *b)
 
 /* ---- files ---- */
 
-/* Reads the whole file once. The system's cache then holds what fits of it,
- * which the gathering that follows reads again. */
+/* Reads the whole file once, in chunks. */
 static int check_crc(struct gpt_in *in, uint32_t want, struct gpt_err *err)
 {
     int64_t size = gpt_in_size(in);
@@ -188,6 +189,7 @@ static int read_tensor(struct gpt_checkpoint *c,
     return gpt_tensor_check(t, c->dir, err);
 }
 
+/* Files by number, entries of one file by name. */
 static int by_entry(const void *a, const void *b)
 {
     const struct gpt_manifest_slice *const *x = a, *const *y = b;
@@ -228,6 +230,9 @@ static int check_entries(const struct gpt_checkpoint *c,
     return GPT_OK;
 }
 
+/* The list has the slices of a tensor next to each other, in the order of the
+ * manifest. Tensors are counted before they are allocated, since views of other
+ * tensors point at them and the array must not move. */
 static int read_tensors(struct gpt_checkpoint *c,
                         const struct gpt_manifest_list *list,
                         struct gpt_err *err)
@@ -347,6 +352,7 @@ gpt_checkpoint_files(const struct gpt_checkpoint *c, int64_t *n)
     return c->files;
 }
 
+/* By bisection: tensors are sorted by name when they are read. */
 const struct gpt_tensor *gpt_checkpoint_find(const struct gpt_checkpoint *c,
                                              const char *name)
 {
@@ -371,6 +377,8 @@ bool gpt_checkpoint_has(const struct gpt_checkpoint *c, const char *name,
     return t != NULL;
 }
 
+/* Slices of any layout: the pieces of the tensor that meet the box are read,
+ * whatever files they are in. */
 int gpt_checkpoint_read(struct gpt_checkpoint *c,
                         const struct gpt_tensor_slice *want, void *dst,
                         struct gpt_err *err)

@@ -7,6 +7,7 @@
 
 #include "base/hash.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -14,6 +15,8 @@ enum { PATH = 4096 };
 
 /* ---- begin and end ---- */
 
+/* The final name is made now, as messages use it before the directory has
+ * it. */
 static int make_writer(struct gpt_checkpoint_writer **out, const char *root,
                        int64_t iteration, unsigned flags,
                        struct gpt_err *err)
@@ -104,7 +107,8 @@ void gpt_checkpoint_abort(struct gpt_checkpoint_writer *w)
 
 /* ---- files of tensors ---- */
 
-/* Size and checksum are filled in when the file is written. */
+/* Size and checksum are filled in when the file is written. Messages name the
+ * checkpoint as it will be called. */
 static int add_file(struct gpt_checkpoint_writer *w, const char *name,
                     struct gpt_err *err)
 {
@@ -187,6 +191,7 @@ int gpt_checkpoint_write_plan(struct gpt_checkpoint_writer *w,
     char path[PATH];
     int status;
 
+    assert(w->dir); /* neither committed nor aborted */
     GPT_TRY(gpt_path_join(path, PATH, gpt_outdir_path(w->dir), file, err));
     GPT_TRY(add_file(w, file, err));
     struct gpt_manifest_file *f = &w->list.files[w->list.n_files - 1];

@@ -5,6 +5,7 @@
 #include "base/memory.h"
 #include "base/num.h"
 
+#include <assert.h>
 #include <string.h>
 
 /* ---- cutting ---- */
@@ -35,6 +36,7 @@ static int add_range(struct gpt_ownership *p, const struct gpt_slice *s,
 {
     const int64_t width = s->shape[1];
 
+    assert(begin >= end || (begin >= 0 && end <= s->count));
     while (begin < end) {
         int64_t column = begin % width, left = end - begin;
         bool whole = column == 0 && left >= width;
@@ -63,7 +65,7 @@ static int add_shard(struct gpt_ownership *p, const struct gpt_flat *flat,
                      gpt_bucket_compact(flat, s->bucket) + first - shard, err);
 }
 
-/* ---- who writes ---- */
+/* ---- what a rank writes ---- */
 
 /* Gives every bucket to the data parallel rank that has least so far. Every
  * rank computes this for itself from the same sizes, and all come to the same

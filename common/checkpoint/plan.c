@@ -10,6 +10,7 @@
 #include "base/memory.h"
 #include "base/num.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,6 +21,7 @@ struct gpt_tensor gpt_tensor_make(const char *name, enum gpt_dtype dtype,
 {
     struct gpt_tensor t = {.name = name, .dtype = dtype, .ndim = ndim};
 
+    assert(ndim >= 0 && ndim <= GPT_TENSOR_DIMS);
     for (int d = 0; d < ndim; d++)
         t.shape[d] = shape[d];
     return t;
@@ -218,6 +220,7 @@ int gpt_tensor_view(struct gpt_tensor *out, const struct gpt_tensor *in,
 {
     struct gpt_file_box p;
 
+    assert(out->ndim == in->ndim);
     for (int64_t i = 0; i < n; i++)
         for (size_t j = 0; j < in->n; j++)
             if (show_piece(&p, &in->pieces[j], &maps[i], in->ndim))

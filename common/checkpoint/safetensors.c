@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Shapes are a file's claim: each product is checked, and a negative dimension,
+ * which a caller may have computed, is refused with them. */
 bool gpt_safetensor_bytes(const struct gpt_safetensor *t, int64_t *bytes)
 {
     int64_t n = (int64_t)gpt_dtype_bytes(t->dtype);
@@ -36,6 +38,7 @@ static int by_name(const void *a, const void *b)
     return strcmp((*x)->name, (*y)->name);
 }
 
+/* Notes are few, but a manifest's files have one for each slice. */
 static int by_key(const void *a, const void *b)
 {
     const struct gpt_safetensors_note *x = a, *y = b;
@@ -85,7 +88,7 @@ static int check_tiling(struct gpt_safetensors *st, int64_t data_bytes,
     }
     if (at != data_bytes)
         return gpt_fail(err, GPT_EDATA,
-                        "%s: %lld bytes behind the last tensor, at offset "
+                        "%s: %lld bytes after the last tensor, at offset "
                         "%lld",
                         what, (long long)(data_bytes - at),
                         (long long)(st->data_start + at));
@@ -139,6 +142,8 @@ static int check_length(const void *data, int64_t file_size, const char *what,
     return GPT_OK;
 }
 
+/* Works on a block of memory, so that the tests for hostile headers need no
+ * files. `len` may be shorter than the file but not than its header. */
 int gpt_safetensors_parse(struct gpt_safetensors *st, const void *data,
                           size_t len, int64_t file_size, const char *what,
                           struct gpt_err *err)
@@ -197,6 +202,7 @@ out:
     return status;
 }
 
+/* Also for a struct that a failed open has left, which is zero. */
 void gpt_safetensors_close(struct gpt_safetensors *st)
 {
     gpt_in_close(st->in);
@@ -219,6 +225,7 @@ gpt_safetensors_find(const struct gpt_safetensors *st, const char *name)
     return found ? *found : NULL;
 }
 
+/* By bisection; check_names() has sorted the notes. */
 const char *gpt_safetensors_note(const struct gpt_safetensors *st,
                                  const char *key)
 {

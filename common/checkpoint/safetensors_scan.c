@@ -15,7 +15,9 @@
 
 enum { MAX_TENSORS = 1000000 };
 
-/* A place in the header. */
+/* A place in the header. The text between p and end has not been looked at;
+ * everything before p was accepted. Functions that fail leave p at the byte
+ * that is wrong. */
 struct scan {
     const char *base, *p, *end;
     const char *what;
@@ -23,6 +25,8 @@ struct scan {
     struct gpt_err *err;
 };
 
+/* Messages count bytes of the file, in which eight bytes of length precede the
+ * header. */
 static long long offset_of(const struct scan *s, const char *p)
 {
     return 8 + (long long)(p - s->base);
@@ -43,6 +47,7 @@ bad_at(const struct scan *s, const char *at, const char *fmt, ...)
                     offset_of(s, at), text);
 }
 
+/* The four characters that JSON calls white space, and no other. */
 static void skip_space(struct scan *s)
 {
     while (s->p < s->end && (*s->p == ' ' || *s->p == '\n' || *s->p == '\r' ||
@@ -50,7 +55,9 @@ static void skip_space(struct scan *s)
         s->p++;
 }
 
-/* The next character that is not white space, '\0' at the end. */
+/* The next character that is not white space, '\0' at the end. A NUL in the
+ * text looks like the end here; scan_header() tells the two apart by comparing
+ * p with end. */
 static char peek_char(struct scan *s)
 {
     skip_space(s);
@@ -65,7 +72,9 @@ static int expect_char(struct scan *s, char c)
     return GPT_OK;
 }
 
-/* After a member: true when a comma says that another follows. */
+/* After a member: *again is true when a comma says that another one follows. A
+ * comma before the closing bracket then fails in the next member, as JSON has
+ * no trailing commas. */
 static int scan_comma(struct scan *s, char close, bool *again)
 {
     char c = peek_char(s);
@@ -118,7 +127,9 @@ static size_t put_utf8(char *out, uint32_t c)
     return 4;
 }
 
-/* One escape, s->p behind the backslash. */
+/* Reads one escape; s->p is after the backslash. Writes at most as many bytes
+ * as it reads: six characters become at most three bytes of UTF-8, a pair of
+ * twelve becomes four. */
 static int unescape(struct scan *s, char *out, size_t *n)
 {
     static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
@@ -198,6 +209,8 @@ static int scan_uint(struct scan *s, int64_t *out)
     return GPT_OK;
 }
 
+/* Numbers go into the caller's array as they come, up to its capacity: the
+ * length of a list costs no memory. */
 static int scan_list(struct scan *s, int64_t *list, int cap, int *n,
                      const char *field)
 {
@@ -218,6 +231,7 @@ static int scan_list(struct scan *s, int64_t *list, int cap, int *n,
     return GPT_OK;
 }
 
+/* Types of the format that gpt_dtype does not know are refused by name. */
 static int scan_dtype(struct scan *s, enum gpt_dtype *dtype)
 {
     const char *text, *at = s->p;
@@ -332,7 +346,7 @@ static int scan_header(struct scan *s, struct gpt_safetensors *st)
         } while (again);
     }
     if (peek_char(s) != '\0' || s->p != s->end)
-        return BAD(s, s->p, "text behind the header's object");
+        return BAD(s, s->p, "text after the header's object");
     return GPT_OK;
 }
 

@@ -6,6 +6,7 @@
 #include "base/hash.h"
 #include "base/num.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +21,8 @@ struct gpt_safetensors_writer {
     uint32_t crc;
 };
 
-/* A tensor with its place in the caller's array, for sorting. */
+/* A tensor with its place in the caller's array: the caller's array stays as it
+ * is, and order[] maps between the two. */
 struct item {
     const struct gpt_safetensor *t;
     int64_t index;
@@ -38,6 +40,8 @@ static int compare_official(const void *a, const void *b)
     return strcmp(x->t->name, y->t->name);
 }
 
+/* Escapes what JSON requires and nothing else. Names are UTF-8 already, or the
+ * check of the finished header fails. */
 static int add_string(struct gpt_buf *b, const char *s)
 {
     GPT_TRY(gpt_buf_add(b, "\"", 1));
@@ -53,6 +57,7 @@ static int add_string(struct gpt_buf *b, const char *s)
     return gpt_buf_add(b, "\"", 1);
 }
 
+/* "format": "pt" goes first, as libraries of PyTorch look for it. */
 static int add_notes(struct gpt_buf *b,
                      const struct gpt_safetensors_note *notes, int64_t n)
 {
@@ -187,6 +192,7 @@ out:
 int64_t gpt_safetensors_order(const struct gpt_safetensors_writer *w,
                               int64_t k)
 {
+    assert(k >= 0); /* below the number of tensors: the caller's loop */
     return w->order[k];
 }
 
@@ -201,6 +207,7 @@ int gpt_safetensors_put(struct gpt_safetensors_writer *w, const void *data,
     return write_counted(w, data, bytes, err);
 }
 
+/* A file with less data than its header promises never gets its name. */
 int gpt_safetensors_commit(struct gpt_safetensors_writer *w, int64_t *size,
                            uint32_t *crc, struct gpt_err *err)
 {
@@ -232,6 +239,8 @@ void gpt_safetensors_abort(struct gpt_safetensors_writer *w)
     gpt_free(w);
 }
 
+/* The header's length depends on the offsets in it, so it is made and measured
+ * rather than estimated. */
 int gpt_safetensors_size(const struct gpt_safetensor *tensors, int64_t n,
                          const struct gpt_safetensors_note *notes,
                          int64_t n_notes, int64_t *size, struct gpt_err *err)

@@ -25,6 +25,7 @@ static int choose_format(const struct gpt_format **format, const char *path,
     return GPT_OK;
 }
 
+/* Through pointers: the front end's array keeps its order. */
 static int compare_names(const void *a, const void *b)
 {
     const struct gpt_tensor *const *x = a, *const *y = b;

@@ -14,6 +14,9 @@ struct text {
     bool done;
 };
 
+/* The loop's state. slot[] stays a permutation of all slots, so that a slot is
+ * neither lost nor given to two texts; the first n of slot[], texts[] and
+ * next[] belong together. */
 struct run {
     struct gpt_decoder *d;
     const struct gpt_request *requests;
@@ -43,7 +46,8 @@ static int end_text(struct run *r, struct text *text, enum gpt_finish finish,
     return r->how->finish(r->how->user, text->request, finish, err);
 }
 
-/* Text i's next token, from its logits. */
+/* The random number is a function of the request and the position alone:
+ * batch-mates and the order of work have no part in it. */
 static int choose_token(struct run *r, int64_t i, const float *logits,
                         int32_t *token, struct gpt_err *err)
 {
@@ -54,7 +58,9 @@ static int choose_token(struct run *r, int64_t i, const float *logits,
                       err);
 }
 
-/* Hands the token out and sees whether the text ends here. */
+/* Hands the token out and ends the text where it must. The end-of-document
+ * token is not handed out. A text that fills its last position keeps its token:
+ * there is no room for another one. */
 static int take_token(struct run *r, int64_t i, int32_t token,
                       struct gpt_err *err)
 {
@@ -71,7 +77,8 @@ static int take_token(struct run *r, int64_t i, int32_t token,
     return GPT_OK;
 }
 
-/* Removes text i when it is done, keeping the order of the others. */
+/* The others keep their order, so that a step's logits are those of the texts
+ * in the order in which they began. */
 static void free_slot_if_done(struct run *r, int64_t i)
 {
     if (!r->texts[i].done)
@@ -109,7 +116,9 @@ static int begin_text(struct run *r, int64_t request, struct gpt_err *err)
     return GPT_OK;
 }
 
-/* One token for each text under way. */
+/* One token for each text under way. All tokens are chosen before the first is
+ * handed out, as the callback may fail; texts that are done are removed from
+ * the end, since removing one moves those after it. */
 static int step_texts(struct run *r, struct gpt_err *err)
 {
     int64_t n = r->n;
@@ -128,6 +137,8 @@ static int step_texts(struct run *r, struct gpt_err *err)
     return GPT_OK;
 }
 
+/* A free slot is filled before the next step, since a step costs much the same
+ * for one text as for many. */
 static int answer_all(struct run *r, int64_t n, struct gpt_err *err)
 {
     int64_t begun = 0;
@@ -143,6 +154,8 @@ static int answer_all(struct run *r, int64_t n, struct gpt_err *err)
     return GPT_OK;
 }
 
+/* Before anything is generated: a long prompt among many must not be found
+ * after an hour of texts. */
 static int check_prompts(const struct run *r, int64_t n, struct gpt_err *err)
 {
     for (int64_t i = 0; i < n; i++)
