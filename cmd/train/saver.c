@@ -5,10 +5,10 @@
 #include "cmd/train/saver.h"
 
 #include "base/memory.h"
+#include "base/thread.h"
 #include "checkpoint/native.h"
 #include "tokenizer/tokenizer_options.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -58,8 +58,11 @@ int gpt_saver_memory(const struct gpt_replica *r,
                      const struct gpt_train_options *o, int64_t dp_rank,
                      int64_t dp_size, int64_t *bytes, struct gpt_err *err)
 {
-    const struct gpt_ownership_writer writer = {r->o.layout.tp_rank, dp_rank,
-                                         dp_size};
+    const struct gpt_ownership_writer writer = {
+        .tp_rank = r->o.layout.at[GPT_TP],
+        .dp_rank = dp_rank,
+        .dp_size = dp_size,
+    };
     struct gpt_ownership parts;
 
     *bytes = 0;
@@ -77,12 +80,14 @@ int gpt_saver_memory(const struct gpt_replica *r,
  * itself. */
 static void find_peers(struct gpt_saver *s, const struct gpt_world *w)
 {
-    s->writer =
-        (struct gpt_ownership_writer){s->replica->o.layout.tp_rank, 0, 1};
+    s->writer = (struct gpt_ownership_writer){
+        .tp_rank = s->replica->o.layout.at[GPT_TP],
+        .dp_size = 1,
+    };
     if (!w)
         return;
-    s->writer.dp_rank = w->topology.dp_rank;
-    s->writer.dp_size = w->topology.dp_size;
+    s->writer.dp_rank = w->topology.at[GPT_DP];
+    s->writer.dp_size = w->topology.size[GPT_DP];
     if (gpt_state_peers(&s->peers, w, "save"))
         s->all = &s->peers;
 }
@@ -132,7 +137,7 @@ void gpt_saver_close(struct gpt_saver *s)
     if (!s)
         return;
     if (s->running)
-        pthread_join(s->thread, NULL);
+        gpt_thread_join(s->thread);
     cJSON_Delete(s->state);
     for (int k = 0; k < s->n_kinds; k++)
         gpt_ownership_free(&s->parts[k]);
@@ -219,8 +224,8 @@ static void name_file(char *name, size_t cap, const struct gpt_saver *s,
 {
     const struct gpt_layout *layout = &s->replica->o.layout;
     const struct gpt_file_rank rank = {
-        .tp_rank = layout->tp_rank,
-        .pp_rank = layout->pp_rank,
+        .tp_rank = layout->at[GPT_TP],
+        .pp_rank = layout->at[GPT_PP],
         .dp_rank = s->writer.dp_rank,
         .dp_size = s->writer.dp_size,
     };
@@ -287,8 +292,9 @@ static int write_all(struct gpt_saver *s, struct gpt_err *err)
                                       s->all, err));
     int status = write_files(s, w, err);
     GPT_TRY(gpt_checkpoint_commit_all(w, status, &r->o.config,
-                                      r->o.layout.tp_size, r->o.layout.pp_size,
-                                      s->state, err));
+                                      r->o.layout.size[GPT_TP],
+                                      r->o.layout.size[GPT_PP], s->state,
+                                      err));
     if (!gpt_agreement_first(s->all))
         return GPT_OK;
     return gpt_checkpoint_prune(o->save, o->keep_checkpoints, err);
@@ -333,7 +339,7 @@ int gpt_saver_wait(struct gpt_saver *s, struct gpt_err *err)
 {
     if (!s->running)
         return GPT_OK;
-    pthread_join(s->thread, NULL);
+    gpt_thread_join(s->thread);
     s->running = false;
     return end_save(s, err);
 }
@@ -362,7 +368,8 @@ int gpt_saver_save(struct gpt_saver *s, const struct gpt_train_state *state,
     s->err = (struct gpt_err){0};
     atomic_store(&s->done, false);
     s->running = s->threads &&
-                 pthread_create(&s->thread, NULL, write_thread, s) == 0;
+                 gpt_thread_start(&s->thread, "save", write_thread, s, NULL) ==
+                     GPT_OK;
     if (s->running)
         return GPT_OK;
     write_thread(s);

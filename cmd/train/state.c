@@ -289,7 +289,7 @@ static int load_together(struct gpt_replica *r, struct gpt_train_state *state,
         .iteration = -1,
         .verify = true,
         .divisible_by = c->options->make_vocab_size_divisible_by,
-        .tp_size = r->o.layout.tp_size,
+        .tp_size = r->o.layout.size[GPT_TP],
         .peers = all,
     };
     struct gpt_source source;

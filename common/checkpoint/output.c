@@ -17,21 +17,14 @@ int gpt_pour_tile(void *pour, const void *data, size_t bytes,
     return GPT_OK;
 }
 
-/* Reserves the size when opening, so that a full disk is reported before an old
- * file is in question. */
+/* A directory and a name, as front ends have them. */
 int gpt_small_file_write(const char *dir, const char *name, unsigned flags,
                          const void *data, size_t len, struct gpt_err *err)
 {
     char path[4096];
-    struct gpt_out *out;
 
     GPT_TRY(gpt_path_join(path, sizeof(path), dir, name, err));
-    GPT_TRY(gpt_out_open(&out, path, flags, (int64_t)len, err));
-    int status = gpt_out_write(out, data, len, err);
-    if (status == GPT_OK)
-        return gpt_out_commit(out, err);
-    gpt_out_abort(out);
-    return status;
+    return gpt_write_file(path, flags, data, len, err);
 }
 
 int gpt_small_file_read(const char *path, char **text, size_t *len,
