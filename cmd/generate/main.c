@@ -1,6 +1,8 @@
 /* gpt-generate: text from a checkpoint. Start at run(): checkpoint, tokenizer,
- * prompts, model, texts. Everything but the options, the choice of files and
- * the speed line is in common/generate/ and model/decode.h. */
+ * prompts, model, texts. Here are the options, the choice of files and the line
+ * that reports the speed. Generating is common/generate/, the model is
+ * model/decode.h, and the checkpoint is a source of any format
+ * (checkpoint/source.h). */
 #include "base/io.h"
 #include "base/log.h"
 #include "base/num.h"
@@ -35,11 +37,14 @@ struct options {
 
 
 #define AT(field) .offset = offsetof(struct options, field)
+/* A row of --seed is -1 for a new seed each time, and of --iteration for the
+ * newest checkpoint, as 0 is a value of both. */
 static const struct gpt_opt table[] = {
     {.kind = GPT_OPT_GROUP, .help = "Model"},
     {.kind = GPT_OPT_STRING, .name = "load", .arg = "DIR", AT(load),
      .flags = GPT_OPT_REQUIRED | GPT_OPT_DIR,
-     .help = "checkpoints of a run, or one of its iter_* directories"},
+     .help = "checkpoints of a run, one of its iter_* directories, or a "
+             "Hugging Face directory"},
     {.kind = GPT_OPT_INT, .name = "iteration", .arg = "N", AT(iteration),
      .def = "-1", .min = -1, .max = 1e15,
      .help = "which checkpoint, -1 = the newest", .alias = "ckpt-step"},
@@ -70,7 +75,7 @@ static const struct gpt_opt table[] = {
     {.kind = GPT_OPT_FLAG, .name = "echo", AT(echo),
      .help = "repeat the prompt in front of the text"},
     {.kind = GPT_OPT_FLAG, .name = "ignore-eod", AT(ignore_eod),
-     .help = "go on after the end of a document"},
+     .help = "continue after the end of a document"},
     {.kind = GPT_OPT_GROUP, .help = "Choice of tokens"},
     {.kind = GPT_OPT_REAL, .name = "temperature", .arg = "X",
      AT(temperature), .def = "1", .min = 0, .max = 1000,
@@ -96,11 +101,12 @@ static const struct gpt_opt table[] = {
     GPT_COMMON_OPTIONS(struct options, common),
 };
 
-/* Everything between opening and closing. */
+/* Everything between opening and closing, in the order in which it is made.
+ * close_job() frees whatever is there. */
 struct job {
     const struct options *o;
-    struct gpt_checkpoint *checkpoint;
-    const struct gpt_config *config;
+    struct gpt_source source;
+    const struct gpt_config *config; /* of the source */
     struct gpt_tokenizer *tokenizer;
     struct gpt_prompts prompts;
     struct gpt_ids *ids;           /* (prompts.n) */
@@ -115,26 +121,37 @@ struct job {
 
 /* ---- tokenizer ---- */
 
-/* What the command line leaves open stands in the checkpoint, unless another
- * family is asked for. Those of other programs name none: they are GPT-2's. */
+/* The family that the checkpoint's run had. Weights of other programs name
+ * none, so the files beside them tell. */
+static const char *find_family(const struct gpt_source *source)
+{
+    const cJSON *kept =
+        cJSON_GetObjectItemCaseSensitive(source->state, "tokenizer");
+    const cJSON *type = cJSON_GetObjectItemCaseSensitive(kept, "type");
+
+    return cJSON_IsString(type) ? type->valuestring
+                                : gpt_tokenizer_type_in(source->dir);
+}
+
+/* Takes what the command line leaves open from the checkpoint, unless the
+ * command line asks for another family, whose options mean something else. */
 static int complete_tokenizer(struct gpt_tokenizer_options *to,
                               const struct job *j, struct gpt_arena *arena,
                               struct gpt_err *err)
 {
-    const cJSON *kept = cJSON_GetObjectItemCaseSensitive(
-        gpt_checkpoint_state(j->checkpoint), "tokenizer");
-    const cJSON *type = cJSON_GetObjectItemCaseSensitive(kept, "type");
-    const char *family =
-        cJSON_IsString(type) ? type->valuestring : gpt_tokenizer_types[0];
+    const char *family = find_family(&j->source);
 
     if (!to->type)
         to->type = family;
     if (strcmp(to->type, family) != 0)
         return GPT_OK;
-    return gpt_tokenizer_from_json(to, kept, gpt_checkpoint_dir(j->checkpoint),
-                                   arena, err);
+    return gpt_tokenizer_from_json(
+        to, cJSON_GetObjectItemCaseSensitive(j->source.state, "tokenizer"),
+        j->source.dir, arena, err);
 }
 
+/* Fewer tokens than the model has rows are usual, more would index past its
+ * word table. Dummy rows do not count: no text can hold them. */
 static int check_tokenizer(const struct job *j, struct gpt_err *err)
 {
     int64_t have = gpt_tokenizer_vocab_size(j->tokenizer);
@@ -143,10 +160,12 @@ static int check_tokenizer(const struct job *j, struct gpt_err *err)
         return GPT_OK;
     return gpt_fail(err, GPT_EDATA,
                     "the tokenizer has %lld tokens, the model of %s %lld",
-                    (long long)have, gpt_checkpoint_dir(j->checkpoint),
+                    (long long)have, j->source.dir,
                     (long long)j->config->vocab_size);
 }
 
+/* The arena holds paths and lists of the options, which the tokenizer copies
+ * when it opens. */
 static int open_tokenizer(struct job *j, struct gpt_err *err)
 {
     struct gpt_tokenizer_options to = j->o->tokenizer;
@@ -155,7 +174,7 @@ static int open_tokenizer(struct job *j, struct gpt_err *err)
 
     if (status == GPT_OK && !gpt_tokenizer_named(&to)) {
         gpt_fail(err, GPT_EUSAGE, "%s holds no vocabulary",
-                 gpt_checkpoint_dir(j->checkpoint));
+                 j->source.dir);
         status = gpt_hint(err, "give --vocab-file and --merge-file, "
                                "--tokenizer-model, or --tokenizer-type "
                                "ByteTokenizer");
@@ -168,6 +187,8 @@ static int open_tokenizer(struct job *j, struct gpt_err *err)
 
 /* ---- prompts ---- */
 
+/* A terminal is not waited for: a program that waits in silence looks as if it
+ * hung. */
 static int read_prompts(struct job *j, struct gpt_err *err)
 {
     const struct options *o = j->o;
@@ -193,7 +214,8 @@ static int read_prompts(struct job *j, struct gpt_err *err)
     return GPT_OK;
 }
 
-/* An empty prompt becomes the end of the document before. */
+/* Encodes prompt i. The model needs a token to start from, so an empty prompt
+ * becomes the end of the document before. */
 static int encode_prompt(struct job *j, struct gpt_encoder *encoder, size_t i,
                          struct gpt_err *err)
 {
@@ -217,19 +239,24 @@ static int encode_prompt(struct job *j, struct gpt_encoder *encoder, size_t i,
     return GPT_OK;
 }
 
+/* All prompts are encoded before the model is loaded. A prompt that is wrong is
+ * reported in an instant, and the longest one decides how much memory a text
+ * takes. */
 static int encode_prompts(struct job *j, struct gpt_err *err)
 {
     struct gpt_encoder *encoder = NULL;
 
     GPT_TRY(gpt_new(&j->ids, j->prompts.n, sizeof(*j->ids), "prompts", err));
     GPT_TRY(gpt_encoder_open(&encoder, j->tokenizer, err));
-    int rc = GPT_OK;
-    for (size_t i = 0; i < j->prompts.n && rc == GPT_OK; i++)
-        rc = encode_prompt(j, encoder, i, err);
+    int status = GPT_OK;
+    for (size_t i = 0; i < j->prompts.n && status == GPT_OK; i++)
+        status = encode_prompt(j, encoder, i, err);
     gpt_encoder_close(encoder);
-    return rc;
+    return status;
 }
 
+/* The number of a request is that of its prompt, and names its random stream;
+ * samples of one prompt have streams of their own. */
 static int make_requests(struct job *j, struct gpt_err *err)
 {
     int64_t samples = j->o->num_samples;
@@ -254,7 +281,9 @@ static int make_requests(struct job *j, struct gpt_err *err)
 
 /* ---- model ---- */
 
-/* What the model and the texts under way take, and where. */
+/* Reports what the model and the texts under way take, and where. A text that
+ * may reach the last position of the model is announced, since it would end
+ * without another reason. */
 static void describe(const struct job *j, const struct gpt_decoder_options *d)
 {
     char device[128], weights[32], texts[32];
@@ -272,6 +301,8 @@ static void describe(const struct job *j, const struct gpt_decoder_options *d)
               (long long)d->positions);
 }
 
+/* Slots for more texts than there are, and positions that no text reaches,
+ * would be memory for nothing. */
 static int open_model(struct job *j, struct gpt_err *err)
 {
     struct gpt_layout layout = GPT_LAYOUT_SINGLE(j->config);
@@ -279,7 +310,7 @@ static int open_model(struct job *j, struct gpt_err *err)
     GPT_TRY(gpt_backend_open(&j->be, j->o->device, err));
     GPT_TRY(gpt_params_build(&j->params, j->config, err));
     GPT_TRY(gpt_flat_build(&j->flat, &j->params, &layout, err));
-    GPT_TRY(gpt_load_weights(&j->weights, j->checkpoint, &j->flat, GPT_F32,
+    GPT_TRY(gpt_load_weights(&j->weights, &j->source, &j->flat, GPT_F32,
                              j->be, err));
     struct gpt_decoder_options options = {
         .config = j->config,
@@ -295,6 +326,7 @@ static int open_model(struct job *j, struct gpt_err *err)
 
 /* ---- texts ---- */
 
+/* A seed that is chosen is printed, so that a text can be had again. */
 static uint64_t choose_seed(const struct options *o, bool greedy)
 {
     uint32_t random = 0;
@@ -313,6 +345,8 @@ static double rate(double amount, double seconds)
     return seconds > 0 ? amount / seconds : 0;
 }
 
+/* Bytes a second of weights are what a step costs at least: against the
+ * memory's bandwidth they say how far from its limit the machine is. */
 static void report_speed(const struct job *j, const struct gpt_speed *s)
 {
     double bytes = (double)gpt_decoder_step_bytes(j->decoder);
@@ -350,21 +384,24 @@ static int generate(struct job *j, struct gpt_err *err)
     how.seed = choose_seed(o, gpt_sampling_is_greedy(&how.sampling));
     GPT_TRY(gpt_writer_open(&writer, &wo, err));
     how.user = writer;
-    int rc = gpt_generate(j->decoder, j->requests, j->n_requests, &how, &speed,
-                          err);
+    int status = gpt_generate(j->decoder, j->requests, j->n_requests, &how,
+                              &speed, err);
     gpt_writer_close(writer);
-    if (rc == GPT_OK)
+    if (status == GPT_OK)
         report_speed(j, &speed);
-    return rc;
+    return status;
 }
 
+/* From cheap to dear: a checkpoint that does not open, a vocabulary that does
+ * not fit and a prompt that is too long are reported before weights are
+ * read. */
 static int work(struct job *j, struct gpt_err *err)
 {
-    const struct options *o = j->o;
+    const struct gpt_source_options how = {.iteration = j->o->iteration,
+                                           .verify = j->o->verify};
 
-    GPT_TRY(gpt_checkpoint_open(&j->checkpoint, o->load, o->iteration,
-                                o->verify, err));
-    j->config = gpt_checkpoint_config(j->checkpoint);
+    GPT_TRY(gpt_source_open(&j->source, j->o->load, &how, err));
+    j->config = &j->source.config;
     GPT_TRY(open_tokenizer(j, err));
     GPT_TRY(read_prompts(j, err));
     if (gpt_signals_stop() || j->prompts.n == 0)
@@ -375,6 +412,8 @@ static int work(struct job *j, struct gpt_err *err)
     return generate(j, err);
 }
 
+/* In the reverse order of opening: the decoder reads the weights, and these are
+ * described by the tables. */
 static void close_job(struct job *j)
 {
     gpt_decoder_close(j->decoder);
@@ -388,18 +427,20 @@ static void close_job(struct job *j)
     gpt_free(j->ids);
     gpt_prompts_free(&j->prompts);
     gpt_tokenizer_close(j->tokenizer);
-    gpt_checkpoint_close(j->checkpoint);
+    gpt_source_close(&j->source);
 }
 
+/* Everything is freed whatever happened: a signal and a failure leave no thread
+ * and no device memory. */
 static int run(const void *options, const struct gpt_args *args,
                struct gpt_err *err)
 {
     struct job j = {.o = options};
 
     (void)args;
-    int rc = work(&j, err);
+    int status = work(&j, err);
     close_job(&j);
-    return rc;
+    return status;
 }
 
 static const char *const usage[] = {

@@ -1,4 +1,7 @@
-/* Prompts; see prompts.h. Files are read as streams, so that pipes will do. */
+/* Prompts; see prompts.h. Files are read as streams, so that pipes and
+ * terminals serve as well, and a limit on bytes takes the place of the size
+ * that a file would have. Start at gpt_prompts_read_text() and
+ * gpt_prompts_read_jsonl(). */
 #include "cmd/generate/prompts.h"
 
 #include "base/json.h"
@@ -9,6 +12,8 @@
 
 #define MOST_BYTES ((size_t)1 << 30)
 
+/* The text is copied with its length: a prompt may hold any bytes, NUL as
+ * well. */
 static int add(struct gpt_prompts *p, const char *text, size_t len,
                const char *id, struct gpt_err *err)
 {
@@ -29,11 +34,13 @@ int gpt_prompts_add(struct gpt_prompts *p, const char *text, size_t len,
     return add(p, text, len, NULL, err);
 }
 
+/* In messages, "-" would look like an option. */
 static const char *name_of(const char *path)
 {
     return strcmp(path, "-") == 0 ? "standard input" : path;
 }
 
+/* Reads to the end, whatever it is: a pipe has no size to ask for. */
 static int read_stream(FILE *f, const char *name, struct gpt_buf *b,
                        struct gpt_err *err)
 {
@@ -52,6 +59,7 @@ static int read_stream(FILE *f, const char *name, struct gpt_buf *b,
                      : GPT_OK;
 }
 
+/* Standard input stays open: it is the caller's. */
 static int read_all(const char *path, struct gpt_buf *b, struct gpt_err *err)
 {
     if (strcmp(path, "-") == 0)
@@ -59,12 +67,13 @@ static int read_all(const char *path, struct gpt_buf *b, struct gpt_err *err)
     FILE *f = fopen(path, "re");
     if (!f)
         return gpt_fail_errno(err, GPT_EIO, "cannot open '%s'", path);
-    int rc = read_stream(f, path, b, err);
+    int status = read_stream(f, path, b, err);
     fclose(f);
-    return rc;
+    return status;
 }
 
-/* Length without "\n" or "\r\n" at the end. */
+/* Length without "\n" or "\r\n" at the end: editors end a file with a newline
+ * that is not meant to be part of the prompt. */
 static size_t without_newline(const char *text, size_t len)
 {
     if (len > 0 && text[len - 1] == '\n')
@@ -78,17 +87,19 @@ int gpt_prompts_read_text(struct gpt_prompts *p, const char *path,
                           struct gpt_err *err)
 {
     struct gpt_buf b = {0};
-    int rc = read_all(path, &b, err);
+    int status = read_all(path, &b, err);
 
-    if (rc == GPT_OK)
-        rc = add(p, b.data, without_newline(b.data, b.len), NULL, err);
+    if (status == GPT_OK)
+        status = add(p, b.data, without_newline(b.data, b.len), NULL, err);
     gpt_buf_free(&b);
-    return rc;
+    return status;
 }
 
 /* ---- JSON Lines ---- */
 
-/* The parser's strings end at NUL: an escaped one would cut a prompt short. */
+/* The parser's strings end at NUL, so an escaped one would cut a prompt short
+ * without a word. It is looked for in the text of the line; a backslash that is
+ * escaped itself does not begin an escape. */
 static bool has_escaped_nul(const char *line, size_t len)
 {
     for (size_t i = 0; i + 6 <= len; i++)
@@ -100,6 +111,9 @@ static bool has_escaped_nul(const char *line, size_t len)
     return false;
 }
 
+/* The id is kept as its JSON text and printed again, so that any kind of id
+ * comes back unchanged. Numbers are the exception: the parser holds them as
+ * doubles. */
 static int add_object(struct gpt_prompts *p, const cJSON *object,
                       const char *what, struct gpt_err *err)
 {
@@ -119,11 +133,13 @@ static int add_object(struct gpt_prompts *p, const cJSON *object,
     char *id_text = id ? gpt_json_print(id, false) : NULL;
     if (id && !id_text)
         return gpt_fail(err, GPT_EFAIL, "%s: out of memory", what);
-    int rc = add(p, text, strlen(text), id_text, err);
+    int status = add(p, text, strlen(text), id_text, err);
     cJSON_free(id_text);
-    return rc;
+    return status;
 }
 
+/* Each line is parsed for itself: what it holds is copied, and its tree is
+ * freed before the next one. */
 static int add_line(struct gpt_prompts *p, const char *line, size_t len,
                     const char *what, struct gpt_err *err)
 {
@@ -133,11 +149,13 @@ static int add_line(struct gpt_prompts *p, const char *line, size_t len,
         return gpt_fail(err, GPT_EDATA, "%s: a prompt cannot hold \\u0000",
                         what);
     GPT_TRY(gpt_json_parse(&object, line, len, what, err));
-    int rc = add_object(p, object, what, err);
+    int status = add_object(p, object, what, err);
     cJSON_Delete(object);
-    return rc;
+    return status;
 }
 
+/* The last line may lack its newline. An empty line is no object, and an error
+ * like any other. */
 int gpt_prompts_parse_jsonl(struct gpt_prompts *p, const char *text, size_t len,
                             const char *name, struct gpt_err *err)
 {
@@ -158,12 +176,12 @@ int gpt_prompts_read_jsonl(struct gpt_prompts *p, const char *path,
                            struct gpt_err *err)
 {
     struct gpt_buf b = {0};
-    int rc = read_all(path, &b, err);
+    int status = read_all(path, &b, err);
 
-    if (rc == GPT_OK)
-        rc = gpt_prompts_parse_jsonl(p, b.data, b.len, name_of(path), err);
+    if (status == GPT_OK)
+        status = gpt_prompts_parse_jsonl(p, b.data, b.len, name_of(path), err);
     gpt_buf_free(&b);
-    return rc;
+    return status;
 }
 
 void gpt_prompts_free(struct gpt_prompts *p)

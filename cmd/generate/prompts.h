@@ -29,7 +29,7 @@ int gpt_prompts_read_text(struct gpt_prompts *p, const char *path,
  * and, if it likes, an "id" of any kind. GPT_EDATA names file and line. */
 int gpt_prompts_read_jsonl(struct gpt_prompts *p, const char *path,
                            struct gpt_err *err) GPT_MUST_USE;
-/* The same from memory; `name` stands for the file in errors. */
+/* The same from memory; `name` is the file in errors. */
 int gpt_prompts_parse_jsonl(struct gpt_prompts *p, const char *text, size_t len,
                             const char *name, struct gpt_err *err)
     GPT_MUST_USE;

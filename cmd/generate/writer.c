@@ -1,9 +1,14 @@
-/* Generated texts onto a stream; see writer.h. Every text collects in a buffer
- * of its own; advance() moves what may go out to the stream. */
+/* Generated texts onto a stream; see writer.h. Requests interleave, as a text
+ * that ends makes room for the next at once, but the output has their order.
+ * Every text collects in a buffer of its own, and advance() moves what may go
+ * out to the stream. */
 #include "cmd/generate/writer.h"
 
 #include "generate/stream.h"
 
+/* A text that is being collected. What is not yet a character is in the stream;
+ * what is but may not go out yet, because a text before it is not finished, is
+ * in `text`. */
 struct entry {
     struct gpt_stream stream;
     struct gpt_buf text; /* collected and not yet written */
@@ -19,6 +24,8 @@ struct gpt_writer {
     char last;             /* byte written last */
 };
 
+/* Entries are small; their buffers grow only while a text waits for one before
+ * it. */
 int gpt_writer_open(struct gpt_writer **out,
                     const struct gpt_writer_options *o, struct gpt_err *err)
 {
@@ -26,11 +33,11 @@ int gpt_writer_open(struct gpt_writer **out,
 
     GPT_TRY(gpt_new(&w, 1, sizeof(*w), "a writer", err));
     w->o = o;
-    int rc = gpt_new(&w->entries, (size_t)o->n_requests, sizeof(*w->entries),
-                     "texts", err);
-    if (rc != GPT_OK) {
+    int status = gpt_new(&w->entries, (size_t)o->n_requests,
+                         sizeof(*w->entries), "texts", err);
+    if (status != GPT_OK) {
         gpt_writer_close(w);
-        return rc;
+        return status;
     }
     *out = w;
     return GPT_OK;
@@ -51,8 +58,10 @@ static int out_of_memory(struct gpt_err *err)
     return gpt_fail(err, GPT_EFAIL, "out of memory for generated text");
 }
 
-static int put(struct gpt_writer *w, const char *p, size_t n,
-               struct gpt_err *err)
+/* Flushed at once: a reader sees a token when it is chosen, and a full disk or
+ * a closed pipe ends the work with the token that it cost. */
+static int put_bytes(struct gpt_writer *w, const char *p, size_t n,
+                     struct gpt_err *err)
 {
     if (n == 0)
         return GPT_OK;
@@ -64,26 +73,28 @@ static int put(struct gpt_writer *w, const char *p, size_t n,
 
 /* ---- JSON ---- */
 
-/* text is valid UTF-8. */
+/* The text is valid UTF-8, which the stream has made sure of. Everything else
+ * than control characters, quotes and backslashes goes out as it is. */
 static int add_json_string(struct gpt_buf *b, const char *text, size_t len)
 {
-    int rc = gpt_buf_add(b, "\"", 1);
+    int status = gpt_buf_add(b, "\"", 1);
 
-    for (size_t i = 0; i < len && rc == GPT_OK; i++) {
+    for (size_t i = 0; i < len && status == GPT_OK; i++) {
         unsigned char c = (unsigned char)text[i];
 
         if (c == '"' || c == '\\')
-            rc = gpt_buf_printf(b, "\\%c", c);
+            status = gpt_buf_printf(b, "\\%c", c);
         else if (c == '\n')
-            rc = gpt_buf_add(b, "\\n", 2);
+            status = gpt_buf_add(b, "\\n", 2);
         else if (c < 0x20 || c == 0x7F)
-            rc = gpt_buf_printf(b, "\\u%04x", c);
+            status = gpt_buf_printf(b, "\\u%04x", c);
         else
-            rc = gpt_buf_add(b, &text[i], 1);
+            status = gpt_buf_add(b, &text[i], 1);
     }
-    return rc == GPT_OK ? gpt_buf_add(b, "\"", 1) : rc;
+    return status == GPT_OK ? gpt_buf_add(b, "\"", 1) : status;
 }
 
+/* One object a text, with what a program needs to tell it from others. */
 static int add_object(struct gpt_buf *b, const struct gpt_writer *w, int64_t i)
 {
     const struct gpt_request *q = &w->o->requests[i];
@@ -105,34 +116,39 @@ static int add_object(struct gpt_buf *b, const struct gpt_writer *w, int64_t i)
                           gpt_finish_name(e->finish));
 }
 
+/* In one piece, so that an interrupted run ends after a whole line. */
 static int put_object(struct gpt_writer *w, int64_t i, struct gpt_err *err)
 {
     struct gpt_buf b = {0};
-    int rc = add_object(&b, w, i);
+    int status = add_object(&b, w, i);
 
-    rc = rc == GPT_OK ? put(w, b.data, b.len, err) : out_of_memory(err);
+    status = status == GPT_OK ? put_bytes(w, b.data, b.len, err)
+                              : out_of_memory(err);
     gpt_buf_free(&b);
-    return rc;
+    return status;
 }
 
 /* ---- text ---- */
 
-/* What has collected, after a line that divides it from the text before. */
+/* Writes what has been collected, after a line that divides it from the text
+ * before. A text that does not end in a newline gets one, which is not part of
+ * it. */
 static int put_text(struct gpt_writer *w, struct entry *e, struct gpt_err *err)
 {
     if (!e->opened && w->first > 0)
-        GPT_TRY(put(w, "---\n", 4, err));
+        GPT_TRY(put_bytes(w, "---\n", 4, err));
     if (!e->opened)
         w->last = 0;
     e->opened = true;
-    GPT_TRY(put(w, e->text.data, e->text.len, err));
+    GPT_TRY(put_bytes(w, e->text.data, e->text.len, err));
     e->text.len = 0;
     if (!e->done)
         return GPT_OK;
-    return w->last == '\n' ? GPT_OK : put(w, "\n", 1, err);
+    return w->last == '\n' ? GPT_OK : put_bytes(w, "\n", 1, err);
 }
 
-/* Writes what may be written now. */
+/* Writes what may be written now. Of texts in order, only the first unfinished
+ * one may grow on the stream; it hands over when it is done. */
 static int advance(struct gpt_writer *w, struct gpt_err *err)
 {
     for (; w->first < w->o->n_requests; w->first++) {
@@ -151,7 +167,8 @@ static int advance(struct gpt_writer *w, struct gpt_err *err)
     return GPT_OK;
 }
 
-static int begin(struct gpt_writer *w, int64_t i, struct gpt_err *err)
+/* A text begins with its first token or, when it has none, with its end. */
+static int begin_text(struct gpt_writer *w, int64_t i, struct gpt_err *err)
 {
     struct entry *e = &w->entries[i];
     const struct gpt_prompt *prompt =
@@ -166,12 +183,14 @@ static int begin(struct gpt_writer *w, int64_t i, struct gpt_err *err)
     return GPT_OK;
 }
 
+/* A vocabulary of words marks their beginning with a space. The first token of
+ * a text that begins a document would show it, so it is left out there. */
 int gpt_writer_token(void *user, int64_t i, int32_t token, struct gpt_err *err)
 {
     struct gpt_writer *w = user;
     struct entry *e = &w->entries[i];
 
-    GPT_TRY(begin(w, i, err));
+    GPT_TRY(begin_text(w, i, err));
     size_t len = 0;
     const char *bytes = gpt_token_bytes(w->o->tokenizer, token, &len);
     size_t skip = 0;
@@ -183,13 +202,15 @@ int gpt_writer_token(void *user, int64_t i, int32_t token, struct gpt_err *err)
     return advance(w, err);
 }
 
+/* Bytes that are held back can no longer become a character. The text is then
+ * complete, and so may be those after it that waited. */
 int gpt_writer_finish(void *user, int64_t i, enum gpt_finish finish,
                       struct gpt_err *err)
 {
     struct gpt_writer *w = user;
     struct entry *e = &w->entries[i];
 
-    GPT_TRY(begin(w, i, err));
+    GPT_TRY(begin_text(w, i, err));
     if (gpt_stream_end(&e->stream, &e->text))
         return out_of_memory(err);
     e->done = true;

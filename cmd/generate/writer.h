@@ -1,6 +1,6 @@
 /* Generated texts onto a stream, in the order of the requests, however they
  * interleave. As text, the first that is not finished is written as it grows,
- * token by token, always valid UTF-8; those behind it wait. As JSON Lines, one
+ * token by token, always valid UTF-8; those after it wait. As JSON Lines, one
  * object a text when it is finished. */
 #ifndef GPT_CMD_GENERATE_WRITER_H
 #define GPT_CMD_GENERATE_WRITER_H

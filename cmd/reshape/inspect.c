@@ -1,141 +1,106 @@
 /* Describing a checkpoint. Whatever the format, it becomes a struct report: a
- * JSON head (configuration, state, layout) and rows of tensors; two printers
- * show it. Start at gpt_inspect(). */
+ * JSON head (configuration, state, layout) and rows of tensors. Two printers
+ * show the report, a table for people and an object for programs. Start at
+ * gpt_inspect().
+ *
+ * A single safetensors file is not a checkpoint, so it does not become a
+ * source: it is shown as it is, with its own notes. */
 #include "cmd/reshape/inspect.h"
 
 #include "base/num.h"
-#include "checkpoint/safetensors.h"
-#include "checkpoint/source.h"
+#include "checkpoint/format.h"
+#include "checkpoint/names.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+/* A tensor as the files have it, and its size. */
 struct row {
-    const char *name, *file; /* file: NULL when in several */
-    enum gpt_dtype dtype;
-    int ndim;
-    int64_t shape[GPT_SAFETENSORS_DIMS];
-    int64_t count, bytes, slices;
-};
-
-struct file {
-    const char *name;
-    int64_t bytes, tensors;
+    struct gpt_stored t;
+    int64_t bytes;
 };
 
 struct report {
     const char *format;
     cJSON *head; /* object: config, state, ... */
     struct row *rows;
-    struct file *files;
+    struct gpt_source_file *files;
     size_t n_rows, cap_rows, n_files, cap_files;
     int64_t parameters, bytes; /* optimizer state counts in bytes only */
 };
 
-static int add_row(struct report *r, struct row row, struct gpt_err *err)
+/* A gpt_stored_visit. Optimizer state is not counted as parameters, which are
+ * what people mean by the size of a model. */
+static int add_row(void *report, const struct gpt_stored *t,
+                   struct gpt_err *err)
 {
+    struct report *r = report;
+    int64_t count = 1; /* the product was checked when the file was opened */
+
     GPT_TRY(gpt_grow(&r->rows, &r->cap_rows, r->n_rows + 1, sizeof(*r->rows),
                      "tensors", err));
-    row.count = 1; /* the product was checked when the file was opened */
-    for (int d = 0; d < row.ndim; d++)
-        row.count *= row.shape[d];
-    row.bytes = row.count * (int64_t)gpt_dtype_bytes(row.dtype);
+    for (int d = 0; d < t->ndim; d++)
+        count *= t->shape[d];
+    struct row row = {*t, count * (int64_t)gpt_dtype_bytes(t->dtype)};
     r->bytes += row.bytes;
-    if (strncmp(row.name, "optimizer.", 10) != 0)
-        r->parameters += row.count;
+    if (!gpt_name_is_optimizer(t->name))
+        r->parameters += count;
     r->rows[r->n_rows++] = row;
     return GPT_OK;
 }
 
-static int add_file(struct report *r, const char *name, int64_t bytes,
-                    int64_t tensors, struct gpt_err *err)
+/* Names belong to the source, which outlives the report. */
+static int add_file(struct report *r, const struct gpt_source_file *file,
+                    struct gpt_err *err)
 {
     GPT_TRY(gpt_grow(&r->files, &r->cap_files, r->n_files + 1,
                      sizeof(*r->files), "files", err));
-    r->files[r->n_files++] = (struct file){name, bytes, tensors};
+    r->files[r->n_files++] = *file;
     return GPT_OK;
 }
 
-static int add_safetensors(struct report *r, const struct gpt_safetensors *st,
-                           const char *name, struct gpt_err *err)
+/* Adds what only a checkpoint of a run has: where it stood, and the layout that
+ * wrote it. */
+static void add_run(struct report *r, const struct gpt_source *s)
 {
-    GPT_TRY(add_file(r, name, gpt_in_size(st->in), st->n, err));
-    for (int64_t i = 0; i < st->n; i++) {
-        const struct gpt_safetensor *t = &st->tensors[i];
-        struct row row = {.name = t->name, .file = name, .dtype = t->dtype,
-                          .ndim = t->ndim, .slices = 1};
-
-        memcpy(row.shape, t->shape, sizeof(t->shape));
-        GPT_TRY(add_row(r, row, err));
-    }
-    return GPT_OK;
-}
-
-/* The file that a piece lies in, without its directory. */
-static const char *file_of(const struct gpt_file_box *p)
-{
-    const char *path = gpt_in_path(p->in), *slash = strrchr(path, '/');
-
-    return slash ? slash + 1 : path;
-}
-
-static int add_native(struct report *r, const struct gpt_source *s,
-                      struct gpt_err *err)
-{
-    int64_t n;
-    const struct gpt_checkpoint_file *files =
-        gpt_checkpoint_files(s->native, &n);
-
-    for (int64_t i = 0; i < n; i++)
-        GPT_TRY(add_file(r, files[i].name, files[i].size, files[i].tensors,
-                         err));
-    for (int64_t i = 0; i < s->n; i++) {
-        const struct gpt_tensor *t = &s->tensors[i];
-        struct row row = {.name = t->name, .dtype = t->dtype, .ndim = t->ndim,
-                          .slices = (int64_t)t->n};
-
-        row.file = t->n == 1 ? file_of(&t->pieces[0]) : NULL;
-        memcpy(row.shape, t->shape, sizeof(t->shape));
-        GPT_TRY(add_row(r, row, err));
-    }
     cJSON *layout = cJSON_AddObjectToObject(r->head, "layout");
+
     cJSON_AddNumberToObject(r->head, "iteration", (double)s->iteration);
-    cJSON_AddNumberToObject(layout, "tensor_parallel", (double)s->tp);
-    cJSON_AddNumberToObject(layout, "pipeline_parallel", (double)s->pp);
-    cJSON_AddItemToObject(
-        r->head, "state",
-        cJSON_Duplicate(gpt_checkpoint_state(s->native), true));
-    return GPT_OK;
+    cJSON_AddNumberToObject(layout, "tensor_parallel", (double)s->tp_size);
+    cJSON_AddNumberToObject(layout, "pipeline_parallel", (double)s->pp_size);
+    cJSON_AddItemToObject(r->head, "state", cJSON_Duplicate(s->state, true));
 }
 
-static int fill(struct report *r, const struct gpt_source *s,
-                struct gpt_err *err)
+/* Rows are the tensors under the names that the files have, so that a listing
+ * can be compared with other tools' listings. */
+static int fill_report(struct report *r, const struct gpt_source *s,
+                       struct gpt_err *err)
 {
-    const struct gpt_safetensors *shard;
-    const char *name;
-
-    r->format = s->native ? "native" : "huggingface";
+    r->format = s->format->title;
     cJSON_AddStringToObject(r->head, "directory", s->dir);
     cJSON_AddItemToObject(r->head, "config", gpt_config_to_json(&s->config));
-    if (s->native)
-        return add_native(r, s, err);
-    for (size_t i = 0; (shard = gpt_hf_shard(s->hf, i, &name)); i++)
-        GPT_TRY(add_safetensors(r, shard, name, err));
-    return GPT_OK;
+    if (s->state)
+        add_run(r, s);
+    for (int64_t i = 0; i < s->n_files; i++)
+        GPT_TRY(add_file(r, &s->files[i], err));
+    return gpt_source_list(s, add_row, r, err);
 }
 
 /* ---- printing ---- */
 
+/* Numbers in names count by their value, so that layer 10 comes after layer 9.
+ * Only the first difference decides: the names are walked to it, and back to
+ * the start of a number that it is inside. */
 static int row_order(const void *a, const void *b)
 {
     const struct row *x = a, *y = b;
-    const char *p = x->name, *q = y->name;
+    const char *p = x->t.name, *q = y->t.name;
 
     while (*p && *p == *q)
         p++, q++;
     /* numbers by value: layers.10 after layers.9 */
-    while (p > x->name && p[-1] >= '0' && p[-1] <= '9')
+    while (p > x->t.name && p[-1] >= '0' && p[-1] <= '9')
         p--, q--;
     if (*p >= '0' && *p <= '9' && *q >= '0' && *q <= '9') {
         size_t m = strspn(p, "0123456789"), n = strspn(q, "0123456789");
@@ -146,21 +111,24 @@ static int row_order(const void *a, const void *b)
     return strcmp(p, q);
 }
 
-static void shape_text(char *buf, size_t cap, const struct row *row)
+/* As JSON prints it, in both outputs. */
+static void shape_text(char *buf, size_t cap, const struct gpt_stored *t)
 {
     size_t n = 0;
 
     snprintf(buf, cap, "[");
-    for (int d = 0; d < row->ndim; d++) {
+    for (int d = 0; d < t->ndim; d++) {
         n = strlen(buf);
         snprintf(buf + n, cap - n, "%s%lld", d ? ", " : "",
-                 (long long)row->shape[d]);
+                 (long long)t->shape[d]);
     }
     n = strlen(buf);
     snprintf(buf + n, cap - n, "]");
 }
 
-/* "hidden_size 768" a line; what is nested, as JSON. */
+/* One member a line: "hidden_size 768". Members that are objects themselves
+ * print as JSON, and a text of several lines, such as the options of a run, is
+ * only mentioned. */
 static int print_object(struct gpt_buf *b, const char *title,
                         const cJSON *object)
 {
@@ -181,6 +149,8 @@ static int print_object(struct gpt_buf *b, const char *title,
     return GPT_OK;
 }
 
+/* The width of names is measured first, as tables of different models have
+ * names of different lengths. */
 static int print_table(struct gpt_buf *b, const struct report *r,
                        const char *path)
 {
@@ -202,20 +172,19 @@ static int print_table(struct gpt_buf *b, const struct report *r,
                                gpt_text_bytes(size, (double)r->files[i].bytes),
                                (long long)r->files[i].tensors));
     for (size_t i = 0; i < r->n_rows; i++)
-        if ((int)strlen(r->rows[i].name) > width)
-            width = (int)strlen(r->rows[i].name);
+        if ((int)strlen(r->rows[i].t.name) > width)
+            width = (int)strlen(r->rows[i].t.name);
     GPT_TRY(gpt_buf_printf(b, "tensors:\n"));
     for (size_t i = 0; i < r->n_rows; i++) {
-        const struct row *row = &r->rows[i];
+        const struct gpt_stored *t = &r->rows[i].t;
 
-        shape_text(shape, sizeof(shape), row);
-        GPT_TRY(gpt_buf_printf(b, "  %-*s  %-4s  %-16s  ", width, row->name,
-                               gpt_dtype_name(row->dtype), shape));
-        if (row->file)
-            GPT_TRY(gpt_buf_printf(b, "%s\n", row->file));
+        shape_text(shape, sizeof(shape), t);
+        GPT_TRY(gpt_buf_printf(b, "  %-*s  %-4s  %-16s  ", width, t->name,
+                               gpt_dtype_name(t->dtype), shape));
+        if (t->file)
+            GPT_TRY(gpt_buf_printf(b, "%s\n", t->file));
         else
-            GPT_TRY(gpt_buf_printf(b, "%lld slices\n",
-                                   (long long)row->slices));
+            GPT_TRY(gpt_buf_printf(b, "%lld slices\n", (long long)t->slices));
     }
     return gpt_buf_printf(b, "total: %zu tensors, %s parameters, %s\n",
                           r->n_rows,
@@ -223,20 +192,24 @@ static int print_table(struct gpt_buf *b, const struct report *r,
                           gpt_text_bytes(size, (double)r->bytes));
 }
 
+/* Shapes are lists and types are safetensors' names. */
 static void row_to_json(cJSON *list, const struct row *row)
 {
     cJSON *item = cJSON_CreateObject(), *shape;
 
-    cJSON_AddStringToObject(item, "name", row->name);
-    cJSON_AddStringToObject(item, "dtype", gpt_dtype_name(row->dtype));
+    cJSON_AddStringToObject(item, "name", row->t.name);
+    cJSON_AddStringToObject(item, "dtype", gpt_dtype_name(row->t.dtype));
     shape = cJSON_AddArrayToObject(item, "shape");
-    for (int d = 0; d < row->ndim; d++)
-        cJSON_AddItemToArray(shape, cJSON_CreateNumber((double)row->shape[d]));
+    for (int d = 0; d < row->t.ndim; d++)
+        cJSON_AddItemToArray(shape,
+                             cJSON_CreateNumber((double)row->t.shape[d]));
     cJSON_AddNumberToObject(item, "bytes", (double)row->bytes);
-    cJSON_AddNumberToObject(item, "slices", (double)row->slices);
+    cJSON_AddNumberToObject(item, "slices", (double)row->t.slices);
     cJSON_AddItemToArray(list, item);
 }
 
+/* The head becomes the object that is printed, so its members come first.
+ * Programs read it, so numbers are not rounded to units as in the table. */
 static int print_json(struct gpt_buf *b, struct report *r, const char *path)
 {
     cJSON *files, *tensors;
@@ -263,8 +236,10 @@ static int print_json(struct gpt_buf *b, struct report *r, const char *path)
     return status;
 }
 
-static int print(struct gpt_buf *out, struct report *r, const char *path,
-                 bool json, struct gpt_err *err)
+/* Everything goes into a buffer. A failure halfway then leaves nothing on
+ * standard output. */
+static int print_report(struct gpt_buf *out, struct report *r, const char *path,
+                        bool json, struct gpt_err *err)
 {
     if (r->n_rows)
         qsort(r->rows, r->n_rows, sizeof(*r->rows), row_order);
@@ -274,41 +249,57 @@ static int print(struct gpt_buf *out, struct report *r, const char *path,
     return GPT_OK;
 }
 
+/* A file alone: what it says of itself, when the manifest is lost. */
 static int inspect_file(struct report *r, struct gpt_buf *out,
                         const char *path, bool json, struct gpt_err *err)
 {
     struct gpt_safetensors st;
+    int status;
 
     GPT_TRY(gpt_safetensors_open(&st, path, err));
     cJSON *notes = cJSON_AddObjectToObject(r->head, "metadata");
     r->format = "safetensors";
     for (int64_t i = 0; i < st.n_notes; i++)
         cJSON_AddStringToObject(notes, st.notes[i].key, st.notes[i].value);
-    int status = add_safetensors(r, &st, path, err);
-    if (status == GPT_OK)
-        status = print(out, r, path, json, err);
+    const struct gpt_source_file file = {path, gpt_in_size(st.in), st.n};
+    GPT_TRY_GOTO(status, add_file(r, &file, err), out);
+    for (int64_t i = 0; i < st.n; i++) {
+        const struct gpt_stored entry = gpt_stored_entry(&st.tensors[i], path);
+
+        GPT_TRY_GOTO(status, add_row(r, &entry, err), out);
+    }
+    status = print_report(out, r, path, json, err);
+out:
     gpt_safetensors_close(&st);
     return status;
 }
 
+/* Checksums are not checked: inspecting reads headers, however large the
+ * files. */
+static int inspect_source(struct report *r, struct gpt_buf *out,
+                          const char *path, bool json, struct gpt_err *err)
+{
+    struct gpt_source s;
+    int status;
+
+    GPT_TRY(gpt_source_open(&s, path, NULL, err));
+    GPT_TRY_GOTO(status, fill_report(r, &s, err), out);
+    status = print_report(out, r, path, json, err);
+out:
+    gpt_source_close(&s);
+    return status;
+}
+
+/* A path that does not exist is left to the front ends, whose message names
+ * it. */
 int gpt_inspect(struct gpt_buf *out, const char *path, bool json,
                 struct gpt_err *err)
 {
     struct report r = {.head = cJSON_CreateObject()};
-    struct gpt_source s;
-    int status;
+    const bool is_file = gpt_path_exists(path) && !gpt_path_is_dir(path);
+    int status = is_file ? inspect_file(&r, out, path, json, err)
+                         : inspect_source(&r, out, path, json, err);
 
-    if (gpt_path_exists(path) && !gpt_path_is_dir(path)) {
-        status = inspect_file(&r, out, path, json, err);
-    } else {
-        status = gpt_source_open(&s, path, false, 1, 1, err);
-        if (status == GPT_OK) {
-            status = fill(&r, &s, err);
-            if (status == GPT_OK)
-                status = print(out, &r, path, json, err);
-            gpt_source_close(&s);
-        }
-    }
     cJSON_Delete(r.head);
     gpt_free(r.rows);
     gpt_free(r.files);

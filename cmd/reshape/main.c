@@ -1,6 +1,7 @@
 /* gpt-reshape: shows and converts checkpoints. Planning and carrying out is
- * cmd/reshape/reshape.h, showing cmd/reshape/inspect.h; here are the options
- * and what is said. */
+ * cmd/reshape/reshape.h, showing is cmd/reshape/inspect.h; here are the options
+ * and what is reported. Formats to choose from are those of
+ * checkpoint/format.h, without a list of their own. */
 #include "base/dtype.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -14,6 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 
+/* As the user gives them; gpt_reshape_options is what they mean. */
 struct options {
     struct gpt_common_options common;
     const char *load_path, *save_path, *to, *dtype, *vocab_file, *merge_file;
@@ -22,7 +24,6 @@ struct options {
     int64_t tp, pp, divisible_by, true_vocab, max_shard_size;
 };
 
-static const char *const formats[] = {"native", "hf", NULL};
 static const char *const dtypes[] = {"fp32", "fp16", "bf16", NULL};
 
 #define AT(field) .offset = offsetof(struct options, field)
@@ -36,7 +37,7 @@ static const struct gpt_opt table[] = {
      .flags = GPT_OPT_DIR, .alias = "save-dir",
      .help = "directory to write: a native root, or a new directory"},
     {.kind = GPT_OPT_CHOICE, .name = "to", .arg = "FORMAT", AT(to),
-     .def = "native", .choices = formats, .help = "format to write"},
+     .def = "native", .choices = gpt_format_names, .help = "format to write"},
     {.kind = GPT_OPT_FLAG,
      .name = "convert-checkpoint-from-megatron-to-transformers",
      AT(to_transformers), .help = "the same as --to hf"},
@@ -81,6 +82,8 @@ static const struct gpt_opt table[] = {
     GPT_COMMON_OPTIONS(struct options, common),
 };
 
+/* Printed at once, from memory: standard output holds a whole listing or
+ * nothing. */
 static int show(const char *path, bool json, struct gpt_err *err)
 {
     struct gpt_buf b = {0};
@@ -92,27 +95,34 @@ static int show(const char *path, bool json, struct gpt_err *err)
     return status;
 }
 
+/* The product of a dry run, so it goes to standard output. */
 static void print_plan(const struct gpt_reshape *r)
 {
     char size[32];
 
     printf("read   %s: %s\n", r->source.dir,
-           gpt_text_bytes(size, (double)r->read_bytes));
-    for (int64_t i = 0; i < r->n_files; i++)
-        printf("write  %s: %lld tensors, %s\n", r->files[i].name,
-               (long long)r->files[i].n,
-               gpt_text_bytes(size, (double)r->files[i].bytes));
-    printf("total  %s to be written", gpt_text_bytes(size,
-                                                     (double)r->write_bytes));
+           gpt_text_bytes(size, (double)r->source.weight_bytes));
+    for (int64_t i = 0; i < r->target.n_files; i++) {
+        const struct gpt_target_file *f = &r->target.files[i];
+
+        printf("write  %s: %lld tensors, %s\n", f->name,
+               (long long)f->tensors, gpt_text_bytes(size, (double)f->bytes));
+    }
+    printf("total  %s to be written",
+           gpt_text_bytes(size, (double)r->target.bytes));
     printf(", at most %s of memory\n",
            gpt_text_bytes(size, (double)gpt_reshape_memory()));
 }
 
+/* Hears the bytes of tensors so far; see gpt_target_write(). */
 static void report(void *context, int64_t bytes)
 {
     gpt_progress_set(context, bytes, NULL);
 }
 
+/* Progress counts the output's bytes, which are the plan's total. Verifying is
+ * not counted: it reads both sides again, and a bar would have to start
+ * over. */
 static int carry_out(struct gpt_reshape *r, const struct options *o,
                      struct gpt_err *err)
 {
@@ -120,13 +130,14 @@ static int carry_out(struct gpt_reshape *r, const struct options *o,
     double start = gpt_now();
     struct gpt_progress *p = gpt_progress_open(
         o->common.quiet ? "never" : o->common.progress, "reshape", "B",
-        r->write_bytes);
-    int status = gpt_reshape_run(r, report, p, err);
+        r->target.bytes);
+    int status = gpt_reshape_write(r, report, p, err);
 
     gpt_progress_close(p);
     GPT_TRY(status);
-    gpt_info("%s: %lld files, %s in %s", r->o->save, (long long)r->n_files,
-             gpt_text_bytes(size, (double)r->write_bytes),
+    gpt_info("%s: %lld files, %s in %s", r->o->save,
+             (long long)r->target.n_files,
+             gpt_text_bytes(size, (double)r->target.bytes),
              gpt_text_duration(time, gpt_now() - start));
     if (o->verify) {
         GPT_TRY(gpt_reshape_verify(r, err));
@@ -135,6 +146,7 @@ static int carry_out(struct gpt_reshape *r, const struct options *o,
     return GPT_OK;
 }
 
+/* A dry run reads headers alone, so it checks no checksums either. */
 static int convert(const struct options *o, const struct gpt_args *args,
                    struct gpt_err *err)
 {
@@ -146,7 +158,7 @@ static int convert(const struct options *o, const struct gpt_args *args,
     struct gpt_reshape_options ro = {
         .load = o->load_path,
         .save = o->save_path,
-        .to_hf = o->to_transformers || strcmp(o->to, "hf") == 0,
+        .to = gpt_format_named(o->to_transformers ? "hf" : o->to),
         .tp = o->tp,
         .pp = o->pp,
         .divisible_by = o->divisible_by,
@@ -171,6 +183,8 @@ static int convert(const struct options *o, const struct gpt_args *args,
     return status;
 }
 
+/* Without a word on the command line the program converts; inspect is its only
+ * command. */
 static int run(const void *options, const struct gpt_args *args,
                struct gpt_err *err)
 {

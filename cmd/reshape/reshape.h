@@ -4,11 +4,11 @@
 #ifndef GPT_CMD_RESHAPE_RESHAPE_H
 #define GPT_CMD_RESHAPE_RESHAPE_H
 
-#include "checkpoint/source.h"
+#include "checkpoint/format.h"
 
 struct gpt_reshape_options {
     const char *load, *save;
-    bool to_hf;
+    const struct gpt_format *to;
     int64_t tp, pp;       /* 0: the input's */
     int64_t divisible_by; /* padding of the vocabulary, times tp */
     bool repad;           /* divisible_by was asked for */
@@ -19,26 +19,12 @@ struct gpt_reshape_options {
     bool verify_input, force;
 };
 
-/* A file to be written. */
-struct gpt_reshape_file {
-    char name[112];
-    int64_t bytes, n;
-    struct gpt_tensor_slice *slices;     /* native only */
-    const struct gpt_tensor **sources;
-};
-
 struct gpt_reshape {
     const struct gpt_reshape_options *o; /* borrowed */
     struct gpt_source source;
-    struct gpt_config config; /* of the output */
-    int64_t tp, pp;
-    struct gpt_reshape_file *files;
-    int64_t n_files;
-    int64_t read_bytes, write_bytes;
-    struct gpt_hf_plan hf; /* to_hf only */
-    struct gpt_param_table table;
-    struct gpt_tensor *resized; /* vocabulary tables of another height */
-    int64_t n_resized;
+    struct gpt_target target;
+    struct gpt_attachment *attached; /* beside the output */
+    int64_t n_attached;
     struct gpt_arena arena;
 };
 
@@ -53,8 +39,8 @@ void gpt_reshape_close(struct gpt_reshape *r);
 int64_t gpt_reshape_memory(void);
 
 /* Writes and publishes the output; `done` hears the bytes so far. */
-int gpt_reshape_run(struct gpt_reshape *r, gpt_bytes_done *done, void *context,
-                    struct gpt_err *err) GPT_MUST_USE;
+int gpt_reshape_write(struct gpt_reshape *r, gpt_bytes_done *done,
+                      void *context, struct gpt_err *err) GPT_MUST_USE;
 
 /* Reads the output back through its front end, checksums included, and
  * compares every element with the source after the cast. */

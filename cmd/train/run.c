@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/num.h"
 #include "base/progress.h"
+#include "checkpoint/source.h"
 #include "cmd/train/advise.h"
 #include "cmd/train/estimate.h"
 #include "cmd/train/lock.h"
@@ -363,7 +364,7 @@ static int lock_save(struct gpt_run *r, struct gpt_err *err)
     bool same = o->load && gpt_path_same(o->load, o->save);
 
     GPT_TRY(gpt_lock_open(&r->lock, o->save, err));
-    if (gpt_state_exists(o->save) && (!same || o->finetune) &&
+    if (gpt_source_exists(o->save) && (!same || o->finetune) &&
         !o->common.force) {
         gpt_fail(err, GPT_EEXIST, "%s: holds checkpoints of another run",
                  o->save);
@@ -422,7 +423,7 @@ static int fill_replica(struct gpt_run *r, struct gpt_err *err)
     if (!o->load)
         return gpt_replica_init(r->replica, err);
     if (o->save && strcmp(o->load, o->save) == 0 &&
-        !gpt_state_exists(o->load)) {
+        !gpt_source_exists(o->load)) {
         gpt_log_line(" no checkpoint in %s yet: starting from random weights",
                      o->load);
         GPT_TRY(gpt_replica_init(r->replica, err));

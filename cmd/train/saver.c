@@ -1,21 +1,26 @@
 /* Saving a run; see saver.h. gpt_saver_save() takes what is to be saved,
- * write_checkpoint() writes it, here or in a thread of its own, and conclude()
- * tells how that went. */
+ * write_checkpoint() writes it, here or in a thread of its own, and end_save()
+ * reports how that went. What a rank writes is decided once, when the saver is
+ * opened, by checkpoint/ownership.h. */
 #include "cmd/train/saver.h"
 
 #include "base/memory.h"
+#include "base/thread.h"
 #include "checkpoint/native.h"
 #include "tokenizer/tokenizer_options.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
+/* What is fixed when the saver is opened, and the save that is under way. The
+ * thread reads the copy and `state`, and writes `status`, `err` and `done`; the
+ * training thread touches none of these between starting the thread and joining
+ * it, except that it reads `done`. */
 struct gpt_saver {
     struct gpt_replica *replica;
     const struct gpt_state_context *context;
-    struct gpt_ownership_writer who;
+    struct gpt_ownership_writer writer; /* this rank */
     struct gpt_agreement peers, *all; /* all: NULL when this is the only rank */
     struct gpt_ownership parts[GPT_N_KINDS];
     int n_kinds;
@@ -35,6 +40,8 @@ struct gpt_saver {
 
 /* ---- open and close ---- */
 
+/* Files can be written from where the replica lies only when nothing changes it
+ * meanwhile and the host can read it. */
 static bool needs_copy(const struct gpt_replica *r,
                        const struct gpt_train_options *o)
 {
@@ -46,47 +53,55 @@ static int count_kinds(const struct gpt_train_options *o)
     return o->no_save_optim ? 1 : GPT_N_KINDS;
 }
 
+/* The same parts as the saver will have: the prediction is exact. */
 int gpt_saver_memory(const struct gpt_replica *r,
                      const struct gpt_train_options *o, int64_t dp_rank,
                      int64_t dp_size, int64_t *bytes, struct gpt_err *err)
 {
-    const struct gpt_ownership_writer who = {r->o.layout.at[GPT_TP], dp_rank,
-                                         dp_size};
+    const struct gpt_ownership_writer writer = {
+        .tp_rank = r->o.layout.at[GPT_TP],
+        .dp_rank = dp_rank,
+        .dp_size = dp_size,
+    };
     struct gpt_ownership parts;
 
     *bytes = 0;
     for (int k = 0; needs_copy(r, o) && k < count_kinds(o); k++) {
         GPT_TRY(gpt_ownership_build(&parts, &r->flat,
                                     gpt_state_compact(r, (enum gpt_kind)k),
-                                    &who, err));
+                                    &writer, err));
         *bytes += parts.elements * (int64_t)sizeof(float);
         gpt_ownership_free(&parts);
     }
     return GPT_OK;
 }
 
-static void meet_peers(struct gpt_saver *s, const struct gpt_world *w)
+/* Without a world there is one rank, which owns everything and agrees with
+ * itself. */
+static void find_peers(struct gpt_saver *s, const struct gpt_world *w)
 {
-    s->who = (struct gpt_ownership_writer){
+    s->writer = (struct gpt_ownership_writer){
         .tp_rank = s->replica->o.layout.at[GPT_TP],
         .dp_size = 1,
     };
     if (!w)
         return;
-    s->who.dp_rank = w->topology.at[GPT_DP];
-    s->who.dp_size = w->topology.size[GPT_DP];
+    s->writer.dp_rank = w->topology.at[GPT_DP];
+    s->writer.dp_size = w->topology.size[GPT_DP];
     if (gpt_state_peers(&s->peers, w, "save"))
         s->all = &s->peers;
 }
 
-static int allocate(struct gpt_saver *s, struct gpt_err *err)
+/* Allocated once, when training begins: a save in the middle of a run must not
+ * find that memory is out. */
+static int allocate_copy(struct gpt_saver *s, struct gpt_err *err)
 {
     int64_t elements = 0;
 
     for (int k = 0; k < s->n_kinds; k++) {
         GPT_TRY(gpt_ownership_build(
             &s->parts[k], &s->replica->flat,
-            gpt_state_compact(s->replica, (enum gpt_kind)k), &s->who, err));
+            gpt_state_compact(s->replica, (enum gpt_kind)k), &s->writer, err));
         elements += s->parts[k].elements;
     }
     if (!needs_copy(s->replica, s->context->options))
@@ -108,8 +123,8 @@ int gpt_saver_open(struct gpt_saver **saver, struct gpt_replica *replica,
     s->saved = -1;
     s->n_kinds = count_kinds(context->options);
     s->threads = context->options->async_save;
-    meet_peers(s, replica->o.world);
-    int status = allocate(s, err);
+    find_peers(s, replica->o.world);
+    int status = allocate_copy(s, err);
     if (status != GPT_OK)
         gpt_saver_close(s);
     else
@@ -122,7 +137,7 @@ void gpt_saver_close(struct gpt_saver *s)
     if (!s)
         return;
     if (s->running)
-        pthread_join(s->thread, NULL);
+        gpt_thread_join(s->thread);
     cJSON_Delete(s->state);
     for (int k = 0; k < s->n_kinds; k++)
         gpt_ownership_free(&s->parts[k]);
@@ -148,6 +163,8 @@ static const float *memory_of(const struct gpt_replica *r, int kind)
     return memory[kind];
 }
 
+/* Waits for gathering first, which may still be reading or writing the
+ * parameters on another queue. Training continues when the copy is complete. */
 static int take_copy(struct gpt_saver *s, struct gpt_err *err)
 {
     struct gpt_replica *r = s->replica;
@@ -171,9 +188,9 @@ static int take_copy(struct gpt_saver *s, struct gpt_err *err)
 /* ---- writing ---- */
 
 /* The parts of a kind as slices; `copy` is where they begin in the copy. */
-static int describe(const struct gpt_saver *s, int kind, const float *copy,
-                    struct gpt_arena *arena, struct gpt_tensor_slice *out,
-                    struct gpt_err *err)
+static int describe_parts(const struct gpt_saver *s, int kind,
+                          const float *copy, struct gpt_arena *arena,
+                          struct gpt_tensor_slice *out, struct gpt_err *err)
 {
     const struct gpt_ownership *parts = &s->parts[kind];
 
@@ -202,40 +219,44 @@ static int describe(const struct gpt_saver *s, int kind, const float *copy,
     return GPT_OK;
 }
 
-/* "model_tp00_pp01.safetensors", with "_dp02" where there are several. */
 static void name_file(char *name, size_t cap, const struct gpt_saver *s,
                       int kind)
 {
     const struct gpt_layout *layout = &s->replica->o.layout;
-    char dp[32] = "";
+    const struct gpt_file_rank rank = {
+        .tp_rank = layout->at[GPT_TP],
+        .pp_rank = layout->at[GPT_PP],
+        .dp_rank = s->writer.dp_rank,
+        .dp_size = s->writer.dp_size,
+    };
 
-    if (s->who.dp_size > 1)
-        snprintf(dp, sizeof(dp), "_dp%02d", (int)s->who.dp_rank);
-    snprintf(name, cap, "%s_tp%02d_pp%02d%s.safetensors",
-             gpt_kind_file((enum gpt_kind)kind), (int)layout->at[GPT_TP],
-             (int)layout->at[GPT_PP], dp);
+    gpt_name_file(name, cap, gpt_kind_prefix((enum gpt_kind)kind), &rank);
 }
 
+/* A rank that owns nothing of a kind writes no file for it. */
 static int write_kind(struct gpt_saver *s, struct gpt_checkpoint_writer *w,
                       int kind, const float *copy, struct gpt_err *err)
 {
     const size_t n = s->parts[kind].n;
     struct gpt_arena arena = {.chunks = NULL};
     struct gpt_tensor_slice *slices;
-    char name[80];
+    char name[GPT_NATIVE_FILE_NAME];
 
     if (n == 0)
         return GPT_OK;
     GPT_TRY(gpt_new(&slices, n, sizeof(*slices), "a checkpoint", err));
-    int status = describe(s, kind, copy, &arena, slices, err);
+    int status;
+    GPT_TRY_GOTO(status, describe_parts(s, kind, copy, &arena, slices, err),
+                 out);
     name_file(name, sizeof(name), s, kind);
-    if (status == GPT_OK)
-        status = gpt_checkpoint_write(w, name, slices, (int64_t)n, err);
+    status = gpt_checkpoint_write(w, name, slices, (int64_t)n, err);
+out:
     gpt_free(slices);
     gpt_arena_free(&arena);
     return status;
 }
 
+/* One rank writes the vocabulary for all. */
 static int write_files(struct gpt_saver *s, struct gpt_checkpoint_writer *w,
                        struct gpt_err *err)
 {
@@ -256,6 +277,9 @@ static int write_files(struct gpt_saver *s, struct gpt_checkpoint_writer *w,
     return GPT_OK;
 }
 
+/* A commit that failed on any rank has failed on all. Old checkpoints are
+ * removed only after a new one is on disk, so at every moment at least one is
+ * there. */
 static int write_all(struct gpt_saver *s, struct gpt_err *err)
 {
     const struct gpt_replica *r = s->replica;
@@ -286,6 +310,9 @@ static int write_checkpoint(struct gpt_saver *s, struct gpt_err *err)
 
 /* ---- saving ---- */
 
+/* Runs beside training: ranks agree through the store and not through a
+ * communicator, which training uses. `done` is stored last, so that status and
+ * err are complete for a reader that sees it. */
 static void *write_thread(void *saver)
 {
     struct gpt_saver *s = saver;
@@ -295,8 +322,8 @@ static void *write_thread(void *saver)
     return NULL;
 }
 
-/* The save that was under way is over. */
-static int conclude(struct gpt_saver *s, struct gpt_err *err)
+/* Takes over how the save went, after the thread is joined. */
+static int end_save(struct gpt_saver *s, struct gpt_err *err)
 {
     cJSON_Delete(s->state);
     s->state = NULL;
@@ -312,11 +339,13 @@ int gpt_saver_wait(struct gpt_saver *s, struct gpt_err *err)
 {
     if (!s->running)
         return GPT_OK;
-    pthread_join(s->thread, NULL);
+    gpt_thread_join(s->thread);
     s->running = false;
-    return conclude(s, err);
+    return end_save(s, err);
 }
 
+/* Between steps: a failure of a save in the background ends the run at the next
+ * step, not at its end. */
 int gpt_saver_check(struct gpt_saver *s, struct gpt_err *err)
 {
     if (!s->running || !atomic_load(&s->done))
@@ -324,6 +353,9 @@ int gpt_saver_check(struct gpt_saver *s, struct gpt_err *err)
     return gpt_saver_wait(s, err);
 }
 
+/* One save at a time: there is one copy, and checkpoints must become complete
+ * in the order of their iterations. A thread that cannot be started is no
+ * failure, the save then happens here. */
 int gpt_saver_save(struct gpt_saver *s, const struct gpt_train_state *state,
                    struct gpt_err *err)
 {
@@ -336,9 +368,10 @@ int gpt_saver_save(struct gpt_saver *s, const struct gpt_train_state *state,
     s->err = (struct gpt_err){0};
     atomic_store(&s->done, false);
     s->running = s->threads &&
-                 pthread_create(&s->thread, NULL, write_thread, s) == 0;
+                 gpt_thread_start(&s->thread, "save", write_thread, s, NULL) ==
+                     GPT_OK;
     if (s->running)
         return GPT_OK;
     write_thread(s);
-    return conclude(s, err);
+    return end_save(s, err);
 }

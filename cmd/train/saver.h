@@ -1,7 +1,7 @@
 /* Saving a run: all ranks write what is theirs in parallel. In the background
  * (--async-save) what is to be written is first copied into host memory,
- * allocated once, and a thread writes it while training goes on. All ranks call
- * these functions at the same steps. Start at gpt_saver_save(). */
+ * allocated once, and a thread writes it while training continues. All ranks
+ * call these functions at the same steps. Start at gpt_saver_save(). */
 #ifndef GPT_CMD_TRAIN_SAVER_H
 #define GPT_CMD_TRAIN_SAVER_H
 

@@ -1,12 +1,14 @@
-/* Where a run stood, and loading it; see state.h. Read gpt_state_load() at the
- * end; saving is in saver.c. */
+/* The position of a run, and loading it; see state.h. Read gpt_state_load() at
+ * the end; saving is in saver.c. A checkpoint is a source of any format. One
+ * that holds weights only, with no state or converted from another format,
+ * begins a run and cannot resume one. */
 #include "cmd/train/state.h"
 
 #include "base/io.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/num.h"
-#include "checkpoint/native.h"
+#include "checkpoint/load.h"
 #include "tokenizer/tokenizer_options.h"
 #include "cmd/train/lr_schedule_json.h"
 
@@ -19,6 +21,8 @@
 
 /* ---- saving ---- */
 
+/* The counters go along with the scale: a resumed run grows or halves it at the
+ * same step as one that was not stopped. */
 static cJSON *scale_to_json(const struct gpt_loss_scale *s)
 {
     cJSON *json = cJSON_CreateObject();
@@ -29,6 +33,8 @@ static cJSON *scale_to_json(const struct gpt_loss_scale *s)
     return json;
 }
 
+/* Integers are printed exactly up to 2^53, which is the limit of MAX_COUNT when
+ * they are read. The digest has 64 bits, so it is a string. */
 cJSON *gpt_state_to_json(const struct gpt_replica *r,
                          const struct gpt_train_state *state,
                          const struct gpt_state_context *c)
@@ -61,6 +67,8 @@ cJSON *gpt_state_to_json(const struct gpt_replica *r,
     return json;
 }
 
+/* Names of keys differ between saving and loading, as a save in the background
+ * may be under way when another agreement begins. */
 bool gpt_state_peers(struct gpt_agreement *peers, const struct gpt_world *w,
                      const char *name)
 {
@@ -76,78 +84,43 @@ bool gpt_state_peers(struct gpt_agreement *peers, const struct gpt_world *w,
     return true;
 }
 
+/* Moments are always kept for this rank's shards alone; parameters are when
+ * weights have another type. */
 bool gpt_state_compact(const struct gpt_replica *r, enum gpt_kind kind)
 {
     return kind != GPT_KIND_PARAMETERS || gpt_replica_compact(r);
 }
 
-bool gpt_state_exists(const char *dir)
-{
-    char path[4096];
-
-    return gpt_path_join(path, sizeof(path), dir,
-                         "latest_checkpointed_iteration.txt", NULL) == GPT_OK &&
-           gpt_path_exists(path);
-}
-
 /* ---- loading ---- */
 
-static int read_part(struct gpt_replica *r, struct gpt_checkpoint *ck,
-                     const struct gpt_owned_box *p, const char *prefix,
-                     float *device, float *host, struct gpt_err *err)
+/* Every rank reads what its own buffer of this kind holds, copies of tied
+ * tables and values of other data parallel ranks as well: reading is not shared
+ * out as writing is, since any rank can read any slice. */
+static int read_kind(struct gpt_replica *r, const struct gpt_source *source,
+                     enum gpt_kind kind, float *buffer, struct gpt_err *err)
 {
-    const struct gpt_param *param = p->slice->param;
-    char name[GPT_PARAM_NAME + 32];
-    struct gpt_tensor_slice info, want = {
-                                      .name = name,
-                                      .dtype = GPT_F32,
-                                      .ndim = param->ndim,
-                                  };
-    int64_t count = 1;
+    const struct gpt_load load = {
+        .source = source,
+        .be = r->be,
+        .q = r->q,
+        .buffer = buffer,
+        .dtype = GPT_F32,
+    };
+    struct gpt_ownership boxes;
 
-    snprintf(name, sizeof(name), "%s%s", prefix, param->name);
-    for (int d = 0; d < param->ndim; d++) {
-        want.begin[d] = p->begin[d];
-        want.shape[d] = p->shape[d];
-    }
-    /* dummy rows may be more or fewer: those missing keep their values */
-    if (param->vocab_rows && gpt_checkpoint_has(ck, name, &info))
-        want.shape[0] = gpt_max_i64(
-            0, gpt_min_i64(want.shape[0], info.global[0] - want.begin[0]));
-    for (int d = 0; d < param->ndim; d++)
-        count *= want.shape[d];
-    if (count == 0)
-        return GPT_OK;
-    GPT_TRY(gpt_checkpoint_read(ck, &want, host, err));
-    r->be->copy_in(r->q, device + p->at, host, (size_t)count * sizeof(*host));
-    return r->be->sync(r->q, err);
-}
-
-static int read_kind(struct gpt_replica *r, struct gpt_checkpoint *ck,
-                     enum gpt_kind kind, float *device, struct gpt_err *err)
-{
-    struct gpt_ownership parts;
-    int64_t largest = 0;
-    float *host = NULL;
-
-    GPT_TRY(gpt_ownership_build(&parts, &r->flat, gpt_state_compact(r, kind),
+    GPT_TRY(gpt_ownership_build(&boxes, &r->flat, gpt_state_compact(r, kind),
                                 NULL, err));
-    for (size_t i = 0; i < parts.n; i++)
-        largest = gpt_max_i64(largest, parts.items[i].count);
-    int status =
-        gpt_new(&host, (size_t)largest, sizeof(*host), "loading", err);
-    for (size_t i = 0; i < parts.n && status == GPT_OK; i++)
-        status = read_part(r, ck, &parts.items[i], gpt_kind_prefix(kind),
-                           device, host, err);
-    gpt_free(host);
-    gpt_ownership_free(&parts);
+    int status = gpt_load_boxes(&load, kind, &boxes, err);
+    gpt_ownership_free(&boxes);
     return status;
 }
 
+/* Names the field in which the two differ, with both values, in the words of
+ * the configuration. Dropout and padding may differ. */
 static int check_model(const struct gpt_replica *r,
-                       const struct gpt_checkpoint *ck, struct gpt_err *err)
+                       const struct gpt_source *source, struct gpt_err *err)
 {
-    const struct gpt_config *there = gpt_checkpoint_config(ck);
+    const struct gpt_config *there = &source->config;
     const char *field = gpt_config_difference(&r->o.config, there);
     char *here_text, *there_text;
 
@@ -159,7 +132,7 @@ static int check_model(const struct gpt_replica *r,
     there_text =
         cJSON_PrintUnformatted(cJSON_GetObjectItemCaseSensitive(b, field));
     gpt_fail(err, GPT_EUSAGE, "%s: its model has %s %s, the options say %s",
-             gpt_checkpoint_dir(ck), field, there_text ? there_text : "?",
+             source->dir, field, there_text ? there_text : "?",
              here_text ? here_text : "?");
     cJSON_free(here_text);
     cJSON_free(there_text);
@@ -168,6 +141,9 @@ static int check_model(const struct gpt_replica *r,
     return GPT_EUSAGE;
 }
 
+/* A position in other data is a warning and not an error: continuing on new
+ * data is a common wish. Checkpoints of old programs have no scheduled samples;
+ * then all that were consumed count. */
 static int read_position(struct gpt_replica *r, struct gpt_train_state *state,
                          const struct gpt_state_context *c, const cJSON *json,
                          const char *what, struct gpt_err *err)
@@ -220,81 +196,119 @@ static int read_scale(struct gpt_loss_scale *s, const cJSON *json,
     return GPT_OK;
 }
 
-static int read_optimizer(struct gpt_replica *r, struct gpt_checkpoint *ck,
-                          const cJSON *json, const char *what,
-                          struct gpt_err *err)
+/* The first parameter's moment tells whether there is optimizer state at all; a
+ * checkpoint that has some of it fails at the one that it lacks. */
+static int read_optimizer(struct gpt_replica *r,
+                          const struct gpt_source *source, struct gpt_err *err)
 {
     char first[GPT_PARAM_NAME + 32];
 
-    snprintf(first, sizeof(first), "optimizer.exp_avg.%s",
+    snprintf(first, sizeof(first), "%s%s", gpt_kind_prefix(GPT_KIND_EXP_AVG),
              r->flat.slices[0].param->name);
-    if (!gpt_checkpoint_has(ck, first, NULL)) {
-        gpt_fail(err, GPT_EDATA, "%s: holds no optimizer state", what);
+    if (!gpt_source_find(source, first)) {
+        gpt_fail(err, GPT_EDATA, "%s: holds no optimizer state", source->dir);
         return gpt_hint(err, "--no-load-optim starts with an empty one");
     }
-    GPT_TRY(gpt_json_int(json, "optimizer_step", 0, MAX_COUNT,
-                         &r->optimizer->step, what, err));
-    GPT_TRY(read_scale(&r->scale, json, what, err));
-    GPT_TRY(read_kind(r, ck, GPT_KIND_EXP_AVG, r->optimizer->exp_avg, err));
-    return read_kind(r, ck, GPT_KIND_EXP_AVG_SQ, r->optimizer->exp_avg_sq,
+    GPT_TRY(gpt_json_int(source->state, "optimizer_step", 0, MAX_COUNT,
+                         &r->optimizer->step, source->dir, err));
+    GPT_TRY(read_scale(&r->scale, source->state, source->dir, err));
+    GPT_TRY(read_kind(r, source, GPT_KIND_EXP_AVG, r->optimizer->exp_avg, err));
+    return read_kind(r, source, GPT_KIND_EXP_AVG_SQ, r->optimizer->exp_avg_sq,
                      err);
 }
 
-static int load_open(struct gpt_replica *r, struct gpt_checkpoint *ck,
-                     struct gpt_train_state *state,
-                     const struct gpt_state_context *c,
-                     struct gpt_lr_schedule *schedule, struct gpt_err *err)
+/* Fails when the checkpoint holds no run to resume. Starting anew in silence
+ * would lose the position without a word, so that is asked for. */
+static int check_run(const struct gpt_source *source, struct gpt_err *err)
+{
+    const bool converted =
+        cJSON_GetObjectItemCaseSensitive(source->state, "converted_from");
+
+    if (source->state && !converted)
+        return GPT_OK;
+    gpt_fail(err, GPT_EUSAGE,
+             "%s: %s: it holds weights only, and no run to resume", source->dir,
+             converted ? "converted from another format"
+                       : "a model of another program");
+    return gpt_hint(err, "--finetune starts a new run from these weights");
+}
+
+/* A schedule that differs from the checkpoint's is an error unless an option
+ * says which one counts: a learning rate that jumps shows only in the loss,
+ * much later. */
+static int read_run(struct gpt_replica *r, const struct gpt_source *source,
+                    struct gpt_train_state *state,
+                    const struct gpt_state_context *c,
+                    struct gpt_lr_schedule *schedule, struct gpt_err *err)
 {
     const struct gpt_train_options *o = c->options;
-    const char *what = gpt_checkpoint_dir(ck);
-    const cJSON *json = gpt_checkpoint_state(ck);
     struct gpt_lr_schedule there;
 
-    GPT_TRY(check_model(r, ck, err));
-    if (r->o.config.padded_vocab_size !=
-        gpt_checkpoint_config(ck)->padded_vocab_size)
-        GPT_TRY(gpt_replica_init(r, err));
-    GPT_TRY(read_kind(r, ck, GPT_KIND_PARAMETERS, r->params, err));
-    if (o->finetune)
-        return GPT_OK;
-    if (cJSON_GetObjectItemCaseSensitive(json, "converted_from")) {
-        gpt_fail(err, GPT_EUSAGE,
-                 "%s: converted from another format: it holds weights, and no "
-                 "run to go on with", what);
-        return gpt_hint(err, "--finetune starts a run from these weights");
-    }
-    GPT_TRY(read_position(r, state, c, json, what, err));
+    GPT_TRY(read_position(r, state, c, source->state, source->dir, err));
     if (!o->override_scheduler) {
-        GPT_TRY(gpt_lr_schedule_from_json(&there, json, what, err));
+        GPT_TRY(
+            gpt_lr_schedule_from_json(&there, source->state, source->dir, err));
         if (o->use_checkpoint_scheduler)
             *schedule = there;
         else
-            GPT_TRY(gpt_lr_schedule_compare(schedule, &there, what, err));
+            GPT_TRY(
+                gpt_lr_schedule_compare(schedule, &there, source->dir, err));
     }
-    if (o->no_load_optim)
-        return GPT_OK;
-    return read_optimizer(r, ck, json, what, err);
+    return o->no_load_optim ? GPT_OK : read_optimizer(r, source, err);
 }
 
-static int load_all(struct gpt_replica *r, struct gpt_train_state *state,
-                    const struct gpt_state_context *c,
-                    struct gpt_lr_schedule *schedule, struct gpt_agreement *all,
-                    struct gpt_err *err)
+/* Reads this rank's part. Every rank reads the state for itself, and all resume
+ * at one place. What does not fit is reported before weights are read, which
+ * may take minutes. */
+static int read_source(struct gpt_replica *r, const struct gpt_source *source,
+                       struct gpt_train_state *state,
+                       const struct gpt_state_context *c,
+                       struct gpt_lr_schedule *schedule, struct gpt_err *err)
 {
-    struct gpt_checkpoint *ck;
+    const bool finetune = c->options->finetune;
 
-    GPT_TRY(gpt_checkpoint_open_all(&ck, c->options->load, -1, true, all, err));
-    int status = load_open(r, ck, state, c, schedule, err);
-    status = gpt_agreement_settle(all, status, "", NULL, err);
-    if (status == GPT_OK)
-        status = gpt_replica_refresh(r, err);
-    if (status == GPT_OK)
-        gpt_log_line(" loaded checkpoint %s at iteration %lld",
-                     gpt_checkpoint_dir(ck), (long long)state->iteration);
-    gpt_checkpoint_close(ck);
+    GPT_TRY(check_model(r, source, err));
+    if (!finetune)
+        GPT_TRY(check_run(source, err));
+    /* Dummy rows that the checkpoint lacks keep their initial values. */
+    if (r->o.config.padded_vocab_size != source->config.padded_vocab_size)
+        GPT_TRY(gpt_replica_init(r, err));
+    GPT_TRY(read_kind(r, source, GPT_KIND_PARAMETERS, r->params, err));
+    return finetune ? GPT_OK : read_run(r, source, state, c, schedule, err);
+}
+
+/* Weights are gathered and cast anew when all ranks have read theirs. A rank
+ * that failed has told the others in the agreement, so none enters a collective
+ * alone. */
+static int load_together(struct gpt_replica *r, struct gpt_train_state *state,
+                         const struct gpt_state_context *c,
+                         struct gpt_lr_schedule *schedule,
+                         struct gpt_agreement *all, struct gpt_err *err)
+{
+    const struct gpt_source_options options = {
+        .iteration = -1,
+        .verify = true,
+        .divisible_by = c->options->make_vocab_size_divisible_by,
+        .tp_size = r->o.layout.size[GPT_TP],
+        .peers = all,
+    };
+    struct gpt_source source;
+    int status;
+
+    GPT_TRY(gpt_source_open(&source, c->options->load, &options, err));
+    status = read_source(r, &source, state, c, schedule, err);
+    GPT_TRY_GOTO(status, gpt_agreement_settle(all, status, "", NULL, err), out);
+    GPT_TRY_GOTO(status, gpt_replica_refresh(r, err), out);
+    gpt_log_line(" loaded checkpoint %s at iteration %lld", source.dir,
+                 (long long)state->iteration);
+out:
+    gpt_source_close(&source);
     return status;
 }
 
+/* Ranks agree through the store while they load: files may be slow, and a rank
+ * that reads for minutes is alive, while one that fails must be named by the
+ * others. */
 int gpt_state_load(struct gpt_replica *r, struct gpt_train_state *state,
                    const struct gpt_state_context *c,
                    struct gpt_lr_schedule *schedule, struct gpt_err *err)
@@ -304,7 +318,7 @@ int gpt_state_load(struct gpt_replica *r, struct gpt_train_state *state,
     if (gpt_state_peers(&peers, r->o.world, "load"))
         all = &peers;
     GPT_TRY(gpt_agreement_begin(all, err));
-    int status = load_all(r, state, c, schedule, all, err);
+    int status = load_together(r, state, c, schedule, all, err);
     gpt_agreement_end(all);
     return status;
 }

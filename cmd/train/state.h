@@ -1,5 +1,5 @@
-/* Where a run stands, as a checkpoint says it, and loading a run: weights,
- * optimizer, and where it stood. The state is a JSON object in the checkpoint's
+/* The position of a run, as a checkpoint has it, and loading a run: weights,
+ * optimizer, and position. The state is a JSON object in the checkpoint's
  * manifest; see gpt-checkpoint(5). Saving is in saver.h. */
 #ifndef GPT_CMD_TRAIN_STATE_H
 #define GPT_CMD_TRAIN_STATE_H
@@ -10,7 +10,7 @@
 #include "cmd/train/plan.h"
 #include "train/replica.h"
 
-/* Where a run stands. */
+/* The position of a run. */
 struct gpt_train_state {
     int64_t iteration;      /* steps made */
     int64_t consumed_train; /* samples */
@@ -47,11 +47,8 @@ int gpt_state_load(struct gpt_replica *replica, struct gpt_train_state *state,
                    struct gpt_lr_schedule *schedule,
                    struct gpt_err *err) GPT_MUST_USE;
 
-/* Does the replica's buffer of this kind hold its shards alone? Checkpoints
- * hold exact parameters, whatever the type of the weights. */
+/* True when the replica's buffer of this kind holds its shards alone.
+ * Checkpoints hold exact parameters, whatever the type of the weights. */
 bool gpt_state_compact(const struct gpt_replica *replica, enum gpt_kind kind);
-
-/* Is there a checkpoint in `dir`? */
-bool gpt_state_exists(const char *dir);
 
 #endif

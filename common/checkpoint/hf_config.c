@@ -19,6 +19,9 @@ static const cJSON *field(const cJSON *json, const char *key,
     return cJSON_IsNull(item) ? NULL : item;
 }
 
+/* 0 passes here and means what the format means by it: n_inner 0 is four times
+ * n_embd, which gpt_config_complete() fills in. Other sizes of 0 are refused
+ * there. */
 static int size_field(const cJSON *json, const char *key, const char *alias,
                       int64_t def, int64_t *out, const char *what,
                       struct gpt_err *err)
@@ -31,6 +34,7 @@ static int size_field(const cJSON *json, const char *key, const char *alias,
     return gpt_json_int(json, item->string, 0, INT32_MAX, out, what, err);
 }
 
+/* Ranges of rates are the model's to check; here a rate is only a number. */
 static int rate_field(const cJSON *json, const char *key, double def,
                       double *out, const char *what, struct gpt_err *err)
 {
@@ -40,6 +44,8 @@ static int rate_field(const cJSON *json, const char *key, double def,
     return gpt_json_real_or(json, key, def, out, what, err);
 }
 
+/* A feature is refused by its name and its value, so that the message can be
+ * searched for in the model's config.json. */
 static int refuse(const char *what, const char *key, const char *value,
                   const char *need, struct gpt_err *err)
 {
@@ -47,6 +53,7 @@ static int refuse(const char *what, const char *key, const char *value,
                     key, value, need);
 }
 
+/* `need` is also the value that an absent flag has in transformers. */
 static int check_flag(const cJSON *json, const char *key, bool need,
                       const char *what, struct gpt_err *err)
 {
@@ -60,7 +67,9 @@ static int check_flag(const cJSON *json, const char *key, bool need,
     return GPT_OK;
 }
 
-/* What the weights are for: the architecture and its variants. */
+/* Checks the architecture and its variants. Three names are the tanh form of
+ * GELU, whose results differ by rounding alone; plain "gelu" is the other form,
+ * and a model trained with it would compute something else. */
 static int check_features(const cJSON *json, const char *what,
                           struct gpt_err *err)
 {
@@ -90,7 +99,9 @@ static int check_features(const cJSON *json, const char *what,
     return GPT_OK;
 }
 
-/* An id, the first of a list of ids, or -1. */
+/* An id, or the first of a list of ids, as newer files have it for several ends
+ * of a text. Anything else counts as none: a wrong id must not keep the weights
+ * from being read. */
 static int64_t token_id(const cJSON *json, const char *key, int64_t def)
 {
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(json, key);
@@ -120,6 +131,10 @@ static int parse_sizes(struct gpt_config *c, const cJSON *j, const char *what,
     return size_field(j, "vocab_size", NULL, 50257, &c->vocab_size, what, err);
 }
 
+/* GPT-2 has a dropout of its own after the embedding; here it shares that of
+ * the residual stream. The weights do not depend on either, so a difference is
+ * a warning. The padded size is only completed to run the checks: padding
+ * depends on the layout, which the caller knows. */
 int gpt_hf_config_parse(struct gpt_config *c, struct gpt_hf_extra *extra,
                         const cJSON *json, const char *what,
                         struct gpt_err *err)
@@ -175,6 +190,10 @@ static void add_token(cJSON *json, const char *key, int64_t id)
         cJSON_AddNullToObject(json, key);
 }
 
+/* Writes what transformers writes for such a model, in its order of keys.
+ * n_inner is null where it has the default, as in the files of the hub. Out of
+ * memory, cJSON's functions do nothing with NULL, and the printed text is NULL
+ * in the end. */
 cJSON *gpt_hf_config_make(const struct gpt_config *c,
                           const struct gpt_hf_extra *extra,
                           enum gpt_dtype dtype)

@@ -7,11 +7,13 @@
 #include <stdio.h>
 #include <string.h>
 
-const char *const gpt_hf_vocab_files[] = {
-    "vocab.json",     "merges.txt",
-    "tokenizer.json", "tokenizer_config.json",
-    "special_tokens_map.json", "added_tokens.json",
-    NULL,
+const char *const gpt_hf_vocab_files[GPT_HF_VOCAB_FILES + 1] = {
+    GPT_HF_VOCAB,
+    "merges.txt",
+    "tokenizer.json",
+    GPT_HF_TOKENIZER_CONFIG,
+    "special_tokens_map.json",
+    "added_tokens.json",
 };
 
 enum order { SAME, TRANSPOSED, QKV };
@@ -40,6 +42,8 @@ static const struct rule {
     {GPT_OUTPUT_WEIGHT, SAME, "lm_head.weight"},
 };
 
+/* NULL for a role that this format has no tensor for: rows of a model with
+ * another layer variant. */
 static const struct rule *rule_of(const struct gpt_param *p)
 {
     for (size_t i = 0; i < GPT_COUNT(rules); i++)
@@ -67,8 +71,9 @@ int gpt_hf_name(char *buf, size_t cap, const struct gpt_param *p,
     return GPT_OK;
 }
 
-/* Is dimension 0 here dimension 1 there? */
-static bool swapped(const struct gpt_param *p)
+/* True when dimension 0 here is dimension 1 there: Conv1D computes x W and we
+ * compute x W^T. */
+static bool is_transposed(const struct gpt_param *p)
 {
     const struct rule *r = rule_of(p);
 
@@ -78,7 +83,7 @@ static bool swapped(const struct gpt_param *p)
 void gpt_hf_shape(const struct gpt_config *c, const struct gpt_param *p,
                   int64_t *shape)
 {
-    bool swap = swapped(p);
+    bool swap = is_transposed(p);
 
     shape[0] = p->shape[swap];
     shape[1] = p->shape[!swap];
@@ -86,14 +91,17 @@ void gpt_hf_shape(const struct gpt_config *c, const struct gpt_param *p,
         shape[0] = c->vocab_size;
 }
 
-/* Elements [here, here + shape) of the parameter, in its own dimensions, are
- * those from `there` on; row r of it is index there + r of the dimension that
- * rows are in. */
+/* Rows that correspond: row `here` + r of a parameter, in its own dimensions,
+ * is index `there` + r of the dimension that rows are in there. */
 struct rows {
     int64_t here, there, n;
 };
 
-/* Rows that correspond: one run, or three a query group. */
+/* Rows that correspond: one run, or three a query group. There, c_attn is all
+ * queries, then all keys, then all values. Here, the heads of a query group are
+ * together (its queries, its key, its value), so that a rank of tensor
+ * parallelism holds consecutive rows. GPT-2 has one query a group; the formula
+ * holds for more. */
 static int make_rows(struct rows **out, int64_t *n, const struct gpt_config *c,
                      const struct gpt_param *p, struct gpt_err *err)
 {
@@ -103,7 +111,7 @@ static int make_rows(struct rows **out, int64_t *n, const struct gpt_config *c,
     bool qkv = r && r->order == QKV;
 
     *n = qkv ? 3 * groups : 1;
-    GPT_TRY(gpt_new(out, (size_t)*n, sizeof **out, "views", err));
+    GPT_TRY(gpt_new(out, (size_t)*n, sizeof(**out), "views", err));
     struct rows *to = *out;
     if (!qkv)
         to[0] = (struct rows){
@@ -118,14 +126,17 @@ static int make_rows(struct rows **out, int64_t *n, const struct gpt_config *c,
     return GPT_OK;
 }
 
-static int view(struct gpt_tensor *out, const struct gpt_tensor *in,
-                const struct gpt_config *c, const struct gpt_param *p,
-                bool import, struct gpt_err *err)
+/* One rule of a view for each run of rows. Import and export differ in the
+ * direction only: the sides of the rule change places, and with them the
+ * dimension that rows are in. */
+static int view_rows(struct gpt_tensor *out, const struct gpt_tensor *in,
+                     const struct gpt_config *c, const struct gpt_param *p,
+                     bool import, struct gpt_err *err)
 {
     struct rows *rows;
     int64_t n;
     int status = make_rows(&rows, &n, c, p, err);
-    bool swap = swapped(p);
+    bool swap = is_transposed(p);
 
     for (int64_t i = 0; status == GPT_OK && i < n; i++) {
         struct gpt_map m = {.perm = {swap, !swap, 2, 3}};
@@ -141,18 +152,21 @@ static int view(struct gpt_tensor *out, const struct gpt_tensor *in,
     return status;
 }
 
+/* The vocabulary there has no dummy rows. Those that padding adds repeat the
+ * last row, as Megatron's converters have it; they take no probability either
+ * way. */
 int gpt_hf_import(struct gpt_tensor *out, const struct gpt_tensor *there,
                   const struct gpt_config *c, const struct gpt_param *p,
                   struct gpt_err *err)
 {
     if (p->vocab_rows)
         return gpt_tensor_resize(out, there, true, err);
-    return view(out, there, c, p, true, err);
+    return view_rows(out, there, c, p, true, err);
 }
 
 int gpt_hf_export(struct gpt_tensor *there, const struct gpt_tensor *here,
                   const struct gpt_config *c, const struct gpt_param *p,
                   struct gpt_err *err)
 {
-    return view(there, here, c, p, false, err);
+    return view_rows(there, here, c, p, false, err);
 }

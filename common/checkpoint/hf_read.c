@@ -1,10 +1,15 @@
 /* Reading a Hugging Face directory: shards are opened, their tensors matched
  * with the parameter table, and each parameter becomes a view of its tensor.
- * Start at gpt_hf_open(). */
+ * Start at gpt_hf_open().
+ *
+ * The match is exact in both directions. A parameter without a tensor would
+ * stay untrained, and a tensor without a parameter means that the model
+ * computes something that this one does not; neither would
+ * show before the texts do. */
 #include "checkpoint/huggingface.h"
 
 #include "base/io.h"
-#include "checkpoint/manifest.h"
+#include "checkpoint/names.h"
 #include "checkpoint/safetensors.h"
 
 #include <stdio.h>
@@ -44,11 +49,13 @@ void gpt_hf_close(struct gpt_hf *hf)
 
 /* ---- files ---- */
 
+/* Names of shards come out of the index, so they are checked before a path is
+ * made of them. */
 static int open_shard(struct gpt_hf *hf, const char *name, struct gpt_err *err)
 {
     char path[PATH];
 
-    if (!gpt_manifest_name_ok(name))
+    if (!gpt_name_is_safe(name))
         return gpt_fail(err, GPT_EDATA, "%s/%s: bad file name '%.200s'",
                         hf->dir, GPT_HF_INDEX, name);
     GPT_TRY(gpt_path_join(path, sizeof(path), hf->dir, name, err));
@@ -67,7 +74,8 @@ static int open_shard(struct gpt_hf *hf, const char *name, struct gpt_err *err)
     return GPT_OK;
 }
 
-/* Opens a shard at its first mention. Files are few, mentions in order. */
+/* Opens a shard at its first mention. Mentions are in the order of files,
+ * mostly, so the search begins at the newest shard. */
 static int shard_of(struct gpt_hf *hf, const char *name, size_t *shard,
                     struct gpt_err *err)
 {
@@ -80,8 +88,9 @@ static int shard_of(struct gpt_hf *hf, const char *name, size_t *shard,
     return open_shard(hf, name, err);
 }
 
-/* weight_map and the shards' headers must name the same tensors. total_size is
- * not looked at: writers in use get it wrong. */
+/* weight_map and the shards' headers must name the same tensors: every entry is
+ * looked up, and the counts agree. total_size is not looked at, since writers
+ * in use get it wrong. */
 static int open_indexed(struct gpt_hf *hf, const cJSON *index,
                         struct gpt_err *err)
 {
@@ -117,6 +126,9 @@ static int open_indexed(struct gpt_hf *hf, const cJSON *index,
     return GPT_OK;
 }
 
+/* A single file goes before an index, as in transformers. A directory with
+ * pickles alone gets a message of its own: it is the usual old layout, and code
+ * in a pickle is not executed here. */
 static int open_files(struct gpt_hf *hf, struct gpt_err *err)
 {
     char path[PATH];
@@ -144,8 +156,9 @@ static int open_files(struct gpt_hf *hf, struct gpt_err *err)
 
 /* ---- tensors ---- */
 
-static const struct gpt_safetensor *find(const struct gpt_hf *hf,
-                                         const char *name, size_t *shard)
+/* Looks in every shard, whatever the index says. Shards are few. */
+static const struct gpt_safetensor *find_entry(const struct gpt_hf *hf,
+                                               const char *name, size_t *shard)
 {
     const struct gpt_safetensor *t = NULL;
 
@@ -155,8 +168,11 @@ static const struct gpt_safetensor *find(const struct gpt_hf *hf,
     return t;
 }
 
+/* The shape is compared with what config.json implies before a view is made.
+ * The views point into the shard's file; `there` is needed while they are made
+ * and no longer. */
 static int open_param(struct gpt_hf *hf, const struct gpt_param *p,
-                      const char *prefix, struct gpt_tensor *out,
+                      const char *prefix, struct gpt_tensor *here,
                       struct gpt_err *err)
 {
     char name[GPT_PARAM_NAME + 32];
@@ -165,7 +181,7 @@ static int open_param(struct gpt_hf *hf, const struct gpt_param *p,
 
     GPT_TRY(gpt_hf_name(name, sizeof(name), p, prefix, err));
     gpt_hf_shape(&hf->config, p, shape);
-    const struct gpt_safetensor *st = find(hf, name, &shard);
+    const struct gpt_safetensor *st = find_entry(hf, name, &shard);
     if (!st)
         return gpt_fail(err, GPT_EDATA, "%s: no tensor '%s'", hf->dir, name);
     if (st->ndim != p->ndim || st->shape[0] != shape[0] ||
@@ -181,11 +197,14 @@ static int open_param(struct gpt_hf *hf, const struct gpt_param *p,
                         hf->dir, hf->names[shard], name,
                         gpt_dtype_name(st->dtype));
     struct gpt_tensor there = gpt_tensor_make(name, st->dtype, p->ndim, shape);
-    *out = gpt_tensor_make(p->name, st->dtype, p->ndim, p->shape);
-    int status = gpt_tensor_add_rows(&there, hf->shards[shard].in, st->begin,
-                                     st->dtype, zero, shape, err);
-    if (status == GPT_OK)
-        status = gpt_hf_import(out, &there, &hf->config, p, err);
+    *here = gpt_tensor_make(p->name, st->dtype, p->ndim, p->shape);
+    int status;
+    GPT_TRY_GOTO(status,
+                 gpt_tensor_add_rows(&there, hf->shards[shard].in, st->begin,
+                                     st->dtype, zero, shape, err),
+                 out);
+    status = gpt_hf_import(here, &there, &hf->config, p, err);
+out:
     gpt_tensor_free(&there);
     return status;
 }
@@ -197,23 +216,26 @@ static bool ends_in(const char *s, const char *suffix)
     return n >= k && strcmp(s + n - k, suffix) == 0;
 }
 
-/* Buffers of old files, and the head that is tied. */
-static bool ignored(const char *name, bool tied)
+/* Old files also have the causal mask of each layer, which is a constant, and
+ * some have the tied output layer a second time. */
+static bool is_ignored(const char *name, bool tied)
 {
     return ends_in(name, ".attn.bias") || ends_in(name, ".attn.masked_bias") ||
            (tied && strcmp(name, "lm_head.weight") == 0);
 }
 
-static int by_text(const void *a, const void *b)
+static int compare_names(const void *a, const void *b)
 {
     const char *const *x = a, *const *y = b;
 
     return strcmp(*x, *y);
 }
 
-/* Everything in the files is a parameter or known to be none. */
-static int check_strangers(const struct gpt_hf *hf, const char *prefix,
-                           struct gpt_err *err)
+/* Checks that everything in the files is a parameter or is known to be none.
+ * The names that are expected are sorted once, so that large directories are
+ * checked in O(n log n). */
+static int check_unknown(const struct gpt_hf *hf, const char *prefix,
+                         struct gpt_err *err)
 {
     enum { NAME = GPT_PARAM_NAME + 32 };
     char (*text)[NAME];
@@ -228,14 +250,14 @@ static int check_strangers(const struct gpt_hf *hf, const char *prefix,
             text[i][0] = '\0';
         known[i] = text[i];
     }
-    qsort(known, (size_t)hf->table.n, sizeof(*known), by_text);
+    qsort(known, (size_t)hf->table.n, sizeof(*known), compare_names);
     for (size_t s = 0; s < hf->n_shards; s++)
         for (int64_t i = 0; status == GPT_OK && i < hf->shards[s].n; i++) {
             const char *name = hf->shards[s].tensors[i].name;
 
-            if (!ignored(name, hf->config.tied_embeddings) &&
+            if (!is_ignored(name, hf->config.tied_embeddings) &&
                 !bsearch(&name, known, (size_t)hf->table.n, sizeof(*known),
-                         by_text))
+                         compare_names))
                 status = gpt_fail(err, GPT_EDATA,
                                   "%s/%s: tensor '%.200s' is none of GPT-2's",
                                   hf->dir, hf->names[s], name);
@@ -246,12 +268,16 @@ out:
     return status;
 }
 
+/* Files of the base model lack the prefix "transformer."; the word table tells
+ * which kind it is. The number of layers is compared with the number of tensors
+ * first, because the parameter table has rows for as many layers as config.json
+ * claims. */
 static int open_tensors(struct gpt_hf *hf, struct gpt_err *err)
 {
     size_t shard;
     int64_t held = 0;
     const char *prefix =
-        find(hf, "transformer.wte.weight", &shard) ? "transformer." : "";
+        find_entry(hf, "transformer.wte.weight", &shard) ? "transformer." : "";
 
     for (size_t i = 0; i < hf->n_shards; i++)
         held += hf->shards[i].n;
@@ -267,9 +293,10 @@ static int open_tensors(struct gpt_hf *hf, struct gpt_err *err)
     for (int64_t i = 0; i < hf->table.n; i++)
         GPT_TRY(open_param(hf, &hf->table.rows[i], prefix,
                            &hf->tensors[hf->n++], err));
-    return check_strangers(hf, prefix, err);
+    return check_unknown(hf, prefix, err);
 }
 
+/* config.json first: it is small, and says what the files must hold. */
 int gpt_hf_open(struct gpt_hf **out, const char *dir, int64_t divisible_by,
                 int64_t tp, struct gpt_err *err)
 {

@@ -1,16 +1,20 @@
-/* Writing a Hugging Face directory. gpt_hf_plan() makes the tensors and deals
- * them out to shards, gpt_hf_write() pours them. */
+/* Writing a Hugging Face directory. gpt_hf_plan() makes the tensors as views of
+ * the source's and assigns them to shards; gpt_hf_write() pours them. The bytes
+ * of a shard are moved once, from the source's files into the shard, whatever
+ * the permutation. */
 #include "checkpoint/huggingface.h"
 
 #include "base/io.h"
 #include "base/num.h"
-#include "checkpoint/safetensors.h"
+#include "checkpoint/output.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
 enum { PATH = 4096, NAME = GPT_PARAM_NAME + 32 };
 
+/* One file has no number: that is the name which readers try first. */
 void gpt_hf_shard_name(char *buf, size_t cap, int64_t shard, int64_t n_shards)
 {
     if (n_shards <= 1)
@@ -20,6 +24,8 @@ void gpt_hf_shard_name(char *buf, size_t cap, int64_t shard, int64_t n_shards)
                  (long long)shard + 1, (long long)n_shards);
 }
 
+/* A plan's tensor has at most GPT_TENSOR_DIMS dimensions, fewer than a header
+ * can have. */
 static struct gpt_safetensor header_of(const struct gpt_tensor *t)
 {
     struct gpt_safetensor s = {
@@ -29,7 +35,18 @@ static struct gpt_safetensor header_of(const struct gpt_tensor *t)
     return s;
 }
 
-/* Ends the shard that is open (its tensors have -1): the next number. */
+int64_t gpt_hf_tensor_bytes(const struct gpt_tensor *t)
+{
+    const struct gpt_safetensor header = header_of(t);
+    int64_t bytes = 0;
+    bool fits = gpt_safetensor_bytes(&header, &bytes);
+
+    assert(fits); /* assign_shards() has checked each */
+    return fits ? bytes : 0;
+}
+
+/* Ends the shard that is open: its tensors, which have no number yet, get the
+ * next one. */
 static void end_shard(struct gpt_hf_plan *p, int64_t first, int64_t end,
                       int64_t size)
 {
@@ -45,8 +62,11 @@ static void end_shard(struct gpt_hf_plan *p, int64_t first, int64_t end,
 }
 
 /* Greedy, by huggingface_hub's split_state_dict_into_shards_factory(): a shard
- * gets its number when it ends, one of a large tensor at once. */
-static int deal(struct gpt_hf_plan *p, int64_t limit, struct gpt_err *err)
+ * gets its number when it ends, one of a large tensor at once. The same rule
+ * gives the same files as save_pretrained() does, so a directory can be
+ * compared with one of transformers. */
+static int assign_shards(struct gpt_hf_plan *p, int64_t limit,
+                         struct gpt_err *err)
 {
     int64_t first = 0, size = 0, bytes;
 
@@ -74,6 +94,7 @@ static int deal(struct gpt_hf_plan *p, int64_t limit, struct gpt_err *err)
     return GPT_OK;
 }
 
+/* What this format cannot say is refused before anything is written. */
 static int check_model(const struct gpt_config *c, struct gpt_err *err)
 {
     if (c->num_query_groups != c->num_attention_heads ||
@@ -93,10 +114,12 @@ static int check_model(const struct gpt_config *c, struct gpt_err *err)
     return GPT_OK;
 }
 
+/* Shapes are compared with the model's here too: the source may be of a format
+ * that does not compare its tensors with its configuration. */
 static int plan_tensors(struct gpt_hf_plan *p,
                         const struct gpt_param_table *table,
-                        gpt_tensor_lookup *lookup, const void *context,
-                        enum gpt_dtype dtype, struct gpt_err *err)
+                        const struct gpt_source *source, enum gpt_dtype dtype,
+                        struct gpt_err *err)
 {
     GPT_TRY(gpt_new(&p->tensors, (size_t)table->n, sizeof(*p->tensors),
                     "tensors", err));
@@ -104,7 +127,7 @@ static int plan_tensors(struct gpt_hf_plan *p,
                     err));
     for (int64_t i = 0; i < table->n; i++) {
         const struct gpt_param *row = &table->rows[i];
-        const struct gpt_tensor *here = lookup(context, row->name);
+        const struct gpt_tensor *here = gpt_source_find(source, row->name);
         char name[NAME];
         int64_t shape[2];
 
@@ -133,21 +156,22 @@ static int plan_tensors(struct gpt_hf_plan *p,
     return GPT_OK;
 }
 
+/* The table of parameters is needed while planning only: tensors have names of
+ * their own, in the plan's arena. */
 int gpt_hf_plan(struct gpt_hf_plan *plan, const struct gpt_config *c,
-                const struct gpt_hf_extra *extra, gpt_tensor_lookup *lookup,
-                const void *context, enum gpt_dtype dtype,
+                const struct gpt_hf_extra *extra,
+                const struct gpt_source *source, enum gpt_dtype dtype,
                 int64_t max_shard_size, struct gpt_err *err)
 {
     struct gpt_param_table table = {0};
+    int status;
 
     *plan = (struct gpt_hf_plan){.config = *c, .extra = *extra};
-    int status = check_model(c, err);
-    if (status == GPT_OK)
-        status = gpt_params_build(&table, c, err);
-    if (status == GPT_OK)
-        status = plan_tensors(plan, &table, lookup, context, dtype, err);
-    if (status == GPT_OK)
-        status = deal(plan, max_shard_size, err);
+    GPT_TRY(check_model(c, err));
+    GPT_TRY(gpt_params_build(&table, c, err));
+    GPT_TRY_GOTO(status, plan_tensors(plan, &table, source, dtype, err), out);
+    status = assign_shards(plan, max_shard_size, err);
+out:
     gpt_params_free(&table);
     if (status != GPT_OK)
         gpt_hf_plan_free(plan);
@@ -166,27 +190,10 @@ void gpt_hf_plan_free(struct gpt_hf_plan *plan)
 
 /* ---- writing ---- */
 
-struct pour {
-    struct gpt_safetensors_writer *file;
-    void (*done)(void *, int64_t);
-    void *context;
-    int64_t bytes; /* of all shards so far */
-};
-
-static int put_tile(void *context, const void *data, size_t bytes,
-                    struct gpt_err *err)
-{
-    struct pour *p = context;
-
-    GPT_TRY(gpt_safetensors_put(p->file, data, bytes, err));
-    p->bytes += (int64_t)bytes;
-    if (p->done)
-        p->done(p->context, p->bytes);
-    return GPT_OK;
-}
-
+/* Headers first, in the order of the plan; the writer sorts them as safetensors
+ * does and says in which order the data has to come. */
 static int write_shard(const struct gpt_hf_plan *plan, int64_t shard,
-                       const char *dir, unsigned flags, struct pour *p,
+                       const char *dir, unsigned flags, struct gpt_pour *p,
                        void *tile, struct gpt_err *err)
 {
     static const int64_t zero[GPT_TENSOR_DIMS];
@@ -212,16 +219,16 @@ static int write_shard(const struct gpt_hf_plan *plan, int64_t shard,
     GPT_TRY_GOTO(status, gpt_safetensors_create(&p->file, path, flags, headers,
                                                 n, NULL, 0, err),
                  out);
-    for (int64_t k = 0; status == GPT_OK && k < n; k++) {
+    for (int64_t k = 0; k < n; k++) {
         const struct gpt_tensor *t = held[gpt_safetensors_order(p->file, k)];
 
-        status = gpt_tensor_pour(t, zero, t->shape, t->dtype, tile, put_tile,
-                                 p, err);
+        GPT_TRY_GOTO(status,
+                     gpt_tensor_pour(t, zero, t->shape, t->dtype, tile,
+                                     gpt_pour_tile, p, err),
+                     out);
     }
-    if (status == GPT_OK) {
-        status = gpt_safetensors_commit(p->file, NULL, NULL, err);
-        p->file = NULL;
-    }
+    status = gpt_safetensors_commit(p->file, NULL, NULL, err);
+    p->file = NULL;
 out:
     gpt_safetensors_abort(p->file);
     p->file = NULL;
@@ -230,29 +237,25 @@ out:
     return status;
 }
 
-/* Takes and frees the tree. */
-static int put_json(cJSON *json, const char *dir, const char *name,
-                    unsigned flags, struct gpt_err *err)
+/* Takes and frees the tree. Ends in a newline, as files of the hub do. */
+static int write_json(cJSON *json, const char *dir, const char *name,
+                      unsigned flags, struct gpt_err *err)
 {
-    char path[PATH];
-    struct gpt_out *out = NULL;
     char *text = json ? gpt_json_print(json, true) : NULL;
-    int status = text ? gpt_path_join(path, sizeof(path), dir, name, err)
-                      : gpt_fail(err, GPT_EFAIL, "%s: out of memory", name);
+    struct gpt_buf b = {0};
+    int status = text ? gpt_buf_printf(&b, "%s\n", text) : GPT_EFAIL;
 
-    if (status == GPT_OK)
-        status = gpt_out_open(&out, path, flags, 0, err);
-    if (status == GPT_OK)
-        status = gpt_out_printf(out, err, "%s\n", text);
-    if (status == GPT_OK)
-        status = gpt_out_commit(out, err);
-    else
-        gpt_out_abort(out);
+    status = status == GPT_OK
+                 ? gpt_small_file_write(dir, name, flags, b.data, b.len, err)
+                 : gpt_fail(err, GPT_EFAIL, "%s: out of memory", name);
+    gpt_buf_free(&b);
     cJSON_free(text);
     cJSON_Delete(json);
     return status;
 }
 
+/* total_size counts the bytes of tensors and not of files, as transformers has
+ * it. */
 static cJSON *make_index(const struct gpt_hf_plan *plan)
 {
     cJSON *json = cJSON_CreateObject();
@@ -269,6 +272,8 @@ static cJSON *make_index(const struct gpt_hf_plan *plan)
     return json;
 }
 
+/* transformers takes the tokens for generation from this file when it is there,
+ * and not from config.json. */
 static cJSON *make_generation_config(const struct gpt_hf_plan *plan)
 {
     cJSON *json = cJSON_CreateObject();
@@ -282,11 +287,14 @@ static cJSON *make_generation_config(const struct gpt_hf_plan *plan)
     return json;
 }
 
+/* config.json is written after the weights. The order does not matter for a
+ * crash, as the directory has no name yet, but a full disk is met by the large
+ * files first. */
 int gpt_hf_write(const struct gpt_hf_plan *plan, const char *dir,
-                 unsigned flags, void (*done)(void *, int64_t), void *context,
+                 unsigned flags, gpt_bytes_done *done, void *context,
                  struct gpt_err *err)
 {
-    struct pour p = {.done = done, .context = context};
+    struct gpt_pour p = {.done = done, .context = context};
     void *tile;
     int status = GPT_OK;
 
@@ -296,10 +304,10 @@ int gpt_hf_write(const struct gpt_hf_plan *plan, const char *dir,
     gpt_free(tile);
     GPT_TRY(status);
     if (plan->n_shards > 1)
-        GPT_TRY(put_json(make_index(plan), dir, GPT_HF_INDEX, flags, err));
-    GPT_TRY(put_json(gpt_hf_config_make(&plan->config, &plan->extra,
-                                        plan->tensors[0].dtype),
-                     dir, GPT_HF_CONFIG, flags, err));
-    return put_json(make_generation_config(plan), dir,
-                    "generation_config.json", flags, err);
+        GPT_TRY(write_json(make_index(plan), dir, GPT_HF_INDEX, flags, err));
+    GPT_TRY(write_json(
+        gpt_hf_config_make(&plan->config, &plan->extra, plan->tensors[0].dtype),
+        dir, GPT_HF_CONFIG, flags, err));
+    return write_json(make_generation_config(plan), dir,
+                      GPT_HF_GENERATION_CONFIG, flags, err);
 }

@@ -9,20 +9,25 @@
 
 #include "base/json.h"
 #include "base/memory.h"
-#include "checkpoint/plan.h"
 #include "model/params.h"
+#include "checkpoint/source.h"
 
 #define GPT_HF_CONFIG "config.json"
+#define GPT_HF_GENERATION_CONFIG "generation_config.json"
 #define GPT_HF_WEIGHTS "model.safetensors"
 #define GPT_HF_INDEX "model.safetensors.index.json"
+#define GPT_HF_VOCAB "vocab.json"
+#define GPT_HF_TOKENIZER_CONFIG "tokenizer_config.json"
 
-/* What config.json says beyond struct gpt_config; -1: it does not say. */
+/* What config.json says beyond struct gpt_config; GPT_TOKEN_NONE where it
+ * says null. */
 struct gpt_hf_extra {
     int64_t bos_token_id, eos_token_id;
 };
 
 /* Vocabulary files that travel with a model, NULL-terminated. */
-extern const char *const gpt_hf_vocab_files[];
+enum { GPT_HF_VOCAB_FILES = 6 };
+extern const char *const gpt_hf_vocab_files[GPT_HF_VOCAB_FILES + 1];
 
 /* ---- the table ---- */
 
@@ -66,8 +71,7 @@ struct gpt_hf_extra gpt_hf_extra(const struct gpt_hf *hf);
 /* One tensor a parameter, in the order of the parameter table. */
 const struct gpt_tensor *gpt_hf_tensors(const struct gpt_hf *hf, int64_t *n);
 
-/* Shard i and the name of its file; NULL behind the last. */
-struct gpt_safetensors;
+/* Shard i and the name of its file; NULL after the last. */
 const struct gpt_safetensors *gpt_hf_shard(const struct gpt_hf *hf, size_t i,
                                            const char **name);
 
@@ -85,17 +89,17 @@ struct gpt_hf_plan {
     struct gpt_arena arena;
 };
 
-/* `find` gives the tensor of a parameter by its name here. dtype: of all
- * tensors, or GPT_N_DTYPES to keep each one's. Shards by the greedy rule of
- * huggingface_hub: a tensor larger than the limit alone, else the next shard
- * when this one would pass it. */
-typedef const struct gpt_tensor *gpt_tensor_lookup(const void *context,
-                                                   const char *name);
+/* The parameters of a model whose configuration is *c, from a source's tensors.
+ * dtype: of all tensors, or GPT_N_DTYPES to keep each one's. Shards by the
+ * greedy rule of huggingface_hub: a tensor larger than the limit alone, else
+ * the next shard when this one would pass it. */
 int gpt_hf_plan(struct gpt_hf_plan *plan, const struct gpt_config *c,
-                const struct gpt_hf_extra *extra, gpt_tensor_lookup *find,
-                const void *context, enum gpt_dtype dtype,
+                const struct gpt_hf_extra *extra,
+                const struct gpt_source *source, enum gpt_dtype dtype,
                 int64_t max_shard_size, struct gpt_err *err) GPT_MUST_USE;
 void gpt_hf_plan_free(struct gpt_hf_plan *plan);
+/* Bytes of a planned tensor's elements. */
+int64_t gpt_hf_tensor_bytes(const struct gpt_tensor *t);
 /* "model.safetensors" or "model-00001-of-00003.safetensors". */
 void gpt_hf_shard_name(char *buf, size_t cap, int64_t shard, int64_t n_shards);
 
@@ -103,8 +107,7 @@ void gpt_hf_shard_name(char *buf, size_t cap, int64_t shard, int64_t n_shards);
  * the directory that is open at `dir`. `done` hears the bytes of all tensors
  * written so far. */
 int gpt_hf_write(const struct gpt_hf_plan *plan, const char *dir,
-                 unsigned flags,
-                 void (*done)(void *context, int64_t bytes), void *context,
+                 unsigned flags, gpt_bytes_done *done, void *context,
                  struct gpt_err *err) GPT_MUST_USE;
 
 #endif

@@ -14,9 +14,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Every byte before it is covered by the checksum; TAIL is its length when
+ * printed, as the eight digits take the place of four characters. */
 static const char tail_format[] = "\"crc32c\": \"%08x\"\n}\n";
 enum { TAIL = 23 }; /* bytes of it */
 
+/* The checksum covers the text and not the values, so it needs no canonical
+ * form: what was read is what was sealed. It is the last member and of fixed
+ * length, so a reader finds it without parsing. */
 int gpt_manifest_seal(struct gpt_buf *b)
 {
     char tail[64];
@@ -25,6 +30,8 @@ int gpt_manifest_seal(struct gpt_buf *b)
     return gpt_buf_add(b, tail, strlen(tail));
 }
 
+/* Makes the tail that the text should have and compares: a manifest that is cut
+ * short, in whatever place, does not end like that. */
 static int check_seal(const char *text, size_t len, const char *path,
                       struct gpt_err *err)
 {
@@ -41,6 +48,8 @@ static int check_seal(const char *text, size_t len, const char *path,
     return GPT_OK;
 }
 
+/* The checksum is checked before the parser sees the text. The version is
+ * checked before anything that a newer one may have changed. */
 int gpt_manifest_read(cJSON **root, const char *dir, struct gpt_err *err)
 {
     char path[4096], *text;
@@ -78,50 +87,14 @@ out:
     return status;
 }
 
-bool gpt_manifest_name_ok(const char *name)
-{
-    size_t n = strlen(name);
-
-    if (n == 0 || n > 200 || name[0] == '.')
-        return false;
-    for (; *name; name++)
-        if (*name <= ' ' || *name > '~' || strchr("/\\\"", *name))
-            return false;
-    return true;
-}
-
-int gpt_checkpoint_path(char *buf, size_t cap, const char *root,
-                        int64_t iteration, struct gpt_err *err)
-{
-    char name[40];
-
-    snprintf(name, sizeof(name), "iter_%07lld", (long long)iteration);
-    return gpt_path_join(buf, cap, root, name, err);
-}
-
-/* "iter_0000100", and nothing that prints differently. */
-static bool iteration_of(const char *name, int64_t *iteration)
-{
-    char again[40], *end;
-
-    if (strncmp(name, "iter_", 5) != 0)
-        return false;
-    errno = 0;
-    long long v = strtoll(name + 5, &end, 10);
-    if (errno || v < 0)
-        return false;
-    snprintf(again, sizeof(again), "iter_%07lld", v);
-    *iteration = v;
-    return strcmp(name, again) == 0;
-}
-
-static int descending(const void *a, const void *b)
+static int compare_descending(const void *a, const void *b)
 {
     const int64_t *x = a, *y = b;
 
     return (*x < *y) - (*x > *y);
 }
 
+/* Temporary directories of writers have other names and are not listed. */
 int gpt_checkpoint_list(const char *root, int64_t **list, size_t *n,
                         struct gpt_err *err)
 {
@@ -136,16 +109,16 @@ int gpt_checkpoint_list(const char *root, int64_t **list, size_t *n,
     for (struct dirent *e; status == GPT_OK && (e = readdir(dir));) {
         int64_t iteration;
 
-        if (!iteration_of(e->d_name, &iteration))
+        if (!gpt_name_is_iteration(e->d_name, &iteration))
             continue;
-        status = gpt_grow(list, &cap, *n + 1, sizeof **list, "iterations",
-                          err);
+        status =
+            gpt_grow(list, &cap, *n + 1, sizeof(**list), "iterations", err);
         if (status == GPT_OK)
             (*list)[(*n)++] = iteration;
     }
     closedir(dir);
     if (status == GPT_OK && *n)
-        qsort(*list, *n, sizeof **list, descending);
+        qsort(*list, *n, sizeof(**list), compare_descending);
     if (status != GPT_OK) {
         gpt_free(*list);
         *list = NULL;
@@ -153,6 +126,9 @@ int gpt_checkpoint_list(const char *root, int64_t **list, size_t *n,
     return status;
 }
 
+/* A file of 64 bytes at most, which holds one number: anything more, even after
+ * a NUL, is damage, and a damaged tracker is a reason to look for other
+ * iterations, not to fail. */
 int gpt_checkpoint_tracker(const char *root, int64_t *iteration,
                            struct gpt_err *err)
 {

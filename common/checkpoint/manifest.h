@@ -6,10 +6,8 @@
 
 #include "base/json.h"
 #include "base/memory.h"
+#include "checkpoint/names.h"
 #include "checkpoint/native.h"
-
-#define GPT_MANIFEST "manifest.json"
-#define GPT_TRACKER "latest_checkpointed_iteration.txt"
 
 enum {
     GPT_MANIFEST_VERSION = 2, /* the newest that is read */
@@ -24,9 +22,6 @@ int gpt_manifest_seal(struct gpt_buf *b) GPT_MUST_USE;
  * or of a newer version. Freed with cJSON_Delete(). */
 int gpt_manifest_read(cJSON **root, const char *dir, struct gpt_err *err)
     GPT_MUST_USE;
-
-/* A file name that stays in its directory and prints as it is. */
-bool gpt_manifest_name_ok(const char *name);
 
 /* ---- manifest_list.c: the files, and which slice of what lies where ---- */
 
@@ -81,9 +76,6 @@ void gpt_dims_text(char *buf, size_t cap, const int64_t *dims, int ndim,
 /* The iterations under root, newest first; *list is freed with gpt_free(). */
 int gpt_checkpoint_list(const char *root, int64_t **list, size_t *n,
                         struct gpt_err *err) GPT_MUST_USE;
-/* "ROOT/iter_0000100". */
-int gpt_checkpoint_path(char *buf, size_t cap, const char *root,
-                        int64_t iteration, struct gpt_err *err) GPT_MUST_USE;
 /* What the tracker says; GPT_EDATA when it is missing or not a number. */
 int gpt_checkpoint_tracker(const char *root, int64_t *iteration,
                            struct gpt_err *err) GPT_MUST_USE;

@@ -6,10 +6,12 @@
 
 #include "base/num.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+/* Names of files and tensors lie in the arena and go with it. */
 void gpt_manifest_free(struct gpt_manifest_list *l)
 {
     gpt_free(l->files);
@@ -18,6 +20,8 @@ void gpt_manifest_free(struct gpt_manifest_list *l)
     *l = (struct gpt_manifest_list){0};
 }
 
+/* One format for shapes in messages, notes and names of entries, where the
+ * separator differs. */
 void gpt_dims_text(char *buf, size_t cap, const int64_t *dims, int ndim,
                    char separator)
 {
@@ -31,25 +35,27 @@ void gpt_dims_text(char *buf, size_t cap, const int64_t *dims, int ndim,
 
 /* ---- filling ---- */
 
-static int keep(struct gpt_manifest_list *l, const char **name,
-                struct gpt_err *err)
+/* Names are copied: a writer's come from the caller, a reader's from a tree of
+ * JSON that is freed right after. */
+static int keep_name(struct gpt_manifest_list *l, const char **name,
+                     struct gpt_err *err)
 {
     *name = gpt_arena_strdup(&l->arena, *name);
     return *name ? GPT_OK : gpt_fail(err, GPT_EFAIL, "out of memory");
 }
 
-static int push_file(struct gpt_manifest_list *l, struct gpt_manifest_file f,
-                     struct gpt_err *err)
+static int add_file(struct gpt_manifest_list *l, struct gpt_manifest_file f,
+                    struct gpt_err *err)
 {
     GPT_TRY(gpt_grow(&l->files, &l->cap_files, l->n_files + 1,
                      sizeof(*l->files), "checkpoint files", err));
-    GPT_TRY(keep(l, &f.name, err));
+    GPT_TRY(keep_name(l, &f.name, err));
     l->files[l->n_files++] = f;
     return GPT_OK;
 }
 
-static int push_slice(struct gpt_manifest_list *l, struct gpt_manifest_slice s,
-                      struct gpt_err *err)
+static int add_slice(struct gpt_manifest_list *l, struct gpt_manifest_slice s,
+                     struct gpt_err *err)
 {
     GPT_TRY(gpt_grow(&l->slices, &l->cap_slices, l->n_slices + 1,
                      sizeof(*l->slices), "slices", err));
@@ -57,26 +63,30 @@ static int push_slice(struct gpt_manifest_list *l, struct gpt_manifest_slice s,
     return GPT_OK;
 }
 
+/* Linear, as a rank adds a few files of its own. */
 int gpt_manifest_add_file(struct gpt_manifest_list *l, const char *name,
                           struct gpt_err *err)
 {
-    if (!gpt_manifest_name_ok(name) || strcmp(name, GPT_MANIFEST) == 0)
+    if (!gpt_name_is_safe(name) || strcmp(name, GPT_MANIFEST) == 0)
         return gpt_fail(err, GPT_EFAIL, "'%s' is no name for a file", name);
     for (size_t i = 0; i < l->n_files; i++)
         if (strcmp(l->files[i].name, name) == 0)
             return gpt_fail(err, GPT_EFAIL, "file '%s' twice", name);
-    return push_file(l, (struct gpt_manifest_file){.name = name}, err);
+    return add_file(l, (struct gpt_manifest_file){.name = name}, err);
 }
 
-static int by_name(const void *a, const void *b)
+/* By name alone: slices of one tensor in one file come to lie together. */
+static int compare_tensors(const void *a, const void *b)
 {
     const struct gpt_manifest_slice *const *x = a, *const *y = b;
 
     return strcmp((*x)->s.name, (*y)->s.name);
 }
 
-/* Slices whose tensor has others in the file are told apart by where they
- * begin: "NAME@8,0". */
+/* Gives entries their names. A file can hold an entry of a name once, and a
+ * rank's shard may have several boxes of a tensor; these are told apart by
+ * where they begin: "NAME@8,0". A slice that is alone keeps the tensor's name,
+ * so that files of a plain layout read like any other safetensors file. */
 static int name_entries(struct gpt_manifest_list *l,
                         struct gpt_manifest_slice *slices, size_t n,
                         struct gpt_err *err)
@@ -89,11 +99,12 @@ static int name_entries(struct gpt_manifest_list *l,
     for (size_t i = 0; i < n; i++)
         sorted[i] = &slices[i];
     if (n)
-        qsort(sorted, n, sizeof(*sorted), by_name);
+        qsort(sorted, n, sizeof(*sorted), compare_tensors);
     for (size_t i = 0; i < n && status == GPT_OK; i++) {
         struct gpt_manifest_slice *s = sorted[i];
-        bool alone = (i == 0 || by_name(&sorted[i - 1], &sorted[i])) &&
-                     (i + 1 == n || by_name(&sorted[i], &sorted[i + 1]));
+        bool alone =
+            (i == 0 || compare_tensors(&sorted[i - 1], &sorted[i])) &&
+            (i + 1 == n || compare_tensors(&sorted[i], &sorted[i + 1]));
 
         gpt_dims_text(at, sizeof(at), s->s.begin, s->s.ndim, ',');
         s->entry = alone ? s->s.name
@@ -105,25 +116,30 @@ static int name_entries(struct gpt_manifest_list *l,
     return status;
 }
 
+/* A name that cannot be printed into the manifest is the caller's error, found
+ * before a file is written. */
 int gpt_manifest_add_slices(struct gpt_manifest_list *l,
                             const struct gpt_tensor_slice *slices, int64_t n,
                             struct gpt_err *err)
 {
     size_t first = l->n_slices;
 
+    assert(l->n_files > 0);
     for (int64_t i = 0; i < n; i++) {
         struct gpt_manifest_slice s = {.s = slices[i], .file = l->n_files - 1};
 
         s.s.data = NULL;
-        if (!gpt_manifest_name_ok(s.s.name) || s.s.ndim < 0 ||
+        if (!gpt_name_is_safe(s.s.name) || s.s.ndim < 0 ||
             s.s.ndim > GPT_TENSOR_DIMS)
             return gpt_fail(err, GPT_EFAIL, "bad tensor name '%s'", s.s.name);
-        GPT_TRY(keep(l, &s.s.name, err));
-        GPT_TRY(push_slice(l, s, err));
+        GPT_TRY(keep_name(l, &s.s.name, err));
+        GPT_TRY(add_slice(l, s, err));
     }
     return name_entries(l, l->slices + first, (size_t)n, err);
 }
 
+/* A checkpoint without split entries says version 1, which programs from before
+ * them read. */
 int gpt_manifest_version(const struct gpt_manifest_list *l)
 {
     for (size_t i = 0; i < l->n_slices; i++)
@@ -134,6 +150,8 @@ int gpt_manifest_version(const struct gpt_manifest_list *l)
 
 /* ---- printing ---- */
 
+/* Through pointers, so that files keep their place: slices refer to them by
+ * index. */
 static int compare_files(const void *a, const void *b)
 {
     const struct gpt_manifest_file *const *x = a, *const *y = b;
@@ -162,7 +180,8 @@ static int print_files(struct gpt_buf *b, const struct gpt_manifest_list *l)
     return status == GPT_OK ? gpt_buf_printf(b, "\n},\n") : status;
 }
 
-/* By tensor, file and place. */
+/* Sorts by tensor, file and place. The order is a total one, so the text of a
+ * manifest does not depend on which rank's list came first. */
 static int compare_slices(const void *a, const void *b)
 {
     const struct gpt_manifest_slice *x = a, *y = b;
@@ -193,6 +212,9 @@ static int print_slice(struct gpt_buf *b, const struct gpt_manifest_list *l,
                           shape);
 }
 
+/* The slices are sorted, so a tensor is complete when the next name comes. The
+ * head of a tensor is that of its first slice; all ranks describe a tensor
+ * alike, and a reader checks the whole. */
 static int print_tensors(struct gpt_buf *b, struct gpt_manifest_list *l)
 {
     const char *last = "";
@@ -229,12 +251,15 @@ int gpt_manifest_print(struct gpt_buf *b, struct gpt_manifest_list *l)
 
 /* ---- parsing ---- */
 
-static int lie(const char *what, struct gpt_err *err, const char *is,
-               const char *name)
+/* Every failure of parsing names the file or tensor that is wrong. */
+static int fail_name(const char *what, struct gpt_err *err, const char *is,
+                     const char *name)
 {
     return gpt_fail(err, GPT_EDATA, "%s: %s '%.200s'", what, is, name);
 }
 
+/* The size is checked when the file is opened. Exactly eight digits: strtoul()
+ * alone would take a sign or blanks. */
 static int parse_file(struct gpt_manifest_list *l, const cJSON *item,
                       const char *what, struct gpt_err *err)
 {
@@ -242,17 +267,19 @@ static int parse_file(struct gpt_manifest_list *l, const cJSON *item,
     const char *crc;
     char *end;
 
-    if (!gpt_manifest_name_ok(f.name))
-        return lie(what, err, "bad file name", f.name);
+    if (!gpt_name_is_safe(f.name))
+        return fail_name(what, err, "bad file name", f.name);
     GPT_TRY(gpt_json_int(item, "size", 0, INT64_MAX, &f.size, f.name, err));
     GPT_TRY(gpt_json_string(item, "crc32c", &crc, f.name, err));
     f.crc = (uint32_t)strtoul(crc, &end, 16);
     if (strlen(crc) != 8 || *end)
-        return lie(what, err, "bad crc32c of file", f.name);
-    return push_file(l, f, err);
+        return fail_name(what, err, "bad crc32c of file", f.name);
+    return add_file(l, f, err);
 }
 
-/* A list of at most GPT_TENSOR_DIMS integers. */
+/* A list of at most GPT_TENSOR_DIMS integers. JSON has one kind of number, so a
+ * fraction, a negative one and one that a double cannot hold exactly are
+ * refused one by one. */
 static int parse_dims(const cJSON *obj, const char *key, const char *tensor,
                       int64_t *dims, int *n, const char *what,
                       struct gpt_err *err)
@@ -261,24 +288,28 @@ static int parse_dims(const cJSON *obj, const char *key, const char *tensor,
 
     *n = 0;
     if (!cJSON_IsArray(list))
-        return lie(what, err, "no dimensions for tensor", tensor);
+        return fail_name(what, err, "no dimensions for tensor", tensor);
     cJSON_ArrayForEach(item, list)
     {
         double v = item->valuedouble;
         if (*n == GPT_TENSOR_DIMS || !cJSON_IsNumber(item) || !(v >= 0) ||
             v > 0x1p53 || v != (double)(int64_t)v)
-            return lie(what, err, "bad dimensions for tensor", tensor);
+            return fail_name(what, err, "bad dimensions for tensor", tensor);
         dims[(*n)++] = (int64_t)v;
     }
     return GPT_OK;
 }
 
-/* The files that one parse added, by name. */
+/* The files that one parse added, by name: a large manifest names its files
+ * once for each of many thousand slices. Files that other ranks' lists added
+ * are not among them, so a list cannot refer to them. */
 struct file_index {
     const struct gpt_manifest_file **sorted;
     size_t n;
 };
 
+/* Boxes are not compared with the tensor's shape here; gpt_tensor_check() does
+ * that for all front ends. */
 static int parse_slice(struct gpt_manifest_list *l, const struct file_index *x,
                        const struct gpt_tensor_slice *tensor,
                        const cJSON *item, const char *what,
@@ -297,18 +328,19 @@ static int parse_slice(struct gpt_manifest_list *l, const struct file_index *x,
     if (cJSON_GetObjectItemCaseSensitive(item, "entry")) {
         GPT_TRY(gpt_json_string(item, "entry", &slice.entry, tensor->name,
                                 err));
-        GPT_TRY(keep(l, &slice.entry, err));
+        GPT_TRY(keep_name(l, &slice.entry, err));
     }
     f = x->n ? bsearch(&k, x->sorted, x->n, sizeof(*x->sorted), compare_files)
              : NULL;
     if (!f)
-        return lie(what, err, "no such file:", key.name);
+        return fail_name(what, err, "no such file:", key.name);
     if (nb != tensor->ndim || ns != tensor->ndim)
-        return lie(what, err, "bad slice of tensor", tensor->name);
+        return fail_name(what, err, "bad slice of tensor", tensor->name);
     slice.file = (size_t)(*f - l->files);
-    return push_slice(l, slice, err);
+    return add_slice(l, slice, err);
 }
 
+/* All slices share one copy of the name, which is how a reader knows them. */
 static int parse_tensor(struct gpt_manifest_list *l, const struct file_index *x,
                         const cJSON *item, const char *what,
                         struct gpt_err *err)
@@ -318,17 +350,19 @@ static int parse_tensor(struct gpt_manifest_list *l, const struct file_index *x,
     struct gpt_tensor_slice t = {.name = item->string};
     const char *dtype;
 
-    GPT_TRY(keep(l, &t.name, err));
+    GPT_TRY(keep_name(l, &t.name, err));
     GPT_TRY(gpt_json_string(item, "dtype", &dtype, t.name, err));
     GPT_TRY(parse_dims(item, "shape", t.name, t.global, &t.ndim, what, err));
     if (!gpt_dtype_parse(dtype, &t.dtype) || !cJSON_IsArray(slices) ||
         !slices->child)
-        return lie(what, err, "bad type or slices of tensor", t.name);
+        return fail_name(what, err, "bad type or slices of tensor", t.name);
     cJSON_ArrayForEach(slice, slices)
         GPT_TRY(parse_slice(l, x, &t, slice, what, err));
     return GPT_OK;
 }
 
+/* The index is by pointers into the list of files, which does not grow while
+ * slices are parsed. */
 static int parse_tensors(struct gpt_manifest_list *l, size_t first,
                          const cJSON *tensors, const char *what,
                          struct gpt_err *err)
@@ -351,6 +385,7 @@ static int parse_tensors(struct gpt_manifest_list *l, size_t first,
     return status;
 }
 
+/* Files first, as slices refer to them. */
 int gpt_manifest_parse(struct gpt_manifest_list *l, const cJSON *root,
                        const char *what, struct gpt_err *err)
 {
@@ -360,8 +395,8 @@ int gpt_manifest_parse(struct gpt_manifest_list *l, const cJSON *root,
     size_t first = l->n_files;
 
     if (!cJSON_IsObject(files) || !cJSON_IsObject(tensors))
-        return lie(what, err, "no object",
-                   cJSON_IsObject(files) ? "tensors" : "files");
+        return fail_name(what, err, "no object",
+                         cJSON_IsObject(files) ? "tensors" : "files");
     cJSON_ArrayForEach(item, files)
         GPT_TRY(parse_file(l, item, what, err));
     return parse_tensors(l, first, tensors, what, err);

@@ -1,17 +1,24 @@
 /* Moving bytes: executes a plan. gpt_tensor_pour() cuts the destination into
- * tiles, gather() a tile into bands, gather_band() meets the pieces,
- * gpt_box_move() (move_box.c) moves one box.
+ * tiles, gather() cuts a tile into bands, gather_band() intersects the tensor's
+ * pieces with a band, and gpt_box_move() (move_box.c) moves each intersection,
+ * which is a box.
  *
- * What is only copied is moved by one thread: more would wait for the same
- * memory. Conversions and transpositions are shared out. A transposition reads
- * many short runs; when the pieces of a tile together use much of the source's
- * rows (as the heads of Q, K and V do), bands are so narrow that all of a
- * band's runs lie in one window of the file, which is read at once. */
+ * Tiles bound the memory: whatever the size of a tensor, one tile and the
+ * scratch of each thread are all that is held. Bands are for threads. What is
+ * only copied is moved by one thread, since more would wait for the same
+ * memory; conversions and transpositions are shared out.
+ *
+ * A transposition reads many short runs, one a column of the destination. Read
+ * one by one they cost a system call each. When the pieces of a tile together
+ * use much of the source's rows, as the heads of Q, K and V do, bands are so
+ * narrow that all runs of a band lie in one window of the file, which is read
+ * at once. */
 #include "checkpoint/move_internal.h"
 
 #include "base/memory.h"
 #include "base/num.h"
 
+#include <assert.h>
 #include <string.h>
 
 enum {
@@ -30,9 +37,12 @@ struct target {
     bool window; /* let bands read through one */
 };
 
-/* What piece p gives to the target; returns its elements. */
-static int64_t meet(struct gpt_box *b, const struct target *g,
-                    const struct gpt_file_box *p)
+/* Makes *b the part of piece p that lies in the target; returns its elements, 0
+ * when they are disjoint. The scratch in *b stays as it is. Leading dimensions
+ * of size 1 bring every tensor to N dimensions, so that nothing below this
+ * function asks how many there are. */
+static int64_t intersect(struct gpt_box *b, const struct target *g,
+                         const struct gpt_file_box *p)
 {
     int pad = N - g->t->ndim;
     int64_t n = 1;
@@ -42,6 +52,7 @@ static int64_t meet(struct gpt_box *b, const struct target *g,
     b->dst = g->dst;
     b->src_type = p->dtype;
     b->src_size = (int64_t)gpt_dtype_bytes(p->dtype);
+    assert(pad >= 0); /* gpt_tensor_make() has checked the dimensions */
     for (int d = 0; d < N; d++) {
         int64_t begin = d < pad ? 0 : p->begin[d - pad];
         int64_t shape = d < pad ? 1 : p->shape[d - pad];
@@ -61,15 +72,19 @@ static int64_t meet(struct gpt_box *b, const struct target *g,
     return n;
 }
 
+/* Counts elements instead of looking for gaps: pieces do not overlap, which
+ * gpt_tensor_check() has made sure of when the file was opened, so a band is
+ * covered exactly when the intersections add up to it. */
 static int gather_band(const struct target *g, struct gpt_box *b,
                        struct gpt_err *err)
 {
+    /* Counted down to 0 by what the pieces give. */
     int64_t want = g->shape[0] * g->shape[1] * g->shape[2] * g->shape[3];
 
     if (g->window && !b->window)
         GPT_TRY(gpt_new(&b->window, GPT_BOX_WINDOW, 1, "conversion", err));
     for (size_t i = 0; i < g->t->n && want > 0; i++) {
-        int64_t n = meet(b, g, &g->t->pieces[i]);
+        int64_t n = intersect(b, g, &g->t->pieces[i]);
 
         if (n > 0)
             GPT_TRY(gpt_box_move(b, err));
@@ -94,10 +109,12 @@ static void free_box(struct gpt_box *b)
     gpt_free(b->window);
 }
 
-/* Checks the box and fills the target. */
-static int aim(struct target *g, const struct gpt_tensor *t,
-               const int64_t *begin, const int64_t *shape,
-               enum gpt_dtype dtype, struct gpt_err *err)
+/* Checks the box and fills the target. begin and shape come from callers that
+ * computed them from a manifest, so each is compared with the tensor before
+ * anything is multiplied. */
+static int set_target(struct target *g, const struct gpt_tensor *t,
+                      const int64_t *begin, const int64_t *shape,
+                      enum gpt_dtype dtype, struct gpt_err *err)
 {
     int pad = N - t->ndim;
     int64_t pitch = (int64_t)gpt_dtype_bytes(dtype);
@@ -135,9 +152,11 @@ struct cut {
     int64_t bands;
 };
 
-/* Looks at the pieces: copies stay together, conversions are cut along the
- * outermost dimension, transpositions along the columns, so that their runs
- * stay long. */
+/* Chooses by what the pieces need. Copies stay together. Conversions are cut
+ * along the outermost dimension that can be cut, so that a band is contiguous.
+ * Transpositions are cut along the columns: a run goes down the rows, and
+ * cutting the rows would make short runs shorter. Runs of a piece that is used
+ * sparsely are too far apart for a window; they are read one by one. */
 static struct cut choose_cut(struct target *g)
 {
     struct cut cut = {0, 1};
@@ -146,7 +165,7 @@ static struct cut choose_cut(struct target *g)
     bool casts = false;
 
     for (size_t i = 0; i < g->t->n; i++) {
-        if (meet(&b, g, &g->t->pieces[i]) == 0 || !b.in)
+        if (intersect(&b, g, &g->t->pieces[i]) == 0 || !b.in)
             continue;
         casts = casts || b.src_type != b.dst_type;
         if (!gpt_box_transposed(&b))
@@ -170,6 +189,8 @@ static struct cut choose_cut(struct target *g)
     return cut;
 }
 
+/* Band i of the target. Ends are computed from i alone, so bands tile the
+ * target without a remainder to hand on. */
 static struct target band_of(const struct target *g, struct cut cut, int64_t i)
 {
     struct target part = *g;
@@ -181,6 +202,9 @@ static struct target band_of(const struct target *g, struct cut cut, int64_t i)
     return part;
 }
 
+/* Every thread keeps its own scratch over all its bands. A failure does not
+ * stop the other bands, as an OpenMP loop cannot be left; the first one is
+ * reported. */
 static int gather(struct target *g, struct gpt_err *err)
 {
     int status = GPT_OK;
@@ -216,25 +240,30 @@ int gpt_tensor_gather(const struct gpt_tensor *t, const int64_t *begin,
 {
     struct target g;
 
-    GPT_TRY(aim(&g, t, begin, shape, dtype, err));
+    GPT_TRY(set_target(&g, t, begin, shape, dtype, err));
     g.dst = dst;
     return gather(&g, err);
 }
 
+/* Tiles are whole rows of the innermost dimensions that fit: dimension d is the
+ * first whose rows are no larger than a tile, and the dimensions before it are
+ * walked element by element. A sink that writes a file thus gets the tensor's
+ * bytes in the order of the file. */
 int gpt_tensor_pour(const struct gpt_tensor *t, const int64_t *begin,
                     const int64_t *shape, enum gpt_dtype dtype, void *tile,
                     gpt_sink *sink, void *context, struct gpt_err *err)
 {
     struct target whole;
 
-    GPT_TRY(aim(&whole, t, begin, shape, dtype, err));
+    GPT_TRY(set_target(&whole, t, begin, shape, dtype, err));
     int d = 0;
     while (d < N - 1 && whole.pitch[d] > GPT_TILE_BYTES)
         d++;
     if (bytes_of(&whole) == 0)
         return GPT_OK;
-    /* dimensions before d are walked one by one, d in steps of `step` */
+    /* Dimensions before d are walked one by one, d in steps of `step`. */
     int64_t step = GPT_TILE_BYTES / whole.pitch[d], outer = 1;
+    assert(step > 0); /* the last dimension's pitch is one element */
     for (int k = 0; k < d; k++)
         outer *= whole.shape[k];
     for (int64_t i = 0; i < outer; i++)
@@ -249,6 +278,8 @@ int gpt_tensor_pour(const struct gpt_tensor *t, const int64_t *begin,
             }
             g.begin[d] += at;
             g.shape[d] = gpt_min_i64(step, whole.shape[d] - at);
+            /* The tile is tight, however far apart its rows are in the whole
+             * tensor. */
             g.dst = tile;
             for (int k = d - 1; k >= 0; k--)
                 g.pitch[k] = g.pitch[k + 1] * g.shape[k + 1];

@@ -1,12 +1,17 @@
-/* Moving one box. It is first simplified (dimensions that lie tight in source
- * and destination become one), then it is one of three things: runs of
- * contiguous elements, a transposition done in blocks that fit the cache, or
- * single elements. Start at gpt_box_move(). */
+/* Moving one box from a file into memory. The box is first simplified:
+ * dimensions that are tight in source and destination become one. Then it is
+ * one of three things: runs of contiguous elements, a transposition done in
+ * blocks that fit the cache, or single elements. Start at gpt_box_move().
+ *
+ * Every box is four-dimensional with the innermost dimension last. from[] and
+ * to[] are the strides of source and destination in bytes; to[3] is always one
+ * element, as a destination is row-major. */
 #include "checkpoint/move_internal.h"
 
 #include "base/memory.h"
 #include "base/num.h"
 
+#include <assert.h>
 #include <string.h>
 
 enum {
@@ -26,7 +31,8 @@ static int convert(const struct gpt_box *b, void *dst, const void *src,
     return GPT_OK;
 }
 
-/* n contiguous elements. */
+/* Moves n contiguous elements. Without a conversion they go from the file into
+ * the destination directly; otherwise through scratch, in parts. */
 static int move_run(const struct gpt_box *b, int64_t offset, int64_t n,
                     uint8_t *dst, struct gpt_err *err)
 {
@@ -48,6 +54,10 @@ static int move_run(const struct gpt_box *b, int64_t offset, int64_t n,
 
 _Static_assert(2 * SCRATCH + GPT_BOX_WINDOW <= GPT_TILE_SCRATCH, "see plan.h");
 
+/* A transposition touches every cache line of one side once for each element in
+ * it. Blocks of BLOCK x BLOCK elements keep the lines of both sides in the
+ * first-level cache until they are used up. The element size is a constant of
+ * each copy of the function, so that memcpy() is one move. */
 #define TRANSPOSE(type)                                                       \
     static void transpose_##type(uint8_t *dst, int64_t to, const uint8_t *src, \
                                  int64_t from, int64_t runs, int64_t length)  \
@@ -80,7 +90,9 @@ static void transpose(uint8_t *dst, int64_t to, const uint8_t *src,
         transpose_uint8_t(dst, to, src, from, runs, length);
 }
 
-/* `runs` runs of `length` elements, `from` bytes apart in memory. */
+/* Transposes `runs` runs of `length` elements, `from` bytes apart in memory.
+ * Conversion comes first and works on whole runs, which are contiguous in the
+ * source; the transposition then moves elements of one size. */
 static int put_transposed(const struct gpt_box *b, uint8_t *dst,
                           const uint8_t *src, int64_t from, int64_t runs,
                           int64_t length, struct gpt_err *err)
@@ -104,9 +116,11 @@ static int put_transposed(const struct gpt_box *b, uint8_t *dst,
     return GPT_OK;
 }
 
-/* `bytes` bytes of the file from `offset` on, in the window. */
-static int look(struct gpt_box *b, int64_t offset, int64_t bytes,
-                const uint8_t **at, struct gpt_err *err)
+/* Makes `bytes` bytes of the file from `offset` on readable at *at. Reads a
+ * whole window ahead, since the next run of a transposition follows soon after;
+ * the window stays valid for later boxes of the same file. */
+static int fill_window(struct gpt_box *b, int64_t offset, int64_t bytes,
+                       const uint8_t **at, struct gpt_err *err)
 {
     if (b->window_in != b->in || offset < b->window_at ||
         offset + bytes > b->window_at + b->window_bytes) {
@@ -123,7 +137,10 @@ static int look(struct gpt_box *b, int64_t offset, int64_t bytes,
     return GPT_OK;
 }
 
-/* Rows (dimension 2) are tight in the source, columns (3) are not. */
+/* Moves a box whose rows (dimension 2) are tight in the source and whose
+ * columns (3) are not. All columns come out of one window when they fit.
+ * Otherwise runs are read one by one, LONGEST elements at a time, so that
+ * enough of them fit in the scratch to fill whole blocks. */
 static int move_transposed(struct gpt_box *b, int64_t offset, uint8_t *dst,
                            struct gpt_err *err)
 {
@@ -134,7 +151,7 @@ static int move_transposed(struct gpt_box *b, int64_t offset, uint8_t *dst,
 
     if (b->window && b->from[3] > 0 && span <= GPT_BOX_WINDOW &&
         rows * b->dst_size <= b->room) {
-        GPT_TRY(look(b, offset, span, &at, err));
+        GPT_TRY(fill_window(b, offset, span, &at, err));
         return put_transposed(b, dst, at, b->from[3], cols, rows, err);
     }
     for (int64_t i = 0; i < rows; i += LONGEST) {
@@ -163,7 +180,7 @@ bool gpt_box_transposed(const struct gpt_box *b)
            b->from[2] == b->src_size && b->shape[2] > 1;
 }
 
-/* Dimensions 2 and 3 of the box. */
+/* Moves dimensions 2 and 3 of the box in the cheapest of the three ways. */
 static int move_matrix(struct gpt_box *b, int64_t offset, uint8_t *dst,
                        struct gpt_err *err)
 {
@@ -184,6 +201,8 @@ static int move_matrix(struct gpt_box *b, int64_t offset, uint8_t *dst,
     return GPT_OK;
 }
 
+/* Dimension d has size 1: moves those before it inwards, so that sizes above 1
+ * come to lie innermost. */
 static void drop_dim(struct gpt_box *b, int d)
 {
     for (; d > 0; d--) {
@@ -194,7 +213,11 @@ static void drop_dim(struct gpt_box *b, int d)
     b->shape[0] = 1;
 }
 
-/* Dimensions of size 1 go; neighbours that are tight on both sides merge. */
+/* A box that is contiguous on both sides becomes one run, whatever its
+ * dimensions were, and a matrix with rows of equal pitch becomes two
+ * dimensions: that is what the three ways of moving look at. The last dimension
+ * is left alone even when its size is 1, because its stride in the destination
+ * is what "tight" means there. */
 static void simplify(struct gpt_box *b)
 {
     for (int d = 1; d < N - 1; d++) /* the last one stays tight in dst */
@@ -210,6 +233,7 @@ static void simplify(struct gpt_box *b)
         }
 }
 
+/* A piece without a file: dummy rows of optimizer state. */
 static void zero_box(const struct gpt_box *b)
 {
     for (int64_t i = 0; i < b->shape[0]; i++)
@@ -219,7 +243,9 @@ static void zero_box(const struct gpt_box *b)
                        (size_t)(b->shape[3] * b->dst_size));
 }
 
-/* Scratch for this box; kept for the next. */
+/* Makes scratch for this box, at most SCRATCH bytes each for raw and converted
+ * elements, and keeps it for the next box. A box that is read straight into its
+ * destination needs none. */
 static int make_room(struct gpt_box *b, struct gpt_err *err)
 {
     int64_t n = b->shape[0] * b->shape[1] * b->shape[2] * b->shape[3];
@@ -243,6 +269,7 @@ int gpt_box_move(struct gpt_box *b, struct gpt_err *err)
         zero_box(b);
         return GPT_OK;
     }
+    assert(b->to[N - 1] == b->dst_size || b->shape[N - 1] == 1);
     simplify(b);
     GPT_TRY(make_room(b, err));
     for (int64_t i = 0; i < b->shape[0]; i++)

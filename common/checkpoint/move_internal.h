@@ -25,7 +25,7 @@ struct gpt_box {
 /* Copies, converts or transposes it. Changes the box; its scratch stays for the
  * next one. in NULL: zeros. */
 int gpt_box_move(struct gpt_box *b, struct gpt_err *err) GPT_MUST_USE;
-/* Are its rows tight in the source, and its columns not? */
+/* True when rows are tight in the source and columns are not. */
 bool gpt_box_transposed(const struct gpt_box *b);
 
 #endif

@@ -8,17 +8,10 @@
 #ifndef GPT_CHECKPOINT_NATIVE_H
 #define GPT_CHECKPOINT_NATIVE_H
 
-#include "base/dtype.h"
-#include "base/json.h"
-#include "base/status.h"
-#include "parallel/agreement.h"
-#include "checkpoint/plan.h"
-#include "model/config.h"
+#include "checkpoint/source.h"
 
-/* A slice of a global tensor in memory. Tensors are named by the parameter
- * table; optimizer state by "optimizer.exp_avg.NAME" and
- * "optimizer.exp_avg_sq.NAME" (and "optimizer.param.NAME" for the float master
- * when weights are kept in another type). */
+/* A slice of a global tensor in memory. Its name is that of the parameter
+ * table, after the prefix of its kind (checkpoint/names.h). */
 struct gpt_tensor_slice {
     const char *name;
     enum gpt_dtype dtype;
@@ -53,7 +46,6 @@ int gpt_checkpoint_write(struct gpt_checkpoint_writer *w, const char *file,
 /* The same from a plan: slices[i] (data not read) comes from sources[i], cast
  * to slices[i].dtype. Memory: one tile. `done` (may be NULL) hears the bytes
  * written so far in this file. */
-typedef void gpt_bytes_done(void *context, int64_t bytes);
 int gpt_checkpoint_write_plan(struct gpt_checkpoint_writer *w,
                               const char *file,
                               const struct gpt_tensor_slice *slices,
@@ -120,18 +112,12 @@ const struct gpt_tensor *gpt_checkpoint_tensors(const struct gpt_checkpoint *c,
 const struct gpt_tensor *gpt_checkpoint_find(const struct gpt_checkpoint *c,
                                              const char *name);
 
-/* A file of the manifest; those without tensors were attached. */
-struct gpt_checkpoint_file {
-    const char *name;
-    int64_t size;
-    uint32_t crc;
-    int64_t tensors;
-};
-const struct gpt_checkpoint_file *
+/* The files that the manifest names, by name; attached ones, too. */
+const struct gpt_source_file *
 gpt_checkpoint_files(const struct gpt_checkpoint *c, int64_t *n);
 
-/* Is there such a tensor? Fills *info (data NULL, begin 0, shape = global)
- * when not NULL. */
+/* True when there is such a tensor. Fills *info (data NULL, begin 0, shape =
+ * global) when not NULL. */
 bool gpt_checkpoint_has(const struct gpt_checkpoint *c, const char *name,
                         struct gpt_tensor_slice *info);
 

@@ -1,20 +1,26 @@
-/* Choosing the checkpoint to open: rank 0 lists what there is, and all ranks
- * open the first that is whole for all of them. Start at
- * gpt_checkpoint_open_all(). */
+/* The iterations of a root: which one is opened, and which ones are removed.
+ * Rank 0 lists what there is, and all ranks open the first that is whole for
+ * all of them. Start at gpt_checkpoint_open_all(). */
 #include "checkpoint/native.h"
 #include "checkpoint/native_internal.h"
 
 #include "base/log.h"
 
+#include <dirent.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { PATH = 4096, MAX_TRIED = 100 };
 
-/* On all ranks, or on none. */
-static int open_dir(struct gpt_checkpoint **c, const char *dir, bool verify,
-                    struct gpt_agreement *peers, struct gpt_err *err)
+/* Opens one directory on all ranks, or on none. Each rank checks the checksums
+ * of its share of the files, so that together they read every byte once; a rank
+ * that finds damage makes the candidate fail for all. */
+static int open_directory(struct gpt_checkpoint **c, const char *dir,
+                          bool verify, struct gpt_agreement *peers,
+                          struct gpt_err *err)
 {
     struct gpt_share share = {verify, peers ? peers->rank : 0,
                           peers ? peers->size : 1};
@@ -30,9 +36,9 @@ static int open_dir(struct gpt_checkpoint **c, const char *dir, bool verify,
     return status;
 }
 
-/* Where to look, best first: iterations of a root, or HERE for a directory that
- * is a checkpoint itself. As text, for other ranks. */
-#define HERE (-1)
+/* Where to look, best first: iterations of a root, or ITSELF for a directory
+ * that is a checkpoint itself. As text, for other ranks. */
+#define ITSELF (-1)
 
 static int add_candidate(struct gpt_buf *list, int64_t iteration,
                          struct gpt_err *err)
@@ -42,8 +48,10 @@ static int add_candidate(struct gpt_buf *list, int64_t iteration,
                : gpt_fail(err, GPT_EFAIL, "out of memory");
 }
 
-/* What the tracker names, then the others, newest first. *why: what is wrong
- * with the tracker. */
+/* Lists what the tracker names, then the other iterations, newest first. A
+ * tracker that is missing or damaged is no failure yet: *why keeps what is
+ * wrong with it, to be reported if nothing else opens, and as a warning if
+ * something does. */
 static int list_root(struct gpt_buf *list, const char *root,
                      struct gpt_err *why, struct gpt_err *err)
 {
@@ -67,6 +75,9 @@ static int list_root(struct gpt_buf *list, const char *root,
     return status;
 }
 
+/* A directory named iter_* counts as a checkpoint even without its manifest:
+ * the message is then that this one is incomplete, and no other one is taken in
+ * the place of the one that was named. */
 static int list_candidates(struct gpt_buf *list, const char *path,
                            int64_t iteration, struct gpt_err *why,
                            struct gpt_err *err)
@@ -79,7 +90,7 @@ static int list_candidates(struct gpt_buf *list, const char *path,
     const char *base = strrchr(path, '/');
     base = base ? base + 1 : path;
     if (gpt_path_exists(manifest) || strncmp(base, "iter_", 5) == 0)
-        return add_candidate(list, HERE, err);
+        return add_candidate(list, ITSELF, err);
     if (iteration >= 0)
         return add_candidate(list, iteration, err);
     GPT_TRY(list_root(list, path, why, err));
@@ -89,20 +100,25 @@ static int list_candidates(struct gpt_buf *list, const char *path,
     return why->status;
 }
 
+/* The iteration as rank 0 has told it; each rank makes the path itself, as
+ * ranks may see the root under the same name only. */
 static int open_candidate(struct gpt_checkpoint **c, const char *path,
                           int64_t iteration, bool verify,
                           struct gpt_agreement *peers, struct gpt_err *err)
 {
     char dir[PATH];
 
-    if (iteration == HERE)
+    if (iteration == ITSELF)
         snprintf(dir, sizeof(dir), "%s", path);
     else
         GPT_TRY(gpt_checkpoint_path(dir, sizeof(dir), path, iteration, err));
-    return open_dir(c, dir, verify, peers, err);
+    return open_directory(c, dir, verify, peers, err);
 }
 
-/* The first candidate that opens, or why the best one did not. */
+/* Opens the first candidate that opens, or reports why the best one did not.
+ * Only bad data leads on to the next: a disk that cannot be read or a rank that
+ * died would fail for every candidate, and an older checkpoint must not be
+ * resumed because of a passing failure. */
 static int open_first(struct gpt_checkpoint **c, const char *path,
                       const char *candidates, bool verify,
                       struct gpt_agreement *peers, struct gpt_err *why,
@@ -129,6 +145,9 @@ static int open_first(struct gpt_checkpoint **c, const char *path,
     return why->status;
 }
 
+/* Rank 0 alone lists the candidates, because a directory may change while ranks
+ * list it. All ranks then walk the same list, and open_directory() makes them
+ * succeed or fail at each candidate together. */
 int gpt_checkpoint_open_all(struct gpt_checkpoint **c, const char *path,
                             int64_t iteration, bool verify,
                             struct gpt_agreement *peers, struct gpt_err *err)
@@ -155,4 +174,69 @@ int gpt_checkpoint_open(struct gpt_checkpoint **c, const char *path,
                         int64_t iteration, bool verify, struct gpt_err *err)
 {
     return gpt_checkpoint_open_all(c, path, iteration, verify, NULL, err);
+}
+
+/* ---- removing ---- */
+
+/* A file that is gone already is no failure: an earlier run may have been
+ * stopped while it removed the directory. */
+static int remove_in(const char *dir, const char *name, struct gpt_err *err)
+{
+    char path[PATH];
+
+    GPT_TRY(gpt_path_join(path, sizeof(path), dir, name, err));
+    if (unlink(path) != 0 && errno != ENOENT)
+        return gpt_fail_errno(err, GPT_EIO, "%s: cannot remove", path);
+    return GPT_OK;
+}
+
+/* The manifest goes first. A directory without one counts as incomplete for
+ * every reader, so a crash in the middle leaves no checkpoint that opens and
+ * then lacks files. */
+static int remove_iteration(const char *path, struct gpt_err *err)
+{
+    int status = remove_in(path, GPT_MANIFEST, err);
+    DIR *dir = opendir(path);
+
+    if (!dir)
+        return gpt_fail_errno(err, GPT_EIO, "%s", path);
+    for (struct dirent *e; status == GPT_OK && (e = readdir(dir));)
+        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
+            status = remove_in(path, e->d_name, err);
+    closedir(dir);
+    if (status == GPT_OK && rmdir(path) != 0)
+        status = gpt_fail_errno(err, GPT_EIO, "%s: cannot remove", path);
+    return status;
+}
+
+/* Counts complete checkpoints only, since an incomplete one is no fallback. The
+ * one that the tracker names stays whatever its age: a reader may be about to
+ * open it. */
+int gpt_checkpoint_prune(const char *root, int64_t keep, struct gpt_err *err)
+{
+    int64_t *list, tracked = -1, complete = 0;
+    size_t n;
+    int status = GPT_OK;
+
+    if (keep <= 0)
+        return GPT_OK;
+    GPT_TRY(gpt_checkpoint_list(root, &list, &n, err));
+    if (gpt_checkpoint_tracker(root, &tracked, NULL) != GPT_OK)
+        tracked = -1;
+    for (size_t i = 0; status == GPT_OK && i < n; i++) {
+        char path[PATH];
+        cJSON *manifest;
+
+        status = gpt_checkpoint_path(path, sizeof(path), root, list[i], err);
+        if (status != GPT_OK)
+            break;
+        if (complete >= keep && list[i] != tracked) {
+            status = remove_iteration(path, err);
+        } else if (gpt_manifest_read(&manifest, path, NULL) == GPT_OK) {
+            complete++;
+            cJSON_Delete(manifest);
+        }
+    }
+    gpt_free(list);
+    return status;
 }

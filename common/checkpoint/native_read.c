@@ -22,7 +22,7 @@ struct gpt_checkpoint {
     cJSON *manifest;
     struct gpt_config config;
     int64_t iteration, tp, pp;
-    struct gpt_checkpoint_file *files; /* by name */
+    struct gpt_source_file *files;     /* in the order of the list */
     struct gpt_safetensors *contents;  /* of each file; empty when attached */
     int64_t n_files;
     struct gpt_tensor *tensors; /* by name */
@@ -30,6 +30,7 @@ struct gpt_checkpoint {
     struct gpt_manifest_list list; /* as the manifest says; its names */
 };
 
+/* Also frees what a failed open has left: counts grow as parts become valid. */
 void gpt_checkpoint_close(struct gpt_checkpoint *c)
 {
     if (!c)
@@ -46,6 +47,7 @@ void gpt_checkpoint_close(struct gpt_checkpoint *c)
     gpt_free(c);
 }
 
+/* Bytewise, as in the manifest, and not by the locale. */
 static int compare_tensors(const void *a, const void *b)
 {
     const struct gpt_tensor *x = a, *y = b;
@@ -55,6 +57,7 @@ static int compare_tensors(const void *a, const void *b)
 
 /* ---- files ---- */
 
+/* Reads the whole file once, in chunks. */
 static int check_crc(struct gpt_in *in, uint32_t want, struct gpt_err *err)
 {
     int64_t size = gpt_in_size(in);
@@ -63,28 +66,31 @@ static int check_crc(struct gpt_in *in, uint32_t want, struct gpt_err *err)
     int status = GPT_OK;
 
     GPT_TRY(gpt_new(&chunk, CRC_CHUNK, 1, "checksum", err));
-    for (int64_t at = 0; status == GPT_OK && at < size; at += CRC_CHUNK) {
+    for (int64_t at = 0; at < size; at += CRC_CHUNK) {
         size_t n = (size_t)gpt_min_i64(CRC_CHUNK, size - at);
 
-        status = gpt_in_read(in, chunk, at, n, err);
-        if (status == GPT_OK)
-            crc = gpt_crc32c(crc, chunk, n);
+        GPT_TRY_GOTO(status, gpt_in_read(in, chunk, at, n, err), out);
+        crc = gpt_crc32c(crc, chunk, n);
     }
+    if (crc != want)
+        status = gpt_fail(err, GPT_EDATA,
+                          "%s: altered: CRC-32C is %08x, the manifest says "
+                          "%08x",
+                          gpt_in_path(in), crc, want);
+out:
     gpt_free(chunk);
-    if (status == GPT_OK && crc != want)
-        return gpt_fail(err, GPT_EDATA,
-                        "%s: altered: CRC-32C is %08x, the manifest says %08x",
-                        gpt_in_path(in), crc, want);
     return status;
 }
 
-static int open_file(const struct gpt_checkpoint *c,
-                     struct gpt_checkpoint_file *f, struct gpt_safetensors *st,
-                     bool verify, struct gpt_err *err)
+/* The size is compared before the checksum: a truncated file, the common
+ * damage, is found without reading it. */
+static int open_file(struct gpt_checkpoint *c, int64_t i, bool verify,
+                     struct gpt_err *err)
 {
+    const struct gpt_manifest_file *f = &c->list.files[i];
+    struct gpt_safetensors *st = &c->contents[i];
     char path[PATH];
     struct gpt_in *in;
-    const char *suffix = strrchr(f->name, '.');
 
     GPT_TRY(gpt_path_join(path, sizeof(path), c->dir, f->name, err));
     if (!gpt_path_exists(path))
@@ -101,17 +107,23 @@ static int open_file(const struct gpt_checkpoint *c,
     else if (verify)
         status = check_crc(in, f->crc, err);
     gpt_in_close(in);
-    if (status == GPT_OK && suffix && strcmp(suffix, ".safetensors") == 0) {
-        status = gpt_safetensors_open(st, path, err);
-        f->tensors = status == GPT_OK ? st->n : 0;
-    }
-    return status;
+    GPT_TRY(status);
+    if (!gpt_name_holds_tensors(f->name))
+        return GPT_OK;
+    GPT_TRY(gpt_safetensors_open(st, path, err));
+    c->files[i].tensors = st->n;
+    return GPT_OK;
 }
 
-static int open_files(struct gpt_checkpoint *c,
-                      const struct gpt_manifest_list *list,
-                      const struct gpt_share *share, struct gpt_err *err)
+/* All files stay open, since slices are read in the order of the destination
+ * and not of the files. A job of many ranks writes more files than a process
+ * may usually have open; gpt_in_allow() raises that limit or says which one it
+ * is. */
+static int open_files(struct gpt_checkpoint *c, const struct gpt_share *share,
+                      struct gpt_err *err)
 {
+    const struct gpt_manifest_list *list = &c->list;
+
     GPT_TRY(gpt_in_allow((int64_t)list->n_files, err));
     GPT_TRY(gpt_new(&c->files, list->n_files, sizeof(*c->files), "files", err));
     GPT_TRY(gpt_new(&c->contents, list->n_files, sizeof(*c->contents), "files",
@@ -119,20 +131,20 @@ static int open_files(struct gpt_checkpoint *c,
     for (size_t i = 0; i < list->n_files; i++) {
         const struct gpt_manifest_file *f = &list->files[i];
 
-        c->files[c->n_files++] = (struct gpt_checkpoint_file){
-            .name = f->name, .size = f->size, .crc = f->crc};
+        c->files[c->n_files++] =
+            (struct gpt_source_file){.name = f->name, .bytes = f->size};
     }
     for (int64_t i = 0; i < c->n_files; i++)
-        GPT_TRY(open_file(c, &c->files[i], &c->contents[i],
-                          share->verify && i % share->size == share->rank,
+        GPT_TRY(open_file(c, i, share->verify && i % share->size == share->rank,
                           err));
     return GPT_OK;
 }
 
 /* ---- tensors ---- */
 
-/* The entry of a file that a slice is, with the type and shape that the
- * manifest says. */
+/* Finds the entry of a file that a slice of the manifest is. Type and shape are
+ * said twice, in the manifest and in the file's header; both must say the same,
+ * or one of them was exchanged. */
 static int find_entry(const struct gpt_checkpoint *c,
                       const struct gpt_manifest_slice *slice,
                       const struct gpt_safetensor **entry,
@@ -152,8 +164,9 @@ static int find_entry(const struct gpt_checkpoint *c,
                     in ? "of another type or shape" : "it does not");
 }
 
-/* The tensor that begins at slice `first` of the list; *next: the slice behind
- * its last one. */
+/* Makes the tensor that begins at slice `first` of the list; *next is the slice
+ * after its last one. Names are compared by address: the parser gives all
+ * slices of a tensor one copy of its name. */
 static int read_tensor(struct gpt_checkpoint *c,
                        const struct gpt_manifest_list *list, size_t first,
                        size_t *next, struct gpt_err *err)
@@ -176,6 +189,7 @@ static int read_tensor(struct gpt_checkpoint *c,
     return gpt_tensor_check(t, c->dir, err);
 }
 
+/* Files by number, entries of one file by name. */
 static int by_entry(const void *a, const void *b)
 {
     const struct gpt_manifest_slice *const *x = a, *const *y = b;
@@ -185,7 +199,9 @@ static int by_entry(const void *a, const void *b)
     return strcmp((*x)->entry, (*y)->entry);
 }
 
-/* Every entry of every file is one slice: none twice, none left over. */
+/* Checks that every entry of every file is one slice: none is used twice, none
+ * is left over. Together with gpt_tensor_check() this makes slices and entries
+ * one to one. */
 static int check_entries(const struct gpt_checkpoint *c,
                          const struct gpt_manifest_list *list,
                          const struct gpt_manifest_slice **sorted,
@@ -214,6 +230,9 @@ static int check_entries(const struct gpt_checkpoint *c,
     return GPT_OK;
 }
 
+/* The list has the slices of a tensor next to each other, in the order of the
+ * manifest. Tensors are counted before they are allocated, since views of other
+ * tensors point at them and the array must not move. */
 static int read_tensors(struct gpt_checkpoint *c,
                         const struct gpt_manifest_list *list,
                         struct gpt_err *err)
@@ -231,9 +250,11 @@ static int read_tensors(struct gpt_checkpoint *c,
     if (n)
         qsort(c->tensors, n, sizeof(*c->tensors), compare_tensors);
     GPT_TRY(gpt_new(&used, (size_t)c->n_files, sizeof(*used), "files", err));
-    status = gpt_new(&sorted, list->n_slices, sizeof(*sorted), "slices", err);
-    if (status == GPT_OK)
-        status = check_entries(c, list, sorted, used, err);
+    GPT_TRY_GOTO(
+        status,
+        gpt_new(&sorted, list->n_slices, sizeof(*sorted), "slices", err), out);
+    status = check_entries(c, list, sorted, used, err);
+out:
     gpt_free(sorted);
     gpt_free(used);
     return status;
@@ -241,6 +262,9 @@ static int read_tensors(struct gpt_checkpoint *c,
 
 /* ---- opening ---- */
 
+/* What every reader needs before files are opened. Each number is checked
+ * against its range here, as the manifest's own checksum guards against
+ * accidents only. */
 static int read_head(struct gpt_checkpoint *c, struct gpt_err *err)
 {
     const cJSON *m = c->manifest;
@@ -261,6 +285,7 @@ static int read_head(struct gpt_checkpoint *c, struct gpt_err *err)
     return gpt_manifest_parse(&c->list, m, what, err);
 }
 
+/* The order is from cheap to dear: manifest, sizes and headers, coverage. */
 int gpt_checkpoint_open_here(struct gpt_checkpoint **out, const char *dir,
                              const struct gpt_share *share,
                              struct gpt_err *err)
@@ -275,7 +300,7 @@ int gpt_checkpoint_open_here(struct gpt_checkpoint **out, const char *dir,
     /* the list has it all, in far less memory */
     cJSON_DeleteItemFromObjectCaseSensitive(c->manifest, "files");
     cJSON_DeleteItemFromObjectCaseSensitive(c->manifest, "tensors");
-    GPT_TRY_GOTO(status, open_files(c, &c->list, share, err), fail);
+    GPT_TRY_GOTO(status, open_files(c, share, err), fail);
     GPT_TRY_GOTO(status, read_tensors(c, &c->list, err), fail);
     *out = c;
     return GPT_OK;
@@ -320,13 +345,14 @@ const struct gpt_tensor *gpt_checkpoint_tensors(const struct gpt_checkpoint *c,
     return c->tensors;
 }
 
-const struct gpt_checkpoint_file *
+const struct gpt_source_file *
 gpt_checkpoint_files(const struct gpt_checkpoint *c, int64_t *n)
 {
     *n = c->n_files;
     return c->files;
 }
 
+/* By bisection: tensors are sorted by name when they are read. */
 const struct gpt_tensor *gpt_checkpoint_find(const struct gpt_checkpoint *c,
                                              const char *name)
 {
@@ -351,6 +377,8 @@ bool gpt_checkpoint_has(const struct gpt_checkpoint *c, const char *name,
     return t != NULL;
 }
 
+/* Slices of any layout: the pieces of the tensor that meet the box are read,
+ * whatever files they are in. */
 int gpt_checkpoint_read(struct gpt_checkpoint *c,
                         const struct gpt_tensor_slice *want, void *dst,
                         struct gpt_err *err)

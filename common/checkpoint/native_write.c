@@ -3,17 +3,20 @@
  * publishes the directory. Start at gpt_checkpoint_write_plan(). */
 #include "checkpoint/native.h"
 #include "checkpoint/native_internal.h"
-#include "checkpoint/safetensors.h"
+#include "checkpoint/output.h"
 
 #include "base/hash.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { ATTACH_LIMIT = 256 << 20, PATH = 4096 };
+enum { PATH = 4096 };
 
 /* ---- begin and end ---- */
 
+/* The final name is made now, as messages use it before the directory has
+ * it. */
 static int make_writer(struct gpt_checkpoint_writer **out, const char *root,
                        int64_t iteration, unsigned flags,
                        struct gpt_err *err)
@@ -31,14 +34,17 @@ static int make_writer(struct gpt_checkpoint_writer **out, const char *root,
     return gpt_checkpoint_path(w->path, sizeof(w->path), root, iteration, err);
 }
 
+/* The directory has a temporary name until the commit. The root is made first,
+ * since both must be on one file system for the rename. */
 static int make_directory(struct gpt_checkpoint_writer *w, struct gpt_err *err)
 {
     GPT_TRY(gpt_path_mkdirs(w->root, err));
     return gpt_outdir_open(&w->dir, w->path, w->flags, err);
 }
 
-/* The directory has a random part in its name, so who sees it sees the one
- * that rank 0 made. */
+/* The directory has a random part in its name. A rank that sees a directory of
+ * that name sees the one that rank 0 made, and not one that another job left on
+ * another disk. */
 static int join_directory(struct gpt_checkpoint_writer *w, const char *path,
                           struct gpt_err *err)
 {
@@ -51,6 +57,10 @@ static int join_directory(struct gpt_checkpoint_writer *w, const char *path,
                     "system that all ranks share?", path, w->root);
 }
 
+/* Two rounds. In the first, rank 0 makes the directory and all ranks learn its
+ * name, or the first failure. In the second, all have joined it or none goes
+ * on. A rank whose own preparation failed takes part in the first round all the
+ * same: others wait for it there. */
 int gpt_checkpoint_create_all(struct gpt_checkpoint_writer **out,
                               const char *root, int64_t iteration,
                               unsigned flags, struct gpt_agreement *peers,
@@ -97,29 +107,27 @@ void gpt_checkpoint_abort(struct gpt_checkpoint_writer *w)
 
 /* ---- files of tensors ---- */
 
-/* One more file of that name; gives the path to write it at. */
+/* Size and checksum are filled in when the file is written. Messages name the
+ * checkpoint as it will be called. */
 static int add_file(struct gpt_checkpoint_writer *w, const char *name,
-                    char *path, struct gpt_err *err)
+                    struct gpt_err *err)
 {
     int status = gpt_manifest_add_file(&w->list, name, err);
 
-    if (status != GPT_OK) {
-        gpt_context(err, "%s", w->path);
-        return status;
-    }
-    return gpt_path_join(path, PATH, gpt_outdir_path(w->dir), name, err);
+    return status == GPT_OK ? GPT_OK : gpt_context(err, "%s", w->path);
 }
 
-/* Headers of the slices, and a note for each that tells its place, so that a
- * file explains itself when the manifest is lost. */
-static int describe(const struct gpt_manifest_slice *slices, int64_t n,
-                    struct gpt_safetensor **tensors,
-                    struct gpt_safetensors_note **notes,
-                    struct gpt_arena *arena, struct gpt_err *err)
+/* Fills in a header for each slice, and a note that tells the place of the
+ * slice in its tensor, so that a file explains itself when the manifest is
+ * lost. */
+static int describe_slices(const struct gpt_manifest_slice *slices, int64_t n,
+                           struct gpt_safetensor **tensors,
+                           struct gpt_safetensors_note **notes,
+                           struct gpt_arena *arena, struct gpt_err *err)
 {
     *notes = NULL;
-    GPT_TRY(gpt_new(tensors, (size_t)n, sizeof **tensors, "slices", err));
-    GPT_TRY(gpt_new(notes, (size_t)n, sizeof **notes, "slices", err));
+    GPT_TRY(gpt_new(tensors, (size_t)n, sizeof(**tensors), "slices", err));
+    GPT_TRY(gpt_new(notes, (size_t)n, sizeof(**notes), "slices", err));
     for (int64_t i = 0; i < n; i++) {
         const struct gpt_tensor_slice *s = &slices[i].s;
         struct gpt_safetensor *t = &(*tensors)[i];
@@ -139,28 +147,10 @@ static int describe(const struct gpt_manifest_slice *slices, int64_t n,
     return GPT_OK;
 }
 
-/* Where tiles go. */
-struct pour {
-    struct gpt_safetensors_writer *file;
-    gpt_bytes_done *done;
-    void *context;
-    int64_t bytes;
-};
-
-static int put_tile(void *context, const void *data, size_t bytes,
-                    struct gpt_err *err)
-{
-    struct pour *p = context;
-
-    GPT_TRY(gpt_safetensors_put(p->file, data, bytes, err));
-    p->bytes += (int64_t)bytes;
-    if (p->done)
-        p->done(p->context, p->bytes);
-    return GPT_OK;
-}
-
-/* Data of all slices in the file's order; sources NULL: from memory. */
-static int put_slices(struct pour *p, const struct gpt_safetensor *tensors,
+/* Writes the data of all slices in the file's order, which is not that of the
+ * array: entries are sorted by type and name. sources NULL: from memory, in one
+ * piece; else tile by tile. */
+static int put_slices(struct gpt_pour *p, const struct gpt_safetensor *tensors,
                       const struct gpt_tensor_slice *slices,
                       const struct gpt_tensor *const *sources, int64_t n,
                       struct gpt_err *err)
@@ -176,14 +166,17 @@ static int put_slices(struct pour *p, const struct gpt_safetensor *tensors,
 
         if (sources)
             status = gpt_tensor_pour(sources[i], s->begin, s->shape, s->dtype,
-                                     tile, put_tile, p, err);
+                                     tile, gpt_pour_tile, p, err);
         else if (gpt_safetensor_bytes(&tensors[i], &bytes))
-            status = put_tile(p, s->data, (size_t)bytes, err);
+            status = gpt_pour_tile(p, s->data, (size_t)bytes, err);
     }
     gpt_free(tile);
     return status;
 }
 
+/* The file is noted in the list before it is written, since entries get their
+ * names there; its size and checksum are filled in when it is complete. After a
+ * failure the list is wrong, but then the writer can only be aborted. */
 int gpt_checkpoint_write_plan(struct gpt_checkpoint_writer *w,
                               const char *file,
                               const struct gpt_tensor_slice *slices,
@@ -194,17 +187,20 @@ int gpt_checkpoint_write_plan(struct gpt_checkpoint_writer *w,
     struct gpt_safetensor *tensors = NULL;
     struct gpt_safetensors_note *notes = NULL;
     struct gpt_arena arena = {0};
-    struct pour p = {.done = done, .context = context};
+    struct gpt_pour p = {.done = done, .context = context};
     char path[PATH];
     int status;
 
-    GPT_TRY(add_file(w, file, path, err));
+    assert(w->dir); /* neither committed nor aborted */
+    GPT_TRY(gpt_path_join(path, PATH, gpt_outdir_path(w->dir), file, err));
+    GPT_TRY(add_file(w, file, err));
     struct gpt_manifest_file *f = &w->list.files[w->list.n_files - 1];
     const size_t first = w->list.n_slices;
     GPT_TRY_GOTO(status, gpt_manifest_add_slices(&w->list, slices, n, err),
                  out);
-    GPT_TRY_GOTO(status, describe(w->list.slices + first, n, &tensors, &notes,
-                                  &arena, err),
+    GPT_TRY_GOTO(status,
+                 describe_slices(w->list.slices + first, n, &tensors, &notes,
+                                 &arena, err),
                  out);
     GPT_TRY_GOTO(status,
                  gpt_safetensors_create(&p.file, path,
@@ -231,6 +227,8 @@ int gpt_checkpoint_write(struct gpt_checkpoint_writer *w, const char *file,
                                      err);
 }
 
+/* Lays the header out as the writer will: names of entries and notes count too,
+ * so the size of a file is exact before anything is written. */
 int gpt_checkpoint_file_bytes(const struct gpt_tensor_slice *slices, int64_t n,
                               int64_t *bytes, struct gpt_err *err)
 {
@@ -238,14 +236,15 @@ int gpt_checkpoint_file_bytes(const struct gpt_tensor_slice *slices, int64_t n,
     struct gpt_safetensor *tensors = NULL;
     struct gpt_safetensors_note *notes = NULL;
     struct gpt_arena arena = {0};
-    int status = gpt_manifest_add_file(&list, "x", err);
+    int status;
 
-    if (status == GPT_OK)
-        status = gpt_manifest_add_slices(&list, slices, n, err);
-    if (status == GPT_OK)
-        status = describe(list.slices, n, &tensors, &notes, &arena, err);
-    if (status == GPT_OK)
-        status = gpt_safetensors_size(tensors, n, notes, n, bytes, err);
+    GPT_TRY_GOTO(status, gpt_manifest_add_file(&list, "x", err), out);
+    GPT_TRY_GOTO(status, gpt_manifest_add_slices(&list, slices, n, err), out);
+    GPT_TRY_GOTO(status,
+                 describe_slices(list.slices, n, &tensors, &notes, &arena, err),
+                 out);
+    status = gpt_safetensors_size(tensors, n, notes, n, bytes, err);
+out:
     gpt_manifest_free(&list);
     gpt_free(tensors);
     gpt_free(notes);
@@ -255,27 +254,23 @@ int gpt_checkpoint_file_bytes(const struct gpt_tensor_slice *slices, int64_t n,
 
 /* ---- other files ---- */
 
+/* The checksum is that of the copy in memory and not of the source, which may
+ * change in the meantime. */
 int gpt_checkpoint_attach(struct gpt_checkpoint_writer *w, const char *name,
                           const char *source, struct gpt_err *err)
 {
-    struct gpt_out *out = NULL;
-    char path[PATH], *text;
+    char *text;
     size_t len;
     int status;
 
-    GPT_TRY(gpt_read_file(source, ATTACH_LIMIT, &text, &len, err));
-    GPT_TRY_GOTO(status, add_file(w, name, path, err), done);
+    GPT_TRY(gpt_small_file_read(source, &text, &len, err));
+    GPT_TRY_GOTO(status, add_file(w, name, err), out);
     struct gpt_manifest_file *f = &w->list.files[w->list.n_files - 1];
     f->size = (int64_t)len;
     f->crc = gpt_crc32c(0, text, len);
-    GPT_TRY_GOTO(status, gpt_out_open(&out, path, w->flags | GPT_OUT_INSIDE,
-                                      f->size, err),
-                 done);
-    GPT_TRY_GOTO(status, gpt_out_write(out, text, len, err), done);
-    status = gpt_out_commit(out, err);
-    out = NULL;
-done:
-    gpt_out_abort(out);
+    status = gpt_small_file_write(gpt_outdir_path(w->dir), name,
+                                  w->flags | GPT_OUT_INSIDE, text, len, err);
+out:
     gpt_free(text);
     return status;
 }

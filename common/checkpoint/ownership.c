@@ -5,31 +5,14 @@
 #include "base/memory.h"
 #include "base/num.h"
 
+#include <assert.h>
 #include <string.h>
-
-static const struct {
-    const char *file, *prefix;
-} kinds[GPT_N_KINDS] = {
-    [GPT_KIND_PARAMETERS] = {"model", ""},
-    [GPT_KIND_EXP_AVG] = {"optimizer_exp_avg", "optimizer.exp_avg."},
-    [GPT_KIND_EXP_AVG_SQ] = {"optimizer_exp_avg_sq", "optimizer.exp_avg_sq."},
-};
-
-const char *gpt_kind_file(enum gpt_kind kind)
-{
-    return kinds[kind].file;
-}
-
-const char *gpt_kind_prefix(enum gpt_kind kind)
-{
-    return kinds[kind].prefix;
-}
 
 /* ---- cutting ---- */
 
-static int push(struct gpt_ownership *p, const struct gpt_slice *s, int64_t row,
-                int64_t column, int64_t rows, int64_t columns, int64_t at,
-                struct gpt_err *err)
+static int add_box(struct gpt_ownership *p, const struct gpt_slice *s,
+                   int64_t row, int64_t column, int64_t rows, int64_t columns,
+                   int64_t at, struct gpt_err *err)
 {
     GPT_TRY(gpt_grow(&p->items, &p->cap, p->n + 1, sizeof(*p->items),
                      "parts of a checkpoint", err));
@@ -44,43 +27,49 @@ static int push(struct gpt_ownership *p, const struct gpt_slice *s, int64_t row,
     return GPT_OK;
 }
 
-/* Elements [begin, end) of a slice, of which the first is at `at`. */
-static int push_range(struct gpt_ownership *p, const struct gpt_slice *s,
-                      int64_t begin, int64_t end, int64_t at,
-                      struct gpt_err *err)
+/* Adds elements [begin, end) of a slice, of which the first is at `at`. A shard
+ * cuts at any element, so the range is at most a part of a row, whole rows as
+ * one box, and a part of a row. */
+static int add_range(struct gpt_ownership *p, const struct gpt_slice *s,
+                     int64_t begin, int64_t end, int64_t at,
+                     struct gpt_err *err)
 {
     const int64_t width = s->shape[1];
 
+    assert(begin >= end || (begin >= 0 && end <= s->count));
     while (begin < end) {
         int64_t column = begin % width, left = end - begin;
         bool whole = column == 0 && left >= width;
         int64_t rows = whole ? left / width : 1;
         int64_t columns = whole ? width : gpt_min_i64(width - column, left);
 
-        GPT_TRY(push(p, s, begin / width, column, rows, columns, at, err));
+        GPT_TRY(add_box(p, s, begin / width, column, rows, columns, at, err));
         begin += rows * columns;
         at += rows * columns;
     }
     return GPT_OK;
 }
 
-/* What this rank's shard of its bucket has of a slice. */
-static int push_shard(struct gpt_ownership *p, const struct gpt_flat *flat,
-                      const struct gpt_slice *s, struct gpt_err *err)
+/* Adds what this rank's shard of its bucket has of a slice, which may be
+ * nothing: the shard is an equal part of the bucket, wherever parameters begin
+ * in it. */
+static int add_shard(struct gpt_ownership *p, const struct gpt_flat *flat,
+                     const struct gpt_slice *s, struct gpt_err *err)
 {
     int64_t shard, end;
 
     gpt_bucket_shard(flat, s->bucket, flat->shard, &shard, &end);
     int64_t first = gpt_max_i64(shard, s->offset);
     int64_t last = gpt_min_i64(end, s->offset + s->count);
-    return push_range(p, s, first - s->offset, last - s->offset,
-                      gpt_bucket_compact(flat, s->bucket) + first - shard,
-                      err);
+    return add_range(p, s, first - s->offset, last - s->offset,
+                     gpt_bucket_compact(flat, s->bucket) + first - shard, err);
 }
 
-/* ---- who writes ---- */
+/* ---- what a rank writes ---- */
 
-/* Gives every bucket to the data parallel rank that has least so far. */
+/* Gives every bucket to the data parallel rank that has least so far. Every
+ * rank computes this for itself from the same sizes, and all come to the same
+ * result without a message. */
 static int share_buckets(const struct gpt_flat *flat, int64_t dp_size,
                          int64_t *owners, struct gpt_err *err)
 {
@@ -100,8 +89,10 @@ static int share_buckets(const struct gpt_flat *flat, int64_t dp_size,
     return GPT_OK;
 }
 
-/* Does the writer write its part of this slice? owners NULL: each data parallel
- * rank has its own part. */
+/* True when the writer writes its part of this slice. Every element must be
+ * written once: not the copy of a tied table, not by the other holders of what
+ * tensor parallelism does not cut. owners NULL: data parallel ranks hold
+ * different parts, so each writes its own. */
 static bool writes(const struct gpt_ownership_writer *w, const int64_t *owners,
                    const struct gpt_slice *s)
 {
@@ -110,9 +101,9 @@ static bool writes(const struct gpt_ownership_writer *w, const int64_t *owners,
     return !owners || owners[s->bucket] == w->dp_rank;
 }
 
-static int build(struct gpt_ownership *p, const struct gpt_flat *flat,
-                 bool shards, const struct gpt_ownership_writer *writer,
-                 const int64_t *owners, struct gpt_err *err)
+static int add_slices(struct gpt_ownership *p, const struct gpt_flat *flat,
+                      bool shards, const struct gpt_ownership_writer *writer,
+                      const int64_t *owners, struct gpt_err *err)
 {
     for (int64_t i = 0; i < flat->n; i++) {
         const struct gpt_slice *s = &flat->slices[i];
@@ -120,9 +111,9 @@ static int build(struct gpt_ownership *p, const struct gpt_flat *flat,
         if (writer && !writes(writer, owners, s))
             continue;
         if (shards)
-            GPT_TRY(push_shard(p, flat, s, err));
+            GPT_TRY(add_shard(p, flat, s, err));
         else
-            GPT_TRY(push_range(p, s, 0, s->count, s->offset, err));
+            GPT_TRY(add_range(p, s, 0, s->count, s->offset, err));
     }
     return GPT_OK;
 }
@@ -139,10 +130,11 @@ int gpt_ownership_build(struct gpt_ownership *p, const struct gpt_flat *flat,
     if (writer && !shards) {
         GPT_TRY(gpt_new(&owners, (size_t)flat->n_buckets, sizeof(*owners),
                         "buckets", err));
-        status = share_buckets(flat, writer->dp_size, owners, err);
+        GPT_TRY_GOTO(status, share_buckets(flat, writer->dp_size, owners, err),
+                     out);
     }
-    if (status == GPT_OK)
-        status = build(p, flat, shards, writer, owners, err);
+    status = add_slices(p, flat, shards, writer, owners, err);
+out:
     gpt_free(owners);
     if (status != GPT_OK)
         gpt_ownership_free(p);

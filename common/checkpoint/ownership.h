@@ -4,7 +4,7 @@
  * element of a kind once:
  *
  * - tensor parallel ranks what they hold, and the first one alone what is not
- *   split; nobody the copy of a tied word table;
+ *   split; no rank the copy of a tied word table;
  * - of data parallel ranks, which hold the same, one each bucket, spread so
  *   that all write much the same; where each keeps shards alone (state of a
  *   distributed optimizer), its own. */
@@ -12,15 +12,7 @@
 #define GPT_CHECKPOINT_OWNERSHIP_H
 
 #include "model/params.h"
-
-enum gpt_kind {
-    GPT_KIND_PARAMETERS,
-    GPT_KIND_EXP_AVG,
-    GPT_KIND_EXP_AVG_SQ,
-    GPT_N_KINDS
-};
-const char *gpt_kind_file(enum gpt_kind kind);   /* "optimizer_exp_avg" */
-const char *gpt_kind_prefix(enum gpt_kind kind); /* "optimizer.exp_avg." */
+#include "checkpoint/names.h"
 
 /* A box of a parameter, contiguous in memory. */
 struct gpt_owned_box {
@@ -36,13 +28,13 @@ struct gpt_ownership {
     int64_t elements; /* of all */
 };
 
-/* Who writes. dp_size 1: the rank writes all that it has. */
+/* The rank that writes. dp_size 1: it writes all that it has. */
 struct gpt_ownership_writer {
     int64_t tp_rank, dp_rank, dp_size;
 };
 
-/* Of a buffer that is flat, or compact: this rank's shards alone. writer NULL:
- * all that the rank has, copies too. */
+/* Lists the boxes of a buffer that is flat or, when `compact`, holds this
+ * rank's shards alone. writer NULL: all that the rank has, copies too. */
 int gpt_ownership_build(struct gpt_ownership *p, const struct gpt_flat *flat,
                         bool compact, const struct gpt_ownership_writer *writer,
                         struct gpt_err *err) GPT_MUST_USE;

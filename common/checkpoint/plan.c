@@ -1,10 +1,16 @@
-/* Tensors as lists of pieces: building, checking, views. What moves bytes is
- * in move.c. The one piece of geometry is the intersection of boxes. */
+/* Tensors as lists of pieces: building, checking, views. What moves bytes is in
+ * move.c. The one idea of geometry is the intersection of boxes; a view is a
+ * piece intersected with a rule, in other coordinates.
+ *
+ * Cost: a view visits every piece for every rule. Pieces are few (a tensor is
+ * cut by tensor parallelism and at the ends of shards), and so are rules (three
+ * a query group for QKV). */
 #include "checkpoint/plan.h"
 
 #include "base/memory.h"
 #include "base/num.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,6 +21,7 @@ struct gpt_tensor gpt_tensor_make(const char *name, enum gpt_dtype dtype,
 {
     struct gpt_tensor t = {.name = name, .dtype = dtype, .ndim = ndim};
 
+    assert(ndim >= 0 && ndim <= GPT_TENSOR_DIMS);
     for (int d = 0; d < ndim; d++)
         t.shape[d] = shape[d];
     return t;
@@ -26,6 +33,8 @@ void gpt_tensor_free(struct gpt_tensor *t)
     *t = (struct gpt_tensor){0};
 }
 
+/* The limit is on what a hostile manifest can make the checks below do, not on
+ * what a real checkpoint has. */
 int gpt_tensor_add(struct gpt_tensor *t, const struct gpt_file_box *p,
                    struct gpt_err *err)
 {
@@ -39,6 +48,8 @@ int gpt_tensor_add(struct gpt_tensor *t, const struct gpt_file_box *p,
     return GPT_OK;
 }
 
+/* Strides of a tight box, innermost first. A shape whose bytes overflow is
+ * refused here, before an offset is computed from it. */
 int gpt_tensor_add_rows(struct gpt_tensor *t, struct gpt_in *in,
                         int64_t offset, enum gpt_dtype dtype,
                         const int64_t *begin, const int64_t *shape,
@@ -58,6 +69,7 @@ int gpt_tensor_add_rows(struct gpt_tensor *t, struct gpt_in *in,
     return gpt_tensor_add(t, &p, err);
 }
 
+/* Boxes are disjoint when one ends before the other begins in any dimension. */
 static bool disjoint(const struct gpt_file_box *a, const struct gpt_file_box *b,
                      int ndim)
 {
@@ -79,6 +91,8 @@ static int64_t volume(const int64_t *shape, int ndim)
     return n;
 }
 
+/* Written without a sum of begin and shape, which a hostile manifest could make
+ * overflow. */
 static int check_inside(const struct gpt_tensor *t, size_t i,
                         const char *what, struct gpt_err *err)
 {
@@ -105,8 +119,10 @@ static int by_first_row(const void *a, const void *b)
     return (p > q) - (p < q);
 }
 
-/* Goes down the rows with the pieces that reach the present one in `live`,
- * which are few: a row is cut by tensor parallelism and at ends of shards. */
+/* Sweeps down the rows. `live` holds the pieces that reach the present row,
+ * which are few: a row is cut by tensor parallelism and at the ends of shards.
+ * Each piece is compared with these alone, so the check is O(n log n) for real
+ * checkpoints; MAX_BESIDE bounds it for others. */
 static int check_disjoint(const struct gpt_tensor *t,
                           const struct gpt_file_box **sorted,
                           const struct gpt_file_box **live, size_t n,
@@ -140,6 +156,9 @@ static int check_disjoint(const struct gpt_tensor *t,
     return GPT_OK;
 }
 
+/* Coverage follows from a count: pieces that lie inside and do not overlap
+ * cover the tensor exactly when their elements add up to it. Empty pieces are
+ * left out, as they overlap nothing and cover nothing. */
 int gpt_tensor_check(const struct gpt_tensor *t, const char *what,
                      struct gpt_err *err)
 {
@@ -170,9 +189,12 @@ int gpt_tensor_check(const struct gpt_tensor *t, const char *what,
     return status;
 }
 
-/* The part of piece p that rule m shows, in the coordinates of the view. */
-static bool show(struct gpt_file_box *out, const struct gpt_file_box *p,
-                 const struct gpt_map *m, int ndim)
+/* Makes *out the part of piece p that rule m shows, in the coordinates of the
+ * view. Only the strides are permuted and the offset moved: no element is read.
+ * A held dimension gets stride 0, which repeats the one row for as long as the
+ * view is. */
+static bool show_piece(struct gpt_file_box *out, const struct gpt_file_box *p,
+                       const struct gpt_map *m, int ndim)
 {
     *out = *p;
     for (int d = 0; d < ndim; d++) {
@@ -198,13 +220,16 @@ int gpt_tensor_view(struct gpt_tensor *out, const struct gpt_tensor *in,
 {
     struct gpt_file_box p;
 
+    assert(out->ndim == in->ndim);
     for (int64_t i = 0; i < n; i++)
         for (size_t j = 0; j < in->n; j++)
-            if (show(&p, &in->pieces[j], &maps[i], in->ndim))
+            if (show_piece(&p, &in->pieces[j], &maps[i], in->ndim))
                 GPT_TRY(gpt_tensor_add(out, &p, err));
     return GPT_OK;
 }
 
+/* Two rules: the rows that both have, and one row held for those that are
+ * new. */
 int gpt_tensor_resize(struct gpt_tensor *out, const struct gpt_tensor *in,
                       bool repeat_last, struct gpt_err *err)
 {

@@ -95,4 +95,7 @@ int gpt_tensor_pour(const struct gpt_tensor *t, const int64_t *begin,
                     gpt_sink *sink, void *context, struct gpt_err *err)
     GPT_MUST_USE;
 
+/* Hears the bytes of tensors that were written so far. */
+typedef void gpt_bytes_done(void *context, int64_t bytes);
+
 #endif

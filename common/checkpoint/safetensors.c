@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Shapes are a file's claim: each product is checked, and a negative dimension,
+ * which a caller may have computed, is refused with them. */
 bool gpt_safetensor_bytes(const struct gpt_safetensor *t, int64_t *bytes)
 {
     int64_t n = (int64_t)gpt_dtype_bytes(t->dtype);
@@ -19,6 +21,7 @@ bool gpt_safetensor_bytes(const struct gpt_safetensor *t, int64_t *bytes)
     return true;
 }
 
+/* Empty tensors have the offset of the one after them; the end decides. */
 static int by_offset(const void *a, const void *b)
 {
     const struct gpt_safetensor *x = a, *y = b;
@@ -35,6 +38,7 @@ static int by_name(const void *a, const void *b)
     return strcmp((*x)->name, (*y)->name);
 }
 
+/* Notes are few, but a manifest's files have one for each slice. */
 static int by_key(const void *a, const void *b)
 {
     const struct gpt_safetensors_note *x = a, *y = b;
@@ -42,8 +46,10 @@ static int by_key(const void *a, const void *b)
     return strcmp(x->key, y->key);
 }
 
-/* Sorted by offset, the tensors must fill the data from first to last byte;
- * offsets become those of the file. */
+/* Checks that the tensors, sorted by offset, fill the data from first to last
+ * byte, and makes offsets those of the file. This one rule excludes truncated
+ * files, holes, overlaps and trailing bytes, and with them two headers that
+ * mean different things by the same data. */
 static int check_tiling(struct gpt_safetensors *st, int64_t data_bytes,
                         const char *what, struct gpt_err *err)
 {
@@ -82,13 +88,14 @@ static int check_tiling(struct gpt_safetensors *st, int64_t data_bytes,
     }
     if (at != data_bytes)
         return gpt_fail(err, GPT_EDATA,
-                        "%s: %lld bytes behind the last tensor, at offset "
+                        "%s: %lld bytes after the last tensor, at offset "
                         "%lld",
                         what, (long long)(data_bytes - at),
                         (long long)(st->data_start + at));
     return GPT_OK;
 }
 
+/* Sorts for gpt_safetensors_find(), after which equal names are neighbours. */
 static int check_names(struct gpt_safetensors *st, const char *what,
                        struct gpt_err *err)
 {
@@ -112,7 +119,8 @@ static int check_names(struct gpt_safetensors *st, const char *what,
     return GPT_OK;
 }
 
-/* The header's length field against the format's cap and the file. */
+/* Compares the header's length with the format's cap and with the file before a
+ * byte of memory is allocated for it. */
 static int check_length(const void *data, int64_t file_size, const char *what,
                         int64_t *header, struct gpt_err *err)
 {
@@ -134,6 +142,8 @@ static int check_length(const void *data, int64_t file_size, const char *what,
     return GPT_OK;
 }
 
+/* Works on a block of memory, so that the tests for hostile headers need no
+ * files. `len` may be shorter than the file but not than its header. */
 int gpt_safetensors_parse(struct gpt_safetensors *st, const void *data,
                           size_t len, int64_t file_size, const char *what,
                           struct gpt_err *err)
@@ -148,17 +158,21 @@ int gpt_safetensors_parse(struct gpt_safetensors *st, const void *data,
     if ((int64_t)len < 8 + header)
         return gpt_fail(err, GPT_EDATA, "%s: %zu bytes given", what, len);
     st->data_start = 8 + header;
-    status = gpt_safetensors_scan(st, (const char *)data + 8, (size_t)header,
-                                  what, err);
-    if (status == GPT_OK)
-        status = check_tiling(st, file_size - st->data_start, what, err);
-    if (status == GPT_OK)
-        status = check_names(st, what, err);
-    if (status != GPT_OK)
-        gpt_safetensors_close(st);
+    GPT_TRY_GOTO(status,
+                 gpt_safetensors_scan(st, (const char *)data + 8,
+                                      (size_t)header, what, err),
+                 fail);
+    GPT_TRY_GOTO(status,
+                 check_tiling(st, file_size - st->data_start, what, err), fail);
+    GPT_TRY_GOTO(status, check_names(st, what, err), fail);
+    return GPT_OK;
+fail:
+    gpt_safetensors_close(st);
     return status;
 }
 
+/* Only the header is read; a file of a terabyte opens as fast as its header
+ * parses. */
 int gpt_safetensors_open(struct gpt_safetensors *st, const char *path,
                          struct gpt_err *err)
 {
@@ -188,6 +202,7 @@ out:
     return status;
 }
 
+/* Also for a struct that a failed open has left, which is zero. */
 void gpt_safetensors_close(struct gpt_safetensors *st)
 {
     gpt_in_close(st->in);
@@ -210,6 +225,7 @@ gpt_safetensors_find(const struct gpt_safetensors *st, const char *name)
     return found ? *found : NULL;
 }
 
+/* By bisection; check_names() has sorted the notes. */
 const char *gpt_safetensors_note(const struct gpt_safetensors *st,
                                  const char *key)
 {

@@ -36,7 +36,7 @@ struct gpt_safetensors {
     int64_t n;
     struct gpt_safetensors_note *notes; /* __metadata__ */
     int64_t n_notes;
-    int64_t data_start; /* offset of the first byte behind the header */
+    int64_t data_start; /* offset of the first byte after the header */
     struct gpt_in *in;  /* NULL after gpt_safetensors_parse() */
     struct gpt_safetensor **by_name;
     struct gpt_arena arena;

@@ -1,6 +1,11 @@
 /* Scanning the header of safetensors: a scanner for exactly this shape of JSON,
  * an object of objects, without a tree and without recursion. Start at
- * scan_header(). */
+ * scan_header().
+ *
+ * A general parser would build a tree many times as large as the header,
+ * recurse as deep as a hostile file says, and round integers above 2^53, which
+ * offsets may be. This scanner keeps the names, refuses every other shape, and
+ * reports the byte at which a header is wrong. */
 #include "checkpoint/safetensors_internal.h"
 
 #include "base/num.h"
@@ -10,7 +15,9 @@
 
 enum { MAX_TENSORS = 1000000 };
 
-/* A place in the header. */
+/* A place in the header. The text between p and end has not been looked at;
+ * everything before p was accepted. Functions that fail leave p at the byte
+ * that is wrong. */
 struct scan {
     const char *base, *p, *end;
     const char *what;
@@ -18,6 +25,8 @@ struct scan {
     struct gpt_err *err;
 };
 
+/* Messages count bytes of the file, in which eight bytes of length precede the
+ * header. */
 static long long offset_of(const struct scan *s, const char *p)
 {
     return 8 + (long long)(p - s->base);
@@ -38,6 +47,7 @@ bad_at(const struct scan *s, const char *at, const char *fmt, ...)
                     offset_of(s, at), text);
 }
 
+/* The four characters that JSON calls white space, and no other. */
 static void skip_space(struct scan *s)
 {
     while (s->p < s->end && (*s->p == ' ' || *s->p == '\n' || *s->p == '\r' ||
@@ -45,25 +55,29 @@ static void skip_space(struct scan *s)
         s->p++;
 }
 
-/* The next character that is not white space, '\0' at the end. */
-static char peek(struct scan *s)
+/* The next character that is not white space, '\0' at the end. A NUL in the
+ * text looks like the end here; scan_header() tells the two apart by comparing
+ * p with end. */
+static char peek_char(struct scan *s)
 {
     skip_space(s);
     return s->p < s->end ? *s->p : '\0';
 }
 
-static int expect(struct scan *s, char c)
+static int expect_char(struct scan *s, char c)
 {
-    if (peek(s) != c)
+    if (peek_char(s) != c)
         return BAD(s, s->p, "expected '%c' in the header", c);
     s->p++;
     return GPT_OK;
 }
 
-/* After a member: true when a comma says that another follows. */
-static int more(struct scan *s, char close, bool *again)
+/* After a member: *again is true when a comma says that another one follows. A
+ * comma before the closing bracket then fails in the next member, as JSON has
+ * no trailing commas. */
+static int scan_comma(struct scan *s, char close, bool *again)
 {
-    char c = peek(s);
+    char c = peek_char(s);
 
     if (c != ',' && c != close)
         return BAD(s, s->p, "expected ',' or '%c' in the header", close);
@@ -113,7 +127,9 @@ static size_t put_utf8(char *out, uint32_t c)
     return 4;
 }
 
-/* One escape, s->p behind the backslash. */
+/* Reads one escape; s->p is after the backslash. Writes at most as many bytes
+ * as it reads: six characters become at most three bytes of UTF-8, a pair of
+ * twelve becomes four. */
 static int unescape(struct scan *s, char *out, size_t *n)
 {
     static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
@@ -147,7 +163,7 @@ static int unescape(struct scan *s, char *out, size_t *n)
  * source, so the closing quote is found first. */
 static int scan_string(struct scan *s, const char **out)
 {
-    GPT_TRY(expect(s, '"'));
+    GPT_TRY(expect_char(s, '"'));
     const char *q = s->p;
     while (q < s->end && *q != '"') {
         if ((unsigned char)*q < 0x20)
@@ -173,10 +189,12 @@ static int scan_string(struct scan *s, const char **out)
     return GPT_OK;
 }
 
-/* A JSON integer >= 0: digits only, no sign, fraction or exponent. */
+/* Reads a JSON integer >= 0: digits only, no sign, fraction or exponent. In
+ * JSON these would be allowed, but no writer of the format produces them, and
+ * two spellings of one number would make two headers equal that are not. */
 static int scan_uint(struct scan *s, int64_t *out)
 {
-    char c = peek(s);
+    char c = peek_char(s);
     const char *start = s->p;
     int64_t v = 0;
 
@@ -191,14 +209,16 @@ static int scan_uint(struct scan *s, int64_t *out)
     return GPT_OK;
 }
 
+/* Numbers go into the caller's array as they come, up to its capacity: the
+ * length of a list costs no memory. */
 static int scan_list(struct scan *s, int64_t *list, int cap, int *n,
                      const char *field)
 {
     bool again;
 
     *n = 0;
-    GPT_TRY(expect(s, '['));
-    if (peek(s) == ']') {
+    GPT_TRY(expect_char(s, '['));
+    if (peek_char(s) == ']') {
         s->p++;
         return GPT_OK;
     }
@@ -206,11 +226,12 @@ static int scan_list(struct scan *s, int64_t *list, int cap, int *n,
         if (*n == cap)
             return BAD(s, s->p, "%s has more than %d numbers", field, cap);
         GPT_TRY(scan_uint(s, &list[(*n)++]));
-        GPT_TRY(more(s, ']', &again));
+        GPT_TRY(scan_comma(s, ']', &again));
     } while (again);
     return GPT_OK;
 }
 
+/* Types of the format that gpt_dtype does not know are refused by name. */
 static int scan_dtype(struct scan *s, enum gpt_dtype *dtype)
 {
     const char *text, *at = s->p;
@@ -224,7 +245,9 @@ static int scan_dtype(struct scan *s, enum gpt_dtype *dtype)
     return BAD(s, at, "dtype '%.20s' is not supported", text);
 }
 
-/* {"dtype": ..., "shape": [...], "data_offsets": [begin, end]} */
+/* Reads {"dtype": ..., "shape": [...], "data_offsets": [begin, end]}, in any
+ * order. A field that comes twice is refused, since readers differ in which of
+ * the two they take. */
 static int scan_tensor(struct scan *s, struct gpt_safetensor *t)
 {
     static const char *const fields[] = {"dtype", "shape", "data_offsets"};
@@ -234,13 +257,13 @@ static int scan_tensor(struct scan *s, struct gpt_safetensor *t)
     bool again;
     const char *start = s->p;
 
-    GPT_TRY(expect(s, '{'));
+    GPT_TRY(expect_char(s, '{'));
     do {
         const char *key;
         unsigned k = 0;
 
         GPT_TRY(scan_string(s, &key));
-        GPT_TRY(expect(s, ':'));
+        GPT_TRY(expect_char(s, ':'));
         while (k < 3 && strcmp(key, fields[k]) != 0)
             k++;
         if (k == 3 || (seen & 1u << k))
@@ -254,7 +277,7 @@ static int scan_tensor(struct scan *s, struct gpt_safetensor *t)
                               "shape"));
         else
             GPT_TRY(scan_list(s, span, 2, &n_span, "data_offsets"));
-        GPT_TRY(more(s, '}', &again));
+        GPT_TRY(scan_comma(s, '}', &again));
     } while (again);
     if (seen != 7 || n_span != 2)
         return BAD(s, start, "tensor '%.99s' lacks dtype, shape or offsets",
@@ -264,13 +287,14 @@ static int scan_tensor(struct scan *s, struct gpt_safetensor *t)
     return GPT_OK;
 }
 
+/* An object of strings; anything else is no metadata of this format. */
 static int scan_notes(struct scan *s, struct gpt_safetensors *st)
 {
     size_t cap = 0;
     bool again;
 
-    GPT_TRY(expect(s, '{'));
-    if (peek(s) == '}') {
+    GPT_TRY(expect_char(s, '{'));
+    if (peek_char(s) == '}') {
         s->p++;
         return GPT_OK;
     }
@@ -279,10 +303,10 @@ static int scan_notes(struct scan *s, struct gpt_safetensors *st)
                          sizeof(*st->notes), "safetensors metadata", s->err));
         struct gpt_safetensors_note *note = &st->notes[st->n_notes];
         GPT_TRY(scan_string(s, &note->key));
-        GPT_TRY(expect(s, ':'));
+        GPT_TRY(expect_char(s, ':'));
         GPT_TRY(scan_string(s, &note->value));
         st->n_notes++;
-        GPT_TRY(more(s, '}', &again));
+        GPT_TRY(scan_comma(s, '}', &again));
     } while (again);
     return GPT_OK;
 }
@@ -292,15 +316,15 @@ static int scan_header(struct scan *s, struct gpt_safetensors *st)
     size_t cap = 0;
     bool again, noted = false;
 
-    GPT_TRY(expect(s, '{'));
-    if (peek(s) == '}') {
+    GPT_TRY(expect_char(s, '{'));
+    if (peek_char(s) == '}') {
         s->p++;
     } else {
         do {
             const char *name, *at = s->p;
 
             GPT_TRY(scan_string(s, &name));
-            GPT_TRY(expect(s, ':'));
+            GPT_TRY(expect_char(s, ':'));
             if (strcmp(name, "__metadata__") == 0) {
                 if (noted)
                     return BAD(s, at, "__metadata__ appears twice");
@@ -318,11 +342,11 @@ static int scan_header(struct scan *s, struct gpt_safetensors *st)
                 GPT_TRY(scan_tensor(s, &st->tensors[st->n]));
                 st->n++;
             }
-            GPT_TRY(more(s, '}', &again));
+            GPT_TRY(scan_comma(s, '}', &again));
         } while (again);
     }
-    if (peek(s) != '\0' || s->p != s->end)
-        return BAD(s, s->p, "text behind the header's object");
+    if (peek_char(s) != '\0' || s->p != s->end)
+        return BAD(s, s->p, "text after the header's object");
     return GPT_OK;
 }
 
@@ -351,6 +375,8 @@ static const char *not_utf8(const char *text, size_t len)
     return NULL;
 }
 
+/* UTF-8 is checked once for the whole header, so that the scanner may copy
+ * bytes without looking at them. */
 int gpt_safetensors_scan(struct gpt_safetensors *st, const char *text,
                          size_t len, const char *what, struct gpt_err *err)
 {

@@ -6,6 +6,7 @@
 #include "base/hash.h"
 #include "base/num.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,13 +21,17 @@ struct gpt_safetensors_writer {
     uint32_t crc;
 };
 
-/* A tensor with its place in the caller's array, for sorting. */
+/* A tensor with its place in the caller's array: the caller's array stays as it
+ * is, and order[] maps between the two. */
 struct item {
     const struct gpt_safetensor *t;
     int64_t index;
 };
 
-static int official(const void *a, const void *b)
+/* The order of the reference implementation: element types by descending
+ * alignment, then names. Every tensor is then aligned to its element without
+ * padding, and files with the same tensors are the same bytes. */
+static int compare_official(const void *a, const void *b)
 {
     const struct item *x = a, *y = b;
 
@@ -35,6 +40,8 @@ static int official(const void *a, const void *b)
     return strcmp(x->t->name, y->t->name);
 }
 
+/* Escapes what JSON requires and nothing else. Names are UTF-8 already, or the
+ * check of the finished header fails. */
 static int add_string(struct gpt_buf *b, const char *s)
 {
     GPT_TRY(gpt_buf_add(b, "\"", 1));
@@ -50,6 +57,7 @@ static int add_string(struct gpt_buf *b, const char *s)
     return gpt_buf_add(b, "\"", 1);
 }
 
+/* "format": "pt" goes first, as libraries of PyTorch look for it. */
 static int add_notes(struct gpt_buf *b,
                      const struct gpt_safetensors_note *notes, int64_t n)
 {
@@ -63,6 +71,8 @@ static int add_notes(struct gpt_buf *b,
     return gpt_buf_add(b, "}", 1);
 }
 
+/* Offsets are counted from the first byte of data, in the order in which
+ * tensors are written. */
 static int add_tensor(struct gpt_buf *b, const struct gpt_safetensor *t,
                       int64_t *at)
 {
@@ -83,7 +93,8 @@ static int add_tensor(struct gpt_buf *b, const struct gpt_safetensor *t,
     return GPT_OK;
 }
 
-/* Eight bytes of length, the header, spaces up to a page. */
+/* Eight bytes of length, which is known last, the header, and spaces up to a
+ * page. Readers skip the spaces as white space after the JSON text. */
 static int fill_header(struct gpt_buf *b, const struct item *items, int64_t n,
                        const struct gpt_safetensors_note *notes,
                        int64_t n_notes, int64_t *data_bytes)
@@ -102,8 +113,9 @@ static int fill_header(struct gpt_buf *b, const struct item *items, int64_t n,
     return GPT_OK;
 }
 
-/* Order and header; the header is then parsed as a reader would, so that a
- * doubled name or a size beyond the format's limits never reaches the disk. */
+/* Makes order and header. The header is then parsed as a reader would parse it,
+ * so that a doubled name or a size beyond the format's limits never reaches the
+ * disk. */
 static int lay_out(const struct gpt_safetensor *tensors, int64_t n,
                    const struct gpt_safetensors_note *notes, int64_t n_notes,
                    struct gpt_buf *header, int64_t **order, int64_t *size,
@@ -118,14 +130,17 @@ static int lay_out(const struct gpt_safetensor *tensors, int64_t n,
     for (int64_t i = 0; i < n; i++)
         items[i] = (struct item){&tensors[i], i};
     if (n)
-        qsort(items, (size_t)n, sizeof(*items), official);
+        qsort(items, (size_t)n, sizeof(*items), compare_official);
     int status = fill_header(header, items, n, notes, n_notes, &bytes);
-    if (status != GPT_OK)
+    if (status != GPT_OK) {
         gpt_fail(err, status, "cannot lay out a safetensors header");
-    if (status == GPT_OK)
-        status = gpt_new(order, (size_t)n, sizeof **order, "order", err);
-    for (int64_t i = 0; status == GPT_OK && i < n; i++)
+        goto out;
+    }
+    GPT_TRY_GOTO(status,
+                 gpt_new(order, (size_t)n, sizeof(**order), "order", err), out);
+    for (int64_t i = 0; i < n; i++)
         (*order)[i] = items[i].index;
+out:
     gpt_free(items);
     GPT_TRY(status);
     *size = (int64_t)header->len + bytes;
@@ -135,8 +150,10 @@ static int lay_out(const struct gpt_safetensor *tensors, int64_t n,
     return GPT_OK;
 }
 
-static int emit(struct gpt_safetensors_writer *w, const void *p, size_t n,
-                struct gpt_err *err)
+/* The checksum runs along with the writing: the file is not read again for the
+ * manifest. */
+static int write_counted(struct gpt_safetensors_writer *w, const void *p,
+                         size_t n, struct gpt_err *err)
 {
     w->crc = gpt_crc32c(w->crc, p, n);
     w->written += (int64_t)n;
@@ -162,7 +179,7 @@ int gpt_safetensors_create(struct gpt_safetensors_writer **out,
                  out);
     GPT_TRY_GOTO(status, gpt_out_open(&w->out, path, flags, w->size, err),
                  out);
-    status = emit(w, header.data, header.len, err);
+    status = write_counted(w, header.data, header.len, err);
 out:
     gpt_buf_free(&header);
     if (status == GPT_OK)
@@ -175,18 +192,22 @@ out:
 int64_t gpt_safetensors_order(const struct gpt_safetensors_writer *w,
                               int64_t k)
 {
+    assert(k >= 0); /* below the number of tensors: the caller's loop */
     return w->order[k];
 }
 
+/* The size is the header's promise, so too many bytes are an error of the
+ * program that must not become a file. */
 int gpt_safetensors_put(struct gpt_safetensors_writer *w, const void *data,
                         size_t bytes, struct gpt_err *err)
 {
     if ((int64_t)bytes > w->size - w->written)
         return gpt_fail(err, GPT_EFAIL, "%s: more data than its header says",
                         w->path);
-    return emit(w, data, bytes, err);
+    return write_counted(w, data, bytes, err);
 }
 
+/* A file with less data than its header promises never gets its name. */
 int gpt_safetensors_commit(struct gpt_safetensors_writer *w, int64_t *size,
                            uint32_t *crc, struct gpt_err *err)
 {
@@ -218,6 +239,8 @@ void gpt_safetensors_abort(struct gpt_safetensors_writer *w)
     gpt_free(w);
 }
 
+/* The header's length depends on the offsets in it, so it is made and measured
+ * rather than estimated. */
 int gpt_safetensors_size(const struct gpt_safetensor *tensors, int64_t n,
                          const struct gpt_safetensors_note *notes,
                          int64_t n_notes, int64_t *size, struct gpt_err *err)

@@ -1,106 +1,145 @@
-/* Front ends behind one face; see source.h. */
-#include "checkpoint/source.h"
+/* Opening a checkpoint of any format, and what is the same for all of them; see
+ * source.h. Start at gpt_source_open(). */
+#include "checkpoint/format.h"
 
-#include "checkpoint/manifest.h"
-#include "checkpoint/safetensors.h"
-
-#include <stdio.h>
+#include <assert.h>
+#include <stdlib.h>
 #include <string.h>
 
-enum { PATH = 4096 };
-
-static bool holds(const char *dir, const char *name)
+/* Rank 0 chooses for all: ranks that saw different files would otherwise open
+ * different formats, and wait for each other in different protocols. What no
+ * front end recognises is left to the first, whose messages say what is
+ * missing. */
+static int choose_format(const struct gpt_format **format, const char *path,
+                         struct gpt_agreement *peers, struct gpt_err *err)
 {
-    char path[PATH];
+    const struct gpt_format *own = gpt_formats[0];
+    char *told = NULL;
 
-    return gpt_path_join(path, sizeof(path), dir, name, NULL) == GPT_OK &&
-           gpt_path_exists(path);
-}
-
-bool gpt_source_is_hf(const char *path)
-{
-    return holds(path, GPT_HF_CONFIG) && !holds(path, GPT_MANIFEST) &&
-           !holds(path, GPT_TRACKER);
-}
-
-int gpt_source_open(struct gpt_source *s, const char *path, bool verify,
-                    int64_t divisible_by, int64_t tp, struct gpt_err *err)
-{
-    *s = (struct gpt_source){.tp = 1, .pp = 1};
-    if (gpt_source_is_hf(path)) {
-        GPT_TRY(gpt_hf_open(&s->hf, path, divisible_by, tp, err));
-        s->dir = path;
-        s->config = *gpt_hf_config(s->hf);
-        s->tensors = gpt_hf_tensors(s->hf, &s->n);
-        return GPT_OK;
-    }
-    GPT_TRY(gpt_checkpoint_open(&s->native, path, -1, verify, err));
-    s->dir = gpt_checkpoint_dir(s->native);
-    s->config = *gpt_checkpoint_config(s->native);
-    s->iteration = gpt_checkpoint_iteration(s->native);
-    s->tensors = gpt_checkpoint_tensors(s->native, &s->n);
-    gpt_checkpoint_layout(s->native, &s->tp, &s->pp);
+    if (gpt_agreement_first(peers) && gpt_format_of(path))
+        own = gpt_format_of(path);
+    GPT_TRY(gpt_agreement_settle(peers, GPT_OK, own->name, &told, err));
+    *format = told ? gpt_format_named(told) : own;
+    gpt_free(told);
+    assert(*format); /* ranks of a job run one program */
     return GPT_OK;
+}
+
+/* Through pointers: the front end's array keeps its order. */
+static int compare_names(const void *a, const void *b)
+{
+    const struct gpt_tensor *const *x = a, *const *y = b;
+
+    return strcmp((*x)->name, (*y)->name);
+}
+
+/* A configuration is believed only as far as the files go: a parameter table
+ * has rows for every layer, and a hostile file may claim a billion of them. */
+static int check_layers(const struct gpt_source *s, struct gpt_err *err)
+{
+    if (s->config.num_layers > s->n_tensors)
+        return gpt_fail(err, GPT_EDATA,
+                        "%s: its model has %lld layers, its files %lld "
+                        "tensors",
+                        s->dir, (long long)s->config.num_layers,
+                        (long long)s->n_tensors);
+    return GPT_OK;
+}
+
+/* Front ends give tensors in whatever order suits them. Programs look them up
+ * by name, so the index is made here, once for all formats. */
+static int index_tensors(struct gpt_source *s, struct gpt_err *err)
+{
+    GPT_TRY(check_layers(s, err));
+    GPT_TRY(gpt_new(&s->by_name, (size_t)s->n_tensors, sizeof(*s->by_name),
+                    "tensors", err));
+    for (int64_t i = 0; i < s->n_tensors; i++)
+        s->by_name[i] = &s->tensors[i];
+    if (s->n_tensors)
+        qsort(s->by_name, (size_t)s->n_tensors, sizeof(*s->by_name),
+              compare_names);
+    return GPT_OK;
+}
+
+/* The front end agrees with its peers itself, because it may try several
+ * checkpoints in turn; what follows can fail on a single rank, and needs an
+ * agreement of its own. */
+int gpt_source_open(struct gpt_source *s, const char *path,
+                    const struct gpt_source_options *options,
+                    struct gpt_err *err)
+{
+    static const struct gpt_source_options newest = {.iteration = -1};
+    const struct gpt_source_options *o = options ? options : &newest;
+    int status;
+
+    *s = (struct gpt_source){
+        .tp_size = 1,
+        .pp_size = 1,
+        .bos_token_id = GPT_TOKEN_UNKNOWN,
+        .eos_token_id = GPT_TOKEN_UNKNOWN,
+    };
+    GPT_TRY(choose_format(&s->format, path, o->peers, err));
+    GPT_TRY_GOTO(status, s->format->open(s, path, o, err), fail);
+    status = index_tensors(s, err);
+    GPT_TRY_GOTO(status, gpt_agreement_settle(o->peers, status, "", NULL, err),
+                 fail);
+    return GPT_OK;
+fail:
+    gpt_source_close(s);
+    return status;
 }
 
 void gpt_source_close(struct gpt_source *s)
 {
-    gpt_checkpoint_close(s->native);
-    gpt_hf_close(s->hf);
+    if (s->format)
+        s->format->close(s);
+    gpt_free(s->by_name);
+    gpt_arena_free(&s->arena);
     *s = (struct gpt_source){0};
 }
 
-const struct gpt_tensor *gpt_source_find(const void *source, const char *name)
+bool gpt_source_exists(const char *path)
 {
-    const struct gpt_source *s = source;
-
-    if (s->native)
-        return gpt_checkpoint_find(s->native, name);
-    for (int64_t i = 0; i < s->n; i++)
-        if (strcmp(s->tensors[i].name, name) == 0)
-            return &s->tensors[i];
-    return NULL;
+    return gpt_format_of(path) != NULL;
 }
 
-static bool is_weights(const char *name)
+const struct gpt_tensor *gpt_source_find(const struct gpt_source *s,
+                                         const char *name)
 {
-    const char *dot = strrchr(name, '.');
+    const struct gpt_tensor key = {.name = name}, *k = &key;
+    const struct gpt_tensor **found =
+        s->n_tensors ? bsearch(&k, s->by_name, (size_t)s->n_tensors,
+                               sizeof(*s->by_name), compare_names)
+                     : NULL;
 
-    return dot && strcmp(dot, ".safetensors") == 0;
+    return found ? *found : NULL;
 }
 
-const char *gpt_source_attached(const struct gpt_source *s, int64_t i)
+bool gpt_source_attaches(const struct gpt_source *s, const char *file)
 {
-    if (s->hf) {
-        for (const char *const *f = gpt_hf_vocab_files; *f; f++)
-            if (holds(s->dir, *f) && i-- == 0)
-                return *f;
-        return NULL;
-    }
-    int64_t n;
-    const struct gpt_checkpoint_file *files =
-        gpt_checkpoint_files(s->native, &n);
-    for (int64_t k = 0; k < n; k++)
-        if (!is_weights(files[k].name) && i-- == 0)
-            return files[k].name;
-    return NULL;
+    for (int64_t i = 0; i < s->n_attached; i++)
+        if (strcmp(s->attached[i], file) == 0)
+            return true;
+    return false;
 }
 
-int64_t gpt_source_bytes(const struct gpt_source *s)
+struct gpt_stored gpt_stored_entry(const struct gpt_safetensor *entry,
+                                   const char *file)
 {
-    int64_t bytes = 0, n;
+    struct gpt_stored stored = {
+        .name = entry->name,
+        .file = file,
+        .dtype = entry->dtype,
+        .ndim = entry->ndim,
+        .slices = 1,
+    };
 
-    if (s->hf) {
-        const struct gpt_safetensors *shard;
-        const char *name;
+    memcpy(stored.shape, entry->shape, sizeof(stored.shape));
+    return stored;
+}
 
-        for (size_t i = 0; (shard = gpt_hf_shard(s->hf, i, &name)); i++)
-            bytes += gpt_in_size(shard->in);
-        return bytes;
-    }
-    const struct gpt_checkpoint_file *files =
-        gpt_checkpoint_files(s->native, &n);
-    for (int64_t k = 0; k < n; k++)
-        bytes += is_weights(files[k].name) ? files[k].size : 0;
-    return bytes;
+int gpt_source_list(const struct gpt_source *s, gpt_stored_visit *visit,
+                    void *context, struct gpt_err *err)
+{
+    return s->format->list(s, visit, context, err);
 }

@@ -1,38 +1,98 @@
-/* A checkpoint of any format as gpt-reshape sees it: a configuration and
- * tensors under this project's names. */
+/* A checkpoint of any format, opened for reading: what every program sees.
+ * Weights are tensors under this project's names, whatever the files call
+ * them. Start at gpt_source_open(); a format's front end is a row of
+ * checkpoint/format.h. */
 #ifndef GPT_CHECKPOINT_SOURCE_H
 #define GPT_CHECKPOINT_SOURCE_H
 
-#include "checkpoint/huggingface.h"
-#include "checkpoint/native.h"
+#include "base/json.h"
+#include "base/memory.h"
+#include "parallel/agreement.h"
+#include "model/config.h"
+#include "checkpoint/plan.h"
+#include "checkpoint/safetensors.h"
 
-struct gpt_source {
-    struct gpt_checkpoint *native; /* one of the two */
-    struct gpt_hf *hf;
-    const char *dir; /* the iteration's, or the model's */
-    struct gpt_config config;
-    int64_t iteration, tp, pp;
-    const struct gpt_tensor *tensors;
-    int64_t n;
+struct gpt_format;
+
+/* An id of a special token, or: */
+enum {
+    GPT_TOKEN_NONE = -1,    /* the checkpoint says that there is none */
+    GPT_TOKEN_UNKNOWN = -2, /* the checkpoint does not say */
 };
 
-/* Is `path` a Hugging Face directory (config.json, no manifest or tracker)? */
-bool gpt_source_is_hf(const char *path);
+struct gpt_source_file {
+    const char *name; /* without the directory */
+    int64_t bytes, tensors;
+};
 
-/* verify: check the CRC-32C of a native checkpoint's files (the other format
- * has none). Hugging Face's vocabulary is padded to divisible_by x tp. */
-int gpt_source_open(struct gpt_source *s, const char *path, bool verify,
-                    int64_t divisible_by, int64_t tp, struct gpt_err *err)
-    GPT_MUST_USE;
-void gpt_source_close(struct gpt_source *s);
-/* A gpt_tensor_lookup. */
-const struct gpt_tensor *gpt_source_find(const void *source, const char *name);
+/* Read-only; everything belongs to the source until gpt_source_close(). */
+struct gpt_source {
+    const struct gpt_format *format;
+    const char *dir; /* that the files are in */
+    struct gpt_config config;
+    int64_t iteration;        /* 0 where the format counts none */
+    int64_t tp_size, pp_size; /* layout of the writer */
+    const cJSON *state;       /* of the run, or NULL: weights alone */
+    int64_t bos_token_id, eos_token_id;
+    /* One a parameter, and those of the optimizer. */
+    const struct gpt_tensor *tensors;
+    int64_t n_tensors;
+    const struct gpt_source_file *files;
+    int64_t n_files;
+    int64_t weight_bytes; /* of the files that hold tensors */
+    /* Vocabulary and other small files in `dir`. */
+    const char *const *attached;
+    int64_t n_attached;
 
-/* Vocabulary and other small files beside the weights: the i-th, NULL behind
- * the last. */
-const char *gpt_source_attached(const struct gpt_source *s, int64_t i);
+    /* private */
+    void *data; /* of the front end */
+    const struct gpt_tensor **by_name;
+    struct gpt_arena arena;
+};
 
-/* Bytes of all files that hold weights. */
-int64_t gpt_source_bytes(const struct gpt_source *s);
+struct gpt_source_options {
+    int64_t iteration; /* which one of several; < 0: the newest */
+    bool verify;       /* check the checksums that the format has */
+    /* A format that stores the vocabulary without dummy rows gets rows up to a
+     * multiple of divisible_by * tp_size; 0 counts as 1. */
+    int64_t divisible_by, tp_size;
+    /* The ranks that open it together, or NULL: one rank. All open it, with
+     * the front end that rank 0 chooses, or none. */
+    struct gpt_agreement *peers;
+};
+
+/* GPT_EDATA names the file and what is wrong with it. options NULL: the newest
+ * iteration, no checksums, one rank. *s is zero after a failure. */
+int gpt_source_open(struct gpt_source *s, const char *path,
+                    const struct gpt_source_options *options,
+                    struct gpt_err *err) GPT_MUST_USE;
+void gpt_source_close(struct gpt_source *s); /* zero is fine */
+
+/* True when a front end recognises what is at `path`. */
+bool gpt_source_exists(const char *path);
+
+/* NULL when there is none of that name. O(log n). */
+const struct gpt_tensor *gpt_source_find(const struct gpt_source *s,
+                                         const char *name);
+/* True when a file of that name is attached. */
+bool gpt_source_attaches(const struct gpt_source *s, const char *file);
+
+/* A tensor as the files have it: their name, shape and order. */
+struct gpt_stored {
+    const char *name;
+    const char *file; /* NULL: in several */
+    enum gpt_dtype dtype;
+    int ndim;
+    int64_t shape[GPT_SAFETENSORS_DIMS];
+    int64_t slices;
+};
+/* That of an entry of a safetensors file. */
+struct gpt_stored gpt_stored_entry(const struct gpt_safetensor *entry,
+                                   const char *file);
+typedef int gpt_stored_visit(void *context, const struct gpt_stored *tensor,
+                             struct gpt_err *err);
+/* Calls visit() for each; ends at its first failure and returns that. */
+int gpt_source_list(const struct gpt_source *s, gpt_stored_visit *visit,
+                    void *context, struct gpt_err *err) GPT_MUST_USE;
 
 #endif

@@ -14,6 +14,9 @@ struct text {
     bool done;
 };
 
+/* The loop's state. slot[] stays a permutation of all slots, so that a slot is
+ * neither lost nor given to two texts; the first n of slot[], texts[] and
+ * next[] belong together. */
 struct run {
     struct gpt_decoder *d;
     const struct gpt_request *requests;
@@ -43,9 +46,10 @@ static int end_text(struct run *r, struct text *text, enum gpt_finish finish,
     return r->how->finish(r->how->user, text->request, finish, err);
 }
 
-/* Text i's next token, from its logits. */
-static int choose(struct run *r, int64_t i, const float *logits, int32_t *token,
-                  struct gpt_err *err)
+/* The random number is a function of the request and the position alone:
+ * batch-mates and the order of work have no part in it. */
+static int choose_token(struct run *r, int64_t i, const float *logits,
+                        int32_t *token, struct gpt_err *err)
 {
     int64_t position = gpt_decoder_length(r->d, r->slot[i]);
     double u = gpt_sample_uniform(r->texts[i].rng, position);
@@ -54,8 +58,11 @@ static int choose(struct run *r, int64_t i, const float *logits, int32_t *token,
                       err);
 }
 
-/* Hands the token out and sees whether the text ends here. */
-static int take(struct run *r, int64_t i, int32_t token, struct gpt_err *err)
+/* Hands the token out and ends the text where it must. The end-of-document
+ * token is not handed out. A text that fills its last position keeps its token:
+ * there is no room for another one. */
+static int take_token(struct run *r, int64_t i, int32_t token,
+                      struct gpt_err *err)
 {
     struct text *text = &r->texts[i];
 
@@ -70,8 +77,9 @@ static int take(struct run *r, int64_t i, int32_t token, struct gpt_err *err)
     return GPT_OK;
 }
 
-/* Removes text i when it is done, keeping the order of the others. */
-static void settle(struct run *r, int64_t i)
+/* The others keep their order, so that a step's logits are those of the texts
+ * in the order in which they began. */
+static void free_slot_if_done(struct run *r, int64_t i)
 {
     if (!r->texts[i].done)
         return;
@@ -86,7 +94,7 @@ static void settle(struct run *r, int64_t i)
 }
 
 /* Puts a request into a free slot: its prompt and its first token. */
-static int begin(struct run *r, int64_t request, struct gpt_err *err)
+static int begin_text(struct run *r, int64_t request, struct gpt_err *err)
 {
     const struct gpt_request *q = &r->requests[request];
     int64_t i = r->n++;
@@ -100,48 +108,54 @@ static int begin(struct run *r, int64_t request, struct gpt_err *err)
     gpt_decoder_truncate(r->d, r->slot[i], 0);
     GPT_TRY(gpt_decoder_append(r->d, r->slot[i], q->prompt, q->n_prompt,
                                GPT_LOGITS_LAST, r->logits, err));
-    GPT_TRY(choose(r, i, r->logits, &token, err));
+    GPT_TRY(choose_token(r, i, r->logits, &token, err));
     r->speed->prompt_seconds += gpt_now() - start;
     r->speed->prompt_tokens += q->n_prompt;
-    GPT_TRY(take(r, i, token, err));
-    settle(r, i);
+    GPT_TRY(take_token(r, i, token, err));
+    free_slot_if_done(r, i);
     return GPT_OK;
 }
 
-/* One token for each text under way. */
-static int step(struct run *r, struct gpt_err *err)
+/* One token for each text under way. All tokens are chosen before the first is
+ * handed out, as the callback may fail; texts that are done are removed from
+ * the end, since removing one moves those after it. */
+static int step_texts(struct run *r, struct gpt_err *err)
 {
     int64_t n = r->n;
     double start = gpt_now();
 
     GPT_TRY(gpt_decoder_step(r->d, r->slot, r->next, n, r->logits, err));
     for (int64_t i = 0; i < n; i++)
-        GPT_TRY(choose(r, i, r->logits + i * r->vocab, &r->next[i], err));
+        GPT_TRY(choose_token(r, i, r->logits + i * r->vocab, &r->next[i], err));
     r->speed->step_seconds += gpt_now() - start;
     r->speed->step_tokens += n;
     r->speed->steps++;
     for (int64_t i = 0; i < n; i++)
-        GPT_TRY(take(r, i, r->next[i], err));
+        GPT_TRY(take_token(r, i, r->next[i], err));
     for (int64_t i = n - 1; i >= 0; i--)
-        settle(r, i);
+        free_slot_if_done(r, i);
     return GPT_OK;
 }
 
-static int run_all(struct run *r, int64_t n, struct gpt_err *err)
+/* A free slot is filled before the next step, since a step costs much the same
+ * for one text as for many. */
+static int answer_all(struct run *r, int64_t n, struct gpt_err *err)
 {
     int64_t begun = 0;
 
     while (!gpt_signals_stop() && (begun < n || r->n > 0)) {
         if (begun < n && r->n < r->slots)
-            GPT_TRY(begin(r, begun++, err));
+            GPT_TRY(begin_text(r, begun++, err));
         else
-            GPT_TRY(step(r, err));
+            GPT_TRY(step_texts(r, err));
     }
     for (int64_t i = 0; i < r->n; i++)
         GPT_TRY(end_text(r, &r->texts[i], GPT_FINISH_STOPPED, err));
     return GPT_OK;
 }
 
+/* Before anything is generated: a long prompt among many must not be found
+ * after an hour of texts. */
 static int check_prompts(const struct run *r, int64_t n, struct gpt_err *err)
 {
     for (int64_t i = 0; i < n; i++)
@@ -155,7 +169,7 @@ static int check_prompts(const struct run *r, int64_t n, struct gpt_err *err)
     return GPT_OK;
 }
 
-static int alloc(struct run *r, struct gpt_err *err)
+static int allocate_run(struct run *r, struct gpt_err *err)
 {
     size_t slots = (size_t)r->slots;
 
@@ -186,15 +200,15 @@ int gpt_generate(struct gpt_decoder *d, const struct gpt_request *requests,
     };
 
     *speed = (struct gpt_speed){0};
-    int rc = check_prompts(&r, n, err);
-    if (rc == GPT_OK)
-        rc = alloc(&r, err);
-    if (rc == GPT_OK)
-        rc = run_all(&r, n, err);
+    int status;
+    GPT_TRY_GOTO(status, check_prompts(&r, n, err), out);
+    GPT_TRY_GOTO(status, allocate_run(&r, err), out);
+    status = answer_all(&r, n, err);
+out:
     gpt_sampler_close(r.sampler);
     gpt_free(r.logits);
     gpt_free(r.texts);
     gpt_free(r.next);
     gpt_free(r.slot);
-    return rc;
+    return status;
 }

@@ -36,20 +36,24 @@ int gpt_sampler_open(struct gpt_sampler **out, int64_t vocab,
 
     GPT_TRY(gpt_new(&s, 1, sizeof(*s), "a sampler", err));
     s->vocab = vocab;
-    int rc = gpt_new(&s->list, (size_t)vocab, sizeof(*s->list),
-                     "a sampler's candidates", err);
-    if (rc == GPT_OK)
-        rc = gpt_new(&s->scratch, (size_t)vocab, sizeof(*s->scratch),
-                     "a sampler's candidates", err);
-    if (rc == GPT_OK)
-        rc = gpt_new(&s->heap, (size_t)vocab, sizeof(*s->heap),
-                     "a sampler's heap", err);
-    if (rc != GPT_OK) {
-        gpt_sampler_close(s);
-        return rc;
-    }
+    int status;
+    GPT_TRY_GOTO(status,
+                 gpt_new(&s->list, (size_t)vocab, sizeof(*s->list),
+                         "a sampler's candidates", err),
+                 fail);
+    GPT_TRY_GOTO(status,
+                 gpt_new(&s->scratch, (size_t)vocab, sizeof(*s->scratch),
+                         "a sampler's candidates", err),
+                 fail);
+    GPT_TRY_GOTO(status,
+                 gpt_new(&s->heap, (size_t)vocab, sizeof(*s->heap),
+                         "a sampler's heap", err),
+                 fail);
     *out = s;
     return GPT_OK;
+fail:
+    gpt_sampler_close(s);
+    return status;
 }
 
 void gpt_sampler_close(struct gpt_sampler *s)
@@ -94,7 +98,7 @@ static void choose_pivot(struct candidate *a, int64_t n)
 }
 
 /* Hoare's partition around a[0]: returns the pivot's place; all before it
- * stand earlier in the order, all after it later. n >= 1. */
+ * are earlier in the order, all after it later. n >= 1. */
 static int64_t partition(struct candidate *a, int64_t n)
 {
     choose_pivot(a, n);
@@ -115,12 +119,14 @@ static int64_t partition(struct candidate *a, int64_t n)
     return j;
 }
 
-/* Of a[0..n), in the order above, the last candidate whose predecessors weigh
- * at most `limit` together: the last that is kept. a is reordered. */
+/* Returns the last candidate that is kept: in the order above, the last one
+ * whose predecessors weigh at most `limit` together. Reorders a. Quickselect
+ * goes into one side only, so this is O(n) where sorting is not; each
+ * partition's head is summed once. */
 static struct candidate nucleus_end(struct candidate *a, int64_t n,
                                     double limit)
 {
-    double ahead = 0; /* what stands before a[0] weighs */
+    double ahead = 0; /* the weight of what is before a[0] */
 
     for (;;) {
         int64_t p = partition(a, n);
@@ -140,9 +146,12 @@ static struct candidate nucleus_end(struct candidate *a, int64_t n,
     }
 }
 
-/* Copies to scratch who can be in the nucleus at all. Behind whoever comes
- * after the first there are at most n - 1, none heavier: it is out when all
- * of them would not make up the share that is to be left over. */
+/* Copies to scratch the candidates that can be in the nucleus at all. The
+ * nucleus leaves out a share of 1 - p. If a candidate is followed by at most n
+ * others, none heavier, and all of these together would weigh less than that
+ * share, the candidate is left out as well. On a peaked distribution this drops
+ * nearly all of the vocabulary before any partition; 0.999 allows for
+ * rounding. */
 static int64_t contenders(struct gpt_sampler *s, int64_t n, double p,
                           double total)
 {
@@ -218,8 +227,8 @@ static float kth_largest(float *heap, const float *logits, int64_t vocab,
     return heap[0];
 }
 
-/* Lists who has a logit >= `least` and takes part at all; weights are still
- * the logits. */
+/* Lists the candidates whose logit is at least `least` and finite; their
+ * weights are still the logits. */
 static int64_t list_from(struct candidate *list, const float *logits,
                          int64_t vocab, float least)
 {

@@ -27,7 +27,7 @@ struct gpt_sampling {
     double top_p;       /* 0..1 */
 };
 
-/* Is the choice free of chance? */
+/* True when the choice is free of chance. */
 bool gpt_sampling_is_greedy(const struct gpt_sampling *rule);
 
 /* Scratch for one thread, for vocabularies of up to `vocab` ids. */
@@ -49,7 +49,7 @@ int gpt_sample(struct gpt_sampler *s, const float *logits, int64_t vocab,
 struct gpt_rng gpt_sample_rng(uint64_t seed, uint64_t request,
                               uint64_t sample);
 
-/* The u, 53 bits, for the token that will stand at `position`. */
+/* The u, 53 bits, for the token that will be at `position`. */
 double gpt_sample_uniform(struct gpt_rng rng, int64_t position);
 
 #endif

@@ -14,8 +14,9 @@ static int char_length(unsigned char lead)
     return lead >= 0xF0 && lead <= 0xF4 ? 4 : 0;
 }
 
-/* May `b` follow held[0..n), n >= 1? Only the second byte's range depends on
- * the first: no overlong forms, no surrogates, nothing past U+10FFFF. */
+/* True when `b` may follow held[0..n), n >= 1. Only the second byte's range
+ * depends on the first: no overlong forms, no surrogates, nothing past
+ * U+10FFFF. */
 static bool may_follow(const unsigned char *held, int n, unsigned char b)
 {
     if (b < 0x80 || b > 0xBF)
@@ -49,6 +50,8 @@ int gpt_stream_end(struct gpt_stream *s, struct gpt_buf *out)
     return held ? add_replacement(out) : GPT_OK;
 }
 
+/* A byte that cannot follow ends what is held, which becomes one U+FFFD, and is
+ * looked at anew: it may begin a character. */
 static int add_byte(struct gpt_stream *s, unsigned char b, struct gpt_buf *out)
 {
     if (s->n_held && !may_follow(s->held, s->n_held, b))

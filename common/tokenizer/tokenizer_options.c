@@ -140,6 +140,24 @@ int gpt_tokenizer_version(struct gpt_buf *b)
 
 /* ---- checkpoints ---- */
 
+static bool has_file(const char *dir, const char *name)
+{
+    char path[4200];
+
+    return name &&
+           gpt_path_join(path, sizeof(path), dir, name, NULL) == GPT_OK &&
+           gpt_path_exists(path);
+}
+
+const char *gpt_tokenizer_type_in(const char *dir)
+{
+    for (const struct file_names *n = all_names; n->type; n++)
+        if (has_file(dir, n->model) ||
+            (has_file(dir, n->vocab) && has_file(dir, n->merges)))
+            return n->type;
+    return gpt_tokenizer_types[0];
+}
+
 /* Only what was given is kept, so that the defaults of a later version hold for
  * the rest. */
 static void put_string(cJSON *json, const char *key, const char *value)

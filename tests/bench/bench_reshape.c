@@ -4,7 +4,9 @@
  * 0 means that the output equals the input bit for bit. */
 #include "base/memory.h"
 #include "base/num.h"
+#include "checkpoint/native.h"
 #include "cmd/reshape/reshape.h"
+#include "model/params.h"
 #include "tests/bench/bench.h"
 #include "tests/lib/tree.h"
 
@@ -117,10 +119,10 @@ static void row(const char *name, const char *from, const char *to,
         remove_tree(save);
         double begin = bench_clock();
         if (gpt_reshape_open(&r, &o, &err) ||
-            gpt_reshape_run(&r, NULL, NULL, &err))
+            gpt_reshape_write(&r, NULL, NULL, &err))
             die();
         times[i] = bench_clock() - begin;
-        bytes = r.write_bytes;
+        bytes = r.target.bytes;
         if (i == 4)
             error = gpt_reshape_verify(&r, &err) != GPT_OK;
         gpt_reshape_close(&r);
@@ -140,7 +142,9 @@ int main(void)
         return 1;
     }
     make_model();
-    struct gpt_reshape_options keep = {.dtype = GPT_N_DTYPES}, o = keep;
+    struct gpt_reshape_options keep = {
+        .to = &gpt_format_native, .dtype = GPT_N_DTYPES};
+    struct gpt_reshape_options o = keep;
     o.tp = o.pp = 2;
     row("reshape/1x1-to-2x2", "native", "cut", o);
     o.verify_input = true;
@@ -149,7 +153,7 @@ int main(void)
     o.tp = o.pp = 1;
     row("reshape/2x2-to-1x1", "cut", "joined", o);
     o = keep;
-    o.to_hf = true;
+    o.to = &gpt_format_hf;
     row("reshape/to-huggingface", "native", "hf", o);
     row("reshape/from-huggingface", "hf", "again", keep);
     o = keep;

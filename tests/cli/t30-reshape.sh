@@ -89,6 +89,22 @@ if [ -x "$BUILD/gpt-train" ]; then
     expect 0 'to 2 x 2 with its optimizer' into run run22 $tp 2 $pp 2 --verify
     expect 0 'and back' into run22 run11 $tp 1 $pp 1 --verify
     check 'the same bytes' diff -r run/iter_0000002 run11/iter_0000002
+    # straight from Hugging Face, which holds no dummy rows and no run
+    expect 2 'a model of Hugging Face is no run' train --load "$hf"
+    err_has 'it holds weights only, and no run to resume'
+    err_has '--finetune starts a new run'
+    expect 0 'but the beginning of one' train --load "$hf" --finetune \
+        --save runhf2
+    check 'the same as by way of a native checkpoint' \
+        cmp runhf2/iter_0000002/model_tp00_pp00.safetensors \
+        run/iter_0000002/model_tp00_pp00.safetensors
+    expect 0 'and from its shards' train --load h --finetune --save runh
+    check 'the same' cmp runh/iter_0000002/model_tp00_pp00.safetensors \
+        run/iter_0000002/model_tp00_pp00.safetensors
+    expect 2 'another model' train --load "$hf" --finetune --vocab-size 66
+    err_has 'its model has vocab_size 67'
+    cp -r "$hf" hfcopy
+    expect 7 'saving into it' train --load hfcopy --finetune --save hfcopy
     expect 0 'it resumes from 2 x 2' train --load run22 --save on \
         --train-iters 3 --override-opt-param-scheduler
     expect 0 'and from 1 x 1' train --load run11 --save on1 \

@@ -154,6 +154,56 @@ expect 0 'a model of it' gpt-train --data-path b_text_document --num-layers 1 \
 expect 0 'which keeps it' gpt-generate --load bpe --greedy --prompt 'quick'
 say want ' brown\n'
 check 'and continues' cmp want out
+
+# ---- Hugging Face directories ----
+hf() { # directory option...: a prompt that is answered as by the checkpoint
+    dir=$1
+    shift
+    expect 0 "from $dir" gpt-generate --load "$dir" --greedy --prompt quick "$@"
+    check 'the text of the native checkpoint' cmp want out
+}
+expect 0 'out to Hugging Face' gpt-reshape --load-path bpe --save-path hf --to hf
+hf hf
+expect 0 'in shards' gpt-reshape --load-path bpe --save-path shards --to hf \
+    --max-shard-size 10KB
+check 'that are several' test -f shards/model.safetensors.index.json
+hf shards
+gpt-generate --load bpe --seed 5 --tokens 30 --num-samples 3 -p '' >want 2>err
+expect 0 'by chance' gpt-generate --load hf --seed 5 --tokens 30 \
+    --num-samples 3 -p ''
+check 'the same texts' cmp want out
+say want ' brown\n'
+rm hf/tokenizer_config.json
+vocab=$(cat hf/vocab.json) awk '
+    BEGIN {
+        vocab = ENVIRON["vocab"]
+        byte_level = "{\"type\":\"ByteLevel\",\"add_prefix_space\":false," \
+            "\"trim_offsets\":true,\"use_regex\":true}"
+        match(vocab, /"<\|endoftext\|>": *[0-9]+/)
+        id = substr(vocab, RSTART, RLENGTH)
+        sub(/.*: */, "", id)
+        printf "{\"added_tokens\":[{\"id\":%s,\"content\":\"<|endoftext|>\",", id
+        printf "\"single_word\":false,\"lstrip\":false,\"rstrip\":false,"
+        printf "\"normalized\":false,\"special\":true}],\"normalizer\":null,"
+        printf "\"pre_tokenizer\":%s,\"decoder\":%s,", byte_level, byte_level
+        printf "\"model\":{\"type\":\"BPE\",\"vocab\":%s,\"merges\":[", vocab
+    }
+    !/^#/ && NF == 2 { printf "%s\"%s\"", n++ ? "," : "", $0 }
+    END { print "]}}" }' hf/merges.txt >hf/tokenizer.json
+mv hf/vocab.json hf/merges.txt .
+hf hf
+mv vocab.json merges.txt hf
+rm hf/tokenizer.json
+expect 2 'an iteration of what has none' gpt-generate --load hf --iteration 60 \
+    --prompt a
+err_has 'no iterations'
+rm hf/vocab.json
+expect 2 'no vocabulary beside the model' gpt-generate --load hf --prompt a
+err_has 'hf holds no vocabulary'
+truncate -s 5000 hf/model.safetensors
+expect 3 'a model cut short' gpt-generate --load hf --prompt a
+err_has 'hf/model.safetensors: truncated'
+
 rm -f bpe/iter_*/merges.txt
 expect 3 'a vocabulary that is not there any more' gpt-generate --load bpe \
     --prompt quick

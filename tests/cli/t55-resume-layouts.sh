@@ -72,6 +72,31 @@ there_and_back TP4 4 --tensor-model-parallel-size 4 --sequence-parallel
 there_and_back PP4 4 --pipeline-model-parallel-size 4
 there_and_back DP4 4 --data-parallel-sharding-strategy optim_grads
 
+# ---- from Hugging Face: 257 rows of words, which two ranks pad to 258 ----
+expect 0 'out to Hugging Face' gpt-reshape --load-path three --save-path hf \
+    --to hf --max-shard-size 4KB --make-vocab-size-divisible-by 1
+expect 0 'three steps from the native checkpoint' run 1 --load three \
+    --finetune --exit-interval 3 --metrics tuned.jsonl
+expect 2 'the other one is no run' eight --load hf
+err_has 'it holds weights only, and no run to resume'
+from_hf() { # name ranks options...
+    name=$1
+    shift
+    ranks=$1
+    shift
+    expect 0 "$name from Hugging Face" run "$ranks" --load hf --finetune \
+        --exit-interval 3 --metrics "tuned-$name.jsonl" "$@"
+    check "$name: the losses from the native one" \
+        compare_metrics tuned.jsonl "tuned-$name.jsonl" 3
+}
+from_hf TP1 1
+from_hf TP2 2 --tensor-model-parallel-size 2
+from_hf TP2-PP2-DP2 8 --tensor-model-parallel-size 2 \
+    --pipeline-model-parallel-size 2 --use-distributed-optimizer
+rm "$(ls hf/model-*-of-*.safetensors | head -n 1)"
+expect 3 'a shard is missing: all ranks end' eight --load hf --finetune
+err_has 'missing, though'
+
 # ---- the other programs ----
 expect 0 'gpt-reshape makes the files of one rank of it' gpt-reshape \
     --load-path three --save-path reshaped --verify \

@@ -10,8 +10,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 static bool printable(const struct gpt_manifest_list *l)
 {
     for (size_t i = 0; i < l->n_slices; i++)
-        if (!gpt_manifest_name_ok(l->slices[i].s.name) ||
-            !gpt_manifest_name_ok(l->slices[i].entry))
+        if (!gpt_name_is_safe(l->slices[i].s.name) ||
+            !gpt_name_is_safe(l->slices[i].entry))
             return false;
     return true;
 }

@@ -49,7 +49,9 @@ static int dump(struct gpt_decoder *d, const int32_t *ids, int64_t n,
 static int run(const char *path, char **words, int n_words,
                struct gpt_err *err)
 {
-    struct gpt_checkpoint *c;
+    const struct gpt_source_options verified = {.iteration = -1,
+                                                .verify = true};
+    struct gpt_source source;
     struct gpt_backend *be;
     struct gpt_param_table table;
     struct gpt_flat flat;
@@ -57,18 +59,18 @@ static int run(const char *path, char **words, int n_words,
     static int32_t ids[MOST];
     void *weights;
 
-    GPT_TRY(gpt_checkpoint_open(&c, path, -1, true, err));
-    const struct gpt_config *config = gpt_checkpoint_config(c);
+    GPT_TRY(gpt_source_open(&source, path, &verified, err));
+    const struct gpt_config *config = &source.config;
     struct gpt_layout layout = GPT_LAYOUT_SINGLE(config);
     GPT_TRY(gpt_backend_open(&be, "cpu", err));
     GPT_TRY(gpt_params_build(&table, config, err));
     GPT_TRY(gpt_flat_build(&flat, &table, &layout, err));
-    GPT_TRY(gpt_load_weights(&weights, c, &flat, GPT_F32, be, err));
+    GPT_TRY(gpt_load_weights(&weights, &source, &flat, GPT_F32, be, err));
     struct gpt_decoder_options o = {
         .config = config,
         .flat = &flat,
         .act = GPT_F32,
-        .slots = {1},
+        .slots = 1,
         .positions = config->max_positions,
     };
     GPT_TRY(gpt_decoder_open(&d, be, &o, weights, err));
@@ -86,7 +88,7 @@ static int run(const char *path, char **words, int n_words,
     be->free(be, weights);
     gpt_flat_free(&flat);
     gpt_params_free(&table);
-    gpt_checkpoint_close(c);
+    gpt_source_close(&source);
     return GPT_OK;
 }
 

@@ -1,0 +1,53 @@
+/* The table of checkpoint formats. A format is one front end, a file that
+ * defines a struct gpt_format, and one row of GPT_FORMAT_LIST. No other file
+ * asks which format a checkpoint has: programs see struct gpt_source and struct
+ * gpt_target. */
+#ifndef GPT_CHECKPOINT_FORMAT_H
+#define GPT_CHECKPOINT_FORMAT_H
+
+#include "checkpoint/source.h"
+#include "checkpoint/target.h"
+
+struct gpt_format {
+    const char *name;  /* as users choose it: "hf" */
+    const char *title; /* in reports: "huggingface" */
+    /* Dummy rows of the vocabulary are stored, so a target is padded. */
+    bool stores_padding;
+
+    /* True when `path` is such a checkpoint, judged by the names of files. */
+    bool (*recognises)(const char *path);
+    /* Fills the public members of *s and s->data; peers agree on the result.
+     * close() also follows a failure. */
+    int (*open)(struct gpt_source *s, const char *path,
+                const struct gpt_source_options *options, struct gpt_err *err);
+    void (*close)(struct gpt_source *s);
+    int (*list)(const struct gpt_source *s, gpt_stored_visit *visit,
+                void *context, struct gpt_err *err);
+
+    /* Fills t->path, files, n_tensors and data. free_plan() also follows a
+     * failure. */
+    int (*plan)(struct gpt_target *t, struct gpt_err *err);
+    void (*free_plan)(struct gpt_target *t);
+    int (*write)(struct gpt_target *t, gpt_bytes_done *done, void *context,
+                 struct gpt_err *err);
+};
+
+/* In the order in which they are asked; X(name) is gpt_format_NAME. */
+#define GPT_FORMAT_LIST(X) \
+    X(native)              \
+    X(hf)
+
+#define X(name) extern const struct gpt_format gpt_format_##name;
+GPT_FORMAT_LIST(X)
+#undef X
+
+extern const struct gpt_format *const gpt_formats[]; /* NULL-terminated */
+/* Their names, as choices of an option; NULL-terminated. */
+extern const char *const gpt_format_names[];
+
+/* NULL when there is none of that name. */
+const struct gpt_format *gpt_format_named(const char *name);
+/* The format that recognises `path`, or NULL. */
+const struct gpt_format *gpt_format_of(const char *path);
+
+#endif

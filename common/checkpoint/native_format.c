@@ -1,0 +1,443 @@
+/* The front end of native checkpoints: a row of checkpoint/format.h. Reading is
+ * native.h as it is; a target is planned here. Every rank's part of every kind
+ * of tensors (the parameters, each kind of optimizer state) becomes a file, and
+ * model/params.h says what a rank holds. Start at open_native() and
+ * plan_native(). */
+#include "checkpoint/format.h"
+#include "checkpoint/names.h"
+#include "checkpoint/native.h"
+#include "checkpoint/output.h"
+
+#include "model/params.h"
+
+#include <assert.h>
+#include <string.h>
+
+enum { MAX_KINDS = 16, PATH = 4096 };
+
+/* ---- reading ---- */
+
+static bool holds(const char *dir, const char *name)
+{
+    char path[PATH];
+
+    return gpt_path_join(path, sizeof(path), dir, name, NULL) == GPT_OK &&
+           gpt_path_exists(path);
+}
+
+/* A directory with either file is native, whatever else is in it. A root in
+ * which both are missing is still opened as one when no other front end
+ * recognises it; see choose_format(). */
+static bool recognise_native(const char *path)
+{
+    return holds(path, GPT_MANIFEST) || holds(path, GPT_TRACKER);
+}
+
+/* Adds up the files of tensors; every other file of the manifest travelled with
+ * them. */
+static int list_files(struct gpt_source *s, struct gpt_err *err)
+{
+    const char **attached =
+        gpt_arena_alloc(&s->arena, (size_t)s->n_files, sizeof(*attached));
+
+    if (!attached)
+        return gpt_fail(err, GPT_EFAIL, "out of memory");
+    s->attached = attached;
+    for (int64_t i = 0; i < s->n_files; i++)
+        if (gpt_name_holds_tensors(s->files[i].name))
+            s->weight_bytes += s->files[i].bytes;
+        else
+            attached[s->n_attached++] = s->files[i].name;
+    return GPT_OK;
+}
+
+/* A checkpoint that gpt-reshape made from another format keeps the id of the
+ * end of a text in its state. */
+static int open_native(struct gpt_source *s, const char *path,
+                       const struct gpt_source_options *o, struct gpt_err *err)
+{
+    struct gpt_checkpoint *c = NULL;
+    int64_t id;
+
+    GPT_TRY(gpt_checkpoint_open_all(&c, path, o->iteration, o->verify, o->peers,
+                                    err));
+    s->data = c;
+    s->dir = gpt_checkpoint_dir(c);
+    s->config = *gpt_checkpoint_config(c);
+    s->iteration = gpt_checkpoint_iteration(c);
+    s->state = gpt_checkpoint_state(c);
+    s->tensors = gpt_checkpoint_tensors(c, &s->n_tensors);
+    s->files = gpt_checkpoint_files(c, &s->n_files);
+    gpt_checkpoint_layout(c, &s->tp_size, &s->pp_size);
+    if (gpt_json_int(s->state, "eos_token_id", 0, s->config.vocab_size - 1, &id,
+                     "state", NULL) == GPT_OK)
+        s->bos_token_id = s->eos_token_id = id;
+    /* No agreement is needed: files and their order are the manifest's, the
+     * same on all ranks. */
+    return list_files(s, err);
+}
+
+static void close_native(struct gpt_source *s)
+{
+    gpt_checkpoint_close(s->data);
+}
+
+/* The name of the file that a box is in, without its directory. */
+static const char *file_of(const struct gpt_file_box *box)
+{
+    const char *path = gpt_in_path(box->in), *slash = strrchr(path, '/');
+
+    return slash ? slash + 1 : path;
+}
+
+static int list_native(const struct gpt_source *s, gpt_stored_visit *visit,
+                       void *context, struct gpt_err *err)
+{
+    for (int64_t i = 0; i < s->n_tensors; i++) {
+        const struct gpt_tensor *t = &s->tensors[i];
+        struct gpt_stored stored = {
+            .name = t->name,
+            .file = t->n == 1 ? file_of(&t->pieces[0]) : NULL,
+            .dtype = t->dtype,
+            .ndim = t->ndim,
+            .slices = (int64_t)t->n,
+        };
+
+        memcpy(stored.shape, t->shape, sizeof(t->shape));
+        GPT_TRY(visit(context, &stored, err));
+    }
+    return GPT_OK;
+}
+
+/* ---- planning ---- */
+
+/* What a file will hold, beside its struct gpt_target_file. Both arrays have
+ * the same length, which is that struct's `tensors`. */
+struct content {
+    struct gpt_tensor_slice *slices;
+    const struct gpt_tensor **sources; /* one a slice */
+};
+
+struct native_plan {
+    struct gpt_param_table table;
+    struct content *contents; /* one a file */
+    int64_t n_contents;
+    struct gpt_tensor *resized; /* vocabulary tables of another height */
+    int64_t n_resized;
+};
+
+/* Also frees a plan that failed halfway; what was not made is zero. */
+static void free_native_plan(struct gpt_target *t)
+{
+    struct native_plan *p = t->data;
+
+    if (!p)
+        return;
+    for (int64_t i = 0; i < p->n_contents; i++) {
+        gpt_free(p->contents[i].slices);
+        gpt_free(p->contents[i].sources);
+    }
+    for (int64_t i = 0; i < p->n_resized; i++)
+        gpt_tensor_free(&p->resized[i]);
+    gpt_free(p->contents);
+    gpt_free(p->resized);
+    gpt_params_free(&p->table);
+    gpt_free(p);
+}
+
+/* The kinds that the source has, as prefixes in the arena; "" is the first.
+ * They are taken from the names and not from enum gpt_kind, so that state of
+ * an optimizer that this program does not know is carried over all the same. */
+static int find_kinds(struct gpt_target *t, const char **kinds, int *n,
+                      struct gpt_err *err)
+{
+    const struct native_plan *p = t->data;
+
+    *n = 1;
+    kinds[0] = "";
+    for (int64_t i = 0; i < t->source->n_tensors; i++) {
+        const char *name = t->source->tensors[i].name;
+        size_t length;
+        int k = 0;
+
+        if (!gpt_params_find(&p->table, gpt_name_parameter(name, &length)))
+            return gpt_fail(err, GPT_EDATA,
+                            "%s: its model has no parameter for tensor '%s'",
+                            t->source->dir, name);
+        while (k < *n && (strlen(kinds[k]) != length ||
+                          strncmp(kinds[k], name, length) != 0))
+            k++;
+        if (k < *n)
+            continue;
+        if (k == MAX_KINDS)
+            return gpt_fail(err, GPT_EDATA,
+                            "%s: more than %d kinds of optimizer state",
+                            t->source->dir, MAX_KINDS);
+        kinds[k] = gpt_arena_printf(&t->arena, "%.*s", (int)length, name);
+        if (!kinds[k])
+            return gpt_fail(err, GPT_EFAIL, "out of memory");
+        ++*n;
+    }
+    return GPT_OK;
+}
+
+/* The source of a tensor with as many rows as the output has. Dummy rows that
+ * are new repeat the last row of a parameter, as Megatron's converters have it,
+ * and are zero in optimizer state, which no step has touched. */
+static int find_source(struct gpt_target *t, const char *name,
+                       const struct gpt_param *param, bool repeat_last,
+                       const struct gpt_tensor **out, struct gpt_err *err)
+{
+    const struct gpt_tensor *in = gpt_source_find(t->source, name);
+    struct native_plan *p = t->data;
+
+    if (!in)
+        return gpt_fail(err, GPT_EDATA, "%s: no tensor '%s'", t->source->dir,
+                        name);
+    if (in->ndim != param->ndim ||
+        (in->ndim == 2 && in->shape[1] != param->shape[1]) ||
+        (in->shape[0] != param->shape[0] && !param->vocab_rows) ||
+        in->shape[0] < 1)
+        return gpt_fail(err, GPT_EDATA,
+                        "%s: tensor '%s' is %lld x %lld, its model says "
+                        "%lld x %lld",
+                        t->source->dir, name, (long long)in->shape[0],
+                        (long long)(in->ndim == 2 ? in->shape[1] : 1),
+                        (long long)param->shape[0], (long long)param->shape[1]);
+    *out = in;
+    if (in->shape[0] == param->shape[0])
+        return GPT_OK;
+    assert(param->vocab_rows); /* two tables a kind, for which there is room */
+    struct gpt_tensor *to = &p->resized[p->n_resized++];
+    *to = gpt_tensor_make(in->name, in->dtype, param->ndim, param->shape);
+    *out = to;
+    return gpt_tensor_resize(to, in, repeat_last, err);
+}
+
+/* The sources of a kind, one a row of the parameter table. */
+static int find_sources(struct gpt_target *t, const char *kind,
+                        const char **names, const struct gpt_tensor **sources,
+                        struct gpt_err *err)
+{
+    const struct native_plan *p = t->data;
+
+    for (int64_t i = 0; i < p->table.n; i++) {
+        const struct gpt_param *row = &p->table.rows[i];
+
+        names[i] = *kind ? gpt_arena_printf(&t->arena, "%s%s", kind, row->name)
+                         : row->name;
+        if (!names[i])
+            return gpt_fail(err, GPT_EFAIL, "out of memory");
+        GPT_TRY(find_source(t, names[i], row, *kind == '\0', &sources[i], err));
+    }
+    return GPT_OK;
+}
+
+/* One rank's slices of a kind. Two holders of the same elements must not both
+ * write them, as slices of a tensor are disjoint: the second copy of a tied
+ * table is left out, and of what TP does not cut only rank 0 writes. */
+static int plan_slices(struct gpt_target *t, int64_t file,
+                       const struct gpt_flat *flat, bool optimizer,
+                       const char **names, const struct gpt_tensor **sources,
+                       int64_t tp_rank, struct gpt_err *err)
+{
+    const struct native_plan *p = t->data;
+    struct content *c = &p->contents[file];
+    const bool keep_type = optimizer || t->o.dtype == GPT_N_DTYPES;
+    int64_t n = 0;
+
+    GPT_TRY(gpt_new(&c->slices, (size_t)flat->n, sizeof(*c->slices), "slices",
+                    err));
+    GPT_TRY(gpt_new(&c->sources, (size_t)flat->n, sizeof(*c->sources), "slices",
+                    err));
+    for (int64_t i = 0; i < flat->n; i++) {
+        const struct gpt_slice *s = &flat->slices[i];
+        int64_t row = s->param - p->table.rows;
+
+        assert(row >= 0 && row < p->table.n);
+        if (s->copy || (tp_rank > 0 && s->param->split == GPT_SPLIT_NONE))
+            continue;
+        struct gpt_tensor_slice *to = &c->slices[n];
+        *to = (struct gpt_tensor_slice){.name = names[row],
+                                        .dtype = keep_type ? sources[row]->dtype
+                                                           : t->o.dtype,
+                                        .ndim = s->param->ndim};
+        memcpy(to->global, s->param->shape, sizeof(s->param->shape));
+        memcpy(to->begin, s->begin, sizeof(s->begin));
+        memcpy(to->shape, s->shape, sizeof(s->shape));
+        c->sources[n++] = sources[row];
+    }
+    t->files[file].tensors = n;
+    return gpt_checkpoint_file_bytes(c->slices, n, &t->files[file].bytes, err);
+}
+
+/* The layout of each rank is that of a run with as many ranks and evenly cut
+ * layers, so a run at that layout finds in one file all that it needs. */
+static int plan_file(struct gpt_target *t, int64_t file, const char *kind,
+                     const char **names, const struct gpt_tensor **sources,
+                     const struct gpt_file_rank *rank, struct gpt_err *err)
+{
+    const struct native_plan *p = t->data;
+    struct gpt_layout layout = gpt_layout_even(
+        &t->o.config, t->o.tp_size, rank->tp_rank, t->o.pp_size, rank->pp_rank);
+    struct gpt_flat flat;
+
+    gpt_name_file(t->files[file].name, sizeof(t->files[file].name), kind, rank);
+    GPT_TRY(gpt_flat_build(&flat, &p->table, &layout, err));
+    int status = plan_slices(t, file, &flat, *kind != '\0', names, sources,
+                             rank->tp_rank, err);
+    gpt_flat_free(&flat);
+    return status;
+}
+
+/* Plans files `first` to first + tp_size * pp_size. The sources are found once
+ * and shared by all ranks' files. */
+static int plan_kind(struct gpt_target *t, int64_t first, const char *kind,
+                     struct gpt_err *err)
+{
+    const struct native_plan *p = t->data;
+    const int64_t tp = t->o.tp_size, ranks = tp * t->o.pp_size;
+    const char **names = NULL;
+    const struct gpt_tensor **sources = NULL;
+    int status;
+
+    GPT_TRY(gpt_new(&names, (size_t)p->table.n, sizeof(*names), "plan", err));
+    GPT_TRY_GOTO(
+        status,
+        gpt_new(&sources, (size_t)p->table.n, sizeof(*sources), "plan", err),
+        out);
+    GPT_TRY_GOTO(status, find_sources(t, kind, names, sources, err), out);
+    for (int64_t i = 0; i < ranks; i++) {
+        const struct gpt_file_rank rank = {.tp_rank = i % tp,
+                                           .pp_rank = i / tp};
+
+        GPT_TRY_GOTO(status,
+                     plan_file(t, first + i, kind, names, sources, &rank, err),
+                     out);
+    }
+out:
+    gpt_free(names);
+    gpt_free(sources);
+    return status;
+}
+
+static int plan_native(struct gpt_target *t, struct gpt_err *err)
+{
+    const struct gpt_target_options *o = &t->o;
+    const int64_t ranks = o->tp_size * o->pp_size;
+    struct native_plan *p;
+    const char *kinds[MAX_KINDS];
+    int n;
+
+    GPT_TRY(gpt_checkpoint_path(t->path, sizeof(t->path), o->save,
+                                t->source->iteration, err));
+    GPT_TRY(gpt_layout_check(&o->config, o->tp_size, o->pp_size, err));
+    GPT_TRY(gpt_new(&p, 1, sizeof(*p), "plan", err));
+    t->data = p;
+    GPT_TRY(gpt_params_build(&p->table, &o->config, err));
+    GPT_TRY(find_kinds(t, kinds, &n, err));
+    GPT_TRY(gpt_target_files(t, n * ranks, err));
+    GPT_TRY(gpt_new(&p->contents, (size_t)(n * ranks), sizeof(*p->contents),
+                    "files", err));
+    p->n_contents = n * ranks;
+    /* word table and output layer */
+    GPT_TRY(gpt_new(&p->resized, (size_t)n * 2, sizeof(*p->resized),
+                    "vocabulary tables", err));
+    for (int i = 0; i < n; i++)
+        GPT_TRY(plan_kind(t, i * ranks, kinds[i], err));
+    t->n_tensors = n * p->table.n;
+    return GPT_OK;
+}
+
+/* ---- writing ---- */
+
+/* Adds what the files before this one wrote. */
+struct progress {
+    gpt_bytes_done *done;
+    void *context;
+    int64_t before, now;
+};
+
+/* The writer counts each file from 0. */
+static void report_bytes(void *context, int64_t bytes)
+{
+    struct progress *p = context;
+
+    p->now = bytes;
+    if (p->done)
+        p->done(p->context, p->before + bytes);
+}
+
+/* The state of the source's run, or that of a run that has not begun and whose
+ * weights come from elsewhere: "converted_from" tells a program that resumes
+ * that there is no run to resume. */
+static cJSON *make_state(const struct gpt_source *s)
+{
+    if (s->state)
+        return cJSON_Duplicate(s->state, true);
+    cJSON *state = cJSON_CreateObject();
+    cJSON_AddNumberToObject(state, "iteration", 0);
+    cJSON_AddNumberToObject(state, "consumed_train_samples", 0);
+    cJSON_AddNumberToObject(state, "consumed_valid_samples", 0);
+    cJSON_AddStringToObject(state, "converted_from", s->format->title);
+    if (s->eos_token_id >= 0)
+        cJSON_AddNumberToObject(state, "eos_token_id", (double)s->eos_token_id);
+    return state;
+}
+
+/* Weights before attached files: what may fill the disk comes first. */
+static int write_files(const struct gpt_target *t,
+                       struct gpt_checkpoint_writer *w, struct progress *p,
+                       struct gpt_err *err)
+{
+    const struct native_plan *plan = t->data;
+
+    for (int64_t i = 0; i < t->n_files; i++) {
+        const struct content *c = &plan->contents[i];
+
+        GPT_TRY(gpt_checkpoint_write_plan(w, t->files[i].name, c->slices,
+                                          c->sources, t->files[i].tensors,
+                                          report_bytes, p, err));
+        p->before += p->now;
+    }
+    for (int64_t i = 0; i < t->o.n_attached; i++)
+        GPT_TRY(gpt_checkpoint_attach(w, t->o.attached[i].name,
+                                      t->o.attached[i].path, err));
+    return GPT_OK;
+}
+
+/* The iteration is the source's: a conversion is not a step. Commit and abort
+ * both free the writer. */
+static int write_native(struct gpt_target *t, gpt_bytes_done *done,
+                        void *context, struct gpt_err *err)
+{
+    const struct gpt_target_options *o = &t->o;
+    struct progress p = {done, context, 0, 0};
+    struct gpt_checkpoint_writer *w;
+
+    GPT_TRY(gpt_checkpoint_create(&w, o->save, t->source->iteration,
+                                  o->force ? GPT_OUT_FORCE : 0, err));
+    int status = write_files(t, w, &p, err);
+    if (status != GPT_OK) {
+        gpt_checkpoint_abort(w);
+        return status;
+    }
+    cJSON *state = make_state(t->source);
+    status = gpt_checkpoint_commit(w, &o->config, o->tp_size, o->pp_size, state,
+                                   err);
+    cJSON_Delete(state);
+    return status;
+}
+
+const struct gpt_format gpt_format_native = {
+    .name = "native",
+    .title = "native",
+    .stores_padding = true,
+    .recognises = recognise_native,
+    .open = open_native,
+    .close = close_native,
+    .list = list_native,
+    .plan = plan_native,
+    .free_plan = free_native_plan,
+    .write = write_native,
+};

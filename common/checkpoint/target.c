@@ -1,0 +1,46 @@
+/* Planning and writing a checkpoint of any format; see target.h. The work is
+ * the front ends'. */
+#include "checkpoint/format.h"
+
+/* Everything that can be wrong with the source, the model or the layout is
+ * found here, before the output is touched. A dry run ends after this
+ * function. */
+int gpt_target_plan(struct gpt_target *t, const struct gpt_format *format,
+                    const struct gpt_source *source,
+                    const struct gpt_target_options *options,
+                    struct gpt_err *err)
+{
+    *t = (struct gpt_target){.format = format, .source = source, .o = *options};
+    int status = format->plan(t, err);
+    if (status != GPT_OK) {
+        gpt_target_close(t);
+        return status;
+    }
+    for (int64_t i = 0; i < t->n_files; i++)
+        t->bytes += t->files[i].bytes;
+    return GPT_OK;
+}
+
+int gpt_target_files(struct gpt_target *t, int64_t n, struct gpt_err *err)
+{
+    GPT_TRY(gpt_new(&t->files, (size_t)n, sizeof(*t->files), "files", err));
+    t->n_files = n;
+    return GPT_OK;
+}
+
+/* The plan's tensors are views of the source's, so a target is closed before
+ * its source. */
+void gpt_target_close(struct gpt_target *t)
+{
+    if (t->format)
+        t->format->free_plan(t);
+    gpt_free(t->files);
+    gpt_arena_free(&t->arena);
+    *t = (struct gpt_target){0};
+}
+
+int gpt_target_write(struct gpt_target *t, gpt_bytes_done *done, void *context,
+                     struct gpt_err *err)
+{
+    return t->format->write(t, done, context, err);
+}

@@ -1,0 +1,67 @@
+/* A checkpoint of any format, to be written from a source: planned from headers
+ * alone, shown or written. Start at gpt_target_plan(); a format's front end is
+ * a row of checkpoint/format.h. */
+#ifndef GPT_CHECKPOINT_TARGET_H
+#define GPT_CHECKPOINT_TARGET_H
+
+#include "checkpoint/source.h"
+
+/* A small file that is copied beside the weights. */
+struct gpt_attachment {
+    const char *name; /* there */
+    const char *path; /* to copy */
+};
+
+struct gpt_target_options {
+    const char *save;         /* a directory */
+    struct gpt_config config; /* vocabulary and padding may differ from the
+                               * source's */
+    int64_t tp_size, pp_size; /* layout, where the format has one */
+    enum gpt_dtype dtype;     /* of parameters; GPT_N_DTYPES: the source's */
+    int64_t max_shard_size;   /* bytes of tensors in a file, where the format
+                               * cuts by size */
+    const struct gpt_attachment *attached;
+    int64_t n_attached;
+    bool force; /* replace what is there */
+};
+
+/* A file of tensors that will be written. */
+struct gpt_target_file {
+    char name[112]; /* GPT_NATIVE_FILE_NAME fits */
+    int64_t bytes, tensors;
+};
+
+struct gpt_target {
+    const struct gpt_format *format;
+    const struct gpt_source *source; /* borrowed */
+    struct gpt_target_options o;     /* its pointers are borrowed */
+    char path[4096];   /* where the output will be, and can be opened */
+    int64_t n_tensors; /* of the output, when it is opened as a source */
+    struct gpt_target_file *files;
+    int64_t n_files;
+    int64_t bytes; /* of all files */
+
+    /* private */
+    void *data; /* of the front end */
+    struct gpt_arena arena;
+};
+
+/* GPT_EUSAGE when the model does not divide by the layout; GPT_EDATA when the
+ * source lacks a tensor, has one too many, or the format cannot hold its
+ * model. */
+int gpt_target_plan(struct gpt_target *t, const struct gpt_format *format,
+                    const struct gpt_source *source,
+                    const struct gpt_target_options *options,
+                    struct gpt_err *err) GPT_MUST_USE;
+void gpt_target_close(struct gpt_target *t); /* zero is fine */
+
+/* Writes and publishes the output; `done` (may be NULL) hears the bytes of
+ * tensors so far. GPT_EEXIST when it is there and force is not set. */
+int gpt_target_write(struct gpt_target *t, gpt_bytes_done *done, void *context,
+                     struct gpt_err *err) GPT_MUST_USE;
+
+/* For front ends: allocates t->files for n files. */
+int gpt_target_files(struct gpt_target *t, int64_t n,
+                     struct gpt_err *err) GPT_MUST_USE;
+
+#endif
