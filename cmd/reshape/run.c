@@ -148,18 +148,11 @@ static int copy_into(const char *dir, const char *name, const char *source,
                      unsigned flags, struct gpt_err *err)
 {
     char path[PATH], *text;
-    struct gpt_out *out = NULL;
     size_t len;
 
     GPT_TRY(gpt_path_join(path, sizeof(path), dir, name, err));
     GPT_TRY(gpt_read_file(source, 256 << 20, &text, &len, err));
-    int status = gpt_out_open(&out, path, flags, (int64_t)len, err);
-    if (status == GPT_OK)
-        status = gpt_out_write(out, text, len, err);
-    if (status == GPT_OK)
-        status = gpt_out_commit(out, err);
-    else
-        gpt_out_abort(out);
+    int status = gpt_write_file(path, flags, text, len, err);
     gpt_free(text);
     return status;
 }
@@ -168,9 +161,8 @@ static int copy_into(const char *dir, const char *name, const char *source,
 static int write_vocab(const struct gpt_reshape *r, const char *dir,
                        unsigned flags, struct gpt_err *err)
 {
-    char path[PATH];
+    char path[PATH], text[128];
     struct attachment a;
-    struct gpt_out *out;
 
     for (int64_t i = 0;; i++) {
         GPT_TRY(attachment(r, i, &a, err));
@@ -182,16 +174,11 @@ static int write_vocab(const struct gpt_reshape *r, const char *dir,
         return GPT_OK;
     GPT_TRY(gpt_path_join(path, sizeof(path), dir, "tokenizer_config.json",
                           err));
-    GPT_TRY(gpt_out_open(&out, path, flags, 0, err));
-    int status = gpt_out_printf(
-        out, err,
-        "{\n\t\"model_max_length\":\t%lld,\n"
-        "\t\"tokenizer_class\":\t\"GPT2Tokenizer\"\n}\n",
-        (long long)r->config.max_positions);
-    if (status == GPT_OK)
-        return gpt_out_commit(out, err);
-    gpt_out_abort(out);
-    return status;
+    int len = snprintf(text, sizeof(text),
+                       "{\n\t\"model_max_length\":\t%lld,\n"
+                       "\t\"tokenizer_class\":\t\"GPT2Tokenizer\"\n}\n",
+                       (long long)r->config.max_positions);
+    return gpt_write_file(path, flags, text, (size_t)len, err);
 }
 
 static int run_hf(struct gpt_reshape *r, gpt_bytes_done *done, void *context,

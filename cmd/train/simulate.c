@@ -72,7 +72,7 @@ static int played_new(struct played *p, const struct gpt_topology *t,
         GPT_TRY(gpt_pipeline_plan_build(&p->plans[s], t->pp_size, t->chunks,
                                         micro_batches, s, err));
         GPT_TRY(gpt_new(&p->times[s], (size_t)p->plans[s].n,
-                        sizeof **p->times, what, err));
+                        sizeof(**p->times), what, err));
     }
     return GPT_OK;
 }
@@ -81,21 +81,13 @@ static int write_svg(const struct gpt_timeline *t,
                      const struct gpt_simulate_options *o, struct gpt_err *err)
 {
     struct gpt_buf picture = {0};
-    struct gpt_out *out;
 
     if (!gpt_timeline_svg(t, &picture)) {
         gpt_buf_free(&picture);
         return gpt_fail(err, GPT_EFAIL, "out of memory for a timeline");
     }
-    int status = gpt_out_open(&out, o->svg, o->force ? GPT_OUT_FORCE : 0,
-                              (int64_t)picture.len, err);
-    if (status == GPT_OK) {
-        status = gpt_out_write(out, picture.data, picture.len, err);
-        if (status == GPT_OK)
-            status = gpt_out_commit(out, err);
-        else
-            gpt_out_abort(out);
-    }
+    int status = gpt_write_file(o->svg, o->force ? GPT_OUT_FORCE : 0,
+                                picture.data, picture.len, err);
     gpt_buf_free(&picture);
     return status;
 }

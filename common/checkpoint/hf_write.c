@@ -235,19 +235,16 @@ static int put_json(cJSON *json, const char *dir, const char *name,
                     unsigned flags, struct gpt_err *err)
 {
     char path[PATH];
-    struct gpt_out *out = NULL;
+    struct gpt_buf b = {0};
     char *text = json ? gpt_json_print(json, true) : NULL;
     int status = text ? gpt_path_join(path, sizeof(path), dir, name, err)
                       : gpt_fail(err, GPT_EFAIL, "%s: out of memory", name);
 
+    if (status == GPT_OK && gpt_buf_printf(&b, "%s\n", text) != GPT_OK)
+        status = gpt_fail(err, GPT_EFAIL, "%s: out of memory", name);
     if (status == GPT_OK)
-        status = gpt_out_open(&out, path, flags, 0, err);
-    if (status == GPT_OK)
-        status = gpt_out_printf(out, err, "%s\n", text);
-    if (status == GPT_OK)
-        status = gpt_out_commit(out, err);
-    else
-        gpt_out_abort(out);
+        status = gpt_write_file(path, flags, b.data, b.len, err);
+    gpt_buf_free(&b);
     cJSON_free(text);
     cJSON_Delete(json);
     return status;

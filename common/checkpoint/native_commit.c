@@ -56,20 +56,6 @@ static int compose(struct gpt_buf *b, struct gpt_checkpoint_writer *w,
     return GPT_OK;
 }
 
-/* Writes a small file whole. */
-static int put_text(const char *path, unsigned flags, const char *text,
-                    size_t len, struct gpt_err *err)
-{
-    struct gpt_out *out;
-
-    GPT_TRY(gpt_out_open(&out, path, flags, (int64_t)len, err));
-    int status = gpt_out_write(out, text, len, err);
-    if (status == GPT_OK)
-        return gpt_out_commit(out, err);
-    gpt_out_abort(out);
-    return status;
-}
-
 static int put_manifest(struct gpt_checkpoint_writer *w,
                         const struct gpt_config *config, int64_t tp_size,
                         int64_t pp_size, const cJSON *state,
@@ -83,7 +69,7 @@ static int put_manifest(struct gpt_checkpoint_writer *w,
         status = gpt_path_join(path, sizeof(path), gpt_outdir_path(w->dir),
                                GPT_MANIFEST, err);
     if (status == GPT_OK)
-        status = put_text(path, w->flags | GPT_OUT_INSIDE, b.data, b.len, err);
+        status = gpt_write_file(path, w->flags | GPT_OUT_INSIDE, b.data, b.len, err);
     gpt_buf_free(&b);
     return status;
 }
@@ -97,7 +83,7 @@ static int publish(struct gpt_checkpoint_writer *w, struct gpt_err *err)
     GPT_TRY(gpt_outdir_commit(dir, err));
     GPT_TRY(gpt_path_join(path, sizeof(path), w->root, GPT_TRACKER, err));
     snprintf(text, sizeof(text), "%lld\n", (long long)w->iteration);
-    return put_text(path, w->flags | GPT_OUT_FORCE, text, strlen(text), err);
+    return gpt_write_file(path, w->flags | GPT_OUT_FORCE, text, strlen(text), err);
 }
 
 /* ---- several ranks ---- */

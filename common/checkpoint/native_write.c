@@ -258,7 +258,6 @@ int gpt_checkpoint_file_bytes(const struct gpt_tensor_slice *slices, int64_t n,
 int gpt_checkpoint_attach(struct gpt_checkpoint_writer *w, const char *name,
                           const char *source, struct gpt_err *err)
 {
-    struct gpt_out *out = NULL;
     char path[PATH], *text;
     size_t len;
     int status;
@@ -268,14 +267,8 @@ int gpt_checkpoint_attach(struct gpt_checkpoint_writer *w, const char *name,
     struct gpt_manifest_file *f = &w->list.files[w->list.n_files - 1];
     f->size = (int64_t)len;
     f->crc = gpt_crc32c(0, text, len);
-    GPT_TRY_GOTO(status, gpt_out_open(&out, path, w->flags | GPT_OUT_INSIDE,
-                                      f->size, err),
-                 done);
-    GPT_TRY_GOTO(status, gpt_out_write(out, text, len, err), done);
-    status = gpt_out_commit(out, err);
-    out = NULL;
+    status = gpt_write_file(path, w->flags | GPT_OUT_INSIDE, text, len, err);
 done:
-    gpt_out_abort(out);
     gpt_free(text);
     return status;
 }
