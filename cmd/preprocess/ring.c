@@ -7,6 +7,7 @@
 
 #include "base/memory.h"
 #include "base/num.h"
+#include "base/thread.h"
 #include "text/inputs.h"
 
 #include <errno.h>
@@ -151,14 +152,6 @@ static int make_chunks(struct gpt_ring *r, struct gpt_err *err)
                    "digests of inputs", err);
 }
 
-static int start_thread(pthread_t *thread, void *(*run)(void *),
-                        struct gpt_ring *r, struct gpt_err *err)
-{
-    errno = pthread_create(thread, NULL, run, r);
-    return errno ? gpt_fail_errno(err, GPT_EFAIL, "cannot start a thread")
-                 : GPT_OK;
-}
-
 int gpt_ring_open(struct gpt_ring **ring,
                   const struct gpt_preprocess_options *options,
                   const struct gpt_point *from, struct gpt_err *err)
@@ -170,7 +163,8 @@ int gpt_ring_open(struct gpt_ring **ring,
     fill_ring(r, options, from);
     int status = make_chunks(r, err);
     if (status == GPT_OK)
-        status = start_thread(&r->reader, gpt_ring_reader, r, err);
+        status = gpt_thread_start(&r->reader, "reader", gpt_ring_reader, r,
+                                  err);
     r->reading = status == GPT_OK;
     if (status != GPT_OK)
         gpt_ring_close(r);
@@ -209,7 +203,8 @@ int gpt_ring_start(struct gpt_ring *r, enum gpt_dtype dtype,
     for (size_t i = 0; i < n; i++)
         GPT_TRY(open_worker(r, &r->workers[i], dtype, err));
     for (; r->n_threads < n; r->n_threads++)
-        GPT_TRY(start_thread(&r->threads[r->n_threads], worker_main, r, err));
+        GPT_TRY(gpt_thread_start(&r->threads[r->n_threads], "tokenizer",
+                                 worker_main, r, err));
     return GPT_OK;
 }
 
@@ -223,9 +218,9 @@ static void join_threads(struct gpt_ring *r)
     pthread_cond_broadcast(&r->can_take);
     pthread_mutex_unlock(&r->lock);
     if (r->reading)
-        pthread_join(r->reader, NULL);
+        gpt_thread_join(r->reader);
     for (size_t i = 0; i < r->n_threads; i++)
-        pthread_join(r->threads[i], NULL);
+        gpt_thread_join(r->threads[i]);
 }
 
 void gpt_ring_close(struct gpt_ring *r)

@@ -4,6 +4,7 @@
 #include "cmd/train/saver.h"
 
 #include "base/memory.h"
+#include "base/thread.h"
 #include "checkpoint/native.h"
 #include "tokenizer/tokenizer_options.h"
 
@@ -119,7 +120,7 @@ void gpt_saver_close(struct gpt_saver *s)
     if (!s)
         return;
     if (s->running)
-        pthread_join(s->thread, NULL);
+        gpt_thread_join(s->thread);
     cJSON_Delete(s->state);
     for (int k = 0; k < s->n_kinds; k++)
         gpt_ownership_free(&s->parts[k]);
@@ -308,7 +309,7 @@ int gpt_saver_wait(struct gpt_saver *s, struct gpt_err *err)
 {
     if (!s->running)
         return GPT_OK;
-    pthread_join(s->thread, NULL);
+    gpt_thread_join(s->thread);
     s->running = false;
     return conclude(s, err);
 }
@@ -331,8 +332,9 @@ int gpt_saver_save(struct gpt_saver *s, const struct gpt_train_state *state,
         return gpt_fail(err, GPT_EFAIL, "out of memory for a checkpoint");
     s->err = (struct gpt_err){0};
     atomic_store(&s->done, false);
-    s->running = s->threads &&
-                 pthread_create(&s->thread, NULL, write_thread, s) == 0;
+    s->running = s->threads && gpt_thread_start(&s->thread, "saver",
+                                                write_thread, s,
+                                                NULL) == GPT_OK;
     if (s->running)
         return GPT_OK;
     write_thread(s);

@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "base/num.h"
 #include "base/progress.h"
+#include "base/thread.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -161,13 +162,13 @@ int gpt_agreement_begin(struct gpt_agreement *p, struct gpt_err *err)
     pthread_mutex_init(&pulse->lock, NULL);
     pthread_cond_init(&pulse->changed, NULL);
     p->pulse = pulse;
-    int code = pthread_create(&pulse->thread, NULL, keep_beating, p);
-    if (code == 0)
-        return GPT_OK;
-    gpt_free(pulse);
-    p->pulse = NULL;
-    return gpt_fail(err, GPT_EFAIL, "cannot start a thread: %s",
-                    strerror(code));
+    int status = gpt_thread_start(&pulse->thread, "pulse", keep_beating, p,
+                                  err);
+    if (status != GPT_OK) {
+        gpt_free(pulse);
+        p->pulse = NULL;
+    }
+    return status;
 }
 
 void gpt_agreement_end(struct gpt_agreement *p)
@@ -178,7 +179,7 @@ void gpt_agreement_end(struct gpt_agreement *p)
     p->pulse->stop = true;
     pthread_cond_signal(&p->pulse->changed);
     pthread_mutex_unlock(&p->pulse->lock);
-    pthread_join(p->pulse->thread, NULL);
+    gpt_thread_join(p->pulse->thread);
     pthread_cond_destroy(&p->pulse->changed);
     pthread_mutex_destroy(&p->pulse->lock);
     gpt_free(p->pulse);

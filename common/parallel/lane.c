@@ -4,11 +4,10 @@
 
 #include "base/memory.h"
 #include "base/progress.h"
+#include "base/thread.h"
 
 #include <omp.h>
 #include <pthread.h>
-#include <signal.h>
-#include <string.h>
 
 /* A job's place in the ring. */
 struct place {
@@ -138,20 +137,11 @@ struct gpt_lane_times gpt_lane_times(const struct gpt_lane *l)
 
 /* ---- open and close ---- */
 
-/* Signals are left to the program. */
 static int start_thread(struct gpt_lane *l, struct gpt_err *err)
 {
-    sigset_t all, old;
-
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    int status = pthread_create(&l->thread, NULL, run_all, l);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    l->threaded = status == 0;
-    if (l->threaded)
-        return GPT_OK;
-    return gpt_fail(err, GPT_EFAIL, "cannot start a thread: %s",
-                    strerror(status));
+    GPT_TRY(gpt_thread_start(&l->thread, "lane", run_all, l, err));
+    l->threaded = true;
+    return GPT_OK;
 }
 
 static void stop_thread(struct gpt_lane *l)
@@ -162,7 +152,7 @@ static void stop_thread(struct gpt_lane *l)
     l->closing = true;
     pthread_cond_broadcast(&l->changed);
     pthread_mutex_unlock(&l->lock);
-    pthread_join(l->thread, NULL);
+    gpt_thread_join(l->thread);
 }
 
 static int open_ring(struct gpt_lane *l, int64_t jobs, struct gpt_err *err)
