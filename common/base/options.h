@@ -156,7 +156,7 @@ bool gpt_option_given(const struct gpt_args *args, const char *name);
 int gpt_options_print(const struct gpt_program *program, const void *options,
                       const struct gpt_args *args, struct gpt_buf *b);
 
-/* Options as "name = value" lines that --config reads, appended to b: to be kept
+/* Appends options to b as "name = value" lines that --config reads: to be kept
  * beside what a run made, or compared between ranks. Options that hold nothing
  * have no line. */
 enum {

@@ -69,7 +69,8 @@ static int put_manifest(struct gpt_checkpoint_writer *w,
         status = gpt_path_join(path, sizeof(path), gpt_outdir_path(w->dir),
                                GPT_MANIFEST, err);
     if (status == GPT_OK)
-        status = gpt_write_file(path, w->flags | GPT_OUT_INSIDE, b.data, b.len, err);
+        status = gpt_write_file(path, w->flags | GPT_OUT_INSIDE, b.data,
+                                b.len, err);
     gpt_buf_free(&b);
     return status;
 }
@@ -83,7 +84,8 @@ static int publish(struct gpt_checkpoint_writer *w, struct gpt_err *err)
     GPT_TRY(gpt_outdir_commit(dir, err));
     GPT_TRY(gpt_path_join(path, sizeof(path), w->root, GPT_TRACKER, err));
     snprintf(text, sizeof(text), "%lld\n", (long long)w->iteration);
-    return gpt_write_file(path, w->flags | GPT_OUT_FORCE, text, strlen(text), err);
+    return gpt_write_file(path, w->flags | GPT_OUT_FORCE, text, strlen(text),
+                          err);
 }
 
 /* ---- several ranks ---- */

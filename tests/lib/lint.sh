@@ -1,6 +1,7 @@
 #!/bin/sh
-# make lint: what can be said about the sources without running them. Tools
-# that are not installed are named and left out.
+# make lint: what can be said about the sources without running them. lint.pl
+# and headers.sh are part of `make check`, too; other tools are named and left
+# out where they are not installed.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 bad=0
@@ -10,7 +11,8 @@ have() {
     return 1
 }
 
-sh tests/lib/budget.sh || bad=1
+perl tests/lib/lint.pl || bad=1
+sh tests/lib/headers.sh || bad=1
 
 # Left out: casts of a field found by its offset; the logarithm of a sum that
 # cppcheck takes for empty; a block whose address is kept in front of it.
