@@ -9,9 +9,17 @@
 #   skip 'why' && ...
 
 # A shell's background jobs and nohup ignore signals, and no sh can take that
-# back; tests of signals would wait for ever.
-if [ -z "${TAP_SIGNALS:-}" ] && env --default-signal true 2>/dev/null; then
-    TAP_SIGNALS=default exec env --default-signal sh "$0" "$@"
+# back; tests of signals would wait for ever. perl can also unblock what a parent
+# has blocked; without it, env does the first alone.
+if [ -z "${TAP_SIGNALS:-}" ]; then
+    TAP_SIGNALS=default
+    export TAP_SIGNALS
+    perl -MPOSIX -e 1 2>/dev/null && exec perl -MPOSIX -e '
+        $SIG{$_} = "DEFAULT" for qw(HUP INT QUIT TERM USR1 USR2 PIPE CHLD);
+        sigprocmask(SIG_SETMASK, POSIX::SigSet->new());
+        exec @ARGV' sh "$0" "$@"
+    env --default-signal true 2>/dev/null &&
+        exec env --default-signal sh "$0" "$@"
 fi
 unset TAP_SIGNALS
 
