@@ -9,14 +9,9 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-static int out_of_memory(struct gpt_err *err)
-{
-    return gpt_fail(err, GPT_EFAIL, "out of memory for a table");
-}
-
 static int done(int status, struct gpt_err *err)
 {
-    return status == GPT_OK ? GPT_OK : out_of_memory(err);
+    return status == GPT_OK ? GPT_OK : gpt_no_memory(err, "a table");
 }
 
 /* Adds `o` as a line and frees it. */
@@ -367,7 +362,7 @@ int gpt_show_findings(struct gpt_show *show, const char *prefix,
     int64_t total = gpt_damages_total(&f->damages);
 
     if (f->out_of_memory)
-        return out_of_memory(err);
+        return gpt_no_memory(err, "a table");
     if (show->json)
         return add_object(show, findings_object(prefix, f), err);
     if (total == 0)

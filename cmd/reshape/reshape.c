@@ -3,6 +3,7 @@
  * file; model/params.h says what a rank holds. reshape_run.c carries it out. */
 #include "cmd/reshape/reshape.h"
 
+#include "base/io.h"
 #include "base/num.h"
 
 #include <stdio.h>
@@ -221,7 +222,7 @@ static int plan_native(struct gpt_reshape *r, struct gpt_err *err)
 static struct gpt_hf_extra find_extra(const struct gpt_reshape *r)
 {
     struct gpt_hf_extra extra = {-1, -1};
-    char path[4096];
+    char path[GPT_PATH_BYTES];
     cJSON *vocab = NULL;
     int64_t id = -1, most = r->config.vocab_size - 1;
 
@@ -235,7 +236,7 @@ static struct gpt_hf_extra find_extra(const struct gpt_reshape *r)
                                NULL) == GPT_OK)
         file = path;
     if (id < 0 && file && gpt_path_exists(file) &&
-        gpt_json_read(&vocab, file, 256 << 20, NULL) == GPT_OK &&
+        gpt_json_read(&vocab, file, GPT_FILE_LIMIT, NULL) == GPT_OK &&
         gpt_json_int(vocab, "<|endoftext|>", 0, most, &id, file, NULL))
         id = -1;
     cJSON_Delete(vocab);

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { PATH = 4096 };
+enum { PATH = GPT_PATH_BYTES };
 
 int64_t gpt_reshape_memory(void)
 {
@@ -151,7 +151,7 @@ static int copy_into(const char *dir, const char *name, const char *source,
     size_t len;
 
     GPT_TRY(gpt_path_join(path, sizeof(path), dir, name, err));
-    GPT_TRY(gpt_read_file(source, 256 << 20, &text, &len, err));
+    GPT_TRY(gpt_read_file(source, GPT_FILE_LIMIT, &text, &len, err));
     int status = gpt_write_file(path, flags, text, len, err);
     gpt_free(text);
     return status;

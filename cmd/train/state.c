@@ -83,7 +83,7 @@ bool gpt_state_compact(const struct gpt_replica *r, enum gpt_kind kind)
 
 bool gpt_state_exists(const char *dir)
 {
-    char path[4096];
+    char path[GPT_PATH_BYTES];
 
     return gpt_path_join(path, sizeof(path), dir,
                          "latest_checkpointed_iteration.txt", NULL) == GPT_OK &&

@@ -9,6 +9,11 @@
 
 #include "base/status.h"
 
+enum {
+    GPT_PATH_BYTES = 4096,     /* of a buffer that holds a file name and NUL */
+    GPT_FILE_LIMIT = 256 << 20, /* of vocabularies and the like, read whole */
+};
+
 /* ---- input ---- */
 struct gpt_in;
 

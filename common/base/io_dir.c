@@ -64,7 +64,7 @@ int gpt_outdir_open(struct gpt_outdir **dir, const char *path, unsigned flags,
     d->tmp = gpt_temp_name(d->target);
     d->temp = d->tmp ? gpt_temp_add(d->tmp, true) : NULL;
     if (!d->temp) {
-        status = gpt_fail(err, GPT_EFAIL, "out of memory for a file name");
+        status = gpt_no_memory(err, "a file name");
         goto fail;
     }
     if (mkdir(d->tmp, 0777) != 0) {
@@ -92,7 +92,7 @@ int gpt_outdir_join(struct gpt_outdir **dir, const char *path,
     d->tmp = gpt_alloc(strlen(path) + 1, 1);
     if (!d->tmp) {
         outdir_free(d);
-        return gpt_fail(err, GPT_EFAIL, "out of memory for a file name");
+        return gpt_no_memory(err, "a file name");
     }
     memcpy(d->tmp, path, strlen(path));
     *dir = d;

@@ -2,7 +2,7 @@
  * of its target; commit syncs it, renames it and syncs the directory, so a
  * crash at any point leaves the old complete file or the new one. Pipes,
  * devices and "-" cannot be renamed and are written directly ("streams").
- * Opening and writing are here, the end of a file is in io_publish.c. */
+ * Start at gpt_out_open(); the order of publication is in gpt_out_commit(). */
 #include "base/io.h"
 
 #include "base/io_internal.h"
@@ -22,6 +22,35 @@ enum {
     DIRECT = 64 * 1024, /* bytes that are not copied into the buffer first */
 };
 #define WRITEBACK_EVERY (INT64_C(8) << 20)
+
+/* ---- give up ---- */
+
+static void out_free(struct gpt_out *out)
+{
+    if (out->fd >= 0 && !out->standard_output)
+        close(out->fd);
+    gpt_free(out->path);
+    gpt_free(out->target);
+    gpt_free(out->tmp);
+    gpt_free(out->buffer);
+    gpt_free(out);
+}
+
+void gpt_out_abort(struct gpt_out *out)
+{
+    if (!out)
+        return;
+    if (out->temp || (out->part && out->tmp))
+        unlink(out->tmp ? out->tmp : out->target);
+    gpt_temp_drop(out->temp);
+    out_free(out);
+}
+
+void gpt_out_suspend(struct gpt_out *out)
+{
+    if (out)
+        out_free(out);
+}
 
 /* ---- open ---- */
 
@@ -91,7 +120,7 @@ static int open_regular(struct gpt_out *out, int64_t at, struct gpt_err *err)
     out->tmp = at < 0 ? gpt_temp_name(out->target)
                       : gpt_part_name(out->target);
     if (!out->tmp)
-        return gpt_fail(err, GPT_EFAIL, "out of memory for a file name");
+        return gpt_no_memory(err, "a file name");
     return at < 0 ? create(out, out->tmp, err) : open_part(out, at, err);
 }
 
@@ -330,4 +359,90 @@ int gpt_out_reread(struct gpt_out *out, void *dst, size_t n, int64_t offset,
                         "only %lld were written",
                         n, (long long)offset, out->path, (long long)got);
     return GPT_OK;
+}
+
+/* ---- commit ---- */
+
+/* Everything up to the point where the name may change. */
+static int make_durable(struct gpt_out *out, struct gpt_err *err)
+{
+    GPT_TRY(gpt_out_flush(out, err));
+    if (atomic_load(&out->failed))
+        return gpt_fail(err, GPT_EIO, "an earlier write to '%s' failed",
+                        out->path);
+    if (out->reserved && ftruncate(out->fd, gpt_out_tell(out)) != 0)
+        return gpt_fail_errno(err, GPT_EIO, "cannot set the size of '%s'",
+                              out->path);
+    if (out->mode && fchmod(out->fd, out->mode) != 0)
+        return gpt_fail_errno(err, GPT_EIO, "cannot set the mode of '%s'",
+                              out->path);
+    if (!(out->flags & GPT_OUT_NOSYNC) && gpt_raw_fsync(out->fd) != 0)
+        return gpt_fail_errno(err, GPT_EIO, "cannot sync '%s'", out->path);
+    if (out->standard_output)
+        return GPT_OK;
+    int fd = out->fd;
+    out->fd = -1;
+    if (close(fd) != 0 && errno != EINTR)
+        return gpt_fail_errno(err, GPT_EIO, "cannot close '%s'", out->path);
+    return GPT_OK;
+}
+
+static int publish(struct gpt_out *out, struct gpt_err *err)
+{
+    bool force = out->flags & GPT_OUT_FORCE;
+
+    if (gpt_raw_rename(out->tmp, out->target, force) != 0) {
+        if (errno == EEXIST)
+            return gpt_out_exists(err, out->path);
+        return gpt_fail_errno(err, GPT_EIO, "cannot publish '%s'", out->path);
+    }
+    gpt_temp_drop(out->temp);
+    out->temp = NULL;
+    out->part = false;
+    if (!(out->flags & GPT_OUT_NOSYNC) &&
+        gpt_raw_fsync_parent(out->target) != 0)
+        return gpt_fail_errno(err, GPT_EIO, "cannot sync the directory of '%s'",
+                              out->path);
+    return GPT_OK;
+}
+
+int gpt_out_commit(struct gpt_out *out, struct gpt_err *err)
+{
+    int status = make_durable(out, err);
+
+    if (status == GPT_OK && out->tmp)
+        status = publish(out, err);
+    if (status != GPT_OK && !out->part) {
+        gpt_out_abort(out);
+        return status;
+    }
+    /* A file inside a directory stays registered until the directory is
+     * published: see gpt_temp_drop_under(). */
+    out_free(out);
+    return status;
+}
+
+int gpt_out_sync(struct gpt_out *out, struct gpt_err *err)
+{
+    GPT_TRY(gpt_out_flush(out, err));
+    if (out->stream || (out->flags & GPT_OUT_NOSYNC))
+        return GPT_OK;
+    if (gpt_raw_fsync(out->fd) != 0)
+        return gpt_fail_errno(err, GPT_EIO, "cannot sync '%s'", out->path);
+    return GPT_OK;
+}
+
+/* ---- a file at once ---- */
+
+int gpt_write_file(const char *path, unsigned flags, const void *data,
+                   size_t len, struct gpt_err *err)
+{
+    struct gpt_out *out;
+
+    GPT_TRY(gpt_out_open(&out, path, flags, (int64_t)len, err));
+    int status = gpt_out_write(out, data, len, err);
+    if (status == GPT_OK)
+        return gpt_out_commit(out, err);
+    gpt_out_abort(out);
+    return status;
 }

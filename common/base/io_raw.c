@@ -151,7 +151,7 @@ int gpt_raw_rename(const char *from, const char *to, bool force)
 
 int gpt_raw_fsync_parent(const char *path)
 {
-    char dir[4096];
+    char dir[GPT_PATH_BYTES];
     const char *slash = strrchr(path, '/');
     int len = slash ? (int)(slash - path) : 1;
 

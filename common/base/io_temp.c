@@ -23,14 +23,14 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { PATH_BYTES = 4096, STALE_SECONDS = 3600 };
+enum { STALE_SECONDS = 3600 };
 
 struct gpt_temp {
     struct gpt_temp *next;
     atomic_bool used;
     bool is_dir;
     pid_t owner; /* a child after fork() must not clean up */
-    char path[PATH_BYTES];
+    char path[GPT_PATH_BYTES];
 };
 
 static _Atomic(struct gpt_temp *) registry;
@@ -56,7 +56,7 @@ static struct gpt_temp *take_entry(bool is_dir)
 
 struct gpt_temp *gpt_temp_add(const char *path, bool is_dir)
 {
-    if (strlen(path) >= PATH_BYTES)
+    if (strlen(path) >= GPT_PATH_BYTES)
         return NULL;
     pthread_mutex_lock(&lock);
     struct gpt_temp *t = take_entry(is_dir);
@@ -166,7 +166,7 @@ static bool is_temp(const char *name)
 
 void gpt_out_sweep(const char *dir)
 {
-    char full[PATH_BYTES + 300];
+    char full[GPT_PATH_BYTES + 300];
     DIR *d = opendir(dir);
 
     if (!d)
@@ -182,7 +182,7 @@ void gpt_out_sweep(const char *dir)
 void gpt_temp_sweep(const char *path)
 {
     const char *base = base_of(path);
-    char dir[PATH_BYTES], full[PATH_BYTES + 300];
+    char dir[GPT_PATH_BYTES], full[GPT_PATH_BYTES + 300];
     struct stat st;
 
     snprintf(dir, sizeof(dir), "%.*s", (int)(base - path), path);

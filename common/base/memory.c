@@ -132,12 +132,17 @@ void gpt_drop_pages(void *p, size_t bytes)
     advise(p, bytes, MADV_DONTNEED);
 }
 
-static int no_memory(struct gpt_err *err, size_t n, size_t size,
+static int cannot_allocate(struct gpt_err *err, size_t n, size_t size,
                      const char *what)
 {
     return gpt_fail(err, GPT_EFAIL,
                     "cannot allocate %zu x %zu bytes for %s: out of memory", n,
                     size, what);
+}
+
+int gpt_no_memory(struct gpt_err *err, const char *what)
+{
+    return gpt_fail(err, GPT_EFAIL, "out of memory for %s", what);
 }
 
 int gpt_new(void *out_pointer, size_t n, size_t size, const char *what,
@@ -146,7 +151,7 @@ int gpt_new(void *out_pointer, size_t n, size_t size, const char *what,
     void *p = gpt_alloc(n, size);
 
     memcpy(out_pointer, &p, sizeof(p));
-    return p ? GPT_OK : no_memory(err, n, size, what);
+    return p ? GPT_OK : cannot_allocate(err, n, size, what);
 }
 
 int gpt_grow_now(void *array_pointer, size_t *cap, size_t need, size_t size,
@@ -163,7 +168,7 @@ int gpt_grow_now(void *array_pointer, size_t *cap, size_t need, size_t size,
                                                            bytes)
                                                  : allocate(bytes);
     if (!p)
-        return no_memory(err, grown, size, what);
+        return cannot_allocate(err, grown, size, what);
     memcpy(array_pointer, &p, sizeof(p));
     *cap = grown;
     return GPT_OK;

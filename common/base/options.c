@@ -30,7 +30,7 @@ static int parse_all(struct gpt_parse *p, int argc, char *const *argv,
     p->positional = gpt_arena_alloc(p->arena, (size_t)argc + 1,
                                     sizeof(*p->positional));
     if (!p->origin || !p->source || !p->positional)
-        return gpt_fail(p->err, GPT_EFAIL, "out of memory for options");
+        return gpt_no_memory(p->err, "options");
     int status = gpt_opt_read_all(p, argc, argv);
     gpt_free(p->configs);
     p->configs = NULL;

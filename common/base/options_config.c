@@ -17,7 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { CONFIG_LIMIT = 1 << 20, PATH_BYTES = 4096 };
+enum { CONFIG_LIMIT = 1 << 20 };
 
 struct line {
     struct gpt_parse *p;
@@ -203,13 +203,14 @@ static int read_text(struct gpt_parse *p, const char *path, char *text,
  * beside the program as installed, and as built. */
 static bool preset_dir(int i, char *buf)
 {
-    char exe[PATH_BYTES];
+    char exe[GPT_PATH_BYTES];
     const char *data = getenv("GPT_DATADIR");
 
     if (i == 0 && data && *data)
-        return snprintf(buf, PATH_BYTES, "%s/presets", data) < PATH_BYTES;
+        return snprintf(buf, GPT_PATH_BYTES, "%s/presets", data) <
+               GPT_PATH_BYTES;
     if (i == 1)
-        return snprintf(buf, PATH_BYTES, "%s", GPT_DATADIR "/presets") > 0;
+        return snprintf(buf, GPT_PATH_BYTES, "%s", GPT_DATADIR "/presets") > 0;
     ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe));
     if (i < 2 || n <= 0 || n >= (ssize_t)sizeof(exe))
         return false;
@@ -218,8 +219,8 @@ static bool preset_dir(int i, char *buf)
     if (!slash)
         return false;
     *slash = '\0';
-    return snprintf(buf, PATH_BYTES, "%s/../share/%s", exe,
-                    i == 2 ? "gpt/presets" : "presets") < PATH_BYTES;
+    return snprintf(buf, GPT_PATH_BYTES, "%s/../share/%s", exe,
+                    i == 2 ? "gpt/presets" : "presets") < GPT_PATH_BYTES;
 }
 
 enum { PRESET_DIRS = 4 };
@@ -227,19 +228,19 @@ enum { PRESET_DIRS = 4 };
 /* A name without '/' that is no file may be that of a preset. */
 static void find_preset(const char *name, char *path)
 {
-    char dir[PATH_BYTES];
+    char dir[GPT_PATH_BYTES];
 
-    snprintf(path, PATH_BYTES, "%s", name);
+    snprintf(path, GPT_PATH_BYTES, "%s", name);
     if (strchr(name, '/') || gpt_path_exists(name))
         return;
     for (int i = 0; i < PRESET_DIRS; i++) {
-        char candidate[PATH_BYTES];
+        char candidate[GPT_PATH_BYTES];
 
         if (preset_dir(i, dir) &&
             snprintf(candidate, sizeof(candidate), "%s/%s.conf", dir, name) <
-                PATH_BYTES &&
+                GPT_PATH_BYTES &&
             gpt_path_exists(candidate)) {
-            snprintf(path, PATH_BYTES, "%s", candidate);
+            snprintf(path, GPT_PATH_BYTES, "%s", candidate);
             return;
         }
     }
@@ -260,7 +261,7 @@ static int is_preset(const struct dirent *e)
 /* "presets: gpt2-124m tiny" as the hint. */
 static void hint_presets(struct gpt_err *err)
 {
-    char dir[PATH_BYTES], text[sizeof(err->hint)] = "presets:";
+    char dir[GPT_PATH_BYTES], text[sizeof(err->hint)] = "presets:";
     struct dirent **entries;
     int n = 0;
 
@@ -283,7 +284,7 @@ static void hint_presets(struct gpt_err *err)
 
 int gpt_opt_read_config(struct gpt_parse *p, const char *name)
 {
-    char path[PATH_BYTES];
+    char path[GPT_PATH_BYTES];
     char *text;
     size_t len;
 

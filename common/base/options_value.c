@@ -17,11 +17,6 @@ void *gpt_opt_field(void *options, const struct gpt_opt *o)
     return (char *)options + o->offset;
 }
 
-static int no_memory(struct gpt_parse *p)
-{
-    return gpt_fail(p->err, GPT_EFAIL, "out of memory for an option");
-}
-
 /* Notes who set the row; true when this source sets it for the first time. */
 static bool note(struct gpt_parse *p, const struct gpt_opt *o)
 {
@@ -126,7 +121,7 @@ static int set_string(struct gpt_parse *p, const struct gpt_opt *o,
     const char *copy = gpt_arena_strdup(p->arena, text);
 
     if (!copy)
-        return no_memory(p);
+        return gpt_no_memory(p->err, "an option");
     *(const char **)gpt_opt_field(p->options, o) = copy;
     note(p, o);
     return GPT_OK;
@@ -146,14 +141,14 @@ static int add_word(struct gpt_parse *p, const struct gpt_opt *o,
         const char **items = gpt_arena_alloc(p->arena, cap, sizeof(*items));
 
         if (!items)
-            return no_memory(p);
+            return gpt_no_memory(p->err, "an option");
         if (list->n > 0)
             memcpy(items, list->items, (size_t)list->n * sizeof(*items));
         list->items = items;
     }
     const char *copy = gpt_arena_strdup(p->arena, text);
     if (!copy)
-        return no_memory(p);
+        return gpt_no_memory(p->err, "an option");
     list->items[list->n++] = copy;
     return GPT_OK;
 }
@@ -202,7 +197,7 @@ static int set_default_list(struct gpt_parse *p, const struct gpt_opt *o)
         const char *word = gpt_arena_printf(p->arena, "%.*s", (int)len, words);
 
         if (!word)
-            return no_memory(p);
+            return gpt_no_memory(p->err, "an option");
         if (len > 0)
             GPT_TRY(add_word(p, o, word));
         words += len;

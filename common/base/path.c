@@ -30,7 +30,7 @@ bool gpt_path_same(const char *a, const char *b)
 
 int gpt_path_mkdirs(const char *path, struct gpt_err *err)
 {
-    char part[4096];
+    char part[GPT_PATH_BYTES];
     size_t len = strlen(path);
 
     if (len >= sizeof(part))

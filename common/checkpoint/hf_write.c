@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { PATH = 4096, NAME = GPT_PARAM_NAME + 32 };
+enum { PATH = GPT_PATH_BYTES, NAME = GPT_PARAM_NAME + 32 };
 
 void gpt_hf_shard_name(char *buf, size_t cap, int64_t shard, int64_t n_shards)
 {

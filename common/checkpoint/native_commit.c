@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { PATH = 4096 };
+enum { PATH = GPT_PATH_BYTES };
 
 /* ---- the manifest ---- */
 

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PATH = 4096, MAX_TRIED = 100 };
+enum { PATH = GPT_PATH_BYTES, MAX_TRIED = 100 };
 
 /* On all ranks, or on none. */
 static int open_dir(struct gpt_checkpoint **c, const char *dir, bool verify,

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { PATH = 4096 };
+enum { PATH = GPT_PATH_BYTES };
 
 static int remove_in(const char *dir, const char *name, struct gpt_err *err)
 {

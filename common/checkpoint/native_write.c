@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { ATTACH_LIMIT = 256 << 20, PATH = 4096 };
+enum { PATH = GPT_PATH_BYTES };
 
 /* ---- begin and end ---- */
 
@@ -262,7 +262,7 @@ int gpt_checkpoint_attach(struct gpt_checkpoint_writer *w, const char *name,
     size_t len;
     int status;
 
-    GPT_TRY(gpt_read_file(source, ATTACH_LIMIT, &text, &len, err));
+    GPT_TRY(gpt_read_file(source, GPT_FILE_LIMIT, &text, &len, err));
     GPT_TRY_GOTO(status, add_file(w, name, path, err), done);
     struct gpt_manifest_file *f = &w->list.files[w->list.n_files - 1];
     f->size = (int64_t)len;

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { PATH = 4096 };
+enum { PATH = GPT_PATH_BYTES };
 
 static bool holds(const char *dir, const char *name)
 {

@@ -8,7 +8,6 @@
 
 #include <string.h>
 
-enum { MAX_FILE = 1 << 28 };
 enum { VARINT = 0, FIXED64 = 1, BYTES = 2, FIXED32 = 5 }; /* wire types */
 
 struct reading {
@@ -320,7 +319,7 @@ int gpt_sp_model_read(struct gpt_sp_model *m, const char *path,
                                .unk = -1};
     for (int byte = 0; byte < 256; byte++)
         m->byte_id[byte] = -1;
-    GPT_TRY(gpt_read_file(path, MAX_FILE, &m->file, &m->len, err));
+    GPT_TRY(gpt_read_file(path, GPT_FILE_LIMIT, &m->file, &m->len, err));
     GPT_TRY(count_pieces(&r));
     GPT_TRY(read_model(&r, &eos));
     GPT_TRY(index_pieces(&r));

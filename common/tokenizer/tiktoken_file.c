@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-enum { MAX_FILE = 1 << 28, MIN_BYTES = 4 }; /* of a line: "Q== 0", say */
+enum { MIN_BYTES = 4 }; /* of a line: "Q== 0", say */
 
 struct reading {
     struct gpt_ranks *r;
@@ -157,7 +157,7 @@ int gpt_ranks_read(struct gpt_ranks *ranks, const char *path,
     size_t len;
 
     *ranks = (struct gpt_ranks){0};
-    GPT_TRY(gpt_read_file(path, MAX_FILE, &text, &len, err));
+    GPT_TRY(gpt_read_file(path, GPT_FILE_LIMIT, &text, &len, err));
     ranks->json = len && (text[0] == '[' || text[0] == '{');
     int status = ranks->json ? read_list(&f, text, len)
                              : read_lines(&f, text, len);

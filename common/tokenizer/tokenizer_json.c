@@ -7,8 +7,6 @@
 
 #include <string.h>
 
-enum { MAX_FILE = 1 << 28 };
-
 struct splitting {
     struct gpt_hf_file *file;
     struct gpt_scan scan;
@@ -93,7 +91,7 @@ int gpt_hf_file_read(struct gpt_hf_file *file, const char *path,
     size_t len;
 
     *file = (struct gpt_hf_file){0};
-    GPT_TRY(gpt_read_file(path, MAX_FILE, &file->text, &len, err));
+    GPT_TRY(gpt_read_file(path, GPT_FILE_LIMIT, &file->text, &len, err));
     int status = split(&s, len, err);
     if (status == GPT_OK)
         status = gpt_json_parse(&file->root, s.rest.data, s.rest.len, path,

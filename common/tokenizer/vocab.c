@@ -11,8 +11,6 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MAX_FILE = 1 << 28 };
-
 struct loading {
     struct gpt_vocab *v;
     const char *vocab_file, *merge_file;
@@ -248,11 +246,11 @@ static int load_files(struct loading *l)
     char *text;
     size_t len;
 
-    GPT_TRY(gpt_read_file(l->vocab_file, MAX_FILE, &text, &len, l->err));
+    GPT_TRY(gpt_read_file(l->vocab_file, GPT_FILE_LIMIT, &text, &len, l->err));
     int status = load_tokens(l, (struct gpt_str){text, len}, &ids);
     gpt_free(text);
     GPT_TRY(status);
-    GPT_TRY(gpt_read_file(l->merge_file, MAX_FILE, &text, &len, l->err));
+    GPT_TRY(gpt_read_file(l->merge_file, GPT_FILE_LIMIT, &text, &len, l->err));
     status = load_merges(l, text, len);
     gpt_free(text);
     return status;

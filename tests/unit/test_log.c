@@ -47,8 +47,8 @@ static const char *captured(void)
     return buf;
 }
 
-/* The same from a terminal, which turns \n into \r\n: the kernel passes bytes on
- * when it finds the time, so that as many as `want` has are waited for. */
+/* The same from a terminal, which turns \n into \r\n. The kernel passes bytes on
+ * when it finds the time: this waits for as many as `want` has. */
 static void terminal_has(const char *want, const char *what)
 {
     char buf[4096];
