@@ -21,6 +21,8 @@ static int part_of(char **part, const char *path, struct gpt_err *err)
                  : gpt_no_memory(err, "a file name");
 }
 
+/* The mode is set before the rename, so that the new name never has another one
+ * than the old. */
 static int rename_part(const char *part, const char *path,
                        struct gpt_err *err)
 {

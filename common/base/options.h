@@ -97,7 +97,7 @@ struct gpt_common_options {
 extern const char *const gpt_when_choices[];       /* auto always never */
 extern const char *const gpt_log_format_choices[]; /* text json */
 
-/* What is left of the command line, and who set what. */
+/* What is left of the command line, and the source of each value. */
 struct gpt_args {
     const char **positional;
     int n_positional;
@@ -148,7 +148,7 @@ int gpt_options_parse(const struct gpt_program *program, int argc,
                       struct gpt_arena *arena, struct gpt_err *err)
     GPT_MUST_USE;
 
-/* Was the option named on the command line or in a config file? */
+/* True when the option was named on the command line or in a config file. */
 bool gpt_option_given(const struct gpt_args *args, const char *name);
 
 /* The configuration as "name = value" lines into b (for --print-config, and to

@@ -27,6 +27,7 @@ struct line {
 
 /* ---- reading ---- */
 
+/* Errors say FILE:LINE, which editors jump to. */
 static int line_error(const struct line *l, const char *why)
 {
     return gpt_fail(l->p->err, GPT_EUSAGE, "%s:%d: %s", l->path, l->number,
@@ -90,6 +91,8 @@ static int whole_value(const struct line *l, char *s, char **value)
     if (*s != '"') {
         cut_comment(s);
         trim_end(s);
+        /* An empty value is refused, for it is more often an unset variable of
+         * a script than a wish. */
         *value = s;
         return *s ? GPT_OK : line_error(l, "no value (write \"\" for empty)");
     }
@@ -124,6 +127,8 @@ static int next_word(const struct line *l, char **s, char **value)
     return GPT_OK;
 }
 
+/* All words of one line come from one source, so that a later line for the same
+ * list appends and a later file replaces. */
 static int set_list(const struct line *l, const struct gpt_opt *o, char *s)
 {
     char *word;
@@ -137,12 +142,15 @@ static int set_list(const struct line *l, const struct gpt_opt *o, char *s)
     }
 }
 
+/* Lists report the line themselves, word by word. */
 static int set_line(const struct line *l, const struct gpt_opt *o, char *value)
 {
     int status;
 
     if (o->kind == GPT_OPT_LIST)
         return set_list(l, o, value);
+    /* The value reports itself; the line is put before it, where only this
+     * function knows it. */
     GPT_TRY(whole_value(l, value, &value));
     status = gpt_opt_set(l->p, o, value, o->name);
     return status == GPT_OK
@@ -150,6 +158,8 @@ static int set_line(const struct line *l, const struct gpt_opt *o, char *value)
                : gpt_context(l->p->err, "%s:%d", l->path, l->number);
 }
 
+/* Files that name further files would need a rule for the order of all; there
+ * is none because this is refused. */
 static bool is_about_config(const struct gpt_opt *o)
 {
     return strcmp(o->name, "config") == 0 ||
@@ -181,6 +191,8 @@ static int read_text(struct gpt_parse *p, const char *path, char *text,
 {
     struct line l = {p, path, 0};
 
+    /* A NUL byte would end the text early, and the rest of the file would be
+     * ignored without a word. */
     if (strlen(text) != len)
         return gpt_fail(p->err, GPT_EUSAGE, "%s: offset %zu: NUL byte", path,
                         strlen(text));
@@ -189,6 +201,7 @@ static int read_text(struct gpt_parse *p, const char *path, char *text,
         if (next)
             *next++ = '\0';
         size_t n = strlen(text);
+        /* Files written on Windows. */
         if (n > 0 && text[n - 1] == '\r')
             text[n - 1] = '\0';
         l.number++;
@@ -211,6 +224,8 @@ static bool preset_dir(int i, char *buf)
                GPT_PATH_BYTES;
     if (i == 1)
         return snprintf(buf, GPT_PATH_BYTES, "%s", GPT_DATADIR "/presets") > 0;
+    /* The program itself shows where presets are when it is run from a build
+     * folder, or from a place of installation that was moved. */
     ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe));
     if (i < 2 || n <= 0 || n >= (ssize_t)sizeof(exe))
         return false;
@@ -226,6 +241,8 @@ static bool preset_dir(int i, char *buf)
 enum { PRESET_DIRS = 4 };
 
 /* A name without '/' that is no file may be that of a preset. */
+/* A file of that name wins, so that a preset which is added later changes no
+ * command that works today. */
 static void find_preset(const char *name, char *path)
 {
     char dir[GPT_PATH_BYTES];
@@ -251,6 +268,7 @@ static int by_name(const struct dirent **a, const struct dirent **b)
     return strcmp((*a)->d_name, (*b)->d_name);
 }
 
+/* ".conf" alone is no preset without a name. */
 static int is_preset(const struct dirent *e)
 {
     size_t n = strlen(e->d_name);
@@ -259,6 +277,8 @@ static int is_preset(const struct dirent *e)
 }
 
 /* "presets: gpt2-124m tiny" as the hint. */
+/* Only the first directory that has presets is listed: it is the one that would
+ * have been used. */
 static void hint_presets(struct gpt_err *err)
 {
     char dir[GPT_PATH_BYTES], text[sizeof(err->hint)] = "presets:";
@@ -295,6 +315,8 @@ int gpt_opt_read_config(struct gpt_parse *p, const char *name)
             hint_presets(p->err);
         return status;
     }
+    /* A new source for every file: its lists replace those of the file before
+     * it. */
     p->from = GPT_FROM_CONFIG;
     p->current++;
     status = read_text(p, path, text, len);
@@ -304,6 +326,8 @@ int gpt_opt_read_config(struct gpt_parse *p, const char *name)
 
 /* ---- printing ---- */
 
+/* Quotes only where reading back needs them, so that what --print-config shows
+ * looks like what people write. */
 static bool needs_quotes(const char *s)
 {
     size_t n = strlen(s);
@@ -348,6 +372,8 @@ static bool is_unset(const struct gpt_opt *o, const void *field)
     return o->kind == GPT_OPT_LIST && ((const struct gpt_list *)field)->n == 0;
 }
 
+/* The form that read_line() reads back to the same value, which a test holds
+ * together. */
 static int print_value(struct gpt_buf *b, const struct gpt_opt *o,
                        const void *field)
 {
@@ -390,6 +416,8 @@ static int print_row(struct gpt_buf *b, const struct gpt_opt *o,
     static const char *const origins[] = {"default", "config", "environment",
                                           "command line"};
 
+    /* As a comment: reading the printed file must give NULL again, which no
+     * value could say. */
     if (is_unset(o, field))
         return gpt_buf_printf(b, "# %s =\n", o->name);
     GPT_TRY(print_setting(b, o, field));
