@@ -222,7 +222,7 @@ check-gpu:                   ## kernels, trainings, texts on a GPU: needs nvcc, 
 bench-gpu:                   ## kernels and training steps on a GPU against peers
 	BUILD='$(BUILD)/gpu' sh tests/gpu/bench.sh
 
-lint:                        ## cppcheck, mandoc, shellcheck, size budgets
+lint:                        ## order, names, dialect, sizes; cppcheck, mandoc, shellcheck
 	sh tests/lib/lint.sh
 
 format:                      ## reformat changed C files (clang-format)

@@ -134,7 +134,7 @@ static int write_file(const struct cache *c, int which, struct gpt_err *err)
     static const char *const ends[] = {"document_index.npy", "sample_index.npy",
                                        "shuffle_index.npy", "description.txt"};
     const struct gpt_samples *s = c->samples;
-    char name[128], path[4096];
+    char name[128], path[GPT_PATH_BYTES];
     struct gpt_out *out;
     int status;
 

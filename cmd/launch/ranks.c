@@ -147,7 +147,7 @@ static int start_child(struct job *j, int64_t local, struct gpt_err *err)
 
 static int open_log(struct job *j, struct gpt_child *c, struct gpt_err *err)
 {
-    char path[4096], name[32];
+    char path[GPT_PATH_BYTES], name[32];
 
     if (!j->o->log_dir)
         return GPT_OK;

@@ -23,7 +23,7 @@ static int held(int fd, const char *dir, struct gpt_err *err)
 
 int gpt_lock_open(int *fd, const char *dir, struct gpt_err *err)
 {
-    char path[4096];
+    char path[GPT_PATH_BYTES];
     int status;
 
     *fd = -1;

@@ -56,7 +56,6 @@ static int find_cut(const char *path, const char *text, size_t len,
 
 static int cut_metrics(const char *path, int64_t iteration, struct gpt_err *err)
 {
-    struct gpt_out *out = NULL;
     struct stat file;
     char *text;
     size_t len, cut = 0;
@@ -66,15 +65,8 @@ static int cut_metrics(const char *path, int64_t iteration, struct gpt_err *err)
         return GPT_OK;
     GPT_TRY(gpt_read_file(path, (int64_t)1 << 32, &text, &len, err));
     status = find_cut(path, text, len, iteration, &cut, err);
-    if (status == GPT_OK && cut < len) {
-        status = gpt_out_open(&out, path, GPT_OUT_FORCE, 0, err);
-        if (status == GPT_OK)
-            status = gpt_out_write(out, text, cut, err);
-        if (status == GPT_OK)
-            status = gpt_out_commit(out, err);
-        else
-            gpt_out_abort(out);
-    }
+    if (status == GPT_OK && cut < len)
+        status = gpt_write_file(path, GPT_OUT_FORCE, text, cut, err);
     gpt_free(text);
     return status;
 }

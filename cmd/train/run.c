@@ -464,18 +464,6 @@ static int open_replica(struct gpt_run *r, const struct gpt_args *args,
 
 /* ---- --simulate ---- */
 
-static int print_out(const struct gpt_buf *text, struct gpt_err *err)
-{
-    struct gpt_out *out;
-
-    GPT_TRY(gpt_out_open(&out, "-", 0, 0, err));
-    int status = gpt_out_write(out, text->data, text->len, err);
-    if (status == GPT_OK)
-        return gpt_out_commit(out, err);
-    gpt_out_abort(out);
-    return status;
-}
-
 static int simulate(const struct gpt_run *r, struct gpt_err *err)
 {
     struct gpt_simulate_options options = {
@@ -489,7 +477,7 @@ static int simulate(const struct gpt_run *r, struct gpt_err *err)
     GPT_TRY(gpt_simulate_parse(&options, r->o->simulate, err));
     int status = gpt_simulate(&r->plan, &options, &text, err);
     if (status == GPT_OK)
-        status = print_out(&text, err);
+        status = gpt_write_file("-", 0, text.data, text.len, err);
     gpt_buf_free(&text);
     return status;
 }

@@ -3,6 +3,7 @@
 #ifndef GPT_CMD_TRAIN_RUN_H
 #define GPT_CMD_TRAIN_RUN_H
 
+#include "base/io.h"
 #include "base/memory.h"
 #include "train/feed.h"
 #include "cmd/train/plan.h"
@@ -22,7 +23,7 @@ struct gpt_run {
     struct gpt_saver *saver; /* with --save */
     struct gpt_state_context context;
     struct gpt_buf option_text;
-    char metrics[4096];
+    char metrics[GPT_PATH_BYTES];
     char carrier[320]; /* what carries bytes between ranks, in words */
     int lock;
     double started;

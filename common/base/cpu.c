@@ -14,6 +14,8 @@ static bool has_avx2(void)
 #endif
 }
 
+/* All four parts that the flags in the Makefile let the compiler use: some
+ * processors have F alone. */
 static bool has_avx512(void)
 {
 #ifdef GPT_HAVE_ISA_avx512

@@ -4,8 +4,8 @@
 
 #include <stdbool.h>
 
-/* Do this processor (with its operating system) and the build have "avx512",
- * "avx2" or "base"? "base" is always there. */
+/* True when this processor (with its operating system) and the build have
+ * "avx512", "avx2" or "base"; "base" is always there. */
 bool gpt_cpu_has(const char *isa);
 
 /* The best of the three. */

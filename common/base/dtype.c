@@ -32,6 +32,7 @@ static const struct {
     {"uint32", GPT_U32},    {"int64", GPT_I64},  {"uint64", GPT_U64},
 };
 
+/* Types come out of files: an unknown one must not index the table. */
 static bool valid(enum gpt_dtype t)
 {
     return (unsigned)t < GPT_N_DTYPES;
@@ -47,6 +48,8 @@ const char *gpt_dtype_name(enum gpt_dtype t)
     return valid(t) ? types[t].name : "?";
 }
 
+/* safetensors' own names first, then what other programs call them; neither
+ * depends on case. */
 bool gpt_dtype_parse(const char *text, enum gpt_dtype *t)
 {
     for (int i = 0; i < GPT_N_DTYPES; i++)
@@ -67,6 +70,7 @@ bool gpt_dtype_is_float(enum gpt_dtype t)
     return t == GPT_F16 || t == GPT_BF16 || t == GPT_F32 || t == GPT_F64;
 }
 
+/* memcpy() instead of a union or a cast: defined in C and in C++, and free. */
 static inline uint32_t bits_of(float x)
 {
     uint32_t u;
@@ -88,6 +92,8 @@ static inline float from_bf16(uint16_t x)
     return float_of((uint32_t)x << 16);
 }
 
+/* Adds just under half a unit, and one more when the kept part is odd: ties go
+ * to even. */
 static inline uint16_t to_bf16(float x)
 {
     uint32_t u = bits_of(x);
@@ -97,6 +103,8 @@ static inline uint16_t to_bf16(float x)
     return (uint16_t)((u & 0x7fffffff) > 0x7f800000 ? quiet : even);
 }
 
+/* Computes all three cases and chooses: without branches the loop is
+ * vectorised. */
 static inline float from_f16(uint16_t x)
 {
     uint32_t sign = (uint32_t)(x & 0x8000) << 16;
@@ -115,15 +123,16 @@ static inline float from_f16(uint16_t x)
 static inline uint16_t to_f16(float x)
 {
     uint32_t u = bits_of(x), sign = (u >> 16) & 0x8000;
+    uint32_t h;
 
     u &= 0x7fffffff;
-    uint32_t h;
     if (u > 0x7f800000) { /* NaN, made quiet */
         h = 0x7e00 | ((u >> 13) & 0x3ff);
     } else if (u >= 0x477ff000) { /* from 65520 on: infinity */
         h = 0x7c00;
     } else if (u >= 0x38800000) { /* normal, from 2^-14 on */
         uint32_t v = u - ((127 - 15) << 23);
+
         h = (v + 0xfff + ((v >> 13) & 1)) >> 13;
     } else { /* the sum's unit in the last place is 2^-24: it rounds */
         h = bits_of(float_of(u) + 0.5f) - bits_of(0.5f);
@@ -204,6 +213,8 @@ bool gpt_convert(void *dst, enum gpt_dtype dst_type, const void *src,
         {GPT_F64, GPT_BF16, f64_bf16}, {GPT_F64, GPT_F32, f64_f32},
     };
 
+    /* A copy of integers would be right, too, but a caller that asks for one
+     * took a tensor for another. */
     if (src_type == dst_type && gpt_dtype_is_float(src_type)) {
         if (n)
             memcpy(dst, src, n * types[src_type].bytes);

@@ -28,6 +28,8 @@ static struct {
 static atomic_long calls[GPT_FAULT_KINDS];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
+/* A test asks for the counts first, then lets each call fail in turn:
+ * tests/cli/t80-faults.sh. */
 static void print_counts(void)
 {
     fprintf(stderr, "faults:");
@@ -43,17 +45,22 @@ static void bad_plan(const char *text)
     abort();
 }
 
+/* Read once, at the first call: programs do not change their environment after
+ * it. */
 static void read_plan(void)
 {
     const char *text = getenv("GPT_FAULT");
     char kind[16] = "", error[16] = "EIO";
 
+    /* Without a plan nothing fails, so that a fault build also passes the other
+     * tests. */
     if (!text || !*text)
         return;
     if (strcmp(text, "count") == 0) {
         atexit(print_counts);
         return;
     }
+    /* The error may be left out; EIO is what disks report. */
     if (sscanf(text, "%15[^:]:%ld:%15s", kind, &plan.nth, error) < 2)
         bad_plan(text);
     for (int k = 0; k < GPT_FAULT_KINDS; k++)
@@ -73,6 +80,7 @@ int gpt_fault(enum gpt_fault_kind kind)
 {
     pthread_once(&once, read_plan);
     long n = atomic_fetch_add(&calls[kind], 1) + 1;
+    /* Counted by an atomic, so that exactly one thread gets the failure. */
     if ((int)kind != plan.kind || n != plan.nth)
         return 0;
     errno = plan.error;

@@ -20,6 +20,8 @@ static uint32_t slice[8][256], move[4][256];
 static bool have_instruction;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
+/* Moving past zeros is linear, so the table is built from 32 moved bits instead
+ * of 1024 shifted values an entry. */
 static void make_move_table(void)
 {
     uint32_t bits[32]; /* where every single bit ends up */
@@ -57,6 +59,8 @@ static void make_tables(void)
 #endif
 }
 
+/* Eight bytes a step ("slicing by eight"): eight independent look-ups instead
+ * of a chain of eight. */
 static uint32_t run_tables(uint32_t r, const uint8_t *p, size_t n)
 {
     for (; n >= 8; n -= 8, p += 8) {
@@ -74,6 +78,7 @@ static uint32_t run_tables(uint32_t r, const uint8_t *p, size_t n)
 #ifdef __x86_64__
 #include <nmmintrin.h>
 
+/* The register after BLOCK zero bytes, a byte at a time. */
 static uint32_t past_block(uint32_t r)
 {
     return move[0][r & 255] ^ move[1][r >> 8 & 255] ^ move[2][r >> 16 & 255] ^
@@ -88,6 +93,8 @@ static inline uint64_t load(const uint8_t *p)
     return w;
 }
 
+/* Three chains a round hide the latency of the instruction; the joined register
+ * then takes the rest of the message. */
 __attribute__((target("sse4.2"))) static uint32_t
 run_instruction(uint32_t r, const uint8_t *p, size_t n)
 {
@@ -134,6 +141,7 @@ static uint64_t fold(uint64_t a, uint64_t b)
     return (uint64_t)p ^ (uint64_t)(p >> 64);
 }
 
+/* For tables in memory: its values may change from version to version. */
 uint64_t gpt_hash64(const void *p, size_t n, uint64_t seed)
 {
     const uint8_t *b = p;
@@ -149,6 +157,8 @@ uint64_t gpt_hash64(const void *p, size_t n, uint64_t seed)
     return fold(h ^ tail ^ 0xd6e8feb86659fd93, 0xa0761d6478bd642f);
 }
 
+/* Slow and simple: its values are part of the meaning of checkpoints
+ * (gpt_rng_open()), so it never changes. */
 uint64_t gpt_fnv1a(const char *s)
 {
     uint64_t h = 0xcbf29ce484222325;

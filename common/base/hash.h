@@ -22,8 +22,8 @@ void gpt_sha256(char hex[65], const void *p, size_t n);
 /* The same without the instructions for it: the fallback, as above. */
 void gpt_sha256_portable(char hex[65], const void *p, size_t n);
 
-/* XXH64 with seed 0, running: what xxhsum(1) prints. Zeroed at the start; a
- * copy of the struct, taken at any moment, can be gone on with later. */
+/* XXH64 with seed 0, running: what xxhsum(1) prints. A zeroed struct is the
+ * start; a copy, taken at any moment, resumes from there. */
 struct gpt_xxh64 {
     uint64_t lanes[4];
     uint64_t n; /* bytes so far */

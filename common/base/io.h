@@ -9,6 +9,11 @@
 
 #include "base/status.h"
 
+enum {
+    GPT_PATH_BYTES = 4096,     /* of a buffer that holds a file name and NUL */
+    GPT_FILE_LIMIT = 256 << 20, /* of vocabularies and the like, read whole */
+};
+
 /* ---- input ---- */
 struct gpt_in;
 
@@ -18,7 +23,7 @@ void gpt_in_close(struct gpt_in *in); /* NULL is fine */
 int64_t gpt_in_size(const struct gpt_in *in);
 const char *gpt_in_path(const struct gpt_in *in);
 
-/* Lets this process open so many files at once beside some others, raising its
+/* Lets this process open `files` files at once beside some others, raising its
  * limit when needed; GPT_EIO names the limit when the system forbids that. */
 int gpt_in_allow(int64_t files, struct gpt_err *err) GPT_MUST_USE;
 
@@ -27,10 +32,10 @@ int gpt_in_read(struct gpt_in *in, void *dst, int64_t offset, size_t n,
                 struct gpt_err *err) GPT_MUST_USE;
 
 /* The whole file, read-only, mapped until close. Empty files give a valid
- * pointer. Only for inputs that nobody rewrites while they are used. */
+ * pointer. Only for inputs that are not rewritten while they are used. */
 int gpt_in_map(struct gpt_in *in, const uint8_t **data, struct gpt_err *err)
     GPT_MUST_USE;
-/* Gives the descriptor of a mapped file back; only the mapping stays, and
+/* Closes the descriptor of a mapped file; only the mapping stays, and
  * gpt_in_read() fails. For readers of thousands of files. */
 void gpt_in_map_only(struct gpt_in *in);
 
@@ -84,24 +89,24 @@ int gpt_write_file(const char *path, unsigned flags, const void *data,
 
 /* Flush and fsync; the file stays open. */
 int gpt_out_sync(struct gpt_out *out, struct gpt_err *err) GPT_MUST_USE;
-/* Flush, and what is not on its way to the disk yet sets out: of several files
- * to be synced, one need not wait for the other. */
+/* Flush, and start writing to the disk without waiting: several files are then
+ * synced side by side. */
 int gpt_out_begin_sync(struct gpt_out *out, struct gpt_err *err) GPT_MUST_USE;
 
-/* For work that can go on after it was interrupted: writes PATH.part, which
- * outlives the process. at = 0 begins it, at > 0 keeps its first `at` bytes and
- * goes on behind them; GPT_EDATA when it has fewer. Only for who knows that
- * nobody else is writing there. Commit and abort as above, but a commit that
- * fails leaves it, as suspend does, which drops what is in the buffer. */
+/* For work that resumes after an interruption: writes PATH.part, which outlives
+ * the process. at = 0 begins it, at > 0 keeps its first `at` bytes and appends;
+ * GPT_EDATA when it has fewer. The caller makes sure that no other process
+ * writes there. Commit and abort as above, but a commit that fails leaves
+ * PATH.part, as suspend does, which drops what is in the buffer. */
 int gpt_out_open_part(struct gpt_out **out, const char *path, unsigned flags,
                       int64_t at, struct gpt_err *err) GPT_MUST_USE;
 void gpt_out_suspend(struct gpt_out *out); /* NULL is fine */
-/* PATH.part, complete and on disk, gets its name, if that has not happened
+/* Gives PATH.part, complete and on disk, its name, unless that has happened
  * before; the name is on disk after gpt_out_sync_names(). */
 int gpt_out_publish_part(const char *path, struct gpt_err *err) GPT_MUST_USE;
-/* The names of all files in the directory of `path` are on disk. */
+/* Syncs the directory of `path`: the names of its files are on disk then. */
 int gpt_out_sync_names(const char *path, struct gpt_err *err) GPT_MUST_USE;
-/* PATH.part goes away, if it is there. */
+/* Removes PATH.part, if it is there. */
 int gpt_out_remove_part(const char *path, struct gpt_err *err) GPT_MUST_USE;
 
 /* A directory that appears at once: files are written (GPT_OUT_INSIDE) under
@@ -115,8 +120,8 @@ const char *gpt_outdir_path(const struct gpt_outdir *dir);
 int gpt_outdir_commit(struct gpt_outdir *dir, struct gpt_err *err)
     GPT_MUST_USE;
 /* For a second process that writes files there, too: `path` is what
- * gpt_outdir_path() says in the one that opened it, which alone publishes or
- * removes the directory: here, commit and abort only let go of it. */
+ * gpt_outdir_path() returned in the process that opened the directory. That
+ * process alone publishes or removes it: here, commit and abort only free. */
 int gpt_outdir_join(struct gpt_outdir **dir, const char *path,
                     struct gpt_err *err) GPT_MUST_USE;
 void gpt_outdir_abort(struct gpt_outdir *dir);
@@ -129,9 +134,10 @@ int gpt_append_open(struct gpt_append **a, const char *path,
 int gpt_append_line(struct gpt_append *a, const char *line,
                     struct gpt_err *err) GPT_MUST_USE;
 int gpt_append_sync(struct gpt_append *a, struct gpt_err *err) GPT_MUST_USE;
-/* Nobody else has it, until it is closed or the process ends: GPT_EEXIST. */
+/* Locks the log until it is closed or the process ends; GPT_EEXIST when
+ * another process has it. */
 int gpt_append_lock(struct gpt_append *a, struct gpt_err *err) GPT_MUST_USE;
-/* Only the first `size` bytes stay. */
+/* Keeps only the first `size` bytes. */
 int gpt_append_cut(struct gpt_append *a, int64_t size, struct gpt_err *err)
     GPT_MUST_USE;
 int gpt_append_close(struct gpt_append *a, struct gpt_err *err);
@@ -143,7 +149,7 @@ void gpt_append_drop(struct gpt_append *a); /* NULL is fine */
 void gpt_out_cleanup(void);
 
 /* Removes every temporary file and directory in `dir`, left by programs that
- * were killed. Only for who knows that nobody else is writing there. */
+ * were killed. The caller makes sure that no other process writes there. */
 void gpt_out_sweep(const char *dir);
 
 /* ---- paths ---- */

@@ -18,11 +18,11 @@ struct gpt_append {
     struct gpt_buf line;
 };
 
+/* The buffer of the line is kept between lines and goes with the log. */
 static void append_free(struct gpt_append *a)
 {
     if (a->fd >= 0)
         close(a->fd);
-
     gpt_buf_free(&a->line);
     gpt_free(a->path);
     gpt_free(a);
@@ -53,6 +53,8 @@ fail:
     return status;
 }
 
+/* The line is put together first: two writes could be torn apart by another
+ * process, or by a kill. */
 int gpt_append_line(struct gpt_append *a, const char *line,
                     struct gpt_err *err)
 {
@@ -77,19 +79,23 @@ int gpt_append_lock(struct gpt_append *a, struct gpt_err *err)
 {
     struct stat st;
 
+    /* flock(2) belongs to the open file, so the kernel releases it when a
+     * process is killed: no stale lock remains. */
     if (flock(a->fd, LOCK_EX | LOCK_NB) != 0) {
         if (errno == EWOULDBLOCK)
             return gpt_fail(err, GPT_EEXIST, "'%s': another process has it",
                             a->path);
         return gpt_fail_errno(err, GPT_EIO, "cannot lock '%s'", a->path);
     }
-    /* Whoever had it may have removed it between our open and our lock. */
+    /* The process that had the lock may have removed the file between our open
+     * and our lock. */
     if (fstat(a->fd, &st) != 0 || st.st_nlink == 0)
         return gpt_fail(err, GPT_EEXIST, "'%s': another process has just "
                         "removed it", a->path);
     return GPT_OK;
 }
 
+/* For a log of steps that a resumed run repeats. */
 int gpt_append_cut(struct gpt_append *a, int64_t size, struct gpt_err *err)
 {
     if (ftruncate(a->fd, size) != 0)

@@ -22,6 +22,8 @@ struct gpt_outdir {
     struct gpt_temp *temp; /* NULL: not ours to remove */
 };
 
+/* Frees the description alone; what happens to the directory is decided
+ * before. */
 static void outdir_free(struct gpt_outdir *dir)
 {
     gpt_free(dir->target);
@@ -60,11 +62,14 @@ int gpt_outdir_open(struct gpt_outdir **dir, const char *path, unsigned flags,
         status = gpt_out_exists(err, path);
         goto fail;
     }
+    /* Before a new one is made: what killed writers left may fill the disk. */
     gpt_temp_sweep(d->target);
     d->tmp = gpt_temp_name(d->target);
+    /* Registered before it exists: a signal between the two finds nothing to
+     * remove, the other way round would leave a directory. */
     d->temp = d->tmp ? gpt_temp_add(d->tmp, true) : NULL;
     if (!d->temp) {
-        status = gpt_fail(err, GPT_EFAIL, "out of memory for a file name");
+        status = gpt_no_memory(err, "a file name");
         goto fail;
     }
     if (mkdir(d->tmp, 0777) != 0) {
@@ -80,6 +85,8 @@ fail:
     return status;
 }
 
+/* A joined directory has no target and is not registered: a second process must
+ * neither publish nor remove what the first one owns. */
 int gpt_outdir_join(struct gpt_outdir **dir, const char *path,
                     struct gpt_err *err)
 {
@@ -92,7 +99,7 @@ int gpt_outdir_join(struct gpt_outdir **dir, const char *path,
     d->tmp = gpt_alloc(strlen(path) + 1, 1);
     if (!d->tmp) {
         outdir_free(d);
-        return gpt_fail(err, GPT_EFAIL, "out of memory for a file name");
+        return gpt_no_memory(err, "a file name");
     }
     memcpy(d->tmp, path, strlen(path));
     *dir = d;
@@ -132,6 +139,8 @@ static int replace_in_two_steps(struct gpt_outdir *dir)
         errno = ENOMEM;
         return -1;
     }
+    /* The old directory keeps a temporary name until the new one is in place,
+     * and gets its own back when that fails. */
     int result = rename(dir->target, old);
     if (result == 0 && rename(dir->tmp, dir->target) != 0) {
         int error = errno;
@@ -148,6 +157,8 @@ static int replace_in_two_steps(struct gpt_outdir *dir)
 
 static int swap_names(struct gpt_outdir *dir)
 {
+    /* Directories do not pass gpt_raw_rename(), so the hook for tests is
+     * here. */
     if (gpt_fault(GPT_FAULT_RENAME))
         return -1;
     /* rename(2) replaces nothing but an empty directory. */
@@ -156,6 +167,8 @@ static int swap_names(struct gpt_outdir *dir)
     if (!(dir->flags & GPT_OUT_FORCE) ||
         (errno != ENOTEMPTY && errno != EEXIST && errno != ENOTDIR))
         return -1;
+    /* One step for the file system: there is no moment without a directory of
+     * that name. */
     if (renameat2(AT_FDCWD, dir->tmp, AT_FDCWD, dir->target,
                   RENAME_EXCHANGE) != 0)
         return errno == EINVAL || errno == ENOSYS ? replace_in_two_steps(dir)
@@ -168,8 +181,14 @@ static int publish(struct gpt_outdir *dir, struct gpt_err *err)
 {
     bool sync = !(dir->flags & GPT_OUT_NOSYNC);
 
+    /* Order of publication: files (each at its commit), the directories that
+     * hold their names, the rename, the directory that holds the new name. A
+     * crash between any two leaves the old directory or the new one,
+     * complete. */
     if (sync && nftw(dir->tmp, sync_dir, 16, FTW_PHYS) != 0)
         return gpt_fail_errno(err, GPT_EIO, "cannot sync '%s'", dir->tmp);
+    /* A target that appeared meanwhile is reported as existing, in the same
+     * words as at the open. */
     if (swap_names(dir) != 0) {
         if (errno == ENOTEMPTY || errno == EEXIST || errno == ENOTDIR)
             return gpt_out_exists(err, dir->target);
@@ -185,6 +204,8 @@ static int publish(struct gpt_outdir *dir, struct gpt_err *err)
     return GPT_OK;
 }
 
+/* A failed commit removes what was written: the caller could not say which part
+ * of it is on disk. */
 int gpt_outdir_commit(struct gpt_outdir *dir, struct gpt_err *err)
 {
     int status = dir->target ? publish(dir, err) : GPT_OK;

@@ -22,6 +22,7 @@ struct gpt_in {
     void *map; /* NULL until gpt_in_map() */
 };
 
+/* Without an offset, for streams. */
 static int cannot_read(struct gpt_err *err, const char *path)
 {
     return gpt_fail_errno(err, GPT_EIO, "cannot read '%s'", path);
@@ -46,6 +47,7 @@ int gpt_in_open(struct gpt_in **in, const char *path, struct gpt_err *err)
         status = gpt_fail_errno(err, GPT_EIO, "cannot open '%s'", path);
         goto fail;
     }
+    /* Everything below relies on a size that is known and on pread(2). */
     if (!S_ISREG(st.st_mode)) {
         status = gpt_fail(err, GPT_EIO, "'%s' is %s, not a regular file", path,
                           S_ISDIR(st.st_mode) ? "a directory" : "a device");
@@ -59,6 +61,9 @@ fail:
     return status;
 }
 
+/* Data sets of thousands of shards keep all their files open. Asked for before
+ * the first is opened, the limit is reported with the number needed, not by a
+ * failure in the middle. */
 int gpt_in_allow(int64_t files, struct gpt_err *err)
 {
     const rlim_t need = (rlim_t)files + OTHER_FILES;
@@ -109,12 +114,16 @@ int gpt_in_descriptor(const struct gpt_in *in)
 int gpt_in_read(struct gpt_in *in, void *dst, int64_t offset, size_t n,
                 struct gpt_err *err)
 {
+    /* Written so that nothing overflows: offset + n may, for numbers out of a
+     * hostile file. */
     if (offset < 0 || offset > in->size ||
         n > (uint64_t)(in->size - offset))
         return gpt_fail(err, GPT_EDATA,
                         "'%s' is cut short: %zu bytes wanted at offset %lld, "
                         "the file has %lld",
                         in->path, n, (long long)offset, (long long)in->size);
+    /* The file may have been cut since it was opened: the size of then is no
+     * promise. */
     int64_t got = gpt_raw_read(in->fd, dst, n, offset);
     if (got < 0)
         return gpt_fail_errno(err, GPT_EIO,
@@ -129,6 +138,8 @@ int gpt_in_read(struct gpt_in *in, void *dst, int64_t offset, size_t n,
 
 int gpt_in_map(struct gpt_in *in, const uint8_t **data, struct gpt_err *err)
 {
+    /* mmap(2) refuses length 0; callers get an address all the same and never
+     * read from it. */
     static uint8_t nothing[1];
 
     if (!in->map && in->size == 0)
@@ -145,6 +156,8 @@ int gpt_in_map(struct gpt_in *in, const uint8_t **data, struct gpt_err *err)
     return GPT_OK;
 }
 
+/* A mapping outlives its descriptor. Thousands of mapped shards would otherwise
+ * use up the limit of open files. */
 void gpt_in_map_only(struct gpt_in *in)
 {
     if (!in->map || in->fd < 0)
@@ -191,6 +204,8 @@ static int read_to_end(int fd, const char *path, int64_t limit, char **data,
     }
 }
 
+/* O_NONBLOCK is not set, unlike above: a FIFO or a process substitution of the
+ * shell is read to its end. */
 int gpt_read_file(const char *path, int64_t limit, char **data, size_t *len,
                   struct gpt_err *err)
 {

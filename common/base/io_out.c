@@ -2,12 +2,13 @@
  * of its target; commit syncs it, renames it and syncs the directory, so a
  * crash at any point leaves the old complete file or the new one. Pipes,
  * devices and "-" cannot be renamed and are written directly ("streams").
- * Opening and writing are here, the end of a file is in io_publish.c. */
+ * Start at gpt_out_open(); the order of publication is in gpt_out_commit(). */
 #include "base/io.h"
 
 #include "base/io_internal.h"
 #include "base/memory.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
@@ -23,8 +24,45 @@ enum {
 };
 #define WRITEBACK_EVERY (INT64_C(8) << 20)
 
+/* ---- give up ---- */
+
+/* Standard output stays open: it belongs to the process, which checks it at its
+ * end. */
+static void out_free(struct gpt_out *out)
+{
+    if (out->fd >= 0 && !out->standard_output)
+        close(out->fd);
+    gpt_free(out->path);
+    gpt_free(out->target);
+    gpt_free(out->tmp);
+    gpt_free(out->buffer);
+    gpt_free(out);
+}
+
+void gpt_out_abort(struct gpt_out *out)
+{
+    if (!out)
+        return;
+    /* Only what this writer has made: a target that existed before, or a name
+     * whose creation failed, is not touched. */
+    if (out->temp || (out->part && out->tmp))
+        unlink(out->tmp ? out->tmp : out->target);
+    gpt_temp_drop(out->temp);
+    out_free(out);
+}
+
+/* PATH.part keeps what reached the kernel. The buffer is dropped on purpose:
+ * the journal of the run says how many bytes count. */
+void gpt_out_suspend(struct gpt_out *out)
+{
+    if (out)
+        out_free(out);
+}
+
 /* ---- open ---- */
 
+/* O_NOCTTY: a terminal that is written to must not become that of the
+ * process. */
 static int open_stream(struct gpt_out *out, struct gpt_err *err)
 {
     out->stream = true;
@@ -39,6 +77,8 @@ static int open_stream(struct gpt_out *out, struct gpt_err *err)
 
 static int create(struct gpt_out *out, const char *name, struct gpt_err *err)
 {
+    /* Registered before it exists, as in io_dir.c: a signal in between finds
+     * nothing to remove. */
     out->temp = gpt_temp_add(name, false);
     if (!out->temp)
         return gpt_fail(err, GPT_EFAIL, "cannot register '%s'", name);
@@ -57,6 +97,8 @@ static int create(struct gpt_out *out, const char *name, struct gpt_err *err)
 static int open_part(struct gpt_out *out, int64_t at, struct gpt_err *err)
 {
     struct stat st;
+    /* A run that resumes must not create the file: without it the journal
+     * describes something else. */
     int fresh = at == 0 ? O_CREAT | O_TRUNC : 0;
 
     out->fd = open(out->tmp, O_RDWR | O_CLOEXEC | O_NOFOLLOW | fresh, 0666);
@@ -65,6 +107,8 @@ static int open_part(struct gpt_out *out, int64_t at, struct gpt_err *err)
     if (st.st_size < at)
         return gpt_fail(err, GPT_EDATA, "'%s' has %lld bytes, must have %lld",
                         out->tmp, (long long)st.st_size, (long long)at);
+    /* Bytes after `at` were written after the last entry of the journal and are
+     * written again. */
     if (ftruncate(out->fd, at) != 0)
         return gpt_fail_errno(err, GPT_EIO, "cannot set the size of '%s'",
                               out->tmp);
@@ -79,11 +123,15 @@ static int open_regular(struct gpt_out *out, int64_t at, struct gpt_err *err)
     struct stat st;
 
     GPT_TRY(gpt_real_target(out->path, &out->target, err));
+    /* The directory around it has a temporary name already, and appears at
+     * once. */
     if (out->flags & GPT_OUT_INSIDE)
         return create(out, out->target, err);
     if (lstat(out->target, &st) == 0) {
         if (!(out->flags & GPT_OUT_FORCE))
             return gpt_out_exists(err, out->path);
+        /* A file that is replaced keeps its permissions, which the umask would
+         * change. */
         out->mode = st.st_mode & 0777;
     }
     if (at < 0)
@@ -91,7 +139,7 @@ static int open_regular(struct gpt_out *out, int64_t at, struct gpt_err *err)
     out->tmp = at < 0 ? gpt_temp_name(out->target)
                       : gpt_part_name(out->target);
     if (!out->tmp)
-        return gpt_fail(err, GPT_EFAIL, "out of memory for a file name");
+        return gpt_no_memory(err, "a file name");
     return at < 0 ? create(out, out->tmp, err) : open_part(out, at, err);
 }
 
@@ -103,6 +151,8 @@ static int reserve(struct gpt_out *out, int64_t expected, struct gpt_err *err)
     int result;
 
     do
+        /* The size stays, so that a reader of PATH.part never meets zeros that
+         * were only reserved. */
         result = fallocate(out->fd, FALLOC_FL_KEEP_SIZE, 0, expected);
     while (result != 0 && errno == EINTR);
     out->reserved = result == 0;
@@ -133,6 +183,7 @@ static int open_out(struct gpt_out **out, const char *path, unsigned flags,
                  gpt_new(&o->path, strlen(name) + 1, 1, "a file name", err),
                  fail);
     memcpy(o->path, name, strlen(name));
+    /* stat(2) follows links: a link to a device is a device. */
     bool known = !o->standard_output && stat(path, &st) == 0;
     if (known && S_ISDIR(st.st_mode)) {
         status = gpt_fail(err, GPT_EIO, "cannot write '%s': it is a directory",
@@ -168,6 +219,8 @@ int gpt_out_open_part(struct gpt_out **out, const char *path, unsigned flags,
 
 /* ---- write ---- */
 
+/* The flag makes the commit fail even when a caller ignores this status: a file
+ * with a hole must not get its name. */
 static int cannot_write(struct gpt_out *out, size_t n, int64_t offset,
                         struct gpt_err *err)
 {
@@ -188,6 +241,8 @@ static void write_back(struct gpt_out *out)
 static int put(struct gpt_out *out, const void *p, size_t n,
                struct gpt_err *err)
 {
+    /* pwrite(2) for files: threads that write at offsets of their own share the
+     * descriptor, and with it the position. */
     if (gpt_raw_write(out->fd, p, n, out->stream ? -1 : out->flushed) != 0)
         return cannot_write(out, n, out->flushed, err);
     out->flushed += (int64_t)n;
@@ -198,8 +253,11 @@ static int put(struct gpt_out *out, const void *p, size_t n,
 
 int gpt_out_flush(struct gpt_out *out, struct gpt_err *err)
 {
+    /* Empty whatever happens: bytes that failed once must not be written again
+     * at a later place. */
     size_t n = out->fill;
 
+    assert(n <= BUFFER);
     out->fill = 0;
     return n > 0 ? put(out, out->buffer, n, err) : GPT_OK;
 }
@@ -217,6 +275,8 @@ int gpt_out_write(struct gpt_out *out, const void *p, size_t n,
 {
     if (!out->buffer)
         GPT_TRY(gpt_new(&out->buffer, BUFFER, 1, "a write buffer", err));
+    /* Large writes pass the buffer by; what waits in it goes first, to keep the
+     * order. */
     if (n > BUFFER - out->fill || n >= DIRECT)
         GPT_TRY(gpt_out_flush(out, err));
     if (n >= DIRECT)
@@ -234,6 +294,8 @@ int gpt_out_copy(struct gpt_out *out, struct gpt_in *in, int64_t offset,
     char *piece = NULL;
     int status = gpt_out_flush(out, err);
 
+    /* The kernel may copy less than asked, or refuse the pair of files (0): the
+     * rest goes through memory. */
     while (status == GPT_OK && n > 0 && !out->stream) {
         int64_t done = gpt_raw_copy(out->fd, out->flushed,
                                     gpt_in_descriptor(in), offset, n);
@@ -297,6 +359,8 @@ int gpt_out_pwrite(struct gpt_out *out, const void *p, size_t n,
     if (gpt_raw_write(out->fd, p, n, offset) != 0)
         return cannot_write(out, n, offset, err);
     long long end = offset + (long long)n, old = atomic_load(&out->end);
+    /* The largest end that any thread has reached. A failed exchange has loaded
+     * the present value into `old`. */
     while (old < end && !atomic_compare_exchange_weak(&out->end, &old, end))
         ;
     return GPT_OK;
@@ -330,4 +394,99 @@ int gpt_out_reread(struct gpt_out *out, void *dst, size_t n, int64_t offset,
                         "only %lld were written",
                         n, (long long)offset, out->path, (long long)got);
     return GPT_OK;
+}
+
+/* ---- commit ---- */
+
+/* Everything up to the point where the name may change. */
+static int make_durable(struct gpt_out *out, struct gpt_err *err)
+{
+    GPT_TRY(gpt_out_flush(out, err));
+    if (atomic_load(&out->failed))
+        return gpt_fail(err, GPT_EIO, "an earlier write to '%s' failed",
+                        out->path);
+    /* Gives back what was reserved and not used. */
+    if (out->reserved && ftruncate(out->fd, gpt_out_tell(out)) != 0)
+        return gpt_fail_errno(err, GPT_EIO, "cannot set the size of '%s'",
+                              out->path);
+    if (out->mode && fchmod(out->fd, out->mode) != 0)
+        return gpt_fail_errno(err, GPT_EIO, "cannot set the mode of '%s'",
+                              out->path);
+    if (!(out->flags & GPT_OUT_NOSYNC) && gpt_raw_fsync(out->fd) != 0)
+        return gpt_fail_errno(err, GPT_EIO, "cannot sync '%s'", out->path);
+    if (out->standard_output)
+        return GPT_OK;
+    /* close(2) is where network file systems report a full disk. Interrupted,
+     * it has closed all the same, on Linux. */
+    int fd = out->fd;
+    out->fd = -1;
+    if (close(fd) != 0 && errno != EINTR)
+        return gpt_fail_errno(err, GPT_EIO, "cannot close '%s'", out->path);
+    return GPT_OK;
+}
+
+static int publish(struct gpt_out *out, struct gpt_err *err)
+{
+    /* The content is on disk before its name is, and the name before success is
+     * reported: data, rename, directory. Were the rename first, a crash could
+     * leave the new name on an empty file. */
+    bool force = out->flags & GPT_OUT_FORCE;
+
+    if (gpt_raw_rename(out->tmp, out->target, force) != 0) {
+        if (errno == EEXIST)
+            return gpt_out_exists(err, out->path);
+        return gpt_fail_errno(err, GPT_EIO, "cannot publish '%s'", out->path);
+    }
+    gpt_temp_drop(out->temp);
+    out->temp = NULL;
+    out->part = false;
+    if (!(out->flags & GPT_OUT_NOSYNC) &&
+        gpt_raw_fsync_parent(out->target) != 0)
+        return gpt_fail_errno(err, GPT_EIO, "cannot sync the directory of '%s'",
+                              out->path);
+    return GPT_OK;
+}
+
+int gpt_out_commit(struct gpt_out *out, struct gpt_err *err)
+{
+    /* One path for success and failure: whatever happens, `out` is gone
+     * afterwards and no temporary file is left, but PATH.part stays for another
+     * try. */
+    int status = make_durable(out, err);
+
+    if (status == GPT_OK && out->tmp)
+        status = publish(out, err);
+    if (status != GPT_OK && !out->part) {
+        gpt_out_abort(out);
+        return status;
+    }
+    /* A file inside a directory stays registered until the directory is
+     * published: see gpt_temp_drop_under(). */
+    out_free(out);
+    return status;
+}
+
+int gpt_out_sync(struct gpt_out *out, struct gpt_err *err)
+{
+    GPT_TRY(gpt_out_flush(out, err));
+    if (out->stream || (out->flags & GPT_OUT_NOSYNC))
+        return GPT_OK;
+    if (gpt_raw_fsync(out->fd) != 0)
+        return gpt_fail_errno(err, GPT_EIO, "cannot sync '%s'", out->path);
+    return GPT_OK;
+}
+
+/* ---- a file at once ---- */
+
+int gpt_write_file(const char *path, unsigned flags, const void *data,
+                   size_t len, struct gpt_err *err)
+{
+    struct gpt_out *out;
+
+    GPT_TRY(gpt_out_open(&out, path, flags, (int64_t)len, err));
+    int status = gpt_out_write(out, data, len, err);
+    if (status == GPT_OK)
+        return gpt_out_commit(out, err);
+    gpt_out_abort(out);
+    return status;
 }

@@ -1,5 +1,5 @@
 /* System calls with the retries that POSIX asks for: interrupted calls, short
- * writes, descriptors that somebody else made non-blocking. */
+ * writes, descriptors that another process made non-blocking. */
 #include "base/io_internal.h"
 
 #include "base/fault.h"
@@ -26,6 +26,8 @@ static bool again(int fd, short events)
     return poll(&wait, 1, -1) >= 0 || errno == EINTR;
 }
 
+/* The hook stands at the system call itself, so that injected failures go
+ * through every retry and message above it. */
 static ssize_t write_once(int fd, const void *p, size_t n, int64_t offset)
 {
     if (gpt_fault(GPT_FAULT_WRITE))
@@ -45,6 +47,8 @@ int gpt_raw_write(int fd, const void *p, size_t n, int64_t offset)
                 return -1;
             continue;
         }
+        /* write(2) of more than nothing that writes nothing: without an error
+         * of its own it would be repeated for ever. */
         if (done == 0) {
             errno = EIO;
             return -1;
@@ -57,6 +61,7 @@ int gpt_raw_write(int fd, const void *p, size_t n, int64_t offset)
     return 0;
 }
 
+/* As write_once(). */
 static ssize_t read_once(int fd, void *p, size_t n, int64_t offset)
 {
     if (gpt_fault(GPT_FAULT_READ))
@@ -75,7 +80,8 @@ int64_t gpt_raw_read(int fd, void *p, size_t n, int64_t offset)
                                  offset < 0 ? -1 : offset + (int64_t)got);
 
         if (done < 0) {
-            /* Waiting for a person or a pipe ends when asked to stop. */
+            /* A read that waits for a person or a pipe ends at a request to
+             * stop. */
             if ((errno == EINTR && gpt_signals_stop()) || !again(fd, POLLIN))
                 return -1;
             continue;
@@ -90,6 +96,8 @@ int64_t gpt_raw_read(int fd, void *p, size_t n, int64_t offset)
 int64_t gpt_raw_copy(int to, int64_t to_offset, int from, int64_t offset,
                      int64_t n)
 {
+    /* The kernel moves its own copies of both offsets; the descriptors'
+     * positions stay where they are. */
     off_t in = offset, out = to_offset;
     ssize_t done;
 
@@ -136,6 +144,9 @@ static int rename_by_link(const char *from, const char *to)
     return rename(from, to);
 }
 
+/* renameat2() decides about an existing target in the same step as it renames.
+ * A check before a plain rename(2) would lose the file of a writer that came in
+ * between. */
 int gpt_raw_rename(const char *from, const char *to, bool force)
 {
     if (gpt_fault(GPT_FAULT_RENAME))
@@ -151,7 +162,7 @@ int gpt_raw_rename(const char *from, const char *to, bool force)
 
 int gpt_raw_fsync_parent(const char *path)
 {
-    char dir[4096];
+    char dir[GPT_PATH_BYTES];
     const char *slash = strrchr(path, '/');
     int len = slash ? (int)(slash - path) : 1;
 

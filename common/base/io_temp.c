@@ -23,14 +23,14 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { PATH_BYTES = 4096, STALE_SECONDS = 3600 };
+enum { STALE_SECONDS = 3600 };
 
 struct gpt_temp {
     struct gpt_temp *next;
     atomic_bool used;
     bool is_dir;
     pid_t owner; /* a child after fork() must not clean up */
-    char path[PATH_BYTES];
+    char path[GPT_PATH_BYTES];
 };
 
 static _Atomic(struct gpt_temp *) registry;
@@ -56,11 +56,13 @@ static struct gpt_temp *take_entry(bool is_dir)
 
 struct gpt_temp *gpt_temp_add(const char *path, bool is_dir)
 {
-    if (strlen(path) >= PATH_BYTES)
+    if (strlen(path) >= GPT_PATH_BYTES)
         return NULL;
     pthread_mutex_lock(&lock);
     struct gpt_temp *t = take_entry(is_dir);
     if (t) {
+        /* The path is complete before `used` is set: a handler that sees the
+         * flag sees the path. */
         t->owner = getpid();
         snprintf(t->path, sizeof(t->path), "%s", path);
         atomic_store(&t->used, true);
@@ -69,12 +71,15 @@ struct gpt_temp *gpt_temp_add(const char *path, bool is_dir)
     return t;
 }
 
+/* A flag, not a free: a handler may be reading the entry at this moment. */
 void gpt_temp_drop(struct gpt_temp *t)
 {
     if (t)
         atomic_store(&t->used, false);
 }
 
+/* A directory was renamed as a whole, and with it every file that is registered
+ * inside. */
 void gpt_temp_drop_under(const char *dir)
 {
     size_t len = strlen(dir);
@@ -86,10 +91,13 @@ void gpt_temp_drop_under(const char *dir)
 
 void gpt_out_cleanup(void)
 {
+    /* A handler must not change the errno of the code it interrupts. */
     int error = errno;
     pid_t self = getpid();
 
     for (struct gpt_temp *t = atomic_load(&registry); t; t = t->next) {
+        /* The exchange lets exactly one of several callers remove a file: a
+         * handler and the end of main() may both be here. */
         if (t->owner != self || !atomic_exchange(&t->used, false))
             continue;
         if (t->is_dir)
@@ -102,6 +110,7 @@ void gpt_out_cleanup(void)
 
 /* ---- names ---- */
 
+/* basename(3) may change its argument. */
 static const char *base_of(const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -109,6 +118,9 @@ static const char *base_of(const char *path)
     return slash ? slash + 1 : path;
 }
 
+/* In the directory of the target: rename(2) works within one file system only.
+ * The leading dot hides it from globs, pid and random number keep writers
+ * apart, on machines that share a file system as well. */
 char *gpt_temp_name(const char *path)
 {
     uint32_t random = 0;
@@ -118,6 +130,8 @@ char *gpt_temp_name(const char *path)
 
     if (!name)
         return NULL;
+    /* Early at boot there may be no randomness yet; the pid and O_EXCL still
+     * keep names apart. */
     if (getrandom(&random, sizeof(random), GRND_NONBLOCK) < 0)
         random = (uint32_t)time(NULL);
     snprintf(name, bytes, "%.*s.%s.tmp.%ld.%08x", (int)(base - path), path,
@@ -135,7 +149,8 @@ char *gpt_part_name(const char *path)
     return name;
 }
 
-/* Is `name` a temporary name for `base`, of a process that is gone? */
+/* True when `name` is a temporary name for `base`, made by a process that is
+ * gone. */
 static bool is_orphan(const char *name, const char *base)
 {
     size_t len = strlen(base);
@@ -151,7 +166,7 @@ static bool is_orphan(const char *name, const char *base)
     return pid > 0 && kill((pid_t)pid, 0) != 0 && errno == ESRCH;
 }
 
-/* Is `name` a temporary name for anything? */
+/* True when `name` is a temporary name, for whatever file. */
 static bool is_temp(const char *name)
 {
     const char *mark = strstr(name, ".tmp.");
@@ -164,9 +179,11 @@ static bool is_temp(const char *name)
            mark[end] == '\0';
 }
 
+/* Any age and any process: the caller holds the lock of the directory, so that
+ * every writer is gone. */
 void gpt_out_sweep(const char *dir)
 {
-    char full[PATH_BYTES + 300];
+    char full[GPT_PATH_BYTES + 300];
     DIR *d = opendir(dir);
 
     if (!d)
@@ -182,7 +199,7 @@ void gpt_out_sweep(const char *dir)
 void gpt_temp_sweep(const char *path)
 {
     const char *base = base_of(path);
-    char dir[PATH_BYTES], full[PATH_BYTES + 300];
+    char dir[GPT_PATH_BYTES], full[GPT_PATH_BYTES + 300];
     struct stat st;
 
     snprintf(dir, sizeof(dir), "%.*s", (int)(base - path), path);
@@ -210,6 +227,8 @@ static int remove_entry(const char *path, const struct stat *st, int type,
     return remove(path);
 }
 
+/* FTW_PHYS: a symbolic link is removed, not followed. A hostile checkpoint
+ * could point anywhere. */
 int gpt_remove_tree(const char *path)
 {
     return nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
@@ -223,6 +242,8 @@ int gpt_real_target(const char *path, char **out, struct gpt_err *err)
     *out = NULL;
     if (path[0] == '\0')
         return gpt_fail(err, GPT_EIO, "cannot write '': empty file name");
+    /* Renaming onto a link would replace the link. What it points to is
+     * replaced instead, in its own directory. */
     if (lstat(path, &st) == 0 && S_ISLNK(st.st_mode)) {
         resolved = realpath(path, NULL);
         if (!resolved)
@@ -230,6 +251,8 @@ int gpt_real_target(const char *path, char **out, struct gpt_err *err)
                                   path);
         path = resolved;
     }
+    /* Slashes at the end would put the temporary name inside of the
+     * directory. */
     size_t len = strlen(path);
     while (len > 1 && path[len - 1] == '/')
         len--;

@@ -24,6 +24,9 @@ static int scan_fail(struct gpt_err *err, const char *what, size_t at,
     return gpt_fail(err, GPT_EDATA, "%s: offset %zu: %s", what, at, why);
 }
 
+/* Follows strings and brackets alone. cJSON recurses once a level, so the depth
+ * is bounded before it runs; bytes and characters that C strings cannot hold
+ * are refused with their offset. */
 static int scan(const char *text, size_t len, const char *what,
                 struct gpt_err *err)
 {
@@ -57,6 +60,8 @@ static int scan(const char *text, size_t len, const char *what,
 /* ---- after cJSON ---- */
 
 /* `slots` and `cap` are kept between calls to save allocations. */
+/* cJSON keeps duplicate keys and finds the first one, other readers the last: a
+ * file that means two things is refused. */
 static int check_keys(const cJSON *obj, const char ***slots, size_t *cap,
                       const char *what, struct gpt_err *err)
 {
@@ -64,6 +69,9 @@ static int check_keys(const cJSON *obj, const char ***slots, size_t *cap,
 
     for (const cJSON *item = obj->child; item; item = item->next)
         n++;
+    /* Open addressing at half load: linear in the number of keys, where
+     * comparing each with each would let a hostile object of a megabyte take
+     * minutes. */
     while (n_slots < 2 * n)
         n_slots *= 2;
     GPT_TRY(gpt_grow(slots, cap, n_slots, sizeof(**slots), "JSON keys", err));
@@ -104,6 +112,8 @@ int gpt_json_parse(cJSON **root, const char *text, size_t len,
     const char *end = text;
 
     *root = NULL;
+    /* cJSON reports where it stopped but not why; the scan has told every
+     * reason that it knows. */
     GPT_TRY(scan(text, len, what, err));
     cJSON *tree = cJSON_ParseWithLengthOpts(text, len, &end, false);
     size_t at = (size_t)(end - text);
@@ -113,6 +123,8 @@ int gpt_json_parse(cJSON **root, const char *text, size_t len,
                                        : "not valid JSON");
     while (at < len && is_space(text[at]))
         at++;
+    /* Two values in one file are two files glued together, or a
+     * half-overwritten one. */
     if (at < len) {
         cJSON_Delete(tree);
         return scan_fail(err, what, at, "something follows the JSON value");
@@ -144,11 +156,15 @@ int gpt_json_read(cJSON **root, const char *path, int64_t limit,
 
 /* ---- fields ---- */
 
+/* cJSON's shorter function ignores case, which would make "Seed" and "seed" one
+ * field. */
 static const cJSON *field(const cJSON *obj, const char *key)
 {
     return cJSON_GetObjectItemCaseSensitive(obj, key);
 }
 
+/* One text for a missing field and one for a field of another type, with the
+ * same place in front. */
 static int wrong_type(struct gpt_err *err, const char *what, const char *key,
                       const cJSON *item, const char *wanted)
 {
@@ -165,6 +181,7 @@ int gpt_json_int(const cJSON *obj, const char *key, int64_t min, int64_t max,
     if (!cJSON_IsNumber(item))
         return wrong_type(err, what, key, item, "an integer");
     double v = item->valuedouble;
+    /* Written so that NaN fails, too. */
     if (!(fabs(v) <= (double)MAX_EXACT) || v != floor(v))
         return gpt_fail(err, GPT_EDATA,
                         "%s: '%s' is %.17g, not an integer of at most 2^53",
@@ -178,6 +195,7 @@ int gpt_json_int(const cJSON *obj, const char *key, int64_t min, int64_t max,
     return GPT_OK;
 }
 
+/* A field that is there but wrong is an error, not the default. */
 int gpt_json_int_or(const cJSON *obj, const char *key, int64_t def,
                     int64_t min, int64_t max, int64_t *out, const char *what,
                     struct gpt_err *err)
@@ -270,6 +288,7 @@ static bool pin_numbers(cJSON *node)
 
 char *gpt_json_print(const cJSON *root, bool pretty)
 {
+    /* The caller's tree is const; pin_numbers() changes nodes. */
     cJSON *copy = cJSON_Duplicate(root, true);
     char *text = NULL;
 

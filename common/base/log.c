@@ -20,6 +20,7 @@ void gpt_log_setup(const struct gpt_log_options *options)
     setup = *options;
 }
 
+/* Only downwards: --quiet stays in force. */
 void gpt_log_limit(enum gpt_log_level level)
 {
     if (setup.level > level)
@@ -36,6 +37,8 @@ bool gpt_log_is_json(void)
     return setup.json;
 }
 
+/* At most to the NUL: a cut sequence at the end of the text must not be read
+ * past it. */
 static size_t sequence_length(const unsigned char *s)
 {
     return gpt_utf8_length(s, strnlen((const char *)s, 4));
@@ -47,6 +50,9 @@ static bool is_control(const unsigned char *s)
     return s[0] < 0x20 || s[0] == 0x7f || (s[0] == 0xc2 && s[1] < 0xa0);
 }
 
+/* Names of files and words of data come from outside and may hold escape
+ * sequences, which a terminal would obey. Bytes that are no UTF-8 are shown as
+ * \xHH, too, so that the log stays valid text. */
 static int add_text(struct gpt_buf *b, const char *text, const char *keep)
 {
     const unsigned char *s = (const unsigned char *)text;
@@ -66,6 +72,8 @@ static int add_text(struct gpt_buf *b, const char *text, const char *keep)
     return GPT_OK;
 }
 
+/* Bytes that JSON cannot hold become U+FFFD: a reader of the log must never
+ * meet a line that it cannot parse. */
 static int add_json_string(struct gpt_buf *b, const char *text)
 {
     const unsigned char *s = (const unsigned char *)text;
@@ -89,6 +97,8 @@ static int add_json_string(struct gpt_buf *b, const char *text)
     return gpt_buf_add(b, "\"", 1);
 }
 
+/* Milliseconds: what is compared are lines of several ranks, not
+ * instructions. */
 static int add_json(struct gpt_buf *b, enum gpt_log_level level,
                     const char *text)
 {
@@ -118,6 +128,8 @@ static int add_message(struct gpt_buf *b, enum gpt_log_level level, bool bare,
     return gpt_buf_add(b, "\n", 1);
 }
 
+/* One write(2) a message keeps messages of several processes on one terminal
+ * apart. */
 static void emit(enum gpt_log_level level, bool bare, const char *text)
 {
     static const char lost[] = "gpt: out of memory for a message\n";
@@ -139,6 +151,8 @@ static void emit_formatted(enum gpt_log_level level, bool bare, const char *fmt,
     char *large = NULL;
     va_list again;
 
+    /* vsnprintf() uses up its arguments, and the length is known only after the
+     * first time. */
     va_copy(again, args);
     int n = vsnprintf(small, sizeof(small), fmt, args);
     if (n >= (int)sizeof(small))

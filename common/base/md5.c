@@ -29,6 +29,7 @@ static const uint32_t sines[64] = {
 static const uint8_t shifts[4][4] = {
     {7, 12, 17, 22}, {5, 9, 14, 20}, {4, 11, 16, 23}, {6, 10, 15, 21}};
 
+/* The four rounds of the RFC, told apart by i / 16. */
 static void add_block(uint32_t state[4], const uint8_t block[64])
 {
     uint32_t a = state[0], b = state[1], c = state[2], d = state[3];
@@ -53,6 +54,7 @@ static void add_block(uint32_t state[4], const uint8_t block[64])
             f = c ^ (b | ~d);
             word = 7 * i % 16;
         }
+        /* The four words are renamed by a turn instead of being indexed. */
         f += a + sines[i] + gpt_get_u32(block + 4 * word);
         int shift = shifts[i / 16][i % 4];
         a = d;
@@ -75,6 +77,8 @@ void gpt_md5(char hex[33], const void *p, size_t n)
 
     for (; n - done >= 64; done += 64)
         add_block(state, bytes + done);
+    /* The length takes the last 8 bytes of a block; where they do not fit after
+     * the rest there is one more. */
     size_t rest = n - done, end = rest < 56 ? 64 : 128;
     if (rest > 0)
         memcpy(last, bytes + done, rest);

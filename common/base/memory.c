@@ -4,6 +4,7 @@
 #include "base/fault.h"
 #include "base/num.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,6 +56,7 @@ static char *align(char *raw)
     return raw + sizeof(void *) + (-first & (GPT_ALIGN - 1));
 }
 
+/* memcpy(), because the word in front of a block has no declared type. */
 static char *raw_of(const void *p)
 {
     char *raw;
@@ -78,6 +80,8 @@ static void *allocate(size_t bytes)
 static void *enlarge(void *old, size_t old_bytes, size_t bytes)
 {
     char *raw = raw_of(old);
+    /* realloc() aligns to 16 bytes only, so the block may begin elsewhere after
+     * the move. */
     size_t at = (size_t)((char *)old - raw);
     char *moved = realloc(raw, bytes + BEFORE);
 
@@ -98,6 +102,8 @@ void gpt_free(void *p)
 
 #endif
 
+/* The one gate of all allocations: products that overflow and injected failures
+ * end here. Sizes near PTRDIFF_MAX would overflow in the room for alignment. */
 static bool may_allocate(size_t n, size_t size, size_t *bytes)
 {
     return !__builtin_mul_overflow(n, size, bytes) &&
@@ -112,7 +118,7 @@ void *gpt_alloc(size_t n, size_t size)
     return may_allocate(n, size, &bytes) ? allocate(bytes) : NULL;
 }
 
-/* Of the whole pages in a block. */
+/* Gives the advice for the whole pages in a block. */
 static void advise(void *p, size_t bytes, int advice)
 {
     enum { PAGE = 4096 }; /* the addresses that madvise() takes */
@@ -132,12 +138,17 @@ void gpt_drop_pages(void *p, size_t bytes)
     advise(p, bytes, MADV_DONTNEED);
 }
 
-static int no_memory(struct gpt_err *err, size_t n, size_t size,
-                     const char *what)
+static int cannot_allocate(struct gpt_err *err, size_t n, size_t size,
+                           const char *what)
 {
     return gpt_fail(err, GPT_EFAIL,
                     "cannot allocate %zu x %zu bytes for %s: out of memory", n,
                     size, what);
+}
+
+int gpt_no_memory(struct gpt_err *err, const char *what)
+{
+    return gpt_fail(err, GPT_EFAIL, "out of memory for %s", what);
 }
 
 int gpt_new(void *out_pointer, size_t n, size_t size, const char *what,
@@ -146,7 +157,7 @@ int gpt_new(void *out_pointer, size_t n, size_t size, const char *what,
     void *p = gpt_alloc(n, size);
 
     memcpy(out_pointer, &p, sizeof(p));
-    return p ? GPT_OK : no_memory(err, n, size, what);
+    return p ? GPT_OK : cannot_allocate(err, n, size, what);
 }
 
 int gpt_grow_now(void *array_pointer, size_t *cap, size_t need, size_t size,
@@ -155,6 +166,8 @@ int gpt_grow_now(void *array_pointer, size_t *cap, size_t need, size_t size,
     void *old;
 
     memcpy(&old, array_pointer, sizeof(old));
+    /* Half as much again: a list of n elements is moved O(log n) times and
+     * wastes a third at most. */
     size_t grown = *cap + *cap / 2 + 8, bytes;
     if (grown < need)
         grown = need;
@@ -163,7 +176,7 @@ int gpt_grow_now(void *array_pointer, size_t *cap, size_t need, size_t size,
                                                            bytes)
                                                  : allocate(bytes);
     if (!p)
-        return no_memory(err, grown, size, what);
+        return cannot_allocate(err, grown, size, what);
     memcpy(array_pointer, &p, sizeof(p));
     *cap = grown;
     return GPT_OK;
@@ -181,6 +194,7 @@ struct gpt_arena_chunk {
 
 static struct gpt_arena_chunk *chunk_add(struct gpt_arena *a, size_t bytes)
 {
+    /* Larger blocks get a chunk of their own size. */
     size_t cap = bytes > CHUNK_BYTES ? bytes : CHUNK_BYTES;
     struct gpt_arena_chunk *chunk = malloc(sizeof(*chunk));
     char *data = chunk ? gpt_alloc(cap, 1) : NULL;
@@ -201,6 +215,8 @@ static struct gpt_arena_chunk *chunk_add(struct gpt_arena *a, size_t bytes)
     return chunk;
 }
 
+/* Only the newest chunk is looked at: searching older ones for room would make
+ * many small blocks quadratic. */
 static void *arena_take(struct gpt_arena *a, size_t bytes, size_t align)
 {
     struct gpt_arena_chunk *chunk = a->chunks;
@@ -212,11 +228,14 @@ static void *arena_take(struct gpt_arena *a, size_t bytes, size_t align)
             return NULL;
         at = 0;
     }
+    assert(at + bytes <= chunk->cap);
     chunk->used = at + bytes;
     a->used += bytes;
     return chunk->data + at;
 }
 
+/* Chunks come zeroed and nothing is ever given back to one, so blocks are
+ * zeroed as well. */
 void *gpt_arena_alloc(struct gpt_arena *a, size_t n, size_t size)
 {
     size_t bytes;
@@ -263,6 +282,9 @@ void gpt_arena_free(struct gpt_arena *a)
 
 /* ---- buffers ---- */
 
+/* One byte more than asked, for the NUL that keeps .data a C string.
+ * realloc(), not gpt_alloc(): buffers are given to code that knows nothing
+ * of alignment. */
 int gpt_buf_reserve(struct gpt_buf *b, size_t more)
 {
     size_t need;
@@ -290,6 +312,7 @@ int gpt_buf_add(struct gpt_buf *b, const void *p, size_t n)
     if (n > 0)
         memcpy(b->data + b->len, p, n);
     b->len += n;
+    assert(b->len < b->cap);
     b->data[b->len] = '\0';
     return GPT_OK;
 }

@@ -25,6 +25,10 @@ void gpt_drop_pages(void *p, size_t bytes);
 int gpt_new(void *out_pointer, size_t n, size_t size, const char *what,
             struct gpt_err *err) GPT_MUST_USE;
 
+/* Reports "out of memory for WHAT" where the size is not known: of a buffer or
+ * a tree of JSON. Returns GPT_EFAIL. */
+int gpt_no_memory(struct gpt_err *err, const char *what);
+
 /* Grows *array (elements of `size` bytes, capacity *cap) so that at least
  * `need` fit; the new part is not initialised. For lists that grow. */
 static inline int gpt_grow(void *array_pointer, size_t *cap, size_t need,

@@ -34,6 +34,8 @@ static bool parse_negated_digits(const char **s, int64_t *out)
     return true;
 }
 
+/* The digits are negated already, so a positive number is multiplied by the
+ * negated factor. */
 static bool parse_with_unit(const char *s, const struct unit *units,
                             size_t n_units, int64_t *out)
 {
@@ -59,6 +61,7 @@ static bool parse_with_unit(const char *s, const struct unit *units,
     return true;
 }
 
+/* "12K" is 12,000 and "12Ki" 12,288: the letters are those of SI and IEC. */
 bool gpt_parse_int(const char *s, int64_t *out)
 {
     static const struct unit units[] = {
@@ -69,6 +72,8 @@ bool gpt_parse_int(const char *s, int64_t *out)
     return parse_with_unit(s, units, GPT_COUNT(units), out);
 }
 
+/* A sign is refused: no size is negative, and "+1GB" is more likely a typing
+ * error. */
 bool gpt_parse_bytes(const char *s, int64_t *out)
 {
     static const struct unit units[] = {
@@ -125,6 +130,8 @@ bool gpt_parse_real(const char *s, double *out)
 
 /* ---- little-endian fields ---- */
 
+/* Byte by byte, so that neither the order nor the alignment of the machine
+ * matters; compilers make one load of it. */
 uint16_t gpt_get_u16(const void *p)
 {
     const uint8_t *b = p;

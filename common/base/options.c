@@ -7,6 +7,7 @@
 #include "base/options_internal.h"
 #include "base/signals.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <omp.h>
@@ -20,9 +21,13 @@ const char *const gpt_log_format_choices[] = {"text", "json", NULL};
 
 /* ---- parsing ---- */
 
+/* Arrays of the parser live in the arena, as strings and lists do: they all are
+ * needed until the program ends. */
 static int parse_all(struct gpt_parse *p, int argc, char *const *argv,
                      struct gpt_args *args)
 {
+    /* One row more than there are, so that an empty table needs no special
+     * case. */
     size_t rows = p->program->n_options + 1;
 
     p->origin = gpt_arena_alloc(p->arena, rows, sizeof(*p->origin));
@@ -30,9 +35,10 @@ static int parse_all(struct gpt_parse *p, int argc, char *const *argv,
     p->positional = gpt_arena_alloc(p->arena, (size_t)argc + 1,
                                     sizeof(*p->positional));
     if (!p->origin || !p->source || !p->positional)
-        return gpt_fail(p->err, GPT_EFAIL, "out of memory for options");
+        return gpt_no_memory(p->err, "options");
     int status = gpt_opt_read_all(p, argc, argv);
     gpt_free(p->configs);
+    /* The names live in argv; only the array of them was ours. */
     p->configs = NULL;
     *args = (struct gpt_args){.positional = p->positional,
                               .n_positional = p->n_positional,
@@ -51,8 +57,11 @@ int gpt_options_parse(const struct gpt_program *program, int argc,
     return parse_all(&p, argc, argv, args);
 }
 
+/* A default, or GPT_THREADS, is not "given": it was not written for this
+ * run. */
 bool gpt_opt_is_given(const struct gpt_args *args, size_t row)
 {
+    assert(row < args->program->n_options);
     return args->origin[row] == GPT_FROM_COMMAND ||
            args->origin[row] == GPT_FROM_CONFIG;
 }
@@ -76,6 +85,8 @@ static void occupy_standard_files(void)
             (void)!open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY);
 }
 
+/* "always" is an answer to NO_COLOR, too: what is said for this run wins over
+ * the environment. */
 static bool wants_color(const char *when)
 {
     const char *no_color = getenv("NO_COLOR"), *term = getenv("TERM");
@@ -86,6 +97,8 @@ static bool wants_color(const char *when)
            !(term && strcmp(term, "dumb") == 0);
 }
 
+/* --quiet and --verbose win over GPT_LOG: the variable is for a whole session,
+ * an option for one run. */
 static int choose_level(const struct gpt_common_options *common,
                         enum gpt_log_level *level, struct gpt_err *err)
 {
@@ -112,6 +125,8 @@ static int choose_level(const struct gpt_common_options *common,
     return GPT_OK;
 }
 
+/* From here on messages look as the options want them, and signals are
+ * flags. */
 static int start(const struct gpt_program *program,
                  const struct gpt_common_options *common, struct gpt_err *err)
 {
@@ -133,9 +148,9 @@ static int start(const struct gpt_program *program,
  * operation. Text from GPT-2 124M, two cores, share of memory bandwidth: spins
  * 0, 1000, 300000 (libgomp's) gave 0.70, 0.81, 0.83 alone, and 1.24, 0.76,
  * 0.43 beside one busy process (whose share the floor loses too). libgomp reads
- * its environment when it is loaded, before any code of ours, so that telling
- * it takes a second start. Whoever has set a variable has decided; a program
- * that starts others leaves theirs alone. */
+ * its environment when it is loaded, before any code of ours, so that setting
+ * it takes a second start. A variable that is set already is respected; a
+ * program that starts others leaves theirs alone. */
 static void choose_spinning(const struct gpt_program *program, char **argv)
 {
     if (program->stop_at_positional || getenv("OMP_WAIT_POLICY") ||
@@ -147,6 +162,8 @@ static void choose_spinning(const struct gpt_program *program, char **argv)
 
 /* ---- answers that are no run ---- */
 
+/* The product of --help and the like is text on stdout, which check_stdout()
+ * makes sure of. */
 static int print_text(struct gpt_buf *b, int status, struct gpt_err *err)
 {
     if (status == GPT_OK)
@@ -178,6 +195,8 @@ static int answer(const struct gpt_parse *p)
     return print_text(&b, status, p->err);
 }
 
+/* Runs after start(), because errors in it shall look as the log options want
+ * them. */
 static int print_config(const struct gpt_parse *p, const struct gpt_args *args)
 {
     struct gpt_buf b = {0};
@@ -188,12 +207,15 @@ static int print_config(const struct gpt_parse *p, const struct gpt_args *args)
 
 /* ---- the whole ---- */
 
-static int run(struct gpt_parse *p, int argc, char **argv)
+static int run_program(struct gpt_parse *p, int argc, char **argv)
 {
     struct gpt_args args;
+    /* The common options are the first member of every program's struct. */
     const struct gpt_common_options *common = p->options;
 
     GPT_TRY(parse_all(p, argc, argv, &args));
+    /* Before start(): --help must work whatever else is wrong with the
+     * options. */
     if (p->answer != GPT_ANSWER_NONE)
         return answer(p);
     GPT_TRY(start(p->program, common, p->err));
@@ -226,8 +248,10 @@ int gpt_main(const struct gpt_program *program, int argc, char **argv)
     gpt_log_setup(&log);
     struct gpt_parse p = {.program = program, .arena = &arena, .err = &err};
     p.options = gpt_arena_alloc(&arena, 1, program->options_bytes);
-    int status = p.options ? run(&p, argc, argv)
+    int status = p.options ? run_program(&p, argc, argv)
                            : gpt_fail(&err, GPT_EFAIL, "out of memory");
+    /* The first error is the one to report; a stdout that cannot be written
+     * after it is a consequence. */
     int flushed = check_stdout(status == GPT_OK ? &err : NULL);
     if (status == GPT_OK)
         status = flushed;
@@ -235,8 +259,12 @@ int gpt_main(const struct gpt_program *program, int argc, char **argv)
         err.status = status;
         gpt_log_error(&err);
     }
+    /* What a failed run left open would stay as temporary files. */
     gpt_out_cleanup();
     gpt_arena_free(&arena);
+    /* Last, when everything is said and removed: the shell learns from the
+     * signal, not from a status, that the run was interrupted, and stops a loop
+     * around it. */
     if (gpt_signals_stop())
         gpt_signals_reraise(gpt_signals_stop());
     return status;

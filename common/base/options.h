@@ -93,7 +93,7 @@ struct gpt_common_options {
 extern const char *const gpt_when_choices[];       /* auto always never */
 extern const char *const gpt_log_format_choices[]; /* text json */
 
-/* What is left of the command line, and who set what. */
+/* What is left of the command line, and the source of each value. */
 struct gpt_args {
     const char **positional;
     int n_positional;
@@ -144,7 +144,7 @@ int gpt_options_parse(const struct gpt_program *program, int argc,
                       struct gpt_arena *arena, struct gpt_err *err)
     GPT_MUST_USE;
 
-/* Was the option named on the command line or in a config file? */
+/* True when the option was named on the command line or in a config file. */
 bool gpt_option_given(const struct gpt_args *args, const char *name);
 
 /* The configuration as "name = value" lines into b (for --print-config, and to
@@ -152,7 +152,7 @@ bool gpt_option_given(const struct gpt_args *args, const char *name);
 int gpt_options_print(const struct gpt_program *program, const void *options,
                       const struct gpt_args *args, struct gpt_buf *b);
 
-/* Options as "name = value" lines that --config reads, appended to b: to be kept
+/* Appends options to b as "name = value" lines that --config reads: to be kept
  * beside what a run made, or compared between ranks. Options that hold nothing
  * have no line. */
 enum {

@@ -13,6 +13,8 @@ struct words { /* what is left of argv */
     int at, argc;
 };
 
+/* The label is the option as the user wrote it, so that the message quotes the
+ * command line and not the table. */
 static int needs_value(struct gpt_parse *p, const char *label)
 {
     return gpt_fail(p->err, GPT_EUSAGE, "%s needs a value", label);
@@ -25,6 +27,8 @@ static bool looks_like_option(const char *word)
            !isdigit((unsigned char)word[1]) && word[1] != '.';
 }
 
+/* Configuration files are collected by the first pass and read after it, in
+ * their order on the command line: a later file wins over an earlier one. */
 static int add_config(struct gpt_parse *p, const char *name)
 {
     GPT_TRY(gpt_grow(&p->configs, &p->configs_cap, p->n_configs + 1,
@@ -33,6 +37,8 @@ static int add_config(struct gpt_parse *p, const char *name)
     return GPT_OK;
 }
 
+/* In the first pass only the names of configuration files count; everything
+ * else is skipped there, and judged in the second. */
 static int take_value(struct gpt_parse *p, const struct gpt_opt *o,
                       const char *text, const char *label)
 {
@@ -41,6 +47,7 @@ static int take_value(struct gpt_parse *p, const struct gpt_opt *o,
     return strcmp(o->name, "config") == 0 ? add_config(p, text) : GPT_OK;
 }
 
+/* A flag is never the name of a file: the first pass has no use for it. */
 static int take_flag(struct gpt_parse *p, const struct gpt_opt *o, bool value)
 {
     return p->only_configs ? GPT_OK : gpt_opt_set_flag(p, o, value);
@@ -50,6 +57,9 @@ static int take_flag(struct gpt_parse *p, const struct gpt_opt *o, bool value)
 static int take_next(struct gpt_parse *p, struct words *w,
                      const struct gpt_opt *o, const char *label)
 {
+    /* A word that begins with "--" is most likely the next option, after a
+     * forgotten value. "-x" is taken as a value by options that want exactly
+     * one, because file names may begin so; a list ends at it. */
     if (w->at == w->argc ||
         (looks_like_option(w->argv[w->at]) &&
          (o->kind == GPT_OPT_LIST || w->argv[w->at][1] == '-'))) {
@@ -81,6 +91,8 @@ static bool is_builtin(struct gpt_parse *p, const char *name, size_t len,
     return p->answer != GPT_ANSWER_NONE;
 }
 
+/* Both "--name value" and "--name=value", as getopt_long(3) has them, but no
+ * abbreviations: a new option would change what an old script means. */
 static int take_long(struct gpt_parse *p, struct words *w, const char *word)
 {
     const char *name = word + 2, *equals = strchr(name, '=');
@@ -89,6 +101,8 @@ static int take_long(struct gpt_parse *p, struct words *w, const char *word)
     bool negated;
     char label[100];
 
+    /* The table comes first, so that a program may have a row with the name of
+     * a built-in answer. */
     const struct gpt_opt *o = gpt_opt_find(p->program, name, len, &negated);
     snprintf(label, sizeof(label), "--%.*s", (int)(len < 96 ? len : 96), name);
     if (!o && is_builtin(p, name, len, value))
@@ -98,6 +112,7 @@ static int take_long(struct gpt_parse *p, struct words *w, const char *word)
     if (gpt_opt_takes_value(o))
         return value ? take_value(p, o, value, label)
                      : take_next(p, w, o, label);
+    /* "--no-x=false" would be a double negation that is rarely read right. */
     if (value && negated)
         return gpt_fail(p->err, GPT_EUSAGE, "%s takes no value", label);
     if (value)
@@ -126,6 +141,8 @@ static int take_letters(struct gpt_parse *p, struct words *w, const char *word)
     return GPT_OK;
 }
 
+/* gpt_opt_read_all() passes twice over the words: only the second pass keeps
+ * them, or they would be there twice. */
 static int take_positional(struct gpt_parse *p, const char *word)
 {
     int max = p->program->max_positional;
@@ -148,6 +165,8 @@ int gpt_opt_read_command(struct gpt_parse *p, int argc, char *const *argv)
 
     p->from = GPT_FROM_COMMAND;
     p->current++;
+    /* --help ends the reading at once: what follows may be wrong, which is why
+     * help is asked for. */
     while (w.at < w.argc && p->answer == GPT_ANSWER_NONE) {
         const char *word = w.argv[w.at++];
 
@@ -167,6 +186,8 @@ int gpt_opt_read_command(struct gpt_parse *p, int argc, char *const *argv)
 
 /* ---- all sources ---- */
 
+/* GPT_THREADS is for launchers, which set it for programs whose command line
+ * they do not write. A command line that says otherwise wins. */
 int gpt_opt_read_environment(struct gpt_parse *p)
 {
     const char *threads = getenv("GPT_THREADS");
@@ -179,6 +200,8 @@ int gpt_opt_read_environment(struct gpt_parse *p)
     return gpt_opt_set(p, o, threads, "GPT_THREADS");
 }
 
+/* Only the origin tells whether a value was given: a value equal to the default
+ * was, too. */
 static int check_required(struct gpt_parse *p)
 {
     for (size_t i = 0; i < p->program->n_options; i++) {
@@ -206,6 +229,8 @@ int gpt_opt_read_all(struct gpt_parse *p, int argc, char *const *argv)
 {
     const char *config = getenv("GPT_CONFIG");
 
+    /* Every source overwrites what earlier ones set, so the order of these
+     * calls is the precedence that gpt(7) documents. */
     GPT_TRY(gpt_opt_set_defaults(p));
     p->only_configs = true;
     GPT_TRY(gpt_opt_read_command(p, argc, argv));

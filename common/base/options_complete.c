@@ -9,6 +9,7 @@
 typedef int add_row_fn(struct gpt_buf *b, const struct gpt_program *program,
                        const struct gpt_opt *o);
 
+/* Hidden options are for old scripts; completion is for typing. */
 static int each_row(const struct gpt_program *program, struct gpt_buf *b,
                     add_row_fn *add)
 {
@@ -54,6 +55,8 @@ static int add_text(struct gpt_buf *b, const char *text, const char *unwanted)
 
 /* ---- plain ---- */
 
+/* Read by tests/cli/t90-docs.sh, which compares the table with the manual
+ * page. */
 static int plain_row(struct gpt_buf *b, const struct gpt_program *program,
                      const struct gpt_opt *o)
 {
@@ -92,6 +95,8 @@ static int bash_case(struct gpt_buf *b, const struct gpt_program *program,
     return gpt_buf_printf(b, "); return ;;\n");
 }
 
+/* The word before the cursor decides: after an option that takes a value its
+ * choices or files are offered, else names of options, else files. */
 static int bash(const struct gpt_program *program, struct gpt_buf *b,
                 const char *function)
 {
@@ -118,6 +123,8 @@ static int bash(const struct gpt_program *program, struct gpt_buf *b,
 
 /* ---- zsh ---- */
 
+/* The group in parentheses keeps the two spellings of one option from being
+ * offered after each other. */
 static int zsh_row(struct gpt_buf *b, const struct gpt_program *program,
                    const struct gpt_opt *o)
 {
@@ -161,6 +168,7 @@ static int zsh(const struct gpt_program *program, struct gpt_buf *b,
 
 /* ---- fish ---- */
 
+/* -x says that the value is no file name, -r that it may be one. */
 static int fish_row(struct gpt_buf *b, const struct gpt_program *program,
                     const struct gpt_opt *o)
 {

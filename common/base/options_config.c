@@ -17,7 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { CONFIG_LIMIT = 1 << 20, PATH_BYTES = 4096 };
+enum { CONFIG_LIMIT = 1 << 20 };
 
 struct line {
     struct gpt_parse *p;
@@ -27,6 +27,7 @@ struct line {
 
 /* ---- reading ---- */
 
+/* Errors say FILE:LINE, which editors jump to. */
 static int line_error(const struct line *l, const char *why)
 {
     return gpt_fail(l->p->err, GPT_EUSAGE, "%s:%d: %s", l->path, l->number,
@@ -90,6 +91,8 @@ static int whole_value(const struct line *l, char *s, char **value)
     if (*s != '"') {
         cut_comment(s);
         trim_end(s);
+        /* An empty value is refused, for it is more often an unset variable of
+         * a script than a wish. */
         *value = s;
         return *s ? GPT_OK : line_error(l, "no value (write \"\" for empty)");
     }
@@ -124,6 +127,8 @@ static int next_word(const struct line *l, char **s, char **value)
     return GPT_OK;
 }
 
+/* All words of one line come from one source, so that a later line for the same
+ * list appends and a later file replaces. */
 static int set_list(const struct line *l, const struct gpt_opt *o, char *s)
 {
     char *word;
@@ -137,12 +142,15 @@ static int set_list(const struct line *l, const struct gpt_opt *o, char *s)
     }
 }
 
+/* Lists report the line themselves, word by word. */
 static int set_line(const struct line *l, const struct gpt_opt *o, char *value)
 {
     int status;
 
     if (o->kind == GPT_OPT_LIST)
         return set_list(l, o, value);
+    /* The value reports itself; the line is put before it, where only this
+     * function knows it. */
     GPT_TRY(whole_value(l, value, &value));
     status = gpt_opt_set(l->p, o, value, o->name);
     return status == GPT_OK
@@ -150,6 +158,8 @@ static int set_line(const struct line *l, const struct gpt_opt *o, char *value)
                : gpt_context(l->p->err, "%s:%d", l->path, l->number);
 }
 
+/* Files that name further files would need a rule for the order of all; there
+ * is none because this is refused. */
 static bool is_about_config(const struct gpt_opt *o)
 {
     return strcmp(o->name, "config") == 0 ||
@@ -181,6 +191,8 @@ static int read_text(struct gpt_parse *p, const char *path, char *text,
 {
     struct line l = {p, path, 0};
 
+    /* A NUL byte would end the text early, and the rest of the file would be
+     * ignored without a word. */
     if (strlen(text) != len)
         return gpt_fail(p->err, GPT_EUSAGE, "%s: offset %zu: NUL byte", path,
                         strlen(text));
@@ -189,6 +201,7 @@ static int read_text(struct gpt_parse *p, const char *path, char *text,
         if (next)
             *next++ = '\0';
         size_t n = strlen(text);
+        /* Files written on Windows. */
         if (n > 0 && text[n - 1] == '\r')
             text[n - 1] = '\0';
         l.number++;
@@ -203,13 +216,16 @@ static int read_text(struct gpt_parse *p, const char *path, char *text,
  * beside the program as installed, and as built. */
 static bool preset_dir(int i, char *buf)
 {
-    char exe[PATH_BYTES];
+    char exe[GPT_PATH_BYTES];
     const char *data = getenv("GPT_DATADIR");
 
     if (i == 0 && data && *data)
-        return snprintf(buf, PATH_BYTES, "%s/presets", data) < PATH_BYTES;
+        return snprintf(buf, GPT_PATH_BYTES, "%s/presets", data) <
+               GPT_PATH_BYTES;
     if (i == 1)
-        return snprintf(buf, PATH_BYTES, "%s", GPT_DATADIR "/presets") > 0;
+        return snprintf(buf, GPT_PATH_BYTES, "%s", GPT_DATADIR "/presets") > 0;
+    /* The program itself shows where presets are when it is run from a build
+     * folder, or from a place of installation that was moved. */
     ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe));
     if (i < 2 || n <= 0 || n >= (ssize_t)sizeof(exe))
         return false;
@@ -218,28 +234,30 @@ static bool preset_dir(int i, char *buf)
     if (!slash)
         return false;
     *slash = '\0';
-    return snprintf(buf, PATH_BYTES, "%s/../share/%s", exe,
-                    i == 2 ? "gpt/presets" : "presets") < PATH_BYTES;
+    return snprintf(buf, GPT_PATH_BYTES, "%s/../share/%s", exe,
+                    i == 2 ? "gpt/presets" : "presets") < GPT_PATH_BYTES;
 }
 
 enum { PRESET_DIRS = 4 };
 
 /* A name without '/' that is no file may be that of a preset. */
+/* A file of that name wins, so that a preset which is added later changes no
+ * command that works today. */
 static void find_preset(const char *name, char *path)
 {
-    char dir[PATH_BYTES];
+    char dir[GPT_PATH_BYTES];
 
-    snprintf(path, PATH_BYTES, "%s", name);
+    snprintf(path, GPT_PATH_BYTES, "%s", name);
     if (strchr(name, '/') || gpt_path_exists(name))
         return;
     for (int i = 0; i < PRESET_DIRS; i++) {
-        char candidate[PATH_BYTES];
+        char candidate[GPT_PATH_BYTES];
 
         if (preset_dir(i, dir) &&
             snprintf(candidate, sizeof(candidate), "%s/%s.conf", dir, name) <
-                PATH_BYTES &&
+                GPT_PATH_BYTES &&
             gpt_path_exists(candidate)) {
-            snprintf(path, PATH_BYTES, "%s", candidate);
+            snprintf(path, GPT_PATH_BYTES, "%s", candidate);
             return;
         }
     }
@@ -250,6 +268,7 @@ static int by_name(const struct dirent **a, const struct dirent **b)
     return strcmp((*a)->d_name, (*b)->d_name);
 }
 
+/* ".conf" alone is no preset without a name. */
 static int is_preset(const struct dirent *e)
 {
     size_t n = strlen(e->d_name);
@@ -258,9 +277,11 @@ static int is_preset(const struct dirent *e)
 }
 
 /* "presets: gpt2-124m tiny" as the hint. */
+/* Only the first directory that has presets is listed: it is the one that would
+ * have been used. */
 static void hint_presets(struct gpt_err *err)
 {
-    char dir[PATH_BYTES], text[sizeof(err->hint)] = "presets:";
+    char dir[GPT_PATH_BYTES], text[sizeof(err->hint)] = "presets:";
     struct dirent **entries;
     int n = 0;
 
@@ -283,7 +304,7 @@ static void hint_presets(struct gpt_err *err)
 
 int gpt_opt_read_config(struct gpt_parse *p, const char *name)
 {
-    char path[PATH_BYTES];
+    char path[GPT_PATH_BYTES];
     char *text;
     size_t len;
 
@@ -294,6 +315,8 @@ int gpt_opt_read_config(struct gpt_parse *p, const char *name)
             hint_presets(p->err);
         return status;
     }
+    /* A new source for every file: its lists replace those of the file before
+     * it. */
     p->from = GPT_FROM_CONFIG;
     p->current++;
     status = read_text(p, path, text, len);
@@ -303,6 +326,8 @@ int gpt_opt_read_config(struct gpt_parse *p, const char *name)
 
 /* ---- printing ---- */
 
+/* Quotes only where reading back needs them, so that what --print-config shows
+ * looks like what people write. */
 static bool needs_quotes(const char *s)
 {
     size_t n = strlen(s);
@@ -347,6 +372,8 @@ static bool is_unset(const struct gpt_opt *o, const void *field)
     return o->kind == GPT_OPT_LIST && ((const struct gpt_list *)field)->n == 0;
 }
 
+/* The form that read_line() reads back to the same value, which a test holds
+ * together. */
 static int print_value(struct gpt_buf *b, const struct gpt_opt *o,
                        const void *field)
 {
@@ -389,6 +416,8 @@ static int print_row(struct gpt_buf *b, const struct gpt_opt *o,
     static const char *const origins[] = {"default", "config", "environment",
                                           "command line"};
 
+    /* As a comment: reading the printed file must give NULL again, which no
+     * value could say. */
     if (is_unset(o, field))
         return gpt_buf_printf(b, "# %s =\n", o->name);
     GPT_TRY(print_setting(b, o, field));

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { NAME_BYTES = 80 }; /* longer names are nobody's */
+enum { NAME_BYTES = 80 }; /* no table has longer names */
 
 const struct gpt_opt gpt_builtin_options[2] = {
     {.kind = GPT_OPT_FLAG, .letter = 'h', .name = "help",
@@ -14,6 +14,8 @@ const struct gpt_opt gpt_builtin_options[2] = {
 };
 
 /* False when it does not fit. */
+/* One spelling for comparisons: names in the table have hyphens, Megatron-LM
+ * writes both. */
 static bool normalise(char out[NAME_BYTES], const char *name, size_t len)
 {
     if (len >= NAME_BYTES)
@@ -24,7 +26,9 @@ static bool normalise(char out[NAME_BYTES], const char *name, size_t len)
     return true;
 }
 
-/* Is `name` (normalised) one of the space-separated spellings? */
+/* True when `name` (normalised) is one of the space-separated spellings. */
+/* Aliases are normalised as well, because the table lists them as other
+ * programs spell them. */
 static bool is_alias(const char *aliases, const char *name)
 {
     char one[NAME_BYTES];
@@ -40,6 +44,7 @@ static bool is_alias(const char *aliases, const char *name)
     return false;
 }
 
+/* A group is a heading of --help and has no name. */
 static bool is_called(const struct gpt_opt *o, const char *name)
 {
     return o->kind != GPT_OPT_GROUP &&
@@ -69,6 +74,9 @@ const struct gpt_opt *gpt_opt_find(const struct gpt_program *program,
             *negated = false;
         return o;
     }
+    /* A negation is looked for last: a row whose own name begins with "no-"
+     * is found above as what it is. "--x" for a row "no-x" means that it is
+     * off. */
     *negated = true;
     if (strncmp(exact, "no-", 3) == 0)
         o = find(program, exact + 3);
@@ -92,6 +100,9 @@ const struct gpt_opt *gpt_opt_find_letter(const struct gpt_program *program,
 int gpt_opt_unknown(const struct gpt_program *program, const char *label,
                     const char *name, size_t len, struct gpt_err *err)
 {
+    /* Hidden rows are not proposed: they are accepted for old scripts, not for
+     * new ones. A table with more rows than there is room for loses suggestions
+     * alone. */
     const char *names[512];
     char word[NAME_BYTES];
     const char *near = NULL;
@@ -114,6 +125,7 @@ int gpt_opt_unknown(const struct gpt_program *program, const char *label,
 
 /* ---- near misses ---- */
 
+/* One step of the edit distance chooses between three neighbours. */
 static int min3(int a, int b, int c)
 {
     int ab = a < b ? a : b;

@@ -13,6 +13,8 @@ const char *gpt_opt_arg(const struct gpt_opt *o, char *buf, size_t cap)
 {
     size_t at = 0;
 
+    /* The table's own word wins: long lists of choices stand in the help text
+     * instead. */
     if (o->arg || o->kind != GPT_OPT_CHOICE)
         return o->arg ? o->arg : "VALUE";
     buf[0] = '\0';
@@ -49,6 +51,7 @@ static int add_wrapped(struct gpt_buf *b, const char *text, int column,
     return gpt_buf_add(b, "\n", 1);
 }
 
+/* Continued lines begin below the first word after the name of the program. */
 static int add_usage(const struct gpt_program *program, struct gpt_buf *b)
 {
     int indent = (int)strlen("Usage: ") + (int)strlen(program->name) + 1;
@@ -74,6 +77,8 @@ static int add_names(const struct gpt_opt *o, struct gpt_buf *b)
     if (!gpt_opt_takes_value(o))
         return GPT_OK;
     const char *arg = gpt_opt_arg(o, choices, sizeof(choices));
+    /* Lists show that they take several values, unless the table says so in its
+     * own words. */
     bool more = o->kind == GPT_OPT_LIST && !strstr(arg, "...");
     return gpt_buf_printf(b, " %s%s", arg, more ? "..." : "");
 }
@@ -89,6 +94,8 @@ static int add_choices(const struct gpt_opt *o, struct gpt_buf *text)
     return GPT_OK;
 }
 
+/* Brackets hold the default as it would be typed. An empty default is the same
+ * as none to a reader. */
 static int add_help(const struct gpt_opt *o, struct gpt_buf *text)
 {
     GPT_TRY(gpt_buf_printf(text, "%s", o->help));
@@ -108,6 +115,8 @@ static int add_row(const struct gpt_opt *o, struct gpt_buf *b)
     size_t start = b->len;
 
     GPT_TRY(add_names(o, b));
+    /* Names that reach into the column of texts push the text to the next line;
+     * cutting them would hide how to type them. */
     int used = (int)(b->len - start);
     if (used > TEXT_COLUMN - 2)
         GPT_TRY(gpt_buf_printf(b, "\n%*s", TEXT_COLUMN, ""));
@@ -120,6 +129,7 @@ static int add_row(const struct gpt_opt *o, struct gpt_buf *b)
     return status;
 }
 
+/* Tables that begin without a heading are those of small programs and tests. */
 static int add_options(const struct gpt_program *program, struct gpt_buf *b)
 {
     if (program->n_options > 0 && program->options[0].kind != GPT_OPT_GROUP)
@@ -150,6 +160,8 @@ int gpt_opt_help(const struct gpt_program *program, struct gpt_buf *b)
     return gpt_buf_printf(b, "\nSee %s(1).\n", program->name);
 }
 
+/* What was found when the program was built: a report of a fault that quotes
+ * --version says which decoders and collectives it has. */
 static const char features[] = "cJSON"
 #ifdef GPT_HAVE_DNNL
                                " oneDNN"

@@ -13,7 +13,7 @@ enum gpt_answer {
     GPT_ANSWER_COMPLETE,
 };
 
-/* The state of parsing: where values go, and who set them. */
+/* The state of parsing: where values go, and which source set them. */
 struct gpt_parse {
     const struct gpt_program *program;
     void *options;

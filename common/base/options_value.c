@@ -4,35 +4,38 @@
 
 #include "base/num.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
+/* A flag takes a value in a configuration file only ("fp16 = false"); on the
+ * command line it stands alone, or is negated. */
 bool gpt_opt_takes_value(const struct gpt_opt *o)
 {
     return o->kind != GPT_OPT_FLAG && o->kind != GPT_OPT_GROUP;
 }
 
+/* The table knows fields as offsets, so that one const table serves every
+ * struct of options: a test may parse into a second one. */
 void *gpt_opt_field(void *options, const struct gpt_opt *o)
 {
     return (char *)options + o->offset;
 }
 
-static int no_memory(struct gpt_parse *p)
-{
-    return gpt_fail(p->err, GPT_EFAIL, "out of memory for an option");
-}
-
-/* Notes who set the row; true when this source sets it for the first time. */
+/* Notes the source that set the row; true when it sets the row for the first
+ * time. */
 static bool note(struct gpt_parse *p, const struct gpt_opt *o)
 {
     size_t row = (size_t)(o - p->program->options);
     bool first = p->source[row] != p->current;
 
+    assert(row < p->program->n_options);
     p->source[row] = p->current;
     p->origin[row] = (uint8_t)p->from;
     return first;
 }
 
+/* Flags cannot fail; the status is for callers that treat all kinds alike. */
 int gpt_opt_set_flag(struct gpt_parse *p, const struct gpt_opt *o, bool value)
 {
     note(p, o);
@@ -57,6 +60,8 @@ static int check_range(struct gpt_parse *p, const struct gpt_opt *o, double v,
                        const char *text, const char *label)
 {
     char range[80];
+    /* Comparisons with 0 instead of ==, which the compiler warns of for
+     * doubles; both 0 means that the row has no range. */
     bool any = !(o->min < 0) && !(o->min > 0) && !(o->max < 0) && !(o->max > 0);
 
     if (any || (v >= o->min && v <= o->max))
@@ -66,6 +71,8 @@ static int check_range(struct gpt_parse *p, const struct gpt_opt *o, double v,
                     text, range);
 }
 
+/* The range is checked as a double: bounds above 2^53 are "no bound" rows,
+ * where a rounded comparison does no harm. */
 static int set_int(struct gpt_parse *p, const struct gpt_opt *o,
                    const char *text, const char *label)
 {
@@ -83,6 +90,8 @@ static int set_int(struct gpt_parse *p, const struct gpt_opt *o,
     return GPT_OK;
 }
 
+/* gpt_parse_real() accepts finite numbers only, so that no row needs to think
+ * of NaN. */
 static int set_real(struct gpt_parse *p, const struct gpt_opt *o,
                     const char *text, const char *label)
 {
@@ -97,6 +106,8 @@ static int set_real(struct gpt_parse *p, const struct gpt_opt *o,
     return GPT_OK;
 }
 
+/* The field points into the table, not at the typed text: programs may compare
+ * pointers, and the text of argv may go away. */
 static int set_choice(struct gpt_parse *p, const struct gpt_opt *o,
                       const char *text, const char *label)
 {
@@ -114,19 +125,22 @@ static int set_choice(struct gpt_parse *p, const struct gpt_opt *o,
                                    n > 0 ? ", " : "", o->choices[n]);
     }
     gpt_fail(p->err, GPT_EUSAGE, "%s: '%s' is not one of %s", label, text, all);
+    /* After all were compared, n is their number. */
     const char *near = gpt_did_you_mean(text, o->choices, n);
     if (near)
         gpt_hint(p->err, "did you mean %s?", near);
     return GPT_EUSAGE;
 }
 
+/* A copy in the arena: text of a configuration file is freed once it was
+ * read. */
 static int set_string(struct gpt_parse *p, const struct gpt_opt *o,
                       const char *text)
 {
     const char *copy = gpt_arena_strdup(p->arena, text);
 
     if (!copy)
-        return no_memory(p);
+        return gpt_no_memory(p->err, "an option");
     *(const char **)gpt_opt_field(p->options, o) = copy;
     note(p, o);
     return GPT_OK;
@@ -146,18 +160,20 @@ static int add_word(struct gpt_parse *p, const struct gpt_opt *o,
         const char **items = gpt_arena_alloc(p->arena, cap, sizeof(*items));
 
         if (!items)
-            return no_memory(p);
+            return gpt_no_memory(p->err, "an option");
         if (list->n > 0)
             memcpy(items, list->items, (size_t)list->n * sizeof(*items));
         list->items = items;
     }
     const char *copy = gpt_arena_strdup(p->arena, text);
     if (!copy)
-        return no_memory(p);
+        return gpt_no_memory(p->err, "an option");
     list->items[list->n++] = copy;
     return GPT_OK;
 }
 
+/* Two words only: "yes", "1" or "on" would make files that other programs read
+ * differently. */
 static int set_bool(struct gpt_parse *p, const struct gpt_opt *o,
                     const char *text, const char *label)
 {
@@ -193,6 +209,8 @@ int gpt_opt_set(struct gpt_parse *p, const struct gpt_opt *o, const char *text,
 }
 
 /* A list's default is space-separated words. */
+/* The words go through add_word() like given ones, so that the first given word
+ * replaces all of them. */
 static int set_default_list(struct gpt_parse *p, const struct gpt_opt *o)
 {
     const char *words = o->def;
@@ -202,7 +220,7 @@ static int set_default_list(struct gpt_parse *p, const struct gpt_opt *o)
         const char *word = gpt_arena_printf(p->arena, "%.*s", (int)len, words);
 
         if (!word)
-            return no_memory(p);
+            return gpt_no_memory(p->err, "an option");
         if (len > 0)
             GPT_TRY(add_word(p, o, word));
         words += len;
@@ -213,6 +231,8 @@ static int set_default_list(struct gpt_parse *p, const struct gpt_opt *o)
 
 int gpt_opt_set_defaults(struct gpt_parse *p)
 {
+    /* Zero is the default of every row without one: NULL, 0, off. Source 1 is
+     * that of the defaults: zero means "never set" in p->source. */
     memset(p->options, 0, p->program->options_bytes);
     p->from = GPT_FROM_DEFAULT;
     p->current = 1;

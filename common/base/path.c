@@ -20,6 +20,7 @@ bool gpt_path_is_dir(const char *path)
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
+/* Names prove nothing: links, "." and bind mounts give one file several. */
 bool gpt_path_same(const char *a, const char *b)
 {
     struct stat x, y;
@@ -28,9 +29,11 @@ bool gpt_path_same(const char *a, const char *b)
            x.st_ino == y.st_ino;
 }
 
+/* Begins at 1: the root, or the first letter of a relative path, is no
+ * directory to be made. */
 int gpt_path_mkdirs(const char *path, struct gpt_err *err)
 {
-    char part[4096];
+    char part[GPT_PATH_BYTES];
     size_t len = strlen(path);
 
     if (len >= sizeof(part))
@@ -40,6 +43,8 @@ int gpt_path_mkdirs(const char *path, struct gpt_err *err)
             continue;
         memcpy(part, path, i);
         part[i] = '\0';
+        /* Making before asking: of several ranks that make one directory, all
+         * but one find it there, and none fails. */
         if (mkdir(part, 0777) == 0)
             continue;
         int error = errno;
@@ -56,6 +61,7 @@ int gpt_path_join(char *buf, size_t cap, const char *dir, const char *name,
 {
     size_t len = strlen(dir);
     const char *slash = len > 0 && dir[len - 1] == '/' ? "" : "/";
+    /* A path that was cut would name another file. */
     int n = snprintf(buf, cap, "%s%s%s", dir, slash, name);
 
     if (n < 0 || (size_t)n >= cap)

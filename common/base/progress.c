@@ -6,6 +6,7 @@
 #include "base/num.h"
 #include "base/terminal.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -30,6 +31,7 @@ struct gpt_progress {
     int64_t rate_done;
 };
 
+/* CLOCK_MONOTONIC does not jump when the time of day is set. */
 double gpt_now(void)
 {
     struct timespec t;
@@ -44,6 +46,7 @@ struct gpt_progress *gpt_progress_open(const char *mode, const char *what,
     bool always = mode && strcmp(mode, "always") == 0;
     bool terminal = isatty(STDERR_FILENO) && !gpt_log_is_json();
 
+    /* NULL is a progress that shows nothing, so that callers need no test. */
     if ((mode && strcmp(mode, "never") == 0) || !gpt_log_wants(GPT_LOG_INFO))
         return NULL;
     if (terminal && !always && !gpt_terminal_foreground())
@@ -56,6 +59,7 @@ struct gpt_progress *gpt_progress_open(const char *mode, const char *what,
     p->total = total;
     p->drawn = terminal;
     p->interval = terminal ? REDRAW_EVERY : always ? LINE_ALWAYS : LINE_EVERY;
+    /* Short work shows nothing at all: a line that flashes up tells nothing. */
     p->next = gpt_now() + (terminal || always ? START_DELAY : LINE_EVERY);
     return p;
 }
@@ -67,6 +71,9 @@ static void update_rate(struct gpt_progress *p, double now)
 
     if (dt <= 0)
         return;
+    /* An exponential average whose weight is the share of the window that dt
+     * covers; in the beginning the window is the time so far, which gives the
+     * plain mean. */
     double current = (double)(p->done - p->rate_done) / dt;
     double age = now - p->started_at;
     double weight = dt / (age < RATE_MEMORY ? age : RATE_MEMORY);
@@ -76,6 +83,8 @@ static void update_rate(struct gpt_progress *p, double now)
 }
 
 /* "2460/20000 step", "1.2 GiB/3.4 GiB" and the rate in the same unit. */
+/* Bytes read best in binary units, and counts of steps or documents as whole
+ * numbers. */
 static int format_amounts(const struct gpt_progress *p, char *buf, size_t cap)
 {
     char a[32], b[32], r[32];
@@ -97,6 +106,8 @@ static int format_amounts(const struct gpt_progress *p, char *buf, size_t cap)
                     r, gap, p->unit);
 }
 
+/* The estimate of the end waits for ETA_AFTER: first steps are slow, and a
+ * number that falls from days to minutes is believed once only. */
 static void format(const struct gpt_progress *p, double now, char *buf,
                    size_t cap)
 {
@@ -115,6 +126,8 @@ static void format(const struct gpt_progress *p, double now, char *buf,
              p->note[0] ? "  " : "", p->note, eta);
 }
 
+/* The foreground is asked for at every line: a program may be put into the
+ * background, and brought back, while it runs. */
 static void show(struct gpt_progress *p, double now)
 {
     char line[512];
@@ -140,6 +153,7 @@ void gpt_progress_set(struct gpt_progress *p, int64_t done, const char *note)
     }
     if (now < p->next)
         return;
+    assert(p->interval > 0);
     p->next = now + p->interval;
     snprintf(p->note, sizeof(p->note), "%s", note ? note : "");
     update_rate(p, now);
@@ -152,6 +166,7 @@ void gpt_progress_close(struct gpt_progress *p)
         return;
     if (p->shown) { /* the last line stays, and tells the whole */
         double now = gpt_now();
+
         update_rate(p, now);
         show(p, now);
         gpt_terminal_keep();

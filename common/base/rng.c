@@ -15,6 +15,8 @@ void gpt_philox(const uint32_t counter[4], const uint32_t key[2],
     uint32_t k0 = key[0], k1 = key[1];
 
     for (int round = 0; round < 10; round++) {
+        /* Multipliers of the paper; low halves move on, high halves are mixed
+         * with the other pair. */
         uint64_t p0 = (uint64_t)0xd2511f53 * c0;
         uint64_t p1 = (uint64_t)0xcd9e8d57 * c2;
 
@@ -42,6 +44,8 @@ static uint64_t mix(uint64_t x)
     return x ^ x >> 31;
 }
 
+/* Streams with neighbouring seeds or similar names share nothing: both are
+ * mixed before they meet. */
 struct gpt_rng gpt_rng_open(uint64_t seed, const char *name)
 {
     uint64_t k = mix(mix(seed + 0x9e3779b97f4a7c15) ^ gpt_fnv1a(name));
@@ -68,6 +72,8 @@ uint32_t gpt_rng_u32(struct gpt_rng r, uint64_t index)
     return w[index % 4];
 }
 
+/* 24 bits are all that a float in [0, 1) holds evenly; more would round up to
+ * 1. */
 float gpt_rng_uniform(struct gpt_rng r, uint64_t index)
 {
     return (float)(gpt_rng_u32(r, index) >> 8) * 0x1p-24f;
@@ -79,6 +85,8 @@ static void normal_pair(struct gpt_rng r, uint64_t pair, float out[2])
     uint32_t w[4];
 
     block(r, pair, DRAW_NORMALS, w);
+    /* 53 bits each, as many as a double holds: the tail reaches 8.5 standard
+     * deviations. */
     uint64_t a = ((uint64_t)w[0] << 32 | w[1]) >> 11;
     uint64_t b = ((uint64_t)w[2] << 32 | w[3]) >> 11;
     double radius = sqrt(-2 * log((double)(a + 1) * 0x1p-53)); /* (0, 1] */
@@ -102,6 +110,7 @@ void gpt_rng_normals(struct gpt_rng r, uint64_t first, int64_t n, float *dst)
     for (int64_t i = 0; i < n; i++) {
         uint64_t index = first + (uint64_t)i;
 
+        /* The stream may begin in the middle of a pair. */
         if (i == 0 || index % 2 == 0)
             normal_pair(r, index / 2, pair);
         dst[i] = pair[index % 2];

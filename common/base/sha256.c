@@ -22,7 +22,8 @@ static const uint32_t constants[64] = {
     0x5b9cca4f, 0x682e6ff3, 0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208,
     0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2};
 
-static uint32_t turn(uint32_t v, int n)
+/* Rotates to the right. */
+static uint32_t rotate(uint32_t v, int n)
 {
     return v >> n | v << (32 - n);
 }
@@ -33,6 +34,8 @@ static uint32_t big_endian(const uint8_t *p)
            p[3];
 }
 
+/* The rounds as the standard writes them, with v[0] to v[7] for a to h; speed
+ * is the business of the other form. */
 static void add_block(uint32_t h[8], const uint8_t *p)
 {
     uint32_t w[64], v[8];
@@ -42,15 +45,15 @@ static void add_block(uint32_t h[8], const uint8_t *p)
     for (int i = 16; i < 64; i++) {
         uint32_t a = w[i - 15], b = w[i - 2];
 
-        w[i] = w[i - 16] + (turn(a, 7) ^ turn(a, 18) ^ a >> 3) + w[i - 7] +
-               (turn(b, 17) ^ turn(b, 19) ^ b >> 10);
+        w[i] = w[i - 16] + (rotate(a, 7) ^ rotate(a, 18) ^ a >> 3) + w[i - 7] +
+               (rotate(b, 17) ^ rotate(b, 19) ^ b >> 10);
     }
     memcpy(v, h, sizeof(v));
     for (int i = 0; i < 64; i++) {
         uint32_t e = v[4], a = v[0];
-        uint32_t t = v[7] + (turn(e, 6) ^ turn(e, 11) ^ turn(e, 25)) +
+        uint32_t t = v[7] + (rotate(e, 6) ^ rotate(e, 11) ^ rotate(e, 25)) +
                      ((e & v[5]) ^ (~e & v[6])) + constants[i] + w[i];
-        uint32_t u = (turn(a, 2) ^ turn(a, 13) ^ turn(a, 22)) +
+        uint32_t u = (rotate(a, 2) ^ rotate(a, 13) ^ rotate(a, 22)) +
                      ((a & v[1]) ^ (a & v[2]) ^ (v[1] & v[2]));
 
         memmove(v + 1, v, 7 * sizeof(*v));
@@ -78,11 +81,14 @@ static void add_blocks(uint32_t h[8], const uint8_t *p, size_t n)
 __attribute__((target("sha,sse4.1"))) static void
 add_blocks_by_instruction(uint32_t h[8], const uint8_t *p, size_t n)
 {
+    /* Words of the message are big-endian. */
     const __m128i swap = _mm_set_epi64x(0x0c0d0e0f08090a0b, 0x0405060700010203);
     __m128i abef = _mm_set_epi32((int)h[0], (int)h[1], (int)h[4], (int)h[5]);
     __m128i cdgh = _mm_set_epi32((int)h[2], (int)h[3], (int)h[6], (int)h[7]);
 
     for (; n > 0; n--, p += BLOCK) {
+        /* The state before the block is added to the one after it, as the
+         * standard has it. */
         const __m128i abef_before = abef, cdgh_before = cdgh;
         __m128i w[4];
 
@@ -138,6 +144,8 @@ static add_blocks_fn *best(void)
 }
 #endif
 
+/* The tail takes the rest, a 1 bit, zeros, and the length in bits: one block,
+ * or two where the length does not fit. */
 static void digest(char hex[65], const void *p, size_t n, add_blocks_fn *add)
 {
     uint32_t h[8] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,

@@ -16,6 +16,8 @@ static void die_of(int sig)
     struct sigaction def = {.sa_handler = SIG_DFL};
     sigset_t one;
 
+    /* The default action, unblocked, on the process itself: the parent then
+     * sees death by the signal and not an exit status. */
     sigaction(sig, &def, NULL);
     sigemptyset(&one);
     sigaddset(&one, sig);
@@ -24,6 +26,10 @@ static void die_of(int sig)
     _exit(128 + sig); /* not reached, unless sig is ignored by default */
 }
 
+/* The first signal asks for an orderly end, which may take the rest of a step
+ * and a checkpoint. A second ^C means that the user does not want to wait for
+ * that: files are removed and the process dies at once. SIGTERM is not counted,
+ * because launchers repeat it. */
 static void on_stop(int sig)
 {
     if (stop_signal && sig == SIGINT) {
@@ -44,9 +50,13 @@ static void catch_signal(int sig, void (*handler)(int))
 {
     struct sigaction action;
 
+    /* Catching them would make a job stop at the hang-up that nohup protects it
+     * from. */
     if (sigaction(sig, NULL, &action) == 0 && action.sa_handler == SIG_IGN)
         return;
     action = (struct sigaction){.sa_handler = handler};
+    /* No handler interrupts another: both may walk the registry of temporary
+     * files. */
     sigfillset(&action.sa_mask);
     sigaction(sig, &action, NULL);
 }
@@ -68,6 +78,8 @@ int gpt_signals_stop(void)
 
 bool gpt_signals_take_save(void)
 {
+    /* A signal between the two lines is not lost: it sets the flag again after
+     * it was cleared, or is answered by the same save. */
     bool asked = save_asked;
 
     if (asked)

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Longer text is cut: the object has no memory of its own to grow. */
 static void set_text(struct gpt_err *err, const char *fmt, va_list args)
 {
     char text[sizeof(err->text)];
@@ -31,6 +32,7 @@ int gpt_fail(struct gpt_err *err, int status, const char *fmt, ...)
 
 int gpt_fail_errno(struct gpt_err *err, int status, const char *fmt, ...)
 {
+    /* Formatting may change errno; callers still test it afterwards. */
     int error = errno;
     char reason[128];
     va_list args;
@@ -50,6 +52,8 @@ int gpt_fail_errno(struct gpt_err *err, int status, const char *fmt, ...)
     return status;
 }
 
+/* The status stays, so that `return gpt_hint(...)` reads like a failure of its
+ * own. */
 int gpt_hint(struct gpt_err *err, const char *fmt, ...)
 {
     char hint[sizeof(err->hint)];
@@ -72,6 +76,8 @@ int gpt_fail_on_rank(struct gpt_err *err, int64_t rank)
     return err->status;
 }
 
+/* The deeper function knows the field, the one above it the file: the text
+ * grows to the left on the way up. */
 int gpt_context(struct gpt_err *err, const char *fmt, ...)
 {
     char before[sizeof(err->text)];

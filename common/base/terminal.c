@@ -1,6 +1,7 @@
 /* The owner of stderr: see terminal.h. */
 #include "base/terminal.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
@@ -15,7 +16,9 @@ static bool line_shown;
 enum { LINE_BYTES = 1024 }; /* longest progress line */
 static const char erase[] = "\r\033[K";
 
-/* stderr failing is nothing that could be reported. */
+/* A failure of stderr cannot be reported anywhere. */
+/* EAGAIN: another process that shares the terminal may have made it
+ * non-blocking. */
 static void write_all(const char *p, size_t n)
 {
     while (n > 0) {
@@ -45,6 +48,7 @@ void gpt_terminal_message(const char *text, size_t n)
     pthread_mutex_unlock(&lock);
 }
 
+/* Asked at every line, so that no handler of SIGWINCH is needed. */
 static size_t columns(void)
 {
     struct winsize size;
@@ -55,6 +59,8 @@ static size_t columns(void)
 }
 
 /* Bytes of `text` that take at most `width` columns, one a code point. */
+/* Counting code points keeps the cut from falling into one. East Asian
+ * characters take two columns; a line of ours holds none. */
 static size_t cut(const char *text, size_t width)
 {
     size_t n = 0;
@@ -76,6 +82,7 @@ void gpt_terminal_draw(const char *text)
         width = LINE_BYTES / 8;
     int n = snprintf(line, sizeof(line), "%s%.*s", erase,
                      (int)cut(text, width), text);
+    assert(n > 0 && n < LINE_BYTES);
     pthread_mutex_lock(&lock);
     write_all(line, (size_t)n);
     line_shown = true;

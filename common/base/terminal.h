@@ -15,7 +15,7 @@ void gpt_terminal_keep(void);
 /* stderr is a terminal, and this process is in its foreground. */
 bool gpt_terminal_foreground(void);
 
-/* Would a message of this level be printed? */
+/* True when messages of this level are printed. */
 bool gpt_log_wants(enum gpt_log_level level);
 bool gpt_log_is_json(void);
 

@@ -29,6 +29,7 @@ int gpt_thread_start(pthread_t *thread, const char *name,
     int code = pthread_create(thread, NULL, function, arg);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     if (code != 0) {
+        /* pthread functions return the error instead of setting errno. */
         errno = code;
         return gpt_fail_errno(err, GPT_EFAIL, "cannot start the thread '%s'",
                               name);

@@ -18,6 +18,9 @@ size_t gpt_utf8_length(const void *p, size_t n)
 
     if (n == 0)
         return 0;
+    /* The first row whose leading bytes reach this one; the table ends at 0xff.
+     * Second bytes are limited so that overlong forms, surrogates and code
+     * points above 10FFFF are malformed. */
     while (s[0] > rows[i].last)
         i++;
     size_t length = rows[i].length;

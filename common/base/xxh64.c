@@ -24,19 +24,21 @@ static inline uint64_t load(const uint8_t *p)
     return v;
 }
 
-static uint64_t turn(uint64_t v, int n)
+static uint64_t rotate(uint64_t v, int n)
 {
     return v << n | v >> (64 - n);
 }
 
 static uint64_t mix(uint64_t lane, uint64_t word)
 {
-    return turn(lane + word * P2, 31) * P1;
+    return rotate(lane + word * P2, 31) * P1;
 }
 
 /* The lanes are kept without their starting values, so that zero starts. */
 static const uint64_t starts[4] = {P1 + P2, P2, 0, -P1};
 
+/* Four lanes without a common dependency: as many products as the processor
+ * keeps in flight. */
 static void add_stripes(struct gpt_xxh64 *h, const uint8_t *p, size_t n)
 {
     uint64_t v[4];
@@ -56,6 +58,8 @@ static void add_stripes(struct gpt_xxh64 *h, const uint8_t *p, size_t n)
 void gpt_xxh64_add(struct gpt_xxh64 *h, const void *p, size_t n)
 {
     const uint8_t *data = p;
+    /* A stripe may be spread over several calls: the rest waits in the
+     * struct. */
     size_t had = h->n % STRIPE, room = STRIPE - had;
 
     if (n == 0)
@@ -75,6 +79,8 @@ void gpt_xxh64_add(struct gpt_xxh64 *h, const void *p, size_t n)
     memcpy(h->rest, data + n / STRIPE * STRIPE, n % STRIPE);
 }
 
+/* Only messages of a whole stripe have used the lanes; shorter ones start from
+ * P5. */
 static uint64_t join_lanes(const struct gpt_xxh64 *h)
 {
     static const int turns[4] = {1, 7, 12, 18};
@@ -82,7 +88,7 @@ static uint64_t join_lanes(const struct gpt_xxh64 *h)
 
     for (int i = 0; i < 4; i++) {
         v[i] = h->lanes[i] + starts[i];
-        all += turn(v[i], turns[i]);
+        all += rotate(v[i], turns[i]);
     }
     for (int i = 0; i < 4; i++)
         all = (all ^ mix(0, v[i])) * P1 + P4;
@@ -92,18 +98,20 @@ static uint64_t join_lanes(const struct gpt_xxh64 *h)
 uint64_t gpt_xxh64_end(const struct gpt_xxh64 *h)
 {
     const uint8_t *p = h->rest;
+    /* Not added to the lanes: the struct stays as it is, so that a digest can
+     * be taken in the middle. */
     size_t n = h->n % STRIPE;
     uint64_t v = (h->n >= STRIPE ? join_lanes(h) : P5) + h->n;
 
     for (; n >= 8; n -= 8, p += 8)
-        v = turn(v ^ mix(0, load(p)), 27) * P1 + P4;
+        v = rotate(v ^ mix(0, load(p)), 27) * P1 + P4;
     if (n >= 4) {
-        v = turn(v ^ gpt_get_u32(p) * P1, 23) * P2 + P3;
+        v = rotate(v ^ gpt_get_u32(p) * P1, 23) * P2 + P3;
         n -= 4;
         p += 4;
     }
     for (; n > 0; n--, p++)
-        v = turn(v ^ *p * P5, 11) * P1;
+        v = rotate(v ^ *p * P5, 11) * P1;
     v = (v ^ v >> 33) * P2;
     v = (v ^ v >> 29) * P3;
     return v ^ v >> 32;

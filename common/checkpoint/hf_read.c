@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PATH = 4096, CONFIG_LIMIT = 1 << 20, INDEX_LIMIT = 64 << 20 };
+enum { PATH = GPT_PATH_BYTES, CONFIG_LIMIT = 1 << 20, INDEX_LIMIT = 64 << 20 };
 
 struct gpt_hf {
     char dir[PATH];

@@ -52,7 +52,7 @@ static int check_seal(const char *text, size_t len, const char *path,
  * checked before anything that a newer one may have changed. */
 int gpt_manifest_read(cJSON **root, const char *dir, struct gpt_err *err)
 {
-    char path[4096], *text;
+    char path[GPT_PATH_BYTES], *text;
     const char *format;
     int64_t version;
     size_t len;
@@ -132,7 +132,7 @@ int gpt_checkpoint_list(const char *root, int64_t **list, size_t *n,
 int gpt_checkpoint_tracker(const char *root, int64_t *iteration,
                            struct gpt_err *err)
 {
-    char path[4096], *text, *end;
+    char path[GPT_PATH_BYTES], *text, *end;
     size_t len;
 
     GPT_TRY(gpt_path_join(path, sizeof(path), root, GPT_TRACKER, err));

@@ -9,7 +9,7 @@
 
 struct gpt_checkpoint_writer {
     struct gpt_outdir *dir;
-    char root[4096], path[4096]; /* path: the final name */
+    char root[GPT_PATH_BYTES], path[GPT_PATH_BYTES]; /* path: the final name */
     int64_t iteration;
     unsigned flags;
     struct gpt_manifest_list list; /* what was written */

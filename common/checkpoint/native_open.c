@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { PATH = 4096, MAX_TRIED = 100 };
+enum { PATH = GPT_PATH_BYTES, MAX_TRIED = 100 };
 
 /* Opens one directory on all ranks, or on none. Each rank checks the checksums
  * of its share of the files, so that together they read every byte once; a rank

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PATH = 4096, CRC_CHUNK = 4 << 20 };
+enum { PATH = GPT_PATH_BYTES, CRC_CHUNK = 4 << 20 };
 
 struct gpt_checkpoint {
     char dir[PATH];

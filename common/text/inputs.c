@@ -80,7 +80,7 @@ static int add_directory(struct paths *p, const char *dir, int depth,
 static int add_entry(struct paths *p, const char *dir, const char *name,
                      int depth, struct gpt_err *err)
 {
-    char path[4096];
+    char path[GPT_PATH_BYTES];
     struct stat st;
 
     if (name[0] == '.')
@@ -114,7 +114,7 @@ static int add_directory(struct paths *p, const char *dir, int depth,
 static int add_tree(struct paths *p, const char *dir, struct gpt_err *err)
 {
     size_t first = p->n, len = strlen(dir);
-    char name[4096];
+    char name[GPT_PATH_BYTES];
 
     while (len > 1 && dir[len - 1] == '/')
         len--;

@@ -23,7 +23,7 @@ enum {
 struct hf {
     struct gpt_bytelevel *t;
     const struct gpt_tokenizer_options *o;
-    char path[4096];
+    char path[GPT_PATH_BYTES];
     struct gpt_hf_file file;
     const cJSON *root; /* of it, without vocabulary and merges */
     struct gpt_hf_pipeline pipeline;

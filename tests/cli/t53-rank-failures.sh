@@ -89,6 +89,19 @@ check 'another directory' all_end 2 \
     "same options: rank 1 differs from rank 0: 'save = elsewhere'" 0 1
 end_all
 
+# What may lie or be called otherwise on another machine is not compared.
+cp "$top/tests/golden/families/small.tiktoken" .
+cp small.tiktoken elsewhere.tiktoken
+echo 'CUDA_VISIBLE_DEVICES=; export CUDA_VISIBLE_DEVICES' >env.0
+start --train-iters 2 --metrics /dev/null --tokenizer-type TikTokenizer \
+    --tokenizer-model small.tiktoken @1:--tokenizer-model=elsewhere.tiktoken \
+    --tiktoken-pattern v2 @1:--device @1:cpu
+check 'other names of files and devices are not' all_end 0 'running on' 0
+until_file status.1 600
+check 'by the other rank either' test "$(cat status.1)" = 0
+end_all
+rm env.0
+
 start --metrics /dev/full
 check 'rank 0 cannot write' all_end 4 'rank 0: cannot write' 0 1
 end_all

@@ -1,6 +1,7 @@
 #!/bin/sh
-# make lint: checks of the sources that do not run them. A tool that is not
-# installed is reported and skipped.
+# make lint: checks of the sources that do not run them. lint.pl and headers.sh
+# are part of `make check`, too. Other tools are reported and skipped where they
+# are not installed.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 bad=0
@@ -10,7 +11,8 @@ have() {
     return 1
 }
 
-sh tests/lib/budget.sh || bad=1
+perl tests/lib/lint.pl || bad=1
+sh tests/lib/headers.sh || bad=1
 
 # Suppressed: casts of a field that is found by its offset; the logarithm of a
 # sum that cppcheck regards as empty; a block that has its address before it.

@@ -9,9 +9,17 @@
 #   skip 'why' && ...
 
 # Background jobs of a shell and nohup ignore signals, and sh cannot undo that:
-# tests of signals would never end.
-if [ -z "${TAP_SIGNALS:-}" ] && env --default-signal true 2>/dev/null; then
-    TAP_SIGNALS=default exec env --default-signal sh "$0" "$@"
+# tests of signals would never end. perl also unblocks what a parent has blocked;
+# without perl, env does the first alone.
+if [ -z "${TAP_SIGNALS:-}" ]; then
+    TAP_SIGNALS=default
+    export TAP_SIGNALS
+    perl -MPOSIX -e 1 2>/dev/null && exec perl -MPOSIX -e '
+        $SIG{$_} = "DEFAULT" for qw(HUP INT QUIT TERM USR1 USR2 PIPE CHLD);
+        sigprocmask(SIG_SETMASK, POSIX::SigSet->new());
+        exec @ARGV' sh "$0" "$@"
+    env --default-signal true 2>/dev/null &&
+        exec env --default-signal sh "$0" "$@"
 fi
 unset TAP_SIGNALS
 

@@ -101,9 +101,21 @@ static int interrupted_read(void)
     return gpt_read_file("-", 100, &data, &len, &err) == GPT_EIO ? 0 : 2;
 }
 
+/* A shell's background jobs ignore signals, and a parent may block some. */
+static void take_signals(void)
+{
+    static const int used[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGXFSZ};
+    sigset_t none;
+
+    for (size_t i = 0; i < GPT_COUNT(used); i++)
+        signal(used[i], SIG_DFL);
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
 int main(void)
 {
-    signal(SIGINT, SIG_DFL); /* a shell's background jobs ignore it */
+    take_signals();
     char dir[] = "/tmp/gpt-signals-XXXXXX";
 
     if (!mkdtemp(dir) || chdir(dir) != 0) {
