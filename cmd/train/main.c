@@ -1,6 +1,7 @@
 /* gpt-train: pretrains a GPT on indexed data sets. The option table is in
  * cmd/train/options.c, the run starts in cmd/train/loop.c. */
 #include "backend.h"
+#include "cmd/train/foreign.h"
 #include "cmd/train/loop.h"
 #include "cmd/train/options.h"
 
@@ -36,6 +37,8 @@ int main(int argc, char **argv)
         .examples = examples,
         .options = gpt_train_option_table,
         .n_options = gpt_train_n_options,
+        .foreign = gpt_train_foreign,
+        .n_foreign = gpt_train_n_foreign,
         .options_bytes = sizeof(struct gpt_train_options),
         .version = gpt_backend_version,
         .run = run,
