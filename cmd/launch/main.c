@@ -1,14 +1,15 @@
 /* gpt-launch: starts the ranks of a job on this node, as torchrun does. The
  * work is in cmd/launch/ranks.c; here are the options. */
 #include "base/options.h"
+#include "cmd/launch/foreign.h"
 #include "cmd/launch/ranks.h"
 
 #include <string.h>
 
 struct options {
     struct gpt_common_options common;
-    int64_t nproc, nnodes, node_rank, master_port;
-    const char *master_addr, *log_dir;
+    int64_t nnodes, node_rank, master_port;
+    const char *nproc, *master_addr, *log_dir;
     bool standalone;
     double grace;
 };
@@ -17,8 +18,10 @@ struct options {
 #define COMMON(field) AT(common.field)
 static const struct gpt_opt table[] = {
     {.kind = GPT_OPT_GROUP, .help = "Processes"},
-    {.kind = GPT_OPT_INT, .name = "nproc-per-node", .arg = "N", AT(nproc),
-     .def = "1", .min = 1, .max = 4096, .help = "processes on this node"},
+    {.kind = GPT_OPT_STRING, .name = "nproc-per-node", .arg = "N", AT(nproc),
+     .def = "1",
+     .help = "processes on this node: a number, gpu (one a GPU), cpu (one a "
+             "core), auto (gpu where there is one, else cpu)"},
     {.kind = GPT_OPT_INT, .name = "nnodes", .arg = "N", AT(nnodes), .def = "1",
      .min = 1, .max = 65536,
      .help = "nodes; gpt-launch is started on each of them"},
@@ -91,15 +94,17 @@ static int run(const void *options, const struct gpt_args *args,
 {
     const struct options *o = options;
     char **command;
+    int64_t nproc;
 
     GPT_TRY(check(o, args, err));
+    GPT_TRY(gpt_launcher_count(&nproc, o->nproc, err));
     GPT_TRY(gpt_new(&command, (size_t)args->n_positional + 1, sizeof(*command),
                     "a command", err));
     for (int i = 0; i < args->n_positional; i++)
         memcpy(&command[i], &args->positional[i], sizeof(*command));
     const struct gpt_launcher_options lo = {
         .command = command,
-        .nproc = o->nproc,
+        .nproc = nproc,
         .nnodes = o->nnodes,
         .node_rank = o->node_rank,
         .master_addr = o->master_addr,
@@ -137,6 +142,8 @@ int main(int argc, char **argv)
         .examples = examples,
         .options = table,
         .n_options = GPT_COUNT(table),
+        .foreign = gpt_launch_foreign,
+        .n_foreign = gpt_launch_n_foreign,
         .options_bytes = sizeof(struct options),
         .max_positional = -1,
         .stop_at_positional = true,

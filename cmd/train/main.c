@@ -3,6 +3,7 @@
  * plan, cmd/train/plan.c: everything that follows from the options. This file
  * has only what gpt_main() shows and calls. */
 #include "backend.h"
+#include "cmd/train/foreign.h"
 #include "cmd/train/loop.h"
 #include "cmd/train/options.h"
 
@@ -38,6 +39,8 @@ int main(int argc, char **argv)
         .examples = examples,
         .options = gpt_train_option_table,
         .n_options = gpt_train_n_options,
+        .foreign = gpt_train_foreign,
+        .n_foreign = gpt_train_n_foreign,
         .options_bytes = sizeof(struct gpt_train_options),
         .version = gpt_backend_version,
         .run = train,

@@ -178,12 +178,10 @@ const struct gpt_opt gpt_train_option_table[] = {
     {.kind = GPT_OPT_CHOICE, .name = "recompute-method", .def = "uniform",
      .choices = gpt_train_methods, AT(recompute_method),
      .help = "full: keep the input of every group of layers, or recompute a "
-             "stage's first layers one by one",
-     .alias = "activations-checkpoint-method"},
+             "stage's first layers one by one"},
     {.kind = GPT_OPT_INT, .name = "recompute-num-layers", .arg = "N",
      .def = "1", AT(recompute_layers), .min = 1, .max = 65536,
-     .help = "uniform: layers of a group; block: layers a stage",
-     .alias = "activations-checkpoint-num-layers"},
+     .help = "uniform: layers of a group; block: layers a stage"},
     {.kind = GPT_OPT_CHOICE, .name = "distributed-backend",
      AT(backend), .choices = gpt_train_backends,
      .help = "what carries bytes between ranks; nccl where each has a GPU of "

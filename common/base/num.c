@@ -16,21 +16,59 @@ static bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-/* Digits at *s (at least one), *s moved behind them. Accumulates downwards, as
- * the most negative number has no positive twin. */
-static bool parse_negated_digits(const char **s, int64_t *out)
+/* Digits at *s, *s moved after them, appended to the negative *v: the most
+ * negative number has no positive twin. Returns their number, -1 when *v
+ * overflows. */
+static int append_digits(const char **s, int64_t *v)
 {
-    const char *p = *s;
-    int64_t v = 0;
+    int n = 0;
 
-    if (!is_digit(*p))
+    for (; is_digit(**s); n++, (*s)++)
+        if (__builtin_mul_overflow(*v, (int64_t)10, v) ||
+            __builtin_sub_overflow(*v, (int64_t)(**s - '0'), v))
+            return -1;
+    return n;
+}
+
+/* "12", "1.5", "1e3", "2.5e-1" at *s as *v x 10^*exponent, *v negative. */
+static bool parse_negated_decimal(const char **s, int64_t *v, int *exponent)
+{
+    int whole, fraction = 0, power = 0;
+
+    *v = 0;
+    whole = append_digits(s, v);
+    if (whole >= 0 && **s == '.') {
+        ++*s;
+        fraction = append_digits(s, v);
+    }
+    if (whole < 0 || fraction < 0 || whole + fraction == 0)
         return false;
-    for (; is_digit(*p); p++)
-        if (__builtin_mul_overflow(v, (int64_t)10, &v) ||
-            __builtin_sub_overflow(v, (int64_t)(*p - '0'), &v))
+    if ((**s == 'e' || **s == 'E') &&
+        (is_digit((*s)[1]) || ((*s)[1] == '-' && is_digit((*s)[2])) ||
+         ((*s)[1] == '+' && is_digit((*s)[2])))) {
+        bool negative = *++*s == '-';
+
+        if (!is_digit(**s))
+            ++*s;
+        for (; is_digit(**s) && power < 1000; ++*s)
+            power = power * 10 + (**s - '0');
+        power = negative ? -power : power;
+    }
+    *exponent = power - fraction;
+    return true;
+}
+
+/* *v x 10^exponent, when that is an integer that fits. */
+static bool shift_decimal(int64_t *v, int exponent)
+{
+    for (; exponent > 0 && *v != 0; exponent--)
+        if (!gpt_mul(*v, 10, v))
             return false;
-    *s = p;
-    *out = v;
+    for (; exponent < 0 && *v != 0; exponent++) {
+        if (*v % 10 != 0)
+            return false;
+        *v /= 10;
+    }
     return true;
 }
 
@@ -41,10 +79,11 @@ static bool parse_with_unit(const char *s, const struct unit *units,
 {
     bool negative = *s == '-';
     int64_t v, factor = 1;
+    int exponent;
 
     if (*s == '-' || *s == '+')
         s++;
-    if (!parse_negated_digits(&s, &v))
+    if (!parse_negated_decimal(&s, &v, &exponent))
         return false;
     if (*s) {
         size_t i = 0;
@@ -55,18 +94,27 @@ static bool parse_with_unit(const char *s, const struct unit *units,
             return false;
         factor = units[i].factor;
     }
-    if (!gpt_mul(v, negative ? factor : -factor, &v))
+    if (!gpt_mul(v, negative ? factor : -factor, &v) ||
+        !shift_decimal(&v, exponent))
         return false;
     *out = v;
     return true;
 }
 
+/* The powers that counts and sizes have in common. */
+#define DECIMAL_UNITS                                                          \
+    {"K", 1000}, {"M", 1000000}, {"G", 1000000000}, {"T", 1000000000000}
+#define BINARY_UNITS                                                           \
+    {"Ki", (int64_t)1 << 10}, {"Mi", (int64_t)1 << 20},                        \
+        {"Gi", (int64_t)1 << 30}, {"Ti", (int64_t)1 << 40}
+
 /* "12K" is 12,000 and "12Ki" 12,288: the letters are those of SI and IEC. */
 bool gpt_parse_int(const char *s, int64_t *out)
 {
     static const struct unit units[] = {
-        {"K", 1000},     {"M", 1000000},  {"G", 1000000000},
-        {"Ki", 1 << 10}, {"Mi", 1 << 20}, {"Gi", 1 << 30},
+        DECIMAL_UNITS,
+        BINARY_UNITS,
+        {"B", 1000000000}, /* a billion, as in 300B tokens */
     };
 
     return parse_with_unit(s, units, GPT_COUNT(units), out);
@@ -77,6 +125,9 @@ bool gpt_parse_int(const char *s, int64_t *out)
 bool gpt_parse_bytes(const char *s, int64_t *out)
 {
     static const struct unit units[] = {
+        DECIMAL_UNITS,
+        BINARY_UNITS,
+        {"B", 1}, /* a byte */
         {"KB", 1000},
         {"MB", 1000000},
         {"GB", 1000000000},

@@ -45,16 +45,18 @@ static inline int64_t gpt_max_i64(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* The whole of `s` is a decimal integer, optionally followed by K, M or G
- * (10^3, 10^6, 10^9) or Ki, Mi, Gi (2^10...). False on anything else,
- * overflow included. Locale-independent. */
+/* The whole of `s` is a decimal number whose value is an integer ("1000",
+ * "1e3", "1.5K"), optionally followed by K, M, G, T (10^3, 10^6, 10^9, 10^12),
+ * Ki, Mi, Gi, Ti (2^10...) or B (10^9). False on anything else, overflow
+ * included. Locale-independent. */
 bool gpt_parse_int(const char *s, int64_t *out);
 
 /* The whole of `s` is a finite decimal number ("1e-4", "0.1", "3"). */
 bool gpt_parse_real(const char *s, double *out);
 
-/* Sizes as the checkpoint tools write them: digits, KB MB GB TB (decimal),
- * KiB MiB GiB TiB; a final lower-case 'b' ("Mb") is refused as ambiguous. */
+/* Sizes: the same numbers, followed by nothing or B (bytes), K KB M MB G GB T
+ * TB (decimal), Ki KiB Mi MiB Gi GiB Ti TiB; a final lower-case 'b' ("Mb") is
+ * refused as ambiguous. */
 bool gpt_parse_bytes(const char *s, int64_t *out);
 
 /* Fixed-width little-endian fields, byte-wise: no alignment needed. */

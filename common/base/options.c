@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 const char *const gpt_when_choices[] = {"auto", "always", "never", NULL};
@@ -244,6 +245,8 @@ int gpt_main(const struct gpt_program *program, int argc, char **argv)
                                   .color = wants_color("auto")};
 
     choose_spinning(program, argv);
+    /* After the second start the kernel calls the process "exe". */
+    prctl(PR_SET_NAME, program->name);
     occupy_standard_files();
     gpt_log_setup(&log);
     struct gpt_parse p = {.program = program, .arena = &arena, .err = &err};

@@ -11,7 +11,7 @@
 enum gpt_opt_kind {
     GPT_OPT_GROUP,  /* a heading in --help: only .help is used */
     GPT_OPT_FLAG,   /* bool; --name and --no-name (--x when name is no-x) */
-    GPT_OPT_INT,    /* int64_t, with K M G suffixes */
+    GPT_OPT_INT,    /* int64_t, gpt_parse_int() */
     GPT_OPT_REAL,   /* double */
     GPT_OPT_BYTES,  /* int64_t, gpt_parse_bytes */
     GPT_OPT_STRING, /* const char * */
@@ -108,6 +108,19 @@ enum gpt_origin {
     GPT_FROM_COMMAND
 };
 
+/* An option by the name that another program gives it, so that the command
+ * lines of users run as they are, or say what to change. */
+struct gpt_foreign_option {
+    const char *name;   /* with '-' for '_', without "--" */
+    const char *source; /* whose name it is: "accelerate" */
+    const char *means;  /* options of this program that it stands for, with '%'
+                         * in place of its value; NULL: there are none */
+    const char *answer; /* without `means`: what to do instead; of a name that
+                         * is skipped, why it has no effect here */
+    bool flag;          /* takes no value */
+    bool skip;          /* has no effect here: a warning says so */
+};
+
 struct gpt_buf;
 struct gpt_program {
     const char *name;           /* "gpt-train" */
@@ -116,7 +129,9 @@ struct gpt_program {
     const char *const *examples; /* whole command lines, NULL-terminated */
     const struct gpt_opt *options; /* the table */
     size_t n_options;
-    size_t options_bytes;   /* sizeof(of) the options struct */
+    const struct gpt_foreign_option *foreign; /* may be NULL */
+    size_t n_foreign;
+    size_t options_bytes;   /* sizeof() the options struct */
     int max_positional;     /* -1 = any number; 0 = none */
     bool stop_at_positional; /* what follows the first one are words, too:
                               * for programs that start another */

@@ -1,6 +1,7 @@
 /* The command line, and the order of all sources: defaults, configuration
  * files, environment, command line; the later wins. The command line is read
  * twice, as the files that it names come before it. */
+#include "base/log.h"
 #include "base/options_internal.h"
 
 #include <ctype.h>
@@ -9,7 +10,7 @@
 #include <string.h>
 
 struct words { /* what is left of argv */
-    char *const *argv;
+    const char *const *argv;
     int at, argc;
 };
 
@@ -91,6 +92,37 @@ static bool is_builtin(struct gpt_parse *p, const char *name, size_t len,
     return p->answer != GPT_ANSWER_NONE;
 }
 
+static int take_long(struct gpt_parse *p, struct words *w, const char *word);
+
+/* An option by another program's name. Its value is the next word even where
+ * that begins with '-': the row says that one follows. */
+static int take_foreign(struct gpt_parse *p, struct words *w,
+                        const struct gpt_foreign_option *f, const char *value,
+                        const char *label)
+{
+    const char *words[GPT_FOREIGN_WORDS];
+    struct words meant = {words, 0, 0};
+
+    if (!f->means && !f->skip)
+        return gpt_opt_refuse_foreign(f, label, p->err);
+    if (!f->flag && !value) {
+        if (w->at == w->argc)
+            return needs_value(p, label);
+        value = w->argv[w->at++];
+    }
+    if (f->skip) {
+        if (!p->only_configs)
+            gpt_warn("%s (a name of %s) has no effect here: %s", label,
+                     f->source, f->answer);
+        return GPT_OK;
+    }
+    GPT_TRY(gpt_opt_expand_foreign(p, f, value, words, GPT_FOREIGN_WORDS,
+                                   &meant.argc));
+    while (meant.at < meant.argc)
+        GPT_TRY(take_long(p, &meant, words[meant.at++]));
+    return GPT_OK;
+}
+
 /* Both "--name value" and "--name=value", as getopt_long(3) has them, but no
  * abbreviations: a new option would change what an old script means. */
 static int take_long(struct gpt_parse *p, struct words *w, const char *word)
@@ -107,6 +139,10 @@ static int take_long(struct gpt_parse *p, struct words *w, const char *word)
     snprintf(label, sizeof(label), "--%.*s", (int)(len < 96 ? len : 96), name);
     if (!o && is_builtin(p, name, len, value))
         return GPT_OK;
+    const struct gpt_foreign_option *f =
+        o ? NULL : gpt_opt_find_foreign(p->program, name, len);
+    if (f)
+        return take_foreign(p, w, f, value, label);
     if (!o)
         return gpt_opt_unknown(p->program, label, name, len, p->err);
     if (gpt_opt_takes_value(o))
@@ -160,7 +196,7 @@ static int take_positional(struct gpt_parse *p, const char *word)
 
 int gpt_opt_read_command(struct gpt_parse *p, int argc, char *const *argv)
 {
-    struct words w = {argv, 1, argc};
+    struct words w = {(const char *const *)argv, 1, argc};
     bool only_words = false;
 
     p->from = GPT_FROM_COMMAND;

@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 enum { NAME_BYTES = 80 }; /* no table has longer names */
 
@@ -49,6 +50,13 @@ static bool is_called(const struct gpt_opt *o, const char *name)
 {
     return o->kind != GPT_OPT_GROUP &&
            (strcmp(o->name, name) == 0 || is_alias(o->alias, name));
+}
+
+bool gpt_opt_same_name(const char *row_name, const char *name, size_t len)
+{
+    char exact[NAME_BYTES];
+
+    return normalise(exact, name, len) && strcasecmp(exact, row_name) == 0;
 }
 
 static const struct gpt_opt *find(const struct gpt_program *program,
@@ -100,6 +108,8 @@ const struct gpt_opt *gpt_opt_find_letter(const struct gpt_program *program,
 int gpt_opt_unknown(const struct gpt_program *program, const char *label,
                     const char *name, size_t len, struct gpt_err *err)
 {
+    const struct gpt_foreign_option *f =
+        gpt_opt_find_foreign(program, name, len);
     /* Hidden rows are not proposed: they are accepted for old scripts, not for
      * new ones. A table with more rows than there is room for loses suggestions
      * alone. */
@@ -108,6 +118,8 @@ int gpt_opt_unknown(const struct gpt_program *program, const char *label,
     const char *near = NULL;
     size_t n = 0;
 
+    if (f)
+        return gpt_opt_refuse_foreign(f, label, err);
     for (size_t i = 0; i < program->n_options && n < GPT_COUNT(names); i++)
         if (program->options[i].kind != GPT_OPT_GROUP &&
             !(program->options[i].flags & GPT_OPT_HIDDEN))

@@ -56,6 +56,27 @@ const struct gpt_opt *gpt_opt_find_letter(const struct gpt_program *program,
 int gpt_opt_unknown(const struct gpt_program *program, const char *label,
                     const char *name, size_t len, struct gpt_err *err);
 
+/* True when `name` (len bytes, '_' is '-') is `row_name`, in either case. */
+bool gpt_opt_same_name(const char *row_name, const char *name, size_t len);
+
+/* ---- options_foreign.c: names of other programs ---- */
+
+enum { GPT_FOREIGN_WORDS = 8 }; /* of one row's `means`, at most */
+
+/* The row called `name` (len bytes), or NULL. */
+const struct gpt_foreign_option *
+gpt_opt_find_foreign(const struct gpt_program *program, const char *name,
+                     size_t len);
+/* The words that f stands for, with `value` (NULL: none) in its place; they
+ * live in p->arena. */
+int gpt_opt_expand_foreign(struct gpt_parse *p,
+                           const struct gpt_foreign_option *f,
+                           const char *value, const char **words, int cap,
+                           int *n);
+/* A usage error that says what to write instead. */
+int gpt_opt_refuse_foreign(const struct gpt_foreign_option *f,
+                           const char *label, struct gpt_err *err);
+
 /* ---- options.c ---- */
 
 /* True when row number `row` was set on the command line or in a file. */

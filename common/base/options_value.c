@@ -81,9 +81,10 @@ static int set_int(struct gpt_parse *p, const struct gpt_opt *o,
 
     if (!(bytes ? gpt_parse_bytes(text, &v) : gpt_parse_int(text, &v)))
         return gpt_fail(p->err, GPT_EUSAGE, "%s: '%s' is not %s", label, text,
-                        bytes ? "a size (digits, then KB, MB, GB, TB, KiB, "
-                                "MiB, GiB or TiB)"
-                              : "an integer (K, M, G, Ki, Mi, Gi may follow)");
+                        bytes ? "a size (a number, then K, M, G, T, Ki, Mi, "
+                                "Gi, Ti or these with B)"
+                              : "an integer (K, M, G, T, B, Ki, Mi, Gi may "
+                                "follow)");
     GPT_TRY(check_range(p, o, (double)v, text, label));
     *(int64_t *)gpt_opt_field(p->options, o) = v;
     note(p, o);

@@ -1,0 +1,222 @@
+/* The table of foreign.h. A name is translated only where it means the same
+ * here; where the meaning differs, the answer says what to write. */
+#include "cmd/train/foreign.h"
+
+#define MEGATRON "Megatron-LM"
+#define OLDER "older versions of Megatron-LM"
+#define ACCELERATE "accelerate"
+#define TRANSFORMERS "Transformers"
+#define DEEPSPEED "DeepSpeed"
+#define NANOGPT "nanoGPT"
+
+/* A value follows: it replaces '%'. */
+#define MEANS(n, from, words) {.name = (n), .source = (from), .means = (words)}
+#define FLAG_MEANS(n, from, words)                                             \
+    {.name = (n), .source = (from), .means = (words), .flag = true}
+#define ANSWER(n, from, text) {.name = (n), .source = (from), .answer = (text)}
+#define SKIP(n, from, why)                                                     \
+    {.name = (n), .source = (from), .answer = (why), .skip = true}
+#define SKIP_FLAG(n, from, why)                                                \
+    {.name = (n), .source = (from), .answer = (why), .flag = true, .skip = true}
+
+#define FUSED "kernels are fused where that is faster, with the same result"
+#define ONE_MODEL "there is one implementation of the model"
+#define FLOAT_SUMS "sums and softmax are computed in single precision"
+#define TRACKING "the figures go to the log and to metrics.jsonl"
+#define READER "one thread of this program reads the data ahead"
+#define RANDOM "random numbers follow from the seed and the step"
+#define NO_PYTHON "this program is no Python"
+
+const struct gpt_foreign_option gpt_train_foreign[] = {
+    /* fused kernels and implementations to choose from */
+    SKIP_FLAG("no-masked-softmax-fusion", MEGATRON, FUSED),
+    SKIP_FLAG("no-bias-gelu-fusion", MEGATRON, FUSED),
+    SKIP_FLAG("no-bias-swiglu-fusion", MEGATRON, FUSED),
+    SKIP_FLAG("no-bias-dropout-fusion", MEGATRON, FUSED),
+    SKIP_FLAG("no-rope-fusion", MEGATRON, FUSED),
+    SKIP_FLAG("no-gradient-accumulation-fusion", MEGATRON, FUSED),
+    SKIP_FLAG("no-persist-layer-norm", MEGATRON, FUSED),
+    SKIP_FLAG("cross-entropy-loss-fusion", MEGATRON, FUSED),
+    SKIP("cross-entropy-fusion-impl", MEGATRON, FUSED),
+    SKIP_FLAG("use-flash-attn", MEGATRON, "attention is computed in blocks"),
+    SKIP("attention-backend", MEGATRON, "attention is computed in blocks"),
+    SKIP("transformer-impl", MEGATRON, ONE_MODEL),
+    SKIP_FLAG("use-mcore-models", MEGATRON, ONE_MODEL),
+    SKIP_FLAG("use-legacy-models", MEGATRON, ONE_MODEL),
+    SKIP_FLAG("attention-softmax-in-fp32", MEGATRON, FLOAT_SUMS),
+    SKIP_FLAG("apply-query-key-layer-scaling", MEGATRON, FLOAT_SUMS),
+    SKIP_FLAG("no-query-key-layer-scaling", OLDER, FLOAT_SUMS),
+    SKIP_FLAG("accumulate-allreduce-grads-in-fp32", MEGATRON, FLOAT_SUMS),
+    SKIP_FLAG("use-cpu-initialization", MEGATRON, RANDOM),
+    SKIP_FLAG("no-save-rng", MEGATRON, RANDOM),
+    SKIP_FLAG("no-load-rng", MEGATRON, RANDOM),
+    ANSWER("fp32-residual-connection", MEGATRON,
+           "the residual stream has the type of activations: leave out --bf16 "
+           "or --fp16 for single precision"),
+
+    /* processes, data, memory */
+    SKIP("local-rank", MEGATRON, "the launcher's environment says it"),
+    SKIP("DDP-impl", OLDER, "gradients are summed in one way"),
+    SKIP_FLAG("no-contiguous-buffers-in-local-ddp", OLDER,
+              "gradients are summed in one way"),
+    SKIP_FLAG("no-scatter-gather-tensors-in-pipeline", OLDER,
+              "with --sequence-parallel stages exchange parts, else whole "
+              "activations"),
+    SKIP("lazy-mpu-init", MEGATRON, NO_PYTHON),
+    SKIP("empty-unused-memory-level", MEGATRON,
+         "memory is allocated once, before the first step"),
+    SKIP_FLAG("manual-gc", MEGATRON, NO_PYTHON),
+    SKIP("manual-gc-interval", MEGATRON, NO_PYTHON),
+    SKIP("num-workers", MEGATRON, READER),
+    SKIP_FLAG("no-mmap-bin-files", MEGATRON, READER),
+    SKIP_FLAG("no-create-attention-mask-in-dataloader", MEGATRON,
+              "attention masks are never stored"),
+    SKIP("ckpt-format", MEGATRON,
+         "checkpoints have a format of their own, which gpt-reshape converts"),
+    SKIP_FLAG("use-dist-ckpt", MEGATRON,
+              "checkpoints have a format of their own, which gpt-reshape "
+              "converts"),
+
+    /* reports */
+    SKIP("tensorboard-dir", MEGATRON, TRACKING),
+    SKIP("tensorboard-log-interval", MEGATRON, TRACKING),
+    SKIP("tensorboard-queue-size", MEGATRON, TRACKING),
+    SKIP_FLAG("log-timers-to-tensorboard", MEGATRON, TRACKING),
+    SKIP_FLAG("log-batch-size-to-tensorboard", MEGATRON, TRACKING),
+    SKIP_FLAG("log-learning-rate-to-tensorboard", MEGATRON, TRACKING),
+    SKIP_FLAG("log-loss-scale-to-tensorboard", MEGATRON, TRACKING),
+    SKIP_FLAG("log-validation-ppl-to-tensorboard", MEGATRON, TRACKING),
+    SKIP_FLAG("log-memory-to-tensorboard", MEGATRON, TRACKING),
+    SKIP_FLAG("log-world-size-to-tensorboard", MEGATRON, TRACKING),
+    SKIP("timing-log-level", MEGATRON, TRACKING),
+    SKIP("wandb-project", MEGATRON, TRACKING),
+    SKIP("wandb-exp-name", MEGATRON, TRACKING),
+    SKIP("wandb-save-dir", MEGATRON, TRACKING),
+    SKIP_FLAG("with-tracking", TRANSFORMERS, TRACKING),
+    SKIP("report-to", TRANSFORMERS, TRACKING),
+    SKIP("wandb-log", NANOGPT, TRACKING),
+    SKIP("wandb-run-name", NANOGPT, TRACKING),
+
+    /* the model */
+    FLAG_MEANS("use-rotary-position-embeddings", MEGATRON,
+               "--position-embedding-type=rope"),
+    FLAG_MEANS("no-position-embedding", MEGATRON,
+               "--position-embedding-type=none"),
+    MEANS("n-layer", NANOGPT, "--num-layers=%"),
+    MEANS("n-head", NANOGPT, "--num-attention-heads=%"),
+    MEANS("n-embd", NANOGPT, "--hidden-size=%"),
+    MEANS("dropout", NANOGPT, "--hidden-dropout=% --attention-dropout=%"),
+    MEANS("block-size", TRANSFORMERS, "--seq-length=%"),
+    MEANS("config-name", TRANSFORMERS, "--config=%"),
+    MEANS("model-name-or-path", TRANSFORMERS, "--load=% --finetune"),
+    ANSWER("tokenizer-name", TRANSFORMERS,
+           "give its files: --vocab-file and --merge-file, or "
+           "--tokenizer-model"),
+    ANSWER("init-from", NANOGPT,
+           "--load DIR resumes, --load DIR --finetune starts from weights"),
+
+    /* layout and memory */
+    MEANS("megatron-lm-tp-degree", ACCELERATE,
+          "--tensor-model-parallel-size=%"),
+    MEANS("megatron-lm-pp-degree", ACCELERATE,
+          "--pipeline-model-parallel-size=%"),
+    MEANS("megatron-lm-sequence-parallelism", ACCELERATE,
+          "--sequence-parallel=%"),
+    MEANS("megatron-lm-recompute-activations", ACCELERATE,
+          "--recompute-activations=%"),
+    MEANS("megatron-lm-use-distributed-optimizer", ACCELERATE,
+          "--use-distributed-optimizer=%"),
+    MEANS("megatron-lm-gradient-clipping", ACCELERATE, "--clip-grad=%"),
+    ANSWER("megatron-lm-num-micro-batches", ACCELERATE,
+           "--global-batch-size is micro batches x --micro-batch-size x data "
+           "parallel ranks"),
+    FLAG_MEANS("checkpoint-activations", OLDER,
+               "--recompute-granularity=full"),
+    MEANS("checkpoint-num-layers", OLDER, "--recompute-num-layers=%"),
+    MEANS("activations-checkpoint-method", OLDER,
+          "--recompute-granularity=full --recompute-method=%"),
+    MEANS("activations-checkpoint-num-layers", OLDER,
+          "--recompute-num-layers=%"),
+    FLAG_MEANS("gradient-checkpointing", TRANSFORMERS,
+               "--recompute-granularity=full"),
+    ANSWER("mixed-precision", ACCELERATE, "write --bf16 or --fp16"),
+    ANSWER("dtype", NANOGPT, "write --bf16 or --fp16"),
+    ANSWER("deepspeed", DEEPSPEED,
+           "write the options themselves; gpt-train(1) lists the keys"),
+    ANSWER("deepspeed-config", DEEPSPEED,
+           "write the options themselves; gpt-train(1) lists the keys"),
+    ANSWER("zero-stage", DEEPSPEED,
+           "stage 1 is --use-distributed-optimizer, stage 2 is "
+           "--data-parallel-sharding-strategy optim_grads"),
+    SKIP("compile", NANOGPT, NO_PYTHON),
+
+    /* data */
+    ANSWER("dataset-name", TRANSFORMERS,
+           "gpt-preprocess makes a data set of JSON lines, for --data-path"),
+    ANSWER("dataset-config-name", TRANSFORMERS,
+           "gpt-preprocess makes a data set of JSON lines, for --data-path"),
+    ANSWER("dataset", NANOGPT,
+           "gpt-preprocess makes a data set of JSON lines, for --data-path"),
+    ANSWER("train-file", TRANSFORMERS,
+           "gpt-preprocess makes a data set of it, for --data-path"),
+    ANSWER("validation-file", TRANSFORMERS,
+           "gpt-preprocess makes a data set of it, for --valid-data-path"),
+    SKIP("preprocessing-num-workers", TRANSFORMERS, READER),
+    SKIP("dataloader-num-workers", TRANSFORMERS, READER),
+
+    /* batches and length */
+    ANSWER("batch-size", OLDER,
+           "--micro-batch-size is the batch of one rank, --global-batch-size "
+           "that of all"),
+    MEANS("per-device-train-batch-size", TRANSFORMERS,
+          "--micro-batch-size=%"),
+    MEANS("train-micro-batch-size-per-gpu", DEEPSPEED,
+          "--micro-batch-size=%"),
+    SKIP("per-device-eval-batch-size", TRANSFORMERS,
+         "validation takes the batches of training"),
+    ANSWER("train-batch-size", DEEPSPEED, "write --global-batch-size"),
+    ANSWER("gradient-accumulation-steps", TRANSFORMERS,
+           "--global-batch-size is accumulation steps x --micro-batch-size x "
+           "data parallel ranks"),
+    ANSWER("num-train-epochs", TRANSFORMERS,
+           "the length of a run is --train-iters or --train-samples; "
+           "gpt-dataset info tells the tokens of a data set"),
+    MEANS("max-train-steps", TRANSFORMERS, "--train-iters=%"),
+    MEANS("max-steps", TRANSFORMERS, "--train-iters=%"),
+    MEANS("max-iters", NANOGPT, "--train-iters=%"),
+
+    /* learning rate and optimizer */
+    MEANS("learning-rate", TRANSFORMERS, "--lr=%"),
+    MEANS("lr-scheduler-type", TRANSFORMERS, "--lr-decay-style=%"),
+    MEANS("num-warmup-steps", TRANSFORMERS, "--lr-warmup-iters=%"),
+    MEANS("warmup-steps", TRANSFORMERS, "--lr-warmup-iters=%"),
+    MEANS("warmup-iters", NANOGPT, "--lr-warmup-iters=%"),
+    MEANS("warmup-ratio", TRANSFORMERS, "--lr-warmup-fraction=%"),
+    MEANS("warmup", OLDER, "--lr-warmup-fraction=%"),
+    FLAG_MEANS("override-lr-scheduler", OLDER,
+               "--override-opt-param-scheduler"),
+    FLAG_MEANS("use-checkpoint-lr-scheduler", OLDER,
+               "--use-checkpoint-opt-param-scheduler"),
+    MEANS("beta1", NANOGPT, "--adam-beta1=%"),
+    MEANS("beta2", NANOGPT, "--adam-beta2=%"),
+    MEANS("adam-epsilon", TRANSFORMERS, "--adam-eps=%"),
+    MEANS("max-grad-norm", TRANSFORMERS, "--clip-grad=%"),
+    MEANS("gradient-clipping", DEEPSPEED, "--clip-grad=%"),
+    MEANS("grad-clip", NANOGPT, "--clip-grad=%"),
+
+    /* checkpoints and intervals */
+    MEANS("output-dir", TRANSFORMERS, "--save=%"),
+    MEANS("out-dir", NANOGPT, "--save=%"),
+    MEANS("resume-from-checkpoint", TRANSFORMERS, "--load=%"),
+    FLAG_MEANS("overwrite-output-dir", TRANSFORMERS, "--force"),
+    MEANS("save-steps", TRANSFORMERS, "--save-interval=%"),
+    MEANS("save-total-limit", TRANSFORMERS, "--keep-checkpoints=%"),
+    MEANS("logging-steps", TRANSFORMERS, "--log-interval=%"),
+    MEANS("steps-per-print", DEEPSPEED, "--log-interval=%"),
+    MEANS("eval-steps", TRANSFORMERS, "--eval-interval=%"),
+    SKIP_FLAG("do-train", TRANSFORMERS, "gpt-train trains"),
+    SKIP_FLAG("do-eval", TRANSFORMERS,
+              "validation runs every --eval-interval steps"),
+};
+
+const size_t gpt_train_n_foreign = GPT_COUNT(gpt_train_foreign);

@@ -1,0 +1,86 @@
+#!/bin/sh
+# Names: what other programs call an option, and what the system calls a
+# process.
+. "$(dirname "$0")/../lib/tap.sh"
+
+one() { gpt-launch --standalone "$@"; }
+train() { gpt-train --vocab-size 100 --print-config "$@"; }
+
+# ---- options of other programs ----
+
+expect 0 'a line of the accelerate guide' train --block_size 1024 \
+    --learning_rate 5e-5 --per_device_train_batch_size 24 \
+    --output_dir awesome_model --per_device_eval_batch_size 24
+out_has 'seq-length = 1024'
+out_has 'lr = 5e-05'
+out_has 'micro-batch-size = 24'
+out_has 'save = awesome_model'
+err_has '--per_device_eval_batch_size (a name of Transformers) has no effect'
+expect 0 'keys of accelerate' train --megatron_lm_tp_degree 2 \
+    --megatron_lm_pp_degree=4 --megatron_lm_sequence_parallelism true
+out_has 'tensor-model-parallel-size = 2'
+out_has 'pipeline-model-parallel-size = 4'
+out_has 'sequence-parallel = true'
+expect 0 'a script of Megatron-LM 2' train --checkpoint-activations \
+    --DDP-impl local --num-workers 2 --no-masked-softmax-fusion
+out_has 'recompute-granularity = full'
+err_has '--num-workers (a name of Megatron-LM) has no effect here'
+expect 0 'a script of Megatron-LM 3' train \
+    --activations-checkpoint-method uniform
+out_has 'recompute-granularity = full'
+out_has 'recompute-method = uniform'
+expect 0 'nanoGPT' train --n_layer=4 --n_head=4 --n_embd=64 --dropout=0.25
+out_has 'hidden-size = 64'
+out_has 'attention-dropout = 0.25'
+expect 2 'a name that means something else is answered' train \
+    --gradient_accumulation_steps 4
+err_has "unknown option '--gradient_accumulation_steps', a name of Transformers"
+err_has '--global-batch-size is accumulation steps x --micro-batch-size'
+expect 2 'a value is still missing' train --learning_rate
+err_has '--learning_rate needs a value'
+expect 2 'a wrong value is told with the option that it is for' train \
+    --learning_rate fast
+err_has "--lr: 'fast' is not a number"
+echo 'learning_rate = 1e-3' >foreign.conf
+expect 2 'in a file' train --config foreign.conf
+err_has 'foreign.conf:1'
+err_has 'here it is --lr VALUE'
+
+expect 0 'torchrun' one --no_python --rdzv_backend c10d --nproc_per_node=1 true
+err_has '--rdzv_backend (a name of torchrun) has no effect here'
+expect 0 'accelerate launch' gpt-launch --num_machines 1 --machine_rank 0 \
+    --main_process_port 29617 --num_cpu_threads_per_process 1 true
+expect 2 'restarts are answered' one --max_restarts 3 true
+err_has 'gpt-train resumes from its newest checkpoint'
+
+# ---- processes of a node ----
+
+expect 0 'one process a GPU' env CUDA_VISIBLE_DEVICES=4,5,7 gpt-launch \
+    --standalone --nproc-per-node gpu sh -c 'echo $WORLD_SIZE'
+check 'as many as are visible' test "$(wc -l <out)" = 3
+expect 5 'no GPU' env CUDA_VISIBLE_DEVICES=-1 gpt-launch --standalone \
+    --nproc-per-node gpu true
+expect 0 'cores without a GPU' env CUDA_VISIBLE_DEVICES= gpt-launch \
+    --standalone --nproc-per-node auto sh -c 'echo $WORLD_SIZE'
+check 'one process a core' test "$(wc -l <out)" = "$(getconf _NPROCESSORS_ONLN)"
+expect 2 'none' one --nproc-per-node 0 true
+err_has '0 is out of range (1 to 4096)'
+expect 2 'no number' one --nproc-per-node many true
+err_has "'many' is not a number, gpu, cpu or auto"
+
+# ---- the name of the process ----
+
+if [ -r /proc/self/comm ]; then
+    mkfifo pipe
+    gpt-vocab --input pipe --output-prefix v --vocab-size 300 -q &
+    pid=$!
+    exec 3>pipe
+    check 'the system calls a process by its program' \
+        test "$(cat /proc/$pid/comm)" = gpt-vocab
+    kill "$pid"
+    exec 3>&-
+    wait "$pid"
+else
+    skip 'no /proc'
+fi
+tap_done
