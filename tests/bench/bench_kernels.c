@@ -2,10 +2,10 @@
  * beside limits of the machine that are measured in the same run: oneDNN's
  * sgemm for products, streaming bandwidth for passes over memory. Errors
  * compare sampled elements with references in double.
- * *
+ *
  *     build/tests/bench/bench_kernels [seconds a line]
  *
- * GPT_CPU_MATMUL=portable and GPT_CPU_ISA=... choose the code that is measured. */
+ * GPT_CPU_MATMUL=portable and GPT_CPU_ISA=... choose the code. */
 #include "tests/bench/bench.h"
 
 enum { ROWS = 256, C = 768, F = 3072, V = 50304, HEADS = 12, D = 64 };

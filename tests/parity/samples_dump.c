@@ -1,6 +1,6 @@
 /* Prints the sample order of data sets, for samples_parity.py, which compares
  * it with Megatron's. The output is numbers, one array on each line.
- * *
+ *
  *   samples_dump index PREFIX BEGIN END SEQ WANTED SEED
  *   samples_dump blend SIZE WEIGHT...        weights as they are used
  *   samples_dump corpus SEQ SEED TRAIN VALID TEST SPLIT ARG...

@@ -1,7 +1,8 @@
-/* What a training step on a device does besides computing: it allocates nothing,
- * and the host waits for the device once, to read loss and norm; with recorded
- * passes it launches one graph for each pass. Work that runs as late as it may,
- * and recorded work, give the same bits. The emulated device counts calls. */
+/* What a training step on a device does besides computing: it allocates
+ * nothing, and the host waits for the device once, to read loss and norm; with
+ * recorded passes it launches one graph for each pass. Work that runs as late
+ * as it may, and recorded work, give the same bits. The emulated device counts
+ * calls. */
 #include "../lib/dataset.h"
 #include "../lib/tap.h"
 
