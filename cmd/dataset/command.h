@@ -76,7 +76,7 @@ extern const struct gpt_dataset_command gpt_dataset_index;
 /* vocab_size_help: what a size means to this command. */
 #define GPT_DATASET_VOCABULARY(vocab_size_help)                                \
     GPT_DATASET_GROUP("Vocabulary"),                                           \
-    GPT_TOKENIZER_FILE_OPTIONS(struct gpt_dataset_options, tokenizer, NULL),   \
+    GPT_TOKENIZER_FILE_OPTIONS(struct gpt_dataset_options, tokenizer, NULL, 0),\
     {.kind = GPT_OPT_INT, .name = "vocab-size", .arg = "N",                    \
      GPT_DATASET_AT(vocab_size), .def = "0", .min = 0, .max = INT32_MAX,       \
      .help = vocab_size_help}

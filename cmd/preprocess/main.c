@@ -12,7 +12,11 @@
 /* Names of Megatron-LM; cached and lazy are one format on disk. */
 static const char *const dataset_impls[] = {"mmap", "cached", "lazy", NULL};
 static const char *const dtypes[] = {"auto", "uint16", "int32", NULL};
+
 #define AT(field) .offset = offsetof(struct gpt_preprocess_command, field)
+/* GPT_OPT_LOCAL: what has no influence on the data set, and what could only be
+ * repeated in the same place and at the same time. The other options are kept,
+ * as the set's command. */
 static const struct gpt_opt table[] = {
     {.kind = GPT_OPT_GROUP, .help = "Input and output"},
     {.kind = GPT_OPT_LIST, .name = "input", .arg = "FILE", AT(input),
@@ -38,7 +42,7 @@ static const struct gpt_opt table[] = {
      .help = "write PREFIX_KEY_document.sources: for each document, its line"},
     {.kind = GPT_OPT_GROUP, .help = "Tokenizer"},
     GPT_TOKENIZER_FILE_OPTIONS(struct gpt_preprocess_command, tokenizer,
-                               "GPT2BPETokenizer"),
+                               "GPT2BPETokenizer", 0),
     GPT_TOKENIZER_TEXT_OPTIONS(struct gpt_preprocess_command, tokenizer),
     {.kind = GPT_OPT_INT, .name = "vocab-size", .arg = "N",
      AT(tokenizer.vocab_size), .def = "0", .min = 0, .max = INT32_MAX,
@@ -52,20 +56,24 @@ static const struct gpt_opt table[] = {
              "let them be an end of document (eod)"},
     {.kind = GPT_OPT_GROUP, .help = "Work"},
     {.kind = GPT_OPT_INT, .name = "workers", .arg = "N", AT(workers),
-     .def = "0", .min = 0, .max = 1024,
+     .def = "0", .min = 0, .max = 1024, .flags = GPT_OPT_LOCAL,
      .help = "threads that tokenize, 0 = as --threads"},
     {.kind = GPT_OPT_INT, .name = "log-interval", .arg = "N",
      AT(log_interval), .def = "0", .min = 0, .max = 1e15,
+     .flags = GPT_OPT_LOCAL,
      .help = "print a line every N documents, 0 = never"},
     {.kind = GPT_OPT_INT, .name = "partitions", .arg = "N", AT(partitions),
-     .def = "1", .min = 1, .max = 1e6,
+     .def = "1", .min = 1, .max = 1e6, .flags = GPT_OPT_LOCAL,
      .help = "of Megatron-LM; more than 1 only with --keep-sequential-samples"},
     {.kind = GPT_OPT_FLAG, .name = "keep-sequential-samples",
-     AT(keep_sequential), .help = "documents stay in order, as they always do"},
+     AT(keep_sequential), .flags = GPT_OPT_LOCAL,
+     .help = "documents stay in order, as they always do"},
     {.kind = GPT_OPT_FLAG, .name = "resume", AT(resume), .def = "true",
+     .flags = GPT_OPT_LOCAL,
      .help = "resume a run that was stopped; --no-resume gives it up"},
     {.kind = GPT_OPT_REAL, .name = "resume-interval", .arg = "SECONDS",
      AT(resume_interval), .def = "10", .min = 0, .max = 1e6,
+     .flags = GPT_OPT_LOCAL,
      .help = "how often the point to resume from is saved"},
     {.kind = GPT_OPT_GROUP, .help = "Bad lines"},
     {.kind = GPT_OPT_STRING, .name = "on-error", .arg = "ACTION", AT(on_error),
@@ -73,7 +81,7 @@ static const struct gpt_opt table[] = {
      .help = "at a bad line: stop, skip it, or quarantine=FILE to skip it and "
              "write it to FILE"},
     {.kind = GPT_OPT_INT, .name = "max-errors", .arg = "N", AT(max_errors),
-     .def = "-1", .min = -1, .max = 1e15,
+     .def = "-1", .min = -1, .max = 1e15, .flags = GPT_OPT_LOCAL,
      .help = "fail if more than N lines are skipped, -1 = any number"},
     GPT_COMMON_OPTIONS(struct gpt_preprocess_command, common),
 };

@@ -180,17 +180,8 @@ void gpt_preprocess_plan_close(struct gpt_preprocess_plan *p)
 
 /* ---- the tokenizer ---- */
 
-/* Options that have no influence on what is written, and those that could only
- * be repeated in the same place and at the same time: the provenance, which
- * depends on nothing else, leaves them out. */
-static const char *const not_in_provenance[] = {
-    "workers", "threads",      "log-interval",    "partitions",
-    "resume",  "max-errors",   "resume-interval", "keep-sequential-samples",
-    "force",   "progress",     "color",           "log-format",
-    "quiet",   "print-config", "verbose",         "config",
-    NULL,
-};
-
+/* The provenance depends on nothing but input and options: those that concern
+ * one process alone are left out of its command. */
 static int describe_command(struct gpt_preprocess_plan *p,
                             const struct gpt_preprocess_command *c,
                             const struct gpt_args *args, struct gpt_err *err)
@@ -202,8 +193,8 @@ static int describe_command(struct gpt_preprocess_plan *p,
     for (size_t i = 0; i < n; i++)
         GPT_TRY(gpt_tokenizer_id_add(&p->tokenizer_id, p->files[i].option,
                                      p->files[i].path, err));
-    if (gpt_options_given(args, c, not_in_provenance, &p->command_lines) ==
-        GPT_OK)
+    if (gpt_options_lines(args, c, GPT_LINES_GIVEN | GPT_LINES_SHARED,
+                          &p->command_lines) == GPT_OK)
         return GPT_OK;
     return gpt_fail(err, GPT_EFAIL, "out of memory for the command");
 }
