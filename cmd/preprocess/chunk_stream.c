@@ -4,13 +4,12 @@
 
 #include "base/memory.h"
 #include "base/num.h"
+#include "base/thread.h"
 #include "cmd/preprocess/cutter.h"
 #include "cmd/preprocess/ring.h"
 #include "text/inputs.h"
 
 #include <assert.h>
-#include <errno.h>
-#include <pthread.h>
 
 enum { MAX_WORKERS = 1024, CHUNK_BYTES = 1 << 18 };
 
@@ -250,14 +249,6 @@ static void fill_stream(struct gpt_chunk_stream *s,
     pthread_mutex_init(&s->lock, NULL);
 }
 
-static int start_thread(pthread_t *thread, void *(*body)(void *), void *user,
-                        struct gpt_err *err)
-{
-    errno = pthread_create(thread, NULL, body, user);
-    return errno ? gpt_fail_errno(err, GPT_EFAIL, "cannot start a thread")
-                 : GPT_OK;
-}
-
 int gpt_chunk_stream_open(struct gpt_chunk_stream **stream,
                           const struct gpt_preprocess_options *options,
                           const struct gpt_point *from, struct gpt_err *err)
@@ -274,7 +265,8 @@ int gpt_chunk_stream_open(struct gpt_chunk_stream **stream,
     GPT_TRY_GOTO(status, gpt_new(&s->sums, (size_t)options->n_inputs,
                                  sizeof(*s->sums), "digests of inputs", err),
                  fail);
-    GPT_TRY_GOTO(status, start_thread(&s->reader, read_inputs, s, err), fail);
+    GPT_TRY_GOTO(status, gpt_thread_start(&s->reader, "reader", read_inputs, s,
+                                          err), fail);
     s->reading = true;
     *stream = s;
     return GPT_OK;
@@ -315,8 +307,9 @@ int gpt_chunk_stream_start(struct gpt_chunk_stream *s, enum gpt_dtype dtype,
     for (size_t i = 0; i < n; i++)
         GPT_TRY(open_worker(s, &s->workers[i], dtype, err));
     for (; s->n_started < n; s->n_started++)
-        GPT_TRY(start_thread(&s->workers[s->n_started].thread, encode_chunks,
-                             &s->workers[s->n_started], err));
+        GPT_TRY(gpt_thread_start(&s->workers[s->n_started].thread, "tokenizer",
+                                 encode_chunks, &s->workers[s->n_started],
+                                 err));
     return GPT_OK;
 }
 
@@ -331,9 +324,9 @@ static void join_threads(struct gpt_chunk_stream *s)
     if (s->ring)
         gpt_ring_stop(s->ring);
     if (s->reading)
-        pthread_join(s->reader, NULL);
+        gpt_thread_join(s->reader);
     for (size_t i = 0; i < s->n_started; i++)
-        pthread_join(s->workers[i].thread, NULL);
+        gpt_thread_join(s->workers[i].thread);
 }
 
 void gpt_chunk_stream_close(struct gpt_chunk_stream *s)

@@ -12,10 +12,11 @@
 /* Names of Megatron-LM; cached and lazy are one format on disk. */
 static const char *const dataset_impls[] = {"mmap", "cached", "lazy", NULL};
 static const char *const dtypes[] = {"auto", "uint16", "int32", NULL};
+
 #define AT(field) .offset = offsetof(struct gpt_preprocess_command, field)
 /* GPT_OPT_LOCAL: what has no influence on the data set, and what could only be
- * repeated in the same place and at the same time. The others are kept as its
- * command. */
+ * repeated in the same place and at the same time. The other options are kept,
+ * as the set's command. */
 static const struct gpt_opt table[] = {
     {.kind = GPT_OPT_GROUP, .help = "Input and output"},
     {.kind = GPT_OPT_LIST, .name = "input", .arg = "FILE", AT(input),
@@ -55,16 +56,14 @@ static const struct gpt_opt table[] = {
              "let them be an end of document (eod)"},
     {.kind = GPT_OPT_GROUP, .help = "Work"},
     {.kind = GPT_OPT_INT, .name = "workers", .arg = "N", AT(workers),
-     .def = "0", .min = 0, .max = 1024,
-     .flags = GPT_OPT_LOCAL,
+     .def = "0", .min = 0, .max = 1024, .flags = GPT_OPT_LOCAL,
      .help = "threads that tokenize, 0 = as --threads"},
     {.kind = GPT_OPT_INT, .name = "log-interval", .arg = "N",
      AT(log_interval), .def = "0", .min = 0, .max = 1e15,
      .flags = GPT_OPT_LOCAL,
      .help = "print a line every N documents, 0 = never"},
     {.kind = GPT_OPT_INT, .name = "partitions", .arg = "N", AT(partitions),
-     .def = "1", .min = 1, .max = 1e6,
-     .flags = GPT_OPT_LOCAL,
+     .def = "1", .min = 1, .max = 1e6, .flags = GPT_OPT_LOCAL,
      .help = "of Megatron-LM; more than 1 only with --keep-sequential-samples"},
     {.kind = GPT_OPT_FLAG, .name = "keep-sequential-samples",
      AT(keep_sequential), .flags = GPT_OPT_LOCAL,
@@ -82,8 +81,7 @@ static const struct gpt_opt table[] = {
      .help = "at a bad line: stop, skip it, or quarantine=FILE to skip it and "
              "write it to FILE"},
     {.kind = GPT_OPT_INT, .name = "max-errors", .arg = "N", AT(max_errors),
-     .def = "-1", .min = -1, .max = 1e15,
-     .flags = GPT_OPT_LOCAL,
+     .def = "-1", .min = -1, .max = 1e15, .flags = GPT_OPT_LOCAL,
      .help = "fail if more than N lines are skipped, -1 = any number"},
     GPT_COMMON_OPTIONS(struct gpt_preprocess_command, common),
 };

@@ -180,6 +180,8 @@ void gpt_preprocess_plan_close(struct gpt_preprocess_plan *p)
 
 /* ---- the tokenizer ---- */
 
+/* The provenance depends on nothing but input and options: those that concern
+ * one process alone are left out of its command. */
 static int describe_command(struct gpt_preprocess_plan *p,
                             const struct gpt_preprocess_command *c,
                             const struct gpt_args *args, struct gpt_err *err)

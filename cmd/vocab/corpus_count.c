@@ -10,9 +10,9 @@
 #include "base/memory.h"
 #include "base/progress.h"
 #include "base/signals.h"
+#include "base/thread.h"
 #include "text/jsonl.h"
 
-#include <pthread.h>
 #include <string.h>
 
 struct job {
@@ -223,8 +223,7 @@ static int start_worker(struct worker *w, struct pool *pool,
     w->pool = pool;
     GPT_TRY(gpt_piece_counter_open(&w->counter, err));
     GPT_TRY(gpt_jsonl_open(&w->scanner, o->keys, (size_t)o->n_keys, err));
-    if (pthread_create(&w->thread, NULL, count_blocks, w) != 0)
-        return gpt_fail(err, GPT_EFAIL, "cannot start a thread");
+    GPT_TRY(gpt_thread_start(&w->thread, "counter", count_blocks, w, err));
     w->started = true;
     return GPT_OK;
 }
@@ -247,7 +246,7 @@ out:
     end_jobs(pool);
     for (int64_t i = 0; i < o->threads; i++)
         if (w[i].started)
-            pthread_join(w[i].thread, NULL);
+            gpt_thread_join(w[i].thread);
     gpt_blocks_close(blocks);
     if (pool->status != GPT_OK) {
         *err = pool->failure;
