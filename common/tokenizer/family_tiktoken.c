@@ -35,7 +35,7 @@ struct loading {
 };
 
 /* Special tokens of published vocabularies, by pattern: "NAME" follows the
- * token before it, "NAME=ID" stands at ID; the first one follows the ranks. */
+ * token before it, "NAME=ID" is at ID; the first one follows the ranks. */
 static const struct {
     const char *pattern;
     const char *names[8];
@@ -235,7 +235,8 @@ static int load_ranks(struct loading *l)
     GPT_TRY(size_vocabulary(l));
     GPT_TRY(gpt_new(&v->tokens, (size_t)v->n, sizeof(*v->tokens),
                     "a vocabulary", l->err));
-    v->arena = l->ranks.arena; /* the bytes stay where they are */
+    /* the tokens' bytes stay where they are, only their owner changes */
+    v->arena = l->ranks.arena;
     l->ranks.arena = (struct gpt_arena){0};
     assert(l->ranks.n + l->shift <= v->n);
     GPT_TRY(place_ranks(l));

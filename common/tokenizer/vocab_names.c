@@ -11,7 +11,8 @@
 #include <assert.h>
 
 enum {
-    /* the most ids, where they may leave gaps: so many a token, and these */
+    /* the most ids, where they may leave gaps: for each token, and in addition
+     */
     MAX_SPREAD = 4,
     MIN_IDS = 1 << 16,
 };
