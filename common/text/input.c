@@ -35,6 +35,7 @@ static const struct gpt_inflater decoder_plain = {
     .magic = "",
     .read = plain_read,
 };
+/* Recognised only so that its bytes are not taken for text. */
 static const struct gpt_inflater decoder_bzip2 = {
     .name = "bzip2", .magic = "BZh", .magic_len = 3};
 
@@ -76,6 +77,7 @@ int gpt_input_raw(struct gpt_input *in, void *dst, size_t cap, size_t *got,
     ssize_t n;
     int64_t left = in->limit - gpt_input_consumed(in);
 
+    /* a part of a file ends at its limit, which is a beginning of a line */
     *got = 0;
     in->at_end = in->at_end || left <= 0;
     if (in->at_end)
@@ -88,6 +90,7 @@ int gpt_input_raw(struct gpt_input *in, void *dst, size_t cap, size_t *got,
         if (atomic_load(&in->cancelled))
             return gpt_fail(err, GPT_EFAIL, "%s: reading was stopped",
                             in->name);
+        /* EAGAIN: a pipe that its other end has made non-blocking */
         n = gpt_fault(GPT_FAULT_READ) ? -1 : read(in->fd, dst, cap);
     } while (n < 0 && (errno == EINTR || errno == EAGAIN));
     if (n < 0)
@@ -104,6 +107,7 @@ int gpt_input_raw(struct gpt_input *in, void *dst, size_t cap, size_t *got,
     return GPT_OK;
 }
 
+/* What was read, less what the decoder has not used yet. */
 int64_t gpt_input_offset(const struct gpt_input *in)
 {
     return gpt_input_consumed(in) - (int64_t)(in->len - in->pos);
@@ -184,6 +188,7 @@ static int move_to_line(struct gpt_input *in, int64_t *at,
         if (n < 0)
             return gpt_fail_errno(err, GPT_EIO, "%s: cannot read at offset "
                                   "%lld", in->name, (long long)from);
+        /* nothing read: the file has become shorter since it was opened */
         const uint8_t *newline = memchr(in->raw, '\n', (size_t)n);
         if (newline || n == 0) {
             *at = newline ? from + (newline - in->raw) + 1 : in->size;
@@ -200,7 +205,7 @@ static int seek_to(struct gpt_input *in, int64_t offset, struct gpt_err *err)
     if (lseek(in->fd, offset, SEEK_SET) < 0)
         return gpt_fail_errno(err, GPT_EIO, "%s: cannot seek to %lld", in->name,
                               (long long)offset);
-    in->pos = in->len = 0;
+    in->pos = in->len = 0; /* the raw buffer is of another place */
     in->at_end = false;
     return GPT_OK;
 }
@@ -236,6 +241,8 @@ static int select_range(struct gpt_input *in,
     GPT_TRY(move_to_line(in, &begin, err));
     GPT_TRY(move_to_line(in, &end, err));
     assert(begin <= end);
+    /* what was read to recognise the format is read again, if it is in the part
+     */
     in->begin = begin;
     in->size = in->limit = end - begin;
     atomic_store(&in->consumed, 0);
@@ -260,6 +267,7 @@ static int open_file(struct gpt_input *in, const char *path,
     if (S_ISDIR(st.st_mode))
         return gpt_fail(err, GPT_EIO, "cannot read '%s': it is a directory",
                         path);
+    /* only a regular file has a size, and can be read from the middle */
     in->regular = S_ISREG(st.st_mode);
     if (in->regular)
         in->size = st.st_size;
@@ -302,7 +310,7 @@ void gpt_input_close(struct gpt_input *in)
         return;
     if (in->decoder && in->decoder->close)
         in->decoder->close(in);
-    if (in->fd > STDIN_FILENO)
+    if (in->fd > STDIN_FILENO) /* standard input belongs to the program */
         close(in->fd);
     gpt_free(in->raw);
     free(in->path);
@@ -315,6 +323,8 @@ int gpt_input_read(struct gpt_input *in, void *dst, size_t cap, size_t *got,
     return in->decoder->read(in, dst, cap, got, err);
 }
 
+/* A compressed file is resumed by decompressing it from the beginning: the
+ * place is one in the text, and nothing says where in the file it is. */
 static int skip_by_reading(struct gpt_input *in, int64_t n,
                            struct gpt_err *err)
 {
@@ -340,6 +350,7 @@ out:
 
 int gpt_input_skip(struct gpt_input *in, int64_t n, struct gpt_err *err)
 {
+    /* a pipe has no other way */
     if (!gpt_input_is_plain(in) || !in->regular)
         return skip_by_reading(in, n, err);
     if (n > in->size)
@@ -347,6 +358,7 @@ int gpt_input_skip(struct gpt_input *in, int64_t n, struct gpt_err *err)
                         "resume at is %lld", in->name, (long long)in->size,
                         (long long)n);
     GPT_TRY(seek_to(in, in->begin + n, err));
+    /* progress counts from the beginning, whatever was skipped */
     atomic_store(&in->consumed, n);
     return GPT_OK;
 }

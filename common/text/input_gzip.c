@@ -87,6 +87,7 @@ static void find_member(struct gpt_input *in, struct gzip *gz)
     } else if (in->raw[in->pos] != (uint8_t)GZIP_MAGIC[0]) {
         gz->pending = GZIP_GARBAGE;
     } else {
+        /* total_in begins anew, by which inflate_member() knows garbage */
         gz->between = false;
         gz->pending = inflateReset(&gz->stream);
     }
@@ -110,7 +111,7 @@ static void inflate_member(struct gpt_input *in, struct gzip *gz)
         gz->pending = Z_OK; /* there is more to read */
     } else if (gz->pending == Z_DATA_ERROR && s->total_in <= 2) {
         gz->pending = GZIP_GARBAGE; /* not even its first two bytes */
-    } else if (gz->pending == Z_NEED_DICT) {
+    } else if (gz->pending == Z_NEED_DICT) { /* gzip has no dictionaries */
         gz->pending = Z_DATA_ERROR;
     }
 }
@@ -133,6 +134,7 @@ static int gzip_read(struct gpt_input *in, void *dst, size_t cap, size_t *got,
             inflate_member(in, gz);
     }
     *got = room - gz->stream.avail_out;
+    /* an error waits until all bytes before it have been handed out */
     if (*got || gz->pending == Z_STREAM_END)
         return GPT_OK;
     return gzip_error(in, err);

@@ -81,6 +81,7 @@ static int xz_error(struct gpt_input *in, struct gpt_err *err)
 {
     struct xz *xz = in->state;
 
+    /* with threads the decoder has read ahead: the place is near the damage */
     unsigned long long at = xz->stream.total_in;
     switch (xz->pending) {
     case LZMA_BUF_ERROR:
@@ -130,6 +131,7 @@ static int xz_read(struct gpt_input *in, void *dst, size_t cap, size_t *got,
         in->pos = in->len - s->avail_in;
     }
     *got = cap - s->avail_out;
+    /* an error waits until all bytes before it have been handed out */
     if (*got || xz->pending == LZMA_STREAM_END)
         return GPT_OK;
     return xz_error(in, err);

@@ -86,7 +86,7 @@ static bool decode_frames(struct gpt_input *in, struct zstd *z,
     assert(in->pos <= in->len);
     bool ended = in->at_end && src.size == 0;
 
-    if (ended && !z->inside)
+    if (ended && !z->inside) /* the end, between two frames */
         return false;
     size_t rc = ZSTD_decompressStream(z->ctx, out, &src);
     in->pos += src.pos;
@@ -113,12 +113,15 @@ static int zstd_read(struct gpt_input *in, void *dst, size_t cap, size_t *got,
             GPT_TRY(gpt_input_fill(in, err));
         more = decode_frames(in, z, &out);
     }
+    /* an error waits until all bytes before it have been handed out */
     *got = out.pos;
     if (*got || (!z->failed && !z->truncated))
         return GPT_OK;
     return zstd_error(in, err);
 }
 
+/* Both rows of the table decode: pzstd begins its files with a frame to skip.
+ */
 #define ZSTD_CALLS .open = zstd_open, .read = zstd_read, .close = zstd_close
 
 #else

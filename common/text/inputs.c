@@ -23,6 +23,7 @@ struct paths {
     size_t n, cap;
 };
 
+/* Adds a copy of a path, as directories and globs lose theirs. */
 static int add_path(struct paths *p, const char *path, struct gpt_err *err)
 {
     GPT_TRY(gpt_grow(&p->items, &p->cap, p->n + 1, sizeof(*p->items),
@@ -39,6 +40,7 @@ static int by_bytes(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
+/* Sorts what one word has added; the words keep their own order. */
 static void sort_from(struct paths *p, size_t first)
 {
     if (p->n > first)
@@ -62,6 +64,7 @@ static bool strip_suffix(const char *name, size_t *len,
     return false;
 }
 
+/* One suffix of a compression, and before it one of JSON Lines. */
 bool gpt_inputs_named_jsonl(const char *path)
 {
     static const char *const packed[] = {".xz", ".gz", ".zst"};
@@ -116,6 +119,7 @@ static int add_tree(struct paths *p, const char *dir, struct gpt_err *err)
     size_t first = p->n, len = strlen(dir);
     char name[GPT_PATH_BYTES];
 
+    /* "corpus/" and "corpus" give the same paths, and the same order */
     while (len > 1 && dir[len - 1] == '/')
         len--;
     if (len >= sizeof(name))
@@ -204,6 +208,7 @@ out:
  * a line of text is settled by input.c, for both shards by the same rule. So no
  * shard needs to read what is another's. */
 
+/* Shards need sizes that another machine finds as well. */
 static int size_of(const char *path, int64_t *bytes, struct gpt_err *err)
 {
     struct stat st;
@@ -264,6 +269,8 @@ int gpt_inputs_shard(struct gpt_arena *arena, const char *const *paths,
         int64_t end = last - at < bytes ? last - at : bytes;
         assert(begin >= 0 && end <= bytes);
         if (begin < end)
+            /* -1 and not the size, so that a file that is in one shard as a
+             * whole is read as such, compressed or not */
             add_range(list, n, paths[i], begin, end == bytes ? -1 : end);
     }
     return GPT_OK;

@@ -20,6 +20,9 @@ size_t gpt_scan_column(const struct gpt_scan *s)
     return (size_t)(s->p - s->begin) + 1;
 }
 
+/* The kind follows from the byte that is there: a NUL or another control
+ * character comes from a damaged file and is named as such, whatever was
+ * expected. */
 int gpt_scan_unexpected(struct gpt_scan *s, const char *want)
 {
     if (s->p == s->end) {
@@ -173,6 +176,7 @@ static uint32_t code_point(const uint8_t *p, const uint8_t *end, size_t *used)
     if (high - 0xD800 >= 0x800)
         return high;
     if (high < 0xDC00 && end - p >= 12 && p[6] == '\\' && p[7] == 'u') {
+        /* -1 for what is no hexadecimal becomes a number that is no half */
         uint32_t low = (uint32_t)hex4(p + 8);
 
         if (low - 0xDC00 < 0x400) {
@@ -197,7 +201,7 @@ static int take_escape(struct gpt_scan *s, char **out)
     ptrdiff_t left = s->end - s->p;
 
     if (left < 2 || (s->p[1] == 'u' && left < 6)) {
-        s->p = s->end;
+        s->p = s->end; /* the text is truncated, and that is at its end */
         return gpt_scan_unexpected(s, "the end of an escape");
     }
     if (s->p[1] == 'u' && hex4(s->p + 2) >= 0) {
@@ -223,6 +227,7 @@ static void take_threes(struct gpt_scan *s, char **out)
     const uint8_t *p = s->p;
     char *to = *out;
 
+    /* b holds the three bytes and the one after them, lowest first */
     for (uint32_t b; s->end - p >= (ptrdiff_t)sizeof(b); p += 3) {
         memcpy(&b, p, sizeof(b));
         if ((b & 0xC0C0F0) != 0x8080E0 || (b & 15) == 0 || (b & 15) == 13)
@@ -303,7 +308,7 @@ static inline int take_string(struct gpt_scan *s, char *out, bool *escaped,
         out = to;
         p = s->p;
     }
-    s->p++;
+    s->p++; /* the closing quote */
     *len = (size_t)(out - begin);
     return GPT_OK;
 }
@@ -327,6 +332,8 @@ int gpt_scan_text(struct gpt_scan *s, char *out, size_t *len)
 
 /* ---- other values ---- */
 
+/* Passes over a word; the cursor stops at the first byte that differs, which is
+ * the one that is reported. */
 static int scan_word(struct gpt_scan *s, const char *word)
 {
     for (; *word; word++, s->p++)
@@ -387,6 +394,8 @@ static int open_container(struct gpt_scan *s, bool object)
                         "not JSON: deeper than %d levels at byte %zu",
                         GPT_JSON_MAX_DEPTH, gpt_scan_column(s));
     }
+    /* the bit may be left over from a container that has ended: write it anew
+     */
     uint64_t bit = (uint64_t)1 << s->depth % 64;
     uint64_t *word = &s->stack[s->depth++ / 64];
     *word = object ? *word | bit : *word & ~bit;
@@ -459,7 +468,7 @@ int gpt_scan_skip(struct gpt_scan *s)
     bool escaped;
 
     s->depth = 0;
-    do {
+    do { /* once a value, with the cursor before it */
         gpt_scan_space(s);
         bool object = gpt_scan_at(s, '{');
         if (!object && !gpt_scan_at(s, '[')) {

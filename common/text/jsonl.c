@@ -43,12 +43,14 @@ static int unescape(struct gpt_jsonl *j, struct gpt_scan *s,
         GPT_OK)
         return gpt_fail(j->scan.err, GPT_EFAIL,
                         "cannot allocate %zu bytes for a line", line);
+    /* set after the reservation, the only moment when the block may move */
     string->data = j->text.data + j->text.len;
     GPT_TRY(gpt_scan_text(s, j->text.data + j->text.len, &string->len));
     j->text.len += string->len;
     return GPT_OK;
 }
 
+/* The type of a value by its first character, for messages. */
 static const char *type_name(char c)
 {
     switch (c) {
@@ -90,6 +92,7 @@ static int take_element(struct gpt_jsonl *j, struct field *f)
     return gpt_scan_skip(s);
 }
 
+/* A list of strings is several texts of one document. */
 static int take_list(struct gpt_jsonl *j, struct field *f)
 {
     struct gpt_scan *s = &j->scan;
@@ -116,6 +119,7 @@ static int take_value(struct gpt_jsonl *j, struct field *f)
     return gpt_scan_at(&j->scan, '[') ? take_list(j, f) : take_element(j, f);
 }
 
+/* The wanted fields are few, so that a row of comparisons is the fastest. */
 static struct field *find_field(struct gpt_jsonl *j, struct gpt_str key)
 {
     for (size_t i = 0; i < j->n_fields; i++) {
@@ -127,6 +131,7 @@ static struct field *find_field(struct gpt_jsonl *j, struct gpt_str key)
     return NULL;
 }
 
+/* Takes a key and its value: a wanted one is kept, any other is passed over. */
 static int take_member(struct gpt_jsonl *j)
 {
     struct gpt_str key;
@@ -143,6 +148,7 @@ static int take_member(struct gpt_jsonl *j)
     return f ? take_value(j, f) : gpt_scan_skip(&j->scan);
 }
 
+/* The line must be one object and nothing after it. */
 static int scan_object(struct gpt_jsonl *j)
 {
     struct gpt_scan *s = &j->scan;
@@ -210,6 +216,8 @@ int gpt_jsonl_scan(struct gpt_jsonl *j, const char *line, size_t len,
     s->bad = GPT_BAD_BLANK;
     if (s->p == s->end)
         return gpt_fail(err, GPT_EDATA, "blank line");
+    /* The mark is no white space for JSON. It is named, because no editor shows
+     * it. */
     s->bad = GPT_BAD_SYNTAX;
     if (s->end - s->p >= 3 && memcmp(s->p, "\xEF\xBB\xBF", 3) == 0)
         return gpt_fail(err, GPT_EDATA, "not JSON: byte order mark at byte %zu",
@@ -229,6 +237,7 @@ int gpt_jsonl_scan(struct gpt_jsonl *j, const char *line, size_t len,
     return GPT_OK;
 }
 
+/* One line of a gigabyte must not keep a gigabyte for good. */
 void gpt_jsonl_trim(struct gpt_jsonl *j)
 {
     gpt_buf_free(&j->text);

@@ -1,5 +1,5 @@
-/* A view of bytes that somebody else owns, and the few things that readers of
- * text do with one. */
+/* A view of bytes that it does not own, and the few things that readers of text
+ * do with one. */
 #ifndef GPT_TEXT_STR_H
 #define GPT_TEXT_STR_H
 

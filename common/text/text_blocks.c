@@ -153,6 +153,7 @@ static int next_input(struct gpt_blocks *s, struct gpt_err *err)
     s->line = 1;
     s->fresh = true;
     GPT_TRY(gpt_input_open(&s->in, s->name, s->options.threads, err));
+    /* the name is for messages from here on */
     if (strcmp(s->name, "-") == 0)
         s->name = "(standard input)";
     return GPT_OK;

@@ -67,6 +67,7 @@ size_t gpt_nfc_stable(const char *text, size_t len)
     unsigned last_class = 0;
 
     while (i < len) {
+        /* each ASCII character is a boundary, the last one the nearest */
         if (p[i] < 0x80) {
             i = skip_ascii(p, i, len);
             boundary = i - 1;
@@ -76,6 +77,7 @@ size_t gpt_nfc_stable(const char *text, size_t len)
         uint32_t cp;
         int n = gpt_utf8_decode(p + i, len - i, &cp);
         struct gpt_nfc_kind_info kind = kind_of(n ? cp : 0);
+        /* marks out of order change, too */
         if (kind.unstable || (kind.class && kind.class < last_class))
             return boundary;
         if (kind.class == 0)

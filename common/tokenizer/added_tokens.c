@@ -30,6 +30,8 @@ struct gpt_added {
 
 /* ---- building ---- */
 
+/* The child of a node by a byte, 0 = none. Lists are short below the root,
+ * whose children have an index of their own, first[]. */
 static uint32_t child_of(const struct gpt_added *a, uint32_t parent,
                          uint8_t byte)
 {
@@ -76,6 +78,7 @@ static int add_token(struct gpt_added *a, size_t index, const char *what,
     return GPT_OK;
 }
 
+/* What next_start() reads: the root's children by their byte. */
 static void index_first_bytes(struct gpt_added *a)
 {
     int n_first = 0;
@@ -159,7 +162,8 @@ static const struct gpt_added_token *longest_at(const struct gpt_added *a,
     return found ? &a->tokens[found - 1] : NULL;
 }
 
-/* The next position, from `at` on, that a token may begin at; len: none. */
+/* The next position, from `at` on, that a token may begin at; len: none. This
+ * is the loop that reads the whole text. */
 static size_t next_start(const struct gpt_added *a, const char *text,
                          size_t at, size_t len)
 {
@@ -196,6 +200,7 @@ static uint32_t char_at(const char *text, size_t len, size_t *n)
     return bytes ? cp : 0;
 }
 
+/* True for white space, as Unicode and Hugging Face mean it. */
 static bool blank_at(const char *text, size_t i, size_t len, size_t *n)
 {
     return gpt_unicode_class(char_at(text + i, len - i, n)) == GPT_UC_SPACE;
@@ -250,6 +255,7 @@ bool gpt_added_next(const struct gpt_added *a, bool special, const char *text,
                     size_t len, struct gpt_added_search *search,
                     struct gpt_added_span *span)
 {
+    /* a text is not read at all when nothing can be found */
     if (!a || (a->all_special && !special))
         return false;
     while ((search->at = next_start(a, text, search->at, len)) < len) {

@@ -25,7 +25,7 @@ int gpt_added_open(struct gpt_added **a, const struct gpt_added_token *tokens,
     GPT_MUST_USE;
 void gpt_added_close(struct gpt_added *a);
 
-/* Where the search in a text stands; begins as zeros. */
+/* The state of a search in a text; begins as zeros. */
 struct gpt_added_search {
     size_t at;        /* where the next match may begin */
     size_t done;      /* end of the last token; the text between is no token */
@@ -39,7 +39,7 @@ struct gpt_added_span {
     int32_t id;
 };
 
-/* Finds the next token of text[0..len), and moves the search behind it; false
+/* Finds the next token of text[0..len), and moves the search past it; false
  * when there is none. With `special` false a special token is a text like any
  * other, but none of the others is found inside it. */
 bool gpt_added_next(const struct gpt_added *a, bool special, const char *text,

@@ -47,6 +47,7 @@ uint8_t gpt_byte_of_rank(int rank)
     return (uint8_t)gpt_letter_byte((uint32_t)(FIRST_MOVED + rank));
 }
 
+/* A letter below U+0080 takes one byte, any other two: GPT_BYTELEVEL_MAX. */
 size_t gpt_bytelevel_encode(const char *bytes, size_t len, char *out)
 {
     size_t n = 0;
@@ -57,6 +58,7 @@ size_t gpt_bytelevel_encode(const char *bytes, size_t len, char *out)
     return n;
 }
 
+/* A text with any other character is no byte text: a special token's name. */
 bool gpt_bytelevel_decode(const char *text, size_t len, char *out,
                           size_t *out_len)
 {

@@ -35,6 +35,7 @@ int gpt_bytelevel_new(struct gpt_bytelevel **t,
     return GPT_OK;
 }
 
+/* In reverse: the merges borrow the vocabulary. */
 void gpt_bytelevel_close(struct gpt_tokenizer *tok)
 {
     struct gpt_bytelevel *t = (struct gpt_bytelevel *)tok;
@@ -185,6 +186,8 @@ static int encode_around(struct bytelevel_encoder *e,
                       : GPT_OK;
 }
 
+/* Normalizes what lies between the added tokens of the first set, and cuts the
+ * second set out of it. */
 static int encode_normalized(struct bytelevel_encoder *e, const char *text,
                              size_t len, struct gpt_ids *ids,
                              struct gpt_err *err)
@@ -209,6 +212,7 @@ int gpt_bytelevel_encode_text(struct gpt_encoder *enc, const char *text,
     struct bytelevel_encoder *e = (struct bytelevel_encoder *)enc;
     const struct gpt_bytelevel *t = tokenizer_of(e);
 
+    /* around the whole text, an empty one too */
     GPT_TRY(gpt_ids_add(ids, t->before, t->n_before, err));
     GPT_TRY(encode_around(e, t->added, encode_normalized, text, len, ids,
                           err));
@@ -224,7 +228,7 @@ const char *gpt_bytelevel_token(const struct gpt_tokenizer *tok, int32_t id,
         &((const struct gpt_bytelevel *)tok)->vocab.tokens[id];
 
     *len = token->len;
-    return token->data ? token->data : "";
+    return token->data ? token->data : ""; /* a gap between ids */
 }
 
 /* ---- GPT2BPETokenizer ---- */
@@ -236,6 +240,7 @@ static int load_gpt2(struct gpt_bytelevel *t,
 {
     GPT_TRY(gpt_vocab_load(&t->vocab, o->vocab_file, o->merge_file, err));
     t->base.eod = t->vocab.eod;
+    /* GPT-2 has one special token; others are not in its files */
     if (t->vocab.eod >= 0) {
         struct gpt_str eod = t->vocab.tokens[t->vocab.eod];
         struct gpt_added_token added = {.text = eod.data, .len = eod.len,

@@ -6,6 +6,7 @@
 
 enum { BYTES_EOD = 256, BYTES_VOCAB };
 
+/* A token's bytes must outlive the call that asks for them. */
 struct byte_tokenizer {
     struct gpt_tokenizer base;
     char bytes[256]; /* what token_bytes() points into */
@@ -44,6 +45,7 @@ static int bytes_encode(struct gpt_encoder *enc, const char *text, size_t len,
     return GPT_OK;
 }
 
+/* The end of a document has no byte; it is printed under its usual name. */
 static const char *bytes_token(const struct gpt_tokenizer *tok, int32_t id,
                                size_t *len)
 {

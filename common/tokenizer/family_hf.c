@@ -17,9 +17,10 @@
 
 enum {
     MAX_CONFIG = 1 << 26,
-    ENTRY_BYTES = 6, /* of a token in the vocabulary at least: "a":0, */
+    ENTRY_BYTES = 6, /* the least that a token takes in the file: "a":0, */
 };
 
+/* A file on its way to a tokenizer. */
 struct hf {
     struct gpt_bytelevel *t;
     const struct gpt_tokenizer_options *o;
@@ -35,6 +36,7 @@ static const cJSON *member_of(const cJSON *obj, const char *key)
     return cJSON_GetObjectItemCaseSensitive(obj, key);
 }
 
+/* Python writes None as null, which means the same as no member. */
 static bool is_absent(const cJSON *item)
 {
     return !item || cJSON_IsNull(item);
@@ -98,8 +100,10 @@ static int count_ids(const struct hf *f, const cJSON *added, int64_t *n_ids)
     return GPT_OK;
 }
 
-/* The id that an added token has in the vocabulary, -1 if it is not there. One
- * that cannot be written in the letters of bytes can only be at its place. */
+/* The id that an added token has in the vocabulary, -1 if it is not there. The
+ * vocabulary is in the letters of bytes, the added token in plain text; where
+ * its text has letters only, these are compared. One that cannot be written in
+ * such letters can only be at its own place. */
 /* `scratch` has room for the token's text. */
 static int32_t find_in_vocab(const struct gpt_bytelevel *t,
                              const struct gpt_added_token *token, char *scratch)
@@ -125,6 +129,7 @@ static int place_token(const struct hf *f, const struct gpt_added_token *token)
 
     if (!bytes)
         return gpt_fail(f->err, GPT_EFAIL, "cannot allocate a vocabulary");
+    /* -1, or the id that the vocabulary gives it: only its own will do */
     int32_t same = find_in_vocab(t, token, bytes);
     if ((same >= 0 && same != token->id) || (same < 0 && place->data))
         return gpt_fail(f->err, GPT_EDATA, "%s: added token '%.200s' has id "
@@ -178,11 +183,13 @@ out:
     return status;
 }
 
+/* Added tokens by the text that they are searched for in. */
 struct added_lists {
     struct gpt_added_token *raw, *normalized;
     size_t n_raw, n_normalized;
 };
 
+/* Reads one added token, places it, and lists it for the search. */
 static int add_token(const struct hf *f, const cJSON *item,
                      struct added_lists *lists)
 {
@@ -208,6 +215,7 @@ static int add_token(const struct hf *f, const cJSON *item,
     return GPT_OK;
 }
 
+/* Both lists are as long as all added tokens, which is simpler than a count. */
 static int fill_added(struct hf *f, const cJSON *added,
                       struct added_lists *lists)
 {
@@ -285,7 +293,7 @@ static int eod_of_config(const struct hf *f, const char *path)
 
     GPT_TRY(gpt_json_read(&config, path, MAX_CONFIG, f->err));
     const cJSON *eos = member_of(config, "eos_token");
-    if (cJSON_IsObject(eos))
+    if (cJSON_IsObject(eos)) /* an AddedToken with its flags */
         eos = member_of(eos, "content");
     if (cJSON_IsString(eos)) {
         f->t->base.eod = find_token(f, eos->valuestring);
@@ -304,6 +312,7 @@ static int find_eod(const struct hf *f)
     const char *slash = strrchr(f->path, '/');
     int dir = slash ? (int)(slash - f->path) + 1 : 0;
 
+    /* the configuration lies beside the file, whatever that is called */
     snprintf(path, sizeof(path), "%.*stokenizer_config.json", dir, f->path);
     if (gpt_path_exists(path))
         return eod_of_config(f, path);
@@ -322,6 +331,7 @@ static int load_root(struct hf *f)
     int64_t n_ids;
     bool whole;
 
+    /* first what may be refused, before the work of loading */
     GPT_TRY(check_model(f, model));
     GPT_TRY(gpt_json_bool_or(model, "ignore_merges", false, &whole, f->path,
                              f->err));

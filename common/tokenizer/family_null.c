@@ -10,11 +10,13 @@ enum {
     CELL = 12, /* bytes of a token's text: a space, eight digits, a NUL */
 };
 
+/* The texts are made once, as token_bytes() hands out borrowed ones. */
 struct null_tokenizer {
     struct gpt_tokenizer base;
     char (*texts)[CELL]; /* (vocab_size) " 17" */
 };
 
+/* Also a tokenizer whose texts could not be allocated. */
 static void null_close(struct gpt_tokenizer *tok)
 {
     gpt_free(((struct null_tokenizer *)tok)->texts);
@@ -69,6 +71,7 @@ static int null_encode(struct gpt_encoder *enc, const char *text, size_t len,
         size_t start = at;
         int64_t id = read_id(text, len, &at, enc->tok->vocab_size);
 
+        /* one blank after a number, and a number after each blank */
         if (id < 0 || (at < len && text[at] != ' ') || at + 1 == len)
             return gpt_fail(err, GPT_EDATA,
                             "offset %zu of a text: not an id below %lld, with "

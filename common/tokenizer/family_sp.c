@@ -29,6 +29,7 @@ struct sp_tokenizer {
     struct gpt_arena arena;    /* owns their bytes */
 };
 
+/* A thread's state: the cache for a BPE model, the scratch for both. */
 struct sp_encoder {
     struct gpt_encoder base;
     struct gpt_sp_scratch scratch;
@@ -109,6 +110,8 @@ static int print_pieces(struct sp_tokenizer *t, struct gpt_err *err)
     return GPT_OK;
 }
 
+/* Control pieces are never found by normalization and search: "<s>" in a text
+ * is three characters. Parsed, they are cut out of the text before. */
 static int find_control(struct sp_tokenizer *t, const char *path,
                         struct gpt_err *err)
 {
@@ -144,7 +147,9 @@ static int load_model(struct sp_tokenizer *t,
     t->base.vocab_size = m->n;
     t->base.eod = m->eos;
     t->base.unk = m->unk;
+    /* a space is put before a text, so its first token has one too many */
     t->base.first_space = m->dummy_prefix || m->remove_spaces;
+    /* seams ask a vocabulary for nothing but its tokens' bytes */
     const struct gpt_vocab pieces = {.n = m->n, .tokens = m->texts};
     return m->unigram ? gpt_sp_trie_open(&t->trie, m, err)
                       : gpt_seams_open(&t->seams, &pieces, err);
@@ -230,6 +235,8 @@ static int encode_short(struct sp_encoder *e, const char *part, size_t len,
     return GPT_OK;
 }
 
+/* The same for a longer part, whose key is a hash; beyond GPT_CACHE_LONG
+ * without the cache. */
 static int encode_long(struct sp_encoder *e, const char *part, size_t len,
                        struct gpt_ids *ids, struct gpt_err *err)
 {
@@ -280,6 +287,7 @@ static int encode_part(struct sp_encoder *e, struct gpt_str text,
     return GPT_OK;
 }
 
+/* Cuts a normalized text at its seams, and encodes the parts. */
 static int encode_parts(struct sp_encoder *e, struct gpt_str text,
                         struct gpt_ids *ids, struct gpt_err *err)
 {
@@ -305,6 +313,7 @@ static int encode_parts(struct sp_encoder *e, struct gpt_str text,
     return encode_part(e, text, begin, text.len, text_first, ids, err);
 }
 
+/* Encodes a text without control pieces. */
 static int encode_plain(struct sp_encoder *e, const char *text, size_t len,
                         struct gpt_ids *ids, struct gpt_err *err)
 {
@@ -339,6 +348,7 @@ static int sp_encode(struct gpt_encoder *enc, const char *text, size_t len,
     return encode_plain(e, text + done, len - done, ids, err);
 }
 
+/* As printed when the model was opened, once for all texts. */
 static const char *sp_token(const struct gpt_tokenizer *tok, int32_t id,
                             size_t *len)
 {

@@ -23,6 +23,7 @@ struct special {
     int64_t id;
 };
 
+/* A file of ranks on its way to a tokenizer. */
 struct loading {
     struct gpt_bytelevel *t;
     const struct gpt_tokenizer_options *o;
@@ -34,7 +35,7 @@ struct loading {
 };
 
 /* Special tokens of published vocabularies, by pattern: "NAME" follows the
- * token before it, "NAME=ID" stands at ID; the first one follows the ranks. */
+ * token before it, "NAME=ID" is at ID; the first one follows the ranks. */
 static const struct {
     const char *pattern;
     const char *names[8];
@@ -71,6 +72,7 @@ static int add_special(struct loading *l, const char *word, int64_t next)
             len = (size_t)(equals - word);
         }
     }
+    /* a name from the command line or of ours: its errors are of usage */
     if (len == 0 || len >= sizeof(l->special->name))
         return gpt_fail(l->err, GPT_EUSAGE,
                         "special token '%.40s' is empty or longer than 255 "
@@ -221,6 +223,7 @@ static int load_ranks(struct loading *l)
     struct gpt_vocab *v = &l->t->vocab;
     struct gpt_added_token *added;
 
+    /* the format of the file decides about pattern and special tokens */
     GPT_TRY(gpt_ranks_read(&l->ranks, l->o->model, l->err));
     if (!pattern && !l->ranks.json)
         return gpt_fail(l->err, GPT_EUSAGE, "TikTokenizer with %s needs the "
@@ -232,7 +235,8 @@ static int load_ranks(struct loading *l)
     GPT_TRY(size_vocabulary(l));
     GPT_TRY(gpt_new(&v->tokens, (size_t)v->n, sizeof(*v->tokens),
                     "a vocabulary", l->err));
-    v->arena = l->ranks.arena; /* the bytes stay where they are */
+    /* the tokens' bytes stay where they are, only their owner changes */
+    v->arena = l->ranks.arena;
     l->ranks.arena = (struct gpt_arena){0};
     assert(l->ranks.n + l->shift <= v->n);
     GPT_TRY(place_ranks(l));

@@ -17,8 +17,8 @@
 
 /* An expression may be there in several spellings: as the model's authors wrote
  * it, and with the possessive quantifiers of later files, which change nothing
- * in what is matched. cl100k has two cuts, because tiktoken 0.8 changed what
- * happens at the end of a text. */
+ * in what is matched. The cl100k of Hugging Face's files is llama3 here:
+ * tiktoken's own differs from it since 0.8, in spaces at the end of a text. */
 static const struct gpt_pretok table[] = {
     {"gpt2", {GPT2}, gpt_pretok_gpt2},
     {"gpt2",
@@ -103,6 +103,7 @@ const struct gpt_pretok *gpt_pretok_by_regex(const char *const *regex,
     return NULL;
 }
 
+/* The first row of a name: rows of one name cut alike. */
 const struct gpt_pretok *gpt_pretok_by_name(const char *name)
 {
     for (size_t i = 0; i < GPT_COUNT(table); i++)

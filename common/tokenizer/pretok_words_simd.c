@@ -24,7 +24,7 @@ struct classes {
     uint64_t letter, number, space, other; /* one of them each */
     uint64_t line_end, blank, quote, slash, wide;
     uint64_t upper, lower, uncased; /* letters, by_case only */
-    /* first bytes of characters of so many bytes */
+    /* [i]: first bytes of the characters of i + 1 bytes */
     uint64_t space_of[LONGEST], other_of[LONGEST];
     unsigned known; /* bytes of which all this is known */
 };

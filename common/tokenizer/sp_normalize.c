@@ -126,6 +126,7 @@ static size_t next_part(const struct gpt_sp_model *m,
 
 /* ---- spaces ---- */
 
+/* Some models keep spaces as they are. */
 static int add_space(const struct gpt_sp_model *m, struct gpt_buf *out)
 {
     return m->escape_spaces ? gpt_buf_add(out, GPT_SP_SPACE, 3)
@@ -150,6 +151,7 @@ static int add_part(const struct gpt_sp_model *m, struct gpt_buf *out,
     return GPT_OK;
 }
 
+/* The result is trimmed, as a rule may have made the spaces. */
 static void drop_last_spaces(const struct gpt_sp_model *m, struct gpt_buf *out)
 {
     const char *space = m->escape_spaces ? GPT_SP_SPACE : " ";

@@ -61,6 +61,8 @@ static bool decode_base64(const char *text, size_t len, char *out, size_t *n)
     return true;
 }
 
+/* Decodes a token straight into the arena, which is a little too large for it.
+ */
 static int add_token(const struct reading *f, const char *text, size_t len,
                      int64_t rank)
 {
@@ -96,6 +98,7 @@ static int read_line(const struct reading *f, const char *line, size_t len)
     const char *space = memchr(line, ' ', len), *end = line + len;
     int64_t rank = 0;
 
+    /* ten digits at most, so that the number below cannot overflow */
     if (!space || space + 1 == end || end - space > 11)
         return refuse_entry(f, "not a token in base64, a space, and a rank");
     for (const char *p = space + 1; p < end; p++) {
@@ -121,6 +124,7 @@ static int read_lines(struct reading *f, const char *text, size_t len)
 
 /* ---- Megatron's list ---- */
 
+/* Members: rank, token_bytes, and token_str, which is not read. */
 static int read_item(const struct reading *f, const cJSON *item)
 {
     const char *text;

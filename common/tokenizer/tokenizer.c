@@ -34,6 +34,7 @@ const char *const gpt_tokenizer_types[] = {
 
 const char *const gpt_special_choices[] = {"plain", "parse", NULL};
 
+/* Models are published as directories, and may be named by these. */
 int gpt_tokenizer_file(const char *model, const char *name, char *path,
                        size_t cap, struct gpt_err *err)
 {
@@ -106,6 +107,8 @@ size_t gpt_first_space(const struct gpt_tokenizer *tok, int32_t id)
     return tok->first_space && id != tok->unk && len && bytes[0] == ' ';
 }
 
+/* Ids from a data set may be anything, so the range is checked here and in no
+ * family. */
 const char *gpt_token_bytes(const struct gpt_tokenizer *tok, int32_t id,
                             size_t *len)
 {
@@ -114,6 +117,8 @@ const char *gpt_token_bytes(const struct gpt_tokenizer *tok, int32_t id,
         return "";
     return tok->family->token_bytes(tok, id, len);
 }
+
+/* ---- an encoder without state ---- */
 
 int gpt_plain_encoder_open(struct gpt_encoder **enc,
                            const struct gpt_tokenizer *tok,

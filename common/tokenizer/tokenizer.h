@@ -1,7 +1,7 @@
 /* Tokenizers: text to ids and back. Opaque; every family is used by the same
  * calls. Start at gpt_tokenizer_open().
  *
- * The folder: a family is a file, family_*.c, behind the table of family.h. The
+ * The folder: a family is a file, family_*.c, with the calls of family.h. The
  * byte-level families (GPT-2, Hugging Face, tiktoken) cut a text into pieces
  * (pretok*) and encode the pieces by byte pairs (bpe/encoder.h); SentencePiece
  * normalizes it (sp_normalize.h) and then searches (sp_encode.h). Files of

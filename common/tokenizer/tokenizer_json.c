@@ -1,8 +1,8 @@
 /* Splitting of a tokenizer.json. Start at gpt_hf_file_read(). The vocabulary
  * and the merges are most of the file, and a tree of them would take many times
- * their size. So json_scan.h passes over the file once: everything but these two
- * values is copied to a second text, with a 0 in the place of each, and that
- * small text becomes the tree. */
+ * their size. So json_scan.h passes over the file once: everything but these
+ * two values is copied to a second text, with a 0 in the place of each, and
+ * that small text becomes the tree. */
 #include "tokenizer/tokenizer_json.h"
 
 #include "base/io.h"
@@ -13,6 +13,7 @@
 #include <assert.h>
 #include <string.h>
 
+/* A file on its way to two texts. */
 struct splitting {
     struct gpt_hf_file *file;
     struct gpt_scan scan;
@@ -77,6 +78,7 @@ static int split_model(struct splitting *s, struct gpt_str key)
     return gpt_scan_skip(&s->scan);
 }
 
+/* The vocabulary and the merges are members of `model`. */
 static int split_root(struct splitting *s, struct gpt_str key)
 {
     return is_key(key, "model") && gpt_scan_at(&s->scan, '{')

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
+/* What was read so far; expressions are borrowed from the tree. */
 struct reading {
     struct gpt_hf_pipeline *p;
     const char *what;
@@ -94,6 +95,8 @@ static int read_normalizer(struct reading *r, const cJSON *part,
 
 /* ---- pre-tokenizer ---- */
 
+/* Pre-tokenizers follow each other, and so do their expressions: only all of
+ * them together name a pre-tokenizer of pretok_table.c. */
 static int add_regex(struct reading *r, const char *regex, const char *field)
 {
     if (r->n_regex == GPT_PRETOK_STAGES)
@@ -231,6 +234,7 @@ static int read_template(struct reading *r, const cJSON *part,
                  : refuse(r, field, "single", "a template without the text");
 }
 
+/* What is put around a text. */
 static int read_post_processor(struct reading *r, const cJSON *part,
                                const char *type, const char *field)
 {

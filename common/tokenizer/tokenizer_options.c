@@ -16,6 +16,7 @@ struct file_names {
     const char *type, *vocab, *merges, *model, *beside;
 };
 
+/* TikTokenizer's ranks are kept as tokenizer.model, too, by the last row. */
 static const struct file_names all_names[] = {
     {.type = "GPT2BPETokenizer", .vocab = "vocab.json", .merges = "merges.txt"},
     {.type = "HuggingFaceTokenizer", .model = "tokenizer.json",
@@ -71,6 +72,7 @@ int gpt_tokenizer_open_given(struct gpt_tokenizer **tok,
 
 /* ---- files ---- */
 
+/* Adds the file that an option names, if the type has such a file. */
 static int add_file(struct gpt_tokenizer_file *files, size_t *n,
                     const char *name, const char *option, const char *path,
                     struct gpt_err *err)
@@ -124,6 +126,7 @@ int gpt_tokenizer_files(const struct gpt_tokenizer_options *o,
     return GPT_OK;
 }
 
+/* Without a type, GPT-2's, the default of most programs, is meant. */
 bool gpt_tokenizer_named(const struct gpt_tokenizer_options *o)
 {
     const struct file_names *names = names_of(o->type);
@@ -133,6 +136,7 @@ bool gpt_tokenizer_named(const struct gpt_tokenizer_options *o)
     return !names->model || o->model;
 }
 
+/* A newer Unicode may cut a text in other places, so data sets record it. */
 int gpt_tokenizer_version(struct gpt_buf *b)
 {
     return gpt_buf_printf(b, "Unicode %s\n", GPT_UNICODE_VERSION);
@@ -197,6 +201,7 @@ static void take_string(const char **value, const cJSON *json, const char *key)
         *value = item->valuestring;
 }
 
+/* Strings stay in the JSON object, only the list of them is new. */
 static int take_list(struct gpt_list *list, const cJSON *json,
                      struct gpt_arena *arena, struct gpt_err *err)
 {
@@ -234,6 +239,7 @@ int gpt_tokenizer_from_json(struct gpt_tokenizer_options *o, const cJSON *json,
                             const char *dir, struct gpt_arena *arena,
                             struct gpt_err *err)
 {
+    /* the type first, as it decides which files there are */
     take_string(&o->type, json, "type");
     take_string(&o->special, json, "special");
     take_string(&o->tiktoken_pattern, json, "pattern");

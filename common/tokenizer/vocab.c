@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Files on their way to a vocabulary. */
 struct loading {
     struct gpt_vocab *v;
     const char *vocab_file, *merge_file;
@@ -81,6 +82,7 @@ static int load_tokens(struct loading *l, struct gpt_str json,
     GPT_TRY(gpt_vocab_names_read(&l->names, json, ids, l->vocab_file, l->err));
     l->v->n = l->names.n;
     GPT_TRY(add_tokens(l));
+    /* by name: vocabularies that were made from GPT-2's have it elsewhere */
     l->v->eod = gpt_vocab_name_find(&l->names, "<|endoftext|>", 13);
     return check_bytes(l);
 }
@@ -94,6 +96,7 @@ struct halves {
     long long line;
 };
 
+/* Reports a text of a merge that is no token. */
 static int missing_token(struct loading *l, long long line, const char *text,
                          size_t len)
 {
@@ -227,6 +230,7 @@ static int take_merges(struct loading *l, struct gpt_scan *s, char *room)
     return gpt_scan_expect(s, ']', "',' or ']'");
 }
 
+/* An array in tokenizer.json, of either form of merges. */
 static int load_merge_list(struct loading *l, struct gpt_str json)
 {
     struct gpt_scan s = gpt_scan_of(json, l->err);
@@ -243,6 +247,7 @@ static int load_merge_list(struct loading *l, struct gpt_str json)
 
 /* ---- the two together ---- */
 
+/* The text of a file is freed before the next is read: both are megabytes. */
 static int load_files(struct loading *l)
 {
     const struct gpt_vocab_ids ids = {0};

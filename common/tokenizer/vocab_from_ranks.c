@@ -30,6 +30,7 @@ static int rank_token(struct gpt_vocab *v, const struct gpt_token_map *map,
     return GPT_OK;
 }
 
+/* tiktoken begins with single bytes, so each must be a token. */
 static int find_bytes(struct gpt_vocab *v, const struct gpt_token_map *map,
                       const char *what, struct gpt_err *err)
 {

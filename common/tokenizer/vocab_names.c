@@ -11,7 +11,8 @@
 #include <assert.h>
 
 enum {
-    /* the most ids, where they may leave gaps: so many a token, and these */
+    /* the most ids, where they may leave gaps: for each token, and in addition
+     */
     MAX_SPREAD = 4,
     MIN_IDS = 1 << 16,
 };
@@ -52,6 +53,7 @@ static void read_integer(struct entry *e, const char *p, const char *end)
         e->id = -e->id;
 }
 
+/* Reads "text": id, with the cursor before the quote. */
 static int read_entry(struct reading *r)
 {
     struct gpt_scan *s = &r->scan;
@@ -64,6 +66,7 @@ static int read_entry(struct reading *r)
     GPT_TRY(gpt_scan_text(s, names->letters + names->n_letters, &e.len));
     names->n_letters += e.len;
     GPT_TRY(gpt_scan_expect(s, ':', "':'"));
+    /* any value is read, and judged when all ids are known */
     gpt_scan_space(s);
     const char *value = (const char *)s->p;
     GPT_TRY(gpt_scan_skip(s));
@@ -129,6 +132,8 @@ static int count_ids(struct reading *r)
     return GPT_OK;
 }
 
+/* Two tokens with one id are refused, and so are two ids of one token, later.
+ */
 static int check_id(const struct reading *r, const struct entry *e)
 {
     const struct gpt_vocab_names *names = r->names;

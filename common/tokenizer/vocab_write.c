@@ -17,6 +17,7 @@ struct spelling {
     int64_t n;
 };
 
+/* The bytes, the merges, and the end of a text. */
 int64_t gpt_vocab_size(const struct gpt_bpe_trained *model)
 {
     return GPT_BPE_BYTES + model->n_merges + 1;
@@ -27,10 +28,12 @@ static int append_token(struct spelling *s, int32_t id)
 {
     size_t begin = s->begin[id], n = s->begin[id + 1] - begin;
 
-    GPT_TRY(gpt_buf_reserve(&s->text, n)); /* the source may move */
+    /* before the source's address is taken, as it is in the same buffer */
+    GPT_TRY(gpt_buf_reserve(&s->text, n));
     return gpt_buf_add(&s->text, s->text.data + begin, n);
 }
 
+/* The first 256 ids are the bytes in the order of their letters. */
 static int append_byte(struct spelling *s, int rank)
 {
     char byte = (char)gpt_byte_of_rank(rank);
@@ -108,6 +111,7 @@ static int write_json_token(struct gpt_out *out, const struct spelling *s,
     return GPT_OK;
 }
 
+/* One object on one line, the ids in order, as GPT-2's own file is. */
 static int write_json(struct gpt_out *out, const struct spelling *s,
                       struct gpt_err *err)
 {
@@ -132,6 +136,7 @@ int gpt_vocab_write_json(struct gpt_out *out,
     return status;
 }
 
+/* The first line is what Hugging Face writes, and what readers skip. */
 static int write_merges(struct gpt_out *out, const struct spelling *s,
                         const struct gpt_bpe_trained *model,
                         struct gpt_err *err)

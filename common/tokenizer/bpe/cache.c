@@ -10,9 +10,8 @@
  *
  * Why 16 MiB of lines. Half a million entries hold the words of a language and
  * its names. On 50 MB of English documentation the encoder takes a third longer
- * with 1 MiB of lines, as long with 4 MiB, and no less with 64 MiB, which have to
- * be zeroed and miss every cache; 16 MiB leave room for texts with more words.
- */
+ * with 1 MiB of lines, as long with 4 MiB, and no less with 64 MiB. 16 MiB
+ * leave room for texts with more words. */
 #include "tokenizer/bpe/cache.h"
 
 #include "base/hash.h"

@@ -6,7 +6,7 @@
  *     EDGE t h e EDGE t h i n g EDGE        tokens of one byte
  *     EDGE T - T EDGE T - T n g EDGE        after T = "the", "thi"
  *
- * A token's id stands in the first and in the last slot that it covers, the
+ * A token's id is in the first and in the last slot that it covers, the
  * slots between hold INNER. With the length of each token known, the left
  * neighbour's id is in the slot before, the right one's in the slot after: a
  * merge is a few stores, and never moves or scans a piece. */
