@@ -121,8 +121,8 @@ struct job {
 
 /* ---- tokenizer ---- */
 
-/* The family that the checkpoint's run had. Weights of other programs name
- * none, so the files beside them tell. */
+/* The family of the tokenizer that the checkpoint's run had. Weights of other
+ * programs name none, so the files beside them tell which it is. */
 static const char *find_family(const struct gpt_source *source)
 {
     const cJSON *kept =
@@ -187,8 +187,9 @@ static int open_tokenizer(struct job *j, struct gpt_err *err)
 
 /* ---- prompts ---- */
 
-/* A terminal is not waited for: a program that waits in silence looks as if it
- * hung. */
+/* Prompts of the command line come first, then those of files, in the order
+ * given. A terminal is not waited for: a program that waits in silence looks as
+ * if it hung. */
 static int read_prompts(struct job *j, struct gpt_err *err)
 {
     const struct options *o = j->o;

@@ -116,7 +116,8 @@ static int add_object(struct gpt_buf *b, const struct gpt_writer *w, int64_t i)
                           gpt_finish_name(e->finish));
 }
 
-/* In one piece, so that an interrupted run ends after a whole line. */
+/* In one piece, so that an interrupted run ends after a whole line and what is
+ * there can be read back. */
 static int put_object(struct gpt_writer *w, int64_t i, struct gpt_err *err)
 {
     struct gpt_buf b = {0};

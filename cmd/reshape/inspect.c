@@ -21,6 +21,8 @@ struct row {
     int64_t bytes;
 };
 
+/* What is shown of a checkpoint. Names belong to the source or the file, which
+ * is open while the report is printed. */
 struct report {
     const char *format;
     cJSON *head; /* object: config, state, ... */

@@ -15,7 +15,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* As the user gives them; gpt_reshape_options is what they mean. */
+/* As the user gives them; gpt_reshape_options is what they mean: sizes of 0,
+ * for example, become the input's. */
 struct options {
     struct gpt_common_options common;
     const char *load_path, *save_path, *to, *dtype, *vocab_file, *merge_file;
@@ -83,7 +84,7 @@ static const struct gpt_opt table[] = {
 };
 
 /* Printed at once, from memory: standard output holds a whole listing or
- * nothing. */
+ * nothing. gpt_main() checks that it was written. */
 static int show(const char *path, bool json, struct gpt_err *err)
 {
     struct gpt_buf b = {0};

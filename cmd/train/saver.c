@@ -48,6 +48,8 @@ static bool needs_copy(const struct gpt_replica *r,
     return o->async_save || !r->be->host_memory;
 }
 
+/* Parameters are the first kind, so leaving out the rest leaves out the
+ * optimizer. */
 static int count_kinds(const struct gpt_train_options *o)
 {
     return o->no_save_optim ? 1 : GPT_N_KINDS;

@@ -27,8 +27,9 @@ static int check_shape(const struct gpt_source *s, const struct gpt_tensor *t,
                     (long long)p->shape[0], (long long)p->shape[1]);
 }
 
-/* The word table's copy on the last stage has the parameter's name as well, so
- * both copies are filled from the one tensor of the checkpoint. */
+/* Finds the tensor of a parameter, of the shape that the model has. The word
+ * table's copy on the last stage has the parameter's name as well, so both
+ * copies are filled from the one tensor of the checkpoint. */
 static int find_tensor(const struct gpt_load *load, enum gpt_kind kind,
                        const struct gpt_param *p, const struct gpt_tensor **t,
                        struct gpt_err *err)

@@ -89,6 +89,7 @@ fail:
     return status;
 }
 
+/* The front end's part goes first: it may refer to what is in the arena. */
 void gpt_source_close(struct gpt_source *s)
 {
     if (s->format)

@@ -124,8 +124,8 @@ static const struct {
      12, "hole or overlap", 0},
     {"{\"a\":" T8 "}", 7, "truncated", 0},
     {"{\"a\":" T8 "}", 0, "truncated", 0},
-    {"{\"a\":" T8 "}", 9, "1 bytes behind", 0},
-    {"{}", 1, "1 bytes behind", 0},
+    {"{\"a\":" T8 "}", 9, "1 bytes after", 0},
+    {"{}", 1, "1 bytes after", 0},
     {"{\"a\":" T8 ",\"a\":{\"dtype\":\"F32\",\"shape\":[1],"
      "\"data_offsets\":[8,12]}}",
      12, "'a' twice", 0},
