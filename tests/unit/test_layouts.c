@@ -5,6 +5,7 @@
  * what several ranks hold stays the same on all of them; memory is allocated as
  * predicted. The table that is printed shows the largest relative differences.
  * (All layouts, by gpt-train: t54-layouts.sh.) */
+#include "parallel/comm_internal.h"
 #include "tests/lib/tap.h"
 #include "tests/lib/trainer.h"
 #include "tests/lib/tree.h"
