@@ -63,7 +63,7 @@ static const struct gpt_opt table[] = {
     {.kind = GPT_OPT_FLAG, .name = "sources", AT(sources),
      .help = "cat: file and line of each document, from PREFIX.sources"},
     {.kind = GPT_OPT_GROUP, .help = "Vocabulary"},
-    GPT_TOKENIZER_FILE_OPTIONS(struct options, d.tokenizer, NULL),
+    GPT_TOKENIZER_FILE_OPTIONS(struct options, d.tokenizer, NULL, 0),
     {.kind = GPT_OPT_GROUP, .help = "What to look for"},
     {.kind = GPT_OPT_INT, .name = "top", .arg = "N", AT(top), .def = "0",
      .min = 0, .max = 1 << 20,

@@ -45,7 +45,7 @@ static const struct gpt_opt table[] = {
      .help = "which checkpoint, -1 = the newest", .alias = "ckpt-step"},
     {.kind = GPT_OPT_FLAG, .name = "verify", AT(verify), .def = "true",
      .help = "check the checkpoint's checksums first"},
-    GPT_TOKENIZER_FILE_OPTIONS(struct options, tokenizer, NULL),
+    GPT_TOKENIZER_FILE_OPTIONS(struct options, tokenizer, NULL, 0),
     GPT_TOKENIZER_TEXT_OPTIONS(struct options, tokenizer),
     {.kind = GPT_OPT_INT, .name = "vocab-size", .arg = "N",
      AT(tokenizer.vocab_size), .def = "0", .min = 0, .max = INT32_MAX,

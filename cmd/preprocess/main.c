@@ -41,6 +41,9 @@ static const char *const empties[] = {
 };
 
 #define AT(field) .offset = offsetof(struct options, field)
+/* GPT_OPT_LOCAL: what has no influence on the data set, and what could only be
+ * repeated in the same place and at the same time. The others are kept as its
+ * command. */
 static const struct gpt_opt table[] = {
     {.kind = GPT_OPT_GROUP, .help = "Input and output"},
     {.kind = GPT_OPT_LIST, .name = "input", .arg = "FILE", AT(input),
@@ -65,7 +68,8 @@ static const struct gpt_opt table[] = {
     {.kind = GPT_OPT_FLAG, .name = "sources", AT(sources),
      .help = "write PREFIX_KEY_document.sources: for each document, its line"},
     {.kind = GPT_OPT_GROUP, .help = "Tokenizer"},
-    GPT_TOKENIZER_FILE_OPTIONS(struct options, tokenizer, "GPT2BPETokenizer"),
+    GPT_TOKENIZER_FILE_OPTIONS(struct options, tokenizer, "GPT2BPETokenizer",
+                               0),
     GPT_TOKENIZER_TEXT_OPTIONS(struct options, tokenizer),
     {.kind = GPT_OPT_INT, .name = "vocab-size", .arg = "N",
      AT(tokenizer.vocab_size), .def = "0", .min = 0, .max = INT32_MAX,
@@ -79,20 +83,24 @@ static const struct gpt_opt table[] = {
              "let them be an end of document (eod)"},
     {.kind = GPT_OPT_GROUP, .help = "Work"},
     {.kind = GPT_OPT_INT, .name = "workers", .arg = "N", AT(workers),
-     .def = "0", .min = 0, .max = 1024,
+     .def = "0", .min = 0, .max = 1024, .flags = GPT_OPT_LOCAL,
      .help = "threads that tokenize, 0 = as --threads"},
     {.kind = GPT_OPT_INT, .name = "log-interval", .arg = "N",
      AT(log_interval), .def = "0", .min = 0, .max = 1e15,
+     .flags = GPT_OPT_LOCAL,
      .help = "print a line every N documents, 0 = never"},
     {.kind = GPT_OPT_INT, .name = "partitions", .arg = "N", AT(partitions),
-     .def = "1", .min = 1, .max = 1e6,
+     .def = "1", .min = 1, .max = 1e6, .flags = GPT_OPT_LOCAL,
      .help = "of Megatron-LM; more than 1 only with --keep-sequential-samples"},
     {.kind = GPT_OPT_FLAG, .name = "keep-sequential-samples",
-     AT(keep_sequential), .help = "documents stay in order, as they always do"},
+     AT(keep_sequential), .flags = GPT_OPT_LOCAL,
+     .help = "documents stay in order, as they always do"},
     {.kind = GPT_OPT_FLAG, .name = "resume", AT(resume), .def = "true",
+     .flags = GPT_OPT_LOCAL,
      .help = "go on where a run that was stopped stood, or give it up"},
     {.kind = GPT_OPT_REAL, .name = "resume-interval", .arg = "SECONDS",
      AT(resume_interval), .def = "10", .min = 0, .max = 1e6,
+     .flags = GPT_OPT_LOCAL,
      .help = "how often the place to go on from is moved on"},
     {.kind = GPT_OPT_GROUP, .help = "Bad lines"},
     {.kind = GPT_OPT_STRING, .name = "on-error", .arg = "ACTION", AT(on_error),
@@ -100,7 +108,7 @@ static const struct gpt_opt table[] = {
      .help = "at a bad line: stop, skip it, or quarantine=FILE to skip it and "
              "write it to FILE"},
     {.kind = GPT_OPT_INT, .name = "max-errors", .arg = "N", AT(max_errors),
-     .def = "-1", .min = -1, .max = 1e15,
+     .def = "-1", .min = -1, .max = 1e15, .flags = GPT_OPT_LOCAL,
      .help = "fail if more than N lines are skipped, -1 = any number"},
     GPT_COMMON_OPTIONS(struct options, common),
 };
@@ -366,16 +374,6 @@ static int preprocess(const struct options *o, const struct work *w,
     return status;
 }
 
-/* Options that have no influence on what is written, and those that could only
- * be repeated in the same place and at the same time. */
-static const char *const untold[] = {
-    "workers", "threads",      "log-interval",    "partitions",
-    "resume",  "max-errors",   "resume-interval", "keep-sequential-samples",
-    "force",   "progress",     "color",           "log-format",
-    "quiet",   "print-config", "verbose",         "config",
-    NULL,
-};
-
 static int describe(struct work *w, const struct options *o,
                     const struct gpt_args *args, struct gpt_err *err)
 {
@@ -386,7 +384,8 @@ static int describe(struct work *w, const struct options *o,
     for (size_t i = 0; i < n; i++)
         GPT_TRY(gpt_tokenizer_id_add(&w->tokenizer, w->files[i].option,
                                      w->files[i].path, err));
-    if (gpt_options_given(args, o, untold, &w->command) == GPT_OK)
+    if (gpt_options_lines(args, o, GPT_LINES_GIVEN | GPT_LINES_SHARED,
+                          &w->command) == GPT_OK)
         return GPT_OK;
     return gpt_fail(err, GPT_EFAIL, "out of memory for the command");
 }

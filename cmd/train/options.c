@@ -32,6 +32,9 @@ static const char *const backends[] = {"gloo", "nccl", NULL};
 #define MAX_SIZE 16777216.0
 #define MAX_COUNT 1e15
 
+/* GPT_OPT_LOCAL: what ranks need not agree on, because it concerns one process,
+ * as its device, or names input files, which may lie elsewhere on another
+ * machine. */
 const struct gpt_opt gpt_train_option_table[] = {
     GROUP("Model"),
     {.kind = GPT_OPT_INT, .name = "num-layers", .arg = "N", .def = "12",
@@ -173,19 +176,20 @@ const struct gpt_opt gpt_train_option_table[] = {
 
     GROUP("Data"),
     {.kind = GPT_OPT_LIST, .name = "data-path", .arg = "PREFIX",
-     AT(data_path), .flags = GPT_OPT_FILE,
+     AT(data_path), .flags = GPT_OPT_FILE | GPT_OPT_LOCAL,
      .help = "data sets without .bin/.idx: P, or W1 P1 W2 P2 ..."},
     {.kind = GPT_OPT_STRING, .name = "split", .arg = "A,B,C",
      .def = "969,30,1", AT(split),
      .help = "shares of train, valid and test in --data-path"},
     {.kind = GPT_OPT_LIST, .name = "train-data-path", .arg = "PREFIX",
-     AT(train_path), .flags = GPT_OPT_FILE,
+     AT(train_path), .flags = GPT_OPT_FILE | GPT_OPT_LOCAL,
      .help = "data sets for training only, instead of --data-path"},
     {.kind = GPT_OPT_LIST, .name = "valid-data-path", .arg = "PREFIX",
-     AT(valid_path), .flags = GPT_OPT_FILE,
+     AT(valid_path), .flags = GPT_OPT_FILE | GPT_OPT_LOCAL,
      .help = "data sets for validation only"},
     {.kind = GPT_OPT_LIST, .name = "test-data-path", .arg = "PREFIX",
-     AT(test_path), .flags = GPT_OPT_FILE, .help = "data sets for testing"},
+     AT(test_path), .flags = GPT_OPT_FILE | GPT_OPT_LOCAL,
+     .help = "data sets for testing"},
     {.kind = GPT_OPT_CHOICE, .name = "data-impl", .arg = "IMPL",
      .def = "infer", AT(data_impl), .choices = impls,
      .help = "how data files are read", .alias = "dataset-impl"},
@@ -193,7 +197,7 @@ const struct gpt_opt gpt_train_option_table[] = {
      AT(seq_length), .min = 1, .max = MAX_SIZE,
      .help = "tokens of a sample", .alias = "encoder-seq-length"},
     GPT_TOKENIZER_FILE_OPTIONS(struct gpt_train_options, tokenizer,
-                               "GPT2BPETokenizer"),
+                               "GPT2BPETokenizer", GPT_OPT_LOCAL),
     GPT_TOKENIZER_TEXT_OPTIONS(struct gpt_train_options, tokenizer),
     {.kind = GPT_OPT_FLAG, .name = "eod-mask-loss", AT(eod_mask_loss),
      .help = "no loss where the input is an end of document"},
@@ -335,7 +339,7 @@ const struct gpt_opt gpt_train_option_table[] = {
     {.kind = GPT_OPT_FLAG, .name = "log-throughput", AT(log_throughput),
      .help = "add throughput to log lines"},
     {.kind = GPT_OPT_STRING, .name = "metrics", .arg = "FILE", AT(metrics),
-     .flags = GPT_OPT_FILE,
+     .flags = GPT_OPT_FILE | GPT_OPT_LOCAL,
      .help = "one JSON object a log line, default metrics.jsonl in --save"},
     {.kind = GPT_OPT_FLAG, .name = "dry-run", AT(dry_run),
      .help = "check everything, print model, batches, memory and traffic, and "
@@ -355,7 +359,8 @@ const struct gpt_opt gpt_train_option_table[] = {
      AT(simulate_svg), .flags = GPT_OPT_FILE,
      .help = "write the timeline of --simulate as a picture"},
     {.kind = GPT_OPT_STRING, .name = "device", .arg = "NAME", .def = "auto",
-     AT(device), .help = "what computes: auto, cpu, cuda or cuda:N"},
+     AT(device), .flags = GPT_OPT_LOCAL,
+     .help = "what computes: auto, cpu, cuda or cuda:N"},
     {.kind = GPT_OPT_CHOICE, .name = "cuda-graph-impl", .arg = "HOW",
      .def = "none", AT(graph_impl), .choices = graph_impls,
      .help = "record forward and backward, for models too small to keep a GPU "
@@ -366,46 +371,3 @@ const struct gpt_opt gpt_train_option_table[] = {
 };
 
 const size_t gpt_train_n_options = GPT_COUNT(gpt_train_option_table);
-
-/* ---- what ranks must agree on ---- */
-
-static const char *const of_one_rank[] = {
-    "data-path",  "train-data-path", "valid-data-path", "test-data-path",
-    "vocab-file", "merge-file",      "metrics",         "threads",
-    "force",      "progress",        "color",           "log-format",
-    "quiet",      "verbose",
-};
-
-static bool is_of_one_rank(const char *line)
-{
-    for (size_t i = 0; i < GPT_COUNT(of_one_rank); i++) {
-        size_t n = strlen(of_one_rank[i]);
-
-        if (strncmp(line, of_one_rank[i], n) == 0 && line[n] == ' ')
-            return true;
-    }
-    return false;
-}
-
-/* From the text of --print-config, without comments. */
-int gpt_train_common_options(const struct gpt_train_options *o,
-                             const struct gpt_args *args, struct gpt_buf *b)
-{
-    struct gpt_buf all = {0};
-    int status = gpt_options_print(args->program, o, args, &all);
-
-    for (char *line = all.data, *end; line && status == GPT_OK; line = end) {
-        end = strchr(line, '\n');
-        if (!end)
-            break;
-        *end++ = '\0';
-        if (*line == '#' || *line == '\0' || is_of_one_rank(line))
-            continue;
-        char *comment = strstr(line, "  # ");
-        if (comment)
-            *comment = '\0';
-        status = gpt_buf_printf(b, "%s\n", line);
-    }
-    gpt_buf_free(&all);
-    return status;
-}

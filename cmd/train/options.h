@@ -83,12 +83,4 @@ struct gpt_train_options {
 extern const struct gpt_opt gpt_train_option_table[];
 extern const size_t gpt_train_n_options;
 
-/* The options that all ranks of a run must share, as "name = value" lines
- * appended to b: not those about this process alone, nor names of input files,
- * which may lie elsewhere on other machines. */
-struct gpt_buf;
-int gpt_train_common_options(const struct gpt_train_options *o,
-                             const struct gpt_args *args,
-                             struct gpt_buf *b) GPT_MUST_USE;
-
 #endif

@@ -321,14 +321,14 @@ static int open_corpus(struct gpt_run *r, struct gpt_err *err)
     return GPT_OK;
 }
 
-/* Ranks that differ would train something that nobody asked for. */
+/* Ranks whose options differ would train a model that no command describes. */
 static int agree(struct gpt_run *r, const struct gpt_args *args,
                  struct gpt_err *err)
 {
     struct gpt_buf options = {0};
     char data[256];
 
-    int status = gpt_train_common_options(r->o, args, &options);
+    int status = gpt_options_lines(args, r->o, GPT_LINES_SHARED, &options);
     if (status != GPT_OK)
         gpt_fail(err, status, "out of memory for the options");
     else

@@ -78,6 +78,10 @@ int gpt_out_commit(struct gpt_out *out, struct gpt_err *err) GPT_MUST_USE;
 /* Removes the temporary file and frees; NULL is fine. */
 void gpt_out_abort(struct gpt_out *out);
 
+/* A whole file of `len` bytes at once: open, write and commit, or abort. */
+int gpt_write_file(const char *path, unsigned flags, const void *data,
+                   size_t len, struct gpt_err *err) GPT_MUST_USE;
+
 /* Flush and fsync; the file stays open. */
 int gpt_out_sync(struct gpt_out *out, struct gpt_err *err) GPT_MUST_USE;
 /* Flush, and what is not on its way to the disk yet sets out: of several files

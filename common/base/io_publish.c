@@ -174,3 +174,18 @@ int gpt_out_remove_part(const char *path, struct gpt_err *err)
     gpt_free(part);
     return status;
 }
+
+/* ---- a file at once ---- */
+
+int gpt_write_file(const char *path, unsigned flags, const void *data,
+                   size_t len, struct gpt_err *err)
+{
+    struct gpt_out *out;
+
+    GPT_TRY(gpt_out_open(&out, path, flags, (int64_t)len, err));
+    int status = gpt_out_write(out, data, len, err);
+    if (status == GPT_OK)
+        return gpt_out_commit(out, err);
+    gpt_out_abort(out);
+    return status;
+}

@@ -51,15 +51,18 @@ int gpt_options_parse(const struct gpt_program *program, int argc,
     return parse_all(&p, argc, argv, args);
 }
 
+bool gpt_opt_is_given(const struct gpt_args *args, size_t row)
+{
+    return args->origin[row] == GPT_FROM_COMMAND ||
+           args->origin[row] == GPT_FROM_CONFIG;
+}
+
 bool gpt_option_given(const struct gpt_args *args, const char *name)
 {
     const struct gpt_opt *o = gpt_opt_find(args->program, name, strlen(name),
                                            NULL);
 
-    if (!o)
-        return false;
-    enum gpt_origin from = args->origin[o - args->program->options];
-    return from == GPT_FROM_COMMAND || from == GPT_FROM_CONFIG;
+    return o && gpt_opt_is_given(args, (size_t)(o - args->program->options));
 }
 
 /* ---- start ---- */

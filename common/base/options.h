@@ -23,6 +23,8 @@ enum {
     GPT_OPT_REQUIRED = 2, /* GPT_EUSAGE when not given */
     GPT_OPT_FILE = 4,     /* completions offer file names */
     GPT_OPT_DIR = 8,
+    GPT_OPT_LOCAL = 16, /* concerns this process alone: how it runs and what it
+                         * shows; or a name that differs between machines */
 };
 
 struct gpt_list {
@@ -68,26 +70,29 @@ struct gpt_common_options {
      .help = "print all options as such a file, and stop"},                    \
     {.kind = GPT_OPT_INT, .name = "threads", .arg = "N", .def = "0",           \
      .offset = GPT_COMMON_AT(base, threads), .min = 0, .max = 4096,            \
+     .flags = GPT_OPT_LOCAL,                                                   \
      .help = "CPU threads, 0 = all cores"},                                    \
     {.kind = GPT_OPT_FLAG, .letter = 'f', .name = "force",                     \
-     .offset = GPT_COMMON_AT(base, force),                                     \
+     .offset = GPT_COMMON_AT(base, force), .flags = GPT_OPT_LOCAL,             \
      .help = "replace output that exists"},                                    \
     {.kind = GPT_OPT_CHOICE, .name = "progress", .arg = "WHEN",                \
      .def = "auto", .choices = gpt_when_choices,                               \
-     .offset = GPT_COMMON_AT(base, progress),                                  \
+     .offset = GPT_COMMON_AT(base, progress), .flags = GPT_OPT_LOCAL,          \
      .help = "progress line: auto (on a terminal), always, never"},            \
     {.kind = GPT_OPT_CHOICE, .name = "color", .arg = "WHEN", .def = "auto",    \
      .choices = gpt_when_choices, .offset = GPT_COMMON_AT(base, color),        \
+     .flags = GPT_OPT_LOCAL,                                                   \
      .help = "colour in messages; NO_COLOR is honoured"},                      \
     {.kind = GPT_OPT_CHOICE, .name = "log-format", .arg = "FORMAT",            \
      .def = "text", .choices = gpt_log_format_choices,                         \
-     .offset = GPT_COMMON_AT(base, log_format),                                \
+     .offset = GPT_COMMON_AT(base, log_format), .flags = GPT_OPT_LOCAL,        \
      .help = "messages as text or as JSON lines"},                             \
     {.kind = GPT_OPT_FLAG, .letter = 'q', .name = "quiet",                     \
-     .offset = GPT_COMMON_AT(base, quiet),                                     \
+     .offset = GPT_COMMON_AT(base, quiet), .flags = GPT_OPT_LOCAL,             \
      .help = "errors and warnings only"},                                      \
     {.kind = GPT_OPT_FLAG, .letter = 'v', .name = "verbose",                   \
-     .offset = GPT_COMMON_AT(base, verbose), .help = "say more"}
+     .offset = GPT_COMMON_AT(base, verbose), .flags = GPT_OPT_LOCAL,           \
+     .help = "say more"}
 
 extern const char *const gpt_when_choices[];       /* auto always never */
 extern const char *const gpt_log_format_choices[]; /* text json */
@@ -151,12 +156,15 @@ bool gpt_option_given(const struct gpt_args *args, const char *name);
 int gpt_options_print(const struct gpt_program *program, const void *options,
                       const struct gpt_args *args, struct gpt_buf *b);
 
-/* The lines of options that were given, on the command line or in a file, but
- * for those named in `without` (NULL-terminated): what --config takes, to be
- * kept beside what came of it. */
-int gpt_options_given(const struct gpt_args *args, const void *options,
-                      const char *const *without, struct gpt_buf *b)
-    GPT_MUST_USE;
+/* Options as "name = value" lines that --config reads, appended to b: to be kept
+ * beside what a run made, or compared between ranks. Options that hold nothing
+ * have no line. */
+enum {
+    GPT_LINES_GIVEN = 1,  /* only those of the command line or a file */
+    GPT_LINES_SHARED = 2, /* none with GPT_OPT_LOCAL */
+};
+int gpt_options_lines(const struct gpt_args *args, const void *options,
+                      unsigned which, struct gpt_buf *b) GPT_MUST_USE;
 
 /* The candidate nearest to `word` (Damerau-Levenshtein <= 2 or a unique
  * prefix), or NULL. */

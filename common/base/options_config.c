@@ -376,6 +376,13 @@ static int print_value(struct gpt_buf *b, const struct gpt_opt *o,
     return GPT_OK;
 }
 
+static int print_setting(struct gpt_buf *b, const struct gpt_opt *o,
+                         const void *field)
+{
+    GPT_TRY(gpt_buf_printf(b, "%s = ", o->name));
+    return print_value(b, o, field);
+}
+
 static int print_row(struct gpt_buf *b, const struct gpt_opt *o,
                      const void *field, enum gpt_origin origin)
 {
@@ -384,8 +391,7 @@ static int print_row(struct gpt_buf *b, const struct gpt_opt *o,
 
     if (is_unset(o, field))
         return gpt_buf_printf(b, "# %s =\n", o->name);
-    GPT_TRY(gpt_buf_printf(b, "%s = ", o->name));
-    GPT_TRY(print_value(b, o, field));
+    GPT_TRY(print_setting(b, o, field));
     return gpt_buf_printf(b, "  # %s\n", origins[origin]);
 }
 
@@ -404,6 +410,26 @@ int gpt_options_print(const struct gpt_program *program, const void *options,
             continue;
         GPT_TRY(print_row(b, o, (const char *)options + o->offset,
                           args->origin[i]));
+    }
+    return GPT_OK;
+}
+
+/* Written from the values: to cut the origins off the text of
+ * gpt_options_print() would need a second reader of quotes. */
+int gpt_options_lines(const struct gpt_args *args, const void *options,
+                      unsigned which, struct gpt_buf *b)
+{
+    for (size_t i = 0; i < args->program->n_options; i++) {
+        const struct gpt_opt *o = &args->program->options[i];
+        const void *field = (const char *)options + o->offset;
+
+        if (o->kind == GPT_OPT_GROUP || is_about_config(o) ||
+            is_unset(o, field) ||
+            ((which & GPT_LINES_GIVEN) && !gpt_opt_is_given(args, i)) ||
+            ((which & GPT_LINES_SHARED) && (o->flags & GPT_OPT_LOCAL)))
+            continue;
+        GPT_TRY(print_setting(b, o, field));
+        GPT_TRY(gpt_buf_add(b, "\n", 1));
     }
     return GPT_OK;
 }

@@ -56,7 +56,12 @@ const struct gpt_opt *gpt_opt_find_letter(const struct gpt_program *program,
 int gpt_opt_unknown(const struct gpt_program *program, const char *label,
                     const char *name, size_t len, struct gpt_err *err);
 
-/* ---- options_command.c, options_config.c, options_env.c: sources ---- */
+/* ---- options.c ---- */
+
+/* True when row number `row` was set on the command line or in a file. */
+bool gpt_opt_is_given(const struct gpt_args *args, size_t row);
+
+/* ---- options_command.c, options_config.c: sources ---- */
 
 int gpt_opt_read_command(struct gpt_parse *p, int argc, char *const *argv);
 int gpt_opt_read_config(struct gpt_parse *p, const char *name);

@@ -17,19 +17,23 @@
     .offset = offsetof(type_, member) +                                        \
               offsetof(struct gpt_tokenizer_options, field)
 
-/* What the tokens are. type_def is the default of --tokenizer-type. */
-#define GPT_TOKENIZER_FILE_OPTIONS(type_, member, type_def)                    \
+/* What the tokens are. type_def is the default of --tokenizer-type; flags_ are
+ * those of the rows that name files, GPT_OPT_FILE aside. */
+#define GPT_TOKENIZER_FILE_OPTIONS(type_, member, type_def, flags_)            \
     {.kind = GPT_OPT_CHOICE, .name = "tokenizer-type", .arg = "TYPE",          \
      GPT_TOKENIZER_AT(type_, member, type), .def = type_def,                   \
      .choices = gpt_tokenizer_types, .help = "family of the tokenizer"},       \
     {.kind = GPT_OPT_STRING, .name = "vocab-file", .arg = "FILE",              \
-     GPT_TOKENIZER_AT(type_, member, vocab_file), .flags = GPT_OPT_FILE,       \
+     GPT_TOKENIZER_AT(type_, member, vocab_file),                              \
+     .flags = GPT_OPT_FILE | (flags_),                                         \
      .help = "vocab.json of GPT2BPETokenizer"},                                \
     {.kind = GPT_OPT_STRING, .name = "merge-file", .arg = "FILE",              \
-     GPT_TOKENIZER_AT(type_, member, merge_file), .flags = GPT_OPT_FILE,       \
+     GPT_TOKENIZER_AT(type_, member, merge_file),                              \
+     .flags = GPT_OPT_FILE | (flags_),                                         \
      .help = "merges.txt of GPT2BPETokenizer"},                                \
     {.kind = GPT_OPT_STRING, .name = "tokenizer-model", .arg = "FILE",         \
-     GPT_TOKENIZER_AT(type_, member, model), .flags = GPT_OPT_FILE,            \
+     GPT_TOKENIZER_AT(type_, member, model),                                   \
+     .flags = GPT_OPT_FILE | (flags_),                                         \
      .help = "file of the other families: tokenizer.json or its directory, "   \
              "tokenizer.model, ranks of TikTokenizer"},                        \
     {.kind = GPT_OPT_CHOICE, .name = "tiktoken-pattern", .arg = "NAME",        \

@@ -47,18 +47,9 @@ static void has_text(const char *path, const char *want, const char *what)
     gpt_free(data);
 }
 
-/* Opens, writes and commits. */
 static int write_file(const char *path, unsigned flags, const char *text)
 {
-    struct gpt_out *out;
-
-    GPT_TRY(gpt_out_open(&out, path, flags, (int64_t)strlen(text), &err));
-    int status = gpt_out_write(out, text, strlen(text), &err);
-    if (status != GPT_OK) {
-        gpt_out_abort(out);
-        return status;
-    }
-    return gpt_out_commit(out, &err);
+    return gpt_write_file(path, flags, text, strlen(text), &err);
 }
 
 static void test_replace(void)

@@ -40,7 +40,8 @@ static const struct gpt_opt table[] = {
     {.kind = GPT_OPT_FLAG, .name = "no-query",
      .offset = offsetof(struct options, no_query), .help = "without query"},
     {.kind = GPT_OPT_LIST, .name = "data-path", .arg = "PATH",
-     .offset = offsetof(struct options, data), .help = "data sets"},
+     .offset = offsetof(struct options, data), .flags = GPT_OPT_LOCAL,
+     .help = "data sets"},
     GPT_COMMON_OPTIONS(struct options, common),
 };
 
@@ -296,6 +297,40 @@ static void test_round_trip(void)
     gpt_buf_free(&second);
 }
 
+static void test_lines(void)
+{
+    struct options o, p;
+    struct gpt_buf given = {0}, shared = {0}, both = {0};
+
+    put_file("kept.conf", "rate = 0.5\n");
+    is_int(parse("--config|kept.conf|--input|a  # b|-n|7|--data-path|x y|-q",
+                 &o),
+           GPT_OK, "options from two places");
+    is_int(gpt_options_lines(&args, &o, GPT_LINES_GIVEN, &given), GPT_OK,
+           "lines of what was given");
+    is_str(given.data,
+           "input = \"a  # b\"\nnum-layers = 7\nrate = 0.5\n"
+           "data-path = \"x y\"\nquiet = true\n",
+           "whole, though a value looks like an origin");
+    is_int(gpt_options_lines(&args, &o, GPT_LINES_SHARED, &shared), GPT_OK,
+           "lines of what is not local");
+    is_str(shared.data,
+           "input = \"a  # b\"\nkind = linear\nnum-layers = 7\n"
+           "size = 5000000000\nrate = 0.5\nbias = true\nno-query = false\n",
+           "with defaults");
+    is_int(gpt_options_lines(&args, &o, GPT_LINES_GIVEN | GPT_LINES_SHARED,
+                             &both),
+           GPT_OK, "lines of both");
+    is_str(both.data, "input = \"a  # b\"\nnum-layers = 7\nrate = 0.5\n",
+           "fulfil both");
+    put_file("kept.conf", given.data);
+    is_int(parse("--config|kept.conf", &p), GPT_OK, "read back");
+    is_str(p.input, o.input, "as they were");
+    gpt_buf_free(&given);
+    gpt_buf_free(&shared);
+    gpt_buf_free(&both);
+}
+
 static void test_near(void)
 {
     static const char *const words[] = {"seed", "save", "save-interval",
@@ -337,6 +372,7 @@ int main(void)
     test_config();
     test_bad_config();
     test_round_trip();
+    test_lines();
     test_near();
     gpt_arena_free(&arena);
     char command[64];

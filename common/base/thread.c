@@ -1,0 +1,47 @@
+/* Starting threads in one place. A thread inherits the signal mask of the one
+ * that starts it, so the mask is set around pthread_create(): a thread that
+ * blocked signals itself could get one before it did. */
+#include "base/thread.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+
+enum { NAME_BYTES = 16 }; /* of a thread in Linux, the NUL included */
+
+/* A signal of this kind is the thread's own doing. Blocked, it would kill the
+ * process without the handler of a debugger or sanitizer. SIGPIPE is not one of
+ * them: a thread that serves sockets wants EPIPE. */
+static const int synchronous[] = {SIGSEGV, SIGBUS,  SIGFPE, SIGILL,
+                                  SIGTRAP, SIGABRT, SIGSYS};
+
+int gpt_thread_start(pthread_t *thread, const char *name,
+                     void *(*function)(void *), void *arg, struct gpt_err *err)
+{
+    sigset_t blocked, old;
+
+    assert(strlen(name) < NAME_BYTES);
+    sigfillset(&blocked);
+    for (size_t i = 0; i < GPT_COUNT(synchronous); i++)
+        sigdelset(&blocked, synchronous[i]);
+    pthread_sigmask(SIG_SETMASK, &blocked, &old);
+    int code = pthread_create(thread, NULL, function, arg);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (code != 0) {
+        errno = code;
+        return gpt_fail_errno(err, GPT_EFAIL, "cannot start the thread '%s'",
+                              name);
+    }
+    /* A name is a help for people; a thread without one works as well. */
+    (void)pthread_setname_np(*thread, name);
+    return GPT_OK;
+}
+
+void gpt_thread_join(pthread_t thread)
+{
+    int code = pthread_join(thread, NULL);
+
+    assert(code == 0); /* joined once, and never by itself */
+    (void)code;
+}

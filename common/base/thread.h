@@ -1,0 +1,22 @@
+/* Threads beside main: started with a name that gdb and top show, and with the
+ * signals left to main. */
+#ifndef GPT_BASE_THREAD_H
+#define GPT_BASE_THREAD_H
+
+#include "base/status.h"
+
+#include <pthread.h>
+
+/* Runs function(arg) in a thread of its own, joined by gpt_thread_join().
+ * `name` has at most 15 characters. Signals that ask a
+ * process to do something are blocked in the thread, so that they interrupt
+ * main, which waits for them (base/signals.h). GPT_EFAIL names the thread and
+ * the reason. */
+int gpt_thread_start(pthread_t *thread, const char *name,
+                     void *(*function)(void *), void *arg,
+                     struct gpt_err *err) GPT_MUST_USE;
+
+/* Waits until the thread's function has returned. */
+void gpt_thread_join(pthread_t thread);
+
+#endif
