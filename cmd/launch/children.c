@@ -1,5 +1,7 @@
-/* Processes. Between fork and exec only what signal handlers may do is done:
- * this process has threads. */
+/* Processes. This process has threads (the store's server), and after a fork the
+ * child has only one of them: locks that others held stay locked for ever. So
+ * between fork and exec only functions that signal handlers may call are used.
+ * Start at gpt_child_start(). */
 #include "cmd/launch/ranks.h"
 
 #include <errno.h>
@@ -12,7 +14,12 @@
 
 extern char **environ;
 
-/* In the child. Reports errno through `report`, which exec closes. */
+/* In the child. A successful exec closes `report` and the parent reads its end; a
+ * failed one writes errno to it, so "no such program" is an error of the launcher
+ * and not an exit status of a rank.
+ *
+ * The child dies with its parent, also when that is killed by SIGKILL. The parent
+ * may have died before prctl() took effect, hence the question for it. */
 __attribute__((noreturn)) static void become(char *const *command, char **env,
                                              const int pipes[2], int null,
                                              int report, pid_t parent)
@@ -24,7 +31,7 @@ __attribute__((noreturn)) static void become(char *const *command, char **env,
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent)
         raise(SIGKILL);
-    signal(SIGXFSZ, SIG_DFL); /* ignored by this program */
+    signal(SIGXFSZ, SIG_DFL); /* ignored by this program; exec keeps that */
     sigprocmask(SIG_SETMASK, &none, NULL);
     if (dup2(null, 0) >= 0 && dup2(pipes[0], 1) >= 0 && dup2(pipes[1], 2) >= 0)
         execvpe(command[0], command, env);
@@ -35,9 +42,9 @@ __attribute__((noreturn)) static void become(char *const *command, char **env,
         raise(SIGKILL);
 }
 
-static int start(struct gpt_child *c, char *const *command, char **env,
-                 const int out[2], const int report[2], int null,
-                 struct gpt_err *err)
+static int fork_child(struct gpt_child *c, char *const *command, char **env,
+                      const int out[2], const int report[2], int null,
+                      struct gpt_err *err)
 {
     const pid_t parent = getpid();
     int code = 0;
@@ -50,7 +57,8 @@ static int start(struct gpt_child *c, char *const *command, char **env,
     }
     if (c->pid == 0)
         become(command, env, out, null, report[1], parent);
-    setpgid(c->pid, c->pid); /* whoever comes first */
+    setpgid(c->pid, c->pid); /* in both processes: a signal to the group must
+                              * find it, whichever of the two runs first */
     close(report[1]);
     do
         n = read(report[0], &code, sizeof(code));
@@ -76,7 +84,7 @@ int gpt_child_start(struct gpt_child *c, char *const *command, char **env,
     if (status == GPT_OK) {
         const int out[2] = {pipes[0][1], pipes[1][1]};
 
-        status = start(c, command, env, out, report, null, err);
+        status = fork_child(c, command, env, out, report, null, err);
     } else if (report[0] >= 0) {
         close(report[0]);
         close(report[1]);
@@ -103,7 +111,7 @@ bool gpt_child_reap(struct gpt_child *c)
 {
     if (c->pid <= 0 || waitpid(c->pid, &c->status, WNOHANG) != c->pid)
         return false;
-    kill(-c->pid, SIGKILL); /* what it left behind */
+    kill(-c->pid, SIGKILL); /* processes that it has left behind */
     c->pid = 0;
     c->ended = true;
     return true;

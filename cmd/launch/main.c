@@ -1,5 +1,6 @@
-/* gpt-launch: starts the ranks of a job on this node, as torchrun does. The
- * work is in cmd/launch/ranks.c; here are the options. */
+/* gpt-launch: starts the ranks of a job on this node, as torchrun does. This file
+ * is the table of options and what they must fulfil together; the work is in
+ * ranks.c. */
 #include "base/options.h"
 #include "cmd/launch/foreign.h"
 #include "cmd/launch/ranks.h"
@@ -64,8 +65,8 @@ static const struct gpt_opt table[] = {
      .help = "say more"},
 };
 
-static int check(const struct options *o, const struct gpt_args *args,
-                 struct gpt_err *err)
+static int check_options(const struct options *o, const struct gpt_args *args,
+                         struct gpt_err *err)
 {
     if (args->n_positional == 0) {
         gpt_fail(err, GPT_EUSAGE, "no program to start");
@@ -89,14 +90,14 @@ static int check(const struct options *o, const struct gpt_args *args,
     return GPT_OK;
 }
 
-static int run(const void *options, const struct gpt_args *args,
-               struct gpt_err *err)
+static int start_job(const void *options, const struct gpt_args *args,
+                     struct gpt_err *err)
 {
     const struct options *o = options;
     char **command;
     int64_t nproc;
 
-    GPT_TRY(check(o, args, err));
+    GPT_TRY(check_options(o, args, err));
     GPT_TRY(gpt_launcher_count(&nproc, o->nproc, err));
     GPT_TRY(gpt_new(&command, (size_t)args->n_positional + 1, sizeof(*command),
                     "a command", err));
@@ -148,7 +149,7 @@ int main(int argc, char **argv)
         .max_positional = -1,
         .stop_at_positional = true,
         .positional = "PROGRAM [ARGUMENT]...",
-        .run = run,
+        .run = start_job,
     };
 
     return gpt_main(&program, argc, argv);

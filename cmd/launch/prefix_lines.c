@@ -1,5 +1,8 @@
-/* Lines of several processes do not mix: they are passed on whole, each behind
- * its rank. */
+/* Lines of several processes do not mix: they are passed on whole, each after its
+ * rank. What one read has brought goes out in one write, so that lines of one
+ * rank stay together, and other writers to the same terminal or pipe rarely come
+ * between. A line without an end waits for it, up to LINE_MAX_BYTES. Start at
+ * gpt_prefix_lines_pass(). */
 #include "cmd/launch/ranks.h"
 
 #include "base/io.h"
@@ -26,7 +29,7 @@ static int write_all(int fd, const char *p, size_t n, struct gpt_err *err)
     return GPT_OK;
 }
 
-/* Without its end; a log is text, bytes of zero are left out. */
+/* A line without its end. A log is text: bytes of zero are left out. */
 static int log_line(struct gpt_append *log, const char *p, size_t n,
                     struct gpt_err *err)
 {
@@ -53,7 +56,7 @@ static int add_line(struct gpt_prefix_lines *l, struct gpt_buf *out,
     return l->log ? log_line(l->log, p, n, err) : GPT_OK;
 }
 
-/* Whole lines; with `all`, what is left, too. */
+/* Passes on whole lines; with `all` also a last line without an end. */
 static int pass_lines(struct gpt_prefix_lines *l, bool all, struct gpt_err *err)
 {
     struct gpt_buf out = {0};

@@ -1,7 +1,20 @@
 /* A job on this node: a store that outlives its ranks (on the first node), the
- * ranks, and one loop until the last of them has ended. The first that fails
- * decides: it is named here and in the store, and the others are ended. Start
- * at watch(). */
+ * ranks, and one loop until the last of them has ended. Start at watch_ranks().
+ *
+ * The first rank that fails decides what the job returns. It is named on stderr
+ * and in the store, where ranks that wait for it find the reason; then the
+ * others get SIGTERM and, after the grace period, SIGKILL. Ranks mostly end by
+ * themselves before that, with the same reason: the grace is for those that
+ * hang. Launchers of other nodes see the report in the store and do the same.
+ *
+ * Signals: SIGINT and SIGTERM are passed on and are no failure, so a rank that
+ * ends by the very signal that was passed on, or with status 0 after it has
+ * saved, has ended well. A second, different one is passed on as well. SIGUSR1
+ * asks the ranks to save. Each rank is the leader of a process group of its own,
+ * so that a Ctrl-C at the terminal reaches it once, through this process, and
+ * not a second time from the terminal; and so that children of a rank (sh -c)
+ * get the signal, too. A launcher that is killed takes its ranks along: see
+ * become() in children.c. */
 #include "cmd/launch/ranks.h"
 
 #include "base/io.h"
@@ -10,6 +23,7 @@
 #include "base/signals.h"
 #include "parallel/store.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <poll.h>
 #include <sched.h>
@@ -30,17 +44,19 @@ struct job {
     struct gpt_store *store;         /* with several ranks */
     struct gpt_launch_env launch;
     struct gpt_arena texts;
-    int passed;      /* the signal to stop that was passed on */
-    bool failing;    /* the others are being ended */
+    int passed;      /* the signal to stop that was passed on last */
+    bool failing;    /* a rank has failed; the others are being ended */
     double kill_at;  /* by SIGKILL from then on */
     double ended_at; /* all children ended */
-    double look_at;  /* at the store, next */
+    double check_at; /* the time of the next look at the store */
     int status;      /* of the job */
     struct gpt_err why;
 };
 
 /* ---- the store ---- */
 
+/* Nodes start in any order: this one tries until node 0 serves. Each attempt is
+ * short, so that a signal to stop ends the waiting. */
 static int join_store(struct job *j, struct gpt_err *err)
 {
     const double end = gpt_now() + JOIN_SECONDS;
@@ -55,7 +71,8 @@ static int join_store(struct job *j, struct gpt_err *err)
     return status;
 }
 
-/* Ranks find the job's name in the environment; see launch.c. */
+/* The run's name is the one that ranks make of their environment
+ * (parallel/launch_env.c), so that launcher and ranks use the same keys. */
 static int open_store(struct job *j, struct gpt_err *err)
 {
     const struct gpt_launcher_options *o = j->o;
@@ -83,6 +100,7 @@ static int open_store(struct job *j, struct gpt_err *err)
 
 /* ---- starting ---- */
 
+/* A rank's part of the cores that this process may use. */
 static int64_t threads_of(const struct gpt_launcher_options *o)
 {
     cpu_set_t cores;
@@ -96,14 +114,16 @@ static int64_t threads_of(const struct gpt_launcher_options *o)
     return n > o->nproc ? n / o->nproc : 1;
 }
 
-static bool keeps(const struct gpt_launcher_options *o, const char *name)
+/* The environment's value stays, unless --threads was given. */
+static bool keeps_variable(const struct gpt_launcher_options *o, const char *name)
 {
     const char *value = getenv(name);
 
     return !o->force_threads && value && *value;
 }
 
-/* torchrun's variables, so that a program need not know who started it. */
+/* With torchrun's variables, so that a program need not know which of the two has
+ * started it. The last two rows, of threads, give way to the environment. */
 static int start_child(struct job *j, int64_t local, struct gpt_err *err)
 {
     const struct gpt_launcher_options *o = j->o;
@@ -131,7 +151,7 @@ static int start_child(struct job *j, int64_t local, struct gpt_err *err)
     set[n++] = gpt_arena_strdup(&j->texts, "TORCHELASTIC_RUN_ID=gpt-launch");
     set[n++] = gpt_arena_strdup(&j->texts, "TORCHELASTIC_USE_AGENT_STORE=True");
     for (size_t i = 0; i < GPT_COUNT(numbers); i++)
-        if (i + 2 < GPT_COUNT(numbers) || !keeps(o, numbers[i].name))
+        if (i + 2 < GPT_COUNT(numbers) || !keeps_variable(o, numbers[i].name))
             set[n++] = gpt_arena_printf(&j->texts, "%s=%lld", numbers[i].name,
                                         (long long)numbers[i].value);
     for (size_t i = 0; i < n; i++)
@@ -164,6 +184,8 @@ static int open_log(struct job *j, struct gpt_child *c, struct gpt_err *err)
     return GPT_OK;
 }
 
+/* All logs are opened before any rank starts: an existing log refuses the job
+ * without having begun it. */
 static int start_all(struct job *j, struct gpt_err *err)
 {
     const struct gpt_launcher_options *o = j->o;
@@ -202,7 +224,7 @@ static void end_others(struct job *j)
 }
 
 /* The first failure decides what the job returns; it is printed and posted. */
-static void first_failure(struct job *j, const struct gpt_child *c)
+static void report_first_failure(struct job *j, const struct gpt_child *c)
 {
     const bool killed = WIFSIGNALED(c->status);
     const int code = killed ? WTERMSIG(c->status) : WEXITSTATUS(c->status);
@@ -226,31 +248,33 @@ static void first_failure(struct job *j, const struct gpt_child *c)
     end_others(j);
 }
 
-static bool failed(const struct job *j, const struct gpt_child *c)
+/* True when the way a rank ended is a failure. */
+static bool has_failed(const struct job *j, const struct gpt_child *c)
 {
     if (WIFEXITED(c->status))
         return WEXITSTATUS(c->status) != 0;
     return !(j->passed && WTERMSIG(c->status) == j->passed);
 }
 
-static void look_for_ends(struct job *j)
+/* Failures after the first one are its consequence and are not reported. */
+static void reap_ranks(struct job *j)
 {
     for (int64_t i = 0; i < j->o->nproc; i++) {
         struct gpt_child *c = &j->children[i];
 
-        if (gpt_child_reap(c) && !j->failing && failed(j, c))
-            first_failure(j, c);
+        if (gpt_child_reap(c) && !j->failing && has_failed(j, c))
+            report_first_failure(j, c);
     }
 }
 
-/* A rank of another node has failed, or that node's launcher says so. */
-static void look_at_store(struct job *j)
+/* Ends the ranks of this node when one of another node has failed. */
+static void check_store(struct job *j)
 {
     struct gpt_err failure;
 
-    if (!j->store || j->o->nnodes == 1 || j->failing || gpt_now() < j->look_at)
+    if (!j->store || j->o->nnodes == 1 || j->failing || gpt_now() < j->check_at)
         return;
-    j->look_at = gpt_now() + 1;
+    j->check_at = gpt_now() + 1;
     if (!gpt_store_failed(j->store, &failure))
         return;
     gpt_fail(&j->why, GPT_EFAIL, "%s", failure.text);
@@ -302,6 +326,7 @@ static int pass_output(struct job *j, bool *open, struct gpt_err *err)
     }
     if (poll(j->polls, (nfds_t)n, TICK_MS) <= 0)
         return GPT_OK;
+    assert(n > 0);
     for (int64_t i = 0; i < n; i++)
         if (j->polls[i].revents)
             GPT_TRY(
@@ -309,25 +334,28 @@ static int pass_output(struct job *j, bool *open, struct gpt_err *err)
     return GPT_OK;
 }
 
-static int watch(struct job *j, struct gpt_err *err)
+/* One thread, a turn every 50 ms at least: nothing in a turn waits for a rank, so
+ * no rank can keep the output or the end of another from being seen. */
+static int watch_ranks(struct job *j, struct gpt_err *err)
 {
     bool open = true;
 
     for (;;) {
         GPT_TRY(pass_output(j, &open, err));
-        look_for_ends(j);
-        look_at_store(j);
+        reap_ranks(j);
+        check_store(j);
         pass_signals(j);
         if (!all_ended(j))
             continue;
         if (j->ended_at == 0)
             j->ended_at = gpt_now();
-        /* somebody else may hold the pipes */
+        /* a process that a rank has left behind may hold the pipes open */
         if (!open || gpt_now() > j->ended_at + DRAIN_SECONDS)
             return GPT_OK;
     }
 }
 
+/* Leaves no process behind, whatever has happened before. */
 static void end_all(struct job *j)
 {
     struct gpt_err ignored = {0};
@@ -360,7 +388,7 @@ int gpt_launcher_run(const struct gpt_launcher_options *o, struct gpt_err *err)
                  out);
     GPT_TRY_GOTO(status, open_store(&j, err), out);
     GPT_TRY_GOTO(status, start_all(&j, err), out);
-    GPT_TRY_GOTO(status, watch(&j, err), out);
+    GPT_TRY_GOTO(status, watch_ranks(&j, err), out);
     status = j.status;
     if (status != GPT_OK) {
         gpt_fail(err, status, "%s", j.why.text);
@@ -370,6 +398,7 @@ int gpt_launcher_run(const struct gpt_launcher_options *o, struct gpt_err *err)
 out:
     end_all(&j);
     gpt_store_close(j.store);
+    /* other nodes may still read why the job ends */
     gpt_store_server_close(j.server, o->nnodes > 1 ? 5 : 0);
     gpt_arena_free(&j.texts);
     gpt_free(j.polls);

@@ -1,6 +1,6 @@
 /* Starting the ranks of a job on this node, and seeing them to their end: what
- * gpt-launch does. Start at gpt_launcher_run() in launcher.c; children.c starts
- * and ends processes, lines.c passes on what they write. */
+ * gpt-launch does. Start at gpt_launcher_run() in ranks.c; children.c starts and
+ * ends processes, prefix_lines.c passes on what they write. */
 #ifndef GPT_CMD_LAUNCH_RANKS_H
 #define GPT_CMD_LAUNCH_RANKS_H
 
@@ -31,7 +31,7 @@ int gpt_launcher_count(int64_t *n, const char *text, struct gpt_err *err)
 int gpt_launcher_run(const struct gpt_launcher_options *o, struct gpt_err *err)
     GPT_MUST_USE;
 
-/* ---- lines.c: a stream of a rank, line by line ---- */
+/* ---- prefix_lines.c: a stream of a rank, line by line ---- */
 
 struct gpt_append;
 
@@ -64,7 +64,7 @@ struct gpt_child {
 int gpt_child_start(struct gpt_child *c, char *const *command, char **env,
                     struct gpt_err *err) GPT_MUST_USE;
 void gpt_child_signal(const struct gpt_child *c, int sig); /* whole group */
-/* True once, when it has ended since the last look. */
+/* True once, when the process has ended since the last call. */
 bool gpt_child_reap(struct gpt_child *c);
 
 /* This process's environment with `n` variables "NAME=value" in place of those

@@ -56,19 +56,6 @@ void gpt_comm_all_reduce(struct gpt_comm *c, struct gpt_queue *q, void *buf,
                                  .op = op});
 }
 
-void gpt_comm_reduce_scatter(struct gpt_comm *c, struct gpt_queue *q, void *out,
-                             const void *in, int64_t n, enum gpt_dtype type)
-{
-    gpt_comm_call(
-        c, q,
-        &(struct gpt_collective){.kind = GPT_REDUCE_SCATTER,
-                                 .in = in,
-                                 .out = out,
-                                 .n = n,
-                                 .type = type,
-                                 .op = GPT_SUM});
-}
-
 void gpt_comm_all_gather(struct gpt_comm *c, struct gpt_queue *q, void *out,
                          const void *in, int64_t n, enum gpt_dtype type)
 {
@@ -81,19 +68,6 @@ void gpt_comm_all_gather(struct gpt_comm *c, struct gpt_queue *q, void *out,
                                  .type = type});
 }
 
-void gpt_comm_broadcast(struct gpt_comm *c, struct gpt_queue *q, void *buf,
-                        int64_t n, enum gpt_dtype type, int64_t root)
-{
-    gpt_comm_call(
-        c, q,
-        &(struct gpt_collective){.kind = GPT_BROADCAST,
-                                 .in = buf,
-                                 .out = buf,
-                                 .n = n,
-                                 .type = type,
-                                 .root = root});
-}
-
 void gpt_comm_exchange(struct gpt_comm *c, struct gpt_queue *q,
                        const struct gpt_transfer *list, int64_t n)
 {
@@ -101,11 +75,6 @@ void gpt_comm_exchange(struct gpt_comm *c, struct gpt_queue *q,
         c, q,
         &(struct gpt_collective){
             .kind = GPT_EXCHANGE, .list = list, .n_list = n});
-}
-
-void gpt_comm_barrier(struct gpt_comm *c, struct gpt_queue *q)
-{
-    gpt_comm_call(c, q, &(struct gpt_collective){.kind = GPT_BARRIER});
 }
 
 /* ---- open and close ---- */

@@ -1,5 +1,5 @@
-/* Collective communication over a group of ranks: the sixth door. Behind it is
- * one of two carriers; a group of one needs none.
+/* Collective communication over a group of ranks, through one of two carriers; a
+ * group of one needs none.
  *
  * Gloo carries bytes between CPUs; device memory is staged through the host, so
  * that several ranks may share a GPU. Calls wait for the queue, then run to
@@ -27,8 +27,8 @@ struct gpt_comm;
 
 /* A group: `ranks` are n world ranks, `index` is this one's place in them;
  * `name` is unique ("tp.0-1") and appears in messages. All members call it, and
- * everything below, in the same order. Nobody is waited for longer than
- * `timeout` seconds. store and be outlive it; store may be NULL when n is 1.
+ * everything below, in the same order. A call waits for members `timeout` seconds at
+ * most. store and be outlive it; store may be NULL when n is 1.
  * GPT_NCCL needs be->collectives. */
 int gpt_comm_open(struct gpt_comm **c, struct gpt_store *store,
                   struct gpt_backend *be, enum gpt_carrier carrier,
@@ -38,34 +38,29 @@ int gpt_comm_open(struct gpt_comm **c, struct gpt_store *store,
 void gpt_comm_close(struct gpt_comm *c); /* NULL is fine */
 int64_t gpt_comm_size(const struct gpt_comm *c);
 int64_t gpt_comm_rank(const struct gpt_comm *c); /* index in the group */
-/* Does a call return when it is over, instead of when it is on the queue? */
+/* True when a call returns when it is over, instead of when it is on the queue. */
 bool gpt_comm_waits(const struct gpt_comm *c);
-/* Shorter, once the first step has shown that all are well. */
+/* Sets the timeout of later calls. */
 void gpt_comm_set_timeout(struct gpt_comm *c, double timeout);
 
 /* buf (n) in place. Types: F32, F64, BF16 and F16 (Gloo: summed in float), I64.
  */
 void gpt_comm_all_reduce(struct gpt_comm *c, struct gpt_queue *q, void *buf,
                          int64_t n, enum gpt_dtype type, enum gpt_reduce op);
-/* in (size * n), out (n): this rank's part of the sum; out may be in + rank*n
- * elements. */
-void gpt_comm_reduce_scatter(struct gpt_comm *c, struct gpt_queue *q,
-                             void *out, const void *in, int64_t n,
-                             enum gpt_dtype type);
 /* in (n), out (size * n); in may be out + rank * n elements. */
 void gpt_comm_all_gather(struct gpt_comm *c, struct gpt_queue *q, void *out,
                          const void *in, int64_t n, enum gpt_dtype type);
-void gpt_comm_broadcast(struct gpt_comm *c, struct gpt_queue *q, void *buf,
-                        int64_t n, enum gpt_dtype type, int64_t root);
 
 /* Sends and receives that are posted together, so that neighbours cannot
  * deadlock whatever their order. Between two ranks messages arrive in order.
  * A rank does not send to itself. */
 void gpt_comm_exchange(struct gpt_comm *c, struct gpt_queue *q,
                        const struct gpt_transfer *list, int64_t n);
-void gpt_comm_barrier(struct gpt_comm *c, struct gpt_queue *q);
 
-/* One of these, by its description. */
+/* Any call by its description, of which those above are short forms:
+ * GPT_REDUCE_SCATTER: in (size * n), out (n), this rank's part of the sum, which
+ * may be in + rank * n elements; GPT_BROADCAST: from `root`, out (n), which is
+ * `in`; GPT_BARRIER: no data. */
 void gpt_comm_call(struct gpt_comm *c, struct gpt_queue *q,
                    const struct gpt_collective *call);
 
@@ -78,12 +73,10 @@ struct gpt_comm_room {
 };
 void gpt_comm_room_add(struct gpt_comm_room *room, int64_t size, bool staged,
                        const struct gpt_collective *call);
-/* All of it; of a communicator: what is held now. */
-int64_t gpt_comm_room_bytes(const struct gpt_comm_room *room);
-int64_t gpt_comm_held(const struct gpt_comm *c);
+int64_t gpt_comm_room_bytes(const struct gpt_comm_room *room); /* all of it */
 
-/* The first failure, if any: of this communicator, or why another rank failed
- * when that was the cause. */
+/* The first failure of this communicator, if any; where another rank's failure
+ * was the cause, that one's reason. */
 int gpt_comm_check(struct gpt_comm *c, struct gpt_err *err) GPT_MUST_USE;
 
 /* Bytes sent by this rank so far (NCCL: those that a ring sends), and seconds

@@ -1,14 +1,24 @@
-/* Batches of samples; see feed.h. Two buffers: one is being computed with
- * while a thread fills the other (gpt_feed_ahead) and sends it to the device.
- * The thread lives as long as the feed, so that a step starts and allocates
- * nothing. It alone waits for the device; what computed with a batch before is
- * kept from being overrun by an event. */
+/* Batches of samples; see feed.h. There are two: one is computed with while a
+ * thread fills the other (gpt_feed_ahead) and sends it to the device. The thread
+ * lives as long as the feed, so that a step starts no thread and allocates
+ * nothing.
+ *
+ * Who may touch a batch: the thread, from the moment `ahead` is set until it
+ * clears it; else the caller. wait_for_reader() is the only wait between them. On the
+ * device the queue that computes may still read a batch when the caller has
+ * turned to the next one: the event `used` is recorded then, and the thread
+ * sends new samples to that memory only after it.
+ *
+ * Reading ahead is a guess (an evaluation may come in between). gpt_feed_read()
+ * compares what is there with what it wants, and reads itself when they differ,
+ * so a wrong guess costs time and never a wrong sample. */
 #include "train/feed.h"
 
 #include "base/memory.h"
 #include "base/num.h"
 #include "base/thread.h"
 
+#include <assert.h>
 #include <pthread.h>
 
 struct batch {
@@ -109,8 +119,9 @@ int64_t gpt_feed_device_memory(const struct gpt_feed_options *o)
     return o->be->host_memory ? 0 : 2 * blocks_bytes(o);
 }
 
-/* Mask to weight: the mean of this microbatch, averaged over all of the global
- * batch. */
+/* Turns a mask into weights: the mean over this microbatch, and over all
+ * microbatches of the global batch. Summed in double: the sum of thousands of
+ * small numbers decides the scale of every gradient. */
 static void average(float *weight, int64_t n, int64_t micro_batches)
 {
     double sum = 0;
@@ -127,7 +138,7 @@ static int fill_micro(const struct gpt_feed *f, struct batch *b, int64_t i)
     const int64_t bytes = gpt_microbatch_bytes(rows(&f->o));
     struct gpt_microbatch_block at;
     int64_t size = gpt_corpus_size(f->o.corpus, b->split);
-    int64_t number = i * f->o.dp_size + f->o.dp_rank;
+    int64_t number = i * f->o.dp_size + f->o.dp_rank; /* see feed.h */
     int64_t sample0 = b->first + number * f->o.micro_batch;
 
     for (int64_t j = 0; j < f->o.micro_batch; j++)
@@ -150,7 +161,7 @@ static int fill_micro(const struct gpt_feed *f, struct batch *b, int64_t i)
     return GPT_OK;
 }
 
-static int send(const struct gpt_feed *f, struct batch *b)
+static int send_batch(const struct gpt_feed *f, struct batch *b)
 {
     const int64_t bytes = b->n * gpt_microbatch_bytes(rows(&f->o));
 
@@ -165,7 +176,7 @@ static void fill(const struct gpt_feed *f, struct batch *b)
     for (int64_t i = 0; i < b->n && b->status == GPT_OK; i++)
         b->status = fill_micro(f, b, i);
     if (b->device && b->status == GPT_OK)
-        b->status = send(f, b);
+        b->status = send_batch(f, b);
 }
 
 static void *reader(void *arg)
@@ -189,8 +200,8 @@ static void *reader(void *arg)
     return NULL;
 }
 
-/* Waits until nothing is being read. */
-static void settle(struct gpt_feed *f)
+/* Waits until the thread does not read: then both batches are the caller's. */
+static void wait_for_reader(struct gpt_feed *f)
 {
     pthread_mutex_lock(&f->mutex);
     while (f->ahead)
@@ -202,7 +213,7 @@ static void stop_reader(struct gpt_feed *f)
 {
     if (!f->started)
         return;
-    settle(f);
+    wait_for_reader(f);
     pthread_mutex_lock(&f->mutex);
     f->closing = true;
     pthread_cond_broadcast(&f->changed);
@@ -227,8 +238,9 @@ int gpt_feed_open(struct gpt_feed **feed,
                      fail);
     GPT_TRY_GOTO(status, batch_new(f, &f->batches[0], err), fail);
     GPT_TRY_GOTO(status, batch_new(f, &f->batches[1], err), fail);
-    f->started = gpt_thread_start(&f->thread, "feed", reader, f, NULL) ==
-                 GPT_OK; /* else batches are read when they are wanted */
+    /* without a thread gpt_feed_read() reads everything itself */
+    f->started =
+        gpt_thread_start(&f->thread, "feed", reader, f, NULL) == GPT_OK;
     *feed = f;
     return GPT_OK;
 fail:
@@ -257,7 +269,7 @@ void gpt_feed_ahead(struct gpt_feed *f, enum gpt_split split, int64_t first,
 
     if (!f->started) /* the next read does it */
         return;
-    settle(f);
+    wait_for_reader(f);
     b->split = split;
     b->first = first;
     b->n = n;
@@ -272,7 +284,7 @@ int gpt_feed_read(struct gpt_feed *f, enum gpt_split split, int64_t first,
 {
     struct batch *b;
 
-    settle(f);
+    wait_for_reader(f);
     b = &f->batches[f->now];
     if (b->device)
         f->o.be->event_record(f->o.q, b->used);
@@ -295,6 +307,7 @@ int gpt_feed_read(struct gpt_feed *f, enum gpt_split split, int64_t first,
 const struct gpt_microbatch *gpt_feed_microbatch(const struct gpt_feed *f,
                                                  int64_t i)
 {
+    assert(i >= 0 && i < f->batches[f->now].n);
     return &f->batches[f->now].micro[i];
 }
 
@@ -303,6 +316,8 @@ float *gpt_feed_losses(struct gpt_feed *f, int64_t i)
     return f->batches[f->now].loss + i * rows(&f->o);
 }
 
+/* Row by row in double, in the order of samples: the order in which a schedule
+ * computes microbatches does not show in the log. */
 double gpt_feed_loss(const struct gpt_feed *f, int64_t *counted)
 {
     const struct batch *b = &f->batches[f->now];

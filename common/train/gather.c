@@ -1,7 +1,16 @@
-/* Gathering weights; see gather.h. */
+/* Gathering weights; see gather.h. Start at gpt_gatherer_begin().
+ *
+ * Buckets are gathered in the order of the forward pass, so that with overlap
+ * the first layer's weights are there first. All buckets are put on the lane at
+ * once: bucket b is job first + b, and waiting for it needs no table.
+ *
+ * The gather is in place: this rank's shard is already where it belongs in the
+ * flat buffer, and no element is written by two ranks. */
 #include "train/gather.h"
 
 #include "base/memory.h"
+
+#include <assert.h>
 
 struct gpt_gatherer {
     struct gpt_gatherer_options o;
@@ -19,6 +28,8 @@ int gpt_gatherer_open(struct gpt_gatherer **out, struct gpt_backend *be,
     *out = NULL;
     if (options->flat->shards == 1)
         return GPT_OK;
+    assert(gpt_comm_size(options->comm) == options->flat->shards &&
+           gpt_comm_rank(options->comm) == options->flat->shard);
     GPT_TRY(gpt_new(&g, 1, sizeof(*g), "the gathering of weights", err));
     g->o = *options;
     int status = gpt_lane_open(&g->lane, be, options->comm,
@@ -61,16 +72,22 @@ void gpt_gatherer_begin(struct gpt_gatherer *g)
 {
     if (!g)
         return;
-    gpt_gatherer_wait(g);
+    gpt_gatherer_wait(g); /* the ring of the lane holds one gather */
     g->before = gpt_lane_times(g->lane);
     g->first = begin_bucket(g, 0);
-    for (int64_t b = 1; b < g->o.flat->n_buckets; b++)
-        (void)begin_bucket(g, b);
+    for (int64_t b = 1; b < g->o.flat->n_buckets; b++) {
+        const int64_t job = begin_bucket(g, b);
+
+        assert(job == g->first + b);
+        (void)job;
+    }
     if (!g->o.overlap)
         gpt_gatherer_wait(g);
 }
 
-static void before(void *context, int64_t bucket)
+/* The forward pass is about to read a bucket's weights. A join of job j covers all
+ * jobs before it, so later microbatches find nothing to wait for. */
+static void wait_for_bucket(void *context, int64_t bucket)
 {
     struct gpt_gatherer *g = context;
 
@@ -82,14 +99,14 @@ struct gpt_weight_hook gpt_gatherer_hook(struct gpt_gatherer *g)
 {
     return (struct gpt_weight_hook){
         .context = g,
-        .before = g && g->o.overlap ? before : NULL,
+        .before = g && g->o.overlap ? wait_for_bucket : NULL,
     };
 }
 
 void gpt_gatherer_wait(struct gpt_gatherer *g)
 {
     if (g)
-        before(g, g->o.flat->n_buckets - 1);
+        wait_for_bucket(g, g->o.flat->n_buckets - 1);
 }
 
 struct gpt_lane *gpt_gatherer_lane(const struct gpt_gatherer *g)

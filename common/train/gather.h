@@ -1,8 +1,8 @@
 /* Weights of a distributed optimizer: after an update every data parallel rank
- * has its own shard of each bucket, and gathers the others'. Bucket by bucket
- * on a lane, in the order of the forward pass, and waited for at once; or, with
- * `overlap`, by the next forward, where each layer waits for its own bucket
- * alone.
+ * has its own shard of each bucket, and gathers those of the others. Buckets are
+ * gathered one by one on a lane, in the order of the forward pass. The gatherer
+ * waits for them at once; with `overlap` the next forward does, where each layer
+ * waits for its own bucket alone.
  *
  * Without shards there is nothing to gather, and the gatherer is NULL. Start at
  * gpt_gatherer_begin(). */
@@ -29,16 +29,16 @@ int gpt_gatherer_open(struct gpt_gatherer **g, struct gpt_backend *be,
                       struct gpt_err *err) GPT_MUST_USE;
 void gpt_gatherer_close(struct gpt_gatherer *g);
 
-/* For gpt_stage_open(); empty where nothing is left to be waited for. */
+/* For gpt_stage_open(); empty without overlap. */
 struct gpt_weight_hook gpt_gatherer_hook(struct gpt_gatherer *g);
 
-/* The shards of this rank are new. */
+/* Begins to gather, after this rank's shards were written. */
 void gpt_gatherer_begin(struct gpt_gatherer *g);
-/* For who reads weights without the hook: all are there. */
+/* Waits for all buckets, for code that reads weights without the hook. */
 void gpt_gatherer_wait(struct gpt_gatherer *g);
 
 struct gpt_lane *gpt_gatherer_lane(const struct gpt_gatherer *g);
-/* Of what was begun last, when it is over. */
+/* Times of the gather that was begun last, when it is over. */
 struct gpt_lane_times gpt_gatherer_times(const struct gpt_gatherer *g);
 
 #endif

@@ -1,4 +1,8 @@
-/* Dynamic loss scale; see loss_scale.h. */
+/* Dynamic loss scale; see loss_scale.h. Start at gpt_loss_scale_update().
+ *
+ * A scale that is a power of two changes exponents only, so scaling and dividing
+ * again loses nothing; hence factors of 2 and 1/2. `largest` keeps a scale that
+ * grows in every window from becoming infinite itself. */
 #include "train/loss_scale.h"
 
 #include <math.h>
@@ -52,6 +56,8 @@ void gpt_loss_scale_update(struct gpt_loss_scale *s, bool finite)
     if (s->o.constant)
         return;
     if (!finite) {
+        /* once `left` is used up every further bad step halves the scale, as in
+         * the original: it is filled up only when the scale has grown again */
         s->good = 0;
         s->left--;
         if (s->left <= 0)

@@ -119,7 +119,7 @@ int gpt_lr_schedule_check(const struct gpt_lr_schedule *s,
     return check_wd(s, of, err);
 }
 
-/* 1 before the tail; q runs from 0 to 1 in it. */
+/* WSD: 1 before the tail, in which q runs from 0 to 1. */
 static double wsd_coefficient(const struct gpt_lr_schedule *s, int64_t samples)
 {
     int64_t into = samples - (s->decay_samples - s->wsd_decay_samples);
@@ -140,7 +140,7 @@ static double wsd_coefficient(const struct gpt_lr_schedule *s, int64_t samples)
     return 0.0;
 }
 
-/* How much of max_lr - min_lr is left, after the warm-up, before the end. */
+/* The share of max_lr - min_lr that is left, between warm-up and end. */
 static double decay_coefficient(const struct gpt_lr_schedule *s,
                                 int64_t samples)
 {
@@ -161,6 +161,7 @@ double gpt_lr_schedule_value(const struct gpt_lr_schedule *s, int64_t samples)
                                 (double)s->warmup_samples;
     if (s->style == GPT_LR_CONSTANT)
         return s->max_lr;
+    /* before the inverse square root, which would otherwise go on falling */
     if (samples > s->decay_samples)
         return s->min_lr;
     if (s->style == GPT_LR_INVERSE_SQUARE_ROOT) {
@@ -169,6 +170,7 @@ double gpt_lr_schedule_value(const struct gpt_lr_schedule *s, int64_t samples)
 
         return fmax(s->min_lr, s->max_lr * sqrt(warmup) / sqrt(n));
     }
+    /* min + c * (max - min), not a blend of two products: rounds as the original */
     return s->min_lr +
            decay_coefficient(s, samples) * (s->max_lr - s->min_lr);
 }
@@ -218,7 +220,9 @@ int gpt_rampup_check(const struct gpt_rampup *r, int64_t multiple,
     return GPT_OK;
 }
 
-/* The distance between increments is a quotient that need not be whole. */
+/* The distance between increments is a quotient that need not be whole; it is a
+ * double, and truncated after the division, as in the original, so that the
+ * same sample begins a new batch size. */
 int64_t gpt_rampup_global_batch(const struct gpt_rampup *r,
                                 int64_t consumed_samples)
 {

@@ -1,5 +1,16 @@
 /* AdamW and the gradient norm over the shards of flat buffers; see
- * optimizer.h. Start at cut(): it finds what one call of the backend can do. */
+ * optimizer.h. Start at cut_stretch(): it finds what one call of the backend
+ * can do.
+ *
+ * The lists are made once, from the parameter table, and a step walks them: a
+ * call a stretch for the update, a call a run for the norm. Neighbouring
+ * parameters that are treated alike are one run or segment, so a model of
+ * hundreds of tensors takes a few calls.
+ *
+ * The norm is a sum of doubles in the order of runs on each rank, and of the
+ * ranks' sums in the order of ranks (step.c): the same bits on every rank and
+ * in every repetition. Another layout cuts it elsewhere, so there it agrees to
+ * rounding only. */
 #include "train/optimizer.h"
 
 #include "base/memory.h"
@@ -21,8 +32,7 @@ struct run {
     int64_t bucket, offset, n; /* elements, from the shard's begin on */
 };
 
-/* Sums of squares and segments live behind the moments, in the same
- * allocation. */
+/* Sums of squares and segments are after the moments, in the same allocation. */
 static int64_t moment_bytes(const struct gpt_flat *flat)
 {
     return gpt_flat_compact(flat) * (int64_t)sizeof(float);
@@ -67,8 +77,11 @@ static void add_run(struct gpt_optimizer *o, const struct stretch *t,
         .bucket = t->bucket, .offset = begin - t->begin, .n = end - begin};
 }
 
-/* The slices of a stretch. */
-static void cut(struct gpt_optimizer *o, struct stretch *t, int64_t tp_rank)
+/* Finds the segments and runs of a stretch. A slice counts in the norm once over
+ * all ranks: not as the second copy of the tied table, and where tensor parallel
+ * ranks hold the same, on the first of them only. */
+static void cut_stretch(struct gpt_optimizer *o, struct stretch *t,
+                        int64_t tp_rank)
 {
     bool counted = false;
 
@@ -103,7 +116,7 @@ static void list_stretches(struct gpt_optimizer *o, int64_t tp_rank)
         };
         if (flat->shards > 1)
             gpt_bucket_shard(flat, b, flat->shard, &t->begin, &t->end);
-        cut(o, t, tp_rank);
+        cut_stretch(o, t, tp_rank);
     }
 }
 
@@ -197,7 +210,7 @@ int gpt_optimizer_squares(struct gpt_optimizer *o, struct gpt_queue *q,
     return GPT_OK;
 }
 
-/* The copy of element i in another type. */
+/* The place of element i among the weights in `act`; NULL where there are none. */
 static void *weight_at(const struct gpt_update *u, int64_t i)
 {
     if (!u->weights)
@@ -219,6 +232,8 @@ void gpt_optimizer_update(struct gpt_optimizer *o, struct gpt_queue *q,
         .step = ++o->step,
     };
 
+    /* one factor for both, applied to the gradient as it is read: neither is a
+     * pass over memory of its own */
     if (o->o.clip_grad > 0 && u->norm > 0)
         op.grad_scale *= fmin(1, o->o.clip_grad / (u->norm + 1e-6));
     for (int64_t i = 0; i < o->n_stretches; i++) {

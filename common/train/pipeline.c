@@ -1,9 +1,13 @@
-/* Running a schedule; see pipeline.h. Start at run_plan(). */
+/* Running a schedule; see pipeline.h. The list of actions says everything: which
+ * slot, which peer, what is exchanged together. This file knows nothing of 1F1B
+ * or of interleaving, and the checker of schedules (parallel/schedule_check.c)
+ * has proved that the order cannot deadlock. Start at run_plan(). */
 #include "train/pipeline.h"
 
 #include "base/memory.h"
 #include "base/progress.h"
 
+#include <assert.h>
 #include <string.h>
 
 struct gpt_pipeline {
@@ -18,8 +22,8 @@ struct gpt_pipeline {
     double computing, waiting;
 };
 
-/* What a run works on. */
-struct run {
+/* The arguments of gpt_pipeline_run(). */
+struct work {
     struct gpt_queue *q;
     struct gpt_feed *feed;
     enum gpt_stage_mode mode;
@@ -36,6 +40,7 @@ int gpt_pipeline_open(struct gpt_pipeline **out, struct gpt_backend *be,
 {
     struct gpt_pipeline *p;
     int64_t bytes;
+    int status;
 
     *out = NULL;
     GPT_TRY(gpt_new(&p, 1, sizeof(*p), "the pipeline", err));
@@ -43,16 +48,16 @@ int gpt_pipeline_open(struct gpt_pipeline **out, struct gpt_backend *be,
     p->be = be;
     bytes = gpt_pipeline_memory(p->o.stages,
                                 (int64_t)gpt_stage_bytes(p->o.stage));
-    int status = GPT_OK;
     if (bytes > 0)
-        status = be->alloc(be, (size_t)bytes, "the pipeline", &p->received,
-                           err);
-    if (status != GPT_OK) {
-        gpt_pipeline_close(p);
-        return status;
-    }
+        GPT_TRY_GOTO(status,
+                     be->alloc(be, (size_t)bytes, "the pipeline", &p->received,
+                               err),
+                     fail);
     *out = p;
     return GPT_OK;
+fail:
+    gpt_pipeline_close(p);
+    return status;
 }
 
 void gpt_pipeline_close(struct gpt_pipeline *p)
@@ -68,30 +73,32 @@ void gpt_pipeline_close(struct gpt_pipeline *p)
 
 /* ---- actions ---- */
 
-static void forward(struct gpt_pipeline *p, const struct run *r,
+static void forward(struct gpt_pipeline *p, const struct work *w,
                     const struct gpt_action *a)
 {
     const struct gpt_stage_result result = {
-        .loss = gpt_feed_losses(r->feed, a->microbatch)};
+        .loss = gpt_feed_losses(w->feed, a->microbatch)};
 
     p->output = gpt_stage_forward(
-        p->o.stage, r->q, a->chunk, a->slot, r->mode,
-        gpt_feed_microbatch(r->feed, a->microbatch),
+        p->o.stage, w->q, a->chunk, a->slot, w->mode,
+        gpt_feed_microbatch(w->feed, a->microbatch),
         gpt_stage_input(p->o.stage, a->chunk, a->slot), &result);
 }
 
-static void backward(struct gpt_pipeline *p, const struct run *r,
+static void backward(struct gpt_pipeline *p, const struct work *w,
                      const struct gpt_action *a)
 {
     const bool end = p->o.stage_index == p->o.stages - 1 &&
                      a->chunk == p->o.chunks - 1;
 
     gpt_reducer_begin_backward(p->o.reducer, a->last);
-    p->made = gpt_stage_backward(p->o.stage, r->q, a->chunk, a->slot,
+    p->made = gpt_stage_backward(p->o.stage, w->q, a->chunk, a->slot,
                                  end ? NULL : p->received);
 }
 
-/* The buffer of a transfer; what is sent is only read. */
+/* The buffer of a transfer. One buffer each for the last output, the gradient
+ * received and the gradient made is enough: the checker proves that each is sent
+ * or used before it is written again. What is sent is only read. */
 static void *buffer_of(const struct gpt_pipeline *p, const struct gpt_action *a)
 {
     const void *from = NULL;
@@ -113,7 +120,8 @@ static void *buffer_of(const struct gpt_pipeline *p, const struct gpt_action *a)
     return buf;
 }
 
-/* Transfers that are posted together, from actions[0] on; returns how many. */
+/* Lists the transfers that are posted together, from actions[0] on; returns their
+ * number. */
 static int64_t list_group(const struct gpt_pipeline *p,
                           const struct gpt_action *actions, int64_t n,
                           struct gpt_transfer *list)
@@ -130,23 +138,27 @@ static int64_t list_group(const struct gpt_pipeline *p,
     return together;
 }
 
-/* Where the exchange waits for the queue, that is still computing. */
-static int exchange(struct gpt_pipeline *p, const struct run *r,
+/* Exchanges a group. Through Gloo the exchange would wait for the queue anyway,
+ * which still computes; it is waited for before the clock starts, so that
+ * `waiting` is time spent for neighbours and not for this stage's own work. A
+ * failure anywhere in the world ends the run here, between two exchanges. */
+static int exchange(struct gpt_pipeline *p, const struct work *w,
                     const struct gpt_transfer *list, int64_t n,
                     struct gpt_err *err)
 {
     struct gpt_comm *comm = p->o.world->comm[GPT_GROUP_PP];
 
+    assert(gpt_comm_rank(comm) == p->o.stage_index);
     if (gpt_comm_waits(comm))
-        GPT_TRY(p->be->sync(r->q, err));
+        GPT_TRY(p->be->sync(w->q, err));
     const double begun = gpt_now();
-    gpt_comm_exchange(comm, r->q, list, n);
+    gpt_comm_exchange(comm, w->q, list, n);
     p->waiting += gpt_now() - begun;
     return gpt_world_check(p->o.world, err);
 }
 
 static int run_plan(struct gpt_pipeline *p,
-                    const struct gpt_pipeline_plan *plan, const struct run *r,
+                    const struct gpt_pipeline_plan *plan, const struct work *w,
                     struct gpt_err *err)
 {
     struct gpt_transfer list[GPT_GROUP_ACTIONS];
@@ -158,14 +170,14 @@ static int run_plan(struct gpt_pipeline *p,
         step = 1;
         switch (a->kind) {
         case GPT_ACT_FORWARD:
-            forward(p, r, a);
+            forward(p, w, a);
             break;
         case GPT_ACT_BACKWARD:
-            backward(p, r, a);
+            backward(p, w, a);
             break;
         default:
             step = list_group(p, a, plan->n - i, list);
-            GPT_TRY(exchange(p, r, list, step, err));
+            GPT_TRY(exchange(p, w, list, step, err));
         }
     }
     return GPT_OK;
@@ -173,7 +185,8 @@ static int run_plan(struct gpt_pipeline *p,
 
 /* ---- the schedule ---- */
 
-/* The stage has slots for the largest step; smaller ones need no more. */
+/* The stage has slots for the largest step, and smaller ones need no more: a
+ * failure here is a wrong prediction, not a user's mistake. */
 static int check_slots(const struct gpt_pipeline *p,
                        const struct gpt_pipeline_plan *plan,
                        struct gpt_err *err)
@@ -208,13 +221,13 @@ int gpt_pipeline_run(struct gpt_pipeline *p, struct gpt_queue *q,
                      struct gpt_feed *feed, int64_t n,
                      enum gpt_stage_mode mode, struct gpt_err *err)
 {
-    const struct run run = {.q = q, .feed = feed, .mode = mode};
+    const struct work work = {.q = q, .feed = feed, .mode = mode};
     const bool eval = mode == GPT_STAGE_EVAL;
 
     GPT_TRY(make_plan(p, eval, n, err));
     const double begun = gpt_now();
     p->waiting = 0;
-    int status = run_plan(p, eval ? &p->eval : &p->train, &run, err);
+    int status = run_plan(p, eval ? &p->eval : &p->train, &work, err);
     p->computing = gpt_now() - begun - p->waiting;
     return status;
 }

@@ -11,8 +11,8 @@
 
 struct gpt_pipeline_options {
     struct gpt_stage *stage;     /* outlives the pipeline */
-    struct gpt_reducer *reducer; /* told of every backward; so does this */
-    struct gpt_world *world;     /* NULL: a single rank; and this */
+    struct gpt_reducer *reducer; /* outlives it, too */
+    struct gpt_world *world;     /* the same; NULL: a single rank */
     int64_t stages, stage_index, chunks;
     const int32_t *slots; /* of each chunk, as the stage has them */
 };
@@ -29,8 +29,8 @@ int gpt_pipeline_open(struct gpt_pipeline **pipeline, struct gpt_backend *be,
 void gpt_pipeline_close(struct gpt_pipeline *pipeline); /* NULL is fine */
 
 /* Forward, and unless mode is GPT_STAGE_EVAL backward, of the n microbatches
- * that the feed holds; the last stage leaves losses in the feed. Schedules are
- * made anew when n differs from the time before. Fails when another rank has
+ * that the feed holds; the last stage leaves losses in the feed. The schedule is
+ * built again when n differs from the last call. Fails when another rank has
  * failed. */
 int gpt_pipeline_run(struct gpt_pipeline *pipeline, struct gpt_queue *q,
                      struct gpt_feed *feed, int64_t n,
@@ -38,8 +38,8 @@ int gpt_pipeline_run(struct gpt_pipeline *pipeline, struct gpt_queue *q,
     GPT_MUST_USE;
 
 /* Seconds of the last run: computing, and waiting for neighbours, transfers
- * included. (P - 1) / (V m) is what waiting / computing cannot be below on the
- * busiest stage. */
+ * included. On the busiest stage waiting / computing is at least
+ * (P - 1) / (V m). */
 void gpt_pipeline_times(const struct gpt_pipeline *pipeline, double *computing,
                         double *waiting);
 

@@ -392,6 +392,10 @@ int gpt_reducer_open(struct gpt_reducer **out, struct gpt_backend *be,
     GPT_TRY_GOTO(status, allocate(r, err), fail);
     if (world && world->comm[GPT_GROUP_EMBEDDING])
         r->tied = find_tied(options->flat);
+    /* shards are cut by places in the group that sums them */
+    assert(!sums || options->flat->shards == 1 ||
+           (gpt_comm_size(sums) == options->flat->shards &&
+            gpt_comm_rank(sums) == options->flat->shard));
     if (sums)
         GPT_TRY_GOTO(status,
                      gpt_lane_open(&r->lane, be, sums,

@@ -1,4 +1,9 @@
-/* A rank's model, its memory and its initial values; see replica.h. */
+/* A rank's model, its memory and its initial values; see replica.h.
+ *
+ * The order of gpt_replica_open() is that of who needs whom: weights, then the
+ * memory of gradients, which the reducer owns because its sums decide where they
+ * are; the gatherer and the optimizer; the stage, which gets the hooks of
+ * reducer and gatherer; the pipeline that runs it. Start there. */
 #include "train/replica.h"
 
 #include "base/log.h"
@@ -7,7 +12,8 @@
 
 #include <string.h>
 
-/* Slots of the largest step; a smaller one needs no more. */
+/* The slots that the largest step needs. Fewer microbatches never need more, so a
+ * ramp-up of the batch allocates nothing. */
 static int plan_slots(struct gpt_replica *r, struct gpt_err *err)
 {
     const struct gpt_layout *layout = &r->o.layout;
@@ -55,6 +61,7 @@ static struct gpt_reducer_options reducer_options(const struct gpt_replica *r)
     };
 }
 
+/* The same options for the prediction of memory and for the allocation. */
 static struct gpt_stage_options stage_options(const struct gpt_replica *r)
 {
     const struct gpt_reducer_options reducer = reducer_options(r);
@@ -96,7 +103,7 @@ static int64_t weight_bytes(const struct gpt_replica *r)
     return r->flat.elements * (int64_t)gpt_dtype_bytes(r->o.exec.act);
 }
 
-/* Of `params`, where they are not the weights. */
+/* Bytes of `params` where they are not the weights. */
 static int64_t param_bytes(const struct gpt_replica *r)
 {
     if (!gpt_replica_compact(r))
@@ -124,6 +131,7 @@ int gpt_replica_memory(const struct gpt_replica *r, struct gpt_memory *memory,
     return GPT_OK;
 }
 
+/* `gradients` is the first bucket; without ZeRO-2 the others follow it. */
 static int open_gradients(struct gpt_replica *r, struct gpt_err *err)
 {
     const struct gpt_reducer_options options = reducer_options(r);
@@ -133,6 +141,8 @@ static int open_gradients(struct gpt_replica *r, struct gpt_err *err)
     return GPT_OK;
 }
 
+/* On the first communicator of the group: the reducer uses the second one, and a
+ * gather may still run when the next backward begins to reduce. */
 static int open_gatherer(struct gpt_replica *r, struct gpt_err *err)
 {
     const struct gpt_gatherer_options options = {
@@ -188,6 +198,7 @@ static int open_weights(struct gpt_replica *r, struct gpt_err *err)
     return GPT_OK;
 }
 
+/* The host's copy is pinned memory, so that copying does not stop the queue. */
 static int open_sums(struct gpt_replica *r, struct gpt_err *err)
 {
     static const size_t bytes = GPT_REPLICA_SUMS * sizeof(*r->sums);
@@ -242,6 +253,8 @@ void gpt_replica_close(struct gpt_replica *r)
 
 /* ---- values ---- */
 
+/* Casts this rank's shards only; the others' come by gathering, as they do after
+ * every update. So loading and training give weights the same rounding. */
 int gpt_replica_refresh(struct gpt_replica *r, struct gpt_err *err)
 {
     const struct gpt_flat *flat = &r->flat;
@@ -262,8 +275,8 @@ int gpt_replica_refresh(struct gpt_replica *r, struct gpt_err *err)
     return r->o.world ? gpt_world_check(r->o.world, err) : GPT_OK;
 }
 
-/* Copies what `params` has of a slice from its values. */
-static void put(struct gpt_replica *r, const struct gpt_slice *s,
+/* Copies to `params` the part of a slice that it holds. values: the whole slice. */
+static void put_slice(struct gpt_replica *r, const struct gpt_slice *s,
                 const float *values)
 {
     int64_t begin = s->offset, end = s->offset + s->count, at = begin;
@@ -282,6 +295,9 @@ static void put(struct gpt_replica *r, const struct gpt_slice *s,
                        (size_t)(end - begin) * sizeof(*values));
 }
 
+/* Slice by slice through one host buffer. A value depends on the seed, the name
+ * and the global index only, so ranks of any layout start from one model without
+ * exchanging anything. */
 int gpt_replica_init(struct gpt_replica *r, struct gpt_err *err)
 {
     int64_t largest = 0;
@@ -294,7 +310,7 @@ int gpt_replica_init(struct gpt_replica *r, struct gpt_err *err)
         gpt_new(&host, (size_t)largest, sizeof(*host), "initial values", err));
     for (int64_t i = 0; i < r->flat.n && status == GPT_OK; i++) {
         gpt_param_init(&r->o.config, &r->flat.slices[i], r->o.exec.seed, host);
-        put(r, &r->flat.slices[i], host);
+        put_slice(r, &r->flat.slices[i], host);
         status = r->be->sync(r->q, err);
     }
     gpt_free(host);

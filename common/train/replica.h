@@ -61,13 +61,13 @@ int gpt_replica_open(struct gpt_replica *replica,
                      struct gpt_err *err) GPT_MUST_USE;
 void gpt_replica_close(struct gpt_replica *replica);
 
-/* Rows of a microbatch here, and bytes that stages hand to each other. */
+/* Rows of a microbatch here; bytes of a message between stages. */
 struct gpt_rows gpt_replica_rows(const struct gpt_replica *replica);
 int64_t gpt_replica_message(const struct gpt_replica *replica);
 
-/* Is `params` compact? */
+/* True when `params` is compact, because the weights are of another type. */
 bool gpt_replica_compact(const struct gpt_replica *replica);
-/* After `params` was written: makes the weights anew, on all ranks. */
+/* Makes the weights from `params` after it was written, on all ranks. */
 int gpt_replica_refresh(struct gpt_replica *replica,
                         struct gpt_err *err) GPT_MUST_USE;
 

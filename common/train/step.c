@@ -1,4 +1,17 @@
-/* A step: see step.h. */
+/* A step; see step.h.
+ *
+ * All that the ranks must know of each other in a step goes through one
+ * all-reduce of a few doubles over the world (add_up): the loss, the squares of
+ * the gradients, who wants to stop or to save, and the times for the log. Every
+ * rank then decides from the same sums: whether to skip the update, how far to
+ * clip, whether to stop. No rank can decide differently, since sums are made in
+ * the order of ranks and have the same bits everywhere.
+ *
+ * It is also the one place where the host waits for the device. Everything
+ * before it was put on queues; the update after it is put on a queue and not
+ * waited for, so the device works while the host prepares the next step.
+ *
+ * Start at gpt_step_train(). */
 #include "train/step.h"
 
 #include "base/progress.h"
@@ -27,7 +40,7 @@ static double *own_sums(const struct gpt_replica *r)
     return memset(r->host_sums, 0, N_SUMS * sizeof(double));
 }
 
-/* Everybody's sums added up, in the order of ranks. */
+/* Replaces the sums by those of all ranks. */
 static int add_up(struct gpt_replica *r, double *sums, struct gpt_err *err)
 {
     const size_t bytes = N_SUMS * sizeof(*sums);
@@ -43,7 +56,8 @@ static int add_up(struct gpt_replica *r, double *sums, struct gpt_err *err)
     return gpt_world_check(world, err);
 }
 
-/* Losses are on the last stage, the same on all its tensor parallel ranks. */
+/* Losses are on the last stage, the same on all of its tensor parallel ranks: one
+ * of them counts. */
 static void own_loss(const struct gpt_replica *r, const struct gpt_feed *feed,
                      double *sums)
 {
@@ -55,7 +69,9 @@ static void own_loss(const struct gpt_replica *r, const struct gpt_feed *feed,
     sums[ROWS] = (double)rows;
 }
 
-/* Without shards all data parallel ranks have the same gradients. */
+/* Each gradient counts once in the norm. Without shards all data parallel ranks
+ * have the same gradients, and the first one counts them; what tensor parallel
+ * ranks have in common the optimizer leaves out (optimizer.c). */
 static int own_squares(struct gpt_replica *r, double *sums, struct gpt_err *err)
 {
     const struct gpt_world *world = r->o.world;
@@ -67,7 +83,8 @@ static int own_squares(struct gpt_replica *r, double *sums, struct gpt_err *err)
                                  &sums[SQUARES], err);
 }
 
-/* After the queue that has joined them was waited for. */
+/* The failures of lanes' queues. The step's queue has joined all lanes and was
+ * waited for, so this does not wait. */
 static int check_lanes(const struct gpt_replica *r, struct gpt_err *err)
 {
     struct gpt_lane *const lanes[] = {
@@ -81,7 +98,8 @@ static int check_lanes(const struct gpt_replica *r, struct gpt_err *err)
     return GPT_OK;
 }
 
-/* Nobody waits for it: what fails is told when the next step ends. */
+/* Puts the update on the queue. A failure of it is reported when the next step
+ * waits for the queue. */
 static int update(struct gpt_replica *r, const struct gpt_step *step,
                   struct gpt_err *err)
 {
@@ -102,21 +120,22 @@ static int update(struct gpt_replica *r, const struct gpt_step *step,
     return r->o.world ? gpt_world_check(r->o.world, err) : GPT_OK;
 }
 
-static bool scaled(const struct gpt_replica *r)
+static bool has_loss_scale(const struct gpt_replica *r)
 {
     return r->o.loss_scale.initial > 0;
 }
 
-/* Can this step be used? If its gradients alone are not finite, and a smaller
- * loss scale may help, the next ones try that. */
-static void judge(struct gpt_replica *r, struct gpt_step *step)
+/* Decides whether the step is used. A step whose gradients alone are not finite
+ * is an overflow as long as the loss scale can still fall: then the scale was
+ * too large, and the training is not in trouble. */
+static void decide_skip(struct gpt_replica *r, struct gpt_step *step)
 {
     const bool finite = isfinite(step->grad_norm);
     const float before = r->scale.scale;
 
     step->skipped = !isfinite(step->loss) || !finite;
     step->overflow = false;
-    if (!scaled(r))
+    if (!has_loss_scale(r))
         return;
     gpt_loss_scale_update(&r->scale, finite);
     step->overflow = !finite && isfinite(step->loss) &&
@@ -128,8 +147,8 @@ static double mean(const struct gpt_replica *r, double sum)
     return r->o.world ? sum / (double)r->o.world->topology.world_size : sum;
 }
 
-/* Over tensor parallel ranks since gpt_replica_open(); all of it waited for but
- * what a lane hides. */
+/* Times of exchanges over tensor parallel ranks since gpt_replica_open(). All of
+ * it is waited for but what the stage's lane hides. */
 static struct gpt_lane_times tensor_times(const struct gpt_replica *r)
 {
     const struct gpt_world *world = r->o.world;
@@ -144,7 +163,8 @@ static struct gpt_lane_times tensor_times(const struct gpt_replica *r)
     return t;
 }
 
-/* The two questions to all ranks, and how long they waited. */
+/* What this rank adds to the sums besides loss and norm: whether it wants to stop
+ * or to save, and how long it has waited. */
 static void own_state(struct gpt_replica *r, struct gpt_step *step,
                       double *sums)
 {
@@ -166,7 +186,7 @@ static void own_state(struct gpt_replica *r, struct gpt_step *step,
     sums[WAIT_WEIGHTS] = t->gathering.waited;
 }
 
-/* What they add up to. */
+/* The results of the step from the sums of all ranks. */
 static void take_results(const struct gpt_replica *r, struct gpt_step *step,
                          const double *sums)
 {
@@ -187,8 +207,8 @@ int gpt_step_train(struct gpt_replica *r, struct gpt_feed *feed,
 {
     double *sums = own_sums(r);
 
-    step->loss_scale = scaled(r) ? (double)r->scale.scale : 1;
-    if (scaled(r))
+    step->loss_scale = has_loss_scale(r) ? (double)r->scale.scale : 1;
+    if (has_loss_scale(r))
         gpt_stage_scale(r->stage, r->q, r->scale.scale);
     step->times.tensor = tensor_times(r); /* from where it is counted */
     gpt_stage_begin(r->stage, r->q);
@@ -203,7 +223,7 @@ int gpt_step_train(struct gpt_replica *r, struct gpt_feed *feed,
     own_state(r, step, sums);
     GPT_TRY(add_up(r, sums, err));
     take_results(r, step, sums);
-    judge(r, step);
+    decide_skip(r, step);
     if (!step->skipped)
         GPT_TRY(update(r, step, err));
     step->times.updating = gpt_now() - begun;

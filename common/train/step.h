@@ -28,8 +28,9 @@ struct gpt_step_waits {
 struct gpt_step {
     int64_t first_sample, micro_batches; /* micro_batches: of this rank */
     double lr, weight_decay;
-    /* Does this rank want to end, or to save? Asked when backward is over; may
-     * be NULL. Afterwards: does some rank? So all do it after the same step. */
+    /* Called when backward is over: sets whether this rank wants to stop, or to
+     * save. May be NULL. After the step `stop` and `save` are true on all ranks
+     * if any rank wants it, so that all do it after the same step. */
     void (*ask)(void *context, bool *stop, bool *save);
     void *context; /* of ask */
     bool stop, save;
@@ -38,7 +39,7 @@ struct gpt_step {
     double grad_norm; /* before clipping */
     double loss_scale; /* of this step, 1: none */
     bool skipped;     /* loss or norm was not finite: nothing was updated */
-    bool overflow;    /* ... as the loss scale is still too large */
+    bool overflow;    /* ... because the loss scale is still too large */
     struct gpt_step_times times;
     struct gpt_step_waits waits;
 };

@@ -4,6 +4,7 @@
  * memory of the host and of a device. Copies on several ranks stay equal.
  * Memory is allocated as predicted. The printed table has the largest relative
  * differences. t54-layouts.sh tests all layouts with gpt-train. */
+#include "parallel/comm_internal.h"
 #include "tests/lib/tap.h"
 #include "tests/lib/trainer.h"
 #include "tests/lib/tree.h"
