@@ -188,7 +188,7 @@ $(BUILD)/completions/%.fish: $(BUILD)/%
 
 # ---- tests ----
 
-.PHONY: check check-all check-gpu bench-gpu cuda-report sweep matrix asan lint format bench bench-layouts fuzz demo deps
+.PHONY: check check-all check-gpu bench-gpu cuda-report sweep matrix isas asan lint format bench bench-layouts fuzz demo deps
 ASAN = -fsanitize=address,undefined -fno-sanitize-recover=undefined
 tests = $(sort $(unit_bins) $(fuzz_bins) $(emu_test) \
         $(wildcard tests/cli/*.sh tests/parity/*.sh))
@@ -196,7 +196,7 @@ tests = $(sort $(unit_bins) $(fuzz_bins) $(emu_test) \
 check: $(bins) $(unit_bins) $(fuzz_bins) $(parity_bins) $(fault_bins) $(bench_bins) $(gpu_bench_bins) $(emu) $(emu_test) ## run all tests
 	BUILD='$(BUILD)' OMP_WAIT_POLICY=passive prove -j$(JOBS) $(tests)
 
-check-all: check matrix sweep asan lint $(if $(gpu),cuda-report) ## check, all layouts, sanitizers, lint
+check-all: check matrix sweep isas asan lint $(if $(gpu),cuda-report) ## check, all layouts, sanitizers, lint
 
 sweep: $(BUILD)/tests/unit/test_cuda.t $(emu) ## emulated kernels, random shapes
 	GPT_TEST_SWEEP=40 BUILD='$(BUILD)' $<
@@ -208,6 +208,9 @@ cuda-report: $(gpu)          ## registers and spills of the kernels
 
 matrix: $(bins)              ## train in every layout of up to 8 ranks
 	BUILD='$(BUILD)' GPT_LAYOUTS=all sh tests/cli/t54-layouts.sh
+
+isas: $(bins) $(unit_bins)   ## kernels and models on every instruction set
+	BUILD='$(BUILD)' GPT_TEST_ISAS=all sh tests/cli/t59-instruction-sets.sh
 
 asan:                        ## check under ASan and UBSan, in build/asan
 	$(MAKE) BUILD=$(BUILD)/asan CFLAGS='-O1 -g' SANITIZE='$(ASAN)' CUDA=0 \

@@ -12,9 +12,9 @@
  *
  * kernels/cpu/ is the readable specification and also fast. Results do not
  * depend on the number of threads: every sum has a fixed order. What an
- * operation stores in bf16 and goes on with (resid_out of a norm, aux of a
- * matmul) it goes on with as stored, so that computing the rest again from
- * memory gives the same bits. */
+ * operation stores in bf16 and uses further (resid_out of a norm, aux of a
+ * matmul) it uses as stored, so that computing the rest again from memory gives
+ * the same bits. */
 #ifndef GPT_KERNELS_BACKEND_H
 #define GPT_KERNELS_BACKEND_H
 
@@ -50,7 +50,18 @@ enum gpt_epilogue {
 
 /* c (M, N) = op(a) (M, K) * op(b) (K, N) + beta * c, then the epilogue.
  * ta: a is stored (K, M); tb: b is stored (N, K). a, b, bias, aux are `act`;
- * c is `c_type`. GELU is the tanh form (Hendrycks and Gimpel 2016, eq. 2). */
+ * c is `c_type`. GELU is the tanh form (Hendrycks and Gimpel 2016, eq. 2).
+ *
+ * Rounding. Factors of bf16 have exact products in float, and the t terms of an
+ * element (K products, the old c, the bias) are added in float, in an order
+ * that depends on the shape and the processor, not on the number of threads:
+ *     |sum - exact| <= g * sum of |term|,  g = (t - 1) u / (1 - (t - 1) u),
+ * u = 2^-24 on the CPU. A GPU's tensor cores may truncate where the CPU rounds:
+ * u = 2^-23. What is stored in bf16 is rounded once, after the epilogue, to
+ * nearest even; products of float factors are rounded too, so that there g has t in
+ * place of t - 1. Instructions that multiply bf16 may take subnormal factors
+ * and sums for zero. Machines of different instruction sets therefore differ in
+ * last bits; one machine repeats its own. */
 struct gpt_matmul {
     int64_t m, n, k;
     bool ta, tb;

@@ -61,12 +61,14 @@ static bool spread(struct trial *t, const struct candidate *c,
     struct gpt_topology *now = &t->plan.topology, then;
     int64_t world = now->world_size;
 
-    t->options.tp_size = now->tp_size * tp;
-    t->options.pp_size = now->pp_size * pp;
-    if (now->dp_size % (tp * pp) != 0)
+    const int64_t size[GPT_N_DIMS] = {[GPT_TP] = now->size[GPT_TP] * tp,
+                                      [GPT_PP] = now->size[GPT_PP] * pp};
+
+    t->options.tp_size = size[GPT_TP];
+    t->options.pp_size = size[GPT_PP];
+    if (now->size[GPT_DP] % (tp * pp) != 0)
         world *= tp * pp;
-    if (gpt_topology_init(&then, world, 0, t->options.tp_size,
-                          t->options.pp_size, now->chunks, NULL) != GPT_OK)
+    if (gpt_topology_init(&then, world, 0, size, now->chunks, NULL) != GPT_OK)
         return false;
     if (c->tp > 0)
         say(t, " --tensor-model-parallel-size %lld",
@@ -93,7 +95,8 @@ static void recompute(struct trial *t, enum gpt_recompute what)
 
 static void shard(struct trial *t)
 {
-    if (t->plan.topology.dp_size == 1 || t->plan.replica.zero != GPT_ZERO_OFF)
+    if (t->plan.topology.size[GPT_DP] == 1 ||
+        t->plan.replica.zero != GPT_ZERO_OFF)
         return;
     t->plan.replica.zero = GPT_ZERO_1;
     say(t, " --use-distributed-optimizer");

@@ -79,13 +79,13 @@ static double loss_bytes(const struct gpt_replica_options *o,
     if (!layout->has_output)
         return 0;
     return (double)(GPT_XENT_STATS * o->micro_batch * o->seq_length *
-                    (int64_t)sizeof(float) * (layout->tp_size - 1));
+                    (int64_t)sizeof(float) * (layout->size[GPT_TP] - 1));
 }
 
 /* Chunks whose output goes to another stage; as many gradients come back. */
 static int64_t crossings(const struct gpt_layout *layout)
 {
-    if (layout->pp_size == 1)
+    if (layout->size[GPT_PP] == 1)
         return 0;
     return 2 * layout->chunks - layout->has_embedding - layout->has_output;
 }
@@ -118,10 +118,11 @@ static double tied_bytes(const struct gpt_replica_options *o,
 {
     const struct gpt_config *c = &o->config;
 
-    if (!c->tied_embeddings || layout->pp_size == 1 ||
+    if (!c->tied_embeddings || layout->size[GPT_PP] == 1 ||
         layout->has_embedding == layout->has_output)
         return 0;
-    return (double)(c->padded_vocab_size / layout->tp_size * c->hidden_size) *
+    return (double)(c->padded_vocab_size / layout->size[GPT_TP] *
+                    c->hidden_size) *
            sizeof(float);
 }
 
@@ -155,7 +156,7 @@ int gpt_estimate_traffic(const struct gpt_train_plan *plan, int64_t pp_rank,
     GPT_TRY(gpt_params_build(&table, &o->config, err));
     int status = gpt_flat_build(&flat, &table, &layout, err);
     if (status == GPT_OK) {
-        const int64_t t = layout.tp_size;
+        const int64_t t = layout.size[GPT_TP];
 
         bytes[GPT_LINK_TENSOR] =
             m * (tensor_moves(o, &layout) * share(block, t) +
@@ -163,7 +164,8 @@ int gpt_estimate_traffic(const struct gpt_train_plan *plan, int64_t pp_rank,
             piece_bytes(o, &flat, t);
         bytes[GPT_LINK_PIPELINE] = m * (double)crossings(&layout) * block /
                                    (double)(o->sequence_parallel ? t : 1);
-        bytes[GPT_LINK_DATA] = data_bytes(o, &flat, plan->topology.dp_size);
+        bytes[GPT_LINK_DATA] =
+            data_bytes(o, &flat, plan->topology.size[GPT_DP]);
         bytes[GPT_LINK_TIED] = tied_bytes(o, &layout);
     }
     gpt_flat_free(&flat);
@@ -175,7 +177,7 @@ double gpt_estimate_bubble(const struct gpt_train_plan *plan)
 {
     const struct gpt_topology *t = &plan->topology;
 
-    return (double)(t->pp_size - 1) /
+    return (double)(t->size[GPT_PP] - 1) /
            (double)(t->chunks * gpt_max_i64(plan->replica.micro_batches, 1));
 }
 
@@ -211,7 +213,7 @@ static void print_memory(int64_t first, int64_t last, int64_t parameters,
 static int print_stages(const struct gpt_train_plan *plan,
                         struct gpt_backend *be, struct gpt_err *err)
 {
-    const int64_t stages = plan->topology.pp_size;
+    const int64_t stages = plan->topology.size[GPT_PP];
     struct gpt_memory memory, next;
     int64_t parameters, next_parameters, first = 0;
 
@@ -243,7 +245,7 @@ static int print_traffic(const struct gpt_train_plan *plan,
     int64_t busiest = 0;
     char text[32];
 
-    for (int64_t p = 0; p < plan->topology.pp_size; p++) {
+    for (int64_t p = 0; p < plan->topology.size[GPT_PP]; p++) {
         double bytes[GPT_N_LINKS], sum = 0;
 
         GPT_TRY(gpt_estimate_traffic(plan, p, bytes, err));

@@ -103,12 +103,12 @@ static int pipeline_calls(const struct gpt_replica *r, struct calls *c,
 
     if (c->size == 1)
         return GPT_OK;
-    GPT_TRY(gpt_pipeline_plan_build(&plan, l->pp_size, l->chunks, m, l->pp_rank,
-                                    err));
+    GPT_TRY(gpt_pipeline_plan_build(&plan, l->size[GPT_PP], l->chunks, m,
+                                    l->at[GPT_PP], err));
     plan_calls(&plan, gpt_replica_message(r), c);
     gpt_pipeline_plan_free(&plan);
-    GPT_TRY(gpt_pipeline_plan_build_forward(&plan, l->pp_size, l->chunks, m,
-                                            l->pp_rank, err));
+    GPT_TRY(gpt_pipeline_plan_build_forward(&plan, l->size[GPT_PP], l->chunks,
+                                            m, l->at[GPT_PP], err));
     plan_calls(&plan, gpt_replica_message(r), c);
     gpt_pipeline_plan_free(&plan);
     return GPT_OK;
@@ -118,13 +118,13 @@ int gpt_estimate_calls(const struct gpt_replica *r,
                        const struct gpt_topology *t, int64_t *bytes,
                        struct gpt_err *err)
 {
-    const bool ends = t->pp_size > 1 && r->o.config.tied_embeddings;
+    const bool ends = t->size[GPT_PP] > 1 && r->o.config.tied_embeddings;
     const bool staged = !r->be->host_memory;
-    struct calls tensor = {.size = t->tp_size, .staged = staged};
-    struct calls gradients = {.size = t->dp_size, .staged = staged};
+    struct calls tensor = {.size = t->size[GPT_TP], .staged = staged};
+    struct calls gradients = {.size = t->size[GPT_DP], .staged = staged};
     struct calls weights = gradients;
     struct calls tied = {.size = ends ? 2 : 1, .staged = staged};
-    struct calls stages = {.size = t->pp_size, .staged = staged};
+    struct calls stages = {.size = t->size[GPT_PP], .staged = staged};
     struct calls world = {.size = t->world_size, .staged = staged};
     const struct calls *const all[] = {&tensor, &gradients, &weights,
                                        &tied,   &stages,    &world};

@@ -39,7 +39,7 @@ int gpt_estimate_rank(const struct gpt_train_plan *plan,
                                    err));
     if (!plan->options->save)
         return GPT_OK;
-    return gpt_saver_memory(r, plan->options, t->dp_rank, t->dp_size,
+    return gpt_saver_memory(r, plan->options, t->at[GPT_DP], t->size[GPT_DP],
                             &memory->bytes[GPT_MEM_SAVING], err);
 }
 
@@ -85,7 +85,7 @@ int gpt_estimate_largest(const struct gpt_train_plan *plan,
                          struct gpt_err *err)
 {
     *most = 0;
-    for (int64_t p = 0; p < plan->topology.pp_size; p++) {
+    for (int64_t p = 0; p < plan->topology.size[GPT_PP]; p++) {
         struct gpt_memory memory;
         int64_t parameters;
 
@@ -99,14 +99,14 @@ int gpt_estimate_largest(const struct gpt_train_plan *plan,
 /* Interleaved schedules take microbatches in groups of the stages. */
 static bool schedulable(const struct gpt_topology *t, int64_t micro_batches)
 {
-    return t->chunks == 1 || micro_batches % t->pp_size == 0;
+    return t->chunks == 1 || micro_batches % t->size[GPT_PP] == 0;
 }
 
 int gpt_estimate_fit(const struct gpt_train_plan *plan, struct gpt_backend *be,
                      double limit, int64_t *micro_batch, struct gpt_err *err)
 {
     const struct gpt_topology *t = &plan->topology;
-    const int64_t samples = plan->rampup.global_batch / t->dp_size;
+    const int64_t samples = plan->rampup.global_batch / t->size[GPT_DP];
     struct gpt_train_plan other = *plan;
     double most;
 

@@ -104,7 +104,7 @@ static int plan_model(struct gpt_train_plan *p,
     GPT_TRY(plan_positions(c, o, args, err));
     GPT_TRY(plan_vocabulary(p, o, err));
     GPT_TRY(gpt_config_complete(c, o->make_vocab_size_divisible_by,
-                                p->topology.tp_size, err));
+                                p->topology.size[GPT_TP], err));
     if (o->seq_length > c->max_positions)
         return gpt_fail(err, GPT_EUSAGE,
                         "--seq-length %lld is above "
@@ -154,7 +154,7 @@ static int plan_precision(struct gpt_train_plan *p,
 static int plan_rampup(struct gpt_train_plan *p,
                        const struct gpt_train_options *o, struct gpt_err *err)
 {
-    const int64_t multiple = o->micro_batch_size * p->topology.dp_size;
+    const int64_t multiple = o->micro_batch_size * p->topology.size[GPT_DP];
     struct gpt_rampup *r = &p->rampup;
     int64_t *fields[] = {&r->start, &r->increment, &r->samples};
 

@@ -38,12 +38,12 @@ static int count_chunks(const struct gpt_train_options *o, int64_t *chunks,
     return GPT_OK;
 }
 
-int gpt_train_world(struct gpt_world_options *w,
-                    const struct gpt_train_options *o, struct gpt_err *err)
+int gpt_train_world_options(struct gpt_world_options *w,
+                            const struct gpt_train_options *o,
+                            struct gpt_err *err)
 {
     *w = (struct gpt_world_options){
-        .tp_size = o->tp_size,
-        .pp_size = o->pp_size,
+        .size = {[GPT_TP] = o->tp_size, [GPT_PP] = o->pp_size},
         .imagined = o->world_size,
         .timeout = 60 * o->timeout_mins,
         .timeout_later = 60 * o->step_timeout_mins,
@@ -61,19 +61,19 @@ int gpt_train_layout(const struct gpt_train_plan *p, int64_t tp_rank,
 {
     struct gpt_topology there = p->topology;
 
-    there.tp_rank = tp_rank;
-    there.pp_rank = pp_rank;
+    there.at[GPT_TP] = tp_rank;
+    there.at[GPT_PP] = pp_rank;
     if (gpt_layout_init(layout, &p->replica.config, &there, p->first_layers,
                         p->last_layers, err) != GPT_OK)
         return gpt_context(err,
                            "--num-layers %lld, --pipeline-model-parallel-size "
                            "%lld",
                            (long long)p->replica.config.num_layers,
-                           (long long)there.pp_size);
+                           (long long)there.size[GPT_PP]);
     if (p->replica.zero == GPT_ZERO_OFF)
         return GPT_OK;
-    layout->shards = there.dp_size;
-    layout->shard = there.dp_rank;
+    layout->shards = there.size[GPT_DP];
+    layout->shard = there.at[GPT_DP];
     return GPT_OK;
 }
 
@@ -82,7 +82,7 @@ int gpt_train_layout(const struct gpt_train_plan *p, int64_t tp_rank,
 static int plan_tensor(struct gpt_train_plan *p,
                        const struct gpt_train_options *o, struct gpt_err *err)
 {
-    const int64_t tp = p->topology.tp_size;
+    const int64_t tp = p->topology.size[GPT_TP];
     const struct {
         const char *option;
         int64_t value;
@@ -124,7 +124,8 @@ static int plan_rounds(const struct gpt_train_plan *p,
     if (t->chunks == 1)
         return GPT_OK;
     if (gpt_rampup_check(&p->rampup,
-                         o->micro_batch_size * t->dp_size * t->pp_size,
+                         o->micro_batch_size * t->size[GPT_DP] *
+                             t->size[GPT_PP],
                          NULL) == GPT_OK)
         return GPT_OK;
     return gpt_fail(err, GPT_EUSAGE,
@@ -132,9 +133,10 @@ static int plan_rounds(const struct gpt_train_plan *p,
                     "multiple of --pipeline-model-parallel-size %lld, so "
                     "--global-batch-size %lld (and what "
                     "--rampup-batch-size makes of it) of %lld",
-                    (long long)t->pp_size, (long long)p->rampup.global_batch,
-                    (long long)(o->micro_batch_size * t->dp_size *
-                                t->pp_size));
+                    (long long)t->size[GPT_PP],
+                    (long long)p->rampup.global_batch,
+                    (long long)(o->micro_batch_size * t->size[GPT_DP] *
+                                t->size[GPT_PP]));
 }
 
 /* ---- data parallel ---- */
@@ -165,7 +167,7 @@ static int plan_sharding(struct gpt_train_plan *p,
                         "--overlap-param-gather needs "
                         "--use-distributed-optimizer");
     p->replica.overlap_gather = o->overlap_gather;
-    if (p->topology.dp_size == 1) /* nobody to share with */
+    if (p->topology.size[GPT_DP] == 1) /* nobody to share with */
         p->replica.zero = GPT_ZERO_OFF;
     if (!o->overlap_reduce)
         return gpt_fail(err, GPT_EUSAGE,
@@ -222,10 +224,11 @@ int gpt_train_plan_ranks(struct gpt_train_plan *p,
     GPT_TRY(plan_tensor(p, o, err));
     GPT_TRY(plan_rounds(p, o, err));
     GPT_TRY(plan_sharding(p, o, args, err));
-    GPT_TRY(gpt_train_layout(p, p->topology.tp_rank, p->topology.pp_rank,
+    GPT_TRY(gpt_train_layout(p, p->topology.at[GPT_TP], p->topology.at[GPT_PP],
                              &p->replica.layout, err));
     GPT_TRY(plan_recompute(p, o, args, err));
     p->replica.micro_batches =
-        p->rampup.global_batch / (o->micro_batch_size * p->topology.dp_size);
+        p->rampup.global_batch /
+        (o->micro_batch_size * p->topology.size[GPT_DP]);
     return GPT_OK;
 }

@@ -34,16 +34,40 @@ static bool is_alone(const struct gpt_run *r)
 
 int64_t gpt_run_samples(const struct gpt_run *r)
 {
-    return r->o->micro_batch_size * r->plan.topology.dp_size;
+    return r->o->micro_batch_size * r->plan.topology.size[GPT_DP];
 }
 
 /* ---- the world ---- */
+
+/* The rules of gpt_topology_init() that options can break, checked before it to
+ * name them. */
+static int check_sizes(const struct gpt_world_options *o, struct gpt_err *err)
+{
+    const int64_t tp = o->size[GPT_TP], pp = o->size[GPT_PP];
+    struct gpt_launch_env launch;
+
+    GPT_TRY(gpt_launch_env_detect(&launch, err));
+    const int64_t ranks = o->imagined > 0 ? o->imagined : launch.world_size;
+    if (ranks % (tp * pp) != 0)
+        return gpt_fail(err, GPT_EUSAGE,
+                        "%lld ranks are not a multiple of "
+                        "--tensor-model-parallel-size %lld x "
+                        "--pipeline-model-parallel-size %lld",
+                        (long long)ranks, (long long)tp, (long long)pp);
+    if (o->chunks > 1 && pp == 1)
+        return gpt_fail(err, GPT_EUSAGE,
+                        "%lld virtual stages need "
+                        "--pipeline-model-parallel-size of at least 2",
+                        (long long)o->chunks);
+    return GPT_OK;
+}
 
 static int open_world(struct gpt_run *r, struct gpt_err *err)
 {
     struct gpt_world_options options;
 
-    GPT_TRY(gpt_train_world(&options, r->o, err));
+    GPT_TRY(gpt_train_world_options(&options, r->o, err));
+    GPT_TRY(check_sizes(&options, err));
     GPT_TRY(gpt_world_open(&r->world, &options, err));
     if (!is_first(r))
         gpt_log_limit(GPT_LOG_ERROR);
@@ -91,8 +115,8 @@ static void print_ranks(const struct gpt_run *r)
     gpt_log_line(" > %lld ranks (%s): tensor %lld, pipeline %lld x %lld, "
                  "data %lld%s%s; through %s",
                  (long long)t->world_size, r->world->launch.launcher,
-                 (long long)t->tp_size, (long long)t->pp_size,
-                 (long long)t->chunks, (long long)t->dp_size,
+                 (long long)t->size[GPT_TP], (long long)t->size[GPT_PP],
+                 (long long)t->chunks, (long long)t->size[GPT_DP],
                  r->plan.replica.sequence_parallel ? ", sequence parallel" : "",
                  shardings[r->plan.replica.zero], r->carrier);
 }
@@ -106,13 +130,13 @@ static void print_graphs(const struct gpt_run *r)
         return;
     if (!r->be->record_begin)
         gpt_log_line(" > CUDA graphs are off: device %s has none", r->be->name);
-    else if (o->layout.tp_size > 1)
+    else if (o->layout.size[GPT_TP] > 1)
         gpt_log_line(" > CUDA graphs are off: tensor parallel ranks exchange "
                      "within a pass");
     else if (o->overlap_gather)
         gpt_log_line(" > CUDA graphs are off: gradients and weights are "
                      "exchanged within passes");
-    else if (r->plan.topology.dp_size > 1)
+    else if (r->plan.topology.size[GPT_DP] > 1)
         gpt_log_line(" > CUDA graphs: of forward; gradients are summed over "
                      "ranks within backward");
     else
@@ -124,12 +148,12 @@ static void print_graphs(const struct gpt_run *r)
  * much. */
 static int print_parameters(const struct gpt_run *r, struct gpt_err *err)
 {
-    const struct gpt_topology *t = &r->plan.topology;
+    const int64_t *size = r->plan.topology.size;
+    const int64_t parts = size[GPT_PP] * size[GPT_TP];
+    const int64_t each = parts > SHOWN ? size[GPT_TP] : 1;
 
-    const int64_t each = t->pp_size * t->tp_size > SHOWN ? t->tp_size : 1;
-
-    for (int64_t i = 0; i < t->pp_size * t->tp_size; i += each) {
-        const int64_t tp_rank = i % t->tp_size, pp_rank = i / t->tp_size;
+    for (int64_t i = 0; i < parts; i += each) {
+        const int64_t tp_rank = i % size[GPT_TP], pp_rank = i / size[GPT_TP];
         struct gpt_layout layout;
         struct gpt_flat flat;
 
@@ -268,8 +292,8 @@ static struct gpt_feed_options feed_options(const struct gpt_run *r)
         .micro_batch = r->o->micro_batch_size,
         .seq_length = r->o->seq_length,
         .max_micro_batches = r->plan.replica.micro_batches,
-        .dp_size = r->plan.topology.dp_size,
-        .dp_rank = r->plan.topology.dp_rank,
+        .dp_size = r->plan.topology.size[GPT_DP],
+        .dp_rank = r->plan.topology.at[GPT_DP],
         .be = r->be,
         .q = r->replica->q,
     };

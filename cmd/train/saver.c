@@ -51,7 +51,7 @@ int gpt_saver_memory(const struct gpt_replica *r,
                      const struct gpt_train_options *o, int64_t dp_rank,
                      int64_t dp_size, int64_t *bytes, struct gpt_err *err)
 {
-    const struct gpt_ownership_writer who = {r->o.layout.tp_rank, dp_rank,
+    const struct gpt_ownership_writer who = {r->o.layout.at[GPT_TP], dp_rank,
                                          dp_size};
     struct gpt_ownership parts;
 
@@ -68,11 +68,14 @@ int gpt_saver_memory(const struct gpt_replica *r,
 
 static void meet_peers(struct gpt_saver *s, const struct gpt_world *w)
 {
-    s->who = (struct gpt_ownership_writer){s->replica->o.layout.tp_rank, 0, 1};
+    s->who = (struct gpt_ownership_writer){
+        .tp_rank = s->replica->o.layout.at[GPT_TP],
+        .dp_size = 1,
+    };
     if (!w)
         return;
-    s->who.dp_rank = w->topology.dp_rank;
-    s->who.dp_size = w->topology.dp_size;
+    s->who.dp_rank = w->topology.at[GPT_DP];
+    s->who.dp_size = w->topology.size[GPT_DP];
     if (gpt_state_peers(&s->peers, w, "save"))
         s->all = &s->peers;
 }
@@ -210,8 +213,8 @@ static void name_file(char *name, size_t cap, const struct gpt_saver *s,
     if (s->who.dp_size > 1)
         snprintf(dp, sizeof(dp), "_dp%02d", (int)s->who.dp_rank);
     snprintf(name, cap, "%s_tp%02d_pp%02d%s.safetensors",
-             gpt_kind_file((enum gpt_kind)kind), (int)layout->tp_rank,
-             (int)layout->pp_rank, dp);
+             gpt_kind_file((enum gpt_kind)kind), (int)layout->at[GPT_TP],
+             (int)layout->at[GPT_PP], dp);
 }
 
 static int write_kind(struct gpt_saver *s, struct gpt_checkpoint_writer *w,
@@ -266,8 +269,9 @@ static int write_all(struct gpt_saver *s, struct gpt_err *err)
                                       s->all, err));
     int status = write_files(s, w, err);
     GPT_TRY(gpt_checkpoint_commit_all(w, status, &r->o.config,
-                                      r->o.layout.tp_size, r->o.layout.pp_size,
-                                      s->state, err));
+                                      r->o.layout.size[GPT_TP],
+                                      r->o.layout.size[GPT_PP], s->state,
+                                      err));
     if (!gpt_agreement_first(s->all))
         return GPT_OK;
     return gpt_checkpoint_prune(o->save, o->keep_checkpoints, err);

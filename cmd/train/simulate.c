@@ -63,14 +63,14 @@ static int played_new(struct played *p, const struct gpt_topology *t,
 {
     static const char what[] = "the simulation of a pipeline";
 
-    p->stages = t->pp_size;
+    p->stages = t->size[GPT_PP];
     GPT_TRY(
         gpt_new(&p->plans, (size_t)p->stages, sizeof(*p->plans), what, err));
     GPT_TRY(
         gpt_new(&p->times, (size_t)p->stages, sizeof(*p->times), what, err));
     for (int64_t s = 0; s < p->stages; s++) {
-        GPT_TRY(gpt_pipeline_plan_build(&p->plans[s], t->pp_size, t->chunks,
-                                        micro_batches, s, err));
+        GPT_TRY(gpt_pipeline_plan_build(&p->plans[s], t->size[GPT_PP],
+                                        t->chunks, micro_batches, s, err));
         GPT_TRY(gpt_new(&p->times[s], (size_t)p->plans[s].n,
                         sizeof(**p->times), what, err));
     }
@@ -112,7 +112,7 @@ static int64_t layers_of(const struct gpt_train_plan *plan)
     const struct gpt_topology *t = &plan->topology;
 
     return gpt_max_i64(
-        plan->replica.config.num_layers / (t->pp_size * t->chunks), 1);
+        plan->replica.config.num_layers / (t->size[GPT_PP] * t->chunks), 1);
 }
 
 /* Of the two sums in a layer's backward, `sum` seconds each: what the weight
@@ -171,7 +171,7 @@ static int check_groups(const struct gpt_train_plan *plan,
                         const struct gpt_simulate_options *o,
                         struct gpt_err *err)
 {
-    if (o->sum > 0 && plan->topology.tp_size == 1)
+    if (o->sum > 0 && plan->topology.size[GPT_TP] == 1)
         return gpt_fail(err, GPT_EUSAGE,
                         "--simulate: sums need --tensor-model-parallel-size of "
                         "at least 2");
@@ -231,7 +231,7 @@ int gpt_simulate(const struct gpt_train_plan *plan,
     const int64_t m = gpt_max_i64(plan->replica.micro_batches, 1);
     struct played p = {.stages = 0};
     struct gpt_timeline timeline = {
-        .stages = t->pp_size,
+        .stages = t->size[GPT_PP],
         .chunks = t->chunks,
         .microbatches = m,
     };

@@ -212,7 +212,7 @@ struct gpt_attn gpt_layer_attn(const struct gpt_layer *layer,
                                const struct gpt_layer_acts *acts)
 {
     const struct gpt_config *c = pass->config;
-    int64_t tp = pass->layout->tp_size;
+    int64_t tp = pass->layout->size[GPT_TP];
     int64_t heads = c->num_attention_heads / tp;
 
     return (struct gpt_attn){
@@ -221,7 +221,7 @@ struct gpt_attn gpt_layer_attn(const struct gpt_layer *layer,
         .h = heads,
         .g = c->num_query_groups / tp,
         .d = c->head_size,
-        .head0 = heads * pass->layout->tp_rank,
+        .head0 = heads * pass->layout->at[GPT_TP],
         .h_global = c->num_attention_heads,
         .scale = 1.0F / sqrtf((float)c->head_size),
         .alibi = c->position_embedding == GPT_POSITION_ALIBI,
@@ -241,18 +241,18 @@ static int64_t width_qkv(const struct gpt_pass *pass)
     const struct gpt_config *c = pass->config;
 
     return (c->num_attention_heads + 2 * c->num_query_groups) * c->head_size /
-           pass->layout->tp_size;
+           pass->layout->size[GPT_TP];
 }
 
 static int64_t width_heads(const struct gpt_pass *pass)
 {
     return pass->config->num_attention_heads * pass->config->head_size /
-           pass->layout->tp_size;
+           pass->layout->size[GPT_TP];
 }
 
 static int64_t width_ffn(const struct gpt_pass *pass)
 {
-    return pass->config->ffn_hidden_size / pass->layout->tp_size;
+    return pass->config->ffn_hidden_size / pass->layout->size[GPT_TP];
 }
 
 /* Queries and keys of qkv, or their gradients, turned by their positions. */
@@ -262,8 +262,8 @@ static void turn(const struct gpt_pass *pass, void *qkv, bool inverse)
     struct gpt_rope op = {
         .n = pass->n,
         .t = pass->t,
-        .h = c->num_attention_heads / pass->layout->tp_size,
-        .g = c->num_query_groups / pass->layout->tp_size,
+        .h = c->num_attention_heads / pass->layout->size[GPT_TP],
+        .g = c->num_query_groups / pass->layout->size[GPT_TP],
         .d = c->head_size,
         .rotary = gpt_config_rotary(c),
         .base = c->rotary_base,

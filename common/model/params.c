@@ -170,10 +170,8 @@ struct gpt_layout gpt_layout_even(const struct gpt_config *c, int64_t tp_size,
     int64_t layers = c->num_layers / pp_size;
 
     return (struct gpt_layout){
-        .tp_size = tp_size,
-        .tp_rank = tp_rank,
-        .pp_size = pp_size,
-        .pp_rank = pp_rank,
+        .size = {[GPT_TP] = tp_size, [GPT_DP] = 1, [GPT_PP] = pp_size},
+        .at = {[GPT_TP] = tp_rank, [GPT_PP] = pp_rank},
         .chunks = 1,
         .chunk = {{pp_rank * layers, layers}},
         .has_embedding = pp_rank == 0,
@@ -186,22 +184,22 @@ int gpt_layout_init(struct gpt_layout *layout, const struct gpt_config *c,
                     const struct gpt_topology *t, int64_t first, int64_t last,
                     struct gpt_err *err)
 {
+    const int64_t stage = t->at[GPT_PP];
+
     *layout = (struct gpt_layout){
-        .tp_size = t->tp_size,
-        .tp_rank = t->tp_rank,
-        .pp_size = t->pp_size,
-        .pp_rank = t->pp_rank,
         .chunks = t->chunks,
-        .has_embedding = t->pp_rank == 0,
-        .has_output = t->pp_rank == t->pp_size - 1,
+        .has_embedding = stage == 0,
+        .has_output = stage == t->size[GPT_PP] - 1,
         .shards = 1,
     };
+    memcpy(layout->size, t->size, sizeof(layout->size));
+    memcpy(layout->at, t->at, sizeof(layout->at));
     if (t->chunks > GPT_MAX_CHUNKS)
         return gpt_fail(err, GPT_EUSAGE, "%lld virtual chunks a stage: at most "
                         "%d", (long long)t->chunks, GPT_MAX_CHUNKS);
-    GPT_TRY(gpt_layout_check(c, t->tp_size, 1, err));
+    GPT_TRY(gpt_layout_check(c, t->size[GPT_TP], 1, err));
     for (int64_t i = 0; i < t->chunks; i++)
-        GPT_TRY(gpt_topology_layers(t, c->num_layers, first, last, t->pp_rank,
+        GPT_TRY(gpt_topology_layers(t, c->num_layers, first, last, stage,
                                     i, &layout->chunk[i].first_layer,
                                     &layout->chunk[i].n_layers, err));
     return GPT_OK;
@@ -265,8 +263,8 @@ static void cut(struct gpt_slice *s, const struct gpt_layout *layout)
     for (int d = 0; d < GPT_PARAM_DIMS; d++) {
         s->shape[d] = s->param->shape[d];
         if (d == s->param->split_dim) {
-            s->shape[d] /= layout->tp_size;
-            s->begin[d] = s->shape[d] * layout->tp_rank;
+            s->shape[d] /= layout->size[GPT_TP];
+            s->begin[d] = s->shape[d] * layout->at[GPT_TP];
         }
     }
     s->count = s->shape[0] * s->shape[1];
@@ -291,6 +289,7 @@ static void append(struct gpt_flat *f, struct gpt_slice s)
         b->layer = s.param->layer;
         b->begin = f->elements;
         b->first_slice = f->n;
+        b->group = GPT_GROUP_DP;
     }
     s.bucket = b - f->buckets;
     s.offset = f->elements;

@@ -84,8 +84,7 @@ struct gpt_layer_range {
 
 /* A rank's part of the model. */
 struct gpt_layout {
-    int64_t tp_size, tp_rank;
-    int64_t pp_size, pp_rank;
+    int64_t size[GPT_N_DIMS], at[GPT_N_DIMS]; /* as in the topology */
     int64_t chunks; /* of this stage; more than 1 when interleaved */
     struct gpt_layer_range chunk[GPT_MAX_CHUNKS];
     bool has_embedding; /* in front of the first chunk: first stage */
@@ -132,6 +131,7 @@ struct gpt_bucket {
     int64_t layer; /* global number, -1: not a layer */
     int64_t begin, end;
     int64_t first_slice, end_slice; /* its slices, the end not included */
+    enum gpt_group group;           /* the ranks whose gradients are summed */
 };
 
 /* The flat buffer of a rank: parameters and gradients have this same layout,

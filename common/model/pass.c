@@ -14,7 +14,7 @@ struct gpt_dropout gpt_pass_dropout(const struct gpt_pass *pass,
         .samples = pass->samples,
         .t_local = pass->rows,
         .t_global = pass->t,
-        .t0 = pass->sequence ? pass->rows * pass->layout->tp_rank : 0,
+        .t0 = pass->sequence ? pass->rows * pass->layout->at[GPT_TP] : 0,
     };
 }
 

@@ -184,7 +184,7 @@ int64_t gpt_stage_rows(const struct gpt_stage *s)
 {
     int64_t n = s->o.micro_batch * s->o.seq_length;
 
-    return s->o.sequence_parallel ? n / s->o.layout.tp_size : n;
+    return s->o.sequence_parallel ? n / s->o.layout.size[GPT_TP] : n;
 }
 
 size_t gpt_stage_bytes(const struct gpt_stage *s)

@@ -7,7 +7,7 @@
 
 static int64_t vocabulary(const struct gpt_stage *s)
 {
-    return s->o.config->padded_vocab_size / s->o.layout.tp_size;
+    return s->o.config->padded_vocab_size / s->o.layout.size[GPT_TP];
 }
 
 /* ---- embedding ---- */
@@ -20,7 +20,7 @@ static struct gpt_embed embed_op(const struct gpt_stage *s,
     return (struct gpt_embed){
         .n = pass->n,
         .c = s->o.config->hidden_size,
-        .v_begin = vocabulary(s) * s->o.layout.tp_rank,
+        .v_begin = vocabulary(s) * s->o.layout.at[GPT_TP],
         .v_local = vocabulary(s),
         .act = s->o.act,
         .tokens = slot->in.input,
@@ -47,7 +47,7 @@ void gpt_stage_embed(struct gpt_stage *s, const struct gpt_pass *pass,
     }
     /* One rank knows the word, the first one adds the position: the sum over
      * the ranks has the bits of one rank's. */
-    if (s->o.layout.tp_rank > 0)
+    if (s->o.layout.at[GPT_TP] > 0)
         embed.wpe = NULL;
     s->be->embed_fwd(pass->q, &embed);
     gpt_pass_sum(pass, embed.out, r);
@@ -108,7 +108,7 @@ static void output_backward(struct gpt_stage *s, struct gpt_queue *q, void *y,
 static void cross_entropy(struct gpt_stage *s, const struct gpt_pass *pass,
                           const struct gpt_xent *xent)
 {
-    int64_t rank = s->o.layout.tp_rank, n = GPT_XENT_STATS * xent->n;
+    int64_t rank = s->o.layout.at[GPT_TP], n = GPT_XENT_STATS * xent->n;
 
     if (!pass->tp) {
         s->be->xent(pass->q, xent);
@@ -117,7 +117,7 @@ static void cross_entropy(struct gpt_stage *s, const struct gpt_pass *pass,
     s->be->xent_partial(pass->q, xent, s->stats + rank * n);
     gpt_comm_all_gather(pass->tp, pass->q, s->stats, s->stats + rank * n, n,
                         GPT_F32);
-    s->be->xent_finish(pass->q, xent, s->stats, s->o.layout.tp_size, rank);
+    s->be->xent_finish(pass->q, xent, s->stats, s->o.layout.size[GPT_TP], rank);
 }
 
 /* Rows i.. of the batch, which are at y. */
@@ -142,7 +142,7 @@ static void output_rows(struct gpt_stage *s, const struct gpt_pass *pass,
         .n = rows,
         .v = v,
         .v_real = s->o.config->vocab_size,
-        .v_begin = v * s->o.layout.tp_rank,
+        .v_begin = v * s->o.layout.at[GPT_TP],
         .ld = v,
         .act = s->o.act,
         .logits = s->logits,

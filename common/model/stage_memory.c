@@ -60,7 +60,8 @@ static void bind_dear(const struct gpt_stage *s, struct gpt_binder *b,
                       enum gpt_memory_kind kind, struct gpt_layer_acts *a)
 {
     const struct gpt_config *c = s->o.config;
-    int64_t n = s->o.micro_batch * s->o.seq_length, tp = s->o.layout.tp_size;
+    int64_t n = s->o.micro_batch * s->o.seq_length;
+    int64_t tp = s->o.layout.size[GPT_TP];
     int64_t heads = c->num_attention_heads / tp;
     int64_t groups = c->num_query_groups / tp;
     size_t act = gpt_dtype_bytes(s->o.act);
@@ -76,7 +77,8 @@ static void bind_cheap(const struct gpt_stage *s, struct gpt_binder *b,
                        enum gpt_memory_kind kind, struct gpt_layer_acts *a)
 {
     const struct gpt_config *c = s->o.config;
-    int64_t n = s->o.micro_batch * s->o.seq_length, tp = s->o.layout.tp_size;
+    int64_t n = s->o.micro_batch * s->o.seq_length;
+    int64_t tp = s->o.layout.size[GPT_TP];
     int64_t heads = c->num_attention_heads / tp;
     size_t act = gpt_dtype_bytes(s->o.act);
 
@@ -163,7 +165,8 @@ static size_t scratch_bytes(const struct gpt_stage *s)
 static void bind_work(struct gpt_stage *s, struct gpt_binder *b)
 {
     const struct gpt_config *c = s->o.config;
-    int64_t n = s->o.micro_batch * s->o.seq_length, tp = s->o.layout.tp_size;
+    int64_t n = s->o.micro_batch * s->o.seq_length;
+    int64_t tp = s->o.layout.size[GPT_TP];
     int64_t channels = c->hidden_size;
     int64_t heads = c->num_attention_heads * c->head_size / tp;
     int64_t qkv = heads + 2 * c->num_query_groups * c->head_size / tp;

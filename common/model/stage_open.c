@@ -88,13 +88,13 @@ static int check_options(const struct gpt_stage_options *o,
                         "--recompute-num-layers %lld: at least 1",
                         (long long)o->recompute_layers);
     if (o->sequence_parallel &&
-        o->micro_batch * o->seq_length % o->layout.tp_size != 0)
+        o->micro_batch * o->seq_length % o->layout.size[GPT_TP] != 0)
         return gpt_fail(err, GPT_EUSAGE,
                         "--sequence-parallel: --micro-batch-size %lld times "
                         "--seq-length %lld does not divide by the tensor model "
                         "parallel size (%lld)",
                         (long long)o->micro_batch, (long long)o->seq_length,
-                        (long long)o->layout.tp_size);
+                        (long long)o->layout.size[GPT_TP]);
     return GPT_OK;
 }
 
@@ -102,7 +102,7 @@ int64_t gpt_stage_logits_rows(const struct gpt_config *config,
                               const struct gpt_layout *layout,
                               enum gpt_dtype act, int64_t rows)
 {
-    const int64_t row = config->padded_vocab_size / layout->tp_size *
+    const int64_t row = config->padded_vocab_size / layout->size[GPT_TP] *
                         (int64_t)gpt_dtype_bytes(act);
     const int64_t blocks = LOGITS_LIMIT / row / LOGITS_ROWS_MIN;
 
@@ -122,7 +122,7 @@ static int stage_new(struct gpt_stage **stage, struct gpt_backend *be,
     s->o = *o;
     if (!o->training)
         s->o.recompute = GPT_RECOMPUTE_NONE;
-    if (o->layout.tp_size == 1) {
+    if (o->layout.size[GPT_TP] == 1) {
         s->o.tp = NULL;
         s->o.sequence_parallel = false;
     }
@@ -219,10 +219,10 @@ int gpt_stage_open(struct gpt_stage **stage, struct gpt_backend *be,
     int status;
 
     *stage = NULL;
-    if (options->layout.tp_size > 1 && !options->tp)
+    if (options->layout.size[GPT_TP] > 1 && !options->tp)
         return gpt_fail(err, GPT_EFAIL, "a stage of %lld tensor parallel ranks "
                         "without their communicator",
-                        (long long)options->layout.tp_size);
+                        (long long)options->layout.size[GPT_TP]);
     GPT_TRY_GOTO(status, stage_new(&s, be, options, err), fail);
     GPT_TRY_GOTO(status, stage_allocate(s, err), fail);
     GPT_TRY_GOTO(status, allocate_host(s, err), fail);

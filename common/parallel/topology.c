@@ -1,70 +1,117 @@
-/* The rank is a number in a mixed base, rank = tp + TP * (dp + DP * pp); a
- * group is what is left when some of its digits run. Start at
- * gpt_topology_group(). */
+/* The grid of ranks. A rank is a number whose digits are its coordinates, in a
+ * base of its own a dimension and the first dimension as the lowest digit:
+ * rank = tp + TP * (dp + DP * pp). A group is what is left when some of the
+ * digits run and the others stay. Start at gpt_topology_group(). */
 #include "parallel/topology.h"
 
 #include "base/num.h"
 
+#include <assert.h>
+#include <stdio.h>
+
+static const char *const dim_names[GPT_N_DIMS] = {
+    [GPT_TP] = "tensor",
+    [GPT_DP] = "data",
+    [GPT_PP] = "pipeline",
+};
+
+/* Writes "tensor 2 x pipeline 4": all sizes that are given, not derived. */
+static void describe_sizes(const int64_t *size, char *text, size_t cap)
+{
+    size_t n = 0;
+
+    for (int d = 0; d < GPT_N_DIMS && n < cap; d++)
+        if (d != GPT_DP)
+            n += (size_t)snprintf(text + n, cap - n, "%s%s %lld",
+                                  n ? " x " : "", dim_names[d],
+                                  (long long)size[d]);
+}
+
+/* Ranks of one replica of the model, which data parallelism repeats. */
+static bool multiply_sizes(const int64_t *size, int64_t *replica)
+{
+    *replica = 1;
+    for (int d = 0; d < GPT_N_DIMS; d++)
+        if (d != GPT_DP &&
+            (size[d] < 1 || !gpt_mul(*replica, size[d], replica)))
+            return false;
+    return true;
+}
+
 int gpt_topology_init(struct gpt_topology *t, int64_t world_size, int64_t rank,
-                      int64_t tp_size, int64_t pp_size, int64_t chunks,
+                      const int64_t size[GPT_N_DIMS], int64_t chunks,
                       struct gpt_err *err)
 {
-    int64_t model;
+    char text[160];
+    int64_t replica;
 
     *t = (struct gpt_topology){0};
     if (world_size < 1 || rank < 0 || rank >= world_size)
         return gpt_fail(err, GPT_EUSAGE, "rank %lld is not in a world of %lld",
                         (long long)rank, (long long)world_size);
-    if (tp_size < 1 || pp_size < 1 || chunks < 1 ||
-        !gpt_mul(tp_size, pp_size, &model))
+    describe_sizes(size, text, sizeof(text));
+    if (chunks < 1 || !multiply_sizes(size, &replica))
         return gpt_fail(err, GPT_EUSAGE,
-                        "--tensor-model-parallel-size %lld, "
-                        "--pipeline-model-parallel-size %lld, chunks %lld: "
-                        "not all at least 1",
-                        (long long)tp_size, (long long)pp_size,
-                        (long long)chunks);
-    if (world_size % model != 0)
+                        "parallel sizes %s, virtual stages %lld: not all at "
+                        "least 1",
+                        text, (long long)chunks);
+    if (world_size % replica != 0)
         return gpt_fail(err, GPT_EUSAGE,
-                        "%lld ranks are not a multiple of "
-                        "--tensor-model-parallel-size %lld x "
-                        "--pipeline-model-parallel-size %lld",
-                        (long long)world_size, (long long)tp_size,
-                        (long long)pp_size);
-    if (chunks > 1 && pp_size == 1)
+                        "%lld ranks are not a multiple of the parallel sizes "
+                        "%s",
+                        (long long)world_size, text);
+    if (chunks > 1 && size[GPT_PP] == 1)
         return gpt_fail(err, GPT_EUSAGE,
-                        "%lld virtual stages need "
-                        "--pipeline-model-parallel-size of at least 2",
+                        "%lld virtual stages need a pipeline parallel size of "
+                        "at least 2",
                         (long long)chunks);
     t->world_size = world_size;
     t->rank = rank;
-    t->tp_size = tp_size;
-    t->pp_size = pp_size;
-    t->dp_size = world_size / model;
+    for (int d = 0; d < GPT_N_DIMS; d++)
+        t->size[d] = d == GPT_DP ? world_size / replica : size[d];
     t->chunks = chunks;
-    t->tp_rank = rank % tp_size;
-    t->dp_rank = rank / tp_size % t->dp_size;
-    t->pp_rank = rank / (tp_size * t->dp_size);
+    gpt_topology_at(t, rank, t->at);
     return GPT_OK;
 }
 
-int64_t gpt_topology_rank(const struct gpt_topology *t, int64_t tp_rank,
-                          int64_t dp_rank, int64_t pp_rank)
+void gpt_topology_at(const struct gpt_topology *t, int64_t rank,
+                     int64_t at[GPT_N_DIMS])
 {
-    return tp_rank + t->tp_size * (dp_rank + t->dp_size * pp_rank);
+    assert(rank >= 0 && rank < t->world_size);
+    for (int d = 0; d < GPT_N_DIMS; d++) {
+        at[d] = rank % t->size[d];
+        rank /= t->size[d];
+    }
 }
 
-/* Which coordinates run within a group of each kind. */
+int64_t gpt_topology_rank(const struct gpt_topology *t,
+                          const int64_t at[GPT_N_DIMS])
+{
+    int64_t rank = 0;
+
+    for (int d = GPT_N_DIMS; d-- > 0;) {
+        assert(at[d] >= 0 && at[d] < t->size[d]);
+        rank = rank * t->size[d] + at[d];
+    }
+    return rank;
+}
+
+/* ---- groups ---- */
+
+#define DIM(d) (1u << (d))
+#define ALL_DIMS (DIM(GPT_N_DIMS) - 1)
+
+/* The dimensions in which the members of a group differ. */
 static const struct {
     const char *name;
-    bool tp, dp, pp;
-    bool ends; /* of pp, the first and the last only */
+    unsigned dims;
+    bool ends; /* of the pipeline only the first and the last stage */
 } groups[GPT_N_GROUPS] = {
-    [GPT_GROUP_WORLD] = {"world", true, true, true, false},
-    [GPT_GROUP_TP] = {"tp", true, false, false, false},
-    [GPT_GROUP_DP] = {"dp", false, true, false, false},
-    [GPT_GROUP_PP] = {"pp", false, false, true, false},
-    [GPT_GROUP_MODEL] = {"model", true, false, true, false},
-    [GPT_GROUP_EMBEDDING] = {"embedding", false, false, true, true},
+    [GPT_GROUP_WORLD] = {"world", ALL_DIMS, false},
+    [GPT_GROUP_TP] = {"tp", DIM(GPT_TP), false},
+    [GPT_GROUP_DP] = {"dp", DIM(GPT_DP), false},
+    [GPT_GROUP_PP] = {"pp", DIM(GPT_PP), false},
+    [GPT_GROUP_EMBEDDING] = {"embedding", DIM(GPT_PP), true},
 };
 
 const char *gpt_group_name(enum gpt_group kind)
@@ -72,39 +119,45 @@ const char *gpt_group_name(enum gpt_group kind)
     return groups[kind].name;
 }
 
+static bool is_member(const struct gpt_topology *t, enum gpt_group kind,
+                      const int64_t *at)
+{
+    for (int d = 0; d < GPT_N_DIMS; d++)
+        if (!(groups[kind].dims & DIM(d)) && at[d] != t->at[d])
+            return false;
+    return !groups[kind].ends || at[GPT_PP] == 0 ||
+           at[GPT_PP] == t->size[GPT_PP] - 1;
+}
+
+/* Every member must list the same ranks in the same order, since a place in
+ * the list is a rank of the communicator: so all ranks are gone through in
+ * ascending order, whichever dimensions the group runs along. */
 int64_t gpt_topology_group(const struct gpt_topology *t, enum gpt_group kind,
                            int64_t *ranks, int64_t *index)
 {
-    const bool tp = groups[kind].tp, dp = groups[kind].dp;
-    const bool pp = groups[kind].pp, ends = groups[kind].ends;
-    int64_t n = 0;
+    int64_t at[GPT_N_DIMS], n = 0;
 
     *index = -1;
-    for (int64_t p = pp ? 0 : t->pp_rank;
-         p < (pp ? t->pp_size : t->pp_rank + 1); p++) {
-        if (ends && p != 0 && p != t->pp_size - 1)
+    for (int64_t r = 0; r < t->world_size; r++) {
+        gpt_topology_at(t, r, at);
+        if (!is_member(t, kind, at))
             continue;
-        for (int64_t d = dp ? 0 : t->dp_rank;
-             d < (dp ? t->dp_size : t->dp_rank + 1); d++)
-            for (int64_t k = tp ? 0 : t->tp_rank;
-                 k < (tp ? t->tp_size : t->tp_rank + 1); k++) {
-                ranks[n] = gpt_topology_rank(t, k, d, p);
-                if (ranks[n] == t->rank)
-                    *index = n;
-                n++;
-            }
+        if (r == t->rank)
+            *index = n;
+        ranks[n++] = r;
     }
     return n;
 }
 
 /* ---- layers ---- */
 
-/* Layers of stages that are not uneven; checks what must divide. */
+/* The layers of every stage that has no number of its own. Checks what must
+ * divide. */
 static int middle_layers(const struct gpt_topology *t, int64_t num_layers,
                          int64_t first, int64_t last, int64_t *middle,
                          struct gpt_err *err)
 {
-    int64_t stages = t->pp_size - (first > 0) - (last > 0);
+    int64_t stages = t->size[GPT_PP] - (first > 0) - (last > 0);
     int64_t rest = num_layers - first - last;
 
     if (num_layers < 1 || first < 0 || last < 0)
@@ -113,10 +166,10 @@ static int middle_layers(const struct gpt_topology *t, int64_t num_layers,
                         "negative or none",
                         (long long)num_layers, (long long)first,
                         (long long)last);
-    if ((first > 0 || last > 0) && t->pp_size < 2)
+    if ((first > 0 || last > 0) && t->size[GPT_PP] < 2)
         return gpt_fail(err, GPT_EUSAGE,
-                        "uneven stages need --pipeline-model-parallel-size of "
-                        "at least 2");
+                        "uneven stages need a pipeline parallel size of at "
+                        "least 2");
     if (stages == 0 ? rest != 0 : (rest < stages || rest % stages != 0))
         return gpt_fail(err, GPT_EUSAGE,
                         "%lld of %lld layers do not divide over %lld pipeline "
@@ -135,12 +188,12 @@ int gpt_topology_layers(const struct gpt_topology *t, int64_t num_layers,
     int64_t middle, before = 0, here = 0;
 
     GPT_TRY(middle_layers(t, num_layers, first, last, &middle, err));
-    for (int64_t p = 0; p < t->pp_size; p++) {
+    for (int64_t p = 0; p < t->size[GPT_PP]; p++) {
         int64_t n = middle;
 
         if (p == 0 && first > 0)
             n = first;
-        else if (p == t->pp_size - 1 && last > 0)
+        else if (p == t->size[GPT_PP] - 1 && last > 0)
             n = last;
         if (n % t->chunks != 0)
             return gpt_fail(err, GPT_EUSAGE,

@@ -36,8 +36,8 @@ int gpt_world_open(struct gpt_world **out, const struct gpt_world_options *o,
     const bool imagined = o->imagined > 0;
     GPT_TRY(gpt_topology_init(&topology,
                               imagined ? o->imagined : launch.world_size,
-                              imagined ? 0 : launch.rank, o->tp_size,
-                              o->pp_size, o->chunks, err));
+                              imagined ? 0 : launch.rank, o->size, o->chunks,
+                              err));
     GPT_TRY(gpt_new(&w, 1, sizeof(*w), "the job's ranks", err));
     w->launch = launch;
     w->topology = topology;
@@ -90,7 +90,8 @@ static int connect_group(struct gpt_world *w, struct gpt_backend *be,
                          index, w->timeout, err);
 }
 
-/* Kind by kind on all ranks: nobody waits for one that waits for him. */
+/* Kind by kind on all ranks, in one order: two ranks that have two groups in
+ * common never wait for each other in different ones. */
 int gpt_world_connect(struct gpt_world *w, struct gpt_backend *be,
                       struct gpt_err *err)
 {
@@ -109,7 +110,7 @@ int gpt_world_connect(struct gpt_world *w, struct gpt_backend *be,
     }
     if (status == GPT_OK)
         status = connect_group(w, be, GPT_GROUP_DP, "reduce", ranks,
-                               &w->reduce, err);
+                               &w->reduce[GPT_GROUP_DP], err);
     gpt_free(ranks);
     return status;
 }
@@ -117,9 +118,10 @@ int gpt_world_connect(struct gpt_world *w, struct gpt_backend *be,
 /* All communicators in turn; NULL at the end. */
 static struct gpt_comm *next_comm(const struct gpt_world *w, int *at)
 {
-    while (*at <= GPT_N_GROUPS) {
+    while (*at < 2 * GPT_N_GROUPS) {
         int i = (*at)++;
-        struct gpt_comm *c = i < GPT_N_GROUPS ? w->comm[i] : w->reduce;
+        struct gpt_comm *c =
+            i < GPT_N_GROUPS ? w->comm[i] : w->reduce[i - GPT_N_GROUPS];
 
         if (c)
             return c;
@@ -344,9 +346,10 @@ void gpt_world_close(struct gpt_world *w)
 {
     if (!w)
         return;
-    for (int i = 0; i < GPT_N_GROUPS; i++)
+    for (int i = 0; i < GPT_N_GROUPS; i++) {
         gpt_comm_close(w->comm[i]);
-    gpt_comm_close(w->reduce);
+        gpt_comm_close(w->reduce[i]);
+    }
     gpt_store_close(w->store);
     gpt_free(w);
 }

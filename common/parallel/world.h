@@ -14,14 +14,16 @@ struct gpt_world {
     /* By kind; NULL where this rank is no member or alone in the group. */
     struct gpt_comm *comm[GPT_N_GROUPS];
     enum gpt_carrier carrier; /* of all of them */
-    /* The data parallel group once more, for a lane of its own: gradients are
-     * reduced there while backward goes on. */
-    struct gpt_comm *reduce;
+    /* A second communicator of the groups that gradients are summed over
+     * (gpt_bucket.group), for a lane of its own: they are summed there while
+     * backward uses the first one. By kind; NULL as above. */
+    struct gpt_comm *reduce[GPT_N_GROUPS];
     double timeout, timeout_later; /* seconds, see below */
 };
 
 struct gpt_world_options {
-    int64_t tp_size, pp_size, chunks;
+    int64_t size[GPT_N_DIMS]; /* but of GPT_DP: see gpt_topology_init() */
+    int64_t chunks;
     int64_t imagined;     /* > 0: rank 0 of so many, of which none is started:
                            * for plans; there is nobody to connect to */
     double timeout;       /* seconds: of the rendezvous and the first step */

@@ -10,7 +10,7 @@
 
 #define NONE UINT32_MAX
 #define UNKNOWN_PENALTY 10.0f
-#define SCORE_LIMIT -100000.0f /* of a path, before counting starts anew */
+#define SCORE_LIMIT 100000.0f /* of a path, before counting starts anew */
 
 void gpt_sp_scratch_free(struct gpt_sp_scratch *s)
 {
@@ -279,8 +279,7 @@ int gpt_sp_trie_open(struct gpt_sp_trie *t, const struct gpt_sp_model *m,
 {
     struct gpt_str *sorted;
 
-    *t = (struct gpt_sp_trie){
-        .lowest = FLT_MAX, .highest = FLT_MIN, .longest = 4};
+    *t = (struct gpt_sp_trie){.lowest = FLT_MAX, .longest = 4};
     GPT_TRY(gpt_new(&sorted, (size_t)m->n, sizeof(*sorted), "pieces", err));
     size_t n_nodes = count_nodes(m, sorted);
     gpt_free(sorted);
@@ -291,8 +290,6 @@ int gpt_sp_trie_open(struct gpt_sp_trie *t, const struct gpt_sp_model *m,
 
         if (type == GPT_SP_NORMAL && score < t->lowest)
             t->lowest = score;
-        if (type == GPT_SP_NORMAL && score > t->highest)
-            t->highest = score;
         if (type == GPT_SP_NORMAL || type == GPT_SP_USER)
             add_to_trie(t, m->texts[id], (int32_t)id);
     }
@@ -323,6 +320,14 @@ static void offer(struct gpt_sp_path *end, float score, int32_t id,
         *end = (struct gpt_sp_path){score, id, (uint32_t)begin};
 }
 
+/* SentencePiece gives a user-defined piece a score above every normal one, the
+ * higher the longer the piece is. Versions before 0.2.1 gave it another one,
+ * with which long texts come out otherwise where such pieces overlap. */
+static float user_defined_score(size_t bytes)
+{
+    return (float)(0.1 * (double)(bytes - 1));
+}
+
 /* Offers all pieces that begin at `begin`. */
 static void extend(const struct gpt_sp_model *m, const struct gpt_sp_trie *t,
                    struct gpt_sp_path *paths, const char *text, size_t begin,
@@ -339,9 +344,8 @@ static void extend(const struct gpt_sp_model *m, const struct gpt_sp_trie *t,
         int32_t id = t->ids[at];
         if (id < 0)
             continue;
-        /* user-defined pieces always win */
         float score = m->pieces[id].type == GPT_SP_USER
-                          ? (float)(end - begin) * t->highest - 0.1f
+                          ? user_defined_score(end - begin)
                           : m->pieces[id].score;
         offer(&paths[end], score + here, id, begin);
         has_char = has_char || end - begin == char_len;
@@ -398,7 +402,7 @@ int gpt_sp_encode_unigram(const struct gpt_sp_model *m,
     for (size_t at = 0; at < len;) {
         size_t n = gpt_sp_char_len(text + at, len - at);
 
-        if (paths[at].score < SCORE_LIMIT)
+        if (paths[at].score < -SCORE_LIMIT || paths[at].score > SCORE_LIMIT)
             rebase(paths, at, t->longest, len);
         extend(m, t, paths, text, at, n, len);
         at += n;

@@ -15,7 +15,7 @@ struct gpt_sp_trie {
     int32_t *ids;       /* of the piece that ends at a node, -1 = none */
     size_t mask;
     uint32_t n_nodes;
-    float lowest, highest; /* scores of normal pieces */
+    float lowest; /* score of normal pieces */
     size_t longest;        /* bytes of a piece, or of a character */
 };
 

@@ -4,6 +4,7 @@
 
 #include "base/memory.h"
 
+#include <assert.h>
 #include <string.h>
 
 /* ---- a bucket ---- */
@@ -160,11 +161,26 @@ static const struct gpt_slice *find_tied(const struct gpt_flat *flat)
     return NULL;
 }
 
+/* The communicator of the buckets' sums; NULL where this rank is alone. A lane
+ * has one communicator, and jobs of one lane are numbered in one order: buckets
+ * of several groups would want a lane a group. */
+static struct gpt_comm *find_comm(const struct gpt_reducer_options *o)
+{
+    const struct gpt_flat *flat = o->flat;
+    const enum gpt_group group =
+        flat->n_buckets > 0 ? flat->buckets[0].group : GPT_GROUP_DP;
+
+    for (int64_t b = 0; b < flat->n_buckets; b++)
+        assert(flat->buckets[b].group == group);
+    return o->world ? o->world->reduce[group] : NULL;
+}
+
 int gpt_reducer_open(struct gpt_reducer **out, struct gpt_backend *be,
                      const struct gpt_reducer_options *options,
                      struct gpt_err *err)
 {
     const struct gpt_world *world = options->world;
+    struct gpt_comm *sums = find_comm(options);
     struct gpt_reducer *r;
     int status;
 
@@ -175,9 +191,9 @@ int gpt_reducer_open(struct gpt_reducer **out, struct gpt_backend *be,
     GPT_TRY_GOTO(status, gpt_reducer_allocate(r, err), fail);
     if (world && world->comm[GPT_GROUP_EMBEDDING])
         r->tied = find_tied(options->flat);
-    if (world && world->reduce)
+    if (sums)
         GPT_TRY_GOTO(status,
-                     gpt_lane_open(&r->lane, be, world->reduce,
+                     gpt_lane_open(&r->lane, be, sums,
                                    options->flat->n_buckets, err),
                      fail);
     *out = r;

@@ -13,9 +13,9 @@ static int plan_slots(struct gpt_replica *r, struct gpt_err *err)
     const struct gpt_layout *layout = &r->o.layout;
     struct gpt_pipeline_plan plan;
 
-    GPT_TRY(gpt_pipeline_plan_build(&plan, layout->pp_size, layout->chunks,
+    GPT_TRY(gpt_pipeline_plan_build(&plan, layout->size[GPT_PP], layout->chunks,
                                     gpt_max_i64(r->o.micro_batches, 1),
-                                    layout->pp_rank, err));
+                                    layout->at[GPT_PP], err));
     memcpy(r->slots, plan.slots, sizeof(r->slots));
     gpt_pipeline_plan_free(&plan);
     return GPT_OK;
@@ -86,7 +86,7 @@ int64_t gpt_replica_message(const struct gpt_replica *r)
     int64_t rows = r->o.micro_batch * r->o.seq_length;
 
     if (r->o.sequence_parallel)
-        rows /= r->o.layout.tp_size;
+        rows /= r->o.layout.size[GPT_TP];
     return rows * r->o.config.hidden_size *
            (int64_t)gpt_dtype_bytes(r->o.act);
 }
@@ -122,7 +122,7 @@ int gpt_replica_memory(const struct gpt_replica *r, struct gpt_memory *memory,
         gpt_optimizer_memory(&r->flat) + param_bytes(r);
     GPT_TRY(gpt_stage_memory(memory, r->be, &stage, err));
     memory->bytes[GPT_MEM_WORKSPACE] +=
-        gpt_pipeline_memory(r->o.layout.pp_size, gpt_replica_message(r));
+        gpt_pipeline_memory(r->o.layout.size[GPT_PP], gpt_replica_message(r));
     if (r->o.world)
         memory->bytes[GPT_MEM_WORKSPACE] +=
             GPT_REPLICA_SUMS * (int64_t)sizeof(double);
@@ -168,8 +168,8 @@ static int open_pipeline(struct gpt_replica *r, struct gpt_err *err)
         .stage = r->stage,
         .reducer = r->reducer,
         .world = r->o.world,
-        .stages = r->o.layout.pp_size,
-        .stage_index = r->o.layout.pp_rank,
+        .stages = r->o.layout.size[GPT_PP],
+        .stage_index = r->o.layout.at[GPT_PP],
         .chunks = r->o.layout.chunks,
         .slots = r->slots,
     };
@@ -216,7 +216,7 @@ int gpt_replica_open(struct gpt_replica *r, struct gpt_err *err)
     GPT_TRY(open_gradients(r, err));
     GPT_TRY(open_gatherer(r, err));
     GPT_TRY(gpt_optimizer_open(&r->optimizer, r->be, r->q, &r->flat,
-                               r->o.layout.tp_rank, &r->o.optimizer, err));
+                               r->o.layout.at[GPT_TP], &r->o.optimizer, err));
     GPT_TRY(open_stage(r, err));
     return open_pipeline(r, err);
 }

@@ -49,7 +49,7 @@ static void own_loss(const struct gpt_replica *r, const struct gpt_feed *feed,
 {
     int64_t rows;
 
-    if (!r->o.layout.has_output || r->o.layout.tp_rank > 0)
+    if (!r->o.layout.has_output || r->o.layout.at[GPT_TP] > 0)
         return;
     sums[LOSS] = gpt_feed_loss(feed, &rows);
     sums[ROWS] = (double)rows;
@@ -60,7 +60,7 @@ static int own_squares(struct gpt_replica *r, double *sums, struct gpt_err *err)
 {
     const struct gpt_world *world = r->o.world;
 
-    if (world && r->flat.shards == 1 && world->topology.dp_rank > 0)
+    if (world && r->flat.shards == 1 && world->topology.at[GPT_DP] > 0)
         return r->be->sync(r->q, err);
     return gpt_optimizer_squares(r->optimizer, r->q,
                                  gpt_reducer_shards(r->reducer),

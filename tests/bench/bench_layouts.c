@@ -58,8 +58,10 @@ static double bytes_sent(const struct gpt_world *w)
     int64_t total = 0, bytes;
     double waited;
 
-    for (int i = 0; i <= GPT_N_GROUPS; i++) {
-        const struct gpt_comm *c = i < GPT_N_GROUPS ? w->comm[i] : w->reduce;
+    for (int i = 0; i < 2 * GPT_N_GROUPS; i++) {
+        const struct gpt_comm *c = i < GPT_N_GROUPS
+                                       ? w->comm[i]
+                                       : w->reduce[i - GPT_N_GROUPS];
 
         if (!c)
             continue;

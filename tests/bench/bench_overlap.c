@@ -193,7 +193,7 @@ static int open_model(struct member *m, struct gpt_err *err)
     GPT_TRY(gpt_layout_init(&m->layout, c, &m->w->topology, 0, 0, err));
     if (m->row->zero != GPT_ZERO_OFF) {
         m->layout.shards = m->row->dp;
-        m->layout.shard = m->w->topology.dp_rank;
+        m->layout.shard = m->w->topology.at[GPT_DP];
     }
     return gpt_flat_build(&m->flat, &m->table, &m->layout, err);
 }
@@ -259,11 +259,12 @@ static int open_all(struct member *m, struct gpt_err *err)
 static int be_rank(int64_t rank, void *arg)
 {
     const struct job *j = arg;
-    const struct gpt_world_options o = {.tp_size = j->row->tp,
-                                        .pp_size = 1,
-                                        .chunks = 1,
-                                        .timeout = 30,
-                                        .timeout_later = 30};
+    const struct gpt_world_options o = {
+        .size = {[GPT_TP] = j->row->tp, [GPT_PP] = 1},
+        .chunks = 1,
+        .timeout = 30,
+        .timeout_later = 30,
+    };
     struct member m = {.row = j->row, .f = &j->figures[rank]};
     struct gpt_err err = {0};
 

@@ -106,7 +106,7 @@ static int trainer_replica(struct trainer *t, struct gpt_err *err)
                             err));
     if (l->zero != GPT_ZERO_OFF) {
         o.layout.shards = l->dp;
-        o.layout.shard = t->world->topology.dp_rank;
+        o.layout.shard = t->world->topology.at[GPT_DP];
     }
     GPT_TRY(gpt_replica_new(&t->replica, t->be, &o, err));
     GPT_TRY(gpt_replica_open(t->replica, err));
@@ -122,7 +122,7 @@ static struct gpt_feed_options trainer_feed_options(const struct trainer *t)
         .seq_length = t->seq_length,
         .max_micro_batches = t->batch / t->layout->dp,
         .dp_size = t->layout->dp,
-        .dp_rank = t->world->topology.dp_rank,
+        .dp_rank = t->world->topology.at[GPT_DP],
         .be = t->be,
         .q = t->replica->q,
     };
@@ -189,8 +189,7 @@ static int trainer_run(struct trainer *t,
                        void *arg)
 {
     const struct gpt_world_options o = {
-        .tp_size = t->layout->tp,
-        .pp_size = t->layout->pp,
+        .size = {[GPT_TP] = t->layout->tp, [GPT_PP] = t->layout->pp},
         .chunks = t->layout->chunks,
         .timeout = 30,
         .timeout_later = 30,

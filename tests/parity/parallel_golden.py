@@ -32,7 +32,7 @@ SCHEDULES = [  # stages, chunks, microbatches
 def groups(tp, pp, dp):
     generator = RankGenerator(tp=tp, ep=1, dp=dp, pp=pp, cp=1,
                               order="tp-cp-ep-dp-pp")
-    kinds = {"tp": "tp", "dp": "dp", "pp": "pp", "model": "tp-pp"}
+    kinds = {"tp": "tp", "dp": "dp", "pp": "pp"}
     print("sizes", tp, pp, dp)
     for name, token in kinds.items():
         for ranks in generator.get_ranks(token):

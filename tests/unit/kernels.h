@@ -104,8 +104,10 @@ __attribute__((unused)) static bool same_bytes(void (*run)(void *ctx),
     return same;
 }
 
-/* Runs the body for every instruction set of this machine and both ways to
- * multiply matrices: fails when not even the plainest is there. */
+/* Runs the body for every instruction set of this machine, for both ways to
+ * multiply matrices, and as the environment says (GPT_CPU_ISA, GPT_CPU_MATMUL).
+ * Fails when not even the plainest is there. With GPT_TEST_AS_IS set, only as
+ * the environment says. */
 __attribute__((unused)) static void each_setting(void (*body)(void))
 {
     static const char *const sets[][2] = {{"base", "portable"},
@@ -122,14 +124,18 @@ __attribute__((unused)) static void each_setting(void (*body)(void))
         ok(false, "open the backend: %s", err.text);
         return;
     }
-    for (size_t i = 0; i < GPT_COUNT(sets); i++) {
+    size_t first = getenv("GPT_TEST_AS_IS") ? GPT_COUNT(sets) - 1 : 0;
+    for (size_t i = first; i < GPT_COUNT(sets); i++) {
         char name[40] = "default";
 
         if (sets[i][1])
             snprintf(name, sizeof(name), "%s %s",
                      sets[i][0] ? sets[i][0] : "best", sets[i][1]);
         setting = name;
-        if (cpu_choose(sets[i][0], sets[i][1], &err) != GPT_OK) {
+        bool named = sets[i][1] != NULL;
+        if (cpu_choose(named ? sets[i][0] : getenv("GPT_CPU_ISA"),
+                       named ? sets[i][1] : getenv("GPT_CPU_MATMUL"),
+                       &err) != GPT_OK) {
             ok(i > 0, "%s # SKIP %s", name, err.text);
             continue;
         }

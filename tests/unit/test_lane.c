@@ -190,11 +190,12 @@ static int check_times(const struct member *m, struct gpt_err *err)
 
 static int be_rank(int64_t rank, void *arg)
 {
-    const struct gpt_world_options o = {.tp_size = 1,
-                                        .pp_size = 1,
-                                        .chunks = 1,
-                                        .timeout = 20,
-                                        .timeout_later = 20};
+    const struct gpt_world_options o = {
+        .size = {[GPT_TP] = 1, [GPT_PP] = 1},
+        .chunks = 1,
+        .timeout = 20,
+        .timeout_later = 20,
+    };
     struct member m = {.job = arg};
     struct gpt_err err = {0};
 

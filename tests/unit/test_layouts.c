@@ -72,8 +72,8 @@ static int evaluate(struct trainer *t, struct found *f, struct gpt_err *err)
 
 static void hash_params(const struct gpt_replica *r, struct found *f)
 {
-    f->tp_rank = r->o.layout.tp_rank;
-    f->pp_rank = r->o.layout.pp_rank;
+    f->tp_rank = r->o.layout.at[GPT_TP];
+    f->pp_rank = r->o.layout.at[GPT_PP];
     for (int64_t i = 0; i < r->flat.n; i++) {
         const struct gpt_slice *s = &r->flat.slices[i];
         const float *p = r->params + s->offset;
@@ -103,10 +103,12 @@ static void ask(void *context, bool *stop, bool *save)
 /* Host memory of all communicators. */
 static int64_t held(const struct gpt_world *w)
 {
-    int64_t sum = w->reduce ? gpt_comm_held(w->reduce) : 0;
+    int64_t sum = 0;
 
-    for (int i = 0; i < GPT_N_GROUPS; i++)
+    for (int i = 0; i < GPT_N_GROUPS; i++) {
         sum += w->comm[i] ? gpt_comm_held(w->comm[i]) : 0;
+        sum += w->reduce[i] ? gpt_comm_held(w->reduce[i]) : 0;
+    }
     return sum;
 }
 

@@ -23,7 +23,10 @@ static struct gpt_stage_options chunk_options(const struct gpt_config *c,
                 i * c->num_layers / chunks, c->num_layers / chunks};
         return o;
     }
-    must(gpt_topology_init(&t, pp, rank, 1, pp, chunks, &err), &err);
+    must(gpt_topology_init(&t, pp, rank,
+                           (int64_t[]){[GPT_TP] = 1, [GPT_PP] = pp}, chunks,
+                           &err),
+         &err);
     must(gpt_layout_init(&o.layout, c, &t, 0, 0, &err), &err);
     return o;
 }

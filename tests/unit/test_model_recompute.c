@@ -78,7 +78,7 @@ static int64_t activations(struct gpt_stage_options o,
     must(gpt_stage_memory(&memory, &counting, &o, &err), &err);
     for (int i = 0; i < GPT_N_MEMORY_KINDS; i++)
         predicted += memory.bytes[i];
-    if (o.layout.tp_size == 1) {
+    if (o.layout.size[GPT_TP] == 1) {
         float w = 0;
 
         allocated = 0;
@@ -128,7 +128,7 @@ static void memory(void)
                     5 * (16 * 2 * n * C + stats + 4 * n * H)),
            "block: 1 for the first layers");
     o.recompute = GPT_RECOMPUTE_NONE;
-    o.layout.tp_size = 4;
+    o.layout.size[GPT_TP] = 4;
     o.sequence_parallel = true;
     is_int(activations(o, &c),
            slots * LAYERS * (16 * 2 * n * C + stats + 4 * n * H) / 4,

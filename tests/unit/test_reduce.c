@@ -84,11 +84,12 @@ static bool takes_in(const struct member *m, const struct gpt_slice *s,
                      const struct gpt_topology *other)
 {
     const struct gpt_topology *t = &m->w->topology;
-    const bool ends = other->pp_rank == 0 || other->pp_rank == t->pp_size - 1;
+    const bool ends =
+        other->at[GPT_PP] == 0 || other->at[GPT_PP] == t->size[GPT_PP] - 1;
     const bool tp = m->job->sequence_parallel && s->param->sequence_sum;
 
-    return (tp || other->tp_rank == t->tp_rank) &&
-           (s->param->tied ? ends : other->pp_rank == t->pp_rank);
+    return (tp || other->at[GPT_TP] == t->at[GPT_TP]) &&
+           (s->param->tied ? ends : other->at[GPT_PP] == t->at[GPT_PP]);
 }
 
 static float wanted(const struct member *m, const struct gpt_slice *s,
@@ -100,8 +101,8 @@ static float wanted(const struct member *m, const struct gpt_slice *s,
     float sum = 0;
 
     for (int64_t r = 0; r < t->world_size; r++) {
-        if (gpt_topology_init(&other, t->world_size, r, t->tp_size, t->pp_size,
-                              1, &err) != GPT_OK)
+        if (gpt_topology_init(&other, t->world_size, r, t->size, 1, &err) !=
+            GPT_OK)
             exit(1);
         for (int64_t mb = 0; takes_in(m, s, &other) && mb < MICRO; mb++)
             sum += value(r, mb, s, k);
@@ -161,7 +162,7 @@ static int open_flat(struct member *m, struct gpt_err *err)
                             err));
     if (m->job->zero != GPT_ZERO_OFF) {
         m->layout.shards = m->job->dp;
-        m->layout.shard = m->w->topology.dp_rank;
+        m->layout.shard = m->w->topology.at[GPT_DP];
     }
     return gpt_flat_build(&m->flat, &m->table, &m->layout, err);
 }
@@ -206,11 +207,12 @@ static int with_reducer(struct member *m, struct gpt_err *err)
 static int be_rank(int64_t rank, void *arg)
 {
     struct member m = {.job = arg};
-    const struct gpt_world_options o = {.tp_size = m.job->tp,
-                                        .pp_size = m.job->pp,
-                                        .chunks = 1,
-                                        .timeout = 20,
-                                        .timeout_later = 20};
+    const struct gpt_world_options o = {
+        .size = {[GPT_TP] = m.job->tp, [GPT_PP] = m.job->pp},
+        .chunks = 1,
+        .timeout = 20,
+        .timeout_later = 20,
+    };
     struct gpt_err err = {0};
 
     int status = gpt_world_open(&m.w, &o, &err);
@@ -233,13 +235,14 @@ static int be_rank(int64_t rank, void *arg)
 /* ZeRO-2 keeps a share of the layers and two of them. */
 static void test_memory(void)
 {
+    const int64_t size[GPT_N_DIMS] = {[GPT_TP] = 1, [GPT_PP] = 1};
     struct gpt_topology t;
     struct gpt_err err;
     struct job job = {"", 1, 1, 4, GPT_ZERO_2, false};
     struct gpt_world w = {.store = NULL};
     struct member m = {.job = &job, .w = &w};
 
-    if (gpt_topology_init(&t, 4, 0, 1, 1, 1, &err) != GPT_OK)
+    if (gpt_topology_init(&t, 4, 0, size, 1, &err) != GPT_OK)
         exit(1);
     w.topology = t;
     if (open_flat(&m, &err) != GPT_OK)

@@ -92,11 +92,13 @@ static int open_member(struct member *m, const struct layout *l,
     m->world.store = rank->store;
     m->world.timeout = 20;
     GPT_TRY(gpt_topology_init(&m->world.topology, l->tp * l->pp * l->dp,
-                              rank->rank, l->tp, l->pp, l->chunks, err));
+                              rank->rank,
+                              (int64_t[]){[GPT_TP] = l->tp, [GPT_PP] = l->pp},
+                              l->chunks, err));
     GPT_TRY(gpt_layout_init(&o.layout, &o.config, &m->world.topology, 0, 0,
                             err));
     o.layout.shards = l->shards ? l->dp : 1;
-    o.layout.shard = l->shards ? m->world.topology.dp_rank : 0;
+    o.layout.shard = l->shards ? m->world.topology.at[GPT_DP] : 0;
     GPT_TRY(gpt_backend_cpu(&be, err));
     GPT_TRY(gpt_replica_new(&m->replica, be, &o, err));
     GPT_TRY(be->queue_open(be, &m->replica->q, err));
@@ -116,7 +118,7 @@ static int open_member(struct member *m, const struct layout *l,
                                             .corpus_digest = 99};
     return gpt_optimizer_open(&m->replica->optimizer, be, m->replica->q,
                               &m->replica->flat,
-                              m->world.topology.tp_rank, &o.optimizer, err);
+                              m->world.topology.at[GPT_TP], &o.optimizer, err);
 }
 
 /* Calls `each` with every element that the rank has, or returns what it

@@ -28,11 +28,12 @@ static int wrong_members(long long tp, long long pp, long long world,
     int wrong = 0;
 
     for (int i = 0; i < n; i++) {
+        const int64_t size[GPT_N_DIMS] = {[GPT_TP] = tp, [GPT_PP] = pp};
         struct gpt_topology t;
         struct gpt_err err;
         int64_t ranks[MAX_WORLD], index;
 
-        if (gpt_topology_init(&t, world, (int64_t)want[i], tp, pp, 1, &err) !=
+        if (gpt_topology_init(&t, world, (int64_t)want[i], size, 1, &err) !=
             GPT_OK)
             return n;
         bool same = gpt_topology_group(&t, kind, ranks, &index) == n &&
@@ -48,7 +49,7 @@ static void test_groups(void)
 {
     FILE *f = golden_open("tests/golden/parallel.txt");
     static const enum gpt_group kinds[] = {GPT_GROUP_TP, GPT_GROUP_DP,
-                                           GPT_GROUP_PP, GPT_GROUP_MODEL,
+                                           GPT_GROUP_PP,
                                            GPT_GROUP_EMBEDDING};
     char line[256];
     int cases = 0;
@@ -58,7 +59,7 @@ static void test_groups(void)
         if (sscanf(line, "%lld %lld %lld", &tp, &pp, &dp) != 3)
             exit(1);
         const long long world = tp * pp * dp;
-        const long long counts[] = {pp * dp, tp * pp, tp * dp, dp, tp * dp};
+        const long long counts[] = {pp * dp, tp * pp, tp * dp, tp * dp};
         int wrong = 0;
         for (size_t k = 0; k < GPT_COUNT(kinds); k++)
             for (long long i = 0; i < counts[k]; i++) {
@@ -76,14 +77,16 @@ static void test_groups(void)
 
 static void test_members(void)
 {
+    const int64_t size[GPT_N_DIMS] = {[GPT_TP] = 2, [GPT_PP] = 4};
+    const int64_t other[GPT_N_DIMS] = {[GPT_TP] = 1, [GPT_PP] = 3};
     struct gpt_topology t;
     struct gpt_err err;
     int64_t ranks[MAX_WORLD], index;
     char text[256];
 
-    is_int(gpt_topology_init(&t, 16, 6, 2, 4, 2, &err), GPT_OK, "rank 6");
-    ok(t.tp_rank == 0 && t.dp_rank == 1 && t.pp_rank == 1 && t.dp_size == 2 &&
-           t.chunks == 2,
+    is_int(gpt_topology_init(&t, 16, 6, size, 2, &err), GPT_OK, "rank 6");
+    ok(t.at[GPT_TP] == 0 && t.at[GPT_DP] == 1 && t.at[GPT_PP] == 1 &&
+           t.size[GPT_DP] == 2 && t.chunks == 2,
        "coordinates");
     group_text(&t, GPT_GROUP_PP, text, sizeof(text));
     is_str(text, " 2 6 10 14", "its pipeline");
@@ -93,7 +96,7 @@ static void test_members(void)
     is_int(gpt_topology_group(&t, GPT_GROUP_WORLD, ranks, &index), 16,
            "world");
     is_int(index, 6, "place in the world");
-    is_int(gpt_topology_rank(&t, 1, 0, 3), 13, "rank of coordinates");
+    is_int(gpt_topology_rank(&t, other), 13, "rank of coordinates");
 }
 
 static void test_layers(void)
@@ -108,12 +111,13 @@ static void test_layers(void)
         struct gpt_err err = {0};
         double want[GOLDEN_MAX];
         int wrong = 0, k = 0;
+
         if (sscanf(line, "%lld %lld %lld %lld %lld", &layers, &stages, &chunks,
                    &first, &last) != 5)
             exit(1);
         golden_array(f, "chunks", want);
-        if (gpt_topology_init(&t, stages, 0, 1, stages, chunks, &err) !=
-            GPT_OK)
+        const int64_t size[GPT_N_DIMS] = {[GPT_TP] = 1, [GPT_PP] = stages};
+        if (gpt_topology_init(&t, stages, 0, size, chunks, &err) != GPT_OK)
             exit(1);
         for (int64_t p = 0; p < stages; p++)
             for (int64_t v = 0; v < chunks; v++, k += 2) {
@@ -139,8 +143,9 @@ static void test_refused(void)
         const char *says;
     } rows[] = {
         {6, 0, 4, 1, 1,
-         "6 ranks are not a multiple of --tensor-model-parallel-size 4"},
-        {2, 0, 2, 2, 1, "2 ranks are not a multiple"},
+         "6 ranks are not a multiple of the parallel sizes tensor 4 x"},
+        {2, 0, 2, 2, 1, "not a multiple of the parallel sizes tensor 2 x "
+                        "pipeline 2"},
         {4, 4, 1, 1, 1, "rank 4 is not in a world of 4"},
         {4, -1, 1, 1, 1, "rank -1"},
         {0, 0, 1, 1, 1, "a world of 0"},
@@ -148,16 +153,20 @@ static void test_refused(void)
         {4, 0, 1, -2, 1, "at least 1"},
         {4, 0, 1, 1, 0, "at least 1"},
         {4, 0, INT64_MAX, INT64_MAX, 1, "at least 1"},
-        {4, 0, 4, 1, 2, "2 virtual stages need --pipeline"},
+        {4, 0, 4, 1, 2, "2 virtual stages need a pipeline parallel size"},
     };
     struct gpt_topology t;
     struct gpt_err err = {0};
 
-    for (size_t i = 0; i < GPT_COUNT(rows); i++)
-        ok(gpt_topology_init(&t, rows[i].world, rows[i].rank, rows[i].tp,
-                             rows[i].pp, rows[i].chunks, &err) == GPT_EUSAGE &&
+    for (size_t i = 0; i < GPT_COUNT(rows); i++) {
+        const int64_t size[GPT_N_DIMS] = {[GPT_TP] = rows[i].tp,
+                                          [GPT_PP] = rows[i].pp};
+
+        ok(gpt_topology_init(&t, rows[i].world, rows[i].rank, size,
+                             rows[i].chunks, &err) == GPT_EUSAGE &&
                strstr(err.text, rows[i].says),
            "refused: %s", err.text);
+    }
 }
 
 static void test_layers_refused(void)
@@ -183,8 +192,11 @@ static void test_layers_refused(void)
     int64_t begin, count;
 
     for (size_t i = 0; i < GPT_COUNT(rows); i++) {
-        if (gpt_topology_init(&t, rows[i].stages, 0, 1, rows[i].stages,
-                              rows[i].chunks, &err) != GPT_OK)
+        const int64_t size[GPT_N_DIMS] = {[GPT_TP] = 1,
+                                          [GPT_PP] = rows[i].stages};
+
+        if (gpt_topology_init(&t, rows[i].stages, 0, size, rows[i].chunks,
+                              &err) != GPT_OK)
             exit(1);
         ok(gpt_topology_layers(&t, rows[i].layers, rows[i].first,
                                rows[i].last, 0, 0, &begin, &count,

@@ -64,8 +64,9 @@ static int groups(struct member *m, struct gpt_err *err)
         expect(m, got == want, "sum", gpt_group_name(i));
     }
     float one = 1;
-    gpt_comm_all_reduce(m->w->reduce, m->q, &one, 1, GPT_F32, GPT_SUM);
-    expect(m, one == (float)t->dp_size, "sum", "reduce");
+    gpt_comm_all_reduce(m->w->reduce[GPT_GROUP_DP], m->q, &one, 1, GPT_F32,
+                        GPT_SUM);
+    expect(m, one == (float)t->size[GPT_DP], "sum", "reduce");
     gpt_world_settled(m->w);
     return gpt_world_check(m->w, err);
 }
@@ -167,7 +168,7 @@ static const struct job jobs[] = {
     {"the last one fails", 2, 1, 1, last_fails, GPT_EIO, "rank 1: no space",
      false},
     {"sizes do not fit", 3, 2, 1, well, GPT_EUSAGE,
-     "3 ranks are not a multiple of --tensor-model-parallel-size 2", false},
+     "3 ranks are not a multiple of the parallel sizes tensor 2 x", false},
 };
 
 static void set_number(const char *name, int64_t value)
@@ -180,11 +181,12 @@ static void set_number(const char *name, int64_t value)
 
 static int be_rank(const struct job *j, int64_t rank, int64_t port)
 {
-    const struct gpt_world_options o = {.tp_size = j->tp_size,
-                                        .pp_size = j->pp_size,
-                                        .chunks = 1,
-                                        .timeout = 10,
-                                        .timeout_later = 5};
+    const struct gpt_world_options o = {
+        .size = {[GPT_TP] = j->tp_size, [GPT_PP] = j->pp_size},
+        .chunks = 1,
+        .timeout = 10,
+        .timeout_later = 5,
+    };
     struct member m = {.rank = rank};
     struct gpt_err err = {0};
 

@@ -1,0 +1,37 @@
+#!/bin/sh
+# Kernels pass their tests on the older processors that this one can play: with
+# fewer instructions for the library's own loops (GPT_CPU_ISA) and for oneDNN
+# (ONEDNN_MAX_CPU_ISA, which it reads itself). GPT_TEST_ISAS=all: models and
+# trainings, too; `make isas`.
+. "$(dirname "$0")/../lib/tap.sh"
+
+# A test that cannot have what the environment asks for says so and stops.
+passes() { # NAME=value name command...
+    passes_setting=$1
+    passes_name=$2
+    shift 2
+    (cd "$top" && env "$passes_setting" GPT_TEST_AS_IS=1 BUILD="$BUILD" \
+        "$@") >"$scratch/log" 2>&1
+    passes_status=$?
+    if grep -q 'this processor or build has no' "$scratch/log"; then
+        skip "$passes_setting: this processor or build has it not"
+        return
+    fi
+    check "$passes_setting $passes_name" eval \
+        "grep -A 2 -E '^not ok|^Bail' '$scratch/log'; test $passes_status = 0"
+}
+
+tests='kernels_bf16 kernels_matmul kernels_attn'
+[ "${GPT_TEST_ISAS:-}" = all ] &&
+    tests="$tests kernels_dtype kernels_isa kernels_loss kernels_norm model
+        model_chunks model_parallel model_recompute decode generate step"
+for setting in GPT_CPU_ISA=base GPT_CPU_ISA=avx2 GPT_CPU_ISA=avx512 \
+    ONEDNN_MAX_CPU_ISA=AVX2 ONEDNN_MAX_CPU_ISA=AVX512_CORE \
+    ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16; do
+    for name in $tests; do
+        passes "$setting" "$name" "$BUILD/tests/unit/test_$name.t"
+    done
+    [ "${GPT_TEST_ISAS:-}" = all ] &&
+        passes "$setting" t57 sh "tests/cli/t57-precision.sh"
+done
+tap_done
