@@ -58,10 +58,10 @@ enum gpt_epilogue {
  *     |sum - exact| <= g * sum of |term|,  g = (t - 1) u / (1 - (t - 1) u),
  * u = 2^-24 on the CPU. A GPU's tensor cores may truncate where the CPU rounds:
  * u = 2^-23. What is stored in bf16 is rounded once, after the epilogue, to
- * nearest even; products of float factors are rounded too, so that there g has t in
- * place of t - 1. Instructions that multiply bf16 may take subnormal factors
- * and sums for zero. Machines of different instruction sets therefore differ in
- * last bits; one machine repeats its own. */
+ * nearest even; products of float factors are rounded too, so that there g has
+ * t in place of t - 1. Instructions that multiply bf16 may take subnormal
+ * factors and sums for zero. Machines of different instruction sets therefore
+ * differ in last bits; one machine repeats its own. */
 struct gpt_matmul {
     int64_t m, n, k;
     bool ta, tb;
