@@ -1,7 +1,7 @@
-/* gpt-generate: text from a checkpoint. Start at run(): checkpoint, tokenizer,
- * prompts, model, texts. Here are the options, the choice of files and the line
- * that reports the speed. Generating is common/generate/, the model is
- * model/decode.h, and the checkpoint is a source of any format
+/* gpt-generate: text from a checkpoint. Start at run_generate(): checkpoint,
+ * tokenizer, prompts, model, texts. Here are the options, the choice of files
+ * and the line that reports the speed. Generating is common/generate/, the model
+ * is model/decode.h, and the checkpoint is a source of any format
  * (checkpoint/source.h). */
 #include "base/io.h"
 #include "base/log.h"
@@ -433,7 +433,7 @@ static void close_job(struct job *j)
 
 /* Everything is freed whatever happened: a signal and a failure leave no thread
  * and no device memory. */
-static int run(const void *options, const struct gpt_args *args,
+static int run_generate(const void *options, const struct gpt_args *args,
                struct gpt_err *err)
 {
     struct job j = {.o = options};
@@ -468,7 +468,7 @@ int main(int argc, char **argv)
         .n_options = GPT_COUNT(table),
         .options_bytes = sizeof(struct options),
         .version = gpt_backend_version,
-        .run = run,
+        .run = run_generate,
     };
 
     return gpt_main(&program, argc, argv);

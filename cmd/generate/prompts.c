@@ -160,6 +160,7 @@ int gpt_prompts_parse_jsonl(struct gpt_prompts *p, const char *text, size_t len,
                             const char *name, struct gpt_err *err)
 {
     long long number = 0;
+
     for (size_t at = 0; at < len;) {
         const char *line = text + at, *end = memchr(line, '\n', len - at);
         size_t n = end ? (size_t)(end - line) : len - at;

@@ -170,7 +170,7 @@ out:
  * removed. */
 static int name_journal(struct gpt_journal *j, struct gpt_err *err)
 {
-    size_t n = strlen(j->about.o->output_prefix) + sizeof ".resume";
+    size_t n = strlen(j->about.o->output_prefix) + sizeof(".resume");
 
     GPT_TRY(gpt_new(&j->about.path, n, 1, "a file name", err));
     snprintf(j->about.path, n, "%s.resume", j->about.o->output_prefix);

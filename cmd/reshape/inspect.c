@@ -145,6 +145,7 @@ static int print_object(struct gpt_buf *b, const char *title,
         char *text = lines ? NULL : gpt_json_print(item, false);
         int status = gpt_buf_printf(b, "  %-24s %s\n", item->string,
                                     text ? text : "(several lines)");
+
         cJSON_free(text);
         GPT_TRY(status);
     }

@@ -186,7 +186,7 @@ static int convert(const struct options *o, const struct gpt_args *args,
 
 /* Without a word on the command line the program converts; inspect is its only
  * command. */
-static int run(const void *options, const struct gpt_args *args,
+static int run_reshape(const void *options, const struct gpt_args *args,
                struct gpt_err *err)
 {
     const struct options *o = options;
@@ -234,7 +234,7 @@ int main(int argc, char **argv)
         .options_bytes = sizeof(struct options),
         .max_positional = 2,
         .positional = "inspect PATH",
-        .run = run,
+        .run = run_reshape,
     };
 
     return gpt_main(&program, argc, argv);

@@ -88,7 +88,7 @@ static int look_at_save(struct gpt_run *r, bool wait, struct gpt_err *err)
 
 /* A loss that is not a number: skip the step, or give up. That a loss scale is
  * still too large is no reason. */
-static int judge(struct gpt_run *r, const struct gpt_step *step,
+static int check_step(struct gpt_run *r, const struct gpt_step *step,
                  struct gpt_err *err)
 {
     if (!step->skipped)
@@ -157,7 +157,7 @@ static int one_step(struct gpt_run *r, struct gpt_step *step,
         .step = step,
     };
     GPT_TRY(gpt_report_step(r->report, &report, err));
-    return judge(r, step, err);
+    return check_step(r, step, err);
 }
 
 /* Is `n` an interval, and has it come round? */

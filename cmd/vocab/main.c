@@ -25,7 +25,7 @@ static const struct gpt_opt table[] = {
      .help = "write PREFIX-vocab.json and PREFIX-merges.txt"},
     {.kind = GPT_OPT_GROUP, .help = "Vocabulary"},
     {.kind = GPT_OPT_INT, .name = "vocab-size", .arg = "N", AT(vocab_size),
-     .def = "50257", .min = GPT_VOCAB_MIN, .max = GPT_VOCAB_MAX,
+     .def = "50257", .min = GPT_TRAINED_MIN, .max = GPT_TRAINED_MAX,
      .help = "tokens, with the 256 bytes and <|endoftext|>"},
     {.kind = GPT_OPT_INT, .name = "min-frequency", .arg = "N",
      AT(min_frequency), .def = "2", .min = 1, .max = 1e15,

@@ -135,7 +135,7 @@ static int merge_pieces(struct gpt_bpe_trained *model,
 {
     struct gpt_word *pieces;
     struct gpt_bpe_train_options to = {
-        .max_merges = o->vocab_size - GPT_VOCAB_MIN,
+        .max_merges = o->vocab_size - GPT_TRAINED_MIN,
         .min_frequency = o->min_frequency,
     };
 

@@ -7,7 +7,7 @@
 #include "tokenizer/bpe/train.h"
 
 /* Without a merge a vocabulary has the bytes and <|endoftext|>. */
-enum { GPT_VOCAB_MIN = GPT_BPE_BYTES + 1, GPT_VOCAB_MAX = 1 << 27 };
+enum { GPT_TRAINED_MIN = GPT_BPE_BYTES + 1, GPT_TRAINED_MAX = 1 << 27 };
 
 /* The command line, as main.c's option table fills it. */
 struct gpt_vocab_command {

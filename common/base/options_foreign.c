@@ -51,7 +51,7 @@ int gpt_opt_expand_foreign(struct gpt_parse *p,
     return GPT_OK;
 }
 
-/* "--lr=%" as somebody types it: "--lr VALUE". */
+/* Writes "--lr=%" as "--lr VALUE". */
 static void print_meaning(char *buf, size_t cap, const char *means)
 {
     size_t n = 0;

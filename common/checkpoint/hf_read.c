@@ -104,6 +104,7 @@ static int open_indexed(struct gpt_hf *hf, const cJSON *index,
     cJSON_ArrayForEach(item, map)
     {
         size_t shard;
+
         if (!cJSON_IsString(item))
             return gpt_fail(err, GPT_EDATA,
                             "%s/%s: no file name for '%.200s'", hf->dir,

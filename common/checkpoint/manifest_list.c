@@ -84,8 +84,8 @@ static int compare_tensors(const void *a, const void *b)
 }
 
 /* Gives entries their names. A file can hold an entry of a name once, and a
- * rank's shard may have several boxes of a tensor; these are told apart by
- * where they begin: "NAME@8,0". A slice that is alone keeps the tensor's name,
+ * rank's shard may have several boxes of a tensor; their names end in where
+ * they begin: "NAME@8,0". A slice that is alone keeps the tensor's name,
  * so that files of a plain layout read like any other safetensors file. */
 static int name_entries(struct gpt_manifest_list *l,
                         struct gpt_manifest_slice *slices, size_t n,
@@ -292,6 +292,7 @@ static int parse_dims(const cJSON *obj, const char *key, const char *tensor,
     cJSON_ArrayForEach(item, list)
     {
         double v = item->valuedouble;
+
         if (*n == GPT_TENSOR_DIMS || !cJSON_IsNumber(item) || !(v >= 0) ||
             v > 0x1p53 || v != (double)(int64_t)v)
             return fail_name(what, err, "bad dimensions for tensor", tensor);

@@ -91,6 +91,7 @@ static void play_games(struct gpt_blend_order *o, int64_t at, int64_t t)
     me->expires = o->end;
     if (b->winner != NO_SET) { /* then the half before it is full */
         double x = lag_of(o, a->winner, t), y = lag_of(o, b->winner, t);
+
         me->winner = y > x ? b->winner : a->winner;
         me->expires = y > x ? winner_until(o, b->winner, a->winner, y - x,
                                             t)

@@ -88,14 +88,14 @@ static bool decode_frames(struct gpt_input *in, struct zstd *z,
 
     if (ended && !z->inside) /* the end, between two frames */
         return false;
-    size_t rc = ZSTD_decompressStream(z->ctx, out, &src);
+    size_t left = ZSTD_decompressStream(z->ctx, out, &src);
     in->pos += src.pos;
     /* 0 means that a frame is complete; else a guess of what it still needs */
-    if (ZSTD_isError(rc)) {
-        z->failed = rc;
+    if (ZSTD_isError(left)) {
+        z->failed = left;
         return false;
     }
-    z->inside = rc != 0;
+    z->inside = left != 0;
     /* without input it can only give out what it still holds */
     z->truncated = ended && z->inside && out->pos == 0;
     return !z->truncated;

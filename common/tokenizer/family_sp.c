@@ -256,7 +256,7 @@ static int encode_long(struct sp_encoder *e, const char *part, size_t len,
     return GPT_OK;
 }
 
-/* Of several unknown ids in a row one stays. Inside a part the search has seen
+/* One of several unknown ids in a row stays. Inside a part the search has seen
  * to that; here it is done where two parts meet. `first` is where this part's
  * ids begin, `text_first` where those of the text do. */
 static void join_unknown(const struct gpt_sp_model *m, struct gpt_ids *ids,

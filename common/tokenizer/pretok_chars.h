@@ -16,7 +16,7 @@ enum {
     GPT_CH_TAIL = 1 << 7,  /* [\p{Ll}\p{Lm}\p{Lo}\p{M}] */
 };
 
-/* Of ASCII. */
+/* The classes of ASCII characters. */
 extern const uint8_t gpt_ch_ascii[128];
 
 unsigned gpt_ch_wide(const uint8_t *p, size_t len, size_t *n);

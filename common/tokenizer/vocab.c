@@ -54,7 +54,7 @@ static int add_tokens(struct loading *l)
             memcpy(bytes, text->data, text->len);
             token->len = text->len;
         }
-        bytes += token->len + 1; /* NUL, for people who print it */
+        bytes += token->len + 1; /* NUL, for printing */
     }
     return GPT_OK;
 }

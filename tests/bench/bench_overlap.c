@@ -156,6 +156,7 @@ static int steps(struct member *m, struct gpt_err *err)
     gpt_gatherer_wait(m->gatherer);
     for (int i = -1; i < STEPS; i++) { /* the first one is to warm up */
         const double begun = bench_now();
+
         GPT_TRY(step(m, err));
         now = tensor_times(m);
         if (i >= 0) {

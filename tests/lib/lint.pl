@@ -278,7 +278,8 @@ sub check_cycles {
 # ---- options: the library names none ----
 
 sub check_options {
-    for my $file (grep { !m{^common/base/options} } @library) {
+    my $rows = qr{^common/(base/options|tokenizer/tokenizer_options)};
+    for my $file (grep { $_ !~ $rows } @library) {
         my $n = 0;
         for my $line (split /\n/, $words{$file}) {
             $n++;
@@ -313,6 +314,10 @@ my $type = qr/(?:(?:const|static|volatile|unsigned|signed|long|short|register|
     double|bool|void|FILE|DIR|cJSON|va_list)\b(?:\s+const\b)?/x;
 my $declaration = qr/^\s+$type(?:\s+|\s*\*+\s*)(?:const\s+|restrict\s+)*
     \(?\**\w+\s*(?:[=;,\[)]|$)/x;
+# Declarations with a type of a library, or a struct without a name: they are
+# not counted, but another one before them needs no blank line.
+my $other_declaration = qr/^\s+(?:(?:static|const)\s+)*(?:struct\s*\{|
+    (?!(?:return|goto|else|case)\b)[A-Za-z_]\w*\s+\**[A-Za-z_]\w*\s*[=;,\[])/x;
 
 # Line numbers where the declarations that open a block are followed by
 # something else without a blank line.
@@ -336,7 +341,8 @@ sub missing_blanks {
 
         }
         next if $j == $i + 1 || $j >= @lines;
-        push @found, $j + 1 unless $lines[$j] =~ /^\s*(\}.*)?$/;
+        push @found, $j + 1 unless $lines[$j] =~ /^\s*(\}.*)?$|^\s*#/ ||
+                                   $lines[$j] =~ $other_declaration;
     }
     return @found;
 }

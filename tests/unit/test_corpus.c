@@ -289,6 +289,7 @@ static void test_many(void)
 
     for (int i = 0; i < MANY; i++) { /* one set under many names */
         char *p = names[i] + sprintf(names[i], "%s/", dir);
+
         for (int k = 0; k < i; k++)
             p += sprintf(p, "/");
         sprintf(p, "a");

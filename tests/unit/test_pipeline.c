@@ -54,6 +54,7 @@ static void test_order(void)
 
     while (golden_next(f, "schedule", line, sizeof(line))) {
         long long P, V, m;
+
         if (sscanf(line, "%lld %lld %lld", &P, &V, &m) != 3)
             exit(1);
         build_all(P, V, m);

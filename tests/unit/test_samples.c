@@ -15,6 +15,7 @@ static void test_golden(void)
         long long begin, end, seq_length, wanted, seed;
         double values[GOLDEN_MAX];
         int32_t lengths[GOLDEN_MAX];
+
         if (sscanf(line, "%lld %lld %lld %lld %lld", &begin, &end, &seq_length,
                    &wanted, &seed) != 5)
             exit(1);

@@ -17,8 +17,8 @@ static void simulate(struct drawn *d, int64_t stages, int64_t chunks, int64_t m,
 
     for (int64_t s = 0; s < stages; s++) {
         if (gpt_pipeline_plan_build(&d->plans[s], stages, chunks, m, s, &err) ||
-            gpt_new(&d->times[s], (size_t)d->plans[s].n, sizeof **d->times,
-                    "spans", &err)) {
+            gpt_new(&d->times[s], (size_t)d->plans[s].n, sizeof(**d->times),
+                    "intervals", &err)) {
             printf("Bail out! %s\n", err.text);
             exit(1);
         }

@@ -56,6 +56,7 @@ static void test_groups(void)
 
     while (golden_next(f, "sizes", line, sizeof(line))) {
         long long tp, pp, dp;
+
         if (sscanf(line, "%lld %lld %lld", &tp, &pp, &dp) != 3)
             exit(1);
         const long long world = tp * pp * dp;
