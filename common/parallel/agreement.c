@@ -23,6 +23,7 @@
 #include "base/memory.h"
 #include "base/num.h"
 #include "base/progress.h"
+#include "base/thread.h"
 
 #include <assert.h>
 #include <pthread.h>
@@ -182,13 +183,14 @@ int gpt_agreement_begin(struct gpt_agreement *p, struct gpt_err *err)
     pthread_mutex_init(&pulse->lock, NULL);
     pthread_cond_init(&pulse->changed, NULL);
     p->pulse = pulse;
-    int code = pthread_create(&pulse->thread, NULL, post_signs, p);
-    if (code == 0)
+    int status = gpt_thread_start(&pulse->thread, "agree", post_signs, p, err);
+    if (status == GPT_OK)
         return GPT_OK;
+    pthread_cond_destroy(&pulse->changed);
+    pthread_mutex_destroy(&pulse->lock);
     gpt_free(pulse);
     p->pulse = NULL;
-    return gpt_fail(err, GPT_EFAIL, "cannot start a thread: %s",
-                    strerror(code));
+    return status;
 }
 
 void gpt_agreement_end(struct gpt_agreement *p)
@@ -199,7 +201,7 @@ void gpt_agreement_end(struct gpt_agreement *p)
     p->pulse->stop = true;
     pthread_cond_signal(&p->pulse->changed);
     pthread_mutex_unlock(&p->pulse->lock);
-    pthread_join(p->pulse->thread, NULL);
+    gpt_thread_join(p->pulse->thread);
     pthread_cond_destroy(&p->pulse->changed);
     pthread_mutex_destroy(&p->pulse->lock);
     gpt_free(p->pulse);

@@ -13,6 +13,7 @@
 
 #include "base/num.h"
 #include "base/progress.h"
+#include "base/thread.h"
 #include "parallel/store_wire.h"
 
 #include <errno.h>
@@ -22,7 +23,6 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -456,18 +456,6 @@ static int64_t port_of(int fd)
     return ntohs(a.ss_family == AF_INET ? in.sin_port : in6.sin6_port);
 }
 
-/* Signals go to the threads of the program. */
-static bool start_thread(struct gpt_store_server *v)
-{
-    sigset_t all, old;
-
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    bool started = pthread_create(&v->thread, NULL, serve, v) == 0;
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    return started;
-}
-
 int gpt_store_server_open(struct gpt_store_server **out, const char *host,
                           int64_t port, struct gpt_err *err)
 {
@@ -488,10 +476,12 @@ int gpt_store_server_open(struct gpt_store_server **out, const char *host,
     }
     v->port = port_of(v->listener);
     v->table = gpt_store_table_open();
-    if (!v->table || pipe2(v->wake, O_CLOEXEC) != 0 || !start_thread(v)) {
+    if (!v->table || pipe2(v->wake, O_CLOEXEC) != 0) {
         status = gpt_fail(err, GPT_EFAIL, "cannot start the store's server");
         goto fail;
     }
+    GPT_TRY_GOTO(status,
+                 gpt_thread_start(&v->thread, "store", serve, v, err), fail);
     *out = v;
     return GPT_OK;
 fail:
@@ -516,7 +506,7 @@ void gpt_store_server_close(struct gpt_store_server *v, double linger)
         return;
     while (write(v->wake[1], &linger, sizeof(linger)) < 0 && errno == EINTR)
         ;
-    pthread_join(v->thread, NULL);
+    gpt_thread_join(v->thread);
     for (size_t i = 0; i < v->n; i++)
         client_free(v->clients[i]);
     close(v->listener);

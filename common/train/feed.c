@@ -16,6 +16,7 @@
 
 #include "base/memory.h"
 #include "base/num.h"
+#include "base/thread.h"
 
 #include <assert.h>
 #include <pthread.h>
@@ -217,7 +218,7 @@ static void stop_reader(struct gpt_feed *f)
     f->closing = true;
     pthread_cond_broadcast(&f->changed);
     pthread_mutex_unlock(&f->mutex);
-    pthread_join(f->thread, NULL);
+    gpt_thread_join(f->thread);
 }
 
 int gpt_feed_open(struct gpt_feed **feed,
@@ -238,7 +239,8 @@ int gpt_feed_open(struct gpt_feed **feed,
     GPT_TRY_GOTO(status, batch_new(f, &f->batches[0], err), fail);
     GPT_TRY_GOTO(status, batch_new(f, &f->batches[1], err), fail);
     /* without a thread gpt_feed_read() reads everything itself */
-    f->started = pthread_create(&f->thread, NULL, reader, f) == 0;
+    f->started =
+        gpt_thread_start(&f->thread, "feed", reader, f, NULL) == GPT_OK;
     *feed = f;
     return GPT_OK;
 fail:
