@@ -126,9 +126,9 @@ static void arrival_key(const struct gpt_comm *c, int64_t member, char *key,
     snprintf(key, cap, "comm/%s/%lld", c->name, (long long)c->ranks[member]);
 }
 
-/* Counts the calls, of any group, in which this rank waits for long. A rank that
- * waits itself is not the one that holds up the others: of a chain of ranks
- * that wait for each other the message must name the end. */
+/* Counts the calls, of any group, in which this rank waits for long. A rank
+ * that waits itself is not the one that holds up the others: of a chain of
+ * ranks that wait for each other the message must name the end. */
 static void count_wait(struct gpt_comm *c, int64_t change)
 {
     struct gpt_err ignored = {0};

@@ -1,8 +1,8 @@
 /* Lanes; see lane.h.
  *
- * A job's way: gpt_lane_begin() writes it into a ring and records `ready` on the
- * caller's queue. run_job() lets the lane's queue wait for `ready`, makes the
- * call and records `over`; gpt_lane_join() lets the caller's queue wait for
+ * A job's way: gpt_lane_begin() writes it into a ring and records `ready` on
+ * the caller's queue. run_job() lets the lane's queue wait for `ready`, makes
+ * the call and records `over`; gpt_lane_join() lets the caller's queue wait for
  * `over`. So the two queues wait for each other by events and the data needs no
  * lock.
  *
@@ -103,8 +103,8 @@ static void hand_over(struct gpt_lane *l, int64_t job)
     pthread_mutex_unlock(&l->lock);
 }
 
-/* Waits until the thread has made all jobs up to this one. Without a thread they
- * are on the lane's queue already. */
+/* Waits until the thread has made all jobs up to this one. Without a thread
+ * they are on the lane's queue already. */
 static void wait_for(struct gpt_lane *l, int64_t job)
 {
     if (!l->threaded)
