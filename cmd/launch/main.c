@@ -1,6 +1,6 @@
-/* gpt-launch: starts the ranks of a job on this node, as torchrun does. This file
- * is the table of options and what they must fulfil together; the work is in
- * ranks.c. */
+/* gpt-launch: starts the ranks of a job on this node, as torchrun does. This
+ * file is the table of options and what they must fulfil together; the work is
+ * in ranks.c. */
 #include "base/options.h"
 #include "cmd/launch/foreign.h"
 #include "cmd/launch/ranks.h"
@@ -97,8 +97,8 @@ static int start_job(const void *options, const struct gpt_args *args,
     char **command;
     int64_t nproc;
 
-    GPT_TRY(check_options(o, args, err));
     GPT_TRY(gpt_launcher_count(&nproc, o->nproc, err));
+    GPT_TRY(check_options(o, args, err));
     GPT_TRY(gpt_new(&command, (size_t)args->n_positional + 1, sizeof(*command),
                     "a command", err));
     for (int i = 0; i < args->n_positional; i++)

@@ -1,6 +1,6 @@
 /* Starting the ranks of a job on this node, and seeing them to their end: what
- * gpt-launch does. Start at gpt_launcher_run() in ranks.c; children.c starts and
- * ends processes, prefix_lines.c passes on what they write. */
+ * gpt-launch does. Start at gpt_launcher_run() in ranks.c; children.c starts
+ * and ends processes, prefix_lines.c passes on what they write. */
 #ifndef GPT_CMD_LAUNCH_RANKS_H
 #define GPT_CMD_LAUNCH_RANKS_H
 

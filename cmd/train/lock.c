@@ -1,4 +1,7 @@
-/* A lock on a directory: flock(2) on a file in it that holds the pid. */
+/* A lock on a directory: flock(2) on a file in it that holds the pid. The
+ * kernel drops such a lock when its process ends, however it ends, so no stale
+ * lock has to be recognised. The file stays: were it removed, two runs could
+ * lock two files of one name. */
 #include "cmd/train/lock.h"
 
 #include "base/io.h"
@@ -10,7 +13,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-static int held(int fd, const char *dir, struct gpt_err *err)
+static int report_holder(int fd, const char *dir, struct gpt_err *err)
 {
     char pid[24] = "";
     ssize_t n = pread(fd, pid, sizeof(pid) - 1, 0);
@@ -39,7 +42,7 @@ int gpt_lock_open(int *fd, const char *dir, struct gpt_err *err)
         return GPT_OK;
     }
     status = errno == EWOULDBLOCK
-                 ? held(*fd, dir, err)
+                 ? report_holder(*fd, dir, err)
                  : gpt_fail_errno(err, GPT_EIO, "%s: cannot lock", path);
     close(*fd);
     *fd = -1;

@@ -1,6 +1,11 @@
-/* The steps of a run: run_steps(); what is before and after them is setup.c.
- * Order of what happens after a step is Megatron's: log, evaluate, signals,
- * save, time and step limits. */
+/* The steps of a run; what is before and after them is run.c. The order of what
+ * happens after a step is Megatron's: log, evaluate, signals, save, time and
+ * step limits.
+ *
+ * Every decision here that exchanges something with other ranks (to save, to
+ * evaluate, to stop) follows from the iteration's number or from the step's
+ * sums over all ranks, never from what one rank knows: a rank that decided
+ * alone would wait for the others. Start at run_steps(). */
 #include "cmd/train/loop.h"
 
 #include "base/log.h"
@@ -49,7 +54,7 @@ static int evaluate(struct gpt_run *r, bool end, struct gpt_err *err)
     return GPT_OK;
 }
 
-/* Tells of a checkpoint that has come to be on disk. */
+/* Logs a checkpoint that is now on disk. */
 static void note_saved(struct gpt_run *r)
 {
     int64_t saved = gpt_saver_saved(r->saver);
@@ -73,8 +78,9 @@ static int save(struct gpt_run *r, struct gpt_err *err)
     return GPT_OK;
 }
 
-/* How a save in the background goes on, or (wait) went. */
-static int look_at_save(struct gpt_run *r, bool wait, struct gpt_err *err)
+/* Reports a save in the background that has ended, or failed. wait: until it
+ * has. */
+static int check_save(struct gpt_run *r, bool wait, struct gpt_err *err)
 {
     if (!r->saver)
         return GPT_OK;
@@ -86,10 +92,10 @@ static int look_at_save(struct gpt_run *r, bool wait, struct gpt_err *err)
 
 /* ---- steps ---- */
 
-/* A loss that is not a number: skip the step, or give up. That a loss scale is
- * still too large is no reason. */
-static int check_step(struct gpt_run *r, const struct gpt_step *step,
-                 struct gpt_err *err)
+/* Gives up after too many losses in a row that are not finite. A loss scale
+ * that is still too large does not count. */
+static int check_loss(struct gpt_run *r, const struct gpt_step *step,
+                      struct gpt_err *err)
 {
     if (!step->skipped)
         r->bad_steps = 0;
@@ -110,8 +116,9 @@ static int check_step(struct gpt_run *r, const struct gpt_step *step,
     return gpt_hint(err, "try a lower --lr, or more warm-up");
 }
 
-/* A signal to any rank counts, the time limit is rank 0's. */
-static void ask(void *context, bool *stop, bool *save_now)
+/* A signal to any rank counts. The time limit is rank 0's: the clocks of ranks
+ * differ, and they must stop after the same step. */
+static void ask_to_stop(void *context, bool *stop, bool *save_now)
 {
     const struct gpt_run *r = context;
     const double minutes = (gpt_now() - r->started) / 60;
@@ -136,7 +143,7 @@ static int one_step(struct gpt_run *r, struct gpt_step *step,
         .lr = gpt_lr_schedule_value(schedule, r->state.scheduled),
         .weight_decay =
             gpt_lr_schedule_weight_decay(schedule, r->state.scheduled),
-        .ask = ask,
+        .ask = ask_to_stop,
         .context = r,
     };
 
@@ -157,10 +164,10 @@ static int one_step(struct gpt_run *r, struct gpt_step *step,
         .step = step,
     };
     GPT_TRY(gpt_report_step(r->report, &report, err));
-    return check_step(r, step, err);
+    return check_loss(r, step, err);
 }
 
-/* Is `n` an interval, and has it come round? */
+/* True when n is an interval, and the iteration ends one. */
 static bool due(int64_t iteration, int64_t n)
 {
     return n > 0 && iteration % n == 0;
@@ -181,7 +188,7 @@ static void log_stop(const struct gpt_run *r)
         gpt_log_line("exiting program after another rank received a signal.");
 }
 
-/* After a step: *stop when the run is to end now. */
+/* After a step; sets *stop when the run ends here. */
 static int after_step(struct gpt_run *r, const struct gpt_step *step,
                       bool *stop, struct gpt_err *err)
 {
@@ -189,7 +196,7 @@ static int after_step(struct gpt_run *r, const struct gpt_step *step,
     const int64_t i = r->state.iteration;
     const bool end = i >= r->plan.train_iters; /* see run_steps() */
 
-    GPT_TRY(look_at_save(r, false, err));
+    GPT_TRY(check_save(r, false, err));
     if (due(i, o->eval_interval) && !end)
         GPT_TRY(evaluate(r, false, err));
     *stop = step->stop;
@@ -227,7 +234,7 @@ static int run_steps(struct gpt_run *r, struct gpt_err *err)
     GPT_TRY(save(r, err)); /* evaluation takes time, and changes nothing */
     if (!stop)
         GPT_TRY(evaluate(r, true, err));
-    return look_at_save(r, true, err);
+    return check_save(r, true, err);
 }
 
 int gpt_train(const struct gpt_train_options *options,

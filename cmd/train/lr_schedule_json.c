@@ -1,4 +1,5 @@
-/* The schedule of a run as JSON; see schedule_json.h. `fields` says all. */
+/* The schedule of a run as JSON; see lr_schedule_json.h. `fields` lists what is
+ * written, read and compared. */
 #include "cmd/train/lr_schedule_json.h"
 
 #define MAX_COUNT ((int64_t)1 << 53)
@@ -93,8 +94,9 @@ int gpt_lr_schedule_from_json(struct gpt_lr_schedule *s, const cJSON *state,
     return GPT_OK;
 }
 
-/* Without what does not matter, so that only real differences count. */
-static struct gpt_lr_schedule plain(struct gpt_lr_schedule s)
+/* The schedule with unused fields set to one value: a resumed run may change
+ * what has no effect. */
+static struct gpt_lr_schedule without_unused(struct gpt_lr_schedule s)
 {
     if (s.style == GPT_LR_CONSTANT)
         s.decay_samples = 0, s.min_lr = 0;
@@ -115,7 +117,8 @@ int gpt_lr_schedule_compare(const struct gpt_lr_schedule *here,
                                  "run's schedule, "
                                  "--use-checkpoint-opt-param-scheduler the "
                                  "checkpoint's";
-    struct gpt_lr_schedule a = plain(*here), b = plain(*there);
+    struct gpt_lr_schedule a = without_unused(*here),
+                           b = without_unused(*there);
     const char *style = a.style != b.style           ? "lr-decay-style"
                         : a.wsd_style != b.wsd_style ? "lr-wsd-decay-style"
                         : a.wd_style != b.wd_style   ? "weight-decay-incr-style"

@@ -32,8 +32,8 @@ struct gpt_train_plan {
 /* Fills the options of the world: sizes and timeouts. GPT_EUSAGE names option,
  * value and rule. */
 int gpt_train_world_options(struct gpt_world_options *world,
-                    const struct gpt_train_options *o,
-                    struct gpt_err *err) GPT_MUST_USE;
+                            const struct gpt_train_options *o,
+                            struct gpt_err *err) GPT_MUST_USE;
 
 /* The plan of rank t->rank. Checks every option against the others: GPT_EUSAGE
  * names option, value and rule; GPT_EDATA for a vocabulary that does not load.

@@ -1,5 +1,6 @@
 /* Log lines, progress and metrics.jsonl of a run; see report.h. The line's
- * words and widths are those that scripts made for Megatron-LM parse. */
+ * words and widths are those that scripts made for Megatron-LM parse: they are
+ * an interface. Start at gpt_report_step(). */
 #include "cmd/train/report.h"
 
 #include "base/io.h"
@@ -29,8 +30,8 @@ struct gpt_report {
 
 static const char line_start[] = "{\"iteration\":";
 
-/* Where the lines after `iteration` begin in text[0..len); a last line without
- * an end was cut by a crash and goes, too. */
+/* Finds where the lines after `iteration` begin in text[0..len). A last line
+ * without an end was cut by a crash, and goes with them. */
 static int find_cut(const char *path, const char *text, size_t len,
                     int64_t iteration, size_t *cut, struct gpt_err *err)
 {
@@ -54,6 +55,9 @@ static int find_cut(const char *path, const char *text, size_t len,
     return GPT_OK;
 }
 
+/* A run that resumes makes the steps after its checkpoint again: their lines
+ * would be in the file twice. The file is replaced whole, so a crash loses
+ * nothing. */
 static int cut_metrics(const char *path, int64_t iteration, struct gpt_err *err)
 {
     struct stat file;
@@ -137,7 +141,7 @@ void gpt_report_resume(struct gpt_report *r)
     r->mark = gpt_now();
 }
 
-/* What the last steps took and gave. */
+/* Means over the steps since the last line. */
 struct summary {
     double ms, loss, tokens_per_second, gflops;
 };
@@ -180,7 +184,7 @@ static void print_line(const struct gpt_report *r,
                  (long long)(r->skipped - r->overflows));
 }
 
-/* Of a mean step, when there is somebody to wait for. */
+/* What a mean step waited for; nothing where there is one rank. */
 static void describe_waits(const struct gpt_report *r, char *text, size_t cap)
 {
     const double ms = 1e3 / (double)r->steps;

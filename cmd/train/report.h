@@ -1,4 +1,5 @@
-/* What a run says: Megatron's log lines on stderr, metrics.jsonl on disk. */
+/* The report of a run: Megatron's log lines on stderr, metrics.jsonl on
+ * disk. */
 #ifndef GPT_CMD_TRAIN_REPORT_H
 #define GPT_CMD_TRAIN_REPORT_H
 

@@ -75,8 +75,9 @@ static int open_world(struct gpt_run *r, struct gpt_err *err)
     return GPT_OK;
 }
 
-/* CPU threads, unless somebody has said how many: this rank's part of the
- * machine. torchrun says 1 when nobody else does, so that is told. */
+/* Gives this rank its part of the machine's cores, unless the user has chosen a
+ * number. torchrun sets OMP_NUM_THREADS=1 where the user has not. That looks
+ * like a choice and is respected, but logged. */
 static int share_cores(struct gpt_run *r, struct gpt_err *err)
 {
     const char *threads = getenv("OMP_NUM_THREADS");
@@ -124,7 +125,8 @@ static void print_ranks(const struct gpt_run *r)
                  shardings[r->plan.replica.zero], r->carrier);
 }
 
-/* What of CUDA graphs there will be: operations of one rank alone. */
+/* Logs which passes become CUDA graphs: those whose operations are of this rank
+ * alone. */
 static void print_graphs(const struct gpt_run *r)
 {
     const struct gpt_replica_options *o = &r->plan.replica;
@@ -146,9 +148,9 @@ static void print_graphs(const struct gpt_run *r)
         gpt_log_line(" > CUDA graphs: of forward and of backward");
 }
 
-/* Rank 0 knows what every rank holds: it follows from the layout. Of very many
- * ranks the first of each tensor parallel group is shown; the others hold as
- * much. */
+/* Rank 0 computes what every rank holds: it follows from the layout. Where
+ * there are very many ranks, the first of each tensor parallel group is shown;
+ * the others of it hold as much. */
 static int print_parameters(const struct gpt_run *r, struct gpt_err *err)
 {
     const int64_t *size = r->plan.topology.size;
@@ -202,8 +204,8 @@ static int print_model(const struct gpt_run *r,
 
 /* ---- memory ---- */
 
-/* Memory that a rank can have: what is free on its device, or its part of this
- * machine. 0: not known. */
+/* Memory that this rank can get: what is free on its device, or its part of
+ * this machine. 0: not known. */
 static double own_memory(const struct gpt_run *r)
 {
     int64_t available, total;
@@ -215,7 +217,7 @@ static double own_memory(const struct gpt_run *r)
            (double)gpt_max_i64(1, r->world->launch.local_size);
 }
 
-/* Memory that a rank may use: as said, or what it can have. */
+/* Memory that a rank may use: the option's value, or what the rank can get. */
 static double memory_limit(const struct gpt_run *r)
 {
     if (r->o->memory_limit > 0)
@@ -223,7 +225,7 @@ static double memory_limit(const struct gpt_run *r)
     return r->o->world_size > 0 ? 0 : own_memory(r);
 }
 
-/* Which option would make the run fit into so much. */
+/* Hints at an option that would make the run fit into the limit. */
 static int hint_of_memory(const struct gpt_run *r, const struct gpt_args *args,
                           double limit, struct gpt_err *err)
 {
@@ -233,9 +235,9 @@ static int hint_of_memory(const struct gpt_run *r, const struct gpt_args *args,
     return gpt_hint(err, "%s", text);
 }
 
-/* Memory of the host is promised freely and fails when it is touched, and that
- * of a device is better not found too small half way, so the prediction is
- * compared with what there is. */
+/* Compares the prediction with the memory that there is. The system promises
+ * memory of the host freely and kills the process when it is touched; and a
+ * device that is too small is better found before minutes of loading. */
 static int check_memory(const struct gpt_run *r, const struct gpt_args *args,
                         const struct gpt_memory *memory, struct gpt_err *err)
 {
@@ -329,8 +331,8 @@ static int open_corpus(struct gpt_run *r, struct gpt_err *err)
 }
 
 /* Ranks whose options differ would train a model that no command describes. */
-static int agree(struct gpt_run *r, const struct gpt_args *args,
-                 struct gpt_err *err)
+static int compare_ranks(struct gpt_run *r, const struct gpt_args *args,
+                         struct gpt_err *err)
 {
     struct gpt_buf options = {0};
     char data[256];
@@ -357,7 +359,7 @@ static int agree(struct gpt_run *r, const struct gpt_args *args,
 
 /* ---- files ---- */
 
-/* The directory for checkpoints is ours, and holds no other run's. */
+/* Locks the directory for checkpoints, and refuses one with another run's. */
 static int lock_save(struct gpt_run *r, struct gpt_err *err)
 {
     const struct gpt_train_options *o = r->o;
@@ -414,7 +416,8 @@ static int open_report(struct gpt_run *r, struct gpt_err *err)
 
 /* ---- weights ---- */
 
-/* Loaded, or initial; where they come from is the same for all. */
+/* Loads the weights, or makes initial ones, and checks that all ranks have done
+ * the same. */
 static int fill_replica(struct gpt_run *r, struct gpt_err *err)
 {
     const struct gpt_train_options *o = r->o;
@@ -436,7 +439,8 @@ static int fill_replica(struct gpt_run *r, struct gpt_err *err)
     return gpt_world_agree(r->world, "checkpoint", text, err);
 }
 
-/* What was free when it was looked at may be another's by now. */
+/* Another process may have taken memory since check_memory(): then the hint is
+ * of a smaller limit. */
 static int allocate(struct gpt_run *r, const struct gpt_args *args,
                     const struct gpt_memory *memory, struct gpt_err *err)
 {
@@ -505,7 +509,7 @@ int gpt_run_open(struct gpt_run *r, const struct gpt_args *args,
     GPT_TRY(gpt_estimate_rank(&r->plan, r->replica, &memory, err));
     GPT_TRY(print_model(r, &memory, err));
     GPT_TRY(open_corpus(r, err));
-    GPT_TRY(agree(r, args, err));
+    GPT_TRY(compare_ranks(r, args, err));
     if (r->o->dry_run)
         return is_first(r) ? gpt_estimate_print(&r->plan, r->be,
                                                 memory_limit(r), err)

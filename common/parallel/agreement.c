@@ -23,6 +23,7 @@
 #include "base/memory.h"
 #include "base/num.h"
 #include "base/progress.h"
+#include "base/thread.h"
 
 #include <assert.h>
 #include <pthread.h>
@@ -31,8 +32,8 @@
 #include <string.h>
 #include <time.h>
 
-/* More rounds than a session has. Sessions begin at different numbers, so what a
- * failed session has left in the store fits no round of the next one. */
+/* More rounds than a session has. Sessions begin at different numbers, so what
+ * a failed session has left in the store fits no round of the next one. */
 enum { ROUNDS = 1 << 20 };
 
 bool gpt_agreement_first(const struct gpt_agreement *p)
@@ -86,7 +87,7 @@ static int check_alive(struct gpt_agreement *p, struct gpt_err *err)
 
 /* Reads the message at a key if it is of this round; else *value is NULL. */
 static int read_message(struct gpt_agreement *p, const char *key, char **value,
-                struct gpt_err *err)
+                        struct gpt_err *err)
 {
     bool exists;
     void *found;
@@ -120,8 +121,8 @@ static void pulse_key(char *key, size_t cap, const struct gpt_agreement *p,
     snprintf(key, cap, "checkpoint/%s/pulse/%lld", p->name, (long long)rank);
 }
 
-/* Seconds that a rank may be silent. It signs eight times as often: a store that
- * is slow for a moment is no death. */
+/* Seconds that a rank may be silent. It signs eight times as often: a store
+ * that is slow for a moment is no death. */
 static double patience(const struct gpt_agreement *p)
 {
     return p->timeout < GPT_AGREEMENT_SILENCE ? p->timeout
@@ -182,13 +183,14 @@ int gpt_agreement_begin(struct gpt_agreement *p, struct gpt_err *err)
     pthread_mutex_init(&pulse->lock, NULL);
     pthread_cond_init(&pulse->changed, NULL);
     p->pulse = pulse;
-    int code = pthread_create(&pulse->thread, NULL, post_signs, p);
-    if (code == 0)
+    int status = gpt_thread_start(&pulse->thread, "agree", post_signs, p, err);
+    if (status == GPT_OK)
         return GPT_OK;
+    pthread_cond_destroy(&pulse->changed);
+    pthread_mutex_destroy(&pulse->lock);
     gpt_free(pulse);
     p->pulse = NULL;
-    return gpt_fail(err, GPT_EFAIL, "cannot start a thread: %s",
-                    strerror(code));
+    return status;
 }
 
 void gpt_agreement_end(struct gpt_agreement *p)
@@ -199,25 +201,25 @@ void gpt_agreement_end(struct gpt_agreement *p)
     p->pulse->stop = true;
     pthread_cond_signal(&p->pulse->changed);
     pthread_mutex_unlock(&p->pulse->lock);
-    pthread_join(p->pulse->thread, NULL);
+    gpt_thread_join(p->pulse->thread);
     pthread_cond_destroy(&p->pulse->changed);
     pthread_mutex_destroy(&p->pulse->lock);
     gpt_free(p->pulse);
     p->pulse = NULL;
 }
 
-/* How long a rank has been silent. Time in which this process did not run itself
- * does not count: when a whole job is stopped and continued, every rank finds a
- * long silence of all others, and none of them has died. So a step between two
- * looks counts for a second at most. */
+/* How long a rank has been silent. Time in which this process did not run
+ * itself does not count: when a whole job is stopped and continued, every rank
+ * finds a long silence of all others, and none of them has died. So a step
+ * between two looks counts for a second at most. */
 struct silence {
     bool came;    /* it is in this session */
     int64_t sign; /* its last number */
     double seconds, checked_at;
 };
 
-static int update_silence(struct gpt_agreement *p, int64_t rank, struct silence *s,
-                     struct gpt_err *err)
+static int update_silence(struct gpt_agreement *p, int64_t rank,
+                          struct silence *s, struct gpt_err *err)
 {
     long long session = -1, n = -1;
     double now = gpt_now();
@@ -243,8 +245,8 @@ static int update_silence(struct gpt_agreement *p, int64_t rank, struct silence 
     return GPT_OK;
 }
 
-/* Fails when a wait for the rank is in vain. A rank that has not come yet has the
- * long timeout: it may still be in a training step. */
+/* Fails when a wait for the rank is in vain. A rank that has not come yet has
+ * the long timeout: it may still be in a training step. */
 static int check_hope(struct gpt_agreement *p, int64_t rank, struct silence *s,
                       struct gpt_err *err)
 {
@@ -263,7 +265,7 @@ static int check_hope(struct gpt_agreement *p, int64_t rank, struct silence *s,
 
 /* Waits for a rank's message of this round; rank < 0: for rank 0's answer. */
 static int wait_for_message(struct gpt_agreement *p, int64_t rank, char **value,
-                 struct gpt_err *err)
+                            struct gpt_err *err)
 {
     struct silence silence = {.checked_at = gpt_now()};
     struct timespec pause = {0, 1000000};
@@ -287,7 +289,8 @@ static int wait_for_message(struct gpt_agreement *p, int64_t rank, char **value,
 
 /* ---- gather and answer ---- */
 
-/* *text is the message without its head; a bad status in the head becomes *err. */
+/* *text is the message without its head; a bad status in the head becomes
+ * *err. */
 static int open_message(char *value, char **text, struct gpt_err *err)
 {
     char *line = strchr(value, '\n');
@@ -331,8 +334,8 @@ void gpt_agreement_free_parts(const struct gpt_agreement *p, char **parts)
     gpt_free(parts);
 }
 
-/* All ranks are waited for even when one has failed, since they still write files
- * that rank 0 is going to remove; not when one is gone. */
+/* All ranks are waited for even when one has failed, since they still write
+ * files that rank 0 is going to remove; not when one is gone. */
 static int take_parts(struct gpt_agreement *p, char **parts,
                       struct gpt_err *err)
 {
@@ -381,7 +384,7 @@ int gpt_agreement_gather(struct gpt_agreement *p, int status, const char *text,
 }
 
 int gpt_agreement_answer(struct gpt_agreement *p, int status, const char *text,
-                       char **told, struct gpt_err *err)
+                         char **told, struct gpt_err *err)
 {
     struct gpt_err lost = {0};
     char *value, *body;
@@ -411,7 +414,7 @@ int gpt_agreement_answer(struct gpt_agreement *p, int status, const char *text,
 }
 
 int gpt_agreement_settle(struct gpt_agreement *p, int status, const char *text,
-                       char **told, struct gpt_err *err)
+                         char **told, struct gpt_err *err)
 {
     char **parts;
 

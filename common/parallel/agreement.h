@@ -52,11 +52,11 @@ void gpt_agreement_free_parts(const struct gpt_agreement *p, char **parts);
  * ranks: waits for it; *told is its text, freed with gpt_free(), and may be
  * NULL. Returns on all ranks the status that rank 0 called it with. */
 int gpt_agreement_answer(struct gpt_agreement *p, int status, const char *text,
-                       char **told, struct gpt_err *err) GPT_MUST_USE;
+                         char **told, struct gpt_err *err) GPT_MUST_USE;
 
-/* Both, where only rank 0 has a text: on all ranks the first failure of any rank,
- * or rank 0's text. */
+/* Both, where only rank 0 has a text: on all ranks the first failure of any
+ * rank, or rank 0's text. */
 int gpt_agreement_settle(struct gpt_agreement *p, int status, const char *text,
-                       char **told, struct gpt_err *err) GPT_MUST_USE;
+                         char **told, struct gpt_err *err) GPT_MUST_USE;
 
 #endif

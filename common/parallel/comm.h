@@ -1,5 +1,5 @@
-/* Collective communication over a group of ranks, through one of two carriers; a
- * group of one needs none.
+/* Collective communication over a group of ranks, through one of two carriers;
+ * a group of one needs none.
  *
  * Gloo carries bytes between CPUs; device memory is staged through the host, so
  * that several ranks may share a GPU. Calls wait for the queue, then run to
@@ -27,8 +27,8 @@ struct gpt_comm;
 
 /* A group: `ranks` are n world ranks, `index` is this one's place in them;
  * `name` is unique ("tp.0-1") and appears in messages. All members call it, and
- * everything below, in the same order. A call waits for members `timeout` seconds at
- * most. store and be outlive it; store may be NULL when n is 1.
+ * everything below, in the same order. A call waits for members `timeout`
+ * seconds at most. store and be outlive it; store may be NULL when n is 1.
  * GPT_NCCL needs be->collectives. */
 int gpt_comm_open(struct gpt_comm **c, struct gpt_store *store,
                   struct gpt_backend *be, enum gpt_carrier carrier,
@@ -38,7 +38,8 @@ int gpt_comm_open(struct gpt_comm **c, struct gpt_store *store,
 void gpt_comm_close(struct gpt_comm *c); /* NULL is fine */
 int64_t gpt_comm_size(const struct gpt_comm *c);
 int64_t gpt_comm_rank(const struct gpt_comm *c); /* index in the group */
-/* True when a call returns when it is over, instead of when it is on the queue. */
+/* True when a call returns when it is over, instead of when it is on the
+ * queue. */
 bool gpt_comm_waits(const struct gpt_comm *c);
 /* Sets the timeout of later calls. */
 void gpt_comm_set_timeout(struct gpt_comm *c, double timeout);
@@ -58,9 +59,9 @@ void gpt_comm_exchange(struct gpt_comm *c, struct gpt_queue *q,
                        const struct gpt_transfer *list, int64_t n);
 
 /* Any call by its description, of which those above are short forms:
- * GPT_REDUCE_SCATTER: in (size * n), out (n), this rank's part of the sum, which
- * may be in + rank * n elements; GPT_BROADCAST: from `root`, out (n), which is
- * `in`; GPT_BARRIER: no data. */
+ * GPT_REDUCE_SCATTER: in (size * n), out (n), this rank's part of the sum,
+ * which may be in + rank * n elements; GPT_BROADCAST: from `root`, out (n),
+ * which is `in`; GPT_BARRIER: no data. */
 void gpt_comm_call(struct gpt_comm *c, struct gpt_queue *q,
                    const struct gpt_collective *call);
 

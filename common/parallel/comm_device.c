@@ -96,7 +96,7 @@ static bool is_nothing(const struct gpt_collective *call)
  * within a moment. Then the clique is aborted: kernels of calls that are on the
  * queue would spin for ever, and with them every later sync of the device. */
 static void fail_call(struct gpt_comm *c, const char *what, int64_t number,
-                 const char *why)
+                      const char *why)
 {
     if (!gpt_comm_failed(c) &&
         !gpt_comm_other_failed(c, what, number, gpt_comm_reason))
@@ -213,7 +213,8 @@ static int share_id(struct gpt_comm *c, char *id, double end,
 
 /* Waits until all members are connected. Opening does not block, so that a
  * member that never comes ends in a message and not in a hang. */
-static int wait_until_connected(struct gpt_comm *c, double end, struct gpt_err *err)
+static int wait_until_connected(struct gpt_comm *c, double end,
+                                struct gpt_err *err)
 {
     const struct gpt_comm_device *d = c->device;
     const struct timespec tick = {0, 2 * 1000 * 1000};

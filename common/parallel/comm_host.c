@@ -70,7 +70,8 @@ static bool add_send(struct gpt_comm *c, int64_t peer, const void *buf,
 }
 
 /* A connection is lost, and no rank has reported why: names the peer. */
-static void report_lost_peer(struct gpt_comm *c, const char *what, const char *why)
+static void report_lost_peer(struct gpt_comm *c, const char *what,
+                             const char *why)
 {
     const struct gpt_comm_host *h = c->host;
     size_t i = 0;
@@ -119,7 +120,8 @@ static bool at_once(int64_t size, int64_t bytes)
     return bytes <= FEW / (others * others);
 }
 
-/* Room for all members' versions of a slice of `bytes`, and pointers to them. */
+/* Room for all members' versions of a slice of `bytes`, and pointers to
+ * them. */
 static int64_t parts_bytes(int64_t size, int64_t bytes)
 {
     return size * ((int64_t)sizeof(uint8_t *) + bytes);
@@ -207,8 +209,8 @@ static bool wait_for_queue(struct gpt_comm *c, struct gpt_queue *q)
     return false;
 }
 
-/* Where the host has the `bytes` of p: p itself, or a block beside it. read: the
- * block is filled with what the device has there. */
+/* Where the host has the `bytes` of p: p itself, or a block beside it. read:
+ * the block is filled with what the device has there. */
 static uint8_t *host_of(struct gpt_comm *c, struct gpt_queue *q,
                         const struct block *b, const void *p, size_t bytes,
                         bool read)
@@ -228,7 +230,7 @@ static uint8_t *host_of(struct gpt_comm *c, struct gpt_queue *q,
 /* Puts a result to where the device wants it. The block is used again by the
  * next call, so this one waits until the copy is made. */
 static void copy_back(struct gpt_comm *c, struct gpt_queue *q, void *p,
-                 const uint8_t *host, size_t bytes)
+                      const uint8_t *host, size_t bytes)
 {
     if (c->be->host_memory)
         return;

@@ -1,13 +1,14 @@
-/* Sums and maxima of what several ranks sent, in the order of ranks: addition of
- * floats is not associative, and the same order gives the same bits each time.
- * BF16 and F16 are added in float and rounded once, at the end. */
+/* Sums and maxima of what several ranks sent, in the order of ranks: addition
+ * of floats is not associative, and the same order gives the same bits each
+ * time. BF16 and F16 are added in float and rounded once, at the end. */
 #include "parallel/comm_sum.h"
 
 #include "base/num.h"
 
-/* A block of sums stays in the first-level cache while all ranks are added. `out`
- * may be one of from[]: a block of it is written after the same block of all has
- * been read. Blocks of memory.h and callers' own are aligned to their type. */
+/* A block of sums stays in the first-level cache while all ranks are added.
+ * `out` may be one of from[]: a block of it is written after the same block of
+ * all has been read. Blocks of memory.h and callers' own are aligned to their
+ * type. */
 enum { BLOCK = 1024 };
 
 #define REDUCE(name, type, acc_type, load, store)                            \

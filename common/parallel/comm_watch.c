@@ -24,9 +24,9 @@
 
 #include "base/memory.h"
 #include "base/progress.h"
+#include "base/thread.h"
 
 #include <assert.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -126,9 +126,9 @@ static void arrival_key(const struct gpt_comm *c, int64_t member, char *key,
     snprintf(key, cap, "comm/%s/%lld", c->name, (long long)c->ranks[member]);
 }
 
-/* Counts the calls, of any group, in which this rank waits for long. A rank that
- * waits itself is not the one that holds up the others: of a chain of ranks
- * that wait for each other the message must name the end. */
+/* Counts the calls, of any group, in which this rank waits for long. A rank
+ * that waits itself is not the one that holds up the others: of a chain of
+ * ranks that wait for each other the message must name the end. */
 static void count_wait(struct gpt_comm *c, int64_t change)
 {
     struct gpt_err ignored = {0};
@@ -303,17 +303,11 @@ void gpt_comm_watch(struct gpt_comm *c, const char *what, int64_t number)
         count_wait(c, -1);
 }
 
-/* The thread leaves signals to the program. */
 int gpt_comm_watch_start(struct gpt_comm *c, struct gpt_err *err)
 {
-    sigset_t all, old;
-
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    c->started = pthread_create(&c->watcher, NULL, watch, c) == 0;
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    return c->started ? GPT_OK
-                      : gpt_fail(err, GPT_EFAIL, "cannot start a thread");
+    GPT_TRY(gpt_thread_start(&c->watcher, "watch", watch, c, err));
+    c->started = true;
+    return GPT_OK;
 }
 
 void gpt_comm_watch_stop(struct gpt_comm *c)
@@ -324,5 +318,5 @@ void gpt_comm_watch_stop(struct gpt_comm *c)
     c->closing = true;
     pthread_cond_broadcast(&c->wake);
     pthread_mutex_unlock(&c->lock);
-    pthread_join(c->watcher, NULL);
+    gpt_thread_join(c->watcher);
 }

@@ -19,14 +19,14 @@ struct gpt_move {
 
 /* Connects all ranks of a group, `timeout` seconds at most. */
 int gpt_gloo_open(struct gpt_gloo **t, struct gpt_store *store,
-                       const char *name, int64_t rank, int64_t size,
-                       double timeout, struct gpt_err *err) GPT_MUST_USE;
+                  const char *name, int64_t rank, int64_t size,
+                  double timeout, struct gpt_err *err) GPT_MUST_USE;
 void gpt_gloo_close(struct gpt_gloo *t);
 
 /* Posts all moves and waits for them. GPT_EIO when a connection is lost,
  * GPT_EFAIL after gpt_gloo_abort(). After either the group cannot be used. */
 int gpt_gloo_exchange(struct gpt_gloo *t, struct gpt_move *list,
-                           int64_t n, struct gpt_err *err) GPT_MUST_USE;
+                      int64_t n, struct gpt_err *err) GPT_MUST_USE;
 /* Ends an exchange that another thread waits in. */
 void gpt_gloo_abort(struct gpt_gloo *t);
 

@@ -4,8 +4,8 @@
 
 #ifndef GPT_HAVE_GLOO
 int gpt_gloo_open(struct gpt_gloo **t, struct gpt_store *store,
-                       const char *name, int64_t rank, int64_t size,
-                       double timeout, struct gpt_err *err)
+                  const char *name, int64_t rank, int64_t size,
+                  double timeout, struct gpt_err *err)
 {
     (void)store, (void)rank, (void)timeout;
     *t = NULL;
@@ -21,7 +21,7 @@ void gpt_gloo_close(struct gpt_gloo *t)
 }
 
 int gpt_gloo_exchange(struct gpt_gloo *t, struct gpt_move *list,
-                           int64_t n, struct gpt_err *err)
+                      int64_t n, struct gpt_err *err)
 {
     (void)t, (void)list, (void)n;
     return gpt_fail(err, GPT_EUSAGE, "built without Gloo");

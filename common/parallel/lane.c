@@ -1,8 +1,8 @@
 /* Lanes; see lane.h.
  *
- * A job's way: gpt_lane_begin() writes it into a ring and records `ready` on the
- * caller's queue. run_job() lets the lane's queue wait for `ready`, makes the
- * call and records `over`; gpt_lane_join() lets the caller's queue wait for
+ * A job's way: gpt_lane_begin() writes it into a ring and records `ready` on
+ * the caller's queue. run_job() lets the lane's queue wait for `ready`, makes
+ * the call and records `over`; gpt_lane_join() lets the caller's queue wait for
  * `over`. So the two queues wait for each other by events and the data needs no
  * lock.
  *
@@ -19,12 +19,11 @@
 
 #include "base/memory.h"
 #include "base/progress.h"
+#include "base/thread.h"
 
 #include <assert.h>
 #include <omp.h>
 #include <pthread.h>
-#include <signal.h>
-#include <string.h>
 
 /* A job's place in the ring. It is used again n_ring jobs later. */
 struct place {
@@ -104,8 +103,8 @@ static void hand_over(struct gpt_lane *l, int64_t job)
     pthread_mutex_unlock(&l->lock);
 }
 
-/* Waits until the thread has made all jobs up to this one. Without a thread they
- * are on the lane's queue already. */
+/* Waits until the thread has made all jobs up to this one. Without a thread
+ * they are on the lane's queue already. */
 static void wait_for(struct gpt_lane *l, int64_t job)
 {
     if (!l->threaded)
@@ -160,22 +159,6 @@ struct gpt_lane_times gpt_lane_times(const struct gpt_lane *l)
 
 /* ---- open and close ---- */
 
-/* Signals go to the threads of the program. */
-static int start_thread(struct gpt_lane *l, struct gpt_err *err)
-{
-    sigset_t all, old;
-
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    int status = pthread_create(&l->thread, NULL, work, l);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    l->threaded = status == 0;
-    if (l->threaded)
-        return GPT_OK;
-    return gpt_fail(err, GPT_EFAIL, "cannot start a thread: %s",
-                    strerror(status));
-}
-
 static void stop_thread(struct gpt_lane *l)
 {
     if (!l->threaded)
@@ -184,7 +167,7 @@ static void stop_thread(struct gpt_lane *l)
     l->closing = true;
     pthread_cond_broadcast(&l->changed);
     pthread_mutex_unlock(&l->lock);
-    pthread_join(l->thread, NULL);
+    gpt_thread_join(l->thread);
 }
 
 static int open_ring(struct gpt_lane *l, int64_t jobs, struct gpt_err *err)
@@ -213,7 +196,9 @@ int gpt_lane_open(struct gpt_lane **lane, struct gpt_backend *be,
     GPT_TRY_GOTO(status, open_ring(l, jobs, err), fail);
     GPT_TRY_GOTO(status, be->queue_open_beside(be, &l->q, err), fail);
     if (gpt_comm_waits(comm))
-        GPT_TRY_GOTO(status, start_thread(l, err), fail);
+        GPT_TRY_GOTO(status,
+                     gpt_thread_start(&l->thread, "lane", work, l, err), fail);
+    l->threaded = gpt_comm_waits(comm);
     *lane = l;
     return GPT_OK;
 fail:

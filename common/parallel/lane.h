@@ -9,8 +9,8 @@
  * Where the communicator's calls wait for the bytes (gpt_comm_waits), the lane
  * has a thread that waits in the host's stead; else calls are put on its queue
  * and the host waits for nothing. A lane makes jobs in the order in which they
- * are begun, which is the same on all ranks. No other code uses its communicator
- * while a job is under way. */
+ * are begun, which is the same on all ranks. No other code uses its
+ * communicator while a job is under way. */
 #ifndef GPT_PARALLEL_LANE_H
 #define GPT_PARALLEL_LANE_H
 

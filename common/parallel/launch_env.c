@@ -70,10 +70,10 @@ struct launcher {
     const char *job, *restart; /* make the run's name */
 };
 
-/* The first row whose sign is set wins. Launchers nest (torchrun under srun, mpirun
- * in a Slurm allocation) and the inner one's variables describe this process, so
- * rows go from the innermost outwards: what a user sets by hand or torchrun
- * sets, then MPI launchers, then Slurm. */
+/* The first row whose sign is set wins. Launchers nest (torchrun under srun,
+ * mpirun in a Slurm allocation) and the inner one's variables describe this
+ * process, so rows go from the innermost outwards: what a user sets by hand or
+ * torchrun sets, then MPI launchers, then Slurm. */
 static const struct launcher launchers[] = {
     {"torchrun", "TORCHELASTIC_RUN_ID", "RANK", "WORLD_SIZE", "LOCAL_RANK",
      "LOCAL_WORLD_SIZE", "GROUP_RANK", "TORCHELASTIC_RUN_ID",
@@ -187,9 +187,9 @@ static int find_host(struct gpt_launch_env *l, struct gpt_err *err)
                          "rank 0");
 }
 
-/* Two jobs on one machine must not meet in one store. Where the launcher numbers
- * jobs the port follows from the number, below the range that the kernel gives
- * to outgoing connections. */
+/* Two jobs on one machine must not meet in one store. Where the launcher
+ * numbers jobs the port follows from the number, below the range that the
+ * kernel gives to outgoing connections. */
 static int64_t port_of_job(const char *launcher, const char *job)
 {
     int64_t id = 0;
@@ -200,8 +200,9 @@ static int64_t port_of_job(const char *launcher, const char *job)
     return DEFAULT_PORT;
 }
 
-/* The name is the prefix of all keys in the store: a job that is restarted under a
- * launcher whose store lives on must not read what its former self wrote. */
+/* The name is the prefix of all keys in the store: a job that is restarted
+ * under a launcher whose store lives on must not read what its former self
+ * wrote. */
 static int name_run(struct gpt_launch_env *l, const struct launcher *w,
                     struct gpt_err *err)
 {
@@ -257,8 +258,9 @@ int gpt_launch_env_detect(struct gpt_launch_env *l, struct gpt_err *err)
 
 /* ---- the end ---- */
 
-/* Writes the file that torchrun's agent reads when a process fails; its format is
- * that of ProcessFailure in torch/distributed/elastic/multiprocessing/errors. */
+/* Writes the file that torchrun's agent reads when a process fails; its format
+ * is that of ProcessFailure in
+ * torch/distributed/elastic/multiprocessing/errors. */
 void gpt_launch_env_report(const char *reason)
 {
     const char *path = text_of("TORCHELASTIC_ERROR_FILE");

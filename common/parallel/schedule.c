@@ -126,8 +126,8 @@ static struct gpt_action *emit(struct builder *b, enum gpt_action_kind kind,
     return a;
 }
 
-/* The stage before (step -1) or after (+1) this one on a microbatch's way through
- * all chunks of all stages, or -1 at the ends of that way. */
+/* The stage before (step -1) or after (+1) this one on a microbatch's way
+ * through all chunks of all stages, or -1 at the ends of that way. */
 static int32_t neighbour(const struct builder *b, struct unit u, int step)
 {
     int64_t at = u.chunk * b->stages + b->stage + step;
@@ -203,7 +203,8 @@ static int64_t steps_of(const struct builder *b)
     return b->chunks > 1 ? b->total + b->warmup : 2 * b->total;
 }
 
-/* One group of transfers: the results of one step and the inputs of the next. */
+/* One group of transfers: the results of one step and the inputs of the
+ * next. */
 static void exchange(struct builder *b, struct step done, struct step next)
 {
     b->group++;

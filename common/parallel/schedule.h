@@ -80,9 +80,9 @@ int gpt_pipeline_plan_check(const struct gpt_pipeline_plan *plans,
                             struct gpt_err *err) GPT_MUST_USE;
 
 /* Seconds that each thing takes: one chunk's forward and backward; a transfer;
- * and gathering the weights of a chunk. Weights are gathered layer by layer from
- * the beginning of the step, and a chunk's first forward waits for each of its
- * `layers`. */
+ * and gathering the weights of a chunk. Weights are gathered layer by layer
+ * from the beginning of the step, and a chunk's first forward waits for each of
+ * its `layers`. */
 struct gpt_pipeline_plan_costs {
     double forward, backward, transfer;
     double weights; /* 0: they are there */

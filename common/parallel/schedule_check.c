@@ -1,7 +1,8 @@
-/* The checker: keeps for every buffer of every stage what it holds, action by
- * action, as schedule.h describes the executor. The plans are played under the
- * strictest rule that a transport may have (schedule_play.h); a plan that passes
- * cannot deadlock under a laxer one. Start at gpt_pipeline_plan_check(). */
+/* The checker: keeps for every buffer of every stage what it holds, action
+ * by action, as schedule.h describes the executor. The plans are played
+ * under the strictest rule that a transport may have (schedule_play.h); a
+ * plan that passes cannot deadlock under a laxer one. Start at
+ * gpt_pipeline_plan_check(). */
 #include "parallel/schedule_play.h"
 
 #include "base/memory.h"
@@ -43,8 +44,8 @@ static int wrong(struct checker *c, int64_t s, int64_t i, const char *why)
                     (int)a->microbatch, (int)a->chunk, (int)a->slot, why);
 }
 
-/* Checks that the numbers of an action are within their ranges: everything after
- * this uses them as indices. */
+/* Checks that the numbers of an action are within their ranges: everything
+ * after this uses them as indices. */
 static int check_fields(struct checker *c, int64_t s, int64_t i)
 {
     const struct gpt_action *a = &c->plans[s].actions[i];
@@ -67,8 +68,8 @@ static int check_fields(struct checker *c, int64_t s, int64_t i)
     return GPT_OK;
 }
 
-/* The place of a chunk on a microbatch's way: chunk 0 of all stages in turn, then
- * chunk 1 of all stages, and so on. */
+/* The place of a chunk on a microbatch's way: chunk 0 of all stages in turn,
+ * then chunk 1 of all stages, and so on. */
 static int64_t place(const struct checker *c, int64_t s, int32_t chunk)
 {
     return chunk * c->stages + s;
@@ -180,7 +181,8 @@ static int check_receive(struct checker *c, int64_t s, int64_t i)
     return GPT_OK;
 }
 
-/* Checks that both ends mean the same microbatch, and are neighbours on its way. */
+/* Checks that both ends mean the same microbatch, and are neighbours on its
+ * way. */
 static int check_transfer(struct checker *c, const struct gpt_play_event *e)
 {
     const struct gpt_action *a = &c->plans[e->stage].actions[e->action];

@@ -31,10 +31,10 @@ static double seconds_of(const struct gpt_pipeline_plan_costs *costs,
                                          : 0;
 }
 
-/* Seconds that an action which could begin now waits for weights. A forward goes
- * from layer to layer, and the layers' weights come one after the other, both
- * at an even rate. So either the weights come faster, and only the first layer
- * waits, or the computing is faster, and the last layer decides. */
+/* Seconds that an action which could begin now waits for weights. A forward
+ * goes from layer to layer, and the layers' weights come one after the other,
+ * both at an even rate. So either the weights come faster, and only the first
+ * layer waits, or the computing is faster, and the last layer decides. */
 static double wait_for_weights(const struct gpt_pipeline_plan_costs *costs,
                                const struct gpt_action *a, double now)
 {

@@ -1,5 +1,5 @@
-/* The store's client, and what is built of single requests: barriers and reports
- * of failure.
+/* The store's client, and what is built of single requests: barriers and
+ * reports of failure.
  *
  * There is one connection a process, used by all of its threads under a lock,
  * one request at a time. So no request may wait at the server: waiting is
@@ -142,7 +142,8 @@ static int connect_store(struct gpt_store *s, const struct gpt_launch_env *l,
 /* ---- one request; the lock is held ---- */
 
 /* errno says why; 0 stands for the end of the stream. */
-static int lose_connection(struct gpt_store *s, const char *what, struct gpt_err *err)
+static int lose_connection(struct gpt_store *s, const char *what,
+                           struct gpt_err *err)
 {
     const char *reason = strerror(errno);
 
@@ -369,7 +370,8 @@ static void withdraw_will(struct gpt_store *s)
 
     snprintf(key, sizeof(key), "will/%lld", (long long)s->rank);
     if (s->fd >= 0 && !s->agent_store &&
-        begin_request(s, GPT_WIRE_DELETE) == GPT_OK && put_key(s, key) == GPT_OK &&
+        begin_request(s, GPT_WIRE_DELETE) == GPT_OK &&
+        put_key(s, key) == GPT_OK &&
         send_request(s, &ignored) == GPT_OK)
         (void)!read_u64(s, &deleted, &ignored);
 }
@@ -554,9 +556,9 @@ int gpt_store_get(struct gpt_store *s, const char *key, double timeout,
 
 static const char failure_key[] = "failure";
 
-/* COMPARE_SET with an empty expectation writes only where there is no value: the
- * server decides which of several reports is the first, and all ranks read that
- * one. */
+/* COMPARE_SET with an empty expectation writes only where there is no value:
+ * the server decides which of several reports is the first, and all ranks read
+ * that one. */
 int gpt_store_post_failure(struct gpt_store *s, const struct gpt_err *failure,
                            struct gpt_err *err)
 {
@@ -639,11 +641,11 @@ static int barrier_late(struct gpt_store *s, const char *name, int64_t round,
                     strchr(missing, ',') ? "s" : "", missing, timeout);
 }
 
-/* Two counters: one a rank, which numbers its rounds, so that a name can be used
- * again; and one of all ranks, which is full at round * world_size. A rank polls
- * the second one only; the first ones are read when the barrier is late, to name
- * the missing. A rank of the next round cannot fill the counter of this one: it
- * would have had to leave this round first. */
+/* Two counters: one a rank, which numbers its rounds, so that a name can be
+ * used again; and one of all ranks, which is full at round * world_size. A rank
+ * polls the second one only; the first ones are read when the barrier is late,
+ * to name the missing. A rank of the next round cannot fill the counter of this
+ * one: it would have had to leave this round first. */
 int gpt_store_barrier(struct gpt_store *s, const char *name, double timeout,
                       struct gpt_err *err)
 {

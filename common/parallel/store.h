@@ -16,8 +16,8 @@ struct gpt_store;
 int gpt_store_open(struct gpt_store **s, const struct gpt_launch_env *l,
                    double timeout, struct gpt_err *err) GPT_MUST_USE;
 /* A rank that ends without closing the store that rank 0 serves counts as
- * failed, and is reported to the others. The server of rank 0 first waits until the
- * others have closed, at most 5 seconds, so that they can read why the job
+ * failed, and is reported to the others. The server of rank 0 first waits until
+ * the others have closed, at most 5 seconds, so that they can read why the job
  * ends. NULL is fine. */
 void gpt_store_close(struct gpt_store *s);
 

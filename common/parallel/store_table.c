@@ -2,9 +2,9 @@
  * does it: other programs of a job may use the same store. Start at
  * gpt_store_table_apply().
  *
- * A hash table with chains. All memory is bounded by BYTES_MAX, whatever clients
- * send; a request that would pass a bound is refused, and costs its client the
- * connection. */
+ * A hash table with chains. All memory is bounded by BYTES_MAX, whatever
+ * clients send; a request that would pass a bound is refused, and costs its
+ * client the connection. */
 #include "parallel/store_wire.h"
 
 #include "base/hash.h"
@@ -199,8 +199,8 @@ static bool reply_number(struct gpt_buf *reply, int64_t v)
     return gpt_wire_put_u64(reply, (uint64_t)v) == GPT_OK;
 }
 
-/* Counters are kept as decimal text, as in PyTorch: GET of a counter is defined,
- * and so is ADD to a text that SET wrote. */
+/* Counters are kept as decimal text, as in PyTorch: GET of a counter is
+ * defined, and so is ADD to a text that SET wrote. */
 static bool add(struct gpt_store_table *t, struct text key, int64_t delta,
                 struct gpt_buf *reply)
 {
@@ -264,8 +264,8 @@ static bool check_keys(const struct gpt_store_table *t,
 }
 
 bool gpt_store_table_apply(struct gpt_store_table *t,
-                           const struct gpt_wire_request *r, const uint8_t *data,
-                           struct gpt_buf *reply)
+                           const struct gpt_wire_request *r,
+                           const uint8_t *data, struct gpt_buf *reply)
 {
     struct text f[3] = {{NULL, 0}};
 

@@ -1,8 +1,8 @@
-/* Reading requests from clients that may be hostile. A request may arrive in any
- * number of parts: gpt_wire_read() resumes where the last call stopped, so no
- * byte is read twice and a slow client costs no more than a quick one. Lengths
- * are checked against limits before anything is waited for, and memory grows
- * only with what has arrived, never with what a length promises. Start at
+/* Reading requests from clients that may be hostile. A request may arrive in
+ * any number of parts: gpt_wire_read() resumes where the last call stopped, so
+ * no byte is read twice and a slow client costs no more than a quick one.
+ * Lengths are checked against limits before anything is waited for, and memory
+ * grows only with what has arrived, never with what a length promises. Start at
  * `forms`, then gpt_wire_read(). */
 #include "parallel/store_wire.h"
 

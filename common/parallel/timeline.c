@@ -1,5 +1,5 @@
-/* Pictures of schedules; see timeline.h. Both kinds draw computing only: what is
- * left blank is a wait, which is what a reader looks for. */
+/* Pictures of schedules; see timeline.h. Both kinds draw computing only: what
+ * is left blank is a wait, which is what a reader looks for. */
 #include "parallel/timeline.h"
 
 #include <math.h>

@@ -1,12 +1,12 @@
 /* Batches of samples; see feed.h. There are two: one is computed with while a
- * thread fills the other (gpt_feed_ahead) and sends it to the device. The thread
- * lives as long as the feed, so that a step starts no thread and allocates
- * nothing.
+ * thread fills the other (gpt_feed_ahead) and sends it to the device. The
+ * thread lives as long as the feed, so that a step starts no thread and
+ * allocates nothing.
  *
  * Who may touch a batch: the thread, from the moment `ahead` is set until it
- * clears it; else the caller. wait_for_reader() is the only wait between them. On the
- * device the queue that computes may still read a batch when the caller has
- * turned to the next one: the event `used` is recorded then, and the thread
+ * clears it; else the caller. wait_for_reader() is the only wait between them.
+ * On the device the queue that computes may still read a batch when the caller
+ * has turned to the next one: the event `used` is recorded then, and the thread
  * sends new samples to that memory only after it.
  *
  * Reading ahead is a guess (an evaluation may come in between). gpt_feed_read()

@@ -85,8 +85,8 @@ void gpt_gatherer_begin(struct gpt_gatherer *g)
         gpt_gatherer_wait(g);
 }
 
-/* The forward pass is about to read a bucket's weights. A join of job j covers all
- * jobs before it, so later microbatches find nothing to wait for. */
+/* The forward pass is about to read a bucket's weights. A join of job j covers
+ * all jobs before it, so later microbatches find nothing to wait for. */
 static void wait_for_bucket(void *context, int64_t bucket)
 {
     struct gpt_gatherer *g = context;

@@ -1,8 +1,8 @@
 /* Weights of a distributed optimizer: after an update every data parallel rank
- * has its own shard of each bucket, and gathers those of the others. Buckets are
- * gathered one by one on a lane, in the order of the forward pass. The gatherer
- * waits for them at once; with `overlap` the next forward does, where each layer
- * waits for its own bucket alone.
+ * has its own shard of each bucket, and gathers those of the others. Buckets
+ * are gathered one by one on a lane, in the order of the forward pass. The
+ * gatherer waits for them at once; with `overlap` the next forward does, where
+ * each layer waits for its own bucket alone.
  *
  * Without shards there is nothing to gather, and the gatherer is NULL. Start at
  * gpt_gatherer_begin(). */

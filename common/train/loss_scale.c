@@ -1,8 +1,8 @@
 /* Dynamic loss scale; see loss_scale.h. Start at gpt_loss_scale_update().
  *
- * A scale that is a power of two changes exponents only, so scaling and dividing
- * again loses nothing; hence factors of 2 and 1/2. `largest` keeps a scale that
- * grows in every window from becoming infinite itself. */
+ * A scale that is a power of two changes exponents only, so scaling and
+ * dividing again loses nothing; hence factors of 2 and 1/2. `largest` keeps a
+ * scale that grows in every window from becoming infinite itself. */
 #include "train/loss_scale.h"
 
 #include <math.h>

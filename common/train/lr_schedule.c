@@ -170,7 +170,8 @@ double gpt_lr_schedule_value(const struct gpt_lr_schedule *s, int64_t samples)
 
         return fmax(s->min_lr, s->max_lr * sqrt(warmup) / sqrt(n));
     }
-    /* min + c * (max - min), not a blend of two products: rounds as the original */
+    /* min + c * (max - min), not a blend of two products: rounds as the
+     * original */
     return s->min_lr +
            decay_coefficient(s, samples) * (s->max_lr - s->min_lr);
 }

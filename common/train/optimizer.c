@@ -32,7 +32,8 @@ struct run {
     int64_t bucket, offset, n; /* elements, from the shard's begin on */
 };
 
-/* Sums of squares and segments are after the moments, in the same allocation. */
+/* Sums of squares and segments are after the moments, in the same
+ * allocation. */
 static int64_t moment_bytes(const struct gpt_flat *flat)
 {
     return gpt_flat_compact(flat) * (int64_t)sizeof(float);
@@ -77,9 +78,9 @@ static void add_run(struct gpt_optimizer *o, const struct stretch *t,
         .bucket = t->bucket, .offset = begin - t->begin, .n = end - begin};
 }
 
-/* Finds the segments and runs of a stretch. A slice counts in the norm once over
- * all ranks: not as the second copy of the tied table, and where tensor parallel
- * ranks hold the same, on the first of them only. */
+/* Finds the segments and runs of a stretch. A slice counts in the norm once
+ * over all ranks: not as the second copy of the tied table, and where tensor
+ * parallel ranks hold the same, on the first of them only. */
 static void cut_stretch(struct gpt_optimizer *o, struct stretch *t,
                         int64_t tp_rank)
 {
@@ -210,7 +211,8 @@ int gpt_optimizer_squares(struct gpt_optimizer *o, struct gpt_queue *q,
     return GPT_OK;
 }
 
-/* The place of element i among the weights in `act`; NULL where there are none. */
+/* The place of element i among the weights in `act`; NULL where there are
+ * none. */
 static void *weight_at(const struct gpt_update *u, int64_t i)
 {
     if (!u->weights)

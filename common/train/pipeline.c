@@ -1,7 +1,8 @@
-/* Running a schedule; see pipeline.h. The list of actions says everything: which
- * slot, which peer, what is exchanged together. This file knows nothing of 1F1B
- * or of interleaving, and the checker of schedules (parallel/schedule_check.c)
- * has proved that the order cannot deadlock. Start at run_plan(). */
+/* Running a schedule; see pipeline.h. The list of actions says everything:
+ * which slot, which peer, what is exchanged together. This file knows nothing
+ * of 1F1B or of interleaving, and the checker of schedules
+ * (parallel/schedule_check.c) has proved that the order cannot deadlock. Start
+ * at run_plan(). */
 #include "train/pipeline.h"
 
 #include "base/memory.h"
@@ -97,8 +98,8 @@ static void backward(struct gpt_pipeline *p, const struct work *w,
 }
 
 /* The buffer of a transfer. One buffer each for the last output, the gradient
- * received and the gradient made is enough: the checker proves that each is sent
- * or used before it is written again. What is sent is only read. */
+ * received and the gradient made is enough: the checker proves that each is
+ * sent or used before it is written again. What is sent is only read. */
 static void *buffer_of(const struct gpt_pipeline *p, const struct gpt_action *a)
 {
     const void *from = NULL;
@@ -120,8 +121,8 @@ static void *buffer_of(const struct gpt_pipeline *p, const struct gpt_action *a)
     return buf;
 }
 
-/* Lists the transfers that are posted together, from actions[0] on; returns their
- * number. */
+/* Lists the transfers that are posted together, from actions[0] on; returns
+ * their number. */
 static int64_t list_group(const struct gpt_pipeline *p,
                           const struct gpt_action *actions, int64_t n,
                           struct gpt_transfer *list)

@@ -29,8 +29,8 @@ int gpt_pipeline_open(struct gpt_pipeline **pipeline, struct gpt_backend *be,
 void gpt_pipeline_close(struct gpt_pipeline *pipeline); /* NULL is fine */
 
 /* Forward, and unless mode is GPT_STAGE_EVAL backward, of the n microbatches
- * that the feed holds; the last stage leaves losses in the feed. The schedule is
- * built again when n differs from the last call. Fails when another rank has
+ * that the feed holds; the last stage leaves losses in the feed. The schedule
+ * is built again when n differs from the last call. Fails when another rank has
  * failed. */
 int gpt_pipeline_run(struct gpt_pipeline *pipeline, struct gpt_queue *q,
                      struct gpt_feed *feed, int64_t n,

@@ -1,8 +1,8 @@
 /* A rank's model, its memory and its initial values; see replica.h.
  *
  * The order of gpt_replica_open() is that of who needs whom: weights, then the
- * memory of gradients, which the reducer owns because its sums decide where they
- * are; the gatherer and the optimizer; the stage, which gets the hooks of
+ * memory of gradients, which the reducer owns because its sums decide where
+ * they are; the gatherer and the optimizer; the stage, which gets the hooks of
  * reducer and gatherer; the pipeline that runs it. Start there. */
 #include "train/replica.h"
 
@@ -12,8 +12,8 @@
 
 #include <string.h>
 
-/* The slots that the largest step needs. Fewer microbatches never need more, so a
- * ramp-up of the batch allocates nothing. */
+/* The slots that the largest step needs. Fewer microbatches never need more, so
+ * a ramp-up of the batch allocates nothing. */
 static int plan_slots(struct gpt_replica *r, struct gpt_err *err)
 {
     const struct gpt_layout *layout = &r->o.layout;
@@ -141,8 +141,8 @@ static int open_gradients(struct gpt_replica *r, struct gpt_err *err)
     return GPT_OK;
 }
 
-/* On the first communicator of the group: the reducer uses the second one, and a
- * gather may still run when the next backward begins to reduce. */
+/* On the first communicator of the group: the reducer uses the second one, and
+ * a gather may still run when the next backward begins to reduce. */
 static int open_gatherer(struct gpt_replica *r, struct gpt_err *err)
 {
     const struct gpt_gatherer_options options = {
@@ -253,8 +253,9 @@ void gpt_replica_close(struct gpt_replica *r)
 
 /* ---- values ---- */
 
-/* Casts this rank's shards only; the others' come by gathering, as they do after
- * every update. So loading and training give weights the same rounding. */
+/* Casts this rank's shards only; the others' come by gathering, as they do
+ * after every update. So loading and training give weights the same
+ * rounding. */
 int gpt_replica_refresh(struct gpt_replica *r, struct gpt_err *err)
 {
     const struct gpt_flat *flat = &r->flat;
@@ -275,9 +276,10 @@ int gpt_replica_refresh(struct gpt_replica *r, struct gpt_err *err)
     return r->o.world ? gpt_world_check(r->o.world, err) : GPT_OK;
 }
 
-/* Copies to `params` the part of a slice that it holds. values: the whole slice. */
+/* Copies to `params` the part of a slice that it holds. values: the whole
+ * slice. */
 static void put_slice(struct gpt_replica *r, const struct gpt_slice *s,
-                const float *values)
+                      const float *values)
 {
     int64_t begin = s->offset, end = s->offset + s->count, at = begin;
 
@@ -296,8 +298,8 @@ static void put_slice(struct gpt_replica *r, const struct gpt_slice *s,
 }
 
 /* Slice by slice through one host buffer. A value depends on the seed, the name
- * and the global index only, so ranks of any layout start from one model without
- * exchanging anything. */
+ * and the global index only, so ranks of any layout start from one model
+ * without exchanging anything. */
 int gpt_replica_init(struct gpt_replica *r, struct gpt_err *err)
 {
     int64_t largest = 0;

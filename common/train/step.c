@@ -56,8 +56,8 @@ static int add_up(struct gpt_replica *r, double *sums, struct gpt_err *err)
     return gpt_world_check(world, err);
 }
 
-/* Losses are on the last stage, the same on all of its tensor parallel ranks: one
- * of them counts. */
+/* Losses are on the last stage, the same on all of its tensor parallel ranks:
+ * one of them counts. */
 static void own_loss(const struct gpt_replica *r, const struct gpt_feed *feed,
                      double *sums)
 {
@@ -147,8 +147,8 @@ static double mean(const struct gpt_replica *r, double sum)
     return r->o.world ? sum / (double)r->o.world->topology.world_size : sum;
 }
 
-/* Times of exchanges over tensor parallel ranks since gpt_replica_open(). All of
- * it is waited for but what the stage's lane hides. */
+/* Times of exchanges over tensor parallel ranks since gpt_replica_open(). All
+ * of it is waited for but what the stage's lane hides. */
 static struct gpt_lane_times tensor_times(const struct gpt_replica *r)
 {
     const struct gpt_world *world = r->o.world;
@@ -163,8 +163,8 @@ static struct gpt_lane_times tensor_times(const struct gpt_replica *r)
     return t;
 }
 
-/* What this rank adds to the sums besides loss and norm: whether it wants to stop
- * or to save, and how long it has waited. */
+/* What this rank adds to the sums besides loss and norm: whether it wants to
+ * stop or to save, and how long it has waited. */
 static void own_state(struct gpt_replica *r, struct gpt_step *step,
                       double *sums)
 {

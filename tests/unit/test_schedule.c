@@ -64,8 +64,8 @@ static void test_rampups(void)
                    &full) != 4)
             exit(1);
         const struct gpt_rampup r = {start, increment, samples, full};
-        is_int(gpt_rampup_check(&r, 1, NULL, &err), GPT_OK, "ramp-up %lld to %lld",
-               start, full);
+        is_int(gpt_rampup_check(&r, 1, NULL, &err), GPT_OK,
+               "ramp-up %lld to %lld", start, full);
         int n = golden_array(f, "consumed", at);
         golden_array(f, "batch", want);
         for (int i = 0; i < n; i++)
