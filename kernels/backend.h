@@ -58,9 +58,9 @@ enum gpt_epilogue {
 /* c (M, N) = op(a) (M, K) * op(b) (K, N) + beta * c, then the epilogue.
  * ta: a is stored (K, M); tb: b is stored (N, K). a, b, bias, aux are `act`;
  * c is `c_type`. GELU is the tanh form (Hendrycks and Gimpel 2016, eq. 2) of
- * the sum with its bias. Kernels here compute it by the logistic function, which
- * loses no digits far below zero; cuBLASLt's epilogues have a formula of their
- * own, and differ in last bits.
+ * the sum with its bias. Kernels here compute it by the logistic function,
+ * which loses no digits far below zero; cuBLASLt's epilogues have a formula of
+ * their own, and differ in last bits.
  *
  * Rounding. Factors of bf16 have exact products in float. The t terms of an
  * element (K products, the old c, the bias) are added in float, in an order
