@@ -1,6 +1,6 @@
-/* Which backends there are, by the name given to --device. Those of GPUs are
- * plugins, opened when they are asked for: a program needs no library of
- * theirs to start. */
+/* Which backends there are, by the name of a device. Those of GPUs are plugins,
+ * opened when they are asked for: a program needs no library of theirs to
+ * start. */
 #include "plugin.h"
 
 #include "base/log.h"
@@ -16,6 +16,9 @@
 
 float gpt_alibi_slope(int64_t head, int64_t heads)
 {
+    /* The paper defines slopes for powers of two: 2^(-8/m), its square and so
+     * on. Other numbers of heads take every second slope of twice as many, as
+     * the authors' code and Hugging Face do. */
     int64_t m = 1;
 
     while (2 * m <= heads)
@@ -50,6 +53,8 @@ static void *find_library(const char *file)
     const char *dir = getenv("GPT_PLUGIN_DIR");
     char folder[3072], path[4096];
 
+    /* Whoever names a folder means it: no other place is tried, so that a test
+     * can be a machine without GPUs. */
     if (dir) {
         snprintf(path, sizeof(path), "%s/%s", dir, file);
         return dlopen(path, RTLD_NOW | RTLD_LOCAL);
@@ -57,6 +62,8 @@ static void *find_library(const char *file)
     program_folder(folder, sizeof(folder));
     for (size_t i = 0; i < GPT_COUNT(places); i++) {
         snprintf(path, sizeof(path), "%s%s%s", folder, places[i], file);
+        /* The first that is there, even when it cannot be loaded: dlerror()
+         * then says why, which is what the user needs to know. */
         if (access(path, R_OK) == 0)
             return dlopen(path, RTLD_NOW | RTLD_LOCAL);
     }
@@ -78,6 +85,7 @@ static int open_plugin(struct plugin *p, const char *name, struct gpt_err *err)
     char file[64];
 
     snprintf(file, sizeof(file), "libgpt-%s.so", name);
+    /* A message of an earlier call must not be taken for this one's. */
     dlerror(); /* forgets older ones */
     p->library = find_library(file);
     if (!p->library) {
@@ -109,6 +117,8 @@ static int open_any(struct gpt_backend **be, int rank, struct gpt_err *err)
 
     if (open_device(be, "cuda", rank, true, &why) == GPT_OK)
         return GPT_OK;
+    /* The reason is logged: without it, a GPU that is not found looks like a
+     * slow program. */
     gpt_info("running on the CPU (%s)", why.text);
     return gpt_backend_cpu(be, err);
 }
@@ -134,7 +144,7 @@ int gpt_backend_open_rank(struct gpt_backend **be, const char *device,
         gpt_parse_int(device + 5, &number) && number >= 0 && number < 1024)
         return open_device(be, "cuda", (int)number, false, err);
     gpt_fail(err, GPT_EDEVICE, "device '%s': not known", device);
-    return gpt_hint(err, "use --device auto, cpu, cuda or cuda:N");
+    return gpt_hint(err, "devices are auto, cpu, cuda and cuda:N");
 }
 
 int gpt_backend_version(struct gpt_buf *b)

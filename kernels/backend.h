@@ -7,14 +7,21 @@
  *
  * Letters: B batch, T time, N = B*T rows, C channels, H heads, G query groups
  * (key/value heads), D head size, F feed-forward, V vocabulary. Matrices are
- * row-major. "act" is the activation type, GPT_F32 or GPT_BF16; statistics,
- * losses, gradients of parameters and optimizer state are float (GPT_F32).
+ * row-major. "act" is the activation type: GPT_F32, GPT_BF16 or GPT_F16, of
+ * which a backend has those in act_types. Statistics, losses, gradients of
+ * parameters and optimizer state are float (GPT_F32).
  *
- * kernels/cpu/ is the readable specification and also fast. Results do not
- * depend on the number of threads: every sum has a fixed order. What an
- * operation stores in bf16 and uses further (resid_out of a norm, aux of a
- * matmul) it uses as stored, so that computing the rest again from memory gives
- * the same bits. */
+ * kernels/cpu/ is the readable specification and also fast. kernels/cuda/ runs
+ * on GPUs, and kernels/emu/ runs the same sources on a CPU. On each of them
+ * every sum has an order that follows from shapes alone: results do not depend
+ * on the number of threads, nor on the order in which a GPU runs its blocks.
+ * Backends, instruction sets and kinds of GPU differ from each other in last
+ * bits.
+ *
+ * What an operation stores in bf16 or F16 and uses further (resid_out of a
+ * norm, aux of a matmul) it uses as stored, so that computing the rest again
+ * from memory gives the same bits. The exception is GELU within a product of
+ * cuBLASLt, which may take the sum before it is rounded. */
 #ifndef GPT_KERNELS_BACKEND_H
 #define GPT_KERNELS_BACKEND_H
 
@@ -26,7 +33,7 @@ enum { GPT_BACKEND_API = 1 };
 
 struct gpt_queue;
 struct gpt_event; /* a place in a queue's order, for other queues to wait for */
-struct gpt_recording; /* operations that are put on a queue again and again */
+struct gpt_recording; /* operations to be put on a queue many times */
 
 /* Dropout by counter: element (sample, t, c) of a (B, T, C) block is dropped
  * when gpt_rng_uniform(rng, ((sample0 + b) * t_global + t0 + t) * C + c) < p,
@@ -50,18 +57,23 @@ enum gpt_epilogue {
 
 /* c (M, N) = op(a) (M, K) * op(b) (K, N) + beta * c, then the epilogue.
  * ta: a is stored (K, M); tb: b is stored (N, K). a, b, bias, aux are `act`;
- * c is `c_type`. GELU is the tanh form (Hendrycks and Gimpel 2016, eq. 2).
+ * c is `c_type`. GELU is the tanh form (Hendrycks and Gimpel 2016, eq. 2) of
+ * the sum with its bias. Kernels here compute it by the logistic function,
+ * which loses no digits far below zero; cuBLASLt's epilogues have a formula of
+ * their own, and differ in last bits.
  *
- * Rounding. Factors of bf16 have exact products in float, and the t terms of an
+ * Rounding. Factors of bf16 have exact products in float. The t terms of an
  * element (K products, the old c, the bias) are added in float, in an order
  * that depends on the shape and the processor, not on the number of threads:
- *     |sum - exact| <= g * sum of |term|,  g = (t - 1) u / (1 - (t - 1) u),
- * u = 2^-24 on the CPU. A GPU's tensor cores may truncate where the CPU rounds:
- * u = 2^-23. What is stored in bf16 is rounded once, after the epilogue, to
- * nearest even; products of float factors are rounded too, so that there g has
- * t in place of t - 1. Instructions that multiply bf16 may take subnormal
- * factors and sums for zero. Machines of different instruction sets therefore
- * differ in last bits; one machine repeats its own. */
+ *     |sum - exact| <= g * sum of |term|,  g = (t - 1) u / (1 - (t - 1) u)
+ * with u = 2^-24. Products of float factors are rounded, too: there g has t in
+ * place of t - 1. The CPU rounds what it stores in bf16 once, after the
+ * epilogue, to nearest even. Instructions that multiply bf16 may take subnormal
+ * factors and sums for zero.
+ *
+ * On GPUs u is 2^-23, since tensor cores may truncate where the CPU rounds.
+ * Float factors may be rounded to TF32 (allow_tf32()). Where cuBLASLt refuses
+ * an epilogue, c is rounded to its type before and after it. */
 struct gpt_matmul {
     int64_t m, n, k;
     bool ta, tb;
@@ -254,39 +266,41 @@ struct gpt_backend {
     int (*alloc)(struct gpt_backend *be, size_t bytes, const char *what,
                  void **mem, struct gpt_err *err);
     void (*free)(struct gpt_backend *be, void *mem);
-    /* Host memory (64-byte aligned, zeroed) whose copies run beside the host:
-     * copy_in() and copy_out() of it return at once, and it must stay as it is
-     * until they are over. Those of other host memory may wait. */
+    /* Host memory (64-byte aligned, zeroed) that devices copy from and to
+     * directly: copy_in() and copy_out() of it return at once, and it must stay
+     * as it is until they are over. Those of other host memory may wait. */
     int (*host_alloc)(struct gpt_backend *be, size_t bytes, const char *what,
                       void **mem, struct gpt_err *err);
     void (*host_free)(struct gpt_backend *be, void *mem);
-    /* Bytes of device memory: that are free, and in all; 0, 0: not known. */
+    /* Bytes of device memory, free and in all; 0, 0 where they are not
+     * known. */
     void (*memory)(struct gpt_backend *be, int64_t *available, int64_t *total);
 
     /* queue */
     int (*queue_open)(struct gpt_backend *be, struct gpt_queue **q,
                       struct gpt_err *err);
-    /* One beside others, for little work that they wait for: it goes first
-     * where both could go on. */
+    /* Opens a high-priority queue, for short work that other queues wait
+     * for. */
     int (*queue_open_beside)(struct gpt_backend *be, struct gpt_queue **q,
                              struct gpt_err *err);
     void (*queue_close)(struct gpt_queue *q);
     int (*sync)(struct gpt_queue *q, struct gpt_err *err);
-    /* What is put on q after event_wait() begins when all is done that was on
-     * the event's queue at its last event_record(); the host does not wait. An
-     * event that was never recorded is waited for by nobody. Recorded and
-     * waited for in one thread, or in threads that take turns. */
+    /* Work put on q after event_wait() begins when the work is done that was on
+     * the event's queue at its last event_record(); the host does not wait.
+     * Waiting for an event that was never recorded has no effect. Calls for one
+     * event come from one thread, or from threads that take turns. */
     int (*event_open)(struct gpt_backend *be, struct gpt_event **e,
                       struct gpt_err *err);
     void (*event_close)(struct gpt_event *e); /* NULL is fine */
     void (*event_record)(struct gpt_queue *q, struct gpt_event *e);
     void (*event_wait)(struct gpt_queue *q, struct gpt_event *e);
-    /* Where a device can (else NULL): operations between record_begin() and
-     * record_end() are kept instead of run, with their arguments as they are
-     * now; memory is read as it will be then. Queue q of the same thread only;
-     * no copies from or to the host, no events, and no operation that q has
-     * not run before in these sizes. replay() puts them on q, at the cost of
-     * one; false when nothing was put, as q has changed: record anew. */
+    /* Recordings; NULL where the device has none. Operations between
+     * record_begin() and record_end() are kept instead of run: with the
+     * arguments of now, and memory read at each replay. They are of queue q and
+     * of one thread, without copies from or to the host, without events, and
+     * each has run on q before in the same sizes. replay() puts all of them on
+     * q at the cost of one. It returns false when q has changed since and
+     * nothing was put: record anew. */
     int (*record_begin)(struct gpt_queue *q, struct gpt_err *err);
     int (*record_end)(struct gpt_queue *q, struct gpt_recording **r,
                       struct gpt_err *err);
@@ -303,8 +317,9 @@ struct gpt_backend {
                  const void *src, enum gpt_dtype src_type, int64_t n);
 
     /* maths */
-    /* Products of float may round their factors to TF32 (10 bits of mantissa)
-     * from now on, on all queues; not at first. NULL: it has no TF32. */
+    /* Allows products of float, on all queues from now on, to round their
+     * factors to TF32 (10 bits of mantissa); not allowed at first. NULL where
+     * the device has no TF32. */
     void (*allow_tf32)(struct gpt_backend *be, bool allow);
     void (*matmul)(struct gpt_queue *q, const struct gpt_matmul *op);
     /* dbias (n) float += column sums of dy (m, n) act */
@@ -348,7 +363,7 @@ struct gpt_backend {
                   int64_t n);
     void (*sum)(struct gpt_queue *q, double *out, const float *x, int64_t n);
 
-    /* Collectives of the device's own library; NULL: it has none. */
+    /* Collectives of the device's own library, or NULL. */
     const struct gpt_collectives *collectives;
 };
 
@@ -360,11 +375,11 @@ struct gpt_backend {
 int gpt_backend_cpu(struct gpt_backend **be, struct gpt_err *err)
     GPT_MUST_USE;
 
-/* By --device: "cpu"; "cuda" or "cuda:N", a GPU (libgpt-cuda.so); "cuda-emu",
- * its kernels emulated on the CPU (libgpt-cuda-emu.so, for tests); "auto", GPU
- * 0 when there is one, else the CPU, and the log says why. Plugins are looked
- * for in $GPT_PLUGIN_DIR, or beside the program and in ../lib/gpt from there.
- * GPT_EDEVICE when it is not there. */
+/* By the name of a device: "cpu"; "cuda" or "cuda:N", a GPU (libgpt-cuda.so);
+ * "cuda-emu", its kernels emulated on the CPU (libgpt-cuda-emu.so, for tests);
+ * "auto", GPU 0 when there is one, else the CPU, and the log says why. Plugins
+ * are looked for in $GPT_PLUGIN_DIR, or beside the program and in ../lib/gpt
+ * from there. GPT_EDEVICE when it is not there. */
 int gpt_backend_open(struct gpt_backend **be, const char *device,
                      struct gpt_err *err) GPT_MUST_USE;
 
@@ -375,7 +390,8 @@ int gpt_backend_open_rank(struct gpt_backend **be, const char *device,
                           int64_t local_rank, struct gpt_err *err)
     GPT_MUST_USE;
 
-/* For --version: which GPUs this build knows, and which is there. */
+/* A line of a program's version: which GPUs this build knows, and which is
+ * there. */
 struct gpt_buf;
 int gpt_backend_version(struct gpt_buf *b);
 

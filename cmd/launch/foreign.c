@@ -22,9 +22,11 @@ const struct gpt_foreign_option gpt_launch_foreign[] = {
      .answer = "a job that failed is started again with the same command line; "
                "gpt-train resumes from its newest checkpoint"},
     {"tee", TORCHRUN,
-     .answer = "output is shown with the rank in front; --log-dir DIR keeps it"},
+     .answer = "lines are shown with the rank in front; --log-dir DIR keeps "
+               "them"},
     {"redirects", TORCHRUN,
-     .answer = "output is shown with the rank in front; --log-dir DIR keeps it"},
+     .answer = "lines are shown with the rank in front; --log-dir DIR keeps "
+               "them"},
     {"local-ranks-filter", TORCHRUN,
      .answer = "rank 0 alone reports; --log-dir DIR has a file a rank"},
     {"module", TORCHRUN, .answer = "give the program itself", .flag = true},

@@ -153,11 +153,10 @@ void cpu_attn_head(const struct attn_head *h, float *work)
 {
     int64_t nk = h->q0 + h->nq;
     struct work w = carve_work(work, nk, h->d);
+    int64_t first = cpu_attn_first(h->start, h->nq) / ATTN_BK * ATTN_BK;
 
     /* rows of a tile begin at whole panels */
     assert(ATTN_BQ % cpu_isa->mr == 0 && ATTN_BK % cpu_isa->nr == 0);
-    int64_t first = cpu_attn_first(h->start, h->nq) / ATTN_BK * ATTN_BK;
-
     /* Keys before the first that any query sees are not packed, but keep their
      * places, so that key j is found without an offset. */
     pack_head(h, w, first, nk);

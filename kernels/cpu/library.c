@@ -217,7 +217,6 @@ bool cpu_library_primitive(const struct cpu_product *b)
     struct primitive *p = find_primitive(&s);
 
     assert(b->m > 0 && b->n > 0 && b->k > 0); /* oneDNN has no empty sums */
-
     if (!p || (!kept.stream &&
                dnnl_stream_create(&kept.stream, the_engine(),
                                   dnnl_stream_default_flags) != dnnl_success))

@@ -133,8 +133,8 @@ static void finish_row(const struct gpt_xent *op, int64_t i, const float *stats,
         target += of[TARGET];
     }
     op->loss[i] = logf(sum) + max - target;
-    /* The exponentials here are relative to this rank's maximum; the factor makes
-     * them relative to the common one. */
+    /* The exponentials here are relative to this rank's maximum; the factor
+     * makes them relative to the common one. */
     if (op->grad)
         gradient(op, i,
                  weight_of(op, i) * expf(stats[rank * next + LARGEST] - max) /

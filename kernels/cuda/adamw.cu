@@ -5,6 +5,8 @@
 
 enum { THREADS = 256 };
 
+/* All that a kernel needs travels in its arguments: constant memory, one read for
+ * a warp, no copy to wait for. */
 template <class T> struct update {
     int64_t n;
     float *p, *m, *v;
@@ -40,6 +42,8 @@ template <int W, class T> static __device__ void elements(const update<T> &u, in
     load(m, u.m + i);
     load(v, u.v + i);
     load(g, u.g + i);
+    /* One search for W elements, which are rarely in two segments; segments are
+     * few, and their table stays in the first cache. */
     int64_t s = segment_of(u, i);
 #pragma unroll
     for (int e = 0; e < W; e++) {
@@ -51,6 +55,8 @@ template <int W, class T> static __device__ void elements(const update<T> &u, in
         v[e] = u.b2 * v[e] + u.one_b2 * (ge * ge);
         p[e] = p[e] * keep - u.step_size * (m[e] / (sqrtf(v[e] * u.inv_bias2) + u.eps));
     }
+    /* Seven arrays' worth of traffic an element: the time is that of memory, and
+     * the copy is made while p is in registers. */
     store(u.m + i, m);
     store(u.v + i, v);
     store(u.p + i, p);
@@ -76,10 +82,14 @@ void cuda_adamw(struct gpt_queue *q, const struct gpt_adamw *op)
     if (!cuda_ready(q, "adamw", act) || !op->n)
         return;
     double t = (double)op->step;
+    /* In float the activations' copy may be p itself. */
     void *copy = op->p_act == op->p ? NULL : op->p_act;
+    /* Segments may begin anywhere: width depends on the addresses alone. */
     bool wide = cuda_wide(GPT_F32, 4, op->p, op->m, op->v, op->g, copy);
     with_type(act, [&](auto type) {
         using T = decltype(type);
+        /* Factors in double, rounded once: see kernels/cpu/adamw.c, with which
+         * results agree but for fused multiply-adds. */
         update<T> u = {op->n, op->p, op->m, op->v, op->g, (T *)copy,
                        (float)op->beta1, (float)op->beta2,
                        (float)(1 - op->beta1), (float)(1 - op->beta2),

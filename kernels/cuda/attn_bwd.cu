@@ -44,6 +44,7 @@ static __device__ struct pair pair_of(const struct attn_shape &s, int64_t b, int
 {
     score = score * s.scale + attn_slope(s, h) * (float)(j - t);
     float p = expf(score - s.lse[(b * s.h + h) * s.t + t]);
+    /* The same counter as in the forward pass: the mask is computed again. */
     float keep = attn_keep(s, attn_drop_at(s, b, h, t) + j);
     struct pair r = {p * keep, s.scale * p * (keep * dp - delta)};
     return r;
@@ -64,6 +65,8 @@ template <class T> static __global__ void query_grads(struct attn_shape s, gradi
         dout[warp][i] = to_float(p.dout[o_at + i]);
     }
     __syncwarp();
+    /* MOST sums a lane: elements lane, lane + 32, ... of the head. The loops
+     * over them unroll, so that they are registers. */
     float delta = p.delta[(b * s.h + h) * s.t + t], dq[MOST] = {};
     for (int64_t j0 = attn_first(s, b, t); j0 <= t; j0 += 32) {
         int64_t j = j0 + lane, n = t - j0 < 31 ? t - j0 + 1 : 32;
@@ -103,6 +106,8 @@ static __device__ void head_grads(const struct attn_shape &s, const gradients<T>
         int64_t t = t0 + lane, n = s.t - t0 < 32 ? s.t - t0 : 32;
         struct pair mine = {0, 0};
 
+        /* A query that does not see the key brings zeros; its lane takes part in
+         * the exchange all the same. */
         if (t < s.t && attn_first(s, b, t) <= j) {
             float score = 0, dp = 0;
 
@@ -140,6 +145,8 @@ template <class T> static __global__ void key_grads(struct attn_shape s, gradien
     }
     __syncwarp();
     float dk[MOST] = {}, dv[MOST] = {};
+    /* The group's heads in order, into the same sums: no head needs a place of its
+     * own for dK and dV. */
     for (int64_t h = g * per; h < (g + 1) * per; h++)
         head_grads(s, p, b, h, j, key[warp], value[warp], pairs[warp], dk, dv);
 #pragma unroll
@@ -152,6 +159,7 @@ template <class T> static __global__ void key_grads(struct attn_shape s, gradien
 
 size_t cuda_attn_scratch(const struct gpt_attn *op)
 {
+    /* Which kernels run is known only at the call; scratch serves either. */
     size_t plain = (size_t)(op->b * op->h * op->t + 1) * sizeof(float);
 
     return std::max(plain, cuda_flash_scratch(op));

@@ -4,6 +4,8 @@
 
 enum { WARPS = 4, MAX_D = 256, MOST = MAX_D / 32 };
 
+/* One query of one head a warp: t_new is one or few, so that there is little to
+ * share between queries; what counts is to read the cache with many warps. */
 template <class T> struct cached {
     int64_t t_new, h, g, d, t_max, b;
     float scale;
@@ -43,6 +45,8 @@ template <class T> static __global__ void attend(cached<T> p)
     if (i >= p.len[b])
         return; /* the whole warp */
     int64_t per = p.h / p.g, t = p.pos[b] + i;
+    /* t counts from the beginning of the cache row: the token sees what earlier
+     * calls have left there. */
     const T *q = p.qkv + (((b * p.t_new + i) * p.g + h / per) * (per + 2) + h % per) * p.d;
     const T *k = p.k + cache_at(p, b, h / per, 0), *v = p.v + cache_at(p, b, h / per, 0);
     for (int c = lane; c < p.d; c += 32)
@@ -59,6 +63,7 @@ template <class T> static __global__ void attend(cached<T> p)
                 score += query[warp][c] * to_float(k[j * p.d + c]);
         }
         float top = fmaxf(max, warp_max(score)), shrink = expf(max - top);
+        /* A running maximum, as in attn_fwd.cu: old sums shrink when it grows. */
         prob[warp][lane] = j <= t ? expf(score - top) : 0;
         total = total * shrink + warp_sum(prob[warp][lane]);
         max = top;
@@ -78,6 +83,8 @@ template <class T> static __global__ void attend(cached<T> p)
             to[lane + 32 * c] = from_float<T>(sum[c] / total);
 }
 
+/* pos and len are in host memory for this check: a kernel could only say so
+ * after it has written past the cache. */
 static bool fits(struct gpt_queue *q, const struct gpt_attn_cached *op)
 {
     for (int64_t b = 0; b < op->b; b++)
@@ -100,6 +107,8 @@ static const int32_t *upload(struct gpt_queue *q, const struct gpt_attn_cached *
     char *to = (char *)cuda_work(q, 3 * bytes);
 
     for (size_t i = 0; to && i < GPT_COUNT(from); i++)
+        /* From memory that is not pinned: the runtime has taken the numbers when
+         * this returns, and the caller may change them. */
         if (!cuda_check(q, cudaMemcpyAsync(to + i * bytes, from[i], bytes,
                                            cudaMemcpyHostToDevice, q->stream)))
             return NULL;
@@ -118,6 +127,8 @@ void cuda_attn_cached(struct gpt_queue *q, const struct gpt_attn_cached *op)
         cached<T> p = {op->t_new, op->h, op->g, op->d, op->t_max, op->b, op->scale, op->alibi,
                        (const T *)op->qkv, (T *)op->out, (T *)op->k_cache, (T *)op->v_cache,
                        rows, rows + op->b, rows + 2 * op->b};
+        /* Two launches: a token sees keys that other blocks append, and only the
+         * end of a kernel orders blocks. */
         launch(q, append<T>, dim3(op->t_new, op->g, op->b), 64, 0, p);
         launch(q, attend<T>, dim3(cuda_blocks(op->t_new, WARPS), op->h, op->b), WARPS * 32, 0,
                p);

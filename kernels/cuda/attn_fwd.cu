@@ -5,6 +5,8 @@
 
 enum { WARPS = 4, MOST = ATTN_MAX_D / 32 };
 
+/* The warp's lanes own keys while scores are made and elements of the head while
+ * values are summed; probabilities change hands in shared memory. */
 template <class T> static __global__ void attend(struct attn_shape s, const T *qkv, T *out)
 {
     __shared__ float query[WARPS][ATTN_MAX_D], prob[WARPS][32];
@@ -16,6 +18,7 @@ template <class T> static __global__ void attend(struct attn_shape s, const T *q
     const T *q = qkv + attn_query_at(s, b, h) + t * s.ld;
     const T *k = qkv + attn_key_at(s, b, h / (s.h / s.g)), *v = k + s.d;
     for (int i = lane; i < s.d; i += 32)
+        /* Scaled once here instead of with every score. */
         query[warp][i] = to_float(q[i]) * s.scale;
     __syncwarp();
     float sum[MOST] = {}, max = -INFINITY, total = 0, slope = attn_slope(s, h);
@@ -28,8 +31,12 @@ template <class T> static __global__ void attend(struct attn_shape s, const T *q
             for (int i = 0; i < s.d; i++)
                 score += query[warp][i] * to_float(k[j * s.ld + i]);
         }
+        /* Less the maximum so far, no exponential overflows. The first key of a
+         * round is always seen, so that the maximum is finite. */
         float top = fmaxf(max, warp_max(score));
         float p = j <= t ? expf(score - top) : 0, shrink = expf(max - top);
+        /* The sum is that of probabilities before dropout, which are then kept
+         * or not. */
         total = total * shrink + warp_sum(p);
         max = top;
         prob[warp][lane] = p == 0 ? 0 : p * attn_keep(s, attn_drop_at(s, b, h, t) + j);
@@ -62,6 +69,7 @@ void cuda_attn_fwd(struct gpt_queue *q, const struct gpt_attn *op)
         cuda_fail(q, "heads of %lld elements, limit %d", (long long)op->d, ATTN_MAX_D);
         return;
     }
+    /* Best first; each says whether it has the GPU, type and size. */
     if (cuda_hopper_fwd(q, op) || cuda_flash_fwd(q, op))
         return;
     with_type(op->act, [&](auto type) {

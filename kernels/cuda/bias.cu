@@ -2,7 +2,11 @@
  * many; then columns of these are added in a fixed order. */
 #include "cuda/device.cuh"
 
+/* Neighbouring threads read neighbouring columns: 32 lanes make whole lines of
+ * memory. DEPTH rows at a time keep enough reads under way. */
 enum { LANES = 32, DEPTH = 8 };
+/* Parts depend on the number of rows alone. Atomics would save the second pass,
+ * and add in another order at every run. */
 static const int64_t MOST_PARTS = 64, PART_ROWS = 64;
 
 /* A block is LANES columns wide (of W elements each) and DEPTH rows high. */
@@ -16,6 +20,7 @@ static __global__ void sum_columns(float *out, const T *x, int64_t rows, int64_t
     int64_t end = begin + each < rows ? begin + each : rows;
     float sum[W] = {};
 
+    /* Each thread adds every DEPTH-th row of its columns, in ascending order. */
     for (int64_t i = begin + threadIdx.y; j < cols && i < end; i += DEPTH) {
         float v[W];
 
@@ -28,6 +33,8 @@ static __global__ void sum_columns(float *out, const T *x, int64_t rows, int64_t
     for (int e = 0; e < W; e++)
         part[threadIdx.y][threadIdx.x * W + e] = sum[e];
     __syncthreads();
+    /* Then the DEPTH sums of a column are added in the order of threads, by any
+     * thread: the order is the column's, not the thread's. */
     int64_t c0 = (int64_t)blockIdx.x * LANES * W;
     for (int c = threadIdx.y * LANES + threadIdx.x; c < LANES * W; c += LANES * DEPTH) {
         if (c0 + c >= cols)
@@ -54,6 +61,7 @@ void cuda_bias_grad(struct gpt_queue *q, float *dbias, const void *dy, int64_t m
         return;
     int64_t parts = cuda_blocks(m, PART_ROWS);
     parts = parts < MOST_PARTS ? parts : MOST_PARTS;
+    /* Rounded up, so parts are counted again: the last may be empty else. */
     int64_t each = cuda_blocks(m, parts);
     parts = cuda_blocks(m, each);
     float *work = (float *)cuda_work(q, (size_t)(parts * n) * sizeof(float));

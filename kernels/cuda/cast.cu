@@ -18,10 +18,13 @@ static __global__ void convert(D *dst, const S *src, int64_t n)
 template <class D, class S>
 static void convert_all(struct gpt_queue *q, void *dst, const void *src, int64_t n)
 {
+    /* 16 bytes of the wider type at once, fewer of the other. */
     const int W = 16 / (sizeof(D) > sizeof(S) ? sizeof(D) : sizeof(S));
+    /* By way of float, which holds all values of bf16 and F16: one rounding. */
     D *d = (D *)dst;
     const S *s = (const S *)src;
     bool aligned = ((uintptr_t)d | (uintptr_t)s) % 16 == 0;
+    /* Elements are independent: how they are cut changes no bit. */
     int64_t head = aligned ? n / W * W : 0;
 
     if (head)

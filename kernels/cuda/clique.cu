@@ -8,6 +8,8 @@
 #include <string.h>
 #include <time.h>
 
+/* One flag for the process, never taken back: what hangs does so inside the
+ * driver, and freeing memory or closing a stream would hang with it. */
 static bool abandoned; /* a stream waits for ever */
 
 bool cuda_abandoned(void)
@@ -26,6 +28,8 @@ void clique_begun(void)
 
 void clique_pause(int *round)
 {
+    /* Most calls are over within microseconds; what lasts longer must not take
+     * a processor from the ranks that share the machine. */
     const struct timespec tick = {0, 100 * 1000};
 
     if ((*round)++ < 200)
@@ -57,8 +61,10 @@ ncclResult_t clique_progress(const struct gpt_clique *c)
 enum gpt_clique_state clique_state(struct gpt_clique *c, char *why, size_t cap)
 {
     cuda_use_device();
+    /* Never waits: this is how the watching thread sees that others wait. */
     if (is_aborted(c) || pthread_mutex_trylock(&c->lock) != 0)
         return GPT_CLIQUE_BUSY;
+    /* Again under the lock: an abort may have come in between. */
     ncclResult_t r = is_aborted(c) ? ncclInProgress : clique_progress(c);
     if (r != ncclSuccess && r != ncclInProgress)
         clique_explain(c, r, why, cap);
@@ -85,6 +91,8 @@ static void *end_comm(void *arg)
     struct ending *e = (struct ending *)arg;
 
     cuda_use_device();
+    /* May return after years, or never. Nothing here touches the clique, which
+     * may be gone by then. */
     e->lib->CommAbort(e->comm);
     pthread_mutex_lock(&e->lock);
     e->ended = true;
@@ -101,6 +109,7 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+/* Of the real-time clock, since timed waits of POSIX count by it. */
 static struct timespec in_seconds(int seconds)
 {
     struct timespec t;
@@ -126,6 +135,7 @@ static void await_end(struct ending *e, pthread_t thread)
         late = pthread_cond_timedwait(&e->over, &e->lock, &until);
     bool ended = e->ended;
     pthread_mutex_unlock(&e->lock);
+    /* The thread writes to *e when the abort returns after all. */
     if (!ended) { /* *e stays */
         pthread_detach(thread);
         give_up();
@@ -142,6 +152,8 @@ void clique_abort(struct gpt_clique *c)
     const struct timespec soon = in_seconds(1);
     pthread_t thread;
     bool locked = pthread_mutex_timedlock(&c->lock, &soon) == 0;
+    /* The flag goes first: whoever gets the lock next must not enter NCCL. Only
+     * one of several callers aborts. */
     bool again = __atomic_exchange_n(&c->aborted, true, __ATOMIC_ACQ_REL);
 
     if (locked)
@@ -165,6 +177,8 @@ void clique_abort(struct gpt_clique *c)
  * keeps nobody for long, and the next ones not at all. */
 static void finalize(struct gpt_clique *c)
 {
+    /* Finalizing waits for all members. After one that did not come, a program
+     * that closes many groups would wait two seconds for each. */
     static bool hurry;
     const double end = now() + 2;
     ncclResult_t r = hurry ? ncclInternalError : c->lib->CommFinalize(c->comm);
@@ -173,6 +187,7 @@ static void finalize(struct gpt_clique *c)
         r = clique_progress(c);
     if (r == ncclSuccess) {
         c->lib->CommDestroy(c->comm);
+        /* Destroyed: nobody may touch the communicator again. */
         c->aborted = true;
         return;
     }
@@ -207,6 +222,8 @@ bool cuda_wait(struct gpt_queue *q)
 {
     if (!__atomic_load_n(&used, __ATOMIC_RELAXED))
         return cuda_check(q, cudaStreamSynchronize(q->stream));
+    /* Polls instead of synchronizing: a collective whose members are gone never
+     * ends, and only a thread that is not in the driver can give up. */
     for (int round = 0; !is_over(cudaStreamQuery(q->stream)); clique_pause(&round))
         if (cuda_abandoned()) {
             cuda_fail(q, "NCCL does not end a collective that was aborted");

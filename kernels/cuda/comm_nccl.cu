@@ -16,6 +16,9 @@
 /* ---- which calls are over ---- */
 
 /* With `order`: forgets what is. */
+/* Flights are a ring, first to next, in the order in which calls were put. One
+ * that is over while an older one is not waits for it: order is all that the
+ * callers ask about. */
 static void land(struct gpt_clique *c)
 {
     for (; c->first < c->next; c->first++) {
@@ -34,6 +37,8 @@ static int64_t running(struct gpt_clique *c)
     pthread_mutex_lock(&c->order);
     land(c);
     const struct flight *f = &c->flights[c->first % GPT_CLIQUE_CALLS];
+    /* The oldest that is not over runs when its stream has come to it; else the
+     * stream is busy with other work, and nobody waits for a rank. */
     if (c->first < c->next && is_over(cudaEventQuery(f->begun)))
         number = f->number;
     pthread_mutex_unlock(&c->order);
@@ -49,6 +54,7 @@ static struct flight *take_off(struct gpt_clique *c)
             land(c);
         bool room = c->next - c->first < GPT_CLIQUE_CALLS;
         pthread_mutex_unlock(&c->order);
+        /* One thread at a time puts calls, so the place stays free. */
         if (room)
             return &c->flights[c->next % GPT_CLIQUE_CALLS];
     }
@@ -59,6 +65,7 @@ static cudaError_t mark(cudaEvent_t *e, cudaStream_t stream)
 {
     cudaError_t status = cudaSuccess;
 
+    /* Made at the first use of a place, and used for every later flight. */
     if (!*e)
         status = cudaEventCreateWithFlags(e, cudaEventDisableTiming);
     return status == cudaSuccess ? cudaEventRecord(*e, stream) : status;
@@ -68,8 +75,11 @@ static cudaError_t mark_begun(struct gpt_clique *c, struct flight *f, cudaStream
                               int64_t number)
 {
     pthread_mutex_lock(&c->order);
+    /* Under the lock: running() looks at the event and the number together. */
     cudaError_t e = mark(&f->begun, stream);
     f->number = number;
+    /* `over` holds the flight that was here before until it is recorded anew:
+     * land() must not take its end for this one's. */
     f->put = false;
     if (e == cudaSuccess)
         c->next++;
@@ -119,6 +129,7 @@ static ncclResult_t exchange(const struct gpt_clique *c, cudaStream_t stream,
         r = t->send ? c->lib->Send(t->buf, n, ncclInt8, (int)t->peer, c->comm, stream)
                     : c->lib->Recv(t->buf, n, ncclInt8, (int)t->peer, c->comm, stream);
     }
+    /* Ended even after a failure: an open group would swallow the next calls. */
     ncclResult_t end = c->lib->GroupEnd();
     return r == ncclSuccess || r == ncclInProgress ? end : r;
 }
@@ -149,6 +160,7 @@ static ncclResult_t start(const struct gpt_clique *c, cudaStream_t stream,
     case GPT_EXCHANGE:
         return exchange(c, stream, call);
     case GPT_BARRIER:
+        /* A sum of one float: it ends for nobody before all have come. */
         return lib->AllReduce(c->token, c->token, 1, ncclFloat32, ncclSum, c->comm, stream);
     }
     return ncclInvalidArgument;
@@ -169,6 +181,8 @@ static int start_and_wait(struct gpt_clique *c, cudaStream_t stream,
     for (int round = 0; r == ncclInProgress; clique_pause(&round)) {
         pthread_mutex_lock(&c->lock);
         if (!is_aborted(c)) {
+            /* A communicator that does not block is asked again and again; the
+             * lock is free in between for the watching thread. */
             r = round == 0 ? start(c, stream, call) : clique_progress(c);
             if (r != ncclSuccess && r != ncclInProgress)
                 clique_explain(c, r, why, sizeof(why));
@@ -189,6 +203,8 @@ static int put_call(struct gpt_clique *c, struct gpt_queue *q, const struct gpt_
         return stopped(err);
     if (q->err.status == GPT_OK)
         q->op = "a collective";
+    /* begun, the call, over: in this order on the stream. When the call fails in
+     * between, `put` stays false, and the flight counts as never over. */
     if (f && cuda_check(q, mark_begun(c, f, q->stream, number))) {
         GPT_TRY(start_and_wait(c, q->stream, call, err));
         cuda_check(q, mark_over(c, f, q->stream));
@@ -228,6 +244,7 @@ static int clique_open(struct gpt_clique **out, const void *id, const char *name
     pthread_mutex_init(&c->lock, NULL);
     pthread_mutex_init(&c->order, NULL);
     memcpy(&unique, id, sizeof(unique));
+    /* Calls then return at once, and a thread that waits can see an abort. */
     config.blocking = 0;
     cuda_use_device();
     cudaError_t e = cudaMalloc(&c->token, sizeof(float));
@@ -238,6 +255,7 @@ static int clique_open(struct gpt_clique **out, const void *id, const char *name
         return gpt_fail(err, GPT_EDEVICE, "group '%s': %s", name, cudaGetErrorString(e));
     }
     clique_begun();
+    /* Returns while members still connect; clique_state() says when all have. */
     ncclResult_t r = lib->CommInitRankConfig(&c->comm, (int)size, unique, (int)rank, &config);
     *out = c;
     if (r == ncclSuccess || r == ncclInProgress)
@@ -248,6 +266,7 @@ static int clique_open(struct gpt_clique **out, const void *id, const char *name
 
 static int make_id(void *id, struct gpt_err *err)
 {
+    /* The id goes to the other ranks through the store, as bytes. */
     static_assert(sizeof(ncclUniqueId) == GPT_CLIQUE_ID, "ids are of another size");
     const struct nccl *lib = library(err);
     if (!lib)

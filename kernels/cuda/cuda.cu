@@ -42,6 +42,8 @@ void cuda_fail(struct gpt_queue *q, const char *fmt, ...)
 
 bool cuda_check(struct gpt_queue *q, cudaError_t e)
 {
+    /* With GPT_CUDA_SYNC a failure is named where it happens, not at the next
+     * operation that looks. */
     if (e == cudaSuccess && q->step_by_step)
         e = cudaStreamSynchronize(q->stream);
     if (e != cudaSuccess)
@@ -49,6 +51,8 @@ bool cuda_check(struct gpt_queue *q, cudaError_t e)
     return e == cudaSuccess;
 }
 
+/* One device a process: memory, streams and NCCL's communicators belong to a
+ * device, and nothing here is told which one they are of. */
 static int device_open = -1; /* of this process */
 
 /* Every host thread has a current device of its own. */
@@ -98,6 +102,8 @@ static int cuda_alloc(struct gpt_backend *be, size_t bytes, const char *what, vo
                         what, left, all);
     }
     if (e == cudaSuccess)
+        /* Zeroed, as backend.h says. The memset runs on the default stream, to
+         * which streams that do not block pay no attention. */
         e = cudaMemset(*mem, 0, bytes ? bytes : 1);
     if (e == cudaSuccess)
         e = cudaDeviceSynchronize(); /* queues do not wait for the memset */
@@ -149,6 +155,8 @@ void *cuda_work(struct gpt_queue *q, size_t bytes)
 {
     if (q->work && q->work_bytes >= bytes)
         return q->work;
+    /* Kernels on the stream may still use the old memory. It grows in the first
+     * step only: recordings keep its address, and replay() checks it. */
     if (!cuda_check(q, cudaStreamSynchronize(q->stream)))
         return NULL;
     cudaFree(q->work);
@@ -164,6 +172,8 @@ void *cuda_work(struct gpt_queue *q, size_t bytes)
 
 /* ---- queues ---- */
 
+/* After a stream has hung nothing may be freed: the driver would wait for it.
+ * The process is about to end. */
 static void queue_close(struct gpt_queue *q)
 {
     if (!q || cuda_abandoned())
@@ -186,12 +196,15 @@ static cudaError_t read_device(struct gpt_queue *q)
 
     if (e != cudaSuccess)
         return e;
+    /* sm_90a code runs on compute capability 9.0 alone, not on what came after. */
     q->hopper = p.major == 9 && p.minor == 0 && !(flash && strcmp(flash, "mma") == 0);
     q->processors = p.multiProcessorCount;
     q->l2_bytes = p.l2CacheSize;
     return cudaSuccess;
 }
 
+/* Priority is the device's order among blocks that could start; running blocks
+ * are never stopped. Copies and sums that others wait for go first by it. */
 static cudaError_t open_stream(struct gpt_queue *q, bool first)
 {
     int least = 0, most = 0;
@@ -217,6 +230,8 @@ static int open_queue(struct gpt_queue **out, bool first, struct gpt_err *err)
     if (e == cudaSuccess)
         e = open_stream(q, first);
     if (e == cudaSuccess)
+        /* Kernels cannot return an error: they leave it here, and sync() reads it
+         * by way of pinned memory, without another wait. */
         e = cudaMalloc((void **)&q->fault, sizeof(*q->fault));
     if (e == cudaSuccess)
         e = cudaMemsetAsync(q->fault, 0, sizeof(*q->fault), q->stream);
@@ -250,6 +265,7 @@ static void report_fault(struct gpt_queue *q)
     }
 }
 
+/* The fault comes last on the stream: what all operations before have found. */
 static int queue_sync(struct gpt_queue *q, struct gpt_err *err)
 {
     if (q->err.status == GPT_OK &&
@@ -284,6 +300,7 @@ static int event_open(struct gpt_backend *be, struct gpt_event **out, struct gpt
     cuda_use_device();
     if (!e)
         return gpt_fail(err, GPT_EFAIL, NAME ": out of memory: an event");
+    /* Without timing an event costs the stream nothing. */
     cudaError_t status = cudaEventCreateWithFlags(&e->event, cudaEventDisableTiming);
     if (status != cudaSuccess) {
         event_close(e);
@@ -341,6 +358,7 @@ struct cuda_drop cuda_drop_of(const struct gpt_dropout *d)
         return drop;
     drop.key[0] = d->rng.key[0];
     drop.key[1] = d->rng.key[1];
+    /* An integer comparison in place of u 2^-24 < p, which could round. */
     drop.below = (uint32_t)ceil((double)d->p * 0x1p24); /* u 2^-24 < p */
     drop.scale = 1 / (1 - d->p);
     drop.sample0 = d->sample0;
@@ -371,6 +389,8 @@ static void cuda_describe(const struct gpt_backend *be, char *text, size_t cap)
              cuda_uses_tf32() ? ", float products in TF32" : "");
 }
 
+/* Filled by names, not by position: C++17 has no designated initializers, and the
+ * table grows in the middle. */
 static struct gpt_backend table()
 {
     struct gpt_backend be = {};
@@ -436,9 +456,12 @@ gpt_plugin_open(struct gpt_backend **out, size_t table_bytes, int device, bool w
     static struct gpt_backend be = table();
     int n = 0, driver = 0;
 
+    /* A plugin of another build would be called through the wrong members. */
     if (table_bytes != sizeof(be))
         return gpt_fail(err, GPT_EDEVICE, NAME ": program and plugin are of different builds");
     cudaDriverGetVersion(&driver);
+    /* Asked before anything else: without a driver the runtime's other calls give
+     * errors that name neither cause nor cure. */
     if (driver == 0)
         return gpt_fail(err, GPT_EDEVICE, NAME ": no driver is installed");
     cudaError_t e = cudaGetDeviceCount(&n);
@@ -459,7 +482,7 @@ gpt_plugin_open(struct gpt_backend **out, size_t table_bytes, int device, bool w
     return GPT_OK;
 }
 
-/* What was built, for --version. */
+/* What was built, for the version that programs print. */
 extern "C" __attribute__((visibility("default"))) const char *gpt_plugin_built(void)
 {
     return GPT_CUDA_ARCHS;

@@ -9,6 +9,7 @@ static __global__ void drop_rows(T *y, const T *x, int64_t c, struct cuda_drop d
     for (int64_t j = threadIdx.x * W; j < c; j += blockDim.x * W) {
         float v[W];
 
+        /* y may be x: a thread writes only what it has read. */
         load(v, x + i * c + j);
         if (d.below)
             drop(v, d, drop_index(d, i, c) + j);
@@ -24,6 +25,7 @@ void cuda_dropout(struct gpt_queue *q, void *y, const void *x, int64_t n, int64_
     with_access(act, cuda_wide(act, c, x, y), [&](auto type, auto width) {
         using T = decltype(type);
         const int W = decltype(width)::value;
+        /* A block a row: its first counter is computed once. */
         launch(q, drop_rows<T, W>, n, cuda_threads(c / W, 256), 0, (T *)y, (const T *)x, c,
                cuda_drop_of(d));
     });

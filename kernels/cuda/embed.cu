@@ -19,6 +19,8 @@ template <class T, int W> static __global__ void embed(words<T> p)
     for (int64_t j = threadIdx.x * W; j < p.c; j += blockDim.x * W) {
         float x[W] = {}, at[W];
 
+        /* A word of another rank's part: zeros, to which the sum over ranks adds
+         * that rank's row. */
         if (row >= 0 && row < p.v_local)
             load(x, p.wte + row * p.c + j);
         if (p.wpe) {
@@ -60,6 +62,7 @@ template <class T> struct gradient {
 /* One past the last of the equal keys that begin at i. */
 static __device__ int64_t run_end(const int32_t *keys, int64_t i, int64_t n)
 {
+    /* A word like "the" has a long run, hence a search and no walk. */
     int64_t lo = i, hi = n; /* keys[lo] is equal, keys[hi] is not */
 
     while (hi - lo > 1) {
@@ -79,6 +82,9 @@ template <class T, int W> static __global__ void add_rows(gradient<T> p)
     int64_t i = blockIdx.x;
     int32_t key = p.sorted.keys[i];
 
+    /* Sorted keys make equal tokens neighbours. The sort is stable, so that a run
+     * is in the order of positions, and one block adds all of it: no atomics, one
+     * order, the same bits at every run. */
     if (key >= p.limit || (i > 0 && p.sorted.keys[i - 1] == key))
         return; /* the whole block */
     int64_t end = run_end(p.sorted.keys, i, p.n);
@@ -86,6 +92,8 @@ template <class T, int W> static __global__ void add_rows(gradient<T> p)
         float sum[W] = {};
 #pragma unroll 4
         for (int64_t k = i; k < end; k++) {
+            /* Unrolled, four rows are on their way at a time; they are added in
+             * order nevertheless. */
             int64_t row = p.sorted.from[k];
             float x[W];
 
@@ -112,6 +120,8 @@ static void add_by_key(struct gpt_queue *q, const struct gpt_embed *op, const vo
 
     if (!work)
         return;
+    /* Both sorts share the queue's work memory: the second begins when the first
+     * table's rows were added, by the order of the stream. */
     struct cuda_sorted sorted = cuda_sort(q, keys, op->n, (int32_t)first, limit, work);
     with_access(op->act, cuda_wide(op->act, op->c, dout, dw), [&](auto type, auto width) {
         using T = decltype(type);

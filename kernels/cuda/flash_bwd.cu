@@ -44,6 +44,8 @@ static __global__ void prepare(struct attn_shape s, const T *out, const T *dout,
 {
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     int64_t t = (int64_t)blockIdx.x * WARPS + warp, h = blockIdx.y, b = blockIdx.z;
+    /* Padding: with lse = inf every probability is exp2(-inf) = 0, and rows past
+     * the end need no test in the inner loops. */
     struct flash_query q = {INFINITY, 0, 0, 0};
 
     if (t < s.t) {
@@ -57,6 +59,7 @@ static __global__ void prepare(struct attn_shape s, const T *out, const T *dout,
             load<2>(d, dout + at + i);
             sum += o[0] * d[0] + o[1] * d[1];
         }
+        /* In units of log2, as exp2 takes it. */
         q.lse = s.lse[(b * s.h + h) * s.t + t] * FLASH_LOG2E;
         q.delta = warp_sum(sum);
         q.first = (int)attn_first(s, b, t);
@@ -149,6 +152,7 @@ static __global__ void __launch_bounds__(FLASH_THREADS)
         copy_wait<1>();
         __syncthreads();
         const T *q = stages + now * flash_stage<D>, *dout = q + tile;
+        /* The mask before the scores, whose registers it can use meanwhile. */
         uint32_t kept[4] = {~0u, ~0u, ~0u, ~0u};
         if (s.drop.below)
             flash_keep_columns<N / 8>(kept, s.drop,
@@ -168,6 +172,7 @@ static __global__ void __launch_bounds__(FLASH_THREADS)
     }
     copy_wait<0>();
     T *to = p.dqkv + k_at;
+    /* The scale of dS, left to the end: once an element, in float. */
     flash_store<D>(to, dk, {s.scale, s.scale}, j0 + row + lane / 4, s.t, s.ld);
     flash_store<D>(to + s.d, dv, {1, 1}, j0 + row + lane / 4, s.t, s.ld);
 }
@@ -264,6 +269,7 @@ static void launch_backward(struct gpt_queue *q, const struct gpt_attn *op,
         s.drop.scale = 1; /* of what stays: all */
     flash_grad<T> p = {(const T *)op->qkv, (const T *)grad->dout, (T *)grad->dqkv,
                        (const struct flash_query *)grad->scratch};
+    /* prepare, then the two passes, which read what it left: one stream. */
     unsigned tiles = (unsigned)cuda_blocks(op->t, FLASH_ROWS);
     size_t shared = flash_shared<D> * sizeof(T);
     cuda_flash_prepare(q, op, grad);

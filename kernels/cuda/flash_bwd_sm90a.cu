@@ -59,6 +59,7 @@ template <bool DROP> static __device__ float ds_of(float p, float dp, float delt
 {
     if (!DROP)
         return p * (dp - delta);
+    /* dS = P (M dP - delta): delta is subtracted from dropped ones, too. */
     return fabsf(p) * ((p > 0 ? dp * scale : 0) - delta);
 }
 
@@ -171,6 +172,8 @@ static __device__ void key_step(float (&dk)[D / 8][4], float (&dv)[D / 8][4],
     uint32_t a[N / 2][4], b[N / 2][4], stay[4] = {};
     if (DROP) /* before scores take their registers */
         flash_keep_columns<N>(stay, s.drop, drop_at, s.t);
+    /* Scores before dP: wgmma_wait<1> then waits for the first of two groups, and
+     * probabilities are computed while dP is under way. */
     hopper_scores(p, m.k, row, stage.q);
     hopper_scores(ds, m.v, row, stage.dout);
     wgmma_wait<1>(p);
@@ -188,6 +191,7 @@ static __device__ void key_step(float (&dk)[D / 8][4], float (&dv)[D / 8][4],
         }
     hopper_round<T>(b, ds);
     hopper_add<T>(dk, b, stage.q);
+    /* The stage is freed below: both products read it. */
     wgmma_wait<0>(dk, a, b);
     wgmma_wait<0>(dv);
     ring_free(m.queries, step);
@@ -208,6 +212,7 @@ static __device__ void consume_queries(key_memory<D, T> &m, const struct attn_sh
         if (!hopper_next_work(turn, plan, round))
             continue;
         struct key_work w = key_work_of(s, turn);
+        /* All heads of the group, then all queries of a head, into one sum. */
         float dk[D / 8][4] = {}, dv[D / 8][4] = {};
         struct query_tile at = {w.g * per, w.j0};
         mbarrier_wait(m.full, works++ % 2);
@@ -274,6 +279,7 @@ static __device__ void produce_keys(query_memory<D, T> &m, const struct attn_sha
         if (!hopper_next_work(turn, plan, round))
             continue;
         struct hopper_queries w = hopper_queries_of<ROWS, STEP>(s, plan, turn);
+        /* qkv has per + 2 heads a group: queries, key, value. */
         int group = w.h / per * (per + 2), key = group + per;
         if (threadIdx.x == 0) {
             mbarrier_wait(m.empty, works % 2 ^ 1);
@@ -362,6 +368,7 @@ static __device__ void consume_keys(query_memory<D, T> &m, const struct attn_sha
             continue;
         struct hopper_queries w = hopper_queries_of<ROWS, STEP>(s, plan, turn);
         int t = w.t0 + own + lane / 4;
+        /* Rows past the end: probabilities of exp2(-inf) = 0. */
         const struct flash_query none = {INFINITY, 0, 0, 0};
         const struct flash_query *of = grad.queries + (w.b * s.h + w.h) * padded(s.t) + t;
         const struct flash_query q[2] = {t < s.t ? of[0] : none, t + 8 < s.t ? of[8] : none};
@@ -377,6 +384,8 @@ static __device__ void consume_keys(query_memory<D, T> &m, const struct attn_sha
         ring_free(m.keys, step - 1);
         if (lane == 0)
             mbarrier_arrive(m.empty);
+        /* Warpgroups share a ring: one that sees fewer keys must still free the
+         * others' places, or the copies would wait for ever. */
         for (; j < w.end; j++, step++) /* nobody here sees them */
             ring_pass(m.keys, step);
         flash_store<D>(grad.dqkv + attn_query_at(s, w.b, w.h), dq, {s.scale, s.scale}, t, s.t,
@@ -416,6 +425,8 @@ static void launch_backward(struct gpt_queue *q, const struct gpt_attn *op,
         !hopper_map(q, &dout, op, grad->dout, op->h))
         return;
     grads<T> p = {(T *)grad->dqkv, (const struct flash_query *)grad->scratch};
+    /* Heads at a time by what their blocks share in the L2 cache: the queries of a
+     * group's heads for key_grads, one head's share of keys for query_grads. */
     struct hopper_plan keys = hopper_plan_of(q, tiles, op->b * op->g, head * per);
     struct hopper_plan queries = hopper_plan_of(q, tiles, op->b * op->h, head / per);
     cuda_flash_prepare(q, op, grad);

@@ -36,9 +36,13 @@ static __device__ void softmax(float (&s)[8][4], running<D> &r, float scale)
             top = fmaxf(top, fmaxf(s[n][2 * h], s[n][2 * h + 1]));
         top = fmaxf(top, __shfl_xor_sync(ALL_LANES, top, 1));
         top = fmaxf(top, __shfl_xor_sync(ALL_LANES, top, 2));
+        /* A query that has seen no key so far: exp2(-inf - 0) is 0, where -inf
+         * less -inf would be NaN. */
         float shift = top == -INFINITY ? 0 : top * scale;
         float shrink = exp2f(r.max[h] * scale - shift);
         r.max[h] = top;
+        /* A thread's own part of the sum: the four lanes of a row add theirs once,
+         * at the end. */
         r.sum[h] *= shrink;
 #pragma unroll
         for (int n = 0; n < 8; n++)
@@ -81,6 +85,7 @@ static __device__ void attend_tile(const struct attn_shape &shape, running<D> &r
     flash_scores<D>(s, q, keys);
     if (shape.alibi)
         flash_lean(s, slope, t, key);
+    /* Tiles below the diagonal of one document, most of them, need no mask. */
     if (!all_seen)
         hide_unseen(s, t, key, first);
     softmax<D>(s, r, shape.scale * FLASH_LOG2E);
@@ -123,6 +128,8 @@ static __global__ void __launch_bounds__(FLASH_THREADS, FORWARD_BLOCKS)
     T *mem = reinterpret_cast<T *>(dynamic_floats());
     T *queries = mem, *keys = mem + flash_tile<D>, *values = keys + 2 * flash_tile<D>;
     /* long rows of keys first */
+    /* Blocks start in the order of their numbers: the short ones fill the gaps at
+     * the end. */
     int64_t t0 = (int64_t)(gridDim.x - 1 - blockIdx.x) * FLASH_ROWS;
     int64_t h = blockIdx.y, b = blockIdx.z;
     const T *k = qkv + attn_key_at(s, b, h / (s.h / s.g)), *v = k + s.d;
@@ -147,9 +154,12 @@ static __global__ void __launch_bounds__(FLASH_THREADS, FORWARD_BLOCKS)
             flash_fetch<D>(values + next * flash_tile<D>, v, j + FLASH_ROWS, s.t, s.ld);
         }
         copy_commit();
+        /* One group may be under way, that of the next tile: this one's is there,
+         * for this thread; the barrier makes it so for all. */
         copy_wait<1>();
         __syncthreads();
         if (j == begin)
+            /* Queries stay in registers as fragments from here on. */
             flash_rows<D>(q, queries);
         attend_tile<D>(s, r, q, keys + now * flash_tile<D>, values + now * flash_tile<D>,
                 slope, (int)t, (int)j + lane % 4 * 2, first, j < t0 && !s.doc_start,
@@ -162,6 +172,7 @@ static __global__ void __launch_bounds__(FLASH_THREADS, FORWARD_BLOCKS)
 
 template <int D, class T> static void launch_forward(struct gpt_queue *q, const struct gpt_attn *op)
 {
+    /* Five tiles of shared memory: queries, and two stages of keys and values. */
     dim3 grid(cuda_blocks(op->t, FLASH_ROWS), op->h, op->b);
 
     launch(q, flash_forward<D, T>, grid, FLASH_THREADS, 5 * flash_tile<D> * sizeof(T),

@@ -47,10 +47,14 @@ static __device__ void produce(memory<D, GROUPS, T> &m, const struct attn_shape 
         struct hopper_queries p = hopper_queries_of<64 * GROUPS, KEYS>(s, plan, w);
         int group = p.h / per * (per + 2), key = group + per;
         if (threadIdx.x == 0) {
+            /* Parity of the phase before: at the first piece no wait. Queries are
+             * free when all warps have made their last scores. */
             mbarrier_wait(m.q_empty, pieces % 2 ^ 1);
             mbarrier_expect(m.q_full, sizeof(m.q));
             tma_load(m.q, qkv, m.q_full, group + p.h % per, p.t0, p.b);
             for (int j = p.end - 1; j >= p.begin; j--, step++) {
+                /* From the last tile to the first, as consumers go; step counts
+                 * on over pieces, so that phases of the rings go on, too. */
                 int k = ring_fill(m.k, step, sizeof(m.k.at[0]));
 
                 tma_load(m.k.at[k], qkv, m.k.full[k], key, j * KEYS, p.b);
@@ -68,6 +72,8 @@ static __device__ void produce(memory<D, GROUPS, T> &m, const struct attn_shape 
 /* Turns at the tensor cores, one for each tile of keys. */
 template <int GROUPS> static __device__ void turn_begin(int group)
 {
+    /* Barrier 1 + g is complete when group g waits and the one before it has
+     * arrived: 2 * WARPGROUP threads. */
     named_sync(1 + group, 2 * WARPGROUP);
 }
 
@@ -97,6 +103,7 @@ static __device__ void hide_unseen(float (&s)[N][4], const running<D> &r, int ke
 {
     bool all_seen = key + KEYS - 1 <= r.t && r.first[0] <= key && r.first[1] <= key;
 
+    /* The warp decides together: no lane leaves the others behind. */
     if (__all_sync(ALL_LANES, all_seen))
         return;
     key += threadIdx.x % 4 * 2;
@@ -191,6 +198,9 @@ static __device__ void attend(running<D> &r, memory<D, GROUPS, T> &m, const stru
                               const struct hopper_queries &p, unsigned step, int group,
                               uint64_t drop_at)
 {
+    /* Order of one turn: the scores of the next tile are begun, then this tile's
+     * product with the values; the softmax of the next runs while the latter is
+     * under way. shrink_sums() has to wait for that product. */
     float score[N][4], shrink[2];
     uint32_t prob[N / 2][4];
     struct kept stay = {};
@@ -223,6 +233,7 @@ static __device__ void attend(running<D> &r, memory<D, GROUPS, T> &m, const stru
         hopper_round<T>(prob, score);
     }
     if (threadIdx.x % 32 == 0)
+        /* Queries are in use by scores alone: the next piece's may come now. */
         mbarrier_arrive(m.q_empty);
     hopper_add<T>(r.out, prob, ring_get(m.v, step));
     wgmma_wait<0>(r.out, prob);
@@ -234,6 +245,7 @@ template <int D, class T>
 static __device__ void write_rows(const struct attn_shape &s, const running<D> &r,
                               const struct hopper_queries &p, T *out)
 {
+    /* Four lanes have a row between them; each has summed its own columns. */
     float by[2], *lse = s.lse + (p.b * s.h + p.h) * s.t;
 #pragma unroll
     for (int h = 0; h < 2; h++) {
@@ -241,6 +253,7 @@ static __device__ void write_rows(const struct attn_shape &s, const running<D> &
 
         sum += __shfl_xor_sync(ALL_LANES, sum, 1);
         sum += __shfl_xor_sync(ALL_LANES, sum, 2);
+        /* What dropout left is scaled once here, with the division. */
         by[h] = (s.drop.below ? s.drop.scale : 1) / sum;
         if (threadIdx.x % 4 == 0 && r.t + 8 * h < s.t)
             lse[r.t + 8 * h] = r.max[h] * s.scale + logf(sum);
@@ -256,6 +269,7 @@ static __device__ void consume(memory<D, GROUPS, T> &m, const struct attn_shape 
     int row = threadIdx.x / 32 * 16 - 64; /* the warp's first */
     unsigned step = 0, pieces = 0;
 
+    /* Somebody has to arrive first, or all would wait. */
     if (group == GROUPS - 1)
         turn_end<GROUPS>(group); /* it is the first one's turn */
     for (int round = 0; round < hopper_rounds(plan); round++) {
@@ -291,6 +305,8 @@ static __global__ void __launch_bounds__((shape<D, DROP>::THREADS), 1)
     }
     __syncthreads();
     if (threadIdx.x < WARPGROUP) {
+        /* All warps of the group give up registers, also the three that only
+         * end; the others wait until enough are free. */
         fewer_registers<S::COPY_REGISTERS>();
         if (threadIdx.x < 32)
             produce(m, s, plan, qkv);
@@ -307,6 +323,8 @@ static void launch_forward(struct gpt_queue *q, const struct gpt_attn *op)
     CUtensorMap qkv;
     if (!hopper_map(q, &qkv, op, op->qkv, op->g * (op->h / op->g + 2)))
         return;
+    /* The bytes of keys and values that the blocks of a head have in common; heads
+     * of a group share them. */
     struct hopper_plan plan = hopper_plan_of(q, cuda_blocks(op->t, S::ROWS), op->b * op->h,
                                              op->t * op->d * 4 * op->g / op->h);
     launch(q, flash_forward<DROP, D, T>, hopper_blocks(q, plan), S::THREADS,

@@ -9,6 +9,8 @@ template <class T, int W> static __global__ void gelu_all(T *y, const T *x, int6
 
     if (i >= n)
         return;
+    /* gelu() of what memory holds, as after a product whose aux was stored:
+     * recomputing activations gives their bits again. */
     float v[W];
     load(v, x + i);
 #pragma unroll
@@ -24,6 +26,7 @@ void cuda_gelu(struct gpt_queue *q, void *y, const void *x, int64_t n, enum gpt_
     with_access(act, cuda_wide(act, n, x, y), [&](auto type, auto width) {
         using T = decltype(type);
         const int W = decltype(width)::value;
+        /* y may be x: a thread writes only what it has read. */
         launch(q, gelu_all<T, W>, cuda_blocks(n, THREADS * W), THREADS, 0, (T *)y, (const T *)x,
                n);
     });

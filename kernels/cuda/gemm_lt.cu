@@ -39,6 +39,7 @@ static void find_library(void)
     char soname[32]; /* of the version whose header this was compiled with */
 
     snprintf(soname, sizeof(soname), "libcublasLt.so.%d", CUBLAS_VER_MAJOR);
+    /* Overwritten below when all is well. */
     snprintf(lt_text, sizeof(lt_text), "plain matrix products, slow: no usable %s", soname);
     if (!library_open(soname, lt_names, &lt))
         return;
@@ -47,6 +48,7 @@ static void find_library(void)
     lt_found = true;
 }
 
+/* Once a process, whichever thread asks first. */
 static bool open_library(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -72,6 +74,8 @@ struct plan {
     cublasLtMatmulAlgo_t algo;
 };
 
+/* WORK: what NVIDIA recommends for Hopper; with less, algorithms that cut long
+ * sums are refused. MOST_PLANS: a model has some thirty shapes. */
 enum { MOST_PLANS = 256, WORK = 32 << 20, CHOICES = 8, TIMES = 3 };
 
 struct gemm {
@@ -92,6 +96,8 @@ int gemm_open(struct gemm **out, struct gpt_err *err)
     if (!g)
         return gpt_fail(err, GPT_EFAIL, "cuda: out of memory: matrix products");
     g->tune = tune && strcmp(tune, "1") == 0;
+    /* A handle and work space for each queue: products of two queues at the same
+     * time must not share the latter. */
     if (lt.Create(&g->handle) != CUBLAS_STATUS_SUCCESS ||
         cudaMalloc(&g->work, WORK) != cudaSuccess) {
         gemm_close(g);
@@ -101,6 +107,7 @@ int gemm_open(struct gemm **out, struct gpt_err *err)
     return GPT_OK;
 }
 
+/* Whatever of it was made. */
 static void close_plan(struct plan *p)
 {
     if (p->c)
@@ -145,6 +152,8 @@ static cublasLtEpilogue_t epilogue_of(enum gpt_epilogue e)
                                     : CUBLASLT_EPILOGUE_DEFAULT;
 }
 
+/* Addresses of bias and aux are part of the descriptor: set before each run,
+ * since the plan is kept for all products of its shape. */
 static bool set_addresses(struct plan *p, const struct gemm_call *c)
 {
     return (!c->bias || set_attribute(p->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, c->bias)) &&
@@ -155,6 +164,7 @@ static bool describe_product(struct plan *p, const struct gemm_call *c)
 {
     cudaDataType_t act = type_of(c->act), out = type_of(c->c_type);
 
+    /* Sums in float for all types; TF32 rounds factors only. */
     if (lt.MatmulDescCreate(&p->desc, c->tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F,
                             CUDA_R_32F) ||
         lt.MatrixLayoutCreate(&p->a, act, c->ta ? c->k : c->m, c->ta ? c->m : c->k,
@@ -168,6 +178,7 @@ static bool describe_product(struct plan *p, const struct gemm_call *c)
     bool good = set_attribute(p->desc, CUBLASLT_MATMUL_DESC_TRANSA, op_a) &&
                 set_attribute(p->desc, CUBLASLT_MATMUL_DESC_TRANSB, op_b) &&
                 set_attribute(p->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(c->epilogue));
+    /* Without this the library takes bias to be of the type of c. */
     if (good && c->bias)
         good = set_attribute(p->desc, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, act);
     if (good && c->aux)
@@ -181,12 +192,14 @@ static uint32_t alignment(const void *p)
 {
     uint32_t a = (uint32_t)((uintptr_t)p & -(uintptr_t)p);
 
+    /* The lowest bit that is set. Heuristics choose wider loads for more. */
     return a == 0 || a > 256 ? 256 : a;
 }
 
 static cublasStatus_t multiply(struct gemm *g, const struct plan *p, const struct gemm_call *c,
                                void *to, cudaStream_t stream)
 {
+    /* c is both what is added to and what is written. */
     const float one = 1;
 
     return lt.Matmul(g->handle, p->desc, &one, c->a, p->a, c->b, p->b, &c->beta, to, p->c, to,
@@ -200,6 +213,7 @@ static float time_of(struct gemm *g, const struct plan *p, const struct gemm_cal
                      cudaStream_t stream, cudaEvent_t begun, cudaEvent_t ended)
 {
     float ms = INFINITY;
+    /* The first run is not timed: it loads the kernel. */
     bool good = multiply(g, p, c, to, stream) == CUBLAS_STATUS_SUCCESS;
 
     cudaEventRecord(begun, stream);
@@ -220,6 +234,7 @@ static void tune_algorithm(struct gemm *g, struct plan *p, const struct gemm_cal
 {
     cudaEvent_t begun = NULL, ended = NULL;
     void *to = c->c;
+    /* With beta, trying in place would add the product again and again. */
     float best = INFINITY;
     bool good = cudaEventCreate(&begun) == cudaSuccess && cudaEventCreate(&ended) == cudaSuccess;
 
@@ -253,6 +268,8 @@ static bool choose_algorithm(struct gemm *g, struct plan *p, const struct gemm_c
     cublasLtMatmulPreference_t like = NULL;
     cublasLtMatmulHeuristicResult_t choices[CHOICES] = {};
     size_t work = WORK;
+    /* A plan's key tells apart multiples of 16 bytes, the widest that one load of
+     * the library's kernels needs. */
     uint32_t a = alignment(c->a), b = alignment(c->b), to = alignment(c->c);
     int n = 0;
 
@@ -283,6 +300,7 @@ static void key_of(const struct gemm_call *c, struct plan *p)
 {
     const void *const at[] = {c->a, c->b, c->c, c->bias, c->aux};
 
+    /* Whole structs are not compared: they have padding. */
     *p = plan();
     p->shape = *c;
     p->shape.a = p->shape.b = p->shape.bias = p->shape.c = p->shape.aux = NULL;
@@ -300,6 +318,7 @@ static bool same_shape(const struct gemm_call *x, const struct gemm_call *y)
 
 static struct plan *plan_of(struct gemm *g, const struct gemm_call *c, cudaStream_t stream)
 {
+    /* A walk through some thirty plans takes less than the launch it is for. */
     struct plan key;
 
     key_of(c, &key);
@@ -311,6 +330,7 @@ static struct plan *plan_of(struct gemm *g, const struct gemm_call *c, cudaStrea
             close_plan(&g->plans[--g->n_plans]);
     struct plan *p = &g->plans[g->n_plans++];
     *p = key;
+    /* Kept also when it is not supported, so as not to ask again. */
     p->supported = describe_product(p, c) && choose_algorithm(g, p, c, stream);
     return p;
 }

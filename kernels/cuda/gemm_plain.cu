@@ -28,6 +28,7 @@ static __device__ void fill(float (*tile)[TILE + 1], const T *x, int64_t ld, boo
 
 template <class T, class C> static __global__ void product(struct gemm_call g)
 {
+    /* TILE + 1: columns of a tile fall into different banks. */
     __shared__ float a[DEPTH][TILE + 1], b[DEPTH][TILE + 1];
     int64_t m0 = (int64_t)blockIdx.x * TILE, n0 = (int64_t)blockIdx.y * TILE;
     int i0 = threadIdx.x % EDGE, j0 = threadIdx.x / EDGE;
@@ -43,6 +44,8 @@ template <class T, class C> static __global__ void product(struct gemm_call g)
             for (int j = 0; j < EACH; j++)
 #pragma unroll
                 for (int i = 0; i < EACH; i++)
+                    /* Threads own elements EDGE apart: neighbours read
+                     * neighbours, and k ascends for every sum. */
                     sum[j][i] += a[k][i0 + i * EDGE] * b[k][j0 + j * EDGE];
         __syncthreads();
     }
@@ -61,6 +64,7 @@ template <class T, class C> static __global__ void product(struct gemm_call g)
 
 void gemm_plain(struct gpt_queue *q, const struct gemm_call *call)
 {
+    /* All combinations of types: float c of bf16 factors is a weight's gradient. */
     dim3 grid(cuda_blocks(call->m, TILE), cuda_blocks(call->n, TILE));
 
     with_type(call->act, [&](auto act) {

@@ -20,8 +20,11 @@ int cuda_record_begin(struct gpt_queue *q, struct gpt_err *err)
         *err = q->err;
         return q->err.status;
     }
+    /* Waiting for a stream ends its capture with an error. */
     if (q->step_by_step)
         return gpt_fail(err, GPT_EDEVICE, "cuda: GPT_CUDA_SYNC waits for every operation");
+    /* Thread-local: other threads (the saver, NCCL's) may allocate and copy while
+     * this one records. */
     cudaError_t e = cudaStreamBeginCapture(q->stream, cudaStreamCaptureModeThreadLocal);
     return e == cudaSuccess ? GPT_OK : fail(err, e);
 }
@@ -37,6 +40,7 @@ int cuda_record_end(struct gpt_queue *q, struct gpt_recording **out, struct gpt_
         e = r ? cudaGraphInstantiateWithFlags(&r->exec, graph, 0) : cudaErrorMemoryAllocation;
     if (graph)
         cudaGraphDestroy(graph);
+    /* The executable graph has copies of all arguments; the graph goes. */
     if (e == cudaSuccess && q->err.status == GPT_OK) {
         r->work = q->work;
         *out = r;
@@ -46,6 +50,7 @@ int cuda_record_end(struct gpt_queue *q, struct gpt_recording **out, struct gpt_
     if (q->err.status == GPT_OK)
         return fail(err, e);
     *err = q->err; /* of what was not run: the queue goes on without */
+    /* A failure while recording is none of the queue's: nothing has run. */
     q->err = gpt_err();
     cudaGetLastError();
     return err->status;
@@ -53,6 +58,7 @@ int cuda_record_end(struct gpt_queue *q, struct gpt_recording **out, struct gpt_
 
 bool cuda_replay(struct gpt_queue *q, struct gpt_recording *r)
 {
+    /* The kernels hold the address of work space that has been freed. */
     if (r->work != q->work)
         return false;
     if (cuda_ready(q, "replay", GPT_F32))

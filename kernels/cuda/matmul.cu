@@ -6,6 +6,7 @@
 
 enum { THREADS = 256 };
 
+/* Of the process, like the option that sets it; read when a product is put. */
 static bool tf32;
 
 void cuda_allow_tf32(struct gpt_backend *be, bool allow)
@@ -23,6 +24,8 @@ static struct gemm_call transposed(const struct gpt_matmul *op)
 {
     struct gemm_call g = {};
 
+    /* Row-major c (m, n) is column-major c' (n, m): the same memory. Factors
+     * change places, and keep how they are stored. */
     g.m = op->n;
     g.n = op->m;
     g.k = op->k;
@@ -45,7 +48,9 @@ static struct gemm_call transposed(const struct gpt_matmul *op)
     return g;
 }
 
-/* c (rows, n), rows ld apart; aux (rows, n) tight. */
+/* c (rows, n), rows ld apart; aux (rows, n) tight. store() rounds x to what memory holds, so GELU
+ * is that of aux as stored. c itself was rounded to its type by the product before: here, where the
+ * library refuses an epilogue, what is stored in bf16 is rounded twice. */
 template <class T, class C>
 static __global__ void epilogue(C *c, T *aux, const T *bias, int64_t n, int64_t ld,
                                 enum gpt_epilogue kind)
@@ -86,6 +91,7 @@ static bool library_ready(struct gpt_queue *q)
 {
     struct gpt_err err;
 
+    /* Not when the queue is opened: 32 MiB for queues that only copy. */
     if (!q->gemm_known && gemm_open(&q->gemm, &err) != GPT_OK)
         cuda_fail(q, "%s", err.text);
     q->gemm_known = true;
@@ -100,6 +106,8 @@ void cuda_matmul(struct gpt_queue *q, const struct gpt_matmul *op)
     struct gemm_call call = transposed(op);
     const char *why = NULL;
     enum gemm_result r = gemm_run(q->gemm, q->stream, &call, &why);
+    /* Three tries: fused, the product alone, the product by our own kernel. Which
+     * one serves depends on shape and alignment, and is the same at every call. */
     bool finish = r == GEMM_UNSUPPORTED && op->epilogue != GPT_EPI_NONE;
     if (finish) {
         call.epilogue = GPT_EPI_NONE;
@@ -107,6 +115,7 @@ void cuda_matmul(struct gpt_queue *q, const struct gpt_matmul *op)
     }
     if (r == GEMM_UNSUPPORTED)
         gemm_plain(q, &call);
+    /* A refusal is a limit of the library; a failure is one of the device. */
     if (r == GEMM_FAILED)
         cuda_fail(q, "%lld x %lld x %lld of %s: %s", (long long)op->m, (long long)op->n,
                   (long long)op->k, gpt_dtype_name(op->act), why);

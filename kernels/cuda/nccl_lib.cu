@@ -23,10 +23,12 @@ static bool found;
 
 static void find_library(void)
 {
+    /* NCCL keeps its ABI within a major version. */
     static const char soname[] = "libnccl.so.2";
     int v = 0;
 
     snprintf(text, sizeof(text), "no usable %s", soname);
+    /* All or nothing: a library that lacks one call is too old for the rest. */
     if (!library_open(soname, names, &calls) || calls.GetVersion(&v) != ncclSuccess)
         return;
     snprintf(text, sizeof(text), "NCCL %d.%d.%d", v / 10000, v / 100 % 100, v % 100);

@@ -27,6 +27,7 @@ static __device__ void residual(const forward<T> &p, int64_t i, int64_t j, float
         for (int e = 0; e < W; e++)
             r[e] += x[e];
     }
+    /* store() also rounds r: the norm is that of the sum as it is stored. */
     if (p.x || p.resid_out != p.resid_in)
         store(p.resid_out + i * p.c + j, r);
 }
@@ -50,6 +51,8 @@ template <class T, int W> static __global__ void norm_rows(forward<T> p)
         return; /* the whole block */
     if (p.centred) {
         block_sum(sum);
+        /* Two passes over the row in shared memory: deviations from the mean
+         * itself, so that nothing cancels. */
         mean = sum[0] / (float)p.c;
     }
     sum[0] = 0;
@@ -88,6 +91,7 @@ void cuda_norm_fwd(struct gpt_queue *q, const struct gpt_norm *op)
 
     if (!cuda_ready(q, "norm_fwd", op->act) || !op->n)
         return;
+    /* A row must fit one block's shared memory. */
     if (shared > CUDA_MAX_SHARED) {
         cuda_fail(q, "rows of %lld elements, limit %lld", (long long)op->c,
                   (long long)CUDA_MAX_SHARED / 4);
@@ -101,6 +105,8 @@ void cuda_norm_fwd(struct gpt_queue *q, const struct gpt_norm *op)
         forward<T> p = {op->c, op->kind == GPT_LAYERNORM, op->eps, (const T *)op->resid_in,
                      (const T *)op->x, (const T *)op->w, (const T *)op->b, (T *)op->resid_out,
                      (T *)op->y, op->mean, op->rstd, cuda_drop_of(&op->dropout)};
+        /* A block a row: the order of a row's sum depends on c and W alone, and W
+         * on how rows lie in memory. */
         launch(q, norm_rows<T, W>, op->n, cuda_threads(op->c / W, 256), shared, p);
     });
 }

@@ -6,6 +6,8 @@
  * (without the first mean for RMSNorm). */
 #include "cuda/device.cuh"
 
+/* More than a GPU has multiprocessors, few enough to be added up quickly. How
+ * many there are depends on n alone, and so does the order of sums. */
 enum { MOST_BLOCKS = 512 };
 
 template <class T> struct backward {
@@ -46,6 +48,7 @@ static __device__ void norm_row(const backward<T> &p, int64_t i, float *dw, floa
         store(dw + j, gw);
         store(db + j, gb);
     }
+    /* Both sums cross the block together: one barrier for two. */
     block_sum(sums);
     float m0 = p.centred ? sums[0] / (float)p.c : 0, m1 = sums[1] / (float)p.c;
     for (int64_t j = first; j < p.c; j += step) {
@@ -57,6 +60,7 @@ static __device__ void norm_row(const backward<T> &p, int64_t i, float *dw, floa
         load(dr, p.dresid + at + j);
 #pragma unroll
         for (int e = 0; e < W; e++)
+            /* dresid comes in with what flows past the norm. */
             dr[e] += rstd * (dy[e] * w[e] - m0 - (x[e] - mean) * rstd * m1);
         store(p.dresid + at + j, dr);
         if (!p.dx)
@@ -78,6 +82,8 @@ template <class T, int W> static __global__ void norm_grads(backward<T> p)
         store(dw + j, zero);
     }
     __syncthreads();
+    /* A thread has the same columns in every row: dw and db need no barrier
+     * between rows. */
     int64_t begin = (int64_t)blockIdx.x * p.each;
     int64_t end = begin + p.each < p.n ? begin + p.each : p.n;
     for (int64_t i = begin; i < end; i++)
@@ -127,6 +133,7 @@ void cuda_norm_bwd(struct gpt_queue *q, const struct gpt_norm *op,
                      (T *)grad->dresid, (T *)grad->dx, part, cuda_drop_of(&op->dropout)};
         launch(q, norm_grads<T, W>, blocks, cuda_threads(c / W, 256), shared, p);
     });
+    /* Blocks' sums in order; dw and db lie side by side in part. */
     cuda_add_columns(q, grad->dw, part, blocks, c, 2 * c);
     if (grad->db)
         cuda_add_columns(q, grad->db, part + c, blocks, c, 2 * c);

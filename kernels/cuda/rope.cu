@@ -20,8 +20,11 @@ template <class T> static __global__ void rope_all(struct rope p, T *qkv)
     if (n >= p.n)
         return;
     float position = (float)(p.positions ? p.positions[n] : n % p.t);
+    /* The rate in double, rounded once; the angle in float, as PyTorch's models
+     * have it. sinf and cosf, not the fast ones: angles reach thousands. */
     float angle = position * (float)exp2(i * p.log2_rate);
     float cosine = cosf(angle), sine = p.inverse ? -sinf(angle) : sinf(angle);
+    /* Sine and cosine serve all heads of the row. */
     T *row = qkv + n * p.groups * p.heads * p.d + i;
     for (int64_t k = 0; k < p.groups * p.heads; k++, row += p.d) {
         if (k % p.heads == p.heads - 1)

@@ -31,9 +31,11 @@ static __global__ void count_digits(int32_t *counts, const int32_t *keys, int64_
     __syncwarp();
     int64_t begin = (int64_t)blockIdx.x * EACH;
     for (int64_t i = begin + threadIdx.x; i < n && i < begin + EACH; i += 32)
+        /* Whole numbers: the order of additions does not show. */
         atomicAdd(&count[keys[i] >> shift & (DIGITS - 1)], 1);
     __syncwarp();
     for (int i = threadIdx.x; i < DIGITS; i += 32)
+        /* By digit, then by block: the sum over all before is the place. */
         counts[(int64_t)i * gridDim.x + blockIdx.x] = count[i];
 }
 
@@ -79,6 +81,7 @@ static __global__ void move_keys(int32_t *to, int32_t *to_from, const int32_t *k
     for (int64_t i0 = begin; i0 < n && i0 < begin + EACH; i0 += 32) {
         int64_t i = i0 + threadIdx.x;
         int digit = i < n ? keys[i] >> shift & (DIGITS - 1) : DIGITS;
+        /* The rank among equal digits of the warp, by lane, keeps their order. */
         unsigned equal = __match_any_sync(ALL_LANES, digit);
         int rank = __popc(equal & ((1u << threadIdx.x) - 1)), place = 0;
 
@@ -88,6 +91,8 @@ static __global__ void move_keys(int32_t *to, int32_t *to_from, const int32_t *k
             to_from[place] = from[i];
         }
         __syncwarp();
+        /* One lane of each digit counts for all; the barriers keep reads of next
+         * before it and after. */
         if (i < n && rank == 0)
             next[digit] += __popc(equal);
         __syncwarp();
@@ -107,6 +112,7 @@ struct cuda_sorted cuda_sort(struct gpt_queue *q, const int32_t *keys, int64_t n
     int64_t blocks = cuda_blocks(n, EACH);
 
     launch(q, number_keys, cuda_blocks(n, SCAN), SCAN, 0, key, from, keys, n, first, limit);
+    /* Only digits that the largest key, limit, has. */
     for (int shift = 0; shift < 32 && limit >> shift; shift += 8) {
         launch(q, count_digits, blocks, 32, 0, counts, (const int32_t *)key, n, shift);
         launch(q, sum_before, 1, SCAN, 0, counts, DIGITS * blocks);

@@ -1,6 +1,7 @@
 /* Sums of a flat buffer in double: of fixed blocks, then of these in order. */
 #include "cuda/device.cuh"
 
+/* EACH is a constant: the parentheses of the sum depend on n alone. */
 enum { THREADS = 256, EACH = 1 << 14 };
 
 template <bool squares, int W>
@@ -10,6 +11,8 @@ static __global__ void sum_block(double *part, const float *x, int64_t n)
     int64_t begin = (int64_t)blockIdx.x * EACH;
     int64_t end = begin + EACH < n ? begin + EACH : n;
 
+    /* In double throughout: float squares of large gradients would overflow, and
+     * of small ones vanish. */
     for (int64_t i = begin + threadIdx.x * W; i < end; i += THREADS * W) {
         float v[W];
 
@@ -27,6 +30,8 @@ static __global__ void sum_block(double *part, const float *x, int64_t n)
         part[blockIdx.x] = sum[0];
 }
 
+/* One block: each thread adds every THREADS-th part in order, then the threads'
+ * sums meet in a tree whose shape does not change. */
 static __global__ void sum_parts(double *out, const double *part, int64_t n)
 {
     double sum[1] = {0};

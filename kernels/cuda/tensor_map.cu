@@ -4,6 +4,8 @@
 
 typedef decltype(cuTensorMapEncodeTiled) encode_fn;
 
+/* By the runtime, which has the driver open: the plugin must load on machines
+ * without one. */
 static encode_fn *find_encode()
 {
     void *f = nullptr;
@@ -20,6 +22,7 @@ static encode_fn *find_encode()
 
 bool cuda_tensor_map(struct gpt_queue *q, CUtensorMap *map, const struct tensor &t)
 {
+    /* Found once; initializing a static is safe among threads. */
     static encode_fn *const encode = find_encode();
     cuuint64_t dim[4], stride[3];
     cuuint32_t box[4], steps[4] = {1, 1, 1, 1};
@@ -34,6 +37,8 @@ bool cuda_tensor_map(struct gpt_queue *q, CUtensorMap *map, const struct tensor 
         cuda_fail(q, "this driver has no tensor maps: it is older than 12.0");
         return false;
     }
+    /* Swizzled by 128 bytes, as wgmma reads tiles without bank conflicts; zeros
+     * outside the tensor, so that padded heads and rows add nothing. */
     CUresult e = encode(map,
                         t.type == GPT_BF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
                                            : CU_TENSOR_MAP_DATA_TYPE_FLOAT16,

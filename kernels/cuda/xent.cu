@@ -33,6 +33,7 @@ static __device__ void max_and_sum(const T *row, int64_t n, float *max, float *s
             x[e] = j + e < n ? x[e] : -INFINITY;
             top = x[e] <= top ? top : x[e]; /* NaN gets in, and stays */
         }
+        /* Without the test, -inf less -inf would be NaN before the first logit. */
         *sum *= top == *max ? 1 : expf(*max - top);
         *max = top;
 #pragma unroll
@@ -51,6 +52,7 @@ static __device__ void gradient(const loss<T> &p, T *row, int64_t target, float 
         load(x, row + j);
 #pragma unroll
         for (int e = 0; e < W; e++) {
+            /* lse holds maximum and sum: no division, nothing to overflow. */
             float g = expf(x[e] - lse) - (j + e == target ? 1.0f : 0.0f);
 
             x[e] = j + e < p.real && weight != 0 ? g * weight : 0;
@@ -97,6 +99,8 @@ static __global__ void __launch_bounds__(MOST_THREADS) whole_row(loss<T> p)
 
     if (!good_target(p, i))
         return;
+    /* Read before the gradient overwrites it; the barriers of row_stats() are in
+     * between. */
     float at_target = to_float(row[p.target[i]]), top, sum;
     row_stats<T, W>(p, row, &top, &sum);
     float lse = top + logf(sum);
@@ -140,6 +144,7 @@ static __global__ void __launch_bounds__(MOST_THREADS)
     for (int64_t r = 0; r < ranks; r++)
         max = fmaxf(max, stats[r * next + LARGEST]);
     for (int64_t r = 0; r < ranks; r++) {
+        /* In the order of ranks: all of them find the same, bit for bit. */
         sum += stats[r * next + SUM] * expf(stats[r * next + LARGEST] - max); /* NaN stays */
         target += stats[r * next + TARGET];
     }
@@ -157,6 +162,7 @@ template <class F> static void with_loss(struct gpt_queue *q, const struct gpt_x
     int64_t ld = op->ld ? op->ld : op->v, real = op->v_real - op->v_begin;
 
     real = real < 0 ? 0 : real < op->v ? real : op->v;
+    /* Both the stride and the row must allow wide accesses. */
     bool wide = cuda_wide(op->act, ld, op->logits) && cuda_wide(op->act, op->v);
     with_access(op->act, wide, [&](auto type, auto width) {
         using T = decltype(type);

@@ -10,6 +10,8 @@ namespace emu {
 
 /* ---- shared memory ---- */
 
+/* Addresses are of 18 bits in descriptors, and 0 is one that a mistake gives:
+ * shared memory begins behind it. */
 static const unsigned first_address = 1024;
 
 static char *shared_begin;
@@ -33,6 +35,7 @@ char *shared_at(unsigned address, unsigned bytes)
         fail("shared memory has no address %#x", address);
         return nullptr;
     }
+    /* Copies and products come through here: the asynchronous proxy. */
     for (unsigned i = address & ~3u; i < address + bytes; i += 4)
         if (unsigned writer = unfenced[(i - first_address) / 4])
             fail("shared address %#x is read by the asynchronous proxy, but "
@@ -51,12 +54,15 @@ static void written(const void *p, size_t bytes, const char *file, int line)
 void fence_async()
 {
     for (uint16_t &writer : unfenced)
+        /* The fence of one thread says nothing of another's writes. */
         if (writer == now - threads + 1)
             writer = 0;
 }
 
 /* ---- mbarriers ---- */
 
+/* Packed into the 8 bytes that the kernel has for it, so that one that another
+ * tile overwrites is noticed. The hardware's layout is not documented. */
 struct mbarrier {
     uint64_t expected : 20, pending : 20;
     int64_t bytes : 21;
@@ -69,6 +75,7 @@ static struct mbarrier *mbarrier_of(uint64_t *b, const char *file, int line)
     shared_address(b, file, line);
     check_aligned(b, 8, file, line);
     struct mbarrier *m = (struct mbarrier *)(void *)b;
+    /* Shared memory is all ones at first, where valid is 3. */
     if (m->valid != 1)
         fail("%s:%d: an mbarrier that is not initialised", file, line);
     return m;
@@ -113,10 +120,14 @@ void mbarrier_expect(uint64_t *b, unsigned bytes, const char *file, int line)
 
     if ((int64_t)bytes + m->bytes >= 1 << 20)
         fail("%s:%d: %u bytes more than an mbarrier counts", file, line, bytes);
+    /* Bytes are added before the thread arrives: the phase cannot end
+     * between. */
     m->bytes = m->bytes + bytes;
     arrive(m, file, line);
 }
 
+/* Copies may be over before they are expected: the count is then negative, and
+ * the phase goes on. */
 static void count_bytes(uint64_t *b, unsigned bytes)
 {
     struct mbarrier *m = (struct mbarrier *)(void *)b;
@@ -127,6 +138,9 @@ static void count_bytes(uint64_t *b, unsigned bytes)
 
 static bool phase_over(const struct thread *t)
 {
+    /* The phase of parity p is over when the current one has the other parity.
+     * A thread that waits a whole phase too long waits for ever, as on a
+     * GPU. */
     return ((const struct mbarrier *)t->on)->parity != t->number;
 }
 
@@ -141,6 +155,8 @@ void mbarrier_wait(uint64_t *b, unsigned parity, const char *file, int line)
 
 /* ---- named barriers ---- */
 
+/* A round is over when `count` threads have come, whether they wait or not.
+ * bar.sync of all 32 lanes counts 32: here each comes by itself. */
 static struct named {
     unsigned count, arrived, round;
 } named[16];
@@ -151,6 +167,7 @@ static struct named *named_of(unsigned id, unsigned count, const char *file,
     if (id < 1 || id > 15 || count % 32 || !count || count > n_threads)
         fail("%s:%d: barrier %u of %u threads", file, line, id, count);
     struct named *b = &named[id];
+    /* Undefined on a GPU: a barrier that two sides count differently. */
     if (b->arrived && b->count != count)
         fail("%s:%d: barrier %u of %u threads has begun with %u", file, line,
              id, count, b->count);
@@ -176,6 +193,7 @@ void named_sync(unsigned id, unsigned count, const char *file, int line)
     struct named *b = named_of(id, count, file, line);
 
     now->on = b;
+    /* Taken before coming: the last to come ends the round at once. */
     now->number = b->round;
     named_come(b);
     poll(round_over, "bar.sync", file, line);
@@ -193,6 +211,7 @@ static unsigned free_registers, warp_registers[MAX_THREADS / 32];
 
 /* A launch gives every thread the same, a multiple of 8; what remains of the
  * multiprocessor's is nobody's. */
+/* Whole warps have the same count, so it is kept for each warp. */
 static void share_registers()
 {
     unsigned each = std::min(REGISTERS / n_threads, 255u) / 8 * 8;
@@ -206,6 +225,8 @@ static bool registers_there(const struct thread *t)
 {
     unsigned w = (unsigned)(t - threads) / 32;
 
+    /* More registers come from those that others have given up: a kernel that
+     * asks for more than there will be waits for ever, and is reported. */
     return warp_registers[w] >= t->number ||
            free_registers >= (t->number - warp_registers[w]) * 32;
 }
@@ -230,6 +251,7 @@ void set_registers(unsigned count, bool more, const char *file, int line)
              count);
     now->number = count;
     poll(registers_there, "setmaxnreg", file, line);
+    /* One change for the warp, when all its lanes may go on. */
     meet_lanes("setmaxnreg", ~0u, &count, change_registers, file, line);
 }
 
@@ -243,6 +265,7 @@ struct tensor_map {
     uint32_t box[4];
 };
 static_assert(sizeof(struct tensor_map) <= sizeof(CUtensorMap), "128 bytes");
+/* Tells a map that was encoded from other bytes. */
 static const uint64_t MAP_MAGIC = 0x70616d736f736e65;
 
 static unsigned element_bytes(CUtensorMapDataType type)
@@ -251,6 +274,8 @@ static unsigned element_bytes(CUtensorMapDataType type)
 }
 
 /* Are the limits that the driver documents kept? */
+/* The real driver refuses such maps, too; a kernel that passes here must not
+ * fail on a machine that the tests do not have. */
 static bool map_valid(const struct tensor_map &m, unsigned rank)
 {
     bool good = (uintptr_t)m.base % 16 == 0 &&
@@ -291,6 +316,8 @@ static void copy_element(const struct bulk_copy &c, unsigned i)
     const struct tensor_map &m = c.map;
     const char *from = m.base;
     bool inside = true;
+    /* The swizzle is of the address, not of the place in the tile: a tile that
+     * is not aligned to the pattern comes out wrong, here as there. */
     char *to = shared_at(swizzled(c.to + i * m.element, m.swizzle), m.element);
     for (unsigned k = 0; k < 4; k++) {
         int64_t x = (int64_t)c.at[k] + i % m.box[k];
@@ -319,8 +346,10 @@ static void begin_copy(struct bulk_copy &c, void *to, uint64_t *barrier,
                        unsigned alignment, const char *file, int line)
 {
     mbarrier_of(barrier, file, line);
+    /* The copy will count on the mbarrier: is its initialization fenced? */
     shared_at(shared_address(barrier, file, line), 8); /* fenced? */
     c.to = shared_address(to, file, line);
+    /* Arguments are kept by value, as in the instruction. */
     c.barrier = barrier;
     if (c.to % alignment)
         fail("%s:%d: a copy to shared address %#x, no multiple of %u", file,
@@ -361,6 +390,7 @@ void bulk_load(void *to, const void *from, unsigned bytes, uint64_t *barrier,
     begin_copy(c, to, barrier, 16, file, line);
 }
 
+/* The scheduler chooses which: copies overtake each other, as they do. */
 bool finish_copy(uint64_t which)
 {
     if (copies.empty())
@@ -376,6 +406,7 @@ void begin_async(char *shared, size_t bytes)
 {
     shared_begin = shared;
     shared_size = bytes;
+    /* A block begins with nothing written, nothing under way. */
     unfenced.assign(bytes / 4 + 1, 0);
     memset(named, 0, sizeof(named));
     copies.clear();
@@ -398,12 +429,14 @@ CUresult cuTensorMapEncodeTiled(
 {
     if (rank != 4 || (uintptr_t)map % 64) /* of others there is no use yet */
         return CUDA_ERROR_INVALID_VALUE;
-    emu::tensor_map m = {(const char *)base, emu::MAP_MAGIC, emu::element_bytes(type),
-                           (uint32_t)swizzle, {}, {}, {}};
+    emu::tensor_map m = {(const char *)base, emu::MAP_MAGIC,
+                         emu::element_bytes(type), (uint32_t)swizzle,
+                         {}, {}, {}};
     for (unsigned i = 0; i < rank; i++) {
         m.dim[i] = dim[i];
         m.box[i] = box[i];
         m.stride[i] = i ? strides[i - 1] : m.element;
+        /* A step would skip elements of the tensor; no kernel here does. */
         if (steps[i] != 1)
             return CUDA_ERROR_INVALID_VALUE;
     }
@@ -420,6 +453,7 @@ cudaError_t cudaGetDriverEntryPointByVersion(
 {
     if (strcmp(symbol, "cuTensorMapEncodeTiled") != 0)
         return cudaErrorInvalidValue;
+    /* The one function of the driver that is asked for by name. */
     *function = (void *)cuTensorMapEncodeTiled;
     *result = cudaDriverEntryPointSuccess;
     return cudaSuccess;

@@ -1,8 +1,10 @@
-/* CUDA for a C++ compiler: what kernels/cuda/ uses of the language and of its
- * runtime, so that the same .cu files run on a CPU. Blocks are a loop, threads
- * are fibers that stop only where they meet others (emu.h), shared memory is
- * static. Work on a stream runs at once, in the calling thread, or as late as
- * it may. What a GPU leaves undefined is an error here and names its place.
+/* The backend "cuda-emu", libgpt-cuda-emu.so: CUDA for a C++ compiler. It has
+ * what kernels/cuda/ uses of the language and of its runtime, so that the same
+ * .cu files run on a CPU; tests/emu/ tests the emulation itself. Blocks are a
+ * loop, threads are fibers that stop only where they meet others (emu.h),
+ * shared memory is static. Work on a stream runs at once, in the calling
+ * thread, or as late as it may. What a GPU leaves undefined is an error here
+ * and names its place.
  *
  *   cuda.h     types, qualifiers, intrinsics of one thread
  *   emu.h      launches, barriers, shuffles, votes      schedule.cc, warp.cc

@@ -18,8 +18,11 @@ static const size_t stack_bytes = 1 << 18; /* redzones make frames longer */
 static const size_t stack_bytes = 1 << 16;
 #endif
 
+/* The same for all fibers; begun ones read it when they first run. */
 static void (*fiber_entry)(void);
 
+/* A page that may not be touched lies below each stack: a thread with large
+ * arrays ends with a fault, not in its neighbour's stack. */
 void fiber_open(struct fiber *f)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -37,6 +40,8 @@ void fiber_open(struct fiber *f)
 
 /* Saves what a call must keep, and the place, in *from; goes on at `to`. */
 extern "C" void gpt_emu_swap(void **from, void *to);
+/* swapcontext() makes a system call for the signal mask each time: ten times as
+ * long. The registers here are those that a called function must keep. */
 asm(R"(
 .text
 .p2align 4
@@ -95,6 +100,7 @@ static void prepare_stack(struct fiber *f, void (*entry)(void))
         f->state = new ucontext_t;
     ucontext_t *c = (ucontext_t *)f->state;
     getcontext(c);
+    /* Never freed: fibers live as long as the process. */
     c->uc_stack.ss_sp = const_cast<void *>(f->stack);
     c->uc_stack.ss_size = f->bytes;
     c->uc_link = nullptr;
@@ -106,6 +112,7 @@ static void prepare_stack(struct fiber *f, void (*entry)(void))
 static void start_fiber(void)
 {
 #if defined(__SANITIZE_ADDRESS__)
+    /* Ends what the first switch to this stack began. */
     __sanitizer_finish_switch_fiber(nullptr, nullptr, nullptr);
 #endif
     fiber_entry();

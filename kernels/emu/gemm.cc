@@ -12,6 +12,8 @@ struct gemm {
 
 int gemm_open(struct gemm **g, struct gpt_err *)
 {
+    /* Without `none` and `plain` no test would reach the backend's own product
+     * and epilogue kernels. */
     const char *mode = getenv("GPT_CUDA_EMU_GEMM");
 
     *g = new gemm{mode && strcmp(mode, "plain") == 0,
@@ -45,6 +47,8 @@ static void store_element(void *x, enum gpt_dtype t, int64_t i, float value)
             t == GPT_BF16 ? gpt_f32_to_bf16(value) : gpt_f32_to_f16(value);
 }
 
+/* The tanh form with the C library's tanh: another formula than the kernels',
+ * so that a mistake in one of them shows. */
 static float gelu(float x)
 {
     float u = 0.7978845608f * (x + 0.044715f * x * x * x);
@@ -87,6 +91,7 @@ static float to_tf32(float x)
     uint32_t bits;
 
     memcpy(&bits, &x, sizeof(bits));
+    /* Rounding the bits of an infinity would make a NaN of it. */
     if (isfinite(x))
         bits = (bits + 0x1000) & ~0x1fffu;
     memcpy(&x, &bits, sizeof(bits));
@@ -107,6 +112,8 @@ static void gather(float *to, const struct gemm_call *c, const void *x,
 static void multiply(const struct gemm_call *c)
 {
     emu::device_access open;
+    /* All of op(a) once, by rows; a column of op(b) at a time: inner loops then
+     * run over neighbours, whatever the strides. */
     float *a = new float[(size_t)(c->m * c->k + c->k)], *b = a + c->m * c->k;
 
     for (int64_t i = 0; i < c->m; i++)
@@ -121,6 +128,7 @@ static void multiply(const struct gemm_call *c)
 
             for (int64_t l = 0; l < c->k; l++)
                 sum += a[i * c->k + l] * b[l];
+            /* beta 0: c may hold anything, NaN too, and is not read */
             if (c->beta != 0)
                 sum += c->beta * load_element(c->c, c->c_type, at);
             store_element(c->c, c->c_type, at, run_epilogue(c, i, j, sum));
@@ -134,9 +142,11 @@ enum gemm_result gemm_run(struct gemm *g, cudaStream_t stream,
 {
     if (g->none)
         return GEMM_UNSUPPORTED;
+    /* cuBLASLt wants aux in multiples of 8 elements. */
     if (c->epilogue != GPT_EPI_NONE &&
         (g->plain || (c->aux && c->ld_aux % 8 != 0)))
         return GEMM_UNSUPPORTED;
+    /* A copy: the call is made when the stream comes to it. */
     const struct gemm_call call = *c;
     cudaError_t e = emu::submit(stream, [call] {
         multiply(&call);

@@ -33,6 +33,8 @@ static int asked_for(const char *word)
 /* ---- calls ---- */
 
 /* One call, or those of a group: what a stream comes to. */
+/* A stream comes to a job, and stands still until the worker has made its calls
+ * with the other processes. */
 struct job : emu::elsewhere {
     ncclComm *comm;
     cudaStream_t stream;
@@ -42,6 +44,8 @@ struct job : emu::elsewhere {
     void begin() override;
 };
 
+/* state is ncclInProgress from a call until its job is on a stream: the next
+ * call of a communicator that does not block has to wait for that. */
 struct ncclComm {
     int size, rank;
     std::string id;
@@ -72,6 +76,7 @@ void job::begin()
 
 /* ---- the thread ---- */
 
+/* The first failure stays: it is the cause of those after it. */
 void ncclComm::fail(ncclResult_t r, const std::string &text)
 {
     std::lock_guard<std::mutex> hold(lock);
@@ -100,6 +105,8 @@ void ncclComm::launch()
         given.pop_front();
         put.push_back(j);
         hold.unlock();
+        /* Without the lock: an eager stream calls job::begin(), which takes
+         * it. */
         emu::submit(j->stream, j);
         hold.lock();
         if (state == ncclInProgress)
@@ -111,10 +118,13 @@ void ncclComm::launch()
  * the abort, as on a device. */
 void ncclComm::work_off(std::unique_lock<std::mutex> &hold)
 {
+    /* fail=N counts the calls of this communicator from 1. */
     const bool forced = ++made == asked_for("fail");
 
     std::shared_ptr<job> j = put.front();
     hold.unlock();
+    /* Without the lock, since this waits for other processes; the job stays at
+     * the head of `put` until it is over. */
     const bool good = !forced && make_calls(&wires, size, rank, j->calls);
     if (good)
         emu::end(*j);
@@ -136,6 +146,8 @@ void ncclComm::work()
     connected = true;
     changed.notify_all();
     while (!aborted && !destroyed) {
+        /* In the order of calls, and not before the stream is there: a GPU
+         * would not start the kernel, either. */
         if (well() && !put.empty() && put.front()->begun) {
             work_off(hold);
             continue;
@@ -145,6 +157,8 @@ void ncclComm::work()
         changed.wait(hold);
     }
     hold.unlock();
+    /* The launcher has seen `aborted` or `destroyed`, too. Streams that wait
+     * for jobs go on: after an abort nobody may be held up. */
     launcher.join();
     for (const std::shared_ptr<job> &j : put)
         emu::end(*j);
@@ -182,6 +196,8 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int size, ncclUniqueId id,
     c->rank = rank;
     c->id = id.internal;
     c->wires.silent = asked_for("silent") > 0;
+    /* Two threads, as putting a call may block in a stream's work while the
+     * other one is needed to end that work. */
     c->launcher = std::thread([c] { c->launch(); });
     c->worker = std::thread([c] { c->work(); });
     return ncclInProgress;
@@ -199,6 +215,7 @@ ncclResult_t ncclCommFinalize(ncclComm_t c)
     std::lock_guard<std::mutex> hold(c->lock);
     if (c->state != ncclSuccess)
         return c->state == ncclInProgress ? ncclInvalidArgument : c->state;
+    /* In progress until all jobs are over. */
     c->finalizing = true;
     c->state = ncclInProgress;
     c->changed.notify_all();
@@ -224,6 +241,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t c)
 
 ncclResult_t ncclCommAbort(ncclComm_t c)
 {
+    /* Asked again every second, so that a test can let it end. */
     while (asked_for("hang-abort"))
         sleep(1);
     c->wires.aborted = true;
@@ -241,6 +259,7 @@ const char *ncclGetErrorString(ncclResult_t r)
 
 const char *ncclGetLastError(ncclComm_t c)
 {
+    /* The caller may read it after the communicator has changed its mind. */
     static thread_local std::string text;
 
     std::lock_guard<std::mutex> hold(c->lock);
@@ -263,6 +282,7 @@ static ncclResult_t give_job(ncclComm_t comm, cudaStream_t stream,
 {
     std::lock_guard<std::mutex> hold(comm->lock);
     if (comm->state == ncclInProgress)
+        /* NCCL would misbehave without a word; here the caller is told. */
         comm->why = "a call before the last one was on its stream";
     if (comm->state != ncclSuccess)
         return comm->state == ncclInProgress ? ncclInvalidArgument
@@ -271,6 +291,7 @@ static ncclResult_t give_job(ncclComm_t comm, cudaStream_t stream,
     j->comm = comm;
     j->stream = stream;
     j->calls = std::move(calls);
+    /* From here on the launcher owns it. */
     comm->given.push_back(j);
     comm->state = ncclInProgress;
     comm->changed.notify_all();
@@ -295,6 +316,8 @@ static ncclResult_t take_call(ncclComm_t comm, cudaStream_t stream,
 {
     const bool moves = c.kind >= SEND;
 
+    /* Checked when it is called, though it runs later: the line that is wrong
+     * is on the stack. */
     if (!in_memory(comm, c) || c.peer < 0 || c.peer >= comm->size ||
         (moves && c.peer == comm->rank))
         return ncclInvalidArgument;
@@ -317,6 +340,7 @@ ncclResult_t ncclGroupEnd()
 {
     if (depth == 0)
         return ncclInvalidUsage;
+    /* Groups nest; the outermost end gives all of it as one job. */
     if (--depth > 0 || group.empty())
         return ncclSuccess;
     std::vector<call> calls;

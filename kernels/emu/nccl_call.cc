@@ -27,6 +27,8 @@ static void add_around(char *to, const std::vector<const char *> &in, size_t n,
 {
     for (size_t i = 0; i < n; i++) {
         auto at = [&](size_t r) { return ((const T *)in[r % in.size()])[i]; };
+        /* Rounded to T after every addition: in a ring the partial sum travels
+         * in the type of the data. */
         T sum = at(first);
 
         for (size_t r = 1; r < in.size(); r++) {
@@ -65,6 +67,8 @@ static void sum_ring(char *to, const std::vector<const char *> &in, size_t n,
 static void sum_parts(const std::vector<const char *> &in, const call &c)
 {
     const size_t each = bytes_of(c.type);
+    /* A ring all-reduce is a reduce-scatter and an all-gather of such parts;
+     * the part decides which member's element is added first. */
     const size_t part = (c.n + in.size() - 1) / in.size();
 
     for (size_t at = 0, m = 0; at < c.n; at += part, m++) {
@@ -78,6 +82,8 @@ static void sum_parts(const std::vector<const char *> &in, const call &c)
 /* ---- one call ---- */
 
 /* What this member makes of what all have sent it. */
+/* By every member from the same bytes in the same order: all have equal
+ * bits. */
 static void make_result(const std::vector<const char *> &in, size_t rank,
                         const call &c)
 {
@@ -107,6 +113,8 @@ static bool make_collective(struct wires *wires, size_t size, size_t rank,
 {
     const size_t bytes = c.n * bytes_of(c.type);
     const bool all = c.kind != BROADCAST;
+    /* Everybody sends all to everybody: a group is small, and what each says
+     * the call is can be compared. */
     const size_t root = (size_t)c.peer;
     const struct header h = {c.kind, c.type, c.op, c.peer, bytes};
 
@@ -118,6 +126,7 @@ static bool make_collective(struct wires *wires, size_t size, size_t rank,
     for (size_t r = 0; r < size; r++) {
         const char *out = c.in + (c.kind == REDUCE_SCATTER ? r * bytes : 0);
 
+        /* One more, so that data() is an address for empty calls, too. */
         got[r].resize(bytes + 1);
         in.push_back(got[r].data());
         if (r == rank)
@@ -133,6 +142,8 @@ static bool make_collective(struct wires *wires, size_t size, size_t rank,
     return true;
 }
 
+/* Sends and receives of a group are under way together, so that two members
+ * which both send first do not wait for each other. */
 static bool make_transfers(struct wires *wires, const std::vector<call> &calls)
 {
     emu::device_access open;
@@ -140,6 +151,7 @@ static bool make_transfers(struct wires *wires, const std::vector<call> &calls)
     std::vector<struct message> list;
     for (const call &c : calls) {
         const size_t bytes = c.n * bytes_of(c.type);
+        /* Both ends call it SEND, so that headers are equal. */
         const struct header h = {SEND, c.type, 0, 0, bytes};
 
         list.push_back(message{c.peer, c.kind == SEND, h, c.in, c.out});

@@ -11,6 +11,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+/* Always false, for callers that return it. */
 bool wires::fail(ncclResult_t r, const std::string &text)
 {
     result = r;
@@ -24,6 +25,7 @@ bool wires::fail(ncclResult_t r, const std::string &text)
 static socklen_t address(struct sockaddr_un *a, const std::string &id, int rank)
 {
     memset(a, 0, sizeof(*a));
+    /* A leading zero byte: the abstract namespace of Linux. */
     a->sun_family = AF_UNIX;
     int n = snprintf(a->sun_path + 1, sizeof(a->sun_path) - 1, "%s.%d",
                      id.c_str(), rank);
@@ -46,6 +48,8 @@ bool wires::reach(const std::string &id, int peer)
 
         if (fd < 0)
             return fail(ncclSystemError, strerror(errno));
+        /* The other process may not listen yet: tried again until it does, or
+         * an abort ends the waiting. The first message says who calls. */
         if (::connect(fd, (const struct sockaddr *)&a, n) == 0 &&
             send(fd, &self, sizeof(self), MSG_NOSIGNAL) == sizeof(self)) {
             fds_[(size_t)peer] = fd;
@@ -64,6 +68,7 @@ bool wires::welcome()
     while (!aborted) {
         struct pollfd p = {listening_, POLLIN, 0};
 
+        /* 20 ms, then `aborted` is looked at again. */
         if (poll(&p, 1, 20) <= 0)
             continue;
         int fd = accept4(listening_, nullptr, nullptr, SOCK_CLOEXEC);
@@ -93,6 +98,8 @@ bool wires::connect(const std::string &id, int rank, int size)
         bind(listening_, (const struct sockaddr *)&a, n) != 0 ||
         listen(listening_, size) != 0)
         return fail(ncclSystemError, strerror(errno));
+    /* One socket a pair: the later member of it calls, the earlier listens. All
+     * listen before they call, so nobody waits in a circle. */
     for (int r = 0; r < rank; r++)
         if (!reach(id, r))
             return false;
@@ -101,10 +108,12 @@ bool wires::connect(const std::string &id, int rank, int size)
             return false;
     for (int fd : fds_)
         if (fd >= 0)
+            /* From here on poll() decides who may send and receive. */
             fcntl(fd, F_SETFL, O_NONBLOCK);
     return true;
 }
 
+/* Peers read the end of the stream, and learn that this member is gone. */
 void wires::close()
 {
     for (int fd : fds_)
@@ -132,6 +141,7 @@ enum progress { MOVED, BLOCKED, CLOSED, MISMATCH };
 
 static enum progress progress_of(ssize_t n)
 {
+    /* n == 0: the peer's process has ended, or closed the communicator. */
     return n > 0                                   ? MOVED
            : n < 0 && (errno == EAGAIN || errno == EINTR) ? BLOCKED
                                                    : CLOSED;
@@ -146,6 +156,7 @@ static void advance_flow(flow &f, ssize_t n)
     }
 }
 
+/* As much as the socket takes: the header, then the data. */
 static enum progress send_some(int fd, flow &f)
 {
     const message &m = *f.list[f.i];
@@ -170,6 +181,7 @@ static enum progress receive_some(int fd, flow &f)
     ssize_t n = recv(fd, to, left, 0);
     if (n <= 0)
         return progress_of(n);
+    /* Compared as soon as it is whole: the data may be of another length. */
     if (f.at < head && f.at + (size_t)n == head &&
         memcmp(&f.seen, &m.header, head) != 0)
         return MISMATCH;
@@ -199,7 +211,10 @@ bool wires::exchange(const std::vector<message> &list)
         open += f.list.empty();
         f.list.push_back(&m);
     }
+    /* `open` counts flows that are not over; `gone` those whose member is. */
     std::vector<bool> gone(fds_.size());
+    /* All flows at once, in both directions: were they one after another, two
+     * members could each wait for the other to receive. */
     while (open > 0) {
         std::vector<struct pollfd> polled;
         for (size_t r = 0; r < fds_.size(); r++)
@@ -223,6 +238,8 @@ bool wires::exchange(const std::vector<message> &list)
                     return fail(ncclRemoteError, "the connection to rank " +
                                 std::to_string(r) + " of the group is closed");
                 else if (p == CLOSED)
+                    /* Silent: the call then waits for ever, as NCCL does when
+                     * a member vanishes without closing its sockets. */
                     gone[r] = true;
                 else if (p == MISMATCH)
                     return fail(ncclInvalidUsage,

@@ -16,6 +16,9 @@
 
 static std::recursive_mutex lock;
 typedef std::lock_guard<std::recursive_mutex> locked;
+/* Device memory is memory of the host. Outside of kernels and copies it is
+ * poisoned under AddressSanitizer, so that host code which dereferences a
+ * device pointer is caught. */
 static std::map<uintptr_t, size_t> blocks; /* address, bytes */
 static std::map<uintptr_t, size_t> pinned; /* the same of the host */
 static size_t used;
@@ -38,6 +41,7 @@ emu::device_access::~device_access()
         for (auto b : blocks)
             __asan_poison_memory_region((void *)b.first, b.second);
 }
+/* As in CUDA: each host thread has a last error, which asking for it clears. */
 static thread_local cudaError_t last;
 thread_local struct emu::counts emu::counted;
 
@@ -75,6 +79,7 @@ const char *cudaGetErrorString(cudaError_t e)
         return "this cannot be captured";
     case cudaErrorEmuSourceChanged:
         return "the source of a copy changed before the copy was made";
+    /* The failure's own words: kernel, block, threads and lines. */
     case cudaErrorLaunchFailure:
         return emu::failure();
     case cudaErrorNotReady:
@@ -97,6 +102,8 @@ cudaError_t cudaGetDeviceCount(int *n)
 {
     const char *devices = getenv("GPT_CUDA_EMU_DEVICES");
 
+    /* All are the same memory; ranks of a test that ask for different devices
+     * get them, and may share one. */
     *n = devices ? atoi(devices) : 8;
     return cudaSuccess;
 }
@@ -114,6 +121,8 @@ cudaError_t cudaSetDevice(int d)
     cudaGetDeviceCount(&n);
     if (d < 0 || d >= n)
         return result(cudaErrorNoDevice);
+    /* Of the process, though CUDA keeps one for each thread: a backend has one
+     * device (cuda.cu). */
     device = d;
     return cudaSuccess;
 }
@@ -122,6 +131,7 @@ static size_t capacity()
 {
     const char *bytes = getenv("GPT_CUDA_EMU_MEMORY");
 
+    /* A limit, not an allocation: tests of running out of memory set it low. */
     return bytes ? strtoull(bytes, nullptr, 10) : (size_t)8 << 30;
 }
 
@@ -143,12 +153,15 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int d)
 {
     int major = (int)emu::arch() / 10, minor = (int)emu::arch() % 10;
 
+    /* 2 multiprocessors: persistent kernels then go through several rounds of
+     * work even in small tests. */
     *p = cudaDeviceProp{"emulated", capacity(), emu::max_shared(), major,
                         minor, 2, 1 << 20, {}};
     snprintf(p->uuid.bytes, sizeof(p->uuid.bytes), "emulated %d", d);
     return cudaSuccess;
 }
 
+/* Not 0, which would mean that no driver is there. */
 cudaError_t cudaDriverGetVersion(int *version)
 {
     *version = 1000; /* 1.0 */
@@ -170,6 +183,7 @@ cudaError_t cudaMalloc(void **p, size_t bytes)
     if (bytes > capacity() || used > capacity() - bytes ||
         posix_memalign(p, 256, bytes) != 0)
         return result(cudaErrorMemoryAllocation);
+    /* NaN in every float format: what is read before it is written shows. */
     memset(*p, 0xff, bytes);
     blocks[(uintptr_t)*p] = bytes;
     used += bytes;
@@ -185,8 +199,10 @@ cudaError_t cudaFree(void *p)
     emu::counted.allocations++;
     if (emu::refused())
         return cudaErrorStreamCaptureUnsupported;
+    /* Programs may rely on it: cuda_work() frees what kernels just used. */
     emu::finish_all(); /* as freeing waits for the device */
     locked hold(lock);
+    /* Freeing twice, or what was never allocated, is an error here. */
     auto b = blocks.find((uintptr_t)p);
     if (b == blocks.end())
         return result(cudaErrorInvalidValue);
@@ -233,6 +249,7 @@ static bool lies_in(const std::map<uintptr_t, size_t> &all, const void *p,
 
     if (b == all.begin())
         return false;
+    /* The last block that begins at or before p. */
     --b;
     size_t at = (uintptr_t)p - b->first;
     return at <= b->second && bytes <= b->second - at;
@@ -254,6 +271,8 @@ static cudaError_t put_copy(void *dst, const void *src, size_t bytes,
 }
 
 /* FNV-1a */
+/* A digest is kept instead of the bytes: copies of a whole model are under
+ * way. */
 static uint64_t digest(const void *p, size_t bytes)
 {
     uint64_t h = 0xcbf29ce484222325;
@@ -293,10 +312,13 @@ static cudaError_t put_copy_of(void *dst, const void *src, size_t bytes,
 cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes,
                             cudaMemcpyKind kind, cudaStream_t stream)
 {
+    /* backend.h: no copies from or to the host in a recording. */
     if (kind != cudaMemcpyDeviceToDevice && emu::refused())
         return cudaErrorStreamCaptureUnsupported;
     bool to = kind != cudaMemcpyDeviceToHost;
     bool from = kind != cudaMemcpyHostToDevice;
+    /* `kind` and the addresses must agree, and a copy lies in one
+     * allocation. */
     if (lies_in(blocks, dst, bytes) != to ||
         lies_in(blocks, src, bytes) != from)
         return result(cudaErrorInvalidValue);
@@ -305,6 +327,7 @@ cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes,
                    ? put_copy_in(dst, src, bytes, stream)
                    : put_copy_of(dst, src, bytes, stream);
     cudaError_t e = put_copy(dst, src, bytes, stream);
+    /* To memory that is not pinned CUDA returns when the bytes are there. */
     if (e == cudaSuccess && !to && !lies_in(pinned, dst, bytes))
         e = cudaStreamSynchronize(stream);
     return e;

@@ -15,6 +15,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+/* One thread of the host runs all of a launch, so that CUDA's own variables can
+ * be plain globals, set before a fiber goes on. */
 uint3 threadIdx, blockIdx;
 dim3 blockDim, gridDim;
 
@@ -24,6 +26,7 @@ struct thread threads[MAX_THREADS];
 struct thread *now;
 unsigned n_threads;
 
+/* Those globals are why other host threads wait. */
 static std::mutex one_launch;
 static struct fiber scheduler;
 static unsigned n_fibers;
@@ -54,6 +57,7 @@ unsigned lane()
 
 /* ---- failures ---- */
 
+/* The first failure counts: what comes after follows from it. */
 static void fail_at(const char *where, const char *fmt, va_list args)
 {
     if (failed)
@@ -77,6 +81,8 @@ void fail(const char *fmt, ...)
     fail_at(where, fmt, args);
     va_end(args);
     if (now)
+        /* The thread's stack is left as it is, without running destructors;
+         * restart_fibers() begins it anew. */
         fiber_switch(&now->fiber, &scheduler); /* for good */
 }
 
@@ -104,6 +110,8 @@ static void report_stuck()
         }
     }
     const struct thread *other = nullptr;
+    /* Somebody at another place is most often the reason: a barrier in a branch
+     * that not all took. */
     for (unsigned i = 0; i < n_threads && !other; i++)
         if (threads[i].state != ENDED &&
             (threads[i].line != first->line || threads[i].file != first->file))
@@ -131,6 +139,7 @@ static void thread_main()
     for (;;) {
         kernel_body(kernel_context);
         now->state = ENDED;
+        /* A GPU lets the block's shared memory go while the copy is written. */
         if (!now->copies.empty())
             fail("ended while %zu cp.async are under way", now->copies.size());
         fiber_switch(&now->fiber, &scheduler);
@@ -152,6 +161,8 @@ void yield()
         fiber_switch(&now->fiber, &scheduler);
 }
 
+/* Waits for a condition that other threads make true without knowing who waits:
+ * the scheduler asks it whenever the thread's turn comes. */
 void poll(bool (*over)(const struct thread *t), const char *what,
           const char *file, int line)
 {
@@ -165,6 +176,7 @@ void poll(bool (*over)(const struct thread *t), const char *what,
 static void resume(struct thread *t)
 {
     now = t;
+    /* Other fibers have changed it since. */
     threadIdx = t->index;
     fiber_switch(&scheduler, &t->fiber);
     now = nullptr;
@@ -181,6 +193,8 @@ void __syncthreads(const char *file, int line)
         for (unsigned i = 0; i < n_threads; i++) {
             struct thread *t = &threads[i];
 
+            /* On some GPUs barriers at different places of the source happen to
+             * meet; CUDA does not promise it. */
             if (t->line != line || strcmp(t->file, file) != 0)
                 fail("meets at __syncthreads in %s:%d thread %u, which is at "
                      "%s:%d", file, line, i, t->file, t->line);
@@ -198,6 +212,8 @@ static uint64_t random_state; /* 0: not random */
 static bool backwards;
 bool copies_at_once;
 
+/* Of the environment, anew for each launch: a test runs the same kernel in all
+ * orders in one process. */
 static void read_order()
 {
     const char *order = getenv("GPT_CUDA_EMU_ORDER");
@@ -230,6 +246,7 @@ static void permute(unsigned *permutation, unsigned n)
 {
     for (unsigned i = 0; i < n; i++)
         permutation[i] = backwards ? n - 1 - i : i;
+    /* Fisher and Yates */
     for (unsigned i = n; random_state && i > 1; i--)
         std::swap(permutation[i - 1], permutation[next_random() % i]);
 }
@@ -238,6 +255,8 @@ static void permute(unsigned *permutation, unsigned n)
 
 static void begin_threads()
 {
+    /* Stacks are kept between launches: mapping one takes longer than most
+     * threads run. */
     for (; n_fibers < n_threads; n_fibers++) {
         fiber_open(&threads[n_fibers].fiber);
         fiber_begin(&threads[n_fibers].fiber, thread_main);
@@ -260,6 +279,8 @@ static void begin_threads()
 static bool run_warp(unsigned first)
 {
     unsigned turn[32], lanes = std::min(32u, n_threads - first);
+    /* Leaving a warp early lets others overtake it, which finds missing
+     * barriers between warps. */
     unsigned sweeps = random_state ? 1 + next_random() % 8 : ~0u;
     bool moved = true, any = false;
 
@@ -269,6 +290,8 @@ static bool run_warp(unsigned first)
         for (unsigned i = 0; i < lanes && !failed; i++) {
             struct thread *t = &threads[first + turn[i]];
 
+            /* Asked here, in the scheduler: a poll costs no switch of
+             * stacks. */
             if (t->state == POLLING && t->over(t))
                 t->state = READY;
             if (t->state != READY)
@@ -300,6 +323,8 @@ static void run_block()
         permute(turn, warps);
         for (unsigned i = 0; i < warps && !failed; i++)
             moved = run_warp(turn[i] * 32) || moved;
+        /* Copies are as late as may be: when no thread can go on without. In
+         * random order, now and then before. */
         if ((!moved || coin()) && !failed)
             moved = finish_copy(random_state ? next_random() : 0) || moved;
         if (!moved && !failed)
@@ -340,6 +365,7 @@ static void run_grid()
     uint64_t step = 1; /* random: a step that has no factor with count */
 
     if (random_state)
+        /* Such steps visit every block once, and need no list of blocks. */
         for (step = next_random() % count + 1; std::__gcd(step, count) != 1;)
             step++;
     for (uint64_t i = 0; i < count && !failed; i++) {
@@ -372,6 +398,8 @@ bool run_launch(const char *kernel, dim3 grid, dim3 block, size_t shared,
     n_threads = block.x * block.y * block.z;
     shared_bytes = shared;
     shared_memory = nullptr;
+    /* Exactly as many bytes as asked for, so that AddressSanitizer sees
+     * accesses past the end; at 1024, as tiles of TMA need. */
     if (shared && posix_memalign((void **)&shared_memory, 1024, shared) != 0)
         fail("no memory for %zu bytes of shared memory", shared);
     read_order();

@@ -11,6 +11,8 @@
 
 namespace {
 
+/* A stream's state outlives its handle: events and items of other streams may
+ * refer to it after cudaStreamDestroy(). */
 struct state;
 typedef std::shared_ptr<state> state_p;
 
@@ -34,6 +36,8 @@ struct state {
 };
 
 /* One thread at a time runs work: what it needs of other streams, too. */
+/* Work runs with the lock held, so two kernels never run at once: the globals
+ * of schedule.cc and the order of every test stay simple. */
 std::mutex lock;
 std::condition_variable ended; /* work elsewhere */
 typedef std::unique_lock<std::mutex> locked;
@@ -48,6 +52,7 @@ struct emu_graph {
     std::deque<std::function<cudaError_t()>> work;
     bool refused = false;
 };
+/* As cudaStreamCaptureModeThreadLocal: only this thread's calls are refused. */
 static thread_local struct emu_graph *capture; /* of this thread */
 
 struct emu_event {
@@ -58,6 +63,8 @@ struct emu_event {
 static bool advance(state &s, uint64_t number);
 
 /* False when the item has to wait. */
+/* Waiting for another stream runs that stream's work, as far as it is waited
+ * for: late streams so run nothing before somebody needs it. */
 static bool run_item(state &s, item &i)
 {
     if (i.other)
@@ -68,6 +75,7 @@ static bool run_item(state &s, item &i)
         i.begun = true;
         return i.elsewhere->over;
     }
+    /* Kept for the next call that asks, as errors of a device are. */
     cudaError_t e = i.work();
     if (s.failure == cudaSuccess)
         s.failure = e;
@@ -87,6 +95,7 @@ static bool advance(state &s, uint64_t number)
 static void run_until(locked &hold, state &s, uint64_t number)
 {
     while (!advance(s, number))
+        /* Only work elsewhere holds a stream up; the lock is free meanwhile. */
         ended.wait(hold);
 }
 
@@ -98,6 +107,7 @@ static cudaError_t take_failure(state &s)
     return e;
 }
 
+/* An eager stream runs the item here, in the caller; a late one keeps it. */
 static cudaError_t add_item(state &s, item i)
 {
     s.held.push_back(std::move(i));
@@ -117,6 +127,7 @@ cudaError_t emu::submit(cudaStream_t s, std::function<cudaError_t()> work)
     }
     item i;
     i.work = std::move(work);
+    /* The default stream runs at once. */
     return s ? add_item(*s->state, std::move(i)) : i.work();
 }
 
@@ -148,6 +159,8 @@ void emu::end(elsewhere &work)
 void emu::finish_all()
 {
     locked hold(lock);
+    /* A copy: the lock is given up while waiting, and streams may come and
+     * go. */
     const std::set<state_p> all = streams;
 
     for (const state_p &s : all)
@@ -186,6 +199,8 @@ enum { LEAST = 0, GREATEST = -5 };
 
 cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest)
 {
+    /* Checked but without effect: which of two streams goes first is nothing
+     * that results may depend on. */
     *least = LEAST;
     *greatest = GREATEST;
     return cudaSuccess;
@@ -204,6 +219,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t s)
     locked hold(lock);
 
     run_until(hold, *s->state, s->state->put);
+    /* CUDA returns at once and frees when work is over; here it is. */
     streams.erase(s->state);
     delete s;
     return cudaSuccess;
@@ -245,6 +261,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned)
     return cudaSuccess;
 }
 
+/* What waits for the event has its own reference to the stream's state. */
 cudaError_t cudaEventDestroy(cudaEvent_t e)
 {
     locked hold(lock);
@@ -258,6 +275,8 @@ cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s)
     if (s && s->state->graph && emu::refused())
         return cudaErrorStreamCaptureUnsupported;
     locked hold(lock);
+    /* A place in the stream: the number of items put so far. Recording again
+     * moves it; waits that were put before keep the old place. */
     e->state = s ? s->state : nullptr;
     e->number = s ? s->state->put : 0;
     return cudaSuccess;
@@ -316,6 +335,8 @@ cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t *g)
 
     *g = s->state->graph;
     capture = s->state->graph = nullptr;
+    /* A call that cannot be captured spoils the capture, and the end says
+     * so. */
     if (*g && !(*g)->refused)
         return cudaSuccess;
     delete *g;
@@ -326,6 +347,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t *g)
 cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *exec, cudaGraph_t g,
                                           unsigned long long)
 {
+    /* Work items hold their arguments by value, as nodes of a graph do. */
     *exec = new emu_graph(*g);
     return cudaSuccess;
 }

@@ -20,6 +20,8 @@ static uint16_t half_of(uint32_t pair, unsigned i)
 }
 
 /* Elements (row, k) of a, (k, column) of b, (row, column) of d. */
+/* Lane l holds rows l / 4 and l / 4 + 8 and pairs of columns from l % 4 * 2 on;
+ * two elements of 16 bits share a register, the lower first. */
 static uint16_t a_at(void *const slots[32], unsigned row, unsigned k)
 {
     const struct fragments *f =
@@ -61,6 +63,9 @@ static void multiply_fragments(void *const slots[32], uint32_t)
 
             for (unsigned k = 0; k < 16; k++)
                 sum += a[i][k] * b[j][k];
+            /* The hardware's order is not documented: kernels' tests have to
+             * allow for any. d is added last, as the sum of 16 products is one
+             * step. */
             *d_at(slots, i, j) += sum;
         }
 }
@@ -103,6 +108,7 @@ static void load_rows(void *const slots[32], uint32_t)
 
                 if (r->transposed)
                     std::swap(row, column);
+                /* Lane 8 m + r brings the address of row r of matrix m. */
                 struct rows *owner = (struct rows *)slots[m * 8 + row];
                 memcpy(&pair[k], (const uint16_t *)owner->row + column, 2);
             }
@@ -114,6 +120,8 @@ static void load_rows(void *const slots[32], uint32_t)
 void ldmatrix(uint32_t *to, int n, bool transposed, const void *row,
               const char *file, int line)
 {
+    /* Each lane's address, though only 8 n of them are used: as the PTX manual
+     * demands. */
     check_aligned(row, 16, file, line);
     struct rows r = {row, {0, 0, 0, 0}, n, transposed};
     meet_lanes("ldmatrix", ~0u, &r, load_rows, file, line);
@@ -133,6 +141,8 @@ void copy_async(void *to, const void *from, size_t bytes, const char *file,
 {
     check_aligned(to, 16, file, line);
     check_aligned(from, 16, file, line);
+    /* Until the wait, the destination keeps what it held: NaN, or the tile of
+     * the step before. */
     now->copies.push_back({to, from, bytes, 16 - bytes, now->group});
     if (copies_at_once)
         do_copy(now->copies.back());
@@ -145,6 +155,7 @@ void copy_commit()
 
 void copy_wait(unsigned groups_left)
 {
+    /* A copy of another group than the newest `groups_left` must be over. */
     std::vector<async_copy> later;
     for (const async_copy &c : now->copies) {
         if (c.group + groups_left >= now->group)

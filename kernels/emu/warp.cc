@@ -38,9 +38,13 @@ void meet_lanes(const char *what, uint32_t mask, void *slot, exchange f,
     set_waiting(IN_WARP, what, file, line);
     now->mask = mask;
     now->slot = slot;
+    /* Undefined on a GPU: a lane that names a mask without itself, or lanes
+     * that the block has not. */
     if (!(mask >> self % 32 & 1) || (mask & ~there))
         fail("%s:%d: %s of lanes %08x, called by lane %u of %08x", file, line,
              what, mask, self % 32, there);
+    /* The last lane to come does the work of all, with the others' arguments in
+     * slots[] on their stacks, which stay while they wait. */
     waiting[w] |= 1u << self % 32;
     if ((waiting[w] & mask) == mask) {
         check_place(warp, mask);
@@ -63,6 +67,7 @@ static void move_values(void *const slots[32], uint32_t mask)
         if (mask >> i & 1) {
             struct shuffle *s = (struct shuffle *)slots[i];
 
+            /* Reading from a lane that does not take part gives anything. */
             if (!slots[s->from])
                 fail("lane %u reads lane %d, which is not in %08x", i, s->from,
                      mask);
@@ -79,6 +84,7 @@ uint64_t shuffled(const char *what, uint32_t mask, uint64_t value, int from,
     return s.out;
 }
 
+/* Every lane gets the votes of all, as bits by lane. */
 static void count_votes(void *const slots[32], uint32_t mask)
 {
     uint64_t votes = 0;
@@ -100,6 +106,7 @@ uint32_t ballot(const char *what, uint32_t mask, bool vote, const char *file,
     return (uint32_t)s.out;
 }
 
+/* a->out begins as 0, in same() below. */
 static void compare_values(void *const slots[32], uint32_t mask)
 {
     for (unsigned i = 0; i < 32; i++)

@@ -11,6 +11,8 @@ namespace emu {
 static const uint32_t PENDING = 0x7fc5a5a5; /* a NaN */
 
 /* 16 rows of accumulators in flight, of one warp. */
+/* Identified by the address of lane 0's registers: an array of the kernel's
+ * that stays in place while wgmma is in flight. */
 struct accumulator {
     float *at[32]; /* the lanes' registers */
     unsigned n;
@@ -26,6 +28,8 @@ struct product {
     bool done;
 };
 
+/* Four warps issue one wgmma together; each records what it was asked for, and
+ * end_wgmma() compares: on a GPU a difference hangs or computes nonsense. */
 static struct warp {
     std::vector<accumulator> sums;
     std::vector<product> products;
@@ -57,9 +61,13 @@ static struct matrix decode(uint64_t d, bool transposed)
     struct matrix m = {field(d, 0), field(d, 16), field(d, 32), bits[d >> 62],
                        !transposed};
 
+    /* Bits 14-15, 30-31, 46-61: reserved, or the base offset, which tiles that
+     * are aligned to the swizzle leave at 0. */
     if (d & 0x3fffc000c000c000)
         fail("wgmma: descriptor %#llx has bits set that are reserved, or a "
              "base offset", (unsigned long long)d);
+    /* The pattern repeats every 8 rows. Rows 16 i of a tile are whole
+     * patterns. */
     if (m.start & ((1u << m.bits) - 1) << 7)
         fail("wgmma: descriptor %#llx begins within the swizzle's pattern",
              (unsigned long long)d);
@@ -100,6 +108,7 @@ static void read_operand(float *x, const struct matrix &m, enum wgmma_type type,
             uint16_t bits[8];
             unsigned at = address_of(m, first + j, k);
 
+            /* 16 bytes stay together under every swizzle. */
             memcpy(bits, shared_at(at, sizeof(bits)), sizeof(bits));
             for (unsigned i = 0; i < 8; i++)
                 x[m.k_major ? (k + i) * n + j : k * n + j + i] =
@@ -141,6 +150,8 @@ static void multiply(struct warp *w, struct product &p)
     float a[16 * 16], b[16 * 256];
     unsigned n = p.op.n;
 
+    /* Operands are read now: a kernel that overwrites them before it has waited
+     * finds that out. */
     read_a(a, p, (unsigned)(w - warps) % 4 * 16);
     read_operand(b, decode(p.op.desc_b, p.op.trans_b), p.op.type, 0, n);
     if (!p.op.add)
@@ -156,6 +167,8 @@ static void multiply(struct warp *w, struct product &p)
 static void multiply_until(struct warp *w, unsigned end)
 {
     for (struct product &p : w->products)
+        /* In the order of issue, as products that add to the same sums run. The
+         * difference is signed, so that numbers of groups may wrap around. */
         if (!p.done && (int)(p.group - end) < 0)
             multiply(w, p);
 }
@@ -186,6 +199,7 @@ static void take_registers(struct accumulator *s)
             float *r = &s->at[lane_of(i, j)][register_of(i, j)];
 
             s->sum[i * s->n + j] = *r;
+            /* Reading an accumulator in flight gives NaN, and shows. */
             memcpy(r, &PENDING, sizeof(*r));
         }
 }
@@ -242,6 +256,7 @@ static void issue(void *const slots[32], uint32_t)
     struct warp *w = own_warp();
 
     const struct wgmma &op = ((struct slot *)slots[0])->op;
+    /* Descriptors are uniform: the hardware takes one lane's. */
     check_lanes(slots);
     if (!w->fenced)
         fail("wgmma: no wgmma.fence since registers were free to use");
@@ -255,6 +270,8 @@ static void issue(void *const slots[32], uint32_t)
                        (uint64_t)op.add})
         trace_value(w, x);
     if (copies_at_once || coin())
+        /* At once: what is overwritten too late is then not noticed, but what
+         * was not there yet is. */
         multiply_until(w, w->group + 1);
 }
 
@@ -279,6 +296,7 @@ static void commit_group(void *const *, uint32_t)
     struct warp *w = own_warp();
 
     w->group++;
+    /* The next wgmma needs a fence again: registers may be used in between. */
     w->fenced = false;
     trace_value(w, 1);
 }
