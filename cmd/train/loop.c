@@ -215,6 +215,16 @@ static int after_step(struct gpt_run *r, const struct gpt_step *step,
     return GPT_OK;
 }
 
+/* The last line: where the result is, or that there is none. */
+static void log_kept(const struct gpt_run *r)
+{
+    if (r->o->save)
+        gpt_log_line(" the checkpoint of iteration %lld is in %s",
+                     (long long)r->state.iteration, r->o->save);
+    else
+        gpt_warn("the trained weights were not kept: there was no --save DIR");
+}
+
 static int run_steps(struct gpt_run *r, struct gpt_err *err)
 {
     struct gpt_step step;
@@ -226,6 +236,8 @@ static int run_steps(struct gpt_run *r, struct gpt_err *err)
                      (long long)r->plan.train_iters);
         return GPT_OK;
     }
+    if (!r->o->save)
+        gpt_warn("nothing of this run will be kept: there is no --save DIR");
     while (!stop && r->state.iteration < r->plan.train_iters) {
         GPT_TRY(one_step(r, &step, err));
         GPT_TRY(after_step(r, &step, &stop, err));
@@ -234,7 +246,9 @@ static int run_steps(struct gpt_run *r, struct gpt_err *err)
     GPT_TRY(save(r, err)); /* evaluation takes time, and changes nothing */
     if (!stop)
         GPT_TRY(evaluate(r, true, err));
-    return check_save(r, true, err);
+    GPT_TRY(check_save(r, true, err));
+    log_kept(r);
+    return GPT_OK;
 }
 
 int gpt_train(const struct gpt_train_options *options,

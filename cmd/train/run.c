@@ -63,15 +63,39 @@ static int check_sizes(const struct gpt_world_options *o, struct gpt_err *err)
     return GPT_OK;
 }
 
+/* A dry run of one process plans for as many ranks as the layout needs. */
+static int plan_smallest_world(struct gpt_world_options *w,
+                               const struct gpt_train_options *o,
+                               struct gpt_err *err)
+{
+    const int64_t ranks = w->size[GPT_TP] * w->size[GPT_PP];
+    struct gpt_launch_env launch;
+
+    if (w->imagined > 0 || ranks == 1 || !(o->dry_run || o->simulate))
+        return GPT_OK;
+    GPT_TRY(gpt_launch_env_detect(&launch, err));
+    if (launch.world_size == 1)
+        w->imagined = ranks;
+    return GPT_OK;
+}
+
 static int open_world(struct gpt_run *r, struct gpt_err *err)
 {
     struct gpt_world_options options;
 
     GPT_TRY(gpt_train_world_options(&options, r->o, err));
+    GPT_TRY(plan_smallest_world(&options, r->o, err));
     GPT_TRY(check_sizes(&options, err));
     GPT_TRY(gpt_world_open(&r->world, &options, err));
+    r->planned = options.imagined > 0;
     if (!is_first(r))
         gpt_log_limit(GPT_LOG_ERROR);
+    else if (r->o->dry_run)
+        gpt_log_lines_to_stdout();
+    if (r->planned && r->o->world_size == 0 && r->o->dry_run)
+        gpt_log_line(" > planned for %lld ranks, the fewest that the layout "
+                     "needs; --world-size plans for more",
+                     (long long)options.imagined);
     return GPT_OK;
 }
 
@@ -222,7 +246,7 @@ static double memory_limit(const struct gpt_run *r)
 {
     if (r->o->memory_limit > 0)
         return (double)r->o->memory_limit;
-    return r->o->world_size > 0 ? 0 : own_memory(r);
+    return r->planned ? 0 : own_memory(r);
 }
 
 /* Hints at an option that would make the run fit into the limit. */
@@ -288,7 +312,7 @@ static int check_type(const struct gpt_run *r, struct gpt_err *err)
 {
     const enum gpt_dtype act = r->plan.replica.exec.act;
 
-    if (r->o->world_size > 0 || (r->be->act_types >> act & 1))
+    if (r->planned || (r->be->act_types >> act & 1))
         return GPT_OK;
     gpt_fail(err, GPT_EUSAGE, "--%s: device %s does not compute in %s",
              act == GPT_F16 ? "fp16" : "bf16", r->be->name,
@@ -499,7 +523,7 @@ int gpt_run_open(struct gpt_run *r, const struct gpt_args *args,
     GPT_TRY(gpt_train_plan(&r->plan, r->o, args, &r->world->topology, err));
     if (r->o->simulate)
         return simulate(r, err);
-    r->plan.replica.world = r->o->world_size > 0 ? NULL : r->world;
+    r->plan.replica.world = r->planned ? NULL : r->world;
     GPT_TRY(gpt_backend_open_rank(&r->be, r->o->device,
                                   r->world->launch.local_rank, err));
     GPT_TRY(check_type(r, err));

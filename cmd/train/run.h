@@ -13,6 +13,7 @@
 struct gpt_run {
     const struct gpt_train_options *o;
     struct gpt_world *world;
+    bool planned; /* the ranks are only planned: this process is none of them */
     struct gpt_train_plan plan;
     struct gpt_train_state state;
     struct gpt_backend *be;

@@ -12,6 +12,8 @@
 
 static struct gpt_log_options setup = {.program = "gpt", .level = GPT_LOG_INFO};
 
+static bool lines_to_stdout;
+
 static const char *const level_names[] = {"error", "warning", "info", "debug"};
 static const char *const level_colors[] = {"\033[1;31m", "\033[1;35m", "", ""};
 
@@ -128,6 +130,11 @@ static int add_message(struct gpt_buf *b, enum gpt_log_level level, bool bare,
     return gpt_buf_add(b, "\n", 1);
 }
 
+void gpt_log_lines_to_stdout(void)
+{
+    lines_to_stdout = true;
+}
+
 /* One write(2) a message keeps messages of several processes on one terminal
  * apart. */
 static void emit(enum gpt_log_level level, bool bare, const char *text)
@@ -135,10 +142,12 @@ static void emit(enum gpt_log_level level, bool bare, const char *text)
     static const char lost[] = "gpt: out of memory for a message\n";
     struct gpt_buf b = {0};
 
-    if (add_message(&b, level, bare, text) == GPT_OK)
-        gpt_terminal_message(b.data, b.len);
-    else
+    if (add_message(&b, level, bare, text) != GPT_OK)
         gpt_terminal_message(lost, sizeof(lost) - 1);
+    else if (bare && level == GPT_LOG_INFO && lines_to_stdout)
+        fwrite(b.data, 1, b.len, stdout); /* gpt_main() sees to errors */
+    else
+        gpt_terminal_message(b.data, b.len);
     gpt_buf_free(&b);
 }
 
@@ -179,7 +188,7 @@ void gpt_log_line(const char *fmt, ...)
 {
     va_list args;
 
-    if (!gpt_log_wants(GPT_LOG_INFO))
+    if (!lines_to_stdout && !gpt_log_wants(GPT_LOG_INFO))
         return;
     va_start(args, fmt);
     emit_formatted(GPT_LOG_INFO, true, fmt, args);

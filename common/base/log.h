@@ -27,6 +27,10 @@ void gpt_log(enum gpt_log_level level, const char *fmt, ...) GPT_PRINTF(2, 3);
  * --log-format json it becomes the msg of an info object. */
 void gpt_log_line(const char *fmt, ...) GPT_PRINTF(1, 2);
 
+/* From here on gpt_log_line() writes a program's product: to standard output,
+ * whatever --quiet says. For dry runs. */
+void gpt_log_lines_to_stdout(void);
+
 /* "gpt-train: error: text" and "hint: ..."; see status.h. */
 void gpt_log_error(const struct gpt_err *err);
 

@@ -42,6 +42,9 @@ struct gpt_opt {
     unsigned flags;
     const char *help;  /* one line or two; no full stop */
     const char *alias; /* further spellings, space-separated, or NULL */
+    const char *one_of; /* rows with the same word say one thing in several
+                         * ways: one of them, from the command line, replaces
+                         * those of a file or a preset. NULL: alone */
 };
 
 /* Options that every program has; the first member of its options struct. */

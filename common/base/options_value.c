@@ -22,6 +22,40 @@ void *gpt_opt_field(void *options, const struct gpt_opt *o)
     return (char *)options + o->offset;
 }
 
+/* Gives a row its default again. Rows with one_of are flags, numbers and
+ * strings without a default. */
+static void unset(struct gpt_parse *p, size_t row)
+{
+    const struct gpt_opt *o = &p->program->options[row];
+    void *field = gpt_opt_field(p->options, o);
+
+    if (o->kind == GPT_OPT_FLAG)
+        *(bool *)field = false;
+    else if (o->kind == GPT_OPT_REAL)
+        *(double *)field = 0;
+    else if (o->kind == GPT_OPT_INT || o->kind == GPT_OPT_BYTES)
+        *(int64_t *)field = 0;
+    else
+        *(const char **)field = NULL;
+    p->source[row] = 0;
+    p->origin[row] = GPT_FROM_DEFAULT;
+}
+
+/* What was typed never contradicts a preset: a row replaces the others that say
+ * the same thing, when they come from an older source. Two of one source stay,
+ * for the program to refuse. */
+static void unset_others(struct gpt_parse *p, const struct gpt_opt *o)
+{
+    for (size_t i = 0; o->one_of && i < p->program->n_options; i++) {
+        const struct gpt_opt *other = &p->program->options[i];
+
+        if (other != o && other->one_of &&
+            strcmp(other->one_of, o->one_of) == 0 &&
+            p->origin[i] != GPT_FROM_DEFAULT && p->source[i] != p->current)
+            unset(p, i);
+    }
+}
+
 /* Notes the source that set the row; true when it sets the row for the first
  * time. */
 static bool note(struct gpt_parse *p, const struct gpt_opt *o)
@@ -32,6 +66,7 @@ static bool note(struct gpt_parse *p, const struct gpt_opt *o)
     assert(row < p->program->n_options);
     p->source[row] = p->current;
     p->origin[row] = (uint8_t)p->from;
+    unset_others(p, o);
     return first;
 }
 

@@ -173,10 +173,13 @@ check 'two runs in one directory: the second names the first' two_runs
 # ---- memory, plan ----
 expect 0 '--dry-run needs no data' gpt-train --config gpt2-124m \
     --vocab-size 50257 --dry-run
-err_has 'rank (0, 0): 124475904'
-err_has '(size: 50257) with 47 dummy tokens (new size: 50304)'
+out_has 'rank (0, 0): 124475904'
+out_has '(size: 50257) with 47 dummy tokens (new size: 50304)'
 check 'and prints memory by kind' test "$(grep -cE '^   [a-z ]+ +[0-9]+ bytes' \
-    err)" = 11
+    out)" = 11
+expect 0 'quiet does not silence the plan' gpt-train --config gpt2-124m \
+    --vocab-size 50257 --dry-run -q
+out_has 'rank (0, 0): 124475904'
 check 'other presets' test "$(for p in 345m 774m 1.5b; do
     gpt-train --config gpt2-$p --vocab-size 50257 --dry-run 2>&1 |
         sed -n 's/.*rank (0, 0): //p'; done | tr '\n' ' ')" = \
@@ -187,6 +190,19 @@ expect 0 'batches grow' gpt-train $common $data_options --train-samples 60 \
 check 'as told' test "$(sed -n 's/.*global batch size: *\([0-9]*\).*/\1/p' err |
     sort | uniq -c | awk '{ print $2 }' | tr '\n' ' ')" = '4 2 4 ' -o \
     "$(grep -cE 'global batch size: +2 ' err)" = 12
+
+
+# ---- what is kept, and what replaces a preset ----
+# shellcheck disable=SC2086 # word lists
+expect 0 'a run without --save' gpt-train $common $data_options --train-iters 1
+check 'says so at its start and at its end' test "$(grep -c 'save DIR' err)" = 2
+# shellcheck disable=SC2086 # word lists
+expect 0 'the preset has --lr-warmup-fraction' gpt-train --config gpt2-124m \
+    --vocab-size 9 --lr-warmup-iters 2000 --print-config
+out_has 'lr-warmup-fraction = 0 '
+expect 2 'two of one source contradict' gpt-train --vocab-size 9 --lr 1 \
+    --train-iters 9 --lr-warmup-iters 2 --lr-warmup-fraction 0.1 --dry-run
+err_has '--lr-warmup-fraction excludes'
 
 expect 5 'more memory than there is' train --num-layers 4096 \
     --hidden-size 16384 --micro-batch-size 4

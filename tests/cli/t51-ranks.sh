@@ -97,5 +97,5 @@ refused 1 '--recompute-num-layers 9 --recompute-granularity full' \
 
 expect 0 'sequence parallelism alone is switched off, as in Megatron' \
     dry 1 --config gpt2-124m --vocab-size 50257 --sequence-parallel
-err_has 'sequence parallelism is off: it needs'
+out_has 'sequence parallelism is off: it needs'
 tap_done

@@ -12,7 +12,7 @@ gpt3='--num-layers 96 --hidden-size 12288 --num-attention-heads 96
 # Prints the MiB of rank 0, which is in the first stage and needs most.
 mib() { # names of kinds, as a pattern
     awk -v p="^   ($1) " '$0 ~ p && / bytes / { sum += $(NF - 3) }
-        END { printf "%.2f", sum / 1048576 }' err
+        END { printf "%.2f", sum / 1048576 }' out
 }
 within() { # got want share
     awk -v a="$1" -v b="$2" -v s="$3" \
@@ -41,7 +41,7 @@ check 'weights and optimizer as published, within 5 %' \
     within "$(mib "$weights")" 10284.62 0.05
 check 'total as published, within 5 %' \
     within "$(mib "$weights|activations")" 20124.65 0.05
-err_has 'pipeline bubble: 0.0781'
+out_has 'pipeline bubble: 0.0781'
 
 # For each of 192 microbatches: two all-reduces of (B, T, C) forward and two
 # backward in each of six layers, and one in the embedding; each rank sends
@@ -50,15 +50,15 @@ err_has 'pipeline bubble: 0.0781'
 expect 0 'without sequence parallelism' gpt-train $gpt3 --no-sequence-parallel
 check 'bytes within layers' grep -qE "^   tensor parallel +$(
     awk 'BEGIN { printf "%.0f", 192 * 25 * 2 * 2048 * 12288 * 2 * 7 / 8 }') " \
-    err
+    out
 check 'bytes between stages' grep -qE "^   pipeline +$(
-    awk 'BEGIN { printf "%.0f", 192 * 2048 * 12288 * 2 }') " err
+    awk 'BEGIN { printf "%.0f", 192 * 2048 * 12288 * 2 }') " out
 
 # The micro batch that fits; the next larger divisor of 192 samples does not.
 # shellcheck disable=SC2086
 expect 0 'looks for the micro batch that fits' gpt-train $gpt3 \
     --memory-limit 80GiB
-largest=$(sed -n 's/.* fits into .* a rank: //p' err)
+largest=$(sed -n 's/.* fits into .* a rank: //p' out)
 check 'finds one' test "${largest:-0}" -gt 1
 total() { # micro batch
     # shellcheck disable=SC2086
@@ -71,7 +71,7 @@ while [ $((192 % next)) != 0 ]; do next=$((next + 1)); done
 check 'the next does not' test "$(total "$next")" -gt 85899345920
 # shellcheck disable=SC2086
 expect 0 'or reports that none fits' gpt-train $gpt3 --memory-limit 1GiB
-err_has 'no micro batch fits into 1.0 GiB'
+out_has 'no micro batch fits into 1.0 GiB'
 
 # ---- parameters of the published layouts ----
 counts() { # preset tp pp
@@ -164,4 +164,9 @@ err_has '--loss-scale needs --fp16'
 expect 2 'a loss scale below its minimum' gpt-train --vocab-size 10 \
     --dry-run --fp16 --initial-loss-scale 4 --min-loss-scale 8
 err_has '--min-loss-scale 8'
+expect 0 'a plan without --world-size' gpt-train --config gpt2-774m \
+    --vocab-size 50257 --tensor-model-parallel-size 2 \
+    --pipeline-model-parallel-size 2 --dry-run
+out_has 'planned for 4 ranks, the fewest that the layout needs'
+out_has 'rank (0, 0): 210753280'
 tap_done
