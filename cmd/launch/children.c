@@ -1,7 +1,7 @@
-/* Processes. This process has threads (the store's server), and after a fork the
- * child has only one of them: locks that others held stay locked for ever. So
- * between fork and exec only functions that signal handlers may call are used.
- * Start at gpt_child_start(). */
+/* Processes. This process has threads (the store's server), and after a fork
+ * the child has only one of them: locks that others held stay locked for ever.
+ * So between fork and exec only functions that signal handlers may call are
+ * used. Start at gpt_child_start(). */
 #include "cmd/launch/ranks.h"
 
 #include <errno.h>
@@ -14,12 +14,13 @@
 
 extern char **environ;
 
-/* In the child. A successful exec closes `report` and the parent reads its end; a
- * failed one writes errno to it, so "no such program" is an error of the launcher
- * and not an exit status of a rank.
+/* In the child. A successful exec closes `report` and the parent reads its end;
+ * a failed one writes errno to it, so "no such program" is an error of the
+ * launcher and not an exit status of a rank.
  *
- * The child dies with its parent, also when that is killed by SIGKILL. The parent
- * may have died before prctl() took effect, hence the question for it. */
+ * The child dies with its parent, also when that is killed by SIGKILL. The
+ * parent may have died before prctl() took effect, so the child asks for it
+ * afterwards. */
 __attribute__((noreturn)) static void become(char *const *command, char **env,
                                              const int pipes[2], int null,
                                              int report, pid_t parent)

@@ -1,4 +1,6 @@
-/* The table of foreign.h. */
+/* The table of foreign.h. A name is translated where it means the same here. A
+ * name with `skip` only warns, as leaving it out starts the same job; any other
+ * name without a translation ends the program with what to write. */
 #include "cmd/launch/foreign.h"
 
 #define TORCHRUN "torchrun"
@@ -22,9 +24,11 @@ const struct gpt_foreign_option gpt_launch_foreign[] = {
      .answer = "a job that failed is started again with the same command line; "
                "gpt-train resumes from its newest checkpoint"},
     {"tee", TORCHRUN,
-     .answer = "output is shown with the rank in front; --log-dir DIR keeps it"},
+     .answer = "output is shown with the rank in front; "
+               "--log-dir DIR keeps it"},
     {"redirects", TORCHRUN,
-     .answer = "output is shown with the rank in front; --log-dir DIR keeps it"},
+     .answer = "output is shown with the rank in front; "
+               "--log-dir DIR keeps it"},
     {"local-ranks-filter", TORCHRUN,
      .answer = "rank 0 alone reports; --log-dir DIR has a file a rank"},
     {"module", TORCHRUN, .answer = "give the program itself", .flag = true},

@@ -1,8 +1,8 @@
-/* Lines of several processes do not mix: they are passed on whole, each after its
- * rank. What one read has brought goes out in one write, so that lines of one
- * rank stay together, and other writers to the same terminal or pipe rarely come
- * between. A line without an end waits for it, up to LINE_MAX_BYTES. Start at
- * gpt_prefix_lines_pass(). */
+/* Lines of several processes do not mix: they are passed on whole, each after
+ * its rank. What one read has brought goes out in one write, so that lines of
+ * one rank stay together, and other writers to the same terminal or pipe rarely
+ * come between. A line without an end waits for it, up to LINE_MAX_BYTES. Start
+ * at gpt_prefix_lines_pass(). */
 #include "cmd/launch/ranks.h"
 
 #include "base/io.h"

@@ -10,10 +10,10 @@
  * Signals: SIGINT and SIGTERM are passed on and are no failure, so a rank that
  * ends by the very signal that was passed on, or with status 0 after it has
  * saved, has ended well. A second, different one is passed on as well. SIGUSR1
- * asks the ranks to save. Each rank is the leader of a process group of its own,
- * so that a Ctrl-C at the terminal reaches it once, through this process, and
- * not a second time from the terminal; and so that children of a rank (sh -c)
- * get the signal, too. A launcher that is killed takes its ranks along: see
+ * asks the ranks to save. Each rank is the leader of a process group of its
+ * own, so that a Ctrl-C at the terminal reaches it once, through this process,
+ * and not a second time from the terminal; and so that children of a rank
+ * (sh -c) get the signal, too. A launcher that is killed takes its ranks along: see
  * become() in children.c. */
 #include "cmd/launch/ranks.h"
 
@@ -115,15 +115,16 @@ static int64_t threads_of(const struct gpt_launcher_options *o)
 }
 
 /* The environment's value stays, unless --threads was given. */
-static bool keeps_variable(const struct gpt_launcher_options *o, const char *name)
+static bool keeps_variable(const struct gpt_launcher_options *o,
+                           const char *name)
 {
     const char *value = getenv(name);
 
     return !o->force_threads && value && *value;
 }
 
-/* With torchrun's variables, so that a program need not know which of the two has
- * started it. The last two rows, of threads, give way to the environment. */
+/* With torchrun's variables, so that a program need not know which of the two
+ * has started it. The last two rows, of threads, give way to the environment. */
 static int start_child(struct job *j, int64_t local, struct gpt_err *err)
 {
     const struct gpt_launcher_options *o = j->o;
@@ -334,8 +335,8 @@ static int pass_output(struct job *j, bool *open, struct gpt_err *err)
     return GPT_OK;
 }
 
-/* One thread, a turn every 50 ms at least: nothing in a turn waits for a rank, so
- * no rank can keep the output or the end of another from being seen. */
+/* One thread, a turn every 50 ms at least: nothing in a turn waits for a rank,
+ * so no rank can keep the output or the end of another from being seen. */
 static int watch_ranks(struct job *j, struct gpt_err *err)
 {
     bool open = true;

@@ -1,6 +1,6 @@
-/* The steps of a run: run_steps(); what is before and after them is setup.c.
- * Order of what happens after a step is Megatron's: log, evaluate, signals,
- * save, time and step limits. */
+/* The steps of a run: run_steps(); what is before and after them is in run.c.
+ * What happens after a step has Megatron's order: log, evaluate, signals, save,
+ * time and step limits. */
 #include "cmd/train/loop.h"
 
 #include "base/log.h"
@@ -11,7 +11,10 @@
 
 /* ---- evaluation and saving ---- */
 
-/* Mean loss over eval_iters full batches of a split from sample `first` on. */
+/* Mean loss over eval_iters full batches of a split from sample `first` on.
+ * Batches have the full size also while the batch of training grows, so that
+ * losses of the whole run compare. The mean is over unmasked tokens of all
+ * ranks, not over the means of batches. */
 static int mean_loss(struct gpt_run *r, enum gpt_split split, int64_t first,
                      double *loss, struct gpt_err *err)
 {
@@ -29,6 +32,9 @@ static int mean_loss(struct gpt_run *r, enum gpt_split split, int64_t first,
     return GPT_OK;
 }
 
+/* Validation continues where the last one ended, as in Megatron-LM; the feed
+ * begins anew at the end of the split. The test split is read from its
+ * beginning, once, at the end of training. */
 static int evaluate(struct gpt_run *r, bool end, struct gpt_err *err)
 {
     double loss;
@@ -49,7 +55,7 @@ static int evaluate(struct gpt_run *r, bool end, struct gpt_err *err)
     return GPT_OK;
 }
 
-/* Tells of a checkpoint that has come to be on disk. */
+/* Reports a checkpoint once, when it is on disk. */
 static void note_saved(struct gpt_run *r)
 {
     int64_t saved = gpt_saver_saved(r->saver);
@@ -61,6 +67,9 @@ static void note_saved(struct gpt_run *r)
                  (long long)saved, r->o->save);
 }
 
+/* The end of training may fall on the save interval: one checkpoint of an
+ * iteration is enough. `saving` is set when a save begins, as one in the
+ * background is not on disk yet. */
 static int save(struct gpt_run *r, struct gpt_err *err)
 {
     if (!r->saver || r->saving == r->state.iteration)
@@ -73,7 +82,8 @@ static int save(struct gpt_run *r, struct gpt_err *err)
     return GPT_OK;
 }
 
-/* How a save in the background goes on, or (wait) went. */
+/* Takes over the result of a save in the background, if it has ended; with
+ * `wait` after it has ended. */
 static int look_at_save(struct gpt_run *r, bool wait, struct gpt_err *err)
 {
     if (!r->saver)
@@ -87,7 +97,8 @@ static int look_at_save(struct gpt_run *r, bool wait, struct gpt_err *err)
 /* ---- steps ---- */
 
 /* A loss that is not a number: skip the step, or give up. That a loss scale is
- * still too large is no reason. */
+ * still too large is no reason. Loss and norm are sums over all ranks, so that
+ * all ranks count the same and give up after the same step. */
 static int judge(struct gpt_run *r, const struct gpt_step *step,
                  struct gpt_err *err)
 {
@@ -110,7 +121,8 @@ static int judge(struct gpt_run *r, const struct gpt_step *step,
     return gpt_hint(err, "try a lower --lr, or more warm-up");
 }
 
-/* A signal to any rank counts, the time limit is rank 0's. */
+/* A signal to any rank counts, the time limit is rank 0's. Clocks of ranks
+ * differ, and any rank that asks stops all of them: one clock is enough. */
 static void ask(void *context, bool *stop, bool *save_now)
 {
     const struct gpt_run *r = context;
@@ -122,6 +134,10 @@ static void ask(void *context, bool *stop, bool *save_now)
     *save_now = gpt_signals_take_save();
 }
 
+/* A step that is skipped consumes its samples, so that the same batch does not
+ * fail again; it does not move the schedule. Megatron-LM counts both in this
+ * way. Rate, decay and batch size are functions of these counts alone, so that
+ * a resumed run has the same ones. */
 static int one_step(struct gpt_run *r, struct gpt_step *step,
                     struct gpt_err *err)
 {
@@ -141,9 +157,13 @@ static int one_step(struct gpt_run *r, struct gpt_step *step,
     };
 
     GPT_TRY(gpt_feed_read(r->feed, GPT_TRAIN, first, batch / micro, err));
+    /* The thread of the feed reads the next batch while the device computes
+     * this one. The size of that batch follows from the samples alone. */
     if (r->state.iteration + 1 < r->plan.train_iters)
         gpt_feed_ahead(r->feed, GPT_TRAIN, first + batch, next / micro);
     GPT_TRY(gpt_step_train(r->replica, r->feed, step, err));
+    /* Later steps neither allocate nor load, so that a rank that is lost is
+     * noticed sooner. */
     if (++r->steps == 1)
         gpt_world_shorten_timeout(r->world);
     r->state.iteration++;
@@ -160,12 +180,15 @@ static int one_step(struct gpt_run *r, struct gpt_step *step,
     return judge(r, step, err);
 }
 
-/* Is `n` an interval, and has it come round? */
+/* True when `n` is an interval (0 is none) and the iteration is a multiple of
+ * it. */
 static bool due(int64_t iteration, int64_t n)
 {
     return n > 0 && iteration % n == 0;
 }
 
+/* A rank knows its own reasons only: without any it was another rank that
+ * asked. All ranks learn of it in the step's sums. */
 static void log_stop(const struct gpt_run *r)
 {
     const int signal = gpt_signals_stop();
@@ -181,7 +204,10 @@ static void log_stop(const struct gpt_run *r)
         gpt_log_line("exiting program after another rank received a signal.");
 }
 
-/* After a step: *stop when the run is to end now. */
+/* After a step: *stop when the run is to end now. Every condition is the same
+ * on all ranks: it follows from the iteration, or was summed in the step.
+ * Saving and evaluating are collective, and a rank that came alone would
+ * wait. */
 static int after_step(struct gpt_run *r, const struct gpt_step *step,
                       bool *stop, struct gpt_err *err)
 {
@@ -193,6 +219,8 @@ static int after_step(struct gpt_run *r, const struct gpt_step *step,
     if (due(i, o->eval_interval) && !end)
         GPT_TRY(evaluate(r, false, err));
     *stop = step->stop;
+    /* A run that is stopped saves whatever its interval is, and makes no final
+     * evaluation. */
     if (step->stop) {
         GPT_TRY(save(r, err));
         log_stop(r);
@@ -223,6 +251,8 @@ static int run_steps(struct gpt_run *r, struct gpt_err *err)
         GPT_TRY(one_step(r, &step, err));
         GPT_TRY(after_step(r, &step, &stop, err));
     }
+    /* A failure of an update is noticed when the next step waits for the queue;
+     * the last update has no next step. */
     GPT_TRY(r->be->sync(r->replica->q, err)); /* of the last update */
     GPT_TRY(save(r, err)); /* evaluation takes time, and changes nothing */
     if (!stop)
@@ -230,6 +260,8 @@ static int run_steps(struct gpt_run *r, struct gpt_err *err)
     return look_at_save(r, true, err);
 }
 
+/* Closing comes after every failure, too: it tells the other ranks why this one
+ * ends, and waits for a save in the background. */
 int gpt_train(const struct gpt_train_options *options,
               const struct gpt_args *args, struct gpt_err *err)
 {

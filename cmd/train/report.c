@@ -30,7 +30,8 @@ struct gpt_report {
 static const char line_start[] = "{\"iteration\":";
 
 /* Where the lines after `iteration` begin in text[0..len); a last line without
- * an end was cut by a crash and goes, too. */
+ * an end was cut by a crash and goes, too. A resumed run makes the steps after
+ * its checkpoint again, and would write their lines twice. */
 static int find_cut(const char *path, const char *text, size_t len,
                     int64_t iteration, size_t *cut, struct gpt_err *err)
 {
@@ -41,6 +42,7 @@ static int find_cut(const char *path, const char *text, size_t len,
 
         if (!end)
             break;
+        /* Any other file is refused before a byte of it is lost. */
         if (strncmp(text + at, line_start, sizeof(line_start) - 1) != 0)
             return gpt_fail(err, GPT_EDATA,
                             "%s:%lld: not a line of metrics; --metrics names "
@@ -54,6 +56,8 @@ static int find_cut(const char *path, const char *text, size_t len,
     return GPT_OK;
 }
 
+/* The file is replaced as a whole and not truncated, so that a crash in between
+ * leaves the old lines or the new ones. */
 static int cut_metrics(const char *path, int64_t iteration, struct gpt_err *err)
 {
     struct stat file;
@@ -88,6 +92,8 @@ int gpt_report_open(struct gpt_report **report,
                     struct gpt_err *err)
 {
     struct gpt_report *r = NULL;
+    /* Where each step has a log line already, a progress line in a file tells
+     * nothing more. */
     bool progress = isatty(STDERR_FILENO) || options->log_interval > 1 ||
                     strcmp(options->progress, "always") == 0;
     int status;
@@ -127,6 +133,8 @@ int gpt_report_close(struct gpt_report *r, struct gpt_err *err)
     return status;
 }
 
+/* The two keep a clock of training alone. A failure between them ends the run,
+ * so that a pause without a resume is never seen. */
 void gpt_report_pause(struct gpt_report *r)
 {
     r->spent += gpt_now() - r->mark;
@@ -144,6 +152,8 @@ struct summary {
 
 static struct summary summarise(const struct gpt_report *r)
 {
+    /* Tokens and seconds are those of all ranks together: every rank makes the
+     * same steps in the same time. */
     double seconds = r->spent > 0 ? r->spent : 1e-9;
     double tokens = (double)(r->samples * r->o.seq_length);
 
@@ -155,12 +165,15 @@ static struct summary summarise(const struct gpt_report *r)
     };
 }
 
+/* A step that was skipped because the loss scale is still too large counts as
+ * skipped alone; any other skipped step counts as a nan iteration, too. */
 static void print_line(const struct gpt_report *r,
                        const struct gpt_report_step *s,
                        const struct summary *sum)
 {
     char loss[48] = "", throughput[64] = "";
 
+    /* Steps that were skipped have no loss to average. */
     if (r->advanced > 0)
         snprintf(loss, sizeof(loss), " lm loss: %.6E |", sum->loss);
     if (r->o.log_throughput)
@@ -180,7 +193,7 @@ static void print_line(const struct gpt_report *r,
                  (long long)(r->skipped - r->overflows));
 }
 
-/* Of a mean step, when there is somebody to wait for. */
+/* The means of a step's waits, in ms; nothing where there is one rank. */
 static void describe_waits(const struct gpt_report *r, char *text, size_t cap)
 {
     const double ms = 1e3 / (double)r->steps;
@@ -219,6 +232,8 @@ static int write_line(const struct gpt_report *r,
     return gpt_append_line(r->metrics, line, err);
 }
 
+/* A line is written at multiples of the interval, not after so many steps: the
+ * lines of a resumed run fall on the same iterations. */
 int gpt_report_step(struct gpt_report *r, const struct gpt_report_step *s,
                     struct gpt_err *err)
 {
@@ -241,6 +256,8 @@ int gpt_report_step(struct gpt_report *r, const struct gpt_report_step *s,
     gpt_progress_set(r->progress, s->iteration, note);
     if (s->iteration % r->o.log_interval != 0)
         return GPT_OK;
+    /* The clock stops while the lines are written, as a slow terminal or disk
+     * is no part of training. */
     gpt_report_pause(r);
     struct summary sum = summarise(r);
     print_line(r, s, &sum);
@@ -258,6 +275,8 @@ int gpt_report_eval(struct gpt_report *r, const char *what, int64_t iteration,
     static const char dashes[] =
         "----------------------------------------------------------------"
         "----------------------------------------------------------------";
+    /* The exponent is limited to 20, as in Megatron-LM: an untrained model
+     * would print an infinity. */
     double ppl = exp(fmin(20, loss));
     char text[192], at[64], a[32], b[32];
 
