@@ -79,8 +79,8 @@ static int open_world(struct gpt_run *r, struct gpt_err *err)
 }
 
 /* Sets the CPU threads to this rank's part of the machine, unless an option or
- * the environment gives a number. torchrun sets 1 where the user sets none: that
- * is kept, as a user may mean it, and reported. */
+ * the environment gives a number. torchrun sets 1 where the user sets none:
+ * that is kept, as a user may mean it, and reported. */
 static int share_cores(struct gpt_run *r, struct gpt_err *err)
 {
     const char *threads = getenv("OMP_NUM_THREADS");
