@@ -183,7 +183,8 @@ static void compare_tokenizers(const struct gpt_provenance_merge *m,
                      sets[0]);
 }
 
-/* The order of the fields is the order in the file. */
+/* Fields are printed in the order in which they are added: that of the list at
+ * the top. */
 static int make_json(struct gpt_provenance_merge *m, const char *const *sets,
                      struct gpt_err *err)
 {

@@ -118,7 +118,7 @@ static double data_bytes(const struct gpt_replica_options *o,
         const struct gpt_bucket *bucket = &flat->buckets[b];
         const double n = (double)(bucket->end - bucket->begin);
         /* ZeRO-2 keeps no gradients of layers between microbatches: they are
-         * scattered after each Buckets outside of layers are summed once a
+         * scattered after each. Buckets outside of layers are summed once a
          * step. */
         const bool each = o->zero == GPT_ZERO_2 && bucket->layer >= 0;
         const int64_t times = each ? o->micro_batches : 1;

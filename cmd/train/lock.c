@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 /* The pid is for the message alone. The lock is the kernel's, and ends with its
- * process: the pid that a killed run has left in the file locks nobody out. */
+ * process: the pid that a killed run has left in the file excludes no run. */
 static int held(int fd, const char *dir, struct gpt_err *err)
 {
     char pid[24] = "";

@@ -235,7 +235,7 @@ int gpt_train_plan_ranks(struct gpt_train_plan *p,
                          const struct gpt_args *args, struct gpt_err *err)
 {
     /* sharding before the layout, which has shards; the layout before
-     * recomputation, which counts its layers The microbatches are those of the
+     * recomputation, which counts its layers. The microbatches are those of the
      * full batch, which is what memory is sized for. */
     GPT_TRY(plan_tensor(p, o, err));
     GPT_TRY(check_rounds(p, err));

@@ -152,8 +152,8 @@ struct summary {
 
 static struct summary summarise(const struct gpt_report *r)
 {
-    /* Tokens and seconds are those of all ranks together: every rank makes the
-     * same steps in the same time. */
+    /* Tokens are those of all ranks. The seconds are rank 0's, which is as long
+     * in a step as the others. */
     double seconds = r->spent > 0 ? r->spent : 1e-9;
     double tokens = (double)(r->samples * r->o.seq_length);
 
@@ -232,8 +232,9 @@ static int write_line(const struct gpt_report *r,
     return gpt_append_line(r->metrics, line, err);
 }
 
-/* A line is written at multiples of the interval, not after so many steps: the
- * lines of a resumed run fall on the same iterations. */
+/* A line is written at multiples of the interval, and not that number of steps
+ * after the last one: the lines of a resumed run fall on the same
+ * iterations. */
 int gpt_report_step(struct gpt_report *r, const struct gpt_report_step *s,
                     struct gpt_err *err)
 {

@@ -123,8 +123,8 @@ int gpt_piece_counter_add(struct gpt_piece_counter *c, const char *piece,
     }
 }
 
-/* Pieces are counted by the rule that also cuts text when it is encoded: a
- * merge that is learnt here can be used there. */
+/* `pretok` is the rule that also cuts text when it is encoded: a merge that is
+ * learnt here can be used there. */
 int gpt_piece_counter_text(struct gpt_piece_counter *c, gpt_pretok_fn *pretok,
                            const char *text, size_t len, struct gpt_err *err)
 {
