@@ -153,6 +153,8 @@ static int put_document(struct dump *d, int64_t document, struct gpt_err *err)
     return put_string(d, list ? "]}\n" : jsonl ? "}\n" : "\n", err);
 }
 
+/* A signal is looked at after a whole document, so that output that was stopped
+ * ends with a whole line. */
 static int put_documents(struct dump *d, struct gpt_err *err)
 {
     for (int64_t i = d->begin; i < d->end; i++) {

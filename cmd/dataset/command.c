@@ -86,6 +86,7 @@ int gpt_dataset_check_output(const struct gpt_dataset_options *o,
     return gpt_fail(err, GPT_EUSAGE, "--output-prefix is needed");
 }
 
+/* A progress line is a message, so that a quiet program draws none. */
 struct gpt_progress *
 gpt_dataset_open_progress(const struct gpt_dataset_options *o, const char *what,
                           int64_t bytes)

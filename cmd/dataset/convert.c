@@ -50,6 +50,7 @@ static int run_convert(const struct gpt_dataset_options *o,
     /* The whole index is checked here, before an output is opened. */
     GPT_TRY_GOTO(status, gpt_foreign_open(&source, sets[0], o->eod, err), out);
     GPT_TRY_GOTO(status, check_eod(o, &source, sets[0], err), out);
+    /* The number of bytes is known before, as tokens keep their width. */
     p = gpt_dataset_open_progress(o, "convert", source.part.bytes);
     const struct gpt_write_set_options wo = gpt_dataset_writing(o, p);
     status = gpt_convert_set(&source, find_format(o->to), &wo, err);

@@ -66,6 +66,8 @@ static int check_size(const struct gpt_foreign *s, int64_t tokens,
 
 /* ---- MMIDIDX ---- */
 
+/* gpt_indexed_open() has checked the arrays. They are taken over as they lie in
+ * the mapped file, which `indexed` keeps open. */
 static int read_mmididx(struct gpt_foreign *s, const char *prefix,
                         struct gpt_err *err)
 {
@@ -207,6 +209,7 @@ static int read_tntidx(struct gpt_foreign *s, struct gpt_err *err)
     GPT_TRY(tntidx_header(s, &t, err));
     GPT_TRY(new_arrays(s, t.n, -1, err));
     GPT_TRY(tntidx_items(s, &t, err));
+    /* The sizes have been compared with the .bin: all of it is tokens. */
     s->part.bytes = gpt_in_size(s->data);
     return tntidx_documents(s, &t, err);
 }
@@ -365,6 +368,8 @@ int gpt_foreign_open(struct gpt_foreign *s, const char *prefix, int64_t eod,
     return open_any(s, prefix, eod, err);
 }
 
+/* Everything is NULL where the opening failed earlier, so that this closes a
+ * source that was opened in part. */
 void gpt_foreign_close(struct gpt_foreign *s)
 {
     gpt_indexed_close(s->indexed);

@@ -48,6 +48,8 @@ static int tntidx_index(struct gpt_out *out, const struct gpt_foreign *s,
     GPT_TRY(put_word(out, (uint64_t)p->n_documents + 1, err));
     for (int64_t i = 0; i <= n; i++)
         GPT_TRY(put_word(out, (uint64_t)i, err));
+    /* The first item begins at 0; each of the others where the one before it
+     * ends. Both arrays have an entry more than there are items. */
     GPT_TRY(put_word(out, 0, err));
     for (int64_t i = 0; i < n; i++) {
         at += gpt_idx_i32(p->lengths, i);
@@ -181,6 +183,7 @@ int gpt_convert_set(const struct gpt_foreign *s, enum gpt_set_format to,
 {
     struct gpt_write_set_options o = *options;
 
+    /* Our own format has one writer, which merges and slices use as well. */
     if (to != GPT_SET_MMIDIDX)
         return write_format(s, &formats[to], &o, err);
     o.dtype = s->dtype;

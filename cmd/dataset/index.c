@@ -50,6 +50,8 @@ static int index_split(const struct gpt_dataset_options *o,
     return GPT_OK;
 }
 
+/* The set is opened once for all splits: each takes another range of its
+ * sequences. */
 static int write_caches(const struct gpt_dataset_options *o,
                         const char *prefix, const struct gpt_cache_options *co,
                         struct gpt_err *err)

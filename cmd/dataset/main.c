@@ -11,6 +11,7 @@
 
 #include <string.h>
 
+/* In the order of --help: looking at sets first, then making new ones. */
 static const struct gpt_dataset_command *const commands[] = {
     &gpt_dataset_info,   &gpt_dataset_stat,  &gpt_dataset_cat,
     &gpt_dataset_verify, &gpt_dataset_merge, &gpt_dataset_slice,

@@ -55,6 +55,7 @@ static int describe(struct gpt_buf *b, const struct gpt_indexed *set, int split,
                               "    \"dataset_path\": "));
     GPT_TRY(gpt_python_string(b, gpt_indexed_prefix(set)));
     GPT_TRY(gpt_buf_printf(b, ",\n    \"num_samples\": "));
+    /* Megatron's number is None where no number of samples was asked for. */
     if (wanted > 0)
         GPT_TRY(gpt_buf_printf(b, "%" PRId64, wanted));
     else
@@ -141,6 +142,8 @@ static int write_file(const struct cache *c, int which, struct gpt_err *err)
     snprintf(name, sizeof(name), "%s-GPTDataset-%s-%s", c->digest,
              split_names[c->split], ends[which]);
     GPT_TRY(gpt_path_join(path, sizeof(path), c->directory, name, err));
+    /* The name holds the digest: a cache of other settings is another file, and
+     * only the same one is replaced. */
     GPT_TRY(gpt_out_open(&out, path, c->flags, 0, err));
     switch (which) {
     case 0:

@@ -183,6 +183,8 @@ static void compare_tokenizers(const struct gpt_provenance_merge *m,
                      sets[0]);
 }
 
+/* Fields are printed in the order in which they are added: that of the list at
+ * the top. */
 static int make_json(struct gpt_provenance_merge *m, const char *const *sets,
                      struct gpt_err *err)
 {
@@ -232,6 +234,8 @@ static int shift_sources(struct gpt_out *out, struct gpt_in *in, uint32_t shift,
     return GPT_OK;
 }
 
+/* Inputs are joined in the order of the parts, so that the inputs of all parts
+ * before it are what a part's numbers are shifted by. */
 static int write_sources(struct gpt_provenance_merge *m, struct gpt_err *err)
 {
     uint32_t shift = 0;
@@ -300,6 +304,8 @@ static int open_all(struct gpt_provenance_merge *m, const char *prefix,
         if (!m->parts[k])
             return GPT_OK;
     }
+    /* The files are opened before tokens are copied: a name that is taken is
+     * reported at once, not after hours. */
     GPT_TRY(make_json(m, sets, err));
     GPT_TRY(open_beside(&m->json, prefix, ".json", flags, err));
     GPT_TRY(open_sources(m, sets, &all, err));
@@ -342,6 +348,7 @@ int gpt_provenance_merge_commit(struct gpt_provenance_merge *m,
     return sources ? gpt_out_commit(sources, err) : GPT_OK;
 }
 
+/* NULL is fine for whatever was not opened, or was committed. */
 void gpt_provenance_merge_close(struct gpt_provenance_merge *m)
 {
     if (!m)

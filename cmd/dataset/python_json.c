@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The caller has checked the bytes: gpt_utf8_length() returns 0 for whatever is
+ * no UTF-8. */
 static uint32_t code_point(const unsigned char *s, size_t n)
 {
     static const unsigned char mask[] = {0, 0x7f, 0x1f, 0x0f, 0x07};

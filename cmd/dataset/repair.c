@@ -48,6 +48,8 @@ static bool has_damage(const struct repair *r, enum gpt_damage kind)
     return r->damages.count[kind] > 0;
 }
 
+/* The finding is the error, and the hint says why there is no remedy: the user
+ * sees what verify would show. */
 static int refuse(const struct repair *r, enum gpt_damage kind, const char *why,
                   struct gpt_err *err)
 {
@@ -109,6 +111,8 @@ static int new_documents(struct repair *r, int64_t kept, const char *what,
     return GPT_OK;
 }
 
+/* Disorder comes first: where the documents that are there cannot be trusted,
+ * none of them is kept. */
 static int repair_documents(struct repair *r, struct gpt_err *err)
 {
     if (has_damage(r, GPT_DAMAGE_DOCUMENT))
@@ -233,6 +237,8 @@ static int write_repaired(struct repair *r,
         .n_documents = r->idx.n_documents,
     };
     report_rebuilt(r);
+    /* Documents come before lengths: the latter are dropped or grown document
+     * by document. */
     GPT_TRY(repair_documents(r, err));
     GPT_TRY(repair_lengths(r, err));
     if (o.index_only && r->part.bytes != r->set.bin_bytes)
@@ -255,6 +261,8 @@ static int repair_set(struct repair *r, const char *prefix,
     bool readable = gpt_idx_check(&r->idx, r->set.image, r->set.image_bytes,
                                   r->set.bin_bytes, r->path,
                                   &r->damages) == GPT_OK;
+    /* A good set is not copied. The caller reports it, as the user may have
+     * named another one than was meant. */
     *damaged = gpt_damages_total(&r->damages) > 0;
     if (!*damaged)
         return GPT_OK;

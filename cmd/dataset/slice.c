@@ -6,6 +6,8 @@
 #include "base/num.h"
 #include "cmd/dataset/write_documents.h"
 
+/* The range is parsed after the set is open, as its limit is the number of
+ * documents. */
 static int run_slice(const struct gpt_dataset_options *o,
                      const char *const *sets, int n, struct gpt_err *err)
 {

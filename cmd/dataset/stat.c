@@ -126,6 +126,7 @@ static int add_visible(struct gpt_buf *b, const char *p, size_t n)
     return gpt_buf_add(b, "\"", 1);
 }
 
+/* Shares are of all tokens, also of those whose ids the table does not have. */
 static int add_tokens(struct gpt_listing *l, const struct gpt_stat *s,
                   const struct gpt_tokenizer *tokenizer)
 {

@@ -193,6 +193,8 @@ int gpt_stat(struct gpt_stat *s, const struct gpt_indexed *set,
     memset(s, 0, sizeof(*s));
     s->text_bytes = -1;
     count_lengths(s, set);
+    /* Each takes passes over the index alone; the tokens are read at most once,
+     * below. */
     s->median = quantile(s, set, 50);
     s->p90 = quantile(s, set, 90);
     s->p99 = quantile(s, set, 99);

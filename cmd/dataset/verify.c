@@ -30,6 +30,8 @@ struct token_check {
     int64_t document; /* the next one whose end is to be seen */
 };
 
+/* Found tokens are named by their byte in the .bin, which any tool can go to,
+ * and by their place in the sequence. */
 static void report_token(const struct token_check *p, int64_t sequence,
                          int64_t begin, int64_t i)
 {
@@ -302,6 +304,8 @@ static int find_vocab_size(int64_t *size, const struct gpt_dataset_options *o,
     return GPT_OK;
 }
 
+/* All sets are checked before the program fails for any of them: a script sees
+ * every finding in one run. */
 static int run_verify(const struct gpt_dataset_options *o,
                       const char *const *sets, int n, struct gpt_err *err)
 {

@@ -109,6 +109,7 @@ int gpt_write_documents(const struct gpt_dataset_options *o, const char *what,
         documents += ranges[i].end - ranges[i].begin;
         bytes += (int64_t)gpt_dtype_bytes(dtype) * range_tokens(&ranges[i]);
     }
+    /* Progress counts the bytes of the .bin; an index is small beside it. */
     struct gpt_progress *p = gpt_dataset_open_progress(o, what, bytes);
     struct gpt_write_set_options wo = gpt_dataset_writing(o, p);
     int status = write_ranges(&wo, ranges, n, err);

@@ -120,6 +120,8 @@ int gpt_copy_bytes(struct gpt_out *out, const char *path, int64_t offset,
     const int64_t step = INT64_C(16) << 20; /* bytes between signal checks */
     struct gpt_in *in;
 
+    /* Steps of 16 MiB leave the copying to the kernel, and a signal waits for
+     * one of them at most. */
     GPT_TRY(gpt_in_open(&in, path, err));
     int status = GPT_OK;
     while (n > 0) {

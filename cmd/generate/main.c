@@ -332,6 +332,8 @@ static uint64_t choose_seed(const struct options *o, bool greedy)
 {
     uint32_t random = 0;
 
+    /* Greedy choices draw no random number, so that there is no seed to
+     * report. */
     if (o->seed >= 0)
         return (uint64_t)o->seed;
     if (!greedy && getrandom(&random, sizeof(random), 0) != sizeof(random))
@@ -405,6 +407,8 @@ static int work(struct job *j, struct gpt_err *err)
     j->config = &j->source.config;
     GPT_TRY(open_tokenizer(j, err));
     GPT_TRY(read_prompts(j, err));
+    /* An input without prompts asks for nothing: that is no failure, and no
+     * reason to load weights. */
     if (gpt_signals_stop() || j->prompts.n == 0)
         return GPT_OK;
     GPT_TRY(encode_prompts(j, err));

@@ -155,6 +155,8 @@ static int advance(struct gpt_writer *w, struct gpt_err *err)
     for (; w->first < w->o->n_requests; w->first++) {
         struct entry *e = &w->entries[w->first];
 
+        /* A text that has not begun may still come with the next step: texts
+         * after it wait. */
         if (!e->begun)
             return GPT_OK;
         if (!w->o->jsonl)

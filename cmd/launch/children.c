@@ -19,8 +19,8 @@ extern char **environ;
  * launcher and not an exit status of a rank.
  *
  * The child dies with its parent, also when that is killed by SIGKILL. The
- * parent may have died before prctl() took effect, hence the question for
- * it. */
+ * parent may have died before prctl() took effect, so the child asks for it
+ * afterwards. */
 __attribute__((noreturn)) static void become(char *const *command, char **env,
                                              const int pipes[2], int null,
                                              int report, pid_t parent)
@@ -33,16 +33,21 @@ __attribute__((noreturn)) static void become(char *const *command, char **env,
     if (getppid() != parent)
         raise(SIGKILL);
     signal(SIGXFSZ, SIG_DFL); /* ignored by this program; exec keeps that */
+    /* exec keeps the mask, and a rank must not begin with signals blocked. */
     sigprocmask(SIG_SETMASK, &none, NULL);
     if (dup2(null, 0) >= 0 && dup2(pipes[0], 1) >= 0 && dup2(pipes[1], 2) >= 0)
         execvpe(command[0], command, env);
     int code = errno;
     while (write(report, &code, sizeof(code)) < 0 && errno == EINTR)
         ;
+    /* The parent has the error. No exit handlers of the launcher may run in its
+     * child, and an exit status would look like one of a rank. */
     for (;;)
         raise(SIGKILL);
 }
 
+/* Returns when the child has become the command or could not: reading the
+ * report blocks until exec closes the other end. */
 static int fork_child(struct gpt_child *c, char *const *command, char **env,
                       const int out[2], const int report[2], int null,
                       struct gpt_err *err)
@@ -60,6 +65,8 @@ static int fork_child(struct gpt_child *c, char *const *command, char **env,
         become(command, env, out, null, report[1], parent);
     setpgid(c->pid, c->pid); /* in both processes: a signal to the group must
                               * find it, whichever of the two runs first */
+    /* The parent's own end would keep the pipe open, and the read below would
+     * never see its end. */
     close(report[1]);
     do
         n = read(report[0], &code, sizeof(code));
@@ -67,6 +74,8 @@ static int fork_child(struct gpt_child *c, char *const *command, char **env,
     close(report[0]);
     if (n <= 0)
         return GPT_OK;
+    /* The failed child is about to kill itself; it must not be left as a
+     * zombie, nor be reaped later as a rank that failed. */
     waitpid(c->pid, NULL, 0);
     c->pid = 0;
     errno = code;
@@ -79,6 +88,9 @@ int gpt_child_start(struct gpt_child *c, char *const *command, char **env,
     int pipes[2][2] = {{-1, -1}, {-1, -1}}, report[2] = {-1, -1};
     int null = open("/dev/null", O_RDONLY | O_CLOEXEC), status = GPT_OK;
 
+    /* Every end has O_CLOEXEC: a rank that inherited the pipe of another would
+     * keep it open after that one has ended. dup2() clears it for the child's
+     * own two. */
     if (null < 0 || pipe2(pipes[0], O_CLOEXEC) != 0 ||
         pipe2(pipes[1], O_CLOEXEC) != 0 || pipe2(report, O_CLOEXEC) != 0)
         status = gpt_fail_errno(err, GPT_EFAIL, "cannot start a process");
@@ -102,6 +114,8 @@ int gpt_child_start(struct gpt_child *c, char *const *command, char **env,
     return status;
 }
 
+/* The negative pid names the group: children of the rank get the signal,
+ * too. */
 void gpt_child_signal(const struct gpt_child *c, int sig)
 {
     if (c->pid > 0)
@@ -110,6 +124,8 @@ void gpt_child_signal(const struct gpt_child *c, int sig)
 
 bool gpt_child_reap(struct gpt_child *c)
 {
+    /* The group is killed right after its leader was reaped: its number may be
+     * used again once the group is empty. */
     if (c->pid <= 0 || waitpid(c->pid, &c->status, WNOHANG) != c->pid)
         return false;
     kill(-c->pid, SIGKILL); /* processes that it has left behind */

@@ -35,6 +35,8 @@ static int64_t count_gpus(void)
     return n;
 }
 
+/* The same words as torchrun's. The processors are those that are online, as
+ * torchrun counts them, not those that this process may run on. */
 int gpt_launcher_count(int64_t *n, const char *text, struct gpt_err *err)
 {
     const bool any = strcmp(text, "auto") == 0;

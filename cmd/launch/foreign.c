@@ -1,4 +1,6 @@
-/* The table of foreign.h. */
+/* The table of foreign.h. A name is translated where it means the same here. A
+ * name with `skip` only warns, as leaving it out starts the same job; any other
+ * name without a translation ends the program with what to write. */
 #include "cmd/launch/foreign.h"
 
 #define TORCHRUN "torchrun"

@@ -17,6 +17,9 @@ struct options {
 
 #define AT(field) .offset = offsetof(struct options, field)
 #define COMMON(field) AT(common.field)
+/* Options that torchrun has are called the same here, so that its command lines
+ * work. The common options are listed one by one: those that have no meaning
+ * for a launcher are left out. */
 static const struct gpt_opt table[] = {
     {.kind = GPT_OPT_GROUP, .help = "Processes"},
     {.kind = GPT_OPT_STRING, .name = "nproc-per-node", .arg = "N", AT(nproc),
@@ -65,6 +68,8 @@ static const struct gpt_opt table[] = {
      .help = "say more"},
 };
 
+/* Rules between options. Without an address the other nodes would look for the
+ * store on themselves, and wait in vain. */
 static int check_options(const struct options *o, const struct gpt_args *args,
                          struct gpt_err *err)
 {
@@ -101,6 +106,9 @@ static int start_job(const void *options, const struct gpt_args *args,
     GPT_TRY(check_options(o, args, err));
     GPT_TRY(gpt_new(&command, (size_t)args->n_positional + 1, sizeof(*command),
                     "a command", err));
+    /* execvp() takes pointers to char that is not const, though it changes
+     * nothing: they are copied byte by byte instead of cast. The list was
+     * zeroed, so that it ends with NULL. */
     for (int i = 0; i < args->n_positional; i++)
         memcpy(&command[i], &args->positional[i], sizeof(*command));
     const struct gpt_launcher_options lo = {

@@ -13,6 +13,7 @@
 
 enum { READ_BYTES = 64 << 10, LINE_MAX_BYTES = 1 << 20 };
 
+/* Standard output may be a pipe that takes less than it is given. */
 static int write_all(int fd, const char *p, size_t n, struct gpt_err *err)
 {
     while (n > 0) {
@@ -47,6 +48,8 @@ static int log_line(struct gpt_append *log, const char *p, size_t n,
     return status;
 }
 
+/* The log has lines as the rank wrote them: the name of the file is the prefix
+ * there. */
 static int add_line(struct gpt_prefix_lines *l, struct gpt_buf *out,
                     const char *p, size_t n, struct gpt_err *err)
 {
@@ -68,12 +71,16 @@ static int pass_lines(struct gpt_prefix_lines *l, bool all, struct gpt_err *err)
         size_t left = l->part.len - at;
         const char *end = memchr(p, '\n', left);
 
+        /* A rank that writes no line ends must not take up all memory: what has
+         * come so far becomes a line. */
         if (!end && !all && left < LINE_MAX_BYTES)
             break;
         size_t n = end ? (size_t)(end - p) : left;
         status = add_line(l, &out, p, n, err);
         at += n + (end != NULL);
     }
+    /* Lines that were added are removed also after a failure, so that none is
+     * passed on twice. */
     if (at > 0)
         memmove(l->part.data, l->part.data + at, l->part.len - at);
     l->part.len -= at;
@@ -88,6 +95,8 @@ int gpt_prefix_lines_pass(struct gpt_prefix_lines *l, struct gpt_err *err)
     if (gpt_buf_reserve(&l->part, READ_BYTES) != GPT_OK)
         return gpt_fail(err, GPT_EFAIL, "out of memory for a line");
     ssize_t n = read(l->from, l->part.data + l->part.len, READ_BYTES);
+    /* Called after poll(), so that the read finds bytes or the end of the pipe.
+     * A failed read is taken for the end. */
     if (n < 0 && (errno == EINTR || errno == EAGAIN))
         return GPT_OK;
     if (n <= 0)

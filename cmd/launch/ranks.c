@@ -12,9 +12,9 @@
  * saved, has ended well. A second, different one is passed on as well. SIGUSR1
  * asks the ranks to save. Each rank is the leader of a process group of its
  * own, so that a Ctrl-C at the terminal reaches it once, through this process,
- * and not a second time from the terminal; and so that children of a rank (sh
- * -c) get the signal, too. A launcher that is killed takes its ranks along: see
- * become() in children.c. */
+ * and not a second time from the terminal; and so that children of a rank
+ * (sh -c) get the signal, too. A launcher that is killed takes its ranks along:
+ * see become() in children.c. */
 #include "cmd/launch/ranks.h"
 
 #include "base/io.h"
@@ -86,6 +86,9 @@ static int open_store(struct job *j, struct gpt_err *err)
     if (strlen(o->master_addr) >= sizeof(j->launch.host))
         return gpt_fail(err, GPT_EUSAGE, "--master-addr is too long");
     snprintf(j->launch.host, sizeof(j->launch.host), "%s", o->master_addr);
+    /* The store is open before any rank is started: ranks of other nodes wait
+     * for it, and rank 0 need not serve it. It outlives them, so that the
+     * reason of a failure can be read until the end. */
     if (o->node_rank == 0) {
         int status = gpt_store_server_open(&j->server, o->master_addr,
                                            o->master_port, err);
@@ -108,6 +111,8 @@ static int64_t threads_of(const struct gpt_launcher_options *o)
 
     if (o->threads > 0)
         return o->threads;
+    /* A container or a batch system may allow fewer cores than the machine has.
+     * The call fails on a machine with more cores than a cpu_set_t holds. */
     n = sched_getaffinity(0, sizeof(cores), &cores) == 0
             ? CPU_COUNT(&cores)
             : (int64_t)sysconf(_SC_NPROCESSORS_ONLN);
@@ -123,8 +128,8 @@ static bool keeps_variable(const struct gpt_launcher_options *o,
     return !o->force_threads && value && *value;
 }
 
-/* With torchrun's variables, so that a program need not know which of the
- * two has started it. The last two rows, of threads, give way to the
+/* With torchrun's variables, so that a program need not know which of the two
+ * has started it. The last two rows, of threads, give way to the
  * environment. */
 static int start_child(struct job *j, int64_t local, struct gpt_err *err)
 {
@@ -167,6 +172,9 @@ static int start_child(struct job *j, int64_t local, struct gpt_err *err)
     return status;
 }
 
+/* A log that is to be replaced gets a new file: a reader of the old one keeps
+ * what it reads. Both streams of a rank share the log, in the order in which
+ * they were read. */
 static int open_log(struct job *j, struct gpt_child *c, struct gpt_err *err)
 {
     char path[GPT_PATH_BYTES], name[32];
@@ -197,6 +205,8 @@ static int start_all(struct job *j, struct gpt_err *err)
     for (int64_t i = 0; i < o->nproc; i++) {
         struct gpt_child *c = &j->children[i];
 
+        /* Ranks are numbered node by node, so that tensor parallel ranks, which
+         * are neighbours, share a node. */
         c->rank = o->node_rank * o->nproc + i;
         for (int k = 0; k < 2; k++) {
             c->lines[k] = (struct gpt_prefix_lines){.from = -1, .to = 1 + k};
@@ -218,6 +228,8 @@ static void signal_all(struct job *j, int sig)
         gpt_child_signal(&j->children[i], sig);
 }
 
+/* Ranks that wait in a collective find the failure in the store and end with
+ * its reason; SIGTERM is for those that compute or hang. */
 static void end_others(struct job *j)
 {
     j->failing = true;
@@ -239,6 +251,8 @@ static void report_first_failure(struct job *j, const struct gpt_child *c)
         gpt_fail(&failure, GPT_OK, "ended with status %d (%s)", code,
                  gpt_status_word(code));
     gpt_fail_on_rank(&failure, c->rank);
+    /* As a shell reports it. The text for the store leaves out the rank, which
+     * readers of the store name themselves. */
     j->status = killed ? 128 + code : code;
     gpt_fail(&j->why, j->status, "rank %lld %s", (long long)c->rank,
              failure.text);
@@ -276,6 +290,8 @@ static void check_store(struct job *j)
 
     if (!j->store || j->o->nnodes == 1 || j->failing || gpt_now() < j->check_at)
         return;
+    /* Once a second is soon enough: the ranks of this node look at the store,
+     * too, while they wait. */
     j->check_at = gpt_now() + 1;
     if (!gpt_store_failed(j->store, &failure))
         return;
@@ -302,6 +318,8 @@ static void pass_signals(struct job *j)
     }
     if (gpt_signals_take_save())
         signal_all(j, SIGUSR1);
+    /* This repeats in each turn until all have ended, which is harmless: a rank
+     * that is gone gets no signal. */
     if (j->failing && gpt_now() >= j->kill_at)
         signal_all(j, SIGKILL);
 }
@@ -316,6 +334,7 @@ static bool all_ended(const struct job *j)
     return true;
 }
 
+/* A pipe at its end has descriptor -1, which poll() skips. */
 static int pass_output(struct job *j, bool *open, struct gpt_err *err)
 {
     const int64_t n = 2 * j->o->nproc;

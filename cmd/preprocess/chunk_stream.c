@@ -130,6 +130,8 @@ static bool read_input(struct gpt_chunk_stream *s, struct gpt_cutter *cut,
             keep_sum(s, cut, number, &digest);
             return true;
         }
+        /* Once the chunk is put it is a worker's, which may change it: the
+         * digest is taken before. */
         if (plain)
             gpt_xxh64_add(&digest, c->data, c->len);
         c->digest = digest;
@@ -205,6 +207,8 @@ void gpt_chunk_stream_release(struct gpt_chunk_stream *s)
     gpt_ring_release(s->ring);
 }
 
+/* The caller may read the sums of inputs before that of the chunk that it
+ * holds, and all of them at the end. */
 const struct gpt_input_sum *
 gpt_chunk_stream_sums(const struct gpt_chunk_stream *s)
 {
@@ -306,6 +310,8 @@ int gpt_chunk_stream_start(struct gpt_chunk_stream *s, enum gpt_dtype dtype,
     GPT_TRY(gpt_new(&s->workers, n, sizeof(*s->workers), "workers", err));
     for (size_t i = 0; i < n; i++)
         GPT_TRY(open_worker(s, &s->workers[i], dtype, err));
+    /* All workers are open before the first is started: none runs when opening
+     * another fails. */
     for (; s->n_started < n; s->n_started++)
         GPT_TRY(gpt_thread_start(&s->workers[s->n_started].thread, "tokenizer",
                                  encode_chunks, &s->workers[s->n_started],
@@ -325,6 +331,7 @@ static void join_threads(struct gpt_chunk_stream *s)
         gpt_ring_stop(s->ring);
     if (s->reading)
         gpt_thread_join(s->reader);
+    /* Workers that were not started have no thread to join. */
     for (size_t i = 0; i < s->n_started; i++)
         gpt_thread_join(s->workers[i].thread);
 }

@@ -1,6 +1,7 @@
 /* The inputs of a run as a stream of encoded chunks, in their order: a thread
  * that reads and cuts them, threads that tokenize, and the ring of ring.h
- * between them and the caller, who writes. Start at gpt_chunk_stream_open(). */
+ * between them and the caller, which writes. Start at
+ * gpt_chunk_stream_open(). */
 #ifndef GPT_CMD_PREPROCESS_CHUNK_STREAM_H
 #define GPT_CMD_PREPROCESS_CHUNK_STREAM_H
 

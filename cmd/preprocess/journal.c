@@ -43,6 +43,8 @@ bool gpt_journal_possible(const struct gpt_preprocess_options *o)
 
 /* ---- lines ---- */
 
+/* Writes one line in the format of journal.h: the check sum in 8 hexadecimal
+ * digits, a blank, the JSON. */
 static int add_line(struct gpt_journal *j, const cJSON *object,
                     struct gpt_err *err)
 {
@@ -57,6 +59,8 @@ static int add_line(struct gpt_journal *j, const cJSON *object,
                           j->about.path);
         goto out;
     }
+    /* The line is synced before this returns, so that a crash cannot take back
+     * a point. */
     GPT_TRY_GOTO(status, gpt_append_line(j->file, line.data, err), out);
     status = gpt_append_sync(j->file, err);
 out:

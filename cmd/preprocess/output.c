@@ -350,6 +350,8 @@ static void close_outputs(struct gpt_outputs *out,
     if (!out)
         return;
     close_file(out->quarantine);
+    /* A run that failed while it opened its files has some of them; NULL is
+     * fine for the rest. */
     for (int64_t k = 0; out->keys && k < out->o->n_keys; k++) {
         close_set(out->keys[k].set);
         close_file(out->keys[k].json);

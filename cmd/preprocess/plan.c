@@ -77,6 +77,8 @@ static int plan_files(struct gpt_preprocess_plan *p,
 
 /* ---- the rest ---- */
 
+/* Megatron-LM's option for workers comes before the one that all programs here
+ * have. */
 static int64_t count_workers(const struct gpt_preprocess_command *c)
 {
     if (c->workers)

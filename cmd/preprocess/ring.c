@@ -25,6 +25,8 @@ struct gpt_ring {
     pthread_mutex_t lock; /* of all below */
     pthread_cond_t can_fill, can_take, can_write;
     struct slot *slots;
+    /* Always tail <= take <= head: chunks below tail are written, those below
+     * take are with a worker or encoded, those below head are filled. */
     size_t head, take, tail; /* chunk numbers; they only grow */
     struct gpt_line_chunk **unused;
     size_t n_unused;
@@ -155,6 +157,8 @@ const struct gpt_line_chunk *gpt_ring_next(struct gpt_ring *r, bool *end)
     until.tv_nsec += WAIT_MS * 1000000;
     until.tv_sec += until.tv_nsec / 1000000000;
     until.tv_nsec %= 1000000000;
+    /* A limit to the wait lets the caller look at signals and draw its
+     * progress, also while a long line is encoded. */
     int timed = 0;
     pthread_mutex_lock(&r->lock);
     while (!encoded_tail(r) && !at_end(r) && timed != ETIMEDOUT)
@@ -171,6 +175,8 @@ void gpt_ring_release(struct gpt_ring *r)
 {
     struct gpt_line_chunk *c = slot_of(r, r->tail)->chunk;
 
+    /* The chunk is still the writer's, so that memory is freed without the
+     * lock. */
     gpt_line_chunk_trim(c, r->n_keys, r->keep);
     pthread_mutex_lock(&r->lock);
     assert(encoded_tail(r) == c && r->tail != r->take);
@@ -218,6 +224,7 @@ int gpt_ring_open(struct gpt_ring **ring, size_t n_slots, size_t n_keys,
     return status;
 }
 
+/* The writer needs no signal: it is the thread that stops the ring. */
 void gpt_ring_stop(struct gpt_ring *r)
 {
     pthread_mutex_lock(&r->lock);

@@ -159,6 +159,7 @@ static int compare_rows(const struct gpt_tensor *in,
     memcpy(shape, out->shape, sizeof(shape));
     for (int d = 1; d < out->ndim; d++)
         row *= out->shape[d];
+    /* A tensor without columns has rows of no bytes, which are all equal. */
     int64_t step = GPT_TILE_BYTES / gpt_max_i64(row, 1);
     if (step < 1)
         return gpt_fail(err, GPT_EDATA,
@@ -212,6 +213,8 @@ int gpt_reshape_verify(struct gpt_reshape *r, struct gpt_err *err)
                                                 .verify = true};
     struct gpt_source out;
 
+    /* The number of tensors is compared first: a tensor that the output lacks
+     * would not be missed below. */
     GPT_TRY(gpt_source_open(&out, r->target.path, &verified, err));
     int status = out.n_tensors == r->target.n_tensors
                      ? compare_tensors(&r->source, &out, err)

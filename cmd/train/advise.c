@@ -71,6 +71,8 @@ static bool change_layout(struct trial *t, const struct candidate *c,
 
     t->options.tp_size = size[GPT_TP];
     t->options.pp_size = size[GPT_PP];
+    /* Data parallel ranks turn into tensor parallel ranks or stages where their
+     * number divides; otherwise the world grows by the whole factor. */
     if (now->size[GPT_DP] % (tp * pp) != 0)
         world *= tp * pp;
     if (gpt_topology_init(&then, world, 0, size, now->chunks, NULL) != GPT_OK)
@@ -94,6 +96,8 @@ static void recompute_more(struct trial *t, enum gpt_recompute what)
     if (what <= o->recompute || o->recompute == GPT_RECOMPUTE_BLOCK)
         return;
     o->recompute = what;
+    /* A group of one layer is the option's default, so that the advice needs no
+     * second option. */
     o->recompute_layers = 1;
     add_text(t, " --recompute-granularity %s",
              gpt_train_granularities[what == GPT_RECOMPUTE_SELECTIVE
@@ -101,6 +105,8 @@ static void recompute_more(struct trial *t, enum gpt_recompute what)
                                          : GPT_GRANULARITY_FULL]);
 }
 
+/* A single data parallel rank would keep all of Adam's moments, so that
+ * sharding is no change there. */
 static void shard_optimizer(struct trial *t)
 {
     if (t->plan.topology.size[GPT_DP] == 1 ||
@@ -120,6 +126,8 @@ static void shrink_micro_batch(struct trial *t, struct gpt_backend *be,
     if (gpt_estimate_fit(&t->plan, be, limit, &b, NULL) != GPT_OK || b == 0 ||
         b >= o->exec.micro_batch)
         return;
+    /* The product is the number of a rank's samples in a step, which b
+     * divides. */
     o->micro_batches = o->micro_batches * o->exec.micro_batch / b;
     o->exec.micro_batch = b;
     add_text(t, " --micro-batch-size %lld", (long long)b);
@@ -133,6 +141,9 @@ static double try_candidate(struct trial *t, const struct candidate *c,
 {
     double most;
 
+    /* The layout comes first: it makes the plan anew, and would undo the other
+     * changes. The micro batch comes last, since what fits depends on all of
+     * them. */
     if ((c->tp > 0 || c->pp > 0) && !change_layout(t, c, args))
         return 0;
     recompute_more(t, c->recompute);
@@ -146,6 +157,8 @@ static double try_candidate(struct trial *t, const struct candidate *c,
     return most;
 }
 
+/* The first candidate that fits is the cheapest one, by the order of the
+ * table. */
 void gpt_advise(const struct gpt_train_plan *plan, const struct gpt_args *args,
                 struct gpt_backend *be, double limit, char *text, size_t cap)
 {

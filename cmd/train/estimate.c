@@ -31,7 +31,8 @@ static struct gpt_rows rows_of(const struct gpt_replica_options *o,
                        e->sequence_parallel);
 }
 
-/* How many layers of a stage backward computes again. */
+/* How many layers of a stage backward computes again. Selective recomputation
+ * does not count: norms, the core of attention and GELU exchange nothing. */
 static int64_t count_recomputed(const struct gpt_replica_options *o,
                           const struct gpt_layout *layout)
 {
@@ -117,7 +118,8 @@ static double data_bytes(const struct gpt_replica_options *o,
         const struct gpt_bucket *bucket = &flat->buckets[b];
         const double n = (double)(bucket->end - bucket->begin);
         /* ZeRO-2 keeps no gradients of layers between microbatches: they are
-         * scattered after each */
+         * scattered after each. Buckets outside of layers are summed once a
+         * step. */
         const bool each = o->zero == GPT_ZERO_2 && bucket->layer >= 0;
         const int64_t times = each ? o->micro_batches : 1;
 
@@ -157,10 +159,14 @@ static double partial_bytes(const struct gpt_replica_options *o,
         if (flat->slices[i].param->sequence_sum)
             n += (double)flat->slices[i].count;
     }
+    /* The sum is an all-reduce, which sends each part twice: as a
+     * reduce-scatter, then as an all-gather. */
     return 2 * rank_share(n / (double)flat->shards * sizeof(float), tp_size);
 }
 
-/* All microbatches of a step over the tensor parallel ranks. */
+/* All microbatches of a step over the tensor parallel ranks. The block is the
+ * one of all rows, whichever of its rows a rank keeps: gathers and scatters
+ * move the whole. */
 static double tensor_bytes(const struct gpt_replica_options *o,
                            const struct gpt_layout *layout, double m)
 {
@@ -193,6 +199,8 @@ int gpt_estimate_traffic(const struct gpt_train_plan *plan, int64_t pp_rank,
     struct gpt_flat flat = {0};
     int status;
 
+    /* Tensor parallel rank 0 represents its stage: it holds no less than the
+     * others. */
     GPT_TRY(gpt_train_layout(plan, 0, pp_rank, &layout, err));
     GPT_TRY(gpt_params_build(&table, &o->config, err));
     GPT_TRY_GOTO(status, gpt_flat_build(&flat, &table, &layout, err), out);
@@ -207,6 +215,8 @@ out:
     return status;
 }
 
+/* Stages are taken as equally long and transfers as free. gpt_simulate() plays
+ * the schedule with times instead, and shows what this formula leaves out. */
 double gpt_estimate_bubble(const struct gpt_train_plan *plan)
 {
     const struct gpt_topology *t = &plan->topology;
@@ -219,6 +229,8 @@ double gpt_estimate_bubble(const struct gpt_train_plan *plan)
 
 /* ---- what is printed ---- */
 
+/* Prints one row of the table. The columns are the kinds that a change of
+ * layout moves; all others are one sum. */
 static void print_memory(int64_t first, int64_t last, int64_t parameters,
                          const struct gpt_memory *memory)
 {
@@ -228,6 +240,8 @@ static void print_memory(int64_t first, int64_t last, int64_t parameters,
     char stages[48], text[32], line[160] = "";
     double rest = gpt_memory_total(memory); /* what no column shows */
 
+    /* A format may use fewer arguments than follow it, so that one call serves
+     * both forms. */
     snprintf(stages, sizeof(stages),
              first == last ? "%lld" : "%lld to %lld", (long long)first,
              (long long)last);
@@ -245,7 +259,9 @@ static void print_memory(int64_t first, int64_t last, int64_t parameters,
                  gpt_text_bytes(text, gpt_memory_total(memory)));
 }
 
-/* Neighbouring stages with equal figures share a line. */
+/* Neighbouring stages with equal figures share a line. Stages differ where one
+ * has an end of the model, or where an earlier one keeps more microbatches in
+ * flight. */
 static int print_stages(const struct gpt_train_plan *plan,
                         struct gpt_backend *be, struct gpt_err *err)
 {
@@ -273,7 +289,8 @@ static int print_stages(const struct gpt_train_plan *plan,
     return GPT_OK;
 }
 
-/* Prints the traffic of the stage that sends most. */
+/* Prints the traffic of the stage that sends most. A step waits for its slowest
+ * rank, so that one stage is enough. */
 static int print_traffic(const struct gpt_train_plan *plan,
                          struct gpt_err *err)
 {
@@ -334,6 +351,8 @@ int gpt_estimate_print(const struct gpt_train_plan *plan,
     gpt_log_line(" > pipeline bubble: %.4f of the time of computing, "
                  "(P - 1) / (V m)",
                  gpt_estimate_bubble(plan));
+    /* The work of a step is divided evenly here. Recomputation is not counted:
+     * as in Megatron-LM, these are the operations of the model. */
     gpt_log_line(" > a step computes %.4g floating point operations a rank",
                  gpt_flops_per_token(c, t) * (double)t *
                      (double)plan->rampup.global_batch /

@@ -57,6 +57,8 @@ static void tensor_calls(const struct gpt_replica *r, struct calls *c)
     add_call(c, GPT_ALL_REDUCE, gpt_reducer_pieces(&reducer), GPT_F32);
 }
 
+/* Each bucket is one call. Its size counts what this rank keeps of the sum: a
+ * shard, or all of it where there is one shard. */
 static void gradient_calls(const struct gpt_replica *r, struct calls *c)
 {
     const bool whole = r->flat.shards == 1;
@@ -66,6 +68,8 @@ static void gradient_calls(const struct gpt_replica *r, struct calls *c)
             gpt_bucket_elements(&r->flat, b) / r->flat.shards, GPT_F32);
 }
 
+/* Weights travel in the type of activations, so that a gather in half precision
+ * needs half the room of the gradients' sums. */
 static void weight_calls(const struct gpt_replica *r, struct calls *c)
 {
     for (int64_t b = 0; r->flat.shards > 1 && b < r->flat.n_buckets; b++)
@@ -73,6 +77,8 @@ static void weight_calls(const struct gpt_replica *r, struct calls *c)
             gpt_bucket_elements(&r->flat, b) / r->flat.shards, r->o.exec.act);
 }
 
+/* The first and the last stage sum the gradients of their copies. A stage
+ * between them has no tied slice, and makes no call. */
 static void tied_calls(const struct gpt_replica *r, struct calls *c)
 {
     for (int64_t i = 0; i < r->flat.n; i++)
@@ -129,6 +135,8 @@ int gpt_estimate_calls(const struct gpt_replica *r,
     const bool staged = !r->be->host_memory;
     struct calls tensor = {.size = t->size[GPT_TP], .staged = staged};
     struct calls gradients = {.size = t->size[GPT_DP], .staged = staged};
+    /* The same ranks have two communicators, as gradients are summed while
+     * weights are gathered; each of the two holds room of its own. */
     struct calls weights = gradients;
     struct calls tied = {.size = ends ? 2 : 1, .staged = staged};
     struct calls stages = {.size = t->size[GPT_PP], .staged = staged};
@@ -143,6 +151,8 @@ int gpt_estimate_calls(const struct gpt_replica *r,
     GPT_TRY(pipeline_calls(r, &stages, err));
     /* losses, norms and flags of a step */
     add_call(&world, GPT_ALL_REDUCE, GPT_REPLICA_SUMS, GPT_F64);
+    /* Each communicator keeps the room of its largest call until the end, so
+     * that the rooms add up, though the calls do not coincide. */
     *bytes = 0;
     for (size_t i = 0; i < GPT_COUNT(all); i++)
         *bytes += gpt_comm_room_bytes(&all[i]->room);

@@ -37,8 +37,12 @@ int gpt_estimate_rank(const struct gpt_train_plan *plan,
         gpt_hint(err, "a smaller --micro-batch-size or --seq-length needs "
                       "less");
     GPT_TRY(status);
+    /* The replica cannot know these: the feed, the communicators and the saver
+     * allocate them beside it. */
     memory->bytes[GPT_MEM_BATCHES] = gpt_feed_memory(&feed);
     memory->bytes[GPT_MEM_INPUTS] += gpt_feed_device_memory(&feed);
+    /* Through NCCL a communicator holds no host memory. What NCCL allocates on
+     * the device is not predicted. */
     if (exchanges_in_host(plan, r->be))
         GPT_TRY(gpt_estimate_calls(r, t, &memory->bytes[GPT_MEM_EXCHANGE],
                                    err));
@@ -67,6 +71,8 @@ int gpt_estimate_memory(const struct gpt_train_plan *plan,
 
 /* ---- the microbatch that fits ---- */
 
+/* Every stage is asked, as no stage is always the largest: the last one has the
+ * logits, and the first one keeps the activations of most microbatches. */
 int gpt_estimate_largest(const struct gpt_train_plan *plan,
                          struct gpt_backend *be, double *most,
                          struct gpt_err *err)
@@ -93,6 +99,8 @@ int gpt_estimate_fit(const struct gpt_train_plan *plan, struct gpt_backend *be,
                      double limit, int64_t *micro_batch, struct gpt_err *err)
 {
     const struct gpt_topology *t = &plan->topology;
+    /* A rank's samples in a step of the full batch; steps of a growing batch
+     * have fewer microbatches of the same size. */
     const int64_t samples = plan->rampup.global_batch / t->size[GPT_DP];
     struct gpt_train_plan other = *plan;
     double most;

@@ -19,6 +19,8 @@
 #define SKIP_FLAG(n, from, why)                                                \
     {.name = (n), .source = (from), .answer = (why), .flag = true, .skip = true}
 
+/* The reasons below are those of names that have no effect here: each is shared
+ * by several names, and ends a warning. */
 #define FUSED "kernels are fused where that is faster, with the same result"
 #define ONE_MODEL "there is one implementation of the model"
 #define FLOAT_SUMS "sums and softmax are computed in single precision"
@@ -27,6 +29,9 @@
 #define RANDOM "random numbers follow from the seed and the step"
 #define NO_PYTHON "this program is no Python"
 
+/* A name with ANSWER ends the program, as the run would otherwise be another
+ * one than the user means; a name with SKIP only warns, as it could not change
+ * a result. Names are grouped as the options that they concern. */
 const struct gpt_foreign_option gpt_train_foreign[] = {
     /* fused kernels and implementations to choose from */
     SKIP_FLAG("no-masked-softmax-fusion", MEGATRON, FUSED),

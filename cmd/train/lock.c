@@ -13,6 +13,8 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+/* The pid is for the message alone. The lock is the kernel's, and ends with its
+ * process: the pid that a killed run has left in the file excludes no run. */
 static int report_holder(int fd, const char *dir, struct gpt_err *err)
 {
     char pid[24] = "";
@@ -32,6 +34,9 @@ int gpt_lock_open(int *fd, const char *dir, struct gpt_err *err)
     *fd = -1;
     GPT_TRY(gpt_path_mkdirs(dir, err));
     GPT_TRY(gpt_path_join(path, sizeof(path), dir, ".lock", err));
+    /* O_CLOEXEC: a child that inherited the descriptor would keep the lock
+     * after this process has ended. No O_TRUNC: a run that is refused must not
+     * erase the pid of the run that holds the lock. */
     *fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (*fd < 0)
         return gpt_fail_errno(err, GPT_EIO, "%s: cannot write there", path);
@@ -49,6 +54,9 @@ int gpt_lock_open(int *fd, const char *dir, struct gpt_err *err)
     return status;
 }
 
+/* The file stays. Another process may have it open and be about to lock it:
+ * after an unlink() that process and a later one would hold locks on two
+ * different files of one name. */
 void gpt_lock_close(int fd)
 {
     if (fd >= 0)

@@ -16,7 +16,10 @@
 
 /* ---- evaluation and saving ---- */
 
-/* Mean loss over eval_iters full batches of a split from sample `first` on. */
+/* Mean loss over eval_iters full batches of a split from sample `first` on.
+ * Batches have the full size also while the batch of training grows, so that
+ * losses of the whole run compare. The mean is over unmasked tokens of all
+ * ranks, not over the means of batches. */
 static int mean_loss(struct gpt_run *r, enum gpt_split split, int64_t first,
                      double *loss, struct gpt_err *err)
 {
@@ -34,6 +37,9 @@ static int mean_loss(struct gpt_run *r, enum gpt_split split, int64_t first,
     return GPT_OK;
 }
 
+/* Validation continues where the last one ended, as in Megatron-LM; the feed
+ * begins anew at the end of the split. The test split is read from its
+ * beginning, once, at the end of training. */
 static int evaluate(struct gpt_run *r, bool end, struct gpt_err *err)
 {
     double loss;
@@ -54,7 +60,7 @@ static int evaluate(struct gpt_run *r, bool end, struct gpt_err *err)
     return GPT_OK;
 }
 
-/* Logs a checkpoint that is now on disk. */
+/* Reports a checkpoint once, when it is on disk. */
 static void note_saved(struct gpt_run *r)
 {
     int64_t saved = gpt_saver_saved(r->saver);
@@ -66,6 +72,9 @@ static void note_saved(struct gpt_run *r)
                  (long long)saved, r->o->save);
 }
 
+/* The end of training may fall on the save interval: one checkpoint of an
+ * iteration is enough. `saving` is set when a save begins, as one in the
+ * background is not on disk yet. */
 static int save(struct gpt_run *r, struct gpt_err *err)
 {
     if (!r->saver || r->saving == r->state.iteration)
@@ -78,8 +87,8 @@ static int save(struct gpt_run *r, struct gpt_err *err)
     return GPT_OK;
 }
 
-/* Reports a save in the background that has ended, or failed. wait: until it
- * has. */
+/* Takes over the result of a save in the background, if it has ended; with
+ * `wait` after it has ended. */
 static int check_save(struct gpt_run *r, bool wait, struct gpt_err *err)
 {
     if (!r->saver)
@@ -92,8 +101,9 @@ static int check_save(struct gpt_run *r, bool wait, struct gpt_err *err)
 
 /* ---- steps ---- */
 
-/* Gives up after too many losses in a row that are not finite. A loss scale
- * that is still too large does not count. */
+/* A loss that is not a number: skip the step, or give up. That a loss scale is
+ * still too large is no reason. Loss and norm are sums over all ranks, so that
+ * all ranks count the same and give up after the same step. */
 static int check_loss(struct gpt_run *r, const struct gpt_step *step,
                       struct gpt_err *err)
 {
@@ -116,8 +126,8 @@ static int check_loss(struct gpt_run *r, const struct gpt_step *step,
     return gpt_hint(err, "try a lower --lr, or more warm-up");
 }
 
-/* A signal to any rank counts. The time limit is rank 0's: the clocks of ranks
- * differ, and they must stop after the same step. */
+/* A signal to any rank counts, the time limit is rank 0's. Clocks of ranks
+ * differ, and any rank that asks stops all of them: one clock is enough. */
 static void ask_to_stop(void *context, bool *stop, bool *save_now)
 {
     const struct gpt_run *r = context;
@@ -129,6 +139,10 @@ static void ask_to_stop(void *context, bool *stop, bool *save_now)
     *save_now = gpt_signals_take_save();
 }
 
+/* A step that is skipped consumes its samples, so that the same batch does not
+ * fail again; it does not move the schedule. Megatron-LM counts both in this
+ * way. Rate, decay and batch size are functions of these counts alone, so that
+ * a resumed run has the same ones. */
 static int one_step(struct gpt_run *r, struct gpt_step *step,
                     struct gpt_err *err)
 {
@@ -148,9 +162,13 @@ static int one_step(struct gpt_run *r, struct gpt_step *step,
     };
 
     GPT_TRY(gpt_feed_read(r->feed, GPT_TRAIN, first, batch / micro, err));
+    /* The thread of the feed reads the next batch while the device computes
+     * this one. The size of that batch follows from the samples alone. */
     if (r->state.iteration + 1 < r->plan.train_iters)
         gpt_feed_ahead(r->feed, GPT_TRAIN, first + batch, next / micro);
     GPT_TRY(gpt_step_train(r->replica, r->feed, step, err));
+    /* Later steps neither allocate nor load, so that a rank that is lost is
+     * noticed sooner. */
     if (++r->steps == 1)
         gpt_world_shorten_timeout(r->world);
     r->state.iteration++;
@@ -167,12 +185,15 @@ static int one_step(struct gpt_run *r, struct gpt_step *step,
     return check_loss(r, step, err);
 }
 
-/* True when n is an interval, and the iteration ends one. */
+/* True when `n` is an interval (0 is none) and the iteration is a multiple of
+ * it. */
 static bool due(int64_t iteration, int64_t n)
 {
     return n > 0 && iteration % n == 0;
 }
 
+/* A rank knows its own reasons only: without any it was another rank that
+ * asked. All ranks learn of it in the step's sums. */
 static void log_stop(const struct gpt_run *r)
 {
     const int signal = gpt_signals_stop();
@@ -188,7 +209,10 @@ static void log_stop(const struct gpt_run *r)
         gpt_log_line("exiting program after another rank received a signal.");
 }
 
-/* After a step; sets *stop when the run ends here. */
+/* After a step: *stop when the run is to end now. Every condition is the same
+ * on all ranks: it follows from the iteration, or was summed in the step.
+ * Saving and evaluating are collective, and a rank that came alone would
+ * wait. */
 static int after_step(struct gpt_run *r, const struct gpt_step *step,
                       bool *stop, struct gpt_err *err)
 {
@@ -200,6 +224,8 @@ static int after_step(struct gpt_run *r, const struct gpt_step *step,
     if (due(i, o->eval_interval) && !end)
         GPT_TRY(evaluate(r, false, err));
     *stop = step->stop;
+    /* A run that is stopped saves whatever its interval is, and makes no final
+     * evaluation. */
     if (step->stop) {
         GPT_TRY(save(r, err));
         log_stop(r);
@@ -242,6 +268,8 @@ static int run_steps(struct gpt_run *r, struct gpt_err *err)
         GPT_TRY(one_step(r, &step, err));
         GPT_TRY(after_step(r, &step, &stop, err));
     }
+    /* A failure of an update is noticed when the next step waits for the queue;
+     * the last update has no next step. */
     GPT_TRY(r->be->sync(r->replica->q, err)); /* of the last update */
     GPT_TRY(save(r, err)); /* evaluation takes time, and changes nothing */
     if (!stop)
@@ -251,6 +279,8 @@ static int run_steps(struct gpt_run *r, struct gpt_err *err)
     return GPT_OK;
 }
 
+/* Closing comes after every failure, too: it tells the other ranks why this one
+ * ends, and waits for a save in the background. */
 int gpt_train(const struct gpt_train_options *options,
               const struct gpt_args *args, struct gpt_err *err)
 {

@@ -1,5 +1,5 @@
-/* The schedule of a run as JSON; see lr_schedule_json.h. `fields` lists what is
- * written, read and compared. */
+/* The schedule of a run as JSON; see lr_schedule_json.h. Start at
+ * `fields`: one row a number, for writing, reading and comparing. */
 #include "cmd/train/lr_schedule_json.h"
 
 #define MAX_COUNT ((int64_t)1 << 53)
@@ -24,6 +24,8 @@ static const struct field fields[] = {
     {"wd_incr_samples", "train-iters", false, AT(wd_incr_samples)},
 };
 
+/* Counts of real runs are far below 2^53, so that a double holds them
+ * exactly. */
 static double field_value(const struct gpt_lr_schedule *s,
                           const struct field *f)
 {
@@ -33,6 +35,8 @@ static double field_value(const struct gpt_lr_schedule *s,
                    : (double)*(const int64_t *)(const void *)at;
 }
 
+/* Styles are written as the names of the options, which stay when the enums
+ * change. The arrays follow the order of the enums. */
 cJSON *gpt_lr_schedule_to_json(const struct gpt_lr_schedule *s)
 {
     static const char *const lr[] = {"constant", "linear", "cosine",
@@ -89,13 +93,16 @@ int gpt_lr_schedule_from_json(struct gpt_lr_schedule *s, const cJSON *state,
             GPT_TRY(gpt_json_int(json, fields[i].name, 0, MAX_COUNT, at, what,
                                  err));
     }
+    /* The file may have been edited. A schedule that passes is defined at every
+     * number of samples, so that no step checks again. The message names the
+     * file alone: no option of this run is at fault. */
     if (gpt_lr_schedule_check(s, NULL, err) != GPT_OK)
         return gpt_fail(err, GPT_EDATA, "%s: its schedule is not valid", what);
     return GPT_OK;
 }
 
-/* The schedule with unused fields set to one value: a resumed run may change
- * what has no effect. */
+/* Without what does not matter, so that only real differences count. A run with
+ * a constant rate may then be made longer, as its decay has no meaning. */
 static struct gpt_lr_schedule without_unused(struct gpt_lr_schedule s)
 {
     if (s.style == GPT_LR_CONSTANT)
@@ -109,6 +116,9 @@ static struct gpt_lr_schedule without_unused(struct gpt_lr_schedule s)
     return s;
 }
 
+/* Styles come first: with another style the numbers differ for that reason, and
+ * would be the wrong ones to report. Both schedules were checked, so that no
+ * number is NaN. */
 int gpt_lr_schedule_compare(const struct gpt_lr_schedule *here,
                             const struct gpt_lr_schedule *there,
                             const char *what, struct gpt_err *err)

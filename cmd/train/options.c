@@ -79,6 +79,9 @@ int gpt_train_choice(const char *const *names, const char *choice)
  * option is its range here; a rule between options is in plan.c, which can name
  * both. */
 const struct gpt_opt gpt_train_option_table[] = {
+    /* These fix the parameters and their shapes. A checkpoint keeps them, and a
+     * run that resumes must give the same; dropout may change. A size of 0
+     * follows from others. */
     GROUP("Model"),
     {.kind = GPT_OPT_INT, .name = "num-layers", .arg = "N", .def = "12",
      AT(num_layers), .min = 1, .max = 65536, .help = "transformer layers"},
@@ -130,6 +133,10 @@ const struct gpt_opt gpt_train_option_table[] = {
      .def = "0.1", AT(attention_dropout), .min = 0, .max = 0.99,
      .help = "dropout of attention probabilities"},
 
+    /* These cut the model and the batch over ranks. Another layout sums in
+     * another order, and is otherwise the same training: checkpoints change
+     * layouts freely. What is left of the ranks after tensor and pipeline
+     * parallel ones is data parallel. */
     GROUP("Layout over ranks"),
     {.kind = GPT_OPT_INT, .name = "tensor-model-parallel-size", .arg = "N",
      .def = "1", AT(tp_size), .min = 1, .max = 65536,
@@ -195,6 +202,10 @@ const struct gpt_opt gpt_train_option_table[] = {
      .arg = "M", .def = "2", AT(step_timeout_mins), .min = 0.01, .max = 1e6,
      .help = "longest wait for other ranks afterwards"},
 
+    /* The type that weights and activations are computed in. Gradients, moments
+     * and the weights that Adam changes stay float. The loss scale keeps small
+     * gradients of half precision from becoming 0: it doubles after a window of
+     * good steps, and halves at overflows, as in Megatron-LM. */
     GROUP("Precision"),
     {.kind = GPT_OPT_FLAG, .name = "bf16", AT(bf16),
      .help = "weights and activations in bfloat16",
@@ -220,6 +231,9 @@ const struct gpt_opt gpt_train_option_table[] = {
      AT(hysteresis), .min = 1, .max = MAX_COUNT,
      .help = "overflows until the loss scale is halved"},
 
+    /* These decide the sequence of samples together with the seed; a checkpoint
+     * has their digest. The tokenizer gives the vocabulary's size and the
+     * end-of-document token: tokens themselves come from the data. */
     GROUP("Data"),
     {.kind = GPT_OPT_LIST, .name = "data-path", .arg = "PREFIX",
      AT(data_path), .flags = GPT_OPT_FILE | GPT_OPT_LOCAL,
@@ -254,6 +268,9 @@ const struct gpt_opt gpt_train_option_table[] = {
      AT(reset_attention_mask),
      .help = "documents of a sample do not see each other"},
 
+    /* The number of microbatches of a step is global batch / (micro batch x
+     * data parallel ranks). The length is given in steps or in samples, and
+     * warm-up and decay are then given in the same unit. */
     GROUP("Batches and length"),
     {.kind = GPT_OPT_INT, .name = "micro-batch-size", .arg = "N", .def = "1",
      AT(micro_batch_size), .min = 1, .max = MAX_SIZE,
@@ -285,6 +302,9 @@ const struct gpt_opt gpt_train_option_table[] = {
      AT(seed), .min = 0, .max = 9007199254740992.0,
      .help = "of initial weights, dropout and data order"},
 
+    /* The schedule follows Megatron-LM's rules, and is a function of the
+     * samples seen so far. Counts in steps become samples by the global batch
+     * size. */
     GROUP("Learning rate and optimizer"),
     {.kind = GPT_OPT_REAL, .name = "lr", .arg = "X", .def = "0", AT(lr),
      .min = 0, .max = 1000, .help = "highest learning rate"},
@@ -351,6 +371,9 @@ const struct gpt_opt gpt_train_option_table[] = {
      AT(clip_grad), .min = 0, .max = 1e30,
      .help = "limit of the gradient's norm, 0 = none"},
 
+    /* What is kept, and what a new run takes over. A run that resumes compares
+     * its schedule with the checkpoint's; two of these options say which of
+     * them counts. */
     GROUP("Checkpoints"),
     {.kind = GPT_OPT_STRING, .name = "save", .arg = "DIR", AT(save),
      .flags = GPT_OPT_DIR, .help = "where checkpoints go"},
@@ -379,6 +402,8 @@ const struct gpt_opt gpt_train_option_table[] = {
      AT(use_checkpoint_scheduler),
      .help = "schedules as in the checkpoint, not as given here"},
 
+    /* None of these changes what is trained. The dry run and the simulation are
+     * here, too, as their product is a report. */
     GROUP("Reports"),
     {.kind = GPT_OPT_INT, .name = "log-interval", .arg = "N", .def = "100",
      AT(log_interval), .min = 1, .max = MAX_COUNT,

@@ -40,6 +40,8 @@ static int count_chunks(const struct gpt_train_options *o, int64_t *chunks,
     return GPT_OK;
 }
 
+/* This comes before the world is open, and so before the topology is known:
+ * only rules that hold for any number of ranks are checked here. */
 int gpt_train_world_options(struct gpt_world_options *w,
                             const struct gpt_train_options *o,
                             struct gpt_err *err)
@@ -62,6 +64,8 @@ int gpt_train_layout(const struct gpt_train_plan *p, int64_t tp_rank,
                      int64_t pp_rank, struct gpt_layout *layout,
                      struct gpt_err *err)
 {
+    /* Layouts of other ranks are made in the same way: rank 0 prints what each
+     * of them holds, and estimates ask for every stage. */
     struct gpt_topology there = p->topology;
 
     there.at[GPT_TP] = tp_rank;
@@ -126,7 +130,9 @@ static int plan_tensor(struct gpt_train_plan *p,
 /* ---- pipeline ---- */
 
 /* An interleaved schedule gives each chunk a round of microbatches, as many as
- * there are stages, before the next chunk begins. */
+ * there are stages, before the next chunk begins. The rule must hold for every
+ * batch size on the way, so that the check of the ramp-up is called with the
+ * samples of a round as the multiple. */
 static int check_rounds(const struct gpt_train_plan *p, struct gpt_err *err)
 {
     const int64_t stages = p->topology.size[GPT_PP];
@@ -167,6 +173,8 @@ static int plan_sharding(struct gpt_train_plan *p,
         return gpt_fail(err, GPT_EUSAGE,
                         "--overlap-param-gather needs "
                         "--use-distributed-optimizer");
+    /* The option was accepted for the strategy that was asked for. A single
+     * data parallel rank then has no shards all the same. */
     p->replica.overlap_gather = o->overlap_gather;
     if (p->topology.size[GPT_DP] == 1) /* no other rank to share with */
         p->replica.zero = GPT_ZERO_OFF;
@@ -196,6 +204,8 @@ static int plan_recompute(struct gpt_train_plan *p,
         return gpt_fail(err, GPT_EUSAGE,
                         "--recompute-activations means "
                         "--recompute-granularity selective, not full");
+    /* Without full recomputation these would silently do nothing, and the run
+     * would need more memory than the user expects. */
     for (size_t i = 0; i < GPT_COUNT(of_full) && !full; i++)
         if (gpt_option_given(args, of_full[i]))
             return gpt_fail(err, GPT_EUSAGE,
@@ -225,7 +235,8 @@ int gpt_train_plan_ranks(struct gpt_train_plan *p,
                          const struct gpt_args *args, struct gpt_err *err)
 {
     /* sharding before the layout, which has shards; the layout before
-     * recomputation, which counts its layers */
+     * recomputation, which counts its layers. The microbatches are those of the
+     * full batch, which is what memory is sized for. */
     GPT_TRY(plan_tensor(p, o, err));
     GPT_TRY(check_rounds(p, err));
     GPT_TRY(plan_sharding(p, o, args, err));

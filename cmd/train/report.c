@@ -30,8 +30,9 @@ struct gpt_report {
 
 static const char line_start[] = "{\"iteration\":";
 
-/* Finds where the lines after `iteration` begin in text[0..len). A last line
- * without an end was cut by a crash, and goes with them. */
+/* Where the lines after `iteration` begin in text[0..len); a last line without
+ * an end was cut by a crash and goes, too. A resumed run makes the steps after
+ * its checkpoint again, and would write their lines twice. */
 static int find_cut(const char *path, const char *text, size_t len,
                     int64_t iteration, size_t *cut, struct gpt_err *err)
 {
@@ -42,6 +43,7 @@ static int find_cut(const char *path, const char *text, size_t len,
 
         if (!end)
             break;
+        /* Any other file is refused before a byte of it is lost. */
         if (strncmp(text + at, line_start, sizeof(line_start) - 1) != 0)
             return gpt_fail(err, GPT_EDATA,
                             "%s:%lld: not a line of metrics; --metrics names "
@@ -92,6 +94,8 @@ int gpt_report_open(struct gpt_report **report,
                     struct gpt_err *err)
 {
     struct gpt_report *r = NULL;
+    /* Where each step has a log line already, a progress line in a file tells
+     * nothing more. */
     bool progress = isatty(STDERR_FILENO) || options->log_interval > 1 ||
                     strcmp(options->progress, "always") == 0;
     int status;
@@ -131,6 +135,8 @@ int gpt_report_close(struct gpt_report *r, struct gpt_err *err)
     return status;
 }
 
+/* The two keep a clock of training alone. A failure between them ends the run,
+ * so that a pause without a resume is never seen. */
 void gpt_report_pause(struct gpt_report *r)
 {
     r->spent += gpt_now() - r->mark;
@@ -148,6 +154,8 @@ struct summary {
 
 static struct summary summarise(const struct gpt_report *r)
 {
+    /* Tokens are those of all ranks. The seconds are rank 0's, which is as long
+     * in a step as the others. */
     double seconds = r->spent > 0 ? r->spent : 1e-9;
     double tokens = (double)(r->samples * r->o.seq_length);
 
@@ -159,12 +167,15 @@ static struct summary summarise(const struct gpt_report *r)
     };
 }
 
+/* A step that was skipped because the loss scale is still too large counts as
+ * skipped alone; any other skipped step counts as a nan iteration, too. */
 static void print_line(const struct gpt_report *r,
                        const struct gpt_report_step *s,
                        const struct summary *sum)
 {
     char loss[48] = "", throughput[64] = "";
 
+    /* Steps that were skipped have no loss to average. */
     if (r->advanced > 0)
         snprintf(loss, sizeof(loss), " lm loss: %.6E |", sum->loss);
     if (r->o.log_throughput)
@@ -184,7 +195,7 @@ static void print_line(const struct gpt_report *r,
                  (long long)(r->skipped - r->overflows));
 }
 
-/* What a mean step waited for; nothing where there is one rank. */
+/* The means of a step's waits, in ms; nothing where there is one rank. */
 static void describe_waits(const struct gpt_report *r, char *text, size_t cap)
 {
     const double ms = 1e3 / (double)r->steps;
@@ -223,6 +234,9 @@ static int write_line(const struct gpt_report *r,
     return gpt_append_line(r->metrics, line, err);
 }
 
+/* A line is written at multiples of the interval, and not that number of steps
+ * after the last one: the lines of a resumed run fall on the same
+ * iterations. */
 int gpt_report_step(struct gpt_report *r, const struct gpt_report_step *s,
                     struct gpt_err *err)
 {
@@ -245,6 +259,8 @@ int gpt_report_step(struct gpt_report *r, const struct gpt_report_step *s,
     gpt_progress_set(r->progress, s->iteration, note);
     if (s->iteration % r->o.log_interval != 0)
         return GPT_OK;
+    /* The clock stops while the lines are written, as a slow terminal or disk
+     * is no part of training. */
     gpt_report_pause(r);
     struct summary sum = summarise(r);
     print_line(r, s, &sum);
@@ -262,6 +278,8 @@ int gpt_report_eval(struct gpt_report *r, const char *what, int64_t iteration,
     static const char dashes[] =
         "----------------------------------------------------------------"
         "----------------------------------------------------------------";
+    /* The exponent is limited to 20, as in Megatron-LM: an untrained model
+     * would print an infinity. */
     double ppl = exp(fmin(20, loss));
     char text[192], at[64], a[32], b[32];
 

@@ -41,7 +41,8 @@ int64_t gpt_run_samples(const struct gpt_run *r)
 /* ---- the world ---- */
 
 /* The rules of gpt_topology_init() that options can break, checked before it to
- * name them. */
+ * name them. The launcher's environment is enough for it: no rank is waited
+ * for, and a wrong size is reported in an instant. */
 static int check_sizes(const struct gpt_world_options *o, struct gpt_err *err)
 {
     const int64_t tp = o->size[GPT_TP], pp = o->size[GPT_PP];
@@ -87,6 +88,8 @@ static int open_world(struct gpt_run *r, struct gpt_err *err)
     GPT_TRY(plan_smallest_world(&options, r->o, err));
     GPT_TRY(check_sizes(&options, err));
     GPT_TRY(gpt_world_open(&r->world, &options, err));
+    /* From here on only rank 0 reports; the failures of all ranks are still
+     * printed. */
     r->planned = options.imagined > 0;
     if (!is_first(r))
         gpt_log_limit(GPT_LOG_ERROR);
@@ -99,9 +102,9 @@ static int open_world(struct gpt_run *r, struct gpt_err *err)
     return GPT_OK;
 }
 
-/* Gives this rank its part of the machine's cores, unless the user has chosen a
- * number. torchrun sets OMP_NUM_THREADS=1 where the user has not. That looks
- * like a choice and is respected, but logged. */
+/* Sets the CPU threads to this rank's part of the machine, unless an option or
+ * the environment gives a number. torchrun sets 1 where the user sets none:
+ * that is kept, as a user may mean it, and reported. */
 static int share_cores(struct gpt_run *r, struct gpt_err *err)
 {
     const char *threads = getenv("OMP_NUM_THREADS");
@@ -110,6 +113,8 @@ static int share_cores(struct gpt_run *r, struct gpt_err *err)
 
     if (is_alone(r))
         return GPT_OK;
+    /* All ranks call this before any of them returns: it counts the ranks of a
+     * machine through the store. */
     GPT_TRY(gpt_world_cores(r->world, &cores, err));
     if (r->o->common.threads > 0)
         return GPT_OK;
@@ -124,6 +129,8 @@ static int share_cores(struct gpt_run *r, struct gpt_err *err)
 
 /* ---- what is printed ---- */
 
+/* What was decided is printed, not what was asked for: sharding and sequence
+ * parallelism may be off for want of other ranks. */
 static void print_ranks(const struct gpt_run *r)
 {
     static const char *const shardings[] = {
@@ -285,6 +292,7 @@ static int check_memory(const struct gpt_run *r, const struct gpt_args *args,
     return hint_of_memory(r, args, has, err);
 }
 
+/* The library names no options: a refusal gets the option's name here. */
 static int choose_carrier(struct gpt_run *r, struct gpt_err *err)
 {
     const int status = gpt_world_choose_carrier(r->world, r->be, r->o->backend,
@@ -297,6 +305,8 @@ static int choose_carrier(struct gpt_run *r, struct gpt_err *err)
                          "lets ranks share a GPU");
 }
 
+/* The switch belongs to the backend and not to the plan: it is set before
+ * anything is computed. */
 static int set_tf32(const struct gpt_run *r, struct gpt_err *err)
 {
     if (!r->o->tf32)
@@ -308,6 +318,8 @@ static int set_tf32(const struct gpt_run *r, struct gpt_err *err)
     return GPT_OK;
 }
 
+/* Planning for other ranks computes nothing, so that this machine's device does
+ * not limit it. */
 static int check_type(const struct gpt_run *r, struct gpt_err *err)
 {
     const enum gpt_dtype act = r->plan.replica.exec.act;
@@ -342,6 +354,7 @@ static struct gpt_feed_options feed_options(const struct gpt_run *r)
 
 static int open_corpus(struct gpt_run *r, struct gpt_err *err)
 {
+    /* Only a run that is not going to train may have no data. */
     if (r->plan.corpus.n_data_path == 0 &&
         r->plan.corpus.n_split_path[GPT_TRAIN] == 0)
         return GPT_OK;
@@ -354,7 +367,10 @@ static int open_corpus(struct gpt_run *r, struct gpt_err *err)
     return GPT_OK;
 }
 
-/* Ranks whose options differ would train a model that no command describes. */
+/* Ranks whose options differ would train a model that no command describes. The
+ * comparison comes before memory is allocated and files are touched. Options
+ * that concern one rank alone are left out, as are the paths of data: the
+ * digest compares what was found there. */
 static int compare_ranks(struct gpt_run *r, const struct gpt_args *args,
                          struct gpt_err *err)
 {
@@ -383,7 +399,9 @@ static int compare_ranks(struct gpt_run *r, const struct gpt_args *args,
 
 /* ---- files ---- */
 
-/* Locks the directory for checkpoints, and refuses one with another run's. */
+/* The directory for checkpoints is ours, and holds no other run's. The lock
+ * comes first: a directory that is looked at without it may get its first
+ * checkpoint at that moment. */
 static int lock_save(struct gpt_run *r, struct gpt_err *err)
 {
     const struct gpt_train_options *o = r->o;
@@ -402,6 +420,8 @@ static int lock_save(struct gpt_run *r, struct gpt_err *err)
     return GPT_OK;
 }
 
+/* Rank 0 decides for all. The others wait until the directory is there and is
+ * known to be this run's; its failure reaches them through the store. */
 static int open_save(struct gpt_run *r, struct gpt_err *err)
 {
     if (!r->o->save)
@@ -427,6 +447,7 @@ static int open_report(struct gpt_run *r, struct gpt_err *err)
         .progress = o->common.progress,
     };
 
+    /* One rank writes: the losses in the report are sums over all ranks. */
     if (!is_first(r)) {
         options.metrics = NULL;
         options.progress = "never";
@@ -440,8 +461,9 @@ static int open_report(struct gpt_run *r, struct gpt_err *err)
 
 /* ---- weights ---- */
 
-/* Loads the weights, or makes initial ones, and checks that all ranks have done
- * the same. */
+/* Loaded, or initial; where they come from is the same for all. The comparison
+ * at the end finds ranks that have read different checkpoints, from directories
+ * that are not shared or not in step. */
 static int fill_replica(struct gpt_run *r, struct gpt_err *err)
 {
     const struct gpt_train_options *o = r->o;
@@ -473,6 +495,8 @@ static int allocate(struct gpt_run *r, const struct gpt_args *args,
 
     if (status != GPT_EDEVICE || own_memory(r) > needs)
         return status;
+    /* How much is left is not known to last either: advice for a tenth less
+     * than the need is likely to fit. */
     return hint_of_memory(r, args, 0.9 * needs, err);
 }
 
@@ -518,11 +542,16 @@ int gpt_run_open(struct gpt_run *r, const struct gpt_args *args,
     struct gpt_feed_options feed;
     struct gpt_memory memory;
 
+    /* The order is from cheap to dear. What options can break is checked before
+     * the device is opened, and the device before data are read; memory is
+     * allocated when all ranks agree, and the report is opened last, as it cuts
+     * off lines of the metrics that will be written again. */
     GPT_TRY(open_world(r, err));
     GPT_TRY(share_cores(r, err));
     GPT_TRY(gpt_train_plan(&r->plan, r->o, args, &r->world->topology, err));
     if (r->o->simulate)
         return simulate(r, err);
+    /* Ranks that are only planned are not there to be connected to. */
     r->plan.replica.world = r->planned ? NULL : r->world;
     GPT_TRY(gpt_backend_open_rank(&r->be, r->o->device,
                                   r->world->launch.local_rank, err));
@@ -553,6 +582,9 @@ int gpt_run_close(struct gpt_run *r, int status, struct gpt_err *err)
 
     if (status == GPT_OK)
         status = closed;
+    /* The other ranks learn how this one ends before it frees what a collective
+     * may still use. The lock is released last, since a save may be under way
+     * until the saver is closed. */
     status = gpt_world_end(r->world, status, err);
     gpt_saver_close(r->saver);
     gpt_feed_close(r->feed);

@@ -1,4 +1,4 @@
-/* One rank's run, from its setup to its last step. run.c opens it, loop.c makes
+/* One rank's run, from its setup to its last step: run.c opens it, loop.c makes
  * its steps. */
 #ifndef GPT_CMD_TRAIN_RUN_H
 #define GPT_CMD_TRAIN_RUN_H
@@ -34,8 +34,8 @@ struct gpt_run {
     int64_t saved;     /* ... of the newest checkpoint on disk */
 };
 
-/* Does everything before the first step; with --dry-run only what that shows.
- * All ranks have done it when it returns. */
+/* Everything before the first step; with --dry-run only what that shows. It
+ * returns on all ranks when all of them are ready. */
 int gpt_run_open(struct gpt_run *r, const struct gpt_args *args,
                  struct gpt_err *err) GPT_MUST_USE;
 /* Ends the run with `status`, on all ranks; returns the status to end with. */

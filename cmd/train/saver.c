@@ -189,7 +189,9 @@ static int take_copy(struct gpt_saver *s, struct gpt_err *err)
 
 /* ---- writing ---- */
 
-/* The parts of a kind as slices; `copy` is where they begin in the copy. */
+/* The parts of a kind as slices; `copy` is where they begin in the copy. A
+ * slice says which part of the whole tensor it is, so that a checkpoint can be
+ * read by any other layout. */
 static int describe_parts(const struct gpt_saver *s, int kind,
                           const float *copy, struct gpt_arena *arena,
                           struct gpt_tensor_slice *out, struct gpt_err *err)
@@ -330,6 +332,7 @@ static int end_save(struct gpt_saver *s, struct gpt_err *err)
     cJSON_Delete(s->state);
     s->state = NULL;
     if (s->status != GPT_OK) {
+        /* The checkpoint before stays: the failed one was never published. */
         *err = s->err;
         return s->status;
     }

@@ -63,6 +63,8 @@ static void free_played(struct played *p)
     gpt_free(p->plans);
 }
 
+/* The schedules are those that training runs: the timeline cannot show another
+ * order of actions. */
 static int build_plans(struct played *p, const struct gpt_topology *t,
                       int64_t micro_batches, struct gpt_err *err)
 {
@@ -113,7 +115,8 @@ static double column_seconds(const struct gpt_simulate_options *o,
 
 /* ---- sums and gathers beside computing ---- */
 
-/* Layers of a chunk; uneven stages are taken for even. */
+/* Layers of a chunk; uneven stages are taken for even. The times of a chunk are
+ * divided evenly over them. */
 static int64_t layers_of_chunk(const struct gpt_train_plan *plan)
 {
     const struct gpt_topology *t = &plan->topology;
@@ -130,6 +133,9 @@ static double hidden_sums(const struct gpt_config *c, double backward,
 {
     const struct gpt_widths w = gpt_widths_of(c, 1);
     const double qkv = (double)w.qkv, fc1 = (double)w.ffn_in;
+    /* Shares follow from the sizes of matrices, each of which has the hidden
+     * size on its other side. Attention itself is left out, so that somewhat
+     * more is shown as hidden than a GPU hides. */
     const double all = 2 * (qkv + (double)w.attention + fc1 + (double)w.ffn);
 
     return fmin(sum, backward * qkv / all) + fmin(sum, backward * fc1 / all);

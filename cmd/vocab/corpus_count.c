@@ -215,6 +215,8 @@ static int read_corpus(struct pool *p, struct gpt_blocks *blocks,
     return status;
 }
 
+/* The thread starts last: from then on counter and scanner are the worker's
+ * alone, until it is joined. */
 static int start_worker(struct worker *w, struct pool *pool,
                         struct gpt_err *err)
 {
@@ -248,6 +250,9 @@ out:
         if (w[i].started)
             gpt_thread_join(w[i].thread);
     gpt_blocks_close(blocks);
+    /* Read without the lock, as all workers have been joined. The pool has the
+     * first failure in the order of the corpus, also where the reading
+     * failed. */
     if (pool->status != GPT_OK) {
         *err = pool->failure;
         status = pool->status;

@@ -23,6 +23,7 @@ struct gpt_piece_counter {
     struct gpt_buf text;
 };
 
+/* A power of two, as places are taken by a mask. */
 enum { FIRST_ENTRIES = 1 << 12 };
 static const size_t max_pieces = (size_t)1 << 31;
 
@@ -122,6 +123,8 @@ int gpt_piece_counter_add(struct gpt_piece_counter *c, const char *piece,
     }
 }
 
+/* `pretok` is the rule that also cuts text when it is encoded: a merge that is
+ * learnt here can be used there. */
 int gpt_piece_counter_text(struct gpt_piece_counter *c, gpt_pretok_fn *pretok,
                            const char *text, size_t len, struct gpt_err *err)
 {
@@ -162,6 +165,8 @@ int gpt_piece_counter_list(const struct gpt_piece_counter *c,
 {
     struct gpt_word *p;
 
+    /* The list points into the counter's text: the counter must outlive it, and
+     * count nothing more. */
     GPT_TRY(gpt_new(&p, c->n, sizeof(*p), "list of pieces", err));
     *list = p;
     for (size_t i = 0; i < c->n_entries; i++) {

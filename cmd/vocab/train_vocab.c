@@ -47,6 +47,8 @@ static int open_outputs(struct outputs *files,
     return open_output(&files->merges, files, o, "merges.txt", err);
 }
 
+/* Files that were committed are NULL by now. What is left has only a temporary
+ * name, and is removed. */
 static void abort_outputs(struct outputs *files)
 {
     gpt_out_abort(files->vocab);
@@ -110,6 +112,7 @@ static int count_corpus(struct gpt_piece_counter **counter,
     return GPT_OK;
 }
 
+/* The arena holds the expanded names until the counting is over. */
 static int count_inputs(struct gpt_piece_counter **counter,
                         const struct gpt_vocab_command *o, struct gpt_err *err)
 {
@@ -134,6 +137,7 @@ static int merge_pieces(struct gpt_bpe_trained *model,
                         struct gpt_err *err)
 {
     struct gpt_word *pieces;
+    /* The bytes and <|endoftext|> take up the rest of the vocabulary. */
     struct gpt_bpe_train_options to = {
         .max_merges = o->vocab_size - GPT_TRAINED_MIN,
         .min_frequency = o->min_frequency,
