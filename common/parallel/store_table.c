@@ -31,8 +31,7 @@ struct gpt_store_table {
     uint64_t changes;
 };
 
-/* Bytes that are borrowed: of a request, or of a value until its key changes.
- */
+/* Borrowed bytes: of a request, or of a value until its key is set again. */
 struct text {
     const uint8_t *p;
     size_t len;

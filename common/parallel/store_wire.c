@@ -74,8 +74,7 @@ static enum gpt_wire_status read_field(struct gpt_wire_request *r,
     if (gpt_grow(&r->fields, &r->cap, r->n + 1, sizeof(*r->fields), "a request",
                  NULL) != GPT_OK)
         return GPT_WIRE_BAD;
-    /* Places are kept, not pointers: the caller's buffer moves when it grows.
-     */
+    /* places are kept, not pointers: the caller's buffer moves as it grows */
     r->fields[r->n++] = (struct gpt_wire_field){r->end + 8, (size_t)n};
     r->end += 8 + (size_t)n;
     return GPT_WIRE_DONE;
