@@ -30,6 +30,8 @@ const char *gpt_collective_name(enum gpt_collective_kind kind)
 
 /* ---- calls ---- */
 
+/* A call after a failure is not made, as its members may be gone. A group of
+ * one has no carrier; its result is a copy. */
 void gpt_comm_call(struct gpt_comm *c, struct gpt_queue *q,
                    const struct gpt_collective *call)
 {
@@ -131,6 +133,7 @@ void gpt_comm_close(struct gpt_comm *c)
 {
     if (!c)
         return;
+    /* The watcher polls and aborts through the carrier, so it ends first. */
     gpt_comm_watch_stop(c);
     if (c->carrier)
         c->carrier->close(c);
@@ -155,6 +158,7 @@ bool gpt_comm_waits(const struct gpt_comm *c)
     return c->carrier == &gpt_comm_through_host;
 }
 
+/* The watcher reads the timeout under the same lock, from its own thread. */
 void gpt_comm_set_timeout(struct gpt_comm *c, double timeout)
 {
     pthread_mutex_lock(&c->lock);

@@ -44,6 +44,8 @@ static struct flight *flight_of(struct gpt_comm_device *d, int64_t number)
 
 /* ---- calls ---- */
 
+/* The description is whole before the call is on the queue, so the watcher
+ * never finds a running call that it cannot name. */
 static void remember(struct gpt_comm *c, const struct gpt_collective *call)
 {
     struct gpt_comm_device *d = c->device;
@@ -85,6 +87,8 @@ static int64_t count_bytes(const struct gpt_comm *c,
     return 0;
 }
 
+/* All members leave out the same calls: n is the same for all of them, and an
+ * exchange without transfers concerns no other member. */
 static bool is_nothing(const struct gpt_collective *call)
 {
     return call->kind == GPT_EXCHANGE ? call->n_list == 0
@@ -137,7 +141,9 @@ static const char *name_of(struct gpt_comm *c, int64_t *number)
 }
 
 /* Tells the watcher which call "waits": the one that the queue has come to. A
- * call that waits for earlier work of its own queue is not late. */
+ * call that waits for earlier work of its own queue is not late. This runs in
+ * the watching thread before it looks at the call, while `watching` is false;
+ * so the end of a watch cannot wait for this thread itself. */
 static void poll_queue(struct gpt_comm *c)
 {
     const struct gpt_comm_device *d = c->device;
@@ -153,6 +159,7 @@ static void poll_queue(struct gpt_comm *c)
         gpt_comm_watch(c, what, number);
 }
 
+/* An exchange waits for its peers only, every other call for all members. */
 static bool waits_for(struct gpt_comm *c, int64_t member)
 {
     struct gpt_comm_device *d = c->device;
@@ -187,7 +194,9 @@ static int check_wait(struct gpt_comm *c, double end, const char *what,
     return GPT_OK;
 }
 
-/* The id of the group, made by its first member. */
+/* The id of the group, made by its first member. The others ask for the id in
+ * short requests: between two of them they see the failure of a rank that will
+ * never come, or the end of the time. */
 static int share_id(struct gpt_comm *c, char *id, double end,
                     struct gpt_err *err)
 {
@@ -244,6 +253,8 @@ static int connect_clique(struct gpt_comm *c, double timeout,
     GPT_TRY(share_id(c, id, end, err));
     GPT_TRY(d->lib->open(&d->clique, id, c->name, c->size, c->index, err));
     int status = wait_until_connected(c, end, err);
+    /* A clique that is half open is aborted, because members that have
+     * connected wait in it for this one. */
     if (status != GPT_OK)
         d->lib->abort(d->clique);
     return status;

@@ -8,7 +8,10 @@
 /* A block of sums stays in the first-level cache while all ranks are added.
  * `out` may be one of from[]: a block of it is written after the same block of
  * all has been read. Blocks of memory.h and callers' own are aligned to their
- * type. */
+ * type. A simd loop runs along elements, never along ranks, so vector
+ * instructions leave the order of each element's sum as it is. The maximum
+ * tests for NaN by itself, because every comparison with one is false: without
+ * the test a NaN of a later rank would vanish. */
 enum { BLOCK = 1024 };
 
 #define REDUCE(name, type, acc_type, load, store)                            \
@@ -42,6 +45,9 @@ REDUCE(reduce_f64, double, double, AS_IT_IS, AS_IT_IS)
 REDUCE(reduce_bf16, uint16_t, float, gpt_bf16_to_f32, gpt_f32_to_bf16)
 REDUCE(reduce_f16, uint16_t, float, gpt_f16_to_f32, gpt_f32_to_f16)
 
+/* Sums wrap in unsigned arithmetic, where overflow is defined. An element is
+ * written after it has been read from all ranks, so `out` may be one of from[].
+ */
 static void reduce_i64(uint8_t *out, const uint8_t *const *from, int64_t size,
                        int64_t n, enum gpt_reduce op)
 {
@@ -60,6 +66,8 @@ static void reduce_i64(uint8_t *out, const uint8_t *const *from, int64_t size,
     }
 }
 
+/* NULL says that the type has no sums; the carrier makes that the failure of
+ * the call. */
 gpt_reduce_fn *gpt_reduce_of(enum gpt_dtype type)
 {
     switch (type) {

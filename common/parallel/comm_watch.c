@@ -86,7 +86,8 @@ int gpt_comm_check(struct gpt_comm *c, struct gpt_err *err)
 }
 
 /* Fails the communicator when a rank has failed: another one, or this one in
- * another group. True when it did. */
+ * another group. True when it did. The failure is not posted again, since it
+ * came from the store. */
 static bool take_over_failure(struct gpt_comm *c, const char *what,
                               int64_t number)
 {
@@ -174,6 +175,7 @@ static void post_arrival(struct gpt_comm *c, int64_t number)
     count_wait(c, 1);
 }
 
+/* A member in a later call has been in this one, so a larger number counts. */
 static bool has_arrived(struct gpt_comm *c, int64_t member, int64_t number)
 {
     char key[128];

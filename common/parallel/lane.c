@@ -52,12 +52,15 @@ struct gpt_lane {
 
 /* ---- jobs ---- */
 
+/* Jobs are counted from 1, so callers keep 0 for "no job". */
 static struct place *place_of(struct gpt_lane *l, int64_t job)
 {
     assert(job > 0);
     return &l->ring[(job - 1) % l->n_ring];
 }
 
+/* The addition is that of a bias gradient of one row. It is on the lane's
+ * queue, before `over`: a join waits for the sum that was added, too. */
 static void run_job(struct gpt_lane *l, int64_t job)
 {
     struct place *p = place_of(l, job);
@@ -70,7 +73,9 @@ static void run_job(struct gpt_lane *l, int64_t job)
 }
 
 /* The lane's thread. The program's threads compute meanwhile, on all cores but
- * what this thread takes, so its additions stay on one. */
+ * what this thread takes, so its additions stay on one. Only this thread writes
+ * `done`, so it may read it without the lock. Jobs that were handed over are
+ * made even when the lane closes: the other members wait in the same calls. */
 static void *work(void *arg)
 {
     struct gpt_lane *l = arg;
@@ -147,6 +152,8 @@ void gpt_lane_join(struct gpt_lane *l, struct gpt_queue *q, int64_t job)
     l->be->event_wait(q, place_of(l, job)->over);
 }
 
+/* The lane's queue has failures of its own, which the caller's queue does not
+ * report. */
 int gpt_lane_check(struct gpt_lane *l, struct gpt_err *err)
 {
     return l ? l->be->sync(l->q, err) : GPT_OK;
@@ -198,6 +205,8 @@ int gpt_lane_open(struct gpt_lane **lane, struct gpt_backend *be,
     if (gpt_comm_waits(comm))
         GPT_TRY_GOTO(status,
                      gpt_thread_start(&l->thread, "lane", work, l, err), fail);
+    /* `threaded` follows the start: a failed open must not join a thread that
+     * was never there. */
     l->threaded = gpt_comm_waits(comm);
     *lane = l;
     return GPT_OK;
@@ -210,6 +219,7 @@ void gpt_lane_close(struct gpt_lane *l)
 {
     if (!l)
         return;
+    /* The thread uses queue, events and ring until it has ended. */
     stop_thread(l);
     if (l->q)
         l->be->queue_close(l->q);

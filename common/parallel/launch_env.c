@@ -122,6 +122,8 @@ static int read_ranks(struct gpt_launch_env *l, const struct launcher *w,
 
 /* ---- the store ---- */
 
+/* A list like "node[01-03,07],other" is compressed. Digits are copied as text,
+ * since their leading zeros are part of the name. */
 bool gpt_first_host(const char *list, char *host, size_t cap)
 {
     size_t n = strcspn(list, ",[");
@@ -153,6 +155,8 @@ static const char *node_list(void)
     return step ? step : job;
 }
 
+/* A job on one machine needs no address. For others the first node of Slurm's
+ * list is that of rank 0, because Slurm numbers its tasks from there. */
 static int find_host(struct gpt_launch_env *l, struct gpt_err *err)
 {
     const char *address = text_of("MASTER_ADDR");

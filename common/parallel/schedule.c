@@ -105,6 +105,8 @@ static int32_t slot_of(const struct builder *b, struct unit u)
     return b->slot_of[u.chunk * b->microbatches + u.microbatch];
 }
 
+/* slot_of() keeps its answer: the send after a backward still names the slot,
+ * whose memory it does not use. */
 static void slot_release(struct builder *b, struct unit u)
 {
     b->used[u.chunk * b->microbatches + slot_of(b, u)] = 0;
@@ -127,7 +129,8 @@ static struct gpt_action *emit(struct builder *b, enum gpt_action_kind kind,
 }
 
 /* The stage before (step -1) or after (+1) this one on a microbatch's way
- * through all chunks of all stages, or -1 at the ends of that way. */
+ * through all chunks of all stages, or -1 at the ends of that way. The way
+ * leads from the last stage to the first one again, one chunk further. */
 static int32_t neighbour(const struct builder *b, struct unit u, int step)
 {
     int64_t at = u.chunk * b->stages + b->stage + step;
@@ -137,6 +140,8 @@ static int32_t neighbour(const struct builder *b, struct unit u, int step)
     return (int32_t)(at % b->stages);
 }
 
+/* The receipt of an input is the first use of a slot. All other transfers come
+ * after it and find the slot that it took. */
 static void transfer(struct builder *b, enum gpt_action_kind kind,
                      struct unit u, int step)
 {
@@ -151,6 +156,8 @@ static void transfer(struct builder *b, enum gpt_action_kind kind,
     a->group = b->group;
 }
 
+/* Where nothing is received, the forward itself takes the slot. Without
+ * backwards nothing is kept, so the slot is free at once. */
 static void forward(struct builder *b, struct unit u)
 {
     bool received = neighbour(b, u, -1) >= 0;
@@ -203,8 +210,10 @@ static int64_t steps_of(const struct builder *b)
     return b->chunks > 1 ? b->total + b->warmup : 2 * b->total;
 }
 
-/* One group of transfers: the results of one step and the inputs of the
- * next. */
+/* One group of transfers: the results of one step and the inputs of the next.
+ * Both ends list forwards before backwards. With two interleaved stages both
+ * kinds go to the same peer, and only the order of messages tells them
+ * apart. */
 static void exchange(struct builder *b, struct step done, struct step next)
 {
     b->group++;
@@ -218,6 +227,10 @@ static void exchange(struct builder *b, struct step done, struct step next)
         transfer(b, GPT_ACT_RECV_BACKWARD, unit_at(b, next.g, false), +1);
 }
 
+/* The first group only receives and the last one only sends. All stages go
+ * through the forwards in one order, and through the backwards in one order;
+ * only the number of forwards before the first backward differs. So the n-th
+ * send of a kind meets the n-th receipt of that kind. */
 static void build(struct builder *b)
 {
     const struct step none = {-1, -1};
@@ -316,6 +329,7 @@ int gpt_pipeline_plan_build_forward(struct gpt_pipeline_plan *p, int64_t stages,
     return build_plan(p, true, stages, chunks, microbatches, stage, err);
 }
 
+/* A transfer of group 0 is posted alone. */
 int64_t gpt_pipeline_plan_group(const struct gpt_action *actions, int64_t n)
 {
     int64_t k = 0;

@@ -9,6 +9,8 @@
 
 enum { NOTHING = -1 };
 
+/* A slot is received before its forward and kept until its backward. A first
+ * stage has nothing to receive, so its forward takes a free slot. */
 enum slot_state { SLOT_FREE, SLOT_RECEIVED, SLOT_KEPT };
 
 struct slot {
@@ -94,6 +96,9 @@ static struct slot *slot_of(struct checker *c, int64_t s,
 
 /* ---- computing ---- */
 
+/* A result that is not the loss occupies the one output buffer until its
+ * transfer. A second forward before that would overwrite what the next stage
+ * still needs. */
 static int check_forward(struct checker *c, int64_t s, int64_t i)
 {
     const struct gpt_action *a = &c->plans[s].actions[i];
@@ -120,6 +125,8 @@ static int check_forward(struct checker *c, int64_t s, int64_t i)
     return GPT_OK;
 }
 
+/* The gradient that was received is consumed by this backward, and the gradient
+ * that this backward makes occupies its own buffer until the transfer. */
 static int check_backward(struct checker *c, int64_t s, int64_t i)
 {
     const struct gpt_action *a = &c->plans[s].actions[i];
@@ -150,6 +157,8 @@ static int check_backward(struct checker *c, int64_t s, int64_t i)
 
 /* ---- transfers ---- */
 
+/* The buffer is free when the transfer is matched, not when the send is posted:
+ * the transport may read the buffer until then. */
 static int check_send(struct checker *c, int64_t s, int64_t i)
 {
     const struct gpt_action *a = &c->plans[s].actions[i];
@@ -162,6 +171,8 @@ static int check_send(struct checker *c, int64_t s, int64_t i)
     return GPT_OK;
 }
 
+/* An input may come into any free slot; a gradient has one buffer, which the
+ * backward before must have used. */
 static int check_receive(struct checker *c, int64_t s, int64_t i)
 {
     const struct gpt_action *a = &c->plans[s].actions[i];
@@ -182,7 +193,10 @@ static int check_receive(struct checker *c, int64_t s, int64_t i)
 }
 
 /* Checks that both ends mean the same microbatch, and are neighbours on its
- * way. */
+ * way. The transport pairs messages by their order and does not know what they
+ * are: without this check a wrong order would compute with another microbatch's
+ * data. The last stage's neighbour on the way is the first stage, one chunk
+ * further. */
 static int check_transfer(struct checker *c, const struct gpt_play_event *e)
 {
     const struct gpt_action *a = &c->plans[e->stage].actions[e->action];
@@ -216,6 +230,8 @@ static int check_event(struct checker *c, const struct gpt_play_event *e)
 
 /* ---- the whole ---- */
 
+/* Backwards run in order, so their count says which ones ran; forwards are
+ * marked one by one. */
 static int check_end(struct checker *c)
 {
     for (int64_t s = 0; s < c->stages; s++) {
@@ -272,6 +288,8 @@ static void holders_close(struct checker *c)
     gpt_free(c->holders);
 }
 
+/* A stage that waits for ever is reported only when no event failed: after a
+ * failure all other stages are left in the middle of their plans. */
 static int play(struct checker *c)
 {
     struct gpt_play y;

@@ -23,7 +23,9 @@ static bool is_transfer(const struct gpt_action *a)
     return gpt_action_sends(a->kind) || gpt_action_receives(a->kind);
 }
 
-/* Puts a stage on the list of those that may have something to do. */
+/* Puts a stage on the list of those that may have something to do. A stage is
+ * on the list once at most, so the list has room for all stages and never
+ * grows. */
 static void wake(struct gpt_play *y, int64_t stage)
 {
     if (y->is_ready[stage])
@@ -72,7 +74,8 @@ void gpt_play_close(struct gpt_play *y)
     *y = (struct gpt_play){0};
 }
 
-/* Posts the transfers that begin at the stage's next action. */
+/* Posts the transfers that begin at the stage's next action. A group is a row
+ * of neighbouring actions with one number; group 0 is a transfer alone. */
 static void post(struct gpt_play *y, int64_t s)
 {
     const struct gpt_pipeline_plan *p = &y->plans[s];
@@ -99,7 +102,9 @@ static int64_t first_open(const struct gpt_play *y, int64_t s, int64_t peer,
     return -1;
 }
 
-/* Ends the posted group of a stage when all of its transfers are done. */
+/* Ends the posted group of a stage when all of its transfers are done. The
+ * stage moves beyond the group only as a whole: no action after the group may
+ * run before its last transfer. */
 static void leave_if_done(struct gpt_play *y, int64_t s)
 {
     for (int64_t i = y->at[s]; i < y->end[s]; i++)
@@ -158,6 +163,8 @@ bool gpt_play_next(struct gpt_play *y, struct gpt_play_event *e)
     return false;
 }
 
+/* When gpt_play_next() has no more events, a stage that is not at its end waits
+ * for a transfer that no stage will ever post: a deadlock. */
 int64_t gpt_play_stuck(const struct gpt_play *y)
 {
     for (int64_t s = 0; s < y->stages; s++)

@@ -40,6 +40,7 @@ static double wait_for_weights(const struct gpt_pipeline_plan_costs *costs,
 {
     const double n = (double)costs->layers, begun = costs->weights * a->chunk;
 
+    /* Later microbatches find the weights of their chunk in place. */
     if (costs->weights == 0 || a->kind != GPT_ACT_FORWARD || a->microbatch > 0)
         return 0;
     const double first = begun + costs->weights / n;
@@ -62,7 +63,10 @@ static double compute(struct clock *c,
     return begin;
 }
 
-/* posted: by stage, the time when the group that it waits in was posted. */
+/* posted: by stage, the time when the group that it waits in was posted. The
+ * play gives events in an order that respects every dependency, and each time
+ * is computed from the events that it depends on alone. So the times are the
+ * same for all orders in which the play could give the events. */
 static void play_with_clocks(struct gpt_play *y,
                              const struct gpt_pipeline_plan_costs *costs,
                              struct clock *clocks, double *posted,
@@ -88,6 +92,8 @@ static void play_with_clocks(struct gpt_play *y,
         note(times, e.to, e.receive, begin, begin + transfer);
         a->now = later(a->now, begin + transfer);
         b->now = later(b->now, begin + transfer);
+        /* The play sets the end of a group to 0 when its last transfer is done.
+         * From that moment on the stage can post its next group. */
         if (y->end[e.stage] == 0)
             posted[e.stage] = a->now;
         if (y->end[e.to] == 0)
@@ -130,6 +136,8 @@ int gpt_pipeline_plan_simulate(const struct gpt_pipeline_plan *plans,
         result->weights = later(result->weights, clocks[s].weights);
         busiest = later(busiest, clocks[s].busy);
     }
+    /* The bubble compares the whole with the busiest stage: no schedule is
+     * shorter than the work of that stage. */
     if (busiest > 0)
         result->bubble = (result->total - busiest) / busiest;
 out:

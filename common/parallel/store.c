@@ -71,6 +71,9 @@ static void pause_longer(double *pause)
 
 /* ---- connecting ---- */
 
+/* A timeout of zero seconds would mean none at all, so callers pass 1 or more.
+ * A host that loses power closes nothing: the timeouts turn its silence into
+ * the failure of a request. */
 static void set_timeouts(int fd, double seconds)
 {
     struct timeval t = {(time_t)seconds, 0};
@@ -111,6 +114,9 @@ static int connect_once(const char *host, const char *port, double timeout,
     return fd;
 }
 
+/* An address is tried for 10 s at most, and every attempt looks the name up
+ * again: rank 0 may start later than this rank, and its name may be known later
+ * still. */
 static int connect_store(struct gpt_store *s, const struct gpt_launch_env *l,
                          double timeout, struct gpt_err *err)
 {
@@ -267,6 +273,8 @@ static int begin_request(struct gpt_store *s, enum gpt_wire_code code)
     return gpt_wire_put_code(&s->request, code);
 }
 
+/* The prefix keeps the keys of this run apart from those of PyTorch, of the
+ * launcher and of earlier runs in the same store. */
 static int put_key(struct gpt_store *s, const char *key)
 {
     const size_t prefix = strlen(s->prefix), n = strlen(key);
@@ -362,6 +370,8 @@ static int leave_will(struct gpt_store *s, struct gpt_err *err)
                          format_report(report, sizeof(report), &will), err);
 }
 
+/* The reply is read before the connection is closed. So the will is gone from
+ * the server when the server sees the end of the connection. */
 static void withdraw_will(struct gpt_store *s)
 {
     struct gpt_err ignored = {0};
@@ -444,6 +454,8 @@ void gpt_store_local_address(const struct gpt_store *s, char *text, size_t cap)
 
 /* ---- values ---- */
 
+/* A SET has no reply. A server that refuses it closes the connection, which the
+ * next request reports. */
 static int set_locked(struct gpt_store *s, const char *key, const void *value,
                       size_t len, struct gpt_err *err)
 {
@@ -605,7 +617,8 @@ bool gpt_store_failed(struct gpt_store *s, struct gpt_err *failure)
 
 /* ---- barriers ---- */
 
-/* Ranks whose count of arrivals is below `round`: "ranks 3, 5 are". */
+/* Ranks whose count of arrivals is below `round`: "ranks 3, 5 are". ADD of 0
+ * reads a counter in one request, also one that does not exist yet. */
 static int name_missing(struct gpt_store *s, const char *name, int64_t round,
                         char *text, size_t cap, struct gpt_err *err)
 {

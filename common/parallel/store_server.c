@@ -207,6 +207,9 @@ static void process(struct gpt_store_server *v, struct client *c)
             break;
         execute(v, c);
     }
+    /* What remains moves to the front once a turn, not once a request. Places
+     * in a request that is half read count from its first byte, so they stay
+     * right. */
     if (c->taken > 0) {
         memmove(c->in.data, c->in.data + c->taken, message_bytes(c));
         c->in.len -= c->taken;
@@ -214,6 +217,8 @@ static void process(struct gpt_store_server *v, struct client *c)
     }
 }
 
+/* One read a turn: a client that sends without pause cannot keep the thread
+ * from the others. */
 static void receive(struct client *c)
 {
     if (gpt_buf_reserve(&c->in, READ_BYTES) != GPT_OK) {
@@ -227,6 +232,8 @@ static void receive(struct client *c)
         c->dropped = true;
 }
 
+/* The buffer is freed when it is empty. A large reply does not keep its memory
+ * for the rest of the client's life. */
 static void transmit(struct client *c)
 {
     while (c->sent < c->out.len && !c->dropped) {
@@ -246,6 +253,8 @@ static void transmit(struct client *c)
 
 /* ---- the thread ---- */
 
+/* Without a free descriptor the connection stays in the kernel's queue, and the
+ * thread tries again after 50 ms. */
 static void accept_client(struct gpt_store_server *v)
 {
     int on = 1,
@@ -329,6 +338,7 @@ static nfds_t fill_polls(struct gpt_store_server *v, bool ending)
     return v->n + 2;
 }
 
+/* A pipe does not divide a write of 8 bytes, so the number arrives whole. */
 static double read_linger(const struct gpt_store_server *v)
 {
     double seconds;
@@ -338,6 +348,9 @@ static double read_linger(const struct gpt_store_server *v)
                : 0;
 }
 
+/* When there is no memory for the list of descriptors, the thread sleeps for
+ * 50 ms and tries again; clients wait meanwhile. Only clients that were polled
+ * are read: one that was accepted in this turn is after them. */
 static void *serve(void *arg)
 {
     struct gpt_store_server *v = arg;
@@ -507,6 +520,7 @@ void gpt_store_server_close(struct gpt_store_server *v, double linger)
     while (write(v->wake[1], &linger, sizeof(linger)) < 0 && errno == EINTR)
         ;
     gpt_thread_join(v->thread);
+    /* the server's thread has ended: clients and table belong to this one */
     for (size_t i = 0; i < v->n; i++)
         client_free(v->clients[i]);
     close(v->listener);

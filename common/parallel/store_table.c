@@ -31,6 +31,7 @@ struct gpt_store_table {
     uint64_t changes;
 };
 
+/* Borrowed bytes: of a request, or of a value until its key is set again. */
 struct text {
     const uint8_t *p;
     size_t len;
@@ -70,12 +71,16 @@ void gpt_store_table_close(struct gpt_store_table *t)
     gpt_free(t);
 }
 
+/* The server compares this number before and after a round of requests. A
+ * deletion is not counted, since it ends no wait. */
 uint64_t gpt_store_table_changes(const struct gpt_store_table *t)
 {
     return t->changes;
 }
 
-/* The link that points, or would point, to the entry of a key. */
+/* The link that points, or would point, to the entry of a key. Removing an
+ * entry needs the link to it, and a test for a key needs only what the link
+ * holds. */
 static struct entry **find(const struct gpt_store_table *t, struct text key)
 {
     uint64_t hash = gpt_hash64(key.p, key.len, 0);
@@ -93,7 +98,9 @@ bool gpt_store_table_has(const struct gpt_store_table *t, const void *key,
     return *find(t, (struct text){key, len}) != NULL;
 }
 
-/* Four times the heads. Out of memory is no failure: chains grow longer. */
+/* Four times the heads. Out of memory is no failure: chains grow longer.
+ * Entries keep their hash, so no key is hashed again and only the array of
+ * heads is allocated. */
 static void rehash(struct gpt_store_table *t)
 {
     size_t n = t->n_heads * 4;
@@ -112,6 +119,8 @@ static void rehash(struct gpt_store_table *t)
     t->n_heads = n;
 }
 
+/* The caller has found that the key is absent. No link from that search is used
+ * here: rehash() may have moved the chain that the link was in. */
 static struct entry *insert(struct gpt_store_table *t, struct text key)
 {
     if (t->bytes + key.len > BYTES_MAX)
@@ -142,6 +151,8 @@ static bool put(struct gpt_store_table *t, struct text key, struct text v,
     if (keep + v.len > GPT_STORE_VALUE ||
         t->bytes - old + keep + v.len > BYTES_MAX)
         return false;
+    /* The key is inserted after the value exists. A new key therefore never
+     * appears without its value, whichever allocation fails. */
     uint8_t *value = gpt_alloc(keep + v.len, 1);
     if (!value)
         return false;
@@ -174,6 +185,8 @@ static bool delete_key(struct gpt_store_table *t, struct text key)
     return true;
 }
 
+/* GET does not wait, as in PyTorch: clients ask with CHECK or WAIT first. So an
+ * absent key has an empty value here, and is no error. */
 static struct text value_of(const struct gpt_store_table *t, struct text key)
 {
     const struct entry *e = *find(t, key);
@@ -188,6 +201,8 @@ static bool same(struct text a, struct text b)
 
 /* ---- requests ---- */
 
+/* An absent value has no address, and memcpy() from NULL is undefined even for
+ * no bytes. */
 static bool reply_value(struct gpt_buf *reply, struct text v)
 {
     return gpt_wire_put_bytes(reply, v.p ? v.p : (const void *)"", v.len) ==
@@ -208,6 +223,8 @@ static bool add(struct gpt_store_table *t, struct text key, int64_t delta,
     char text[32] = "0";
     int64_t v;
 
+    /* The text of any 64-bit number is shorter than `text`, so what is longer
+     * is no counter. An absent key counts from 0. */
     if (old.len >= sizeof(text))
         return false;
     if (old.len > 0) {
@@ -235,6 +252,8 @@ static bool compare_set(struct gpt_store_table *t, struct text key,
     return reply_value(reply, exists ? value_of(t, key) : expected);
 }
 
+/* A request of little bytes may name one large value many times. The reply is
+ * therefore bounded by itself, not only by the size of the table. */
 static bool multi_get(const struct gpt_store_table *t,
                       const struct gpt_wire_request *r, const uint8_t *data,
                       struct gpt_buf *reply)
@@ -292,6 +311,8 @@ bool gpt_store_table_apply(struct gpt_store_table *t,
     case GPT_WIRE_MULTI_GET:
         return multi_get(t, r, data, reply);
     case GPT_WIRE_MULTI_SET:
+        /* Pairs before a refused one stay set. The refusal ends the connection,
+         * so the client cannot take the request for done. */
         for (size_t i = 0; i + 1 < r->n; i += 2) {
             const struct gpt_wire_field *k = &r->fields[i], *v = k + 1;
             if (!put(t, (struct text){data + k->at, k->len},

@@ -13,6 +13,9 @@
 
 enum { LIST = -1, PAIRS = -2 }; /* a count comes first */
 
+/* A message is its code, the count of a list, the strings, and the number, in
+ * this order; a form says which of them a code has. The codes and forms are
+ * PyTorch's. */
 static const struct {
     int strings, number; /* fixed strings or LIST, PAIRS; bytes of a number */
 } forms[GPT_WIRE_CODES] = {
@@ -25,7 +28,9 @@ static const struct {
     [GPT_WIRE_CANCEL_WAIT] = {0, 0},  [GPT_WIRE_PING] = {0, 4},
 };
 
-/* Keys have a smaller limit than values. */
+/* Keys have a smaller limit than values. SET, APPEND and COMPARE_SET have the
+ * key first and values after it; in a list of pairs every second string is a
+ * value. */
 static bool is_value(const struct gpt_wire_request *r, size_t field)
 {
     return r->code == GPT_WIRE_MULTI_SET
@@ -33,6 +38,8 @@ static bool is_value(const struct gpt_wire_request *r, size_t field)
                : forms[r->code].strings > 0 && field > 0;
 }
 
+/* `counted` is kept apart from `want`, because a list of no keys is a valid
+ * request whose count must not be read again. */
 static enum gpt_wire_status read_count(struct gpt_wire_request *r,
                                        const uint8_t *data, size_t len)
 {
@@ -67,6 +74,7 @@ static enum gpt_wire_status read_field(struct gpt_wire_request *r,
     if (gpt_grow(&r->fields, &r->cap, r->n + 1, sizeof(*r->fields), "a request",
                  NULL) != GPT_OK)
         return GPT_WIRE_BAD;
+    /* places are kept, not pointers: the caller's buffer moves as it grows */
     r->fields[r->n++] = (struct gpt_wire_field){r->end + 8, (size_t)n};
     r->end += 8 + (size_t)n;
     return GPT_WIRE_DONE;
@@ -86,6 +94,9 @@ static enum gpt_wire_status read_number(struct gpt_wire_request *r,
     return GPT_WIRE_DONE;
 }
 
+/* Each part advances r->end only when it is whole. A call that returns
+ * GPT_WIRE_MORE therefore leaves the request at the beginning of the part that
+ * is missing bytes. */
 enum gpt_wire_status gpt_wire_read(struct gpt_wire_request *r,
                                    const uint8_t *data, size_t len)
 {
@@ -108,6 +119,8 @@ enum gpt_wire_status gpt_wire_read(struct gpt_wire_request *r,
     return status == GPT_WIRE_DONE ? read_number(r, data, len) : status;
 }
 
+/* The list of fields keeps its memory, which a client's next request needs
+ * again. */
 void gpt_wire_restart(struct gpt_wire_request *r)
 {
     *r = (struct gpt_wire_request){.fields = r->fields, .cap = r->cap};

@@ -21,7 +21,9 @@ static bool computes(const struct gpt_action *a)
 
 /* ---- text ---- */
 
-/* "12b": microbatch, and chunk when there are several. */
+/* "12b": microbatch, and chunk when there are several. Letters repeat after 26
+ * chunks; the shade of a block and its title in the SVG still tell chunks
+ * apart. */
 static int label(const struct gpt_timeline *t, const struct gpt_action *a,
                  char text[24])
 {
@@ -30,6 +32,9 @@ static int label(const struct gpt_timeline *t, const struct gpt_action *a,
     return snprintf(text, 24, "%d%c", a->microbatch, 'a' + a->chunk % 26);
 }
 
+/* Both ends are rounded from the absolute time. Blocks that touch therefore
+ * share an edge, and rounding errors do not add up along the row. A block too
+ * short for a column is not drawn. */
 static void draw(const struct gpt_timeline *t, const struct gpt_action *a,
                  const struct gpt_interval *span, char *line)
 {
@@ -45,6 +50,8 @@ static void draw(const struct gpt_timeline *t, const struct gpt_action *a,
     memcpy(line + begin, text, (size_t)(n < end - begin ? n : end - begin));
 }
 
+/* The row is written into reserved memory and counted afterwards. No action
+ * ends after t->total, so no block leaves the row. */
 bool gpt_timeline_text(const struct gpt_timeline *t, struct gpt_buf *out)
 {
     size_t columns = (size_t)llround(t->total / t->column);
@@ -95,6 +102,8 @@ static int svg_block(const struct gpt_timeline *t, int64_t stage,
     char text[24];
     int letters = label(t, a, text);
 
+    /* A letter is about half as wide as it is high. A number that does not fit
+     * is left to the title, which viewers show under the pointer. */
     if (width * 2 < letters * FONT)
         text[0] = '\0';
     return gpt_buf_printf(

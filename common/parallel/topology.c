@@ -27,7 +27,9 @@ static void describe_sizes(const int64_t *size, char *text, size_t cap)
                                   (long long)size[d]);
 }
 
-/* Ranks of one replica of the model, which data parallelism repeats. */
+/* Ranks of one replica of the model, which data parallelism repeats. The
+ * product is checked for overflow: the sizes are a user's, and a product that
+ * wraps could divide the world by chance. */
 static bool multiply_sizes(const int64_t *size, int64_t *replica)
 {
     *replica = 1;
@@ -55,6 +57,8 @@ int gpt_topology_init(struct gpt_topology *t, int64_t world_size, int64_t rank,
                         "parallel sizes %s, virtual stages %lld: not all at "
                         "least 1",
                         text, (long long)chunks);
+    /* The data parallel size is not given: it is what the other sizes leave of
+     * the world, and only this remainder can go wrong. */
     if (world_size % replica != 0)
         return gpt_fail(err, GPT_EUSAGE,
                         "%lld ranks are not a multiple of the parallel sizes "
@@ -119,6 +123,8 @@ const char *gpt_group_name(enum gpt_group kind)
     return groups[kind].name;
 }
 
+/* A pipeline of one stage is both ends at once, so its embedding group has one
+ * member and gets no communicator. */
 static bool is_member(const struct gpt_topology *t, enum gpt_group kind,
                       const int64_t *at)
 {
@@ -129,9 +135,11 @@ static bool is_member(const struct gpt_topology *t, enum gpt_group kind,
            at[GPT_PP] == t->size[GPT_PP] - 1;
 }
 
-/* Every member must list the same ranks in the same order, since a place in
- * the list is a rank of the communicator: so all ranks are gone through in
- * ascending order, whichever dimensions the group runs along. */
+/* Every member must list the same ranks in the same order, since a place in the
+ * list is a rank of the communicator: so all ranks are gone through in
+ * ascending order, whichever dimensions the group runs along. A rank that is no
+ * member still gets the list of the group at its own coordinates, with index
+ * -1: a middle stage asks for the embedding group. */
 int64_t gpt_topology_group(const struct gpt_topology *t, enum gpt_group kind,
                            int64_t *ranks, int64_t *index)
 {
@@ -170,6 +178,8 @@ static int middle_layers(const struct gpt_topology *t, int64_t num_layers,
         return gpt_fail(err, GPT_EUSAGE,
                         "uneven stages need a pipeline parallel size of at "
                         "least 2");
+    /* With two stages that both have a number of their own there is no middle,
+     * and the two numbers must be all layers. */
     if (stages == 0 ? rest != 0 : (rest < stages || rest % stages != 0))
         return gpt_fail(err, GPT_EUSAGE,
                         "%lld of %lld layers do not divide over %lld pipeline "
@@ -187,6 +197,9 @@ int gpt_topology_layers(const struct gpt_topology *t, int64_t num_layers,
 {
     int64_t middle, before = 0, here = 0;
 
+    /* All stages are checked on every rank, not only those up to this one: then
+     * all ranks refuse a bad division with one message, and none begins to wait
+     * for a rank that has ended. */
     GPT_TRY(middle_layers(t, num_layers, first, last, &middle, err));
     for (int64_t p = 0; p < t->size[GPT_PP]; p++) {
         int64_t n = middle;
@@ -205,6 +218,9 @@ int gpt_topology_layers(const struct gpt_topology *t, int64_t num_layers,
         if (p == pp_rank)
             here = n / t->chunks;
     }
+    /* A microbatch passes all stages once a chunk, so each pass takes 1/chunks
+     * of the layers. The division has no remainder, since the layers of every
+     * stage divide. */
     *begin = chunk * (num_layers / t->chunks) + before;
     *count = here;
     return GPT_OK;

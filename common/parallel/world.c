@@ -65,7 +65,9 @@ int gpt_world_open(struct gpt_world **out, const struct gpt_world_options *o,
  * requests of one process as there are ranks. The barrier between counting and
  * reading makes the count final. */
 
-/* Why this rank cannot use NCCL, or "". Fills `library` with its name. */
+/* Why this rank cannot use NCCL, or "". Fills `library` with its name. Only
+ * ranks after the first one on a GPU find that it is shared. One of them is
+ * enough, since one hindrance decides for all. */
 static int find_hindrance(struct gpt_world *w, const struct gpt_backend *be,
                           char *why, size_t why_cap, char *library, size_t cap,
                           struct gpt_err *err)
@@ -92,7 +94,9 @@ static int find_hindrance(struct gpt_world *w, const struct gpt_backend *be,
     return GPT_OK;
 }
 
-/* Replaces an empty `why` by the reason of another rank, where one has any. */
+/* Replaces an empty `why` by the reason of another rank, where one has any. A
+ * reason is set before it is counted: a count above zero says that a reason is
+ * there. Where several ranks have one, any of them will do. */
 static int share_hindrance(struct gpt_world *w, char *why, size_t cap,
                            struct gpt_err *err)
 {
@@ -228,6 +232,8 @@ static struct gpt_comm *next_comm(const struct gpt_world *w, int *at)
     return NULL;
 }
 
+/* Calls of the first step wait for ranks that still allocate and load. After it
+ * a long silence is more likely a failure, and ends sooner. */
 void gpt_world_shorten_timeout(struct gpt_world *w)
 {
     struct gpt_comm *c;
@@ -284,7 +290,9 @@ static void agree_key(char *key, size_t cap, const char *what, int64_t rank)
     snprintf(key, cap, "agree/%.60s/%lld", what, (long long)rank);
 }
 
-/* Posts this rank's first difference from rank 0, if there is one. */
+/* Posts this rank's first difference from rank 0, if there is one. The line is
+ * set before the counter is raised, so the line of every rank that was counted
+ * can be read. */
 static int post_difference(struct gpt_world *w, const char *what,
                            const char *text, struct gpt_err *err)
 {
@@ -430,6 +438,7 @@ void gpt_world_close(struct gpt_world *w)
 {
     if (!w)
         return;
+    /* Watchers of communicators use the store, so it is closed after them. */
     for (int i = 0; i < GPT_N_GROUPS; i++) {
         gpt_comm_close(w->comm[i]);
         gpt_comm_close(w->reduce[i]);

@@ -161,6 +161,8 @@ static int fill_micro(const struct gpt_feed *f, struct batch *b, int64_t i)
     return GPT_OK;
 }
 
+/* The thread waits for its own copy here, so the caller finds the batch on the
+ * device when the thread reports it as read. */
 static int send_batch(const struct gpt_feed *f, struct batch *b)
 {
     const int64_t bytes = b->n * gpt_microbatch_bytes(rows(&f->o));
@@ -179,6 +181,8 @@ static void fill(const struct gpt_feed *f, struct batch *b)
         b->status = send_batch(f, b);
 }
 
+/* `now` changes only while this thread is idle, so the index of the other batch
+ * is stable from here to the end of the filling. */
 static void *reader(void *arg)
 {
     struct gpt_feed *f = arg;
@@ -209,6 +213,8 @@ static void wait_for_reader(struct gpt_feed *f)
     pthread_mutex_unlock(&f->mutex);
 }
 
+/* A filling that has begun is not interrupted: it uses memory that the caller
+ * frees next. */
 static void stop_reader(struct gpt_feed *f)
 {
     if (!f->started)

@@ -19,6 +19,8 @@ struct gpt_gatherer {
     struct gpt_lane_times before; /* the lane's, when that was begun */
 };
 
+/* Without shards every rank updates all weights itself, and there is no
+ * gatherer: NULL is valid everywhere here. */
 int gpt_gatherer_open(struct gpt_gatherer **out, struct gpt_backend *be,
                       const struct gpt_gatherer_options *options,
                       struct gpt_err *err)
@@ -68,6 +70,8 @@ static int64_t begin_bucket(struct gpt_gatherer *g, int64_t bucket)
     return gpt_lane_begin(g->lane, g->o.q, &call, NULL);
 }
 
+/* Each bucket's job waits on the device for the update that was put on the
+ * queue before, so the host need not. */
 void gpt_gatherer_begin(struct gpt_gatherer *g)
 {
     if (!g)
@@ -103,6 +107,7 @@ struct gpt_weight_hook gpt_gatherer_hook(struct gpt_gatherer *g)
     };
 }
 
+/* A join of the last bucket's job covers all others. */
 void gpt_gatherer_wait(struct gpt_gatherer *g)
 {
     if (g)

@@ -11,6 +11,8 @@
 
 static const double pi = 3.14159265358979323846;
 
+/* An index of a list of names is a value of its enum: lists and enums have one
+ * order. */
 static bool find_name(const char *const *names, int n, const char *name,
                       int *found)
 {
@@ -57,6 +59,7 @@ bool gpt_wd_style_parse(const char *name, enum gpt_wd_style *style)
     return true;
 }
 
+/* For callers whose users know no other names of the fields. */
 static const struct gpt_lr_schedule_names plain_names = {
     .max_lr = "the learning rate",
     .min_lr = "the least learning rate",
@@ -66,6 +69,7 @@ static const struct gpt_lr_schedule_names plain_names = {
     .wd_style = "the growth of the weight decay",
 };
 
+/* Comparisons are written so that a NaN fails them. */
 static int check_wd(const struct gpt_lr_schedule *s,
                     const struct gpt_lr_schedule_names *of,
                     struct gpt_err *err)
@@ -104,6 +108,8 @@ int gpt_lr_schedule_check(const struct gpt_lr_schedule *s,
         return gpt_fail(err, GPT_EUSAGE,
                         "the learning rate decays over %" PRId64
                         " samples, must be > 0", s->decay_samples);
+    /* The warm-up must end before the decay: decay_coefficient() divides by the
+     * distance. */
     if (s->warmup_samples < 0 || s->warmup_samples >= s->decay_samples)
         return gpt_fail(err, GPT_EUSAGE,
                         "the learning rate warms up over %" PRId64
@@ -119,7 +125,9 @@ int gpt_lr_schedule_check(const struct gpt_lr_schedule *s,
     return check_wd(s, of, err);
 }
 
-/* WSD: 1 before the tail, in which q runs from 0 to 1. */
+/* WSD: 1 before the tail, in which q runs from 0 to 1. The caller handles
+ * samples after the end, so q is at most 1. The exponential form, 2 * 0.5^q -
+ * 1, reaches 0 at q = 1 like the others. */
 static double wsd_coefficient(const struct gpt_lr_schedule *s, int64_t samples)
 {
     int64_t into = samples - (s->decay_samples - s->wsd_decay_samples);
@@ -140,7 +148,9 @@ static double wsd_coefficient(const struct gpt_lr_schedule *s, int64_t samples)
     return 0.0;
 }
 
-/* The share of max_lr - min_lr that is left, between warm-up and end. */
+/* The share of max_lr - min_lr that is left, between warm-up and end. r is 0 at
+ * the end of the warm-up and 1 at the end of the decay. WSD has no use for r:
+ * its tail counts from the end. */
 static double decay_coefficient(const struct gpt_lr_schedule *s,
                                 int64_t samples)
 {
@@ -154,6 +164,9 @@ static double decay_coefficient(const struct gpt_lr_schedule *s,
     return wsd_coefficient(s, samples);
 }
 
+/* A value depends on `samples` alone, never on the value before it. A training
+ * that resumes therefore has the rates of one that was never stopped, and all
+ * ranks compute the same ones. */
 double gpt_lr_schedule_value(const struct gpt_lr_schedule *s, int64_t samples)
 {
     if (s->warmup_samples > 0 && samples <= s->warmup_samples)
@@ -165,6 +178,8 @@ double gpt_lr_schedule_value(const struct gpt_lr_schedule *s, int64_t samples)
     if (samples > s->decay_samples)
         return s->min_lr;
     if (s->style == GPT_LR_INVERSE_SQUARE_ROOT) {
+        /* Without a warm-up the curve is that of a warm-up of one sample: one
+         * of none would make it zero, and no samples would divide by zero. */
         double warmup = (double)gpt_max_i64(s->warmup_samples, 1);
         double n = (double)gpt_max_i64(samples, 1);
 
@@ -176,6 +191,7 @@ double gpt_lr_schedule_value(const struct gpt_lr_schedule *s, int64_t samples)
            decay_coefficient(s, samples) * (s->max_lr - s->min_lr);
 }
 
+/* The cosine rises here, as its argument runs from pi to 0. */
 double gpt_lr_schedule_weight_decay(const struct gpt_lr_schedule *s,
                                     int64_t samples)
 {
@@ -212,6 +228,8 @@ int gpt_rampup_check(const struct gpt_rampup *r, int64_t multiple,
                         "%s: steps of %" PRId64 " do not lead from %" PRId64
                         " to %s %" PRId64, rampup, r->increment, r->start,
                         batch, r->global_batch);
+    /* Every size on the way must divide over the ranks, so the start and each
+     * step must. */
     if (r->start % multiple != 0 || r->increment % multiple != 0)
         return gpt_fail(err, GPT_EUSAGE,
                         "%s: start %" PRId64 " and increment %" PRId64
@@ -223,7 +241,8 @@ int gpt_rampup_check(const struct gpt_rampup *r, int64_t multiple,
 
 /* The distance between increments is a quotient that need not be whole; it is a
  * double, and truncated after the division, as in the original, so that the
- * same sample begins a new batch size. */
+ * same sample begins a new batch size. With `samples` 0 the distance would be 0
+ * and the quotient undefined; the ramp-up is then over before it begins. */
 int64_t gpt_rampup_global_batch(const struct gpt_rampup *r,
                                 int64_t consumed_samples)
 {

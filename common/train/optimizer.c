@@ -65,6 +65,8 @@ static void add_segment(struct gpt_optimizer *o, struct stretch *t,
     };
 }
 
+/* Runs are joined over gaps, too, since the padding between parameters is zero
+ * and adds nothing to a sum of squares. */
 static void add_run(struct gpt_optimizer *o, const struct stretch *t,
                     int64_t begin, int64_t end, bool joined)
 {
@@ -123,6 +125,7 @@ static void list_stretches(struct gpt_optimizer *o, int64_t tp_rank)
 
 /* ---- open and close ---- */
 
+/* Segments are copied once: the device reads them in every step. */
 static int upload_segments(struct gpt_optimizer *o, struct gpt_queue *q,
                            struct gpt_err *err)
 {

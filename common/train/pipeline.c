@@ -74,6 +74,8 @@ void gpt_pipeline_close(struct gpt_pipeline *p)
 
 /* ---- actions ---- */
 
+/* The output belongs to the stage. It is remembered for the send that follows,
+ * which comes before the next forward. */
 static void forward(struct gpt_pipeline *p, const struct work *w,
                     const struct gpt_action *a)
 {
@@ -86,6 +88,8 @@ static void forward(struct gpt_pipeline *p, const struct work *w,
         gpt_stage_input(p->o.stage, a->chunk, a->slot), &result);
 }
 
+/* The end of the way has no gradient to receive: its gradient is that of the
+ * loss. */
 static void backward(struct gpt_pipeline *p, const struct work *w,
                      const struct gpt_action *a)
 {
@@ -158,6 +162,9 @@ static int exchange(struct gpt_pipeline *p, const struct work *w,
     return gpt_world_check(p->o.world, err);
 }
 
+/* All groups of one stage are exchanged in the order of its plan, and the plans
+ * of all stages are made from one rule; so each rank knows what its neighbours
+ * post without a message. */
 static int run_plan(struct gpt_pipeline *p,
                     const struct gpt_pipeline_plan *plan, const struct work *w,
                     struct gpt_err *err)
@@ -201,6 +208,8 @@ static int check_slots(const struct gpt_pipeline *p,
     return GPT_OK;
 }
 
+/* The plan is kept while the number of microbatches is the same, which is
+ * nearly always. After a failure no plan counts as valid. */
 static int make_plan(struct gpt_pipeline *p, bool eval, int64_t n,
                      struct gpt_err *err)
 {

@@ -27,6 +27,8 @@ static int plan_slots(struct gpt_replica *r, struct gpt_err *err)
     return GPT_OK;
 }
 
+/* The tables need no device memory, so a prediction of memory can be made for a
+ * model that fits no device at hand. */
 int gpt_replica_new(struct gpt_replica **replica, struct gpt_backend *be,
                     const struct gpt_replica_options *options,
                     struct gpt_err *err)
@@ -61,7 +63,8 @@ static struct gpt_reducer_options reducer_options(const struct gpt_replica *r)
     };
 }
 
-/* The same options for the prediction of memory and for the allocation. */
+/* The same options for the prediction of memory and for the allocation. Hooks
+ * and pointers to memory are not among them: gpt_replica_open() adds those. */
 static struct gpt_stage_options stage_options(const struct gpt_replica *r)
 {
     const struct gpt_reducer_options reducer = reducer_options(r);
@@ -111,6 +114,9 @@ static int64_t param_bytes(const struct gpt_replica *r)
     return gpt_flat_compact(&r->flat) * (int64_t)sizeof(float);
 }
 
+/* Each part is asked for its own size by the code that allocates it. What is
+ * missing in this sum would be missing in the prediction, so every new
+ * allocation has a line here. */
 int gpt_replica_memory(const struct gpt_replica *r, struct gpt_memory *memory,
                        struct gpt_err *err)
 {
@@ -157,6 +163,8 @@ static int open_gatherer(struct gpt_replica *r, struct gpt_err *err)
     return gpt_gatherer_open(&r->gatherer, r->be, &options, err);
 }
 
+/* The stage gets its hooks at opening: backward hands each bucket to the
+ * reducer, and forward waits for the gatherer, without knowing of either. */
 static int open_stage(struct gpt_replica *r, struct gpt_err *err)
 {
     struct gpt_stage_options options = stage_options(r);
@@ -182,6 +190,8 @@ static int open_pipeline(struct gpt_replica *r, struct gpt_err *err)
     return gpt_pipeline_open(&r->pipeline, r->be, &options, err);
 }
 
+/* With weights of F32 the optimizer updates the weights themselves, and
+ * `params` is another name of the same memory. */
 static int open_weights(struct gpt_replica *r, struct gpt_err *err)
 {
     void *params;
@@ -214,6 +224,8 @@ static int open_sums(struct gpt_replica *r, struct gpt_err *err)
     return GPT_OK;
 }
 
+/* A failure in the middle leaves what was opened for gpt_replica_close(), which
+ * takes each pointer for open or NULL. */
 int gpt_replica_open(struct gpt_replica *r, struct gpt_err *err)
 {
     GPT_TRY(r->be->queue_open(r->be, &r->q, err));
@@ -227,6 +239,9 @@ int gpt_replica_open(struct gpt_replica *r, struct gpt_err *err)
     return open_pipeline(r, err);
 }
 
+/* Reducer and gatherer close before the memory is freed: their lanes have
+ * threads that may still use gradients and weights. The queue is last, because
+ * all operations were put on it. */
 void gpt_replica_close(struct gpt_replica *r)
 {
     if (!r)
@@ -254,8 +269,9 @@ void gpt_replica_close(struct gpt_replica *r)
 /* ---- values ---- */
 
 /* Casts this rank's shards only; the others' come by gathering, as they do
- * after every update. So loading and training give weights the same
- * rounding. */
+ * after every update. So loading and training give weights the same rounding.
+ * The gather follows the casts on one queue; its lane waits for them by an
+ * event, so the host does not wait between the two. */
 int gpt_replica_refresh(struct gpt_replica *r, struct gpt_err *err)
 {
     const struct gpt_flat *flat = &r->flat;
@@ -277,7 +293,9 @@ int gpt_replica_refresh(struct gpt_replica *r, struct gpt_err *err)
 }
 
 /* Copies to `params` the part of a slice that it holds. values: the whole
- * slice. */
+ * slice. Compact `params` hold this rank's shard of each bucket only, one after
+ * the other. So the slice is cut to the shard, and its place is counted from
+ * the shard's begin. */
 static void put_slice(struct gpt_replica *r, const struct gpt_slice *s,
                       const float *values)
 {
@@ -299,7 +317,8 @@ static void put_slice(struct gpt_replica *r, const struct gpt_slice *s,
 
 /* Slice by slice through one host buffer. A value depends on the seed, the name
  * and the global index only, so ranks of any layout start from one model
- * without exchanging anything. */
+ * without exchanging anything. The buffer is used again for the next slice, so
+ * each copy is waited for. */
 int gpt_replica_init(struct gpt_replica *r, struct gpt_err *err)
 {
     int64_t largest = 0;
