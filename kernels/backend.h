@@ -18,10 +18,10 @@
  * Backends, instruction sets and kinds of GPU differ from each other in last
  * bits.
  *
- * What an operation stores in bf16 or F16 and itself reads again (resid_out of
- * a norm, aux of a matmul) it reads as rounded. So a second computation from
- * memory gives the same bits. The exception is GELU within a product of
- * cuBLASLt, which may take the sum before it is rounded. */
+ * When an operation stores a value in bf16 or F16 and computes further with it
+ * (resid_out of a norm, aux of a matmul), it takes the rounded value. So a
+ * second computation from memory gives the same bits. The exception is
+ * GELU within a product of cuBLASLt, which may take the sum before rounding. */
 #ifndef GPT_KERNELS_BACKEND_H
 #define GPT_KERNELS_BACKEND_H
 
@@ -136,8 +136,8 @@ struct gpt_embed {
  * i + rotary/2, i < rotary/2, are a point that is rotated by the angle
  *   position * base^(-2 i / rotary)
  * or, with `inverse` (for the gradient), by its negative. Elements from
- * `rotary` (even, at most D) on do not change. The angle is computed in float, as PyTorch users
- * do.
+ * `rotary` (even, at most D) on do not change. The angle is computed in float,
+ * as PyTorch users do.
  * positions (N) int32 in device memory, or NULL: row n has position n mod t. */
 struct gpt_rope {
     int64_t n, t, h, g, d, rotary;
@@ -153,10 +153,10 @@ struct gpt_rope {
  * lse (B, H, T) float: log-sum-exp of the scaled scores, for backward. H, G
  * are those held here, head0 the first one's global number of h_global.
  * doc_start (B, T) int32 or NULL: first position to which t may attend (the
- * documents of a sequence do not attend to each other). Probability dropout: element index
- * ((sample * h_global + head) * T + tq) * T + tk of dropout.rng; of the
- * dropout struct only p, rng, sample0 and samples are read. Never stores T x T
- * for all heads. Source: Vaswani et al. 2017; Dao et al. 2022. */
+ * documents of a sequence do not attend to each other). Probability dropout:
+ * element index ((sample * h_global + head) * T + tq) * T + tk of dropout.rng;
+ * of the dropout struct only p, rng, sample0 and samples are read. Never
+ * stores T x T for all heads. Source: Vaswani et al. 2017; Dao et al. 2022. */
 struct gpt_attn {
     int64_t b, t, h, g, d, head0, h_global;
     float scale; /* usually 1/sqrt(D) */
@@ -170,8 +170,9 @@ struct gpt_attn {
 };
 
 /* The ALiBi slope (Press et al. 2022) of head `head` of `heads`. Let m be the
- * largest power of two that is not above heads. Slopes of heads below m are
- * 2^(-8 (head + 1) / m); heads from m on have every other slope of 2 m heads. */
+ * largest power of two that is not above heads. Heads below m have the slope
+ * 2^(-8 (head + 1) / m). Heads from m on have every other slope of 2 m
+ * heads. */
 float gpt_alibi_slope(int64_t head, int64_t heads);
 
 /* The backward of attention takes the forward's struct, with out and lse as the
@@ -214,8 +215,8 @@ struct gpt_attn_cached {
  * writes stats (N, 3) float, of the columns here: largest logit, sum of
  * exp(logit - largest), logit of the target (0: it is elsewhere), and with
  * `grad` leaves those exponentials in logits (or the logits, on a device where
- * computing the exponentials again is cheaper). xent_finish(), given the stats of all ranks
- * (ranks, N, 3), combines them in the order of ranks. */
+ * computing the exponentials again is cheaper). xent_finish(), given the stats
+ * of all ranks (ranks, N, 3), combines them in the order of ranks. */
 enum { GPT_XENT_STATS = 3 };
 struct gpt_xent {
     int64_t n, v, v_real, ld;
@@ -339,8 +340,8 @@ struct gpt_backend {
     void (*norm_bwd)(struct gpt_queue *q, const struct gpt_norm *op,
                      const struct gpt_norm_grad *grad);
     size_t (*norm_scratch)(int64_t n, int64_t c);
-    /* y (n, c) = x (n, c) with dropout; y may be x. Where no norm
-     * follows, which would include the dropout. */
+    /* y (n, c) = x (n, c) with dropout; y may be x. For places where
+     * no norm follows, which would include the dropout. */
     void (*dropout)(struct gpt_queue *q, void *y, const void *x, int64_t n,
                     int64_t c, enum gpt_dtype act,
                     const struct gpt_dropout *dropout);
@@ -380,11 +381,12 @@ struct gpt_backend {
 int gpt_backend_cpu(struct gpt_backend **be, struct gpt_err *err)
     GPT_MUST_USE;
 
-/* Opens the backend of a device: "cpu"; "cuda" or "cuda:N", a GPU (libgpt-cuda.so);
- * "cuda-emu", its kernels emulated on the CPU (libgpt-cuda-emu.so, for tests);
- * "auto", GPU 0 when there is one, else the CPU, and the log has the reason. Plugins
- * are looked for in $GPT_PLUGIN_DIR, or beside the program and in ../lib/gpt
- * from there. GPT_EDEVICE when it is not there. */
+/* Opens the backend of a device: "cpu"; "cuda" or "cuda:N", a GPU
+ * (libgpt-cuda.so); "cuda-emu", its kernels emulated on the CPU
+ * (libgpt-cuda-emu.so, for tests); "auto", GPU 0 when there is one, else the
+ * CPU, and the log has the reason. Plugins are looked for in $GPT_PLUGIN_DIR,
+ * or beside the program and in ../lib/gpt from there. GPT_EDEVICE when it is
+ * not there. */
 int gpt_backend_open(struct gpt_backend **be, const char *device,
                      struct gpt_err *err) GPT_MUST_USE;
 
@@ -394,8 +396,8 @@ int gpt_backend_open_rank(struct gpt_backend **be, const char *device,
                           int64_t local_rank, struct gpt_err *err)
     GPT_MUST_USE;
 
-/* Appends a line for a program's version: the GPUs for which the plugin is built,
- * and the first GPU of this machine. */
+/* Appends a line for a program's version: the GPUs for which the plugin is
+ * built, and the first GPU of this machine. */
 struct gpt_buf;
 int gpt_backend_version(struct gpt_buf *b);
 
