@@ -53,8 +53,8 @@ static void *find_library(const char *file)
     const char *dir = getenv("GPT_PLUGIN_DIR");
     char folder[3072], path[4096];
 
-    /* Whoever names a folder means it: no other place is tried, so that a test
-     * can be a machine without GPUs. */
+    /* A folder that GPT_PLUGIN_DIR names is the only one that is searched: an
+     * empty folder lets a test behave as on a machine without GPUs. */
     if (dir) {
         snprintf(path, sizeof(path), "%s/%s", dir, file);
         return dlopen(path, RTLD_NOW | RTLD_LOCAL);
@@ -79,14 +79,16 @@ static bool look_up(void *library, const char *name, void *function)
     return address != NULL;
 }
 
-/* name: "cuda" or "cuda-emu". The library stays until the process ends. */
+/* name: "cuda" or "cuda-emu". The library stays loaded until the process ends:
+ * backends keep pointers to its functions. */
 static int open_plugin(struct plugin *p, const char *name, struct gpt_err *err)
 {
     char file[64];
 
     snprintf(file, sizeof(file), "libgpt-%s.so", name);
-    /* A message of an earlier call must not be taken for this one's. */
-    dlerror(); /* forgets older ones */
+    /* dlerror() keeps its message until it is called. This call discards a
+     * message of earlier failures, which would be reported as this one's. */
+    dlerror();
     p->library = find_library(file);
     if (!p->library) {
         const char *why = dlerror();
@@ -108,7 +110,7 @@ static int open_device(struct gpt_backend **be, const char *name, int device,
     struct plugin p;
 
     GPT_TRY(open_plugin(&p, name, err));
-    return p.open(be, sizeof **be, device, wrap, err);
+    return p.open(be, sizeof(**be), device, wrap, err);
 }
 
 static int open_any(struct gpt_backend **be, int rank, struct gpt_err *err)

@@ -3,7 +3,7 @@
  * Memory is plain pointers that only the backend may dereference. Work is put
  * on a queue and runs in its order; operations return nothing, the first
  * failure sticks to the queue and sync() reports it with the operation's name.
- * So model code reads as the maths that it is.
+ * So model code reads like the formulas.
  *
  * Letters: B batch, T time, N = B*T rows, C channels, H heads, G query groups
  * (key/value heads), D head size, F feed-forward, V vocabulary. Matrices are
@@ -18,10 +18,10 @@
  * Backends, instruction sets and kinds of GPU differ from each other in last
  * bits.
  *
- * What an operation stores in bf16 or F16 and uses further (resid_out of a
- * norm, aux of a matmul) it uses as stored, so that computing the rest again
- * from memory gives the same bits. The exception is GELU within a product of
- * cuBLASLt, which may take the sum before it is rounded. */
+ * When an operation stores a value in bf16 or F16 and computes further with it
+ * (resid_out of a norm, aux of a matmul), it takes the rounded value. So a
+ * second computation from memory gives the same bits. The exception is
+ * GELU within a product of cuBLASLt, which may take the sum before rounding. */
 #ifndef GPT_KERNELS_BACKEND_H
 #define GPT_KERNELS_BACKEND_H
 
@@ -42,8 +42,8 @@ struct gpt_recording; /* operations to be put on a queue many times */
 struct gpt_dropout {
     float p; /* 0 = off; the rest is then not read */
     struct gpt_rng rng;
-    int64_t sample0;          /* global number of row 0's sample, to which */
-    const int64_t *samples;   /* ... this (1) in device memory adds, or NULL */
+    int64_t sample0;        /* global number of row 0's sample; if not NULL, */
+    const int64_t *samples; /* ... this (1), in device memory, is added to it */
     int64_t t_local;          /* T of this block */
     int64_t t_global, t0;     /* sequence length; first position held here */
 };
@@ -94,7 +94,7 @@ enum gpt_norm_kind { GPT_LAYERNORM, GPT_RMSNORM };
  *   y = (resid_out - mean) * rstd * w + b
  * resid_in, x, resid_out, y (N, C) act; w, b (C) act (b NULL: none); mean,
  * rstd (N) float, written (mean unused for RMSNorm). resid_out may be
- * resid_in. y NULL: only resid_out is wanted, and written. Source: Ba et al.
+ * resid_in. y NULL: only resid_out is written. Source: Ba et al.
  * 2016; Zhang and Sennrich 2019. */
 struct gpt_norm {
     enum gpt_norm_kind kind;
@@ -108,9 +108,9 @@ struct gpt_norm {
     struct gpt_dropout dropout;
 };
 
-/* Its backward, with the forward's struct and
+/* The backward of a norm takes the forward's struct and
  *   dresid (N, C) act, read and written: dresid += d(norm)(dy)
- *   dx (N, C) act, written: dropout mask applied to the new dresid (NULL: not)
+ *   dx (N, C) act, written: the new dresid times the dropout mask (may be NULL)
  *   dw, db (C) float, added to. scratch: gpt_backend.norm_scratch() bytes. */
 struct gpt_norm_grad {
     const void *dy;
@@ -133,12 +133,12 @@ struct gpt_embed {
 
 /* Rotary positions (Su et al. 2021) in place: in every query and key head of
  * qkv (N, G * (H/G + 2) * D), as attention takes it, elements i and
- * i + rotary/2, i < rotary/2, are a point that turns by the angle
+ * i + rotary/2, i < rotary/2, are a point that is rotated by the angle
  *   position * base^(-2 i / rotary)
- * or, `inverse`, back, which is the gradient's way. Elements from `rotary`
- * (even, at most D) on stay. The angle is computed in float, as PyTorch users
- * do.
- * positions (N) int32 in device memory, or NULL: row n stands at n mod t. */
+ * or, with `inverse` (for the gradient), by its negative. Elements from
+ * `rotary` (even, at most D) on do not change. The angle is computed in float,
+ * as PyTorch users do.
+ * positions (N) int32 in device memory, or NULL: row n has position n mod t. */
 struct gpt_rope {
     int64_t n, t, h, g, d, rotary;
     double base;
@@ -152,11 +152,11 @@ struct gpt_rope {
  * query heads, its key, its value (Megatron's order). out (B, T, H * D),
  * lse (B, H, T) float: log-sum-exp of the scaled scores, for backward. H, G
  * are those held here, head0 the first one's global number of h_global.
- * doc_start (B, T) int32 or NULL: first position that t may see (documents do
- * not see each other). Probability dropout: element index
- * ((sample * h_global + head) * T + tq) * T + tk of dropout.rng; of the
- * dropout struct only p, rng, sample0 and samples are read. Never stores T x T
- * for all heads. Source: Vaswani et al. 2017; Dao et al. 2022. */
+ * doc_start (B, T) int32 or NULL: first position to which t may attend (the
+ * documents of a sequence do not attend to each other). Probability dropout:
+ * element index ((sample * h_global + head) * T + tq) * T + tk of dropout.rng;
+ * of the dropout struct only p, rng, sample0 and samples are read. Never
+ * stores T x T for all heads. Source: Vaswani et al. 2017; Dao et al. 2022. */
 struct gpt_attn {
     int64_t b, t, h, g, d, head0, h_global;
     float scale; /* usually 1/sqrt(D) */
@@ -169,12 +169,14 @@ struct gpt_attn {
     struct gpt_dropout dropout;
 };
 
-/* ALiBi (Press et al. 2022): of head `head` of `heads`. With m the largest
- * power of two that is not above heads, 2^(-8 (head + 1) / m), then, from head
- * m on, every other slope of 2 m heads. */
+/* The ALiBi slope (Press et al. 2022) of head `head` of `heads`. Let m be the
+ * largest power of two that is not above heads. Heads below m have the slope
+ * 2^(-8 (head + 1) / m). Heads from m on have every other slope of 2 m
+ * heads. */
 float gpt_alibi_slope(int64_t head, int64_t heads);
 
-/* dqkv (as qkv), written; dout, out, lse from forward; scratch:
+/* The backward of attention takes the forward's struct, with out and lse as the
+ * forward wrote them; dout (as out); dqkv (as qkv), written; scratch:
  * gpt_backend.attn_scratch() bytes. */
 struct gpt_attn_grad {
     const void *dout;
@@ -191,7 +193,7 @@ struct gpt_attn_grad {
 struct gpt_attn_cached {
     int64_t b, t_new, h, g, d, t_max;
     float scale;
-    bool alibi; /* the heads here are all there are */
+    bool alibi; /* h must then be the number of all heads */
     enum gpt_dtype act;
     const void *qkv;
     void *out, *k_cache, *v_cache;
@@ -212,9 +214,9 @@ struct gpt_attn_cached {
  * from v_begin on (target and v_real stay global numbers). xent_partial()
  * writes stats (N, 3) float, of the columns here: largest logit, sum of
  * exp(logit - largest), logit of the target (0: it is elsewhere), and with
- * `grad` leaves those exponentials in logits (or the logits, where a device
- * reads them again for less). xent_finish(), given the stats of all ranks
- * (ranks, N, 3), combines them in the order of ranks. */
+ * `grad` leaves those exponentials in logits (or the logits, on a device where
+ * computing the exponentials again is cheaper). xent_finish(), given the stats
+ * of all ranks (ranks, N, 3), combines them in the order of ranks. */
 enum { GPT_XENT_STATS = 3 };
 struct gpt_xent {
     int64_t n, v, v_real, ld;
@@ -262,13 +264,15 @@ struct gpt_backend {
     /* One line for people: device, instruction set, libraries. */
     void (*describe)(const struct gpt_backend *be, char *text, size_t cap);
 
-    /* memory: 64-byte aligned, zeroed; GPT_EDEVICE names what was asked for */
+    /* Device memory, 64-byte aligned and zeroed. `what` names the memory in the
+     * message of GPT_EDEVICE. */
     int (*alloc)(struct gpt_backend *be, size_t bytes, const char *what,
                  void **mem, struct gpt_err *err);
     void (*free)(struct gpt_backend *be, void *mem);
     /* Host memory (64-byte aligned, zeroed) that devices copy from and to
-     * directly: copy_in() and copy_out() of it return at once, and it must stay
-     * as it is until they are over. Those of other host memory may wait. */
+     * directly. copy_in() and copy_out() of this memory return at once, and it
+     * must not change until they are over. Copies of other host memory may
+     * wait. */
     int (*host_alloc)(struct gpt_backend *be, size_t bytes, const char *what,
                       void **mem, struct gpt_err *err);
     void (*host_free)(struct gpt_backend *be, void *mem);
@@ -295,12 +299,12 @@ struct gpt_backend {
     void (*event_record)(struct gpt_queue *q, struct gpt_event *e);
     void (*event_wait)(struct gpt_queue *q, struct gpt_event *e);
     /* Recordings; NULL where the device has none. Operations between
-     * record_begin() and record_end() are kept instead of run: with the
-     * arguments of now, and memory read at each replay. They are of queue q and
-     * of one thread, without copies from or to the host, without events, and
-     * each has run on q before in the same sizes. replay() puts all of them on
-     * q at the cost of one. It returns false when q has changed since and
-     * nothing was put: record anew. */
+     * record_begin() and record_end() are kept instead of run. Their arguments
+     * are fixed then; the memory is read at each replay. They are of queue q
+     * and of one thread, without copies from or to the host, without events,
+     * and each has run on q before in the same sizes. replay() puts all of them
+     * on q at the cost of one. It returns false, and puts nothing, when q's
+     * memory has changed since: the caller then records anew. */
     int (*record_begin)(struct gpt_queue *q, struct gpt_err *err);
     int (*record_end)(struct gpt_queue *q, struct gpt_recording **r,
                       struct gpt_err *err);
@@ -325,17 +329,19 @@ struct gpt_backend {
     /* dbias (n) float += column sums of dy (m, n) act */
     void (*bias_grad)(struct gpt_queue *q, float *dbias, const void *dy,
                       int64_t m, int64_t n, enum gpt_dtype act);
-    /* x (m, n) act += bias (n) act: where the sum over ranks comes first */
+    /* x (m, n) act += bias (n) act, for a bias that is added after a sum over
+     * ranks */
     void (*bias_add)(struct gpt_queue *q, void *x, const void *bias,
                      int64_t m, int64_t n, enum gpt_dtype act);
-    /* y (n) act = gelu(x (n)): what the epilogue made of its aux */
+    /* y (n) act = gelu(x (n)); with x = aux of a product, y is its c again */
     void (*gelu)(struct gpt_queue *q, void *y, const void *x, int64_t n,
                  enum gpt_dtype act);
     void (*norm_fwd)(struct gpt_queue *q, const struct gpt_norm *op);
     void (*norm_bwd)(struct gpt_queue *q, const struct gpt_norm *op,
                      const struct gpt_norm_grad *grad);
     size_t (*norm_scratch)(int64_t n, int64_t c);
-    /* y (n, c) = x (n, c) with dropout; y may be x. For places without norm. */
+    /* y (n, c) = x (n, c) with dropout; y may be x. For places where
+     * no norm follows, which would include the dropout. */
     void (*dropout)(struct gpt_queue *q, void *y, const void *x, int64_t n,
                     int64_t c, enum gpt_dtype act,
                     const struct gpt_dropout *dropout);
@@ -357,8 +363,8 @@ struct gpt_backend {
     void (*xent_finish)(struct gpt_queue *q, const struct gpt_xent *op,
                         const float *stats, int64_t ranks, int64_t rank);
     void (*adamw)(struct gpt_queue *q, const struct gpt_adamw *op);
-    /* out (1) double, device: sum of x[i]^2; of x[i]. In float input, double
-     * sums, fixed order. */
+    /* out (1) double, in device memory: sumsq() the sum of x[i]^2, sum() that
+     * of x[i]. Both add in double, in a fixed order. */
     void (*sumsq)(struct gpt_queue *q, double *out, const float *x,
                   int64_t n);
     void (*sum)(struct gpt_queue *q, double *out, const float *x, int64_t n);
@@ -375,23 +381,23 @@ struct gpt_backend {
 int gpt_backend_cpu(struct gpt_backend **be, struct gpt_err *err)
     GPT_MUST_USE;
 
-/* By the name of a device: "cpu"; "cuda" or "cuda:N", a GPU (libgpt-cuda.so);
- * "cuda-emu", its kernels emulated on the CPU (libgpt-cuda-emu.so, for tests);
- * "auto", GPU 0 when there is one, else the CPU, and the log says why. Plugins
- * are looked for in $GPT_PLUGIN_DIR, or beside the program and in ../lib/gpt
- * from there. GPT_EDEVICE when it is not there. */
+/* Opens the backend of a device: "cpu"; "cuda" or "cuda:N", a GPU
+ * (libgpt-cuda.so); "cuda-emu", its kernels emulated on the CPU
+ * (libgpt-cuda-emu.so, for tests); "auto", GPU 0 when there is one, else the
+ * CPU, and the log has the reason. Plugins are looked for in $GPT_PLUGIN_DIR,
+ * or beside the program and in ../lib/gpt from there. GPT_EDEVICE when it is
+ * not there. */
 int gpt_backend_open(struct gpt_backend **be, const char *device,
                      struct gpt_err *err) GPT_MUST_USE;
 
-/* For the process of this number on its machine: "cuda" and "auto" are then
- * the GPU of this number modulo how many there are, so that ranks share GPUs
- * evenly. */
+/* The same for process local_rank of this machine: "cuda" and "auto" then mean
+ * GPU local_rank modulo the number of GPUs, so that ranks share GPUs evenly. */
 int gpt_backend_open_rank(struct gpt_backend **be, const char *device,
                           int64_t local_rank, struct gpt_err *err)
     GPT_MUST_USE;
 
-/* A line of a program's version: which GPUs this build knows, and which is
- * there. */
+/* Appends a line for a program's version: the GPUs for which the plugin is
+ * built, and the first GPU of this machine. */
 struct gpt_buf;
 int gpt_backend_version(struct gpt_buf *b);
 

@@ -1,7 +1,7 @@
 /* Collectives of a device's own library (NCCL), which a plugin may bring beside
  * its operations. They are put on a queue and run there, as operations do.
- * common/parallel/comm.h is the door for everybody else: it numbers the calls,
- * watches them, and says whose fault a failure is. */
+ * All other code uses common/parallel/comm.h, which numbers the calls, watches
+ * them, and reports which rank caused a failure. */
 #ifndef GPT_KERNELS_COLLECTIVES_H
 #define GPT_KERNELS_COLLECTIVES_H
 
@@ -49,9 +49,10 @@ enum {
 };
 
 struct gpt_collectives {
-    /* "NCCL 2.28.9"; false: why it is not there */
+    /* The library's name and version, "NCCL 2.28.9". False where there is no
+     * library: the text is then the reason. */
     bool (*library)(char *text, size_t cap);
-    /* What no other GPU of the world is called. */
+    /* A name of the device that no other GPU in the world has. */
     int (*device)(char *text, size_t cap, struct gpt_err *err);
 
     /* One rank makes an id, and all ranks open with it. open() returns at once;
@@ -59,20 +60,22 @@ struct gpt_collectives {
     int (*make_id)(void *id, struct gpt_err *err);
     int (*open)(struct gpt_clique **c, const void *id, const char *name,
                 int64_t size, int64_t rank, struct gpt_err *err);
-    /* FAILED: `why` says how. Waits for nobody. */
+    /* The clique's state, without waiting. When the state is FAILED, `why`
+     * gets the reason. */
     enum gpt_clique_state (*state)(struct gpt_clique *c, char *why, size_t cap);
 
-    /* Puts a call on the queue, numbers from 1 on. Returns when it is there,
-     * which may take the other ranks (connections are made when they are used
-     * first) or one of GPT_CLIQUE_CALLS earlier ones to end; or after abort().
-     */
+    /* Puts a call on the queue; calls are numbered from 1 on. put() returns
+     * when the call is on the queue, or after abort(). Before that it may wait
+     * for the other ranks (a connection is made at its first use), or for the
+     * end of an earlier call when GPT_CLIQUE_CALLS of them are not over. */
     int (*put)(struct gpt_clique *c, struct gpt_queue *q,
                const struct gpt_collective *call, int64_t number,
                struct gpt_err *err);
-    /* The call that the queue has come to and that is not over; 0: none. */
+    /* The number of the call that the queue now runs; 0: none. */
     int64_t (*running)(struct gpt_clique *c);
-    /* Ends what is on the queue, and all further use. Returns within seconds,
-     * whatever the library does; queues that it leaves stuck are given up. */
+    /* Ends the calls on the queue; the clique takes no more. abort() returns
+     * within seconds, whatever the library does. A queue that the library then
+     * still blocks is abandoned. */
     void (*abort)(struct gpt_clique *c);
     void (*close)(struct gpt_clique *c); /* NULL is fine */
 };

@@ -52,10 +52,10 @@ void cpu_attn_fwd(struct gpt_queue *q, const struct gpt_attn *op)
     if (op->dropout.p > 0)
         drop = cpu_drop_of(&op->dropout);
     int64_t runs = (op->t + RUN - 1) / RUN, heads = op->b * op->h;
-    /* Of the T x T scores the causal mask leaves half. */
+    /* The causal mask leaves half of the T x T scores. */
     int64_t pairs = op->b * op->h * op->t * op->t / 2;
     /* A task's result depends on its own queries only, so the order in which a
-     * dynamic schedule deals tasks out cannot be seen in the result. */
+     * dynamic schedule hands out tasks cannot be seen in the result. */
 #pragma omp parallel for schedule(dynamic) if (                                \
         cpu_worth_threads(pairs * (op->d / 8 + 1)))
     for (int64_t i = 0; i < heads * runs; i++) {

@@ -106,6 +106,7 @@ static void softmax_row(const struct attn_head *h, struct work w, int64_t i,
     float top = cpu_isa->max(s + lo, hi - lo) * h->scale;
     if (!(top <= w.max[i])) { /* NaN gets here too, and stays */
         float shrink = expf(w.max[i] - top);
+
         w.max[i] = top;
         w.sum[i] *= shrink;
         cpu_isa->scale(w.out + i * w.d_pad, w.d_pad, shrink);

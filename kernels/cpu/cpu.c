@@ -94,7 +94,7 @@ static int cpu_queue_open(struct gpt_backend *be, struct gpt_queue **q,
                           struct gpt_err *err)
 {
     (void)be;
-    *q = calloc(1, sizeof **q);
+    *q = calloc(1, sizeof(**q));
     if (!*q)
         return gpt_fail(err, GPT_EFAIL, "cpu: out of memory: a queue");
     return GPT_OK;
@@ -109,9 +109,9 @@ static void cpu_queue_close(struct gpt_queue *q)
     free(q);
 }
 
-/* Work has run when the call that asked for it returned: what is left to do is
- * to report the first failure. It stays, so that a caller who syncs late or
- * twice learns of it all the same. */
+/* An operation has run when its call returns, so sync() only reports the first
+ * failure. The failure stays in the queue: a second or late sync() reports it,
+ * too. */
 static int cpu_sync(struct gpt_queue *q, struct gpt_err *err)
 {
     if (q->err.status != GPT_OK && err)
@@ -168,8 +168,9 @@ bool cpu_ready(struct gpt_queue *q, const char *what, enum gpt_dtype act)
     return false;
 }
 
-/* Work space is kept at its largest, so that a training step allocates nothing
- * after the first. What it held is not copied: nobody keeps results in it. */
+/* Work memory never shrinks, so that training steps after the first allocate
+ * nothing. Growing does not copy the contents: no operation keeps results in
+ * work memory for a later one. */
 static float *grow_space(struct gpt_queue *q, struct cpu_space *space,
                          size_t floats)
 {

@@ -6,45 +6,47 @@
 #include "backend.h"
 #include "cpu/isa/isa.h"
 
-/* Operations run at once, in the calling thread and its OpenMP team. After a
- * failure nothing more is run. */
+/* An operation runs within its call, in the calling thread and its OpenMP team.
+ * After the first failure, operations do nothing. */
 struct gpt_queue {
     struct gpt_err err; /* the first failure; status GPT_OK until then */
     struct cpu_space {
         float *mem;
         size_t bytes;
-    } work, wide; /* grown by cpu_work(), cpu_wide(), kept between operations */
+    } work, wide; /* cpu_work() and cpu_wide() grow them; they are kept */
 };
 
-/* True when the operation is to run: no failure so far, and `act` is a type
- * that the CPU computes in. */
+/* True when operation `what` may run: the queue has no failure, and `act` is a
+ * type that the CPU computes in. Another `act` is recorded as a failure. */
 bool cpu_ready(struct gpt_queue *q, const char *what, enum gpt_dtype act);
 
-/* Records the first failure. */
+/* Records a failure of the queue, unless the queue already has one. */
 void cpu_fail(struct gpt_queue *q, const char *fmt, ...) GPT_PRINTF(2, 3);
 
 /* At least `floats` floats of work memory (64-byte aligned, contents
  * undefined), valid until the next call; NULL after recording a failure. */
 float *cpu_work(struct gpt_queue *q, size_t floats);
-/* The same for operands of a narrower type: float operations do not use it. */
+/* A second work memory like cpu_work()'s, for float copies of bf16 operands.
+ * Operations on floats do not use this one, so bf16.c can call them on it. */
 float *cpu_wide(struct gpt_queue *q, size_t floats);
 
-/* Sets cpu_isa and whether oneDNN multiplies floats and bf16; NULL: the best
- * there is. "base", "avx2", "avx512"; "dnnl", "portable". Tests call it again
- * between operations. */
+/* Sets cpu_isa to "base", "avx2" or "avx512", and the library of products to
+ * "dnnl" (oneDNN) or "portable" (the tiles of cpu/isa/). NULL chooses the best
+ * of this processor. Tests call it again between operations. */
 int cpu_choose(const char *isa, const char *matmul,
                struct gpt_err *err) GPT_MUST_USE;
 extern bool cpu_use_dnnl, cpu_use_dnnl_bf16;
 
-/* Is work of about so many nanoseconds worth waking the other threads? That
- * takes microseconds, and far longer on a busy machine. Results do not depend
- * on the answer. */
+/* True when work of about this many nanoseconds is worth waking the other
+ * threads. Waking them takes microseconds, and far longer on a busy machine.
+ * Results do not depend on the return value. */
 static inline bool cpu_worth_threads(int64_t nanoseconds)
 {
     return nanoseconds > 10000;
 }
 
-/* Sums over rows are cut into this many blocks, whatever the threads are. */
+/* Number of blocks into which a sum over n rows is cut. It depends on n alone,
+ * so that the order of the sum is the same for every number of threads. */
 static inline int64_t cpu_row_blocks(int64_t n)
 {
     int64_t blocks = (n + 7) / 8;
@@ -52,7 +54,8 @@ static inline int64_t cpu_row_blocks(int64_t n)
     return blocks < 64 ? blocks : 64;
 }
 
-/* Block i of n things cut into `blocks` almost equal parts. */
+/* Index of the first item of block i, when n items are cut into `blocks` almost
+ * equal parts. */
 static inline int64_t cpu_cut(int64_t n, int64_t blocks, int64_t i)
 {
     return n / blocks * i + (i < n % blocks ? i : n % blocks);
@@ -67,7 +70,7 @@ static inline int64_t cpu_sample0(const struct gpt_dropout *d)
 /* Index of element (row, 0) in the counters of dropout. */
 uint64_t cpu_drop_index(const struct gpt_dropout *d, int64_t row, int64_t c);
 
-/* What the inner loops need of a dropout. */
+/* The form of a dropout that the inner loops of cpu/isa/ take. */
 struct cpu_drop cpu_drop_of(const struct gpt_dropout *d);
 
 void cpu_cast(struct gpt_queue *q, void *dst, enum gpt_dtype dst_type,
@@ -103,9 +106,9 @@ void cpu_adamw(struct gpt_queue *q, const struct gpt_adamw *op);
 void cpu_sumsq(struct gpt_queue *q, double *out, const float *x, int64_t n);
 void cpu_sum(struct gpt_queue *q, double *out, const float *x, int64_t n);
 
-/* bf16.c: for activations in float or bf16, where those above are for float
- * alone (matmul, embed_fwd, rope and adamw take both; attn_cached takes
- * floats). */
+/* bf16.c: operations for activations in float or bf16. Their namesakes above
+ * take only floats; but matmul, embed_fwd, rope and adamw above take both, and
+ * attn_cached has no version for bf16. */
 void cpu_bf16_bias_grad(struct gpt_queue *q, float *dbias, const void *dy,
                         int64_t m, int64_t n, enum gpt_dtype act);
 void cpu_bf16_bias_add(struct gpt_queue *q, void *x, const void *bias,

@@ -83,7 +83,7 @@ void cpu_embed_bwd(struct gpt_queue *q, const struct gpt_embed *op,
             /* Tokens repeat, and their rows are added to: a thread has all rows
              * of its columns, in the order of positions, and no other thread
              * touches them. Cutting the rows instead would need atomics, whose
-             * order nobody knows. */
+             * order differs from run to run. */
             float dropped[COLUMNS];
             const float *d = dy + i * c + c0;
 

@@ -163,8 +163,8 @@ static void multiply_blocks(struct gpt_queue *q, struct cpu_product *p,
     if (whole)
         cpu_tiles_pack_a(p, work, work + whole, each);
     /* Blocks follow from the shape, and a block's result from its operands: the
-     * number of threads only decides who computes which. Neighbours in i share
-     * columns of b. */
+     * number of threads only decides which thread computes which block.
+     * Neighbours in i share columns of b. */
     int64_t rows = (p->m + CPU_BM - 1) / CPU_BM;
     int64_t cols = (p->n + CPU_BN - 1) / CPU_BN;
     bool good = true;

@@ -54,7 +54,8 @@ bool cpu_library(const struct cpu_product *block);
 /* How it does so for bf16: by a primitive, which floats can have, too. */
 bool cpu_library_primitive(const struct cpu_product *block);
 
-/* Does this processor multiply bf16, and oneDNN with it, correctly? */
+/* True when this processor multiplies bf16 and oneDNN's products on it are
+ * correct. */
 bool cpu_library_bf16(void);
 
 #endif

@@ -53,7 +53,7 @@ static void rotate_row(const struct rope *r, int64_t n)
     for (int64_t k = 0; k < op->g * heads; k++) {
         int64_t at = (n * op->g * heads + k) * op->d;
 
-        /* Of each group: query heads, a key, a value (Megatron's order). */
+        /* A group is query heads, a key, a value (Megatron's order). */
         if (k % heads == heads - 1)
             continue; /* a value */
         if (op->act == GPT_BF16)

@@ -6,7 +6,7 @@
  *
  * Three kernels: delta; dQ, a warp a query; dK and dV, a warp a key, which goes
  * over the queries of its group's heads in order. Nothing is added twice to
- * one place, so no sum depends on who comes first. */
+ * one place, so no sum depends on the order in which blocks run. */
 #include "cuda/attn.cuh"
 
 #include <algorithm>

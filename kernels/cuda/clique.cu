@@ -109,7 +109,7 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Of the real-time clock, since timed waits of POSIX count by it. */
+/* The time `seconds` from now on the real-time clock, by which timed waits of POSIX count. */
 static struct timespec in_seconds(int seconds)
 {
     struct timespec t;
@@ -124,7 +124,8 @@ static void give_up(void)
     __atomic_store_n(&abandoned, true, __ATOMIC_RELAXED);
 }
 
-/* Whoever has seen one hang does not wait for the next. */
+/* Waits until the thread has ended the communicator, at most PATIENCE seconds. After one hang
+ * the process does not wait for other communicators. */
 static void await_end(struct ending *e, pthread_t thread)
 {
     enum { PATIENCE = 5 };
@@ -152,8 +153,8 @@ void clique_abort(struct gpt_clique *c)
     const struct timespec soon = in_seconds(1);
     pthread_t thread;
     bool locked = pthread_mutex_timedlock(&c->lock, &soon) == 0;
-    /* The flag goes first: whoever gets the lock next must not enter NCCL. Only
-     * one of several callers aborts. */
+    /* The flag is set before the lock is released: a thread that gets the lock next must not
+     * enter NCCL. When several threads call, only the first aborts. */
     bool again = __atomic_exchange_n(&c->aborted, true, __ATOMIC_ACQ_REL);
 
     if (locked)
@@ -173,8 +174,8 @@ void clique_abort(struct gpt_clique *c)
     give_up();
 }
 
-/* In good order: all members have ended well when they close. One that has not
- * keeps nobody for long, and the next ones not at all. */
+/* The regular end: all members close after their last call has succeeded. When a member does
+ * not come, the others wait two seconds for it, and not at all in later groups. */
 static void finalize(struct gpt_clique *c)
 {
     /* Finalizing waits for all members. After one that did not come, a program
@@ -187,7 +188,7 @@ static void finalize(struct gpt_clique *c)
         r = clique_progress(c);
     if (r == ncclSuccess) {
         c->lib->CommDestroy(c->comm);
-        /* Destroyed: nobody may touch the communicator again. */
+        /* Destroyed: no thread may use the communicator again. */
         c->aborted = true;
         return;
     }

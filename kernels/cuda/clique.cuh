@@ -21,7 +21,7 @@ struct gpt_clique {
     const struct nccl *lib;
     ncclComm_t comm;
     pthread_mutex_t lock; /* of comm; may be held for long */
-    bool aborted;         /* comm is nobody's any more */
+    bool aborted;         /* comm must not be used again */
     void *token;          /* what barriers add up */
 
     pthread_mutex_t order; /* of what follows */

@@ -37,8 +37,8 @@ static int64_t running(struct gpt_clique *c)
     pthread_mutex_lock(&c->order);
     land(c);
     const struct flight *f = &c->flights[c->first % GPT_CLIQUE_CALLS];
-    /* The oldest that is not over runs when its stream has come to it; else the
-     * stream is busy with other work, and nobody waits for a rank. */
+    /* The oldest call that is not over runs once its stream has reached it. Before that, the
+     * stream is busy with other work, and this rank does not wait for another one. */
     if (c->first < c->next && is_over(cudaEventQuery(f->begun)))
         number = f->number;
     pthread_mutex_unlock(&c->order);
@@ -160,7 +160,7 @@ static ncclResult_t start(const struct gpt_clique *c, cudaStream_t stream,
     case GPT_EXCHANGE:
         return exchange(c, stream, call);
     case GPT_BARRIER:
-        /* A sum of one float: it ends for nobody before all have come. */
+        /* A sum of one float ends on no rank before all ranks have called it. */
         return lib->AllReduce(c->token, c->token, 1, ncclFloat32, ncclSum, c->comm, stream);
     }
     return ncclInvalidArgument;

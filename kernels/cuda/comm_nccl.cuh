@@ -13,9 +13,9 @@ const struct gpt_collectives *cuda_collectives(void);
 /* The library's name and version, or why it is not there, for describe(). */
 const char *cuda_collectives_library(void);
 
-/* Waits for the queue's stream: false after recording a failure. A stream whose
- * collective was aborted, and does not end, is waited for by nobody: calls that
- * would do so must not be made once it is abandoned. */
+/* Waits for the queue's stream; false after recording a failure. cuda_abandoned() is true once a
+ * stream's aborted collective does not end. No call that waits for that stream, or for the device,
+ * may be made from then on. */
 bool cuda_wait(struct gpt_queue *q);
 bool cuda_abandoned(void);
 

@@ -51,8 +51,8 @@ bool cuda_check(struct gpt_queue *q, cudaError_t e)
     return e == cudaSuccess;
 }
 
-/* One device a process: memory, streams and NCCL's communicators belong to a
- * device, and nothing here is told which one they are of. */
+/* A process has one device. Memory, streams and NCCL's communicators belong to a device, and the
+ * functions here do not record which device each of them belongs to. */
 static int device_open = -1; /* of this process */
 
 /* Every host thread has a current device of its own. */

@@ -114,7 +114,7 @@ template <class F> void with_access(enum gpt_dtype act, bool wide, F f)
     });
 }
 
-/* May rows of c elements at these addresses be moved 16 bytes at a time? */
+/* True when rows of c elements at these addresses may be moved 16 bytes at a time. */
 template <class... P> bool cuda_wide(enum gpt_dtype act, int64_t c, P... at)
 {
     return c * (int64_t)gpt_dtype_bytes(act) % 16 == 0 && (((uintptr_t)at % 16 == 0) && ...);

@@ -222,7 +222,7 @@ static __device__ void consume_queries(key_memory<D, T> &m, const struct attn_sh
             if (t + STEP > w.j0 + row)
                 key_step<DROP>(dk, dv, m, s, step, row, t, w.j0 - t + own + lane / 4,
                                attn_drop_at(s, w.b, at.h, t) + w.j0 + own);
-            else /* nobody sees these keys */
+            else /* no query of this step sees these keys */
                 ring_pass(m.queries, step);
             step++;
         } while (advance<STEP, ROWS>(s, w.b, w.j0, (w.g + 1) * per, at));
@@ -386,7 +386,7 @@ static __device__ void consume_keys(query_memory<D, T> &m, const struct attn_sha
             mbarrier_arrive(m.empty);
         /* Warpgroups share a ring: one that sees fewer keys must still free the
          * others' places, or the copies would wait for ever. */
-        for (; j < w.end; j++, step++) /* nobody here sees them */
+        for (; j < w.end; j++, step++) /* no query of this warpgroup sees them */
             ring_pass(m.keys, step);
         flash_store<D>(grad.dqkv + attn_query_at(s, w.b, w.h), dq, {s.scale, s.scale}, t, s.t,
                        s.ld, s.d);

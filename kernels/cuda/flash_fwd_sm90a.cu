@@ -82,7 +82,7 @@ template <int GROUPS> static __device__ void turn_end(int group)
     named_arrive(1 + (group + 1) % GROUPS, 2 * WARPGROUP);
 }
 
-/* A tile of which nobody here sees a key. */
+/* Skips a tile of keys that no query of this warpgroup sees. */
 template <int GROUPS, class M> static __device__ void skip_tile(M &m, unsigned step, int group)
 {
     turn_begin<GROUPS>(group);
@@ -269,9 +269,10 @@ static __device__ void consume(memory<D, GROUPS, T> &m, const struct attn_shape 
     int row = threadIdx.x / 32 * 16 - 64; /* the warp's first */
     unsigned step = 0, pieces = 0;
 
-    /* Somebody has to arrive first, or all would wait. */
+    /* A turn begins when the warpgroup before has ended its own. The last warpgroup ends a turn
+     * that it never had, so that the first one can begin. */
     if (group == GROUPS - 1)
-        turn_end<GROUPS>(group); /* it is the first one's turn */
+        turn_end<GROUPS>(group); /* of the first warpgroup */
     for (int round = 0; round < hopper_rounds(plan); round++) {
         struct hopper_work w;
 

@@ -6,8 +6,8 @@
 #include "cuda/flash.cuh"
 #include "cuda/hopper.cuh"
 
-/* Does q's GPU run these kernels, for this type and head size? Heads are padded
- * to 64 or 128 elements, in shared memory only: copies put zeros there. */
+/* True when q's GPU runs these kernels for the type and head size of op. Heads are padded to 64 or
+ * 128 elements, in shared memory only: copies put zeros there. */
 static inline bool hopper_size(const struct gpt_queue *q, const struct gpt_attn *op)
 {
     return q->hopper && op->act != GPT_F32 && op->d <= 128 &&

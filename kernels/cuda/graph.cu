@@ -1,11 +1,13 @@
-/* Recordings are CUDA graphs: a stream is captured, then launched at once. */
+/* Recordings are CUDA graphs: the work of a stream is captured, and later one call launches all of
+ * it. The life of a recording: cuda_record_begin(), operations, cuda_record_end(), any number of
+ * cuda_replay(). */
 #include "cuda/cuda.cuh"
 
 #include <stdlib.h>
 
 struct gpt_recording {
     cudaGraphExec_t exec;
-    const void *work; /* of the queue, when it was recorded: kernels have it */
+    const void *work; /* the queue's work space at capture, an argument of the kernels */
 };
 
 static int fail(struct gpt_err *err, cudaError_t e)
@@ -49,8 +51,9 @@ int cuda_record_end(struct gpt_queue *q, struct gpt_recording **out, struct gpt_
     free(r);
     if (q->err.status == GPT_OK)
         return fail(err, e);
-    *err = q->err; /* of what was not run: the queue goes on without */
-    /* A failure while recording is none of the queue's: nothing has run. */
+    *err = q->err;
+    /* A failure while recording is reported here alone. The captured operations have not run, so
+     * the queue is still good. */
     q->err = gpt_err();
     cudaGetLastError();
     return err->status;
@@ -58,7 +61,8 @@ int cuda_record_end(struct gpt_queue *q, struct gpt_recording **out, struct gpt_
 
 bool cuda_replay(struct gpt_queue *q, struct gpt_recording *r)
 {
-    /* The kernels hold the address of work space that has been freed. */
+    /* The queue's work space has grown since the capture, and the kernels would use the freed
+     * one: the caller records anew. */
     if (r->work != q->work)
         return false;
     if (cuda_ready(q, "replay", GPT_F32))

@@ -1,6 +1,6 @@
 /* Mbarriers, named barriers, register counts, and the copies that mbarriers
- * count. A copy waits in a list until the scheduler does it: when nobody else
- * can go on, at once, or at random (async.h). */
+ * count. A copy waits in a list until the scheduler does it: when no thread
+ * can continue, at once, or at random (async.h). */
 #include "kernels/emu/threads.h"
 
 #include <algorithm>
@@ -209,9 +209,9 @@ void named_arrive(unsigned id, unsigned count, const char *file, int line)
 enum { REGISTERS = 65536 };
 static unsigned free_registers, warp_registers[MAX_THREADS / 32];
 
-/* A launch gives every thread the same, a multiple of 8; what remains of the
- * multiprocessor's is nobody's. */
-/* Whole warps have the same count, so it is kept for each warp. */
+/* A launch gives every thread the same number of registers, a multiple of 8. No
+ * warp can have the registers of the multiprocessor that remain. All threads of
+ * a warp have the same number, so the emulation keeps one for each warp. */
 static void share_registers()
 {
     unsigned each = std::min(REGISTERS / n_threads, 255u) / 8 * 8;
@@ -273,9 +273,9 @@ static unsigned element_bytes(CUtensorMapDataType type)
     return type == CU_TENSOR_MAP_DATA_TYPE_FLOAT32 ? 4 : 2;
 }
 
-/* Are the limits that the driver documents kept? */
-/* The real driver refuses such maps, too; a kernel that passes here must not
- * fail on a machine that the tests do not have. */
+/* True when the map keeps the limits that the driver documents. The real driver
+ * refuses other maps, too, and a kernel that passes here must not fail on a
+ * machine that the tests do not have. */
 static bool map_valid(const struct tensor_map &m, unsigned rank)
 {
     bool good = (uintptr_t)m.base % 16 == 0 &&

@@ -1,42 +1,48 @@
-/* What Hopper added, as functions of the names that kernels/cuda/hopper.cuh
- * gives them: mbarriers, tensor copies (TMA), named barriers, setmaxnreg and
- * wgmma, as the PTX manual (ISA 8.0 and later, sections of those names) and
- * the driver's cuTensorMapEncodeTiled() describe them. Included by cuda.h.
+/* The instructions that Hopper added, as functions with the names that
+ * kernels/cuda/hopper.cuh gives them: mbarriers, tensor copies (TMA), named
+ * barriers, setmaxnreg and wgmma, as the PTX manual (ISA 8.0 and later,
+ * sections of those names) and the driver's cuTensorMapEncodeTiled() describe
+ * them. Included by cuda.h.
  *
- * What is asynchronous happens as late as it may (GPT_CUDA_EMU_ORDER=forward),
- * at once (reverse) or anywhere between (random); until it is waited for, the
- * accumulators of wgmma hold NaN. */
+ * An asynchronous operation happens as late as it may
+ * (GPT_CUDA_EMU_ORDER=forward), at once (reverse) or anywhere between (random).
+ * The accumulators of a wgmma hold NaN until a thread has waited for it. */
 #ifndef GPT_EMU_ASYNC_H
 #define GPT_EMU_ASYNC_H
 
 namespace emu {
 
-/* An address in the block's shared memory, as instructions see it. Dynamic
- * shared memory begins at a multiple of 1024. */
+/* The 32-bit address that instructions use for p, which must point into the
+ * block's shared memory. Dynamic shared memory begins at a multiple of 1024. */
 unsigned shared_address(const void *p, EMU_HERE);
 
 /* ---- mbarriers: 8 bytes of shared memory ---- */
 void mbarrier_init(uint64_t *b, unsigned count, EMU_HERE);
 void mbarrier_arrive(uint64_t *b, EMU_HERE);
-void mbarrier_expect(uint64_t *b, unsigned bytes, EMU_HERE); /* and arrive */
+/* Adds `bytes` to what copies still have to bring, then arrives. */
+void mbarrier_expect(uint64_t *b, unsigned bytes, EMU_HERE);
 void mbarrier_wait(uint64_t *b, unsigned parity, EMU_HERE);
 
-/* What this thread wrote to shared memory, as far as the emulation was told,
- * becomes visible to TMA and wgmma (fence.proxy.async). */
+/* fence.proxy.async: makes this thread's writes to shared memory visible to TMA
+ * and wgmma. The emulation notices only those of mbarrier_init(). */
 void fence_async();
 
 /* ---- bar.sync and bar.arrive with a number ---- */
 void named_sync(unsigned id, unsigned count, EMU_HERE);
 void named_arrive(unsigned id, unsigned count, EMU_HERE);
 
-/* ---- setmaxnreg: of whole warpgroups; increasing waits for registers ---- */
+/* ---- setmaxnreg ---- */
+
+/* Sets the registers of a thread; all warps of a warpgroup call it. With `more`
+ * the call waits until other warps have given up enough registers. */
 void set_registers(unsigned count, bool more, EMU_HERE);
 
 /* ---- wgmma.m64nNk16 ---- */
 
 enum wgmma_type { WGMMA_BF16, WGMMA_F16 };
 
-/* One instruction. Operand a: this lane's registers or, when NULL, desc_a. */
+/* One instruction. Operand a is in this lane's registers `a` or, when `a` is
+ * NULL, in the shared memory that desc_a describes. */
 struct wgmma {
     enum wgmma_type type;
     unsigned n;
@@ -98,7 +104,7 @@ namespace emu {
 /* cp.async.bulk.tensor of four dimensions, by one thread. */
 void tma_load(void *to, const CUtensorMap *map, uint64_t *barrier,
               const int (&at)[4], EMU_HERE);
-/* cp.async.bulk of whole 16 bytes. */
+/* cp.async.bulk: `bytes` is a multiple of 16. */
 void bulk_load(void *to, const void *from, unsigned bytes, uint64_t *barrier,
                EMU_HERE);
 

@@ -1,10 +1,10 @@
 /* The backend "cuda-emu", libgpt-cuda-emu.so: CUDA for a C++ compiler. It has
  * what kernels/cuda/ uses of the language and of its runtime, so that the same
  * .cu files run on a CPU; tests/emu/ tests the emulation itself. Blocks are a
- * loop, threads are fibers that stop only where they meet others (emu.h),
- * shared memory is static. Work on a stream runs at once, in the calling
- * thread, or as late as it may. What a GPU leaves undefined is an error here
- * and names its place.
+ * loop, threads are fibers that stop only where they wait for others (emu.h),
+ * shared memory is static. Work on a stream runs in the calling thread, at once
+ * or as late as it may. Behaviour that a GPU leaves undefined is an error here,
+ * whose message names the place.
  *
  *   cuda.h     types, qualifiers, intrinsics of one thread
  *   emu.h      launches, barriers, shuffles, votes      schedule.cc, warp.cc
@@ -14,9 +14,9 @@
  *   runtime.h  memory, properties                       runtime.cc
  *   stream.h   streams, events                          stream.cc
  *
- * GPT_CUDA_EMU_ORDER=forward (the default), reverse or random[:SEED] says in
- * which order blocks and threads run: where results differ, a barrier is
- * missing. */
+ * GPT_CUDA_EMU_ORDER=forward (the default), reverse or random[:SEED] chooses
+ * the order in which blocks and threads run. When results differ between
+ * orders, a barrier is missing. */
 #ifndef GPT_EMU_CUDA_H
 #define GPT_EMU_CUDA_H
 
@@ -61,7 +61,7 @@ static inline float4 make_float4(float x, float y, float z, float w)
     return {x, y, z, w};
 }
 
-/* Of the thread that runs; schedule.cc sets them. */
+/* These describe the thread that runs; schedule.cc sets them. */
 extern uint3 threadIdx, blockIdx;
 extern dim3 blockDim, gridDim;
 static const int warpSize = 32;
@@ -96,7 +96,8 @@ static inline unsigned __float_as_uint(float f)
 template <class T> static inline T __ldg(const T *p) { return *p; }
 static inline void __threadfence() {}
 
-/* Threads take turns only where they meet, so that these need no lock. */
+/* A fiber is switched only where it waits for others, so that these need no
+ * lock. */
 template <class T> static inline T atomicAdd(T *p, T x)
 {
     T old = *p;

@@ -1,18 +1,19 @@
 /* Launches, and where threads meet: barriers, shuffles, votes. Included by
- * cuda.h. A meeting that not all its threads come to, or that they come to
- * from different places of the source, ends the launch with a message that
- * names kernel, block, threads and lines. */
+ * cuda.h. When some threads of a meeting do not arrive, or arrive from
+ * different places of the source, the launch fails with a message that names
+ * kernel, block, threads and lines. */
 #ifndef GPT_EMU_EMU_H
 #define GPT_EMU_EMU_H
 
-/* The caller's place, as default arguments. */
+/* The caller's place in the source, as default arguments. */
 #define EMU_HERE                                                               \
     const char *file = __builtin_FILE(), int line = __builtin_LINE()
 
 namespace emu {
 
-/* Runs body(context) as every thread of every block; false when it failed,
- * and failure() says how. One launch at a time in a process; others wait. */
+/* Runs body(context) as every thread of every block. False when the launch
+ * failed: failure() then returns the message. A process runs one launch at a
+ * time; other calls wait. */
 bool run_launch(const char *kernel, dim3 grid, dim3 block, size_t shared,
                 void (*body)(void *context), void *context);
 const char *failure();
@@ -25,20 +26,20 @@ bool launch(const char *kernel, dim3 grid, dim3 block, size_t shared, F body)
         &body);
 }
 
-/* Dynamic shared memory of the running block: exactly what the launch asked
- * for, filled with NaN. */
+/* Dynamic shared memory of the running block: as many bytes as the launch asked
+ * for, filled with NaN when the block begins. */
 char *dynamic_shared();
 
-/* Ends the launch with "kernel, block, thread: text". Does not return to its
- * caller when that is a kernel. */
+/* Ends the launch with the message "kernel, block, thread: text". A call from a
+ * kernel's thread does not return; a call from the scheduler does. */
 void fail(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
-/* Fails when p is no multiple of `bytes`: what a wide access asks for. */
+/* Fails when p is no multiple of `bytes`, as a GPU does for wide accesses. */
 void check_aligned(const void *p, size_t bytes, EMU_HERE);
 
-/* The lanes of `mask` meet. `slot` is this lane's data; when the last lane has
- * come, exchange() sees the slots of all (NULL: not in the mask), then all go
- * on. */
+/* Waits until all lanes of `mask` have called it. `slot` is this lane's data.
+ * The last lane to come calls f with the slots of all lanes (NULL for a lane
+ * that is not in the mask); then all lanes continue. */
 typedef void (*exchange)(void *const slots[32], uint32_t mask);
 void meet_lanes(const char *what, uint32_t mask, void *slot, exchange f,
                 const char *file, int line);
@@ -46,10 +47,10 @@ void meet_lanes(const char *what, uint32_t mask, void *slot, exchange f,
 /* Lane of the running thread. */
 unsigned lane();
 
-/* What a lane brings to a shuffle and takes from it. */
+/* A lane's data in a shuffle: it brings `in` and takes `out`. */
 struct shuffle {
     uint64_t in, out;
-    int from; /* lane */
+    int from; /* the lane whose `in` becomes this lane's `out` */
 };
 uint64_t shuffled(const char *what, uint32_t mask, uint64_t value, int from,
                   const char *file, int line);

@@ -86,7 +86,7 @@ void ncclComm::fail(ncclResult_t r, const std::string &text)
     }
 }
 
-/* Whoever may go on. With the lock. */
+/* True while the communicator has not failed. The caller holds the lock. */
 bool ncclComm::well() const
 {
     return state == ncclSuccess || state == ncclInProgress;
@@ -158,7 +158,7 @@ void ncclComm::work()
     }
     hold.unlock();
     /* The launcher has seen `aborted` or `destroyed`, too. Streams that wait
-     * for jobs go on: after an abort nobody may be held up. */
+     * for jobs continue: after an abort no stream may be held up. */
     launcher.join();
     for (const std::shared_ptr<job> &j : put)
         emu::end(*j);
@@ -282,7 +282,7 @@ static ncclResult_t give_job(ncclComm_t comm, cudaStream_t stream,
 {
     std::lock_guard<std::mutex> hold(comm->lock);
     if (comm->state == ncclInProgress)
-        /* NCCL would misbehave without a word; here the caller is told. */
+        /* NCCL would misbehave silently; here the caller gets an error. */
         comm->why = "a call before the last one was on its stream";
     if (comm->state != ncclSuccess)
         return comm->state == ncclInProgress ? ncclInvalidArgument
@@ -298,7 +298,7 @@ static ncclResult_t give_job(ncclComm_t comm, cudaStream_t stream,
     return ncclInProgress;
 }
 
-/* Does the device have what a call reads and writes? */
+/* True when all that a call reads and writes lies in device memory. */
 static bool in_memory(const ncclComm *comm, const call &c)
 {
     const size_t bytes = c.n * bytes_of(c.type);
@@ -325,7 +325,7 @@ static ncclResult_t take_call(ncclComm_t comm, cudaStream_t stream,
         return give_job(comm, stream, {c});
     if (!group.empty() && (group[0].comm != comm || group[0].stream != stream ||
                            !moves || group[0].c.kind < SEND))
-        return ncclInvalidUsage; /* NCCL could; nobody needs it */
+        return ncclInvalidUsage; /* NCCL could; no kernel needs it */
     group.push_back(grouped{comm, stream, c});
     return ncclSuccess;
 }

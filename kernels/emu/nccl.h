@@ -1,11 +1,12 @@
 /* The calls of NCCL that kernels/cuda/comm_nccl.cu makes, between processes of
- * this machine (nccl.cc). What NCCL leaves undefined or waits for without end
- * where members disagree about a call is an asynchronous error here that says
- * how they do. Communicators are of the kind that does not block: every call
- * returns ncclInProgress, and one more before that is over is refused. Sums go
- * around the ring, as NCCL's do, and are rounded to their type at every rank.
+ * this machine (nccl.cc). When members disagree about a call, NCCL's behaviour
+ * is undefined or it waits without end. Here the communicator gets an
+ * asynchronous error whose text names the difference. Communicators do not
+ * block: every call returns ncclInProgress, and a second call before the first
+ * is on its stream is refused. Sums go around the ring, as NCCL's do, and are
+ * rounded to their type at every rank.
  *
- * GPT_CUDA_EMU_NCCL, words separated by commas, makes things go wrong:
+ * GPT_CUDA_EMU_NCCL, words separated by commas, causes failures:
  *   absent      there is no library
  *   silent      a member that ends is not noticed: calls wait for it
  *   fail=N      this process's Nth call of a communicator fails on the way

@@ -1,6 +1,6 @@
-/* Calls of emulated NCCL, as a stream comes to them. Every member sends every
- * other one what it needs, with a header that says what it takes the call to be
- * (nccl_wire.h). */
+/* Runs a call of emulated NCCL when its stream has come to it. Every member
+ * sends every other member the data that this one needs, with a header that
+ * describes the call (nccl_wire.h). */
 #ifndef GPT_EMU_NCCL_CALL_H
 #define GPT_EMU_NCCL_CALL_H
 
@@ -20,7 +20,8 @@ struct call {
 
 size_t bytes_of(ncclDataType_t t);
 
-/* One call, or the sends and receives of a group. */
+/* Runs one call, or the sends and receives of a group. False on failure: the
+ * wires have result and why. */
 bool make_calls(struct wires *wires, int size, int rank,
                 const std::vector<call> &calls);
 

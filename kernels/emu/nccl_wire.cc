@@ -49,7 +49,7 @@ bool wires::reach(const std::string &id, int peer)
         if (fd < 0)
             return fail(ncclSystemError, strerror(errno));
         /* The other process may not listen yet: tried again until it does, or
-         * an abort ends the waiting. The first message says who calls. */
+         * an abort ends the waiting. The first message is the caller's rank. */
         if (::connect(fd, (const struct sockaddr *)&a, n) == 0 &&
             send(fd, &self, sizeof(self), MSG_NOSIGNAL) == sizeof(self)) {
             fds_[(size_t)peer] = fd;
@@ -99,7 +99,7 @@ bool wires::connect(const std::string &id, int rank, int size)
         listen(listening_, size) != 0)
         return fail(ncclSystemError, strerror(errno));
     /* One socket a pair: the later member of it calls, the earlier listens. All
-     * listen before they call, so nobody waits in a circle. */
+     * listen before they call, so they cannot wait in a circle. */
     for (int r = 0; r < rank; r++)
         if (!reach(id, r))
             return false;
@@ -108,7 +108,7 @@ bool wires::connect(const std::string &id, int rank, int size)
             return false;
     for (int fd : fds_)
         if (fd >= 0)
-            /* From here on poll() decides who may send and receive. */
+            /* From here on poll() decides which sockets send and receive. */
             fcntl(fd, F_SETFL, O_NONBLOCK);
     return true;
 }

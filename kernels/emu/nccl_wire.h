@@ -1,5 +1,6 @@
 /* Messages between the members of an emulated NCCL communicator: a socket for
- * each pair. Both ends say what they take a message to be. */
+ * each pair. Both ends describe each message by a header, and a message whose
+ * headers differ is an error. */
 #ifndef GPT_EMU_NCCL_WIRE_H
 #define GPT_EMU_NCCL_WIRE_H
 
@@ -24,13 +25,14 @@ struct message {
 
 struct wires {
     std::atomic<bool> aborted{false};
-    bool silent = false; /* whose end is closed is waited for */
+    bool silent = false; /* true: waits for a member that has ended */
     ncclResult_t result = ncclSuccess; /* of the last failure */
     std::string why;
 
-    /* To all members; waits for them until aborted. */
+    /* Connects to all members; waits for them until aborted. */
     bool connect(const std::string &id, int rank, int size);
-    /* All messages, those of a peer in their order; false: result, why. */
+    /* Sends and receives all messages, those of one peer in their order. False
+     * on failure, which `result` and `why` describe. */
     bool exchange(const std::vector<message> &list);
     void close();
 

@@ -121,8 +121,8 @@ cudaError_t cudaSetDevice(int d)
     cudaGetDeviceCount(&n);
     if (d < 0 || d >= n)
         return result(cudaErrorNoDevice);
-    /* Of the process, though CUDA keeps one for each thread: a backend has one
-     * device (cuda.cu). */
+    /* The process has one current device, though CUDA keeps one for each
+     * thread: a backend has one device (cuda.cu). */
     device = d;
     return cudaSuccess;
 }
@@ -240,7 +240,7 @@ cudaError_t cudaFreeHost(void *p)
     return cudaSuccess;
 }
 
-/* Does [p, p + bytes) lie in one of them? */
+/* True when [p, p + bytes) lies in one of the allocations `all`. */
 static bool lies_in(const std::map<uintptr_t, size_t> &all, const void *p,
                     size_t bytes)
 {

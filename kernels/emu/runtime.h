@@ -1,7 +1,8 @@
-/* The part of the CUDA runtime that kernels/cuda/ calls, streams apart; for
- * cuda.h. The device is of GPT_CUDA_EMU_ARCH: 80 (unless told) or 90. Its
- * memory is host memory that is poisoned with NaN when it is allocated; copies
- * fail unless their device side lies in one allocation. */
+/* The part of the CUDA runtime that kernels/cuda/ calls, except streams
+ * (stream.h). Included by cuda.h. GPT_CUDA_EMU_ARCH is the device's
+ * architecture: 80 (the default) or 90. Device memory is host memory that is
+ * filled with NaN when it is allocated. A copy fails unless its device side
+ * lies in one allocation. */
 #ifndef GPT_EMU_RUNTIME_H
 #define GPT_EMU_RUNTIME_H
 
@@ -12,7 +13,7 @@ enum cudaError_t {
     cudaErrorNoDevice,
     cudaErrorLaunchFailure,
     cudaErrorStreamCaptureUnsupported,
-    cudaErrorEmuSourceChanged, /* CUDA has no such one, and says nothing */
+    cudaErrorEmuSourceChanged, /* CUDA does not notice this error */
     cudaErrorNotReady,
 };
 enum cudaMemcpyKind {
@@ -36,14 +37,14 @@ struct cudaDeviceProp {
 
 const char *cudaGetErrorString(cudaError_t e);
 cudaError_t cudaGetLastError();
-/* GPT_CUDA_EMU_DEVICES: how many devices there are, 8 unless told. */
+/* GPT_CUDA_EMU_DEVICES: how many devices there are, 8 by default. */
 cudaError_t cudaGetDeviceCount(int *n);
 cudaError_t cudaGetDevice(int *device);
 cudaError_t cudaSetDevice(int device);
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int device);
 cudaError_t cudaDriverGetVersion(int *version);
 cudaError_t cudaRuntimeGetVersion(int *version);
-/* GPT_CUDA_EMU_MEMORY: bytes that the device has, 8 GiB unless told. */
+/* GPT_CUDA_EMU_MEMORY: bytes that the device has, 8 GiB by default. */
 cudaError_t cudaMalloc(void **p, size_t bytes);
 cudaError_t cudaFree(void *p);
 cudaError_t cudaMemGetInfo(size_t *available, size_t *total);
@@ -62,22 +63,23 @@ cudaError_t cudaFuncSetAttribute(F *, cudaFuncAttribute, int)
 
 namespace emu {
 /* While one of these lives, device memory can be read and written: during
- * launches, copies and library calls. Otherwise AddressSanitizer, where it is,
- * ends the process, as the memory of a GPU is not the host's. */
+ * launches, copies and library calls. At other times a build with
+ * AddressSanitizer ends the process at such an access, since the host cannot
+ * use the memory of a GPU. */
 struct device_access {
     device_access();
     ~device_access();
 };
 
-/* Does [p, p + bytes) lie in one allocation of the device? */
+/* True when [p, p + bytes) lies in one allocation of the device. */
 bool on_device(const void *p, size_t bytes);
-void set_error(cudaError_t e); /* what cudaGetLastError() will say */
+void set_error(cudaError_t e); /* what cudaGetLastError() will return */
 
-/* What the calling thread has done so far that a training step should not. */
+/* How often the calling thread has done what a training step should avoid. */
 struct counts {
     long allocations; /* of device and pinned memory, and their ends */
     long waits;       /* for streams, events, the device; copies that wait */
-    long graphs;      /* launched; there may be many of these */
+    long graphs;      /* launches of graphs, which a step may have many of */
 };
 extern thread_local struct counts counted;
 }

@@ -2,9 +2,9 @@
  * fibers. Start at run_launch(), then run_block().
  *
  * A thread runs until it waits for others or ends. A pass goes over all warps,
- * in the order asked for, and lets each thread go on that may; when a pass
- * moved nobody and not all have ended, they wait for each other for ever, and
- * the launch fails with the reason. */
+ * in the order asked for, and resumes each thread that may continue. When a
+ * pass has resumed no thread and not all have ended, the threads wait for each
+ * other for ever, and the launch fails with the reason. */
 #include "kernels/emu/cuda.h"
 #include "kernels/emu/fiber.h"
 #include "kernels/emu/threads.h"
@@ -93,7 +93,8 @@ void check_aligned(const void *p, size_t bytes, const char *file, int line)
              line, bytes, p);
 }
 
-/* Who waits where, and how many ended: nobody can go on. */
+/* Fails because no thread can continue. The message names the places where
+ * threads wait, and how many threads have ended. */
 static void report_stuck()
 {
     unsigned ended = 0, waiting = 0, first_ended = 0;
@@ -110,8 +111,8 @@ static void report_stuck()
         }
     }
     const struct thread *other = nullptr;
-    /* Somebody at another place is most often the reason: a barrier in a branch
-     * that not all took. */
+    /* A thread that waits at another place is most often the reason: a barrier
+     * in a branch that not all threads took. */
     for (unsigned i = 0; i < n_threads && !other; i++)
         if (threads[i].state != ENDED &&
             (threads[i].line != first->line || threads[i].file != first->file))
@@ -154,15 +155,15 @@ void set_waiting(enum state state, const char *what, const char *file, int line)
     now->line = line;
 }
 
-/* Back to the scheduler until somebody has set this thread READY. */
+/* Returns to the scheduler until another thread has set this one READY. */
 void yield()
 {
     if (now->state != READY)
         fiber_switch(&now->fiber, &scheduler);
 }
 
-/* Waits for a condition that other threads make true without knowing who waits:
- * the scheduler asks it whenever the thread's turn comes. */
+/* Waits for a condition that other threads make true without knowing that this
+ * one waits: the scheduler calls over() at each turn of the thread. */
 void poll(bool (*over)(const struct thread *t), const char *what,
           const char *file, int line)
 {
@@ -212,8 +213,8 @@ static uint64_t random_state; /* 0: not random */
 static bool backwards;
 bool copies_at_once;
 
-/* Of the environment, anew for each launch: a test runs the same kernel in all
- * orders in one process. */
+/* Reads the environment anew for each launch: a test runs the same kernel in
+ * all orders in one process. */
 static void read_order()
 {
     const char *order = getenv("GPT_CUDA_EMU_ORDER");
@@ -274,8 +275,8 @@ static void begin_threads()
         memset(shared_memory, 0xff, shared_bytes); /* NaN in every format */
 }
 
-/* One warp: goes over its lanes until all wait for other warps or have ended;
- * in random order it may be left before. False when nobody could go on. */
+/* Runs the lanes of one warp until all of them wait for other warps or have
+ * ended; in random order it may stop before. False when no lane could run. */
 static bool run_warp(unsigned first)
 {
     unsigned turn[32], lanes = std::min(32u, n_threads - first);

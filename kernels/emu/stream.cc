@@ -31,13 +31,13 @@ struct state {
     std::deque<item> held;
     uint64_t put = 0, done = 0;
     bool late = false;
-    cudaError_t failure = cudaSuccess; /* the first that nobody knows of */
+    cudaError_t failure = cudaSuccess; /* the first not yet returned */
     struct emu_graph *graph = nullptr; /* it is being captured into this */
 };
 
-/* One thread at a time runs work: what it needs of other streams, too. */
-/* Work runs with the lock held, so two kernels never run at once: the globals
- * of schedule.cc and the order of every test stay simple. */
+/* One thread at a time runs work, with the lock held, on its own stream and on
+ * those that this one waits for. Two kernels never run at once: the globals of
+ * schedule.cc and the order of every test stay simple. */
 std::mutex lock;
 std::condition_variable ended; /* work elsewhere */
 typedef std::unique_lock<std::mutex> locked;
@@ -62,9 +62,9 @@ struct emu_event {
 
 static bool advance(state &s, uint64_t number);
 
-/* False when the item has to wait. */
-/* Waiting for another stream runs that stream's work, as far as it is waited
- * for: late streams so run nothing before somebody needs it. */
+/* False when the item has to wait. An item that waits for another stream runs
+ * that stream's work up to the number that it waits for: a late stream runs
+ * nothing before another stream or the host needs it. */
 static bool run_item(state &s, item &i)
 {
     if (i.other)

@@ -1,11 +1,11 @@
 /* Streams and events. Included by runtime.h.
  *
- * GPT_CUDA_EMU_STREAMS=now (the default) runs work as it comes. late, said when
- * a stream is created, holds its work back until somebody needs it: the host
- * that waits for the stream, or another stream that waits for an event in it.
- * Where the two give different results, a wait is missing. Copies between the
- * device and memory that is not of cudaHostAlloc() take or leave the host's
- * bytes before they return, as CUDA's do. */
+ * With GPT_CUDA_EMU_STREAMS=now (the default) a stream runs work as it comes. A
+ * stream that is created under GPT_CUDA_EMU_STREAMS=late keeps its work until
+ * the host waits for the stream, or another stream waits for an event in it.
+ * When the two give different results, a wait is missing. Host memory that is
+ * not of cudaHostAlloc() is read or written before a copy returns, as in
+ * CUDA. */
 #ifndef GPT_EMU_STREAM_H
 #define GPT_EMU_STREAM_H
 
@@ -20,11 +20,11 @@ enum { cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2 };
 enum cudaStreamCaptureMode { cudaStreamCaptureModeThreadLocal = 1 };
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned flags);
-/* Priorities change nothing here, but must be ones that there are. */
+/* Priorities have no effect here, but must lie in the range. */
 cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest);
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t *s, unsigned flags,
                                          int priority);
-cudaError_t cudaStreamDestroy(cudaStream_t s); /* runs what is on it */
+cudaError_t cudaStreamDestroy(cudaStream_t s); /* runs its work first */
 cudaError_t cudaStreamSynchronize(cudaStream_t s);
 cudaError_t cudaStreamQuery(cudaStream_t s);
 cudaError_t cudaDeviceSynchronize();
@@ -37,9 +37,9 @@ cudaError_t cudaEventQuery(cudaEvent_t e);
 cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e,
                                 unsigned flags = 0);
 
-/* A captured stream keeps its work, with copies of arguments, in a graph. What
- * a GPU cannot capture, or what would refer to the host when it is launched,
- * is refused and makes the capture void. */
+/* A captured stream keeps its work, with copies of arguments, in a graph. A
+ * call that CUDA cannot capture, or that would use host memory when the graph
+ * is launched, is refused, and the capture fails. */
 cudaError_t cudaStreamBeginCapture(cudaStream_t s, cudaStreamCaptureMode mode);
 cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t *g);
 cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *exec, cudaGraph_t g,
@@ -49,18 +49,19 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec);
 cudaError_t cudaGraphDestroy(cudaGraph_t g);
 
 namespace emu {
-/* True, and the capture is void, when this thread captures a stream. */
+/* True when this thread captures a stream; the call makes the capture fail. */
 bool refused();
 /* Puts work on a stream; NULL, the default stream, runs it at once. What the
- * work refers to must live until then. A failure of work that is held back is
- * returned by who needs it. */
+ * work refers to must live until it has run. When a late stream's work fails,
+ * the call that waits for the stream returns the failure. */
 cudaError_t submit(cudaStream_t s, std::function<cudaError_t()> work);
-/* Runs all work of all streams, as what frees memory must. */
+/* Runs all work of all streams; functions that free memory call it first. */
 void finish_all();
 
-/* Work of another thread, as a collective is: a stream that comes to it begins
- * it, and stays there until that thread calls end(). Nobody waits but who waits
- * for the stream. begin() calls nothing of this file. */
+/* Work that another thread does, such as a collective. A stream that comes to
+ * it calls begin(), and runs nothing further until that thread calls end().
+ * Only calls that wait for the stream wait meanwhile. begin() must not call
+ * functions of this file. */
 struct elsewhere {
     virtual ~elsewhere() {}
     virtual void begin() = 0;

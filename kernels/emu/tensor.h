@@ -1,6 +1,7 @@
-/* The matrix instructions, as functions of the names that kernels/cuda/mma.cuh
- * gives them. Included by cuda.h. Fragments are laid out over the lanes as the
- * PTX manual says (mma.m16n8k16, ldmatrix); sums run in the order of k. */
+/* The matrix instructions, as functions with the names that
+ * kernels/cuda/mma.cuh gives them. Included by cuda.h. Fragments are laid out
+ * over the lanes as the PTX manual says (mma.m16n8k16, ldmatrix); sums run in
+ * the order of k. */
 #ifndef GPT_EMU_TENSOR_H
 #define GPT_EMU_TENSOR_H
 
@@ -14,11 +15,13 @@ void mma_f16(float d[4], const uint32_t a[4], const uint32_t b[2], EMU_HERE);
  * address of row j of matrix i. */
 void ldmatrix(uint32_t *to, int n, bool transposed, const void *row, EMU_HERE);
 
-/* 16 bytes of which the first `bytes` are copied, the rest set to zero: when
- * the group is waited for or, where threads run in reverse order, at once. */
+/* Writes 16 bytes: copies the first `bytes` and sets the rest to zero. This
+ * happens when the thread waits for the copy's group or, when threads run in
+ * reverse order, at once. */
 void copy_async(void *to, const void *from, size_t bytes, EMU_HERE);
 void copy_commit();
-void copy_wait(unsigned groups_left); /* but the newest `groups_left` */
+/* Waits for all groups but the newest `groups_left`. */
+void copy_wait(unsigned groups_left);
 
 } // namespace emu
 

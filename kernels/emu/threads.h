@@ -12,12 +12,13 @@ namespace emu {
 enum { MAX_THREADS = 1024 };
 enum state { READY, AT_BARRIER, IN_WARP, POLLING, ENDED };
 
-/* A copy begun by cp.async. A GPU does it at any time until its group is waited
- * for: here it is done then, or at once where `copies_at_once`. */
+/* A copy begun by cp.async. A GPU does the copy at any time before the wait for
+ * its group ends. Here the copy happens in that wait or, with `copies_at_once`,
+ * at once. */
 struct async_copy {
     void *to;
     const void *from;
-    size_t bytes, zeros; /* copied; set to zero behind them */
+    size_t bytes, zeros; /* copied; set to zero after them */
     unsigned group;
 };
 
@@ -27,13 +28,13 @@ struct thread {
     enum state state;
     const char *what, *file; /* where it waits */
     int line;
-    uint32_t mask; /* whom it waits for, in a warp */
+    uint32_t mask; /* the lanes that it waits for, in a warp */
     void *slot;
     std::vector<async_copy> copies;
     unsigned group; /* of the next cp.async */
-    bool (*over)(const struct thread *t); /* POLLING: may it go on? */
+    bool (*over)(const struct thread *t); /* POLLING: true ends it */
     const void *on;  /* what it waits for */
-    unsigned number; /* of that: parity, round, registers */
+    unsigned number; /* the parity, round or registers it waits for */
 };
 
 extern struct thread threads[MAX_THREADS];
@@ -41,8 +42,8 @@ extern struct thread *now; /* NULL: the scheduler runs */
 extern unsigned n_threads;
 extern bool copies_at_once;
 
-/* Marks the running thread as waiting; yield() then lets others run unless
- * somebody has set it READY already. */
+/* Marks the running thread as waiting. yield() then runs other threads, unless
+ * one of them has set this thread READY already. */
 void set_waiting(enum state state, const char *what, const char *file,
                  int line);
 void yield();
@@ -51,27 +52,31 @@ void yield();
 void poll(bool (*over)(const struct thread *t), const char *what,
           const char *file, int line);
 
-bool coin(); /* in random order: heads or tails; else false */
+bool coin(); /* true or false by chance in random order, else false */
 
-/* Of an emulated device: its architecture, 80 or 90, and what follows. */
+/* The device's architecture, 80 or 90, and its largest shared memory of a block
+ * in bytes. */
 unsigned arch();
 size_t max_shared();
 
-/* A new block begins; it ends. */
+/* The scheduler calls these when a block begins and when it ends. */
 void begin_warps();
 void begin_async(char *shared, size_t bytes);
 void end_async();
 void begin_wgmma();
 void end_wgmma();
 
-/* Does one of the bulk copies under way; false when there is none. */
+/* Finishes bulk copy `which`, modulo how many are under way; false when there
+ * are none. */
 bool finish_copy(uint64_t which);
 
-/* `bytes` at an address of shared memory, for TMA and wgmma. */
+/* The memory at an address of shared memory, for TMA and wgmma; fails unless
+ * `bytes` bytes lie there and all writes to them were fenced. */
 char *shared_at(unsigned address, unsigned bytes);
 
-/* Where swizzling puts what lies at an address: bits 4.. change by bits 7..,
- * 3 of them for 128 bytes, 2 for 64, 1 for 32, 0 for none. */
+/* The address to which swizzling moves the data of an address: bits from 4 on
+ * are combined (xor) with those from 7 on. `bits` is their number: 3 for rows
+ * of 128 bytes, 2 for 64, 1 for 32, 0 for no swizzling. */
 unsigned swizzled(unsigned address, unsigned bits);
 
 } // namespace emu

@@ -204,7 +204,7 @@ static void take_registers(struct accumulator *s)
         }
 }
 
-/* Nobody may have written to registers in flight. */
+/* Fails when the kernel has written to registers of a wgmma in flight. */
 static void check_untouched(const struct accumulator *s)
 {
     for (unsigned l = 0; l < 32; l++)

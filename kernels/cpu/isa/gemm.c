@@ -102,6 +102,7 @@ static inline void transpose4(float *to, int64_t to_row, const float *from,
     v4 b = __builtin_shuffle(r0, r1, (i4){2, 6, 3, 7});
     v4 c = __builtin_shuffle(r2, r3, (i4){0, 4, 1, 5});
     v4 d = __builtin_shuffle(r2, r3, (i4){2, 6, 3, 7});
+
     *(v4_any *)to = __builtin_shuffle(a, c, (i4){0, 1, 4, 5});
     *(v4_any *)(to + to_row) = __builtin_shuffle(a, c, (i4){2, 3, 6, 7});
     *(v4_any *)(to + 2 * to_row) = __builtin_shuffle(b, d, (i4){0, 1, 4, 5});
@@ -142,9 +143,9 @@ transpose_panel(float *to, const float *from, int64_t col, int64_t k,
     }
 }
 
-/* The last panel, or a source with strides both ways. */
-/* Zeros fill the columns that are not there: they add nothing to sums, and
- * tiles need no case for them. */
+/* The last panel, or a source with strides both ways. Zeros fill the columns
+ * that are not there: they add nothing to sums, and tiles need no case for
+ * them. */
 static void pack_part(float *to, const float *from, int64_t row, int64_t col,
                       int64_t k, int64_t n, int64_t width)
 {
