@@ -9,6 +9,7 @@
 #include "cmd/dataset/command.h"
 
 #include "base/num.h"
+#include "base/utf8.h"
 #include "cmd/dataset/listing.h"
 #include "data/provenance.h"
 
@@ -86,8 +87,9 @@ static int add_set(struct gpt_listing *l, const struct gpt_indexed *set,
                      gpt_indexed_prefix(set), err));
     if (!brief[0])
         return GPT_OK;
-    return gpt_listing_check(
-        gpt_buf_printf(&l->text, "     by %s\n", brief), err);
+    GPT_TRY(gpt_listing_check(gpt_buf_printf(&l->text, "     by "), err));
+    GPT_TRY(gpt_listing_check(gpt_buf_add_shown(&l->text, brief, ""), err));
+    return gpt_listing_check(gpt_buf_printf(&l->text, "\n"), err);
 }
 
 static int add_sets(struct gpt_listing *l, const char *const *sets, int n,

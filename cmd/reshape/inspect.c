@@ -8,9 +8,11 @@
 #include "cmd/reshape/inspect.h"
 
 #include "base/num.h"
+#include "base/utf8.h"
 #include "checkpoint/format.h"
 #include "checkpoint/names.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -128,6 +130,22 @@ static void shape_text(char *buf, size_t cap, const struct gpt_stored *t)
     snprintf(buf + n, cap - n, "]");
 }
 
+/* A name and what is said of it. Both come from a file that anybody may have
+ * written. */
+static int print_words(struct gpt_buf *b, int width, const char *name,
+                       const char *text)
+{
+    const size_t begin = b->len + 2;
+
+    GPT_TRY(gpt_buf_printf(b, "  "));
+    GPT_TRY(gpt_buf_add_shown(b, name, ""));
+    for (size_t n = b->len - begin; n < (size_t)width; n++)
+        GPT_TRY(gpt_buf_add(b, " ", 1));
+    GPT_TRY(gpt_buf_add(b, " ", 1));
+    GPT_TRY(gpt_buf_add_shown(b, text, ""));
+    return gpt_buf_add(b, "\n", 1);
+}
+
 /* One member a line: "hidden_size 768". Members that are objects themselves
  * print as JSON, and a text of several lines, such as the options of a run, is
  * only mentioned. */
@@ -143,8 +161,8 @@ static int print_object(struct gpt_buf *b, const char *title,
     {
         bool lines = cJSON_IsString(item) && strchr(item->valuestring, '\n');
         char *text = lines ? NULL : gpt_json_print(item, false);
-        int status = gpt_buf_printf(b, "  %-24s %s\n", item->string,
-                                    text ? text : "(several lines)");
+        int status = print_words(b, 24, item->string,
+                                 text ? text : "(several lines)");
 
         cJSON_free(text);
         GPT_TRY(status);
@@ -157,11 +175,12 @@ static int print_object(struct gpt_buf *b, const char *title,
 static int print_table(struct gpt_buf *b, const struct report *r,
                        const char *path)
 {
-    char shape[200], size[32], count[32];
+    char shape[200], size[32], count[32], text[4400];
     int width = 0;
     const cJSON *layout = cJSON_GetObjectItem(r->head, "layout");
 
-    GPT_TRY(gpt_buf_printf(b, "%s: %s\n", path, r->format));
+    GPT_TRY(gpt_buf_add_shown(b, path, ""));
+    GPT_TRY(gpt_buf_printf(b, ": %s\n", r->format));
     GPT_TRY(print_object(b, "config",
                          cJSON_GetObjectItem(r->head, "config")));
     GPT_TRY(print_object(b, "layout", layout));
@@ -169,11 +188,12 @@ static int print_table(struct gpt_buf *b, const struct report *r,
     GPT_TRY(print_object(b, "metadata",
                          cJSON_GetObjectItem(r->head, "metadata")));
     GPT_TRY(gpt_buf_printf(b, "files:\n"));
-    for (size_t i = 0; i < r->n_files; i++)
-        GPT_TRY(gpt_buf_printf(b, "  %-40s %10s  %lld tensors\n",
-                               r->files[i].name,
-                               gpt_text_bytes(size, (double)r->files[i].bytes),
-                               (long long)r->files[i].tensors));
+    for (size_t i = 0; i < r->n_files; i++) {
+        snprintf(text, sizeof(text), "%10s  %lld tensors",
+                 gpt_text_bytes(size, (double)r->files[i].bytes),
+                 (long long)r->files[i].tensors);
+        GPT_TRY(print_words(b, 40, r->files[i].name, text));
+    }
     for (size_t i = 0; i < r->n_rows; i++)
         if ((int)strlen(r->rows[i].t.name) > width)
             width = (int)strlen(r->rows[i].t.name);
@@ -182,12 +202,15 @@ static int print_table(struct gpt_buf *b, const struct report *r,
         const struct gpt_stored *t = &r->rows[i].t;
 
         shape_text(shape, sizeof(shape), t);
-        GPT_TRY(gpt_buf_printf(b, "  %-*s  %-4s  %-16s  ", width, t->name,
-                               gpt_dtype_name(t->dtype), shape));
+        int n = snprintf(text, sizeof(text), " %-4s  %-16s  ",
+                         gpt_dtype_name(t->dtype), shape);
+        assert(n > 0 && (size_t)n < sizeof(text));
         if (t->file)
-            GPT_TRY(gpt_buf_printf(b, "%s\n", t->file));
+            snprintf(text + n, sizeof(text) - (size_t)n, "%s", t->file);
         else
-            GPT_TRY(gpt_buf_printf(b, "%lld slices\n", (long long)t->slices));
+            snprintf(text + n, sizeof(text) - (size_t)n, "%lld slices",
+                     (long long)t->slices);
+        GPT_TRY(print_words(b, width, t->name, text));
     }
     return gpt_buf_printf(b, "total: %zu tensors, %s parameters, %s\n",
                           r->n_rows,

@@ -8,6 +8,8 @@
 #include "base/num.h"
 #include "base/options.h"
 #include "base/progress.h"
+#include "checkpoint/lock.h"
+#include "cmd/reshape/foreign.h"
 #include "cmd/reshape/inspect.h"
 #include "cmd/reshape/reshape.h"
 
@@ -31,11 +33,11 @@ static const char *const dtypes[] = {"fp32", "fp16", "bf16", NULL};
 static const struct gpt_opt table[] = {
     {.kind = GPT_OPT_GROUP, .help = "Input and output"},
     {.kind = GPT_OPT_STRING, .name = "load-path", .arg = "PATH", AT(load_path),
-     .flags = GPT_OPT_DIR, .alias = "load-dir",
+     .flags = GPT_OPT_DIR,
      .help = "checkpoint to read: a native root or iter_* directory, or a "
              "Hugging Face directory"},
     {.kind = GPT_OPT_STRING, .name = "save-path", .arg = "PATH", AT(save_path),
-     .flags = GPT_OPT_DIR, .alias = "save-dir",
+     .flags = GPT_OPT_DIR,
      .help = "directory to write: a native root, or a new directory"},
     {.kind = GPT_OPT_CHOICE, .name = "to", .arg = "FORMAT", AT(to),
      .def = "native", .choices = gpt_format_names, .help = "format to write"},
@@ -53,11 +55,9 @@ static const struct gpt_opt table[] = {
     {.kind = GPT_OPT_GROUP, .help = "Conversion"},
     {.kind = GPT_OPT_INT, .name = "target-tensor-model-parallel-size",
      .arg = "N", AT(tp), .def = "0", .min = 0, .max = 65536,
-     .alias = "target-tensor-parallel-size",
      .help = "of a native output; 0: the input's"},
     {.kind = GPT_OPT_INT, .name = "target-pipeline-model-parallel-size",
      .arg = "N", AT(pp), .def = "0", .min = 0, .max = 65536,
-     .alias = "target-pipeline-parallel-size",
      .help = "of a native output; 0: the input's"},
     {.kind = GPT_OPT_CHOICE, .name = "target-params-dtype", .arg = "TYPE",
      AT(dtype), .choices = dtypes,
@@ -132,8 +132,11 @@ static int carry_out(struct gpt_reshape *r, const struct options *o,
     struct gpt_progress *p = gpt_progress_open(
         o->common.quiet ? "never" : o->common.progress, "reshape", "B",
         r->target.bytes);
-    int status = gpt_reshape_write(r, report, p, err);
+    int lock, status = gpt_lock_join(&lock, r->o->save, err);
 
+    if (status == GPT_OK)
+        status = gpt_reshape_write(r, report, p, err);
+    gpt_lock_close(lock);
     gpt_progress_close(p);
     GPT_TRY(status);
     gpt_info("%s: %lld files, %s in %s", r->o->save,
@@ -142,8 +145,34 @@ static int carry_out(struct gpt_reshape *r, const struct options *o,
              gpt_text_duration(time, gpt_now() - start));
     if (o->verify) {
         GPT_TRY(gpt_reshape_verify(r, err));
-        gpt_info("%s: equals the input, bit by bit", r->o->save);
+        if (r->o->dtype == GPT_N_DTYPES)
+            gpt_info("%s: equals the input, bit for bit", r->o->save);
+        else
+            gpt_info("%s: equals the input, rounded to %s", r->o->save,
+                     o->dtype);
     }
+    return GPT_OK;
+}
+
+/* No option is taken and then ignored. */
+static int check_effect(const struct gpt_format *to,
+                        const struct gpt_args *args, struct gpt_err *err)
+{
+    static const char *const of_layout[] = {
+        "target-tensor-model-parallel-size",
+        "target-pipeline-model-parallel-size"};
+
+    if (!to->has_shards && gpt_option_given(args, "max-shard-size"))
+        return gpt_fail(err, GPT_EUSAGE,
+                        "--max-shard-size has no effect on format %s: it is "
+                        "for --to hf",
+                        to->name);
+    for (size_t i = 0; i < GPT_COUNT(of_layout); i++)
+        if (!to->stores_padding && gpt_option_given(args, of_layout[i]))
+            return gpt_fail(err, GPT_EUSAGE,
+                            "--%s has no effect on format %s, which has no "
+                            "layout",
+                            of_layout[i], to->name);
     return GPT_OK;
 }
 
@@ -172,6 +201,7 @@ static int convert(const struct options *o, const struct gpt_args *args,
         .verify_input = !o->no_verify_input && !o->dry_run,
         .force = o->common.force,
     };
+    GPT_TRY(check_effect(ro.to, args, err));
     GPT_TRY(gpt_reshape_open(&r, &ro, err));
     int status = GPT_OK;
     if (o->dry_run)
@@ -231,6 +261,8 @@ int main(int argc, char **argv)
         .examples = examples,
         .options = table,
         .n_options = GPT_COUNT(table),
+        .foreign = gpt_reshape_foreign,
+        .n_foreign = gpt_reshape_n_foreign,
         .options_bytes = sizeof(struct options),
         .max_positional = 2,
         .positional = "inspect PATH",

@@ -8,10 +8,10 @@
 #include "base/log.h"
 #include "base/num.h"
 #include "base/progress.h"
+#include "checkpoint/lock.h"
 #include "checkpoint/source.h"
 #include "cmd/train/advise.h"
 #include "cmd/train/estimate.h"
-#include "cmd/train/lock.h"
 #include "cmd/train/simulate.h"
 
 #include <inttypes.h>

@@ -28,6 +28,26 @@ static void append_free(struct gpt_append *a)
     gpt_free(a);
 }
 
+/* A link to a device (/dev/stdout) is followed, a link to a file is not: names of
+ * logs can be guessed, and a link that somebody has left under such a name would
+ * make this process write into the file that it points to. */
+static int open_log(int *fd, const char *path, struct gpt_err *err)
+{
+    const int flags = O_WRONLY | O_APPEND | O_CLOEXEC;
+    struct stat st;
+
+    *fd = open(path, flags | O_CREAT | O_NOFOLLOW, 0666);
+    if (*fd < 0 && errno == ELOOP) {
+        if (stat(path, &st) != 0 || S_ISREG(st.st_mode)) {
+            gpt_fail(err, GPT_EIO, "'%s' is a symbolic link", path);
+            return gpt_hint(err, "give the name of the file itself");
+        }
+        *fd = open(path, flags);
+    }
+    return *fd >= 0 ? GPT_OK
+                    : gpt_fail_errno(err, GPT_EIO, "cannot open '%s'", path);
+}
+
 int gpt_append_open(struct gpt_append **a, const char *path,
                     struct gpt_err *err)
 {
@@ -41,11 +61,7 @@ int gpt_append_open(struct gpt_append **a, const char *path,
                  gpt_new(&f->path, strlen(path) + 1, 1, "a file name", err),
                  fail);
     memcpy(f->path, path, strlen(path));
-    f->fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
-    if (f->fd < 0) {
-        status = gpt_fail_errno(err, GPT_EIO, "cannot open '%s'", path);
-        goto fail;
-    }
+    GPT_TRY_GOTO(status, open_log(&f->fd, path, err), fail);
     *a = f;
     return GPT_OK;
 fail:

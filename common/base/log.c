@@ -46,34 +46,6 @@ static size_t sequence_length(const unsigned char *s)
     return gpt_utf8_length(s, strnlen((const char *)s, 4));
 }
 
-/* C0 and C1 controls and DEL; anything else is shown as it is. */
-static bool is_control(const unsigned char *s)
-{
-    return s[0] < 0x20 || s[0] == 0x7f || (s[0] == 0xc2 && s[1] < 0xa0);
-}
-
-/* Names of files and words of data come from outside and may hold escape
- * sequences, which a terminal would obey. Bytes that are no UTF-8 are shown as
- * \xHH, too, so that the log stays valid text. */
-static int add_text(struct gpt_buf *b, const char *text, const char *keep)
-{
-    const unsigned char *s = (const unsigned char *)text;
-
-    while (*s) {
-        size_t n = sequence_length(s);
-
-        if (n > 0 && (!is_control(s) || (n == 1 && strchr(keep, *s)))) {
-            GPT_TRY(gpt_buf_add(b, s, n));
-            s += n;
-        } else {
-            GPT_TRY(gpt_buf_printf(b, "\\x%02x", *s++));
-            for (; n > 1; n--)
-                GPT_TRY(gpt_buf_printf(b, "\\x%02x", *s++));
-        }
-    }
-    return GPT_OK;
-}
-
 /* Bytes that JSON cannot hold become U+FFFD: a reader of the log must never
  * meet a line that it cannot parse. */
 static int add_json_string(struct gpt_buf *b, const char *text)
@@ -126,7 +98,7 @@ static int add_message(struct gpt_buf *b, enum gpt_log_level level, bool bare,
     if (!bare)
         GPT_TRY(gpt_buf_printf(b, "%s: %s%s:%s ", setup.program, color,
                                level_names[level], *color ? "\033[0m" : ""));
-    GPT_TRY(add_text(b, text, bare ? "\t\n" : "\t"));
+    GPT_TRY(gpt_buf_add_shown(b, text, bare ? "\t\n" : "\t"));
     return gpt_buf_add(b, "\n", 1);
 }
 

@@ -1,6 +1,10 @@
 /* UTF-8: see utf8.h. */
 #include "base/utf8.h"
 
+#include "base/memory.h"
+
+#include <string.h>
+
 size_t gpt_utf8_length(const void *p, size_t n)
 {
     static const struct {
@@ -32,4 +36,29 @@ size_t gpt_utf8_length(const void *p, size_t n)
         if ((s[k] & 0xc0) != 0x80)
             return 0;
     return length;
+}
+
+/* C0 and C1 controls and DEL; anything else is shown as it is. */
+static bool is_control(const unsigned char *s)
+{
+    return s[0] < 0x20 || s[0] == 0x7f || (s[0] == 0xc2 && s[1] < 0xa0);
+}
+
+int gpt_buf_add_shown(struct gpt_buf *b, const char *text, const char *keep)
+{
+    const unsigned char *s = (const unsigned char *)text;
+
+    while (*s) {
+        size_t n = gpt_utf8_length(s, strnlen((const char *)s, 4));
+
+        if (n > 0 && (!is_control(s) || (n == 1 && strchr(keep, *s)))) {
+            GPT_TRY(gpt_buf_add(b, s, n));
+            s += n;
+        } else {
+            GPT_TRY(gpt_buf_printf(b, "\\x%02x", *s++));
+            for (; n > 1; n--)
+                GPT_TRY(gpt_buf_printf(b, "\\x%02x", *s++));
+        }
+    }
+    return GPT_OK;
 }

@@ -13,6 +13,7 @@ struct gpt_format {
     const char *title; /* in reports: "huggingface" */
     /* Dummy rows of the vocabulary are stored, so a target is padded. */
     bool stores_padding;
+    bool has_shards; /* tensors are spread over files of a limited size */
 
     /* True when `path` is such a checkpoint, judged by the names of files. */
     bool (*recognises)(const char *path);

@@ -274,6 +274,7 @@ fail:
 const struct gpt_format gpt_format_hf = {
     .name = "hf",
     .title = "huggingface",
+    .has_shards = true,
     .recognises = recognise_hf,
     .open = open_hf,
     .close = close_hf,
