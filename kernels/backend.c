@@ -85,8 +85,9 @@ static int open_plugin(struct plugin *p, const char *name, struct gpt_err *err)
     char file[64];
 
     snprintf(file, sizeof(file), "libgpt-%s.so", name);
-    /* A message of an earlier call must not be taken for this one's. */
-    dlerror(); /* forgets older ones */
+    /* A message of an earlier call must not be taken for this one's: reading it
+     * here forgets it. */
+    dlerror();
     p->library = find_library(file);
     if (!p->library) {
         const char *why = dlerror();

@@ -86,6 +86,8 @@ void gpt_md5(char hex[33], const void *p, size_t n)
     gpt_put_u64(last + end - 8, (uint64_t)n * 8);
     for (size_t i = 0; i < end; i += 64)
         add_block(state, last + i);
+    /* the words are printed lowest byte first, as they are in memory in the RFC
+     */
     for (int i = 0; i < 16; i++) {
         uint32_t byte = state[i / 4] >> (8 * (i % 4)) & 0xff;
 

@@ -115,7 +115,8 @@ static int check_model(const struct gpt_config *c, struct gpt_err *err)
 }
 
 /* Shapes are compared with the model's here too: the source may be of a format
- * that does not compare its tensors with its configuration. */
+ * that does not compare its tensors with its configuration. Names are copied to
+ * the plan's arena, because the buffer here is used again for each. */
 static int plan_tensors(struct gpt_hf_plan *p,
                         const struct gpt_param_table *table,
                         const struct gpt_source *source, enum gpt_dtype dtype,
@@ -178,6 +179,8 @@ out:
     return status;
 }
 
+/* Also for a plan that was not finished: p->n counts the tensors that were
+ * made. */
 void gpt_hf_plan_free(struct gpt_hf_plan *plan)
 {
     for (int64_t i = 0; i < plan->n; i++)
@@ -191,7 +194,9 @@ void gpt_hf_plan_free(struct gpt_hf_plan *plan)
 /* ---- writing ---- */
 
 /* Headers first, in the order of the plan; the writer sorts them as safetensors
- * does and says in which order the data has to come. */
+ * does and says in which order the data has to come. A failure removes the
+ * file. After the commit it has its name, and p->file is NULL, so the abort
+ * does nothing. */
 static int write_shard(const struct gpt_hf_plan *plan, int64_t shard,
                        const char *dir, unsigned flags, struct gpt_pour *p,
                        void *tile, struct gpt_err *err)
@@ -289,7 +294,7 @@ static cJSON *make_generation_config(const struct gpt_hf_plan *plan)
 
 /* config.json is written after the weights. The order does not matter for a
  * crash, as the directory has no name yet, but a full disk is met by the large
- * files first. */
+ * files first. Shards are written one after the other and share one tile. */
 int gpt_hf_write(const struct gpt_hf_plan *plan, const char *dir,
                  unsigned flags, gpt_bytes_done *done, void *context,
                  struct gpt_err *err)

@@ -31,6 +31,7 @@ static int by_offset(const void *a, const void *b)
     return (dx > dy) - (dx < dy);
 }
 
+/* The list is one of pointers, so both sides are pointers to pointers. */
 static int by_name(const void *a, const void *b)
 {
     const struct gpt_safetensor *const *x = a, *const *y = b;
@@ -172,7 +173,8 @@ fail:
 }
 
 /* Only the header is read; a file of a terabyte opens as fast as its header
- * parses. */
+ * parses. The length is compared with the file before memory is allocated for
+ * it. gpt_safetensors_parse() compares it again, since it trusts no caller. */
 int gpt_safetensors_open(struct gpt_safetensors *st, const char *path,
                          struct gpt_err *err)
 {
@@ -216,6 +218,7 @@ void gpt_safetensors_close(struct gpt_safetensors *st)
 const struct gpt_safetensor *
 gpt_safetensors_find(const struct gpt_safetensors *st, const char *name)
 {
+    /* by_name() reads nothing of a tensor but its name */
     struct gpt_safetensor key = {.name = name}, *k = &key;
     struct gpt_safetensor **found =
         st->n ? bsearch(&k, st->by_name, (size_t)st->n, sizeof(*st->by_name),

@@ -55,6 +55,7 @@ static struct gpt_collective sum_of(const struct gpt_pass *pass,
     };
 }
 
+/* Without sequence parallelism every rank holds all rows anyway. */
 void *gpt_pass_all(const struct gpt_pass *pass, void *mine)
 {
     return pass->sequence ? pass->work.all : mine;
@@ -104,6 +105,8 @@ int64_t gpt_pass_begin_sum(const struct gpt_pass *pass, const void *part,
     return 0;
 }
 
+/* Without a lane the call is on the queue that computes, where order is enough.
+ */
 void gpt_pass_join(const struct gpt_pass *pass, int64_t job)
 {
     if (pass->lane)
