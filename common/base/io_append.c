@@ -41,6 +41,7 @@ int gpt_append_open(struct gpt_append **a, const char *path,
                  gpt_new(&f->path, strlen(path) + 1, 1, "a file name", err),
                  fail);
     memcpy(f->path, path, strlen(path));
+    /* O_CREAT without O_TRUNC: a log of an earlier run is continued */
     f->fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
     if (f->fd < 0) {
         status = gpt_fail_errno(err, GPT_EIO, "cannot open '%s'", path);

@@ -26,6 +26,7 @@ static const uint32_t sines[64] = {
     0xf7537e82, 0xbd3af235, 0x2ad7d2bb, 0xeb86d391,
 };
 
+/* A row a round; its four shifts are used in turn. */
 static const uint8_t shifts[4][4] = {
     {7, 12, 17, 22}, {5, 9, 14, 20}, {4, 11, 16, 23}, {6, 10, 15, 21}};
 

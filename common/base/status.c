@@ -103,6 +103,7 @@ int gpt_context(struct gpt_err *err, const char *fmt, ...)
     return err->status;
 }
 
+/* The list is expanded here again, so no status can lack its word. */
 const char *gpt_status_word(int status)
 {
     switch (status) {

@@ -94,7 +94,9 @@ static int assign_shards(struct gpt_hf_plan *p, int64_t limit,
     return GPT_OK;
 }
 
-/* What this format cannot say is refused before anything is written. */
+/* What this format cannot say is refused before anything is written. A file
+ * with other shapes could be written, but every reader of this format would
+ * take it for a different model. */
 static int check_model(const struct gpt_config *c, struct gpt_err *err)
 {
     if (c->num_query_groups != c->num_attention_heads ||
@@ -260,7 +262,8 @@ static int write_json(cJSON *json, const char *dir, const char *name,
 }
 
 /* total_size counts the bytes of tensors and not of files, as transformers has
- * it. */
+ * it. The names of shards are made again from their numbers, so the index
+ * cannot differ from the files. */
 static cJSON *make_index(const struct gpt_hf_plan *plan)
 {
     cJSON *json = cJSON_CreateObject();

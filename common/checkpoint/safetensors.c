@@ -50,7 +50,9 @@ static int by_key(const void *a, const void *b)
 /* Checks that the tensors, sorted by offset, fill the data from first to last
  * byte, and makes offsets those of the file. This one rule excludes truncated
  * files, holes, overlaps and trailing bytes, and with them two headers that
- * mean different things by the same data. */
+ * mean different things by the same data. Offsets in the header count from the
+ * first byte of data; from here on they count from that of the file, as reads
+ * do. */
 static int check_tiling(struct gpt_safetensors *st, int64_t data_bytes,
                         const char *what, struct gpt_err *err)
 {
@@ -96,7 +98,9 @@ static int check_tiling(struct gpt_safetensors *st, int64_t data_bytes,
     return GPT_OK;
 }
 
-/* Sorts for gpt_safetensors_find(), after which equal names are neighbours. */
+/* Sorts for gpt_safetensors_find(), after which equal names are neighbours. A
+ * name that comes twice would make the tensor that is found depend on the order
+ * of the sort. */
 static int check_names(struct gpt_safetensors *st, const char *what,
                        struct gpt_err *err)
 {
@@ -196,6 +200,7 @@ int gpt_safetensors_open(struct gpt_safetensors *st, const char *path,
     status = gpt_safetensors_parse(st, data, (size_t)header + 8, size, path,
                                    err);
 out:
+    /* names and notes are in the arena, so the bytes of the header can go */
     gpt_free(data);
     if (status == GPT_OK)
         st->in = in;

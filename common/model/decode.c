@@ -259,6 +259,8 @@ void gpt_decoder_close(struct gpt_decoder *d)
 
 /* ---- the pass ---- */
 
+/* Rows and positions are copied first, on the same queue, so no wait is needed
+ * before the lookup. */
 static void embed_tokens(struct gpt_decoder *d, int64_t n)
 {
     const struct gpt_config *c = d->o.config;
@@ -396,7 +398,8 @@ static int check_room(const struct gpt_decoder *d, int64_t slot, int64_t n,
     return GPT_OK;
 }
 
-/* One block of consecutive tokens through the layers. */
+/* One block of consecutive tokens through the layers. The length grows when the
+ * block is on the queue: the next block of the same text begins after it. */
 static void append_block(struct gpt_decoder *d, int64_t slot,
                          const int32_t *tokens, int64_t n)
 {

@@ -61,6 +61,8 @@ void *gpt_pass_all(const struct gpt_pass *pass, void *mine)
     return pass->sequence ? pass->work.all : mine;
 }
 
+/* A sum over ranks with sequence parallelism cannot be in place, as each rank
+ * keeps fewer rows than it adds. */
 void *gpt_pass_part(const struct gpt_pass *pass, void *mine)
 {
     return pass->sequence ? pass->work.part : mine;
