@@ -41,6 +41,7 @@ int gpt_append_open(struct gpt_append **a, const char *path,
                  gpt_new(&f->path, strlen(path) + 1, 1, "a file name", err),
                  fail);
     memcpy(f->path, path, strlen(path));
+    /* O_CREAT without O_TRUNC: a log of an earlier run is continued */
     f->fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
     if (f->fd < 0) {
         status = gpt_fail_errno(err, GPT_EIO, "cannot open '%s'", path);
@@ -104,6 +105,7 @@ int gpt_append_cut(struct gpt_append *a, int64_t size, struct gpt_err *err)
     return GPT_OK;
 }
 
+/* The first of two failures is the one that is reported. */
 int gpt_append_close(struct gpt_append *a, struct gpt_err *err)
 {
     if (!a)
@@ -117,6 +119,7 @@ int gpt_append_close(struct gpt_append *a, struct gpt_err *err)
     return status;
 }
 
+/* For failures: lines that were written stay, and nothing is synced. */
 void gpt_append_drop(struct gpt_append *a)
 {
     if (a)
