@@ -104,6 +104,8 @@ static int open_plugin(struct plugin *p, const char *name, struct gpt_err *err)
     return GPT_OK;
 }
 
+/* A number that a user gives must exist (wrap is false). The number of a rank
+ * may be beyond the last device, as ranks may share one. */
 static int open_device(struct gpt_backend **be, const char *name, int device,
                        bool wrap, struct gpt_err *err)
 {

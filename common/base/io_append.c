@@ -120,6 +120,7 @@ int gpt_append_cut(struct gpt_append *a, int64_t size, struct gpt_err *err)
     return GPT_OK;
 }
 
+/* The first of two failures is the one that is reported. */
 int gpt_append_close(struct gpt_append *a, struct gpt_err *err)
 {
     if (!a)
@@ -133,6 +134,7 @@ int gpt_append_close(struct gpt_append *a, struct gpt_err *err)
     return status;
 }
 
+/* For failures: lines that were written stay, and nothing is synced. */
 void gpt_append_drop(struct gpt_append *a)
 {
     if (a)

@@ -26,6 +26,7 @@ static const uint32_t sines[64] = {
     0xf7537e82, 0xbd3af235, 0x2ad7d2bb, 0xeb86d391,
 };
 
+/* A row a round; its four shifts are used in turn. */
 static const uint8_t shifts[4][4] = {
     {7, 12, 17, 22}, {5, 9, 14, 20}, {4, 11, 16, 23}, {6, 10, 15, 21}};
 
@@ -86,6 +87,8 @@ void gpt_md5(char hex[33], const void *p, size_t n)
     gpt_put_u64(last + end - 8, (uint64_t)n * 8);
     for (size_t i = 0; i < end; i += 64)
         add_block(state, last + i);
+    /* the words are printed lowest byte first, as they are in memory in the RFC
+     */
     for (int i = 0; i < 16; i++) {
         uint32_t byte = state[i / 4] >> (8 * (i % 4)) & 0xff;
 

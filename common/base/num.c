@@ -11,6 +11,7 @@ struct unit {
     int64_t factor;
 };
 
+/* isdigit() would be undefined for negative chars. */
 static bool is_digit(char c)
 {
     return c >= '0' && c <= '9';
@@ -50,6 +51,8 @@ static bool parse_negated_decimal(const char **s, int64_t *v, int *exponent)
 
         if (!is_digit(**s))
             ++*s;
+        /* no 64-bit number needs a larger power: further digits are left to the
+         * unit, which is then not found */
         for (; is_digit(**s) && power < 1000; ++*s)
             power = power * 10 + (**s - '0');
         power = negative ? -power : power;
@@ -58,7 +61,8 @@ static bool parse_negated_decimal(const char **s, int64_t *v, int *exponent)
     return true;
 }
 
-/* *v x 10^exponent, when that is an integer that fits. */
+/* *v x 10^exponent, when that is an integer that fits. A zero stays zero
+ * whatever the exponent, so the loops end at it. */
 static bool shift_decimal(int64_t *v, int exponent)
 {
     for (; exponent > 0 && *v != 0; exponent--)
@@ -253,6 +257,7 @@ char *gpt_text_bytes(char *buf, double v)
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
     size_t u = 0;
 
+    /* from these limits on a number would print as 1024 of its unit */
     while (fabs(v) >= (u == 0 ? 1023.5 : 1023.95) && u + 1 < GPT_COUNT(units)) {
         v /= 1024;
         u++;
@@ -261,8 +266,11 @@ char *gpt_text_bytes(char *buf, double v)
     return buf;
 }
 
+/* Two units at most, and one between ten minutes and an hour: an estimate is
+ * not more exact. */
 char *gpt_text_duration(char *buf, double seconds)
 {
+    /* NaN and infinity fail the comparison, too */
     if (!(seconds < 1e9)) {
         snprintf(buf, TEXT_BYTES, "years");
         return buf;

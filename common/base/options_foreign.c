@@ -1,8 +1,8 @@
 /* Options by the names of other programs. A row of a program's table of foreign
  * names has one of three outcomes: the name stands for options of this program,
  * it has no effect here and is skipped with a warning, or it is refused with a
- * sentence that says what to do. options_command.c
- * asks for them where a name is none of the program's own. */
+ * sentence that says what to do. options_command.c looks a name up here when it
+ * is none of the program's own. */
 #include "base/options_internal.h"
 
 #include <assert.h>
@@ -67,6 +67,8 @@ static void print_meaning(char *buf, size_t cap, const char *means)
     buf[n] = '\0';
 }
 
+/* A name without a meaning has a sentence of its own in the table; for the
+ * others the sentence is their meaning. */
 int gpt_opt_refuse_foreign(const struct gpt_foreign_option *f,
                            const char *label, struct gpt_err *err)
 {

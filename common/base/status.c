@@ -15,6 +15,8 @@ static void set_text(struct gpt_err *err, const char *fmt, va_list args)
     memcpy(err->text, text, sizeof(text));
 }
 
+/* Rank and hint are reset: those of an earlier failure must not be taken for
+ * this one's. */
 int gpt_fail(struct gpt_err *err, int status, const char *fmt, ...)
 {
     va_list args;
@@ -101,6 +103,7 @@ int gpt_context(struct gpt_err *err, const char *fmt, ...)
     return err->status;
 }
 
+/* The list is expanded here again, so no status can lack its word. */
 const char *gpt_status_word(int status)
 {
     switch (status) {

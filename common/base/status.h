@@ -1,6 +1,11 @@
 /* Status codes and the error object: how every fallible function of the
  * library reports. A status is the exit code that it would cause, so a program
- * hands it to exit() unchanged. Start at gpt_fail(). */
+ * hands it to exit() unchanged. Start at gpt_fail().
+ *
+ * This folder is what every other one is built on: errors, memory, numbers,
+ * files, threads, logs, JSON, hashes, and the options of programs. It knows
+ * nothing of texts, tokens or models, and includes no other folder. Read this
+ * header first, then memory.h and io.h. */
 #ifndef GPT_BASE_STATUS_H
 #define GPT_BASE_STATUS_H
 

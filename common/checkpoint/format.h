@@ -1,7 +1,12 @@
 /* The table of checkpoint formats. A format is one front end, a file that
  * defines a struct gpt_format, and one row of GPT_FORMAT_LIST. No other file
  * asks which format a checkpoint has: programs see struct gpt_source and struct
- * gpt_target. */
+ * gpt_target.
+ *
+ * This folder reads and writes checkpoints: the native format (native.h),
+ * Hugging Face's (huggingface.h), and the moving of tensors between any two
+ * layouts (plan.h). It knows a model's parameters and the names of optimizer
+ * state, and computes nothing with them. Start here. */
 #ifndef GPT_CHECKPOINT_FORMAT_H
 #define GPT_CHECKPOINT_FORMAT_H
 

@@ -94,7 +94,9 @@ static int assign_shards(struct gpt_hf_plan *p, int64_t limit,
     return GPT_OK;
 }
 
-/* What this format cannot say is refused before anything is written. */
+/* What this format cannot say is refused before anything is written. A file
+ * with other shapes could be written, but every reader of this format would
+ * take it for a different model. */
 static int check_model(const struct gpt_config *c, struct gpt_err *err)
 {
     if (c->num_query_groups != c->num_attention_heads ||
@@ -115,7 +117,8 @@ static int check_model(const struct gpt_config *c, struct gpt_err *err)
 }
 
 /* Shapes are compared with the model's here too: the source may be of a format
- * that does not compare its tensors with its configuration. */
+ * that does not compare its tensors with its configuration. Names are copied to
+ * the plan's arena, because the buffer here is used again for each. */
 static int plan_tensors(struct gpt_hf_plan *p,
                         const struct gpt_param_table *table,
                         const struct gpt_source *source, enum gpt_dtype dtype,
@@ -178,6 +181,8 @@ out:
     return status;
 }
 
+/* Also for a plan that was not finished: p->n counts the tensors that were
+ * made. */
 void gpt_hf_plan_free(struct gpt_hf_plan *plan)
 {
     for (int64_t i = 0; i < plan->n; i++)
@@ -191,7 +196,9 @@ void gpt_hf_plan_free(struct gpt_hf_plan *plan)
 /* ---- writing ---- */
 
 /* Headers first, in the order of the plan; the writer sorts them as safetensors
- * does and says in which order the data has to come. */
+ * does and says in which order the data has to come. A failure removes the
+ * file. After the commit it has its name, and p->file is NULL, so the abort
+ * does nothing. */
 static int write_shard(const struct gpt_hf_plan *plan, int64_t shard,
                        const char *dir, unsigned flags, struct gpt_pour *p,
                        void *tile, struct gpt_err *err)
@@ -255,7 +262,8 @@ static int write_json(cJSON *json, const char *dir, const char *name,
 }
 
 /* total_size counts the bytes of tensors and not of files, as transformers has
- * it. */
+ * it. The names of shards are made again from their numbers, so the index
+ * cannot differ from the files. */
 static cJSON *make_index(const struct gpt_hf_plan *plan)
 {
     cJSON *json = cJSON_CreateObject();
@@ -289,7 +297,7 @@ static cJSON *make_generation_config(const struct gpt_hf_plan *plan)
 
 /* config.json is written after the weights. The order does not matter for a
  * crash, as the directory has no name yet, but a full disk is met by the large
- * files first. */
+ * files first. Shards are written one after the other and share one tile. */
 int gpt_hf_write(const struct gpt_hf_plan *plan, const char *dir,
                  unsigned flags, gpt_bytes_done *done, void *context,
                  struct gpt_err *err)

@@ -31,6 +31,7 @@ static int by_offset(const void *a, const void *b)
     return (dx > dy) - (dx < dy);
 }
 
+/* The list is one of pointers, so both sides are pointers to pointers. */
 static int by_name(const void *a, const void *b)
 {
     const struct gpt_safetensor *const *x = a, *const *y = b;
@@ -49,7 +50,9 @@ static int by_key(const void *a, const void *b)
 /* Checks that the tensors, sorted by offset, fill the data from first to last
  * byte, and makes offsets those of the file. This one rule excludes truncated
  * files, holes, overlaps and trailing bytes, and with them two headers that
- * mean different things by the same data. */
+ * mean different things by the same data. Offsets in the header count from the
+ * first byte of data; from here on they count from that of the file, as reads
+ * do. */
 static int check_tiling(struct gpt_safetensors *st, int64_t data_bytes,
                         const char *what, struct gpt_err *err)
 {
@@ -95,7 +98,9 @@ static int check_tiling(struct gpt_safetensors *st, int64_t data_bytes,
     return GPT_OK;
 }
 
-/* Sorts for gpt_safetensors_find(), after which equal names are neighbours. */
+/* Sorts for gpt_safetensors_find(), after which equal names are neighbours. A
+ * name that comes twice would make the tensor that is found depend on the order
+ * of the sort. */
 static int check_names(struct gpt_safetensors *st, const char *what,
                        struct gpt_err *err)
 {
@@ -172,7 +177,8 @@ fail:
 }
 
 /* Only the header is read; a file of a terabyte opens as fast as its header
- * parses. */
+ * parses. The length is compared with the file before memory is allocated for
+ * it. gpt_safetensors_parse() compares it again, since it trusts no caller. */
 int gpt_safetensors_open(struct gpt_safetensors *st, const char *path,
                          struct gpt_err *err)
 {
@@ -194,6 +200,7 @@ int gpt_safetensors_open(struct gpt_safetensors *st, const char *path,
     status = gpt_safetensors_parse(st, data, (size_t)header + 8, size, path,
                                    err);
 out:
+    /* names and notes are in the arena, so the bytes of the header can go */
     gpt_free(data);
     if (status == GPT_OK)
         st->in = in;
@@ -216,6 +223,7 @@ void gpt_safetensors_close(struct gpt_safetensors *st)
 const struct gpt_safetensor *
 gpt_safetensors_find(const struct gpt_safetensors *st, const char *name)
 {
+    /* by_name() reads nothing of a tensor but its name */
     struct gpt_safetensor key = {.name = name}, *k = &key;
     struct gpt_safetensor **found =
         st->n ? bsearch(&k, st->by_name, (size_t)st->n, sizeof(*st->by_name),

@@ -66,6 +66,7 @@ static int check_records(const struct gpt_sources *s, struct gpt_err *err)
                     (long long)s->n, (long long)(s->n * GPT_SOURCE_BYTES));
 }
 
+/* The mapping ends with s->in. */
 static int map_records(struct gpt_sources *s, const char *prefix,
                        struct gpt_err *err)
 {

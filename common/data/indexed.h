@@ -1,7 +1,12 @@
 /* Indexed data sets: a .bin of tokens and an .idx that says where sequences and
  * documents are. MMIDIDX version 1, byte-identical to Megatron's; see
  * gpt-dataset(5). Reading never trusts the .idx: every pointer and length is
- * checked against the size of the .bin before it is used. */
+ * checked against the size of the .bin before it is used.
+ *
+ * This folder is the data between tokenizer and training: sets of tokens on
+ * disk (here), their order as samples (sample_index.h, blend.h), and batches
+ * with masks (corpus.h, batch.h). It knows nothing of models. Start here, then
+ * read corpus.h. */
 #ifndef GPT_DATA_INDEXED_H
 #define GPT_DATA_INDEXED_H
 

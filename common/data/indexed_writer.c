@@ -22,6 +22,8 @@ struct gpt_indexed_writer {
     bool finished;    /* the .idx is written */
 };
 
+/* The limit is Megatron's, 65500 and not 65536, so that both choose the same
+ * type for a vocabulary. */
 enum gpt_dtype gpt_indexed_best_dtype(int64_t vocab_size)
 {
     return vocab_size < 65500 ? GPT_U16 : GPT_I32;
@@ -114,6 +116,8 @@ int gpt_indexed_writer_open(struct gpt_indexed_writer **w, const char *prefix,
     return gpt_indexed_writer_open_with(w, &o, err);
 }
 
+/* close_file decides what becomes of the four files: gone, or kept for a run
+ * that resumes. */
 static void close_writer(struct gpt_indexed_writer *w,
                          void (*close_file)(struct gpt_out *))
 {
@@ -311,6 +315,8 @@ int gpt_indexed_writer_sync(struct gpt_indexed_writer *w, struct gpt_err *err)
     return gpt_out_sync(w->documents, err);
 }
 
+/* The disk takes the .bin while the .idx is being made.
+ * gpt_indexed_writer_finish() waits for both. */
 int gpt_indexed_writer_end(struct gpt_indexed_writer *w, struct gpt_err *err)
 {
     if (w->finished)
@@ -330,7 +336,9 @@ int gpt_indexed_writer_finish(struct gpt_indexed_writer *w,
 }
 
 /* The .idx is complete before the .bin gets its name: between the two names
- * lies nothing that can fail but the system itself. */
+ * lies nothing that can fail but the system itself. A file leaves the writer
+ * before its commit, so the abort at the end removes only files that have no
+ * name yet, and the scratch files. */
 int gpt_indexed_writer_commit(struct gpt_indexed_writer *w,
                               struct gpt_err *err)
 {

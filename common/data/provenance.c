@@ -27,6 +27,7 @@ void gpt_key_counts_add(struct gpt_key_counts *c, int64_t document_tokens)
     c->documents++;
 }
 
+/* Borrows `option` and `path`. */
 int gpt_tokenizer_id_add(struct gpt_tokenizer_id *id, const char *option,
                          const char *path, struct gpt_err *err)
 {
@@ -61,8 +62,9 @@ static bool put_string(cJSON *o, const char *name, const char *v)
     return cJSON_AddStringToObject(o, name, v ? v : "") != NULL;
 }
 
-/* A list of lines. A list of lines, as a JSON text of many lines is hard to
- * read; it can be joined to a configuration file that repeats the run. */
+/* A list with a string for each line: one string of many lines is hard to read
+ * in JSON. The lines can be joined to a configuration file that repeats the
+ * run. */
 static bool put_command(cJSON *root, const char *lines)
 {
     cJSON *list = cJSON_AddArrayToObject(root, "command");
@@ -171,6 +173,7 @@ static bool put_counts(cJSON *root, const struct gpt_key_counts *c)
     return good;
 }
 
+/* A set that was not made in parts has no numbers of shards. */
 static bool put_shard(cJSON *root, const struct gpt_set_origin *o)
 {
     return o->n_shards == 0 || (put_int(root, "shard", o->shard) &&

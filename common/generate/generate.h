@@ -3,7 +3,12 @@
  * step does useful work for every slot.
  *
  * A request's text depends on its prompt, its numbers, the seed and the rule
- * of choice, and on nothing else that is going on. */
+ * of choice, and on nothing else that is going on.
+ *
+ * This folder turns a model's logits into texts: the choice of a token
+ * (sample.h), many requests at once (here), and the text of ids as they come
+ * (stream.h). It knows nothing of checkpoints or of the program's input and
+ * output. Start here. */
 #ifndef GPT_GENERATE_GENERATE_H
 #define GPT_GENERATE_GENERATE_H
 

@@ -190,6 +190,7 @@ static int alloc_host(struct gpt_decoder *d,
     return gpt_new(&d->slot, slots, int32, "a decoder's slots", err);
 }
 
+/* The weights are used where they are, and only read: the caller keeps them. */
 static void bind_weights(struct gpt_decoder *d,
                          const struct gpt_decoder_options *o, void *weights)
 {
@@ -258,6 +259,8 @@ void gpt_decoder_close(struct gpt_decoder *d)
 
 /* ---- the pass ---- */
 
+/* Rows and positions are copied first, on the same queue, so no wait is needed
+ * before the lookup. */
 static void embed_tokens(struct gpt_decoder *d, int64_t n)
 {
     const struct gpt_config *c = d->o.config;
@@ -344,7 +347,9 @@ static void forward_block(struct gpt_decoder *d, int64_t b, int64_t t)
     gpt_norm_site_forward(&pass, &last, norm.r);
 }
 
-/* Logits of normed rows first..first+n to host memory. */
+/* Logits of normed rows first..first+n to host memory. All turns share one
+ * buffer of logits. The queue copies a turn out before it computes the next
+ * one. */
 static void write_logits(struct gpt_decoder *d, int64_t first, int64_t n,
                    float *logits)
 {
@@ -393,7 +398,8 @@ static int check_room(const struct gpt_decoder *d, int64_t slot, int64_t n,
     return GPT_OK;
 }
 
-/* One block of consecutive tokens through the layers. */
+/* One block of consecutive tokens through the layers. The length grows when the
+ * block is on the queue: the next block of the same text begins after it. */
 static void append_block(struct gpt_decoder *d, int64_t slot,
                          const int32_t *tokens, int64_t n)
 {
@@ -431,6 +437,8 @@ int gpt_decoder_append(struct gpt_decoder *d, int64_t slot,
              i += LOGIT_ROWS)
             write_logits(d, i, gpt_min_i64(LOGIT_ROWS, rows - i),
                          logits + (at + i) * d->o.config->vocab_size);
+        /* the next block fills the host arrays again, so this one is waited for
+         */
         status = d->be->sync(d->q, err);
     }
     /* what blocks before have put into the cache is overwritten later */

@@ -55,11 +55,14 @@ static struct gpt_collective sum_of(const struct gpt_pass *pass,
     };
 }
 
+/* Without sequence parallelism every rank holds all rows anyway. */
 void *gpt_pass_all(const struct gpt_pass *pass, void *mine)
 {
     return pass->sequence ? pass->work.all : mine;
 }
 
+/* A sum over ranks with sequence parallelism cannot be in place, as each rank
+ * keeps fewer rows than it adds. */
 void *gpt_pass_part(const struct gpt_pass *pass, void *mine)
 {
     return pass->sequence ? pass->work.part : mine;
@@ -104,6 +107,8 @@ int64_t gpt_pass_begin_sum(const struct gpt_pass *pass, const void *part,
     return 0;
 }
 
+/* Without a lane the call is on the queue that computes, where order is enough.
+ */
 void gpt_pass_join(const struct gpt_pass *pass, int64_t job)
 {
     if (pass->lane)

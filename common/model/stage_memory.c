@@ -39,6 +39,8 @@ static void *take_rows(const struct gpt_stage *s, struct gpt_binder *b,
                       gpt_dtype_bytes(s->o.exec.act));
 }
 
+/* Statistics are float whatever the type of activations: backward reads them
+ * again, and an error of one would be in every element of its row. */
 static void bind_statistics(const struct gpt_stage *s, struct gpt_binder *b,
                             enum gpt_memory_kind kind,
                             struct gpt_norm_acts *norm)
@@ -138,7 +140,8 @@ static void bind_slot(const struct gpt_stage *s, struct gpt_binder *b,
     bind_inputs(s, b, chunk, slot);
 }
 
-/* Norms and attention never run at the same time: one scratch serves both. */
+/* Norms and attention never run at the same time: one scratch serves both. All
+ * layers have the same shapes, so the first one speaks for all. */
 static size_t scratch_bytes(const struct gpt_stage *s)
 {
     const struct gpt_stage_chunk *chunk = &s->chunks[0];

@@ -528,17 +528,17 @@ int gpt_store_check(struct gpt_store *s, const char *key, bool *exists,
 static int read_if_set(struct gpt_store *s, const char *key, bool *exists,
                        void **value, size_t *len, struct gpt_err *err)
 {
+    int status;
+
     pthread_mutex_lock(&s->lock);
-    int status = check_locked(s, key, exists, err);
-    if (status == GPT_OK && *exists) {
-        if (begin_request(s, GPT_WIRE_GET) != GPT_OK ||
-            put_key(s, key) != GPT_OK)
-            status = no_memory(err);
-        if (status == GPT_OK)
-            status = send_request(s, err);
-        if (status == GPT_OK)
-            status = read_value(s, value, len, err);
-    }
+    GPT_TRY_GOTO(status, check_locked(s, key, exists, err), out);
+    if (!*exists)
+        goto out;
+    if (begin_request(s, GPT_WIRE_GET) != GPT_OK || put_key(s, key) != GPT_OK)
+        GPT_TRY_GOTO(status, no_memory(err), out);
+    GPT_TRY_GOTO(status, send_request(s, err), out);
+    status = read_value(s, value, len, err);
+out:
     pthread_mutex_unlock(&s->lock);
     return status;
 }
@@ -585,11 +585,10 @@ int gpt_store_post_failure(struct gpt_store *s, const struct gpt_err *failure,
         put_key(s, failure_key) != GPT_OK ||
         gpt_wire_put_bytes(&s->request, "", 0) != GPT_OK ||
         gpt_wire_put_bytes(&s->request, report, n) != GPT_OK)
-        status = no_memory(err);
-    if (status == GPT_OK)
-        status = send_request(s, err);
-    if (status == GPT_OK)
-        status = read_value(s, &winner, &len, err);
+        GPT_TRY_GOTO(status, no_memory(err), out);
+    GPT_TRY_GOTO(status, send_request(s, err), out);
+    status = read_value(s, &winner, &len, err);
+out:
     pthread_mutex_unlock(&s->lock);
     gpt_free(winner);
     return status;

@@ -3,7 +3,13 @@
  * arithmetic, no communication. A further dimension is a row of enum gpt_dim
  * and of the tables in topology.c, and the groups that it runs in. Start at
  * gpt_topology_init(). Source: Megatron-LM core/parallel_state.py, and for
- * layers core/transformer/transformer_block.py. */
+ * layers core/transformer/transformer_block.py.
+ *
+ * This folder is what ranks do together: how they find each other
+ * (launch_env.h, store.h), their groups (here), the calls of a group (comm.h,
+ * lane.h), the order of a pipeline (schedule.h), and all of it for one job
+ * (world.h). It knows nothing of a model's computation. Start here, then read
+ * world.h. */
 #ifndef GPT_PARALLEL_TOPOLOGY_H
 #define GPT_PARALLEL_TOPOLOGY_H
 

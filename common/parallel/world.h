@@ -85,7 +85,7 @@ int gpt_world_cores(struct gpt_world *w, int64_t *cores,
  * first failure of the job, the same on all ranks. Collectives that still wait
  * end soon after. NULL is fine, and returns `status`. */
 int gpt_world_end(struct gpt_world *w, int status, struct gpt_err *err);
-/* After gpt_world_end(), when nobody uses the communicators any more. */
+/* After gpt_world_end(), when the communicators are no longer used. */
 void gpt_world_close(struct gpt_world *w); /* NULL is fine */
 
 #endif

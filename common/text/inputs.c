@@ -178,6 +178,8 @@ static int add_word(struct paths *p, const char *word, struct gpt_err *err)
     return add_one(p, word, err);
 }
 
+/* The list that grew is freed here; the caller gets a copy in the arena, beside
+ * the names. */
 int gpt_inputs_expand(struct gpt_arena *arena, const char *const *words,
                       int64_t n_words, const char *const **paths, int64_t *n,
                       struct gpt_err *err)
@@ -238,6 +240,9 @@ static void add_range(struct gpt_input_range *ranges, int64_t *n,
     ranges[(*n)++] = (struct gpt_input_range){path, begin, end};
 }
 
+/* Neighbouring shards compute their common border by the same formula from the
+ * same sizes. So every byte is in one shard, and no shard needs to know what
+ * another one does. */
 int gpt_inputs_shard(struct gpt_arena *arena, const char *const *paths,
                      int64_t n_paths, int64_t shard, int64_t n_shards,
                      const struct gpt_input_range **ranges, int64_t *n,
@@ -276,6 +281,7 @@ int gpt_inputs_shard(struct gpt_arena *arena, const char *const *paths,
     return GPT_OK;
 }
 
+/* -1 when a size is not known beforehand, as that of a pipe. */
 int64_t gpt_inputs_bytes(const struct gpt_input_range *inputs, int64_t n)
 {
     int64_t total = 0;

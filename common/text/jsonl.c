@@ -68,6 +68,8 @@ static const char *type_name(char c)
     }
 }
 
+/* Strings of a line are views into j->text. The list keeps its memory from line
+ * to line. */
 static int take_string(struct gpt_jsonl *j, struct field *f)
 {
     struct gpt_str string;
@@ -200,6 +202,8 @@ void gpt_jsonl_close(struct gpt_jsonl *j)
     gpt_free(j);
 }
 
+/* Only `found` is reset for a line: a field that is found begins its list anew,
+ * and one that is not found refuses the line. */
 int gpt_jsonl_scan(struct gpt_jsonl *j, const char *line, size_t len,
                    struct gpt_err *err)
 {

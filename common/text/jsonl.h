@@ -7,7 +7,12 @@
  * takes a line, this takes it with the same result: a key that comes twice
  * counts the last time, a carriage return before the newline is white space.
  * A half surrogate pair (\ud83d alone), on which Megatron stops, becomes
- * U+FFFD. A blank line is an error, as it is there. */
+ * U+FFFD. A blank line is an error, as it is there.
+ *
+ * This folder reads texts: files and streams, compressed or not (input.h), as
+ * lines, blocks (text_blocks.h) or fields of JSON Lines, and what Unicode says
+ * of their characters (unicode.h). It knows nothing of tokens. Start here, or
+ * at inputs.h, where a command's words become files. */
 #ifndef GPT_TEXT_JSONL_H
 #define GPT_TEXT_JSONL_H
 

@@ -52,6 +52,7 @@ static size_t last_cut(const char *p, size_t len, bool jsonl)
     return 0;
 }
 
+/* Lines are counted once a block, after the cut, and only for messages. */
 static int64_t count_lines(const char *p, size_t len)
 {
     int64_t n = 0;
@@ -66,6 +67,8 @@ static int64_t count_lines(const char *p, size_t len)
 
 /* ---- which format ---- */
 
+/* Lists and strings are JSON, too, but a line of a corpus is an object: only a
+ * brace speaks for JSON Lines. */
 static bool looks_jsonl(const char *p, size_t len)
 {
     size_t i = 0;
@@ -130,6 +133,8 @@ fail:
     return status;
 }
 
+/* The bytes of closed inputs are kept, so that progress counts on from one file
+ * to the next. */
 static void close_input(struct gpt_blocks *s)
 {
     if (s->in)
@@ -171,7 +176,8 @@ int64_t gpt_blocks_consumed(const struct gpt_blocks *s)
 
 /* ---- blocks ---- */
 
-/* Reads until b is full or the file ends. */
+/* Reads until b is full or the file ends. A read may give less than it was
+ * asked for, as from a pipe. Only a read of no bytes is the end. */
 static int fill_block(struct gpt_blocks *s, struct gpt_block *b,
                       struct gpt_err *err)
 {
@@ -203,7 +209,9 @@ static int keep_rest(struct gpt_blocks *s, struct gpt_block *b, size_t cut,
 }
 
 /* Fills *b with the next block of the open file; it is empty when the file is.
- */
+ * The rest is copied in the first turn alone: a block keeps what it holds when
+ * it grows, so every byte is read once. The format is decided before the first
+ * cut, because the cut depends on it. */
 static int next_block(struct gpt_blocks *s, struct gpt_block *b,
                       struct gpt_err *err)
 {
@@ -238,6 +246,7 @@ static int next_block(struct gpt_blocks *s, struct gpt_block *b,
     return GPT_OK;
 }
 
+/* An empty file gives no block, so the loop turns to the next one. */
 int gpt_blocks_next(struct gpt_blocks *s, struct gpt_block *b, bool *end,
                     struct gpt_err *err)
 {

@@ -34,6 +34,8 @@ static void bytes_close(struct gpt_tokenizer *tok)
     gpt_free(tok);
 }
 
+/* Every string of bytes has ids, also one that is not UTF-8. So only memory can
+ * fail here. */
 static int bytes_encode(struct gpt_encoder *enc, const char *text, size_t len,
                         struct gpt_ids *ids, struct gpt_err *err)
 {

@@ -27,6 +27,7 @@ static int refuse_entry(const struct reading *f, const char *why)
     return gpt_fail(f->err, GPT_EDATA, "%s:%lld: %s", f->path, f->place, why);
 }
 
+/* -1 for any other character, also for '=': padding is cut off before. */
 static int base64_digit(char c)
 {
     if (c >= 'A' && c <= 'Z')
@@ -55,6 +56,8 @@ static bool decode_base64(const char *text, size_t len, char *out, size_t *n)
         if (d < 0)
             return false;
         bits = bits << 6 | (uint32_t)d;
+        /* The first digit of four gives no whole byte; each later one completes
+         * a byte. */
         if (i % 4)
             out[(*n)++] = (char)(bits >> (6 - 2 * (i % 4)));
     }
@@ -84,6 +87,8 @@ static int add_token(const struct reading *f, const char *text, size_t len,
     return GPT_OK;
 }
 
+/* The table is indexed by rank. It is zero, which says that a rank has no token
+ * yet. */
 static int open_tokens(struct reading *f, int64_t limit)
 {
     f->limit = limit < GPT_VOCAB_MAX ? limit : GPT_VOCAB_MAX;
@@ -109,6 +114,8 @@ static int read_line(const struct reading *f, const char *line, size_t len)
     return add_token(f, line, (size_t)(space - line), rank);
 }
 
+/* An empty line is skipped and still counted, so the numbers in messages are
+ * those of an editor. */
 static int read_lines(struct reading *f, const char *text, size_t len)
 {
     struct gpt_str rest = {text, len}, line;
@@ -166,6 +173,8 @@ int gpt_ranks_read(struct gpt_ranks *ranks, const char *path,
 
     *ranks = (struct gpt_ranks){0};
     GPT_TRY(gpt_read_file(path, GPT_VOCAB_FILE_MAX, &text, &len, err));
+    /* The first byte tells the formats apart, since base64 has neither brackets
+     * nor braces. */
     ranks->json = len && (text[0] == '[' || text[0] == '{');
     int status = ranks->json ? read_list(&f, text, len)
                              : read_lines(&f, text, len);

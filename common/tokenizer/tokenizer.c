@@ -51,6 +51,8 @@ bool gpt_tokenizer_parses_special(const struct gpt_tokenizer_options *o)
     return o->special && strcmp(o->special, "parse") == 0;
 }
 
+/* The type is compared once, here. Every later call goes through the family's
+ * table. */
 int gpt_tokenizer_open(struct gpt_tokenizer **tok,
                        const struct gpt_tokenizer_options *options,
                        struct gpt_err *err)
@@ -120,6 +122,7 @@ const char *gpt_token_bytes(const struct gpt_tokenizer *tok, int32_t id,
 
 /* ---- an encoder without state ---- */
 
+/* For families whose encoding keeps nothing between two calls. */
 int gpt_plain_encoder_open(struct gpt_encoder **enc,
                            const struct gpt_tokenizer *tok,
                            struct gpt_err *err)

@@ -59,6 +59,8 @@ static void hint_options(const struct gpt_tokenizer_options *o,
                  "--tokenizer-special-tokens");
 }
 
+/* Only a wrong use gets a hint: where a file is damaged, the options are right.
+ */
 int gpt_tokenizer_open_given(struct gpt_tokenizer **tok,
                              const struct gpt_tokenizer_options *o,
                              struct gpt_err *err)
@@ -144,6 +146,7 @@ int gpt_tokenizer_version(struct gpt_buf *b)
 
 /* ---- checkpoints ---- */
 
+/* A path that does not fit names no file. */
 static bool has_file(const char *dir, const char *name)
 {
     char path[4200];
@@ -153,6 +156,8 @@ static bool has_file(const char *dir, const char *name)
            gpt_path_exists(path);
 }
 
+/* The first row whose files are there decides. A checkpoint without any of them
+ * gets the default type, whose files the user must then name. */
 const char *gpt_tokenizer_type_in(const char *dir)
 {
     for (const struct file_names *n = all_names; n->type; n++)

@@ -96,6 +96,8 @@ static int read_entries(struct reading *r)
                           : gpt_scan_unexpected(s, "the end of the file");
 }
 
+/* The letters have room for the whole text from the beginning, as no token is
+ * longer than its JSON. So they never move, and entries can point into them. */
 static int read_object(struct reading *r, struct gpt_str json)
 {
     struct gpt_scan *s = &r->scan;
@@ -177,6 +179,8 @@ static int place_texts(struct reading *r)
     return GPT_OK;
 }
 
+/* What was read before a failure stays in *names, for gpt_vocab_names_close().
+ */
 int gpt_vocab_names_read(struct gpt_vocab_names *names, struct gpt_str json,
                          const struct gpt_vocab_ids *ids, const char *file,
                          struct gpt_err *err)

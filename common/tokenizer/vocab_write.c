@@ -60,6 +60,8 @@ static int append_merged(struct spelling *s,
     return append_token(s, m->right);
 }
 
+/* begin[0] is 0 from its allocation, and each token ends where the next one
+ * begins. */
 static int spell(struct spelling *s, const struct gpt_bpe_trained *model,
                  struct gpt_err *err)
 {
@@ -136,7 +138,9 @@ int gpt_vocab_write_json(struct gpt_out *out,
     return status;
 }
 
-/* The first line is what Hugging Face writes, and what readers skip. */
+/* The first line is what Hugging Face writes, and what readers skip. Merges are
+ * in the order in which they were learned: to readers the number of a line is
+ * the rank of its merge. */
 static int write_merges(struct gpt_out *out, const struct spelling *s,
                         const struct gpt_bpe_trained *model,
                         struct gpt_err *err)

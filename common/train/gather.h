@@ -18,7 +18,7 @@ struct gpt_gatherer_options {
     const struct gpt_flat *flat; /* outlives the gatherer */
     void *weights;               /* device, act, flat->elements; and this */
     enum gpt_dtype act;
-    struct gpt_comm *comm; /* of the data parallel ranks, used by nobody else */
+    struct gpt_comm *comm; /* of the data parallel ranks, for this alone */
     struct gpt_queue *q;   /* of update and forward */
     bool overlap;
 };

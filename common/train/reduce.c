@@ -172,8 +172,8 @@ int64_t gpt_reducer_memory(const struct gpt_reducer_options *o)
 
 /* The sum of a bucket: whole, or this rank's shard of it. Under ZeRO-2 a layer
  * is summed after every microbatch. The first sum of a step is written to the
- * shard; later ones go to the shard's place in the shared buffer, which nobody
- * reads any more, and the lane adds them to the shard. */
+ * shard; later ones go to the shard's place in the shared buffer, which is
+ * no longer read, and the lane adds them to the shard. */
 static int64_t begin_sum(struct gpt_reducer *r, int64_t b)
 {
     const int64_t shards = r->o.flat->shards;

@@ -1,6 +1,6 @@
 /* A rank's model, its memory and its initial values; see replica.h.
  *
- * The order of gpt_replica_open() is that of who needs whom: weights, then the
+ * gpt_replica_open() opens what others need before them: weights, then the
  * memory of gradients, which the reducer owns because its sums decide where
  * they are; the gatherer and the optimizer; the stage, which gets the hooks of
  * reducer and gatherer; the pipeline that runs it. Start there. */

@@ -2,7 +2,7 @@
  *
  * All that the ranks must know of each other in a step goes through one
  * all-reduce of a few doubles over the world (add_up): the loss, the squares of
- * the gradients, who wants to stop or to save, and the times for the log. Every
+ * the gradients, wishes to stop or to save, and the times for the log. Every
  * rank then decides from the same sums: whether to skip the update, how far to
  * clip, whether to stop. No rank can decide differently, since sums are made in
  * the order of ranks and have the same bits everywhere.

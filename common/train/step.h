@@ -1,5 +1,11 @@
 /* One training step and one validation over a replica, or over all replicas
- * together: every rank of the world calls these, and gets the same results. */
+ * together: every rank of the world calls these, and gets the same results.
+ *
+ * This folder is one step of training: the model of a rank with its memory
+ * (replica.h), its batches (feed.h), the pipeline (pipeline.h), the sums of
+ * gradients (reduce.h), the update (optimizer.h) and the new weights
+ * (gather.h). It knows nothing of options, logs of runs or checkpoints: the
+ * program decides how many steps there are. Start here, at gpt_step_train(). */
 #ifndef GPT_TRAIN_STEP_H
 #define GPT_TRAIN_STEP_H
 
