@@ -11,6 +11,7 @@
 #include "data/shard_names.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -77,8 +78,15 @@ static int list_sets(const char *dir, struct gpt_arena *arena,
 
     if (!d)
         return gpt_fail_errno(err, GPT_EIO, "cannot read directory '%s'", dir);
-    while ((entry = readdir(d)) != NULL)
+    /* readdir() reports an error by NULL and errno: a merge must not take that
+     * for the end of the directory. */
+    while ((errno = 0, entry = readdir(d)) != NULL)
         GPT_TRY_GOTO(status, add_name(&names, dir, entry->d_name, err), out);
+    if (errno != 0)
+        GPT_TRY_GOTO(status,
+                     gpt_fail_errno(err, GPT_EIO, "cannot read directory '%s'",
+                                    dir),
+                     out);
     if (names.n == 0)
         status = gpt_fail(err, GPT_EDATA, "'%s' holds no data set", dir);
     else

@@ -83,6 +83,12 @@ static int refuse_hopeless(const struct repair *r, bool readable,
     if (has_damage(r, GPT_DAMAGE_EOD_LENGTH) &&
         has_damage(r, GPT_DAMAGE_DOCUMENT))
         return refuse(r, GPT_DAMAGE_DOCUMENT, "lengths are wrong as well", err);
+    /* The ends that the .bin has room for are those of the documents that the
+     * index has, not of those that would be made for the rest. */
+    if (has_damage(r, GPT_DAMAGE_EOD_LENGTH) &&
+        has_damage(r, GPT_DAMAGE_DOCUMENTS))
+        return refuse(r, GPT_DAMAGE_DOCUMENTS, "lengths are wrong as well",
+                      err);
     return GPT_OK;
 }
 
@@ -172,6 +178,10 @@ static int count_eod(struct repair *r, struct gpt_err *err)
             continue;
         for (int64_t i = first; i < end; i++)
             at += gpt_idx_i32(p->lengths, i);
+        if (at >= tokens_there(r))
+            return refuse(r, GPT_DAMAGE_EOD_LENGTH,
+                          "the .bin has no room for the tokens in question",
+                          err);
         int64_t id = gpt_token_at(r->set.bytes, r->idx.dtype, at++);
         int32_t length = gpt_idx_i32(p->lengths, end - 1);
         if ((eod >= 0 && id != eod) || length == INT32_MAX)

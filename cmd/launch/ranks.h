@@ -25,9 +25,9 @@ struct gpt_launcher_options {
 int gpt_launcher_count(int64_t *n, const char *text, struct gpt_err *err)
     GPT_MUST_USE;
 
-/* Returns when all processes have ended. The status is GPT_OK or that of the
- * first one that failed, 128 + n for a signal; the error names it. Signals that
- * ask to stop or to save are passed on. */
+/* Starts the processes, and returns when all of them have ended. The status is
+ * GPT_OK or that of the first one that failed, 128 + n for a signal; the error
+ * names it. Signals that ask to stop or to save are passed on. */
 int gpt_launcher_run(const struct gpt_launcher_options *o, struct gpt_err *err)
     GPT_MUST_USE;
 

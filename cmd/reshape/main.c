@@ -132,6 +132,8 @@ static int carry_out(struct gpt_reshape *r, const struct options *o,
     struct gpt_progress *p = gpt_progress_open(
         o->common.quiet ? "never" : o->common.progress, "reshape", "B",
         r->target.bytes);
+    /* A run that saves into this directory would publish checkpoints between
+     * ours, and remove what it takes for the remains of a killed run. */
     int lock, status = gpt_lock_join(&lock, r->o->save, err);
 
     if (status == GPT_OK)
@@ -154,7 +156,9 @@ static int carry_out(struct gpt_reshape *r, const struct options *o,
     return GPT_OK;
 }
 
-/* No option is taken and then ignored. */
+/* No option is taken and then ignored. Whether a format has files of a limited
+ * size or a layout is a matter of its row in checkpoint/format.h, so that a new
+ * format needs no line here. */
 static int check_effect(const struct gpt_format *to,
                         const struct gpt_args *args, struct gpt_err *err)
 {
@@ -254,7 +258,7 @@ int main(int argc, char **argv)
         "gpt-reshape --load-path ckpt --save-path hf --to hf --verify",
         NULL,
     };
-    static const struct gpt_program program = {
+    const struct gpt_program program = {
         .name = "gpt-reshape",
         .purpose = "Show and convert checkpoints.",
         .usage = usage,

@@ -28,9 +28,10 @@ static void append_free(struct gpt_append *a)
     gpt_free(a);
 }
 
-/* A link to a device (/dev/stdout) is followed, a link to a file is not: names of
- * logs can be guessed, and a link that somebody has left under such a name would
- * make this process write into the file that it points to. */
+/* A link to a device (/dev/stdout) is followed, a link to a file is not: names
+ * of logs can be guessed, and through a link under such a name this process
+ * would write into the file that it points to. There is no O_TRUNC: a log of an
+ * earlier run is continued. */
 static int open_log(int *fd, const char *path, struct gpt_err *err)
 {
     const int flags = O_WRONLY | O_APPEND | O_CLOEXEC;

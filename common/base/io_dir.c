@@ -94,7 +94,7 @@ int gpt_outdir_join(struct gpt_outdir **dir, const char *path,
 
     *dir = NULL;
     if (!gpt_path_is_dir(path))
-        return gpt_fail_errno(err, GPT_EIO, "cannot see directory '%s'", path);
+        return gpt_fail(err, GPT_EIO, "'%s' is no directory", path);
     GPT_TRY(gpt_new(&d, 1, sizeof(*d), "an output directory", err));
     d->tmp = gpt_alloc(strlen(path) + 1, 1);
     if (!d->tmp) {

@@ -50,7 +50,10 @@ int gpt_in_open(struct gpt_in **in, const char *path, struct gpt_err *err)
     /* Everything below relies on a size that is known and on pread(2). */
     if (!S_ISREG(st.st_mode)) {
         status = gpt_fail(err, GPT_EIO, "'%s' is %s, not a regular file", path,
-                          S_ISDIR(st.st_mode) ? "a directory" : "a device");
+                          S_ISDIR(st.st_mode)    ? "a directory"
+                          : S_ISFIFO(st.st_mode) ? "a pipe"
+                          : S_ISSOCK(st.st_mode) ? "a socket"
+                                                 : "a device");
         goto fail;
     }
     f->size = st.st_size;

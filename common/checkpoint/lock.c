@@ -28,9 +28,9 @@ static int report_holder(int fd, const char *dir, struct gpt_err *err)
 }
 
 /* Opens DIR/.lock; `create` is O_CREAT or 0. *fd is -1 when there is no such
- * file, and none is to be created. The name can be guessed, so the file may be a
- * link that somebody has left there: neither a symbolic nor a hard link is
- * followed, or the pid would be written into the file that it points to. */
+ * file, and none is to be created. The name can be guessed, so the file may be
+ * a link: neither a symbolic nor a hard link is followed, or the pid would be
+ * written into the file that it points to. */
 static int open_lock_file(int *fd, const char *dir, int create,
                           struct gpt_err *err)
 {

@@ -1,5 +1,6 @@
-/* Parts of tensors; see parts.h. A shard cuts through matrices at any element:
- * what it has of one is a part of a row, whole rows and a part of a row. */
+/* What a rank owns of each tensor; see ownership.h. A shard cuts through
+ * matrices at any element: what it has of one is a part of a row, whole rows
+ * and a part of a row. */
 #include "checkpoint/ownership.h"
 
 #include "base/memory.h"

@@ -2,7 +2,6 @@
  * source.h. Start at gpt_source_open(). */
 #include "checkpoint/format.h"
 
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,10 +18,15 @@ static int choose_format(const struct gpt_format **format, const char *path,
     if (gpt_agreement_first(peers) && gpt_format_of(path))
         own = gpt_format_of(path);
     GPT_TRY(gpt_agreement_settle(peers, GPT_OK, own->name, &told, err));
+    int status = GPT_OK;
     *format = told ? gpt_format_named(told) : own;
+    if (!*format) /* rank 0 is another version of this program */
+        status = gpt_fail(err, GPT_EFAIL,
+                          "rank 0 has chosen the format '%.40s', which this "
+                          "rank's program does not have",
+                          told);
     gpt_free(told);
-    assert(*format); /* ranks of a job run one program */
-    return GPT_OK;
+    return status;
 }
 
 /* Through pointers: the front end's array keeps its order. */

@@ -429,9 +429,9 @@ int gpt_corpus_get(const struct gpt_corpus *c, enum gpt_split split,
         return gpt_fail(err, GPT_EFAIL,
                         "sample %" PRId64 " of the %s split: it has %" PRId64,
                         i, split_names[split], s->size);
+    assert(!s->blended || s->blend.set[i] < s->n_members);
     const struct member *m = &s->member[s->blended ? s->blend.set[i] : 0];
     const struct gpt_samples *samples = &m->samples;
-    assert(!s->blended || s->blend.set[i] < s->n_members);
     uint32_t k = samples->shuffle[s->blended ? s->blend.sample[i] : i];
     uint32_t visit = samples->visit[k];
     int64_t begin = samples->offset[k];

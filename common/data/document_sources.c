@@ -112,10 +112,10 @@ int gpt_sources_get(const struct gpt_sources *s, int64_t document,
                     struct gpt_source_record *source, const char **path,
                     struct gpt_err *err)
 {
+    assert(document >= 0 && document < s->n);
     const uint8_t *record =
         s->records + GPT_SOURCES_HEADER + GPT_SOURCE_BYTES * document;
 
-    assert(document >= 0 && document < s->n);
     source->input = gpt_get_u32(record);
     source->line = gpt_get_u32(record + 4);
     source->offset = gpt_get_u64(record + 8);

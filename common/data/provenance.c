@@ -20,9 +20,9 @@ void gpt_key_counts_add(struct gpt_key_counts *c, int64_t document_tokens)
 {
     int bucket = 0;
 
+    assert(document_tokens >= 0);
     while (document_tokens >> bucket && bucket < GPT_LENGTH_BUCKETS - 1)
         bucket++;
-    assert(document_tokens >= 0);
     c->of_length[bucket]++;
     c->documents++;
 }

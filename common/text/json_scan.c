@@ -170,7 +170,8 @@ static int hex4(const uint8_t *p)
  * surrogate takes the low one after it along; half a pair is U+FFFD. */
 static uint32_t code_point(const uint8_t *p, const uint8_t *end, size_t *used)
 {
-    assert(end - p >= 6);    uint32_t high = (uint32_t)hex4(p + 2);
+    assert(end - p >= 6);
+    uint32_t high = (uint32_t)hex4(p + 2);
 
     *used = 6;
     if (high - 0xD800 >= 0x800)

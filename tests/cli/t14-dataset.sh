@@ -89,6 +89,15 @@ expect 0 'characters that are cut' gpt-dataset cat c $bytes --jsonl --strip-eod
 printf '{"document":0,"text":"\303\251\357\277\275\357\277\275"}\n{"document":1,"text":"\303\251\357\277\275\357\277\275"}\n' >want
 check 'become U+FFFD' cmp out want
 
+# What a file says is shown without what a terminal would obey.
+cp a.bin shown.bin
+cp a.idx shown.idx
+printf '{"tool":"x\\u001b[31m\\u009b1m\\ny","inputs":[]}\n' >shown.json
+expect 0 'a JSON with control characters' gpt-dataset info shown
+out_has 'by x\x1b[31m\xc2\x9b1m\x0ay,'
+check 'no escape character is printed' \
+    sh -c '! tr -d "\012\040-\176\200-\377" <out | grep -q .'
+
 # ---- verify ----
 expect 0 'a good set' gpt-dataset verify a many --vocab-size 257 --eod 256
 out_has 'a: good'
@@ -429,4 +438,13 @@ expect 2 'no set' gpt-dataset info
 expect 2 'an option of another command' gpt-dataset info a --top 3
 err_has 'info takes no --top'
 check 'inputs are as they were' same_set a b
+# Two damages at once: lengths that leave the ends out, documents that are
+# missing. The ends that there is room for are those of two documents alone.
+perl -e 'print "MMIDIDX\0\0", pack("Q<C", 1, 8), pack("Q<Q<", 50000, 3),
+    pack("l<", 1) x 50000, pack("q<*", map { 2 * $_ } 0 .. 49999),
+    pack("q<*", 0, 1, 2)' >both.idx
+head -c 100004 /dev/zero >both.bin
+expect 3 'lengths and documents are wrong' gpt-dataset repair both \
+    --output-prefix both2
+err_has 'lengths are wrong as well'
 tap_done

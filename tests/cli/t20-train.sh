@@ -170,6 +170,23 @@ two_runs() {
 }
 check 'two runs in one directory: the second names the first' two_runs
 
+# A name that can be guessed is no way to another file.
+mkdir linked
+echo precious >victim
+ln -s ../victim linked/.lock
+expect 4 'a lock that is a link' train --save linked
+err_has '.lock: is a link or no regular file'
+rm linked/.lock
+ln victim linked/.lock
+expect 4 'or a second name' train --save linked
+check 'the file is as it was' test "$(cat victim)" = precious
+rm linked/.lock
+: >empty
+ln -s ../empty linked/metrics.jsonl
+expect 4 'metrics that are a link' train --save linked
+err_has "metrics.jsonl' is a symbolic link"
+check 'the file is as it was, again' test ! -s empty
+
 # ---- memory, plan ----
 expect 0 '--dry-run needs no data' gpt-train --config gpt2-124m \
     --vocab-size 50257 --dry-run

@@ -30,7 +30,7 @@ near() { # file file tolerance: numbers
 
 # ---- in, through the layouts, out ----
 expect 0 'reads what transformers wrote' into "$hf" a --verify
-err_has 'equals the input, bit by bit'
+err_has 'equals the input, bit for bit'
 expect 0 'to 2 x 2 ranks' into a b $tp 2 $pp 2 --verify
 check 'four files' [ "$(echo b/iter_0000000/model_*)" = \
     "b/iter_0000000/model_tp00_pp00.safetensors b/iter_0000000/model_tp00_pp01.safetensors b/iter_0000000/model_tp01_pp00.safetensors b/iter_0000000/model_tp01_pp01.safetensors" ]
@@ -243,6 +243,35 @@ expect 2 'layers do not divide' into a x $pp 4
 expect 2 'no input' gpt-reshape --save-path x
 err_has '--load-path is needed'
 expect 2 'no such command' gpt-reshape show a
+expect 2 'shards of a native checkpoint' into a x --max-shard-size 1MB
+err_has '--max-shard-size has no effect on format native'
+expect 2 'a layout for Hugging Face' into a x --to hf $tp 2
+err_has 'has no effect on format hf'
+expect 0 'the first line of the guide of accelerate' gpt-reshape \
+    --convert_checkpoint_from_megatron_to_transformers --load_path a \
+    --save_path guide1 --max_shard_size 200MB --tokenizer_name gpt2 \
+    --print-checkpoint-structure
+err_has '--tokenizer_name (a name of accelerate) has no effect here'
+expect 0 'and the second' gpt-reshape --load_path guide1 --save_path guide2 \
+    --target_tensor_model_parallel_size 2 \
+    --target_pipeline_model_parallel_size 2 --target_data_parallel_size 2 \
+    --target_params_dtype bf16 --make_vocab_size_divisible_by 128 \
+    --use_distributed_optimizer --print-checkpoint-structure
+expect 0 'equal after rounding is said so' into a x --target-params-dtype bf16 \
+    --verify
+err_has 'equals the input, rounded to bf16'
+rm -rf x
+if command -v flock >/dev/null; then
+    into a locked 2>/dev/null
+    : >locked/.lock
+    flock locked/.lock sh -c 'echo held; exec sleep 20' >held &
+    holder=$!
+    while ! [ -s held ]; do sleep 0.1; done
+    expect 7 'a run is saving there' into a locked --force
+    err_has 'another run saves there'
+    kill "$holder"
+    wait "$holder"
+fi
 expect 2 'an ambiguous size' into a x --max-shard-size 5Gb
 rm -rf x
 mkdir ro
