@@ -3,8 +3,9 @@
  * thread lives as long as the feed, so that a step starts no thread and
  * allocates nothing.
  *
- * A batch belongs to the thread from the moment `ahead` is set until the
- * thread clears it, else to the caller. wait_for_reader() is the only wait between them.
+ * A batch belongs to the thread from the moment `ahead` is set until the thread
+ * clears it, else to the caller. wait_for_reader() is the only wait between the
+ * two.
  * On the device the queue that computes may still read a batch when the caller
  * has turned to the next one: the event `used` is recorded then, and the thread
  * sends new samples to that memory only after it.
