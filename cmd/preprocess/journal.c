@@ -217,6 +217,7 @@ int gpt_journal_open(struct gpt_journal **journal,
 {
     struct gpt_journal *j;
 
+    *journal = NULL;
     GPT_TRY(gpt_new(&j, 1, sizeof(*j), "a journal", err));
     j->about.o = options;
     int status = open_file(j, dtype, point, err);

@@ -67,7 +67,7 @@ static const struct gpt_opt table[] = {
      .help = "of Megatron-LM; more than 1 only with --keep-sequential-samples"},
     {.kind = GPT_OPT_FLAG, .name = "keep-sequential-samples",
      AT(keep_sequential), .flags = GPT_OPT_LOCAL,
-     .help = "documents stay in order, as they always do"},
+     .help = "for scripts of Megatron-LM: documents always stay in order"},
     {.kind = GPT_OPT_FLAG, .name = "resume", AT(resume), .def = "true",
      .flags = GPT_OPT_LOCAL,
      .help = "resume a run that was stopped; --no-resume gives it up"},

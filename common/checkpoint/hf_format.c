@@ -154,7 +154,7 @@ static int64_t guess_end_of_text(const struct gpt_target *t)
     int64_t id = GPT_TOKEN_NONE;
 
     if (vocab_file &&
-        (gpt_json_read(&vocab, vocab_file, 256 << 20, NULL) != GPT_OK ||
+        (gpt_json_read(&vocab, vocab_file, GPT_FILE_LIMIT, NULL) != GPT_OK ||
          gpt_json_int(vocab, "<|endoftext|>", 0, most, &id, vocab_file, NULL) !=
              GPT_OK))
         id = GPT_TOKEN_NONE;

@@ -293,6 +293,7 @@ int gpt_checkpoint_open_here(struct gpt_checkpoint **out, const char *dir,
     struct gpt_checkpoint *c;
     int status;
 
+    *out = NULL;
     GPT_TRY(gpt_new(&c, 1, sizeof(*c), "checkpoint", err));
     snprintf(c->dir, sizeof(c->dir), "%s", dir);
     GPT_TRY_GOTO(status, gpt_manifest_read(&c->manifest, dir, err), fail);

@@ -1,8 +1,6 @@
 /* Writing files of a checkpoint; see output.h. */
 #include "checkpoint/output.h"
 
-enum { SMALL = 256 << 20 };
-
 /* Progress counts bytes that the writer has taken. They may still be in its
  * buffer; the commit is what waits for the disk. */
 int gpt_pour_tile(void *pour, const void *data, size_t bytes,
@@ -30,5 +28,5 @@ int gpt_small_file_write(const char *dir, const char *name, unsigned flags,
 int gpt_small_file_read(const char *path, char **text, size_t *len,
                         struct gpt_err *err)
 {
-    return gpt_read_file(path, SMALL, text, len, err);
+    return gpt_read_file(path, GPT_FILE_LIMIT, text, len, err);
 }

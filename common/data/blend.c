@@ -38,8 +38,9 @@ static int count_weights(const char *const *args, int64_t n_args,
         if (!gpt_parse_real(args[i], &w))
             return gpt_fail(err, GPT_EUSAGE,
                             "data path: argument %" PRId64
-                            " is '%s', must be a weight as others are", i + 1,
-                            args[i]);
+                            " is '%s', must be a number: give every data set "
+                            "a weight, or none",
+                            i + 1, args[i]);
     return GPT_OK;
 }
 

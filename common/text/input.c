@@ -289,6 +289,7 @@ int gpt_input_open_range(struct gpt_input **out,
     struct gpt_input *in;
     int status;
 
+    *out = NULL;
     GPT_TRY(gpt_new(&in, 1, sizeof(*in), "an input", err));
     in->fd = -1;
     in->size = -1;

@@ -176,6 +176,7 @@ int gpt_jsonl_open(struct gpt_jsonl **out, const char *const *keys,
     struct gpt_jsonl *j;
     int status;
 
+    *out = NULL;
     GPT_TRY(gpt_new(&j, 1, sizeof(*j), "a JSON scanner", err));
     GPT_TRY_GOTO(status, gpt_new(&j->fields, n_keys, sizeof(*j->fields),
                                  "a JSON scanner", err), fail);

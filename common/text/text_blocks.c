@@ -123,6 +123,7 @@ int gpt_blocks_open(struct gpt_blocks **blocks,
     struct gpt_blocks *s;
     int status;
 
+    *blocks = NULL;
     GPT_TRY(gpt_new(&s, 1, sizeof(*s), "corpus reader", err));
     s->options = *options;
     GPT_TRY_GOTO(status, sum_sizes(s, err), fail);

@@ -15,7 +15,6 @@
 enum {
     JSON_SPECIAL = 1000, /* Megatron's default */
     JSON_SIZE = 1 << 17, /* of the vocabulary, special tokens included */
-    MAX_SPECIAL = 1 << 20,
 };
 
 struct special {

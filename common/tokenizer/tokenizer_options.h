@@ -49,8 +49,8 @@
     {.kind = GPT_OPT_INT, .name = "tiktoken-num-special-tokens", .arg = "N",   \
      GPT_TOKENIZER_AT(type_, member, tiktoken_num_special), .def = "0",        \
      .min = 0, .max = 1 << 20,                                                 \
-     .help = "TikTokenizer: ids kept for special tokens, 0 = 1000 before the " \
-             "tokens of a .json, those with names after a .tiktoken"},         \
+     .help = "TikTokenizer: ids kept for special tokens; 0: for a .json 1000, "\
+             "before its tokens, for a .tiktoken as many as have names"},      \
     {.kind = GPT_OPT_LIST, .name = "tokenizer-special-tokens", .arg = "TOKEN", \
      GPT_TOKENIZER_AT(type_, member, special_tokens),                          \
      .help = "TikTokenizer: names of the special tokens, in the order of "     \
