@@ -243,9 +243,9 @@ static size_t merge_short(const struct gpt_bpe *bpe, const uint8_t *piece,
                           size_t n, int32_t *id)
 {
     uint32_t low[SHORT_PIECE]; /* rank of the pair that begins at a place */
-    uint64_t left = ~(uint64_t)0 >> (64 - n); /* places that are tokens */
 
     assert(n >= 1 && n <= SHORT_PIECE);
+    uint64_t left = ~(uint64_t)0 >> (64 - n); /* places that are tokens */
     low[n - 1] = NO_RANK;
     for (size_t i = 0; i < n; i++)
         id[i] = bpe->byte_id[piece[i]];
