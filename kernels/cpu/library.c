@@ -8,6 +8,7 @@
 #ifdef GPT_HAVE_DNNL
 #include <assert.h>
 #include <dnnl.h>
+#include <pthread.h>
 
 /* What a primitive is made for. Only compared whole: no padding. */
 struct shape {
@@ -210,6 +211,39 @@ static struct primitive *find_primitive(const struct shape *s)
     return make_primitive(p, s) ? p : NULL;
 }
 
+/* OpenMP ends threads when a smaller team is asked for, and a thread's own
+ * variables go without a word: what they point to is released here. */
+static pthread_key_t at_exit;
+static bool has_key;
+
+static void release_kept(void *own)
+{
+    struct kept *k = own;
+
+    for (int i = 0; i < KEPT; i++)
+        release_primitive(&k->list[i]);
+    dnnl_stream_destroy(k->stream);
+}
+
+static void make_key(void)
+{
+    /* without a key an ending thread leaves its primitives behind */
+    has_key = pthread_key_create(&at_exit, release_kept) == 0;
+}
+
+static bool open_stream(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+    if (dnnl_stream_create(&kept.stream, the_engine(),
+                           dnnl_stream_default_flags) != dnnl_success)
+        return false;
+    pthread_once(&once, make_key);
+    if (has_key)
+        pthread_setspecific(at_exit, &kept);
+    return true;
+}
+
 bool cpu_library_primitive(const struct cpu_product *b)
 {
     struct shape s = {b->m,  b->n,  b->k,         b->lda,   b->ldb, b->ldc,
@@ -217,9 +251,7 @@ bool cpu_library_primitive(const struct cpu_product *b)
     struct primitive *p = find_primitive(&s);
 
     assert(b->m > 0 && b->n > 0 && b->k > 0); /* oneDNN has no empty sums */
-    if (!p || (!kept.stream &&
-               dnnl_stream_create(&kept.stream, the_engine(),
-                                  dnnl_stream_default_flags) != dnnl_success))
+    if (!p || (!kept.stream && !open_stream()))
         return false;
     /* memory that is read is not written to */
     void *operands[OPERANDS] = {(void *)(uintptr_t)b->a,
@@ -250,8 +282,8 @@ bool cpu_library(const struct cpu_product *b)
 }
 
 /* An emulator or a hypervisor may announce instructions that it does not carry
- * out rightly; a small product is tried before bf16 is trusted to them. */
-/* Sums of small whole numbers are exact, whatever their order. */
+ * out rightly; a small product is tried before bf16 is trusted to them. Sums of
+ * small whole numbers are exact, whatever their order. */
 static bool multiplies(void)
 {
     enum { N = 40 };
