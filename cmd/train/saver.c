@@ -366,6 +366,8 @@ int gpt_saver_save(struct gpt_saver *s, const struct gpt_train_state *state,
 {
     GPT_TRY(gpt_saver_wait(s, err));
     GPT_TRY(take_copy(s, err));
+    if (s->all) /* it became shorter after the first step */
+        s->peers.timeout = s->replica->o.world->timeout;
     s->iteration = state->iteration;
     s->state = gpt_state_to_json(s->replica, state, s->context);
     if (!s->state)

@@ -83,15 +83,17 @@ fi
 
 # ---- failures ----
 n=4
+run=0
 # shellcheck disable=SC2086 # a word list
 fails() { # description what text ranks...
     description=$1
     what=$2
     shift 2
+    run=$((run + 1))
     start $three_d --device cuda-emu --distributed-backend nccl \
-        --save "ckpt.$port" --save-interval 2 --log-interval 1000 \
+        --save "ckpt.$run" --save-interval 2 --log-interval 1000 \
         --distributed-step-timeout-minutes 0.04
-    begun "ckpt.$((port - 1))"
+    check "ranks train: run $run" begun "ckpt.$run"
     $what
     check "$description" all_end 1 "$@"
     end_all

@@ -132,7 +132,8 @@ expect 0 'without --force' one -f --log-dir logs/a echo new
 check 'with it, they are' test "$(cat logs/a/rank-0.log)" = new
 
 # two nodes
-port=$((20000 + $$ % 9000))
+. "$top/tests/lib/port.sh"
+next_port
 two() { # node program
     gpt-launch --nnodes 2 --node-rank "$1" --master-addr 127.0.0.1 \
         --master-port $port --nproc-per-node 2 --grace 1 sh -c "$2"

@@ -2,13 +2,13 @@
 # Runs ranks of gpt-train in the background, for tests that kill or stop them.
 # Source it after tap.sh and train.sh. $n is the number of ranks.
 
-port=$((20000 + $$ % 20000))
 n=0
+. "$top/tests/lib/port.sh"
 # Starts ranks in the background; their messages go to err.RANK, their statuses
 # to status.RANK. A word @RANK:WORD is for that rank only, and so are the
 # variables in env.RANK and the address space in limit.RANK.
 start() { # options...
-    port=$((port + 1))
+    next_port
     rm -f err.* status.* pid.*
     r=0
     while [ $r -lt $n ]; do

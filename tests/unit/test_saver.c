@@ -9,6 +9,7 @@
 
 #include "base/memory.h"
 #include "base/num.h"
+#include "base/progress.h"
 #include "checkpoint/native.h"
 
 #include <sys/resource.h>
@@ -314,6 +315,50 @@ static void test_layouts(void)
         ok(all_well(ranks_of(&layouts[i]), statuses),
            "%s loads what all of them saved", layouts[i].name);
     }
+}
+
+/* Rank 1 does not come to a save. Rank 0 waits as long as the world does by
+ * then, and not as long as it did when the saver was opened. */
+static int save_alone(struct rank *rank, const void *context)
+{
+    const struct gpt_train_state state = {.iteration = 8};
+    struct gpt_err err = {0};
+    struct gpt_saver *saver;
+    struct member m;
+    char dir[300];
+
+    (void)context;
+    if (open_member(&m, &layouts[1], rank, &err) != GPT_OK)
+        return say(rank, "open", &err);
+    snprintf(dir, sizeof(dir), "%s/alone", root);
+    m.options.save = dir;
+    if (gpt_saver_open(&saver, m.replica, &m.context, &err) != GPT_OK)
+        return say(rank, "save", &err);
+    m.world.timeout = 1;
+    const double begun = gpt_now();
+    int status = GPT_OK;
+    if (rank->rank == 0)
+        status = gpt_saver_save(saver, &state, &err);
+    else
+        sleep(4);
+    const double seconds = gpt_now() - begun;
+    gpt_saver_close(saver);
+    gpt_replica_close(m.replica);
+    if (rank->rank > 0)
+        return 0;
+    return status == GPT_EFAIL && seconds < 10 &&
+                   strstr(err.text, "rank 1 has not come to 'save'")
+               ? 0
+               : say(rank, "not late", &err);
+}
+
+static void test_missing_rank(void)
+{
+    int statuses[MAX_RANKS];
+
+    job_run(ranks_of(&layouts[1]), save_alone, NULL, statuses);
+    ok(all_well(ranks_of(&layouts[1]), statuses),
+       "a rank that does not come to a save is missed in time");
 }
 
 /* A file that several ranks would read: one of them checks its sum, all name
@@ -624,6 +669,7 @@ int main(void)
     if (!f || fputs("{}\n", f) < 0 || fclose(f) != 0)
         return 1;
     test_layouts();
+    test_missing_rank();
     test_damage();
     test_failures();
     test_background_failure();
