@@ -30,6 +30,8 @@ struct gpt_comm {
     int64_t number;
     double since, timeout;
     bool posted, failed;
+    bool aborted; /* the watcher has ended the call that waited, after it was
+                   * found to have failed by another thread */
     struct gpt_err why;
 };
 

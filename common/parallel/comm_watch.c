@@ -63,6 +63,15 @@ void gpt_comm_fail(struct gpt_comm *c, bool post, const char *fmt, ...)
     (void)gpt_store_post_failure(c->store, &failure, &ignored);
 }
 
+/* The watcher ends the call, as it does when it finds a failure itself. */
+void gpt_comm_give_up(struct gpt_comm *c, int64_t rank, const char *text)
+{
+    gpt_comm_fail(c, false, "rank %lld: %s", (long long)rank, text);
+    pthread_mutex_lock(&c->lock);
+    pthread_cond_broadcast(&c->wake);
+    pthread_mutex_unlock(&c->lock);
+}
+
 bool gpt_comm_failed(struct gpt_comm *c)
 {
     pthread_mutex_lock(&c->lock);
@@ -94,9 +103,13 @@ static bool take_over_failure(struct gpt_comm *c, const char *what,
     struct gpt_err failure = {.rank = -1};
 
     if (gpt_store_failed(c->store, &failure)) {
-        gpt_comm_fail(c, false, "%s %lld of group '%s': rank %lld: %s", what,
-                      (long long)number, c->name, (long long)failure.rank,
-                      failure.text);
+        char whose[40] = "the launcher";
+
+        if (failure.rank >= 0)
+            snprintf(whose, sizeof(whose), "rank %lld",
+                     (long long)failure.rank);
+        gpt_comm_fail(c, false, "%s %lld of group '%s': %s: %s", what,
+                      (long long)number, c->name, whose, failure.text);
         return true;
     }
     if (failure.rank != c->ranks[c->index])
@@ -235,7 +248,7 @@ static void check_call(struct gpt_comm *c, const struct view *v)
 {
     const double over = gpt_now() - v->since - v->timeout;
 
-    if (take_over_failure(c, v->what, v->number) ||
+    if (gpt_comm_failed(c) || take_over_failure(c, v->what, v->number) ||
         (over >= 0 && fail_if_late(c, v, over)))
         c->carrier->abort(c);
 }
@@ -268,11 +281,13 @@ static void *watch(void *arg)
             pthread_mutex_lock(&c->lock);
         }
         const struct view v = {c->what, c->number, c->since, c->timeout};
-        if (!c->waiting || c->failed ||
-            gpt_now() - v.since < (late < v.timeout ? late : v.timeout))
+        const bool early =
+            gpt_now() - v.since < (late < v.timeout ? late : v.timeout);
+        if (!c->waiting || (c->failed ? c->aborted : early))
             continue;
-        bool post = !c->posted;
-        c->posted = true;
+        bool post = !c->posted && !c->failed;
+        c->aborted = c->failed;
+        c->posted = c->posted || post;
         c->watching = true; /* holds the call, see gpt_comm_watch() */
         pthread_mutex_unlock(&c->lock);
         if (post)

@@ -14,13 +14,13 @@
 #include "base/num.h"
 #include "base/progress.h"
 #include "base/thread.h"
+#include "parallel/net.h"
 #include "parallel/store_wire.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -29,6 +29,7 @@
 
 enum {
     READ_BYTES = 64 << 10,
+    GONE_SECONDS = 12, /* of silence of a client's machine */
     OUT_HIGH = 16 << 20, /* replies that wait: no more requests until sent */
 };
 
@@ -257,8 +258,7 @@ static void transmit(struct client *c)
  * thread tries again after 50 ms. */
 static void accept_client(struct gpt_store_server *v)
 {
-    int on = 1,
-        fd = accept4(v->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    int fd = accept4(v->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
     v->full = fd < 0 && (errno == EMFILE || errno == ENFILE ||
                          errno == ENOBUFS || errno == ENOMEM);
@@ -271,8 +271,7 @@ static void accept_client(struct gpt_store_server *v)
         close(fd);
         return;
     }
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+    gpt_net_set_options(fd, GONE_SECONDS);
     c->fd = fd;
     v->clients[v->n++] = c;
 }
@@ -455,20 +454,6 @@ static bool host_is_loopback(const char *host)
     return loopback;
 }
 
-static int64_t port_of(int fd)
-{
-    struct sockaddr_storage a;
-    socklen_t len = sizeof(a);
-    struct sockaddr_in in;
-    struct sockaddr_in6 in6;
-
-    if (getsockname(fd, (struct sockaddr *)&a, &len) != 0)
-        return 0;
-    memcpy(&in, &a, sizeof(in));
-    memcpy(&in6, &a, sizeof(in6));
-    return ntohs(a.ss_family == AF_INET ? in.sin_port : in6.sin6_port);
-}
-
 int gpt_store_server_open(struct gpt_store_server **out, const char *host,
                           int64_t port, struct gpt_err *err)
 {
@@ -487,7 +472,7 @@ int gpt_store_server_open(struct gpt_store_server **out, const char *host,
         status = gpt_hint(err, "another job may use it: set MASTER_PORT");
         goto fail;
     }
-    v->port = port_of(v->listener);
+    v->port = gpt_net_port(v->listener);
     v->table = gpt_store_table_open();
     if (!v->table || pipe2(v->wake, O_CLOEXEC) != 0) {
         status = gpt_fail(err, GPT_EFAIL, "cannot start the store's server");

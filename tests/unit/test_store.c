@@ -205,14 +205,14 @@ static void test_barrier_late(void)
     struct gpt_err err = {0};
 
     is_int(gpt_store_barrier(a, "data", 0.01, &err), GPT_EFAIL, "late");
-    is_str(err.text, "barrier 'data': ranks 1, 2, 3 are missing after 0.01 s",
+    is_str(err.text, "ranks 1, 2, 3 have not come to 'data' within 0.01 s",
            "three are missing");
     is_int(gpt_store_barrier(b, "data", 0.01, &err), GPT_EFAIL, "late");
-    is_str(err.text, "barrier 'data': ranks 1, 3 are missing after 0.01 s",
+    is_str(err.text, "ranks 1, 3 have not come to 'data' within 0.01 s",
            "two are missing");
     struct gpt_store *c = join(v, 4, 3);
     is_int(gpt_store_barrier(c, "data", 0.01, &err), GPT_EFAIL, "late");
-    is_str(err.text, "barrier 'data': rank 1 is missing after 0.01 s",
+    is_str(err.text, "rank 1 has not come to 'data' within 0.01 s",
            "one is missing");
     struct gpt_store *d = join(v, 4, 1);
     is_int(gpt_store_barrier(d, "data", 5, &err), GPT_OK, "all are there");
