@@ -89,9 +89,10 @@ static struct lookup *find_addresses(const char *host, int64_t port, double end,
     struct lookup *l = gpt_alloc(1, sizeof(*l));
     pthread_t thread;
 
-    snprintf(why, cap, "out of memory");
-    if (!l)
+    if (!l) {
+        snprintf(why, cap, "out of memory");
         return NULL;
+    }
     pthread_mutex_init(&l->lock, NULL);
     snprintf(l->host, sizeof(l->host), "%s", host);
     snprintf(l->port, sizeof(l->port), "%u", (unsigned)port & 0xFFFF);
@@ -99,6 +100,7 @@ static struct lookup *find_addresses(const char *host, int64_t port, double end,
         return l;
     l->list = NULL;
     if (gpt_thread_start(&thread, "resolve", look_up, l, NULL) != GPT_OK) {
+        snprintf(why, cap, "no thread to look the name up");
         free_lookup(l);
         return NULL;
     }

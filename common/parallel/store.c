@@ -69,15 +69,15 @@ static const char *owner(const struct gpt_store *s)
     return s->agent_store ? "the launcher" : "rank 0";
 }
 
-/* Fails when a signal asks this process to stop. */
-static int check_signal(const struct gpt_store *s, struct gpt_err *err)
+static bool is_asked_to_stop(struct gpt_store *s)
 {
-    const int sig = gpt_signals_stop();
+    return gpt_signals_stop() && !atomic_load(&s->keeps_waiting);
+}
 
-    if (!sig || atomic_load(&s->keeps_waiting))
-        return GPT_OK;
+static int fail_of_signal(struct gpt_err *err)
+{
     return gpt_fail(err, GPT_EFAIL, "was stopped by %s while the ranks met",
-                    gpt_signal_name(sig));
+                    gpt_signal_name(gpt_signals_stop()));
 }
 
 /* An address is tried for 10 s at most, and every attempt looks the name up
@@ -95,7 +95,8 @@ static int connect_store(struct gpt_store *s, const struct gpt_launch_env *l,
                                 sizeof(why));
         if (s->fd >= 0)
             break;
-        GPT_TRY(check_signal(s, err));
+        if (is_asked_to_stop(s))
+            return fail_of_signal(err);
         if (gpt_wait_is_over(&wait))
             return gpt_fail(err, GPT_EIO,
                             "cannot reach the store of %s at %s within %g s: "
@@ -519,7 +520,8 @@ int gpt_store_get(struct gpt_store *s, const char *key, double timeout,
                             "'%.100s' was not set in the store at %s within "
                             "%g s",
                             key, s->where, timeout);
-        GPT_TRY(check_signal(s, err));
+        if (is_asked_to_stop(s))
+            GPT_TRY(gpt_store_check_wait(s, err));
         gpt_wait_pause(&wait);
     }
 }
@@ -587,13 +589,14 @@ void gpt_store_keep_waiting(struct gpt_store *s)
     atomic_store(&s->keeps_waiting, true);
 }
 
+/* The failure comes first: a launcher that reports one sends the other ranks a
+ * signal, too, and that says less. */
 int gpt_store_check_wait(struct gpt_store *s, struct gpt_err *err)
 {
     struct gpt_err failure;
 
-    GPT_TRY(check_signal(s, err));
     if (!gpt_store_failed(s, &failure))
-        return GPT_OK;
+        return is_asked_to_stop(s) ? fail_of_signal(err) : GPT_OK;
     if (failure.rank < 0)
         return gpt_fail(err, GPT_EFAIL, "the launcher failed: %s",
                         failure.text);
