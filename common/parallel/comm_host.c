@@ -22,6 +22,7 @@
 #include "parallel/gloo.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <string.h>
 
 struct block {
@@ -458,11 +459,38 @@ static void end_exchange(struct gpt_comm *c)
     gpt_gloo_abort(c->host->gloo);
 }
 
+/* ---- opening ---- */
+
+/* Names the members that do not wait themselves: one that has not come, or
+ * hangs, holds up all others. */
+static void name_idle(struct gpt_comm *c, struct gpt_err *err)
+{
+    char names[200] = "";
+    size_t at = 0;
+
+    for (int64_t m = 0; m < c->size && at + 24 < sizeof(names); m++)
+        if (m != c->index && !gpt_store_waits(c->store, c->ranks[m]))
+            at += (size_t)snprintf(names + at, sizeof(names) - at, "%s%lld",
+                                   at ? ", " : "", (long long)c->ranks[m]);
+    if (at > 0)
+        gpt_context(err, "no connection to rank%s %s",
+                    strchr(names, ',') ? "s" : "", names);
+}
+
 static int open_host(struct gpt_comm *c, double timeout, struct gpt_err *err)
 {
+    const struct gpt_gloo_options o = {.name = c->name,
+                                       .rank = c->index,
+                                       .size = c->size,
+                                       .timeout = timeout};
+
     GPT_TRY(gpt_new(&c->host, 1, sizeof(*c->host), "a group of ranks", err));
-    return gpt_gloo_open(&c->host->gloo, c->store, c->name, c->index,
-                              c->size, timeout, err);
+    int status = gpt_gloo_open(&c->host->gloo, c->store, &o, err);
+    if (status == GPT_OK)
+        return GPT_OK;
+    if (status == GPT_EIO)
+        name_idle(c, err);
+    return gpt_context(err, "cannot connect group '%s'", c->name);
 }
 
 static void close_host(struct gpt_comm *c)

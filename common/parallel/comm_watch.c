@@ -140,19 +140,6 @@ static void arrival_key(const struct gpt_comm *c, int64_t member, char *key,
     snprintf(key, cap, "comm/%s/%lld", c->name, (long long)c->ranks[member]);
 }
 
-/* Counts the calls, of any group, in which this rank waits for long. A rank
- * that waits itself is not the one that holds up the others: of a chain of
- * ranks that wait for each other the message must name the end. */
-static void count_wait(struct gpt_comm *c, int64_t change)
-{
-    struct gpt_err ignored = {0};
-    int64_t now;
-    char key[64];
-
-    snprintf(key, sizeof(key), "waits/%lld", (long long)c->ranks[c->index]);
-    (void)!gpt_store_add(c->store, key, change, &now, &ignored);
-}
-
 /* The number at a key of the store; 0 when it has none. */
 static int64_t read_number(struct gpt_comm *c, const char *key)
 {
@@ -167,14 +154,6 @@ static int64_t read_number(struct gpt_comm *c, const char *key)
     return number;
 }
 
-static bool waits_anywhere(struct gpt_comm *c, int64_t member)
-{
-    char key[64];
-
-    snprintf(key, sizeof(key), "waits/%lld", (long long)c->ranks[member]);
-    return read_number(c, key) > 0;
-}
-
 /* Arrivals are numbers of calls, not flags: a key is written again by the next
  * call that takes long, and the store does not grow. */
 static void post_arrival(struct gpt_comm *c, int64_t number)
@@ -185,7 +164,7 @@ static void post_arrival(struct gpt_comm *c, int64_t number)
     arrival_key(c, c->index, key, sizeof(key));
     snprintf(text, sizeof(text), "%lld", (long long)number);
     (void)!gpt_store_set(c->store, key, text, strlen(text), &ignored);
-    count_wait(c, 1);
+    gpt_store_count_wait(c->store, 1);
 }
 
 /* A member in a later call has been in this one, so a larger number counts. */
@@ -208,7 +187,8 @@ static size_t name_absent(struct gpt_comm *c, int64_t number, bool open,
     names[0] = '\0';
     for (int64_t m = 0; m < c->size && at + 32 < cap; m++)
         if (m != c->index && (!open || c->carrier->waits_for(c, m)) &&
-            !has_arrived(c, m, number) && !(idle && waits_anywhere(c, m)))
+            !has_arrived(c, m, number) &&
+            !(idle && gpt_store_waits(c->store, c->ranks[m])))
             at += (size_t)snprintf(names + at, cap - at, "%s%lld",
                                    at ? ", " : "", (long long)c->ranks[m]);
     return at;
@@ -317,7 +297,7 @@ void gpt_comm_watch(struct gpt_comm *c, const char *what, int64_t number)
     assert(!what || number > 0);
     pthread_mutex_unlock(&c->lock);
     if (over)
-        count_wait(c, -1);
+        gpt_store_count_wait(c->store, -1);
 }
 
 int gpt_comm_watch_start(struct gpt_comm *c, struct gpt_err *err)

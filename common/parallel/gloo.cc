@@ -152,16 +152,16 @@ static void ignore_broken_pipes()
 /* The thread inherits the signal mask: signals are left to the main thread. */
 static void start_connecting(const std::shared_ptr<Connecting> &shared,
                              const std::string &address,
-                             const std::string &name, int64_t rank,
-                             int64_t size, double timeout)
+                             const struct gpt_gloo_options &o)
 {
     sigset_t all, old;
 
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
     try {
-        std::thread(connect_members, shared, address, name, static_cast<int>(rank),
-                    static_cast<int>(size), timeout)
+        std::thread(connect_members, shared, address, std::string(o.name),
+                    static_cast<int>(o.rank), static_cast<int>(o.size),
+                    o.timeout)
             .detach();
     } catch (...) {
         pthread_sigmask(SIG_SETMASK, &old, nullptr);
@@ -192,29 +192,39 @@ static const char *without_place(const char *text)
     return end ? end + 2 : text;
 }
 
-/* Gloo waits for a member that never connects until its own timeout, and takes
- * no notice of anything else. So it waits in a thread. */
+/* Gloo waits for a member that never connects until its own timeout, for each
+ * member in turn, and takes no notice of anything else. So it waits in a
+ * thread. */
 static int wait_until_connected(const std::shared_ptr<Connecting> &shared,
-                                const char *name, double timeout,
+                                const struct gpt_gloo_options &o,
                                 struct gpt_err *err)
 {
-    struct gpt_wait wait = gpt_wait_begin(timeout);
-    double check_at = 0;
-    bool done = false;
+    struct gpt_wait wait = gpt_wait_begin(o.timeout);
+    double check_at = wait.begun + 0.25;
+    bool done = false, counted = false;
 
     while (!done) {
         gpt_wait_pause(&wait);
         {
             std::lock_guard<std::mutex> guard(shared->lock);
             done = shared->done;
+            shared->given_up = !done && gpt_wait_is_over(&wait);
         }
+        if (shared->given_up)
+            return gpt_fail(err, GPT_EIO, "not connected within %g s",
+                            o.timeout);
         if (done || gpt_now() < check_at)
             continue;
         GPT_TRY(check_connecting(shared.get(), &done, err));
         check_at = gpt_now() + 0.25;
+        if (!counted)
+            gpt_store_count_wait(shared->store, 1);
+        counted = true;
         if (gpt_wait_is_long(&wait))
-            gpt_wait_report(&wait, "connections of group '%s'", name);
+            gpt_wait_report(&wait, "connections of group '%s'", o.name);
     }
+    if (counted && shared->error.empty())
+        gpt_store_count_wait(shared->store, -1);
     if (!shared->error.empty())
         return gpt_fail(err, GPT_EIO, "%s",
                         without_place(shared->error.c_str()));
@@ -222,11 +232,9 @@ static int wait_until_connected(const std::shared_ptr<Connecting> &shared,
 }
 
 int gpt_gloo_open(struct gpt_gloo **out, struct gpt_store *store,
-                  const char *name, int64_t rank, int64_t size, double timeout,
-                  struct gpt_err *err)
+                  const struct gpt_gloo_options *o, struct gpt_err *err)
 {
     char address[64];
-    int status;
 
     *out = nullptr;
     ignore_broken_pipes();
@@ -236,20 +244,16 @@ int gpt_gloo_open(struct gpt_gloo **out, struct gpt_store *store,
         auto shared = std::make_shared<Connecting>();
 
         shared->store = store;
-        t->sent.resize(static_cast<size_t>(size));
-        t->received.resize(static_cast<size_t>(size));
-        start_connecting(shared, address, name, rank, size, timeout);
-        status = wait_until_connected(shared, name, timeout, err);
-        if (status == GPT_OK) {
-            t->context = shared->context;
-            *out = t.release();
-        }
+        t->sent.resize(static_cast<size_t>(o->size));
+        t->received.resize(static_cast<size_t>(o->size));
+        start_connecting(shared, address, *o);
+        GPT_TRY(wait_until_connected(shared, *o, err));
+        t->context = shared->context;
+        *out = t.release();
+        return GPT_OK;
     } catch (const std::exception &e) {
-        status = gpt_fail(err, GPT_EIO, "%s", e.what());
+        return gpt_fail(err, GPT_EIO, "%s", e.what());
     }
-    if (status != GPT_OK)
-        gpt_context(err, "cannot connect group '%s'", name);
-    return status;
 }
 
 void gpt_gloo_close(struct gpt_gloo *t)

@@ -184,6 +184,7 @@ static int wait_for_both(struct meeting *m, struct gpt_err *err)
     struct gpt_links *l = m->l;
     struct gpt_wait wait = gpt_wait_begin(l->o.timeout);
     double check_at = wait.begun + 0.25;
+    bool counted = false;
     char why[128] = "it has not come";
 
     for (;;) {
@@ -192,7 +193,7 @@ static int wait_for_both(struct meeting *m, struct gpt_err *err)
         if (l->fd[0] < 0)
             accept_previous(m);
         if (l->fd[0] >= 0 && l->fd[1] >= 0)
-            return GPT_OK;
+            break;
         const int64_t missing = neighbour(l, l->fd[1] < 0);
         if (gpt_wait_is_over(&wait))
             return gpt_fail(err, GPT_EIO,
@@ -200,6 +201,9 @@ static int wait_for_both(struct meeting *m, struct gpt_err *err)
                             (long long)missing, l->o.timeout, why);
         if (gpt_now() >= check_at) {
             GPT_TRY(gpt_store_check_wait(l->store, err));
+            if (!counted)
+                gpt_store_count_wait(l->store, 1);
+            counted = true;
             check_at = gpt_now() + 0.25;
         }
         if (l->o.rank == 0 && gpt_wait_is_long(&wait))
@@ -207,6 +211,9 @@ static int wait_for_both(struct meeting *m, struct gpt_err *err)
                             (long long)missing, why);
         gpt_wait_pause(&wait);
     }
+    if (counted)
+        gpt_store_count_wait(l->store, -1);
+    return GPT_OK;
 }
 
 static int meet(struct gpt_links *l, struct gpt_err *err)

@@ -604,12 +604,40 @@ int gpt_store_check_wait(struct gpt_store *s, struct gpt_err *err)
                     (long long)failure.rank, failure.text);
 }
 
+/* ---- waits ---- */
+
+static void wait_key(char *key, size_t cap, int64_t rank)
+{
+    snprintf(key, cap, "waits/%lld", (long long)rank);
+}
+
+void gpt_store_count_wait(struct gpt_store *s, int64_t change)
+{
+    struct gpt_err ignored = {0};
+    int64_t now;
+    char key[64];
+
+    wait_key(key, sizeof(key), s->rank);
+    (void)!gpt_store_add(s, key, change, &now, &ignored);
+}
+
+/* ADD of 0 reads a counter in one request, also one that does not exist. */
+bool gpt_store_waits(struct gpt_store *s, int64_t rank)
+{
+    struct gpt_err ignored = {0};
+    int64_t now;
+    char key[64];
+
+    wait_key(key, sizeof(key), rank);
+    return gpt_store_add(s, key, 0, &now, &ignored) == GPT_OK && now > 0;
+}
+
 /* ---- barriers ---- */
 
-/* Ranks whose count of arrivals is below `round`: "ranks 3, 5". ADD of 0 reads
- * a counter in one request, also one that does not exist yet. */
+/* Names ranks whose count of arrivals is below `round`: "3, 5". idle: only those
+ * that do not wait elsewhere. */
 static int name_missing(struct gpt_store *s, const char *name, int64_t round,
-                        char *text, size_t cap, struct gpt_err *err)
+                        bool idle, char *text, size_t cap, struct gpt_err *err)
 {
     char key[256];
     int64_t n = 0, count;
@@ -619,7 +647,7 @@ static int name_missing(struct gpt_store *s, const char *name, int64_t round,
     for (int64_t r = 0; r < s->world_size; r++) {
         snprintf(key, sizeof(key), "barrier/%s/%lld", name, (long long)r);
         GPT_TRY(gpt_store_add(s, key, 0, &count, err));
-        if (count >= round)
+        if (count >= round || (idle && gpt_store_waits(s, r)))
             continue;
         n++;
         if (at + 40 < cap)
@@ -628,7 +656,8 @@ static int name_missing(struct gpt_store *s, const char *name, int64_t round,
         else if (text[at - 1] != '.')
             at += (size_t)snprintf(text + at, cap - at, ", ...");
     }
-    return GPT_OK;
+    return idle && n == 0 ? name_missing(s, name, round, false, text, cap, err)
+                          : GPT_OK;
 }
 
 static int barrier_late(struct gpt_store *s, const char *name, int64_t round,
@@ -636,7 +665,8 @@ static int barrier_late(struct gpt_store *s, const char *name, int64_t round,
 {
     char missing[400];
 
-    GPT_TRY(name_missing(s, name, round, missing, sizeof(missing), err));
+    GPT_TRY(
+        name_missing(s, name, round, true, missing, sizeof(missing), err));
     const bool several = strchr(missing, ',') != NULL;
     return gpt_fail(err, GPT_EFAIL,
                     "rank%s %s %s not come to '%.100s' within %g s",
@@ -652,7 +682,8 @@ static int report_barrier(struct gpt_store *s, const char *name, int64_t round,
 
     if (s->rank > 0 || !gpt_wait_is_long(wait))
         return GPT_OK;
-    GPT_TRY(name_missing(s, name, round, missing, sizeof(missing), err));
+    GPT_TRY(
+        name_missing(s, name, round, true, missing, sizeof(missing), err));
     gpt_wait_report(wait, "rank%s %s at '%.100s'",
                     strchr(missing, ',') ? "s" : "", missing, name);
     return GPT_OK;
@@ -668,6 +699,7 @@ int gpt_store_barrier(struct gpt_store *s, const char *name, double timeout,
 {
     struct gpt_wait wait = gpt_wait_begin(timeout);
     double check_at = wait.begun + 0.25;
+    bool counted = false;
     char key[256];
     int64_t round, count;
 
@@ -684,10 +716,15 @@ int gpt_store_barrier(struct gpt_store *s, const char *name, double timeout,
             if (gpt_store_check_wait(s, err) != GPT_OK)
                 return gpt_context(err, "barrier '%.100s'", name);
             GPT_TRY(report_barrier(s, name, round, &wait, err));
+            if (!counted)
+                gpt_store_count_wait(s, 1);
+            counted = true;
             check_at = gpt_now() + 0.25;
         }
         gpt_wait_pause(&wait);
         GPT_TRY(gpt_store_add(s, key, 0, &count, err));
     }
+    if (counted)
+        gpt_store_count_wait(s, -1);
     return GPT_OK;
 }

@@ -55,6 +55,13 @@ int gpt_store_post_failure(struct gpt_store *s, const struct gpt_err *failure,
  * itself did; *failure is filled in the second case, too. */
 bool gpt_store_failed(struct gpt_store *s, struct gpt_err *failure);
 
+/* Counts the long waits that this rank is in: change is 1 when one begins and
+ * -1 when it ends. A rank that waits is not the one that holds up the others:
+ * of a chain of ranks that wait for each other messages name the end. A wait
+ * that fails is not counted down. */
+void gpt_store_count_wait(struct gpt_store *s, int64_t change);
+bool gpt_store_waits(struct gpt_store *s, int64_t rank);
+
 /* True after GPT_EIO. */
 bool gpt_store_lost(struct gpt_store *s);
 

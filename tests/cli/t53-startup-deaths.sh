@@ -57,16 +57,16 @@ job_ends() { # seconds
 # Every other rank that got so far as to print something names the rank.
 all_name() { # rank
     for r in 0 1 2; do
-        [ $r = "$1" ] || [ ! -s err.$r ] || grep -Eq "rank $1([^0-9]|\$)" err.$r || {
+        [ $r = "$1" ] || [ ! -s err.$r ] || grep -Eq "ranks? ([0-9]+, )*$1([^0-9]|\$)" err.$r || {
             echo "rank $r does not name rank $1:"
             cat err.$r
             return 1
         }
     done
-    grep -q "rank $1" log err.*
+    grep -Eq "ranks? ([0-9]+, )*$1" log err.*
 }
 dies() { # description rank
-    if job_ends 10 >end.log && all_name "$2" >>end.log; then
+    if job_ends 12 >end.log && all_name "$2" >>end.log; then
         result=0
     else
         result=1
