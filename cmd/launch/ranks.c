@@ -179,10 +179,10 @@ static int write_start(struct gpt_append *log, struct gpt_err *err)
     return gpt_append_line(log, line, err);
 }
 
-/* A job that is started again by the same line appends to its logs, after a line
- * that says when. A log that is to be replaced gets a new file: a reader of the
- * old one keeps what it reads. Both streams of a rank share the log, in the
- * order in which they were read. */
+/* A job that is started again by the same line appends to its logs, after a
+ * line that says when. A log that is to be replaced gets a new file: a reader
+ * of the old one keeps what it reads. Both streams of a rank share the log, in
+ * the order in which they were read. */
 static int open_log(struct job *j, struct gpt_child *c, struct gpt_err *err)
 {
     char path[GPT_PATH_BYTES], name[32];
@@ -399,8 +399,8 @@ static void end_all(struct job *j)
     }
 }
 
-/* Of a job on several nodes rank 0 reports alone: on the other nodes these two
- * lines are all that is seen when nothing goes wrong. */
+/* Rank 0 reports for a whole job: on the other nodes these two lines are all
+ * that is seen when nothing goes wrong. */
 static void report_start(const struct job *j)
 {
     const struct gpt_launcher_options *o = j->o;

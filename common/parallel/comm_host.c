@@ -22,7 +22,6 @@
 #include "parallel/gloo.h"
 
 #include <assert.h>
-#include <stdio.h>
 #include <string.h>
 
 struct block {
@@ -459,24 +458,6 @@ static void end_exchange(struct gpt_comm *c)
     gpt_gloo_abort(c->host->gloo);
 }
 
-/* ---- opening ---- */
-
-/* Names the members that do not wait themselves: one that has not come, or
- * hangs, holds up all others. */
-static void name_idle(struct gpt_comm *c, struct gpt_err *err)
-{
-    char names[200] = "";
-    size_t at = 0;
-
-    for (int64_t m = 0; m < c->size && at + 24 < sizeof(names); m++)
-        if (m != c->index && !gpt_store_waits(c->store, c->ranks[m]))
-            at += (size_t)snprintf(names + at, sizeof(names) - at, "%s%lld",
-                                   at ? ", " : "", (long long)c->ranks[m]);
-    if (at > 0)
-        gpt_context(err, "no connection to rank%s %s",
-                    strchr(names, ',') ? "s" : "", names);
-}
-
 static int open_host(struct gpt_comm *c, double timeout, struct gpt_err *err)
 {
     const struct gpt_gloo_options o = {.name = c->name,
@@ -489,7 +470,7 @@ static int open_host(struct gpt_comm *c, double timeout, struct gpt_err *err)
     if (status == GPT_OK)
         return GPT_OK;
     if (status == GPT_EIO)
-        name_idle(c, err);
+        gpt_comm_name_idle(c, err);
     return gpt_context(err, "cannot connect group '%s'", c->name);
 }
 

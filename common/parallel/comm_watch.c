@@ -194,6 +194,20 @@ static size_t name_absent(struct gpt_comm *c, int64_t number, bool open,
     return at;
 }
 
+void gpt_comm_name_idle(struct gpt_comm *c, struct gpt_err *err)
+{
+    char names[200] = "";
+    size_t at = 0;
+
+    for (int64_t m = 0; m < c->size && at + 24 < sizeof(names); m++)
+        if (m != c->index && !gpt_store_waits(c->store, c->ranks[m]))
+            at += (size_t)snprintf(names + at, sizeof(names) - at, "%s%lld",
+                                   at ? ", " : "", (long long)c->ranks[m]);
+    if (at > 0)
+        gpt_context(err, "no connection to rank%s %s",
+                    strchr(names, ',') ? "s" : "", names);
+}
+
 /* ---- the watching thread ---- */
 
 /* The call that is waited in, as the lock showed it. */

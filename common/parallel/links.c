@@ -3,8 +3,8 @@
  *
  * Meeting: a rank listens on a free port, sets "link/RANK" in the store to its
  * address and a random number, and waits until both links stand. Who connects
- * sends that number, so nothing else that connects to the port is taken for a
- * rank.
+ * sends that number, and gets an answer: nothing else that connects to the port
+ * is taken for a rank.
  *
  * After that a thread waits for either link to end. A byte before the end means
  * that the rank has ended as it should (gpt_links_close); an end without one
@@ -13,7 +13,7 @@
  * put it into the store before its connection ends, so the thread looks there
  * before it calls lost().
  *
- * Start at meet(), then watch_links(). */
+ * Start at meet_neighbours(), then watch_links(). */
 #include "parallel/links.h"
 
 #include "base/memory.h"
@@ -38,6 +38,7 @@
 enum {
     GONE_SECONDS = 8, /* of silence of a machine */
     STRANGERS = 16,   /* accepted, and not yet known to be a rank */
+    ACCEPTED = 'A',
     LEAVE = 'L'
 };
 /* Less than gpt_comm_reason: a call that fails of the same end waits that long
@@ -67,6 +68,7 @@ struct meeting {
     struct gpt_links *l;
     int listener;
     uint64_t number; /* that the rank before has to send */
+    int next;        /* connected, and not yet accepted by the next rank */
     int strangers[STRANGERS];
 };
 
@@ -132,13 +134,27 @@ static int try_next(struct meeting *m, char *why, size_t cap,
     const uint64_t word = number;
     int fd = gpt_net_connect(address, port, 2, why, cap);
     if (fd >= 0 && send(fd, &word, sizeof(word), MSG_NOSIGNAL) ==
-                       (ssize_t)sizeof(word)) {
-        l->fd[1] = fd;
-        return GPT_OK;
-    }
-    if (fd >= 0)
+                       (ssize_t)sizeof(word))
+        m->next = fd;
+    else if (fd >= 0)
         close(fd);
     return GPT_OK;
+}
+
+/* The next rank answers when it has read the number; it may as well have closed
+ * the connection, crowded by strangers. */
+static void read_answer(struct meeting *m)
+{
+    char byte = 0;
+    ssize_t n = recv(m->next, &byte, 1, MSG_DONTWAIT);
+
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (n == 1 && byte == ACCEPTED)
+        m->l->fd[1] = m->next;
+    else
+        close(m->next);
+    m->next = -1;
 }
 
 /* A stranger that has sent the number is the rank before. The others are
@@ -146,13 +162,15 @@ static int try_next(struct meeting *m, char *why, size_t cap,
  * place. */
 static void check_stranger(struct meeting *m, int *place)
 {
+    const char accepted = ACCEPTED;
     uint64_t word;
     ssize_t n = recv(*place, &word, sizeof(word), MSG_DONTWAIT | MSG_PEEK);
 
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     if (n == (ssize_t)sizeof(word) && word == m->number && m->l->fd[0] < 0 &&
-        recv(*place, &word, sizeof(word), MSG_DONTWAIT) == n)
+        recv(*place, &word, sizeof(word), MSG_DONTWAIT) == n &&
+        send(*place, &accepted, 1, MSG_NOSIGNAL) == 1)
         m->l->fd[0] = *place;
     else if (n == 0 || n >= (ssize_t)sizeof(word) || n < 0)
         close(*place);
@@ -188,8 +206,10 @@ static int wait_for_both(struct meeting *m, struct gpt_err *err)
     char why[128] = "it has not come";
 
     for (;;) {
-        if (l->fd[1] < 0)
+        if (l->fd[1] < 0 && m->next < 0)
             GPT_TRY(try_next(m, why, sizeof(why), err));
+        if (m->next >= 0)
+            read_answer(m);
         if (l->fd[0] < 0)
             accept_previous(m);
         if (l->fd[0] >= 0 && l->fd[1] >= 0)
@@ -216,9 +236,9 @@ static int wait_for_both(struct meeting *m, struct gpt_err *err)
     return GPT_OK;
 }
 
-static int meet(struct gpt_links *l, struct gpt_err *err)
+static int meet_neighbours(struct gpt_links *l, struct gpt_err *err)
 {
-    struct meeting m = {.l = l, .listener = -1};
+    struct meeting m = {.l = l, .listener = -1, .next = -1};
 
     for (int i = 0; i < STRANGERS; i++)
         m.strangers[i] = -1;
@@ -228,6 +248,8 @@ static int meet(struct gpt_links *l, struct gpt_err *err)
     for (int i = 0; i < STRANGERS; i++)
         if (m.strangers[i] >= 0)
             close(m.strangers[i]);
+    if (m.next >= 0)
+        close(m.next);
     if (m.listener >= 0)
         close(m.listener);
     return status;
@@ -235,7 +257,7 @@ static int meet(struct gpt_links *l, struct gpt_err *err)
 
 /* ---- watching ---- */
 
-static void drop(struct gpt_links *l, int side)
+static void close_link(struct gpt_links *l, int side)
 {
     close(l->fd[side]);
     l->fd[side] = -1;
@@ -284,7 +306,7 @@ static void check_link(struct gpt_links *l, int side)
     else
         snprintf(text, sizeof(text),
                  "ended without a word: its connection was closed");
-    drop(l, side);
+    close_link(l, side);
     if (n != 1 || byte != LEAVE)
         report_loss(l, rank, text);
 }
@@ -321,7 +343,7 @@ int gpt_links_open(struct gpt_links **out, struct gpt_store *store,
     GPT_TRY(gpt_new(&l, 1, sizeof(*l), "links between ranks", err));
     *l = (struct gpt_links){
         .o = *o, .store = store, .fd = {-1, -1}, .wake = {-1, -1}};
-    GPT_TRY_GOTO(status, meet(l, err), fail);
+    GPT_TRY_GOTO(status, meet_neighbours(l, err), fail);
     for (int side = 0; side < 2; side++)
         gpt_net_set_options(l->fd[side], GONE_SECONDS);
     if (pipe2(l->wake, O_CLOEXEC) != 0) {

@@ -634,8 +634,8 @@ bool gpt_store_waits(struct gpt_store *s, int64_t rank)
 
 /* ---- barriers ---- */
 
-/* Names ranks whose count of arrivals is below `round`: "3, 5". idle: only those
- * that do not wait elsewhere. */
+/* Names ranks whose count of arrivals is below `round`: "3, 5". idle: only
+ * those that do not wait elsewhere. */
 static int name_missing(struct gpt_store *s, const char *name, int64_t round,
                         bool idle, char *text, size_t cap, struct gpt_err *err)
 {

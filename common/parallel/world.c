@@ -57,7 +57,7 @@ static void fail_of_loss(void *context, int64_t rank, const char *text)
     (void)gpt_store_post_failure(w->store, &failure, &ignored);
 }
 
-static int meet(struct gpt_world *w, struct gpt_err *err)
+static int meet_ranks(struct gpt_world *w, struct gpt_err *err)
 {
     const struct gpt_links_options o = {.rank = w->topology.rank,
                                         .size = w->topology.world_size,
@@ -88,7 +88,7 @@ int gpt_world_open(struct gpt_world **out, const struct gpt_world_options *o,
     w->topology = topology;
     w->timeout = o->timeout;
     w->timeout_later = o->timeout_later;
-    int status = imagined ? GPT_OK : meet(w, err);
+    int status = imagined ? GPT_OK : meet_ranks(w, err);
     if (status != GPT_OK) {
         status = gpt_world_end(w, status, err);
         gpt_world_close(w);
