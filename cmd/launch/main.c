@@ -49,7 +49,7 @@ static const struct gpt_opt table[] = {
     {.kind = GPT_OPT_STRING, .name = "log-dir", .arg = "DIR", AT(log_dir),
      .flags = GPT_OPT_DIR, .help = "write DIR/rank-N.log as well"},
     {.kind = GPT_OPT_FLAG, .letter = 'f', .name = "force", COMMON(force),
-     .help = "replace logs that exist"},
+     .help = "replace logs that exist, instead of appending to them"},
     {.kind = GPT_OPT_GROUP, .help = "Common"},
     {.kind = GPT_OPT_STRING, .name = "config", .arg = "FILE", COMMON(config),
      .flags = GPT_OPT_FILE,
