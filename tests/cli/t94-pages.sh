@@ -50,6 +50,32 @@ expect 1 'names that are not listed are found' page foreign wrong.1 foreign
 check 'they are written' page update wrong.1 foreign
 check 'and then listed' page foreign wrong.1 foreign
 
+# ---- presets, and what README says that they take ----
+names_presets() { # file
+    for f in "$top"/share/presets/*.conf; do
+        name=$(basename "$f" .conf)
+        grep -qF -- "$name" "$1" || echo "$1 does not name the preset $name"
+    done | { ! grep .; }
+}
+check 'README names the presets' names_presets "$top/README"
+check 'gpt-train(1) names the presets' names_presets "$top/man/gpt-train.1"
+# A row is: preset, millions of parameters, "M", GiB, "GiB", operations.
+awk '/^    gpt.* GiB / { print $1, $2, $4, $6 }' "$top/README" >rows
+check 'README says what presets take' [ "$(wc -l <rows)" -ge 4 ]
+takes() { # preset millions GiB operations: at most 3 % from a dry run
+    gpt-train --config "$1" --vocab-size 50257 --bf16 --micro-batch-size 4 \
+        --global-batch-size 512 --world-size 1 --dry-run -q |
+        awk -v m="$2" -v gib="$3" -v ops="$4" '
+            function far(a, b) { return a > 1.03 * b || b > 1.03 * a }
+            / number of parameters / { p = $NF / 1e6 }
+            /^   total / { g = $2 / 2 ^ 30 }
+            / floating point operations / { o = $5 }
+            END { print p, g, o; exit far(p, m) || far(g, gib) || far(o, ops) }'
+}
+while read -r preset millions gib operations; do
+    check "$preset takes that" takes "$preset" "$millions" "$gib" "$operations"
+done <rows
+
 # ---- numbers, as gpt(7) writes them ----
 number() { # option text value
     check "$1 $2 is $3" sh -c "gpt-train --$1 $2 --print-config |

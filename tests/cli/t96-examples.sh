@@ -126,6 +126,33 @@ else
     skip 'built without Gloo'
 fi
 
+# ---- README: GPT-2 on GPUs, and many ranks ----
+# Lines that begin with a program, joined; small, and on the CPU.
+sed 's/^ *\([a-z0-9]*\$ \)\{0,1\}//' "$top/README" | awk '
+    on || /^gpt-(preprocess|train|launch) -/ {
+        on = sub(/\\$/, "")
+        printf "%s%s", $0, on ? "" : "\n" }' | tr -s ' ' >readme
+check 'README has commands beside the tutorial' [ "$(wc -l <readme)" -ge 8 ]
+next_port
+sed "/my_text_document/d; s/^gpt-preprocess .*my /: /
+    s/oscar-1GB/oscar/; s/--output-prefix my-gpt2/& --force/
+    s/--nproc-per-node gpu/--nproc-per-node 2/
+    s/--nproc-per-node 4/--nproc-per-node 2/; s/--nnodes 2 --node-rank [01]//
+    s/--master-addr node0/--master-port $port/
+    s/--save ckpt --load ckpt/--save on-gpus ${small%% --split*} --device cpu/
+    s/--micro-batch-size 16/--micro-batch-size 2/
+    s/--global-batch-size 512/--global-batch-size 8 --threads 1/
+    s/--train-iters 19073/--train-iters 2/
+    s|\\.\\.\\.\$|$small|" readme >short
+while IFS= read -r line; do
+    case $line in
+    gpt-launch*) [ "$gloo" = 1 ] || continue ;;
+    esac
+    expect 0 "README: $(echo "$line" | cut -c 1-60)" sh -c "$line"
+done <short
+[ "$gloo" != 1 ] ||
+    check 'a checkpoint of the run on GPUs' test -d on-gpus/iter_0000002
+
 # ---- gpt-reshape(1), gpt-generate(1) ----
 expect 0 'a model of the hub' \
     gpt-reshape --load-path ckpt --save-path gpt2 --to hf
