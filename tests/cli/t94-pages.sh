@@ -76,6 +76,14 @@ while read -r preset millions gib operations; do
     check "$preset takes that" takes "$preset" "$millions" "$gib" "$operations"
 done <rows
 
+# ---- the environment: what programs read, but what is for tests ----
+# shellcheck disable=SC2086
+cat $sources | grep -o 'getenv("GPT_[A-Z_]*")' | tr -d '()"' |
+    sed 's/^getenv//' | grep -v '^GPT_FAULT$\|^GPT_CUDA_EMU_' | sort -u >are_read
+sed -n 's/^\.It Ev \(.*\)/\1/p' "$top/man/gpt.7" | tr ' ,' '\n\n' |
+    grep '^GPT_' | sort -u >named
+check 'gpt(7) names the variables that programs read' diff are_read named
+
 # ---- numbers, as gpt(7) writes them ----
 number() { # option text value
     check "$1 $2 is $3" sh -c "gpt-train --$1 $2 --print-config |
