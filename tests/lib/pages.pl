@@ -194,8 +194,10 @@ sub check_foreign {
     my $text = section('NAMES OF OTHER PROGRAMS');
     my $lists = lists();
     return if $lists eq '' or $text =~ /$begin\Q$lists\E$end/;
-    wrong('the names of other programs differ from the table: run ' .
-        'tests/lib/pages.pl update');
+    my ($program) = $page =~ m{([^/]*)\.1$};
+    wrong("the names of other programs differ from the table; to write them: " .
+        "build/$program --complete=foreign >table && " .
+        "perl tests/lib/pages.pl update man/$program.1 table");
 }
 
 # ---- messages ----
