@@ -98,7 +98,7 @@ static bool exchange(struct gpt_comm *c, enum gpt_collective_kind kind)
         return !gpt_comm_failed(c);
     gpt_comm_watch(c, what, c->calls);
     int status = gpt_gloo_exchange(h->gloo, h->moves,
-                                        (int64_t)h->n_moves, &err);
+                                   (int64_t)h->n_moves, &err);
     gpt_comm_watch(c, NULL, 0);
     c->waited += gpt_now() - begun;
     if (status != GPT_OK && !gpt_comm_failed(c) &&
@@ -462,7 +462,7 @@ static int open_host(struct gpt_comm *c, double timeout, struct gpt_err *err)
 {
     GPT_TRY(gpt_new(&c->host, 1, sizeof(*c->host), "a group of ranks", err));
     return gpt_gloo_open(&c->host->gloo, c->store, c->name, c->index,
-                              c->size, timeout, err);
+                         c->size, timeout, err);
 }
 
 static void close_host(struct gpt_comm *c)

@@ -103,8 +103,8 @@ static void ignore_broken_pipes()
 }
 
 int gpt_gloo_open(struct gpt_gloo **out, struct gpt_store *store,
-                       const char *name, int64_t rank, int64_t size,
-                       double timeout, struct gpt_err *err)
+                  const char *name, int64_t rank, int64_t size,
+                  double timeout, struct gpt_err *err)
 {
     char address[64];
 
@@ -163,7 +163,7 @@ static const char *without_place(const char *text)
 }
 
 int gpt_gloo_exchange(struct gpt_gloo *t, struct gpt_move *list,
-                           int64_t n, struct gpt_err *err)
+                      int64_t n, struct gpt_err *err)
 {
     /* no timeout of Gloo's own: the watcher (comm_watch.c) decides, as it can
      * say which member is missing, and ends the wait by an abort */
