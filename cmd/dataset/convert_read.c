@@ -11,6 +11,7 @@
 #include "data/indexed.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 /* ---- what the formats share ---- */
 

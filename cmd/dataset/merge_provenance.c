@@ -19,8 +19,6 @@
 #include "data/document_sources.h"
 #include "data/provenance.h"
 
-#include <string.h>
-
 /* Everything is read and put together at open; only writing is left to
  * commit. */
 struct gpt_provenance_merge {

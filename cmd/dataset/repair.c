@@ -23,6 +23,7 @@
 #include "data/set_damage.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 struct repair {
     struct gpt_untrusted set;

@@ -13,8 +13,7 @@
 #include "base/num.h"
 #include "base/signals.h"
 
-#include <inttypes.h>
-#include <stdio.h>
+#include <string.h>
 
 int gpt_join_name(char **path, const char *prefix, const char *suffix,
                  struct gpt_err *err)

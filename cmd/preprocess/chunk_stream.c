@@ -10,6 +10,7 @@
 #include "text/inputs.h"
 
 #include <assert.h>
+#include <pthread.h>
 
 enum { MAX_WORKERS = 1024, CHUNK_BYTES = 1 << 18 };
 

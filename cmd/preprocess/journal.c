@@ -11,7 +11,6 @@
 #include "cmd/preprocess/journal_json.h"
 #include "cmd/preprocess/output_names.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

@@ -7,7 +7,6 @@
 
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/num.h"
 #include "base/progress.h"
 #include "base/signals.h"
 #include "cmd/preprocess/chunk_stream.h"

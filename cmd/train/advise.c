@@ -6,6 +6,7 @@
 #include "base/num.h"
 #include "cmd/train/estimate.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 

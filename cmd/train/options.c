@@ -3,7 +3,6 @@
  * together is in plan.c. */
 #include "cmd/train/options.h"
 
-#include "base/memory.h"
 #include "tokenizer/tokenizer_options.h"
 #include "parallel/comm.h"
 #include "parallel/topology.h"

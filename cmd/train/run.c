@@ -7,7 +7,6 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "base/num.h"
-#include "base/progress.h"
 #include "checkpoint/lock.h"
 #include "checkpoint/source.h"
 #include "cmd/train/advise.h"
@@ -19,7 +18,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { SHOWN = 64 }; /* ranks whose parameters are listed one by one */
 

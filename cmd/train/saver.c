@@ -10,8 +10,6 @@
 #include "tokenizer/tokenizer_options.h"
 
 #include <stdatomic.h>
-#include <stdio.h>
-#include <string.h>
 
 /* What is fixed when the saver is opened, and the save that is under way. The
  * thread reads the copy and `state`, and writes `status`, `err` and `done`; the

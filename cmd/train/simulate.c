@@ -12,7 +12,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* A longer timeline, counted in columns of all stages, cannot be read. */
 enum { COLUMNS_MAX = 50000000 };

@@ -4,17 +4,13 @@
  * begins a run and cannot resume one. */
 #include "cmd/train/state.h"
 
-#include "base/io.h"
 #include "base/log.h"
-#include "base/memory.h"
-#include "base/num.h"
 #include "checkpoint/load.h"
 #include "tokenizer/tokenizer_options.h"
 #include "cmd/train/lr_schedule_json.h"
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define MAX_COUNT ((int64_t)1 << 53)

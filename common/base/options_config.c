@@ -9,7 +9,6 @@
 #include "base/options_internal.h"
 
 #include "base/io.h"
-#include "base/num.h"
 
 #include <dirent.h>
 #include <stdio.h>

@@ -10,6 +10,7 @@
 
 #include <assert.h>
 #include <inttypes.h>
+#include <string.h>
 
 struct gpt_indexed_writer {
     struct gpt_out *bin, *idx;

@@ -9,7 +9,6 @@
 #include "model/layer.h"
 
 #include <assert.h>
-#include <string.h>
 
 /* Tokens of a prompt that go through the layers at once: enough for matrix
  * products at full speed, and a bound on memory. */

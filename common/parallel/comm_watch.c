@@ -27,6 +27,8 @@
 #include "base/thread.h"
 
 #include <assert.h>
+#include <pthread.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

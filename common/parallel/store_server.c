@@ -11,7 +11,6 @@
  * the others do not notice. Start at serve(). */
 #include "parallel/store.h"
 
-#include "base/num.h"
 #include "base/progress.h"
 #include "base/thread.h"
 #include "parallel/store_wire.h"
@@ -22,7 +21,6 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>

@@ -2,8 +2,6 @@
  * sorting, findings compared with random damage, JSON text in pieces, copies
  * between files. */
 #include "base/io.h"
-#include "base/memory.h"
-#include "base/num.h"
 #include "base/rng.h"
 #include "cmd/dataset/json_text.h"
 #include "cmd/dataset/statistics.h"

@@ -1,6 +1,5 @@
 /* base/json.h: refusals, fields with their ranges, exact printing. */
 #include "base/json.h"
-#include "base/memory.h"
 #include "tests/lib/tap.h"
 
 static void test_accepts(void)

@@ -5,8 +5,6 @@
 #include "tests/lib/tap.h"
 
 #include "base/memory.h"
-#include "base/num.h"
-#include "parallel/store_wire.h"
 
 #include <errno.h>
 #include <netinet/in.h>
