@@ -219,7 +219,7 @@ static cJSON *findings_object(const char *prefix, const struct findings *f)
         cJSON_AddStringToObject(item, "text", found->err.text);
         if (found->err.hint[0])
             cJSON_AddStringToObject(item, "hint", found->err.hint);
-        cJSON_AddItemToArray(list, item);
+        gpt_json_add(list, NULL, item);
     }
     return o;
 }
