@@ -48,8 +48,8 @@ int64_t gpt_listing_bin_bytes(const struct gpt_indexed *set)
 
 int64_t gpt_listing_idx_bytes(const struct gpt_indexed *set)
 {
-    return GPT_IDX_HEADER + 12 * gpt_indexed_n_sequences(set) +
-           8 * (gpt_indexed_n_documents(set) + 1);
+    return gpt_idx_bytes(gpt_indexed_n_sequences(set),
+                         gpt_indexed_n_documents(set));
 }
 
 /* A name may hold any bytes; a script reads them as the terminal shows them. */
