@@ -369,7 +369,7 @@ static int open_any(struct gpt_foreign *s, const char *prefix, int64_t eod,
 }
 
 int gpt_foreign_open(struct gpt_foreign *s, const char *prefix, int64_t eod,
-                    struct gpt_err *err)
+                     struct gpt_err *err)
 {
     memset(s, 0, sizeof(*s));
     return open_any(s, prefix, eod, err);

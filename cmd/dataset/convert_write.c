@@ -163,7 +163,7 @@ static int write_format(const struct gpt_foreign *s, const struct format *f,
     if (f->header)
         GPT_TRY_GOTO(status, f->header(data, s, err), out);
     GPT_TRY_GOTO(status, gpt_copy_bytes(data, s->part.path, s->part.offset,
-                                           s->part.bytes, o, err), out);
+                                        s->part.bytes, o, err), out);
     /* Data before index, as in write_set.c: an index never lacks its data. */
     GPT_TRY_GOTO(status, commit_file(&data, err), out);
     status = commit_file(&index, err);
@@ -174,8 +174,8 @@ out:
 }
 
 int gpt_convert_set(const struct gpt_foreign *s, enum gpt_set_format to,
-                const struct gpt_write_set_options *options,
-                struct gpt_err *err)
+                    const struct gpt_write_set_options *options,
+                    struct gpt_err *err)
 {
     struct gpt_write_set_options o = *options;
 

@@ -128,7 +128,7 @@ static int add_visible(struct gpt_buf *b, const char *p, size_t n)
 
 /* Shares are of all tokens, also of those whose ids the table does not have. */
 static int add_tokens(struct gpt_listing *l, const struct gpt_stat *s,
-                  const struct gpt_tokenizer *tokenizer)
+                      const struct gpt_tokenizer *tokenizer)
 {
     double n = s->tokens ? (double)s->tokens : 1;
 

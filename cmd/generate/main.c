@@ -436,7 +436,7 @@ static void close_job(struct job *j)
 /* Everything is freed whatever happened: a signal and a failure leave no thread
  * and no device memory. */
 static int run_generate(const void *options, const struct gpt_args *args,
-               struct gpt_err *err)
+                        struct gpt_err *err)
 {
     struct job j = {.o = options};
 

@@ -256,7 +256,7 @@ cJSON *gpt_point_to_json(const struct gpt_journal_about *j,
 /* ---- points: read ---- */
 
 static int read_int(const cJSON *object, const char *name, int64_t *v,
-                   const struct gpt_journal_about *j, struct gpt_err *err)
+                    const struct gpt_journal_about *j, struct gpt_err *err)
 {
     return gpt_json_int(object, name, 0, INT64_C(1) << 53, v, j->path, err);
 }
@@ -282,7 +282,7 @@ static int read_counts(const cJSON *object, const char *name, int64_t *to,
 }
 
 static int read_keys(const cJSON *o, struct gpt_point *p,
-                    const struct gpt_journal_about *j, struct gpt_err *err)
+                     const struct gpt_journal_about *j, struct gpt_err *err)
 {
     const cJSON *key, *keys = cJSON_GetObjectItemCaseSensitive(o, "keys");
 
@@ -303,7 +303,7 @@ static int read_keys(const cJSON *o, struct gpt_point *p,
 }
 
 static int read_digest(const cJSON *o, struct gpt_xxh64 *h,
-                      const struct gpt_journal_about *j, struct gpt_err *err)
+                       const struct gpt_journal_about *j, struct gpt_err *err)
 {
     const char *hex;
     uint8_t *bytes = (uint8_t *)h;
@@ -340,7 +340,7 @@ int gpt_sums_from_json(struct gpt_journal_about *j, const cJSON *o,
 }
 
 static int read_bad(const cJSON *o, struct gpt_bad_report *bad,
-                   const struct gpt_journal_about *j, struct gpt_err *err)
+                    const struct gpt_journal_about *j, struct gpt_err *err)
 {
     const cJSON *item;
 

@@ -239,9 +239,9 @@ static bool preset_dir(int i, char *buf)
 
 enum { PRESET_DIRS = 4 };
 
-/* A name without '/' that is no file may be that of a preset. */
-/* A file of that name wins, so that a preset which is added later changes no
- * command that works today. */
+/* A name without '/' that is no file may be that of a preset. A file of that
+ * name wins, so that a preset which is added later changes no command that
+ * works today. */
 static void find_preset(const char *name, char *path)
 {
     char dir[GPT_PATH_BYTES];
@@ -275,9 +275,8 @@ static int is_preset(const struct dirent *e)
     return n > 5 && strcmp(e->d_name + n - 5, ".conf") == 0;
 }
 
-/* "presets: gpt2-124m tiny" as the hint. */
-/* Only the first directory that has presets is listed: it is the one that would
- * have been used. */
+/* "presets: gpt2-124m tiny" as the hint. Only the first directory that has
+ * presets is listed: it is the one that would have been used. */
 static void hint_presets(struct gpt_err *err)
 {
     char dir[GPT_PATH_BYTES], text[sizeof(err->hint)] = "presets:";

@@ -491,6 +491,40 @@ sub check_blanks {
     }
 }
 
+# Lines that continue a list of arguments or parameters, after a comma, and do
+# not begin where the list does.
+sub misaligned {
+    my ($code) = @_;
+    my ($n, @open, @found) = (0);
+    for my $line (split /\n/, $code, -1) {
+        $n++;
+        next if $line =~ /^\s*#/ || $line =~ /\\$/;
+        if (@open && $open[-1][0] eq '(' && $open[-1][2] &&
+            $line =~ /^( *)\S/) {
+            push @found, $n if length($1) != $open[-1][1];
+        }
+        $open[-1][2] = 0 if @open;
+        while ($line =~ /([({\[])|([)}\]])/g) {
+            my ($bracket, $at) = ($1, pos($line));
+            if (defined $bracket) {
+                $bracket = 'at the end' if substr($line, $at) !~ /\S/;
+                push @open, [$bracket, $at, 0];
+            } elsif (@open) {
+                pop @open;
+            }
+        }
+        $open[-1][2] = $line =~ /,\s*$/ if @open;
+    }
+    return @found;
+}
+
+sub check_align {
+    for my $file (grep { /\.([ch]|cc)$/ } @product) {
+        find_fault("$file:$_", 'arguments do not begin in one column')
+            for misaligned($code{$file});
+    }
+}
+
 sub find_all {
     my ($files, $pattern, $what) = @_;
     for my $file (@$files) {
@@ -542,6 +576,37 @@ sub check_prose {
                 count_fault("$file:" . line_of($comments{$file}, $-[0]),
                             $p->[1]);
             }
+        }
+    }
+}
+
+# Two comments one after the other are one that grew in two places.
+sub check_pairs {
+    for my $file (@product) {
+        my $t = $text{$file};
+        while ($t =~ m{^[ \t]*/\*(?:(?!\*/).)*\*/\n(?=[ \t]*/\*(?!(?:(?!\*/).)*\*/\n[ \t]*\n))}gsm) {
+            next if $& =~ m{^\s*/\* ----}; # the heading of a part
+            find_fault("$file:" . line_of($t, $+[0]), 'a comment follows another');
+        }
+    }
+}
+
+# Files that comments and README speak of exist.
+sub check_files {
+    my %base;
+    my @all = split /\n/, `find . -path ./build -prune -o -type f -print`;
+    for my $path (@all) {
+        $path =~ s{^\./}{};
+        my @parts = split m{/}, $path;
+        $base{join '/', @parts[$_ .. $#parts]} = 1 for 0 .. $#parts;
+    }
+    my %said = map { $_ => $comments{$_} } @files;
+    $said{README} = read_file('README') if -e 'README';
+    for my $file (sort keys %said) {
+        while ($said{$file} =~ m{(?<![\w./<-])((?:\w+/)*\w+\.(?:[ch]|cuh?|cc|sh|pl|mk))\b(?![\w/-]|\.\w)}g) {
+            my ($name, $at) = ($1, $-[0]);
+            next if $base{$name} || $allowed{$check}{$name};
+            find_fault("$file:" . line_of($said{$file}, $at), "no file '$name'");
         }
     }
 }
@@ -630,6 +695,8 @@ my %checks = (
     names => \&check_names, prose => \&check_prose,
     comments => \&check_comments, budget => \&check_budget,
     calls => \&check_calls, includes => \&check_includes,
+    align => \&check_align,
+    pairs => \&check_pairs, files => \&check_files,
 );
 @ARGV = sort keys %checks unless @ARGV;
 for my $name (@ARGV) {
