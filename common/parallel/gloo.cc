@@ -106,7 +106,7 @@ class Store : public gloo::rendezvous::Store {
 
 /* Runs in a thread of its own. */
 void connect_members(std::shared_ptr<Connecting> shared, std::string address,
-             std::string name, int rank, int size, double timeout)
+                     std::string name, int rank, int size, double timeout)
 {
     std::shared_ptr<gloo::rendezvous::Context> context;
     std::string error;

@@ -17,7 +17,6 @@
 #include "parallel/links.h"
 
 #include "base/memory.h"
-#include "base/num.h"
 #include "base/progress.h"
 #include "base/thread.h"
 #include "parallel/net.h"
@@ -29,10 +28,8 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <time.h>
 #include <unistd.h>
 
 enum {
