@@ -257,9 +257,10 @@ static void transmit(struct client *c)
 
 /* ---- the thread ---- */
 
-/* Who connects and says nothing costs descriptors that the ranks and the rest
- * of this process need: there are few such clients, for seconds, and the oldest
- * gives way to a new one. Clients are in the order in which they came. */
+/* A client that connects and says nothing costs a descriptor that the ranks and
+ * the rest of this process need: there are few such clients, for seconds, and
+ * the oldest gives way to a new one. Clients are in the order in which they
+ * came. */
 static void drop_strangers(struct gpt_store_server *v)
 {
     size_t strangers = 0, crowd = v->n;
