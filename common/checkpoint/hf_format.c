@@ -12,13 +12,11 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { PATH = 4096 };
-
 /* ---- reading ---- */
 
 static bool holds(const char *dir, const char *name)
 {
-    char path[PATH];
+    char path[GPT_PATH_BYTES];
 
     return gpt_path_join(path, sizeof(path), dir, name, NULL) == GPT_OK &&
            gpt_path_exists(path);

@@ -12,13 +12,13 @@
 #include <assert.h>
 #include <string.h>
 
-enum { MAX_KINDS = 16, PATH = 4096 };
+enum { MAX_KINDS = 16 };
 
 /* ---- reading ---- */
 
 static bool holds(const char *dir, const char *name)
 {
-    char path[PATH];
+    char path[GPT_PATH_BYTES];
 
     return gpt_path_join(path, sizeof(path), dir, name, NULL) == GPT_OK &&
            gpt_path_exists(path);

@@ -308,7 +308,7 @@ static int eod_of_config(const struct hf *f, const char *path)
 /* Without a configuration the names that are common decide. */
 static int find_eod(const struct hf *f)
 {
-    char path[4200];
+    char path[GPT_JOINED_BYTES];
     const char *slash = strrchr(f->path, '/');
     int dir = slash ? (int)(slash - f->path) + 1 : 0;
 

@@ -149,7 +149,7 @@ int gpt_tokenizer_version(struct gpt_buf *b)
 /* A path that does not fit names no file. */
 static bool has_file(const char *dir, const char *name)
 {
-    char path[4200];
+    char path[GPT_JOINED_BYTES];
 
     return name &&
            gpt_path_join(path, sizeof(path), dir, name, NULL) == GPT_OK &&
@@ -228,7 +228,7 @@ static int take_list(struct gpt_list *list, const cJSON *json,
 static int take_file(const char **path, const char *dir, const char *name,
                      struct gpt_arena *arena, struct gpt_err *err)
 {
-    char found[4200];
+    char found[GPT_JOINED_BYTES];
 
     if (*path || !name)
         return GPT_OK;
