@@ -49,11 +49,13 @@ static int evaluate(struct gpt_run *r, bool end, struct gpt_err *err)
     gpt_report_pause(r->report);
     GPT_TRY(mean_loss(r, GPT_VALID, r->state.consumed_valid, &loss, err));
     r->state.consumed_valid += r->o->eval_iters * r->plan.rampup.global_batch;
-    GPT_TRY(gpt_report_eval(r->report, "validation", r->state.iteration, end,
+    /* A model that is only evaluated is at no end. */
+    const bool last = end && !r->plan.evaluates;
+    GPT_TRY(gpt_report_eval(r->report, "validation", r->state.iteration, last,
                             loss, err));
     if (end && r->plan.corpus.n_samples[GPT_TEST] > 0) {
         GPT_TRY(mean_loss(r, GPT_TEST, 0, &loss, err));
-        GPT_TRY(gpt_report_eval(r->report, "test", r->state.iteration, end,
+        GPT_TRY(gpt_report_eval(r->report, "test", r->state.iteration, last,
                                 loss, err));
     }
     gpt_report_resume(r->report);
@@ -241,9 +243,13 @@ static int after_step(struct gpt_run *r, const struct gpt_step *step,
     return GPT_OK;
 }
 
-/* The last line: where the result is, or that there is none. */
-static void log_kept(const struct gpt_run *r)
+/* The last lines: what was done, and where the result is, or that there is
+ * none. */
+static void log_end(const struct gpt_run *r)
 {
+    gpt_report_summary(r->report, r->state.iteration);
+    if (r->plan.evaluates)
+        return;
     if (r->o->save)
         gpt_log_line(" the checkpoint of iteration %lld is in %s",
                      (long long)r->state.iteration, r->o->save);
@@ -251,15 +257,35 @@ static void log_kept(const struct gpt_run *r)
         gpt_warn("the trained weights were not kept: there was no --save DIR");
 }
 
+/* --train-iters 0: the validation and test losses of the model that was
+ * loaded. */
+static int evaluate_only(struct gpt_run *r, struct gpt_err *err)
+{
+    if (r->o->eval_iters == 0 || r->plan.corpus.n_samples[GPT_VALID] == 0) {
+        gpt_fail(err, GPT_EUSAGE, "there is nothing to train and nothing to "
+                                  "evaluate");
+        return gpt_hint(err, "--eval-iters above 0 and a share of --split, or "
+                             "--valid-data-path, say what is evaluated");
+    }
+    GPT_TRY(evaluate(r, true, err));
+    log_end(r);
+    return GPT_OK;
+}
+
 static int run_steps(struct gpt_run *r, struct gpt_err *err)
 {
     struct gpt_step step;
     bool stop = false;
 
+    if (r->plan.evaluates)
+        return evaluate_only(r, err);
     if (r->state.iteration >= r->plan.train_iters) {
-        gpt_log_line(" nothing to do: iteration %lld of %lld",
+        gpt_log_line(" nothing to do: iteration %lld of %lld; a larger %s "
+                     "continues the run",
                      (long long)r->state.iteration,
-                     (long long)r->plan.train_iters);
+                     (long long)r->plan.train_iters,
+                     r->o->train_samples > 0 ? "--train-samples"
+                                             : "--train-iters");
         return GPT_OK;
     }
     if (!r->o->save)
@@ -275,7 +301,7 @@ static int run_steps(struct gpt_run *r, struct gpt_err *err)
     if (!stop)
         GPT_TRY(evaluate(r, true, err));
     GPT_TRY(check_save(r, true, err));
-    log_kept(r);
+    log_end(r);
     return GPT_OK;
 }
 
@@ -284,8 +310,8 @@ static int run_steps(struct gpt_run *r, struct gpt_err *err)
 int gpt_train(const struct gpt_train_options *options,
               const struct gpt_args *args, struct gpt_err *err)
 {
-    struct gpt_run r = {.o = options, .lock = -1, .started = gpt_now()};
-    int status = gpt_run_open(&r, args, err);
+    struct gpt_run r = {.lock = -1, .started = gpt_now()};
+    int status = gpt_run_open(&r, options, args, err);
 
     if (status == GPT_OK && !options->dry_run && !options->simulate)
         status = run_steps(&r, err);

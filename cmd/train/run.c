@@ -11,7 +11,10 @@
 #include "checkpoint/lock.h"
 #include "checkpoint/source.h"
 #include "cmd/train/advise.h"
+#include "cmd/train/checkpoint_args.h"
+#include "cmd/train/effects.h"
 #include "cmd/train/estimate.h"
+#include "cmd/train/settle.h"
 #include "cmd/train/simulate.h"
 
 #include <inttypes.h>
@@ -36,6 +39,42 @@ static bool is_alone(const struct gpt_run *r)
 int64_t gpt_run_samples(const struct gpt_run *r)
 {
     return r->plan.micro_samples;
+}
+
+/* ---- options ---- */
+
+/* Options of files against typed ones; before the world is open, which has
+ * sizes of its own. Data parallel ranks are what is left of the launcher's. */
+static int settle_options(struct gpt_run *r, struct gpt_buf *b,
+                          struct gpt_err *err)
+{
+    const struct gpt_train_options *o = &r->own_options;
+    struct gpt_launch_env launch;
+
+    GPT_TRY(gpt_launch_env_detect(&launch, err));
+    const int64_t ranks = o->world_size > 0 ? o->world_size : launch.world_size;
+    return gpt_train_settle(&r->own_options, &r->args,
+                            gpt_max_i64(ranks / (o->tp_size * o->pp_size), 1),
+                            &r->arena, b, err);
+}
+
+/* A first start with --load of an empty --save has no checkpoint: the model is
+ * the one of the options then. */
+static int take_checkpoint_args(struct gpt_run *r, struct gpt_buf *b,
+                                struct gpt_err *err)
+{
+    const struct gpt_train_options *o = &r->own_options;
+    const struct gpt_source_options newest = {.iteration = -1};
+
+    if (!o->use_checkpoint_args)
+        return GPT_OK;
+    if (!o->load)
+        return gpt_fail(err, GPT_EUSAGE, "--use-checkpoint-args needs --load");
+    if (o->save && strcmp(o->load, o->save) == 0 && !gpt_source_exists(o->load))
+        return GPT_OK;
+    GPT_TRY(gpt_source_open(&r->peeked, o->load, &newest, err));
+    return gpt_train_take_args(&r->own_options, &r->args, &r->peeked, &r->arena,
+                               b, err);
 }
 
 /* ---- the world ---- */
@@ -424,7 +463,7 @@ static int lock_save(struct gpt_run *r, struct gpt_err *err)
  * known to be this run's; its failure reaches them through the store. */
 static int open_save(struct gpt_run *r, struct gpt_err *err)
 {
-    if (!r->o->save)
+    if (!r->o->save || r->plan.evaluates)
         return GPT_OK;
     if (is_first(r))
         GPT_TRY(lock_save(r, err));
@@ -442,6 +481,7 @@ static int open_report(struct gpt_run *r, struct gpt_err *err)
         .seq_length = o->seq_length,
         .ranks = r->plan.topology.world_size,
         .log_throughput = o->log_throughput,
+        .gpu = !r->be->host_memory,
         .metrics = o->metrics,
         .iteration = r->state.iteration,
         .progress = o->common.progress,
@@ -451,7 +491,7 @@ static int open_report(struct gpt_run *r, struct gpt_err *err)
     if (!is_first(r)) {
         options.metrics = NULL;
         options.progress = "never";
-    } else if (!o->metrics && o->save) {
+    } else if (!o->metrics && o->save && !r->plan.evaluates) {
         GPT_TRY(gpt_path_join(r->metrics, sizeof(r->metrics), o->save,
                               "metrics.jsonl", err));
         options.metrics = r->metrics;
@@ -485,6 +525,31 @@ static int fill_replica(struct gpt_run *r, struct gpt_err *err)
     return gpt_world_agree(r->world, "checkpoint", text, err);
 }
 
+/* The position of a run that resumes decides how many samples are left. The
+ * index of samples was made for the plan of a new run; where the batch became
+ * smaller than it was, the rest needs more of them. */
+static int fit_rest(struct gpt_run *r, struct gpt_err *err)
+{
+    const int64_t planned = r->plan.train_iters;
+
+    if (r->plan.evaluates || r->state.iteration == 0)
+        return GPT_OK;
+    gpt_train_plan_rest(&r->plan, r->state.iteration, r->state.consumed_train);
+    if (r->plan.train_iters != planned &&
+        r->plan.train_iters > r->state.iteration)
+        gpt_log_line(" the batch is another one than before: --train-samples "
+                     "%lld are reached at iteration %lld",
+                     (long long)r->o->train_samples,
+                     (long long)r->plan.train_iters);
+    if (!r->corpus ||
+        r->plan.train_samples <= gpt_corpus_size(r->corpus, GPT_TRAIN))
+        return GPT_OK;
+    gpt_corpus_close(r->corpus);
+    r->corpus = NULL;
+    r->plan.corpus.n_samples[GPT_TRAIN] = r->plan.train_samples;
+    return gpt_corpus_open(&r->corpus, &r->plan.corpus, err);
+}
+
 /* Another process may have taken memory since check_memory(): then the hint is
  * of a smaller limit. */
 static int allocate(struct gpt_run *r, const struct gpt_args *args,
@@ -509,9 +574,35 @@ static int open_replica(struct gpt_run *r, const struct gpt_args *args,
     GPT_TRY(gpt_options_print(args->program, r->o, args, &r->option_text));
     r->context.option_text = r->option_text.data;
     GPT_TRY(fill_replica(r, err));
+    GPT_TRY(fit_rest(r, err));
     r->saving = r->saved = r->state.iteration;
-    return r->o->save ? gpt_saver_open(&r->saver, r->replica, &r->context, err)
-                      : GPT_OK;
+    return r->o->save && !r->plan.evaluates
+               ? gpt_saver_open(&r->saver, r->replica, &r->context, err)
+               : GPT_OK;
+}
+
+/* One warning, however many options it is about. */
+static int report_effects(const struct gpt_run *r, struct gpt_err *err)
+{
+    struct gpt_buf idle = {0};
+    const int status = gpt_train_effects(&r->plan, &r->args, &idle, err);
+
+    if (status == GPT_OK && idle.len > 0 && is_first(r))
+        gpt_warn("without effect here: %s", idle.data);
+    gpt_buf_free(&idle);
+    return status;
+}
+
+/* More threads than cores wait for each other: every operation ends with its
+ * slowest thread. */
+static void report_threads(const struct gpt_run *r)
+{
+    const int64_t asked = r->o->common.threads, cores = omp_get_num_procs();
+
+    if (asked > cores && is_first(r))
+        gpt_warn("--threads %lld: this process has %lld cores, and more "
+                 "threads than cores are slower",
+                 (long long)asked, (long long)cores);
 }
 
 /* ---- --simulate ---- */
@@ -536,19 +627,45 @@ static int simulate(const struct gpt_run *r, struct gpt_err *err)
 
 /* ---- the whole ---- */
 
-int gpt_run_open(struct gpt_run *r, const struct gpt_args *args,
-                 struct gpt_err *err)
+/* What the options of files and of a checkpoint changed is shown when it is
+ * known which rank speaks. */
+static int open_options(struct gpt_run *r, struct gpt_err *err)
 {
+    struct gpt_buf settled = {0}, taken = {0};
+    int status;
+
+    GPT_TRY_GOTO(status, settle_options(r, &settled, err), out);
+    GPT_TRY_GOTO(status, take_checkpoint_args(r, &taken, err), out);
+    GPT_TRY_GOTO(status, open_world(r, err), out);
+    if (settled.len > 0)
+        gpt_log_line(" > of configuration files: %s", settled.data);
+    if (taken.len > 0)
+        gpt_log_line(" > options taken from %s:%s", r->peeked.dir, taken.data);
+out:
+    gpt_buf_free(&settled);
+    gpt_buf_free(&taken);
+    return status;
+}
+
+int gpt_run_open(struct gpt_run *r, const struct gpt_train_options *options,
+                 const struct gpt_args *given, struct gpt_err *err)
+{
+    const struct gpt_args *args = &r->args;
     struct gpt_feed_options feed;
     struct gpt_memory memory;
 
+    r->own_options = *options;
+    r->o = &r->own_options;
+    r->args = *given;
     /* The order is from cheap to dear. What options can break is checked before
      * the device is opened, and the device before data are read; memory is
      * allocated when all ranks agree, and the report is opened last, as it cuts
      * off lines of the metrics that will be written again. */
-    GPT_TRY(open_world(r, err));
+    GPT_TRY(open_options(r, err));
     GPT_TRY(share_cores(r, err));
     GPT_TRY(gpt_train_plan(&r->plan, r->o, args, &r->world->topology, err));
+    GPT_TRY(report_effects(r, err));
+    report_threads(r);
     if (r->o->simulate)
         return simulate(r, err);
     /* Ranks that are only planned are not there to be connected to. */
@@ -592,6 +709,8 @@ int gpt_run_close(struct gpt_run *r, int status, struct gpt_err *err)
     gpt_replica_close(r->replica);
     gpt_world_close(r->world);
     gpt_buf_free(&r->option_text);
+    gpt_source_close(&r->peeked);
+    gpt_arena_free(&r->arena);
     gpt_lock_close(r->lock);
     return status;
 }
