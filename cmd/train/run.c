@@ -295,30 +295,68 @@ static double memory_limit(const struct gpt_run *r)
     return r->planned ? 0 : own_memory(r);
 }
 
-/* Hints at an option that would make the run fit into the limit. */
-static int hint_of_memory(const struct gpt_run *r, const struct gpt_args *args,
-                          double limit, struct gpt_err *err)
+/* A sentence about options that would make the run fit into the limit. */
+static void advise_memory(const struct gpt_run *r, double limit, char *text,
+                          size_t cap)
 {
-    char text[320];
+    const struct gpt_advice_options options = {
+        .be = r->be,
+        .limit = limit,
+        .more = r->o->memory_limit > 0 ? GPT_MORE_PLANNED
+                : r->be->host_memory   ? GPT_MORE_MACHINES
+                                       : GPT_MORE_GPUS,
+        .local_ranks = gpt_max_i64(1, r->world->launch.local_size),
+        .starts = !r->o->dry_run,
+    };
 
-    gpt_advise(&r->plan, args, r->be, limit, text, sizeof(text));
+    gpt_advise(&r->plan, &r->args, &options, text, cap);
+}
+
+static int hint_of_memory(const struct gpt_run *r, double limit,
+                          struct gpt_err *err)
+{
+    char text[sizeof(err->hint)];
+
+    advise_memory(r, limit, text, sizeof(text));
     return gpt_hint(err, "%s", text);
+}
+
+/* The product of a dry run, and what the plan lacks. */
+static int print_plan(const struct gpt_run *r, struct gpt_err *err)
+{
+    const double limit = memory_limit(r);
+    char text[512], bytes[32];
+    double most;
+
+    GPT_TRY(gpt_estimate_print(&r->plan, r->be, limit, err));
+    GPT_TRY(gpt_estimate_largest(&r->plan, r->be, &most, err));
+    if (limit <= 0 || most <= limit)
+        return GPT_OK;
+    advise_memory(r, limit, text, sizeof(text));
+    gpt_log_line(" > the plan does not fit: a rank needs %s; %s",
+                 gpt_text_bytes(bytes, most), text);
+    return GPT_OK;
 }
 
 /* Compares the prediction with the memory that there is. The system promises
  * memory of the host freely and kills the process when it is touched; and a
  * device that is too small is better found before minutes of loading. */
-static int check_memory(const struct gpt_run *r, const struct gpt_args *args,
+static int check_memory(const struct gpt_run *r,
                         const struct gpt_memory *memory, struct gpt_err *err)
 {
-    const double needs = gpt_memory_device(memory, r->be), has = own_memory(r);
+    const double needs = gpt_memory_device(memory, r->be);
+    const double has = memory_limit(r);
     int64_t available, total;
     char a[32], b[32];
 
     if (has <= 0 || needs <= has)
         return GPT_OK;
     r->be->memory(r->be, &available, &total);
-    if (r->be->host_memory)
+    if (r->o->memory_limit > 0)
+        gpt_fail(err, GPT_EDEVICE,
+                 "the run needs %s of memory a rank, --memory-limit is %s",
+                 gpt_text_bytes(a, needs), gpt_text_bytes(b, has));
+    else if (r->be->host_memory)
         gpt_fail(err, GPT_EDEVICE,
                  "the run needs %s of memory a rank, this machine has %s "
                  "for each",
@@ -328,7 +366,7 @@ static int check_memory(const struct gpt_run *r, const struct gpt_args *args,
                  "%s: out of memory: the run needs %.0f bytes, %lld of %lld "
                  "are free",
                  r->be->name, needs, (long long)available, (long long)total);
-    return hint_of_memory(r, args, has, err);
+    return hint_of_memory(r, has, err);
 }
 
 /* The library names no options: a refusal gets the option's name here. */
@@ -552,8 +590,8 @@ static int fit_rest(struct gpt_run *r, struct gpt_err *err)
 
 /* Another process may have taken memory since check_memory(): then the hint is
  * of a smaller limit. */
-static int allocate(struct gpt_run *r, const struct gpt_args *args,
-                    const struct gpt_memory *memory, struct gpt_err *err)
+static int allocate(struct gpt_run *r, const struct gpt_memory *memory,
+                    struct gpt_err *err)
 {
     const double needs = gpt_memory_device(memory, r->be);
     int status = gpt_replica_open(r->replica, err);
@@ -562,13 +600,13 @@ static int allocate(struct gpt_run *r, const struct gpt_args *args,
         return status;
     /* How much is left is not known to last either: advice for a tenth less
      * than the need is likely to fit. */
-    return hint_of_memory(r, args, 0.9 * needs, err);
+    return hint_of_memory(r, 0.9 * needs, err);
 }
 
 static int open_replica(struct gpt_run *r, const struct gpt_args *args,
                         const struct gpt_memory *memory, struct gpt_err *err)
 {
-    GPT_TRY(allocate(r, args, memory, err));
+    GPT_TRY(allocate(r, memory, err));
     r->context.options = r->o;
     r->context.plan = &r->plan;
     GPT_TRY(gpt_options_print(args->program, r->o, args, &r->option_text));
@@ -681,10 +719,8 @@ int gpt_run_open(struct gpt_run *r, const struct gpt_train_options *options,
     GPT_TRY(open_corpus(r, err));
     GPT_TRY(compare_ranks(r, args, err));
     if (r->o->dry_run)
-        return is_first(r) ? gpt_estimate_print(&r->plan, r->be,
-                                                memory_limit(r), err)
-                           : GPT_OK;
-    GPT_TRY(check_memory(r, args, &memory, err));
+        return is_first(r) ? print_plan(r, err) : GPT_OK;
+    GPT_TRY(check_memory(r, &memory, err));
     GPT_TRY(open_save(r, err));
     GPT_TRY(gpt_world_connect(r->world, r->be, err));
     GPT_TRY(open_replica(r, args, &memory, err));
