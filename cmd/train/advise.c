@@ -13,6 +13,7 @@
 #include <string.h>
 
 struct search {
+    double work; /* done so far, see MOST_WORK */
     const struct gpt_train_plan *plan;
     const struct gpt_args *args;
     const struct gpt_advice_options *o;
@@ -138,6 +139,7 @@ enum {
     MEASURES = GPT_COUNT(measures),
     SETS = 1 << MEASURES,
     MOST_FACTOR = 1024, /* times as many ranks */
+    MOST_WORK = 1000000, /* layers predicted: some seconds */
 };
 
 static int cost_of(unsigned set)
@@ -198,15 +200,19 @@ static void cut_model(const struct search *s, const struct cut *c,
         t->options.world_size = ranks_of(s, c);
 }
 
-/* The bytes that the trial needs with the largest micro batch that fits, or
+/* A failure of the prediction is no candidate, and reports nothing.
+ *
+ * The bytes that the trial needs with the largest micro batch that fits, or
  * with its own where that need not change. */
-static bool predict(const struct search *s, const struct cut *c, bool shrink,
+static bool predict(struct search *s, const struct cut *c, bool shrink,
                     struct trial *t)
 {
     int64_t fits;
 
     if (plan_trial(s, c, t) != GPT_OK)
         return false;
+    /* Every stage is predicted, from the parameters of the whole model. */
+    s->work += (double)t->options.num_layers * (double)t->options.pp_size;
     if (shrink) {
         if (gpt_estimate_fit(&t->plan, s->o->be, s->o->limit, &fits, NULL) !=
                 GPT_OK ||
@@ -236,7 +242,7 @@ static bool apply(const struct search *s, const struct cut *c, size_t i,
 
 /* True when a set of measures is a change in each of its members and leads to a
  * plan, whose need is then in t->most. */
-static bool try_measures(const struct search *s, const struct cut *c,
+static bool try_measures(struct search *s, const struct cut *c,
                          unsigned set, struct trial *t)
 {
     bool shrink = false;
@@ -254,7 +260,7 @@ static bool try_measures(const struct search *s, const struct cut *c,
 
 /* All measures that are possible: if the cut does not fit then, no set of them
  * does. A measure that a rule of the plan forbids is undone. */
-static bool try_all(const struct search *s, const struct cut *c,
+static bool try_all(struct search *s, const struct cut *c,
                     struct trial *t)
 {
     cut_model(s, c, t);
@@ -272,10 +278,10 @@ static bool try_all(const struct search *s, const struct cut *c,
 
 /* The cheapest set with which the cut fits; `best` keeps the least need of all
  * cuts that do not. */
-static bool try_cut(const struct search *s, const struct cut *c,
+static bool try_cut(struct search *s, const struct cut *c,
                     const unsigned *sets, struct trial *t, struct trial *best)
 {
-    if (!try_all(s, c, t))
+    if (s->work > MOST_WORK || !try_all(s, c, t))
         return false;
     if (t->most > s->o->limit) {
         if (t->most < best->most)
@@ -303,7 +309,7 @@ static int64_t next_factor(int64_t f)
 /* Cuts of the model over f times as many ranks, the coarsest first. GPUs of one
  * machine exchange fast, so that they share layers where they can; between
  * machines stages exchange less. */
-static bool try_factor(const struct search *s, int64_t f, const unsigned *sets,
+static bool try_factor(struct search *s, int64_t f, const unsigned *sets,
                        struct cut *c, struct trial *t, struct trial *best)
 {
     const int64_t replicas = s->plan->topology.size[GPT_DP] * f;
@@ -427,7 +433,7 @@ static struct gpt_train_options base_of(const struct gpt_train_plan *plan)
 
 /* The fewest times as many ranks with which the run fits, *c and *t the way of
  * it; 0 when there is none: *t is what needs least then. */
-static int64_t search_factors(const struct search *s, struct cut *c,
+static int64_t search_factors(struct search *s, struct cut *c,
                               struct trial *t)
 {
     struct trial best = {.most = 1e300};

@@ -74,6 +74,7 @@ static bool find_row(const char *field, size_t *row)
     return false;
 }
 
+/* Dropout, for example, often differs between pretraining and tuning. */
 static bool is_free(const char *field)
 {
     for (size_t i = 0; i < GPT_COUNT(free_fields); i++)
@@ -236,6 +237,8 @@ static int take_tokenizer(const struct taking *t,
 
 /* ---- the whole ---- */
 
+/* The tokenizer comes last: NullTokenizer corrects the size of the vocabulary
+ * that the configuration gave. */
 static int take_all(const struct taking *t, const struct gpt_source *source,
                     const cJSON *config)
 {

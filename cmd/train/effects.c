@@ -35,6 +35,7 @@ static bool has_replicas(const struct gpt_train_plan *p)
     return p->topology.size[GPT_DP] > 1;
 }
 
+/* "no_shard" asks for nothing, and is what a single rank does. */
 static bool shares_state(const struct gpt_train_plan *p)
 {
     return has_replicas(p) ||
@@ -90,11 +91,13 @@ static bool makes_steps(const struct gpt_train_plan *p)
     return !p->evaluates;
 }
 
+/* Weights alone, for --finetune, bring no optimizer and no schedule along. */
 static bool resumes(const struct gpt_train_plan *p)
 {
     return p->options->load && !p->options->finetune;
 }
 
+/* What --force allows to be replaced. */
 static bool replaces(const struct gpt_train_plan *p)
 {
     return p->options->save || p->options->simulate_svg;
@@ -232,25 +235,40 @@ static bool is_given(const struct effect *e, const struct gpt_train_plan *p,
            *(const bool *)((const char *)p->options + opt->offset);
 }
 
+/* The reason is about the family, so that its name ends the sentence. */
+static int refuse(const struct effect *e, const struct gpt_train_plan *p,
+                  struct gpt_err *err)
+{
+    gpt_fail(err, GPT_EUSAGE, "--%s: %s, which is %s", e->option, e->reason,
+             p->options->tokenizer.type);
+    return gpt_hint(err, "leave it out, or give the --tokenizer-type that "
+                         "reads it");
+}
+
+/* Options with one reason share its words. */
 int gpt_train_effects(const struct gpt_train_plan *p,
                       const struct gpt_args *args, struct gpt_buf *b,
                       struct gpt_err *err)
 {
+    const char *reason = NULL;
+
     for (size_t i = 0; i < GPT_COUNT(rows); i++) {
         const struct effect *e = &rows[i];
 
         if ((p->evaluates && !e->evaluating) || e->works(p) ||
             !is_given(e, p, args))
             continue;
-        if (e->answer == REFUSED) {
-            gpt_fail(err, GPT_EUSAGE, "--%s: %s, which is %s", e->option,
-                     e->reason, p->options->tokenizer.type);
-            return gpt_hint(err, "leave it out, or give the --tokenizer-type "
-                                 "that reads it");
-        }
-        if (gpt_buf_printf(b, "%s--%s (%s)", b->len > 0 ? ", " : "", e->option,
-                           e->reason) != GPT_OK)
+        if (e->answer == REFUSED)
+            return refuse(e, p, err);
+        if (reason && strcmp(reason, e->reason) != 0 &&
+            gpt_buf_printf(b, " (%s)", reason) != GPT_OK)
             return gpt_no_memory(err, "a warning");
+        if (gpt_buf_printf(b, "%s--%s", reason ? ", " : "", e->option) !=
+            GPT_OK)
+            return gpt_no_memory(err, "a warning");
+        reason = e->reason;
     }
-    return GPT_OK;
+    return reason && gpt_buf_printf(b, " (%s)", reason) != GPT_OK
+               ? gpt_no_memory(err, "a warning")
+               : GPT_OK;
 }

@@ -4,6 +4,7 @@
 #include "cmd/train/plan.h"
 
 #include "base/num.h"
+#include "data/blend.h"
 #include "tokenizer/tokenizer_options.h"
 
 #include <stdlib.h>
@@ -74,11 +75,13 @@ static int plan_vocabulary(struct gpt_train_plan *p,
                             "--vocab-size %lld is below the tokenizer's %lld",
                             (long long)c->vocab_size, (long long)size);
     }
-    if (c->vocab_size == 0)
-        return gpt_fail(err, GPT_EUSAGE,
-                        "the vocabulary size is not known: "
-                        "give --vocab-file and --merge-file, "
-                        "--tokenizer-model, or --vocab-size");
+    if (c->vocab_size == 0) {
+        gpt_fail(err, GPT_EUSAGE,
+                 "the vocabulary size is not known: give --vocab-file and "
+                 "--merge-file, --tokenizer-model, or --vocab-size");
+        return gpt_hint(err, "they are those that gpt-preprocess was given; "
+                             "try 'gpt-train --help'");
+    }
     /* without it these would silently do nothing */
     if (p->masks.eod < 0 &&
         (o->eod_mask_loss || o->reset_position_ids || o->reset_attention_mask))
@@ -142,13 +145,17 @@ static int plan_model(struct gpt_train_plan *p,
     GPT_TRY(plan_positions(c, o, args, err));
     GPT_TRY(plan_vocabulary(p, o, err));
     /* fills what is 0; from here on the configuration is the model's */
-    GPT_TRY(gpt_config_complete(c, o->make_vocab_size_divisible_by,
-                                p->topology.size[GPT_TP], err));
-    if (o->seq_length > c->max_positions)
-        return gpt_fail(err, GPT_EUSAGE,
-                        "--seq-length %lld is above "
-                        "--max-position-embeddings %lld",
-                        (long long)o->seq_length, (long long)c->max_positions);
+    if (gpt_config_complete(c, o->make_vocab_size_divisible_by,
+                            p->topology.size[GPT_TP], err) != GPT_OK)
+        return gpt_hint(err, "the fields of the model are options of the same "
+                             "names: --hidden-size, --num-attention-heads ...");
+    if (o->seq_length > c->max_positions) {
+        gpt_fail(err, GPT_EUSAGE,
+                 "--seq-length %lld is above --max-position-embeddings %lld",
+                 (long long)o->seq_length, (long long)c->max_positions);
+        return gpt_hint(err, "give both the same value, or leave "
+                             "--max-position-embeddings out");
+    }
     p->vocab_dummies = c->padded_vocab_size - c->vocab_size;
     return GPT_OK;
 }
@@ -194,6 +201,26 @@ static int plan_precision(struct gpt_train_plan *p,
 
 /* ---- batches and length ---- */
 
+/* The nearest batches that would do: the next larger one, or a micro batch that
+ * divides this one. */
+static void hint_batch(const struct gpt_train_plan *p,
+                       const struct gpt_train_options *o, struct gpt_err *err)
+{
+    const int64_t batch = p->rampup.global_batch;
+    const int64_t ranks = p->micro_samples / o->micro_batch_size;
+    int64_t micro = o->micro_batch_size;
+
+    while (micro > 1 && batch % (micro * ranks) != 0)
+        micro--;
+    if (batch % (micro * ranks) == 0)
+        gpt_hint(err, "--global-batch-size %lld, or --micro-batch-size %lld",
+                 (long long)gpt_round_up(batch, p->micro_samples),
+                 (long long)micro);
+    else
+        gpt_hint(err, "--global-batch-size %lld",
+                 (long long)gpt_round_up(batch, p->micro_samples));
+}
+
 /* Global batch sizes: every one of them is a whole number of microbatches on
  * every data parallel rank. */
 static int plan_rampup(struct gpt_train_plan *p,
@@ -225,7 +252,11 @@ static int plan_rampup(struct gpt_train_plan *p,
                             "--rampup-batch-size needs "
                             "--train-samples, not --train-iters");
     }
-    return gpt_rampup_check(r, p->micro_samples, &rampup_names, err);
+    const int status =
+        gpt_rampup_check(r, p->micro_samples, &rampup_names, err);
+    if (status == GPT_EUSAGE && r->global_batch % p->micro_samples != 0)
+        hint_batch(p, o, err);
+    return status;
 }
 
 /* Steps from *consumed_samples, which becomes the sample after the last of
@@ -308,15 +339,14 @@ static int plan_length(struct gpt_train_plan *p,
 
 /* ---- data ---- */
 
-/* Share `i` of "949,50,1"; 0 when it is not there. The corpus refuses text that
- * is no split. */
-static double split_share(const char *split, int i)
+/* True when split `i` of --split has a share. The text is read as the corpus
+ * reads it, which takes any separator and refuses what is no split. */
+static bool has_share(const char *split, int i)
 {
-    for (; i > 0 && split; i--) {
-        split = strchr(split, ',');
-        split = split ? split + 1 : NULL;
-    }
-    return split ? strtod(split, NULL) : 0;
+    double edge[4];
+
+    return gpt_split_parse(edge, split, NULL) == GPT_OK &&
+           edge[i + 1] > edge[i];
 }
 
 /* Which files, and how many samples of each split the run will take: indices
@@ -334,8 +364,8 @@ static int plan_data(struct gpt_train_plan *p,
     /* the default split's last share is too small for most small sets, so a
      * test set is made only on request */
     bool test =
-        gpt_option_given(args, "split") && split_share(o->split, GPT_TEST) > 0;
-    bool valid = split_share(o->split, GPT_VALID) > 0;
+        gpt_option_given(args, "split") && has_share(o->split, GPT_TEST);
+    bool valid = has_share(o->split, GPT_VALID);
 
     c->data_path = o->data_path.items;
     c->n_data_path = o->data_path.n;

@@ -117,9 +117,15 @@ int gpt_train_plan_schedule(struct gpt_train_plan *p,
 {
     GPT_TRY(plan_learning_rate(p, o, args, err));
     GPT_TRY(plan_weight_decay(p, o, args, err));
-    return p->train_iters > 0
-               ? gpt_lr_schedule_check(&p->schedule, &lr_names, err)
-               : GPT_OK;
+    if (p->train_iters == 0)
+        return GPT_OK;
+    const int status = gpt_lr_schedule_check(&p->schedule, &lr_names, err);
+    if (status != GPT_OK &&
+        p->schedule.warmup_samples >= p->schedule.decay_samples)
+        gpt_hint(err, "a shorter warm-up (--lr-warmup-iters, -samples or "
+                      "-fraction), or a longer run; a step has %lld samples",
+                 (long long)p->rampup.global_batch);
+    return status;
 }
 
 /* Weight decay changes over the whole run in every schedule, so that its field

@@ -85,6 +85,11 @@ static int cut_metrics(const char *path, int64_t iteration, struct gpt_err *err)
     return status;
 }
 
+double gpt_report_number(double x)
+{
+    return isnan(x) ? fabs(x) : x;
+}
+
 /* NaN and infinities are not JSON. */
 static const char *number(char text[32], double x)
 {
@@ -201,7 +206,7 @@ static void print_line(const struct gpt_report *r,
                  (long long)s->iteration, (long long)r->o.train_iters,
                  (long long)s->consumed_samples, sum->ms, throughput,
                  s->next_lr, (long long)s->batch, loss, s->step->loss_scale,
-                 s->step->grad_norm, (long long)r->skipped,
+                 gpt_report_number(s->step->grad_norm), (long long)r->skipped,
                  (long long)(r->skipped - r->overflows));
 }
 
@@ -324,7 +329,7 @@ static void describe_time(char *text, size_t cap, double seconds)
     const long long s = (long long)seconds;
 
     if (s < 60)
-        snprintf(text, cap, "%.1f s", seconds);
+        snprintf(text, cap, s < 10 ? "%.2f s" : "%.1f s", seconds);
     else
         snprintf(text, cap, "%lld:%02lld:%02lld", s / 3600, s / 60 % 60,
                  s % 60);

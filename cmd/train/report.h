@@ -47,6 +47,10 @@ int gpt_report_eval(struct gpt_report *report, const char *what,
  * metrics are; nothing where no step was made and nothing was evaluated. */
 void gpt_report_summary(const struct gpt_report *report, int64_t iteration);
 
+/* The number, but without the sign that some NaNs have: "nan" is what scripts
+ * and people look for. */
+double gpt_report_number(double x);
+
 /* Leaves time that was not training (evaluation, saving) out of the log. */
 void gpt_report_pause(struct gpt_report *report);
 void gpt_report_resume(struct gpt_report *report);

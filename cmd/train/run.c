@@ -89,12 +89,17 @@ static int check_sizes(const struct gpt_world_options *o, struct gpt_err *err)
 
     GPT_TRY(gpt_launch_env_detect(&launch, err));
     const int64_t ranks = o->imagined > 0 ? o->imagined : launch.world_size;
-    if (ranks % (tp * pp) != 0)
-        return gpt_fail(err, GPT_EUSAGE,
-                        "%lld ranks are not a multiple of "
-                        "--tensor-model-parallel-size %lld x "
-                        "--pipeline-model-parallel-size %lld",
-                        (long long)ranks, (long long)tp, (long long)pp);
+    if (ranks % (tp * pp) != 0) {
+        gpt_fail(err, GPT_EUSAGE,
+                 "%lld rank%s not a multiple of "
+                 "--tensor-model-parallel-size %lld x "
+                 "--pipeline-model-parallel-size %lld",
+                 (long long)ranks, ranks == 1 ? " is" : "s are", (long long)tp,
+                 (long long)pp);
+        return gpt_hint(err, "gpt-launch --standalone --nproc-per-node %lld "
+                             "gpt-train ... starts as many on this machine",
+                        (long long)(tp * pp));
+    }
     if (o->chunks > 1 && pp == 1)
         return gpt_fail(err, GPT_EUSAGE,
                         "%lld virtual stages need "
@@ -168,6 +173,17 @@ static int share_cores(struct gpt_run *r, struct gpt_err *err)
 
 /* ---- what is printed ---- */
 
+/* gpt-launch speaks torchrun's protocol, and is known by the name of its runs;
+ * ranks of a plan were started by nothing. */
+static const char *launcher_name(const struct gpt_run *r)
+{
+    const char *id = getenv("TORCHELASTIC_RUN_ID");
+
+    if (r->planned)
+        return "planned";
+    return id && strcmp(id, "gpt-launch") == 0 ? id : r->world->launch.launcher;
+}
+
 /* What was decided is printed, not what was asked for: sharding and sequence
  * parallelism may be off for want of other ranks. */
 static void print_ranks(const struct gpt_run *r)
@@ -186,7 +202,7 @@ static void print_ranks(const struct gpt_run *r)
         return;
     gpt_log_line(" > %lld ranks (%s): tensor %lld, pipeline %lld x %lld, "
                  "data %lld%s%s; through %s",
-                 (long long)t->world_size, r->world->launch.launcher,
+                 (long long)t->world_size, launcher_name(r),
                  (long long)t->size[GPT_TP], (long long)t->size[GPT_PP],
                  (long long)t->chunks, (long long)t->size[GPT_DP],
                  r->plan.replica.exec.sequence_parallel
@@ -312,6 +328,7 @@ static void advise_memory(const struct gpt_run *r, double limit, char *text,
     gpt_advise(&r->plan, &r->args, &options, text, cap);
 }
 
+/* The hint is cut at the room that an error has for it, after the options. */
 static int hint_of_memory(const struct gpt_run *r, double limit,
                           struct gpt_err *err)
 {
@@ -718,6 +735,8 @@ int gpt_run_open(struct gpt_run *r, const struct gpt_train_options *options,
     GPT_TRY(print_model(r, &memory, err));
     GPT_TRY(open_corpus(r, err));
     GPT_TRY(compare_ranks(r, args, err));
+    if (is_first(r) && !r->plan.evaluates)
+        GPT_TRY(gpt_saver_check_room(&r->plan.replica.config, r->o, err));
     if (r->o->dry_run)
         return is_first(r) ? print_plan(r, err) : GPT_OK;
     GPT_TRY(check_memory(r, &memory, err));

@@ -69,6 +69,7 @@ static bool has_no_angles(const struct gpt_train_options *o, int64_t ranks)
                             o->position_embedding_type) != GPT_POSITION_ROPE;
 }
 
+/* Only half precision has a loss scale. */
 static bool has_no_scale(const struct gpt_train_options *o, int64_t ranks)
 {
     (void)ranks;
@@ -83,6 +84,7 @@ static bool recomputes_no_layers(const struct gpt_train_options *o,
                             o->recompute_granularity) != GPT_GRANULARITY_FULL;
 }
 
+/* A run counts in one unit, that of its length. */
 static bool counts_iterations(const struct gpt_train_options *o, int64_t ranks)
 {
     (void)ranks;
@@ -107,6 +109,7 @@ static bool has_one_stage(const struct gpt_train_options *o, int64_t ranks)
     return o->pp_size == 1;
 }
 
+/* By either of the two options that ask for sharding. */
 static bool shares_nothing(const struct gpt_train_options *o, int64_t ranks)
 {
     (void)ranks;

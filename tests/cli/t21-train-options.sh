@@ -168,13 +168,13 @@ idle() { # text option...
     check 'in one line' test "$(grep -c 'without effect' err)" = 1
 }
 idle '--distributed-backend (there is one rank)' --distributed-backend nccl
-idle '--use-distributed-optimizer (there is one data parallel rank)' \
+idle '--use-distributed-optimizer, --overlap-param-gather (there is one data' \
     --use-distributed-optimizer --overlap-param-gather
-idle '--min-lr (--lr-decay-style is constant), --lr-decay-iters (' \
+idle '--min-lr, --lr-decay-iters (--lr-decay-style is constant)' \
     --lr-decay-style constant --min-lr 0.001 --lr-decay-iters 1
 idle '--lr-wsd-decay-iters (--lr-decay-style is not WSD)' --lr-wsd-decay-iters 1
-idle '--eval-interval (nothing is validated' --split 1,0,0
-idle '--save-interval (there is no --save), --keep-checkpoints (' \
+idle '--eval-interval, --eval-iters (nothing is validated' --split 1,0,0
+idle '--save-interval, --keep-checkpoints, --async-save (there is no --save)' \
     --save-interval 1 --keep-checkpoints 1 --async-save
 idle '--no-load-optim (no run is resumed' --no-load-optim
 idle '--override-opt-param-scheduler (no run' --override-opt_param-scheduler
@@ -185,5 +185,62 @@ expect 2 'the file of another tokenizer' train --train-iters 1 \
 err_has '--tokenizer-model: it is not of this --tokenizer-type'
 expect 0 'more threads than cores' train --train-iters 1 --threads 1000
 err_has '--threads 1000: this process has'
+
+expect 0 'any separator of a split' train --train-iters 1 --split 80/20/0
+err_has ' validation loss at the end of training'
+
+# ---- what to do next ----
+hinted() { # status text option...: a mistake, and what its hint has
+    hinted_status=$1 hinted_text=$2
+    shift 2
+    expect "$hinted_status" "a hint for $*" train --train-iters 3 "$@"
+    err_has "hint: $hinted_text"
+}
+hinted 2 'gpt-launch --standalone --nproc-per-node 3' \
+    --tensor-model-parallel-size 3
+hinted 2 '--decoder-first-pipeline-num-layers and' --dry-run \
+    --pipeline-model-parallel-size 3
+err_has '--num-layers 2 is not a multiple of --pipeline-model-parallel-size 3'
+hinted 2 '--global-batch-size 4, or --micro-batch-size 1' --global-batch-size 3
+hinted 2 'give both the same value' --max-position-embeddings 8
+hinted 2 'a shorter warm-up' --lr-warmup-iters 3
+hinted 2 'the fields of the model are options' --num-attention-heads 3
+hinted 2 "try 'gpt-train --help'" --train-samples 100
+hinted 4 'leave --load out to start anew' --load nowhere
+hinted 3 '--load takes the directory of --save' --load "$scratch"
+hinted 2 "'gpt-train --print-config' prints such a file" --config corpus.jsonl
+expect 2 'no arguments' gpt-train
+err_has "hint: they are those that gpt-preprocess was given"
+expect 0 'a plan for ranks' gpt-train --config gpt2-124m --vocab-size 50257 \
+    --dry-run --world-size 4
+out_has '> 4 ranks (planned)'
+expect 0 'a file system without room for a checkpoint' gpt-train \
+    --num-layers 2000 --hidden-size 65536 --num-attention-heads 64 \
+    --vocab-size 50257 --dry-run --save big
+err_has '--save big: a checkpoint takes '
+expect 6 'a loss that is not a number' train --train-iters 50 --lr 1000 \
+    --clip-grad 0 --lr-decay-style constant
+err_lacks '-nan'
+
+# ---- a sample that cannot be read at a later step ----
+awk 'BEGIN { for (i = 0; i < 60; i++) {
+    text = ""
+    for (j = 0; j < 40; j++) text = text "ab"
+    printf "{\"text\": \"%s%s\"}\n", text, i == 37 ? "z" : "y" } }' >rare.jsonl
+expect 0 'a rare token' gpt-preprocess --input rare.jsonl --output-prefix rare \
+    --tokenizer-type ByteTokenizer
+rare() { # options...
+    gpt-train --num-layers 2 --hidden-size 16 --num-attention-heads 2 \
+        --seq-length 16 --micro-batch-size 1 --lr 0.01 --eval-iters 0 \
+        --split 1,0,0 --threads 1 --data-path rare_text_document \
+        --train-iters 280 "$@"
+}
+expect 3 'is above the vocabulary' rare --vocab-size 122 --save rare
+err_has 'is 122, must be from 0 to 121'
+err_has 'hint: gpt-dataset info shows which tokenizer'
+err_has ' saved checkpoint at iteration '
+check 'what was trained is kept' test "$(tracker rare)" -gt 1
+expect 0 'and resumed with the right one' rare --vocab-size 122 --load rare \
+    --train-iters "$(tracker rare)"
 
 tap_done
