@@ -71,7 +71,7 @@ struct gpt_train_options {
     const char *save, *load;
     int64_t save_interval, keep_checkpoints;
     bool async_save, no_save_optim, no_load_optim, finetune;
-    bool override_scheduler, use_checkpoint_scheduler;
+    bool override_scheduler, use_checkpoint_scheduler, use_checkpoint_args;
 
     /* reports */
     int64_t log_interval, eval_interval, eval_iters;
