@@ -1,6 +1,7 @@
 /* Compares every family of tokenizers with the library of its files
- * (tests/golden/make_families.py); ids to text, normalization, added tokens,
+ * (tests/golden/make_families.py, make_user_defined.py); ids to text, normalization, added tokens,
  * and files that are refused. Runs in the top folder of the tree. */
+#include "base/hash.h"
 #include "base/io.h"
 #include "base/json.h"
 #include "base/memory.h"
@@ -134,6 +135,93 @@ static void test_goldens(void)
     }
     for (const cJSON *c = get(root, "cases")->child; c; c = c->next)
         check_case(get(root, "texts"), c);
+    cJSON_Delete(root);
+}
+
+/* ---- user-defined pieces ---- */
+
+/* The document of a case, made by the generator that make_user_defined.py
+ * describes. */
+static void make_document(struct gpt_buf *b, const cJSON *fragments,
+                          uint32_t state, int length)
+{
+    const uint32_t n = (uint32_t)cJSON_GetArraySize(fragments);
+    const char *texts[64];
+    uint32_t i = 0;
+
+    for (const cJSON *f = fragments->child; f; f = f->next)
+        texts[i++] = f->valuestring;
+    for (int k = 0; k < length; k++) {
+        state = (state * 1103515245u + 12345u) & 0x7FFFFFFFu;
+        const char *text = texts[(state >> 16) % n];
+
+        if (gpt_buf_add(b, text, strlen(text)) != GPT_OK)
+            abort();
+    }
+}
+
+/* The SHA-256 of the ids, each in decimal with a line end. */
+static void digest_ids(char hex[65], const struct gpt_ids *ids)
+{
+    struct gpt_buf b = {0};
+
+    for (size_t i = 0; i < ids->len; i++)
+        if (gpt_buf_printf(&b, "%d\n", (int)ids->data[i]) != GPT_OK)
+            abort();
+    gpt_sha256(hex, b.data ? b.data : "", b.len);
+    gpt_buf_free(&b);
+}
+
+static void check_document(struct gpt_encoder *enc, const cJSON *fragments,
+                           const cJSON *c)
+{
+    struct gpt_buf text = {0};
+    struct gpt_ids ids = {0};
+    struct gpt_err err = {0};
+    char hex[65];
+    int length = get(c, "length")->valueint;
+
+    make_document(&text, fragments, (uint32_t)get(c, "seed")->valueint,
+                  length);
+    is_int(gpt_encode(enc, text.data, text.len, &ids, &err), GPT_OK,
+           "%d fragments", length);
+    digest_ids(hex, &ids);
+    is_int((int64_t)ids.len, get(c, "tokens")->valueint, "tokens of %s",
+           text_of(c, "file"));
+    ok(strcmp(hex, text_of(c, "sha256")) == 0, "which are SentencePiece's");
+    gpt_free(ids.data);
+    gpt_buf_free(&text);
+}
+
+/* Unigram models whose user-defined pieces overlap each other and normal ones,
+ * on documents of up to 20000 fragments: long ones show how such a piece is
+ * scored, as the scores of all pieces add up. */
+static void test_user_defined(void)
+{
+    cJSON *root;
+    struct gpt_err err = {0};
+
+    if (!ok(gpt_json_read(&root, GOLDEN "user_defined.json", 1 << 24, &err) ==
+                GPT_OK,
+            "user_defined.json")) {
+        printf("# %s\n", err.text);
+        return;
+    }
+    for (const cJSON *c = get(root, "cases")->child; c; c = c->next) {
+        struct gpt_tokenizer *tok;
+        struct gpt_encoder *enc;
+        char path[256];
+
+        snprintf(path, sizeof(path), GOLDEN "%s", text_of(c, "file"));
+        if (!ok(open_file(&tok, "SentencePieceTokenizer", path, &err) ==
+                        GPT_OK &&
+                    gpt_encoder_open(&enc, tok, &err) == GPT_OK,
+                "%s", path))
+            break;
+        check_document(enc, get(root, "fragments"), c);
+        gpt_encoder_close(enc);
+        gpt_tokenizer_close(tok);
+    }
     cJSON_Delete(root);
 }
 
@@ -424,6 +512,7 @@ static void test_table(void)
 int main(void)
 {
     test_goldens();
+    test_user_defined();
     test_null();
     test_bad_files();
     test_other_forms();
