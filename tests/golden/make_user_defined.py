@@ -11,10 +11,10 @@ test has as well, so that the file holds the digest of its ids and not the ids:
 the SHA-256 of each id in decimal with a line end.
 """
 import hashlib
+import io
 import json
 import os
 import random
-import tempfile
 
 import sentencepiece
 
@@ -58,16 +58,12 @@ def train(name, options):
     rng = random.Random(7)
     lines = ["".join(rng.choice(FRAGMENTS) for _ in range(12))
              for _ in range(400)]
-    with tempfile.TemporaryDirectory() as folder:
-        source = os.path.join(folder, "sample")
-        with open(source, "w", encoding="utf-8") as f:
-            f.write("\n".join(lines))
-        sentencepiece.SentencePieceTrainer.train(
-            input=source, model_prefix=os.path.join(folder, "m"),
-            model_type="unigram", hard_vocab_limit=False, minloglevel=2,
-            normalization_rule_name="identity", num_threads=1, **options)
-        with open(os.path.join(folder, "m.model"), "rb") as f:
-            model = f.read()
+    model = io.BytesIO()  # a file's name would be part of the model
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(lines), model_writer=model,
+        model_type="unigram", hard_vocab_limit=False, minloglevel=2,
+        normalization_rule_name="identity", num_threads=1, **options)
+    model = model.getvalue()
     with open(os.path.join(OUT, name), "wb") as f:
         f.write(model)
     return sentencepiece.SentencePieceProcessor(model_proto=model)
