@@ -42,6 +42,36 @@ static bool is_absent(const cJSON *item)
     return !item || cJSON_IsNull(item);
 }
 
+/* ---- the members of the file ---- */
+
+/* The library refuses another version, and a member that it does not know: a
+ * later format may change the meaning of the members that are known. */
+static int check_members(const struct hf *f)
+{
+    static const char *const known[] = {
+        "version",    "truncation",    "padding",        "added_tokens",
+        "normalizer", "pre_tokenizer", "post_processor", "decoder",
+        "model",
+    };
+    const cJSON *version = member_of(f->root, "version");
+
+    if (version && !cJSON_IsString(version))
+        return gpt_fail(f->err, GPT_EDATA, "%s: version is no string", f->path);
+    if (version && strcmp(version->valuestring, "1.0") != 0)
+        return gpt_fail(f->err, GPT_EDATA, "%s: version '%.40s' is not "
+                        "supported, only 1.0", f->path, version->valuestring);
+    for (const cJSON *i = f->root->child; i; i = i->next) {
+        size_t k = 0;
+
+        while (k < GPT_COUNT(known) && strcmp(i->string, known[k]) != 0)
+            k++;
+        if (k == GPT_COUNT(known))
+            return gpt_fail(f->err, GPT_EDATA, "%s: '%.100s' is no member of a "
+                            "tokenizer.json", f->path, i->string);
+    }
+    return GPT_OK;
+}
+
 /* ---- the model ---- */
 
 static int refuse_model(const struct hf *f, const char *key, const char *value)
@@ -332,6 +362,7 @@ static int load_root(struct hf *f)
     bool whole;
 
     /* first what may be refused, before the work of loading */
+    GPT_TRY(check_members(f));
     GPT_TRY(check_model(f, model));
     GPT_TRY(gpt_json_bool_or(model, "ignore_merges", false, &whole, f->path,
                              f->err));

@@ -347,6 +347,12 @@ static const struct {
      "\"decoder\":{\"type\":\"Bite", "decoder.type: 'BiteLevel'"},
     {"another post-processor", HF, "llama3.json", "\"TemplateProcessing\"",
      "\"BertProcessing\"", "post_processor.type: 'BertProcessing'"},
+    {"another version", HF, "qwen2.json", "\"version\":\"1.0\"",
+     "\"version\":\"2.0\"", "version '2.0' is not supported, only 1.0"},
+    {"a version that is a number", HF, "qwen2.json", "\"version\":\"1.0\"",
+     "\"version\":1.0", "version is no string"},
+    {"a member that there is not", HF, "qwen2.json", "\"truncation\"",
+     "\"truncations\"", "'truncations' is no member of a tokenizer.json"},
     {"an unknown template", HF, "llama3.json", "\"ids\":[300]",
      "\"ids\":[9999]", "post_processor: token 9999"},
     {"an added token at another's id", HF, "qwen2.json", "{\"id\":300",
@@ -401,6 +407,58 @@ static void test_bad_files(void)
     is_int(open_file(&tok, HF, path, &err), GPT_EIO, "no file");
     is_int(open_file(&tok, HF, NULL, &err), GPT_EUSAGE, "none named");
     rmdir(dir);
+}
+
+/* ---- templates ---- */
+
+/* The ids are the library's; none mean that it fails, or that the text is not
+ * in the template once, which is refused here. */
+static void check_template(const char *path, const char *text, const cJSON *c)
+{
+    char *processor = cJSON_PrintUnformatted(get(c, "post_processor"));
+    struct gpt_buf member = {0};
+    struct gpt_tokenizer *tok;
+    struct gpt_encoder *enc;
+    struct gpt_ids ids = {0};
+    struct gpt_err err = {0};
+
+    if (!processor ||
+        gpt_buf_printf(&member, "\"post_processor\":%s", processor) != GPT_OK)
+        abort();
+    spoil(path, "\"post_processor\":null", member.data, GOLDEN "qwen2.json");
+    bool refused = cJSON_IsNull(get(c, "ids"));
+    is_int(open_file(&tok, HF, path, &err), refused ? GPT_EDATA : GPT_OK,
+           "%.160s", processor);
+    if (tok) {
+        ok(gpt_encoder_open(&enc, tok, &err) == GPT_OK &&
+               gpt_encode(enc, text, strlen(text), &ids, &err) == GPT_OK &&
+               same_ids(&ids, get(c, "ids")),
+           "the library's ids");
+        gpt_free(ids.data);
+        gpt_encoder_close(enc);
+        gpt_tokenizer_close(tok);
+    }
+    gpt_buf_free(&member);
+    cJSON_free(processor);
+}
+
+static void test_templates(void)
+{
+    char path[] = "/tmp/gpt-families.XXXXXX";
+    struct gpt_err err = {0};
+    cJSON *root;
+    int fd = mkstemp(path);
+
+    ok(fd >= 0, "scratch file");
+    close(fd);
+    if (!ok(gpt_json_read(&root, GOLDEN "templates.json", 1 << 24, &err) ==
+                GPT_OK,
+            "templates.json"))
+        return;
+    for (const cJSON *c = get(root, "cases")->child; c; c = c->next)
+        check_template(path, text_of(root, "text"), c);
+    cJSON_Delete(root);
+    unlink(path);
 }
 
 /* A merge as a string, a letter by its number: the same tokenizer. */
@@ -465,6 +523,13 @@ static void test_nfc(void)
         {"a\u0315\u0300", "\u00e0\u0315"},           /* over another mark */
         {"\xff" "e\u0301\xff", "\xff\u00e9\xff"},    /* stray bytes */
         {"\u0301x", "\u0301x"},
+        /* newer than the library's tables: marks keep their place, and join
+         * nothing */
+        {"a\u0345\u1abf", "a\u0345\u1abf"},
+        {"a\u08d3\u05b0", "a\u08d3\u05b0"},
+        {"\U00011935\U00011930", "\U00011935\U00011930"},
+        {"\U000105d2\u0307", "\U000105d2\u0307"},
+        {"a\u0345\u1abd", "a\u1abd\u0345"}, /* of 7.0 */
     };
 
     for (size_t i = 0; i < GPT_COUNT(cases); i++) {
@@ -516,6 +581,7 @@ int main(void)
     test_user_defined();
     test_null();
     test_bad_files();
+    test_templates();
     test_other_forms();
     test_nfc();
     test_table();
