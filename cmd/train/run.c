@@ -13,6 +13,7 @@
 #include "cmd/train/advise.h"
 #include "cmd/train/estimate.h"
 #include "cmd/train/simulate.h"
+#include "cmd/train/vocabulary.h"
 
 #include <inttypes.h>
 #include <omp.h>
@@ -358,6 +359,7 @@ static int open_corpus(struct gpt_run *r, struct gpt_err *err)
     if (r->plan.corpus.n_data_path == 0 &&
         r->plan.corpus.n_split_path[GPT_TRAIN] == 0)
         return GPT_OK;
+    GPT_TRY(gpt_train_check_data_vocabulary(&r->plan, r->o, err));
     int status = gpt_corpus_open(&r->corpus, &r->plan.corpus, err);
     if (status == GPT_EUSAGE && err && !err->hint[0])
         gpt_hint(err, "--data-path and --split, or --train-data-path and its "

@@ -11,6 +11,7 @@
 #include "checkpoint/load.h"
 #include "tokenizer/tokenizer_options.h"
 #include "cmd/train/lr_schedule_json.h"
+#include "cmd/train/vocabulary.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -268,6 +269,7 @@ static int read_source(struct gpt_replica *r, const struct gpt_source *source,
     const bool finetune = c->options->finetune;
 
     GPT_TRY(check_model(r, source, err));
+    GPT_TRY(gpt_train_check_checkpoint_vocabulary(source, c->options, err));
     if (!finetune)
         GPT_TRY(check_run(source, err));
     /* Dummy rows that the checkpoint lacks keep their initial values. */

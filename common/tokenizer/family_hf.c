@@ -315,14 +315,17 @@ static int32_t find_token(const struct hf *f, const char *text)
     return gpt_token_map_find(&f->t->map, text, strlen(text));
 }
 
-/* eos_token of tokenizer_config.json: a string, or an object with `content`. */
-static int eod_of_config(const struct hf *f, const char *path)
+/* eos_token of tokenizer_config.json: a string, or an object with `content`.
+ * *named is false where the file does not have the member at all, as in one
+ * that names a class and no tokens; null means that there is no such token. */
+static int eod_of_config(const struct hf *f, const char *path, bool *named)
 {
     cJSON *config;
     int status = GPT_OK;
 
     GPT_TRY(gpt_json_read(&config, path, MAX_CONFIG, f->err));
     const cJSON *eos = member_of(config, "eos_token");
+    *named = eos != NULL;
     if (cJSON_IsObject(eos)) /* an AddedToken with its flags */
         eos = member_of(eos, "content");
     if (cJSON_IsString(eos)) {
@@ -335,18 +338,19 @@ static int eod_of_config(const struct hf *f, const char *path)
     return status;
 }
 
-/* Without a configuration the names that are common decide. */
+/* Without a configuration that names it, the names that are common decide. */
 static int find_eod(const struct hf *f)
 {
     char path[4200];
     const char *slash = strrchr(f->path, '/');
     int dir = slash ? (int)(slash - f->path) + 1 : 0;
+    bool named = false;
 
     /* the configuration lies beside the file, whatever that is called */
     snprintf(path, sizeof(path), "%.*stokenizer_config.json", dir, f->path);
     if (gpt_path_exists(path))
-        return eod_of_config(f, path);
-    for (size_t i = 0; gpt_eod_names[i] && f->t->base.eod < 0; i++)
+        GPT_TRY(eod_of_config(f, path, &named));
+    for (size_t i = 0; !named && gpt_eod_names[i] && f->t->base.eod < 0; i++)
         f->t->base.eod = find_token(f, gpt_eod_names[i]);
     return GPT_OK;
 }
