@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/num.h"
 #include "base/progress.h"
+#include "checkpoint/format.h"
 #include "checkpoint/lock.h"
 #include "checkpoint/source.h"
 #include "cmd/train/advise.h"
@@ -409,6 +410,7 @@ static int lock_save(struct gpt_run *r, struct gpt_err *err)
     const struct gpt_train_options *o = r->o;
     bool same = o->load && gpt_path_same(o->load, o->save);
 
+    GPT_TRY(gpt_format_check_place(&gpt_format_native, o->save, err));
     GPT_TRY(gpt_lock_open(&r->lock, o->save, err));
     if (gpt_source_exists(o->save) && (!same || o->finetune) &&
         !o->common.force) {

@@ -456,6 +456,7 @@ const struct gpt_format gpt_format_native = {
     .name = "native",
     .title = "native",
     .stores_padding = true,
+    .shares_dir = true,
     .recognises = recognise_native,
     .open = open_native,
     .close = close_native,
