@@ -10,6 +10,7 @@
 #include "base/signals.h"
 #include "checkpoint/load.h"
 #include "generate/generate.h"
+#include "cmd/generate/foreign.h"
 #include "cmd/generate/prompts.h"
 #include "cmd/generate/vocabulary.h"
 #include "cmd/generate/writer.h"
@@ -24,10 +25,9 @@ struct options {
     struct gpt_common_options common;
     const char *load;
     int64_t iteration;
-    bool verify;
+    bool verify, allow_vocab_mismatch;
     struct gpt_tokenizer_options tokenizer;
     struct gpt_list prompt, prompt_file;
-    bool allow_vocab_mismatch;
     bool jsonl, echo;
     int64_t tokens, num_samples;
     bool greedy, ignore_eod;
@@ -228,9 +228,14 @@ static int report_refused(const struct job *j, struct gpt_err *err)
     if (n == 0)
         return GPT_OK;
     if (j->prompts.n == 1)
-        return gpt_fail(err, GPT_EDATA, "%s", j->prompts.items[0].error);
-    return gpt_fail(err, GPT_EDATA, "%zu of %zu prompts are not answered", n,
-                    j->prompts.n);
+        gpt_fail(err, GPT_EDATA, "%s", j->prompts.items[0].error);
+    else
+        gpt_fail(err, GPT_EDATA, "%zu of %zu prompts are not answered", n,
+                 j->prompts.n);
+    if (j->o->jsonl && n == j->prompts.n)
+        gpt_hint(err, "--jsonl wants an object with a string 'prompt' on each "
+                      "line; without it a file is one prompt");
+    return GPT_EDATA;
 }
 
 /* The number of a request is that of its prompt, and names its random stream;
@@ -416,6 +421,8 @@ static int work(struct job *j, struct gpt_err *err)
     GPT_TRY(read_prompts(j, err));
     /* An input without prompts asks for nothing: that is no failure, and no
      * reason to load weights. */
+    if (!gpt_signals_stop() && j->prompts.n == 0)
+        gpt_warn("the input holds no prompts: there is nothing to answer");
     if (gpt_signals_stop() || j->prompts.n == 0)
         return GPT_OK;
     GPT_TRY(encode_prompts(j, err));
@@ -475,13 +482,15 @@ static const char *const examples[] = {
 
 int main(int argc, char **argv)
 {
-    static const struct gpt_program program = {
+    const struct gpt_program program = {
         .name = "gpt-generate",
         .purpose = "Continue texts with a trained model.",
         .usage = usage,
         .examples = examples,
         .options = table,
         .n_options = GPT_COUNT(table),
+        .foreign = gpt_generate_foreign,
+        .n_foreign = gpt_generate_n_foreign,
         .options_bytes = sizeof(struct options),
         .version = gpt_backend_version,
         .run = run_generate,

@@ -104,12 +104,29 @@ static size_t without_newline(const char *text, size_t len)
     return len > 0 && text[len - 1] == '\r' ? len - 1 : len;
 }
 
+/* Editors of another system write UTF-16, which begins with a mark. Its bytes
+ * would be taken for a text of control characters. */
+static bool is_utf16(const struct gpt_buf *b)
+{
+    return b->len >= 2 && (memcmp(b->data, "\xFF\xFE", 2) == 0 ||
+                           memcmp(b->data, "\xFE\xFF", 2) == 0);
+}
+
+static int refuse_utf16(const char *path, struct gpt_err *err)
+{
+    gpt_fail(err, GPT_EDATA, "%s: UTF-16; prompts are UTF-8", name_of(path));
+    return gpt_hint(err, "convert it: iconv -f UTF-16 -t UTF-8 '%.100s'",
+                    path);
+}
+
 int gpt_prompts_read_text(struct gpt_prompts *p, const char *path,
                           struct gpt_err *err)
 {
     struct gpt_buf b = {0};
     int status = read_all(path, &b, err);
 
+    if (status == GPT_OK && is_utf16(&b))
+        status = refuse_utf16(path, err);
     if (status == GPT_OK)
         status = add(p, b.data, without_newline(b.data, b.len), err);
     gpt_buf_free(&b);
@@ -192,7 +209,8 @@ static int read_line(struct gpt_prompts *p, struct gpt_prompt *prompt,
     return status;
 }
 
-/* Only bad data is a matter of the line; lack of memory ends the program. */
+/* Only bad data is a matter of the line; lack of memory ends the program. The
+ * prompt is added in either case: its place in the order is its number. */
 static int add_line(struct gpt_prompts *p, const char *line, size_t len,
                     const char *what, struct gpt_err *err)
 {
@@ -236,6 +254,8 @@ int gpt_prompts_read_jsonl(struct gpt_prompts *p, const char *path,
     struct gpt_buf b = {0};
     int status = read_all(path, &b, err);
 
+    if (status == GPT_OK && is_utf16(&b))
+        status = refuse_utf16(path, err);
     if (status == GPT_OK)
         status = gpt_prompts_parse_jsonl(p, b.data, b.len, name_of(path), err);
     gpt_buf_free(&b);

@@ -210,7 +210,9 @@ int gpt_writer_token(void *user, int64_t i, int32_t token, struct gpt_err *err)
     return advance(w, err);
 }
 
-/* A prompt that is not answered has its error in the place of a text. */
+/* A prompt that is not answered has its error in the place of a text, so that
+ * the number of an entry is still that of its prompt. As text the word "error"
+ * is before it; an object has a member of that name. */
 static int put_error(struct gpt_writer *w, int64_t i, struct gpt_err *err)
 {
     struct entry *e = &w->entries[i];

@@ -58,6 +58,9 @@ const struct gpt_format *gpt_format_named(const char *name);
 /* The format that recognises `path`, or NULL. */
 const struct gpt_format *gpt_format_of(const char *path);
 
+/* Gives the failure to open what is at `path` a hint, unless it has one. */
+void gpt_source_explain(const char *path, struct gpt_err *err);
+
 /* GPT_EEXIST when `dir` holds something that a checkpoint of the format must
  * not be mixed with, and must not replace: a checkpoint of another format, or
  * files that are none. */

@@ -79,11 +79,13 @@ static int open_alone(struct gpt_source *s, const char *path,
 {
     struct gpt_hf *hf;
 
-    if (o->iteration >= 0)
-        return gpt_fail(err, GPT_EUSAGE,
-                        "%s: a Hugging Face directory holds one model and no "
-                        "iterations; iteration %lld is asked for",
-                        path, (long long)o->iteration);
+    if (o->iteration >= 0) {
+        gpt_fail(err, GPT_EUSAGE,
+                 "%s: a Hugging Face directory holds one model and no "
+                 "iterations; iteration %lld is asked for",
+                 path, (long long)o->iteration);
+        return gpt_hint(err, "ask for no iteration");
+    }
     s->dir = gpt_arena_strdup(&s->arena, path);
     if (!s->dir)
         return gpt_fail(err, GPT_EFAIL, "out of memory");

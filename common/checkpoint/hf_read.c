@@ -121,12 +121,12 @@ static int open_indexed(struct gpt_hf *hf, const cJSON *index,
     }
     for (size_t i = 0; i < hf->n_shards; i++)
         held += hf->shards[i].n;
-    if (mapped != held)
-        return gpt_fail(err, GPT_EDATA,
-                        "%s/%s: maps %lld tensors, its files hold %lld",
-                        hf->dir, GPT_HF_INDEX, (long long)mapped,
-                        (long long)held);
-    return GPT_OK;
+    if (mapped == held)
+        return GPT_OK;
+    gpt_fail(err, GPT_EDATA, "%s/%s: maps %lld tensors, its files hold %lld",
+             hf->dir, GPT_HF_INDEX, (long long)mapped, (long long)held);
+    return gpt_hint(err, "the files are not of one model: copy or download the "
+                         "directory again");
 }
 
 /* A single file goes before an index, as in transformers. A directory with

@@ -58,6 +58,26 @@ static int check_root(const char *dir, struct gpt_err *err)
     return gpt_hint(err, "name the directory above it, or a new one");
 }
 
+/* A directory is made, the one that it is in is not: a path with a typing error
+ * in it would otherwise become a tree of directories. */
+static int check_parent(const char *dir, struct gpt_err *err)
+{
+    char parent[GPT_PATH_BYTES];
+
+    snprintf(parent, sizeof(parent), "%s", dir);
+    for (char *end = parent + strlen(parent); end > parent && end[-1] == '/';)
+        *--end = '\0';
+    char *slash = strrchr(parent, '/');
+    if (!slash || slash == parent)
+        return GPT_OK;
+    *slash = '\0';
+    if (gpt_path_is_dir(parent))
+        return GPT_OK;
+    gpt_fail(err, GPT_EIO, "'%s': the directory '%s' is not there", dir,
+             parent);
+    return gpt_hint(err, "make it first: mkdir -p '%.150s'", parent);
+}
+
 int gpt_format_check_place(const struct gpt_format *format, const char *dir,
                            struct gpt_err *err)
 {
@@ -73,8 +93,14 @@ int gpt_format_check_place(const struct gpt_format *format, const char *dir,
     }
     if (there && format->shares_dir)
         return check_root(dir, err);
-    if (there || !gpt_path_exists(dir))
+    if (there)
         return GPT_OK;
+    if (!gpt_path_exists(dir))
+        return check_parent(dir, err);
+    if (!gpt_path_is_dir(dir)) {
+        gpt_fail(err, GPT_EEXIST, "'%s' is there, and is no directory", dir);
+        return gpt_hint(err, "name a new directory");
+    }
     GPT_TRY(find_file(dir, !format->shares_dir, found, sizeof(found), err));
     if (!found[0])
         return GPT_OK;

@@ -38,7 +38,8 @@ void gpt_tokenizer_identity_text(char *buf, size_t cap,
                                  const struct gpt_tokenizer_identity *id);
 
 /* True when both have the same tokens under the same ids, whatever files they
- * come from: GPT-2's vocab.json and its tokenizer.json, for example. */
+ * come from: GPT-2's vocab.json and its tokenizer.json, for example. Of one
+ * family, both must also make the same ids of the text of each token. O(V). */
 bool gpt_tokenizers_agree(const struct gpt_tokenizer *a,
                           const struct gpt_tokenizer *b);
 

@@ -192,8 +192,8 @@ static void hint_options(const struct gpt_tokenizer_options *o,
                  "--tokenizer-special-tokens");
 }
 
-/* Only a wrong use gets a hint: where a file is damaged, the options are right.
- */
+/* A wrong use gets a hint. Where a file is damaged, the options are right,
+ * unless two of them are swapped. */
 int gpt_tokenizer_open_given(struct gpt_tokenizer **tok,
                              const struct gpt_tokenizer_options *o,
                              struct gpt_err *err)
@@ -203,6 +203,10 @@ int gpt_tokenizer_open_given(struct gpt_tokenizer **tok,
 
     if (status == GPT_EUSAGE)
         hint_options(o, err);
+    if (status == GPT_EDATA && o->vocab_file && o->merge_file &&
+        !type_of_json(o->vocab_file) && type_of_json(o->merge_file))
+        gpt_hint(err, "--vocab-file names vocab.json and --merge-file "
+                      "merges.txt; here they look swapped");
     return status;
 }
 
