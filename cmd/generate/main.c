@@ -8,6 +8,7 @@
 #include "base/num.h"
 #include "base/options.h"
 #include "base/signals.h"
+#include "backend.h"
 #include "checkpoint/load.h"
 #include "generate/generate.h"
 #include "cmd/generate/foreign.h"
@@ -36,7 +37,6 @@ struct options {
     const char *device;
     int64_t batch_size;
 };
-
 
 #define AT(field) .offset = offsetof(struct options, field)
 /* A row of --seed is -1 for a new seed each time, and of --iteration for the
@@ -97,7 +97,8 @@ static const struct gpt_opt table[] = {
      .help = "of all choices, -1 = a new one each time"},
     {.kind = GPT_OPT_GROUP, .help = "Machine"},
     {.kind = GPT_OPT_STRING, .name = "device", .arg = "NAME", AT(device),
-     .def = "auto", .help = "what computes: auto, cpu, cuda or cuda:N"},
+     .def = "auto", .choices = gpt_device_words,
+     .help = "what computes: auto, cpu, cuda or cuda:N"},
     {.kind = GPT_OPT_INT, .name = "batch-size", .arg = "N", AT(batch_size),
      .def = "8", .min = 1, .max = 65536,
      .help = "texts at once; what they say does not depend on it"},
@@ -390,11 +391,9 @@ static int generate(struct job *j, struct gpt_err *err)
         .requests = j->requests,
         .n_requests = j->n_requests,
     };
-    int status = GPT_OK;
 
     GPT_TRY(gpt_writer_open(&writer, &wo, err));
-    if (j->decoder)
-        status = answer(j, writer, err);
+    int status = j->decoder ? answer(j, writer, err) : GPT_OK;
     for (int64_t i = 0; !j->decoder && i < j->n_requests && status == GPT_OK;
          i++)
         status = gpt_writer_finish(writer, i, GPT_FINISH_REFUSED, err);
