@@ -58,8 +58,8 @@ static int check_root(const char *dir, struct gpt_err *err)
     return gpt_hint(err, "name the directory above it, or a new one");
 }
 
-/* A directory is made, the one that it is in is not: a path with a typing error
- * in it would otherwise become a tree of directories. */
+/* A directory that a format writes as a whole is made, the one that it is in is
+ * not. Roots of runs are made with all above them, where they are locked. */
 static int check_parent(const char *dir, struct gpt_err *err)
 {
     char parent[GPT_PATH_BYTES];
@@ -96,7 +96,7 @@ int gpt_format_check_place(const struct gpt_format *format, const char *dir,
     if (there)
         return GPT_OK;
     if (!gpt_path_exists(dir))
-        return check_parent(dir, err);
+        return format->shares_dir ? GPT_OK : check_parent(dir, err);
     if (!gpt_path_is_dir(dir)) {
         gpt_fail(err, GPT_EEXIST, "'%s' is there, and is no directory", dir);
         return gpt_hint(err, "name a new directory");

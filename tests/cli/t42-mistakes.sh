@@ -113,7 +113,7 @@ into 2 'leave it out: one file serves any layout' x --to hf \
 into 2 'name another directory with --save-path' ckpt
 into 7 'name a new directory' corpus.jsonl
 into 7 'name a new directory' bare
-into 4 "make it first: mkdir -p 'no/such'" no/such/out
+into 4 "make it first: mkdir -p 'no/such'" no/such/out --to hf
 into 7 'use --force to replace it, or another name' "$hf" --to hf
 check 'nothing is left' test ! -e x
 
