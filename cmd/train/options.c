@@ -264,6 +264,8 @@ const struct gpt_opt gpt_train_option_table[] = {
     GPT_TOKENIZER_FILE_OPTIONS(struct gpt_train_options, tokenizer,
                                "GPT2BPETokenizer", GPT_OPT_LOCAL),
     GPT_TOKENIZER_TEXT_OPTIONS(struct gpt_train_options, tokenizer),
+    GPT_TOKENIZER_MISMATCH_OPTION(struct gpt_train_options,
+                                  allow_vocab_mismatch),
     {.kind = GPT_OPT_FLAG, .name = "eod-mask-loss", AT(eod_mask_loss),
      .help = "no loss where the input is an end of document"},
     {.kind = GPT_OPT_FLAG, .name = "reset-position-ids",

@@ -40,6 +40,7 @@ struct gpt_train_options {
     const char *split, *data_impl;
     struct gpt_tokenizer_options tokenizer; /* vocabulary size and end of
                                              * document; kept in checkpoints */
+    bool allow_vocab_mismatch;
     int64_t seq_length;
     bool eod_mask_loss, reset_position_ids, reset_attention_mask;
 

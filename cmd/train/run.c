@@ -7,6 +7,7 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "base/num.h"
+#include "checkpoint/format.h"
 #include "checkpoint/lock.h"
 #include "checkpoint/source.h"
 #include "cmd/train/advise.h"
@@ -15,6 +16,7 @@
 #include "cmd/train/estimate.h"
 #include "cmd/train/settle.h"
 #include "cmd/train/simulate.h"
+#include "cmd/train/vocabulary.h"
 
 #include <inttypes.h>
 #include <omp.h>
@@ -451,6 +453,7 @@ static int open_corpus(struct gpt_run *r, struct gpt_err *err)
     if (r->plan.corpus.n_data_path == 0 &&
         r->plan.corpus.n_split_path[GPT_TRAIN] == 0)
         return GPT_OK;
+    GPT_TRY(gpt_train_check_data_vocabulary(&r->plan, r->o, err));
     int status = gpt_corpus_open(&r->corpus, &r->plan.corpus, err);
     if (status == GPT_EUSAGE && err && !err->hint[0])
         gpt_hint(err, "--data-path and --split, or --train-data-path and its "
@@ -500,6 +503,7 @@ static int lock_save(struct gpt_run *r, struct gpt_err *err)
     const struct gpt_train_options *o = r->o;
     bool same = o->load && gpt_path_same(o->load, o->save);
 
+    GPT_TRY(gpt_format_check_place(&gpt_format_native, o->save, err));
     GPT_TRY(gpt_lock_open(&r->lock, o->save, err));
     if (gpt_source_exists(o->save) && (!same || o->finetune) &&
         !o->common.force) {

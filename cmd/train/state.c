@@ -8,6 +8,7 @@
 #include "checkpoint/load.h"
 #include "tokenizer/tokenizer_options.h"
 #include "cmd/train/lr_schedule_json.h"
+#include "cmd/train/vocabulary.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -314,6 +315,7 @@ static int read_source(struct gpt_replica *r, const struct gpt_source *source,
     const bool finetune = c->options->finetune || c->plan->evaluates;
 
     GPT_TRY(check_model(r, source, err));
+    GPT_TRY(gpt_train_check_checkpoint_vocabulary(source, c->options, err));
     if (!finetune)
         GPT_TRY(check_run(source, err));
     if (c->plan->evaluates)

@@ -284,14 +284,19 @@ static cJSON *make_index(const struct gpt_hf_plan *plan)
  * and not from config.json. */
 static cJSON *make_generation_config(const struct gpt_hf_plan *plan)
 {
+    const struct gpt_end_ids *ends = &plan->extra.ends;
     cJSON *json = cJSON_CreateObject();
 
     if (plan->extra.bos_token_id >= 0)
         cJSON_AddNumberToObject(json, "bos_token_id",
                                 (double)plan->extra.bos_token_id);
-    if (plan->extra.eos_token_id >= 0)
+    if (ends->n > 1)
+        cJSON_AddItemToObject(json, "eos_token_id",
+                              cJSON_CreateIntArray(ends->ids, ends->n));
+    else if (ends->n == 1 || plan->extra.eos_token_id >= 0)
         cJSON_AddNumberToObject(json, "eos_token_id",
-                                (double)plan->extra.eos_token_id);
+                                ends->n ? (double)ends->ids[0]
+                                        : (double)plan->extra.eos_token_id);
     return json;
 }
 
