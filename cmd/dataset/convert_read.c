@@ -335,6 +335,7 @@ static int open_any(struct gpt_foreign *s, const char *prefix, int64_t eod,
     uint8_t magic[8] = {0};
 
     GPT_TRY(name_files(s, prefix, ".bin", ".idx", err));
+    GPT_TRY(gpt_in_settle(s->index_path, err));
     if (gpt_path_exists(s->index_path)) {
         GPT_TRY(gpt_in_open(&s->index, s->index_path, err));
         if (gpt_in_size(s->index) >= (int64_t)sizeof(magic))

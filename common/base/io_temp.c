@@ -149,9 +149,9 @@ char *gpt_part_name(const char *path)
     return name;
 }
 
-/* True when `name` is a temporary name for `base`, made by a process that is
- * gone. */
-static bool is_orphan(const char *name, const char *base)
+/* The process that made `name`, a temporary name for `base`; 0 when it is
+ * none. */
+static long maker_of(const char *name, const char *base)
 {
     size_t len = strlen(base);
     long pid;
@@ -159,15 +159,27 @@ static bool is_orphan(const char *name, const char *base)
     int end = 0;
 
     if (name[0] != '.' || strncmp(name + 1, base, len) != 0)
-        return false;
+        return 0;
     if (sscanf(name + 1 + len, ".tmp.%ld.%8x%n", &pid, &random, &end) != 2 ||
         name[1 + len + (size_t)end] != '\0')
-        return false;
+        return 0;
+    return pid > 0 ? pid : 0;
+}
+
+bool gpt_is_temp_of(const char *name, const char *base)
+{
+    return maker_of(name, base) > 0;
+}
+
+/* True when the process that made the temporary name is gone. */
+static bool is_orphan(const char *name, const char *base)
+{
+    long pid = maker_of(name, base);
+
     return pid > 0 && kill((pid_t)pid, 0) != 0 && errno == ESRCH;
 }
 
-/* True when `name` is a temporary name, for whatever file. */
-static bool is_temp(const char *name)
+bool gpt_is_temp(const char *name)
 {
     const char *mark = strstr(name, ".tmp.");
     long pid;
@@ -177,23 +189,6 @@ static bool is_temp(const char *name)
     return name[0] == '.' && mark && mark > name + 1 &&
            sscanf(mark, ".tmp.%ld.%8x%n", &pid, &random, &end) == 2 &&
            mark[end] == '\0';
-}
-
-/* Any age and any process: the caller holds the lock of the directory, so that
- * every writer is gone. */
-void gpt_out_sweep(const char *dir)
-{
-    char full[GPT_PATH_BYTES + 300];
-    DIR *d = opendir(dir);
-
-    if (!d)
-        return;
-    for (struct dirent *e; (e = readdir(d)) != NULL;) {
-        snprintf(full, sizeof(full), "%s/%s", dir, e->d_name);
-        if (is_temp(e->d_name))
-            gpt_remove_tree(full);
-    }
-    closedir(d);
 }
 
 void gpt_temp_sweep(const char *path)
