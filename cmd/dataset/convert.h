@@ -43,7 +43,4 @@ enum { GPT_LLMC_HEADER = 1024 };
 #define GPT_LLMC_U16 UINT32_C(20240520) /* magic; version 1 */
 #define GPT_LLMC_U32 UINT32_C(20240801) /* version 7 */
 
-/* TNTIDX: 8 + 6 x 8 bytes before the arrays. */
-enum { GPT_TNTIDX_HEADER = 56 };
-
 #endif

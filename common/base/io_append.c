@@ -46,6 +46,8 @@ static int open_log(int *fd, const char *path, struct gpt_err *err)
         }
         *fd = open(path, flags);
     }
+    if (*fd < 0 && errno == ENOENT)
+        return gpt_out_cannot_create(err, path);
     return *fd >= 0 ? GPT_OK
                     : gpt_fail_errno(err, GPT_EIO, "cannot open '%s'", path);
 }

@@ -75,8 +75,10 @@ int gpt_outdir_open(struct gpt_outdir **dir, const char *path, unsigned flags,
     }
     if (mkdir(d->tmp, 0777) != 0) {
         gpt_temp_drop(d->temp);
-        status = gpt_fail_errno(err, GPT_EIO, "cannot make directory '%s'",
-                                path);
+        status = errno == ENOENT
+                     ? gpt_out_cannot_create(err, path)
+                     : gpt_fail_errno(err, GPT_EIO,
+                                      "cannot make directory '%s'", path);
         goto fail;
     }
     *dir = d;

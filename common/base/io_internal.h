@@ -87,6 +87,9 @@ int gpt_remove_tree(const char *path);
  * replaced. Freed with gpt_free(). */
 int gpt_real_target(const char *path, char **out, struct gpt_err *err);
 
+/* "cannot create 'path'" after a call that failed; a directory that is missing
+ * is named, with the command that makes it. */
+int gpt_out_cannot_create(struct gpt_err *err, const char *path);
 /* GPT_EEXIST for `path`, with the hint that helps. */
 int gpt_out_exists(struct gpt_err *err, const char *path);
 

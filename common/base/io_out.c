@@ -90,7 +90,7 @@ static int create(struct gpt_out *out, const char *name, struct gpt_err *err)
     out->temp = NULL;
     if (errno == EEXIST)
         return gpt_out_exists(err, out->path);
-    return gpt_fail_errno(err, GPT_EIO, "cannot create '%s'", out->path);
+    return gpt_out_cannot_create(err, out->path);
 }
 
 /* Keeps the first `at` bytes of PATH.part. */
@@ -102,6 +102,8 @@ static int open_part(struct gpt_out *out, int64_t at, struct gpt_err *err)
     int fresh = at == 0 ? O_CREAT | O_TRUNC : 0;
 
     out->fd = open(out->tmp, O_RDWR | O_CLOEXEC | O_NOFOLLOW | fresh, 0666);
+    if (out->fd < 0 && fresh)
+        return gpt_out_cannot_create(err, out->path);
     if (out->fd < 0 || fstat(out->fd, &st) != 0)
         return gpt_fail_errno(err, GPT_EIO, "cannot open '%s'", out->tmp);
     if (st.st_size < at)

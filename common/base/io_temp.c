@@ -264,3 +264,18 @@ int gpt_out_exists(struct gpt_err *err, const char *path)
     gpt_hint(err, "use --force to replace it, or another name");
     return GPT_EEXIST;
 }
+
+int gpt_out_cannot_create(struct gpt_err *err, const char *path)
+{
+    int error = errno, len = (int)(base_of(path) - path);
+    char dir[GPT_PATH_BYTES];
+
+    snprintf(dir, sizeof(dir), "%.*s", len > 1 ? len - 1 : len, path);
+    if (error == ENOENT && len > 0 && !gpt_path_exists(dir)) {
+        gpt_fail(err, GPT_EIO, "there is no directory '%s' for '%s'", dir,
+                 path);
+        return gpt_hint(err, "mkdir -p '%s' makes it", dir);
+    }
+    errno = error;
+    return gpt_fail_errno(err, GPT_EIO, "cannot create '%s'", path);
+}

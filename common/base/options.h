@@ -26,6 +26,8 @@ enum {
     GPT_OPT_DIR = 8,
     GPT_OPT_INPUT = 32, /* names files that are read: no output of the program
                          * may be one of them (gpt_in_protect()) */
+    GPT_OPT_ONCE = 64, /* of a list: given again, it replaces what was given
+                        * before instead of adding to it */
     GPT_OPT_LOCAL = 16, /* concerns this process alone: how it runs and what it
                          * shows; or a name that differs between machines */
 };

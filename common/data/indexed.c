@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "base/num.h"
 #include "data/idx.h"
+#include "data/tntidx.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -19,6 +20,7 @@ struct gpt_indexed {
     struct gpt_idx idx;
     int64_t item;         /* bytes a token */
     const uint8_t *bytes; /* the .bin, or NULL: read it piece by piece */
+    uint8_t *made;        /* the index, where the file has another format */
     uint8_t *copy;        /* what `bytes` points to under "cached" */
     bool random;          /* mapped, and read in random order */
 };
@@ -119,19 +121,32 @@ static int open_pair(struct gpt_indexed *set, const char *prefix,
                                     "replaces it again and again", prefix);
 }
 
+/* The legacy index is another form of the same: whatever way of reading is
+ * asked for, its first bytes tell which of the two it is. */
+static int parse_index(struct gpt_indexed *set, struct gpt_err *err)
+{
+    const char *path = gpt_in_path(set->idx_file);
+    int64_t bytes = gpt_in_size(set->idx_file);
+    int64_t bin_bytes = gpt_in_size(set->bin_file);
+    const uint8_t *image;
+
+    GPT_TRY(gpt_in_map(set->idx_file, &image, err));
+    if (gpt_is_tntidx(image, bytes)) {
+        GPT_TRY(gpt_tntidx_read(&set->made, &bytes, image, bytes, bin_bytes,
+                                path, err));
+        image = set->made;
+    }
+    return gpt_idx_parse(&set->idx, image, bytes, bin_bytes, path, err);
+}
+
 static int open_set(struct gpt_indexed *set, const char *prefix,
                     enum impl impl, struct gpt_err *err)
 {
-    const uint8_t *image;
-
     GPT_TRY(gpt_new(&set->prefix, strlen(prefix) + 1, 1, "a prefix", err));
     /* gpt_new() zeroed the byte after it. */
     memcpy(set->prefix, prefix, strlen(prefix));
     GPT_TRY(open_pair(set, prefix, err));
-    GPT_TRY(gpt_in_map(set->idx_file, &image, err));
-    GPT_TRY(gpt_idx_parse(&set->idx, image, gpt_in_size(set->idx_file),
-                          gpt_in_size(set->bin_file),
-                          gpt_in_path(set->idx_file), err));
+    GPT_TRY(parse_index(set, err));
     /* From here on every pointer and length of the index is known to lie inside
      * of the .bin. */
     set->item = (int64_t)gpt_dtype_bytes(set->idx.dtype);
@@ -163,6 +178,7 @@ void gpt_indexed_close(struct gpt_indexed *set)
     gpt_in_close(set->idx_file);
     gpt_in_close(set->bin_file);
     gpt_free(set->copy);
+    gpt_free(set->made);
     gpt_free(set->prefix);
     gpt_free(set);
 }
