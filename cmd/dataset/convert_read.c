@@ -1,7 +1,8 @@
 /* Reads data sets of every format that convert.h knows. All become one part:
  * lengths as int32, document indices as int64. data/indexed.h gives those of
  * its formats; the others are checked value by value while they are made, as
- * what comes out of here is trusted. Start at gpt_foreign_open(), at the end. */
+ * what comes out of here is trusted. Start at gpt_foreign_open(), at the
+ * end. */
 #include "cmd/dataset/convert.h"
 
 #include "base/memory.h"

@@ -39,6 +39,7 @@ static int make_durable(struct gpt_out *out, struct gpt_err *err)
     return GPT_OK;
 }
 
+/* A removal is an entry without a new file. */
 static struct gpt_publish_entry entry_of(const struct gpt_out *out)
 {
     return (struct gpt_publish_entry){

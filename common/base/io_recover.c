@@ -79,6 +79,7 @@ static int take_entry(struct recovery *r, size_t *at, struct gpt_err *err)
 
     if (!changed)
         return not_a_journal(r, err);
+    /* Names in other directories are absolute; no name leads out of one. */
     size_t len = gpt_publish_dir(to);
     const char *base = to + len, *dir = len ? to : r->dir;
     struct gpt_publish_entry e = {.force = true};
@@ -208,7 +209,8 @@ static int complete(struct recovery *r, struct gpt_err *err)
     return GPT_OK;
 }
 
-/* base == NULL: whatever the journal names. */
+/* base == NULL: whatever the journal names. A reader completes only what it asks
+ * for: other journals in the directory may be those of other users' sets. */
 static bool names_file(const struct recovery *r, const char *base)
 {
     for (size_t i = 0; base && i < r->n; i++)
