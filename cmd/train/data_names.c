@@ -6,6 +6,7 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "base/num.h"
+#include "data/indexed.h"
 #include "text/inputs.h"
 
 #include <ctype.h>
@@ -207,8 +208,11 @@ static int find_all(struct words *w, const char *const **items,
         copy[i] = (*items)[i];
     w->items = copy;
     int64_t step = has_weights(w) ? 2 : 1;
-    for (int64_t i = step - 1; i < w->n; i += step)
+    for (int64_t i = step - 1; i < w->n; i += step) {
         GPT_TRY(find_one(w, i, err));
+        /* Nothing that the run writes may be one of its data sets. */
+        GPT_TRY(gpt_indexed_protect(w->items[i], err));
+    }
     *items = copy;
     return GPT_OK;
 }

@@ -209,8 +209,8 @@ static int complete(struct recovery *r, struct gpt_err *err)
     return GPT_OK;
 }
 
-/* base == NULL: whatever the journal names. A reader completes only what it asks
- * for: other journals in the directory may be those of other users' sets. */
+/* base == NULL: whatever the journal names. A reader completes only what it
+ * asks for: other journals in the directory may be other users'. */
 static bool names_file(const struct recovery *r, const char *base)
 {
     for (size_t i = 0; base && i < r->n; i++)

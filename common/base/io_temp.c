@@ -272,8 +272,8 @@ int gpt_out_cannot_create(struct gpt_err *err, const char *path)
 
     snprintf(dir, sizeof(dir), "%.*s", len > 1 ? len - 1 : len, path);
     if (error == ENOENT && len > 0 && !gpt_path_exists(dir)) {
-        gpt_fail(err, GPT_EIO, "there is no directory '%s' for '%s'", dir,
-                 path);
+        gpt_fail(err, GPT_EIO, "cannot create '%s': there is no directory "
+                 "'%s'", path, dir);
         return gpt_hint(err, "mkdir -p '%s' makes it", dir);
     }
     errno = error;

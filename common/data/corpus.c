@@ -80,7 +80,6 @@ static int open_set(struct gpt_corpus *c, const char *prefix,
             *set = c->set[i];
             return GPT_OK;
         }
-    GPT_TRY(gpt_indexed_protect(prefix, err));
     size_t cap = (size_t)c->cap_sets;
     GPT_TRY(gpt_grow(&c->set, &cap, (size_t)c->n_sets + 1, sizeof(*c->set),
                      "data sets", err));

@@ -5,8 +5,6 @@
 
 #include "base/status.h"
 
-enum { GPT_CONTENT_MAGIC = 8 }; /* first bytes that tell most formats */
-
 /* Refuses the first n bytes of file `name` (GPT_EDATA, with a hint) when they
  * are those of a format that is no UTF-8 text. */
 int gpt_content_check(const void *bytes, size_t n, const char *name,
