@@ -57,20 +57,17 @@ static void abort_outputs(struct outputs *files)
     gpt_arena_free(&files->names);
 }
 
-/* Both files are written before the first gets its name. A commit frees its
- * file whatever happens, so that it must not be aborted after it. */
+/* Merges of another vocabulary would give other tokens, silently: both files
+ * appear together. They are freed whatever happens. */
 static int write_outputs(struct outputs *files,
                          const struct gpt_bpe_trained *model,
                          struct gpt_err *err)
 {
     GPT_TRY(gpt_vocab_write_json(files->vocab, model, err));
     GPT_TRY(gpt_vocab_write_merges(files->merges, model, err));
-    int status = gpt_out_commit(files->vocab, err);
-    files->vocab = NULL;
-    GPT_TRY(status);
-    status = gpt_out_commit(files->merges, err);
-    files->merges = NULL;
-    return status;
+    struct gpt_out *const both[] = {files->vocab, files->merges};
+    files->vocab = files->merges = NULL;
+    return gpt_out_commit_all(both, GPT_COUNT(both), err);
 }
 
 /* The progress line is a message: --quiet turns it off. */
