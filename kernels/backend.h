@@ -321,6 +321,7 @@ struct gpt_backend {
                  const void *src, enum gpt_dtype src_type, int64_t n);
 
     /* maths */
+
     /* Allows products of float, on all queues from now on, to round their
      * factors to TF32 (10 bits of mantissa); not allowed at first. NULL where
      * the device has no TF32. */

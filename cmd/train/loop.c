@@ -1,6 +1,6 @@
-/* The steps of a run; what is before and after them is run.c. The order of what
- * happens after a step is Megatron's: log, evaluate, signals, save, time and
- * step limits.
+/* The steps of a run; run.c has what comes before and after them. After a step
+ * the order is Megatron's: log, evaluate, signals, save, limits of time and
+ * steps.
  *
  * Every decision here that exchanges something with other ranks (to save, to
  * evaluate, to stop) follows from the iteration's number or from the step's

@@ -1,7 +1,7 @@
 /* gpt-train: pretrains a GPT on indexed data sets. The option table is in
- * cmd/train/options.c, the run starts in cmd/train/loop.c. Between them is the
- * plan, cmd/train/plan.c: everything that follows from the options. This file
- * has only what gpt_main() shows and calls. */
+ * cmd/train/options.c, the run starts at gpt_train() in cmd/train/loop.c.
+ * Between them is the plan, cmd/train/plan.c: everything that follows from the
+ * options. This file has only what gpt_main() shows and calls. */
 #include "backend.h"
 #include "cmd/train/foreign.h"
 #include "cmd/train/loop.h"

@@ -12,13 +12,11 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { PATH = 4096 };
-
 /* ---- reading ---- */
 
 static bool holds(const char *dir, const char *name)
 {
-    char path[PATH];
+    char path[GPT_PATH_BYTES];
 
     return gpt_path_join(path, sizeof(path), dir, name, NULL) == GPT_OK &&
            gpt_path_exists(path);
@@ -109,7 +107,7 @@ static int open_hf(struct gpt_source *s, const char *path,
                    const struct gpt_source_options *o, struct gpt_err *err)
 {
     return gpt_agreement_settle(o->peers, open_alone(s, path, o, err), "", NULL,
-                              err);
+                                err);
 }
 
 static void close_hf(struct gpt_source *s)

@@ -12,7 +12,6 @@
 #include "base/io.h"
 #include "base/log.h"
 
-#include <stdio.h>
 #include <string.h>
 
 enum { CONFIG_LIMIT = 1 << 20 };

@@ -18,10 +18,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PATH = GPT_PATH_BYTES, CONFIG_LIMIT = 1 << 20, INDEX_LIMIT = 64 << 20 };
+enum { CONFIG_LIMIT = 1 << 20, INDEX_LIMIT = 64 << 20 };
 
 struct gpt_hf {
-    char dir[PATH];
+    char dir[GPT_PATH_BYTES];
     struct gpt_config config;
     struct gpt_hf_extra extra;
     struct gpt_param_table table;
@@ -55,7 +55,7 @@ void gpt_hf_close(struct gpt_hf *hf)
  * made of them. */
 static int open_shard(struct gpt_hf *hf, const char *name, struct gpt_err *err)
 {
-    char path[PATH];
+    char path[GPT_PATH_BYTES];
 
     if (!gpt_name_is_safe(name))
         return gpt_fail(err, GPT_EDATA, "%s/%s: bad file name '%.200s'",
@@ -134,7 +134,7 @@ static int open_indexed(struct gpt_hf *hf, const cJSON *index,
  * in a pickle is not executed here. */
 static int open_files(struct gpt_hf *hf, struct gpt_err *err)
 {
-    char path[PATH];
+    char path[GPT_PATH_BYTES];
     cJSON *index;
 
     GPT_TRY(gpt_path_join(path, sizeof(path), hf->dir, GPT_HF_WEIGHTS, err));
@@ -365,7 +365,7 @@ static int settle_head(struct gpt_hf *hf, struct gpt_err *err)
 int gpt_hf_open(struct gpt_hf **out, const char *dir, int64_t divisible_by,
                 int64_t tp, struct gpt_err *err)
 {
-    char path[PATH];
+    char path[GPT_PATH_BYTES];
     struct gpt_hf *hf;
     cJSON *json = NULL;
     int status;

@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { PATH = 4096, NAME = GPT_PARAM_NAME + 32 };
+enum { NAME = GPT_PARAM_NAME + 32 };
 
 /* One file has no number: that is the name which readers try first. */
 void gpt_hf_shard_name(char *buf, size_t cap, int64_t shard, int64_t n_shards)
@@ -206,7 +206,7 @@ static int write_shard(const struct gpt_hf_plan *plan, int64_t shard,
     static const int64_t zero[GPT_TENSOR_DIMS];
     struct gpt_safetensor *headers = NULL;
     const struct gpt_tensor **held = NULL;
-    char path[PATH], name[64];
+    char path[GPT_PATH_BYTES], name[64];
     int64_t n = 0;
     int status;
 
@@ -248,7 +248,7 @@ out:
 static int write_json(cJSON *json, const char *dir, const char *name,
                       unsigned flags, struct gpt_err *err)
 {
-    char *text = json ? gpt_json_print(json, true) : NULL;
+    char *text = gpt_json_print(json, true);
     struct gpt_buf b = {0};
     int status = text ? gpt_buf_printf(&b, "%s\n", text) : GPT_EFAIL;
 

@@ -6,20 +6,19 @@
 #include "checkpoint/format.h"
 #include "checkpoint/names.h"
 #include "checkpoint/native.h"
-#include "checkpoint/output.h"
 
 #include "model/params.h"
 
 #include <assert.h>
 #include <string.h>
 
-enum { MAX_KINDS = 16, PATH = 4096 };
+enum { MAX_KINDS = 16 };
 
 /* ---- reading ---- */
 
 static bool holds(const char *dir, const char *name)
 {
-    char path[PATH];
+    char path[GPT_PATH_BYTES];
 
     return gpt_path_join(path, sizeof(path), dir, name, NULL) == GPT_OK &&
            gpt_path_exists(path);

@@ -35,7 +35,7 @@ struct gpt_target {
     const struct gpt_format *format;
     const struct gpt_source *source; /* borrowed */
     struct gpt_target_options o;     /* its pointers are borrowed */
-    char path[4096];   /* where the output will be, and can be opened */
+    char path[GPT_PATH_BYTES]; /* where the output will be, and can be opened */
     int64_t n_tensors; /* of the output, when it is opened as a source */
     struct gpt_target_file *files;
     int64_t n_files;

@@ -9,13 +9,13 @@
 #include "base/memory.h"
 #include "base/num.h"
 #include "data/blend.h"
-#include "data/idx.h"
 #include "data/indexed.h"
 #include "data/sample_index.h"
 
 #include <assert.h>
 #include <inttypes.h>
 #include <math.h>
+#include <string.h>
 
 /* A data set's part in one split. */
 struct member {
@@ -278,8 +278,8 @@ static int check_options(const struct gpt_corpus_options *o,
 {
     if (per_split && (o->n_data_path > 0 || o->split))
         return gpt_fail(err, GPT_EUSAGE,
-                        "data sets are given for each split, so that neither"
-                        " common ones nor shares of them may be");
+                        "data sets are given for each split: common data sets"
+                        " and a division into splits do not go with them");
     if (!per_split && o->n_data_path <= 0)
         return gpt_fail(err, GPT_EUSAGE, "no data set is given");
     /* One token more than the sequence must still be counted in 31 bits: the

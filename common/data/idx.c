@@ -3,11 +3,11 @@
 #include "data/idx.h"
 
 #include "base/num.h"
+#include "data/tntidx.h"
 
 #include <inttypes.h>
 
 static const char magic[GPT_IDX_MAGIC + 1] = "MMIDIDX\0";
-static const char legacy_magic[] = "TNTIDX\0"; /* 8 bytes with its NUL */
 
 enum { VERSION_AT = 9, DTYPE_AT = 17, SEQUENCES_AT = 18, DOCUMENTS_AT = 26 };
 
@@ -41,6 +41,11 @@ bool gpt_idx_dtype_code(enum gpt_dtype dtype, uint8_t *code)
     return false;
 }
 
+bool gpt_idx_is_floating(const uint8_t header[GPT_IDX_HEADER])
+{
+    return header[DTYPE_AT] == 6 || header[DTYPE_AT] == 7;
+}
+
 /* What the checks share. Without `all`, the first finding ends them. The same
  * functions serve a reader and a report of all damage: gpt_damage_found()
  * returns GPT_EDATA in the one case and GPT_OK in the other, so that GPT_TRY
@@ -69,7 +74,7 @@ static int check_magic(const struct check *c)
     const enum gpt_damage header = GPT_DAMAGE_HEADER;
     int status = GPT_EDATA;
 
-    if (c->size >= 8 && memcmp(c->image, legacy_magic, 8) == 0)
+    if (gpt_tntidx_has_magic(c->image, c->size))
         FOUND(c, header, "gpt-dataset convert makes a new data set of it",
               "%s:0: magic is TNTIDX, the legacy format of lazy and cached"
               " data sets, which is not read directly", c->path);
@@ -169,7 +174,7 @@ static int check_dtype(const struct check *c)
 
     if (gpt_idx_dtype(code, &c->idx->dtype))
         return GPT_OK;
-    if (code == 6 || code == 7)
+    if (gpt_idx_is_floating(c->image))
         FOUND(c, GPT_DAMAGE_DTYPE, NULL,
               "%s:%d: dtype code is %d, a floating type (%s in Megatron-LM, %s"
               " in GPT-NeoX): tokens are integers (codes 1-5, 8)", c->path,
@@ -220,13 +225,24 @@ static int bad_length(const struct check *c, int64_t i, int64_t end)
                  c->bin_bytes, (c->bin_bytes - end) / item);
 }
 
+/* Documents that hold a sequence: the others had no end to forget. */
+static int64_t count_filled(const struct gpt_idx *idx)
+{
+    int64_t n = 0;
+
+    for (int64_t d = 0; d < idx->n_documents; d++)
+        n += gpt_idx_i64(idx->documents, d) <
+             gpt_idx_i64(idx->documents, d + 1);
+    return n;
+}
+
 /* One token too many a document is a known bug, and not a foreign tail: the
  * size tells them apart, as a set of several documents hardly has such a tail
  * by chance. */
 static int bad_bin(const struct check *c, int64_t end)
 {
     int64_t item = (int64_t)gpt_dtype_bytes(c->idx->dtype);
-    int64_t filled = gpt_idx_filled_documents(c->idx);
+    int64_t filled = count_filled(c->idx);
     bool eod = filled > 1 && c->bin_bytes - end == filled * item;
 
     return FOUND(c, eod ? GPT_DAMAGE_EOD_LENGTH : GPT_DAMAGE_BIN_LONG,
@@ -364,17 +380,6 @@ int gpt_idx_check(struct gpt_idx *idx, const uint8_t *image, int64_t size,
     struct check c = {idx, image, size, bin_bytes, path, all, NULL};
 
     return check_all(&c);
-}
-
-/* Documents without a sequence had no end to forget. */
-int64_t gpt_idx_filled_documents(const struct gpt_idx *idx)
-{
-    int64_t n = 0;
-
-    for (int64_t d = 0; d < idx->n_documents; d++)
-        n += gpt_idx_i64(idx->documents, d) <
-             gpt_idx_i64(idx->documents, d + 1);
-    return n;
 }
 
 bool gpt_idx_header(uint8_t header[GPT_IDX_HEADER], enum gpt_dtype dtype,

@@ -41,7 +41,7 @@ static const struct file_names *names_of(const char *type)
 /* A path that does not fit names no file. */
 static bool has_file(const char *dir, const char *name)
 {
-    char path[4200];
+    char path[GPT_JOINED_BYTES];
 
     return name &&
            gpt_path_join(path, sizeof(path), dir, name, NULL) == GPT_OK &&
@@ -318,10 +318,9 @@ cJSON *gpt_tokenizer_to_json(const struct gpt_tokenizer_options *o)
     if (o->vocab_size)
         cJSON_AddNumberToObject(json, "vocab_size", (double)o->vocab_size);
     if (o->special_tokens.n)
-        cJSON_AddItemToObject(
-            json, "special_tokens",
-            cJSON_CreateStringArray(o->special_tokens.items,
-                                    (int)o->special_tokens.n));
+        gpt_json_add(json, "special_tokens",
+                     cJSON_CreateStringArray(o->special_tokens.items,
+                                             (int)o->special_tokens.n));
     return json;
 }
 
@@ -357,7 +356,7 @@ static int take_list(struct gpt_list *list, const cJSON *json,
 static int take_file(const char **path, const char *dir, const char *name,
                      struct gpt_arena *arena, struct gpt_err *err)
 {
-    char found[4200];
+    char found[GPT_JOINED_BYTES];
 
     if (*path || !name)
         return GPT_OK;

@@ -8,6 +8,7 @@
 #ifndef GPT_TOKENIZER_TOKENIZER_OPTIONS_H
 #define GPT_TOKENIZER_TOKENIZER_OPTIONS_H
 
+#include "base/io.h"
 #include "base/json.h"
 #include "base/memory.h"
 #include "base/options.h"
@@ -97,7 +98,7 @@ int gpt_tokenizer_open_given(struct gpt_tokenizer **tok,
 
 /* A file that a tokenizer is made of. */
 struct gpt_tokenizer_file {
-    char path[4200];
+    char path[GPT_JOINED_BYTES];
     const char *name;   /* in checkpoints */
     const char *option; /* that named it or its neighbour */
 };
