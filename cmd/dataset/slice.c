@@ -21,6 +21,7 @@ static int run_slice(const struct gpt_dataset_options *o,
         return gpt_fail(err, GPT_EUSAGE, "--documents is needed");
     GPT_TRY(gpt_dataset_open_set(&set, sets[0], err));
     range.set = set;
+    /* "A:" ends with the last document, so their number is needed here */
     GPT_TRY_GOTO(status, gpt_dataset_parse_range(
                              o->documents, gpt_indexed_n_documents(set),
                              sets[0], &range.begin, &range.end, err), out);

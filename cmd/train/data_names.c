@@ -39,6 +39,8 @@ static bool is_vocabulary(const char *p)
     return isdigit((unsigned char)*colon);
 }
 
+/* The user has text and means to train on it: the next command is the one that
+ * makes tokens of it. */
 static int is_text(const char *name, const char *what, struct gpt_err *err)
 {
     gpt_fail(err, GPT_EDATA, "'%s' is %s, not a data set of tokens", name,
@@ -47,6 +49,7 @@ static int is_text(const char *name, const char *what, struct gpt_err *err)
                     "... makes one: my-gpt2_text_document", name);
 }
 
+/* A file of the tokenizer, mostly taken for data because it lies beside it. */
 static int is_tokenizer(const char *name, const char *what,
                         const char *options, struct gpt_err *err)
 {
@@ -69,6 +72,7 @@ static int name_content(const char *name, struct gpt_err *err)
     gpt_in_close(in);
     if (status != GPT_OK)
         return GPT_OK;
+    /* What is certain comes first; the name decides only what is left. */
     if (strncmp(head, "#version", 8) == 0)
         return is_tokenizer(name, "a list of merges", "--merge-file", err);
     if (is_vocabulary(head))
@@ -99,6 +103,8 @@ static char *pattern_of(struct gpt_arena *arena, const char *name,
     return pattern;
 }
 
+/* A run must not choose between data sets: the names are listed, and the user
+ * takes one. */
 static int several(const struct words *w, const char *name,
                    const glob_t *found, struct gpt_err *err)
 {

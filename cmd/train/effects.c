@@ -42,11 +42,14 @@ static bool shares_state(const struct gpt_train_plan *p)
                GPT_ZERO_OFF;
 }
 
+/* A fixed scale, of --loss-scale, never grows or shrinks: the options that say
+ * how it would are then without effect. */
 static bool scale_adapts(const struct gpt_train_plan *p)
 {
     return p->options->loss_scale <= 0;
 }
 
+/* What a rate falls to, and when, says nothing of one that does not. */
 static bool rate_falls(const struct gpt_train_plan *p)
 {
     return p->schedule.style != GPT_LR_CONSTANT;
@@ -57,6 +60,7 @@ static bool warms_up(const struct gpt_train_plan *p)
     return p->schedule.warmup_samples > 0;
 }
 
+/* WSD alone ends in a decay of its own shape. */
 static bool has_tail(const struct gpt_train_plan *p)
 {
     return p->schedule.style == GPT_LR_WSD;
@@ -80,6 +84,7 @@ static bool evaluates_batches(const struct gpt_train_plan *p)
     return p->options->eval_iters > 0;
 }
 
+/* Intervals and kinds of saving need a place to save to. */
 static bool saves(const struct gpt_train_plan *p)
 {
     return p->options->save != NULL;
@@ -102,6 +107,7 @@ static bool replaces(const struct gpt_train_plan *p)
     return p->options->save || p->options->simulate_svg;
 }
 
+/* The picture and the times of actions belong to --simulate. */
 static bool simulates(const struct gpt_train_plan *p)
 {
     return p->options->simulate != NULL;

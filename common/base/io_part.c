@@ -51,6 +51,8 @@ skip:
     return status;
 }
 
+/* A file of the old set that the new one does not have, such as the .json of an
+ * older run: left behind, it would describe tokens that are gone. */
 static int add_gone(struct gpt_publish_entry *e, size_t *n, const char *path,
                     struct gpt_err *err)
 {
@@ -59,6 +61,7 @@ static int add_gone(struct gpt_publish_entry *e, size_t *n, const char *path,
     if (!gpt_path_exists(path))
         return GPT_OK;
     GPT_TRY(gpt_real_target(path, &target, err));
+    /* no `from`: the target only goes */
     e[(*n)++] = (struct gpt_publish_entry){.to = target, .force = true};
     return GPT_OK;
 }
@@ -76,6 +79,7 @@ int gpt_out_publish_parts(const char *const *paths, size_t n,
     if (n > 0)
         GPT_TRY(gpt_in_settle(paths[n - 1], err));
     GPT_TRY(gpt_new(&e, n + n_gone + 1, sizeof(*e), "outputs", err));
+    /* Removals come first: at no moment is a new file beside a stale one. */
     for (size_t i = 0; i < n_gone; i++)
         GPT_TRY_GOTO(status, add_gone(e, &n_parts, gone[i], err), out);
     for (size_t i = 0; i < n; i++)

@@ -83,6 +83,8 @@ static bool is_below(const char *full, const char *dir)
     return strncmp(full, dir, n) == 0 && full[n] == '/';
 }
 
+/* The input that an output would replace: the same file, or any file below the
+ * directory `dir`, which would go with it. The lock is held. */
 static const struct input *find(const struct stat *st, const char *dir)
 {
     for (size_t i = 0; i < n_inputs; i++)
@@ -99,6 +101,7 @@ int gpt_refuse_input(const char *path, struct gpt_err *err)
 
     if (stat(path, &st) != 0)
         return GPT_OK; /* what is not there is no input */
+    /* A directory is replaced by a rename, with all that it holds. */
     char *dir = S_ISDIR(st.st_mode) ? realpath(path, NULL) : NULL;
     pthread_mutex_lock(&lock);
     const struct input *in =
