@@ -85,8 +85,8 @@ train="gpt-train --data-path $a $tok --num-layers 1 --hidden-size 16
     --num-attention-heads 2 --seq-length 16 --micro-batch-size 1 --lr 1e-3
     --split 1,0,0 --eval-iters 0 --train-iters 1 --threads 1 -q"
 expect 0 'a checkpoint' $train --save run/ckpt
-expect 2 'gpt-reshape: not around its input' gpt-reshape --load-path run/ckpt \
+expect 7 'gpt-reshape: not around its input' gpt-reshape --load-path run/ckpt \
     --to hf --save-path run --force
-err_has 'holds the input'
+err_has "run holds 'ckpt'"
 check 'the checkpoint is there' test -e run/ckpt/iter_0000001/manifest.json
 tap_done
