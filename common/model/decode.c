@@ -42,7 +42,7 @@ static const char *const buffer_names[N_BUFFERS] = {
     [QKV] = "queries, keys and values",
     [ATTENTION] = "attention outputs",
     [FFN] = "feed-forward",
-    [FFN_IN] = "gelu",
+    [FFN_IN] = "activations",
     [MEAN] = "means",
     [RSTD] = "deviations",
     [TOKENS] = "tokens",
@@ -302,7 +302,7 @@ static void forward_block(struct gpt_decoder *d, int64_t b, int64_t t)
         .qkv = d->buffers[QKV],
         .att = d->buffers[ATTENTION],
         .pre = d->buffers[FFN_IN],
-        .gelu = d->buffers[FFN],
+        .activated = d->buffers[FFN],
     };
     struct gpt_attn_cached cache = {
         .b = b,
