@@ -93,6 +93,7 @@ static int open_alone(struct gpt_source *s, const char *path,
     s->config = *gpt_hf_config(hf);
     s->bos_token_id = gpt_hf_extra(hf).bos_token_id;
     s->eos_token_id = gpt_hf_extra(hf).eos_token_id;
+    s->family = gpt_hf_extra(hf).family->model_type;
     s->tensors = gpt_hf_tensors(hf, &s->n_tensors);
     GPT_TRY(list_shards(s, err));
     return list_vocabulary(s, err);
@@ -169,8 +170,11 @@ static int64_t guess_end_of_text(const struct gpt_target *t)
 static struct gpt_hf_extra find_extra(const struct gpt_target *t)
 {
     struct gpt_hf_extra extra = {t->source->bos_token_id,
-                                 t->source->eos_token_id};
+                                 t->source->eos_token_id, NULL};
+    const char *family = t->source->family;
 
+    if (family)
+        extra.family = gpt_hf_family_find(family);
     if (extra.eos_token_id == GPT_TOKEN_UNKNOWN)
         extra.eos_token_id = guess_end_of_text(t);
     if (extra.bos_token_id == GPT_TOKEN_UNKNOWN)
@@ -207,7 +211,7 @@ static int plan_hf(struct gpt_target *t, struct gpt_err *err)
         f->bytes += gpt_hf_tensor_bytes(&plan->tensors[i]);
         f->tensors++;
     }
-    t->n_tensors = plan->n;
+    t->n_tensors = plan->n_params;
     return GPT_OK;
 }
 

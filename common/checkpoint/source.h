@@ -34,6 +34,7 @@ struct gpt_source {
     int64_t tp_size, pp_size; /* layout of the writer */
     const cJSON *state;       /* of the run, or NULL: weights alone */
     int64_t bos_token_id, eos_token_id;
+    const char *family; /* what the format calls such models, or NULL */
     /* One a parameter, and those of the optimizer. */
     const struct gpt_tensor *tensors;
     int64_t n_tensors;
