@@ -454,6 +454,9 @@ int gpt_backend_cpu(struct gpt_backend **be, struct gpt_err *err)
 int gpt_backend_open(struct gpt_backend **be, const char *device,
                      struct gpt_err *err) GPT_MUST_USE;
 
+/* The names of devices, NULL-terminated; "cuda:N" is one, too. */
+extern const char *const gpt_device_words[];
+
 /* The same for process local_rank of this machine: "cuda" and "auto" then mean
  * GPU local_rank modulo the number of GPUs, so that ranks share GPUs evenly. */
 int gpt_backend_open_rank(struct gpt_backend **be, const char *device,

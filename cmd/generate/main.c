@@ -8,6 +8,7 @@
 #include "base/num.h"
 #include "base/options.h"
 #include "base/signals.h"
+#include "backend.h"
 #include "checkpoint/load.h"
 #include "generate/generate.h"
 #include "cmd/generate/prompts.h"
@@ -94,7 +95,8 @@ static const struct gpt_opt table[] = {
      .help = "of all choices, -1 = a new one each time"},
     {.kind = GPT_OPT_GROUP, .help = "Machine"},
     {.kind = GPT_OPT_STRING, .name = "device", .arg = "NAME", AT(device),
-     .def = "auto", .help = "what computes: auto, cpu, cuda or cuda:N"},
+     .def = "auto", .choices = gpt_device_words,
+     .help = "what computes: auto, cpu, cuda or cuda:N"},
     {.kind = GPT_OPT_INT, .name = "batch-size", .arg = "N", AT(batch_size),
      .def = "8", .min = 1, .max = 65536,
      .help = "texts at once; what they say does not depend on it"},

@@ -246,6 +246,8 @@ static int run_reshape(const void *options, const struct gpt_args *args,
 
 int main(int argc, char **argv)
 {
+    /* Completions offer it; a conversion is what happens without it. */
+    static const char *const commands[] = {"inspect", NULL};
     static const char *const usage[] = {
         "inspect PATH [--json]",
         "--load-path PATH --save-path PATH [OPTION]...",
@@ -270,6 +272,8 @@ int main(int argc, char **argv)
         .options_bytes = sizeof(struct options),
         .max_positional = 2,
         .positional = "inspect PATH",
+        .commands = commands,
+        .words = GPT_OPT_FILE,
         .run = run_reshape,
     };
 

@@ -460,9 +460,18 @@ static void end_exchange(struct gpt_comm *c)
 
 static int open_host(struct gpt_comm *c, double timeout, struct gpt_err *err)
 {
+    const struct gpt_gloo_options o = {.name = c->name,
+                                       .rank = c->index,
+                                       .size = c->size,
+                                       .timeout = timeout};
+
     GPT_TRY(gpt_new(&c->host, 1, sizeof(*c->host), "a group of ranks", err));
-    return gpt_gloo_open(&c->host->gloo, c->store, c->name, c->index,
-                              c->size, timeout, err);
+    int status = gpt_gloo_open(&c->host->gloo, c->store, &o, err);
+    if (status == GPT_OK)
+        return GPT_OK;
+    if (status == GPT_EIO)
+        gpt_comm_name_idle(c, err);
+    return gpt_context(err, "cannot connect group '%s'", c->name);
 }
 
 static void close_host(struct gpt_comm *c)
