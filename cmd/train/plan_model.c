@@ -1,5 +1,5 @@
-/* The part of a plan that is the model: options become a configuration. Start at
- * gpt_train_plan_model(). Rules within the configuration are the library's
+/* The part of a plan that is the model: options become a configuration. Start
+ * at gpt_train_plan_model(). Rules within the configuration are the library's
  * (model/config.c); here are those that name options. */
 #include "cmd/train/plan.h"
 
@@ -97,8 +97,8 @@ static const struct {
     {"rotary-attention-factor", YARN, "--rotary-scaling-type yarn"},
 };
 
-/* A value that would not be used is a mistake, not a preference; defaults do not
- * count as given. */
+/* A value that would not be used is a mistake, not a preference; defaults do
+ * not count as given. */
 static int check_rotary_options(const struct gpt_config *c,
                                 const struct gpt_args *args,
                                 struct gpt_err *err)
@@ -191,10 +191,25 @@ static int plan_heads(struct gpt_config *c, const struct gpt_train_options *o,
 
 /* The feed-forward's activation by its name, or by the names that papers gave
  * to activation and gate together. */
-static void plan_activation(struct gpt_config *c,
-                            const struct gpt_train_options *o)
+static int plan_activation(struct gpt_config *c,
+                           const struct gpt_train_options *o,
+                           const struct gpt_args *args, struct gpt_err *err)
 {
-    c->activation = gpt_train_choice(gpt_activations, o->activation);
+    static const char *const names[] = {"activation-function", "swiglu",
+                                        "geglu", "squared-relu"};
+    const char *first = NULL;
+
+    for (size_t i = 0; i < GPT_COUNT(names); i++) {
+        if (!gpt_option_given(args, names[i]))
+            continue;
+        if (first)
+            return gpt_fail(err, GPT_EUSAGE, "--%s excludes --%s", names[i],
+                            first);
+        first = names[i];
+    }
+    c->activation = o->activation
+                        ? gpt_train_choice(gpt_activations, o->activation)
+                        : GPT_GELU;
     c->gated = o->gated;
     if (o->swiglu) {
         c->activation = GPT_SILU;
@@ -205,6 +220,7 @@ static void plan_activation(struct gpt_config *c,
     } else if (o->squared_relu) {
         c->activation = GPT_SQUARED_RELU;
     }
+    return GPT_OK;
 }
 
 /* Options to a configuration, field by field; what is 0 follows from the rest.
@@ -237,7 +253,7 @@ int gpt_train_plan_model(struct gpt_train_plan *p,
         .attention_dropout = o->attention_dropout,
         .tied_embeddings = !o->untie_embeddings,
     };
-    plan_activation(c, o);
+    GPT_TRY(plan_activation(c, o, args, err));
     GPT_TRY(plan_heads(c, o, args, err));
     GPT_TRY(plan_positions(c, o, args, err));
     GPT_TRY(plan_vocabulary(p, o, err));

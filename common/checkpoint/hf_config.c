@@ -1,13 +1,12 @@
-/* config.json of Hugging Face's models, both ways, by the tables of hf_family.c:
- * a row says which field a key is, and what its absence means. Reading takes
- * every key of the file: one that a family does not have, and that is no note
- * (names, tools, generation), is refused by name, as the model may compute
- * something that this one does not. A null counts as absent. Start at
- * gpt_hf_config_parse() and gpt_hf_config_make(). */
+/* Reads config.json of Hugging Face's models by the tables of hf_family.c: a
+ * row says which field a key is, and what its absence means. Every key of the
+ * file is taken: one that a family does not have, and that is no note (names,
+ * tools, generation), is refused by name, as the model may compute something
+ * that this one does not. A null counts as absent. Start at
+ * gpt_hf_config_parse(); hf_config_make.c is the reverse. */
 #include "checkpoint/huggingface.h"
 
 #include "base/log.h"
-#include "model/rotary.h"
 
 #include <string.h>
 
@@ -54,6 +53,7 @@ static int read_number(const struct reader *r, const char *key,
     return GPT_OK;
 }
 
+/* A size such as 2.5 would be cut to 2 without a word. */
 static int read_size(const struct reader *r, const char *key,
                      const cJSON *item, int64_t *out, struct gpt_err *err)
 {
@@ -76,7 +76,9 @@ static int read_flag(const struct reader *r, const char *key,
     return GPT_OK;
 }
 
-/* An activation that is not known is refused: a model with another would give
+/* Names that differ by rounding alone are one activation; plain "gelu" is the
+ * form with the error function, which is another. One that is not known is
+ * refused: a model with another would give
  * texts that are wrong without a sign of it. */
 static int read_activation(const struct reader *r, const char *key,
                            const cJSON *item, struct gpt_err *err)
@@ -116,6 +118,7 @@ static int compare_dropout(const struct reader *r, const char *key,
     return GPT_OK;
 }
 
+/* Some models alternate layers of full attention with others. */
 static int check_layer_types(const struct reader *r, const char *key,
                              const cJSON *list, struct gpt_err *err)
 {
@@ -130,39 +133,26 @@ static int check_layer_types(const struct reader *r, const char *key,
 
 /* ---- rotary scaling ---- */
 
-/* Numbers of the object; others of its keys are "type" and those of newer files
- * that are read elsewhere. */
-static const struct {
-    const char *name;
-    size_t offset; /* of a double in struct gpt_config; 0: an int64_t */
-} scaling_numbers[] = {
-    {"factor", offsetof(struct gpt_config, rotary_factor)},
-    {"low_freq_factor", offsetof(struct gpt_config, rotary_low_factor)},
-    {"high_freq_factor", offsetof(struct gpt_config, rotary_high_factor)},
-    {"beta_fast", offsetof(struct gpt_config, rotary_fast)},
-    {"beta_slow", offsetof(struct gpt_config, rotary_slow)},
-    {"attention_factor", offsetof(struct gpt_config, rotary_attention)},
-    {"original_max_position_embeddings", 0},
-    {"rope_theta", offsetof(struct gpt_config, rotary_base)},
-    {"partial_rotary_factor", offsetof(struct gpt_config, rotary_percent)},
-};
-
+/* Older files say "type", newer ones "rope_type", some both. */
 static bool is_type(const char *key)
 {
     return strcmp(key, "rope_type") == 0 || strcmp(key, "type") == 0;
 }
 
+/* A number that is not known belongs to a formula that is not, or changes one
+ * that is ("truncate", "mscale"). A null is a default of its class. */
 static int read_scaling_number(const struct reader *r, const cJSON *item,
                                struct gpt_err *err)
 {
-    for (size_t i = 0; i < GPT_COUNT(scaling_numbers); i++) {
-        char *to = (char *)r->c + scaling_numbers[i].offset;
+    for (size_t i = 0; i < gpt_hf_n_scaling_numbers; i++) {
+        const struct gpt_hf_scaling_number *n = &gpt_hf_scaling_numbers[i];
+        char *to = (char *)r->c + n->offset;
 
-        if (strcmp(item->string, scaling_numbers[i].name) != 0)
+        if (strcmp(item->string, n->name) != 0)
             continue;
         if (cJSON_IsNull(item))
             return GPT_OK;
-        if (scaling_numbers[i].offset == 0)
+        if (n->offset == 0)
             return read_size(r, item->string, item, &r->c->rotary_positions,
                              err);
         return read_number(r, item->string, item, (double *)(void *)to, err);
@@ -171,7 +161,8 @@ static int read_scaling_number(const struct reader *r, const cJSON *item,
                   err);
 }
 
-/* "default" is none. */
+/* "default" is none. "longrope", "mrope" and what comes after them are refused:
+ * ignoring a kind gives a model that is silently wrong on long texts. */
 static int read_scaling_type(const struct reader *r, const cJSON *item,
                              struct gpt_err *err)
 {
@@ -228,6 +219,7 @@ static int read_scaling(const struct reader *r, const char *key,
 
 /* ---- reading ---- */
 
+/* Compared as JSON: a number is one however it is written. */
 static int read_must(const struct reader *r, const struct gpt_hf_key *key,
                      const cJSON *item, struct gpt_err *err)
 {
@@ -312,6 +304,8 @@ static bool is_null_token(const struct reader *r, const struct gpt_hf_key *key)
                cJSON_GetObjectItemCaseSensitive(r->json, key->name));
 }
 
+/* Defaults go the way of values, so that a row says in one place what absence
+ * means. */
 static int read_key(struct reader *r, const struct gpt_hf_key *key,
                     struct gpt_err *err)
 {
@@ -350,6 +344,7 @@ static int read_later(const struct reader *r, const struct gpt_hf_key *key,
     return GPT_OK;
 }
 
+/* An alias counts: a file may have either name. */
 static bool has_key(const struct gpt_hf_family *family, const char *name)
 {
     for (size_t i = 0; i < family->n_keys; i++)
@@ -361,6 +356,7 @@ static bool has_key(const struct gpt_hf_family *family, const char *name)
 }
 
 /* A feature that is off, by null or false, is no feature. */
+/* Here a file that is newer than this program shows itself. */
 static int check_unknown(const struct reader *r, struct gpt_err *err)
 {
     const cJSON *item;
@@ -376,6 +372,8 @@ static int check_unknown(const struct reader *r, struct gpt_err *err)
     return GPT_OK;
 }
 
+/* "architectures" would name the head, too; the type alone says which classes
+ * read the file, as in transformers' AutoModelForCausalLM. */
 static int find_family(struct reader *r, struct gpt_err *err)
 {
     char list[256];
@@ -415,184 +413,4 @@ int gpt_hf_config_parse(struct gpt_config *c, struct gpt_hf_extra *extra,
         return gpt_fail(err, GPT_EDATA, "%s: %s", what, inner.text);
     c->padded_vocab_size = 0;
     return GPT_OK;
-}
-
-/* ---- writing ---- */
-
-static const char *torch_name(enum gpt_dtype t)
-{
-    return t == GPT_BF16  ? "bfloat16"
-           : t == GPT_F16 ? "float16"
-           : t == GPT_F64 ? "float64"
-                          : "float32";
-}
-
-static cJSON *token_value(int64_t id)
-{
-    return id >= 0 ? cJSON_CreateNumber((double)id) : cJSON_CreateNull();
-}
-
-/* A family's own word where it means this activation, else the first one. */
-static cJSON *activation_value(const struct gpt_config *c, const char *def)
-{
-    cJSON *own = cJSON_Parse(def);
-    const struct gpt_hf_activation *a = NULL;
-
-    for (size_t i = gpt_hf_n_activations; i-- > 0;)
-        if (gpt_hf_activations[i].activation == c->activation) {
-            a = &gpt_hf_activations[i];
-            if (own && strcmp(own->valuestring, a->name) == 0)
-                return own;
-        }
-    cJSON_Delete(own);
-    return a ? cJSON_CreateString(a->name) : NULL;
-}
-
-static cJSON *scaling_value(const struct gpt_config *c)
-{
-    cJSON *json = cJSON_CreateObject();
-
-    if (c->rotary_scaling == GPT_SCALING_NONE) {
-        cJSON_Delete(json);
-        return cJSON_CreateNull();
-    }
-    for (size_t i = 0; i < GPT_COUNT(scaling_numbers); i++) {
-        const char *name = scaling_numbers[i].name;
-        const void *at = (const char *)c + scaling_numbers[i].offset;
-        const double v = scaling_numbers[i].offset == 0
-                             ? (double)c->rotary_positions
-                             : *(const double *)at;
-
-        /* base and share have keys of their own */
-        if (v > 0 && at != &c->rotary_base && at != &c->rotary_percent)
-            cJSON_AddNumberToObject(json, name, v);
-    }
-    cJSON_AddStringToObject(json, "rope_type",
-                            gpt_rotary_scalings[c->rotary_scaling]);
-    return json;
-}
-
-static cJSON *architectures_value(const struct gpt_hf_family *family)
-{
-    cJSON *list = cJSON_CreateArray();
-
-    cJSON_AddItemToArray(list, cJSON_CreateString(family->architecture));
-    return list;
-}
-
-/* NULL for what is not written. */
-static cJSON *make_value(const struct gpt_hf_key *key,
-                         const struct gpt_config *c,
-                         const struct gpt_hf_extra *extra,
-                         enum gpt_dtype dtype)
-{
-    const void *at = (const char *)c + key->offset;
-
-    switch (key->kind) {
-    case GPT_HF_SIZE:
-        return cJSON_CreateNumber((double)*(const int64_t *)at);
-    case GPT_HF_RATE:
-        return cJSON_CreateNumber(*(const double *)at);
-    case GPT_HF_FLAG:
-        return cJSON_CreateBool(*(const bool *)at);
-    case GPT_HF_NOT:
-        return cJSON_CreateBool(!*(const bool *)at);
-    case GPT_HF_ACTIVATION:
-        return activation_value(c, key->def);
-    case GPT_HF_INNER: /* null where it has the default, as on the hub */
-        return c->ffn_hidden_size == 4 * c->hidden_size
-                   ? cJSON_CreateNull()
-                   : cJSON_CreateNumber((double)c->ffn_hidden_size);
-    case GPT_HF_OTHER_DROPOUT:
-        return cJSON_CreateNumber(c->hidden_dropout);
-    case GPT_HF_THETA:
-        return cJSON_CreateNumber(c->rotary_base);
-    case GPT_HF_SCALING:
-        return scaling_value(c);
-    case GPT_HF_WINDOW:
-        return cJSON_CreateNull();
-    case GPT_HF_USE_WINDOW:
-        return cJSON_CreateBool(false);
-    case GPT_HF_ARCHITECTURES:
-        return architectures_value(extra->family);
-    case GPT_HF_BOS:
-        return token_value(extra->bos_token_id);
-    case GPT_HF_EOS:
-        return token_value(extra->eos_token_id);
-    case GPT_HF_MODEL_TYPE:
-        return cJSON_CreateString(extra->family->model_type);
-    case GPT_HF_DTYPE:
-        return cJSON_CreateString(torch_name(dtype));
-    case GPT_HF_NOTE:
-        return cJSON_Parse(key->def);
-    case GPT_HF_MUST: /* true is said; what is off is left out */
-        return strcmp(key->def, "false") == 0 || strcmp(key->def, "null") == 0
-                   ? NULL
-                   : cJSON_Parse(key->def);
-    case GPT_HF_PARAMETERS:
-    case GPT_HF_LAYER_TYPES:
-        return NULL;
-    }
-    return NULL;
-}
-
-/* Out of memory, cJSON's functions do nothing with NULL, and the printed text is
- * NULL in the end. */
-cJSON *gpt_hf_config_make(const struct gpt_config *c,
-                          const struct gpt_hf_extra *extra,
-                          enum gpt_dtype dtype)
-{
-    cJSON *json = cJSON_CreateObject();
-
-    for (size_t i = 0; i < extra->family->n_keys; i++) {
-        const struct gpt_hf_key *key = &extra->family->keys[i];
-        cJSON *value = make_value(key, c, extra, dtype);
-
-        if (value)
-            cJSON_AddItemToObject(json, key->name, value);
-    }
-    return json;
-}
-
-/* A model fits a family when what would be written, read again, is the same
- * model. The round trip needs no list of what each family lacks. */
-static const char *misfit(const struct gpt_config *c,
-                          const struct gpt_hf_family *family)
-{
-    struct gpt_hf_extra extra = {0, 0, family}, again = {0, 0, NULL};
-    struct gpt_config read;
-    cJSON *json = gpt_hf_config_make(c, &extra, GPT_F32);
-    const char *field = "config.json";
-
-    if (json && gpt_hf_config_parse(&read, &again, json, field, NULL) == GPT_OK)
-        field = gpt_config_difference(c, &read);
-    cJSON_Delete(json);
-    return field;
-}
-
-int gpt_hf_choose_family(const struct gpt_config *c,
-                         const struct gpt_hf_family **family,
-                         struct gpt_err *err)
-{
-    struct gpt_buf b = {0};
-    int status = GPT_OK;
-
-    if (*family && !misfit(c, *family))
-        return GPT_OK;
-    for (size_t i = 0; status == GPT_OK && i < gpt_hf_n_families; i++) {
-        const char *field = misfit(c, gpt_hf_families[i]);
-
-        *family = gpt_hf_families[i];
-        if (!field) {
-            gpt_buf_free(&b);
-            return GPT_OK;
-        }
-        status = gpt_buf_printf(&b, "%s%s: %s", i > 0 ? ", " : "",
-                                gpt_hf_families[i]->model_type, field);
-    }
-    status = gpt_fail(err, GPT_EDATA,
-                      "no family of Hugging Face is this model; it differs in "
-                      "%s", b.data ? b.data : "");
-    gpt_buf_free(&b);
-    return status;
 }

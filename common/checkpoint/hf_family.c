@@ -20,6 +20,19 @@ const struct gpt_hf_activation gpt_hf_activations[] = {
 };
 const size_t gpt_hf_n_activations = GPT_COUNT(gpt_hf_activations);
 
+const struct gpt_hf_scaling_number gpt_hf_scaling_numbers[] = {
+    {"factor", offsetof(struct gpt_config, rotary_factor)},
+    {"low_freq_factor", offsetof(struct gpt_config, rotary_low_factor)},
+    {"high_freq_factor", offsetof(struct gpt_config, rotary_high_factor)},
+    {"beta_fast", offsetof(struct gpt_config, rotary_fast)},
+    {"beta_slow", offsetof(struct gpt_config, rotary_slow)},
+    {"attention_factor", offsetof(struct gpt_config, rotary_attention)},
+    {"original_max_position_embeddings", 0},
+    {"rope_theta", offsetof(struct gpt_config, rotary_base)},
+    {"partial_rotary_factor", offsetof(struct gpt_config, rotary_percent)},
+};
+const size_t gpt_hf_n_scaling_numbers = GPT_COUNT(gpt_hf_scaling_numbers);
+
 /* Keys of files of the hub that concern names, tools, heads for other tasks, or
  * generation. Any other key that a family does not have may change what the
  * model computes: it is refused. */
@@ -101,6 +114,9 @@ bool gpt_hf_is_note(const char *key)
 
 /* ---- GPT-2 ---- */
 
+/* Matrices are those of a Conv1D, the transpose of ours. n_ctx is an old name
+ * of n_positions that older tools read: it is written, and n_positions counts.
+ */
 static const struct gpt_hf_rule gpt2_rules[] = {
     RULE(WORD_EMBEDDING, SAME, "wte.weight"),
     RULE(POSITION_EMBEDDING, SAME, "wpe.weight"),
@@ -179,6 +195,9 @@ static const struct gpt_hf_rule llama_rules[] = {
     RULE(OUTPUT_WEIGHT, SAME, "/lm_head.weight"),
 };
 
+/* Llama 2 and 3, SmolLM2, and models of many others that have taken this class.
+ * Llama 3's scaling is an object of the rotary keys. Biases are all or none
+ * here, and transformers' two switches are separate: both must be off. */
 static const struct gpt_hf_key llama_keys[] = {
     ARCHITECTURES,
     KEY("attention_bias", MUST, "false"),
@@ -212,6 +231,9 @@ static const struct gpt_hf_family llama = {
     TABLES(llama_rules, llama_keys),
 };
 
+/* Llama with a window of attention: a model whose texts fit into the window
+ * computes the same without it, and any other is refused. Absence of the window
+ * means 4096 tokens, null means none. */
 static const struct gpt_hf_key mistral_keys[] = {
     ARCHITECTURES,
     ATTENTION_DROPOUT,
@@ -243,6 +265,8 @@ static const struct gpt_hf_family mistral = {
     TABLES(llama_rules, mistral_keys),
 };
 
+/* Biases of queries, keys and values. A window is there, and off, in all sizes
+ * that were published. */
 static const struct gpt_hf_key qwen2_keys[] = {
     ARCHITECTURES,
     ATTENTION_DROPOUT,
@@ -276,6 +300,8 @@ static const struct gpt_hf_family qwen2 = {
     TABLES(llama_rules, qwen2_keys),
 };
 
+/* Norms of heads instead of biases. The size of a head is its own: 128,
+ * whatever the width. */
 static const struct gpt_hf_key qwen3_keys[] = {
     ARCHITECTURES,
     KEY("attention_bias", MUST, "false"),
@@ -310,7 +336,9 @@ static const struct gpt_hf_family qwen3 = {
     TABLES(llama_rules, qwen3_keys),
 };
 
-/* Phi-3's products are fused: queries, keys, values; gate, up. */
+/* Phi-3's products are fused: queries, keys, values; gate, up. The function is
+ * Llama's, so that such a model also fits "llama", with other tensors. Its long
+ * texts have a scaling of their own (longrope), which is refused. */
 static const struct gpt_hf_rule phi3_rules[] = {
     RULE(WORD_EMBEDDING, SAME, "embed_tokens.weight"),
     RULE(NORM1_WEIGHT, SAME, "layers.%.input_layernorm.weight"),
@@ -323,6 +351,7 @@ static const struct gpt_hf_rule phi3_rules[] = {
     RULE(FINAL_NORM_WEIGHT, SAME, "norm.weight"),
     RULE(OUTPUT_WEIGHT, SAME, "/lm_head.weight"),
 };
+/* The positions of pretraining concern that scaling alone: they are a note. */
 static const struct gpt_hf_key phi3_keys[] = {
     ARCHITECTURES,
     KEY("attention_bias", MUST, "false"),
@@ -359,6 +388,8 @@ static const struct gpt_hf_family phi3 = {
 
 /* ---- LayerNorm, biases and rotary positions ---- */
 
+/* StarCoder 2: GPT-2's layer with Llama's names, query groups and rotation. One
+ * key switches all biases. */
 static const struct gpt_hf_rule starcoder2_rules[] = {
     RULE(WORD_EMBEDDING, SAME, "embed_tokens.weight"),
     RULE(NORM1_WEIGHT, SAME, "layers.%.input_layernorm.weight"),
@@ -381,6 +412,8 @@ static const struct gpt_hf_rule starcoder2_rules[] = {
     RULE(FINAL_NORM_BIAS, SAME, "norm.bias"),
     RULE(OUTPUT_WEIGHT, SAME, "/lm_head.weight"),
 };
+/* Two switches choose classes that were never published: they must be as they
+ * always are. */
 static const struct gpt_hf_key starcoder2_keys[] = {
     ARCHITECTURES,
     ATTENTION_DROPOUT,
@@ -417,8 +450,9 @@ static const struct gpt_hf_family starcoder2 = {
     TABLES(starcoder2_rules, starcoder2_keys),
 };
 
-/* A head's query, key and value follow each other: our order, as every head is
- * a group. */
+/* GPT-NeoX, of which Pythia is: both blocks side by side, each after a norm of
+ * its own, or one after the other where the switch is off. A head's query, key
+ * and value follow each other: our order, as every head is a group. */
 static const struct gpt_hf_rule neox_rules[] = {
     RULE(WORD_EMBEDDING, SAME, "embed_in.weight"),
     RULE(NORM1_WEIGHT, SAME, "layers.%.input_layernorm.weight"),
@@ -437,6 +471,8 @@ static const struct gpt_hf_rule neox_rules[] = {
     RULE(FINAL_NORM_BIAS, SAME, "final_layer_norm.bias"),
     RULE(OUTPUT_WEIGHT, SAME, "/embed_out.weight"),
 };
+/* The base and the share of a head have names of their own here. Dropout after
+ * the embedding is that of the residual stream, as here. */
 static const struct gpt_hf_key neox_keys[] = {
     ARCHITECTURES,
     KEY("attention_bias", MUST, "true"),
@@ -471,7 +507,9 @@ static const struct gpt_hf_family neox = {
     TABLES(neox_rules, neox_keys),
 };
 
-/* Falcon 7B: one head of keys and values, one norm for both blocks. */
+/* Falcon 7B: one head of keys and values, which comes after the heads of
+ * queries, as here; one norm for both blocks. The larger ones have two norms
+ * and groups, and go by new_decoder_architecture, which is refused. */
 static const struct gpt_hf_rule falcon_rules[] = {
     RULE(WORD_EMBEDDING, SAME, "word_embeddings.weight"),
     RULE(NORM1_WEIGHT, SAME, "h.%.input_layernorm.weight"),
@@ -488,6 +526,8 @@ static const struct gpt_hf_rule falcon_rules[] = {
     RULE(FINAL_NORM_BIAS, SAME, "ln_f.bias"),
     RULE(OUTPUT_WEIGHT, SAME, "/lm_head.weight"),
 };
+/* 0: four times the hidden size. Its positions are rotary unless ALiBi is on,
+ * which comes with other norms. */
 static const struct gpt_hf_key falcon_keys[] = {
     KEY("activation", ACTIVATION, "\"gelu\""),
     KEY("alibi", MUST, "false"),
@@ -531,7 +571,9 @@ static const struct gpt_hf_family falcon = {
 
 /* ---- the families ---- */
 
-/* A model that two families can express goes out as the first. */
+/* A model that two families can express goes out as the first, unless it came
+ * from a directory of the other. GPT-2 is first, as it was before there were
+ * others; Llama is what most tools know. */
 const struct gpt_hf_family *const gpt_hf_families[] = {
     &gpt2, &llama, &mistral, &qwen2, &qwen3, &phi3, &neox, &falcon,
     &starcoder2,

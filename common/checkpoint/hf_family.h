@@ -41,7 +41,7 @@ enum gpt_hf_kind {
     GPT_HF_OTHER_DROPOUT, /* one that is trained as hidden_dropout */
     GPT_HF_THETA,      /* rotary_base */
     GPT_HF_SCALING,    /* an object: rotary scaling */
-    GPT_HF_PARAMETERS, /* the same with base and share, as newer files have it */
+    GPT_HF_PARAMETERS, /* the same with base and share, of newer files */
     GPT_HF_WINDOW,     /* attention to so many tokens, or null */
     GPT_HF_USE_WINDOW,
     GPT_HF_LAYER_TYPES, /* all "full_attention" */
@@ -82,6 +82,15 @@ struct gpt_hf_activation {
 };
 extern const struct gpt_hf_activation gpt_hf_activations[];
 extern const size_t gpt_hf_n_activations;
+
+/* A number of rotary scaling: the name there, and a double of struct
+ * gpt_config; offset 0: rotary_positions, which is an int64_t. */
+struct gpt_hf_scaling_number {
+    const char *name;
+    size_t offset;
+};
+extern const struct gpt_hf_scaling_number gpt_hf_scaling_numbers[];
+extern const size_t gpt_hf_n_scaling_numbers;
 
 /* True for a key that says nothing about what a model computes. */
 bool gpt_hf_is_note(const char *key);

@@ -16,7 +16,7 @@ const char *const gpt_hf_vocab_files[GPT_HF_VOCAB_FILES + 1] = {
     "added_tokens.json",
 };
 
-/* The next rule of p's role at or after *rule, or NULL. */
+/* A search: a model has some twenty rules, and is opened once. */
 const struct gpt_hf_rule *gpt_hf_next_rule(const struct gpt_hf_family *family,
                                            const struct gpt_param *p,
                                            size_t *at)
@@ -55,7 +55,8 @@ static bool is_transposed(const struct gpt_hf_rule *rule,
                             rule->order == GPT_HF_CONV_QKV);
 }
 
-/* Outputs of the tensor there: rows, unless it is transposed. */
+/* The one place that knows how large a tensor is for its order: its outputs are
+ * rows, unless it is transposed. */
 static int64_t outputs(const struct gpt_config *c,
                        const struct gpt_hf_rule *rule,
                        const struct gpt_param *p)
@@ -117,6 +118,8 @@ static int64_t group_runs(struct run *to, const struct gpt_config *c,
     return n;
 }
 
+/* A tensor whose order is ours is one run, linear_qkv too, where a family keeps
+ * a group's heads together. */
 static int make_runs(struct run **out, int64_t *n, const struct gpt_config *c,
                      const struct gpt_hf_rule *rule, const struct gpt_param *p,
                      struct gpt_err *err)

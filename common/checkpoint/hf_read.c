@@ -169,7 +169,8 @@ static const struct gpt_safetensor *find_entry(const struct gpt_hf *hf,
     return t;
 }
 
-/* A tensor's header against what config.json implies. */
+/* A tensor's header against what config.json implies: an error is a file of
+ * another model, or a config.json that was changed by hand. */
 static int check_entry(const struct gpt_hf *hf, const struct gpt_safetensor *st,
                        size_t shard, int ndim, const int64_t *shape,
                        struct gpt_err *err)
@@ -222,6 +223,8 @@ out:
     return status;
 }
 
+/* The whole of a parameter, from one tensor or from several: pieces of a view
+ * may lie in different files. */
 static int open_param(struct gpt_hf *hf, const struct gpt_param *p,
                       const char *prefix, struct gpt_tensor *here,
                       struct gpt_err *err)
@@ -274,8 +277,9 @@ static int compare_names(const void *a, const void *b)
     return strcmp(*x, *y);
 }
 
-/* Names of all tensors that parameters are read from, sorted: large directories
- * are checked in O(n log n). A parameter is in three tensors at most. */
+/* Names of all tensors that parameters are read from, sorted: large
+ * directories are checked in O(n log n). A parameter is in three tensors at
+ * most. */
 enum { NAME = GPT_PARAM_NAME + 32, MOST_PARTS = 3 };
 
 static size_t list_known(const struct gpt_hf *hf, const char *prefix,
@@ -306,6 +310,7 @@ static int check_unknown(const struct gpt_hf *hf, const char *prefix,
     char (*text)[NAME];
     const char **known;
     int status;
+
     GPT_TRY(gpt_new(&text, most, NAME, "names", err));
     GPT_TRY_GOTO(status, gpt_new(&known, most, sizeof(*known), "names", err),
                  out);
@@ -317,8 +322,8 @@ static int check_unknown(const struct gpt_hf *hf, const char *prefix,
             if (!is_ignored(hf, name) &&
                 !bsearch(&name, known, n, sizeof(*known), compare_names))
                 status = gpt_fail(err, GPT_EDATA,
-                                  "%s/%s: tensor '%.200s' is none of model_type "
-                                  "%s's",
+                                  "%s/%s: tensor '%.200s' is none of "
+                                  "model_type %s's",
                                   hf->dir, hf->names[s], name,
                                   hf->extra.family->model_type);
         }
@@ -328,10 +333,10 @@ out:
     return status;
 }
 
-/* Files of the base model lack the family's prefix; the word table, which is the
- * first rule, tells which kind it is. The number of layers is compared with the number of tensors
- * first, because the parameter table has rows for as many layers as config.json
- * claims. */
+/* Files of the base model lack the family's prefix; the word table, which is
+ * the first rule, tells which kind it is. The number of layers is compared with
+ * the number of tensors first, because the parameter table has rows for as many
+ * layers as config.json claims. */
 static int open_tensors(struct gpt_hf *hf, struct gpt_err *err)
 {
     size_t shard;

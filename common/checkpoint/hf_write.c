@@ -138,6 +138,8 @@ static int plan_tensor(struct gpt_hf_plan *p, const struct gpt_param *row,
     return GPT_OK;
 }
 
+/* Each rule gives what its tensor takes of the parameter; a parameter without a
+ * rule cannot be here, as a family was chosen that has the model. */
 static int plan_param(struct gpt_hf_plan *p, const struct gpt_param *row,
                       const struct gpt_source *source, enum gpt_dtype dtype,
                       struct gpt_err *err)

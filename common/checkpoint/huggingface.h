@@ -1,8 +1,8 @@
 /* Hugging Face directories: config.json, model.safetensors or shards with
  * model.safetensors.index.json, vocabulary files. What a family of models is,
- * its keys and its tensors, is a row of hf_family.h; reading gives tensors under
- * this project's names as views of the files, writing the reverse. Source:
- * huggingface_hub, serialization. */
+ * its keys and its tensors, is a row of hf_family.h; reading gives tensors
+ * under this project's names as views of the files, writing the reverse.
+ * Source: huggingface_hub, serialization. */
 #ifndef GPT_CHECKPOINT_HUGGINGFACE_H
 #define GPT_CHECKPOINT_HUGGINGFACE_H
 
@@ -65,8 +65,9 @@ cJSON *gpt_hf_config_make(const struct gpt_config *c,
                           const struct gpt_hf_extra *extra,
                           enum gpt_dtype dtype);
 
-/* Keeps *family, if it is not NULL and can say what the model is; else the first
- * that can. GPT_EDATA names the field in which each of them differs. */
+/* Keeps *family, if it is not NULL and can say what the model is; else finds
+ * the first that can. GPT_EDATA names the field in which each of them
+ * differs. */
 int gpt_hf_choose_family(const struct gpt_config *c,
                          const struct gpt_hf_family **family,
                          struct gpt_err *err) GPT_MUST_USE;

@@ -33,6 +33,7 @@ const char *const gpt_position_embeddings[] = {
     NULL,
 };
 
+/* Names are transformers', where it has the kind. */
 const char *const gpt_rotary_scalings[] = {
     [GPT_SCALING_NONE] = "none",
     [GPT_SCALING_LINEAR] = "linear",
@@ -289,8 +290,9 @@ int gpt_config_complete(struct gpt_config *c, int64_t divisible_by, int64_t tp,
     /* a gated layer has three matrices instead of two: two thirds of the width
      * keep their size, in whole 64s as Megatron rounds */
     if (c->ffn_hidden_size == 0)
-        c->ffn_hidden_size = c->gated ? 4 * c->hidden_size * 2 / 3 / 64 * 64
-                                      : 4 * c->hidden_size;
+        c->ffn_hidden_size =
+            c->gated ? gpt_max_i64(4 * c->hidden_size * 2 / 3 / 64, 1) * 64
+                     : 4 * c->hidden_size;
     if (c->padded_vocab_size == 0)
         c->padded_vocab_size =
             gpt_config_padded_vocab(c->vocab_size, divisible_by, tp);

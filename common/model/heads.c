@@ -86,6 +86,8 @@ static struct gpt_head_norm head_norm_op(const struct gpt_layer *layer,
     };
 }
 
+/* In generation both are in place: the cache takes what attention sees, and no
+ * backward reads the product again. */
 void gpt_heads_make(const struct gpt_layer *layer,
                     const struct gpt_pass *pass,
                     const struct gpt_layer_acts *acts)

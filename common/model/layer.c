@@ -183,6 +183,8 @@ static bool is_fused(const struct gpt_layer *layer, const struct gpt_pass *pass)
            layer->w.at[GPT_FC1_BIAS];
 }
 
+/* Rows of `pre` have the gate's columns first, then fc1's: the order in which
+ * both are in the flat buffer. */
 static struct gpt_activate activate_op(const struct gpt_pass *pass,
                                        const struct gpt_layer_acts *acts)
 {

@@ -74,6 +74,7 @@ static bool has_qk_norm_bias(const struct gpt_config *c)
     return c->qk_norm && has_norm_bias(c);
 }
 
+/* Neighbours like their matrices, when the width is a multiple of 64. */
 static bool has_gate_bias(const struct gpt_config *c)
 {
     return c->gated && has_linear_bias(c);

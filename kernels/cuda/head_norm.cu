@@ -151,7 +151,8 @@ void cuda_head_norm(struct gpt_queue *q, const struct gpt_head_norm *op)
     });
 }
 
-/* Rows of a block: they depend on n alone, and with them the order of sums. */
+/* Rows of a block: they depend on n alone, and with them the order of sums. Few
+ * heads of a row would fill a GPU badly if each had a block of its own. */
 static int64_t rows_each(int64_t n)
 {
     return cuda_blocks(n, MOST_BLOCKS);
