@@ -176,6 +176,18 @@ struct gpt_embed {
     struct gpt_dropout dropout;
 };
 
+/* Rotary positions scaled for longer texts. The share s of the rate of pair i,
+ * base^(-2 i / rotary), stays, and 1 - s is divided by `factor`; s rises from 0
+ * to 1 while x goes from `from` to `to`, and x is i, or rate * by_rate where
+ * that is not 0.
+ * Sines and cosines are multiplied by `attention`. rope_scaling.h computes it;
+ * linear interpolation, Llama 3's rule and YaRN are such ramps. */
+struct gpt_rope_scaling {
+    double factor; /* 0: none, and the rest is not read */
+    double by_rate, from, to;
+    double attention;
+};
+
 /* Rotary positions (Su et al. 2021) in place: in every query and key head of
  * qkv (N, G * (H/G + 2) * D), as attention takes it, elements i and
  * i + rotary/2, i < rotary/2, are a point that is rotated by the angle
@@ -185,16 +197,6 @@ struct gpt_embed {
  * are elements 2 i and 2 i + 1. The angle is computed in float, as PyTorch
  * users do.
  * positions (N) int32 in device memory, or NULL: row n has position n mod t. */
-/* Scaling for longer texts: of the rate of pair i, base^(-2 i / rotary), the
- * share s stays and 1 - s is divided by `factor`; s rises from 0 to 1 while x
- * goes from `from` to `to`, and x is i, or rate * by_rate where that is not 0.
- * Sines and cosines are multiplied by `attention`. rope_scaling.h computes it;
- * linear interpolation, Llama 3's rule and YaRN are such ramps. */
-struct gpt_rope_scaling {
-    double factor; /* 0: none, and the rest is not read */
-    double by_rate, from, to;
-    double attention;
-};
 struct gpt_rope {
     int64_t n, t, h, g, d, rotary;
     double base;
@@ -379,6 +381,7 @@ struct gpt_backend {
                  const void *src, enum gpt_dtype src_type, int64_t n);
 
     /* maths */
+
     /* Allows products of float, on all queues from now on, to round their
      * factors to TF32 (10 bits of mantissa); not allowed at first. NULL where
      * the device has no TF32. */

@@ -3,7 +3,6 @@
  * and the line that reports the speed. Generating is common/generate/, the
  * model is model/decode.h, and the checkpoint is a source of any format
  * (checkpoint/source.h). */
-#include "base/io.h"
 #include "base/log.h"
 #include "base/num.h"
 #include "base/options.h"
@@ -35,7 +34,6 @@ struct options {
     const char *device;
     int64_t batch_size;
 };
-
 
 #define AT(field) .offset = offsetof(struct options, field)
 /* A row of --seed is -1 for a new seed each time, and of --iteration for the
@@ -440,7 +438,7 @@ static void close_job(struct job *j)
 /* Everything is freed whatever happened: a signal and a failure leave no thread
  * and no device memory. */
 static int run_generate(const void *options, const struct gpt_args *args,
-               struct gpt_err *err)
+                        struct gpt_err *err)
 {
     struct job j = {.o = options};
 

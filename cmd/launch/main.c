@@ -1,7 +1,9 @@
 /* gpt-launch: starts the ranks of a job on this node, as torchrun does. This
  * file is the table of options and what they must fulfil together; the work is
  * in ranks.c. */
+#include "base/memory.h"
 #include "base/options.h"
+#include "cmd/launch/count.h"
 #include "cmd/launch/foreign.h"
 #include "cmd/launch/ranks.h"
 

@@ -21,6 +21,7 @@
 #include "base/log.h"
 #include "base/progress.h"
 #include "base/signals.h"
+#include "cmd/launch/children.h"
 #include "parallel/store.h"
 
 #include <assert.h>
@@ -73,11 +74,11 @@ static int open_store(struct job *j, struct gpt_err *err)
     const struct gpt_launcher_options *o = j->o;
 
     j->launch = (struct gpt_launch_env){.launcher = "torchrun",
-                                    .world_size = o->nproc * o->nnodes,
-                                    .rank = -1, /* none of the ranks */
-                                    .agent_store = true,
-                                    .port = o->master_port,
-                                    .run_id = "gpt-launch.0.0"};
+                                        .world_size = o->nproc * o->nnodes,
+                                        .rank = -1, /* none of the ranks */
+                                        .agent_store = true,
+                                        .port = o->master_port,
+                                        .run_id = "gpt-launch.0.0"};
     if (strlen(o->master_addr) >= sizeof(j->launch.host))
         return gpt_fail(err, GPT_EUSAGE, "--master-addr is too long");
     snprintf(j->launch.host, sizeof(j->launch.host), "%s", o->master_addr);

@@ -13,7 +13,6 @@
 #include "cmd/reshape/inspect.h"
 #include "cmd/reshape/reshape.h"
 
-#include <omp.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -91,7 +90,7 @@ static int show(const char *path, bool json, struct gpt_err *err)
     int status = gpt_inspect(&b, path, json, err);
 
     if (status == GPT_OK)
-        fwrite(b.data, 1, b.len, stdout); /* gpt_main() checks stdout */
+        fwrite(b.data, 1, b.len, stdout);
     gpt_buf_free(&b);
     return status;
 }
@@ -221,12 +220,10 @@ static int convert(const struct options *o, const struct gpt_args *args,
 /* Without a word on the command line the program converts; inspect is its only
  * command. */
 static int run_reshape(const void *options, const struct gpt_args *args,
-               struct gpt_err *err)
+                       struct gpt_err *err)
 {
     const struct options *o = options;
 
-    if (o->common.threads)
-        omp_set_num_threads((int)o->common.threads);
     if (args->n_positional == 0) {
         if (!o->load_path || !o->save_path)
             return gpt_fail(err, GPT_EUSAGE, "--%s is needed",

@@ -80,10 +80,9 @@ int gpt_train_choice(const char *const *names, const char *choice)
 
 /* GPT_OPT_LOCAL: what ranks need not agree on, because it concerns one process,
  * as its device, or names input files, which may lie elsewhere on another
- * machine. */
-/* Names and defaults are Megatron's, where it has the option. A rule about one
- * option is its range here; a rule between options is in plan.c, which can name
- * both. */
+ * machine. Names and defaults are Megatron's, where it has the option. A rule
+ * about one option is its range here; a rule between options is in plan.c,
+ * which can name both. */
 const struct gpt_opt gpt_train_option_table[] = {
     /* These fix the parameters and their shapes. A checkpoint keeps them, and a
      * run that resumes must give the same; dropout may change. A size of 0

@@ -4,13 +4,13 @@
 #include "cmd/train/plan.h"
 
 #include "backend.h"
-#include "base/num.h"
+#include "base/memory.h"
 #include "tokenizer/tokenizer_options.h"
 
 #include <string.h>
 
-/* Vocabulary size and end-of-document token from the tokenizer, if any. */
-/* The tokenizer is opened only for these two numbers: training reads ids. */
+/* Vocabulary size and end-of-document token from the tokenizer, if any. The
+ * tokenizer is opened only for these two numbers: training reads ids. */
 static int plan_vocabulary(struct gpt_train_plan *p,
                            const struct gpt_train_options *o,
                            struct gpt_err *err)

@@ -1,6 +1,7 @@
 /* Answers to --complete: what a shell offers after each option, decided here
  * once for all shells, and lists of it that are read by programs. The scripts
- * of the shells are in options_complete_bash.c, _zsh.c and _fish.c. Start at
+ * of the shells are in options_complete_bash.c, options_complete_zsh.c
+ * and options_complete_fish.c. Start at
  * gpt_opt_complete(). */
 #include "base/options_internal.h"
 

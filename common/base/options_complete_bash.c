@@ -3,7 +3,6 @@
  * the table: which option takes what. Start at gpt_opt_complete_bash(). */
 #include "base/options_internal.h"
 
-#include <stdio.h>
 #include <string.h>
 
 /* ---- the fixed part ---- */

@@ -2,7 +2,6 @@
  * gpt_opt_complete_fish(). */
 #include "base/options_internal.h"
 
-#include <stdio.h>
 #include <string.h>
 
 /* Text inside quotes, less what would end it or mean something in there: fish

@@ -3,7 +3,6 @@
  * gpt_opt_complete_zsh(). */
 #include "base/options_internal.h"
 
-#include <stdio.h>
 #include <string.h>
 
 /* In a pattern of files, (N:r) is nothing where none is, and their names less

@@ -10,7 +10,6 @@
 #include "base/options_internal.h"
 
 #include "base/io.h"
-#include "base/num.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -38,9 +38,9 @@ static bool preset_dir(int i, char *buf)
 
 enum { PRESET_DIRS = 4 };
 
-/* A name without '/' that is no file may be that of a preset. */
-/* A file of that name wins, so that a preset which is added later changes no
- * command that works today. */
+/* A name without '/' that is no file may be that of a preset. A file of that
+ * name wins, so that a preset which is added later changes no command that
+ * works today. */
 void gpt_opt_find_preset(const char *name, char *path)
 {
     char dir[GPT_PATH_BYTES];

@@ -36,6 +36,7 @@ static int refuse(const struct reader *r, const char *key, const cJSON *value,
     return status;
 }
 
+/* The type that is wanted, in words: the file's own is in front of the user. */
 static int wrong_type(const struct reader *r, const char *key, const char *need,
                       struct gpt_err *err)
 {
@@ -67,6 +68,7 @@ static int read_size(const struct reader *r, const char *key,
     return GPT_OK;
 }
 
+/* 0 and 1 are no flags there: json of Python writes false and true. */
 static int read_flag(const struct reader *r, const char *key,
                      const cJSON *item, bool *out, struct gpt_err *err)
 {
@@ -251,6 +253,7 @@ static int read_value(struct reader *r, const struct gpt_hf_key *key,
         return GPT_OK;
     case GPT_HF_ACTIVATION:
         return read_activation(r, key->name, item, err);
+    /* absence is filled in by gpt_config_complete() */
     case GPT_HF_INNER:
         return null ? GPT_OK
                     : read_size(r, key->name, item, &r->c->ffn_hidden_size,
@@ -259,6 +262,7 @@ static int read_value(struct reader *r, const struct gpt_hf_key *key,
         return read_number(r, key->name, item, &r->c->rotary_base, err);
     case GPT_HF_SCALING:
         return null ? GPT_OK : read_scaling(r, key->name, item, err);
+    /* compared with the number of positions below */
     case GPT_HF_WINDOW:
         return null ? GPT_OK : read_size(r, key->name, item, &r->window, err);
     case GPT_HF_USE_WINDOW:
@@ -355,8 +359,8 @@ static bool has_key(const struct gpt_hf_family *family, const char *name)
     return gpt_hf_is_note(name);
 }
 
-/* A feature that is off, by null or false, is no feature. */
-/* Here a file that is newer than this program shows itself. */
+/* A feature that is off, by null or false, is no feature. Here a file that is
+ * newer than this program shows itself. */
 static int check_unknown(const struct reader *r, struct gpt_err *err)
 {
     const cJSON *item;
@@ -403,9 +407,11 @@ int gpt_hf_config_parse(struct gpt_config *c, struct gpt_hf_extra *extra,
         return gpt_fail(err, GPT_EDATA, "%s: not a JSON object", what);
     GPT_TRY(find_family(&r, err));
     const struct gpt_hf_family *family = extra->family;
+    /* keys overwrite what the family's class fixes */
     *c = family->base;
     for (size_t i = 0; i < family->n_keys; i++)
         GPT_TRY(read_key(&r, &family->keys[i], err));
+    /* only now: numbers that the later ones are compared with may follow them */
     for (size_t i = 0; i < family->n_keys; i++)
         GPT_TRY(read_later(&r, &family->keys[i], err));
     GPT_TRY(check_unknown(&r, err));

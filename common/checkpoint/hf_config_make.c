@@ -65,7 +65,7 @@ static cJSON *architectures_value(const struct gpt_hf_family *family)
 {
     cJSON *list = cJSON_CreateArray();
 
-    cJSON_AddItemToArray(list, cJSON_CreateString(family->architecture));
+    gpt_json_add(list, NULL, cJSON_CreateString(family->architecture));
     return list;
 }
 
@@ -125,8 +125,6 @@ static cJSON *make_value(const struct gpt_hf_key *key,
     return NULL;
 }
 
-/* Out of memory, cJSON's functions do nothing with NULL, and the printed text
- * is NULL in the end. */
 cJSON *gpt_hf_config_make(const struct gpt_config *c,
                           const struct gpt_hf_extra *extra,
                           enum gpt_dtype dtype)
@@ -138,7 +136,7 @@ cJSON *gpt_hf_config_make(const struct gpt_config *c,
         cJSON *value = make_value(key, c, extra, dtype);
 
         if (value)
-            cJSON_AddItemToObject(json, key->name, value);
+            gpt_json_add(json, key->name, value);
     }
     return json;
 }
@@ -180,6 +178,11 @@ int gpt_hf_choose_family(const struct gpt_config *c,
         }
         status = gpt_buf_printf(&b, "%s%s: %s", i > 0 ? ", " : "",
                                 gpt_hf_families[i]->model_type, field);
+    }
+    /* what found no memory was not compared */
+    if (gpt_json_out_of_memory()) {
+        gpt_buf_free(&b);
+        return gpt_fail(err, GPT_EFAIL, "config.json: out of memory");
     }
     status = gpt_fail(err, GPT_EDATA,
                       "no family of Hugging Face is this model; it differs in "

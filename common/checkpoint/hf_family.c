@@ -4,7 +4,7 @@
 #include "checkpoint/hf_family.h"
 
 #include "backend.h"
-#include "base/num.h"
+#include "base/memory.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -136,6 +136,8 @@ static const struct gpt_hf_rule gpt2_rules[] = {
     RULE(FINAL_NORM_BIAS, SAME, "ln_f.bias"),
     RULE(OUTPUT_WEIGHT, SAME, "/lm_head.weight"),
 };
+/* Dropout after the embedding is a key of its own, and trained as the other: a
+ * difference is a warning, as weights do not depend on it. */
 static const struct gpt_hf_key gpt2_keys[] = {
     KEY("activation_function", ACTIVATION, "\"gelu_new\""),
     KEY("add_cross_attention", MUST, "false"),
@@ -571,7 +573,10 @@ static const struct gpt_hf_family falcon = {
 
 /* ---- the families ---- */
 
-/* A model that two families can express goes out as the first, unless it came
+/* A family is here when its logits, its gradients and what comes back have been
+ * compared with transformers (tests/parity/hf_families.sh).
+ *
+ * A model that two families can express goes out as the first, unless it came
  * from a directory of the other. GPT-2 is first, as it was before there were
  * others; Llama is what most tools know. */
 const struct gpt_hf_family *const gpt_hf_families[] = {

@@ -30,6 +30,7 @@ const struct gpt_hf_rule *gpt_hf_next_rule(const struct gpt_hf_family *family,
     return NULL;
 }
 
+/* A rule's name is trusted: it is a constant of hf_family.c. */
 void gpt_hf_name(char *buf, size_t cap, const struct gpt_hf_rule *rule,
                  const struct gpt_param *p, const char *prefix)
 {

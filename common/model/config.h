@@ -25,7 +25,8 @@ enum gpt_position_embedding {
 extern const char *const gpt_position_embeddings[];
 
 /* How rotary angles are stretched for texts that are longer than those of
- * pretraining; the formulas are gpt_rope_rate()'s (kernels/rope_rate.h). */
+ * pretraining; the formulas are those of rotary.c and gpt_rope_scaled()
+ * (kernels/rope_scaling.h). */
 enum gpt_rotary_scaling {
     GPT_SCALING_NONE,
     GPT_SCALING_LINEAR,

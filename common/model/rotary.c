@@ -61,6 +61,7 @@ static double dynamic_base(const struct gpt_config *c)
     return c->rotary_base * pow(stretch, r / (r - 2));
 }
 
+/* Kinds differ in constants alone, so that kernels know one formula. */
 void gpt_rotary_fill(struct gpt_rope *op, const struct gpt_config *c)
 {
     struct gpt_rope_scaling *s = &op->scaling;

@@ -56,6 +56,7 @@ static void bind_products(const struct gpt_stage *s, struct gpt_binder *b,
 {
     bind_statistics(s, b, kind, &a->norm1);
     a->qkv = take_all(s, b, kind, s->widths.qkv);
+    /* two blocks side by side have one stream, and may have one norm */
     if (!s->o.config->parallel_blocks)
         a->norm2.r = take_rows(s, b, kind);
     if (!s->o.config->shared_norm)

@@ -11,10 +11,10 @@
 #include "parallel/comm_internal.h"
 
 #include "base/memory.h"
-#include "base/num.h"
 #include "base/progress.h"
 
 #include <assert.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>

@@ -72,7 +72,7 @@ bool gpt_comm_failed(struct gpt_comm *c);
  * one came: call `number` has failed with it. */
 bool gpt_comm_other_failed(struct gpt_comm *c, const char *what, int64_t number,
                            double seconds);
-/* While members connect: puts before an error the members that do not wait
+/* While members connect: puts before GPT_EIO the members that do not wait
  * themselves. One that has not come, or hangs, holds up all others. */
 void gpt_comm_name_idle(struct gpt_comm *c, struct gpt_err *err);
 /* Seconds that the report of a lost peer may take to come. */

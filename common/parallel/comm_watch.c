@@ -27,6 +27,8 @@
 #include "base/thread.h"
 
 #include <assert.h>
+#include <pthread.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -199,6 +201,8 @@ void gpt_comm_name_idle(struct gpt_comm *c, struct gpt_err *err)
     char names[200] = "";
     size_t at = 0;
 
+    if (err->status != GPT_EIO) /* a failed rank is named already */
+        return;
     for (int64_t m = 0; m < c->size && at + 24 < sizeof(names); m++)
         if (m != c->index && !gpt_store_waits(c->store, c->ranks[m]))
             at += (size_t)snprintf(names + at, sizeof(names) - at, "%s%lld",

@@ -106,7 +106,7 @@ class Store : public gloo::rendezvous::Store {
 
 /* Runs in a thread of its own. */
 void connect_members(std::shared_ptr<Connecting> shared, std::string address,
-             std::string name, int rank, int size, double timeout)
+                     std::string name, int rank, int size, double timeout)
 {
     std::shared_ptr<gloo::rendezvous::Context> context;
     std::string error;
@@ -280,7 +280,7 @@ static void post(struct gpt_gloo *t, const struct gpt_move *m,
 }
 
 int gpt_gloo_exchange(struct gpt_gloo *t, struct gpt_move *list,
-                           int64_t n, struct gpt_err *err)
+                      int64_t n, struct gpt_err *err)
 {
     /* no timeout of Gloo's own: the watcher (comm_watch.c) decides, as it can
      * say which member is missing, and ends the wait by an abort */

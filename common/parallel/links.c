@@ -2,9 +2,9 @@
  * rank r - 1, so that each has two neighbours however many ranks there are.
  *
  * Meeting: a rank listens on a free port, sets "link/RANK" in the store to its
- * address and a random number, and waits until both links stand. Who connects
- * sends that number, and gets an answer: nothing else that connects to the port
- * is taken for a rank.
+ * address and a random number, and waits until both links stand. The rank
+ * that connects sends that number, and gets an answer: nothing else that
+ * connects to the port is taken for a rank.
  *
  * After that a thread waits for either link to end. A byte before the end means
  * that the rank has ended as it should (gpt_links_close); an end without one
@@ -17,7 +17,6 @@
 #include "parallel/links.h"
 
 #include "base/memory.h"
-#include "base/num.h"
 #include "base/progress.h"
 #include "base/thread.h"
 #include "parallel/net.h"
@@ -29,10 +28,8 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <time.h>
 #include <unistd.h>
 
 enum {

@@ -1,7 +1,7 @@
 /* A ring of connections over all ranks of a job, on which nothing is sent: the
  * end of a connection is the end of the rank at its other end. So a rank that
  * dies is noticed at once, by two others, whatever the ranks are doing, however
- * they were launched, and whoever serves the store. Start at
+ * they were launched, and wherever the store is served. Start at
  * gpt_links_open(). */
 #ifndef GPT_PARALLEL_LINKS_H
 #define GPT_PARALLEL_LINKS_H

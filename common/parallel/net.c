@@ -22,8 +22,8 @@ enum { TICK_MS = 50 };
 /* ---- names ---- */
 
 /* A resolver that waits for a server cannot be interrupted, so it has a thread
- * of its own, which is left behind when the wait is given up. Whoever is last
- * frees the struct. */
+ * of its own, which is left behind when the wait is given up. The last of
+ * the two frees the struct. */
 struct lookup {
     pthread_mutex_t lock;
     char host[256], port[8];

@@ -667,6 +667,8 @@ static int barrier_late(struct gpt_store *s, const char *name, int64_t round,
 
     GPT_TRY(
         name_missing(s, name, round, true, missing, sizeof(missing), err));
+    if (missing[0] == '\0') /* the last one came just now */
+        return GPT_OK;
     const bool several = strchr(missing, ',') != NULL;
     return gpt_fail(err, GPT_EFAIL,
                     "rank%s %s %s not come to '%.100s' within %g s",
@@ -710,8 +712,10 @@ int gpt_store_barrier(struct gpt_store *s, const char *name, double timeout,
     snprintf(key, sizeof(key), "barrier/%s", name);
     GPT_TRY(gpt_store_add(s, key, 1, &count, err));
     while (count < round * s->world_size) {
-        if (gpt_wait_is_over(&wait))
-            return barrier_late(s, name, round, timeout, err);
+        if (gpt_wait_is_over(&wait)) {
+            GPT_TRY(barrier_late(s, name, round, timeout, err));
+            break;
+        }
         if (gpt_now() >= check_at) {
             if (gpt_store_check_wait(s, err) != GPT_OK)
                 return gpt_context(err, "barrier '%.100s'", name);

@@ -11,7 +11,6 @@
  * the others do not notice. Start at serve(). */
 #include "parallel/store.h"
 
-#include "base/num.h"
 #include "base/progress.h"
 #include "base/thread.h"
 #include "parallel/net.h"
@@ -22,7 +21,6 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <poll.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -259,9 +257,10 @@ static void transmit(struct client *c)
 
 /* ---- the thread ---- */
 
-/* Who connects and says nothing costs descriptors that the ranks and the rest
- * of this process need: there are few such clients, for seconds, and the oldest
- * gives way to a new one. Clients are in the order in which they came. */
+/* A client that connects and says nothing costs a descriptor that the ranks and
+ * the rest of this process need: there are few such clients, for seconds, and
+ * the oldest gives way to a new one. Clients are in the order in which they
+ * came. */
 static void drop_strangers(struct gpt_store_server *v)
 {
     size_t strangers = 0, crowd = v->n;

@@ -7,6 +7,7 @@
 #include "base/progress.h"
 
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <time.h>
 

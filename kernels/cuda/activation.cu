@@ -90,7 +90,8 @@ static __global__ void backward(rows p, T *dpre, const T *dout, const T *pre)
         store(dpre + from + p.f, dup);
 }
 
-/* Calls f with the kind as a constant. */
+/* Calls f with the kind as a constant: a kernel that chose at run time would hold
+ * the registers of the most expensive kind. */
 template <class F> static void with_kind(enum gpt_activation kind, F f)
 {
     switch (kind) {

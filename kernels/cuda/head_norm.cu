@@ -182,6 +182,7 @@ void cuda_head_norm_bwd(struct gpt_queue *q, const struct gpt_head_norm *op,
         p.part = (float *)grad->scratch;
         launch(q, norm_heads_grad<T>, blocks, THREADS, shared, p, (T *)grad->dqkv);
     });
+    /* Blocks' sums in order: atomics would add in another one at every run. */
     float *sums[PARTS] = {grad->dwq, grad->dbq, grad->dwk, grad->dbk};
     for (int k = 0; k < PARTS; k++)
         if (sums[k])

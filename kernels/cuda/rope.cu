@@ -28,9 +28,8 @@ template <class T> static __global__ void rope_all(struct rope p, T *qkv)
     float angle = position * (float)gpt_rope_scaled(&p.scaling, exp2(i * p.log2_rate), i);
     float cosine = cosf(angle) * p.size;
     float sine = (p.inverse ? -sinf(angle) : sinf(angle)) * p.size;
-    /* Sine and cosine serve all heads of the row. */
-    /* Neighbours are one access of a thread and its pair; halves are two streams
-     * that are whole lines each. */
+    /* Sine and cosine serve all heads of the row. Pairs of neighbours fill lines of
+     * memory together; halves are two streams, each of whole lines. */
     int other = p.interleaved ? 1 : p.half; /* of the pair */
     T *row = qkv + n * p.groups * p.heads * p.d + (p.interleaved ? 2 * i : i);
     for (int64_t k = 0; k < p.groups * p.heads; k++, row += p.d) {

@@ -8,7 +8,6 @@
 #include "base/progress.h"
 #include "parallel/net.h"
 
-#include <errno.h>
 #include <stdatomic.h>
 #include <string.h>
 
