@@ -411,7 +411,7 @@ int gpt_hf_config_parse(struct gpt_config *c, struct gpt_hf_extra *extra,
     *c = family->base;
     for (size_t i = 0; i < family->n_keys; i++)
         GPT_TRY(read_key(&r, &family->keys[i], err));
-    /* only now: numbers that the later ones are compared with may follow them */
+    /* only now: numbers that these are compared with may follow them */
     for (size_t i = 0; i < family->n_keys; i++)
         GPT_TRY(read_later(&r, &family->keys[i], err));
     GPT_TRY(check_unknown(&r, err));
