@@ -57,8 +57,8 @@ static int write_pointers(struct gpt_out *out, const struct gpt_set_range *p,
 }
 
 /* Writes the ends of the documents of a part whose first sequence becomes
- * number `first`: a shift of the old ones, whose first one a slice need not
- * begin at 0. */
+ * number `first`. They are the old ends, shifted: those of a slice begin at any
+ * number. */
 static int write_documents(struct gpt_out *out, const struct gpt_set_range *p,
                            int64_t first, struct gpt_err *err)
 {

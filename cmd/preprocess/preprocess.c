@@ -289,8 +289,9 @@ static int check_options(struct run *run, struct gpt_err *err)
                         "uint16 holds %d", (long long)vocabulary,
                         UINT16_MAX + 1);
     if (o->empty == GPT_EMPTY_EOD && !o->append_eod)
-        return gpt_fail(err, GPT_EUSAGE, "empty documents can be the end of a "
-                        "document only where that is appended");
+        return gpt_fail(err, GPT_EUSAGE, "an empty document can become a lone "
+                        "end-of-document token only where that token is "
+                        "appended to documents");
     if (o->append_eod && gpt_tokenizer_eod(o->tokenizer) < 0)
         return gpt_fail(err, GPT_EDATA, "the vocabulary has no "
                         "<|endoftext|> to append to documents");

@@ -3,6 +3,7 @@
  * and what is reported. Formats to choose from are those of
  * checkpoint/format.h, without a list of their own. */
 #include "base/dtype.h"
+#include "base/io.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/num.h"
@@ -29,6 +30,8 @@ struct options {
 static const char *const dtypes[] = {"fp32", "fp16", "bf16", NULL};
 
 #define AT(field) .offset = offsetof(struct options, field)
+/* 0 of a layout or of the true size means the input's, which is not known
+ * before it is opened. */
 static const struct gpt_opt table[] = {
     {.kind = GPT_OPT_GROUP, .help = "Input and output"},
     {.kind = GPT_OPT_STRING, .name = "load-path", .arg = "PATH", AT(load_path),
@@ -165,18 +168,34 @@ static int check_effect(const struct gpt_format *to,
         "target-tensor-model-parallel-size",
         "target-pipeline-model-parallel-size"};
 
-    if (!to->has_shards && gpt_option_given(args, "max-shard-size"))
-        return gpt_fail(err, GPT_EUSAGE,
-                        "--max-shard-size has no effect on format %s: it is "
-                        "for --to hf",
-                        to->name);
+    if (!to->has_shards && gpt_option_given(args, "max-shard-size")) {
+        gpt_fail(err, GPT_EUSAGE,
+                 "--max-shard-size has no effect on format %s: it is for "
+                 "--to hf",
+                 to->name);
+        return gpt_hint(err, "leave it out, or add --to hf");
+    }
     for (size_t i = 0; i < GPT_COUNT(of_layout); i++)
-        if (!to->stores_padding && gpt_option_given(args, of_layout[i]))
-            return gpt_fail(err, GPT_EUSAGE,
-                            "--%s has no effect on format %s, which has no "
-                            "layout",
-                            of_layout[i], to->name);
+        if (!to->stores_padding && gpt_option_given(args, of_layout[i])) {
+            gpt_fail(err, GPT_EUSAGE,
+                     "--%s has no effect on format %s, which has no layout",
+                     of_layout[i], to->name);
+            return gpt_hint(err, "leave it out: one file serves any layout");
+        }
     return GPT_OK;
+}
+
+/* A model that does not divide is reported by the format, which knows no
+ * options. Other wrong uses have hints of their own, and so has every failure
+ * where no layout was asked for. */
+static int hint_layout(int status, const struct options *o, struct gpt_err *err)
+{
+    if (status != GPT_EUSAGE || err->hint[0] || o->tp + o->pp == 0)
+        return status;
+    return gpt_hint(err, "choose divisors with "
+                         "--target-tensor-model-parallel-size and "
+                         "--target-pipeline-model-parallel-size; gpt-reshape "
+                         "inspect shows heads and layers");
 }
 
 /* A dry run reads headers alone, so it checks no checksums either. */
@@ -205,8 +224,9 @@ static int convert(const struct options *o, const struct gpt_args *args,
         .force = o->common.force,
     };
     GPT_TRY(check_effect(ro.to, args, err));
-    GPT_TRY(gpt_reshape_open(&r, &ro, err));
-    int status = GPT_OK;
+    int status = gpt_reshape_open(&r, &ro, err);
+    if (status != GPT_OK)
+        return hint_layout(status, o, err);
     if (o->dry_run)
         print_plan(&r);
     else
@@ -217,6 +237,30 @@ static int convert(const struct options *o, const struct gpt_args *args,
     return status;
 }
 
+/* A word is a command. Directories that stand alone were meant for options, as
+ * other converters take them: the hint has them in their places. */
+static int run_command(const struct options *o, const struct gpt_args *args,
+                       struct gpt_err *err)
+{
+    const char *word = args->positional[0];
+
+    if (strcmp(word, "inspect") != 0) {
+        gpt_fail(err, GPT_EUSAGE, "unknown command '%s', there is only inspect",
+                 word);
+        return gpt_path_is_dir(word)
+                   ? gpt_hint(err, "to convert: --load-path %.100s "
+                                   "--save-path DIR; to look: gpt-reshape "
+                                   "inspect %.100s", word, word)
+                   : gpt_hint(err, "to look: gpt-reshape inspect DIR; to "
+                                   "convert, give no command");
+    }
+    if (args->n_positional != 2) {
+        gpt_fail(err, GPT_EUSAGE, "inspect needs a PATH");
+        return gpt_hint(err, "gpt-reshape inspect DIR");
+    }
+    return show(args->positional[1], o->json, err);
+}
+
 /* Without a word on the command line the program converts; inspect is its only
  * command. */
 static int run_reshape(const void *options, const struct gpt_args *args,
@@ -225,20 +269,19 @@ static int run_reshape(const void *options, const struct gpt_args *args,
     const struct options *o = options;
 
     if (args->n_positional == 0) {
-        if (!o->load_path || !o->save_path)
-            return gpt_fail(err, GPT_EUSAGE, "--%s is needed",
-                            o->load_path ? "save-path" : "load-path");
-        if (o->json)
-            return gpt_fail(err, GPT_EUSAGE, "--json goes with inspect");
+        if (!o->load_path || !o->save_path) {
+            gpt_fail(err, GPT_EUSAGE, "--%s is needed",
+                     o->load_path ? "save-path" : "load-path");
+            return gpt_hint(err, "to convert: --load-path DIR --save-path DIR; "
+                                 "to look: gpt-reshape inspect DIR");
+        }
+        if (o->json) {
+            gpt_fail(err, GPT_EUSAGE, "--json goes with inspect");
+            return gpt_hint(err, "gpt-reshape inspect DIR --json");
+        }
         return convert(o, args, err);
     }
-    if (strcmp(args->positional[0], "inspect") != 0)
-        return gpt_fail(err, GPT_EUSAGE,
-                        "unknown command '%s', there is only inspect",
-                        args->positional[0]);
-    if (args->n_positional != 2)
-        return gpt_fail(err, GPT_EUSAGE, "inspect needs a PATH");
-    return show(args->positional[1], o->json, err);
+    return run_command(o, args, err);
 }
 
 int main(int argc, char **argv)

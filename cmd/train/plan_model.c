@@ -39,11 +39,13 @@ static int plan_vocabulary(struct gpt_train_plan *p,
                             "--vocab-size %lld is below the tokenizer's %lld",
                             (long long)c->vocab_size, (long long)size);
     }
-    if (c->vocab_size == 0)
-        return gpt_fail(err, GPT_EUSAGE,
-                        "the vocabulary size is not known: "
-                        "give --vocab-file and --merge-file, "
-                        "--tokenizer-model, or --vocab-size");
+    if (c->vocab_size == 0) {
+        gpt_fail(err, GPT_EUSAGE,
+                 "the vocabulary size is not known: give --vocab-file and "
+                 "--merge-file, --tokenizer-model, or --vocab-size");
+        return gpt_hint(err, "they are those that gpt-preprocess was given; "
+                             "try 'gpt-train --help'");
+    }
     /* without it these would silently do nothing */
     if (p->masks.eod < 0 &&
         (o->eod_mask_loss || o->reset_position_ids || o->reset_attention_mask))
@@ -258,13 +260,17 @@ int gpt_train_plan_model(struct gpt_train_plan *p,
     GPT_TRY(plan_positions(c, o, args, err));
     GPT_TRY(plan_vocabulary(p, o, err));
     /* fills what is 0; from here on the configuration is the model's */
-    GPT_TRY(gpt_config_complete(c, o->make_vocab_size_divisible_by,
-                                p->topology.size[GPT_TP], err));
-    if (o->seq_length > c->max_positions)
-        return gpt_fail(err, GPT_EUSAGE,
-                        "--seq-length %lld is above "
-                        "--max-position-embeddings %lld",
-                        (long long)o->seq_length, (long long)c->max_positions);
+    if (gpt_config_complete(c, o->make_vocab_size_divisible_by,
+                            p->topology.size[GPT_TP], err) != GPT_OK)
+        return gpt_hint(err, "the fields of the model are options of the same "
+                             "names: --hidden-size, --num-attention-heads ...");
+    if (o->seq_length > c->max_positions) {
+        gpt_fail(err, GPT_EUSAGE,
+                 "--seq-length %lld is above --max-position-embeddings %lld",
+                 (long long)o->seq_length, (long long)c->max_positions);
+        return gpt_hint(err, "give both the same value, or leave "
+                             "--max-position-embeddings out");
+    }
     p->vocab_dummies = c->padded_vocab_size - c->vocab_size;
     return GPT_OK;
 }

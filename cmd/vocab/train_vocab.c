@@ -17,6 +17,7 @@
 #include "text/inputs.h"
 #include "tokenizer/vocab_write.h"
 
+#include <string.h>
 #include <unistd.h>
 
 /* The two files are opened before the work, which may take hours: what cannot
@@ -192,6 +193,24 @@ out:
     return status;
 }
 
+/* Library messages name a rule or a file; which option helps is known here. */
+static int hint_options(int status, const struct gpt_vocab_command *o,
+                        struct gpt_err *err)
+{
+    const char *slash = strrchr(o->output_prefix, '/');
+
+    if (!err || err->hint[0])
+        return status;
+    if (status == GPT_EDATA)
+        gpt_hint(err, "--json-keys names the fields that hold text, and "
+                      "--input-format text takes a file for plain text");
+    if (status == GPT_EIO && slash && strstr(err->text, o->output_prefix))
+        gpt_hint(err, "the directory of --output-prefix is made first: mkdir "
+                      "-p '%.*s'", (int)(slash - o->output_prefix),
+                 o->output_prefix);
+    return status;
+}
+
 int gpt_train_vocab(const struct gpt_vocab_command *o, struct gpt_err *err)
 {
     struct outputs files = {0};
@@ -201,5 +220,5 @@ int gpt_train_vocab(const struct gpt_vocab_command *o, struct gpt_err *err)
     status = train_and_write(&files, o, err);
 out:
     abort_outputs(&files);
-    return status;
+    return hint_options(status, o, err);
 }

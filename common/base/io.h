@@ -10,7 +10,8 @@
 #include "base/status.h"
 
 enum {
-    GPT_PATH_BYTES = 4096,     /* of a buffer that holds a file name and NUL */
+    GPT_PATH_BYTES = 4096, /* of a buffer that holds the path of a file */
+    GPT_JOINED_BYTES = GPT_PATH_BYTES + 300, /* that and a name or a suffix */
     GPT_FILE_LIMIT = 256 << 20, /* of vocabularies and the like, read whole */
 };
 

@@ -182,7 +182,7 @@ static bool is_temp(const char *name)
  * every writer is gone. */
 void gpt_out_sweep(const char *dir)
 {
-    char full[GPT_PATH_BYTES + 300];
+    char full[GPT_JOINED_BYTES];
     DIR *d = opendir(dir);
 
     if (!d)
@@ -198,7 +198,7 @@ void gpt_out_sweep(const char *dir)
 void gpt_temp_sweep(const char *path)
 {
     const char *base = base_of(path);
-    char dir[GPT_PATH_BYTES], full[GPT_PATH_BYTES + 300];
+    char dir[GPT_PATH_BYTES], full[GPT_JOINED_BYTES];
     struct stat st;
 
     snprintf(dir, sizeof(dir), "%.*s", (int)(base - path), path);

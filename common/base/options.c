@@ -44,7 +44,8 @@ static int parse_all(struct gpt_parse *p, int argc, char *const *argv,
     *args = (struct gpt_args){.positional = p->positional,
                               .n_positional = p->n_positional,
                               .program = p->program,
-                              .origin = p->origin};
+                              .origin = p->origin,
+                              .source = p->source};
     return status;
 }
 

@@ -104,6 +104,8 @@ struct gpt_args {
     int n_positional;
     const struct gpt_program *program;
     const uint8_t *origin; /* per row of the table: enum gpt_origin */
+    const uint32_t *source; /* per row: the number of the source that set it;
+                             * a later source has a higher number */
 };
 
 enum gpt_origin {

@@ -405,6 +405,7 @@ int gpt_hf_config_parse(struct gpt_config *c, struct gpt_hf_extra *extra,
 
     if (!cJSON_IsObject(json))
         return gpt_fail(err, GPT_EDATA, "%s: not a JSON object", what);
+    *extra = (struct gpt_hf_extra){0};
     GPT_TRY(find_family(&r, err));
     const struct gpt_hf_family *family = extra->family;
     /* keys overwrite what the family's class fixes */

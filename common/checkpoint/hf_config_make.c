@@ -146,7 +146,7 @@ cJSON *gpt_hf_config_make(const struct gpt_config *c,
 static const char *misfit(const struct gpt_config *c,
                           const struct gpt_hf_family *family)
 {
-    struct gpt_hf_extra extra = {0, 0, family}, again = {0, 0, NULL};
+    struct gpt_hf_extra extra = {.family = family}, again;
     struct gpt_config read;
     cJSON *json = gpt_hf_config_make(c, &extra, GPT_F32);
     const char *field = "config.json";

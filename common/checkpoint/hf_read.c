@@ -9,6 +9,8 @@
 #include "checkpoint/huggingface.h"
 
 #include "base/io.h"
+#include "base/log.h"
+#include "base/num.h"
 #include "checkpoint/names.h"
 #include "checkpoint/safetensors.h"
 
@@ -16,10 +18,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PATH = GPT_PATH_BYTES, CONFIG_LIMIT = 1 << 20, INDEX_LIMIT = 64 << 20 };
+enum { CONFIG_LIMIT = 1 << 20, INDEX_LIMIT = 64 << 20 };
 
 struct gpt_hf {
-    char dir[PATH];
+    char dir[GPT_PATH_BYTES];
     struct gpt_config config;
     struct gpt_hf_extra extra;
     struct gpt_param_table table;
@@ -53,7 +55,7 @@ void gpt_hf_close(struct gpt_hf *hf)
  * made of them. */
 static int open_shard(struct gpt_hf *hf, const char *name, struct gpt_err *err)
 {
-    char path[PATH];
+    char path[GPT_PATH_BYTES];
 
     if (!gpt_name_is_safe(name))
         return gpt_fail(err, GPT_EDATA, "%s/%s: bad file name '%.200s'",
@@ -119,12 +121,12 @@ static int open_indexed(struct gpt_hf *hf, const cJSON *index,
     }
     for (size_t i = 0; i < hf->n_shards; i++)
         held += hf->shards[i].n;
-    if (mapped != held)
-        return gpt_fail(err, GPT_EDATA,
-                        "%s/%s: maps %lld tensors, its files hold %lld",
-                        hf->dir, GPT_HF_INDEX, (long long)mapped,
-                        (long long)held);
-    return GPT_OK;
+    if (mapped == held)
+        return GPT_OK;
+    gpt_fail(err, GPT_EDATA, "%s/%s: maps %lld tensors, its files hold %lld",
+             hf->dir, GPT_HF_INDEX, (long long)mapped, (long long)held);
+    return gpt_hint(err, "the files are not of one model: copy or download the "
+                         "directory again");
 }
 
 /* A single file goes before an index, as in transformers. A directory with
@@ -132,7 +134,7 @@ static int open_indexed(struct gpt_hf *hf, const cJSON *index,
  * in a pickle is not executed here. */
 static int open_files(struct gpt_hf *hf, struct gpt_err *err)
 {
-    char path[PATH];
+    char path[GPT_PATH_BYTES];
     cJSON *index;
 
     GPT_TRY(gpt_path_join(path, sizeof(path), hf->dir, GPT_HF_WEIGHTS, err));
@@ -365,11 +367,73 @@ static int open_tensors(struct gpt_hf *hf, struct gpt_err *err)
     return check_unknown(hf, prefix, err);
 }
 
+/* ---- the output layer ---- */
+
+/* True in *equal when two tensors of one type and shape have the same bytes,
+ * read block by block. */
+static int compare_bytes(const struct gpt_hf *hf,
+                         const struct gpt_safetensor *a, size_t shard_a,
+                         const struct gpt_safetensor *b, size_t shard_b,
+                         bool *equal, struct gpt_err *err)
+{
+    enum { BLOCK = 1 << 20 };
+    char *blocks;
+    int64_t bytes = 0;
+    int status = GPT_OK;
+
+    *equal = gpt_safetensor_bytes(a, &bytes);
+    GPT_TRY(gpt_new(&blocks, 2, BLOCK, "tensors", err));
+    for (int64_t at = 0; at < bytes && *equal && status == GPT_OK;
+         at += BLOCK) {
+        size_t n = (size_t)gpt_min_i64(BLOCK, bytes - at);
+
+        GPT_TRY_GOTO(status,
+                     gpt_in_read(hf->shards[shard_a].in, blocks, a->begin + at,
+                                 n, err),
+                     out);
+        status = gpt_in_read(hf->shards[shard_b].in, blocks + BLOCK,
+                             b->begin + at, n, err);
+        *equal = status == GPT_OK && memcmp(blocks, blocks + BLOCK, n) == 0;
+    }
+out:
+    gpt_free(blocks);
+    return status;
+}
+
+/* A file may have an output layer although config.json says that the embedding
+ * serves as one. A copy of the embedding is left out. Another one is what the
+ * model was trained with, and is loaded, as transformers 5 does. */
+static int settle_head(struct gpt_hf *hf, struct gpt_err *err)
+{
+    size_t at_head, at_words;
+    bool equal;
+    const struct gpt_safetensor *head =
+        find_entry(hf, "lm_head.weight", &at_head);
+    const struct gpt_safetensor *words =
+        find_entry(hf, "transformer.wte.weight", &at_words);
+
+    if (!words)
+        words = find_entry(hf, "wte.weight", &at_words);
+    if (!hf->config.tied_embeddings || !head || !words)
+        return GPT_OK;
+    equal = head->dtype == words->dtype && head->ndim == words->ndim &&
+            memcmp(head->shape, words->shape,
+                   (size_t)head->ndim * sizeof(*head->shape)) == 0;
+    if (equal)
+        GPT_TRY(compare_bytes(hf, head, at_head, words, at_words, &equal, err));
+    hf->config.tied_embeddings = equal;
+    if (!equal)
+        gpt_warn("%s: %s says tie_word_embeddings, but lm_head.weight is not "
+                 "the embedding: it is loaded as an output layer of its own",
+                 hf->dir, GPT_HF_CONFIG);
+    return GPT_OK;
+}
+
 /* config.json first: it is small, and says what the files must hold. */
 int gpt_hf_open(struct gpt_hf **out, const char *dir, int64_t divisible_by,
                 int64_t tp, struct gpt_err *err)
 {
-    char path[PATH];
+    char path[GPT_PATH_BYTES];
     struct gpt_hf *hf;
     cJSON *json = NULL;
     int status;
@@ -387,7 +451,12 @@ int gpt_hf_open(struct gpt_hf **out, const char *dir, int64_t divisible_by,
     GPT_TRY_GOTO(status, gpt_config_complete(&hf->config, divisible_by, tp,
                                              err),
                  fail);
+    GPT_TRY_GOTO(status,
+                 gpt_hf_read_generation(&hf->extra, dir, json,
+                                        hf->config.vocab_size, &hf->arena, err),
+                 fail);
     GPT_TRY_GOTO(status, open_files(hf, err), fail);
+    GPT_TRY_GOTO(status, settle_head(hf, err), fail);
     GPT_TRY_GOTO(status, open_tensors(hf, err), fail);
     cJSON_Delete(json);
     *out = hf;

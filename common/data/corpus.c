@@ -278,8 +278,8 @@ static int check_options(const struct gpt_corpus_options *o,
 {
     if (per_split && (o->n_data_path > 0 || o->split))
         return gpt_fail(err, GPT_EUSAGE,
-                        "data sets are given for each split, so that neither"
-                        " common ones nor shares of them may be");
+                        "data sets are given for each split: common data sets"
+                        " and a division into splits do not go with them");
     if (!per_split && o->n_data_path <= 0)
         return gpt_fail(err, GPT_EUSAGE, "no data set is given");
     /* One token more than the sequence must still be counted in 31 bits: the
