@@ -106,6 +106,8 @@ const struct gpt_opt gpt_train_option_table[] = {
     {.kind = GPT_OPT_CHOICE, .name = "attention-head-type", .arg = "TYPE",
      .def = "multihead", AT(head_type), .choices = head_types,
      .help = "multiquery: one head of keys and values"},
+    /* heads need not fill the width: Qwen 3's have 128 elements whatever it
+     * is */
     {.kind = GPT_OPT_INT, .name = "kv-channels", .arg = "N", .def = "0",
      AT(kv_channels), .min = 0, .max = 65536,
      .help = "size of a head, 0 = hidden size / attention heads"},
@@ -127,6 +129,8 @@ const struct gpt_opt gpt_train_option_table[] = {
     {.kind = GPT_OPT_FLAG, .name = "rotary-interleaved",
      AT(rotary_interleaved),
      .help = "rotary positions turn neighbours, not halves"},
+    /* Which of the next seven a kind reads is a table in plan_model.c: one that
+     * would not be used is refused. 0 is the default of the kind. */
     {.kind = GPT_OPT_CHOICE, .name = "rotary-scaling-type", .arg = "TYPE",
      .def = "none", AT(rotary_scaling), .choices = gpt_rotary_scalings,
      .help = "how rotary positions are stretched for longer texts"},
@@ -156,6 +160,8 @@ const struct gpt_opt gpt_train_option_table[] = {
      .help = "kind of norms"},
     {.kind = GPT_OPT_FLAG, .name = "apply-layernorm-1p", AT(norm_plus_one),
      .help = "norms multiply by 1 + weight"},
+    /* No default: a preset's name must give way to --swiglu, and a row of
+     * several that say one thing is reset to nothing. */
     {.kind = GPT_OPT_CHOICE, .name = "activation-function", .arg = "NAME",
      AT(activation), .choices = gpt_activations,
      .help = "activation of the feed-forward layer, gelu by default",
@@ -175,6 +181,7 @@ const struct gpt_opt gpt_train_option_table[] = {
      .help = "linear layers without biases"},
     {.kind = GPT_OPT_FLAG, .name = "add-qkv-bias", AT(qkv_bias),
      .help = "... but queries, keys and values have them"},
+    /* GPT-NeoX and GPT-J; Megatron-LM itself has no name for them. */
     {.kind = GPT_OPT_FLAG, .name = "parallel-residual", AT(parallel_blocks),
      .help = "attention and feed-forward side by side"},
     {.kind = GPT_OPT_FLAG, .name = "shared-norm", AT(shared_norm),

@@ -6,7 +6,6 @@
 #include "base/num.h"
 #include "data/blend.h"
 
-#include <string.h>
 
 /* What messages of the library call the values of options. */
 static const struct gpt_loss_scale_names scale_names = {

@@ -65,13 +65,15 @@ static enum gpt_position_embedding position_choice(const char *name)
 {
     static const enum gpt_position_embedding others[] = {GPT_POSITION_ROPE,
                                                          GPT_POSITION_LEARNED};
+    /* the first names are those of the enum, in its order */
     const int i = gpt_train_choice(gpt_train_positions, name);
 
     return i > GPT_POSITION_NONE ? others[i - GPT_POSITION_NONE - 1]
                                  : (enum gpt_position_embedding)i;
 }
 
-/* Which kinds of scaling read an option of rotary positions. */
+/* A row an option, so that a new kind of scaling is a bit in some rows. Which
+ * kinds of scaling read an option of rotary positions. */
 enum {
     ANY_ROPE = 1 << GPT_SCALING_NONE,
     LINEAR = 1 << GPT_SCALING_LINEAR,
@@ -105,6 +107,7 @@ static int check_rotary_options(const struct gpt_config *c,
                                 const struct gpt_args *args,
                                 struct gpt_err *err)
 {
+    /* bits of the kinds whose options would be read */
     const bool rope = c->position_embedding == GPT_POSITION_ROPE;
     const int used = rope ? ANY_ROPE | 1 << c->rotary_scaling : 0;
 
@@ -132,6 +135,7 @@ static int plan_scaling(struct gpt_config *c,
                         "--rotary-scaling-type %s needs "
                         "--rotary-scaling-factor X, at least 1",
                         o->rotary_scaling);
+    /* a ramp over turns or pairs needs to know over which positions */
     if (kind != LINEAR) {
         c->rotary_positions = o->rotary_positions > 0 ? o->rotary_positions
                               : llama3                ? 8192
@@ -143,6 +147,8 @@ static int plan_scaling(struct gpt_config *c,
                             "pretraining",
                             o->rotary_scaling);
     }
+    /* 0 where the formula has none: two models that compute the same must not
+     * differ in what nothing reads */
     c->rotary_low_factor = llama3 ? o->rotary_low_factor : 0;
     c->rotary_high_factor = llama3 ? o->rotary_high_factor : 0;
     c->rotary_fast = kind == YARN ? o->rotary_fast : 0;
@@ -159,6 +165,7 @@ static int plan_positions(struct gpt_config *c,
     c->rotary_scaling = gpt_train_choice(gpt_rotary_scalings,
                                          o->rotary_scaling);
     GPT_TRY(check_rotary_options(c, args, err));
+    /* fields of rotary positions are 0 in models without them */
     if (c->position_embedding != GPT_POSITION_ROPE) {
         c->rotary_scaling = GPT_SCALING_NONE;
         return GPT_OK;
@@ -169,7 +176,9 @@ static int plan_positions(struct gpt_config *c,
     return plan_scaling(c, o, err);
 }
 
-/* Query groups by their number, or by what a model of one group is called. */
+/* Query groups by their number, or by what a model of one group is called:
+ * Megatron-LM and accelerate have a word each for the same thing, and both may
+ * be given where they agree. */
 static int plan_heads(struct gpt_config *c, const struct gpt_train_options *o,
                       const struct gpt_args *args, struct gpt_err *err)
 {
@@ -186,6 +195,7 @@ static int plan_heads(struct gpt_config *c, const struct gpt_train_options *o,
                         "--num-query-groups says %lld",
                         o->head_type, (long long)(multiquery ? 1 : heads),
                         (long long)groups);
+    /* 0 is filled in by gpt_config_complete() */
     c->num_query_groups = groups;
     c->head_size = o->kv_channels;
     return GPT_OK;

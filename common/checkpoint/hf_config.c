@@ -61,6 +61,7 @@ static int read_size(const struct reader *r, const char *key,
     double v = 0;
 
     GPT_TRY(read_number(r, key, item, &v, err));
+    /* written so that NaN is outside */
     if (!(v >= 0 && v <= INT32_MAX) || v != (double)(int64_t)v)
         return gpt_fail(err, GPT_EDATA, "%s: '%s' is %g, out of range: 0 to %d",
                         r->what, key, v, INT32_MAX);
@@ -188,6 +189,7 @@ static void settle_scaling(struct gpt_config *c)
     const bool llama3 = c->rotary_scaling == GPT_SCALING_LLAMA3;
     const bool yarn = c->rotary_scaling == GPT_SCALING_YARN;
 
+    /* "default" may come with numbers of the kind that it replaced */
     if (c->rotary_scaling == GPT_SCALING_NONE)
         c->rotary_factor = 0;
     if (c->rotary_scaling == GPT_SCALING_NONE ||
@@ -317,6 +319,7 @@ static int read_key(struct reader *r, const struct gpt_hf_key *key,
 
     if (item)
         return read_value(r, key, item, err);
+    /* a row without a default is a key that every file has */
     if (!key->def)
         return gpt_fail(err, GPT_EDATA, "%s: no field '%s'", r->what,
                         key->name);

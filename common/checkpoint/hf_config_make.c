@@ -26,6 +26,7 @@ static cJSON *activation_value(const struct gpt_config *c, const char *def)
     cJSON *own = cJSON_Parse(def);
     const struct gpt_hf_activation *a = NULL;
 
+    /* backwards: the first of several names is left at the end */
     for (size_t i = gpt_hf_n_activations; i-- > 0;)
         if (gpt_hf_activations[i].activation == c->activation) {
             a = &gpt_hf_activations[i];
@@ -51,7 +52,7 @@ static cJSON *scaling_value(const struct gpt_config *c)
         const double v = n->offset == 0 ? (double)c->rotary_positions
                                         : *(const double *)at;
 
-        /* base and share have keys of their own */
+        /* base and share have keys of their own, which all versions read */
         if (v > 0 && at != &c->rotary_base && at != &c->rotary_percent)
             cJSON_AddNumberToObject(json, n->name, v);
     }
@@ -98,6 +99,7 @@ static cJSON *make_value(const struct gpt_hf_key *key,
         return cJSON_CreateNumber(c->rotary_base);
     case GPT_HF_SCALING:
         return scaling_value(c);
+    /* null, as absence means a window where the class has one */
     case GPT_HF_WINDOW:
         return cJSON_CreateNull();
     case GPT_HF_USE_WINDOW:
@@ -132,6 +134,7 @@ cJSON *gpt_hf_config_make(const struct gpt_config *c,
     cJSON *json = cJSON_CreateObject();
 
     for (size_t i = 0; i < extra->family->n_keys; i++) {
+        /* rows are in the order of transformers: files can be compared */
         const struct gpt_hf_key *key = &extra->family->keys[i];
         cJSON *value = make_value(key, c, extra, dtype);
 
@@ -151,6 +154,7 @@ static const char *misfit(const struct gpt_config *c,
     cJSON *json = gpt_hf_config_make(c, &extra, GPT_F32);
     const char *field = "config.json";
 
+    /* no message: that a family does not fit is an answer */
     if (json && gpt_hf_config_parse(&read, &again, json, field, NULL) == GPT_OK)
         field = gpt_config_difference(c, &read);
     cJSON_Delete(json);
@@ -171,6 +175,7 @@ int gpt_hf_choose_family(const struct gpt_config *c,
     for (size_t i = 0; status == GPT_OK && i < gpt_hf_n_families; i++) {
         const char *field = misfit(c, gpt_hf_families[i]);
 
+        /* what does not fit is kept for the message */
         *family = gpt_hf_families[i];
         if (!field) {
             gpt_buf_free(&b);

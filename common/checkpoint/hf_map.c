@@ -131,6 +131,7 @@ static int make_runs(struct run **out, int64_t *n, const struct gpt_config *c,
 
     *n = 0;
     GPT_TRY(gpt_new(out, (size_t)(3 * groups), sizeof(**out), "views", err));
+    /* at most three runs a group, for which there is room */
     for (int64_t g = 0; qkv && g < groups; g++)
         *n += group_runs(*out + *n, c, rule->order, g);
     if (!qkv)

@@ -266,6 +266,7 @@ static bool is_ignored(const struct gpt_hf *hf, const char *name)
     for (size_t i = 0; i < GPT_COUNT(constants); i++)
         if (ends_in(name, constants[i]))
             return true;
+    /* its rule is the one that stands beside the base model */
     const struct gpt_hf_rule *rule =
         gpt_hf_next_rule(hf->extra.family, &output, &at);
     return hf->config.tied_embeddings && rule &&

@@ -126,6 +126,7 @@ static int plan_tensor(struct gpt_hf_plan *p, const struct gpt_param *row,
     int64_t shape[2];
 
     gpt_hf_name(name, sizeof(name), rule, row, p->extra.family->prefix);
+    /* two parameters of one tensor are neighbours in the table */
     *out = p->n > 0 ? &p->tensors[p->n - 1] : NULL;
     if (*out && strcmp((*out)->name, name) == 0)
         return GPT_OK;
