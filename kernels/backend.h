@@ -98,6 +98,7 @@ enum gpt_norm_kind { GPT_LAYERNORM, GPT_RMSNORM };
  * 2016; Zhang and Sennrich 2019. */
 struct gpt_norm {
     enum gpt_norm_kind kind;
+    bool plus_one; /* w + 1 stands for w, as in Gemma: decay pulls it to 1 */
     int64_t n, c;
     float eps;
     enum gpt_dtype act;
@@ -119,6 +120,50 @@ struct gpt_norm_grad {
     void *scratch;
 };
 
+/* The same norms over D elements, of every query and key head of qkv
+ * (N, G * (H/G + 2) * D), as attention takes it. Values are copied. wq, bq are
+ * of all queries, wk, bk of all keys: (D) act, b NULL: none. out may be in.
+ * Source: Henry et al. 2020; Dehghani et al. 2023. */
+struct gpt_head_norm {
+    enum gpt_norm_kind kind;
+    bool plus_one;
+    int64_t n, h, g, d;
+    float eps;
+    enum gpt_dtype act;
+    const void *in;
+    void *out;
+    const void *wq, *bq, *wk, *bk;
+};
+
+/* Its backward takes the forward's struct (out is not read): dqkv, the
+ * gradient of out, becomes that of in. dwq ... dbk (D) float, added to; those
+ * of absent biases NULL. scratch: gpt_backend.head_norm_scratch() bytes. */
+struct gpt_head_norm_grad {
+    void *dqkv;
+    float *dwq, *dbq, *dwk, *dbk;
+    void *scratch;
+};
+
+/* out (N, F) = f(pre), pre (N, F); or gated: f(gate) * up, where a row of pre
+ * (N, 2F) is its F gates, then its F ups (Shazeer 2020). GELU is the tanh form
+ * of gpt_matmul, GELU_EXACT x times the normal distribution's integral, SILU x
+ * times the logistic function, SQUARED_RELU max(x, 0)^2. */
+enum gpt_activation {
+    GPT_GELU,
+    GPT_GELU_EXACT,
+    GPT_SILU,
+    GPT_RELU,
+    GPT_SQUARED_RELU,
+};
+struct gpt_activate {
+    enum gpt_activation kind;
+    bool gated;
+    int64_t n, f;
+    enum gpt_dtype act;
+    const void *pre;
+    void *out;
+};
+
 /* out (N, C) = dropout(wte[tokens] + wpe[positions]); rows of wte held here
  * are v_begin .. v_begin + v_local, other tokens contribute zero. tokens,
  * positions (N) int32. wpe NULL: words only. */
@@ -131,17 +176,32 @@ struct gpt_embed {
     struct gpt_dropout dropout;
 };
 
+/* Rotary positions scaled for longer texts. The share s of the rate of pair i,
+ * base^(-2 i / rotary), stays, and 1 - s is divided by `factor`; s rises from 0
+ * to 1 while x goes from `from` to `to`, and x is i, or rate * by_rate where
+ * that is not 0.
+ * Sines and cosines are multiplied by `attention`. rope_scaling.h computes it;
+ * linear interpolation, Llama 3's rule and YaRN are such ramps. */
+struct gpt_rope_scaling {
+    double factor; /* 0: none, and the rest is not read */
+    double by_rate, from, to;
+    double attention;
+};
+
 /* Rotary positions (Su et al. 2021) in place: in every query and key head of
  * qkv (N, G * (H/G + 2) * D), as attention takes it, elements i and
  * i + rotary/2, i < rotary/2, are a point that is rotated by the angle
  *   position * base^(-2 i / rotary)
  * or, with `inverse` (for the gradient), by its negative. Elements from
- * `rotary` (even, at most D) on do not change. The angle is computed in float,
- * as PyTorch users do.
+ * `rotary` (even, at most D) on do not change. With `interleaved` the points
+ * are elements 2 i and 2 i + 1. The angle is computed in float, as PyTorch
+ * users do.
  * positions (N) int32 in device memory, or NULL: row n has position n mod t. */
 struct gpt_rope {
     int64_t n, t, h, g, d, rotary;
     double base;
+    bool interleaved;
+    struct gpt_rope_scaling scaling;
     enum gpt_dtype act;
     bool inverse;
     void *qkv;
@@ -334,13 +394,19 @@ struct gpt_backend {
      * ranks */
     void (*bias_add)(struct gpt_queue *q, void *x, const void *bias,
                      int64_t m, int64_t n, enum gpt_dtype act);
-    /* y (n) act = gelu(x (n)); with x = aux of a product, y is its c again */
-    void (*gelu)(struct gpt_queue *q, void *y, const void *x, int64_t n,
-                 enum gpt_dtype act);
+    /* With GPT_GELU and pre = aux of a product, out is its c again. */
+    void (*activate)(struct gpt_queue *q, const struct gpt_activate *op);
+    /* dpre (as pre), written, from dout (N, F); op->out is not read. */
+    void (*activate_bwd)(struct gpt_queue *q, const struct gpt_activate *op,
+                         const void *dout, void *dpre);
     void (*norm_fwd)(struct gpt_queue *q, const struct gpt_norm *op);
     void (*norm_bwd)(struct gpt_queue *q, const struct gpt_norm *op,
                      const struct gpt_norm_grad *grad);
     size_t (*norm_scratch)(int64_t n, int64_t c);
+    void (*head_norm)(struct gpt_queue *q, const struct gpt_head_norm *op);
+    void (*head_norm_bwd)(struct gpt_queue *q, const struct gpt_head_norm *op,
+                          const struct gpt_head_norm_grad *grad);
+    size_t (*head_norm_scratch)(int64_t n, int64_t d);
     /* y (n, c) = x (n, c) with dropout; y may be x. For places where
      * no norm follows, which would include the dropout. */
     void (*dropout)(struct gpt_queue *q, void *y, const void *x, int64_t n,

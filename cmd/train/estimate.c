@@ -73,9 +73,16 @@ static double tensor_moves(const struct gpt_replica_options *o,
                            const struct gpt_layout *layout)
 {
     const bool sequence = o->exec.sequence_parallel;
-    double moves = (sequence ? 4 + 6 : 4 + 4) * (double)count_layers(layout);
+    double each = sequence ? 4 + 6 : 4 + 4, again = sequence ? 3 : 2;
 
-    moves += (sequence ? 3 : 2) * (double)count_recomputed(o, layout);
+    /* blocks side by side are one sum of forward, which recomputation leaves
+     * out */
+    if (o->config.parallel_blocks) {
+        each -= sequence ? 1 : 2;
+        again -= sequence ? 1 : 2;
+    }
+    double moves = each * (double)count_layers(layout) +
+                   again * (double)count_recomputed(o, layout);
     /* forward of the embedding and backward of the output layer are sums, the
      * other direction of each gathers where rows are cut */
     if (layout->has_embedding)
@@ -149,14 +156,16 @@ static double tied_bytes(const struct gpt_replica_options *o,
 }
 
 /* Sequence parallel ranks each have a part of the gradients of norms and of
- * some biases: bytes of their sum, over this rank's shard. */
+ * some biases, tensor parallel ranks of those of heads' norms: bytes of their
+ * sum, over this rank's shard. */
 static double partial_bytes(const struct gpt_replica_options *o,
                             const struct gpt_flat *flat, int64_t tp_size)
 {
     double n = 0;
 
-    for (int64_t i = 0; o->exec.sequence_parallel && i < flat->n; i++) {
-        if (flat->slices[i].param->sequence_sum)
+    for (int64_t i = 0; i < flat->n; i++) {
+        if (gpt_flat_is_partial(flat, &flat->slices[i],
+                                o->exec.sequence_parallel))
             n += (double)flat->slices[i].count;
     }
     /* The sum is an all-reduce, which sends each part twice: as a

@@ -15,9 +15,17 @@ struct gpt_train_options {
     /* model */
     int64_t num_layers, hidden_size, ffn_hidden_size, num_attention_heads;
     int64_t num_query_groups, max_position_embeddings, vocab_size;
-    const char *position_embedding_type; /* of gpt_position_embeddings */
-    int64_t rotary_base;
-    double rotary_percent;
+    int64_t kv_channels;
+    const char *head_type; /* multihead, multiquery */
+    const char *position_embedding_type; /* of gpt_train_positions */
+    int64_t rotary_base, rotary_positions;
+    double rotary_percent, rotary_factor, rotary_low_factor;
+    double rotary_high_factor, rotary_fast, rotary_slow, rotary_attention;
+    bool rotary_interleaved;
+    const char *rotary_scaling; /* of gpt_rotary_scalings */
+    const char *normalization, *activation; /* of gpt_normalizations, ... */
+    bool norm_plus_one, gated, swiglu, geglu, squared_relu;
+    bool no_linear_bias, qkv_bias, qk_norm, parallel_blocks, shared_norm;
     int64_t make_vocab_size_divisible_by;
     double norm_epsilon, init_method_std, hidden_dropout, attention_dropout;
     bool untie_embeddings;
@@ -89,6 +97,8 @@ struct gpt_train_options {
 enum gpt_train_granularity { GPT_GRANULARITY_FULL, GPT_GRANULARITY_SELECTIVE };
 enum gpt_train_method { GPT_METHOD_UNIFORM, GPT_METHOD_BLOCK };
 enum gpt_train_graph { GPT_GRAPH_NONE }; /* all others mean the same */
+/* gpt_position_embeddings[], then other words for the second and the first. */
+extern const char *const gpt_train_positions[];
 extern const char *const gpt_train_shardings[];     /* enum gpt_zero */
 extern const char *const gpt_train_backends[];      /* enum gpt_carrier */
 extern const char *const gpt_train_granularities[]; /* the enums above */

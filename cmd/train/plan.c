@@ -1,13 +1,11 @@
 /* From options to a plan; see plan.h. Read gpt_train_plan() at the end: it is
- * the order in which later parts read what earlier ones have filled. The part
- * about ranks is in plan_ranks.c. */
+ * the order in which later parts read what earlier ones have filled. The model
+ * is in plan_model.c, the part about ranks in plan_ranks.c. */
 #include "cmd/train/plan.h"
 
 #include "base/num.h"
 #include "data/blend.h"
-#include "tokenizer/tokenizer_options.h"
 
-#include <string.h>
 
 /* What messages of the library call the values of options. */
 static const struct gpt_loss_scale_names scale_names = {
@@ -40,123 +38,6 @@ static int plan_evaluation(struct gpt_train_plan *p,
     gpt_fail(err, GPT_EUSAGE, "a length of 0 steps trains nothing");
     return gpt_hint(err, "with --load DIR --train-iters 0 evaluates the model "
                          "in DIR; else --train-iters must be above 0");
-}
-
-/* ---- model ---- */
-
-/* Vocabulary size and end-of-document token from the tokenizer, if any. The
- * tokenizer is opened only for these two numbers: training reads ids. */
-static int plan_vocabulary(struct gpt_train_plan *p,
-                           const struct gpt_train_options *o,
-                           struct gpt_err *err)
-{
-    struct gpt_tokenizer_options options = o->tokenizer;
-    struct gpt_config *c = &p->replica.config;
-    struct gpt_tokenizer *tok;
-
-    /* NullTokenizer adds a token to the N of --vocab-size, so that N is not
-     * the model's size: the tokenizer says what is */
-    bool null = strcmp(options.type, "NullTokenizer") == 0;
-    c->vocab_size = null ? 0 : o->vocab_size;
-    options.vocab_size = o->vocab_size;
-    p->masks.eod = -1;
-    if (gpt_tokenizer_named(&options)) {
-        GPT_TRY(gpt_tokenizer_open_given(&tok, &options, err));
-        int64_t size = gpt_tokenizer_vocab_size(tok);
-        p->masks.eod = gpt_tokenizer_eod(tok);
-        gpt_tokenizer_close(tok);
-        if (c->vocab_size == 0)
-            c->vocab_size = size;
-        /* more is a model whose table has room; less would have ids without
-         * a row */
-        if (c->vocab_size < size)
-            return gpt_fail(err, GPT_EUSAGE,
-                            "--vocab-size %lld is below the tokenizer's %lld",
-                            (long long)c->vocab_size, (long long)size);
-    }
-    if (c->vocab_size == 0) {
-        gpt_fail(err, GPT_EUSAGE,
-                 "the vocabulary size is not known: give --vocab-file and "
-                 "--merge-file, --tokenizer-model, or --vocab-size");
-        return gpt_hint(err, "they are those that gpt-preprocess was given; "
-                             "try 'gpt-train --help'");
-    }
-    /* without it these would silently do nothing */
-    if (p->masks.eod < 0 &&
-        (o->eod_mask_loss || o->reset_position_ids || o->reset_attention_mask))
-        return gpt_fail(err, GPT_EUSAGE,
-                        "--%s needs to know the end-of-"
-                        "document token: give --vocab-file and --merge-file, "
-                        "or --tokenizer-model",
-                        o->eod_mask_loss        ? "eod-mask-loss"
-                        : o->reset_position_ids ? "reset-position-ids"
-                                                : "reset-attention-mask");
-    return GPT_OK;
-}
-
-static int plan_positions(struct gpt_config *c,
-                          const struct gpt_train_options *o,
-                          const struct gpt_args *args, struct gpt_err *err)
-{
-    static const char *const of_rope[] = {"rotary-base", "rotary-percent"};
-
-    c->position_embedding = gpt_train_choice(gpt_position_embeddings,
-                                             o->position_embedding_type);
-    if (c->position_embedding == GPT_POSITION_ROPE) {
-        c->rotary_base = (double)o->rotary_base;
-        c->rotary_percent = o->rotary_percent;
-        return GPT_OK;
-    }
-    /* a value that would not be used is a mistake, not a preference; defaults
-     * do not count as given */
-    for (size_t i = 0; i < GPT_COUNT(of_rope); i++)
-        if (gpt_option_given(args, of_rope[i]))
-            return gpt_fail(err, GPT_EUSAGE,
-                            "--%s needs --position-embedding-type rope",
-                            of_rope[i]);
-    return GPT_OK;
-}
-
-/* Options to a configuration, field by field; what is 0 follows from the rest.
- * The padded vocabulary depends on the tensor parallel size, and is the only
- * part of the model that a layout decides. */
-static int plan_model(struct gpt_train_plan *p,
-                      const struct gpt_train_options *o,
-                      const struct gpt_args *args, struct gpt_err *err)
-{
-    struct gpt_config *c = &p->replica.config;
-
-    *c = (struct gpt_config){
-        .num_layers = o->num_layers,
-        .hidden_size = o->hidden_size,
-        .num_attention_heads = o->num_attention_heads,
-        .num_query_groups =
-            o->num_query_groups ? o->num_query_groups : o->num_attention_heads,
-        .ffn_hidden_size = o->ffn_hidden_size,
-        .max_positions = o->max_position_embeddings ? o->max_position_embeddings
-                                                    : o->seq_length,
-        .norm_epsilon = o->norm_epsilon,
-        .init_std = o->init_method_std,
-        .hidden_dropout = o->hidden_dropout,
-        .attention_dropout = o->attention_dropout,
-        .tied_embeddings = !o->untie_embeddings,
-    };
-    GPT_TRY(plan_positions(c, o, args, err));
-    GPT_TRY(plan_vocabulary(p, o, err));
-    /* fills what is 0; from here on the configuration is the model's */
-    if (gpt_config_complete(c, o->make_vocab_size_divisible_by,
-                            p->topology.size[GPT_TP], err) != GPT_OK)
-        return gpt_hint(err, "the fields of the model are options of the same "
-                             "names: --hidden-size, --num-attention-heads ...");
-    if (o->seq_length > c->max_positions) {
-        gpt_fail(err, GPT_EUSAGE,
-                 "--seq-length %lld is above --max-position-embeddings %lld",
-                 (long long)o->seq_length, (long long)c->max_positions);
-        return gpt_hint(err, "give both the same value, or leave "
-                             "--max-position-embeddings out");
-    }
-    p->vocab_dummies = c->padded_vocab_size - c->vocab_size;
-    return GPT_OK;
 }
 
 /* ---- precision ---- */
@@ -437,7 +318,7 @@ int gpt_train_plan(struct gpt_train_plan *p, const struct gpt_train_options *o,
     /* the model decides what ranks may cut, batches how many there are */
     GPT_TRY(plan_evaluation(p, o, args, err));
     GPT_TRY(plan_precision(p, o, args, err));
-    GPT_TRY(plan_model(p, o, args, err));
+    GPT_TRY(gpt_train_plan_model(p, o, args, err));
     GPT_TRY(plan_length(p, o, err));
     GPT_TRY(gpt_train_plan_ranks(p, o, args, err));
     GPT_TRY(gpt_train_plan_schedule(p, o, args, err));

@@ -55,6 +55,11 @@ int gpt_train_layout(const struct gpt_train_plan *plan, int64_t tp_rank,
                      int64_t pp_rank, struct gpt_layout *layout,
                      struct gpt_err *err) GPT_MUST_USE;
 
+/* For plan.c: the part of gpt_train_plan() that is the model. */
+int gpt_train_plan_model(struct gpt_train_plan *plan,
+                         const struct gpt_train_options *o,
+                         const struct gpt_args *args,
+                         struct gpt_err *err) GPT_MUST_USE;
 /* For plan.c: the part of gpt_train_plan() about ranks, after the model and the
  * batches. */
 int gpt_train_plan_ranks(struct gpt_train_plan *plan,

@@ -1,228 +1,426 @@
-/* config.json of Hugging Face's GPT-2, both ways. Defaults are those of
- * configuration_gpt2.py; a null counts as absent. Features that change what
- * the model computes and that this project's GPT-2 lacks are refused by name,
- * never ignored. */
+/* Reads config.json of Hugging Face's models by the tables of hf_family.c: a
+ * row says which field a key is, and what its absence means. Every key of the
+ * file is taken: one that a family does not have, and that is no note (names,
+ * tools, generation), is refused by name, as the model may compute something
+ * that this one does not. A null counts as absent. Start at
+ * gpt_hf_config_parse(); hf_config_make.c is the reverse. */
 #include "checkpoint/huggingface.h"
 
 #include "base/log.h"
 
 #include <string.h>
 
-/* The field, by its own name or its alias; NULL when absent or null. */
-static const cJSON *field(const cJSON *json, const char *key,
-                          const char *alias)
-{
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(json, key);
+/* A config.json that is being read. */
+struct reader {
+    struct gpt_config *c;
+    struct gpt_hf_extra *extra;
+    const cJSON *json;
+    const char *what;
+    int64_t window;
+    bool uses_window;
+};
 
-    if (!item && alias)
-        item = cJSON_GetObjectItemCaseSensitive(json, alias);
-    return cJSON_IsNull(item) ? NULL : item;
-}
-
-/* 0 passes here and means what the format means by it: n_inner 0 is four times
- * n_embd, which gpt_config_complete() fills in. Other sizes of 0 are refused
- * there. */
-static int size_field(const cJSON *json, const char *key, const char *alias,
-                      int64_t def, int64_t *out, const char *what,
-                      struct gpt_err *err)
-{
-    const cJSON *item = field(json, key, alias);
-
-    *out = def;
-    if (!item)
-        return GPT_OK;
-    return gpt_json_int(json, item->string, 0, INT32_MAX, out, what, err);
-}
-
-/* Ranges of rates are the model's to check; here a rate is only a number. */
-static int rate_field(const cJSON *json, const char *key, double def,
-                      double *out, const char *what, struct gpt_err *err)
-{
-    *out = def;
-    if (!field(json, key, NULL))
-        return GPT_OK;
-    return gpt_json_real_or(json, key, def, out, what, err);
-}
+/* ---- values ---- */
 
 /* A feature is refused by its name and its value, so that the message can be
  * searched for in the model's config.json. */
-static int refuse(const char *what, const char *key, const char *value,
+static int refuse(const struct reader *r, const char *key, const cJSON *value,
                   const char *need, struct gpt_err *err)
 {
-    return gpt_fail(err, GPT_EDATA, "%s: %s is %s: only %s is supported", what,
-                    key, value, need);
+    char *text = gpt_json_print(value, false);
+    const char *shown = cJSON_IsString(value) ? value->valuestring : text;
+    int status = gpt_fail(err, GPT_EDATA, "%s: %s is %.200s: only %s is "
+                          "supported", r->what, key, shown ? shown : "?", need);
+
+    cJSON_free(text);
+    return status;
 }
 
-/* `need` is also the value that an absent flag has in transformers. */
-static int check_flag(const cJSON *json, const char *key, bool need,
-                      const char *what, struct gpt_err *err)
+/* The type that is wanted, in words: the file's own is in front of the user. */
+static int wrong_type(const struct reader *r, const char *key, const char *need,
+                      struct gpt_err *err)
 {
-    bool v = need;
+    return gpt_fail(err, GPT_EDATA, "%s: '%s' is not %s", r->what, key, need);
+}
 
-    if (field(json, key, NULL))
-        GPT_TRY(gpt_json_bool_or(json, key, need, &v, what, err));
-    if (v != need)
-        return refuse(what, key, v ? "true" : "false",
-                      need ? "true" : "false", err);
+/* 0 passes here and means what the format means by it; other sizes of 0 are
+ * refused when the model is checked. Ranges of rates are the model's, too. */
+static int read_number(const struct reader *r, const char *key,
+                       const cJSON *item, double *out, struct gpt_err *err)
+{
+    if (!cJSON_IsNumber(item))
+        return wrong_type(r, key, "a number", err);
+    *out = item->valuedouble;
     return GPT_OK;
 }
 
-/* Checks the architecture and its variants. Three names are the tanh form of
- * GELU, whose results differ by rounding alone; plain "gelu" is the other form,
- * and a model trained with it would compute something else. */
-static int check_features(const cJSON *json, const char *what,
-                          struct gpt_err *err)
+/* A size such as 2.5 would be cut to 2 without a word. */
+static int read_size(const struct reader *r, const char *key,
+                     const cJSON *item, int64_t *out, struct gpt_err *err)
 {
-    static const char *const tanh_gelu[] = {"gelu_new", "gelu_pytorch_tanh",
-                                            "gelu_fast"};
-    const char *type, *activation = "gelu_new";
-    bool known = false;
+    double v = 0;
 
-    GPT_TRY(gpt_json_string(json, "model_type", &type, what, err));
-    if (strcmp(type, "gpt2") != 0)
-        return refuse(what, "model_type", type, "gpt2", err);
-    if (field(json, "activation_function", NULL))
-        GPT_TRY(gpt_json_string(json, "activation_function", &activation, what,
-                                err));
-    for (size_t i = 0; i < GPT_COUNT(tanh_gelu); i++)
-        known = known || strcmp(activation, tanh_gelu[i]) == 0;
-    if (!known)
-        return refuse(what, "activation_function", activation, "gelu_new",
-                      err);
-    GPT_TRY(check_flag(json, "scale_attn_weights", true, what, err));
-    GPT_TRY(check_flag(json, "scale_attn_by_inverse_layer_idx", false, what,
-                       err));
-    GPT_TRY(check_flag(json, "add_cross_attention", false, what, err));
-    if (field(json, "quantization_config", NULL))
-        return refuse(what, "quantization_config", "set",
-                      "an unquantised model", err);
+    GPT_TRY(read_number(r, key, item, &v, err));
+    /* written so that NaN is outside */
+    if (!(v >= 0 && v <= INT32_MAX) || v != (double)(int64_t)v)
+        return gpt_fail(err, GPT_EDATA, "%s: '%s' is %g, out of range: 0 to %d",
+                        r->what, key, v, INT32_MAX);
+    *out = (int64_t)v;
     return GPT_OK;
+}
+
+/* 0 and 1 are no flags there: json of Python writes false and true. */
+static int read_flag(const struct reader *r, const char *key,
+                     const cJSON *item, bool *out, struct gpt_err *err)
+{
+    if (!cJSON_IsBool(item))
+        return wrong_type(r, key, "true or false", err);
+    *out = cJSON_IsTrue(item);
+    return GPT_OK;
+}
+
+/* Names that differ by rounding alone are one activation; plain "gelu" is the
+ * form with the error function, which is another. One that is not known is
+ * refused: a model with another would give
+ * texts that are wrong without a sign of it. */
+static int read_activation(const struct reader *r, const char *key,
+                           const cJSON *item, struct gpt_err *err)
+{
+    for (size_t i = 0; cJSON_IsString(item) && i < gpt_hf_n_activations; i++)
+        if (strcmp(item->valuestring, gpt_hf_activations[i].name) == 0) {
+            r->c->activation = gpt_hf_activations[i].activation;
+            return GPT_OK;
+        }
+    return refuse(r, key, item, "gelu_new, gelu, silu, relu or relu2", err);
 }
 
 /* An id, or the first of a list of ids, as newer files have it for several ends
  * of a text. Anything else counts as none: a wrong id must not keep the weights
  * from being read. */
-static int64_t token_id(const cJSON *json, const char *key, int64_t def)
+static int64_t token_id(const cJSON *item)
 {
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(json, key);
-
     if (cJSON_IsArray(item))
         item = cJSON_GetArrayItem(item, 0);
-    if (!item)
-        return def;
     if (!cJSON_IsNumber(item) || !(item->valuedouble >= 0) ||
         item->valuedouble > INT32_MAX)
-        return -1;
+        return GPT_TOKEN_NONE;
     return (int64_t)item->valuedouble;
 }
 
-static int parse_sizes(struct gpt_config *c, const cJSON *j, const char *what,
-                       struct gpt_err *err)
+/* One dropout serves the embedding and the residual stream here. The weights do
+ * not depend on either, so a difference is a warning. */
+static int compare_dropout(const struct reader *r, const char *key,
+                           const cJSON *item, struct gpt_err *err)
 {
-    GPT_TRY(size_field(j, "n_layer", "num_hidden_layers", 12, &c->num_layers,
-                       what, err));
-    GPT_TRY(size_field(j, "n_embd", "hidden_size", 768, &c->hidden_size, what,
-                       err));
-    GPT_TRY(size_field(j, "n_head", "num_attention_heads", 12,
-                       &c->num_attention_heads, what, err));
-    GPT_TRY(size_field(j, "n_inner", NULL, 0, &c->ffn_hidden_size, what, err));
-    GPT_TRY(size_field(j, "n_positions", "max_position_embeddings", 1024,
-                       &c->max_positions, what, err));
-    return size_field(j, "vocab_size", NULL, 50257, &c->vocab_size, what, err);
+    double v = 0;
+
+    GPT_TRY(read_number(r, key, item, &v, err));
+    if (v < r->c->hidden_dropout || v > r->c->hidden_dropout)
+        gpt_warn("%s: %s %g is trained as %g, the dropout of the residual "
+                 "stream", r->what, key, v, r->c->hidden_dropout);
+    return GPT_OK;
 }
 
-/* GPT-2 has a dropout of its own after the embedding; here it shares that of
- * the residual stream. The weights do not depend on either, so a difference is
- * a warning. The padded size is only completed to run the checks: padding
- * depends on the layout, which the caller knows. */
+/* Some models alternate layers of full attention with others. */
+static int check_layer_types(const struct reader *r, const char *key,
+                             const cJSON *list, struct gpt_err *err)
+{
+    const cJSON *item;
+
+    cJSON_ArrayForEach(item, list)
+        if (!cJSON_IsString(item) ||
+            strcmp(item->valuestring, "full_attention") != 0)
+            return refuse(r, key, item, "full_attention", err);
+    return GPT_OK;
+}
+
+/* ---- rotary scaling ---- */
+
+/* Older files say "type", newer ones "rope_type", some both. */
+static bool is_type(const char *key)
+{
+    return strcmp(key, "rope_type") == 0 || strcmp(key, "type") == 0;
+}
+
+/* A number that is not known belongs to a formula that is not, or changes one
+ * that is ("truncate", "mscale"). A null is a default of its class. */
+static int read_scaling_number(const struct reader *r, const cJSON *item,
+                               struct gpt_err *err)
+{
+    for (size_t i = 0; i < gpt_hf_n_scaling_numbers; i++) {
+        const struct gpt_hf_scaling_number *n = &gpt_hf_scaling_numbers[i];
+        char *to = (char *)r->c + n->offset;
+
+        if (strcmp(item->string, n->name) != 0)
+            continue;
+        if (cJSON_IsNull(item))
+            return GPT_OK;
+        if (n->offset == 0)
+            return read_size(r, item->string, item, &r->c->rotary_positions,
+                             err);
+        return read_number(r, item->string, item, (double *)(void *)to, err);
+    }
+    return refuse(r, item->string, item, "its absence from rotary scaling",
+                  err);
+}
+
+/* "default" is none. "longrope", "mrope" and what comes after them are refused:
+ * ignoring a kind gives a model that is silently wrong on long texts. */
+static int read_scaling_type(const struct reader *r, const cJSON *item,
+                             struct gpt_err *err)
+{
+    const char *name = cJSON_IsString(item) ? item->valuestring : "";
+
+    if (strcmp(name, "default") == 0)
+        name = gpt_rotary_scalings[GPT_SCALING_NONE];
+    for (int i = 0; gpt_rotary_scalings[i]; i++)
+        if (strcmp(gpt_rotary_scalings[i], name) == 0) {
+            r->c->rotary_scaling = i;
+            return GPT_OK;
+        }
+    return refuse(r, item->string, item, "default, linear, dynamic, llama3 or "
+                  "yarn", err);
+}
+
+/* Numbers that a kind does not read are 0 in the model, whatever the file says;
+ * those that it leaves out have transformers' defaults. */
+static void settle_scaling(struct gpt_config *c)
+{
+    const bool llama3 = c->rotary_scaling == GPT_SCALING_LLAMA3;
+    const bool yarn = c->rotary_scaling == GPT_SCALING_YARN;
+
+    /* "default" may come with numbers of the kind that it replaced */
+    if (c->rotary_scaling == GPT_SCALING_NONE)
+        c->rotary_factor = 0;
+    if (c->rotary_scaling == GPT_SCALING_NONE ||
+        c->rotary_scaling == GPT_SCALING_LINEAR)
+        c->rotary_positions = 0;
+    else if (c->rotary_positions == 0 ||
+             c->rotary_scaling == GPT_SCALING_DYNAMIC)
+        c->rotary_positions = c->max_positions;
+    c->rotary_low_factor = llama3 ? c->rotary_low_factor : 0;
+    c->rotary_high_factor = llama3 ? c->rotary_high_factor : 0;
+    c->rotary_fast = !yarn ? 0 : c->rotary_fast > 0 ? c->rotary_fast : 32;
+    c->rotary_slow = !yarn ? 0 : c->rotary_slow > 0 ? c->rotary_slow : 1;
+    c->rotary_attention = yarn ? c->rotary_attention : 0;
+}
+
+/* Both forms of the object: "rope_scaling" of older files, and
+ * "rope_parameters", which has the base and the share of a head, too. */
+static int read_scaling(const struct reader *r, const char *key,
+                        const cJSON *object, struct gpt_err *err)
+{
+    const cJSON *item;
+
+    if (!cJSON_IsObject(object))
+        return wrong_type(r, key, "an object", err);
+    cJSON_ArrayForEach(item, object)
+        GPT_TRY(is_type(item->string) ? read_scaling_type(r, item, err)
+                                      : read_scaling_number(r, item, err));
+    settle_scaling(r->c);
+    return GPT_OK;
+}
+
+/* ---- reading ---- */
+
+/* Compared as JSON: a number is one however it is written. */
+static int read_must(const struct reader *r, const struct gpt_hf_key *key,
+                     const cJSON *item, struct gpt_err *err)
+{
+    cJSON *need = cJSON_Parse(key->def);
+    bool same = need && cJSON_Compare(item, need, true);
+
+    cJSON_Delete(need);
+    return same ? GPT_OK : refuse(r, key->name, item, key->def, err);
+}
+
+/* item: the value in the file, or the default. */
+static int read_value(struct reader *r, const struct gpt_hf_key *key,
+                      const cJSON *item, struct gpt_err *err)
+{
+    void *to = (char *)r->c + key->offset;
+    const bool null = cJSON_IsNull(item);
+    bool flag = false;
+
+    switch (key->kind) {
+    case GPT_HF_SIZE:
+        return read_size(r, key->name, item, to, err);
+    case GPT_HF_RATE:
+        return read_number(r, key->name, item, to, err);
+    case GPT_HF_FLAG:
+        return read_flag(r, key->name, item, to, err);
+    case GPT_HF_NOT:
+        GPT_TRY(read_flag(r, key->name, item, &flag, err));
+        *(bool *)to = !flag;
+        return GPT_OK;
+    case GPT_HF_ACTIVATION:
+        return read_activation(r, key->name, item, err);
+    /* absence is filled in by gpt_config_complete() */
+    case GPT_HF_INNER:
+        return null ? GPT_OK
+                    : read_size(r, key->name, item, &r->c->ffn_hidden_size,
+                                err);
+    case GPT_HF_THETA:
+        return read_number(r, key->name, item, &r->c->rotary_base, err);
+    case GPT_HF_SCALING:
+        return null ? GPT_OK : read_scaling(r, key->name, item, err);
+    /* compared with the number of positions below */
+    case GPT_HF_WINDOW:
+        return null ? GPT_OK : read_size(r, key->name, item, &r->window, err);
+    case GPT_HF_USE_WINDOW:
+        return read_flag(r, key->name, item, &r->uses_window, err);
+    case GPT_HF_LAYER_TYPES:
+        return null ? GPT_OK : check_layer_types(r, key->name, item, err);
+    case GPT_HF_MUST:
+        return read_must(r, key, item, err);
+    case GPT_HF_BOS:
+        r->extra->bos_token_id = token_id(item);
+        return GPT_OK;
+    case GPT_HF_EOS:
+        r->extra->eos_token_id = token_id(item);
+        return GPT_OK;
+    case GPT_HF_OTHER_DROPOUT: /* with the numbers of other keys: below */
+    case GPT_HF_PARAMETERS:
+    case GPT_HF_ARCHITECTURES:
+    case GPT_HF_MODEL_TYPE:
+    case GPT_HF_DTYPE:
+    case GPT_HF_NOTE:
+        return GPT_OK;
+    }
+    return GPT_OK;
+}
+
+/* In the file by its own name or its alias; NULL when absent or null. */
+static const cJSON *find_value(const struct reader *r,
+                               const struct gpt_hf_key *key)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(r->json, key->name);
+
+    if (!item && key->alias)
+        item = cJSON_GetObjectItemCaseSensitive(r->json, key->alias);
+    return cJSON_IsNull(item) ? NULL : item;
+}
+
+/* A token that is null in the file is none; a key that is not there has its
+ * default. */
+static bool is_null_token(const struct reader *r, const struct gpt_hf_key *key)
+{
+    return (key->kind == GPT_HF_BOS || key->kind == GPT_HF_EOS) &&
+           cJSON_IsNull(
+               cJSON_GetObjectItemCaseSensitive(r->json, key->name));
+}
+
+/* Defaults go the way of values, so that a row says in one place what absence
+ * means. */
+static int read_key(struct reader *r, const struct gpt_hf_key *key,
+                    struct gpt_err *err)
+{
+    const cJSON *item = find_value(r, key);
+
+    if (item)
+        return read_value(r, key, item, err);
+    /* a row without a default is a key that every file has */
+    if (!key->def)
+        return gpt_fail(err, GPT_EDATA, "%s: no field '%s'", r->what,
+                        key->name);
+    cJSON *def = cJSON_Parse(is_null_token(r, key) ? "null" : key->def);
+    if (!def)
+        return gpt_fail(err, GPT_EFAIL, "%s: out of memory", r->what);
+    int status = read_value(r, key, def, err);
+    cJSON_Delete(def);
+    return status;
+}
+
+/* What depends on other keys, whatever their order. */
+static int read_later(const struct reader *r, const struct gpt_hf_key *key,
+                      struct gpt_err *err)
+{
+    const cJSON *item = find_value(r, key);
+
+    if (key->kind == GPT_HF_PARAMETERS && item)
+        return read_scaling(r, key->name, item, err);
+    if (key->kind == GPT_HF_OTHER_DROPOUT && item)
+        return compare_dropout(r, key->name, item, err);
+    if (key->kind == GPT_HF_WINDOW && item && r->uses_window &&
+        r->window < r->c->max_positions)
+        return gpt_fail(err, GPT_EDATA,
+                        "%s: %s is %lld and the model has %lld positions: "
+                        "attention to a window is not supported",
+                        r->what, key->name, (long long)r->window,
+                        (long long)r->c->max_positions);
+    return GPT_OK;
+}
+
+/* An alias counts: a file may have either name. */
+static bool has_key(const struct gpt_hf_family *family, const char *name)
+{
+    for (size_t i = 0; i < family->n_keys; i++)
+        if (strcmp(family->keys[i].name, name) == 0 ||
+            (family->keys[i].alias &&
+             strcmp(family->keys[i].alias, name) == 0))
+            return true;
+    return gpt_hf_is_note(name);
+}
+
+/* A feature that is off, by null or false, is no feature. Here a file that is
+ * newer than this program shows itself. */
+static int check_unknown(const struct reader *r, struct gpt_err *err)
+{
+    const cJSON *item;
+
+    cJSON_ArrayForEach(item, r->json)
+        if (!cJSON_IsNull(item) && !cJSON_IsFalse(item) &&
+            !has_key(r->extra->family, item->string))
+            return gpt_fail(err, GPT_EDATA,
+                            "%s: '%.200s' is not known of model_type %s: the "
+                            "model may compute what this one does not",
+                            r->what, item->string,
+                            r->extra->family->model_type);
+    return GPT_OK;
+}
+
+/* "architectures" would name the head, too; the type alone says which classes
+ * read the file, as in transformers' AutoModelForCausalLM. */
+static int find_family(struct reader *r, struct gpt_err *err)
+{
+    char list[256];
+    const char *type;
+
+    GPT_TRY(gpt_json_string(r->json, "model_type", &type, r->what, err));
+    r->extra->family = gpt_hf_family_find(type);
+    if (r->extra->family)
+        return GPT_OK;
+    gpt_hf_family_list(list, sizeof(list));
+    return gpt_fail(err, GPT_EDATA,
+                    "%s: model_type is %.200s: only %s are supported", r->what,
+                    type, list);
+}
+
+/* The padded size is only completed to run the checks: padding depends on the
+ * layout, which the caller knows. */
 int gpt_hf_config_parse(struct gpt_config *c, struct gpt_hf_extra *extra,
                         const cJSON *json, const char *what,
                         struct gpt_err *err)
 {
+    struct reader r = {.c = c, .extra = extra, .json = json, .what = what,
+                       .uses_window = true};
     struct gpt_err inner = {0};
-    double embedding_dropout;
-    bool tied = true;
 
-    *c = (struct gpt_config){0};
     if (!cJSON_IsObject(json))
         return gpt_fail(err, GPT_EDATA, "%s: not a JSON object", what);
-    GPT_TRY(check_features(json, what, err));
-    GPT_TRY(parse_sizes(c, json, what, err));
-    GPT_TRY(rate_field(json, "layer_norm_epsilon", 1e-5, &c->norm_epsilon,
-                       what, err));
-    GPT_TRY(rate_field(json, "initializer_range", 0.02, &c->init_std, what,
-                       err));
-    GPT_TRY(rate_field(json, "resid_pdrop", 0.1, &c->hidden_dropout, what,
-                       err));
-    GPT_TRY(rate_field(json, "attn_pdrop", 0.1, &c->attention_dropout, what,
-                       err));
-    GPT_TRY(rate_field(json, "embd_pdrop", c->hidden_dropout,
-                       &embedding_dropout, what, err));
-    if (field(json, "tie_word_embeddings", NULL))
-        GPT_TRY(gpt_json_bool_or(json, "tie_word_embeddings", true, &tied,
-                                 what, err));
-    c->tied_embeddings = tied;
-    if (embedding_dropout < c->hidden_dropout ||
-        embedding_dropout > c->hidden_dropout)
-        gpt_warn("%s: embd_pdrop %g is trained as resid_pdrop %g", what,
-                 embedding_dropout, c->hidden_dropout);
     *extra = (struct gpt_hf_extra){0};
-    extra->bos_token_id = token_id(json, "bos_token_id", 50256);
-    extra->eos_token_id = token_id(json, "eos_token_id", 50256);
+    GPT_TRY(find_family(&r, err));
+    const struct gpt_hf_family *family = extra->family;
+    /* keys overwrite what the family's class fixes */
+    *c = family->base;
+    for (size_t i = 0; i < family->n_keys; i++)
+        GPT_TRY(read_key(&r, &family->keys[i], err));
+    /* only now: numbers that these are compared with may follow them */
+    for (size_t i = 0; i < family->n_keys; i++)
+        GPT_TRY(read_later(&r, &family->keys[i], err));
+    GPT_TRY(check_unknown(&r, err));
     if (gpt_config_complete(c, 1, 1, &inner) != GPT_OK)
         return gpt_fail(err, GPT_EDATA, "%s: %s", what, inner.text);
     c->padded_vocab_size = 0;
     return GPT_OK;
-}
-
-static const char *torch_name(enum gpt_dtype t)
-{
-    return t == GPT_BF16  ? "bfloat16"
-           : t == GPT_F16 ? "float16"
-           : t == GPT_F64 ? "float64"
-                          : "float32";
-}
-
-static void add_token(cJSON *json, const char *key, int64_t id)
-{
-    if (id >= 0)
-        cJSON_AddNumberToObject(json, key, (double)id);
-    else
-        cJSON_AddNullToObject(json, key);
-}
-
-/* Writes what transformers writes for such a model, in its order of keys.
- * n_inner is null where it has the default, as in the files of the hub. */
-cJSON *gpt_hf_config_make(const struct gpt_config *c,
-                          const struct gpt_hf_extra *extra,
-                          enum gpt_dtype dtype)
-{
-    cJSON *json = cJSON_CreateObject(), *list = cJSON_CreateArray();
-
-    cJSON_AddStringToObject(json, "activation_function", "gelu_new");
-    gpt_json_add(list, NULL, cJSON_CreateString("GPT2LMHeadModel"));
-    gpt_json_add(json, "architectures", list);
-    cJSON_AddNumberToObject(json, "attn_pdrop", c->attention_dropout);
-    add_token(json, "bos_token_id", extra->bos_token_id);
-    cJSON_AddNumberToObject(json, "embd_pdrop", c->hidden_dropout);
-    add_token(json, "eos_token_id", extra->eos_token_id);
-    cJSON_AddNumberToObject(json, "initializer_range", c->init_std);
-    cJSON_AddNumberToObject(json, "layer_norm_epsilon", c->norm_epsilon);
-    cJSON_AddStringToObject(json, "model_type", "gpt2");
-    cJSON_AddNumberToObject(json, "n_ctx", (double)c->max_positions);
-    cJSON_AddNumberToObject(json, "n_embd", (double)c->hidden_size);
-    cJSON_AddNumberToObject(json, "n_head", (double)c->num_attention_heads);
-    if (c->ffn_hidden_size == 4 * c->hidden_size)
-        cJSON_AddNullToObject(json, "n_inner");
-    else
-        cJSON_AddNumberToObject(json, "n_inner", (double)c->ffn_hidden_size);
-    cJSON_AddNumberToObject(json, "n_layer", (double)c->num_layers);
-    cJSON_AddNumberToObject(json, "n_positions", (double)c->max_positions);
-    cJSON_AddNumberToObject(json, "resid_pdrop", c->hidden_dropout);
-    cJSON_AddBoolToObject(json, "scale_attn_weights", true);
-    cJSON_AddBoolToObject(json, "tie_word_embeddings", c->tied_embeddings);
-    cJSON_AddStringToObject(json, "torch_dtype", torch_name(dtype));
-    cJSON_AddBoolToObject(json, "use_cache", true);
-    cJSON_AddNumberToObject(json, "vocab_size", (double)c->vocab_size);
-    return json;
 }

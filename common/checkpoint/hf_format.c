@@ -93,6 +93,7 @@ static int open_alone(struct gpt_source *s, const char *path,
     s->config = *gpt_hf_config(hf);
     s->bos_token_id = gpt_hf_extra(hf).bos_token_id;
     s->eos_token_id = gpt_hf_extra(hf).eos_token_id;
+    s->family = gpt_hf_extra(hf).family->model_type;
     s->ends = gpt_hf_extra(hf).ends;
     s->unused_settings = gpt_hf_extra(hf).unused_settings;
     s->tensors = gpt_hf_tensors(hf, &s->n_tensors);
@@ -173,7 +174,10 @@ static struct gpt_hf_extra find_extra(const struct gpt_target *t)
     struct gpt_hf_extra extra = {.bos_token_id = t->source->bos_token_id,
                                  .eos_token_id = t->source->eos_token_id,
                                  .ends = t->source->ends};
+    const char *family = t->source->family;
 
+    if (family)
+        extra.family = gpt_hf_family_find(family);
     if (extra.eos_token_id == GPT_TOKEN_UNKNOWN)
         extra.eos_token_id = guess_end_of_text(t);
     if (extra.bos_token_id == GPT_TOKEN_UNKNOWN)
@@ -210,7 +214,7 @@ static int plan_hf(struct gpt_target *t, struct gpt_err *err)
         f->bytes += gpt_hf_tensor_bytes(&plan->tensors[i]);
         f->tensors++;
     }
-    t->n_tensors = plan->n;
+    t->n_tensors = plan->n_params;
     return GPT_OK;
 }
 

@@ -1,10 +1,11 @@
-/* GPT-2's tensors there and here. `rules` names them; boxes() says which
- * elements correspond, once, for both directions: Conv1D weights are the
- * transpose of ours, and the columns Q | K | V of c_attn, each by head, are our
- * rows by query group (its query heads, its key, its value). */
+/* Tensors there and parameters here. Rules (hf_family.c) name them; make_runs()
+ * says which rows correspond, once, for both directions. A parameter may be in
+ * several tensors (queries, keys and values), and a tensor may hold several
+ * parameters (gate and up of Phi-3). */
 #include "checkpoint/huggingface.h"
 
 #include <stdio.h>
+#include <string.h>
 
 const char *const gpt_hf_vocab_files[GPT_HF_VOCAB_FILES + 1] = {
     GPT_HF_VOCAB,
@@ -15,113 +16,128 @@ const char *const gpt_hf_vocab_files[GPT_HF_VOCAB_FILES + 1] = {
     "added_tokens.json",
 };
 
-enum order { SAME, TRANSPOSED, QKV };
-
-static const struct rule {
-    enum gpt_param_role role;
-    enum order order;
-    const char *name; /* after "h.N." in a layer */
-} rules[] = {
-    {GPT_WORD_EMBEDDING, SAME, "wte.weight"},
-    {GPT_POSITION_EMBEDDING, SAME, "wpe.weight"},
-    {GPT_NORM1_WEIGHT, SAME, "ln_1.weight"},
-    {GPT_NORM1_BIAS, SAME, "ln_1.bias"},
-    {GPT_QKV_WEIGHT, QKV, "attn.c_attn.weight"},
-    {GPT_QKV_BIAS, QKV, "attn.c_attn.bias"},
-    {GPT_PROJ_WEIGHT, TRANSPOSED, "attn.c_proj.weight"},
-    {GPT_PROJ_BIAS, SAME, "attn.c_proj.bias"},
-    {GPT_NORM2_WEIGHT, SAME, "ln_2.weight"},
-    {GPT_NORM2_BIAS, SAME, "ln_2.bias"},
-    {GPT_FC1_WEIGHT, TRANSPOSED, "mlp.c_fc.weight"},
-    {GPT_FC1_BIAS, SAME, "mlp.c_fc.bias"},
-    {GPT_FC2_WEIGHT, TRANSPOSED, "mlp.c_proj.weight"},
-    {GPT_FC2_BIAS, SAME, "mlp.c_proj.bias"},
-    {GPT_FINAL_NORM_WEIGHT, SAME, "ln_f.weight"},
-    {GPT_FINAL_NORM_BIAS, SAME, "ln_f.bias"},
-    {GPT_OUTPUT_WEIGHT, SAME, "lm_head.weight"},
-};
-
-/* NULL for a role that this format has no tensor for: rows of a model with
- * another layer variant. */
-static const struct rule *rule_of(const struct gpt_param *p)
+/* A search: a model has some twenty rules, and is opened once. */
+const struct gpt_hf_rule *gpt_hf_next_rule(const struct gpt_hf_family *family,
+                                           const struct gpt_param *p,
+                                           size_t *at)
 {
-    for (size_t i = 0; i < GPT_COUNT(rules); i++)
-        if (rules[i].role == p->role)
-            return &rules[i];
+    while (*at < family->n_rules) {
+        const struct gpt_hf_rule *rule = &family->rules[(*at)++];
+
+        if (rule->role == p->role)
+            return rule;
+    }
     return NULL;
 }
 
-int gpt_hf_name(char *buf, size_t cap, const struct gpt_param *p,
-                const char *prefix, struct gpt_err *err)
+/* A rule's name is trusted: it is a constant of hf_family.c. */
+void gpt_hf_name(char *buf, size_t cap, const struct gpt_hf_rule *rule,
+                 const struct gpt_param *p, const char *prefix)
 {
-    const struct rule *r = rule_of(p);
+    const char *name = rule->name, *layer = strchr(name, '%');
 
-    if (!r)
-        return gpt_fail(err, GPT_EDATA,
-                        "Hugging Face's GPT-2 has no tensor for '%s'",
-                        p->name);
-    if (p->role == GPT_OUTPUT_WEIGHT) /* beside the transformer, not in it */
+    if (name[0] == '/') {
+        name++;
         prefix = "";
-    if (p->layer < 0)
-        snprintf(buf, cap, "%s%s", prefix, r->name);
+    }
+    if (layer)
+        snprintf(buf, cap, "%s%.*s%lld%s", prefix, (int)(layer - name), name,
+                 (long long)p->layer, layer + 1);
     else
-        snprintf(buf, cap, "%sh.%lld.%s", prefix, (long long)p->layer,
-                 r->name);
-    return GPT_OK;
+        snprintf(buf, cap, "%s%s", prefix, name);
 }
 
 /* True when dimension 0 here is dimension 1 there: Conv1D computes x W and we
  * compute x W^T. */
-static bool is_transposed(const struct gpt_param *p)
+static bool is_transposed(const struct gpt_hf_rule *rule,
+                          const struct gpt_param *p)
 {
-    const struct rule *r = rule_of(p);
-
-    return p->ndim == 2 && r && r->order != SAME;
+    return p->ndim == 2 && (rule->order == GPT_HF_TRANSPOSED ||
+                            rule->order == GPT_HF_CONV_QKV);
 }
 
-void gpt_hf_shape(const struct gpt_config *c, const struct gpt_param *p,
-                  int64_t *shape)
+/* The one place that knows how large a tensor is for its order: its outputs are
+ * rows, unless it is transposed. */
+static int64_t outputs(const struct gpt_config *c,
+                       const struct gpt_hf_rule *rule,
+                       const struct gpt_param *p)
 {
-    bool swap = is_transposed(p);
+    switch (rule->order) {
+    case GPT_HF_Q:
+        return c->num_attention_heads * c->head_size;
+    case GPT_HF_K:
+    case GPT_HF_V:
+        return c->num_query_groups * c->head_size;
+    case GPT_HF_FIRST:
+    case GPT_HF_SECOND:
+        return 2 * p->shape[0];
+    case GPT_HF_SAME:
+    case GPT_HF_TRANSPOSED:
+    case GPT_HF_CONV_QKV:
+    case GPT_HF_QKV:
+        break;
+    }
+    /* the vocabulary there has no dummy rows */
+    return p->vocab_rows ? c->vocab_size : p->shape[0];
+}
 
-    shape[0] = p->shape[swap];
-    shape[1] = p->shape[!swap];
-    if (p->vocab_rows)
-        shape[0] = c->vocab_size;
+void gpt_hf_shape(const struct gpt_config *c, const struct gpt_hf_rule *rule,
+                  const struct gpt_param *p, int64_t *shape)
+{
+    const bool swap = is_transposed(rule, p);
+
+    shape[swap] = outputs(c, rule, p);
+    shape[!swap] = p->shape[1];
 }
 
 /* Rows that correspond: row `here` + r of a parameter, in its own dimensions,
  * is index `there` + r of the dimension that rows are in there. */
-struct rows {
+struct run {
     int64_t here, there, n;
 };
 
-/* Rows that correspond: one run, or three a query group. There, c_attn is all
- * queries, then all keys, then all values. Here, the heads of a query group are
- * together (its queries, its key, its value), so that a rank of tensor
- * parallelism holds consecutive rows. GPT-2 has one query a group; the formula
- * holds for more. */
-static int make_rows(struct rows **out, int64_t *n, const struct gpt_config *c,
-                     const struct gpt_param *p, struct gpt_err *err)
+/* Runs of group g of linear_qkv. There, all queries come first, or alone, then
+ * all keys, then all values. Here, the heads of a query group are together (its
+ * queries, its key, its value), so that a rank of tensor parallelism holds
+ * consecutive rows. */
+static int64_t group_runs(struct run *to, const struct gpt_config *c,
+                          enum gpt_hf_order order, int64_t g)
 {
-    const struct rule *r = rule_of(p);
-    int64_t groups = c->num_query_groups, d = c->head_size;
-    int64_t heads = c->num_attention_heads, q = heads / groups;
-    bool qkv = r && r->order == QKV;
+    const int64_t d = c->head_size, groups = c->num_query_groups;
+    const int64_t heads = c->num_attention_heads, q = heads / groups;
+    const int64_t row = g * (q + 2) * d;
+    const bool all = order == GPT_HF_QKV || order == GPT_HF_CONV_QKV;
+    int64_t n = 0;
 
-    *n = qkv ? 3 * groups : 1;
-    GPT_TRY(gpt_new(out, (size_t)*n, sizeof(**out), "views", err));
-    struct rows *to = *out;
+    if (all || order == GPT_HF_Q)
+        to[n++] = (struct run){row, g * q * d, q * d};
+    if (all || order == GPT_HF_K)
+        to[n++] = (struct run){row + q * d, ((all ? heads : 0) + g) * d, d};
+    if (all || order == GPT_HF_V)
+        to[n++] = (struct run){row + (q + 1) * d,
+                               ((all ? heads + groups : 0) + g) * d, d};
+    return n;
+}
+
+/* A tensor whose order is ours is one run, linear_qkv too, where a family keeps
+ * a group's heads together. */
+static int make_runs(struct run **out, int64_t *n, const struct gpt_config *c,
+                     const struct gpt_hf_rule *rule, const struct gpt_param *p,
+                     struct gpt_err *err)
+{
+    const bool qkv = p->split == GPT_SPLIT_BY_GROUP &&
+                     rule->order != GPT_HF_SAME;
+    const int64_t groups = qkv ? c->num_query_groups : 1;
+
+    *n = 0;
+    GPT_TRY(gpt_new(out, (size_t)(3 * groups), sizeof(**out), "views", err));
+    /* at most three runs a group, for which there is room */
+    for (int64_t g = 0; qkv && g < groups; g++)
+        *n += group_runs(*out + *n, c, rule->order, g);
     if (!qkv)
-        to[0] = (struct rows){
-            0, 0, p->vocab_rows ? c->vocab_size : p->shape[0]};
-    for (int64_t g = 0; qkv && g < groups; g++) {
-        int64_t row = g * (q + 2) * d;
-
-        *to++ = (struct rows){row, g * q * d, q * d};
-        *to++ = (struct rows){row + q * d, (heads + g) * d, d};
-        *to++ = (struct rows){row + (q + 1) * d, (heads + groups + g) * d, d};
-    }
+        (*out)[(*n)++] = (struct run){
+            0, rule->order == GPT_HF_SECOND ? p->shape[0] : 0,
+            p->vocab_rows ? c->vocab_size : p->shape[0]};
     return GPT_OK;
 }
 
@@ -129,25 +145,26 @@ static int make_rows(struct rows **out, int64_t *n, const struct gpt_config *c,
  * direction only: the sides of the rule change places, and with them the
  * dimension that rows are in. */
 static int view_rows(struct gpt_tensor *out, const struct gpt_tensor *in,
-                     const struct gpt_config *c, const struct gpt_param *p,
-                     bool import, struct gpt_err *err)
+                     const struct gpt_config *c, const struct gpt_hf_rule *rule,
+                     const struct gpt_param *p, bool import,
+                     struct gpt_err *err)
 {
-    struct rows *rows;
+    struct run *runs;
     int64_t n;
-    int status = make_rows(&rows, &n, c, p, err);
-    bool swap = is_transposed(p);
+    int status = make_runs(&runs, &n, c, rule, p, err);
+    bool swap = is_transposed(rule, p);
 
     for (int64_t i = 0; status == GPT_OK && i < n; i++) {
         struct gpt_map m = {.perm = {swap, !swap, 2, 3}};
         int row_to = swap && !import, row_from = swap && import;
 
-        m.to[row_to] = import ? rows[i].here : rows[i].there;
-        m.from[row_from] = import ? rows[i].there : rows[i].here;
-        m.shape[row_to] = rows[i].n;
+        m.to[row_to] = import ? runs[i].here : runs[i].there;
+        m.from[row_from] = import ? runs[i].there : runs[i].here;
+        m.shape[row_to] = runs[i].n;
         m.shape[!row_to] = p->shape[1];
         status = gpt_tensor_view(out, in, &m, 1, err);
     }
-    gpt_free(rows);
+    gpt_free(runs);
     return status;
 }
 
@@ -155,17 +172,17 @@ static int view_rows(struct gpt_tensor *out, const struct gpt_tensor *in,
  * last row, as Megatron's converters have it; they take no probability either
  * way. */
 int gpt_hf_import(struct gpt_tensor *out, const struct gpt_tensor *there,
-                  const struct gpt_config *c, const struct gpt_param *p,
-                  struct gpt_err *err)
+                  const struct gpt_config *c, const struct gpt_hf_rule *rule,
+                  const struct gpt_param *p, struct gpt_err *err)
 {
     if (p->vocab_rows)
         return gpt_tensor_resize(out, there, true, err);
-    return view_rows(out, there, c, p, true, err);
+    return view_rows(out, there, c, rule, p, true, err);
 }
 
 int gpt_hf_export(struct gpt_tensor *there, const struct gpt_tensor *here,
-                  const struct gpt_config *c, const struct gpt_param *p,
-                  struct gpt_err *err)
+                  const struct gpt_config *c, const struct gpt_hf_rule *rule,
+                  const struct gpt_param *p, struct gpt_err *err)
 {
-    return view_rows(there, here, c, p, false, err);
+    return view_rows(there, here, c, rule, p, false, err);
 }

@@ -171,45 +171,77 @@ static const struct gpt_safetensor *find_entry(const struct gpt_hf *hf,
     return t;
 }
 
-/* The shape is compared with what config.json implies before a view is made.
- * The views point into the shard's file; `there` is needed while they are made
- * and no longer. */
-static int open_param(struct gpt_hf *hf, const struct gpt_param *p,
-                      const char *prefix, struct gpt_tensor *here,
-                      struct gpt_err *err)
+/* A tensor's header against what config.json implies: an error is a file of
+ * another model, or a config.json that was changed by hand. */
+static int check_entry(const struct gpt_hf *hf, const struct gpt_safetensor *st,
+                       size_t shard, int ndim, const int64_t *shape,
+                       struct gpt_err *err)
+{
+    if (st->ndim != ndim || st->shape[0] != shape[0] ||
+        (st->ndim == 2 && st->shape[1] != shape[1]))
+        return gpt_fail(err, GPT_EDATA,
+                        "%s/%s: tensor '%s' has %d dimensions, %lld x %lld; "
+                        "config.json says %lld x %lld",
+                        hf->dir, hf->names[shard], st->name, st->ndim,
+                        (long long)st->shape[0], (long long)st->shape[1],
+                        (long long)shape[0], (long long)shape[1]);
+    if (!gpt_dtype_is_float(st->dtype))
+        return gpt_fail(err, GPT_EDATA, "%s/%s: tensor '%s' is of type %s",
+                        hf->dir, hf->names[shard], st->name,
+                        gpt_dtype_name(st->dtype));
+    return GPT_OK;
+}
+
+/* What a tensor holds of a parameter. The shape is compared before a view is
+ * made. The views point into the shard's file; `there` is needed while they are
+ * made and no longer. */
+static int open_part(struct gpt_hf *hf, const struct gpt_param *p,
+                     const struct gpt_hf_rule *rule, const char *prefix,
+                     struct gpt_tensor *here, struct gpt_err *err)
 {
     char name[GPT_PARAM_NAME + 32];
     int64_t shape[2], zero[2] = {0};
     size_t shard;
 
-    GPT_TRY(gpt_hf_name(name, sizeof(name), p, prefix, err));
-    gpt_hf_shape(&hf->config, p, shape);
+    gpt_hf_name(name, sizeof(name), rule, p, prefix);
+    gpt_hf_shape(&hf->config, rule, p, shape);
     const struct gpt_safetensor *st = find_entry(hf, name, &shard);
     if (!st)
         return gpt_fail(err, GPT_EDATA, "%s: no tensor '%s'", hf->dir, name);
-    if (st->ndim != p->ndim || st->shape[0] != shape[0] ||
-        (st->ndim == 2 && st->shape[1] != shape[1]))
-        return gpt_fail(err, GPT_EDATA,
-                        "%s/%s: tensor '%s' has %d dimensions, %lld x %lld; "
-                        "config.json says %lld x %lld",
-                        hf->dir, hf->names[shard], name, st->ndim,
-                        (long long)st->shape[0], (long long)st->shape[1],
-                        (long long)shape[0], (long long)shape[1]);
-    if (!gpt_dtype_is_float(st->dtype))
-        return gpt_fail(err, GPT_EDATA, "%s/%s: tensor '%s' is of type %s",
-                        hf->dir, hf->names[shard], name,
-                        gpt_dtype_name(st->dtype));
+    GPT_TRY(check_entry(hf, st, shard, p->ndim, shape, err));
     struct gpt_tensor there = gpt_tensor_make(name, st->dtype, p->ndim, shape);
-    *here = gpt_tensor_make(p->name, st->dtype, p->ndim, p->shape);
+    /* parts of one parameter may have several types; a file of one type is
+     * usual */
+    if (here->n == 0)
+        here->dtype = st->dtype;
     int status;
     GPT_TRY_GOTO(status,
                  gpt_tensor_add_rows(&there, hf->shards[shard].in, st->begin,
                                      st->dtype, zero, shape, err),
                  out);
-    status = gpt_hf_import(here, &there, &hf->config, p, err);
+    status = gpt_hf_import(here, &there, &hf->config, rule, p, err);
 out:
     gpt_tensor_free(&there);
     return status;
+}
+
+/* The whole of a parameter, from one tensor or from several: pieces of a view
+ * may lie in different files. */
+static int open_param(struct gpt_hf *hf, const struct gpt_param *p,
+                      const char *prefix, struct gpt_tensor *here,
+                      struct gpt_err *err)
+{
+    const struct gpt_hf_family *family = hf->extra.family;
+    const struct gpt_hf_rule *rule;
+    size_t at = 0;
+
+    *here = gpt_tensor_make(p->name, GPT_F32, p->ndim, p->shape);
+    while ((rule = gpt_hf_next_rule(family, p, &at)))
+        GPT_TRY(open_part(hf, p, rule, prefix, here, err));
+    if (here->n == 0)
+        return gpt_fail(err, GPT_EDATA, "%s: model_type %s has no tensor for "
+                        "'%s'", hf->dir, family->model_type, p->name);
+    return GPT_OK;
 }
 
 static bool ends_in(const char *s, const char *suffix)
@@ -219,12 +251,26 @@ static bool ends_in(const char *s, const char *suffix)
     return n >= k && strcmp(s + n - k, suffix) == 0;
 }
 
-/* Old files also have the causal mask of each layer, which is a constant, and
- * some have the tied output layer a second time. */
-static bool is_ignored(const char *name, bool tied)
+/* Old files also have the causal mask of each layer and the rates of rotary
+ * positions, which are constants, and some have the tied output layer a second
+ * time. */
+static bool is_ignored(const struct gpt_hf *hf, const char *name)
 {
-    return ends_in(name, ".attn.bias") || ends_in(name, ".attn.masked_bias") ||
-           (tied && strcmp(name, "lm_head.weight") == 0);
+    static const char *const constants[] = {
+        ".attn.bias", ".attn.masked_bias", ".attention.bias",
+        ".attention.masked_bias", ".rotary_emb.inv_freq",
+    };
+    const struct gpt_param output = {.role = GPT_OUTPUT_WEIGHT};
+    size_t at = 0;
+
+    for (size_t i = 0; i < GPT_COUNT(constants); i++)
+        if (ends_in(name, constants[i]))
+            return true;
+    /* its rule is the one that stands beside the base model */
+    const struct gpt_hf_rule *rule =
+        gpt_hf_next_rule(hf->extra.family, &output, &at);
+    return hf->config.tied_embeddings && rule &&
+           strcmp(name, rule->name + 1) == 0;
 }
 
 static int compare_names(const void *a, const void *b)
@@ -234,36 +280,55 @@ static int compare_names(const void *a, const void *b)
     return strcmp(*x, *y);
 }
 
-/* Checks that everything in the files is a parameter or is known to be none.
- * The names that are expected are sorted once, so that large directories are
- * checked in O(n log n). */
+/* Names of all tensors that parameters are read from, sorted: large
+ * directories are checked in O(n log n). A parameter is in three tensors at
+ * most. */
+enum { NAME = GPT_PARAM_NAME + 32, MOST_PARTS = 3 };
+
+static size_t list_known(const struct gpt_hf *hf, const char *prefix,
+                         char (*text)[NAME], const char **known)
+{
+    const struct gpt_hf_rule *rule;
+    size_t n = 0;
+
+    for (int64_t i = 0; i < hf->table.n; i++) {
+        size_t at = 0;
+
+        while ((rule = gpt_hf_next_rule(hf->extra.family, &hf->table.rows[i],
+                                        &at))) {
+            gpt_hf_name(text[n], NAME, rule, &hf->table.rows[i], prefix);
+            known[n] = text[n];
+            n++;
+        }
+    }
+    qsort(known, n, sizeof(*known), compare_names);
+    return n;
+}
+
+/* Checks that everything in the files is a parameter or is known to be none. */
 static int check_unknown(const struct gpt_hf *hf, const char *prefix,
                          struct gpt_err *err)
 {
-    enum { NAME = GPT_PARAM_NAME + 32 };
+    const size_t most = (size_t)hf->table.n * MOST_PARTS;
     char (*text)[NAME];
     const char **known;
     int status;
-    GPT_TRY(gpt_new(&text, (size_t)hf->table.n, NAME, "names", err));
-    GPT_TRY_GOTO(status, gpt_new(&known, (size_t)hf->table.n, sizeof(*known),
-                                 "names", err),
+
+    GPT_TRY(gpt_new(&text, most, NAME, "names", err));
+    GPT_TRY_GOTO(status, gpt_new(&known, most, sizeof(*known), "names", err),
                  out);
-    for (int64_t i = 0; i < hf->table.n; i++) {
-        if (gpt_hf_name(text[i], NAME, &hf->table.rows[i], prefix, NULL))
-            text[i][0] = '\0';
-        known[i] = text[i];
-    }
-    qsort(known, (size_t)hf->table.n, sizeof(*known), compare_names);
+    const size_t n = list_known(hf, prefix, text, known);
     for (size_t s = 0; s < hf->n_shards; s++)
         for (int64_t i = 0; status == GPT_OK && i < hf->shards[s].n; i++) {
             const char *name = hf->shards[s].tensors[i].name;
 
-            if (!is_ignored(name, hf->config.tied_embeddings) &&
-                !bsearch(&name, known, (size_t)hf->table.n, sizeof(*known),
-                         compare_names))
+            if (!is_ignored(hf, name) &&
+                !bsearch(&name, known, n, sizeof(*known), compare_names))
                 status = gpt_fail(err, GPT_EDATA,
-                                  "%s/%s: tensor '%.200s' is none of GPT-2's",
-                                  hf->dir, hf->names[s], name);
+                                  "%s/%s: tensor '%.200s' is none of "
+                                  "model_type %s's",
+                                  hf->dir, hf->names[s], name,
+                                  hf->extra.family->model_type);
         }
     gpt_free(known);
 out:
@@ -271,16 +336,20 @@ out:
     return status;
 }
 
-/* Files of the base model lack the prefix "transformer."; the word table tells
- * which kind it is. The number of layers is compared with the number of tensors
- * first, because the parameter table has rows for as many layers as config.json
- * claims. */
+/* Files of the base model lack the family's prefix; the word table, which is
+ * the first rule, tells which kind it is. The number of layers is compared with
+ * the number of tensors first, because the parameter table has rows for as many
+ * layers as config.json claims. */
 static int open_tensors(struct gpt_hf *hf, struct gpt_err *err)
 {
     size_t shard;
     int64_t held = 0;
-    const char *prefix =
-        find_entry(hf, "transformer.wte.weight", &shard) ? "transformer." : "";
+    const struct gpt_hf_family *family = hf->extra.family;
+    const struct gpt_param words = {.role = GPT_WORD_EMBEDDING};
+    char name[NAME];
+
+    gpt_hf_name(name, sizeof(name), &family->rules[0], &words, family->prefix);
+    const char *prefix = find_entry(hf, name, &shard) ? family->prefix : "";
 
     for (size_t i = 0; i < hf->n_shards; i++)
         held += hf->shards[i].n;

@@ -12,7 +12,8 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { NAME = GPT_PARAM_NAME + 32 };
+/* A parameter is in three tensors at most. */
+enum { NAME = GPT_PARAM_NAME + 32, MOST_PARTS = 3 };
 
 /* One file has no number: that is the name which readers try first. */
 void gpt_hf_shard_name(char *buf, size_t cap, int64_t shard, int64_t n_shards)
@@ -94,68 +95,83 @@ static int assign_shards(struct gpt_hf_plan *p, int64_t limit,
     return GPT_OK;
 }
 
-/* What this format cannot say is refused before anything is written. A file
- * with other shapes could be written, but every reader of this format would
- * take it for a different model. */
-static int check_model(const struct gpt_config *c, struct gpt_err *err)
+/* Shapes are compared with the model's here too: the source may be of a format
+ * that does not compare its tensors with its configuration. */
+static int find_here(const struct gpt_source *source,
+                     const struct gpt_param *row,
+                     const struct gpt_tensor **here, struct gpt_err *err)
 {
-    if (c->num_query_groups != c->num_attention_heads ||
-        c->num_attention_heads * c->head_size != c->hidden_size)
-        return gpt_fail(err, GPT_EDATA,
-                        "Hugging Face's GPT-2 has one key per head and heads "
-                        "of hidden_size / num_attention_heads; this model has "
-                        "%lld groups, %lld heads of %lld, hidden_size %lld",
-                        (long long)c->num_query_groups,
-                        (long long)c->num_attention_heads,
-                        (long long)c->head_size, (long long)c->hidden_size);
-    if (c->position_embedding != GPT_POSITION_LEARNED)
-        return gpt_fail(err, GPT_EDATA,
-                        "Hugging Face's GPT-2 has a table of positions; this "
-                        "model has none, its position_embedding is %s",
-                        gpt_position_embeddings[c->position_embedding]);
+    const struct gpt_tensor *t = gpt_source_find(source, row->name);
+
+    *here = t;
+    if (!t)
+        return gpt_fail(err, GPT_EDATA, "no tensor '%s'", row->name);
+    if (t->ndim == row->ndim && t->shape[0] == row->shape[0] &&
+        (row->ndim != 2 || t->shape[1] == row->shape[1]))
+        return GPT_OK;
+    return gpt_fail(err, GPT_EDATA,
+                    "tensor '%s' is %lld x %lld, its model says %lld x %lld",
+                    row->name, (long long)t->shape[0], (long long)t->shape[1],
+                    (long long)row->shape[0], (long long)row->shape[1]);
+}
+
+/* The tensor that a rule names: the last one when it has that name, as tensors
+ * that hold two parameters follow from neighbouring rows; else a new one. Names
+ * are copied to the plan's arena, because the buffer here is used again. */
+static int plan_tensor(struct gpt_hf_plan *p, const struct gpt_param *row,
+                       const struct gpt_hf_rule *rule, enum gpt_dtype dtype,
+                       struct gpt_tensor **out, struct gpt_err *err)
+{
+    char name[NAME];
+    int64_t shape[2];
+
+    gpt_hf_name(name, sizeof(name), rule, row, p->extra.family->prefix);
+    /* two parameters of one tensor are neighbours in the table */
+    *out = p->n > 0 ? &p->tensors[p->n - 1] : NULL;
+    if (*out && strcmp((*out)->name, name) == 0)
+        return GPT_OK;
+    gpt_hf_shape(&p->config, rule, row, shape);
+    char *kept = gpt_arena_strdup(&p->arena, name);
+    if (!kept)
+        return gpt_fail(err, GPT_EFAIL, "out of memory");
+    *out = &p->tensors[p->n++];
+    **out = gpt_tensor_make(kept, dtype, row->ndim, shape);
     return GPT_OK;
 }
 
-/* Shapes are compared with the model's here too: the source may be of a format
- * that does not compare its tensors with its configuration. Names are copied to
- * the plan's arena, because the buffer here is used again for each. */
+/* Each rule gives what its tensor takes of the parameter; a parameter without a
+ * rule cannot be here, as a family was chosen that has the model. */
+static int plan_param(struct gpt_hf_plan *p, const struct gpt_param *row,
+                      const struct gpt_source *source, enum gpt_dtype dtype,
+                      struct gpt_err *err)
+{
+    const struct gpt_hf_rule *rule;
+    const struct gpt_tensor *here;
+    struct gpt_tensor *there;
+    size_t at = 0;
+
+    GPT_TRY(find_here(source, row, &here, err));
+    while ((rule = gpt_hf_next_rule(p->extra.family, row, &at))) {
+        GPT_TRY(plan_tensor(p, row, rule,
+                            dtype == GPT_N_DTYPES ? here->dtype : dtype, &there,
+                            err));
+        GPT_TRY(gpt_hf_export(there, here, &p->config, rule, row, err));
+    }
+    return GPT_OK;
+}
+
 static int plan_tensors(struct gpt_hf_plan *p,
                         const struct gpt_param_table *table,
                         const struct gpt_source *source, enum gpt_dtype dtype,
                         struct gpt_err *err)
 {
-    GPT_TRY(gpt_new(&p->tensors, (size_t)table->n, sizeof(*p->tensors),
-                    "tensors", err));
-    GPT_TRY(gpt_new(&p->shard, (size_t)table->n, sizeof(*p->shard), "tensors",
-                    err));
-    for (int64_t i = 0; i < table->n; i++) {
-        const struct gpt_param *row = &table->rows[i];
-        const struct gpt_tensor *here = gpt_source_find(source, row->name);
-        char name[NAME];
-        int64_t shape[2];
+    const size_t most = (size_t)table->n * MOST_PARTS;
 
-        if (!here)
-            return gpt_fail(err, GPT_EDATA, "no tensor '%s'", row->name);
-        if (here->ndim != row->ndim || here->shape[0] != row->shape[0] ||
-            (row->ndim == 2 && here->shape[1] != row->shape[1]))
-            return gpt_fail(err, GPT_EDATA,
-                            "tensor '%s' is %lld x %lld, its model says "
-                            "%lld x %lld",
-                            row->name, (long long)here->shape[0],
-                            (long long)here->shape[1],
-                            (long long)row->shape[0],
-                            (long long)row->shape[1]);
-        GPT_TRY(gpt_hf_name(name, sizeof(name), row, "transformer.", err));
-        gpt_hf_shape(&p->config, row, shape);
-        char *kept = gpt_arena_strdup(&p->arena, name);
-        if (!kept)
-            return gpt_fail(err, GPT_EFAIL, "out of memory");
-        struct gpt_tensor *t = &p->tensors[p->n++];
-        *t = gpt_tensor_make(kept,
-                             dtype == GPT_N_DTYPES ? here->dtype : dtype,
-                             row->ndim, shape);
-        GPT_TRY(gpt_hf_export(t, here, &p->config, row, err));
-    }
+    GPT_TRY(gpt_new(&p->tensors, most, sizeof(*p->tensors), "tensors", err));
+    GPT_TRY(gpt_new(&p->shard, most, sizeof(*p->shard), "tensors", err));
+    p->n_params = table->n;
+    for (int64_t i = 0; i < table->n; i++)
+        GPT_TRY(plan_param(p, &table->rows[i], source, dtype, err));
     return GPT_OK;
 }
 
@@ -170,7 +186,9 @@ int gpt_hf_plan(struct gpt_hf_plan *plan, const struct gpt_config *c,
     int status;
 
     *plan = (struct gpt_hf_plan){.config = *c, .extra = *extra};
-    GPT_TRY(check_model(c, err));
+    /* What no family can say is refused before anything is written: a reader
+     * would take the file for a different model. */
+    GPT_TRY(gpt_hf_choose_family(c, &plan->extra.family, err));
     GPT_TRY(gpt_params_build(&table, c, err));
     GPT_TRY_GOTO(status, plan_tensors(plan, &table, source, dtype, err), out);
     status = assign_shards(plan, max_shard_size, err);

@@ -1,15 +1,15 @@
-/* Hugging Face directories of GPT-2: config.json, model.safetensors or shards
- * with model.safetensors.index.json, vocabulary files. Which tensor is which,
- * and how its elements are ordered, is one table in hf_map.c; reading gives
- * tensors under this project's names as views of the files, writing the
- * reverse. Source: transformers, configuration_gpt2.py and modeling_gpt2.py;
- * huggingface_hub, serialization. */
+/* Hugging Face directories: config.json, model.safetensors or shards with
+ * model.safetensors.index.json, vocabulary files. What a family of models is,
+ * its keys and its tensors, is a row of hf_family.h; reading gives tensors
+ * under this project's names as views of the files, writing the reverse.
+ * Source: huggingface_hub, serialization. */
 #ifndef GPT_CHECKPOINT_HUGGINGFACE_H
 #define GPT_CHECKPOINT_HUGGINGFACE_H
 
 #include "base/json.h"
 #include "base/memory.h"
 #include "model/params.h"
+#include "checkpoint/hf_family.h"
 #include "checkpoint/source.h"
 
 #define GPT_HF_CONFIG "config.json"
@@ -23,6 +23,7 @@
  * says null. */
 struct gpt_hf_extra {
     int64_t bos_token_id, eos_token_id;
+    const struct gpt_hf_family *family;
     struct gpt_end_ids ends;     /* generation_config.json's, else its own */
     const char *unused_settings; /* of generation_config.json, or NULL */
 };
@@ -33,26 +34,31 @@ extern const char *const gpt_hf_vocab_files[GPT_HF_VOCAB_FILES + 1];
 
 /* ---- the table ---- */
 
-/* "transformer.h.3.attn.c_attn.weight"; prefix "transformer." or "". */
-int gpt_hf_name(char *buf, size_t cap, const struct gpt_param *p,
-                const char *prefix, struct gpt_err *err) GPT_MUST_USE;
+/* The rules of p's role one after the other, from *at = 0 on; NULL after the
+ * last. */
+const struct gpt_hf_rule *gpt_hf_next_rule(const struct gpt_hf_family *family,
+                                           const struct gpt_param *p,
+                                           size_t *at);
+/* "transformer.h.3.attn.c_attn.weight"; prefix: the family's, or "". */
+void gpt_hf_name(char *buf, size_t cap, const struct gpt_hf_rule *rule,
+                 const struct gpt_param *p, const char *prefix);
 /* Shape of that tensor there: Conv1D matrices are (in, out), the vocabulary
  * has no dummy rows. */
-void gpt_hf_shape(const struct gpt_config *c, const struct gpt_param *p,
-                  int64_t *shape);
-/* Appends to `out` the parameter as it is here (rows padded by the last one)
- * from the tensor there, and the reverse. */
+void gpt_hf_shape(const struct gpt_config *c, const struct gpt_hf_rule *rule,
+                  const struct gpt_param *p, int64_t *shape);
+/* Appends to `out` what the tensor there holds of the parameter (rows padded by
+ * the last one), and the reverse. */
 int gpt_hf_import(struct gpt_tensor *out, const struct gpt_tensor *there,
-                  const struct gpt_config *c, const struct gpt_param *p,
-                  struct gpt_err *err) GPT_MUST_USE;
+                  const struct gpt_config *c, const struct gpt_hf_rule *rule,
+                  const struct gpt_param *p, struct gpt_err *err) GPT_MUST_USE;
 int gpt_hf_export(struct gpt_tensor *there, const struct gpt_tensor *here,
-                  const struct gpt_config *c, const struct gpt_param *p,
-                  struct gpt_err *err) GPT_MUST_USE;
+                  const struct gpt_config *c, const struct gpt_hf_rule *rule,
+                  const struct gpt_param *p, struct gpt_err *err) GPT_MUST_USE;
 
 /* ---- config.json ---- */
 
-/* GPT_EDATA names what is missing, out of range, or a feature that this
- * project's GPT-2 does not have. padded_vocab_size is left 0. */
+/* GPT_EDATA names what is missing, out of range, or a key or value that changes
+ * what the model computes and is not known. padded_vocab_size is left 0. */
 int gpt_hf_config_parse(struct gpt_config *c, struct gpt_hf_extra *extra,
                         const cJSON *json, const char *what,
                         struct gpt_err *err) GPT_MUST_USE;
@@ -60,6 +66,13 @@ int gpt_hf_config_parse(struct gpt_config *c, struct gpt_hf_extra *extra,
 cJSON *gpt_hf_config_make(const struct gpt_config *c,
                           const struct gpt_hf_extra *extra,
                           enum gpt_dtype dtype);
+
+/* Keeps *family, if it is not NULL and can say what the model is; else finds
+ * the first that can. GPT_EDATA names the field in which each of them
+ * differs. */
+int gpt_hf_choose_family(const struct gpt_config *c,
+                         const struct gpt_hf_family **family,
+                         struct gpt_err *err) GPT_MUST_USE;
 
 /* ---- generation ---- */
 
@@ -96,6 +109,7 @@ struct gpt_hf_plan {
     struct gpt_tensor *tensors; /* names and order of transformers */
     int64_t *shard;             /* of each tensor */
     int64_t n, n_shards;
+    int64_t n_params;   /* that the tensors hold: what a reader will see */
     int64_t total_size; /* bytes of tensors */
     int64_t largest_shard;
     struct gpt_arena arena;

@@ -4,6 +4,7 @@
 #include "model/config.h"
 
 #include "base/num.h"
+#include "backend.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -32,6 +33,31 @@ const char *const gpt_position_embeddings[] = {
     NULL,
 };
 
+/* Names are transformers', where it has the kind. */
+const char *const gpt_rotary_scalings[] = {
+    [GPT_SCALING_NONE] = "none",
+    [GPT_SCALING_LINEAR] = "linear",
+    [GPT_SCALING_DYNAMIC] = "dynamic",
+    [GPT_SCALING_LLAMA3] = "llama3",
+    [GPT_SCALING_YARN] = "yarn",
+    NULL,
+};
+
+const char *const gpt_normalizations[] = {
+    [GPT_LAYERNORM] = "LayerNorm",
+    [GPT_RMSNORM] = "RMSNorm",
+    NULL,
+};
+
+const char *const gpt_activations[] = {
+    [GPT_GELU] = "gelu",
+    [GPT_GELU_EXACT] = "gelu_exact",
+    [GPT_SILU] = "silu",
+    [GPT_RELU] = "relu",
+    [GPT_SQUARED_RELU] = "squared_relu",
+    NULL,
+};
+
 /* In the order of a checkpoint's JSON. `identity` is false for what a run may
  * change between two checkpoints of one model: dropout, how weights were
  * initialised, and padding, which reshaping changes. `optional` is true for
@@ -57,6 +83,40 @@ static const struct field fields[] = {
     {"rotary_base", RATE, AT(rotary_base), 0, 1e12, .identity = true,
      .optional = true},
     {"rotary_percent", RATE, AT(rotary_percent), 0, 1, .identity = true,
+     .optional = true},
+    {"rotary_interleaved", FLAG, AT(rotary_interleaved), 0, 1,
+     .identity = true, .optional = true},
+    {"rotary_scaling", CHOICE, AT(rotary_scaling), 0, GPT_SCALING_YARN,
+     .identity = true, .optional = true, .names = gpt_rotary_scalings},
+    {"rotary_factor", RATE, AT(rotary_factor), 0, 1e6, .identity = true,
+     .optional = true},
+    {"rotary_low_factor", RATE, AT(rotary_low_factor), 0, 1e6,
+     .identity = true, .optional = true},
+    {"rotary_high_factor", RATE, AT(rotary_high_factor), 0, 1e6,
+     .identity = true, .optional = true},
+    {"rotary_fast", RATE, AT(rotary_fast), 0, 1e6, .identity = true,
+     .optional = true},
+    {"rotary_slow", RATE, AT(rotary_slow), 0, 1e6, .identity = true,
+     .optional = true},
+    {"rotary_attention", RATE, AT(rotary_attention), 0, 1e3,
+     .identity = true, .optional = true},
+    {"rotary_positions", SIZE, AT(rotary_positions), 0, 1 << 24,
+     .identity = true, .optional = true},
+    {"normalization", CHOICE, AT(normalization), 0, GPT_RMSNORM,
+     .identity = true, .optional = true, .names = gpt_normalizations},
+    {"norm_plus_one", FLAG, AT(norm_plus_one), 0, 1, .identity = true,
+     .optional = true},
+    {"activation", CHOICE, AT(activation), 0, GPT_SQUARED_RELU,
+     .identity = true, .optional = true, .names = gpt_activations},
+    {"gated", FLAG, AT(gated), 0, 1, .identity = true, .optional = true},
+    {"no_linear_bias", FLAG, AT(no_linear_bias), 0, 1, .identity = true,
+     .optional = true},
+    {"qkv_bias", FLAG, AT(qkv_bias), 0, 1, .identity = true,
+     .optional = true},
+    {"qk_norm", FLAG, AT(qk_norm), 0, 1, .identity = true, .optional = true},
+    {"parallel_blocks", FLAG, AT(parallel_blocks), 0, 1, .identity = true,
+     .optional = true},
+    {"shared_norm", FLAG, AT(shared_norm), 0, 1, .identity = true,
      .optional = true},
     {"vocab_size", SIZE, AT(vocab_size), 1, 1 << 24, .identity = true},
     {"padded_vocab_size", SIZE, AT(padded_vocab_size), 1, 1 << 25,
@@ -134,6 +194,45 @@ static int check_ranges(const struct gpt_config *c, int status,
     return GPT_OK;
 }
 
+/* What the formula of each kind of scaling reads. A missing number would be a
+ * division by zero, or a model that turns no pair as it was trained to. */
+static int check_scaling(const struct gpt_config *c, int status,
+                         const char *what, struct gpt_err *err)
+{
+    const char *kind = gpt_rotary_scalings[c->rotary_scaling];
+
+    if (c->rotary_scaling == GPT_SCALING_NONE)
+        return GPT_OK;
+    if (c->position_embedding != GPT_POSITION_ROPE)
+        return gpt_fail(err, status,
+                        "%s: rotary_scaling %s without rotary positions", what,
+                        kind);
+    if (!(c->rotary_factor >= 1))
+        return gpt_fail(err, status,
+                        "%s: rotary_scaling %s: rotary_factor is %g, must be "
+                        "at least 1",
+                        what, kind, c->rotary_factor);
+    if (c->rotary_scaling != GPT_SCALING_LINEAR && c->rotary_positions < 1)
+        return gpt_fail(err, status,
+                        "%s: rotary_scaling %s needs rotary_positions, the "
+                        "positions of pretraining",
+                        what, kind);
+    if (c->rotary_scaling == GPT_SCALING_LLAMA3 &&
+        !(c->rotary_low_factor > 0 &&
+          c->rotary_high_factor > c->rotary_low_factor))
+        return gpt_fail(err, status,
+                        "%s: rotary_scaling llama3: rotary_low_factor (%g) "
+                        "must be above 0 and below rotary_high_factor (%g)",
+                        what, c->rotary_low_factor, c->rotary_high_factor);
+    if (c->rotary_scaling == GPT_SCALING_YARN &&
+        !(c->rotary_slow > 0 && c->rotary_fast >= c->rotary_slow))
+        return gpt_fail(err, status,
+                        "%s: rotary_scaling yarn: rotary_slow (%g) must be "
+                        "above 0 and at most rotary_fast (%g)",
+                        what, c->rotary_slow, c->rotary_fast);
+    return GPT_OK;
+}
+
 /* Rules between fields. Ranges hold already, so that no product overflows. */
 static int check_rules(const struct gpt_config *c, int status,
                        const char *what, struct gpt_err *err)
@@ -153,6 +252,13 @@ static int check_rules(const struct gpt_config *c, int status,
                         "%lld elements: base must be above 1, elements even",
                         what, c->rotary_base, (long long)gpt_config_rotary(c),
                         (long long)c->head_size);
+    GPT_TRY(check_scaling(c, status, what, err));
+    if (c->shared_norm && !c->parallel_blocks)
+        return gpt_fail(err, status,
+                        "%s: shared_norm needs parallel_blocks: one norm "
+                        "serves attention and feed-forward only where both "
+                        "read the same stream",
+                        what);
     if (c->padded_vocab_size < c->vocab_size)
         return gpt_fail(err, status,
                         "%s: padded_vocab_size (%lld) is below vocab_size "
@@ -181,8 +287,12 @@ int gpt_config_complete(struct gpt_config *c, int64_t divisible_by, int64_t tp,
     /* defaults of GPT-2, in an order in which each has what it needs */
     if (c->num_query_groups == 0)
         c->num_query_groups = c->num_attention_heads;
+    /* a gated layer has three matrices instead of two: two thirds of the width
+     * keep their size, in whole 64s as Megatron rounds */
     if (c->ffn_hidden_size == 0)
-        c->ffn_hidden_size = 4 * c->hidden_size;
+        c->ffn_hidden_size =
+            c->gated ? gpt_max_i64(4 * c->hidden_size * 2 / 3 / 64, 1) * 64
+                     : 4 * c->hidden_size;
     if (c->padded_vocab_size == 0)
         c->padded_vocab_size =
             gpt_config_padded_vocab(c->vocab_size, divisible_by, tp);

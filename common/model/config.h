@@ -24,6 +24,26 @@ enum gpt_position_embedding {
 /* "learned_absolute", "rope", "alibi", "none", NULL. */
 extern const char *const gpt_position_embeddings[];
 
+/* How rotary angles are stretched for texts that are longer than those of
+ * pretraining; the formulas are those of rotary.c and gpt_rope_scaled()
+ * (kernels/rope_scaling.h). */
+enum gpt_rotary_scaling {
+    GPT_SCALING_NONE,
+    GPT_SCALING_LINEAR,
+    GPT_SCALING_DYNAMIC, /* a larger base, once max_positions is above those
+                          * of pretraining */
+    GPT_SCALING_LLAMA3,
+    GPT_SCALING_YARN,
+};
+/* "none", "linear", "dynamic", "llama3", "yarn", NULL. */
+extern const char *const gpt_rotary_scalings[];
+
+/* "LayerNorm", "RMSNorm", NULL: in the order of enum gpt_norm_kind. */
+extern const char *const gpt_normalizations[];
+/* "gelu", "gelu_exact", "silu", "relu", "squared_relu", NULL: in the order of
+ * enum gpt_activation. */
+extern const char *const gpt_activations[];
+
 struct gpt_config {
     int64_t num_layers;          /* L */
     int64_t hidden_size;         /* C */
@@ -35,9 +55,29 @@ struct gpt_config {
     int64_t position_embedding;  /* enum gpt_position_embedding */
     double rotary_base;          /* 0 unless GPT_POSITION_ROPE, as the next */
     double rotary_percent;       /* share of a head's elements that turn */
+    bool rotary_interleaved;     /* neighbours are a pair, not two halves */
+    int64_t rotary_scaling;      /* enum gpt_rotary_scaling; the next six are
+                                  * 0 unless its formula has them */
+    double rotary_factor;        /* how much longer texts are, >= 1 */
+    double rotary_low_factor, rotary_high_factor; /* llama3 */
+    double rotary_fast, rotary_slow; /* yarn: turns over the positions of
+                                      * pretraining */
+    double rotary_attention; /* yarn: factor of sines and cosines, 0 = by its
+                              * formula */
+    int64_t rotary_positions;    /* of pretraining: all but linear */
     int64_t vocab_size;          /* V: ids that exist */
     int64_t padded_vocab_size;   /* rows of the word table, >= V */
+    int64_t normalization;       /* enum gpt_norm_kind */
+    bool norm_plus_one;          /* norms multiply by 1 + weight */
     double norm_epsilon;
+    int64_t activation;          /* enum gpt_activation */
+    bool gated;                  /* activation(gate) * up, two products */
+    bool no_linear_bias;         /* linear layers add no bias, */
+    bool qkv_bias;               /* ... but that of Q, K and V does */
+    bool qk_norm;                /* norms of each head's query and key */
+    bool parallel_blocks;        /* attention and feed-forward read the same
+                                  * stream, and their outputs are added */
+    bool shared_norm;            /* ... after the same norm */
     double init_std;             /* of weights; output layers / sqrt(2 L) */
     double hidden_dropout, attention_dropout;
     bool tied_embeddings;        /* output layer shares the word table */

@@ -41,7 +41,7 @@ static const char *const buffer_names[N_BUFFERS] = {
     [QKV] = "queries, keys and values",
     [ATTENTION] = "attention outputs",
     [FFN] = "feed-forward",
-    [FFN_IN] = "gelu",
+    [FFN_IN] = "activations",
     [MEAN] = "means",
     [RSTD] = "deviations",
     [TOKENS] = "tokens",
@@ -301,7 +301,7 @@ static void forward_block(struct gpt_decoder *d, int64_t b, int64_t t)
         .qkv = d->buffers[QKV],
         .att = d->buffers[ATTENTION],
         .pre = d->buffers[FFN_IN],
-        .gelu = d->buffers[FFN],
+        .activated = d->buffers[FFN],
     };
     struct gpt_attn_cached cache = {
         .b = b,

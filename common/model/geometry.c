@@ -17,8 +17,9 @@ struct gpt_widths gpt_widths_of(const struct gpt_config *c, int64_t tp)
     w.attention = w.heads * c->head_size;
     w.keys = w.groups * c->head_size;
     w.qkv = w.attention + 2 * w.keys;
-    /* GELU has one input an output; a gated activation has two */
-    w.ffn_in = w.ffn;
+    /* a plain activation has one input an output; a gated one has two, whose
+     * rows of weights are parameters of their own (params.c) */
+    w.ffn_in = c->gated ? 2 * w.ffn : w.ffn;
     return w;
 }
 

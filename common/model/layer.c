@@ -6,12 +6,14 @@
  * sums over the ranks (Shoeybi et al. 2019; with rows cut between them:
  * Korthikanti et al. 2022).
  *
- * The variants of a layer meet here alone: norm_op() chooses the norm,
- * feed_forward() and feed_forward_backward() hold the activation, and a bias
- * that the parameter table does not have is NULL. */
+ * The variants of a layer meet here alone: norm_op() chooses the norm, site2()
+ * what the feed-forward reads, feed_forward() and feed_forward_backward() hold
+ * the activation, and a bias that the parameter table does not have is NULL. */
 #include "model/layer.h"
 
-#include <math.h>
+#include "model/heads.h"
+#include "model/linear.h"
+
 #include <stdio.h>
 
 /* Streams are named by the global number of the layer: masks do not depend on
@@ -47,7 +49,8 @@ static struct gpt_norm norm_op(const struct gpt_pass *pass,
                                const struct gpt_norm_site *site, const void *r)
 {
     struct gpt_norm op = {
-        .kind = GPT_LAYERNORM,
+        .kind = (enum gpt_norm_kind)pass->config->normalization,
+        .plus_one = pass->config->norm_plus_one,
         .n = pass->rows,
         .c = pass->widths.hidden,
         .eps = (float)pass->config->norm_epsilon,
@@ -120,251 +123,170 @@ static struct gpt_norm_site site1(const struct gpt_layer *layer,
     };
 }
 
-/* In front of the feed-forward: adds attention's output. */
+/* In front of the feed-forward: adds attention's output. Where both blocks read
+ * the same stream there is nothing to add, and they may share a norm. */
 static struct gpt_norm_site site2(const struct gpt_layer *layer,
+                                  const struct gpt_pass *pass,
                                   const struct gpt_layer_acts *acts)
 {
+    if (pass->config->shared_norm)
+        return site1(layer, acts, NULL);
     return (struct gpt_norm_site){
         .acts = &acts->norm2,
         .w = layer->w.at[GPT_NORM2_WEIGHT],
         .b = layer->w.at[GPT_NORM2_BIAS],
         .dw = layer->dw.at[GPT_NORM2_WEIGHT],
         .db = layer->dw.at[GPT_NORM2_BIAS],
-        .x_rng = &layer->proj_rng,
+        .x_rng = pass->config->parallel_blocks ? NULL : &layer->proj_rng,
     };
-}
-
-/* ---- linear layers; W is (out, in) ---- */
-
-/* y (N, out) = x (N, in) W^T, with the epilogue. Without a bias the epilogue
- * must not read one. */
-static void linear(const struct gpt_pass *pass, const struct gpt_roles *w,
-                   enum gpt_param_role weight, enum gpt_param_role bias,
-                   int64_t in, int64_t out, const void *x, void *y,
-                   enum gpt_epilogue epilogue, void *aux)
-{
-    struct gpt_matmul op = {
-        .m = pass->n,
-        .n = out,
-        .k = in,
-        .tb = true,
-        .a = x,
-        .b = w->at[weight],
-        .c = y,
-        .act = pass->act,
-        .c_type = pass->act,
-        .epilogue = epilogue,
-        .bias = w->at[bias],
-        .aux = aux,
-    };
-
-    pass->be->matmul(pass->q, &op);
-}
-
-static enum gpt_epilogue bias_epilogue(const struct gpt_roles *w,
-                                       enum gpt_param_role bias)
-{
-    return w->at[bias] ? GPT_EPI_BIAS : GPT_EPI_NONE;
-}
-
-/* work.x (rows, C) = x (N, in) W^T + bias, where W's columns are cut over the
- * ranks: their results are added, then the bias, once */
-static void linear_sum(const struct gpt_pass *pass, const struct gpt_roles *w,
-                       enum gpt_param_role weight, enum gpt_param_role bias,
-                       int64_t in, const void *x)
-{
-    int64_t c = pass->widths.hidden;
-    void *sum = pass->work.x, *part = gpt_pass_part(pass, sum);
-
-    linear(pass, w, weight, bias, in, c, x, part,
-           pass->tp ? GPT_EPI_NONE : bias_epilogue(w, bias), NULL);
-    if (!pass->tp)
-        return;
-    /* the bias is whole on every rank: added to each part it would count once
-     * a rank */
-    gpt_pass_sum(pass, part, sum);
-    if (w->at[bias])
-        pass->be->bias_add(pass->q, sum, w->at[bias], pass->rows, c,
-                           pass->act);
-}
-
-/* dx (N, in) = dy (N, out) W; pre: dx is multiplied by gelu'(pre) */
-static void linear_dx(const struct gpt_pass *pass, const void *w, int64_t in,
-                      int64_t out, const void *dy, void *dx, void *pre)
-{
-    struct gpt_matmul op = {
-        .m = pass->n,
-        .n = in,
-        .k = out,
-        .a = dy,
-        .b = w,
-        .c = dx,
-        .act = pass->act,
-        .c_type = pass->act,
-        .epilogue = pre ? GPT_EPI_DGELU : GPT_EPI_NONE,
-        .aux = pre,
-    };
-
-    pass->be->matmul(pass->q, &op);
-}
-
-/* dW (out, in) += dy^T x, dy (N, out), x (N, in), in float whatever `act` is: a
- * step adds many small terms. The first microbatch overwrites (beta 0). */
-static void linear_dw(const struct gpt_pass *pass, const struct gpt_roles *dw,
-                      enum gpt_param_role weight, int64_t in, int64_t out,
-                      const void *dy, const void *x)
-{
-    struct gpt_matmul op = {
-        .m = out,
-        .n = in,
-        .k = pass->n,
-        .ta = true,
-        .a = dy,
-        .b = x,
-        .c = dw->at[weight],
-        .act = pass->act,
-        .c_type = GPT_F32,
-        .beta = pass->beta,
-    };
-
-    pass->be->matmul(pass->q, &op);
-}
-
-/* db (columns) += column sums of dy (rows, columns), where there is a bias */
-static void bias_grad(const struct gpt_pass *pass, float *db, const void *dy,
-                      int64_t rows, int64_t columns)
-{
-    if (db)
-        pass->be->bias_grad(pass->q, db, dy, rows, columns, pass->act);
-}
-
-/* ---- attention ---- */
-
-struct gpt_attn gpt_layer_attn(const struct gpt_layer *layer,
-                               const struct gpt_pass *pass,
-                               const struct gpt_layer_acts *acts)
-{
-    const struct gpt_config *c = pass->config;
-    const struct gpt_widths *w = &pass->widths;
-
-    return (struct gpt_attn){
-        .b = pass->b,
-        .t = pass->t,
-        .h = w->heads,
-        .g = w->groups,
-        .d = c->head_size,
-        .head0 = w->heads * pass->layout->at[GPT_TP],
-        .h_global = c->num_attention_heads, /* keys dropout and ALiBi */
-        .scale = 1.0F / sqrtf((float)c->head_size),
-        .alibi = c->position_embedding == GPT_POSITION_ALIBI,
-        .act = pass->act,
-        .qkv = acts->qkv,
-        .out = acts->att,
-        .lse = acts->lse,
-        .doc_start = pass->doc_start,
-        .dropout =
-            gpt_pass_dropout(pass, layer->attention_rng, c->attention_dropout),
-    };
-}
-
-/* Turns queries and keys of qkv by their positions, or their gradients back. */
-static void apply_rope(const struct gpt_pass *pass, void *qkv, bool inverse)
-{
-    const struct gpt_config *c = pass->config;
-    struct gpt_rope op = {
-        .n = pass->n,
-        .t = pass->t,
-        .h = pass->widths.heads,
-        .g = pass->widths.groups,
-        .d = c->head_size,
-        .rotary = gpt_config_rotary(c),
-        .base = c->rotary_base,
-        .act = pass->act,
-        .inverse = inverse,
-        .qkv = qkv,
-        .positions = pass->positions,
-    };
-
-    if (c->position_embedding == GPT_POSITION_ROPE)
-        pass->be->rope(pass->q, &op);
-}
-
-/* att (N, H D) from qkv: over the block itself, or over the cache. */
-static void attend(const struct gpt_layer *layer, const struct gpt_pass *pass,
-                   const struct gpt_layer_acts *acts)
-{
-    struct gpt_attn attn = gpt_layer_attn(layer, pass, acts);
-
-    /* generation brings its own cache; the heads are those of training */
-    if (!pass->cache) {
-        pass->be->attn_fwd(pass->q, &attn);
-        return;
-    }
-    struct gpt_attn_cached cached = *pass->cache;
-    cached.h = attn.h;
-    cached.g = attn.g;
-    cached.d = attn.d;
-    cached.scale = attn.scale;
-    cached.alibi = attn.alibi;
-    cached.act = attn.act;
-    cached.qkv = attn.qkv;
-    cached.out = attn.out;
-    pass->be->attn_cached(pass->q, &cached);
 }
 
 /* ---- feed-forward ---- */
 
-/* gelu (N, F) from the normed rows, with what backward needs in `pre`. */
-static void feed_forward(const struct gpt_layer *layer,
-                         const struct gpt_pass *pass,
-                         const struct gpt_layer_acts *acts)
+/* True when `count` elements at `a` end where `b` begins, or there is
+ * neither. */
+static bool are_neighbours(const struct gpt_pass *pass, const void *a,
+                           const void *b, int64_t count)
 {
-    linear(pass, &layer->w, GPT_FC1_WEIGHT, GPT_FC1_BIAS, pass->widths.hidden,
-           pass->widths.ffn_in, gpt_pass_gather(pass, acts->norm2.y),
-           acts->gelu, GPT_EPI_BIAS_GELU, acts->pre);
+    return !a || (const char *)a + (size_t)count * gpt_dtype_bytes(pass->act) ==
+                     (const char *)b;
 }
 
-/* gelu once more, from `pre`. */
-static void activate_again(const struct gpt_pass *pass,
-                           const struct gpt_layer_acts *acts)
+/* Gate and fc1 are one product wherever no gap is between them in the flat
+ * buffer, which aligns slices to 64 elements: one large product is faster than
+ * two, and its sum is rounded once. */
+static struct gpt_linear fc1_parts(const struct gpt_layer *layer,
+                                   const struct gpt_pass *pass)
 {
-    pass->be->gelu(pass->q, acts->gelu, acts->pre, pass->n * pass->widths.ffn,
-                   pass->act);
+    const struct gpt_widths *w = &pass->widths;
+    void *const *at = layer->w.at;
+
+    if (!pass->config->gated)
+        return gpt_linear_one(GPT_FC1_WEIGHT, GPT_FC1_BIAS, w->ffn);
+    if (are_neighbours(pass, at[GPT_GATE_WEIGHT], at[GPT_FC1_WEIGHT],
+                       w->ffn * w->hidden) &&
+        are_neighbours(pass, at[GPT_GATE_BIAS], at[GPT_FC1_BIAS], w->ffn))
+        return gpt_linear_one(GPT_GATE_WEIGHT, GPT_GATE_BIAS, w->ffn_in);
+    return (struct gpt_linear){
+        .part = {{GPT_GATE_WEIGHT, GPT_GATE_BIAS, w->ffn, 0},
+                 {GPT_FC1_WEIGHT, GPT_FC1_BIAS, w->ffn, w->ffn}},
+        .n = 2,
+        .width = w->ffn_in,
+    };
+}
+
+/* GELU in its tanh form is part of the products around it, which add a bias on
+ * the way; all else is an operation of its own. */
+static bool is_fused(const struct gpt_layer *layer, const struct gpt_pass *pass)
+{
+    return pass->config->activation == GPT_GELU && !pass->config->gated &&
+           layer->w.at[GPT_FC1_BIAS];
+}
+
+/* Rows of `pre` have the gate's columns first, then fc1's: the order in which
+ * both are in the flat buffer. */
+static struct gpt_activate activate_op(const struct gpt_pass *pass,
+                                       const struct gpt_layer_acts *acts)
+{
+    return (struct gpt_activate){
+        .kind = (enum gpt_activation)pass->config->activation,
+        .gated = pass->config->gated,
+        .n = pass->n,
+        .f = pass->widths.ffn,
+        .act = pass->act,
+        .pre = acts->pre,
+        .out = acts->activated,
+    };
+}
+
+/* acts->activated from acts->pre; also once more, in backward. */
+static void activate(const struct gpt_pass *pass,
+                     const struct gpt_layer_acts *acts)
+{
+    struct gpt_activate op = activate_op(pass, acts);
+
+    pass->be->activate(pass->q, &op);
+}
+
+/* activated (N, F) from the normed rows y; `pre` keeps what backward needs. */
+static void feed_forward(const struct gpt_layer *layer,
+                         const struct gpt_pass *pass,
+                         const struct gpt_layer_acts *acts, void *y)
+{
+    struct gpt_linear parts = fc1_parts(layer, pass);
+    const void *x = gpt_pass_gather(pass, y);
+    struct gpt_matmul op =
+        gpt_linear_op(pass, &layer->w, &parts.part[0], pass->widths.hidden, x,
+                      acts->activated);
+
+    if (is_fused(layer, pass)) {
+        op.epilogue = GPT_EPI_BIAS_GELU;
+        op.aux = acts->pre;
+        pass->be->matmul(pass->q, &op);
+        return;
+    }
+    gpt_linear_wide(pass, &layer->w, &parts, x, acts->pre);
+    activate(pass, acts);
 }
 
 /* ---- forward ---- */
 
-/* Ends with the activation: backward needs fc2's input and not its output, so
+/* work.x: attention's output, for the second norm to add. */
+static void add_attention(const struct gpt_layer *layer,
+                          const struct gpt_pass *pass,
+                          const struct gpt_layer_acts *acts)
+{
+    gpt_linear_partial(pass, &layer->w, GPT_PROJ_WEIGHT, GPT_PROJ_BIAS,
+                       pass->widths.attention, acts->att, false);
+    gpt_linear_sum(pass);
+    gpt_linear_add_bias(pass, &layer->w, GPT_PROJ_BIAS);
+}
+
+/* Both blocks side by side read r as it came in: the first one's output then
+ * waits in acts->att, and its product is made together with the second one's.
+ *
+ * Ends with the activation: backward needs fc2's input and not its output, so
  * that recomputation leaves the last product, and its sum over ranks, out. */
 void gpt_layer_recompute(const struct gpt_layer *layer,
                          const struct gpt_pass *pass,
                          const struct gpt_layer_acts *acts, const void *r,
                          const struct gpt_rng *x_rng)
 {
-    const struct gpt_widths *w = &pass->widths;
+    const struct gpt_linear qkv =
+        gpt_linear_one(GPT_QKV_WEIGHT, GPT_QKV_BIAS, pass->widths.qkv);
     struct gpt_norm_site norm1 = site1(layer, acts, x_rng);
-    struct gpt_norm_site norm2 = site2(layer, acts);
+    struct gpt_norm_site norm2 = site2(layer, pass, acts);
 
     gpt_norm_site_forward(pass, &norm1, r);
-    linear(pass, &layer->w, GPT_QKV_WEIGHT, GPT_QKV_BIAS, w->hidden, w->qkv,
-           gpt_pass_gather(pass, acts->norm1.y), acts->qkv,
-           bias_epilogue(&layer->w, GPT_QKV_BIAS), NULL);
-    apply_rope(pass, acts->qkv, false);
-    attend(layer, pass, acts);
-    linear_sum(pass, &layer->w, GPT_PROJ_WEIGHT, GPT_PROJ_BIAS, w->attention,
-               acts->att);
-    gpt_norm_site_forward(pass, &norm2, acts->norm1.r);
-    feed_forward(layer, pass, acts);
+    gpt_linear_wide(pass, &layer->w, &qkv,
+                    gpt_pass_gather(pass, acts->norm1.y), acts->qkv);
+    gpt_heads_make(layer, pass, acts);
+    gpt_heads_attend(layer, pass, acts);
+    if (!pass->config->parallel_blocks)
+        add_attention(layer, pass, acts);
+    if (!pass->config->shared_norm)
+        gpt_norm_site_forward(pass, &norm2, acts->norm1.r);
+    feed_forward(layer, pass, acts, norm2.acts->y);
 }
 
+/* Blocks side by side are one sum over the ranks: its bias is both biases. */
 void gpt_layer_forward(const struct gpt_layer *layer,
                        const struct gpt_pass *pass,
                        const struct gpt_layer_acts *acts, const void *r,
                        const struct gpt_rng *x_rng)
 {
+    const bool parallel = pass->config->parallel_blocks;
+
     gpt_layer_recompute(layer, pass, acts, r, x_rng);
-    linear_sum(pass, &layer->w, GPT_FC2_WEIGHT, GPT_FC2_BIAS, pass->widths.ffn,
-               acts->gelu);
+    if (parallel)
+        gpt_linear_partial(pass, &layer->w, GPT_PROJ_WEIGHT, GPT_PROJ_BIAS,
+                           pass->widths.attention, acts->att, false);
+    gpt_linear_partial(pass, &layer->w, GPT_FC2_WEIGHT, GPT_FC2_BIAS,
+                       pass->widths.ffn, acts->activated, parallel);
+    gpt_linear_sum(pass);
+    if (parallel)
+        gpt_linear_add_bias(pass, &layer->w, GPT_PROJ_BIAS);
+    gpt_linear_add_bias(pass, &layer->w, GPT_FC2_BIAS);
 }
 
 /* ---- backward ---- */
@@ -376,39 +298,59 @@ void gpt_layer_forward(const struct gpt_layer *layer,
  * the parts are summed while it computes the weights' gradient. */
 static void backward_wide(const struct gpt_layer *layer,
                           const struct gpt_pass *pass,
-                          enum gpt_param_role weight, enum gpt_param_role bias,
-                          int64_t out, void *y)
+                          const struct gpt_linear *parts, void *y)
 {
     const struct gpt_layer_work *work = &pass->work;
     void *part = gpt_pass_part(pass, work->dy);
     int64_t c = pass->widths.hidden, job;
 
     job = gpt_pass_begin_gather(pass, y);
-    linear_dx(pass, layer->w.at[weight], c, out, work->dwide, part, NULL);
+    gpt_linear_dx(pass, &layer->w, parts, c, work->dwide, part, NULL);
     gpt_pass_join(pass, job);
     job = gpt_pass_begin_sum(pass, part, work->dy);
-    linear_dw(pass, &layer->dw, weight, c, out, work->dwide,
-              gpt_pass_all(pass, y));
-    bias_grad(pass, layer->dw.at[bias], work->dwide, pass->n, out);
+    gpt_linear_dw(pass, &layer->dw, parts, c, work->dwide,
+                  gpt_pass_all(pass, y));
+    gpt_linear_bias_grads(pass, &layer->dw, parts, work->dwide);
     gpt_pass_join(pass, job);
 }
 
 /* Backward of fc2 or proj: work.x is the gradient of the output, h (N, in) the
- * input, whose gradient goes to dh; with `pre` the one in front of GELU. */
+ * input, whose gradient goes to dh, which may be h; with `pre` the one in front
+ * of GELU. */
 static void backward_sum(const struct gpt_layer *layer,
                          const struct gpt_pass *pass,
                          enum gpt_param_role weight, enum gpt_param_role bias,
                          int64_t in, const void *h, void *dh, void *pre)
 {
-    int64_t c = pass->widths.hidden;
-    const void *dy = gpt_pass_all(pass, pass->work.x);
+    const struct gpt_linear one =
+        gpt_linear_one(weight, bias, pass->widths.hidden);
+    void *dy = gpt_pass_all(pass, pass->work.x);
 
     /* the bias' gradient reads this rank's rows alone, while the others come */
     const int64_t job = gpt_pass_begin_gather(pass, pass->work.x);
-    bias_grad(pass, layer->dw.at[bias], pass->work.x, pass->rows, c);
+    gpt_linear_bias_grad(pass, layer->dw.at[bias], pass->work.x, pass->rows,
+                         one.width);
     gpt_pass_join(pass, job);
-    linear_dw(pass, &layer->dw, weight, in, c, dy, h);
-    linear_dx(pass, layer->w.at[weight], in, c, dy, dh, pre);
+    gpt_linear_dw(pass, &layer->dw, &one, in, dy, h);
+    gpt_linear_dx(pass, &layer->w, &one, in, dy, dh, pre);
+}
+
+/* From work.x, the gradient of fc2's output, to work.dwide, that of fc1's. */
+static void activation_backward(const struct gpt_layer *layer,
+                                const struct gpt_pass *pass,
+                                const struct gpt_layer_acts *acts)
+{
+    const bool fused = is_fused(layer, pass);
+    struct gpt_activate op = activate_op(pass, acts);
+
+    if (pass->selective)
+        activate(pass, acts);
+    backward_sum(layer, pass, GPT_FC2_WEIGHT, GPT_FC2_BIAS, pass->widths.ffn,
+                 acts->activated, fused ? pass->work.dwide : acts->activated,
+                 fused ? acts->pre : NULL);
+    if (!fused)
+        pass->be->activate_bwd(pass->q, &op, acts->activated,
+                               pass->work.dwide);
 }
 
 /* From work.x, the gradient of fc2's output, to work.dy, that of norm2.y. */
@@ -417,16 +359,12 @@ static void feed_forward_backward(const struct gpt_layer *layer,
                                   const struct gpt_layer_acts *acts,
                                   const struct gpt_norm_site *norm2)
 {
-    const struct gpt_widths *w = &pass->widths;
+    const struct gpt_linear parts = fc1_parts(layer, pass);
 
-    if (pass->selective)
-        activate_again(pass, acts);
-    backward_sum(layer, pass, GPT_FC2_WEIGHT, GPT_FC2_BIAS, w->ffn, acts->gelu,
-                 pass->work.dwide, acts->pre);
+    activation_backward(layer, pass, acts);
     if (pass->selective)
         norm_again(pass, norm2);
-    backward_wide(layer, pass, GPT_FC1_WEIGHT, GPT_FC1_BIAS, w->ffn_in,
-                  acts->norm2.y);
+    backward_wide(layer, pass, &parts, norm2->acts->y);
 }
 
 /* From work.x, the gradient of proj's output, to work.dy, that of norm1.y. */
@@ -436,7 +374,8 @@ static void attention_backward(const struct gpt_layer *layer,
                                const struct gpt_norm_site *norm1)
 {
     const struct gpt_layer_work *work = &pass->work;
-    const struct gpt_widths *w = &pass->widths;
+    const struct gpt_linear qkv =
+        gpt_linear_one(GPT_QKV_WEIGHT, GPT_QKV_BIAS, pass->widths.qkv);
     struct gpt_attn attn = gpt_layer_attn(layer, pass, acts);
     const struct gpt_attn_grad attn_grad = {
         .dout = work->dy,
@@ -444,26 +383,30 @@ static void attention_backward(const struct gpt_layer *layer,
         .scratch = work->scratch,
     };
 
-    /* selective: attention's output and log-sum-exp were not kept */
+    /* selective: attention's output and log-sum-exp were not kept, nor heads
+     * where they are not in qkv's place */
+    if (pass->selective && acts->heads)
+        gpt_heads_make(layer, pass, acts);
     if (pass->selective)
-        attend(layer, pass, acts);
-    backward_sum(layer, pass, GPT_PROJ_WEIGHT, GPT_PROJ_BIAS, w->attention,
-                 acts->att, work->dy, NULL);
+        gpt_heads_attend(layer, pass, acts);
+    backward_sum(layer, pass, GPT_PROJ_WEIGHT, GPT_PROJ_BIAS,
+                 pass->widths.attention, acts->att, work->dy, NULL);
     pass->be->attn_bwd(pass->q, &attn, &attn_grad);
-    apply_rope(pass, work->dwide, true);
+    gpt_heads_backward(layer, pass, acts);
     if (pass->selective)
         norm_again(pass, norm1);
-    backward_wide(layer, pass, GPT_QKV_WEIGHT, GPT_QKV_BIAS, w->qkv,
-                  acts->norm1.y);
+    backward_wide(layer, pass, &qkv, acts->norm1.y);
 }
 
+/* Blocks side by side: work.x, the gradient of their sum, is that of either
+ * output, and the second norm's backward leaves it as it is. */
 void gpt_layer_backward(const struct gpt_layer *layer,
                         const struct gpt_pass *pass,
                         const struct gpt_layer_acts *acts,
                         const struct gpt_rng *x_rng)
 {
     struct gpt_norm_site norm1 = site1(layer, acts, x_rng);
-    struct gpt_norm_site norm2 = site2(layer, acts);
+    struct gpt_norm_site norm2 = site2(layer, pass, acts);
 
     feed_forward_backward(layer, pass, acts, &norm2);
     gpt_norm_site_backward(pass, &norm2, pass->work.dy);

@@ -1,5 +1,6 @@
 /* One transformer layer: attention and feed-forward with norms in front
- * (pre-LN), as calls of the backend; for stage.c and decode.c.
+ * (pre-LN), one after the other or side by side, as calls of the backend; for
+ * stage.c and decode.c.
  *
  * The residual stream r is carried between layers together with x, the last
  * block's output that has not been added yet: every norm adds it, so that
@@ -29,10 +30,13 @@ struct gpt_norm_acts {
 struct gpt_layer_acts {
     struct gpt_norm_acts norm1, norm2;
     void *qkv;        /* (N, (H + 2G) D) act */
+    void *heads;      /* the same after norms of heads and rotation; NULL: both
+                       * are in place */
     void *att;        /* (N, H D) act: attention's output */
     float *lse;       /* (B, H, T) */
     void *pre;        /* (N, F') act: fc1's output, before the activation */
-    void *gelu;       /* (N, F) act: after it */
+    void *activated;  /* (N, F) act: after it; backward leaves its gradient
+                       * there where the product does not take the slope */
 };
 
 /* Buffers shared by all layers; x is also what a block hands to the next norm

@@ -1,19 +1,18 @@
 /* The rows of the parameter table, and what a rank holds of them. Start at
  * `kinds`: it is the architecture. Then gpt_flat_build() lays a rank's part out
- * in memory, and gpt_param_init() fills it. */
+ * in memory, and params_init.c fills it. */
 #include "model/params.h"
 
+#include "backend.h"
 #include "base/memory.h"
 #include "base/num.h"
-#include "base/rng.h"
 
 #include <assert.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 /* Which size of the model a dimension is; geometry.h has the numbers. */
-enum size { ONE, CHANNELS, QKV, ATTENTION, FFN_IN, FFN, VOCAB, POSITIONS };
+enum size { ONE, CHANNELS, HEAD, QKV, ATTENTION, FFN, VOCAB, POSITIONS };
 
 struct kind {
     enum gpt_param_role role;
@@ -23,7 +22,7 @@ struct kind {
     enum gpt_param_split split;
     enum gpt_param_init init;
     enum gpt_first_write first_write;
-    bool sequence_sum;
+    bool sequence_sum, heads_sum;
     bool (*present)(const struct gpt_config *c); /* NULL: in every model */
 };
 
@@ -39,21 +38,64 @@ static bool is_untied(const struct gpt_config *c)
     return !c->tied_embeddings;
 }
 
+/* RMSNorm takes no mean away, and has nothing to put in its place. */
+static bool has_norm_bias(const struct gpt_config *c)
+{
+    return c->normalization == GPT_LAYERNORM;
+}
+
+/* Blocks side by side may read the same normed rows (Falcon 7B). */
+static bool has_norm2(const struct gpt_config *c)
+{
+    return !c->shared_norm;
+}
+
+static bool has_norm2_bias(const struct gpt_config *c)
+{
+    return has_norm2(c) && has_norm_bias(c);
+}
+
+static bool has_linear_bias(const struct gpt_config *c)
+{
+    return !c->no_linear_bias;
+}
+
+/* Qwen 2 has these biases and no others. */
+static bool has_qkv_bias(const struct gpt_config *c)
+{
+    return has_linear_bias(c) || c->qkv_bias;
+}
+
+static bool has_qk_norm(const struct gpt_config *c) { return c->qk_norm; }
+static bool has_gate(const struct gpt_config *c) { return c->gated; }
+
+static bool has_qk_norm_bias(const struct gpt_config *c)
+{
+    return c->qk_norm && has_norm_bias(c);
+}
+
+/* Neighbours like their matrices, when the width is a multiple of 64. */
+static bool has_gate_bias(const struct gpt_config *c)
+{
+    return c->gated && has_linear_bias(c);
+}
+
 /* ---- the table ---- */
 
-/* A row begins with role, place, name and shape; the other columns are named.
- * A column that is not named is 0: GPT_SPLIT_NONE, GPT_INIT_ZERO,
- * GPT_FIRST_ADDS, no sum over sequence parallel ranks, in every model. */
+/* A row begins with role, place, name and shape. Other columns are 0 unless
+ * named: not split, zero, a gradient that is added to, no sums over ranks
+ * beyond the usual, in every model. */
 #define OUTSIDE(role, place, name, rows, columns) \
     GPT_##role, GPT_PLACE_##place, name, rows, columns
 #define IN_LAYER(role, name, rows, columns) \
     GPT_##role, GPT_PLACE_LAYER, name, rows, columns
 
-/* GPT-2 and its variants, in order of the forward pass.
+/* The decoders, in order of the forward pass.
  *
  * sequence_sum marks what every rank holds whole while sequence parallel ranks
  * compute its gradient from their own rows: norms, and biases that are added
- * after a sum. The weights of residual blocks' outputs begin smaller, as each
+ * after a sum. heads_sum marks norms of heads, of which every rank has its own.
+ * The weights of residual blocks' outputs begin smaller, as each
  * of them adds to the stream. */
 static const struct kind kinds[] = {
     {OUTSIDE(WORD_EMBEDDING, EMBEDDING, "embedding.word_embeddings.weight",
@@ -66,38 +108,51 @@ static const struct kind kinds[] = {
     {IN_LAYER(NORM1_WEIGHT, "input_layernorm.weight", CHANNELS, ONE),
      .init = GPT_INIT_ONE, .sequence_sum = true},
     {IN_LAYER(NORM1_BIAS, "input_layernorm.bias", CHANNELS, ONE),
-     .sequence_sum = true},
+     .sequence_sum = true, .present = has_norm_bias},
     {IN_LAYER(QKV_WEIGHT, "self_attention.linear_qkv.weight", QKV, CHANNELS),
      .split = GPT_SPLIT_BY_GROUP, .init = GPT_INIT_NORMAL,
      .first_write = GPT_FIRST_PRODUCT},
     {IN_LAYER(QKV_BIAS, "self_attention.linear_qkv.bias", QKV, ONE),
-     .split = GPT_SPLIT_BY_GROUP},
+     .split = GPT_SPLIT_BY_GROUP, .present = has_qkv_bias},
+    {IN_LAYER(Q_NORM_WEIGHT, "self_attention.q_layernorm.weight", HEAD, ONE),
+     .init = GPT_INIT_ONE, .heads_sum = true, .present = has_qk_norm},
+    {IN_LAYER(Q_NORM_BIAS, "self_attention.q_layernorm.bias", HEAD, ONE),
+     .heads_sum = true, .present = has_qk_norm_bias},
+    {IN_LAYER(K_NORM_WEIGHT, "self_attention.k_layernorm.weight", HEAD, ONE),
+     .init = GPT_INIT_ONE, .heads_sum = true, .present = has_qk_norm},
+    {IN_LAYER(K_NORM_BIAS, "self_attention.k_layernorm.bias", HEAD, ONE),
+     .heads_sum = true, .present = has_qk_norm_bias},
     {IN_LAYER(PROJ_WEIGHT, "self_attention.linear_proj.weight", CHANNELS,
               ATTENTION),
      .split = GPT_SPLIT_COLUMNS, .init = GPT_INIT_NORMAL_OUTPUT,
      .first_write = GPT_FIRST_PRODUCT},
     {IN_LAYER(PROJ_BIAS, "self_attention.linear_proj.bias", CHANNELS, ONE),
-     .sequence_sum = true},
+     .sequence_sum = true, .present = has_linear_bias},
     {IN_LAYER(NORM2_WEIGHT, "pre_mlp_layernorm.weight", CHANNELS, ONE),
-     .init = GPT_INIT_ONE, .sequence_sum = true},
+     .init = GPT_INIT_ONE, .sequence_sum = true, .present = has_norm2},
     {IN_LAYER(NORM2_BIAS, "pre_mlp_layernorm.bias", CHANNELS, ONE),
-     .sequence_sum = true},
-    {IN_LAYER(FC1_WEIGHT, "mlp.linear_fc1.weight", FFN_IN, CHANNELS),
+     .sequence_sum = true, .present = has_norm2_bias},
+    {IN_LAYER(GATE_WEIGHT, "mlp.linear_gate.weight", FFN, CHANNELS),
+     .split = GPT_SPLIT_ROWS, .init = GPT_INIT_NORMAL,
+     .first_write = GPT_FIRST_PRODUCT, .present = has_gate},
+    {IN_LAYER(FC1_WEIGHT, "mlp.linear_fc1.weight", FFN, CHANNELS),
      .split = GPT_SPLIT_ROWS, .init = GPT_INIT_NORMAL,
      .first_write = GPT_FIRST_PRODUCT},
-    {IN_LAYER(FC1_BIAS, "mlp.linear_fc1.bias", FFN_IN, ONE),
-     .split = GPT_SPLIT_ROWS},
+    {IN_LAYER(GATE_BIAS, "mlp.linear_gate.bias", FFN, ONE),
+     .split = GPT_SPLIT_ROWS, .present = has_gate_bias},
+    {IN_LAYER(FC1_BIAS, "mlp.linear_fc1.bias", FFN, ONE),
+     .split = GPT_SPLIT_ROWS, .present = has_linear_bias},
     {IN_LAYER(FC2_WEIGHT, "mlp.linear_fc2.weight", CHANNELS, FFN),
      .split = GPT_SPLIT_COLUMNS, .init = GPT_INIT_NORMAL_OUTPUT,
      .first_write = GPT_FIRST_PRODUCT},
     {IN_LAYER(FC2_BIAS, "mlp.linear_fc2.bias", CHANNELS, ONE),
-     .sequence_sum = true},
+     .sequence_sum = true, .present = has_linear_bias},
     {OUTSIDE(FINAL_NORM_WEIGHT, FINAL, "decoder.final_layernorm.weight",
              CHANNELS, ONE),
      .init = GPT_INIT_ONE, .sequence_sum = true},
     {OUTSIDE(FINAL_NORM_BIAS, FINAL, "decoder.final_layernorm.bias", CHANNELS,
              ONE),
-     .sequence_sum = true},
+     .sequence_sum = true, .present = has_norm_bias},
     {OUTSIDE(OUTPUT_WEIGHT, FINAL, "output_layer.weight", VOCAB, CHANNELS),
      .split = GPT_SPLIT_ROWS, .init = GPT_INIT_NORMAL,
      .first_write = GPT_FIRST_OUTPUT, .present = is_untied},
@@ -114,12 +169,12 @@ static int64_t size_of(const struct gpt_config *c, enum size s)
         return 1;
     case CHANNELS:
         return w.hidden;
+    case HEAD:
+        return c->head_size;
     case QKV:
         return w.qkv;
     case ATTENTION:
         return w.attention;
-    case FFN_IN:
-        return w.ffn_in;
     case FFN:
         return w.ffn;
     case VOCAB:
@@ -156,8 +211,11 @@ static void fill_row(struct gpt_param *p, const struct kind *k, int64_t layer,
         .decay = k->columns != ONE,
         .tied = k->role == GPT_WORD_EMBEDDING && c->tied_embeddings,
         .sequence_sum = k->sequence_sum,
+        .heads_sum = k->heads_sum,
         .first_write = k->first_write,
-        .init = k->init,
+        /* a norm that multiplies by 1 + weight begins as one too */
+        .init = k->init == GPT_INIT_ONE && c->norm_plus_one ? GPT_INIT_ZERO
+                                                            : k->init,
     };
     if (layer < 0)
         snprintf(p->name, sizeof(p->name), "%s", k->name);
@@ -364,7 +422,8 @@ int gpt_flat_build(struct gpt_flat *f, const struct gpt_param_table *t,
                    const struct gpt_layout *layout, struct gpt_err *err)
 {
     *f = (struct gpt_flat){.shards = gpt_max_i64(layout->shards, 1),
-                           .shard = layout->shard};
+                           .shard = layout->shard,
+                           .tp_size = layout->size[GPT_TP]};
     assert(f->shard >= 0 && f->shard < f->shards);
     GPT_TRY(gpt_new(&f->slices, (size_t)t->n, sizeof(f->slices[0]),
                     "parameter slices", err));
@@ -430,47 +489,11 @@ const struct gpt_slice *gpt_flat_find(const struct gpt_flat *f,
     return NULL;
 }
 
-/* ---- initial values ---- */
-
-/* Numbers are drawn by the global index of an element, so that they depend
- * neither on the cut nor on the number of threads. The stream's name is that of
- * the parameter: adding rows to the table changes no other parameter. */
-static void init_normal(const struct gpt_slice *s, uint64_t seed, double std,
-                        float *dst)
+bool gpt_flat_is_partial(const struct gpt_flat *f, const struct gpt_slice *s,
+                         bool sequence_parallel)
 {
-    char stream[GPT_PARAM_NAME + 8];
+    const struct gpt_param *p = s->param;
 
-    snprintf(stream, sizeof(stream), "init/%s", s->param->name);
-    struct gpt_rng rng = gpt_rng_open(seed, stream);
-    int64_t columns = s->param->shape[1];
-#pragma omp parallel for schedule(static)
-    for (int64_t r = 0; r < s->shape[0]; r++) {
-        float *row = dst + r * s->shape[1];
-        int64_t first = (s->begin[0] + r) * columns + s->begin[1];
-
-        gpt_rng_normals(rng, (uint64_t)first, s->shape[1], row);
-        for (int64_t k = 0; k < s->shape[1]; k++)
-            row[k] = (float)(std * (double)row[k]);
-    }
-}
-
-void gpt_param_init(const struct gpt_config *c, const struct gpt_slice *slice,
-                    uint64_t seed, float *dst)
-{
-    switch (slice->param->init) {
-    case GPT_INIT_ZERO:
-    case GPT_INIT_ONE:
-        for (int64_t i = 0; i < slice->count; i++)
-            dst[i] = slice->param->init == GPT_INIT_ONE ? 1.0F : 0.0F;
-        return;
-    case GPT_INIT_NORMAL:
-        init_normal(slice, seed, c->init_std, dst);
-        return;
-    case GPT_INIT_NORMAL_OUTPUT:
-        /* each of the 2 L blocks adds to the residual stream: its variance
-         * must not grow with their number (Radford et al. 2019) */
-        init_normal(slice, seed,
-                    c->init_std / sqrt(2.0 * (double)c->num_layers), dst);
-        return;
-    }
+    return f->tp_size > 1 &&
+           (p->heads_sum || (p->sequence_sum && sequence_parallel));
 }

@@ -6,10 +6,9 @@
  * row-major. A rank's part of a parameter is always one box, an equal cut of
  * one dimension; what ranks must not tear apart is therefore kept together in
  * the order of rows: linear_qkv has, for each query group, its query heads, its
- * key, its value (Megatron's order). The fused matrix of a gated activation
- * would likewise have the gate's row of a feature next to its value's row, and
- * a front end of checkpoint/ would show other formats' [gate; up] in this
- * order. */
+ * key, its value (Megatron's order). A gated feed-forward has two matrices,
+ * linear_gate and linear_fc1, each cut by rows. They are neighbours in the flat
+ * buffer, so that one product serves both (layer.c). */
 #ifndef GPT_MODEL_PARAMS_H
 #define GPT_MODEL_PARAMS_H
 
@@ -56,11 +55,17 @@ enum gpt_param_role {
     GPT_NORM1_BIAS,
     GPT_QKV_WEIGHT,
     GPT_QKV_BIAS,
+    GPT_Q_NORM_WEIGHT,
+    GPT_Q_NORM_BIAS,
+    GPT_K_NORM_WEIGHT,
+    GPT_K_NORM_BIAS,
     GPT_PROJ_WEIGHT,
     GPT_PROJ_BIAS,
     GPT_NORM2_WEIGHT,
     GPT_NORM2_BIAS,
+    GPT_GATE_WEIGHT,
     GPT_FC1_WEIGHT,
+    GPT_GATE_BIAS,
     GPT_FC1_BIAS,
     GPT_FC2_WEIGHT,
     GPT_FC2_BIAS,
@@ -83,6 +88,7 @@ struct gpt_param {
     bool decay;      /* weight decay applies: matrices, not vectors */
     bool tied; /* also the output layer's: a second copy on the last stage */
     bool sequence_sum; /* gradient is summed over TP ranks under SP */
+    bool heads_sum; /* ... under TP: each rank sees its own heads alone */
     enum gpt_first_write first_write;
     enum gpt_param_init init;
 };
@@ -165,6 +171,7 @@ struct gpt_flat {
     struct gpt_bucket *buckets; /* in order, without gaps */
     int64_t n_buckets;
     int64_t shards, shard; /* as in the layout */
+    int64_t tp_size;
     int64_t count;         /* parameters held here */
     int64_t elements;      /* with alignment gaps: size of the buffers */
 };
@@ -185,6 +192,11 @@ int64_t gpt_bucket_compact(const struct gpt_flat *f, int64_t bucket);
 /* The slice of a role (and layer), or NULL when it is not held here. */
 const struct gpt_slice *gpt_flat_find(const struct gpt_flat *f,
                                       enum gpt_param_role role, int64_t layer);
+
+/* True when each tensor parallel rank computes a part of the slice's gradient,
+ * though all of them hold the whole slice: the parts are to be summed. */
+bool gpt_flat_is_partial(const struct gpt_flat *f, const struct gpt_slice *s,
+                         bool sequence_parallel);
 
 /* Initial values of one slice into dst (float, slice->count): a function of
  * (seed, name, global element index) only, whatever the layout. */

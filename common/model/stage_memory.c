@@ -56,8 +56,11 @@ static void bind_products(const struct gpt_stage *s, struct gpt_binder *b,
 {
     bind_statistics(s, b, kind, &a->norm1);
     a->qkv = take_all(s, b, kind, s->widths.qkv);
-    a->norm2.r = take_rows(s, b, kind);
-    bind_statistics(s, b, kind, &a->norm2);
+    /* two blocks side by side have one stream, and may have one norm */
+    if (!s->o.config->parallel_blocks)
+        a->norm2.r = take_rows(s, b, kind);
+    if (!s->o.config->shared_norm)
+        bind_statistics(s, b, kind, &a->norm2);
     a->pre = take_all(s, b, kind, s->widths.ffn_in);
 }
 
@@ -67,10 +70,15 @@ static void bind_derived(const struct gpt_stage *s, struct gpt_binder *b,
                          enum gpt_memory_kind kind, struct gpt_layer_acts *a)
 {
     a->norm1.y = take_rows(s, b, kind);
+    /* norms of heads need their input in backward: qkv stays as it is */
+    if (s->o.config->qk_norm)
+        a->heads = take_all(s, b, kind, s->widths.qkv);
     a->att = take_all(s, b, kind, s->widths.attention);
     a->lse = take_block(b, kind, s->rows.n, s->widths.heads, sizeof(float));
-    a->norm2.y = gpt_stage_selective(s) ? a->norm1.y : take_rows(s, b, kind);
-    a->gelu = take_all(s, b, kind, s->widths.ffn);
+    a->norm2.y = gpt_stage_selective(s) || s->o.config->shared_norm
+                     ? a->norm1.y
+                     : take_rows(s, b, kind);
+    a->activated = take_all(s, b, kind, s->widths.ffn);
 }
 
 /* What the layers of a group share while backward is there. The first one's
@@ -104,11 +112,13 @@ static void bind_layer(const struct gpt_stage *s, struct gpt_binder *b,
         *a = s->shared[i - first];
     if (i == first)
         a->norm1.r = take_rows(s, b, GPT_MEM_ACTIVATIONS);
-    if (again)
-        return;
-    bind_products(s, b, GPT_MEM_ACTIVATIONS, a);
-    if (!gpt_stage_selective(s))
+    if (!again)
+        bind_products(s, b, GPT_MEM_ACTIVATIONS, a);
+    if (!again && !gpt_stage_selective(s))
         bind_derived(s, b, GPT_MEM_ACTIVATIONS, a);
+    /* attention adds nothing to the stream before the feed-forward reads it */
+    if (s->o.config->parallel_blocks)
+        a->norm2.r = a->norm1.r;
 }
 
 /* Tokens stay with the slot: the embedding's backward reads them again. */
@@ -140,7 +150,8 @@ static void bind_slot(const struct gpt_stage *s, struct gpt_binder *b,
     bind_inputs(s, b, chunk, slot);
 }
 
-/* Norms and attention never run at the same time: one scratch serves both. All
+/* Norms, attention and sums of biases never run at the same time: one scratch
+ * serves all. All
  * layers have the same shapes, so the first one speaks for all. */
 static size_t scratch_bytes(const struct gpt_stage *s)
 {
@@ -148,10 +159,19 @@ static size_t scratch_bytes(const struct gpt_stage *s)
     struct gpt_pass pass = gpt_stage_pass(s, NULL, chunk, &chunk->slots[0]);
     struct gpt_attn attn =
         gpt_layer_attn(&chunk->layers[0], &pass, &chunk->slots[0].layers[0]);
-    size_t norm = s->be->norm_scratch(pass.rows, s->widths.hidden);
-    size_t attention = s->be->attn_scratch(&attn);
+    const struct gpt_config *c = s->o.config;
+    /* columns' sums of two biases with a gap between them come last */
+    const size_t needs[] = {
+        s->be->norm_scratch(pass.rows, s->widths.hidden),
+        s->be->attn_scratch(&attn),
+        c->qk_norm ? s->be->head_norm_scratch(pass.n, c->head_size) : 0,
+        c->gated ? (size_t)s->widths.ffn_in * sizeof(float) : 0,
+    };
+    size_t most = 0;
 
-    return norm > attention ? norm : attention;
+    for (size_t i = 0; i < GPT_COUNT(needs); i++)
+        most = needs[i] > most ? needs[i] : most;
+    return most;
 }
 
 /* Gradients of one layer at a time, and the kernels' scratch. dy is a gradient
@@ -181,8 +201,10 @@ static void bind_work(struct gpt_stage *s, struct gpt_binder *b)
     if (s->o.exec.sequence_parallel)
         s->work.part = s->work.all =
             take_all(s, b, GPT_MEM_WORKSPACE, s->widths.hidden);
-    /* backward gathers rows while a part of another sum is under way */
-    if (s->o.exec.sequence_parallel && s->o.training)
+    /* backward gathers rows while a part of another sum is under way; blocks
+     * side by side begin a sum before the feed-forward gathers */
+    if (s->o.exec.sequence_parallel &&
+        (s->o.training || s->o.config->parallel_blocks))
         s->work.part = take_all(s, b, GPT_MEM_WORKSPACE, s->widths.hidden);
     if (s->o.layout.chunks > 1 || !s->o.layout.has_output)
         s->out = take_rows(s, b, GPT_MEM_WORKSPACE);

@@ -144,11 +144,12 @@ static int64_t list_pieces(const struct gpt_reducer_options *o,
 {
     int64_t total = 0;
 
-    for (int64_t i = 0; o->sequence_parallel && i < o->flat->n; i++) {
+    for (int64_t i = 0; i < o->flat->n; i++) {
         const struct gpt_slice *s = &o->flat->slices[i];
         struct piece p = piece_of(o->flat, s, r ? r->shards : NULL);
 
-        if (!s->param->sequence_sum || p.n == 0)
+        if (!gpt_flat_is_partial(o->flat, s, o->sequence_parallel) ||
+            p.n == 0)
             continue;
         if (r)
             r->pieces[r->n_pieces++] = p;

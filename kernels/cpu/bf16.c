@@ -113,14 +113,72 @@ void cpu_bf16_bias_add(struct gpt_queue *q, void *x, const void *bias,
     unstage(q, list, GPT_COUNT(list));
 }
 
-void cpu_bf16_gelu(struct gpt_queue *q, void *y, const void *x, int64_t n,
-                   enum gpt_dtype act)
+/* Elements of an activation's input. */
+static int64_t pre_elements(const struct gpt_activate *op)
 {
-    struct operand list[] = {IN(&x, n), OUT(&y, n)};
+    return op->n * op->f * (op->gated ? 2 : 1);
+}
 
-    if (!stage(q, &act, list, GPT_COUNT(list)))
+void cpu_bf16_activate(struct gpt_queue *q, const struct gpt_activate *op)
+{
+    struct gpt_activate wide = *op;
+    struct operand list[] = {IN(&wide.pre, pre_elements(op)),
+                             OUT(&wide.out, op->n * op->f)};
+
+    if (!stage(q, &wide.act, list, GPT_COUNT(list)))
         return;
-    cpu_gelu(q, y, x, n, act);
+    cpu_activate(q, &wide);
+    unstage(q, list, GPT_COUNT(list));
+}
+
+void cpu_bf16_activate_bwd(struct gpt_queue *q, const struct gpt_activate *op,
+                           const void *dout, void *dpre)
+{
+    struct gpt_activate wide = *op;
+    struct operand list[] = {IN(&wide.pre, pre_elements(op)),
+                             IN(&dout, op->n * op->f),
+                             OUT(&dpre, pre_elements(op))};
+
+    if (!stage(q, &wide.act, list, GPT_COUNT(list)))
+        return;
+    cpu_activate_bwd(q, &wide, dout, dpre);
+    unstage(q, list, GPT_COUNT(list));
+}
+
+static int64_t head_elements(const struct gpt_head_norm *op)
+{
+    return op->n * (op->h + 2 * op->g) * op->d;
+}
+
+void cpu_bf16_head_norm(struct gpt_queue *q, const struct gpt_head_norm *op)
+{
+    struct gpt_head_norm wide = *op;
+    struct operand list[] = {
+        IN(&wide.in, head_elements(op)), OUT(&wide.out, head_elements(op)),
+        IN(&wide.wq, op->d), IN(&wide.bq, op->d),
+        IN(&wide.wk, op->d), IN(&wide.bk, op->d),
+    };
+
+    if (!stage(q, &wide.act, list, GPT_COUNT(list)))
+        return;
+    cpu_head_norm(q, &wide);
+    unstage(q, list, GPT_COUNT(list));
+}
+
+void cpu_bf16_head_norm_bwd(struct gpt_queue *q,
+                            const struct gpt_head_norm *op,
+                            const struct gpt_head_norm_grad *grad)
+{
+    struct gpt_head_norm wide = *op;
+    struct gpt_head_norm_grad wide_grad = *grad;
+    struct operand list[] = {
+        IN(&wide.in, head_elements(op)), IN(&wide.wq, op->d),
+        IN(&wide.wk, op->d), IN_OUT(&wide_grad.dqkv, head_elements(op)),
+    };
+
+    if (!stage(q, &wide.act, list, GPT_COUNT(list)))
+        return;
+    cpu_head_norm_bwd(q, &wide, &wide_grad);
     unstage(q, list, GPT_COUNT(list));
 }
 

@@ -80,8 +80,13 @@ void cpu_bias_grad(struct gpt_queue *q, float *dbias, const void *dy, int64_t m,
                    int64_t n, enum gpt_dtype act);
 void cpu_bias_add(struct gpt_queue *q, void *x, const void *bias, int64_t m,
                   int64_t n, enum gpt_dtype act);
-void cpu_gelu(struct gpt_queue *q, void *y, const void *x, int64_t n,
-              enum gpt_dtype act);
+void cpu_activate(struct gpt_queue *q, const struct gpt_activate *op);
+void cpu_activate_bwd(struct gpt_queue *q, const struct gpt_activate *op,
+                      const void *dout, void *dpre);
+void cpu_head_norm(struct gpt_queue *q, const struct gpt_head_norm *op);
+void cpu_head_norm_bwd(struct gpt_queue *q, const struct gpt_head_norm *op,
+                       const struct gpt_head_norm_grad *grad);
+size_t cpu_head_norm_scratch(int64_t n, int64_t d);
 void cpu_norm_fwd(struct gpt_queue *q, const struct gpt_norm *op);
 void cpu_norm_bwd(struct gpt_queue *q, const struct gpt_norm *op,
                   const struct gpt_norm_grad *grad);
@@ -129,7 +134,12 @@ void cpu_bf16_xent_partial(struct gpt_queue *q, const struct gpt_xent *op,
                            float *stats);
 void cpu_bf16_xent_finish(struct gpt_queue *q, const struct gpt_xent *op,
                           const float *stats, int64_t ranks, int64_t rank);
-void cpu_bf16_gelu(struct gpt_queue *q, void *y, const void *x, int64_t n,
-                   enum gpt_dtype act);
+void cpu_bf16_activate(struct gpt_queue *q, const struct gpt_activate *op);
+void cpu_bf16_activate_bwd(struct gpt_queue *q, const struct gpt_activate *op,
+                           const void *dout, void *dpre);
+void cpu_bf16_head_norm(struct gpt_queue *q, const struct gpt_head_norm *op);
+void cpu_bf16_head_norm_bwd(struct gpt_queue *q,
+                            const struct gpt_head_norm *op,
+                            const struct gpt_head_norm_grad *grad);
 
 #endif

@@ -31,6 +31,21 @@ static const float *add_residual(const struct gpt_norm *op,
     return out;
 }
 
+/* The weights that the loops multiply by: w itself, or a copy with 1 added.
+ * NULL after a failure, or without weights (y is not wanted then). */
+static const float *scale_of(struct gpt_queue *q, const void *w, int64_t c,
+                             bool plus_one)
+{
+    const float *from = w;
+
+    if (!plus_one || !w)
+        return w;
+    float *scale = cpu_work(q, (size_t)c);
+    for (int64_t j = 0; scale && j < c; j++)
+        scale[j] = from[j] + 1;
+    return scale;
+}
+
 /* The statistics are those of the sum as stored, and the row is still in the
  * cache when it is read again. */
 static void forward_row(const struct gpt_norm *op, const struct cpu_drop *drop,
@@ -57,10 +72,14 @@ void cpu_norm_fwd(struct gpt_queue *q, const struct gpt_norm *op)
 {
     if (!cpu_ready(q, "norm_fwd", op->act))
         return;
+    struct gpt_norm one = *op;
     struct cpu_drop drop = drop_of(op);
+    one.w = scale_of(q, op->w, op->c, op->plus_one);
+    if (op->w && !one.w)
+        return;
 #pragma omp parallel for schedule(static) if (cpu_worth_threads(op->n * op->c))
     for (int64_t i = 0; i < op->n; i++)
-        forward_row(op, &drop, i);
+        forward_row(&one, &drop, i);
 }
 
 size_t cpu_norm_scratch(int64_t n, int64_t c)
@@ -102,6 +121,10 @@ void cpu_norm_bwd(struct gpt_queue *q, const struct gpt_norm *op,
     int64_t c = op->c, blocks = cpu_row_blocks(op->n);
     float *part = grad->scratch;
     struct cpu_drop drop = drop_of(op);
+    struct gpt_norm one = *op;
+    one.w = scale_of(q, op->w, c, op->plus_one);
+    if (!one.w)
+        return;
 #pragma omp parallel for schedule(static) if (cpu_worth_threads(op->n * c))
     for (int64_t k = 0; k < blocks; k++) {
         float *dw = part + k * 2 * c, *db = grad->db ? dw + c : NULL;
@@ -110,7 +133,7 @@ void cpu_norm_bwd(struct gpt_queue *q, const struct gpt_norm *op,
         memset(dw, 0, (size_t)(2 * c) * sizeof(*dw));
         int64_t end = cpu_cut(op->n, blocks, k + 1);
         for (int64_t i = cpu_cut(op->n, blocks, k); i < end; i++)
-            backward_row(op, grad, &drop, i, dw, db);
+            backward_row(&one, grad, &drop, i, dw, db);
     }
     /* The second pass is cut by columns, for the same reason. */
     enum { COLUMNS = 64 };

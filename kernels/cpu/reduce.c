@@ -1,4 +1,4 @@
-/* Sums: of squares, of elements, of columns; the bias of columns, and GELU.
+/* Sums: of squares, of elements, of columns; the bias of columns.
  * Flat sums are cut into fixed blocks whose results are added in order. */
 #include "cpu/cpu.h"
 
@@ -55,17 +55,6 @@ void cpu_bias_add(struct gpt_queue *q, void *x, const void *bias, int64_t m,
 
         cpu_isa->add(row, row, b, n);
     }
-}
-
-void cpu_gelu(struct gpt_queue *q, void *y, const void *x, int64_t n,
-              enum gpt_dtype act)
-{
-    if (!cpu_ready(q, "gelu", act))
-        return;
-#pragma omp parallel for schedule(static) if (cpu_worth_threads(n))
-    for (int64_t at = 0; at < n; at += BLOCK)
-        cpu_isa->gelu((float *)y + at, (const float *)x + at,
-                      n - at < BLOCK ? n - at : BLOCK);
 }
 
 /* Threads own columns, rows are added in their order. */

@@ -426,7 +426,11 @@ static struct gpt_backend table()
     be.matmul = cuda_matmul;
     be.bias_grad = cuda_bias_grad;
     be.bias_add = cuda_bias_add;
-    be.gelu = cuda_gelu;
+    be.activate = cuda_activate;
+    be.activate_bwd = cuda_activate_bwd;
+    be.head_norm = cuda_head_norm;
+    be.head_norm_bwd = cuda_head_norm_bwd;
+    be.head_norm_scratch = cuda_head_norm_scratch;
     be.norm_fwd = cuda_norm_fwd;
     be.norm_bwd = cuda_norm_bwd;
     be.norm_scratch = cuda_norm_scratch;

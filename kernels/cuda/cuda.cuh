@@ -163,7 +163,13 @@ void cuda_bias_grad(struct gpt_queue *q, float *dbias, const void *dy, int64_t m
                     enum gpt_dtype act);
 void cuda_bias_add(struct gpt_queue *q, void *x, const void *bias, int64_t m, int64_t n,
                    enum gpt_dtype act);
-void cuda_gelu(struct gpt_queue *q, void *y, const void *x, int64_t n, enum gpt_dtype act);
+void cuda_activate(struct gpt_queue *q, const struct gpt_activate *op);
+void cuda_activate_bwd(struct gpt_queue *q, const struct gpt_activate *op, const void *dout,
+                       void *dpre);
+void cuda_head_norm(struct gpt_queue *q, const struct gpt_head_norm *op);
+void cuda_head_norm_bwd(struct gpt_queue *q, const struct gpt_head_norm *op,
+                        const struct gpt_head_norm_grad *grad);
+size_t cuda_head_norm_scratch(int64_t n, int64_t d);
 void cuda_norm_fwd(struct gpt_queue *q, const struct gpt_norm *op);
 void cuda_norm_bwd(struct gpt_queue *q, const struct gpt_norm *op,
                    const struct gpt_norm_grad *grad);

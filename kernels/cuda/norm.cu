@@ -5,7 +5,7 @@
 template <class T> struct forward {
     int64_t c;
     bool centred;
-    float eps;
+    float eps, offset; /* offset: 1 is added to weights, or 0 */
     const T *resid_in, *x, *w, *b;
     T *resid_out, *y;
     float *mean, *rstd;
@@ -75,7 +75,7 @@ template <class T, int W> static __global__ void norm_rows(forward<T> p)
             load(b, p.b + j);
 #pragma unroll
         for (int e = 0; e < W; e++)
-            y[e] = (y[e] - mean) * rstd * w[e] + b[e];
+            y[e] = (y[e] - mean) * rstd * (w[e] + p.offset) + b[e];
         store(p.y + i * p.c + j, y);
     }
     if (threadIdx.x == 0) {
@@ -102,9 +102,10 @@ void cuda_norm_fwd(struct gpt_queue *q, const struct gpt_norm *op)
     with_access(op->act, wide, [&](auto type, auto width) {
         using T = decltype(type);
         const int W = decltype(width)::value;
-        forward<T> p = {op->c, op->kind == GPT_LAYERNORM, op->eps, (const T *)op->resid_in,
-                     (const T *)op->x, (const T *)op->w, (const T *)op->b, (T *)op->resid_out,
-                     (T *)op->y, op->mean, op->rstd, cuda_drop_of(&op->dropout)};
+        forward<T> p = {op->c, op->kind == GPT_LAYERNORM, op->eps,
+                     op->plus_one ? 1.0f : 0.0f, (const T *)op->resid_in, (const T *)op->x,
+                     (const T *)op->w, (const T *)op->b, (T *)op->resid_out, (T *)op->y,
+                     op->mean, op->rstd, cuda_drop_of(&op->dropout)};
         /* A block a row: the order of a row's sum depends on c and W alone, and W
          * on how rows lie in memory. */
         launch(q, norm_rows<T, W>, op->n, cuda_threads(op->c / W, 256), shared, p);

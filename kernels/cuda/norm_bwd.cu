@@ -13,6 +13,7 @@ enum { MOST_BLOCKS = 512 };
 template <class T> struct backward {
     int64_t n, c, each;
     bool centred;
+    float offset; /* 1 is added to weights, or 0 */
     const T *dy, *x, *w;
     const float *mean, *rstd;
     T *dresid, *dx;
@@ -38,7 +39,7 @@ static __device__ void norm_row(const backward<T> &p, int64_t i, float *dw, floa
         load(gb, db + j);
 #pragma unroll
         for (int e = 0; e < W; e++) {
-            float norm = (x[e] - mean) * rstd, dnorm = dy[e] * w[e];
+            float norm = (x[e] - mean) * rstd, dnorm = dy[e] * (w[e] + p.offset);
 
             sums[0] += dnorm;
             sums[1] += dnorm * norm;
@@ -61,7 +62,7 @@ static __device__ void norm_row(const backward<T> &p, int64_t i, float *dw, floa
 #pragma unroll
         for (int e = 0; e < W; e++)
             /* dresid comes in with what flows past the norm. */
-            dr[e] += rstd * (dy[e] * w[e] - m0 - (x[e] - mean) * rstd * m1);
+            dr[e] += rstd * (dy[e] * (w[e] + p.offset) - m0 - (x[e] - mean) * rstd * m1);
         store(p.dresid + at + j, dr);
         if (!p.dx)
             continue;
@@ -128,7 +129,8 @@ void cuda_norm_bwd(struct gpt_queue *q, const struct gpt_norm *op,
     with_access(op->act, wide, [&](auto type, auto width) {
         using T = decltype(type);
         const int W = decltype(width)::value;
-        backward<T> p = {op->n, c, each, op->kind == GPT_LAYERNORM, (const T *)grad->dy,
+        backward<T> p = {op->n, c, each, op->kind == GPT_LAYERNORM,
+                         op->plus_one ? 1.0f : 0.0f, (const T *)grad->dy,
                      (const T *)op->resid_out, (const T *)op->w, op->mean, op->rstd,
                      (T *)grad->dresid, (T *)grad->dx, part, cuda_drop_of(&op->dropout)};
         launch(q, norm_grads<T, W>, blocks, cuda_threads(c / W, 256), shared, p);

@@ -98,6 +98,26 @@ for type in rope alibi; do
     check 'and generates the same' cmp cpu.text "$device.text"
 done
 
+# ---- architectures ----
+while read -r name options; do
+    # shellcheck disable=SC2086 # options are words
+    {
+        expect 0 "$name on the CPU" train --device cpu --save "$name" $options
+        cp err "$name.log"
+        expect 0 "$name on a GPU" train --device "$device" $options
+        cp err got.log
+    }
+    follows 'follows the CPU' 2e-5 got.log "$name.log"
+    for d in cpu "$device"; do
+        gpt-generate --load "$name" --greedy --prompt 'the cat' --tokens 8 \
+            --device "$d" >"$d.text"
+    done
+    check 'and generates the same' cmp cpu.text "$device.text"
+done <<'END'
+llama --position-embedding-type rope --normalization RMSNorm --swiglu --disable-bias-linear --add-qkv-bias --qk-layernorm
+neox --position-embedding-type rope --rotary-percent 0.5 --rotary-interleaved --activation-function gelu_exact --parallel-residual
+END
+
 # ---- precisions and ranks ----
 expect 0 'bf16' train --device "$device" --bf16
 cp err gpu-bf16.log

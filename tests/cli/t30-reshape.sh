@@ -121,8 +121,18 @@ if [ -x "$BUILD/gpt-train" ]; then
     expect 0 'goes to 2 x 2' into rope rope22 $tp 2 $pp 2 --verify
     expect 0 'and back' into rope22 rope11 $tp 1 $pp 1 --verify
     check 'to the same bytes' diff -r rope/iter_0000001 rope11/iter_0000001
-    expect 3 'but is no GPT-2 of Hugging Face' into rope ropehf --to hf
-    err_has 'position_embedding is rope'
+    expect 0 'it goes out as the family that has it' into rope ropehf --to hf \
+        --verify
+    check 'which is GPT-NeoX' grep -q '"model_type":.*"gpt_neox"' \
+        ropehf/config.json
+    expect 0 'and comes back' into ropehf ropeback --verify
+    expect 0 'a model of no family' gpt-train --num-layers 2 \
+        --data-path x_text_document --vocab-size 67 --hidden-size 16 \
+        --num-attention-heads 2 --seq-length 16 --train-iters 1 --lr 1e-3 \
+        --split 100,0,0 --position-embedding-type alibi --save alibi
+    expect 3 'does not go out' into alibi alibihf --to hf
+    err_has 'no family of Hugging Face is this model'
+    err_has 'gpt2: position_embedding'
     expect 2 'a base without rotary positions' gpt-train --rotary-base 500 \
         --data-path x_text_document --vocab-size 67
     err_has '--rotary-base needs --position-embedding-type rope'
@@ -216,12 +226,13 @@ config() { # sed script, error
 }
 config 's/"n_embd": 16/"n_embd": 32/' 'config.json says 67 x 32'
 config 's/"n_layer": 2/"n_layer": 3/' "no tensor 'transformer.h.2.ln_1.weight'"
-config 's/"n_layer": 2/"n_layer": 1/' "'transformer.h.1.attn.c_attn.bias' is none of GPT-2's"
+config 's/"n_layer": 2/"n_layer": 1/' "'transformer.h.1.attn.c_attn.bias' is none of model_type gpt2's"
 config 's/"n_layer": 2/"n_layer": 60000/' 'the files hold 28 tensors'
 config 's/"n_head": 2/"n_head": 3/' 'not a multiple of num_attention_heads'
 config 's/"n_head": 2/"n_head": -2/' "'n_head' is -2, out of range"
-config 's/"model_type": "gpt2"/"model_type": "llama"/' 'model_type is llama'
-config 's/gelu_new/relu/' 'activation_function is relu'
+config 's/"model_type": "gpt2"/"model_type": "mamba"/' 'model_type is mamba'
+config 's/gelu_new/mish/' 'activation_function is mish'
+config 's/"n_layer": 2/"n_layer": 2, "logit_cap": 30/' "'logit_cap' is not known"
 config 's/_layer_idx": false/_layer_idx": true/' 'scale_attn_by_inverse_layer_idx is true'
 config 's/"n_layer"/x/' 'not valid JSON'
 mkdir pickled

@@ -73,6 +73,34 @@ check 'the next does not' test "$(total "$next")" -gt 85899345920
 expect 0 'or reports that none fits' gpt-train $gpt3 --memory-limit 1GiB
 out_has 'no micro batch fits into 1.0 GiB'
 
+# ---- parameters and operations of published models ----
+parameters_of() { # preset options...
+    p=$1
+    shift
+    gpt-train --config "$p" --dry-run --device cpu \
+        --make-vocab-size-divisible-by 1 "$@" 2>&1 |
+        sed -n 's/.*rank (0, 0): //p'
+}
+while read -r preset want options; do
+    # shellcheck disable=SC2086 # options are words
+    check "$preset has the parameters of the published model" \
+        test "$(parameters_of "$preset" $options)" = "$want"
+done <<END
+gpt2 124439808 --vocab-size 50257
+gpt2-medium 354823168 --vocab-size 50257
+gpt2-large 774030080 --vocab-size 50257
+gpt2-xl 1557611200 --vocab-size 50257
+llama2-7b 6738415616
+llama3-8b 8030261248
+qwen2.5-0.5b 494032768
+smollm2-135m 134515008
+pythia-160m 162322944
+END
+# 6 (30 (576 (960 + 576 + 3 1536) + 576 2048) + 576 49152) 2048
+expect 0 'operations of a step' gpt-train --config smollm2-135m --dry-run \
+    --device cpu
+out_has 'a step computes 2.087e+12 floating point operations'
+
 # ---- parameters of the published layouts ----
 counts() { # preset tp pp
     gpt-train --config "gpt2-$1" --vocab-size 50257 --dry-run \

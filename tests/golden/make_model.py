@@ -12,6 +12,7 @@ Weights and tokens follow from value() and token(), so they are not stored.
 import json
 import math
 import os
+import sys
 
 import numpy as np
 import torch
@@ -24,8 +25,20 @@ BASE = dict(num_layers=2, hidden_size=8, num_attention_heads=2,
             norm_epsilon=1e-5, init_std=0.02, hidden_dropout=0.0,
             attention_dropout=0.0, tied_embeddings=True,
             position_embedding="learned_absolute", rotary_base=10000.0,
-            rotary_percent=1.0,
+            rotary_percent=1.0, rotary_interleaved=False,
+            rotary_scaling="none", rotary_factor=0, rotary_low_factor=0,
+            rotary_high_factor=0, rotary_fast=0, rotary_slow=0,
+            rotary_attention=0, rotary_positions=0,
+            normalization="LayerNorm", norm_plus_one=False, activation="gelu",
+            gated=False, no_linear_bias=False, qkv_bias=False, qk_norm=False,
+            parallel_blocks=False, shared_norm=False,
             batch=2, seq=8, micro_batches=1, masks=False)
+# Heads of another size than width / heads, an odd vocabulary and widths.
+LLAMA = dict(position_embedding="rope", rotary_base=100.0,
+             normalization="RMSNorm", norm_epsilon=1e-6, activation="silu",
+             gated=True, no_linear_bias=True, tied_embeddings=False,
+             hidden_size=10, num_attention_heads=6, num_query_groups=3,
+             head_size=4, ffn_hidden_size=13, seq=9)
 CASES = {
     "plain": {},
     "one": dict(num_layers=1, hidden_size=4, num_attention_heads=1,
@@ -53,6 +66,30 @@ CASES = {
     "alibi": dict(position_embedding="alibi", num_attention_heads=3,
                   num_query_groups=3, hidden_size=12, masks=True, seq=13),
     "nowhere": dict(position_embedding="none"),
+    "llama": dict(**LLAMA),
+    "llama_biases": dict(**{**LLAMA, "no_linear_bias": False}, masks=True),
+    "qwen2": dict(**LLAMA, qkv_bias=True, micro_batches=2),
+    "qwen3": dict(**{**LLAMA, "tied_embeddings": True}, qk_norm=True),
+    "llama3": dict(**LLAMA, rotary_scaling="llama3", rotary_factor=4,
+                   rotary_low_factor=1, rotary_high_factor=3,
+                   rotary_positions=12),
+    "yarn": dict(**LLAMA, rotary_scaling="yarn", rotary_factor=4,
+                 rotary_fast=2, rotary_slow=0.25, rotary_positions=8),
+    "linear": dict(**LLAMA, rotary_scaling="linear", rotary_factor=3,
+                   rotary_interleaved=True),
+    "dynamic": dict(**LLAMA, rotary_scaling="dynamic", rotary_factor=2,
+                    rotary_positions=6),
+    "neox": dict(position_embedding="rope", rotary_percent=0.5,
+                 tied_embeddings=False, activation="gelu_exact",
+                 parallel_blocks=True, masks=True),
+    "falcon": dict(position_embedding="rope", num_query_groups=1,
+                   activation="gelu_exact", no_linear_bias=True,
+                   parallel_blocks=True, shared_norm=True),
+    "gemma": dict(**{**LLAMA, "activation": "gelu"}, norm_plus_one=True),
+    "squared": dict(activation="squared_relu", qk_norm=True,
+                    position_embedding="rope",
+                    norm_plus_one=True, no_linear_bias=True),
+    "relu": dict(activation="relu"),
 }
 # eps is large because some gradients are zero but for rounding (a key's bias
 # shifts all scores alike), and Adam would make steps of them.
@@ -86,27 +123,39 @@ def shapes(c):
     heads, groups, d = (c["num_attention_heads"], c["num_query_groups"],
                         c["head_size"])
     f, v = c["ffn_hidden_size"], c["padded_vocab_size"]
+    norm_bias = c["normalization"] == "LayerNorm"
+    bias, gate, qk = not c["no_linear_bias"], c["gated"], c["qk_norm"]
+    two = not c["shared_norm"]
     out = [("embedding.word_embeddings.weight", (v, h))]
     if c["position_embedding"] == "learned_absolute":
         out.append(("embedding.position_embeddings.weight",
                     (c["max_positions"], h)))
     for i in range(c["num_layers"]):
-        out += [(f"decoder.layers.{i}.{name}", shape) for name, shape in [
-            ("input_layernorm.weight", (h,)),
-            ("input_layernorm.bias", (h,)),
+        out += [(f"decoder.layers.{i}.{name}", shape)
+                for name, shape, there in [
+            ("input_layernorm.weight", (h,), True),
+            ("input_layernorm.bias", (h,), norm_bias),
             ("self_attention.linear_qkv.weight",
-             ((heads + 2 * groups) * d, h)),
-            ("self_attention.linear_qkv.bias", ((heads + 2 * groups) * d,)),
-            ("self_attention.linear_proj.weight", (h, heads * d)),
-            ("self_attention.linear_proj.bias", (h,)),
-            ("pre_mlp_layernorm.weight", (h,)),
-            ("pre_mlp_layernorm.bias", (h,)),
-            ("mlp.linear_fc1.weight", (f, h)),
-            ("mlp.linear_fc1.bias", (f,)),
-            ("mlp.linear_fc2.weight", (h, f)),
-            ("mlp.linear_fc2.bias", (h,))]]
-    out += [("decoder.final_layernorm.weight", (h,)),
-            ("decoder.final_layernorm.bias", (h,))]
+             ((heads + 2 * groups) * d, h), True),
+            ("self_attention.linear_qkv.bias", ((heads + 2 * groups) * d,),
+             bias or c["qkv_bias"]),
+            ("self_attention.q_layernorm.weight", (d,), qk),
+            ("self_attention.q_layernorm.bias", (d,), qk and norm_bias),
+            ("self_attention.k_layernorm.weight", (d,), qk),
+            ("self_attention.k_layernorm.bias", (d,), qk and norm_bias),
+            ("self_attention.linear_proj.weight", (h, heads * d), True),
+            ("self_attention.linear_proj.bias", (h,), bias),
+            ("pre_mlp_layernorm.weight", (h,), two),
+            ("pre_mlp_layernorm.bias", (h,), two and norm_bias),
+            ("mlp.linear_gate.weight", (f, h), gate),
+            ("mlp.linear_fc1.weight", (f, h), True),
+            ("mlp.linear_gate.bias", (f,), gate and bias),
+            ("mlp.linear_fc1.bias", (f,), bias),
+            ("mlp.linear_fc2.weight", (h, f), True),
+            ("mlp.linear_fc2.bias", (h,), bias)] if there]
+    out.append(("decoder.final_layernorm.weight", (h,)))
+    if norm_bias:
+        out.append(("decoder.final_layernorm.bias", (h,)))
     if not c["tied_embeddings"]:
         out.append(("output_layer.weight", (v, h)))
     return out
@@ -116,27 +165,71 @@ def weights(c):
     p = {}
     for k, (name, shape) in enumerate(shapes(c)):
         x = value(k, math.prod(shape)).reshape(shape)
-        if name.endswith("layernorm.weight"):
+        if name.endswith("layernorm.weight") and not c["norm_plus_one"]:
             x = x + 1
         p[name] = torch.tensor(x, requires_grad=True)
     return p
 
 
 def norm(x, p, name, c):
-    return torch.nn.functional.layer_norm(
-        x, (x.shape[-1],), p[name + ".weight"], p[name + ".bias"],
-        c["norm_epsilon"])
+    w = p[name + ".weight"] + c["norm_plus_one"]
+    if c["normalization"] == "RMSNorm":
+        square = (x * x).mean(-1, keepdim=True)
+        return x * torch.rsqrt(square + c["norm_epsilon"]) * w
+    return torch.nn.functional.layer_norm(x, (x.shape[-1],), w,
+                                          p[name + ".bias"],
+                                          c["norm_epsilon"])
+
+
+def linear(x, p, name):
+    y = x @ p[name + ".weight"].T
+    return y + p[name + ".bias"] if name + ".bias" in p else y
+
+
+def rates(c, n):
+    """Angles a position, and the size of sines and cosines."""
+    base, kind, factor = (c["rotary_base"], c["rotary_scaling"],
+                          c["rotary_factor"])
+    before = c["rotary_positions"]
+    if kind == "dynamic":
+        base *= (factor * c["max_positions"] / before - (factor - 1)) ** (
+            n / (n - 2))
+    rate = base ** (-torch.arange(0, n, 2) / n)
+    if kind == "linear":
+        rate = rate / factor
+    if kind == "llama3":
+        low, high = c["rotary_low_factor"], c["rotary_high_factor"]
+        length = 2 * math.pi / rate
+        smooth = (before / length - low) / (high - low)
+        mid = (1 - smooth) * rate / factor + smooth * rate
+        rate = torch.where(length > before / low, rate / factor,
+                           torch.where(length < before / high, rate, mid))
+    if kind == "yarn":
+        def pair(turns):
+            return n * math.log(before / (turns * 2 * math.pi)) / (
+                2 * math.log(base))
+        low = max(math.floor(pair(c["rotary_fast"])), 0)
+        high = min(math.ceil(pair(c["rotary_slow"])), n - 1)
+        high = high + 0.001 if low == high else high
+        ramp = ((torch.arange(n // 2) - low) / (high - low)).clamp(0, 1)
+        rate = rate / factor * ramp + rate * (1 - ramp)
+        return rate, 0.1 * math.log(factor) + 1
+    return rate, 1
 
 
 def rope(x, c):
     """Turns halves of the first elements of (B, T, ..., D), by sequence."""
     n = int(c["head_size"] * c["rotary_percent"])
-    rate = c["rotary_base"] ** (-torch.arange(0, n, 2) / n)
+    rate, size = rates(c, n)
     angle = torch.arange(x.shape[1])[:, None] * rate
     angle = angle.view(1, x.shape[1], *[1] * (x.dim() - 3), n // 2)
-    a, b, rest = x[..., :n // 2], x[..., n // 2:n], x[..., n:]
-    return torch.cat([a * angle.cos() - b * angle.sin(),
-                      b * angle.cos() + a * angle.sin(), rest], -1)
+    cos, sin, rest = angle.cos() * size, angle.sin() * size, x[..., n:]
+    if c["rotary_interleaved"]:
+        a, b = x[..., 0:n:2], x[..., 1:n:2]
+        turned = torch.stack([a * cos - b * sin, b * cos + a * sin], -1)
+        return torch.cat([turned.flatten(-2), rest], -1)
+    a, b = x[..., :n // 2], x[..., n // 2:n]
+    return torch.cat([a * cos - b * sin, b * cos + a * sin, rest], -1)
 
 
 def alibi_slopes(heads):
@@ -151,9 +244,12 @@ def attention(x, p, name, c, doc_start):
     b, t, _ = x.shape
     g, d = c["num_query_groups"], c["head_size"]
     per = c["num_attention_heads"] // g
-    qkv = x @ p[name + ".linear_qkv.weight"].T + p[name + ".linear_qkv.bias"]
+    qkv = linear(x, p, name + ".linear_qkv")
     qkv = qkv.view(b, t, g, per + 2, d)
     q, k, v = qkv[..., :per, :], qkv[..., per, :], qkv[..., per + 1, :]
+    if c["qk_norm"]:
+        q = norm(q, p, name + ".q_layernorm", c)
+        k = norm(k, p, name + ".k_layernorm", c)
     if c["position_embedding"] == "rope":
         q, k = rope(q, c), rope(k, c)
     score = torch.einsum("btgpd,bsgd->bgpts", q, k) / math.sqrt(d)
@@ -166,8 +262,24 @@ def attention(x, p, name, c, doc_start):
     score = score.masked_fill(~seen[:, None, None], -math.inf)
     out = torch.einsum("bgpts,bsgd->btgpd", score.softmax(-1), v)
     out = out.reshape(b, t, -1)
-    return out @ p[name + ".linear_proj.weight"].T + \
-        p[name + ".linear_proj.bias"]
+    return linear(out, p, name + ".linear_proj")
+
+
+def activation(x, c):
+    f = torch.nn.functional
+    return {"gelu": lambda: f.gelu(x, approximate="tanh"),
+            "gelu_exact": lambda: f.gelu(x), "silu": lambda: f.silu(x),
+            "relu": lambda: f.relu(x),
+            "squared_relu": lambda: f.relu(x) ** 2}[c["activation"]]()
+
+
+def feed_forward(y, p, name, c):
+    up = linear(y, p, name + ".linear_fc1")
+    if c["gated"]:
+        up = activation(linear(y, p, name + ".linear_gate"), c) * up
+    else:
+        up = activation(up, c)
+    return linear(up, p, name + ".linear_fc2")
 
 
 def forward(p, c, tokens, position, doc_start):
@@ -177,14 +289,12 @@ def forward(p, c, tokens, position, doc_start):
         x = x + p["embedding.position_embeddings.weight"][position]
     for i in range(c["num_layers"]):
         name = f"decoder.layers.{i}"
-        x = x + attention(norm(x, p, name + ".input_layernorm", c), p,
-                          name + ".self_attention", c, doc_start)
-        y = norm(x, p, name + ".pre_mlp_layernorm", c)
-        y = torch.nn.functional.gelu(
-            y @ p[name + ".mlp.linear_fc1.weight"].T +
-            p[name + ".mlp.linear_fc1.bias"], approximate="tanh")
-        x = x + y @ p[name + ".mlp.linear_fc2.weight"].T + \
-            p[name + ".mlp.linear_fc2.bias"]
+        first = norm(x, p, name + ".input_layernorm", c)
+        attended = attention(first, p, name + ".self_attention", c, doc_start)
+        stream = x if c["parallel_blocks"] else x + attended
+        second = first if c["shared_norm"] else \
+            norm(stream, p, name + ".pre_mlp_layernorm", c)
+        x = x + attended + feed_forward(second, p, name + ".mlp", c)
     x = norm(x, p, "decoder.final_layernorm", c)
     out = word if c["tied_embeddings"] else p["output_layer.weight"]
     return x @ out.T
@@ -275,8 +385,9 @@ def make(name, changes, folder):
             f.write(after[k].detach().numpy().astype("<f4").tobytes())
 
 
+# Makes all goldens, or those that are named.
 if __name__ == "__main__":
     here = os.path.join(os.path.dirname(os.path.abspath(__file__)), "model")
     os.makedirs(here, exist_ok=True)
-    for case, changes in CASES.items():
-        make(case, changes, here)
+    for case in sys.argv[1:] or CASES:
+        make(case, CASES[case], here)

@@ -53,7 +53,10 @@ static void run_bias_grad(const struct bench_place *p)
 
 static void run_gelu(const struct bench_place *p)
 {
-    p->be->gelu(p->q, p->mem[1], p->mem[0], p->rows * wide, p->act);
+    struct gpt_activate op = {.n = p->rows, .f = wide, .act = p->act,
+                              .pre = p->mem[0], .out = p->mem[1]};
+
+    p->be->activate(p->q, &op);
 }
 
 static void run_dropout(const struct bench_place *p)

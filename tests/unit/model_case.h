@@ -48,9 +48,7 @@ __attribute__((unused)) static void case_fill(struct gpt_replica *r)
     for (int64_t i = 0; i < r->flat.n; i++) {
         const struct gpt_slice *s = &r->flat.slices[i];
         int64_t number = s->param - r->table.rows;
-        enum gpt_param_role role = s->param->role;
-        bool one = role == GPT_NORM1_WEIGHT || role == GPT_NORM2_WEIGHT ||
-                   role == GPT_FINAL_NORM_WEIGHT;
+        bool one = s->param->init == GPT_INIT_ONE;
 
         for (int64_t j = 0; j < s->count; j++)
             r->params[s->offset + j] =
@@ -71,39 +69,14 @@ static inline int64_t case_int(const cJSON *o, const char *key)
     return (int64_t)case_number(o, key);
 }
 
-static inline int64_t case_position(const cJSON *o)
-{
-    const cJSON *x = cJSON_GetObjectItemCaseSensitive(o, "position_embedding");
-    int64_t i = 0;
-
-    while (gpt_position_embeddings[i] &&
-           strcmp(x->valuestring, gpt_position_embeddings[i]) != 0)
-        i++;
-    return i;
-}
-
+/* The configuration is written with the names of a checkpoint's JSON. */
 static inline void case_config(struct model_case *k)
 {
     const cJSON *o = k->head;
+    struct gpt_err err;
 
-    k->config = (struct gpt_config){
-        .num_layers = case_int(o, "num_layers"),
-        .hidden_size = case_int(o, "hidden_size"),
-        .num_attention_heads = case_int(o, "num_attention_heads"),
-        .num_query_groups = case_int(o, "num_query_groups"),
-        .head_size = case_int(o, "head_size"),
-        .ffn_hidden_size = case_int(o, "ffn_hidden_size"),
-        .max_positions = case_int(o, "max_positions"),
-        .vocab_size = case_int(o, "vocab_size"),
-        .padded_vocab_size = case_int(o, "padded_vocab_size"),
-        .position_embedding = case_position(o),
-        .rotary_base = case_number(o, "rotary_base"),
-        .rotary_percent = case_number(o, "rotary_percent"),
-        .norm_epsilon = case_number(o, "norm_epsilon"),
-        .init_std = case_number(o, "init_std"),
-        .tied_embeddings = cJSON_IsTrue(
-            cJSON_GetObjectItemCaseSensitive(o, "tied_embeddings")),
-    };
+    ok(gpt_config_from_json(&k->config, o, "golden", &err) == GPT_OK,
+       "the golden's configuration is one");
     k->b = case_int(o, "batch");
     k->t = case_int(o, "seq");
     k->n = case_int(o, "micro_batches");

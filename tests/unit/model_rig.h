@@ -55,6 +55,33 @@ static struct gpt_config config(bool tied, int64_t groups)
     return c;
 }
 
+/* Architectures beside GPT-2's. The width of the feed-forward is no multiple of
+ * 64 on any rank: gate and fc1 are two products. */
+enum variant { GPT2, LLAMA, NEOX, FALCON, GATED_BIASES, N_VARIANTS };
+__attribute__((unused))
+static const char *const variant_names[] = {"gpt2", "llama", "neox", "falcon",
+                                            "gated, with biases"};
+
+__attribute__((unused))
+static void make_variant(struct gpt_config *c, enum variant v)
+{
+    if (v == GPT2)
+        return;
+    c->position_embedding = GPT_POSITION_ROPE;
+    c->rotary_base = 100;
+    c->rotary_percent = v == NEOX ? 0.5 : 1;
+    c->rotary_interleaved = v == LLAMA;
+    c->normalization = v == LLAMA ? GPT_RMSNORM : GPT_LAYERNORM;
+    c->norm_plus_one = v == GATED_BIASES;
+    c->gated = v == LLAMA || v == GATED_BIASES;
+    c->activation = c->gated ? GPT_SILU : GPT_GELU_EXACT;
+    c->no_linear_bias = v == LLAMA || v == FALCON;
+    c->qkv_bias = v == LLAMA;
+    c->qk_norm = v == LLAMA;
+    c->parallel_blocks = v == NEOX || v == FALCON;
+    c->shared_norm = v == FALCON;
+}
+
 /* A bucket has a block of its own, or (shared) the block of all layers. */
 struct rig {
     struct gpt_config c;

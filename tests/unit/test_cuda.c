@@ -130,6 +130,7 @@ static void run_norm(struct trial *t)
     const struct rows_case *k = t->params;
     void **m = t->mem;
     struct gpt_norm op = {.kind = k->kind, .n = k->n, .c = k->c, .eps = 1e-5F,
+                          .plus_one = k->n % 2 == 0,
                           .act = t->act, .resid_in = m[0],
                           .x = k->with_x ? m[1] : NULL, .resid_out = m[2],
                           .y = m[3], .w = m[4], .b = k->with_b ? m[5] : NULL,
@@ -144,6 +145,7 @@ static void run_norm_bwd(struct trial *t)
     struct gpt_err err;
     void **m = t->mem, *scratch;
     struct gpt_norm op = {.kind = k->kind, .n = k->n, .c = k->c, .eps = 1e-5F,
+                          .plus_one = k->n % 2 == 0,
                           .act = t->act, .resid_in = m[0], .resid_out = m[0],
                           .y = m[1], .w = m[2], .mean = m[3], .rstd = m[4],
                           .dropout = k->drop};
@@ -411,11 +413,19 @@ static void run_rope(struct trial *t)
 static void check_rope(int64_t b, int64_t t, int64_t h, int64_t g, int64_t d,
                        int64_t rotary, bool given)
 {
+    /* some cases have scaled rates, some by their number, some by themselves */
+    struct gpt_rope_scaling scaling = {.factor = given ? 4 : 0,
+                                       .by_rate = b == 3 ? 20 : 0,
+                                       .from = b == 3 ? 1 : 4,
+                                       .to = b == 3 ? 4 : 1,
+                                       .attention = 1.25};
+
     int64_t n = b * t, count = n * (h + 2 * g) * d;
     int32_t *positions = rnd_ints(n, 0, 300);
     float *x = rnd_floats(count, 1);
     struct gpt_rope op = {.n = n, .t = t, .h = h, .g = g, .d = d,
                           .rotary = rotary, .base = 10000,
+                          .interleaved = h % 2 == 0, .scaling = scaling,
                           .positions = given ? positions : NULL};
     struct operand ops[] = {{"qkv", ACT, count, x, true, 1},
                             {"positions", I32, n, positions, false, 0},
@@ -667,29 +677,100 @@ static void check_ranks(int64_t n, int64_t v, int64_t v_real)
     free(logits), free(weight), free(target);
 }
 
-static void run_gelu(struct trial *t)
+static void run_activate(struct trial *t)
 {
-    t->be->gelu(t->q, t->mem[1], t->mem[0], *(const int64_t *)t->params,
-                t->act);
+    struct gpt_activate op = *(const struct gpt_activate *)t->params;
+
+    op.act = t->act;
+    op.pre = t->mem[0];
+    op.out = t->mem[2];
+    t->be->activate(t->q, &op);
+    t->be->activate_bwd(t->q, &op, t->mem[1], t->mem[3]);
 }
 
-static void check_gelu(int64_t n)
+static void check_activate(int64_t n, int64_t f, bool gated)
 {
-    float *x = rnd_floats(n, 6);
-    struct operand ops[] = {{"x", ACT, n, x, false, 0},
-                            {"y", ACT, n, NULL, true, 0}};
+    int64_t wide = gated ? 2 * f : f;
+    float *x = rnd_floats(n * wide, 6), *dy = rnd_floats(n * f, 1);
+    struct operand ops[] = {{"pre", ACT, n * wide, x, false, 0},
+                            {"dout", ACT, n * f, dy, false, 0},
+                            {"out", ACT, n * f, NULL, true, 0},
+                            {"dpre", ACT, n * wide, NULL, true, 0}};
 
-    compare(run_gelu, &n, ops, GPT_COUNT(ops), "gelu of %lld", (long long)n);
-    free(x);
+    for (int kind = GPT_GELU; kind <= GPT_SQUARED_RELU; kind++) {
+        struct gpt_activate op = {.kind = (enum gpt_activation)kind,
+                                  .gated = gated, .n = n, .f = f};
+
+        compare(run_activate, &op, ops, GPT_COUNT(ops),
+                "activation %d of %lldx%lld%s", kind, (long long)n,
+                (long long)f, gated ? " gated" : "");
+    }
+    free(x), free(dy);
+}
+
+static void run_head_norm(struct trial *t)
+{
+    struct gpt_head_norm op = *(const struct gpt_head_norm *)t->params;
+    bool centred = op.kind == GPT_LAYERNORM;
+    struct gpt_head_norm_grad grad = {
+        .dqkv = t->mem[6], .dwq = t->mem[7],
+        .dbq = centred ? (float *)t->mem[7] + op.d : NULL,
+        .dwk = (float *)t->mem[7] + 2 * op.d,
+        .dbk = centred ? (float *)t->mem[7] + 3 * op.d : NULL,
+        .scratch = t->mem[8]};
+
+    op.act = t->act;
+    op.in = t->mem[0];
+    op.wq = t->mem[1];
+    op.bq = centred ? t->mem[2] : NULL;
+    op.wk = t->mem[3];
+    op.bk = centred ? t->mem[4] : NULL;
+    op.out = t->mem[5];
+    t->be->head_norm(t->q, &op);
+    t->be->head_norm_bwd(t->q, &op, &grad);
+}
+
+static void check_head_norm(enum gpt_norm_kind kind, int64_t n, int64_t h,
+                            int64_t g, int64_t d, bool plus_one)
+{
+    int64_t count = n * (h + 2 * g) * d;
+    float *x = rnd_floats(count, 1), *dy = rnd_floats(count, 1);
+    float *w = rnd_floats(4 * d, 1);
+    size_t cpu = cpu_be->head_norm_scratch(n, d);
+    size_t dev = dev_be->head_norm_scratch(n, d);
+    struct gpt_head_norm op = {.kind = kind, .plus_one = plus_one, .n = n,
+                               .h = h, .g = g, .d = d, .eps = 1e-5F};
+    struct operand ops[] = {
+        {"qkv", ACT, count, x, false, 0},
+        {"wq", ACT, d, w, false, 0},
+        {"bq", ACT, d, w + d, false, 0},
+        {"wk", ACT, d, w + 2 * d, false, 0},
+        {"bk", ACT, d, w + 3 * d, false, 0},
+        {"out", ACT, count, NULL, true, 1},
+        {"dqkv", ACT, count, dy, true, 2},
+        {"dw", F32, 4 * d, w, true, 2},
+        {"scratch", F32, (int64_t)((cpu > dev ? cpu : dev) / sizeof(float)),
+         NULL, false, 0},
+    };
+
+    compare(run_head_norm, &op, ops, GPT_COUNT(ops),
+            "head norm %d of %lld H%lld G%lld D%lld%s", (int)kind,
+            (long long)n, (long long)h, (long long)g, (long long)d,
+            plus_one ? " plus one" : "");
+    free(x), free(dy), free(w);
 }
 
 static void more(void)
 {
     check_ranks(5, 40, 110);
     check_ranks(3, 33, 60); /* the last rank has no word */
-    check_gelu(1);
-    check_gelu(1000);
-    check_gelu(1001);
+    check_activate(1, 1, false);
+    check_activate(10, 100, false);
+    check_activate(3, 1001, true);
+    check_activate(7, 64, true);
+    check_head_norm(GPT_RMSNORM, 5, 4, 2, 8, false);
+    check_head_norm(GPT_LAYERNORM, 70, 3, 1, 80, false);
+    check_head_norm(GPT_RMSNORM, 530, 2, 2, 33, true);
 }
 
 /* ---- random shapes ---- */

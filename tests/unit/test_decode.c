@@ -8,16 +8,18 @@
 /* ---- the naive forward pass ---- */
 
 static void naive_norm(const double *x, const float *w, const float *b,
-                       int64_t n, double eps, double *y)
+                       int64_t n, const struct gpt_config *c, double *y)
 {
-    double mean = 0, var = 0;
+    double mean = 0, var = 0, one = c->norm_plus_one ? 1 : 0;
 
-    for (int64_t i = 0; i < n; i++)
+    for (int64_t i = 0; i < n && c->normalization == GPT_LAYERNORM; i++)
         mean += x[i] / (double)n;
     for (int64_t i = 0; i < n; i++)
         var += (x[i] - mean) * (x[i] - mean) / (double)n;
     for (int64_t i = 0; i < n; i++)
-        y[i] = (x[i] - mean) / sqrt(var + eps) * (double)w[i] + (double)b[i];
+        y[i] = (x[i] - mean) / sqrt(var + c->norm_epsilon) *
+                   ((double)w[i] + one) +
+               (b ? (double)b[i] : 0);
 }
 
 /* y (out) = W (out, in) x + b */
@@ -77,10 +79,48 @@ static void naive_head(const struct gpt_config *c, const double *qkv,
             out[i] += p[s] / sum * qkv[s * ld + base + (per + 1) * d + i];
 }
 
-static double naive_gelu(double x)
+static double naive_activation(const struct gpt_config *c, double x)
 {
+    if (c->activation == GPT_SILU)
+        return x / (1 + exp(-x));
+    if (c->activation == GPT_GELU_EXACT)
+        return 0.5 * x * erfc(-x / sqrt(2));
     return 0.5 * x * (1 + tanh(sqrt(2 / 3.14159265358979323846) *
                                (x + 0.044715 * x * x * x)));
+}
+
+/* y (C) = the feed-forward of the normed x; wide: room for 2 F. */
+static void naive_feed_forward(const struct gpt_config *c,
+                               const struct gpt_roles *w, const double *x,
+                               double *wide, double *y)
+{
+    int64_t n = c->hidden_size, f = c->ffn_hidden_size;
+
+    naive_linear(x, w->at[GPT_FC1_WEIGHT], w->at[GPT_FC1_BIAS], n, f, wide);
+    if (c->gated)
+        naive_linear(x, w->at[GPT_GATE_WEIGHT], w->at[GPT_GATE_BIAS], n, f,
+                     wide + f);
+    for (int64_t k = 0; k < f; k++)
+        wide[k] = c->gated ? naive_activation(c, wide[f + k]) * wide[k]
+                           : naive_activation(c, wide[k]);
+    naive_linear(wide, w->at[GPT_FC2_WEIGHT], w->at[GPT_FC2_BIAS], f, n, y);
+}
+
+/* Norms of a row's query and key heads, in place. */
+static void naive_head_norms(const struct gpt_config *c,
+                             const struct gpt_roles *w, double *qkv)
+{
+    int64_t per = c->num_attention_heads / c->num_query_groups + 2;
+
+    for (int64_t h = 0; h < c->num_query_groups * per; h++) {
+        bool key = h % per == per - 2;
+        double *x = qkv + h * c->head_size;
+
+        if (c->qk_norm && h % per < per - 1)
+            naive_norm(x, w->at[key ? GPT_K_NORM_WEIGHT : GPT_Q_NORM_WEIGHT],
+                       w->at[key ? GPT_K_NORM_BIAS : GPT_Q_NORM_BIAS],
+                       c->head_size, c, x);
+    }
 }
 
 /* x (t, C) through one layer, in place. */
@@ -94,13 +134,15 @@ static void naive_layer(struct model *m, int64_t layer, int64_t t, double *x)
 
     gpt_roles_bind(&w, &m->flat, layer, m->w, GPT_F32);
     double *qkv = gpt_alloc((size_t)(t * ld), sizeof(*qkv));
-    double *y = gpt_alloc((size_t)(n + heads + f), sizeof(*y));
-    double *att = y + n, *wide = att + heads;
+    double *y = gpt_alloc((size_t)(3 * n + heads + 2 * f), sizeof(*y));
+    double *att = y + n, *wide = att + heads, *normed = wide + 2 * f;
+    double *sum = normed + n;
     for (int64_t i = 0; i < t; i++) {
         naive_norm(x + i * n, w.at[GPT_NORM1_WEIGHT], w.at[GPT_NORM1_BIAS], n,
-                   c->norm_epsilon, y);
+                   c, y);
         naive_linear(y, w.at[GPT_QKV_WEIGHT], w.at[GPT_QKV_BIAS], n, ld,
                      qkv + i * ld);
+        naive_head_norms(c, &w, qkv + i * ld);
         if (c->position_embedding == GPT_POSITION_ROPE)
             naive_turn(c, qkv + i * ld, i);
     }
@@ -110,15 +152,15 @@ static void naive_layer(struct model *m, int64_t layer, int64_t t, double *x)
         naive_linear(att, w.at[GPT_PROJ_WEIGHT], w.at[GPT_PROJ_BIAS], heads, n,
                      y);
         for (int64_t k = 0; k < n; k++)
-            x[i * n + k] += y[k];
-        naive_norm(x + i * n, w.at[GPT_NORM2_WEIGHT], w.at[GPT_NORM2_BIAS], n,
-                   c->norm_epsilon, y);
-        naive_linear(y, w.at[GPT_FC1_WEIGHT], w.at[GPT_FC1_BIAS], n, f, wide);
-        for (int64_t k = 0; k < f; k++)
-            wide[k] = naive_gelu(wide[k]);
-        naive_linear(wide, w.at[GPT_FC2_WEIGHT], w.at[GPT_FC2_BIAS], f, n, y);
+            sum[k] = x[i * n + k] + y[k];
+        bool shared = c->shared_norm;
+        naive_norm(c->parallel_blocks ? x + i * n : sum,
+                   w.at[shared ? GPT_NORM1_WEIGHT : GPT_NORM2_WEIGHT],
+                   w.at[shared ? GPT_NORM1_BIAS : GPT_NORM2_BIAS], n, c,
+                   normed);
+        naive_feed_forward(c, &w, normed, wide, y);
         for (int64_t k = 0; k < n; k++)
-            x[i * n + k] += y[k];
+            x[i * n + k] = sum[k] + y[k];
     }
     gpt_free(qkv);
     gpt_free(y);
@@ -144,7 +186,7 @@ static double *naive_logits(struct model *m, const int32_t *tokens, int64_t t)
         naive_layer(m, l, t, x);
     for (int64_t i = 0; i < t; i++) {
         naive_norm(x + i * n, w.at[GPT_FINAL_NORM_WEIGHT],
-                   w.at[GPT_FINAL_NORM_BIAS], n, c->norm_epsilon, y);
+                   w.at[GPT_FINAL_NORM_BIAS], n, c, y);
         naive_linear(y, gpt_roles_output(&w), NULL, n, v, logits + i * v);
     }
     gpt_free(x);
@@ -304,22 +346,46 @@ int main(void)
         bool tied;
         int64_t t;
         enum gpt_position_embedding positions;
+        struct gpt_config variant; /* fields of variants alone */
     } models[] = {
-        {"plain", 2, 32, 4, 4, 8, 128, 61, true, 40, GPT_POSITION_LEARNED},
+        {"plain", 2, 32, 4, 4, 8, 128, 61, true, 40, GPT_POSITION_LEARNED,
+         {0}},
         {"query groups", 2, 48, 6, 2, 8, 96, 64, true, 19,
-         GPT_POSITION_LEARNED},
+         GPT_POSITION_LEARNED, {0}},
         {"one group, own output", 1, 24, 4, 1, 6, 40, 33, false, 11,
-         GPT_POSITION_LEARNED},
-        {"odd sizes", 3, 21, 3, 3, 5, 13, 7, false, 9, GPT_POSITION_LEARNED},
+         GPT_POSITION_LEARNED, {0}},
+        {"odd sizes", 3, 21, 3, 3, 5, 13, 7, false, 9, GPT_POSITION_LEARNED,
+         {0}},
         {"longer than a block", 1, 16, 2, 2, 8, 32, 20, true, 300,
-         GPT_POSITION_LEARNED},
-        {"rotary", 2, 32, 4, 2, 8, 64, 61, true, 290, GPT_POSITION_ROPE},
-        {"alibi", 2, 24, 6, 3, 4, 64, 61, true, 290, GPT_POSITION_ALIBI},
+         GPT_POSITION_LEARNED, {0}},
+        {"rotary", 2, 32, 4, 2, 8, 64, 61, true, 290, GPT_POSITION_ROPE, {0}},
+        {"alibi", 2, 24, 6, 3, 4, 64, 61, true, 290, GPT_POSITION_ALIBI, {0}},
+        {"llama", 2, 30, 6, 2, 8, 64, 61, true, 290, GPT_POSITION_ROPE,
+         {.normalization = GPT_RMSNORM, .activation = GPT_SILU, .gated = true,
+          .no_linear_bias = true, .qkv_bias = true, .qk_norm = true}},
+        {"gated, odd sizes", 2, 21, 3, 3, 6, 13, 61, true, 19,
+         GPT_POSITION_ROPE,
+         {.gated = true, .norm_plus_one = true, .qk_norm = true}},
+        {"neox", 2, 30, 3, 3, 8, 64, 61, true, 19, GPT_POSITION_ROPE,
+         {.activation = GPT_GELU_EXACT, .parallel_blocks = true}},
+        {"falcon", 2, 30, 3, 1, 8, 64, 61, true, 19, GPT_POSITION_ROPE,
+         {.activation = GPT_GELU_EXACT, .parallel_blocks = true,
+          .shared_norm = true, .no_linear_bias = true}},
     };
 
     for (size_t i = 0; i < GPT_COUNT(models); i++) {
         struct model m;
+        const struct gpt_config *v = &models[i].variant;
         struct gpt_config c = {
+            .normalization = v->normalization,
+            .norm_plus_one = v->norm_plus_one,
+            .activation = v->activation,
+            .gated = v->gated,
+            .no_linear_bias = v->no_linear_bias,
+            .qkv_bias = v->qkv_bias,
+            .qk_norm = v->qk_norm,
+            .parallel_blocks = v->parallel_blocks,
+            .shared_norm = v->shared_norm,
             .num_layers = models[i].l,
             .hidden_size = models[i].c,
             .num_attention_heads = models[i].h,

@@ -280,7 +280,8 @@ static int64_t compare_gelu(const struct product *p)
 
     for (int64_t i = 0; i < n; i++)
         x[i] = (float)element(p, p->aux_at, i, GPT_BF16);
-    be->gelu(q, y, x, n, GPT_F32);
+    be->activate(q, &(struct gpt_activate){.n = 1, .f = n, .act = GPT_F32,
+                                           .pre = x, .out = y});
     for (int64_t i = 0; i < n; i++)
         wrong += element(p, 0, i, GPT_BF16) !=
                  stored((double)y[i], GPT_BF16);

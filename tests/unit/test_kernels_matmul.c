@@ -106,7 +106,9 @@ static void check(int64_t m, int64_t n, int64_t k, bool ta, bool tb, float beta,
     if (epi == GPT_EPI_BIAS_GELU) {
         ok(aux_good, "%s: aux holds the sum before GELU", name);
         float *again = poisoned(m * n);
-        be->gelu(q, again, aux, m * n, GPT_F32);
+        struct gpt_activate op = {.n = 1, .f = m * n, .act = GPT_F32,
+                                  .pre = aux, .out = again};
+        be->activate(q, &op);
         ok(memcmp(again, c, (size_t)(m * n) * sizeof(*c)) == 0,
            "%s: GELU of it alone has the same bits", name);
         free(again);

@@ -25,6 +25,11 @@ static struct gpt_dropout some_dropout(float p, int64_t t_local)
                                 .t0 = t_local};
 }
 
+static double scale(const struct gpt_norm *op, const float *w, int64_t j)
+{
+    return (double)w[j] + (op->plus_one ? 1 : 0);
+}
+
 /* resid, y, mean, rstd of one row in double */
 static void ref_row(const struct gpt_norm *op, int64_t i, const double *x,
                     double *y, double *mean, double *rstd)
@@ -39,7 +44,8 @@ static void ref_row(const struct gpt_norm *op, int64_t i, const double *x,
         s += (x[j] - m) * (x[j] - m) / (double)c;
     double r = 1 / sqrt(s + (double)op->eps);
     for (int64_t j = 0; j < c; j++)
-        y[j] = (x[j] - m) * r * (double)w[j] + (b ? (double)b[j] : 0);
+        y[j] =
+            (x[j] - m) * r * scale(op, w, j) + (b ? (double)b[j] : 0);
     mean[i] = m;
     rstd[i] = r;
 }
@@ -97,8 +103,8 @@ static void ref_grad(const struct norm_case *k, double *mean, double *rstd,
             double xhat = ((double)x[i * c + j] - mean[i]) * rstd[i];
             double g = (double)dy[i * c + j];
 
-            sum += g * (double)w[j] / (double)c;
-            dot += g * (double)w[j] * xhat / (double)c;
+            sum += g * scale(op, w, j) / (double)c;
+            dot += g * scale(op, w, j) * xhat / (double)c;
             dw[j] += g * xhat;
             db[j] += g;
         }
@@ -109,7 +115,8 @@ static void ref_grad(const struct norm_case *k, double *mean, double *rstd,
             double xhat = ((double)x[e] - mean[i]) * rstd[i];
 
             dr[e] = (double)k->dresid0[e] +
-                    ((double)dy[e] * (double)w[j] - sum - xhat * dot) * rstd[i];
+                    ((double)dy[e] * scale(op, w, j) - sum - xhat * dot) *
+                        rstd[i];
             dx[e] = dr[e] * keep(&op->dropout, i, j, c);
         }
     }
@@ -160,6 +167,7 @@ static void check_norm(enum gpt_norm_kind kind, int64_t n, int64_t c, float p,
     k.dresid0 = rnd_floats(n * c, 1);
     k.dw0 = rnd_floats(2 * c, 1);
     k.op = (struct gpt_norm){.kind = kind,
+                             .plus_one = c % 3 == 1,
                              .n = n,
                              .c = c,
                              .eps = c > 1 ? 1e-5f : 0.1f,

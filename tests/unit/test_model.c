@@ -523,6 +523,8 @@ int main(void)
         "plain",      "one",   "odd",   "groups", "multiquery",
         "wide_heads", "masks", "micro", "untied", "long",
         "rope",       "rope_part", "alibi", "nowhere",
+        "llama",      "llama_biases", "qwen2", "qwen3", "llama3", "yarn",
+        "linear",     "dynamic", "neox", "falcon", "gemma", "squared", "relu",
     };
     struct gpt_err err;
 

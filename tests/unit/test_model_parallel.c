@@ -17,33 +17,48 @@ struct parallel_case {
     enum gpt_recompute recompute;
     int64_t recompute_layers;
     enum gpt_position_embedding positions;
+    enum variant variant;
 };
 
 static const struct parallel_case parallel_cases[] = {
     {false, true, 8, 2, 12, GPT_RECOMPUTE_NONE, 0,
-     GPT_POSITION_LEARNED},
+     GPT_POSITION_LEARNED, GPT2},
     {true, true, 8, 2, 12, GPT_RECOMPUTE_NONE, 0,
-     GPT_POSITION_ROPE},
+     GPT_POSITION_ROPE, GPT2},
     {false, false, 4, 1, 13, GPT_RECOMPUTE_NONE, 0,
-     GPT_POSITION_LEARNED},
+     GPT_POSITION_LEARNED, GPT2},
     {true, false, 4, 1, 16, GPT_RECOMPUTE_NONE, 0,
-     GPT_POSITION_ALIBI},
+     GPT_POSITION_ALIBI, GPT2},
     {true, true, 4, 4, 7, GPT_RECOMPUTE_NONE, 0,
-     GPT_POSITION_LEARNED}, /* cut within a sample */
+     GPT_POSITION_LEARNED, GPT2}, /* cut within a sample */
     {false, true, 4, 2, 12, GPT_RECOMPUTE_SELECTIVE, 0,
-     GPT_POSITION_ROPE},
+     GPT_POSITION_ROPE, GPT2},
     {true, true, 4, 2, 12, GPT_RECOMPUTE_SELECTIVE, 0,
-     GPT_POSITION_ALIBI},
+     GPT_POSITION_ALIBI, GPT2},
+    {.tied = true, .groups = 4, .b = 2, .t = 12, .variant = LLAMA},
+    {.sequence = true, .groups = 4, .b = 2, .t = 12, .variant = LLAMA,
+     .recompute = GPT_RECOMPUTE_SELECTIVE},
+    {.groups = 8, .b = 2, .t = 12, .variant = NEOX},
+    {.sequence = true, .groups = 8, .b = 2, .t = 12, .variant = NEOX,
+     .recompute = GPT_RECOMPUTE_SELECTIVE},
+    {.sequence = true, .groups = 4, .b = 2, .t = 12, .variant = FALCON},
+    {.sequence = true, .groups = 4, .b = 2, .t = 12, .variant = GATED_BIASES},
     /* 2 ranks only, for the sake of time */
     {false, true, 4, 2, 12, GPT_RECOMPUTE_UNIFORM, 3,
-     GPT_POSITION_LEARNED},
+     GPT_POSITION_LEARNED, GPT2},
     {true, true, 4, 2, 12, GPT_RECOMPUTE_UNIFORM, 1,
-     GPT_POSITION_LEARNED},
+     GPT_POSITION_LEARNED, GPT2},
     {true, false, 4, 2, 12, GPT_RECOMPUTE_BLOCK, 2,
-     GPT_POSITION_NONE},
+     GPT_POSITION_NONE, GPT2},
+    {.groups = 4, .b = 2, .t = 12, .variant = FALCON,
+     .recompute = GPT_RECOMPUTE_SELECTIVE},
+    {.sequence = true, .groups = 8, .b = 2, .t = 12, .variant = NEOX,
+     .recompute = GPT_RECOMPUTE_UNIFORM, .recompute_layers = 3},
+    {.groups = 4, .b = 2, .t = 12, .variant = GATED_BIASES,
+     .recompute = GPT_RECOMPUTE_UNIFORM, .recompute_layers = 2},
 };
 
-enum { ALL_CASES = GPT_COUNT(parallel_cases), FIRST_CASES = 7 };
+enum { ALL_CASES = GPT_COUNT(parallel_cases), FIRST_CASES = 13 };
 
 /* What a rank found, for the parent. */
 struct finding {
@@ -61,7 +76,7 @@ static double gradients_error(const struct rig *r, const struct rig *whole,
     for (int64_t i = 0; i < r->flat.n; i++) {
         const struct gpt_slice *s = &r->flat.slices[i];
 
-        if (sequence && s->param->sequence_sum)
+        if (gpt_flat_is_partial(&r->flat, s, sequence))
             gpt_comm_all_reduce(tp, r->q, gradient(r, s), s->count, GPT_F32,
                                 GPT_SUM);
         double e = slice_error(s, gradient(r, s), whole);
@@ -80,6 +95,7 @@ static struct finding find(const struct parallel_case *k, struct gpt_comm *tp)
     c.position_embedding = k->positions;
     c.rotary_base = 10000;
     c.rotary_percent = 1;
+    make_variant(&c, k->variant);
     int64_t size = gpt_comm_size(tp), rank = gpt_comm_rank(tp);
     int64_t columns = c.padded_vocab_size / size;
     struct rig r, plain, whole;
@@ -172,9 +188,10 @@ static void report(const struct finding *findings, int64_t size, int64_t cases)
                     worst.gradients <= 1e-5 && worst.eval <= 1e-5 &&
                     worst.same;
         if (!ok(good,
-                "TP %lld%s, %s, %lld groups, %lldx%lld, recompute %s %lld: "
+                "TP %lld%s, %s, %s, %lld groups, %lldx%lld, recompute %s %lld: "
                 "loss %.1e, logits %.1e, gradients %.1e, evaluation %.1e",
                 (long long)size, k->sequence ? " SP" : "",
+                variant_names[k->variant],
                 k->tied ? "tied" : "untied", (long long)k->groups,
                 (long long)k->b, (long long)k->t, recompute_names[k->recompute],
                 (long long)k->recompute_layers, worst.loss, worst.logits,

@@ -4,7 +4,7 @@
 
 /* ---- recomputation on one rank: the same bits ---- */
 
-static void recomputation(enum gpt_dtype act)
+static void recomputation(enum gpt_dtype act, enum variant variant)
 {
     static const struct {
         enum gpt_recompute recompute;
@@ -24,6 +24,7 @@ static void recomputation(enum gpt_dtype act)
         .exec.act = act,
     };
 
+    make_variant(&c, variant);
     batch_open(&x, 2, 9, c.padded_vocab_size);
     batch_open(&want, 2, 9, c.padded_vocab_size);
     rig_open(&whole, &c, o, false);
@@ -33,8 +34,9 @@ static void recomputation(enum gpt_dtype act)
         o.exec.recompute_layers = modes[i].layers;
         rig_open(&r, &c, o, false);
         run(&r, &x, c.padded_vocab_size);
-        ok(same_bits(&r, &x, &whole, &want), "%s: recompute %s %lld: same bits",
-           gpt_dtype_name(act), recompute_names[modes[i].recompute],
+        ok(same_bits(&r, &x, &whole, &want), "%s, %s: recompute %s %lld: "
+           "same bits", gpt_dtype_name(act), variant_names[variant],
+           recompute_names[modes[i].recompute],
            (long long)modes[i].layers);
         rig_close(&r);
     }
@@ -140,6 +142,40 @@ static void memory(void)
            "tensor parallelism alone: what is between norms stays whole");
 }
 
+/* Variants keep other blocks: norms and rotations of heads in a second qkv,
+ * nothing of a norm that is not there. */
+static void variants(void)
+{
+    enum { T = 64, N = 2 * T, LAYERS = 4, C = 24, HEADS = 16 * 4, F = 40 };
+    static const struct {
+        enum variant variant;
+        int64_t width; /* elements a row of a layer */
+        int64_t norms;
+    } cases[] = {
+        {GPT2, 4 * C + HEADS + 8 * 4 + 2 * F, 2},
+        {LLAMA, 4 * C + 2 * HEADS + 8 * 4 + 3 * F, 2},
+        {NEOX, 3 * C + HEADS + 8 * 4 + 2 * F, 2},
+        {FALCON, 2 * C + HEADS + 8 * 4 + 2 * F, 1},
+    };
+
+    for (size_t i = 0; i < GPT_COUNT(cases); i++) {
+        struct gpt_config c = config(true, 4);
+        struct gpt_stage_options o = {
+            .exec = {.micro_batch = 2, .seq_length = T, .act = GPT_BF16},
+            .slots = {1},
+            .layout = GPT_LAYOUT_SINGLE(&c),
+        };
+
+        make_variant(&c, cases[i].variant);
+        o.layout.has_embedding = o.layout.has_output = false;
+        is_int(activations(o, &c),
+               LAYERS * N * (2 * cases[i].width + 8 * cases[i].norms + 4 * 8),
+               "%s: what a layer keeps", variant_names[cases[i].variant]);
+        o.exec.recompute = GPT_RECOMPUTE_SELECTIVE;
+        activations(o, &c);
+    }
+}
+
 /* A stage that is not for training keeps one layer, and gives the same
  * losses. */
 static void evaluation_only(void)
@@ -211,8 +247,11 @@ int main(void)
     struct gpt_err err;
 
     must(gpt_backend_cpu(&be, &err), &err);
-    recomputation(GPT_F32);
-    recomputation(GPT_BF16);
+    for (int v = 0; v < N_VARIANTS; v++) {
+        recomputation(GPT_F32, (enum variant)v);
+        recomputation(GPT_BF16, (enum variant)v);
+    }
+    variants();
     memory();
     evaluation_only();
     refusals();

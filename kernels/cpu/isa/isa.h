@@ -76,10 +76,17 @@ struct cpu_adamw_rates {
     X(void, softmax_grad,                                                     \
       (float *s, float *dp, const float *keep, int64_t n, float scale,        \
        float lse, float delta))                                               \
-    /* gelu.c */                                                              \
+    /* activation.c */                                                        \
     X(void, bias_gelu, (float *c, float *aux, const float *bias, int64_t n))  \
     X(void, gelu, (float *y, const float *x, int64_t n))                      \
     X(void, gelu_grad, (float *c, const float *aux, int64_t n))               \
+    /* y = f(x), times up where that is not NULL; kind: gpt_activation */     \
+    X(void, activate,                                                         \
+      (float *y, const float *x, const float *up, int64_t n, int kind))       \
+    /* dx = dy f'(x) [up], and dup = dy f(x) where up is not NULL */          \
+    X(void, activate_grad,                                                    \
+      (float *dx, float *dup, const float *dy, const float *x,                \
+       const float *up, int64_t n, int kind))                                 \
     /* norm.c: mean (when wanted) and reciprocal deviation of a row */        \
     X(void, moments,                                                          \
       (const float *x, int64_t n, float eps, float *mean, float *rstd))       \

@@ -1,0 +1,286 @@
+/* The part of a plan that is the model: options become a configuration. Start
+ * at gpt_train_plan_model(). Rules within the configuration are the library's
+ * (model/config.c); here are those that name options. */
+#include "cmd/train/plan.h"
+
+#include "backend.h"
+#include "base/memory.h"
+#include "tokenizer/tokenizer_options.h"
+
+#include <string.h>
+
+/* Vocabulary size and end-of-document token from the tokenizer, if any. The
+ * tokenizer is opened only for these two numbers: training reads ids. */
+static int plan_vocabulary(struct gpt_train_plan *p,
+                           const struct gpt_train_options *o,
+                           struct gpt_err *err)
+{
+    struct gpt_tokenizer_options options = o->tokenizer;
+    struct gpt_config *c = &p->replica.config;
+    struct gpt_tokenizer *tok;
+
+    /* NullTokenizer adds a token to the N of --vocab-size, so that N is not
+     * the model's size: the tokenizer says what is */
+    bool null = strcmp(options.type, "NullTokenizer") == 0;
+    c->vocab_size = null ? 0 : o->vocab_size;
+    options.vocab_size = o->vocab_size;
+    p->masks.eod = -1;
+    if (gpt_tokenizer_named(&options)) {
+        GPT_TRY(gpt_tokenizer_open_given(&tok, &options, err));
+        int64_t size = gpt_tokenizer_vocab_size(tok);
+        p->masks.eod = gpt_tokenizer_eod(tok);
+        gpt_tokenizer_close(tok);
+        if (c->vocab_size == 0)
+            c->vocab_size = size;
+        /* more is a model whose table has room; less would have ids without
+         * a row */
+        if (c->vocab_size < size)
+            return gpt_fail(err, GPT_EUSAGE,
+                            "--vocab-size %lld is below the tokenizer's %lld",
+                            (long long)c->vocab_size, (long long)size);
+    }
+    if (c->vocab_size == 0) {
+        gpt_fail(err, GPT_EUSAGE,
+                 "the vocabulary size is not known: give --vocab-file and "
+                 "--merge-file, --tokenizer-model, or --vocab-size");
+        return gpt_hint(err, "they are those that gpt-preprocess was given; "
+                             "try 'gpt-train --help'");
+    }
+    /* without it these would silently do nothing */
+    if (p->masks.eod < 0 &&
+        (o->eod_mask_loss || o->reset_position_ids || o->reset_attention_mask))
+        return gpt_fail(err, GPT_EUSAGE,
+                        "--%s needs to know the end-of-"
+                        "document token: give --vocab-file and --merge-file, "
+                        "or --tokenizer-model",
+                        o->eod_mask_loss        ? "eod-mask-loss"
+                        : o->reset_position_ids ? "reset-position-ids"
+                                                : "reset-attention-mask");
+    return GPT_OK;
+}
+
+/* Values of an option that mean the same as another: choices after the last of
+ * enum gpt_position_embedding. */
+static enum gpt_position_embedding position_choice(const char *name)
+{
+    static const enum gpt_position_embedding others[] = {GPT_POSITION_ROPE,
+                                                         GPT_POSITION_LEARNED};
+    /* the first names are those of the enum, in its order */
+    const int i = gpt_train_choice(gpt_train_positions, name);
+
+    return i > GPT_POSITION_NONE ? others[i - GPT_POSITION_NONE - 1]
+                                 : (enum gpt_position_embedding)i;
+}
+
+/* A row an option, so that a new kind of scaling is a bit in some rows. Which
+ * kinds of scaling read an option of rotary positions. */
+enum {
+    ANY_ROPE = 1 << GPT_SCALING_NONE,
+    LINEAR = 1 << GPT_SCALING_LINEAR,
+    DYNAMIC = 1 << GPT_SCALING_DYNAMIC,
+    LLAMA3 = 1 << GPT_SCALING_LLAMA3,
+    YARN = 1 << GPT_SCALING_YARN,
+};
+static const struct {
+    const char *name;
+    int kinds;
+    const char *needs; /* for the message */
+} rotary_options[] = {
+    {"rotary-base", ANY_ROPE, "--position-embedding-type rope"},
+    {"rotary-percent", ANY_ROPE, "--position-embedding-type rope"},
+    {"rotary-interleaved", ANY_ROPE, "--position-embedding-type rope"},
+    {"rotary-scaling-type", ANY_ROPE, "--position-embedding-type rope"},
+    {"rotary-scaling-factor", LINEAR | DYNAMIC | LLAMA3 | YARN,
+     "--rotary-scaling-type"},
+    {"rotary-original-positions", DYNAMIC | LLAMA3 | YARN,
+     "--rotary-scaling-type dynamic, llama3 or yarn"},
+    {"rotary-low-freq-factor", LLAMA3, "--rotary-scaling-type llama3"},
+    {"rotary-high-freq-factor", LLAMA3, "--rotary-scaling-type llama3"},
+    {"rotary-beta-fast", YARN, "--rotary-scaling-type yarn"},
+    {"rotary-beta-slow", YARN, "--rotary-scaling-type yarn"},
+    {"rotary-attention-factor", YARN, "--rotary-scaling-type yarn"},
+};
+
+/* A value that would not be used is a mistake, not a preference; defaults do
+ * not count as given. */
+static int check_rotary_options(const struct gpt_config *c,
+                                const struct gpt_args *args,
+                                struct gpt_err *err)
+{
+    /* bits of the kinds whose options would be read */
+    const bool rope = c->position_embedding == GPT_POSITION_ROPE;
+    const int used = rope ? ANY_ROPE | 1 << c->rotary_scaling : 0;
+
+    for (size_t i = 0; i < GPT_COUNT(rotary_options); i++)
+        if (!(rotary_options[i].kinds & used) &&
+            gpt_option_given(args, rotary_options[i].name))
+            return gpt_fail(err, GPT_EUSAGE, "--%s needs %s",
+                            rotary_options[i].name, rotary_options[i].needs);
+    return GPT_OK;
+}
+
+/* Numbers of the scaling, where its formula reads them. Llama 3.1's own are the
+ * defaults of its kind. */
+static int plan_scaling(struct gpt_config *c,
+                        const struct gpt_train_options *o, struct gpt_err *err)
+{
+    const int kind = 1 << c->rotary_scaling;
+    const bool llama3 = kind == LLAMA3;
+
+    if (kind == ANY_ROPE)
+        return GPT_OK;
+    c->rotary_factor = o->rotary_factor > 0 ? o->rotary_factor : llama3 ? 8 : 0;
+    if (c->rotary_factor < 1)
+        return gpt_fail(err, GPT_EUSAGE,
+                        "--rotary-scaling-type %s needs "
+                        "--rotary-scaling-factor X, at least 1",
+                        o->rotary_scaling);
+    /* a ramp over turns or pairs needs to know over which positions */
+    if (kind != LINEAR) {
+        c->rotary_positions = o->rotary_positions > 0 ? o->rotary_positions
+                              : llama3                ? 8192
+                                                      : 0;
+        if (c->rotary_positions < 1)
+            return gpt_fail(err, GPT_EUSAGE,
+                            "--rotary-scaling-type %s needs "
+                            "--rotary-original-positions N, the positions of "
+                            "pretraining",
+                            o->rotary_scaling);
+    }
+    /* 0 where the formula has none: two models that compute the same must not
+     * differ in what nothing reads */
+    c->rotary_low_factor = llama3 ? o->rotary_low_factor : 0;
+    c->rotary_high_factor = llama3 ? o->rotary_high_factor : 0;
+    c->rotary_fast = kind == YARN ? o->rotary_fast : 0;
+    c->rotary_slow = kind == YARN ? o->rotary_slow : 0;
+    c->rotary_attention = kind == YARN ? o->rotary_attention : 0;
+    return GPT_OK;
+}
+
+static int plan_positions(struct gpt_config *c,
+                          const struct gpt_train_options *o,
+                          const struct gpt_args *args, struct gpt_err *err)
+{
+    c->position_embedding = position_choice(o->position_embedding_type);
+    c->rotary_scaling = gpt_train_choice(gpt_rotary_scalings,
+                                         o->rotary_scaling);
+    GPT_TRY(check_rotary_options(c, args, err));
+    /* fields of rotary positions are 0 in models without them */
+    if (c->position_embedding != GPT_POSITION_ROPE) {
+        c->rotary_scaling = GPT_SCALING_NONE;
+        return GPT_OK;
+    }
+    c->rotary_base = (double)o->rotary_base;
+    c->rotary_percent = o->rotary_percent;
+    c->rotary_interleaved = o->rotary_interleaved;
+    return plan_scaling(c, o, err);
+}
+
+/* Query groups by their number, or by what a model of one group is called:
+ * Megatron-LM and accelerate have a word each for the same thing, and both may
+ * be given where they agree. */
+static int plan_heads(struct gpt_config *c, const struct gpt_train_options *o,
+                      const struct gpt_args *args, struct gpt_err *err)
+{
+    const bool multiquery = strcmp(o->head_type, "multiquery") == 0;
+    const int64_t heads = o->num_attention_heads;
+    const int64_t groups = o->num_query_groups ? o->num_query_groups
+                           : multiquery        ? 1
+                                               : heads;
+
+    if (gpt_option_given(args, "attention-head-type") &&
+        groups != (multiquery ? 1 : heads))
+        return gpt_fail(err, GPT_EUSAGE,
+                        "--attention-head-type %s has %lld query groups, "
+                        "--num-query-groups says %lld",
+                        o->head_type, (long long)(multiquery ? 1 : heads),
+                        (long long)groups);
+    /* 0 is filled in by gpt_config_complete() */
+    c->num_query_groups = groups;
+    c->head_size = o->kv_channels;
+    return GPT_OK;
+}
+
+/* The feed-forward's activation by its name, or by the names that papers gave
+ * to activation and gate together. */
+static int plan_activation(struct gpt_config *c,
+                           const struct gpt_train_options *o,
+                           const struct gpt_args *args, struct gpt_err *err)
+{
+    static const char *const names[] = {"activation-function", "swiglu",
+                                        "geglu", "squared-relu"};
+    const char *first = NULL;
+
+    for (size_t i = 0; i < GPT_COUNT(names); i++) {
+        if (!gpt_option_given(args, names[i]))
+            continue;
+        if (first)
+            return gpt_fail(err, GPT_EUSAGE, "--%s excludes --%s", names[i],
+                            first);
+        first = names[i];
+    }
+    c->activation = o->activation
+                        ? gpt_train_choice(gpt_activations, o->activation)
+                        : GPT_GELU;
+    c->gated = o->gated;
+    if (o->swiglu) {
+        c->activation = GPT_SILU;
+        c->gated = true;
+    } else if (o->geglu) {
+        c->activation = GPT_GELU;
+        c->gated = true;
+    } else if (o->squared_relu) {
+        c->activation = GPT_SQUARED_RELU;
+    }
+    return GPT_OK;
+}
+
+/* Options to a configuration, field by field; what is 0 follows from the rest.
+ * The padded vocabulary depends on the tensor parallel size, and is the only
+ * part of the model that a layout decides. */
+int gpt_train_plan_model(struct gpt_train_plan *p,
+                         const struct gpt_train_options *o,
+                         const struct gpt_args *args, struct gpt_err *err)
+{
+    struct gpt_config *c = &p->replica.config;
+
+    *c = (struct gpt_config){
+        .num_layers = o->num_layers,
+        .hidden_size = o->hidden_size,
+        .num_attention_heads = o->num_attention_heads,
+        .ffn_hidden_size = o->ffn_hidden_size,
+        .max_positions = o->max_position_embeddings ? o->max_position_embeddings
+                                                    : o->seq_length,
+        .normalization = gpt_train_choice(gpt_normalizations,
+                                          o->normalization),
+        .norm_plus_one = o->norm_plus_one,
+        .norm_epsilon = o->norm_epsilon,
+        .no_linear_bias = o->no_linear_bias,
+        .qkv_bias = o->qkv_bias,
+        .qk_norm = o->qk_norm,
+        .parallel_blocks = o->parallel_blocks || o->shared_norm,
+        .shared_norm = o->shared_norm,
+        .init_std = o->init_method_std,
+        .hidden_dropout = o->hidden_dropout,
+        .attention_dropout = o->attention_dropout,
+        .tied_embeddings = !o->untie_embeddings,
+    };
+    GPT_TRY(plan_activation(c, o, args, err));
+    GPT_TRY(plan_heads(c, o, args, err));
+    GPT_TRY(plan_positions(c, o, args, err));
+    GPT_TRY(plan_vocabulary(p, o, err));
+    /* fills what is 0; from here on the configuration is the model's */
+    if (gpt_config_complete(c, o->make_vocab_size_divisible_by,
+                            p->topology.size[GPT_TP], err) != GPT_OK)
+        return gpt_hint(err, "the fields of the model are options of the same "
+                             "names: --hidden-size, --num-attention-heads ...");
+    if (o->seq_length > c->max_positions) {
+        gpt_fail(err, GPT_EUSAGE,
+                 "--seq-length %lld is above --max-position-embeddings %lld",
+                 (long long)o->seq_length, (long long)c->max_positions);
+        return gpt_hint(err, "give both the same value, or leave "
+                             "--max-position-embeddings out");
+    }
+    p->vocab_dummies = c->padded_vocab_size - c->vocab_size;
+    return GPT_OK;
+}

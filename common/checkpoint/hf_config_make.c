@@ -1,0 +1,197 @@
+/* Writes config.json of Hugging Face's models by the tables of hf_family.c, and
+ * finds the family of a model by writing and reading. Start at
+ * gpt_hf_config_make(). */
+#include "checkpoint/huggingface.h"
+
+#include <string.h>
+
+/* As torch prints them, without "torch.". */
+static const char *torch_name(enum gpt_dtype t)
+{
+    return t == GPT_BF16  ? "bfloat16"
+           : t == GPT_F16 ? "float16"
+           : t == GPT_F64 ? "float64"
+                          : "float32";
+}
+
+/* null, not absence: absence means the default of the class. */
+static cJSON *token_value(int64_t id)
+{
+    return id >= 0 ? cJSON_CreateNumber((double)id) : cJSON_CreateNull();
+}
+
+/* A family's own word where it means this activation, else the first one. */
+static cJSON *activation_value(const struct gpt_config *c, const char *def)
+{
+    cJSON *own = cJSON_Parse(def);
+    const struct gpt_hf_activation *a = NULL;
+
+    /* backwards: the first of several names is left at the end */
+    for (size_t i = gpt_hf_n_activations; i-- > 0;)
+        if (gpt_hf_activations[i].activation == c->activation) {
+            a = &gpt_hf_activations[i];
+            if (own && strcmp(own->valuestring, a->name) == 0)
+                return own;
+        }
+    cJSON_Delete(own);
+    return a ? cJSON_CreateString(a->name) : NULL;
+}
+
+/* Numbers that a formula does not read are 0 in the model, and left out. */
+static cJSON *scaling_value(const struct gpt_config *c)
+{
+    cJSON *json = cJSON_CreateObject();
+
+    if (c->rotary_scaling == GPT_SCALING_NONE) {
+        cJSON_Delete(json);
+        return cJSON_CreateNull();
+    }
+    for (size_t i = 0; i < gpt_hf_n_scaling_numbers; i++) {
+        const struct gpt_hf_scaling_number *n = &gpt_hf_scaling_numbers[i];
+        const void *at = (const char *)c + n->offset;
+        const double v = n->offset == 0 ? (double)c->rotary_positions
+                                        : *(const double *)at;
+
+        /* base and share have keys of their own, which all versions read */
+        if (v > 0 && at != &c->rotary_base && at != &c->rotary_percent)
+            cJSON_AddNumberToObject(json, n->name, v);
+    }
+    cJSON_AddStringToObject(json, "rope_type",
+                            gpt_rotary_scalings[c->rotary_scaling]);
+    return json;
+}
+
+/* The class with the head that we have: other tools choose by it. */
+static cJSON *architectures_value(const struct gpt_hf_family *family)
+{
+    cJSON *list = cJSON_CreateArray();
+
+    gpt_json_add(list, NULL, cJSON_CreateString(family->architecture));
+    return list;
+}
+
+/* NULL for what is not written. */
+static cJSON *make_value(const struct gpt_hf_key *key,
+                         const struct gpt_config *c,
+                         const struct gpt_hf_extra *extra,
+                         enum gpt_dtype dtype)
+{
+    const void *at = (const char *)c + key->offset;
+
+    switch (key->kind) {
+    case GPT_HF_SIZE:
+        return cJSON_CreateNumber((double)*(const int64_t *)at);
+    case GPT_HF_RATE:
+        return cJSON_CreateNumber(*(const double *)at);
+    case GPT_HF_FLAG:
+        return cJSON_CreateBool(*(const bool *)at);
+    case GPT_HF_NOT:
+        return cJSON_CreateBool(!*(const bool *)at);
+    case GPT_HF_ACTIVATION:
+        return activation_value(c, key->def);
+    case GPT_HF_INNER: /* null where it has the default, as on the hub */
+        return c->ffn_hidden_size == 4 * c->hidden_size
+                   ? cJSON_CreateNull()
+                   : cJSON_CreateNumber((double)c->ffn_hidden_size);
+    case GPT_HF_OTHER_DROPOUT:
+        return cJSON_CreateNumber(c->hidden_dropout);
+    case GPT_HF_THETA:
+        return cJSON_CreateNumber(c->rotary_base);
+    case GPT_HF_SCALING:
+        return scaling_value(c);
+    /* null, as absence means a window where the class has one */
+    case GPT_HF_WINDOW:
+        return cJSON_CreateNull();
+    case GPT_HF_USE_WINDOW:
+        return cJSON_CreateBool(false);
+    case GPT_HF_ARCHITECTURES:
+        return architectures_value(extra->family);
+    case GPT_HF_BOS:
+        return token_value(extra->bos_token_id);
+    case GPT_HF_EOS:
+        return token_value(extra->eos_token_id);
+    case GPT_HF_MODEL_TYPE:
+        return cJSON_CreateString(extra->family->model_type);
+    case GPT_HF_DTYPE:
+        return cJSON_CreateString(torch_name(dtype));
+    case GPT_HF_NOTE:
+        return cJSON_Parse(key->def);
+    case GPT_HF_MUST: /* true is said; what is off is left out */
+        return strcmp(key->def, "false") == 0 || strcmp(key->def, "null") == 0
+                   ? NULL
+                   : cJSON_Parse(key->def);
+    case GPT_HF_PARAMETERS:
+    case GPT_HF_LAYER_TYPES:
+        return NULL;
+    }
+    return NULL;
+}
+
+cJSON *gpt_hf_config_make(const struct gpt_config *c,
+                          const struct gpt_hf_extra *extra,
+                          enum gpt_dtype dtype)
+{
+    cJSON *json = cJSON_CreateObject();
+
+    for (size_t i = 0; i < extra->family->n_keys; i++) {
+        /* rows are in the order of transformers: files can be compared */
+        const struct gpt_hf_key *key = &extra->family->keys[i];
+        cJSON *value = make_value(key, c, extra, dtype);
+
+        if (value)
+            gpt_json_add(json, key->name, value);
+    }
+    return json;
+}
+
+/* A model fits a family when what would be written, read again, is the same
+ * model. The round trip needs no list of what each family lacks. */
+static const char *misfit(const struct gpt_config *c,
+                          const struct gpt_hf_family *family)
+{
+    struct gpt_hf_extra extra = {.family = family}, again;
+    struct gpt_config read;
+    cJSON *json = gpt_hf_config_make(c, &extra, GPT_F32);
+    const char *field = "config.json";
+
+    /* no message: that a family does not fit is an answer */
+    if (json && gpt_hf_config_parse(&read, &again, json, field, NULL) == GPT_OK)
+        field = gpt_config_difference(c, &read);
+    cJSON_Delete(json);
+    return field;
+}
+
+/* The message lists what each family lacks: which one is meant, we cannot
+ * know. */
+int gpt_hf_choose_family(const struct gpt_config *c,
+                         const struct gpt_hf_family **family,
+                         struct gpt_err *err)
+{
+    struct gpt_buf b = {0};
+    int status = GPT_OK;
+
+    if (*family && !misfit(c, *family))
+        return GPT_OK;
+    for (size_t i = 0; status == GPT_OK && i < gpt_hf_n_families; i++) {
+        const char *field = misfit(c, gpt_hf_families[i]);
+
+        /* what does not fit is kept for the message */
+        *family = gpt_hf_families[i];
+        if (!field) {
+            gpt_buf_free(&b);
+            return GPT_OK;
+        }
+        status = gpt_buf_printf(&b, "%s%s: %s", i > 0 ? ", " : "",
+                                gpt_hf_families[i]->model_type, field);
+    }
+    /* what found no memory was not compared */
+    if (gpt_json_out_of_memory()) {
+        gpt_buf_free(&b);
+        return gpt_fail(err, GPT_EFAIL, "config.json: out of memory");
+    }
+    status = gpt_fail(err, GPT_EDATA,
+                      "no family of Hugging Face is this model; it differs in "
+                      "%s", b.data ? b.data : "");
+    gpt_buf_free(&b);
+    return status;
+}

@@ -1,0 +1,103 @@
+/* Families of Hugging Face's models as tables: what a key of config.json is in
+ * struct gpt_config, and which tensor is which parameter. Reading, writing and
+ * the choice of a family for a model walk these tables; a new family is a row
+ * of hf_family.c with two tables of its own. Sources: transformers,
+ * configuration_*.py and modeling_*.py of each. */
+#ifndef GPT_CHECKPOINT_HF_FAMILY_H
+#define GPT_CHECKPOINT_HF_FAMILY_H
+
+#include "model/params.h"
+
+#include <stddef.h>
+
+/* How the rows of a parameter are ordered in a tensor there. */
+enum gpt_hf_order {
+    GPT_HF_SAME,
+    GPT_HF_TRANSPOSED, /* Conv1D: (in, out) */
+    GPT_HF_CONV_QKV,   /* transposed, and all queries, all keys, all values */
+    GPT_HF_QKV,        /* all queries, all keys, all values */
+    GPT_HF_Q,          /* the queries alone: three tensors are linear_qkv */
+    GPT_HF_K,
+    GPT_HF_V,
+    GPT_HF_FIRST,  /* the first half of the rows of a tensor, */
+    GPT_HF_SECOND, /* or the second */
+};
+
+/* A tensor. name: after the family's prefix, '%' is the layer's number; with a
+ * leading '/' it stands beside the base model, without the prefix. */
+struct gpt_hf_rule {
+    enum gpt_param_role role;
+    enum gpt_hf_order order;
+    const char *name;
+};
+
+enum gpt_hf_kind {
+    GPT_HF_SIZE, /* a field of gpt_config: int64_t, */
+    GPT_HF_RATE, /* double, */
+    GPT_HF_FLAG, /* bool, */
+    GPT_HF_NOT,  /* the opposite of a bool */
+    GPT_HF_ACTIVATION,
+    GPT_HF_INNER,  /* ffn_hidden_size, null where it is 4 hidden_size */
+    GPT_HF_OTHER_DROPOUT, /* one that is trained as hidden_dropout */
+    GPT_HF_THETA,      /* rotary_base */
+    GPT_HF_SCALING,    /* an object: rotary scaling */
+    GPT_HF_PARAMETERS, /* the same with base and share, of newer files */
+    GPT_HF_WINDOW,     /* attention to so many tokens, or null */
+    GPT_HF_USE_WINDOW,
+    GPT_HF_LAYER_TYPES, /* all "full_attention" */
+    GPT_HF_MUST,        /* nothing but the value of `def` */
+    GPT_HF_ARCHITECTURES,
+    GPT_HF_BOS,
+    GPT_HF_EOS,
+    GPT_HF_MODEL_TYPE,
+    GPT_HF_DTYPE,
+    GPT_HF_NOTE, /* not read; written as `def` */
+};
+
+struct gpt_hf_key {
+    const char *name, *alias; /* alias: another name when read, or NULL */
+    enum gpt_hf_kind kind;
+    const char *def; /* what absence means, as JSON; NULL: it must be there */
+    size_t offset;   /* in struct gpt_config */
+};
+
+struct gpt_hf_family {
+    const char *model_type, *architecture;
+    const char *prefix; /* of tensors of the base model, "model." */
+    struct gpt_config base; /* what no key says */
+    const struct gpt_hf_rule *rules;
+    size_t n_rules;
+    const struct gpt_hf_key *keys; /* in the order in which they are written */
+    size_t n_keys;
+};
+
+/* In the order in which a model to be written tries them. */
+extern const struct gpt_hf_family *const gpt_hf_families[];
+extern const size_t gpt_hf_n_families;
+
+/* A value of "hidden_act" and what it is here. */
+struct gpt_hf_activation {
+    const char *name;
+    int64_t activation; /* enum gpt_activation */
+};
+extern const struct gpt_hf_activation gpt_hf_activations[];
+extern const size_t gpt_hf_n_activations;
+
+/* A number of rotary scaling: the name there, and a double of struct
+ * gpt_config; offset 0: rotary_positions, which is an int64_t. */
+struct gpt_hf_scaling_number {
+    const char *name;
+    size_t offset;
+};
+extern const struct gpt_hf_scaling_number gpt_hf_scaling_numbers[];
+extern const size_t gpt_hf_n_scaling_numbers;
+
+/* True for a key that says nothing about what a model computes. */
+bool gpt_hf_is_note(const char *key);
+
+/* NULL when no family has that "model_type". */
+const struct gpt_hf_family *gpt_hf_family_find(const char *model_type);
+/* Appends the types of all families: "gpt2, llama, ...". */
+void gpt_hf_family_list(char *text, size_t cap);
+
+#endif

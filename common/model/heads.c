@@ -1,0 +1,143 @@
+/* Heads of attention; see heads.h. Norms of heads come before rotation, which
+ * keeps lengths, and backward undoes the two in reverse. */
+#include "model/heads.h"
+
+#include "model/rotary.h"
+
+#include <math.h>
+
+/* What attention reads: qkv itself, where norms of heads and rotation are in
+ * place. */
+static void *heads_of(const struct gpt_layer_acts *acts)
+{
+    return acts->heads ? acts->heads : acts->qkv;
+}
+
+struct gpt_attn gpt_layer_attn(const struct gpt_layer *layer,
+                               const struct gpt_pass *pass,
+                               const struct gpt_layer_acts *acts)
+{
+    const struct gpt_config *c = pass->config;
+    const struct gpt_widths *w = &pass->widths;
+
+    return (struct gpt_attn){
+        .b = pass->b,
+        .t = pass->t,
+        .h = w->heads,
+        .g = w->groups,
+        .d = c->head_size,
+        .head0 = w->heads * pass->layout->at[GPT_TP],
+        .h_global = c->num_attention_heads, /* keys dropout and ALiBi */
+        .scale = 1.0F / sqrtf((float)c->head_size),
+        .alibi = c->position_embedding == GPT_POSITION_ALIBI,
+        .act = pass->act,
+        .qkv = heads_of(acts),
+        .out = acts->att,
+        .lse = acts->lse,
+        .doc_start = pass->doc_start,
+        .dropout =
+            gpt_pass_dropout(pass, layer->attention_rng, c->attention_dropout),
+    };
+}
+
+/* Turns queries and keys of qkv by their positions, or their gradients back. */
+static void apply_rope(const struct gpt_pass *pass, void *qkv, bool inverse)
+{
+    const struct gpt_config *c = pass->config;
+    struct gpt_rope op = {
+        .n = pass->n,
+        .t = pass->t,
+        .h = pass->widths.heads,
+        .g = pass->widths.groups,
+        .d = c->head_size,
+        .act = pass->act,
+        .inverse = inverse,
+        .qkv = qkv,
+        .positions = pass->positions,
+    };
+
+    if (c->position_embedding != GPT_POSITION_ROPE)
+        return;
+    gpt_rotary_fill(&op, c);
+    pass->be->rope(pass->q, &op);
+}
+
+/* Forward and backward take the same operation: backward computes statistics
+ * again from `in`, which is why qkv is kept beside the heads. */
+static struct gpt_head_norm head_norm_op(const struct gpt_layer *layer,
+                                         const struct gpt_pass *pass,
+                                         const struct gpt_layer_acts *acts)
+{
+    return (struct gpt_head_norm){
+        .kind = (enum gpt_norm_kind)pass->config->normalization,
+        .plus_one = pass->config->norm_plus_one,
+        .n = pass->n,
+        .h = pass->widths.heads,
+        .g = pass->widths.groups,
+        .d = pass->config->head_size,
+        .eps = (float)pass->config->norm_epsilon,
+        .act = pass->act,
+        .in = acts->qkv,
+        .out = heads_of(acts),
+        .wq = layer->w.at[GPT_Q_NORM_WEIGHT],
+        .bq = layer->w.at[GPT_Q_NORM_BIAS],
+        .wk = layer->w.at[GPT_K_NORM_WEIGHT],
+        .bk = layer->w.at[GPT_K_NORM_BIAS],
+    };
+}
+
+/* In generation both are in place: the cache takes what attention sees, and no
+ * backward reads the product again. */
+void gpt_heads_make(const struct gpt_layer *layer,
+                    const struct gpt_pass *pass,
+                    const struct gpt_layer_acts *acts)
+{
+    struct gpt_head_norm norm = head_norm_op(layer, pass, acts);
+
+    if (pass->config->qk_norm)
+        pass->be->head_norm(pass->q, &norm);
+    apply_rope(pass, heads_of(acts), false);
+}
+
+void gpt_heads_backward(const struct gpt_layer *layer,
+                        const struct gpt_pass *pass,
+                        const struct gpt_layer_acts *acts)
+{
+    struct gpt_head_norm norm = head_norm_op(layer, pass, acts);
+    const struct gpt_head_norm_grad grad = {
+        .dqkv = pass->work.dwide,
+        .dwq = layer->dw.at[GPT_Q_NORM_WEIGHT],
+        .dbq = layer->dw.at[GPT_Q_NORM_BIAS],
+        .dwk = layer->dw.at[GPT_K_NORM_WEIGHT],
+        .dbk = layer->dw.at[GPT_K_NORM_BIAS],
+        .scratch = pass->work.scratch,
+    };
+
+    /* a rotation's transpose is the rotation back */
+    apply_rope(pass, pass->work.dwide, true);
+    if (pass->config->qk_norm)
+        pass->be->head_norm_bwd(pass->q, &norm, &grad);
+}
+
+void gpt_heads_attend(const struct gpt_layer *layer,
+                      const struct gpt_pass *pass,
+                      const struct gpt_layer_acts *acts)
+{
+    struct gpt_attn attn = gpt_layer_attn(layer, pass, acts);
+
+    /* generation brings its own cache; the heads are those of training */
+    if (!pass->cache) {
+        pass->be->attn_fwd(pass->q, &attn);
+        return;
+    }
+    struct gpt_attn_cached cached = *pass->cache;
+    cached.h = attn.h;
+    cached.g = attn.g;
+    cached.d = attn.d;
+    cached.scale = attn.scale;
+    cached.alibi = attn.alibi;
+    cached.act = attn.act;
+    cached.qkv = attn.qkv;
+    cached.out = attn.out;
+    pass->be->attn_cached(pass->q, &cached);
+}

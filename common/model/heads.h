@@ -1,0 +1,21 @@
+/* What becomes of queries, keys and values between the product that makes them
+ * and the product that takes attention's output; for layer.c. */
+#ifndef GPT_MODEL_HEADS_H
+#define GPT_MODEL_HEADS_H
+
+#include "model/layer.h"
+
+/* Queries and keys as attention takes them: normed, then turned; from acts->qkv
+ * to acts->heads, or in place. */
+void gpt_heads_make(const struct gpt_layer *layer, const struct gpt_pass *pass,
+                    const struct gpt_layer_acts *acts);
+/* work.dwide from the gradient of heads to that of qkv, in place. */
+void gpt_heads_backward(const struct gpt_layer *layer,
+                        const struct gpt_pass *pass,
+                        const struct gpt_layer_acts *acts);
+/* acts->att (N, H D): over the block itself, or over the cache. */
+void gpt_heads_attend(const struct gpt_layer *layer,
+                      const struct gpt_pass *pass,
+                      const struct gpt_layer_acts *acts);
+
+#endif

@@ -1,0 +1,156 @@
+/* Linear layers; see linear.h. A layer of two parts makes two products into
+ * rows of one buffer; its input's gradient is the sum of two. */
+#include "model/linear.h"
+
+static void *part_at(const struct gpt_pass *pass,
+                     const struct gpt_linear_part *part, void *rows)
+{
+    return (char *)rows + (size_t)part->at * gpt_dtype_bytes(pass->act);
+}
+
+/* Without a bias the epilogue must not read one. */
+struct gpt_matmul gpt_linear_op(const struct gpt_pass *pass,
+                                const struct gpt_roles *w,
+                                const struct gpt_linear_part *part, int64_t in,
+                                const void *x, void *y)
+{
+    return (struct gpt_matmul){
+        .m = pass->n,
+        .n = part->out,
+        .k = in,
+        .tb = true,
+        .a = x,
+        .b = w->at[part->weight],
+        .c = y,
+        .act = pass->act,
+        .c_type = pass->act,
+        .epilogue = w->at[part->bias] ? GPT_EPI_BIAS : GPT_EPI_NONE,
+        .bias = w->at[part->bias],
+    };
+}
+
+/* Parts write columns of the same rows: `width` steps over the other part's. */
+void gpt_linear_wide(const struct gpt_pass *pass, const struct gpt_roles *w,
+                     const struct gpt_linear *parts, const void *x, void *y)
+{
+    for (int i = 0; i < parts->n; i++) {
+        const struct gpt_linear_part *part = &parts->part[i];
+        struct gpt_matmul op = gpt_linear_op(pass, w, part, pass->widths.hidden,
+                                             x, part_at(pass, part, y));
+
+        op.ldc = parts->width;
+        pass->be->matmul(pass->q, &op);
+    }
+}
+
+/* The bias is whole on every rank: added to each part it would count once a
+ * rank, so that it is added to their sum. */
+void gpt_linear_partial(const struct gpt_pass *pass, const struct gpt_roles *w,
+                        enum gpt_param_role weight, enum gpt_param_role bias,
+                        int64_t in, const void *x, bool add)
+{
+    struct gpt_linear_part part = {weight, bias, pass->widths.hidden, 0};
+    struct gpt_matmul op = gpt_linear_op(pass, w, &part, in, x,
+                                         gpt_pass_part(pass, pass->work.x));
+
+    op.beta = add ? 1.0F : 0.0F;
+    if (pass->tp) {
+        op.epilogue = GPT_EPI_NONE;
+        op.bias = NULL;
+    }
+    pass->be->matmul(pass->q, &op);
+}
+
+/* One call for both blocks where they are side by side: half the waiting. */
+void gpt_linear_sum(const struct gpt_pass *pass)
+{
+    gpt_pass_sum(pass, gpt_pass_part(pass, pass->work.x), pass->work.x);
+}
+
+void gpt_linear_add_bias(const struct gpt_pass *pass,
+                         const struct gpt_roles *w, enum gpt_param_role bias)
+{
+    if (pass->tp && w->at[bias])
+        pass->be->bias_add(pass->q, pass->work.x, w->at[bias], pass->rows,
+                           pass->widths.hidden, pass->act);
+}
+
+/* The second part adds to what the first has written, in `act`: rounded once
+ * more than one product would be. */
+void gpt_linear_dx(const struct gpt_pass *pass, const struct gpt_roles *w,
+                   const struct gpt_linear *parts, int64_t in, void *dy,
+                   void *dx, void *pre)
+{
+    for (int i = 0; i < parts->n; i++) {
+        const struct gpt_linear_part *part = &parts->part[i];
+        struct gpt_matmul op = {
+            .m = pass->n,
+            .n = in,
+            .k = part->out,
+            .a = part_at(pass, part, dy),
+            .lda = parts->width,
+            .b = w->at[part->weight],
+            .c = dx,
+            .act = pass->act,
+            .c_type = pass->act,
+            .beta = i > 0 ? 1.0F : 0.0F,
+            .epilogue = pre ? GPT_EPI_DGELU : GPT_EPI_NONE,
+            .aux = pre,
+        };
+
+        pass->be->matmul(pass->q, &op);
+    }
+}
+
+/* In float whatever `act` is: a step adds many small terms. The first
+ * microbatch overwrites (beta 0). */
+void gpt_linear_dw(const struct gpt_pass *pass, const struct gpt_roles *dw,
+                   const struct gpt_linear *parts, int64_t in, void *dy,
+                   const void *x)
+{
+    for (int i = 0; i < parts->n; i++) {
+        const struct gpt_linear_part *part = &parts->part[i];
+        struct gpt_matmul op = {
+            .m = part->out,
+            .n = in,
+            .k = pass->n,
+            .ta = true,
+            .a = part_at(pass, part, dy),
+            .lda = parts->width,
+            .b = x,
+            .c = dw->at[part->weight],
+            .act = pass->act,
+            .c_type = GPT_F32,
+            .beta = pass->beta,
+        };
+
+        pass->be->matmul(pass->q, &op);
+    }
+}
+
+void gpt_linear_bias_grad(const struct gpt_pass *pass, float *db,
+                          const void *dy, int64_t rows, int64_t columns)
+{
+    if (db)
+        pass->be->bias_grad(pass->q, db, dy, rows, columns, pass->act);
+}
+
+/* Biases of two parts may have a gap between them: columns are summed into
+ * scratch, and each bias takes its own. */
+void gpt_linear_bias_grads(const struct gpt_pass *pass,
+                           const struct gpt_roles *dw,
+                           const struct gpt_linear *parts, const void *dy)
+{
+    float *first = dw->at[parts->part[0].bias], *sums = pass->work.scratch;
+
+    if (parts->n == 1 || !first) {
+        gpt_linear_bias_grad(pass, first, dy, pass->n, parts->width);
+        return;
+    }
+    pass->be->zero(pass->q, sums, (size_t)parts->width * sizeof(*sums));
+    gpt_linear_bias_grad(pass, sums, dy, pass->n, parts->width);
+    for (int i = 0; i < parts->n; i++)
+        pass->be->bias_grad(pass->q, dw->at[parts->part[i].bias],
+                            sums + parts->part[i].at, 1, parts->part[i].out,
+                            GPT_F32);
+}

@@ -1,0 +1,96 @@
+/* Scaling of rotary positions as ramps over rates; see rotary.h. Each kind is a
+ * few constants of struct gpt_rope_scaling, which kernels apply. */
+#include "model/rotary.h"
+
+#include <math.h>
+
+static const double pi = 3.14159265358979323846;
+
+/* Pair i makes `turns` turns over the positions of pretraining at this i. */
+static double pair_of(const struct gpt_config *c, double turns)
+{
+    return (double)gpt_config_rotary(c) *
+           log((double)c->rotary_positions / (turns * 2 * pi)) /
+           (2 * log(c->rotary_base));
+}
+
+/* Interpolation makes scores flatter: longer queries and keys sharpen them. */
+double gpt_rotary_yarn_attention(double factor)
+{
+    return factor > 1 ? 0.1 * log(factor) + 1 : 1;
+}
+
+/* Fast pairs stay, slow ones are interpolated; between them a ramp over pairs,
+ * whose ends are whole numbers. */
+static void scale_yarn(struct gpt_rope_scaling *s, const struct gpt_config *c)
+{
+    double fast = fmax(floor(pair_of(c, c->rotary_fast)), 0);
+    double slow = fmin(ceil(pair_of(c, c->rotary_slow)),
+                       (double)gpt_config_rotary(c) - 1);
+
+    s->from = slow > fast || slow < fast ? slow : slow + 0.001;
+    s->to = fast;
+    s->attention = c->rotary_attention > 0
+                       ? c->rotary_attention
+                       : gpt_rotary_yarn_attention(c->rotary_factor);
+}
+
+/* Llama 3.1: a ramp over the turns that a pair makes, rate * positions / 2
+ * pi. */
+static void scale_llama3(struct gpt_rope_scaling *s,
+                         const struct gpt_config *c)
+{
+    s->by_rate = (double)c->rotary_positions / (2 * pi);
+    s->from = c->rotary_low_factor;
+    s->to = c->rotary_high_factor;
+}
+
+/* A larger base slows the slowest pair by the factor and the fastest not at
+ * all. The model's own length decides, not that of a text: angles of keys in a
+ * cache must not change while a text grows. */
+static double dynamic_base(const struct gpt_config *c)
+{
+    double length = (double)c->max_positions;
+    double before = (double)c->rotary_positions;
+    double r = (double)gpt_config_rotary(c);
+
+    if (length <= before || r <= 2)
+        return c->rotary_base;
+    double stretch = c->rotary_factor * length / before -
+                     (c->rotary_factor - 1);
+    return c->rotary_base * pow(stretch, r / (r - 2));
+}
+
+/* Kinds differ in constants alone, so that kernels know one formula. */
+void gpt_rotary_fill(struct gpt_rope *op, const struct gpt_config *c)
+{
+    struct gpt_rope_scaling *s = &op->scaling;
+
+    op->rotary = gpt_config_rotary(c);
+    op->base = c->rotary_base;
+    op->interleaved = c->rotary_interleaved;
+    /* no pair is past 2^60: all of them are interpolated */
+    *s = (struct gpt_rope_scaling){
+        .factor = c->rotary_factor,
+        .from = 0x1p60,
+        .to = 0x1p61,
+        .attention = 1,
+    };
+    switch ((enum gpt_rotary_scaling)c->rotary_scaling) {
+    case GPT_SCALING_NONE:
+        s->factor = 0;
+        return;
+    case GPT_SCALING_LINEAR:
+        return;
+    case GPT_SCALING_DYNAMIC:
+        s->factor = 0;
+        op->base = dynamic_base(c);
+        return;
+    case GPT_SCALING_LLAMA3:
+        scale_llama3(s, c);
+        return;
+    case GPT_SCALING_YARN:
+        scale_yarn(s, c);
+        return;
+    }
+}

@@ -1,0 +1,17 @@
+/* Rotary positions of a model as the backend takes them: the base, and how
+ * rates are scaled for longer texts. Formulas: Chen et al. 2023 (linear),
+ * transformers' modeling_rope_utils.py (dynamic, llama3), Peng et al. 2023
+ * (YaRN). */
+#ifndef GPT_MODEL_ROTARY_H
+#define GPT_MODEL_ROTARY_H
+
+#include "backend.h"
+#include "model/config.h"
+
+/* Sets rotary, base, interleaved and scaling. */
+void gpt_rotary_fill(struct gpt_rope *op, const struct gpt_config *c);
+
+/* YaRN's factor of sines and cosines where the model has none of its own. */
+double gpt_rotary_yarn_attention(double factor);
+
+#endif

@@ -1,0 +1,225 @@
+/* Activations. GELU in its tanh form goes through the logistic function: with
+ * u = sqrt(2/pi) (x + 0.044715 x^3) and s = 1 / (1 + exp(-2u)),
+ * 0.5 x (1 + tanh u) = x s, and its slope is s + 2 x s (1 - s) u'. The exact
+ * form has the normal distribution's integral by Abramowitz and Stegun 7.1.26,
+ * within 1.5e-7. */
+#include "cpu/isa/simd.h"
+
+#include "backend.h"
+
+static const float root = 0.797884561f, cubic = 0.044715f;
+
+/* Held above e^-80: smaller values add nothing, and subnormal numbers would
+ * come out of their products, which processors are slow with. */
+static inline vf logistic_of(vf x, vf square)
+{
+    vf v = all(-2 * root) * x * (all(cubic) * square + all(1));
+
+    v = pick(v > all(80), all(80), v);
+    return all(1) / (vexp(v) + all(1));
+}
+
+static inline vf gelu_of(vf x)
+{
+    return x * logistic_of(x, x * x);
+}
+
+/* s is used twice, in the value and in its derivative s (1 - s): one exp. */
+static inline vf slope(vf x)
+{
+    vf square = x * x, s = logistic_of(x, square);
+    vf du = all(root) * (all(3 * cubic) * square + all(1));
+
+    return s + all(2) * x * s * (all(1) - s) * du;
+}
+
+void ISA(bias_gelu)(float *c, float *aux, const float *bias, int64_t n)
+{
+    for (int64_t j = 0; j < n; j += W) {
+        int64_t left = n - j;
+
+        if (left >= W) {
+            /* aux gets the sum before GELU: backward computes the slope of it,
+             * which costs an exp and saves a second matrix. */
+            vf x = load(c + j) + load(bias + j);
+
+            if (aux)
+                store(aux + j, x);
+            store(c + j, gelu_of(x));
+        } else {
+            vf x = load_part(c + j, left, 0) + load_part(bias + j, left, 0);
+
+            if (aux)
+                store_part(aux + j, x, left);
+            store_part(c + j, gelu_of(x), left);
+        }
+    }
+}
+
+/* The same vector code for whole vectors and the rest, so that an element's
+ * bits do not depend on where in a row it is. */
+void ISA(gelu)(float *y, const float *x, int64_t n)
+{
+    for (int64_t j = 0; j < n; j += W) {
+        int64_t left = n - j;
+
+        if (left >= W)
+            store(y + j, gelu_of(load(x + j)));
+        else
+            store_part(y + j, gelu_of(load_part(x + j, left, 0)), left);
+    }
+}
+
+void ISA(gelu_grad)(float *c, const float *aux, int64_t n)
+{
+    for (int64_t j = 0; j < n; j += W) {
+        int64_t left = n - j;
+
+        if (left >= W)
+            store(c + j, load(c + j) * slope(load(aux + j)));
+        else
+            store_part(c + j,
+                       load_part(c + j, left, 0) *
+                           slope(load_part(aux + j, left, 0)),
+                       left);
+    }
+}
+
+/* ---- any activation ---- */
+
+/* A value and its slope: backward of a gated layer wants both. */
+struct point {
+    vf value, slope;
+};
+
+static inline struct point gelu_at(vf x)
+{
+    return (struct point){gelu_of(x), slope(x)};
+}
+
+/* e^(-x^2/2) serves the integral's tail and the density. The tail is half of
+ * erfc(|x| / sqrt 2): nothing cancels far below zero. */
+static inline struct point gelu_exact_at(vf x)
+{
+    vf size = pick(x < all(0), -x, x);
+    vf bell = vexp(all(-0.5f) * x * x);
+    vf t = all(1) / (all(1) + all(0.3275911f * 0.707106781f) * size);
+    vf p = all(1.061405429f);
+
+    p = p * t + all(-1.453152027f);
+    p = p * t + all(1.421413741f);
+    p = p * t + all(-0.284496736f);
+    p = p * t + all(0.254829592f);
+    vf tail = all(0.5f) * p * t * bell;
+    vf whole = pick(x < all(0), tail, all(1) - tail);
+    return (struct point){x * whole, whole + all(0.398942280f) * x * bell};
+}
+
+static inline struct point silu_at(vf x)
+{
+    vf v = pick(-x > all(80), all(80), -x); /* as in logistic_of() */
+    vf s = all(1) / (vexp(v) + all(1));
+
+    return (struct point){x * s, s + x * s * (all(1) - s)};
+}
+
+static inline struct point relu_at(vf x)
+{
+    /* Written so that NaN stays one: a broken step must show. */
+    vf y = pick(x < all(0), all(0), x);
+
+    return (struct point){y, pick(x > all(0), all(1), all(0))};
+}
+
+static inline struct point squared_relu_at(vf x)
+{
+    vf y = pick(x < all(0), all(0), x);
+
+    return (struct point){y * y, all(2) * y};
+}
+
+/* The kind is a constant in every loop below, so that each compiles to straight
+ * code without the part that it does not use. */
+static inline struct point at(vf x, int kind)
+{
+    switch (kind) {
+    case GPT_GELU:
+        return gelu_at(x);
+    case GPT_GELU_EXACT:
+        return gelu_exact_at(x);
+    case GPT_SILU:
+        return silu_at(x);
+    case GPT_RELU:
+        return relu_at(x);
+    default:
+        return squared_relu_at(x);
+    }
+}
+
+static inline vf any_load(const float *x, int64_t j, int64_t n)
+{
+    return n - j >= W ? load(x + j) : load_part(x + j, n - j, 0);
+}
+
+static inline void any_store(float *x, vf v, int64_t j, int64_t n)
+{
+    if (n - j >= W)
+        store(x + j, v);
+    else
+        store_part(x + j, v, n - j);
+}
+
+static inline void activate_as(float *y, const float *x, const float *up,
+                               int64_t n, int kind)
+{
+    for (int64_t j = 0; j < n; j += W) {
+        vf v = at(any_load(x, j, n), kind).value;
+
+        any_store(y, up ? v * any_load(up, j, n) : v, j, n);
+    }
+}
+
+static inline void activate_grad_as(float *dx, float *dup, const float *dy,
+                                    const float *x, const float *up, int64_t n,
+                                    int kind)
+{
+    for (int64_t j = 0; j < n; j += W) {
+        struct point p = at(any_load(x, j, n), kind);
+        vf d = any_load(dy, j, n);
+
+        if (up) {
+            any_store(dup, d * p.value, j, n);
+            d *= any_load(up, j, n);
+        }
+        any_store(dx, d * p.slope, j, n);
+    }
+}
+
+#define EACH_KIND(X)                                                          \
+    X(GPT_GELU) X(GPT_GELU_EXACT) X(GPT_SILU) X(GPT_RELU) X(GPT_SQUARED_RELU)
+
+void ISA(activate)(float *y, const float *x, const float *up, int64_t n,
+                   int kind)
+{
+    switch (kind) {
+#define ONE(k)                                                                \
+    case k:                                                                   \
+        activate_as(y, x, up, n, k);                                          \
+        break;
+        EACH_KIND(ONE)
+#undef ONE
+    }
+}
+
+void ISA(activate_grad)(float *dx, float *dup, const float *dy, const float *x,
+                        const float *up, int64_t n, int kind)
+{
+    switch (kind) {
+#define ONE(k)                                                                \
+    case k:                                                                   \
+        activate_grad_as(dx, dup, dy, x, up, n, k);                           \
+        break;
+        EACH_KIND(ONE)
+#undef ONE
+    }
+}

@@ -1,0 +1,108 @@
+#!/bin/sh
+# Architectures beside GPT-2: options and what they refuse; training resumes bit
+# for bit, computes the same at TP 2, SP and PP 2, in bf16 nearly the same; a
+# text is continued; memory is allocated as predicted.
+. "$(dirname "$0")/../lib/tap.sh"
+. "$top/tests/lib/train.sh"
+
+make_data
+rope='--position-embedding-type rotary'
+llama="$rope --normalization RMSNorm --swiglu --disable-bias-linear
+--num-query-groups 2 --kv-channels 6 --ffn-hidden-size 44
+--untie-embeddings-and-output-weights"
+neox="$rope --rotary-percent 0.5 --activation-function gelu_exact
+--parallel-residual"
+falcon="$rope --activation-function gelu_exact --disable-bias-linear
+--shared-norm --num-query-groups 2"
+gemma="$rope --normalization RMSNorm --apply-layernorm-1p --geglu
+--rotary-interleaved --rotary-scaling-type linear --rotary-scaling-factor 2"
+train() { # options...
+    # shellcheck disable=SC2086 # options are words
+    gpt-train --num-layers 2 $tiny --global-batch-size 4 --train-iters 6 \
+        --device cpu "$@"
+}
+ranks() { # options...
+    # shellcheck disable=SC2086 # options are words
+    gpt-launch --standalone --nproc-per-node 2 gpt-train --num-layers 2 \
+        $tiny --global-batch-size 4 --train-iters 6 --device cpu "$@"
+}
+losses() { # directory
+    sed -n 's/.*"lm_loss":\([^,]*\),.*/\1/p' "$1/metrics.jsonl"
+}
+near() { # directory directory share
+    losses "$1" >a
+    losses "$2" >b
+    paste a b | awk -v s="$3" '{ d = $1 / $2 - 1; if (d < 0) d = -d
+        if (d > worst) worst = d } END { print NR " losses, worst " worst
+        exit !(NR == 6 && worst <= s) }'
+}
+
+for name in llama neox falcon gemma; do
+    eval "options=\$$name"
+    [ $name = llama ] && options="$options --add-qkv-bias --qk-layernorm"
+    # shellcheck disable=SC2086 # options are words
+    {
+        expect 0 "$name trains" train $options --save $name
+        expect 0 "$name: half a run" train $options --save $name-half \
+            --exit-interval 3
+        expect 0 "$name: resumes" train $options --save $name-half \
+            --load $name-half
+        check "$name: to the same weights" cmp \
+            $name/iter_0000006/model_tp00_pp00.safetensors \
+            $name-half/iter_0000006/model_tp00_pp00.safetensors
+        expect 0 "$name in bf16" train $options --save $name-bf16 --bf16
+        check "$name: nearly the same" near $name $name-bf16 0.02
+        expect 0 "$name recomputed" train $options --save $name-again \
+            --recompute-granularity selective
+        check "$name: the same bits" cmp \
+            $name/iter_0000006/model_tp00_pp00.safetensors \
+            $name-again/iter_0000006/model_tp00_pp00.safetensors
+        expect 0 "$name at TP 2 and SP" ranks $options --save $name-tp \
+            --tensor-model-parallel-size 2 --sequence-parallel
+        check "$name: the same losses" near $name $name-tp 1e-4
+        expect 0 "$name at PP 2" ranks $options --save $name-pp \
+            --pipeline-model-parallel-size 2
+        check "$name: the same losses, too" near $name $name-pp 1e-4
+        expect 0 "$name continues a text" gpt-generate --load $name \
+            --prompt 'the cat' --tokens 6 --greedy --device cpu
+    }
+done
+expect 2 'another architecture does not resume' train --load llama --save llama
+err_has 'num_query_groups'
+
+# ---- options that contradict ----
+# shellcheck disable=SC2086 # options are words
+refused() { # message options...
+    expect 2 "refused: $1" train --dry-run $2
+    err_has "$1"
+}
+refused '--rotary-interleaved needs --position-embedding-type rope' \
+    --rotary-interleaved
+refused '--rotary-beta-fast needs --rotary-scaling-type yarn' \
+    "$rope --rotary-beta-fast 3"
+refused '--rotary-scaling-type linear needs --rotary-scaling-factor' \
+    "$rope --rotary-scaling-type linear"
+refused '--rotary-scaling-type yarn needs --rotary-original-positions' \
+    "$rope --rotary-scaling-type yarn --rotary-scaling-factor 2"
+refused 'longrope' "$rope --rotary-scaling-type longrope"
+refused '--squared-relu excludes' '--swiglu --squared-relu'
+refused '--attention-head-type multiquery has 1 query groups' \
+    '--attention-head-type multiquery --num-query-groups 2'
+refused 'rotary positions of base' "$rope --kv-channels 5"
+
+# ---- one thing in other words ----
+same() { # options, other options
+    # shellcheck disable=SC2086 # options are words
+    train --dry-run $1 >a 2>&1
+    # shellcheck disable=SC2086 # options are words
+    train --dry-run $2 >b 2>&1
+    cmp a b
+}
+check 'absolute positions' same '' '--position-embedding-type absolute'
+check 'one query group' same '--num-query-groups 1' \
+    '--attention-head-type multiquery'
+check 'what is typed replaces what a preset says' sh -c '
+    gpt-train --config pythia-160m --swiglu --dry-run --device cpu 2>&1 |
+    grep -q "rank (0, 0): 1[0-9]*$"'
+check 'a gate' same '--swiglu' '--activation-function silu --gated-linear-unit'
+tap_done

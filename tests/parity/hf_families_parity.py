@@ -1,0 +1,287 @@
+"""Tiny random models of Hugging Face's families, of odd sizes: the same logits,
+the same greedy text, ten AdamW steps to the same weights at TP 1, TP 2 with
+sequence parallelism and PP 2, and back in transformers with the same logits.
+Prints TAP. Usage: hf_families_parity.py BUILD (from the repository's root).
+"""
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+
+import torch
+import transformers
+from safetensors.torch import load_file
+
+BUILD = os.path.abspath(sys.argv[1])
+transformers.logging.set_verbosity_error()
+torch.set_num_threads(1)
+count = failed = 0
+
+SEQ, STEPS, VOCAB = 24, 10, 131
+LR = dict(lr=1e-2, betas=(0.9, 0.95), eps=1e-4)
+SMALL = dict(vocab_size=VOCAB, hidden_size=30, intermediate_size=52,
+             num_hidden_layers=2, max_position_embeddings=160,
+             bos_token_id=None, eos_token_id=None, pad_token_id=None)
+GROUPS = dict(num_attention_heads=6, num_key_value_heads=2)
+ROPE = "--position-embedding-type rope"
+LLAMA = (f"{ROPE} --normalization RMSNorm --norm-epsilon 1e-6 --swiglu "
+         "--disable-bias-linear --untie-embeddings-and-output-weights ")
+SIZES = ("--num-layers 2 --hidden-size 30 --ffn-hidden-size 52 "
+         "--max-position-embeddings 160 ")
+GQA = "--num-attention-heads 6 --num-query-groups 2 "
+
+
+def scaled(**scaling):
+    return dict(rope_parameters=dict(rope_theta=1000.0, **scaling))
+
+
+# name: class, its configuration, options of gpt-train
+CASES = {
+    "llama": ("Llama", dict(**GROUPS, head_dim=8),
+              LLAMA + GQA + "--kv-channels 8"),
+    "llama3": ("Llama", dict(**GROUPS, head_dim=8, **scaled(
+        rope_type="llama3", factor=4.0, low_freq_factor=1.0,
+        high_freq_factor=4.0, original_max_position_embeddings=40)),
+               LLAMA + GQA + "--kv-channels 8 --rotary-base 1000 "
+               "--rotary-scaling-type llama3 --rotary-scaling-factor 4 "
+               "--rotary-original-positions 40"),
+    "yarn": ("Llama", dict(**GROUPS, head_dim=8, **scaled(
+        rope_type="yarn", factor=4.0, original_max_position_embeddings=40)),
+             LLAMA + GQA + "--kv-channels 8 --rotary-base 1000 "
+             "--rotary-scaling-type yarn --rotary-scaling-factor 4 "
+             "--rotary-original-positions 40"),
+    "linear": ("Llama", dict(**GROUPS, head_dim=8, **scaled(
+        rope_type="linear", factor=3.0)),
+               LLAMA + GQA + "--kv-channels 8 --rotary-base 1000 "
+               "--rotary-scaling-type linear --rotary-scaling-factor 3"),
+    "dynamic": ("Llama", dict(**GROUPS, head_dim=8, **scaled(
+        rope_type="dynamic", factor=3.0)),
+                LLAMA + GQA + "--kv-channels 8 --rotary-base 1000 "
+                "--rotary-scaling-type dynamic --rotary-scaling-factor 3 "
+                "--rotary-original-positions 160"),
+    "smollm2": ("Llama", dict(num_attention_heads=3, num_key_value_heads=1,
+                              tie_word_embeddings=True, rms_norm_eps=1e-5),
+                LLAMA.replace("--untie-embeddings-and-output-weights", "")
+                .replace("1e-6", "1e-5") +
+                "--num-attention-heads 3 --attention-head-type multiquery"),
+    "mistral": ("Mistral", dict(**GROUPS, head_dim=4, sliding_window=None),
+                LLAMA + GQA + "--kv-channels 4"),
+    "qwen2": ("Qwen2", dict(num_attention_heads=3, num_key_value_heads=3,
+                            use_sliding_window=False),
+              LLAMA + "--num-attention-heads 3 --add-qkv-bias"),
+    "qwen3": ("Qwen3", dict(**GROUPS, head_dim=10, tie_word_embeddings=True),
+              LLAMA.replace("--untie-embeddings-and-output-weights", "") +
+              GQA + "--kv-channels 10 --qk-layernorm"),
+    "phi3": ("Phi3", dict(num_attention_heads=3, num_key_value_heads=1,
+                          rms_norm_eps=1e-6, sliding_window=None,
+                          original_max_position_embeddings=160),
+             LLAMA + "--num-attention-heads 3 --num-query-groups 1"),
+    "neox": ("GPTNeoX", dict(num_attention_heads=3, rope_parameters=dict(
+        rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.4)),
+             f"{ROPE} --rotary-percent 0.4 --num-attention-heads 3 "
+             "--activation-function gelu_exact --parallel-residual "
+             "--untie-embeddings-and-output-weights"),
+    "neox-serial": ("GPTNeoX", dict(
+        num_attention_heads=2, use_parallel_residual=False,
+        rope_parameters=dict(rope_type="default", rope_theta=10000.0,
+                             partial_rotary_factor=0.4)),
+                    f"{ROPE} --rotary-percent 0.4 --num-attention-heads 2 "
+                    "--activation-function gelu_exact "
+                    "--untie-embeddings-and-output-weights"),
+    "falcon": ("Falcon", dict(num_attention_heads=5, multi_query=True,
+                              hidden_size=30, ffn_hidden_size=52),
+               f"{ROPE} --num-attention-heads 5 --num-query-groups 1 "
+               "--activation-function gelu_exact --disable-bias-linear "
+               "--shared-norm"),
+    "starcoder2": ("Starcoder2", dict(**{**GROUPS, "num_attention_heads": 6},
+                                      hidden_size=36),
+                   f"{ROPE} {GQA} --hidden-size 36"),
+}
+
+
+def ok(good, what, why=""):
+    global count, failed
+    count += 1
+    failed += not good
+    print(f"{'' if good else 'not '}ok {count} - {what}", flush=True)
+    if not good:
+        print("# " + str(why).replace("\n", "\n# "))
+
+
+def run(program, *args, stdin=None):
+    p = subprocess.run([os.path.join(BUILD, program), *map(str, args)],
+                       capture_output=True, text=True, input=stdin)
+    if p.returncode:
+        raise RuntimeError(f"{program} {args}: {p.returncode}\n{p.stderr}")
+    return p.stdout
+
+
+def state(directory):
+    return load_file(os.path.join(directory, "model.safetensors"))
+
+
+def make(directory, name, changes):
+    cls = getattr(transformers, name + "ForCausalLM")
+    settings = {**SMALL, **changes}
+    if "ffn_hidden_size" in settings:
+        del settings["intermediate_size"]
+    config = getattr(transformers, name + "Config")(**settings)
+    config._attn_implementation = "eager"
+    m = cls(config).eval()
+    with torch.no_grad():  # biases and norms that are not 0 and 1
+        for p in m.parameters():
+            p.add_(torch.randn_like(p) * 0.08)
+    m.save_pretrained(directory)
+    return cls
+
+
+def model(cls, directory):
+    return cls.from_pretrained(directory, dtype=torch.float32,
+                               attn_implementation="eager").eval()
+
+
+def logits(m, tokens):
+    with torch.no_grad():
+        return m(torch.tensor([tokens])).logits[0]
+
+
+def close(a, b, what, limit=1e-4):
+    err = float((a - b).abs().max()) if a.shape == b.shape else a.shape
+    ok(a.shape == b.shape and err <= limit, f"{what} ({err})")
+
+
+def greedy(m, prompt):
+    """Without generate(): no special tokens, no limits but the number."""
+    ids = list(prompt)
+    with torch.no_grad():
+        for _ in range(100):
+            ids.append(int(m(torch.tensor([ids])).logits[0, -1].argmax()))
+    return " ".join(map(str, ids[len(prompt):]))
+
+
+def train_there(m, tokens):
+    """Ten steps on one sample, by torch.optim; matrices alone decay."""
+    m.train()
+    p = list(m.parameters())
+    o = torch.optim.AdamW([
+        dict(params=[x for x in p if x.dim() == 2], weight_decay=0.1),
+        dict(params=[x for x in p if x.dim() == 1], weight_decay=0.0)], **LR)
+    x = torch.tensor([tokens])
+    for _ in range(STEPS):
+        out = m(x[:, :-1]).logits[0]
+        loss = torch.nn.functional.cross_entropy(out, x[0, 1:])
+        o.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(p, 1.0)
+        o.step()
+    m.eval()
+    return {k: v.detach() for k, v in m.state_dict().items()}
+
+
+def data_set(work):
+    """A text of period SEQ: all samples are the same."""
+    period = [random.randrange(VOCAB - 1) for _ in range(SEQ)]
+    text = os.path.join(work, "text.jsonl")
+    with open(text, "w") as f:
+        f.write(json.dumps({"text": " ".join(map(str, period * 64))}) + "\n")
+    run("gpt-preprocess", "--input", text, "--output-prefix",
+        os.path.join(work, "text"), "--tokenizer-type", "NullTokenizer",
+        "--vocab-size", VOCAB - 1)
+    return period + period[:1]
+
+
+def trains(work, d, name, options, want, there, there0, tokens):
+    layouts = {"": (1, []), ", PP 2": (2, [
+        "--pipeline-model-parallel-size", 2])}
+    if "--num-attention-heads 6" in options or \
+            "--num-attention-heads 2" in options:
+        layouts[", TP 2 and SP"] = (2, ["--tensor-model-parallel-size", 2,
+                                        "--sequence-parallel"])
+    for layout, (ranks, more) in layouts.items():
+        save, out = d("trained" + str(len(layout))), d("out" +
+                                                       str(len(layout)))
+        args = ["--load", d("hf"), "--finetune", "--save", save,
+                "--data-path", os.path.join(work, "text_text_document"),
+                "--tokenizer-type", "NullTokenizer", "--vocab-size",
+                VOCAB - 1, *SIZES.split(), *options.split(), "--seq-length",
+                SEQ, "--train-iters", STEPS, "--lr", LR["lr"], "--adam-eps",
+                LR["eps"], "--adam-beta2", 0.95, "--weight-decay", 0.1,
+                "--lr-decay-style", "constant", "--hidden-dropout", 0,
+                "--attention-dropout", 0, "--eval-iters", 0, "--split",
+                "100,0,0", "--device", "cpu", *more]
+        if ranks == 1:
+            run("gpt-train", *args)
+        else:
+            run("gpt-launch", "--standalone", "--nproc-per-node", ranks,
+                os.path.join(BUILD, "gpt-train"), *args)
+        run("gpt-reshape", "--load-path", save, "--save-path", out, "--to",
+            "hf", "--verify")
+        end = model(there, out)
+        got = end.state_dict()
+        if got.keys() != want.keys():  # another family, the same model
+            there0.load_state_dict(want)
+            close(logits(end, tokens), logits(there0, tokens),
+                  f"{name}{layout}: ten steps to the same logits", 1e-3)
+            continue
+        worst = max(((float((got[k] - v).abs().max()) /
+                      max(float(v.abs().max()), 0.1), k)
+                     for k, v in want.items() if k in got), default=(9, ""))
+        ok(len(got) == len(want) and worst[0] <= 1e-3,
+           f"{name}{layout}: ten steps to the same weights ({worst})")
+
+
+def case(work, name, cls, changes, options, tokens):
+    d = lambda x: os.path.join(work, f"{name}-{x}")
+    there = make(d("hf"), cls, changes)
+    m = model(there, d("hf"))
+    long = [random.randrange(VOCAB) for _ in range(150)]
+    run("gpt-reshape", "--load-path", d("hf"), "--save-path", d("in"),
+        "--verify")
+    here = run("tests/parity/logits", d("in"), *long)
+    here = torch.tensor([[float(x) for x in line.split()]
+                         for line in here.splitlines()])
+    close(here, logits(m, long), f"{name}: logits")
+    run("gpt-reshape", "--load-path", d("in"), "--save-path", d("back"),
+        "--to", "hf", "--verify")
+    kind = json.load(open(d("back") + "/config.json"))["model_type"]
+    back = transformers.AutoModelForCausalLM.from_pretrained(
+        d("back"), dtype=torch.float32, attn_implementation="eager").eval()
+    close(logits(back, long), logits(m, long),
+          f"{name}: back in transformers, as {kind}", 1e-6)
+    run("gpt-reshape", "--load-path", d("hf"), "--save-path", d("same"),
+        "--to", "hf", "--verify")
+    a, b = state(d("hf")), state(d("same"))
+    ok(a.keys() == b.keys() and all(torch.equal(a[k], b[k]) for k in a),
+       f"{name}: straight back, as its own family", a.keys() ^ b.keys())
+    prompt = long[:7]
+    text = run("gpt-generate", "--load", d("hf"), "--tokenizer-type",
+               "NullTokenizer", "--vocab-size", VOCAB - 1, "--greedy",
+               "--tokens", 100, "--ignore-eod", "--prompt",
+               " ".join(map(str, prompt)), "--device", "cpu")
+    want = greedy(m, prompt)
+    ok(text.split() == want.split(), f"{name}: the same greedy text",
+       f"{text}\n{want}")
+    want = train_there(m, tokens)
+    trains(work, d, name, options, want, type(back), m, tokens)
+
+
+def main():
+    random.seed(1)
+    torch.manual_seed(3)
+    only = sys.argv[2:]
+    with tempfile.TemporaryDirectory() as work:
+        tokens = data_set(work)
+        for name, (cls, changes, options) in CASES.items():
+            if only and name not in only:
+                continue
+            try:
+                case(work, name, cls, changes, options, tokens)
+            except RuntimeError as e:
+                ok(False, name, e)
+    print(f"1..{count}")
+    return failed != 0
+
+
+sys.exit(main())

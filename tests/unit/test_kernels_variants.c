@@ -1,0 +1,248 @@
+/* Operations of variants of the architecture: activations, gated or not, and
+ * norms of heads. Forward is compared with a reference in double, backward with
+ * central differences of that reference. */
+#include "tests/unit/kernels.h"
+
+/* ---- activations ---- */
+
+static double reference(enum gpt_activation kind, double x)
+{
+    double u = sqrt(2 / M_PI) * (x + 0.044715 * x * x * x);
+
+    switch (kind) {
+    case GPT_GELU:
+        return 0.5 * x * (1 + tanh(u));
+    case GPT_GELU_EXACT:
+        return 0.5 * x * erfc(-x / sqrt(2));
+    case GPT_SILU:
+        return x / (1 + exp(-x));
+    case GPT_RELU:
+        return fmax(x, 0);
+    case GPT_SQUARED_RELU:
+        return fmax(x, 0) * fmax(x, 0);
+    }
+    return NAN;
+}
+
+/* At a kink neither side's slope is wrong: inputs of tests avoid it. */
+static double slope(enum gpt_activation kind, double x)
+{
+    double h = 1e-5;
+
+    return (reference(kind, x + h) - reference(kind, x - h)) / (2 * h);
+}
+
+struct activate_case {
+    struct gpt_activate op;
+    const float *dout;
+    float *dpre;
+    int64_t wide;
+};
+
+static void run_activate(void *ctx)
+{
+    struct activate_case *k = ctx;
+
+    poison(k->op.out, k->op.n * k->op.f + k->op.n * k->wide);
+    be->activate(q, &k->op);
+    be->activate_bwd(q, &k->op, k->dout, k->dpre);
+}
+
+static void check_activate(enum gpt_activation kind, int64_t n, int64_t f,
+                           bool gated)
+{
+    int64_t wide = gated ? 2 * f : f, outs = n * f, ins = n * wide;
+    float *pre = rnd_floats(ins, 9), *dout = rnd_floats(outs, 1);
+    float *out = poisoned(outs + ins);
+    double *want = malloc((size_t)(outs + ins) * sizeof(*want));
+    struct activate_case k = {
+        .op = {.kind = kind, .gated = gated, .n = n, .f = f, .act = GPT_F32,
+               .pre = pre, .out = out},
+        .dout = dout, .dpre = out + outs, .wide = wide};
+    char name[80];
+
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t j = 0; j < f; j++) {
+            double x = (double)pre[i * wide + j];
+            double up = gated ? (double)pre[i * wide + f + j] : 1;
+            double d = (double)dout[i * f + j];
+            double *dpre = want + outs + i * wide;
+
+            want[i * f + j] = reference(kind, x) * up;
+            dpre[j] = d * slope(kind, x) * up;
+            if (gated)
+                dpre[f + j] = d * reference(kind, x);
+        }
+    snprintf(name, sizeof(name), "%s: activation %d %lldx%lld%s", setting,
+             (int)kind, (long long)n, (long long)f, gated ? " gated" : "");
+    ok(same_bytes(run_activate, &k, out, outs + ins),
+       "%s: equal for 1, 2, 3 threads", name);
+    close_to(out, want, outs, 4e-7, "%s: forward", name);
+    close_to(out + outs, want + outs, ins, 3e-6, "%s: backward", name);
+    pre[0] = NAN;
+    be->activate(q, &k.op);
+    ok(isnan(out[0]), "%s: NaN stays", name);
+    free(pre), free(dout), free(out), free(want);
+}
+
+/* ---- norms of heads ---- */
+
+struct head_case {
+    struct gpt_head_norm op;
+    struct gpt_head_norm_grad grad;
+    const float *dy;
+    float *out;
+    int64_t count;
+};
+
+static void run_head_norm(void *ctx)
+{
+    struct head_case *k = ctx;
+    float *dw = k->out + 2 * k->count;
+
+    poison(k->out, k->count);
+    memcpy(k->grad.dqkv, k->dy, (size_t)k->count * sizeof(float));
+    for (int64_t j = 0; j < 4 * k->op.d; j++)
+        dw[j] = 0.25F;
+    be->head_norm(q, &k->op);
+    be->head_norm_bwd(q, &k->op, &k->grad);
+}
+
+/* The loss sum(dy * y) of one head. */
+static double head_loss(const struct gpt_head_norm *op, const double *x,
+                        const double *w, const double *b, const float *dy,
+                        double *y)
+{
+    double mean = 0, square = 0, loss = 0;
+
+    for (int64_t j = 0; j < op->d && op->kind == GPT_LAYERNORM; j++)
+        mean += x[j] / (double)op->d;
+    for (int64_t j = 0; j < op->d; j++)
+        square += (x[j] - mean) * (x[j] - mean) / (double)op->d;
+    for (int64_t j = 0; j < op->d; j++) {
+        double v = (x[j] - mean) / sqrt(square + (double)op->eps) *
+                       (w[j] + (op->plus_one ? 1 : 0)) + b[j];
+
+        if (y)
+            y[j] = v;
+        loss += v * (double)dy[j];
+    }
+    return loss;
+}
+
+/* The slope of the loss by element j of v, which is x or w. */
+static double head_slope(const struct gpt_head_norm *op, const double *x,
+                         const double *w, const double *b, const float *dy,
+                         double *v, int64_t j)
+{
+    double at = v[j], h = 1e-5, loss[2];
+
+    for (int side = 0; side < 2; side++) {
+        v[j] = at + (side ? h : -h);
+        loss[side] = head_loss(op, x, w, b, dy, NULL);
+    }
+    v[j] = at;
+    return (loss[1] - loss[0]) / (2 * h);
+}
+
+static void widen(double *to, const float *from, int64_t n)
+{
+    for (int64_t j = 0; j < n; j++)
+        to[j] = from ? (double)from[j] : 0;
+}
+
+/* want: y, dx (count), then dwq, dbq, dwk, dbk */
+static void head_reference(const struct head_case *k, double *want)
+{
+    const struct gpt_head_norm *op = &k->op;
+    int64_t d = op->d, heads = op->h / op->g + 2;
+    double *dx = want + k->count, *dw = dx + k->count;
+    double *x = malloc((size_t)(3 * d) * sizeof(*x)), *w = x + d, *b = w + d;
+
+    for (int64_t j = 0; j < 4 * d; j++)
+        dw[j] = 0.25;
+    for (int64_t i = 0; i < k->count / d; i++) {
+        int64_t place = i % heads, at = i * d;
+        bool key = place == heads - 2;
+        const float *dy = k->dy + at;
+        double *mine = dw + (key ? 2 * d : 0);
+
+        widen(x, (const float *)op->in + at, d);
+        if (place == heads - 1) {
+            memcpy(want + at, x, (size_t)d * sizeof(*x));
+            widen(dx + at, dy, d);
+            continue;
+        }
+        widen(w, key ? op->wk : op->wq, d);
+        widen(b, key ? op->bk : op->bq, d);
+        head_loss(op, x, w, b, dy, want + at);
+        for (int64_t j = 0; j < d; j++) {
+            dx[at + j] = head_slope(op, x, w, b, dy, x, j);
+            mine[j] += head_slope(op, x, w, b, dy, w, j);
+            mine[d + j] += (double)dy[j];
+        }
+    }
+    free(x);
+}
+
+static void check_head_norm(enum gpt_norm_kind kind, int64_t n, int64_t h,
+                            int64_t g, int64_t d, bool plus_one)
+{
+    int64_t count = n * (h + 2 * g) * d, all = 2 * count + 4 * d;
+    bool centred = kind == GPT_LAYERNORM;
+    float *in = rnd_floats(count, 2), *dy = rnd_floats(count, 1);
+    float *w = rnd_floats(4 * d, 1), *out = poisoned(all);
+    float *dw = out + 2 * count;
+    double *want = malloc((size_t)all * sizeof(*want));
+    void *scratch = malloc(be->head_norm_scratch(n, d));
+    struct head_case k = {
+        .op = {.kind = kind, .plus_one = plus_one, .n = n, .h = h, .g = g,
+               .d = d, .eps = d > 1 ? 1e-5F : 0.1F, .act = GPT_F32, .in = in,
+               .out = out, .wq = w, .bq = centred ? w + d : NULL,
+               .wk = w + 2 * d, .bk = centred ? w + 3 * d : NULL},
+        .grad = {.dqkv = out + count, .dwq = dw,
+                 .dbq = centred ? dw + d : NULL, .dwk = dw + 2 * d,
+                 .dbk = centred ? dw + 3 * d : NULL, .scratch = scratch},
+        .dy = dy, .out = out, .count = count};
+    char name[80];
+
+    snprintf(name, sizeof(name), "%s: head norm %d %lldx%lldx%lldx%lld",
+             setting, (int)kind, (long long)n, (long long)h, (long long)g,
+             (long long)d);
+    ok(same_bytes(run_head_norm, &k, out, all), "%s: equal for 1, 2, 3 threads",
+       name);
+    head_reference(&k, want);
+    close_to(out, want, count, 2e-6, "%s: forward", name);
+    close_to(out + count, want + count, count, 2e-5, "%s: dx", name);
+    for (int i = 0; i < 4; i++) {
+        if (!centred && i % 2 == 1)
+            for (int64_t j = 0; j < d; j++)
+                want[2 * count + i * d + j] = 0.25;
+        close_to(dw + i * d, want + 2 * count + i * d, d, 2e-5,
+                 "%s: gradient of weights %d", name, i);
+    }
+    k.op.out = in; /* generation norms in place */
+    be->head_norm(q, &k.op);
+    ok(memcmp(in, out, (size_t)count * sizeof(*in)) == 0, "%s: in place", name);
+    free(in), free(dy), free(w), free(out), free(want), free(scratch);
+}
+
+static void body(void)
+{
+    for (int kind = GPT_GELU; kind <= GPT_SQUARED_RELU; kind++) {
+        check_activate((enum gpt_activation)kind, 1, 1, false);
+        check_activate((enum gpt_activation)kind, 3, 67, false);
+        check_activate((enum gpt_activation)kind, 5, 33, true);
+        check_activate((enum gpt_activation)kind, 70, 256, true);
+    }
+    check_head_norm(GPT_RMSNORM, 1, 1, 1, 1, false);
+    check_head_norm(GPT_RMSNORM, 37, 6, 3, 5, false);
+    check_head_norm(GPT_LAYERNORM, 9, 4, 1, 24, false);
+    check_head_norm(GPT_RMSNORM, 70, 2, 2, 64, true);
+}
+
+int main(void)
+{
+    each_setting(body);
+    return tap_done();
+}
