@@ -79,16 +79,18 @@ static const struct gpt_opt table[] = {
     {.kind = GPT_OPT_FLAG, .name = "print-checkpoint-structure",
      AT(print_structure), .help = "list the output's tensors afterwards"},
     {.kind = GPT_OPT_FLAG, .name = "json", AT(json),
-     .help = "with inspect: one JSON object instead of a table"},
+     .help = "with inspect or globals: JSON instead of a table"},
     GPT_COMMON_OPTIONS(struct options, common),
 };
 
 /* Printed at once, from memory: standard output holds a whole listing or
  * nothing. gpt_main() checks that it was written. */
-static int show(const char *path, bool json, struct gpt_err *err)
+static int show(int (*describe)(struct gpt_buf *out, const char *path,
+                                bool json, struct gpt_err *err),
+                const char *path, bool json, struct gpt_err *err)
 {
     struct gpt_buf b = {0};
-    int status = gpt_inspect(&b, path, json, err);
+    int status = describe(&b, path, json, err);
 
     if (status == GPT_OK)
         fwrite(b.data, 1, b.len, stdout); /* gpt_main() checks stdout */
@@ -214,12 +216,22 @@ static int convert(const struct options *o, const struct gpt_args *args,
         status = carry_out(&r, o, err);
     gpt_reshape_close(&r);
     if (status == GPT_OK && o->print_structure && !o->dry_run)
-        status = show(o->save_path, false, err);
+        status = show(gpt_inspect, o->save_path, false, err);
     return status;
 }
 
-/* Without a word on the command line the program converts; inspect is its only
- * command. */
+/* What a word on the command line shows. Without one the program converts, so
+ * that the command lines of other converters, which have no words, work as they
+ * are. */
+static const struct {
+    const char *name;
+    int (*describe)(struct gpt_buf *out, const char *path, bool json,
+                    struct gpt_err *err);
+} commands[] = {
+    {"inspect", gpt_inspect},
+    {"globals", gpt_inspect_globals},
+};
+
 static int run_reshape(const void *options, const struct gpt_args *args,
                struct gpt_err *err)
 {
@@ -232,22 +244,28 @@ static int run_reshape(const void *options, const struct gpt_args *args,
             return gpt_fail(err, GPT_EUSAGE, "--%s is needed",
                             o->load_path ? "save-path" : "load-path");
         if (o->json)
-            return gpt_fail(err, GPT_EUSAGE, "--json goes with inspect");
+            return gpt_fail(err, GPT_EUSAGE,
+                            "--json goes with inspect or globals");
         return convert(o, args, err);
     }
-    if (strcmp(args->positional[0], "inspect") != 0)
-        return gpt_fail(err, GPT_EUSAGE,
-                        "unknown command '%s', there is only inspect",
-                        args->positional[0]);
-    if (args->n_positional != 2)
-        return gpt_fail(err, GPT_EUSAGE, "inspect needs a PATH");
-    return show(args->positional[1], o->json, err);
+    for (size_t i = 0; i < GPT_COUNT(commands); i++) {
+        if (strcmp(args->positional[0], commands[i].name) != 0)
+            continue;
+        if (args->n_positional != 2)
+            return gpt_fail(err, GPT_EUSAGE, "%s needs a PATH",
+                            commands[i].name);
+        return show(commands[i].describe, args->positional[1], o->json, err);
+    }
+    return gpt_fail(err, GPT_EUSAGE,
+                    "unknown command '%s', there are inspect and globals",
+                    args->positional[0]);
 }
 
 int main(int argc, char **argv)
 {
     static const char *const usage[] = {
         "inspect PATH [--json]",
+        "globals FILE [--json]",
         "--load-path PATH --save-path PATH [OPTION]...",
         NULL,
     };
@@ -269,7 +287,7 @@ int main(int argc, char **argv)
         .n_foreign = gpt_reshape_n_foreign,
         .options_bytes = sizeof(struct options),
         .max_positional = 2,
-        .positional = "inspect PATH",
+        .positional = "inspect|globals PATH",
         .run = run_reshape,
     };
 

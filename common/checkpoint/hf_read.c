@@ -11,6 +11,7 @@
 #include "base/io.h"
 #include "checkpoint/names.h"
 #include "checkpoint/safetensors.h"
+#include "checkpoint/torch.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,6 +21,7 @@ enum { PATH = GPT_PATH_BYTES, CONFIG_LIMIT = 1 << 20, INDEX_LIMIT = 64 << 20 };
 
 struct gpt_hf {
     char dir[PATH];
+    const char *index; /* that names the shards */
     struct gpt_config config;
     struct gpt_hf_extra extra;
     struct gpt_param_table table;
@@ -49,6 +51,21 @@ void gpt_hf_close(struct gpt_hf *hf)
 
 /* ---- files ---- */
 
+static bool ends_in(const char *s, const char *suffix)
+{
+    size_t n = strlen(s), k = strlen(suffix);
+
+    return n >= k && strcmp(s + n - k, suffix) == 0;
+}
+
+/* The name of a file says whether it is of torch.save(), as in transformers. */
+static int open_weights(struct gpt_safetensors *st, const char *path,
+                        struct gpt_err *err)
+{
+    return ends_in(path, ".bin") ? gpt_torch_open_tensors(st, path, err)
+                                 : gpt_safetensors_open(st, path, err);
+}
+
 /* Names of shards come out of the index, so they are checked before a path is
  * made of them. */
 static int open_shard(struct gpt_hf *hf, const char *name, struct gpt_err *err)
@@ -57,11 +74,11 @@ static int open_shard(struct gpt_hf *hf, const char *name, struct gpt_err *err)
 
     if (!gpt_name_is_safe(name))
         return gpt_fail(err, GPT_EDATA, "%s/%s: bad file name '%.200s'",
-                        hf->dir, GPT_HF_INDEX, name);
+                        hf->dir, hf->index, name);
     GPT_TRY(gpt_path_join(path, sizeof(path), hf->dir, name, err));
     if (!gpt_path_exists(path))
         return gpt_fail(err, GPT_EDATA, "%s: missing, though %s names it",
-                        path, GPT_HF_INDEX);
+                        path, hf->index);
     GPT_TRY(gpt_grow(&hf->names, &hf->cap_names, hf->n_shards + 1,
                      sizeof(*hf->names), "shards", err));
     GPT_TRY(gpt_grow(&hf->shards, &hf->cap_shards, hf->n_shards + 1,
@@ -69,7 +86,7 @@ static int open_shard(struct gpt_hf *hf, const char *name, struct gpt_err *err)
     hf->names[hf->n_shards] = gpt_arena_strdup(&hf->arena, name);
     if (!hf->names[hf->n_shards])
         return gpt_fail(err, GPT_EFAIL, "out of memory");
-    GPT_TRY(gpt_safetensors_open(&hf->shards[hf->n_shards], path, err));
+    GPT_TRY(open_weights(&hf->shards[hf->n_shards], path, err));
     hf->n_shards++;
     return GPT_OK;
 }
@@ -100,7 +117,7 @@ static int open_indexed(struct gpt_hf *hf, const cJSON *index,
 
     if (!cJSON_IsObject(map))
         return gpt_fail(err, GPT_EDATA, "%s/%s: no object 'weight_map'",
-                        hf->dir, GPT_HF_INDEX);
+                        hf->dir, hf->index);
     cJSON_ArrayForEach(item, map)
     {
         size_t shard;
@@ -108,13 +125,13 @@ static int open_indexed(struct gpt_hf *hf, const cJSON *index,
         if (!cJSON_IsString(item))
             return gpt_fail(err, GPT_EDATA,
                             "%s/%s: no file name for '%.200s'", hf->dir,
-                            GPT_HF_INDEX, item->string);
+                            hf->index, item->string);
         GPT_TRY(shard_of(hf, item->valuestring, &shard, err));
         if (!gpt_safetensors_find(&hf->shards[shard], item->string))
             return gpt_fail(err, GPT_EDATA,
                             "%s/%s: no tensor '%.200s', though %s says so",
                             hf->dir, hf->names[shard], item->string,
-                            GPT_HF_INDEX);
+                            hf->index);
         mapped++;
     }
     for (size_t i = 0; i < hf->n_shards; i++)
@@ -122,37 +139,40 @@ static int open_indexed(struct gpt_hf *hf, const cJSON *index,
     if (mapped != held)
         return gpt_fail(err, GPT_EDATA,
                         "%s/%s: maps %lld tensors, its files hold %lld",
-                        hf->dir, GPT_HF_INDEX, (long long)mapped,
+                        hf->dir, hf->index, (long long)mapped,
                         (long long)held);
     return GPT_OK;
 }
 
-/* A single file goes before an index, as in transformers. A directory with
- * pickles alone gets a message of its own: it is the usual old layout, and code
- * in a pickle is not executed here. */
+/* What transformers looks for, in its order: a single file before an index, and
+ * safetensors before files of torch.save(). */
 static int open_files(struct gpt_hf *hf, struct gpt_err *err)
 {
+    static const struct {
+        const char *weights, *index;
+    } layouts[] = {
+        {GPT_HF_WEIGHTS, GPT_HF_INDEX},
+        {GPT_HF_OLD_WEIGHTS, GPT_HF_OLD_INDEX},
+    };
     char path[PATH];
     cJSON *index;
 
-    GPT_TRY(gpt_path_join(path, sizeof(path), hf->dir, GPT_HF_WEIGHTS, err));
-    if (gpt_path_exists(path))
-        return open_shard(hf, GPT_HF_WEIGHTS, err);
-    GPT_TRY(gpt_path_join(path, sizeof(path), hf->dir, GPT_HF_INDEX, err));
-    if (!gpt_path_exists(path)) {
-        GPT_TRY(gpt_path_join(path, sizeof(path), hf->dir, "pytorch_model.bin",
+    for (size_t i = 0; i < GPT_COUNT(layouts); i++) {
+        hf->index = layouts[i].index;
+        GPT_TRY(gpt_path_join(path, sizeof(path), hf->dir, layouts[i].weights,
                               err));
         if (gpt_path_exists(path))
-            return gpt_fail(err, GPT_EDATA,
-                            "%s: PyTorch pickles are not read, only "
-                            "safetensors", path);
-        return gpt_fail(err, GPT_EDATA, "%s: neither %s nor %s", hf->dir,
-                        GPT_HF_WEIGHTS, GPT_HF_INDEX);
+            return open_shard(hf, layouts[i].weights, err);
+        GPT_TRY(gpt_path_join(path, sizeof(path), hf->dir, hf->index, err));
+        if (!gpt_path_exists(path))
+            continue;
+        GPT_TRY(gpt_json_read(&index, path, INDEX_LIMIT, err));
+        int status = open_indexed(hf, index, err);
+        cJSON_Delete(index);
+        return status;
     }
-    GPT_TRY(gpt_json_read(&index, path, INDEX_LIMIT, err));
-    int status = open_indexed(hf, index, err);
-    cJSON_Delete(index);
-    return status;
+    return gpt_fail(err, GPT_EDATA, "%s: neither %s nor %s, nor %s", hf->dir,
+                    GPT_HF_WEIGHTS, GPT_HF_INDEX, GPT_HF_OLD_WEIGHTS);
 }
 
 /* ---- tensors ---- */
@@ -177,7 +197,7 @@ static int open_param(struct gpt_hf *hf, const struct gpt_param *p,
                       struct gpt_err *err)
 {
     char name[GPT_PARAM_NAME + 32];
-    int64_t shape[2], zero[2] = {0};
+    int64_t shape[2];
     size_t shard;
 
     GPT_TRY(gpt_hf_name(name, sizeof(name), p, prefix, err));
@@ -201,20 +221,12 @@ static int open_param(struct gpt_hf *hf, const struct gpt_param *p,
     *here = gpt_tensor_make(p->name, st->dtype, p->ndim, p->shape);
     int status;
     GPT_TRY_GOTO(status,
-                 gpt_tensor_add_rows(&there, hf->shards[shard].in, st->begin,
-                                     st->dtype, zero, shape, err),
+                 gpt_stored_add(&there, hf->shards[shard].in, st, err),
                  out);
     status = gpt_hf_import(here, &there, &hf->config, p, err);
 out:
     gpt_tensor_free(&there);
     return status;
-}
-
-static bool ends_in(const char *s, const char *suffix)
-{
-    size_t n = strlen(s), k = strlen(suffix);
-
-    return n >= k && strcmp(s + n - k, suffix) == 0;
 }
 
 /* Old files also have the causal mask of each layer, which is a constant, and

@@ -2,6 +2,7 @@
  * source.h. Start at gpt_source_open(). */
 #include "checkpoint/format.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -141,6 +142,23 @@ struct gpt_stored gpt_stored_entry(const struct gpt_safetensor *entry,
 
     memcpy(stored.shape, entry->shape, sizeof(stored.shape));
     return stored;
+}
+
+/* Entries of safetensors are tight; those of other files may be any view. */
+int gpt_stored_add(struct gpt_tensor *t, struct gpt_in *in,
+                   const struct gpt_safetensor *entry, struct gpt_err *err)
+{
+    static const int64_t zero[GPT_TENSOR_DIMS];
+    struct gpt_file_box box = {
+        .in = in, .offset = entry->begin, .dtype = entry->dtype};
+
+    assert(entry->ndim == t->ndim);
+    if (!entry->strides)
+        return gpt_tensor_add_rows(t, in, entry->begin, entry->dtype, zero,
+                                   entry->shape, err);
+    memcpy(box.shape, entry->shape, (size_t)t->ndim * sizeof(*box.shape));
+    memcpy(box.stride, entry->strides, (size_t)t->ndim * sizeof(*box.stride));
+    return gpt_tensor_add(t, &box, err);
 }
 
 int gpt_source_list(const struct gpt_source *s, gpt_stored_visit *visit,

@@ -89,6 +89,10 @@ struct gpt_stored {
 /* That of an entry of a safetensors file. */
 struct gpt_stored gpt_stored_entry(const struct gpt_safetensor *entry,
                                    const char *file);
+/* Appends to `t`, a tensor of its type and shape, all of an entry of `in`. */
+int gpt_stored_add(struct gpt_tensor *t, struct gpt_in *in,
+                   const struct gpt_safetensor *entry,
+                   struct gpt_err *err) GPT_MUST_USE;
 typedef int gpt_stored_visit(void *context, const struct gpt_stored *tensor,
                              struct gpt_err *err);
 /* Calls visit() for each; ends at its first failure and returns that. */
