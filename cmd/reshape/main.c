@@ -22,12 +22,15 @@
 struct options {
     struct gpt_common_options common;
     const char *load_path, *save_path, *to, *dtype, *vocab_file, *merge_file;
+    const char *style;
     bool to_transformers, print_structure, json, dry_run, verify;
     bool no_verify_input;
     int64_t tp, pp, divisible_by, true_vocab, max_shard_size;
 };
 
 static const char *const dtypes[] = {"fp32", "fp16", "bf16", NULL};
+static const char *const styles[] = {"transformer_engine", "local", "legacy",
+                                     NULL};
 
 #define AT(field) .offset = offsetof(struct options, field)
 static const struct gpt_opt table[] = {
@@ -35,12 +38,16 @@ static const struct gpt_opt table[] = {
     {.kind = GPT_OPT_STRING, .name = "load-path", .arg = "PATH", AT(load_path),
      .flags = GPT_OPT_DIR,
      .help = "checkpoint to read: a native root or iter_* directory, or a "
-             "Hugging Face directory"},
+             "Hugging Face directory, or one of Megatron-LM"},
     {.kind = GPT_OPT_STRING, .name = "save-path", .arg = "PATH", AT(save_path),
      .flags = GPT_OPT_DIR,
      .help = "directory to write: a native root, or a new directory"},
     {.kind = GPT_OPT_CHOICE, .name = "to", .arg = "FORMAT", AT(to),
      .def = "native", .choices = gpt_format_names, .help = "format to write"},
+    {.kind = GPT_OPT_CHOICE, .name = "saver-transformer-impl", .arg = "IMPL",
+     AT(style), .choices = styles,
+     .help = "names of tensors with --to megatron; default: "
+             "transformer_engine"},
     {.kind = GPT_OPT_FLAG,
      .name = "convert-checkpoint-from-megatron-to-transformers",
      AT(to_transformers), .help = "the same as --to hf"},
@@ -55,10 +62,10 @@ static const struct gpt_opt table[] = {
     {.kind = GPT_OPT_GROUP, .help = "Conversion"},
     {.kind = GPT_OPT_INT, .name = "target-tensor-model-parallel-size",
      .arg = "N", AT(tp), .def = "0", .min = 0, .max = 65536,
-     .help = "of a native output; 0: the input's"},
+     .help = "of the output; 0: the input's"},
     {.kind = GPT_OPT_INT, .name = "target-pipeline-model-parallel-size",
      .arg = "N", AT(pp), .def = "0", .min = 0, .max = 65536,
-     .help = "of a native output; 0: the input's"},
+     .help = "of the output; 0: the input's"},
     {.kind = GPT_OPT_CHOICE, .name = "target-params-dtype", .arg = "TYPE",
      AT(dtype), .choices = dtypes,
      .help = "of the parameters; default: the input's"},
@@ -182,6 +189,25 @@ static int check_effect(const struct gpt_format *to,
     return GPT_OK;
 }
 
+/* The index of a style among those of the format, which are fewer than those
+ * that the option takes where a format has none. */
+static int find_style(const struct gpt_format *to, const char *name, int *style,
+                      struct gpt_err *err)
+{
+    *style = 0;
+    if (!name)
+        return GPT_OK;
+    for (int i = 0; to->styles && to->styles[i]; i++)
+        if (strcmp(to->styles[i], name) == 0) {
+            *style = i;
+            return GPT_OK;
+        }
+    return gpt_fail(err, GPT_EUSAGE,
+                    "--saver-transformer-impl has no effect on format %s: it "
+                    "is for --to megatron",
+                    to->name);
+}
+
 /* A dry run reads headers alone, so it checks no checksums either. */
 static int convert(const struct options *o, const struct gpt_args *args,
                    struct gpt_err *err)
@@ -208,6 +234,7 @@ static int convert(const struct options *o, const struct gpt_args *args,
         .force = o->common.force,
     };
     GPT_TRY(check_effect(ro.to, args, err));
+    GPT_TRY(find_style(ro.to, o->style, &ro.style, err));
     GPT_TRY(gpt_reshape_open(&r, &ro, err));
     int status = GPT_OK;
     if (o->dry_run)

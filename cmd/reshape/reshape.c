@@ -95,6 +95,8 @@ static int plan_target(struct gpt_reshape *r, struct gpt_err *err)
         .tp_size = o->tp ? o->tp : r->source.tp_size,
         .pp_size = o->pp ? o->pp : r->source.pp_size,
         .dtype = o->dtype,
+        .style = o->style,
+        .divisible_by = o->divisible_by,
         .max_shard_size = o->max_shard_size,
         .attached = r->attached,
         .n_attached = r->n_attached,

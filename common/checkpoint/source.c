@@ -8,12 +8,12 @@
 
 /* Rank 0 chooses for all: ranks that saw different files would otherwise open
  * different formats, and wait for each other in different protocols. What no
- * front end recognises is left to the first, whose messages say what is
+ * front end recognises is left to the native one, whose messages say what is
  * missing. */
 static int choose_format(const struct gpt_format **format, const char *path,
                          struct gpt_agreement *peers, struct gpt_err *err)
 {
-    const struct gpt_format *own = gpt_formats[0];
+    const struct gpt_format *own = &gpt_format_native;
     char *told = NULL;
 
     if (gpt_agreement_first(peers) && gpt_format_of(path))

@@ -149,21 +149,6 @@ int gpt_torch_list_storages(struct gpt_torch *t, struct gpt_err *err)
 
 /* ---- a zip archive ---- */
 
-/* CRC-32 of zip (IEEE 802.3), bit by bit for a table of 256. */
-static uint32_t crc32_of(const char *data, size_t n)
-{
-    uint32_t table[256], crc = UINT32_MAX;
-
-    for (uint32_t i = 0; i < 256; i++) {
-        table[i] = i;
-        for (int k = 0; k < 8; k++)
-            table[i] = table[i] >> 1 ^ (table[i] & 1 ? 0xedb88320 : 0);
-    }
-    for (size_t i = 0; i < n; i++)
-        crc = table[(crc ^ (uint8_t)data[i]) & 0xff] ^ crc >> 8;
-    return ~crc;
-}
-
 /* The record "TOP/name", where TOP is the one directory of the archive. */
 static int find_record(const struct gpt_torch *t, const char *name,
                        const struct gpt_zip_entry **e, struct gpt_err *err)
@@ -292,7 +277,7 @@ static int open_zip(struct gpt_torch *t, struct gpt_err *err)
                              (long long)e->bytes, GPT_PICKLE_BYTES);
     GPT_TRY(gpt_new(&t->data, (size_t)e->bytes, 1, "a pickle", err));
     GPT_TRY(gpt_in_read(t->in, t->data, e->begin, (size_t)e->bytes, err));
-    if (crc32_of(t->data, (size_t)e->bytes) != e->crc)
+    if (gpt_crc32(0, t->data, (size_t)e->bytes) != e->crc)
         return gpt_torch_bad(t, e->begin, err,
                              "altered: record data.pkl does not "
                              "have the CRC-32 of the archive's "

@@ -88,6 +88,12 @@ int gpt_torch_walk(const struct gpt_torch *t,
                    const struct gpt_pickle_value *from, gpt_torch_visit *visit,
                    void *context, struct gpt_err *err) GPT_MUST_USE;
 
+/* The tensors below a value of an open file, as a list of safetensors without a
+ * file (in NULL): names are their paths from there, strides are given where
+ * they are not tight. Free with gpt_safetensors_close(). */
+int gpt_torch_list(struct gpt_safetensors *st, const struct gpt_torch *t,
+                   const struct gpt_pickle_value *from,
+                   struct gpt_err *err) GPT_MUST_USE;
 /* Opens such a file as if it were one of safetensors: its tensors by their
  * paths, with strides where they are not tight. */
 int gpt_torch_open_tensors(struct gpt_safetensors *st, const char *path,

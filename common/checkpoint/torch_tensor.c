@@ -363,13 +363,13 @@ int gpt_torch_walk(const struct gpt_torch *t,
 /* ---- as safetensors ---- */
 
 struct listing {
-    struct gpt_torch *t;
+    const struct gpt_torch *t;
     struct gpt_safetensors *st;
     size_t cap;
 };
 
-/* Values that are no tensors are left out: a state dict has none that matter to
- * weights. */
+/* A gpt_torch_visit. Values that are no tensors are left out: a state dict has
+ * none that matter to weights. */
 static int list_tensor(void *context, const char *path,
                        const struct gpt_pickle_value *v,
                        const struct gpt_torch_tensor *tensor,
@@ -383,8 +383,7 @@ static int list_tensor(void *context, const char *path,
         return GPT_OK;
     if (tensor->dtype == GPT_N_DTYPES)
         return gpt_fail(err, GPT_EDATA,
-                        "%s: tensor '%.200s' is of type %s, "
-                        "which is not read",
+                        "%s: tensor '%.200s' is of type %s, which is not read",
                         gpt_in_path(l->t->in), path, tensor->type);
     GPT_TRY(gpt_grow(&st->tensors, &l->cap, (size_t)st->n + 1,
                      sizeof(*st->tensors), "tensors", err));
@@ -409,24 +408,37 @@ static int list_tensor(void *context, const char *path,
     return GPT_OK;
 }
 
+/* Names are copied, so the list outlives the tree. */
+int gpt_torch_list(struct gpt_safetensors *st, const struct gpt_torch *t,
+                   const struct gpt_pickle_value *from, struct gpt_err *err)
+{
+    struct listing l = {.t = t, .st = st};
+    int status;
+
+    *st = (struct gpt_safetensors){0};
+    GPT_TRY_GOTO(status, gpt_torch_walk(t, from, list_tensor, &l, err), fail);
+    GPT_TRY_GOTO(status, gpt_safetensors_index(st, gpt_in_path(t->in), err),
+                 fail);
+    return GPT_OK;
+fail:
+    gpt_safetensors_close(st);
+    return status;
+}
+
 /* The file stays open for the tensors' elements; the tree is not needed any
  * more. */
 int gpt_torch_open_tensors(struct gpt_safetensors *st, const char *path,
                            struct gpt_err *err)
 {
     struct gpt_torch t;
-    struct listing l = {.t = &t, .st = st};
-    int status;
 
     *st = (struct gpt_safetensors){0};
     GPT_TRY(gpt_torch_open(&t, path, err));
-    GPT_TRY_GOTO(status, gpt_torch_walk(&t, t.root, list_tensor, &l, err), out);
-    status = gpt_safetensors_index(st, path, err);
-    st->in = t.in;
-    t.in = NULL;
-out:
+    int status = gpt_torch_list(st, &t, t.root, err);
+    if (status == GPT_OK) {
+        st->in = t.in;
+        t.in = NULL;
+    }
     gpt_torch_close(&t);
-    if (status != GPT_OK)
-        gpt_safetensors_close(st);
     return status;
 }

@@ -38,4 +38,7 @@ void gpt_zip_close(struct gpt_zip *zip); /* zero is fine */
 const struct gpt_zip_entry *gpt_zip_find(const struct gpt_zip *zip,
                                          const char *name);
 
+/* CRC-32 of zip (IEEE 802.3), running: start with crc = 0. */
+uint32_t gpt_crc32(uint32_t crc, const void *p, size_t n);
+
 #endif
