@@ -330,6 +330,7 @@ static int add_torch_value(void *context, const char *path,
         cJSON_AddItemToObject(l->notes, path, value_to_json(v));
         return GPT_OK;
     }
+    /* the walk's path is one buffer, which the next value overwrites */
     row.name = gpt_arena_strdup(l->arena, path);
     if (!row.name)
         return gpt_no_memory(err, "names of tensors");
@@ -357,6 +358,7 @@ static int inspect_torch(struct report *r, struct gpt_buf *out,
         .arena = &arena,
     };
     r->format = "torch";
+    /* says why a program that reads one container alone refuses the file */
     cJSON_AddStringToObject(r->head, "container", t.container);
     GPT_TRY_GOTO(status, gpt_torch_walk(&t, t.root, add_torch_value, &l, err),
                  out);
@@ -423,6 +425,7 @@ int gpt_inspect_globals(struct gpt_buf *out, const char *path, bool json,
 
     GPT_TRY_GOTO(status, gpt_torch_open(&t, path, err), out);
     for (int64_t i = 0; status == GPT_OK && i < t.pickle.n_globals; i++) {
+        /* names of the arena, which end with a NUL */
         const char *name = t.pickle.globals[i]->text;
 
         if (json)

@@ -29,6 +29,9 @@ struct options {
 };
 
 static const char *const dtypes[] = {"fp32", "fp16", "bf16", NULL};
+/* Those of all formats together, because an option has one list of choices.
+ * find_style() finds out whether the format that is written has the one that
+ * was given, and which of its own it is. */
 static const char *const styles[] = {"transformer_engine", "local", "legacy",
                                      NULL};
 
@@ -275,6 +278,7 @@ static int run_reshape(const void *options, const struct gpt_args *args,
                             "--json goes with inspect or globals");
         return convert(o, args, err);
     }
+    /* a command takes one path: a second one would be ignored in silence */
     for (size_t i = 0; i < GPT_COUNT(commands); i++) {
         if (strcmp(args->positional[0], commands[i].name) != 0)
             continue;

@@ -114,7 +114,8 @@ int gpt_reshape_open(struct gpt_reshape *r, const struct gpt_reshape_options *o,
                      struct gpt_err *err)
 {
     struct gpt_source_options from = {.iteration = -1,
-                                      .verify = o->verify_input};
+                                      .verify = o->verify_input,
+                                      .optimizer = o->to->keeps_state};
     int status;
 
     *r = (struct gpt_reshape){.o = o};

@@ -18,7 +18,8 @@ struct gpt_format {
     const char *title; /* in reports: "huggingface" */
     /* Dummy rows of the vocabulary are stored, so a target is padded. */
     bool stores_padding;
-    bool has_shards; /* tensors are spread over files of a limited size */
+    bool keeps_state; /* optimizer state is written, too */
+    bool has_shards;  /* tensors are spread over files of a limited size */
     /* Ways of naming tensors that a target can choose from, the default first;
      * NULL: there is one. NULL-terminated. */
     const char *const *styles;

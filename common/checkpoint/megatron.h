@@ -20,11 +20,22 @@
 
 enum { GPT_MEGATRON_CHUNKS = GPT_MAX_CHUNKS };
 
+/* What an optimizer keeps of each parameter. */
+enum {
+    GPT_MEGATRON_EXP_AVG,
+    GPT_MEGATRON_EXP_AVG_SQ,
+    GPT_MEGATRON_MASTER, /* the weight in fp32 */
+    GPT_MEGATRON_STATES
+};
+
 /* Consecutive layers of a stage, a state dict of its own. */
 struct gpt_megatron_chunk {
     struct gpt_safetensors tensors; /* of the state dict; no file */
     bool *used;                     /* one a tensor: it became a part */
-    int64_t n_layers, first_layer;  /* first: global number */
+    /* One a tensor; NULL without optimizer state, no name where there is no
+     * tensor of this kind. */
+    struct gpt_safetensor *state[GPT_MEGATRON_STATES];
+    int64_t n_layers, first_layer; /* first: global number */
 };
 
 /* The file of one rank. */
@@ -43,8 +54,11 @@ struct gpt_megatron {
     int64_t iteration;
     struct gpt_config config;
     struct gpt_param_table table;
-    struct gpt_tensor *tensors; /* one a parameter, in the table's order */
+    struct gpt_tensor *tensors; /* one a parameter, in the table's order, then
+                                 * one for each moment of each */
     int64_t n;
+    bool has_optimizer;
+    int64_t step; /* of the optimizer */
     cJSON *state;
     struct gpt_arena arena;
 };
@@ -54,9 +68,11 @@ struct gpt_megatron {
 bool gpt_megatron_find(char *dir, size_t cap, const char *path,
                        int64_t iteration);
 
-/* Headers and pickles only. GPT_EDATA names file and what is wrong. */
+/* Headers and pickles only. optimizer: also its state, and weights in fp32
+ * where it has them. GPT_EDATA names file and what is wrong. */
 int gpt_megatron_open(struct gpt_megatron **m, const char *path,
-                      int64_t iteration, struct gpt_err *err) GPT_MUST_USE;
+                      int64_t iteration, bool optimizer,
+                      struct gpt_err *err) GPT_MUST_USE;
 void gpt_megatron_close(struct gpt_megatron *m); /* NULL is fine */
 
 /* Opens the files of an iteration and lists their tensors. */
@@ -71,6 +87,12 @@ gpt_megatron_rank(const struct gpt_megatron *m, int64_t pp, int64_t tp)
 /* Fills config, version, iteration and state from the first rank's file. */
 int gpt_megatron_configure(struct gpt_megatron *m,
                            struct gpt_err *err) GPT_MUST_USE;
+/* Finds the optimizer state of each rank's parameters; has_optimizer says
+ * whether all of it was found. */
+int gpt_megatron_read_optimizer(struct gpt_megatron *m,
+                                struct gpt_err *err) GPT_MUST_USE;
+/* Adds to the state what a run needs to be resumed, when it is there. */
+void gpt_megatron_add_run(struct gpt_megatron *m);
 /* Makes the tensors; every tensor of the files is used or known to be no
  * parameter. */
 int gpt_megatron_merge(struct gpt_megatron *m,
@@ -104,6 +126,13 @@ bool gpt_megatron_path(char *buf, size_t cap, enum gpt_megatron_names style,
 
 /* ---- writing ---- */
 struct gpt_target;
+
+/* Puts the key "args" and its value into the dict that is open: the options
+ * that a run of Megatron-LM with this model and layout has had. dtype: of the
+ * parameters; file: the rank's, counted over all. */
+struct gpt_pickle_out;
+void gpt_megatron_put_args(struct gpt_pickle_out *o, const struct gpt_target *t,
+                           int64_t file, enum gpt_dtype dtype);
 
 int gpt_megatron_plan(struct gpt_target *t, struct gpt_err *err) GPT_MUST_USE;
 void gpt_megatron_free_plan(struct gpt_target *t);

@@ -24,6 +24,7 @@ static void int_argument(const struct gpt_pickle_value *args, const char *key,
         *out = value;
 }
 
+/* Numbers that a user gave as integers count, too. */
 static void real_argument(const struct gpt_pickle_value *args, const char *key,
                           double *out)
 {
@@ -33,6 +34,8 @@ static void real_argument(const struct gpt_pickle_value *args, const char *key,
         *out = value;
 }
 
+/* Options with "no" in front store False, the others True; `absent` is what
+ * runs of before the option did. */
 static bool flag_argument(const struct gpt_pickle_value *args, const char *key,
                           bool absent)
 {
@@ -74,6 +77,8 @@ static const struct {
     {"expert_model_parallel_size", 1},
 };
 
+/* A model with another feature would load without a message, as its tensors
+ * have the same names and sometimes the same shapes, and compute nonsense. */
 static int check_features(const struct gpt_megatron *m,
                           const struct gpt_pickle_value *args,
                           struct gpt_err *err)
@@ -141,6 +146,8 @@ static int read_shapes(struct gpt_megatron *m, struct gpt_err *err)
     const struct gpt_safetensor *fc1 =
         gpt_megatron_tensor(c, GPT_FC1_WEIGHT, 0);
 
+    /* tensors are looked up under all names, so this is also the test of
+     * whether the file is of a GPT at all */
     if (!words || words->ndim != 2 || !fc1 || fc1->ndim != 2) {
         gpt_fail(err, GPT_EDATA, "%s/%s: no %s of a GPT", m->dir,
                  m->ranks[0].file, words ? "layer" : "word_embeddings");
@@ -164,6 +171,7 @@ static int read_heads(struct gpt_megatron *m,
 
     int_argument(args, "num_attention_heads", &c->num_attention_heads);
     int_argument(args, "kv_channels", &c->head_size);
+    /* the number of groups has a default that counts only with the flag */
     if (flag_argument(args, "group_query_attention", false))
         int_argument(args, "num_query_groups", &c->num_query_groups);
     if (c->num_attention_heads > 0)
@@ -180,6 +188,8 @@ static int read_heads(struct gpt_megatron *m,
     return GPT_OK;
 }
 
+/* Runs of before 2022 have no such argument: all had a table. The number of
+ * positions of other kinds is only in the arguments. */
 static int read_positions(struct gpt_megatron *m,
                           const struct gpt_pickle_value *args,
                           struct gpt_err *err)
@@ -197,6 +207,7 @@ static int read_positions(struct gpt_megatron *m,
     struct gpt_config *c = &m->config;
     size_t i = 0;
 
+    /* absent is the first kind, a table */
     while (v && i < GPT_COUNT(kinds) && !gpt_pickle_is(v, kinds[i].name))
         i++;
     if (i == GPT_COUNT(kinds))
@@ -227,6 +238,7 @@ static void read_vocabulary(struct gpt_megatron *m,
     int64_t unit = 128;
 
     c->vocab_size = 0;
+    /* the second is of converters, which pad by rules of their own */
     int_argument(args, "vocab_size", &c->vocab_size);
     int_argument(args, "orig_vocab_size", &c->vocab_size);
     if (c->vocab_size > 0 && c->vocab_size <= c->padded_vocab_size)
@@ -278,6 +290,7 @@ static int read_state(struct gpt_megatron *m,
     const struct gpt_pickle_value *root = m->ranks[0].torch.root;
     int64_t train = 0, valid = 0;
 
+    /* the name of 2019, then that of all later versions */
     int_argument(root, "total_iters", &m->iteration);
     int_argument(root, "iteration", &m->iteration);
     int_argument(args, "consumed_train_samples", &train);
@@ -308,6 +321,7 @@ static int check_layout(const struct gpt_megatron *m,
     int_argument(args, "tensor_model_parallel_size", &tp);
     int_argument(args, "pipeline_model_parallel_size", &pp);
     int_argument(args, "num_layers", &layers);
+    /* the first name is that of version 2 and before */
     if (tp != m->tp_size || pp != m->pp_size)
         return gpt_fail(err, GPT_EDATA,
                         "%s: has files of %lld x %lld ranks, its arguments say "
@@ -323,6 +337,9 @@ static int check_layout(const struct gpt_megatron *m,
     return GPT_OK;
 }
 
+/* The layout comes first: sizes are products of shapes with it. The first
+ * rank's file stands for all; what other files hold is compared when tensors
+ * are made. */
 int gpt_megatron_configure(struct gpt_megatron *m, struct gpt_err *err)
 {
     const struct gpt_pickle_value *args =
@@ -333,6 +350,7 @@ int gpt_megatron_configure(struct gpt_megatron *m, struct gpt_err *err)
     c->norm_epsilon = 1e-5;
     c->init_std = 0.02;
     c->hidden_dropout = c->attention_dropout = 0.1;
+    /* defaults of Megatron-LM's options, for runs that do not have them */
     GPT_TRY(check_layout(m, args, err));
     GPT_TRY(check_features(m, args, err));
     GPT_TRY(check_activation(m, args, err));

@@ -45,7 +45,8 @@ static int open_alone(struct gpt_source *s, const char *path,
 {
     struct gpt_megatron *m;
 
-    GPT_TRY(gpt_megatron_open(&m, path, o->iteration, err));
+    GPT_TRY(gpt_megatron_open(&m, path, o->iteration, o->optimizer, err));
+    /* from here on close_megatron() frees it, also after a failure */
     s->data = m;
     s->dir = m->dir;
     s->config = m->config;
@@ -67,6 +68,7 @@ static int open_megatron(struct gpt_source *s, const char *path,
                                 err);
 }
 
+/* The source's members point into what is closed here. */
 static void close_megatron(struct gpt_source *s)
 {
     gpt_megatron_close(s->data);

@@ -95,6 +95,8 @@ static bool is_in_layer(enum gpt_param_role role)
            role != GPT_OUTPUT_WEIGHT;
 }
 
+/* NULL for a role of a layer variant that Megatron-LM names in no way known
+ * here. */
 static const char *const *names_of(enum gpt_param_role role)
 {
     for (size_t i = 0; i < GPT_COUNT(names); i++)
@@ -112,6 +114,8 @@ gpt_megatron_tensor(const struct gpt_megatron_chunk *chunk,
     const struct gpt_safetensor *found = NULL;
     char name[NAME];
 
+    /* A file has names of one age, so the first that is found is the only one;
+     * were there two, the other would be reported as unknown. */
     for (size_t i = 0; aliases && i < ALIASES && aliases[i]; i++) {
         if (!is_in_layer(role)) {
             found = gpt_safetensors_find(&chunk->tensors, aliases[i]);

@@ -20,6 +20,7 @@ static const char *const rank_files[] = {GPT_MEGATRON_FILE, "model_rng.pt"};
 
 /* ---- the directory ---- */
 
+/* A name in a directory, which may be a path of several parts. */
 static bool holds(const char *dir, const char *name)
 {
     char path[GPT_PATH_BYTES];
@@ -64,6 +65,7 @@ bool gpt_megatron_find(char *dir, size_t cap, const char *path,
 {
     char word[TRACKER_BYTES];
 
+    /* the directory of an iteration needs no tracker: users copy it alone */
     if (iteration < 0 && is_iteration(path)) {
         snprintf(dir, cap, "%s", path);
         return true;
@@ -96,6 +98,7 @@ static bool parse_rank(const char *name, int64_t *tp, int64_t *pp, int *parts)
     for (*parts = 0; *parts < 3 && *at == '_'; ++*parts) {
         const size_t digits = strspn(at + 1, "0123456789");
 
+        /* at least as many as Megatron-LM prints; more is no rank's number */
         if (digits < 2 || digits > 6)
             return false;
         value[*parts] = strtoll(at + 1, NULL, 10);
@@ -107,6 +110,8 @@ static bool parse_rank(const char *name, int64_t *tp, int64_t *pp, int *parts)
 }
 
 /* The file of a model in a rank's directory, or NULL. */
+/* Both names in one directory would be of different years; the newer one
+ * counts. */
 static const char *rank_file(struct gpt_megatron *m, const char *name)
 {
     for (size_t k = 0; k < GPT_COUNT(rank_files); k++) {
@@ -129,6 +134,7 @@ static int scan_ranks(struct gpt_megatron *m, bool place, struct gpt_err *err)
 
     if (!d)
         return gpt_fail_errno(err, GPT_EIO, "%s: cannot read", m->dir);
+    /* in any order: a rank's place comes from its name */
     while (status == GPT_OK && (e = readdir(d))) {
         int64_t tp, pp;
         int parts;
@@ -136,7 +142,7 @@ static int scan_ranks(struct gpt_megatron *m, bool place, struct gpt_err *err)
         if (!parse_rank(e->d_name, &tp, &pp, &parts))
             continue;
         const char *file = rank_file(m, e->d_name);
-        if (!file)
+        if (!file) /* optimizer state alone, of the layout before 2023 */
             continue;
         if (parts > 2) {
             status =
@@ -167,6 +173,7 @@ static int open_chunk(struct gpt_megatron_rank *r,
         model = inner;
     GPT_TRY(gpt_torch_list(&c->tensors, &r->torch, model, err));
     r->n_chunks++;
+    /* a chunk of a last stage may have no layers: an uneven pipeline */
     c->n_layers = gpt_megatron_layers(&c->tensors);
     return gpt_new(&c->used, (size_t)c->tensors.n, sizeof(*c->used), "tensors",
                    err);
@@ -186,6 +193,8 @@ static int open_rank(struct gpt_megatron *m, struct gpt_megatron_rank *r,
     model = gpt_pickle_find(r->torch.root, "model");
     if (model)
         return open_chunk(r, model, err);
+    /* The tree of the file stays in memory until it is closed: arguments and
+     * RNG states are small beside what the lists of tensors take. */
     while (r->n_chunks < GPT_MEGATRON_CHUNKS) {
         snprintf(key, sizeof(key), "model%lld", (long long)r->n_chunks);
         model = gpt_pickle_find(r->torch.root, key);
@@ -224,6 +233,8 @@ static int number_layers(struct gpt_megatron *m, struct gpt_err *err)
                                     "beside it: the files are of different "
                                     "runs",
                                     m->dir, r->file);
+                /* the same on all ranks of a stage: they hold the same layers,
+                 * each a part of them */
                 r->chunks[v].first_layer = first;
             }
             first += here;
@@ -238,6 +249,7 @@ int gpt_megatron_open_ranks(struct gpt_megatron *m, struct gpt_err *err)
 {
     int64_t n;
 
+    /* twice, since the array of ranks needs the sizes of the layout */
     GPT_TRY(scan_ranks(m, false, err));
     if (!gpt_mul(m->tp_size, m->pp_size, &n) || n > MAX_RANKS)
         return gpt_fail(err, GPT_EDATA, "%s: %lld x %lld ranks, limit %d",
@@ -245,6 +257,8 @@ int gpt_megatron_open_ranks(struct gpt_megatron *m, struct gpt_err *err)
                         MAX_RANKS);
     GPT_TRY(gpt_new(&m->ranks, (size_t)n, sizeof(*m->ranks), "ranks", err));
     GPT_TRY(scan_ranks(m, true, err));
+    /* All files stay open, since any tensor may be read from any of them, in
+     * the order of the output. */
     GPT_TRY(gpt_in_allow(n, err));
     for (int64_t i = 0; i < n; i++) {
         if (!m->ranks[i].file) {
@@ -262,7 +276,7 @@ int gpt_megatron_open_ranks(struct gpt_megatron *m, struct gpt_err *err)
 }
 
 int gpt_megatron_open(struct gpt_megatron **out, const char *path,
-                      int64_t iteration, struct gpt_err *err)
+                      int64_t iteration, bool optimizer, struct gpt_err *err)
 {
     struct gpt_megatron *m;
     int status;
@@ -277,6 +291,9 @@ int gpt_megatron_open(struct gpt_megatron **out, const char *path,
     }
     GPT_TRY_GOTO(status, gpt_megatron_open_ranks(m, err), fail);
     GPT_TRY_GOTO(status, gpt_megatron_configure(m, err), fail);
+    if (optimizer)
+        GPT_TRY_GOTO(status, gpt_megatron_read_optimizer(m, err), fail);
+    gpt_megatron_add_run(m);
     GPT_TRY_GOTO(status, gpt_megatron_merge(m, err), fail);
     *out = m;
     return GPT_OK;
@@ -298,6 +315,8 @@ void gpt_megatron_close(struct gpt_megatron *m)
         for (int64_t v = 0; v < r->n_chunks; v++) {
             gpt_safetensors_close(&r->chunks[v].tensors);
             gpt_free(r->chunks[v].used);
+            for (int k = 0; k < GPT_MEGATRON_STATES; k++)
+                gpt_free(r->chunks[v].state[k]);
         }
         gpt_free(r->chunks);
         gpt_torch_close(&r->torch);

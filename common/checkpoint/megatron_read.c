@@ -4,6 +4,7 @@
 #include "checkpoint/megatron.h"
 
 #include "base/num.h"
+#include "checkpoint/names.h"
 
 #include <assert.h>
 #include <string.h>
@@ -23,6 +24,7 @@ static int add_rows(struct gpt_tensor *out, const struct part *p, int64_t to,
 {
     const int64_t size = (int64_t)gpt_dtype_bytes(p->entry->dtype);
     const int64_t *given = p->entry->strides;
+    /* converters save transposed views, whose rows are not contiguous */
     const int64_t row = given ? given[0] : size * p->shape[1];
     struct gpt_file_box box = {
         .in = p->in,
@@ -36,8 +38,8 @@ static int add_rows(struct gpt_tensor *out, const struct part *p, int64_t to,
     return gpt_tensor_add(out, &box, err);
 }
 
-/* Of each head in a rank of version 0, all queries come first, then all keys,
- * then all values: [3, heads, D]. In version 1 the three alternate row by row:
+/* The rows of a rank in version 0 are all queries, then all keys, then all
+ * values: [3, heads, D]. In version 1 the three alternate row by row:
  * [heads, D, 3]. From version 2 on the order is ours: [heads, 3, D]. Versions 0
  * and 1 are older than grouped queries. */
 static int add_qkv(struct gpt_tensor *out, const struct gpt_megatron *m,
@@ -47,12 +49,17 @@ static int add_qkv(struct gpt_tensor *out, const struct gpt_megatron *m,
     const int64_t heads = m->config.num_attention_heads / m->tp_size;
     const int64_t first = tp * p->shape[0];
 
+    /* Rows of a rank are whole groups, or, where there are more ranks than
+     * groups, an equal cut of them: both are consecutive rows of ours. */
     if (m->version >= 2)
         return add_rows(out, p, first, p->shape[0], 0, 1, 0, err);
     if (m->config.num_query_groups != m->config.num_attention_heads)
         return gpt_fail(err, GPT_EDATA,
                         "%s: grouped queries with checkpoint_version %lld",
                         m->dir, (long long)m->version);
+    /* The order is that within a rank: a rank's rows are permuted before ranks
+     * are joined. Converters that join first are wrong for version 0 with more
+     * than one rank. */
     for (int64_t h = 0; h < heads; h++)
         for (int64_t j = 0; j < 3; j++) {
             const int64_t to = first + (3 * h + j) * d;
@@ -66,6 +73,9 @@ static int add_qkv(struct gpt_tensor *out, const struct gpt_megatron *m,
     return GPT_OK;
 }
 
+/* The shape of a part follows from the model and the layout. A part that
+ * differs by a factor is the sign of a file from another layout in the same
+ * directory. */
 static int check_part(const struct gpt_megatron *m,
                       const struct gpt_megatron_rank *r,
                       const struct gpt_param *param, const struct part *p,
@@ -88,11 +98,25 @@ static int check_part(const struct gpt_megatron *m,
     return GPT_OK;
 }
 
+/* What an optimizer keeps of a tensor, or the tensor itself. A weight that the
+ * optimizer has in fp32 is taken from there: the one that was computed with is
+ * its rounding. */
+static const struct gpt_safetensor *
+choose_entry(const struct gpt_megatron *m, const struct gpt_megatron_chunk *c,
+             const struct gpt_safetensor *weight, int kind)
+{
+    const struct gpt_safetensor *state =
+        m->has_optimizer ? &c->state[kind][weight - c->tensors.tensors] : NULL;
+
+    assert(kind == GPT_MEGATRON_MASTER || (state && state->name));
+    return state && state->name ? state : weight;
+}
+
 /* One rank's part, in place. Of what is not cut, every rank has a copy; the
  * first one's is taken, and the others only have to be there. */
 static int add_part(struct gpt_megatron *m, struct gpt_tensor *out,
                     const struct gpt_param *param, struct gpt_megatron_rank *r,
-                    struct gpt_megatron_chunk *c, int64_t tp,
+                    struct gpt_megatron_chunk *c, int64_t tp, int kind,
                     struct gpt_err *err)
 {
     struct part p = {
@@ -105,12 +129,16 @@ static int add_part(struct gpt_megatron *m, struct gpt_tensor *out,
     if (!p.entry)
         return gpt_fail(err, GPT_EDATA, "%s/%s: no tensor for '%s'", m->dir,
                         r->file, param->name);
+    /* every rank's copy counts as used, so that the check for unknown tensors
+     * sees the rest alone */
     c->used[p.entry - c->tensors.tensors] = true;
+    p.entry = choose_entry(m, c, p.entry, kind);
     if (param->split == GPT_SPLIT_ROWS || param->split == GPT_SPLIT_BY_GROUP)
         p.shape[0] /= m->tp_size;
     if (param->split == GPT_SPLIT_COLUMNS)
         p.shape[1] /= m->tp_size;
     GPT_TRY(check_part(m, r, param, &p, err));
+    /* parts keep their own types; a reader casts each */
     if (tp == 0) /* the type of all parts, unless ranks differ */
         out->dtype = p.entry->dtype;
     if (param->role == GPT_QKV_WEIGHT || param->role == GPT_QKV_BIAS)
@@ -135,6 +163,7 @@ static bool find_place(const struct gpt_megatron *m,
     *v = param->place == GPT_PLACE_EMBEDDING ? 0 : m->ranks[0].n_chunks - 1;
     if (param->layer < 0)
         return true;
+    /* few chunks: a search costs nothing beside the lookups of names */
     for (*v = 0; *v < m->ranks[0].n_chunks; ++*v)
         for (*pp = 0; *pp < m->pp_size; ++*pp) {
             const struct gpt_megatron_chunk *c =
@@ -147,8 +176,10 @@ static bool find_place(const struct gpt_megatron *m,
     return false;
 }
 
+/* Parts are added in the order of ranks, which is the order of rows or columns,
+ * so the pieces of a tensor lie in the order in which they are read. */
 static int merge_param(struct gpt_megatron *m, const struct gpt_param *param,
-                       struct gpt_tensor *out, struct gpt_err *err)
+                       struct gpt_tensor *out, int kind, struct gpt_err *err)
 {
     int64_t pp, v;
     const bool found = find_place(m, param, &pp, &v);
@@ -159,7 +190,7 @@ static int merge_param(struct gpt_megatron *m, const struct gpt_param *param,
     for (int64_t tp = 0; tp < m->tp_size; tp++) {
         struct gpt_megatron_rank *r = gpt_megatron_rank(m, pp, tp);
 
-        GPT_TRY(add_part(m, out, param, r, &r->chunks[v], tp, err));
+        GPT_TRY(add_part(m, out, param, r, &r->chunks[v], tp, kind, err));
     }
     return GPT_OK;
 }
@@ -187,6 +218,23 @@ static int check_unused(const struct gpt_megatron *m, struct gpt_err *err)
     return GPT_OK;
 }
 
+/* One tensor of a kind for each parameter, under the names of native ones. */
+static int merge_kind(struct gpt_megatron *m, enum gpt_kind kind, int state,
+                      struct gpt_err *err)
+{
+    for (int64_t i = 0; i < m->table.n; i++) {
+        const struct gpt_param *p = &m->table.rows[i];
+        const char *name =
+            gpt_arena_printf(&m->arena, "%s%s", gpt_kind_prefix(kind), p->name);
+
+        if (!name) /* it outlives the table, which a program may free */
+            return gpt_no_memory(err, "names of tensors");
+        m->tensors[m->n] = gpt_tensor_make(name, GPT_F32, p->ndim, p->shape);
+        GPT_TRY(merge_param(m, p, &m->tensors[m->n++], state, err));
+    }
+    return GPT_OK;
+}
+
 /* The number of layers was counted from names; the tensors of each must be
  * there, so a table of parameters is no larger than the files justify. */
 int gpt_megatron_merge(struct gpt_megatron *m, struct gpt_err *err)
@@ -199,15 +247,16 @@ int gpt_megatron_merge(struct gpt_megatron *m, struct gpt_err *err)
     if (m->config.num_layers > held)
         return gpt_fail(err, GPT_EDATA, "%s: %lld layers, %lld tensors", m->dir,
                         (long long)m->config.num_layers, (long long)held);
+    /* before anything is divided by the number of ranks */
     GPT_TRY(gpt_widths_check(&m->config, m->tp_size, err));
     GPT_TRY(gpt_params_build(&m->table, &m->config, err));
-    GPT_TRY(gpt_new(&m->tensors, (size_t)m->table.n, sizeof(*m->tensors),
+    GPT_TRY(gpt_new(&m->tensors, (size_t)m->table.n * 3, sizeof(*m->tensors),
                     "tensors", err));
-    for (int64_t i = 0; i < m->table.n; i++) {
-        const struct gpt_param *p = &m->table.rows[i];
-
-        m->tensors[m->n] = gpt_tensor_make(p->name, GPT_F32, p->ndim, p->shape);
-        GPT_TRY(merge_param(m, p, &m->tensors[m->n++], err));
+    GPT_TRY(merge_kind(m, GPT_KIND_PARAMETERS, GPT_MEGATRON_MASTER, err));
+    if (m->has_optimizer) {
+        GPT_TRY(merge_kind(m, GPT_KIND_EXP_AVG, GPT_MEGATRON_EXP_AVG, err));
+        GPT_TRY(
+            merge_kind(m, GPT_KIND_EXP_AVG_SQ, GPT_MEGATRON_EXP_AVG_SQ, err));
     }
     return check_unused(m, err);
 }

@@ -29,6 +29,7 @@ struct part {
     int64_t bytes;
 };
 
+/* What a file will hold, in the order of its storages. */
 struct content {
     struct part *parts;
     int64_t n;
@@ -44,6 +45,7 @@ struct megatron_plan {
     bool released; /* "release": weights of no iteration */
 };
 
+/* Also for a plan that failed halfway. */
 void gpt_megatron_free_plan(struct gpt_target *t)
 {
     struct megatron_plan *p = t->data;
@@ -116,6 +118,9 @@ static bool name_part(char *buf, size_t cap, enum gpt_megatron_names style,
                              layer ? s->param->layer - first_layer : 0);
 }
 
+/* Every rank gets all that it holds, copies of what is not cut as well:
+ * Megatron-LM loads a rank from its own file alone. This differs from a native
+ * checkpoint, in which each element is written once. */
 static int plan_parts(struct gpt_target *t, int64_t file,
                       const struct gpt_flat *flat, int64_t first_layer,
                       struct gpt_err *err)
@@ -142,6 +147,7 @@ static int plan_parts(struct gpt_target *t, int64_t file,
             return gpt_no_memory(err, "names of tensors");
         memcpy(to->begin, s->begin, sizeof(s->begin));
         memcpy(to->shape, s->shape, sizeof(s->shape));
+        /* s->count was checked for overflow with the table of parameters */
         to->bytes = s->count * (int64_t)gpt_dtype_bytes(to->dtype);
         t->files[file].bytes += to->bytes;
         t->files[file].tensors++;
@@ -149,6 +155,7 @@ static int plan_parts(struct gpt_target *t, int64_t file,
     return GPT_OK;
 }
 
+/* The number of the stage is in the name only where there are several. */
 static void name_file(const struct gpt_target *t, struct gpt_target_file *f,
                       int64_t tp, int64_t pp)
 {
@@ -160,6 +167,8 @@ static void name_file(const struct gpt_target *t, struct gpt_target_file *f,
                  GPT_MEGATRON_FILE);
 }
 
+/* The layout is that of gpt-train with evenly cut layers, which is
+ * Megatron-LM's without options for uneven ones. */
 static int plan_rank(struct gpt_target *t, int64_t file, struct gpt_err *err)
 {
     const struct megatron_plan *p = t->data;
@@ -197,6 +206,8 @@ int gpt_megatron_plan(struct gpt_target *t, struct gpt_err *err)
     GPT_TRY(gpt_layout_check(&o->config, o->tp_size, o->pp_size, err));
     GPT_TRY(gpt_new(&p, 1, sizeof(*p), "plan", err));
     t->data = p;
+    /* Megatron-LM begins a run anew from a release, and resumes another one,
+     * for which it wants optimizer state unless told otherwise. */
     p->released = t->source->iteration == 0;
     GPT_TRY(p->released ? gpt_path_join(t->path, sizeof(t->path), o->save,
                                         GPT_MEGATRON_RELEASE, err)
@@ -217,111 +228,6 @@ int gpt_megatron_plan(struct gpt_target *t, struct gpt_err *err)
 
 /* ---- the pickle ---- */
 
-static void put_int(struct gpt_pickle_out *o, const char *key, int64_t value)
-{
-    gpt_pickle_put_string(o, key);
-    gpt_pickle_put_int(o, value);
-}
-
-static void put_real(struct gpt_pickle_out *o, const char *key, double value)
-{
-    gpt_pickle_put_string(o, key);
-    gpt_pickle_put_real(o, value);
-}
-
-static void put_flag(struct gpt_pickle_out *o, const char *key, bool value)
-{
-    gpt_pickle_put_string(o, key);
-    gpt_pickle_put_bool(o, value);
-}
-
-static void put_word(struct gpt_pickle_out *o, const char *key,
-                     const char *value)
-{
-    gpt_pickle_put_string(o, key);
-    gpt_pickle_put_string(o, value);
-}
-
-static int64_t state_number(const struct gpt_source *s, const char *key)
-{
-    int64_t value = 0;
-
-    if (gpt_json_int(s->state, key, 0, 1LL << 53, &value, "state", NULL))
-        value = 0;
-    return value;
-}
-
-/* Sizes, under all the names that readers of several years look for. */
-static void put_sizes(struct gpt_pickle_out *o, const struct gpt_config *c)
-{
-    put_int(o, "num_layers", c->num_layers);
-    put_int(o, "encoder_num_layers", c->num_layers);
-    put_int(o, "hidden_size", c->hidden_size);
-    put_int(o, "ffn_hidden_size", c->ffn_hidden_size);
-    put_int(o, "num_attention_heads", c->num_attention_heads);
-    put_int(o, "kv_channels", c->head_size);
-    put_flag(o, "group_query_attention",
-             c->num_query_groups != c->num_attention_heads);
-    put_int(o, "num_query_groups", c->num_query_groups);
-    put_int(o, "max_position_embeddings", c->max_positions);
-    put_int(o, "seq_length", c->max_positions);
-    put_int(o, "vocab_size", c->vocab_size);
-    put_int(o, "orig_vocab_size", c->vocab_size);
-    put_int(o, "padded_vocab_size", c->padded_vocab_size);
-}
-
-/* The variants of a model that Megatron-LM has options for. */
-static void put_variants(struct gpt_pickle_out *o, const struct gpt_config *c)
-{
-    put_word(o, "position_embedding_type",
-             gpt_position_embeddings[c->position_embedding]);
-    put_flag(o, "add_position_embedding",
-             c->position_embedding == GPT_POSITION_LEARNED);
-    if (c->position_embedding == GPT_POSITION_ROPE) {
-        put_real(o, "rotary_base", c->rotary_base);
-        put_real(o, "rotary_percent", c->rotary_percent);
-    }
-    put_flag(o, "untie_embeddings_and_output_weights", !c->tied_embeddings);
-    put_real(o, "layernorm_epsilon", c->norm_epsilon);
-    put_real(o, "norm_epsilon", c->norm_epsilon);
-    put_real(o, "init_method_std", c->init_std);
-    put_real(o, "hidden_dropout", c->hidden_dropout);
-    put_real(o, "attention_dropout", c->attention_dropout);
-    put_word(o, "normalization", "LayerNorm");
-    put_flag(o, "apply_layernorm_1p", false);
-    put_flag(o, "swiglu", false);
-    put_flag(o, "add_bias_linear", true);
-    put_flag(o, "bias_gelu_fusion", true);
-    put_flag(o, "openai_gelu", false);
-    put_flag(o, "onnx_safe", false);
-}
-
-static void put_run(struct gpt_pickle_out *o, const struct gpt_target *t,
-                    int64_t file, enum gpt_dtype dtype)
-{
-    const int64_t tp = t->o.tp_size, pp = t->o.pp_size;
-
-    put_int(o, "tensor_model_parallel_size", tp);
-    put_int(o, "pipeline_model_parallel_size", pp);
-    put_int(o, "data_parallel_size", 1);
-    put_int(o, "world_size", tp * pp);
-    put_int(o, "rank", file);
-    put_int(o, "make_vocab_size_divisible_by", t->o.divisible_by);
-    put_word(o, "tokenizer_type", "GPT2BPETokenizer");
-    gpt_pickle_put_string(o, "params_dtype");
-    gpt_pickle_put_global(o, "torch",
-                          dtype == GPT_BF16  ? "bfloat16"
-                          : dtype == GPT_F16 ? "float16"
-                                             : "float32");
-    put_flag(o, "bf16", dtype == GPT_BF16);
-    put_flag(o, "fp16", dtype == GPT_F16);
-    put_int(o, "iteration", t->source->iteration);
-    put_int(o, "consumed_train_samples",
-            state_number(t->source, "consumed_train_samples"));
-    put_int(o, "consumed_valid_samples",
-            state_number(t->source, "consumed_valid_samples"));
-}
-
 /* Parts [i, end), whose paths agree in their first `skip` bytes, as a dict of
  * what follows there. Paths with a key in common are neighbours, since parts
  * are in the order of the model. Paths have four keys at most. */
@@ -338,6 +244,7 @@ static int put_tree(struct gpt_pickle_out *o, const struct content *c,
 
         snprintf(text, sizeof(text), "%.*s", (int)n, key);
         gpt_pickle_put_string(o, text);
+        /* a dict of its own: all the neighbours that share this key */
         if (key[n] == '/') {
             while (next < end &&
                    strncmp(c->parts[next].path, p->path, skip + n + 1) == 0)
@@ -354,6 +261,9 @@ static int put_tree(struct gpt_pickle_out *o, const struct content *c,
     return GPT_OK;
 }
 
+/* Arguments are a Namespace, because Megatron-LM reads attributes; it is the
+ * one class in the file that torch's restricted unpickler must be told to
+ * allow. */
 static int make_pickle(struct gpt_pickle_out *o, const struct gpt_target *t,
                        int64_t file, struct gpt_err *err)
 {
@@ -362,15 +272,13 @@ static int make_pickle(struct gpt_pickle_out *o, const struct gpt_target *t,
 
     gpt_pickle_begin(o);
     gpt_pickle_put_dict(o);
-    gpt_pickle_put_string(o, "args");
-    gpt_pickle_put_namespace(o);
-    put_sizes(o, &t->o.config);
-    put_variants(o, &t->o.config);
-    put_run(o, t, file, c->n ? c->parts[0].dtype : GPT_F32);
-    gpt_pickle_end_namespace(o);
-    put_real(o, "checkpoint_version", 3.0);
-    put_int(o, "iteration", t->source->iteration);
-    put_int(o, "num_floating_point_operations_so_far", 0);
+    gpt_megatron_put_args(o, t, file, c->n ? c->parts[0].dtype : GPT_F32);
+    gpt_pickle_put_string(o, "checkpoint_version");
+    gpt_pickle_put_real(o, 3.0);
+    gpt_pickle_put_string(o, "iteration");
+    gpt_pickle_put_int(o, t->source->iteration);
+    gpt_pickle_put_string(o, "num_floating_point_operations_so_far");
+    gpt_pickle_put_int(o, 0);
     gpt_pickle_put_string(o, "model");
     GPT_TRY(put_tree(o, c, 0, c->n, 0, err));
     gpt_pickle_end_dict(o);
@@ -379,6 +287,7 @@ static int make_pickle(struct gpt_pickle_out *o, const struct gpt_target *t,
 
 /* ---- writing ---- */
 
+/* Tiles go to the file that is open; bytes count over all of them. */
 struct pour {
     struct gpt_torch_writer *file;
     gpt_bytes_done *done;
@@ -386,6 +295,7 @@ struct pour {
     int64_t bytes;
 };
 
+/* A gpt_sink. The writer takes the checksum of what passes. */
 static int pour_tile(void *context, const void *data, size_t bytes,
                      struct gpt_err *err)
 {
@@ -398,6 +308,8 @@ static int pour_tile(void *context, const void *data, size_t bytes,
     return GPT_OK;
 }
 
+/* The pickle is composed first and whole: the archive begins with it, and all
+ * sizes are known from the plan. */
 static int write_parts(struct gpt_target *t, const char *path, int64_t file,
                        unsigned flags, struct pour *pour, void *tile,
                        struct gpt_err *err)
@@ -412,6 +324,7 @@ static int write_parts(struct gpt_target *t, const char *path, int64_t file,
     GPT_TRY_GOTO(status,
                  gpt_new(&sizes, (size_t)c->n, sizeof(*sizes), "sizes", err),
                  out);
+    /* storages are numbered as the parts are, here and in the pickle */
     for (int64_t i = 0; i < c->n; i++)
         sizes[i] = c->parts[i].bytes;
     GPT_TRY_GOTO(
@@ -436,6 +349,7 @@ out:
     return status;
 }
 
+/* A rank's directory is made inside the temporary one of the iteration. */
 static int write_file(struct gpt_target *t, const char *dir, int64_t file,
                       unsigned flags, struct pour *pour, void *tile,
                       struct gpt_err *err)
@@ -444,7 +358,7 @@ static int write_file(struct gpt_target *t, const char *dir, int64_t file,
 
     GPT_TRY(gpt_path_join(path, sizeof(path), dir, t->files[file].name, err));
     snprintf(rank, sizeof(rank), "%s", path);
-    *strrchr(rank, '/') = '\0';
+    *strrchr(rank, '/') = '\0'; /* name_file() has put one there */
     GPT_TRY(gpt_path_mkdirs(rank, err));
     return write_parts(t, path, file, flags, pour, tile, err);
 }
@@ -464,6 +378,8 @@ static int write_tracker(const struct gpt_target *t, struct gpt_err *err)
                                 (size_t)n, err);
 }
 
+/* The directory of the iteration appears when all of its files are on disk,
+ * then the tracker names it: the order that makes a crash harmless. */
 int gpt_megatron_write(struct gpt_target *t, gpt_bytes_done *done,
                        void *context, struct gpt_err *err)
 {

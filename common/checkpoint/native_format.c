@@ -433,6 +433,7 @@ const struct gpt_format gpt_format_native = {
     .name = "native",
     .title = "native",
     .stores_padding = true,
+    .keeps_state = true,
     .recognises = recognise_native,
     .open = open_native,
     .close = close_native,

@@ -90,7 +90,7 @@ static int take_line(struct machine *m, const char **text, size_t *n)
     const uint8_t *end = memchr(start, '\n', m->len - m->pos);
 
     if (!end) {
-        m->p->cut = true;
+        m->p->cut = true; /* a stream may have more */
         return BAD(m, "the pickle ends here, inside a line");
     }
     *text = (const char *)start;
@@ -175,7 +175,7 @@ static int pop_mark(struct machine *m, struct gpt_pickle_value ***values,
     size_t at = m->marks[--m->n_marks];
     *n = m->depth - at;
     *values = *n ? m->stack + at : NULL;
-    m->depth = at;
+    m->depth = at; /* the pointers above stay valid until a push */
     return GPT_OK;
 }
 
@@ -189,6 +189,7 @@ static int add_items(struct machine *m, struct gpt_pickle_value *to,
     m->n_items += (int64_t)n;
     if (m->n_items > 2 * (int64_t)GPT_PICKLE_VALUES)
         return BAD(m, "more than %d items", 2 * GPT_PICKLE_VALUES);
+    /* sums of 32-bit counts, both below the limit on items: no overflow */
     if (to->n + n > to->cap) {
         size_t cap =
             to->n + n > 2 * (size_t)to->cap ? to->n + n : 2 * (size_t)to->cap;
@@ -216,6 +217,7 @@ static int put_memo(struct machine *m, uint64_t index)
     GPT_TRY(top_value(m, &v));
     if (index > m->pos || index >= GPT_PICKLE_VALUES)
         return BAD(m, "memo index %llu", (unsigned long long)index);
+    /* gaps are NULL, which get_memo() reports; honest memos have none */
     GPT_TRY(gpt_grow(&m->memo, &m->cap_memo, (size_t)index + 1,
                      sizeof(*m->memo), "the memo of a pickle", m->err));
     for (; m->n_memo <= index; m->n_memo++)
@@ -266,6 +268,7 @@ static int op_pop(struct machine *m, int arg)
     return pop_value(m, &v);
 }
 
+/* No writer duplicates; the opcode is there for completeness. */
 static int op_dup(struct machine *m, int arg)
 {
     struct gpt_pickle_value *v;
@@ -275,6 +278,7 @@ static int op_dup(struct machine *m, int arg)
     return push_value(m, v);
 }
 
+/* A node each time, and no shared one: offsets are for messages. */
 static int op_none(struct machine *m, int arg)
 {
     struct gpt_pickle_value *v;
@@ -292,6 +296,7 @@ static int push_int(struct machine *m, enum gpt_pickle_kind kind, int64_t i)
     return GPT_OK;
 }
 
+/* arg: the value. */
 static int op_bool(struct machine *m, int arg)
 {
     return push_int(m, GPT_PICKLE_BOOL, arg);
@@ -331,6 +336,7 @@ static int op_long(struct machine *m, int arg)
     GPT_TRY(take_bytes(m, n, &p));
     if (n > 8)
         return push_text(m, GPT_PICKLE_LONG, p, (size_t)n);
+    /* the sign is that of the last byte; no bytes at all are 0 */
     u = n && p[n - 1] & 0x80 ? UINT64_MAX : 0;
     for (size_t i = (size_t)n; i-- > 0;)
         u = u << 8 | p[i];
@@ -424,6 +430,8 @@ static int op_string(struct machine *m, int arg)
     return push_string(m, p, (size_t)n);
 }
 
+/* Bytes of protocol 3 and later. Before, bytes are a call of _codecs.encode().
+ */
 static int op_bytes(struct machine *m, int arg)
 {
     const uint8_t *p;
@@ -464,6 +472,7 @@ static int collect(struct machine *m, enum gpt_pickle_kind kind)
     return push_value(m, v);
 }
 
+/* arg: kind of the container. */
 static int op_collect(struct machine *m, int arg)
 {
     return collect(m, (enum gpt_pickle_kind)arg);
@@ -561,6 +570,7 @@ static int push_global(struct machine *m, const char *module, size_t n_module,
             return push_value(m, v);
         }
     }
+    /* beyond any honest file, and it keeps the search above short */
     if (p->n_globals == NAMES)
         return BAD(m, "more than %d names", NAMES);
     text = gpt_arena_printf(&p->arena, "%.*s.%.*s", (int)n_module, module,
@@ -722,6 +732,7 @@ static int op_put(struct machine *m, int arg)
     return put_memo(m, index);
 }
 
+/* Like op_put(), by an index of one, four or any number of bytes. */
 static int op_get(struct machine *m, int arg)
 {
     uint64_t index;

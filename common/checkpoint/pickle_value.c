@@ -101,6 +101,7 @@ bool gpt_pickle_int(const struct gpt_pickle_value *v, int64_t *out)
     char kind = v ? numpy_scalar(v, bytes, &n) : 0;
     if (kind != 'i' && kind != 'u' && kind != 'b')
         return false;
+    /* two's complement, widened by its sign */
     if (kind == 'i' && bytes[n - 1] & 0x80)
         memset(bytes + n, 0xff, sizeof(bytes) - (size_t)n);
     *out = (int64_t)gpt_get_u64(bytes);
@@ -125,6 +126,7 @@ bool gpt_pickle_real(const struct gpt_pickle_value *v, double *out)
     }
     if (!v || numpy_scalar(v, bytes, &n) != 'f' || (n != 4 && n != 8))
         return false;
+    /* the four bytes of a float32, or the first four of a float64 */
     memcpy(&f, bytes, sizeof(f));
     *out = (double)f;
     if (n == 8)
@@ -156,6 +158,7 @@ gpt_pickle_mapping(const struct gpt_pickle_value *v)
         return v;
     if (v->kind != GPT_PICKLE_OBJECT)
         return NULL;
+    /* other classes may be dicts, too: what took pairs is one */
     if ((v->paired && v->n) || listed_pairs(v) ||
         gpt_pickle_is_global(v->callee, "collections.OrderedDict"))
         return v;
@@ -203,6 +206,7 @@ const struct gpt_pickle_value *gpt_pickle_find(const struct gpt_pickle_value *v,
 
     if (!mapping)
         return NULL;
+    /* from the end, so that of equal keys the last one counts */
     for (int64_t i = gpt_pickle_pairs(mapping); i-- > 0;) {
         gpt_pickle_pair(mapping, i, &k, &value);
         if (gpt_pickle_is(k, key))
@@ -263,6 +267,7 @@ static int print_object(struct gpt_buf *b, const struct gpt_pickle_value *v,
     if (v->n)
         GPT_TRY(print_values(b, v->items, v->n, v->paired,
                              v->paired ? "{}" : "[]", depth, most));
+    /* what __setstate__() or the attributes would be */
     if (!v->state)
         return GPT_OK;
     GPT_TRY(gpt_buf_printf(b, " with "));

@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Failures are remembered and not returned: a pickle is hundreds of calls, and
+ * the only failure is lack of memory. */
 static void put_bytes(struct gpt_pickle_out *o, const void *p, size_t n)
 {
     if (gpt_buf_add(&o->b, p, n) != GPT_OK)
@@ -18,12 +20,14 @@ static void put_op(struct gpt_pickle_out *o, uint8_t op)
     put_bytes(o, &op, 1);
 }
 
+/* Protocol 2, which torch.save() uses: readers of every age know it. */
 void gpt_pickle_begin(struct gpt_pickle_out *o)
 {
     *o = (struct gpt_pickle_out){0};
     put_bytes(o, "\x80\2", 2);
 }
 
+/* STOP is the last opcode; after it nothing may be put. */
 int gpt_pickle_end(struct gpt_pickle_out *o, struct gpt_err *err)
 {
     put_op(o, '.');
@@ -35,6 +39,7 @@ void gpt_pickle_out_free(struct gpt_pickle_out *o)
     gpt_buf_free(&o->b);
 }
 
+/* UTF-8, of any length. No NUL: text is a C string. */
 void gpt_pickle_put_string(struct gpt_pickle_out *o, const char *text)
 {
     uint8_t head[5] = {'X'};
@@ -75,6 +80,7 @@ void gpt_pickle_put_real(struct gpt_pickle_out *o, double f)
     put_bytes(o, bytes, sizeof(bytes));
 }
 
+/* One opcode each since protocol 2. */
 void gpt_pickle_put_bool(struct gpt_pickle_out *o, bool b)
 {
     put_op(o, b ? 0x88 : 0x89);
@@ -85,6 +91,7 @@ void gpt_pickle_put_none(struct gpt_pickle_out *o)
     put_op(o, 'N');
 }
 
+/* A name only; the reader decides what it means. */
 void gpt_pickle_put_global(struct gpt_pickle_out *o, const char *module,
                            const char *name)
 {
@@ -92,6 +99,8 @@ void gpt_pickle_put_global(struct gpt_pickle_out *o, const char *module,
         o->failed = true;
 }
 
+/* EMPTY_DICT and a mark: SETITEMS at the end takes all pairs above it. An empty
+ * dict is right as well. */
 void gpt_pickle_put_dict(struct gpt_pickle_out *o)
 {
     put_bytes(o, "}(", 2);
@@ -114,6 +123,7 @@ void gpt_pickle_end_namespace(struct gpt_pickle_out *o)
     put_bytes(o, "ub", 2);
 }
 
+/* PyTorch has no storages of unsigned types but bytes. */
 static const char *storage_name(enum gpt_dtype dtype)
 {
     static const struct {

@@ -53,6 +53,9 @@ struct gpt_source {
 struct gpt_source_options {
     int64_t iteration; /* which one of several; < 0: the newest */
     bool verify;       /* check the checksums that the format has */
+    /* Where a format keeps optimizer state apart from weights that can be used
+     * alone: also that state, and the weights that go with it. */
+    bool optimizer;
     /* A format that stores the vocabulary without dummy rows gets rows up to a
      * multiple of divisible_by * tp_size; 0 counts as 1. */
     int64_t divisible_by, tp_size;

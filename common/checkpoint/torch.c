@@ -127,6 +127,7 @@ int gpt_torch_list_storages(struct gpt_torch *t, struct gpt_err *err)
             gpt_pickle_is(id->items[0], "storage"))
             GPT_TRY(read_storage(t, p->persistent[i], &t->storages[n++], err));
     }
+    /* sorted, mentions of a storage are neighbours */
     if (n)
         qsort(t->storages, (size_t)n, sizeof(*t->storages), gpt_torch_by_key);
     for (int64_t i = 0; i < n; i++) {
@@ -208,6 +209,7 @@ static int check_records(const struct gpt_torch *t, struct gpt_err *err)
                 "entry '%.99s' is outside the archive's directory "
                 "'%.*s'",
                 t->zip.entries[i].name, (int)top, t->zip.first);
+    /* code, and tensors of it in a second archive of constants */
     GPT_TRY(find_record(t, "constants.pkl", &e, err));
     if (e)
         return gpt_torch_bad(t, e->header, err,
@@ -251,7 +253,7 @@ static int place_records(struct gpt_torch *t, struct gpt_err *err)
                 "storage '%.99s' has %lld bytes, the pickle says "
                 "%lld",
                 s->key, (long long)e->bytes, (long long)s->bytes);
-        s->begin = e->begin;
+        s->begin = e->begin; /* its bytes lie before the list: zip.c checked */
     }
     return GPT_OK;
 }

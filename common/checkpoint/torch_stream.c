@@ -34,6 +34,7 @@ static int parse_at(struct gpt_torch *t, int64_t at, struct gpt_pickle *p,
             return GPT_OK;
         gpt_free(*data);
         *data = NULL;
+        /* bytes that were not read yet can only help when they ran out */
         if (!p->cut || take == left)
             return status;
     }
@@ -92,6 +93,7 @@ static int place_stream(struct gpt_torch *t,
         if (key.key && t->n_storages)
             s = bsearch(&key, t->storages, (size_t)t->n_storages,
                         sizeof(*t->storages), gpt_torch_by_key);
+        /* a storage has its place by now when the list names it twice */
         if (!s || s->begin)
             return gpt_torch_bad(t, at, err,
                                  "storage %u of the list, '%.99s', is "
@@ -154,6 +156,7 @@ int gpt_torch_open_stream(struct gpt_torch *t, struct gpt_err *err)
     GPT_TRY(parse_at(t, 0, &t->pickle, &t->data, err));
     at = (int64_t)t->pickle.bytes;
     t->root = t->pickle.root;
+    /* A pickle alone has no storages, so it must end with the file. */
     if (!is_magic(t->root)) {
         if (at != gpt_in_size(t->in))
             return gpt_torch_bad(t, at, err, "%lld bytes after the pickle",
@@ -166,6 +169,7 @@ int gpt_torch_open_stream(struct gpt_torch *t, struct gpt_err *err)
     }
     t->container = "legacy";
     t->root = NULL;
+    /* the magic number has done its part */
     gpt_pickle_free(&t->pickle);
     gpt_free(t->data);
     t->data = NULL;

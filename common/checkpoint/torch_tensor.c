@@ -172,6 +172,7 @@ static bool measure(struct gpt_torch_tensor *out, int64_t first,
             (n > 1 && (!gpt_mul(n - 1, out->stride[d], &step) ||
                        !gpt_add(span, step, &span))))
             return false;
+        /* the stride of a dimension of one element is never used */
         if (n != 1 && out->stride[d] != tight)
             out->tight = false;
         empty = empty || n == 0;
@@ -277,6 +278,7 @@ static int walk_key(struct walk *w, const struct gpt_pickle_value *key,
         GPT_TRY(gpt_buf_printf(&w->path, "%lld", (long long)number));
     if (w->path.len > GPT_TORCH_PATH)
         return bad_walk(w, "keys that are too long");
+    /* the path is one buffer: each level adds its key and cuts it off again */
     int status = walk_value(w, v, depth + 1);
     w->path.len = len;
     w->path.data[len] = '\0';
@@ -289,6 +291,7 @@ static int walk_sequence(struct walk *w, const struct gpt_pickle_value *v,
 {
     bool plain = true;
 
+    /* one that holds others makes all of them values of their own */
     for (int64_t i = 0; i < n && plain; i++)
         plain = !holds_others(items[i]);
     if (plain)

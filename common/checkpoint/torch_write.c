@@ -37,6 +37,7 @@ struct gpt_torch_writer {
     struct gpt_arena arena;
 };
 
+/* The one that is being written. */
 static struct entry *last_entry(struct gpt_torch_writer *w)
 {
     assert(w->n > 0);
@@ -69,6 +70,7 @@ static int begin_entry(struct gpt_torch_writer *w, const char *name,
         gpt_put_u16(head + at + 2, 16);
         at += 20;
     }
+    /* the field has four bytes of its own; then the data begins */
     const size_t pad =
         (size_t)(ALIGN - (e->header + (int64_t)at + 4) % ALIGN) % ALIGN;
     memcpy(head + 30, e->name, n);
@@ -81,6 +83,7 @@ static int begin_entry(struct gpt_torch_writer *w, const char *name,
     return gpt_out_write(w->out, head, at, err);
 }
 
+/* The checksum runs along with the bytes, so nothing is read twice. */
 static int add_to_entry(struct gpt_torch_writer *w, const void *data, size_t n,
                         struct gpt_err *err)
 {
@@ -88,6 +91,8 @@ static int add_to_entry(struct gpt_torch_writer *w, const void *data, size_t n,
     return gpt_out_write(w->out, data, n, err);
 }
 
+/* The descriptor behind the data; its sizes have 64 bits where the header says
+ * so. */
 static int end_entry(struct gpt_torch_writer *w, struct gpt_err *err)
 {
     const struct entry *e = last_entry(w);
@@ -106,6 +111,7 @@ static int end_entry(struct gpt_torch_writer *w, struct gpt_err *err)
     return gpt_out_write(w->out, tail, wide ? 24 : 16, err);
 }
 
+/* An entry that is in memory as a whole. */
 static int write_record(struct gpt_torch_writer *w, const char *name,
                         const void *data, size_t n, struct gpt_err *err)
 {
@@ -156,6 +162,7 @@ static int list_entry(struct gpt_torch_writer *w, const struct entry *e,
  * the end record. */
 static int write_list(struct gpt_torch_writer *w, struct gpt_err *err)
 {
+    /* offsets count from the start of the file, where the archive begins */
     const int64_t list = gpt_out_tell(w->out);
     uint8_t tail[56 + 20 + 22] = {0};
 
@@ -173,6 +180,7 @@ static int write_list(struct gpt_torch_writer *w, struct gpt_err *err)
     gpt_put_u32(tail + 56, 0x07064b50);
     gpt_put_u64(tail + 64, (uint64_t)end);
     gpt_put_u32(tail + 72, 1);
+    /* fields without room are all ones; readers then take the 64-bit record */
     const uint16_t n = w->n < UINT16_MAX ? (uint16_t)w->n : UINT16_MAX;
     gpt_put_u32(tail + 76, 0x06054b50);
     gpt_put_u16(tail + 84, n);
@@ -187,6 +195,7 @@ static int next_storage(struct gpt_torch_writer *w, struct gpt_err *err)
 {
     char name[NAME];
 
+    /* their names are their numbers: the keys in the pickle */
     while (w->left == 0 && w->at < w->n_sizes) {
         w->left = w->sizes[w->at];
         snprintf(name, sizeof(name), "data/%lld", (long long)w->at);
@@ -198,6 +207,8 @@ static int next_storage(struct gpt_torch_writer *w, struct gpt_err *err)
     return GPT_OK;
 }
 
+/* The whole size is reserved at once, so that a full disk is met before the
+ * work. Headers and the list are not counted: a few hundred bytes an entry. */
 static int start_file(struct gpt_torch_writer *w, const char *path,
                       unsigned flags, const struct gpt_pickle_out *o,
                       const int64_t *bytes, int64_t n, struct gpt_err *err)
@@ -211,6 +222,7 @@ static int start_file(struct gpt_torch_writer *w, const char *path,
         sizes[i] = bytes[i];
         total += bytes[i];
     }
+    /* the caller's array may be gone when later storages begin */
     w->sizes = sizes;
     w->n_sizes = n;
     w->cap = n + 3;
@@ -239,6 +251,8 @@ int gpt_torch_create(struct gpt_torch_writer **out, const char *path,
     return GPT_OK;
 }
 
+/* A storage that is full ends at once, and the next one begins, so that a
+ * commit after the last byte finds nothing open. */
 int gpt_torch_put(struct gpt_torch_writer *w, const void *data, size_t bytes,
                   struct gpt_err *err)
 {
@@ -251,6 +265,8 @@ int gpt_torch_put(struct gpt_torch_writer *w, const void *data, size_t bytes,
     return next_storage(w, err);
 }
 
+/* "version" is what torch looks for to tell its archives from others; it is
+ * last in files of torch, too. */
 int gpt_torch_commit(struct gpt_torch_writer *w, struct gpt_err *err)
 {
     int status;
@@ -265,6 +281,7 @@ out:
     return status;
 }
 
+/* Also after a commit, when the file has its name and is closed. */
 void gpt_torch_abort(struct gpt_torch_writer *w)
 {
     if (!w)

@@ -71,7 +71,7 @@ static int read_end64(struct reader *r, int64_t end, int64_t *list_end)
     if (end < LOCATOR_BYTES)
         return GPT_OK;
     GPT_TRY(read_at(r, locator, end - LOCATOR_BYTES, sizeof(locator)));
-    if (gpt_get_u32(locator) != 0x07064b50)
+    if (gpt_get_u32(locator) != 0x07064b50) /* an archive without one */
         return GPT_OK;
     int64_t at = (int64_t)gpt_get_u64(locator + 8);
     GPT_TRY(read_at(r, record, at, sizeof(record)));
@@ -100,6 +100,8 @@ static int find_end(struct reader *r, uint8_t *record, int64_t *end)
                        (long long)r->size, END_BYTES);
     GPT_TRY(gpt_new(&tail, n, 1, "the end of an archive", r->err));
     GPT_TRY_GOTO(status, read_at(r, tail, r->size - (int64_t)n, n), out);
+    /* From the end: a comment could hold bytes that look like a record, whose
+     * own comment would then not end with the file. */
     for (size_t i = n - END_BYTES + 1; i-- > 0;)
         if (gpt_get_u32(tail + i) == 0x06054b50 &&
             i + END_BYTES + gpt_get_u16(tail + i + 20) == n) {
@@ -135,6 +137,8 @@ static int find_directory(struct reader *r)
                        "the list of entries is said to be %lld bytes "
                        "at %lld, which does not end here",
                        (long long)r->list_bytes, (long long)r->list);
+    /* memory for entries is taken by this number, so the list must justify it
+     */
     if (r->n < 0 || r->n > r->list_bytes / ENTRY_BYTES)
         return bad_zip(r, end, "%lld entries in a list of %lld bytes",
                        (long long)r->n, (long long)r->list_bytes);
@@ -211,6 +215,8 @@ static int read_header(const struct reader *r, struct gpt_zip_entry *e)
                        "the header of entry '%.99s' differs "
                        "from the archive's list",
                        e->name);
+    /* The data begins after this header's own extra field, which differs from
+     * that in the list: torch aligns data with it. */
     const uint32_t bytes = gpt_get_u32(header + 22);
     if (!(gpt_get_u16(header + 6) & 8) && bytes != UINT32_MAX &&
         (int64_t)bytes != e->bytes)
@@ -237,6 +243,7 @@ static int read_entry(const struct reader *r, const uint8_t *p, int64_t left,
 
     if (left < ENTRY_BYTES || gpt_get_u32(p) != 0x02014b50)
         return bad_zip(r, at, "no entry of the archive's list here");
+    /* name, extra field and comment follow the fixed part, in this order */
     const size_t n = gpt_get_u16(p + 28), extra = gpt_get_u16(p + 30);
     *used = ENTRY_BYTES + (int64_t)n + (int64_t)extra + gpt_get_u16(p + 32);
     if (*used > left)
@@ -267,6 +274,7 @@ static int read_entry(const struct reader *r, const uint8_t *p, int64_t left,
     if (header == UINT32_MAX)
         wide[n_wide++] = &header;
     GPT_TRY(read_wide(r, p + ENTRY_BYTES + n, extra, at, wide, n_wide));
+    /* not compressed, so both sizes are the same number */
     if (stored != bytes || bytes > INT64_MAX || header > INT64_MAX)
         return bad_zip(r, at, "entry '%.99s' has %llu bytes, stored in %llu",
                        e->name, (unsigned long long)bytes,

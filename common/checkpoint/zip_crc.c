@@ -25,6 +25,8 @@ static void make_tables(void)
                 tables[k - 1][i] >> 8 ^ tables[0][tables[k - 1][i] & 0xff];
 }
 
+/* The register is inverted before and after, as the format has it, so that
+ * running sums can be continued. */
 uint32_t gpt_crc32(uint32_t crc, const void *data, size_t n)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;

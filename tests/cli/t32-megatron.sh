@@ -176,6 +176,42 @@ assert zipfile.ZipFile(sys.argv[2]).testzip() is None
 END
 check 'PyTorch loads what is written, with weights_only' "$python" load.py \
     want n/iter_0001234/mp_rank_00/model_optim_rng.pt
+if [ -x "$BUILD/gpt-train" ]; then
+    train() {
+        gpt-train --data-path x_text_document --vocab-size 67 \
+            --num-layers 2 --hidden-size 16 --num-attention-heads 2 \
+            --seq-length 16 --train-iters 6 --lr 1e-3 --split 100,0,0 "$@"
+    }
+    weights() { # of the last iteration of a run
+        echo "$1/iter_0000006/model_tp00_pp00.safetensors"
+    }
+    expect 0 'a run that stops' train --exit-interval 3 --save run
+    expect 0 'and goes on' train --load run --save on
+    for ranks in 1 2; do
+        dir=run-megatron$ranks
+        check "its checkpoint as one of Megatron-LM, $ranks ranks" "$python" \
+            "$golden/make_megatron_run.py" run/iter_0000003 $dir $ranks
+        expect 0 'becomes native again' into $dir $dir-back $tp 1 --verify
+        for file in model optimizer_exp_avg optimizer_exp_avg_sq; do
+            check "bit for bit: $file" cmp \
+                run/iter_0000003/${file}_tp00_pp00.safetensors \
+                $dir-back/iter_0000003/${file}_tp00_pp00.safetensors
+        done
+        expect 0 'gpt-train resumes from that' train --load $dir-back \
+            --save $dir-on
+        check 'to the same weights' cmp "$(weights on)" "$(weights $dir-on)"
+        expect 0 'and from the files of Megatron-LM' train --load $dir \
+            --save $dir-on2
+        check 'to the same weights' cmp "$(weights on)" "$(weights $dir-on2)"
+    done
+    expect 2 'but not with another schedule' train --load run-megatron1 --lr 2
+    expect 0 'weights alone are bf16' into run-megatron1 run-hf --to hf --verify
+    check 'as they are in the file' sh -c \
+        "gpt-reshape inspect run-hf | grep -q 'wte.weight *BF16'"
+    expect 0 'optimizer state is not written' into run x --to megatron
+    err_has 'its optimizer state is left out'
+    rm -rf x
+fi
 refused() { # argument, value, error
     rm -rf changed
     "$python" - "$golden/megatron/release/release/mp_rank_00/model_optim_rng.pt" \
