@@ -127,6 +127,9 @@ static int open_any(struct gpt_backend **be, int rank, struct gpt_err *err)
     return gpt_backend_cpu(be, err);
 }
 
+const char *const gpt_device_words[] = {"auto", "cpu", "cuda", "cuda-emu",
+                                        NULL};
+
 int gpt_backend_open(struct gpt_backend **be, const char *device,
                      struct gpt_err *err)
 {

@@ -321,6 +321,7 @@ struct gpt_backend {
                  const void *src, enum gpt_dtype src_type, int64_t n);
 
     /* maths */
+
     /* Allows products of float, on all queues from now on, to round their
      * factors to TF32 (10 bits of mantissa); not allowed at first. NULL where
      * the device has no TF32. */
@@ -389,6 +390,9 @@ int gpt_backend_cpu(struct gpt_backend **be, struct gpt_err *err)
  * not there. */
 int gpt_backend_open(struct gpt_backend **be, const char *device,
                      struct gpt_err *err) GPT_MUST_USE;
+
+/* The names of devices, NULL-terminated; "cuda:N" is one, too. */
+extern const char *const gpt_device_words[];
 
 /* The same for process local_rank of this machine: "cuda" and "auto" then mean
  * GPU local_rank modulo the number of GPUs, so that ranks share GPUs evenly. */

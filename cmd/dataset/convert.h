@@ -30,20 +30,17 @@ struct gpt_foreign {
  * ends a document of an llm.c file, which has no other mark of one. GPT_EDATA
  * names file, offset, field, value and limit. Close in any case. */
 int gpt_foreign_open(struct gpt_foreign *s, const char *prefix, int64_t eod,
-                    struct gpt_err *err) GPT_MUST_USE;
+                     struct gpt_err *err) GPT_MUST_USE;
 void gpt_foreign_close(struct gpt_foreign *s);
 
 /* Writes options->prefix in a format. GPT_EDATA when that cannot hold it. */
 int gpt_convert_set(const struct gpt_foreign *s, enum gpt_set_format to,
-                const struct gpt_write_set_options *options,
-                struct gpt_err *err) GPT_MUST_USE;
+                    const struct gpt_write_set_options *options,
+                    struct gpt_err *err) GPT_MUST_USE;
 
 /* llm.c: 256 words of 32 bits before the tokens. */
 enum { GPT_LLMC_HEADER = 1024 };
 #define GPT_LLMC_U16 UINT32_C(20240520) /* magic; version 1 */
 #define GPT_LLMC_U32 UINT32_C(20240801) /* version 7 */
-
-/* TNTIDX: 8 + 6 x 8 bytes before the arrays. */
-enum { GPT_TNTIDX_HEADER = 56 };
 
 #endif

@@ -9,8 +9,10 @@
 #include "base/num.h"
 #include "cmd/dataset/untrusted.h"
 #include "data/indexed.h"
+#include "data/tntidx.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 /* ---- what the formats share ---- */
 
@@ -83,12 +85,12 @@ static int read_mmididx(struct gpt_foreign *s, const char *prefix,
 
 /* ---- TNTIDX ----
  *
- *     0   "TNTIDX\0\0"
- *     8   version (1), dtype code, bytes of an element, N, L, D: six words
- *     56  dims (N + 1): which of the sizes are those of item i
- *         data (N + 1): tokens before item i
- *         sizes (L):    tokens of an item in each of its dimensions
- *         documents (D): items before each document, and N at the end
+ * After the header (data/tntidx.h), with its counts N, L and D:
+ *
+ *     dims (N + 1):  which of the sizes are those of item i
+ *     data (N + 1):  tokens before item i
+ *     sizes (L):     tokens of an item in each of its dimensions
+ *     documents (D): items before each document, and N at the end
  *
  * An item could have several dimensions. A sequence of tokens has one, so that
  * L is N and dims counts up; what is otherwise is no data set of tokens. */
@@ -107,37 +109,42 @@ static int tntidx_header(struct gpt_foreign *s, struct tntidx *t,
 {
     const uint8_t *p = t->image;
     int64_t size = gpt_in_size(s->index);
-    uint64_t field[6]; /* version, dtype, element, N, L, D */
 
     if (size < GPT_TNTIDX_HEADER)
         return gpt_fail(err, GPT_EDATA, "%s: truncated: size is %" PRId64
                         " bytes, the header alone has %d", s->index_path, size,
                         GPT_TNTIDX_HEADER);
-    for (int i = 0; i < 6; i++)
-        field[i] = gpt_get_u64(p + 8 + 8 * i);
-    if (field[0] != 1)
-        return gpt_fail(err, GPT_EDATA, "%s:8: version is %" PRIu64
-                        ", known is 1", s->index_path, field[0]);
-    if (!gpt_idx_dtype(field[1], &s->dtype))
-        return gpt_fail(err, GPT_EDATA, "%s:16: dtype code is %" PRIu64
-                        ", tokens have 1-5 or 8", s->index_path, field[1]);
-    if (field[2] != gpt_dtype_bytes(s->dtype))
-        return gpt_fail(err, GPT_EDATA, "%s:24: element size is %" PRIu64
-                        ", that of type %s is %zu", s->index_path, field[2],
-                        gpt_dtype_name(s->dtype), gpt_dtype_bytes(s->dtype));
+    uint64_t version = gpt_get_u64(p + GPT_TNTIDX_VERSION);
+    uint64_t code = gpt_get_u64(p + GPT_TNTIDX_DTYPE);
+    uint64_t element = gpt_get_u64(p + GPT_TNTIDX_ELEMENT);
+    uint64_t n = gpt_get_u64(p + GPT_TNTIDX_ITEMS);
+    uint64_t sizes = gpt_get_u64(p + GPT_TNTIDX_SIZES);
+    uint64_t documents = gpt_get_u64(p + GPT_TNTIDX_DOCUMENTS);
+    if (version != 1)
+        return gpt_fail(err, GPT_EDATA, "%s:%d: version is %" PRIu64
+                        ", known is 1", s->index_path, GPT_TNTIDX_VERSION,
+                        version);
+    if (!gpt_idx_dtype(code, &s->dtype))
+        return gpt_fail(err, GPT_EDATA, "%s:%d: dtype code is %" PRIu64
+                        ", tokens have 1-5 or 8", s->index_path,
+                        GPT_TNTIDX_DTYPE, code);
+    if (element != gpt_dtype_bytes(s->dtype))
+        return gpt_fail(err, GPT_EDATA, "%s:%d: element size is %" PRIu64
+                        ", that of type %s is %zu", s->index_path,
+                        GPT_TNTIDX_ELEMENT, element, gpt_dtype_name(s->dtype),
+                        gpt_dtype_bytes(s->dtype));
     /* All arrays are words of 8 bytes: their number follows from the size. */
     uint64_t words = (uint64_t)(size - GPT_TNTIDX_HEADER) / 8;
-    bool fits = size % 8 == 0 && field[3] < words / 2 && field[4] <= words &&
-                field[5] <= words &&
-                2 * (field[3] + 1) + field[4] + field[5] == words;
-    if (!fits || field[4] != field[3] || field[5] == 0)
+    bool fits = size % 8 == 0 && n < words / 2 && sizes <= words &&
+                documents <= words && 2 * (n + 1) + sizes + documents == words;
+    if (!fits || sizes != n || documents == 0)
         return gpt_fail(err, GPT_EDATA,
-                        "%s:32: %" PRIu64 " items, %" PRIu64 " sizes and %"
+                        "%s:%d: %" PRIu64 " items, %" PRIu64 " sizes and %"
                         PRIu64 " document indices are not those of %" PRId64
-                        " bytes with a size an item", s->index_path, field[3],
-                        field[4], field[5], size);
-    t->n = (int64_t)field[3];
-    t->n_documents = (int64_t)field[5] - 1;
+                        " bytes with a size an item", s->index_path,
+                        GPT_TNTIDX_ITEMS, n, sizes, documents, size);
+    t->n = (int64_t)n;
+    t->n_documents = (int64_t)documents - 1;
     t->dims_at = GPT_TNTIDX_HEADER;
     t->data_at = t->dims_at + 8 * (t->n + 1);
     t->sizes_at = t->data_at + 8 * (t->n + 1);
@@ -341,7 +348,7 @@ static int open_any(struct gpt_foreign *s, const char *prefix, int64_t eod,
             GPT_TRY(gpt_in_read(s->index, magic, 0, sizeof(magic), err));
         /* Anything else is left to the reader of MMIDIDX, whose messages say
          * what is wrong with it. */
-        bool legacy = memcmp(magic, "TNTIDX\0", 8) == 0;
+        bool legacy = gpt_tntidx_has_magic(magic, sizeof(magic));
         s->format = legacy ? GPT_SET_TNTIDX : GPT_SET_MMIDIDX;
         return legacy ? read_tntidx(s, err) : read_mmididx(s, prefix, err);
     }
@@ -362,7 +369,7 @@ static int open_any(struct gpt_foreign *s, const char *prefix, int64_t eod,
 }
 
 int gpt_foreign_open(struct gpt_foreign *s, const char *prefix, int64_t eod,
-                    struct gpt_err *err)
+                     struct gpt_err *err)
 {
     memset(s, 0, sizeof(*s));
     return open_any(s, prefix, eod, err);

@@ -9,6 +9,7 @@
 
 #include "base/memory.h"
 #include "base/num.h"
+#include "data/tntidx.h"
 
 #include <inttypes.h>
 
@@ -36,16 +37,11 @@ static int tntidx_index(struct gpt_out *out, const struct gpt_foreign *s,
 {
     const struct gpt_set_range *p = &s->part;
     int64_t n = p->n_sequences, at = 0;
-    uint8_t code = 0;
+    uint8_t header[GPT_TNTIDX_HEADER];
 
-    (void)gpt_idx_dtype_code(s->dtype, &code); /* every source has one */
-    GPT_TRY(gpt_out_write(out, "TNTIDX\0", 8, err));
-    GPT_TRY(put_word(out, 1, err));
-    GPT_TRY(put_word(out, code, err));
-    GPT_TRY(put_word(out, gpt_dtype_bytes(s->dtype), err));
-    GPT_TRY(put_word(out, (uint64_t)n, err));
-    GPT_TRY(put_word(out, (uint64_t)n, err));
-    GPT_TRY(put_word(out, (uint64_t)p->n_documents + 1, err));
+    if (!gpt_tntidx_header(header, s->dtype, n, p->n_documents))
+        return gpt_fail(err, GPT_EFAIL, "%s: type of tokens", s->data_path);
+    GPT_TRY(gpt_out_write(out, header, sizeof(header), err));
     for (int64_t i = 0; i <= n; i++)
         GPT_TRY(put_word(out, (uint64_t)i, err));
     /* The first item begins at 0; each of the others where the one before it
@@ -167,7 +163,7 @@ static int write_format(const struct gpt_foreign *s, const struct format *f,
     if (f->header)
         GPT_TRY_GOTO(status, f->header(data, s, err), out);
     GPT_TRY_GOTO(status, gpt_copy_bytes(data, s->part.path, s->part.offset,
-                                           s->part.bytes, o, err), out);
+                                        s->part.bytes, o, err), out);
     /* Data before index, as in write_set.c: an index never lacks its data. */
     GPT_TRY_GOTO(status, commit_file(&data, err), out);
     status = commit_file(&index, err);
@@ -178,8 +174,8 @@ out:
 }
 
 int gpt_convert_set(const struct gpt_foreign *s, enum gpt_set_format to,
-                const struct gpt_write_set_options *options,
-                struct gpt_err *err)
+                    const struct gpt_write_set_options *options,
+                    struct gpt_err *err)
 {
     struct gpt_write_set_options o = *options;
 

@@ -44,7 +44,7 @@ static int add_object(struct gpt_listing *l, const struct gpt_indexed *set,
 
     gpt_listing_put_counts(o, set);
     if (made_by)
-        cJSON_AddItemToObject(o, "provenance", made_by);
+        gpt_json_add(o, "provenance", made_by);
     return gpt_listing_add(l, o, err);
 }
 

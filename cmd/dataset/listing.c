@@ -1,7 +1,6 @@
 /* Tables and JSON about data sets; see listing.h. JSON objects are built with
- * cJSON, so that every name in them is escaped. Results of its functions are
- * not looked at one by one: an object that could not be made prints as NULL,
- * which gpt_listing_add() reports. */
+ * cJSON, so that every name in them is escaped; an object that is not whole, as
+ * memory was out, prints as NULL, which gpt_listing_add() reports. */
 #include "cmd/dataset/listing.h"
 
 #include "data/idx.h"
@@ -28,7 +27,7 @@ int gpt_listing_check(int status, struct gpt_err *err)
 
 int gpt_listing_add(struct gpt_listing *l, cJSON *object, struct gpt_err *err)
 {
-    char *line = object ? gpt_json_print(object, false) : NULL;
+    char *line = gpt_json_print(object, false);
 
     cJSON_Delete(object);
     int status = line ? gpt_buf_printf(&l->text, "%s\n", line) : GPT_EFAIL;
@@ -49,8 +48,8 @@ int64_t gpt_listing_bin_bytes(const struct gpt_indexed *set)
 
 int64_t gpt_listing_idx_bytes(const struct gpt_indexed *set)
 {
-    return GPT_IDX_HEADER + 12 * gpt_indexed_n_sequences(set) +
-           8 * (gpt_indexed_n_documents(set) + 1);
+    return gpt_idx_bytes(gpt_indexed_n_sequences(set),
+                         gpt_indexed_n_documents(set));
 }
 
 /* A name may hold any bytes; a script reads them as the terminal shows them. */

@@ -126,6 +126,8 @@ int main(int argc, char **argv)
         .options_bytes = sizeof(struct gpt_dataset_options),
         .max_positional = -1,
         .positional = "COMMAND PREFIX...",
+        .commands = table.names,
+        .words = GPT_OPT_SET,
         .version = gpt_tokenizer_version,
         .run = run_program,
     };

@@ -179,8 +179,8 @@ static int write_files(const struct cache *c, struct gpt_err *err)
 
 /* rint() rounds halves to even, as Python's round() does. */
 static int build_samples(struct gpt_samples *s, const struct gpt_indexed *set,
-                 int split, int64_t wanted, const double edge[4],
-                 const struct gpt_cache_options *o, struct gpt_err *err)
+                         int split, int64_t wanted, const double edge[4],
+                         const struct gpt_cache_options *o, struct gpt_err *err)
 {
     double n = (double)gpt_indexed_n_sequences(set);
     const struct gpt_samples_source source = {

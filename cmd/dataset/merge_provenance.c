@@ -19,8 +19,6 @@
 #include "data/document_sources.h"
 #include "data/provenance.h"
 
-#include <string.h>
-
 /* Everything is read and put together at open; only writing is left to
  * commit. */
 struct gpt_provenance_merge {
@@ -49,7 +47,7 @@ static double number_of(const cJSON *o, const char *name)
 
 /* Copies what is the same for all parts from the first one. A part without a
  * field, of an older program, is no failure. */
-static bool copy_common(const struct gpt_provenance_merge *m)
+static void copy_common(const struct gpt_provenance_merge *m)
 {
     static const char *const names[] = {"unicode", "key", "index", "dtype",
                                         "tokenizer"};
@@ -57,16 +55,14 @@ static bool copy_common(const struct gpt_provenance_merge *m)
     for (size_t i = 0; i < GPT_COUNT(names); i++) {
         const cJSON *v = field_of(m->parts[0], names[i]);
 
-        if (v && !cJSON_AddItemToObject(m->root, names[i],
-                                        cJSON_Duplicate(v, true)))
-            return false;
+        if (v)
+            gpt_json_add(m->root, names[i], cJSON_Duplicate(v, true));
     }
-    return true;
 }
 
 /* Adds the counts of all parts. cJSON holds doubles: sums are exact up to
  * 2^53. */
-static bool add_sums(const struct gpt_provenance_merge *m)
+static void add_sums(const struct gpt_provenance_merge *m)
 {
     static const char *const names[] = {"documents", "sequences", "tokens",
                                         "text_bytes"};
@@ -76,24 +72,22 @@ static bool add_sums(const struct gpt_provenance_merge *m)
 
         for (int64_t k = 0; k < m->n; k++)
             sum += number_of(m->parts[k], names[i]);
-        if (!cJSON_AddNumberToObject(m->root, names[i], sum))
-            return false;
+        cJSON_AddNumberToObject(m->root, names[i], sum);
     }
     /* This is the ratio of the sums, not the mean of the ratios. */
     double tokens = number_of(m->root, "tokens");
-    return cJSON_AddNumberToObject(
+    cJSON_AddNumberToObject(
         m->root, "bytes_per_token",
         tokens > 0 ? number_of(m->root, "text_bytes") / tokens : 0);
 }
 
 /* Rows of all parts that begin at the same length become one. Buckets are taken
  * in order, so that the list rises as those of the parts do. */
-static bool add_lengths(const struct gpt_provenance_merge *m)
+static void add_lengths(const struct gpt_provenance_merge *m)
 {
     cJSON *list = cJSON_AddArrayToObject(m->root, "lengths");
-    bool good = list != NULL;
 
-    for (int b = 0; good && b < GPT_LENGTH_BUCKETS; b++) {
+    for (int b = 0; b < GPT_LENGTH_BUCKETS; b++) {
         double from = b ? (double)(INT64_C(1) << (b - 1)) : 0, sum = 0;
 
         for (int64_t k = 0; k < m->n; k++) {
@@ -105,70 +99,58 @@ static bool add_lengths(const struct gpt_provenance_merge *m)
         }
         if (sum == 0)
             continue;
-        cJSON *row = cJSON_CreateObject();
-        good = cJSON_AddItemToArray(list, row) &&
-               cJSON_AddNumberToObject(row, "from", from) &&
-               cJSON_AddNumberToObject(row, "to",
-                                       (double)((INT64_C(1) << b) - 1)) &&
-               cJSON_AddNumberToObject(row, "documents", sum);
+        cJSON *row = gpt_json_add(list, NULL, cJSON_CreateObject());
+        cJSON_AddNumberToObject(row, "from", from);
+        cJSON_AddNumberToObject(row, "to", (double)((INT64_C(1) << b) - 1));
+        cJSON_AddNumberToObject(row, "documents", sum);
     }
-    return good;
 }
 
 /* Kinds are in the order of the enum, not of the parts: the bytes do not depend
  * on which part had which. */
-static bool add_bad_lines(const struct gpt_provenance_merge *m)
+static void add_bad_lines(const struct gpt_provenance_merge *m)
 {
     cJSON *all = cJSON_AddObjectToObject(m->root, "bad_lines");
-    bool good = all != NULL;
 
-    for (int kind = 0; good && kind < GPT_BAD_KINDS; kind++) {
+    for (int kind = 0; kind < GPT_BAD_KINDS; kind++) {
         double sum = 0;
 
         for (int64_t k = 0; k < m->n; k++)
             sum += number_of(field_of(m->parts[k], "bad_lines"),
                              gpt_bad_word(kind));
         if (sum > 0)
-            good = cJSON_AddNumberToObject(all, gpt_bad_word(kind), sum);
+            cJSON_AddNumberToObject(all, gpt_bad_word(kind), sum);
     }
-    return good;
 }
 
 /* Joins a list of all parts, in their order. */
-static bool join_lists(const struct gpt_provenance_merge *m, const char *name)
+static void join_lists(const struct gpt_provenance_merge *m, const char *name)
 {
     cJSON *all = cJSON_AddArrayToObject(m->root, name);
-    bool good = all != NULL;
 
-    for (int64_t k = 0; good && k < m->n; k++) {
+    for (int64_t k = 0; k < m->n; k++) {
         const cJSON *item;
 
         cJSON_ArrayForEach(item, field_of(m->parts[k], name))
-            good = good &&
-                   cJSON_AddItemToArray(all, cJSON_Duplicate(item, true));
+            gpt_json_add(all, NULL, cJSON_Duplicate(item, true));
     }
-    return good;
 }
 
 /* The command of each part is kept: the merged set can be made again from the
  * inputs. */
-static bool add_parts(const struct gpt_provenance_merge *m,
+static void add_parts(const struct gpt_provenance_merge *m,
                       const char *const *sets)
 {
     cJSON *all = cJSON_AddArrayToObject(m->root, "merged");
-    bool good = all != NULL;
 
-    for (int64_t k = 0; good && k < m->n; k++) {
-        cJSON *part = cJSON_CreateObject();
+    for (int64_t k = 0; k < m->n; k++) {
+        cJSON *part = gpt_json_add(all, NULL, cJSON_CreateObject());
         const cJSON *command = field_of(m->parts[k], "command");
 
-        good = cJSON_AddItemToArray(all, part) &&
-               cJSON_AddStringToObject(part, "set", sets[k]) &&
-               (!command ||
-                cJSON_AddItemToObject(part, "command",
-                                      cJSON_Duplicate(command, true)));
+        cJSON_AddStringToObject(part, "set", sets[k]);
+        if (command)
+            gpt_json_add(part, "command", cJSON_Duplicate(command, true));
     }
-    return good;
 }
 
 /* A warning, no failure: two tokenizers in one set are hardly ever meant, but
@@ -190,19 +172,23 @@ static int make_json(struct gpt_provenance_merge *m, const char *const *sets,
 {
     compare_tokenizers(m, sets);
     m->root = cJSON_CreateObject();
-    if (m->root &&
-        cJSON_AddStringToObject(m->root, "tool", "gpt-dataset " GPT_VERSION) &&
-        add_parts(m, sets) && copy_common(m) && add_sums(m) &&
-        add_lengths(m) && add_bad_lines(m) && join_lists(m, "inputs"))
-        return GPT_OK;
-    return gpt_fail(err, GPT_EFAIL, "out of memory for the provenance");
+    cJSON_AddStringToObject(m->root, "tool", "gpt-dataset " GPT_VERSION);
+    add_parts(m, sets);
+    copy_common(m);
+    add_sums(m);
+    add_lengths(m);
+    add_bad_lines(m);
+    join_lists(m, "inputs");
+    /* Noticed here and not when it is printed, before tokens are copied. */
+    return gpt_json_out_of_memory() ? gpt_no_memory(err, "the provenance")
+                                    : GPT_OK;
 }
 
 static int write_json(struct gpt_provenance_merge *m, struct gpt_err *err)
 {
     char *text = gpt_json_print(m->root, true);
     int status = text ? gpt_out_printf(m->json, err, "%s\n", text)
-                      : gpt_fail(err, GPT_EFAIL, "out of memory");
+                      : gpt_no_memory(err, "the provenance");
 
     cJSON_free(text);
     return status;

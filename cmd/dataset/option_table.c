@@ -214,6 +214,7 @@ void gpt_dataset_fill_table(struct gpt_dataset_table *t,
     for (size_t i = 0; i < GPT_COUNT(every_program); i++)
         put_row(t, &every_program[i], every_program[i].help);
     for (size_t i = 0; i < n; i++) {
+        t->names[i] = commands[i]->name;
         t->usage[i] = commands[i]->usage;
         if (commands[i]->example)
             t->examples[n_examples++] = commands[i]->example;

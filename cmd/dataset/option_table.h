@@ -14,6 +14,7 @@ struct gpt_dataset_table {
     struct gpt_opt rows[GPT_DATASET_MAX_ROWS]; /* what gpt_main() reads */
     size_t n_rows;
     size_t n_own; /* rows before those that every program has */
+    const char *names[GPT_DATASET_MAX_COMMANDS + 1];    /* NULL-terminated */
     const char *usage[GPT_DATASET_MAX_COMMANDS + 1];    /* NULL-terminated */
     const char *examples[GPT_DATASET_MAX_COMMANDS + 1]; /* NULL-terminated */
     char texts[8192]; /* help texts that are put together */

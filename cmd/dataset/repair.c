@@ -10,19 +10,23 @@
  *     bin-truncated             documents that are not whole are dropped
  *     bin-too-long              what is too much is dropped
  *
- * Other kinds leave open what the set was, and are refused. The damaged files
- * are never written to. Start at repair_set() and read upwards. */
+ * Other kinds leave open what the set was, and are refused; some of these
+ * together are, too: remedy.c says which. The damaged files are never written
+ * to. Start at repair_set() and read upwards. */
 #include "cmd/dataset/command.h"
 
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/num.h"
+#include "cmd/dataset/remedy.h"
 #include "cmd/dataset/untrusted.h"
 #include "cmd/dataset/write_set.h"
 #include "data/idx.h"
 #include "data/set_damage.h"
 
+#include <assert.h>
 #include <inttypes.h>
+#include <string.h>
 
 struct repair {
     struct gpt_untrusted set;
@@ -49,47 +53,16 @@ static bool has_damage(const struct repair *r, enum gpt_damage kind)
 }
 
 /* The finding is the error, and the hint says why there is no remedy: the user
- * sees what verify would show. */
-static int refuse(const struct repair *r, enum gpt_damage kind, const char *why,
-                  struct gpt_err *err)
-{
-    gpt_fail(err, GPT_EDATA, "%s", r->first[kind].text);
-    return gpt_hint(err, "this cannot be repaired: %s", why);
-}
-
-/* Refuses damage that leaves open what the set was: a guess would be a set that
- * looks good and holds other tokens. */
+ * sees what verify shows. */
 static int refuse_hopeless(const struct repair *r, bool readable,
                            struct gpt_err *err)
 {
-    /* A type that is refused is not in r->idx: its code is read from the
-     * header. */
-    uint8_t code = has_damage(r, GPT_DAMAGE_DTYPE) ? r->set.image[17] : 0;
+    struct gpt_refusal refusal;
 
-    if (has_damage(r, GPT_DAMAGE_HEADER))
-        return refuse(r, GPT_DAMAGE_HEADER, "nothing else can be read", err);
-    if (code == 6 || code == 7)
-        return refuse(r, GPT_DAMAGE_DTYPE, "floating values are no tokens",
-                      err);
-    if (!readable)
-        return refuse(r, GPT_DAMAGE_DTYPE, "no type fits the .bin", err);
-    if (has_damage(r, GPT_DAMAGE_LENGTH))
-        return refuse(r, GPT_DAMAGE_LENGTH, "the length is not known", err);
-    if (has_damage(r, GPT_DAMAGE_IDX_SIZE) &&
-        /* A multimodal set has a byte a sequence after its documents. */
-        r->set.image_bytes == GPT_IDX_HEADER + 13 * r->idx.n_sequences +
-                                  8 * (r->idx.n_documents + 1))
-        return refuse(r, GPT_DAMAGE_IDX_SIZE, "the set is multimodal", err);
-    if (has_damage(r, GPT_DAMAGE_EOD_LENGTH) &&
-        has_damage(r, GPT_DAMAGE_DOCUMENT))
-        return refuse(r, GPT_DAMAGE_DOCUMENT, "lengths are wrong as well", err);
-    /* The ends that the .bin has room for are those of the documents that the
-     * index has, not of those that would be made for the rest. */
-    if (has_damage(r, GPT_DAMAGE_EOD_LENGTH) &&
-        has_damage(r, GPT_DAMAGE_DOCUMENTS))
-        return refuse(r, GPT_DAMAGE_DOCUMENTS, "lengths are wrong as well",
-                      err);
-    return GPT_OK;
+    if (!gpt_repair_refused(&refusal, &r->set, &r->idx, readable, &r->damages))
+        return GPT_OK;
+    *err = r->first[refusal.kind];
+    return gpt_repair_hint(err, &refusal);
 }
 
 /* ---- documents ---- */
@@ -161,8 +134,8 @@ static void drop_tail(struct repair *r)
 }
 
 /* Counts the end-of-document token in the last sequence of each document, where
- * Megatron-LM forgot it in summer 2023. All documents must then end with the
- * same token: that tells this damage from another of the same size. */
+ * Megatron-LM forgot it in summer 2023. That all documents end with the same
+ * token, and that it is there, was a condition: see remedy.c. */
 static int count_eod(struct repair *r, struct gpt_err *err)
 {
     struct gpt_set_range *p = &r->part;
@@ -178,17 +151,10 @@ static int count_eod(struct repair *r, struct gpt_err *err)
             continue;
         for (int64_t i = first; i < end; i++)
             at += gpt_idx_i32(p->lengths, i);
-        if (at >= tokens_there(r))
-            return refuse(r, GPT_DAMAGE_EOD_LENGTH,
-                          "the .bin has no room for the tokens in question",
-                          err);
-        int64_t id = gpt_token_at(r->set.bytes, r->idx.dtype, at++);
-        int32_t length = gpt_idx_i32(p->lengths, end - 1);
-        if ((eod >= 0 && id != eod) || length == INT32_MAX)
-            return refuse(r, GPT_DAMAGE_EOD_LENGTH,
-                          "the tokens in question differ", err);
-        eod = id;
-        gpt_put_u32(r->lengths + 4 * (end - 1), (uint32_t)length + 1);
+        assert(at < tokens_there(r));
+        eod = gpt_token_at(r->set.bytes, r->idx.dtype, at++);
+        gpt_put_u32(r->lengths + 4 * (end - 1),
+                    (uint32_t)gpt_idx_i32(p->lengths, end - 1) + 1);
     }
     gpt_warn("%s: document ends were not counted: every length grows by token %"
              PRId64, r->path, eod);

@@ -32,7 +32,7 @@ static void put_top(cJSON *o, const struct gpt_stat *s)
 
         gpt_listing_put_int(row, "id", s->top[i].id);
         gpt_listing_put_int(row, "count", s->top[i].count);
-        cJSON_AddItemToArray(list, row);
+        gpt_json_add(list, NULL, row);
     }
 }
 
@@ -60,7 +60,7 @@ static cJSON *stat_object(const struct gpt_indexed *set,
         gpt_listing_put_int(row, "from", bucket_low(k));
         gpt_listing_put_int(row, "to", bucket_high(k));
         gpt_listing_put_int(row, "documents", s->bucket[k]);
-        cJSON_AddItemToArray(list, row);
+        gpt_json_add(list, NULL, row);
     }
     if (!s->top)
         return o;
@@ -128,7 +128,7 @@ static int add_visible(struct gpt_buf *b, const char *p, size_t n)
 
 /* Shares are of all tokens, also of those whose ids the table does not have. */
 static int add_tokens(struct gpt_listing *l, const struct gpt_stat *s,
-                  const struct gpt_tokenizer *tokenizer)
+                      const struct gpt_tokenizer *tokenizer)
 {
     double n = s->tokens ? (double)s->tokens : 1;
 

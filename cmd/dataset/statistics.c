@@ -6,9 +6,9 @@
 #include "base/memory.h"
 #include "base/num.h"
 #include "base/signals.h"
-#include "data/idx.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 int64_t gpt_document_length(const struct gpt_indexed *set, int64_t d)
 {

@@ -18,6 +18,7 @@
 #include "data/idx.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 /* ---- the check ---- */
 
@@ -134,7 +135,8 @@ static int check_tokens(struct token_check *p, struct gpt_err *err)
 }
 
 int gpt_verify(const char *prefix, const struct gpt_verify_options *options,
-               struct gpt_damages *all, struct gpt_err *err)
+               struct gpt_damages *all, struct gpt_refusal *refusal,
+               struct gpt_err *err)
 {
     struct gpt_untrusted set;
     struct gpt_idx idx;
@@ -144,10 +146,14 @@ int gpt_verify(const char *prefix, const struct gpt_verify_options *options,
                      0};
     int status;
 
+    refusal->why = NULL;
     GPT_TRY_GOTO(status, gpt_untrusted_open(&set, prefix, err), out);
+    const bool readable =
+        gpt_idx_check(&idx, set.image, set.image_bytes, set.bin_bytes,
+                      gpt_in_path(set.idx_file), all) == GPT_OK;
+    (void)gpt_repair_refused(refusal, &set, &idx, readable, all);
     /* Tokens are looked at only when the index says where they are. */
-    if (gpt_idx_check(&idx, set.image, set.image_bytes, set.bin_bytes,
-                      gpt_in_path(set.idx_file), all) == GPT_OK)
+    if (readable)
         status = check_tokens(&p, err);
 out:
     gpt_untrusted_close(&set);
@@ -198,6 +204,20 @@ static void close_findings(struct findings *f)
     f->n = f->cap = 0;
 }
 
+/* A set that gpt-dataset repair refuses: the findings that recommend it do not,
+ * and the one in question says what to do instead. */
+static void withdraw_repair(struct findings *f, const struct gpt_refusal *r)
+{
+    for (size_t i = 0; i < f->n; i++) {
+        struct finding *found = &f->items[i];
+
+        if (strstr(found->err.hint, "gpt-dataset repair"))
+            found->err.hint[0] = '\0';
+        if (found->kind == r->kind)
+            (void)gpt_repair_hint(&found->err, r);
+    }
+}
+
 /* The counts are of all findings, the list has the first of each kind. */
 static cJSON *findings_object(const char *prefix, const struct findings *f)
 {
@@ -219,7 +239,7 @@ static cJSON *findings_object(const char *prefix, const struct findings *f)
         cJSON_AddStringToObject(item, "text", found->err.text);
         if (found->err.hint[0])
             cJSON_AddStringToObject(item, "hint", found->err.hint);
-        cJSON_AddItemToArray(list, item);
+        gpt_json_add(list, NULL, item);
     }
     return o;
 }
@@ -278,11 +298,15 @@ static int verify_set(struct gpt_listing *l, const char *prefix,
                       const struct gpt_verify_options *vo, int64_t most,
                       int64_t *n, struct gpt_err *err)
 {
+    struct gpt_refusal refusal;
     struct findings f;
     int status;
 
     open_findings(&f, most);
-    GPT_TRY_GOTO(status, gpt_verify(prefix, vo, &f.damages, err), out);
+    GPT_TRY_GOTO(status, gpt_verify(prefix, vo, &f.damages, &refusal, err),
+                 out);
+    if (refusal.why)
+        withdraw_repair(&f, &refusal);
     status = add_findings(l, prefix, &f, err);
     *n += gpt_damages_total(&f.damages);
 out:

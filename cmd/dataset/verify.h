@@ -3,6 +3,7 @@
 #ifndef GPT_CMD_DATASET_VERIFY_H
 #define GPT_CMD_DATASET_VERIFY_H
 
+#include "cmd/dataset/remedy.h"
 #include "data/set_damage.h"
 
 struct gpt_verify_options {
@@ -11,8 +12,10 @@ struct gpt_verify_options {
 };
 
 /* Checks all of both files and reports to `all`. GPT_OK when that could be
- * done, whatever was found; GPT_EIO when a file cannot be read. */
+ * done, whatever was found; GPT_EIO when a file cannot be read. refusal->why is
+ * NULL unless gpt-dataset repair would refuse the set. */
 int gpt_verify(const char *prefix, const struct gpt_verify_options *options,
-               struct gpt_damages *all, struct gpt_err *err) GPT_MUST_USE;
+               struct gpt_damages *all, struct gpt_refusal *refusal,
+               struct gpt_err *err) GPT_MUST_USE;
 
 #endif

@@ -13,11 +13,10 @@
 #include "base/num.h"
 #include "base/signals.h"
 
-#include <inttypes.h>
-#include <stdio.h>
+#include <string.h>
 
 int gpt_join_name(char **path, const char *prefix, const char *suffix,
-                 struct gpt_err *err)
+                  struct gpt_err *err)
 {
     size_t n = strlen(prefix), m = strlen(suffix);
 
@@ -114,8 +113,8 @@ static int write_idx(struct gpt_out *out, enum gpt_dtype dtype,
 /* ---- the tokens ---- */
 
 int gpt_copy_bytes(struct gpt_out *out, const char *path, int64_t offset,
-                      int64_t n, const struct gpt_write_set_options *o,
-                      struct gpt_err *err)
+                   int64_t n, const struct gpt_write_set_options *o,
+                   struct gpt_err *err)
 {
     const int64_t step = INT64_C(16) << 20; /* bytes between signal checks */
     struct gpt_in *in;
@@ -149,7 +148,7 @@ static int write_bin(struct gpt_out *out, const struct gpt_write_set_options *o,
     for (int64_t i = 0; i < n; i++)
         if (parts[i].bytes > 0)
             GPT_TRY(gpt_copy_bytes(out, parts[i].path, parts[i].offset,
-                                      parts[i].bytes, o, err));
+                                   parts[i].bytes, o, err));
     return GPT_OK;
 }
 
@@ -158,9 +157,9 @@ static int write_bin(struct gpt_out *out, const struct gpt_write_set_options *o,
 /* Refuses an output that is an input under any name. With index_only the .bin
  * is not written, and may be the input itself. */
 static int refuse_inputs(const char *bin, const char *idx,
-                       const struct gpt_write_set_options *o,
-                       const struct gpt_set_range *parts, int64_t n,
-                       struct gpt_err *err)
+                         const struct gpt_write_set_options *o,
+                         const struct gpt_set_range *parts, int64_t n,
+                         struct gpt_err *err)
 {
     for (int64_t i = 0; i < n; i++) {
         if (!o->index_only && gpt_path_same(bin, parts[i].path))
@@ -174,8 +173,8 @@ static int refuse_inputs(const char *bin, const char *idx,
 }
 
 int gpt_write_set(const struct gpt_write_set_options *o,
-                 const struct gpt_set_range *parts, int64_t n,
-                 struct gpt_err *err)
+                  const struct gpt_set_range *parts, int64_t n,
+                  struct gpt_err *err)
 {
     struct gpt_out *bin = NULL, *idx = NULL;
     char *bin_path = NULL, *idx_path = NULL;

@@ -32,17 +32,17 @@ struct gpt_write_set_options {
  * memory. GPT_EUSAGE when a part is read from the file that would be written:
  * inputs are never modified. */
 int gpt_write_set(const struct gpt_write_set_options *options,
-                 const struct gpt_set_range *parts, int64_t n,
-                 struct gpt_err *err) GPT_MUST_USE;
+                  const struct gpt_set_range *parts, int64_t n,
+                  struct gpt_err *err) GPT_MUST_USE;
 
 /* Copies bytes [offset, offset + n) of `path` to the end of `out`. Calls
  * options->report; GPT_EFAIL when a signal asked to stop. */
 int gpt_copy_bytes(struct gpt_out *out, const char *path, int64_t offset,
-                      int64_t n, const struct gpt_write_set_options *options,
-                      struct gpt_err *err) GPT_MUST_USE;
+                   int64_t n, const struct gpt_write_set_options *options,
+                   struct gpt_err *err) GPT_MUST_USE;
 
 /* Joins "prefix" and "suffix" to a new string; freed with gpt_free(). */
 int gpt_join_name(char **path, const char *prefix, const char *suffix,
-                 struct gpt_err *err) GPT_MUST_USE;
+                  struct gpt_err *err) GPT_MUST_USE;
 
 #endif

@@ -3,11 +3,11 @@
  * and the line that reports the speed. Generating is common/generate/, the
  * model is model/decode.h, and the checkpoint is a source of any format
  * (checkpoint/source.h). */
-#include "base/io.h"
 #include "base/log.h"
 #include "base/num.h"
 #include "base/options.h"
 #include "base/signals.h"
+#include "backend.h"
 #include "checkpoint/load.h"
 #include "generate/generate.h"
 #include "cmd/generate/prompts.h"
@@ -34,7 +34,6 @@ struct options {
     const char *device;
     int64_t batch_size;
 };
-
 
 #define AT(field) .offset = offsetof(struct options, field)
 /* A row of --seed is -1 for a new seed each time, and of --iteration for the
@@ -94,7 +93,8 @@ static const struct gpt_opt table[] = {
      .help = "of all choices, -1 = a new one each time"},
     {.kind = GPT_OPT_GROUP, .help = "Machine"},
     {.kind = GPT_OPT_STRING, .name = "device", .arg = "NAME", AT(device),
-     .def = "auto", .help = "what computes: auto, cpu, cuda or cuda:N"},
+     .def = "auto", .choices = gpt_device_words,
+     .help = "what computes: auto, cpu, cuda or cuda:N"},
     {.kind = GPT_OPT_INT, .name = "batch-size", .arg = "N", AT(batch_size),
      .def = "8", .min = 1, .max = 65536,
      .help = "texts at once; what they say does not depend on it"},
@@ -438,7 +438,7 @@ static void close_job(struct job *j)
 /* Everything is freed whatever happened: a signal and a failure leave no thread
  * and no device memory. */
 static int run_generate(const void *options, const struct gpt_args *args,
-               struct gpt_err *err)
+                        struct gpt_err *err)
 {
     struct job j = {.o = options};
 

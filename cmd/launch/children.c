@@ -2,7 +2,7 @@
  * the child has only one of them: locks that others held stay locked for ever.
  * So between fork and exec only functions that signal handlers may call are
  * used. Start at gpt_child_start(). */
-#include "cmd/launch/ranks.h"
+#include "cmd/launch/children.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 /* How many processes a node gets. */
-#include "cmd/launch/ranks.h"
+#include "cmd/launch/count.h"
 
 #include "base/num.h"
 

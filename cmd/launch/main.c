@@ -1,7 +1,9 @@
 /* gpt-launch: starts the ranks of a job on this node, as torchrun does. This
  * file is the table of options and what they must fulfil together; the work is
  * in ranks.c. */
+#include "base/memory.h"
 #include "base/options.h"
+#include "cmd/launch/count.h"
 #include "cmd/launch/foreign.h"
 #include "cmd/launch/ranks.h"
 
@@ -17,13 +19,15 @@ struct options {
 
 #define AT(field) .offset = offsetof(struct options, field)
 #define COMMON(field) AT(common.field)
+static const char *const nproc_words[] = {"gpu", "cpu", "auto", NULL};
+
 /* Options that torchrun has are called the same here, so that its command lines
  * work. The common options are listed one by one: those that have no meaning
  * for a launcher are left out. */
 static const struct gpt_opt table[] = {
     {.kind = GPT_OPT_GROUP, .help = "Processes"},
     {.kind = GPT_OPT_STRING, .name = "nproc-per-node", .arg = "N", AT(nproc),
-     .def = "1",
+     .def = "1", .choices = nproc_words,
      .help = "processes on this node: a number, gpu (one a GPU), cpu (one a "
              "core), auto (gpu where there is one, else cpu)"},
     {.kind = GPT_OPT_INT, .name = "nnodes", .arg = "N", AT(nnodes), .def = "1",
@@ -49,7 +53,7 @@ static const struct gpt_opt table[] = {
     {.kind = GPT_OPT_STRING, .name = "log-dir", .arg = "DIR", AT(log_dir),
      .flags = GPT_OPT_DIR, .help = "write DIR/rank-N.log as well"},
     {.kind = GPT_OPT_FLAG, .letter = 'f', .name = "force", COMMON(force),
-     .help = "replace logs that exist"},
+     .help = "replace logs that exist, instead of appending to them"},
     {.kind = GPT_OPT_GROUP, .help = "Common"},
     {.kind = GPT_OPT_STRING, .name = "config", .arg = "FILE", COMMON(config),
      .flags = GPT_OPT_FILE,

@@ -3,7 +3,7 @@
  * one rank stay together, and other writers to the same terminal or pipe rarely
  * come between. A line without an end waits for it, up to LINE_MAX_BYTES. Start
  * at gpt_prefix_lines_pass(). */
-#include "cmd/launch/ranks.h"
+#include "cmd/launch/prefix_lines.h"
 
 #include "base/io.h"
 

@@ -21,6 +21,7 @@
 #include "base/log.h"
 #include "base/progress.h"
 #include "base/signals.h"
+#include "cmd/launch/children.h"
 #include "parallel/store.h"
 
 #include <assert.h>
@@ -32,6 +33,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { TICK_MS = 50, JOIN_SECONDS = 600, DRAIN_SECONDS = 1 };
@@ -55,20 +57,14 @@ struct job {
 
 /* ---- the store ---- */
 
-/* Nodes start in any order: this one tries until node 0 serves. Each attempt is
- * short, so that a signal to stop ends the waiting. */
+/* Nodes start in any order: this one waits until node 0 serves. On node 0 the
+ * server is this process's own. */
 static int join_store(struct job *j, struct gpt_err *err)
 {
-    const double end = gpt_now() + JOIN_SECONDS;
-    int status;
-
     if (j->o->nproc * j->o->nnodes == 1)
         return GPT_OK;
-    do
-        status = gpt_store_open(&j->store, &j->launch, 1, err);
-    while (status == GPT_EIO && j->o->node_rank > 0 && gpt_now() < end &&
-           !gpt_signals_stop());
-    return status;
+    return gpt_store_open(&j->store, &j->launch,
+                          j->o->node_rank > 0 ? JOIN_SECONDS : 1, err);
 }
 
 /* The run's name is the one that ranks make of their environment
@@ -78,11 +74,11 @@ static int open_store(struct job *j, struct gpt_err *err)
     const struct gpt_launcher_options *o = j->o;
 
     j->launch = (struct gpt_launch_env){.launcher = "torchrun",
-                                    .world_size = o->nproc * o->nnodes,
-                                    .rank = -1, /* none of the ranks */
-                                    .agent_store = true,
-                                    .port = o->master_port,
-                                    .run_id = "gpt-launch.0.0"};
+                                        .world_size = o->nproc * o->nnodes,
+                                        .rank = -1, /* none of the ranks */
+                                        .agent_store = true,
+                                        .port = o->master_port,
+                                        .run_id = "gpt-launch.0.0"};
     if (strlen(o->master_addr) >= sizeof(j->launch.host))
         return gpt_fail(err, GPT_EUSAGE, "--master-addr is too long");
     snprintf(j->launch.host, sizeof(j->launch.host), "%s", o->master_addr);
@@ -172,9 +168,22 @@ static int start_child(struct job *j, int64_t local, struct gpt_err *err)
     return status;
 }
 
-/* A log that is to be replaced gets a new file: a reader of the old one keeps
- * what it reads. Both streams of a rank share the log, in the order in which
- * they were read. */
+static int write_start(struct gpt_append *log, struct gpt_err *err)
+{
+    const time_t now = time(NULL);
+    struct tm utc;
+    char line[80];
+
+    gmtime_r(&now, &utc);
+    strftime(line, sizeof(line), "==== started again at %Y-%m-%dT%H:%M:%SZ",
+             &utc);
+    return gpt_append_line(log, line, err);
+}
+
+/* A job that is started again by the same line appends to its logs, after a
+ * line that says when. A log that is to be replaced gets a new file: a reader
+ * of the old one keeps what it reads. Both streams of a rank share the log, in
+ * the order in which they were read. */
 static int open_log(struct job *j, struct gpt_child *c, struct gpt_err *err)
 {
     char path[GPT_PATH_BYTES], name[32];
@@ -183,19 +192,16 @@ static int open_log(struct job *j, struct gpt_child *c, struct gpt_err *err)
         return GPT_OK;
     snprintf(name, sizeof(name), "rank-%lld.log", (long long)c->rank);
     GPT_TRY(gpt_path_join(path, sizeof(path), j->o->log_dir, name, err));
-    if (gpt_path_exists(path) && !j->o->force) {
-        gpt_fail(err, GPT_EEXIST, "'%s' exists", path);
-        return gpt_hint(err, "--force replaces logs");
-    }
-    if (unlink(path) != 0 && errno != ENOENT)
+    if (j->o->force && unlink(path) != 0 && errno != ENOENT)
         return gpt_fail_errno(err, GPT_EIO, "cannot replace '%s'", path);
+    const bool again = gpt_path_exists(path);
     GPT_TRY(gpt_append_open(&c->lines[0].log, path, err));
     c->lines[1].log = c->lines[0].log;
-    return GPT_OK;
+    return again ? write_start(c->lines[0].log, err) : GPT_OK;
 }
 
-/* All logs are opened before any rank starts: an existing log refuses the job
- * without having begun it. */
+/* All logs are opened before any rank starts: a log that cannot be written
+ * refuses the job without having begun it. */
 static int start_all(struct job *j, struct gpt_err *err)
 {
     const struct gpt_launcher_options *o = j->o;
@@ -394,8 +400,35 @@ static void end_all(struct job *j)
     }
 }
 
+/* Rank 0 reports for a whole job: on the other nodes these two lines are all
+ * that is seen when nothing goes wrong. */
+static void report_start(const struct job *j)
+{
+    const struct gpt_launcher_options *o = j->o;
+    const int64_t first = o->node_rank * o->nproc;
+
+    if (o->nnodes > 1)
+        gpt_info("node %lld of %lld: ranks %lld to %lld are started; the store "
+                 "is at %s:%lld",
+                 (long long)o->node_rank, (long long)o->nnodes,
+                 (long long)first, (long long)(first + o->nproc - 1),
+                 o->master_addr, (long long)j->launch.port);
+}
+
+static void report_end(const struct job *j, double seconds)
+{
+    const struct gpt_launcher_options *o = j->o;
+
+    if (o->nnodes > 1 && j->status == GPT_OK)
+        gpt_info("node %lld of %lld: its ranks have ended%s%s, after %.0f s",
+                 (long long)o->node_rank, (long long)o->nnodes,
+                 j->passed ? " on " : "",
+                 j->passed ? gpt_signal_name(j->passed) : "", seconds);
+}
+
 int gpt_launcher_run(const struct gpt_launcher_options *o, struct gpt_err *err)
 {
+    const double begun = gpt_now();
     struct job j = {.o = o};
     int status;
 
@@ -409,7 +442,9 @@ int gpt_launcher_run(const struct gpt_launcher_options *o, struct gpt_err *err)
                  out);
     GPT_TRY_GOTO(status, open_store(&j, err), out);
     GPT_TRY_GOTO(status, start_all(&j, err), out);
+    report_start(&j);
     GPT_TRY_GOTO(status, watch_ranks(&j, err), out);
+    report_end(&j, gpt_now() - begun);
     status = j.status;
     if (status != GPT_OK) {
         gpt_fail(err, status, "%s", j.why.text);

@@ -10,6 +10,7 @@
 #include "text/inputs.h"
 
 #include <assert.h>
+#include <pthread.h>
 
 enum { MAX_WORKERS = 1024, CHUNK_BYTES = 1 << 18 };
 
@@ -166,7 +167,7 @@ static bool open_and_read(struct gpt_chunk_stream *s, int64_t number)
     if (cut.chunk_bytes <= 0)
         cut.chunk_bytes = CHUNK_BYTES;
     cut.status = gpt_input_open_range(&in, &s->o->inputs[number],
-                                     s->o->workers, &cut.err);
+                                      s->o->workers, &cut.err);
     cut.in = in;
     set_input(s, in);
     if (cut.status == GPT_OK && offset > 0)

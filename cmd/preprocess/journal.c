@@ -11,7 +11,6 @@
 #include "cmd/preprocess/journal_json.h"
 #include "cmd/preprocess/output_names.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -97,9 +96,7 @@ int gpt_journal_add(struct gpt_journal *j, const struct gpt_point *p,
 {
     int64_t n_sums = p->complete ? j->about.o->n_inputs : p->input;
     cJSON *o = gpt_point_to_json(&j->about, p, n_sums);
-    int status = o ? add_line(j, o, err)
-                   : gpt_fail(err, GPT_EFAIL, "out of memory for '%s'",
-                              j->about.path);
+    int status = add_line(j, o, err);
 
     cJSON_Delete(o);
     GPT_TRY(status);

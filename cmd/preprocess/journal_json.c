@@ -17,9 +17,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static bool put_int(cJSON *object, const char *name, int64_t v)
+static void put_int(cJSON *object, const char *name, int64_t v)
 {
-    return cJSON_AddNumberToObject(object, name, (double)v) != NULL;
+    cJSON_AddNumberToObject(object, name, (double)v);
 }
 
 /* ---- the run ---- */
@@ -29,46 +29,42 @@ static bool put_int(cJSON *object, const char *name, int64_t v)
 static bool add_inputs(cJSON *run, const struct gpt_preprocess_options *o)
 {
     cJSON *inputs = cJSON_AddArrayToObject(run, "inputs");
-    bool good = inputs != NULL;
 
-    for (int64_t i = 0; good && i < o->n_inputs; i++) {
+    for (int64_t i = 0; i < o->n_inputs; i++) {
         struct stat st;
-        cJSON *input = cJSON_CreateObject();
+        cJSON *input = gpt_json_add(inputs, NULL, cJSON_CreateObject());
 
-        good = cJSON_AddItemToArray(inputs, input) &&
-               stat(o->inputs[i].path, &st) == 0 &&
-               cJSON_AddStringToObject(input, "path", o->inputs[i].path) &&
-               put_int(input, "begin", o->inputs[i].begin) &&
-               put_int(input, "end", o->inputs[i].end) &&
-               put_int(input, "bytes", st.st_size) &&
-               put_int(input, "mtime", st.st_mtim.tv_sec) &&
-               put_int(input, "mtime_ns", st.st_mtim.tv_nsec);
+        if (stat(o->inputs[i].path, &st) != 0)
+            return false;
+        cJSON_AddStringToObject(input, "path", o->inputs[i].path);
+        put_int(input, "begin", o->inputs[i].begin);
+        put_int(input, "end", o->inputs[i].end);
+        put_int(input, "bytes", st.st_size);
+        put_int(input, "mtime", st.st_mtim.tv_sec);
+        put_int(input, "mtime_ns", st.st_mtim.tv_nsec);
     }
-    return good;
+    return true;
 }
 
-static bool add_keys(cJSON *run, const struct gpt_preprocess_options *o)
+static void add_keys(cJSON *run, const struct gpt_preprocess_options *o)
 {
     cJSON *keys = cJSON_AddArrayToObject(run, "keys");
-    bool good = keys != NULL;
 
-    for (int64_t k = 0; good && k < o->n_keys; k++)
-        good = cJSON_AddItemToArray(keys, cJSON_CreateString(o->keys[k]));
-    return good;
+    for (int64_t k = 0; k < o->n_keys; k++)
+        gpt_json_add(keys, NULL, cJSON_CreateString(o->keys[k]));
 }
 
 /* By digest: a vocabulary that was edited would give other tokens in the middle
  * of a data set. */
-static bool add_tokenizer(cJSON *run, const struct gpt_tokenizer_id *id)
+static void add_tokenizer(cJSON *run, const struct gpt_tokenizer_id *id)
 {
     cJSON *list = cJSON_AddArrayToObject(run, "tokenizer");
-    bool good = list && (!id || cJSON_AddItemToArray(
-                                    list, gpt_tokenizer_to_json(id->options)));
 
-    for (int i = 0; good && id && i < id->n_files; i++)
-        good = cJSON_AddItemToArray(list,
-                                    cJSON_CreateString(id->files[i].sha256));
-    return good;
+    if (!id)
+        return;
+    gpt_json_add(list, NULL, gpt_tokenizer_to_json(id->options));
+    for (int i = 0; i < id->n_files; i++)
+        gpt_json_add(list, NULL, cJSON_CreateString(id->files[i].sha256));
 }
 
 /* Neither workers nor intervals are here: they have no influence on the bytes,
@@ -78,15 +74,17 @@ cJSON *gpt_resume_to_json(const struct gpt_preprocess_options *o,
 {
     cJSON *run = cJSON_CreateObject();
 
-    if (run && cJSON_AddStringToObject(run, "version", GPT_VERSION) &&
-        add_tokenizer(run, o->tokenizer_id) &&
-        cJSON_AddStringToObject(run, "dtype", gpt_dtype_name(dtype)) &&
-        cJSON_AddBoolToObject(run, "append_eod", o->append_eod) &&
-        put_int(run, "empty", o->empty) &&
-        cJSON_AddBoolToObject(run, "tntidx", o->tntidx) &&
-        cJSON_AddBoolToObject(run, "provenance", o->provenance) &&
-        cJSON_AddBoolToObject(run, "sources", o->sources) &&
-        add_keys(run, o) && add_inputs(run, o))
+    cJSON_AddStringToObject(run, "version", GPT_VERSION);
+    add_tokenizer(run, o->tokenizer_id);
+    cJSON_AddStringToObject(run, "dtype", gpt_dtype_name(dtype));
+    cJSON_AddBoolToObject(run, "append_eod", o->append_eod);
+    put_int(run, "empty", o->empty);
+    cJSON_AddBoolToObject(run, "tntidx", o->tntidx);
+    cJSON_AddBoolToObject(run, "provenance", o->provenance);
+    cJSON_AddBoolToObject(run, "sources", o->sources);
+    add_keys(run, o);
+    /* It is compared before it is printed, so it must be whole here. */
+    if (add_inputs(run, o) && !gpt_json_out_of_memory())
         return run;
     cJSON_Delete(run);
     return NULL;
@@ -170,75 +168,66 @@ int gpt_resume_check(const struct gpt_journal_about *j, const cJSON *now,
 
 /* An array in the order of the keys of the run, whose names are in its
  * description. */
-static bool put_keys(cJSON *o, const struct gpt_point *p, int64_t n)
+static void put_keys(cJSON *o, const struct gpt_point *p, int64_t n)
 {
     cJSON *keys = cJSON_AddArrayToObject(o, "keys");
-    bool good = keys != NULL;
 
-    for (int64_t k = 0; good && k < n; k++) {
-        cJSON *key = cJSON_CreateObject();
+    for (int64_t k = 0; k < n; k++) {
+        cJSON *key = gpt_json_add(keys, NULL, cJSON_CreateObject());
 
-        good = cJSON_AddItemToArray(keys, key);
-#define X(field) good = good && put_int(key, #field, p->keys[k].field);
+#define X(field) put_int(key, #field, p->keys[k].field);
         KEY_FIELDS(X)
 #undef X
-        cJSON *list = good ? cJSON_AddArrayToObject(key, "lengths") : NULL;
-        good = list != NULL;
-        for (int b = 0; good && b < GPT_LENGTH_BUCKETS; b++)
-            good = cJSON_AddItemToArray(
-                list, cJSON_CreateNumber((double)p->keys[k].of_length[b]));
+        cJSON *list = cJSON_AddArrayToObject(key, "lengths");
+        for (int b = 0; b < GPT_LENGTH_BUCKETS; b++)
+            gpt_json_add(list, NULL, cJSON_CreateNumber(
+                                         (double)p->keys[k].of_length[b]));
     }
-    return good;
 }
 
 /* The state of the digest, as bytes in hexadecimal digits: a resumed run
  * continues the sum in the middle of an input. It is read on the same machine
  * only. */
-static bool put_digest(cJSON *o, const struct gpt_xxh64 *h)
+static void put_digest(cJSON *o, const struct gpt_xxh64 *h)
 {
     const uint8_t *bytes = (const uint8_t *)h;
     char hex[2 * sizeof(*h) + 1];
 
     for (size_t i = 0; i < sizeof(*h); i++)
         snprintf(hex + 2 * i, 3, "%02x", bytes[i]);
-    return cJSON_AddStringToObject(o, "digest", hex) != NULL;
+    cJSON_AddStringToObject(o, "digest", hex);
 }
 
 /* The sums of inputs [begin, end): those that were finished after the point
  * before. Each line has only these, so that a journal of many inputs does not
  * grow with their square. */
-static bool put_sums(cJSON *o, const struct gpt_point *p, int64_t begin,
+static void put_sums(cJSON *o, const struct gpt_point *p, int64_t begin,
                      int64_t end)
 {
     cJSON *sums = cJSON_AddArrayToObject(o, "sums");
-    bool good = sums != NULL && put_int(o, "first_sum", begin);
 
-    for (int64_t i = begin; good && i < end; i++) {
+    put_int(o, "first_sum", begin);
+    for (int64_t i = begin; i < end; i++) {
         const struct gpt_input_sum *s = &p->sums[i];
         char text[80];
 
         snprintf(text, sizeof(text), "%016" PRIx64 " %" PRId64 " %" PRId64,
                  s->xxh64, s->begin, s->bytes);
-        good = cJSON_AddItemToArray(sums, cJSON_CreateString(text));
+        gpt_json_add(sums, NULL, cJSON_CreateString(text));
     }
-    return good;
 }
 
 /* Counts by number of kind: the version of the program is part of the
  * description, so that kinds do not change between writing and reading. */
-static bool put_bad(cJSON *o, const struct gpt_bad_report *bad)
+static void put_bad(cJSON *o, const struct gpt_bad_report *bad)
 {
     cJSON *kinds = cJSON_AddArrayToObject(o, "bad_of_kind");
     cJSON *named = cJSON_AddArrayToObject(o, "bad_named");
-    bool good = kinds && named;
 
-    for (int k = 0; good && k < GPT_BAD_KINDS; k++)
-        good = cJSON_AddItemToArray(
-            kinds, cJSON_CreateNumber((double)bad->of_kind[k]));
-    for (int64_t i = 0; good && i < bad->n_named; i++)
-        good = cJSON_AddItemToArray(named,
-                                    cJSON_CreateString(bad->named[i].text));
-    return good;
+    for (int k = 0; k < GPT_BAD_KINDS; k++)
+        gpt_json_add(kinds, NULL, cJSON_CreateNumber((double)bad->of_kind[k]));
+    for (int64_t i = 0; i < bad->n_named; i++)
+        gpt_json_add(named, NULL, cJSON_CreateString(bad->named[i].text));
 }
 
 /* What is done with bad lines, as the user wrote it. */
@@ -251,23 +240,23 @@ cJSON *gpt_point_to_json(const struct gpt_journal_about *j,
                          const struct gpt_point *p, int64_t n_sums)
 {
     cJSON *o = cJSON_CreateObject();
-    bool good = o != NULL;
-#define X(name, field) good = good && put_int(o, name, p->field);
+
+#define X(name, field) put_int(o, name, p->field);
     POINT_FIELDS(X)
 #undef X
-    if (good && cJSON_AddBoolToObject(o, "complete", p->complete) &&
-        cJSON_AddStringToObject(o, "on_error", on_error(j->o)) &&
-        put_keys(o, p, j->o->n_keys) && put_bad(o, &p->stats.bad) &&
-        put_digest(o, &p->digest) && put_sums(o, p, j->n_sums, n_sums))
-        return o;
-    cJSON_Delete(o);
-    return NULL;
+    cJSON_AddBoolToObject(o, "complete", p->complete);
+    cJSON_AddStringToObject(o, "on_error", on_error(j->o));
+    put_keys(o, p, j->o->n_keys);
+    put_bad(o, &p->stats.bad);
+    put_digest(o, &p->digest);
+    put_sums(o, p, j->n_sums, n_sums);
+    return o;
 }
 
 /* ---- points: read ---- */
 
 static int read_int(const cJSON *object, const char *name, int64_t *v,
-                   const struct gpt_journal_about *j, struct gpt_err *err)
+                    const struct gpt_journal_about *j, struct gpt_err *err)
 {
     return gpt_json_int(object, name, 0, INT64_C(1) << 53, v, j->path, err);
 }
@@ -293,7 +282,7 @@ static int read_counts(const cJSON *object, const char *name, int64_t *to,
 }
 
 static int read_keys(const cJSON *o, struct gpt_point *p,
-                    const struct gpt_journal_about *j, struct gpt_err *err)
+                     const struct gpt_journal_about *j, struct gpt_err *err)
 {
     const cJSON *key, *keys = cJSON_GetObjectItemCaseSensitive(o, "keys");
 
@@ -314,7 +303,7 @@ static int read_keys(const cJSON *o, struct gpt_point *p,
 }
 
 static int read_digest(const cJSON *o, struct gpt_xxh64 *h,
-                      const struct gpt_journal_about *j, struct gpt_err *err)
+                       const struct gpt_journal_about *j, struct gpt_err *err)
 {
     const char *hex;
     uint8_t *bytes = (uint8_t *)h;
@@ -351,7 +340,7 @@ int gpt_sums_from_json(struct gpt_journal_about *j, const cJSON *o,
 }
 
 static int read_bad(const cJSON *o, struct gpt_bad_report *bad,
-                   const struct gpt_journal_about *j, struct gpt_err *err)
+                    const struct gpt_journal_about *j, struct gpt_err *err)
 {
     const cJSON *item;
 

@@ -182,7 +182,7 @@ fail:
 /* Adds what a chunk holds of a key to its counts, document by document, as the
  * provenance has a histogram of lengths. */
 static void add_counts(struct gpt_key_counts *counts,
-                  const struct gpt_line_chunk_key *key)
+                       const struct gpt_line_chunk_key *key)
 {
     const int32_t *lengths = key->lengths;
 

@@ -48,9 +48,9 @@ bool gpt_is_output(const struct gpt_preprocess_options *o, const char *path)
 
 /* Calls `act` with the name of each file of all keys. */
 static int for_each_file(const struct gpt_preprocess_options *o,
-                     const char *const *suffixes,
-                     int (*act)(const char *path, struct gpt_err *err),
-                     struct gpt_err *err)
+                         const char *const *suffixes,
+                         int (*act)(const char *path, struct gpt_err *err),
+                         struct gpt_err *err)
 {
     for (int64_t k = 0; k < o->n_keys; k++) {
         for (int i = 0; suffixes[i]; i++) {

@@ -7,7 +7,6 @@
 
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/num.h"
 #include "base/progress.h"
 #include "base/signals.h"
 #include "cmd/preprocess/chunk_stream.h"
@@ -35,7 +34,7 @@ struct run {
  * "file:line", or "file: offset N" where the lines before are not known.
  * Returns its status. */
 static int add_place(struct gpt_err *err, const struct gpt_line_chunk *c,
-                      int64_t line, size_t at)
+                     int64_t line, size_t at)
 {
     if (c->begin == 0)
         return gpt_context(err, "%s:%lld", c->name, (long long)line);
@@ -47,7 +46,7 @@ static int add_place(struct gpt_err *err, const struct gpt_line_chunk *c,
  * is done here and not by the workers, so that the limit is passed at the same
  * line for any number of them. */
 static int count_bad_lines(struct run *run, const struct gpt_line_chunk *c,
-                     int64_t lines, struct gpt_err *err)
+                           int64_t lines, struct gpt_err *err)
 {
     struct gpt_bad_report *bad = &run->stats->bad;
     int64_t limit = run->o->max_bad;
@@ -79,7 +78,7 @@ static void take_sums(struct run *run, int64_t end)
 
 /* Writes a chunk, and moves the point to its end. */
 static int write_chunk(struct run *run, const struct gpt_line_chunk *c,
-                      struct gpt_err *err)
+                       struct gpt_err *err)
 {
     int64_t lines = c->input == run->at.input ? run->at.lines : 0;
 

@@ -48,7 +48,7 @@ static void report_progress(void *user, const struct gpt_preprocess_stats *s)
 }
 
 static void print_summary(const struct gpt_preprocess_stats *s,
-                      const struct reporter *r)
+                          const struct reporter *r)
 {
     char time[32];
 
@@ -79,7 +79,7 @@ static void add_kinds(struct gpt_buf *b, const struct gpt_bad_report *bad)
 
 /* The first bad lines are named one by one, all are counted by kind. */
 static void report_bad_lines(const struct gpt_bad_report *bad, bool done,
-                       const struct gpt_preprocess_options *po)
+                             const struct gpt_preprocess_options *po)
 {
     struct gpt_buf b = {0};
 

@@ -77,7 +77,7 @@ static void add_run(struct report *r, const struct gpt_source *s)
     cJSON_AddNumberToObject(r->head, "iteration", (double)s->iteration);
     cJSON_AddNumberToObject(layout, "tensor_parallel", (double)s->tp_size);
     cJSON_AddNumberToObject(layout, "pipeline_parallel", (double)s->pp_size);
-    cJSON_AddItemToObject(r->head, "state", cJSON_Duplicate(s->state, true));
+    gpt_json_add(r->head, "state", cJSON_Duplicate(s->state, true));
 }
 
 /* Rows are the tensors under the names that the files have, so that a listing
@@ -87,7 +87,7 @@ static int fill_report(struct report *r, const struct gpt_source *s,
 {
     r->format = s->format->title;
     cJSON_AddStringToObject(r->head, "directory", s->dir);
-    cJSON_AddItemToObject(r->head, "config", gpt_config_to_json(&s->config));
+    gpt_json_add(r->head, "config", gpt_config_to_json(&s->config));
     if (s->state)
         add_run(r, s);
     for (int64_t i = 0; i < s->n_files; i++)
@@ -165,8 +165,10 @@ static int print_object(struct gpt_buf *b, const char *title,
     {
         bool lines = cJSON_IsString(item) && strchr(item->valuestring, '\n');
         char *text = lines ? NULL : gpt_json_print(item, false);
-        int status = print_words(b, 24, item->string,
-                                 text ? text : "(several lines)");
+        int status = lines || text ? print_words(b, 24, item->string,
+                                                 text ? text
+                                                      : "(several lines)")
+                                   : GPT_EFAIL;
 
         cJSON_free(text);
         GPT_TRY(status);
@@ -231,11 +233,10 @@ static void row_to_json(cJSON *list, const struct row *row)
     cJSON_AddStringToObject(item, "dtype", gpt_dtype_name(row->t.dtype));
     shape = cJSON_AddArrayToObject(item, "shape");
     for (int d = 0; d < row->t.ndim; d++)
-        cJSON_AddItemToArray(shape,
-                             cJSON_CreateNumber((double)row->t.shape[d]));
+        gpt_json_add(shape, NULL, cJSON_CreateNumber((double)row->t.shape[d]));
     cJSON_AddNumberToObject(item, "bytes", (double)row->bytes);
     cJSON_AddNumberToObject(item, "slices", (double)row->t.slices);
-    cJSON_AddItemToArray(list, item);
+    gpt_json_add(list, NULL, item);
 }
 
 /* The head becomes the object that is printed, so its members come first.
@@ -255,7 +256,7 @@ static int print_json(struct gpt_buf *b, struct report *r, const char *path)
         cJSON_AddStringToObject(item, "name", r->files[i].name);
         cJSON_AddNumberToObject(item, "bytes", (double)r->files[i].bytes);
         cJSON_AddNumberToObject(item, "tensors", (double)r->files[i].tensors);
-        cJSON_AddItemToArray(files, item);
+        gpt_json_add(files, NULL, item);
     }
     tensors = cJSON_AddArrayToObject(r->head, "tensors");
     for (size_t i = 0; i < r->n_rows; i++)
@@ -271,11 +272,14 @@ static int print_json(struct gpt_buf *b, struct report *r, const char *path)
 static int print_report(struct gpt_buf *out, struct report *r, const char *path,
                         bool json, struct gpt_err *err)
 {
+    /* The table would leave out what the head lacks. */
+    if (gpt_json_out_of_memory())
+        return gpt_no_memory(err, "the report");
     if (r->n_rows)
         qsort(r->rows, r->n_rows, sizeof(*r->rows), row_order);
     int status = json ? print_json(out, r, path) : print_table(out, r, path);
     if (status != GPT_OK)
-        return gpt_fail(err, status, "out of memory");
+        return gpt_no_memory(err, "the report");
     return GPT_OK;
 }
 

@@ -13,7 +13,6 @@
 #include "cmd/reshape/inspect.h"
 #include "cmd/reshape/reshape.h"
 
-#include <omp.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -103,7 +102,7 @@ static int show(int (*describe)(struct gpt_buf *out, const char *path,
     int status = describe(&b, path, json, err);
 
     if (status == GPT_OK)
-        fwrite(b.data, 1, b.len, stdout); /* gpt_main() checks stdout */
+        fwrite(b.data, 1, b.len, stdout);
     gpt_buf_free(&b);
     return status;
 }
@@ -263,12 +262,10 @@ static const struct {
 };
 
 static int run_reshape(const void *options, const struct gpt_args *args,
-               struct gpt_err *err)
+                       struct gpt_err *err)
 {
     const struct options *o = options;
 
-    if (o->common.threads)
-        omp_set_num_threads((int)o->common.threads);
     if (args->n_positional == 0) {
         if (!o->load_path || !o->save_path)
             return gpt_fail(err, GPT_EUSAGE, "--%s is needed",
@@ -294,6 +291,8 @@ static int run_reshape(const void *options, const struct gpt_args *args,
 
 int main(int argc, char **argv)
 {
+    /* Completions offer them; a conversion is what happens without one. */
+    static const char *const words[] = {"inspect", "globals", NULL};
     static const char *const usage[] = {
         "inspect PATH [--json]",
         "globals FILE [--json]",
@@ -319,6 +318,8 @@ int main(int argc, char **argv)
         .options_bytes = sizeof(struct options),
         .max_positional = 2,
         .positional = "inspect|globals PATH",
+        .commands = words,
+        .words = GPT_OPT_FILE,
         .run = run_reshape,
     };
 

@@ -6,6 +6,7 @@
 #include "base/num.h"
 #include "cmd/train/estimate.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -59,7 +60,7 @@ add_text(struct trial *t, const char *fmt, ...)
  * data parallel ones can be used for it; else with more ranks. False when the
  * model cannot be cut like this. */
 static bool change_layout(struct trial *t, const struct candidate *c,
-                   const struct gpt_args *args)
+                          const struct gpt_args *args)
 {
     /* the plan is made anew from options: a layout decides too much of it */
     const int64_t tp = gpt_max_i64(c->tp, 1), pp = gpt_max_i64(c->pp, 1);
@@ -79,10 +80,10 @@ static bool change_layout(struct trial *t, const struct candidate *c,
         return false;
     if (c->tp > 0)
         add_text(t, " --tensor-model-parallel-size %lld",
-            (long long)t->options.tp_size);
+                 (long long)t->options.tp_size);
     if (c->pp > 0)
         add_text(t, " --pipeline-model-parallel-size %lld",
-            (long long)t->options.pp_size);
+                 (long long)t->options.pp_size);
     if (world > now->world_size)
         add_text(t, " on %lld ranks", (long long)world);
     return gpt_train_plan(&t->plan, &t->options, args, &then, NULL) == GPT_OK;
@@ -136,8 +137,8 @@ static void shrink_micro_batch(struct trial *t, struct gpt_backend *be,
 /* Makes the change, and returns the bytes that a rank then needs; 0 when it is
  * no change, or not possible. */
 static double try_candidate(struct trial *t, const struct candidate *c,
-                    const struct gpt_args *args, struct gpt_backend *be,
-                    double limit)
+                            const struct gpt_args *args, struct gpt_backend *be,
+                            double limit)
 {
     double most;
 

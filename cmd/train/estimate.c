@@ -34,7 +34,7 @@ static struct gpt_rows rows_of(const struct gpt_replica_options *o,
 /* How many layers of a stage backward computes again. Selective recomputation
  * does not count: norms, the core of attention and GELU exchange nothing. */
 static int64_t count_recomputed(const struct gpt_replica_options *o,
-                          const struct gpt_layout *layout)
+                                const struct gpt_layout *layout)
 {
     int64_t n = 0;
 
@@ -151,7 +151,7 @@ static double tied_bytes(const struct gpt_replica_options *o,
 /* Sequence parallel ranks each have a part of the gradients of norms and of
  * some biases: bytes of their sum, over this rank's shard. */
 static double partial_bytes(const struct gpt_replica_options *o,
-                          const struct gpt_flat *flat, int64_t tp_size)
+                            const struct gpt_flat *flat, int64_t tp_size)
 {
     double n = 0;
 

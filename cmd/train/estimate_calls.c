@@ -17,7 +17,7 @@ struct calls {
 };
 
 static void add_call(struct calls *c, enum gpt_collective_kind kind, int64_t n,
-                enum gpt_dtype type)
+                     enum gpt_dtype type)
 {
     const struct gpt_collective call = {.kind = kind, .n = n, .type = type};
 
@@ -50,10 +50,10 @@ static void tensor_calls(const struct gpt_replica *r, struct calls *c)
     }
     if (r->o.layout.has_output)
         add_call(c, GPT_ALL_GATHER,
-            GPT_XENT_STATS *
-                gpt_stage_logits_rows(&r->o.config, &r->o.layout, r->o.exec.act,
-                                      rows.n),
-            GPT_F32);
+                 GPT_XENT_STATS *
+                     gpt_stage_logits_rows(&r->o.config, &r->o.layout,
+                                           r->o.exec.act, rows.n),
+                 GPT_F32);
     add_call(c, GPT_ALL_REDUCE, gpt_reducer_pieces(&reducer), GPT_F32);
 }
 
@@ -65,7 +65,7 @@ static void gradient_calls(const struct gpt_replica *r, struct calls *c)
 
     for (int64_t b = 0; b < r->flat.n_buckets; b++)
         add_call(c, whole ? GPT_ALL_REDUCE : GPT_REDUCE_SCATTER,
-            gpt_bucket_elements(&r->flat, b) / r->flat.shards, GPT_F32);
+                 gpt_bucket_elements(&r->flat, b) / r->flat.shards, GPT_F32);
 }
 
 /* Weights travel in the type of activations, so that a gather in half precision
@@ -74,7 +74,8 @@ static void weight_calls(const struct gpt_replica *r, struct calls *c)
 {
     for (int64_t b = 0; r->flat.shards > 1 && b < r->flat.n_buckets; b++)
         add_call(c, GPT_ALL_GATHER,
-            gpt_bucket_elements(&r->flat, b) / r->flat.shards, r->o.exec.act);
+                 gpt_bucket_elements(&r->flat, b) / r->flat.shards,
+                 r->o.exec.act);
 }
 
 /* The first and the last stage sum the gradients of their copies. A stage

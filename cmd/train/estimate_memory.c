@@ -2,7 +2,6 @@
  * place that knows everything that a rank allocates. */
 #include "cmd/train/estimate.h"
 
-#include "base/num.h"
 #include "train/feed.h"
 #include "cmd/train/saver.h"
 

@@ -4,6 +4,7 @@
 #include "cmd/train/options.h"
 
 #include "base/memory.h"
+#include "backend.h"
 #include "tokenizer/tokenizer_options.h"
 #include "parallel/comm.h"
 #include "parallel/topology.h"
@@ -74,10 +75,9 @@ int gpt_train_choice(const char *const *names, const char *choice)
 
 /* GPT_OPT_LOCAL: what ranks need not agree on, because it concerns one process,
  * as its device, or names input files, which may lie elsewhere on another
- * machine. */
-/* Names and defaults are Megatron's, where it has the option. A rule about one
- * option is its range here; a rule between options is in plan.c, which can name
- * both. */
+ * machine. Names and defaults are Megatron's, where it has the option. A rule
+ * about one option is its range here; a rule between options is in plan.c,
+ * which can name both. */
 const struct gpt_opt gpt_train_option_table[] = {
     /* These fix the parameters and their shapes. A checkpoint keeps them, and a
      * run that resumes must give the same; dropout may change. A size of 0
@@ -236,19 +236,19 @@ const struct gpt_opt gpt_train_option_table[] = {
      * end-of-document token: tokens themselves come from the data. */
     GROUP("Data"),
     {.kind = GPT_OPT_LIST, .name = "data-path", .arg = "PREFIX",
-     AT(data_path), .flags = GPT_OPT_FILE | GPT_OPT_LOCAL,
+     AT(data_path), .flags = GPT_OPT_SET | GPT_OPT_LOCAL,
      .help = "data sets without .bin/.idx: P, or W1 P1 W2 P2 ..."},
     {.kind = GPT_OPT_STRING, .name = "split", .arg = "A,B,C",
      .def = "969,30,1", AT(split),
      .help = "shares of train, valid and test in --data-path"},
     {.kind = GPT_OPT_LIST, .name = "train-data-path", .arg = "PREFIX",
-     AT(train_path), .flags = GPT_OPT_FILE | GPT_OPT_LOCAL,
+     AT(train_path), .flags = GPT_OPT_SET | GPT_OPT_LOCAL,
      .help = "data sets for training only, instead of --data-path"},
     {.kind = GPT_OPT_LIST, .name = "valid-data-path", .arg = "PREFIX",
-     AT(valid_path), .flags = GPT_OPT_FILE | GPT_OPT_LOCAL,
+     AT(valid_path), .flags = GPT_OPT_SET | GPT_OPT_LOCAL,
      .help = "data sets for validation only"},
     {.kind = GPT_OPT_LIST, .name = "test-data-path", .arg = "PREFIX",
-     AT(test_path), .flags = GPT_OPT_FILE | GPT_OPT_LOCAL,
+     AT(test_path), .flags = GPT_OPT_SET | GPT_OPT_LOCAL,
      .help = "data sets for testing"},
     {.kind = GPT_OPT_CHOICE, .name = "data-impl", .arg = "IMPL",
      .def = "infer", AT(data_impl), .choices = impls,
@@ -437,7 +437,7 @@ const struct gpt_opt gpt_train_option_table[] = {
      AT(simulate_svg), .flags = GPT_OPT_FILE,
      .help = "write the timeline of --simulate as a picture"},
     {.kind = GPT_OPT_STRING, .name = "device", .arg = "NAME", .def = "auto",
-     AT(device), .flags = GPT_OPT_LOCAL,
+     AT(device), .flags = GPT_OPT_LOCAL, .choices = gpt_device_words,
      .help = "what computes: auto, cpu, cuda or cuda:N"},
     {.kind = GPT_OPT_CHOICE, .name = "cuda-graph-impl", .arg = "HOW",
      .def = "none", AT(graph_impl), .choices = gpt_train_graphs,

@@ -38,8 +38,8 @@ static bool is_dry(const struct gpt_train_options *o)
 
 /* ---- model ---- */
 
-/* Vocabulary size and end-of-document token from the tokenizer, if any. */
-/* The tokenizer is opened only for these two numbers: training reads ids. */
+/* Vocabulary size and end-of-document token from the tokenizer, if any. The
+ * tokenizer is opened only for these two numbers: training reads ids. */
 static int plan_vocabulary(struct gpt_train_plan *p,
                            const struct gpt_train_options *o,
                            struct gpt_err *err)

@@ -7,7 +7,6 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "base/num.h"
-#include "base/progress.h"
 #include "checkpoint/lock.h"
 #include "checkpoint/source.h"
 #include "cmd/train/advise.h"
@@ -19,7 +18,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { SHOWN = 64 }; /* ranks whose parameters are listed one by one */
 
@@ -295,8 +293,9 @@ static int check_memory(const struct gpt_run *r, const struct gpt_args *args,
 /* The library names no options: a refusal gets the option's name here. */
 static int choose_carrier(struct gpt_run *r, struct gpt_err *err)
 {
-    const int status = gpt_world_choose_carrier(r->world, r->be, r->o->backend,
-                                        r->carrier, sizeof(r->carrier), err);
+    const int status =
+        gpt_world_choose_carrier(r->world, r->be, r->o->backend, r->carrier,
+                                 sizeof(r->carrier), err);
 
     if (status != GPT_EUSAGE || !r->o->backend)
         return status;

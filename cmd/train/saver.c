@@ -10,8 +10,6 @@
 #include "tokenizer/tokenizer_options.h"
 
 #include <stdatomic.h>
-#include <stdio.h>
-#include <string.h>
 
 /* What is fixed when the saver is opened, and the save that is under way. The
  * thread reads the copy and `state`, and writes `status`, `err` and `done`; the
@@ -370,8 +368,8 @@ int gpt_saver_save(struct gpt_saver *s, const struct gpt_train_state *state,
         s->peers.timeout = s->replica->o.world->timeout;
     s->iteration = state->iteration;
     s->state = gpt_state_to_json(s->replica, state, s->context);
-    if (!s->state)
-        return gpt_fail(err, GPT_EFAIL, "out of memory for a checkpoint");
+    if (gpt_json_out_of_memory()) /* another thread may print it */
+        return gpt_no_memory(err, "the state of a checkpoint");
     s->err = (struct gpt_err){0};
     atomic_store(&s->done, false);
     s->running = s->threads &&

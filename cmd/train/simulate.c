@@ -12,7 +12,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* A longer timeline, counted in columns of all stages, cannot be read. */
 enum { COLUMNS_MAX = 50000000 };
@@ -66,7 +65,7 @@ static void free_played(struct played *p)
 /* The schedules are those that training runs: the timeline cannot show another
  * order of actions. */
 static int build_plans(struct played *p, const struct gpt_topology *t,
-                      int64_t micro_batches, struct gpt_err *err)
+                       int64_t micro_batches, struct gpt_err *err)
 {
     static const char what[] = "the simulation of a pipeline";
 
@@ -199,7 +198,7 @@ static int check_groups(const struct gpt_train_plan *plan,
 
 /* A line of totals; nothing where no time was given. False: out of memory. */
 static bool print_times(const char *what, struct gpt_lane_times t,
-                         struct gpt_buf *out)
+                        struct gpt_buf *out)
 {
     return t.total == 0 ||
            gpt_buf_printf(out, "%s: %.6g s, waited %.6g s, hidden %.6g s\n",
@@ -235,8 +234,8 @@ static int print_timeline(struct gpt_timeline *t,
                        r->total + (overlap ? 0 : all), r->bubble,
                        gpt_estimate_bubble(plan)) != GPT_OK ||
         !print_times("tensor parallel sums of a step", tensor_times(plan, o),
-                      out) ||
-        !print_times("gathering weights", weights, out))
+                     out) ||
+       !print_times("gathering weights", weights, out))
         return gpt_fail(err, GPT_EFAIL, "out of memory for a timeline");
     return GPT_OK;
 }

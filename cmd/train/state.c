@@ -4,17 +4,13 @@
  * begins a run and cannot resume one. */
 #include "cmd/train/state.h"
 
-#include "base/io.h"
 #include "base/log.h"
-#include "base/memory.h"
-#include "base/num.h"
 #include "checkpoint/load.h"
 #include "tokenizer/tokenizer_options.h"
 #include "cmd/train/lr_schedule_json.h"
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define MAX_COUNT ((int64_t)1 << 53)
@@ -56,13 +52,12 @@ cJSON *gpt_state_to_json(const struct gpt_replica *r,
     cJSON_AddNumberToObject(json, "seq_length", (double)r->o.exec.seq_length);
     cJSON_AddStringToObject(json, "corpus_digest", digest);
     if (r->o.loss_scale.initial > 0)
-        cJSON_AddItemToObject(json, "loss_scale", scale_to_json(&r->scale));
+        gpt_json_add(json, "loss_scale", scale_to_json(&r->scale));
     tokenizer.vocab_size = c->options->vocab_size;
     if (gpt_tokenizer_named(&tokenizer))
-        cJSON_AddItemToObject(json, "tokenizer",
-                              gpt_tokenizer_to_json(&tokenizer));
-    cJSON_AddItemToObject(json, "schedule",
-                          gpt_lr_schedule_to_json(&c->plan->schedule));
+        gpt_json_add(json, "tokenizer", gpt_tokenizer_to_json(&tokenizer));
+    gpt_json_add(json, "schedule",
+                 gpt_lr_schedule_to_json(&c->plan->schedule));
     cJSON_AddStringToObject(json, "options", c->option_text);
     return json;
 }
@@ -128,9 +123,9 @@ static int check_model(const struct gpt_replica *r,
         return GPT_OK;
     cJSON *a = gpt_config_to_json(&r->o.config), *b = gpt_config_to_json(there);
     here_text =
-        cJSON_PrintUnformatted(cJSON_GetObjectItemCaseSensitive(a, field));
+        gpt_json_print(cJSON_GetObjectItemCaseSensitive(a, field), false);
     there_text =
-        cJSON_PrintUnformatted(cJSON_GetObjectItemCaseSensitive(b, field));
+        gpt_json_print(cJSON_GetObjectItemCaseSensitive(b, field), false);
     gpt_fail(err, GPT_EUSAGE, "%s: its model has %s %s, the options say %s",
              source->dir, field, there_text ? there_text : "?",
              here_text ? here_text : "?");

@@ -34,7 +34,7 @@ cJSON *gpt_state_to_json(const struct gpt_replica *replica,
                          const struct gpt_state_context *context);
 
 /* The ranks of the job, to agree on a checkpoint; false when there is one
- * (world may be NULL). `name`: see peers.h. */
+ * (world may be NULL). `name`: see parallel/agreement.h. */
 bool gpt_state_peers(struct gpt_agreement *peers, const struct gpt_world *world,
                      const char *name);
 

@@ -13,6 +13,7 @@
 #include "base/thread.h"
 #include "text/jsonl.h"
 
+#include <pthread.h>
 #include <string.h>
 
 struct job {

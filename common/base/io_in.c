@@ -3,9 +3,7 @@
 
 #include "base/io_internal.h"
 #include "base/memory.h"
-#include "base/signals.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>

@@ -3,6 +3,7 @@
  * duplicate keys. */
 #include "base/json.h"
 
+#include "base/fault.h"
 #include "base/hash.h"
 #include "base/io.h"
 #include "base/memory.h"
@@ -15,6 +16,36 @@
 
 enum { MAX_DEPTH = 64 };
 #define MAX_EXACT INT64_C(9007199254740992) /* 2^53 */
+
+/* ---- memory of cJSON ---- */
+
+static _Thread_local bool out_of_memory;
+
+/* cJSON's functions that add a member take NULL for a parent and do nothing, so
+ * a member that found no memory is left out without a word. Every such failure
+ * is one of this function, which remembers it until the tree is printed. */
+static void *allocate(size_t bytes)
+{
+    void *p = gpt_fault(GPT_FAULT_ALLOC) ? NULL : malloc(bytes);
+
+    if (!p)
+        out_of_memory = true;
+    return p;
+}
+
+/* Before main(), so that no thread is there and no tree was made yet. */
+__attribute__((constructor)) static void watch_memory(void)
+{
+    cJSON_InitHooks(&(cJSON_Hooks){.malloc_fn = allocate, .free_fn = free});
+}
+
+bool gpt_json_out_of_memory(void)
+{
+    const bool was = out_of_memory;
+
+    out_of_memory = false;
+    return was;
+}
 
 /* ---- before cJSON ---- */
 
@@ -59,9 +90,9 @@ static int scan(const char *text, size_t len, const char *what,
 
 /* ---- after cJSON ---- */
 
-/* `slots` and `cap` are kept between calls to save allocations. */
 /* cJSON keeps duplicate keys and finds the first one, other readers the last: a
- * file that means two things is refused. */
+ * file that means two things is refused. `slots` and `cap` are kept between
+ * calls to save allocations. */
 static int check_keys(const cJSON *obj, const char ***slots, size_t *cap,
                       const char *what, struct gpt_err *err)
 {
@@ -117,6 +148,8 @@ int gpt_json_parse(cJSON **root, const char *text, size_t len,
     GPT_TRY(scan(text, len, what, err));
     cJSON *tree = cJSON_ParseWithLengthOpts(text, len, &end, false);
     size_t at = (size_t)(end - text);
+    if (!tree && gpt_json_out_of_memory())
+        return gpt_no_memory(err, what);
     if (!tree)
         return scan_fail(err, what, at,
                          at + 1 >= len ? "not valid JSON, or cut short"
@@ -286,6 +319,15 @@ static bool pin_numbers(cJSON *node)
     return true;
 }
 
+cJSON *gpt_json_add(cJSON *parent, const char *name, cJSON *item)
+{
+    if (name ? cJSON_AddItemToObject(parent, name, item)
+             : cJSON_AddItemToArray(parent, item))
+        return item;
+    cJSON_Delete(item);
+    return NULL;
+}
+
 char *gpt_json_print(const cJSON *root, bool pretty)
 {
     /* The caller's tree is const; pin_numbers() changes nodes. */
@@ -295,5 +337,8 @@ char *gpt_json_print(const cJSON *root, bool pretty)
     if (copy && pin_numbers(copy))
         text = pretty ? cJSON_Print(copy) : cJSON_PrintUnformatted(copy);
     cJSON_Delete(copy);
-    return text;
+    if (!gpt_json_out_of_memory())
+        return text;
+    cJSON_free(text);
+    return NULL;
 }

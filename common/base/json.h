@@ -33,8 +33,19 @@ int gpt_json_bool_or(const cJSON *obj, const char *key, bool def, bool *out,
 int gpt_json_string(const cJSON *obj, const char *key, const char **out,
                     const char *what, struct gpt_err *err) GPT_MUST_USE;
 
+/* Adds `item` to an object, or to an array when `name` is NULL. Takes the item
+ * and returns it, or NULL when memory was out for it or for its parent. */
+cJSON *gpt_json_add(cJSON *parent, const char *name, cJSON *item);
+
+/* True when a function of cJSON had no memory in this thread since the last
+ * call. Functions that build a tree need not look at each result: a tree is
+ * complete when this is false after its last member was added. It is built and
+ * printed in one thread, or the one that builds it calls this. */
+bool gpt_json_out_of_memory(void);
+
 /* Text of `root`, pretty or on one line; freed with cJSON_free(). Numbers that
- * are integers print as integers up to 2^53. NULL when out of memory. */
+ * are integers print as integers up to 2^53. NULL when memory is out, or was
+ * while the tree was built: see gpt_json_out_of_memory(). */
 char *gpt_json_print(const cJSON *root, bool pretty);
 
 #endif

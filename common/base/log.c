@@ -6,6 +6,7 @@
 #include "base/terminal.h"
 #include "base/utf8.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>

@@ -2,9 +2,9 @@
 #include "base/memory.h"
 
 #include "base/fault.h"
-#include "base/num.h"
 
 #include <assert.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -26,6 +26,7 @@ enum {
     GPT_OPT_DIR = 8,
     GPT_OPT_LOCAL = 16, /* concerns this process alone: how it runs and what it
                          * shows; or a name that differs between machines */
+    GPT_OPT_SET = 32,   /* completions offer data sets, without .bin and .idx */
 };
 
 /* One row. Option names are written with '-'; '_' is accepted for it. */
@@ -38,7 +39,8 @@ struct gpt_opt {
     size_t offset;    /* offsetof() in the program's options struct */
     const char *def;  /* default, as it would be typed; NULL = 0 / NULL / off */
     double min, max;  /* of numbers, inclusive; both 0 = any */
-    const char *const *choices; /* NULL-terminated */
+    const char *const *choices; /* NULL-terminated; of a string: some of its
+                                 * values, for completions */
     unsigned flags;
     const char *help;  /* one line or two; no full stop */
     const char *alias; /* further spellings, space-separated, or NULL */
@@ -139,6 +141,10 @@ struct gpt_program {
     bool stop_at_positional; /* what follows the first one are words, too:
                               * for programs that start another */
     const char *positional; /* how --help calls them, or NULL */
+    /* For completions: what the first word may be, NULL-terminated, or NULL;
+     * and GPT_OPT_FILE, _DIR or _SET for other words. */
+    const char *const *commands;
+    unsigned words;
     /* Adds lines to --version (devices), or NULL. */
     int (*version)(struct gpt_buf *b);
     /* Runs the program. Messages go through base/log.h, the product to stdout

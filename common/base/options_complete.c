@@ -1,17 +1,18 @@
-/* Completion scripts for bash, zsh and fish, and the plain list of options
- * that tests compare documents with. */
+/* Answers to --complete: what a shell offers after each option, decided here
+ * once for all shells, and lists of it that are read by programs. The scripts
+ * of the shells are in options_complete_bash.c, options_complete_zsh.c
+ * and options_complete_fish.c. Start at
+ * gpt_opt_complete(). */
 #include "base/options_internal.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* Calls add for every row that users see, the builtin ones last. */
-typedef int add_row_fn(struct gpt_buf *b, const struct gpt_program *program,
-                       const struct gpt_opt *o);
+/* ---- what is offered ---- */
 
 /* Hidden options are for old scripts; completion is for typing. */
-static int each_row(const struct gpt_program *program, struct gpt_buf *b,
-                    add_row_fn *add)
+int gpt_opt_each_row(const struct gpt_program *program, struct gpt_buf *b,
+                     gpt_opt_add_row_fn *add)
 {
     for (size_t i = 0; i < program->n_options; i++) {
         const struct gpt_opt *o = &program->options[i];
@@ -24,199 +25,177 @@ static int each_row(const struct gpt_program *program, struct gpt_buf *b,
     return GPT_OK;
 }
 
-static bool offers_files(const struct gpt_opt *o)
+static enum gpt_offer offer_of_flags(unsigned flags)
 {
-    return o->flags & GPT_OPT_FILE;
+    if (flags & GPT_OPT_SET)
+        return GPT_OFFER_SETS;
+    if (flags & GPT_OPT_DIR)
+        return GPT_OFFER_DIRS;
+    return flags & GPT_OPT_FILE ? GPT_OFFER_FILES : GPT_OFFER_NOTHING;
 }
 
-static bool offers_dirs(const struct gpt_opt *o)
+/* Presets belong to the one option whose value is looked up among them; the
+ * parser knows it by its name, too. */
+enum gpt_offer gpt_opt_offer(const struct gpt_opt *o)
 {
-    return o->flags & GPT_OPT_DIR;
+    if (!gpt_opt_takes_value(o))
+        return GPT_OFFER_NOTHING;
+    if (o->choices)
+        return GPT_OFFER_CHOICES;
+    return strcmp(o->name, "config") == 0 ? GPT_OFFER_CONFIG
+                                          : offer_of_flags(o->flags);
 }
 
-static int add_choices(struct gpt_buf *b, const struct gpt_opt *o)
+enum gpt_offer gpt_opt_offer_words(const struct gpt_program *program)
 {
-    for (size_t i = 0; o->choices[i]; i++)
-        GPT_TRY(gpt_buf_printf(b, "%s%s", i > 0 ? " " : "", o->choices[i]));
+    return offer_of_flags(program->words);
+}
+
+static bool is_builtin(const struct gpt_opt *o)
+{
+    return o >= gpt_builtin_options &&
+           o < gpt_builtin_options + GPT_COUNT(gpt_builtin_options);
+}
+
+const char *gpt_opt_negation(const struct gpt_opt *o, char *buf, size_t cap)
+{
+    bool negative = strncmp(o->name, "no-", 3) == 0;
+
+    buf[0] = '\0';
+    if (!gpt_opt_takes_value(o) && !is_builtin(o))
+        snprintf(buf, cap, "%s%s", negative ? "" : "no-",
+                 negative ? o->name + 3 : o->name);
+    return buf;
+}
+
+int gpt_opt_add_words(struct gpt_buf *b, const char *const *words)
+{
+    for (size_t i = 0; words[i]; i++)
+        GPT_TRY(gpt_buf_printf(b, "%s%s", i > 0 ? " " : "", words[i]));
     return GPT_OK;
 }
 
-/* Text inside quotes, less what would end it or mean something in there. */
-static int add_text(struct gpt_buf *b, const char *text, const char *unwanted)
+/* "_gpt_train" for "gpt-train": '-' is in no name of a function. */
+static int add_function_name(struct gpt_buf *b, const char *name)
 {
-    for (; text && *text; text++) {
-        char c = *text == '\n' ? ' ' : *text;
+    GPT_TRY(gpt_buf_add(b, "_", 1));
+    for (; *name; name++)
+        GPT_TRY(gpt_buf_add(b, *name == '-' ? "_" : name, 1));
+    return GPT_OK;
+}
 
-        if (!strchr(unwanted, c))
-            GPT_TRY(gpt_buf_add(b, &c, 1));
+int gpt_opt_add_script(struct gpt_buf *b, const struct gpt_program *program,
+                       const char *text)
+{
+    while (*text) {
+        if (strncmp(text, "FN", 2) == 0) {
+            GPT_TRY(add_function_name(b, program->name));
+            text += 2;
+        } else if (strncmp(text, "PROG", 4) == 0) {
+            GPT_TRY(gpt_buf_printf(b, "%s", program->name));
+            text += 4;
+        } else {
+            GPT_TRY(gpt_buf_add(b, text++, 1));
+        }
     }
     return GPT_OK;
 }
 
-/* ---- plain ---- */
+/* ---- lists ---- */
 
 /* Read by tests/cli/t90-docs.sh, which compares the table with the manual
  * page. */
-static int plain_row(struct gpt_buf *b, const struct gpt_program *program,
+static int list_name(struct gpt_buf *b, const struct gpt_program *program,
                      const struct gpt_opt *o)
 {
     (void)program;
     return gpt_buf_printf(b, "--%s\n", o->name);
 }
 
-/* ---- bash ---- */
+static const char *const offers[] = {
+    [GPT_OFFER_NOTHING] = "nothing", [GPT_OFFER_CHOICES] = "choices",
+    [GPT_OFFER_CONFIG] = "config",   [GPT_OFFER_SETS] = "sets",
+    [GPT_OFFER_DIRS] = "dirs",       [GPT_OFFER_FILES] = "files",
+};
 
-static int bash_word(struct gpt_buf *b, const struct gpt_program *program,
-                     const struct gpt_opt *o)
-{
-    (void)program;
-    return gpt_buf_printf(b, " --%s", o->name);
-}
-
-/* What may follow an option; nothing for those without a value. */
-static int bash_case(struct gpt_buf *b, const struct gpt_program *program,
-                     const struct gpt_opt *o)
-{
-    (void)program;
-    if (!gpt_opt_takes_value(o))
-        return GPT_OK;
-    GPT_TRY(gpt_buf_printf(b, "    --%s", o->name));
-    if (o->letter)
-        GPT_TRY(gpt_buf_printf(b, "|-%c", o->letter));
-    GPT_TRY(gpt_buf_printf(b, ") COMPREPLY=("));
-    if (o->kind == GPT_OPT_CHOICE) {
-        GPT_TRY(gpt_buf_printf(b, "$(compgen -W '"));
-        GPT_TRY(add_choices(b, o));
-        GPT_TRY(gpt_buf_printf(b, "' -- \"$cur\")"));
-    } else if (offers_files(o) || offers_dirs(o)) {
-        GPT_TRY(gpt_buf_printf(b, "$(compgen -%c -- \"$cur\")",
-                               offers_dirs(o) ? 'd' : 'f'));
-    }
-    return gpt_buf_printf(b, "); return ;;\n");
-}
-
-/* The word before the cursor decides: after an option that takes a value its
- * choices or files are offered, else names of options, else files. */
-static int bash(const struct gpt_program *program, struct gpt_buf *b,
-                const char *function)
-{
-    GPT_TRY(gpt_buf_printf(b,
-                           "# bash completion for %s\n"
-                           "%s() {\n"
-                           "    local cur=${COMP_WORDS[COMP_CWORD]}\n"
-                           "    local prev=${COMP_WORDS[COMP_CWORD-1]}\n"
-                           "    case $prev in\n",
-                           program->name, function));
-    GPT_TRY(each_row(program, b, bash_case));
-    GPT_TRY(gpt_buf_printf(b, "    esac\n"
-                              "    case $cur in\n"
-                              "    -*) COMPREPLY=($(compgen -W '"));
-    GPT_TRY(each_row(program, b, bash_word));
-    return gpt_buf_printf(b,
-                          "' -- \"$cur\")) ;;\n"
-                          "    *) COMPREPLY=($(compgen -f -- \"$cur\")) ;;\n"
-                          "    esac\n"
-                          "}\n"
-                          "complete -o filenames -F %s %s\n",
-                          function, program->name);
-}
-
-/* ---- zsh ---- */
-
-/* The group in parentheses keeps the two spellings of one option from being
- * offered after each other. */
-static int zsh_row(struct gpt_buf *b, const struct gpt_program *program,
-                   const struct gpt_opt *o)
-{
-    char choices[128];
-    const char *unwanted = "'[]:`\\";
-
-    (void)program;
-    if (o->letter)
-        GPT_TRY(gpt_buf_printf(b, " \\\n    '(-%c --%s)'{-%c,--%s}'[",
-                               o->letter, o->name, o->letter, o->name));
-    else
-        GPT_TRY(gpt_buf_printf(b, " \\\n    '--%s[", o->name));
-    GPT_TRY(add_text(b, o->help, unwanted));
-    GPT_TRY(gpt_buf_printf(b, "]"));
-    if (gpt_opt_takes_value(o)) {
-        GPT_TRY(gpt_buf_printf(b, ":"));
-        GPT_TRY(add_text(b, gpt_opt_arg(o, choices, sizeof(choices)),
-                         unwanted));
-        GPT_TRY(gpt_buf_printf(b, ":"));
-    }
-    if (o->kind == GPT_OPT_CHOICE) {
-        GPT_TRY(gpt_buf_printf(b, "("));
-        GPT_TRY(add_choices(b, o));
-        GPT_TRY(gpt_buf_printf(b, ")"));
-    } else if (offers_dirs(o)) {
-        GPT_TRY(gpt_buf_printf(b, "_files -/"));
-    } else if (offers_files(o)) {
-        GPT_TRY(gpt_buf_printf(b, "_files"));
-    }
-    return gpt_buf_printf(b, "'");
-}
-
-static int zsh(const struct gpt_program *program, struct gpt_buf *b,
-               const char *function)
-{
-    (void)function;
-    GPT_TRY(gpt_buf_printf(b, "#compdef %s\n_arguments -s", program->name));
-    GPT_TRY(each_row(program, b, zsh_row));
-    return gpt_buf_printf(b, " \\\n    '*:file:_files'\n");
-}
-
-/* ---- fish ---- */
-
-/* -x says that the value is no file name, -r that it may be one. */
-static int fish_row(struct gpt_buf *b, const struct gpt_program *program,
+/* Fields end with a tab: name, letter, kind, what is offered, choices, the
+ * other form of a flag, aliases, default. '-' is an empty one. */
+static int list_row(struct gpt_buf *b, const struct gpt_program *program,
                     const struct gpt_opt *o)
 {
-    GPT_TRY(gpt_buf_printf(b, "complete -c %s -l %s", program->name, o->name));
-    if (o->letter)
-        GPT_TRY(gpt_buf_printf(b, " -s %c", o->letter));
-    if (gpt_opt_takes_value(o))
-        GPT_TRY(gpt_buf_printf(b, " -%s",
-                               offers_files(o) || offers_dirs(o) ? "r" : "x"));
-    if (o->kind == GPT_OPT_CHOICE) {
-        GPT_TRY(gpt_buf_printf(b, " -a '"));
-        GPT_TRY(add_choices(b, o));
-        GPT_TRY(gpt_buf_printf(b, "'"));
-    }
-    GPT_TRY(gpt_buf_printf(b, " -d '"));
-    GPT_TRY(add_text(b, o->help, "'\\"));
-    return gpt_buf_printf(b, "'\n");
+    const char *kind = o->kind == GPT_OPT_LIST ? "list" : "value";
+    char negation[100];
+
+    (void)program;
+    GPT_TRY(gpt_buf_printf(b, "--%s\t%c\t%s\t%s\t", o->name,
+                           o->letter ? o->letter : '-',
+                           gpt_opt_takes_value(o) ? kind : "flag",
+                           offers[gpt_opt_offer(o)]));
+    GPT_TRY(o->choices ? gpt_opt_add_words(b, o->choices)
+                       : gpt_buf_add(b, "-", 1));
+    gpt_opt_negation(o, negation, sizeof(negation));
+    return gpt_buf_printf(b, "\t%s%s\t%s\t%s\n", negation[0] ? "--" : "-",
+                          negation, o->alias ? o->alias : "-",
+                          o->def && o->def[0] ? o->def : "-");
 }
 
-/* "_gpt_train" for "gpt-train". */
-static void function_name(const char *name, char *buf, size_t cap)
+/* What tests hold the scripts and the manual pages against: all rows, then the
+ * words that are no options. */
+static int list_table(const struct gpt_program *program, struct gpt_buf *b)
 {
-    snprintf(buf, cap, "_%s", name);
-    for (char *c = buf; *c; c++)
-        if (*c == '-')
-            *c = '_';
+    GPT_TRY(gpt_opt_each_row(program, b, list_row));
+    for (size_t i = 0; program->commands && program->commands[i]; i++)
+        GPT_TRY(gpt_buf_printf(b, "command\t%s\n", program->commands[i]));
+    if (program->stop_at_positional)
+        return gpt_buf_printf(b, "program\n");
+    return gpt_buf_printf(b, "words\t%s\n",
+                          offers[gpt_opt_offer_words(program)]);
 }
 
-int gpt_opt_complete(const struct gpt_program *program, const char *shell,
+/* Fields as above: name, whose name it is, what becomes of it, and why. */
+static int list_foreign(const struct gpt_program *program, struct gpt_buf *b)
+{
+    for (size_t i = 0; i < program->n_foreign; i++) {
+        const struct gpt_foreign_option *f = &program->foreign[i];
+
+        GPT_TRY(gpt_buf_printf(b, "--%s\t%s\t%s\t%s\n", f->name, f->source,
+                               f->means  ? "means"
+                               : f->skip ? "skipped"
+                                         : "refused",
+                               f->means ? f->means : f->answer));
+    }
+    return GPT_OK;
+}
+
+static int list_options(const struct gpt_program *program, struct gpt_buf *b)
+{
+    return gpt_opt_each_row(program, b, list_name);
+}
+
+/* ---- all ---- */
+
+int gpt_opt_complete(const struct gpt_program *program, const char *what,
                      struct gpt_buf *b, struct gpt_err *err)
 {
-    char function[64];
-    int status = GPT_EUSAGE;
+    static const struct {
+        const char *name;
+        int (*write)(const struct gpt_program *program, struct gpt_buf *b);
+    } answers[] = {
+        {"bash", gpt_opt_complete_bash},  {"zsh", gpt_opt_complete_zsh},
+        {"fish", gpt_opt_complete_fish},  {"options", list_options},
+        {"presets", gpt_opt_list_presets}, {"table", list_table},
+        {"foreign", list_foreign},
+    };
 
-    function_name(program->name, function, sizeof(function));
-    if (strcmp(shell, "options") == 0)
-        status = each_row(program, b, plain_row);
-    else if (strcmp(shell, "bash") == 0)
-        status = bash(program, b, function);
-    else if (strcmp(shell, "zsh") == 0)
-        status = zsh(program, b, function);
-    else if (strcmp(shell, "fish") == 0)
-        status = each_row(program, b, fish_row);
-    else
-        return gpt_fail(err, GPT_EUSAGE,
-                        "--complete: '%s' is not one of bash, zsh, fish, "
-                        "options",
-                        shell);
-    return status == GPT_OK ? GPT_OK
-                            : gpt_fail(err, status, "out of memory for text");
+    for (size_t i = 0; i < GPT_COUNT(answers); i++) {
+        if (strcmp(what, answers[i].name) != 0)
+            continue;
+        return answers[i].write(program, b) == GPT_OK
+                   ? GPT_OK
+                   : gpt_no_memory(err, "text");
+    }
+    return gpt_fail(err, GPT_EUSAGE,
+                    "--complete: '%s' is not one of bash, zsh, fish, options, "
+                    "presets, table, foreign",
+                    what);
 }

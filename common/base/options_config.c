@@ -1,4 +1,5 @@
-/* Configuration files and presets: lines "name = value", read and printed.
+/* Configuration files: lines "name = value", read and printed. Presets are such
+ * files, which options_preset.c finds by their names.
  *
  *     # a comment
  *     num-layers = 12          # names are those of the long options
@@ -9,15 +10,10 @@
 #include "base/options_internal.h"
 
 #include "base/io.h"
-#include "base/num.h"
 
-#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
-
-enum { CONFIG_LIMIT = 1 << 20 };
 
 struct line {
     struct gpt_parse *p;
@@ -210,97 +206,7 @@ static int read_text(struct gpt_parse *p, const char *path, char *text,
     return GPT_OK;
 }
 
-/* ---- finding ---- */
-
-/* Where presets are, in order: the environment, the place of installation,
- * beside the program as installed, and as built. */
-static bool preset_dir(int i, char *buf)
-{
-    char exe[GPT_PATH_BYTES];
-    const char *data = getenv("GPT_DATADIR");
-
-    if (i == 0 && data && *data)
-        return snprintf(buf, GPT_PATH_BYTES, "%s/presets", data) <
-               GPT_PATH_BYTES;
-    if (i == 1)
-        return snprintf(buf, GPT_PATH_BYTES, "%s", GPT_DATADIR "/presets") > 0;
-    /* The program itself shows where presets are when it is run from a build
-     * folder, or from a place of installation that was moved. */
-    ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe));
-    if (i < 2 || n <= 0 || n >= (ssize_t)sizeof(exe))
-        return false;
-    exe[n] = '\0';
-    char *slash = strrchr(exe, '/');
-    if (!slash)
-        return false;
-    *slash = '\0';
-    return snprintf(buf, GPT_PATH_BYTES, "%s/../share/%s", exe,
-                    i == 2 ? "gpt/presets" : "presets") < GPT_PATH_BYTES;
-}
-
-enum { PRESET_DIRS = 4 };
-
-/* A name without '/' that is no file may be that of a preset. */
-/* A file of that name wins, so that a preset which is added later changes no
- * command that works today. */
-static void find_preset(const char *name, char *path)
-{
-    char dir[GPT_PATH_BYTES];
-
-    snprintf(path, GPT_PATH_BYTES, "%s", name);
-    if (strchr(name, '/') || gpt_path_exists(name))
-        return;
-    for (int i = 0; i < PRESET_DIRS; i++) {
-        char candidate[GPT_PATH_BYTES];
-
-        if (preset_dir(i, dir) &&
-            snprintf(candidate, sizeof(candidate), "%s/%s.conf", dir, name) <
-                GPT_PATH_BYTES &&
-            gpt_path_exists(candidate)) {
-            snprintf(path, GPT_PATH_BYTES, "%s", candidate);
-            return;
-        }
-    }
-}
-
-static int by_name(const struct dirent **a, const struct dirent **b)
-{
-    return strcmp((*a)->d_name, (*b)->d_name);
-}
-
-/* ".conf" alone is no preset without a name. */
-static int is_preset(const struct dirent *e)
-{
-    size_t n = strlen(e->d_name);
-
-    return n > 5 && strcmp(e->d_name + n - 5, ".conf") == 0;
-}
-
-/* "presets: gpt2-124m tiny" as the hint. */
-/* Only the first directory that has presets is listed: it is the one that would
- * have been used. */
-static void hint_presets(struct gpt_err *err)
-{
-    char dir[GPT_PATH_BYTES], text[sizeof(err->hint)] = "presets:";
-    struct dirent **entries;
-    int n = 0;
-
-    for (int i = 0; i < PRESET_DIRS && n <= 0; i++)
-        n = preset_dir(i, dir) ? scandir(dir, &entries, is_preset, by_name) : 0;
-    if (n <= 0)
-        return;
-    size_t at = strlen(text);
-    for (int i = 0; i < n; i++) {
-        int len = (int)strlen(entries[i]->d_name) - 5;
-
-        if (at + (size_t)len + 2 < sizeof(text))
-            at += (size_t)snprintf(text + at, sizeof(text) - at, " %.*s", len,
-                                   entries[i]->d_name);
-        free(entries[i]);
-    }
-    free(entries);
-    gpt_hint(err, "%s", text);
-}
+/* ---- files ---- */
 
 int gpt_opt_read_config(struct gpt_parse *p, const char *name)
 {
@@ -308,11 +214,11 @@ int gpt_opt_read_config(struct gpt_parse *p, const char *name)
     char *text;
     size_t len;
 
-    find_preset(name, path);
-    int status = gpt_read_file(path, CONFIG_LIMIT, &text, &len, p->err);
+    gpt_opt_find_preset(name, path);
+    int status = gpt_read_file(path, GPT_CONFIG_LIMIT, &text, &len, p->err);
     if (status != GPT_OK) {
         if (status == GPT_EIO && !strchr(name, '/'))
-            hint_presets(p->err);
+            gpt_opt_hint_presets(p->err);
         return status;
     }
     /* A new source for every file: its lists replace those of the file before

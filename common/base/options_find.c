@@ -14,9 +14,8 @@ const struct gpt_opt gpt_builtin_options[2] = {
      .help = "show version, features and processor"},
 };
 
-/* False when it does not fit. */
-/* One spelling for comparisons: names in the table have hyphens, Megatron-LM
- * writes both. */
+/* False when it does not fit. One spelling for comparisons: names in the table
+ * have hyphens, Megatron-LM writes both. */
 static bool normalise(char out[NAME_BYTES], const char *name, size_t len)
 {
     if (len >= NAME_BYTES)
@@ -27,8 +26,8 @@ static bool normalise(char out[NAME_BYTES], const char *name, size_t len)
     return true;
 }
 
-/* True when `name` (normalised) is one of the space-separated spellings. */
-/* Aliases are normalised as well, because the table lists them as other
+/* True when `name` (normalised) is one of the space-separated spellings.
+ * Aliases are normalised as well, because the table lists them as other
  * programs spell them. */
 static bool is_alias(const char *aliases, const char *name)
 {

@@ -90,6 +90,18 @@ int gpt_opt_read_environment(struct gpt_parse *p);
 /* All sources in their order; then required options are looked for. */
 int gpt_opt_read_all(struct gpt_parse *p, int argc, char *const *argv);
 
+/* ---- options_preset.c: configuration files that are known by name ---- */
+
+enum { GPT_CONFIG_LIMIT = 1 << 20 }; /* bytes of a configuration file */
+
+/* The file that a name means, into path[GPT_PATH_BYTES]: a preset, or the name
+ * itself. */
+void gpt_opt_find_preset(const char *name, char *path);
+/* A hint that lists all presets. */
+void gpt_opt_hint_presets(struct gpt_err *err);
+/* Writes the names of the presets that this program can read, a line each. */
+int gpt_opt_list_presets(const struct gpt_program *program, struct gpt_buf *b);
+
 /* ---- options_help.c, options_complete.c: answers, into b ---- */
 
 int gpt_opt_help(const struct gpt_program *program, struct gpt_buf *b);
@@ -97,6 +109,39 @@ int gpt_opt_version(const struct gpt_program *program, struct gpt_buf *b);
 /* GPT_EUSAGE for an unknown shell. */
 int gpt_opt_complete(const struct gpt_program *program, const char *shell,
                      struct gpt_buf *b, struct gpt_err *err);
+
+/* options_complete_*.c: the script of one shell. */
+int gpt_opt_complete_bash(const struct gpt_program *program, struct gpt_buf *b);
+int gpt_opt_complete_zsh(const struct gpt_program *program, struct gpt_buf *b);
+int gpt_opt_complete_fish(const struct gpt_program *program, struct gpt_buf *b);
+
+/* What a shell offers for a value, or for a word that is no option. */
+enum gpt_offer {
+    GPT_OFFER_NOTHING,
+    GPT_OFFER_CHOICES, /* of the row */
+    GPT_OFFER_CONFIG,  /* presets, and files */
+    GPT_OFFER_SETS,
+    GPT_OFFER_DIRS,
+    GPT_OFFER_FILES,
+};
+enum gpt_offer gpt_opt_offer(const struct gpt_opt *o);
+enum gpt_offer gpt_opt_offer_words(const struct gpt_program *program);
+
+/* Calls add for every row that users see, the builtin ones last. */
+typedef int gpt_opt_add_row_fn(struct gpt_buf *b,
+                               const struct gpt_program *program,
+                               const struct gpt_opt *o);
+int gpt_opt_each_row(const struct gpt_program *program, struct gpt_buf *b,
+                     gpt_opt_add_row_fn *add);
+/* Writes words with blanks between them. */
+int gpt_opt_add_words(struct gpt_buf *b, const char *const *words);
+/* The name that turns a flag the other way, into buf; "" where there is none:
+ * of values, and of the answers that every program has. */
+const char *gpt_opt_negation(const struct gpt_opt *o, char *buf, size_t cap);
+/* Writes `text` with every FN replaced by a name for a function, "_gpt_train"
+ * for gpt-train, and every PROG by the program's name. */
+int gpt_opt_add_script(struct gpt_buf *b, const struct gpt_program *program,
+                       const char *text);
 
 /* What --help and completions call the value of a row; text into buf. */
 const char *gpt_opt_arg(const struct gpt_opt *o, char *buf, size_t cap);

@@ -244,9 +244,8 @@ int gpt_opt_set(struct gpt_parse *p, const struct gpt_opt *o, const char *text,
     return gpt_fail(p->err, GPT_EFAIL, "%s cannot be set", label);
 }
 
-/* A list's default is space-separated words. */
-/* The words go through add_word() like given ones, so that the first given word
- * replaces all of them. */
+/* A list's default is space-separated words. The words go through add_word()
+ * like given ones, so that the first given word replaces all of them. */
 static int set_default_list(struct gpt_parse *p, const struct gpt_opt *o)
 {
     const char *words = o->def;

@@ -82,8 +82,8 @@ static void update_rate(struct gpt_progress *p, double now)
     p->rate_done = p->done;
 }
 
-/* "2460/20000 step", "1.2 GiB/3.4 GiB" and the rate in the same unit. */
-/* Bytes read best in binary units, and counts of steps or documents as whole
+/* "2460/20000 step", "1.2 GiB/3.4 GiB" and the rate in the same unit. Bytes
+ * read best in binary units, and counts of steps or documents as whole
  * numbers. */
 static int format_amounts(const struct gpt_progress *p, char *buf, size_t cap)
 {

@@ -5,7 +5,6 @@
 #include "base/io.h"
 
 #include <signal.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 static volatile sig_atomic_t stop_signal, save_asked;

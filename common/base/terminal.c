@@ -6,7 +6,6 @@
 #include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -16,9 +15,8 @@ static bool line_shown;
 enum { LINE_BYTES = 1024 }; /* longest progress line */
 static const char erase[] = "\r\033[K";
 
-/* A failure of stderr cannot be reported anywhere. */
-/* EAGAIN: another process that shares the terminal may have made it
- * non-blocking. */
+/* A failure of stderr cannot be reported anywhere. EAGAIN: another process that
+ * shares the terminal may have made it non-blocking. */
 static void write_all(const char *p, size_t n)
 {
     while (n > 0) {
@@ -58,9 +56,9 @@ static size_t columns(void)
     return 80;
 }
 
-/* Bytes of `text` that take at most `width` columns, one a code point. */
-/* Counting code points keeps the cut from falling into one. East Asian
- * characters take two columns; a line of ours holds none. */
+/* Bytes of `text` that take at most `width` columns, one a code point. Counting
+ * code points keeps the cut from falling into one. East Asian characters take
+ * two columns; a line of ours holds none. */
 static size_t cut(const char *text, size_t width)
 {
     size_t n = 0;

@@ -191,9 +191,7 @@ static void add_token(cJSON *json, const char *key, int64_t id)
 }
 
 /* Writes what transformers writes for such a model, in its order of keys.
- * n_inner is null where it has the default, as in the files of the hub. Out of
- * memory, cJSON's functions do nothing with NULL, and the printed text is NULL
- * in the end. */
+ * n_inner is null where it has the default, as in the files of the hub. */
 cJSON *gpt_hf_config_make(const struct gpt_config *c,
                           const struct gpt_hf_extra *extra,
                           enum gpt_dtype dtype)
@@ -201,8 +199,8 @@ cJSON *gpt_hf_config_make(const struct gpt_config *c,
     cJSON *json = cJSON_CreateObject(), *list = cJSON_CreateArray();
 
     cJSON_AddStringToObject(json, "activation_function", "gelu_new");
-    cJSON_AddItemToArray(list, cJSON_CreateString("GPT2LMHeadModel"));
-    cJSON_AddItemToObject(json, "architectures", list);
+    gpt_json_add(list, NULL, cJSON_CreateString("GPT2LMHeadModel"));
+    gpt_json_add(json, "architectures", list);
     cJSON_AddNumberToObject(json, "attn_pdrop", c->attention_dropout);
     add_token(json, "bos_token_id", extra->bos_token_id);
     cJSON_AddNumberToObject(json, "embd_pdrop", c->hidden_dropout);

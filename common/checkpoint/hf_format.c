@@ -105,7 +105,7 @@ static int open_hf(struct gpt_source *s, const char *path,
                    const struct gpt_source_options *o, struct gpt_err *err)
 {
     return gpt_agreement_settle(o->peers, open_alone(s, path, o, err), "", NULL,
-                              err);
+                                err);
 }
 
 static void close_hf(struct gpt_source *s)

@@ -5,7 +5,6 @@
 #include "checkpoint/huggingface.h"
 
 #include <stdio.h>
-#include <string.h>
 
 const char *const gpt_hf_vocab_files[GPT_HF_VOCAB_FILES + 1] = {
     GPT_HF_VOCAB,

@@ -248,7 +248,7 @@ out:
 static int write_json(cJSON *json, const char *dir, const char *name,
                       unsigned flags, struct gpt_err *err)
 {
-    char *text = json ? gpt_json_print(json, true) : NULL;
+    char *text = gpt_json_print(json, true);
     struct gpt_buf b = {0};
     int status = text ? gpt_buf_printf(&b, "%s\n", text) : GPT_EFAIL;
 

@@ -5,11 +5,9 @@
 
 #include "base/hash.h"
 #include "base/io.h"
-#include "base/num.h"
 
 #include <dirent.h>
 #include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -4,8 +4,6 @@
  * by gpt_manifest_parse(). */
 #include "checkpoint/manifest.h"
 
-#include "base/num.h"
-
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -10,8 +10,6 @@
 #include "base/log.h"
 #include "base/num.h"
 
-#include <string.h>
-
 /* ---- arguments ---- */
 
 /* An argument that is absent or None leaves *out as it is. */

@@ -4,8 +4,6 @@
 #include "checkpoint/format.h"
 #include "checkpoint/megatron.h"
 
-#include <string.h>
-
 /* A root of this format and a native one have the same tracker; the directory
  * that it names decides. */
 static bool recognise_megatron(const char *path)

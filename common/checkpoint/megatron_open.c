@@ -8,7 +8,6 @@
 #include "checkpoint/names.h"
 
 #include <dirent.h>
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -109,9 +108,8 @@ static bool parse_rank(const char *name, int64_t *tp, int64_t *pp, int *parts)
     return *at == '\0' && *parts > 0;
 }
 
-/* The file of a model in a rank's directory, or NULL. */
-/* Both names in one directory would be of different years; the newer one
- * counts. */
+/* The file of a model in a rank's directory, or NULL. Both names in one
+ * directory would be of different years; the newer one counts. */
 static const char *rank_file(struct gpt_megatron *m, const char *name)
 {
     for (size_t k = 0; k < GPT_COUNT(rank_files); k++) {

@@ -11,10 +11,8 @@
 #include "checkpoint/megatron.h"
 
 #include "base/log.h"
-#include "base/num.h"
 #include "checkpoint/names.h"
 
-#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 

@@ -3,7 +3,6 @@
  * the fused matrix of queries, keys and values have been stored. */
 #include "checkpoint/megatron.h"
 
-#include "base/num.h"
 #include "checkpoint/names.h"
 
 #include <assert.h>

@@ -12,7 +12,6 @@
 #include "checkpoint/torch_write.h"
 
 #include "base/log.h"
-#include "base/num.h"
 
 #include <assert.h>
 #include <stdio.h>

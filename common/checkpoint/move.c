@@ -19,7 +19,6 @@
 #include "base/num.h"
 
 #include <assert.h>
-#include <string.h>
 
 enum {
     N = GPT_TENSOR_DIMS,

@@ -11,10 +11,10 @@
 
 /* ---- the manifest ---- */
 
-/* Appends "name": VALUE. A tree that is NULL is memory that ran out. */
+/* Appends "name": VALUE. */
 static int add_json(struct gpt_buf *b, const char *name, const cJSON *tree)
 {
-    char *text = tree ? gpt_json_print(tree, true) : NULL;
+    char *text = gpt_json_print(tree, true);
     int status = text ? gpt_buf_printf(b, "\"%s\": %s,\n", name, text)
                       : GPT_EFAIL;
 

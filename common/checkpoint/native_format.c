@@ -6,7 +6,6 @@
 #include "checkpoint/format.h"
 #include "checkpoint/names.h"
 #include "checkpoint/native.h"
-#include "checkpoint/output.h"
 
 #include "model/params.h"
 

@@ -8,7 +8,6 @@
 
 #include "base/hash.h"
 #include "base/io.h"
-#include "base/log.h"
 #include "base/num.h"
 
 #include <stdio.h>

@@ -7,7 +7,6 @@
 #include "base/num.h"
 
 #include <assert.h>
-#include <string.h>
 
 /* ---- cutting ---- */
 

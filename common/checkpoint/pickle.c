@@ -13,6 +13,7 @@
 #include "base/num.h"
 #include "base/utf8.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -56,9 +57,9 @@ static void GPT_PRINTF(2, 3)
 
 /* ---- input ---- */
 
-/* `cut` tells a reader of a stream that more bytes could help. The length is
- * compared as 64 bits: it may come from the file as such. */
-/* n bytes of the pickle, or the failure that it ends before them. */
+/* n bytes of the pickle, or the failure that it ends before them: `cut` tells a
+ * reader of a stream that more bytes could help. The length is compared as 64
+ * bits, because it may come from the file as such. */
 static int take_bytes(struct machine *m, uint64_t n, const uint8_t **out)
 {
     if (n > m->len - m->pos) {

@@ -10,6 +10,7 @@
 
 #include "base/num.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 

@@ -9,6 +9,7 @@
 
 #include "base/num.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,7 @@
  * The pickle becomes an inert tree (pickle.h), in which a tensor is a call by a
  * name that is known here; its elements stay in the file and are read by range.
  * Start at gpt_torch_open(). Source of the formats: torch/serialization.py and
- * caffe2/serialize/inline_container.cc of PyTorch.
+ * serialize/inline_container in PyTorch.
  *
  * Three containers: a zip archive (torch 1.6 and later), the stream of pickles
  * and storages of older versions, and a pickle alone. */

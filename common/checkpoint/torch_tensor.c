@@ -7,6 +7,7 @@
 #include "base/num.h"
 #include "checkpoint/safetensors_internal.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

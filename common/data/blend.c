@@ -10,9 +10,9 @@
 #include "data/blend_order.h"
 
 #include <assert.h>
+#include <float.h>
 #include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* ---- arguments ---- */
@@ -69,6 +69,11 @@ static int fill_parts(struct gpt_blend_parts *parts, const char *const *args,
                             "data path: weight of '%s' is %s, must be > 0",
                             parts->prefix[i], args[2 * i]);
     }
+    /* They are divided by their sum: by infinity, all would be 0. */
+    if (n_weights && !isfinite(gpt_pairwise_sum(parts->weight, parts->n)))
+        return gpt_fail(err, GPT_EUSAGE,
+                        "data path: the sum of the weights is more than %g;"
+                        " only their ratios count: give smaller ones", DBL_MAX);
     return GPT_OK;
 }
 

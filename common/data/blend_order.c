@@ -64,7 +64,7 @@ static int64_t scan_sets(const struct gpt_blend_order *o, int64_t t)
  * whole samples. `slack` keeps the estimate below the true time, as an early
  * replay costs a little and a late one the order. */
 static int64_t winner_until(const struct gpt_blend_order *o, int64_t winner,
-                     int64_t loser, double lead, int64_t t)
+                            int64_t loser, double lead, int64_t t)
 {
     double closing = o->weight[loser] - o->weight[winner];
 
@@ -94,9 +94,9 @@ static void play_games(struct gpt_blend_order *o, int64_t at, int64_t t)
 
         me->winner = y > x ? b->winner : a->winner;
         me->expires = y > x ? winner_until(o, b->winner, a->winner, y - x,
-                                            t)
+                                           t)
                             : winner_until(o, a->winner, b->winner, x - y,
-                                            t);
+                                           t);
     }
     if (a->expires < me->expires)
         me->expires = a->expires;

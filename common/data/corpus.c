@@ -9,13 +9,13 @@
 #include "base/memory.h"
 #include "base/num.h"
 #include "data/blend.h"
-#include "data/idx.h"
 #include "data/indexed.h"
 #include "data/sample_index.h"
 
 #include <assert.h>
 #include <inttypes.h>
 #include <math.h>
+#include <string.h>
 
 /* A data set's part in one split. */
 struct member {

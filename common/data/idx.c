@@ -3,11 +3,11 @@
 #include "data/idx.h"
 
 #include "base/num.h"
+#include "data/tntidx.h"
 
 #include <inttypes.h>
 
 static const char magic[GPT_IDX_MAGIC + 1] = "MMIDIDX\0";
-static const char legacy_magic[] = "TNTIDX\0"; /* 8 bytes with its NUL */
 
 enum { VERSION_AT = 9, DTYPE_AT = 17, SEQUENCES_AT = 18, DOCUMENTS_AT = 26 };
 
@@ -41,6 +41,11 @@ bool gpt_idx_dtype_code(enum gpt_dtype dtype, uint8_t *code)
     return false;
 }
 
+bool gpt_idx_is_floating(const uint8_t header[GPT_IDX_HEADER])
+{
+    return header[DTYPE_AT] == 6 || header[DTYPE_AT] == 7;
+}
+
 /* What the checks share. Without `all`, the first finding ends them. The same
  * functions serve a reader and a report of all damage: gpt_damage_found()
  * returns GPT_EDATA in the one case and GPT_OK in the other, so that GPT_TRY
@@ -69,7 +74,7 @@ static int check_magic(const struct check *c)
     const enum gpt_damage header = GPT_DAMAGE_HEADER;
     int status = GPT_EDATA;
 
-    if (c->size >= 8 && memcmp(c->image, legacy_magic, 8) == 0)
+    if (gpt_tntidx_has_magic(c->image, c->size))
         FOUND(c, header, "gpt-dataset convert makes a new data set of it",
               "%s:0: magic is TNTIDX, the legacy format of lazy and cached"
               " data sets, which is not read directly", c->path);
@@ -169,7 +174,7 @@ static int check_dtype(const struct check *c)
 
     if (gpt_idx_dtype(code, &c->idx->dtype))
         return GPT_OK;
-    if (code == 6 || code == 7)
+    if (gpt_idx_is_floating(c->image))
         FOUND(c, GPT_DAMAGE_DTYPE, NULL,
               "%s:%d: dtype code is %d, a floating type (%s in Megatron-LM, %s"
               " in GPT-NeoX): tokens are integers (codes 1-5, 8)", c->path,

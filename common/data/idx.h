@@ -64,6 +64,24 @@ int gpt_idx_check(struct gpt_idx *idx, const uint8_t *image, int64_t size,
 /* Documents that hold a sequence. */
 int64_t gpt_idx_filled_documents(const struct gpt_idx *idx);
 
+/* Bytes of the file: header, lengths, pointers, document indices. */
+static inline int64_t gpt_idx_bytes(int64_t n_sequences, int64_t n_documents)
+{
+    return GPT_IDX_HEADER + 12 * n_sequences + 8 * (n_documents + 1);
+}
+
+/* True when a file of `size` bytes has a byte a sequence after its documents,
+ * as those of multimodal sets do. */
+static inline bool gpt_idx_has_modes(const struct gpt_idx *idx, int64_t size)
+{
+    return idx->n_sequences > 0 &&
+           size == gpt_idx_bytes(idx->n_sequences, idx->n_documents) +
+                       idx->n_sequences;
+}
+
+/* True when the header names a floating type. */
+bool gpt_idx_is_floating(const uint8_t header[GPT_IDX_HEADER]);
+
 /* The first 34 bytes. False when tokens cannot be of this type. */
 bool gpt_idx_header(uint8_t header[GPT_IDX_HEADER], enum gpt_dtype dtype,
                     int64_t n_sequences, int64_t n_documents);

@@ -9,7 +9,7 @@
 #include "data/idx.h"
 
 #include <inttypes.h>
-#include <stdio.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 

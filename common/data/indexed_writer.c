@@ -6,10 +6,12 @@
 #include "base/memory.h"
 #include "base/num.h"
 #include "data/idx.h"
+#include "data/tntidx.h"
 #include "data/indexed.h"
 
 #include <assert.h>
 #include <inttypes.h>
+#include <string.h>
 
 struct gpt_indexed_writer {
     struct gpt_out *bin, *idx;
@@ -276,13 +278,11 @@ static int write_mmididx(struct gpt_indexed_writer *w, struct gpt_err *err)
 /* gpt-dataset(5): sequences are items of one dimension, places count tokens. */
 static int write_tntidx(struct gpt_indexed_writer *w, struct gpt_err *err)
 {
-    uint8_t code = 0;
+    uint8_t header[GPT_TNTIDX_HEADER];
     int64_t n = w->n_sequences;
 
-    (void)gpt_idx_dtype_code(w->dtype, &code); /* checked at open */
-    const int64_t header[] = {1, code, (int64_t)gpt_dtype_bytes(w->dtype),
-                              n, n,    w->n_documents + 1};
-    GPT_TRY(gpt_out_write(w->idx, "TNTIDX\0", 8, err));
+    if (!gpt_tntidx_header(header, w->dtype, n, w->n_documents))
+        return gpt_fail(err, GPT_EFAIL, "%s: type of tokens", w->prefix);
     GPT_TRY(gpt_out_write(w->idx, header, sizeof(header), err));
     GPT_TRY(put_word(w, 0, err));
     GPT_TRY(stream_values(w, w->lengths, n, NUMBER, 1, err));

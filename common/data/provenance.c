@@ -50,134 +50,120 @@ int gpt_tokenizer_id_add(struct gpt_tokenizer_id *id, const char *option,
     return GPT_OK;
 }
 
-/* cJSON functions fail only without memory; each helper returns false then, and
- * the chain of && ends. */
-static bool put_int(cJSON *o, const char *name, int64_t v)
+/* Members that find no memory are noticed when the whole is printed. */
+static void put_int(cJSON *o, const char *name, int64_t v)
 {
-    return cJSON_AddNumberToObject(o, name, (double)v) != NULL;
+    cJSON_AddNumberToObject(o, name, (double)v);
 }
 
-static bool put_string(cJSON *o, const char *name, const char *v)
+static void put_string(cJSON *o, const char *name, const char *v)
 {
-    return cJSON_AddStringToObject(o, name, v ? v : "") != NULL;
+    cJSON_AddStringToObject(o, name, v ? v : "");
 }
 
 /* A list with a string for each line: one string of many lines is hard to read
  * in JSON. The lines can be joined to a configuration file that repeats the
  * run. */
-static bool put_command(cJSON *root, const char *lines)
+static int put_command(cJSON *root, const char *lines, struct gpt_err *err)
 {
     cJSON *list = cJSON_AddArrayToObject(root, "command");
-    bool good = list != NULL;
 
-    while (good && lines && *lines) {
+    while (lines && *lines) {
         size_t n = strcspn(lines, "\n");
         char *line = strndup(lines, n);
 
-        good = line && cJSON_AddItemToArray(list, cJSON_CreateString(line));
+        if (!line)
+            return gpt_no_memory(err, "the provenance");
+        gpt_json_add(list, NULL, cJSON_CreateString(line));
         free(line);
         lines += lines[n] ? n + 1 : n;
     }
-    return good;
-}
-
-/* The options that change what the tokenizer does, under their names. */
-static bool put_settings(cJSON *t, const struct gpt_tokenizer_id *id)
-{
-    return !id || cJSON_AddItemToObject(t, "options",
-                                        gpt_tokenizer_to_json(id->options));
+    return GPT_OK;
 }
 
 /* Names of files may change, digests do not: two data sets fit together when
- * the digests of their tokenizers are equal. */
-static bool put_tokenizer(cJSON *root, const struct gpt_set_origin *o)
+ * the digests of their tokenizers are equal. The options are those that change
+ * what the tokenizer does, under their names. */
+static void put_tokenizer(cJSON *root, const struct gpt_set_origin *o)
 {
     const struct gpt_tokenizer_id *id = o->tokenizer_id;
-    cJSON *t = cJSON_AddObjectToObject(root, "tokenizer"), *files = NULL;
-    bool good = t && put_string(t, "type", id ? id->options->type : NULL) &&
-                put_settings(t, id) &&
-                put_int(t, "vocabulary",
-                        gpt_tokenizer_vocab_size(o->tokenizer)) &&
-                put_int(t, "eod", gpt_tokenizer_eod(o->tokenizer)) &&
-                (files = cJSON_AddArrayToObject(t, "files"));
+    cJSON *t = cJSON_AddObjectToObject(root, "tokenizer"), *files;
 
-    for (int i = 0; good && id && i < id->n_files; i++) {
-        cJSON *file = cJSON_CreateObject();
+    put_string(t, "type", id ? id->options->type : NULL);
+    if (id)
+        gpt_json_add(t, "options", gpt_tokenizer_to_json(id->options));
+    put_int(t, "vocabulary", gpt_tokenizer_vocab_size(o->tokenizer));
+    put_int(t, "eod", gpt_tokenizer_eod(o->tokenizer));
+    files = cJSON_AddArrayToObject(t, "files");
+    for (int i = 0; id && i < id->n_files; i++) {
+        cJSON *file = gpt_json_add(files, NULL, cJSON_CreateObject());
 
-        good = cJSON_AddItemToArray(files, file) &&
-               put_string(file, "option", id->files[i].option) &&
-               put_string(file, "path", id->files[i].path) &&
-               put_int(file, "bytes", id->files[i].bytes) &&
-               put_string(file, "sha256", id->files[i].sha256);
+        put_string(file, "option", id->files[i].option);
+        put_string(file, "path", id->files[i].path);
+        put_int(file, "bytes", id->files[i].bytes);
+        put_string(file, "sha256", id->files[i].sha256);
     }
-    return good;
 }
 
 /* The offset is written only for parts of files. */
-static bool put_inputs(cJSON *root, const struct gpt_provenance *p)
+static void put_inputs(cJSON *root, const struct gpt_provenance *p)
 {
     cJSON *inputs = cJSON_AddArrayToObject(root, "inputs");
-    bool good = inputs != NULL;
 
-    for (int64_t i = 0; good && i < p->origin.n_inputs; i++) {
+    for (int64_t i = 0; i < p->origin.n_inputs; i++) {
         const struct gpt_input_range *span = &p->origin.inputs[i];
-        cJSON *input = cJSON_CreateObject();
+        cJSON *input = gpt_json_add(inputs, NULL, cJSON_CreateObject());
         char digest[17];
 
         snprintf(digest, sizeof(digest), "%016" PRIx64, p->sums[i].xxh64);
-        good = cJSON_AddItemToArray(inputs, input) &&
-               put_string(input, "path", span->path) &&
-               (span->begin == 0 && span->end < 0
-                    ? true
-                    : put_int(input, "offset", p->sums[i].begin)) &&
-               put_int(input, "bytes", p->sums[i].bytes) &&
-               put_string(input, "xxh64", digest);
+        put_string(input, "path", span->path);
+        if (span->begin != 0 || span->end >= 0)
+            put_int(input, "offset", p->sums[i].begin);
+        put_int(input, "bytes", p->sums[i].bytes);
+        put_string(input, "xxh64", digest);
     }
-    return good;
 }
 
 /* Kinds that did not occur are left out, as in the summary of a run. */
-static bool put_bad(cJSON *root, const struct gpt_bad_report *bad)
+static void put_bad(cJSON *root, const struct gpt_bad_report *bad)
 {
     cJSON *kinds = cJSON_AddObjectToObject(root, "bad_lines");
-    bool good = kinds != NULL;
 
-    for (int k = 0; good && k < GPT_BAD_KINDS; k++)
+    for (int k = 0; k < GPT_BAD_KINDS; k++)
         if (bad->of_kind[k])
-            good = put_int(kinds, gpt_bad_word(k), bad->of_kind[k]);
-    return good;
+            put_int(kinds, gpt_bad_word(k), bad->of_kind[k]);
 }
 
 /* Counts up to 2^53 are exact in the doubles of cJSON. */
-static bool put_counts(cJSON *root, const struct gpt_key_counts *c)
+static void put_counts(cJSON *root, const struct gpt_key_counts *c)
 {
     double per_token =
         c->tokens ? (double)c->text_bytes / (double)c->tokens : 0.0;
-    cJSON *lengths = NULL;
-    bool good = put_int(root, "documents", c->documents) &&
-                put_int(root, "sequences", c->sequences) &&
-                put_int(root, "tokens", c->tokens) &&
-                put_int(root, "text_bytes", c->text_bytes) &&
-                cJSON_AddNumberToObject(root, "bytes_per_token", per_token) &&
-                (lengths = cJSON_AddArrayToObject(root, "lengths"));
+    cJSON *lengths;
 
-    for (int b = 0; good && b < GPT_LENGTH_BUCKETS; b++) {
+    put_int(root, "documents", c->documents);
+    put_int(root, "sequences", c->sequences);
+    put_int(root, "tokens", c->tokens);
+    put_int(root, "text_bytes", c->text_bytes);
+    cJSON_AddNumberToObject(root, "bytes_per_token", per_token);
+    lengths = cJSON_AddArrayToObject(root, "lengths");
+    for (int b = 0; b < GPT_LENGTH_BUCKETS; b++) {
         if (!c->of_length[b])
             continue;
-        cJSON *row = cJSON_CreateObject();
-        good = cJSON_AddItemToArray(lengths, row) &&
-               put_int(row, "from", b ? INT64_C(1) << (b - 1) : 0) &&
-               put_int(row, "to", (INT64_C(1) << b) - 1) &&
-               put_int(row, "documents", c->of_length[b]);
+        cJSON *row = gpt_json_add(lengths, NULL, cJSON_CreateObject());
+        put_int(row, "from", b ? INT64_C(1) << (b - 1) : 0);
+        put_int(row, "to", (INT64_C(1) << b) - 1);
+        put_int(row, "documents", c->of_length[b]);
     }
-    return good;
 }
 
 /* A set that was not made in parts has no numbers of shards. */
-static bool put_shard(cJSON *root, const struct gpt_set_origin *o)
+static void put_shard(cJSON *root, const struct gpt_set_origin *o)
 {
-    return o->n_shards == 0 || (put_int(root, "shard", o->shard) &&
-                                put_int(root, "shards", o->n_shards));
+    if (o->n_shards == 0)
+        return;
+    put_int(root, "shard", o->shard);
+    put_int(root, "shards", o->n_shards);
 }
 
 int gpt_provenance_write(struct gpt_out *out, const struct gpt_provenance *p,
@@ -186,23 +172,24 @@ int gpt_provenance_write(struct gpt_out *out, const struct gpt_provenance *p,
     const struct gpt_set_origin *o = &p->origin;
     cJSON *root = cJSON_CreateObject();
     char *text = NULL;
-    int status = GPT_OK;
+    int status;
 
     /* The order of the fields is part of the bytes: same input, same file. */
-    if (root && put_string(root, "tool", "gpt-preprocess " GPT_VERSION) &&
-        put_string(root, "unicode", GPT_UNICODE_VERSION) &&
-        put_command(root, o->command) && put_string(root, "key", p->key) &&
-        put_string(root, "index", o->tntidx ? "TNTIDX" : "MMIDIDX") &&
-        put_string(root, "dtype",
-                   p->dtype == GPT_U16 ? "uint16" : "int32") &&
-        put_shard(root, o) && put_tokenizer(root, o) &&
-        put_counts(root, p->counts) && put_bad(root, p->bad) &&
-        put_inputs(root, p))
-        text = gpt_json_print(root, true);
-    if (text)
-        status = gpt_out_printf(out, err, "%s\n", text);
-    else
-        status = gpt_fail(err, GPT_EFAIL, "out of memory for the provenance");
+    put_string(root, "tool", "gpt-preprocess " GPT_VERSION);
+    put_string(root, "unicode", GPT_UNICODE_VERSION);
+    GPT_TRY_GOTO(status, put_command(root, o->command, err), out);
+    put_string(root, "key", p->key);
+    put_string(root, "index", o->tntidx ? "TNTIDX" : "MMIDIDX");
+    put_string(root, "dtype", p->dtype == GPT_U16 ? "uint16" : "int32");
+    put_shard(root, o);
+    put_tokenizer(root, o);
+    put_counts(root, p->counts);
+    put_bad(root, p->bad);
+    put_inputs(root, p);
+    text = gpt_json_print(root, true);
+    status = text ? gpt_out_printf(out, err, "%s\n", text)
+                  : gpt_no_memory(err, "the provenance");
+out:
     cJSON_free(text);
     cJSON_Delete(root);
     return status;

@@ -11,6 +11,7 @@
 
 #include <assert.h>
 #include <inttypes.h>
+#include <string.h>
 
 /* A sample needs seq_length tokens and one more, which the next sample shares:
  * n samples need n * seq_length + 1. */

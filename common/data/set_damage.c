@@ -3,6 +3,7 @@
 #include "data/set_damage.h"
 
 #include <assert.h>
+#include <stdarg.h>
 #include <stdio.h>
 
 const char *gpt_damage_word(enum gpt_damage kind)

@@ -206,13 +206,8 @@ cJSON *gpt_config_to_json(const struct gpt_config *c)
 {
     cJSON *json = cJSON_CreateObject();
 
-    /* cJSON takes NULL for an item that it had no memory for, and refuses */
-    for (size_t i = 0; json && i < GPT_COUNT(fields); i++)
-        if (!cJSON_AddItemToObject(json, fields[i].name,
-                                   to_json(c, &fields[i]))) {
-            cJSON_Delete(json);
-            json = NULL;
-        }
+    for (size_t i = 0; i < GPT_COUNT(fields); i++)
+        gpt_json_add(json, fields[i].name, to_json(c, &fields[i]));
     return json;
 }
 

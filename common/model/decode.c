@@ -9,7 +9,6 @@
 #include "model/layer.h"
 
 #include <assert.h>
-#include <string.h>
 
 /* Tokens of a prompt that go through the layers at once: enough for matrix
  * products at full speed, and a bound on memory. */
@@ -351,7 +350,7 @@ static void forward_block(struct gpt_decoder *d, int64_t b, int64_t t)
  * buffer of logits. The queue copies a turn out before it computes the next
  * one. */
 static void write_logits(struct gpt_decoder *d, int64_t first, int64_t n,
-                   float *logits)
+                         float *logits)
 {
     const struct gpt_config *c = d->o.config;
     struct gpt_matmul op = {

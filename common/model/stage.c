@@ -168,7 +168,7 @@ static void copy_inputs(struct gpt_stage *s, struct gpt_queue *q,
 /* The dropout stream of what the layer before layer i of the chunk leaves to be
  * added; NULL when the stream in front of layer i is complete. */
 static const struct gpt_rng *rng_before(const struct gpt_stage_chunk *chunk,
-                                   int64_t i)
+                                        int64_t i)
 {
     return i > 0 ? &chunk->layers[i - 1].mlp_rng : NULL;
 }

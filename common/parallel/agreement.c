@@ -24,8 +24,10 @@
 #include "base/num.h"
 #include "base/progress.h"
 #include "base/thread.h"
+#include "parallel/wait.h"
 
 #include <assert.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -69,20 +71,6 @@ static int post_message(struct gpt_agreement *p, int64_t rank, int status,
         done = gpt_store_set(p->store, key, b.data, b.len, err);
     gpt_buf_free(&b);
     return done;
-}
-
-/* A report of a failure replaces the wait for the rank. */
-static int check_alive(struct gpt_agreement *p, struct gpt_err *err)
-{
-    struct gpt_err failure;
-
-    if (!gpt_store_failed(p->store, &failure))
-        return GPT_OK;
-    if (failure.rank < 0)
-        return gpt_fail(err, GPT_EFAIL, "the launcher failed: %s",
-                        failure.text);
-    return gpt_fail(err, GPT_EFAIL, "rank %lld failed: %s",
-                    (long long)failure.rank, failure.text);
 }
 
 /* Reads the message at a key if it is of this round; else *value is NULL. */
@@ -252,7 +240,7 @@ static int check_hope(struct gpt_agreement *p, int64_t rank, struct silence *s,
 {
     const double limit = s->came ? patience(p) : p->timeout;
 
-    GPT_TRY(check_alive(p, err));
+    GPT_TRY(gpt_store_check_wait(p->store, err));
     GPT_TRY(update_silence(p, rank, s, err));
     if (s->seconds < limit)
         return GPT_OK;
@@ -267,9 +255,9 @@ static int check_hope(struct gpt_agreement *p, int64_t rank, struct silence *s,
 static int wait_for_message(struct gpt_agreement *p, int64_t rank, char **value,
                             struct gpt_err *err)
 {
-    struct silence silence = {.checked_at = gpt_now()};
-    struct timespec pause = {0, 1000000};
-    double check_at = silence.checked_at + 0.25;
+    struct gpt_wait wait = gpt_wait_begin(INFINITY); /* while it lives */
+    struct silence silence = {.checked_at = wait.begun};
+    double check_at = wait.begun + 0.25;
     char key[100];
 
     key_of(key, sizeof(key), p, rank);
@@ -281,9 +269,10 @@ static int wait_for_message(struct gpt_agreement *p, int64_t rank, char **value,
             GPT_TRY(check_hope(p, gpt_max_i64(rank, 0), &silence, err));
             check_at = gpt_now() + 0.25;
         }
-        nanosleep(&pause, NULL);
-        if (pause.tv_nsec < 50000000)
-            pause.tv_nsec *= 2;
+        if (rank >= 0 && gpt_wait_is_long(&wait)) /* rank 0 speaks for all */
+            gpt_wait_report(&wait, "rank %lld, which works on '%s'",
+                            (long long)rank, p->name);
+        gpt_wait_pause(&wait);
     }
 }
 

@@ -80,6 +80,10 @@ int64_t gpt_comm_room_bytes(const struct gpt_comm_room *room); /* all of it */
  * was the cause, that one's reason. */
 int gpt_comm_check(struct gpt_comm *c, struct gpt_err *err) GPT_MUST_USE;
 
+/* Fails the communicator, and the call that waits, because a rank is gone; from
+ * any thread. The first failure stays. */
+void gpt_comm_give_up(struct gpt_comm *c, int64_t rank, const char *text);
+
 /* Bytes sent by this rank so far (NCCL: those that a ring sends), and seconds
  * spent in calls. */
 void gpt_comm_counters(const struct gpt_comm *c, int64_t *bytes,

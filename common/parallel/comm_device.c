@@ -11,10 +11,10 @@
 #include "parallel/comm_internal.h"
 
 #include "base/memory.h"
-#include "base/num.h"
 #include "base/progress.h"
 
 #include <assert.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -180,18 +180,13 @@ static void end_calls(struct gpt_comm *c)
 
 /* ---- open and close ---- */
 
-/* Fails when waiting is in vain: a rank has failed, or the time is over. */
+/* Fails when waiting is in vain: a rank has failed, a signal asks to stop, or
+ * the time is over. */
 static int check_wait(struct gpt_comm *c, double end, const char *what,
                       struct gpt_err *err)
 {
-    struct gpt_err failure;
-
-    if (gpt_store_failed(c->store, &failure))
-        return gpt_fail(err, GPT_EIO, "rank %lld: %s", (long long)failure.rank,
-                        failure.text);
-    if (gpt_now() > end)
-        return gpt_fail(err, GPT_EIO, "%s", what);
-    return GPT_OK;
+    GPT_TRY(gpt_store_check_wait(c->store, err));
+    return gpt_now() > end ? gpt_fail(err, GPT_EIO, "%s", what) : GPT_OK;
 }
 
 /* The id of the group, made by its first member. The others ask for the id in

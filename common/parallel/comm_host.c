@@ -3,14 +3,13 @@
  * A sum: member m is responsible for the m-th slice of the elements. Every
  * member sends each other member that one's slice, adds up the `size` versions
  * of its own slice, and sends the sum to all (an all-reduce; a reduce-scatter
- * ends before that). A member sends 2 (n - 1)/n of the elements, as few as in a
- * ring, in two steps instead of 2 (n - 1): over sockets between CPUs the number
- * of steps is what a small sum costs. Short vectors take one step: every member
- * gets all versions whole (at_once).
+ * ends before that). A member sends 2 (n - 1)/n of the elements, as in a ring,
+ * in two steps instead of 2 (n - 1), which are what a small sum costs. Short
+ * vectors take one step: every member gets all versions whole (at_once).
  *
  * The versions of a slice are added in the order of ranks, whichever message
- * came first, and only its owner adds them. So all members hold the same bits,
- * every time: the replicas of a model stay equal without ever being compared.
+ * came first, and only its owner adds them. So all members hold the same bits
+ * and the replicas of a model stay equal without being compared.
  *
  * Start at exchange(), then reduce_slices(). */
 #include "parallel/comm_internal.h"
@@ -98,7 +97,7 @@ static bool exchange(struct gpt_comm *c, enum gpt_collective_kind kind)
         return !gpt_comm_failed(c);
     gpt_comm_watch(c, what, c->calls);
     int status = gpt_gloo_exchange(h->gloo, h->moves,
-                                        (int64_t)h->n_moves, &err);
+                                   (int64_t)h->n_moves, &err);
     gpt_comm_watch(c, NULL, 0);
     c->waited += gpt_now() - begun;
     if (status != GPT_OK && !gpt_comm_failed(c) &&
@@ -460,9 +459,14 @@ static void end_exchange(struct gpt_comm *c)
 
 static int open_host(struct gpt_comm *c, double timeout, struct gpt_err *err)
 {
+    const struct gpt_gloo_options o = {
+        .name = c->name, .rank = c->index, .size = c->size, .timeout = timeout};
+
     GPT_TRY(gpt_new(&c->host, 1, sizeof(*c->host), "a group of ranks", err));
-    return gpt_gloo_open(&c->host->gloo, c->store, c->name, c->index,
-                              c->size, timeout, err);
+    if (gpt_gloo_open(&c->host->gloo, c->store, &o, err) == GPT_OK)
+        return GPT_OK;
+    gpt_comm_name_idle(c, err);
+    return gpt_context(err, "cannot connect group '%s'", c->name);
 }
 
 static void close_host(struct gpt_comm *c)

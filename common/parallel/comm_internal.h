@@ -30,6 +30,8 @@ struct gpt_comm {
     int64_t number;
     double since, timeout;
     bool posted, failed;
+    bool aborted; /* the watcher has ended the call that waited, after it was
+                   * found to have failed by another thread */
     struct gpt_err why;
 };
 
@@ -70,6 +72,9 @@ bool gpt_comm_failed(struct gpt_comm *c);
  * one came: call `number` has failed with it. */
 bool gpt_comm_other_failed(struct gpt_comm *c, const char *what, int64_t number,
                            double seconds);
+/* While members connect: puts before GPT_EIO the members that do not wait
+ * themselves. One that has not come, or hangs, holds up all others. */
+void gpt_comm_name_idle(struct gpt_comm *c, struct gpt_err *err);
 /* Seconds that the report of a lost peer may take to come. */
 extern const double gpt_comm_reason;
 

@@ -27,6 +27,8 @@
 #include "base/thread.h"
 
 #include <assert.h>
+#include <pthread.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,6 +65,15 @@ void gpt_comm_fail(struct gpt_comm *c, bool post, const char *fmt, ...)
     (void)gpt_store_post_failure(c->store, &failure, &ignored);
 }
 
+/* The watcher ends the call, as it does when it finds a failure itself. */
+void gpt_comm_give_up(struct gpt_comm *c, int64_t rank, const char *text)
+{
+    gpt_comm_fail(c, false, "rank %lld: %s", (long long)rank, text);
+    pthread_mutex_lock(&c->lock);
+    pthread_cond_broadcast(&c->wake);
+    pthread_mutex_unlock(&c->lock);
+}
+
 bool gpt_comm_failed(struct gpt_comm *c)
 {
     pthread_mutex_lock(&c->lock);
@@ -94,9 +105,13 @@ static bool take_over_failure(struct gpt_comm *c, const char *what,
     struct gpt_err failure = {.rank = -1};
 
     if (gpt_store_failed(c->store, &failure)) {
-        gpt_comm_fail(c, false, "%s %lld of group '%s': rank %lld: %s", what,
-                      (long long)number, c->name, (long long)failure.rank,
-                      failure.text);
+        char whose[40] = "the launcher";
+
+        if (failure.rank >= 0)
+            snprintf(whose, sizeof(whose), "rank %lld",
+                     (long long)failure.rank);
+        gpt_comm_fail(c, false, "%s %lld of group '%s': %s: %s", what,
+                      (long long)number, c->name, whose, failure.text);
         return true;
     }
     if (failure.rank != c->ranks[c->index])
@@ -127,19 +142,6 @@ static void arrival_key(const struct gpt_comm *c, int64_t member, char *key,
     snprintf(key, cap, "comm/%s/%lld", c->name, (long long)c->ranks[member]);
 }
 
-/* Counts the calls, of any group, in which this rank waits for long. A rank
- * that waits itself is not the one that holds up the others: of a chain of
- * ranks that wait for each other the message must name the end. */
-static void count_wait(struct gpt_comm *c, int64_t change)
-{
-    struct gpt_err ignored = {0};
-    int64_t now;
-    char key[64];
-
-    snprintf(key, sizeof(key), "waits/%lld", (long long)c->ranks[c->index]);
-    (void)!gpt_store_add(c->store, key, change, &now, &ignored);
-}
-
 /* The number at a key of the store; 0 when it has none. */
 static int64_t read_number(struct gpt_comm *c, const char *key)
 {
@@ -154,14 +156,6 @@ static int64_t read_number(struct gpt_comm *c, const char *key)
     return number;
 }
 
-static bool waits_anywhere(struct gpt_comm *c, int64_t member)
-{
-    char key[64];
-
-    snprintf(key, sizeof(key), "waits/%lld", (long long)c->ranks[member]);
-    return read_number(c, key) > 0;
-}
-
 /* Arrivals are numbers of calls, not flags: a key is written again by the next
  * call that takes long, and the store does not grow. */
 static void post_arrival(struct gpt_comm *c, int64_t number)
@@ -172,7 +166,7 @@ static void post_arrival(struct gpt_comm *c, int64_t number)
     arrival_key(c, c->index, key, sizeof(key));
     snprintf(text, sizeof(text), "%lld", (long long)number);
     (void)!gpt_store_set(c->store, key, text, strlen(text), &ignored);
-    count_wait(c, 1);
+    gpt_store_count_wait(c->store, 1);
 }
 
 /* A member in a later call has been in this one, so a larger number counts. */
@@ -195,10 +189,27 @@ static size_t name_absent(struct gpt_comm *c, int64_t number, bool open,
     names[0] = '\0';
     for (int64_t m = 0; m < c->size && at + 32 < cap; m++)
         if (m != c->index && (!open || c->carrier->waits_for(c, m)) &&
-            !has_arrived(c, m, number) && !(idle && waits_anywhere(c, m)))
+            !has_arrived(c, m, number) &&
+            !(idle && gpt_store_waits(c->store, c->ranks[m])))
             at += (size_t)snprintf(names + at, cap - at, "%s%lld",
                                    at ? ", " : "", (long long)c->ranks[m]);
     return at;
+}
+
+void gpt_comm_name_idle(struct gpt_comm *c, struct gpt_err *err)
+{
+    char names[200] = "";
+    size_t at = 0;
+
+    if (err->status != GPT_EIO) /* a failed rank is named already */
+        return;
+    for (int64_t m = 0; m < c->size && at + 24 < sizeof(names); m++)
+        if (m != c->index && !gpt_store_waits(c->store, c->ranks[m]))
+            at += (size_t)snprintf(names + at, sizeof(names) - at, "%s%lld",
+                                   at ? ", " : "", (long long)c->ranks[m]);
+    if (at > 0)
+        gpt_context(err, "no connection to rank%s %s",
+                    strchr(names, ',') ? "s" : "", names);
 }
 
 /* ---- the watching thread ---- */
@@ -235,7 +246,7 @@ static void check_call(struct gpt_comm *c, const struct view *v)
 {
     const double over = gpt_now() - v->since - v->timeout;
 
-    if (take_over_failure(c, v->what, v->number) ||
+    if (gpt_comm_failed(c) || take_over_failure(c, v->what, v->number) ||
         (over >= 0 && fail_if_late(c, v, over)))
         c->carrier->abort(c);
 }
@@ -268,11 +279,13 @@ static void *watch(void *arg)
             pthread_mutex_lock(&c->lock);
         }
         const struct view v = {c->what, c->number, c->since, c->timeout};
-        if (!c->waiting || c->failed ||
-            gpt_now() - v.since < (late < v.timeout ? late : v.timeout))
+        const bool early =
+            gpt_now() - v.since < (late < v.timeout ? late : v.timeout);
+        if (!c->waiting || (c->failed ? c->aborted : early))
             continue;
-        bool post = !c->posted;
-        c->posted = true;
+        bool post = !c->posted && !c->failed;
+        c->aborted = c->failed;
+        c->posted = c->posted || post;
         c->watching = true; /* holds the call, see gpt_comm_watch() */
         pthread_mutex_unlock(&c->lock);
         if (post)
@@ -302,7 +315,7 @@ void gpt_comm_watch(struct gpt_comm *c, const char *what, int64_t number)
     assert(!what || number > 0);
     pthread_mutex_unlock(&c->lock);
     if (over)
-        count_wait(c, -1);
+        gpt_store_count_wait(c->store, -1);
 }
 
 int gpt_comm_watch_start(struct gpt_comm *c, struct gpt_err *err)

@@ -6,6 +6,7 @@ extern "C" {
 #include "base/memory.h"
 #include "base/progress.h"
 #include "parallel/gloo.h"
+#include "parallel/wait.h"
 }
 
 #include <chrono>
@@ -19,17 +20,31 @@ extern "C" {
 #include <mutex>
 #include <stdexcept>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 namespace {
 
 using Buffer = std::unique_ptr<gloo::transport::UnboundBuffer>;
 
+/* What the thread that connects shares with the one that waits for it, which may
+ * give up: then the first one is left behind, in a wait of Gloo's that cannot be
+ * ended, and must not touch the store any more. */
+struct Connecting {
+    std::mutex lock; /* of the store, and of what follows */
+    struct gpt_store *store;
+    bool given_up = false, done = false;
+    std::string error; /* empty: none */
+    std::shared_ptr<gloo::rendezvous::Context> context;
+};
+
 /* Gloo exchanges addresses through our store. */
 class Store : public gloo::rendezvous::Store {
   public:
-    Store(struct gpt_store *store, const char *name, double timeout)
-        : store_(store), prefix_(std::string("gloo/") + name + "/"),
+    Store(std::shared_ptr<Connecting> shared, const std::string &name,
+          double timeout)
+        : shared_(std::move(shared)), prefix_("gloo/" + name + "/"),
           timeout_(timeout)
     {
     }
@@ -37,13 +52,16 @@ class Store : public gloo::rendezvous::Store {
     void set(const std::string &key, const std::vector<char> &data) override
     {
         struct gpt_err err = {};
-        if (gpt_store_set(store_, (prefix_ + key).c_str(), data.data(),
+        std::lock_guard<std::mutex> guard(shared_->lock);
+
+        if (shared_->given_up ||
+            gpt_store_set(shared_->store, (prefix_ + key).c_str(), data.data(),
                           data.size(), &err) != GPT_OK)
             throw std::runtime_error(err.text);
     }
 
-    /* Waits in short steps and asks between them for failures: a member that
-     * has failed will never set its address. */
+    /* The lock is free between two requests: the thread that waits for this one
+     * looks for failures and signals then. */
     std::vector<char> get(const std::string &key) override
     {
         const double end = gpt_now() + timeout_;
@@ -51,16 +69,10 @@ class Store : public gloo::rendezvous::Store {
         void *value;
         size_t len;
 
-        while (gpt_store_get(store_, (prefix_ + key).c_str(), 0.5, &value,
-                             &len, &err) != GPT_OK) {
-            struct gpt_err failure;
-
-            if (gpt_store_failed(store_, &failure))
-                throw std::runtime_error("rank " +
-                                         std::to_string(failure.rank) + " " +
-                                         failure.text);
+        while (!ask(key, &value, &len, &err)) {
             if (gpt_now() > end)
                 throw std::runtime_error("no address of member " + key);
+            std::this_thread::sleep_for(std::chrono::milliseconds(10));
         }
         const char *bytes = static_cast<const char *>(value);
         std::vector<char> data(bytes, bytes + len);
@@ -76,10 +88,45 @@ class Store : public gloo::rendezvous::Store {
     using gloo::rendezvous::Store::wait;
 
   private:
-    struct gpt_store *store_;
+    bool ask(const std::string &key, void **value, size_t *len,
+             struct gpt_err *err)
+    {
+        std::lock_guard<std::mutex> guard(shared_->lock);
+
+        if (shared_->given_up || gpt_store_lost(shared_->store))
+            throw std::runtime_error("given up");
+        return gpt_store_get(shared_->store, (prefix_ + key).c_str(), 0, value,
+                             len, err) == GPT_OK;
+    }
+
+    std::shared_ptr<Connecting> shared_;
     std::string prefix_;
     double timeout_;
 };
+
+/* Runs in a thread of its own. */
+void connect_members(std::shared_ptr<Connecting> shared, std::string address,
+                     std::string name, int rank, int size, double timeout)
+{
+    std::shared_ptr<gloo::rendezvous::Context> context;
+    std::string error;
+
+    try {
+        gloo::transport::tcp::attr attr(address.c_str());
+        auto device = gloo::transport::tcp::CreateDevice(attr);
+        Store through(shared, name, timeout);
+        context = std::make_shared<gloo::rendezvous::Context>(rank, size);
+        context->setTimeout(
+            std::chrono::milliseconds(static_cast<int64_t>(timeout * 1e3)));
+        context->connectFullMesh(through, device);
+    } catch (const std::exception &e) {
+        error = *e.what() ? e.what() : "failed";
+    }
+    std::lock_guard<std::mutex> guard(shared->lock);
+    shared->context = std::move(context);
+    shared->error = std::move(error);
+    shared->done = true;
+}
 
 } // namespace
 
@@ -102,9 +149,90 @@ static void ignore_broken_pipes()
         std::signal(SIGPIPE, SIG_IGN);
 }
 
+/* The thread inherits the signal mask: signals are left to the main thread. */
+static void start_connecting(const std::shared_ptr<Connecting> &shared,
+                             const std::string &address,
+                             const struct gpt_gloo_options &o)
+{
+    sigset_t all, old;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    try {
+        std::thread(connect_members, shared, address, std::string(o.name),
+                    static_cast<int>(o.rank), static_cast<int>(o.size),
+                    o.timeout)
+            .detach();
+    } catch (...) {
+        pthread_sigmask(SIG_SETMASK, &old, nullptr);
+        throw;
+    }
+    pthread_sigmask(SIG_SETMASK, &old, nullptr);
+}
+
+/* True when connecting is over, one way or the other. GPT_EFAIL: it is given up,
+ * since a member has failed or a signal asks to stop. */
+static int check_connecting(Connecting *shared, bool *done, struct gpt_err *err)
+{
+    std::lock_guard<std::mutex> guard(shared->lock);
+
+    *done = shared->done;
+    if (*done)
+        return GPT_OK;
+    int status = gpt_store_check_wait(shared->store, err);
+    shared->given_up = status != GPT_OK;
+    return status;
+}
+
+/* Gloo's messages begin with "[file:line] " of its own. */
+static const char *without_place(const char *text)
+{
+    const char *end = *text == '[' ? std::strstr(text, "] ") : nullptr;
+
+    return end ? end + 2 : text;
+}
+
+/* Gloo waits for a member that never connects until its own timeout, for each
+ * member in turn, and takes no notice of anything else. So it waits in a
+ * thread. */
+static int wait_until_connected(const std::shared_ptr<Connecting> &shared,
+                                const struct gpt_gloo_options &o,
+                                struct gpt_err *err)
+{
+    struct gpt_wait wait = gpt_wait_begin(o.timeout);
+    double check_at = wait.begun + 0.25;
+    bool done = false, counted = false;
+
+    while (!done) {
+        gpt_wait_pause(&wait);
+        {
+            std::lock_guard<std::mutex> guard(shared->lock);
+            done = shared->done;
+            shared->given_up = !done && gpt_wait_is_over(&wait);
+        }
+        if (shared->given_up)
+            return gpt_fail(err, GPT_EIO, "not connected within %g s",
+                            o.timeout);
+        if (done || gpt_now() < check_at)
+            continue;
+        GPT_TRY(check_connecting(shared.get(), &done, err));
+        check_at = gpt_now() + 0.25;
+        if (!counted)
+            gpt_store_count_wait(shared->store, 1);
+        counted = true;
+        if (gpt_wait_is_long(&wait))
+            gpt_wait_report(&wait, "connections of group '%s'", o.name);
+    }
+    if (counted && shared->error.empty())
+        gpt_store_count_wait(shared->store, -1);
+    if (!shared->error.empty())
+        return gpt_fail(err, GPT_EIO, "%s",
+                        without_place(shared->error.c_str()));
+    return GPT_OK;
+}
+
 int gpt_gloo_open(struct gpt_gloo **out, struct gpt_store *store,
-                       const char *name, int64_t rank, int64_t size,
-                       double timeout, struct gpt_err *err)
+                  const struct gpt_gloo_options *o, struct gpt_err *err)
 {
     char address[64];
 
@@ -113,21 +241,18 @@ int gpt_gloo_open(struct gpt_gloo **out, struct gpt_store *store,
     gpt_store_local_address(store, address, sizeof(address));
     try {
         auto t = std::make_unique<gpt_gloo>();
-        gloo::transport::tcp::attr attr(address);
-        auto device = gloo::transport::tcp::CreateDevice(attr);
-        Store through(store, name, timeout);
-        t->context = std::make_shared<gloo::rendezvous::Context>(
-            static_cast<int>(rank), static_cast<int>(size));
-        t->context->setTimeout(
-            std::chrono::milliseconds(static_cast<int64_t>(timeout * 1e3)));
-        t->context->connectFullMesh(through, device);
-        t->sent.resize(static_cast<size_t>(size));
-        t->received.resize(static_cast<size_t>(size));
+        auto shared = std::make_shared<Connecting>();
+
+        shared->store = store;
+        t->sent.resize(static_cast<size_t>(o->size));
+        t->received.resize(static_cast<size_t>(o->size));
+        start_connecting(shared, address, *o);
+        GPT_TRY(wait_until_connected(shared, *o, err));
+        t->context = shared->context;
         *out = t.release();
         return GPT_OK;
     } catch (const std::exception &e) {
-        return gpt_fail(err, GPT_EIO, "cannot connect group '%s': %s", name,
-                        e.what());
+        return gpt_fail(err, GPT_EIO, "%s", e.what());
     }
 }
 
@@ -154,16 +279,8 @@ static void post(struct gpt_gloo *t, const struct gpt_move *m,
         buffer->recv(static_cast<int>(m->peer), t->received[peer]++);
 }
 
-/* Gloo's messages begin with "[file:line] " of its own. */
-static const char *without_place(const char *text)
-{
-    const char *end = *text == '[' ? std::strstr(text, "] ") : nullptr;
-
-    return end ? end + 2 : text;
-}
-
 int gpt_gloo_exchange(struct gpt_gloo *t, struct gpt_move *list,
-                           int64_t n, struct gpt_err *err)
+                      int64_t n, struct gpt_err *err)
 {
     /* no timeout of Gloo's own: the watcher (comm_watch.c) decides, as it can
      * say which member is missing, and ends the wait by an abort */

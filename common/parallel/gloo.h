@@ -17,10 +17,17 @@ struct gpt_move {
     bool lost; /* written by the exchange: the connection has failed */
 };
 
-/* Connects all ranks of a group, `timeout` seconds at most. */
+struct gpt_gloo_options {
+    const char *name; /* of the group */
+    int64_t rank, size;
+    double timeout; /* seconds, for all members to connect */
+};
+
+/* Connects all ranks of a group. GPT_EIO when a member does not come in time,
+ * GPT_EFAIL as gpt_store_check_wait(). */
 int gpt_gloo_open(struct gpt_gloo **t, struct gpt_store *store,
-                  const char *name, int64_t rank, int64_t size,
-                  double timeout, struct gpt_err *err) GPT_MUST_USE;
+                  const struct gpt_gloo_options *o,
+                  struct gpt_err *err) GPT_MUST_USE;
 void gpt_gloo_close(struct gpt_gloo *t);
 
 /* Posts all moves and waits for them. GPT_EIO when a connection is lost,

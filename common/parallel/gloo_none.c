@@ -4,15 +4,14 @@
 
 #ifndef GPT_HAVE_GLOO
 int gpt_gloo_open(struct gpt_gloo **t, struct gpt_store *store,
-                  const char *name, int64_t rank, int64_t size,
-                  double timeout, struct gpt_err *err)
+                  const struct gpt_gloo_options *o, struct gpt_err *err)
 {
-    (void)store, (void)rank, (void)timeout;
+    (void)store;
     *t = NULL;
     return gpt_fail(err, GPT_EUSAGE,
                     "group '%s' of %lld ranks needs Gloo, and this program "
                     "was built without it (Debian: libgloo-dev)",
-                    name, (long long)size);
+                    o->name, (long long)o->size);
 }
 
 void gpt_gloo_close(struct gpt_gloo *t)

@@ -4,9 +4,9 @@
 #include "parallel/launch_env.h"
 
 #include "base/io.h"
+#include "base/json.h"
 #include "base/num.h"
 
-#include <cjson/cJSON.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -277,7 +277,7 @@ void gpt_launch_env_report(const char *reason)
     cJSON *json = cJSON_CreateObject();
     cJSON_AddStringToObject(json, "message", reason);
     cJSON_AddNumberToObject(json, "timestamp", (double)time(NULL));
-    char *text = cJSON_PrintUnformatted(json);
+    char *text = gpt_json_print(json, false);
     if (text &&
         gpt_out_write(out, text, strlen(text), &ignored) == GPT_OK)
         (void)!gpt_out_commit(out, &ignored);

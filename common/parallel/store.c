@@ -17,23 +17,23 @@
 
 #include "base/num.h"
 #include "base/progress.h"
+#include "base/signals.h"
+#include "parallel/net.h"
 #include "parallel/store_wire.h"
+#include "parallel/wait.h"
 
 #include <assert.h>
 #include <errno.h>
-#include <netdb.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <poll.h>
+#include <math.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
-enum { ANSWER_SECONDS = 60, LINGER_SECONDS = 5 };
+enum { ANSWER_SECONDS = 60, GONE_SECONDS = 12, LINGER_SECONDS = 5 };
 
 struct gpt_store {
     pthread_mutex_t lock;
@@ -42,6 +42,7 @@ struct gpt_store {
     struct gpt_store_server *server;
     int64_t world_size, rank;
     bool agent_store;
+    atomic_bool keeps_waiting; /* signals do not end waits */
     char where[300]; /* "host:port" */
     char prefix[136];
     struct gpt_buf request, reply;
@@ -50,98 +51,63 @@ struct gpt_store {
     struct gpt_err why;
 };
 
-/* ---- time ---- */
-
-static void sleep_for(double seconds)
-{
-    struct timespec t = {(time_t)seconds,
-                         (long)((seconds - (double)(time_t)seconds) * 1e9)};
-
-    nanosleep(&t, NULL);
-}
-
-/* Between two polls: 1 ms at first, so that a barrier of ranks that arrive
- * together is quick, and 50 ms at most, so that the server of a thousand ranks
- * that wait is not kept busy. */
-static void pause_longer(double *pause)
-{
-    sleep_for(*pause);
-    *pause = *pause * 2 < 0.05 ? *pause * 2 : 0.05;
-}
-
 /* ---- connecting ---- */
 
-/* A timeout of zero seconds would mean none at all, so callers pass 1 or more.
- * A host that loses power closes nothing: the timeouts turn its silence into
- * the failure of a request. */
-static void set_timeouts(int fd, double seconds)
+/* A timeout of zero seconds would mean none at all. A host that loses power
+ * closes nothing: these turn its silence into the failure of a request. */
+static void set_timeouts(int fd)
 {
-    struct timeval t = {(time_t)seconds, 0};
-    int on = 1;
+    const struct timeval t = {ANSWER_SECONDS, 0};
 
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &t, sizeof(t));
     setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &t, sizeof(t));
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+    gpt_net_set_options(fd, GONE_SECONDS);
 }
 
-/* SO_SNDTIMEO bounds connect(2), too. */
-static int connect_once(const char *host, const char *port, double timeout,
-                        char *why, size_t cap)
+static const char *owner(const struct gpt_store *s)
 {
-    const struct addrinfo hints = {.ai_family = AF_UNSPEC,
-                                   .ai_socktype = SOCK_STREAM};
-    struct addrinfo *list = NULL;
-    int fd = -1, code = getaddrinfo(host, port, &hints, &list);
+    return s->agent_store ? "the launcher" : "rank 0";
+}
 
-    if (code != 0) {
-        snprintf(why, cap, "%s", gai_strerror(code));
-        return -1;
-    }
-    for (struct addrinfo *a = list; a && fd < 0; a = a->ai_next) {
-        fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        if (fd < 0)
-            continue;
-        set_timeouts(fd, timeout > 1 ? timeout : 1);
-        if (connect(fd, a->ai_addr, a->ai_addrlen) == 0)
-            break;
-        snprintf(why, cap, "%s",
-                 errno == EINPROGRESS ? "no answer" : strerror(errno));
-        close(fd);
-        fd = -1;
-    }
-    freeaddrinfo(list);
-    return fd;
+static bool is_asked_to_stop(struct gpt_store *s)
+{
+    return gpt_signals_stop() && !atomic_load(&s->keeps_waiting);
+}
+
+static int fail_of_signal(struct gpt_err *err)
+{
+    return gpt_fail(err, GPT_EFAIL, "was stopped by %s while the ranks met",
+                    gpt_signal_name(gpt_signals_stop()));
 }
 
 /* An address is tried for 10 s at most, and every attempt looks the name up
  * again: rank 0 may start later than this rank, and its name may be known later
- * still. */
+ * still. One rank of a node reports the wait for all of them. */
 static int connect_store(struct gpt_store *s, const struct gpt_launch_env *l,
                          double timeout, struct gpt_err *err)
 {
-    const double end = gpt_now() + timeout;
-    char port[16], why[128] = "no address";
-    double pause = 0.01;
+    struct gpt_wait wait = gpt_wait_begin(timeout);
+    char why[128] = "no address";
 
-    snprintf(port, sizeof(port), "%lld", (long long)l->port);
     for (;;) {
-        double left = end - gpt_now();
-
-        s->fd = connect_once(l->host, port, left < 10 ? left : 10, why,
-                             sizeof(why));
+        s->fd = gpt_net_connect(l->host, l->port,
+                                fmax(1, fmin(gpt_wait_left(&wait), 10)), why,
+                                sizeof(why));
         if (s->fd >= 0)
             break;
-        if (left <= 0)
+        if (is_asked_to_stop(s))
+            return fail_of_signal(err);
+        if (gpt_wait_is_over(&wait))
             return gpt_fail(err, GPT_EIO,
                             "cannot reach the store of %s at %s within %g s: "
                             "%s",
-                            l->agent_store ? "the launcher" : "rank 0",
-                            s->where, timeout, why);
-        sleep_for(pause);
-        pause = pause * 2 < 0.5 ? pause * 2 : 0.5;
+                            owner(s), s->where, timeout, why);
+        if (gpt_wait_is_long(&wait) && l->local_rank == 0)
+            gpt_wait_report(&wait, "the store of %s at %s (%s)", owner(s),
+                            s->where, why);
+        gpt_wait_pause(&wait);
     }
-    set_timeouts(s->fd, ANSWER_SECONDS);
+    set_timeouts(s->fd);
     return GPT_OK;
 }
 
@@ -159,7 +125,7 @@ static int lose_connection(struct gpt_store *s, const char *what,
         reason = "the connection was closed";
     s->lost = true;
     gpt_fail(&s->why, GPT_EIO, "cannot %s the store of %s at %s: %s", what,
-             s->agent_store ? "the launcher" : "rank 0", s->where, reason);
+             owner(s), s->where, reason);
     return gpt_fail(err, GPT_EIO, "%s", s->why.text);
 }
 
@@ -443,12 +409,7 @@ void gpt_store_close(struct gpt_store *s)
 
 void gpt_store_local_address(const struct gpt_store *s, char *text, size_t cap)
 {
-    struct sockaddr_storage a;
-    socklen_t len = sizeof(a);
-
-    if (s->fd < 0 || getsockname(s->fd, (struct sockaddr *)&a, &len) != 0 ||
-        getnameinfo((struct sockaddr *)&a, len, text, (socklen_t)cap, NULL, 0,
-                    NI_NUMERICHOST) != 0)
+    if (s->fd < 0 || !gpt_net_address(s->fd, false, text, cap))
         snprintf(text, cap, "127.0.0.1");
 }
 
@@ -546,8 +507,7 @@ out:
 int gpt_store_get(struct gpt_store *s, const char *key, double timeout,
                   void **value, size_t *len, struct gpt_err *err)
 {
-    const double end = gpt_now() + timeout;
-    double pause = 0.001;
+    struct gpt_wait wait = gpt_wait_begin(timeout);
     bool exists = false;
 
     GPT_TRY(check_sizes(s, key, 0, err));
@@ -555,12 +515,14 @@ int gpt_store_get(struct gpt_store *s, const char *key, double timeout,
         GPT_TRY(read_if_set(s, key, &exists, value, len, err));
         if (exists)
             return GPT_OK;
-        if (gpt_now() >= end)
+        if (gpt_wait_is_over(&wait))
             return gpt_fail(err, GPT_EFAIL,
                             "'%.100s' was not set in the store at %s within "
                             "%g s",
                             key, s->where, timeout);
-        pause_longer(&pause);
+        if (is_asked_to_stop(s))
+            GPT_TRY(gpt_store_check_wait(s, err));
+        gpt_wait_pause(&wait);
     }
 }
 
@@ -614,12 +576,68 @@ bool gpt_store_failed(struct gpt_store *s, struct gpt_err *failure)
     return failure->rank != s->rank;
 }
 
+bool gpt_store_lost(struct gpt_store *s)
+{
+    pthread_mutex_lock(&s->lock);
+    const bool lost = s->lost;
+    pthread_mutex_unlock(&s->lock);
+    return lost;
+}
+
+void gpt_store_keep_waiting(struct gpt_store *s)
+{
+    atomic_store(&s->keeps_waiting, true);
+}
+
+/* The failure comes first: a launcher that reports one sends the other ranks a
+ * signal, too, and that says less. */
+int gpt_store_check_wait(struct gpt_store *s, struct gpt_err *err)
+{
+    struct gpt_err failure;
+
+    if (!gpt_store_failed(s, &failure))
+        return is_asked_to_stop(s) ? fail_of_signal(err) : GPT_OK;
+    if (failure.rank < 0)
+        return gpt_fail(err, GPT_EFAIL, "the launcher failed: %s",
+                        failure.text);
+    return gpt_fail(err, GPT_EFAIL, "rank %lld failed: %s",
+                    (long long)failure.rank, failure.text);
+}
+
+/* ---- waits ---- */
+
+static void wait_key(char *key, size_t cap, int64_t rank)
+{
+    snprintf(key, cap, "waits/%lld", (long long)rank);
+}
+
+void gpt_store_count_wait(struct gpt_store *s, int64_t change)
+{
+    struct gpt_err ignored = {0};
+    int64_t now;
+    char key[64];
+
+    wait_key(key, sizeof(key), s->rank);
+    (void)!gpt_store_add(s, key, change, &now, &ignored);
+}
+
+/* ADD of 0 reads a counter in one request, also one that does not exist. */
+bool gpt_store_waits(struct gpt_store *s, int64_t rank)
+{
+    struct gpt_err ignored = {0};
+    int64_t now;
+    char key[64];
+
+    wait_key(key, sizeof(key), rank);
+    return gpt_store_add(s, key, 0, &now, &ignored) == GPT_OK && now > 0;
+}
+
 /* ---- barriers ---- */
 
-/* Ranks whose count of arrivals is below `round`: "ranks 3, 5 are". ADD of 0
- * reads a counter in one request, also one that does not exist yet. */
+/* Names ranks whose count of arrivals is below `round`: "3, 5". idle: only
+ * those that do not wait elsewhere. */
 static int name_missing(struct gpt_store *s, const char *name, int64_t round,
-                        char *text, size_t cap, struct gpt_err *err)
+                        bool idle, char *text, size_t cap, struct gpt_err *err)
 {
     char key[256];
     int64_t n = 0, count;
@@ -629,7 +647,7 @@ static int name_missing(struct gpt_store *s, const char *name, int64_t round,
     for (int64_t r = 0; r < s->world_size; r++) {
         snprintf(key, sizeof(key), "barrier/%s/%lld", name, (long long)r);
         GPT_TRY(gpt_store_add(s, key, 0, &count, err));
-        if (count >= round)
+        if (count >= round || (idle && gpt_store_waits(s, r)))
             continue;
         n++;
         if (at + 40 < cap)
@@ -638,8 +656,8 @@ static int name_missing(struct gpt_store *s, const char *name, int64_t round,
         else if (text[at - 1] != '.')
             at += (size_t)snprintf(text + at, cap - at, ", ...");
     }
-    snprintf(text + at, cap - at, n == 1 ? " is" : " are");
-    return GPT_OK;
+    return idle && n == 0 ? name_missing(s, name, round, false, text, cap, err)
+                          : GPT_OK;
 }
 
 static int barrier_late(struct gpt_store *s, const char *name, int64_t round,
@@ -647,10 +665,30 @@ static int barrier_late(struct gpt_store *s, const char *name, int64_t round,
 {
     char missing[400];
 
-    GPT_TRY(name_missing(s, name, round, missing, sizeof(missing), err));
+    GPT_TRY(
+        name_missing(s, name, round, true, missing, sizeof(missing), err));
+    if (missing[0] == '\0') /* the last one came just now */
+        return GPT_OK;
+    const bool several = strchr(missing, ',') != NULL;
     return gpt_fail(err, GPT_EFAIL,
-                    "barrier '%.100s': rank%s %s missing after %g s", name,
-                    strchr(missing, ',') ? "s" : "", missing, timeout);
+                    "rank%s %s %s not come to '%.100s' within %g s",
+                    several ? "s" : "", missing, several ? "have" : "has",
+                    name, timeout);
+}
+
+/* Rank 0 speaks for all: naming the missing takes a request a rank. */
+static int report_barrier(struct gpt_store *s, const char *name, int64_t round,
+                          struct gpt_wait *wait, struct gpt_err *err)
+{
+    char missing[400];
+
+    if (s->rank > 0 || !gpt_wait_is_long(wait))
+        return GPT_OK;
+    GPT_TRY(
+        name_missing(s, name, round, true, missing, sizeof(missing), err));
+    gpt_wait_report(wait, "rank%s %s at '%.100s'",
+                    strchr(missing, ',') ? "s" : "", missing, name);
+    return GPT_OK;
 }
 
 /* Two counters: one a rank, which numbers its rounds, so that a name can be
@@ -661,9 +699,9 @@ static int barrier_late(struct gpt_store *s, const char *name, int64_t round,
 int gpt_store_barrier(struct gpt_store *s, const char *name, double timeout,
                       struct gpt_err *err)
 {
-    const double end = gpt_now() + timeout;
-    double pause = 0.001, check_at = gpt_now() + 0.5;
-    struct gpt_err failure;
+    struct gpt_wait wait = gpt_wait_begin(timeout);
+    double check_at = wait.begun + 0.25;
+    bool counted = false;
     char key[256];
     int64_t round, count;
 
@@ -674,17 +712,23 @@ int gpt_store_barrier(struct gpt_store *s, const char *name, double timeout,
     snprintf(key, sizeof(key), "barrier/%s", name);
     GPT_TRY(gpt_store_add(s, key, 1, &count, err));
     while (count < round * s->world_size) {
-        if (gpt_now() >= end)
-            return barrier_late(s, name, round, timeout, err);
-        if (gpt_now() >= check_at) {
-            if (gpt_store_failed(s, &failure))
-                return gpt_fail(err, GPT_EFAIL,
-                                "barrier '%.100s': rank %lld failed: %s", name,
-                                (long long)failure.rank, failure.text);
-            check_at = gpt_now() + 0.5;
+        if (gpt_wait_is_over(&wait)) {
+            GPT_TRY(barrier_late(s, name, round, timeout, err));
+            break;
         }
-        pause_longer(&pause);
+        if (gpt_now() >= check_at) {
+            if (gpt_store_check_wait(s, err) != GPT_OK)
+                return gpt_context(err, "barrier '%.100s'", name);
+            GPT_TRY(report_barrier(s, name, round, &wait, err));
+            if (!counted)
+                gpt_store_count_wait(s, 1);
+            counted = true;
+            check_at = gpt_now() + 0.25;
+        }
+        gpt_wait_pause(&wait);
         GPT_TRY(gpt_store_add(s, key, 0, &count, err));
     }
+    if (counted)
+        gpt_store_count_wait(s, -1);
     return GPT_OK;
 }

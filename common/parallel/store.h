@@ -37,9 +37,9 @@ int gpt_store_check(struct gpt_store *s, const char *key, bool *exists,
                     struct gpt_err *err) GPT_MUST_USE;
 
 /* Returns when all ranks called it with this name as often as this rank; after
- * `timeout` seconds GPT_EFAIL with the ranks that are missing: "barrier
- * 'data': ranks 3, 5 are missing after 600 s"; at once, with its reason, when a
- * rank has posted a failure. */
+ * `timeout` seconds GPT_EFAIL with the ranks that are missing: "ranks 3, 5 have
+ * not come to 'data' within 600 s"; at once, as gpt_store_check_wait(). Rank 0
+ * reports a wait of 5 seconds. */
 int gpt_store_barrier(struct gpt_store *s, const char *name, double timeout,
                       struct gpt_err *err) GPT_MUST_USE;
 
@@ -54,6 +54,24 @@ int gpt_store_post_failure(struct gpt_store *s, const struct gpt_err *failure,
  * rank 0 or (rank -1) the launcher. False when no rank failed, or this rank
  * itself did; *failure is filled in the second case, too. */
 bool gpt_store_failed(struct gpt_store *s, struct gpt_err *failure);
+
+/* Counts the long waits that this rank is in: change is 1 when one begins and
+ * -1 when it ends. A rank that waits is not the one that holds up the others:
+ * of a chain of ranks that wait for each other messages name the end. A wait
+ * that fails is not counted down. */
+void gpt_store_count_wait(struct gpt_store *s, int64_t change);
+bool gpt_store_waits(struct gpt_store *s, int64_t rank);
+
+/* True after GPT_EIO. */
+bool gpt_store_lost(struct gpt_store *s);
+
+/* For loops that wait for other ranks: GPT_EFAIL when the wait is in vain,
+ * because a rank or the launcher has failed, or because a signal asks this
+ * process to stop. */
+int gpt_store_check_wait(struct gpt_store *s, struct gpt_err *err) GPT_MUST_USE;
+/* From now on signals do not end waits: until ranks have met nothing can be
+ * lost, and later a step or a save would be. */
+void gpt_store_keep_waiting(struct gpt_store *s);
 
 /* This machine's address on the way to the store, as digits, into text: where
  * other ranks reach this one. "127.0.0.1" in a world of one. */

@@ -11,29 +11,33 @@
  * the others do not notice. Start at serve(). */
 #include "parallel/store.h"
 
-#include "base/num.h"
 #include "base/progress.h"
 #include "base/thread.h"
+#include "parallel/net.h"
 #include "parallel/store_wire.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 enum {
     READ_BYTES = 64 << 10,
+    GONE_SECONDS = 12, /* of silence of a client's machine */
+    STRANGERS = 64,    /* clients that have not sent VALIDATE: at most */
+    STRANGE_SECONDS = 5,
+    RESERVED = 64, /* descriptors that are left to the rest of the process */
     OUT_HIGH = 16 << 20, /* replies that wait: no more requests until sent */
 };
 
 struct client {
     int fd;
+    double since;      /* when it was accepted */
     struct gpt_buf in; /* from `taken` on: not yet executed */
     size_t taken;
     struct gpt_buf out; /* from `sent` on: not yet sent */
@@ -51,7 +55,7 @@ struct gpt_store_server {
     int64_t port;
     struct gpt_store_table *table;
     struct client **clients;
-    size_t n, cap;
+    size_t n, cap, limit; /* limit: clients that there may be */
     struct pollfd *polls;
     size_t polls_cap;
     bool full; /* no descriptor for another client; the listener is left out
@@ -253,27 +257,60 @@ static void transmit(struct client *c)
 
 /* ---- the thread ---- */
 
+/* A client that connects and says nothing costs a descriptor that the ranks and
+ * the rest of this process need: there are few such clients, for seconds, and
+ * the oldest gives way to a new one. Clients are in the order in which they
+ * came. */
+static void drop_strangers(struct gpt_store_server *v)
+{
+    size_t strangers = 0, crowd = v->n;
+
+    for (size_t i = 0; i < v->n; i++)
+        strangers += !v->clients[i]->valid;
+    for (size_t i = 0; i < v->n; i++) {
+        struct client *c = v->clients[i];
+
+        if (c->valid)
+            continue;
+        if (crowd > v->limit || strangers > STRANGERS ||
+            gpt_now() - c->since > STRANGE_SECONDS) {
+            c->dropped = true;
+            strangers--;
+            crowd--;
+        }
+    }
+}
+
+static bool has_strangers(const struct gpt_store_server *v)
+{
+    for (size_t i = 0; i < v->n; i++)
+        if (!v->clients[i]->valid)
+            return true;
+    return false;
+}
+
 /* Without a free descriptor the connection stays in the kernel's queue, and the
- * thread tries again after 50 ms. */
+ * thread tries again after 50 ms. Above the limit it is closed: its rank then
+ * reports that the store cannot be reached, and this process goes on. */
 static void accept_client(struct gpt_store_server *v)
 {
-    int on = 1,
-        fd = accept4(v->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    int fd = accept4(v->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
     v->full = fd < 0 && (errno == EMFILE || errno == ENFILE ||
                          errno == ENOBUFS || errno == ENOMEM);
     if (fd < 0)
         return;
-    struct client *c = gpt_alloc(1, sizeof(*c));
+    struct client *c =
+        v->n < v->limit || has_strangers(v) ? gpt_alloc(1, sizeof(*c)) : NULL;
     if (!c || gpt_grow(&v->clients, &v->cap, v->n + 1, sizeof(*v->clients),
                        "clients", NULL) != GPT_OK) {
         gpt_free(c);
         close(fd);
         return;
     }
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+    gpt_net_set_options(fd, GONE_SECONDS);
     c->fd = fd;
+    c->since = gpt_now();
     v->clients[v->n++] = c;
 }
 
@@ -305,6 +342,7 @@ static void process_all(struct gpt_store_server *v)
     } while (seen != gpt_store_table_changes(v->table));
     for (size_t i = 0; i < v->n; i++)
         transmit(v->clients[i]);
+    drop_strangers(v);
     drop_clients(v);
 }
 
@@ -359,13 +397,15 @@ static void *serve(void *arg)
     for (;;) {
         size_t n = v->n;
         nfds_t polled = fill_polls(v, end >= 0);
-        int wait = end >= 0 || v->full || polled == 0 ? 50 : -1;
+        int wait = end >= 0 || v->full || polled == 0 ? 50
+                   : has_strangers(v)                 ? 1000
+                                                      : -1;
 
         v->full = false;
         if (end >= 0 && (n == 0 || gpt_now() >= end))
             return NULL;
         if (poll(v->polls, polled, wait) < 0 || polled == 0)
-            continue;
+            continue; /* interrupted, or no memory */
         for (size_t i = 0; i < n; i++)
             if (v->polls[i + 2].revents & ~POLLOUT)
                 receive(v->clients[i]);
@@ -455,18 +495,23 @@ static bool host_is_loopback(const char *host)
     return loopback;
 }
 
-static int64_t port_of(int fd)
+/* Clients that fit beside RESERVED descriptors. The soft limit is raised as far
+ * as the system lets a process raise it: a job may have thousands of ranks. */
+static size_t client_limit(void)
 {
-    struct sockaddr_storage a;
-    socklen_t len = sizeof(a);
-    struct sockaddr_in in;
-    struct sockaddr_in6 in6;
+    struct rlimit l;
 
-    if (getsockname(fd, (struct sockaddr *)&a, &len) != 0)
-        return 0;
-    memcpy(&in, &a, sizeof(in));
-    memcpy(&in6, &a, sizeof(in6));
-    return ntohs(a.ss_family == AF_INET ? in.sin_port : in6.sin6_port);
+    if (getrlimit(RLIMIT_NOFILE, &l) != 0)
+        return 512;
+    l.rlim_cur = l.rlim_max;
+    (void)setrlimit(RLIMIT_NOFILE, &l);
+    if (getrlimit(RLIMIT_NOFILE, &l) != 0)
+        return 512;
+    const rlim_t reserved = l.rlim_cur / 2 < RESERVED ? l.rlim_cur / 2
+                                                      : RESERVED;
+    const rlim_t most = 1 << 20;
+    return (size_t)(l.rlim_cur - reserved < most ? l.rlim_cur - reserved
+                                                 : most);
 }
 
 int gpt_store_server_open(struct gpt_store_server **out, const char *host,
@@ -480,6 +525,7 @@ int gpt_store_server_open(struct gpt_store_server **out, const char *host,
     *out = NULL;
     GPT_TRY(gpt_new(&v, 1, sizeof(*v), "the store's server", err));
     v->wake[0] = v->wake[1] = -1;
+    v->limit = client_limit();
     snprintf(service, sizeof(service), "%u", (unsigned)port & 0xFFFF);
     v->listener = listen_any(loopback ? host : NULL, service, loopback);
     if (v->listener < 0) {
@@ -487,7 +533,7 @@ int gpt_store_server_open(struct gpt_store_server **out, const char *host,
         status = gpt_hint(err, "another job may use it: set MASTER_PORT");
         goto fail;
     }
-    v->port = port_of(v->listener);
+    v->port = gpt_net_port(v->listener);
     v->table = gpt_store_table_open();
     if (!v->table || pipe2(v->wake, O_CLOEXEC) != 0) {
         status = gpt_fail(err, GPT_EFAIL, "cannot start the store's server");

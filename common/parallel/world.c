@@ -13,7 +13,6 @@
 #include <omp.h>
 #include <sched.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -25,7 +24,49 @@ static bool is_alone(const struct gpt_world *w)
     return !w->store || w->topology.world_size == 1;
 }
 
+/* The next communicator of a walk over all of them; NULL at its end. */
+static struct gpt_comm *next_comm(const struct gpt_world *w, int *at)
+{
+    while (*at < 2 * GPT_N_GROUPS) {
+        const int i = (*at)++;
+        struct gpt_comm *c =
+            i < GPT_N_GROUPS ? w->comm[i] : w->reduce[i - GPT_N_GROUPS];
+
+        if (c)
+            return c;
+    }
+    return NULL;
+}
+
 /* ---- open ---- */
+
+/* Runs in the links' thread. The communicators fail before the report is
+ * posted: where the network is gone, the store does not answer. */
+static void fail_of_loss(void *context, int64_t rank, const char *text)
+{
+    struct gpt_world *w = context;
+    struct gpt_err ignored = {0}, failure;
+    struct gpt_comm *c;
+    int at = 0;
+
+    while (atomic_load(&w->connected) && (c = next_comm(w, &at)))
+        gpt_comm_give_up(c, rank, text);
+    gpt_fail(&failure, GPT_EFAIL, "%s", text);
+    gpt_fail_on_rank(&failure, rank);
+    (void)gpt_store_post_failure(w->store, &failure, &ignored);
+}
+
+static int meet_ranks(struct gpt_world *w, struct gpt_err *err)
+{
+    const struct gpt_links_options o = {.rank = w->topology.rank,
+                                        .size = w->topology.world_size,
+                                        .timeout = w->timeout,
+                                        .lost = fail_of_loss,
+                                        .context = w};
+
+    GPT_TRY(gpt_store_open(&w->store, &w->launch, w->timeout, err));
+    return is_alone(w) ? GPT_OK : gpt_links_open(&w->links, w->store, &o, err);
+}
 
 int gpt_world_open(struct gpt_world **out, const struct gpt_world_options *o,
                    struct gpt_err *err)
@@ -46,11 +87,10 @@ int gpt_world_open(struct gpt_world **out, const struct gpt_world_options *o,
     w->topology = topology;
     w->timeout = o->timeout;
     w->timeout_later = o->timeout_later;
-    int status = imagined ? GPT_OK
-                          : gpt_store_open(&w->store, &w->launch, w->timeout,
-                                           err);
+    int status = imagined ? GPT_OK : meet_ranks(w, err);
     if (status != GPT_OK) {
-        gpt_free(w);
+        status = gpt_world_end(w, status, err);
+        gpt_world_close(w);
         return status;
     }
     *out = w;
@@ -215,21 +255,8 @@ int gpt_world_connect(struct gpt_world *w, struct gpt_backend *be,
         status = connect_group(w, be, GPT_GROUP_DP, "reduce", ranks,
                                &w->reduce[GPT_GROUP_DP], err);
     gpt_free(ranks);
+    atomic_store(&w->connected, true);
     return status;
-}
-
-/* The next communicator of a walk over all of them; NULL at its end. */
-static struct gpt_comm *next_comm(const struct gpt_world *w, int *at)
-{
-    while (*at < 2 * GPT_N_GROUPS) {
-        const int i = (*at)++;
-        struct gpt_comm *c =
-            i < GPT_N_GROUPS ? w->comm[i] : w->reduce[i - GPT_N_GROUPS];
-
-        if (c)
-            return c;
-    }
-    return NULL;
 }
 
 /* Calls of the first step wait for ranks that still allocate and load. After it
@@ -239,6 +266,8 @@ void gpt_world_shorten_timeout(struct gpt_world *w)
     struct gpt_comm *c;
     int at = 0;
 
+    if (w->store)
+        gpt_store_keep_waiting(w->store);
     w->timeout = w->timeout_later;
     while ((c = next_comm(w, &at)))
         gpt_comm_set_timeout(c, w->timeout);
@@ -438,7 +467,9 @@ void gpt_world_close(struct gpt_world *w)
 {
     if (!w)
         return;
-    /* Watchers of communicators use the store, so it is closed after them. */
+    /* The links' thread uses the communicators, and their watchers the store:
+     * they are closed in this order. */
+    gpt_links_close(w->links);
     for (int i = 0; i < GPT_N_GROUPS; i++) {
         gpt_comm_close(w->comm[i]);
         gpt_comm_close(w->reduce[i]);

@@ -4,6 +4,7 @@
  * is in. Start at gpt_world_open().
  *
  * From the bottom up: store.h (small values, barriers, reports of failure);
+ * links.h (who is still there);
  * topology.h (coordinates and groups); comm.h (collectives over a group,
  * through Gloo or NCCL), lane.h (collectives beside computing); schedule.h
  * (pipelines); agreement.h (a thread's votes through the store). */
@@ -11,11 +12,15 @@
 #define GPT_PARALLEL_WORLD_H
 
 #include "parallel/comm.h"
+#include "parallel/links.h"
 #include "parallel/topology.h"
+
+#include <stdatomic.h>
 
 struct gpt_world {
     struct gpt_launch_env launch;
     struct gpt_store *store;
+    struct gpt_links *links; /* NULL in a world of one */
     struct gpt_topology topology;
     /* By kind; NULL where this rank is no member or alone in the group. */
     struct gpt_comm *comm[GPT_N_GROUPS];
@@ -24,6 +29,7 @@ struct gpt_world {
      * (gpt_bucket.group), for a lane of its own: they are summed there while
      * backward uses the first one. By kind; NULL as above. */
     struct gpt_comm *reduce[GPT_N_GROUPS];
+    atomic_bool connected; /* comm and reduce are complete */
     double timeout, timeout_later; /* seconds, see below */
 };
 
@@ -36,9 +42,9 @@ struct gpt_world_options {
     double timeout_later; /* see gpt_world_shorten_timeout() */
 };
 
-/* Rendezvous: environment, topology, store. GPT_EUSAGE when the sizes do not
- * fit the number of ranks; GPT_EIO when the store cannot be reached. A world of
- * one needs no network. */
+/* Rendezvous: environment, topology, store, links. GPT_EUSAGE when the sizes do
+ * not fit the number of ranks; GPT_EIO when the store or a neighbour cannot be
+ * reached. A signal ends it. A world of one needs no network. */
 int gpt_world_open(struct gpt_world **w, const struct gpt_world_options *o,
                    struct gpt_err *err) GPT_MUST_USE;
 
@@ -68,7 +74,8 @@ int gpt_world_wait(struct gpt_world *w, const char *what,
                    struct gpt_err *err) GPT_MUST_USE;
 
 /* Sets the later timeout: for the time after the first step, which is the one
- * that allocates, loads and may take long. */
+ * that allocates, loads and may take long. From then on signals do not end
+ * waits, as a step would be lost. */
 void gpt_world_shorten_timeout(struct gpt_world *w);
 
 /* The first failure of any communicator. */

@@ -9,7 +9,6 @@
 
 #include <assert.h>
 #include <dirent.h>
-#include <errno.h>
 #include <glob.h>
 #include <stdlib.h>
 #include <string.h>

@@ -9,7 +9,6 @@
 #include "text/jsonl.h"
 
 #include "base/memory.h"
-#include "text/unicode.h"
 
 #include <assert.h>
 #include <string.h>

@@ -9,6 +9,7 @@
 #include "text/unicode.h"
 
 #include <assert.h>
+#include <string.h>
 
 /* The children of a node are a list by `sibling`. Node 0 is the root, and as
  * no node's child it also means "none". */

@@ -103,8 +103,8 @@ static int count_ids(const struct hf *f, const cJSON *added, int64_t *n_ids)
 /* The id that an added token has in the vocabulary, -1 if it is not there. The
  * vocabulary is in the letters of bytes, the added token in plain text; where
  * its text has letters only, these are compared. One that cannot be written in
- * such letters can only be at its own place. */
-/* `scratch` has room for the token's text. */
+ * such letters can only be at its own place. `scratch` has room for the token's
+ * text. */
 static int32_t find_in_vocab(const struct gpt_bytelevel *t,
                              const struct gpt_added_token *token, char *scratch)
 {

@@ -197,7 +197,7 @@ static inline GPT_AVX2 void classify_avx2(const uint8_t *p, struct window *w)
 }
 
 static GPT_AVX2 size_t cut_avx2(const char *text, size_t len, size_t *ends,
-                            size_t room)
+                                size_t room)
 {
     return cut_windows(text, len, ends, room, NULL, classify_avx2);
 }
@@ -224,7 +224,7 @@ static inline GPT_AVX512 void classify_avx512(const uint8_t *p,
 }
 
 static GPT_AVX512 size_t cut_avx512(const char *text, size_t len, size_t *ends,
-                                size_t room)
+                                    size_t room)
 {
     return cut_windows(text, len, ends, room, NULL, classify_avx512);
 }

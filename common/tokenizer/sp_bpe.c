@@ -8,6 +8,7 @@
 #include "tokenizer/sp_encode.h"
 
 #include <assert.h>
+#include <string.h>
 
 #define NONE UINT32_MAX
 

@@ -14,6 +14,7 @@
 #include <assert.h>
 #include <float.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define NONE UINT32_MAX
 #define UNKNOWN_PENALTY 10.0f

@@ -7,7 +7,7 @@
 
 #include "base/io.h"
 #include "base/json.h"
-#include "tokenizer/vocab.h"
+#include "tokenizer/ids.h"
 
 #include <assert.h>
 #include <string.h>

@@ -6,6 +6,7 @@
 #include "tokenizer/ids.h"
 
 #include <assert.h>
+#include <string.h>
 
 /* The bits of an entry that hold an id + 1; the others are the tag. */
 #define ID_MASK ((uint32_t)GPT_VOCAB_MAX * 2 - 1)

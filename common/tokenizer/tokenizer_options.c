@@ -190,10 +190,9 @@ cJSON *gpt_tokenizer_to_json(const struct gpt_tokenizer_options *o)
     if (o->vocab_size)
         cJSON_AddNumberToObject(json, "vocab_size", (double)o->vocab_size);
     if (o->special_tokens.n)
-        cJSON_AddItemToObject(
-            json, "special_tokens",
-            cJSON_CreateStringArray(o->special_tokens.items,
-                                    (int)o->special_tokens.n));
+        gpt_json_add(json, "special_tokens",
+                     cJSON_CreateStringArray(o->special_tokens.items,
+                                             (int)o->special_tokens.n));
     return json;
 }
 

@@ -7,7 +7,6 @@
 #include "tokenizer/bytelevel.h"
 
 #include <assert.h>
-#include <string.h>
 
 /* The letters of every token, one after the other; token i is
  * text[begin[i]..begin[i + 1]). */

@@ -3,7 +3,6 @@
  * longer pieces (a prompt) go through the tiles of attn_head.c. */
 #include "cpu/attn.h"
 
-#include <math.h>
 #include <omp.h>
 #include <string.h>
 

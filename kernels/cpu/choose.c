@@ -5,7 +5,6 @@
 #include "base/cpu.h"
 
 #include <assert.h>
-#include <stdlib.h>
 #include <string.h>
 
 extern const struct cpu_isa cpu_table_base, cpu_table_avx2, cpu_table_avx512;

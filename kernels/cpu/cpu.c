@@ -5,6 +5,7 @@
 #include "queue_fail.h"
 
 #include <omp.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -18,9 +18,8 @@ uint64_t cpu_drop_index(const struct gpt_dropout *d, int64_t row, int64_t c)
 struct cpu_drop cpu_drop_of(const struct gpt_dropout *d)
 {
     /* gpt_rng_uniform() makes u * 2^-24 of the upper 24 bits of a word.
-     * Comparing integers instead of floats saves a conversion and cannot
-     * round. */
-    /* u * 2^-24 < p, for an integer u */
+     * Comparing integers instead of floats saves a conversion and cannot round.
+     * u * 2^-24 < p, for an integer u */
     return (struct cpu_drop){.key = {d->rng.key[0], d->rng.key[1]},
                              .below = (uint32_t)ceil((double)d->p * 0x1p24),
                              .scale = 1 / (1 - d->p)};

@@ -2,10 +2,8 @@
  * threads, so that rows are added in their order for any number of them. */
 #include "cpu/cpu.h"
 
-#include <string.h>
-
-/* Row of the words held here for token i, or -1 when it is held elsewhere. */
-/* Under tensor parallelism a rank holds a part of the vocabulary; the sum over
+/* Row of the words held here for token i, or -1 when it is held elsewhere.
+ * Under tensor parallelism a rank holds a part of the vocabulary; the sum over
  * ranks adds the zeros of the others. */
 static int64_t word_row(const struct gpt_embed *op, int64_t i)
 {

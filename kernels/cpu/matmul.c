@@ -132,9 +132,8 @@ static bool compute_block(const struct cpu_product *p, bool library,
     return good;
 }
 
-/* About how long it takes one thread. */
-/* 16 multiplications a nanosecond: a slow core with AVX2. An estimate that is
- * wrong costs time, never a bit. */
+/* About how long it takes one thread. 16 multiplications a nanosecond: a slow
+ * core with AVX2. An estimate that is wrong costs time, never a bit. */
 static int64_t nanoseconds(const struct cpu_product *p)
 {
     return p->m * p->n / 16 * p->k;

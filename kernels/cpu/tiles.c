@@ -31,9 +31,9 @@ int64_t cpu_tiles_work(const struct cpu_product *whole)
     return PACK_A + PACK_B + (whole->narrow ? WIDENED : 0);
 }
 
-/* Rows m0.. of a, columns k0..: mc x kc of them as panels. */
-/* A panel holds mr rows so that a step over k reads one run of memory, whatever
- * the strides of the matrix: from here on transposed operands are as others. */
+/* Rows m0.. of a, columns k0..: mc x kc of them as panels. A panel holds mr
+ * rows so that a step over k reads one run of memory, whatever the strides of
+ * the matrix: from here on transposed operands are as others. */
 static void pack_a(const struct cpu_product *p, float *to, int64_t m0,
                    int64_t mc, int64_t k0, int64_t kc, float *room)
 {

@@ -15,10 +15,9 @@
 
 /* ---- which calls are over ---- */
 
-/* With `order`: forgets what is. */
-/* Flights are a ring, first to next, in the order in which calls were put. One
- * that is over while an older one is not waits for it: order is all that the
- * callers ask about. */
+/* Called with `order` held: forgets the calls that are over. Flights are a ring,
+ * first to next, in the order in which calls were put. One that is over while an older one is not
+ * waits for it: order is all that the callers ask about. */
 static void land(struct gpt_clique *c)
 {
     for (; c->first < c->next; c->first++) {

@@ -127,9 +127,9 @@ static __global__ void __launch_bounds__(FLASH_THREADS, FORWARD_BLOCKS)
 {
     T *mem = reinterpret_cast<T *>(dynamic_floats());
     T *queries = mem, *keys = mem + flash_tile<D>, *values = keys + 2 * flash_tile<D>;
-    /* long rows of keys first */
-    /* Blocks start in the order of their numbers: the short ones fill the gaps at
-     * the end. */
+    /* Long rows of keys first. Blocks start in the order of their numbers, and
+     * the last queries see the most keys: the short rows of the first queries
+     * fill the gaps at the end, when multiprocessors become free one by one. */
     int64_t t0 = (int64_t)(gridDim.x - 1 - blockIdx.x) * FLASH_ROWS;
     int64_t h = blockIdx.y, b = blockIdx.z;
     const T *k = qkv + attn_key_at(s, b, h / (s.h / s.g)), *v = k + s.d;

@@ -32,9 +32,9 @@ static int asked_for(const char *word)
 
 /* ---- calls ---- */
 
-/* One call, or those of a group: what a stream comes to. */
-/* A stream comes to a job, and stands still until the worker has made its calls
- * with the other processes. */
+/* One call, or those of a group: what is put on a stream. A stream that comes
+ * to a job stands still until the worker has made its calls with the other
+ * processes. The job then says with which result, and the stream continues. */
 struct job : emu::elsewhere {
     ncclComm *comm;
     cudaStream_t stream;

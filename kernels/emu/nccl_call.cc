@@ -81,9 +81,9 @@ static void sum_parts(const std::vector<const char *> &in, const call &c)
 
 /* ---- one call ---- */
 
-/* What this member makes of what all have sent it. */
-/* By every member from the same bytes in the same order: all have equal
- * bits. */
+/* What this member makes of what all have sent it. Every member makes the
+ * result from the same bytes in the same order, so that all members have equal
+ * bits, as with NCCL. */
 static void make_result(const std::vector<const char *> &in, size_t rank,
                         const call &c)
 {

@@ -270,9 +270,9 @@ static cudaError_t put_copy(void *dst, const void *src, size_t bytes,
     });
 }
 
-/* FNV-1a */
-/* A digest is kept instead of the bytes: copies of a whole model are under
- * way. */
+/* FNV-1a. A digest is kept instead of the bytes: copies of a whole model are
+ * under way, and the only question is whether their source has changed since
+ * they were ordered. */
 static uint64_t digest(const void *p, size_t bytes)
 {
     uint64_t h = 0xcbf29ce484222325;

@@ -19,9 +19,10 @@ static uint16_t half_of(uint32_t pair, unsigned i)
     return (uint16_t)(pair >> 16 * i);
 }
 
-/* Elements (row, k) of a, (k, column) of b, (row, column) of d. */
-/* Lane l holds rows l / 4 and l / 4 + 8 and pairs of columns from l % 4 * 2 on;
- * two elements of 16 bits share a register, the lower first. */
+/* Elements (row, k) of a, (k, column) of b, (row, column) of d. Lane l holds
+ * rows l / 4 and l / 4 + 8 and pairs of columns from l % 4 * 2 on; two elements
+ * of 16 bits share a register, the lower first. That is the layout of
+ * mma.m16n8k16 in NVIDIA's PTX ISA. */
 static uint16_t a_at(void *const slots[32], unsigned row, unsigned k)
 {
     const struct fragments *f =

@@ -10,9 +10,9 @@ namespace emu {
 
 static const uint32_t PENDING = 0x7fc5a5a5; /* a NaN */
 
-/* 16 rows of accumulators in flight, of one warp. */
-/* Identified by the address of lane 0's registers: an array of the kernel's
- * that stays in place while wgmma is in flight. */
+/* 16 rows of accumulators in flight, of one warp. Identified by the address of
+ * lane 0's registers: an array of the kernel's that stays in place while wgmma
+ * is in flight. */
 struct accumulator {
     float *at[32]; /* the lanes' registers */
     unsigned n;

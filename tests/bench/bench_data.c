@@ -1,7 +1,6 @@
 /* Speed of opening and reading a corpus: the check of an index, the three
  * indices of a split, blends, samples. A floor is the time to touch the
  * necessary bytes at the bandwidth of this machine. */
-#include "base/memory.h"
 #include "data/blend.h"
 #include "data/corpus.h"
 #include "data/idx.h"
@@ -9,8 +8,6 @@
 #include "data/mt19937.h"
 #include "data/sample_index.h"
 #include "tests/bench/bench.h"
-
-#include <inttypes.h>
 
 enum { SEQUENCES = 10000000, LENGTH = 300, T = 1024, SHORT_SET = 100000 };
 

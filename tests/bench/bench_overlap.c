@@ -9,7 +9,6 @@
 #include "bench.h"
 #include "tests/lib/ranks.h"
 
-#include "base/num.h"
 #include "model/layer.h"
 #include "train/gather.h"
 #include "train/reduce.h"

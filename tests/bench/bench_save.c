@@ -7,8 +7,6 @@
 #include "cmd/train/saver.h"
 #include "train_step.h"
 
-#include <sys/stat.h>
-
 enum { VOCABULARY = 4096, INTERVAL = 25, ROUNDS = 3 };
 
 enum mode { NONE, FOREGROUND, BACKGROUND, N_MODES };

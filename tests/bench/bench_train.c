@@ -2,7 +2,6 @@
  * gradient norm, AdamW; batch 4 x 64 tokens, the case that llm.c publishes)
  * beside this machine's sgemm, and the time of each operation in it. */
 
-#include "base/memory.h"
 #include "train_step.h"
 
 enum { VOCABULARY = 50257, STEPS = 5 };

@@ -267,6 +267,10 @@ repairs 'ends that were not counted' d
 check 'as it was' same_set r a
 printf '\1' | dd of=d.bin bs=1 seek=20 conv=notrunc status=none
 expect 3 'when they differ' gpt-dataset repair d --output-prefix x
+expect 3 'verify recommends no repair then' gpt-dataset verify d
+check 'but to make the set again' grep -q \
+    'cannot be repaired: the tokens in question differ; make the set again' out
+check 'and nothing else' sh -c '! grep -q "gpt-dataset repair" out'
 damage d idx 58 '\11'
 expect 0 'the index alone' gpt-dataset repair d --index-only --output-prefix i
 check 'is written' [ -e i.idx -a ! -e i.bin ]
@@ -279,6 +283,7 @@ expect 0 'nothing to do' gpt-dataset repair a --output-prefix x
 err_has 'nothing is wrong'
 damage d idx 34 '\377\377\377\377'
 expect 3 'a negative length' gpt-dataset repair d --output-prefix x
+err_has 'the length is not known; make the set again from its text'
 damage d idx 17 '\6'
 expect 3 'a floating type' gpt-dataset repair d --output-prefix x
 damage d idx 0 'X'
@@ -446,5 +451,8 @@ perl -e 'print "MMIDIDX\0\0", pack("Q<C", 1, 8), pack("Q<Q<", 50000, 3),
 head -c 100004 /dev/zero >both.bin
 expect 3 'lengths and documents are wrong' gpt-dataset repair both \
     --output-prefix both2
-err_has 'lengths are wrong as well'
+err_has 'lengths are wrong as well; merge the parts again'
+expect 3 'verify says the same' gpt-dataset verify both
+check 'in the same words' grep -q 'lengths are wrong as well; merge the' out
+check 'and recommends no repair' sh -c '! grep -q "gpt-dataset repair" out'
 tap_done

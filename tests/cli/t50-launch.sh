@@ -126,10 +126,13 @@ printf 'out 1\nerr 1\nlastx\n' >want
 sort logs/a/rank-1.log >got
 sort want -o want
 check 'hold both streams, without prefix' cmp got want
-expect 7 'are not overwritten' one --log-dir logs/a echo new
-err_has "'logs/a/rank-0.log' exists"
-expect 0 'without --force' one -f --log-dir logs/a echo new
-check 'with it, they are' test "$(cat logs/a/rank-0.log)" = new
+expect 0 'the same line again' one --log-dir logs/a echo new
+check 'appends, after a line that says so' test "$(sed 's/ at [0-9].*Z$//' \
+    logs/a/rank-0.log | tail -n 2)" = "==== started again
+new"
+check 'and keeps what was there' grep -qx 'out 0' logs/a/rank-0.log
+expect 0 '--force' one -f --log-dir logs/a echo new
+check 'replaces them' test "$(cat logs/a/rank-0.log)" = new
 
 # two nodes
 . "$top/tests/lib/port.sh"

@@ -96,7 +96,8 @@ if [ -x "$BUILD/faults/gpt-preprocess" ]; then
         --output-prefix old/x --tokenizer-type ByteTokenizer
     echo 'gpt-preprocess --input ../corpus.jsonl --output-prefix x \
         --tokenizer-type ByteTokenizer --force --threads 1' >run
-    try_program gpt-preprocess x_text_document.bin x_text_document.idx
+    try_program gpt-preprocess x_text_document.bin x_text_document.idx \
+        x_text_document.json
 fi
 
 if [ -x "$BUILD/faults/gpt-dataset" ]; then
@@ -132,4 +133,14 @@ expect 0 'an older checkpoint' sh -c "cd old && $(echo $train) --exit-interval 1
 echo "$(echo $train) --load ckpt" >run
 try_program gpt-train ckpt/iter_0000002/manifest.json \
     ckpt/latest_checkpointed_iteration.txt
+
+# Files that are trees of JSON: no member is left out.
+if [ -x "$BUILD/faults/gpt-reshape" ]; then
+    cp -r new/ckpt ckpt
+    rm -rf old && mkdir old
+    echo 'gpt-reshape --load-path ../ckpt --save-path hf --to hf \
+        --max-shard-size 4KB --threads 1' >run
+    try_program gpt-reshape hf/config.json hf/generation_config.json \
+        hf/model.safetensors.index.json
+fi
 tap_done

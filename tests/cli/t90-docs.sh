@@ -12,9 +12,10 @@ man_options() { # page: one --name a line, of every ".It Fl"
         sort -u
 }
 
-# An option without a letter is written '--name[', one with it '{-n,--name}'.
+# An option without a letter is written '--name[', one with it '{-n,--name}';
+# before the end there is a '=' where a value follows.
 zsh_options() {
-    grep -oE "('|,)--[a-z0-9-]+(\[|\})" "$1" | tr -d "',[}" | sort -u
+    grep -oE "('|,)--[a-z0-9-]+=?(\[|\})" "$1" | tr -d "',[}=" | sort -u
 }
 
 section() { # page title
@@ -76,16 +77,19 @@ for source in "$top"/cmd/*/main.c; do
     check "$p: the page names exit codes" names_exit_codes "$page"
     check "$p: the page leads to the common environment" refers_to_gpt "$page"
 
+    # t93-completions.sh asks the shells; here scripts are only read.
+    "$p" --complete=table | grep '^--' >rows
+    { cat table; cut -f6 rows | grep '^--'; } | sort -u >with_negations
     "$p" --complete=bash >c.bash
-    grep -oE "compgen -W ' --.*'" c.bash | tr " '" '\n\n' | grep '^--[a-z]' |
+    grep -oE "_names ' --[^']*'" c.bash | tr " '" '\n\n' | grep '^--[a-z]' |
         sort -u >names
     check "$p: bash completion and table agree" same table names
     check "$p: bash takes its completion" bash -n c.bash
     "$p" --complete=zsh >c.zsh
     zsh_options c.zsh >names
-    check "$p: zsh completion and table agree" same table names
+    check "$p: zsh completion and table agree" same with_negations names
     "$p" --complete=fish | sed -n 's/.* -l \([^ ]*\).*/--\1/p' | sort -u >names
-    check "$p: fish completion and table agree" same table names
+    check "$p: fish completion and table agree" same with_negations names
     for shell in zsh fish; do
         if command -v $shell >/dev/null; then
             "$p" --complete=$shell >c.$shell

@@ -2,16 +2,7 @@
 # Runs the commands of README's tutorial, with fewer steps, on a small corpus.
 # gpt.7 must have the same commands.
 . "$(dirname "$0")/../lib/tap.sh"
-
-# Prints each "$ command", joined with the lines after its backslashes.
-commands() { # file
-    sed 's/^ *//; s/\\e$/\\/' "$1" | awk '
-        on || /^\$ / {
-            sub(/^\$ /, "")
-            on = sub(/\\$/, "")
-            printf "%s%s", $0, on ? "" : "\n"
-        }' | tr -s ' '
-}
+. "$top/tests/lib/commands.sh"
 
 commands "$top/README" >readme
 commands "$top/man/gpt.7" >page

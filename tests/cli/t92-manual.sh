@@ -2,18 +2,8 @@
 # Runs the examples of gpt-preprocess(1), unchanged, on a small corpus.
 # shellcheck disable=SC2154 # $top and $scratch are tap.sh's
 . "$(dirname "$0")/../lib/tap.sh"
-
-# Prints each "$ command", joined with the lines after its backslashes.
-examples() { # page
-    awk '/^\.Sh/ { on = $2 == "EXAMPLES" } on' "$1" |
-        sed 's/^ *//; s/\\e$/\\/' | awk '
-        on || /^\$ / {
-            sub(/^\$ /, "")
-            on = sub(/\\$/, "")
-            printf "%s%s", $0, on ? "" : "\n"
-        }' | tr -s ' '
-}
-examples "$top/man/gpt-preprocess.1" >commands
+. "$top/tests/lib/commands.sh"
+commands "$top/man/gpt-preprocess.1" >commands
 check 'the page has examples' [ "$(wc -l <commands)" -ge 12 ]
 
 # The files that they need: a corpus, a vocabulary, and a scheduler.

@@ -13,7 +13,7 @@ perl "$lint" -C "$top" >found 2>&1
 check 'the sources are read' grep -q '^# comments common/base ' found
 none() { ! grep "^$1: " found; }
 for rule in order cycles options tags blanks sizeof typedef rc ladder names \
-    prose comments budget calls; do
+    prose comments budget calls includes align pairs files; do
     check "rule kept: $rule" none "$rule"
 done
 check 'headers compile, alone and together' sh "$top/tests/lib/headers.sh"
@@ -165,6 +165,24 @@ echo 'int f(char *a) { return atoi(a); }' >>tree/common/text/high.c
 lint_finds calls 'a call without a bound' 'a banned call'
 echo 'void f(void) { exit(1); }' >>tree/common/text/high.c
 lint_finds calls 'only main() ends a program' 'a library that exits'
+
+printf '#include <stdio.h>\n' >>tree/common/base/low.c
+lint_finds includes 'low.c:11: uses nothing of <stdio.h>' 'an include too many'
+printf 'int f(char *a) { return (int)strlen(a); }\n' >>tree/common/base/low.c
+lint_finds includes "low.c:11: uses 'strlen(' and does not include <string.h>" \
+    'an include too few'
+printf '#include "cpu/cpu.h"\n' >>tree/common/text/high.c
+lint_finds includes 'high.c:11: uses nothing of "cpu/cpu.h"' \
+    'a header of which nothing is used'
+
+printf 'int f(int a)\n{\n    return g(a,\n            a);\n}\n' \
+    >>tree/common/base/low.c
+lint_finds align 'low.c:14: arguments do not begin in one column' \
+    'an argument out of line'
+printf '/* One. */\n/* Two. */\nint f(int a);\n' >>tree/common/base/low.c
+lint_finds pairs 'low.c:12: a comment follows another' 'two comments in a row'
+printf '/* See lost.c. */\n' >>tree/common/base/low.c
+lint_finds files "low.c:11: no file 'lost.c'" 'a comment on a lost file'
 
 # ---- what is allowed for a time ----
 echo 'int n = sizeof (int);' >>tree/common/base/low.c

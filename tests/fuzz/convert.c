@@ -1,7 +1,6 @@
 /* Fuzz target: data sets of other programs. The first byte chooses: 't' an
  * index of TNTIDX, 'd' a .ds.index, each beside 22 bytes of tokens, 'l' a file
  * of llm.c. A set that is accepted must be consistent. */
-#include "base/io.h"
 #include "cmd/dataset/convert.h"
 
 #include <stdio.h>

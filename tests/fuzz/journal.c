@@ -1,6 +1,5 @@
 /* Fuzz target: a line of a journal, without its checksum. A line that is
  * accepted must give places inside the inputs and valid counts. */
-#include "base/memory.h"
 #include "cmd/preprocess/journal_json.h"
 
 #include <stdlib.h>

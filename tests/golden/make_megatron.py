@@ -6,7 +6,7 @@ Usage: make_megatron.py [DIR]   (needs torch, safetensors)
 One directory a variant: checkpoint versions 0 to 3 with their orders of
 queries, keys and values, names of several years, containers, tensor and
 pipeline parallel ranks, interleaved and uneven stages. Without DIR it makes
-tests/golden/megatron, a few of them.
+tests/golden/megatron, a few of them, and tests/fuzz/corpus/megatron.
 """
 import argparse
 import enum
@@ -181,6 +181,48 @@ def everything(directory):
     write(directory + "/release", release=True, names="legacy", version=2)
 
 
+def corpus(directory):
+    """Tiny models, with the optimizer of mixed precision and without."""
+    os.makedirs(directory, exist_ok=True)
+    names = ["embedding.word_embeddings.weight",
+             "embedding.position_embeddings.weight"]
+    layer = "decoder.layers.0."
+    shapes = {names[0]: (4, 4), names[1]: (2, 4)}
+    for name, out, into in (("input_layernorm", 4, 0),
+                            ("self_attention.linear_qkv", 12, 4),
+                            ("self_attention.linear_proj", 4, 4),
+                            ("pre_mlp_layernorm", 4, 0),
+                            ("mlp.linear_fc1", 8, 4), ("mlp.linear_fc2", 4, 8)):
+        shapes[layer + name + ".weight"] = (out, into) if into else (out,)
+        shapes[layer + name + ".bias"] = (out,)
+    shapes["decoder.final_layernorm.weight"] = (4,)
+    shapes["decoder.final_layernorm.bias"] = (4,)
+    store = torch.zeros(64)
+    value = {"checkpoint_version": 1.0, "iteration": 1, "args":
+             argparse.Namespace(num_attention_heads=2, vocab_size=3),
+             "model": {n: store[:torch.Size(s).numel()].view(s)
+                       for n, s in shapes.items()}}
+    old = dict(_use_new_zipfile_serialization=False)
+    torch.save(value, directory + "/weights", **old)
+    groups = [[n for n, s in shapes.items() if len(s) == 2],
+              [n for n, s in shapes.items() if len(s) == 1]]
+    states, numbers, count = {}, [], 0
+    for group in groups:
+        numbers.append({"step": 1, "params": []})
+        for n in group:
+            states[count] = {"exp_avg": value["model"][n],
+                             "exp_avg_sq": value["model"][n]}
+            numbers[-1]["params"].append(count)
+            count += 1
+    value["checkpoint_version"] = 3.0
+    value["optimizer"] = {
+        "optimizer": {"state": states, "param_groups": numbers},
+        "fp32_from_fp16_params": [[value["model"][n] for n in g]
+                                  for g in groups]}
+    value["opt_param_scheduler"] = {"max_lr": 0.1, "lr_decay_style": "cosine"}
+    torch.save(value, directory + "/optimizer", **old)
+
+
 if __name__ == "__main__":
     import types
     core = types.ModuleType("megatron.core.enums")
@@ -195,3 +237,4 @@ if __name__ == "__main__":
         write(top + "/release", version=0, names="legacy2019", release=True,
               _use_new_zipfile_serialization=False)
         write(top + "/tp2pp2", tp=2, pp=2, names="te")
+        corpus(os.path.join(HERE, "..", "fuzz", "corpus", "megatron"))

@@ -46,7 +46,7 @@ static void be_rank(int64_t rank, int64_t size, int port_fd,
  * are forked before this process has threads, and read the port of the store
  * from a pipe. */
 static void job_run(int64_t size, int (*run)(struct rank *, const void *),
-                      const void *context, int *statuses)
+                    const void *context, int *statuses)
 {
     struct gpt_store_server *v = NULL;
     struct gpt_err err = {0};

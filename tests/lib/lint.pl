@@ -275,6 +275,143 @@ sub check_cycles {
     }
 }
 
+# ---- includes: a .c file includes what it uses, and nothing else ----
+
+# Functions of the standard headers, before the bar; names that are used without
+# a call, between the bars; after them those that other headers define as well,
+# which only show that an include is used. Words of a regular expression.
+my %standard = (
+    'assert.h' => 'assert static_assert | |',
+    'ctype.h' => 'is(?:al(?:num|pha)|x?digit|print|space|upper) to(?:low|upp)er
+        | |',
+    'errno.h' => '| errno | E[A-Z0-9]{3,}',
+    'fcntl.h' => 'open openat fcntl posix_fadvise posix_fallocate fallocate
+        | | O_\w+ F_\w+ AT_\w+',
+    'float.h' => '| (?:FLT|L?DBL)_[A-Z]\w* |',
+    'inttypes.h' => 'strto[iu]max | PRI[diuxX]\w+ SCN\w+ |',
+    'limits.h' => '| (?:CHAR|U?INT|U?LONG|U?LLONG|SSIZE)_(?:BIT|MAX|MIN)
+        PATH_MAX |',
+    'math.h' => '(?:sqrt|exp2?|expm1|log(?:2|10|1p)?|pow|fabs|floor|ceil)[fl]?
+        (?:l?l?r(?:ound|int)|trunc|fmod|fmin|fmax|[lf]?dexp|frexp)[fl]?
+        (?:sin|cos|a?tanh?|erfc?|fma|copysign|nextafter|hypot|cbrt|modf)[fl]?
+        l?l?(?:round|rint)f? isnan isinf isfinite signbit
+        | INFINITY NAN HUGE_VALF? M_[A-Z]\w* |',
+    'pthread.h' => 'pthread_\w+ | PTHREAD_\w+ pthread_\w+_t |',
+    'signal.h' => 'sig(?:action|(?:empty|fill|add|del)set|wait|procmask|nal)
+        raise killp?g? | | SIG[A-Z]\w* sigset_t sig_atomic_t pthread_sigmask',
+    'stdarg.h' => 'va_start va_end va_copy | | va_list va_arg',
+    'stdatomic.h' => 'atomic_\w+ | | atomic_\w+ _Atomic memory_order_\w+',
+    'stdio.h' => '(?:[fd]|sn?|v|v[fd]|vsn?)?printf f(?:open|close|flush|puts)
+        fputc putchar putc puts fread fwrite fgets getline getc sscanf perror
+        fdopen fileno freopen setvbuf open_memstream ferror feof fseek ftell
+        rename remove | std(?:out|err|in) FILE | EOF SEEK_\w+ BUFSIZ',
+    'stdlib.h' => '(?:[mc]|re)alloc free aligned_alloc posix_memalign getenv
+        setenv unsetenv strto(?:l|ll|ul|ull|d|f|ld) ato(?:i|l|ll|f) qsort
+        bsearch abort exit atexit mk[sd]temp realpath llabs labs system s?rand
+        | | abs div EXIT_[SF]\w+ _Exit',
+    'string.h' => 'mem(?:cpy|move|set|cmp|r?chr|mem|ccpy) mempcpy
+        str(?:len|n?cmp|r?chr|chrnul|str|casestr|c?spn|pbrk|cat|ncat|n?dup)
+        str(?:error|error_r|signal|tok_r|sep|nlen|cpy|ncpy) explicit_bzero
+        stpcpy | | strn?casecmp',
+    'strings.h' => 'strn?casecmp | |',
+    'sys/stat.h' => '[fl]?stat fstatat mkdir mkdirat f?chmod umask utimensat
+        futimens S_IS[A-Z]\w+ | struct\s+stat | S_I\w+',
+    'time.h' => 'time clock localtime_r gmtime_r strftime (?:clock_)?nanosleep mktime
+        clock_gettime timegm | struct\s+tm | CLOCK_\w+ time_t timespec',
+    'unistd.h' => 'p?read p?write close lseek fsync fdatasync f?truncate unlink
+        rmdir access isatty dup[23]? pipe2? fork exec[lv]\w* sysconf u?sleep
+        gethostname link symlink readlink getp?pid setpgid gete?uid alarm chdir
+        getcwd | | _SC_\w+ STD\w+_FILENO SEEK_\w+ environ _exit [RWF]_OK',
+);
+# What shows in the code of a file that it must include a header, and what shows
+# that it uses the header.
+my (%must_include, %uses);
+for my $header (keys %standard) {
+    my ($calls, $names, $shared) =
+        map { join '|', split ' ' } split /(?<!\S)\|(?!\S)/,
+        $standard{$header}, -1;
+    my $free = qr/(?<![\w.]|->)/; # neither a member nor a part of a word
+    my @must;
+    push @must, qr/$free(?:$calls)\s*\(/ if $calls ne '';
+    push @must, qr/$free(?:$names)\b/ if $names ne '';
+    $must_include{$header} = join '|', @must;
+    push @must, qr/\b(?:$shared)\b/ if $shared ne '';
+    push @must, qr/[(,=:?]\s*(?:$calls)\s*[,;):]/ if $calls ne '';
+    $uses{$header} = join '|', @must;
+}
+
+# Names that a header of ours makes known.
+sub names_of {
+    my ($file) = @_;
+    my $c = $code{$file};
+    my %names;
+    # what files have through it: the standard types, and cJSON's names
+    $names{$_} = 1 for $file eq 'common/base/status.h' ?
+        qw(bool true false size_t NULL int64_t uint64_t int32_t uint32_t
+           int16_t uint16_t int8_t uint8_t uintptr_t) : ();
+    $names{cJSON} = 1 if $file eq 'common/base/json.h';
+    while ($c =~ /^[ \t]*#[ \t]*define[ \t]+(\w+)((?:.*\\\n)*.*)/mg) {
+        my ($name, $body) = ($1, $2);
+        $names{$_} = 1
+            for $name, $name =~ /_LIST$/ ? $body =~ /\w+/g : ();
+    }
+    $c =~ s/^[ \t]*#.*(?:\\\n.*)*$//mg;
+    $names{$1} = 1 while $c =~ /\b(?:struct|union|enum)\s+(\w+)\s*[{;]/g;
+    while ($c =~ /\b(?:struct|union|enum)\b[^;{(]*\{([^{}]*)\}/g) {
+        $names{$_} = 1 for $1 =~ /\w+/g;
+    }
+    1 while $c =~ s/\{[^{}]*\}/;/g;
+    $names{$1} = 1 while $c =~ /\b(\w+)\s*\(/g;
+    $names{$1} = 1 while $c =~ /\btypedef\b[^;]*?(\w+)\s*;/g;
+    $names{$1} = 1 while $c =~ /^\w+ (\w+);/mg; # by a type of functions
+    $names{$1} = 1 while $c =~ /^(?:extern|static)\b[^;()]*?(\w+)(?:\[[^;]*)?\s*[=;]/mg;
+    return \%names;
+}
+
+sub standard_includes {
+    my ($file) = @_;
+    my %line;
+    while ($text{$file} =~ /^[ \t]*#[ \t]*include[ \t]+<([^>]+)>/mg) {
+        $line{$1} = line_of($text{$file}, $-[0]);
+    }
+    return \%line;
+}
+
+sub check_includes {
+    my %names;
+    for my $file (grep { /\.c$/ && !m{^kernels/emu/} } @files) {
+        my $c = $code{$file};
+        $c =~ s/^[ \t]*#[ \t]*include.*$//mg;
+        $c =~ s/\bcJSON_\w+/cJSON/g;
+        my %words = map { $_ => 1 } $c =~ /\b([A-Za-z_]\w*)/g;
+        my $has = standard_includes($file);
+        for my $header (sort keys %$has) {
+            find_fault("$file:$has->{$header}", "uses nothing of <$header>")
+                if $uses{$header} && $c !~ /$uses{$header}/;
+        }
+        my ($stem) = $file =~ m{([^/]+)\.c$};
+        for my $i (includes($file)) {
+            my ($name, $line, $path) = @$i;
+            next unless defined $path && $path =~ /\.h$/;
+            if (defined $stem && $name =~ m{(?:^|/)\Q$stem\E\.h$}) {
+                %$has = (%$has, %{standard_includes($path)});
+                next;
+            }
+            $names{$path} //= names_of($path);
+            next if $code{$path} =~ /##/; # makes names
+            find_fault("$file:$line", "uses nothing of \"$name\"")
+                unless $allowed{$check}{$name} ||
+                grep { $words{$_} } keys %{$names{$path}};
+        }
+        next if $file =~ m{^tests/};
+        for my $header (sort keys %must_include) {
+            next if $has->{$header} || $c !~ /$must_include{$header}/;
+            find_fault("$file:" . line_of($c, $-[0]),
+                       "uses '$&' and does not include <$header>");
+        }
+    }
+}
+
 # ---- options: the library names none ----
 
 sub check_options {
@@ -354,6 +491,40 @@ sub check_blanks {
     }
 }
 
+# Lines that continue a list of arguments or parameters, after a comma, and do
+# not begin where the list does.
+sub misaligned {
+    my ($code) = @_;
+    my ($n, @open, @found) = (0);
+    for my $line (split /\n/, $code, -1) {
+        $n++;
+        next if $line =~ /^\s*#/ || $line =~ /\\$/;
+        if (@open && $open[-1][0] eq '(' && $open[-1][2] &&
+            $line =~ /^( *)\S/) {
+            push @found, $n if length($1) != $open[-1][1];
+        }
+        $open[-1][2] = 0 if @open;
+        while ($line =~ /([({\[])|([)}\]])/g) {
+            my ($bracket, $at) = ($1, pos($line));
+            if (defined $bracket) {
+                $bracket = 'at the end' if substr($line, $at) !~ /\S/;
+                push @open, [$bracket, $at, 0];
+            } elsif (@open) {
+                pop @open;
+            }
+        }
+        $open[-1][2] = $line =~ /,\s*$/ if @open;
+    }
+    return @found;
+}
+
+sub check_align {
+    for my $file (grep { /\.([ch]|cc)$/ } @product) {
+        find_fault("$file:$_", 'arguments do not begin in one column')
+            for misaligned($code{$file});
+    }
+}
+
 sub find_all {
     my ($files, $pattern, $what) = @_;
     for my $file (@$files) {
@@ -405,6 +576,37 @@ sub check_prose {
                 count_fault("$file:" . line_of($comments{$file}, $-[0]),
                             $p->[1]);
             }
+        }
+    }
+}
+
+# Two comments one after the other are one that grew in two places.
+sub check_pairs {
+    for my $file (@product) {
+        my $t = $text{$file};
+        while ($t =~ m{^[ \t]*/\*(?:(?!\*/).)*\*/\n(?=[ \t]*/\*(?!(?:(?!\*/).)*\*/\n[ \t]*\n))}gsm) {
+            next if $& =~ m{^\s*/\* ----}; # the heading of a part
+            find_fault("$file:" . line_of($t, $+[0]), 'a comment follows another');
+        }
+    }
+}
+
+# Files that comments and README speak of exist.
+sub check_files {
+    my %base;
+    my @all = split /\n/, `find . -path ./build -prune -o -type f -print`;
+    for my $path (@all) {
+        $path =~ s{^\./}{};
+        my @parts = split m{/}, $path;
+        $base{join '/', @parts[$_ .. $#parts]} = 1 for 0 .. $#parts;
+    }
+    my %said = map { $_ => $comments{$_} } @files;
+    $said{README} = read_file('README') if -e 'README';
+    for my $file (sort keys %said) {
+        while ($said{$file} =~ m{(?<![\w./<-])((?:\w+/)*\w+\.(?:[ch]|cuh?|cc|sh|pl|mk))\b(?![\w/-]|\.\w)}g) {
+            my ($name, $at) = ($1, $-[0]);
+            next if $base{$name} || $allowed{$check}{$name};
+            find_fault("$file:" . line_of($said{$file}, $at), "no file '$name'");
         }
     }
 }
@@ -492,7 +694,9 @@ my %checks = (
     typedef => \&check_typedef, rc => \&check_rc, ladder => \&check_ladder,
     names => \&check_names, prose => \&check_prose,
     comments => \&check_comments, budget => \&check_budget,
-    calls => \&check_calls,
+    calls => \&check_calls, includes => \&check_includes,
+    align => \&check_align,
+    pairs => \&check_pairs, files => \&check_files,
 );
 @ARGV = sort keys %checks unless @ARGV;
 for my $name (@ARGV) {

@@ -10,11 +10,9 @@
  *                                            | between sequences, - for none
  */
 #include "base/memory.h"
-#include "base/num.h"
 #include "data/batch.h"
 #include "data/blend.h"
 #include "data/corpus.h"
-#include "data/idx.h"
 #include "data/indexed.h"
 #include "data/sample_index.h"
 

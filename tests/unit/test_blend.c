@@ -124,6 +124,7 @@ static void test_arguments(void)
         {{"1", "a", "b", "c"}, 4, GPT_EUSAGE, 0, NULL, 0},
         {{"0", "a", "1", "b"}, 4, GPT_EUSAGE, 0, NULL, 0},
         {{"-1", "a"}, 2, GPT_EUSAGE, 0, NULL, 0},
+        {{"1e308", "a", "1e308", "b"}, 4, GPT_EUSAGE, 0, NULL, 0},
     };
 
     for (size_t i = 0; i < GPT_COUNT(rows); i++) {

@@ -5,7 +5,6 @@
 
 #include "tests/lib/tap.h"
 
-#include "base/num.h"
 #include "base/progress.h"
 
 #include <signal.h>

@@ -3,8 +3,6 @@
  * at the table of sections near the end. */
 #include "tests/unit/device.h"
 
-#include <limits.h>
-
 static struct gpt_dropout some_dropout(double p, int64_t t)
 {
     return (struct gpt_dropout){.p = (float)p,

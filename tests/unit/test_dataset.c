@@ -2,8 +2,6 @@
  * sorting, findings compared with random damage, JSON text in pieces, copies
  * between files. */
 #include "base/io.h"
-#include "base/memory.h"
-#include "base/num.h"
 #include "base/rng.h"
 #include "cmd/dataset/json_text.h"
 #include "cmd/dataset/statistics.h"
@@ -153,10 +151,13 @@ static void test_tokens(void)
     is_int(status, GPT_OK, "a set with wild tokens");
 
     int told[GPT_N_DAMAGES] = {0};
+    struct gpt_refusal refusal;
     struct gpt_damages all = {.most = 4, .found = count_one, .user = told};
     const struct gpt_verify_options o = {.vocab_size = 1000,
                                          .eod = tokens[N - 1]};
-    is_int(gpt_verify(at("t"), &o, &all, &err), GPT_OK, "can be verified");
+    is_int(gpt_verify(at("t"), &o, &all, &refusal, &err), GPT_OK,
+           "can be verified");
+    ok(!refusal.why, "the index needs no repair");
     is_int(all.count[GPT_DAMAGE_TOKEN], wild, "all are found");
     is_int(told[GPT_DAMAGE_TOKEN], 4, "four are told");
     /* The first document ends with an empty sequence, the third elsewhere. */
@@ -164,7 +165,8 @@ static void test_tokens(void)
            "documents that end otherwise");
     is_int(gpt_damages_total(&all),
            wild + all.count[GPT_DAMAGE_EOD], "and nothing else");
-    is_int(gpt_verify(at("absent"), &o, &all, &err), GPT_EIO, "no such set");
+    is_int(gpt_verify(at("absent"), &o, &all, &refusal, &err), GPT_EIO,
+           "no such set");
 }
 
 /* ---- JSON text ---- */

@@ -5,9 +5,6 @@
 
 #include "tests/lib/tap.h"
 
-#include <stdlib.h>
-#include <unistd.h>
-
 #define HF "tests/golden/hf"
 
 static struct gpt_err err;

@@ -3,8 +3,6 @@
 #include "data/indexed.h"
 
 #include "base/io.h"
-#include "base/num.h"
-#include "data/idx.h"
 #include "tests/lib/tap.h"
 
 #include <unistd.h>

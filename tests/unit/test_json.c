@@ -1,6 +1,5 @@
 /* base/json.h: refusals, fields with their ranges, exact printing. */
 #include "base/json.h"
-#include "base/memory.h"
 #include "tests/lib/tap.h"
 
 static void test_accepts(void)
@@ -166,6 +165,29 @@ static void test_print(void)
     cJSON_Delete(root);
 }
 
+/* A member that found no memory is not left out in silence. */
+static void test_out_of_memory(void)
+{
+#ifdef __SANITIZE_ADDRESS__
+    skip("AddressSanitizer ends a program that asks for this much");
+#else
+    cJSON *root = cJSON_CreateObject();
+
+    cJSON_AddNumberToObject(root, "a", 1);
+    ok(!gpt_json_out_of_memory(), "no failure, no memory of one");
+    ok(!cJSON_malloc(SIZE_MAX / 2), "memory is out");
+    ok(!gpt_json_print(root, false), "a tree with a failure is not printed");
+    char *text = gpt_json_print(root, false);
+    is_str(text, "{\"a\":1}", "the next one is");
+    cJSON_free(text);
+    ok(!cJSON_malloc(SIZE_MAX / 2), "memory is out again");
+    ok(gpt_json_out_of_memory(), "which can be asked for");
+    ok(!gpt_json_out_of_memory(), "once");
+    ok(!gpt_json_add(NULL, "b", cJSON_CreateNumber(2)), "no parent");
+    cJSON_Delete(root);
+#endif
+}
+
 int main(void)
 {
     test_accepts();
@@ -173,5 +195,6 @@ int main(void)
     test_ints();
     test_fields();
     test_print();
+    test_out_of_memory();
     return tap_done();
 }

@@ -10,7 +10,6 @@
 #include "tests/lib/tree.h"
 
 #include "base/hash.h"
-#include "base/num.h"
 #include "base/progress.h"
 #include "cmd/train/estimate.h"
 

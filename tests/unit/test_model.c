@@ -3,9 +3,6 @@
  * stages. */
 #include "model_case.h"
 
-#include "base/num.h"
-#include "train/step.h"
-
 #include <omp.h>
 
 static struct gpt_backend *be;

@@ -3,7 +3,6 @@
  * views, read in random boxes and types. */
 #include "checkpoint/plan.h"
 
-#include "base/memory.h"
 #include "base/rng.h"
 #include "tests/lib/tap.h"
 

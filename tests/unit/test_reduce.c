@@ -5,8 +5,6 @@
 #include "../lib/ranks.h"
 #include "../lib/tap.h"
 
-#include "base/memory.h"
-#include "base/num.h"
 #include "train/reduce.h"
 
 enum { LAYERS = 5, MICRO = 3, STEPS = 3 };

@@ -2,7 +2,6 @@
  * epochs. */
 #include "data/sample_index.h"
 
-#include "data/mt19937.h"
 #include "tests/unit/golden.h"
 
 static void test_golden(void)

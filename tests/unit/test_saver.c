@@ -7,8 +7,6 @@
 #include "tests/lib/tap.h"
 #include "tests/lib/tree.h"
 
-#include "base/memory.h"
-#include "base/num.h"
 #include "base/progress.h"
 #include "checkpoint/native.h"
 

@@ -5,13 +5,16 @@
 #include "tests/lib/tap.h"
 
 #include "base/memory.h"
-#include "base/num.h"
+#include "base/progress.h"
 #include "parallel/store_wire.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <pthread.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static struct gpt_launch_env launch(int64_t world, int64_t rank, int64_t port,
@@ -205,14 +208,14 @@ static void test_barrier_late(void)
     struct gpt_err err = {0};
 
     is_int(gpt_store_barrier(a, "data", 0.01, &err), GPT_EFAIL, "late");
-    is_str(err.text, "barrier 'data': ranks 1, 2, 3 are missing after 0.01 s",
+    is_str(err.text, "ranks 1, 2, 3 have not come to 'data' within 0.01 s",
            "three are missing");
     is_int(gpt_store_barrier(b, "data", 0.01, &err), GPT_EFAIL, "late");
-    is_str(err.text, "barrier 'data': ranks 1, 3 are missing after 0.01 s",
+    is_str(err.text, "ranks 1, 3 have not come to 'data' within 0.01 s",
            "two are missing");
     struct gpt_store *c = join(v, 4, 3);
     is_int(gpt_store_barrier(c, "data", 0.01, &err), GPT_EFAIL, "late");
-    is_str(err.text, "barrier 'data': rank 1 is missing after 0.01 s",
+    is_str(err.text, "rank 1 has not come to 'data' within 0.01 s",
            "one is missing");
     struct gpt_store *d = join(v, 4, 1);
     is_int(gpt_store_barrier(d, "data", 5, &err), GPT_OK, "all are there");
@@ -467,6 +470,85 @@ static void test_does_not_read(void)
     gpt_store_server_close(v, 1);
 }
 
+/* Connections that say nothing leave descriptors to the process that serves,
+ * here with 128 of them, and room for ranks. Those who connect run in another
+ * process, which has descriptors of its own. */
+static int serve_among_silent(void)
+{
+    const struct rlimit few = {128, 128};
+    struct gpt_err err = {0};
+    int64_t n = 0;
+    char byte;
+    int ready[2], go[2];
+
+    if (setrlimit(RLIMIT_NOFILE, &few) != 0)
+        return 1;
+    struct gpt_store_server *v = serve();
+    if (pipe(ready) != 0 || pipe(go) != 0)
+        return 1;
+    pid_t silent = fork();
+    if (silent == 0) {
+        const struct rlimit many = {120, 128};
+
+        (void)setrlimit(RLIMIT_NOFILE, &many);
+        for (int i = 0; i < 100; i++)
+            raw_connect(gpt_store_server_port(v));
+        (void)!write(ready[1], "r", 1);
+        (void)!read(go[0], &byte, 1);
+        _exit(0);
+    }
+    pid_t more = fork(); /* a process may have 128: these are the others */
+    if (more == 0) {
+        for (int i = 0; i < 100; i++)
+            raw_connect(gpt_store_server_port(v));
+        (void)!write(ready[1], "r", 1);
+        (void)!read(go[0], &byte, 1);
+        _exit(0);
+    }
+    if (read(ready[0], &byte, 1) != 1 || read(ready[0], &byte, 1) != 1)
+        return 2;
+    usleep(200000);
+    int own = 0, fds[40];
+    while (own < 40 && (fds[own] = open("/dev/null", O_RDONLY)) >= 0)
+        own++;
+    const bool left = own == 40;
+    for (int i = 0; i < own; i++)
+        close(fds[i]);
+    struct gpt_store *s = join(v, 2, 1);
+    const bool served =
+        gpt_store_add(s, "n", 1, &n, &err) == GPT_OK && n == 1;
+    gpt_store_close(s);
+    (void)!write(go[1], "gg", 2);
+    waitpid(silent, NULL, 0);
+    waitpid(more, NULL, 0);
+    gpt_store_server_close(v, 0);
+    return !left ? 3 : !served ? 4 : 0;
+}
+
+static void test_silent_clients(void)
+{
+    int status = -1;
+    char byte;
+
+    fflush(stdout);
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(serve_among_silent());
+    waitpid(pid, &status, 0);
+    ok(WIFEXITED(status) && WEXITSTATUS(status) == 0,
+       "200 silent clients leave descriptors: %d", WEXITSTATUS(status));
+
+    struct gpt_store_server *v = serve();
+    const struct timeval patience = {8, 0};
+    const double begun = gpt_now();
+    int fd = raw_connect(gpt_store_server_port(v));
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+    ok(recv(fd, &byte, 1, 0) == 0 && gpt_now() - begun > 4,
+       "a silent client is dropped after %.1f s", gpt_now() - begun);
+    close(fd);
+    gpt_store_server_close(v, 0);
+}
+
 /* ---- who does not answer ---- */
 
 static void *answer_nonsense(void *arg)
@@ -526,6 +608,7 @@ int main(void)
     test_hostile();
     test_raw();
     test_does_not_read();
+    test_silent_clients();
     test_unreachable();
     return tap_done();
 }

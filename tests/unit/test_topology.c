@@ -3,8 +3,6 @@
 
 #include "tests/unit/golden.h"
 
-#include "base/num.h"
-
 enum { MAX_WORLD = 64 };
 
 /* "0 2 4" of a rank's group. */

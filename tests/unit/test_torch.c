@@ -5,7 +5,6 @@
 #include "checkpoint/source.h"
 #include "checkpoint/torch.h"
 
-#include "base/num.h"
 #include "tests/lib/tap.h"
 
 #include <dirent.h>

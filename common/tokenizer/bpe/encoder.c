@@ -17,7 +17,6 @@
  * What no cache knows is merged by bpe.h, and its ids are put there. */
 #include "tokenizer/bpe/encoder.h"
 
-#include "base/memory.h"
 #include "tokenizer/token_map.h"
 
 #include <assert.h>

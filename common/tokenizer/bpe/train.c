@@ -137,7 +137,7 @@ out:
 /* Counts the two pairs that a token just made at `slot` forms with its
  * neighbours. */
 static int count_neighbours(struct trainer *t, int32_t new_token, size_t slot,
-                          struct gpt_bpe_place place, struct gpt_err *err)
+                            struct gpt_bpe_place place, struct gpt_err *err)
 {
     int64_t count = t->piece[place.piece].count;
     int32_t left = t->token[slot - 1];
@@ -151,7 +151,7 @@ static int count_neighbours(struct trainer *t, int32_t new_token, size_t slot,
     }
     if (right != EDGE)
         GPT_TRY(count_pair(&t->round, &t->after[right], new_token, right, count,
-                    place, err));
+                           place, err));
     return GPT_OK;
 }
 
@@ -160,7 +160,7 @@ static int count_neighbours(struct trainer *t, int32_t new_token, size_t slot,
  * before, as in "aaaa": then it is a candidate still. Any other is an old pair.
  */
 static void uncount_pair(struct trainer *t, int32_t new_token, int32_t left,
-                  int32_t right, int64_t count)
+                         int32_t right, int64_t count)
 {
     if (left == new_token)
         t->round.candidate[t->after[right] - 1].pair.count -= count;

@@ -1,5 +1,8 @@
 /* Passes over flat buffers, bound by memory: AdamW and sums. */
-#include "cpu/isa/simd.h"
+#include "cpu/isa/isa.h"
+
+#include <math.h>
+#include <string.h>
 
 void ISA(adamw)(float *restrict p, float *restrict m, float *restrict v,
                 const float *restrict g, int64_t n,

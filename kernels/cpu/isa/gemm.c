@@ -2,6 +2,8 @@
  * is one sum over k in ascending order, whatever tile it falls into. */
 #include "cpu/isa/tile.h"
 
+#include <string.h>
+
 /* Sums of a tile whose row i of a begins at a + i * a_row, or for a tile with
  * fewer rows, at a + row[i]. The loops over rows unroll. */
 static inline __attribute__((always_inline)) void

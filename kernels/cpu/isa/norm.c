@@ -1,6 +1,8 @@
 /* Rows of LayerNorm and RMSNorm. */
 #include "cpu/isa/simd.h"
 
+#include <math.h>
+
 static inline vf row_load(const float *x, int64_t j, int64_t n)
 {
     return n - j >= W ? load(x + j) : load_part(x + j, n - j, 0);

@@ -5,6 +5,8 @@
 
 #if defined(__SSE2__)
 #include <immintrin.h>
+
+#include <string.h>
 #endif
 
 /* A block is held in 64-bit lanes, its four words in the lower halves of four

@@ -1,6 +1,8 @@
 /* The rows of a softmax: maximum, exponentials and their sum, gradient. */
 #include "cpu/isa/simd.h"
 
+#include <math.h>
+
 /* Two chains, as a comparison waits for the one before. larger() gives its
  * second argument where the first is NaN: a maximum ignores NaN, and exp() of
  * that element brings it into the sum, where it stays. */

@@ -1,0 +1,51 @@
+/* The header of an .idx file of lazy and cached data sets (TNTIDX version 1,
+ * gpt-dataset(5)): where its words are. data/indexed_writer.c and gpt-dataset
+ * convert write and read the arrays after it. */
+#ifndef GPT_DATA_TNTIDX_H
+#define GPT_DATA_TNTIDX_H
+
+#include "base/dtype.h"
+#include "base/num.h"
+#include "data/idx.h"
+
+#include <string.h>
+
+#define GPT_TNTIDX_MAGIC "TNTIDX\0" /* 8 bytes with its NUL */
+
+/* Offsets of the words of 8 bytes; the arrays follow them. */
+enum {
+    GPT_TNTIDX_VERSION = 8,
+    GPT_TNTIDX_DTYPE = 16,     /* Megatron's code */
+    GPT_TNTIDX_ELEMENT = 24,   /* bytes of a token */
+    GPT_TNTIDX_ITEMS = 32,     /* N */
+    GPT_TNTIDX_SIZES = 40,     /* L: N, where an item has one dimension */
+    GPT_TNTIDX_DOCUMENTS = 48, /* D: entries of the document array */
+    GPT_TNTIDX_HEADER = 56
+};
+
+static inline bool gpt_tntidx_has_magic(const uint8_t *image, int64_t size)
+{
+    return size >= GPT_TNTIDX_VERSION &&
+           memcmp(image, GPT_TNTIDX_MAGIC, GPT_TNTIDX_VERSION) == 0;
+}
+
+/* Fills the header of n sequences, each an item of one dimension. False when
+ * tokens cannot be of this type. */
+static inline bool gpt_tntidx_header(uint8_t header[GPT_TNTIDX_HEADER],
+                                     enum gpt_dtype dtype, int64_t n,
+                                     int64_t n_documents)
+{
+    uint8_t code = 0;
+    bool known = gpt_idx_dtype_code(dtype, &code);
+
+    memcpy(header, GPT_TNTIDX_MAGIC, GPT_TNTIDX_VERSION);
+    gpt_put_u64(header + GPT_TNTIDX_VERSION, 1);
+    gpt_put_u64(header + GPT_TNTIDX_DTYPE, code);
+    gpt_put_u64(header + GPT_TNTIDX_ELEMENT, gpt_dtype_bytes(dtype));
+    gpt_put_u64(header + GPT_TNTIDX_ITEMS, (uint64_t)n);
+    gpt_put_u64(header + GPT_TNTIDX_SIZES, (uint64_t)n);
+    gpt_put_u64(header + GPT_TNTIDX_DOCUMENTS, (uint64_t)n_documents + 1);
+    return known;
+}
+
+#endif

@@ -1,0 +1,63 @@
+/* Waits for other processes; see wait.h. A wait that is not reported looks like
+ * a program that hangs: the user cannot know whether a node is missing, a name
+ * is wrong, or a file system is slow. */
+#include "parallel/wait.h"
+
+#include "base/log.h"
+#include "base/progress.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <time.h>
+
+static const double silent = 5, between_reports = 60; /* seconds */
+
+struct gpt_wait gpt_wait_begin(double limit)
+{
+    const double now = gpt_now();
+
+    return (struct gpt_wait){.begun = now,
+                             .limit = limit,
+                             .pause = 0.001,
+                             .report_at = now + silent};
+}
+
+double gpt_wait_left(const struct gpt_wait *w)
+{
+    return fmax(w->begun + w->limit - gpt_now(), 0);
+}
+
+bool gpt_wait_is_over(const struct gpt_wait *w)
+{
+    return gpt_now() >= w->begun + w->limit;
+}
+
+void gpt_wait_pause(struct gpt_wait *w)
+{
+    const struct timespec t = {0, (long)(w->pause * 1e9)};
+
+    nanosleep(&t, NULL);
+    w->pause = fmin(w->pause * 2, 0.05);
+}
+
+bool gpt_wait_is_long(const struct gpt_wait *w)
+{
+    return gpt_now() >= w->report_at;
+}
+
+void gpt_wait_report(struct gpt_wait *w, const char *fmt, ...)
+{
+    char what[500];
+    va_list args;
+
+    va_start(args, fmt);
+    vsnprintf(what, sizeof(what), fmt, args);
+    va_end(args);
+    if (isfinite(w->limit))
+        gpt_info("waiting for %s: %.0f s so far, at most %g s", what,
+                 gpt_now() - w->begun, w->limit);
+    else
+        gpt_info("waiting for %s: %.0f s so far", what, gpt_now() - w->begun);
+    w->report_at = gpt_now() + between_reports;
+}

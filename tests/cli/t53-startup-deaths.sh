@@ -1,0 +1,108 @@
+#!/bin/sh
+# A rank dies or hangs while the ranks meet, in twelve ways: the others end in
+# time, and every one of them names it. GPT_TEST_DEATHS rounds of each (1), at
+# moments that are drawn at random.
+. "$(dirname "$0")/../lib/tap.sh"
+. "$top/tests/lib/train.sh"
+. "$top/tests/lib/port.sh"
+unset OMP_NUM_THREADS GPT_THREADS RANK WORLD_SIZE 2>/dev/null
+
+if gpt-train --version | grep -q ' Gloo'; then :; else
+    skip 'built without Gloo'
+    tap_done
+fi
+make_data
+seed=${GPT_TEST_SEED:-$$}
+echo "# GPT_TEST_SEED=$seed"
+
+# A moment of up to half a second: ranks take about that long to meet.
+moment() {
+    seed=$(((seed * 1103515245 + 12345) % 2147483648))
+    printf '0.%02d' $((seed / 65536 % 50))
+}
+# Each rank reads what it does first from act.RANK, and its options of its own
+# from more.RANK.
+cat >rank.sh <<'END'
+echo $$ >pid.$RANK
+[ -f act.$RANK ] && . ./act.$RANK
+more=
+[ -f more.$RANK ] && more=$(cat more.$RANK)
+exec gpt-train "$@" $more 2>err.$RANK
+END
+# shellcheck disable=SC2086 # a word list
+start() {
+    rm -f pid.* err.*
+    gpt-launch --standalone --nproc-per-node 3 --grace 4 sh rank.sh $tiny \
+        --num-layers 2 --global-batch-size 3 --train-iters 100000 \
+        --metrics /dev/null --distributed-timeout-minutes 0.05 \
+        --distributed-step-timeout-minutes 0.05 >/dev/null 2>log &
+    job=$!
+}
+now() { date +%s; }
+# The job ends within some seconds of now, and so does every rank.
+job_ends() { # seconds
+    end=$(($(now) + $1))
+    while kill -0 $job 2>/dev/null; do
+        if [ "$(now)" -gt $end ]; then
+            echo "it goes on after $1 s"
+            kill -9 $job
+            wait $job
+            return 1
+        fi
+        sleep 0.05
+    done
+    wait $job
+    [ $? != 0 ]
+}
+# Every other rank that got so far as to print something names the rank.
+all_name() { # rank
+    for r in 0 1 2; do
+        [ $r = "$1" ] || [ ! -s err.$r ] || grep -Eq "ranks? ([0-9]+, )*$1([^0-9]|\$)" err.$r || {
+            echo "rank $r does not name rank $1:"
+            cat err.$r
+            return 1
+        }
+    done
+    grep -Eq "ranks? ([0-9]+, )*$1" log err.*
+}
+dies() { # description rank
+    if job_ends 12 >end.log && all_name "$2" >>end.log; then
+        result=0
+    else
+        result=1
+    fi
+    cat log err.* >>end.log 2>/dev/null
+    rm -f act.* more.*
+    check "$1" sh -c "cat end.log; exit $result"
+}
+signal_rank() { # signal rank
+    sleep "$(moment)"
+    until [ -s pid."$2" ]; do sleep 0.02; done
+    kill -"$1" "$(cat pid."$2")" 2>/dev/null
+}
+
+round=0
+while [ $round -lt "${GPT_TEST_DEATHS:-1}" ]; do
+    round=$((round + 1))
+    for rank in 0 1; do
+        start
+        signal_rank KILL $rank
+        dies "rank $rank is killed" $rank
+        start
+        signal_rank SEGV $rank
+        dies "rank $rank crashes" $rank
+        start
+        signal_rank STOP $rank
+        dies "rank $rank hangs" $rank
+        echo "exit 9" >act.$rank
+        start
+        dies "rank $rank does not start" $rank
+        echo '--no-such-option' >more.$rank
+        start
+        dies "rank $rank has a wrong option" $rank
+        echo '--data-path missing' >more.$rank
+        start
+        dies "rank $rank cannot read the data" $rank
+    done
+done
+tap_done
