@@ -34,8 +34,8 @@ static int check_eod(const struct gpt_dataset_options *o,
 {
     if (o->eod < 0 || source->format == GPT_SET_LLMC)
         return GPT_OK;
-    return gpt_fail(err, GPT_EUSAGE, "%s is no file of llm.c: its documents "
-                    "are known, --eod is not taken", prefix);
+    return gpt_fail(err, GPT_EUSAGE, "%s is no file of llm.c: its index says "
+                    "where documents end, and --eod is not taken", prefix);
 }
 
 static int run_convert(const struct gpt_dataset_options *o,

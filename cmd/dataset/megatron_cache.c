@@ -227,7 +227,7 @@ int gpt_cache_write(const struct gpt_indexed *set, int split, int64_t wanted,
                     const struct gpt_cache_options *o, char digest[33],
                     struct gpt_err *err)
 {
-    char directory[2048];
+    char directory[GPT_PATH_BYTES];
     double edge[4];
     struct gpt_buf text = {0};
     struct gpt_samples samples;

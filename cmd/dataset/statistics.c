@@ -10,7 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-int64_t gpt_document_length(const struct gpt_indexed *set, int64_t d)
+/* Tokens of document d. */
+static int64_t document_length(const struct gpt_indexed *set, int64_t d)
 {
     return gpt_indexed_start(set, gpt_indexed_document(set, d + 1)) -
            gpt_indexed_start(set, gpt_indexed_document(set, d));
@@ -31,7 +32,7 @@ static void count_lengths(struct gpt_stat *s, const struct gpt_indexed *set)
     s->tokens = gpt_indexed_n_tokens(set);
     s->min = s->documents ? INT64_MAX : 0;
     for (int64_t d = 0; d < s->documents; d++) {
-        int64_t n = gpt_document_length(set, d);
+        int64_t n = document_length(set, d);
 
         s->min = gpt_min_i64(s->min, n);
         s->max = gpt_max_i64(s->max, n);
@@ -58,7 +59,7 @@ static int64_t length_at_rank(const struct gpt_stat *s,
         int k = 0;
 
         for (int64_t d = 0; d < s->documents; d++) {
-            int64_t n = gpt_document_length(set, d);
+            int64_t n = document_length(set, d);
 
             if (n < low)
                 before++;
@@ -141,7 +142,7 @@ static int count_document(struct gpt_stat *s, const struct counts *c,
             last = ids[n - 1];
         }
     }
-    if (gpt_document_length(set, d) > 0)
+    if (document_length(set, d) > 0)
         count_last(s, last);
     return gpt_signals_stop() ? gpt_fail(err, GPT_EFAIL, "stopped") : GPT_OK;
 }

@@ -42,7 +42,4 @@ int gpt_stat(struct gpt_stat *s, const struct gpt_indexed *set,
     GPT_MUST_USE;
 void gpt_stat_free(struct gpt_stat *s);
 
-/* Tokens of document d. */
-int64_t gpt_document_length(const struct gpt_indexed *set, int64_t d);
-
 #endif

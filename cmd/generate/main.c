@@ -10,7 +10,9 @@
 #include "backend.h"
 #include "checkpoint/load.h"
 #include "generate/generate.h"
+#include "cmd/generate/foreign.h"
 #include "cmd/generate/prompts.h"
+#include "cmd/generate/vocabulary.h"
 #include "cmd/generate/writer.h"
 #include "tokenizer/tokenizer_options.h"
 
@@ -23,7 +25,7 @@ struct options {
     struct gpt_common_options common;
     const char *load;
     int64_t iteration;
-    bool verify;
+    bool verify, allow_vocab_mismatch;
     struct gpt_tokenizer_options tokenizer;
     struct gpt_list prompt, prompt_file;
     bool jsonl, echo;
@@ -54,12 +56,14 @@ static const struct gpt_opt table[] = {
     {.kind = GPT_OPT_INT, .name = "vocab-size", .arg = "N",
      AT(tokenizer.vocab_size), .def = "0", .min = 0, .max = INT32_MAX,
      .help = "NullTokenizer: ids are below N; TikTokenizer: of the model"},
+    GPT_TOKENIZER_MISMATCH_OPTION(struct options, allow_vocab_mismatch),
     {.kind = GPT_OPT_GROUP, .help = "Prompts and texts"},
     {.kind = GPT_OPT_LIST, .letter = 'p', .name = "prompt", .arg = "TEXT",
      AT(prompt), .help = "how the text begins; every word is one prompt, "
                          "the empty one starts a new document"},
     {.kind = GPT_OPT_LIST, .name = "prompt-file", .arg = "FILE",
-     AT(prompt_file), .flags = GPT_OPT_FILE, .alias = "sample-input-file",
+     AT(prompt_file), .flags = GPT_OPT_FILE | GPT_OPT_INPUT,
+     .alias = "sample-input-file",
      .help = "a file that is one prompt, '-' = standard input"},
     {.kind = GPT_OPT_FLAG, .name = "jsonl", AT(jsonl),
      .help = "prompt files are JSON lines with 'prompt' and 'id', and so is "
@@ -119,72 +123,6 @@ struct job {
     struct gpt_decoder *decoder;
 };
 
-/* ---- tokenizer ---- */
-
-/* The family of the tokenizer that the checkpoint's run had. Weights of other
- * programs name none, so the files beside them tell which it is. */
-static const char *find_family(const struct gpt_source *source)
-{
-    const cJSON *kept =
-        cJSON_GetObjectItemCaseSensitive(source->state, "tokenizer");
-    const cJSON *type = cJSON_GetObjectItemCaseSensitive(kept, "type");
-
-    return cJSON_IsString(type) ? type->valuestring
-                                : gpt_tokenizer_type_in(source->dir);
-}
-
-/* Takes what the command line leaves open from the checkpoint, unless the
- * command line asks for another family, whose options mean something else. */
-static int complete_tokenizer(struct gpt_tokenizer_options *to,
-                              const struct job *j, struct gpt_arena *arena,
-                              struct gpt_err *err)
-{
-    const char *family = find_family(&j->source);
-
-    if (!to->type)
-        to->type = family;
-    if (strcmp(to->type, family) != 0)
-        return GPT_OK;
-    return gpt_tokenizer_from_json(
-        to, cJSON_GetObjectItemCaseSensitive(j->source.state, "tokenizer"),
-        j->source.dir, arena, err);
-}
-
-/* Fewer tokens than the model has rows are usual, more would index past its
- * word table. Dummy rows do not count: no text can hold them. */
-static int check_tokenizer(const struct job *j, struct gpt_err *err)
-{
-    int64_t have = gpt_tokenizer_vocab_size(j->tokenizer);
-
-    if (have <= j->config->vocab_size)
-        return GPT_OK;
-    return gpt_fail(err, GPT_EDATA,
-                    "the tokenizer has %lld tokens, the model of %s %lld",
-                    (long long)have, j->source.dir,
-                    (long long)j->config->vocab_size);
-}
-
-/* The arena holds paths and lists of the options, which the tokenizer copies
- * when it opens. */
-static int open_tokenizer(struct job *j, struct gpt_err *err)
-{
-    struct gpt_tokenizer_options to = j->o->tokenizer;
-    struct gpt_arena arena = {0};
-    int status = complete_tokenizer(&to, j, &arena, err);
-
-    if (status == GPT_OK && !gpt_tokenizer_named(&to)) {
-        gpt_fail(err, GPT_EUSAGE, "%s holds no vocabulary",
-                 j->source.dir);
-        status = gpt_hint(err, "give --vocab-file and --merge-file, "
-                               "--tokenizer-model, or --tokenizer-type "
-                               "ByteTokenizer");
-    }
-    if (status == GPT_OK)
-        status = gpt_tokenizer_open_given(&j->tokenizer, &to, err);
-    gpt_arena_free(&arena);
-    return status == GPT_OK ? check_tokenizer(j, err) : status;
-}
-
 /* ---- prompts ---- */
 
 /* Prompts of the command line come first, then those of files, in the order
@@ -222,22 +160,45 @@ static int encode_prompt(struct job *j, struct gpt_encoder *encoder, size_t i,
 {
     const struct gpt_prompt *prompt = &j->prompts.items[i];
     struct gpt_ids *ids = &j->ids[i];
+    int32_t eod = gpt_tokenizer_eod(j->tokenizer);
 
-    GPT_TRY(gpt_encode(encoder, prompt->text, prompt->len, ids, err));
-    if (ids->len == 0) {
-        int32_t eod = gpt_tokenizer_eod(j->tokenizer);
-
-        if (eod < 0)
-            return gpt_fail(err, GPT_EUSAGE,
-                            "prompt %zu is empty, and the vocabulary has no "
-                            "end-of-document token to begin with",
-                            i + 1);
-        GPT_TRY(gpt_grow(&ids->data, &ids->cap, 1, sizeof(*ids->data),
-                         "a prompt", err));
-        ids->data[ids->len++] = eod;
-    }
-    j->most_prompt = gpt_max_i64(j->most_prompt, (int64_t)ids->len);
+    if (gpt_encode(encoder, prompt->text, prompt->len, ids, err) != GPT_OK)
+        return gpt_context(err, "prompt %zu", i + 1);
+    if (eod < 0 && j->source.ends.n)
+        eod = j->source.ends.ids[0];
+    if (ids->len == 0 && eod < 0)
+        return gpt_fail(err, GPT_EDATA,
+                        "prompt %zu is empty, and the vocabulary has no "
+                        "end-of-document token to begin with; give it a word",
+                        i + 1);
+    if (ids->len == 0)
+        GPT_TRY(gpt_ids_add(ids, &eod, 1, err));
+    if ((int64_t)ids->len > j->config->max_positions)
+        return gpt_fail(err, GPT_EDATA,
+                        "prompt %zu has %zu tokens, but there are only %lld "
+                        "positions; shorten it",
+                        i + 1, ids->len, (long long)j->config->max_positions);
     return GPT_OK;
+}
+
+/* A prompt that is wrong is refused: others are answered. Lack of memory is no
+ * fault of the prompt's. */
+static int encode_or_refuse(struct job *j, struct gpt_encoder *encoder,
+                            size_t i, struct gpt_err *err)
+{
+    struct gpt_err failure = {0};
+    int status = encode_prompt(j, encoder, i, &failure);
+
+    if (status == GPT_OK) {
+        j->most_prompt = gpt_max_i64(j->most_prompt, (int64_t)j->ids[i].len);
+        return GPT_OK;
+    }
+    if (status == GPT_EFAIL) {
+        *err = failure;
+        return status;
+    }
+    j->ids[i].len = 0;
+    return gpt_prompts_refuse(&j->prompts, i, failure.text, err);
 }
 
 /* All prompts are encoded before the model is loaded. A prompt that is wrong is
@@ -246,14 +207,36 @@ static int encode_prompt(struct job *j, struct gpt_encoder *encoder, size_t i,
 static int encode_prompts(struct job *j, struct gpt_err *err)
 {
     struct gpt_encoder *encoder = NULL;
+    int status = GPT_OK;
 
     GPT_TRY(gpt_new(&j->ids, j->prompts.n, sizeof(*j->ids), "prompts", err));
     GPT_TRY(gpt_encoder_open(&encoder, j->tokenizer, err));
-    int status = GPT_OK;
     for (size_t i = 0; i < j->prompts.n && status == GPT_OK; i++)
-        status = encode_prompt(j, encoder, i, err);
+        if (!j->prompts.items[i].error)
+            status = encode_or_refuse(j, encoder, i, err);
     gpt_encoder_close(encoder);
+    for (size_t i = 0; i < j->prompts.n && j->prompts.n > 1; i++)
+        if (j->prompts.items[i].error)
+            gpt_warn("%s", j->prompts.items[i].error);
     return status;
+}
+
+/* What the exit status says at the end, when all that can be answered is. */
+static int report_refused(const struct job *j, struct gpt_err *err)
+{
+    const size_t n = gpt_prompts_refused(&j->prompts);
+
+    if (n == 0)
+        return GPT_OK;
+    if (j->prompts.n == 1)
+        gpt_fail(err, GPT_EDATA, "%s", j->prompts.items[0].error);
+    else
+        gpt_fail(err, GPT_EDATA, "%zu of %zu prompts are not answered", n,
+                 j->prompts.n);
+    if (j->o->jsonl && n == j->prompts.n)
+        gpt_hint(err, "--jsonl wants an object with a string 'prompt' on each "
+                      "line; without it a file is one prompt");
+    return GPT_EDATA;
 }
 
 /* The number of a request is that of its prompt, and names its random stream;
@@ -363,35 +346,58 @@ static void report_speed(const struct job *j, const struct gpt_speed *s)
              rate(bytes * (double)s->steps, s->step_seconds) / 1e9);
 }
 
-static int generate(struct job *j, struct gpt_err *err)
+/* Where the checkpoint names ends of a text, they are the model's; else the
+ * tokenizer's end of a document is. */
+static void choose_ends(const struct job *j, const int32_t *eod,
+                        struct gpt_generation *how)
+{
+    if (j->o->ignore_eod)
+        return;
+    how->ends = j->source.ends.n ? j->source.ends.ids : eod;
+    how->n_ends = j->source.ends.n ? j->source.ends.n : *eod >= 0;
+}
+
+static int answer(struct job *j, struct gpt_writer *writer, struct gpt_err *err)
 {
     const struct options *o = j->o;
-    struct gpt_writer *writer = NULL;
+    const int32_t eod = gpt_tokenizer_eod(j->tokenizer);
     struct gpt_speed speed;
+    struct gpt_generation how = {
+        .sampling = {o->greedy ? 0 : o->temperature, o->top_k, o->top_p},
+        .token = gpt_writer_token,
+        .finish = gpt_writer_finish,
+        .user = writer,
+    };
+
+    choose_ends(j, &eod, &how);
+    how.seed = choose_seed(o, gpt_sampling_is_greedy(&how.sampling));
+    GPT_TRY(gpt_generate(j->decoder, j->requests, j->n_requests, &how, &speed,
+                         err));
+    report_speed(j, &speed);
+    return GPT_OK;
+}
+
+/* Without a prompt that can be answered there is no model, and errors alone are
+ * written. */
+static int generate(struct job *j, struct gpt_err *err)
+{
+    struct gpt_writer *writer = NULL;
     struct gpt_writer_options wo = {
         .file = stdout,
-        .jsonl = o->jsonl,
-        .echo = o->echo,
+        .jsonl = j->o->jsonl,
+        .echo = j->o->echo,
         .tokenizer = j->tokenizer,
         .prompts = &j->prompts,
         .requests = j->requests,
         .n_requests = j->n_requests,
     };
-    struct gpt_generation how = {
-        .sampling = {o->greedy ? 0 : o->temperature, o->top_k, o->top_p},
-        .eod = o->ignore_eod ? -1 : gpt_tokenizer_eod(j->tokenizer),
-        .token = gpt_writer_token,
-        .finish = gpt_writer_finish,
-    };
 
-    how.seed = choose_seed(o, gpt_sampling_is_greedy(&how.sampling));
     GPT_TRY(gpt_writer_open(&writer, &wo, err));
-    how.user = writer;
-    int status = gpt_generate(j->decoder, j->requests, j->n_requests, &how,
-                              &speed, err);
+    int status = j->decoder ? answer(j, writer, err) : GPT_OK;
+    for (int64_t i = 0; !j->decoder && i < j->n_requests && status == GPT_OK;
+         i++)
+        status = gpt_writer_finish(writer, i, GPT_FINISH_REFUSED, err);
     gpt_writer_close(writer);
-    if (status == GPT_OK)
-        report_speed(j, &speed);
     return status;
 }
 
@@ -405,16 +411,28 @@ static int work(struct job *j, struct gpt_err *err)
 
     GPT_TRY(gpt_source_open(&j->source, j->o->load, &how, err));
     j->config = &j->source.config;
-    GPT_TRY(open_tokenizer(j, err));
+    if (j->source.unused_settings)
+        gpt_warn("%s/%s: not used; options say how tokens are chosen, such as "
+                 "--greedy, --temperature, --top-k and --top-p",
+                 j->source.dir, j->source.unused_settings);
+    GPT_TRY(gpt_vocabulary_open(&j->tokenizer, &j->source, &j->o->tokenizer,
+                                j->o->allow_vocab_mismatch, err));
     GPT_TRY(read_prompts(j, err));
     /* An input without prompts asks for nothing: that is no failure, and no
      * reason to load weights. */
+    if (!gpt_signals_stop() && j->prompts.n == 0)
+        gpt_warn("the input holds no prompts: there is nothing to answer");
     if (gpt_signals_stop() || j->prompts.n == 0)
         return GPT_OK;
     GPT_TRY(encode_prompts(j, err));
+    /* A text that stands alone is the product; an error is none. */
+    if (j->prompts.n == 1 && !j->o->jsonl)
+        GPT_TRY(report_refused(j, err));
     GPT_TRY(make_requests(j, err));
-    GPT_TRY(open_model(j, err));
-    return generate(j, err);
+    if (gpt_prompts_refused(&j->prompts) < j->prompts.n)
+        GPT_TRY(open_model(j, err));
+    GPT_TRY(generate(j, err));
+    return gpt_signals_stop() ? GPT_OK : report_refused(j, err);
 }
 
 /* In the reverse order of opening: the decoder reads the weights, and these are
@@ -463,13 +481,15 @@ static const char *const examples[] = {
 
 int main(int argc, char **argv)
 {
-    static const struct gpt_program program = {
+    const struct gpt_program program = {
         .name = "gpt-generate",
         .purpose = "Continue texts with a trained model.",
         .usage = usage,
         .examples = examples,
         .options = table,
         .n_options = GPT_COUNT(table),
+        .foreign = gpt_generate_foreign,
+        .n_foreign = gpt_generate_n_foreign,
         .options_bytes = sizeof(struct options),
         .version = gpt_backend_version,
         .run = run_generate,

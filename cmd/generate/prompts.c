@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,23 +16,43 @@
 /* The text is copied with its length: a prompt may hold any bytes, NUL as
  * well. */
 static int add(struct gpt_prompts *p, const char *text, size_t len,
-               const char *id, struct gpt_err *err)
+               struct gpt_err *err)
 {
     GPT_TRY(gpt_grow(&p->items, &p->cap, p->n + 1, sizeof(*p->items), "prompts",
                      err));
     char *copy = gpt_arena_alloc(&p->arena, len + 1, 1);
-    char *id_copy = id ? gpt_arena_strdup(&p->arena, id) : NULL;
-    if (!copy || (id && !id_copy))
+    if (!copy)
         return gpt_fail(err, GPT_EFAIL, "out of memory for prompts");
     memcpy(copy, text, len);
-    p->items[p->n++] = (struct gpt_prompt){copy, len, id_copy};
+    p->items[p->n++] = (struct gpt_prompt){.text = copy, .len = len};
     return GPT_OK;
+}
+
+/* The failure of one prompt is kept until it is that prompt's turn in the
+ * output: other prompts are answered. */
+int gpt_prompts_refuse(struct gpt_prompts *p, size_t i, const char *text,
+                       struct gpt_err *err)
+{
+    assert(i < p->n);
+    p->items[i].error = gpt_arena_strdup(&p->arena, text);
+    return p->items[i].error
+               ? GPT_OK
+               : gpt_fail(err, GPT_EFAIL, "out of memory for prompts");
+}
+
+size_t gpt_prompts_refused(const struct gpt_prompts *p)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < p->n; i++)
+        n += p->items[i].error != NULL;
+    return n;
 }
 
 int gpt_prompts_add(struct gpt_prompts *p, const char *text, size_t len,
                     struct gpt_err *err)
 {
-    return add(p, text, len, NULL, err);
+    return add(p, text, len, err);
 }
 
 /* In messages, "-" would look like an option. */
@@ -83,14 +104,31 @@ static size_t without_newline(const char *text, size_t len)
     return len > 0 && text[len - 1] == '\r' ? len - 1 : len;
 }
 
+/* Editors of another system write UTF-16, which begins with a mark. Its bytes
+ * would be taken for a text of control characters. */
+static bool is_utf16(const struct gpt_buf *b)
+{
+    return b->len >= 2 && (memcmp(b->data, "\xFF\xFE", 2) == 0 ||
+                           memcmp(b->data, "\xFE\xFF", 2) == 0);
+}
+
+static int refuse_utf16(const char *path, struct gpt_err *err)
+{
+    gpt_fail(err, GPT_EDATA, "%s: UTF-16; prompts are UTF-8", name_of(path));
+    return gpt_hint(err, "convert it: iconv -f UTF-16 -t UTF-8 '%.100s'",
+                    path);
+}
+
 int gpt_prompts_read_text(struct gpt_prompts *p, const char *path,
                           struct gpt_err *err)
 {
     struct gpt_buf b = {0};
     int status = read_all(path, &b, err);
 
+    if (status == GPT_OK && is_utf16(&b))
+        status = refuse_utf16(path, err);
     if (status == GPT_OK)
-        status = add(p, b.data, without_newline(b.data, b.len), NULL, err);
+        status = add(p, b.data, without_newline(b.data, b.len), err);
     gpt_buf_free(&b);
     return status;
 }
@@ -114,34 +152,51 @@ static bool has_escaped_nul(const char *line, size_t len)
 /* The id is kept as its JSON text and printed again, so that any kind of id
  * comes back unchanged. Numbers are the exception: the parser holds them as
  * doubles. */
-static int add_object(struct gpt_prompts *p, const cJSON *object,
-                      const char *what, struct gpt_err *err)
+static int keep_id(struct gpt_prompts *p, struct gpt_prompt *prompt,
+                   const cJSON *id, const char *what, struct gpt_err *err)
 {
-    if (!cJSON_IsObject(object))
-        return gpt_fail(err, GPT_EDATA, "%s: not a JSON object", what);
-    bool text_key = !cJSON_HasObjectItem(object, "prompt") &&
-        cJSON_HasObjectItem(object, "text");
-    const char *text = NULL;
-    GPT_TRY(gpt_json_string(object, text_key ? "text" : "prompt", &text, what,
-                            err));
-    const cJSON *id = cJSON_GetObjectItemCaseSensitive(object, "id");
     if (cJSON_IsNumber(id) && fabs(id->valuedouble) > 0x1p53)
         return gpt_fail(err, GPT_EDATA,
                         "%s: field 'id': a number past 2^53 would be rounded; "
                         "write it as a string",
                         what);
-    char *id_text = id ? gpt_json_print(id, false) : NULL;
-    if (id && !id_text)
+    char *text = id ? gpt_json_print(id, false) : NULL;
+    prompt->id = text ? gpt_arena_strdup(&p->arena, text) : NULL;
+    cJSON_free(text);
+    return id && !prompt->id
+               ? gpt_fail(err, GPT_EFAIL, "%s: out of memory", what)
+               : GPT_OK;
+}
+
+/* The id comes first, so that a line without a good prompt is answered under
+ * its own id. */
+static int read_object(struct gpt_prompts *p, struct gpt_prompt *prompt,
+                       const cJSON *object, const char *what,
+                       struct gpt_err *err)
+{
+    const char *text = NULL;
+
+    if (!cJSON_IsObject(object))
+        return gpt_fail(err, GPT_EDATA, "%s: not a JSON object", what);
+    bool text_key = !cJSON_HasObjectItem(object, "prompt") &&
+        cJSON_HasObjectItem(object, "text");
+    GPT_TRY(keep_id(p, prompt, cJSON_GetObjectItemCaseSensitive(object, "id"),
+                    what, err));
+    GPT_TRY(gpt_json_string(object, text_key ? "text" : "prompt", &text, what,
+                            err));
+    prompt->len = strlen(text);
+    char *copy = gpt_arena_strdup(&p->arena, text);
+    if (!copy)
         return gpt_fail(err, GPT_EFAIL, "%s: out of memory", what);
-    int status = add(p, text, strlen(text), id_text, err);
-    cJSON_free(id_text);
-    return status;
+    prompt->text = copy;
+    return GPT_OK;
 }
 
 /* Each line is parsed for itself: what it holds is copied, and its tree is
  * freed before the next one. */
-static int add_line(struct gpt_prompts *p, const char *line, size_t len,
-                    const char *what, struct gpt_err *err)
+static int read_line(struct gpt_prompts *p, struct gpt_prompt *prompt,
+                     const char *line, size_t len, const char *what,
+                     struct gpt_err *err)
 {
     cJSON *object = NULL;
 
@@ -149,9 +204,29 @@ static int add_line(struct gpt_prompts *p, const char *line, size_t len,
         return gpt_fail(err, GPT_EDATA, "%s: a prompt cannot hold \\u0000",
                         what);
     GPT_TRY(gpt_json_parse(&object, line, len, what, err));
-    int status = add_object(p, object, what, err);
+    int status = read_object(p, prompt, object, what, err);
     cJSON_Delete(object);
     return status;
+}
+
+/* Only bad data is a matter of the line; lack of memory ends the program. The
+ * prompt is added in either case: its place in the order is its number. */
+static int add_line(struct gpt_prompts *p, const char *line, size_t len,
+                    const char *what, struct gpt_err *err)
+{
+    struct gpt_prompt prompt = {.text = ""};
+    struct gpt_err own = {0};
+    int status = read_line(p, &prompt, line, len, what, &own);
+
+    if (status != GPT_OK && status != GPT_EDATA) {
+        *err = own;
+        return status;
+    }
+    GPT_TRY(gpt_grow(&p->items, &p->cap, p->n + 1, sizeof(*p->items), "prompts",
+                     err));
+    p->items[p->n++] = prompt;
+    return status == GPT_OK ? GPT_OK
+                            : gpt_prompts_refuse(p, p->n - 1, own.text, err);
 }
 
 /* The last line may lack its newline. An empty line is no object, and an error
@@ -179,6 +254,8 @@ int gpt_prompts_read_jsonl(struct gpt_prompts *p, const char *path,
     struct gpt_buf b = {0};
     int status = read_all(path, &b, err);
 
+    if (status == GPT_OK && is_utf16(&b))
+        status = refuse_utf16(path, err);
     if (status == GPT_OK)
         status = gpt_prompts_parse_jsonl(p, b.data, b.len, name_of(path), err);
     gpt_buf_free(&b);

@@ -8,6 +8,7 @@ struct gpt_prompt {
     const char *text; /* any bytes */
     size_t len;
     const char *id; /* JSON text of the line's "id", or NULL */
+    const char *error; /* why it is not answered, or NULL */
 };
 
 struct gpt_prompts { /* start with all zero */
@@ -26,13 +27,21 @@ int gpt_prompts_read_text(struct gpt_prompts *p, const char *path,
                           struct gpt_err *err) GPT_MUST_USE;
 
 /* Appends a prompt for each line, an object with a string "prompt" (or "text")
- * and, if it likes, an "id" of any kind. GPT_EDATA names file and line. */
+ * and, if it likes, an "id" of any kind. A line that is not such an object is a
+ * prompt with an error, which names file and line. */
 int gpt_prompts_read_jsonl(struct gpt_prompts *p, const char *path,
                            struct gpt_err *err) GPT_MUST_USE;
 /* The same from memory; `name` is the file in errors. */
 int gpt_prompts_parse_jsonl(struct gpt_prompts *p, const char *text, size_t len,
                             const char *name, struct gpt_err *err)
     GPT_MUST_USE;
+
+/* Gives prompt i an error, a copy of `text`. */
+int gpt_prompts_refuse(struct gpt_prompts *p, size_t i, const char *text,
+                       struct gpt_err *err) GPT_MUST_USE;
+
+/* How many prompts have an error. */
+size_t gpt_prompts_refused(const struct gpt_prompts *p);
 
 void gpt_prompts_free(struct gpt_prompts *p);
 

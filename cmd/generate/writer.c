@@ -6,6 +6,8 @@
 
 #include "generate/stream.h"
 
+#include <string.h>
+
 /* A text that is being collected. What is not yet a character is in the stream;
  * what is but may not go out yet, because a text before it is not finished, is
  * in `text`. */
@@ -106,9 +108,12 @@ static int add_object(struct gpt_buf *b, const struct gpt_writer *w, int64_t i)
     else
         GPT_TRY(gpt_buf_printf(b, "{\"id\":%llu",
                                (unsigned long long)q->number + 1));
-    GPT_TRY(gpt_buf_printf(b, ",\"sample\":%llu,\"text\":",
-                           (unsigned long long)q->sample + 1));
+    GPT_TRY(gpt_buf_printf(b, ",\"sample\":%llu,\"%s\":",
+                           (unsigned long long)q->sample + 1,
+                           e->finish == GPT_FINISH_REFUSED ? "error" : "text"));
     GPT_TRY(add_json_string(b, e->text.data, e->text.len));
+    if (e->finish == GPT_FINISH_REFUSED)
+        return gpt_buf_add(b, "}\n", 2);
     return gpt_buf_printf(b,
                           ",\"prompt_tokens\":%lld,\"tokens\":%lld,"
                           "\"finish\":\"%s\"}\n",
@@ -205,6 +210,22 @@ int gpt_writer_token(void *user, int64_t i, int32_t token, struct gpt_err *err)
     return advance(w, err);
 }
 
+/* A prompt that is not answered has its error in the place of a text, so that
+ * the number of an entry is still that of its prompt. As text the word "error"
+ * is before it; an object has a member of that name. */
+static int put_error(struct gpt_writer *w, int64_t i, struct gpt_err *err)
+{
+    struct entry *e = &w->entries[i];
+    const char *error =
+        w->o->prompts->items[w->o->requests[i].number].error;
+
+    e->begun = true;
+    if ((!w->o->jsonl && gpt_stream_add(&e->stream, "error: ", 7, &e->text)) ||
+        gpt_stream_add(&e->stream, error, strlen(error), &e->text))
+        return out_of_memory(err);
+    return GPT_OK;
+}
+
 /* Bytes that are held back can no longer become a character. The text is then
  * complete, and so may be those after it that waited. */
 int gpt_writer_finish(void *user, int64_t i, enum gpt_finish finish,
@@ -213,7 +234,8 @@ int gpt_writer_finish(void *user, int64_t i, enum gpt_finish finish,
     struct gpt_writer *w = user;
     struct entry *e = &w->entries[i];
 
-    GPT_TRY(begin_text(w, i, err));
+    GPT_TRY(finish == GPT_FINISH_REFUSED ? put_error(w, i, err)
+                                         : begin_text(w, i, err));
     if (gpt_stream_end(&e->stream, &e->text))
         return out_of_memory(err);
     e->done = true;

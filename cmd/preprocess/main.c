@@ -91,10 +91,15 @@ static const struct gpt_opt table[] = {
 static int run_program(const void *options, const struct gpt_args *args,
                        struct gpt_err *err)
 {
-    const struct gpt_preprocess_command *command = options;
+    struct gpt_preprocess_command settled =
+        *(const struct gpt_preprocess_command *)options;
+    const struct gpt_preprocess_command *command = &settled;
     struct gpt_preprocess_plan plan;
     int status;
 
+    GPT_TRY(gpt_tokenizer_settle(&settled.tokenizer,
+                                 gpt_option_given(args, "tokenizer-type"),
+                                 settled.tokenizer.type, err));
     GPT_TRY_GOTO(status, gpt_preprocess_plan_open(&plan, command, err), out);
     GPT_TRY_GOTO(status, gpt_preprocess_begin(&plan.options, err), out);
     GPT_TRY_GOTO(status, gpt_preprocess_plan_tokenizer(&plan, command, args,

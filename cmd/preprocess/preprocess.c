@@ -11,6 +11,7 @@
 #include "base/signals.h"
 #include "cmd/preprocess/chunk_stream.h"
 #include "cmd/preprocess/journal.h"
+#include "cmd/preprocess/line_hint.h"
 #include "cmd/preprocess/output.h"
 #include "cmd/preprocess/output_names.h"
 #include "data/indexed.h"
@@ -87,8 +88,11 @@ static int write_chunk(struct run *run, const struct gpt_line_chunk *c,
         /* The failure of a thread travelled in the chunk. */
         if (err)
             *err = c->err;
-        return c->in_line ? add_place(err, c, lines + c->lines, c->line_at)
-                          : c->status;
+        if (!c->in_line)
+            return c->status;
+        if (c->status == GPT_EDATA)
+            gpt_hint_for_line(c, lines + c->lines == 1 && c->begin == 0, err);
+        return add_place(err, c, lines + c->lines, c->line_at);
     }
     take_sums(run, c->input);
     GPT_TRY(count_bad_lines(run, c, lines, err));
@@ -289,8 +293,9 @@ static int check_options(struct run *run, struct gpt_err *err)
                         "uint16 holds %d", (long long)vocabulary,
                         UINT16_MAX + 1);
     if (o->empty == GPT_EMPTY_EOD && !o->append_eod)
-        return gpt_fail(err, GPT_EUSAGE, "empty documents can be the end of a "
-                        "document only where that is appended");
+        return gpt_fail(err, GPT_EUSAGE, "an empty document can become a lone "
+                        "end-of-document token only where that token is "
+                        "appended to documents");
     if (o->append_eod && gpt_tokenizer_eod(o->tokenizer) < 0)
         return gpt_fail(err, GPT_EDATA, "the vocabulary has no "
                         "<|endoftext|> to append to documents");

@@ -181,7 +181,7 @@ static int print_object(struct gpt_buf *b, const char *title,
 static int print_table(struct gpt_buf *b, const struct report *r,
                        const char *path)
 {
-    char shape[200], size[32], count[32], text[4400];
+    char shape[200], size[32], count[32], text[GPT_JOINED_BYTES];
     int width = 0;
     const cJSON *layout = cJSON_GetObjectItem(r->head, "layout");
 

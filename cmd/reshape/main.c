@@ -3,6 +3,7 @@
  * and what is reported. Formats to choose from are those of
  * checkpoint/format.h, without a list of their own. */
 #include "base/dtype.h"
+#include "base/io.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/num.h"
@@ -35,6 +36,8 @@ static const char *const styles[] = {"transformer_engine", "local", "legacy",
                                      NULL};
 
 #define AT(field) .offset = offsetof(struct options, field)
+/* 0 of a layout or of the true size means the input's, which is not known
+ * before it is opened. */
 static const struct gpt_opt table[] = {
     {.kind = GPT_OPT_GROUP, .help = "Input and output"},
     {.kind = GPT_OPT_STRING, .name = "load-path", .arg = "PATH", AT(load_path),
@@ -56,10 +59,10 @@ static const struct gpt_opt table[] = {
     {.kind = GPT_OPT_FLAG, .name = "no-verify-input", AT(no_verify_input),
      .help = "do not check the checksums of a native input"},
     {.kind = GPT_OPT_STRING, .name = "vocab-file", .arg = "FILE",
-     AT(vocab_file), .flags = GPT_OPT_FILE,
+     AT(vocab_file), .flags = GPT_OPT_FILE | GPT_OPT_INPUT,
      .help = "put beside the output as vocab.json; default: the input's"},
     {.kind = GPT_OPT_STRING, .name = "merge-file", .arg = "FILE",
-     AT(merge_file), .flags = GPT_OPT_FILE,
+     AT(merge_file), .flags = GPT_OPT_FILE | GPT_OPT_INPUT,
      .help = "put beside the output as merges.txt; default: the input's"},
     {.kind = GPT_OPT_GROUP, .help = "Conversion"},
     {.kind = GPT_OPT_INT, .name = "target-tensor-model-parallel-size",
@@ -177,17 +180,20 @@ static int check_effect(const struct gpt_format *to,
         "target-tensor-model-parallel-size",
         "target-pipeline-model-parallel-size"};
 
-    if (!to->has_shards && gpt_option_given(args, "max-shard-size"))
-        return gpt_fail(err, GPT_EUSAGE,
-                        "--max-shard-size has no effect on format %s: it is "
-                        "for --to hf",
-                        to->name);
+    if (!to->has_shards && gpt_option_given(args, "max-shard-size")) {
+        gpt_fail(err, GPT_EUSAGE,
+                 "--max-shard-size has no effect on format %s: it is for "
+                 "--to hf",
+                 to->name);
+        return gpt_hint(err, "leave it out, or add --to hf");
+    }
     for (size_t i = 0; i < GPT_COUNT(of_layout); i++)
-        if (!to->stores_padding && gpt_option_given(args, of_layout[i]))
-            return gpt_fail(err, GPT_EUSAGE,
-                            "--%s has no effect on format %s, which has no "
-                            "layout",
-                            of_layout[i], to->name);
+        if (!to->stores_padding && gpt_option_given(args, of_layout[i])) {
+            gpt_fail(err, GPT_EUSAGE,
+                     "--%s has no effect on format %s, which has no layout",
+                     of_layout[i], to->name);
+            return gpt_hint(err, "leave it out: one file serves any layout");
+        }
     return GPT_OK;
 }
 
@@ -208,6 +214,19 @@ static int find_style(const struct gpt_format *to, const char *name, int *style,
                     "--saver-transformer-impl has no effect on format %s: it "
                     "is for --to megatron",
                     to->name);
+}
+
+/* A model that does not divide is reported by the format, which knows no
+ * options. Other wrong uses have hints of their own, and so has every failure
+ * where no layout was asked for. */
+static int hint_layout(int status, const struct options *o, struct gpt_err *err)
+{
+    if (status != GPT_EUSAGE || err->hint[0] || o->tp + o->pp == 0)
+        return status;
+    return gpt_hint(err, "choose divisors with "
+                         "--target-tensor-model-parallel-size and "
+                         "--target-pipeline-model-parallel-size; gpt-reshape "
+                         "inspect shows heads and layers");
 }
 
 /* A dry run reads headers alone, so it checks no checksums either. */
@@ -237,8 +256,9 @@ static int convert(const struct options *o, const struct gpt_args *args,
     };
     GPT_TRY(check_effect(ro.to, args, err));
     GPT_TRY(find_style(ro.to, o->style, &ro.style, err));
-    GPT_TRY(gpt_reshape_open(&r, &ro, err));
-    int status = GPT_OK;
+    int status = gpt_reshape_open(&r, &ro, err);
+    if (status != GPT_OK)
+        return hint_layout(status, o, err);
     if (o->dry_run)
         print_plan(&r);
     else
@@ -261,32 +281,53 @@ static const struct {
     {"globals", gpt_inspect_globals},
 };
 
+/* A word is a command. Directories that stand alone were meant for options, as
+ * other converters take them: the hint has them in their places. */
+static int run_command(const struct options *o, const struct gpt_args *args,
+                       struct gpt_err *err)
+{
+    const char *word = args->positional[0];
+
+    for (size_t i = 0; i < GPT_COUNT(commands); i++) {
+        if (strcmp(word, commands[i].name) != 0)
+            continue;
+        /* a command takes one path: a second would be ignored in silence */
+        if (args->n_positional == 2)
+            return show(commands[i].describe, args->positional[1], o->json,
+                        err);
+        gpt_fail(err, GPT_EUSAGE, "%s needs a PATH", word);
+        return gpt_hint(err, "gpt-reshape %s PATH", word);
+    }
+    gpt_fail(err, GPT_EUSAGE,
+             "unknown command '%s', there are inspect and globals", word);
+    return gpt_path_is_dir(word)
+               ? gpt_hint(err,
+                          "to convert: --load-path %.100s --save-path DIR; to "
+                          "look: gpt-reshape inspect %.100s",
+                          word, word)
+               : gpt_hint(err, "to look: gpt-reshape inspect DIR; to "
+                               "convert, give no command");
+}
+
 static int run_reshape(const void *options, const struct gpt_args *args,
                        struct gpt_err *err)
 {
     const struct options *o = options;
 
     if (args->n_positional == 0) {
-        if (!o->load_path || !o->save_path)
-            return gpt_fail(err, GPT_EUSAGE, "--%s is needed",
-                            o->load_path ? "save-path" : "load-path");
-        if (o->json)
-            return gpt_fail(err, GPT_EUSAGE,
-                            "--json goes with inspect or globals");
+        if (!o->load_path || !o->save_path) {
+            gpt_fail(err, GPT_EUSAGE, "--%s is needed",
+                     o->load_path ? "save-path" : "load-path");
+            return gpt_hint(err, "to convert: --load-path DIR --save-path DIR; "
+                                 "to look: gpt-reshape inspect DIR");
+        }
+        if (o->json) {
+            gpt_fail(err, GPT_EUSAGE, "--json goes with inspect and globals");
+            return gpt_hint(err, "gpt-reshape inspect DIR --json");
+        }
         return convert(o, args, err);
     }
-    /* a command takes one path: a second one would be ignored in silence */
-    for (size_t i = 0; i < GPT_COUNT(commands); i++) {
-        if (strcmp(args->positional[0], commands[i].name) != 0)
-            continue;
-        if (args->n_positional != 2)
-            return gpt_fail(err, GPT_EUSAGE, "%s needs a PATH",
-                            commands[i].name);
-        return show(commands[i].describe, args->positional[1], o->json, err);
-    }
-    return gpt_fail(err, GPT_EUSAGE,
-                    "unknown command '%s', there are inspect and globals",
-                    args->positional[0]);
+    return run_command(o, args, err);
 }
 
 int main(int argc, char **argv)

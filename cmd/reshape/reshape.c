@@ -72,7 +72,8 @@ static int set_vocabulary(const struct gpt_reshape *r, struct gpt_config *c,
 
     if (o->true_vocab > c->padded_vocab_size)
         return gpt_fail(err, GPT_EUSAGE,
-                        "--true-vocab-size %lld: %s has %lld rows",
+                        "--true-vocab-size %lld: %s has %lld rows, and no more "
+                        "ids than that",
                         (long long)o->true_vocab, r->source.dir,
                         (long long)c->padded_vocab_size);
     if (o->true_vocab)
@@ -124,6 +125,8 @@ int gpt_reshape_open(struct gpt_reshape *r, const struct gpt_reshape_options *o,
         from.tp_size = o->tp;
     }
     GPT_TRY(gpt_source_open(&r->source, o->load, &from, err));
+    /* An output directory around the input would replace it as well. */
+    GPT_TRY_GOTO(status, gpt_in_protect_dir(r->source.dir, err), fail);
     GPT_TRY_GOTO(status, collect_attachments(r, err), fail);
     GPT_TRY_GOTO(status, plan_target(r, err), fail);
     return GPT_OK;
@@ -141,8 +144,10 @@ int gpt_reshape_write(struct gpt_reshape *r, gpt_bytes_done *done,
 {
     const char *path = r->target.path;
 
-    if (gpt_path_same(path, r->source.dir) || gpt_path_same(path, r->o->load))
-        return gpt_fail(err, GPT_EUSAGE, "%s is the input", path);
+    if (gpt_path_same(path, r->source.dir) || gpt_path_same(path, r->o->load)) {
+        gpt_fail(err, GPT_EUSAGE, "%s is the input", path);
+        return gpt_hint(err, "name another directory with --save-path");
+    }
     return gpt_target_write(&r->target, done, context, err);
 }
 

@@ -4,12 +4,30 @@
 
 #include "cmd/train/plan.h"
 
-/* Tries in this order: recomputing what is cheap, recomputing layers, a smaller
- * micro batch, sharing the optimizer's state, these together, more tensor
- * parallel ranks, more pipeline stages. Writes a sentence for gpt_hint() about
- * the first with which every rank needs at most `limit` bytes of the device.
- * args: those that gpt_train_plan() had. */
+/* What more ranks are to the user. Ranks of one CPU share its memory, so that
+ * more of them there have no more of it together. */
+enum gpt_more_ranks {
+    GPT_MORE_PLANNED,  /* a number */
+    GPT_MORE_GPUS,     /* a GPU each */
+    GPT_MORE_MACHINES, /* machines with as many ranks as this one */
+};
+
+struct gpt_advice_options {
+    struct gpt_backend *be;
+    double limit; /* bytes of memory that each rank has, of the device */
+    enum gpt_more_ranks more;
+    int64_t local_ranks; /* on this machine */
+    bool starts;         /* ranks are started; else --world-size plans them */
+};
+
+/* Writes a sentence for gpt_hint() about the cheapest change of options, on as
+ * few ranks as possible, with which every rank needs at most the limit: changes
+ * that only take time, then another cut over the ranks that there are, then
+ * more ranks. What is named can be added to the command line as it is. Where
+ * nothing fits the sentence says so, with the least that a rank needs. `args`:
+ * those that gpt_train_plan() had. */
 void gpt_advise(const struct gpt_train_plan *plan, const struct gpt_args *args,
-                struct gpt_backend *be, double limit, char *text, size_t cap);
+                const struct gpt_advice_options *options, char *text,
+                size_t cap);
 
 #endif

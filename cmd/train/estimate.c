@@ -10,7 +10,7 @@
 
 /* ---- traffic ---- */
 
-const char *gpt_link_name(enum gpt_link link)
+static const char *link_name(enum gpt_link link)
 {
     static const char *const names[GPT_N_LINKS] = {
         [GPT_LINK_TENSOR] = "tensor parallel",
@@ -189,8 +189,9 @@ static double pipeline_bytes(const struct gpt_replica_options *o,
     return m * (double)count_messages(layout) * (double)message;
 }
 
-int gpt_estimate_traffic(const struct gpt_train_plan *plan, int64_t pp_rank,
-                         double bytes[GPT_N_LINKS], struct gpt_err *err)
+/* Bytes that a rank of the stage sends in the largest step. */
+static int estimate_traffic(const struct gpt_train_plan *plan, int64_t pp_rank,
+                            double bytes[GPT_N_LINKS], struct gpt_err *err)
 {
     const struct gpt_replica_options *o = &plan->replica;
     const double m = (double)gpt_max_i64(o->micro_batches, 1);
@@ -301,7 +302,7 @@ static int print_traffic(const struct gpt_train_plan *plan,
     for (int64_t p = 0; p < plan->topology.size[GPT_PP]; p++) {
         double bytes[GPT_N_LINKS], sum = 0;
 
-        GPT_TRY(gpt_estimate_traffic(plan, p, bytes, err));
+        GPT_TRY(estimate_traffic(plan, p, bytes, err));
         for (int i = 0; i < GPT_N_LINKS; i++)
             sum += bytes[i];
         if (sum <= most_sum)
@@ -314,7 +315,7 @@ static int print_traffic(const struct gpt_train_plan *plan,
                  (long long)busiest);
     for (int i = 0; i < GPT_N_LINKS; i++)
         gpt_log_line("   %-16s %20.0f  %s",
-                     gpt_link_name((enum gpt_link)i), most[i],
+                     link_name((enum gpt_link)i), most[i],
                      gpt_text_bytes(text, most[i]));
     return GPT_OK;
 }

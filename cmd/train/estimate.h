@@ -43,12 +43,6 @@ enum gpt_link {
     GPT_LINK_TIED,     /* the word table's gradient, first and last stage */
     GPT_N_LINKS
 };
-const char *gpt_link_name(enum gpt_link link);
-
-/* Bytes that a rank of the stage sends in the largest step. */
-int gpt_estimate_traffic(const struct gpt_train_plan *plan, int64_t pp_rank,
-                         double bytes[GPT_N_LINKS],
-                         struct gpt_err *err) GPT_MUST_USE;
 
 /* Idle time of a stage divided by its time of computing: (P - 1) / (V m). */
 double gpt_estimate_bubble(const struct gpt_train_plan *plan);

@@ -1,6 +1,6 @@
-/* The steps of a run; what is before and after them is run.c. The order of what
- * happens after a step is Megatron's: log, evaluate, signals, save, time and
- * step limits.
+/* The steps of a run; run.c has what comes before and after them. After a step
+ * the order is Megatron's: log, evaluate, signals, save, limits of time and
+ * steps.
  *
  * Every decision here that exchanges something with other ranks (to save, to
  * evaluate, to stop) follows from the iteration's number or from the step's
@@ -14,51 +14,7 @@
 #include "cmd/train/run.h"
 #include "train/step.h"
 
-/* ---- evaluation and saving ---- */
-
-/* Mean loss over eval_iters full batches of a split from sample `first` on.
- * Batches have the full size also while the batch of training grows, so that
- * losses of the whole run compare. The mean is over unmasked tokens of all
- * ranks, not over the means of batches. */
-static int mean_loss(struct gpt_run *r, enum gpt_split split, int64_t first,
-                     double *loss, struct gpt_err *err)
-{
-    int64_t batch = r->plan.rampup.global_batch, rows = 0;
-    int64_t n = batch / gpt_run_samples(r);
-
-    *loss = 0;
-    for (int64_t i = 0; i < r->o->eval_iters; i++) {
-        GPT_TRY(gpt_feed_read(r->feed, split, first + i * batch, n, err));
-        if (i + 1 < r->o->eval_iters)
-            gpt_feed_ahead(r->feed, split, first + (i + 1) * batch, n);
-        GPT_TRY(gpt_step_eval(r->replica, r->feed, n, loss, &rows, err));
-    }
-    *loss /= (double)(rows > 0 ? rows : 1);
-    return GPT_OK;
-}
-
-/* Validation continues where the last one ended, as in Megatron-LM; the feed
- * begins anew at the end of the split. The test split is read from its
- * beginning, once, at the end of training. */
-static int evaluate(struct gpt_run *r, bool end, struct gpt_err *err)
-{
-    double loss;
-
-    if (r->o->eval_iters == 0 || r->plan.corpus.n_samples[GPT_VALID] == 0)
-        return GPT_OK;
-    gpt_report_pause(r->report);
-    GPT_TRY(mean_loss(r, GPT_VALID, r->state.consumed_valid, &loss, err));
-    r->state.consumed_valid += r->o->eval_iters * r->plan.rampup.global_batch;
-    GPT_TRY(gpt_report_eval(r->report, "validation", r->state.iteration, end,
-                            loss, err));
-    if (end && r->plan.corpus.n_samples[GPT_TEST] > 0) {
-        GPT_TRY(mean_loss(r, GPT_TEST, 0, &loss, err));
-        GPT_TRY(gpt_report_eval(r->report, "test", r->state.iteration, end,
-                                loss, err));
-    }
-    gpt_report_resume(r->report);
-    return GPT_OK;
-}
+/* ---- saving ---- */
 
 /* Reports a checkpoint once, when it is on disk. */
 static void note_saved(struct gpt_run *r)
@@ -99,6 +55,86 @@ static int check_save(struct gpt_run *r, bool wait, struct gpt_err *err)
     return GPT_OK;
 }
 
+/* ---- data ---- */
+
+/* A sample that cannot be read ends the run, but not what was trained: a single
+ * rank saves it. Other ranks wait in the step, and a save that they do not join
+ * cannot be made; then the loss is named. */
+static int rescue_steps(struct gpt_run *r, int status, struct gpt_err *err)
+{
+    struct gpt_err second = {0};
+
+    if (status == GPT_EDATA && err && !err->hint[0])
+        gpt_hint(err, "gpt-dataset info shows which tokenizer the data are "
+                      "from; ids must be below its vocabulary's size");
+    if (!r->saver || r->saving == r->state.iteration)
+        return status;
+    if (r->plan.topology.world_size == 1 && save(r, &second) == GPT_OK &&
+        check_save(r, true, &second) == GPT_OK)
+        return status;
+    gpt_warn("steps %lld to %lld are lost: the last checkpoint is of iteration "
+             "%lld",
+             (long long)r->saved + 1, (long long)r->state.iteration,
+             (long long)r->saved);
+    return status;
+}
+
+static int read_batch(struct gpt_run *r, enum gpt_split split, int64_t first,
+                      int64_t n, struct gpt_err *err)
+{
+    const int status = gpt_feed_read(r->feed, split, first, n, err);
+
+    return status == GPT_OK ? GPT_OK : rescue_steps(r, status, err);
+}
+
+/* ---- evaluation ---- */
+
+/* Mean loss over eval_iters full batches of a split from sample `first` on.
+ * Batches have the full size also while the batch of training grows, so that
+ * losses of the whole run compare. The mean is over unmasked tokens of all
+ * ranks, not over the means of batches. */
+static int mean_loss(struct gpt_run *r, enum gpt_split split, int64_t first,
+                     double *loss, struct gpt_err *err)
+{
+    int64_t batch = r->plan.rampup.global_batch, rows = 0;
+    int64_t n = batch / gpt_run_samples(r);
+
+    *loss = 0;
+    for (int64_t i = 0; i < r->o->eval_iters; i++) {
+        GPT_TRY(read_batch(r, split, first + i * batch, n, err));
+        if (i + 1 < r->o->eval_iters)
+            gpt_feed_ahead(r->feed, split, first + (i + 1) * batch, n);
+        GPT_TRY(gpt_step_eval(r->replica, r->feed, n, loss, &rows, err));
+    }
+    *loss /= (double)(rows > 0 ? rows : 1);
+    return GPT_OK;
+}
+
+/* Validation continues where the last one ended, as in Megatron-LM; the feed
+ * begins anew at the end of the split. The test split is read from its
+ * beginning, once, at the end of training. */
+static int evaluate(struct gpt_run *r, bool end, struct gpt_err *err)
+{
+    double loss;
+
+    if (r->o->eval_iters == 0 || r->plan.corpus.n_samples[GPT_VALID] == 0)
+        return GPT_OK;
+    gpt_report_pause(r->report);
+    GPT_TRY(mean_loss(r, GPT_VALID, r->state.consumed_valid, &loss, err));
+    r->state.consumed_valid += r->o->eval_iters * r->plan.rampup.global_batch;
+    /* A model that is only evaluated is at no end. */
+    const bool last = end && !r->plan.evaluates;
+    GPT_TRY(gpt_report_eval(r->report, "validation", r->state.iteration, last,
+                            loss, err));
+    if (end && r->plan.corpus.n_samples[GPT_TEST] > 0) {
+        GPT_TRY(mean_loss(r, GPT_TEST, 0, &loss, err));
+        GPT_TRY(gpt_report_eval(r->report, "test", r->state.iteration, last,
+                                loss, err));
+    }
+    gpt_report_resume(r->report);
+    return GPT_OK;
+}
+
 /* ---- steps ---- */
 
 /* A loss that is not a number: skip the step, or give up. That a loss scale is
@@ -116,8 +152,8 @@ static int check_loss(struct gpt_run *r, const struct gpt_step *step,
     gpt_fail(err, GPT_EDIVERGED,
              "iteration %lld: loss %g, gradient norm %g: not finite, %lld in "
              "a row; nothing was updated or saved",
-             (long long)r->state.iteration, step->loss, step->grad_norm,
-             (long long)r->bad_steps);
+             (long long)r->state.iteration, gpt_report_number(step->loss),
+             gpt_report_number(step->grad_norm), (long long)r->bad_steps);
     if (r->saved > 0)
         return gpt_hint(err,
                         "the checkpoint of iteration %lld is intact; "
@@ -161,7 +197,7 @@ static int one_step(struct gpt_run *r, struct gpt_step *step,
         .context = r,
     };
 
-    GPT_TRY(gpt_feed_read(r->feed, GPT_TRAIN, first, batch / micro, err));
+    GPT_TRY(read_batch(r, GPT_TRAIN, first, batch / micro, err));
     /* The thread of the feed reads the next batch while the device computes
      * this one. The size of that batch follows from the samples alone. */
     if (r->state.iteration + 1 < r->plan.train_iters)
@@ -241,9 +277,13 @@ static int after_step(struct gpt_run *r, const struct gpt_step *step,
     return GPT_OK;
 }
 
-/* The last line: where the result is, or that there is none. */
-static void log_kept(const struct gpt_run *r)
+/* The last lines: what was done, and where the result is, or that there is
+ * none. */
+static void log_end(const struct gpt_run *r)
 {
+    gpt_report_summary(r->report, r->state.iteration);
+    if (r->plan.evaluates)
+        return;
     if (r->o->save)
         gpt_log_line(" the checkpoint of iteration %lld is in %s",
                      (long long)r->state.iteration, r->o->save);
@@ -251,15 +291,35 @@ static void log_kept(const struct gpt_run *r)
         gpt_warn("the trained weights were not kept: there was no --save DIR");
 }
 
+/* --train-iters 0: the validation and test losses of the model that was
+ * loaded. */
+static int evaluate_only(struct gpt_run *r, struct gpt_err *err)
+{
+    if (r->o->eval_iters == 0 || r->plan.corpus.n_samples[GPT_VALID] == 0) {
+        gpt_fail(err, GPT_EUSAGE, "there is nothing to train and nothing to "
+                                  "evaluate");
+        return gpt_hint(err, "--eval-iters above 0 and a share of --split, or "
+                             "--valid-data-path, say what is evaluated");
+    }
+    GPT_TRY(evaluate(r, true, err));
+    log_end(r);
+    return GPT_OK;
+}
+
 static int run_steps(struct gpt_run *r, struct gpt_err *err)
 {
     struct gpt_step step;
     bool stop = false;
 
+    if (r->plan.evaluates)
+        return evaluate_only(r, err);
     if (r->state.iteration >= r->plan.train_iters) {
-        gpt_log_line(" nothing to do: iteration %lld of %lld",
+        gpt_log_line(" nothing to do: iteration %lld of %lld; a larger %s "
+                     "continues the run",
                      (long long)r->state.iteration,
-                     (long long)r->plan.train_iters);
+                     (long long)r->plan.train_iters,
+                     r->o->train_samples > 0 ? "--train-samples"
+                                             : "--train-iters");
         return GPT_OK;
     }
     if (!r->o->save)
@@ -275,7 +335,7 @@ static int run_steps(struct gpt_run *r, struct gpt_err *err)
     if (!stop)
         GPT_TRY(evaluate(r, true, err));
     GPT_TRY(check_save(r, true, err));
-    log_kept(r);
+    log_end(r);
     return GPT_OK;
 }
 
@@ -284,10 +344,12 @@ static int run_steps(struct gpt_run *r, struct gpt_err *err)
 int gpt_train(const struct gpt_train_options *options,
               const struct gpt_args *args, struct gpt_err *err)
 {
-    struct gpt_run r = {.o = options, .lock = -1, .started = gpt_now()};
-    int status = gpt_run_open(&r, args, err);
+    struct gpt_run r = {.lock = -1, .started = gpt_now()};
+    int status = gpt_run_open(&r, options, args, err);
 
     if (status == GPT_OK && !options->dry_run && !options->simulate)
         status = run_steps(&r, err);
+    if (status == GPT_EUSAGE && err && !err->hint[0])
+        gpt_hint(err, "try 'gpt-train --help', or read gpt-train(1)");
     return gpt_run_close(&r, status, err);
 }

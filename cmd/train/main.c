@@ -1,16 +1,24 @@
 /* gpt-train: pretrains a GPT on indexed data sets. The option table is in
- * cmd/train/options.c, the run starts in cmd/train/loop.c. Between them is the
- * plan, cmd/train/plan.c: everything that follows from the options. This file
- * has only what gpt_main() shows and calls. */
+ * cmd/train/options.c, the run starts at gpt_train() in cmd/train/loop.c.
+ * Between them is the plan, cmd/train/plan.c: everything that follows from the
+ * options. This file has only what gpt_main() shows and calls. */
 #include "backend.h"
 #include "cmd/train/foreign.h"
 #include "cmd/train/loop.h"
 #include "cmd/train/options.h"
+#include "tokenizer/tokenizer_options.h"
 
+/* The family of the tokenizer is settled here, once, as checkpoints keep the
+ * options. */
 static int train(const void *options, const struct gpt_args *args,
                  struct gpt_err *err)
 {
-    return gpt_train(options, args, err);
+    struct gpt_train_options o = *(const struct gpt_train_options *)options;
+
+    GPT_TRY(gpt_tokenizer_settle(&o.tokenizer,
+                                 gpt_option_given(args, "tokenizer-type"),
+                                 o.tokenizer.type, err));
+    return gpt_train(&o, args, err);
 }
 
 int main(int argc, char **argv)

@@ -40,6 +40,7 @@ struct gpt_train_options {
     const char *split, *data_impl;
     struct gpt_tokenizer_options tokenizer; /* vocabulary size and end of
                                              * document; kept in checkpoints */
+    bool allow_vocab_mismatch;
     int64_t seq_length;
     bool eod_mask_loss, reset_position_ids, reset_attention_mask;
 
@@ -71,7 +72,7 @@ struct gpt_train_options {
     const char *save, *load;
     int64_t save_interval, keep_checkpoints;
     bool async_save, no_save_optim, no_load_optim, finetune;
-    bool override_scheduler, use_checkpoint_scheduler;
+    bool override_scheduler, use_checkpoint_scheduler, use_checkpoint_args;
 
     /* reports */
     int64_t log_interval, eval_interval, eval_iters;

@@ -4,9 +4,9 @@
 #include "cmd/train/plan.h"
 
 #include "base/num.h"
+#include "data/blend.h"
 #include "tokenizer/tokenizer_options.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* What messages of the library call the values of options. */
@@ -21,19 +21,25 @@ static const struct gpt_rampup_names rampup_names = {
     .global_batch = "--global-batch-size",
     .rampup = "--rampup-batch-size",
 };
-static const struct gpt_lr_schedule_names lr_names = {
-    .max_lr = "--lr",
-    .min_lr = "--min-lr",
-    .init_lr = "--lr-warmup-init",
-    .start_wd = "--start-weight-decay",
-    .end_wd = "--end-weight-decay",
-    .wd_style = "--weight-decay-incr-style",
-};
-
 /* True when nothing will be trained: data, length and rate may be missing. */
 static bool is_dry(const struct gpt_train_options *o)
 {
     return o->dry_run || o->simulate;
+}
+
+/* --train-iters 0 asks for the losses of a model that was trained already. */
+static int plan_evaluation(struct gpt_train_plan *p,
+                           const struct gpt_train_options *o,
+                           const struct gpt_args *args, struct gpt_err *err)
+{
+    p->evaluates = (gpt_option_given(args, "train-iters") ||
+                    gpt_option_given(args, "train-samples")) &&
+                   o->train_iters == 0 && o->train_samples == 0 && !is_dry(o);
+    if (!p->evaluates || o->load)
+        return GPT_OK;
+    gpt_fail(err, GPT_EUSAGE, "a length of 0 steps trains nothing");
+    return gpt_hint(err, "with --load DIR --train-iters 0 evaluates the model "
+                         "in DIR; else --train-iters must be above 0");
 }
 
 /* ---- model ---- */
@@ -68,11 +74,13 @@ static int plan_vocabulary(struct gpt_train_plan *p,
                             "--vocab-size %lld is below the tokenizer's %lld",
                             (long long)c->vocab_size, (long long)size);
     }
-    if (c->vocab_size == 0)
-        return gpt_fail(err, GPT_EUSAGE,
-                        "the vocabulary size is not known: "
-                        "give --vocab-file and --merge-file, "
-                        "--tokenizer-model, or --vocab-size");
+    if (c->vocab_size == 0) {
+        gpt_fail(err, GPT_EUSAGE,
+                 "the vocabulary size is not known: give --vocab-file and "
+                 "--merge-file, --tokenizer-model, or --vocab-size");
+        return gpt_hint(err, "they are those that gpt-preprocess was given; "
+                             "try 'gpt-train --help'");
+    }
     /* without it these would silently do nothing */
     if (p->masks.eod < 0 &&
         (o->eod_mask_loss || o->reset_position_ids || o->reset_attention_mask))
@@ -136,13 +144,17 @@ static int plan_model(struct gpt_train_plan *p,
     GPT_TRY(plan_positions(c, o, args, err));
     GPT_TRY(plan_vocabulary(p, o, err));
     /* fills what is 0; from here on the configuration is the model's */
-    GPT_TRY(gpt_config_complete(c, o->make_vocab_size_divisible_by,
-                                p->topology.size[GPT_TP], err));
-    if (o->seq_length > c->max_positions)
-        return gpt_fail(err, GPT_EUSAGE,
-                        "--seq-length %lld is above "
-                        "--max-position-embeddings %lld",
-                        (long long)o->seq_length, (long long)c->max_positions);
+    if (gpt_config_complete(c, o->make_vocab_size_divisible_by,
+                            p->topology.size[GPT_TP], err) != GPT_OK)
+        return gpt_hint(err, "the fields of the model are options of the same "
+                             "names: --hidden-size, --num-attention-heads ...");
+    if (o->seq_length > c->max_positions) {
+        gpt_fail(err, GPT_EUSAGE,
+                 "--seq-length %lld is above --max-position-embeddings %lld",
+                 (long long)o->seq_length, (long long)c->max_positions);
+        return gpt_hint(err, "give both the same value, or leave "
+                             "--max-position-embeddings out");
+    }
     p->vocab_dummies = c->padded_vocab_size - c->vocab_size;
     return GPT_OK;
 }
@@ -188,6 +200,26 @@ static int plan_precision(struct gpt_train_plan *p,
 
 /* ---- batches and length ---- */
 
+/* The nearest batches that would do: the next larger one, or a micro batch that
+ * divides this one. */
+static void hint_batch(const struct gpt_train_plan *p,
+                       const struct gpt_train_options *o, struct gpt_err *err)
+{
+    const int64_t batch = p->rampup.global_batch;
+    const int64_t ranks = p->micro_samples / o->micro_batch_size;
+    int64_t micro = o->micro_batch_size;
+
+    while (micro > 1 && batch % (micro * ranks) != 0)
+        micro--;
+    if (batch % (micro * ranks) == 0)
+        gpt_hint(err, "--global-batch-size %lld, or --micro-batch-size %lld",
+                 (long long)gpt_round_up(batch, p->micro_samples),
+                 (long long)micro);
+    else
+        gpt_hint(err, "--global-batch-size %lld",
+                 (long long)gpt_round_up(batch, p->micro_samples));
+}
+
 /* Global batch sizes: every one of them is a whole number of microbatches on
  * every data parallel rank. */
 static int plan_rampup(struct gpt_train_plan *p,
@@ -219,14 +251,21 @@ static int plan_rampup(struct gpt_train_plan *p,
                             "--rampup-batch-size needs "
                             "--train-samples, not --train-iters");
     }
-    return gpt_rampup_check(r, p->micro_samples, &rampup_names, err);
+    const int status =
+        gpt_rampup_check(r, p->micro_samples, &rampup_names, err);
+    if (status == GPT_EUSAGE && r->global_batch % p->micro_samples != 0)
+        hint_batch(p, o, err);
+    return status;
 }
 
-/* Steps until `samples` are consumed; a last partial step is not made. While
+/* Steps from *consumed_samples, which becomes the sample after the last of
+ * them, until `samples` are consumed; a last partial step is not made. While
  * the batch grows the steps are counted one by one. */
-static void count_steps(struct gpt_train_plan *p, int64_t samples)
+static int64_t count_steps(const struct gpt_train_plan *p, int64_t samples,
+                           int64_t *consumed_samples)
 {
-    int64_t consumed = 0, steps = 0, batch = p->rampup.global_batch;
+    int64_t steps = 0, batch = p->rampup.global_batch;
+    int64_t consumed = *consumed_samples;
 
     while (p->rampup.start > 0 && consumed <= p->rampup.samples) {
         int64_t now = gpt_rampup_global_batch(&p->rampup, consumed);
@@ -237,12 +276,29 @@ static void count_steps(struct gpt_train_plan *p, int64_t samples)
         steps++;
     }
     /* from here on all steps have the full size */
-    if (p->rampup.start == 0 || consumed > p->rampup.samples) {
+    if (consumed < samples &&
+        (p->rampup.start == 0 || consumed > p->rampup.samples)) {
         steps += (samples - consumed) / batch;
         consumed += (samples - consumed) / batch * batch;
     }
-    p->train_iters = steps;
-    p->train_samples = consumed;
+    *consumed_samples = consumed;
+    return steps;
+}
+
+/* A batch of another size than before makes other steps of the same samples:
+ * --train-samples means samples, --train-iters means steps. */
+void gpt_train_plan_rest(struct gpt_train_plan *p, int64_t iteration,
+                         int64_t consumed)
+{
+    if (p->options->train_samples > 0) {
+        p->train_samples = consumed;
+        p->train_iters =
+            iteration + count_steps(p, p->options->train_samples,
+                                    &p->train_samples);
+    } else if (p->train_iters > iteration) {
+        p->train_samples =
+            consumed + (p->train_iters - iteration) * p->rampup.global_batch;
+    }
 }
 
 /* Length in steps and in samples, whichever was given: schedules count samples,
@@ -264,7 +320,8 @@ static int plan_length(struct gpt_train_plan *p,
                             (long long)o->train_iters,
                             (long long)p->rampup.global_batch);
     } else {
-        count_steps(p, o->train_samples);
+        p->train_samples = 0;
+        p->train_iters = count_steps(p, o->train_samples, &p->train_samples);
         if (o->train_samples > 0 && p->train_iters == 0)
             return gpt_fail(err, GPT_EUSAGE,
                             "--train-samples %lld is below "
@@ -272,118 +329,23 @@ static int plan_length(struct gpt_train_plan *p,
                             (long long)o->train_samples,
                             (long long)p->rampup.global_batch);
     }
-    if (p->train_iters == 0 && !is_dry(o))
+    if (p->train_iters == 0 && !is_dry(o) && !p->evaluates)
         return gpt_fail(err, GPT_EUSAGE,
                         "give the length of the run: --train-iters or "
                         "--train-samples");
     return GPT_OK;
 }
 
-/* ---- schedules ---- */
-
-/* The value of a pair --NAME-iters, --NAME-samples in samples; `def` when
- * neither is given. A run counts in one unit: that of its length. */
-static int in_samples(const struct gpt_train_plan *p,
-                      const struct gpt_train_options *o, const char *name,
-                      int64_t iters, int64_t samples, int64_t def, int64_t *out,
-                      struct gpt_err *err)
-{
-    *out = def;
-    if (iters > 0 && o->train_samples > 0)
-        return gpt_fail(err, GPT_EUSAGE,
-                        "--train-samples goes with "
-                        "--%s-samples, not --%s-iters",
-                        name, name);
-    if (samples > 0 && o->train_iters > 0)
-        return gpt_fail(err, GPT_EUSAGE,
-                        "--train-iters goes with "
-                        "--%s-iters, not --%s-samples",
-                        name, name);
-    if (samples > 0)
-        *out = samples;
-    if (iters > 0 && !gpt_mul(iters, p->rampup.global_batch, out))
-        return gpt_fail(err, GPT_EUSAGE, "--%s-iters %lld is too large", name,
-                        (long long)iters);
-    return GPT_OK;
-}
-
-/* Megatron's options for the learning rate. Its defaults reach to the end of
- * the run, so that this comes after the length. */
-static int plan_learning_rate(struct gpt_train_plan *p,
-                              const struct gpt_train_options *o,
-                              struct gpt_err *err)
-{
-    struct gpt_lr_schedule *s = &p->schedule;
-
-    if (o->lr <= 0 && !is_dry(o))
-        return gpt_fail(err, GPT_EUSAGE, "give the learning rate: --lr");
-    s->max_lr = o->lr;
-    s->min_lr = o->min_lr;
-    s->init_lr = o->lr_warmup_init;
-    /* the option table has checked the names */
-    (void)gpt_lr_style_parse(o->lr_decay_style, &s->style);
-    (void)gpt_wsd_style_parse(o->lr_wsd_decay_style, &s->wsd_style);
-    GPT_TRY(
-        in_samples(p, o, "lr-decay", o->lr_decay_iters, o->lr_decay_samples,
-                   o->train_samples > 0 ? o->train_samples : p->train_samples,
-                   &s->decay_samples, err));
-    GPT_TRY(in_samples(p, o, "lr-warmup", o->lr_warmup_iters,
-                       o->lr_warmup_samples, 0, &s->warmup_samples, err));
-    GPT_TRY(in_samples(p, o, "lr-wsd-decay", o->lr_wsd_decay_iters,
-                       o->lr_wsd_decay_samples, 0, &s->wsd_decay_samples, err));
-    if (o->lr_warmup_fraction > 0) {
-        if (s->warmup_samples > 0)
-            return gpt_fail(err, GPT_EUSAGE,
-                            "--lr-warmup-fraction excludes "
-                            "--lr-warmup-iters and --lr-warmup-samples");
-        s->warmup_samples =
-            (int64_t)(o->lr_warmup_fraction * (double)s->decay_samples);
-    }
-    return GPT_OK;
-}
-
-/* Constant, or from a start to an end over the run: then both must be given, as
- * --weight-decay is neither. */
-static int plan_weight_decay(struct gpt_train_plan *p,
-                             const struct gpt_train_options *o,
-                             const struct gpt_args *args, struct gpt_err *err)
-{
-    struct gpt_lr_schedule *s = &p->schedule;
-    bool start = gpt_option_given(args, "start-weight-decay");
-    bool end = gpt_option_given(args, "end-weight-decay");
-
-    (void)gpt_wd_style_parse(o->weight_decay_incr_style, &s->wd_style);
-    s->wd_incr_samples = p->train_samples; /* as Megatron: over the whole run */
-    if (s->wd_style == GPT_WD_CONSTANT) {
-        if (start || end)
-            return gpt_fail(err, GPT_EUSAGE,
-                            "--start-weight-decay and "
-                            "--end-weight-decay need "
-                            "--weight-decay-incr-style linear or cosine");
-        s->start_wd = s->end_wd = o->weight_decay;
-        return GPT_OK;
-    }
-    if (!start || !end)
-        return gpt_fail(err, GPT_EUSAGE,
-                        "--weight-decay-incr-style %s needs "
-                        "--start-weight-decay and --end-weight-decay",
-                        o->weight_decay_incr_style);
-    s->start_wd = o->start_weight_decay;
-    s->end_wd = o->end_weight_decay;
-    return GPT_OK;
-}
-
 /* ---- data ---- */
 
-/* Share `i` of "949,50,1"; 0 when it is not there. The corpus refuses text that
- * is no split. */
-static double split_share(const char *split, int i)
+/* True when split `i` of --split has a share. The text is read as the corpus
+ * reads it, which takes any separator and refuses what is no split. */
+static bool has_share(const char *split, int i)
 {
-    for (; i > 0 && split; i--) {
-        split = strchr(split, ',');
-        split = split ? split + 1 : NULL;
-    }
-    return split ? strtod(split, NULL) : 0;
+    double edge[4];
+
+    return gpt_split_parse(edge, split, NULL) == GPT_OK &&
+           edge[i + 1] > edge[i];
 }
 
 /* Which files, and how many samples of each split the run will take: indices
@@ -401,8 +363,8 @@ static int plan_data(struct gpt_train_plan *p,
     /* the default split's last share is too small for most small sets, so a
      * test set is made only on request */
     bool test =
-        gpt_option_given(args, "split") && split_share(o->split, GPT_TEST) > 0;
-    bool valid = split_share(o->split, GPT_VALID) > 0;
+        gpt_option_given(args, "split") && has_share(o->split, GPT_TEST);
+    bool valid = has_share(o->split, GPT_VALID);
 
     c->data_path = o->data_path.items;
     c->n_data_path = o->data_path.n;
@@ -415,7 +377,7 @@ static int plan_data(struct gpt_train_plan *p,
         c->split_path[i] = lists[i]->items;
         c->n_split_path[i] = lists[i]->n;
     }
-    if (!whole && o->train_path.n == 0 && !is_dry(o))
+    if (!whole && o->train_path.n == 0 && !is_dry(o) && !p->evaluates)
         return gpt_fail(err, GPT_EUSAGE,
                         "no training data: give --data-path "
                         "or --train-data-path");
@@ -473,14 +435,12 @@ int gpt_train_plan(struct gpt_train_plan *p, const struct gpt_train_options *o,
             },
     };
     /* the model decides what ranks may cut, batches how many there are */
+    GPT_TRY(plan_evaluation(p, o, args, err));
     GPT_TRY(plan_precision(p, o, args, err));
     GPT_TRY(plan_model(p, o, args, err));
     GPT_TRY(plan_length(p, o, err));
     GPT_TRY(gpt_train_plan_ranks(p, o, args, err));
-    GPT_TRY(plan_learning_rate(p, o, err));
-    GPT_TRY(plan_weight_decay(p, o, args, err));
-    if (p->train_iters > 0)
-        GPT_TRY(gpt_lr_schedule_check(&p->schedule, &lr_names, err));
+    GPT_TRY(gpt_train_plan_schedule(p, o, args, err));
     /* options of checkpoints that mean nothing alone, or contradict */
     if (o->finetune && !o->load)
         return gpt_fail(err, GPT_EUSAGE, "--finetune needs --load");

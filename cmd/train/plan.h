@@ -27,6 +27,7 @@ struct gpt_train_plan {
     int64_t train_iters;      /* of the whole run */
     int64_t train_samples;    /* consumed when it is over */
     int64_t vocab_dummies;    /* rows added by padding */
+    bool evaluates;           /* no step is made: losses of a loaded model */
 };
 
 /* Fills the options of the world: sizes and timeouts. GPT_EUSAGE names option,
@@ -43,6 +44,11 @@ int gpt_train_plan(struct gpt_train_plan *plan,
                    const struct gpt_args *args, const struct gpt_topology *t,
                    struct gpt_err *err) GPT_MUST_USE;
 
+/* Fits length and samples of the plan to a run that resumes after `iteration`
+ * steps and `consumed` samples. */
+void gpt_train_plan_rest(struct gpt_train_plan *plan, int64_t iteration,
+                         int64_t consumed);
+
 /* The part of the model that tensor parallel rank tp_rank of stage pp_rank
  * has. */
 int gpt_train_layout(const struct gpt_train_plan *plan, int64_t tp_rank,
@@ -55,5 +61,18 @@ int gpt_train_plan_ranks(struct gpt_train_plan *plan,
                          const struct gpt_train_options *o,
                          const struct gpt_args *args,
                          struct gpt_err *err) GPT_MUST_USE;
+
+/* For plan.c: learning rate and weight decay, after the length of the run. */
+int gpt_train_plan_schedule(struct gpt_train_plan *plan,
+                            const struct gpt_train_options *o,
+                            const struct gpt_args *args,
+                            struct gpt_err *err) GPT_MUST_USE;
+
+/* The schedule that the plan's options would give a run of the length that
+ * `there`, the schedule of a checkpoint, has. Where it equals `there`, two
+ * schedules differ by the lengths of their runs alone. */
+struct gpt_lr_schedule
+gpt_train_schedule_for(const struct gpt_train_plan *plan,
+                       const struct gpt_lr_schedule *there);
 
 #endif

@@ -86,6 +86,26 @@ int gpt_train_layout(const struct gpt_train_plan *p, int64_t tp_rank,
     return GPT_OK;
 }
 
+/* Even stages, in the words of options; the library's rule also covers uneven
+ * ones. */
+static int check_stages(const struct gpt_train_plan *p,
+                        const struct gpt_train_options *o, struct gpt_err *err)
+{
+    const int64_t stages = p->topology.size[GPT_PP];
+
+    if (o->first_layers > 0 || o->last_layers > 0 ||
+        o->num_layers % (stages * p->topology.chunks) == 0)
+        return GPT_OK;
+    gpt_fail(err, GPT_EUSAGE,
+             "--num-layers %lld is not a multiple of "
+             "--pipeline-model-parallel-size %lld%s",
+             (long long)o->num_layers, (long long)stages,
+             p->topology.chunks > 1 ? " x virtual stages" : "");
+    return gpt_hint(err, "--decoder-first-pipeline-num-layers and "
+                         "--decoder-last-pipeline-num-layers make uneven "
+                         "stages");
+}
+
 /* ---- tensor parallel ---- */
 
 /* The option of a field of gpt_config: they share their names. */
@@ -238,6 +258,7 @@ int gpt_train_plan_ranks(struct gpt_train_plan *p,
      * recomputation, which counts its layers. The microbatches are those of the
      * full batch, which is what memory is sized for. */
     GPT_TRY(plan_tensor(p, o, err));
+    GPT_TRY(check_stages(p, o, err));
     GPT_TRY(check_rounds(p, err));
     GPT_TRY(plan_sharding(p, o, args, err));
     GPT_TRY(gpt_train_layout(p, p->topology.at[GPT_TP], p->topology.at[GPT_PP],

@@ -24,6 +24,14 @@ struct gpt_report {
     int64_t steps, advanced, skipped, overflows, samples;
     double loss;
     struct gpt_step_waits waits;
+    /* since the start of this process */
+    struct {
+        int64_t steps, samples;
+        double seconds;      /* of training, up to the last line */
+        double loss;         /* of the last step that was not skipped */
+        double valid, test;  /* the last losses; NaN: none */
+        int64_t valid_at;
+    } whole;
 };
 
 /* ---- metrics.jsonl ---- */
@@ -77,6 +85,11 @@ static int cut_metrics(const char *path, int64_t iteration, struct gpt_err *err)
     return status;
 }
 
+double gpt_report_number(double x)
+{
+    return isnan(x) ? fabs(x) : x;
+}
+
 /* NaN and infinities are not JSON. */
 static const char *number(char text[32], double x)
 {
@@ -103,6 +116,7 @@ int gpt_report_open(struct gpt_report **report,
     *report = NULL;
     GPT_TRY(gpt_new(&r, 1, sizeof(*r), "the report", err));
     r->o = *options;
+    r->whole.loss = r->whole.valid = r->whole.test = (double)NAN;
     if (options->metrics) {
         GPT_TRY_GOTO(status,
                      cut_metrics(options->metrics, options->iteration, err),
@@ -180,7 +194,8 @@ static void print_line(const struct gpt_report *r,
         snprintf(loss, sizeof(loss), " lm loss: %.6E |", sum->loss);
     if (r->o.log_throughput)
         snprintf(throughput, sizeof(throughput),
-                 " throughput per GPU (TFLOP/s/GPU): %.1f |",
+                 r->o.gpu ? " throughput per GPU (TFLOP/s/GPU): %.1f |"
+                          : " throughput per rank (TFLOP/s): %.3f |",
                  sum->gflops / 1e3 / (double)r->o.ranks);
     gpt_log_line(" iteration %8lld/%8lld | consumed samples: %12lld |"
                  " elapsed time per iteration (ms): %.1f |%s"
@@ -191,7 +206,7 @@ static void print_line(const struct gpt_report *r,
                  (long long)s->iteration, (long long)r->o.train_iters,
                  (long long)s->consumed_samples, sum->ms, throughput,
                  s->next_lr, (long long)s->batch, loss, s->step->loss_scale,
-                 s->step->grad_norm, (long long)r->skipped,
+                 gpt_report_number(s->step->grad_norm), (long long)r->skipped,
                  (long long)(r->skipped - r->overflows));
 }
 
@@ -244,6 +259,8 @@ int gpt_report_step(struct gpt_report *r, const struct gpt_report_step *s,
 
     r->steps++;
     r->samples += s->batch;
+    r->whole.steps++;
+    r->whole.samples += s->batch;
     r->waits.pipeline += s->step->waits.pipeline;
     r->waits.gradients += s->step->waits.gradients;
     r->waits.tensor += s->step->waits.tensor;
@@ -254,6 +271,7 @@ int gpt_report_step(struct gpt_report *r, const struct gpt_report_step *s,
     } else {
         r->advanced++;
         r->loss += s->step->loss;
+        r->whole.loss = s->step->loss;
     }
     snprintf(note, sizeof(note), "loss %.4f", s->step->loss);
     gpt_progress_set(r->progress, s->iteration, note);
@@ -266,6 +284,7 @@ int gpt_report_step(struct gpt_report *r, const struct gpt_report_step *s,
     print_line(r, s, &sum);
     int status = write_line(r, s, &sum, err);
     r->steps = r->advanced = r->skipped = r->overflows = r->samples = 0;
+    r->whole.seconds += r->spent;
     r->spent = r->loss = 0;
     r->waits = (struct gpt_step_waits){0};
     gpt_report_resume(r);
@@ -283,6 +302,11 @@ int gpt_report_eval(struct gpt_report *r, const char *what, int64_t iteration,
     double ppl = exp(fmin(20, loss));
     char text[192], at[64], a[32], b[32];
 
+    if (strcmp(what, "test") == 0)
+        r->whole.test = loss;
+    else
+        r->whole.valid = loss;
+    r->whole.valid_at = iteration;
     snprintf(at, sizeof(at), "iteration %lld", (long long)iteration);
     int n = snprintf(text, sizeof(text),
                      " %s loss at %s | lm loss value: %.6E |"
@@ -297,4 +321,44 @@ int gpt_report_eval(struct gpt_report *r, const char *what, int64_t iteration,
              line_start, (long long)iteration, what, number(a, loss), what,
              number(b, ppl));
     return gpt_append_line(r->metrics, text, err);
+}
+
+/* Hours, minutes and seconds; fractions of a second where there is no more. */
+static void describe_time(char *text, size_t cap, double seconds)
+{
+    const long long s = (long long)seconds;
+
+    if (s < 60)
+        snprintf(text, cap, s < 10 ? "%.2f s" : "%.1f s", seconds);
+    else
+        snprintf(text, cap, "%lld:%02lld:%02lld", s / 3600, s / 60 % 60,
+                 s % 60);
+}
+
+/* The last step's loss is there even where the run made fewer steps than a log
+ * interval, and printed none. */
+void gpt_report_summary(const struct gpt_report *r, int64_t iteration)
+{
+    /* The clock runs: evaluation and saving have ended. */
+    const double seconds = r->whole.seconds + r->spent + gpt_now() - r->mark;
+    const double tokens = (double)(r->whole.samples * r->o.seq_length);
+    char time[32];
+
+    if (r->whole.steps > 0) {
+        describe_time(time, sizeof(time), seconds);
+        gpt_log_line(" trained iterations %lld to %lld: %.0f tokens in %s, "
+                     "%.0f tokens/s",
+                     (long long)(iteration - r->whole.steps + 1),
+                     (long long)iteration, tokens, time,
+                     tokens / (seconds > 0 ? seconds : 1e-9));
+        if (isfinite(r->whole.loss))
+            gpt_log_line(" last lm loss: %.6E", r->whole.loss);
+    }
+    if (isfinite(r->whole.valid))
+        gpt_log_line(" last validation loss: %.6E, at iteration %lld",
+                     r->whole.valid, (long long)r->whole.valid_at);
+    if (isfinite(r->whole.test))
+        gpt_log_line(" test loss: %.6E", r->whole.test);
+    if (r->metrics)
+        gpt_log_line(" metrics are in %s", r->o.metrics);
 }

@@ -12,6 +12,7 @@ struct gpt_report_options {
     int64_t seq_length;
     int64_t ranks; /* throughput is logged a rank */
     bool log_throughput;
+    bool gpu; /* what a rank computes with */
     const char *metrics;  /* file, or NULL */
     int64_t iteration;    /* that the run continues from */
     const char *progress; /* --progress */
@@ -41,6 +42,14 @@ int gpt_report_step(struct gpt_report *report, const struct gpt_report_step *s,
 int gpt_report_eval(struct gpt_report *report, const char *what,
                     int64_t iteration, bool end, double loss,
                     struct gpt_err *err) GPT_MUST_USE;
+
+/* The run's end: steps made here, tokens, time, the last losses, and where
+ * metrics are; nothing where no step was made and nothing was evaluated. */
+void gpt_report_summary(const struct gpt_report *report, int64_t iteration);
+
+/* The number, but without the sign that some NaNs have: "nan" is what scripts
+ * and people look for. */
+double gpt_report_number(double x);
 
 /* Leaves time that was not training (evaluation, saving) out of the log. */
 void gpt_report_pause(struct gpt_report *report);

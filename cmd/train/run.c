@@ -7,11 +7,17 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "base/num.h"
+#include "checkpoint/format.h"
 #include "checkpoint/lock.h"
 #include "checkpoint/source.h"
 #include "cmd/train/advise.h"
+#include "cmd/train/checkpoint_args.h"
+#include "cmd/train/effects.h"
+#include "cmd/train/data_names.h"
 #include "cmd/train/estimate.h"
+#include "cmd/train/settle.h"
 #include "cmd/train/simulate.h"
+#include "cmd/train/vocabulary.h"
 
 #include <inttypes.h>
 #include <omp.h>
@@ -36,6 +42,42 @@ int64_t gpt_run_samples(const struct gpt_run *r)
     return r->plan.micro_samples;
 }
 
+/* ---- options ---- */
+
+/* Options of files against typed ones; before the world is open, which has
+ * sizes of its own. Data parallel ranks are what is left of the launcher's. */
+static int settle_options(struct gpt_run *r, struct gpt_buf *b,
+                          struct gpt_err *err)
+{
+    const struct gpt_train_options *o = &r->own_options;
+    struct gpt_launch_env launch;
+
+    GPT_TRY(gpt_launch_env_detect(&launch, err));
+    const int64_t ranks = o->world_size > 0 ? o->world_size : launch.world_size;
+    return gpt_train_settle(&r->own_options, &r->args,
+                            gpt_max_i64(ranks / (o->tp_size * o->pp_size), 1),
+                            &r->arena, b, err);
+}
+
+/* A first start with --load of an empty --save has no checkpoint: the model is
+ * the one of the options then. */
+static int take_checkpoint_args(struct gpt_run *r, struct gpt_buf *b,
+                                struct gpt_err *err)
+{
+    const struct gpt_train_options *o = &r->own_options;
+    const struct gpt_source_options newest = {.iteration = -1};
+
+    if (!o->use_checkpoint_args)
+        return GPT_OK;
+    if (!o->load)
+        return gpt_fail(err, GPT_EUSAGE, "--use-checkpoint-args needs --load");
+    if (o->save && strcmp(o->load, o->save) == 0 && !gpt_source_exists(o->load))
+        return GPT_OK;
+    GPT_TRY(gpt_source_open(&r->peeked, o->load, &newest, err));
+    return gpt_train_take_args(&r->own_options, &r->args, &r->peeked, &r->arena,
+                               b, err);
+}
+
 /* ---- the world ---- */
 
 /* The rules of gpt_topology_init() that options can break, checked before it to
@@ -48,12 +90,17 @@ static int check_sizes(const struct gpt_world_options *o, struct gpt_err *err)
 
     GPT_TRY(gpt_launch_env_detect(&launch, err));
     const int64_t ranks = o->imagined > 0 ? o->imagined : launch.world_size;
-    if (ranks % (tp * pp) != 0)
-        return gpt_fail(err, GPT_EUSAGE,
-                        "%lld ranks are not a multiple of "
-                        "--tensor-model-parallel-size %lld x "
-                        "--pipeline-model-parallel-size %lld",
-                        (long long)ranks, (long long)tp, (long long)pp);
+    if (ranks % (tp * pp) != 0) {
+        gpt_fail(err, GPT_EUSAGE,
+                 "%lld rank%s not a multiple of "
+                 "--tensor-model-parallel-size %lld x "
+                 "--pipeline-model-parallel-size %lld",
+                 (long long)ranks, ranks == 1 ? " is" : "s are", (long long)tp,
+                 (long long)pp);
+        return gpt_hint(err, "gpt-launch --standalone --nproc-per-node %lld "
+                             "gpt-train ... starts as many on this machine",
+                        (long long)(tp * pp));
+    }
     if (o->chunks > 1 && pp == 1)
         return gpt_fail(err, GPT_EUSAGE,
                         "%lld virtual stages need "
@@ -127,6 +174,17 @@ static int share_cores(struct gpt_run *r, struct gpt_err *err)
 
 /* ---- what is printed ---- */
 
+/* gpt-launch speaks torchrun's protocol, and is known by the name of its runs;
+ * ranks of a plan were started by nothing. */
+static const char *launcher_name(const struct gpt_run *r)
+{
+    const char *id = getenv("TORCHELASTIC_RUN_ID");
+
+    if (r->planned)
+        return "planned";
+    return id && strcmp(id, "gpt-launch") == 0 ? id : r->world->launch.launcher;
+}
+
 /* What was decided is printed, not what was asked for: sharding and sequence
  * parallelism may be off for want of other ranks. */
 static void print_ranks(const struct gpt_run *r)
@@ -145,7 +203,7 @@ static void print_ranks(const struct gpt_run *r)
         return;
     gpt_log_line(" > %lld ranks (%s): tensor %lld, pipeline %lld x %lld, "
                  "data %lld%s%s; through %s",
-                 (long long)t->world_size, r->world->launch.launcher,
+                 (long long)t->world_size, launcher_name(r),
                  (long long)t->size[GPT_TP], (long long)t->size[GPT_PP],
                  (long long)t->chunks, (long long)t->size[GPT_DP],
                  r->plan.replica.exec.sequence_parallel
@@ -254,30 +312,69 @@ static double memory_limit(const struct gpt_run *r)
     return r->planned ? 0 : own_memory(r);
 }
 
-/* Hints at an option that would make the run fit into the limit. */
-static int hint_of_memory(const struct gpt_run *r, const struct gpt_args *args,
-                          double limit, struct gpt_err *err)
+/* A sentence about options that would make the run fit into the limit. */
+static void advise_memory(const struct gpt_run *r, double limit, char *text,
+                          size_t cap)
 {
-    char text[320];
+    const struct gpt_advice_options options = {
+        .be = r->be,
+        .limit = limit,
+        .more = r->o->memory_limit > 0 ? GPT_MORE_PLANNED
+                : r->be->host_memory   ? GPT_MORE_MACHINES
+                                       : GPT_MORE_GPUS,
+        .local_ranks = gpt_max_i64(1, r->world->launch.local_size),
+        .starts = !r->o->dry_run,
+    };
 
-    gpt_advise(&r->plan, args, r->be, limit, text, sizeof(text));
+    gpt_advise(&r->plan, &r->args, &options, text, cap);
+}
+
+/* The hint is cut at the room that an error has for it, after the options. */
+static int hint_of_memory(const struct gpt_run *r, double limit,
+                          struct gpt_err *err)
+{
+    char text[sizeof(err->hint)];
+
+    advise_memory(r, limit, text, sizeof(text));
     return gpt_hint(err, "%s", text);
+}
+
+/* The product of a dry run, and what the plan lacks. */
+static int print_plan(const struct gpt_run *r, struct gpt_err *err)
+{
+    const double limit = memory_limit(r);
+    char text[512], bytes[32];
+    double most;
+
+    GPT_TRY(gpt_estimate_print(&r->plan, r->be, limit, err));
+    GPT_TRY(gpt_estimate_largest(&r->plan, r->be, &most, err));
+    if (limit <= 0 || most <= limit)
+        return GPT_OK;
+    advise_memory(r, limit, text, sizeof(text));
+    gpt_log_line(" > the plan does not fit: a rank needs %s; %s",
+                 gpt_text_bytes(bytes, most), text);
+    return GPT_OK;
 }
 
 /* Compares the prediction with the memory that there is. The system promises
  * memory of the host freely and kills the process when it is touched; and a
  * device that is too small is better found before minutes of loading. */
-static int check_memory(const struct gpt_run *r, const struct gpt_args *args,
+static int check_memory(const struct gpt_run *r,
                         const struct gpt_memory *memory, struct gpt_err *err)
 {
-    const double needs = gpt_memory_device(memory, r->be), has = own_memory(r);
+    const double needs = gpt_memory_device(memory, r->be);
+    const double has = memory_limit(r);
     int64_t available, total;
     char a[32], b[32];
 
     if (has <= 0 || needs <= has)
         return GPT_OK;
     r->be->memory(r->be, &available, &total);
-    if (r->be->host_memory)
+    if (r->o->memory_limit > 0)
+        gpt_fail(err, GPT_EDEVICE,
+                 "the run needs %s of memory a rank, --memory-limit is %s",
+                 gpt_text_bytes(a, needs), gpt_text_bytes(b, has));
+    else if (r->be->host_memory)
         gpt_fail(err, GPT_EDEVICE,
                  "the run needs %s of memory a rank, this machine has %s "
                  "for each",
@@ -287,7 +384,7 @@ static int check_memory(const struct gpt_run *r, const struct gpt_args *args,
                  "%s: out of memory: the run needs %.0f bytes, %lld of %lld "
                  "are free",
                  r->be->name, needs, (long long)available, (long long)total);
-    return hint_of_memory(r, args, has, err);
+    return hint_of_memory(r, has, err);
 }
 
 /* The library names no options: a refusal gets the option's name here. */
@@ -351,17 +448,50 @@ static struct gpt_feed_options feed_options(const struct gpt_run *r)
     };
 }
 
-static int open_corpus(struct gpt_run *r, struct gpt_err *err)
+/* A validation that is not what it seems is reported before the training, not
+ * found after it. */
+static void report_splits(const struct gpt_run *r, const struct gpt_args *args)
+{
+    static const char *const names[GPT_N_SPLITS] = {"train", "valid", "test"};
+    struct gpt_repeat s;
+
+    for (int k = 0; k < GPT_N_SPLITS; k++)
+        if (gpt_corpus_repeats(r->corpus, (enum gpt_split)k, &s))
+            gpt_warn("%s: its %s split, sequences %lld to %lld, has %lld "
+                     "tokens: these are repeated to fill samples of %lld",
+                     s.prefix, names[k], (long long)s.begin,
+                     (long long)s.end - 1, (long long)s.tokens,
+                     (long long)r->plan.corpus.seq_length + 1);
+    if (r->o->eval_iters == 0 ||
+        gpt_corpus_size(r->corpus, GPT_VALID) > 0)
+        return;
+    /* The default of --eval-iters asks for nothing in particular. */
+    if (gpt_option_given(args, "eval-iters"))
+        gpt_warn("nothing is validated: --split and --valid-data-path give no "
+                 "data for it, so that --eval-iters %lld has no effect",
+                 (long long)r->o->eval_iters);
+    else
+        gpt_info("nothing is validated: --split and --valid-data-path give no "
+                 "data for it");
+}
+
+static int open_corpus(struct gpt_run *r, const struct gpt_args *args,
+                       struct gpt_err *err)
 {
     /* Only a run that is not going to train may have no data. */
     if (r->plan.corpus.n_data_path == 0 &&
         r->plan.corpus.n_split_path[GPT_TRAIN] == 0)
         return GPT_OK;
+    GPT_TRY(gpt_train_find_data(&r->plan.corpus, &r->data_names, is_first(r),
+                                err));
+    GPT_TRY(gpt_train_check_data_vocabulary(&r->plan, r->o, err));
     int status = gpt_corpus_open(&r->corpus, &r->plan.corpus, err);
     if (status == GPT_EUSAGE && err && !err->hint[0])
         gpt_hint(err, "--data-path and --split, or --train-data-path and its "
                  "like, say which data are read");
     GPT_TRY(status);
+    if (is_first(r))
+        report_splits(r, args);
     r->context.corpus_digest = gpt_corpus_digest(r->corpus);
     return GPT_OK;
 }
@@ -406,6 +536,7 @@ static int lock_save(struct gpt_run *r, struct gpt_err *err)
     const struct gpt_train_options *o = r->o;
     bool same = o->load && gpt_path_same(o->load, o->save);
 
+    GPT_TRY(gpt_format_check_place(&gpt_format_native, o->save, err));
     GPT_TRY(gpt_lock_open(&r->lock, o->save, err));
     if (gpt_source_exists(o->save) && (!same || o->finetune) &&
         !o->common.force) {
@@ -423,7 +554,7 @@ static int lock_save(struct gpt_run *r, struct gpt_err *err)
  * known to be this run's; its failure reaches them through the store. */
 static int open_save(struct gpt_run *r, struct gpt_err *err)
 {
-    if (!r->o->save)
+    if (!r->o->save || r->plan.evaluates)
         return GPT_OK;
     if (is_first(r))
         GPT_TRY(lock_save(r, err));
@@ -441,6 +572,7 @@ static int open_report(struct gpt_run *r, struct gpt_err *err)
         .seq_length = o->seq_length,
         .ranks = r->plan.topology.world_size,
         .log_throughput = o->log_throughput,
+        .gpu = !r->be->host_memory,
         .metrics = o->metrics,
         .iteration = r->state.iteration,
         .progress = o->common.progress,
@@ -450,7 +582,7 @@ static int open_report(struct gpt_run *r, struct gpt_err *err)
     if (!is_first(r)) {
         options.metrics = NULL;
         options.progress = "never";
-    } else if (!o->metrics && o->save) {
+    } else if (!o->metrics && o->save && !r->plan.evaluates) {
         GPT_TRY(gpt_path_join(r->metrics, sizeof(r->metrics), o->save,
                               "metrics.jsonl", err));
         options.metrics = r->metrics;
@@ -484,10 +616,35 @@ static int fill_replica(struct gpt_run *r, struct gpt_err *err)
     return gpt_world_agree(r->world, "checkpoint", text, err);
 }
 
+/* The position of a run that resumes decides how many samples are left. The
+ * index of samples was made for the plan of a new run; where the batch became
+ * smaller than it was, the rest needs more of them. */
+static int fit_rest(struct gpt_run *r, struct gpt_err *err)
+{
+    const int64_t planned = r->plan.train_iters;
+
+    if (r->plan.evaluates || r->state.iteration == 0)
+        return GPT_OK;
+    gpt_train_plan_rest(&r->plan, r->state.iteration, r->state.consumed_train);
+    if (r->plan.train_iters != planned &&
+        r->plan.train_iters > r->state.iteration)
+        gpt_log_line(" the batch is another one than before: --train-samples "
+                     "%lld are reached at iteration %lld",
+                     (long long)r->o->train_samples,
+                     (long long)r->plan.train_iters);
+    if (!r->corpus ||
+        r->plan.train_samples <= gpt_corpus_size(r->corpus, GPT_TRAIN))
+        return GPT_OK;
+    gpt_corpus_close(r->corpus);
+    r->corpus = NULL;
+    r->plan.corpus.n_samples[GPT_TRAIN] = r->plan.train_samples;
+    return gpt_corpus_open(&r->corpus, &r->plan.corpus, err);
+}
+
 /* Another process may have taken memory since check_memory(): then the hint is
  * of a smaller limit. */
-static int allocate(struct gpt_run *r, const struct gpt_args *args,
-                    const struct gpt_memory *memory, struct gpt_err *err)
+static int allocate(struct gpt_run *r, const struct gpt_memory *memory,
+                    struct gpt_err *err)
 {
     const double needs = gpt_memory_device(memory, r->be);
     int status = gpt_replica_open(r->replica, err);
@@ -496,21 +653,47 @@ static int allocate(struct gpt_run *r, const struct gpt_args *args,
         return status;
     /* How much is left is not known to last either: advice for a tenth less
      * than the need is likely to fit. */
-    return hint_of_memory(r, args, 0.9 * needs, err);
+    return hint_of_memory(r, 0.9 * needs, err);
 }
 
 static int open_replica(struct gpt_run *r, const struct gpt_args *args,
                         const struct gpt_memory *memory, struct gpt_err *err)
 {
-    GPT_TRY(allocate(r, args, memory, err));
+    GPT_TRY(allocate(r, memory, err));
     r->context.options = r->o;
     r->context.plan = &r->plan;
     GPT_TRY(gpt_options_print(args->program, r->o, args, &r->option_text));
     r->context.option_text = r->option_text.data;
     GPT_TRY(fill_replica(r, err));
+    GPT_TRY(fit_rest(r, err));
     r->saving = r->saved = r->state.iteration;
-    return r->o->save ? gpt_saver_open(&r->saver, r->replica, &r->context, err)
-                      : GPT_OK;
+    return r->o->save && !r->plan.evaluates
+               ? gpt_saver_open(&r->saver, r->replica, &r->context, err)
+               : GPT_OK;
+}
+
+/* One warning, however many options it is about. */
+static int report_effects(const struct gpt_run *r, struct gpt_err *err)
+{
+    struct gpt_buf idle = {0};
+    const int status = gpt_train_effects(&r->plan, &r->args, &idle, err);
+
+    if (status == GPT_OK && idle.len > 0 && is_first(r))
+        gpt_warn("without effect here: %s", idle.data);
+    gpt_buf_free(&idle);
+    return status;
+}
+
+/* More threads than cores wait for each other: every operation ends with its
+ * slowest thread. */
+static void report_threads(const struct gpt_run *r)
+{
+    const int64_t asked = r->o->common.threads, cores = omp_get_num_procs();
+
+    if (asked > cores && is_first(r))
+        gpt_warn("--threads %lld: this process has %lld cores, and more "
+                 "threads than cores are slower",
+                 (long long)asked, (long long)cores);
 }
 
 /* ---- --simulate ---- */
@@ -535,19 +718,45 @@ static int simulate(const struct gpt_run *r, struct gpt_err *err)
 
 /* ---- the whole ---- */
 
-int gpt_run_open(struct gpt_run *r, const struct gpt_args *args,
-                 struct gpt_err *err)
+/* What the options of files and of a checkpoint changed is shown when it is
+ * known which rank speaks. */
+static int open_options(struct gpt_run *r, struct gpt_err *err)
 {
+    struct gpt_buf settled = {0}, taken = {0};
+    int status;
+
+    GPT_TRY_GOTO(status, settle_options(r, &settled, err), out);
+    GPT_TRY_GOTO(status, take_checkpoint_args(r, &taken, err), out);
+    GPT_TRY_GOTO(status, open_world(r, err), out);
+    if (settled.len > 0)
+        gpt_log_line(" > of configuration files: %s", settled.data);
+    if (taken.len > 0)
+        gpt_log_line(" > options taken from %s:%s", r->peeked.dir, taken.data);
+out:
+    gpt_buf_free(&settled);
+    gpt_buf_free(&taken);
+    return status;
+}
+
+int gpt_run_open(struct gpt_run *r, const struct gpt_train_options *options,
+                 const struct gpt_args *given, struct gpt_err *err)
+{
+    const struct gpt_args *args = &r->args;
     struct gpt_feed_options feed;
     struct gpt_memory memory;
 
+    r->own_options = *options;
+    r->o = &r->own_options;
+    r->args = *given;
     /* The order is from cheap to dear. What options can break is checked before
      * the device is opened, and the device before data are read; memory is
      * allocated when all ranks agree, and the report is opened last, as it cuts
      * off lines of the metrics that will be written again. */
-    GPT_TRY(open_world(r, err));
+    GPT_TRY(open_options(r, err));
     GPT_TRY(share_cores(r, err));
     GPT_TRY(gpt_train_plan(&r->plan, r->o, args, &r->world->topology, err));
+    GPT_TRY(report_effects(r, err));
+    report_threads(r);
     if (r->o->simulate)
         return simulate(r, err);
     /* Ranks that are only planned are not there to be connected to. */
@@ -560,13 +769,13 @@ int gpt_run_open(struct gpt_run *r, const struct gpt_args *args,
     GPT_TRY(gpt_replica_new(&r->replica, r->be, &r->plan.replica, err));
     GPT_TRY(gpt_estimate_rank(&r->plan, r->replica, &memory, err));
     GPT_TRY(print_model(r, &memory, err));
-    GPT_TRY(open_corpus(r, err));
+    GPT_TRY(open_corpus(r, args, err));
     GPT_TRY(compare_ranks(r, args, err));
+    if (is_first(r) && !r->plan.evaluates)
+        GPT_TRY(gpt_saver_check_room(&r->plan.replica.config, r->o, err));
     if (r->o->dry_run)
-        return is_first(r) ? gpt_estimate_print(&r->plan, r->be,
-                                                memory_limit(r), err)
-                           : GPT_OK;
-    GPT_TRY(check_memory(r, args, &memory, err));
+        return is_first(r) ? print_plan(r, err) : GPT_OK;
+    GPT_TRY(check_memory(r, &memory, err));
     GPT_TRY(open_save(r, err));
     GPT_TRY(gpt_world_connect(r->world, r->be, err));
     GPT_TRY(open_replica(r, args, &memory, err));
@@ -588,9 +797,12 @@ int gpt_run_close(struct gpt_run *r, int status, struct gpt_err *err)
     gpt_saver_close(r->saver);
     gpt_feed_close(r->feed);
     gpt_corpus_close(r->corpus);
+    gpt_arena_free(&r->data_names);
     gpt_replica_close(r->replica);
     gpt_world_close(r->world);
     gpt_buf_free(&r->option_text);
+    gpt_source_close(&r->peeked);
+    gpt_arena_free(&r->arena);
     gpt_lock_close(r->lock);
     return status;
 }

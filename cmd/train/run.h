@@ -5,13 +5,18 @@
 
 #include "base/io.h"
 #include "base/memory.h"
+#include "checkpoint/source.h"
 #include "train/feed.h"
 #include "cmd/train/plan.h"
 #include "cmd/train/report.h"
 #include "cmd/train/saver.h"
 
 struct gpt_run {
-    const struct gpt_train_options *o;
+    const struct gpt_train_options *o; /* own_options */
+    struct gpt_train_options own_options; /* as settled, see settle.h */
+    struct gpt_args args;
+    struct gpt_source peeked; /* the checkpoint in --load, before planning */
+    struct gpt_arena arena;   /* of texts of options */
     struct gpt_world *world;
     bool planned; /* the ranks are only planned: this process is none of them */
     struct gpt_train_plan plan;
@@ -19,6 +24,7 @@ struct gpt_run {
     struct gpt_backend *be;
     struct gpt_replica *replica;
     struct gpt_corpus *corpus;
+    struct gpt_arena data_names; /* of the corpus */
     struct gpt_feed *feed;
     struct gpt_report *report;
     struct gpt_saver *saver; /* with --save */
@@ -36,7 +42,8 @@ struct gpt_run {
 
 /* Everything before the first step; with --dry-run only what that shows. It
  * returns on all ranks when all of them are ready. */
-int gpt_run_open(struct gpt_run *r, const struct gpt_args *args,
+int gpt_run_open(struct gpt_run *r, const struct gpt_train_options *options,
+                 const struct gpt_args *args,
                  struct gpt_err *err) GPT_MUST_USE;
 /* Ends the run with `status`, on all ranks; returns the status to end with. */
 int gpt_run_close(struct gpt_run *r, int status, struct gpt_err *err);

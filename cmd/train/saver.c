@@ -4,12 +4,19 @@
  * opened, by checkpoint/ownership.h. */
 #include "cmd/train/saver.h"
 
+#include "base/io.h"
+#include "base/log.h"
 #include "base/memory.h"
+#include "base/num.h"
 #include "base/thread.h"
 #include "checkpoint/native.h"
 #include "tokenizer/tokenizer_options.h"
 
+#include <errno.h>
 #include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/statvfs.h>
 
 /* What is fixed when the saver is opened, and the save that is under way. The
  * thread reads the copy and `state`, and writes `status`, `err` and `done`; the
@@ -73,6 +80,66 @@ int gpt_saver_memory(const struct gpt_replica *r,
         *bytes += parts.elements * (int64_t)sizeof(float);
         gpt_ownership_free(&parts);
     }
+    return GPT_OK;
+}
+
+/* Bytes of the tensors of a checkpoint, of all ranks together. */
+static int checkpoint_bytes(const struct gpt_config *config,
+                            const struct gpt_train_options *o, double *bytes,
+                            struct gpt_err *err)
+{
+    struct gpt_param_table table;
+    double elements = 0;
+
+    GPT_TRY(gpt_params_build(&table, config, err));
+    for (int64_t i = 0; i < table.n; i++)
+        elements += (double)gpt_param_count(&table.rows[i]);
+    gpt_params_free(&table);
+    *bytes = elements * (double)sizeof(float) * count_kinds(o);
+    return GPT_OK;
+}
+
+/* The directory is made later: the nearest one above it that is there lies on
+ * the same file system. False when the room is not known. */
+static bool find_room(const char *dir, double *room)
+{
+    char path[GPT_PATH_BYTES];
+    struct statvfs fs;
+
+    if (snprintf(path, sizeof(path), "%s", dir) >= (int)sizeof(path))
+        return false;
+    while (statvfs(path, &fs) != 0) {
+        char *slash = strrchr(path, '/');
+
+        if (errno != ENOENT || slash == path)
+            return false;
+        if (slash)
+            *slash = '\0';
+        else if (strcmp(path, ".") != 0)
+            snprintf(path, sizeof(path), ".");
+        else
+            return false;
+    }
+    /* File systems without blocks, as /proc, say nothing. */
+    *room = (double)fs.f_bavail * (double)fs.f_frsize;
+    return fs.f_blocks > 0;
+}
+
+/* A warning and no error: what a quota or another process leaves is known only
+ * when it is written. */
+int gpt_saver_check_room(const struct gpt_config *config,
+                         const struct gpt_train_options *o, struct gpt_err *err)
+{
+    double bytes, room;
+    char a[32], b[32];
+
+    if (!o->save || !find_room(o->save, &room))
+        return GPT_OK;
+    GPT_TRY(checkpoint_bytes(config, o, &bytes, err));
+    if (bytes > room)
+        gpt_warn("--save %s: a checkpoint takes %s, and %s are free there; "
+                 "make room, or name another directory",
+                 o->save, gpt_text_bytes(a, bytes), gpt_text_bytes(b, room));
     return GPT_OK;
 }
 

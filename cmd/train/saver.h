@@ -17,6 +17,12 @@ int gpt_saver_memory(const struct gpt_replica *replica,
                      int64_t dp_size, int64_t *bytes,
                      struct gpt_err *err) GPT_MUST_USE;
 
+/* Warns when the file system of options->save has less room than one checkpoint
+ * of this model takes: better at the start than after the first interval. */
+int gpt_saver_check_room(const struct gpt_config *config,
+                         const struct gpt_train_options *options,
+                         struct gpt_err *err) GPT_MUST_USE;
+
 /* Into context->options->save. replica and context outlive the saver. */
 int gpt_saver_open(struct gpt_saver **saver, struct gpt_replica *replica,
                    const struct gpt_state_context *context,

@@ -8,6 +8,7 @@
 #include "checkpoint/load.h"
 #include "tokenizer/tokenizer_options.h"
 #include "cmd/train/lr_schedule_json.h"
+#include "cmd/train/vocabulary.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -48,6 +49,7 @@ cJSON *gpt_state_to_json(const struct gpt_replica *r,
     cJSON_AddNumberToObject(json, "consumed_valid_samples",
                             (double)state->consumed_valid);
     cJSON_AddNumberToObject(json, "optimizer_step", (double)r->optimizer->step);
+    cJSON_AddStringToObject(json, "precision", gpt_dtype_name(r->o.exec.act));
     cJSON_AddNumberToObject(json, "seed", (double)r->o.exec.seed);
     cJSON_AddNumberToObject(json, "seq_length", (double)r->o.exec.seq_length);
     cJSON_AddStringToObject(json, "corpus_digest", digest);
@@ -129,6 +131,8 @@ static int check_model(const struct gpt_replica *r,
     gpt_fail(err, GPT_EUSAGE, "%s: its model has %s %s, the options say %s",
              source->dir, field, there_text ? there_text : "?",
              here_text ? here_text : "?");
+    gpt_hint(err, "--use-checkpoint-args takes the model's options from the "
+                  "checkpoint");
     cJSON_free(here_text);
     cJSON_free(there_text);
     cJSON_Delete(a);
@@ -168,6 +172,21 @@ static int read_position(struct gpt_replica *r, struct gpt_train_state *state,
                  "(digest %s, now %s): samples may repeat or be left out",
                  what, digest, here);
     return GPT_OK;
+}
+
+/* Another type is no error, as many runs begin in one and end in another; but
+ * the losses before and after it do not compare to the last digits. Checkpoints
+ * of old programs do not tell the type. */
+static void report_precision(const struct gpt_replica *r, const cJSON *json,
+                             const char *what)
+{
+    const char *here = gpt_dtype_name(r->o.exec.act);
+    const cJSON *there = cJSON_GetObjectItemCaseSensitive(json, "precision");
+
+    if (cJSON_IsString(there) && strcmp(there->valuestring, here) != 0)
+        gpt_warn("%s: its run computed in %s, this one computes in %s; weights "
+                 "and moments are loaded in F32",
+                 what, there->valuestring, here);
 }
 
 /* A run that had no loss scale, or a constant one, starts with a new one. */
@@ -228,28 +247,60 @@ static int check_run(const struct gpt_source *source, struct gpt_err *err)
     return gpt_hint(err, "--finetune starts a new run from these weights");
 }
 
-/* A schedule that differs from the checkpoint's is an error unless an option
- * says which one counts: a learning rate that jumps shows only in the loss,
- * much later. */
+/* A run that is made longer or shorter has another schedule without a word
+ * about schedules: that is what its user asks for, and is reported with the
+ * rate before and after it. */
+static void report_length(const struct gpt_lr_schedule *here,
+                          const struct gpt_lr_schedule *there,
+                          const struct gpt_train_state *state,
+                          const char *what)
+{
+    if (gpt_lr_schedule_compare(here, there, what, NULL) == GPT_OK)
+        return;
+    gpt_log_line(" the run has another length than in %s: the learning rate "
+                 "decays over %lld samples, not %lld",
+                 what, (long long)here->decay_samples,
+                 (long long)there->decay_samples);
+    gpt_log_line("   the next step has %.6g, with "
+                 "--use-checkpoint-opt_param-scheduler it has %.6g",
+                 gpt_lr_schedule_value(here, state->scheduled),
+                 gpt_lr_schedule_value(there, state->scheduled));
+}
+
+/* A schedule that differs from the checkpoint's by more than its length is an
+ * error unless an option says which one counts: a learning rate that jumps
+ * shows only in the loss, much later. */
+static int settle_schedule(const struct gpt_source *source,
+                           const struct gpt_train_state *state,
+                           const struct gpt_state_context *c,
+                           struct gpt_lr_schedule *schedule,
+                           struct gpt_err *err)
+{
+    struct gpt_lr_schedule there;
+
+    if (c->options->override_scheduler)
+        return GPT_OK;
+    GPT_TRY(gpt_lr_schedule_from_json(&there, source->state, source->dir, err));
+    if (c->options->use_checkpoint_scheduler) {
+        *schedule = there;
+        return GPT_OK;
+    }
+    const struct gpt_lr_schedule expected =
+        gpt_train_schedule_for(c->plan, &there);
+    GPT_TRY(gpt_lr_schedule_compare(&expected, &there, source->dir, err));
+    report_length(schedule, &there, state, source->dir);
+    return GPT_OK;
+}
+
 static int read_run(struct gpt_replica *r, const struct gpt_source *source,
                     struct gpt_train_state *state,
                     const struct gpt_state_context *c,
                     struct gpt_lr_schedule *schedule, struct gpt_err *err)
 {
-    const struct gpt_train_options *o = c->options;
-    struct gpt_lr_schedule there;
-
     GPT_TRY(read_position(r, state, c, source->state, source->dir, err));
-    if (!o->override_scheduler) {
-        GPT_TRY(
-            gpt_lr_schedule_from_json(&there, source->state, source->dir, err));
-        if (o->use_checkpoint_scheduler)
-            *schedule = there;
-        else
-            GPT_TRY(
-                gpt_lr_schedule_compare(schedule, &there, source->dir, err));
-    }
-    return o->no_load_optim ? GPT_OK : read_optimizer(r, source, err);
+    report_precision(r, source->state, source->dir);
+    GPT_TRY(settle_schedule(source, state, c, schedule, err));
+    return c->options->no_load_optim ? GPT_OK : read_optimizer(r, source, err);
 }
 
 /* Reads this rank's part. Every rank reads the state for itself, and all resume
@@ -260,16 +311,35 @@ static int read_source(struct gpt_replica *r, const struct gpt_source *source,
                        const struct gpt_state_context *c,
                        struct gpt_lr_schedule *schedule, struct gpt_err *err)
 {
-    const bool finetune = c->options->finetune;
+    /* The losses of a model need its weights alone. */
+    const bool finetune = c->options->finetune || c->plan->evaluates;
 
     GPT_TRY(check_model(r, source, err));
+    GPT_TRY(gpt_train_check_checkpoint_vocabulary(source, c->options, err));
     if (!finetune)
         GPT_TRY(check_run(source, err));
+    if (c->plan->evaluates)
+        state->iteration = source->iteration;
     /* Dummy rows that the checkpoint lacks keep their initial values. */
     if (r->o.config.padded_vocab_size != source->config.padded_vocab_size)
         GPT_TRY(gpt_replica_init(r, err));
     GPT_TRY(read_kind(r, source, GPT_KIND_PARAMETERS, r->params, err));
     return finetune ? GPT_OK : read_run(r, source, state, c, schedule, err);
+}
+
+/* What is no checkpoint at all was most likely meant for a first start, or is
+ * the directory above or below the one that was meant. */
+static int hint_source(const struct gpt_train_options *o, int status,
+                       struct gpt_err *err)
+{
+    if (!err || err->hint[0] || gpt_source_exists(o->load))
+        return status;
+    if (!gpt_path_exists(o->load))
+        return gpt_hint(err, "leave --load out to start anew; with --save %s, "
+                             "too, one line serves the first start and every "
+                             "restart", o->load);
+    return gpt_hint(err, "--load takes the directory of --save, or one of "
+                         "Hugging Face with config.json and safetensors");
 }
 
 /* Weights are gathered and cast anew when all ranks have read theirs. A rank
@@ -291,7 +361,9 @@ static int load_together(struct gpt_replica *r, struct gpt_train_state *state,
     struct gpt_source source;
     int status;
 
-    GPT_TRY(gpt_source_open(&source, c->options->load, &options, err));
+    status = gpt_source_open(&source, c->options->load, &options, err);
+    if (status != GPT_OK)
+        return hint_source(c->options, status, err);
     status = read_source(r, &source, state, c, schedule, err);
     GPT_TRY_GOTO(status, gpt_agreement_settle(all, status, "", NULL, err), out);
     GPT_TRY_GOTO(status, gpt_replica_refresh(r, err), out);

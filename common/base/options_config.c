@@ -168,8 +168,11 @@ static int read_line(const struct line *l, char *s)
     if (*s == '\0' || *s == '#')
         return GPT_OK;
     char *equals = strchr(s, '=');
-    if (!equals)
-        return line_error(l, "not 'name = value'");
+    if (!equals) {
+        line_error(l, "not 'name = value'");
+        return gpt_hint(l->p->err, "'%s --print-config' prints such a file",
+                        l->p->program->name);
+    }
     *equals = '\0';
     trim_end(s);
     const struct gpt_opt *o = gpt_opt_find(l->p->program, s, strlen(s), NULL);

@@ -22,8 +22,7 @@ void *gpt_opt_field(void *options, const struct gpt_opt *o)
     return (char *)options + o->offset;
 }
 
-/* Gives a row its default again. Rows with one_of are flags, numbers and
- * strings without a default. */
+/* Gives a row its default again. */
 static void unset(struct gpt_parse *p, size_t row)
 {
     const struct gpt_opt *o = &p->program->options[row];
@@ -35,8 +34,13 @@ static void unset(struct gpt_parse *p, size_t row)
         *(double *)field = 0;
     else if (o->kind == GPT_OPT_INT || o->kind == GPT_OPT_BYTES)
         *(int64_t *)field = 0;
+    else if (o->kind == GPT_OPT_LIST)
+        *(struct gpt_list *)field = (struct gpt_list){0};
     else
         *(const char **)field = NULL;
+    /* A default has the form of a value that is typed, and cannot fail. */
+    if (o->def && o->kind != GPT_OPT_LIST)
+        (void)gpt_opt_set(p, o, o->def, o->name);
     p->source[row] = 0;
     p->origin[row] = GPT_FROM_DEFAULT;
 }
@@ -62,19 +66,23 @@ static bool note(struct gpt_parse *p, const struct gpt_opt *o)
 {
     size_t row = (size_t)(o - p->program->options);
     bool first = p->source[row] != p->current;
+    /* A flag that is switched off says nothing that others could contradict. */
+    bool says = o->kind != GPT_OPT_FLAG ||
+                *(const bool *)gpt_opt_field(p->options, o);
 
     assert(row < p->program->n_options);
     p->source[row] = p->current;
     p->origin[row] = (uint8_t)p->from;
-    unset_others(p, o);
+    if (says)
+        unset_others(p, o);
     return first;
 }
 
 /* Flags cannot fail; the status is for callers that treat all kinds alike. */
 int gpt_opt_set_flag(struct gpt_parse *p, const struct gpt_opt *o, bool value)
 {
-    note(p, o);
     *(bool *)gpt_opt_field(p->options, o) = value;
+    note(p, o);
     return GPT_OK;
 }
 
@@ -206,6 +214,16 @@ static int add_word(struct gpt_parse *p, const struct gpt_opt *o,
         return gpt_no_memory(p->err, "an option");
     list->items[list->n++] = copy;
     return GPT_OK;
+}
+
+/* The words that follow replace those of an earlier option of this name. The
+ * array stays in the arena. */
+void gpt_opt_begin_list(struct gpt_parse *p, const struct gpt_opt *o)
+{
+    struct gpt_list *list = gpt_opt_field(p->options, o);
+
+    if (o->flags & GPT_OPT_ONCE)
+        *list = (struct gpt_list){0};
 }
 
 /* Two words only: "yes", "1" or "on" would make files that other programs read

@@ -41,7 +41,7 @@ struct gpt_err {
     int status;
     int64_t rank; /* of a job, that failed; -1: this process, or no rank */
     char text[768];
-    char hint[256];
+    char hint[512];
 };
 
 /* Fills *err (may be NULL) and returns `status`, so that callers can write

@@ -18,6 +18,8 @@ struct gpt_format {
     const char *title; /* in reports: "huggingface" */
     /* Dummy rows of the vocabulary are stored, so a target is padded. */
     bool stores_padding;
+    bool shares_dir; /* a checkpoint is added to its directory; else it replaces
+                      * the directory */
     bool keeps_state; /* optimizer state is written, too */
     bool has_shards;  /* tensors are spread over files of a limited size */
     /* Ways of naming tensors that a target can choose from, the default first;
@@ -62,5 +64,14 @@ extern const char *const gpt_format_names[];
 const struct gpt_format *gpt_format_named(const char *name);
 /* The format that recognises `path`, or NULL. */
 const struct gpt_format *gpt_format_of(const char *path);
+
+/* Gives the failure to open what is at `path` a hint, unless it has one. */
+void gpt_source_explain(const char *path, struct gpt_err *err);
+
+/* GPT_EEXIST when `dir` holds something that a checkpoint of the format must
+ * not be mixed with, and must not replace: a checkpoint of another format, or
+ * files that are none. */
+int gpt_format_check_place(const struct gpt_format *format, const char *dir,
+                           struct gpt_err *err) GPT_MUST_USE;
 
 #endif

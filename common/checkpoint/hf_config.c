@@ -166,6 +166,7 @@ int gpt_hf_config_parse(struct gpt_config *c, struct gpt_hf_extra *extra,
         embedding_dropout > c->hidden_dropout)
         gpt_warn("%s: embd_pdrop %g is trained as resid_pdrop %g", what,
                  embedding_dropout, c->hidden_dropout);
+    *extra = (struct gpt_hf_extra){0};
     extra->bos_token_id = token_id(json, "bos_token_id", 50256);
     extra->eos_token_id = token_id(json, "eos_token_id", 50256);
     if (gpt_config_complete(c, 1, 1, &inner) != GPT_OK)

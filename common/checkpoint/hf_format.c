@@ -12,13 +12,11 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { PATH = 4096 };
-
 /* ---- reading ---- */
 
 static bool holds(const char *dir, const char *name)
 {
-    char path[PATH];
+    char path[GPT_PATH_BYTES];
 
     return gpt_path_join(path, sizeof(path), dir, name, NULL) == GPT_OK &&
            gpt_path_exists(path);
@@ -79,11 +77,13 @@ static int open_alone(struct gpt_source *s, const char *path,
 {
     struct gpt_hf *hf;
 
-    if (o->iteration >= 0)
-        return gpt_fail(err, GPT_EUSAGE,
-                        "%s: a Hugging Face directory holds one model and no "
-                        "iterations; iteration %lld is asked for",
-                        path, (long long)o->iteration);
+    if (o->iteration >= 0) {
+        gpt_fail(err, GPT_EUSAGE,
+                 "%s: a Hugging Face directory holds one model and no "
+                 "iterations; iteration %lld is asked for",
+                 path, (long long)o->iteration);
+        return gpt_hint(err, "ask for no iteration");
+    }
     s->dir = gpt_arena_strdup(&s->arena, path);
     if (!s->dir)
         return gpt_fail(err, GPT_EFAIL, "out of memory");
@@ -93,6 +93,8 @@ static int open_alone(struct gpt_source *s, const char *path,
     s->config = *gpt_hf_config(hf);
     s->bos_token_id = gpt_hf_extra(hf).bos_token_id;
     s->eos_token_id = gpt_hf_extra(hf).eos_token_id;
+    s->ends = gpt_hf_extra(hf).ends;
+    s->unused_settings = gpt_hf_extra(hf).unused_settings;
     s->tensors = gpt_hf_tensors(hf, &s->n_tensors);
     GPT_TRY(list_shards(s, err));
     return list_vocabulary(s, err);
@@ -168,8 +170,9 @@ static int64_t guess_end_of_text(const struct gpt_target *t)
  * that. GPT-2 begins texts with the token that ends them. */
 static struct gpt_hf_extra find_extra(const struct gpt_target *t)
 {
-    struct gpt_hf_extra extra = {t->source->bos_token_id,
-                                 t->source->eos_token_id};
+    struct gpt_hf_extra extra = {.bos_token_id = t->source->bos_token_id,
+                                 .eos_token_id = t->source->eos_token_id,
+                                 .ends = t->source->ends};
 
     if (extra.eos_token_id == GPT_TOKEN_UNKNOWN)
         extra.eos_token_id = guess_end_of_text(t);

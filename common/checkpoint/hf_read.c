@@ -9,6 +9,8 @@
 #include "checkpoint/huggingface.h"
 
 #include "base/io.h"
+#include "base/log.h"
+#include "base/num.h"
 #include "checkpoint/names.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/torch.h"
@@ -17,10 +19,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PATH = GPT_PATH_BYTES, CONFIG_LIMIT = 1 << 20, INDEX_LIMIT = 64 << 20 };
+enum { CONFIG_LIMIT = 1 << 20, INDEX_LIMIT = 64 << 20 };
 
 struct gpt_hf {
-    char dir[PATH];
+    char dir[GPT_PATH_BYTES];
     const char *index; /* that names the shards */
     struct gpt_config config;
     struct gpt_hf_extra extra;
@@ -70,7 +72,7 @@ static int open_weights(struct gpt_safetensors *st, const char *path,
  * made of them. */
 static int open_shard(struct gpt_hf *hf, const char *name, struct gpt_err *err)
 {
-    char path[PATH];
+    char path[GPT_PATH_BYTES];
 
     if (!gpt_name_is_safe(name))
         return gpt_fail(err, GPT_EDATA, "%s/%s: bad file name '%.200s'",
@@ -136,12 +138,12 @@ static int open_indexed(struct gpt_hf *hf, const cJSON *index,
     }
     for (size_t i = 0; i < hf->n_shards; i++)
         held += hf->shards[i].n;
-    if (mapped != held)
-        return gpt_fail(err, GPT_EDATA,
-                        "%s/%s: maps %lld tensors, its files hold %lld",
-                        hf->dir, hf->index, (long long)mapped,
-                        (long long)held);
-    return GPT_OK;
+    if (mapped == held)
+        return GPT_OK;
+    gpt_fail(err, GPT_EDATA, "%s/%s: maps %lld tensors, its files hold %lld",
+             hf->dir, hf->index, (long long)mapped, (long long)held);
+    return gpt_hint(err, "the files are not of one model: copy or download the "
+                         "directory again");
 }
 
 /* What transformers looks for, in its order: a single file before an index, and
@@ -154,7 +156,7 @@ static int open_files(struct gpt_hf *hf, struct gpt_err *err)
         {GPT_HF_WEIGHTS, GPT_HF_INDEX},
         {GPT_HF_OLD_WEIGHTS, GPT_HF_OLD_INDEX},
     };
-    char path[PATH];
+    char path[GPT_PATH_BYTES];
     cJSON *index;
 
     for (size_t i = 0; i < GPT_COUNT(layouts); i++) {
@@ -309,11 +311,97 @@ static int open_tensors(struct gpt_hf *hf, struct gpt_err *err)
     return check_unknown(hf, prefix, err);
 }
 
+/* ---- the output layer ---- */
+
+/* True in *equal when two matrices of one type and shape have the same
+ * elements, read block by block. Views may repeat elements, and would make a
+ * small file a long read: a matrix larger than its file is equal to none. */
+static int compare_elements(const struct gpt_hf *hf,
+                            const struct gpt_safetensor *a, size_t shard_a,
+                            const struct gpt_safetensor *b, size_t shard_b,
+                            bool *equal, struct gpt_err *err)
+{
+    enum { BLOCK = 1 << 20 };
+    struct gpt_tensor x = gpt_tensor_make(a->name, a->dtype, 2, a->shape);
+    struct gpt_tensor y = gpt_tensor_make(b->name, b->dtype, 2, b->shape);
+    const int64_t size = (int64_t)gpt_dtype_bytes(a->dtype);
+    int64_t begin[GPT_TENSOR_DIMS] = {0}, shape[GPT_TENSOR_DIMS] = {0}, bytes;
+    char *blocks;
+    int status;
+
+    *equal = gpt_safetensor_bytes(a, &bytes) &&
+             bytes <= gpt_in_size(hf->shards[shard_a].in);
+    GPT_TRY(gpt_new(&blocks, 2, BLOCK, "tensors", err));
+    GPT_TRY_GOTO(status, gpt_stored_add(&x, hf->shards[shard_a].in, a, err),
+                 out);
+    GPT_TRY_GOTO(status, gpt_stored_add(&y, hf->shards[shard_b].in, b, err),
+                 out);
+    /* Whole rows, or parts of one that is longer than a block. Both matrices
+     * are read in the order of rows, whatever order their files have. */
+    shape[1] = gpt_min_i64(a->shape[1], BLOCK / size);
+    const int64_t rows = shape[1] ? BLOCK / size / shape[1] : a->shape[0];
+    while (*equal && begin[0] < a->shape[0]) {
+        const int64_t columns = gpt_min_i64(shape[1], a->shape[1] - begin[1]);
+        const int64_t box[GPT_TENSOR_DIMS] = {
+            gpt_min_i64(rows, a->shape[0] - begin[0]), columns};
+
+        GPT_TRY_GOTO(status,
+                     gpt_tensor_gather(&x, begin, box, a->dtype, blocks, err),
+                     out);
+        GPT_TRY_GOTO(status, gpt_tensor_gather(&y, begin, box, a->dtype,
+                                               blocks + BLOCK, err),
+                     out);
+        *equal = memcmp(blocks, blocks + BLOCK,
+                        (size_t)(box[0] * columns * size)) == 0;
+        begin[1] += columns;
+        if (begin[1] == a->shape[1]) {
+            begin[1] = 0;
+            begin[0] += box[0];
+        }
+    }
+out:
+    gpt_tensor_free(&x);
+    gpt_tensor_free(&y);
+    gpt_free(blocks);
+    return status;
+}
+
+/* A file may have an output layer although config.json says that the embedding
+ * serves as one. A copy of the embedding is left out. Another one is what the
+ * model was trained with, and is loaded, as transformers 5 does. */
+static int settle_head(struct gpt_hf *hf, struct gpt_err *err)
+{
+    size_t at_head, at_words;
+    bool equal;
+    const struct gpt_safetensor *head =
+        find_entry(hf, "lm_head.weight", &at_head);
+    const struct gpt_safetensor *words =
+        find_entry(hf, "transformer.wte.weight", &at_words);
+
+    if (!words)
+        words = find_entry(hf, "wte.weight", &at_words);
+    if (!hf->config.tied_embeddings || !head || !words)
+        return GPT_OK;
+    equal = head->dtype == words->dtype && head->ndim == 2 &&
+            words->ndim == 2 &&
+            memcmp(head->shape, words->shape,
+                   (size_t)head->ndim * sizeof(*head->shape)) == 0;
+    if (equal)
+        GPT_TRY(compare_elements(hf, head, at_head, words, at_words,
+                                 &equal, err));
+    hf->config.tied_embeddings = equal;
+    if (!equal)
+        gpt_warn("%s: %s says tie_word_embeddings, but lm_head.weight is not "
+                 "the embedding: it is loaded as an output layer of its own",
+                 hf->dir, GPT_HF_CONFIG);
+    return GPT_OK;
+}
+
 /* config.json first: it is small, and says what the files must hold. */
 int gpt_hf_open(struct gpt_hf **out, const char *dir, int64_t divisible_by,
                 int64_t tp, struct gpt_err *err)
 {
-    char path[PATH];
+    char path[GPT_PATH_BYTES];
     struct gpt_hf *hf;
     cJSON *json = NULL;
     int status;
@@ -331,7 +419,12 @@ int gpt_hf_open(struct gpt_hf **out, const char *dir, int64_t divisible_by,
     GPT_TRY_GOTO(status, gpt_config_complete(&hf->config, divisible_by, tp,
                                              err),
                  fail);
+    GPT_TRY_GOTO(status,
+                 gpt_hf_read_generation(&hf->extra, dir, json,
+                                        hf->config.vocab_size, &hf->arena, err),
+                 fail);
     GPT_TRY_GOTO(status, open_files(hf, err), fail);
+    GPT_TRY_GOTO(status, settle_head(hf, err), fail);
     GPT_TRY_GOTO(status, open_tensors(hf, err), fail);
     cJSON_Delete(json);
     *out = hf;

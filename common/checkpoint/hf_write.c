@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { PATH = 4096, NAME = GPT_PARAM_NAME + 32 };
+enum { NAME = GPT_PARAM_NAME + 32 };
 
 /* One file has no number: that is the name which readers try first. */
 void gpt_hf_shard_name(char *buf, size_t cap, int64_t shard, int64_t n_shards)
@@ -206,7 +206,7 @@ static int write_shard(const struct gpt_hf_plan *plan, int64_t shard,
     static const int64_t zero[GPT_TENSOR_DIMS];
     struct gpt_safetensor *headers = NULL;
     const struct gpt_tensor **held = NULL;
-    char path[PATH], name[64];
+    char path[GPT_PATH_BYTES], name[64];
     int64_t n = 0;
     int status;
 
@@ -284,14 +284,19 @@ static cJSON *make_index(const struct gpt_hf_plan *plan)
  * and not from config.json. */
 static cJSON *make_generation_config(const struct gpt_hf_plan *plan)
 {
+    const struct gpt_end_ids *ends = &plan->extra.ends;
     cJSON *json = cJSON_CreateObject();
 
     if (plan->extra.bos_token_id >= 0)
         cJSON_AddNumberToObject(json, "bos_token_id",
                                 (double)plan->extra.bos_token_id);
-    if (plan->extra.eos_token_id >= 0)
+    if (ends->n > 1)
+        cJSON_AddItemToObject(json, "eos_token_id",
+                              cJSON_CreateIntArray(ends->ids, ends->n));
+    else if (ends->n == 1 || plan->extra.eos_token_id >= 0)
         cJSON_AddNumberToObject(json, "eos_token_id",
-                                (double)plan->extra.eos_token_id);
+                                ends->n ? (double)ends->ids[0]
+                                        : (double)plan->extra.eos_token_id);
     return json;
 }
 

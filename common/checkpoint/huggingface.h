@@ -25,6 +25,8 @@
  * says null. */
 struct gpt_hf_extra {
     int64_t bos_token_id, eos_token_id;
+    struct gpt_end_ids ends;     /* generation_config.json's, else its own */
+    const char *unused_settings; /* of generation_config.json, or NULL */
 };
 
 /* Vocabulary files that travel with a model, NULL-terminated. */
@@ -60,6 +62,16 @@ int gpt_hf_config_parse(struct gpt_config *c, struct gpt_hf_extra *extra,
 cJSON *gpt_hf_config_make(const struct gpt_config *c,
                           const struct gpt_hf_extra *extra,
                           enum gpt_dtype dtype);
+
+/* ---- generation ---- */
+
+/* Ends of a text, and settings of generation: those of generation_config.json
+ * in `dir`, and of `config`, config.json's tree, where that file has none.
+ * Strings are in the arena. Values that are no ids get a warning. */
+int gpt_hf_read_generation(struct gpt_hf_extra *extra, const char *dir,
+                           const cJSON *config, int64_t vocab_size,
+                           struct gpt_arena *arena,
+                           struct gpt_err *err) GPT_MUST_USE;
 
 /* ---- reading ---- */
 struct gpt_hf;

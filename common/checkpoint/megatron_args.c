@@ -102,10 +102,13 @@ static void put_run(struct gpt_pickle_out *o, const struct gpt_target *t,
 
     put_int(o, "tensor_model_parallel_size", tp);
     put_int(o, "pipeline_model_parallel_size", pp);
+    /* Weights fit any number of replicas. The world is that of the files, in
+     * which ranks are numbered as here: tensor ranks first, then stages. */
     put_int(o, "data_parallel_size", 1);
     put_int(o, "world_size", tp * pp);
     put_int(o, "rank", file);
     put_int(o, "make_vocab_size_divisible_by", t->o.divisible_by);
+    /* compared when the run that loads has a vocabulary file of GPT-2 */
     put_word(o, "tokenizer_type", "GPT2BPETokenizer");
     gpt_pickle_put_string(o, "params_dtype");
     gpt_pickle_put_global(o, "torch",

@@ -251,6 +251,9 @@ int gpt_megatron_merge(struct gpt_megatron *m, struct gpt_err *err)
     GPT_TRY(gpt_params_build(&m->table, &m->config, err));
     GPT_TRY(gpt_new(&m->tensors, (size_t)m->table.n * 3, sizeof(*m->tensors),
                     "tensors", err));
+    /* Weights first, so that the table's order is theirs; then each kind of
+     * moment, as a native checkpoint has them. Without optimizer state the
+     * weights are those of the model, of whatever type they are. */
     GPT_TRY(merge_kind(m, GPT_KIND_PARAMETERS, GPT_MEGATRON_MASTER, err));
     if (m->has_optimizer) {
         GPT_TRY(merge_kind(m, GPT_KIND_EXP_AVG, GPT_MEGATRON_EXP_AVG, err));

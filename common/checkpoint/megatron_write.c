@@ -388,6 +388,7 @@ int gpt_megatron_write(struct gpt_target *t, gpt_bytes_done *done,
     void *tile;
     int status = GPT_OK;
 
+    /* the root stays when this fails: it may hold other iterations */
     GPT_TRY(gpt_path_mkdirs(t->o.save, err));
     GPT_TRY(gpt_outdir_open(&dir, t->path, flags, err));
     GPT_TRY_GOTO(status, gpt_new(&tile, GPT_TILE_BYTES, 1, "tile", err), fail);

@@ -12,13 +12,13 @@
 #include <assert.h>
 #include <string.h>
 
-enum { MAX_KINDS = 16, PATH = 4096 };
+enum { MAX_KINDS = 16 };
 
 /* ---- reading ---- */
 
 static bool holds(const char *dir, const char *name)
 {
-    char path[PATH];
+    char path[GPT_PATH_BYTES];
 
     return gpt_path_join(path, sizeof(path), dir, name, NULL) == GPT_OK &&
            gpt_path_exists(path);
@@ -50,6 +50,25 @@ static int list_files(struct gpt_source *s, struct gpt_err *err)
     return GPT_OK;
 }
 
+/* The ends of a text that make_state() keeps, all of them or none. */
+static void read_ends(struct gpt_source *s)
+{
+    const cJSON *list =
+        cJSON_GetObjectItemCaseSensitive(s->state, "end_token_ids");
+    struct gpt_end_ids ends = {.n = 0};
+
+    if (!cJSON_IsArray(list))
+        return;
+    for (const cJSON *id = list->child; id; id = id->next) {
+        if (!cJSON_IsNumber(id) || !(id->valuedouble >= 0) ||
+            id->valuedouble >= (double)s->config.vocab_size ||
+            ends.n == GPT_COUNT(ends.ids))
+            return;
+        ends.ids[ends.n++] = (int32_t)id->valuedouble;
+    }
+    s->ends = ends;
+}
+
 /* A checkpoint that gpt-reshape made from another format keeps the id of the
  * end of a text in its state. */
 static int open_native(struct gpt_source *s, const char *path,
@@ -71,6 +90,7 @@ static int open_native(struct gpt_source *s, const char *path,
     if (gpt_json_int(s->state, "eos_token_id", 0, s->config.vocab_size - 1, &id,
                      "state", NULL) == GPT_OK)
         s->bos_token_id = s->eos_token_id = id;
+    read_ends(s);
     /* No agreement is needed: files and their order are the manifest's, the
      * same on all ranks. */
     return list_files(s, err);
@@ -381,6 +401,9 @@ static cJSON *make_state(const struct gpt_source *s)
     cJSON_AddStringToObject(state, "converted_from", s->format->title);
     if (s->eos_token_id >= 0)
         cJSON_AddNumberToObject(state, "eos_token_id", (double)s->eos_token_id);
+    if (s->ends.n)
+        cJSON_AddItemToObject(state, "end_token_ids",
+                              cJSON_CreateIntArray(s->ends.ids, s->ends.n));
     return state;
 }
 
@@ -433,6 +456,7 @@ const struct gpt_format gpt_format_native = {
     .title = "native",
     .stores_padding = true,
     .keeps_state = true,
+    .shares_dir = true,
     .recognises = recognise_native,
     .open = open_native,
     .close = close_native,

@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { PATH = GPT_PATH_BYTES, MAX_TRIED = 100 };
+enum { MAX_TRIED = 100 };
 
 /* Opens one directory on all ranks, or on none. Each rank checks the checksums
  * of its share of the files, so that together they read every byte once; a rank
@@ -82,7 +82,7 @@ static int list_candidates(struct gpt_buf *list, const char *path,
                            int64_t iteration, struct gpt_err *why,
                            struct gpt_err *err)
 {
-    char manifest[PATH];
+    char manifest[GPT_PATH_BYTES];
 
     if (!gpt_path_is_dir(path))
         return gpt_fail(err, GPT_EIO, "%s: no such directory", path);
@@ -106,7 +106,7 @@ static int open_candidate(struct gpt_checkpoint **c, const char *path,
                           int64_t iteration, bool verify,
                           struct gpt_agreement *peers, struct gpt_err *err)
 {
-    char dir[PATH];
+    char dir[GPT_PATH_BYTES];
 
     if (iteration == ITSELF)
         snprintf(dir, sizeof(dir), "%s", path);
@@ -182,7 +182,7 @@ int gpt_checkpoint_open(struct gpt_checkpoint **c, const char *path,
  * stopped while it removed the directory. */
 static int remove_in(const char *dir, const char *name, struct gpt_err *err)
 {
-    char path[PATH];
+    char path[GPT_PATH_BYTES];
 
     GPT_TRY(gpt_path_join(path, sizeof(path), dir, name, err));
     if (unlink(path) != 0 && errno != ENOENT)
@@ -224,7 +224,7 @@ int gpt_checkpoint_prune(const char *root, int64_t keep, struct gpt_err *err)
     if (gpt_checkpoint_tracker(root, &tracked, NULL) != GPT_OK)
         tracked = -1;
     for (size_t i = 0; status == GPT_OK && i < n; i++) {
-        char path[PATH];
+        char path[GPT_PATH_BYTES];
         cJSON *manifest;
 
         status = gpt_checkpoint_path(path, sizeof(path), root, list[i], err);

@@ -14,10 +14,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PATH = GPT_PATH_BYTES, CRC_CHUNK = 4 << 20 };
+enum { CRC_CHUNK = 4 << 20 };
 
 struct gpt_checkpoint {
-    char dir[PATH];
+    char dir[GPT_PATH_BYTES];
     cJSON *manifest;
     struct gpt_config config;
     int64_t iteration, tp, pp;
@@ -88,7 +88,7 @@ static int open_file(struct gpt_checkpoint *c, int64_t i, bool verify,
 {
     const struct gpt_manifest_file *f = &c->list.files[i];
     struct gpt_safetensors *st = &c->contents[i];
-    char path[PATH];
+    char path[GPT_PATH_BYTES];
     struct gpt_in *in;
 
     GPT_TRY(gpt_path_join(path, sizeof(path), c->dir, f->name, err));
@@ -269,7 +269,7 @@ static int read_head(struct gpt_checkpoint *c, struct gpt_err *err)
     const cJSON *m = c->manifest;
     const cJSON *layout = cJSON_GetObjectItemCaseSensitive(m, "layout");
     const cJSON *config = cJSON_GetObjectItemCaseSensitive(m, "config");
-    char what[PATH + 20];
+    char what[GPT_JOINED_BYTES];
 
     snprintf(what, sizeof(what), "%s/%s", c->dir, GPT_MANIFEST);
     GPT_TRY(gpt_json_int(m, "iteration", 0, INT64_MAX, &c->iteration, c->dir,

@@ -11,8 +11,6 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { PATH = 4096 };
-
 /* ---- begin and end ---- */
 
 /* The final name is made now, as messages use it before the directory has
@@ -188,11 +186,12 @@ int gpt_checkpoint_write_plan(struct gpt_checkpoint_writer *w,
     struct gpt_safetensors_note *notes = NULL;
     struct gpt_arena arena = {0};
     struct gpt_pour p = {.done = done, .context = context};
-    char path[PATH];
+    char path[GPT_PATH_BYTES];
     int status;
 
     assert(w->dir); /* neither committed nor aborted */
-    GPT_TRY(gpt_path_join(path, PATH, gpt_outdir_path(w->dir), file, err));
+    GPT_TRY(gpt_path_join(path, GPT_PATH_BYTES, gpt_outdir_path(w->dir), file,
+                          err));
     GPT_TRY(add_file(w, file, err));
     struct gpt_manifest_file *f = &w->list.files[w->list.n_files - 1];
     const size_t first = w->list.n_slices;

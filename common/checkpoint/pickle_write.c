@@ -161,6 +161,7 @@ bool gpt_pickle_put_tensor(struct gpt_pickle_out *o, int64_t key,
     int64_t strides[8], count = 1;
     char text[24];
 
+    /* nothing is put for a type that is refused, so a caller can go on */
     if (!type || ndim > 8)
         return false;
     for (int d = ndim - 1; d >= 0; d--) {

@@ -91,6 +91,7 @@ int gpt_source_open(struct gpt_source *s, const char *path,
     return GPT_OK;
 fail:
     gpt_source_close(s);
+    gpt_source_explain(path, err);
     return status;
 }
 

@@ -20,6 +20,12 @@ enum {
     GPT_TOKEN_UNKNOWN = -2, /* the checkpoint does not say */
 };
 
+/* Tokens of which each ends a text; n = 0: the checkpoint names none. */
+struct gpt_end_ids {
+    int32_t ids[16];
+    int n;
+};
+
 struct gpt_source_file {
     const char *name; /* without the directory */
     int64_t bytes, tensors;
@@ -34,6 +40,10 @@ struct gpt_source {
     int64_t tp_size, pp_size; /* layout of the writer */
     const cJSON *state;       /* of the run, or NULL: weights alone */
     int64_t bos_token_id, eos_token_id;
+    struct gpt_end_ids ends; /* of generation; often eos_token_id alone */
+    /* How the files want tokens to be chosen, which programs do not obey:
+     * "generation_config.json: top_p 0.9", or NULL. */
+    const char *unused_settings;
     /* One a parameter, and those of the optimizer. */
     const struct gpt_tensor *tensors;
     int64_t n_tensors;

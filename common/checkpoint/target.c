@@ -11,7 +11,9 @@ int gpt_target_plan(struct gpt_target *t, const struct gpt_format *format,
                     struct gpt_err *err)
 {
     *t = (struct gpt_target){.format = format, .source = source, .o = *options};
-    int status = format->plan(t, err);
+    int status = gpt_format_check_place(format, options->save, err);
+    if (status == GPT_OK)
+        status = format->plan(t, err);
     if (status != GPT_OK) {
         gpt_target_close(t);
         return status;

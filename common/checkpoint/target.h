@@ -37,7 +37,7 @@ struct gpt_target {
     const struct gpt_format *format;
     const struct gpt_source *source; /* borrowed */
     struct gpt_target_options o;     /* its pointers are borrowed */
-    char path[4096];   /* where the output will be, and can be opened */
+    char path[GPT_PATH_BYTES]; /* where the output will be, and can be opened */
     int64_t n_tensors; /* of the output, when it is opened as a source */
     struct gpt_target_file *files;
     int64_t n_files;
@@ -48,7 +48,8 @@ struct gpt_target {
     struct gpt_arena arena;
 };
 
-/* GPT_EUSAGE when the model does not divide by the layout; GPT_EDATA when the
+/* GPT_EEXIST by gpt_format_check_place(). GPT_EUSAGE when the model does not
+ * divide by the layout; GPT_EDATA when the
  * source lacks a tensor, has one too many, or the format cannot hold its
  * model. */
 int gpt_target_plan(struct gpt_target *t, const struct gpt_format *format,

@@ -60,6 +60,8 @@ static int begin_entry(struct gpt_torch_writer *w, const char *name,
     e->bytes = bytes;
     const size_t n = strlen(e->name);
     size_t at = 30 + n;
+    /* The fields are those of APPNOTE.TXT, 4.3.7; dates and rights stay 0, so
+     * that the same checkpoint gives the same bytes. */
     gpt_put_u32(head, 0x04034b50);
     gpt_put_u16(head + 4, VERSION_NEEDED);
     gpt_put_u16(head + 6, 8); /* a descriptor follows the data */
@@ -130,6 +132,8 @@ static int list_entry(struct gpt_torch_writer *w, const struct entry *e,
     const bool wide = e->bytes >= WIDE, far = e->header >= WIDE;
     size_t at = 46 + n + 4;
 
+    /* 4.3.12, the same without a date; the header's filler is not repeated
+     * here, as readers take it from the header */
     gpt_put_u32(row, 0x02014b50);
     gpt_put_u16(row + 6, VERSION_NEEDED);
     gpt_put_u16(row + 8, 8);
@@ -169,6 +173,7 @@ static int write_list(struct gpt_torch_writer *w, struct gpt_err *err)
     for (int64_t i = 0; i < w->n; i++)
         GPT_TRY(list_entry(w, &w->entries[i], err));
     const int64_t end = gpt_out_tell(w->out), bytes = end - list;
+    /* 4.3.14 to 4.3.16 */
     gpt_put_u32(tail, 0x06064b50);
     gpt_put_u64(tail + 4, 44);
     gpt_put_u16(tail + 12, VERSION_NEEDED);

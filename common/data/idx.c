@@ -77,7 +77,7 @@ static int check_magic(const struct check *c)
     if (gpt_tntidx_has_magic(c->image, c->size))
         FOUND(c, header, "gpt-dataset convert makes a new data set of it",
               "%s:0: magic is TNTIDX, the legacy format of lazy and cached"
-              " data sets, which is not read directly", c->path);
+              " data sets, of which damage is not listed", c->path);
     else if (c->size < GPT_IDX_HEADER)
         FOUND(c, header, NULL,
               "%s: truncated: size is %" PRId64 " bytes, the header alone has"
@@ -225,13 +225,24 @@ static int bad_length(const struct check *c, int64_t i, int64_t end)
                  c->bin_bytes, (c->bin_bytes - end) / item);
 }
 
+/* Documents that hold a sequence: the others had no end to forget. */
+static int64_t count_filled(const struct gpt_idx *idx)
+{
+    int64_t n = 0;
+
+    for (int64_t d = 0; d < idx->n_documents; d++)
+        n += gpt_idx_i64(idx->documents, d) <
+             gpt_idx_i64(idx->documents, d + 1);
+    return n;
+}
+
 /* One token too many a document is a known bug, and not a foreign tail: the
  * size tells them apart, as a set of several documents hardly has such a tail
  * by chance. */
 static int bad_bin(const struct check *c, int64_t end)
 {
     int64_t item = (int64_t)gpt_dtype_bytes(c->idx->dtype);
-    int64_t filled = gpt_idx_filled_documents(c->idx);
+    int64_t filled = count_filled(c->idx);
     bool eod = filled > 1 && c->bin_bytes - end == filled * item;
 
     return FOUND(c, eod ? GPT_DAMAGE_EOD_LENGTH : GPT_DAMAGE_BIN_LONG,
@@ -369,17 +380,6 @@ int gpt_idx_check(struct gpt_idx *idx, const uint8_t *image, int64_t size,
     struct check c = {idx, image, size, bin_bytes, path, all, NULL};
 
     return check_all(&c);
-}
-
-/* Documents without a sequence had no end to forget. */
-int64_t gpt_idx_filled_documents(const struct gpt_idx *idx)
-{
-    int64_t n = 0;
-
-    for (int64_t d = 0; d < idx->n_documents; d++)
-        n += gpt_idx_i64(idx->documents, d) <
-             gpt_idx_i64(idx->documents, d + 1);
-    return n;
 }
 
 bool gpt_idx_header(uint8_t header[GPT_IDX_HEADER], enum gpt_dtype dtype,

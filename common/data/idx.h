@@ -61,9 +61,6 @@ int gpt_idx_check(struct gpt_idx *idx, const uint8_t *image, int64_t size,
                   int64_t bin_bytes, const char *path,
                   struct gpt_damages *all) GPT_MUST_USE;
 
-/* Documents that hold a sequence. */
-int64_t gpt_idx_filled_documents(const struct gpt_idx *idx);
-
 /* Bytes of the file: header, lengths, pointers, document indices. */
 static inline int64_t gpt_idx_bytes(int64_t n_sequences, int64_t n_documents)
 {

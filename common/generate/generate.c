@@ -34,7 +34,7 @@ struct run {
 const char *gpt_finish_name(enum gpt_finish finish)
 {
     static const char *const names[] = {"eod", "tokens", "positions",
-                                        "stopped"};
+                                        "stopped", "refused"};
 
     return names[finish];
 }
@@ -58,6 +58,14 @@ static int choose_token(struct run *r, int64_t i, const float *logits,
                       err);
 }
 
+static bool is_end(const struct run *r, int32_t token)
+{
+    for (int i = 0; i < r->how->n_ends; i++)
+        if (token == r->how->ends[i])
+            return true;
+    return false;
+}
+
 /* Hands the token out and ends the text where it must. The end-of-document
  * token is not handed out. A text that fills its last position keeps its token:
  * there is no room for another one. */
@@ -66,7 +74,7 @@ static int take_token(struct run *r, int64_t i, int32_t token,
 {
     struct text *text = &r->texts[i];
 
-    if (token == r->how->eod)
+    if (is_end(r, token))
         return end_text(r, text, GPT_FINISH_EOD, err);
     GPT_TRY(r->how->token(r->how->user, text->request, token, err));
     r->next[i] = token;
@@ -144,7 +152,10 @@ static int answer_all(struct run *r, int64_t n, struct gpt_err *err)
     int64_t begun = 0;
 
     while (!gpt_signals_stop() && (begun < n || r->n > 0)) {
-        if (begun < n && r->n < r->slots)
+        if (begun < n && r->requests[begun].n_prompt == 0)
+            GPT_TRY(r->how->finish(r->how->user, begun++, GPT_FINISH_REFUSED,
+                                   err));
+        else if (begun < n && r->n < r->slots)
             GPT_TRY(begin_text(r, begun++, err));
         else
             GPT_TRY(step_texts(r, err));

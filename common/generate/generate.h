@@ -16,8 +16,8 @@
 #include "model/decode.h"
 
 struct gpt_request {
-    const int32_t *prompt; /* (n_prompt), n_prompt >= 1; borrowed */
-    int64_t n_prompt;
+    const int32_t *prompt; /* (n_prompt); borrowed */
+    int64_t n_prompt;        /* 0: not to be answered */
     int64_t max_tokens;      /* >= 1 */
     uint64_t number, sample; /* name its random stream: gpt_sample_rng() */
 };
@@ -27,13 +27,15 @@ enum gpt_finish {
     GPT_FINISH_TOKENS,    /* max_tokens are there */
     GPT_FINISH_POSITIONS, /* the model has no more positions */
     GPT_FINISH_STOPPED,   /* a signal asked to stop */
+    GPT_FINISH_REFUSED,   /* there was no prompt to continue */
 };
 const char *gpt_finish_name(enum gpt_finish finish); /* "eod" */
 
 struct gpt_generation {
     struct gpt_sampling sampling;
     uint64_t seed;
-    int32_t eod; /* ends a text and is not part of it; -1: nothing does */
+    const int32_t *ends; /* (n_ends): each ends a text and is no part of it */
+    int n_ends;
     /* Called for each token of a request in order, and once at its end;
      * requests may interleave. A failure ends everything. */
     int (*token)(void *user, int64_t request, int32_t token,

@@ -40,6 +40,17 @@ static bool multiply_sizes(const int64_t *size, int64_t *replica)
     return true;
 }
 
+/* The coordinates of a rank. */
+static void find_place(const struct gpt_topology *t, int64_t rank,
+                       int64_t at[GPT_N_DIMS])
+{
+    assert(rank >= 0 && rank < t->world_size);
+    for (int d = 0; d < GPT_N_DIMS; d++) {
+        at[d] = rank % t->size[d];
+        rank /= t->size[d];
+    }
+}
+
 int gpt_topology_init(struct gpt_topology *t, int64_t world_size, int64_t rank,
                       const int64_t size[GPT_N_DIMS], int64_t chunks,
                       struct gpt_err *err)
@@ -74,18 +85,8 @@ int gpt_topology_init(struct gpt_topology *t, int64_t world_size, int64_t rank,
     for (int d = 0; d < GPT_N_DIMS; d++)
         t->size[d] = d == GPT_DP ? world_size / replica : size[d];
     t->chunks = chunks;
-    gpt_topology_at(t, rank, t->at);
+    find_place(t, rank, t->at);
     return GPT_OK;
-}
-
-void gpt_topology_at(const struct gpt_topology *t, int64_t rank,
-                     int64_t at[GPT_N_DIMS])
-{
-    assert(rank >= 0 && rank < t->world_size);
-    for (int d = 0; d < GPT_N_DIMS; d++) {
-        at[d] = rank % t->size[d];
-        rank /= t->size[d];
-    }
 }
 
 int64_t gpt_topology_rank(const struct gpt_topology *t,
@@ -147,7 +148,7 @@ int64_t gpt_topology_group(const struct gpt_topology *t, enum gpt_group kind,
 
     *index = -1;
     for (int64_t r = 0; r < t->world_size; r++) {
-        gpt_topology_at(t, r, at);
+        find_place(t, r, at);
         if (!is_member(t, kind, at))
             continue;
         if (r == t->rank)

@@ -50,9 +50,7 @@ int gpt_topology_init(struct gpt_topology *t, int64_t world_size, int64_t rank,
                       const int64_t size[GPT_N_DIMS], int64_t chunks,
                       struct gpt_err *err) GPT_MUST_USE;
 
-/* The coordinates of a rank, and the rank at coordinates. */
-void gpt_topology_at(const struct gpt_topology *t, int64_t rank,
-                     int64_t at[GPT_N_DIMS]);
+/* The rank at coordinates. */
 int64_t gpt_topology_rank(const struct gpt_topology *t,
                           const int64_t at[GPT_N_DIMS]);
 

@@ -314,7 +314,9 @@ static inline int take_string(struct gpt_scan *s, char *out, bool *escaped,
     return GPT_OK;
 }
 
-int gpt_scan_string(struct gpt_scan *s, struct gpt_str *raw, bool *escaped)
+/* Takes a string whose opening quote is under the cursor: its raw inside,
+ * checked, and whether that holds escapes. */
+static int scan_string(struct gpt_scan *s, struct gpt_str *raw, bool *escaped)
 {
     size_t none;
 
@@ -382,7 +384,7 @@ int gpt_scan_key(struct gpt_scan *s, struct gpt_str *raw, bool *escaped)
     gpt_scan_space(s);
     if (!gpt_scan_at(s, '"'))
         return gpt_scan_unexpected(s, "a key");
-    GPT_TRY(gpt_scan_string(s, raw, escaped));
+    GPT_TRY(scan_string(s, raw, escaped));
     return gpt_scan_expect(s, ':', "':'");
 }
 
@@ -418,7 +420,7 @@ static int skip_scalar(struct gpt_scan *s)
 
     switch (s->p < s->end ? *s->p : 0) {
     case '"':
-        return gpt_scan_string(s, &raw, &escaped);
+        return scan_string(s, &raw, &escaped);
     case 't':
         return scan_word(s, "true");
     case 'f':

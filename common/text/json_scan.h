@@ -66,12 +66,9 @@ int gpt_scan_expect(struct gpt_scan *s, char c, const char *want)
 /* Passes over white space, a comma and white space; false when no comma
  * follows. */
 bool gpt_scan_more(struct gpt_scan *s);
-/* Takes a string whose opening quote is under the cursor: its raw inside,
- * checked, and whether that holds escapes. */
-int gpt_scan_string(struct gpt_scan *s, struct gpt_str *raw, bool *escaped)
-    GPT_MUST_USE;
-/* Takes such a string and writes its meaning to out, which has room for what is
- * left of the text and GPT_SCAN_SLACK bytes; *len is its length. */
+/* Takes a string whose opening quote is under the cursor and writes its
+ * meaning to out, which has room for what is left of the text and
+ * GPT_SCAN_SLACK bytes; *len is its length. */
 enum { GPT_SCAN_SLACK = 32 };
 int gpt_scan_text(struct gpt_scan *s, char *out, size_t *len) GPT_MUST_USE;
 /* Takes a key and its colon. */

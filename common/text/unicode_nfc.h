@@ -1,5 +1,7 @@
-/* Normalization form C of Unicode 16.0: characters that can be written in
- * several ways, in one way. Source: UAX #15. */
+/* Normalization form C: characters that can be written in several ways, in one
+ * way. Source: UAX #15. The tables are those of Unicode 9.0, which Hugging
+ * Face tokenizers have: characters that are newer keep their place and join
+ * nothing, so that a text gives the ids that the library gives. */
 #ifndef GPT_TEXT_UNICODE_NFC_H
 #define GPT_TEXT_UNICODE_NFC_H
 

@@ -42,6 +42,36 @@ static bool is_absent(const cJSON *item)
     return !item || cJSON_IsNull(item);
 }
 
+/* ---- the members of the file ---- */
+
+/* The library refuses another version, and a member that it does not know: a
+ * later format may change the meaning of the members that are known. */
+static int check_members(const struct hf *f)
+{
+    static const char *const known[] = {
+        "version",    "truncation",    "padding",        "added_tokens",
+        "normalizer", "pre_tokenizer", "post_processor", "decoder",
+        "model",
+    };
+    const cJSON *version = member_of(f->root, "version");
+
+    if (version && !cJSON_IsString(version))
+        return gpt_fail(f->err, GPT_EDATA, "%s: version is no string", f->path);
+    if (version && strcmp(version->valuestring, "1.0") != 0)
+        return gpt_fail(f->err, GPT_EDATA, "%s: version '%.40s' is not "
+                        "supported, only 1.0", f->path, version->valuestring);
+    for (const cJSON *i = f->root->child; i; i = i->next) {
+        size_t k = 0;
+
+        while (k < GPT_COUNT(known) && strcmp(i->string, known[k]) != 0)
+            k++;
+        if (k == GPT_COUNT(known))
+            return gpt_fail(f->err, GPT_EDATA, "%s: '%.100s' is no member of a "
+                            "tokenizer.json", f->path, i->string);
+    }
+    return GPT_OK;
+}
+
 /* ---- the model ---- */
 
 static int refuse_model(const struct hf *f, const char *key, const char *value)
@@ -285,14 +315,17 @@ static int32_t find_token(const struct hf *f, const char *text)
     return gpt_token_map_find(&f->t->map, text, strlen(text));
 }
 
-/* eos_token of tokenizer_config.json: a string, or an object with `content`. */
-static int eod_of_config(const struct hf *f, const char *path)
+/* eos_token of tokenizer_config.json: a string, or an object with `content`.
+ * *named is false where the file does not have the member at all, as in one
+ * that names a class and no tokens; null means that there is no such token. */
+static int eod_of_config(const struct hf *f, const char *path, bool *named)
 {
     cJSON *config;
     int status = GPT_OK;
 
     GPT_TRY(gpt_json_read(&config, path, MAX_CONFIG, f->err));
     const cJSON *eos = member_of(config, "eos_token");
+    *named = eos != NULL;
     if (cJSON_IsObject(eos)) /* an AddedToken with its flags */
         eos = member_of(eos, "content");
     if (cJSON_IsString(eos)) {
@@ -305,18 +338,19 @@ static int eod_of_config(const struct hf *f, const char *path)
     return status;
 }
 
-/* Without a configuration the names that are common decide. */
+/* Without a configuration that names it, the names that are common decide. */
 static int find_eod(const struct hf *f)
 {
-    char path[4200];
+    char path[GPT_JOINED_BYTES];
     const char *slash = strrchr(f->path, '/');
     int dir = slash ? (int)(slash - f->path) + 1 : 0;
+    bool named = false;
 
     /* the configuration lies beside the file, whatever that is called */
     snprintf(path, sizeof(path), "%.*stokenizer_config.json", dir, f->path);
     if (gpt_path_exists(path))
-        return eod_of_config(f, path);
-    for (size_t i = 0; gpt_eod_names[i] && f->t->base.eod < 0; i++)
+        GPT_TRY(eod_of_config(f, path, &named));
+    for (size_t i = 0; !named && gpt_eod_names[i] && f->t->base.eod < 0; i++)
         f->t->base.eod = find_token(f, gpt_eod_names[i]);
     return GPT_OK;
 }
@@ -332,6 +366,7 @@ static int load_root(struct hf *f)
     bool whole;
 
     /* first what may be refused, before the work of loading */
+    GPT_TRY(check_members(f));
     GPT_TRY(check_model(f, model));
     GPT_TRY(gpt_json_bool_or(model, "ignore_merges", false, &whole, f->path,
                              f->err));

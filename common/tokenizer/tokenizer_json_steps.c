@@ -11,6 +11,17 @@
 #include <stdio.h>
 #include <string.h>
 
+enum { MOST_PIECES = 24 };
+
+/* What templates have made of a text so far: a list of ids, with TEXT in the
+ * place of the text's own, in pieces that end at end[]. */
+#define TEXT (-1)
+struct pieces {
+    int32_t ids[MOST_PIECES];
+    size_t end[MOST_PIECES];
+    size_t n_ids, n;
+};
+
 /* What was read so far; expressions are borrowed from the tree. */
 struct reading {
     struct gpt_hf_pipeline *p;
@@ -19,6 +30,7 @@ struct reading {
     size_t n_regex;
     bool bytelevel;
     bool removed; /* what an expression does not match is left out */
+    struct pieces pieces;
     struct gpt_err *err;
 };
 
@@ -183,15 +195,30 @@ static int find_cut(struct reading *r)
     return GPT_OK;
 }
 
-/* ---- post-processor ---- */
+/* ---- post-processor ----
+ *
+ * The library keeps what a template makes as a list of pieces, one for each
+ * item of the template, and hands that list to the next template of a Sequence.
+ * A list of one piece goes through the next one's template for a single text,
+ * and a list of two through its template for a pair: a piece before the text is
+ * then the first text of the pair. More pieces end the library. The order of
+ * special tokens follows from that, and is the same here. */
+
+static int add_id(struct reading *r, struct pieces *to, int32_t id,
+                  const char *field)
+{
+    if (to->n_ids == MOST_PIECES)
+        return refuse(r, field, "single", "more than 24 special tokens");
+    to->ids[to->n_ids++] = id;
+    return GPT_OK;
+}
 
 /* Adds the ids of a special token of the template, listed in special_tokens. */
-static int add_around(struct reading *r, const cJSON *template,
-                      const cJSON *token, bool after, const char *field)
+static int add_special(struct reading *r, struct pieces *to,
+                       const cJSON *template, const cJSON *token,
+                       const char *field)
 {
     const char *name = string_of(token, "id");
-    int32_t *list = after ? r->p->after : r->p->before;
-    size_t *n = after ? &r->p->n_after : &r->p->n_before;
     const cJSON *listed = member_of(template, "special_tokens");
     const cJSON *ids = member_of(member_of(listed, name), "ids");
 
@@ -199,39 +226,81 @@ static int add_around(struct reading *r, const cJSON *template,
         return gpt_fail(r->err, GPT_EDATA, "%s: %s.special_tokens: no ids of "
                         "'%.200s'", r->what, field, name);
     for (const cJSON *id = ids->child; id; id = id->next) {
-        if (*n == GPT_COUNT(r->p->before))
-            return refuse(r, field, "single", "more than 8 special tokens");
         if (!cJSON_IsNumber(id) || !(id->valuedouble >= 0) ||
             id->valuedouble >= GPT_VOCAB_MAX)
             return gpt_fail(r->err, GPT_EDATA, "%s: %s.special_tokens: a bad "
                             "id of '%.200s'", r->what, field, name);
-        assert(*n < GPT_COUNT(r->p->after));
-        list[(*n)++] = (int32_t)id->valuedouble;
+        GPT_TRY(add_id(r, to, (int32_t)id->valuedouble, field));
     }
     return GPT_OK;
 }
 
-/* The template for one text: special tokens, the text once, special tokens. */
+/* Adds the piece that a template calls A or B: the first or the second. */
+static int add_piece(struct reading *r, struct pieces *to, const cJSON *item,
+                     const char *field)
+{
+    const struct pieces *from = &r->pieces;
+    const char *name = string_of(member_of(item, "Sequence"), "id");
+    size_t i = strcmp(name, "B") == 0;
+
+    if (i >= from->n)
+        return refuse(r, field, "single", "B, where there is one text");
+    for (size_t k = i ? from->end[i - 1] : 0; k < from->end[i]; k++)
+        GPT_TRY(add_id(r, to, from->ids[k], field));
+    return GPT_OK;
+}
+
 static int read_template(struct reading *r, const cJSON *part,
                          const char *field)
 {
-    bool after = false;
-    const cJSON *single = member_of(part, "single");
+    const char *list = r->pieces.n == 1 ? "single" : "pair";
+    const cJSON *items = member_of(part, list);
+    struct pieces to = {.n = 0};
 
-    if (!cJSON_IsArray(single))
-        return gpt_fail(r->err, GPT_EDATA, "%s: %s: no array 'single'",
-                        r->what, field);
-    for (const cJSON *i = single->child; i; i = i->next) {
+    if (r->pieces.n > 2)
+        return refuse(r, field, "type", "TemplateProcessing after one of more "
+                                        "than two items");
+    if (!cJSON_IsArray(items))
+        return gpt_fail(r->err, GPT_EDATA, "%s: %s: no array '%s'", r->what,
+                        field, list);
+    for (const cJSON *i = items->child; i; i = i->next) {
         const cJSON *token = member_of(i, "SpecialToken");
 
-        if (!token && after)
-            return refuse(r, field, "single", "the text twice");
-        after = after || !token;
-        if (token)
-            GPT_TRY(add_around(r, part, token, after, field));
+        if (to.n == MOST_PIECES)
+            return refuse(r, field, list, "more than 24 items");
+        GPT_TRY(token ? add_special(r, &to, part, token, field)
+                      : add_piece(r, &to, i, field));
+        to.end[to.n++] = to.n_ids;
+    }
+    r->pieces = to;
+    return GPT_OK;
+}
+
+/* What is around the text when all templates are read. The text must be there
+ * once. */
+static int split_around(struct reading *r)
+{
+    struct gpt_hf_pipeline *p = r->p;
+    bool after = false;
+
+    for (size_t i = 0; i < r->pieces.n_ids; i++) {
+        int32_t id = r->pieces.ids[i];
+
+        if (id == TEXT && after)
+            return refuse(r, "post_processor", "single", "the text twice");
+        after = after || id == TEXT;
+        if (id == TEXT)
+            continue;
+        size_t *n = after ? &p->n_after : &p->n_before;
+        if (*n == GPT_COUNT(p->before))
+            return refuse(r, "post_processor", "single",
+                          "more than 8 special tokens");
+        assert(*n < GPT_COUNT(p->after));
+        (after ? p->after : p->before)[(*n)++] = id;
     }
     return after ? GPT_OK
-                 : refuse(r, field, "single", "a template without the text");
+                 : refuse(r, "post_processor", "single",
+                          "a template without the text");
 }
 
 /* What is put around a text. */
@@ -260,7 +329,12 @@ static int read_decoder(struct reading *r, const cJSON *part, const char *type,
 int gpt_hf_pipeline_read(struct gpt_hf_pipeline *p, const cJSON *root,
                          bool around, const char *what, struct gpt_err *err)
 {
-    struct reading r = {.p = p, .what = what, .err = err};
+    struct reading r = {
+        .p = p,
+        .what = what,
+        .pieces = {.ids = {TEXT}, .end = {1}, .n_ids = 1, .n = 1},
+        .err = err,
+    };
 
     *p = (struct gpt_hf_pipeline){0};
     GPT_TRY(each_part(&r, member_of(root, "normalizer"), "normalizer",
@@ -272,6 +346,7 @@ int gpt_hf_pipeline_read(struct gpt_hf_pipeline *p, const cJSON *root,
         GPT_TRY(each_part(&r, member_of(root, "post_processor"),
                           "post_processor", "processors",
                           read_post_processor));
+    GPT_TRY(split_around(&r));
     return each_part(&r, member_of(root, "decoder"), "decoder", "decoders",
                      read_decoder);
 }

@@ -36,6 +36,139 @@ static const struct file_names *names_of(const char *type)
     return n;
 }
 
+/* ---- the family ---- */
+
+/* A path that does not fit names no file. */
+static bool has_file(const char *dir, const char *name)
+{
+    char path[GPT_JOINED_BYTES];
+
+    return name &&
+           gpt_path_join(path, sizeof(path), dir, name, NULL) == GPT_OK &&
+           gpt_path_exists(path);
+}
+
+static bool ends_in(const char *s, const char *suffix)
+{
+    size_t n = strlen(s), k = strlen(suffix);
+
+    return n >= k && strcmp(s + n - k, suffix) == 0;
+}
+
+/* The first character of a .json file: Hugging Face's is an object, Megatron's
+ * list of ranks an array. */
+static const char *type_of_json(const char *path)
+{
+    char block[64];
+    struct gpt_in *in;
+    const char *type = NULL;
+
+    if (gpt_in_open(&in, path, NULL) != GPT_OK)
+        return NULL;
+    size_t n = sizeof(block) - 1;
+    if ((int64_t)n > gpt_in_size(in))
+        n = (size_t)gpt_in_size(in);
+    if (gpt_in_read(in, block, 0, n, NULL) == GPT_OK) {
+        block[n] = '\0';
+        const char *first = block + strspn(block, " \t\r\n");
+
+        type = *first == '{'   ? "HuggingFaceTokenizer"
+               : *first == '[' ? "TikTokenizer"
+                               : NULL;
+    }
+    gpt_in_close(in);
+    return type;
+}
+
+/* The family whose file or directory `model` is, by its name; NULL when the
+ * name does not tell. */
+static const char *type_of_model(const char *model)
+{
+    if (gpt_path_is_dir(model)) {
+        for (const struct file_names *n = all_names; n->type; n++)
+            if (has_file(model, n->model))
+                return n->type;
+        return NULL;
+    }
+    if (ends_in(model, ".json"))
+        return type_of_json(model);
+    if (ends_in(model, ".tiktoken"))
+        return "TikTokenizer";
+    return ends_in(model, ".model") ? "SentencePieceTokenizer" : NULL;
+}
+
+/* An option that the family does not read would be typed in vain, and the user
+ * would believe that it had been obeyed. */
+static int check_effect(const struct gpt_tokenizer_options *o,
+                        struct gpt_err *err)
+{
+    const struct file_names *names = names_of(o->type);
+    const bool tik = strcmp(o->type, "TikTokenizer") == 0;
+    const bool hf = strcmp(o->type, "HuggingFaceTokenizer") == 0;
+    const struct {
+        const char *option;
+        bool in_vain;
+    } rows[] = {
+        {"vocab-file", o->vocab_file && !names->vocab},
+        {"merge-file", o->merge_file && !names->merges},
+        {"tokenizer-model", o->model && !names->model},
+        {"tiktoken-pattern", o->tiktoken_pattern && !tik},
+        {"tiktoken-num-special-tokens", o->tiktoken_num_special && !tik},
+        {"tokenizer-special-tokens", o->special_tokens.n && !tik},
+        {"tokenizer-hf-no-include-special-tokens", o->hf_no_special && !hf},
+    };
+
+    for (size_t i = 0; i < GPT_COUNT(rows); i++) {
+        if (!rows[i].in_vain)
+            continue;
+        const char *fits = o->model ? type_of_model(o->model) : NULL;
+
+        gpt_fail(err, GPT_EUSAGE, "--%s has no effect on %s", rows[i].option,
+                 o->type);
+        return o->model && !names->model && fits
+                   ? gpt_hint(err, "'%.200s' is of --tokenizer-type %s",
+                              o->model, fits)
+                   : gpt_hint(err, "leave it out, or choose its family with "
+                                   "--tokenizer-type");
+    }
+    return GPT_OK;
+}
+
+/* The size of the others follows from their files. */
+static int check_size(const struct gpt_tokenizer_options *o,
+                      struct gpt_err *err)
+{
+    if (!o->vocab_size || strcmp(o->type, "NullTokenizer") == 0 ||
+        strcmp(o->type, "TikTokenizer") == 0)
+        return GPT_OK;
+    gpt_fail(err, GPT_EUSAGE, "--vocab-size has no effect on %s", o->type);
+    return gpt_hint(err, "leave it out: the size is that of the vocabulary");
+}
+
+/* The type that is there without --tokenizer-type is a default, and a file says
+ * more than a default. --vocab-file goes first: with it, --tokenizer-model is
+ * the option too many. */
+int gpt_tokenizer_settle(struct gpt_tokenizer_options *o, bool typed,
+                         const char *fallback, struct gpt_err *err)
+{
+    if (!typed) {
+        o->type = o->vocab_file || o->merge_file ? "GPT2BPETokenizer"
+                  : o->model                     ? type_of_model(o->model)
+                                                 : NULL;
+        if (!o->type)
+            o->type = fallback;
+    }
+    if (!typed && o->model && !o->vocab_file && !names_of(o->type)->model) {
+        gpt_fail(err, GPT_EUSAGE,
+                 "'%.200s' does not tell by its name which family of "
+                 "tokenizers it is of",
+                 o->model);
+        return gpt_hint(err, "name the family with --tokenizer-type");
+    }
+    GPT_TRY(check_size(o, err));
+    return check_effect(o, err);
+}
+
 /* ---- opening ---- */
 
 /* The first option that the type needs and that is not given; for what has
@@ -59,16 +192,21 @@ static void hint_options(const struct gpt_tokenizer_options *o,
                  "--tokenizer-special-tokens");
 }
 
-/* Only a wrong use gets a hint: where a file is damaged, the options are right.
- */
+/* A wrong use gets a hint. Where a file is damaged, the options are right,
+ * unless two of them are swapped. */
 int gpt_tokenizer_open_given(struct gpt_tokenizer **tok,
                              const struct gpt_tokenizer_options *o,
                              struct gpt_err *err)
 {
+    GPT_TRY(check_effect(o, err));
     int status = gpt_tokenizer_open(tok, o, err);
 
     if (status == GPT_EUSAGE)
         hint_options(o, err);
+    if (status == GPT_EDATA && o->vocab_file && o->merge_file &&
+        !type_of_json(o->vocab_file) && type_of_json(o->merge_file))
+        gpt_hint(err, "--vocab-file names vocab.json and --merge-file "
+                      "merges.txt; here they look swapped");
     return status;
 }
 
@@ -146,16 +284,6 @@ int gpt_tokenizer_version(struct gpt_buf *b)
 
 /* ---- checkpoints ---- */
 
-/* A path that does not fit names no file. */
-static bool has_file(const char *dir, const char *name)
-{
-    char path[4200];
-
-    return name &&
-           gpt_path_join(path, sizeof(path), dir, name, NULL) == GPT_OK &&
-           gpt_path_exists(path);
-}
-
 /* The first row whose files are there decides. A checkpoint without any of them
  * gets the default type, whose files the user must then name. */
 const char *gpt_tokenizer_type_in(const char *dir)
@@ -228,7 +356,7 @@ static int take_list(struct gpt_list *list, const cJSON *json,
 static int take_file(const char **path, const char *dir, const char *name,
                      struct gpt_arena *arena, struct gpt_err *err)
 {
-    char found[4200];
+    char found[GPT_JOINED_BYTES];
 
     if (*path || !name)
         return GPT_OK;

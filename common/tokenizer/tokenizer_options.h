@@ -8,6 +8,7 @@
 #ifndef GPT_TOKENIZER_TOKENIZER_OPTIONS_H
 #define GPT_TOKENIZER_TOKENIZER_OPTIONS_H
 
+#include "base/io.h"
 #include "base/json.h"
 #include "base/memory.h"
 #include "base/options.h"
@@ -28,18 +29,19 @@
 #define GPT_TOKENIZER_FILE_OPTIONS(type_, member, type_def, flags_)            \
     {.kind = GPT_OPT_CHOICE, .name = "tokenizer-type", .arg = "TYPE",          \
      GPT_TOKENIZER_AT(type_, member, type), .def = type_def,                   \
-     .choices = gpt_tokenizer_types, .help = "family of the tokenizer"},       \
+     .choices = gpt_tokenizer_types,                                           \
+     .help = "family of the tokenizer; without it the files tell"},            \
     {.kind = GPT_OPT_STRING, .name = "vocab-file", .arg = "FILE",              \
      GPT_TOKENIZER_AT(type_, member, vocab_file),                              \
-     .flags = GPT_OPT_FILE | (flags_),                                         \
+     .flags = GPT_OPT_FILE | GPT_OPT_INPUT | (flags_),                         \
      .help = "vocab.json of GPT2BPETokenizer"},                                \
     {.kind = GPT_OPT_STRING, .name = "merge-file", .arg = "FILE",              \
      GPT_TOKENIZER_AT(type_, member, merge_file),                              \
-     .flags = GPT_OPT_FILE | (flags_),                                         \
+     .flags = GPT_OPT_FILE | GPT_OPT_INPUT | (flags_),                         \
      .help = "merges.txt of GPT2BPETokenizer"},                                \
     {.kind = GPT_OPT_STRING, .name = "tokenizer-model", .arg = "FILE",         \
      GPT_TOKENIZER_AT(type_, member, model),                                   \
-     .flags = GPT_OPT_FILE | (flags_),                                         \
+     .flags = GPT_OPT_FILE | GPT_OPT_INPUT | (flags_),                         \
      .help = "file of the other families: tokenizer.json or its directory, "   \
              "tokenizer.model, ranks of TikTokenizer"},                        \
     {.kind = GPT_OPT_CHOICE, .name = "tiktoken-pattern", .arg = "NAME",        \
@@ -67,7 +69,24 @@
      GPT_TOKENIZER_AT(type_, member, hf_no_special),                           \
      .help = "HuggingFaceTokenizer: put no tokens around a text, as BOS"}
 
+/* The row by which a user insists on another vocabulary than that of the data
+ * or the model; `field` is a bool of the program's options. */
+#define GPT_TOKENIZER_MISMATCH_OPTION(type_, field)                            \
+    {.kind = GPT_OPT_FLAG, .name = "allow-vocab-mismatch",                     \
+     .offset = offsetof(type_, field),                                         \
+     .help = "warn of a vocabulary that is not the model's or the data's, and "\
+             "do not stop"}
+
 /* ---- opening ---- */
+
+/* Chooses the family, and refuses options that have no effect on it. `typed`
+ * is true when --tokenizer-type was given: else the files that are named tell
+ * the family, and `fallback` is the one where none is named. The options are
+ * those of the command line, before others are filled in. GPT_EUSAGE names the
+ * option and the family. */
+int gpt_tokenizer_settle(struct gpt_tokenizer_options *o, bool typed,
+                         const char *fallback,
+                         struct gpt_err *err) GPT_MUST_USE;
 
 /* gpt_tokenizer_open(); a GPT_EUSAGE gets a hint with the options that say what
  * is missing or wrong. */
@@ -79,7 +98,7 @@ int gpt_tokenizer_open_given(struct gpt_tokenizer **tok,
 
 /* A file that a tokenizer is made of. */
 struct gpt_tokenizer_file {
-    char path[4200];
+    char path[GPT_JOINED_BYTES];
     const char *name;   /* in checkpoints */
     const char *option; /* that named it or its neighbour */
 };

@@ -288,7 +288,7 @@ int gpt_vocab_load_json(struct gpt_vocab *v, struct gpt_str vocab,
                         struct gpt_str merges, int64_t n_ids,
                         const char *what, struct gpt_err *err)
 {
-    char vocab_name[4200], merges_name[4200];
+    char vocab_name[GPT_JOINED_BYTES], merges_name[GPT_JOINED_BYTES];
     const struct gpt_vocab_ids ids = {.gaps = true, .least = n_ids};
     struct loading l = {.v = v, .vocab_file = vocab_name, .last = -1,
                         .merge_file = merges_name, .err = err};

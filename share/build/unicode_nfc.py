@@ -1,16 +1,23 @@
 #!/usr/bin/env python3
-"""Writes common/text/unicode_nfc_table.c: normalization form C of Unicode 16.0,
-and the numbers that are no word characters.
+"""Writes common/text/unicode_nfc_table.c: normalization form C of Unicode 9.0,
+and the numbers of Unicode 16.0 that are no word characters.
 
-Needs the PyPI package unicodedata2 16.0.0, as unicode.py does.
+Form C is that of the library whose files ask for it: Hugging Face tokenizers
+(0.23.3) normalizes by Unicode 9.0. Characters keep their normalization for
+ever, so that the tables of 9.0 are those of a later version without the
+characters that came after 9.0. Perl knows the age of characters.
+
+Needs perl, and the PyPI package unicodedata2 16.0.0, as unicode.py does.
 
     python3 share/build/unicode_nfc.py > common/text/unicode_nfc_table.c
 """
+import subprocess
 import sys
 
 import unicodedata2 as ucd
 
 VERSION = "16.0.0"
+NFC_VERSION = "9.0"
 BLOCK = 128
 HANGUL = range(0xAC00, 0xD7A4)
 ALL = [cp for cp in range(0x110000) if not 0xD800 <= cp < 0xE000]
@@ -24,11 +31,23 @@ def decomposition(cp):
     return [int(word, 16) for word in text.split()]
 
 
+def present_in(version):
+    """The code points that the version of Unicode has characters for."""
+    program = r'''for (0 .. 0x10FFFF) {
+        print $_, "\n" if !($_ >= 0xD800 && $_ < 0xE000)
+            && chr =~ /\p{Present_In=%s}/;
+    }''' % version
+    listed = subprocess.run(["perl", "-e", program], check=True,
+                            capture_output=True, text=True).stdout
+    return {int(word) for word in listed.split()}
+
+
 def main():
     assert ucd.unidata_version == VERSION, ucd.unidata_version
+    known = present_in(NFC_VERSION)
     full = {}
     pairs = []
-    for cp in ALL:
+    for cp in sorted(known):
         step = decomposition(cp)
         if not step or cp in HANGUL:
             continue
@@ -45,7 +64,7 @@ def main():
         stays = ucd.normalize("NFC", chr(cp)) == chr(cp)
         return ucd.combining(chr(cp)), 0 if stays and cp not in joins else 1
 
-    states = {cp: state(cp) for cp in ALL}
+    states = {cp: state(cp) for cp in known}
     kinds = sorted(set(states.values()))
     assert kinds[0] == (0, 0) and len(kinds) < 256
     table = [kinds.index(states.get(cp, (0, 0))) for cp in range(0x110000)]
@@ -85,8 +104,9 @@ def main():
         print("};")
 
     print(f"""\
-/* Normalization form C of Unicode {VERSION}. Made by share/build/unicode_nfc.py
- * from the Unicode Character Database; do not edit. Read unicode_nfc.h instead.
+/* Normalization form C of Unicode {NFC_VERSION}, and numbers of {VERSION}. Made by
+ * share/build/unicode_nfc.py from the Unicode Character Database; do not edit.
+ * Read unicode_nfc.h instead.
  *
  * Copyright (c) 1991-2024 Unicode, Inc.; data used under the Unicode License
  * v3, https://www.unicode.org/license.txt */

@@ -324,7 +324,7 @@ cp keys.jsonl kept.jsonl
 expect 2 'an input as quarantine' gpt-preprocess --input keys.jsonl \
     --output-prefix self --on-error quarantine=./keys.jsonl --force \
     --tokenizer-type ByteTokenizer
-err_has 'cannot be both an input'
+err_has 'is the input'
 check 'the input is as it was' cmp kept.jsonl keys.jsonl
 expect 4 'a folder that is not there' pp small.jsonl self \
     --on-error quarantine=none/bad
@@ -416,7 +416,7 @@ check 'ends of documents alone' [ "$(hex eod_text_document.bin)" = \
     610000010001620000010001 ]
 check 'four sequences' gpt-dataset verify eod_text_document --eod 256
 expect 2 '--empty eod without --append-eod' bytes m --empty eod
-err_has 'only where that is appended'
+err_has 'a lone end-of-document token only where that token is appended'
 expect 0 '--dtype int32' bytes wide --append-eod --dtype int32
 check 'of four bytes' [ "$(hex wide_text_document.bin)" = \
     61000000000100006200000000010000 ]

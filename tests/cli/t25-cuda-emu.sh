@@ -201,9 +201,9 @@ if [ "$device" = cuda-emu ]; then
     does_not_fit 'a little too large' 400000 \
         'with --recompute-granularity full a rank needs'
     does_not_fit 'larger' 350000 'with --micro-batch-size 2 a rank needs'
-    does_not_fit 'far too large' 210000 \
-        'with --tensor-model-parallel-size 2 on 2 ranks '
-    does_not_fit 'hopeless' 10000 'nothing that was tried makes it fit'
+    does_not_fit 'far too large' 210000 "with --tensor-model-parallel-size 2 \
+--micro-batch-size 2 on 2 ranks with a GPU like this each a rank needs"
+    does_not_fit 'hopeless' 10000 'nothing fits: with --'
 fi
 
 # With NCCL every rank needs a GPU of its own.

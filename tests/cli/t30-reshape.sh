@@ -105,6 +105,8 @@ if [ -x "$BUILD/gpt-train" ]; then
     err_has 'its model has vocab_size 67'
     cp -r "$hf" hfcopy
     expect 7 'saving into it' train --load hfcopy --finetune --save hfcopy
+    expect 7 'by force' train --load hfcopy --finetune --save hfcopy --force
+    err_has 'hfcopy holds a checkpoint of format huggingface'
     expect 0 'it resumes from 2 x 2' train --load run22 --save on \
         --train-iters 3 --override-opt-param-scheduler
     expect 0 'and from 1 x 1' train --load run11 --save on1 \
@@ -237,6 +239,28 @@ expect 7 'an iteration that exists' into a b
 expect 0 'except with --force' into a b --force $tp 2 $pp 2
 expect 7 'a directory that exists' into a g --to hf
 expect 2 'onto itself' into a a --force
+mkdir home
+echo notes >home/notes.txt
+expect 7 'in the place of other files' into a home --to hf --force
+err_has "home holds 'notes.txt'"
+check 'which stay' test -s home/notes.txt
+expect 0 'a native checkpoint beside them' into a home
+cp -r b native
+expect 7 'Hugging Face files in the place of a run' into g native --to hf --force
+err_has 'native holds a checkpoint of format native'
+check 'which stays' test -f native/latest_checkpointed_iteration.txt
+cp -r g files
+for dir in files files/; do
+    expect 7 'a native checkpoint among Hugging Face files' into b $dir --force
+    err_has 'holds a checkpoint of format huggingface'
+    err_has 'hint: name a new directory'
+done
+rm files/config.json
+expect 7 'among weights without a configuration' into b files
+err_has "files holds 'model.safetensors'"
+check 'nothing is written' test ! -e files/latest_checkpointed_iteration.txt
+expect 7 'into an iteration of a run' into a "$(echo native/iter_*)"
+err_has 'is one checkpoint of a run'
 expect 2 'heads do not divide' into a x $tp 4
 err_has 'num_attention_heads (2) does not divide'
 expect 2 'layers do not divide' into a x $pp 4

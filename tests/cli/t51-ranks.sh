@@ -69,7 +69,7 @@ refused 2 "$tp 2 --ffn-hidden-size 63" \
     "--ffn-hidden-size 63 is not a multiple of $tp 2"
 refused 2 "$tp 2 --sequence-parallel --seq-length 7" \
     "--micro-batch-size 1 x --seq-length 7 is not a multiple of $tp 2"
-refused 3 "$pp 3" '8 of 8 layers do not divide over 3 pipeline stages'
+refused 3 "$pp 3" '--num-layers 8 is not a multiple of --pipeline-model-parallel-size 3'
 refused 2 "$pp 2 --decoder-first-pipeline-num-layers 8" \
     '0 of 8 layers do not divide over 1 pipeline stages'
 refused 2 "$pp 2 --num-layers-per-virtual-pipeline-stage 3" \

@@ -174,8 +174,6 @@ reach() { # program status
     gpt-launch:1) no_memory gpt-launch true ;;
     gpt-launch:3) gpt-launch sh -c 'exit 3' ;;
     gpt-launch:4) gpt-launch ./missing ;;
-    gpt-launch:7)
-        gpt-launch --log-dir logs true && gpt-launch --log-dir logs true ;;
     gpt-reshape:0) gpt-reshape --load-path ckpt --save-path hf --to hf ;;
     gpt-reshape:1) no_memory gpt-reshape inspect ckpt ;;
     gpt-reshape:3) gpt-reshape inspect damaged ;;

@@ -603,7 +603,7 @@ sub check_files {
     my %said = map { $_ => $comments{$_} } @files;
     $said{README} = read_file('README') if -e 'README';
     for my $file (sort keys %said) {
-        while ($said{$file} =~ m{(?<![\w./<-])((?:\w+/)*\w+\.(?:[ch]|cuh?|cc|sh|pl|mk))\b(?![\w/-]|\.\w)}g) {
+        while ($said{$file} =~ m{(?<![\w./<-])((?:\w+/)*[A-Za-z]\w*\.(?:[ch]|cuh?|cc|sh|pl|mk))\b(?![\w/-]|\.\w)}g) {
             my ($name, $at) = ($1, $-[0]);
             next if $base{$name} || $allowed{$check}{$name};
             find_fault("$file:" . line_of($said{$file}, $at), "no file '$name'");

@@ -1,6 +1,8 @@
 /* Compares every family of tokenizers with the library of its files
- * (tests/golden/make_families.py); ids to text, normalization, added tokens,
- * and files that are refused. Runs in the top folder of the tree. */
+ * (tests/golden/make_families.py and make_user_defined.py); ids to text,
+ * normalization, added tokens, and files that are refused. Runs in the top
+ * folder of the tree. */
+#include "base/hash.h"
 #include "base/io.h"
 #include "base/json.h"
 #include "base/memory.h"
@@ -137,6 +139,93 @@ static void test_goldens(void)
     cJSON_Delete(root);
 }
 
+/* ---- user-defined pieces ---- */
+
+/* The document of a case, made by the generator that make_user_defined.py
+ * describes. */
+static void make_document(struct gpt_buf *b, const cJSON *fragments,
+                          uint32_t state, int length)
+{
+    const uint32_t n = (uint32_t)cJSON_GetArraySize(fragments);
+    const char *texts[64];
+    uint32_t i = 0;
+
+    for (const cJSON *f = fragments->child; f; f = f->next)
+        texts[i++] = f->valuestring;
+    for (int k = 0; k < length; k++) {
+        state = (state * 1103515245u + 12345u) & 0x7FFFFFFFu;
+        const char *text = texts[(state >> 16) % n];
+
+        if (gpt_buf_add(b, text, strlen(text)) != GPT_OK)
+            abort();
+    }
+}
+
+/* The SHA-256 of the ids, each in decimal with a line end. */
+static void digest_ids(char hex[65], const struct gpt_ids *ids)
+{
+    struct gpt_buf b = {0};
+
+    for (size_t i = 0; i < ids->len; i++)
+        if (gpt_buf_printf(&b, "%d\n", (int)ids->data[i]) != GPT_OK)
+            abort();
+    gpt_sha256(hex, b.data ? b.data : "", b.len);
+    gpt_buf_free(&b);
+}
+
+static void check_document(struct gpt_encoder *enc, const cJSON *fragments,
+                           const cJSON *c)
+{
+    struct gpt_buf text = {0};
+    struct gpt_ids ids = {0};
+    struct gpt_err err = {0};
+    char hex[65];
+    int length = get(c, "length")->valueint;
+
+    make_document(&text, fragments, (uint32_t)get(c, "seed")->valueint,
+                  length);
+    is_int(gpt_encode(enc, text.data, text.len, &ids, &err), GPT_OK,
+           "%d fragments", length);
+    digest_ids(hex, &ids);
+    is_int((int64_t)ids.len, get(c, "tokens")->valueint, "tokens of %s",
+           text_of(c, "file"));
+    ok(strcmp(hex, text_of(c, "sha256")) == 0, "which are SentencePiece's");
+    gpt_free(ids.data);
+    gpt_buf_free(&text);
+}
+
+/* Unigram models whose user-defined pieces overlap each other and normal ones,
+ * on documents of up to 20000 fragments: long ones show how such a piece is
+ * scored, as the scores of all pieces add up. */
+static void test_user_defined(void)
+{
+    cJSON *root;
+    struct gpt_err err = {0};
+
+    if (!ok(gpt_json_read(&root, GOLDEN "user_defined.json", 1 << 24, &err) ==
+                GPT_OK,
+            "user_defined.json")) {
+        printf("# %s\n", err.text);
+        return;
+    }
+    for (const cJSON *c = get(root, "cases")->child; c; c = c->next) {
+        struct gpt_tokenizer *tok;
+        struct gpt_encoder *enc;
+        char path[256];
+
+        snprintf(path, sizeof(path), GOLDEN "%s", text_of(c, "file"));
+        if (!ok(open_file(&tok, "SentencePieceTokenizer", path, &err) ==
+                        GPT_OK &&
+                    gpt_encoder_open(&enc, tok, &err) == GPT_OK,
+                "%s", path))
+            break;
+        check_document(enc, get(root, "fragments"), c);
+        gpt_encoder_close(enc);
+        gpt_tokenizer_close(tok);
+    }
+    cJSON_Delete(root);
+}
+
 /* ---- the null tokenizer ---- */
 
 static void test_null(void)
@@ -258,6 +347,12 @@ static const struct {
      "\"decoder\":{\"type\":\"Bite", "decoder.type: 'BiteLevel'"},
     {"another post-processor", HF, "llama3.json", "\"TemplateProcessing\"",
      "\"BertProcessing\"", "post_processor.type: 'BertProcessing'"},
+    {"another version", HF, "qwen2.json", "\"version\":\"1.0\"",
+     "\"version\":\"2.0\"", "version '2.0' is not supported, only 1.0"},
+    {"a version that is a number", HF, "qwen2.json", "\"version\":\"1.0\"",
+     "\"version\":1.0", "version is no string"},
+    {"a member that there is not", HF, "qwen2.json", "\"truncation\"",
+     "\"truncations\"", "'truncations' is no member of a tokenizer.json"},
     {"an unknown template", HF, "llama3.json", "\"ids\":[300]",
      "\"ids\":[9999]", "post_processor: token 9999"},
     {"an added token at another's id", HF, "qwen2.json", "{\"id\":300",
@@ -312,6 +407,58 @@ static void test_bad_files(void)
     is_int(open_file(&tok, HF, path, &err), GPT_EIO, "no file");
     is_int(open_file(&tok, HF, NULL, &err), GPT_EUSAGE, "none named");
     rmdir(dir);
+}
+
+/* ---- templates ---- */
+
+/* The ids are the library's; none mean that it fails, or that the text is not
+ * in the template once, which is refused here. */
+static void check_template(const char *path, const char *text, const cJSON *c)
+{
+    char *processor = cJSON_PrintUnformatted(get(c, "post_processor"));
+    struct gpt_buf member = {0};
+    struct gpt_tokenizer *tok;
+    struct gpt_encoder *enc;
+    struct gpt_ids ids = {0};
+    struct gpt_err err = {0};
+
+    if (!processor ||
+        gpt_buf_printf(&member, "\"post_processor\":%s", processor) != GPT_OK)
+        abort();
+    spoil(path, "\"post_processor\":null", member.data, GOLDEN "qwen2.json");
+    bool refused = cJSON_IsNull(get(c, "ids"));
+    is_int(open_file(&tok, HF, path, &err), refused ? GPT_EDATA : GPT_OK,
+           "%.160s", processor);
+    if (tok) {
+        ok(gpt_encoder_open(&enc, tok, &err) == GPT_OK &&
+               gpt_encode(enc, text, strlen(text), &ids, &err) == GPT_OK &&
+               same_ids(&ids, get(c, "ids")),
+           "the library's ids");
+        gpt_free(ids.data);
+        gpt_encoder_close(enc);
+        gpt_tokenizer_close(tok);
+    }
+    gpt_buf_free(&member);
+    cJSON_free(processor);
+}
+
+static void test_templates(void)
+{
+    char path[] = "/tmp/gpt-families.XXXXXX";
+    struct gpt_err err = {0};
+    cJSON *root;
+    int fd = mkstemp(path);
+
+    ok(fd >= 0, "scratch file");
+    close(fd);
+    if (!ok(gpt_json_read(&root, GOLDEN "templates.json", 1 << 24, &err) ==
+                GPT_OK,
+            "templates.json"))
+        return;
+    for (const cJSON *c = get(root, "cases")->child; c; c = c->next)
+        check_template(path, text_of(root, "text"), c);
+    cJSON_Delete(root);
+    unlink(path);
 }
 
 /* A merge as a string, a letter by its number: the same tokenizer. */
@@ -376,6 +523,13 @@ static void test_nfc(void)
         {"a\u0315\u0300", "\u00e0\u0315"},           /* over another mark */
         {"\xff" "e\u0301\xff", "\xff\u00e9\xff"},    /* stray bytes */
         {"\u0301x", "\u0301x"},
+        /* newer than the library's tables: marks keep their place, and join
+         * nothing */
+        {"a\u0345\u1abf", "a\u0345\u1abf"},
+        {"a\u08d3\u05b0", "a\u08d3\u05b0"},
+        {"\U00011935\U00011930", "\U00011935\U00011930"},
+        {"\U000105d2\u0307", "\U000105d2\u0307"},
+        {"a\u0345\u1abd", "a\u1abd\u0345"}, /* of 7.0 */
     };
 
     for (size_t i = 0; i < GPT_COUNT(cases); i++) {
@@ -424,8 +578,10 @@ static void test_table(void)
 int main(void)
 {
     test_goldens();
+    test_user_defined();
     test_null();
     test_bad_files();
+    test_templates();
     test_other_forms();
     test_nfc();
     test_table();

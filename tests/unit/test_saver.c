@@ -110,6 +110,7 @@ static int open_member(struct member *m, const struct layout *l,
         m->replica->params = memory;
     }
     m->plan.schedule = schedule;
+    m->plan.options = &m->options;
     m->options.tokenizer.type = "GPT2BPETokenizer";
     m->context = (struct gpt_state_context){.options = &m->options,
                                             .plan = &m->plan,

@@ -1,0 +1,147 @@
+/* See vocabulary.h. Start at gpt_vocabulary_open(). */
+#include "cmd/generate/vocabulary.h"
+
+#include "base/log.h"
+#include "tokenizer/identity.h"
+
+#include <string.h>
+
+/* Messages name two tokenizers with two files each. */
+enum {
+    TEXT = 300,
+    MOST_PADDING = 1024, /* rows that a writer may have added to a table */
+};
+
+/* The tokenizers in question; strings are in the arena or the source. */
+struct vocabularies {
+    const struct gpt_source *source;
+    struct gpt_tokenizer_options used, kept; /* kept: of the checkpoint */
+    bool has_kept, others; /* `others`: `used` are not the kept files */
+    bool insist;
+    struct gpt_arena arena;
+};
+
+static const cJSON *kept_options(const struct gpt_source *source)
+{
+    return cJSON_GetObjectItemCaseSensitive(source->state, "tokenizer");
+}
+
+/* The family of the tokenizer that the checkpoint's run had. Weights of other
+ * programs name none, so the files beside them tell which it is. */
+static const char *find_family(const struct gpt_source *source)
+{
+    const cJSON *type =
+        cJSON_GetObjectItemCaseSensitive(kept_options(source), "type");
+
+    return cJSON_IsString(type) ? type->valuestring
+                                : gpt_tokenizer_type_in(source->dir);
+}
+
+/* What the command line leaves open is taken from the checkpoint, unless the
+ * command line asks for another family, whose options mean something else. */
+static int find_tokenizers(struct vocabularies *v,
+                           const struct gpt_tokenizer_options *given,
+                           struct gpt_err *err)
+{
+    const char *family = find_family(v->source);
+
+    /* What is typed is settled before anything is filled in, so that an option
+     * without effect is reported as what the user typed. */
+    v->used = *given;
+    v->kept = (struct gpt_tokenizer_options){.type = family};
+    GPT_TRY(gpt_tokenizer_settle(&v->used, given->type != NULL, family, err));
+    GPT_TRY(gpt_tokenizer_from_json(&v->kept, kept_options(v->source),
+                                    v->source->dir, &v->arena, err));
+    v->has_kept = gpt_tokenizer_named(&v->kept);
+    v->others = given->vocab_file || given->merge_file || given->model ||
+                strcmp(v->used.type, family) != 0;
+    if (strcmp(v->used.type, family) == 0)
+        GPT_TRY(gpt_tokenizer_from_json(&v->used, kept_options(v->source),
+                                        v->source->dir, &v->arena, err));
+    if (gpt_tokenizer_named(&v->used))
+        return GPT_OK;
+    gpt_fail(err, GPT_EUSAGE, "%s holds no vocabulary", v->source->dir);
+    return gpt_hint(err, "give --vocab-file and --merge-file, "
+                         "--tokenizer-model, or --tokenizer-type "
+                         "ByteTokenizer");
+}
+
+/* Tokens are compared, not files: a checkpoint may hold the same vocabulary in
+ * another format. A tokenizer of a checkpoint that does not open cannot be
+ * compared, and passes. */
+static int compare_with_kept(struct vocabularies *v,
+                             const struct gpt_tokenizer *tok,
+                             struct gpt_err *err)
+{
+    struct gpt_tokenizer_identity used, kept;
+    char given[TEXT], there[TEXT];
+    struct gpt_tokenizer *other;
+
+    if (!v->has_kept || !v->others ||
+        gpt_tokenizer_open_given(&other, &v->kept, NULL) != GPT_OK)
+        return GPT_OK;
+    bool agree = gpt_tokenizers_agree(tok, other);
+    int status = gpt_tokenizer_identify(&kept, &v->kept, other, err);
+    gpt_tokenizer_close(other);
+    if (agree || status != GPT_OK)
+        return status;
+    GPT_TRY(gpt_tokenizer_identify(&used, &v->used, tok, err));
+    gpt_tokenizer_identity_text(given, sizeof(given), &used);
+    gpt_tokenizer_identity_text(there, sizeof(there), &kept);
+    if (v->insist) {
+        gpt_warn("%s has %s, not %s", v->source->dir, there, given);
+        return GPT_OK;
+    }
+    gpt_fail(err, GPT_EDATA, "%s has %s, not %s", v->source->dir, there, given);
+    return gpt_hint(err, "name no vocabulary to use the checkpoint's, or "
+                         "insist with --allow-vocab-mismatch");
+}
+
+/* True when a table of `rows` for fewer tokens looks padded: writers that pad
+ * do so to a multiple of 64 or more. */
+static bool looks_padded(int64_t rows, int64_t tokens)
+{
+    return rows % 64 == 0 && rows - tokens < MOST_PADDING;
+}
+
+/* `tokens` is what ids can be, `rows` what the word table has.
+ *
+ * More tokens than the model has rows would index past its word table; there
+ * is no insisting on that. Dummy rows do not count: no text can hold them.
+ * Fewer are usual where the model is padded. */
+static int check_size(const struct vocabularies *v,
+                      const struct gpt_tokenizer *tok, struct gpt_err *err)
+{
+    const int64_t tokens = gpt_tokenizer_vocab_size(tok);
+    const int64_t rows = v->source->config.vocab_size;
+
+    if (tokens == rows ||
+        (tokens < rows && (v->has_kept || v->insist ||
+                           looks_padded(rows, tokens))))
+        return GPT_OK;
+    gpt_fail(err, GPT_EDATA, "the tokenizer has %lld tokens, the model of %s "
+             "%lld", (long long)tokens, v->source->dir, (long long)rows);
+    return tokens > rows
+               ? gpt_hint(err, "name the vocabulary that the model was trained "
+                               "with")
+               : gpt_hint(err, "name the vocabulary that the model was trained "
+                               "with, or insist with --allow-vocab-mismatch");
+}
+
+int gpt_vocabulary_open(struct gpt_tokenizer **tok,
+                        const struct gpt_source *source,
+                        const struct gpt_tokenizer_options *given, bool insist,
+                        struct gpt_err *err)
+{
+    struct vocabularies v = {.source = source, .insist = insist};
+    int status;
+
+    *tok = NULL;
+    GPT_TRY_GOTO(status, find_tokenizers(&v, given, err), out);
+    GPT_TRY_GOTO(status, gpt_tokenizer_open_given(tok, &v.used, err), out);
+    GPT_TRY_GOTO(status, compare_with_kept(&v, *tok, err), out);
+    status = check_size(&v, *tok, err);
+out:
+    gpt_arena_free(&v.arena);
+    return status;
+}

@@ -1,0 +1,285 @@
+/* The options of a model from its checkpoint; see checkpoint_args.h. The
+ * configuration of a checkpoint is read as JSON, so that a field that gets an
+ * option of its name is taken without a change here. Start at
+ * gpt_train_take_args(). */
+#include "cmd/train/checkpoint_args.h"
+
+#include "base/json.h"
+#include "tokenizer/tokenizer_options.h"
+#include "cmd/train/settle.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Fields whose options have other names; NULL: no option says this alone. */
+static const struct renamed {
+    const char *field, *option;
+} renamed[] = {
+    {"max_positions", "max-position-embeddings"},
+    {"position_embedding", "position-embedding-type"},
+    {"init_std", "init-method-std"},
+    {"tied_embeddings", "untie-embeddings-and-output-weights"},
+    {"padded_vocab_size", NULL}, /* the layout decides it */
+};
+
+/* Fields that two checkpoints of one model may differ in: what was typed counts
+ * then. */
+static const char *const free_fields[] = {
+    "init_std", "hidden_dropout", "attention_dropout", "seq_length",
+};
+
+/* A value of any kind that a row may have. */
+union value {
+    bool flag;
+    int64_t count;
+    double real;
+    const char *word;
+};
+
+struct taking {
+    struct gpt_train_options *o;
+    const struct gpt_args *args; /* as they were given */
+    uint8_t *origin;             /* of the copy */
+    const char *dir;
+    struct gpt_arena *arena;
+    struct gpt_buf *said;
+    struct gpt_err *err;
+};
+
+/* ---- one option ---- */
+
+/* The number of the row of a field; false where there is no such option. */
+static bool find_row(const char *field, size_t *row)
+{
+    char name[64];
+    const char *option = NULL;
+
+    for (size_t i = 0; i < GPT_COUNT(renamed); i++)
+        if (strcmp(renamed[i].field, field) == 0) {
+            if (!renamed[i].option)
+                return false;
+            option = renamed[i].option;
+        }
+    snprintf(name, sizeof(name), "%s", option ? option : field);
+    for (char *c = name; *c; c++)
+        *c = *c == '_' ? '-' : *c;
+    for (*row = 0; *row < gpt_train_n_options; (*row)++) {
+        const struct gpt_opt *opt = &gpt_train_option_table[*row];
+
+        if (opt->kind != GPT_OPT_GROUP && strcmp(opt->name, name) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Dropout, for example, often differs between pretraining and tuning. */
+static bool is_free(const char *field)
+{
+    for (size_t i = 0; i < GPT_COUNT(free_fields); i++)
+        if (strcmp(free_fields[i], field) == 0)
+            return true;
+    return false;
+}
+
+/* The value of a row as it would be typed: two values are compared as texts, so
+ * that a number that JSON rounded is the same as the one typed. */
+static void print_field(const struct gpt_opt *opt, const void *field,
+                        char *text, size_t cap)
+{
+    const char *word;
+
+    switch (opt->kind) {
+    case GPT_OPT_FLAG:
+        snprintf(text, cap, "%s", *(const bool *)field ? "true" : "false");
+        break;
+    case GPT_OPT_INT:
+        snprintf(text, cap, "%lld", (long long)*(const int64_t *)field);
+        break;
+    case GPT_OPT_REAL:
+        snprintf(text, cap, "%.9g", *(const double *)field);
+        break;
+    default:
+        word = *(const char *const *)field;
+        snprintf(text, cap, "%s", word ? word : "");
+        break;
+    }
+}
+
+/* Writes the JSON value into `field`, which has the row's type; false where it
+ * has another type or is no choice of the row. */
+static bool read_value(const struct gpt_opt *opt, const cJSON *item,
+                       bool negate, void *field)
+{
+    if (opt->kind == GPT_OPT_FLAG && cJSON_IsBool(item)) {
+        *(bool *)field = (cJSON_IsTrue(item) != 0) != negate;
+        return true;
+    }
+    if (opt->kind == GPT_OPT_INT && cJSON_IsNumber(item)) {
+        *(int64_t *)field = (int64_t)item->valuedouble;
+        return true;
+    }
+    if (opt->kind == GPT_OPT_REAL && cJSON_IsNumber(item)) {
+        *(double *)field = item->valuedouble;
+        return true;
+    }
+    for (int i = 0; opt->kind == GPT_OPT_CHOICE && cJSON_IsString(item) &&
+                    opt->choices[i];
+         i++)
+        if (strcmp(opt->choices[i], item->valuestring) == 0) {
+            *(const char **)field = opt->choices[i];
+            return true;
+        }
+    return false;
+}
+
+/* The log has what could be typed instead: a flag that is off has no word. */
+static int add_word(const struct taking *t, const struct gpt_opt *opt,
+                    const char *value)
+{
+    if (opt->kind == GPT_OPT_FLAG && strcmp(value, "false") == 0)
+        return GPT_OK;
+    return gpt_buf_printf(t->said, " --%s%s%s", opt->name,
+                          opt->kind == GPT_OPT_FLAG ? "" : " ",
+                          opt->kind == GPT_OPT_FLAG ? "" : value);
+}
+
+/* A 0 that was typed means that the rest decides: it contradicts nothing. */
+static bool is_open(const struct gpt_opt *opt, const void *field)
+{
+    return opt->kind == GPT_OPT_INT && *(const int64_t *)field == 0;
+}
+
+/* One field of the checkpoint. Fields without an option are skipped: the
+ * comparison of models when weights are loaded finds what differs there. A
+ * 0 that the option does not take says that the model has no such thing, as a
+ * base of angles without rotary positions. */
+static int take_field(const struct taking *t, const cJSON *item)
+{
+    size_t row;
+    union value there;
+
+    if (!find_row(item->string, &row))
+        return GPT_OK;
+    const struct gpt_opt *opt = &gpt_train_option_table[row];
+    void *field = (char *)t->o + opt->offset;
+    const bool negate = strcmp(item->string, "tied_embeddings") == 0;
+    const bool typed = t->args->origin[row] == GPT_FROM_COMMAND;
+    if (!read_value(opt, item, negate, &there))
+        return GPT_OK;
+    char here_text[64], there_text[64];
+    print_field(opt, field, here_text, sizeof(here_text));
+    print_field(opt, &there, there_text, sizeof(there_text));
+    if (typed && is_free(item->string))
+        return GPT_OK;
+    if (typed && strcmp(here_text, there_text) != 0 && !is_open(opt, field)) {
+        gpt_fail(t->err, GPT_EUSAGE,
+                 "--use-checkpoint-args: --%s is %s here and %s in %s",
+                 opt->name, here_text, there_text, t->dir);
+        return gpt_hint(t->err, "leave --%s out, or --use-checkpoint-args",
+                        opt->name);
+    }
+    if (strcmp(there_text, "0") == 0 && opt->min > 0) {
+        gpt_train_unset(t->o, row);
+    } else {
+        read_value(opt, item, negate, field);
+        GPT_TRY(add_word(t, opt, there_text));
+    }
+    t->origin[row] = GPT_FROM_DEFAULT;
+    return GPT_OK;
+}
+
+/* ---- the tokenizer ---- */
+
+/* A family that was typed and is another one would read the data's ids as other
+ * tokens. A model of another program may lie there without its tokenizer: then
+ * the options say what it is. */
+static int check_family(const struct taking *t, const char *family)
+{
+    const char *typed = t->o->tokenizer.type;
+
+    if (strcmp(typed, family) == 0)
+        return GPT_OK;
+    gpt_fail(t->err, GPT_EUSAGE,
+             "--use-checkpoint-args: --tokenizer-type is %s here and %s in %s",
+             typed, family, t->dir);
+    return gpt_hint(t->err, "leave --tokenizer-type out, or "
+                            "--use-checkpoint-args");
+}
+
+static int take_tokenizer(const struct taking *t,
+                          const struct gpt_source *source)
+{
+    const cJSON *json =
+        cJSON_GetObjectItemCaseSensitive(source->state, "tokenizer");
+    const cJSON *type = cJSON_GetObjectItemCaseSensitive(json, "type");
+    struct gpt_tokenizer_options *to = &t->o->tokenizer;
+    const size_t row = gpt_train_row("tokenizer-type");
+    const bool typed = t->args->origin[row] == GPT_FROM_COMMAND;
+    const char *family = cJSON_IsString(type)
+                             ? type->valuestring
+                             : gpt_tokenizer_type_in(source->dir);
+
+    if (typed && !type)
+        return GPT_OK;
+    if (typed)
+        GPT_TRY(check_family(t, family));
+    to->type = family;
+    t->origin[row] = GPT_FROM_DEFAULT;
+    GPT_TRY(gpt_tokenizer_from_json(to, json, source->dir, t->arena, t->err));
+    /* NullTokenizer adds a token to the number that was given for it, so that
+     * the model's size is not that number. */
+    if (strcmp(family, "NullTokenizer") == 0 && to->vocab_size > 0)
+        t->o->vocab_size = to->vocab_size;
+    return gpt_buf_printf(t->said, " --tokenizer-type %s", family);
+}
+
+/* ---- the whole ---- */
+
+/* The tokenizer comes last: NullTokenizer corrects the size of the vocabulary
+ * that the configuration gave. */
+static int take_all(const struct taking *t, const struct gpt_source *source,
+                    const cJSON *config)
+{
+    const cJSON *length =
+        cJSON_GetObjectItemCaseSensitive(source->state, "seq_length");
+
+    for (const cJSON *i = config->child; i; i = i->next)
+        GPT_TRY(take_field(t, i));
+    /* A model of another program does not say how long its samples were: then
+     * they are as long as its texts may be. */
+    if (length)
+        GPT_TRY(take_field(t, length));
+    else if (t->args->origin[gpt_train_row("seq-length")] == GPT_FROM_DEFAULT)
+        t->o->seq_length = source->config.max_positions;
+    return take_tokenizer(t, source);
+}
+
+int gpt_train_take_args(struct gpt_train_options *o, struct gpt_args *args,
+                        const struct gpt_source *source,
+                        struct gpt_arena *arena, struct gpt_buf *b,
+                        struct gpt_err *err)
+{
+    const size_t rows = args->program->n_options;
+    struct taking t = {
+        .o = o,
+        .args = args,
+        .origin = gpt_arena_alloc(arena, rows, sizeof(*t.origin)),
+        .dir = source->dir,
+        .arena = arena,
+        .said = b,
+        .err = err,
+    };
+    cJSON *config = gpt_config_to_json(&source->config);
+    int status;
+
+    if (!t.origin || !config) {
+        cJSON_Delete(config);
+        return gpt_fail(err, GPT_EFAIL, "out of memory for options");
+    }
+    memcpy(t.origin, args->origin, rows * sizeof(*t.origin));
+    status = take_all(&t, source, config);
+    cJSON_Delete(config);
+    if (status == GPT_OK)
+        args->origin = t.origin;
+    return status;
+}

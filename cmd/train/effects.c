@@ -1,0 +1,279 @@
+/* Options without effect; see effects.h. `rows` is the table: an option, when
+ * it has an effect, and what to say when it has none. Rules under which a run
+ * cannot be made at all are in plan.c. Start at gpt_train_effects(). */
+#include "cmd/train/effects.h"
+
+#include "base/memory.h"
+#include "cmd/train/settle.h"
+
+#include <string.h>
+
+/* Users of Megatron-LM give one list of options to runs of any size, so that
+ * most options without effect are harmless, and get a warning. REFUSED: the
+ * option names another tokenizer than the one that would be used. */
+enum answer { WARNED, REFUSED };
+
+struct effect {
+    const char *option;
+    bool (*works)(const struct gpt_train_plan *p);
+    const char *reason;
+    enum answer answer;
+    bool of_presets; /* presets have it: said only when it was typed */
+    bool evaluating; /* counts also where no step is made */
+};
+
+/* ---- when options work ---- */
+
+static bool has_ranks(const struct gpt_train_plan *p)
+{
+    return p->topology.world_size > 1;
+}
+
+static bool has_replicas(const struct gpt_train_plan *p)
+{
+    return p->topology.size[GPT_DP] > 1;
+}
+
+/* "no_shard" asks for nothing, and is what a single rank does. */
+static bool shares_state(const struct gpt_train_plan *p)
+{
+    return has_replicas(p) ||
+           gpt_train_choice(gpt_train_shardings, p->options->sharding) ==
+               GPT_ZERO_OFF;
+}
+
+/* A fixed scale, of --loss-scale, never grows or shrinks: the options that say
+ * how it would are then without effect. */
+static bool scale_adapts(const struct gpt_train_plan *p)
+{
+    return p->options->loss_scale <= 0;
+}
+
+/* What a rate falls to, and when, says nothing of one that does not. */
+static bool rate_falls(const struct gpt_train_plan *p)
+{
+    return p->schedule.style != GPT_LR_CONSTANT;
+}
+
+static bool warms_up(const struct gpt_train_plan *p)
+{
+    return p->schedule.warmup_samples > 0;
+}
+
+/* WSD alone ends in a decay of its own shape. */
+static bool has_tail(const struct gpt_train_plan *p)
+{
+    return p->schedule.style == GPT_LR_WSD;
+}
+
+static bool decay_is_constant(const struct gpt_train_plan *p)
+{
+    return p->schedule.wd_style == GPT_WD_CONSTANT;
+}
+
+/* --eval-iters 0 is the way to ask for no validation: beside it the interval is
+ * no surprise. A dry run may have no data at all. */
+static bool validates(const struct gpt_train_plan *p)
+{
+    return p->corpus.n_samples[GPT_VALID] > 0 || p->options->eval_iters == 0 ||
+           p->options->dry_run;
+}
+
+static bool evaluates_batches(const struct gpt_train_plan *p)
+{
+    return p->options->eval_iters > 0;
+}
+
+/* Intervals and kinds of saving need a place to save to. */
+static bool saves(const struct gpt_train_plan *p)
+{
+    return p->options->save != NULL;
+}
+
+static bool makes_steps(const struct gpt_train_plan *p)
+{
+    return !p->evaluates;
+}
+
+/* Weights alone, for --finetune, bring no optimizer and no schedule along. */
+static bool resumes(const struct gpt_train_plan *p)
+{
+    return p->options->load && !p->options->finetune;
+}
+
+/* What --force allows to be replaced. */
+static bool replaces(const struct gpt_train_plan *p)
+{
+    return p->options->save || p->options->simulate_svg;
+}
+
+/* The picture and the times of actions belong to --simulate. */
+static bool simulates(const struct gpt_train_plan *p)
+{
+    return p->options->simulate != NULL;
+}
+
+static bool is_type(const struct gpt_train_plan *p, const char *type)
+{
+    return strcmp(p->options->tokenizer.type, type) == 0;
+}
+
+static bool has_vocabulary_files(const struct gpt_train_plan *p)
+{
+    return is_type(p, "GPT2BPETokenizer");
+}
+
+static bool has_tokenizer_model(const struct gpt_train_plan *p)
+{
+    return !is_type(p, "GPT2BPETokenizer") && !is_type(p, "ByteTokenizer") &&
+           !is_type(p, "NullTokenizer");
+}
+
+static bool has_ranks_of_tokens(const struct gpt_train_plan *p)
+{
+    return is_type(p, "TikTokenizer");
+}
+
+static bool has_tokens_around(const struct gpt_train_plan *p)
+{
+    return is_type(p, "HuggingFaceTokenizer");
+}
+
+/* ---- the table ---- */
+
+/* Reasons complete the sentence "no effect here, because". */
+
+#define ALONE "there is one rank"
+#define ONE_REPLICA "there is one data parallel rank"
+#define CONSTANT_SCALE "--loss-scale is constant"
+#define CONSTANT_RATE "--lr-decay-style is constant"
+#define NO_TAIL "--lr-decay-style is not WSD"
+#define NOTHING_VALID "nothing is validated: there are no data for it"
+#define NO_BATCHES "--eval-iters is 0"
+#define NO_SAVE "there is no --save"
+#define NO_RUN "no run is resumed: that takes --load without --finetune"
+#define OTHER_FAMILY "it is not of this --tokenizer-type"
+
+static const struct effect rows[] = {
+    {.option = "distributed-backend", .works = has_ranks, .reason = ALONE,
+     .evaluating = true},
+    {.option = "distributed-timeout-minutes", .works = has_ranks,
+     .reason = ALONE},
+    {.option = "distributed-step-timeout-minutes", .works = has_ranks,
+     .reason = ALONE},
+    {.option = "use-distributed-optimizer", .works = has_replicas,
+     .reason = ONE_REPLICA},
+    {.option = "data-parallel-sharding-strategy", .works = shares_state,
+     .reason = ONE_REPLICA},
+    {.option = "overlap-param-gather", .works = has_replicas,
+     .reason = ONE_REPLICA},
+    {.option = "initial-loss-scale", .works = scale_adapts,
+     .reason = CONSTANT_SCALE},
+    {.option = "min-loss-scale", .works = scale_adapts,
+     .reason = CONSTANT_SCALE},
+    {.option = "loss-scale-window", .works = scale_adapts,
+     .reason = CONSTANT_SCALE},
+    {.option = "hysteresis", .works = scale_adapts, .reason = CONSTANT_SCALE},
+    {.option = "min-lr", .works = rate_falls, .reason = CONSTANT_RATE,
+     .of_presets = true},
+    {.option = "lr-decay-iters", .works = rate_falls, .reason = CONSTANT_RATE},
+    {.option = "lr-decay-samples", .works = rate_falls,
+     .reason = CONSTANT_RATE},
+    {.option = "lr-warmup-init", .works = warms_up,
+     .reason = "there is no warm-up"},
+    {.option = "lr-wsd-decay-style", .works = has_tail, .reason = NO_TAIL},
+    {.option = "lr-wsd-decay-iters", .works = has_tail, .reason = NO_TAIL},
+    {.option = "lr-wsd-decay-samples", .works = has_tail, .reason = NO_TAIL},
+    {.option = "weight-decay", .works = decay_is_constant,
+     .reason = "--start-weight-decay and --end-weight-decay replace it",
+     .of_presets = true},
+    {.option = "eval-interval", .works = validates, .reason = NOTHING_VALID},
+    {.option = "eval-iters", .works = validates, .reason = NOTHING_VALID},
+    {.option = "valid-data-path", .works = evaluates_batches,
+     .reason = NO_BATCHES},
+    {.option = "test-data-path", .works = evaluates_batches,
+     .reason = NO_BATCHES},
+    {.option = "save", .works = makes_steps, .reason = "no step is made",
+     .evaluating = true},
+    {.option = "save-interval", .works = saves, .reason = NO_SAVE},
+    {.option = "keep-checkpoints", .works = saves, .reason = NO_SAVE},
+    {.option = "async-save", .works = saves, .reason = NO_SAVE},
+    {.option = "no-save-optim", .works = saves, .reason = NO_SAVE},
+    {.option = "no-load-optim", .works = resumes, .reason = NO_RUN},
+    {.option = "override-opt-param-scheduler", .works = resumes,
+     .reason = NO_RUN},
+    {.option = "use-checkpoint-opt-param-scheduler", .works = resumes,
+     .reason = NO_RUN},
+    {.option = "force", .works = replaces, .reason = NO_SAVE},
+    {.option = "simulate-svg", .works = simulates,
+     .reason = "there is no --simulate"},
+    {.option = "vocab-file", .works = has_vocabulary_files,
+     .reason = OTHER_FAMILY, .answer = REFUSED, .evaluating = true},
+    {.option = "merge-file", .works = has_vocabulary_files,
+     .reason = OTHER_FAMILY, .answer = REFUSED, .evaluating = true},
+    {.option = "tokenizer-model", .works = has_tokenizer_model,
+     .reason = OTHER_FAMILY, .answer = REFUSED, .evaluating = true},
+    {.option = "tiktoken-pattern", .works = has_ranks_of_tokens,
+     .reason = OTHER_FAMILY},
+    {.option = "tiktoken-num-special-tokens", .works = has_ranks_of_tokens,
+     .reason = OTHER_FAMILY},
+    {.option = "tokenizer-special-tokens", .works = has_ranks_of_tokens,
+     .reason = OTHER_FAMILY},
+    {.option = "tokenizer-hf-no-include-special-tokens",
+     .works = has_tokens_around, .reason = OTHER_FAMILY},
+};
+
+/* ---- the whole ---- */
+
+/* A flag that was switched off asks for nothing. What a preset sets is not the
+ * user's wish for this run. */
+static bool is_given(const struct effect *e, const struct gpt_train_plan *p,
+                     const struct gpt_args *args)
+{
+    const size_t row = gpt_train_row(e->option);
+    const struct gpt_opt *opt = &gpt_train_option_table[row];
+
+    if (args->origin[row] != GPT_FROM_COMMAND &&
+        (args->origin[row] != GPT_FROM_CONFIG || e->of_presets))
+        return false;
+    return opt->kind != GPT_OPT_FLAG ||
+           *(const bool *)((const char *)p->options + opt->offset);
+}
+
+/* The reason is about the family, so that its name ends the sentence. */
+static int refuse(const struct effect *e, const struct gpt_train_plan *p,
+                  struct gpt_err *err)
+{
+    gpt_fail(err, GPT_EUSAGE, "--%s: %s, which is %s", e->option, e->reason,
+             p->options->tokenizer.type);
+    return gpt_hint(err, "leave it out, or give the --tokenizer-type that "
+                         "reads it");
+}
+
+/* Options with one reason share its words. */
+int gpt_train_effects(const struct gpt_train_plan *p,
+                      const struct gpt_args *args, struct gpt_buf *b,
+                      struct gpt_err *err)
+{
+    const char *reason = NULL;
+
+    for (size_t i = 0; i < GPT_COUNT(rows); i++) {
+        const struct effect *e = &rows[i];
+
+        if ((p->evaluates && !e->evaluating) || e->works(p) ||
+            !is_given(e, p, args))
+            continue;
+        if (e->answer == REFUSED)
+            return refuse(e, p, err);
+        if (reason && strcmp(reason, e->reason) != 0 &&
+            gpt_buf_printf(b, " (%s)", reason) != GPT_OK)
+            return gpt_no_memory(err, "a warning");
+        if (gpt_buf_printf(b, "%s--%s", reason ? ", " : "", e->option) !=
+            GPT_OK)
+            return gpt_no_memory(err, "a warning");
+        reason = e->reason;
+    }
+    return reason && gpt_buf_printf(b, " (%s)", reason) != GPT_OK
+               ? gpt_no_memory(err, "a warning")
+               : GPT_OK;
+}

@@ -1,0 +1,152 @@
+/* The part of a plan about learning rate and weight decay: counts of steps and
+ * of samples become one schedule in samples. Start at
+ * gpt_train_plan_schedule(). */
+#include "cmd/train/plan.h"
+
+#include "base/num.h"
+
+#include <stdlib.h>
+
+/* What messages of the library call the values of options. */
+static const struct gpt_lr_schedule_names lr_names = {
+    .max_lr = "--lr",
+    .min_lr = "--min-lr",
+    .init_lr = "--lr-warmup-init",
+    .start_wd = "--start-weight-decay",
+    .end_wd = "--end-weight-decay",
+    .wd_style = "--weight-decay-incr-style",
+};
+
+/* The value of a pair --NAME-iters, --NAME-samples in samples; `def` when
+ * neither is given. A run counts in one unit: that of its length. */
+static int in_samples(const struct gpt_train_plan *p,
+                      const struct gpt_train_options *o, const char *name,
+                      int64_t iters, int64_t samples, int64_t def, int64_t *out,
+                      struct gpt_err *err)
+{
+    *out = def;
+    if (iters > 0 && o->train_samples > 0)
+        return gpt_fail(err, GPT_EUSAGE,
+                        "--train-samples goes with "
+                        "--%s-samples, not --%s-iters",
+                        name, name);
+    if (samples > 0 && o->train_iters > 0)
+        return gpt_fail(err, GPT_EUSAGE,
+                        "--train-iters goes with "
+                        "--%s-iters, not --%s-samples",
+                        name, name);
+    if (samples > 0)
+        *out = samples;
+    if (iters > 0 && !gpt_mul(iters, p->rampup.global_batch, out))
+        return gpt_fail(err, GPT_EUSAGE, "--%s-iters %lld is too large", name,
+                        (long long)iters);
+    return GPT_OK;
+}
+
+/* Megatron's options for the learning rate. Its defaults reach to the end of
+ * the run, so that this comes after the length. */
+static int plan_learning_rate(struct gpt_train_plan *p,
+                              const struct gpt_train_options *o,
+                              const struct gpt_args *args, struct gpt_err *err)
+{
+    struct gpt_lr_schedule *s = &p->schedule;
+
+    /* A rate of 0 that was typed is meant: it shows what a run would do. */
+    if (!gpt_option_given(args, "lr") && p->train_iters > 0 && !o->dry_run &&
+        !o->simulate)
+        return gpt_fail(err, GPT_EUSAGE, "give the learning rate: --lr");
+    s->max_lr = o->lr;
+    s->min_lr = o->min_lr;
+    s->init_lr = o->lr_warmup_init;
+    /* the option table has checked the names */
+    (void)gpt_lr_style_parse(o->lr_decay_style, &s->style);
+    (void)gpt_wsd_style_parse(o->lr_wsd_decay_style, &s->wsd_style);
+    GPT_TRY(
+        in_samples(p, o, "lr-decay", o->lr_decay_iters, o->lr_decay_samples,
+                   o->train_samples > 0 ? o->train_samples : p->train_samples,
+                   &s->decay_samples, err));
+    GPT_TRY(in_samples(p, o, "lr-warmup", o->lr_warmup_iters,
+                       o->lr_warmup_samples, 0, &s->warmup_samples, err));
+    GPT_TRY(in_samples(p, o, "lr-wsd-decay", o->lr_wsd_decay_iters,
+                       o->lr_wsd_decay_samples, 0, &s->wsd_decay_samples, err));
+    if (o->lr_warmup_fraction > 0) {
+        if (s->warmup_samples > 0)
+            return gpt_fail(err, GPT_EUSAGE,
+                            "--lr-warmup-fraction excludes "
+                            "--lr-warmup-iters and --lr-warmup-samples");
+        s->warmup_samples =
+            (int64_t)(o->lr_warmup_fraction * (double)s->decay_samples);
+    }
+    return GPT_OK;
+}
+
+/* Constant, or from a start to an end over the run: then both must be given, as
+ * --weight-decay is neither. */
+static int plan_weight_decay(struct gpt_train_plan *p,
+                             const struct gpt_train_options *o,
+                             const struct gpt_args *args, struct gpt_err *err)
+{
+    struct gpt_lr_schedule *s = &p->schedule;
+    bool start = gpt_option_given(args, "start-weight-decay");
+    bool end = gpt_option_given(args, "end-weight-decay");
+
+    (void)gpt_wd_style_parse(o->weight_decay_incr_style, &s->wd_style);
+    s->wd_incr_samples = p->train_samples; /* as Megatron: over the whole run */
+    if (s->wd_style == GPT_WD_CONSTANT) {
+        if (start || end)
+            return gpt_fail(err, GPT_EUSAGE,
+                            "--start-weight-decay and "
+                            "--end-weight-decay need "
+                            "--weight-decay-incr-style linear or cosine");
+        s->start_wd = s->end_wd = o->weight_decay;
+        return GPT_OK;
+    }
+    if (!start || !end)
+        return gpt_fail(err, GPT_EUSAGE,
+                        "--weight-decay-incr-style %s needs "
+                        "--start-weight-decay and --end-weight-decay",
+                        o->weight_decay_incr_style);
+    s->start_wd = o->start_weight_decay;
+    s->end_wd = o->end_weight_decay;
+    return GPT_OK;
+}
+
+int gpt_train_plan_schedule(struct gpt_train_plan *p,
+                            const struct gpt_train_options *o,
+                            const struct gpt_args *args, struct gpt_err *err)
+{
+    GPT_TRY(plan_learning_rate(p, o, args, err));
+    GPT_TRY(plan_weight_decay(p, o, args, err));
+    if (p->train_iters == 0)
+        return GPT_OK;
+    const int status = gpt_lr_schedule_check(&p->schedule, &lr_names, err);
+    if (status != GPT_OK &&
+        p->schedule.warmup_samples >= p->schedule.decay_samples)
+        gpt_hint(err, "a shorter warm-up (--lr-warmup-iters, -samples or "
+                      "-fraction), or a longer run; a step has %lld samples",
+                 (long long)p->rampup.global_batch);
+    return status;
+}
+
+/* Weight decay changes over the whole run in every schedule, so that its field
+ * is the length of the checkpoint's run. The default of the decay of the rate
+ * is that length, too, but for a last part of a batch. */
+struct gpt_lr_schedule
+gpt_train_schedule_for(const struct gpt_train_plan *p,
+                       const struct gpt_lr_schedule *there)
+{
+    const struct gpt_train_options *o = p->options;
+    struct gpt_lr_schedule s = p->schedule;
+
+    s.wd_incr_samples = there->wd_incr_samples;
+    if (o->lr_decay_iters == 0 && o->lr_decay_samples == 0)
+        s.decay_samples =
+            llabs(there->decay_samples - there->wd_incr_samples) <
+                    p->rampup.global_batch
+                ? there->decay_samples
+                : there->wd_incr_samples;
+    if (o->lr_warmup_fraction > 0)
+        s.warmup_samples =
+            (int64_t)(o->lr_warmup_fraction * (double)s.decay_samples);
+    return s;
+}

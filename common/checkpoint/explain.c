@@ -1,0 +1,118 @@
+/* What to do next when a checkpoint does not open; see
+ * gpt_source_explain() in format.h. The front ends say what is wrong with a
+ * file; here it is guessed from what is at the path what the user meant by it.
+ */
+#include "checkpoint/format.h"
+#include "checkpoint/names.h"
+
+#include "base/io.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <string.h>
+
+static bool holds(const char *dir, const char *name)
+{
+    char path[GPT_PATH_BYTES];
+
+    return gpt_path_join(path, sizeof(path), dir, name, NULL) == GPT_OK &&
+           gpt_path_exists(path);
+}
+
+/* The first directory in `dir` that is a checkpoint: users name the folder
+ * above it. */
+static bool find_below(const char *dir, char *path, size_t cap)
+{
+    DIR *d = opendir(dir);
+    bool found = false;
+
+    for (struct dirent *e; d && !found && (e = readdir(d));)
+        found = e->d_name[0] != '.' &&
+                gpt_path_join(path, cap, dir, e->d_name, NULL) == GPT_OK &&
+                gpt_path_is_dir(path) && gpt_format_of(path);
+    if (d)
+        closedir(d);
+    return found;
+}
+
+/* Counts the iterations of a root; `name` is one of them. */
+static int count_iterations(const char *dir, char *name, size_t cap)
+{
+    DIR *d = opendir(dir);
+    int n = 0;
+
+    for (struct dirent *e; d && (e = readdir(d));)
+        if (strncmp(e->d_name, "iter_", 5) == 0) {
+            snprintf(name, cap, "%s", e->d_name);
+            n++;
+        }
+    if (d)
+        closedir(d);
+    return n;
+}
+
+/* For a run of which no checkpoint opens, or not the one that was asked for. */
+static int explain_run(const char *path, struct gpt_err *err)
+{
+    char name[256];
+    int n = count_iterations(path, name, sizeof(name));
+
+    if (n > 1)
+        return gpt_hint(err, "another checkpoint of the run may be whole: name "
+                             "one of the directories iter_* in %.150s", path);
+    return n == 1 ? gpt_hint(err, "the only checkpoint there is %.100s", name)
+                  : gpt_hint(err, "no directory iter_* is in %.150s", path);
+}
+
+/* A path that is not there may be the name of a model on a hub. */
+static int explain_missing(const char *path, struct gpt_err *err)
+{
+    const char *slash = strchr(path, '/');
+    bool plain = path[0] != '.' && path[0] != '/' &&
+                 (!slash || (slash[1] && !strchr(slash + 1, '/')));
+
+    return plain ? gpt_hint(err, "it is the name of a directory; models are "
+                                 "not fetched by a name, download '%.100s' "
+                                 "first", path)
+                 : gpt_hint(err, "check the path: its directory is not there");
+}
+
+static int explain_file(const char *path, struct gpt_err *err)
+{
+    const char *slash = strrchr(path, '/');
+    int n = slash ? (int)(slash - path) : 1;
+
+    return gpt_hint(err, "it is a file: name the directory that holds it, "
+                         "'%.*s'", n, slash ? path : ".");
+}
+
+/* For a directory that no front end recognises. */
+static int explain_directory(const char *path, struct gpt_err *err)
+{
+    char below[GPT_PATH_BYTES];
+
+    if (holds(path, "model.safetensors") ||
+        holds(path, "model.safetensors.index.json"))
+        return gpt_hint(err, "it has weights of a Hugging Face directory; "
+                             "config.json is missing beside them");
+    if (find_below(path, below, sizeof(below)))
+        return gpt_hint(err, "it is not a checkpoint itself; '%.200s' is",
+                        below);
+    return gpt_hint(err, "a checkpoint's directory holds %s or %s, one of "
+                         "Hugging Face config.json",
+                    GPT_TRACKER, GPT_MANIFEST);
+}
+
+void gpt_source_explain(const char *path, struct gpt_err *err)
+{
+    if (!err || err->hint[0])
+        return;
+    if (!gpt_path_exists(path))
+        explain_missing(path, err);
+    else if (!gpt_path_is_dir(path))
+        explain_file(path, err);
+    else if (!gpt_format_of(path))
+        explain_directory(path, err);
+    else if (err->status == GPT_EDATA && holds(path, GPT_TRACKER))
+        explain_run(path, err);
+}

@@ -1,0 +1,112 @@
+/* Where a checkpoint may be written; see gpt_format_check_place() in format.h.
+ * A directory that holds something else would afterwards be two things at once,
+ * and which one a reader opens would depend on the reader; or, where a format
+ * replaces its directory, the other thing would be gone. */
+#include "checkpoint/format.h"
+#include "checkpoint/names.h"
+
+#include "base/io.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+static bool ends_in(const char *s, const char *suffix)
+{
+    size_t n = strlen(s), k = strlen(suffix);
+
+    return n >= k && strcmp(s + n - k, suffix) == 0;
+}
+
+/* True for files of weights, whatever program wrote them. */
+static bool holds_weights(const char *name)
+{
+    return ends_in(name, ".safetensors") ||
+           strncmp(name, "pytorch_model", 13) == 0;
+}
+
+/* Finds in `dir` a file of weights or, if `any`, anything but hidden files;
+ * "" when there is none, or no such directory. */
+static int find_file(const char *dir, bool any, char *found, size_t cap,
+                     struct gpt_err *err)
+{
+    DIR *d = opendir(dir);
+
+    found[0] = '\0';
+    if (!d)
+        return errno == ENOENT
+                   ? GPT_OK
+                   : gpt_fail_errno(err, GPT_EIO, "cannot read '%s'", dir);
+    for (struct dirent *e; !found[0] && (e = readdir(d));)
+        if (e->d_name[0] != '.' && (any || holds_weights(e->d_name)))
+            snprintf(found, cap, "%s", e->d_name);
+    closedir(d);
+    return GPT_OK;
+}
+
+/* An iteration is recognised as native as its root is, but nothing is saved
+ * into it. */
+static int check_root(const char *dir, struct gpt_err *err)
+{
+    char path[GPT_PATH_BYTES];
+
+    GPT_TRY(gpt_path_join(path, sizeof(path), dir, GPT_MANIFEST, err));
+    if (!gpt_path_exists(path))
+        return GPT_OK;
+    gpt_fail(err, GPT_EEXIST, "%s is one checkpoint of a run", dir);
+    return gpt_hint(err, "name the directory above it, or a new one");
+}
+
+/* A directory that a format writes as a whole is made, the one that it is in is
+ * not. Roots of runs are made with all above them, where they are locked. */
+static int check_parent(const char *dir, struct gpt_err *err)
+{
+    char parent[GPT_PATH_BYTES];
+
+    snprintf(parent, sizeof(parent), "%s", dir);
+    for (char *end = parent + strlen(parent); end > parent && end[-1] == '/';)
+        *--end = '\0';
+    char *slash = strrchr(parent, '/');
+    if (!slash || slash == parent)
+        return GPT_OK;
+    *slash = '\0';
+    if (gpt_path_is_dir(parent))
+        return GPT_OK;
+    gpt_fail(err, GPT_EIO, "'%s': the directory '%s' is not there", dir,
+             parent);
+    return gpt_hint(err, "make it first: mkdir -p '%.150s'", parent);
+}
+
+int gpt_format_check_place(const struct gpt_format *format, const char *dir,
+                           struct gpt_err *err)
+{
+    const struct gpt_format *there = gpt_format_of(dir);
+    char found[256];
+
+    if (there && there != format) {
+        gpt_fail(err, GPT_EEXIST,
+                 "%s holds a checkpoint of format %s; one of format %s is "
+                 "neither written among its files nor in its place",
+                 dir, there->title, format->title);
+        return gpt_hint(err, "name a new directory");
+    }
+    if (there && format->shares_dir)
+        return check_root(dir, err);
+    if (there)
+        return GPT_OK;
+    if (!gpt_path_exists(dir))
+        return format->shares_dir ? GPT_OK : check_parent(dir, err);
+    if (!gpt_path_is_dir(dir)) {
+        gpt_fail(err, GPT_EEXIST, "'%s' is there, and is no directory", dir);
+        return gpt_hint(err, "name a new directory");
+    }
+    GPT_TRY(find_file(dir, !format->shares_dir, found, sizeof(found), err));
+    if (!found[0])
+        return GPT_OK;
+    gpt_fail(err, GPT_EEXIST,
+             "%s holds '%s' and is no checkpoint of format %s; one is neither "
+             "written among its files nor in its place",
+             dir, found, format->title);
+    return gpt_hint(err, "name a new directory");
+}

@@ -1,0 +1,190 @@
+/* See identity.h. Start at gpt_tokenizer_identity_equal(), which says what
+ * counts. */
+#include "tokenizer/identity.h"
+
+#include "base/hash.h"
+#include "base/io.h"
+#include "tokenizer/family.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash ? slash + 1 : path;
+}
+
+/* A configuration beside a tokenizer.json names the end of a document and
+ * changes no other id. Programs rewrite it, so that it does not count. */
+static bool counts(const char *path)
+{
+    return strcmp(base_name(path), "tokenizer_config.json") != 0;
+}
+
+/* The digest is that of provenance, of the whole file as it is on disk, so that
+ * the two can be compared. */
+static int add_file(struct gpt_tokenizer_identity *id, const char *path,
+                    struct gpt_err *err)
+{
+    char *data;
+    size_t len;
+
+    if (!counts(path))
+        return GPT_OK;
+    GPT_TRY(gpt_read_file(path, INT64_C(1) << 32, &data, &len, err));
+    snprintf(id->files[id->n_files].name, sizeof(id->files->name), "%.199s",
+             base_name(path));
+    gpt_sha256(id->files[id->n_files++].sha256, data, len);
+    gpt_free(data);
+    return GPT_OK;
+}
+
+int gpt_tokenizer_identify(struct gpt_tokenizer_identity *id,
+                           const struct gpt_tokenizer_options *o,
+                           const struct gpt_tokenizer *tok,
+                           struct gpt_err *err)
+{
+    struct gpt_tokenizer_file files[GPT_TOKENIZER_FILES];
+    size_t n;
+
+    *id = (struct gpt_tokenizer_identity){
+        .vocabulary = gpt_tokenizer_vocab_size(tok)};
+    snprintf(id->type, sizeof(id->type), "%s", o->type);
+    GPT_TRY(gpt_tokenizer_files(o, files, &n, err));
+    for (size_t i = 0; i < n; i++)
+        GPT_TRY(add_file(id, files[i].path, err));
+    return GPT_OK;
+}
+
+static const char *string_of(const cJSON *object, const char *key)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
+
+    return cJSON_IsString(item) ? item->valuestring : "";
+}
+
+/* A file without a digest makes the object useless, rather than equal to
+ * anything. */
+bool gpt_tokenizer_identity_read(struct gpt_tokenizer_identity *id,
+                                 const cJSON *tokenizer)
+{
+    const cJSON *n = cJSON_GetObjectItemCaseSensitive(tokenizer, "vocabulary");
+    const cJSON *files = cJSON_GetObjectItemCaseSensitive(tokenizer, "files");
+
+    *id = (struct gpt_tokenizer_identity){0};
+    snprintf(id->type, sizeof(id->type), "%s", string_of(tokenizer, "type"));
+    if (!id->type[0] || !cJSON_IsNumber(n) || !(n->valuedouble >= 1) ||
+        n->valuedouble > INT32_MAX)
+        return false;
+    id->vocabulary = (int64_t)n->valuedouble;
+    for (const cJSON *f = files ? files->child : NULL; f; f = f->next) {
+        const char *path = string_of(f, "path"), *sum = string_of(f, "sha256");
+
+        if (!counts(path))
+            continue;
+        if (strlen(sum) != 64 || id->n_files == GPT_TOKENIZER_FILES)
+            return false;
+        snprintf(id->files[id->n_files].name, sizeof(id->files->name), "%.199s",
+                 base_name(path));
+        memcpy(id->files[id->n_files++].sha256, sum, 65);
+    }
+    return true;
+}
+
+/* SentencePiece's family has three names. */
+static const char *family_of(const char *type)
+{
+    return strcmp(type, "GPTSentencePieceTokenizer") == 0 ||
+                   strcmp(type, "Llama2Tokenizer") == 0
+               ? "SentencePieceTokenizer"
+               : type;
+}
+
+/* Files with the same digests are the same vocabulary, whatever they are
+ * called; the number of tokens tells apart what options make of one file. */
+bool gpt_tokenizer_identity_equal(const struct gpt_tokenizer_identity *a,
+                                  const struct gpt_tokenizer_identity *b)
+{
+    if (strcmp(family_of(a->type), family_of(b->type)) != 0 ||
+        a->vocabulary != b->vocabulary || a->n_files != b->n_files)
+        return false;
+    for (int i = 0; i < a->n_files; i++)
+        if (strcmp(a->files[i].sha256, b->files[i].sha256) != 0)
+            return false;
+    return true;
+}
+
+/* A text that does not fit is cut: it is for messages. */
+void gpt_tokenizer_identity_text(char *buf, size_t cap,
+                                 const struct gpt_tokenizer_identity *id)
+{
+    int n = snprintf(buf, cap, "%s of %lld tokens", id->type,
+                     (long long)id->vocabulary);
+
+    for (int i = 0; i < id->n_files && n >= 0 && (size_t)n < cap; i++)
+        n += snprintf(buf + n, cap - (size_t)n, "%s%.80s SHA-256 %.8s%s",
+                      i ? ", " : " (", id->files[i].name, id->files[i].sha256,
+                      i + 1 == id->n_files ? ")" : "");
+}
+
+/* Encodes the text of each token by both. Another list of merges shows in the
+ * token that it does not make, or makes of other parts. */
+static bool encode_alike(struct gpt_encoder *a, struct gpt_encoder *b,
+                         const struct gpt_tokenizer *tok)
+{
+    struct gpt_ids ids_a = {0}, ids_b = {0};
+    bool alike = true;
+
+    for (int64_t id = 0; alike && id < gpt_tokenizer_vocab_size(tok); id++) {
+        size_t len;
+        const char *bytes = gpt_token_bytes(tok, (int32_t)id, &len);
+
+        ids_a.len = ids_b.len = 0;
+        alike = gpt_encode(a, bytes, len, &ids_a, NULL) ==
+                    gpt_encode(b, bytes, len, &ids_b, NULL) &&
+                ids_a.len == ids_b.len &&
+                (ids_a.len == 0 ||
+                 memcmp(ids_a.data, ids_b.data,
+                        ids_a.len * sizeof(*ids_a.data)) == 0);
+    }
+    gpt_free(ids_a.data);
+    gpt_free(ids_b.data);
+    return alike;
+}
+
+/* Families treat a text differently before it is cut, so that only files of one
+ * family are held to the same ids. */
+static bool merge_alike(const struct gpt_tokenizer *a,
+                        const struct gpt_tokenizer *b)
+{
+    struct gpt_encoder *encoder_a = NULL, *encoder_b = NULL;
+
+    if (a->family != b->family)
+        return true;
+    bool alike = gpt_encoder_open(&encoder_a, a, NULL) == GPT_OK &&
+                 gpt_encoder_open(&encoder_b, b, NULL) == GPT_OK &&
+                 encode_alike(encoder_a, encoder_b, a);
+    gpt_encoder_close(encoder_a);
+    gpt_encoder_close(encoder_b);
+    return alike;
+}
+
+bool gpt_tokenizers_agree(const struct gpt_tokenizer *a,
+                          const struct gpt_tokenizer *b)
+{
+    const int64_t n = gpt_tokenizer_vocab_size(a);
+
+    if (n != gpt_tokenizer_vocab_size(b))
+        return false;
+    for (int64_t id = 0; id < n; id++) {
+        size_t len_a, len_b;
+        const char *bytes_a = gpt_token_bytes(a, (int32_t)id, &len_a);
+        const char *bytes_b = gpt_token_bytes(b, (int32_t)id, &len_b);
+
+        if (len_a != len_b || memcmp(bytes_a, bytes_b, len_a) != 0)
+            return false;
+    }
+    return merge_alike(a, b);
+}

@@ -1,0 +1,246 @@
+#!/bin/sh
+# gpt-train: options beside each other, beside presets and beside a checkpoint;
+# options without effect; the length of a run that resumes; the summary.
+. "$(dirname "$0")/../lib/tap.sh"
+. "$top/tests/lib/train.sh"
+
+make_data
+
+model="--num-layers 2 --hidden-size 16 --num-attention-heads 2 --seq-length 16
+--make-vocab-size-divisible-by 1 --threads 1 --tokenizer-type ByteTokenizer"
+run="--micro-batch-size 2 --global-batch-size 4 --lr 0.01 --eval-interval 10
+--eval-iters 2 --log-interval 5 --split 80,20,0 --data-path $data"
+train() { # options...
+    # shellcheck disable=SC2086 # word lists
+    gpt-train $model $run "$@"
+}
+tracker() { cat "$1/latest_checkpointed_iteration.txt"; }
+err_lacks() { check "error does not say '$1'" sh -c \
+    '! grep -qF -e "$1" "$2"' sh "$1" "$scratch/err"; }
+
+# ---- the length of a run that resumes ----
+expect 0 'a run of 10 steps' train --train-iters 10 --save short
+expect 0 'is made longer' train --train-iters 12 --load short --save longer
+err_has 'the learning rate decays over 48 samples, not 40'
+err_has 'the next step has 0.00166667, with --use-checkpoint-opt_param-scheduler it has 0'
+check 'to its new end' test "$(tracker longer)" = 12
+expect 0 'the schedule of the checkpoint needs no word' train --train-iters 12 \
+    --load short --use-checkpoint-opt_param-scheduler
+err_lacks 'another length'
+expect 0 'a warm-up that is a fraction of the run' train --train-iters 10 \
+    --lr-warmup-fraction 0.2 --save fraction
+expect 0 'follows the length, too' train --train-iters 20 \
+    --lr-warmup-fraction 0.2 --load fraction
+expect 2 'another fraction does not' train --train-iters 20 \
+    --lr-warmup-fraction 0.4 --load fraction
+err_has 'warmup_samples is 16 here and 8 in'
+expect 2 'what was typed contradicts' train --train-iters 20 \
+    --lr-decay-iters 15 --load short
+err_has 'decay_samples is 60 here and 40 in'
+expect 0 'a run with a decay of its own' train --train-iters 10 \
+    --lr-decay-iters 8 --save decayed
+expect 2 'whose option is missing' train --train-iters 10 --load decayed
+err_has 'decay_samples is 40 here and 32 in'
+
+expect 0 'a run in samples' train --train-samples 40 --exit-interval 5 \
+    --save samples
+expect 0 'resumes with another batch' train --train-samples 40 \
+    --global-batch-size 2 --load samples --save half
+err_has '--train-samples 40 are reached at iteration 15'
+check 'and ends at its samples' grep -q '"iteration":15,"consumed_samples":40,' \
+    half/metrics.jsonl
+expect 0 'in steps it ends at its steps' train --train-iters 12 \
+    --global-batch-size 2 --load samples --override-opt_param-scheduler \
+    --save steps
+check 'all of them' test "$(tracker steps)" = 12
+
+# ---- nothing to train ----
+expect 0 'a finished run says how to go on' train --train-iters 10 --load short
+err_has 'nothing to do: iteration 10 of 10; a larger --train-iters continues'
+expect 0 'no steps: the losses of a model' train --train-iters 0 --load short
+err_has ' validation loss at iteration 10 |'
+err_has ' last validation loss: '
+expect 0 'the same losses' train --train-iters 12 --load short --lr 0.01 \
+    --override-opt_param-scheduler --exit-interval 10
+expect 2 'of no model' train --train-iters 0
+err_has 'with --load DIR --train-iters 0 evaluates the model in DIR'
+expect 2 'and without losses' train --train-iters 0 --load short --eval-iters 0
+err_has 'nothing to train and nothing to evaluate'
+expect 0 'saves nothing' train --train-iters 0 --load short --save none
+err_has '--save (no step is made)'
+check 'nowhere' test ! -e none
+expect 0 'a rate of 0 trains nothing' train --lr 0 --train-iters 5 \
+    --weight-decay 0 --save zero
+expect 2 'no rate is no rate' gpt-train $model --data-path "$data" \
+    --train-iters 5
+err_has 'give the learning rate: --lr'
+
+# ---- precision, summary ----
+expect 0 'resumes in another precision' train --train-iters 12 --load short \
+    --bf16 --save half-precision
+err_has 'its run computed in F32, this one computes in BF16'
+expect 0 'within a log interval' train --train-iters 12 --load short \
+    --save summary --log-interval 100
+err_has ' trained iterations 11 to 12: 128 tokens in '
+err_has ' last lm loss: '
+err_has ' last validation loss: '
+err_has ' metrics are in summary/metrics.jsonl'
+err_has ' the checkpoint of iteration 12 is in summary'
+expect 0 'throughput of CPUs' train --train-iters 5 --log-throughput
+err_has 'throughput per rank (TFLOP/s): '
+
+# ---- the options of a checkpoint ----
+# shellcheck disable=SC2086 # word lists
+expect 0 'resumes with the options of the checkpoint' gpt-train $run \
+    --train-iters 12 --load short --use-checkpoint-args --save taken \
+    --make-vocab-size-divisible-by 1 --threads 1
+err_has '--hidden-size 16'
+err_has '--tokenizer-type ByteTokenizer'
+check 'as with the same options' cmp \
+    taken/iter_0000012/optimizer_exp_avg_tp00_pp00.safetensors \
+    longer/iter_0000012/optimizer_exp_avg_tp00_pp00.safetensors
+for typed in '--hidden-size 32' '--num-layers 3' '--tokenizer-type NullTokenizer' \
+    '--position-embedding-type rope' '--untie-embeddings-and-output-weights'; do
+    # shellcheck disable=SC2086 # word lists
+    expect 2 "refuses $typed" gpt-train $run --train-iters 12 --load short \
+        --use-checkpoint-args $typed
+    err_has "--use-checkpoint-args: ${typed%% *} is"
+done
+# shellcheck disable=SC2086 # word lists
+expect 0 'a preset gives way' gpt-train --config gpt2-tiny $run \
+    --train-iters 0 --load short --use-checkpoint-args
+# shellcheck disable=SC2086 # word lists
+expect 2 'without a checkpoint' gpt-train $model $run --train-iters 12 \
+    --use-checkpoint-args
+err_has '--use-checkpoint-args needs --load'
+expect 0 'a first start has none yet' train --train-iters 2 --save first \
+    --load first --use-checkpoint-args
+expect 2 'another model says how to take its options' train --train-iters 12 \
+    --load short --hidden-size 32
+err_has '--use-checkpoint-args takes the model'
+expect 0 'a checkpoint of Hugging Face' gpt-reshape --load-path short \
+    --save-path hf --to hf
+# shellcheck disable=SC2086 # word lists
+expect 0 'has them, too' gpt-train $run --train-iters 2 --finetune --load hf \
+    --use-checkpoint-args --tokenizer-type ByteTokenizer --micro-batch-size 1 \
+    --lr 0.001
+err_has '--hidden-size 16'
+
+# ---- files of options against typed ones ----
+preset() { # options...
+    # shellcheck disable=SC2086 # word lists
+    gpt-train --config gpt2-tiny --tokenizer-type ByteTokenizer \
+        --data-path "$data" --split 80,20,0 --eval-iters 0 --train-iters 1 "$@"
+}
+expect 0 'a rate below the least of the preset' preset --lr 1e-5
+err_has '--min-lr, which --lr replaces'
+expect 0 'samples longer than its positions' preset --seq-length 256
+err_has '--max-position-embeddings, which --seq-length replaces'
+expect 0 'fewer positions than its samples' preset --max-position-embeddings 64
+err_has '--seq-length, which --max-position-embeddings changes'
+expect 0 'a batch that its micro batch does not divide' preset \
+    --global-batch-size 6
+err_has 'micro batch size: 3, global batch size: 6'
+expect 2 'what was typed is refused' preset --lr 1e-5 --min-lr 1e-3
+err_has '--min-lr is 0.001, must be'
+cat >run.conf <<END
+recompute-granularity = full
+recompute-num-layers = 2
+fp16 = true
+loss-scale = 128
+data-parallel-sharding-strategy = no_shard
+train-samples = 400
+lr-warmup-samples = 40
+END
+expect 0 'exclusive options of a file' preset --config run.conf --bf16 \
+    --recompute-activations --use-distributed-optimizer
+expect 0 'a flag that is switched off replaces nothing' gpt-train \
+    --config run.conf --vocab-size 9 --no-bf16 --print-config
+out_has 'fp16 = true'
+
+# ---- options without effect ----
+idle() { # text option...
+    idle_text=$1
+    shift
+    expect 0 "no effect: $*" train --train-iters 1 "$@"
+    err_has 'warning: without effect here: '
+    err_has "$idle_text"
+    check 'in one line' test "$(grep -c 'without effect' err)" = 1
+}
+idle '--distributed-backend (there is one rank)' --distributed-backend nccl
+idle '--use-distributed-optimizer, --overlap-param-gather (there is one data' \
+    --use-distributed-optimizer --overlap-param-gather
+idle '--min-lr, --lr-decay-iters (--lr-decay-style is constant)' \
+    --lr-decay-style constant --min-lr 0.001 --lr-decay-iters 1
+idle '--lr-wsd-decay-iters (--lr-decay-style is not WSD)' --lr-wsd-decay-iters 1
+idle '--eval-interval, --eval-iters (nothing is validated' --split 1,0,0
+idle '--save-interval, --keep-checkpoints, --async-save (there is no --save)' \
+    --save-interval 1 --keep-checkpoints 1 --async-save
+idle '--no-load-optim (no run is resumed' --no-load-optim
+idle '--override-opt-param-scheduler (no run' --override-opt_param-scheduler
+expect 0 'nothing to say' train --train-iters 1
+err_lacks 'without effect'
+expect 2 'the file of another tokenizer' train --train-iters 1 \
+    --tokenizer-model nope
+err_has '--tokenizer-model: it is not of this --tokenizer-type'
+expect 0 'more threads than cores' train --train-iters 1 --threads 1000
+err_has '--threads 1000: this process has'
+
+expect 0 'any separator of a split' train --train-iters 1 --split 80/20/0
+err_has ' validation loss at the end of training'
+
+# ---- what to do next ----
+hinted() { # status text option...: a mistake, and what its hint has
+    hinted_status=$1 hinted_text=$2
+    shift 2
+    expect "$hinted_status" "a hint for $*" train --train-iters 3 "$@"
+    err_has "hint: $hinted_text"
+}
+hinted 2 'gpt-launch --standalone --nproc-per-node 3' \
+    --tensor-model-parallel-size 3
+hinted 2 '--decoder-first-pipeline-num-layers and' --dry-run \
+    --pipeline-model-parallel-size 3
+err_has '--num-layers 2 is not a multiple of --pipeline-model-parallel-size 3'
+hinted 2 '--global-batch-size 4, or --micro-batch-size 1' --global-batch-size 3
+hinted 2 'give both the same value' --max-position-embeddings 8
+hinted 2 'a shorter warm-up' --lr-warmup-iters 3
+hinted 2 'the fields of the model are options' --num-attention-heads 3
+hinted 2 "try 'gpt-train --help'" --train-samples 100
+hinted 4 'leave --load out to start anew' --load nowhere
+hinted 3 '--load takes the directory of --save' --load "$scratch"
+hinted 2 "'gpt-train --print-config' prints such a file" --config corpus.jsonl
+expect 2 'no arguments' gpt-train
+err_has "hint: they are those that gpt-preprocess was given"
+expect 0 'a plan for ranks' gpt-train --config gpt2-124m --vocab-size 50257 \
+    --dry-run --world-size 4
+out_has '> 4 ranks (planned)'
+expect 0 'a file system without room for a checkpoint' gpt-train \
+    --num-layers 2000 --hidden-size 65536 --num-attention-heads 64 \
+    --vocab-size 50257 --dry-run --save big
+err_has '--save big: a checkpoint takes '
+expect 6 'a loss that is not a number' train --train-iters 50 --lr 1000 \
+    --clip-grad 0 --lr-decay-style constant
+err_lacks '-nan'
+
+# ---- a sample that cannot be read at a later step ----
+awk 'BEGIN { for (i = 0; i < 60; i++) {
+    text = ""
+    for (j = 0; j < 40; j++) text = text "ab"
+    printf "{\"text\": \"%s%s\"}\n", text, i == 37 ? "z" : "y" } }' >rare.jsonl
+expect 0 'a rare token' gpt-preprocess --input rare.jsonl --output-prefix rare \
+    --tokenizer-type ByteTokenizer
+rare() { # options...
+    gpt-train --num-layers 2 --hidden-size 16 --num-attention-heads 2 \
+        --seq-length 16 --micro-batch-size 1 --lr 0.01 --eval-iters 0 \
+        --split 1,0,0 --threads 1 --data-path rare_text_document \
+        --train-iters 280 "$@"
+}
+expect 3 'is above the vocabulary' rare --vocab-size 122 --save rare
+err_has 'is 122, must be from 0 to 121'
+err_has 'hint: gpt-dataset info shows which tokenizer'
+err_has ' saved checkpoint at iteration '
+check 'what was trained is kept' test "$(tracker rare)" -gt 1
+expect 0 'and resumed with the right one' rare --vocab-size 122 --load rare \
+    --train-iters "$(tracker rare)"
+
+tap_done

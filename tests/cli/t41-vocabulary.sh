@@ -1,0 +1,275 @@
+#!/bin/sh
+# Vocabularies that do not belong together: the tokenizer of the data, of the
+# checkpoint and of the command line; options without effect; ends of a text and
+# output layers of Hugging Face directories; prompts that are refused.
+. "$(dirname "$0")/../lib/tap.sh"
+
+command -v gpt-train >/dev/null || {
+    skip 'there is no gpt-train'
+    tap_done
+}
+i=0
+while [ $i -lt 200 ]; do
+    echo '{"text": "quick brown"}'
+    i=$((i + 1))
+done >corpus.jsonl
+vocab() { # prefix size
+    expect 0 "a vocabulary of $2" gpt-vocab --input corpus.jsonl \
+        --output-prefix "$1" --vocab-size "$2"
+    expect 0 'its tokens' gpt-preprocess --input corpus.jsonl --quiet \
+        --output-prefix "$1" --vocab-file "$1-vocab.json" \
+        --merge-file "$1-merges.txt" --append-eod
+}
+vocab v 262
+vocab w 259
+given() { # prefix: the options that name its vocabulary
+    echo "--vocab-file $1-vocab.json --merge-file $1-merges.txt"
+}
+train() { # data prefix, options...
+    data=$1
+    shift
+    gpt-train --data-path "${data}_text_document" --num-layers 1 \
+        --hidden-size 32 --num-attention-heads 2 --seq-length 16 \
+        --micro-batch-size 4 --split 100,0,0 --eval-iters 0 --lr 1e-2 \
+        --hidden-dropout 0 --attention-dropout 0 --threads 1 "$@"
+}
+gen() { # checkpoint, options...
+    dir=$1
+    shift
+    gpt-generate --load "$dir" --greedy --threads 1 "$@"
+}
+expect 0 'a model' train v $(given v) --train-iters 60 --save bpe
+
+# ---- training on data of another tokenizer ----
+expect 3 'data of another vocabulary' train v $(given w) --train-iters 1
+for part in 'v_text_document was made with GPT2BPETokenizer of 262 tokens' \
+    'v-vocab.json SHA-256' 'not with GPT2BPETokenizer of 259 tokens' \
+    'w-merges.txt SHA-256' '--allow-vocab-mismatch'; do
+    err_has "$part"
+done
+expect 0 'insisted on' train w $(given v) --train-iters 1 \
+    --allow-vocab-mismatch
+err_has 'warning: w_text_document was made with'
+expect 3 'data of a blend' gpt-train --data-path 1 v_text_document 1 \
+    w_text_document --num-layers 1 --hidden-size 32 --num-attention-heads 2 \
+    --seq-length 16 --micro-batch-size 4 --train-iters 1 --lr 1 $(given v)
+err_has 'w_text_document was made with'
+mkdir renamed
+cp v-vocab.json renamed/vocab.json
+cp v-merges.txt renamed/merges.txt
+expect 0 'the same files by other names' train v --train-iters 1 \
+    --vocab-file renamed/vocab.json --merge-file renamed/merges.txt
+rm v_text_document.json
+expect 0 'data that do not say' train v $(given w) --vocab-size 262 \
+    --train-iters 1
+expect 3 'a checkpoint of another vocabulary' train w $(given w) \
+    --vocab-size 262 --train-iters 61 --load bpe --finetune
+err_has 'bpe/iter_0000060 was made with GPT2BPETokenizer of 262 tokens'
+expect 0 'insisted on' train w $(given w) --vocab-size 262 \
+    --train-iters 1 --load bpe --finetune --allow-vocab-mismatch
+err_has 'warning: bpe/iter_0000060 was made with'
+
+# ---- generating with another tokenizer ----
+expect 3 'a smaller vocabulary' gen bpe --prompt quick $(given w)
+err_has 'bpe/iter_0000060 has GPT2BPETokenizer of 262 tokens'
+err_has 'not GPT2BPETokenizer of 259 tokens (w-vocab.json SHA-256'
+err_has '--allow-vocab-mismatch'
+check 'writes no text' test ! -s out
+expect 0 'insisted on' gen bpe --prompt quick $(given w) --allow-vocab-mismatch
+err_has 'warning: bpe/iter_0000060 has'
+expect 3 'another family' gen bpe --prompt quick --tokenizer-type ByteTokenizer
+expect 0 'the same vocabulary, named' gen bpe --prompt quick $(given v)
+printf ' brown\n' >want
+check 'is the model'"'"'s' cmp want out
+expect 0 'out to Hugging Face' gpt-reshape --load-path bpe --save-path hf --to hf
+cp -r hf bare
+rm bare/vocab.json bare/merges.txt
+expect 3 'no vocabulary to compare with' gen bare --prompt quick $(given w)
+err_has 'the tokenizer has 259 tokens, the model of bare 262'
+expect 0 'one of the right size' gen bare --prompt quick $(given v)
+check 'is used' cmp want out
+
+# ---- a directory with a tokenizer.json alone ----
+mkdir fast
+perl -MJSON::PP -e '
+    local $/;
+    open F, "<", "v-vocab.json"; my $vocab = decode_json(<F>);
+    open F, "<", "v-merges.txt";
+    my @merges = map { [split " "] } grep { !/^#/ && /\S/ } split /\n/, <F>;
+    my ($no, $yes) = (JSON::PP::false, JSON::PP::true);
+    my $level = {type => "ByteLevel", add_prefix_space => $no,
+                 trim_offsets => $yes, use_regex => $yes};
+    my $end = "<|endoftext|>";
+    print encode_json({version => "1.0", normalizer => undef,
+        added_tokens => [{id => $vocab->{$end}, content => $end,
+            single_word => $no, lstrip => $no, rstrip => $no,
+            normalized => $no, special => $yes}],
+        pre_tokenizer => $level, decoder => $level,
+        model => {type => "BPE", vocab => $vocab, merges => \@merges}});
+' >fast/tokenizer.json 2>perl.log || :
+if [ -s fast/tokenizer.json ]; then
+    cp hf/config.json hf/generation_config.json hf/model.safetensors \
+        hf/tokenizer_config.json fast
+    expect 0 'a vocabulary for gpt-generate' gen fast --prompt quick
+    check 'the same text' cmp want out
+    expect 0 'the same tokens in another file' gen bpe --prompt quick \
+        --tokenizer-model fast
+    check 'the same text' cmp want out
+    expect 0 'a vocabulary for gpt-preprocess' gpt-preprocess --quiet \
+        --input corpus.jsonl --output-prefix f --tokenizer-model fast \
+        --append-eod
+    check 'the same ids' cmp f_text_document.bin v_text_document.bin
+    expect 0 'a vocabulary for gpt-train' train f --tokenizer-model fast \
+        --train-iters 1 --save fast-ck --load fast --finetune
+    check 'is kept' test -f fast-ck/iter_0000001/tokenizer.json
+    expect 2 'a family that does not read it' train v $(given v) \
+        --tokenizer-type GPT2BPETokenizer --tokenizer-model fast --train-iters 1
+    err_has "hint: 'fast' is of --tokenizer-type HuggingFaceTokenizer"
+else
+    skip 'no JSON::PP'
+fi
+
+# ---- options without effect ----
+vain() { # option, command...
+    option=$1
+    shift
+    expect 2 "$option in vain" "$@"
+    err_has "--$option has no effect on"
+    err_has 'hint: '
+}
+pre() {
+    gpt-preprocess --input corpus.jsonl --output-prefix x "$@"
+}
+vain tokenizer-model train v $(given v) --tokenizer-model nope --train-iters 1
+vain tokenizer-model pre $(given v) --tokenizer-model nope
+vain tokenizer-model gen bpe -p x $(given v) --tokenizer-model nope
+vain tokenizer-model train v --vocab-size 262 --tokenizer-model nope \
+    --tokenizer-type GPT2BPETokenizer --train-iters 1
+vain vocab-file pre --tokenizer-type ByteTokenizer --vocab-file v-vocab.json
+vain merge-file pre --tokenizer-type HuggingFaceTokenizer \
+    --tokenizer-model fast --merge-file v-merges.txt
+vain vocab-size pre $(given v) --vocab-size 262
+vain vocab-size gen bpe -p x --vocab-size 262
+vain tiktoken-pattern pre $(given v) --tiktoken-pattern o200k
+vain tokenizer-hf-no-include-special-tokens pre $(given v) \
+    --tokenizer-hf-no-include-special-tokens
+expect 2 'a name that tells no family' pre --tokenizer-model gpt2
+err_has 'name the family with --tokenizer-type'
+
+# ---- ends of a text ----
+# the ids of the corpus's document: "quick" is 260 and 258, " brown" the rest
+brown=$(gpt-dataset cat w_text_document --documents 0:1 >/dev/null 2>&1 &&
+    gpt-dataset cat v_text_document --documents 0:1 | awk '{ print $(NF - 1) }')
+ends() { # what, text, generation_config.json
+    rm -rf ends
+    cp -r hf ends
+    [ -z "$3" ] || echo "$3" >ends/generation_config.json
+    [ -n "$3" ] || rm ends/generation_config.json
+    expect 0 "$1" gen ends --prompt quick --tokens 7
+    printf '%s\n' "$2" >want
+    check "ends there: $2" cmp want out
+}
+ends 'one end' ' brow' "{\"eos_token_id\": $brown}"
+ends 'a list of ends' ' brow' "{\"eos_token_id\": [1, $brown]}"
+ends 'none: config.json has it' ' brown' '{}'
+ends 'no ids' ' brown' '{"eos_token_id": "x"}'
+err_has 'eos_token_id is neither an id below 262 nor a list'
+sed "s/\"eos_token_id\":.*/\"eos_token_id\": [2, $brown],/" hf/config.json >c
+cp hf/config.json whole && cp c hf/config.json
+ends 'those of config.json' ' brow' ''
+ends 'generation_config.json goes before' ' brown' '{"eos_token_id": 261}'
+ends 'a list' ' brow' "{\"eos_token_id\": [2, $brown]}"
+expect 0 'to native' gpt-reshape --load-path ends --save-path ends-native
+expect 0 'which keeps them' gen ends-native --prompt quick
+check 'ends there' cmp want out
+expect 0 'and back' gpt-reshape --load-path ends-native --save-path ends-hf \
+    --to hf
+expect 0 'with all of them' gen ends-hf --prompt quick
+check 'ends there' cmp want out
+expect 0 'unless that is ignored' gen ends --prompt quick --ignore-eod \
+    --tokens 7
+check 'goes on' grep -q '^ brown<|endoftext|>' out
+ends 'other settings' ' brow' '{"do_sample": true, "temperature": 0.6,
+    "_from_model_config": true, "use_cache": true, "pad_token_id": 3}'
+err_has 'ends/generation_config.json: do_sample true, temperature 0.6: not used'
+err_has '--temperature'
+cp whole hf/config.json
+
+# ---- an output layer beside tie_word_embeddings ----
+add_head() { # from, to, expression that changes the copy of the word table
+    rm -rf "$2"
+    cp -r "$1" "$2"
+    perl -MJSON::PP -e '
+        my ($in, $out, $change) = @ARGV;
+        local $/;
+        open F, "<:raw", $in or die; my $all = <F>;
+        my $n = unpack "Q<", $all;
+        my $head = decode_json(substr $all, 8, $n);
+        my $data = substr $all, 8 + $n;
+        my $table = $head->{"transformer.wte.weight"};
+        my ($from, $to) = @{$table->{data_offsets}};
+        local $_ = substr $data, $from, $to - $from;
+        eval $change;
+        $head->{"lm_head.weight"} = {%$table,
+            data_offsets => [length $data, $to - $from + length $data]};
+        my $text = encode_json($head);
+        $text .= " " x (-length($text) % 8);
+        open F, ">:raw", $out or die;
+        print F pack("Q<", length $text), $text, $data, $_;
+    ' "$1/model.safetensors" "$2/model.safetensors" "$3"
+}
+if perl -MJSON::PP -e 1 2>/dev/null; then
+    add_head hf copied ''
+    expect 0 'a copy of the word table' gen copied --prompt quick
+    printf ' brown\n' >want
+    check 'the same text' cmp want out
+    check 'without a word' sh -c '! grep -q tie_word err'
+    add_head hf head '$_ = pack "f<*", map { -$_ } unpack "f<*", $_'
+    expect 0 'another output layer' gen head --prompt quick --tokens 3
+    err_has 'lm_head.weight is not the embedding'
+    check 'gives another text' sh -c '! cmp -s want out'
+    cp out want
+    expect 0 'to native and back' sh -c 'gpt-reshape --load-path head \
+        --save-path head-n --verify && gpt-reshape --load-path head-n \
+        --save-path head-hf --to hf --verify'
+    check 'untied' grep -q '"tie_word_embeddings":.*false' head-hf/config.json
+    expect 0 'read again' gen head-hf --prompt quick --tokens 3
+    check 'the same text' cmp want out
+    check 'and no warning' sh -c '! grep -q tie_word err'
+else
+    skip 'no JSON::PP'
+fi
+
+# ---- prompts that are refused ----
+long='quick brown quick brown quick brown quick brown quick brown quick brown'
+expect 3 'one bad prompt of three' gen bpe --prompt quick "$long" 'quick br'
+cat >want <<'END'
+ brown
+---
+error: prompt 2 has 47 tokens, but there are only 16 positions; shorten it
+---
+own
+END
+sed 's/has [0-9]* tokens/has 47 tokens/' out >numbered
+check 'the others are answered' cmp want numbered
+err_has '1 of 3 prompts are not answered'
+expect 3 'a bad prompt alone' gen bpe --prompt "$long"
+check 'writes no text' test ! -s out
+err_has 'error: prompt 1 has'
+printf '%s\n' '{"id": "a", "prompt": "quick"}' '{"id": "b", "prompt": 5}' \
+    'x' "{\"id\": \"d\", \"prompt\": \"$long\"}" '{"prompt": "\377"}' \
+    '{"id": 7, "prompt": "quick br"}' >prompts
+expect 3 'bad lines' gen bpe --jsonl --prompt-file prompts
+check 'six answers' test "$(wc -l <out)" = 6
+sed -n '1p;6p' out >good
+check 'of which two are texts' test "$(grep -c '"text":' good)" = 2
+check 'and four errors' test "$(grep -c '"sample":1,"error":"' out)" = 4
+check 'under their ids' grep -q '^{"id":"b",.*prompts:2' out
+check 'or numbers' grep -q '^{"id":3,.*prompts:3' out
+check 'one is too long' grep -q '^{"id":"d",.*16 positions' out
+err_has '4 of 6 prompts are not answered'
+err_has 'prompts:5'
+printf '%s\n' '{"id": 1, "prompt": 5}' >prompts
+expect 3 'none is good' gen bpe --jsonl --prompt-file prompts --num-samples 2
+check 'an error for each sample' test "$(grep -c '"id":1,' out)" = 2
+tap_done

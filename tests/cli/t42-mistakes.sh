@@ -1,0 +1,133 @@
+#!/bin/sh
+# Mistakes of new users with gpt-generate, gpt-reshape and gpt-vocab: each ends
+# with the documented status, and says what to do next.
+. "$(dirname "$0")/../lib/tap.sh"
+
+hf=$top/tests/golden/hf
+cat >corpus.jsonl <<'END'
+{"text": "quick brown fox quick brown fox"}
+END
+expect 0 'a checkpoint' gpt-reshape --load-path "$hf" --save-path ckpt
+mkdir other above
+echo text >other/notes.txt
+cp -r ckpt above/run
+cp -r "$hf" bare
+rm bare/config.json
+cp -r "$hf" parts
+mv parts/model.safetensors parts/a.safetensors
+echo '{"weight_map": {"transformer.wte.weight": "a.safetensors"}}' \
+    >parts/model.safetensors.index.json
+echo 'plain text' >plain.txt
+printf '["a", "b"]\n' >list.jsonl
+printf '{\n"prompt": "a"\n}\n' >pretty.jsonl
+printf '\377\376a\0' >utf16.txt
+: >empty.jsonl
+i=0
+printf '{' >vocab.json
+while [ $i -lt 3 ]; do
+    i=$((i + 1))
+    printf '"%s": %s, ' $i $i >>vocab.json
+done
+printf '"0": 0}\n' >>vocab.json
+printf '#version: 0.2\n1 2\n' >merges.txt
+
+wrong() { # status, next step, command...
+    status=$1 next=$2
+    shift 2
+    expect "$status" "$*" "$@"
+    err_has ": $next"
+}
+gen() { # status, next step, options...
+    status=$1 next=$2
+    shift 2
+    wrong "$status" "$next" gpt-generate --load ckpt --prompt 1 \
+        --tokenizer-type NullTokenizer --vocab-size 66 "$@"
+}
+
+# ---- gpt-generate ----
+wrong 2 "try 'gpt-generate --help'" gpt-generate
+wrong 4 "it is the name of a directory; models are not fetched by a name" \
+    gpt-generate --load gpt2 -p a
+wrong 4 'check the path' gpt-generate --load ./no/such -p a
+wrong 4 "it is a file: name the directory that holds it, 'bare'" \
+    gpt-generate --load bare/model.safetensors -p a
+wrong 3 "a checkpoint's directory holds latest_checkpointed_iteration.txt" \
+    gpt-generate --load other -p a
+wrong 3 "it is not a checkpoint itself; 'above/run' is" \
+    gpt-generate --load above -p a
+wrong 3 'it has weights of a Hugging Face directory; config.json is missing' \
+    gpt-generate --load bare -p a
+wrong 3 'the files are not of one model' gpt-generate --load parts -p a
+wrong 2 'ask for no iteration' gpt-generate --load "$hf" --iteration 5 -p a
+wrong 3 'the only checkpoint there is iter_0000000' \
+    gpt-generate --load ckpt --iteration 70 -p a
+wrong 2 "try 'gpt-generate --help'" gpt-generate --load ckpt hello
+gen 2 'did you mean --prompt?' --promt a
+gen 2 'it counts the prompt, too; --tokens counts' --max-length 20
+gen 2 'there are no beams; tokens are chosen by' --num-beams 4
+gen 2 'a text ends at the end of a document' --stop x
+gen 2 'there is no server; --jsonl' --serve
+gen 2 'texts go to standard output' --genfile x
+gen 2 'name its files: --vocab-file' --tokenizer-name gpt2
+gen 2 'did you mean GPT2BPETokenizer?' --tokenizer-type GPT2BPE
+gen 5 'devices are auto, cpu, cuda and cuda:N' --device gpu
+gen 3 "convert it: iconv -f UTF-16 -t UTF-8 'utf16.txt'" --prompt-file utf16.txt
+for file in plain.txt list.jsonl pretty.jsonl; do
+    wrong 3 "--jsonl wants an object with a string 'prompt' on each line" \
+        gpt-generate --load ckpt --tokenizer-type NullTokenizer --jsonl \
+        --prompt-file $file --vocab-size 66
+done
+expect 0 'no prompts' gpt-generate --load ckpt --jsonl --prompt-file \
+    empty.jsonl --tokenizer-type NullTokenizer --vocab-size 66
+err_has 'the input holds no prompts'
+wrong 2 'give --vocab-file and --merge-file, --tokenizer-model' \
+    gpt-generate --load ckpt -p a
+wrong 3 '--vocab-file names vocab.json and --merge-file merges.txt; here they' \
+    gpt-generate --load ckpt -p a --vocab-file merges.txt --merge-file vocab.json
+
+# ---- gpt-reshape ----
+wrong 2 'to convert: --load-path DIR --save-path DIR' gpt-reshape
+wrong 2 'to convert: --load-path DIR --save-path DIR' gpt-reshape --load-path a
+wrong 2 'to convert: --load-path ckpt --save-path DIR' gpt-reshape ckpt out
+wrong 2 'to look: gpt-reshape inspect DIR' gpt-reshape inspct ckpt
+wrong 2 'gpt-reshape inspect DIR' gpt-reshape inspect
+wrong 2 'gpt-reshape inspect DIR --json' gpt-reshape --load-path ckpt \
+    --save-path x --json
+wrong 4 'it is the name of a directory' gpt-reshape inspect nope
+wrong 3 "a checkpoint's directory holds" gpt-reshape inspect other
+wrong 3 'it is not a checkpoint itself' gpt-reshape --load-path above \
+    --save-path x
+into() { # status, next step, save path, options...
+    status=$1 next=$2 save=$3
+    shift 3
+    wrong "$status" "$next" gpt-reshape --load-path ckpt --save-path "$save" \
+        "$@"
+}
+into 2 'choose divisors with --target-tensor-model-parallel-size' x \
+    --target-tensor-model-parallel-size 7
+into 2 'choose divisors with --target-tensor-model-parallel-size' x \
+    --target-pipeline-model-parallel-size 5
+into 2 'leave it out, or add --to hf' x --max-shard-size 1MB
+into 2 'leave it out: one file serves any layout' x --to hf \
+    --target-tensor-model-parallel-size 2
+into 2 'name another directory with --save-path' ckpt
+into 7 'name a new directory' corpus.jsonl
+into 7 'name a new directory' bare
+into 4 "make it first: mkdir -p 'no/such'" no/such/out --to hf
+into 7 'use --force to replace it, or another name' "$hf" --to hf
+check 'nothing is left' test ! -e x
+
+# ---- gpt-vocab ----
+train() { # status, next step, options...
+    status=$1 next=$2
+    shift 2
+    wrong "$status" "$next" gpt-vocab --output-prefix v --vocab-size 300 "$@"
+}
+wrong 2 "try 'gpt-vocab --help'" gpt-vocab --output-prefix v
+wrong 2 'did you mean --output-prefix?' gpt-vocab --input corpus.jsonl --output v
+train 3 'name other files by a pattern' --input other
+train 3 '--json-keys names the fields' --input corpus.jsonl --json-keys content
+train 3 '--json-keys names the fields' --input list.jsonl
+wrong 4 "the directory of --output-prefix is made first: mkdir -p 'no/such'" \
+    gpt-vocab --input corpus.jsonl --output-prefix no/such/v
+tap_done
