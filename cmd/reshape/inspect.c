@@ -3,19 +3,23 @@
  * show the report, a table for people and an object for programs. Start at
  * gpt_inspect().
  *
- * A single safetensors file is not a checkpoint, so it does not become a
- * source: it is shown as it is, with its own notes. */
+ * A single file, of safetensors or of torch.save(), is not a checkpoint, so it
+ * does not become a source: it is shown as it is, with its own notes. */
 #include "cmd/reshape/inspect.h"
 
 #include "base/num.h"
 #include "base/utf8.h"
 #include "checkpoint/format.h"
 #include "checkpoint/names.h"
+#include "checkpoint/torch.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define EXACT (1LL << 53)
 
 /* A tensor as the files have it, and its size. */
 struct row {
@@ -279,9 +283,103 @@ static int print_report(struct gpt_buf *out, struct report *r, const char *path,
     return GPT_OK;
 }
 
+/* A value of a pickle that is no tensor. Scalars of numpy are numbers; a value
+ * with no form in JSON is a text, cut to a few items. JSON has no infinities,
+ * and no integers that all readers take exactly above 2^53. */
+static cJSON *value_to_json(const struct gpt_pickle_value *v)
+{
+    struct gpt_buf text = {0};
+    cJSON *item = NULL;
+    double real;
+
+    if (v->kind == GPT_PICKLE_NONE)
+        return cJSON_CreateNull();
+    if (v->kind == GPT_PICKLE_BOOL)
+        return cJSON_CreateBool(v->i != 0);
+    if (v->kind == GPT_PICKLE_INT && v->i >= -EXACT && v->i <= EXACT)
+        return cJSON_CreateNumber((double)v->i);
+    if (v->kind != GPT_PICKLE_INT && gpt_pickle_real(v, &real) &&
+        isfinite(real))
+        return cJSON_CreateNumber(real);
+    if (gpt_pickle_print(&text, v, 3, 8) == GPT_OK)
+        item = cJSON_CreateString(text.data ? text.data : "");
+    gpt_buf_free(&text);
+    return item;
+}
+
+/* What add_torch_value() adds to. Paths are built anew for each value, so names
+ * are copied to the arena, which lives until the report is printed. */
+struct torch_listing {
+    struct report *r;
+    cJSON *notes;
+    const char *file;
+    struct gpt_arena *arena;
+};
+
+/* A gpt_torch_visit: tensors become rows, other values notes. A type that is
+ * not read here is only named. */
+static int add_torch_value(void *context, const char *path,
+                           const struct gpt_pickle_value *v,
+                           const struct gpt_torch_tensor *tensor,
+                           struct gpt_err *err)
+{
+    struct torch_listing *l = context;
+    struct gpt_stored row = {.file = l->file, .slices = 1};
+
+    if (tensor && tensor->dtype == GPT_N_DTYPES) {
+        cJSON_AddStringToObject(l->notes, path, tensor->type);
+        return GPT_OK;
+    }
+    if (!tensor) {
+        cJSON_AddItemToObject(l->notes, path, value_to_json(v));
+        return GPT_OK;
+    }
+    /* the walk's path is one buffer, which the next value overwrites */
+    row.name = gpt_arena_strdup(l->arena, path);
+    if (!row.name)
+        return gpt_no_memory(err, "names of tensors");
+    row.dtype = tensor->dtype;
+    row.ndim = tensor->ndim;
+    memcpy(row.shape, tensor->shape, sizeof(row.shape));
+    return add_row(l->r, &row, err);
+}
+
+/* A file of torch.save(): its tensors, and its other values by their keys.
+ * Counting, sorting and printing are those of any checkpoint, so a listing of
+ * such a file can be compared with that of another format. */
+static int inspect_torch(struct report *r, struct gpt_buf *out,
+                         const char *path, bool json, struct gpt_err *err)
+{
+    struct gpt_arena arena = {0};
+    struct gpt_torch t;
+    int status;
+
+    GPT_TRY(gpt_torch_open(&t, path, err));
+    struct torch_listing l = {
+        .r = r,
+        .notes = cJSON_AddObjectToObject(r->head, "metadata"),
+        .file = path,
+        .arena = &arena,
+    };
+    r->format = "torch";
+    /* says why a program that reads one container alone refuses the file */
+    cJSON_AddStringToObject(r->head, "container", t.container);
+    GPT_TRY_GOTO(status, gpt_torch_walk(&t, t.root, add_torch_value, &l, err),
+                 out);
+    const struct gpt_source_file file = {path, gpt_in_size(t.in),
+                                         (int64_t)r->n_rows};
+    GPT_TRY_GOTO(status, add_file(r, &file, err), out);
+    status = print_report(out, r, path, json, err);
+out:
+    gpt_torch_close(&t);
+    gpt_arena_free(&arena);
+    return status;
+}
+
 /* A file alone: what it says of itself, when the manifest is lost. */
-static int inspect_file(struct report *r, struct gpt_buf *out,
-                        const char *path, bool json, struct gpt_err *err)
+static int inspect_safetensors(struct report *r, struct gpt_buf *out,
+                               const char *path, bool json,
+                               struct gpt_err *err)
 {
     struct gpt_safetensors st;
     int status;
@@ -320,6 +418,37 @@ out:
     return status;
 }
 
+/* Names are what a scanner of pickles looks at: each is code that Python would
+ * import to load the file. */
+int gpt_inspect_globals(struct gpt_buf *out, const char *path, bool json,
+                        struct gpt_err *err)
+{
+    cJSON *list = json ? cJSON_CreateArray() : NULL;
+    struct gpt_torch t;
+    int status;
+
+    GPT_TRY_GOTO(status, gpt_torch_open(&t, path, err), out);
+    for (int64_t i = 0; status == GPT_OK && i < t.pickle.n_globals; i++) {
+        /* names of the arena, which end with a NUL */
+        const char *name = t.pickle.globals[i]->text;
+
+        if (json)
+            cJSON_AddItemToArray(list, cJSON_CreateString(name));
+        else if ((status = gpt_buf_add_shown(out, name, "")) == GPT_OK)
+            status = gpt_buf_add(out, "\n", 1);
+    }
+    char *text = json ? gpt_json_print(list, false) : NULL;
+    if (json)
+        status = text ? gpt_buf_printf(out, "%s\n", text) : GPT_EFAIL;
+    cJSON_free(text);
+    gpt_torch_close(&t);
+    if (status != GPT_OK)
+        gpt_no_memory(err, "names");
+out:
+    cJSON_Delete(list);
+    return status;
+}
+
 /* A path that does not exist is left to the front ends, whose message names
  * it. */
 int gpt_inspect(struct gpt_buf *out, const char *path, bool json,
@@ -327,8 +456,14 @@ int gpt_inspect(struct gpt_buf *out, const char *path, bool json,
 {
     struct report r = {.head = cJSON_CreateObject()};
     const bool is_file = gpt_path_exists(path) && !gpt_path_is_dir(path);
-    int status = is_file ? inspect_file(&r, out, path, json, err)
-                         : inspect_source(&r, out, path, json, err);
+    int status;
+
+    if (!is_file)
+        status = inspect_source(&r, out, path, json, err);
+    else if (gpt_torch_recognises(path))
+        status = inspect_torch(&r, out, path, json, err);
+    else
+        status = inspect_safetensors(&r, out, path, json, err);
 
     cJSON_Delete(r.head);
     gpt_free(r.rows);

@@ -22,12 +22,18 @@
 struct options {
     struct gpt_common_options common;
     const char *load_path, *save_path, *to, *dtype, *vocab_file, *merge_file;
+    const char *style;
     bool to_transformers, print_structure, json, dry_run, verify;
     bool no_verify_input;
     int64_t tp, pp, divisible_by, true_vocab, max_shard_size;
 };
 
 static const char *const dtypes[] = {"fp32", "fp16", "bf16", NULL};
+/* Those of all formats together, because an option has one list of choices.
+ * find_style() finds out whether the format that is written has the one that
+ * was given, and which of its own it is. */
+static const char *const styles[] = {"transformer_engine", "local", "legacy",
+                                     NULL};
 
 #define AT(field) .offset = offsetof(struct options, field)
 /* 0 of a layout or of the true size means the input's, which is not known
@@ -37,12 +43,16 @@ static const struct gpt_opt table[] = {
     {.kind = GPT_OPT_STRING, .name = "load-path", .arg = "PATH", AT(load_path),
      .flags = GPT_OPT_DIR,
      .help = "checkpoint to read: a native root or iter_* directory, or a "
-             "Hugging Face directory"},
+             "Hugging Face directory, or one of Megatron-LM"},
     {.kind = GPT_OPT_STRING, .name = "save-path", .arg = "PATH", AT(save_path),
      .flags = GPT_OPT_DIR,
      .help = "directory to write: a native root, or a new directory"},
     {.kind = GPT_OPT_CHOICE, .name = "to", .arg = "FORMAT", AT(to),
      .def = "native", .choices = gpt_format_names, .help = "format to write"},
+    {.kind = GPT_OPT_CHOICE, .name = "saver-transformer-impl", .arg = "IMPL",
+     AT(style), .choices = styles,
+     .help = "names of tensors with --to megatron; default: "
+             "transformer_engine"},
     {.kind = GPT_OPT_FLAG,
      .name = "convert-checkpoint-from-megatron-to-transformers",
      AT(to_transformers), .help = "the same as --to hf"},
@@ -57,10 +67,10 @@ static const struct gpt_opt table[] = {
     {.kind = GPT_OPT_GROUP, .help = "Conversion"},
     {.kind = GPT_OPT_INT, .name = "target-tensor-model-parallel-size",
      .arg = "N", AT(tp), .def = "0", .min = 0, .max = 65536,
-     .help = "of a native output; 0: the input's"},
+     .help = "of the output; 0: the input's"},
     {.kind = GPT_OPT_INT, .name = "target-pipeline-model-parallel-size",
      .arg = "N", AT(pp), .def = "0", .min = 0, .max = 65536,
-     .help = "of a native output; 0: the input's"},
+     .help = "of the output; 0: the input's"},
     {.kind = GPT_OPT_CHOICE, .name = "target-params-dtype", .arg = "TYPE",
      AT(dtype), .choices = dtypes,
      .help = "of the parameters; default: the input's"},
@@ -81,16 +91,18 @@ static const struct gpt_opt table[] = {
     {.kind = GPT_OPT_FLAG, .name = "print-checkpoint-structure",
      AT(print_structure), .help = "list the output's tensors afterwards"},
     {.kind = GPT_OPT_FLAG, .name = "json", AT(json),
-     .help = "with inspect: one JSON object instead of a table"},
+     .help = "with inspect or globals: JSON instead of a table"},
     GPT_COMMON_OPTIONS(struct options, common),
 };
 
 /* Printed at once, from memory: standard output holds a whole listing or
  * nothing. gpt_main() checks that it was written. */
-static int show(const char *path, bool json, struct gpt_err *err)
+static int show(int (*describe)(struct gpt_buf *out, const char *path,
+                                bool json, struct gpt_err *err),
+                const char *path, bool json, struct gpt_err *err)
 {
     struct gpt_buf b = {0};
-    int status = gpt_inspect(&b, path, json, err);
+    int status = describe(&b, path, json, err);
 
     if (status == GPT_OK)
         fwrite(b.data, 1, b.len, stdout);
@@ -185,6 +197,25 @@ static int check_effect(const struct gpt_format *to,
     return GPT_OK;
 }
 
+/* The index of a style among those of the format, which are fewer than those
+ * that the option takes where a format has none. */
+static int find_style(const struct gpt_format *to, const char *name, int *style,
+                      struct gpt_err *err)
+{
+    *style = 0;
+    if (!name)
+        return GPT_OK;
+    for (int i = 0; to->styles && to->styles[i]; i++)
+        if (strcmp(to->styles[i], name) == 0) {
+            *style = i;
+            return GPT_OK;
+        }
+    return gpt_fail(err, GPT_EUSAGE,
+                    "--saver-transformer-impl has no effect on format %s: it "
+                    "is for --to megatron",
+                    to->name);
+}
+
 /* A model that does not divide is reported by the format, which knows no
  * options. Other wrong uses have hints of their own, and so has every failure
  * where no layout was asked for. */
@@ -224,6 +255,7 @@ static int convert(const struct options *o, const struct gpt_args *args,
         .force = o->common.force,
     };
     GPT_TRY(check_effect(ro.to, args, err));
+    GPT_TRY(find_style(ro.to, o->style, &ro.style, err));
     int status = gpt_reshape_open(&r, &ro, err);
     if (status != GPT_OK)
         return hint_layout(status, o, err);
@@ -233,9 +265,21 @@ static int convert(const struct options *o, const struct gpt_args *args,
         status = carry_out(&r, o, err);
     gpt_reshape_close(&r);
     if (status == GPT_OK && o->print_structure && !o->dry_run)
-        status = show(o->save_path, false, err);
+        status = show(gpt_inspect, o->save_path, false, err);
     return status;
 }
+
+/* What a word on the command line shows. Without one the program converts, so
+ * that the command lines of other converters, which have no words, work as they
+ * are. */
+static const struct {
+    const char *name;
+    int (*describe)(struct gpt_buf *out, const char *path, bool json,
+                    struct gpt_err *err);
+} commands[] = {
+    {"inspect", gpt_inspect},
+    {"globals", gpt_inspect_globals},
+};
 
 /* A word is a command. Directories that stand alone were meant for options, as
  * other converters take them: the hint has them in their places. */
@@ -244,25 +288,27 @@ static int run_command(const struct options *o, const struct gpt_args *args,
 {
     const char *word = args->positional[0];
 
-    if (strcmp(word, "inspect") != 0) {
-        gpt_fail(err, GPT_EUSAGE, "unknown command '%s', there is only inspect",
-                 word);
-        return gpt_path_is_dir(word)
-                   ? gpt_hint(err, "to convert: --load-path %.100s "
-                                   "--save-path DIR; to look: gpt-reshape "
-                                   "inspect %.100s", word, word)
-                   : gpt_hint(err, "to look: gpt-reshape inspect DIR; to "
-                                   "convert, give no command");
+    for (size_t i = 0; i < GPT_COUNT(commands); i++) {
+        if (strcmp(word, commands[i].name) != 0)
+            continue;
+        /* a command takes one path: a second would be ignored in silence */
+        if (args->n_positional == 2)
+            return show(commands[i].describe, args->positional[1], o->json,
+                        err);
+        gpt_fail(err, GPT_EUSAGE, "%s needs a PATH", word);
+        return gpt_hint(err, "gpt-reshape %s PATH", word);
     }
-    if (args->n_positional != 2) {
-        gpt_fail(err, GPT_EUSAGE, "inspect needs a PATH");
-        return gpt_hint(err, "gpt-reshape inspect DIR");
-    }
-    return show(args->positional[1], o->json, err);
+    gpt_fail(err, GPT_EUSAGE,
+             "unknown command '%s', there are inspect and globals", word);
+    return gpt_path_is_dir(word)
+               ? gpt_hint(err,
+                          "to convert: --load-path %.100s --save-path DIR; to "
+                          "look: gpt-reshape inspect %.100s",
+                          word, word)
+               : gpt_hint(err, "to look: gpt-reshape inspect DIR; to "
+                               "convert, give no command");
 }
 
-/* Without a word on the command line the program converts; inspect is its only
- * command. */
 static int run_reshape(const void *options, const struct gpt_args *args,
                        struct gpt_err *err)
 {
@@ -276,7 +322,7 @@ static int run_reshape(const void *options, const struct gpt_args *args,
                                  "to look: gpt-reshape inspect DIR");
         }
         if (o->json) {
-            gpt_fail(err, GPT_EUSAGE, "--json goes with inspect");
+            gpt_fail(err, GPT_EUSAGE, "--json goes with inspect and globals");
             return gpt_hint(err, "gpt-reshape inspect DIR --json");
         }
         return convert(o, args, err);
@@ -286,10 +332,11 @@ static int run_reshape(const void *options, const struct gpt_args *args,
 
 int main(int argc, char **argv)
 {
-    /* Completions offer it; a conversion is what happens without it. */
-    static const char *const commands[] = {"inspect", NULL};
+    /* Completions offer them; a conversion is what happens without one. */
+    static const char *const words[] = {"inspect", "globals", NULL};
     static const char *const usage[] = {
         "inspect PATH [--json]",
+        "globals FILE [--json]",
         "--load-path PATH --save-path PATH [OPTION]...",
         NULL,
     };
@@ -311,8 +358,8 @@ int main(int argc, char **argv)
         .n_foreign = gpt_reshape_n_foreign,
         .options_bytes = sizeof(struct options),
         .max_positional = 2,
-        .positional = "inspect PATH",
-        .commands = commands,
+        .positional = "inspect|globals PATH",
+        .commands = words,
         .words = GPT_OPT_FILE,
         .run = run_reshape,
     };

@@ -96,6 +96,8 @@ static int plan_target(struct gpt_reshape *r, struct gpt_err *err)
         .tp_size = o->tp ? o->tp : r->source.tp_size,
         .pp_size = o->pp ? o->pp : r->source.pp_size,
         .dtype = o->dtype,
+        .style = o->style,
+        .divisible_by = o->divisible_by,
         .max_shard_size = o->max_shard_size,
         .attached = r->attached,
         .n_attached = r->n_attached,
@@ -113,7 +115,8 @@ int gpt_reshape_open(struct gpt_reshape *r, const struct gpt_reshape_options *o,
                      struct gpt_err *err)
 {
     struct gpt_source_options from = {.iteration = -1,
-                                      .verify = o->verify_input};
+                                      .verify = o->verify_input,
+                                      .optimizer = o->to->keeps_state};
     int status;
 
     *r = (struct gpt_reshape){.o = o};

@@ -4,9 +4,9 @@
  * gpt_target.
  *
  * This folder reads and writes checkpoints: the native format (native.h),
- * Hugging Face's (huggingface.h), and the moving of tensors between any two
- * layouts (plan.h). It knows a model's parameters and the names of optimizer
- * state, and computes nothing with them. Start here. */
+ * Megatron-LM's (megatron.h), Hugging Face's (huggingface.h), and the moving of
+ * tensors between any two layouts (plan.h). It knows a model's parameters and
+ * the names of optimizer state, and computes nothing with them. Start here. */
 #ifndef GPT_CHECKPOINT_FORMAT_H
 #define GPT_CHECKPOINT_FORMAT_H
 
@@ -20,7 +20,11 @@ struct gpt_format {
     bool stores_padding;
     bool shares_dir; /* a checkpoint is added to its directory; else it replaces
                       * the directory */
-    bool has_shards; /* tensors are spread over files of a limited size */
+    bool keeps_state; /* optimizer state is written, too */
+    bool has_shards;  /* tensors are spread over files of a limited size */
+    /* Ways of naming tensors that a target can choose from, the default first;
+     * NULL: there is one. NULL-terminated. */
+    const char *const *styles;
 
     /* True when `path` is such a checkpoint, judged by the names of files. */
     bool (*recognises)(const char *path);
@@ -40,8 +44,11 @@ struct gpt_format {
                  struct gpt_err *err);
 };
 
-/* In the order in which they are asked; X(name) is gpt_format_NAME. */
+/* In the order in which they are asked; X(name) is gpt_format_NAME. A native
+ * root and one of Megatron-LM have the same tracker, so Megatron's is asked
+ * first: it looks at what the tracker names. */
 #define GPT_FORMAT_LIST(X) \
+    X(megatron)            \
     X(native)              \
     X(hf)
 

@@ -13,6 +13,7 @@
 #include "base/num.h"
 #include "checkpoint/names.h"
 #include "checkpoint/safetensors.h"
+#include "checkpoint/torch.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,6 +23,7 @@ enum { CONFIG_LIMIT = 1 << 20, INDEX_LIMIT = 64 << 20 };
 
 struct gpt_hf {
     char dir[GPT_PATH_BYTES];
+    const char *index; /* that names the shards */
     struct gpt_config config;
     struct gpt_hf_extra extra;
     struct gpt_param_table table;
@@ -51,6 +53,21 @@ void gpt_hf_close(struct gpt_hf *hf)
 
 /* ---- files ---- */
 
+static bool ends_in(const char *s, const char *suffix)
+{
+    size_t n = strlen(s), k = strlen(suffix);
+
+    return n >= k && strcmp(s + n - k, suffix) == 0;
+}
+
+/* The name of a file says whether it is of torch.save(), as in transformers. */
+static int open_weights(struct gpt_safetensors *st, const char *path,
+                        struct gpt_err *err)
+{
+    return ends_in(path, ".bin") ? gpt_torch_open_tensors(st, path, err)
+                                 : gpt_safetensors_open(st, path, err);
+}
+
 /* Names of shards come out of the index, so they are checked before a path is
  * made of them. */
 static int open_shard(struct gpt_hf *hf, const char *name, struct gpt_err *err)
@@ -59,11 +76,11 @@ static int open_shard(struct gpt_hf *hf, const char *name, struct gpt_err *err)
 
     if (!gpt_name_is_safe(name))
         return gpt_fail(err, GPT_EDATA, "%s/%s: bad file name '%.200s'",
-                        hf->dir, GPT_HF_INDEX, name);
+                        hf->dir, hf->index, name);
     GPT_TRY(gpt_path_join(path, sizeof(path), hf->dir, name, err));
     if (!gpt_path_exists(path))
         return gpt_fail(err, GPT_EDATA, "%s: missing, though %s names it",
-                        path, GPT_HF_INDEX);
+                        path, hf->index);
     GPT_TRY(gpt_grow(&hf->names, &hf->cap_names, hf->n_shards + 1,
                      sizeof(*hf->names), "shards", err));
     GPT_TRY(gpt_grow(&hf->shards, &hf->cap_shards, hf->n_shards + 1,
@@ -71,7 +88,7 @@ static int open_shard(struct gpt_hf *hf, const char *name, struct gpt_err *err)
     hf->names[hf->n_shards] = gpt_arena_strdup(&hf->arena, name);
     if (!hf->names[hf->n_shards])
         return gpt_fail(err, GPT_EFAIL, "out of memory");
-    GPT_TRY(gpt_safetensors_open(&hf->shards[hf->n_shards], path, err));
+    GPT_TRY(open_weights(&hf->shards[hf->n_shards], path, err));
     hf->n_shards++;
     return GPT_OK;
 }
@@ -102,7 +119,7 @@ static int open_indexed(struct gpt_hf *hf, const cJSON *index,
 
     if (!cJSON_IsObject(map))
         return gpt_fail(err, GPT_EDATA, "%s/%s: no object 'weight_map'",
-                        hf->dir, GPT_HF_INDEX);
+                        hf->dir, hf->index);
     cJSON_ArrayForEach(item, map)
     {
         size_t shard;
@@ -110,13 +127,13 @@ static int open_indexed(struct gpt_hf *hf, const cJSON *index,
         if (!cJSON_IsString(item))
             return gpt_fail(err, GPT_EDATA,
                             "%s/%s: no file name for '%.200s'", hf->dir,
-                            GPT_HF_INDEX, item->string);
+                            hf->index, item->string);
         GPT_TRY(shard_of(hf, item->valuestring, &shard, err));
         if (!gpt_safetensors_find(&hf->shards[shard], item->string))
             return gpt_fail(err, GPT_EDATA,
                             "%s/%s: no tensor '%.200s', though %s says so",
                             hf->dir, hf->names[shard], item->string,
-                            GPT_HF_INDEX);
+                            hf->index);
         mapped++;
     }
     for (size_t i = 0; i < hf->n_shards; i++)
@@ -124,37 +141,40 @@ static int open_indexed(struct gpt_hf *hf, const cJSON *index,
     if (mapped == held)
         return GPT_OK;
     gpt_fail(err, GPT_EDATA, "%s/%s: maps %lld tensors, its files hold %lld",
-             hf->dir, GPT_HF_INDEX, (long long)mapped, (long long)held);
+             hf->dir, hf->index, (long long)mapped, (long long)held);
     return gpt_hint(err, "the files are not of one model: copy or download the "
                          "directory again");
 }
 
-/* A single file goes before an index, as in transformers. A directory with
- * pickles alone gets a message of its own: it is the usual old layout, and code
- * in a pickle is not executed here. */
+/* What transformers looks for, in its order: a single file before an index, and
+ * safetensors before files of torch.save(). */
 static int open_files(struct gpt_hf *hf, struct gpt_err *err)
 {
+    static const struct {
+        const char *weights, *index;
+    } layouts[] = {
+        {GPT_HF_WEIGHTS, GPT_HF_INDEX},
+        {GPT_HF_OLD_WEIGHTS, GPT_HF_OLD_INDEX},
+    };
     char path[GPT_PATH_BYTES];
     cJSON *index;
 
-    GPT_TRY(gpt_path_join(path, sizeof(path), hf->dir, GPT_HF_WEIGHTS, err));
-    if (gpt_path_exists(path))
-        return open_shard(hf, GPT_HF_WEIGHTS, err);
-    GPT_TRY(gpt_path_join(path, sizeof(path), hf->dir, GPT_HF_INDEX, err));
-    if (!gpt_path_exists(path)) {
-        GPT_TRY(gpt_path_join(path, sizeof(path), hf->dir, "pytorch_model.bin",
+    for (size_t i = 0; i < GPT_COUNT(layouts); i++) {
+        hf->index = layouts[i].index;
+        GPT_TRY(gpt_path_join(path, sizeof(path), hf->dir, layouts[i].weights,
                               err));
         if (gpt_path_exists(path))
-            return gpt_fail(err, GPT_EDATA,
-                            "%s: PyTorch pickles are not read, only "
-                            "safetensors", path);
-        return gpt_fail(err, GPT_EDATA, "%s: neither %s nor %s", hf->dir,
-                        GPT_HF_WEIGHTS, GPT_HF_INDEX);
+            return open_shard(hf, layouts[i].weights, err);
+        GPT_TRY(gpt_path_join(path, sizeof(path), hf->dir, hf->index, err));
+        if (!gpt_path_exists(path))
+            continue;
+        GPT_TRY(gpt_json_read(&index, path, INDEX_LIMIT, err));
+        int status = open_indexed(hf, index, err);
+        cJSON_Delete(index);
+        return status;
     }
-    GPT_TRY(gpt_json_read(&index, path, INDEX_LIMIT, err));
-    int status = open_indexed(hf, index, err);
-    cJSON_Delete(index);
-    return status;
+    return gpt_fail(err, GPT_EDATA, "%s: neither %s nor %s, nor %s", hf->dir,
+                    GPT_HF_WEIGHTS, GPT_HF_INDEX, GPT_HF_OLD_WEIGHTS);
 }
 
 /* ---- tensors ---- */
@@ -200,7 +220,7 @@ static int open_part(struct gpt_hf *hf, const struct gpt_param *p,
                      struct gpt_tensor *here, struct gpt_err *err)
 {
     char name[GPT_PARAM_NAME + 32];
-    int64_t shape[2], zero[2] = {0};
+    int64_t shape[2];
     size_t shard;
 
     gpt_hf_name(name, sizeof(name), rule, p, prefix);
@@ -216,8 +236,7 @@ static int open_part(struct gpt_hf *hf, const struct gpt_param *p,
         here->dtype = st->dtype;
     int status;
     GPT_TRY_GOTO(status,
-                 gpt_tensor_add_rows(&there, hf->shards[shard].in, st->begin,
-                                     st->dtype, zero, shape, err),
+                 gpt_stored_add(&there, hf->shards[shard].in, st, err),
                  out);
     status = gpt_hf_import(here, &there, &hf->config, rule, p, err);
 out:
@@ -242,13 +261,6 @@ static int open_param(struct gpt_hf *hf, const struct gpt_param *p,
         return gpt_fail(err, GPT_EDATA, "%s: model_type %s has no tensor for "
                         "'%s'", hf->dir, family->model_type, p->name);
     return GPT_OK;
-}
-
-static bool ends_in(const char *s, const char *suffix)
-{
-    size_t n = strlen(s), k = strlen(suffix);
-
-    return n >= k && strcmp(s + n - k, suffix) == 0;
 }
 
 /* Old files also have the causal mask of each layer and the rates of rotary
@@ -370,33 +382,55 @@ static int open_tensors(struct gpt_hf *hf, struct gpt_err *err)
 
 /* ---- the output layer ---- */
 
-/* True in *equal when two tensors of one type and shape have the same bytes,
- * read block by block. */
-static int compare_bytes(const struct gpt_hf *hf,
-                         const struct gpt_safetensor *a, size_t shard_a,
-                         const struct gpt_safetensor *b, size_t shard_b,
-                         bool *equal, struct gpt_err *err)
+/* True in *equal when two matrices of one type and shape have the same
+ * elements, read block by block. Views may repeat elements, and would make a
+ * small file a long read: a matrix larger than its file is equal to none. */
+static int compare_elements(const struct gpt_hf *hf,
+                            const struct gpt_safetensor *a, size_t shard_a,
+                            const struct gpt_safetensor *b, size_t shard_b,
+                            bool *equal, struct gpt_err *err)
 {
     enum { BLOCK = 1 << 20 };
+    struct gpt_tensor x = gpt_tensor_make(a->name, a->dtype, 2, a->shape);
+    struct gpt_tensor y = gpt_tensor_make(b->name, b->dtype, 2, b->shape);
+    const int64_t size = (int64_t)gpt_dtype_bytes(a->dtype);
+    int64_t begin[GPT_TENSOR_DIMS] = {0}, shape[GPT_TENSOR_DIMS] = {0}, bytes;
     char *blocks;
-    int64_t bytes = 0;
-    int status = GPT_OK;
+    int status;
 
-    *equal = gpt_safetensor_bytes(a, &bytes);
+    *equal = gpt_safetensor_bytes(a, &bytes) &&
+             bytes <= gpt_in_size(hf->shards[shard_a].in);
     GPT_TRY(gpt_new(&blocks, 2, BLOCK, "tensors", err));
-    for (int64_t at = 0; at < bytes && *equal && status == GPT_OK;
-         at += BLOCK) {
-        size_t n = (size_t)gpt_min_i64(BLOCK, bytes - at);
+    GPT_TRY_GOTO(status, gpt_stored_add(&x, hf->shards[shard_a].in, a, err),
+                 out);
+    GPT_TRY_GOTO(status, gpt_stored_add(&y, hf->shards[shard_b].in, b, err),
+                 out);
+    /* Whole rows, or parts of one that is longer than a block. Both matrices
+     * are read in the order of rows, whatever order their files have. */
+    shape[1] = gpt_min_i64(a->shape[1], BLOCK / size);
+    const int64_t rows = shape[1] ? BLOCK / size / shape[1] : a->shape[0];
+    while (*equal && begin[0] < a->shape[0]) {
+        const int64_t columns = gpt_min_i64(shape[1], a->shape[1] - begin[1]);
+        const int64_t box[GPT_TENSOR_DIMS] = {
+            gpt_min_i64(rows, a->shape[0] - begin[0]), columns};
 
         GPT_TRY_GOTO(status,
-                     gpt_in_read(hf->shards[shard_a].in, blocks, a->begin + at,
-                                 n, err),
+                     gpt_tensor_gather(&x, begin, box, a->dtype, blocks, err),
                      out);
-        status = gpt_in_read(hf->shards[shard_b].in, blocks + BLOCK,
-                             b->begin + at, n, err);
-        *equal = status == GPT_OK && memcmp(blocks, blocks + BLOCK, n) == 0;
+        GPT_TRY_GOTO(status, gpt_tensor_gather(&y, begin, box, a->dtype,
+                                               blocks + BLOCK, err),
+                     out);
+        *equal = memcmp(blocks, blocks + BLOCK,
+                        (size_t)(box[0] * columns * size)) == 0;
+        begin[1] += columns;
+        if (begin[1] == a->shape[1]) {
+            begin[1] = 0;
+            begin[0] += box[0];
+        }
     }
 out:
+    gpt_tensor_free(&x);
+    gpt_tensor_free(&y);
     gpt_free(blocks);
     return status;
 }
@@ -417,11 +451,13 @@ static int settle_head(struct gpt_hf *hf, struct gpt_err *err)
         words = find_entry(hf, "wte.weight", &at_words);
     if (!hf->config.tied_embeddings || !head || !words)
         return GPT_OK;
-    equal = head->dtype == words->dtype && head->ndim == words->ndim &&
+    equal = head->dtype == words->dtype && head->ndim == 2 &&
+            words->ndim == 2 &&
             memcmp(head->shape, words->shape,
                    (size_t)head->ndim * sizeof(*head->shape)) == 0;
     if (equal)
-        GPT_TRY(compare_bytes(hf, head, at_head, words, at_words, &equal, err));
+        GPT_TRY(compare_elements(hf, head, at_head, words, at_words,
+                                 &equal, err));
     hf->config.tied_embeddings = equal;
     if (!equal)
         gpt_warn("%s: %s says tie_word_embeddings, but lm_head.weight is not "

@@ -16,6 +16,8 @@
 #define GPT_HF_GENERATION_CONFIG "generation_config.json"
 #define GPT_HF_WEIGHTS "model.safetensors"
 #define GPT_HF_INDEX "model.safetensors.index.json"
+#define GPT_HF_OLD_WEIGHTS "pytorch_model.bin"
+#define GPT_HF_OLD_INDEX "pytorch_model.bin.index.json"
 #define GPT_HF_VOCAB "vocab.json"
 #define GPT_HF_TOKENIZER_CONFIG "tokenizer_config.json"
 

@@ -455,6 +455,7 @@ const struct gpt_format gpt_format_native = {
     .name = "native",
     .title = "native",
     .stores_padding = true,
+    .keeps_state = true,
     .shares_dir = true,
     .recognises = recognise_native,
     .open = open_native,

@@ -101,8 +101,8 @@ static int check_tiling(struct gpt_safetensors *st, int64_t data_bytes,
 /* Sorts for gpt_safetensors_find(), after which equal names are neighbours. A
  * name that comes twice would make the tensor that is found depend on the order
  * of the sort. */
-static int check_names(struct gpt_safetensors *st, const char *what,
-                       struct gpt_err *err)
+int gpt_safetensors_index(struct gpt_safetensors *st, const char *what,
+                          struct gpt_err *err)
 {
     GPT_TRY(gpt_new(&st->by_name, (size_t)st->n, sizeof(*st->by_name),
                     "tensor names", err));
@@ -169,7 +169,7 @@ int gpt_safetensors_parse(struct gpt_safetensors *st, const void *data,
                  fail);
     GPT_TRY_GOTO(status,
                  check_tiling(st, file_size - st->data_start, what, err), fail);
-    GPT_TRY_GOTO(status, check_names(st, what, err), fail);
+    GPT_TRY_GOTO(status, gpt_safetensors_index(st, what, err), fail);
     return GPT_OK;
 fail:
     gpt_safetensors_close(st);
@@ -233,7 +233,7 @@ gpt_safetensors_find(const struct gpt_safetensors *st, const char *name)
     return found ? *found : NULL;
 }
 
-/* By bisection; check_names() has sorted the notes. */
+/* By bisection; gpt_safetensors_index() has sorted the notes. */
 const char *gpt_safetensors_note(const struct gpt_safetensors *st,
                                  const char *key)
 {

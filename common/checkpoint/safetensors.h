@@ -25,6 +25,9 @@ struct gpt_safetensor {
     int ndim; /* 0: a scalar */
     int64_t shape[GPT_SAFETENSORS_DIMS];
     int64_t begin, end; /* bytes in the file; not read by the writer */
+    /* Bytes from an element to the next in each dimension, in files of other
+     * formats; NULL: row-major and tight, as safetensors always are. */
+    const int64_t *strides;
 };
 
 struct gpt_safetensors_note {

@@ -10,4 +10,8 @@ int gpt_safetensors_scan(struct gpt_safetensors *st, const char *text,
                          size_t len, const char *what, struct gpt_err *err)
     GPT_MUST_USE;
 
+/* Makes the index by name; GPT_EDATA when a tensor or a note comes twice. */
+int gpt_safetensors_index(struct gpt_safetensors *st, const char *what,
+                          struct gpt_err *err) GPT_MUST_USE;
+
 #endif

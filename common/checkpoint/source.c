@@ -2,17 +2,18 @@
  * source.h. Start at gpt_source_open(). */
 #include "checkpoint/format.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* Rank 0 chooses for all: ranks that saw different files would otherwise open
  * different formats, and wait for each other in different protocols. What no
- * front end recognises is left to the first, whose messages say what is
+ * front end recognises is left to the native one, whose messages say what is
  * missing. */
 static int choose_format(const struct gpt_format **format, const char *path,
                          struct gpt_agreement *peers, struct gpt_err *err)
 {
-    const struct gpt_format *own = gpt_formats[0];
+    const struct gpt_format *own = &gpt_format_native;
     char *told = NULL;
 
     if (gpt_agreement_first(peers) && gpt_format_of(path))
@@ -142,6 +143,23 @@ struct gpt_stored gpt_stored_entry(const struct gpt_safetensor *entry,
 
     memcpy(stored.shape, entry->shape, sizeof(stored.shape));
     return stored;
+}
+
+/* Entries of safetensors are tight; those of other files may be any view. */
+int gpt_stored_add(struct gpt_tensor *t, struct gpt_in *in,
+                   const struct gpt_safetensor *entry, struct gpt_err *err)
+{
+    static const int64_t zero[GPT_TENSOR_DIMS];
+    struct gpt_file_box box = {
+        .in = in, .offset = entry->begin, .dtype = entry->dtype};
+
+    assert(entry->ndim == t->ndim);
+    if (!entry->strides)
+        return gpt_tensor_add_rows(t, in, entry->begin, entry->dtype, zero,
+                                   entry->shape, err);
+    memcpy(box.shape, entry->shape, (size_t)t->ndim * sizeof(*box.shape));
+    memcpy(box.stride, entry->strides, (size_t)t->ndim * sizeof(*box.stride));
+    return gpt_tensor_add(t, &box, err);
 }
 
 int gpt_source_list(const struct gpt_source *s, gpt_stored_visit *visit,

@@ -64,6 +64,9 @@ struct gpt_source {
 struct gpt_source_options {
     int64_t iteration; /* which one of several; < 0: the newest */
     bool verify;       /* check the checksums that the format has */
+    /* Where a format keeps optimizer state apart from weights that can be used
+     * alone: also that state, and the weights that go with it. */
+    bool optimizer;
     /* A format that stores the vocabulary without dummy rows gets rows up to a
      * multiple of divisible_by * tp_size; 0 counts as 1. */
     int64_t divisible_by, tp_size;
@@ -100,6 +103,10 @@ struct gpt_stored {
 /* That of an entry of a safetensors file. */
 struct gpt_stored gpt_stored_entry(const struct gpt_safetensor *entry,
                                    const char *file);
+/* Appends to `t`, a tensor of its type and shape, all of an entry of `in`. */
+int gpt_stored_add(struct gpt_tensor *t, struct gpt_in *in,
+                   const struct gpt_safetensor *entry,
+                   struct gpt_err *err) GPT_MUST_USE;
 typedef int gpt_stored_visit(void *context, const struct gpt_stored *tensor,
                              struct gpt_err *err);
 /* Calls visit() for each; ends at its first failure and returns that. */

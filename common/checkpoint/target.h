@@ -18,6 +18,8 @@ struct gpt_target_options {
                                * source's */
     int64_t tp_size, pp_size; /* layout, where the format has one */
     enum gpt_dtype dtype;     /* of parameters; GPT_N_DTYPES: the source's */
+    int style;                /* of names: an index of the format's styles */
+    int64_t divisible_by;     /* that the vocabulary is padded to, times tp */
     int64_t max_shard_size;   /* bytes of tensors in a file, where the format
                                * cuts by size */
     const struct gpt_attachment *attached;

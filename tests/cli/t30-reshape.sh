@@ -239,7 +239,7 @@ mkdir pickled
 cp "$hf/config.json" pickled
 : >pickled/pytorch_model.bin
 expect 3 'a pickle' into pickled x
-err_has 'PyTorch pickles are not read'
+err_has 'pytorch_model.bin: byte 0: 0 bytes: this is no file of torch.save()'
 mkdir empty
 expect 3 'an empty directory' into empty x
 expect 4 'no directory' into nowhere x

@@ -89,8 +89,8 @@ wrong 3 '--vocab-file names vocab.json and --merge-file merges.txt; here they' \
 wrong 2 'to convert: --load-path DIR --save-path DIR' gpt-reshape
 wrong 2 'to convert: --load-path DIR --save-path DIR' gpt-reshape --load-path a
 wrong 2 'to convert: --load-path ckpt --save-path DIR' gpt-reshape ckpt out
-wrong 2 'to look: gpt-reshape inspect DIR' gpt-reshape inspct ckpt
-wrong 2 'gpt-reshape inspect DIR' gpt-reshape inspect
+wrong 2 'to look: gpt-reshape inspect' gpt-reshape inspct ckpt
+wrong 2 'gpt-reshape inspect PATH' gpt-reshape inspect
 wrong 2 'gpt-reshape inspect DIR --json' gpt-reshape --load-path ckpt \
     --save-path x --json
 wrong 4 'it is the name of a directory' gpt-reshape inspect nope

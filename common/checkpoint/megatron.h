@@ -1,0 +1,142 @@
+/* Checkpoints of Megatron-LM in its classic format: a directory an iteration,
+ * in it one mp_rank_TT[_PPP]/model_optim_rng.pt for each tensor parallel rank
+ * of each stage. Source: megatron/training/checkpointing.py and
+ * tools/checkpoint of Megatron-LM, from 2019 to 2026.
+ *
+ * megatron_open.c finds and opens the files, megatron_names.c knows what
+ * tensors were called over the years, megatron_config.c makes a model's
+ * configuration of the arguments, megatron_read.c merges the ranks' parts, and
+ * megatron_write.c writes a directory. Start at gpt_megatron_open(). */
+#ifndef GPT_CHECKPOINT_MEGATRON_H
+#define GPT_CHECKPOINT_MEGATRON_H
+
+#include "base/json.h"
+#include "model/params.h"
+#include "checkpoint/source.h"
+#include "checkpoint/torch.h"
+
+#define GPT_MEGATRON_RELEASE "release"
+#define GPT_MEGATRON_FILE "model_optim_rng.pt"
+
+enum { GPT_MEGATRON_CHUNKS = GPT_MAX_CHUNKS };
+
+/* What an optimizer keeps of each parameter. */
+enum {
+    GPT_MEGATRON_EXP_AVG,
+    GPT_MEGATRON_EXP_AVG_SQ,
+    GPT_MEGATRON_MASTER, /* the weight in fp32 */
+    GPT_MEGATRON_STATES
+};
+
+/* Consecutive layers of a stage, a state dict of its own. */
+struct gpt_megatron_chunk {
+    struct gpt_safetensors tensors; /* of the state dict; no file */
+    bool *used;                     /* one a tensor: it became a part */
+    /* One a tensor; NULL without optimizer state, no name where there is no
+     * tensor of this kind. */
+    struct gpt_safetensor *state[GPT_MEGATRON_STATES];
+    int64_t n_layers, first_layer; /* first: global number */
+};
+
+/* The file of one rank. */
+struct gpt_megatron_rank {
+    const char *file; /* "mp_rank_00/model_optim_rng.pt"; NULL: not there */
+    struct gpt_torch torch;
+    struct gpt_megatron_chunk *chunks;
+    int64_t n_chunks; /* more than 1 when interleaved */
+};
+
+struct gpt_megatron {
+    char dir[GPT_PATH_BYTES]; /* of the iteration */
+    int64_t tp_size, pp_size;
+    struct gpt_megatron_rank *ranks; /* (pp_size, tp_size) */
+    int64_t version;                 /* of the order in QKV: 0, 1, 2, 3 */
+    int64_t iteration;
+    struct gpt_config config;
+    struct gpt_param_table table;
+    struct gpt_tensor *tensors; /* one a parameter, in the table's order, then
+                                 * one for each moment of each */
+    int64_t n;
+    bool has_optimizer;
+    int64_t step; /* of the optimizer */
+    cJSON *state;
+    struct gpt_arena arena;
+};
+
+/* The directory of an iteration at `path`: itself, or what its tracker names;
+ * `iteration` < 0: the newest. False when there is none of this format. */
+bool gpt_megatron_find(char *dir, size_t cap, const char *path,
+                       int64_t iteration);
+
+/* Headers and pickles only. optimizer: also its state, and weights in fp32
+ * where it has them. GPT_EDATA names file and what is wrong. */
+int gpt_megatron_open(struct gpt_megatron **m, const char *path,
+                      int64_t iteration, bool optimizer,
+                      struct gpt_err *err) GPT_MUST_USE;
+void gpt_megatron_close(struct gpt_megatron *m); /* NULL is fine */
+
+/* Opens the files of an iteration and lists their tensors. */
+int gpt_megatron_open_ranks(struct gpt_megatron *m,
+                            struct gpt_err *err) GPT_MUST_USE;
+static inline struct gpt_megatron_rank *
+gpt_megatron_rank(const struct gpt_megatron *m, int64_t pp, int64_t tp)
+{
+    return &m->ranks[pp * m->tp_size + tp];
+}
+
+/* Fills config, version, iteration and state from the first rank's file. */
+int gpt_megatron_configure(struct gpt_megatron *m,
+                           struct gpt_err *err) GPT_MUST_USE;
+/* Finds the optimizer state of each rank's parameters; has_optimizer says
+ * whether all of it was found. */
+int gpt_megatron_read_optimizer(struct gpt_megatron *m,
+                                struct gpt_err *err) GPT_MUST_USE;
+/* Adds to the state what a run needs to be resumed, when it is there. */
+void gpt_megatron_add_run(struct gpt_megatron *m);
+/* Makes the tensors; every tensor of the files is used or known to be no
+ * parameter. */
+int gpt_megatron_merge(struct gpt_megatron *m,
+                       struct gpt_err *err) GPT_MUST_USE;
+
+/* ---- names ---- */
+
+/* How a writer calls tensors. */
+enum gpt_megatron_names {
+    GPT_MEGATRON_TE,     /* megatron-core, layers of Transformer Engine */
+    GPT_MEGATRON_CORE,   /* megatron-core, layers of its own */
+    GPT_MEGATRON_LEGACY, /* before megatron-core */
+};
+/* "transformer_engine", "local", "legacy", NULL: in the order of the enum, in
+ * the words of Megatron-LM's converter. */
+extern const char *const gpt_megatron_styles[];
+
+/* The tensor of a parameter in a chunk, under any of its names; local: number
+ * of the layer in the chunk. NULL when there is none. */
+const struct gpt_safetensor *
+gpt_megatron_tensor(const struct gpt_megatron_chunk *chunk,
+                    enum gpt_param_role role, int64_t local);
+/* Layers that a chunk's names speak of: the largest number and one. */
+int64_t gpt_megatron_layers(const struct gpt_safetensors *tensors);
+/* True for what is in state dicts beside parameters. */
+bool gpt_megatron_ignores(const char *name);
+/* The path of a parameter in a state dict, its keys separated by '/'; false
+ * when the format has none. */
+bool gpt_megatron_path(char *buf, size_t cap, enum gpt_megatron_names style,
+                       enum gpt_param_role role, int64_t local);
+
+/* ---- writing ---- */
+struct gpt_target;
+
+/* Puts the key "args" and its value into the dict that is open: the options
+ * that a run of Megatron-LM with this model and layout has had. dtype: of the
+ * parameters; file: the rank's, counted over all. */
+struct gpt_pickle_out;
+void gpt_megatron_put_args(struct gpt_pickle_out *o, const struct gpt_target *t,
+                           int64_t file, enum gpt_dtype dtype);
+
+int gpt_megatron_plan(struct gpt_target *t, struct gpt_err *err) GPT_MUST_USE;
+void gpt_megatron_free_plan(struct gpt_target *t);
+int gpt_megatron_write(struct gpt_target *t, gpt_bytes_done *done,
+                       void *context, struct gpt_err *err) GPT_MUST_USE;
+
+#endif

@@ -1,0 +1,61 @@
+/* Writing files of torch.save(): a pickle is built value by value in memory,
+ * then the elements of its tensors are streamed into the archive. What is
+ * written loads with torch.load(weights_only=True), as long as the pickle names
+ * only what that allows. Start at gpt_torch_create(). */
+#ifndef GPT_CHECKPOINT_TORCH_WRITE_H
+#define GPT_CHECKPOINT_TORCH_WRITE_H
+
+#include "base/dtype.h"
+#include "base/io.h"
+#include "base/memory.h"
+
+/* ---- the pickle, of protocol 2 ---- */
+
+/* Bytes of a pickle. Zeroed, then gpt_pickle_begin(). A call that fails, for
+ * lack of memory alone, is remembered and reported by gpt_pickle_end(). */
+struct gpt_pickle_out {
+    struct gpt_buf b;
+    bool failed;
+};
+
+void gpt_pickle_begin(struct gpt_pickle_out *o);
+int gpt_pickle_end(struct gpt_pickle_out *o, struct gpt_err *err) GPT_MUST_USE;
+void gpt_pickle_out_free(struct gpt_pickle_out *o);
+
+void gpt_pickle_put_string(struct gpt_pickle_out *o, const char *text);
+void gpt_pickle_put_int(struct gpt_pickle_out *o, int64_t i);
+void gpt_pickle_put_real(struct gpt_pickle_out *o, double f);
+void gpt_pickle_put_bool(struct gpt_pickle_out *o, bool b);
+void gpt_pickle_put_none(struct gpt_pickle_out *o);
+void gpt_pickle_put_global(struct gpt_pickle_out *o, const char *module,
+                           const char *name);
+/* Between the two: keys and values in turn. */
+void gpt_pickle_put_dict(struct gpt_pickle_out *o);
+void gpt_pickle_end_dict(struct gpt_pickle_out *o);
+/* The same for the attributes of an argparse.Namespace. */
+void gpt_pickle_put_namespace(struct gpt_pickle_out *o);
+void gpt_pickle_end_namespace(struct gpt_pickle_out *o);
+/* A tensor, row-major and tight, that is all of storage `key`; false when
+ * PyTorch has no storage of the type. */
+bool gpt_pickle_put_tensor(struct gpt_pickle_out *o, int64_t key,
+                           enum gpt_dtype dtype, int ndim,
+                           const int64_t *shape);
+
+/* ---- the archive ---- */
+struct gpt_torch_writer;
+
+/* Begins a file of n storages, of bytes[i] each, with the pickle in *o. The
+ * bytes follow in order. flags: GPT_OUT_*. */
+int gpt_torch_create(struct gpt_torch_writer **w, const char *path,
+                     unsigned flags, const struct gpt_pickle_out *o,
+                     const int64_t *bytes, int64_t n,
+                     struct gpt_err *err) GPT_MUST_USE;
+/* The next bytes; those of a storage are not given together with another's. */
+int gpt_torch_put(struct gpt_torch_writer *w, const void *data, size_t bytes,
+                  struct gpt_err *err) GPT_MUST_USE;
+/* Publishes; frees w whatever the result. */
+int gpt_torch_commit(struct gpt_torch_writer *w,
+                     struct gpt_err *err) GPT_MUST_USE;
+void gpt_torch_abort(struct gpt_torch_writer *w); /* NULL is fine */
+
+#endif

@@ -1,0 +1,44 @@
+/* Reading zip archives whose entries are stored as they are, which is what
+ * torch.save() writes. Start at gpt_zip_open(). Source of the format: PKWARE,
+ * APPNOTE.TXT.
+ *
+ * The reader believes nothing: the list of entries at the end and the header
+ * of each entry must agree, entries must not overlap, and names must be
+ * different and stay in a directory, so that two readers cannot see two
+ * archives in one file. */
+#ifndef GPT_CHECKPOINT_ZIP_H
+#define GPT_CHECKPOINT_ZIP_H
+
+#include "base/io.h"
+#include "base/memory.h"
+
+struct gpt_zip_entry {
+    const char *name;
+    int64_t header; /* offsets in the file: of the entry, of its data */
+    int64_t begin;
+    int64_t bytes;
+    uint32_t crc; /* CRC-32 of the data, as the archive says */
+};
+
+struct gpt_zip {
+    struct gpt_zip_entry *entries; /* by name */
+    int64_t n;
+    const char *first; /* name of the entry that comes first in the file */
+    struct gpt_arena arena;
+};
+
+/* The archive at bytes [begin, begin + size) of `in`: lists alone are read.
+ * GPT_EDATA names file and offset; compressed and encrypted entries are
+ * refused. */
+int gpt_zip_open(struct gpt_zip *zip, struct gpt_in *in, int64_t begin,
+                 int64_t size, struct gpt_err *err) GPT_MUST_USE;
+void gpt_zip_close(struct gpt_zip *zip); /* zero is fine */
+
+/* NULL when there is none. */
+const struct gpt_zip_entry *gpt_zip_find(const struct gpt_zip *zip,
+                                         const char *name);
+
+/* CRC-32 of zip (IEEE 802.3), running: start with crc = 0. */
+uint32_t gpt_crc32(uint32_t crc, const void *p, size_t n);
+
+#endif
