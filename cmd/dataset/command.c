@@ -78,6 +78,14 @@ int gpt_dataset_open_set(struct gpt_indexed **set, const char *prefix,
     return status;
 }
 
+int gpt_dataset_protect(const char *const *sets, int64_t n,
+                        struct gpt_err *err)
+{
+    for (int64_t i = 0; i < n; i++)
+        GPT_TRY(gpt_indexed_protect(sets[i], err));
+    return GPT_OK;
+}
+
 int gpt_dataset_check_output(const struct gpt_dataset_options *o,
                              struct gpt_err *err)
 {

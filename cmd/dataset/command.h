@@ -104,6 +104,9 @@ int gpt_dataset_parse_range(const char *text, int64_t n, const char *prefix,
 int gpt_dataset_open_set(struct gpt_indexed **set, const char *prefix,
                          struct gpt_err *err) GPT_MUST_USE;
 
+/* Makes every file of the sets known as an input: see gpt_in_protect(). */
+int gpt_dataset_protect(const char *const *sets, int64_t n,
+                        struct gpt_err *err) GPT_MUST_USE;
 /* GPT_EUSAGE when no output prefix was given. */
 int gpt_dataset_check_output(const struct gpt_dataset_options *o,
                              struct gpt_err *err) GPT_MUST_USE;

@@ -1,6 +1,6 @@
 /* Reads data sets of every format that convert.h knows. All become one part:
- * lengths as int32, document indices as int64. Only MMIDIDX has these in its
- * file; the other formats are checked value by value while they are made, as
+ * lengths as int32, document indices as int64. data/indexed.h gives those of
+ * its formats; the others are checked value by value while they are made, as
  * what comes out of here is trusted. Start at gpt_foreign_open(), at the
  * end. */
 #include "cmd/dataset/convert.h"
@@ -66,11 +66,11 @@ static int check_size(const struct gpt_foreign *s, int64_t tokens,
                     item_of(s));
 }
 
-/* ---- MMIDIDX ---- */
+/* ---- MMIDIDX, TNTIDX ---- */
 
-/* gpt_indexed_open() has checked the arrays. They are taken over as they lie in
- * the mapped file, which `indexed` keeps open. */
-static int read_mmididx(struct gpt_foreign *s, const char *prefix,
+/* gpt_indexed_open() has checked the arrays, and made those that the file does
+ * not have; `indexed` keeps them. */
+static int read_indexed(struct gpt_foreign *s, const char *prefix,
                         struct gpt_err *err)
 {
     GPT_TRY(gpt_indexed_open(&s->indexed, prefix, NULL, err));
@@ -81,144 +81,6 @@ static int read_mmididx(struct gpt_foreign *s, const char *prefix,
     s->part.documents = gpt_indexed_documents(s->indexed);
     s->part.n_documents = gpt_indexed_n_documents(s->indexed);
     return GPT_OK;
-}
-
-/* ---- TNTIDX ----
- *
- * After the header (data/tntidx.h), with its counts N, L and D:
- *
- *     dims (N + 1):  which of the sizes are those of item i
- *     data (N + 1):  tokens before item i
- *     sizes (L):     tokens of an item in each of its dimensions
- *     documents (D): items before each document, and N at the end
- *
- * An item could have several dimensions. A sequence of tokens has one, so that
- * L is N and dims counts up; what is otherwise is no data set of tokens. */
-
-struct tntidx {
-    const uint8_t *image;
-    int64_t n, n_sizes, n_documents; /* items, their sizes, indices */
-    int64_t dims_at, data_at, sizes_at, documents_at;
-};
-
-/* Checks the header before an array is looked at. The counts come from the
- * file: they are compared to the words that it has, and only then added or
- * multiplied. */
-static int tntidx_header(struct gpt_foreign *s, struct tntidx *t,
-                         struct gpt_err *err)
-{
-    const uint8_t *p = t->image;
-    int64_t size = gpt_in_size(s->index);
-
-    if (size < GPT_TNTIDX_HEADER)
-        return gpt_fail(err, GPT_EDATA, "%s: truncated: size is %" PRId64
-                        " bytes, the header alone has %d", s->index_path, size,
-                        GPT_TNTIDX_HEADER);
-    uint64_t version = gpt_get_u64(p + GPT_TNTIDX_VERSION);
-    uint64_t code = gpt_get_u64(p + GPT_TNTIDX_DTYPE);
-    uint64_t element = gpt_get_u64(p + GPT_TNTIDX_ELEMENT);
-    uint64_t n = gpt_get_u64(p + GPT_TNTIDX_ITEMS);
-    uint64_t sizes = gpt_get_u64(p + GPT_TNTIDX_SIZES);
-    uint64_t documents = gpt_get_u64(p + GPT_TNTIDX_DOCUMENTS);
-    if (version != 1)
-        return gpt_fail(err, GPT_EDATA, "%s:%d: version is %" PRIu64
-                        ", known is 1", s->index_path, GPT_TNTIDX_VERSION,
-                        version);
-    if (!gpt_idx_dtype(code, &s->dtype))
-        return gpt_fail(err, GPT_EDATA, "%s:%d: dtype code is %" PRIu64
-                        ", tokens have 1-5 or 8", s->index_path,
-                        GPT_TNTIDX_DTYPE, code);
-    if (element != gpt_dtype_bytes(s->dtype))
-        return gpt_fail(err, GPT_EDATA, "%s:%d: element size is %" PRIu64
-                        ", that of type %s is %zu", s->index_path,
-                        GPT_TNTIDX_ELEMENT, element, gpt_dtype_name(s->dtype),
-                        gpt_dtype_bytes(s->dtype));
-    /* All arrays are words of 8 bytes: their number follows from the size. */
-    uint64_t words = (uint64_t)(size - GPT_TNTIDX_HEADER) / 8;
-    bool fits = size % 8 == 0 && n < words / 2 && sizes <= words &&
-                documents <= words && 2 * (n + 1) + sizes + documents == words;
-    if (!fits || sizes != n || documents == 0)
-        return gpt_fail(err, GPT_EDATA,
-                        "%s:%d: %" PRIu64 " items, %" PRIu64 " sizes and %"
-                        PRIu64 " document indices are not those of %" PRId64
-                        " bytes with a size an item", s->index_path,
-                        GPT_TNTIDX_ITEMS, n, sizes, documents, size);
-    t->n = (int64_t)n;
-    t->n_documents = (int64_t)documents - 1;
-    t->dims_at = GPT_TNTIDX_HEADER;
-    t->data_at = t->dims_at + 8 * (t->n + 1);
-    t->sizes_at = t->data_at + 8 * (t->n + 1);
-    t->documents_at = t->sizes_at + 8 * t->n;
-    return GPT_OK;
-}
-
-/* No array of the file is aligned by more than chance. */
-static int64_t word(const struct tntidx *t, int64_t at, int64_t i)
-{
-    return gpt_idx_i64(t->image + at, i);
-}
-
-/* Takes the sizes as lengths, after the offsets agreed with them: the tokens
- * must lie in the file without gaps, as nothing else is copied. */
-static int tntidx_items(struct gpt_foreign *s, const struct tntidx *t,
-                        struct gpt_err *err)
-{
-    int64_t end = 0;
-
-    for (int64_t i = 0; i <= t->n; i++) {
-        int64_t data = word(t, t->data_at, i);
-
-        if (data != end || word(t, t->dims_at, i) != i)
-            return gpt_fail(err, GPT_EDATA,
-                            "%s:%" PRId64 ": offset of item %" PRId64 " is %"
-                            PRId64 ", the sizes before it add up to %" PRId64
-                            " (or it has not one dimension)", s->index_path,
-                            t->data_at + 8 * i, i, data, end);
-        if (i == t->n)
-            break;
-        int64_t length = word(t, t->sizes_at, i);
-        GPT_TRY(set_length(s, i, length, t->sizes_at + 8 * i, err));
-        if (!gpt_add(end, length, &end))
-            return gpt_fail(err, GPT_EDATA, "%s: sizes overflow",
-                            s->index_path);
-    }
-    return check_size(s, end, err);
-}
-
-/* Document indices are used where they lie in the mapped file. */
-static int tntidx_documents(struct gpt_foreign *s, const struct tntidx *t,
-                            struct gpt_err *err)
-{
-    int64_t before = 0;
-
-    for (int64_t d = 0; d <= t->n_documents; d++) {
-        int64_t v = word(t, t->documents_at, d);
-
-        if (v < before || (d == 0 && v != 0) ||
-            (d == t->n_documents ? v != t->n : v > t->n))
-            return gpt_fail(err, GPT_EDATA,
-                            "%s:%" PRId64 ": document index %" PRId64 " is %"
-                            PRId64 ", must rise from 0 to %" PRId64,
-                            s->index_path, t->documents_at + 8 * d, d, v, t->n);
-        before = v;
-    }
-    s->part.documents = t->image + t->documents_at;
-    s->part.n_documents = t->n_documents;
-    return GPT_OK;
-}
-
-static int read_tntidx(struct gpt_foreign *s, struct gpt_err *err)
-{
-    struct tntidx t = {0};
-
-    GPT_TRY(gpt_in_map(s->index, &t.image, err));
-    GPT_TRY(gpt_in_open(&s->data, s->data_path, err));
-    GPT_TRY(tntidx_header(s, &t, err));
-    GPT_TRY(new_arrays(s, t.n, -1, err));
-    GPT_TRY(tntidx_items(s, &t, err));
-    /* The sizes have been compared with the .bin: all of it is tokens. */
-    s->part.bytes = gpt_in_size(s->data);
-    return tntidx_documents(s, &t, err);
 }
 
 /* ---- .ds ----
@@ -342,15 +204,17 @@ static int open_any(struct gpt_foreign *s, const char *prefix, int64_t eod,
     uint8_t magic[8] = {0};
 
     GPT_TRY(name_files(s, prefix, ".bin", ".idx", err));
+    GPT_TRY(gpt_in_settle(s->index_path, err));
     if (gpt_path_exists(s->index_path)) {
         GPT_TRY(gpt_in_open(&s->index, s->index_path, err));
         if (gpt_in_size(s->index) >= (int64_t)sizeof(magic))
             GPT_TRY(gpt_in_read(s->index, magic, 0, sizeof(magic), err));
-        /* Anything else is left to the reader of MMIDIDX, whose messages say
-         * what is wrong with it. */
-        bool legacy = gpt_tntidx_has_magic(magic, sizeof(magic));
-        s->format = legacy ? GPT_SET_TNTIDX : GPT_SET_MMIDIDX;
-        return legacy ? read_tntidx(s, err) : read_mmididx(s, prefix, err);
+        /* Anything else is left to the reader of both, whose messages say what
+         * is wrong with it. */
+        s->format = gpt_tntidx_has_magic(magic, sizeof(magic))
+                        ? GPT_SET_TNTIDX
+                        : GPT_SET_MMIDIDX;
+        return read_indexed(s, prefix, err);
     }
     if (gpt_path_exists(s->data_path)) {
         s->format = GPT_SET_LLMC;

@@ -122,29 +122,15 @@ static const struct format {
     [GPT_SET_LLMC] = {".bin", NULL, llmc_header, NULL},
 };
 
-/* Opens prefix + suffix, unless that is a file of the input. */
 static int open_file(struct gpt_out **out, const char *suffix, int64_t bytes,
-                     const struct gpt_foreign *s,
                      const struct gpt_write_set_options *o, struct gpt_err *err)
 {
     char *path = NULL;
 
     GPT_TRY(gpt_join_name(&path, o->prefix, suffix, err));
-    bool input = gpt_path_same(path, s->part.path) ||
-                 (s->part.idx_path && gpt_path_same(path, s->part.idx_path));
-    int status = input ? gpt_fail(err, GPT_EUSAGE, "the output '%s' is an"
-                                  " input: inputs are never modified", path)
-                       : gpt_out_open(out, path, o->flags, bytes, err);
+    int status = gpt_out_open(out, path, o->flags, bytes, err);
     gpt_free(path);
     return status;
-}
-
-static int commit_file(struct gpt_out **out, struct gpt_err *err)
-{
-    struct gpt_out *done = *out;
-
-    *out = NULL;
-    return done ? gpt_out_commit(done, err) : GPT_OK;
 }
 
 static int write_format(const struct gpt_foreign *s, const struct format *f,
@@ -154,19 +140,18 @@ static int write_format(const struct gpt_foreign *s, const struct format *f,
     struct gpt_out *data = NULL, *index = NULL;
     int status;
 
-    GPT_TRY_GOTO(status, open_file(&data, f->data, s->part.bytes, s, o, err),
+    GPT_TRY_GOTO(status, open_file(&data, f->data, s->part.bytes, o, err),
                  out);
     if (f->index) {
-        GPT_TRY_GOTO(status, open_file(&index, f->index, 0, s, o, err), out);
+        GPT_TRY_GOTO(status, open_file(&index, f->index, 0, o, err), out);
         GPT_TRY_GOTO(status, f->write_index(index, s, err), out);
     }
     if (f->header)
         GPT_TRY_GOTO(status, f->header(data, s, err), out);
     GPT_TRY_GOTO(status, gpt_copy_bytes(data, s->part.path, s->part.offset,
                                         s->part.bytes, o, err), out);
-    /* Data before index, as in write_set.c: an index never lacks its data. */
-    GPT_TRY_GOTO(status, commit_file(&data, err), out);
-    status = commit_file(&index, err);
+    status = gpt_publish_set(o, data, index, err);
+    data = index = NULL;
 out:
     gpt_out_abort(data);
     gpt_out_abort(index);

@@ -107,7 +107,7 @@ static const struct gpt_opt options[] = {
      GPT_DATASET_AT(cache_path), .flags = GPT_OPT_DIR,
      .help = "directory to write; default: PREFIX/cache/GPTDataset_indices"},
     {.kind = GPT_OPT_STRING, .name = "tokenizer-like", .arg = "FILE",
-     GPT_DATASET_AT(tokenizer_like), .flags = GPT_OPT_FILE,
+     GPT_DATASET_AT(tokenizer_like), .flags = GPT_OPT_FILE | GPT_OPT_INPUT,
      .help = "a description.txt of Megatron-LM with the same tokenizer"},
     {.kind = GPT_OPT_LIST, .name = "num-samples", .arg = "N",
      GPT_DATASET_AT(num_samples),

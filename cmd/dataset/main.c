@@ -81,10 +81,13 @@ static int run_command(const struct gpt_dataset_command *command,
     struct gpt_arena arena = {0};
     struct gpt_err late;
 
+    int status;
+
     GPT_TRY(gpt_out_open(&o.out, "-", 0, 0, err));
-    int status = strip_suffixes(&arena, sets, n, err);
-    if (status == GPT_OK)
-        status = command->run(&o, sets, n, err);
+    GPT_TRY_GOTO(status, strip_suffixes(&arena, sets, n, err), out);
+    GPT_TRY_GOTO(status, gpt_dataset_protect(sets, n, err), out);
+    status = command->run(&o, sets, n, err);
+out:;
     int written = gpt_out_commit(o.out, &late);
     if (status == GPT_OK && written != GPT_OK) {
         *err = late;

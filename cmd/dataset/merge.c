@@ -74,8 +74,11 @@ static int list_sets(const char *dir, struct gpt_arena *arena,
     struct names names = {.arena = arena};
     struct dirent *entry;
     int status = GPT_OK;
-    DIR *d = opendir(dir);
+    DIR *d;
 
+    /* A set whose .idx waits for its name would be missed. */
+    GPT_TRY(gpt_out_complete(dir, err));
+    d = opendir(dir);
     if (!d)
         return gpt_fail_errno(err, GPT_EIO, "cannot read directory '%s'", dir);
     /* readdir() reports an error by NULL and errno: a merge must not take that
@@ -113,7 +116,8 @@ static void check_shards(const char *const *sets, int64_t n)
 
 /* All sets are opened, and so checked, before the first byte is written. */
 static int merge_sets(const struct gpt_dataset_options *o,
-                      const char *const *sets, int64_t n, struct gpt_err *err)
+                      const char *const *sets, int64_t n,
+                      struct gpt_out **beside, struct gpt_err *err)
 {
     struct gpt_indexed **open = NULL;
     struct gpt_document_range *ranges = NULL;
@@ -129,7 +133,7 @@ static int merge_sets(const struct gpt_dataset_options *o,
         ranges[i] = (struct gpt_document_range){
             open[i], 0, gpt_indexed_n_documents(open[i])};
     }
-    status = gpt_write_documents(o, "merge", ranges, n, err);
+    status = gpt_write_documents(o, "merge", ranges, n, beside, err);
 out:
     for (int64_t i = 0; open && i < n; i++)
         gpt_indexed_close(open[i]);
@@ -138,12 +142,13 @@ out:
     return status;
 }
 
-/* The provenance gets its name after the tokens: it never speaks of a set that
+/* The provenance gets its name with the tokens: it never speaks of a set that
  * is not there. */
 static int merge_with_provenance(const struct gpt_dataset_options *o,
                                  const char *const *sets, int64_t n,
                                  struct gpt_err *err)
 {
+    struct gpt_out *files[2] = {NULL, NULL};
     struct gpt_provenance_merge *beside;
     int status;
 
@@ -151,9 +156,12 @@ static int merge_with_provenance(const struct gpt_dataset_options *o,
     GPT_TRY(gpt_provenance_merge_open(&beside, o->output_prefix, sets, n,
                                       o->common.force ? GPT_OUT_FORCE : 0,
                                       err));
-    GPT_TRY_GOTO(status, merge_sets(o, sets, n, err), out);
-    status = gpt_provenance_merge_commit(beside, err);
+    GPT_TRY_GOTO(status, gpt_provenance_merge_write(beside, files, err), out);
+    status = merge_sets(o, sets, n, files, err);
 out:
+    /* NULL once the set has taken them. */
+    gpt_out_abort(files[0]);
+    gpt_out_abort(files[1]);
     gpt_provenance_merge_close(beside);
     return status;
 }
@@ -172,6 +180,9 @@ static int run_merge(const struct gpt_dataset_options *o,
     if (o->input)
         GPT_TRY_GOTO(status, list_sets(o->input, &arena, &sets, &n_sets, err),
                      out);
+    /* Those of the command line are known already. */
+    if (o->input)
+        GPT_TRY_GOTO(status, gpt_dataset_protect(sets, n_sets, err), out);
     status = merge_with_provenance(o, sets, n_sets, err);
 out:
     gpt_arena_free(&arena);

@@ -316,25 +316,20 @@ int gpt_provenance_merge_open(struct gpt_provenance_merge **merge,
     return status;
 }
 
-int gpt_provenance_merge_commit(struct gpt_provenance_merge *m,
-                                struct gpt_err *err)
+int gpt_provenance_merge_write(struct gpt_provenance_merge *m,
+                               struct gpt_out *files[2], struct gpt_err *err)
 {
-    struct gpt_out *json = m->json, *sources = m->all_sources;
-
-    if (json)
+    if (m->json)
         GPT_TRY(write_json(m, err));
-    if (sources)
+    if (m->all_sources)
         GPT_TRY(write_sources(m, err));
-    /* Both are whole before the first gets its name. A commit frees the file
-     * whatever happens, so that close() must not see it again. */
-    m->json = NULL;
-    if (json)
-        GPT_TRY(gpt_out_commit(json, err));
-    m->all_sources = NULL;
-    return sources ? gpt_out_commit(sources, err) : GPT_OK;
+    files[0] = m->json;
+    files[1] = m->all_sources;
+    m->json = m->all_sources = NULL;
+    return GPT_OK;
 }
 
-/* NULL is fine for whatever was not opened, or was committed. */
+/* NULL is fine for whatever was not opened, or was handed over. */
 void gpt_provenance_merge_close(struct gpt_provenance_merge *m)
 {
     if (!m)

@@ -8,14 +8,17 @@
 /* For a data set `prefix` that is made of n others, one after the other. A JSON
  * is written when all of them have one, sources when all have these, too. Open
  * before the tokens are copied: an output that exists (GPT_EEXIST) or a JSON
- * that is damaged (GPT_EDATA) is reported before the work. Commit after it. */
+ * that is damaged (GPT_EDATA) is reported before the work. */
 struct gpt_provenance_merge;
 int gpt_provenance_merge_open(struct gpt_provenance_merge **merge,
                               const char *prefix, const char *const *sets,
                               int64_t n, unsigned flags, struct gpt_err *err)
     GPT_MUST_USE;
-int gpt_provenance_merge_commit(struct gpt_provenance_merge *merge,
-                                struct gpt_err *err) GPT_MUST_USE;
+/* Writes both files and hands them over, NULL where there is none: they are
+ * published with the tokens. */
+int gpt_provenance_merge_write(struct gpt_provenance_merge *merge,
+                               struct gpt_out *files[2], struct gpt_err *err)
+    GPT_MUST_USE;
 void gpt_provenance_merge_close(struct gpt_provenance_merge *merge);
 
 #endif

@@ -21,10 +21,11 @@ static int run_slice(const struct gpt_dataset_options *o,
         return gpt_fail(err, GPT_EUSAGE, "--documents is needed");
     GPT_TRY(gpt_dataset_open_set(&set, sets[0], err));
     range.set = set;
+    /* "A:" ends with the last document, so their number is needed here */
     GPT_TRY_GOTO(status, gpt_dataset_parse_range(
                              o->documents, gpt_indexed_n_documents(set),
                              sets[0], &range.begin, &range.end, err), out);
-    status = gpt_write_documents(o, "slice", &range, 1, err);
+    status = gpt_write_documents(o, "slice", &range, 1, NULL, err);
 out:
     gpt_indexed_close(set);
     return status;
@@ -41,7 +42,7 @@ static int run_head(const struct gpt_dataset_options *o,
     /* A set of fewer documents is taken whole, as head(1) does. */
     const struct gpt_document_range range = {
         set, 0, gpt_min_i64(o->count, gpt_indexed_n_documents(set))};
-    int status = gpt_write_documents(o, "head", &range, 1, err);
+    int status = gpt_write_documents(o, "head", &range, 1, NULL, err);
     gpt_indexed_close(set);
     return status;
 }

@@ -99,6 +99,7 @@ static int add_lengths(struct gpt_listing *l, const struct gpt_stat *s)
     if (s->documents > 0)
         GPT_TRY(gpt_buf_printf(&l->text, "  %-27s %10s  share\n", "length",
                                "documents"));
+    /* Empty buckets are left out: most sets use a few of the powers of two. */
     for (int k = 0; k < GPT_STAT_BUCKETS; k++)
         if (s->bucket[k] > 0)
             GPT_TRY(gpt_buf_printf(&l->text, "  %12" PRId64 " .. %-11" PRId64
@@ -166,6 +167,7 @@ static int add_tokens(struct gpt_listing *l, const struct gpt_stat *s,
     return GPT_OK;
 }
 
+/* An empty line parts the tables of several sets. */
 static int add_table(struct gpt_listing *l, const char *prefix,
                      const struct gpt_stat *s,
                      const struct gpt_tokenizer *tokenizer)
@@ -189,6 +191,7 @@ static int add_set(struct gpt_listing *l, const struct gpt_dataset_options *o,
     int status;
 
     GPT_TRY(gpt_dataset_open_set(&set, prefix, err));
+    /* lengths come from the index; the tokens are read once, if at all */
     GPT_TRY_GOTO(status, gpt_stat(&s, set, &so, err), out);
     status = l->json
                  ? gpt_listing_add(l, stat_object(set, &s), err)

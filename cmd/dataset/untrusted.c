@@ -24,6 +24,10 @@ int gpt_untrusted_open(struct gpt_untrusted *set, const char *prefix,
     memset(set, 0, sizeof(*set));
     GPT_TRY(open_file(&set->idx_file, prefix, ".idx", err));
     GPT_TRY(open_file(&set->bin_file, prefix, ".bin", err));
+    /* As in data/indexed.c: an .idx that is still there has its own .bin. */
+    if (!gpt_in_is_current(set->idx_file))
+        return gpt_fail(err, GPT_EIO, "%s: another program is replacing it",
+                        prefix);
     set->image_bytes = gpt_in_size(set->idx_file);
     set->bin_bytes = gpt_in_size(set->bin_file);
     GPT_TRY(gpt_in_map(set->idx_file, &set->image, err));

@@ -96,7 +96,7 @@ out:
 
 int gpt_write_documents(const struct gpt_dataset_options *o, const char *what,
                         const struct gpt_document_range *ranges, int64_t n,
-                        struct gpt_err *err)
+                        struct gpt_out **beside, struct gpt_err *err)
 {
     int64_t documents = 0, bytes = 0;
     char size[32];
@@ -112,6 +112,7 @@ int gpt_write_documents(const struct gpt_dataset_options *o, const char *what,
     /* Progress counts the bytes of the .bin; an index is small beside it. */
     struct gpt_progress *p = gpt_dataset_open_progress(o, what, bytes);
     struct gpt_write_set_options wo = gpt_dataset_writing(o, p);
+    wo.beside = beside;
     int status = write_ranges(&wo, ranges, n, err);
     gpt_progress_close(p);
     if (status == GPT_OK)

@@ -17,6 +17,7 @@ struct gpt_document_range {
  * GPT_EUSAGE when there is no range, or the output is an input. */
 int gpt_write_documents(const struct gpt_dataset_options *o, const char *what,
                         const struct gpt_document_range *ranges, int64_t n,
-                        struct gpt_err *err) GPT_MUST_USE;
+                        struct gpt_out **beside, struct gpt_err *err)
+    GPT_MUST_USE;
 
 #endif

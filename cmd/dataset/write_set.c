@@ -154,22 +154,46 @@ static int write_bin(struct gpt_out *out, const struct gpt_write_set_options *o,
 
 /* ---- both ---- */
 
-/* Refuses an output that is an input under any name. With index_only the .bin
- * is not written, and may be the input itself. */
-static int refuse_inputs(const char *bin, const char *idx,
-                         const struct gpt_write_set_options *o,
-                         const struct gpt_set_range *parts, int64_t n,
-                         struct gpt_err *err)
+enum { BESIDE = 2 };
+
+/* An index alone is for the tokens that are there, as are the other files. */
+static int add_beside(struct gpt_out *files[BESIDE],
+                      const struct gpt_write_set_options *o,
+                      struct gpt_err *err)
 {
-    for (int64_t i = 0; i < n; i++) {
-        if (!o->index_only && gpt_path_same(bin, parts[i].path))
-            return gpt_fail(err, GPT_EUSAGE, "the output '%s' is an input:"
-                            " inputs are never modified", bin);
-        if (parts[i].idx_path && gpt_path_same(idx, parts[i].idx_path))
-            return gpt_fail(err, GPT_EUSAGE, "the output '%s' is an input:"
-                            " inputs are never modified", idx);
+    static const char *const suffixes[BESIDE] = {".json", ".sources"};
+
+    for (int i = 0; i < BESIDE; i++) {
+        char *path;
+
+        files[i] = o->beside ? o->beside[i] : NULL;
+        if (files[i])
+            o->beside[i] = NULL;
+        if (files[i] || o->index_only || !(o->flags & GPT_OUT_FORCE))
+            continue;
+        GPT_TRY(gpt_join_name(&path, o->prefix, suffixes[i], err));
+        int status = gpt_path_exists(path)
+                         ? gpt_out_open_removal(&files[i], path, err)
+                         : GPT_OK;
+        gpt_free(path);
+        GPT_TRY(status);
     }
     return GPT_OK;
+}
+
+/* The .idx is last, as every reader opens it first. */
+int gpt_publish_set(const struct gpt_write_set_options *o, struct gpt_out *bin,
+                    struct gpt_out *idx, struct gpt_err *err)
+{
+    struct gpt_out *files[BESIDE + 2] = {bin};
+    int status = add_beside(files + 1, o, err);
+
+    files[BESIDE + 1] = idx;
+    if (status == GPT_OK)
+        return gpt_out_commit_all(files, GPT_COUNT(files), err);
+    for (size_t i = 0; i < GPT_COUNT(files); i++)
+        gpt_out_abort(files[i]);
+    return status;
 }
 
 int gpt_write_set(const struct gpt_write_set_options *o,
@@ -185,8 +209,6 @@ int gpt_write_set(const struct gpt_write_set_options *o,
         bytes += parts[i].bytes;
     GPT_TRY_GOTO(status, gpt_join_name(&bin_path, o->prefix, ".bin", err), out);
     GPT_TRY_GOTO(status, gpt_join_name(&idx_path, o->prefix, ".idx", err), out);
-    GPT_TRY_GOTO(status, refuse_inputs(bin_path, idx_path, o, parts, n, err),
-                 out);
     GPT_TRY_GOTO(status, gpt_out_open(&idx, idx_path, o->flags, 0, err), out);
     if (!o->index_only) {
         GPT_TRY_GOTO(status, gpt_out_open(&bin, bin_path, o->flags, bytes, err),
@@ -194,15 +216,8 @@ int gpt_write_set(const struct gpt_write_set_options *o,
         GPT_TRY_GOTO(status, write_bin(bin, o, parts, n, err), out);
     }
     GPT_TRY_GOTO(status, write_idx(idx, o->dtype, parts, n, err), out);
-    /* The .bin gets its name first: a reader that finds the .idx finds both. A
-     * commit frees the file whatever happens. */
-    struct gpt_out *whole = bin;
-    bin = NULL;
-    if (whole)
-        GPT_TRY_GOTO(status, gpt_out_commit(whole, err), out);
-    whole = idx;
-    idx = NULL;
-    status = gpt_out_commit(whole, err);
+    status = gpt_publish_set(o, bin, idx, err);
+    bin = idx = NULL;
 out:
     gpt_out_abort(bin);
     gpt_out_abort(idx);

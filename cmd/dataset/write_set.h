@@ -24,16 +24,25 @@ struct gpt_write_set_options {
     enum gpt_dtype dtype;
     unsigned flags;  /* GPT_OUT_* */
     bool index_only; /* prefix.idx alone */
+    /* prefix.json and prefix.sources, each NULL where there is none: published
+     * with the set, which takes them (and sets them to NULL). NULL: none. */
+    struct gpt_out **beside;
     void (*report)(void *user, int64_t bytes); /* of tokens; may be NULL */
     void *user;
 };
 
 /* Writes prefix.bin and prefix.idx, the parts in their order, in constant
- * memory. GPT_EUSAGE when a part is read from the file that would be written:
- * inputs are never modified. */
+ * memory. */
 int gpt_write_set(const struct gpt_write_set_options *options,
                   const struct gpt_set_range *parts, int64_t n,
                   struct gpt_err *err) GPT_MUST_USE;
+
+/* Publishes the files of a set together, and frees them whatever happens; bin
+ * or idx may be NULL. A prefix.json or prefix.sources that the set does not
+ * have itself was an older set's, and goes. */
+int gpt_publish_set(const struct gpt_write_set_options *options,
+                    struct gpt_out *bin, struct gpt_out *idx,
+                    struct gpt_err *err) GPT_MUST_USE;
 
 /* Copies bytes [offset, offset + n) of `path` to the end of `out`. Calls
  * options->report; GPT_EFAIL when a signal asked to stop. */

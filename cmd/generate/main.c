@@ -62,7 +62,8 @@ static const struct gpt_opt table[] = {
      AT(prompt), .help = "how the text begins; every word is one prompt, "
                          "the empty one starts a new document"},
     {.kind = GPT_OPT_LIST, .name = "prompt-file", .arg = "FILE",
-     AT(prompt_file), .flags = GPT_OPT_FILE, .alias = "sample-input-file",
+     AT(prompt_file), .flags = GPT_OPT_FILE | GPT_OPT_INPUT,
+     .alias = "sample-input-file",
      .help = "a file that is one prompt, '-' = standard input"},
     {.kind = GPT_OPT_FLAG, .name = "jsonl", AT(jsonl),
      .help = "prompt files are JSON lines with 'prompt' and 'id', and so is "

@@ -56,7 +56,7 @@ static const struct gpt_opt table[] = {
      .help = "replace logs that exist, instead of appending to them"},
     {.kind = GPT_OPT_GROUP, .help = "Common"},
     {.kind = GPT_OPT_STRING, .name = "config", .arg = "FILE", COMMON(config),
-     .flags = GPT_OPT_FILE,
+     .flags = GPT_OPT_FILE | GPT_OPT_INPUT,
      .help = "read options from FILE: lines 'name = value'"},
     {.kind = GPT_OPT_FLAG, .name = "print-config", COMMON(print_config),
      .help = "print all options as such a file, and stop"},

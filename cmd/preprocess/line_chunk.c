@@ -207,6 +207,7 @@ static int encode_or_skip(struct gpt_line_chunk_worker *w,
     for (size_t k = 0; k < w->n_keys; k++)
         mark_key(&c->keys[k]);
     int status = encode_line(w, c, line, &bad.kind, err);
+    c->bad_kind = bad.kind;
     if (status != GPT_EDATA || !w->skip_bad)
         return status;
     for (size_t k = 0; k < w->n_keys; k++)

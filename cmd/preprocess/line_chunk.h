@@ -56,6 +56,7 @@ struct gpt_line_chunk {
     struct gpt_err named[GPT_BAD_NAMED]; /* what is wrong with the first */
     int status;         /* of reader or worker */
     bool in_line;       /* err is about the last of `lines` */
+    int bad_kind;       /* then, and of GPT_EDATA: what is wrong with it */
     size_t line_at;     /* where in `data` that one begins */
     struct gpt_err err;
 };

@@ -138,15 +138,10 @@ static int open_quarantine(struct gpt_outputs *out,
 
     if (!o->quarantine)
         return GPT_OK;
-    /* Neither of the two may overwrite the other, and an input is never written
-     * to. Inputs are compared as files, since links have many names. */
+    /* Neither of the two may overwrite the other. */
     if (gpt_is_output(o, o->quarantine))
         return gpt_fail(err, GPT_EUSAGE, "'%s' cannot be both a data set and "
                         "the file for bad lines", o->quarantine);
-    for (int64_t i = 0; i < o->n_inputs; i++)
-        if (gpt_path_same(o->quarantine, o->inputs[i].path))
-            return gpt_fail(err, GPT_EUSAGE, "'%s' cannot be both an input and "
-                            "the file for bad lines", o->quarantine);
     return open_file(&out->quarantine, out, o->quarantine,
                      at ? at->quarantine_bytes : -1, err);
 }
@@ -300,44 +295,74 @@ static int write_json(struct gpt_outputs *out, int64_t key,
     return k->json ? gpt_provenance_write(k->json, &p, err) : GPT_OK;
 }
 
-/* A commit frees the file whatever happens. */
-static int commit_file(struct gpt_out **file, struct gpt_err *err)
+/* What an older set has beside it and this one has not would describe the
+ * wrong tokens: it goes with that set. */
+static int add_stale(struct gpt_out **file, const struct gpt_outputs *out,
+                     int64_t key, const char *suffix, struct gpt_err *err)
 {
-    struct gpt_out *out = *file;
+    struct gpt_buf name;
 
-    *file = NULL;
-    return out ? gpt_out_commit(out, err) : GPT_OK;
+    if (*file || !(out->o->out_flags & GPT_OUT_FORCE))
+        return GPT_OK;
+    GPT_TRY(gpt_output_name(&name, out->o, key, suffix, err));
+    int status = gpt_path_exists(name.data)
+                     ? gpt_out_open_removal(file, name.data, err)
+                     : GPT_OK;
+    gpt_buf_free(&name);
+    return status;
 }
 
-static int commit_key(struct key_output *k, struct gpt_err *err)
+/* Fills in the files in the order of publication: the quarantine, so that no
+ * data set is there without the lines that it lacks; what belongs to each set;
+ * and the .idx of all sets, which readers open first. */
+static int collect_files(struct gpt_outputs *out, struct gpt_out **files,
+                         const struct gpt_point *at, struct gpt_err *err)
 {
-    struct gpt_indexed_writer *set = k->set;
+    size_t n_keys = (size_t)out->o->n_keys;
 
-    k->set = NULL;
-    GPT_TRY(gpt_indexed_writer_commit(set, err));
-    GPT_TRY(commit_file(&k->json, err));
-    return commit_file(&k->sources, err);
-}
+    /* Everything is written before a file leaves `out`: what fails here leaves
+     * all of them to be aborted there. */
+    for (size_t k = 0; k < n_keys; k++) {
+        struct key_output *key = &out->keys[k];
 
-/* Without a journal nothing can be repeated after a crash, so that every JSON
- * is written before the first file gets its name. The quarantine comes first:
- * no data set without the lines that it lacks. */
-static int commit_all(struct gpt_outputs *out, const struct gpt_point *at,
-                      struct gpt_err *err)
-{
-    for (int64_t k = 0; k < out->o->n_keys; k++)
-        GPT_TRY(write_json(out, k, at, err));
-    GPT_TRY(commit_file(&out->quarantine, err));
-    for (int64_t k = 0; k < out->o->n_keys; k++)
-        GPT_TRY(commit_key(&out->keys[k], err));
+        GPT_TRY(write_json(out, (int64_t)k, at, err));
+        GPT_TRY(add_stale(&key->json, out, (int64_t)k, ".json", err));
+        GPT_TRY(add_stale(&key->sources, out, (int64_t)k, ".sources", err));
+    }
+    for (size_t k = 0; k < n_keys; k++) {
+        struct gpt_out **beside = files + 1 + 3 * k;
+        struct gpt_indexed_writer *set = out->keys[k].set;
+
+        out->keys[k].set = NULL;
+        GPT_TRY(gpt_indexed_writer_release(set, &beside[0],
+                                           &files[1 + 3 * n_keys + k], err));
+        beside[1] = out->keys[k].json;
+        beside[2] = out->keys[k].sources;
+        out->keys[k].json = out->keys[k].sources = NULL;
+    }
+    files[0] = out->quarantine;
+    out->quarantine = NULL;
     return GPT_OK;
 }
 
 int gpt_outputs_commit(struct gpt_outputs *out, const struct gpt_point *at,
                        struct gpt_err *err)
 {
-    int status = commit_all(out, at, err);
+    size_t n = 1 + 4 * (size_t)out->o->n_keys;
+    struct gpt_out **files = NULL;
+    int status;
 
+    GPT_TRY_GOTO(status, gpt_new(&files, n, sizeof(*files), "outputs", err),
+                 out);
+    status = collect_files(out, files, at, err);
+    /* Files that were collected have left `out`, which does not abort them. */
+    for (size_t i = 0; status != GPT_OK && i < n; i++)
+        gpt_out_abort(files[i]);
+    if (status == GPT_OK)
+        status = gpt_out_commit_all(files, n, err);
+    /* The commit has freed the files, whatever came of it. */
+    gpt_free(files);
+out:
     gpt_outputs_abort(out);
     return status;
 }

@@ -4,6 +4,8 @@
 #include "cmd/preprocess/output_names.h"
 
 #include "base/io.h"
+#include "base/list.h"
+#include "base/memory.h"
 
 #include <string.h>
 
@@ -65,20 +67,88 @@ static int for_each_file(const struct gpt_preprocess_options *o,
     return GPT_OK;
 }
 
-/* The quarantine comes first, and its directory is synced before the next name
- * changes: after a crash there may be bad lines without a data set, but no data
- * set without the lines that it lacks. .idx comes after .bin in the list, for a
- * reader that finds the .idx. */
+/* The names of a run's files, in the order of publication. */
+struct list {
+    struct gpt_arena names;
+    const char **paths;
+    size_t n;
+};
+
+/* Appends the name of one file of each key. */
+static int add_names(struct list *l, const struct gpt_preprocess_options *o,
+                     const char *suffix, struct gpt_err *err)
+{
+    for (int64_t k = 0; k < o->n_keys; k++) {
+        const char *name = gpt_arena_printf(&l->names, "%s_%s_document%s",
+                                            o->output_prefix, o->keys[k],
+                                            suffix);
+
+        if (!name)
+            return gpt_no_memory(err, "file names");
+        l->paths[l->n++] = name;
+    }
+    return GPT_OK;
+}
+
+/* Room for the quarantine and four files of each key, the most that a run
+ * publishes. */
+static int begin_list(struct list *l, const struct gpt_preprocess_options *o,
+                      struct gpt_err *err)
+{
+    *l = (struct list){.n = 0};
+    return gpt_new(&l->paths, 1 + 4 * (size_t)o->n_keys, sizeof(*l->paths),
+                   "file names", err);
+}
+
+static void free_list(struct list *l)
+{
+    gpt_free(l->paths);
+    gpt_arena_free(&l->names);
+}
+
+/* What an older set has beside it and this one has not goes with that set. */
+static int list_stale(struct list *l, const struct gpt_preprocess_options *o,
+                      struct gpt_err *err)
+{
+    GPT_TRY(begin_list(l, o, err));
+    if (!(o->out_flags & GPT_OUT_FORCE))
+        return GPT_OK;
+    if (!o->provenance)
+        GPT_TRY(add_names(l, o, ".json", err));
+    return o->sources ? GPT_OK : add_names(l, o, ".sources", err);
+}
+
+/* The quarantine comes first: no data set is there without the lines that it
+ * lacks. The .idx of all keys come last, as readers open them first. */
+static int list_published(struct list *l,
+                          const struct gpt_preprocess_options *o,
+                          struct gpt_err *err)
+{
+    static const char *const order[] = {".bin", ".json", ".sources", ".idx"};
+
+    GPT_TRY(begin_list(l, o, err));
+    if (o->quarantine)
+        l->paths[l->n++] = o->quarantine;
+    for (size_t i = 0; i < GPT_COUNT(order); i++)
+        GPT_TRY(add_names(l, o, order[i], err));
+    return GPT_OK;
+}
+
 int gpt_outputs_publish(const struct gpt_preprocess_options *o,
                         struct gpt_err *err)
 {
+    struct list files = {.n = 0}, stale = {.n = 0};
+    int status;
+
     GPT_TRY(for_each_file(o, scratch, gpt_out_remove_part, err));
-    if (o->quarantine) {
-        GPT_TRY(gpt_out_publish_part(o->quarantine, err));
-        GPT_TRY(gpt_out_sync_names(o->quarantine, err));
-    }
-    GPT_TRY(for_each_file(o, published, gpt_out_publish_part, err));
-    return gpt_out_sync_names(o->output_prefix, err);
+    GPT_TRY_GOTO(status, list_published(&files, o, err), out);
+    GPT_TRY_GOTO(status, list_stale(&stale, o, err), out);
+    status = gpt_out_publish_parts(files.paths, files.n, stale.paths, stale.n,
+                                   err);
+out:
+    free_list(&files);
+    free_list(&stale);
+    return status;
 }
 
 /* A crash while files are published leaves some with their names and some as

@@ -11,6 +11,7 @@
 #include "base/signals.h"
 #include "cmd/preprocess/chunk_stream.h"
 #include "cmd/preprocess/journal.h"
+#include "cmd/preprocess/line_hint.h"
 #include "cmd/preprocess/output.h"
 #include "cmd/preprocess/output_names.h"
 #include "data/indexed.h"
@@ -87,8 +88,11 @@ static int write_chunk(struct run *run, const struct gpt_line_chunk *c,
         /* The failure of a thread travelled in the chunk. */
         if (err)
             *err = c->err;
-        return c->in_line ? add_place(err, c, lines + c->lines, c->line_at)
-                          : c->status;
+        if (!c->in_line)
+            return c->status;
+        if (c->status == GPT_EDATA)
+            gpt_hint_for_line(c, lines + c->lines == 1 && c->begin == 0, err);
+        return add_place(err, c, lines + c->lines, c->line_at);
     }
     take_sums(run, c->input);
     GPT_TRY(count_bad_lines(run, c, lines, err));

@@ -17,6 +17,7 @@ struct reporter {
     struct gpt_progress *progress;
     int64_t log_interval, next_log; /* in documents */
     double start;
+    const char *prefix; /* of the data sets */
 };
 
 /* No rate in the first moment, when no time has passed. */
@@ -53,7 +54,8 @@ static void print_summary(const struct gpt_preprocess_stats *s,
     char time[32];
 
     if (s->documents == 0)
-        gpt_warn("the input holds no documents");
+        gpt_warn("the input holds no documents: the data sets '%s_*' are "
+                 "empty, and cannot be trained on", r->prefix);
     gpt_info("%lld documents, %lld tokens, %.2f bytes of text a token",
              (long long)s->documents, (long long)s->tokens,
              s->tokens ? (double)s->text_bytes / (double)s->tokens : 0.0);
@@ -110,7 +112,8 @@ int gpt_preprocess_and_report(struct gpt_preprocess_plan *plan,
                               struct gpt_err *err)
 {
     struct gpt_preprocess_options *o = &plan->options;
-    struct reporter r = {.log_interval = c->log_interval,
+    struct reporter r = {.prefix = o->output_prefix,
+                         .log_interval = c->log_interval,
                          .next_log = c->log_interval,
                          .start = plan->start};
     struct gpt_preprocess_stats stats;

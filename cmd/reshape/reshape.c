@@ -122,6 +122,8 @@ int gpt_reshape_open(struct gpt_reshape *r, const struct gpt_reshape_options *o,
         from.tp_size = o->tp;
     }
     GPT_TRY(gpt_source_open(&r->source, o->load, &from, err));
+    /* An output directory around the input would replace it as well. */
+    GPT_TRY_GOTO(status, gpt_in_protect_dir(r->source.dir, err), fail);
     GPT_TRY_GOTO(status, collect_attachments(r, err), fail);
     GPT_TRY_GOTO(status, plan_target(r, err), fail);
     return GPT_OK;

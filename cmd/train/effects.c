@@ -9,15 +9,13 @@
 #include <string.h>
 
 /* Users of Megatron-LM give one list of options to runs of any size, so that
- * most options without effect are harmless, and get a warning. REFUSED: the
- * option names another tokenizer than the one that would be used. */
-enum answer { WARNED, REFUSED };
+ * options without effect are harmless, and get a warning. Files of another
+ * tokenizer than the one that is used are refused, by tokenizer_options.c. */
 
 struct effect {
     const char *option;
     bool (*works)(const struct gpt_train_plan *p);
     const char *reason;
-    enum answer answer;
     bool of_presets; /* presets have it: said only when it was typed */
     bool evaluating; /* counts also where no step is made */
 };
@@ -42,11 +40,14 @@ static bool shares_state(const struct gpt_train_plan *p)
                GPT_ZERO_OFF;
 }
 
+/* A fixed scale, of --loss-scale, never grows or shrinks: the options that say
+ * how it would are then without effect. */
 static bool scale_adapts(const struct gpt_train_plan *p)
 {
     return p->options->loss_scale <= 0;
 }
 
+/* What a rate falls to, and when, says nothing of one that does not. */
 static bool rate_falls(const struct gpt_train_plan *p)
 {
     return p->schedule.style != GPT_LR_CONSTANT;
@@ -57,6 +58,7 @@ static bool warms_up(const struct gpt_train_plan *p)
     return p->schedule.warmup_samples > 0;
 }
 
+/* WSD alone ends in a decay of its own shape. */
 static bool has_tail(const struct gpt_train_plan *p)
 {
     return p->schedule.style == GPT_LR_WSD;
@@ -80,6 +82,7 @@ static bool evaluates_batches(const struct gpt_train_plan *p)
     return p->options->eval_iters > 0;
 }
 
+/* Intervals and kinds of saving need a place to save to. */
 static bool saves(const struct gpt_train_plan *p)
 {
     return p->options->save != NULL;
@@ -102,6 +105,7 @@ static bool replaces(const struct gpt_train_plan *p)
     return p->options->save || p->options->simulate_svg;
 }
 
+/* The picture and the times of actions belong to --simulate. */
 static bool simulates(const struct gpt_train_plan *p)
 {
     return p->options->simulate != NULL;
@@ -110,17 +114,6 @@ static bool simulates(const struct gpt_train_plan *p)
 static bool is_type(const struct gpt_train_plan *p, const char *type)
 {
     return strcmp(p->options->tokenizer.type, type) == 0;
-}
-
-static bool has_vocabulary_files(const struct gpt_train_plan *p)
-{
-    return is_type(p, "GPT2BPETokenizer");
-}
-
-static bool has_tokenizer_model(const struct gpt_train_plan *p)
-{
-    return !is_type(p, "GPT2BPETokenizer") && !is_type(p, "ByteTokenizer") &&
-           !is_type(p, "NullTokenizer");
 }
 
 static bool has_ranks_of_tokens(const struct gpt_train_plan *p)
@@ -201,12 +194,6 @@ static const struct effect rows[] = {
     {.option = "force", .works = replaces, .reason = NO_SAVE},
     {.option = "simulate-svg", .works = simulates,
      .reason = "there is no --simulate"},
-    {.option = "vocab-file", .works = has_vocabulary_files,
-     .reason = OTHER_FAMILY, .answer = REFUSED, .evaluating = true},
-    {.option = "merge-file", .works = has_vocabulary_files,
-     .reason = OTHER_FAMILY, .answer = REFUSED, .evaluating = true},
-    {.option = "tokenizer-model", .works = has_tokenizer_model,
-     .reason = OTHER_FAMILY, .answer = REFUSED, .evaluating = true},
     {.option = "tiktoken-pattern", .works = has_ranks_of_tokens,
      .reason = OTHER_FAMILY},
     {.option = "tiktoken-num-special-tokens", .works = has_ranks_of_tokens,
@@ -234,16 +221,6 @@ static bool is_given(const struct effect *e, const struct gpt_train_plan *p,
            *(const bool *)((const char *)p->options + opt->offset);
 }
 
-/* The reason is about the family, so that its name ends the sentence. */
-static int refuse(const struct effect *e, const struct gpt_train_plan *p,
-                  struct gpt_err *err)
-{
-    gpt_fail(err, GPT_EUSAGE, "--%s: %s, which is %s", e->option, e->reason,
-             p->options->tokenizer.type);
-    return gpt_hint(err, "leave it out, or give the --tokenizer-type that "
-                         "reads it");
-}
-
 /* Options with one reason share its words. */
 int gpt_train_effects(const struct gpt_train_plan *p,
                       const struct gpt_args *args, struct gpt_buf *b,
@@ -257,8 +234,6 @@ int gpt_train_effects(const struct gpt_train_plan *p,
         if ((p->evaluates && !e->evaluating) || e->works(p) ||
             !is_given(e, p, args))
             continue;
-        if (e->answer == REFUSED)
-            return refuse(e, p, err);
         if (reason && strcmp(reason, e->reason) != 0 &&
             gpt_buf_printf(b, " (%s)", reason) != GPT_OK)
             return gpt_no_memory(err, "a warning");

@@ -13,6 +13,7 @@
 #include "cmd/train/advise.h"
 #include "cmd/train/checkpoint_args.h"
 #include "cmd/train/effects.h"
+#include "cmd/train/data_names.h"
 #include "cmd/train/estimate.h"
 #include "cmd/train/settle.h"
 #include "cmd/train/simulate.h"
@@ -447,18 +448,50 @@ static struct gpt_feed_options feed_options(const struct gpt_run *r)
     };
 }
 
-static int open_corpus(struct gpt_run *r, struct gpt_err *err)
+/* A validation that is not what it seems is reported before the training, not
+ * found after it. */
+static void report_splits(const struct gpt_run *r, const struct gpt_args *args)
+{
+    static const char *const names[GPT_N_SPLITS] = {"train", "valid", "test"};
+    struct gpt_repeat s;
+
+    for (int k = 0; k < GPT_N_SPLITS; k++)
+        if (gpt_corpus_repeats(r->corpus, (enum gpt_split)k, &s))
+            gpt_warn("%s: its %s split, sequences %lld to %lld, has %lld "
+                     "tokens: these are repeated to fill samples of %lld",
+                     s.prefix, names[k], (long long)s.begin,
+                     (long long)s.end - 1, (long long)s.tokens,
+                     (long long)r->plan.corpus.seq_length + 1);
+    if (r->o->eval_iters == 0 ||
+        gpt_corpus_size(r->corpus, GPT_VALID) > 0)
+        return;
+    /* The default of --eval-iters asks for nothing in particular. */
+    if (gpt_option_given(args, "eval-iters"))
+        gpt_warn("nothing is validated: --split and --valid-data-path give no "
+                 "data for it, so that --eval-iters %lld has no effect",
+                 (long long)r->o->eval_iters);
+    else
+        gpt_info("nothing is validated: --split and --valid-data-path give no "
+                 "data for it");
+}
+
+static int open_corpus(struct gpt_run *r, const struct gpt_args *args,
+                       struct gpt_err *err)
 {
     /* Only a run that is not going to train may have no data. */
     if (r->plan.corpus.n_data_path == 0 &&
         r->plan.corpus.n_split_path[GPT_TRAIN] == 0)
         return GPT_OK;
+    GPT_TRY(gpt_train_find_data(&r->plan.corpus, &r->data_names, is_first(r),
+                                err));
     GPT_TRY(gpt_train_check_data_vocabulary(&r->plan, r->o, err));
     int status = gpt_corpus_open(&r->corpus, &r->plan.corpus, err);
     if (status == GPT_EUSAGE && err && !err->hint[0])
         gpt_hint(err, "--data-path and --split, or --train-data-path and its "
                  "like, say which data are read");
     GPT_TRY(status);
+    if (is_first(r))
+        report_splits(r, args);
     r->context.corpus_digest = gpt_corpus_digest(r->corpus);
     return GPT_OK;
 }
@@ -736,7 +769,7 @@ int gpt_run_open(struct gpt_run *r, const struct gpt_train_options *options,
     GPT_TRY(gpt_replica_new(&r->replica, r->be, &r->plan.replica, err));
     GPT_TRY(gpt_estimate_rank(&r->plan, r->replica, &memory, err));
     GPT_TRY(print_model(r, &memory, err));
-    GPT_TRY(open_corpus(r, err));
+    GPT_TRY(open_corpus(r, args, err));
     GPT_TRY(compare_ranks(r, args, err));
     if (is_first(r) && !r->plan.evaluates)
         GPT_TRY(gpt_saver_check_room(&r->plan.replica.config, r->o, err));
@@ -764,6 +797,7 @@ int gpt_run_close(struct gpt_run *r, int status, struct gpt_err *err)
     gpt_saver_close(r->saver);
     gpt_feed_close(r->feed);
     gpt_corpus_close(r->corpus);
+    gpt_arena_free(&r->data_names);
     gpt_replica_close(r->replica);
     gpt_world_close(r->world);
     gpt_buf_free(&r->option_text);

@@ -24,6 +24,7 @@ struct gpt_run {
     struct gpt_backend *be;
     struct gpt_replica *replica;
     struct gpt_corpus *corpus;
+    struct gpt_arena data_names; /* of the corpus */
     struct gpt_feed *feed;
     struct gpt_report *report;
     struct gpt_saver *saver; /* with --save */

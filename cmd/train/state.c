@@ -327,21 +327,6 @@ static int read_source(struct gpt_replica *r, const struct gpt_source *source,
     return finetune ? GPT_OK : read_run(r, source, state, c, schedule, err);
 }
 
-/* What is no checkpoint at all was most likely meant for a first start, or is
- * the directory above or below the one that was meant. */
-static int hint_source(const struct gpt_train_options *o, int status,
-                       struct gpt_err *err)
-{
-    if (!err || err->hint[0] || gpt_source_exists(o->load))
-        return status;
-    if (!gpt_path_exists(o->load))
-        return gpt_hint(err, "leave --load out to start anew; with --save %s, "
-                             "too, one line serves the first start and every "
-                             "restart", o->load);
-    return gpt_hint(err, "--load takes the directory of --save, or one of "
-                         "Hugging Face with config.json and safetensors");
-}
-
 /* Weights are gathered and cast anew when all ranks have read theirs. A rank
  * that failed has told the others in the agreement, so none enters a collective
  * alone. */
@@ -360,9 +345,7 @@ static int load_together(struct gpt_replica *r, struct gpt_train_state *state,
     struct gpt_source source;
     int status;
 
-    status = gpt_source_open(&source, c->options->load, &options, err);
-    if (status != GPT_OK)
-        return hint_source(c->options, status, err);
+    GPT_TRY(gpt_source_open(&source, c->options->load, &options, err));
     status = read_source(r, &source, state, c, schedule, err);
     GPT_TRY_GOTO(status, gpt_agreement_settle(all, status, "", NULL, err), out);
     GPT_TRY_GOTO(status, gpt_replica_refresh(r, err), out);

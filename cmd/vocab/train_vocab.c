@@ -17,7 +17,6 @@
 #include "text/inputs.h"
 #include "tokenizer/vocab_write.h"
 
-#include <string.h>
 #include <unistd.h>
 
 /* The two files are opened before the work, which may take hours: what cannot
@@ -57,20 +56,17 @@ static void abort_outputs(struct outputs *files)
     gpt_arena_free(&files->names);
 }
 
-/* Both files are written before the first gets its name. A commit frees its
- * file whatever happens, so that it must not be aborted after it. */
+/* Merges of another vocabulary would give other tokens, silently: both files
+ * appear together. They are freed whatever happens. */
 static int write_outputs(struct outputs *files,
                          const struct gpt_bpe_trained *model,
                          struct gpt_err *err)
 {
     GPT_TRY(gpt_vocab_write_json(files->vocab, model, err));
     GPT_TRY(gpt_vocab_write_merges(files->merges, model, err));
-    int status = gpt_out_commit(files->vocab, err);
-    files->vocab = NULL;
-    GPT_TRY(status);
-    status = gpt_out_commit(files->merges, err);
-    files->merges = NULL;
-    return status;
+    struct gpt_out *const both[] = {files->vocab, files->merges};
+    files->vocab = files->merges = NULL;
+    return gpt_out_commit_all(both, GPT_COUNT(both), err);
 }
 
 /* The progress line is a message: --quiet turns it off. */
@@ -194,21 +190,12 @@ out:
 }
 
 /* Library messages name a rule or a file; which option helps is known here. */
-static int hint_options(int status, const struct gpt_vocab_command *o,
-                        struct gpt_err *err)
+static int hint_options(int status, struct gpt_err *err)
 {
-    const char *slash = strrchr(o->output_prefix, '/');
-
-    if (!err || err->hint[0])
+    if (status != GPT_EDATA || !err || err->hint[0])
         return status;
-    if (status == GPT_EDATA)
-        gpt_hint(err, "--json-keys names the fields that hold text, and "
-                      "--input-format text takes a file for plain text");
-    if (status == GPT_EIO && slash && strstr(err->text, o->output_prefix))
-        gpt_hint(err, "the directory of --output-prefix is made first: mkdir "
-                      "-p '%.*s'", (int)(slash - o->output_prefix),
-                 o->output_prefix);
-    return status;
+    return gpt_hint(err, "--json-keys names the fields that hold text, and "
+                         "--input-format text takes a file for plain text");
 }
 
 int gpt_train_vocab(const struct gpt_vocab_command *o, struct gpt_err *err)
@@ -220,5 +207,5 @@ int gpt_train_vocab(const struct gpt_vocab_command *o, struct gpt_err *err)
     status = train_and_write(&files, o, err);
 out:
     abort_outputs(&files);
-    return hint_options(status, o, err);
+    return hint_options(status, err);
 }

@@ -5,6 +5,7 @@ typedef int gpt_fault_not_empty; /* ISO C wants a declaration in every file */
 
 #ifdef GPT_FAULTS
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -12,13 +13,16 @@ typedef int gpt_fault_not_empty; /* ISO C wants a declaration in every file */
 #include <string.h>
 
 static const char *const kind_names[GPT_FAULT_KINDS] = {
-    "read", "write", "fsync", "rename", "alloc"};
+    "read", "write", "fsync", "rename", "alloc", "unlink"};
+
+enum { KILL = -1 }; /* no error: the process dies there */
 
 static const struct {
     const char *name;
     int value;
 } errors[] = {{"EIO", EIO},       {"ENOSPC", ENOSPC}, {"EINTR", EINTR},
-              {"EAGAIN", EAGAIN}, {"EDQUOT", EDQUOT}, {"ENOMEM", ENOMEM}};
+              {"EAGAIN", EAGAIN}, {"EDQUOT", EDQUOT}, {"ENOMEM", ENOMEM},
+              {"KILL", KILL}};
 
 static struct {
     int kind; /* -1: none */
@@ -83,6 +87,8 @@ int gpt_fault(enum gpt_fault_kind kind)
     /* Counted by an atomic, so that exactly one thread gets the failure. */
     if ((int)kind != plan.kind || n != plan.nth)
         return 0;
+    if (plan.error == KILL)
+        raise(SIGKILL);
     errno = plan.error;
     return 1;
 }

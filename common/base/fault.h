@@ -3,6 +3,7 @@
  * fails:
  *
  *     GPT_FAULT=write:3:ENOSPC   the third write fails with ENOSPC
+ *     GPT_FAULT=rename:2:KILL    SIGKILL comes before the second rename
  *     GPT_FAULT=alloc:17         the seventeenth allocation gives NULL
  *     GPT_FAULT=count            nothing fails; the number of calls of every
  *                                kind is printed on stderr at exit
@@ -18,6 +19,7 @@ enum gpt_fault_kind {
     GPT_FAULT_FSYNC,
     GPT_FAULT_RENAME,
     GPT_FAULT_ALLOC,
+    GPT_FAULT_UNLINK, /* of old files and journals, at the end */
     GPT_FAULT_KINDS
 };
 

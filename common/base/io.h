@@ -24,6 +24,15 @@ void gpt_in_close(struct gpt_in *in); /* NULL is fine */
 int64_t gpt_in_size(const struct gpt_in *in);
 const char *gpt_in_path(const struct gpt_in *in);
 
+/* True when its name still is that of this file, which was not replaced. */
+bool gpt_in_is_current(const struct gpt_in *in);
+
+/* Makes a file known as an input of this process: no output may replace it or
+ * be written to it, under whatever name. A path that is no file is fine. */
+int gpt_in_protect(const char *path, struct gpt_err *err) GPT_MUST_USE;
+/* The same for the files in a directory, which no output may replace then. */
+int gpt_in_protect_dir(const char *dir, struct gpt_err *err) GPT_MUST_USE;
+
 /* Lets this process open `files` files at once beside some others, raising its
  * limit when needed; GPT_EIO names the limit when the system forbids that. */
 int gpt_in_allow(int64_t files, struct gpt_err *err) GPT_MUST_USE;
@@ -81,6 +90,22 @@ int gpt_out_reread(struct gpt_out *out, void *dst, size_t n, int64_t offset,
 /* Flush, fsync, publish under the final name, fsync the directory; frees
  * `out` whatever the result. On failure the old file stays as it was. */
 int gpt_out_commit(struct gpt_out *out, struct gpt_err *err) GPT_MUST_USE;
+/* The same for n files (NULL ones are skipped) that appear together: all of
+ * them, or none. They get their names in this order; the one that readers open
+ * first is the last. A reader never finds some old and some new: meanwhile, and
+ * after a death, the last ones are missing, until the next program that opens
+ * one of the files, or writes it again, completes them. All are freed. */
+int gpt_out_commit_all(struct gpt_out *const *outs, size_t n,
+                       struct gpt_err *err) GPT_MUST_USE;
+/* An output that is no file: its commit removes `path`, when that is there,
+ * together with the appearance of others. GPT_OUT_FORCE is implied. */
+int gpt_out_open_removal(struct gpt_out **out, const char *path,
+                         struct gpt_err *err) GPT_MUST_USE;
+/* Completes what killed programs left while they gave files their names, of the
+ * set that `path` is in, or of all in `dir`: for programs that ask whether a
+ * file is there. gpt_in_open() and gpt_read_file() do it themselves. */
+int gpt_in_settle(const char *path, struct gpt_err *err) GPT_MUST_USE;
+int gpt_out_complete(const char *dir, struct gpt_err *err) GPT_MUST_USE;
 /* Removes the temporary file and frees; NULL is fine. */
 void gpt_out_abort(struct gpt_out *out);
 
@@ -102,11 +127,12 @@ int gpt_out_begin_sync(struct gpt_out *out, struct gpt_err *err) GPT_MUST_USE;
 int gpt_out_open_part(struct gpt_out **out, const char *path, unsigned flags,
                       int64_t at, struct gpt_err *err) GPT_MUST_USE;
 void gpt_out_suspend(struct gpt_out *out); /* NULL is fine */
-/* Gives PATH.part, complete and on disk, its name, unless that has happened
- * before; the name is on disk after gpt_out_sync_names(). */
-int gpt_out_publish_part(const char *path, struct gpt_err *err) GPT_MUST_USE;
-/* Syncs the directory of `path`: the names of its files are on disk then. */
-int gpt_out_sync_names(const char *path, struct gpt_err *err) GPT_MUST_USE;
+/* Gives each PATH.part, complete and on disk, its name, unless that has
+ * happened before: all together, as gpt_out_commit_all(). `gone` are files to
+ * remove with that. */
+int gpt_out_publish_parts(const char *const *paths, size_t n,
+                          const char *const *gone, size_t n_gone,
+                          struct gpt_err *err) GPT_MUST_USE;
 /* Removes PATH.part, if it is there. */
 int gpt_out_remove_part(const char *path, struct gpt_err *err) GPT_MUST_USE;
 

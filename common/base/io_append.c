@@ -37,6 +37,7 @@ static int open_log(int *fd, const char *path, struct gpt_err *err)
     const int flags = O_WRONLY | O_APPEND | O_CLOEXEC;
     struct stat st;
 
+    GPT_TRY(gpt_refuse_input(path, err));
     *fd = open(path, flags | O_CREAT | O_NOFOLLOW, 0666);
     if (*fd < 0 && errno == ELOOP) {
         if (stat(path, &st) != 0 || S_ISREG(st.st_mode)) {
@@ -45,6 +46,8 @@ static int open_log(int *fd, const char *path, struct gpt_err *err)
         }
         *fd = open(path, flags);
     }
+    if (*fd < 0 && errno == ENOENT)
+        return gpt_out_cannot_create(err, path);
     return *fd >= 0 ? GPT_OK
                     : gpt_fail_errno(err, GPT_EIO, "cannot open '%s'", path);
 }

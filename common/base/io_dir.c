@@ -56,6 +56,7 @@ int gpt_outdir_open(struct gpt_outdir **dir, const char *path, unsigned flags,
     *dir = NULL;
     GPT_TRY(gpt_new(&d, 1, sizeof(*d), "an output directory", err));
     d->flags = flags;
+    GPT_TRY_GOTO(status, gpt_refuse_input(path, err), fail);
     GPT_TRY_GOTO(status, gpt_real_target(path, &d->target, err), fail);
     if (lstat(d->target, &st) == 0 && !(flags & GPT_OUT_FORCE) &&
         !is_empty_dir(d->target)) {
@@ -74,8 +75,10 @@ int gpt_outdir_open(struct gpt_outdir **dir, const char *path, unsigned flags,
     }
     if (mkdir(d->tmp, 0777) != 0) {
         gpt_temp_drop(d->temp);
-        status = gpt_fail_errno(err, GPT_EIO, "cannot make directory '%s'",
-                                path);
+        status = errno == ENOENT
+                     ? gpt_out_cannot_create(err, path)
+                     : gpt_fail_errno(err, GPT_EIO,
+                                      "cannot make directory '%s'", path);
         goto fail;
     }
     *dir = d;
@@ -181,6 +184,8 @@ static int publish(struct gpt_outdir *dir, struct gpt_err *err)
 {
     bool sync = !(dir->flags & GPT_OUT_NOSYNC);
 
+    /* Inputs may have been opened since the directory was. */
+    GPT_TRY(gpt_refuse_input(dir->target, err));
     /* Order of publication: files (each at its commit), the directories that
      * hold their names, the rename, the directory that holds the new name. A
      * crash between any two leaves the old directory or the new one,

@@ -1,9 +1,10 @@
 /* Input files: size first, then reads at offsets. */
 #include "base/io.h"
 
-#include "base/io_internal.h"
+#include "base/io_publish.h"
 #include "base/memory.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -26,6 +27,22 @@ static int cannot_read(struct gpt_err *err, const char *path)
     return gpt_fail_errno(err, GPT_EIO, "cannot read '%s'", path);
 }
 
+/* A file that is missing may be one whose writer died while it gave several
+ * files their names: these are completed first. */
+static int open_existing(int *fd, const char *path, int flags,
+                         struct gpt_err *err)
+{
+    bool done = false;
+
+    *fd = open(path, O_RDONLY | O_CLOEXEC | flags);
+    if (*fd < 0 && errno == ENOENT) {
+        GPT_TRY(gpt_publish_complete(path, &done, err));
+        *fd = open(path, O_RDONLY | O_CLOEXEC | flags);
+    }
+    return *fd >= 0 ? GPT_OK
+                    : gpt_fail_errno(err, GPT_EIO, "cannot open '%s'", path);
+}
+
 int gpt_in_open(struct gpt_in **in, const char *path, struct gpt_err *err)
 {
     struct gpt_in *f;
@@ -40,9 +57,9 @@ int gpt_in_open(struct gpt_in **in, const char *path, struct gpt_err *err)
                  fail);
     memcpy(f->path, path, strlen(path));
     /* Not blocking: a FIFO is refused below instead of waited for. */
-    f->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (f->fd < 0 || fstat(f->fd, &st) != 0) {
-        status = gpt_fail_errno(err, GPT_EIO, "cannot open '%s'", path);
+    GPT_TRY_GOTO(status, open_existing(&f->fd, path, O_NONBLOCK, err), fail);
+    if (fstat(f->fd, &st) != 0) {
+        status = cannot_read(err, path);
         goto fail;
     }
     /* Everything below relies on a size that is known and on pread(2). */
@@ -100,6 +117,15 @@ void gpt_in_close(struct gpt_in *in)
 int64_t gpt_in_size(const struct gpt_in *in)
 {
     return in->size;
+}
+
+/* The inode cannot be another file's while this one is open. */
+bool gpt_in_is_current(const struct gpt_in *in)
+{
+    struct stat mine, now;
+
+    return fstat(in->fd, &mine) == 0 && stat(in->path, &now) == 0 &&
+           mine.st_dev == now.st_dev && mine.st_ino == now.st_ino;
 }
 
 const char *gpt_in_path(const struct gpt_in *in)
@@ -211,12 +237,12 @@ int gpt_read_file(const char *path, int64_t limit, char **data, size_t *len,
                   struct gpt_err *err)
 {
     bool standard = strcmp(path, "-") == 0;
-    int fd = standard ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
+    int fd = STDIN_FILENO;
 
     *data = NULL;
     *len = 0;
-    if (fd < 0)
-        return gpt_fail_errno(err, GPT_EIO, "cannot open '%s'", path);
+    if (!standard)
+        GPT_TRY(open_existing(&fd, path, 0, err));
     int status = read_to_end(fd, standard ? "standard input" : path, limit,
                              data, len, err);
     if (!standard)

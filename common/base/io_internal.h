@@ -23,6 +23,15 @@ int gpt_raw_rename(const char *from, const char *to, bool force);
 /* fsync of the directory that holds `path`. */
 int gpt_raw_fsync_parent(const char *path);
 
+/* Removes a name; with fault injection, as a rename. */
+int gpt_raw_unlink(const char *path);
+
+/* ---- io_protect.c ---- */
+
+/* GPT_EUSAGE when `path` is an input of this process, or a directory that holds
+ * one. */
+int gpt_refuse_input(const char *path, struct gpt_err *err) GPT_MUST_USE;
+
 /* ---- io_in.c ---- */
 
 struct gpt_in;
@@ -41,6 +50,7 @@ struct gpt_out {
     char *path;         /* as the caller wrote it, for messages */
     char *target, *tmp; /* NULL for streams; tmp == NULL for INSIDE */
     bool part;          /* tmp is PATH.part */
+    bool removal;       /* nothing is written: the target goes */
     struct gpt_temp *temp; /* NULL for streams and PATH.part */
     char *buffer;
     size_t fill;
@@ -50,6 +60,8 @@ struct gpt_out {
     atomic_bool failed;   /* a write failed: commit must, too */
 };
 
+/* Closes and frees; the file stays as it is. */
+void gpt_out_free(struct gpt_out *out);
 int gpt_out_flush(struct gpt_out *out, struct gpt_err *err);
 
 /* ---- io_temp.c: names of temporary files, and their removal ---- */
@@ -60,6 +72,10 @@ void gpt_temp_drop(struct gpt_temp *t);    /* published or removed */
 void gpt_temp_drop_under(const char *dir); /* everything below dir */
 /* "dir/.name.tmp.PID.RANDOM" for "dir/name"; freed with gpt_free(). */
 char *gpt_temp_name(const char *path);
+/* True when `name` is such a name for the file `base`. */
+bool gpt_is_temp_of(const char *name, const char *base);
+/* True when `name` is one for whatever file. */
+bool gpt_is_temp(const char *name);
 /* "path.part", the same. */
 char *gpt_part_name(const char *path);
 /* Removes what killed writers of `path` left, when older than an hour. */
@@ -71,6 +87,9 @@ int gpt_remove_tree(const char *path);
  * replaced. Freed with gpt_free(). */
 int gpt_real_target(const char *path, char **out, struct gpt_err *err);
 
+/* "cannot create 'path'" after a call that failed; a directory that is missing
+ * is named, with the command that makes it. */
+int gpt_out_cannot_create(struct gpt_err *err, const char *path);
 /* GPT_EEXIST for `path`, with the hint that helps. */
 int gpt_out_exists(struct gpt_err *err, const char *path);
 

@@ -2,10 +2,10 @@
  * of its target; commit syncs it, renames it and syncs the directory, so a
  * crash at any point leaves the old complete file or the new one. Pipes,
  * devices and "-" cannot be renamed and are written directly ("streams").
- * Start at gpt_out_open(); the order of publication is in gpt_out_commit(). */
+ * Start at gpt_out_open(); io_commit.c is the end of a writer. */
 #include "base/io.h"
 
-#include "base/io_internal.h"
+#include "base/io_publish.h"
 #include "base/memory.h"
 
 #include <assert.h>
@@ -29,7 +29,7 @@ enum {
 
 /* Standard output stays open: it belongs to the process, which checks it at its
  * end. */
-static void out_free(struct gpt_out *out)
+void gpt_out_free(struct gpt_out *out)
 {
     if (out->fd >= 0 && !out->standard_output)
         close(out->fd);
@@ -46,10 +46,10 @@ void gpt_out_abort(struct gpt_out *out)
         return;
     /* Only what this writer has made: a target that existed before, or a name
      * whose creation failed, is not touched. */
-    if (out->temp || (out->part && out->tmp))
+    if (out->temp || (out->part && out->tmp && !out->removal))
         unlink(out->tmp ? out->tmp : out->target);
     gpt_temp_drop(out->temp);
-    out_free(out);
+    gpt_out_free(out);
 }
 
 /* PATH.part keeps what reached the kernel. The buffer is dropped on purpose:
@@ -57,7 +57,7 @@ void gpt_out_abort(struct gpt_out *out)
 void gpt_out_suspend(struct gpt_out *out)
 {
     if (out)
-        out_free(out);
+        gpt_out_free(out);
 }
 
 /* ---- open ---- */
@@ -91,7 +91,7 @@ static int create(struct gpt_out *out, const char *name, struct gpt_err *err)
     out->temp = NULL;
     if (errno == EEXIST)
         return gpt_out_exists(err, out->path);
-    return gpt_fail_errno(err, GPT_EIO, "cannot create '%s'", out->path);
+    return gpt_out_cannot_create(err, out->path);
 }
 
 /* Keeps the first `at` bytes of PATH.part. */
@@ -103,6 +103,8 @@ static int open_part(struct gpt_out *out, int64_t at, struct gpt_err *err)
     int fresh = at == 0 ? O_CREAT | O_TRUNC : 0;
 
     out->fd = open(out->tmp, O_RDWR | O_CLOEXEC | O_NOFOLLOW | fresh, 0666);
+    if (out->fd < 0 && fresh)
+        return gpt_out_cannot_create(err, out->path);
     if (out->fd < 0 || fstat(out->fd, &st) != 0)
         return gpt_fail_errno(err, GPT_EIO, "cannot open '%s'", out->tmp);
     if (st.st_size < at)
@@ -123,6 +125,12 @@ static int open_regular(struct gpt_out *out, int64_t at, struct gpt_err *err)
 {
     struct stat st;
 
+    bool done;
+
+    /* What a killed writer of these files left is completed before anything is
+     * said of them, and before its temporary files are swept. */
+    GPT_TRY(gpt_publish_complete(out->path, &done, err));
+    GPT_TRY(gpt_refuse_input(out->path, err));
     GPT_TRY(gpt_real_target(out->path, &out->target, err));
     /* The directory around it has a temporary name already, and appears at
      * once. */
@@ -210,6 +218,31 @@ int gpt_out_open(struct gpt_out **out, const char *path, unsigned flags,
                  int64_t expected, struct gpt_err *err)
 {
     return open_out(out, path, flags, expected, -1, err);
+}
+
+/* `tmp` only says that there is a name to change. */
+int gpt_out_open_removal(struct gpt_out **out, const char *path,
+                         struct gpt_err *err)
+{
+    struct gpt_out *o;
+    int status;
+
+    *out = NULL;
+    GPT_TRY(gpt_new(&o, 1, sizeof(*o), "an output file", err));
+    o->fd = -1;
+    o->removal = true;
+    o->flags = GPT_OUT_FORCE;
+    GPT_TRY_GOTO(status, gpt_real_target(path, &o->target, err), fail);
+    GPT_TRY_GOTO(status, gpt_refuse_input(path, err), fail);
+    o->tmp = gpt_temp_name(o->target);
+    if (o->tmp) {
+        *out = o;
+        return GPT_OK;
+    }
+    status = gpt_no_memory(err, "a file name");
+fail:
+    gpt_out_abort(o);
+    return status;
 }
 
 int gpt_out_open_part(struct gpt_out **out, const char *path, unsigned flags,
@@ -397,76 +430,6 @@ int gpt_out_reread(struct gpt_out *out, void *dst, size_t n, int64_t offset,
     return GPT_OK;
 }
 
-/* ---- commit ---- */
-
-/* Everything up to the point where the name may change. */
-static int make_durable(struct gpt_out *out, struct gpt_err *err)
-{
-    GPT_TRY(gpt_out_flush(out, err));
-    if (atomic_load(&out->failed))
-        return gpt_fail(err, GPT_EIO, "an earlier write to '%s' failed",
-                        out->path);
-    /* Gives back what was reserved and not used. */
-    if (out->reserved && ftruncate(out->fd, gpt_out_tell(out)) != 0)
-        return gpt_fail_errno(err, GPT_EIO, "cannot set the size of '%s'",
-                              out->path);
-    if (out->mode && fchmod(out->fd, out->mode) != 0)
-        return gpt_fail_errno(err, GPT_EIO, "cannot set the mode of '%s'",
-                              out->path);
-    if (!(out->flags & GPT_OUT_NOSYNC) && gpt_raw_fsync(out->fd) != 0)
-        return gpt_fail_errno(err, GPT_EIO, "cannot sync '%s'", out->path);
-    if (out->standard_output)
-        return GPT_OK;
-    /* close(2) is where network file systems report a full disk. Interrupted,
-     * it has closed all the same, on Linux. */
-    int fd = out->fd;
-    out->fd = -1;
-    if (close(fd) != 0 && errno != EINTR)
-        return gpt_fail_errno(err, GPT_EIO, "cannot close '%s'", out->path);
-    return GPT_OK;
-}
-
-static int publish(struct gpt_out *out, struct gpt_err *err)
-{
-    /* The content is on disk before its name is, and the name before success is
-     * reported: data, rename, directory. Were the rename first, a crash could
-     * leave the new name on an empty file. */
-    bool force = out->flags & GPT_OUT_FORCE;
-
-    if (gpt_raw_rename(out->tmp, out->target, force) != 0) {
-        if (errno == EEXIST)
-            return gpt_out_exists(err, out->path);
-        return gpt_fail_errno(err, GPT_EIO, "cannot publish '%s'", out->path);
-    }
-    gpt_temp_drop(out->temp);
-    out->temp = NULL;
-    out->part = false;
-    if (!(out->flags & GPT_OUT_NOSYNC) &&
-        gpt_raw_fsync_parent(out->target) != 0)
-        return gpt_fail_errno(err, GPT_EIO, "cannot sync the directory of '%s'",
-                              out->path);
-    return GPT_OK;
-}
-
-int gpt_out_commit(struct gpt_out *out, struct gpt_err *err)
-{
-    /* One path for success and failure: whatever happens, `out` is gone
-     * afterwards and no temporary file is left, but PATH.part stays for another
-     * try. */
-    int status = make_durable(out, err);
-
-    if (status == GPT_OK && out->tmp)
-        status = publish(out, err);
-    if (status != GPT_OK && !out->part) {
-        gpt_out_abort(out);
-        return status;
-    }
-    /* A file inside a directory stays registered until the directory is
-     * published: see gpt_temp_drop_under(). */
-    out_free(out);
-    return status;
-}
-
 int gpt_out_sync(struct gpt_out *out, struct gpt_err *err)
 {
     GPT_TRY(gpt_out_flush(out, err));
@@ -475,19 +438,4 @@ int gpt_out_sync(struct gpt_out *out, struct gpt_err *err)
     if (gpt_raw_fsync(out->fd) != 0)
         return gpt_fail_errno(err, GPT_EIO, "cannot sync '%s'", out->path);
     return GPT_OK;
-}
-
-/* ---- a file at once ---- */
-
-int gpt_write_file(const char *path, unsigned flags, const void *data,
-                   size_t len, struct gpt_err *err)
-{
-    struct gpt_out *out;
-
-    GPT_TRY(gpt_out_open(&out, path, flags, (int64_t)len, err));
-    int status = gpt_out_write(out, data, len, err);
-    if (status == GPT_OK)
-        return gpt_out_commit(out, err);
-    gpt_out_abort(out);
-    return status;
 }

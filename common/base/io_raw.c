@@ -160,6 +160,11 @@ int gpt_raw_rename(const char *from, const char *to, bool force)
     return rename_by_link(from, to);
 }
 
+int gpt_raw_unlink(const char *path)
+{
+    return gpt_fault(GPT_FAULT_UNLINK) ? -1 : unlink(path);
+}
+
 int gpt_raw_fsync_parent(const char *path)
 {
     char dir[GPT_PATH_BYTES];

@@ -148,9 +148,9 @@ char *gpt_part_name(const char *path)
     return name;
 }
 
-/* True when `name` is a temporary name for `base`, made by a process that is
- * gone. */
-static bool is_orphan(const char *name, const char *base)
+/* The process that made `name`, a temporary name for `base`; 0 when it is
+ * none. */
+static long maker_of(const char *name, const char *base)
 {
     size_t len = strlen(base);
     long pid;
@@ -158,15 +158,27 @@ static bool is_orphan(const char *name, const char *base)
     int end = 0;
 
     if (name[0] != '.' || strncmp(name + 1, base, len) != 0)
-        return false;
+        return 0;
     if (sscanf(name + 1 + len, ".tmp.%ld.%8x%n", &pid, &random, &end) != 2 ||
         name[1 + len + (size_t)end] != '\0')
-        return false;
+        return 0;
+    return pid > 0 ? pid : 0;
+}
+
+bool gpt_is_temp_of(const char *name, const char *base)
+{
+    return maker_of(name, base) > 0;
+}
+
+/* True when the process that made the temporary name is gone. */
+static bool is_orphan(const char *name, const char *base)
+{
+    long pid = maker_of(name, base);
+
     return pid > 0 && kill((pid_t)pid, 0) != 0 && errno == ESRCH;
 }
 
-/* True when `name` is a temporary name, for whatever file. */
-static bool is_temp(const char *name)
+bool gpt_is_temp(const char *name)
 {
     const char *mark = strstr(name, ".tmp.");
     long pid;
@@ -176,23 +188,6 @@ static bool is_temp(const char *name)
     return name[0] == '.' && mark && mark > name + 1 &&
            sscanf(mark, ".tmp.%ld.%8x%n", &pid, &random, &end) == 2 &&
            mark[end] == '\0';
-}
-
-/* Any age and any process: the caller holds the lock of the directory, so that
- * every writer is gone. */
-void gpt_out_sweep(const char *dir)
-{
-    char full[GPT_JOINED_BYTES];
-    DIR *d = opendir(dir);
-
-    if (!d)
-        return;
-    for (struct dirent *e; (e = readdir(d)) != NULL;) {
-        snprintf(full, sizeof(full), "%s/%s", dir, e->d_name);
-        if (is_temp(e->d_name))
-            gpt_remove_tree(full);
-    }
-    closedir(d);
 }
 
 void gpt_temp_sweep(const char *path)
@@ -267,4 +262,19 @@ int gpt_out_exists(struct gpt_err *err, const char *path)
     gpt_fail(err, GPT_EEXIST, "'%s' exists already", path);
     gpt_hint(err, "use --force to replace it, or another name");
     return GPT_EEXIST;
+}
+
+int gpt_out_cannot_create(struct gpt_err *err, const char *path)
+{
+    int error = errno, len = (int)(base_of(path) - path);
+    char dir[GPT_PATH_BYTES];
+
+    snprintf(dir, sizeof(dir), "%.*s", len > 1 ? len - 1 : len, path);
+    if (error == ENOENT && len > 0 && !gpt_path_exists(dir)) {
+        gpt_fail(err, GPT_EIO, "cannot create '%s': there is no directory "
+                 "'%s'", path, dir);
+        return gpt_hint(err, "mkdir -p '%s' makes it", dir);
+    }
+    errno = error;
+    return gpt_fail_errno(err, GPT_EIO, "cannot create '%s'", path);
 }

@@ -207,6 +207,30 @@ static int print_config(const struct gpt_parse *p, const struct gpt_args *args)
     return print_text(&b, status, p->err);
 }
 
+/* ---- inputs ---- */
+
+/* Before the program opens an output: which files it reads is known from the
+ * table. */
+static int protect_inputs(const struct gpt_parse *p)
+{
+    for (size_t i = 0; i < p->program->n_options; i++) {
+        const struct gpt_opt *o = &p->program->options[i];
+        const char *at = (const char *)p->options + o->offset;
+        struct gpt_list list = {0};
+
+        if (!(o->flags & GPT_OPT_INPUT))
+            continue;
+        if (o->kind == GPT_OPT_LIST)
+            memcpy(&list, at, sizeof(list));
+        else
+            list = (struct gpt_list){(const char **)(uintptr_t)at, 1};
+        for (int64_t k = 0; k < list.n; k++)
+            if (list.items[k])
+                GPT_TRY(gpt_in_protect(list.items[k], p->err));
+    }
+    return GPT_OK;
+}
+
 /* ---- the whole ---- */
 
 static int run_program(struct gpt_parse *p, int argc, char **argv)
@@ -223,6 +247,7 @@ static int run_program(struct gpt_parse *p, int argc, char **argv)
     GPT_TRY(start(p->program, common, p->err));
     if (common->print_config)
         return print_config(p, &args);
+    GPT_TRY(protect_inputs(p));
     return p->program->run(p->options, &args, p->err);
 }
 

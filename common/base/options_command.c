@@ -145,6 +145,8 @@ static int take_long(struct gpt_parse *p, struct words *w, const char *word)
         return take_foreign(p, w, f, value, label);
     if (!o)
         return gpt_opt_unknown(p->program, label, name, len, p->err);
+    if (o->kind == GPT_OPT_LIST && !p->only_configs)
+        gpt_opt_begin_list(p, o);
     if (gpt_opt_takes_value(o))
         return value ? take_value(p, o, value, label)
                      : take_next(p, w, o, label);

@@ -40,6 +40,8 @@ bool gpt_opt_takes_value(const struct gpt_opt *o);
 int gpt_opt_set(struct gpt_parse *p, const struct gpt_opt *o, const char *text,
                 const char *label);
 int gpt_opt_set_flag(struct gpt_parse *p, const struct gpt_opt *o, bool value);
+/* Before the words of an option that is a list. */
+void gpt_opt_begin_list(struct gpt_parse *p, const struct gpt_opt *o);
 int gpt_opt_set_defaults(struct gpt_parse *p);
 void *gpt_opt_field(void *options, const struct gpt_opt *o);
 

@@ -216,6 +216,16 @@ static int add_word(struct gpt_parse *p, const struct gpt_opt *o,
     return GPT_OK;
 }
 
+/* The words that follow replace those of an earlier option of this name. The
+ * array stays in the arena. */
+void gpt_opt_begin_list(struct gpt_parse *p, const struct gpt_opt *o)
+{
+    struct gpt_list *list = gpt_opt_field(p->options, o);
+
+    if (o->flags & GPT_OPT_ONCE)
+        *list = (struct gpt_list){0};
+}
+
 /* Two words only: "yes", "1" or "on" would make files that other programs read
  * differently. */
 static int set_bool(struct gpt_parse *p, const struct gpt_opt *o,

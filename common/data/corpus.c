@@ -94,9 +94,11 @@ static int open_set(struct gpt_corpus *c, const char *prefix,
 /* The lengths are borrowed from the mapped index: a corpus of thousands of sets
  * holds no copy of them. */
 static int build_member(const struct gpt_corpus *c, struct member *m,
-                        const char *split, int64_t wanted,
+                        enum gpt_split split, int64_t wanted,
                         struct gpt_err *err)
 {
+    /* Losses of validation are compared to each other, for which a repeated
+     * text is good enough. To train on less than one sample is a slip. */
     const struct gpt_samples_source source = {
         .lengths = gpt_indexed_lengths(m->set),
         .begin = m->begin,
@@ -104,12 +106,14 @@ static int build_member(const struct gpt_corpus *c, struct member *m,
         .seq_length = c->seq_length,
         .wanted = wanted,
         .seed = c->seed,
+        .repeat = split != GPT_TRAIN,
     };
     int status = gpt_samples_build(&m->samples, &source, err);
 
     if (status == GPT_EDATA) {
         gpt_context(err, "%s: %s split [%" PRId64 ", %" PRId64 ")",
-                    gpt_indexed_prefix(m->set), split, m->begin, m->end);
+                    gpt_indexed_prefix(m->set), split_names[split], m->begin,
+                    m->end);
         gpt_hint(err, "give the split a larger share or more data, or"
                       " shorten the sequences");
     }
@@ -120,7 +124,7 @@ static int build_member(const struct gpt_corpus *c, struct member *m,
  * first member, not of the first thread, is reported: it is the same in each
  * run. */
 static int build_members(const struct gpt_corpus *c, struct split *s,
-                         const char *name, int64_t wanted,
+                         enum gpt_split which, int64_t wanted,
                          struct gpt_err *err)
 {
     int64_t failed = s->n_members;
@@ -137,7 +141,7 @@ static int build_members(const struct gpt_corpus *c, struct split *s,
         int64_t n = !s->blended   ? wanted
                     : s->weighted ? gpt_blend_share_built(wanted, m->weight)
                                   : 0;
-        int got = build_member(c, m, name, n, &e);
+        int got = build_member(c, m, which, n, &e);
 /* Members fail in any order; the lowest number wins. */
 #pragma omp critical(gpt_corpus_build)
         if (got != GPT_OK && i < failed) {
@@ -222,7 +226,7 @@ static int open_split(struct gpt_corpus *c, enum gpt_split which,
         m->end = gpt_min_i64((int64_t)rint(hi * n), (int64_t)n);
         m->weight = parts->weight ? parts->weight[i] / sum : 0;
     }
-    GPT_TRY(build_members(c, s, split_names[which], wanted, err));
+    GPT_TRY(build_members(c, s, which, wanted, err));
     if (blended)
         return build_blend(s, split_names[which], wanted, err);
     s->size = s->member[0].samples.plan.n;
@@ -392,6 +396,23 @@ int gpt_corpus_open(struct gpt_corpus **out,
 int64_t gpt_corpus_size(const struct gpt_corpus *c, enum gpt_split split)
 {
     return c->split[split].size;
+}
+
+bool gpt_corpus_repeats(const struct gpt_corpus *c, enum gpt_split split,
+                        struct gpt_repeat *repeat)
+{
+    const struct split *s = &c->split[split];
+
+    for (int64_t i = 0; i < s->n_members; i++) {
+        const struct member *m = &s->member[i];
+
+        if (m->samples.n_tokens > c->seq_length)
+            continue;
+        *repeat = (struct gpt_repeat){gpt_indexed_prefix(m->set), m->begin,
+                                      m->end, m->samples.n_tokens};
+        return true;
+    }
+    return false;
 }
 
 uint64_t gpt_corpus_digest(const struct gpt_corpus *c)

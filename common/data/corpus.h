@@ -24,8 +24,9 @@ struct gpt_corpus_options {
 
 struct gpt_corpus;
 
-/* GPT_EDATA when a split that is wanted has too few tokens for one sample,
- * with prefix, split, tokens and what is needed. */
+/* GPT_EDATA when the training split has too few tokens for one sample, or
+ * another one that is wanted has none, with prefix, split, tokens and what is
+ * needed. The others repeat what they have: gpt_corpus_repeats(). */
 int gpt_corpus_open(struct gpt_corpus **c,
                     const struct gpt_corpus_options *options,
                     struct gpt_err *err) GPT_MUST_USE;
@@ -34,6 +35,16 @@ void gpt_corpus_close(struct gpt_corpus *c);
 /* Samples that exist in a split: >= n_samples asked for, or 0 when the split is
  * not used or has no share in `split` or no split_path. */
 int64_t gpt_corpus_size(const struct gpt_corpus *c, enum gpt_split split);
+
+/* A data set whose sequences [begin, end) have fewer tokens than a sample. */
+struct gpt_repeat {
+    const char *prefix; /* borrowed from the corpus */
+    int64_t begin, end, tokens;
+};
+/* Returns true when a split repeats a data set within each sample; *repeat is
+ * the first of these. */
+bool gpt_corpus_repeats(const struct gpt_corpus *c, enum gpt_split split,
+                        struct gpt_repeat *repeat);
 
 /* tokens (seq_length + 1) int32 of sample i; thread-safe. GPT_EDATA names
  * prefix, sequence and position of a token id >= vocab_size or < 0. */

@@ -77,7 +77,7 @@ static int check_magic(const struct check *c)
     if (gpt_tntidx_has_magic(c->image, c->size))
         FOUND(c, header, "gpt-dataset convert makes a new data set of it",
               "%s:0: magic is TNTIDX, the legacy format of lazy and cached"
-              " data sets, which is not read directly", c->path);
+              " data sets, of which damage is not listed", c->path);
     else if (c->size < GPT_IDX_HEADER)
         FOUND(c, header, NULL,
               "%s: truncated: size is %" PRId64 " bytes, the header alone has"

@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "base/num.h"
 #include "data/idx.h"
+#include "data/tntidx.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -19,6 +20,7 @@ struct gpt_indexed {
     struct gpt_idx idx;
     int64_t item;         /* bytes a token */
     const uint8_t *bytes; /* the .bin, or NULL: read it piece by piece */
+    uint8_t *made;        /* the index, where the file has another format */
     uint8_t *copy;        /* what `bytes` points to under "cached" */
     bool random;          /* mapped, and read in random order */
 };
@@ -97,20 +99,54 @@ static int open_bin(struct gpt_indexed *set, enum impl impl,
     return GPT_OK;
 }
 
+/* Both files of one set: between the two calls a writer may have replaced it.
+ * The .idx of the old set goes before its .bin does, so that an .idx that is
+ * still the one opened first proves that the .bin is its own. */
+static int open_pair(struct gpt_indexed *set, const char *prefix,
+                     struct gpt_err *err)
+{
+    enum { TRIES = 100 };
+
+    for (int i = 0; i < TRIES; i++) {
+        GPT_TRY(open_part(&set->idx_file, prefix, ".idx", err));
+        GPT_TRY(open_part(&set->bin_file, prefix, ".bin", err));
+        if (gpt_in_is_current(set->idx_file))
+            break;
+        gpt_in_close(set->idx_file);
+        gpt_in_close(set->bin_file);
+        set->idx_file = set->bin_file = NULL;
+    }
+    return set->idx_file ? GPT_OK
+                         : gpt_fail(err, GPT_EIO, "%s: another program "
+                                    "replaces it again and again", prefix);
+}
+
+/* The legacy index is another form of the same: whatever way of reading is
+ * asked for, its first bytes tell which of the two it is. */
+static int parse_index(struct gpt_indexed *set, struct gpt_err *err)
+{
+    const char *path = gpt_in_path(set->idx_file);
+    int64_t bytes = gpt_in_size(set->idx_file);
+    int64_t bin_bytes = gpt_in_size(set->bin_file);
+    const uint8_t *image;
+
+    GPT_TRY(gpt_in_map(set->idx_file, &image, err));
+    if (gpt_tntidx_has_magic(image, bytes)) {
+        GPT_TRY(gpt_tntidx_read(&set->made, &bytes, image, bytes, bin_bytes,
+                                path, err));
+        image = set->made;
+    }
+    return gpt_idx_parse(&set->idx, image, bytes, bin_bytes, path, err);
+}
+
 static int open_set(struct gpt_indexed *set, const char *prefix,
                     enum impl impl, struct gpt_err *err)
 {
-    const uint8_t *image;
-
     GPT_TRY(gpt_new(&set->prefix, strlen(prefix) + 1, 1, "a prefix", err));
     /* gpt_new() zeroed the byte after it. */
     memcpy(set->prefix, prefix, strlen(prefix));
-    GPT_TRY(open_part(&set->idx_file, prefix, ".idx", err));
-    GPT_TRY(open_part(&set->bin_file, prefix, ".bin", err));
-    GPT_TRY(gpt_in_map(set->idx_file, &image, err));
-    GPT_TRY(gpt_idx_parse(&set->idx, image, gpt_in_size(set->idx_file),
-                          gpt_in_size(set->bin_file),
-                          gpt_in_path(set->idx_file), err));
+    GPT_TRY(open_pair(set, prefix, err));
+    GPT_TRY(parse_index(set, err));
     /* From here on every pointer and length of the index is known to lie inside
      * of the .bin. */
     set->item = (int64_t)gpt_dtype_bytes(set->idx.dtype);
@@ -142,8 +178,26 @@ void gpt_indexed_close(struct gpt_indexed *set)
     gpt_in_close(set->idx_file);
     gpt_in_close(set->bin_file);
     gpt_free(set->copy);
+    gpt_free(set->made);
     gpt_free(set->prefix);
     gpt_free(set);
+}
+
+int gpt_indexed_protect(const char *prefix, struct gpt_err *err)
+{
+    static const char *const suffixes[] = {".bin",     ".idx", ".json",
+                                           ".sources", ".ds",  ".ds.index"};
+    int status = GPT_OK;
+
+    for (size_t i = 0; status == GPT_OK && i < GPT_COUNT(suffixes); i++) {
+        struct gpt_buf path = {0};
+
+        status = gpt_buf_printf(&path, "%s%s", prefix, suffixes[i]) == GPT_OK
+                     ? gpt_in_protect(path.data, err)
+                     : gpt_no_memory(err, "a file name");
+        gpt_buf_free(&path);
+    }
+    return status;
 }
 
 const char *gpt_indexed_prefix(const struct gpt_indexed *set)

@@ -22,6 +22,9 @@ struct gpt_indexed;
 int gpt_indexed_open(struct gpt_indexed **set, const char *prefix,
                      const char *impl, struct gpt_err *err) GPT_MUST_USE;
 void gpt_indexed_close(struct gpt_indexed *set);
+/* Makes all files of a set, in whatever format, known as inputs: no output of
+ * this process may replace them (gpt_in_protect()). */
+int gpt_indexed_protect(const char *prefix, struct gpt_err *err) GPT_MUST_USE;
 
 const char *gpt_indexed_prefix(const struct gpt_indexed *set);
 int64_t gpt_indexed_n_sequences(const struct gpt_indexed *set);
@@ -111,7 +114,13 @@ int gpt_indexed_writer_end(struct gpt_indexed_writer *w, struct gpt_err *err)
 int gpt_indexed_writer_finish(struct gpt_indexed_writer *w,
                               struct gpt_err *err) GPT_MUST_USE;
 
-/* Publishes both files (.bin first, then .idx); frees w whatever happens. */
+struct gpt_out;
+/* Makes both files complete and hands them over, to be published together with
+ * others by gpt_out_commit_all(), the .idx last; frees w whatever happens. */
+int gpt_indexed_writer_release(struct gpt_indexed_writer *w,
+                               struct gpt_out **bin, struct gpt_out **idx,
+                               struct gpt_err *err) GPT_MUST_USE;
+/* Publishes both files together; frees w whatever happens. */
 int gpt_indexed_writer_commit(struct gpt_indexed_writer *w,
                               struct gpt_err *err) GPT_MUST_USE;
 void gpt_indexed_writer_abort(struct gpt_indexed_writer *w); /* NULL too */

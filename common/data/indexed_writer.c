@@ -335,23 +335,29 @@ int gpt_indexed_writer_finish(struct gpt_indexed_writer *w,
     return gpt_out_sync(w->idx, err);
 }
 
-/* The .idx is complete before the .bin gets its name: between the two names
- * lies nothing that can fail but the system itself. A file leaves the writer
- * before its commit, so the abort at the end removes only files that have no
- * name yet, and the scratch files. */
+/* The files leave the writer; what it still has are the scratch files. */
+int gpt_indexed_writer_release(struct gpt_indexed_writer *w,
+                               struct gpt_out **bin, struct gpt_out **idx,
+                               struct gpt_err *err)
+{
+    int status = gpt_indexed_writer_end(w, err);
+
+    *bin = *idx = NULL;
+    if (status == GPT_OK) {
+        *bin = w->bin;
+        *idx = w->idx;
+        w->bin = w->idx = NULL;
+    }
+    gpt_indexed_writer_abort(w);
+    return status;
+}
+
+/* The .idx is last, as every reader opens it first. */
 int gpt_indexed_writer_commit(struct gpt_indexed_writer *w,
                               struct gpt_err *err)
 {
-    struct gpt_out *bin = w->bin, *idx = w->idx;
-    int status;
+    struct gpt_out *files[2];
 
-    if (!w->finished)
-        GPT_TRY_GOTO(status, write_idx(w, err), out);
-    w->bin = NULL;
-    GPT_TRY_GOTO(status, gpt_out_commit(bin, err), out);
-    w->idx = NULL;
-    status = gpt_out_commit(idx, err);
-out:
-    gpt_indexed_writer_abort(w);
-    return status;
+    GPT_TRY(gpt_indexed_writer_release(w, &files[0], &files[1], err));
+    return gpt_out_commit_all(files, GPT_COUNT(files), err);
 }

@@ -121,7 +121,9 @@ static int check_sizes(struct gpt_samples *s,
     int64_t n = source->end - source->begin;
 
     s->n_tokens = count_tokens(source);
-    if (s->n_tokens < source->seq_length + 1)
+    bool enough = s->n_tokens > source->seq_length ||
+                  (source->repeat && source->wanted > 0 && s->n_tokens > 0);
+    if (!enough)
         return gpt_fail(err, GPT_EDATA,
                         "%" PRId64 " sequences with %" PRId64
                         " tokens, one sample of sequence length %" PRId64

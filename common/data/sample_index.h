@@ -28,6 +28,8 @@ struct gpt_samples_source {
     int64_t seq_length; /* a sample has one token more */
     int64_t wanted;     /* samples; 0 = one epoch */
     uint32_t seed;
+    bool repeat; /* fewer tokens than one sample takes are repeated in it, as in
+                  * Megatron-LM, when samples are wanted */
 };
 
 struct gpt_samples {

@@ -1,6 +1,6 @@
-/* The header of an .idx file of lazy and cached data sets (TNTIDX version 1,
- * gpt-dataset(5)): where its words are. data/indexed_writer.c and gpt-dataset
- * convert write and read the arrays after it. */
+/* TNTIDX version 1, the legacy index of Megatron-LM's "lazy" and "cached" data
+ * sets and of GPT-NeoX's (gpt-dataset(5)): where the words of its header are,
+ * for indexed_writer.c, and a reader that makes an MMIDIDX of it. */
 #ifndef GPT_DATA_TNTIDX_H
 #define GPT_DATA_TNTIDX_H
 
@@ -47,5 +47,12 @@ static inline bool gpt_tntidx_header(uint8_t header[GPT_TNTIDX_HEADER],
     gpt_put_u64(header + GPT_TNTIDX_DOCUMENTS, (uint64_t)n_documents + 1);
     return known;
 }
+
+/* Checks an image of `size` bytes against a .bin of `bin_bytes` and makes an
+ * MMIDIDX image of it, which gpt_idx_parse() takes; *made is freed with
+ * gpt_free(). GPT_EDATA names `path`, offset, field, value and limit. */
+int gpt_tntidx_read(uint8_t **made, int64_t *made_bytes, const uint8_t *image,
+                    int64_t size, int64_t bin_bytes, const char *path,
+                    struct gpt_err *err) GPT_MUST_USE;
 
 #endif

@@ -12,6 +12,7 @@
 #include "base/fault.h"
 #include "base/memory.h"
 #include "base/num.h"
+#include "text/content.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -153,6 +154,8 @@ static int recognise_format(struct gpt_input *in, struct gpt_err *err)
     in->decoder = decoders[i];
     if (!gpt_input_is_plain(in))
         gpt_xxh64_add(&in->digest, in->raw, in->len);
+    else
+        GPT_TRY(gpt_content_check(in->raw, in->len, in->name, err));
     if (in->decoder->open)
         return in->decoder->open(in, err);
     if (in->decoder->read)

@@ -27,6 +27,7 @@ static int add_path(struct paths *p, const char *path, struct gpt_err *err)
 {
     GPT_TRY(gpt_grow(&p->items, &p->cap, p->n + 1, sizeof(*p->items),
                      "input names", err));
+    GPT_TRY(gpt_in_protect(path, err));
     const char *copy = gpt_arena_strdup(p->arena, path);
     if (!copy)
         return gpt_fail(err, GPT_EFAIL, "out of memory for input names");

@@ -11,6 +11,7 @@
 #include "base/memory.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <string.h>
 
 struct field {
@@ -202,6 +203,36 @@ void gpt_jsonl_close(struct gpt_jsonl *j)
     gpt_free(j);
 }
 
+/* The names that are there help more than the one that is not. The line was
+ * scanned once: nothing can fail here but the end of the list. */
+static int no_field(struct gpt_jsonl *j, const char *key, struct gpt_err *err)
+{
+    struct gpt_scan s = {.begin = j->scan.begin, .p = j->scan.begin,
+                         .end = j->scan.end};
+    char names[160];
+    size_t at = 0;
+    struct gpt_str name;
+    bool escaped;
+
+    gpt_scan_space(&s);
+    s.p++; /* the brace */
+    gpt_scan_space(&s);
+    while (!gpt_scan_at(&s, '}') &&
+           gpt_scan_key(&s, &name, &escaped) == GPT_OK &&
+           gpt_scan_skip(&s) == GPT_OK) {
+        if (at + name.len + 4 >= sizeof(names))
+            break;
+        at += (size_t)snprintf(names + at, sizeof(names) - at, "%s'%.*s'",
+                               at > 0 ? ", " : "", (int)name.len, name.data);
+        if (!gpt_scan_more(&s))
+            break;
+    }
+    if (at == 0)
+        return gpt_fail(err, GPT_EDATA, "no field '%s'", key);
+    return gpt_fail(err, GPT_EDATA, "no field '%s': it has %s%s", key, names,
+                    gpt_scan_at(&s, '}') ? "" : " and others");
+}
+
 /* Only `found` is reset for a line: a field that is found begins its list anew,
  * and one that is not found refuses the line. */
 int gpt_jsonl_scan(struct gpt_jsonl *j, const char *line, size_t len,
@@ -233,7 +264,7 @@ int gpt_jsonl_scan(struct gpt_jsonl *j, const char *line, size_t len,
 
         s->bad = f->found ? GPT_BAD_TYPE : GPT_BAD_NO_FIELD;
         if (!f->found)
-            return gpt_fail(err, GPT_EDATA, "no field '%s'", f->key);
+            return no_field(j, f->key, err);
         if (f->wrong)
             return gpt_fail(err, GPT_EDATA, "field '%s' holds %s, not a string",
                             f->key, f->wrong);

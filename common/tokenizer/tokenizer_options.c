@@ -41,7 +41,7 @@ static const struct file_names *names_of(const char *type)
 /* A path that does not fit names no file. */
 static bool has_file(const char *dir, const char *name)
 {
-    char path[4200];
+    char path[GPT_JOINED_BYTES];
 
     return name &&
            gpt_path_join(path, sizeof(path), dir, name, NULL) == GPT_OK &&

@@ -33,15 +33,15 @@
      .help = "family of the tokenizer; without it the files tell"},            \
     {.kind = GPT_OPT_STRING, .name = "vocab-file", .arg = "FILE",              \
      GPT_TOKENIZER_AT(type_, member, vocab_file),                              \
-     .flags = GPT_OPT_FILE | (flags_),                                         \
+     .flags = GPT_OPT_FILE | GPT_OPT_INPUT | (flags_),                         \
      .help = "vocab.json of GPT2BPETokenizer"},                                \
     {.kind = GPT_OPT_STRING, .name = "merge-file", .arg = "FILE",              \
      GPT_TOKENIZER_AT(type_, member, merge_file),                              \
-     .flags = GPT_OPT_FILE | (flags_),                                         \
+     .flags = GPT_OPT_FILE | GPT_OPT_INPUT | (flags_),                         \
      .help = "merges.txt of GPT2BPETokenizer"},                                \
     {.kind = GPT_OPT_STRING, .name = "tokenizer-model", .arg = "FILE",         \
      GPT_TOKENIZER_AT(type_, member, model),                                   \
-     .flags = GPT_OPT_FILE | (flags_),                                         \
+     .flags = GPT_OPT_FILE | GPT_OPT_INPUT | (flags_),                         \
      .help = "file of the other families: tokenizer.json or its directory, "   \
              "tokenizer.model, ranks of TikTokenizer"},                        \
     {.kind = GPT_OPT_CHOICE, .name = "tiktoken-pattern", .arg = "NAME",        \

@@ -324,7 +324,7 @@ cp keys.jsonl kept.jsonl
 expect 2 'an input as quarantine' gpt-preprocess --input keys.jsonl \
     --output-prefix self --on-error quarantine=./keys.jsonl --force \
     --tokenizer-type ByteTokenizer
-err_has 'cannot be both an input'
+err_has 'is the input'
 check 'the input is as it was' cmp kept.jsonl keys.jsonl
 expect 4 'a folder that is not there' pp small.jsonl self \
     --on-error quarantine=none/bad

@@ -314,8 +314,10 @@ to() { # format from to option...
 expect 0 'to TNTIDX' to tntidx a t
 check 'its index' cmp t.idx want.idx
 check 'its tokens' cmp t.bin a.bin
-expect 3 'it is not read directly' gpt-dataset info t
-err_has 'gpt-dataset convert'
+expect 0 'it is read directly, too' gpt-dataset slice t --documents 0:5 \
+    --output-prefix t1
+check 'as if it were the other' same_set t1 a
+expect 3 'a report of damage wants the other' gpt-dataset verify t
 expect 0 'from TNTIDX' to mmididx t t2
 check 'as it was' same_set t2 a
 words 4 4 9 11 11 >want.idx

@@ -182,7 +182,7 @@ expect 0 'nothing to say' train --train-iters 1
 err_lacks 'without effect'
 expect 2 'the file of another tokenizer' train --train-iters 1 \
     --tokenizer-model nope
-err_has '--tokenizer-model: it is not of this --tokenizer-type'
+err_has '--tokenizer-model has no effect on ByteTokenizer'
 expect 0 'more threads than cores' train --train-iters 1 --threads 1000
 err_has '--threads 1000: this process has'
 
@@ -206,8 +206,8 @@ hinted 2 'give both the same value' --max-position-embeddings 8
 hinted 2 'a shorter warm-up' --lr-warmup-iters 3
 hinted 2 'the fields of the model are options' --num-attention-heads 3
 hinted 2 "try 'gpt-train --help'" --train-samples 100
-hinted 4 'leave --load out to start anew' --load nowhere
-hinted 3 '--load takes the directory of --save' --load "$scratch"
+hinted 4 'it is the name of a directory; models are not fetched' --load nowhere
+hinted 3 'it is not a checkpoint itself' --load "$scratch"
 hinted 2 "'gpt-train --print-config' prints such a file" --config corpus.jsonl
 expect 2 'no arguments' gpt-train
 err_has "hint: they are those that gpt-preprocess was given"

@@ -128,6 +128,6 @@ wrong 2 'did you mean --output-prefix?' gpt-vocab --input corpus.jsonl --output 
 train 3 'name other files by a pattern' --input other
 train 3 '--json-keys names the fields' --input corpus.jsonl --json-keys content
 train 3 '--json-keys names the fields' --input list.jsonl
-wrong 4 "the directory of --output-prefix is made first: mkdir -p 'no/such'" \
+wrong 4 "mkdir -p 'no/such' makes it" \
     gpt-vocab --input corpus.jsonl --output-prefix no/such/v
 tap_done

@@ -173,6 +173,7 @@ reach() { # program status
     gpt-launch:0) gpt-launch true ;;
     gpt-launch:1) no_memory gpt-launch true ;;
     gpt-launch:3) gpt-launch sh -c 'exit 3' ;;
+    gpt-launch:7) gpt-launch sh -c 'exit 7' ;;
     gpt-launch:4) gpt-launch ./missing ;;
     gpt-reshape:0) gpt-reshape --load-path ckpt --save-path hf --to hf ;;
     gpt-reshape:1) no_memory gpt-reshape inspect ckpt ;;

@@ -182,9 +182,21 @@ static void test_refused(void)
 
     o = options(one, 1);
     o.seq_length = 64;
-    is_int(gpt_corpus_open(&c, &o, &err), GPT_EDATA, "too few tokens");
-    ok(strstr(err.text, "test split [90, 100)") &&
-           strstr(err.text, "takes 65"), "says: %s", err.text);
+    c = open_or_die(&o);
+    struct gpt_repeat repeat;
+    ok(!gpt_corpus_repeats(c, GPT_TRAIN, &repeat) &&
+           gpt_corpus_repeats(c, GPT_TEST, &repeat) && repeat.begin == 90 &&
+           repeat.end == 100 && repeat.tokens < 65,
+       "too few tokens to test with are repeated");
+    int32_t tokens[65];
+    ok(gpt_corpus_size(c, GPT_TEST) >= 1 &&
+           gpt_corpus_get(c, GPT_TEST, 0, tokens, &err) == GPT_OK,
+       "a sample is full");
+    gpt_corpus_close(c);
+    o.seq_length = 100000;
+    is_int(gpt_corpus_open(&c, &o, &err), GPT_EDATA, "too few to train on");
+    ok(strstr(err.text, "train split [0, ") &&
+           strstr(err.text, "takes 100001"), "says: %s", err.text);
 
     o = options(absent, 1);
     is_int(gpt_corpus_open(&c, &o, &err), GPT_EIO, "no such data set");

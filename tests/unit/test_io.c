@@ -171,7 +171,8 @@ static void test_streams(void)
     is_int(gpt_out_open(&out, ".", 0, 0, &err), GPT_EIO, "no directory");
     is_int(gpt_out_open(&out, "", 0, 0, &err), GPT_EIO, "no empty name");
     is_int(gpt_out_open(&out, "no/such/x", 0, 0, &err), GPT_EIO, "no path");
-    is_str(err.text, "cannot create 'no/such/x': No such file or directory",
+    is_str(err.text, "cannot create 'no/such/x': there is no directory "
+           "'no/such'",
            "the message names the target");
 }
 

@@ -180,7 +180,7 @@ static void test_keys(void)
            memcmp(list[0].data, "b\n", 2) == 0, "body");
     line = "{\"title\":\"t\"}";
     is_int(gpt_jsonl_scan(s, line, strlen(line), &err), GPT_EDATA, "one key");
-    is_str(err.text, "no field 'body'", "the other is missed");
+    is_str(err.text, "no field 'body': it has 'title'", "the other is missed");
     gpt_jsonl_close(s);
 }
 

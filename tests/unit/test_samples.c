@@ -23,7 +23,7 @@ static void test_golden(void)
             lengths[i] = (int32_t)values[i];
         const struct gpt_samples_source source = {
             (const uint8_t *)lengths, begin, end, seq_length, wanted,
-            (uint32_t)seed};
+            (uint32_t)seed, false};
         struct gpt_samples s;
         struct gpt_err err = {0};
         cases++;
@@ -80,7 +80,7 @@ static void test_refused(void)
 {
     static const int32_t lengths[] = {3, 0, 5};
     struct gpt_samples_source source = {(const uint8_t *)lengths, 0, 3, 8, 1,
-                                        1};
+                                        1, false};
     struct gpt_samples s;
     struct gpt_err err = {0};
 
@@ -95,7 +95,7 @@ static void test_refused(void)
     source.end = 1;
     is_int(gpt_samples_build(&s, &source, &err), GPT_EDATA, "no sequence");
     source = (struct gpt_samples_source){(const uint8_t *)lengths, 0, 3, 1,
-                                         UINT32_MAX, 1};
+                                         UINT32_MAX, 1, false};
     is_int(gpt_samples_build(&s, &source, &err), GPT_EDATA,
            "more samples than 32 bits number");
 }

@@ -1,0 +1,13 @@
+/* What a file holds that is no text of ours: known by its first bytes, so that
+ * a message can name it and the command that makes text of it. */
+#ifndef GPT_TEXT_CONTENT_H
+#define GPT_TEXT_CONTENT_H
+
+#include "base/status.h"
+
+/* Refuses the first n bytes of file `name` (GPT_EDATA, with a hint) when they
+ * are those of a format that is no UTF-8 text. */
+int gpt_content_check(const void *bytes, size_t n, const char *name,
+                      struct gpt_err *err) GPT_MUST_USE;
+
+#endif

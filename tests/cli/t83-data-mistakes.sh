@@ -1,0 +1,153 @@
+#!/bin/sh
+# What people give in place of data: the message names what it is, and the
+# command or option that helps.
+. "$(dirname "$0")/../lib/tap.sh"
+
+tok='--tokenizer-type ByteTokenizer'
+pp() { # input prefix options...
+    in=$1 out=$2
+    shift 2
+    gpt-preprocess --input "$in" --output-prefix "$out" $tok "$@"
+}
+says() { # words of the message
+    for word in "$@"; do err_has "$word"; done
+}
+i=0
+while [ $i -lt 60 ]; do
+    echo "{\"text\": \"line $i\", \"title\": \"t\"}"
+    i=$((i + 1))
+done >good.jsonl
+
+# ---- gpt-preprocess ----
+
+if command -v iconv >iconv.where; then
+    for code in UTF-16 UTF-16LE UTF-16BE; do
+        iconv -f UTF-8 -t $code good.jsonl >$code.jsonl
+        expect 3 "$code" pp $code.jsonl u
+        says UTF-16 "iconv -f UTF-16"
+    done
+    sed -n 's/^hint: *\(iconv.*\) makes.*/\1/p' err >command
+    check 'the command of the hint works' sh -c \
+        '. ./command && cmp new good.jsonl'
+    printf '{"text": "caf\351"}\n' >latin.jsonl
+    expect 3 'Latin-1' pp latin.jsonl u
+    says latin.jsonl:1 'invalid UTF-8' 'iconv -f LATIN1' '--on-error skip'
+fi
+printf '{\n  "text": "a"\n}\n{\n  "text": "b"\n}\n' >pretty.json
+expect 3 'pretty-printed JSON' pp pretty.json u
+says 'jq -c . ' 'one object a line'
+printf '{"text": "a",\n "id": 1}\n' >two.json
+expect 3 'an object over two lines' pp two.json u
+says 'jq -c . '
+printf '[{"text": "a"}, {"text": "b"}]\n' >array.json
+expect 3 'a JSON array' pp array.json u
+says "jq -c '.[]'"
+echo 'some words' >plain.txt
+expect 3 'plain text' pp plain.txt u
+says 'JSON object' 'jq -cR'
+printf 'PAR1\025\004\025\020\025\024\114\025\002' >x.parquet
+expect 3 Parquet pp x.parquet u
+says 'a Parquet file' duckdb
+printf 'ARROW1\0\0\377\377\377\377' >x.arrow
+expect 3 Arrow pp x.arrow u
+says 'an Arrow file' to_json
+tar -cf x.tar good.jsonl
+expect 3 'a tar archive' pp x.tar u
+says 'a tar archive' 'tar -xOf'
+tar -cf - good.jsonl | gzip >x.tar.gz
+expect 3 'in gzip' pp x.tar.gz u
+says 'a tar archive' 'tar -xOf'
+printf 'PK\003\004\024\0\0\0' >x.zip
+expect 3 'a zip archive' pp x.zip u
+says 'a zip archive' 'unzip -p'
+printf '\357\273\277{"text": "a"}\n' >mark.jsonl
+expect 3 'a byte order mark' pp mark.jsonl u
+says 'byte order mark' 'sed '
+sed -n "s/^hint: *\(sed.*\) removes.*/\1/p" err >command
+check 'its command works' sh -c '. ./command && ! cmp -s new.jsonl mark.jsonl'
+expect 0 'and what it made is read' pp new.jsonl mark
+printf '{"content": "a", "id": 1}\n' >other.jsonl
+expect 3 'another field' pp other.jsonl u
+says "no field 'text'" "'content', 'id'" --json-keys '--on-error skip'
+printf '{"text": 1}\n' >number.jsonl
+expect 3 'a number' pp number.jsonl u
+says 'holds a number' --json-keys
+printf '{"text": "a}\n' >broken.jsonl
+expect 3 'a broken line' pp broken.jsonl u
+says truncated '--on-error skip'
+expect 4 'no such directory' pp good.jsonl nodir/o
+says "there is no directory 'nodir'" "mkdir -p 'nodir'"
+check 'nobody asked for .resume' sh -c '! grep resume err | grep open'
+expect 4 'without resuming' pp good.jsonl nodir/o --no-resume
+says "there is no directory 'nodir'"
+: >empty.jsonl
+expect 0 'an empty input' pp empty.jsonl empty
+says 'no documents' "'empty_*' are empty" 'cannot be trained on'
+check 'nothing is left of the rest' sh -c '! ls u_* u.*'
+
+# ---- gpt-train --data-path ----
+
+expect 0 'a data set' pp good.jsonl my-gpt2
+expect 0 'another' pp good.jsonl two --json-keys text title
+set=my-gpt2_text_document
+train() { # options...
+    gpt-train $tok --num-layers 1 --hidden-size 16 --num-attention-heads 2 \
+        --seq-length 16 --micro-batch-size 1 --lr 1e-3 --train-iters 1 \
+        --threads 1 --eval-iters 0 "$@"
+}
+expect 0 'a name without its end' train --data-path my-gpt2
+says "taking the data set $set"
+expect 3 'two of them' train --data-path two
+says "'two' is no data set" 'name one: two_text_document, two_title_document'
+mkdir dir && mv two_* dir
+expect 3 'a directory' train --data-path dir
+says 'name one: dir/two_text_document'
+expect 2 'an odd blend' train --data-path 1 $set 2
+says 'word 1 of 3' "number '1'" '0.3 PREFIX1'
+expect 2 'weights after' train --data-path $set 1 $set 2
+says 'word 2 of 4' "number '1'"
+expect 3 'JSON lines' train --data-path good.jsonl
+says 'text in JSON lines' 'gpt-preprocess --input good.jsonl'
+gzip -k good.jsonl
+expect 3 'compressed ones' train --data-path good.jsonl.gz
+says 'text in JSON lines' gpt-preprocess
+gpt-vocab --input good.jsonl --output-prefix v --vocab-size 270 -q
+expect 3 'a vocabulary' train --data-path v-vocab.json
+says 'a vocabulary' '--vocab-file'
+expect 3 'merges' train --data-path v-merges.txt
+says 'a list of merges' '--merge-file'
+for end in bin idx; do
+    expect 4 "the .$end" train --data-path $set.$end
+    says "without .bin and .idx: $set"
+done
+expect 4 'nothing of that name' train --data-path absent
+says absent.idx
+expect 0 'the last one counts' train --data-path nowhere --data-path $set
+expect 0 'and of blends' train --data-path 1 nowhere --data-path 0.3 $set \
+    0.7 my-gpt2
+
+# Too little to validate with, and nothing.
+expect 0 'a split below a sample' train --data-path $set --split 58,2,0 \
+    --seq-length 64 --eval-iters 2 --eval-interval 1
+says 'its valid split, sequences 58 to 59' 'are repeated'
+check 'and it is validated' grep -q 'validation loss at' out err
+expect 0 'no split' train --data-path $set --split 1,0,0 --eval-iters 2
+says 'nothing is validated' '--eval-iters 2 has no effect'
+
+# ---- lazy data sets ----
+
+for impl in lazy cached; do
+    expect 0 "a $impl data set" pp good.jsonl $impl --dataset-impl $impl
+    expect 0 'the same as mmap' pp good.jsonl i32 --dtype int32 --force
+    for how in infer mmap lazy cached; do
+        expect 0 "$impl, read as $how" train --data-impl $how \
+            --data-path ${impl}_text_document --train-iters 3 --log-interval 1
+        grep -o 'lm loss: [^|]*' out err | sed 's/^[a-z]*://' >loss
+        train --data-path i32_text_document --train-iters 3 --log-interval 1 \
+            >out 2>err
+        grep -o 'lm loss: [^|]*' out err | sed 's/^[a-z]*://' >want
+        check 'the losses are those of mmap' sh -c \
+            '[ -s want ] && cmp loss want'
+    done
+done
+tap_done
