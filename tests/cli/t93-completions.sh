@@ -35,9 +35,11 @@ for source in "$top"/cmd/*/main.c; do
 done
 
 # ---- the same, written out ----
-presets=$(cd "$top/share/presets" && ls ./*.conf | sed 's/^..//; s/\.conf$//' |
+presets=$(cd "$top/share/presets" && ls ./g*.conf | sed 's/^..//; s/\.conf$//' |
     sort | tr '\n' ' ')
 completes 'presets, after a first letter' "$presets" gpt-train --config g
+completes 'presets of another letter' 'llama-tiny llama2-7b llama3-8b ' \
+    gpt-train --config l
 completes 'a file of options' 'run.conf ' gpt-train --config ru
 completes 'no preset of another program' 'vocab.json ' gpt-vocab --config v
 check 'none of them is an option' [ "$(offered gpt-vocab --config gpt2)" = '' ]
