@@ -43,6 +43,27 @@ static bool is_iteration(const char *dir)
     return false;
 }
 
+/* True when a root has an iteration of this format. The tracker of a root that
+ * has none is another format's, and its reader's to read: a read that fails
+ * there must not pass for "not this format". */
+static bool has_iterations(const char *root)
+{
+    char path[GPT_PATH_BYTES];
+    DIR *d = opendir(root);
+    bool found = false;
+
+    if (!d)
+        return false;
+    for (struct dirent *e; !found && (e = readdir(d)) != NULL;)
+        found = (strncmp(e->d_name, "iter_", 5) == 0 ||
+                 strcmp(e->d_name, GPT_MEGATRON_RELEASE) == 0) &&
+                gpt_path_join(path, sizeof(path), root, e->d_name, NULL) ==
+                    GPT_OK &&
+                is_iteration(path);
+    closedir(d);
+    return found;
+}
+
 /* The tracker's word: "release", or a number. Its file is small, and one that
  * is not is no tracker. */
 static bool read_tracker(const char *path, char *word, size_t cap)
@@ -70,7 +91,7 @@ bool gpt_megatron_find(char *dir, size_t cap, const char *path,
         return true;
     }
     if (iteration < 0) {
-        if (!read_tracker(path, word, sizeof(word)))
+        if (!has_iterations(path) || !read_tracker(path, word, sizeof(word)))
             return false;
         if (strcmp(word, GPT_MEGATRON_RELEASE) == 0)
             return gpt_path_join(dir, cap, path, word, NULL) == GPT_OK &&

@@ -156,6 +156,8 @@ done <short
 # ---- gpt-reshape(1), gpt-generate(1) ----
 expect 0 'a model of the hub' \
     gpt-reshape --load-path ckpt --save-path gpt2 --to hf
+mkdir gpt
+cp -r ckpt/iter_0000004 gpt/iter_0005000
 change="s|--save ckpt \\.\\.\\.|--save further $small|"
 examples gpt-reshape.1
 check 'the model was trained further' test -d further/iter_0000004
