@@ -131,8 +131,9 @@ static void join_lists(const struct gpt_provenance_merge *m, const char *name)
     for (int64_t k = 0; k < m->n; k++) {
         const cJSON *item;
 
-        cJSON_ArrayForEach(item, field_of(m->parts[k], name))
+        cJSON_ArrayForEach(item, field_of(m->parts[k], name)) {
             gpt_json_add(all, NULL, cJSON_Duplicate(item, true));
+        }
     }
 }
 

@@ -396,7 +396,8 @@ int gpt_megatron_write(struct gpt_target *t, gpt_bytes_done *done,
         status = write_file(t, gpt_outdir_path(dir), i, flags | GPT_OUT_INSIDE,
                             &pour, tile, err);
     gpt_free(tile);
-    GPT_TRY_GOTO(status, status, fail);
+    if (status != GPT_OK)
+        goto fail;
     GPT_TRY(gpt_outdir_commit(dir, err));
     return write_tracker(t, err);
 fail:

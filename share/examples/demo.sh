@@ -126,8 +126,7 @@ What to try next in this directory:
   gpt-generate --load ckpt --prompt 'In the beginning' --temperature 0.7
   gpt-reshape inspect ckpt
   gpt-reshape --load-path ckpt --save-path hf --to hf
-  the command of step 7 with more --train-iters and
-      --override-opt-param-scheduler, to train further
+  the command of step 7 with more --train-iters, to train further
 What to try next in the source tree:
   DEMO_TEXT=your.txt DEMO_PROMPT='Once' make demo
   man ./man/gpt.7

@@ -2,6 +2,7 @@
 # Vocabularies that do not belong together: the tokenizer of the data, of the
 # checkpoint and of the command line; options without effect; ends of a text and
 # output layers of Hugging Face directories; prompts that are refused.
+# shellcheck disable=SC2046 # lists of words
 . "$(dirname "$0")/../lib/tap.sh"
 
 command -v gpt-train >/dev/null || {

@@ -99,6 +99,7 @@ random_kills() {
         pid=$!
         sleep "$delay"
         # the program, and the shell around it
+        # shellcheck disable=SC2046 # a list of words
         kill -9 $(ps -o pid= --ppid $pid) $pid 2>/dev/null
         wait $pid 2>/dev/null
         foreign_sees_one || { echo "after $delay s: mixed"; return 1; }

@@ -26,9 +26,9 @@ if command -v iconv >iconv.where; then
         expect 3 "$code" pp $code.jsonl u
         says UTF-16 "iconv -f UTF-16"
     done
-    sed -n 's/^hint: *\(iconv.*\) makes.*/\1/p' err >command
+    sed -n 's/^hint: *\(iconv.*\) makes.*/\1/p' err >advice
     check 'the command of the hint works' sh -c \
-        '. ./command && cmp new good.jsonl'
+        '. ./advice && cmp new good.jsonl'
     printf '{"text": "caf\351"}\n' >latin.jsonl
     expect 3 'Latin-1' pp latin.jsonl u
     says latin.jsonl:1 'invalid UTF-8' 'iconv -f LATIN1' '--on-error skip'
@@ -63,8 +63,8 @@ says 'a zip archive' 'unzip -p'
 printf '\357\273\277{"text": "a"}\n' >mark.jsonl
 expect 3 'a byte order mark' pp mark.jsonl u
 says 'byte order mark' 'sed '
-sed -n "s/^hint: *\(sed.*\) removes.*/\1/p" err >command
-check 'its command works' sh -c '. ./command && ! cmp -s new.jsonl mark.jsonl'
+sed -n "s/^hint: *\(sed.*\) removes.*/\1/p" err >advice
+check 'its command works' sh -c '. ./advice && ! cmp -s new.jsonl mark.jsonl'
 expect 0 'and what it made is read' pp new.jsonl mark
 printf '{"content": "a", "id": 1}\n' >other.jsonl
 expect 3 'another field' pp other.jsonl u
