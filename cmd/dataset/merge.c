@@ -29,7 +29,7 @@ static int add_name(struct names *names, const char *dir, const char *name,
 {
     size_t n = strlen(name);
 
-    if (n <= 4 || strcmp(name + n - 4, ".idx") != 0 || name[0] == '.')
+    if (n <= 4 || !gpt_path_ends_in(name, ".idx") || name[0] == '.')
         return GPT_OK;
     GPT_TRY(gpt_grow(&names->items, &names->cap, names->n + 1,
                      sizeof(*names->items), "names", err));

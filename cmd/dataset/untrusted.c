@@ -2,18 +2,18 @@
 #include "cmd/dataset/untrusted.h"
 
 #include "base/memory.h"
+#include "cmd/dataset/write_set.h"
 
 #include <string.h>
 
 static int open_file(struct gpt_in **in, const char *prefix,
                      const char *suffix, struct gpt_err *err)
 {
-    struct gpt_buf path = {0};
-    int status = gpt_buf_printf(&path, "%s%s", prefix, suffix) == GPT_OK
-                     ? gpt_in_open(in, path.data, err)
-                     : gpt_fail(err, GPT_EFAIL, "%s: out of memory", prefix);
+    char *path;
 
-    gpt_buf_free(&path);
+    GPT_TRY(gpt_join_name(&path, prefix, suffix, err));
+    int status = gpt_in_open(in, path, err);
+    gpt_free(path);
     return status;
 }
 

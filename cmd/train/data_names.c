@@ -183,8 +183,8 @@ static int find_one(struct words *w, int64_t i, struct gpt_err *err)
         return is_weight(w, i, err);
     size_t n = strlen(name);
     /* The reader's own message has the prefix. */
-    if (n > 4 && (strcmp(name + n - 4, ".bin") == 0 ||
-                  strcmp(name + n - 4, ".idx") == 0))
+    if (n > 4 && (gpt_path_ends_in(name, ".bin") ||
+                  gpt_path_ends_in(name, ".idx")))
         return GPT_OK;
     GPT_TRY(take_candidate(w, i, &taken, err));
     return taken ? GPT_OK : name_content(name, err);

@@ -183,6 +183,10 @@ void gpt_out_sweep(const char *dir);
 bool gpt_path_exists(const char *path);
 bool gpt_path_is_dir(const char *path);
 bool gpt_path_same(const char *a, const char *b); /* same device and inode */
+bool gpt_path_ends_in(const char *path, const char *suffix);
+/* True when "dir/name" exists; name may be a path of several parts, or NULL,
+ * which no directory holds. */
+bool gpt_path_holds(const char *dir, const char *name);
 int gpt_path_mkdirs(const char *path, struct gpt_err *err) GPT_MUST_USE;
 /* "dir/name" into buf; GPT_EFAIL when it does not fit. */
 int gpt_path_join(char *buf, size_t cap, const char *dir, const char *name,

@@ -29,6 +29,23 @@ bool gpt_path_same(const char *a, const char *b)
            x.st_ino == y.st_ino;
 }
 
+bool gpt_path_ends_in(const char *path, const char *suffix)
+{
+    const size_t n = strlen(path), k = strlen(suffix);
+
+    return n >= k && strcmp(path + n - k, suffix) == 0;
+}
+
+/* A path that does not fit names no file. */
+bool gpt_path_holds(const char *dir, const char *name)
+{
+    char path[GPT_JOINED_BYTES];
+
+    return name &&
+           gpt_path_join(path, sizeof(path), dir, name, NULL) == GPT_OK &&
+           gpt_path_exists(path);
+}
+
 /* Begins at 1: the root, or the first letter of a relative path, is no
  * directory to be made. */
 int gpt_path_mkdirs(const char *path, struct gpt_err *err)

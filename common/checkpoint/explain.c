@@ -11,14 +11,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static bool holds(const char *dir, const char *name)
-{
-    char path[GPT_PATH_BYTES];
-
-    return gpt_path_join(path, sizeof(path), dir, name, NULL) == GPT_OK &&
-           gpt_path_exists(path);
-}
-
 /* The first directory in `dir` that is a checkpoint: users name the folder
  * above it. */
 static bool find_below(const char *dir, char *path, size_t cap)
@@ -91,8 +83,8 @@ static int explain_directory(const char *path, struct gpt_err *err)
 {
     char below[GPT_PATH_BYTES];
 
-    if (holds(path, "model.safetensors") ||
-        holds(path, "model.safetensors.index.json"))
+    if (gpt_path_holds(path, "model.safetensors") ||
+        gpt_path_holds(path, "model.safetensors.index.json"))
         return gpt_hint(err, "it has weights of a Hugging Face directory; "
                              "config.json is missing beside them");
     if (find_below(path, below, sizeof(below)))
@@ -113,6 +105,6 @@ void gpt_source_explain(const char *path, struct gpt_err *err)
         explain_file(path, err);
     else if (!gpt_format_of(path))
         explain_directory(path, err);
-    else if (err->status == GPT_EDATA && holds(path, GPT_TRACKER))
+    else if (err->status == GPT_EDATA && gpt_path_holds(path, GPT_TRACKER))
         explain_run(path, err);
 }

@@ -267,6 +267,25 @@ static const struct gpt_hf_family mistral = {
     TABLES(llama_rules, mistral_keys),
 };
 
+/* The keys that both families have, with the same defaults. */
+#define QWEN_KEYS                                                              \
+    KEY("hidden_act", ACTIVATION, "\"silu\""),                                 \
+    HIDDEN("4096"),                                                            \
+    INIT("0.02"),                                                              \
+    FFN("22016"),                                                              \
+    KEY("layer_types", LAYER_TYPES, "null"),                                   \
+    POSITIONS("32768"),                                                        \
+    TYPE,                                                                      \
+    HEADS("32"),                                                               \
+    LAYERS("32"),                                                              \
+    KV_HEADS("32"),                                                            \
+    RATE("rms_norm_eps", norm_epsilon, "1e-6"),                                \
+    ROPE("10000"),                                                             \
+    KEY("sliding_window", WINDOW, "4096"),                                     \
+    TIED("false"),                                                             \
+    DTYPE,                                                                     \
+    CACHE
+
 /* Biases of queries, keys and values. A window is there, and off, in all sizes
  * that were published. */
 static const struct gpt_hf_key qwen2_keys[] = {
@@ -274,22 +293,7 @@ static const struct gpt_hf_key qwen2_keys[] = {
     ATTENTION_DROPOUT,
     BOS("null"),
     EOS("null"),
-    KEY("hidden_act", ACTIVATION, "\"silu\""),
-    HIDDEN("4096"),
-    INIT("0.02"),
-    FFN("22016"),
-    KEY("layer_types", LAYER_TYPES, "null"),
-    POSITIONS("32768"),
-    TYPE,
-    HEADS("32"),
-    LAYERS("32"),
-    KV_HEADS("32"),
-    RATE("rms_norm_eps", norm_epsilon, "1e-6"),
-    ROPE("10000"),
-    KEY("sliding_window", WINDOW, "4096"),
-    TIED("false"),
-    DTYPE,
-    CACHE,
+    QWEN_KEYS,
     KEY("use_mrope", MUST, "false"),
     KEY("use_sliding_window", USE_WINDOW, "false"),
     VOCAB("151936"),
@@ -311,22 +315,7 @@ static const struct gpt_hf_key qwen3_keys[] = {
     BOS("null"),
     EOS("null"),
     HEAD_DIM("128"),
-    KEY("hidden_act", ACTIVATION, "\"silu\""),
-    HIDDEN("4096"),
-    INIT("0.02"),
-    FFN("22016"),
-    KEY("layer_types", LAYER_TYPES, "null"),
-    POSITIONS("32768"),
-    TYPE,
-    HEADS("32"),
-    LAYERS("32"),
-    KV_HEADS("32"),
-    RATE("rms_norm_eps", norm_epsilon, "1e-6"),
-    ROPE("10000"),
-    KEY("sliding_window", WINDOW, "4096"),
-    TIED("false"),
-    DTYPE,
-    CACHE,
+    QWEN_KEYS,
     KEY("use_sliding_window", USE_WINDOW, "false"),
     VOCAB("151936"),
 };

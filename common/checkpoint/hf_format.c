@@ -14,19 +14,11 @@
 
 /* ---- reading ---- */
 
-static bool holds(const char *dir, const char *name)
-{
-    char path[GPT_PATH_BYTES];
-
-    return gpt_path_join(path, sizeof(path), dir, name, NULL) == GPT_OK &&
-           gpt_path_exists(path);
-}
-
 /* Native checkpoints are asked first, so a config.json that lies beside one
  * does not hide it. */
 static bool recognise_hf(const char *path)
 {
-    return holds(path, GPT_HF_CONFIG);
+    return gpt_path_holds(path, GPT_HF_CONFIG);
 }
 
 /* Sizes are those of the files, headers included: what a conversion reads. */
@@ -62,7 +54,7 @@ static int list_vocabulary(struct gpt_source *s, struct gpt_err *err)
     if (!attached)
         return gpt_fail(err, GPT_EFAIL, "out of memory");
     for (const char *const *f = gpt_hf_vocab_files; *f; f++)
-        if (holds(s->dir, *f))
+        if (gpt_path_holds(s->dir, *f))
             attached[s->n_attached++] = *f;
     assert(s->n_attached <= GPT_HF_VOCAB_FILES);
     s->attached = attached;

@@ -16,20 +16,13 @@ enum { MAX_KINDS = 16 };
 
 /* ---- reading ---- */
 
-static bool holds(const char *dir, const char *name)
-{
-    char path[GPT_PATH_BYTES];
-
-    return gpt_path_join(path, sizeof(path), dir, name, NULL) == GPT_OK &&
-           gpt_path_exists(path);
-}
-
 /* A directory with either file is native, whatever else is in it. A root in
  * which both are missing is still opened as one when no other front end
  * recognises it; see choose_format(). */
 static bool recognise_native(const char *path)
 {
-    return holds(path, GPT_MANIFEST) || holds(path, GPT_TRACKER);
+    return gpt_path_holds(path, GPT_MANIFEST) ||
+           gpt_path_holds(path, GPT_TRACKER);
 }
 
 /* Adds up the files of tensors; every other file of the manifest travelled with

@@ -86,11 +86,6 @@ void gpt_pickle_put_bool(struct gpt_pickle_out *o, bool b)
     put_op(o, b ? 0x88 : 0x89);
 }
 
-void gpt_pickle_put_none(struct gpt_pickle_out *o)
-{
-    put_op(o, 'N');
-}
-
 /* A name only; the reader decides what it means. */
 void gpt_pickle_put_global(struct gpt_pickle_out *o, const char *module,
                            const char *name)

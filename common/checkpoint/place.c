@@ -12,17 +12,10 @@
 #include <stdio.h>
 #include <string.h>
 
-static bool ends_in(const char *s, const char *suffix)
-{
-    size_t n = strlen(s), k = strlen(suffix);
-
-    return n >= k && strcmp(s + n - k, suffix) == 0;
-}
-
 /* True for files of weights, whatever program wrote them. */
 static bool holds_weights(const char *name)
 {
-    return ends_in(name, ".safetensors") ||
+    return gpt_path_ends_in(name, ".safetensors") ||
            strncmp(name, "pytorch_model", 13) == 0;
 }
 

@@ -66,8 +66,7 @@ static int open_part(struct gpt_in **in, const char *prefix,
     gpt_buf_free(&path);
     size_t n = strlen(prefix);
     if (status != GPT_OK && n > 4 && gpt_path_exists(prefix) &&
-        (strcmp(prefix + n - 4, ".bin") == 0 ||
-         strcmp(prefix + n - 4, ".idx") == 0))
+        (gpt_path_ends_in(prefix, ".bin") || gpt_path_ends_in(prefix, ".idx")))
         gpt_hint(err, "a data set is named without .bin and .idx: %.*s",
                  (int)(n - 4), prefix);
     return status;

@@ -223,11 +223,11 @@ static int wait_until_connected(const std::shared_ptr<Connecting> &shared,
         if (gpt_wait_is_long(&wait))
             gpt_wait_report(&wait, "connections of group '%s'", o.name);
     }
-    if (counted && shared->error.empty())
-        gpt_store_count_wait(shared->store, -1);
     if (!shared->error.empty())
         return gpt_fail(err, GPT_EIO, "%s",
                         without_place(shared->error.c_str()));
+    if (counted)
+        gpt_store_count_wait(shared->store, -1);
     return GPT_OK;
 }
 

@@ -68,7 +68,7 @@ static void *look_up(void *arg)
  * on. */
 static bool wait_for_lookup(struct lookup *l, double end)
 {
-    const struct timespec tick = {0, TICK_MS * 1000000L / 10};
+    const struct timespec tick = {0, 5 * 1000000L};
     bool done, give_up;
 
     do {
@@ -201,13 +201,13 @@ int64_t gpt_net_port(int fd)
     return ntohs(a.ss_family == AF_INET ? in.sin_port : in6.sin6_port);
 }
 
-bool gpt_net_address(int fd, bool other, char *text, size_t cap)
+bool gpt_net_address(int fd, char *text, size_t cap)
 {
     struct sockaddr_storage a;
     struct sockaddr *p = (struct sockaddr *)&a;
     socklen_t len = sizeof(a);
 
-    return (other ? getpeername(fd, p, &len) : getsockname(fd, p, &len)) == 0 &&
+    return getsockname(fd, p, &len) == 0 &&
            getnameinfo(p, len, text, (socklen_t)cap, NULL, 0,
                        NI_NUMERICHOST) == 0;
 }

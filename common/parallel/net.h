@@ -22,7 +22,7 @@ void gpt_net_set_options(int fd, int seconds);
 
 /* The port that a socket has, 0 when it has none. */
 int64_t gpt_net_port(int fd);
-/* This end's (or the other end's) address as digits; false when it has none. */
-bool gpt_net_address(int fd, bool other, char *text, size_t cap);
+/* This end's address as digits; false when it has none. */
+bool gpt_net_address(int fd, char *text, size_t cap);
 
 #endif

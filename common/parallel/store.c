@@ -118,9 +118,11 @@ static int lose_connection(struct gpt_store *s, const char *what,
                            struct gpt_err *err)
 {
     const char *reason = strerror(errno);
+    char late[40];
 
+    snprintf(late, sizeof(late), "no answer for %d s", ANSWER_SECONDS);
     if (errno == EAGAIN)
-        reason = "no answer for 60 s";
+        reason = late;
     else if (errno == 0)
         reason = "the connection was closed";
     s->lost = true;
@@ -409,7 +411,7 @@ void gpt_store_close(struct gpt_store *s)
 
 void gpt_store_local_address(const struct gpt_store *s, char *text, size_t cap)
 {
-    if (s->fd < 0 || !gpt_net_address(s->fd, false, text, cap))
+    if (s->fd < 0 || !gpt_net_address(s->fd, text, cap))
         snprintf(text, cap, "127.0.0.1");
 }
 

@@ -38,23 +38,6 @@ static const struct file_names *names_of(const char *type)
 
 /* ---- the family ---- */
 
-/* A path that does not fit names no file. */
-static bool has_file(const char *dir, const char *name)
-{
-    char path[GPT_JOINED_BYTES];
-
-    return name &&
-           gpt_path_join(path, sizeof(path), dir, name, NULL) == GPT_OK &&
-           gpt_path_exists(path);
-}
-
-static bool ends_in(const char *s, const char *suffix)
-{
-    size_t n = strlen(s), k = strlen(suffix);
-
-    return n >= k && strcmp(s + n - k, suffix) == 0;
-}
-
 /* The first character of a .json file: Hugging Face's is an object, Megatron's
  * list of ranks an array. */
 static const char *type_of_json(const char *path)
@@ -86,15 +69,15 @@ static const char *type_of_model(const char *model)
 {
     if (gpt_path_is_dir(model)) {
         for (const struct file_names *n = all_names; n->type; n++)
-            if (has_file(model, n->model))
+            if (gpt_path_holds(model, n->model))
                 return n->type;
         return NULL;
     }
-    if (ends_in(model, ".json"))
+    if (gpt_path_ends_in(model, ".json"))
         return type_of_json(model);
-    if (ends_in(model, ".tiktoken"))
+    if (gpt_path_ends_in(model, ".tiktoken"))
         return "TikTokenizer";
-    return ends_in(model, ".model") ? "SentencePieceTokenizer" : NULL;
+    return gpt_path_ends_in(model, ".model") ? "SentencePieceTokenizer" : NULL;
 }
 
 /* An option that the family does not read would be typed in vain, and the user
@@ -289,8 +272,8 @@ int gpt_tokenizer_version(struct gpt_buf *b)
 const char *gpt_tokenizer_type_in(const char *dir)
 {
     for (const struct file_names *n = all_names; n->type; n++)
-        if (has_file(dir, n->model) ||
-            (has_file(dir, n->vocab) && has_file(dir, n->merges)))
+        if (gpt_path_holds(dir, n->model) ||
+            (gpt_path_holds(dir, n->vocab) && gpt_path_holds(dir, n->merges)))
             return n->type;
     return gpt_tokenizer_types[0];
 }

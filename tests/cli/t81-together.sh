@@ -61,6 +61,7 @@ one_kill() { # fault
 
 kills() { # kind
     total=$(sed -n "s/^faults:.* $1 \([0-9]*\).*/\1/p" count)
+    [ "${total:-0}" -gt 0 ] || { echo "no $1 was counted"; return 1; }
     n=1
     while [ "$n" -le "$total" ]; do
         one_kill "$1:$n:KILL" || return 1
@@ -72,6 +73,7 @@ kills() { # kind
 # and nothing else.
 fails() { # kind
     total=$(sed -n "s/^faults:.* $1 \([0-9]*\).*/\1/p" count)
+    [ "${total:-0}" -gt 0 ] || { echo "no $1 was counted"; return 1; }
     n=1
     while [ "$n" -le "$total" ]; do
         rm -rf work && cp -rp old work

@@ -107,7 +107,7 @@ if command -v fish >/dev/null; then
               print $5 }' table; } | sort -u >want
         fish ask.fish 2>&1 | cut -f1 | sort -u >got
         check "$p: fish offers what the table says" \
-            sh -c '! comm -23 want got | grep .'
+            sh -c '[ -s want ] && ! comm -23 want got | grep .'
     done
     gpt-train --complete=fish >c.fish
     ask() { fish -c "source c.fish; complete -C '$1'" | cut -f1 | sort |

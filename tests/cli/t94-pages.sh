@@ -208,7 +208,9 @@ perl -0777 -pi -e 'my $at = 8 + unpack "Q<", $_;
     nan/iter_0000002/model_tp00_pp00.safetensors
 for main in "$top"/cmd/*/main.c; do
     p=gpt-$(basename "${main%/main.c}")
-    for status in $(page statuses "$top/man/$p.1"); do
+    statuses=$(page statuses "$top/man/$p.1")
+    check "$p: the page names exit statuses" [ -n "$statuses" ]
+    for status in $statuses; do
         case $status in
         *[!0-9]* | 1[0-9][0-9]) continue ;; # signals: t20-train.sh and others
         esac

@@ -102,7 +102,6 @@ examples gpt-dataset.5
 out_has '0000018'
 
 # ---- gpt-train(1), gpt-launch(1) ----
-commands "$top/man/gpt-train.1" >lines
 change="s/--config gpt2-124m/& ${small%%--data-path*}/
     s/--micro-batch-size 4 --global-batch-size 64/--global-batch-size 4/
     s/--train-iters 10000//; s/--save-interval 500//
