@@ -178,8 +178,8 @@ static int read_object(struct gpt_prompts *p, struct gpt_prompt *prompt,
 
     if (!cJSON_IsObject(object))
         return gpt_fail(err, GPT_EDATA, "%s: not a JSON object", what);
-    bool text_key = !cJSON_HasObjectItem(object, "prompt") &&
-        cJSON_HasObjectItem(object, "text");
+    bool text_key = !cJSON_GetObjectItemCaseSensitive(object, "prompt") &&
+                    cJSON_GetObjectItemCaseSensitive(object, "text");
     GPT_TRY(keep_id(p, prompt, cJSON_GetObjectItemCaseSensitive(object, "id"),
                     what, err));
     GPT_TRY(gpt_json_string(object, text_key ? "text" : "prompt", &text, what,

@@ -51,9 +51,13 @@ static int add_row(void *report, const struct gpt_stored *t,
     for (int d = 0; d < t->ndim; d++)
         count *= t->shape[d];
     struct row row = {*t, count * (int64_t)gpt_dtype_bytes(t->dtype)};
-    r->bytes += row.bytes;
-    if (!gpt_name_is_optimizer(t->name))
-        r->parameters += count;
+    /* views may repeat elements, so that a small file claims large sums */
+    if (!gpt_add(r->bytes, row.bytes, &r->bytes) ||
+        (!gpt_name_is_optimizer(t->name) &&
+         !gpt_add(r->parameters, count, &r->parameters)))
+        return gpt_fail(err, GPT_EDATA,
+                        "tensor '%.200s': the sum of all sizes overflows",
+                        t->name);
     r->rows[r->n_rows++] = row;
     return GPT_OK;
 }
@@ -107,7 +111,6 @@ static int row_order(const void *a, const void *b)
 
     while (*p && *p == *q)
         p++, q++;
-    /* numbers by value: layers.10 after layers.9 */
     while (p > x->t.name && p[-1] >= '0' && p[-1] <= '9')
         p--, q--;
     if (*p >= '0' && *p <= '9' && *q >= '0' && *q <= '9') {

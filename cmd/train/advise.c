@@ -340,7 +340,6 @@ static const char *const changed[] = {
     "tensor-model-parallel-size",
     "pipeline-model-parallel-size",
     "sequence-parallel",
-    "use-distributed-optimizer",
     "data-parallel-sharding-strategy",
     "recompute-activations",
     "recompute-granularity",

@@ -19,6 +19,22 @@ static const struct renamed {
     {"position_embedding", "position-embedding-type"},
     {"init_std", "init-method-std"},
     {"tied_embeddings", "untie-embeddings-and-output-weights"},
+    {"head_size", "kv-channels"},
+    {"rotary_scaling", "rotary-scaling-type"},
+    {"rotary_factor", "rotary-scaling-factor"},
+    {"rotary_low_factor", "rotary-low-freq-factor"},
+    {"rotary_high_factor", "rotary-high-freq-factor"},
+    {"rotary_fast", "rotary-beta-fast"},
+    {"rotary_slow", "rotary-beta-slow"},
+    {"rotary_attention", "rotary-attention-factor"},
+    {"rotary_positions", "rotary-original-positions"},
+    {"norm_plus_one", "apply-layernorm-1p"},
+    {"activation", "activation-function"},
+    {"gated", "gated-linear-unit"},
+    {"no_linear_bias", "disable-bias-linear"},
+    {"qkv_bias", "add-qkv-bias"},
+    {"qk_norm", "qk-layernorm"},
+    {"parallel_blocks", "parallel-residual"},
     {"padded_vocab_size", NULL}, /* the layout decides it */
 };
 
@@ -63,13 +79,7 @@ static bool find_row(const char *field, size_t *row)
     snprintf(name, sizeof(name), "%s", option ? option : field);
     for (char *c = name; *c; c++)
         *c = *c == '_' ? '-' : *c;
-    for (*row = 0; *row < gpt_train_n_options; (*row)++) {
-        const struct gpt_opt *opt = &gpt_train_option_table[*row];
-
-        if (opt->kind != GPT_OPT_GROUP && strcmp(opt->name, name) == 0)
-            return true;
-    }
-    return false;
+    return gpt_train_find_row(name, row);
 }
 
 /* Dropout, for example, often differs between pretraining and tuning. */
@@ -140,7 +150,9 @@ static int add_word(const struct taking *t, const struct gpt_opt *opt,
         return GPT_OK;
     return gpt_buf_printf(t->said, " --%s%s%s", opt->name,
                           opt->kind == GPT_OPT_FLAG ? "" : " ",
-                          opt->kind == GPT_OPT_FLAG ? "" : value);
+                          opt->kind == GPT_OPT_FLAG ? "" : value) == GPT_OK
+               ? GPT_OK
+               : gpt_no_memory(t->err, "options");
 }
 
 /* A 0 that was typed means that the rest decides: it contradicts nothing. */
@@ -169,6 +181,9 @@ static int take_field(const struct taking *t, const cJSON *item)
     char here_text[64], there_text[64];
     print_field(opt, field, here_text, sizeof(here_text));
     print_field(opt, &there, there_text, sizeof(there_text));
+    if (opt->choices == gpt_train_positions) /* "rotary" is another "rope" */
+        snprintf(here_text, sizeof(here_text), "%s",
+                 gpt_position_embeddings[gpt_train_position(here_text)]);
     if (typed && is_free(item->string))
         return GPT_OK;
     if (typed && strcmp(here_text, there_text) != 0 && !is_open(opt, field)) {
@@ -235,6 +250,22 @@ static int take_tokenizer(const struct taking *t,
 
 /* ---- the whole ---- */
 
+/* A preset's short name for activation and gate would hide those of the
+ * checkpoint, which has them one by one. */
+static void unset_short_names(const struct taking *t)
+{
+    static const char *const names[] = {"swiglu", "geglu", "squared-relu"};
+
+    for (size_t i = 0; i < GPT_COUNT(names); i++) {
+        const size_t row = gpt_train_row(names[i]);
+
+        if (t->args->origin[row] == GPT_FROM_COMMAND)
+            continue;
+        gpt_train_unset(t->o, row);
+        t->origin[row] = GPT_FROM_DEFAULT;
+    }
+}
+
 /* The tokenizer comes last: NullTokenizer corrects the size of the vocabulary
  * that the configuration gave. */
 static int take_all(const struct taking *t, const struct gpt_source *source,
@@ -245,6 +276,7 @@ static int take_all(const struct taking *t, const struct gpt_source *source,
 
     for (const cJSON *i = config->child; i; i = i->next)
         GPT_TRY(take_field(t, i));
+    unset_short_names(t);
     /* A model of another program does not say how long its samples were: then
      * they are as long as its texts may be. */
     if (length)
@@ -274,7 +306,7 @@ int gpt_train_take_args(struct gpt_train_options *o, struct gpt_args *args,
 
     if (!t.origin || !config) {
         cJSON_Delete(config);
-        return gpt_fail(err, GPT_EFAIL, "out of memory for options");
+        return gpt_no_memory(err, "options");
     }
     memcpy(t.origin, args->origin, rows * sizeof(*t.origin));
     status = take_all(&t, source, config);

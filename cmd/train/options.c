@@ -74,6 +74,19 @@ int gpt_train_choice(const char *const *names, const char *choice)
     return i;
 }
 
+/* Values of an option that mean the same as another: choices after the last of
+ * enum gpt_position_embedding. */
+enum gpt_position_embedding gpt_train_position(const char *name)
+{
+    static const enum gpt_position_embedding others[] = {GPT_POSITION_ROPE,
+                                                         GPT_POSITION_LEARNED};
+    /* the first names are those of the enum, in its order */
+    const int i = gpt_train_choice(gpt_train_positions, name);
+
+    return i > GPT_POSITION_NONE ? others[i - GPT_POSITION_NONE - 1]
+                                 : (enum gpt_position_embedding)i;
+}
+
 /* Limits that keep every product of sizes countable. */
 #define MAX_SIZE 16777216.0
 #define MAX_COUNT 1e15

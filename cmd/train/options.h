@@ -8,6 +8,7 @@
 
 #include "base/options.h"
 #include "tokenizer/tokenizer.h"
+#include "model/config.h"
 
 struct gpt_train_options {
     struct gpt_common_options common;
@@ -108,6 +109,9 @@ extern const char *const gpt_train_graphs[];
 /* The place of a choice among its names; the option table has checked that it
  * is one of them. -1 for NULL: not given. */
 int gpt_train_choice(const char *const *names, const char *choice);
+/* What a word of --position-embedding-type means: some words are two names of
+ * one kind. */
+enum gpt_position_embedding gpt_train_position(const char *name);
 
 extern const struct gpt_opt gpt_train_option_table[];
 extern const size_t gpt_train_n_options;

@@ -59,21 +59,8 @@ static int plan_vocabulary(struct gpt_train_plan *p,
     return GPT_OK;
 }
 
-/* Values of an option that mean the same as another: choices after the last of
- * enum gpt_position_embedding. */
-static enum gpt_position_embedding position_choice(const char *name)
-{
-    static const enum gpt_position_embedding others[] = {GPT_POSITION_ROPE,
-                                                         GPT_POSITION_LEARNED};
-    /* the first names are those of the enum, in its order */
-    const int i = gpt_train_choice(gpt_train_positions, name);
-
-    return i > GPT_POSITION_NONE ? others[i - GPT_POSITION_NONE - 1]
-                                 : (enum gpt_position_embedding)i;
-}
-
-/* A row an option, so that a new kind of scaling is a bit in some rows. Which
- * kinds of scaling read an option of rotary positions. */
+/* Which kinds of scaling read an option of rotary positions: a row an option,
+ * so that a new kind is a bit in some rows. */
 enum {
     ANY_ROPE = 1 << GPT_SCALING_NONE,
     LINEAR = 1 << GPT_SCALING_LINEAR,
@@ -161,7 +148,7 @@ static int plan_positions(struct gpt_config *c,
                           const struct gpt_train_options *o,
                           const struct gpt_args *args, struct gpt_err *err)
 {
-    c->position_embedding = position_choice(o->position_embedding_type);
+    c->position_embedding = gpt_train_position(o->position_embedding_type);
     c->rotary_scaling = gpt_train_choice(gpt_rotary_scalings,
                                          o->rotary_scaling);
     GPT_TRY(check_rotary_options(c, args, err));

@@ -61,11 +61,18 @@ static void shrink_micro_batch(struct gpt_train_options *o, int64_t ranks)
         o->micro_batch_size--;
 }
 
+/* Only rotary positions have angles, and with them a base and a scaling. */
 static bool has_no_angles(const struct gpt_train_options *o, int64_t ranks)
 {
     (void)ranks;
-    return gpt_train_choice(gpt_position_embeddings,
-                            o->position_embedding_type) != GPT_POSITION_ROPE;
+    return gpt_train_position(o->position_embedding_type) != GPT_POSITION_ROPE;
+}
+
+/* What scales angles says nothing without a kind of scaling. */
+static bool has_no_scaling(const struct gpt_train_options *o, int64_t ranks)
+{
+    (void)ranks;
+    return strcmp(o->rotary_scaling, "none") == 0;
 }
 
 /* Only half precision has a loss scale. */
@@ -127,6 +134,29 @@ static const struct rule rules[] = {
      shrink_micro_batch},
     {"rotary-base", "position-embedding-type", has_no_angles, NULL},
     {"rotary-percent", "position-embedding-type", has_no_angles, NULL},
+    {"rotary-interleaved", "position-embedding-type", has_no_angles, NULL},
+    {"rotary-scaling-type", "position-embedding-type", has_no_angles, NULL},
+    {"rotary-scaling-factor", "position-embedding-type", has_no_angles,
+     NULL},
+    {"rotary-scaling-factor", "rotary-scaling-type", has_no_scaling, NULL},
+    {"rotary-original-positions", "position-embedding-type", has_no_angles,
+     NULL},
+    {"rotary-original-positions", "rotary-scaling-type", has_no_scaling, NULL},
+    {"rotary-low-freq-factor", "position-embedding-type", has_no_angles,
+     NULL},
+    {"rotary-low-freq-factor", "rotary-scaling-type", has_no_scaling, NULL},
+    {"rotary-high-freq-factor", "position-embedding-type", has_no_angles,
+     NULL},
+    {"rotary-high-freq-factor", "rotary-scaling-type", has_no_scaling, NULL},
+    {"rotary-beta-fast", "position-embedding-type", has_no_angles,
+     NULL},
+    {"rotary-beta-fast", "rotary-scaling-type", has_no_scaling, NULL},
+    {"rotary-beta-slow", "position-embedding-type", has_no_angles,
+     NULL},
+    {"rotary-beta-slow", "rotary-scaling-type", has_no_scaling, NULL},
+    {"rotary-attention-factor", "position-embedding-type", has_no_angles,
+     NULL},
+    {"rotary-attention-factor", "rotary-scaling-type", has_no_scaling, NULL},
     {"loss-scale", "bf16", has_no_scale, NULL},
     {"initial-loss-scale", "bf16", has_no_scale, NULL},
     {"min-loss-scale", "bf16", has_no_scale, NULL},
@@ -161,16 +191,25 @@ static const struct rule rules[] = {
 
 /* ---- rows ---- */
 
+bool gpt_train_find_row(const char *name, size_t *row)
+{
+    for (*row = 0; *row < gpt_train_n_options; ++*row) {
+        const struct gpt_opt *opt = &gpt_train_option_table[*row];
+
+        if (opt->kind != GPT_OPT_GROUP && strcmp(opt->name, name) == 0)
+            return true;
+    }
+    return false;
+}
+
 size_t gpt_train_row(const char *name)
 {
-    size_t i = 0;
+    size_t row;
+    const bool found = gpt_train_find_row(name, &row);
 
-    while (i < gpt_train_n_options &&
-           (gpt_train_option_table[i].kind == GPT_OPT_GROUP ||
-            strcmp(gpt_train_option_table[i].name, name) != 0))
-        i++;
-    assert(i < gpt_train_n_options);
-    return i;
+    assert(found);
+    (void)found;
+    return row;
 }
 
 /* Rows that give way are numbers, flags, choices and lists; the text of a
@@ -232,7 +271,7 @@ int gpt_train_settle(struct gpt_train_options *o, struct gpt_args *args,
     uint8_t *origin = gpt_arena_alloc(arena, rows, sizeof(*origin));
 
     if (!origin)
-        return gpt_fail(err, GPT_EFAIL, "out of memory for options");
+        return gpt_no_memory(err, "options");
     memcpy(origin, args->origin, rows * sizeof(*origin));
     for (size_t i = 0; i < GPT_COUNT(rules); i++) {
         const struct rule *r = &rules[i];
@@ -243,7 +282,7 @@ int gpt_train_settle(struct gpt_train_options *o, struct gpt_args *args,
             !r->contradict(o, ranks))
             continue;
         if (apply(r, o, origin, older, ranks, b) != GPT_OK)
-            return gpt_fail(err, GPT_EFAIL, "out of memory for options");
+            return gpt_no_memory(err, "options");
     }
     args->origin = origin;
     return GPT_OK;

@@ -19,6 +19,8 @@ int gpt_train_settle(struct gpt_train_options *o, struct gpt_args *args,
 /* The row of the option table with this name; never a name that is not in the
  * table. */
 size_t gpt_train_row(const char *name);
+/* False when the table has no option of that name. */
+bool gpt_train_find_row(const char *name, size_t *row);
 
 /* Gives row `row` its default again. */
 void gpt_train_unset(struct gpt_train_options *o, size_t row);

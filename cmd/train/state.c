@@ -338,7 +338,7 @@ static int load_together(struct gpt_replica *r, struct gpt_train_state *state,
     const struct gpt_source_options options = {
         .iteration = -1,
         .verify = true,
-        .optimizer = !c->options->finetune,
+        .optimizer = !c->options->finetune && !c->plan->evaluates,
         .divisible_by = c->options->make_vocab_size_divisible_by,
         .tp_size = r->o.layout.size[GPT_TP],
         .peers = all,

@@ -106,15 +106,16 @@ int gpt_refuse_input(const char *path, struct gpt_err *err)
     pthread_mutex_lock(&lock);
     const struct input *in =
         S_ISDIR(st.st_mode) && !dir ? NULL : find(&st, dir);
+    const char *name = in ? in->name : NULL; /* the list may move, it may not */
     pthread_mutex_unlock(&lock);
     free(dir);
-    if (!in)
+    if (!name)
         return GPT_OK;
     gpt_fail(err, GPT_EUSAGE, S_ISDIR(st.st_mode)
                                   ? "the output '%s' holds the input '%s': "
                                     "inputs are never modified"
                                   : "the output '%s' is the input '%s': "
                                     "inputs are never modified",
-             path, in->name);
+             path, name);
     return gpt_hint(err, "give the output another name");
 }

@@ -185,7 +185,7 @@ int gpt_hf_choose_family(const struct gpt_config *c,
                                 gpt_hf_families[i]->model_type, field);
     }
     /* what found no memory was not compared */
-    if (gpt_json_out_of_memory()) {
+    if (gpt_json_out_of_memory() || status != GPT_OK) {
         gpt_buf_free(&b);
         return gpt_fail(err, GPT_EFAIL, "config.json: out of memory");
     }

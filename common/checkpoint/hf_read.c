@@ -53,19 +53,13 @@ void gpt_hf_close(struct gpt_hf *hf)
 
 /* ---- files ---- */
 
-static bool ends_in(const char *s, const char *suffix)
-{
-    size_t n = strlen(s), k = strlen(suffix);
-
-    return n >= k && strcmp(s + n - k, suffix) == 0;
-}
-
 /* The name of a file says whether it is of torch.save(), as in transformers. */
 static int open_weights(struct gpt_safetensors *st, const char *path,
                         struct gpt_err *err)
 {
-    return ends_in(path, ".bin") ? gpt_torch_open_tensors(st, path, err)
-                                 : gpt_safetensors_open(st, path, err);
+    return gpt_path_ends_in(path, ".bin")
+               ? gpt_torch_open_tensors(st, path, err)
+               : gpt_safetensors_open(st, path, err);
 }
 
 /* Names of shards come out of the index, so they are checked before a path is
@@ -276,7 +270,7 @@ static bool is_ignored(const struct gpt_hf *hf, const char *name)
     size_t at = 0;
 
     for (size_t i = 0; i < GPT_COUNT(constants); i++)
-        if (ends_in(name, constants[i]))
+        if (gpt_path_ends_in(name, constants[i]))
             return true;
     /* its rule is the one that stands beside the base model */
     const struct gpt_hf_rule *rule =
@@ -440,15 +434,22 @@ out:
  * model was trained with, and is loaded, as transformers 5 does. */
 static int settle_head(struct gpt_hf *hf, struct gpt_err *err)
 {
-    size_t at_head, at_words;
+    const struct gpt_hf_family *family = hf->extra.family;
+    const struct gpt_param in = {.role = GPT_WORD_EMBEDDING};
+    const struct gpt_param output = {.role = GPT_OUTPUT_WEIGHT};
+    size_t at = 0, at_head = 0, at_words = 0;
+    char name[NAME];
     bool equal;
+    const struct gpt_hf_rule *rule = gpt_hf_next_rule(family, &output, &at);
     const struct gpt_safetensor *head =
-        find_entry(hf, "lm_head.weight", &at_head);
-    const struct gpt_safetensor *words =
-        find_entry(hf, "transformer.wte.weight", &at_words);
+        rule ? find_entry(hf, rule->name + 1, &at_head) : NULL;
 
-    if (!words)
-        words = find_entry(hf, "wte.weight", &at_words);
+    gpt_hf_name(name, sizeof(name), &family->rules[0], &in, family->prefix);
+    const struct gpt_safetensor *words = find_entry(hf, name, &at_words);
+    if (!words) { /* files of the base model lack the prefix */
+        gpt_hf_name(name, sizeof(name), &family->rules[0], &in, "");
+        words = find_entry(hf, name, &at_words);
+    }
     if (!hf->config.tied_embeddings || !head || !words)
         return GPT_OK;
     equal = head->dtype == words->dtype && head->ndim == 2 &&
@@ -460,9 +461,9 @@ static int settle_head(struct gpt_hf *hf, struct gpt_err *err)
                                  &equal, err));
     hf->config.tied_embeddings = equal;
     if (!equal)
-        gpt_warn("%s: %s says tie_word_embeddings, but lm_head.weight is not "
-                 "the embedding: it is loaded as an output layer of its own",
-                 hf->dir, GPT_HF_CONFIG);
+        gpt_warn("%s: %s says tie_word_embeddings, but %s is not the "
+                 "embedding: it is loaded as an output layer of its own",
+                 hf->dir, GPT_HF_CONFIG, head->name);
     return GPT_OK;
 }
 

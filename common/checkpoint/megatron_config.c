@@ -94,8 +94,11 @@ static int check_features(const struct gpt_megatron *m,
         return gpt_fail(err, GPT_EDATA,
                         "%s: its run had %s %.*s: only %s is supported", m->dir,
                         features[i].key,
-                        v->kind == GPT_PICKLE_STRING ? (int)v->n : 0,
-                        v->kind == GPT_PICKLE_STRING ? v->text : "",
+                        v->kind == GPT_PICKLE_STRING ? (int)v->n : 20,
+                        v->kind == GPT_PICKLE_STRING ? v->text
+                        : features[i].word           ? "of another type"
+                        : features[i].flag           ? "False"
+                                                     : "True",
                         features[i].word   ? features[i].word
                         : features[i].flag ? "True"
                                            : "False");

@@ -19,15 +19,6 @@ static const char *const rank_files[] = {GPT_MEGATRON_FILE, "model_rng.pt"};
 
 /* ---- the directory ---- */
 
-/* A name in a directory, which may be a path of several parts. */
-static bool holds(const char *dir, const char *name)
-{
-    char path[GPT_PATH_BYTES];
-
-    return gpt_path_join(path, sizeof(path), dir, name, NULL) == GPT_OK &&
-           gpt_path_exists(path);
-}
-
 /* The first rank of any layout is there in every checkpoint. */
 static bool is_iteration(const char *dir)
 {
@@ -37,7 +28,7 @@ static bool is_iteration(const char *dir)
     for (size_t i = 0; i < GPT_COUNT(first); i++)
         for (size_t k = 0; k < GPT_COUNT(rank_files); k++) {
             snprintf(name, sizeof(name), "%s/%s", first[i], rank_files[k]);
-            if (holds(dir, name))
+            if (gpt_path_holds(dir, name))
                 return true;
         }
     return false;
@@ -137,7 +128,7 @@ static const char *rank_file(struct gpt_megatron *m, const char *name)
         const char *file =
             gpt_arena_printf(&m->arena, "%s/%s", name, rank_files[k]);
 
-        if (file && holds(m->dir, file))
+        if (file && gpt_path_holds(m->dir, file))
             return file;
     }
     return NULL;
@@ -170,6 +161,12 @@ static int scan_ranks(struct gpt_megatron *m, bool place, struct gpt_err *err)
         } else if (!place) {
             m->tp_size = gpt_max_i64(m->tp_size, tp + 1);
             m->pp_size = gpt_max_i64(m->pp_size, pp + 1);
+        } else if (tp >= m->tp_size || pp >= m->pp_size ||
+                   gpt_megatron_rank(m, pp, tp)->file) {
+            status = gpt_fail(err, GPT_EDATA,
+                              "%s/%s: its rank is there twice, or ranks are "
+                              "being added",
+                              m->dir, e->d_name);
         } else {
             gpt_megatron_rank(m, pp, tp)->file = file;
         }

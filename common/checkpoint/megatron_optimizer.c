@@ -201,6 +201,7 @@ static int read_groups(struct reader *r, const struct gpt_pickle_value *groups,
 {
     struct gpt_pickle_value **list, **numbers, **copies = NULL;
     int64_t n_groups, n, number, n_copies = 0, taken = 0;
+    unsigned used = 0; /* subsets, of which each is one group's */
 
     *fits = gpt_pickle_sequence(groups, &list, &n_groups) &&
             (!masters || gpt_pickle_sequence(masters, &copies, &n_copies)) &&
@@ -213,10 +214,15 @@ static int read_groups(struct reader *r, const struct gpt_pickle_value *groups,
         if (!gpt_pickle_sequence(params, &numbers, &n))
             return GPT_OK;
         *fits = n == 0;
-        for (int s = 0; !*fits && s < N_SUBSETS; s++)
-            if (choose_subset(r, (enum subset)s) == n)
-                GPT_TRY(try_subset(r, numbers, n, masters ? copies[g] : NULL,
-                                   fits, err));
+        for (int s = 0; !*fits && s < N_SUBSETS; s++) {
+            const unsigned mask = s == ALL ? ~0U : 1U << s;
+
+            if (used & mask || choose_subset(r, (enum subset)s) != n)
+                continue;
+            GPT_TRY(try_subset(r, numbers, n, masters ? copies[g] : NULL, fits,
+                               err));
+            used |= *fits ? mask : 0;
+        }
         taken += n;
         if (*fits && n > 0 && gpt_pickle_int(numbers[0], &number))
             GPT_TRY(read_step(r, list[g], r->states[number], err));

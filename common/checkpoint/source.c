@@ -13,11 +13,11 @@
 static int choose_format(const struct gpt_format **format, const char *path,
                          struct gpt_agreement *peers, struct gpt_err *err)
 {
-    const struct gpt_format *own = &gpt_format_native;
+    const struct gpt_format *found =
+        gpt_agreement_first(peers) ? gpt_format_of(path) : NULL;
+    const struct gpt_format *own = found ? found : &gpt_format_native;
     char *told = NULL;
 
-    if (gpt_agreement_first(peers) && gpt_format_of(path))
-        own = gpt_format_of(path);
     GPT_TRY(gpt_agreement_settle(peers, GPT_OK, own->name, &told, err));
     int status = GPT_OK;
     *format = told ? gpt_format_named(told) : own;

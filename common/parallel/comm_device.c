@@ -245,6 +245,8 @@ static int connect_clique(struct gpt_comm *c, double timeout,
     struct gpt_comm_device *d = c->device;
     char id[GPT_CLIQUE_ID] = {0};
 
+    /* as in every other long wait: see gpt_store_count_wait() */
+    gpt_store_count_wait(c->store, 1);
     GPT_TRY(share_id(c, id, end, err));
     GPT_TRY(d->lib->open(&d->clique, id, c->name, c->size, c->index, err));
     int status = wait_until_connected(c, end, err);
@@ -252,6 +254,8 @@ static int connect_clique(struct gpt_comm *c, double timeout,
      * connected wait in it for this one. */
     if (status != GPT_OK)
         d->lib->abort(d->clique);
+    else
+        gpt_store_count_wait(c->store, -1);
     return status;
 }
 

@@ -211,11 +211,13 @@ static int wait_for_both(struct meeting *m, struct gpt_err *err)
             accept_previous(m);
         if (l->fd[0] >= 0 && l->fd[1] >= 0)
             break;
-        const int64_t missing = neighbour(l, l->fd[1] < 0);
+        const bool next = l->fd[1] < 0; /* else the rank before is missing */
+        const int64_t missing = neighbour(l, next);
+        const char *reason = next ? why : "it has not come";
         if (gpt_wait_is_over(&wait))
             return gpt_fail(err, GPT_EIO,
                             "no connection to rank %lld within %g s: %s",
-                            (long long)missing, l->o.timeout, why);
+                            (long long)missing, l->o.timeout, reason);
         if (gpt_now() >= check_at) {
             GPT_TRY(gpt_store_check_wait(l->store, err));
             if (!counted)
@@ -225,7 +227,7 @@ static int wait_for_both(struct meeting *m, struct gpt_err *err)
         }
         if (l->o.rank == 0 && gpt_wait_is_long(&wait))
             gpt_wait_report(&wait, "a connection to rank %lld (%s)",
-                            (long long)missing, why);
+                            (long long)missing, reason);
         gpt_wait_pause(&wait);
     }
     if (counted)

@@ -60,7 +60,7 @@ err_has 'nothing to do: iteration 10 of 10; a larger --train-iters continues'
 expect 0 'no steps: the losses of a model' train --train-iters 0 --load short
 err_has ' validation loss at iteration 10 |'
 err_has ' last validation loss: '
-expect 0 'the same losses' train --train-iters 12 --load short --lr 0.01 \
+expect 0 'and then more steps' train --train-iters 12 --load short --lr 0.01 \
     --override-opt_param-scheduler --exit-interval 10
 expect 2 'of no model' train --train-iters 0
 err_has 'with --load DIR --train-iters 0 evaluates the model in DIR'

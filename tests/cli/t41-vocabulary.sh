@@ -159,8 +159,8 @@ err_has 'name the family with --tokenizer-type'
 
 # ---- ends of a text ----
 # the ids of the corpus's document: "quick" is 260 and 258, " brown" the rest
-brown=$(gpt-dataset cat w_text_document --documents 0:1 >/dev/null 2>&1 &&
-    gpt-dataset cat v_text_document --documents 0:1 | awk '{ print $(NF - 1) }')
+brown=$(gpt-dataset cat v_text_document --documents 0:1 |
+    awk '{ print $(NF - 1) }')
 ends() { # what, text, generation_config.json
     rm -rf ends
     cp -r hf ends
@@ -207,7 +207,8 @@ add_head() { # from, to, expression that changes the copy of the word table
         my $n = unpack "Q<", $all;
         my $head = decode_json(substr $all, 8, $n);
         my $data = substr $all, 8 + $n;
-        my $table = $head->{"transformer.wte.weight"};
+        my $table = $head->{"transformer.wte.weight"} ||
+            $head->{"model.embed_tokens.weight"};
         my ($from, $to) = @{$table->{data_offsets}};
         local $_ = substr $data, $from, $to - $from;
         eval $change;
@@ -237,6 +238,15 @@ if perl -MJSON::PP -e 1 2>/dev/null; then
     expect 0 'read again' gen head-hf --prompt quick --tokens 3
     check 'the same text' cmp want out
     check 'and no warning' sh -c '! grep -q tie_word err'
+    expect 0 'a model like Llama' train v $(given v) --train-iters 2 \
+        --position-embedding-type rope --normalization RMSNorm --swiglu \
+        --disable-bias-linear --save llama
+    expect 0 'for transformers' gpt-reshape --load-path llama \
+        --save-path llama-hf --to hf
+    check 'is tied' grep -q '"tie_word_embeddings":.*true' llama-hf/config.json
+    add_head llama-hf llama-head '$_ = pack "f<*", map { -$_ } unpack "f<*", $_'
+    expect 0 'its other output layer' gen llama-head --prompt quick --tokens 3
+    err_has 'lm_head.weight is not the embedding'
 else
     skip 'no JSON::PP'
 fi
