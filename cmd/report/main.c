@@ -64,7 +64,7 @@ static const struct gpt_opt table[] = {
              "(MFU); 0 = not known"},
     {.kind = GPT_OPT_GROUP, .help = "Page"},
     {.kind = GPT_OPT_STRING, .name = "title", .arg = "TEXT", AT(title),
-     .def = "Training report", .help = "of the page"},
+     .help = "of the page, else the names of the runs"},
     {.kind = GPT_OPT_INT, .name = "points", .arg = "N", AT(points),
      .def = "2000", .min = 4, .max = 1e6,
      .help = "of a curve at most; longer ones keep their extremes"},

@@ -249,7 +249,13 @@ out:
 static int write_title(const struct gpt_page *p, struct gpt_out *out,
                        struct gpt_err *err)
 {
-    return write_html(out, p->title, err);
+    if (p->title)
+        return write_html(out, p->title, err);
+    for (size_t i = 0; i < p->n_runs; i++) {
+        GPT_TRY(gpt_out_printf(out, err, "%s", i ? ", " : ""));
+        GPT_TRY(write_html(out, p->runs[i].name, err));
+    }
+    return GPT_OK;
 }
 
 /* In UTC, as reports are compared between machines. */

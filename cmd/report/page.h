@@ -6,7 +6,7 @@
 #include "cmd/report/charts.h"
 
 struct gpt_page {
-    const char *title;
+    const char *title; /* NULL: the names of the runs */
     const struct gpt_history *runs;
     size_t n_runs;
     const struct gpt_charts *charts;
