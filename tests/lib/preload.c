@@ -6,11 +6,11 @@
  *
  *     GPT_PRELOAD=open:3:EMFILE  the third open fails
  *     GPT_PRELOAD=write:2:KILL   SIGKILL comes before the second write
- *     GPT_PRELOAD=count          nothing fails; "preload: KIND CALLS" a kind is
- *                                written to standard error at exit
+ *     GPT_PRELOAD=count          nothing fails; at exit "preload: KIND CALLS"
+ *                                a kind is written to standard error
  *
- * Calls on /dev, /proc and /sys are neither counted nor failed, nor are those on
- * sockets and on standard error: they are no files of the user. */
+ * Calls on /dev, /proc and /sys are neither counted nor failed, nor are those
+ * on sockets and on standard error: they are no files of the user. */
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
