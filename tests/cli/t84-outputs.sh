@@ -5,7 +5,7 @@
 # afterwards is the old output or the new one, whole, and the reason is told.
 #
 # Without more, one call of a kind fails for some of the commands. GPT_OUTPUTS=all
-# takes every call, error and command, GPT_KILLS=200 as many moments of chance a
+# takes every call, error and command, GPT_KILLS=200 as many deaths by chance a
 # command; GPT_ONLY=merge takes the commands whose names have that in them.
 . "$(dirname "$0")/../lib/tap.sh"
 golden=$top/tests/golden
@@ -170,7 +170,9 @@ draw() {
 chance() {
     i=0
     killed=0
-    while [ $i -lt "${GPT_KILLS:-1}" ]; do
+    # some moments come after the end
+    while [ $killed -lt "${GPT_KILLS:-1}" ] &&
+        [ $i -lt $((${GPT_KILLS:-1} * 9)) ]; do
         restore
         delay=$(draw "$seconds" $i)
         # timeout takes the place of a shell that would outlive the program
@@ -181,6 +183,7 @@ chance() {
         i=$((i + 1))
     done
     echo "$killed of $i died"
+    [ $killed -ge "${GPT_KILLS:-1}" ]
 }
 
 # The command is in `run`, one that opens its output in `reader`; old/ is there.
@@ -351,8 +354,8 @@ rm -f reader
 
 # ---- what is no file: standard output ----
 
+cp -r old/ckpt ckpt
 fresh
-cp -r new/ckpt ckpt
 also() { true; } # what the shell has opened
 says 'gpt-generate --load ../ckpt --prompt "line 1" --tokens 3 --greedy >text'
 try 'generate'
