@@ -10,6 +10,7 @@
 #include "backend.h"
 #include "checkpoint/load.h"
 #include "generate/generate.h"
+#include "cmd/generate/choice.h"
 #include "cmd/generate/foreign.h"
 #include "cmd/generate/prompts.h"
 #include "cmd/generate/vocabulary.h"
@@ -453,14 +454,15 @@ static void close_job(struct job *j)
     gpt_source_close(&j->source);
 }
 
-/* Everything is freed whatever happened: a signal and a failure leave no thread
- * and no device memory. */
+/* A signal and a failure leave no thread and no device memory, either. */
 static int run_generate(const void *options, const struct gpt_args *args,
                         struct gpt_err *err)
 {
     struct job j = {.o = options};
+    const struct gpt_choice choice = {j.o->greedy, j.o->top_k, j.o->top_p,
+                                      j.o->temperature};
 
-    (void)args;
+    GPT_TRY(gpt_choice_check(&choice, args, err));
     int status = work(&j, err);
     close_job(&j);
     return status;
