@@ -181,6 +181,7 @@ static void queue_close(struct gpt_queue *q)
     gemm_close(q->gemm);
     cudaFree(q->work);
     cudaFree(q->fault);
+    cudaFree(q->dealer);
     cudaFreeHost(q->fault_host);
     if (q->stream)
         cudaStreamDestroy(q->stream);
@@ -235,6 +236,10 @@ static int open_queue(struct gpt_queue **out, bool first, struct gpt_err *err)
         e = cudaMalloc((void **)&q->fault, sizeof(*q->fault));
     if (e == cudaSuccess)
         e = cudaMemsetAsync(q->fault, 0, sizeof(*q->fault), q->stream);
+    if (e == cudaSuccess)
+        e = cudaMalloc((void **)&q->dealer, sizeof(*q->dealer));
+    if (e == cudaSuccess)
+        e = cudaMemsetAsync(q->dealer, 0, sizeof(*q->dealer), q->stream);
     if (e == cudaSuccess)
         e = cudaHostAlloc((void **)&q->fault_host, sizeof(*q->fault_host), cudaHostAllocDefault);
     int status = e == cudaSuccess ? GPT_OK : fail_runtime(err, e, "a queue");

@@ -33,6 +33,12 @@ struct cuda_fault {
     long long row, limit;
 };
 
+/* Numbers of pieces of work, for the blocks of one kernel at a time: the next
+ * piece, and how many blocks found none left. Zeros between kernels. */
+struct cuda_dealer {
+    unsigned next, ended;
+};
+
 /* A stream. After a failure nothing more is put on it. */
 struct gpt_queue {
     struct gpt_err err; /* the first failure; status GPT_OK until then */
@@ -41,6 +47,7 @@ struct gpt_queue {
     void *work;               /* grown by cuda_work(), kept */
     size_t work_bytes;
     struct cuda_fault *fault, *fault_host; /* device; pinned */
+    struct cuda_dealer *dealer;            /* device */
     struct gemm *gemm; /* opened by the first product: its work space is large */
     bool gemm_known;
     bool step_by_step; /* wait after every operation (GPT_CUDA_SYNC=1) */

@@ -478,21 +478,53 @@ static void hopper(void)
         {1, 258, 2, 1, 128, 0.3, true}, {1, 70, 2, 1, 80, 0, false},
         {2, 37, 2, 2, 96, 0.2, true},   {1, 140, 2, 1, 40, 0, true},
     };
+    static const struct attn_case with_alibi[] = {
+        {1, 100, 3, 1, 64, 0, false},   {2, 67, 3, 1, 64, 0.2, true},
+        {1, 260, 4, 2, 128, 0, true},   {1, 390, 2, 1, 128, 0, false},
+        {1, 140, 2, 1, 128, 0.3, true}, {1, 70, 3, 3, 80, 0, false},
+    };
     int64_t rounds =
         getenv("GPT_TEST_SWEEP") ? atoll(getenv("GPT_TEST_SWEEP")) : 0;
 
     reopen("GPT_CUDA_EMU_ARCH", "90");
     for (size_t i = 0; i < GPT_COUNT(cases); i++)
         check_attn("hopper attention", 1, cases[i], false);
+    for (size_t i = 0; i < GPT_COUNT(with_alibi); i++)
+        check_attn("hopper attention", 1, with_alibi[i], true);
     for (int64_t i = 0; i < rounds; i++) {
         int64_t g = rnd_int(1, 3), h = g * rnd_int(1, 3);
         struct attn_case k = {rnd_int(1, 2), rnd_int(1, 300), h, g,
                               rnd_int(1, 16) * 8, (double)(i % 2) / 5,
                               i / 2 % 2};
 
-        check_attn("hopper attention", 1, k, false);
+        check_attn("hopper attention", 1, k, i / 4 % 2);
     }
     reopen("GPT_CUDA_EMU_ARCH", "80");
+}
+
+/* Forward and backward each choose kernels by GPU, type, head size and options.
+ * Were their choices to differ in what they compute, gradients would be wrong:
+ * every head size with some of the options, in the default choice. */
+static void choices(void)
+{
+    static const char *const archs[] = {"80", "90", "120"};
+
+    for (size_t a = 0; a < (emulated ? GPT_COUNT(archs) : 1); a++) {
+        if (emulated)
+            reopen("GPT_CUDA_EMU_ARCH", archs[a]);
+        for (int64_t d = 8; d <= 136; d += 8)
+            for (int64_t k = 0; k < 2; k++) {
+                int64_t options = d / 8 * 2 + 5 * k;
+
+                check_attn(archs[a], GPT_COUNT(types) - 1,
+                           (struct attn_case){1, 70, 2, 1, d,
+                                              options & 4 ? 0.2 : 0,
+                                              options & 2},
+                           (options ^ (int64_t)a) & 1);
+            }
+    }
+    if (emulated)
+        reopen("GPT_CUDA_EMU_ARCH", "80");
 }
 
 /* ---- loss, optimizer, sums ---- */
@@ -871,6 +903,7 @@ static const struct {
     {"flat", flat},           {"products", products},
     {"rows", rows},           {"embeddings", embeddings},
     {"attention", attention}, {"hopper", hopper},
+    {"choices", choices},
     {"more", more},           {"sweep", random_shapes},
     {"failures", failures},
 };
