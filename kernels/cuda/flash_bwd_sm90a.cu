@@ -232,7 +232,8 @@ static __device__ void consume_queries(key_memory<D, T> &m, const struct attn_sh
 
             if (t + STEP > w.j0 + row)
                 key_step<DROP>(dk, dv, m, s, step, row, t, w.j0 - t + own + lane / 4,
-                               attn_slope(s, at.h) / s.scale, attn_drop_at(s, w.b, at.h, t) + w.j0 + own);
+                               attn_slope(s, at.h) / s.scale,
+                               attn_drop_at(s, w.b, at.h, t) + w.j0 + own);
             else /* no query of this step sees these keys */
                 ring_pass(m.queries, step);
             step++;

@@ -875,6 +875,27 @@ static void failures(void)
     dev_be->free(dev_be, mem);
 }
 
+/* What shared memory limits depends on the GPU: Hopper trains rows that others
+ * have no room for. The limit counts a kernel's static memory, too. */
+static void limits(void)
+{
+    struct gpt_norm op = {.n = 1, .c = 12650, .act = GPT_F32};
+    struct gpt_norm_grad grad = {.dy = NULL};
+    struct gpt_err err;
+
+    if (!emulated)
+        return;
+    is_int(dev_be->logits_bytes, (int64_t)8 << 25, "logits: 1/32 of memory");
+    reopen("GPT_CUDA_EMU_ARCH", "90");
+    check_norm(GPT_LAYERNORM, 2, 16384, 0, false, false);
+    reopen("GPT_CUDA_EMU_ARCH", "86");
+    dev_be->norm_bwd(dev_q, &op, &grad);
+    is_int(dev_be->sync(dev_q, &err), GPT_EDEVICE, "rows that are too long");
+    ok(strstr(err.text, "rows of 12650 elements, limit 12544 on this GPU"),
+       "and how long they may be: %s", err.text);
+    reopen("GPT_CUDA_EMU_ARCH", "80");
+}
+
 /* ---- sections: all, or those named on the command line ---- */
 
 static void products(void)
@@ -905,7 +926,7 @@ static const struct {
     {"attention", attention}, {"hopper", hopper},
     {"choices", choices},
     {"more", more},           {"sweep", random_shapes},
-    {"failures", failures},
+    {"failures", failures},   {"limits", limits},
 };
 
 static bool wanted(const char *section, int argc, char **argv)
