@@ -261,6 +261,7 @@ static struct gpt_backend cpu = {
     .name = "cpu",
     .act_types = 1U << GPT_F32 | 1U << GPT_BF16,
     .host_memory = true,
+    .logits_bytes = 128 << 20, /* large products run at full speed from here */
     .describe = cpu_describe,
     .alloc = cpu_alloc,
     .free = cpu_free,
