@@ -32,7 +32,7 @@ static const char axis[] = "consumed_samples";
 
 /* One run that has a field is enough for a chart; the others are then missing
  * in it, which is seen. */
-static bool any_has(const struct gpt_run *runs, size_t n_runs,
+static bool any_has(const struct gpt_run_history *runs, size_t n_runs,
                     const char *name)
 {
     for (size_t i = 0; i < n_runs; i++)
@@ -52,7 +52,7 @@ static int add_chart(struct gpt_charts *c, const struct gpt_chart *chart,
 
 /* A known chart keeps the fields that a run has. */
 static int add_known(struct gpt_charts *c, const struct gpt_chart *row,
-                     const struct gpt_run *runs, size_t n_runs,
+                     const struct gpt_run_history *runs, size_t n_runs,
                      struct gpt_err *err)
 {
     struct gpt_chart chart = *row;
@@ -80,7 +80,7 @@ static bool is_drawn(const struct gpt_charts *c, const char *field)
 
 /* Known charts first, then fields of their own in the order in which runs name
  * them. */
-int gpt_charts_make(struct gpt_charts *c, const struct gpt_run *runs,
+int gpt_charts_make(struct gpt_charts *c, const struct gpt_run_history *runs,
                     size_t n_runs, struct gpt_err *err)
 {
     *c = (struct gpt_charts){.n = 0};
@@ -108,7 +108,7 @@ void gpt_charts_free(struct gpt_charts *c)
 
 /* A field that is a multiple of another. The series grow meanwhile, so that
  * the source is found by its place. */
-static int add_multiple(struct gpt_run *h, const char *from,
+static int add_multiple(struct gpt_run_history *h, const char *from,
                         const char *to, double factor, struct gpt_err *err)
 {
     const struct gpt_series *source = gpt_history_find(h, from);
@@ -131,7 +131,7 @@ static int add_multiple(struct gpt_run *h, const char *from,
 
 /* 1e-3: gflops are a thousandth of the peak's TFLOP/s. A run that wrote such a
  * field itself keeps its own. */
-int gpt_history_derive(struct gpt_run *h, const struct gpt_derivation *d,
+int gpt_history_derive(struct gpt_run_history *h, const struct gpt_derivation *d,
                        struct gpt_err *err)
 {
     if (d->bytes_per_token > 0) {

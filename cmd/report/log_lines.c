@@ -47,7 +47,7 @@ static const char *field_name(const char *log)
 
 /* The part of a line between bars: "words: number". Anything else is skipped.
  * A number may be followed by words, as "80.1 (mean 79.9)". */
-static int take_part(struct gpt_run *h, char *part, struct gpt_err *err)
+static int take_part(struct gpt_run_history *h, char *part, struct gpt_err *err)
 {
     char *colon = strrchr(part, ':'), *end;
 
@@ -63,7 +63,7 @@ static int take_part(struct gpt_run *h, char *part, struct gpt_err *err)
 }
 
 /* Splits at bars. The line is cut to pieces. */
-static int take_parts(struct gpt_run *h, char *line, struct gpt_err *err)
+static int take_parts(struct gpt_run_history *h, char *line, struct gpt_err *err)
 {
     char *next, *part;
 
@@ -89,7 +89,7 @@ static bool is_step(char *line, int64_t *iteration, char **rest)
 }
 
 /* A line of an evaluation. "the end of training" is after the last step. */
-static int take_evaluation(struct gpt_run *h, char *line, const char *what,
+static int take_evaluation(struct gpt_run_history *h, char *line, const char *what,
                            struct gpt_err *err)
 {
     static const char before[] = "lm loss value: ", at[] = "at iteration ";
@@ -110,7 +110,7 @@ static int take_evaluation(struct gpt_run *h, char *line, const char *what,
 }
 
 /* Evaluations first: their lines have "iteration" as well. */
-static int take_line(struct gpt_run *h, char *line, struct gpt_err *err)
+static int take_line(struct gpt_run_history *h, char *line, struct gpt_err *err)
 {
     int64_t iteration;
     char *rest;
@@ -131,7 +131,7 @@ static int take_line(struct gpt_run *h, char *line, struct gpt_err *err)
 
 /* The text stays as it is: each line is copied before it is cut to pieces. A
  * last line without an end is being written and is left out. */
-int gpt_history_read_log(struct gpt_run *h, const char *text, size_t len,
+int gpt_history_read_log(struct gpt_run_history *h, const char *text, size_t len,
                          struct gpt_err *err)
 {
     struct gpt_buf line = {0};

@@ -89,7 +89,7 @@ static const struct gpt_opt table[] = {
 };
 
 struct report {
-    struct gpt_run *runs; /* (n) */
+    struct gpt_run_history *runs; /* (n) */
     size_t n;
     struct gpt_charts charts;
 };
@@ -117,7 +117,7 @@ static int read_runs(struct report *r, const struct options *o,
     *r = (struct report){.n = 0};
     GPT_TRY(gpt_new(&r->runs, n, sizeof(*r->runs), "runs", err));
     while (r->n < n) {
-        struct gpt_run *h = &r->runs[r->n];
+        struct gpt_run_history *h = &r->runs[r->n];
 
         GPT_TRY(gpt_history_read(h, args->positional[r->n], err));
         r->n++;

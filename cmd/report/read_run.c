@@ -22,7 +22,7 @@ enum { METRICS_LIMIT = INT32_MAX };
 
 /* Numbers and nulls are values; text and nested objects are of other programs
  * and are skipped. */
-static int take_object(struct gpt_run *h, const cJSON *object,
+static int take_object(struct gpt_run_history *h, const cJSON *object,
                        const char *where, struct gpt_err *err)
 {
     int64_t iteration;
@@ -48,7 +48,7 @@ static int take_object(struct gpt_run *h, const cJSON *object,
  * first half of it: what has no end yet is left for the next reading. Any other
  * line that is not JSON is an error, because a curve that silently lacks lines
  * would be worse than none. */
-static int read_json_lines(struct gpt_run *h, const char *text, size_t len,
+static int read_json_lines(struct gpt_run_history *h, const char *text, size_t len,
                            struct gpt_err *err)
 {
     size_t at = 0;
@@ -77,7 +77,7 @@ static int read_json_lines(struct gpt_run *h, const char *text, size_t len,
 
 /* "NAME=RUN" unless a file has that very name. A name is text for a legend: a
  * slash before the sign means that the sign is part of a path. */
-static int name_run(struct gpt_run *h, const char *run,
+static int name_run(struct gpt_run_history *h, const char *run,
                     struct gpt_err *err)
 {
     const char *sign = strchr(run, '='), *slash = strchr(run, '/');
@@ -98,7 +98,7 @@ static int name_run(struct gpt_run *h, const char *run,
 
 /* An empty file is a run that has not written yet, and is no error: --follow is
  * often started first. */
-static int read_text(struct gpt_run *h, const char *text, size_t len,
+static int read_text(struct gpt_run_history *h, const char *text, size_t len,
                      struct gpt_err *err)
 {
     const size_t blank = strspn(text, " \t\r\n");
@@ -107,14 +107,14 @@ static int read_text(struct gpt_run *h, const char *text, size_t len,
                               : gpt_history_read_log(h, text, len, err);
 }
 
-int gpt_history_read(struct gpt_run *h, const char *run,
+int gpt_history_read(struct gpt_run_history *h, const char *run,
                      struct gpt_err *err)
 {
     char *text = NULL;
     size_t len;
     int status;
 
-    *h = (struct gpt_run){.name = NULL};
+    *h = (struct gpt_run_history){.name = NULL};
     GPT_TRY_GOTO(status, name_run(h, run, err), out);
     status = gpt_read_file(h->path, METRICS_LIMIT, &text, &len, err);
     if (status == GPT_EIO && !gpt_path_exists(h->path))

@@ -8,7 +8,7 @@
  * directory that holds metrics.jsonl; "NAME=RUN" gives it a name. A last line
  * without an end is being written and is left out. GPT_EDATA names file and
  * line of what is neither. */
-int gpt_history_read(struct gpt_run *h, const char *run,
+int gpt_history_read(struct gpt_run_history *h, const char *run,
                      struct gpt_err *err) GPT_MUST_USE;
 
 #endif

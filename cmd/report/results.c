@@ -19,7 +19,7 @@ static int compare_numbers(const void *a, const void *b)
 }
 
 /* Medians: the first step of a run, and those beside a save, are slow. */
-static int median(const struct gpt_run *h, const char *name, double *out,
+static int median(const struct gpt_run_history *h, const char *name, double *out,
                   struct gpt_err *err)
 {
     const struct gpt_series *s = gpt_history_find(h, name);
@@ -42,7 +42,7 @@ static int median(const struct gpt_run *h, const char *name, double *out,
 }
 
 /* The last finite one: a run that diverged still says where it was. */
-static double last(const struct gpt_run *h, const char *name)
+static double last(const struct gpt_run_history *h, const char *name)
 {
     const struct gpt_series *s = gpt_history_find(h, name);
 
@@ -53,7 +53,7 @@ static double last(const struct gpt_run *h, const char *name)
 }
 
 /* NaN without the field: "0 skipped" would claim what the run does not say. */
-static double sum(const struct gpt_run *h, const char *name)
+static double sum(const struct gpt_run_history *h, const char *name)
 {
     const struct gpt_series *s = gpt_history_find(h, name);
     double total = s ? 0 : (double)NAN;
@@ -64,7 +64,7 @@ static double sum(const struct gpt_run *h, const char *name)
 }
 
 /* The first of equal ones, as a checkpoint of it would be kept. */
-static void find_best(struct gpt_results *r, const struct gpt_run *h)
+static void find_best(struct gpt_results *r, const struct gpt_run_history *h)
 {
     const struct gpt_series *s = gpt_history_find(h, "validation_loss");
 
@@ -76,7 +76,7 @@ static void find_best(struct gpt_results *r, const struct gpt_run *h)
         }
 }
 
-int gpt_results_of(struct gpt_results *r, const struct gpt_run *h,
+int gpt_results_of(struct gpt_results *r, const struct gpt_run_history *h,
                    struct gpt_err *err)
 {
     const double none = (double)NAN;

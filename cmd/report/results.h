@@ -15,7 +15,7 @@ struct gpt_results {
     double skipped, restarts;
 };
 
-int gpt_results_of(struct gpt_results *r, const struct gpt_run *h,
+int gpt_results_of(struct gpt_results *r, const struct gpt_run_history *h,
                    struct gpt_err *err) GPT_MUST_USE;
 
 /* A column a number: for tables, whatever they are written in. */
