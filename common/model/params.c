@@ -95,8 +95,8 @@ static bool has_gate_bias(const struct gpt_config *c)
  * sequence_sum marks what every rank holds whole while sequence parallel ranks
  * compute its gradient from their own rows: norms, and biases that are added
  * after a sum. heads_sum marks norms of heads, of which every rank has its own.
- * The weights of residual blocks' outputs begin smaller, as each
- * of them adds to the stream. */
+ * The weights of residual blocks' outputs begin smaller, as each of them adds
+ * to the stream. */
 static const struct kind kinds[] = {
     {OUTSIDE(WORD_EMBEDDING, EMBEDDING, "embedding.word_embeddings.weight",
              VOCAB, CHANNELS),
