@@ -24,6 +24,7 @@ struct gpt_report {
     int64_t steps, advanced, skipped, overflows, samples;
     double loss;
     struct gpt_step_waits waits;
+    double noise_small, noise_big, batches; /* sums; batches: of their sizes */
     /* since the start of this process */
     struct {
         int64_t steps, samples;
@@ -181,13 +182,24 @@ static struct summary summarise(const struct gpt_report *r)
     };
 }
 
+/* Over all steps of the line: of one step alone the two norms say next to
+ * nothing. Steps of different batch sizes count as those of the mean size. */
+static double noise_scale(const struct gpt_report *r)
+{
+    if (r->advanced == 0)
+        return (double)NAN;
+    return gpt_noise_scale(r->noise_small, r->noise_big,
+                           (double)r->o.micro_batch,
+                           r->batches / (double)r->advanced);
+}
+
 /* A step that was skipped because the loss scale is still too large counts as
  * skipped alone; any other skipped step counts as a nan iteration, too. */
 static void print_line(const struct gpt_report *r,
                        const struct gpt_report_step *s,
                        const struct summary *sum)
 {
-    char loss[48] = "", throughput[64] = "";
+    char loss[48] = "", throughput[64] = "", noise[64] = "";
 
     /* Steps that were skipped have no loss to average. */
     if (r->advanced > 0)
@@ -197,17 +209,21 @@ static void print_line(const struct gpt_report *r,
                  r->o.gpu ? " throughput per GPU (TFLOP/s/GPU): %.1f |"
                           : " throughput per rank (TFLOP/s): %.3f |",
                  sum->gflops / 1e3 / (double)r->o.ranks);
+    /* at the end: scripts find the fields before it where they were */
+    if (r->o.log_noise_scale)
+        snprintf(noise, sizeof(noise), " gradient noise scale: %.1f |",
+                 gpt_report_number(noise_scale(r)));
     gpt_log_line(" iteration %8lld/%8lld | consumed samples: %12lld |"
                  " elapsed time per iteration (ms): %.1f |%s"
                  " learning rate: %.3E | global batch size: %5lld |%s"
                  " loss scale: %.1f | grad norm: %.3f |"
                  " number of skipped iterations: %3lld |"
-                 " number of nan iterations: %3lld |",
+                 " number of nan iterations: %3lld |%s",
                  (long long)s->iteration, (long long)r->o.train_iters,
                  (long long)s->consumed_samples, sum->ms, throughput,
                  s->next_lr, (long long)s->batch, loss, s->step->loss_scale,
                  gpt_report_number(s->step->grad_norm), (long long)r->skipped,
-                 (long long)(r->skipped - r->overflows));
+                 (long long)(r->skipped - r->overflows), noise);
 }
 
 /* The means of a step's waits, in ms; nothing where there is one rank. */
@@ -229,23 +245,27 @@ static int write_line(const struct gpt_report *r,
                       const struct summary *sum, struct gpt_err *err)
 {
     char line[640], loss[32], norm[32], lr[32], scale[32], waits[192];
+    char noise[96] = "", text[32];
 
     if (!r->metrics)
         return GPT_OK;
     describe_waits(r, waits, sizeof(waits));
+    if (r->o.log_noise_scale)
+        snprintf(noise, sizeof(noise), ",\"gradient_noise_scale\":%s",
+                 number(text, noise_scale(r)));
     snprintf(line, sizeof(line),
              "%s%lld,\"consumed_samples\":%lld,\"lm_loss\":%s,"
              "\"learning_rate\":%s,\"grad_norm\":%s,\"loss_scale\":%s,"
              "\"global_batch_size\":%lld,\"elapsed_ms\":%.3f,"
              "\"tokens_per_second\":%.1f,\"gflops\":%.2f,"
-             "\"skipped_iterations\":%lld%s}",
+             "\"skipped_iterations\":%lld%s%s}",
              line_start, (long long)s->iteration,
              (long long)s->consumed_samples,
              number(loss, r->advanced ? sum->loss : (double)NAN),
              number(lr, s->next_lr), number(norm, s->step->grad_norm),
              number(scale, s->step->loss_scale),
              (long long)s->batch, sum->ms, sum->tokens_per_second, sum->gflops,
-             (long long)r->skipped, waits);
+             (long long)r->skipped, noise, waits);
     return gpt_append_line(r->metrics, line, err);
 }
 
@@ -271,6 +291,9 @@ int gpt_report_step(struct gpt_report *r, const struct gpt_report_step *s,
     } else {
         r->advanced++;
         r->loss += s->step->loss;
+        r->noise_small += s->step->noise_small;
+        r->noise_big += s->step->noise_big;
+        r->batches += (double)s->batch;
         r->whole.loss = s->step->loss;
     }
     snprintf(note, sizeof(note), "loss %.4f", s->step->loss);
@@ -285,7 +308,7 @@ int gpt_report_step(struct gpt_report *r, const struct gpt_report_step *s,
     int status = write_line(r, s, &sum, err);
     r->steps = r->advanced = r->skipped = r->overflows = r->samples = 0;
     r->whole.seconds += r->spent;
-    r->spent = r->loss = 0;
+    r->spent = r->loss = r->noise_small = r->noise_big = r->batches = 0;
     r->waits = (struct gpt_step_waits){0};
     gpt_report_resume(r);
     return status;

@@ -11,7 +11,8 @@ struct gpt_report_options {
     double flops_per_token;
     int64_t seq_length;
     int64_t ranks; /* throughput is logged a rank */
-    bool log_throughput;
+    bool log_throughput, log_noise_scale;
+    int64_t micro_batch; /* samples of the noise scale's microbatch */
     bool gpu; /* what a rank computes with */
     const char *metrics;  /* file, or NULL */
     int64_t iteration;    /* that the run continues from */
