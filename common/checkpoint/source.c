@@ -122,14 +122,6 @@ const struct gpt_tensor *gpt_source_find(const struct gpt_source *s,
     return found ? *found : NULL;
 }
 
-bool gpt_source_attaches(const struct gpt_source *s, const char *file)
-{
-    for (int64_t i = 0; i < s->n_attached; i++)
-        if (strcmp(s->attached[i], file) == 0)
-            return true;
-    return false;
-}
-
 struct gpt_stored gpt_stored_entry(const struct gpt_safetensor *entry,
                                    const char *file)
 {

@@ -88,8 +88,6 @@ bool gpt_source_exists(const char *path);
 /* NULL when there is none of that name. O(log n). */
 const struct gpt_tensor *gpt_source_find(const struct gpt_source *s,
                                          const char *name);
-/* True when a file of that name is attached. */
-bool gpt_source_attaches(const struct gpt_source *s, const char *file);
 
 /* A tensor as the files have it: their name, shape and order. */
 struct gpt_stored {

@@ -177,8 +177,8 @@ static void bind_slot(const struct gpt_stage *s, struct gpt_binder *b,
 }
 
 /* Norms, attention and sums of biases never run at the same time: one scratch
- * serves all. All
- * layers have the same shapes, so the first one speaks for all. */
+ * serves all. All layers have the same shapes, so the first one speaks for
+ * all. */
 static size_t scratch_bytes(const struct gpt_stage *s)
 {
     const struct gpt_stage_chunk *chunk = &s->chunks[0];
