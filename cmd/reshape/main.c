@@ -24,7 +24,7 @@ struct options {
     const char *load_path, *save_path, *to, *dtype, *vocab_file, *merge_file;
     const char *style;
     bool to_transformers, print_structure, json, dry_run, verify;
-    bool no_verify_input;
+    bool no_verify_input, shard_optimizer;
     int64_t tp, pp, divisible_by, true_vocab, max_shard_size;
 };
 
@@ -53,6 +53,10 @@ static const struct gpt_opt table[] = {
      AT(style), .choices = styles,
      .help = "names of tensors with --to megatron; default: "
              "transformer_engine"},
+    {.kind = GPT_OPT_FLAG, .name = "use-distributed-optimizer",
+     AT(shard_optimizer),
+     .help = "optimizer state as Megatron-LM's distributed optimizer has it; "
+             "means --to megatron"},
     {.kind = GPT_OPT_FLAG,
      .name = "convert-checkpoint-from-megatron-to-transformers",
      AT(to_transformers), .help = "the same as --to hf"},
@@ -187,6 +191,14 @@ static int check_effect(const struct gpt_format *to,
                  to->name);
         return gpt_hint(err, "leave it out, or add --to hf");
     }
+    if (!to->shards_optimizer &&
+        gpt_option_given(args, "use-distributed-optimizer")) {
+        gpt_fail(err, GPT_EUSAGE,
+                 "--use-distributed-optimizer has no effect on format %s: it "
+                 "is for --to megatron",
+                 to->name);
+        return gpt_hint(err, "leave it out, or add --to megatron");
+    }
     for (size_t i = 0; i < GPT_COUNT(of_layout); i++)
         if (!to->stores_padding && gpt_option_given(args, of_layout[i])) {
             gpt_fail(err, GPT_EUSAGE,
@@ -241,7 +253,11 @@ static int convert(const struct options *o, const struct gpt_args *args,
     struct gpt_reshape_options ro = {
         .load = o->load_path,
         .save = o->save_path,
-        .to = gpt_format_named(o->to_transformers ? "hf" : o->to),
+        .to = gpt_format_named(o->to_transformers ? "hf"
+                               : o->shard_optimizer &&
+                                       !gpt_option_given(args, "to")
+                                   ? "megatron"
+                                   : o->to),
         .tp = o->tp,
         .pp = o->pp,
         .divisible_by = o->divisible_by,
@@ -252,6 +268,7 @@ static int convert(const struct options *o, const struct gpt_args *args,
         .vocab_file = o->vocab_file,
         .merge_file = o->merge_file,
         .verify_input = !o->no_verify_input && !o->dry_run,
+        .shard_optimizer = o->shard_optimizer,
         .force = o->common.force,
     };
     GPT_TRY(check_effect(ro.to, args, err));

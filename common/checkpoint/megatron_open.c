@@ -274,8 +274,8 @@ int gpt_megatron_open_ranks(struct gpt_megatron *m, struct gpt_err *err)
     GPT_TRY(gpt_new(&m->ranks, (size_t)n, sizeof(*m->ranks), "ranks", err));
     GPT_TRY(scan_ranks(m, true, err));
     /* All files stay open, since any tensor may be read from any of them, in
-     * the order of the output. */
-    GPT_TRY(gpt_in_allow(n, err));
+     * the order of the output; a rank may have two. */
+    GPT_TRY(gpt_in_allow(2 * n, err));
     for (int64_t i = 0; i < n; i++) {
         if (!m->ranks[i].file) {
             gpt_fail(err, GPT_EDATA,
@@ -309,7 +309,7 @@ int gpt_megatron_open(struct gpt_megatron **out, const char *path,
     GPT_TRY_GOTO(status, gpt_megatron_configure(m, err), fail);
     if (optimizer)
         GPT_TRY_GOTO(status, gpt_megatron_read_optimizer(m, err), fail);
-    gpt_megatron_add_run(m);
+    GPT_TRY_GOTO(status, gpt_megatron_add_run(m, err), fail);
     GPT_TRY_GOTO(status, gpt_megatron_merge(m, err), fail);
     *out = m;
     return GPT_OK;
@@ -336,6 +336,7 @@ void gpt_megatron_close(struct gpt_megatron *m)
         }
         gpt_free(r->chunks);
         gpt_torch_close(&r->torch);
+        gpt_torch_close(&r->shards);
     }
     gpt_free(m->tensors);
     gpt_free(m->ranks);
