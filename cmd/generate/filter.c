@@ -6,12 +6,10 @@
 #include "base/num.h"
 #include "base/signals.h"
 #include "cmd/generate/choice.h"
-#include "cmd/generate/prompts.h"
+#include "cmd/generate/prompts_given.h"
 #include "cmd/generate/writer.h"
 
 #include <stdio.h>
-#include <string.h>
-#include <unistd.h>
 
 struct filter {
     struct gpt_loaded *m;
@@ -22,34 +20,6 @@ struct filter {
     struct gpt_request *requests; /* (n_requests) */
     int64_t n_requests, most_prompt;
 };
-
-/* Prompts of the command line come first, then those of files, in the order
- * given. A terminal is not waited for: a program that waits in silence looks as
- * if it hung. */
-static int read_prompts(struct filter *f, struct gpt_err *err)
-{
-    const struct gpt_generate_options *o = f->o;
-    const char *const standard_input[] = {"-"};
-    const char *const *files = o->prompt_file.items;
-    int64_t n_files = o->prompt_file.n;
-
-    for (int64_t i = 0; i < o->prompt.n; i++)
-        GPT_TRY(gpt_prompts_add(&f->prompts, o->prompt.items[i],
-                                strlen(o->prompt.items[i]), err));
-    if (o->prompt.n + n_files == 0) {
-        if (isatty(STDIN_FILENO)) {
-            gpt_fail(err, GPT_EUSAGE, "no prompt");
-            return gpt_hint(err, "give --prompt TEXT, --prompt-file FILE or "
-                                 "text on standard input");
-        }
-        files = standard_input;
-        n_files = 1;
-    }
-    for (int64_t i = 0; i < n_files; i++)
-        GPT_TRY(o->jsonl ? gpt_prompts_read_jsonl(&f->prompts, files[i], err)
-                         : gpt_prompts_read_text(&f->prompts, files[i], err));
-    return GPT_OK;
-}
 
 /* A prompt of ids is taken as it is; its text is for the output. */
 static int take_ids(struct filter *f, size_t i, struct gpt_err *err)
@@ -264,7 +234,9 @@ static int write_texts(struct filter *f, struct gpt_err *err)
  * read. */
 static int filter(struct filter *f, struct gpt_err *err)
 {
-    GPT_TRY(read_prompts(f, err));
+    GPT_TRY(gpt_prompts_read_given(
+        &f->prompts, f->o, f->o->jsonl ? GPT_FILES_JSONL : GPT_FILES_TEXT,
+        err));
     /* An input without prompts asks for nothing: that is no failure, and no
      * reason to load weights. */
     if (!gpt_signals_stop() && f->prompts.n == 0)

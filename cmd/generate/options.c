@@ -2,8 +2,10 @@
 #include "cmd/generate/options.h"
 
 #include "backend.h"
+#include "cmd/generate/perplexity.h"
 
 static const char *const semantics[] = {"megatron", "hf", NULL};
+static const char *const detokenizers[] = {"none", "wikitext", NULL};
 
 #define AT(field) .offset = offsetof(struct gpt_generate_options, field)
 /* A row of --seed is -1 for a new seed each time, of --iteration for the newest
@@ -126,6 +128,30 @@ const struct gpt_opt gpt_generate_options[] = {
     {.kind = GPT_OPT_INT, .name = "seed", .arg = "N", AT(seed), .def = "-1",
      .min = -1, .max = 9007199254740992.0, .alias = "random-seed",
      .help = "of all choices, -1 = a new one each time"},
+    /* Each of these names another kind of work, for which the rows above that
+     * choose tokens mean nothing. */
+    {.kind = GPT_OPT_GROUP, .help = "Scores in place of texts"},
+    {.kind = GPT_OPT_FLAG, .name = "score", AT(score),
+     .help = "log-probabilities of JSON lines with 'context' and "
+             "'continuation', or with 'text', whose last word counts"},
+    {.kind = GPT_OPT_FLAG, .name = "truncate-context", AT(truncate_context),
+     .help = "drop the beginning of a context that is too long"},
+    {.kind = GPT_OPT_CHOICE, .name = "perplexity", AT(perplexity),
+     .choices = gpt_perplexity_names,
+     .help = "of the prompts, or of --data-path, by this convention"},
+    {.kind = GPT_OPT_STRING, .name = "data-path", .arg = "PREFIX",
+     AT(data_path), .flags = GPT_OPT_SET | GPT_OPT_INPUT,
+     .help = "measure the perplexity of a data set, PREFIX.bin and .idx"},
+    {.kind = GPT_OPT_INT, .name = "window", .arg = "N", AT(window), .def = "0",
+     .min = 0, .max = 1e9,
+     .help = "tokens that the perplexity of one may depend on, 0 = those of "
+             "the convention"},
+    {.kind = GPT_OPT_INT, .name = "overlapping-eval", .arg = "N",
+     AT(overlapping_eval), .def = "32", .min = 1, .max = 1e9,
+     .help = "megatron: tokens by which a window is after the last"},
+    {.kind = GPT_OPT_CHOICE, .name = "detokenize", AT(detokenize),
+     .def = "none", .choices = detokenizers,
+     .help = "what the spaces of a text are: as they are, or WikiText's"},
     {.kind = GPT_OPT_GROUP, .help = "Machine"},
     {.kind = GPT_OPT_STRING, .name = "device", .arg = "NAME", AT(device),
      .def = "auto", .choices = gpt_device_words,

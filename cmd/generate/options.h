@@ -1,7 +1,7 @@
 /* The options of gpt-generate. What this folder does: the table is options.c,
  * the model of a command loaded.h, the choice of tokens choice.h; the front
- * ends are filter.h (prompts in, texts out) and what main.c lists beside
- * it. */
+ * ends are the rows of a table in main.c: filter.h (prompts in, texts out) and
+ * those beside it. */
 #ifndef GPT_CMD_GENERATE_OPTIONS_H
 #define GPT_CMD_GENERATE_OPTIONS_H
 
@@ -23,6 +23,10 @@ struct gpt_generate_options {
     struct gpt_list stop;
     int64_t logprobs; /* -1: none */
     bool return_logits;
+    /* what is done in place of texts */
+    bool score, truncate_context;
+    const char *perplexity, *detokenize, *data_path;
+    int64_t window, overlapping_eval;
     /* choice of tokens */
     bool greedy;
     const char *semantics;

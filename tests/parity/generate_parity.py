@@ -25,6 +25,12 @@ def check(passed, what):
     number += 1
     failed += not passed
     print(f"{'ok' if passed else 'not ok'} {number} - {what}", flush=True)
+    return passed
+
+
+def finish():
+    print(f"1..{number}")
+    return failed != 0
 
 
 def run(*command, **options):
@@ -146,8 +152,8 @@ def main():
                     "--target-tensor-model-parallel-size", "2",
                     "--target-pipeline-model-parallel-size", "2")
                 compare_logits(model, cut, what + ", TP 2 PP 2")
-    print(f"1..{number}")
-    return failed != 0
+    return finish()
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())
