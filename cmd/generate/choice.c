@@ -205,6 +205,6 @@ int gpt_choose_rules(struct gpt_chosen_rules *r, const struct gpt_loaded *m,
         GPT_TRY(require_token(m->tokenizer, "\n", "a newline", option,
                               &s->newline, err));
     }
-    r->seed = choose_seed(o, gpt_sampling_is_greedy(s));
+    r->seed = choose_seed(o, gpt_sampling_is_greedy(s) || o->num_beams > 1);
     return GPT_OK;
 }

@@ -6,6 +6,7 @@
 #include "base/num.h"
 #include "base/signals.h"
 #include "cmd/generate/choice.h"
+#include "cmd/generate/filter_beams.h"
 #include "cmd/generate/prompts_given.h"
 #include "cmd/generate/writer.h"
 
@@ -185,8 +186,14 @@ static int open_decoder(struct filter *f, struct gpt_err *err)
     if (longest > f->m->config->max_positions + 1)
         gpt_info("prompt and text together have at most %lld positions",
                  (long long)f->m->config->max_positions);
-    return gpt_loaded_open_decoder(
-        f->m, gpt_min_i64(f->o->batch_size, f->n_requests), longest, err);
+    int64_t slots = gpt_min_i64(f->o->batch_size, f->n_requests);
+    /* Every beam is a text. A search needs all of its beams, however small the
+     * batch. */
+    if (f->o->num_beams > 1)
+        slots = gpt_max_i64(1, gpt_min_i64(f->o->batch_size / f->o->num_beams,
+                                           (int64_t)f->prompts.n)) *
+                f->o->num_beams;
+    return gpt_loaded_open_decoder(f->m, slots, longest, err);
 }
 
 /* The speed goes to standard error, after the last text: standard output
@@ -197,8 +204,12 @@ static int answer(struct filter *f, struct gpt_writer *writer,
     const struct gpt_sink sink = {gpt_writer_token, gpt_writer_finish, writer};
     struct gpt_speed speed;
 
-    GPT_TRY(gpt_generate(f->m->decoder, f->requests, f->n_requests, &sink,
-                         &speed, err));
+    if (f->o->num_beams > 1)
+        GPT_TRY(gpt_answer_with_beams(f->m, writer, f->requests,
+                                      (int64_t)f->prompts.n, &speed, err));
+    else
+        GPT_TRY(gpt_generate(f->m->decoder, f->requests, f->n_requests, &sink,
+                             &speed, err));
     gpt_loaded_report_speed(f->m, &speed);
     return GPT_OK;
 }
@@ -234,6 +245,7 @@ static int write_texts(struct filter *f, struct gpt_err *err)
  * read. */
 static int filter(struct filter *f, struct gpt_err *err)
 {
+    GPT_TRY(gpt_check_beam_options(f->o, err));
     GPT_TRY(gpt_prompts_read_given(
         &f->prompts, f->o, f->o->jsonl ? GPT_FILES_JSONL : GPT_FILES_TEXT,
         err));

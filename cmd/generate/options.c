@@ -5,6 +5,7 @@
 #include "cmd/generate/perplexity.h"
 
 static const char *const semantics[] = {"megatron", "hf", NULL};
+static const char *const early_stopping[] = {"false", "true", "never", NULL};
 static const char *const detokenizers[] = {"none", "wikitext", NULL};
 
 #define AT(field) .offset = offsetof(struct gpt_generate_options, field)
@@ -68,8 +69,7 @@ const struct gpt_opt gpt_generate_options[] = {
     {.kind = GPT_OPT_FLAG, .name = "stop-on-eol", AT(stop_on_eol),
      .help = "a token that is one or two newlines ends a text, instead of the "
              "end of a document"},
-    {.kind = GPT_OPT_FLAG, .name = "stop-on-double-eol",
-     AT(stop_on_double_eol),
+    {.kind = GPT_OPT_FLAG, .name = "stop-on-double-eol", AT(stop_on_double_eol),
      .help = "two newlines end a text, instead of the end of a document"},
     /* They are the model's own distribution, so that they do not depend on the
      * rows below, and agree with what scoring gives. */
@@ -118,6 +118,19 @@ const struct gpt_opt gpt_generate_options[] = {
     {.kind = GPT_OPT_FLAG, .name = "prevent-newline-after-colon",
      AT(prevent_newline_after_colon),
      .help = "choose no newline after a token that is a colon"},
+    /* Transformers' names and defaults; Megatron's beam search has the same
+     * length penalty. */
+    {.kind = GPT_OPT_INT, .name = "num-beams", .arg = "N", AT(num_beams),
+     .def = "1", .min = 1, .max = 1024,
+     .help = "search with N beams for the most probable texts, of which "
+             "--num-samples are written", .alias = "beam-width"},
+    {.kind = GPT_OPT_REAL, .name = "length-penalty", .arg = "X",
+     AT(length_penalty), .def = "1", .min = -100, .max = 100,
+     .help = "beams are compared by log-probability / length^X"},
+    {.kind = GPT_OPT_CHOICE, .name = "early-stopping", AT(early_stopping),
+     .def = "false", .choices = early_stopping,
+     .help = "end a search with N texts: false when no better ones are likely, "
+             "true at once, never when there can be none"},
     {.kind = GPT_OPT_FLAG, .name = "greedy", AT(greedy),
      .help = "always the most probable token"},
     /* One word for all differences: a user has a program to agree with, and not

@@ -34,6 +34,9 @@ struct gpt_generate_options {
     double repetition_penalty, presence_penalty, frequency_penalty;
     struct gpt_list logit_bias;
     bool prevent_newline_after_colon;
+    int64_t num_beams;
+    double length_penalty;
+    const char *early_stopping;
     int64_t top_k, seed;
     /* machine */
     const char *device;

@@ -17,6 +17,8 @@ struct entry {
     struct gpt_buf text;            /* collected and not yet written */
     struct gpt_buf details, logits; /* JSON of each token, with commas */
     bool begun, opened, done;
+    bool scored;
+    double score; /* of a search */
     enum gpt_finish finish;
 };
 
@@ -110,6 +112,8 @@ static int add_object(struct gpt_buf *b, const struct gpt_writer *w, int64_t i)
                            (long long)q->n_prompt,
                            (long long)e->tokens.n_tokens,
                            gpt_finish_name(e->finish)));
+    if (e->scored)
+        GPT_TRY(gpt_buf_printf(b, ",\"score\":%.9g", e->score));
     if (q->choice && q->choice->logprobs)
         GPT_TRY(gpt_json_add_list(b, "logprobs", &e->details));
     if (w->o->logits)
@@ -217,6 +221,12 @@ int gpt_writer_token(void *user, int64_t i, const struct gpt_chosen *chosen,
         return out_of_memory(err);
     *stop = e->tokens.stopped;
     return advance(w, err);
+}
+
+void gpt_writer_score(struct gpt_writer *w, int64_t i, double score)
+{
+    w->entries[i].scored = true;
+    w->entries[i].score = score;
 }
 
 /* A prompt that is not answered has its error in the place of a text, so that
