@@ -93,6 +93,7 @@ static bool parse_bias(const char *word, struct gpt_bias *bias)
     id[n] = '\0';
     if (!gpt_parse_int(id, &token) || token < 0 || token > INT32_MAX)
         return false;
+    /* Beyond the limit a sum of two biases would not be a number any more. */
     if (strcmp(word + n + 1, "-inf") == 0)
         add = -HUGE_VAL;
     else if (!gpt_parse_real(word + n + 1, &add) || fabs(add) > 1e6)

@@ -210,8 +210,7 @@ static int answer(struct filter *f, struct gpt_writer *writer,
     else
         GPT_TRY(gpt_generate(f->m->decoder, f->requests, f->n_requests, &sink,
                              &speed, err));
-    gpt_loaded_report_speed(f->m, &speed);
-    return GPT_OK;
+    return gpt_loaded_report_speed(f->m, &speed, err);
 }
 
 /* Without a prompt that can be answered there is no model, and errors alone are

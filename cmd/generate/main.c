@@ -5,6 +5,7 @@
 #include "backend.h"
 #include "cmd/generate/filter.h"
 #include "cmd/generate/foreign.h"
+#include "cmd/generate/interactive.h"
 #include "cmd/generate/perplexity.h"
 #include "cmd/generate/score_lines.h"
 
@@ -21,6 +22,7 @@ static int find_front_end(const struct gpt_generate_options *o,
                           struct front_end *found, struct gpt_err *err)
 {
     const struct front_end front_ends[] = {
+        {"interactive", o->interactive, gpt_interact},
         {"score", o->score, gpt_score_lines},
         {"perplexity", o->perplexity != NULL, gpt_measure_perplexity},
     };
@@ -47,6 +49,8 @@ static int run_generate(const void *options, const struct gpt_args *args,
     int status;
 
     (void)args;
+    /* Before the checkpoint is opened: a mistake in the command costs nothing.
+     */
     GPT_TRY(find_front_end(options, &front_end, err));
     GPT_TRY_GOTO(status, gpt_loaded_open(&model, err), out);
     status = front_end.run(&model, err);
@@ -59,6 +63,7 @@ static const char *const usage[] = {
     "--load DIR --prompt TEXT [--tokens N] [--temperature X] [--top-k N] "
     "[--top-p P] [--seed N]",
     "--load DIR --jsonl < prompts.jsonl > texts.jsonl",
+    "--load DIR --interactive",
     "--load DIR --score < pairs.jsonl > scores.jsonl",
     "--load DIR --perplexity CONVENTION < text",
     NULL,

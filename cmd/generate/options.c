@@ -58,6 +58,10 @@ const struct gpt_opt gpt_generate_options[] = {
      .help = "the most tokens to add to a prompt"},
     {.kind = GPT_OPT_INT, .name = "num-samples", .arg = "N", AT(num_samples),
      .def = "1", .min = 1, .max = 1e6, .help = "texts for each prompt"},
+    /* The letter is that of llama.cpp's; there is no other mode with a prompt
+     * on the terminal. */
+    {.kind = GPT_OPT_FLAG, .letter = 'i', .name = "interactive",
+     AT(interactive), .help = "read a line, continue it, read the next"},
     {.kind = GPT_OPT_FLAG, .name = "echo", AT(echo),
      .help = "repeat the prompt in front of the text"},
     {.kind = GPT_OPT_LIST, .name = "stop", .arg = "TEXT", AT(stop),
@@ -113,6 +117,8 @@ const struct gpt_opt gpt_generate_options[] = {
     {.kind = GPT_OPT_REAL, .name = "frequency-penalty", .arg = "X",
      AT(frequency_penalty), .def = "0", .min = -100, .max = 100,
      .help = "the same for each time that the token is there"},
+    /* A list and not a map, so that a shell can write it; -inf is what JSON has
+     * no number for. */
     {.kind = GPT_OPT_LIST, .name = "logit-bias", .arg = "ID:X", AT(logit_bias),
      .help = "add X to the logit of token ID; -inf forbids it"},
     {.kind = GPT_OPT_FLAG, .name = "prevent-newline-after-colon",
@@ -155,6 +161,8 @@ const struct gpt_opt gpt_generate_options[] = {
     {.kind = GPT_OPT_STRING, .name = "data-path", .arg = "PREFIX",
      AT(data_path), .flags = GPT_OPT_SET | GPT_OPT_INPUT,
      .help = "measure the perplexity of a data set, PREFIX.bin and .idx"},
+    /* A convention is a set of windows and of figures; these two change the
+     * windows, and the output says so. */
     {.kind = GPT_OPT_INT, .name = "window", .arg = "N", AT(window), .def = "0",
      .min = 0, .max = 1e9,
      .help = "tokens that the perplexity of one may depend on, 0 = those of "
@@ -174,6 +182,11 @@ const struct gpt_opt gpt_generate_options[] = {
     {.kind = GPT_OPT_INT, .name = "batch-size", .arg = "N", AT(batch_size),
      .def = "8", .min = 1, .max = 65536,
      .help = "texts at once; what they say does not depend on it"},
+    /* In a file, since standard output is the texts' and standard error may be
+     * lines for people. */
+    {.kind = GPT_OPT_STRING, .name = "stats-file", .arg = "FILE",
+     AT(stats_file), .flags = GPT_OPT_FILE | GPT_OPT_LOCAL,
+     .help = "write tokens, times and speed as a JSON object"},
     GPT_COMMON_OPTIONS(struct gpt_generate_options, common),
 };
 

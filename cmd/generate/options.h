@@ -24,7 +24,7 @@ struct gpt_generate_options {
     int64_t logprobs; /* -1: none */
     bool return_logits;
     /* what is done in place of texts */
-    bool score, truncate_context;
+    bool interactive, score, truncate_context;
     const char *perplexity, *detokenize, *data_path;
     int64_t window, overlapping_eval;
     /* choice of tokens */
@@ -41,6 +41,7 @@ struct gpt_generate_options {
     /* machine */
     const char *device;
     int64_t batch_size;
+    const char *stats_file;
 };
 
 extern const struct gpt_opt gpt_generate_options[];
