@@ -1,5 +1,5 @@
-/* The check of choice.h. Only values that draw are refused: --top-k 1, a --top-p
- * of 1 and --temperature 0 do not contradict --greedy, and scripts give all of
+/* The check of choice.h. Only values that draw are refused: --top-k 1, --top-p
+ * 1 and --temperature 0 do not contradict --greedy, and scripts give all of
  * them at once. Start at gpt_choice_check(). */
 #include "cmd/generate/choice.h"
 

@@ -1,8 +1,7 @@
 /* gpt-generate: text from a checkpoint. Start at run_generate(): checkpoint,
  * tokenizer, prompts, model, texts. Here are the options, the choice of files
  * and the line that reports the speed. Generating is common/generate/, the
- * model is model/decode.h, and the checkpoint is a source of any format
- * (checkpoint/source.h). */
+ * model is model/decode.h, the checkpoint of any format checkpoint/source.h. */
 #include "base/log.h"
 #include "base/num.h"
 #include "base/options.h"
