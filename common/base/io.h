@@ -181,6 +181,9 @@ void gpt_out_sweep(const char *dir);
 
 /* ---- paths ---- */
 bool gpt_path_exists(const char *path);
+/* True when an error of a call that looked for a file does not answer whether
+ * it is there: no permission, no descriptors, a disk that fails. */
+bool gpt_path_hidden(int error);
 bool gpt_path_is_dir(const char *path);
 bool gpt_path_same(const char *a, const char *b); /* same device and inode */
 bool gpt_path_ends_in(const char *path, const char *suffix);

@@ -8,6 +8,7 @@
 #include "checkpoint/names.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -299,10 +300,15 @@ int gpt_megatron_open(struct gpt_megatron **out, const char *path,
 
     *out = NULL;
     GPT_TRY(gpt_new(&m, 1, sizeof(*m), "a checkpoint", err));
+    errno = 0;
     if (!gpt_megatron_find(m->dir, sizeof(m->dir), path, iteration)) {
-        status = gpt_fail(err, GPT_EDATA,
-                          "%s: no checkpoint of Megatron-LM of iteration %lld",
-                          path, (long long)iteration);
+        /* It was found when the format was chosen. */
+        status = gpt_path_hidden(errno)
+                     ? gpt_fail_errno(err, GPT_EIO, "cannot look for a "
+                                      "checkpoint in '%s'", path)
+                     : gpt_fail(err, GPT_EDATA,
+                                "%s: no checkpoint of Megatron-LM of iteration "
+                                "%lld", path, (long long)iteration);
         goto fail;
     }
     GPT_TRY_GOTO(status, gpt_megatron_open_ranks(m, err), fail);
