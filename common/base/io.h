@@ -160,6 +160,9 @@ int gpt_append_open(struct gpt_append **a, const char *path,
                     struct gpt_err *err) GPT_MUST_USE;
 int gpt_append_line(struct gpt_append *a, const char *line,
                     struct gpt_err *err) GPT_MUST_USE;
+/* Bytes that are no line, by one write(2) as well. */
+int gpt_append_bytes(struct gpt_append *a, const void *p, size_t n,
+                     struct gpt_err *err) GPT_MUST_USE;
 int gpt_append_sync(struct gpt_append *a, struct gpt_err *err) GPT_MUST_USE;
 /* Locks the log until it is closed or the process ends; GPT_EEXIST when
  * another process has it. */

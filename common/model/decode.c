@@ -302,8 +302,8 @@ int gpt_decoder_copy(struct gpt_decoder *d, int64_t from, int64_t to,
     for (int64_t l = 0; l < d->o.config->num_layers; l++) {
         const size_t layer = (size_t)l * d->layer_cache_bytes;
 
-        copy_layer(d, (char *)d->buffers[KEYS] + layer, from, to);
-        copy_layer(d, (char *)d->buffers[VALUES] + layer, from, to);
+        copy_layer(d, (char *)d->buffers[GPT_DECODE_KEYS] + layer, from, to);
+        copy_layer(d, (char *)d->buffers[GPT_DECODE_VALUES] + layer, from, to);
     }
     /* the length grows only when the copies are there: a device that fails
      * leaves a slot that is shorter, and not one with holes */
