@@ -10,7 +10,7 @@
 #include "base/signals.h"
 
 #include <errno.h>
-#include <fcntl.h>
+#include <signal.h>
 #include <spawn.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -109,6 +109,7 @@ static void send_waiting(struct gpt_command_pipe *p)
     }
 }
 
+/* The socket's own buffer takes some hundred lines before any wait here. */
 void gpt_command_pipe_line(struct gpt_command_pipe *p, const char *line)
 {
     if (p->fd < 0)
@@ -129,6 +130,7 @@ static bool has_ended(const struct gpt_command_pipe *p, int *status)
     return waitpid(p->pid, status, WNOHANG) == p->pid;
 }
 
+/* An end is no failure of the run, which has its record in metrics.jsonl. */
 static void report_end(const struct gpt_command_pipe *p, int status)
 {
     if (WIFSIGNALED(status))

@@ -10,7 +10,6 @@
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -162,6 +161,7 @@ struct line {
     size_t n;
 };
 
+/* Names and decimals are an interface: scripts read them. */
 static void add(struct line *l, const char *name, double value, int decimals)
 {
     assert(l->n < GPT_COUNT(l->metrics));
@@ -181,6 +181,7 @@ static void add_waits(struct line *l, const struct gpt_report *r)
     add(l, "gather_wait_ms", ms * r->waits.weights, 3);
 }
 
+/* The sinks decide what becomes of a number that is not finite. */
 static int write_line(const struct gpt_report *r,
                       const struct gpt_report_step *s,
                       const struct summary *sum, struct gpt_err *err)

@@ -12,7 +12,6 @@
 #include "base/io.h"
 #include "base/memory.h"
 #include "base/num.h"
-#include "base/progress.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -28,6 +27,7 @@ struct gpt_event_file {
 
 enum { VARINT = 0, FIXED64 = 1, BYTES = 2, FIXED32 = 5 };
 
+/* Seven bits a byte, the lowest first; the eighth says that more follow. */
 static int add_varint(struct gpt_buf *b, uint64_t v)
 {
     uint8_t bytes[10];
@@ -40,6 +40,7 @@ static int add_varint(struct gpt_buf *b, uint64_t v)
     return gpt_buf_add(b, bytes, n);
 }
 
+/* The number of a field, and how its value is written. */
 static int add_key(struct gpt_buf *b, unsigned field, unsigned type)
 {
     return add_varint(b, field << 3 | type);
@@ -100,6 +101,7 @@ static int add_summary(struct gpt_buf *b, const char *tag, float value)
 
 /* ---- records ---- */
 
+/* The constant is TFRecord's. */
 static uint32_t masked_checksum(const void *p, size_t n)
 {
     const uint32_t crc = gpt_crc32c(0, p, n);
@@ -107,6 +109,8 @@ static uint32_t masked_checksum(const void *p, size_t n)
     return (crc >> 15 | crc << 17) + 0xA282EAD8U;
 }
 
+/* Checksum and event are put together first: a reader that sees a length
+ * without its event stops at it, and takes the rest when it is there. */
 static int write_record(struct gpt_event_file *f, struct gpt_err *err)
 {
     uint8_t head[12], tail[4];
@@ -146,6 +150,7 @@ int gpt_event_file_scalar(struct gpt_event_file *f, double when, int64_t step,
 
 /* ---- files ---- */
 
+/* A failure leaves the file, as TensorBoard skips one without values. */
 int gpt_event_file_open(struct gpt_event_file **file, const char *dir,
                         int64_t number, struct gpt_err *err)
 {
