@@ -134,6 +134,20 @@ static void average(float *weight, int64_t n, int64_t micro_batches)
         weight[i] = (float)((double)weight[i] * scale);
 }
 
+/* A constant divisor where the batch as a whole is averaged. */
+static void weigh(const struct gpt_feed *f, const struct batch *b,
+                  float *weight)
+{
+    const int64_t n = rows(&f->o), micro_batches = b->n * f->o.dp_size;
+
+    if (!f->o.per_token) {
+        average(weight, n, micro_batches);
+        return;
+    }
+    for (int64_t i = 0; i < n; i++)
+        weight[i] /= (float)(n * micro_batches);
+}
+
 static int fill_micro(const struct gpt_feed *f, struct batch *b, int64_t i)
 {
     const int64_t bytes = gpt_microbatch_bytes(rows(&f->o));
@@ -148,7 +162,7 @@ static int fill_micro(const struct gpt_feed *f, struct batch *b, int64_t i)
     gpt_microbatch_lay_out(&at, (char *)b->blocks + i * bytes, rows(&f->o));
     gpt_batch_masks(&f->o.masks, b->tokens, f->o.micro_batch, f->o.seq_length,
                     at.input, at.target, at.position, at.weight, at.doc_start);
-    average(at.weight, rows(&f->o), b->n * f->o.dp_size);
+    weigh(f, b, at.weight);
     *at.sample0 = sample0;
     b->micro[i] = (struct gpt_microbatch){
         .input = at.input,
