@@ -53,6 +53,8 @@ struct gpt_train_options {
     int64_t seq_length;
     bool eod_mask_loss, reset_position_ids, reset_attention_mask;
     bool document_samples, shuffle, per_token_loss;
+    const char *token_loss_weights, *loss_plugin, *loss_plugin_args;
+    double label_smoothing, z_loss;
     int64_t bos_token, eos_token, pad_token; /* -1: none */
 
     /* precision */

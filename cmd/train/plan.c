@@ -353,6 +353,32 @@ optimizer_options(const struct gpt_train_options *o)
     };
 }
 
+/* Weights of one's own are already those of a mean, and a plug-in's loss is a
+ * function of the cross-entropy alone. */
+static int check_losses(const struct gpt_train_options *o, struct gpt_err *err)
+{
+    /* whether a plug-in has weights is known when it is opened */
+    const bool own = o->token_loss_weights || o->loss_plugin;
+
+    if (own && o->per_token_loss)
+        return gpt_fail(err, GPT_EUSAGE,
+                        "--calculate-per-token-loss and --%s exclude each "
+                        "other: both decide what a token counts",
+                        o->loss_plugin ? "loss-plugin" : "token-loss-weights");
+    if (o->loss_plugin && (o->label_smoothing > 0 || o->z_loss > 0))
+        return gpt_fail(err, GPT_EUSAGE,
+                        "--loss-plugin and --%s exclude each other",
+                        o->z_loss > 0 ? "z-loss" : "label-smoothing");
+    if (o->loss_plugin && wants_graph(o))
+        return gpt_fail(err, GPT_EUSAGE,
+                        "--loss-plugin waits within a pass, which CUDA graphs "
+                        "cannot");
+    if (o->loss_plugin_args && !o->loss_plugin)
+        return gpt_fail(err, GPT_EUSAGE,
+                        "--loss-plugin-args needs --loss-plugin");
+    return GPT_OK;
+}
+
 int gpt_train_plan(struct gpt_train_plan *p, const struct gpt_train_options *o,
                    const struct gpt_args *args, const struct gpt_topology *t,
                    struct gpt_err *err)
@@ -369,6 +395,8 @@ int gpt_train_plan(struct gpt_train_plan *p, const struct gpt_train_options *o,
                         .seq_length = o->seq_length,
                         .documents = o->reset_attention_mask,
                         .record = wants_graph(o),
+                        .label_smoothing = (float)o->label_smoothing,
+                        .z_loss = (float)o->z_loss,
                         .seed = (uint64_t)o->seed,
                     },
                 .optimizer = optimizer_options(o),
@@ -399,5 +427,6 @@ int gpt_train_plan(struct gpt_train_plan *p, const struct gpt_train_options *o,
                         "--override-opt-param-scheduler and "
                         "--use-checkpoint-opt-param-scheduler exclude each "
                         "other");
+    GPT_TRY(check_losses(o, err));
     return plan_data(p, o, args, err);
 }

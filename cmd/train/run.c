@@ -439,6 +439,7 @@ static struct gpt_feed_options feed_options(const struct gpt_run *r)
         .corpus = r->corpus,
         .masks = r->plan.masks,
         .per_token = r->plan.replica.per_token_loss,
+        .loss = r->loss,
         .micro_batch = r->plan.replica.exec.micro_batch,
         .seq_length = r->plan.replica.exec.seq_length,
         .max_micro_batches = r->plan.replica.micro_batches,
@@ -756,6 +757,30 @@ static int open_replica(struct gpt_run *r, const struct gpt_args *args,
                : GPT_OK;
 }
 
+/* Before anything is allocated: a plug-in's loss takes memory of the stage, and
+ * what is wrong with a file is better said at once. */
+static int open_loss(struct gpt_run *r, struct gpt_err *err)
+{
+    const struct gpt_loss_options options = {
+        .token_weights = r->o->token_loss_weights,
+        .plugin = r->o->loss_plugin,
+        .plugin_args = r->o->loss_plugin_args,
+        .vocab_size = r->plan.replica.config.vocab_size,
+    };
+
+    /* the library knows no options: what they are is added here */
+    const int status = gpt_loss_open(&r->loss, &options, err);
+    if (status == GPT_EUSAGE && err && !err->hint[0])
+        gpt_hint(err, "gpt_loss.h says what --loss-plugin takes, and "
+                      "share/examples has two");
+    GPT_TRY(status);
+    /* from here on predictions of memory count what the stage needs for it */
+    r->plan.replica.exec.token_loss = gpt_loss_of_tokens(r->loss);
+    if (gpt_loss_name(r->loss) && is_first(r))
+        gpt_log_line(" > loss: %s", gpt_loss_name(r->loss));
+    return GPT_OK;
+}
+
 /* One warning, however many options it is about. */
 static int report_effects(const struct gpt_run *r, struct gpt_err *err)
 {
@@ -839,6 +864,7 @@ int gpt_run_open(struct gpt_run *r, const struct gpt_train_options *options,
     GPT_TRY(open_options(r, err));
     GPT_TRY(share_cores(r, err));
     GPT_TRY(plan_epochs(r, err));
+    GPT_TRY(open_loss(r, err));
     GPT_TRY(report_effects(r, err));
     report_threads(r);
     if (r->o->simulate)
@@ -883,6 +909,7 @@ int gpt_run_close(struct gpt_run *r, int status, struct gpt_err *err)
     gpt_corpus_close(r->corpus);
     gpt_arena_free(&r->data_names);
     gpt_replica_close(r->replica);
+    gpt_loss_close(r->loss);
     gpt_world_close(r->world);
     gpt_buf_free(&r->option_text);
     gpt_source_close(&r->peeked);

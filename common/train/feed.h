@@ -12,12 +12,14 @@
 
 #include "data/batch.h"
 #include "data/corpus.h"
-#include "model/stage.h"
+#include "train/loss.h"
 
 struct gpt_feed_options {
     const struct gpt_corpus *corpus;
     struct gpt_mask_options masks;
     bool per_token; /* see gpt_feed_read() */
+    const struct gpt_loss_rule *loss; /* weights of its own in training; NULL:
+                                       * none. Outlives the feed */
     int64_t micro_batch, seq_length; /* B, T */
     int64_t max_micro_batches;       /* of a global batch, on this rank */
     int64_t dp_size, dp_rank;        /* D, d; 0, 0: alone */
@@ -58,7 +60,7 @@ const struct gpt_microbatch *gpt_feed_microbatch(const struct gpt_feed *feed,
 float *gpt_feed_losses(struct gpt_feed *feed, int64_t i);
 
 /* Sum of the unmasked losses of this rank's part of the batch, and their
- * number. */
+ * number. With weights of its own: its part of the objective, and 0. */
 double gpt_feed_loss(const struct gpt_feed *feed, int64_t *rows);
 
 #endif

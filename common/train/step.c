@@ -258,6 +258,9 @@ int gpt_step_train(struct gpt_replica *r, struct gpt_feed *feed,
         gpt_noise_begin(r->noise);
     GPT_TRY(gpt_pipeline_run(r->pipeline, r->q, feed, step->micro_batches,
                              GPT_STAGE_TRAIN, err));
+    if (r->o.exec.token_loss)
+        GPT_TRY(r->o.exec.token_loss->check(r->o.exec.token_loss->context,
+                                            err));
     GPT_TRY(gpt_reducer_finish(r->reducer, err));
     const double begun = gpt_now();
     GPT_TRY(own_noise(r, feed, sums, err));

@@ -78,6 +78,66 @@ trial() { # case
 }
 trial padded
 trial 'per token'
+trial 'key tokens'
+trial regularised
+
+# Plug-ins: the examples, built as gpt_loss.h says.
+plugins=no
+if command -v cc >/dev/null; then
+    plugins=yes
+    for name in focal half; do
+        expect 0 "builds loss_$name.c" cc -O2 -Wall -Wextra -Werror -shared \
+            -fPIC -I "$top/common/model" -o $name.so \
+            "$top/share/examples/loss_$name.c" -lm
+    done
+    trial focal
+    trial half
+    cat >bad.c <<'END'
+#include "gpt_loss.h"
+#include <stdio.h>
+static int weigh(void *state, const struct gpt_loss_rows *rows, char *message,
+                 size_t room)
+{
+    (void)state, (void)message, (void)room;
+    if (rows->first_sample >= 8)
+        rows->weight[5] /= 0;
+    return 0;
+}
+static int losses(void *state, const struct gpt_loss_tokens *tokens,
+                  char *message, size_t room)
+{
+    (void)state, (void)tokens;
+    snprintf(message, room, "the moon is down");
+    return 1;
+}
+const struct gpt_loss *gpt_loss_plugin(void)
+{
+#ifdef WEIGH
+    static const struct gpt_loss bad = {GPT_LOSS_ABI, "bad", 0, 0, weigh, 0};
+    (void)losses;
+#else
+    static const struct gpt_loss bad = {GPT_LOSS_ABI, "bad", 0, 0, 0, losses};
+    (void)weigh;
+#endif
+    return &bad;
+}
+END
+    expect 0 'builds plug-ins that fail' sh -c "
+        cc -shared -fPIC -I '$top/common/model' -o bad.so bad.c &&
+        cc -shared -fPIC -DWEIGH -I '$top/common/model' -o nan.so bad.c"
+    expect 1 'a plug-in that fails' run 1 --loss-plugin ./bad.so
+    err_has "loss plug-in 'bad': losses: the moon is down"
+    expect 1 'weights that are not finite' run 1 --loss-plugin ./nan.so
+    err_has "the weight of token 5 of sample 8 is not finite"
+    if [ $ranks = yes ]; then
+        # shellcheck disable=SC2086 # word lists
+        expect 1 'a plug-in that fails, TP2 PP2' run 4 $tp $pp \
+            --loss-plugin ./bad.so
+        err_has "loss plug-in 'bad': losses: the moon is down"
+    fi
+else
+    skip 'plug-ins: no compiler here'
+fi
 
 # ---- documents, order, epochs ----
 rows='--document-samples --bos-token-id 257 --eos-token-id 256'
@@ -105,6 +165,24 @@ rows='--document-samples --bos-token-id 257 --eos-token-id 256'
     expect 2 'an end that is no word' gpt-train $model --document-samples \
         --bos-token-id 260
     err_has '--bos-token-id 260 is not below the vocabulary size 260'
+    printf '97 0.25\n260 1\n' >wrong.txt
+    expect 3 'a weight of no word' gpt-train $model \
+        --token-loss-weights wrong.txt
+    err_has 'wrong.txt:2: token 260 is not in 0..259'
+    printf '97 a\n' >wrong.txt
+    expect 3 'a weight that is no number' gpt-train $model \
+        --token-loss-weights wrong.txt
+    err_has 'wrong.txt:1: must be a token'
+    expect 2 'two rules for weights' gpt-train $model \
+        --token-loss-weights keys.txt --calculate-per-token-loss
+    expect 2 'a plug-in that is not there' gpt-train $model \
+        --loss-plugin ./nowhere.so
+    err_has 'loss plug-in:'
+    err_has 'gpt_loss.h says what --loss-plugin takes'
+    expect 2 'a library that is no plug-in' gpt-train $model \
+        --loss-plugin "$(ldd "$(command -v gpt-train)" |
+            awk '/libcjson/ { print $3 }')"
+    err_has 'no function gpt_loss_plugin()'
     expect 0 'another order is noticed' gpt-train $free $rows --no-shuffle \
         --epochs 3 --load two
     err_has 'its run had other data, or other data options'
@@ -125,9 +203,12 @@ then
         expect 0 'the same on an emulated GPU' run 1 $masks --no-shuffle \
             --device cuda-emu
         check 'the same losses' compare_metrics one.jsonl some.jsonl 4
-        expect 0 'padded rows on an emulated GPU' run 1 \
-            $(options_of padded) --device cuda-emu
-        check 'as in PyTorch' compare padded some.jsonl
+        for name in padded regularised focal; do
+            [ $plugins = no ] && [ $name = focal ] && continue
+            expect 0 "$name on an emulated GPU" run 1 $(options_of $name) \
+                --device cuda-emu
+            check 'as in PyTorch' compare $name some.jsonl
+        done
     }
 fi
 tap_done
