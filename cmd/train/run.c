@@ -486,7 +486,7 @@ static void report_epoch(const struct gpt_run *r)
     const int64_t samples = gpt_corpus_epoch(r->corpus, GPT_TRAIN);
     const double batch = (double)r->plan.rampup.global_batch;
 
-    if (samples == 0 || !is_first(r))
+    if (samples <= 0 || !is_first(r))
         return;
     gpt_log_line(" > an epoch: %lld samples, %.2f steps; the run: %.2f epochs",
                  (long long)samples, (double)samples / batch,
@@ -536,7 +536,12 @@ static int count_epoch(struct gpt_run *r, int64_t *samples, struct gpt_err *err)
     GPT_TRY_GOTO(status, gpt_corpus_open(&corpus, &options, err), out);
     *samples = gpt_corpus_epoch(corpus, GPT_TRAIN);
     /* as often as their weights say, which is no number of passes */
-    if (*samples == 0) {
+    if (*samples == 0)
+        status = gpt_fail(err, GPT_EUSAGE,
+                          "--epochs: an epoch of the training data is less "
+                          "than one sample of --seq-length %lld",
+                          (long long)r->o->seq_length);
+    if (*samples < 0) {
         gpt_fail(err, GPT_EUSAGE,
                  "--epochs: a blend by weights reads its data sets unequally "
                  "often");

@@ -445,7 +445,7 @@ int64_t gpt_corpus_epoch(const struct gpt_corpus *c, enum gpt_split split)
     int64_t n = 0;
 
     if (s->blended && s->weighted)
-        return 0;
+        return -1;
     for (int64_t i = 0; i < s->n_members; i++) {
         const struct member *m = &s->member[i];
 

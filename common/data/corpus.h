@@ -49,7 +49,7 @@ struct gpt_repeat {
 bool gpt_corpus_repeats(const struct gpt_corpus *c, enum gpt_split split,
                         struct gpt_repeat *repeat);
 
-/* Samples of one epoch of a split, of which samples are wanted; 0 where
+/* Whole samples of one epoch of a split, of which samples are wanted; -1 where
  * weights decide how often a data set is read. */
 int64_t gpt_corpus_epoch(const struct gpt_corpus *c, enum gpt_split split);
 
