@@ -661,6 +661,12 @@ const struct gpt_opt gpt_train_option_table[] = {
     {.kind = GPT_OPT_STRING, .name = "metrics", .arg = "FILE", AT(metrics),
      .flags = GPT_OPT_FILE | GPT_OPT_LOCAL,
      .help = "one JSON object a log line, default metrics.jsonl in --save"},
+    {.kind = GPT_OPT_STRING, .name = "tensorboard-dir", .arg = "DIR",
+     AT(tensorboard_dir), .flags = GPT_OPT_DIR | GPT_OPT_LOCAL,
+     .help = "write the metrics for TensorBoard, too"},
+    {.kind = GPT_OPT_STRING, .name = "log-metrics-command", .arg = "COMMAND",
+     AT(log_metrics_command), .flags = GPT_OPT_LOCAL,
+     .help = "give each line of metrics to the standard input of COMMAND"},
     {.kind = GPT_OPT_FLAG, .name = "dry-run", AT(dry_run),
      .help = "check everything, print model, batches, memory and traffic, and "
              "stop"},

@@ -103,7 +103,7 @@ struct gpt_train_options {
     bool log_throughput, log_noise_scale, dry_run;
     int64_t world_size, memory_limit;
     const char *simulate, *simulate_svg;
-    const char *metrics, *device;
+    const char *metrics, *tensorboard_dir, *log_metrics_command, *device;
     const char *graph_impl;
     bool enable_graph;
 };

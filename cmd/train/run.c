@@ -665,19 +665,22 @@ static int open_report(struct gpt_run *r, struct gpt_err *err)
                            r->plan.rampup.global_batch > o->micro_batch_size,
         .micro_batch = o->micro_batch_size,
         .gpu = !r->be->host_memory,
-        .metrics = o->metrics,
+        .sinks = {.metrics = o->metrics,
+                  .tensorboard = o->tensorboard_dir,
+                  .command = o->log_metrics_command,
+                  .iteration = r->state.iteration},
         .iteration = r->state.iteration,
         .progress = o->common.progress,
     };
 
     /* One rank writes: the losses in the report are sums over all ranks. */
     if (!is_first(r)) {
-        options.metrics = NULL;
+        options.sinks = (struct gpt_sink_options){.metrics = NULL};
         options.progress = "never";
     } else if (!o->metrics && o->save && !r->plan.evaluates) {
         GPT_TRY(gpt_path_join(r->metrics, sizeof(r->metrics), o->save,
                               "metrics.jsonl", err));
-        options.metrics = r->metrics;
+        options.sinks.metrics = r->metrics;
     }
     return gpt_report_open(&r->report, &options, err);
 }

@@ -3,6 +3,8 @@
  * at the table of sections near the end. */
 #include "tests/unit/device.h"
 
+#include <dlfcn.h>
+
 static struct gpt_dropout some_dropout(double p, int64_t t)
 {
     return (struct gpt_dropout){.p = (float)p,
@@ -969,17 +971,108 @@ static void limits(void)
 
 /* ---- sections: all, or those named on the command line ---- */
 
+/* How often the emulated cuBLASLt was asked for an algorithm, has made a
+ * product, and refused one. */
+struct calls {
+    long asked, made, refused;
+};
+
+static struct calls count_calls(void)
+{
+    static void (*counts)(long *asked, long *made, long *refused);
+    const char *dir = getenv("GPT_PLUGIN_DIR");
+    struct calls c;
+    char path[400];
+
+    snprintf(path, sizeof(path), "%s/libgpt-cuda-emu.so", dir);
+    if (!counts) {
+        void *symbol = dlsym(dlopen(path, RTLD_NOW), "gpt_emu_products");
+
+        memcpy(&counts, &symbol, sizeof(counts));
+    }
+    counts(&c.asked, &c.made, &c.refused);
+    return c;
+}
+
+/* 16 x 16 bf16 matrices of one allocation, the first `shift` bytes after its
+ * beginning; what the library was asked and did. */
+static struct calls multiply_at(size_t shift, int *status, struct gpt_err *err)
+{
+    enum { N = 16, BYTES = N * N * 2 };
+    struct calls before = count_calls(), after;
+    void *mem;
+
+    need(dev_be->alloc(dev_be, 3 * 1024, "matrices", &mem, err), err);
+    struct gpt_matmul op = {.m = N, .n = N, .k = N, .act = GPT_BF16,
+                            .c_type = GPT_BF16,
+                            .a = (char *)mem + shift,
+                            .b = (char *)mem + 1024,
+                            .c = (char *)mem + 2048};
+    dev_be->matmul(dev_q, &op);
+    *status = dev_be->sync(dev_q, err);
+    dev_be->free(dev_be, mem);
+    after = count_calls();
+    return (struct calls){after.asked - before.asked, after.made - before.made,
+                          after.refused - before.refused};
+}
+
+/* What cuBLASLt is asked, promised and believed. */
+static void library_calls(void)
+{
+    static const struct {
+        size_t shift;
+        long asked;
+        const char *what;
+    } shifts[] = {
+        {0, 1, "a shape is asked for once"},
+        {16, 0, "and serves every multiple of 16 bytes"},
+        {8, 1, "less alignment is another shape"},
+        {24, 0, "whose plan serves its own kind"},
+        {2, 1, "elements that lie anyhow"},
+    };
+    struct gpt_err err;
+    int status;
+
+    reopen("GPT_CUDA_EMU_GEMM", "library");
+    for (size_t i = 0; i < GPT_COUNT(shifts); i++) {
+        struct calls c = multiply_at(shifts[i].shift, &status, &err);
+
+        is_int(status, GPT_OK, "a product %zu bytes on", shifts[i].shift);
+        is_int(c.asked, shifts[i].asked, "%s", shifts[i].what);
+        is_int(c.made, 1, "and is made by the library");
+    }
+    reopen("GPT_CUDA_EMU_GEMM", "late");
+    for (int i = 0; i < 2; i++) {
+        struct calls c = multiply_at(0, &status, &err);
+
+        is_int(status, GPT_OK, "what the library refuses late is made here");
+        is_int(c.refused, i == 0, "and it is not tried again");
+    }
+    reopen("GPT_CUDA_EMU_GEMM", "broken");
+    multiply_at(0, &status, &err);
+    is_int(status, GPT_EDEVICE, "a product that fails");
+    ok(strstr(err.text, "16 x 16 x 16 of BF16: cublasLtMatmul failed"),
+       "is named: %s", err.text);
+}
+
 static void products(void)
 {
     matmuls();
     reopen("GPT_CUDA_EMU_STREAMS", "late"); /* nobody waits for too little */
-    for (int i = 0; i < 2 && emulated; i++) { /* without the library's help */
+    if (!emulated)
+        return;
+    for (int i = 0; i < 2; i++) { /* without the library's help */
         reopen("GPT_CUDA_EMU_GEMM", i ? "none" : "plain");
         matmuls();
         check_matmul(70, 130, 50, i, !i, true, 1, GPT_EPI_NONE, 3);
     }
-    if (emulated)
-        reopen("GPT_CUDA_EMU_GEMM", "library");
+    library_calls();
+    /* The fastest algorithm is not the first, and one does not work. */
+    setenv("GPT_CUDA_TUNE", "1", 1);
+    reopen("GPT_CUDA_EMU_GEMM", "library");
+    matmuls();
+    unsetenv("GPT_CUDA_TUNE");
+    reopen("GPT_CUDA_EMU_GEMM", "library");
 }
 
 static void random_shapes(void)
