@@ -289,6 +289,8 @@ install: $(bins) $(gpu) $(completions) ## programs, man pages, presets, completi
 	install -m 755 $(bins) $(DESTDIR)$(BINDIR)
 	@set -ex; for f in $(gpu); do \
 	    install -D -m 755 $$f $(DESTDIR)$(PREFIX)/lib/gpt/$${f##*/}; done
+	install -D -m 644 common/model/gpt_loss.h \
+	    $(DESTDIR)$(PREFIX)/include/gpt_loss.h
 	@set -ex; for f in $(data); do \
 	    install -D -m 644 $$f $(DESTDIR)$(DATADIR)/$${f#share/}; done
 	@set -ex; for m in $(wildcard man/*.[157]); do \
@@ -304,6 +306,7 @@ uninstall:                   ## remove what install put there
 	    $(bash_dir)/$$p $(zsh_dir)/_$$p $(fish_dir)/$$p.fish; done
 	@set -ex; for m in $(wildcard man/*.[157]); do \
 	    rm -f $(DESTDIR)$(MANDIR)/man$${m##*.}/$${m##*/}; done
+	rm -f $(DESTDIR)$(PREFIX)/include/gpt_loss.h
 	rm -rf $(DESTDIR)$(DATADIR) $(DESTDIR)$(PREFIX)/lib/gpt
 
 clean:                       ## remove build/

@@ -188,9 +188,7 @@ const struct gpt_foreign_option gpt_train_foreign[] = {
     ANSWER("gradient-accumulation-steps", TRANSFORMERS,
            "--global-batch-size is accumulation steps x --micro-batch-size x "
            "data parallel ranks"),
-    ANSWER("num-train-epochs", TRANSFORMERS,
-           "the length of a run is --train-iters or --train-samples; "
-           "gpt-dataset info tells the tokens of a data set"),
+    MEANS("num-train-epochs", TRANSFORMERS, "--epochs=%"),
     MEANS("max-train-steps", TRANSFORMERS, "--train-iters=%"),
     MEANS("max-steps", TRANSFORMERS, "--train-iters=%"),
     MEANS("max-iters", NANOGPT, "--train-iters=%"),
@@ -207,6 +205,9 @@ const struct gpt_foreign_option gpt_train_foreign[] = {
                "--override-opt-param-scheduler"),
     FLAG_MEANS("use-checkpoint-lr-scheduler", OLDER,
                "--use-checkpoint-opt-param-scheduler"),
+    MEANS("label-smoothing-factor", TRANSFORMERS, "--label-smoothing=%"),
+    SKIP("muon-fp32-matmul-prec", MEGATRON,
+         "Muon's products are of single precision, or TF32 with --tf32"),
     MEANS("beta1", NANOGPT, "--adam-beta1=%"),
     MEANS("beta2", NANOGPT, "--adam-beta2=%"),
     MEANS("adam-epsilon", TRANSFORMERS, "--adam-eps=%"),

@@ -56,6 +56,10 @@ struct gpt_train_options {
     bool allow_vocab_mismatch;
     int64_t seq_length;
     bool eod_mask_loss, reset_position_ids, reset_attention_mask;
+    bool document_samples, shuffle, per_token_loss;
+    const char *token_loss_weights, *loss_plugin, *loss_plugin_args;
+    double label_smoothing, z_loss;
+    int64_t bos_token, eos_token, pad_token; /* -1: none */
 
     /* precision */
     bool bf16, fp16, tf32;
@@ -65,7 +69,7 @@ struct gpt_train_options {
     /* batches and length of the run */
     int64_t micro_batch_size, global_batch_size;
     struct gpt_list rampup;
-    int64_t train_iters, train_samples;
+    int64_t train_iters, train_samples, epochs;
     int64_t exit_interval;
     double exit_duration_mins;
     int64_t max_nan_iterations;

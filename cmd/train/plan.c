@@ -33,7 +33,8 @@ static int plan_evaluation(struct gpt_train_plan *p,
 {
     p->evaluates = (gpt_option_given(args, "train-iters") ||
                     gpt_option_given(args, "train-samples")) &&
-                   o->train_iters == 0 && o->train_samples == 0 && !is_dry(o);
+                   o->epochs == 0 && o->train_iters == 0 &&
+                   o->train_samples == 0 && !is_dry(o);
     if (!p->evaluates || o->load)
         return GPT_OK;
     gpt_fail(err, GPT_EUSAGE, "a length of 0 steps trains nothing");
@@ -213,8 +214,8 @@ static int plan_length(struct gpt_train_plan *p,
     }
     if (p->train_iters == 0 && !is_dry(o) && !p->evaluates)
         return gpt_fail(err, GPT_EUSAGE,
-                        "give the length of the run: --train-iters or "
-                        "--train-samples");
+                        "give the length of the run: --train-iters, "
+                        "--train-samples or --epochs");
     return GPT_OK;
 }
 
@@ -228,6 +229,37 @@ static bool has_share(const char *split, int i)
 
     return gpt_split_parse(edge, split, NULL) == GPT_OK &&
            edge[i + 1] > edge[i];
+}
+
+/* Tokens that are put around documents have a row in the word table, and a
+ * place only where documents do not follow each other. Padding may also be in
+ * the data, which some programs pad themselves. */
+static int check_ends(const struct gpt_train_plan *p,
+                      const struct gpt_train_options *o, struct gpt_err *err)
+{
+    const struct {
+        const char *name;
+        int64_t id;
+        bool needs_documents;
+    } ends[] = {{"bos-token-id", o->bos_token, true},
+                {"eos-token-id", o->eos_token, true},
+                {"pad-token-id", o->pad_token, false}};
+    const int64_t words = p->replica.config.vocab_size;
+
+    for (size_t i = 0; i < GPT_COUNT(ends); i++) {
+        if (ends[i].id >= words)
+            return gpt_fail(err, GPT_EUSAGE,
+                            "--%s %lld is not below the vocabulary size %lld",
+                            ends[i].name, (long long)ends[i].id,
+                            (long long)words);
+        if (ends[i].id < 0 || !ends[i].needs_documents || o->document_samples)
+            continue;
+        gpt_fail(err, GPT_EUSAGE, "--%s needs --document-samples",
+                 ends[i].name);
+        return gpt_hint(err, "samples of several documents have the ends that "
+                             "gpt-preprocess --append-eod put there");
+    }
+    return GPT_OK;
 }
 
 /* Which files, and how many samples of each split the run will take: indices
@@ -248,6 +280,7 @@ static int plan_data(struct gpt_train_plan *p,
         gpt_option_given(args, "split") && has_share(o->split, GPT_TEST);
     bool valid = has_share(o->split, GPT_VALID);
 
+    GPT_TRY(check_ends(p, o, err));
     c->data_path = o->data_path.items;
     c->n_data_path = o->data_path.n;
     for (int i = 0; i < GPT_N_SPLITS; i++) {
@@ -267,6 +300,11 @@ static int plan_data(struct gpt_train_plan *p,
     c->impl = o->data_impl;
     c->seq_length = o->seq_length;
     c->seed = (uint64_t)o->seed;
+    /* the seed has no say then, nor the split of an epoch that is not whole */
+    c->in_order = !o->shuffle;
+    c->documents = o->document_samples;
+    c->begin = (int32_t)o->bos_token;
+    c->end = (int32_t)o->eos_token;
     c->vocab_size = p->replica.config.vocab_size;
     c->n_samples[GPT_TRAIN] = p->train_samples;
     if (whole ? valid : o->valid_path.n > 0)
@@ -315,6 +353,32 @@ optimizer_options(const struct gpt_train_options *o)
     };
 }
 
+/* Weights of one's own are already those of a mean, and a plug-in's loss is a
+ * function of the cross-entropy alone. */
+static int check_losses(const struct gpt_train_options *o, struct gpt_err *err)
+{
+    /* whether a plug-in has weights is known when it is opened */
+    const bool own = o->token_loss_weights || o->loss_plugin;
+
+    if (own && o->per_token_loss)
+        return gpt_fail(err, GPT_EUSAGE,
+                        "--calculate-per-token-loss and --%s exclude each "
+                        "other: both decide what a token counts",
+                        o->loss_plugin ? "loss-plugin" : "token-loss-weights");
+    if (o->loss_plugin && (o->label_smoothing > 0 || o->z_loss > 0))
+        return gpt_fail(err, GPT_EUSAGE,
+                        "--loss-plugin and --%s exclude each other",
+                        o->z_loss > 0 ? "z-loss" : "label-smoothing");
+    if (o->loss_plugin && wants_graph(o))
+        return gpt_fail(err, GPT_EUSAGE,
+                        "--loss-plugin waits within a pass, which CUDA graphs "
+                        "cannot");
+    if (o->loss_plugin_args && !o->loss_plugin)
+        return gpt_fail(err, GPT_EUSAGE,
+                        "--loss-plugin-args needs --loss-plugin");
+    return GPT_OK;
+}
+
 int gpt_train_plan(struct gpt_train_plan *p, const struct gpt_train_options *o,
                    const struct gpt_args *args, const struct gpt_topology *t,
                    struct gpt_err *err)
@@ -331,9 +395,12 @@ int gpt_train_plan(struct gpt_train_plan *p, const struct gpt_train_options *o,
                         .seq_length = o->seq_length,
                         .documents = o->reset_attention_mask,
                         .record = wants_graph(o),
+                        .label_smoothing = (float)o->label_smoothing,
+                        .z_loss = (float)o->z_loss,
                         .seed = (uint64_t)o->seed,
                     },
                 .optimizer = optimizer_options(o),
+                .per_token_loss = o->per_token_loss,
                 .noise_scale = o->log_noise_scale,
             },
         .masks =
@@ -341,6 +408,8 @@ int gpt_train_plan(struct gpt_train_plan *p, const struct gpt_train_options *o,
                 .eod_mask_loss = o->eod_mask_loss,
                 .reset_position_ids = o->reset_position_ids,
                 .reset_attention_mask = o->reset_attention_mask,
+                .has_pad = o->pad_token >= 0,
+                .pad = (int32_t)o->pad_token,
             },
     };
     /* the model decides what ranks may cut, batches how many there are */
@@ -358,5 +427,6 @@ int gpt_train_plan(struct gpt_train_plan *p, const struct gpt_train_options *o,
                         "--override-opt-param-scheduler and "
                         "--use-checkpoint-opt-param-scheduler exclude each "
                         "other");
+    GPT_TRY(check_losses(o, err));
     return plan_data(p, o, args, err);
 }

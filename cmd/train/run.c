@@ -440,6 +440,8 @@ static struct gpt_feed_options feed_options(const struct gpt_run *r)
     return (struct gpt_feed_options){
         .corpus = r->corpus,
         .masks = r->plan.masks,
+        .per_token = r->plan.replica.per_token_loss,
+        .loss = r->loss,
         .micro_batch = r->plan.replica.exec.micro_batch,
         .seq_length = r->plan.replica.exec.seq_length,
         .max_micro_batches = r->plan.replica.micro_batches,
@@ -477,6 +479,20 @@ static void report_splits(const struct gpt_run *r, const struct gpt_args *args)
                  "data for it");
 }
 
+/* How long an epoch is, which --train-iters does not tell; and how often the
+ * run reads the data, which shows a wrong length at a glance. */
+static void report_epoch(const struct gpt_run *r)
+{
+    const int64_t samples = gpt_corpus_epoch(r->corpus, GPT_TRAIN);
+    const double batch = (double)r->plan.rampup.global_batch;
+
+    if (samples <= 0 || !is_first(r))
+        return;
+    gpt_log_line(" > an epoch: %lld samples, %.2f steps; the run: %.2f epochs",
+                 (long long)samples, (double)samples / batch,
+                 (double)r->plan.train_samples / (double)samples);
+}
+
 static int open_corpus(struct gpt_run *r, const struct gpt_args *args,
                        struct gpt_err *err)
 {
@@ -495,7 +511,77 @@ static int open_corpus(struct gpt_run *r, const struct gpt_args *args,
     if (is_first(r))
         report_splits(r, args);
     r->context.corpus_digest = gpt_corpus_digest(r->corpus);
+    report_epoch(r);
     return GPT_OK;
+}
+
+/* Samples of an epoch of the data that `options` name. The plan's own corpus is
+ * opened for the length of the run, which is not known yet. */
+static int count_epoch(struct gpt_run *r, int64_t *samples, struct gpt_err *err)
+{
+    struct gpt_corpus_options options = r->plan.corpus;
+    struct gpt_arena names = {.chunks = NULL};
+    struct gpt_corpus *corpus = NULL;
+    int status;
+
+    *samples = 0;
+    if (options.n_data_path == 0 && options.n_split_path[GPT_TRAIN] == 0)
+        return gpt_fail(err, GPT_EUSAGE,
+                        "--epochs needs --data-path or --train-data-path");
+    /* indices of one epoch are the least that can be built */
+    options.n_samples[GPT_TRAIN] = 1;
+    options.n_samples[GPT_VALID] = options.n_samples[GPT_TEST] = 0;
+    GPT_TRY_GOTO(status, gpt_train_find_data(&options, &names, false, err),
+                 out);
+    GPT_TRY_GOTO(status, gpt_corpus_open(&corpus, &options, err), out);
+    *samples = gpt_corpus_epoch(corpus, GPT_TRAIN);
+    /* as often as their weights say, which is no number of passes */
+    if (*samples == 0)
+        status = gpt_fail(err, GPT_EUSAGE,
+                          "--epochs: an epoch of the training data is less "
+                          "than one sample of --seq-length %lld",
+                          (long long)r->o->seq_length);
+    if (*samples < 0) {
+        gpt_fail(err, GPT_EUSAGE,
+                 "--epochs: a blend by weights reads its data sets unequally "
+                 "often");
+        status = gpt_hint(err, "--train-iters or --train-samples give the "
+                               "length of a run on a blend");
+    }
+out:
+    gpt_corpus_close(corpus);
+    gpt_arena_free(&names);
+    return status;
+}
+
+/* --epochs N becomes a number of steps, and is all that follows from it: the
+ * plan is made twice. A last part of a batch is not trained on, so that no
+ * document is seen more than N times. */
+static int plan_epochs(struct gpt_run *r, struct gpt_err *err)
+{
+    const struct gpt_args *args = &r->args;
+    struct gpt_train_options *o = &r->own_options;
+    int64_t samples, wanted;
+
+    /* a run that resumes counts its epochs from the start, too */
+    if (o->epochs == 0)
+        return gpt_train_plan(&r->plan, o, args, &r->world->topology, err);
+    if (o->train_iters > 0 || o->train_samples > 0)
+        return gpt_fail(err, GPT_EUSAGE, "--epochs and --%s exclude each other",
+                        o->train_iters > 0 ? "train-iters" : "train-samples");
+    o->train_iters = 1000000; /* any length: the data do not depend on it */
+    GPT_TRY(gpt_train_plan(&r->plan, o, args, &r->world->topology, err));
+    GPT_TRY(count_epoch(r, &samples, err));
+    if (!gpt_mul(samples, o->epochs, &wanted))
+        return gpt_fail(err, GPT_EUSAGE, "--epochs %lld x %lld samples is too "
+                        "large", (long long)o->epochs, (long long)samples);
+    o->train_iters = wanted / r->plan.rampup.global_batch;
+    if (o->train_iters == 0)
+        return gpt_fail(err, GPT_EUSAGE,
+                        "--epochs %lld: %lld samples are less than one batch "
+                        "of %lld", (long long)o->epochs, (long long)wanted,
+                        (long long)r->plan.rampup.global_batch);
+    return gpt_train_plan(&r->plan, o, args, &r->world->topology, err);
 }
 
 /* Ranks whose options differ would train a model that no command describes. The
@@ -682,6 +768,30 @@ static int open_replica(struct gpt_run *r, const struct gpt_args *args,
                : GPT_OK;
 }
 
+/* Before anything is allocated: a plug-in's loss takes memory of the stage, and
+ * what is wrong with a file is better said at once. */
+static int open_loss(struct gpt_run *r, struct gpt_err *err)
+{
+    const struct gpt_loss_options options = {
+        .token_weights = r->o->token_loss_weights,
+        .plugin = r->o->loss_plugin,
+        .plugin_args = r->o->loss_plugin_args,
+        .vocab_size = r->plan.replica.config.vocab_size,
+    };
+
+    /* the library knows no options: what they are is added here */
+    const int status = gpt_loss_open(&r->loss, &options, err);
+    if (status == GPT_EUSAGE && err && !err->hint[0])
+        gpt_hint(err, "gpt_loss.h says what --loss-plugin takes, and "
+                      "share/examples has two");
+    GPT_TRY(status);
+    /* from here on predictions of memory count what the stage needs for it */
+    r->plan.replica.exec.token_loss = gpt_loss_of_tokens(r->loss);
+    if (gpt_loss_name(r->loss) && is_first(r))
+        gpt_log_line(" > loss: %s", gpt_loss_name(r->loss));
+    return GPT_OK;
+}
+
 /* One warning, however many options it is about. */
 static int report_effects(const struct gpt_run *r, struct gpt_err *err)
 {
@@ -774,7 +884,8 @@ int gpt_run_open(struct gpt_run *r, const struct gpt_train_options *options,
      * off lines of the metrics that will be written again. */
     GPT_TRY(open_options(r, err));
     GPT_TRY(share_cores(r, err));
-    GPT_TRY(gpt_train_plan(&r->plan, r->o, args, &r->world->topology, err));
+    GPT_TRY(plan_epochs(r, err));
+    GPT_TRY(open_loss(r, err));
     GPT_TRY(report_effects(r, err));
     report_threads(r);
     if (r->o->simulate)
@@ -820,6 +931,7 @@ int gpt_run_close(struct gpt_run *r, int status, struct gpt_err *err)
     gpt_corpus_close(r->corpus);
     gpt_arena_free(&r->data_names);
     gpt_replica_close(r->replica);
+    gpt_loss_close(r->loss);
     gpt_world_close(r->world);
     gpt_buf_free(&r->option_text);
     gpt_source_close(&r->peeked);

@@ -25,6 +25,7 @@ struct gpt_run {
     struct gpt_replica *replica;
     struct gpt_corpus *corpus;
     struct gpt_arena data_names; /* of the corpus */
+    struct gpt_loss_rule *loss; /* or NULL */
     struct gpt_feed *feed;
     struct gpt_report *report;
     struct gpt_saver *saver; /* with --save */

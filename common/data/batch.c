@@ -15,10 +15,11 @@ void gpt_batch_masks(const struct gpt_mask_options *o, const int32_t *tokens,
 
         for (int32_t i = 0; i < t; i++, at++) {
             bool eod = o->eod >= 0 && x[i] == o->eod;
-            bool padding = x[i + 1] < 0;
+            bool padding = x[i + 1] < 0 || (o->has_pad && x[i + 1] == o->pad);
+            int32_t pad = o->has_pad ? o->pad : 0;
 
-            input[at] = x[i] < 0 ? 0 : x[i];
-            target[at] = padding ? 0 : x[i + 1];
+            input[at] = x[i] < 0 ? pad : x[i];
+            target[at] = x[i + 1] < 0 ? pad : x[i + 1];
             position[at] = i - origin;
             doc_start[at] = first;
             weight[at] = padding || (eod && o->eod_mask_loss) ? 0.0F : 1.0F;

@@ -37,6 +37,8 @@ struct split {
 struct gpt_corpus {
     int64_t seq_length, vocab_size;
     uint32_t seed;
+    bool in_order, documents;
+    int32_t begin, end; /* of documents */
     const char *impl;
     int64_t n_sets, cap_sets;
     struct gpt_indexed **set; /* each prefix once */
@@ -106,6 +108,8 @@ static int build_member(const struct gpt_corpus *c, struct member *m,
         .seq_length = c->seq_length,
         .wanted = wanted,
         .seed = c->seed,
+        .documents = c->documents,
+        .in_order = c->in_order,
         .repeat = true,
     };
     int status = gpt_samples_build(&m->samples, &source, err);
@@ -292,6 +296,13 @@ static int check_options(const struct gpt_corpus_options *o,
         return gpt_fail(err, GPT_EUSAGE,
                         "sequence length is %" PRId64
                         ", must be from 1 to 2147483646", o->seq_length);
+    /* as tokens of the data, they are indices of the word table */
+    if (o->vocab_size > 0 &&
+        (o->begin >= o->vocab_size || o->end >= o->vocab_size))
+        return gpt_fail(err, GPT_EUSAGE,
+                        "tokens %d and %d around documents must be below the"
+                        " vocabulary size %" PRId64,
+                        o->begin, o->end, o->vocab_size);
     for (int k = 0; k < GPT_N_SPLITS; k++)
         if (o->n_samples[k] < 0 || o->n_samples[k] >= UINT32_MAX)
             return gpt_fail(err, GPT_EUSAGE,
@@ -352,6 +363,13 @@ static uint64_t digest_corpus(const struct gpt_corpus *c)
 {
     uint64_t h = mix_in(mix_in(1, (uint64_t)c->seq_length), c->seed);
 
+    /* as before these were there, where they are not used */
+    if (c->in_order)
+        h = mix_in(h, 'o');
+    if (c->documents)
+        h = mix_in(mix_in(mix_in(h, 'd'), (uint64_t)c->begin),
+                   (uint64_t)c->end);
+
     for (int k = 0; k < GPT_N_SPLITS; k++) {
         const struct split *s = &c->split[k];
 
@@ -379,6 +397,10 @@ int gpt_corpus_open(struct gpt_corpus **out,
     c->seq_length = o->seq_length;
     c->vocab_size = o->vocab_size;
     c->seed = (uint32_t)o->seed;
+    c->in_order = o->in_order;
+    c->documents = o->documents;
+    c->begin = o->begin;
+    c->end = o->end;
     c->impl = o->impl;
     int status = per_split ? open_per_split(c, o, err)
                            : open_shared(c, o, err);
@@ -406,13 +428,31 @@ bool gpt_corpus_repeats(const struct gpt_corpus *c, enum gpt_split split,
     for (int64_t i = 0; i < s->n_members; i++) {
         const struct member *m = &s->member[i];
 
-        if (m->samples.n_tokens > c->seq_length)
+        if (c->documents || m->samples.n_tokens > c->seq_length)
             continue;
         *repeat = (struct gpt_repeat){gpt_indexed_prefix(m->set), m->begin,
                                       m->end, m->samples.n_tokens};
         return true;
     }
     return false;
+}
+
+/* A blend without weights draws each set once, a set alone has its plan for
+ * several epochs: the samples of one are counted anew. */
+int64_t gpt_corpus_epoch(const struct gpt_corpus *c, enum gpt_split split)
+{
+    const struct split *s = &c->split[split];
+    int64_t n = 0;
+
+    if (s->blended && s->weighted)
+        return -1;
+    for (int64_t i = 0; i < s->n_members; i++) {
+        const struct member *m = &s->member[i];
+
+        n += c->documents ? m->end - m->begin
+                          : (m->samples.n_tokens - 1) / c->seq_length;
+    }
+    return n;
 }
 
 uint64_t gpt_corpus_digest(const struct gpt_corpus *c)
@@ -441,6 +481,31 @@ static int check_tokens(const struct gpt_corpus *c,
     return GPT_OK;
 }
 
+/* Sample k of a data set: its sequence with the tokens around it. A clipped one
+ * has lost its end. */
+static int get_document(const struct gpt_corpus *c, const struct member *m,
+                        uint32_t k, int32_t *tokens, struct gpt_err *err)
+{
+    const int64_t sequence = m->samples.document[m->samples.visit[k]];
+    const int64_t room = c->seq_length + 1 - (c->begin >= 0);
+    const int64_t n =
+        gpt_min_i64(gpt_indexed_length(m->set, sequence), room);
+    int64_t at = 0;
+
+    if (c->begin >= 0)
+        tokens[at++] = c->begin;
+    /* the tokens around it are checked once, at open */
+    GPT_TRY(gpt_indexed_read(m->set, sequence, 0, n, tokens + at, err));
+    GPT_TRY(check_tokens(c, m->set, sequence, 0, tokens + at, n, err));
+    at += n;
+    if (c->end >= 0 && at <= c->seq_length &&
+        (n == 0 || tokens[at - 1] != c->end))
+        tokens[at++] = c->end;
+    while (at <= c->seq_length)
+        tokens[at++] = -1;
+    return GPT_OK;
+}
+
 int gpt_corpus_get(const struct gpt_corpus *c, enum gpt_split split,
                    int64_t i, int32_t *tokens, struct gpt_err *err)
 {
@@ -454,6 +519,8 @@ int gpt_corpus_get(const struct gpt_corpus *c, enum gpt_split split,
     const struct member *m = &s->member[s->blended ? s->blend.set[i] : 0];
     const struct gpt_samples *samples = &m->samples;
     uint32_t k = samples->shuffle[s->blended ? s->blend.sample[i] : i];
+    if (c->documents)
+        return get_document(c, m, k, tokens, err);
     uint32_t visit = samples->visit[k];
     int64_t begin = samples->offset[k];
     /* A sample runs on into the sequences visited next, as many as it takes. */

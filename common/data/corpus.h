@@ -19,6 +19,9 @@ struct gpt_corpus_options {
     int64_t seq_length;
     uint64_t seed;
     int64_t n_samples[GPT_N_SPLITS]; /* wanted; 0 = split not used */
+    bool in_order;  /* neither sequences nor samples are shuffled */
+    bool documents; /* one sequence a sample, see below */
+    int32_t begin, end; /* of documents: tokens before and after; < 0: none */
     int64_t vocab_size; /* true size: every token must be below it; 0 = any */
 };
 
@@ -46,7 +49,13 @@ struct gpt_repeat {
 bool gpt_corpus_repeats(const struct gpt_corpus *c, enum gpt_split split,
                         struct gpt_repeat *repeat);
 
-/* tokens (seq_length + 1) int32 of sample i; thread-safe. GPT_EDATA names
+/* Whole samples of one epoch of a split, of which samples are wanted; -1 where
+ * weights decide how often a data set is read. */
+int64_t gpt_corpus_epoch(const struct gpt_corpus *c, enum gpt_split split);
+
+/* tokens (seq_length + 1) int32 of sample i; thread-safe. With `documents` it
+ * is one sequence between the two tokens, clipped at the end or padded with -1;
+ * no end is added to a sequence that has it. GPT_EDATA names
  * prefix, sequence and position of a token id >= vocab_size or < 0. */
 int gpt_corpus_get(const struct gpt_corpus *c, enum gpt_split split,
                    int64_t i, int32_t *tokens, struct gpt_err *err)

@@ -63,7 +63,8 @@ static void fill_documents(uint32_t *document,
     for (int64_t e = 0; e < epochs; e++)
         for (int64_t i = 0; i < n; i++)
             document[e * n + i] = (uint32_t)(source->begin + i);
-    gpt_mt19937_shuffle(mt, document, epochs * n);
+    if (!source->in_order)
+        gpt_mt19937_shuffle(mt, document, epochs * n);
 }
 
 /* Row k + 1 lies seq_length tokens after row k. A sample takes one token more
@@ -101,15 +102,57 @@ static void fill_starts(struct gpt_samples *s,
 
 /* The early samples and those of the last epoch are shuffled apart, as the
  * documents were: a run that ends early has then seen whole epochs. */
-static void fill_shuffle(struct gpt_samples *s, struct gpt_mt19937 *mt)
+static void fill_shuffle(struct gpt_samples *s, struct gpt_mt19937 *mt,
+                         bool in_order)
 {
     int64_t n = s->plan.n, before = s->plan.n_before;
 
     assert(before >= 0 && before <= n);
     for (int64_t k = 0; k < n; k++)
         s->shuffle[k] = (uint32_t)k;
+    if (in_order)
+        return;
     gpt_mt19937_shuffle(mt, s->shuffle, before);
     gpt_mt19937_shuffle(mt, s->shuffle + before, n - before);
+}
+
+/* A sample a sequence. An epoch is shuffled by itself, so that every document
+ * is seen once before any is seen again; samples need no order of their own:
+ * numbers of samples, visits and places of documents are the same. */
+static void fill_rows(struct gpt_samples *s,
+                      const struct gpt_samples_source *source,
+                      struct gpt_mt19937 *mt)
+{
+    const int64_t n = source->end - source->begin;
+
+    for (int64_t e = 0; e < s->plan.epochs; e++)
+        fill_documents(s->document + e * n, source, 1, mt);
+    for (int64_t k = 0; k <= s->plan.n; k++) {
+        s->visit[k] = (uint32_t)k;
+        s->offset[k] = 0;
+    }
+    fill_shuffle(s, mt, true);
+}
+
+/* Whole epochs of sequences. False when the numbers overflow. */
+static bool plan_rows(struct gpt_samples_plan *plan, int64_t sequences,
+                      int64_t wanted)
+{
+    *plan = (struct gpt_samples_plan){
+        .epochs = wanted > 0 ? gpt_ceil_div(wanted, sequences) : 1};
+    if (!gpt_mul(plan->epochs, sequences, &plan->n))
+        return false;
+    plan->n_before = plan->n;
+    return true;
+}
+
+static bool plan_samples(struct gpt_samples *s,
+                         const struct gpt_samples_source *source)
+{
+    if (source->documents)
+        return plan_rows(&s->plan, source->end - source->begin, source->wanted);
+    return gpt_samples_plan(&s->plan, s->n_tokens, source->seq_length,
+                            source->wanted);
 }
 
 /* The indices hold 32-bit numbers, as Megatron's do: more is refused, where a
@@ -121,7 +164,8 @@ static int check_sizes(struct gpt_samples *s,
     int64_t n = source->end - source->begin;
 
     s->n_tokens = count_tokens(source);
-    bool enough = s->n_tokens > source->seq_length ||
+    bool enough = (source->documents ? n > 0
+                                     : s->n_tokens > source->seq_length) ||
                   (source->repeat && source->wanted > 0 && s->n_tokens > 0);
     if (!enough)
         return gpt_fail(err, GPT_EDATA,
@@ -129,9 +173,7 @@ static int check_sizes(struct gpt_samples *s,
                         " tokens, one sample of sequence length %" PRId64
                         " takes %" PRId64, n, s->n_tokens, source->seq_length,
                         source->seq_length + 1);
-    if (!gpt_samples_plan(&s->plan, s->n_tokens, source->seq_length,
-                          source->wanted) ||
-        s->plan.n >= UINT32_MAX ||
+    if (!plan_samples(s, source) || s->plan.n >= UINT32_MAX ||
         !gpt_mul(s->plan.epochs, n, &s->n_visits) ||
         s->n_visits > UINT32_MAX || source->end > UINT32_MAX)
         return gpt_fail(err, GPT_EDATA,
@@ -165,12 +207,16 @@ int gpt_samples_build(struct gpt_samples *s,
     /* One generator for all four draws, in this order: another order, or a draw
      * more, is another data set order for every user. */
     gpt_mt19937_seed(&mt, source->seed);
+    if (source->documents) {
+        fill_rows(s, source, &mt);
+        return GPT_OK;
+    }
     int64_t last = s->plan.separate;
     int64_t early = (s->plan.epochs - last) * (source->end - source->begin);
     fill_documents(s->document, source, s->plan.epochs - last, &mt);
     fill_documents(s->document + early, source, last, &mt);
     fill_starts(s, source);
-    fill_shuffle(s, &mt);
+    fill_shuffle(s, &mt, source->in_order);
     return GPT_OK;
 fail:
     gpt_samples_free(s);

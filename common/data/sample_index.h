@@ -25,9 +25,11 @@ bool gpt_samples_plan(struct gpt_samples_plan *plan, int64_t tokens,
 struct gpt_samples_source {
     const uint8_t *lengths;
     int64_t begin, end;
-    int64_t seq_length; /* a sample has one token more */
+    int64_t seq_length; /* a sample has one token more; >= 1 */
     int64_t wanted;     /* samples; 0 = one epoch */
     uint32_t seed;
+    bool documents; /* a sample is a sequence, whatever its length */
+    bool in_order;  /* nothing is shuffled */
     bool repeat; /* fewer tokens than one sample takes are repeated in it, as in
                   * Megatron-LM, when samples are wanted */
 };
@@ -42,7 +44,9 @@ struct gpt_samples {
     uint32_t *shuffle;  /* (n) sample number -> k */
 };
 
-/* GPT_EDATA when there are fewer tokens than one sample takes, or more visits
+/* With `documents` sample k is sequence document[k], each epoch shuffled by
+ * itself; visit[k] is k and offset[k] 0.
+ * GPT_EDATA when there are fewer tokens than one sample takes, or more visits
  * or samples than 32 bits number. */
 int gpt_samples_build(struct gpt_samples *s,
                       const struct gpt_samples_source *source,

@@ -33,6 +33,16 @@ enum gpt_recompute {
                               * recompute_layers layers of a chunk */
 };
 
+/* A loss of tokens in the place of cross-entropy, of which it is a function
+ * (gpt_loss.h has the struct of a call). `check` reports a failure of
+ * calls before. */
+struct gpt_loss_tokens;
+struct gpt_token_loss {
+    void *context;
+    void (*call)(void *context, const struct gpt_loss_tokens *tokens);
+    int (*check)(void *context, struct gpt_err *err);
+};
+
 /* How a rank computes its part of the model: decided once, in the plan of a
  * run, and handed down whole to the replica and its stage. */
 struct gpt_execution {
@@ -47,6 +57,9 @@ struct gpt_execution {
                   * (backend.h), where the device can */
     bool documents; /* attention stays within documents (doc_start) */
     uint64_t seed;  /* of dropout */
+    /* The loss in training; evaluation is plain cross-entropy. */
+    float label_smoothing, z_loss;
+    const struct gpt_token_loss *token_loss; /* NULL: none; not with record */
 };
 
 /* Called while backward goes through the layers, from the last to the first:

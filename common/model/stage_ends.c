@@ -5,6 +5,7 @@
 #include "model/stage_internal.h"
 
 #include "base/num.h"
+#include "model/gpt_loss.h"
 
 /* ---- embedding ---- */
 
@@ -158,6 +159,46 @@ static void cross_entropy(struct gpt_stage *s, const struct gpt_pass *pass,
     s->be->xent_finish(pass->q, xent, s->stats, s->o.layout.size[GPT_TP], rank);
 }
 
+/* A loss of tokens instead of cross-entropy: a pass for the cross-entropies,
+ * the function of them on the host, then the pass for the gradient, in which
+ * the function's slopes are factors of the weights: the chain rule, as a loss
+ * depends on the logits of its row through the cross-entropy alone. The host's
+ * buffers are filled and emptied once a chunk of rows, and the queue is waited
+ * for between the two. A failure of the queue shows when the step waits for
+ * it. */
+static void own_loss(struct gpt_stage *s, const struct gpt_pass *pass,
+                     const struct gpt_xent *op)
+{
+    const struct gpt_token_loss *own = s->o.exec.token_loss;
+    const size_t bytes = (size_t)op->n * sizeof(float);
+    float *nll = s->host_tokens, *loss = nll + s->logits_rows;
+    float *weight = loss + s->logits_rows, *slope = weight + s->logits_rows;
+    int32_t *target = (int32_t *)(void *)(slope + s->logits_rows);
+    struct gpt_xent xent = *op;
+    struct gpt_err err;
+
+    /* without gradients the logits stay for the second pass */
+    xent.grad = false;
+    cross_entropy(s, pass, &xent);
+    s->be->copy_out(pass->q, nll, op->loss, bytes);
+    s->be->copy_out(pass->q, weight, op->weight, bytes);
+    s->be->copy_out(pass->q, target, op->target, bytes);
+    if (s->be->sync(pass->q, &err) != GPT_OK)
+        return;
+    const struct gpt_loss_tokens tokens = {.n = op->n, .target = target,
+                                           .nll = nll, .loss = loss,
+                                           .slope = slope};
+    own->call(own->context, &tokens);
+    for (int64_t i = 0; i < op->n; i++)
+        weight[i] *= slope[i];
+    s->be->copy_in(pass->q, s->token_weights, weight, bytes);
+    xent.grad = true;
+    xent.weight = s->token_weights;
+    cross_entropy(s, pass, &xent);
+    /* over the cross-entropies that the second pass has left there */
+    s->be->copy_in(pass->q, op->loss, loss, bytes);
+}
+
 /* Logits, losses and with `grad` the backward of rows [i, i + rows) of the
  * batch, which are at y. */
 static void output_rows(struct gpt_stage *s, const struct gpt_pass *pass,
@@ -191,6 +232,8 @@ static void output_rows(struct gpt_stage *s, const struct gpt_pass *pass,
         .loss = slot->loss + i,
         .grad = grad,
         .scale = *s->host_scale != 0 ? s->scale : NULL,
+        .smoothing = grad ? s->o.exec.label_smoothing : 0,
+        .z_loss = grad ? s->o.exec.z_loss : 0,
     };
 
     s->be->matmul(pass->q, &logits);
@@ -201,7 +244,10 @@ static void output_rows(struct gpt_stage *s, const struct gpt_pass *pass,
     if (all_logits)
         s->be->copy_out(pass->q, (char *)all_logits + (size_t)i * row,
                         s->logits, (size_t)rows * row);
-    cross_entropy(s, pass, &xent);
+    if (grad && s->o.exec.token_loss)
+        own_loss(s, pass, &xent);
+    else
+        cross_entropy(s, pass, &xent);
     /* from the gradient of capped logits to that of the product's */
     if (cap > 0 && grad)
         s->be->times(pass->q, s->logits, s->logit_slopes, rows * v,

@@ -61,7 +61,9 @@ struct gpt_stage {
     void *out; /* (rows, C) act: of chunks without output layer */
     void *logits;
     void *logit_slopes; /* as logits: of the cap on them, or NULL */
-    float *stats; /* (tp, logits_rows, 3): of the softmax of each rank */
+    float *stats; /* (tp, logits_rows, 4): of the softmax of each rank */
+    float *token_weights; /* (logits_rows); only with a loss of tokens, as... */
+    float *host_tokens;   /* ... (5, logits_rows), pinned: see own_loss() */
     int64_t logits_rows;
     float *scale, *host_scale; /* (1) of losses; the latter is pinned memory,
                                 * 0 until a scale is given */

@@ -256,6 +256,9 @@ static void bind_work(struct gpt_stage *s, struct gpt_binder *b)
         if (tp > 1)
             s->stats = take_block(b, GPT_MEM_LOGITS, s->logits_rows * tp,
                                   GPT_XENT_STATS, sizeof(float));
+        if (s->o.training && s->o.exec.token_loss)
+            s->token_weights = take_block(b, GPT_MEM_LOGITS, s->logits_rows, 1,
+                                          sizeof(float));
     }
 }
 

@@ -193,11 +193,17 @@ static int stage_allocate(struct gpt_stage *s, struct gpt_err *err)
  * wait. */
 static int allocate_host(struct gpt_stage *s, struct gpt_err *err)
 {
-    void *scale;
+    void *scale, *tokens;
 
     GPT_TRY(s->be->host_alloc(s->be, sizeof(*s->host_scale), "a loss scale",
                               &scale, err));
     s->host_scale = scale;
+    if (!s->token_weights)
+        return GPT_OK;
+    GPT_TRY(s->be->host_alloc(s->be,
+                              5 * (size_t)s->logits_rows * sizeof(float),
+                              "losses of tokens", &tokens, err));
+    s->host_tokens = tokens;
     return GPT_OK;
 }
 
@@ -275,6 +281,8 @@ void gpt_stage_close(struct gpt_stage *s)
     gpt_recorder_close(s->recorder);
     if (s->host_scale)
         s->be->host_free(s->be, s->host_scale);
+    if (s->host_tokens)
+        s->be->host_free(s->be, s->host_tokens);
     gpt_free(s->all_acts);
     gpt_free(s->all_slots);
     gpt_free(s->all_layers);

@@ -31,6 +31,7 @@ struct batch {
     float *loss;      /* (n, B, T) */
     struct gpt_microbatch *micro;
     struct gpt_event *used; /* what computed with it before */
+    bool own_weights; /* see gpt_feed_loss() */
     int status;
     struct gpt_err err;
 };
@@ -134,6 +135,35 @@ static void average(float *weight, int64_t n, int64_t micro_batches)
         weight[i] = (float)((double)weight[i] * scale);
 }
 
+/* Makes weights of a mask. A rule's are those of a microbatch alone: the mean
+ * over all of them is made here. The divisor is constant where the batch as a
+ * whole is averaged. */
+static int weigh(const struct gpt_feed *f, struct batch *b,
+                 const struct gpt_microbatch_block *at, int64_t sample0)
+{
+    const int64_t n = rows(&f->o), micro_batches = b->n * f->o.dp_size;
+    const struct gpt_loss_rows batch = {
+        .samples = f->o.micro_batch,
+        .length = f->o.seq_length,
+        .first_sample = sample0,
+        .input = at->input,
+        .target = at->target,
+        .weight = at->weight,
+    };
+
+    /* every data parallel rank has as many microbatches, so that each can make
+     * its share of the mean alone */
+    if (b->own_weights)
+        GPT_TRY(gpt_loss_weigh(f->o.loss, &batch, &b->err));
+    else if (!f->o.per_token)
+        average(at->weight, n, micro_batches);
+    for (int64_t i = 0; i < n && b->own_weights; i++)
+        at->weight[i] /= (float)micro_batches;
+    for (int64_t i = 0; i < n && f->o.per_token && !b->own_weights; i++)
+        at->weight[i] /= (float)(n * micro_batches);
+    return GPT_OK;
+}
+
 static int fill_micro(const struct gpt_feed *f, struct batch *b, int64_t i)
 {
     const int64_t bytes = gpt_microbatch_bytes(rows(&f->o));
@@ -148,7 +178,7 @@ static int fill_micro(const struct gpt_feed *f, struct batch *b, int64_t i)
     gpt_microbatch_lay_out(&at, (char *)b->blocks + i * bytes, rows(&f->o));
     gpt_batch_masks(&f->o.masks, b->tokens, f->o.micro_batch, f->o.seq_length,
                     at.input, at.target, at.position, at.weight, at.doc_start);
-    average(at.weight, rows(&f->o), b->n * f->o.dp_size);
+    GPT_TRY(weigh(f, b, &at, sample0));
     *at.sample0 = sample0;
     b->micro[i] = (struct gpt_microbatch){
         .input = at.input,
@@ -176,6 +206,8 @@ static int send_batch(const struct gpt_feed *f, struct batch *b)
 static void fill(const struct gpt_feed *f, struct batch *b)
 {
     b->status = GPT_OK;
+    /* losses of validation are plain, so that they compare to others */
+    b->own_weights = b->split == GPT_TRAIN && gpt_loss_weighs(f->o.loss);
     for (int64_t i = 0; i < b->n && b->status == GPT_OK; i++)
         b->status = fill_micro(f, b, i);
     if (b->device && b->status == GPT_OK)
@@ -333,7 +365,11 @@ double gpt_feed_loss(const struct gpt_feed *f, int64_t *counted)
 
     *counted = 0;
     for (int64_t i = 0; i < b->n * n; i++) {
-        if (b->micro[i / n].weight[i % n] > 0) {
+        const float weight = b->micro[i / n].weight[i % n];
+
+        if (b->own_weights && (weight > 0 || weight < 0)) {
+            sum += (double)weight * (double)b->loss[i];
+        } else if (!b->own_weights && weight > 0) {
             sum += (double)b->loss[i];
             (*counted)++;
         }

@@ -12,11 +12,14 @@
 
 #include "data/batch.h"
 #include "data/corpus.h"
-#include "model/stage.h"
+#include "train/loss.h"
 
 struct gpt_feed_options {
     const struct gpt_corpus *corpus;
     struct gpt_mask_options masks;
+    bool per_token; /* see gpt_feed_read() */
+    const struct gpt_loss_rule *loss; /* weights of its own in training; NULL:
+                                       * none. Outlives the feed */
     int64_t micro_batch, seq_length; /* B, T */
     int64_t max_micro_batches;       /* of a global batch, on this rank */
     int64_t dp_size, dp_rank;        /* D, d; 0, 0: alone */
@@ -40,7 +43,9 @@ int64_t gpt_feed_device_memory(const struct gpt_feed_options *options);
  * `first` of a split; samples past the end of the split begin again at 0. A
  * row's weight is its mask / (unmasked rows of the microbatch * n * D): the
  * mean over all microbatches of their means, so that gradients are plain sums.
- */
+ * per_token: its mask / (rows of the global batch, masked or not), as how many
+ * are unmasked is known only when all ranks have counted theirs; the step
+ * corrects gradients by that ratio, and they are those of one mean. */
 int gpt_feed_read(struct gpt_feed *feed, enum gpt_split split, int64_t first,
                   int64_t n, struct gpt_err *err) GPT_MUST_USE;
 
@@ -55,7 +60,7 @@ const struct gpt_microbatch *gpt_feed_microbatch(const struct gpt_feed *feed,
 float *gpt_feed_losses(struct gpt_feed *feed, int64_t i);
 
 /* Sum of the unmasked losses of this rank's part of the batch, and their
- * number. */
+ * number. With weights of its own: its part of the objective, and 0. */
 double gpt_feed_loss(const struct gpt_feed *feed, int64_t *rows);
 
 #endif

@@ -20,6 +20,7 @@ struct gpt_replica_options {
     int64_t micro_batches; /* of this rank, in the largest step; 0: one */
     enum gpt_zero zero;    /* with layout.shards = data parallel size */
     bool overlap_gather;   /* of weights with the next step's forward */
+    bool per_token_loss;   /* as the feed: a mean over tokens, not of means */
     bool noise_scale;      /* measure the gradients' noise (noise.h) */
     struct gpt_world *world; /* outlives the replica; NULL: a single rank, or
                               * only gpt_replica_memory() is wanted */

@@ -131,7 +131,7 @@ static int update(struct gpt_replica *r, const struct gpt_step *step,
         .weights = gpt_replica_compact(r) ? r->weights : NULL,
         .act = r->o.exec.act,
         .gradients = gpt_reducer_shards(r->reducer),
-        .loss_scale = step->loss_scale,
+        .loss_scale = step->loss_scale * step->row_share,
         .norm = step->grad_norm,
         .lr = step->lr,
         .weight_decay = step->weight_decay,
@@ -209,14 +209,30 @@ static void own_state(struct gpt_replica *r, struct gpt_step *step,
     sums[WAIT_WEIGHTS] = t->gathering.waited;
 }
 
+/* What gradients are divided by so that a mean over all rows of the batch, of
+ * which ranks have the sums alone, becomes one over the unmasked rows. */
+static double row_share(const struct gpt_replica *r,
+                        const struct gpt_step *step, double unmasked)
+{
+    const struct gpt_world *w = r->o.world;
+    const int64_t replicas = w ? w->topology.size[GPT_DP] : 1;
+    const int64_t rows = r->o.exec.micro_batch * r->o.exec.seq_length *
+                         step->micro_batches * replicas;
+
+    return r->o.per_token_loss && unmasked > 0 ? unmasked / (double)rows : 1;
+}
+
 /* The results of the step from the sums of all ranks. */
 static void take_results(const struct gpt_replica *r, struct gpt_step *step,
                          const double *sums)
 {
+    step->row_share = row_share(r, step, sums[ROWS]);
     step->loss = sums[ROWS] > 0 ? sums[LOSS] / sums[ROWS] : sums[LOSS];
-    step->grad_norm = sqrt(sums[SQUARES]) / step->loss_scale;
+    const double divisor = step->loss_scale * step->row_share;
+    step->grad_norm = sqrt(sums[SQUARES]) / divisor;
+    /* the microbatch's weights are taken out already */
     step->noise_small = sums[NOISE_SMALL] / step->loss_scale / step->loss_scale;
-    step->noise_big = sums[NOISE_BIG] / step->loss_scale / step->loss_scale;
+    step->noise_big = sums[NOISE_BIG] / divisor / divisor;
     step->stop = sums[STOP] > 0;
     step->save = sums[SAVE] > 0;
     step->waits = (struct gpt_step_waits){
@@ -242,6 +258,9 @@ int gpt_step_train(struct gpt_replica *r, struct gpt_feed *feed,
         gpt_noise_begin(r->noise);
     GPT_TRY(gpt_pipeline_run(r->pipeline, r->q, feed, step->micro_batches,
                              GPT_STAGE_TRAIN, err));
+    if (r->o.exec.token_loss)
+        GPT_TRY(r->o.exec.token_loss->check(r->o.exec.token_loss->context,
+                                            err));
     GPT_TRY(gpt_reducer_finish(r->reducer, err));
     const double begun = gpt_now();
     GPT_TRY(own_noise(r, feed, sums, err));

@@ -48,6 +48,7 @@ struct gpt_step {
      * not measured. */
     double noise_small, noise_big;
     double loss_scale; /* of this step, 1: none */
+    double row_share;  /* per-token loss: unmasked rows / all rows; else 1 */
     bool skipped;     /* loss or norm was not finite: nothing was updated */
     bool overflow;    /* ... because the loss scale is still too large */
     struct gpt_step_times times;

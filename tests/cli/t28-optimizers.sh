@@ -78,6 +78,22 @@ blockwise_differs() {
 }
 check 'blockwise is another update than of whole matrices' blockwise_differs
 
+# A GPU, emulated, in single precision: the kernels of the updates.
+if [ -f "$BUILD/libgpt-cuda-emu.so" ]; then
+    for optimizer in muon 'sgd --weight-decay 0.1' \
+        'adam --no-decoupled-weight-decay --weight-decay 0.5'; do
+        rm -f one.jsonl some.jsonl
+        # shellcheck disable=SC2086 # word lists
+        {
+            expect 0 "$optimizer" run 1 --optimizer $optimizer \
+                --metrics one.jsonl
+            expect 0 "$optimizer, emulated GPU" run 1 --optimizer $optimizer \
+                --device cuda-emu --metrics some.jsonl
+        }
+        check 'the losses of a CPU' compare_metrics one.jsonl some.jsonl 6
+    done
+fi
+
 # ---- checkpoints ----
 tensors_of() { (cd "$1" && cat ./*.safetensors | cksum); }
 # shellcheck disable=SC2086 # word lists

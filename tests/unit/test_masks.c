@@ -18,32 +18,37 @@ struct want {
 
 static const struct want wants[] = {
     {"nothing",
-     {EOD, false, false, false},
+     {EOD, false, false, false, false, 0},
      {0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 5},
      {0},
      {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0}},
     {"--eod-mask-loss",
-     {EOD, true, false, false},
+     {EOD, true, false, false, false, 0},
      {0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 5},
      {0},
      {1, 1, 0, 0, 1, 1, 0, 1, 1, 1, 0, 0}},
     {"--reset-position-ids",
-     {EOD, false, true, false},
+     {EOD, false, true, false, false, 0},
      {0, 1, 2, 0, 0, 1, 0, 0, 1, 2, 3, 4},
      {0},
      {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0}},
     {"--reset-attention-mask",
-     {EOD, false, false, true},
+     {EOD, false, false, true, false, 0},
      {0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 5},
      {0, 0, 0, 3, 4, 4, 0, 1, 1, 1, 1, 1},
      {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0}},
     {"all three",
-     {EOD, true, true, true},
+     {EOD, true, true, true, false, 0},
      {0, 1, 2, 0, 0, 1, 0, 0, 1, 2, 3, 4},
      {0, 0, 0, 3, 4, 4, 0, 1, 1, 1, 1, 1},
      {1, 1, 0, 0, 1, 1, 0, 1, 1, 1, 0, 0}},
+    {"a padding token, which the data have too",
+     {EOD, false, false, false, true, 9},
+     {0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 5},
+     {0},
+     {1, 0, 0, 1, 1, 0, 1, 1, 1, 1, 0, 0}},
     {"all three, no end known",
-     {-1, true, true, true},
+     {-1, true, true, true, false, 0},
      {0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 5},
      {0},
      {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0}},
@@ -51,14 +56,21 @@ static const struct want wants[] = {
 
 int main(void)
 {
-    static const int32_t inputs[] = {1, 2, 9, 9, 3, 4, 9, 5, 6, 7, 8, 0};
-    static const int32_t targets[] = {2, 9, 9, 3, 4, 9, 5, 6, 7, 8, 0, 0};
+    static const int32_t plain_inputs[] = {1, 2, 9, 9, 3, 4,
+                                           9, 5, 6, 7, 8, 0};
+    static const int32_t plain_targets[] = {2, 9, 9, 3, 4, 9,
+                                            5, 6, 7, 8, 0, 0};
 
     for (size_t i = 0; i < GPT_COUNT(wants); i++) {
         const struct want *w = &wants[i];
         int32_t input[B * T], target[B * T], position[B * T], start[B * T];
+        int32_t inputs[B * T], targets[B * T];
         float weight[B * T];
 
+        memcpy(inputs, plain_inputs, sizeof(inputs));
+        memcpy(targets, plain_targets, sizeof(targets));
+        if (w->options.has_pad) /* the last of row 1 */
+            inputs[11] = targets[10] = targets[11] = w->options.pad;
         gpt_batch_masks(&w->options, tokens, B, T, input, target, position,
                         weight, start);
         ok(memcmp(input, inputs, sizeof(input)) == 0, "%s: inputs", w->what);

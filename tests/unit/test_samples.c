@@ -23,7 +23,7 @@ static void test_golden(void)
             lengths[i] = (int32_t)values[i];
         const struct gpt_samples_source source = {
             (const uint8_t *)lengths, begin, end, seq_length, wanted,
-            (uint32_t)seed, false};
+            (uint32_t)seed, false, false, false};
         struct gpt_samples s;
         struct gpt_err err = {0};
         cases++;
@@ -80,7 +80,7 @@ static void test_refused(void)
 {
     static const int32_t lengths[] = {3, 0, 5};
     struct gpt_samples_source source = {(const uint8_t *)lengths, 0, 3, 8, 1,
-                                        1, false};
+                                        1, false, false, false};
     struct gpt_samples s;
     struct gpt_err err = {0};
 
@@ -95,9 +95,43 @@ static void test_refused(void)
     source.end = 1;
     is_int(gpt_samples_build(&s, &source, &err), GPT_EDATA, "no sequence");
     source = (struct gpt_samples_source){(const uint8_t *)lengths, 0, 3, 1,
-                                         UINT32_MAX, 1, false};
+                                         UINT32_MAX, 1, false,
+                                         false, false};
     is_int(gpt_samples_build(&s, &source, &err), GPT_EDATA,
            "more samples than 32 bits number");
+}
+
+/* A sample a sequence, also an empty one: each epoch has every sequence once,
+ * shuffled by itself, or all in order. */
+static void test_documents(void)
+{
+    enum { N = 50 };
+    static const int32_t lengths[N] = {7, 0, 3};
+    struct gpt_samples_source source = {.lengths = (const uint8_t *)lengths,
+                                        .begin = 0, .end = N, .seq_length = 8,
+                                        .wanted = 2 * N + 1, .seed = 3,
+                                        .documents = true};
+
+    for (int ordered = 0; ordered < 2; ordered++) {
+        int seen[N] = {0}, moved = 0, wrong = 0;
+        struct gpt_samples s;
+        struct gpt_err err = {0};
+
+        source.in_order = ordered;
+        if (!ok(gpt_samples_build(&s, &source, &err) == GPT_OK, "documents"))
+            continue;
+        is_int(s.plan.n, 3 * N, "samples of three epochs");
+        for (int64_t i = 0; i < s.plan.n; i++) {
+            const uint32_t k = s.document[s.visit[s.shuffle[i]]];
+
+            wrong += seen[k]++ != i / N || s.offset[s.shuffle[i]] != 0;
+            moved += k != i % N;
+        }
+        is_int(wrong, 0, "every sequence once an epoch");
+        ok(ordered ? moved == 0 : moved > N, "%d of them not in their place",
+           moved);
+        gpt_samples_free(&s);
+    }
 }
 
 int main(void)
@@ -105,5 +139,6 @@ int main(void)
     test_golden();
     test_plan();
     test_refused();
+    test_documents();
     return tap_done();
 }
