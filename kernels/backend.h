@@ -60,7 +60,8 @@ enum gpt_epilogue {
  * c is `c_type`. GELU is the tanh form (Hendrycks and Gimpel 2016, eq. 2) of
  * the sum with its bias. Kernels here compute it by the logistic function,
  * which loses no digits far below zero; cuBLASLt's epilogues have a formula of
- * their own, and differ in last bits.
+ * their own, and differ in last bits: GELU that is computed again from aux, in
+ * activation recomputation, does not give the forward's bits there.
  *
  * Rounding. Factors of bf16 have exact products in float. The t terms of an
  * element (K products, the old c, the bias) are added in float, in an order
@@ -349,6 +350,7 @@ struct gpt_backend {
     unsigned act_types; /* it computes in: bits 1 << enum gpt_dtype */
     unsigned abilities; /* enum gpt_ability */
     bool host_memory; /* after sync the host may use this memory directly */
+    int64_t logits_bytes; /* of logits, how much is worth to have at a time */
 
     /* One line for people: device, instruction set, libraries. */
     void (*describe)(const struct gpt_backend *be, char *text, size_t cap);

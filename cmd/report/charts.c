@@ -32,11 +32,11 @@ static const char axis[] = "consumed_samples";
 
 /* One run that has a field is enough for a chart; the others are then missing
  * in it, which is seen. */
-static bool any_has(const struct gpt_history *runs, size_t n_runs,
+static bool any_has(const struct gpt_metrics *runs, size_t n_runs,
                     const char *name)
 {
     for (size_t i = 0; i < n_runs; i++)
-        if (gpt_history_find(&runs[i], name))
+        if (gpt_metrics_find(&runs[i], name))
             return true;
     return false;
 }
@@ -52,7 +52,7 @@ static int add_chart(struct gpt_charts *c, const struct gpt_chart *chart,
 
 /* A known chart keeps the fields that a run has. */
 static int add_known(struct gpt_charts *c, const struct gpt_chart *row,
-                     const struct gpt_history *runs, size_t n_runs,
+                     const struct gpt_metrics *runs, size_t n_runs,
                      struct gpt_err *err)
 {
     struct gpt_chart chart = *row;
@@ -80,7 +80,7 @@ static bool is_drawn(const struct gpt_charts *c, const char *field)
 
 /* Known charts first, then fields of their own in the order in which runs name
  * them. */
-int gpt_charts_make(struct gpt_charts *c, const struct gpt_history *runs,
+int gpt_charts_make(struct gpt_charts *c, const struct gpt_metrics *runs,
                     size_t n_runs, struct gpt_err *err)
 {
     *c = (struct gpt_charts){.n = 0};
@@ -108,12 +108,12 @@ void gpt_charts_free(struct gpt_charts *c)
 
 /* A field that is a multiple of another. The series grow meanwhile, so that
  * the source is found by its place. */
-static int add_multiple(struct gpt_history *h, const char *from,
+static int add_multiple(struct gpt_metrics *h, const char *from,
                         const char *to, double factor, struct gpt_err *err)
 {
-    const struct gpt_series *source = gpt_history_find(h, from);
+    const struct gpt_series *source = gpt_metrics_find(h, from);
 
-    if (!source || gpt_history_find(h, to))
+    if (!source || gpt_metrics_find(h, to))
         return GPT_OK;
     const size_t at = (size_t)(source - h->series), lines = h->n_lines;
     const size_t n = source->n;
@@ -123,7 +123,7 @@ static int add_multiple(struct gpt_history *h, const char *from,
         const double value = h->series[at].value[i];
 
         h->n_lines = (size_t)h->series[at].line[i] + 1;
-        status = gpt_history_add(h, to, value * factor, err);
+        status = gpt_metrics_add(h, to, value * factor, err);
     }
     h->n_lines = lines;
     return status;
@@ -131,7 +131,7 @@ static int add_multiple(struct gpt_history *h, const char *from,
 
 /* 1e-3: gflops are a thousandth of the peak's TFLOP/s. A run that wrote such a
  * field itself keeps its own. */
-int gpt_history_derive(struct gpt_history *h, const struct gpt_derivation *d,
+int gpt_metrics_derive(struct gpt_metrics *h, const struct gpt_derivation *d,
                        struct gpt_err *err)
 {
     if (d->bytes_per_token > 0) {

@@ -3,7 +3,7 @@
 #ifndef GPT_CMD_REPORT_CHARTS_H
 #define GPT_CMD_REPORT_CHARTS_H
 
-#include "cmd/report/history.h"
+#include "cmd/report/metrics.h"
 
 enum { GPT_CHART_FIELDS = 5 };
 
@@ -21,7 +21,7 @@ struct gpt_charts {
     size_t n, cap;
 };
 
-int gpt_charts_make(struct gpt_charts *c, const struct gpt_history *runs,
+int gpt_charts_make(struct gpt_charts *c, const struct gpt_metrics *runs,
                     size_t n_runs, struct gpt_err *err) GPT_MUST_USE;
 void gpt_charts_free(struct gpt_charts *c);
 
@@ -31,7 +31,7 @@ struct gpt_derivation {
     double bytes_per_token; /* 0: not known */
     double peak;            /* TFLOP/s of all ranks together; 0: not known */
 };
-int gpt_history_derive(struct gpt_history *h, const struct gpt_derivation *d,
+int gpt_metrics_derive(struct gpt_metrics *h, const struct gpt_derivation *d,
                        struct gpt_err *err) GPT_MUST_USE;
 
 #endif

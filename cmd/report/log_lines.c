@@ -1,4 +1,4 @@
-/* Lines of logs, as gpt-train and Megatron-LM print them, as rows of a history:
+/* Lines of logs, as gpt-train and Megatron-LM print them, as rows of metrics:
  *
  *   iteration       20/     100 | consumed samples:           80 | lm loss: ...
  *   validation loss at iteration 20 | lm loss value: 3.2E+00 | lm loss PPL: ...
@@ -10,7 +10,7 @@
  * recognised by its first field alone, and every other field that is "words:
  * number" is taken. Fields with a name in metrics.jsonl get that name, so that
  * a log of one and the metrics of the other are drawn in the same charts. Start
- * at gpt_history_read_log(), at the end. */
+ * at gpt_metrics_read_log(), at the end. */
 #include "cmd/report/log_lines.h"
 
 #include <ctype.h>
@@ -47,7 +47,7 @@ static const char *field_name(const char *log)
 
 /* The part of a line between bars: "words: number". Anything else is skipped.
  * A number may be followed by words, as "80.1 (mean 79.9)". */
-static int take_part(struct gpt_history *h, char *part, struct gpt_err *err)
+static int take_part(struct gpt_metrics *h, char *part, struct gpt_err *err)
 {
     char *colon = strrchr(part, ':'), *end;
 
@@ -59,11 +59,11 @@ static int take_part(struct gpt_history *h, char *part, struct gpt_err *err)
     const double value = strtod(colon + 1, &end);
     if (end == colon + 1 || !*part)
         return GPT_OK;
-    return gpt_history_add(h, field_name(part), value, err);
+    return gpt_metrics_add(h, field_name(part), value, err);
 }
 
 /* Splits at bars. The line is cut to pieces. */
-static int take_parts(struct gpt_history *h, char *line, struct gpt_err *err)
+static int take_parts(struct gpt_metrics *h, char *line, struct gpt_err *err)
 {
     char *next, *part;
 
@@ -89,7 +89,7 @@ static bool is_step(char *line, int64_t *iteration, char **rest)
 }
 
 /* A line of an evaluation. "the end of training" is after the last step. */
-static int take_evaluation(struct gpt_history *h, char *line, const char *what,
+static int take_evaluation(struct gpt_metrics *h, char *line, const char *what,
                            struct gpt_err *err)
 {
     static const char before[] = "lm loss value: ", at[] = "at iteration ";
@@ -101,16 +101,16 @@ static int take_evaluation(struct gpt_history *h, char *line, const char *what,
         return GPT_OK;
     if (where)
         iteration = strtoll(where + strlen(at), NULL, 10);
-    GPT_TRY(gpt_history_line(h, iteration, err));
+    GPT_TRY(gpt_metrics_line(h, iteration, err));
     const double loss = strtod(value + strlen(before), NULL);
     snprintf(name, sizeof(name), "%s_loss", what);
-    GPT_TRY(gpt_history_add(h, name, loss, err));
+    GPT_TRY(gpt_metrics_add(h, name, loss, err));
     snprintf(name, sizeof(name), "%s_ppl", what);
-    return gpt_history_add(h, name, exp(fmin(20, loss)), err);
+    return gpt_metrics_add(h, name, exp(fmin(20, loss)), err);
 }
 
 /* Evaluations first: their lines have "iteration" as well. */
-static int take_line(struct gpt_history *h, char *line, struct gpt_err *err)
+static int take_line(struct gpt_metrics *h, char *line, struct gpt_err *err)
 {
     int64_t iteration;
     char *rest;
@@ -123,15 +123,15 @@ static int take_line(struct gpt_history *h, char *line, struct gpt_err *err)
         return take_evaluation(h, line, "validation", err);
     if (!is_step(line, &iteration, &rest))
         return GPT_OK;
-    GPT_TRY(gpt_history_line(h, iteration, err));
+    GPT_TRY(gpt_metrics_line(h, iteration, err));
     GPT_TRY(take_parts(h, rest, err));
-    gpt_history_place(h);
+    gpt_metrics_place(h);
     return GPT_OK;
 }
 
 /* The text stays as it is: each line is copied before it is cut to pieces. A
  * last line without an end is being written and is left out. */
-int gpt_history_read_log(struct gpt_history *h, const char *text, size_t len,
+int gpt_metrics_read_log(struct gpt_metrics *h, const char *text, size_t len,
                          struct gpt_err *err)
 {
     struct gpt_buf line = {0};

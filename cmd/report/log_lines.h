@@ -2,11 +2,11 @@
 #ifndef GPT_CMD_REPORT_LOG_LINES_H
 #define GPT_CMD_REPORT_LOG_LINES_H
 
-#include "cmd/report/history.h"
+#include "cmd/report/metrics.h"
 
 /* The lines of metrics in a log, text[0..len); others are skipped. GPT_EDATA
  * when there is none in a text that is not empty. */
-int gpt_history_read_log(struct gpt_history *h, const char *text, size_t len,
+int gpt_metrics_read_log(struct gpt_metrics *h, const char *text, size_t len,
                          struct gpt_err *err) GPT_MUST_USE;
 
 #endif

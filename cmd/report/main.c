@@ -1,7 +1,7 @@
 /* gpt-report: shows what training runs have written about themselves, as a page
  * of curves, as text in a terminal, or as tables.
  *
- * Runs are read whole into columns (history.h), numbers that the user's options
+ * Runs are read whole into columns (metrics.h), numbers that the user's options
  * add become further columns, and charts.h says what is drawn together. One of
  * the writers then gets them: page.c, text.c or tables.c. None of them knows
  * where a run came from. Here are the options, and which writer is taken: start
@@ -89,7 +89,7 @@ static const struct gpt_opt table[] = {
 };
 
 struct report {
-    struct gpt_history *runs; /* (n) */
+    struct gpt_metrics *runs; /* (n) */
     size_t n;
     struct gpt_charts charts;
 };
@@ -100,7 +100,7 @@ struct report {
 static void free_report(struct report *r)
 {
     for (size_t i = 0; i < r->n; i++)
-        gpt_history_free(&r->runs[i]);
+        gpt_metrics_free(&r->runs[i]);
     gpt_free(r->runs);
     gpt_charts_free(&r->charts);
     *r = (struct report){.n = 0};
@@ -117,11 +117,11 @@ static int read_runs(struct report *r, const struct options *o,
     *r = (struct report){.n = 0};
     GPT_TRY(gpt_new(&r->runs, n, sizeof(*r->runs), "runs", err));
     while (r->n < n) {
-        struct gpt_history *h = &r->runs[r->n];
+        struct gpt_metrics *h = &r->runs[r->n];
 
-        GPT_TRY(gpt_history_read(h, args->positional[r->n], err));
+        GPT_TRY(gpt_metrics_read(h, args->positional[r->n], err));
         r->n++;
-        GPT_TRY(gpt_history_derive(h, &d, err));
+        GPT_TRY(gpt_metrics_derive(h, &d, err));
         if (h->n_lines == 0)
             gpt_warn("%s: no metrics yet", h->path);
     }

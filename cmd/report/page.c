@@ -87,7 +87,7 @@ static int write_heads(struct gpt_out *out, struct gpt_err *err)
 }
 
 /* A table in the page itself, so that it is there without a script. */
-static int write_result(const struct gpt_history *h, struct gpt_out *out,
+static int write_result(const struct gpt_metrics *h, struct gpt_out *out,
                         struct gpt_err *err)
 {
     struct gpt_results r;
@@ -134,7 +134,7 @@ static double axis_seconds(const struct gpt_moment *at)
 }
 
 /* One column of the axes, thinned evenly, the last line included. */
-static int write_axis(const struct gpt_history *h,
+static int write_axis(const struct gpt_metrics *h,
                       double (*axis)(const struct gpt_moment *at),
                       struct gpt_out *out, struct gpt_err *err)
 {
@@ -149,7 +149,7 @@ static int write_axis(const struct gpt_history *h,
     return gpt_out_printf(out, err, m ? "]" : "[]");
 }
 
-static int write_axes(const struct gpt_history *h, struct gpt_out *out,
+static int write_axes(const struct gpt_metrics *h, struct gpt_out *out,
                       struct gpt_err *err)
 {
     GPT_TRY(gpt_out_printf(out, err, "\"axes\":{\"iteration\":"));
@@ -163,7 +163,7 @@ static int write_axes(const struct gpt_history *h, struct gpt_out *out,
 
 /* The thinned points of a series: iterations, then values. Two lists are half
  * as long as a list of pairs. */
-static int write_points(const struct gpt_history *h,
+static int write_points(const struct gpt_metrics *h,
                         const struct gpt_series *s, const size_t *index,
                         size_t n, struct gpt_out *out, struct gpt_err *err)
 {
@@ -182,7 +182,7 @@ static int write_points(const struct gpt_history *h,
 
 /* Every series, also one that no chart draws: index[] has room for the points
  * of one. */
-static int write_run(const struct gpt_page *p, const struct gpt_history *h,
+static int write_run(const struct gpt_page *p, const struct gpt_metrics *h,
                      size_t *index, struct gpt_out *out, struct gpt_err *err)
 {
     GPT_TRY(gpt_out_printf(out, err, "{\"name\":"));

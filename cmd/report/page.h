@@ -7,7 +7,7 @@
 
 struct gpt_page {
     const char *title; /* NULL: the names of the runs */
-    const struct gpt_history *runs;
+    const struct gpt_metrics *runs;
     size_t n_runs;
     const struct gpt_charts *charts;
     size_t points;    /* of a curve, at most */

@@ -1,7 +1,7 @@
 /* Reading of runs; see read_run.h. The first character says what a file is: a
  * line of metrics.jsonl begins with a brace, a log does not. The name of the
  * file says nothing, since logs are called as schedulers like. Start at
- * gpt_history_read(), at the end. */
+ * gpt_metrics_read(), at the end. */
 #include "cmd/report/read_run.h"
 
 #include "base/io.h"
@@ -22,7 +22,7 @@ enum { METRICS_LIMIT = INT32_MAX };
 
 /* Numbers and nulls are values; text and nested objects are of other programs
  * and are skipped. */
-static int take_object(struct gpt_history *h, const cJSON *object,
+static int take_object(struct gpt_metrics *h, const cJSON *object,
                        const char *where, struct gpt_err *err)
 {
     int64_t iteration;
@@ -31,16 +31,16 @@ static int take_object(struct gpt_history *h, const cJSON *object,
         return gpt_fail(err, GPT_EDATA, "%s: not a JSON object", where);
     GPT_TRY(gpt_json_int(object, "iteration", 0, INT64_MAX, &iteration, where,
                          err));
-    GPT_TRY(gpt_history_line(h, iteration, err));
+    GPT_TRY(gpt_metrics_line(h, iteration, err));
     for (const cJSON *f = object->child; f; f = f->next) {
         const bool number = cJSON_IsNumber(f);
 
         if ((number || cJSON_IsNull(f)) && strcmp(f->string, "iteration") != 0)
-            GPT_TRY(gpt_history_add(h, f->string,
+            GPT_TRY(gpt_metrics_add(h, f->string,
                                     number ? f->valuedouble : (double)NAN,
                                     err));
     }
-    gpt_history_place(h);
+    gpt_metrics_place(h);
     return GPT_OK;
 }
 
@@ -48,7 +48,7 @@ static int take_object(struct gpt_history *h, const cJSON *object,
  * first half of it: what has no end yet is left for the next reading. Any other
  * line that is not JSON is an error, because a curve that silently lacks lines
  * would be worse than none. */
-static int read_json_lines(struct gpt_history *h, const char *text, size_t len,
+static int read_json_lines(struct gpt_metrics *h, const char *text, size_t len,
                            struct gpt_err *err)
 {
     size_t at = 0;
@@ -77,7 +77,7 @@ static int read_json_lines(struct gpt_history *h, const char *text, size_t len,
 
 /* "NAME=RUN" unless a file has that very name. A name is text for a legend: a
  * slash before the sign means that the sign is part of a path. */
-static int name_run(struct gpt_history *h, const char *run,
+static int name_run(struct gpt_metrics *h, const char *run,
                     struct gpt_err *err)
 {
     const char *sign = strchr(run, '='), *slash = strchr(run, '/');
@@ -98,23 +98,23 @@ static int name_run(struct gpt_history *h, const char *run,
 
 /* An empty file is a run that has not written yet, and is no error: --follow is
  * often started first. */
-static int read_text(struct gpt_history *h, const char *text, size_t len,
+static int read_text(struct gpt_metrics *h, const char *text, size_t len,
                      struct gpt_err *err)
 {
     const size_t blank = strspn(text, " \t\r\n");
 
     return text[blank] == '{' ? read_json_lines(h, text, len, err)
-                              : gpt_history_read_log(h, text, len, err);
+                              : gpt_metrics_read_log(h, text, len, err);
 }
 
-int gpt_history_read(struct gpt_history *h, const char *run,
+int gpt_metrics_read(struct gpt_metrics *h, const char *run,
                      struct gpt_err *err)
 {
     char *text = NULL;
     size_t len;
     int status;
 
-    *h = (struct gpt_history){.name = NULL};
+    *h = (struct gpt_metrics){.name = NULL};
     GPT_TRY_GOTO(status, name_run(h, run, err), out);
     status = gpt_read_file(h->path, METRICS_LIMIT, &text, &len, err);
     if (status == GPT_EIO && !gpt_path_exists(h->path))
@@ -125,6 +125,6 @@ int gpt_history_read(struct gpt_history *h, const char *run,
     gpt_free(text);
 out:
     if (status != GPT_OK)
-        gpt_history_free(h);
+        gpt_metrics_free(h);
     return status;
 }

@@ -19,10 +19,10 @@ static int compare_numbers(const void *a, const void *b)
 }
 
 /* Medians: the first step of a run, and those beside a save, are slow. */
-static int median(const struct gpt_history *h, const char *name, double *out,
+static int median(const struct gpt_metrics *h, const char *name, double *out,
                   struct gpt_err *err)
 {
-    const struct gpt_series *s = gpt_history_find(h, name);
+    const struct gpt_series *s = gpt_metrics_find(h, name);
     double *values = NULL;
     size_t n = 0;
 
@@ -42,9 +42,9 @@ static int median(const struct gpt_history *h, const char *name, double *out,
 }
 
 /* The last finite one: a run that diverged still says where it was. */
-static double last(const struct gpt_history *h, const char *name)
+static double last(const struct gpt_metrics *h, const char *name)
 {
-    const struct gpt_series *s = gpt_history_find(h, name);
+    const struct gpt_series *s = gpt_metrics_find(h, name);
 
     for (size_t i = s ? s->n : 0; i-- > 0;)
         if (isfinite(s->value[i]))
@@ -53,9 +53,9 @@ static double last(const struct gpt_history *h, const char *name)
 }
 
 /* NaN without the field: "0 skipped" would claim what the run does not say. */
-static double sum(const struct gpt_history *h, const char *name)
+static double sum(const struct gpt_metrics *h, const char *name)
 {
-    const struct gpt_series *s = gpt_history_find(h, name);
+    const struct gpt_series *s = gpt_metrics_find(h, name);
     double total = s ? 0 : (double)NAN;
 
     for (size_t i = 0; s && i < s->n; i++)
@@ -64,9 +64,9 @@ static double sum(const struct gpt_history *h, const char *name)
 }
 
 /* The first of equal ones, as a checkpoint of it would be kept. */
-static void find_best(struct gpt_results *r, const struct gpt_history *h)
+static void find_best(struct gpt_results *r, const struct gpt_metrics *h)
 {
-    const struct gpt_series *s = gpt_history_find(h, "validation_loss");
+    const struct gpt_series *s = gpt_metrics_find(h, "validation_loss");
 
     for (size_t i = 0; s && i < s->n; i++)
         if (isfinite(s->value[i]) &&
@@ -76,7 +76,7 @@ static void find_best(struct gpt_results *r, const struct gpt_history *h)
         }
 }
 
-int gpt_results_of(struct gpt_results *r, const struct gpt_history *h,
+int gpt_results_of(struct gpt_results *r, const struct gpt_metrics *h,
                    struct gpt_err *err)
 {
     const double none = (double)NAN;

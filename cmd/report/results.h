@@ -2,7 +2,7 @@
 #ifndef GPT_CMD_REPORT_RESULTS_H
 #define GPT_CMD_REPORT_RESULTS_H
 
-#include "cmd/report/history.h"
+#include "cmd/report/metrics.h"
 
 /* What a run lacks is NaN, as a validation loss. */
 struct gpt_results {
@@ -15,7 +15,7 @@ struct gpt_results {
     double skipped, restarts;
 };
 
-int gpt_results_of(struct gpt_results *r, const struct gpt_history *h,
+int gpt_results_of(struct gpt_results *r, const struct gpt_metrics *h,
                    struct gpt_err *err) GPT_MUST_USE;
 
 /* A column a number: for tables, whatever they are written in. */

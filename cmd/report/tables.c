@@ -25,7 +25,7 @@ static int write_word(struct gpt_out *out, const char *word,
 
 /* Every field once, in the order of first appearance; the series stand for
  * their names. */
-static size_t list_fields(const struct gpt_history *runs, size_t n_runs,
+static size_t list_fields(const struct gpt_metrics *runs, size_t n_runs,
                           const struct gpt_series **fields)
 {
     size_t n = 0;
@@ -62,7 +62,7 @@ static int write_values(struct gpt_out *out, const struct gpt_series **of_run,
 }
 
 /* next[] begins at the first value of each field for each run. */
-static int write_rows(struct gpt_out *out, const struct gpt_history *h,
+static int write_rows(struct gpt_out *out, const struct gpt_metrics *h,
                       const struct gpt_series **of_run, size_t n, size_t *next,
                       struct gpt_err *err)
 {
@@ -81,7 +81,7 @@ static int write_rows(struct gpt_out *out, const struct gpt_history *h,
 
 /* Fields are found once for each run, and lines are then walked with one place
  * for each field: the time is that of the table's size. */
-int gpt_csv_write(struct gpt_out *out, const struct gpt_history *runs,
+int gpt_csv_write(struct gpt_out *out, const struct gpt_metrics *runs,
                   size_t n_runs, struct gpt_err *err)
 {
     const struct gpt_series **fields = NULL, **of_run = NULL;
@@ -107,7 +107,7 @@ int gpt_csv_write(struct gpt_out *out, const struct gpt_history *runs,
     GPT_TRY_GOTO(status, gpt_out_write(out, "\n", 1, err), out);
     for (size_t r = 0; r < n_runs; r++) {
         for (size_t k = 0; k < n; k++)
-            of_run[k] = gpt_history_find(&runs[r], fields[k]->name);
+            of_run[k] = gpt_metrics_find(&runs[r], fields[k]->name);
         GPT_TRY_GOTO(status, write_rows(out, &runs[r], of_run, n, next, err),
                      out);
     }
@@ -121,7 +121,7 @@ out:
 /* ---- JSON ---- */
 
 /* Not finite is null, as JSON has neither NaN nor infinities. */
-static int write_run(struct gpt_out *out, const struct gpt_history *h,
+static int write_run(struct gpt_out *out, const struct gpt_metrics *h,
                      struct gpt_err *err)
 {
     struct gpt_results r;
@@ -147,7 +147,7 @@ static int write_run(struct gpt_out *out, const struct gpt_history *h,
     return status;
 }
 
-int gpt_results_json(struct gpt_out *out, const struct gpt_history *runs,
+int gpt_results_json(struct gpt_out *out, const struct gpt_metrics *runs,
                      size_t n_runs, struct gpt_err *err)
 {
     for (size_t i = 0; i < n_runs; i++)

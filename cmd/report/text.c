@@ -33,7 +33,7 @@ static const char *tail(const char *name, size_t most)
 
 /* Words and numbers in lines, and not a table: a run has up to thirteen
  * results, which no terminal has columns for. */
-static int add_results(struct gpt_buf *b, const struct gpt_history *h,
+static int add_results(struct gpt_buf *b, const struct gpt_metrics *h,
                        int64_t columns, struct gpt_err *err)
 {
     struct gpt_results r;
@@ -86,14 +86,14 @@ static void widen(double range[2], double v)
 
 /* A field of a run. */
 struct curve {
-    const struct gpt_history *run;
+    const struct gpt_metrics *run;
     const struct gpt_series *series;
     const char *field;
 };
 
 /* In the order in which curves are numbered. */
 static size_t list_curves(const struct gpt_chart *chart,
-                          const struct gpt_history *runs, size_t n_runs,
+                          const struct gpt_metrics *runs, size_t n_runs,
                           struct curve *curves)
 {
     size_t n = 0;
@@ -101,7 +101,7 @@ static size_t list_curves(const struct gpt_chart *chart,
     for (size_t r = 0; r < n_runs; r++)
         for (size_t f = 0; f < GPT_CHART_FIELDS && chart->fields[f]; f++) {
             const struct gpt_series *s =
-                gpt_history_find(&runs[r], chart->fields[f]);
+                gpt_metrics_find(&runs[r], chart->fields[f]);
 
             if (s)
                 curves[n++] = (struct curve){&runs[r], s, chart->fields[f]};
@@ -195,7 +195,7 @@ static int add_chart(struct gpt_buf *b, const struct gpt_chart *chart,
 
 /* The picture of each chart follows the results of all runs. */
 int gpt_text_report(struct gpt_buf *b, const struct gpt_text_options *o,
-                    const struct gpt_history *runs, size_t n_runs,
+                    const struct gpt_metrics *runs, size_t n_runs,
                     const struct gpt_charts *charts, struct gpt_err *err)
 {
     struct curve *curves = NULL;

@@ -11,7 +11,7 @@ struct gpt_text_options {
 };
 
 int gpt_text_report(struct gpt_buf *b, const struct gpt_text_options *o,
-                    const struct gpt_history *runs, size_t n_runs,
+                    const struct gpt_metrics *runs, size_t n_runs,
                     const struct gpt_charts *charts, struct gpt_err *err)
     GPT_MUST_USE;
 

@@ -2,7 +2,7 @@
 #ifndef GPT_CMD_REPORT_THIN_H
 #define GPT_CMD_REPORT_THIN_H
 
-#include "cmd/report/history.h"
+#include "cmd/report/metrics.h"
 
 /* Chooses at most `most` (>= 4) of s->n points: where points are left out, each
  * stretch of the axis keeps its first, last, least and greatest one, which is

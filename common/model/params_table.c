@@ -135,8 +135,7 @@ static bool has_gate_bias(const struct gpt_config *c)
  * compute its gradient from their own rows: norms, and biases that are added
  * after a sum. heads_sum marks norms of heads, of which every rank has its own;
  * where all heads are normed together, each has weights of its own, and goes
- * with its rank.
- * The weights of residual blocks' outputs begin smaller, as each
+ * with its rank. The weights of residual blocks' outputs begin smaller, as each
  * of them adds to the stream. */
 static const struct kind kinds[] = {
     {OUTSIDE(WORD_EMBEDDING, EMBEDDING, "embedding.word_embeddings.weight",

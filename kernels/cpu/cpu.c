@@ -263,6 +263,7 @@ static struct gpt_backend cpu = {
     .abilities = GPT_CAN_WINDOW | GPT_CAN_CAP | GPT_CAN_SCALE_WORDS |
                  GPT_CAN_NORM_WIDE,
     .host_memory = true,
+    .logits_bytes = 128 << 20, /* large products run at full speed from here */
     .describe = cpu_describe,
     .alloc = cpu_alloc,
     .free = cpu_free,

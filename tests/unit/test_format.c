@@ -25,7 +25,9 @@ static void test_table(void)
     ok(!gpt_format_names[n], "no name is without a row");
     ok(!gpt_format_named("pickle"), "no such format");
     ok(!gpt_format_of("/nonexistent"), "nothing there, nothing recognised");
-    ok(!gpt_source_exists("/nonexistent"), "nor does it exist");
+    bool exists = true;
+    ok(gpt_source_exists(&exists, "/nonexistent", NULL) == GPT_OK && !exists,
+       "nor does it exist");
 }
 
 static void test_names(void)

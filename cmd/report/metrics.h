@@ -1,8 +1,8 @@
 /* What a run has written about itself, as columns: every field of
  * metrics.jsonl, or the numbers of a training log. This folder turns them into
  * a page, a picture in a terminal, or tables; start at main.c. */
-#ifndef GPT_CMD_REPORT_HISTORY_H
-#define GPT_CMD_REPORT_HISTORY_H
+#ifndef GPT_CMD_REPORT_METRICS_H
+#define GPT_CMD_REPORT_METRICS_H
 
 #include "base/list.h"
 #include "base/memory.h"
@@ -10,7 +10,7 @@
 /* One field: its values in the order of the lines that have it. */
 struct gpt_series {
     const char *name; /* "lm_loss" */
-    int64_t *line;    /* (n) of struct gpt_history, ascending */
+    int64_t *line;    /* (n) of struct gpt_metrics, ascending */
     double *value;    /* (n) NaN: the run wrote null */
     size_t n, line_cap, value_cap;
 };
@@ -22,7 +22,7 @@ struct gpt_moment {
     double ms;      /* of training, up to there */
 };
 
-struct gpt_history {
+struct gpt_metrics {
     const char *name; /* for legends */
     const char *path; /* of the file that was read */
     struct gpt_moment *at; /* (n_lines) */
@@ -34,21 +34,21 @@ struct gpt_history {
 };
 
 /* {0} is fine. */
-void gpt_history_free(struct gpt_history *h);
+void gpt_metrics_free(struct gpt_metrics *h);
 
 /* NULL when the run has no such field. */
-const struct gpt_series *gpt_history_find(const struct gpt_history *h,
+const struct gpt_series *gpt_metrics_find(const struct gpt_metrics *h,
                                           const char *name);
 
 /* ---- for readers of lines ---- */
 
 /* Begins a line; `samples` and `ms` are those of the line before. */
-int gpt_history_line(struct gpt_history *h, int64_t iteration,
+int gpt_metrics_line(struct gpt_metrics *h, int64_t iteration,
                      struct gpt_err *err) GPT_MUST_USE;
 /* A number of the last line. */
-int gpt_history_add(struct gpt_history *h, const char *name, double value,
+int gpt_metrics_add(struct gpt_metrics *h, const char *name, double value,
                     struct gpt_err *err) GPT_MUST_USE;
 /* After the numbers of a line: sets where it is on the axes. */
-void gpt_history_place(struct gpt_history *h);
+void gpt_metrics_place(struct gpt_metrics *h);
 
 #endif

@@ -1,4 +1,4 @@
-/* Columns of metrics; see history.h.
+/* Columns of metrics; see metrics.h.
  *
  * Lines are not all alike: validations have other fields than steps, ranks add
  * waits, and later versions of gpt-train add more. Each field is
@@ -8,13 +8,13 @@
  * Positions on the axes are a table of their own, a row a line, because several
  * fields share them. A line that says nothing of an axis, as a validation, is
  * where the line before it was. */
-#include "cmd/report/history.h"
+#include "cmd/report/metrics.h"
 
 #include <math.h>
 #include <string.h>
 
 /* Runs have some twenty fields, so that a search from the first is fast. */
-const struct gpt_series *gpt_history_find(const struct gpt_history *h,
+const struct gpt_series *gpt_metrics_find(const struct gpt_metrics *h,
                                           const char *name)
 {
     for (size_t i = 0; i < h->n_series; i++)
@@ -28,7 +28,7 @@ const struct gpt_series *gpt_history_find(const struct gpt_history *h,
 /* A log may hold a run twice from its last checkpoint on, as every start
  * appends to it: iterations then go back. metrics.jsonl has no such place,
  * since gpt-train cuts it before it resumes. */
-int gpt_history_line(struct gpt_history *h, int64_t iteration,
+int gpt_metrics_line(struct gpt_metrics *h, int64_t iteration,
                      struct gpt_err *err)
 {
     struct gpt_moment at = {.iteration = iteration};
@@ -44,8 +44,8 @@ int gpt_history_line(struct gpt_history *h, int64_t iteration,
     return GPT_OK;
 }
 
-/* Names come from parsers whose text is freed: the history keeps its own. */
-static int add_series(struct gpt_history *h, const char *name,
+/* Names come from parsers whose text is freed: the columns keep their own. */
+static int add_series(struct gpt_metrics *h, const char *name,
                       struct gpt_series **made, struct gpt_err *err)
 {
     const char *copy = gpt_arena_strdup(&h->arena, name);
@@ -61,10 +61,10 @@ static int add_series(struct gpt_history *h, const char *name,
 
 /* The list of series may move when it grows, so that `found` is used only for
  * its place. */
-int gpt_history_add(struct gpt_history *h, const char *name, double value,
+int gpt_metrics_add(struct gpt_metrics *h, const char *name, double value,
                     struct gpt_err *err)
 {
-    const struct gpt_series *found = gpt_history_find(h, name);
+    const struct gpt_series *found = gpt_metrics_find(h, name);
     struct gpt_series *s = NULL;
 
     if (found)
@@ -81,9 +81,9 @@ int gpt_history_add(struct gpt_history *h, const char *name, double value,
 }
 
 /* The value of the last line, or NaN. */
-static double of_last_line(const struct gpt_history *h, const char *name)
+static double of_last_line(const struct gpt_metrics *h, const char *name)
 {
-    const struct gpt_series *s = gpt_history_find(h, name);
+    const struct gpt_series *s = gpt_metrics_find(h, name);
 
     return s && s->line[s->n - 1] == (int64_t)h->n_lines - 1
                ? s->value[s->n - 1]
@@ -93,10 +93,10 @@ static double of_last_line(const struct gpt_history *h, const char *name)
 /* elapsed_ms is the mean of the steps since the log line before: those of
  * validations between do not count. A first line stands for one step, as how
  * many steps it covers is not in it. */
-void gpt_history_place(struct gpt_history *h)
+void gpt_metrics_place(struct gpt_metrics *h)
 {
     struct gpt_moment *at = &h->at[h->n_lines - 1];
-    const struct gpt_series *times = gpt_history_find(h, "elapsed_ms");
+    const struct gpt_series *times = gpt_metrics_find(h, "elapsed_ms");
     const double samples = of_last_line(h, "consumed_samples");
     const double ms = of_last_line(h, "elapsed_ms");
 
@@ -110,7 +110,7 @@ void gpt_history_place(struct gpt_history *h)
     at->ms += steps > 0 ? ms * (double)steps : 0;
 }
 
-void gpt_history_free(struct gpt_history *h)
+void gpt_metrics_free(struct gpt_metrics *h)
 {
     for (size_t i = 0; i < h->n_series; i++) {
         gpt_free(h->series[i].line);
@@ -119,5 +119,5 @@ void gpt_history_free(struct gpt_history *h)
     gpt_free(h->series);
     gpt_free(h->at);
     gpt_arena_free(&h->arena);
-    *h = (struct gpt_history){.name = NULL};
+    *h = (struct gpt_metrics){.name = NULL};
 }
