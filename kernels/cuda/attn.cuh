@@ -11,6 +11,8 @@ struct attn_shape {
     int64_t head0, h_global;
     float scale;
     bool alibi;
+    int64_t window; /* 0: none */
+    float softcap;  /* 0: none; only the plain kernels have it */
     const int32_t *doc_start; /* or NULL */
     float *lse;
     struct cuda_drop drop;
@@ -19,8 +21,8 @@ struct attn_shape {
 static inline struct attn_shape attn_shape_of(const struct gpt_attn *op)
 {
     struct attn_shape s = {op->t, op->h, op->g, op->d, op->g * (op->h / op->g + 2) * op->d,
-                           op->head0, op->h_global, op->scale, op->alibi, op->doc_start,
-                           op->lse,
+                           op->head0, op->h_global, op->scale, op->alibi, op->window,
+                           op->softcap, op->doc_start, op->lse,
                            cuda_drop_of(&op->dropout)};
 
     return s;
@@ -42,10 +44,32 @@ __device__ inline int64_t attn_key_at(const struct attn_shape &s, int64_t b, int
     return b * s.t * s.ld + (g * (per + 2) + per) * s.d;
 }
 
-/* First key that query t of sample b sees. */
+/* True when queries may not see all keys before them: tiles below the diagonal need
+ * a mask then, too. */
+__device__ inline bool attn_hides(const struct attn_shape &s)
+{
+    return s.doc_start || s.window > 0;
+}
+
+/* First key that query t of sample b sees: of its document, or of its window. */
 __device__ inline int64_t attn_first(const struct attn_shape &s, int64_t b, int64_t t)
 {
-    return s.doc_start ? s.doc_start[b * s.t + t] : 0;
+    int64_t first = s.doc_start ? s.doc_start[b * s.t + t] : 0, near = t - s.window;
+
+    return s.window > 0 && near > first ? near : first;
+}
+
+/* A scaled score, capped; *slope: the derivative there. */
+__device__ inline float attn_cap(float score, float cap, float *slope)
+{
+    /* tanhf() and not a faster form: near the cap its error would be that of the
+     * score, which is an exponent. */
+    *slope = 1;
+    if (cap <= 0)
+        return score;
+    float t = tanhf(score / cap);
+    *slope = 1 - t * t;
+    return cap * t;
 }
 
 /* ALiBi's slope of head h of a group held here (gpt_alibi_slope), 0: none. */

@@ -42,11 +42,13 @@ struct pair {
 static __device__ struct pair pair_of(const struct attn_shape &s, int64_t b, int64_t h,
                                       int64_t t, int64_t j, float score, float dp, float delta)
 {
-    score = score * s.scale + attn_slope(s, h) * (float)(j - t);
+    float rise; /* of the cap: the factor by which it slows a score's change */
+
+    score = attn_cap(score * s.scale, s.softcap, &rise) + attn_slope(s, h) * (float)(j - t);
     float p = expf(score - s.lse[(b * s.h + h) * s.t + t]);
     /* The same counter as in the forward pass: the mask is computed again. */
     float keep = attn_keep(s, attn_drop_at(s, b, h, t) + j);
-    struct pair r = {p * keep, s.scale * p * (keep * dp - delta)};
+    struct pair r = {p * keep, rise * s.scale * p * (keep * dp - delta)};
     return r;
 }
 
@@ -102,7 +104,9 @@ static __device__ void head_grads(const struct attn_shape &s, const gradients<T>
     int lane = threadIdx.x % 32;
     const T *q = p.qkv + attn_query_at(s, b, h), *dout = p.dout + (b * s.t * s.h + h) * s.d;
 
-    for (int64_t t0 = j; t0 < s.t; t0 += 32) {
+    /* Queries past the window do not see the key. */
+    int64_t end = s.window > 0 ? min(s.t, j + s.window + 1) : s.t;
+    for (int64_t t0 = j; t0 < end; t0 += 32) {
         int64_t t = t0 + lane, n = s.t - t0 < 32 ? s.t - t0 : 32;
         struct pair mine = {0, 0};
 
@@ -170,7 +174,7 @@ void cuda_attn_bwd(struct gpt_queue *q, const struct gpt_attn *op,
 {
     if (!cuda_ready(q, "attn_bwd", op->act) || !op->b || !op->t)
         return;
-    if (cuda_hopper_bwd(q, op, grad) || cuda_flash_bwd(q, op, grad))
+    if (op->softcap <= 0 && (cuda_hopper_bwd(q, op, grad) || cuda_flash_bwd(q, op, grad)))
         return;
     with_type(op->act, [&](auto type) {
         using T = decltype(type);

@@ -10,6 +10,8 @@ template <class T> struct cached {
     int64_t t_new, h, g, d, t_max, b;
     float scale;
     bool alibi;
+    int64_t window;
+    float softcap;
     const T *qkv;
     T *out, *k, *v;
     const int32_t *pos, *len, *slot; /* device */
@@ -53,14 +55,17 @@ template <class T> static __global__ void attend(cached<T> p)
         query[warp][c] = to_float(q[c]) * p.scale;
     __syncwarp();
     float sum[MOST] = {}, max = -INFINITY, total = 0, slope = p.alibi ? alibi_slope(h, p.h) : 0;
-    for (int64_t j0 = 0; j0 <= t; j0 += 32) {
+    /* Keys before the window stay in the cache, and are not read. */
+    int64_t first = p.window > 0 && t > p.window ? t - p.window : 0;
+    for (int64_t j0 = first; j0 <= t; j0 += 32) {
         int64_t j = j0 + lane, n = t - j0 < 31 ? t - j0 + 1 : 32;
-        float score = -INFINITY;
+        float score = -INFINITY, unused;
 
         if (j <= t) {
-            score = slope * (float)(j - t);
+            score = 0;
             for (int c = 0; c < p.d; c++)
                 score += query[warp][c] * to_float(k[j * p.d + c]);
+            score = attn_cap(score, p.softcap, &unused) + slope * (float)(j - t);
         }
         float top = fmaxf(max, warp_max(score)), shrink = expf(max - top);
         /* A running maximum, as in attn_fwd.cu: old sums shrink when it grows. */
@@ -125,8 +130,9 @@ void cuda_attn_cached(struct gpt_queue *q, const struct gpt_attn_cached *op)
     with_type(op->act, [&](auto type) {
         using T = decltype(type);
         cached<T> p = {op->t_new, op->h, op->g, op->d, op->t_max, op->b, op->scale, op->alibi,
-                       (const T *)op->qkv, (T *)op->out, (T *)op->k_cache, (T *)op->v_cache,
-                       rows, rows + op->b, rows + 2 * op->b};
+                       op->window, op->softcap, (const T *)op->qkv, (T *)op->out,
+                       (T *)op->k_cache, (T *)op->v_cache, rows, rows + op->b,
+                       rows + 2 * op->b};
         /* Two launches: a token sees keys that other blocks append, and only the
          * end of a kernel orders blocks. */
         launch(q, append<T>, dim3(op->t_new, op->g, op->b), 64, 0, p);

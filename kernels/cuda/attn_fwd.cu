@@ -24,12 +24,14 @@ template <class T> static __global__ void attend(struct attn_shape s, const T *q
     float sum[MOST] = {}, max = -INFINITY, total = 0, slope = attn_slope(s, h);
     for (int64_t j0 = attn_first(s, b, t); j0 <= t; j0 += 32) {
         int64_t j = j0 + lane;
-        float score = -INFINITY;
+        float score = -INFINITY, unused;
 
         if (j <= t) {
-            score = slope * (float)(j - t);
+            /* capped before ALiBi is added, which is no part of the score */
+            score = 0;
             for (int i = 0; i < s.d; i++)
                 score += query[warp][i] * to_float(k[j * s.ld + i]);
+            score = attn_cap(score, s.softcap, &unused) + slope * (float)(j - t);
         }
         /* Less the maximum so far, no exponential overflows. The first key of a
          * round is always seen, so that the maximum is finite. */
@@ -69,8 +71,9 @@ void cuda_attn_fwd(struct gpt_queue *q, const struct gpt_attn *op)
         cuda_fail(q, "heads of %lld elements, limit %d", (long long)op->d, ATTN_MAX_D);
         return;
     }
-    /* Best first; each says whether it has the GPU, type and size. */
-    if (cuda_hopper_fwd(q, op) || cuda_flash_fwd(q, op))
+    /* Best first; each says whether it has the GPU, type and size. Scores are capped
+     * by the plain kernels alone. */
+    if (op->softcap <= 0 && (cuda_hopper_fwd(q, op) || cuda_flash_fwd(q, op)))
         return;
     with_type(op->act, [&](auto type) {
         using T = decltype(type);

@@ -387,6 +387,7 @@ static struct gpt_backend table()
     be.name = NAME;
     be.state = &device_open;
     be.act_types = 1u << GPT_F32 | 1u << GPT_BF16 | 1u << GPT_F16;
+    be.abilities = GPT_CAN_WINDOW | GPT_CAN_CAP | GPT_CAN_SCALE_WORDS | GPT_CAN_NORM_WIDE;
     be.describe = cuda_describe;
     be.alloc = cuda_alloc;
     be.free = cuda_free;
@@ -419,6 +420,9 @@ static struct gpt_backend table()
     be.head_norm = cuda_head_norm;
     be.head_norm_bwd = cuda_head_norm_bwd;
     be.head_norm_scratch = cuda_head_norm_scratch;
+    be.head_norm_sums = cuda_head_norm_sums;
+    be.softcap = cuda_softcap;
+    be.times = cuda_times;
     be.norm_fwd = cuda_norm_fwd;
     be.norm_bwd = cuda_norm_bwd;
     be.norm_scratch = cuda_norm_scratch;

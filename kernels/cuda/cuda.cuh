@@ -193,6 +193,15 @@ void cuda_head_norm(struct gpt_queue *q, const struct gpt_head_norm *op);
 void cuda_head_norm_bwd(struct gpt_queue *q, const struct gpt_head_norm *op,
                         const struct gpt_head_norm_grad *grad);
 size_t cuda_head_norm_scratch(int64_t n, int64_t d);
+/* The norms of all heads together (head_norm_wide.cu). */
+void cuda_head_norm_sums(struct gpt_queue *q, const struct gpt_head_norm *op, const void *dqkv,
+                         float *sums);
+void cuda_wide_norm(struct gpt_queue *q, const struct gpt_head_norm *op);
+void cuda_wide_norm_bwd(struct gpt_queue *q, const struct gpt_head_norm *op,
+                        const struct gpt_head_norm_grad *grad);
+void cuda_softcap(struct gpt_queue *q, void *x, void *slope, int64_t n, float c,
+                  enum gpt_dtype act);
+void cuda_times(struct gpt_queue *q, void *x, const void *y, int64_t n, enum gpt_dtype act);
 void cuda_norm_fwd(struct gpt_queue *q, const struct gpt_norm *op);
 void cuda_norm_bwd(struct gpt_queue *q, const struct gpt_norm *op,
                    const struct gpt_norm_grad *grad);

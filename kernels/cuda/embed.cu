@@ -9,8 +9,16 @@ template <class T> struct words {
     const int32_t *tokens, *positions;
     const T *wte, *wpe;
     T *out;
+    float scale;
     struct cuda_drop drop;
 };
+
+/* By what words are multiplied. A product with 1 costs nothing beside memory, and
+ * changes no bit. */
+static float scale_of(const struct gpt_embed *op)
+{
+    return op->scale != 0 ? op->scale : 1;
+}
 
 template <class T, int W> static __global__ void embed(words<T> p)
 {
@@ -23,6 +31,9 @@ template <class T, int W> static __global__ void embed(words<T> p)
          * that rank's row. */
         if (row >= 0 && row < p.v_local)
             load(x, p.wte + row * p.c + j);
+#pragma unroll
+        for (int e = 0; e < W; e++)
+            x[e] *= p.scale;
         if (p.wpe) {
             load(at, p.wpe + p.positions[i] * p.c + j);
 #pragma unroll
@@ -45,7 +56,7 @@ void cuda_embed_fwd(struct gpt_queue *q, const struct gpt_embed *op)
         const int W = decltype(width)::value;
         words<T> p = {op->c, op->v_begin, op->v_local, op->tokens, op->positions,
                       (const T *)op->wte, (const T *)op->wpe, (T *)op->out,
-                      cuda_drop_of(&op->dropout)};
+                      scale_of(op), cuda_drop_of(&op->dropout)};
         launch(q, embed<T, W>, op->n, cuda_threads(op->c / W, 256), 0, p);
     });
 }
@@ -54,7 +65,7 @@ template <class T> struct gradient {
     int64_t n, c;
     int32_t limit; /* rows of dw */
     const T *dout;
-    float *dw;
+    float *dw, scale;
     struct cuda_sorted sorted;
     struct cuda_drop drop;
 };
@@ -108,13 +119,15 @@ template <class T, int W> static __global__ void add_rows(gradient<T> p)
         load(dw, to);
 #pragma unroll
         for (int e = 0; e < W; e++)
-            dw[e] += sum[e];
+            /* once an element of the table, after all its rows */
+            dw[e] += sum[e] * p.scale;
         store(to, dw);
     }
 }
 
 static void add_by_key(struct gpt_queue *q, const struct gpt_embed *op, const void *dout,
-                       const int32_t *keys, int64_t first, int32_t limit, float *dw)
+                       const int32_t *keys, int64_t first, int32_t limit, float *dw,
+                       float scale)
 {
     void *work = cuda_work(q, cuda_sort_work(op->n));
 
@@ -126,7 +139,7 @@ static void add_by_key(struct gpt_queue *q, const struct gpt_embed *op, const vo
     with_access(op->act, cuda_wide(op->act, op->c, dout, dw), [&](auto type, auto width) {
         using T = decltype(type);
         const int W = decltype(width)::value;
-        gradient<T> p = {op->n, op->c, limit, (const T *)dout, dw, sorted,
+        gradient<T> p = {op->n, op->c, limit, (const T *)dout, dw, scale, sorted,
                          cuda_drop_of(&op->dropout)};
         launch(q, add_rows<T, W>, op->n, cuda_threads(op->c / W, 256), 0, p);
     });
@@ -138,7 +151,8 @@ void cuda_embed_bwd(struct gpt_queue *q, const struct gpt_embed *op, const void 
     if (!cuda_ready(q, "embed_bwd", op->act) || !op->n)
         return;
     if (dwte)
-        add_by_key(q, op, dout, op->tokens, op->v_begin, (int32_t)op->v_local, dwte);
+        add_by_key(q, op, dout, op->tokens, op->v_begin, (int32_t)op->v_local, dwte,
+                   scale_of(op));
     if (dwpe) /* how many positions there are is not known here */
-        add_by_key(q, op, dout, op->positions, 0, INT32_MAX, dwpe);
+        add_by_key(q, op, dout, op->positions, 0, INT32_MAX, dwpe, 1);
 }

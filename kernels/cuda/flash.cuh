@@ -56,7 +56,7 @@ __device__ inline void flash_fetch(T *tile, const T *x, int64_t first, int64_t n
 template <int ROWS = FLASH_ROWS>
 __device__ inline int flash_first(const struct attn_shape &s, int64_t b, int64_t t)
 {
-    if (!s.doc_start)
+    if (!attn_hides(s))
         return 0;
     int first = (int)t;
 #pragma unroll

@@ -33,7 +33,9 @@ template <int N, int KEYS>
 __device__ inline bool advance(const struct attn_shape &s, int b, int j, int h_end,
                                struct query_tile &at)
 {
-    for (at.t += N; at.t < s.t; at.t += N)
+    /* the rows of keys end a window after the last of them */
+    int64_t end = s.window > 0 ? min(s.t, j + KEYS + s.window) : s.t;
+    for (at.t += N; at.t < end; at.t += N)
         if (flash_first<N>(s, b, at.t) < j + KEYS)
             return true;
     at.t = j;

@@ -144,6 +144,10 @@ void cuda_head_norm(struct gpt_queue *q, const struct gpt_head_norm *op)
 {
     if (!cuda_ready(q, "head_norm", op->act) || !op->n)
         return;
+    if (op->squares) {
+        cuda_wide_norm(q, op);
+        return;
+    }
     with_type(op->act, [&](auto type) {
         using T = decltype(type);
         heads<T> p = heads_of<T>(op, 0);
@@ -170,6 +174,10 @@ void cuda_head_norm_bwd(struct gpt_queue *q, const struct gpt_head_norm *op,
 
     if (!cuda_ready(q, "head_norm_bwd", op->act) || !op->n)
         return;
+    if (op->squares) {
+        cuda_wide_norm_bwd(q, op, grad);
+        return;
+    }
     int64_t each = rows_each(op->n), blocks = cuda_blocks(op->n, each);
     with_type(op->act, [&](auto type) {
         using T = decltype(type);

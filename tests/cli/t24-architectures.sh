@@ -203,14 +203,20 @@ check 'what is typed replaces what a preset says' sh -c '
     grep -q "rank (0, 0): 162335232$"'
 check 'a gate' same '--swiglu' '--activation-function silu --gated-linear-unit'
 
-# ---- a device that does not compute it ----
+# ---- GPUs, emulated ----
 if [ -f "$BUILD/libgpt-cuda-emu.so" ]; then
-    # shellcheck disable=SC2086 # options are words
-    expect 5 'a window on a device without one' gpt-train --num-layers 2 \
-        $tiny --train-iters 1 --window-size 3 --device cuda-emu --dry-run
-    err_has 'no attention to a window, which the model has (window_size)'
-    # shellcheck disable=SC2086 # options are words
-    expect 0 'one that no text is longer than' gpt-train --num-layers 2 \
-        $tiny --train-iters 1 --window-size 7 --device cuda-emu --dry-run
+    for name in gemma2 olmo2 bloom opt qwen; do
+        eval "options=\$$name"
+        # shellcheck disable=SC2086 # options are words
+        expect 0 "$name on a GPU" gpt-train --num-layers 2 $tiny \
+            --global-batch-size 4 --train-iters 6 $options --save $name-gpu \
+            --device cuda-emu
+        check "$name: the losses of the CPU" near $name $name-gpu 1e-4
+        gpt-generate --load $name --prompt 'the cat' --tokens 6 --greedy \
+            --device cpu >a
+        gpt-generate --load $name --prompt 'the cat' --tokens 6 --greedy \
+            --device cuda-emu >b
+        check "$name: the same text" cmp a b
+    done
 fi
 tap_done

@@ -253,6 +253,7 @@ static void run_embed(struct trial *t)
     const struct rows_case *k = t->params;
     void **m = t->mem;
     struct gpt_embed op = {.n = k->n, .c = k->c, .v_begin = BEGIN,
+                           .scale = k->n % 3 == 0 ? 1.7F : 0,
                            .v_local = V, .act = t->act, .tokens = m[0],
                            .positions = m[1], .wte = m[2],
                            .wpe = k->with_x ? m[3] : NULL, .out = m[4],
@@ -324,6 +325,10 @@ struct attn_case {
     bool docs;
 };
 
+/* of the cases that follow */
+static int64_t window;
+static float softcap;
+
 /* In types[first] and those after it. */
 static void check_attn(const char *title, size_t first, struct attn_case k,
                        bool alibi)
@@ -341,6 +346,7 @@ static void check_attn(const char *title, size_t first, struct attn_case k,
     struct gpt_attn op = {.b = b, .t = t, .h = h, .g = g, .d = d, .head0 = 2,
                           .h_global = h + 5,
                           .scale = 1 / sqrtf((float)d), .alibi = alibi,
+                          .window = window, .softcap = softcap,
                           .doc_start = k.docs ? start : NULL,
                           .dropout = some_dropout(k.p, t)};
     struct operand ops[] = {
@@ -352,10 +358,12 @@ static void check_attn(const char *title, size_t first, struct attn_case k,
         {"dqkv", ACT, nq, NULL, true, 1},
         {"samples", I32, 2, &more_samples, false, 0},
     };
-    snprintf(name, sizeof(name), "%s B%lld T%lld H%lld G%lld D%lld p %g%s%s",
-             title, (long long)b, (long long)t, (long long)h, (long long)g,
+    snprintf(name, sizeof(name),
+             "%s B%lld T%lld H%lld G%lld D%lld p %g%s%s%s%s", title,
+             (long long)b, (long long)t, (long long)h, (long long)g,
              (long long)d, k.p, k.docs ? " documents" : "",
-             alibi ? " alibi" : "");
+             alibi ? " alibi" : "", window ? " window" : "",
+             softcap > 0 ? " capped" : "");
     for (size_t i = first; i < GPT_COUNT(types); i++)
         compare_type(run_attn, &op, ops, GPT_COUNT(ops), i, name);
     free(qkv), free(dout), free(start);
@@ -384,7 +392,8 @@ static void check_cached(int64_t t_new, int64_t h, int64_t g, int64_t d,
     struct gpt_attn_cached op = {.b = B, .t_new = t_new, .h = h, .g = g,
                                  .d = d, .t_max = T_MAX,
                                  .scale = 1 / sqrtf((float)d),
-                                 .alibi = alibi, .pos = pos,
+                                 .alibi = alibi, .window = window,
+                                 .softcap = softcap, .pos = pos,
                                  .len = len, .slot = slot};
     float *qkv = rnd_floats(n, 1), *cache = rnd_floats(2 * nc, 1);
     struct operand ops[] = {
@@ -438,6 +447,39 @@ static void check_rope(int64_t b, int64_t t, int64_t h, int64_t g, int64_t d,
     free(x), free(positions);
 }
 
+/* Windows shorter and longer than tiles, on tensor cores and plainly (D 16);
+ * capped scores. */
+static void windows(void)
+{
+    static const struct attn_case cases[] = {
+        {1, 190, 2, 1, 64, 0, false}, {2, 131, 2, 1, 80, 0.3, true},
+        {1, 97, 3, 3, 16, 0, false},
+    };
+    static const struct attn_case hopper_cases[] = {
+        {1, 300, 2, 1, 64, 0.1, false}, {1, 260, 2, 1, 128, 0, true},
+        {1, 390, 2, 2, 64, 0, false},
+    };
+
+    reopen("GPT_CUDA_FLASH", "mma");
+    for (window = 1; window < 100; window += 49)
+        for (size_t i = 0; i < GPT_COUNT(cases); i++)
+            check_attn("attention", 0, cases[i], i == 2);
+    reopen("GPT_CUDA_FLASH", "auto");
+    reopen("GPT_CUDA_EMU_ARCH", "90");
+    for (window = 50; window < 200; window += 100)
+        for (size_t i = 0; i < GPT_COUNT(hopper_cases); i++)
+            check_attn("hopper attention", 1, hopper_cases[i], false);
+    reopen("GPT_CUDA_EMU_ARCH", "80");
+    window = 20;
+    softcap = 0.7F;
+    check_attn("attention", 0, (struct attn_case){1, 90, 4, 2, 64, 0.2, true},
+               true);
+    check_cached(9, 4, 2, 33, false);
+    window = 0;
+    check_cached(5, 6, 2, 24, true);
+    softcap = 0;
+}
+
 static void attention(void)
 {
     static const struct attn_case cases[] = {
@@ -460,6 +502,7 @@ static void attention(void)
     for (size_t i = 0; i < GPT_COUNT(with_alibi); i++)
         check_attn("attention", 0, with_alibi[i], true);
     reopen("GPT_CUDA_FLASH", "auto");
+    windows();
     check_cached(1, 2, 2, 16, false);
     check_cached(9, 4, 2, 33, false);
     check_cached(5, 6, 2, 24, true);
@@ -863,8 +906,84 @@ static void check_head_norm(enum gpt_norm_kind kind, int64_t n, int64_t h,
     free(x), free(dy), free(w);
 }
 
+/* All heads together; sums of all ranks are those of this one twice. */
+static void run_wide_norm(struct trial *t)
+{
+    struct gpt_head_norm op = *(const struct gpt_head_norm *)t->params;
+    float *sums = t->mem[7], *dw = t->mem[6];
+    struct gpt_head_norm_grad grad = {
+        .dqkv = t->mem[4], .dots = sums + 2 * op.n, .dwq = dw,
+        .dwk = dw + op.h * op.d, .scratch = t->mem[5]};
+
+    op.act = t->act;
+    op.in = t->mem[0];
+    op.wq = t->mem[1];
+    op.wk = t->mem[2];
+    op.out = t->mem[3];
+    op.squares = sums;
+    t->be->head_norm_sums(t->q, &op, NULL, sums);
+    t->be->head_norm(t->q, &op);
+    t->be->head_norm_sums(t->q, &op, grad.dqkv, sums + 2 * op.n);
+    t->be->head_norm_bwd(t->q, &op, &grad);
+}
+
+static void check_wide_norm(int64_t n, int64_t h, int64_t g, int64_t d)
+{
+    int64_t count = n * (h + 2 * g) * d, width = (h + g) * d;
+    float *x = rnd_floats(count, 1), *dy = rnd_floats(count, 1);
+    float *w = rnd_floats(width, 1);
+    size_t cpu = cpu_be->head_norm_scratch(n, width);
+    size_t dev = dev_be->head_norm_scratch(n, width);
+    struct gpt_head_norm op = {.kind = GPT_RMSNORM, .n = n, .h = h, .g = g,
+                               .d = d, .h_all = 2 * h, .g_all = 2 * g,
+                               .plus_one = n % 2, .eps = 1e-5F};
+    struct operand ops[] = {
+        {"qkv", ACT, count, x, false, 0},
+        {"wq", ACT, h * d, w, false, 0},
+        {"wk", ACT, g * d, w + h * d, false, 0},
+        {"out", ACT, count, NULL, true, 1},
+        {"dqkv", ACT, count, dy, true, 2},
+        {"scratch", F32, (int64_t)((cpu > dev ? cpu : dev) / sizeof(float)),
+         NULL, false, 0},
+        {"dw", F32, width, w, true, 2},
+        {"sums", F32, 4 * n, NULL, true, 1},
+    };
+
+    compare(run_wide_norm, &op, ops, GPT_COUNT(ops),
+            "norm of all heads of %lld H%lld G%lld D%lld", (long long)n,
+            (long long)h, (long long)g, (long long)d);
+    free(x), free(dy), free(w);
+}
+
+static void run_softcap(struct trial *t)
+{
+    const int64_t n = *(const int64_t *)t->params;
+
+    t->be->softcap(t->q, t->mem[0], t->mem[1], n, 0.8F, t->act);
+    t->be->softcap(t->q, t->mem[2], NULL, n, 30, t->act);
+    t->be->times(t->q, t->mem[3], t->mem[1], n, t->act);
+}
+
+static void check_softcap(int64_t n)
+{
+    float *x = rnd_floats(n, 3), *y = rnd_floats(n, 1);
+    struct operand ops[] = {
+        {"x", ACT, n, x, true, 1},
+        {"slope", ACT, n, NULL, true, 1},
+        {"logits", ACT, n, x, true, 1},
+        {"times", ACT, n, y, true, 1},
+    };
+
+    compare(run_softcap, &n, ops, GPT_COUNT(ops), "capped %lld", (long long)n);
+    free(x), free(y);
+}
+
 static void more(void)
 {
+    check_wide_norm(5, 4, 2, 8);
+    check_wide_norm(300, 3, 1, 33);
+    check_softcap(1);
+    check_softcap(1000);
     check_ranks(5, 40, 110);
     check_ranks(3, 33, 60); /* the last rank has no word */
     check_activate(1, 1, false);

@@ -1,6 +1,7 @@
 /* Compares decoding with the cache and a naive forward pass in double: every
  * position, several architectures, prompts longer than a block, texts of
  * different lengths together, slots that are used again. */
+#include "model/abilities.h"
 #include "model/weights.h"
 #include "tests/lib/model.h"
 #include "tests/lib/tap.h"
@@ -393,6 +394,40 @@ static void test_refusals(struct model *m)
     }
 }
 
+/* A backend says what it computes; a model that asks for more is refused. */
+static void test_abilities(struct model *m)
+{
+    static const struct {
+        enum gpt_ability ability;
+        const char *field;
+        struct gpt_config c;
+    } rows[] = {
+        {GPT_CAN_WINDOW, "window_size", {.num_layers = 1, .window_size = 3}},
+        {GPT_CAN_CAP, "attn_logit_softcapping", {.attn_logit_softcapping = 1}},
+        {GPT_CAN_CAP, "final_logit_softcapping",
+         {.final_logit_softcapping = 1}},
+        {GPT_CAN_SCALE_WORDS, "scale_embedding", {.scale_embedding = true}},
+        {GPT_CAN_NORM_WIDE, "qk_norm_whole", {.qk_norm_whole = true}},
+    };
+    struct gpt_backend be = *m->be;
+
+    for (size_t i = 0; i < GPT_COUNT(rows); i++) {
+        const struct gpt_config c = rows[i].c;
+        struct gpt_err err = {0};
+
+        be.abilities = ~(unsigned)rows[i].ability;
+        is_int(gpt_abilities_check(&c, 9, &be, &err), GPT_EDEVICE,
+               "a device without it refuses %s", rows[i].field);
+        ok(strstr(err.text, rows[i].field) != NULL, "by name: %s", err.text);
+        be.abilities = rows[i].ability;
+        is_int(gpt_abilities_check(&c, 9, &be, &err), GPT_OK,
+               "and one with it does not");
+    }
+    be.abilities = 0;
+    is_int(gpt_abilities_check(&rows[0].c, 4, &be, NULL), GPT_OK,
+           "a window that is as long as all texts is none");
+}
+
 int main(void)
 {
     static const struct {
@@ -469,6 +504,8 @@ int main(void)
         test_side_by_side(&m);
         if (i == 0)
             test_refusals(&m);
+        if (i == 0)
+            test_abilities(&m);
         close_model(&m);
     }
     return tap_done();

@@ -108,6 +108,15 @@ static void test_operations(void)
     is_near(gpt_flops_per_token(&c, 1024),
             72 * L * C * C * (1 + T / 2 / (6 * C) + V / (12 * L * C)), 1e-12,
             0, "operations a token");
+    /* two of twelve layers have a window of 255 and the token itself: scores
+     * and values of 256 keys, less those that the first tokens do not have */
+    const double full = gpt_flops_per_token(&c, 1024);
+    c.window_size = 255;
+    c.window_full_layers = 8;
+    c.window_attn_skip_freq = 2;
+    is_near(full - gpt_flops_per_token(&c, 1024),
+            2 * 12 * C * (T / 2 - (256 - 256 * 256 / (2 * T))), 1e-9, 0,
+            "operations that windows save");
 }
 
 static void test_memory_kinds(void)

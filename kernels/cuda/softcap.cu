@@ -1,0 +1,70 @@
+/* Capped logits, and the product with their derivative: an element a thread, or as
+ * many as a thread loads at once. */
+#include "cuda/device.cuh"
+
+enum { THREADS = 256 };
+
+/* The derivative is stored, as cross-entropy leaves gradients in the place of logits:
+ * from these it could not be computed again. */
+template <class T, int W>
+static __global__ void softcap(T *x, T *slope, int64_t n, float c)
+{
+    int64_t i = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * W;
+    float v[W], rise[W]; /* rise: d(capped) / dx */
+
+    if (i >= n)
+        return;
+    load(v, x + i);
+#pragma unroll
+    for (int e = 0; e < W; e++) {
+        float t = tanhf(v[e] / c);
+
+        v[e] = c * t;
+        rise[e] = 1 - t * t;
+    }
+    store(x + i, v);
+    if (slope)
+        store(slope + i, rise);
+}
+
+/* Bound by memory, like all of this file: two streams in, one out. */
+template <class T, int W> static __global__ void times(T *x, const T *y, int64_t n)
+{
+    int64_t i = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * W;
+    float v[W], by[W];
+
+    if (i >= n)
+        return;
+    load(v, x + i);
+    load(by, y + i);
+#pragma unroll
+    for (int e = 0; e < W; e++)
+        v[e] *= by[e];
+    store(x + i, v);
+}
+
+void cuda_softcap(struct gpt_queue *q, void *x, void *slope, int64_t n, float c,
+                  enum gpt_dtype act)
+{
+    if (!cuda_ready(q, "softcap", act) || !n)
+        return;
+    with_access(act, cuda_wide(act, n, x, slope), [&](auto type, auto width) {
+        using T = decltype(type);
+        const int W = decltype(width)::value;
+
+        launch(q, softcap<T, W>, cuda_blocks(n / W, THREADS), THREADS, 0, (T *)x, (T *)slope, n,
+               c);
+    });
+}
+
+void cuda_times(struct gpt_queue *q, void *x, const void *y, int64_t n, enum gpt_dtype act)
+{
+    if (!cuda_ready(q, "times", act) || !n)
+        return;
+    with_access(act, cuda_wide(act, n, x, y), [&](auto type, auto width) {
+        using T = decltype(type);
+        const int W = decltype(width)::value;
+
+        launch(q, times<T, W>, cuda_blocks(n / W, THREADS), THREADS, 0, (T *)x, (const T *)y, n);
+    });
+}
