@@ -29,6 +29,7 @@ static const char *const keys[GPT_MEGATRON_STATES] = {
     [GPT_MEGATRON_MASTER] = "param",
 };
 
+/* Sizes of parameters are those of the model's file. */
 static int64_t count_elements(const struct gpt_safetensor *t)
 {
     int64_t n = 1;
