@@ -190,6 +190,7 @@ static int read_part(struct gpt_dcp *d, const char *dir,
     struct gpt_torch part;
     int ndim;
 
+    /* objects have rows as well, and are not read */
     if (!tensor)
         return GPT_OK;
     if (!file || !read_sizes(gpt_pickle_find(key, "offset"), begin, &ndim) ||

@@ -101,6 +101,7 @@ static int add_loss_scale(struct gpt_megatron *m, struct gpt_err *err)
     int64_t good = 0, left = 1;
     float scale;
 
+    /* a run in bf16 or fp32 has none, or None */
     if (!v || !gpt_torch_is_tensor(v) ||
         !gpt_pickle_int(gpt_pickle_find(there, "growth_tracker"), &good))
         return GPT_OK;

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs of DeepSpeed with transformers' models as checkpoints.
 
-Usage: make_deepspeed.py [DIR]   (needs torch, transformers, deepspeed 0.19)
+Usage: make_deepspeed.py [DIR | corpus]   (needs torch, transformers, deepspeed 0.19)
 
 One directory a stage of ZeRO, as the Trainer of transformers leaves it:
 config.json, `latest`, global_step3/. Two data parallel ranks train on a CPU for
@@ -9,6 +9,7 @@ three steps, save, and train for five more; losses.txt has the losses of all. Al
 samples are the same sixteen bytes and the first of them again. DIR/universal
 is that of stage 1 as ds_to_universal.py makes it.
 """
+import glob
 import os
 import shutil
 import sys
@@ -60,6 +61,10 @@ def run(rank, name, directory, port):
                       DS_ACCELERATOR="cpu")
     torch.set_num_threads(1)
     import deepspeed
+    import deepspeed.comm.torch
+    # an operation that would be compiled, for minutes; the package has
+    # PyTorch itself under the name of this module
+    sys.modules["deepspeed.comm.torch"].build_shm_op = lambda: None
     stage, kind = VARIANTS[name]
     deepspeed.init_distributed("gloo")
     config, model = build(kind)
@@ -87,11 +92,35 @@ def run(rank, name, directory, port):
         config.save_pretrained(directory)
         with open(directory + "/losses.txt", "w") as f:
             f.writelines(f"{x:.7f}\n" for x in losses)
-        os.remove(directory + "/zero_to_fp32.py")
+        for script in glob.glob(directory + "/*.py"):
+            os.remove(script)
     torch.distributed.barrier()
 
 
+def corpus(directory):
+    """Both files of a rank in one, of stages 2 and 3, for tests/fuzz."""
+    os.makedirs(directory, exist_ok=True)
+    shapes = [{"wte.weight": torch.Size([3, 2])}, {"ln_f.weight":
+                                                   torch.Size([2])}]
+    flat = [torch.arange(6.), torch.ones(2)]
+    adam = {"state": {i: {"exp_avg": t, "exp_avg_sq": t,
+                          "step": torch.tensor(3.)}
+                      for i, t in enumerate(flat)}, "param_groups": []}
+    common = {"param_shapes": shapes, "global_steps": 3, "global_samples": 6}
+    old = dict(_use_new_zipfile_serialization=False)
+    torch.save(dict(common, optimizer_state_dict={
+        "single_partition_of_fp32_groups": flat, "base_optimizer_state": adam,
+        "partition_count": [1, 1], "param_alignment_paddings": [[0], [0]]}),
+        directory + "/zero2", **old)
+    torch.save(dict(common, optimizer_state_dict={
+        "fp32_flat_groups": flat, "optimizer_state_dict": adam,
+        "partition_count": 1}), directory + "/zero3", **old)
+
+
 if __name__ == "__main__":
+    if sys.argv[1:] == ["corpus"]:
+        corpus(os.path.join(HERE, "..", "fuzz", "corpus", "deepspeed"))
+        sys.exit()
     top = sys.argv[1] if len(sys.argv) > 1 else os.path.join(HERE, "deepspeed")
     for i, name in enumerate(VARIANTS):
         torch.multiprocessing.spawn(run, nprocs=2, args=(
