@@ -331,6 +331,12 @@ static int settle_schedule(const struct gpt_source *source,
 
     if (c->options->override_scheduler)
         return GPT_OK;
+    if (!cJSON_GetObjectItemCaseSensitive(source->state, "schedule")) {
+        gpt_fail(err, GPT_EDATA, "%s: says nothing of its run's schedule",
+                 source->dir);
+        return gpt_hint(err, "--override-opt_param-scheduler goes on with the "
+                             "schedule of the options");
+    }
     GPT_TRY(gpt_lr_schedule_from_json(&there, source->state, source->dir, err));
     if (c->options->use_checkpoint_scheduler) {
         *schedule = there;

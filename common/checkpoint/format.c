@@ -7,7 +7,7 @@
 
 const struct gpt_format *const gpt_formats[] = {
 #define X(name) &gpt_format_##name,
-    GPT_FORMAT_LIST(X)
+    GPT_FORMAT_READ_LIST(X) GPT_FORMAT_LIST(X)
 #undef X
         NULL,
 };

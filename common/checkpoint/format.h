@@ -57,13 +57,17 @@ struct gpt_format {
     X(native)              \
     X(hf)                  \
     X(gguf)
+/* Those that are read alone, asked before the others: a directory of DeepSpeed
+ * may hold weights of Hugging Face as well, without what the optimizer has. */
+#define GPT_FORMAT_READ_LIST(X) X(deepspeed)
 
 #define X(name) extern const struct gpt_format gpt_format_##name;
 GPT_FORMAT_LIST(X)
+GPT_FORMAT_READ_LIST(X)
 #undef X
 
 extern const struct gpt_format *const gpt_formats[]; /* NULL-terminated */
-/* Their names, as choices of an option; NULL-terminated. */
+/* Names of those that are written, as choices of an option; NULL-terminated. */
 extern const char *const gpt_format_names[];
 
 /* NULL when there is none of that name. */

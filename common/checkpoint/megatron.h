@@ -66,6 +66,8 @@ struct gpt_megatron {
     bool has_optimizer;
     int64_t step; /* of the optimizer */
     cJSON *state;
+    struct gpt_dcp *dist; /* tensors of a checkpoint of torch_dist, or NULL;
+                           * ranks[0] then has what is no tensor */
     struct gpt_arena arena;
 };
 
@@ -114,6 +116,34 @@ void gpt_megatron_put_variants(struct gpt_pickle_out *o,
 int gpt_megatron_check_variants(const struct gpt_config *c,
                                 struct gpt_err *err) GPT_MUST_USE;
 
+/* ---- torch_dist ---- */
+
+#define GPT_MEGATRON_COMMON "common.pt"
+
+/* True for the directory of an iteration in this format. */
+bool gpt_megatron_is_dist(const char *dir);
+/* Instead of gpt_megatron_open_ranks(): fills m->dist and one rank. */
+int gpt_megatron_open_dist(struct gpt_megatron *m,
+                           struct gpt_err *err) GPT_MUST_USE;
+/* The tensor of a parameter, or NULL; number: of the layer, or -1. *layer: its
+ * index in the first dimension, -1 where the tensor is of one layer alone. */
+const struct gpt_tensor *gpt_megatron_dist_tensor(const struct gpt_megatron *m,
+                                                  const char *prefix,
+                                                  enum gpt_param_role role,
+                                                  int64_t number,
+                                                  int64_t *layer);
+int64_t gpt_megatron_dist_layers(const struct gpt_megatron *m);
+/* Appends what there is of a parameter, of a kind of state, to *out. */
+int gpt_megatron_merge_dist(struct gpt_megatron *m, const struct gpt_param *p,
+                            struct gpt_tensor *out, int kind,
+                            struct gpt_err *err) GPT_MUST_USE;
+/* GPT_EDATA when a weight was not merged. */
+int gpt_megatron_check_dist(const struct gpt_megatron *m,
+                            struct gpt_err *err) GPT_MUST_USE;
+/* True when there are moments with names of parameters; *other: there is state
+ * of an optimizer, whether of this kind or not. */
+bool gpt_megatron_dist_has_optimizer(const struct gpt_megatron *m, bool *other);
+
 /* Fills config, version, iteration and state from the first rank's file. */
 int gpt_megatron_configure(struct gpt_megatron *m,
                            struct gpt_err *err) GPT_MUST_USE;
@@ -157,6 +187,8 @@ gpt_megatron_tensor(const struct gpt_megatron_chunk *chunk,
  * them, as many of linear_fc1, on each rank. The part of it, 0 or 1, that a
  * parameter is; *parts: how many there are. */
 int64_t gpt_megatron_part(enum gpt_param_role role, bool gated, int64_t *parts);
+/* Name `i` of a parameter, after that of its layer; NULL after the last. */
+const char *gpt_megatron_alias(enum gpt_param_role role, int i);
 /* Layers that a chunk's names speak of: the largest number and one. */
 int64_t gpt_megatron_layers(const struct gpt_safetensors *tensors);
 /* True for what an optimizer has state of: not for constants. */

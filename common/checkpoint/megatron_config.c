@@ -9,38 +9,73 @@
 
 #include "base/log.h"
 #include "base/num.h"
+#include "checkpoint/plan.h"
+
+#include <string.h>
 
 /* ---- sizes ---- */
+
+/* The shape of a tensor of the first rank, without a dimension of layers. */
+struct shape {
+    int ndim;
+    int64_t size[GPT_TENSOR_DIMS];
+};
+
+static bool find_shape(const struct gpt_megatron *m, enum gpt_param_role role,
+                       struct shape *out)
+{
+    const struct gpt_safetensor *t = NULL;
+    const struct gpt_tensor *whole = NULL;
+    int64_t layer = -1;
+
+    *out = (struct shape){0};
+    /* the first layer stands for all, whether they are stacked or not */
+    if (m->dist) {
+        whole = gpt_megatron_dist_tensor(
+            m, "", role, role == GPT_FC1_WEIGHT ? 0 : -1, &layer);
+        if (!whole)
+            return false;
+        out->ndim = whole->ndim - (layer >= 0);
+        memcpy(out->size, whole->shape + (layer >= 0),
+               (size_t)gpt_max_i64(out->ndim, 0) * sizeof(*out->size));
+        return true;
+    }
+    t = gpt_megatron_tensor(&m->ranks[0].chunks[0], role, 0);
+    if (!t)
+        return false;
+    out->ndim = t->ndim;
+    memcpy(out->size, t->shape, sizeof(*t->shape) * 2);
+    return true;
+}
 
 /* What the first rank's tensors say: C, F, rows of the vocabulary and of the
  * table of positions. */
 static int read_shapes(struct gpt_megatron *m, struct gpt_err *err)
 {
-    const struct gpt_megatron_chunk *c = &m->ranks[0].chunks[0];
-    const struct gpt_safetensor *words =
-        gpt_megatron_tensor(c, GPT_WORD_EMBEDDING, 0);
-    const struct gpt_safetensor *positions =
-        gpt_megatron_tensor(c, GPT_POSITION_EMBEDDING, 0);
-    const struct gpt_safetensor *fc1 =
-        gpt_megatron_tensor(c, GPT_FC1_WEIGHT, 0);
+    struct shape words, positions, fc1;
+    const bool found = find_shape(m, GPT_WORD_EMBEDDING, &words);
+    const bool learned = find_shape(m, GPT_POSITION_EMBEDDING, &positions);
 
+    find_shape(m, GPT_FC1_WEIGHT, &fc1);
+    if (m->dist)
+        m->config.num_layers = gpt_megatron_dist_layers(m);
     /* tensors are looked up under all names, so this is also the test of
      * whether the file is of a GPT at all */
-    if (!words || words->ndim != 2 || !fc1 || fc1->ndim != 2) {
+    if (words.ndim != 2 || fc1.ndim != 2) {
         gpt_fail(err, GPT_EDATA, "%s/%s: no %s of a GPT", m->dir,
-                 m->ranks[0].file, words ? "layer" : "word_embeddings");
+                 m->ranks[0].file, found ? "layer" : "word_embeddings");
         return gpt_hint(err, "'gpt-reshape inspect' shows what is in the file");
     }
-    m->config.hidden_size = words->shape[1];
-    if (!gpt_mul(words->shape[0], m->tp_size, &m->config.padded_vocab_size) ||
-        !gpt_mul(fc1->shape[0], m->tp_size, &m->config.ffn_hidden_size))
+    m->config.hidden_size = words.size[1];
+    if (!gpt_mul(words.size[0], m->tp_size, &m->config.padded_vocab_size) ||
+        !gpt_mul(fc1.size[0], m->tp_size, &m->config.ffn_hidden_size))
         return gpt_fail(err, GPT_EDATA, "%s/%s: a shape overflows", m->dir,
                         m->ranks[0].file);
     /* an odd number is found when the gate and its partner are taken apart */
     if (m->config.gated)
         m->config.ffn_hidden_size /= 2;
-    if (positions)
-        m->config.max_positions = positions->shape[0];
+    if (learned)
+        m->config.max_positions = positions.size[0];
     return GPT_OK;
 }
 
@@ -94,7 +129,9 @@ static void read_vocabulary(struct gpt_megatron *m,
 static void read_ties(struct gpt_megatron *m,
                       const struct gpt_pickle_value *args)
 {
+    struct shape output;
     const bool untied =
+        m->dist ? find_shape(m, GPT_OUTPUT_WEIGHT, &output) :
         m->pp_size == 1 && m->ranks[0].n_chunks == 1 &&
         gpt_megatron_tensor(&m->ranks[0].chunks[m->ranks[0].n_chunks - 1],
                             GPT_OUTPUT_WEIGHT, 0);
@@ -154,6 +191,9 @@ static int check_layout(const struct gpt_megatron *m,
 {
     int64_t tp = m->tp_size, pp = m->pp_size, layers = m->config.num_layers;
 
+    /* global tensors have no layout */
+    if (m->dist)
+        return GPT_OK;
     gpt_megatron_int(args, "model_parallel_size", &tp);
     gpt_megatron_int(args, "tensor_model_parallel_size", &tp);
     gpt_megatron_int(args, "pipeline_model_parallel_size", &pp);

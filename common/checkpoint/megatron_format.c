@@ -2,7 +2,10 @@
  * checkpoint/format.h. What the files mean is megatron.h's; here a directory
  * becomes a source. Start at open_megatron(). */
 #include "checkpoint/format.h"
+#include "checkpoint/dcp.h"
 #include "checkpoint/megatron.h"
+
+#include <string.h>
 
 /* A root of this format and a native one have the same tracker; the directory
  * that it names decides. */
@@ -38,6 +41,28 @@ static int list_ranks(struct gpt_source *s, const struct gpt_megatron *m,
     return GPT_OK;
 }
 
+/* Files of global tensors. */
+static int list_dist(struct gpt_source *s, const struct gpt_megatron *m,
+                     struct gpt_err *err)
+{
+    struct gpt_source_file *files = gpt_arena_alloc(
+        &s->arena, (size_t)m->dist->n_files, sizeof(*files));
+
+    if (!files)
+        return gpt_no_memory(err, "names of files");
+    for (int64_t i = 0; i < m->dist->n_files; i++) {
+        files[i] = (struct gpt_source_file){
+            .name = m->dist->files[i].name,
+            .bytes = gpt_in_size(m->dist->files[i].in),
+            .tensors = m->dist->files[i].parts,
+        };
+        s->weight_bytes += files[i].bytes;
+    }
+    s->files = files;
+    s->n_files = m->dist->n_files;
+    return GPT_OK;
+}
+
 static int open_alone(struct gpt_source *s, const char *path,
                       const struct gpt_source_options *o, struct gpt_err *err)
 {
@@ -54,7 +79,7 @@ static int open_alone(struct gpt_source *s, const char *path,
     s->state = m->state;
     s->tensors = m->tensors;
     s->n_tensors = m->n;
-    return list_ranks(s, m, err);
+    return m->dist ? list_dist(s, m, err) : list_ranks(s, m, err);
 }
 
 /* Every rank opens all the files, of which it reads headers and pickles. */
@@ -78,6 +103,16 @@ static int list_megatron(const struct gpt_source *s, gpt_stored_visit *visit,
 {
     const struct gpt_megatron *m = s->data;
 
+    /* global tensors are in no file of their own */
+    for (int64_t i = 0; m->dist && i < m->dist->n; i++) {
+        const struct gpt_tensor *t = &m->dist->tensors[i];
+        struct gpt_stored stored = {.name = t->name, .dtype = t->dtype,
+                                    .ndim = t->ndim,
+                                    .slices = (int64_t)t->n};
+
+        memcpy(stored.shape, t->shape, sizeof(t->shape));
+        GPT_TRY(visit(context, &stored, err));
+    }
     for (int64_t i = 0; i < m->tp_size * m->pp_size; i++)
         for (int64_t v = 0; v < m->ranks[i].n_chunks; v++) {
             const struct gpt_safetensors *list = &m->ranks[i].chunks[v].tensors;

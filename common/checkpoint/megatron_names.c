@@ -120,6 +120,13 @@ static const char *const *names_of(enum gpt_param_role role)
     return NULL;
 }
 
+const char *gpt_megatron_alias(enum gpt_param_role role, int i)
+{
+    const char *const *aliases = names_of(role);
+
+    return aliases && i < ALIASES ? aliases[i] : NULL;
+}
+
 /* A dozen lookups at most, each by bisection. */
 const struct gpt_safetensor *
 gpt_megatron_tensor(const struct gpt_megatron_chunk *chunk,

@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "base/num.h"
+#include "checkpoint/dcp.h"
 #include "checkpoint/names.h"
 
 #include <dirent.h>
@@ -26,6 +27,8 @@ static bool is_iteration(const char *dir)
     static const char *const first[] = {"mp_rank_00", "mp_rank_00_000"};
     char name[64];
 
+    if (gpt_megatron_is_dist(dir))
+        return true;
     for (size_t i = 0; i < GPT_COUNT(first); i++)
         for (size_t k = 0; k < GPT_COUNT(rank_files); k++) {
             snprintf(name, sizeof(name), "%s/%s", first[i], rank_files[k]);
@@ -311,7 +314,10 @@ int gpt_megatron_open(struct gpt_megatron **out, const char *path,
                                 "%lld", path, (long long)iteration);
         goto fail;
     }
-    GPT_TRY_GOTO(status, gpt_megatron_open_ranks(m, err), fail);
+    GPT_TRY_GOTO(status,
+                 gpt_megatron_is_dist(m->dir) ? gpt_megatron_open_dist(m, err)
+                                              : gpt_megatron_open_ranks(m, err),
+                 fail);
     GPT_TRY_GOTO(status, gpt_megatron_configure(m, err), fail);
     if (optimizer)
         GPT_TRY_GOTO(status, gpt_megatron_read_optimizer(m, err), fail);
@@ -344,6 +350,7 @@ void gpt_megatron_close(struct gpt_megatron *m)
         gpt_torch_close(&r->torch);
         gpt_torch_close(&r->shards);
     }
+    gpt_dcp_close(m->dist);
     gpt_free(m->tensors);
     gpt_free(m->ranks);
     gpt_params_free(&m->table);

@@ -14,7 +14,6 @@
 #include "base/log.h"
 #include "checkpoint/names.h"
 
-#include <stdio.h>
 #include <string.h>
 
 /* A parameter of a rank: tensor `index` of a chunk. */
@@ -297,6 +296,33 @@ static int read_any(struct gpt_megatron *m, int64_t rank, bool *fits,
     return status;
 }
 
+/* Tensors of torch_dist have names, so only the step is left to read. */
+static int read_dist(struct gpt_megatron *m, struct gpt_err *err)
+{
+    struct reader r = {.m = m, .rank = &m->ranks[0], .step = m->step};
+    const struct gpt_pickle_value *outer =
+        gpt_pickle_find(r.rank->torch.root, "optimizer");
+    const struct gpt_pickle_value *inner = gpt_pickle_find(outer, "optimizer");
+    struct gpt_pickle_value **list;
+    bool other;
+    int64_t n;
+
+    m->has_optimizer = gpt_megatron_dist_has_optimizer(m, &other);
+    if (!m->has_optimizer && other)
+        gpt_warn("%s: its optimizer state is left out: it has no names of "
+                 "parameters; Megatron-LM writes them with "
+                 "dist-ckpt-optim-fully-reshardable",
+                 m->dir);
+    if (!inner)
+        inner = outer;
+    if (gpt_pickle_sequence(gpt_pickle_find(inner, "param_groups"), &list,
+                            &n) &&
+        n > 0)
+        GPT_TRY(read_step(&r, list[0], gpt_pickle_find(inner, "state"), err));
+    m->step = r.step;
+    return GPT_OK;
+}
+
 /* A rank whose state does not fit ends the attempt for all: half of it is no
  * state. */
 int gpt_megatron_read_optimizer(struct gpt_megatron *m, struct gpt_err *err)
@@ -308,6 +334,8 @@ int gpt_megatron_read_optimizer(struct gpt_megatron *m, struct gpt_err *err)
     /* what counts is a number that the optimizer has; steps that were skipped
      * are in the iteration, not in it */
     m->step = m->iteration;
+    if (m->dist)
+        return read_dist(m, err);
     for (int64_t i = 0; fits && i < m->tp_size * m->pp_size; i++)
         GPT_TRY(read_any(m, i, &fits, err));
     m->has_optimizer = fits;
@@ -318,161 +346,4 @@ int gpt_megatron_read_optimizer(struct gpt_megatron *m, struct gpt_err *err)
                  "optimizer since 2024",
                  m->dir);
     return GPT_OK;
-}
-
-/* ---- the schedule ---- */
-
-/* Fields of Megatron-LM's scheduler, which counts samples. */
-const struct gpt_megatron_field gpt_megatron_schedule[] = {
-    {"max_lr", "max_lr"},
-    {"min_lr", "min_lr"},
-    {"init_lr", "init_lr"},
-    {"lr_warmup_steps", "warmup_samples"},
-    {"lr_decay_steps", "decay_samples"},
-    {"wsd_decay_steps", "wsd_decay_samples"},
-    {"start_wd", "start_wd"},
-    {"end_wd", "end_wd"},
-    {"wd_incr_steps", "wd_incr_samples"},
-    {NULL, NULL},
-};
-
-const struct gpt_megatron_word gpt_megatron_schedule_words[] = {
-    {"lr_decay_style", "lr_decay_style", "linear"},
-    {"lr_wsd_decay_style", "lr_wsd_decay_style", "exponential"},
-    {"wd_incr_style", "weight_decay_incr_style", "constant"},
-    {NULL, NULL, NULL},
-};
-
-/* A word of the scheduler; what runs had before there was a choice when it is
- * not there. Unknown words are found by the program that resumes. */
-static void add_word(cJSON *json, const struct gpt_pickle_value *there,
-                     const struct gpt_megatron_word *word)
-{
-    const struct gpt_pickle_value *v = gpt_pickle_find(there, word->there);
-    char text[64];
-
-    snprintf(text, sizeof(text), "%s", word->absent);
-    if (v && v->kind == GPT_PICKLE_STRING)
-        snprintf(text, sizeof(text), "%.*s", (int)v->n, v->text);
-    cJSON_AddStringToObject(json, word->here, text);
-}
-
-/* A run of these programs that was written as one of Megatron-LM is what it
- * was. A file that Megatron-LM has written since does not have it. */
-static int add_own_run(struct gpt_megatron *m, bool *found, struct gpt_err *err)
-{
-    const struct gpt_pickle_value *v =
-        gpt_pickle_find(m->ranks[0].torch.root, GPT_MEGATRON_RUN);
-    int64_t iteration;
-    cJSON *json;
-
-    *found = false;
-    if (!v || v->kind != GPT_PICKLE_STRING)
-        return GPT_OK;
-    GPT_TRY(gpt_json_parse(&json, v->text, v->n, m->dir, err));
-    int status = gpt_json_int(json, "iteration", 0, 1LL << 53, &iteration,
-                              m->dir, err);
-    if (status == GPT_OK && iteration != m->iteration)
-        status = gpt_fail(err, GPT_EDATA,
-                          "%s: is of iteration %lld, its '%s' of %lld", m->dir,
-                          (long long)m->iteration, GPT_MEGATRON_RUN,
-                          (long long)iteration);
-    if (status != GPT_OK) {
-        cJSON_Delete(json);
-        return status;
-    }
-    cJSON_Delete(m->state);
-    m->state = json;
-    *found = true;
-    return GPT_OK;
-}
-
-/* The type that the run computed in, in the words of gpt-checkpoint(5). */
-static void add_precision(struct gpt_megatron *m)
-{
-    const struct gpt_pickle_value *args =
-        gpt_pickle_find(m->ranks[0].torch.root, "args");
-    const enum gpt_dtype dtype = gpt_megatron_flag(args, "bf16", false)
-                                     ? GPT_BF16
-                                 : gpt_megatron_flag(args, "fp16", false)
-                                     ? GPT_F16
-                                     : GPT_F32;
-
-    cJSON_AddStringToObject(m->state, "precision", gpt_dtype_name(dtype));
-}
-
-/* The scale is a tensor of one number. A constant one is none of the run. */
-static int add_loss_scale(struct gpt_megatron *m, struct gpt_err *err)
-{
-    const struct gpt_megatron_rank *r = &m->ranks[0];
-    const struct gpt_pickle_value *there = gpt_pickle_find(
-        gpt_pickle_find(r->torch.root, "optimizer"), "grad_scaler");
-    const struct gpt_pickle_value *v = gpt_pickle_find(there, "scale");
-    struct gpt_torch_tensor t;
-    int64_t good = 0, left = 1;
-    float scale;
-
-    if (!v || !gpt_torch_is_tensor(v) ||
-        !gpt_pickle_int(gpt_pickle_find(there, "growth_tracker"), &good))
-        return GPT_OK;
-    GPT_TRY(gpt_torch_tensor(&r->torch, "scale", v, &t, err));
-    if (t.dtype != GPT_F32 || t.end - t.begin != sizeof(scale))
-        return GPT_OK;
-    GPT_TRY(gpt_in_read(r->torch.in, &scale, t.begin, sizeof(scale), err));
-    (void)gpt_pickle_int(gpt_pickle_find(there, "hysteresis_tracker"), &left);
-    if (!(scale > 0) || scale > 0x1p126F || good < 0 || good >= 1LL << 53 ||
-        left <= -(1LL << 53) || left >= 1LL << 53)
-        return GPT_OK;
-    cJSON *json = cJSON_AddObjectToObject(m->state, "loss_scale");
-    cJSON_AddNumberToObject(json, "scale", (double)scale);
-    cJSON_AddNumberToObject(json, "good", (double)good);
-    cJSON_AddNumberToObject(json, "left", (double)left);
-    return GPT_OK;
-}
-
-/* What gpt-train compares with its own options before it resumes. Only a run
- * with optimizer state and a schedule can be resumed; without one of them the
- * state says that the checkpoint was converted. The corpus is unknown, and
- * gpt-train warns of that. */
-int gpt_megatron_add_run(struct gpt_megatron *m, struct gpt_err *err)
-{
-    const struct gpt_pickle_value *root = m->ranks[0].torch.root;
-    const struct gpt_pickle_value *there =
-        gpt_pickle_find(root, "opt_param_scheduler");
-    int64_t seed = 1234, scheduled = -1;
-    cJSON *schedule;
-    bool found;
-
-    /* Weights whose moments are lost are no run: the moments of a new one would
-     * begin at zero, at the learning rate of the old. */
-    if (!there) /* its name until 2022 */
-        there = gpt_pickle_find(root, "lr_scheduler");
-    if (!m->has_optimizer || !gpt_pickle_mapping(there))
-        return GPT_OK;
-    GPT_TRY(add_own_run(m, &found, err));
-    if (found)
-        return GPT_OK;
-    cJSON_DeleteItemFromObjectCaseSensitive(m->state, "converted_from");
-    (void)gpt_pickle_int(gpt_pickle_find(gpt_pickle_find(root, "args"), "seed"),
-                         &seed);
-    if (gpt_pickle_int(gpt_pickle_find(there, "num_steps"), &scheduled) &&
-        scheduled >= 0 && scheduled < 1LL << 53)
-        cJSON_AddNumberToObject(m->state, "scheduled_train_samples",
-                                (double)scheduled);
-    cJSON_AddNumberToObject(m->state, "optimizer_step", (double)m->step);
-    cJSON_AddNumberToObject(m->state, "seed", (double)seed);
-    cJSON_AddStringToObject(m->state, "corpus_digest", "of Megatron-LM");
-    schedule = cJSON_AddObjectToObject(m->state, "schedule");
-    for (const struct gpt_megatron_word *w = gpt_megatron_schedule_words;
-         w->there; w++)
-        add_word(schedule, there, w);
-    for (const struct gpt_megatron_field *f = gpt_megatron_schedule; f->there;
-         f++) {
-        double value = 0;
-
-        (void)gpt_pickle_real(gpt_pickle_find(there, f->there), &value);
-        cJSON_AddNumberToObject(schedule, f->here, value);
-    }
-    add_precision(m);
-    return add_loss_scale(m, err);
 }

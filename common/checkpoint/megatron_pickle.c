@@ -182,6 +182,7 @@ static int put_moments(struct gpt_pickle_out *o,
         for (int64_t i = 0; i < r->n; i++) {
             if (r->cuts[i].group != g)
                 continue;
+            /* fp32 weights are in a list of their own */
             gpt_pickle_put_int(o, r->cuts[i].number);
             gpt_pickle_put_dict(o);
             for (int b = 1; b < p->n_blocks; b++) {
@@ -241,6 +242,7 @@ static void put_scaler(struct gpt_pickle_out *o, const struct gpt_target *t,
 
     if (!gpt_megatron_scale(t, &scale))
         return;
+    /* Megatron-LM's names of the same three numbers */
     gpt_pickle_put_string(o, "grad_scaler");
     gpt_pickle_put_dict(o);
     gpt_pickle_put_string(o, "scale");
@@ -351,6 +353,7 @@ int gpt_megatron_put_model(struct gpt_pickle_out *o, const struct gpt_target *t,
     gpt_megatron_put_args(
         o, t, rank,
         r->n ? gpt_megatron_cut_dtype(p, &p->blocks[0], &r->cuts[0]) : GPT_F32);
+    /* the version of the order in the fused matrix; the last one there is */
     gpt_pickle_put_key_real(o, "checkpoint_version", 3.0);
     gpt_pickle_put_key_int(o, "iteration", t->source->iteration);
     gpt_pickle_put_key_int(o, "num_floating_point_operations_so_far", 0);

@@ -77,6 +77,7 @@ static int find_sources(struct gpt_target *t, struct gpt_err *err)
 
     GPT_TRY(gpt_new(&p->resized, (size_t)kinds * 2, sizeof(*p->resized),
                     "vocabulary tables", err));
+    /* a parameter without moments is an error: half a state is none */
     for (int k = 0; k < kinds; k++) {
         GPT_TRY(gpt_new(&p->sources[k], (size_t)p->table.n,
                         sizeof(*p->sources[k]), "plan", err));
@@ -342,6 +343,7 @@ static int plan_rank(struct gpt_target *t, int64_t rank, struct gpt_err *err)
     int status = plan_cuts(t, &p->ranks[rank], &flat, &layout, err);
     gpt_flat_free(&flat);
     GPT_TRY(status);
+    /* also where no such file is written: it is arithmetic alone */
     for (int64_t v = 0; v < p->chunks; v++)
         lay_out_buffer(&p->ranks[rank], v);
     count_bytes(t, rank);

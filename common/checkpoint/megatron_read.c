@@ -188,6 +188,9 @@ static int merge_param(struct gpt_megatron *m, const struct gpt_param *param,
                        struct gpt_tensor *out, int kind, struct gpt_err *err)
 {
     int64_t pp, v;
+
+    if (m->dist)
+        return gpt_megatron_merge_dist(m, param, out, kind, err);
     const bool found = find_place(m, param, &pp, &v);
 
     assert(found); /* layers were counted from the same lists */
@@ -250,6 +253,9 @@ int gpt_megatron_merge(struct gpt_megatron *m, struct gpt_err *err)
     for (int64_t i = 0; i < m->tp_size * m->pp_size; i++)
         for (int64_t v = 0; v < m->ranks[i].n_chunks; v++)
             held += m->ranks[i].chunks[v].tensors.n;
+    /* stacked layers are counted by a dimension of tensors that are there */
+    if (m->dist)
+        held = m->config.num_layers;
     if (m->config.num_layers > held)
         return gpt_fail(err, GPT_EDATA, "%s: %lld layers, %lld tensors", m->dir,
                         (long long)m->config.num_layers, (long long)held);
@@ -267,5 +273,5 @@ int gpt_megatron_merge(struct gpt_megatron *m, struct gpt_err *err)
         GPT_TRY(
             merge_kind(m, GPT_KIND_EXP_AVG_SQ, GPT_MEGATRON_EXP_AVG_SQ, err));
     }
-    return check_unused(m, err);
+    return m->dist ? gpt_megatron_check_dist(m, err) : check_unused(m, err);
 }

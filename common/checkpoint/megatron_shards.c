@@ -29,6 +29,7 @@ static const char *const keys[GPT_MEGATRON_STATES] = {
     [GPT_MEGATRON_MASTER] = "param",
 };
 
+/* Sizes of parameters are those of the model's file. */
 static int64_t count_elements(const struct gpt_safetensor *t)
 {
     int64_t n = 1;
@@ -181,6 +182,7 @@ static int read_rank(struct gpt_megatron *m, struct gpt_megatron_rank *r,
 
     if (gpt_pickle_sequence(root, &list, &n) && n > 0)
         root = list[0];
+    /* older files have a list of buckets, in an order of their own */
     *fits = gpt_megatron_flag(root, "buckets_coalesced", false);
     root = gpt_pickle_mapping(root);
     for (int64_t v = 0; *fits && v < r->n_chunks; v++) {

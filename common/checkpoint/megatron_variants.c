@@ -286,6 +286,7 @@ int gpt_megatron_read_variants(struct gpt_config *c,
     return GPT_OK;
 }
 
+/* Both ways of saying epsilon, as readers of several years look for them. */
 void gpt_megatron_put_variants(struct gpt_pickle_out *o,
                                const struct gpt_config *c)
 {

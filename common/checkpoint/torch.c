@@ -266,7 +266,7 @@ static int open_zip(struct gpt_torch *t, struct gpt_err *err)
     const struct gpt_zip_entry *e;
 
     t->container = "zip";
-    GPT_TRY(gpt_zip_open(&t->zip, t->in, 0, gpt_in_size(t->in), err));
+    GPT_TRY(gpt_zip_open(&t->zip, t->in, t->start, t->size, err));
     GPT_TRY(find_record(t, "data.pkl", &e, err));
     if (!e)
         return gpt_torch_bad(t, 0, err,
@@ -338,7 +338,27 @@ int gpt_torch_open(struct gpt_torch *t, const char *path, struct gpt_err *err)
 {
     *t = (struct gpt_torch){0};
     GPT_TRY(gpt_in_open(&t->in, path, err));
+    t->size = gpt_in_size(t->in);
     int status = open_container(t, err);
+    if (status != GPT_OK)
+        gpt_torch_close(t);
+    return status;
+}
+
+/* A window comes out of a list in another file, so it is compared with this
+ * one. */
+int gpt_torch_open_at(struct gpt_torch *t, struct gpt_in *in, int64_t start,
+                      int64_t size, struct gpt_err *err)
+{
+    const int64_t whole = gpt_in_size(in);
+
+    *t = (struct gpt_torch){
+        .in = in, .start = start, .size = size, .borrowed = true};
+    if (start < 0 || size < 0 || start > whole || size > whole - start)
+        return gpt_torch_bad(t, start, err,
+                             "%lld bytes are expected here, the file has %lld",
+                             (long long)size, (long long)whole);
+    int status = open_zip(t, err);
     if (status != GPT_OK)
         gpt_torch_close(t);
     return status;
@@ -346,7 +366,8 @@ int gpt_torch_open(struct gpt_torch *t, const char *path, struct gpt_err *err)
 
 void gpt_torch_close(struct gpt_torch *t)
 {
-    gpt_in_close(t->in);
+    if (!t->borrowed)
+        gpt_in_close(t->in);
     gpt_zip_close(&t->zip);
     gpt_pickle_free(&t->pickle);
     gpt_free(t->storages);

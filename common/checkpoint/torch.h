@@ -31,6 +31,7 @@ struct gpt_torch_storage {
 
 struct gpt_torch {
     struct gpt_in *in;
+    int64_t start, size; /* of its bytes there: a window of a file, or all */
     const char *container; /* "zip", "legacy" or "pickle" */
     struct gpt_pickle pickle;
     const struct gpt_pickle_value *root;
@@ -38,6 +39,7 @@ struct gpt_torch {
     int64_t n_storages;
 
     /* private */
+    bool borrowed; /* `in` is another's */
     char *data; /* of the pickle */
     struct gpt_zip zip;
     struct gpt_arena arena;
@@ -58,6 +60,10 @@ struct gpt_torch_tensor {
 /* Reads headers and the pickle alone. GPT_EDATA names file and offset. */
 int gpt_torch_open(struct gpt_torch *t, const char *path,
                    struct gpt_err *err) GPT_MUST_USE;
+/* The same in bytes [start, start + size) of an open file, which outlives it
+ * and stays open; an archive alone. */
+int gpt_torch_open_at(struct gpt_torch *t, struct gpt_in *in, int64_t start,
+                      int64_t size, struct gpt_err *err) GPT_MUST_USE;
 void gpt_torch_close(struct gpt_torch *t); /* zero is fine */
 
 /* True for the name of a file that torch.save() may have written, by its first

@@ -58,10 +58,28 @@ static int rebuilder_of(const struct gpt_pickle_value *v)
     return -1;
 }
 
+/* A tensor that a program gave attributes is a call with the name and the
+ * arguments of another one: (function, type, arguments, state). Puts that other
+ * call into *call, or what `v` is. NULL stays NULL. */
+static const struct gpt_pickle_value *
+plain_call(const struct gpt_pickle_value *v, struct gpt_pickle_value *call)
+{
+    v = gpt_torch_unwrap(v);
+    if (!gpt_pickle_is_call(v, "torch._tensor._rebuild_from_type_v2") ||
+        v->args->n != 4 || v->args->items[2]->kind != GPT_PICKLE_TUPLE)
+        return v;
+    *call = *v;
+    call->callee = v->args->items[0];
+    call->args = v->args->items[2];
+    return call;
+}
+
 /* Quantised and sparse tensors have other names, and stay opaque calls. */
 bool gpt_torch_is_tensor(const struct gpt_pickle_value *v)
 {
-    return rebuilder_of(gpt_torch_unwrap(v)) >= 0;
+    struct gpt_pickle_value call;
+
+    return rebuilder_of(plain_call(v, &call)) >= 0;
 }
 
 /* ---- a tensor ---- */
@@ -192,10 +210,11 @@ int gpt_torch_tensor(const struct gpt_torch *t, const char *name,
                      struct gpt_torch_tensor *out, struct gpt_err *err)
 {
     int64_t first, part, count, element;
+    struct gpt_pickle_value call;
     int n_stride;
 
     *out = (struct gpt_torch_tensor){0};
-    v = gpt_torch_unwrap(v);
+    v = plain_call(v, &call);
     const int kind = rebuilder_of(v);
     if (kind < 0)
         return bad_tensor(t, name, v, err, "a value that is no tensor");

@@ -19,7 +19,9 @@ gpt-preprocess --input x.jsonl --output-prefix x -q \
     --tokenizer-type ByteTokenizer
 
 # ---- megatron-core's own files ----
-for name in core-gpt core-qwen; do
+for name in core-gpt core-qwen core-gpt-dist core-qwen-fully_reshardable; do
+    run=${name%-dist}
+    losses=$golden/${run%-fully_reshardable}/losses.txt
     rm -rf native
     expect 0 "$name is read" into $golden/$name native $tp 1 --verify
     check 'with its optimizer' [ -f \
@@ -35,7 +37,7 @@ for name in core-gpt core-qwen; do
             --make-vocab-size-divisible-by 64
         sed -n 's/.*"lm_loss":\([0-9.e+-]*\).*/\1/p' on/metrics.jsonl |
             awk '{ print NR + 3, $1 }' >got
-        awk 'NR > 3 { print NR, $1 }' $golden/$name/losses.txt >want
+        awk 'NR > 3 { print NR, $1 }' $losses >want
         check 'with the losses of megatron-core' awk '
             NR == FNR { want[$1] = $2; next }
             { d = want[$1] - $2
@@ -43,6 +45,24 @@ for name in core-gpt core-qwen; do
             END { exit bad || n != 5 }' want got
     done
 done
+# Of the default of torch_dist, weights alone are read.
+rm -rf native other
+expect 0 'buckets of torch_dist' into $golden/core-qwen-dp_reshardable native
+err_has 'its optimizer state is left out'
+into $golden/core-qwen-fully_reshardable other --verify -q
+check 'are the same weights' cmp native/iter_0000003/model_tp00_pp00.safetensors \
+    other/iter_0000003/model_tp00_pp00.safetensors
+expect 0 'inspect' gpt-reshape inspect $golden/core-gpt-dist
+out_has 'core-gpt-dist: megatron'
+out_has '__0_1.distcp'
+cp -r $golden/core-gpt-dist bad
+: >bad/iter_0000003/__0_1.distcp
+expect 3 'a part that is gone' into bad x
+err_has 'bytes are expected here, the file has 0'
+rm bad/iter_0000003/__0_1.distcp
+expect 3 'a file that is gone' into bad x
+err_has '__0_1.distcp: missing, though .metadata names it'
+rm -r bad native other
 [ -x "$BUILD/gpt-train" ] || {
     skip 'no gpt-train'
     tap_done

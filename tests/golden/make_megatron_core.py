@@ -14,6 +14,8 @@ core-qwen: two tensor parallel ranks, a distributed optimizer with small
 buckets; SwiGLU, RMSNorm, biases of queries, keys and values alone, norms of
 heads, grouped queries, rotary positions, an output layer of its own.
 core-gpt: one rank, an fp32 optimizer; the model of GPT-2.
+Directories of the same names and a sharding type hold the same in the format
+torch_dist.
 """
 import argparse
 import contextlib
@@ -26,15 +28,27 @@ import torch
 HERE = os.path.dirname(os.path.abspath(__file__))
 TEXT = b"1234567890,.-+/("
 BEFORE, AFTER, SEQUENCE = 3, 5, 16
+SCHEDULER = {
+    "max_lr": 1e-2, "lr_warmup_steps": 0, "num_steps": 2 * BEFORE,
+    "lr_decay_style": "constant", "lr_decay_steps": 2 * (BEFORE + AFTER),
+    "min_lr": 0.0, "start_wd": 0.01, "end_wd": 0.01,
+    "wd_incr_style": "constant", "wd_incr_steps": 2 * (BEFORE + AFTER)}
 VARIANTS = {
     "core-gpt": dict(tp=1, distributed=False),
     "core-qwen": dict(tp=2, distributed=True),
+}
+
+SHARDINGS = {
+    "core-gpt": ["dist"],  # none: its optimizer is not distributed
+    "core-qwen": ["fully_reshardable", "dp_reshardable"],
 }
 
 
 def pretend():
     """megatron-core asks for CUDA in a few places that a CPU can serve."""
     torch.cuda.current_device = lambda: torch.device("cpu")
+    torch.cuda.synchronize = lambda *a, **k: None
+    torch.cuda.empty_cache = lambda: None
     torch.Tensor.cuda = lambda self, *a, **k: self
 
     def on_cpu(make):
@@ -127,15 +141,27 @@ def save(directory, rank, args, model, optimizer):
         "args": args, "checkpoint_version": 3.0, "iteration": BEFORE,
         "model": model.module.state_dict_for_save_checkpoint(),
         "optimizer": state,
-        "opt_param_scheduler": {
-            "max_lr": 1e-2, "lr_warmup_steps": 0, "num_steps": 2 * BEFORE,
-            "lr_decay_style": "constant",
-            "lr_decay_steps": 2 * (BEFORE + AFTER), "min_lr": 0.0,
-            "start_wd": 0.01, "end_wd": 0.01, "wd_incr_style": "constant",
-            "wd_incr_steps": 2 * (BEFORE + AFTER)},
+        "opt_param_scheduler": SCHEDULER,
     }, folder + "/model_optim_rng.pt")
     if args.use_distributed_optimizer:
         optimizer.save_parameter_state(folder + "/distrib_optim.pt")
+    if rank == 0:
+        with open(directory + "/latest_checkpointed_iteration.txt", "w") as f:
+            f.write(str(BEFORE))
+
+
+def save_dist(directory, rank, args, model, optimizer, sharding):
+    """The same in the format torch_dist, as generate_state_dict() has it."""
+    from megatron.core import dist_checkpointing
+    folder = f"{directory}/iter_{BEFORE:07d}"
+    os.makedirs(folder, exist_ok=True)
+    state = {
+        "args": args, "checkpoint_version": 3.0, "iteration": BEFORE,
+        "model": model.module.sharded_state_dict(),
+        "opt_param_scheduler": SCHEDULER}
+    state["optimizer"] = optimizer.sharded_state_dict(
+        state["model"], metadata={"distrib_optim_sharding_type": sharding})
+    dist_checkpointing.save(state, folder)
     if rank == 0:
         with open(directory + "/latest_checkpointed_iteration.txt", "w") as f:
             f.write(str(BEFORE))
@@ -161,6 +187,9 @@ def run(rank, name, directory, port):
     for step in range(BEFORE + AFTER):
         if step == BEFORE:
             save(directory, rank, args, model, optimizer)
+            for sharding in SHARDINGS[name]:
+                save_dist(f"{directory}-{sharding}", rank, args, model,
+                          optimizer, sharding)
         model.zero_grad_buffer()
         optimizer.zero_grad()
         loss = model(ids[:, :-1], positions, mask, labels=ids[:, 1:]).mean()

@@ -1,0 +1,137 @@
+#!/usr/bin/env python3
+"""Runs of DeepSpeed with transformers' models as checkpoints.
+
+Usage: make_deepspeed.py [DIR | corpus]   (needs torch, transformers, deepspeed 0.19)
+
+One directory a stage of ZeRO, as the Trainer of transformers leaves it:
+config.json, `latest`, global_step3/. Two data parallel ranks train on a CPU for
+three steps, save, and train for five more; losses.txt has the losses of all. All
+samples are the same sixteen bytes and the first of them again. DIR/universal
+is that of stage 1 as ds_to_universal.py makes it.
+"""
+import glob
+import os
+import shutil
+import sys
+import warnings
+
+import torch
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+TEXT = b"1234567890,.-+/("
+BEFORE, AFTER, SEQUENCE = 3, 5, 16
+VARIANTS = {"zero1": (1, "gpt2"), "zero2": (2, "llama"), "zero3": (3, "llama")}
+
+
+def build(kind):
+    import transformers
+    torch.manual_seed(7)
+    if kind == "gpt2":
+        config = transformers.GPT2Config(
+            vocab_size=64, n_positions=SEQUENCE, n_embd=16, n_layer=2, n_head=2,
+            resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, bos_token_id=63,
+            eos_token_id=63)
+        model = transformers.GPT2LMHeadModel(config)
+    else:
+        config = transformers.LlamaConfig(
+            vocab_size=64, hidden_size=16, intermediate_size=24,
+            num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+            max_position_embeddings=SEQUENCE, tie_word_embeddings=False,
+            rms_norm_eps=1e-5, bos_token_id=63, eos_token_id=63)
+        model = transformers.LlamaForCausalLM(config)
+    with torch.no_grad():
+        for i, p in enumerate(model.parameters()):
+            if p.dim() == 1:
+                p += 0.01 * torch.sin(torch.arange(p.numel()) + i)
+    return config, model
+
+
+def groups(model):
+    """Weight decay for matrices alone, as the Trainer has it."""
+    matrices = [p for p in model.parameters() if p.dim() > 1]
+    rest = [p for p in model.parameters() if p.dim() == 1]
+    return [{"params": matrices, "weight_decay": 0.01},
+            {"params": rest, "weight_decay": 0.0}]
+
+
+def run(rank, name, directory, port):
+    warnings.filterwarnings("ignore")
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port),
+                      RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE="2",
+                      DS_ACCELERATOR="cpu")
+    torch.set_num_threads(1)
+    import deepspeed
+    import deepspeed.comm.torch
+    # an operation that would be compiled, for minutes; the package has
+    # PyTorch itself under the name of this module
+    sys.modules["deepspeed.comm.torch"].build_shm_op = lambda: None
+    stage, kind = VARIANTS[name]
+    deepspeed.init_distributed("gloo")
+    config, model = build(kind)
+    settings = {
+        "train_batch_size": 2, "train_micro_batch_size_per_gpu": 1,
+        "gradient_clipping": 1.0, "zero_allow_untested_optimizer": True,
+        "zero_optimization": {"stage": stage, "reduce_bucket_size": 1000}}
+    optimizer = torch.optim.AdamW(groups(model), lr=1e-2, betas=(0.9, 0.999),
+                                  eps=1e-8)
+    engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer,
+                                      config=settings)
+    ids = torch.tensor([list(TEXT + TEXT[:1])])
+    losses = []
+    for step in range(BEFORE + AFTER):
+        if step == BEFORE:
+            engine.save_checkpoint(directory)
+        logits = engine(ids[:, :-1]).logits
+        loss = torch.nn.functional.cross_entropy(
+            logits.float().view(-1, 64), ids[:, 1:].reshape(-1))
+        engine.backward(loss)
+        engine.step()
+        losses.append(loss.item())
+    if rank == 0:
+        config.architectures = [type(model).__name__]
+        config.save_pretrained(directory)
+        with open(directory + "/losses.txt", "w") as f:
+            f.writelines(f"{x:.7f}\n" for x in losses)
+        for script in glob.glob(directory + "/*.py"):
+            os.remove(script)
+    torch.distributed.barrier()
+
+
+def corpus(directory):
+    """Both files of a rank in one, of stages 2 and 3, for tests/fuzz."""
+    os.makedirs(directory, exist_ok=True)
+    shapes = [{"wte.weight": torch.Size([3, 2])}, {"ln_f.weight":
+                                                   torch.Size([2])}]
+    flat = [torch.arange(6.), torch.ones(2)]
+    adam = {"state": {i: {"exp_avg": t, "exp_avg_sq": t,
+                          "step": torch.tensor(3.)}
+                      for i, t in enumerate(flat)}, "param_groups": []}
+    common = {"param_shapes": shapes, "global_steps": 3, "global_samples": 6}
+    old = dict(_use_new_zipfile_serialization=False)
+    torch.save(dict(common, optimizer_state_dict={
+        "single_partition_of_fp32_groups": flat, "base_optimizer_state": adam,
+        "partition_count": [1, 1], "param_alignment_paddings": [[0], [0]]}),
+        directory + "/zero2", **old)
+    torch.save(dict(common, optimizer_state_dict={
+        "fp32_flat_groups": flat, "optimizer_state_dict": adam,
+        "partition_count": 1}), directory + "/zero3", **old)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["corpus"]:
+        corpus(os.path.join(HERE, "..", "fuzz", "corpus", "deepspeed"))
+        sys.exit()
+    top = sys.argv[1] if len(sys.argv) > 1 else os.path.join(HERE, "deepspeed")
+    for i, name in enumerate(VARIANTS):
+        torch.multiprocessing.spawn(run, nprocs=2, args=(
+            name, f"{top}/{name}", 29680 + i))
+    out = top + "/universal"
+    from deepspeed.checkpoint import ds_to_universal
+    sys.argv = ["ds_to_universal.py", "--input_folder", top +
+                "/zero1/global_step3", "--output_folder", out + "/global_step3",
+                "--num_extract_workers", "1", "--num_merge_workers", "1",
+                "--inject_missing_state"]
+    arguments = ds_to_universal.parse_arguments()
+    ds_to_universal.main(arguments)
+    for file in ("config.json", "losses.txt"):
+        shutil.copy(f"{top}/zero1/{file}", out)
