@@ -3,6 +3,7 @@
  * common/generate/, the model is model/decode.h, and the checkpoint is a source
  * of any format (checkpoint/source.h). */
 #include "backend.h"
+#include "cmd/generate/contradictions.h"
 #include "cmd/generate/filter.h"
 #include "cmd/generate/foreign.h"
 #include "cmd/generate/interactive.h"
@@ -50,9 +51,9 @@ static int run_generate(const void *options, const struct gpt_args *args,
     struct front_end front_end;
     int status;
 
-    (void)args;
-    /* Before the checkpoint is opened: a mistake in the command costs nothing.
-     */
+    /* Before the checkpoint is opened: a mistake in the command costs
+     * nothing. */
+    GPT_TRY(gpt_contradictions_check(options, args, err));
     GPT_TRY(find_front_end(options, &front_end, err));
     GPT_TRY_GOTO(status, gpt_loaded_open(&model, err), out);
     status = front_end.run(&model, err);
