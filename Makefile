@@ -28,6 +28,7 @@ LZMA = auto
 ZLIB = auto
 ZSTD = auto
 GLOO = auto
+MICROHTTPD = auto
 # GPUs: libgpt-cuda.so where nvcc is; see `make cuda`.
 CUDA = auto
 CUDA_ARCHS = 80 86 89 90 100 120
@@ -109,6 +110,7 @@ $(BUILD)/config.mk: share/build/probe.sh share/build/deps.sh
 	then sh share/build/deps.sh; fi
 	@CC='$(CC)' CXX='$(CXX)' DNNL='$(DNNL)' LZMA='$(LZMA)' \
 	    ZLIB='$(ZLIB)' ZSTD='$(ZSTD)' GLOO='$(GLOO)' CUDA='$(CUDA)' \
+	    MICROHTTPD='$(MICROHTTPD)' \
 	    CUDA_ARCHS='$(CUDA_ARCHS)' sh share/build/probe.sh > $@.tmp
 	@mv $@.tmp $@
 

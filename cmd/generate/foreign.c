@@ -39,8 +39,6 @@ const struct gpt_foreign_option gpt_generate_foreign[] = {
     {"num-samples-per-prompt", MEGATRON, .means = "--num-samples=%"},
     {"stream", LLAMA, .answer = "a text is written as it grows", .flag = true,
      .skip = true},
-    {"serve", VLLM, .answer = "there is no server; --jsonl reads many prompts",
-     .flag = true},
 };
 
 const size_t gpt_generate_n_foreign = GPT_COUNT(gpt_generate_foreign);

@@ -9,6 +9,7 @@
 #include "cmd/generate/interactive.h"
 #include "cmd/generate/perplexity.h"
 #include "cmd/generate/score_lines.h"
+#include "cmd/generate/serve.h"
 
 /* A front end is an option that asks for it, and what it does; without any the
  * program is a filter. Two kinds of work in one command are a mistake: one of
@@ -24,6 +25,7 @@ static int find_front_end(const struct gpt_generate_options *o,
 {
     const struct front_end front_ends[] = {
         {"interactive", o->interactive, gpt_interact},
+        {"serve", o->serve != NULL, gpt_serve},
         {"score", o->score, gpt_score_lines},
         {"perplexity", o->perplexity != NULL, gpt_measure_perplexity},
     };
@@ -65,6 +67,7 @@ static const char *const usage[] = {
     "[--top-p P] [--seed N]",
     "--load DIR --jsonl < prompts.jsonl > texts.jsonl",
     "--load DIR --interactive",
+    "--load DIR --serve HOST:PORT",
     "--load DIR --score < pairs.jsonl > scores.jsonl",
     "--load DIR --perplexity CONVENTION < text",
     NULL,

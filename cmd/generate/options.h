@@ -38,6 +38,9 @@ struct gpt_generate_options {
     double length_penalty;
     const char *early_stopping;
     int64_t top_k, seed;
+    /* server */
+    const char *serve, *served_model_name, *api_key_file;
+    int64_t max_queue;
     /* machine */
     const char *device;
     int64_t batch_size;

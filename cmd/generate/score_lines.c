@@ -244,7 +244,7 @@ static int score_all(struct task *t, struct gpt_err *err)
         return GPT_OK;
     GPT_TRY(gpt_encoder_open(&t->encoder, t->m->tokenizer, err));
     GPT_TRY(gpt_loaded_open_decoder(t->m, 1, t->m->config->max_positions, err));
-    GPT_TRY(gpt_scorer_open(&t->scorer, t->m->decoder, err));
+    GPT_TRY(gpt_scorer_open(&t->scorer, t->m->decoder, 0, err));
     for (size_t i = 0; i < t->prompts.n && !gpt_signals_stop(); i++)
         GPT_TRY(score_line(t, i, err));
     report(t);

@@ -250,7 +250,9 @@ static int allocate(struct gpt_batch *b, struct gpt_err *err)
     return GPT_OK;
 }
 
-int gpt_batch_open(struct gpt_batch **out, struct gpt_decoder *d,
+/* A batch may have fewer slots than the decoder: the others are free for
+ * scoring between two steps. */
+int gpt_batch_open(struct gpt_batch **out, struct gpt_decoder *d, int64_t slots,
                    const struct gpt_sink *sink, struct gpt_err *err)
 {
     const struct gpt_decoder_options *shape = gpt_decoder_shape(d);
@@ -260,7 +262,8 @@ int gpt_batch_open(struct gpt_batch **out, struct gpt_decoder *d,
     b->d = d;
     b->sink = *sink;
     b->vocab = shape->config->vocab_size;
-    b->slots = shape->slots;
+    assert(slots >= 1 && slots <= shape->slots);
+    b->slots = slots;
     b->positions = shape->positions;
     int status = allocate(b, err);
     if (status != GPT_OK) {

@@ -71,11 +71,11 @@ struct gpt_speed {
     double prompt_seconds, step_seconds;
 };
 
-/* As many texts as the decoder has slots. The decoder stays the caller's, and
- * is used by this batch alone until it is closed. The sink is copied. */
+/* Texts in slots 0..slots-1 of the decoder, which stays the caller's; nothing
+ * else uses these slots until the batch is closed. The sink is copied. */
 struct gpt_batch;
 int gpt_batch_open(struct gpt_batch **batch, struct gpt_decoder *d,
-                   const struct gpt_sink *sink,
+                   int64_t slots, const struct gpt_sink *sink,
                    struct gpt_err *err) GPT_MUST_USE;
 void gpt_batch_close(struct gpt_batch *batch); /* NULL is fine */
 

@@ -52,7 +52,7 @@ int gpt_generate(struct gpt_decoder *d, const struct gpt_request *requests,
 
     *speed = (struct gpt_speed){0};
     GPT_TRY(check_prompts(d, requests, n, err));
-    GPT_TRY(gpt_batch_open(&batch, d, sink, err));
+    GPT_TRY(gpt_batch_open(&batch, d, gpt_decoder_shape(d)->slots, sink, err));
     int status = answer_all(batch, requests, n, sink, err);
     *speed = *gpt_batch_speed(batch);
     gpt_batch_close(batch);

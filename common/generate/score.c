@@ -15,10 +15,10 @@ enum { PIECE = 32 }; /* tokens whose logits are held at once */
 
 struct gpt_scorer {
     struct gpt_decoder *d;
-    int64_t vocab;
+    int64_t slot, vocab;
     float *last;            /* (V) logits after the context */
     float *logits;          /* (PIECE, V) */
-    struct gpt_ids context; /* what slot 0 and `last` are of */
+    struct gpt_ids context; /* what the slot and `last` are of */
     struct gpt_top *top;
     size_t cap_top;
 };
@@ -36,7 +36,7 @@ struct scoring {
 /* The context's ids grow with the first text; all else has its size from the
  * model. */
 int gpt_scorer_open(struct gpt_scorer **out, struct gpt_decoder *d,
-                    struct gpt_err *err)
+                    int64_t slot, struct gpt_err *err)
 {
     const size_t vocab = (size_t)gpt_decoder_shape(d)->config->vocab_size;
     struct gpt_scorer *s = NULL;
@@ -44,6 +44,7 @@ int gpt_scorer_open(struct gpt_scorer **out, struct gpt_decoder *d,
 
     GPT_TRY(gpt_new(&s, 1, sizeof(*s), "a scorer", err));
     s->d = d;
+    s->slot = slot;
     s->vocab = (int64_t)vocab;
     GPT_TRY_GOTO(status,
                  gpt_new(&s->last, vocab, sizeof(*s->last), "logits", err),
@@ -107,13 +108,13 @@ static int put_context(struct gpt_scorer *s, const int32_t *tokens, int64_t n,
 {
     if ((int64_t)s->context.len == n &&
         memcmp(s->context.data, tokens, (size_t)n * sizeof(*tokens)) == 0) {
-        gpt_decoder_truncate(s->d, 0, n);
+        gpt_decoder_truncate(s->d, s->slot, n);
         return GPT_OK;
     }
     s->context.len = 0;
-    gpt_decoder_truncate(s->d, 0, 0);
-    GPT_TRY(
-        gpt_decoder_append(s->d, 0, tokens, n, GPT_LOGITS_LAST, s->last, err));
+    gpt_decoder_truncate(s->d, s->slot, 0);
+    GPT_TRY(gpt_decoder_append(s->d, s->slot, tokens, n, GPT_LOGITS_LAST,
+                               s->last, err));
     return gpt_ids_add(&s->context, tokens, (size_t)n, err);
 }
 
@@ -154,8 +155,8 @@ int gpt_score_text(struct gpt_scorer *s, const int32_t *tokens, int64_t n,
     for (int64_t at = first; at + 1 < n; at += PIECE) {
         const int64_t rows = gpt_min_i64(PIECE, n - 1 - at);
 
-        GPT_TRY(gpt_decoder_append(s->d, 0, tokens + at, rows, GPT_LOGITS_ALL,
-                                   s->logits, err));
+        GPT_TRY(gpt_decoder_append(s->d, s->slot, tokens + at, rows,
+                                   GPT_LOGITS_ALL, s->logits, err));
         for (int64_t i = 0; i < rows; i++)
             GPT_TRY(score_token(&c, tokens[at + i + 1],
                                 s->logits + i * s->vocab, err));

@@ -6,9 +6,9 @@
 
 #include "generate/batch.h"
 
-/* Uses slot 0 of the decoder, which stays the caller's. */
+/* Uses one slot of the decoder, which stays the caller's. */
 struct gpt_scorer;
-int gpt_scorer_open(struct gpt_scorer **s, struct gpt_decoder *d,
+int gpt_scorer_open(struct gpt_scorer **s, struct gpt_decoder *d, int64_t slot,
                     struct gpt_err *err) GPT_MUST_USE;
 void gpt_scorer_close(struct gpt_scorer *s); /* NULL is fine */
 

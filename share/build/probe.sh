@@ -1,8 +1,8 @@
 #!/bin/sh
 # Prints make variables for what this machine offers: FEATURES (-D flags),
 # FEATURE_LIBS, CXX_SRC, ISAS, PAIRS, NVCC, CUDA_LIB, GPU_ARCHS, HAVE_CXX. Reads CC, CXX,
-# CUDA_ARCHS, and DNNL, LZMA, ZLIB, ZSTD, GLOO and CUDA (auto, 0 or 1) from the
-# environment; what is asked for with 1 and missing is an error.
+# CUDA_ARCHS, and DNNL, LZMA, ZLIB, ZSTD, GLOO, MICROHTTPD and CUDA (auto, 0 or
+# 1) from the environment; what is asked for with 1 and missing is an error.
 set -eu
 
 has_header() {
@@ -42,6 +42,9 @@ optional "$DNNL" GPT_HAVE_DNNL dnnl.h -ldnnl libdnnl-dev
 optional "$LZMA" GPT_HAVE_LZMA lzma.h -llzma liblzma-dev
 optional "$ZLIB" GPT_HAVE_ZLIB zlib.h -lz zlib1g-dev
 optional "$ZSTD" GPT_HAVE_ZSTD zstd.h -lzstd libzstd-dev
+
+optional "${MICROHTTPD:-auto}" GPT_HAVE_MICROHTTPD microhttpd.h -lmicrohttpd \
+    libmicrohttpd-dev
 
 # Gloo is C++ and needs a compiler for it, too.
 cxx_src=

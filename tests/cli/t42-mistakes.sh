@@ -70,7 +70,7 @@ gen 2 'did you mean --prompt?' --promt a
 gen 2 'it counts the prompt, too; --tokens counts' --max-length 20
 gen 2 'a beam search does not obey it' --num-beams 4 --top-k 3
 gen 2 'tokens are chosen by --temperature' --no-repeat-ngram-size 3
-gen 2 'there is no server; --jsonl' --serve
+gen 2 '--serve has its prompts from requests' --serve 8080
 gen 2 'texts go to standard output' --genfile x
 gen 2 'name its files: --vocab-file' --tokenizer-name gpt2
 gen 2 'did you mean GPT2BPETokenizer?' --tokenizer-type GPT2BPE

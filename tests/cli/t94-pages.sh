@@ -192,6 +192,8 @@ reach() { # program status
     gpt-generate:5)
         gpt-generate --load ckpt --prompt a --device no-device ;;
     gpt-generate:6) gpt-generate --load nan --no-verify --prompt a ;;
+    gpt-generate:7)
+        gpt-generate --load ckpt --prompt a --stats-file ckpt ;;
     *) return 99 ;;
     esac
 }

@@ -1,0 +1,361 @@
+/* The server's main thread; see serve.h. Start at serve_calls(): calls from the
+ * queue into the batch while it has room, then a step for all texts. */
+#include "cmd/generate/serve.h"
+
+#include "base/log.h"
+#include "base/progress.h"
+#include "base/signals.h"
+#include "generate/score.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+/* What the main thread has for itself. */
+struct work {
+    struct gpt_server s;
+    struct gpt_batch *batch;
+    struct gpt_scorer *scorer; /* for prompts whose probabilities are wanted */
+    struct gpt_call_text *scored; /* whose prompt it scores now */
+    struct gpt_http *http;
+    bool serving;        /* its thread is there */
+    struct gpt_buf keys; /* text of the key file */
+};
+
+/* ---- answers ---- */
+
+/* The other thread may have left: the last of the two frees the call. */
+static void leave_call(struct gpt_server *s, struct gpt_call *call)
+{
+    pthread_mutex_lock(&s->lock);
+    bool last = --call->owners == 0;
+    if (!last)
+        gpt_http_wake(call);
+    pthread_mutex_unlock(&s->lock);
+    if (last)
+        gpt_call_free(call);
+}
+
+/* Appends to the answer of a call, which the other thread sends from. */
+static int add_to_answer(struct gpt_server *s, struct gpt_call *call,
+                         const struct gpt_buf *bytes, struct gpt_err *err)
+{
+    pthread_mutex_lock(&s->lock);
+    int status = gpt_buf_add(&call->answer, bytes->data, bytes->len);
+    call->status = 200;
+    gpt_http_wake(call);
+    pthread_mutex_unlock(&s->lock);
+    return status == GPT_OK ? GPT_OK : gpt_no_memory(err, "an answer");
+}
+
+/* A piece goes out when it is there, also when it is one character: a client
+ * that streams wants to see the text grow. What is built is copied once, under
+ * the lock. */
+static int stream_piece(struct gpt_server *s, struct gpt_call_text *t, bool end,
+                        struct gpt_err *err)
+{
+    struct gpt_buf piece = {0};
+    int status = gpt_answer_piece(s, t, end, &piece);
+
+    status = status == GPT_OK ? add_to_answer(s, t->call, &piece, err)
+                              : gpt_no_memory(err, "an answer");
+    gpt_buf_free(&piece);
+    return status;
+}
+
+/* The last text of a call has ended. Its tokens are counted before its client
+ * has the answer, so that a reader of the counters afterwards finds them. */
+static int end_call(struct gpt_server *s, struct gpt_call *call,
+                    struct gpt_err *err)
+{
+    struct gpt_buf end = {0};
+    int status = call->stream ? gpt_answer_stream_end(s, call, &end)
+                              : gpt_answer_whole(s, call, &end);
+
+    status = status == GPT_OK ? add_to_answer(s, call, &end, err)
+                              : gpt_no_memory(err, "an answer");
+    gpt_buf_free(&end);
+    pthread_mutex_lock(&s->lock);
+    call->done = true;
+    s->active--;
+    s->prompt_tokens += (uint64_t)call->prompt_tokens;
+    s->new_tokens += (uint64_t)call->new_tokens;
+    pthread_mutex_unlock(&s->lock);
+    leave_call(s, call);
+    return status;
+}
+
+/* ---- the sink ---- */
+
+/* A batch knows its texts by a number, which here is the text's address: texts
+ * do not move while their call lives, and a call lives until its last text has
+ * ended. */
+static struct gpt_call_text *text_of(int64_t name)
+{
+    return (struct gpt_call_text *)(intptr_t)name;
+}
+
+/* The HTTP thread sets the flag when a client has hung up; the texts of such a
+ * call end at their next token and are never sent. */
+static bool is_gone(struct gpt_server *s, const struct gpt_call *call)
+{
+    pthread_mutex_lock(&s->lock);
+    bool gone = call->gone;
+    pthread_mutex_unlock(&s->lock);
+    return gone;
+}
+
+/* A text whose client has hung up ends here, and its slot is free for others.
+ */
+static int take_token(void *user, int64_t name, const struct gpt_chosen *chosen,
+                      bool *stop, struct gpt_err *err)
+{
+    struct work *w = user;
+    struct gpt_call_text *t = text_of(name);
+
+    t->call->new_tokens++;
+    if (gpt_answer_token(&w->s, t, chosen->id, chosen->logprob, chosen->top,
+                         chosen->n_top) != GPT_OK)
+        return gpt_no_memory(err, "an answer");
+    *stop = t->text.stopped || is_gone(&w->s, t->call);
+    return t->call->stream ? stream_piece(&w->s, t, false, err) : GPT_OK;
+}
+
+/* A stream gets its last piece with the reason of the end; an answer that goes
+ * out whole waits for the last of its texts. */
+static int end_text(void *user, int64_t name, enum gpt_finish finish,
+                    struct gpt_err *err)
+{
+    struct work *w = user;
+    struct gpt_call_text *t = text_of(name);
+    struct gpt_call *call = t->call;
+
+    t->finish = finish;
+    if (gpt_text_end(&t->text, &call->stops, &t->out) != GPT_OK)
+        return gpt_no_memory(err, "an answer");
+    if (call->stream)
+        GPT_TRY(stream_piece(&w->s, t, true, err));
+    return ++call->ended == call->n_prompts * call->n
+               ? end_call(&w->s, call, err)
+               : GPT_OK;
+}
+
+/* ---- beginning ---- */
+
+/* A token of a prompt that is repeated with its probabilities.
+ * The scorer gives tokens alone; whose they are is remembered beside it, as
+ * one prompt is scored at a time. */
+static int take_prompt_token(void *user, const struct gpt_chosen *chosen,
+                             struct gpt_err *err)
+{
+    struct work *w = user;
+
+    return gpt_answer_token(&w->s, w->scored, chosen->id, chosen->logprob,
+                            chosen->top, chosen->n_top) == GPT_OK
+               ? GPT_OK
+               : gpt_no_memory(err, "an answer");
+}
+
+/* Repeats a prompt in front of its text. The first token has no probability:
+ * nothing is before it. */
+static int echo_prompt(struct work *w, struct gpt_call_text *t,
+                       const struct gpt_ids *ids, struct gpt_err *err)
+{
+    const struct gpt_choice *choice = &t->call->choice;
+    struct gpt_score score;
+    int status = gpt_answer_token(&w->s, t, ids->data[0], NAN, NULL, 0);
+
+    if (choice->logprobs && ids->len > 1 && status == GPT_OK) {
+        w->scored = t;
+        return gpt_score_text(w->scorer, ids->data, (int64_t)ids->len, 1,
+                              choice->n_top, take_prompt_token, w, &score, err);
+    }
+    for (size_t i = 1; i < ids->len && status == GPT_OK; i++)
+        status = gpt_answer_token(&w->s, t, ids->data[i], NAN, NULL, 0);
+    return status == GPT_OK ? GPT_OK : gpt_no_memory(err, "an answer");
+}
+
+/* Begins the next text of a call. */
+static int begin_text(struct work *w, struct gpt_call *call,
+                      struct gpt_err *err)
+{
+    struct gpt_call_text *t = &call->texts[call->begun++];
+    const struct gpt_ids *ids = &call->prompts[t->prompt];
+    const int64_t name = (int64_t)(intptr_t)t;
+    const struct gpt_request request = {
+        .prompt = ids->data,
+        .n_prompt = (int64_t)ids->len,
+        .max_tokens = call->max_tokens,
+        .seed = call->seed,
+        .stream = (uint64_t)t->prompt,
+        .sample = (uint64_t)t->sample,
+        .choice = &call->choice,
+    };
+
+    /* A prompt goes through the model for each of its texts, but is counted for
+     * the first alone, as clients are used to. */
+    call->prompt_tokens += t->sample == 0 ? (int64_t)ids->len : 0;
+    if (call->echo) {
+        t->echoing = true;
+        GPT_TRY(echo_prompt(w, t, ids, err));
+        t->echoing = false;
+    }
+    if (call->max_tokens == 0 || is_gone(&w->s, call))
+        return end_text(w, name, GPT_FINISH_TOKENS, err);
+    return gpt_batch_begin(w->batch, &request, name, err);
+}
+
+/* The call at the head of the queue, which leaves it when its last text is
+ * begun; NULL when there is none. With `wait` that takes a moment. */
+static struct gpt_call *next_call(struct gpt_server *s, bool wait)
+{
+    struct timespec until;
+
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += 100000000;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    pthread_mutex_lock(&s->lock);
+    /* A signal is looked for between two waits. */
+    if (!s->first && wait)
+        pthread_cond_timedwait(&s->more, &s->lock, &until);
+    struct gpt_call *call = s->first;
+    if (call && call->begun + 1 == call->n_prompts * call->n) {
+        s->first = call->next;
+        if (!s->first)
+            s->last = NULL;
+        s->queued--;
+        s->active++;
+    }
+    pthread_mutex_unlock(&s->lock);
+    return call;
+}
+
+/* Calls that wait are refused at the end; those whose texts are under way are
+ * finished. */
+static void close_queue(struct gpt_server *s)
+{
+    pthread_mutex_lock(&s->lock);
+    s->closing = true;
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* Calls first, since a text that joins now shares all steps from here on. A
+ * signal closes the queue once; the loop ends when neither the queue nor the
+ * batch has a text, so that every client that was heard has its answer. */
+static int serve_calls(struct work *w, struct gpt_err *err)
+{
+    for (;;) {
+        struct gpt_call *call = NULL;
+        const bool idle = gpt_batch_texts(w->batch) == 0;
+
+        if (gpt_signals_stop() && !w->s.closing) {
+            gpt_info("stopping: requests that are here are finished");
+            close_queue(&w->s);
+            gpt_http_quiesce(w->http);
+        }
+        if (!gpt_batch_full(w->batch))
+            call = next_call(&w->s, idle && !w->s.closing);
+        if (call)
+            GPT_TRY(begin_text(w, call, err));
+        else if (!idle)
+            GPT_TRY(gpt_batch_step(w->batch, err));
+        else if (w->s.closing)
+            return GPT_OK;
+    }
+}
+
+/* ---- set-up ---- */
+
+/* A key is a line that is not empty. */
+static int read_keys(struct work *w, const char *path, struct gpt_err *err)
+{
+    char *rest = NULL;
+    size_t cap = 0;
+    FILE *f = fopen(path, "re");
+
+    if (!f)
+        return gpt_fail_errno(err, GPT_EIO, "cannot open '%s'", path);
+    char block[4096];
+    size_t n = fread(block, 1, sizeof(block) - 1, f);
+    fclose(f);
+    if (gpt_buf_add(&w->keys, block, n) != GPT_OK)
+        return gpt_no_memory(err, "keys");
+    for (char *line = strtok_r(w->keys.data, "\r\n", &rest); line;
+         line = strtok_r(NULL, "\r\n", &rest)) {
+        GPT_TRY(gpt_grow(&w->s.keys.items, &cap, (size_t)w->s.keys.n + 1,
+                         sizeof(*w->s.keys.items), "keys", err));
+        w->s.keys.items[w->s.keys.n++] = line;
+    }
+    return w->s.keys.n ? GPT_OK
+                       : gpt_fail(err, GPT_EDATA, "%s: no key in it", path);
+}
+
+/* The last part of the checkpoint's path, unless there is a better name. */
+static const char *model_name(const struct gpt_generate_options *o)
+{
+    const char *slash = strrchr(o->load, '/');
+
+    if (o->served_model_name)
+        return o->served_model_name;
+    return slash && slash[1] ? slash + 1 : o->load;
+}
+
+/* In the order of what can go wrong: the address, keys, then the weights,
+ * which take longest. One slot more than texts is for scoring prompts, which
+ * must not disturb the texts under way. */
+static int serve(struct work *w, struct gpt_err *err)
+{
+    const struct gpt_generate_options *o = w->s.m->o;
+    const struct gpt_sink sink = {take_token, end_text, w};
+
+    w->s.model = model_name(o);
+    w->s.started = gpt_now();
+    if (o->api_key_file)
+        GPT_TRY(read_keys(w, o->api_key_file, err));
+    if (o->prompt.n + o->prompt_file.n > 0) {
+        gpt_fail(err, GPT_EUSAGE, "--serve has its prompts from requests");
+        return gpt_hint(err, "leave out --prompt and --prompt-file");
+    }
+    GPT_TRY(gpt_http_open(&w->http, &w->s, o->serve, err));
+    GPT_TRY(gpt_encoder_open(&w->s.encoder, w->s.m->tokenizer, err));
+    GPT_TRY(gpt_loaded_open_decoder(w->s.m, o->batch_size + 1,
+                                    w->s.m->config->max_positions, err));
+    GPT_TRY(
+        gpt_batch_open(&w->batch, w->s.m->decoder, o->batch_size, &sink, err));
+    GPT_TRY(gpt_scorer_open(&w->scorer, w->s.m->decoder, o->batch_size, err));
+    GPT_TRY(gpt_http_start(w->http, err));
+    w->serving = true;
+    GPT_TRY(serve_calls(w, err));
+    return gpt_loaded_report_speed(w->s.m, gpt_batch_speed(w->batch), err);
+}
+
+/* HTTP is closed first: its thread uses the calls and the encoder. */
+int gpt_serve(struct gpt_loaded *m, struct gpt_err *err)
+{
+    struct work w = {.s = {.m = m}};
+
+    pthread_mutex_init(&w.s.lock, NULL);
+    pthread_cond_init(&w.s.more, NULL);
+    int status = serve(&w, err);
+    /* After a failure connections still sleep, which the library does not
+     * close: the process ends with its other thread. */
+    if (status != GPT_OK && w.serving)
+        return status;
+    gpt_http_close(w.http);
+    while (w.s.first) {
+        struct gpt_call *call = w.s.first;
+
+        w.s.first = call->next;
+        gpt_call_free(call);
+    }
+    gpt_scorer_close(w.scorer);
+    gpt_batch_close(w.batch);
+    gpt_encoder_close(w.s.encoder);
+    gpt_free(w.s.keys.items);
+    gpt_buf_free(&w.keys);
+    pthread_cond_destroy(&w.s.more);
+    pthread_mutex_destroy(&w.s.lock);
+    return status;
+}

@@ -1,0 +1,119 @@
+/* The server: OpenAI's completions over HTTP, from one model.
+ *
+ * Two threads. The one of the HTTP library (serve_http.c) reads requests, turns
+ * them into calls (serve_call.c) and sends what calls have written. The main
+ * thread (serve.c) takes calls from the queue into a batch, whose steps all
+ * texts under way share, and writes answers into the calls. A call is theirs
+ * together: what both touch is guarded by the server's lock. */
+#ifndef GPT_CMD_GENERATE_SERVE_H
+#define GPT_CMD_GENERATE_SERVE_H
+
+#include "cmd/generate/loaded.h"
+#include "generate/text.h"
+
+#include <pthread.h>
+
+/* One text of a call. */
+struct gpt_call_text {
+    struct gpt_call *call;
+    int64_t prompt, sample; /* index of the prompt and of the choice in it */
+    struct gpt_text text;
+    struct gpt_buf out; /* text that is not yet in the answer */
+    struct gpt_buf tokens, token_logprobs, top_logprobs, offsets; /* JSON */
+    int64_t n_tokens, n_chars;
+    bool echoing; /* the tokens are the prompt's: no stop string in them counts
+                   */
+    enum gpt_finish finish;
+};
+
+/* A request to make texts, and its answer. */
+struct gpt_call {
+    struct gpt_call *next; /* in the queue */
+    /* what was asked for; written once, before the call is queued */
+    uint64_t number;
+    int64_t created; /* seconds since 1970 */
+    bool stream, echo, usage;
+    int64_t n, max_tokens;
+    uint64_t seed;
+    struct gpt_choice choice;
+    struct gpt_list stops;
+    struct gpt_ids *prompts; /* (n_prompts) */
+    int64_t n_prompts;
+    struct gpt_call_text *texts; /* (n_prompts * n) */
+    struct gpt_arena arena;
+    /* how far it is; the main thread's */
+    int64_t begun, ended, prompt_tokens, new_tokens;
+    /* guarded by the lock */
+    struct gpt_buf answer; /* bytes to be sent */
+    size_t sent;
+    int status;   /* of HTTP, once it is known */
+    bool done;    /* nothing will be added to the answer */
+    bool gone;    /* its client is not there any more */
+    int owners;   /* of the two threads; the last one frees it */
+    bool waiting; /* its connection sleeps until there is more */
+    void *connection;
+    pthread_mutex_t *lock; /* of the server */
+};
+
+struct gpt_server {
+    struct gpt_loaded *m;
+    const char *model;           /* the name that clients give */
+    struct gpt_encoder *encoder; /* the HTTP thread's */
+    struct gpt_list keys;        /* any of these is wanted; none: no key */
+    pthread_mutex_t lock;
+    pthread_cond_t more;           /* the queue is not empty any more */
+    struct gpt_call *first, *last; /* the queue */
+    int64_t queued, active;        /* calls */
+    bool closing;                  /* no new calls */
+    /* counters since the start, guarded by the lock */
+    uint64_t calls, refused, prompt_tokens, new_tokens;
+    double started;
+};
+
+/* Serves until a signal asks to stop; texts under way are then finished. The
+ * model is open without a decoder. */
+int gpt_serve(struct gpt_loaded *m, struct gpt_err *err) GPT_MUST_USE;
+
+/* ---- calls (serve_call.c) ---- */
+
+/* Makes a call of a request's body. GPT_EDATA: the client's mistake. */
+int gpt_call_parse(struct gpt_call **call, struct gpt_server *s,
+                   const char *body, size_t len,
+                   struct gpt_err *err) GPT_MUST_USE;
+void gpt_call_free(struct gpt_call *call);
+
+/* ---- answers (serve_answer.c); GPT_EFAIL: out of memory ---- */
+
+/* A token of a text, into the text. */
+int gpt_answer_token(const struct gpt_server *s, struct gpt_call_text *t,
+                     int32_t id, double logprob, const struct gpt_top *top,
+                     int64_t n_top) GPT_MUST_USE;
+/* What a stream sends of a text now; with `end` its last piece. */
+int gpt_answer_piece(const struct gpt_server *s, struct gpt_call_text *t,
+                     bool end, struct gpt_buf *out) GPT_MUST_USE;
+/* The end of a stream. */
+int gpt_answer_stream_end(const struct gpt_server *s,
+                          const struct gpt_call *call,
+                          struct gpt_buf *out) GPT_MUST_USE;
+/* The whole answer of a call that is no stream. */
+int gpt_answer_whole(const struct gpt_server *s, const struct gpt_call *call,
+                     struct gpt_buf *out) GPT_MUST_USE;
+/* An error as OpenAI's API has it. */
+int gpt_answer_error(int status, const char *text,
+                     struct gpt_buf *out) GPT_MUST_USE;
+
+/* ---- HTTP (serve_http.c) ---- */
+
+struct gpt_http;
+/* Takes the address "HOST:PORT"; clients that connect wait until the start,
+ * which prints where. */
+int gpt_http_open(struct gpt_http **http, struct gpt_server *s,
+                  const char *where, struct gpt_err *err) GPT_MUST_USE;
+int gpt_http_start(struct gpt_http *http, struct gpt_err *err) GPT_MUST_USE;
+/* Takes no new connections, but sends what calls have. */
+void gpt_http_quiesce(struct gpt_http *http);
+void gpt_http_close(struct gpt_http *http); /* NULL is fine */
+/* Wakes the connection of a call that has more; the lock is held. */
+void gpt_http_wake(struct gpt_call *call);
+
+#endif

@@ -1,0 +1,228 @@
+/* Answers as OpenAI's API has them; see serve.h. Start at gpt_answer_whole().
+ * All are written as text at once: their shape is fixed, and a tree would be
+ * built to be printed. */
+#include "cmd/generate/serve.h"
+
+#include "base/utf8.h"
+#include "cmd/generate/json_out.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- tokens ---- */
+
+/* A token that is no UTF-8 by itself is written as its bytes, as OpenAI's does:
+ * two such tokens differ, where both would be U+FFFD. */
+static int add_token_name(struct gpt_buf *b, const struct gpt_tokenizer *tok,
+                          int32_t id)
+{
+    size_t len = 0, at = 0;
+    const char *bytes = gpt_token_bytes(tok, id, &len);
+
+    for (size_t n; at < len && (n = gpt_utf8_length(bytes + at, len - at));)
+        at += n;
+    if (at == len)
+        return gpt_json_add_string(b, bytes, len);
+    GPT_TRY(gpt_buf_printf(b, "\"bytes:"));
+    for (size_t i = 0; i < len; i++)
+        GPT_TRY(gpt_buf_printf(b, "\\\\x%02x", (unsigned char)bytes[i]));
+    return gpt_buf_add(b, "\"", 1);
+}
+
+/* Offsets are in characters, as OpenAI's are: every byte counts that does not
+ * continue a character. */
+static int64_t count_chars(const char *bytes, size_t len)
+{
+    int64_t n = 0;
+
+    for (size_t i = 0; i < len; i++)
+        n += ((unsigned char)bytes[i] & 0xC0) != 0x80;
+    return n;
+}
+
+/* An object by token, as OpenAI's; two ids with the same text, which a
+ * vocabulary of special tokens may have, give two members of one name. */
+static int add_top(struct gpt_buf *b, const struct gpt_tokenizer *tok,
+                   const struct gpt_top *top, int64_t n)
+{
+    GPT_TRY(gpt_buf_add(b, ",{", 2));
+    for (int64_t i = 0; i < n; i++) {
+        if (i > 0)
+            GPT_TRY(gpt_buf_add(b, ",", 1));
+        GPT_TRY(add_token_name(b, tok, top[i].id));
+        GPT_TRY(gpt_buf_printf(b, ":%.9g", top[i].logprob));
+    }
+    return gpt_buf_add(b, "}", 1);
+}
+
+/* Lists begin with a comma, which their reader leaves out. The first token of a
+ * prompt has no probability, which is null. */
+static int add_probabilities(const struct gpt_server *s,
+                             struct gpt_call_text *t, int32_t id,
+                             double logprob, const struct gpt_top *top,
+                             int64_t n_top)
+{
+    size_t len = 0;
+    const char *bytes = gpt_token_bytes(s->m->tokenizer, id, &len);
+
+    GPT_TRY(gpt_buf_add(&t->tokens, ",", 1));
+    GPT_TRY(add_token_name(&t->tokens, s->m->tokenizer, id));
+    GPT_TRY(gpt_buf_printf(&t->offsets, ",%lld", (long long)t->n_chars));
+    t->n_chars += count_chars(bytes, len);
+    if (isnan(logprob)) {
+        GPT_TRY(gpt_buf_add(&t->token_logprobs, ",null", 5));
+        return gpt_buf_add(&t->top_logprobs, ",null", 5);
+    }
+    GPT_TRY(gpt_buf_printf(&t->token_logprobs, ",%.9g", logprob));
+    return add_top(&t->top_logprobs, s->m->tokenizer, top, n_top);
+}
+
+/* Stop strings are looked for in what the model adds. In a prompt that is
+ * repeated they are the client's own words, and the empty list lets them pass.
+ */
+int gpt_answer_token(const struct gpt_server *s, struct gpt_call_text *t,
+                     int32_t id, double logprob, const struct gpt_top *top,
+                     int64_t n_top)
+{
+    static const struct gpt_list none;
+
+    t->n_tokens++;
+    if (t->call->choice.logprobs)
+        GPT_TRY(add_probabilities(s, t, id, logprob, top, n_top));
+    return gpt_text_add(&t->text, s->m->tokenizer, id,
+                        t->echoing ? &none : &t->call->stops, &t->out);
+}
+
+/* ---- choices ---- */
+
+/* The elements were written while the tokens came, each after a comma. */
+static int add_list(struct gpt_buf *b, const char *name,
+                    const struct gpt_buf *list)
+{
+    GPT_TRY(gpt_buf_printf(b, "\"%s\":[", name));
+    if (list->len)
+        GPT_TRY(gpt_buf_add(b, list->data + 1, list->len - 1));
+    return gpt_buf_add(b, "]", 1);
+}
+
+/* One text. OpenAI knows two reasons: the model or a stop string ended it, or
+ * the tokens did; a text that fills the positions is one of the second kind.
+ * Texts of several prompts are numbered through, prompt by prompt, which is
+ * how clients find theirs. */
+static int add_choice(const struct gpt_call_text *t, bool end,
+                      struct gpt_buf *b)
+{
+    const struct gpt_call *call = t->call;
+    const char *reason =
+        t->finish == GPT_FINISH_EOD || t->finish == GPT_FINISH_STOP
+            ? "\"stop\""
+            : "\"length\"";
+
+    GPT_TRY(gpt_buf_printf(b, "{\"index\":%lld,\"text\":",
+                           (long long)(t->prompt * call->n + t->sample)));
+    GPT_TRY(gpt_json_add_string(b, t->out.data, t->out.len));
+    GPT_TRY(gpt_buf_printf(b, ",\"logprobs\":"));
+    /* null and not absent: clients look at it without asking whether it is
+     * there */
+    if (call->choice.logprobs) {
+        GPT_TRY(gpt_buf_add(b, "{", 1));
+        GPT_TRY(add_list(b, "tokens", &t->tokens));
+        GPT_TRY(gpt_buf_add(b, ",", 1));
+        GPT_TRY(add_list(b, "token_logprobs", &t->token_logprobs));
+        GPT_TRY(gpt_buf_add(b, ",", 1));
+        GPT_TRY(add_list(b, "top_logprobs", &t->top_logprobs));
+        GPT_TRY(gpt_buf_add(b, ",", 1));
+        GPT_TRY(add_list(b, "text_offset", &t->offsets));
+        GPT_TRY(gpt_buf_add(b, "}", 1));
+    } else {
+        GPT_TRY(gpt_buf_add(b, "null", 4));
+    }
+    return gpt_buf_printf(b, ",\"finish_reason\":%s}", end ? reason : "null");
+}
+
+/* What all answers begin with. The number is that of the call since the start:
+ * enough to tell the pieces of two streams apart. */
+static int add_head(const struct gpt_server *s, const struct gpt_call *call,
+                    struct gpt_buf *b)
+{
+    GPT_TRY(gpt_buf_printf(b,
+                           "{\"id\":\"cmpl-%llu\",\"object\":"
+                           "\"text_completion\",\"created\":%lld,\"model\":",
+                           (unsigned long long)call->number,
+                           (long long)call->created));
+    GPT_TRY(gpt_json_add_string(b, s->model, strlen(s->model)));
+    return gpt_buf_printf(b, ",\"choices\":[");
+}
+
+/* A prompt counts once, however many texts it has. */
+static int add_usage(const struct gpt_call *call, struct gpt_buf *b)
+{
+    return gpt_buf_printf(b,
+                          ",\"usage\":{\"prompt_tokens\":%lld,"
+                          "\"completion_tokens\":%lld,\"total_tokens\":%lld}",
+                          (long long)call->prompt_tokens,
+                          (long long)call->new_tokens,
+                          (long long)(call->prompt_tokens + call->new_tokens));
+}
+
+/* ---- answers ---- */
+
+/* A piece without text and probabilities is sent only at the end: half a
+ * character is no news. What was sent is forgotten. */
+int gpt_answer_piece(const struct gpt_server *s, struct gpt_call_text *t,
+                     bool end, struct gpt_buf *out)
+{
+    if (!end && t->out.len == 0 && t->tokens.len == 0)
+        return GPT_OK;
+    GPT_TRY(gpt_buf_printf(out, "data: "));
+    GPT_TRY(add_head(s, t->call, out));
+    GPT_TRY(add_choice(t, end, out));
+    t->out.len = t->tokens.len = t->token_logprobs.len = 0;
+    t->top_logprobs.len = t->offsets.len = 0;
+    return gpt_buf_printf(out, "]}\n\n");
+}
+
+/* The counts come in a piece without choices, and only on demand: old clients
+ * take the first choice of every piece. */
+int gpt_answer_stream_end(const struct gpt_server *s,
+                          const struct gpt_call *call, struct gpt_buf *out)
+{
+    if (call->usage) {
+        GPT_TRY(gpt_buf_printf(out, "data: "));
+        GPT_TRY(add_head(s, call, out));
+        GPT_TRY(gpt_buf_add(out, "]", 1));
+        GPT_TRY(add_usage(call, out));
+        GPT_TRY(gpt_buf_printf(out, "}\n\n"));
+    }
+    return gpt_buf_printf(out, "data: [DONE]\n\n");
+}
+
+/* All texts in the order of their prompts, whatever the order in which they
+ * ended. */
+int gpt_answer_whole(const struct gpt_server *s, const struct gpt_call *call,
+                     struct gpt_buf *out)
+{
+    GPT_TRY(add_head(s, call, out));
+    for (int64_t i = 0; i < call->n_prompts * call->n; i++) {
+        if (i > 0)
+            GPT_TRY(gpt_buf_add(out, ",", 1));
+        GPT_TRY(add_choice(&call->texts[i], true, out));
+    }
+    GPT_TRY(gpt_buf_add(out, "]", 1));
+    GPT_TRY(add_usage(call, out));
+    return gpt_buf_add(out, "}\n", 2);
+}
+
+/* The type is what OpenAI's clients turn into the class of an exception. */
+int gpt_answer_error(int status, const char *text, struct gpt_buf *out)
+{
+    const char *type = status == 401   ? "authentication_error"
+                       : status == 429 ? "rate_limit_error"
+                       : status >= 500 ? "server_error"
+                                       : "invalid_request_error";
+
+    GPT_TRY(gpt_buf_printf(out, "{\"error\":{\"message\":"));
+    GPT_TRY(gpt_json_add_string(out, text, strlen(text)));
+    return gpt_buf_printf(
+        out, ",\"type\":\"%s\",\"param\":null,\"code\":%d}}\n", type, status);
+}

@@ -1,0 +1,459 @@
+/* HTTP by libmicrohttpd; see serve.h. Start at routes[] and handle(). All of
+ * this runs in the library's one thread, but for gpt_http_wake(). */
+#include "cmd/generate/serve.h"
+
+#ifdef GPT_HAVE_MICROHTTPD
+
+#include "base/log.h"
+#include "base/num.h"
+#include "cmd/generate/serve_info.h"
+#include "cmd/generate/serve_listen.h"
+
+#include <microhttpd.h>
+#include <pthread.h>
+#include <string.h>
+#include <unistd.h>
+
+#define JSON "application/json"
+
+enum { MOST_BODY = 8 << 20, IDLE_SECONDS = 120, MOST_CONNECTIONS = 1000 };
+
+struct gpt_http {
+    struct gpt_server *s;
+    struct MHD_Daemon *daemon;
+    int socket;
+};
+
+/* A request on its way in. */
+struct request {
+    struct gpt_buf body;
+    struct gpt_call *call; /* once it is queued */
+    bool too_long;
+};
+
+/* ---- answers ---- */
+
+/* The library copies the bytes, so that the caller's buffer can go. A client
+ * that is refused for lack of room gets the time after which it may come again.
+ */
+static enum MHD_Result send_bytes(struct MHD_Connection *c, int status,
+                                  const char *type, const char *bytes, size_t n)
+{
+    struct MHD_Response *r = MHD_create_response_from_buffer(
+        n, (void *)(uintptr_t)bytes, MHD_RESPMEM_MUST_COPY);
+
+    if (!r)
+        return MHD_NO;
+    MHD_add_response_header(r, "Content-Type", type);
+    if (status == 429 || status == 503)
+        MHD_add_response_header(r, "Retry-After", "1");
+    if (status == 401)
+        MHD_add_response_header(r, "WWW-Authenticate", "Bearer");
+    enum MHD_Result result = MHD_queue_response(c, (unsigned)status, r);
+    MHD_destroy_response(r);
+    return result;
+}
+
+/* All answers but the page, the counters and streams. */
+static enum MHD_Result send_json(struct MHD_Connection *c, int status,
+                                 const struct gpt_buf *b)
+{
+    return send_bytes(c, status, JSON, b->data, b->len);
+}
+
+/* Without memory for the message the connection is closed, which is an answer,
+ * too. */
+static enum MHD_Result send_error(struct MHD_Connection *c, int status,
+                                  const char *text)
+{
+    struct gpt_buf b = {0};
+    enum MHD_Result result = MHD_NO;
+
+    if (gpt_answer_error(status, text, &b) == GPT_OK)
+        result = send_json(c, status, &b);
+    gpt_buf_free(&b);
+    return result;
+}
+
+/* ---- calls ---- */
+
+/* The connection sleeps until the main thread has more; the lock is held. */
+static void sleep_until_more(struct gpt_call *call)
+{
+    call->waiting = true;
+    MHD_suspend_connection(call->connection);
+}
+
+void gpt_http_wake(struct gpt_call *call)
+{
+    if (!call->waiting)
+        return;
+    call->waiting = false;
+    MHD_resume_connection(call->connection);
+}
+
+/* Bytes of a stream, when the library can send some. */
+static ssize_t read_stream(void *user, uint64_t at, char *buf, size_t max)
+{
+    struct gpt_call *call = user;
+    ssize_t n = 0;
+
+    (void)at;
+    pthread_mutex_lock(call->lock);
+    if (call->sent < call->answer.len) {
+        n = (ssize_t)gpt_min_i64((int64_t)max,
+                                 (int64_t)(call->answer.len - call->sent));
+        memcpy(buf, call->answer.data + call->sent, (size_t)n);
+        call->sent += (size_t)n;
+        /* what was sent gives its memory back, so that a long stream is not
+         * kept whole */
+        if (call->sent == call->answer.len)
+            call->sent = call->answer.len = 0;
+    } else if (call->done) {
+        n = MHD_CONTENT_READER_END_OF_STREAM;
+    } else {
+        sleep_until_more(call);
+    }
+    pthread_mutex_unlock(call->lock);
+    return n;
+}
+
+/* The size is not known, so that the library sends chunks; it asks
+ * read_stream() for more whenever the client can take some, and a slow client
+ * costs memory for its own answer alone. */
+static enum MHD_Result send_stream(struct MHD_Connection *c,
+                                   struct gpt_call *call)
+{
+    struct MHD_Response *r = MHD_create_response_from_callback(
+        MHD_SIZE_UNKNOWN, 4096, read_stream, call, NULL);
+
+    if (!r)
+        return MHD_NO;
+    MHD_add_response_header(r, "Content-Type", "text/event-stream");
+    MHD_add_response_header(r, "Cache-Control", "no-cache");
+    enum MHD_Result result = MHD_queue_response(c, 200, r);
+    MHD_destroy_response(r);
+    return result;
+}
+
+/* Called again each time that the connection wakes. */
+static enum MHD_Result continue_call(struct gpt_server *s,
+                                     struct MHD_Connection *c,
+                                     struct gpt_call *call)
+{
+    enum MHD_Result result = MHD_YES;
+
+    if (call->stream)
+        return send_stream(c, call);
+    pthread_mutex_lock(&s->lock);
+    if (call->done)
+        result = send_json(c, call->status, &call->answer);
+    else
+        sleep_until_more(call);
+    pthread_mutex_unlock(&s->lock);
+    return result;
+}
+
+/* A full queue is an answer, too: a client that waits forever cannot try
+ * another server. */
+static int queue_call(struct gpt_server *s, struct gpt_call *call)
+{
+    int status = 0;
+
+    pthread_mutex_lock(&s->lock);
+    if (s->closing)
+        status = 503;
+    else if (s->queued >= s->m->o->max_queue)
+        status = 429;
+    if (status == 0) {
+        call->number = ++s->calls;
+        call->owners = 2;
+        call->lock = &s->lock;
+        if (s->last)
+            s->last->next = call;
+        else
+            s->first = call;
+        s->last = call;
+        s->queued++;
+        pthread_cond_signal(&s->more);
+    } else {
+        s->refused++;
+    }
+    pthread_mutex_unlock(&s->lock);
+    return status;
+}
+
+/* From a body to a call in the queue. The connection then sleeps, or is a
+ * stream that sleeps: the thread is free for other clients in either case. */
+static enum MHD_Result begin_call(struct gpt_server *s,
+                                  struct MHD_Connection *c, struct request *q)
+{
+    struct gpt_call *call = NULL;
+    struct gpt_err err = {0};
+    int failed = gpt_call_parse(&call, s, q->body.data, q->body.len, &err);
+
+    if (failed != GPT_OK)
+        return send_error(c, failed == GPT_EDATA ? 400 : 500, err.text);
+    call->connection = c;
+    int status = queue_call(s, call);
+    if (status != 0) {
+        gpt_call_free(call);
+        return send_error(c, status,
+                          status == 429 ? "too many requests wait; try again"
+                                        : "the server is stopping");
+    }
+    q->call = call;
+    return continue_call(s, c, call);
+}
+
+/* ---- requests ---- */
+
+/* A row answers by itself (info), or queues a call, or is refused with a
+ * reason. */
+static const struct route {
+    const char *path, *method, *type;
+    bool open; /* needs no key */
+    gpt_informer *info;
+    const char *refusal;
+} routes[] = {
+    {"/", "GET", "text/html; charset=utf-8", true, gpt_info_page, NULL},
+    {"/health", "GET", JSON, true, gpt_info_health, NULL},
+    {"/metrics", "GET", "text/plain; version=0.0.4", false, gpt_info_metrics,
+     NULL},
+    {"/v1/models", "GET", JSON, false, gpt_info_models, NULL},
+    {"/v1/completions", "POST", JSON, false, NULL, NULL},
+    {"/v1/chat/completions", "POST", JSON, false, NULL,
+     "chat templates are not known here; write the conversation as a prompt of "
+     "/v1/completions"},
+    {"/tokenize", "POST", JSON, false, gpt_info_tokenize, NULL},
+    {"/detokenize", "POST", JSON, false, gpt_info_detokenize, NULL},
+    {"/tokenizer_info", "GET", JSON, false, gpt_info_tokenizer, NULL},
+};
+
+/* Made and sent at once: nothing here waits for the model. */
+static enum MHD_Result send_info(struct gpt_server *s, struct MHD_Connection *c,
+                                 const struct route *route,
+                                 const struct request *q)
+{
+    struct gpt_buf out = {0};
+    struct gpt_err err = {0};
+    const int status = route->info(s, &q->body, &out, &err);
+    enum MHD_Result result;
+
+    if (status == GPT_OK)
+        result = send_bytes(c, 200, route->type, out.data, out.len);
+    else
+        result = send_error(c, status == GPT_EDATA ? 400 : 500,
+                            *err.text ? err.text : "out of memory");
+    gpt_buf_free(&out);
+    return result;
+}
+
+/* Every byte of both is looked at, so that the time says nothing of how much of
+ * a guess was right. */
+static bool same_key(const char *a, const char *b)
+{
+    const size_t n = strlen(a), m = strlen(b);
+    unsigned different = n != m;
+
+    for (size_t i = 0; i < n; i++)
+        different |= (unsigned char)a[i] ^ (unsigned char)b[m ? i % m : 0];
+    return !different;
+}
+
+/* All keys are compared, whether one before was right or not, so that the time
+ * does not say which one it was. */
+static bool has_key(const struct gpt_server *s, struct MHD_Connection *c)
+{
+    const char *header =
+        MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Authorization");
+    bool found = s->keys.n == 0;
+
+    for (int64_t i = 0; i < s->keys.n; i++)
+        found |= header && strncmp(header, "Bearer ", 7) == 0 &&
+                 same_key(header + 7, s->keys.items[i]);
+    return found;
+}
+
+/* The path is looked for before the key, so that a client with a wrong path
+ * learns of it; no path is a secret. */
+static enum MHD_Result answer_request(struct gpt_server *s,
+                                      struct MHD_Connection *c,
+                                      const char *path, const char *method,
+                                      struct request *q)
+{
+    bool other_method = false;
+
+    /* It was read to its end, since a client that still writes would not see
+     * the answer. */
+    if (q->too_long)
+        return send_error(c, 413, "the body is longer than 8 MiB");
+    for (size_t i = 0; i < GPT_COUNT(routes); i++) {
+        if (strcmp(path, routes[i].path) != 0)
+            continue;
+        if (strcmp(method, routes[i].method) != 0) {
+            other_method = true;
+            continue;
+        }
+        if (!routes[i].open && !has_key(s, c))
+            return send_error(c, 401, "the key is missing or wrong");
+        if (routes[i].refusal)
+            return send_error(c, 501, routes[i].refusal);
+        return routes[i].info ? send_info(s, c, &routes[i], q)
+                              : begin_call(s, c, q);
+    }
+    return other_method ? send_error(c, 405, "another method is wanted")
+                        : send_error(c, 404, "there is nothing at this path");
+}
+
+/* The library calls this for the head of a request, for each part of its body,
+ * at its end, and each time that a sleeping connection wakes. */
+static enum MHD_Result handle(void *user, struct MHD_Connection *c,
+                              const char *path, const char *method,
+                              const char *version, const char *data, size_t *n,
+                              void **own)
+{
+    struct gpt_server *s = user;
+    struct request *q = *own;
+
+    (void)version;
+    if (!q) {
+        *own = gpt_alloc(1, sizeof(*q));
+        return *own ? MHD_YES : MHD_NO;
+    }
+    if (q->call)
+        return continue_call(s, c, q->call);
+    if (*n > 0) {
+        q->too_long |= q->body.len + *n > MOST_BODY;
+        if (!q->too_long && gpt_buf_add(&q->body, data, *n) != GPT_OK)
+            return MHD_NO;
+        *n = 0;
+        return MHD_YES;
+    }
+    return answer_request(s, c, path, method, q);
+}
+
+/* The connection is done with a request, whether it was answered or cut. */
+static void end_request(void *user, struct MHD_Connection *c, void **own,
+                        enum MHD_RequestTerminationCode code)
+{
+    struct gpt_server *s = user;
+    struct request *q = *own;
+
+    (void)c;
+    (void)code;
+    if (!q)
+        return;
+    if (q->call) {
+        pthread_mutex_lock(&s->lock);
+        /* The main thread looks at this before each token that it adds, and
+         * must not wake a connection that is no more. */
+        q->call->gone = true;
+        q->call->waiting = false;
+        bool last = --q->call->owners == 0;
+        pthread_mutex_unlock(&s->lock);
+        if (last)
+            gpt_call_free(q->call);
+    }
+    gpt_buf_free(&q->body);
+    gpt_free(q);
+    *own = NULL;
+}
+
+/* ---- the daemon ---- */
+
+/* The address is taken before the model is read: a port that is in use is
+ * reported at once, and clients that connect early wait in the socket's queue.
+ */
+int gpt_http_open(struct gpt_http **out, struct gpt_server *s,
+                  const char *where, struct gpt_err *err)
+{
+    struct gpt_http *h = NULL;
+
+    GPT_TRY(gpt_new(&h, 1, sizeof(*h), "a server", err));
+    h->s = s;
+    h->socket = -1;
+    int status = gpt_listen(where, s->keys.n > 0, &h->socket, err);
+    if (status != GPT_OK) {
+        gpt_http_close(h);
+        return status;
+    }
+    *out = h;
+    return GPT_OK;
+}
+
+/* One thread for all connections: they cost little beside the model, and the
+ * encoder needs no lock. */
+int gpt_http_start(struct gpt_http *h, struct gpt_err *err)
+{
+    h->daemon = MHD_start_daemon(
+        MHD_USE_AUTO | MHD_USE_INTERNAL_POLLING_THREAD |
+            MHD_ALLOW_SUSPEND_RESUME,
+        0, NULL, NULL, handle, h->s, MHD_OPTION_LISTEN_SOCKET, h->socket,
+        MHD_OPTION_NOTIFY_COMPLETED, end_request, h->s,
+        MHD_OPTION_CONNECTION_LIMIT, (unsigned)MOST_CONNECTIONS,
+        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_SECONDS, MHD_OPTION_END);
+    if (!h->daemon)
+        return gpt_fail(err, GPT_EFAIL, "cannot start the server");
+    char url[256];
+    if (gpt_listen_url(h->socket, url, sizeof(url)))
+        gpt_info("serving %s at %s", h->s->model, url);
+    return GPT_OK;
+}
+
+/* Connections that are open stay so, and their answers go out. */
+void gpt_http_quiesce(struct gpt_http *h)
+{
+    int socket = MHD_quiesce_daemon(h->daemon);
+
+    if (socket >= 0)
+        close(socket);
+}
+
+/* The daemon waits for its thread. No connection may sleep then: all calls are
+ * done. */
+void gpt_http_close(struct gpt_http *h)
+{
+    if (!h)
+        return;
+    if (h->daemon)
+        MHD_stop_daemon(h->daemon);
+    else if (h->socket >= 0)
+        close(h->socket);
+    gpt_free(h);
+}
+
+#else
+
+int gpt_http_open(struct gpt_http **http, struct gpt_server *s,
+                  const char *where, struct gpt_err *err)
+{
+    (void)http;
+    (void)s;
+    (void)where;
+    gpt_fail(err, GPT_EUSAGE, "--serve: this build has no libmicrohttpd");
+    return gpt_hint(err, "install libmicrohttpd-dev and build again");
+}
+
+int gpt_http_start(struct gpt_http *h, struct gpt_err *err)
+{
+    (void)h;
+    return gpt_fail(err, GPT_EFAIL, "no server");
+}
+
+void gpt_http_quiesce(struct gpt_http *h)
+{
+    (void)h;
+}
+
+void gpt_http_close(struct gpt_http *h)
+{
+    (void)h;
+}
+
+void gpt_http_wake(struct gpt_call *call)
+{
+    (void)call;
+}
+
+#endif

@@ -1,0 +1,171 @@
+/* Answers without a model; see serve_info.h. They are made in the HTTP thread,
+ * whose encoder they use; counters are read under the lock. */
+#include "cmd/generate/serve_info.h"
+
+#include "base/json.h"
+#include "base/progress.h"
+#include "cmd/generate/json_out.h"
+#include "cmd/generate/serve_page.h"
+
+#include <pthread.h>
+#include <string.h>
+
+/* The answer says that a request would be heard: the thread that answers
+ * is the one that would take it. */
+int gpt_info_health(struct gpt_server *s, const struct gpt_buf *body,
+                    struct gpt_buf *out, struct gpt_err *err)
+{
+    (void)s;
+    (void)body;
+    (void)err;
+    return gpt_buf_printf(out, "{\"status\":\"ok\"}\n");
+}
+
+/* max_model_len is vLLM's name of the positions, which clients cut prompts
+ * by. */
+int gpt_info_models(struct gpt_server *s, const struct gpt_buf *body,
+                    struct gpt_buf *out, struct gpt_err *err)
+{
+    (void)body;
+    (void)err;
+    GPT_TRY(gpt_buf_printf(out, "{\"object\":\"list\",\"data\":[{\"id\":"));
+    GPT_TRY(gpt_json_add_string(out, s->model, strlen(s->model)));
+    return gpt_buf_printf(out,
+                          ",\"object\":\"model\",\"created\":0,\"owned_by\":"
+                          "\"gpt-generate\",\"max_model_len\":%lld}]}\n",
+                          (long long)s->m->config->max_positions);
+}
+
+/* The harness puts this token before a text whose whole is scored. */
+int gpt_info_tokenizer(struct gpt_server *s, const struct gpt_buf *body,
+                       struct gpt_buf *out, struct gpt_err *err)
+{
+    const int32_t eod = gpt_loaded_eod(s->m);
+
+    (void)body;
+    (void)err;
+    GPT_TRY(gpt_buf_printf(out, "{\"eos_token\":"));
+    if (eod >= 0)
+        GPT_TRY(gpt_json_add_token(out, s->m->tokenizer, eod));
+    else
+        GPT_TRY(gpt_buf_printf(out, "null"));
+    return gpt_buf_printf(out, ",\"eos_token_id\":%d,\"vocab_size\":%lld}\n",
+                          eod,
+                          (long long)gpt_tokenizer_vocab_size(s->m->tokenizer));
+}
+
+/* A counter only grows, and begins at 0 with the server; a gauge is what is the
+ * case now. Waiting requests are those of which a text is not yet begun. */
+int gpt_info_metrics(struct gpt_server *s, const struct gpt_buf *body,
+                     struct gpt_buf *out, struct gpt_err *err)
+{
+    (void)body;
+    (void)err;
+    pthread_mutex_lock(&s->lock);
+    const struct {
+        const char *name, *kind;
+        double value;
+    } rows[] = {
+        {"requests_total", "counter", (double)s->calls},
+        {"requests_refused_total", "counter", (double)s->refused},
+        {"requests_waiting", "gauge", (double)s->queued},
+        {"requests_running", "gauge", (double)s->active},
+        {"prompt_tokens_total", "counter", (double)s->prompt_tokens},
+        {"generated_tokens_total", "counter", (double)s->new_tokens},
+        {"uptime_seconds", "gauge", gpt_now() - s->started},
+    };
+    pthread_mutex_unlock(&s->lock);
+    for (size_t i = 0; i < GPT_COUNT(rows); i++)
+        GPT_TRY(gpt_buf_printf(out, "# TYPE gpt_%s %s\ngpt_%s %.15g\n",
+                               rows[i].name, rows[i].kind, rows[i].name,
+                               rows[i].value));
+    return GPT_OK;
+}
+
+/* ---- tokens ---- */
+
+/* The count spares clients that only measure a prompt the list's length. */
+static int add_ids(struct gpt_buf *b, const struct gpt_ids *ids)
+{
+    GPT_TRY(gpt_buf_printf(b, "{\"tokens\":["));
+    for (size_t i = 0; i < ids->len; i++)
+        GPT_TRY(gpt_buf_printf(b, "%s%d", i ? "," : "", ids->data[i]));
+    return gpt_buf_printf(b, "],\"count\":%zu}\n", ids->len);
+}
+
+/* "prompt" is vLLM's name of the text, "content" llama.cpp's. */
+int gpt_info_tokenize(struct gpt_server *s, const struct gpt_buf *body,
+                      struct gpt_buf *out, struct gpt_err *err)
+{
+    struct gpt_ids ids = {0};
+    cJSON *root = NULL;
+    const char *text = NULL;
+    int status;
+
+    GPT_TRY(gpt_json_parse(&root, body->data, body->len, "the body", err));
+    const bool content = cJSON_GetObjectItemCaseSensitive(root, "content");
+    GPT_TRY_GOTO(status,
+                 gpt_json_string(root, content ? "content" : "prompt", &text,
+                                 "the body", err),
+                 out);
+    GPT_TRY_GOTO(status, gpt_encode(s->encoder, text, strlen(text), &ids, err),
+                 out);
+    status = add_ids(out, &ids);
+out:
+    cJSON_Delete(root);
+    gpt_free(ids.data);
+    return status;
+}
+
+/* The bytes of all tokens together: a character may be cut between two. */
+static int join_tokens(const struct gpt_server *s, const cJSON *tokens,
+                       struct gpt_buf *text, struct gpt_err *err)
+{
+    struct gpt_stream stream = {0};
+    const cJSON *item;
+
+    if (!cJSON_IsArray(tokens))
+        return gpt_fail(err, GPT_EDATA, "no list 'tokens'");
+    cJSON_ArrayForEach(item, tokens)
+    {
+        const double x = cJSON_IsNumber(item) ? item->valuedouble : -1;
+        size_t len = 0;
+
+        if (!(x >= 0 && x < (double)s->m->config->vocab_size))
+            return gpt_fail(err, GPT_EDATA, "a token id is out of range");
+        const char *bytes = gpt_token_bytes(s->m->tokenizer, (int32_t)x, &len);
+        GPT_TRY(gpt_stream_add(&stream, bytes, len, text));
+    }
+    return gpt_stream_end(&stream, text);
+}
+
+/* Always valid UTF-8: half a character at an end becomes U+FFFD. */
+int gpt_info_detokenize(struct gpt_server *s, const struct gpt_buf *body,
+                        struct gpt_buf *out, struct gpt_err *err)
+{
+    struct gpt_buf text = {0};
+    cJSON *root = NULL;
+    int status;
+
+    GPT_TRY(gpt_json_parse(&root, body->data, body->len, "the body", err));
+    const cJSON *tokens = cJSON_GetObjectItemCaseSensitive(root, "tokens");
+    GPT_TRY_GOTO(status, join_tokens(s, tokens, &text, err), out);
+    GPT_TRY_GOTO(status, gpt_buf_printf(out, "{\"prompt\":"), out);
+    GPT_TRY_GOTO(status, gpt_json_add_string(out, text.data, text.len), out);
+    status = gpt_buf_printf(out, "}\n");
+out:
+    cJSON_Delete(root);
+    gpt_buf_free(&text);
+    return status;
+}
+
+/* The page asks for a key only where a request needs one: it holds no secret.
+ */
+int gpt_info_page(struct gpt_server *s, const struct gpt_buf *body,
+                  struct gpt_buf *out, struct gpt_err *err)
+{
+    (void)s;
+    (void)body;
+    (void)err;
+    return gpt_buf_add(out, gpt_serve_page, strlen(gpt_serve_page));
+}

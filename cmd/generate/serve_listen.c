@@ -1,0 +1,106 @@
+/* The address of a server; see serve_listen.h. Start at gpt_listen(). */
+#include "cmd/generate/serve_listen.h"
+
+#include "base/num.h"
+
+#include <arpa/inet.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+
+/* The last colon divides: an address of version 6 has several, and brackets
+ * around it. Without a host the server is this machine's own, which is enough
+ * to try it. */
+static int split_address(const char *where, char *host, size_t cap,
+                         const char **port, struct gpt_err *err)
+{
+    const char *colon = strrchr(where, ':');
+    size_t n = colon ? (size_t)(colon - where) : 0;
+    int64_t number = 0;
+
+    if (!colon || !gpt_parse_int(colon + 1, &number) || number < 0 ||
+        number > 65535 || n >= cap)
+        return gpt_fail(err, GPT_EUSAGE, "--serve: '%s' is not HOST:PORT",
+                        where);
+    if (n > 1 && where[0] == '[' && where[n - 1] == ']') {
+        where++;
+        n -= 2;
+    }
+    memcpy(host, n ? where : "127.0.0.1", n ? n : 10);
+    host[n ? n : 9] = '\0';
+    *port = colon + 1;
+    return GPT_OK;
+}
+
+/* 127.0.0.0/8 or ::1. The address is copied out: a generic one is not aligned
+ * for the others. */
+static bool is_loopback(const struct sockaddr *a)
+{
+    struct in6_addr six;
+    struct in_addr four;
+
+    if (a->sa_family == AF_INET) {
+        memcpy(&four, &((const struct sockaddr_in *)(const void *)a)->sin_addr,
+               sizeof(four));
+        return ntohl(four.s_addr) >> 24 == 127;
+    }
+    memcpy(&six, &((const struct sockaddr_in6 *)(const void *)a)->sin6_addr,
+           sizeof(six));
+    return IN6_IS_ADDR_LOOPBACK(&six);
+}
+
+/* The first address of the name. Every program that can reach the address can
+ * use the model, so that one outside of this machine wants a key. A port that
+ * was just given up may be taken again at once (SO_REUSEADDR): a server that is
+ * restarted must not wait for the last packets of the old one. */
+int gpt_listen(const char *where, bool has_keys, int *fd, struct gpt_err *err)
+{
+    const struct addrinfo hints = {.ai_flags = AI_PASSIVE,
+                                   .ai_socktype = SOCK_STREAM};
+    struct addrinfo *found = NULL;
+    char host[256];
+    const char *port = NULL;
+    const int on = 1;
+
+    GPT_TRY(split_address(where, host, sizeof(host), &port, err));
+    int failed = getaddrinfo(host, port, &hints, &found);
+    if (failed)
+        return gpt_fail(err, GPT_EUSAGE, "--serve: '%s': %s", host,
+                        gai_strerror(failed));
+    int status = GPT_OK;
+    if (!is_loopback(found->ai_addr) && !has_keys) {
+        gpt_fail(err, GPT_EUSAGE,
+                 "--serve: '%s' can be reached from other machines", host);
+        status = gpt_hint(err, "give --api-key-file FILE, or serve at "
+                               "127.0.0.1");
+    }
+    if (status == GPT_OK) {
+        *fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        if (*fd >= 0)
+            setsockopt(*fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+        if (*fd < 0 || bind(*fd, found->ai_addr, found->ai_addrlen) != 0 ||
+            listen(*fd, 128) != 0)
+            status = gpt_fail_errno(err, GPT_EIO, "cannot listen at %s:%s",
+                                    host, port);
+    }
+    freeaddrinfo(found);
+    return status;
+}
+
+bool gpt_listen_url(int fd, char *url, size_t cap)
+{
+    struct sockaddr_storage a;
+    socklen_t n = sizeof(a);
+    char host[128], port[16];
+
+    if (getsockname(fd, (struct sockaddr *)&a, &n) != 0 ||
+        getnameinfo((struct sockaddr *)&a, n, host, sizeof(host), port,
+                    sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV) != 0)
+        return false;
+    /* Colons of the address must not be taken for that of the port. */
+    const bool six = strchr(host, ':') != NULL;
+    snprintf(url, cap, "http://%s%s%s:%s/", six ? "[" : "", host,
+             six ? "]" : "", port);
+    return true;
+}
