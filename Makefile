@@ -67,7 +67,8 @@ parity_src := $(wildcard tests/parity/*.c)
 cmd_obj := $(cmd_src:%.c=$(BUILD)/%.o)
 lib_obj := $(lib_src:%.c=$(BUILD)/%.o) $(CXX_SRC:%.cc=$(BUILD)/%.o)
 isas = base $(ISAS)
-isa_obj := $(foreach i,base $(ISAS),$(isa_src:%.c=$(BUILD)/%.$(i).o))
+isa_obj := $(foreach i,base $(ISAS),$(isa_src:%.c=$(BUILD)/%.$(i).o)) \
+           $(PAIRS:%=$(BUILD)/kernels/cpu/pair/%.o)
 lib := $(BUILD)/libgpt.a
 cmd_lib := $(BUILD)/libcmd.a
 libs := $(cmd_lib) $(lib)
@@ -77,6 +78,9 @@ bench_bins := $(bench_src:tests/bench/%.c=$(BUILD)/tests/bench/%)
 gpu_bench_src := $(wildcard tests/gpu/*.c)
 gpu_bench_bins := $(gpu_bench_src:tests/gpu/%.c=$(BUILD)/tests/gpu/%)
 parity_bins := $(parity_src:tests/parity/%.c=$(BUILD)/tests/parity/%)
+
+# Faults from outside, by LD_PRELOAD: tests/cli/t84-outputs.sh.
+preload := $(BUILD)/tests/lib/preload.so
 
 fuzz_src := $(wildcard tests/fuzz/*.c)
 fuzz_bins := $(fuzz_src:tests/fuzz/%.c=$(BUILD)/tests/fuzz/%.t)
@@ -123,6 +127,14 @@ $(BUILD)/kernels/cpu/isa/%.$(1).o: kernels/cpu/isa/%.c
 endef
 $(foreach i,$(isas),$(eval $(call isa_rule,$(i))))
 
+# Products of bf16: a file an instruction set.
+pair_flags_avx512bf16 = -mavx512bf16
+pair_flags_amx = -mamx-tile -mamx-bf16
+$(BUILD)/kernels/cpu/pair/%.o: kernels/cpu/pair/%.c
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) -O3 $(isa_flags_avx512) \
+	    $(pair_flags_$*) -MMD -MP -c -o $@ $<
+
 $(BUILD)/kernels/%.o: kernels/%.c
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) -O3 -MMD -MP -c -o $@ $<
@@ -134,6 +146,9 @@ $(BUILD)/%.o: %.c
 $(BUILD)/%.o: %.cc
 	@mkdir -p $(@D)
 	$(CXX) $(ALL_CPPFLAGS) $(ALL_CXXFLAGS) -MMD -MP -c -o $@ $<
+
+# The assembler takes these files in, of which the compiler does not know.
+$(BUILD)/cmd/report/assets.o: $(wildcard share/report/*)
 
 $(lib): $(lib_obj) $(isa_obj)
 	@rm -f $@
@@ -160,6 +175,10 @@ $(parity_bins): $(BUILD)/tests/parity/%: $(BUILD)/tests/parity/%.o $(libs)
 
 $(fault_bins): $(BUILD)/faults/gpt-%: $(BUILD)/cmd/%/main.o $(fault_obj) $(libs)
 	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(ALL_LIBS)
+
+$(preload): tests/lib/preload.c
+	@mkdir -p $(@D)
+	$(CC) -D_GNU_SOURCE -std=c11 $(WARN) -fPIC $(CFLAGS) -shared -o $@ $< -ldl
 
 $(BUILD)/faults/%.o: %.c
 	@mkdir -p $(@D)
@@ -193,7 +212,7 @@ ASAN = -fsanitize=address,undefined -fno-sanitize-recover=undefined
 tests = $(sort $(unit_bins) $(fuzz_bins) $(emu_test) \
         $(wildcard tests/cli/*.sh tests/parity/*.sh))
 
-check: $(bins) $(unit_bins) $(fuzz_bins) $(parity_bins) $(fault_bins) $(bench_bins) $(gpu_bench_bins) $(emu) $(emu_test) ## run all tests
+check: $(bins) $(unit_bins) $(fuzz_bins) $(parity_bins) $(fault_bins) $(preload) $(bench_bins) $(gpu_bench_bins) $(emu) $(emu_test) ## run all tests
 	BUILD='$(BUILD)' OMP_WAIT_POLICY=passive prove -j$(JOBS) $(tests)
 
 check-all: check matrix sweep isas asan lint $(if $(gpu),cuda-report) ## check, all layouts, sanitizers, lint
@@ -241,7 +260,7 @@ bench-layouts: $(BUILD)/tests/bench/bench_layouts $(BUILD)/tests/bench/bench_ove
 
 # Each target: build/fuzz/NAME -max_total_time=60 tests/fuzz/corpus/NAME
 fuzz:                        ## build the fuzz targets with clang's libFuzzer
-	$(MAKE) BUILD=$(BUILD)/fuzz CC=clang CFLAGS='-O1 -g' isa_src= GLOO=0 \
+	$(MAKE) BUILD=$(BUILD)/fuzz CC=clang CFLAGS='-O1 -g' isa_src= PAIRS= GLOO=0 \
 	    lib_src='$(filter common/%,$(lib_src))' \
 	    SANITIZE='$(ASAN) -fsanitize=fuzzer-no-link' lib $(BUILD)/fuzz/libcmd.a
 	@set -e; for f in $(fuzz_src); do n=$$(basename $$f .c); \

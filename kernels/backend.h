@@ -124,7 +124,13 @@ struct gpt_norm_grad {
 /* The same norms over D elements, of every query and key head of qkv
  * (N, G * (H/G + 2) * D), as attention takes it. Values are copied. wq, bq are
  * of all queries, wk, bk of all keys: (D) act, b NULL: none. out may be in.
- * Source: Henry et al. 2020; Dehghani et al. 2023. */
+ * Source: Henry et al. 2020; Dehghani et al. 2023.
+ *
+ * Or RMSNorm over all queries of a row together, and over all keys, as in
+ * OLMo 2 (GPT_CAN_NORM_WIDE): squares (N, 2) float is not NULL then. It holds
+ * the sums of squares of the row's queries and of its keys, over the h_all and
+ * g_all heads of all ranks. wq (H * D), wk (G * D) are those of the heads here,
+ * in the order of heads. head_norm_sums() gives the sums of a rank. */
 struct gpt_head_norm {
     enum gpt_norm_kind kind;
     bool plus_one;
@@ -134,13 +140,18 @@ struct gpt_head_norm {
     const void *in;
     void *out;
     const void *wq, *bq, *wk, *bk;
+    const float *squares;
+    int64_t h_all, g_all;
 };
 
 /* Its backward takes the forward's struct (out is not read): dqkv, the
  * gradient of out, becomes that of in. dwq ... dbk (D) float, added to; those
- * of absent biases NULL. scratch: gpt_backend.head_norm_scratch() bytes. */
+ * of absent biases NULL. scratch: gpt_backend.head_norm_scratch() bytes. With
+ * squares the rank's dwq (H * D), dwk (G * D), and dots (N, 2) float: the sums
+ * over all ranks of w * x * dqkv. */
 struct gpt_head_norm_grad {
     void *dqkv;
+    const float *dots;
     float *dwq, *dbq, *dwk, *dbk;
     void *scratch;
 };
@@ -165,9 +176,10 @@ struct gpt_activate {
     void *out;
 };
 
-/* out (N, C) = dropout(wte[tokens] + wpe[positions]); rows of wte held here
- * are v_begin .. v_begin + v_local, other tokens contribute zero. tokens,
- * positions (N) int32. wpe NULL: words only. */
+/* out (N, C) = dropout(scale * wte[tokens] + wpe[positions]); rows of wte held
+ * here are v_begin .. v_begin + v_local, other tokens contribute zero. tokens,
+ * positions (N) int32. wpe NULL: words only. A scale other than 0, which
+ * stands for 1, needs GPT_CAN_SCALE_WORDS. */
 struct gpt_embed {
     int64_t n, c, v_begin, v_local;
     enum gpt_dtype act;
@@ -175,6 +187,7 @@ struct gpt_embed {
     const void *wte, *wpe;
     void *out;
     struct gpt_dropout dropout;
+    float scale;
 };
 
 /* Rotary positions scaled for longer texts. The share s of the rate of pair i,
@@ -214,7 +227,10 @@ struct gpt_rope {
  * lse (B, H, T) float: log-sum-exp of the scaled scores, for backward. H, G
  * are those held here, head0 the first one's global number of h_global.
  * doc_start (B, T) int32 or NULL: first position to which t may attend (the
- * documents of a sequence do not attend to each other). Probability dropout:
+ * documents of a sequence do not attend to each other). window: with W above 0
+ * t attends to itself and the W positions before it alone. softcap: with c
+ * above 0 a scaled score s becomes c * tanh(s / c), before ALiBi is added; a
+ * backend needs GPT_CAN_WINDOW and GPT_CAN_CAP for them. Probability dropout:
  * element index ((sample * h_global + head) * T + tq) * T + tk of dropout.rng;
  * of the dropout struct only p, rng, sample0 and samples are read. Never
  * stores T x T for all heads. Source: Vaswani et al. 2017; Dao et al. 2022. */
@@ -222,6 +238,8 @@ struct gpt_attn {
     int64_t b, t, h, g, d, head0, h_global;
     float scale; /* usually 1/sqrt(D) */
     bool alibi;  /* scores + (tk - tq) * gpt_alibi_slope(head) */
+    int64_t window;
+    float softcap;
     enum gpt_dtype act;
     const void *qkv;
     void *out;
@@ -255,6 +273,8 @@ struct gpt_attn_cached {
     int64_t b, t_new, h, g, d, t_max;
     float scale;
     bool alibi; /* h must then be the number of all heads */
+    int64_t window; /* as in struct gpt_attn, like softcap */
+    float softcap;
     enum gpt_dtype act;
     const void *qkv;
     void *out, *k_cache, *v_cache;
@@ -271,14 +291,20 @@ struct gpt_attn_cached {
  * float, device, or NULL: weights are multiplied by it (the loss scale).
  * Log-sum-exp shift as in Blanchard et al. 2021.
  *
+ * With `smoothing` e the target's share of the loss is 1 - e, and e is spread
+ * over all v_real columns (Szegedy et al. 2016); `z_loss` z adds
+ * z * (log sum_j exp(logits[i][j]))^2, which keeps logits from drifting
+ * (de Brebisson and Vincent 2016). Loss and gradient have both.
+ *
  * A vocabulary that is cut over ranks takes two steps. Here are the V columns
  * from v_begin on (target and v_real stay global numbers). xent_partial()
- * writes stats (N, 3) float, of the columns here: largest logit, sum of
- * exp(logit - largest), logit of the target (0: it is elsewhere), and with
+ * writes stats (N, 4) float, of the columns here: largest logit, sum of
+ * exp(logit - largest), logit of the target (0: it is elsewhere), sum of the
+ * logits (0: there is no smoothing), and with
  * `grad` leaves those exponentials in logits (or the logits, on a device where
  * computing the exponentials again is cheaper). xent_finish(), given the stats
- * of all ranks (ranks, N, 3), combines them in the order of ranks. */
-enum { GPT_XENT_STATS = 3 };
+ * of all ranks (ranks, N, 4), combines them in the order of ranks. */
+enum { GPT_XENT_STATS = 4 };
 struct gpt_xent {
     int64_t n, v, v_real, ld;
     enum gpt_dtype act;
@@ -289,11 +315,14 @@ struct gpt_xent {
     bool grad;
     int64_t v_begin; /* xent(): 0 */
     const float *scale;
+    float smoothing, z_loss;
 };
 
 /* One pass of AdamW (Loshchilov and Hutter 2019) over flat buffers:
  *   g' = g * grad_scale; m = b1 m + (1-b1) g'; v = b2 v + (1-b2) g'^2
  *   p -= lr * (m/(1-b1^t) / (sqrt(v/(1-b2^t)) + eps) + wd * p)
+ * With `coupled` decay it is Adam (Kingma and Ba 2015): wd * p is added to g',
+ * and p is not decayed besides.
  * p, m, v, g (n) float; p_act: a copy of p in `act`, or NULL. Segments, in
  * device memory, tell which elements are decayed: segment i is [begin_i,
  * begin_{i+1}). */
@@ -308,18 +337,54 @@ struct gpt_adamw {
     void *p_act;
     enum gpt_dtype act;
     double lr, beta1, beta2, eps, weight_decay, grad_scale;
+    bool coupled;
     int64_t step; /* t, from 1 */
     const struct gpt_adamw_segment *segments;
     int64_t n_segments;
 };
 
+/* One pass of gradient descent with momentum, as PyTorch has it:
+ *   g' = g * grad_scale + wd * p; m = momentum m + g'; p -= lr * m
+ * m NULL: without momentum, m is g'. The rest is as for AdamW. */
+struct gpt_sgd {
+    int64_t n;
+    float *p, *m;
+    const float *g;
+    void *p_act;
+    enum gpt_dtype act;
+    double lr, momentum, weight_decay, grad_scale;
+    const struct gpt_adamw_segment *segments;
+    int64_t n_segments;
+};
+
+/* out = a x + b y, elementwise, (n) float; y NULL: a x. out may be x or y.
+ * squares (1) double, in device memory, or NULL: x is divided by the larger of
+ * its root and `least`, which is how a matrix gets the norm 1. */
+struct gpt_mix {
+    int64_t n;
+    float *out;
+    const float *x, *y;
+    double a, b;
+    const double *squares;
+    double least;
+};
+
 struct gpt_collectives; /* collectives.h */
+
+/* What not every backend computes: bits of gpt_backend.abilities. */
+enum gpt_ability {
+    GPT_CAN_WINDOW = 1,      /* attention to a window */
+    GPT_CAN_CAP = 2,         /* capped scores, and capped logits: softcap() */
+    GPT_CAN_SCALE_WORDS = 4, /* embeddings times a number */
+    GPT_CAN_NORM_WIDE = 8,   /* head norms of all heads together */
+};
 
 struct gpt_backend {
     unsigned api; /* GPT_BACKEND_API */
     const char *name;
     void *state;
     unsigned act_types; /* it computes in: bits 1 << enum gpt_dtype */
+    unsigned abilities; /* enum gpt_ability */
     bool host_memory; /* after sync the host may use this memory directly */
     int64_t logits_bytes; /* of logits, how much is worth to have at a time */
 
@@ -408,7 +473,12 @@ struct gpt_backend {
     void (*head_norm)(struct gpt_queue *q, const struct gpt_head_norm *op);
     void (*head_norm_bwd)(struct gpt_queue *q, const struct gpt_head_norm *op,
                           const struct gpt_head_norm_grad *grad);
+    /* d: of a head; with squares (H + G) * D, of the heads here */
     size_t (*head_norm_scratch)(int64_t n, int64_t d);
+    /* sums (N, 2) float, written, of queries and of keys: of x^2 where dqkv is
+     * NULL, else of w * x * dqkv. NULL without GPT_CAN_NORM_WIDE. */
+    void (*head_norm_sums)(struct gpt_queue *q, const struct gpt_head_norm *op,
+                           const void *dqkv, float *sums);
     /* y (n, c) = x (n, c) with dropout; y may be x. For places where
      * no norm follows, which would include the dropout. */
     void (*dropout)(struct gpt_queue *q, void *y, const void *x, int64_t n,
@@ -426,12 +496,21 @@ struct gpt_backend {
     size_t (*attn_scratch)(const struct gpt_attn *op);
     void (*attn_cached)(struct gpt_queue *q,
                         const struct gpt_attn_cached *op);
+    /* x (n) act = c tanh(x / c), in place; slope (n) act, or NULL: the
+     * derivative there. times(): x (n) act *= y (n) act. NULL without
+     * GPT_CAN_CAP. */
+    void (*softcap)(struct gpt_queue *q, void *x, void *slope, int64_t n,
+                    float c, enum gpt_dtype act);
+    void (*times)(struct gpt_queue *q, void *x, const void *y, int64_t n,
+                  enum gpt_dtype act);
     void (*xent)(struct gpt_queue *q, const struct gpt_xent *op);
     void (*xent_partial)(struct gpt_queue *q, const struct gpt_xent *op,
                          float *stats);
     void (*xent_finish)(struct gpt_queue *q, const struct gpt_xent *op,
                         const float *stats, int64_t ranks, int64_t rank);
     void (*adamw)(struct gpt_queue *q, const struct gpt_adamw *op);
+    void (*sgd)(struct gpt_queue *q, const struct gpt_sgd *op);
+    void (*mix)(struct gpt_queue *q, const struct gpt_mix *op);
     /* out (1) double, in device memory: sumsq() the sum of x[i]^2, sum() that
      * of x[i]. Both add in double, in a fixed order. */
     void (*sumsq)(struct gpt_queue *q, double *out, const float *x,
@@ -443,10 +522,12 @@ struct gpt_backend {
 };
 
 /* The CPU backend; valid until the process ends. `matmul` uses oneDNN where it
- * was built with it, except on AVX2, where its own tiles were measured to be
- * as fast and without oneDNN's slow cases (strides of a multiple of 4 KiB).
- * In the environment GPT_CPU_MATMUL=portable|dnnl forces the one or the other,
- * GPT_CPU_ISA=base|avx2|avx512 an instruction set (tests). */
+ * was built with it, except for floats on AVX2, where its own tiles were
+ * measured to be as fast and without oneDNN's slow cases (strides of a multiple
+ * of 4 KiB), and except for bf16 where the processor has AMX, or AVX512-BF16
+ * and is AMD's. In the environment GPT_CPU_MATMUL=portable|dnnl forces the one
+ * or the other, GPT_CPU_ISA=base|avx2|avx512|avx512bf16|amx an instruction set
+ * (tests). */
 int gpt_backend_cpu(struct gpt_backend **be, struct gpt_err *err)
     GPT_MUST_USE;
 

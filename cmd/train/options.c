@@ -9,10 +9,13 @@
 #include "parallel/comm.h"
 #include "parallel/topology.h"
 #include "model/config.h"
+#include "train/lr_schedule.h"
+#include "train/optimizer.h"
 #include "train/reduce.h"
 
 #include <assert.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define AT(field) .offset = offsetof(struct gpt_train_options, field)
@@ -21,13 +24,15 @@
 /* Choices whose meaning is elsewhere: data/indexed.c and train/lr_schedule.c
  * parse these names. */
 static const char *const impls[] = { "infer", "mmap", "cached", "lazy", NULL };
-static const char *const lr_styles[] = { "constant", "linear", "cosine",
-                                         "inverse-square-root", "WSD", NULL };
 static const char *const wsd_styles[] = { "exponential", "linear", "cosine",
                                           "minus_sqrt", NULL };
 static const char *const wd_styles[] = { "constant", "linear", "cosine",
                                          NULL };
 
+/* Megatron-LM gathers a matrix, or shares the iteration over ranks. Here it is
+ * never gathered, so that the first two are the same. */
+static const char *const muon_tp_modes[] = { "duplicated", "distributed",
+                                             "blockwise", NULL };
 static const char *const head_types[] = { "multihead", "multiquery", NULL };
 
 const char *const gpt_train_positions[] = {
@@ -72,6 +77,26 @@ int gpt_train_choice(const char *const *names, const char *choice)
         i++;
     assert(names[i]);
     return i;
+}
+
+/* Megatron-LM's pair is what comes before and after; only causal models are
+ * here, which have 0 after. */
+bool gpt_train_window(const char *text, int64_t *window)
+{
+    static const char *const ends[2][3] = {{"", ",0", ", 0"},
+                                           {",0)", ", 0)", ", 0 )"}};
+    /* quoted in shells, as Python prints the pair */
+    const bool bracket = text && text[0] == '(';
+    char *end = NULL;
+
+    *window = 0;
+    if (!text)
+        return true;
+    const long long n = strtoll(text + bracket, &end, 10);
+    for (size_t i = 0; i < GPT_COUNT(ends[0]); i++)
+        if (n >= 1 && n <= 1 << 24 && strcmp(end, ends[bracket][i]) == 0)
+            *window = n;
+    return *window > 0;
 }
 
 /* Values of an option that mean the same as another: choices after the last of
@@ -126,6 +151,28 @@ const struct gpt_opt gpt_train_option_table[] = {
      .help = "size of a head, 0 = hidden size / attention heads"},
     {.kind = GPT_OPT_FLAG, .name = "qk-layernorm", AT(qk_norm),
      .help = "norm every head's queries and keys"},
+    {.kind = GPT_OPT_FLAG, .name = "qk-norm-whole", AT(qk_norm_whole),
+     .help = "... all queries of a token as one, and all keys"},
+    /* No defaults, and no 0: a model of a checkpoint that lacks these has 0
+     * there, and then they count as not given. */
+    {.kind = GPT_OPT_STRING, .name = "window-size", .arg = "N,0",
+     AT(window_size), .min = 1,
+     .help = "attend to the N tokens before one's own alone"},
+    {.kind = GPT_OPT_INT, .name = "window-attn-skip-freq", .arg = "N",
+     AT(window_skip), .min = 2, .max = 65536,
+     .help = "... but in every N-th layer to all"},
+    {.kind = GPT_OPT_INT, .name = "window-full-layers", .arg = "N",
+     AT(window_full_layers), .min = 1, .max = 65536,
+     .help = "... and in the first N layers"},
+    {.kind = GPT_OPT_REAL, .name = "query-pre-attn-scalar", .arg = "X",
+     AT(query_scalar), .min = 1e-6, .max = 1e9,
+     .help = "divide scores by its root, and not by that of a head's size"},
+    {.kind = GPT_OPT_REAL, .name = "attn-logit-softcapping", .arg = "X",
+     AT(score_cap), .min = 1e-6, .max = 1e6,
+     .help = "attention scores s become X tanh(s / X)"},
+    {.kind = GPT_OPT_REAL, .name = "final-logit-softcapping", .arg = "X",
+     AT(logit_cap), .min = 1e-6, .max = 1e6,
+     .help = "so do the logits"},
     {.kind = GPT_OPT_INT, .name = "max-position-embeddings", .arg = "N",
      .def = "0", AT(max_position_embeddings), .min = 0, .max = MAX_SIZE,
      .help = "rows of the position table, 0 = sequence length"},
@@ -133,6 +180,10 @@ const struct gpt_opt gpt_train_option_table[] = {
      .def = "learned_absolute", AT(position_embedding_type),
      .choices = gpt_train_positions,
      .help = "how the model knows positions"},
+    /* OPT: its table was made for a tokenizer that pads with the first rows */
+    {.kind = GPT_OPT_INT, .name = "position-offset", .arg = "N",
+     AT(position_offset), .min = 1, .max = 64,
+     .help = "rows of the position table before that of position 0"},
     {.kind = GPT_OPT_INT, .name = "rotary-base", .arg = "N", .def = "10000",
      AT(rotary_base), .min = 2, .max = 1000000000000,
      .help = "base of the angles of rotary positions"},
@@ -199,6 +250,15 @@ const struct gpt_opt gpt_train_option_table[] = {
      .help = "attention and feed-forward side by side"},
     {.kind = GPT_OPT_FLAG, .name = "shared-norm", AT(shared_norm),
      .help = "... after one norm for both"},
+    /* Gemma 2 and OLMo 2; the second implies the first. */
+    {.kind = GPT_OPT_FLAG, .name = "post-norm", AT(post_norm),
+     .help = "norm what attention and feed-forward give, too"},
+    {.kind = GPT_OPT_FLAG, .name = "no-pre-norm", AT(no_pre_norm),
+     .help = "... and not what they read"},
+    {.kind = GPT_OPT_FLAG, .name = "embedding-norm", AT(embedding_norm),
+     .help = "a norm after the embedding", .alias = "embed-layernorm"},
+    {.kind = GPT_OPT_FLAG, .name = "scale-embedding", AT(scale_embedding),
+     .help = "multiply embeddings of words by the root of the hidden size"},
     {.kind = GPT_OPT_INT, .name = "vocab-size", .arg = "N", .def = "0",
      AT(vocab_size), .min = 0, .max = 1073741824,
      .help = "vocabulary size before padding, 0 = the tokenizer's"},
@@ -407,7 +467,7 @@ const struct gpt_opt gpt_train_option_table[] = {
     {.kind = GPT_OPT_REAL, .name = "min-lr", .arg = "X", .def = "0",
      AT(min_lr), .min = 0, .max = 1000, .help = "lowest learning rate"},
     {.kind = GPT_OPT_CHOICE, .name = "lr-decay-style", .arg = "STYLE",
-     .def = "linear", AT(lr_decay_style), .choices = lr_styles,
+     .def = "linear", AT(lr_decay_style), .choices = gpt_lr_styles,
      .help = "shape of the way down"},
     {.kind = GPT_OPT_INT, .name = "lr-decay-iters", .arg = "N", .def = "0",
      AT(lr_decay_iters), .min = 0, .max = MAX_COUNT,
@@ -432,6 +492,10 @@ const struct gpt_opt gpt_train_option_table[] = {
     {.kind = GPT_OPT_REAL, .name = "lr-warmup-init", .arg = "X", .def = "0",
      AT(lr_warmup_init), .min = 0, .max = 1000,
      .help = "learning rate where the warm-up starts"},
+    {.kind = GPT_OPT_CHOICE, .name = "lr-warmup-style", .arg = "STYLE",
+     AT(lr_warmup_style), .choices = gpt_lr_warmups,
+     .help = "shape of the warm-up of WarmupLR and WarmupDecayLR, log by "
+             "default"},
     {.kind = GPT_OPT_CHOICE, .name = "lr-wsd-decay-style", .arg = "STYLE",
      .def = "exponential", AT(lr_wsd_decay_style), .choices = wsd_styles,
      .help = "shape of the end of WSD"},
@@ -454,15 +518,51 @@ const struct gpt_opt gpt_train_option_table[] = {
      .arg = "STYLE", .def = "constant", AT(weight_decay_incr_style),
      .choices = wd_styles,
      .help = "how weight decay goes from start to end over the run"},
+    /* Options of an optimizer have effect with it alone; effects.c warns of the
+     * others. Choices are the library's names, in the order of its enums. */
+    {.kind = GPT_OPT_CHOICE, .name = "optimizer", .arg = "NAME",
+     .def = "adam", AT(optimizer), .choices = gpt_optimizer_names,
+     .help = "rule that updates weights; muon: matrices of layers by Muon, "
+             "the rest by adam"},
+    {.kind = GPT_OPT_FLAG, .name = "decoupled-weight-decay", .def = "true",
+     AT(decoupled_decay),
+     .help = "weight decay apart from the gradient: AdamW, not Adam"},
     {.kind = GPT_OPT_REAL, .name = "adam-beta1", .arg = "X", .def = "0.9",
      AT(adam_beta1), .min = 0, .max = 0.99999999,
-     .help = "decay of the mean gradient"},
+     .help = "decay of adam's mean gradient"},
     {.kind = GPT_OPT_REAL, .name = "adam-beta2", .arg = "X", .def = "0.999",
      AT(adam_beta2), .min = 0, .max = 0.99999999,
-     .help = "decay of the mean squared gradient"},
+     .help = "decay of adam's mean squared gradient"},
     {.kind = GPT_OPT_REAL, .name = "adam-eps", .arg = "X", .def = "1e-8",
      AT(adam_eps), .min = 1e-30, .max = 1,
-     .help = "term that keeps AdamW's division finite"},
+     .help = "term that keeps adam's division finite"},
+    {.kind = GPT_OPT_REAL, .name = "sgd-momentum", .arg = "X", .def = "0.9",
+     AT(sgd_momentum), .min = 0, .max = 0.99999999,
+     .help = "momentum of sgd, 0 = none"},
+    {.kind = GPT_OPT_REAL, .name = "muon-momentum", .arg = "X",
+     .def = "0.9", AT(muon_momentum), .min = 0, .max = 0.99999999,
+     .help = "momentum of muon"},
+    {.kind = GPT_OPT_FLAG, .name = "muon-use-nesterov", AT(muon_nesterov),
+     .help = "Nesterov's momentum in muon", .alias = "muon-nesterov"},
+    {.kind = GPT_OPT_INT, .name = "muon-num-ns-steps", .arg = "N",
+     .def = "5", AT(muon_steps), .min = 1, .max = 100,
+     .help = "steps of muon's Newton-Schulz iteration"},
+    {.kind = GPT_OPT_CHOICE, .name = "muon-coefficient-type", .arg = "TYPE",
+     .def = "quintic", AT(muon_coefficients),
+     .choices = gpt_muon_coefficient_types,
+     .help = "coefficients of the iteration"},
+    {.kind = GPT_OPT_CHOICE, .name = "muon-scale-mode", .arg = "MODE",
+     .def = "spectral", AT(muon_scale), .choices = gpt_muon_scales,
+     .help = "how muon's update follows from a matrix's shape"},
+    {.kind = GPT_OPT_REAL, .name = "muon-extra-scale-factor", .arg = "X",
+     .def = "1", AT(muon_extra_scale), .min = 0, .max = 1e6,
+     .help = "factor of muon's updates; 0.2 is near AdamW's"},
+    {.kind = GPT_OPT_FLAG, .name = "muon-no-split-qkv", AT(muon_whole_qkv),
+     .help = "queries, keys and values as one matrix in muon"},
+    {.kind = GPT_OPT_CHOICE, .name = "muon-tp-mode", .arg = "MODE",
+     .def = "duplicated", AT(muon_tp_mode), .choices = muon_tp_modes,
+     .help = "blockwise: the part of a tensor parallel rank is a matrix of "
+             "its own in muon"},
     {.kind = GPT_OPT_REAL, .name = "clip-grad", .arg = "X", .def = "1.0",
      AT(clip_grad), .min = 0, .max = 1e30,
      .help = "limit of the gradient's norm, 0 = none"},
@@ -516,9 +616,18 @@ const struct gpt_opt gpt_train_option_table[] = {
      .help = "batches of a validation, 0 = none"},
     {.kind = GPT_OPT_FLAG, .name = "log-throughput", AT(log_throughput),
      .help = "add throughput to log lines"},
+    {.kind = GPT_OPT_FLAG, .name = "log-gradient-noise-scale",
+     AT(log_noise_scale),
+     .help = "add the gradient noise scale to log lines, in samples"},
     {.kind = GPT_OPT_STRING, .name = "metrics", .arg = "FILE", AT(metrics),
      .flags = GPT_OPT_FILE | GPT_OPT_LOCAL,
      .help = "one JSON object a log line, default metrics.jsonl in --save"},
+    {.kind = GPT_OPT_STRING, .name = "tensorboard-dir", .arg = "DIR",
+     AT(tensorboard_dir), .flags = GPT_OPT_DIR | GPT_OPT_LOCAL,
+     .help = "write the metrics for TensorBoard, too"},
+    {.kind = GPT_OPT_STRING, .name = "log-metrics-command", .arg = "COMMAND",
+     AT(log_metrics_command), .flags = GPT_OPT_LOCAL,
+     .help = "give each line of metrics to the standard input of COMMAND"},
     {.kind = GPT_OPT_FLAG, .name = "dry-run", AT(dry_run),
      .help = "check everything, print model, batches, memory and traffic, and "
              "stop"},

@@ -27,6 +27,10 @@ struct gpt_train_options {
     const char *normalization, *activation; /* of gpt_normalizations, ... */
     bool norm_plus_one, gated, swiglu, geglu, squared_relu;
     bool no_linear_bias, qkv_bias, qk_norm, parallel_blocks, shared_norm;
+    bool qk_norm_whole, scale_embedding, embedding_norm, post_norm, no_pre_norm;
+    const char *window_size; /* "N" or "N,0", NULL: none */
+    int64_t window_skip, window_full_layers, position_offset;
+    double score_cap, logit_cap, query_scalar;
     int64_t make_vocab_size_divisible_by;
     double norm_epsilon, init_method_std, hidden_dropout, attention_dropout;
     bool untie_embeddings;
@@ -69,12 +73,19 @@ struct gpt_train_options {
     /* learning rate, weight decay, optimizer */
     double lr, min_lr, lr_warmup_init, lr_warmup_fraction;
     const char *lr_decay_style, *lr_wsd_decay_style;
+    const char *lr_warmup_style; /* or NULL */
     int64_t lr_decay_iters, lr_decay_samples;
     int64_t lr_warmup_iters, lr_warmup_samples;
     int64_t lr_wsd_decay_iters, lr_wsd_decay_samples;
     double weight_decay, start_weight_decay, end_weight_decay;
     const char *weight_decay_incr_style;
     double adam_beta1, adam_beta2, adam_eps, clip_grad;
+    const char *optimizer; /* of gpt_optimizer_names */
+    bool decoupled_decay;
+    double sgd_momentum, muon_momentum, muon_extra_scale;
+    bool muon_nesterov, muon_whole_qkv;
+    const char *muon_scale, *muon_coefficients, *muon_tp_mode;
+    int64_t muon_steps;
     int64_t seed;
 
     /* checkpoints */
@@ -85,10 +96,10 @@ struct gpt_train_options {
 
     /* reports */
     int64_t log_interval, eval_interval, eval_iters;
-    bool log_throughput, dry_run;
+    bool log_throughput, log_noise_scale, dry_run;
     int64_t world_size, memory_limit;
     const char *simulate, *simulate_svg;
-    const char *metrics, *device;
+    const char *metrics, *tensorboard_dir, *log_metrics_command, *device;
     const char *graph_impl;
     bool enable_graph;
 };
@@ -112,6 +123,9 @@ int gpt_train_choice(const char *const *names, const char *choice);
 /* What a word of --position-embedding-type means: some words are two names of
  * one kind. */
 enum gpt_position_embedding gpt_train_position(const char *name);
+/* The window of attention in "N" or, as Megatron-LM has it, "N,0" or "(N, 0)":
+ * *window becomes N, 0 where text is NULL. False for another text. */
+bool gpt_train_window(const char *text, int64_t *window);
 
 extern const struct gpt_opt gpt_train_option_table[];
 extern const size_t gpt_train_n_options;

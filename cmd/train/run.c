@@ -66,12 +66,14 @@ static int take_checkpoint_args(struct gpt_run *r, struct gpt_buf *b,
 {
     const struct gpt_train_options *o = &r->own_options;
     const struct gpt_source_options newest = {.iteration = -1};
+    bool exists;
 
     if (!o->use_checkpoint_args)
         return GPT_OK;
     if (!o->load)
         return gpt_fail(err, GPT_EUSAGE, "--use-checkpoint-args needs --load");
-    if (o->save && strcmp(o->load, o->save) == 0 && !gpt_source_exists(o->load))
+    GPT_TRY(gpt_source_exists(&exists, o->load, err));
+    if (!exists && o->save && strcmp(o->load, o->save) == 0)
         return GPT_OK;
     GPT_TRY(gpt_source_open(&r->peeked, o->load, &newest, err));
     return gpt_train_take_args(&r->own_options, &r->args, &r->peeked, &r->arena,
@@ -534,12 +536,12 @@ static int compare_ranks(struct gpt_run *r, const struct gpt_args *args,
 static int lock_save(struct gpt_run *r, struct gpt_err *err)
 {
     const struct gpt_train_options *o = r->o;
-    bool same = o->load && gpt_path_same(o->load, o->save);
+    bool same = o->load && gpt_path_same(o->load, o->save), exists;
 
     GPT_TRY(gpt_format_check_place(&gpt_format_native, o->save, err));
     GPT_TRY(gpt_lock_open(&r->lock, o->save, err));
-    if (gpt_source_exists(o->save) && (!same || o->finetune) &&
-        !o->common.force) {
+    GPT_TRY(gpt_source_exists(&exists, o->save, err));
+    if (exists && (!same || o->finetune) && !o->common.force) {
         gpt_fail(err, GPT_EEXIST, "%s: holds checkpoints of another run",
                  o->save);
         return gpt_hint(err,
@@ -572,20 +574,27 @@ static int open_report(struct gpt_run *r, struct gpt_err *err)
         .seq_length = o->seq_length,
         .ranks = r->plan.topology.world_size,
         .log_throughput = o->log_throughput,
+        /* one microbatch is the batch: there is nothing to compare */
+        .log_noise_scale = o->log_noise_scale &&
+                           r->plan.rampup.global_batch > o->micro_batch_size,
+        .micro_batch = o->micro_batch_size,
         .gpu = !r->be->host_memory,
-        .metrics = o->metrics,
+        .sinks = {.metrics = o->metrics,
+                  .tensorboard = o->tensorboard_dir,
+                  .command = o->log_metrics_command,
+                  .iteration = r->state.iteration},
         .iteration = r->state.iteration,
         .progress = o->common.progress,
     };
 
     /* One rank writes: the losses in the report are sums over all ranks. */
     if (!is_first(r)) {
-        options.metrics = NULL;
+        options.sinks = (struct gpt_sink_options){.metrics = NULL};
         options.progress = "never";
     } else if (!o->metrics && o->save && !r->plan.evaluates) {
         GPT_TRY(gpt_path_join(r->metrics, sizeof(r->metrics), o->save,
                               "metrics.jsonl", err));
-        options.metrics = r->metrics;
+        options.sinks.metrics = r->metrics;
     }
     return gpt_report_open(&r->report, &options, err);
 }
@@ -599,11 +608,12 @@ static int fill_replica(struct gpt_run *r, struct gpt_err *err)
 {
     const struct gpt_train_options *o = r->o;
     char text[96];
+    bool exists;
 
     if (!o->load)
         return gpt_replica_init(r->replica, err);
-    if (o->save && strcmp(o->load, o->save) == 0 &&
-        !gpt_source_exists(o->load)) {
+    GPT_TRY(gpt_source_exists(&exists, o->load, err));
+    if (!exists && o->save && strcmp(o->load, o->save) == 0) {
         gpt_log_line(" no checkpoint in %s yet: starting from random weights",
                      o->load);
         GPT_TRY(gpt_replica_init(r->replica, err));
@@ -783,7 +793,7 @@ int gpt_run_open(struct gpt_run *r, const struct gpt_train_options *options,
     GPT_TRY(open_corpus(r, args, err));
     GPT_TRY(compare_ranks(r, args, err));
     if (is_first(r) && !r->plan.evaluates)
-        GPT_TRY(gpt_saver_check_room(&r->plan.replica.config, r->o, err));
+        GPT_TRY(gpt_saver_check_room(&r->plan.replica, r->o, err));
     if (r->o->dry_run)
         return is_first(r) ? print_plan(r, err) : GPT_OK;
     GPT_TRY(check_memory(r, &memory, err));

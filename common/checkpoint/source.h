@@ -34,7 +34,7 @@ struct gpt_source_file {
 /* Read-only; everything belongs to the source until gpt_source_close(). */
 struct gpt_source {
     const struct gpt_format *format;
-    const char *dir; /* that the files are in */
+    const char *dir; /* that the files are in, or the one file itself */
     struct gpt_config config;
     int64_t iteration;        /* 0 where the format counts none */
     int64_t tp_size, pp_size; /* layout of the writer */
@@ -82,14 +82,14 @@ int gpt_source_open(struct gpt_source *s, const char *path,
                     struct gpt_err *err) GPT_MUST_USE;
 void gpt_source_close(struct gpt_source *s); /* zero is fine */
 
-/* True when a front end recognises what is at `path`. */
-bool gpt_source_exists(const char *path);
+/* *exists is true when a front end recognises what is at `path`. GPT_EIO when
+ * the file system does not let it look. */
+int gpt_source_exists(bool *exists, const char *path,
+                      struct gpt_err *err) GPT_MUST_USE;
 
 /* NULL when there is none of that name. O(log n). */
 const struct gpt_tensor *gpt_source_find(const struct gpt_source *s,
                                          const char *name);
-/* True when a file of that name is attached. */
-bool gpt_source_attaches(const struct gpt_source *s, const char *file);
 
 /* A tensor as the files have it: their name, shape and order. */
 struct gpt_stored {
@@ -99,6 +99,8 @@ struct gpt_stored {
     int ndim;
     int64_t shape[GPT_SAFETENSORS_DIMS];
     int64_t slices;
+    const char *packing; /* NULL, or how the elements are packed */
+    int64_t bytes;       /* then: in the file */
 };
 /* That of an entry of a safetensors file. */
 struct gpt_stored gpt_stored_entry(const struct gpt_safetensor *entry,

@@ -4,6 +4,7 @@
 
 #include "base/memory.h"
 #include "base/num.h"
+#include "model/abilities.h"
 
 #include <string.h>
 
@@ -123,6 +124,7 @@ static int stage_new(struct gpt_stage **stage, struct gpt_backend *be,
     struct gpt_stage *s;
 
     GPT_TRY(check_options(o, err));
+    GPT_TRY(gpt_abilities_check(o->config, o->exec.seq_length, be, err));
     GPT_TRY(gpt_new(stage, 1, sizeof(*s), "a stage", err));
     s = *stage;
     s->be = be;

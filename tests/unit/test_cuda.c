@@ -553,7 +553,8 @@ static void check_xent(int64_t n, int64_t v, int64_t v_real, int64_t pad,
                        double spread, bool grad)
 {
     struct gpt_xent op = {.n = n, .v = v, .v_real = v_real, .ld = v + pad,
-                          .grad = grad};
+                          .grad = grad, .smoothing = n % 2 ? 0.1F : 0,
+                          .z_loss = n % 2 ? 0.01F : 0};
     float *logits = rnd_floats(n * op.ld, spread), *weight = rnd_floats(n, 1);
     int32_t *target = rnd_ints(n, 0, v_real - 1);
 
@@ -589,13 +590,14 @@ static void run_adamw(struct trial *t)
     t->be->adamw(t->q, &op);
 }
 
-static void check_adamw(int64_t n, int64_t step)
+static void check_adamw(int64_t n, int64_t step, bool coupled)
 {
     struct gpt_adamw_segment seg[] = {
         {0, true}, {n / 3, false}, {n / 3 + n / 5, true}};
     struct gpt_adamw op = {.n = n, .lr = 0.01, .beta1 = 0.9, .beta2 = 0.95,
                            .eps = 1e-8, .weight_decay = 0.1,
-                           .grad_scale = 0.7, .step = step, .n_segments = 3};
+                           .grad_scale = 0.7, .coupled = coupled, .step = step,
+                           .n_segments = 3};
     float *p = rnd_floats(n, 1), *m = rnd_floats(n, 1);
     float *v = rnd_floats(n, 1), *g = rnd_floats(n, 3);
 
@@ -610,6 +612,69 @@ static void check_adamw(int64_t n, int64_t step)
     compare(run_adamw, &op, ops, GPT_COUNT(ops), "adamw %lld step %lld",
             (long long)n, (long long)step);
     free(p), free(m), free(v), free(g);
+}
+
+static void run_sgd(struct trial *t)
+{
+    struct gpt_sgd op = *(const struct gpt_sgd *)t->params;
+
+    op.act = t->act;
+    op.p = t->mem[0];
+    op.m = op.momentum > 0 ? t->mem[1] : NULL;
+    op.g = t->mem[2];
+    op.p_act = t->mem[3];
+    op.segments = t->mem[4];
+    t->be->sgd(t->q, &op);
+}
+
+static void check_sgd(int64_t n, bool momentum)
+{
+    struct gpt_adamw_segment seg[] = {{0, true}, {n / 3, false}};
+    struct gpt_sgd op = {.n = n, .lr = 0.01, .momentum = momentum ? 0.9 : 0,
+                         .weight_decay = 0.1, .grad_scale = 0.7,
+                         .n_segments = 2};
+    const uint32_t keep = rnd_state; /* later cases stay what they were */
+    float *p = rnd_floats(n, 1), *m = rnd_floats(n, 1), *g = rnd_floats(n, 3);
+    struct operand ops[] = {
+        {"p", F32, n, p, true, 0.3}, {"m", F32, n, m, true, 0.3},
+        {"g", F32, n, g, false, 0}, {"copy", ACT, n, NULL, true, 0},
+        {"segments", I32, (int64_t)sizeof(seg) / 4, seg, false, 0},
+    };
+
+    compare(run_sgd, &op, ops, GPT_COUNT(ops), "sgd %lld", (long long)n);
+    rnd_state = keep;
+    free(p), free(m), free(g);
+}
+
+static void run_mix(struct trial *t)
+{
+    struct gpt_mix op = *(const struct gpt_mix *)t->params;
+
+    op.x = t->mem[0];
+    op.y = t->mem[1];
+    op.out = t->mem[2];
+    t->be->sumsq(t->q, t->mem[4], t->mem[0], op.n);
+    t->be->mix(t->q, &op);
+    op.y = NULL;
+    op.squares = t->mem[4];
+    op.out = t->mem[3];
+    t->be->mix(t->q, &op);
+}
+
+static void check_mix(int64_t n)
+{
+    struct gpt_mix op = {.n = n, .a = 2, .b = -0.5, .least = 1e-7};
+    const uint32_t keep = rnd_state;
+    float *x = rnd_floats(n, 1), *y = rnd_floats(n, 1);
+    struct operand ops[] = {{"x", F32, n, x, false, 0},
+                            {"y", F32, n, y, false, 0},
+                            {"mixture", F32, n, NULL, true, 0.3},
+                            {"by its norm", F32, n, NULL, true, 0.3},
+                            {"squares", F64, 1, NULL, true, 1e-6}};
+
+    compare(run_mix, &op, ops, GPT_COUNT(ops), "mix %lld", (long long)n);
+    rnd_state = keep;
+    free(x), free(y);
 }
 
 static void run_sums(struct trial *t)
@@ -654,7 +719,9 @@ static void flat(void)
 
     for (size_t i = 0; i < GPT_COUNT(sizes); i++) {
         check_flat(sizes[i]);
-        check_adamw(sizes[i], (int64_t)i + 1);
+        check_adamw(sizes[i], (int64_t)i + 1, i % 2 == 1);
+        check_sgd(sizes[i], i % 2 == 0);
+        check_mix(sizes[i]);
     }
     check_xent(1, 1, 1, 0, 1, true);
     check_xent(9, 33, 30, 3, 4, true);
@@ -692,7 +759,9 @@ static void run_ranks(struct trial *t)
 
 static void check_ranks(int64_t n, int64_t v, int64_t v_real)
 {
-    struct gpt_xent op = {.n = n, .v = v, .v_real = v_real, .grad = true};
+    struct gpt_xent op = {.n = n, .v = v, .v_real = v_real, .grad = true,
+                          .smoothing = n % 2 ? 0.1F : 0,
+                          .z_loss = n % 2 ? 0.01F : 0};
     int64_t all = RANKS * n * v;
     float *logits = rnd_floats(all, 5), *weight = rnd_floats(n, 1);
     int32_t *target = rnd_ints(n, 0, v_real - 1);
@@ -841,7 +910,9 @@ static void sweep(int64_t rounds)
                    d / 2 * 2, coin());
         check_xent(n, c, rnd_int(1, c), rnd_int(0, 9), 6, coin());
         check_ranks(n, c, rnd_int(1, 3 * c));
-        check_adamw(rnd_int(1, 5000), rnd_int(1, 1000));
+        check_adamw(rnd_int(1, 5000), rnd_int(1, 1000), coin());
+        check_sgd(rnd_int(1, 5000), coin());
+        check_mix(rnd_int(1, 5000));
         check_flat(rnd_int(1, 50000));
     }
 }
