@@ -12,6 +12,7 @@ struct attn_shape {
     float scale;
     bool alibi;
     const int32_t *doc_start; /* or NULL */
+    int window;               /* keys before its own that a query sees; 0: all */
     float *lse;
     struct cuda_drop drop;
 };
@@ -20,6 +21,7 @@ static inline struct attn_shape attn_shape_of(const struct gpt_attn *op)
 {
     struct attn_shape s = {op->t, op->h, op->g, op->d, op->g * (op->h / op->g + 2) * op->d,
                            op->head0, op->h_global, op->scale, op->alibi, op->doc_start,
+                           (int)(op->window < op->t ? op->window : 0),
                            op->lse,
                            cuda_drop_of(&op->dropout)};
 
@@ -42,10 +44,18 @@ __device__ inline int64_t attn_key_at(const struct attn_shape &s, int64_t b, int
     return b * s.t * s.ld + (g * (per + 2) + per) * s.d;
 }
 
-/* First key that query t of sample b sees. */
+/* First key that query t of sample b sees: of its document, or of its window. */
 __device__ inline int64_t attn_first(const struct attn_shape &s, int64_t b, int64_t t)
 {
-    return s.doc_start ? s.doc_start[b * s.t + t] : 0;
+    int first = s.doc_start ? s.doc_start[b * s.t + t] : 0;
+
+    return s.window ? max(first, (int)t - s.window) : first;
+}
+
+/* True when every query sees all keys before its own. */
+__device__ inline bool attn_whole(const struct attn_shape &s)
+{
+    return !s.doc_start && !s.window;
 }
 
 /* ALiBi's slope of head h of a group held here (gpt_alibi_slope), 0: none. */

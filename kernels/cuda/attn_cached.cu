@@ -7,7 +7,7 @@ enum { WARPS = 4, MAX_D = 256, MOST = MAX_D / 32 };
 /* One query of one head a warp: t_new is one or few, so that there is little to
  * share between queries; what counts is to read the cache with many warps. */
 template <class T> struct cached {
-    int64_t t_new, h, g, d, t_max, b;
+    int64_t t_new, h, g, d, t_max, b, window;
     float scale;
     bool alibi;
     const T *qkv;
@@ -53,7 +53,8 @@ template <class T> static __global__ void attend(cached<T> p)
         query[warp][c] = to_float(q[c]) * p.scale;
     __syncwarp();
     float sum[MOST] = {}, max = -INFINITY, total = 0, slope = p.alibi ? alibi_slope(h, p.h) : 0;
-    for (int64_t j0 = 0; j0 <= t; j0 += 32) {
+    int64_t first = p.window && t > p.window ? t - p.window : 0;
+    for (int64_t j0 = first; j0 <= t; j0 += 32) {
         int64_t j = j0 + lane, n = t - j0 < 31 ? t - j0 + 1 : 32;
         float score = -INFINITY;
 
@@ -124,9 +125,9 @@ void cuda_attn_cached(struct gpt_queue *q, const struct gpt_attn_cached *op)
         return;
     with_type(op->act, [&](auto type) {
         using T = decltype(type);
-        cached<T> p = {op->t_new, op->h, op->g, op->d, op->t_max, op->b, op->scale, op->alibi,
-                       (const T *)op->qkv, (T *)op->out, (T *)op->k_cache, (T *)op->v_cache,
-                       rows, rows + op->b, rows + 2 * op->b};
+        cached<T> p = {op->t_new, op->h, op->g, op->d, op->t_max, op->b, op->window, op->scale,
+                       op->alibi, (const T *)op->qkv, (T *)op->out, (T *)op->k_cache,
+                       (T *)op->v_cache, rows, rows + op->b, rows + 2 * op->b};
         /* Two launches: a token sees keys that other blocks append, and only the
          * end of a kernel orders blocks. */
         launch(q, append<T>, dim3(op->t_new, op->g, op->b), 64, 0, p);

@@ -387,6 +387,7 @@ static struct gpt_backend table()
     be.name = NAME;
     be.state = &device_open;
     be.act_types = 1u << GPT_F32 | 1u << GPT_BF16 | 1u << GPT_F16;
+    be.abilities = GPT_CAN_WINDOW;
     be.describe = cuda_describe;
     be.alloc = cuda_alloc;
     be.free = cuda_free;

@@ -56,10 +56,10 @@ __device__ inline void flash_fetch(T *tile, const T *x, int64_t first, int64_t n
 template <int ROWS = FLASH_ROWS>
 __device__ inline int flash_first(const struct attn_shape &s, int64_t b, int64_t t)
 {
-    if (!s.doc_start)
+    if (attn_whole(s))
         return 0;
     int first = (int)t;
-#pragma unroll
+#pragma unroll 1 /* the warps that copy have few registers */
     for (int i = threadIdx.x % 32; i < ROWS; i += 32)
         first = min(first, (int)attn_first(s, b, min(t + i, s.t - 1)));
 #pragma unroll

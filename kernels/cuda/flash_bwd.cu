@@ -168,7 +168,7 @@ static __global__ void __launch_bounds__(FLASH_THREADS)
                        (int)(j0 - at.t) + row + lane / 4, lane % 4 * 2);
         pairs_of_keys(prob, ds, s, reinterpret_cast<const struct flash_query *>(dout + tile),
                       at.t, (int)(j0 - at.t) + row + lane / 4,
-                      at.t >= j0 + FLASH_ROWS && !s.doc_start, kept);
+                      at.t >= j0 + FLASH_ROWS && attn_whole(s), kept);
         flash_add<D>(dv, prob, dout);
         flash_add<D>(dk, ds, q);
         __syncthreads(); /* the stage may be overwritten */
@@ -253,7 +253,7 @@ static __global__ void __launch_bounds__(FLASH_THREADS, flash_blocks<D>)
         if (s.alibi)
             flash_lean(prob, slope, (int)t, (int)j + lane % 4 * 2);
         pairs_of_queries(prob, ds, s, mine, (int)t, (int)j + lane % 4 * 2,
-                         j + N <= t0 && !s.doc_start, kept);
+                         j + N <= t0 && attn_whole(s), kept);
         flash_add<D>(dq, ds, stage);
         __syncthreads(); /* the stage may be overwritten */
     }

@@ -33,9 +33,12 @@ template <int N, int KEYS>
 __device__ inline bool advance(const struct attn_shape &s, int b, int j, int h_end,
                                struct query_tile &at)
 {
-    for (at.t += N; at.t < s.t; at.t += N)
+    for (at.t += N; at.t < s.t; at.t += N) {
         if (flash_first<N>(s, b, at.t) < j + KEYS)
             return true;
+        if (!s.doc_start) /* windows move on: no later query sees the keys */
+            break;
+    }
     at.t = j;
     return ++at.h < h_end;
 }

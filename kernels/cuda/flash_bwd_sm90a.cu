@@ -146,7 +146,7 @@ static __device__ void probabilities_of_keys(float (&p)[N][4], const struct attn
                                              const struct flash_query *q, int t, int key,
                                              float slope, const uint32_t (&stay)[4])
 {
-    bool all_seen = key + 8 <= 0 && !s.doc_start;
+    bool all_seen = key + 8 <= 0 && attn_whole(s);
     int query = threadIdx.x % 4 * 2;
 
     if (s.alibi) /* rows are keys here */
@@ -316,7 +316,7 @@ static __device__ void probabilities_of_queries(float (&p)[N][4], const struct a
                                                 const struct flash_query (&q)[2], int t, int key,
                                                 float slope, const uint32_t (&stay)[2])
 {
-    bool all_seen = key + STEP - 1 <= t && !s.doc_start;
+    bool all_seen = key + STEP - 1 <= t && attn_whole(s);
 
     key += threadIdx.x % 4 * 2;
     if (s.alibi)

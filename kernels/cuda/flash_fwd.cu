@@ -162,7 +162,7 @@ static __global__ void __launch_bounds__(FLASH_THREADS, FORWARD_BLOCKS)
             /* Queries stay in registers as fragments from here on. */
             flash_rows<D>(q, queries);
         attend_tile<D>(s, r, q, keys + now * flash_tile<D>, values + now * flash_tile<D>,
-                slope, (int)t, (int)j + lane % 4 * 2, first, j < t0 && !s.doc_start,
+                slope, (int)t, (int)j + lane % 4 * 2, first, j < t0 && attn_whole(s),
                 attn_drop_at(s, b, h, t0 + row) + j);
         __syncthreads(); /* the tile may be overwritten */
     }

@@ -28,7 +28,7 @@ my $hopper = $arch =~ /90a/;
 my %most = $hopper
     ? (gap => 6, branches => 12, r2ur => 4, narrow => 0, local => 0)
     : (branches => 6, narrow => 0, local => 0);
-my %most_drop = (%most, branches => 48, r2ur => 12);
+my %most_drop = (%most, branches => 48, r2ur => 16);
 # A tile of 128 keys is 64 scores a thread, one of 64 is 32.
 my %beside = (flash_forward => 64, key_grads => 32, query_grads => 32);
 

@@ -322,6 +322,7 @@ struct attn_case {
     int64_t b, t, h, g, d;
     double p;
     bool docs;
+    int64_t window;
 };
 
 /* In types[first] and those after it. */
@@ -341,6 +342,7 @@ static void check_attn(const char *title, size_t first, struct attn_case k,
     struct gpt_attn op = {.b = b, .t = t, .h = h, .g = g, .d = d, .head0 = 2,
                           .h_global = h + 5,
                           .scale = 1 / sqrtf((float)d), .alibi = alibi,
+                          .window = k.window,
                           .doc_start = k.docs ? start : NULL,
                           .dropout = some_dropout(k.p, t)};
     struct operand ops[] = {
@@ -352,10 +354,11 @@ static void check_attn(const char *title, size_t first, struct attn_case k,
         {"dqkv", ACT, nq, NULL, true, 1},
         {"samples", I32, 2, &more_samples, false, 0},
     };
-    snprintf(name, sizeof(name), "%s B%lld T%lld H%lld G%lld D%lld p %g%s%s",
+    snprintf(name, sizeof(name), "%s B%lld T%lld H%lld G%lld D%lld p %g%s "
+             "W%lld%s",
              title, (long long)b, (long long)t, (long long)h, (long long)g,
              (long long)d, k.p, k.docs ? " documents" : "",
-             alibi ? " alibi" : "");
+             (long long)k.window, alibi ? " alibi" : "");
     for (size_t i = first; i < GPT_COUNT(types); i++)
         compare_type(run_attn, &op, ops, GPT_COUNT(ops), i, name);
     free(qkv), free(dout), free(start);
@@ -384,6 +387,7 @@ static void check_cached(int64_t t_new, int64_t h, int64_t g, int64_t d,
     struct gpt_attn_cached op = {.b = B, .t_new = t_new, .h = h, .g = g,
                                  .d = d, .t_max = T_MAX,
                                  .scale = 1 / sqrtf((float)d),
+                                 .window = t_new % 2 ? 0 : 6,
                                  .alibi = alibi, .pos = pos,
                                  .len = len, .slot = slot};
     float *qkv = rnd_floats(n, 1), *cache = rnd_floats(2 * nc, 1);
@@ -438,20 +442,27 @@ static void check_rope(int64_t b, int64_t t, int64_t h, int64_t g, int64_t d,
     free(x), free(positions);
 }
 
+/* Shorter than a tile, of whole tiles, longer; beside documents. */
+static const struct attn_case windows[] = {
+    {1, 40, 2, 1, 16, 0, false, 7},    {1, 300, 2, 1, 64, 0, false, 1},
+    {1, 260, 4, 2, 64, 0.1, false, 63}, {2, 200, 1, 1, 128, 0, true, 64},
+    {1, 390, 2, 1, 128, 0, false, 128}, {1, 150, 1, 1, 96, 0.2, true, 149},
+};
+
 static void attention(void)
 {
     static const struct attn_case cases[] = {
-        {1, 1, 1, 1, 1, 0, false},       {2, 37, 2, 2, 16, 0, false},
-        {2, 33, 4, 2, 40, 0.2, true},    {1, 1, 1, 1, 128, 0.5, true},
-        {1, 70, 3, 1, 64, 0, true},      {1, 190, 2, 1, 64, 0, false},
-        {2, 64, 1, 1, 80, 0.1, false},   {1, 131, 2, 1, 80, 0.3, true},
-        {1, 65, 2, 2, 96, 0, true},      {1, 98, 3, 1, 96, 0.2, false},
-        {1, 150, 2, 2, 128, 0.3, true},  {1, 129, 2, 1, 128, 0.1, false},
-        {1, 257, 2, 1, 64, 0.1, true},   {1, 212, 2, 1, 128, 0, true},
+        {1, 1, 1, 1, 1, 0, false, 0},       {2, 37, 2, 2, 16, 0, false, 0},
+        {2, 33, 4, 2, 40, 0.2, true, 0},    {1, 1, 1, 1, 128, 0.5, true, 0},
+        {1, 70, 3, 1, 64, 0, true, 0},      {1, 190, 2, 1, 64, 0, false, 0},
+        {2, 64, 1, 1, 80, 0.1, false, 0},   {1, 131, 2, 1, 80, 0.3, true, 0},
+        {1, 65, 2, 2, 96, 0, true, 0},      {1, 98, 3, 1, 96, 0.2, false, 0},
+        {1, 150, 2, 2, 128, 0.3, true, 0},  {1, 129, 2, 1, 128, 0.1, false, 0},
+        {1, 257, 2, 1, 64, 0.1, true, 0},   {1, 212, 2, 1, 128, 0, true, 0},
     };
     static const struct attn_case with_alibi[] = {
-        {2, 40, 5, 1, 16, 0, false},    {1, 100, 3, 1, 64, 0.1, true},
-        {1, 139, 2, 2, 80, 0, false},   {1, 97, 3, 3, 128, 0, true},
+        {2, 40, 5, 1, 16, 0, false, 0},    {1, 100, 3, 1, 64, 0.1, true, 0},
+        {1, 139, 2, 2, 80, 0, false, 0},   {1, 97, 3, 3, 128, 0, true, 0},
     };
 
     reopen("GPT_CUDA_FLASH", "mma");
@@ -459,10 +470,13 @@ static void attention(void)
         check_attn("attention", 0, cases[i], false);
     for (size_t i = 0; i < GPT_COUNT(with_alibi); i++)
         check_attn("attention", 0, with_alibi[i], true);
+    for (size_t i = 0; i < GPT_COUNT(windows); i++)
+        check_attn("attention", 0, windows[i], false);
     reopen("GPT_CUDA_FLASH", "auto");
     check_cached(1, 2, 2, 16, false);
     check_cached(9, 4, 2, 33, false);
     check_cached(5, 6, 2, 24, true);
+    check_cached(2, 4, 2, 40, false); /* an even number: with a window */
     check_rope(3, 5, 4, 2, 8, 8, true);
     check_rope(1, 70, 3, 1, 80, 20, false);
 }
@@ -473,17 +487,17 @@ static void attention(void)
 static void hopper(void)
 {
     static const struct attn_case cases[] = {
-        {1, 1, 1, 1, 128, 0.5, true},   {1, 64, 2, 1, 64, 0, false},
-        {2, 67, 3, 1, 64, 0.2, true},   {1, 390, 2, 1, 64, 0, false},
-        {1, 260, 2, 2, 64, 0, true},    {1, 300, 2, 1, 64, 0.1, false},
-        {2, 130, 1, 1, 128, 0, true},   {1, 390, 1, 1, 128, 0, false},
-        {1, 258, 2, 1, 128, 0.3, true}, {1, 70, 2, 1, 80, 0, false},
-        {2, 37, 2, 2, 96, 0.2, true},   {1, 140, 2, 1, 40, 0, true},
+        {1, 1, 1, 1, 128, 0.5, true, 0},   {1, 64, 2, 1, 64, 0, false, 0},
+        {2, 67, 3, 1, 64, 0.2, true, 0},   {1, 390, 2, 1, 64, 0, false, 0},
+        {1, 260, 2, 2, 64, 0, true, 0},    {1, 300, 2, 1, 64, 0.1, false, 0},
+        {2, 130, 1, 1, 128, 0, true, 0},   {1, 390, 1, 1, 128, 0, false, 0},
+        {1, 258, 2, 1, 128, 0.3, true, 0}, {1, 70, 2, 1, 80, 0, false, 0},
+        {2, 37, 2, 2, 96, 0.2, true, 0},   {1, 140, 2, 1, 40, 0, true, 0},
     };
     static const struct attn_case with_alibi[] = {
-        {1, 100, 3, 1, 64, 0, false},   {2, 67, 3, 1, 64, 0.2, true},
-        {1, 260, 4, 2, 128, 0, true},   {1, 390, 2, 1, 128, 0, false},
-        {1, 140, 2, 1, 128, 0.3, true}, {1, 70, 3, 3, 80, 0, false},
+        {1, 100, 3, 1, 64, 0, false, 0},   {2, 67, 3, 1, 64, 0.2, true, 0},
+        {1, 260, 4, 2, 128, 0, true, 0},   {1, 390, 2, 1, 128, 0, false, 0},
+        {1, 140, 2, 1, 128, 0.3, true, 0}, {1, 70, 3, 3, 80, 0, false, 0},
     };
     int64_t rounds =
         getenv("GPT_TEST_SWEEP") ? atoll(getenv("GPT_TEST_SWEEP")) : 0;
@@ -493,11 +507,13 @@ static void hopper(void)
         check_attn("hopper attention", 1, cases[i], false);
     for (size_t i = 0; i < GPT_COUNT(with_alibi); i++)
         check_attn("hopper attention", 1, with_alibi[i], true);
+    for (size_t i = 0; i < GPT_COUNT(windows); i++)
+        check_attn("hopper attention", 1, windows[i], false);
     for (int64_t i = 0; i < rounds; i++) {
         int64_t g = rnd_int(1, 3), h = g * rnd_int(1, 3);
         struct attn_case k = {rnd_int(1, 2), rnd_int(1, 300), h, g,
                               rnd_int(1, 16) * 8, (double)(i % 2) / 5,
-                              i / 2 % 2};
+                              i / 2 % 2, i % 3 ? 0 : rnd_int(1, 300)};
 
         check_attn("hopper attention", 1, k, i / 4 % 2);
     }
@@ -521,7 +537,8 @@ static void choices(void)
                 check_attn(archs[a], GPT_COUNT(types) - 1,
                            (struct attn_case){1, 70, 2, 1, d,
                                               options & 4 ? 0.2 : 0,
-                                              options & 2},
+                                              options & 2,
+                                              d % 24 ? 0 : d / 3},
                            (options ^ (int64_t)a) & 1);
             }
     }
@@ -903,7 +920,8 @@ static void sweep(int64_t rounds)
         check_embed(n, c, p, coin(), rnd_int(1, V + 9));
         check_attn("attention", 0,
                    (struct attn_case){rnd_int(1, 2), rnd_int(1, 140),
-                                      g * rnd_int(1, 3), g, d, p, coin()},
+                                      g * rnd_int(1, 3), g, d, p, coin(),
+                                      coin() ? 0 : rnd_int(1, 140)},
                    coin());
         check_cached(rnd_int(1, 10), g * rnd_int(1, 3), g, d, coin());
         check_rope(rnd_int(1, 3), rnd_int(1, 50), g * rnd_int(1, 3), g, d,
