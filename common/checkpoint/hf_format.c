@@ -169,7 +169,7 @@ static struct gpt_hf_extra find_extra(const struct gpt_target *t)
     const char *family = t->source->family;
 
     if (family)
-        extra.family = gpt_hf_family_find(family);
+        extra.family = gpt_hf_family_find(family, NULL);
     if (extra.eos_token_id == GPT_TOKEN_UNKNOWN)
         extra.eos_token_id = guess_end_of_text(t);
     if (extra.bos_token_id == GPT_TOKEN_UNKNOWN)
@@ -219,7 +219,7 @@ static int copy_attached(const struct gpt_attachment *a, const char *dir,
     char *text;
     size_t len;
 
-    GPT_TRY(gpt_small_file_read(a->path, &text, &len, err));
+    GPT_TRY(gpt_attachment_read(a, &text, &len, err));
     int status = gpt_small_file_write(dir, a->name, flags, text, len, err);
     gpt_free(text);
     return status;

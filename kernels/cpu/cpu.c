@@ -325,6 +325,8 @@ static struct gpt_backend cpu = {
     .xent_partial = cpu_bf16_xent_partial,
     .xent_finish = cpu_bf16_xent_finish,
     .adamw = cpu_adamw,
+    .sgd = cpu_sgd,
+    .mix = cpu_mix,
     .sumsq = cpu_sumsq,
     .sum = cpu_sum,
 };

@@ -121,6 +121,8 @@ void cpu_xent_partial(struct gpt_queue *q, const struct gpt_xent *op,
 void cpu_xent_finish(struct gpt_queue *q, const struct gpt_xent *op,
                      const float *stats, int64_t ranks, int64_t rank);
 void cpu_adamw(struct gpt_queue *q, const struct gpt_adamw *op);
+void cpu_sgd(struct gpt_queue *q, const struct gpt_sgd *op);
+void cpu_mix(struct gpt_queue *q, const struct gpt_mix *op);
 void cpu_sumsq(struct gpt_queue *q, double *out, const float *x, int64_t n);
 void cpu_sum(struct gpt_queue *q, double *out, const float *x, int64_t n);
 
