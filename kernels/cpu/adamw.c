@@ -15,9 +15,9 @@ static void update_range(const struct gpt_adamw *op,
     cpu_isa->adamw(op->p + begin, op->m + begin, op->v + begin, op->g + begin,
                    end - begin, r);
     if (op->p_act && op->p_act != op->p)
-        gpt_convert((char *)op->p_act +
+        cpu_convert((char *)op->p_act +
                         (size_t)begin * gpt_dtype_bytes(op->act),
-                    op->act, op->p + begin, GPT_F32, (size_t)(end - begin));
+                    op->act, op->p + begin, GPT_F32, end - begin);
 }
 
 /* The segment that holds element i: the last one beginning at or before it. */

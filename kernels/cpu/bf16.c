@@ -1,7 +1,9 @@
-/* Activations in bf16, but for matrix products (matmul.c): operands are widened
- * into work memory, the operation runs in float, results are rounded once, to
- * nearest even. Sums are therefore float sums, and memory that lasts (kept
- * activations) takes half; the time is that of float and of the conversions.
+/* Activations in bf16, for operations that take only floats: operands are
+ * widened into work memory, the operation runs in float, results are rounded
+ * once, to nearest even. Sums are therefore float sums, and memory that lasts
+ * (kept activations) takes half; the time is that of float and of the
+ * conversions. Operations whose rows are widened in the cache instead have no
+ * function here.
  *
  * Each function has the arguments of the one in float that it calls. It lists
  * the pointers among them; stage() puts the widened operands in their place, or
@@ -91,15 +93,6 @@ static void unstage(struct gpt_queue *q, const struct operand *list, size_t n)
             cpu_cast(q, list[i].mem, GPT_BF16, list[i].wide, GPT_F32,
                      list[i].n);
     }
-}
-
-void cpu_bf16_bias_grad(struct gpt_queue *q, float *dbias, const void *dy,
-                        int64_t m, int64_t n, enum gpt_dtype act)
-{
-    struct operand list[] = {IN(&dy, m * n)};
-
-    if (stage(q, &act, list, GPT_COUNT(list)))
-        cpu_bias_grad(q, dbias, dy, m, n, act);
 }
 
 void cpu_bf16_bias_add(struct gpt_queue *q, void *x, const void *bias,
@@ -225,55 +218,6 @@ void cpu_bf16_times(struct gpt_queue *q, void *x, const void *y, int64_t n,
     unstage(q, list, GPT_COUNT(list));
 }
 
-static void norm_fwd_once(struct gpt_queue *q, struct gpt_norm op)
-{
-    int64_t n = op.n * op.c;
-    struct operand list[] = {
-        IN(&op.resid_in, n), IN(&op.x, n),  OUT(&op.resid_out, n),
-        OUT(&op.y, n),       IN(&op.w, op.c), IN(&op.b, op.c),
-    };
-
-    if (!stage(q, &op.act, list, GPT_COUNT(list)))
-        return;
-    cpu_norm_fwd(q, &op);
-    unstage(q, list, GPT_COUNT(list));
-}
-
-/* The norm is that of the sum as it is stored: recomputing it later from
- * resid_out then gives the same bits. Hence two passes in bf16, the second of
- * which reads what the first has rounded. */
-void cpu_bf16_norm_fwd(struct gpt_queue *q, const struct gpt_norm *op)
-{
-    struct gpt_norm part = *op;
-
-    if (op->act == GPT_BF16 && op->x && op->y) {
-        part.y = NULL;
-        norm_fwd_once(q, part);
-        part = *op;
-        part.x = NULL;
-        part.resid_in = op->resid_out;
-    }
-    norm_fwd_once(q, part);
-}
-
-void cpu_bf16_norm_bwd(struct gpt_queue *q, const struct gpt_norm *op,
-                       const struct gpt_norm_grad *grad)
-{
-    int64_t n = op->n * op->c;
-    struct gpt_norm wide = *op;
-    struct gpt_norm_grad wide_grad = *grad;
-    struct operand list[] = {
-        IN(&wide.resid_out, n),  IN(&wide.w, op->c),
-        IN(&wide_grad.dy, n),    IN_OUT(&wide_grad.dresid, n),
-        OUT(&wide_grad.dx, n),
-    };
-
-    if (!stage(q, &wide.act, list, GPT_COUNT(list)))
-        return;
-    cpu_norm_bwd(q, &wide, &wide_grad);
-    unstage(q, list, GPT_COUNT(list));
-}
-
 void cpu_bf16_dropout(struct gpt_queue *q, void *y, const void *x, int64_t n,
                       int64_t c, enum gpt_dtype act,
                       const struct gpt_dropout *d)
@@ -344,17 +288,6 @@ static struct operand logits_operand(struct gpt_xent *op)
     int64_t n = op->n > 0 ? (op->n - 1) * ld + op->v : 0;
 
     return (struct operand){&op->logits, true, op->grad, n, NULL, NULL};
-}
-
-void cpu_bf16_xent(struct gpt_queue *q, const struct gpt_xent *op)
-{
-    struct gpt_xent wide = *op;
-    struct operand logits = logits_operand(&wide);
-
-    if (!stage(q, &wide.act, &logits, 1))
-        return;
-    cpu_xent(q, &wide);
-    unstage(q, &logits, 1);
 }
 
 void cpu_bf16_xent_partial(struct gpt_queue *q, const struct gpt_xent *op,

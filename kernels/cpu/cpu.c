@@ -233,9 +233,20 @@ void cpu_cast(struct gpt_queue *q, void *dst, enum gpt_dtype dst_type,
     size_t to = gpt_dtype_bytes(dst_type), from = gpt_dtype_bytes(src_type);
 #pragma omp parallel for schedule(static) if (n > CHUNK)
     for (int64_t at = 0; at < n; at += CHUNK)
-        gpt_convert((char *)dst + (size_t)at * to, dst_type,
+        cpu_convert((char *)dst + (size_t)at * to, dst_type,
                     (const char *)src + (size_t)at * from, src_type,
-                    (size_t)(n - at < CHUNK ? n - at : CHUNK));
+                    n - at < CHUNK ? n - at : CHUNK);
+}
+
+void cpu_convert(void *dst, enum gpt_dtype dst_type, const void *src,
+                 enum gpt_dtype src_type, int64_t n)
+{
+    if (dst_type == GPT_BF16 && src_type == GPT_F32)
+        cpu_isa->narrow(dst, src, n);
+    else if (dst_type == GPT_F32 && src_type == GPT_BF16)
+        cpu_isa->widen(dst, src, n);
+    else
+        gpt_convert(dst, dst_type, src, src_type, (size_t)n);
 }
 
 static void cpu_describe(const struct gpt_backend *be, char *text, size_t cap)
@@ -289,12 +300,12 @@ static struct gpt_backend cpu = {
     .zero = cpu_zero,
     .cast = cpu_cast,
     .matmul = cpu_matmul,
-    .bias_grad = cpu_bf16_bias_grad,
+    .bias_grad = cpu_bias_grad,
     .bias_add = cpu_bf16_bias_add,
     .activate = cpu_bf16_activate,
     .activate_bwd = cpu_bf16_activate_bwd,
-    .norm_fwd = cpu_bf16_norm_fwd,
-    .norm_bwd = cpu_bf16_norm_bwd,
+    .norm_fwd = cpu_norm_fwd,
+    .norm_bwd = cpu_norm_bwd,
     .norm_scratch = cpu_norm_scratch,
     .head_norm = cpu_bf16_head_norm,
     .head_norm_bwd = cpu_bf16_head_norm_bwd,
@@ -310,7 +321,7 @@ static struct gpt_backend cpu = {
     .attn_bwd = cpu_bf16_attn_bwd,
     .attn_scratch = cpu_attn_scratch,
     .attn_cached = cpu_attn_cached,
-    .xent = cpu_bf16_xent,
+    .xent = cpu_xent,
     .xent_partial = cpu_bf16_xent_partial,
     .xent_finish = cpu_bf16_xent_finish,
     .adamw = cpu_adamw,

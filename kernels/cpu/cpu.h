@@ -78,6 +78,10 @@ struct cpu_drop cpu_drop_of(const struct gpt_dropout *d);
 
 void cpu_cast(struct gpt_queue *q, void *dst, enum gpt_dtype dst_type,
               const void *src, enum gpt_dtype src_type, int64_t n);
+/* Converts n elements, between floats and bf16 by vectors; in the calling
+ * thread. */
+void cpu_convert(void *dst, enum gpt_dtype dst_type, const void *src,
+                 enum gpt_dtype src_type, int64_t n);
 void cpu_matmul(struct gpt_queue *q, const struct gpt_matmul *op);
 void cpu_bias_grad(struct gpt_queue *q, float *dbias, const void *dy, int64_t m,
                    int64_t n, enum gpt_dtype act);
@@ -123,15 +127,10 @@ void cpu_sumsq(struct gpt_queue *q, double *out, const float *x, int64_t n);
 void cpu_sum(struct gpt_queue *q, double *out, const float *x, int64_t n);
 
 /* bf16.c: operations for activations in float or bf16. Their namesakes above
- * take only floats; but matmul, embed_fwd, rope and adamw above take both, and
- * attn_cached has no version for bf16. */
-void cpu_bf16_bias_grad(struct gpt_queue *q, float *dbias, const void *dy,
-                        int64_t m, int64_t n, enum gpt_dtype act);
+ * take only floats; those that have none here take both, but attn_cached, which
+ * has no version for bf16. */
 void cpu_bf16_bias_add(struct gpt_queue *q, void *x, const void *bias,
                        int64_t m, int64_t n, enum gpt_dtype act);
-void cpu_bf16_norm_fwd(struct gpt_queue *q, const struct gpt_norm *op);
-void cpu_bf16_norm_bwd(struct gpt_queue *q, const struct gpt_norm *op,
-                       const struct gpt_norm_grad *grad);
 void cpu_bf16_dropout(struct gpt_queue *q, void *y, const void *x, int64_t n,
                       int64_t c, enum gpt_dtype act,
                       const struct gpt_dropout *d);
@@ -140,7 +139,6 @@ void cpu_bf16_embed_bwd(struct gpt_queue *q, const struct gpt_embed *op,
 void cpu_bf16_attn_fwd(struct gpt_queue *q, const struct gpt_attn *op);
 void cpu_bf16_attn_bwd(struct gpt_queue *q, const struct gpt_attn *op,
                        const struct gpt_attn_grad *grad);
-void cpu_bf16_xent(struct gpt_queue *q, const struct gpt_xent *op);
 void cpu_bf16_xent_partial(struct gpt_queue *q, const struct gpt_xent *op,
                            float *stats);
 void cpu_bf16_xent_finish(struct gpt_queue *q, const struct gpt_xent *op,

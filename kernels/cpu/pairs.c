@@ -12,9 +12,11 @@
 #include <assert.h>
 #include <omp.h>
 
-/* A part of a panel of a, 32 x 512, and the one of b that passes by fill the
- * first cache. */
-enum { PART = 512, STRIP = 8 * CPU_BN, GROUP = 8 };
+/* Sums of up to SHORT are one part, as the sums of a block are then written
+ * once; panels of both operands come from the second cache. Parts of longer
+ * sums are such that a panel of a and one of b, 32 x 512 each, fill the first
+ * cache. */
+enum { SHORT = 1024, PART = 512, STRIP = 8 * CPU_BN, GROUP = 8 };
 
 /* A strip of c at row m0, column n0, and a group of parts of k from k0 on, with
  * what is packed for them. */
@@ -184,10 +186,12 @@ static void multiply_strip(const struct strip *s)
 /* ---- the whole ---- */
 
 /* Rows of a block: at most CPU_BN, so that its sums and what is packed for a
- * part of it fill half of the second cache; fewer when threads would wait. */
-static int64_t block_rows(int64_t m, int64_t n, int64_t threads)
+ * part of it fill half of the second cache; fewer when threads would wait. With
+ * one part b stays there, and the fewer sums there are beside it the better. */
+static int64_t block_rows(int64_t m, int64_t n, int64_t threads, bool one_part)
 {
-    int64_t bm = CPU_BN, columns = (n + CPU_BN - 1) / CPU_BN;
+    int64_t bm = one_part ? 3 * PAIR_PANEL : CPU_BN;
+    int64_t columns = (n + CPU_BN - 1) / CPU_BN;
 
     while (bm > 3 * PAIR_PANEL &&
            (m + bm - 1) / bm * columns < 2 * threads)
@@ -237,11 +241,11 @@ static void multiply_groups(struct strip *s, bool new_a, bool new_b)
 void cpu_multiply_pairs(struct gpt_queue *q, const struct cpu_product *product)
 {
     struct cpu_product p = *product;
-    int64_t parts = (p.k + PART - 1) / PART;
+    int64_t parts = p.k <= SHORT ? 1 : (p.k + PART - 1) / PART;
     struct strip s = {
         .whole = &p,
         .part = (up(p.k, PAIR_CHUNK) / PAIR_CHUNK + parts - 1) / parts,
-        .bm = block_rows(p.m, p.n, omp_get_max_threads()),
+        .bm = block_rows(p.m, p.n, omp_get_max_threads(), parts == 1),
     };
 
     assert(p.narrow && p.k > 0 && CPU_BN % PAIR_PANEL == 0);

@@ -57,21 +57,30 @@ void cpu_bias_add(struct gpt_queue *q, void *x, const void *bias, int64_t m,
     }
 }
 
-/* Threads own columns, rows are added in their order. */
+/* Threads own columns, rows are added in their order; rows of bf16 are widened
+ * in the first cache. */
 void cpu_bias_grad(struct gpt_queue *q, float *dbias, const void *dy, int64_t m,
                    int64_t n, enum gpt_dtype act)
 {
-    if (!cpu_ready(q, "bias_grad", act))
+    bool narrow = act == GPT_BF16;
+
+    if (!cpu_ready(q, "bias_grad", narrow ? GPT_F32 : act))
         return;
     enum { COLUMNS = 256 };
-    const float *x = dy;
 #pragma omp parallel for schedule(static) if (cpu_worth_threads(m * n))
     for (int64_t c0 = 0; c0 < n; c0 += COLUMNS) {
         int64_t w = n - c0 < COLUMNS ? n - c0 : COLUMNS;
-        float sum[COLUMNS] = {0};
+        float sum[COLUMNS] = {0}, wide[COLUMNS];
 
-        for (int64_t i = 0; i < m; i++)
-            cpu_isa->add(sum, sum, x + i * n + c0, w);
+        for (int64_t i = 0; i < m; i++) {
+            const float *x = (const float *)dy + i * n + c0;
+
+            if (narrow) {
+                cpu_isa->widen(wide, (const uint16_t *)dy + i * n + c0, w);
+                x = wide;
+            }
+            cpu_isa->add(sum, sum, x, w);
+        }
         /* The sum over rows is added to dbias at once, at the end: adding each
          * row to dbias would round a large total a thousand times. */
         cpu_isa->add(dbias + c0, dbias + c0, sum, w);

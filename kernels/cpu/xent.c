@@ -3,6 +3,7 @@
 #include "cpu/cpu.h"
 
 #include <math.h>
+#include <omp.h>
 #include <string.h>
 
 static float *logits_of(const struct gpt_xent *op, int64_t i)
@@ -101,7 +102,9 @@ static void whole_row(const struct gpt_xent *op, int64_t i)
 static bool targets_ready(struct gpt_queue *q, const char *what,
                           const struct gpt_xent *op)
 {
-    if (!cpu_ready(q, what, op->act))
+    bool narrow = op->act == GPT_BF16;
+
+    if (!cpu_ready(q, what, narrow ? GPT_F32 : op->act))
         return false;
     for (int64_t i = 0; i < op->n; i++)
         /* Checked before any row is touched: a wrong target is an error of the
@@ -114,13 +117,39 @@ static bool targets_ready(struct gpt_queue *q, const char *what,
     return true;
 }
 
+/* A row of bf16, by way of floats in `room`, which stay in the second cache. */
+static void narrow_row(const struct gpt_xent *op, int64_t i, float *room)
+{
+    uint16_t *x = (uint16_t *)op->logits + i * (op->ld ? op->ld : op->v);
+    struct gpt_xent row = *op;
+
+    row.logits = room;
+    row.target += i;
+    row.weight += i;
+    row.loss += i;
+    cpu_isa->widen(room, x, op->v);
+    whole_row(&row, 0);
+    if (op->grad)
+        cpu_isa->narrow(x, room, op->v);
+}
+
 void cpu_xent(struct gpt_queue *q, const struct gpt_xent *op)
 {
-    if (!targets_ready(q, "xent", op))
+    bool narrow = op->act == GPT_BF16;
+    int64_t each = narrow ? (op->v + 15) / 16 * 16 : 0;
+    float *room = NULL;
+
+    if (!targets_ready(q, "xent", op) ||
+        (narrow &&
+         !(room = cpu_work(q, (size_t)(each * omp_get_max_threads())))))
         return;
 #pragma omp parallel for schedule(static) if (cpu_worth_threads(op->n * op->v))
-    for (int64_t i = 0; i < op->n; i++)
-        whole_row(op, i);
+    for (int64_t i = 0; i < op->n; i++) {
+        if (narrow)
+            narrow_row(op, i, room + omp_get_thread_num() * each);
+        else
+            whole_row(op, i);
+    }
 }
 
 /* What ranks tell each other of a row. */

@@ -53,8 +53,10 @@ static inline __mmask32 first_lanes(int64_t n)
 }
 
 /* Stored row i, as 16 pairs along it. */
-static inline __m512i row_pairs(const struct chunk *c, int64_t i)
+static inline __m512i row_pairs(const struct chunk *c, int64_t i, bool whole)
 {
+    if (whole)
+        return _mm512_loadu_si512(c->from + i * c->ld);
     if (i >= c->rows)
         return _mm512_setzero_si512();
     return _mm512_maskz_loadu_epi16(first_lanes(c->columns),
@@ -62,31 +64,36 @@ static inline __m512i row_pairs(const struct chunk *c, int64_t i)
 }
 
 /* Half a stored row, 16 values from column j on, each as a word. */
-static inline __m512i half_row(const struct chunk *c, int64_t i, int64_t j)
+static inline __m512i half_row(const struct chunk *c, int64_t i, int64_t j,
+                               bool whole)
 {
     __mmask16 lanes = (__mmask16)first_lanes(c->columns - j);
 
+    if (whole)
+        return _mm512_cvtepu16_epi32(_mm256_loadu_si256(
+            (const __m256i *)(const void *)(c->from + i * c->ld + j)));
     if (i >= c->rows || lanes == 0)
         return _mm512_setzero_si512();
     return _mm512_cvtepu16_epi32(
         _mm256_maskz_loadu_epi16(lanes, c->from + i * c->ld + j));
 }
 
-/* Tile `half` of a chunk. */
+/* Tile `half` of a chunk; whole: all of it is there. */
 static inline __attribute__((always_inline)) void
 pack_tile(uint16_t *to, const struct chunk *c, int half, bool along_k,
-          bool for_a)
+          bool for_a, bool whole)
 {
     __m512i r[16];
 
 #pragma GCC unroll 16
     for (int i = 0; i < 16; i++) {
         if (along_k)
-            r[i] = row_pairs(c, 16 * half + i);
+            r[i] = row_pairs(c, 16 * half + i, whole);
         else
             r[i] = _mm512_or_si512(
-                half_row(c, 2 * i, 16 * half),
-                _mm512_slli_epi32(half_row(c, 2 * i + 1, 16 * half), 16));
+                half_row(c, 2 * i, 16 * half, whole),
+                _mm512_slli_epi32(half_row(c, 2 * i + 1, 16 * half, whole),
+                                  16));
     }
     /* Tiles of a have rows of pairs, tiles of b columns of them. */
     if (along_k != for_a)
@@ -103,11 +110,12 @@ pack_chunks(const struct cpu_pair_band *b, bool along_k, bool for_a)
         struct chunk c = {b->from + j, b->ld, b->rows, b->columns - j};
         uint16_t *to = b->to + i * b->step;
 
-        /* Constants let the compiler drop the masks of whole chunks. */
-        if (c.rows >= 32 && c.columns >= 32)
-            c.rows = c.columns = 32;
-        pack_tile(to, &c, 0, along_k, for_a);
-        pack_tile(to + PAIR_VALUES / 2, &c, 1, along_k, for_a);
+        for (int half = 0; half < 2; half++, to += PAIR_VALUES / 2) {
+            if (c.rows >= 32 && c.columns >= 32)
+                pack_tile(to, &c, half, along_k, for_a, true);
+            else
+                pack_tile(to, &c, half, along_k, for_a, false);
+        }
     }
 }
 
