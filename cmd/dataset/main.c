@@ -106,7 +106,10 @@ static int run_program(const void *options, const struct gpt_args *args,
 
     if (n < 0) {
         gpt_fail(err, GPT_EUSAGE, "the command is missing");
-        return gpt_hint(err, "try 'gpt-dataset --help'");
+        return gpt_option_given(args, "input")
+                   ? gpt_hint(err, "it is the first word: gpt-dataset merge "
+                                   "--input DIR joins the sets of a directory")
+                   : gpt_hint(err, "try 'gpt-dataset --help'");
     }
     GPT_TRY(find_command(&command, args->positional[0], err));
     GPT_TRY(check_options(command, args, err));

@@ -26,7 +26,7 @@ int gpt_choice_check(const struct gpt_choice *c, const struct gpt_args *args,
         const char *name;
         bool draws;
     } others[] = {
-        {"top-k", c->top_k > 1},
+        {"top-k", c->top_k > 1}, /* 0: no limit, which draws by itself */
         {"top-p", c->top_p > 0 && c->top_p < 1},
         {"temperature", c->temperature > 0},
     };

@@ -164,6 +164,16 @@ out:
     return status;
 }
 
+/* Corpora are often given as a link to them. */
+static int cannot_open(const char *word, struct gpt_err *err)
+{
+    gpt_fail_errno(err, GPT_EIO, "cannot open '%s'", word);
+    return strstr(word, "://")
+               ? gpt_hint(err, "nothing is fetched from the network: download "
+                               "it first, or give it as standard input")
+               : GPT_EIO;
+}
+
 /* A word is a pattern only when no file has that very name, which may hold '['.
  */
 static int add_word(struct paths *p, const char *word, struct gpt_err *err)
@@ -173,7 +183,7 @@ static int add_word(struct paths *p, const char *word, struct gpt_err *err)
     if (strcmp(word, "-") != 0 && stat(word, &st) != 0) {
         if (strpbrk(word, "*?["))
             return add_pattern(p, word, err);
-        return gpt_fail_errno(err, GPT_EIO, "cannot open '%s'", word);
+        return cannot_open(word, err);
     }
     return add_one(p, word, err);
 }
