@@ -66,7 +66,7 @@ static int strip_suffixes(struct gpt_arena *arena, const char **names, int n,
             continue;
         names[i] = gpt_arena_printf(arena, "%.*s", (int)(len - 4), names[i]);
         if (!names[i])
-            return gpt_fail(err, GPT_EFAIL, "out of memory for names");
+            return gpt_no_memory(err, "names");
     }
     return GPT_OK;
 }

@@ -33,7 +33,7 @@ static int list_files(struct gpt_source *s, struct gpt_err *err)
         gpt_arena_alloc(&s->arena, (size_t)s->n_files, sizeof(*attached));
 
     if (!attached)
-        return gpt_fail(err, GPT_EFAIL, "out of memory");
+        return gpt_no_memory(err, "names of files");
     s->attached = attached;
     for (int64_t i = 0; i < s->n_files; i++)
         if (gpt_name_holds_tensors(s->files[i].name))
@@ -187,7 +187,7 @@ static int find_kinds(struct gpt_target *t, const char **kinds, int *n,
                             t->source->dir, MAX_KINDS);
         kinds[k] = gpt_arena_printf(&t->arena, "%.*s", (int)length, name);
         if (!kinds[k])
-            return gpt_fail(err, GPT_EFAIL, "out of memory");
+            return gpt_no_memory(err, "names of files");
         ++*n;
     }
     return GPT_OK;
@@ -239,7 +239,7 @@ static int find_sources(struct gpt_target *t, const char *kind,
         names[i] = *kind ? gpt_arena_printf(&t->arena, "%s%s", kind, row->name)
                          : row->name;
         if (!names[i])
-            return gpt_fail(err, GPT_EFAIL, "out of memory");
+            return gpt_no_memory(err, "names of files");
         GPT_TRY(find_source(t, names[i], row, *kind == '\0', &sources[i], err));
     }
     return GPT_OK;

@@ -45,7 +45,7 @@ static int add_candidate(struct gpt_buf *list, int64_t iteration,
 {
     return gpt_buf_printf(list, "%lld\n", (long long)iteration) == GPT_OK
                ? GPT_OK
-               : gpt_fail(err, GPT_EFAIL, "out of memory");
+               : gpt_no_memory(err, "a name");
 }
 
 /* Lists what the tracker names, then the other iterations, newest first. A

@@ -30,7 +30,7 @@ static int add_path(struct paths *p, const char *path, struct gpt_err *err)
     GPT_TRY(gpt_in_protect(path, err));
     const char *copy = gpt_arena_strdup(p->arena, path);
     if (!copy)
-        return gpt_fail(err, GPT_EFAIL, "out of memory for input names");
+        return gpt_no_memory(err, "input names");
     p->items[p->n++] = copy;
     return GPT_OK;
 }
@@ -201,7 +201,7 @@ int gpt_inputs_expand(struct gpt_arena *arena, const char *const *words,
         GPT_TRY_GOTO(status, add_word(&p, words[i], err), out);
     const char **list = gpt_arena_alloc(arena, p.n, sizeof(*list));
     if (!list) {
-        status = gpt_fail(err, GPT_EFAIL, "out of memory for input names");
+        status = gpt_no_memory(err, "input names");
         goto out;
     }
     if (p.n > 0)
@@ -263,7 +263,7 @@ int gpt_inputs_shard(struct gpt_arena *arena, const char *const *paths,
     int64_t total = 0, at = 0, bytes = 0;
 
     if (!list)
-        return gpt_fail(err, GPT_EFAIL, "out of memory for input names");
+        return gpt_no_memory(err, "input names");
     assert(n_shards >= 1 && shard >= 1 && shard <= n_shards);
     *ranges = list;
     *n = 0;

@@ -328,7 +328,7 @@ static int take_list(struct gpt_list *list, const cJSON *json,
     list->items = gpt_arena_alloc(arena, (size_t)cJSON_GetArraySize(items),
                                   sizeof(*list->items));
     if (!list->items)
-        return gpt_fail(err, GPT_EFAIL, "cannot allocate special tokens");
+        return gpt_no_memory(err, "special tokens");
     for (const cJSON *i = items->child; i; i = i->next)
         if (cJSON_IsString(i))
             list->items[list->n++] = i->valuestring;
@@ -347,7 +347,7 @@ static int take_file(const char **path, const char *dir, const char *name,
     if (!gpt_path_exists(found))
         return GPT_OK;
     *path = gpt_arena_strdup(arena, found);
-    return *path ? GPT_OK : gpt_fail(err, GPT_EFAIL, "out of memory");
+    return *path ? GPT_OK : gpt_no_memory(err, "a name");
 }
 
 int gpt_tokenizer_from_json(struct gpt_tokenizer_options *o, const cJSON *json,
