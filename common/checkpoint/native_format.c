@@ -97,9 +97,7 @@ static void close_native(struct gpt_source *s)
 /* The name of the file that a box is in, without its directory. */
 static const char *file_of(const struct gpt_file_box *box)
 {
-    const char *path = gpt_in_path(box->in), *slash = strrchr(path, '/');
-
-    return slash ? slash + 1 : path;
+    return gpt_path_name(gpt_in_path(box->in));
 }
 
 static int list_native(const struct gpt_source *s, gpt_stored_visit *visit,

@@ -87,9 +87,8 @@ static int list_candidates(struct gpt_buf *list, const char *path,
     if (!gpt_path_is_dir(path))
         return gpt_fail(err, GPT_EIO, "%s: no such directory", path);
     GPT_TRY(gpt_path_join(manifest, sizeof(manifest), path, GPT_MANIFEST, err));
-    const char *base = strrchr(path, '/');
-    base = base ? base + 1 : path;
-    if (gpt_path_exists(manifest) || strncmp(base, "iter_", 5) == 0)
+    if (gpt_path_exists(manifest) ||
+        strncmp(gpt_path_name(path), "iter_", 5) == 0)
         return add_candidate(list, ITSELF, err);
     if (iteration >= 0)
         return add_candidate(list, iteration, err);
