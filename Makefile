@@ -138,6 +138,9 @@ $(BUILD)/%.o: %.cc
 	@mkdir -p $(@D)
 	$(CXX) $(ALL_CPPFLAGS) $(ALL_CXXFLAGS) -MMD -MP -c -o $@ $<
 
+# The assembler takes these files in, of which the compiler does not know.
+$(BUILD)/cmd/report/assets.o: $(wildcard share/report/*)
+
 $(lib): $(lib_obj) $(isa_obj)
 	@rm -f $@
 	$(AR) rcs $@ $^

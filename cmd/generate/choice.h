@@ -1,21 +1,21 @@
-/* Options that say how tokens are chosen, and contradict each other. */
+/* How tokens are chosen, and where a text ends: the options, for a model and
+ * its tokenizer. */
 #ifndef GPT_CMD_GENERATE_CHOICE_H
 #define GPT_CMD_GENERATE_CHOICE_H
 
-#include "base/options.h"
+#include "cmd/generate/loaded.h"
 
-/* What the options of these names have. */
-struct gpt_choice {
-    bool greedy;
-    int64_t top_k;
-    double top_p, temperature;
+struct gpt_chosen_rules {
+    struct gpt_choice choice;
+    uint64_t seed;
+    /* what the choice borrows */
+    int32_t ends[2];
+    struct gpt_bias *bias; /* freed with gpt_free() */
 };
 
-/* GPT_EUSAGE names an option that draws among several tokens beside --greedy.
- * Both must come from the same place: --greedy on the command line overrides
- * what a file sets. */
-int gpt_choice_check(const struct gpt_choice *choice,
-                     const struct gpt_args *args,
+/* GPT_EUSAGE for options that contradict each other or name a token that the
+ * model does not have. The model outlives the rules, which must not move. */
+int gpt_choose_rules(struct gpt_chosen_rules *rules, const struct gpt_loaded *m,
                      struct gpt_err *err) GPT_MUST_USE;
 
 #endif

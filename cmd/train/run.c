@@ -741,6 +741,16 @@ out:
     return status;
 }
 
+/* CUDA loads a kernel at its first launch and may wait for the device to be
+ * idle. With collectives of two groups under way, of which ranks come to one
+ * each, that wait never ends. CUDA reads the variable when it starts; what the
+ * user has set stays. */
+static void load_kernels_early(const struct gpt_run *r)
+{
+    if (r->world->topology.world_size > 1)
+        setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+}
+
 int gpt_run_open(struct gpt_run *r, const struct gpt_train_options *options,
                  const struct gpt_args *given, struct gpt_err *err)
 {
@@ -764,6 +774,7 @@ int gpt_run_open(struct gpt_run *r, const struct gpt_train_options *options,
         return simulate(r, err);
     /* Ranks that are only planned are not there to be connected to. */
     r->plan.replica.world = r->planned ? NULL : r->world;
+    load_kernels_early(r);
     GPT_TRY(gpt_backend_open_rank(&r->be, r->o->device,
                                   r->world->launch.local_rank, err));
     GPT_TRY(check_type(r, err));
